@@ -1,0 +1,49 @@
+#include "base/device.h"
+
+#include <charconv>
+
+#include "base/error.h"
+
+namespace bindery {
+namespace {
+
+struct KindName {
+  DeviceKind kind;
+  std::string_view name;
+};
+constexpr KindName kKinds[] = {{DeviceKind::kCpu, "cpu"}, {DeviceKind::kCuda, "cuda"}};
+
+}  // namespace
+
+std::string ToString(Device device) {
+  for (const KindName& entry : kKinds) {
+    if (entry.kind == device.kind) return fmt::format("{}:{}", entry.name, device.index);
+  }
+  return fmt::format("invalid device kind {}:{}", static_cast<int>(device.kind), device.index);
+}
+
+Device ParseDevice(std::string_view text) {
+  const size_t colon = text.find(':');
+  const std::string_view name = text.substr(0, colon);
+  for (const KindName& entry : kKinds) {
+    if (entry.name != name) continue;
+    if (colon == std::string_view::npos) return {entry.kind, 0};
+    const std::string_view digits = text.substr(colon + 1);
+    Device device{entry.kind, 0};
+    const auto [stop, error] = std::from_chars(digits.data(), digits.data() + digits.size(), device.index);
+    if (error == std::errc{} && stop == digits.data() + digits.size() && digits[0] != '-') return device;
+  }
+  Throw<DeviceError>("invalid device \"{}\": expected cpu, cpu:<number>, cuda or cuda:<number>", text);
+}
+
+std::vector<Device> ParseDevices(std::string_view comma_list) {
+  std::vector<Device> devices;
+  for (;;) {
+    const size_t comma = comma_list.find(',');
+    devices.push_back(ParseDevice(comma_list.substr(0, comma)));
+    if (comma == std::string_view::npos) return devices;
+    comma_list.remove_prefix(comma + 1);
+  }
+}
+
+}  // namespace bindery

@@ -1,0 +1,28 @@
+// Device: where a tensor lives and an operation runs. cpu:0, cpu:1 ... are logical devices over the same memory, each
+// with a worker thread of its own.
+#pragma once
+
+#include <compare>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace bindery {
+
+enum class DeviceKind : unsigned char { kCpu = 0, kCuda = 1 };
+
+struct Device {
+  DeviceKind kind = DeviceKind::kCpu;
+  int index = 0;
+  auto operator<=>(const Device&) const = default;
+};
+
+inline Device Cpu(int index = 0) { return {DeviceKind::kCpu, index}; }
+inline Device Cuda(int index = 0) { return {DeviceKind::kCuda, index}; }
+
+std::string ToString(Device device);                             // "cpu:0"
+Device ParseDevice(std::string_view text);                       // "cpu", "cpu:1"; throws DeviceError with the form expected
+std::vector<Device> ParseDevices(std::string_view comma_list);   // "cpu:0,cpu:1"
+inline std::string format_as(Device device) { return ToString(device); }
+
+}  // namespace bindery

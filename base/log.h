@@ -1,0 +1,16 @@
+// The library never prints: it hands lines to a callback. Default: discard. Thread safe: one line at a time, and after
+// SetLogCallback has returned, the callback before it is not running. A callback must not log itself.
+#pragma once
+
+#include <functional>
+#include <string>
+
+namespace bindery {
+
+enum class LogLevel { kDebug, kInfo, kWarning, kError };
+using LogCallback = std::function<void(LogLevel, const std::string&)>;
+
+void SetLogCallback(LogCallback callback);
+void Log(LogLevel level, const std::string& message);
+
+}  // namespace bindery
