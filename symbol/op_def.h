@@ -2,6 +2,8 @@
 // (executor/kernels); saving, printing, shapes, gradients, memory reuse and tests derive from here.
 #pragma once
 
+#include <algorithm>
+#include <climits>
 #include <functional>
 #include <optional>
 #include <string>
@@ -29,6 +31,9 @@ class InferContext {
   virtual const std::optional<Shape>& output(int i) const = 0;
   virtual void SetInput(int i, const Shape& shape) = 0;
   virtual void SetOutput(int i, const Shape& shape) = 0;
+  // May the rule take what is likely, though later knowledge could contradict it: an operand whose shape is not known has
+  // the other operand's and is not stretched? False until nothing follows without assuming.
+  virtual bool may_assume() const { return true; }
   // The message gets node and argument in front. For rules' own complaints: throw ShapeError.
 };
 
@@ -107,6 +112,9 @@ struct OpDef {
   std::vector<std::string> auxiliary;                               // input names that are auxiliary states
   // Inputs of which only shape and dtype matter; their values need not exist when the operator runs.
   std::vector<int> shape_only;
+  int shape_only_from = INT_MAX;                                    // and all inputs from this one on
+  // Stem of automatic names ("tanh"); default: the operator's name in lower case.
+  std::function<std::string(const AnyAttrs&)> auto_name;
 
   std::function<void(InferContext&)> infer_shape;                   // required
   std::function<void(InferDTypeContext&)> infer_dtype;              // default: all inputs and outputs are alike
@@ -136,6 +144,9 @@ struct OpDef {
 int NumOutputs(const OpDef& op, const AnyAttrs& attrs);
 int NumVisibleOutputs(const OpDef& op, const AnyAttrs& attrs);
 bool IsAuxiliary(const OpDef& op, const std::string& input_name);
+inline bool IsShapeOnly(const OpDef& op, int input) {
+  return input >= op.shape_only_from || std::find(op.shape_only.begin(), op.shape_only.end(), input) != op.shape_only.end();
+}
 
 // Every operator: the built-in table (symbol/ops.cc) and those that the user added.
 // Thread safe. Names are case sensitive.
