@@ -13,6 +13,11 @@ def bindery_tests(deps = [], medium = [], loader = [], data = []):
       loader: names of tests that read files from outside; CI repeats them under sanitizers.
       data: files that the tests open at run time.
     """
+    native.filegroup(
+        name = "sources",
+        srcs = native.glob(["**"]),
+        visibility = ["//tests:__subpackages__"],
+    )
     sources = native.glob(["*_test.cc"], allow_empty = True)
     for name in medium + loader:
         if name + ".cc" not in sources:

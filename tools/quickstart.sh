@@ -1,0 +1,9 @@
+#!/bin/bash
+# From a fresh clone to a trained network: installs what is missing, builds, and runs `bindery train`. Options are handed
+# on to it; without any it trains LeNet on digits that it draws itself, on two CPU devices.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+
+"$root/tools/setup.sh"
+(cd "$root" && tools/bazel build //tools:bindery)
+exec "$root/bazel-bin/tools/bindery" train "$@"

@@ -1,0 +1,59 @@
+#!/bin/bash
+# Installs what the build needs on Debian 12, with apt-get. Does nothing, quickly, when everything is there.
+set -euo pipefail
+
+# Package and what it is for.
+packages='
+bazel-bootstrap     the build system
+bazel-platforms     rules that the build system would otherwise download
+bazel-rules-java    rules that the build system would otherwise download
+bazel-rules-proto   rules that the build system would otherwise download
+g++                 the compiler
+libcli11-dev        command line options
+libdnnl-dev         oneDNN: the kernels for CPUs
+libfmt-dev          formatted messages
+libgmock-dev        tests
+libgtest-dev        tests
+libonnx-testdata    tests: expected results of operators
+libprotobuf-dev     model files
+libspdlog-dev       the log of the command line program
+libxxhash-dev       checksums
+nlohmann-json3-dev  JSON output
+protobuf-compiler   model files
+zlib1g-dev          compressed data sets
+'
+
+fail() {
+  echo "setup: $*" >&2
+  exit 1
+}
+
+command -v dpkg-query >/dev/null && command -v apt-get >/dev/null ||
+  fail "this is not a Debian system (no apt-get). Install the equivalents of these packages yourself:$packages"
+
+names=$(awk '{ print $1 }' <<<"$packages")
+# dpkg-query fails when it does not know a package; the list of installed ones is what counts.
+# shellcheck disable=SC2086
+installed=$(dpkg-query --show --showformat='${Package} ${db:Status-Status}\n' $names 2>/dev/null |
+  awk '$2 == "installed" { print $1 }') || true
+missing=$(awk 'NR == FNR { have[$1] = 1; next } NF && !($1 in have)' <(echo "$installed") <(echo "$packages"))
+[ -n "$missing" ] || exit 0
+
+id=$(. /etc/os-release && echo "$ID $VERSION_ID") 2>/dev/null || id=unknown
+[ "$id" = "debian 12" ] || echo "setup: made for Debian 12, this is $id; trying all the same" >&2
+
+as_root=()
+if [ "$(id -u)" != 0 ]; then
+  command -v sudo >/dev/null || fail "neither root nor sudo. Ask an administrator to install:
+$missing"
+  as_root=(sudo)
+fi
+
+echo "setup: installing with ${as_root[*]:+${as_root[*]} }apt-get:" >&2
+echo "$missing" >&2
+apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get --quiet --yes
+  -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3)
+"${apt[@]}" update >&2 </dev/null || fail "apt-get update failed"
+# shellcheck disable=SC2046
+"${apt[@]}" install --no-install-recommends $(awk '{ print $1 }' <<<"$missing") >&2 </dev/null ||
+  fail "apt-get install failed; its messages are above"
