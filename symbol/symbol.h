@@ -42,6 +42,9 @@ struct Entry {
 //   lr_mult, wd_mult (numbers), init (an initializer's text), layout ("NCHW": which axis is the batch), merge ("sum",
 //   "mean", "first": how a head without batch axis is merged over devices), ctx_group, plus any the user likes.
 using Annotations = std::map<std::string, std::string>;
+// What the nodes made on behalf of a node inherit from it: its gradient, and in AttrScope its implicit variables. All
+// but `layout` and `merge`, which speak of one value's own axes and not of its parameters'.
+Annotations Inherited(const Annotations& annotations);
 
 // Immutable once made. A variable has no operator.
 class Node {
@@ -57,13 +60,13 @@ class Node {
   const std::string& name() const { return name_; }
   const std::vector<Entry>& inputs() const { return inputs_; }
   const Annotations& annotations() const { return annotations_; }
-  int num_outputs() const;                              // hidden ones included
+  int num_outputs() const { return num_outputs_; }      // hidden ones included
   std::string OutputName(int output) const;             // "conv1_output", "bn1_mean"; a variable's own name
 
   // Set for variables declared with them.
   std::optional<Shape> declared_shape;                  // extents may be unknown
   std::optional<DType> declared_dtype;
-  // How automatic names are derived from this node (see above).
+  // How automatic names are derived from this node (see above). An empty base: from its own name.
   std::string auto_base;
   int auto_depth = 0;
 
@@ -71,8 +74,9 @@ class Node {
   const OpDef* op_;
   AnyAttrs attrs_;
   std::string name_;
-  mutable std::vector<Entry> inputs_;                   // emptied by the destructor only
+  std::vector<Entry> inputs_;
   Annotations annotations_;
+  int num_outputs_;
 };
 
 class Symbol {
@@ -100,9 +104,10 @@ class Symbol {
   std::vector<std::string> ListInputs() const;          // both
   std::vector<std::string> ListOutputs() const;
 
-  // Composition: a copy in which free variables are replaced by other symbols. Unknown names throw Error.
+  // Composition: a copy in which free variables are replaced by other symbols of one output each. Unknown names and
+  // too many symbols throw Error.
   Symbol Compose(const std::map<std::string, Symbol>& by_name) const;
-  Symbol Compose(std::span<const Symbol> by_position) const;      // in the order of ListArguments
+  Symbol Compose(std::span<const Symbol> by_position) const;      // in the order of ListArguments; empty: leave as it is
 
   std::optional<std::string> Annotation(std::string_view key) const;             // of the only node
   std::map<std::string, Annotations> AllAnnotations() const;                     // node name -> annotations, if any
@@ -128,15 +133,17 @@ Symbol Group(std::initializer_list<Symbol> symbols);
 
 // The general form of every operator's function. `inputs` in the order of the operator's input names; empty symbols and
 // missing trailing ones become variables `<name>_<input name>`. The result has the operator's visible outputs.
-// Throws ModelError for wrong counts or multi-output inputs.
+// Throws ModelError for wrong counts, multi-output inputs and attributes that OpDef::check refuses. `op` must outlive the
+// symbol: one from FindOp, or an object of static storage.
 Symbol Apply(const OpDef& op, AnyAttrs attrs, std::vector<Symbol> inputs, const std::string& name = {});
 // All outputs of the operator including hidden ones; for gradients and passes.
 std::vector<Symbol> ApplyAll(const OpDef& op, AnyAttrs attrs, std::vector<Symbol> inputs, const std::string& name = {});
 
-// Names nodes `<prefix><op><counter>` while it lives, in this thread. Nested scopes concatenate prefixes.
+// Names nodes `<prefix><op><counter>` while it lives, in this thread. Nested scopes concatenate prefixes, unless the inner
+// one is not `nested`. Given names stay as they are.
 class NameScope {
  public:
-  explicit NameScope(std::string prefix = {});
+  explicit NameScope(std::string prefix = {}, bool nested = true);
   ~NameScope();
   NameScope(const NameScope&) = delete;
   NameScope& operator=(const NameScope&) = delete;
@@ -149,10 +156,11 @@ class NameScope {
   std::map<std::string, int> counters_;
 };
 
-// Annotates the nodes made while it lives, in this thread. An inner scope overrides an outer, the node's own override both.
+// Annotates the nodes made while it lives, in this thread. An inner scope overrides an outer (and hides it if it is not
+// `nested`), the node's own annotations override both.
 class AttrScope {
  public:
-  explicit AttrScope(Annotations annotations);
+  explicit AttrScope(Annotations annotations, bool nested = true);
   ~AttrScope();
   AttrScope(const AttrScope&) = delete;
   AttrScope& operator=(const AttrScope&) = delete;

@@ -1,0 +1,40 @@
+// Graph: the nodes of a symbol in a list, inputs before users. What passes, shape inference and the executor walk.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "symbol/symbol.h"
+
+namespace bindery {
+
+struct Graph {
+  std::vector<NodePtr> nodes;                          // depth-first post-order from the outputs, left to right
+  std::unordered_map<const Node*, int> index;          // position in `nodes`
+  std::vector<Entry> outputs;
+
+  // Iterative; throws ModelError if two different variables have one name.
+  static Graph Of(const Symbol& symbol);
+  int IndexOf(const NodePtr& node) const { return index.at(node.get()); }
+};
+
+// The nodes below some entries, each once, depth first, inputs before users. Iterative.
+std::vector<NodePtr> PostOrder(std::span<const Entry> entries);
+
+// `FullyConnected "fc1"`, `variable "data"`: how messages name a node.
+std::string Describe(const Node& node);
+// The same node with other inputs, or other annotations.
+NodePtr WithInputs(const Node& node, std::vector<Entry> inputs);
+NodePtr WithAnnotations(const Node& node, Annotations annotations);
+
+// Rebuilds a symbol bottom up: `rewrite` gets each non-variable node with its new inputs and returns its new outputs
+// (all of them, hidden included), or an empty list to keep the node (re-made only if an input changed).
+using RewriteFn = std::function<std::vector<Entry>(const NodePtr& node, const std::vector<Entry>& new_inputs)>;
+// `replaced`: nodes (variables, usually) in whose place another entry is put.
+Symbol Rewrite(const Symbol& symbol, const RewriteFn& rewrite,
+               const std::unordered_map<const Node*, Entry>& replaced = {});
+
+}  // namespace bindery

@@ -1,0 +1,44 @@
+#include "symbol/symbol.h"
+
+namespace bindery {
+namespace {
+
+thread_local NameScope* current_name_scope = nullptr;
+thread_local AttrScope* current_attr_scope = nullptr;
+
+}  // namespace
+
+NameScope::NameScope(std::string prefix, bool nested) : outer_(current_name_scope), prefix_(std::move(prefix)) {
+  if (nested && outer_ != nullptr) prefix_ = outer_->prefix_ + prefix_;
+  current_name_scope = this;
+}
+
+NameScope::~NameScope() { current_name_scope = outer_; }
+
+std::string NameScope::NextName(const std::string& op_lowercase) {
+  return prefix_ + op_lowercase + std::to_string(counters_[op_lowercase]++);
+}
+
+NameScope* NameScope::Current() { return current_name_scope; }
+
+AttrScope::AttrScope(Annotations annotations, bool nested)
+    : outer_(current_attr_scope), merged_(std::move(annotations)) {
+  if (nested && outer_ != nullptr) merged_.insert(outer_->merged_.begin(), outer_->merged_.end());
+  current_attr_scope = this;
+}
+
+AttrScope::~AttrScope() { current_attr_scope = outer_; }
+
+const Annotations& AttrScope::Current() {
+  static const Annotations none;
+  return current_attr_scope == nullptr ? none : current_attr_scope->merged_;
+}
+
+Annotations Inherited(const Annotations& annotations) {
+  Annotations inherited = annotations;
+  inherited.erase("layout");
+  inherited.erase("merge");
+  return inherited;
+}
+
+}  // namespace bindery
