@@ -98,8 +98,8 @@ struct StatisticsRule {
 };
 
 struct OpDef {
-  std::string name;                                                 // "Convolution"
-  std::string doc;                                                  // the formula, in a line or two
+  std::string name = {};                                            // "Convolution"
+  std::string doc = {};                                             // the formula, in a line or two
   const AttrsType* attrs_type = &AttrsOf<NoAttrs>();
 
   // Names, in order. `given` is the number of inputs the caller passed (for operators with any number of them).
@@ -108,36 +108,36 @@ struct OpDef {
   std::function<std::vector<std::string>(const AnyAttrs&)> outputs =
       [](const AnyAttrs&) { return std::vector<std::string>{"output"}; };
   // Outputs beyond this many are hidden: for the gradient only. 0 = all visible.
-  std::function<int(const AnyAttrs&)> num_visible_outputs;
-  std::vector<std::string> auxiliary;                               // input names that are auxiliary states
+  std::function<int(const AnyAttrs&)> num_visible_outputs = {};
+  std::vector<std::string> auxiliary = {};                          // input names that are auxiliary states
   // Inputs of which only shape and dtype matter; their values need not exist when the operator runs.
-  std::vector<int> shape_only;
+  std::vector<int> shape_only = {};
   int shape_only_from = INT_MAX;                                    // and all inputs from this one on
   // Stem of automatic names ("tanh"); default: the operator's name in lower case.
-  std::function<std::string(const AnyAttrs&)> auto_name;
+  std::function<std::string(const AnyAttrs&)> auto_name = {};
 
-  std::function<void(InferContext&)> infer_shape;                   // required
-  std::function<void(InferDTypeContext&)> infer_dtype;              // default: all inputs and outputs are alike
-  std::function<void(BatchAxisContext&)> batch_axis;                // default: see symbol/infer.h
+  std::function<void(InferContext&)> infer_shape = {};              // required
+  std::function<void(InferDTypeContext&)> infer_dtype = {};         // default: all inputs and outputs are alike
+  std::function<void(BatchAxisContext&)> batch_axis = {};           // default: see symbol/infer.h
   // Throws ModelError if the attributes are wrong by themselves (a stride of 0); called when a node is made or loaded.
-  std::function<void(const AnyAttrs&)> check;
+  std::function<void(const AnyAttrs&)> check = {};
 
   // One symbol per input (empty = no gradient flows there; return {} for none at all). Not called if nothing is wanted.
-  std::function<std::vector<Symbol>(const GradientContext&)> gradient;
-  std::string not_differentiable;                                   // the reason, if there is no gradient rule
+  std::function<std::vector<Symbol>(const GradientContext&)> gradient = {};
+  std::string not_differentiable = {};                              // the reason, if there is no gradient rule
   // A loss head: its gradient does not depend on what flows back into its output.
-  std::function<bool(const AnyAttrs&)> is_loss;
+  std::function<bool(const AnyAttrs&)> is_loss = {};
 
   // The operator in terms of others (BatchNorm with `sync`), done before gradients; empty result = leave as it is.
-  std::function<std::vector<Symbol>(const NodePtr&)> expand;
+  std::function<std::vector<Symbol>(const NodePtr&)> expand = {};
 
   // Input i and output o may share memory if their formats are equal; the kernel may still decline.
-  std::vector<InplacePair> inplace;
+  std::vector<InplacePair> inplace = {};
   bool is_view = false;               // output 0 has input 0's elements in the same order: costs nothing if plain
   bool zero_to_zero = false;          // f(0, 0, ...) = 0: padding of blocked formats stays zero
   bool is_random = false;             // never merged by common-subexpression elimination
   bool across_devices = false;        // combines the values of all devices: the executor cuts its segments here
-  std::function<std::optional<StatisticsRule>(const AnyAttrs&)> statistics;
+  std::function<std::optional<StatisticsRule>(const AnyAttrs&)> statistics = {};
 };
 
 // Number of inputs/outputs etc. of a node, from its definition.
