@@ -1,0 +1,139 @@
+// What shape and dtype inference share: facts about the values of a graph, improved by the operators' rules until none
+// changes. Every change of a fact puts the nodes around it on a work list; a fact changes a few times at most (once per
+// unknown extent), so the whole is linear in the size of the graph.
+#pragma once
+
+#include <deque>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "symbol/graph.h"
+#include "symbol/op_def.h"
+#include "symbol/value_index.h"
+
+namespace bindery::infer {
+
+enum class Merged { kSame, kChanged, kConflict };
+Merged Merge(std::optional<Shape>& known, const Shape& fact);
+Merged Merge(std::optional<DType>& known, DType fact);
+
+// Thrown for a contradiction; its message names node and argument already.
+class Contradiction : public ShapeError {
+ public:
+  using ShapeError::ShapeError;
+};
+
+template <class Fact> struct Traits;
+template <> struct Traits<Shape> {
+  using Context = InferContext;
+  using Result = const std::optional<Shape>&;
+  using Param = const Shape&;
+  static void Rule(const OpDef& op, InferContext& context) { op.infer_shape(context); }
+};
+template <> struct Traits<DType> {
+  using Context = InferDTypeContext;
+  using Result = std::optional<DType>;
+  using Param = DType;
+  static void Rule(const OpDef& op, InferDTypeContext& context);   // with the default
+};
+
+template <class Fact>
+class FixedPoint {
+ public:
+  using Facts = std::vector<std::optional<Fact>>;
+
+  FixedPoint(const Graph& graph, const ValueIndex& values)
+      : graph_(graph), values_(values), facts_(values.size()), waiting_(graph.nodes.size(), false) {
+    for (int n = 0; n < static_cast<int>(graph.nodes.size()); ++n) Enqueue(n);
+  }
+
+  const Facts& facts() const { return facts_; }
+
+  // Adds what is known from outside; false if it contradicts.
+  bool Add(int value, const Fact& fact) {
+    const Merged merged = Merge(facts_[value], fact);
+    if (merged == Merged::kChanged) Wake(value);
+    return merged != Merged::kConflict;
+  }
+
+  void Run() {
+    while (!queue_.empty()) {
+      const int n = queue_.front();
+      queue_.pop_front();
+      waiting_[n] = false;
+      RunRule(n);
+    }
+  }
+
+ private:
+  class Context final : public Traits<Fact>::Context {
+   public:
+    Context(FixedPoint* parent, int node) : parent_(*parent), index_(node), node_(*parent->graph_.nodes[node]) {}
+    const AnyAttrs& any_attrs() const override { return node_.attrs(); }
+    int num_inputs() const override { return static_cast<int>(node_.inputs().size()); }
+    int num_outputs() const override { return node_.num_outputs(); }
+    typename Traits<Fact>::Result input(int i) const override { return parent_.facts_[InputValue(i)]; }
+    typename Traits<Fact>::Result output(int i) const override { return parent_.facts_[OutputValue(i)]; }
+    void SetInput(int i, typename Traits<Fact>::Param fact) override {
+      const int value = InputValue(i);
+      if (!parent_.Add(value, fact)) Contradict("argument", node_.op().inputs(node_.attrs(), num_inputs()), i, fact, value);
+    }
+    void SetOutput(int i, typename Traits<Fact>::Param fact) override {
+      const int value = OutputValue(i);
+      if (!parent_.Add(value, fact)) Contradict("output", node_.op().outputs(node_.attrs()), i, fact, value);
+    }
+
+   private:
+    int InputValue(int i) const {
+      Check(i >= 0 && i < num_inputs(), "a rule asks for inputs that the node has");
+      return parent_.values_.inputs(index_)[i];
+    }
+    int OutputValue(int i) const {
+      Check(i >= 0 && i < num_outputs(), "a rule asks for outputs that the node has");
+      return parent_.values_.Of(index_, i);
+    }
+    [[noreturn]] void Contradict(const char* kind, const std::vector<std::string>& names, int i, const Fact& expected,
+                                 int value) const {
+      Throw<Contradiction>("{}, {} \"{}\": expected {}, got {}", Describe(node_), kind, names.at(i), expected,
+                           *parent_.facts_[value]);
+    }
+    FixedPoint& parent_;
+    const int index_;
+    const Node& node_;
+  };
+
+  void Enqueue(int n) {
+    if (waiting_[n] || graph_.nodes[n]->is_variable()) return;
+    waiting_[n] = true;
+    queue_.push_back(n);
+  }
+
+  void Wake(int value) {
+    Enqueue(values_.producer(value));
+    for (int consumer : values_.consumers(value)) Enqueue(consumer);
+  }
+
+  void RunRule(int n) {
+    const Node& node = *graph_.nodes[n];
+    Context context(this, n);
+    try {
+      Traits<Fact>::Rule(node.op(), context);
+    } catch (const Contradiction&) {
+      throw;
+    } catch (const ShapeError& error) {
+      Throw<ShapeError>("{}: {}", Describe(node), error.message());
+    } catch (const ModelError& error) {
+      Throw<ModelError>("{}: {}", Describe(node), error.message());
+    }
+  }
+
+  const Graph& graph_;
+  const ValueIndex& values_;
+  Facts facts_;
+  std::deque<int> queue_;          // of nodes with an operator
+  std::vector<bool> waiting_;      // is the node in the queue?
+};
+
+}  // namespace bindery::infer

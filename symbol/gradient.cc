@@ -1,0 +1,186 @@
+#include "symbol/gradient.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/error.h"
+#include "base/names.h"
+#include "symbol/graph.h"
+#include "symbol/op_def.h"
+#include "symbol/ops/elementwise.h"
+#include "symbol/value_index.h"
+
+namespace bindery {
+namespace {
+
+// The surroundings in which nodes on behalf of `node` are made: names below its name, its annotations, and nothing of the
+// caller's scopes.
+struct OnBehalfOf {
+  OnBehalfOf(const Node& node, const std::string& prefix)
+      : names(node.name() + prefix, false), annotations(Inherited(node.annotations()), false) {}
+  NameScope names;
+  AttrScope annotations;
+};
+
+bool IsLoss(const Node& node) {
+  return !node.is_variable() && node.op().is_loss && node.op().is_loss(node.attrs());
+}
+
+class Backward {
+ public:
+  Backward(const Symbol& heads, std::span<const std::string> wrt)
+      : graph_(Graph::Of(heads)), values_(graph_), flowing_(values_.size()), is_head_(graph_.nodes.size(), false) {
+    FindVariables(wrt);
+    MarkPaths(wrt);
+  }
+
+  GradientResult Run(std::span<const std::string> wrt) {
+    GradientResult result;
+    for (const Entry& head : graph_.outputs) result.head_gradients.push_back(StartAt(head));
+    for (int n = static_cast<int>(graph_.nodes.size()) - 1; n >= 0; --n) {
+      if (on_path_[n] && !graph_.nodes[n]->is_variable()) Visit(n);
+    }
+    std::map<std::string_view, Symbol> done;   // a name may be asked for twice
+    for (const std::string& name : wrt) {
+      const int n = variables_.at(name);
+      const auto [it, inserted] = done.try_emplace(name);
+      if (inserted) it->second = SumAt(n, 0);
+      result.gradients.push_back(it->second);
+    }
+    return result;
+  }
+
+ private:
+  struct Contribution {
+    int consumer;    // node that sends it back; nodes.size() for a head
+    Symbol gradient;
+  };
+
+  void FindVariables(std::span<const std::string> wrt) {
+    for (size_t n = 0; n < graph_.nodes.size(); ++n) {
+      if (!graph_.nodes[n]->is_variable()) continue;
+      variables_.emplace(graph_.nodes[n]->name(), static_cast<int>(n));
+      names_taken_.insert(graph_.nodes[n]->name());
+    }
+    for (const std::string& name : wrt) {
+      if (variables_.contains(name)) continue;
+      const std::vector<std::string> known(names_taken_.begin(), names_taken_.end());
+      Throw("unknown argument \"{}\"{}", name, NameHint(name, known));
+    }
+  }
+
+  // on_path_: does the node depend on the values of `wrt`? Shapes alone do not count.
+  void MarkPaths(std::span<const std::string> wrt) {
+    on_path_.assign(graph_.nodes.size(), false);
+    for (const std::string& name : wrt) on_path_[variables_.at(name)] = true;
+    for (size_t n = 0; n < graph_.nodes.size(); ++n) {
+      const Node& node = *graph_.nodes[n];
+      if (node.is_variable()) continue;
+      const std::vector<bool> wanted = Wanted(static_cast<int>(n));
+      on_path_[n] = std::find(wanted.begin(), wanted.end(), true) != wanted.end();
+    }
+  }
+
+  // Of which inputs is the gradient asked for?
+  std::vector<bool> Wanted(int n) const {
+    const Node& node = *graph_.nodes[n];
+    std::vector<bool> wanted;
+    for (int value : values_.inputs(n)) wanted.push_back(on_path_[values_.producer(value)]);
+    for (int i : node.op().shape_only) {
+      if (i < static_cast<int>(wanted.size())) wanted[i] = false;
+    }
+    return wanted;
+  }
+
+  std::string StartAt(const Entry& head) {
+    const int n = graph_.IndexOf(head.node);
+    if (!on_path_[n]) return "";
+    is_head_[n] = true;
+    if (IsLoss(*head.node)) return "";
+    const OnBehalfOf scope(*head.node, "_backward_");
+    const std::string base = head.node->OutputName(head.output) + "_grad";
+    std::string name = base;
+    for (int i = 1; !names_taken_.insert(name).second; ++i) name = base + std::to_string(i);
+    flowing_[values_.Of(head)].push_back({static_cast<int>(graph_.nodes.size()), Variable(name)});
+    return name;
+  }
+
+  // What flows back into an output, summed; empty if nothing does.
+  Symbol SumAt(int n, int output) {
+    std::vector<Contribution> parts = std::move(flowing_[values_.Of(n, output)]);
+    if (parts.empty()) return {};
+    if (parts.size() == 1) return parts[0].gradient;
+    // They came from the last consumer to the first.
+    std::stable_sort(parts.begin(), parts.end(),
+                     [](const Contribution& a, const Contribution& b) { return a.consumer < b.consumer; });
+    std::vector<Symbol> gradients;
+    for (Contribution& part : parts) gradients.push_back(std::move(part.gradient));
+    const Node& node = *graph_.nodes[n];
+    const OnBehalfOf scope(node, "_backward_");
+    std::string name = node.name() + "_backward_sum";
+    if (node.num_outputs() > 1) name += std::to_string(output);
+    return Apply(AddNOp(), {}, std::move(gradients), name);
+  }
+
+  void Visit(int n) {
+    const NodePtr& node = graph_.nodes[n];
+    std::vector<Symbol> output_grads;
+    bool flows = false;
+    for (int i = 0; i < node->num_outputs(); ++i) {
+      output_grads.push_back(SumAt(n, i));
+      flows = flows || !output_grads.back().empty();
+    }
+    const bool is_loss = IsLoss(*node);
+    if (!flows && !(is_loss && is_head_[n])) return;
+    if (is_loss) output_grads.assign(output_grads.size(), Symbol());
+    const OpDef& op = node->op();
+    if (!op.gradient) {
+      Throw<ModelError>("{} lies between the heads and what the gradient is asked of, but has no gradient: {}; put "
+                        "BlockGrad behind it to stop the gradient there", Describe(*node),
+                        op.not_differentiable.empty() ? "its definition gives none" : op.not_differentiable);
+    }
+    const std::vector<bool> wanted = Wanted(n);
+    const OnBehalfOf scope(*node, "_backward_");
+    const std::vector<Symbol> input_grads = op.gradient(GradientContext(node, std::move(output_grads), wanted));
+    if (input_grads.empty()) return;
+    if (input_grads.size() != wanted.size()) {
+      Throw<ModelError>("{}: its gradient rule gives {} symbols for {} inputs", Describe(*node), input_grads.size(),
+                        wanted.size());
+    }
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      if (!wanted[i] || input_grads[i].empty()) continue;
+      if (input_grads[i].size() != 1) {
+        Throw<ModelError>("{}: its gradient rule gives {} outputs for input {}", Describe(*node),
+                          input_grads[i].size(), i);
+      }
+      flowing_[values_.inputs(n)[i]].push_back({n, input_grads[i]});
+    }
+  }
+
+  const Graph graph_;
+  const ValueIndex values_;
+  std::map<std::string_view, int> variables_;
+  std::set<std::string> names_taken_;                       // of variables
+  std::vector<std::vector<Contribution>> flowing_;          // per value
+  std::vector<bool> on_path_, is_head_;                     // per node
+};
+
+}  // namespace
+
+GradientResult Gradient(const Symbol& heads, std::span<const std::string> wrt) {
+  return Backward(heads, wrt).Run(wrt);
+}
+
+Symbol ExpandComposites(const Symbol& symbol) {
+  return Rewrite(symbol, [](const NodePtr& node, const std::vector<Entry>& inputs) {
+    std::vector<Entry> outputs;
+    if (!node->op().expand) return outputs;
+    const OnBehalfOf scope(*node, "_");
+    for (const Symbol& output : node->op().expand(inputs == node->inputs() ? node : WithInputs(*node, inputs))) {
+      outputs.push_back(output.empty() ? Entry{} : output.entry());
+    }
+    return outputs;
+  });
+}
+
+}  // namespace bindery
