@@ -1,0 +1,69 @@
+// Tensors in messages: inside, or in a data file beside the message.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/files.h"
+#include "base/host_tensor.h"
+#include "proto/model.pb.h"
+#include "symbol/model.h"
+
+namespace bindery {
+
+using TensorPtr = std::shared_ptr<const HostTensor>;
+
+// Collects the tensors of one message. Those of more than `inline_bytes` go to a data file: their bytes one after the other,
+// each from a multiple of 4096 on, so that the file can be mapped.
+class TensorWriter {
+ public:
+  TensorWriter(int64_t inline_bytes, bool text) : inline_bytes_(inline_bytes), text_(text) {}
+  TensorWriter(const TensorWriter&) = delete;
+
+  // `message` must stay where it is; and the tensor, which a null pointer is not.
+  void Write(const TensorPtr& tensor, proto::Tensor* message);
+
+  const std::vector<TensorPtr>& tensors() const { return tensors_; }   // all of them, in order
+  bool has_external() const { return !external_.empty(); }
+  // A name that depends on the content: `<prefix>.<16 hex digits>.data`. Fills it in everywhere.
+  std::string NameDataFile(const std::string& prefix);
+  void WriteDataFile(const ByteSink& sink) const;
+
+ private:
+  struct Piece {
+    TensorPtr tensor;
+    proto::External* place;
+  };
+  const int64_t inline_bytes_;
+  const bool text_;
+  std::vector<TensorPtr> tensors_;
+  std::vector<Piece> external_;
+  int64_t end_ = 0, total_bytes_ = 0;
+};
+
+// Makes tensors of messages that nobody has checked: sizes are compared with what is there before anything is allocated.
+// Throws ModelError, or DataError for data files.
+class TensorReader {
+ public:
+  // `folder` holds the data files; empty: there are none.
+  TensorReader(const ModelLimits& limits, std::string folder);
+  ~TensorReader();
+  TensorReader(const TensorReader&) = delete;
+
+  HostTensor Read(const proto::Tensor& message);
+
+ private:
+  void ReadExternal(const proto::External& place, HostTensor* tensor);
+  void Open(const std::string& file);
+
+  const int64_t limit_;
+  const std::string folder_;
+  int64_t total_bytes_ = 0;
+  std::string open_file_;
+  int descriptor_ = -1;
+  int64_t file_bytes_ = 0;
+};
+
+}  // namespace bindery
