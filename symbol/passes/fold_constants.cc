@@ -1,0 +1,59 @@
+#include <algorithm>
+
+#include "base/error.h"
+#include "symbol/graph.h"
+#include "symbol/infer.h"
+#include "symbol/op_def.h"
+#include "symbol/ops/elementwise.h"
+#include "symbol/passes/passes.h"
+
+namespace bindery {
+namespace {
+
+bool IsConstant(const Entry& entry) { return !entry.node->is_variable() && &entry.node->op() == &ConstantOp(); }
+
+bool MayFold(const Node& node, const std::vector<Entry>& inputs) {
+  const OpDef& op = node.op();
+  return &op != &ConstantOp() && !op.is_random && !op.across_devices && op.auxiliary.empty() &&
+         std::all_of(inputs.begin(), inputs.end(), IsConstant);
+}
+
+// The outputs of a node that depends on constants only, hidden ones included.
+std::vector<Entry> OutputsOf(const NodePtr& node) {
+  std::vector<Entry> outputs;
+  for (int i = 0; i < node->num_outputs(); ++i) outputs.push_back({node, i});
+  return outputs;
+}
+
+bool IsSmall(const NodePtr& node, int64_t max_elements) {
+  const InferredShapes shapes = InferShapesPartial(Symbol(OutputsOf(node)), {});
+  return std::all_of(shapes.outputs.begin(), shapes.outputs.end(), [&](const std::optional<Shape>& shape) {
+    return shape && shape->IsKnown() && shape->Elements() <= max_elements;
+  });
+}
+
+Entry MakeConstant(const Node& node, int output, HostTensor value) {
+  const AttrScope annotations(node.annotations(), false);
+  return Constant(std::move(value), node.num_outputs() == 1 ? node.name() : node.OutputName(output)).entry();
+}
+
+}  // namespace
+
+Symbol FoldConstants(const Symbol& symbol, const Evaluator& evaluate, int64_t max_elements) {
+  return Rewrite(symbol, [&](const NodePtr& node, const std::vector<Entry>& inputs) {
+    std::vector<Entry> outputs;
+    if (!MayFold(*node, inputs)) return outputs;
+    const NodePtr folded = WithInputs(*node, inputs);
+    if (!IsSmall(folded, max_elements)) return outputs;
+    std::vector<HostTensor> values;
+    for (const Entry& input : inputs) values.push_back(*input.node->attrs().get<ConstantAttrs>().value);
+    std::vector<HostTensor> results = evaluate(*folded, values);
+    if (results.size() != static_cast<size_t>(node->num_outputs())) {
+      Throw("{}: its evaluation gave {} values for {} outputs", Describe(*node), results.size(), node->num_outputs());
+    }
+    for (int i = 0; i < node->num_outputs(); ++i) outputs.push_back(MakeConstant(*node, i, std::move(results[i])));
+    return outputs;
+  });
+}
+
+}  // namespace bindery

@@ -1,0 +1,27 @@
+// Passes: pure functions from graph to graph. Each can be left out without changing what is computed.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "base/host_tensor.h"
+#include "symbol/symbol.h"
+
+namespace bindery {
+
+// Common subexpressions: nodes with equal operator, attributes, annotations and inputs become one, the first in order.
+// Never variables, random operators, operators with auxiliary states, or losses (two equal ones have twice the gradient).
+// Outputs keep their order and count; those of a merged node take the other's name.
+Symbol EliminateCommonSubexpressions(const Symbol& symbol);
+
+// Computes what depends on no variable and puts it in as a Constant of the same name, unless it has more than
+// `max_elements`. `evaluate` runs one node and returns all of its outputs. Random operators are left alone.
+using Evaluator = std::function<std::vector<HostTensor>(const Node& node, const std::vector<HostTensor>& inputs)>;
+Symbol FoldConstants(const Symbol& symbol, const Evaluator& evaluate, int64_t max_elements = 1 << 20);
+
+// Removes nodes that change nothing: Identity, a Transpose that keeps the order, a Cast to the same type where it is
+// known from Cast(Cast(x)), additions of nothing (AddN of one). One that is a head stays: it gives the output its name.
+// Dead nodes go by themselves: a graph holds only what its outputs need.
+Symbol RemoveIdentities(const Symbol& symbol);
+
+}  // namespace bindery

@@ -1,0 +1,173 @@
+#include "symbol/summary.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "symbol/graph.h"
+#include "symbol/op_def.h"
+
+namespace bindery {
+namespace {
+
+using Shapes = std::vector<std::vector<std::optional<Shape>>>;   // per node and visible output, as far as known
+
+Shapes InferVisible(const Graph& graph, const ShapeMap& known) {
+  std::vector<Entry> entries;
+  std::vector<int> owners;
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    const Node& node = *graph.nodes[n];
+    const int visible = node.is_variable() ? 1 : NumVisibleOutputs(node.op(), node.attrs());
+    for (int i = 0; i < visible; ++i) {
+      entries.push_back({graph.nodes[n], i});
+      owners.push_back(static_cast<int>(n));
+    }
+  }
+  const InferredShapes inferred = InferShapesPartial(Symbol(std::move(entries)), known);
+  Shapes shapes(graph.nodes.size());
+  for (size_t i = 0; i < owners.size(); ++i) shapes[owners[i]].push_back(inferred.outputs[i]);
+  return shapes;
+}
+
+std::string Text(const std::vector<std::optional<Shape>>& shapes) {
+  std::string text;
+  for (const auto& shape : shapes) text += (text.empty() ? "" : ", ") + (shape ? ToString(*shape) : "?");
+  return text;
+}
+
+// What of a graph counts as a parameter: variables that are not given as inputs and do not feed a loss (its labels).
+struct Parameters {
+  Parameters(const Graph& graph, const ShapeMap& inputs) {
+    for (const NodePtr& node : graph.nodes) {
+      if (node->is_variable()) continue;
+      const bool is_loss = node->op().is_loss && node->op().is_loss(node->attrs());
+      const auto names = node->op().inputs(node->attrs(), static_cast<int>(node->inputs().size()));
+      for (size_t i = 0; i < node->inputs().size(); ++i) {
+        const Node* input = node->inputs()[i].node.get();
+        if (!input->is_variable() || inputs.contains(input->name())) continue;
+        if (is_loss) labels.insert(input);
+        if (IsAuxiliary(node->op(), names[i])) auxiliary.insert(input);
+        owner.try_emplace(input, node.get());   // a shared one counts for the first layer that uses it
+      }
+    }
+    for (const Node* label : labels) owner.erase(label);
+  }
+  bool Contain(const Node* variable) const { return owner.contains(variable); }
+
+  std::unordered_map<const Node*, const Node*> owner;
+  std::unordered_set<const Node*> labels, auxiliary;
+};
+
+struct Counts {
+  Counts(const Graph& graph, const Shapes& shapes, const Parameters& parameters) {
+    for (size_t n = 0; n < graph.nodes.size(); ++n) {
+      const Node* node = graph.nodes[n].get();
+      if (!node->is_variable() || !parameters.Contain(node)) continue;
+      const Node* owner = parameters.owner.at(node);
+      const std::optional<Shape>& shape = shapes[n][0];
+      if (!shape || !shape->IsKnown()) {
+        unknown.emplace(owner, node);
+        continue;
+      }
+      const auto add = [&](int64_t& sum) { sum = CheckedAdd(sum, shape->Elements(), "number of parameters"); };
+      add(of_layer[owner]);
+      add(parameters.auxiliary.contains(node) ? total.auxiliary : total.arguments);
+    }
+  }
+  std::unordered_map<const Node*, int64_t> of_layer;
+  std::unordered_map<const Node*, const Node*> unknown;   // a layer's first parameter of unknown shape
+  ParameterCount total;
+};
+
+// "1,256,080"
+std::string Thousands(int64_t number) {
+  std::string digits = std::to_string(number);
+  for (int at = static_cast<int>(digits.size()) - 3; at > 0; at -= 3) digits.insert(at, ",");
+  return digits;
+}
+
+struct Row {
+  std::string layer, output, parameters;
+  std::vector<std::string> previous;
+};
+
+class Table {
+ public:
+  void Add(const Row& row) {
+    for (size_t i = 0; i < std::max<size_t>(1, row.previous.size()); ++i) {
+      const std::string previous = row.previous.empty() ? "" : row.previous[i];
+      if (i == 0) {
+        lines_.push_back({row.layer, row.output, row.parameters, previous});
+      } else {
+        lines_.push_back({"", "", "", previous});
+      }
+    }
+    lines_.push_back({});   // a rule
+  }
+  std::string ToString() const {
+    std::array<size_t, 4> width{};
+    for (const Line& line : lines_) {
+      for (size_t c = 0; c < line.size(); ++c) width[c] = std::max(width[c], line[c].size());
+    }
+    const size_t total = width[0] + width[1] + width[2] + width[3] + 6;
+    std::string text;
+    bool header = true;
+    for (const Line& line : lines_) {
+      if (line == Line{}) {
+        text += std::string(total, header ? '=' : '-') + "\n";
+        header = false;
+        continue;
+      }
+      std::string row = fmt::format("{:<{}}  {:<{}}  {:>{}}  {}", line[0], width[0], line[1], width[1], line[2],
+                                    width[2], line[3]);
+      text += row.substr(0, row.find_last_not_of(' ') + 1) + "\n";
+    }
+    return text;
+  }
+
+ private:
+  using Line = std::array<std::string, 4>;
+  std::vector<Line> lines_;
+};
+
+}  // namespace
+
+std::string Summary(const Symbol& symbol, const ShapeMap& shapes) {
+  const Graph graph = Graph::Of(symbol);
+  const Shapes inferred = InferVisible(graph, shapes);
+  const Parameters parameters(graph, shapes);
+  Counts counts(graph, inferred, parameters);
+  Table table;
+  table.Add({"Layer (operator)", "Output shape", "Parameters", {"Previous layer"}});
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    const Node* node = graph.nodes[n].get();
+    if (node->is_variable() && parameters.Contain(node)) continue;
+    Row row{fmt::format("{} ({})", node->name(), node->is_variable() ? "input" : node->op().name), Text(inferred[n]),
+            Thousands(counts.of_layer[node]), {}};
+    if (counts.unknown.contains(node)) row.parameters += " + ?";
+    for (const Entry& input : node->inputs()) {
+      if (!parameters.Contain(input.node.get())) row.previous.push_back(input.node->name());
+    }
+    table.Add(row);
+  }
+  std::string text = table.ToString() + fmt::format("Parameters: {}\n", Thousands(counts.total.arguments));
+  if (counts.total.auxiliary > 0) text += fmt::format("Auxiliary states: {}\n", Thousands(counts.total.auxiliary));
+  if (!counts.unknown.empty()) text += "Not counted: parameters of unknown shape, marked ?\n";
+  return text;
+}
+
+ParameterCount CountParameters(const Symbol& symbol, const ShapeMap& shapes) {
+  const Graph graph = Graph::Of(symbol);
+  const Counts counts(graph, InferVisible(graph, shapes), Parameters(graph, shapes));
+  if (!counts.unknown.empty()) {
+    Throw<ShapeError>("the shape of parameter \"{}\" is not known", counts.unknown.begin()->second->name());
+  }
+  return counts.total;
+}
+
+}  // namespace bindery
