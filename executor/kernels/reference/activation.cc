@@ -1,0 +1,24 @@
+#include "executor/kernels/reference/kernels.h"
+#include "executor/kernels/reference/util.h"
+#include "symbol/ops/activation.h"
+
+namespace bindery::reference {
+
+MaybeKernel MakeActivation(const KernelSpec& spec) {
+  const ActivationType type = spec.attributes<ActivationAttrs>().type;
+  const int64_t n = spec.outputs[0].shape.Elements();
+  return InDouble(spec, [=](const Tensors& t) {
+    for (int64_t i = 0; i < n; ++i) t.out[0][i] = Activate(type, t.in[0][i]);
+  });
+}
+
+// (dy, y) -> dx
+MaybeKernel MakeActivationGrad(const KernelSpec& spec) {
+  const ActivationType type = spec.attributes<ActivationAttrs>().type;
+  const int64_t n = spec.outputs[0].shape.Elements();
+  return InDouble(spec, [=](const Tensors& t) {
+    for (int64_t i = 0; i < n; ++i) t.out[0][i] = ActivateGrad(type, t.in[0][i], t.in[1][i]);
+  });
+}
+
+}  // namespace bindery::reference

@@ -1,0 +1,140 @@
+// Pooling over windows of up to 3 spatial axes. The maximum's state holds, per output, where in its plane of data the
+// first of the largest elements is (int32).
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "executor/kernels/reference/kernels.h"
+#include "executor/kernels/reference/util.h"
+#include "symbol/ops/pooling.h"
+
+namespace bindery::reference {
+namespace {
+
+// The inputs [begin, end) of one window along one axis; `padded` counts padding too.
+struct Extent {
+  int64_t begin, end, padded;
+};
+
+struct Axis {
+  int64_t in = 1;
+  int64_t padded_end = 1;   // where the padding on the right ends: windows that reach beyond it are cut there
+  PoolWindow window{1, 1, 0, 0, 1};
+  Extent At(int64_t p) const {
+    const int64_t begin = p * window.stride - window.pad_begin;
+    const int64_t end = begin + window.kernel;
+    return {std::max<int64_t>(begin, 0), std::min(end, in), std::min(end, padded_end) - begin};
+  }
+};
+
+struct Geometry {
+  int64_t planes;   // N * C
+  Axis d, h, w;     // missing axes have extent 1
+  bool count_padding;
+
+  Geometry(const PoolingAttrs& attrs, const Shape& data)
+      : planes(data[0] * data[1]), count_padding(attrs.count_include_pad) {
+    const std::vector<PoolWindow> windows = PoolWindows(attrs, data);
+    Axis* const axes[] = {&d, &h, &w};
+    for (size_t i = 0; i < windows.size(); ++i) {
+      const int64_t in = data[2 + static_cast<int>(i)];
+      const int64_t pad = attrs.convention == PoolConvention::kSame ? windows[i].pad_end : windows[i].pad_begin;
+      *axes[3 - windows.size() + i] = {in, in + pad, windows[i]};
+    }
+  }
+  int64_t in_plane() const { return d.in * h.in * w.in; }
+  int64_t out_plane() const { return d.window.output * h.window.output * w.window.output; }
+};
+
+// f(output index, its window's extents) for every output of all planes, in order.
+template <class F>
+void ForEachWindow(const Geometry& g, const F& f) {
+  int64_t output = 0;
+  for (int64_t plane = 0; plane < g.planes; ++plane) {
+    for (int64_t d = 0; d < g.d.window.output; ++d) {
+      for (int64_t h = 0; h < g.h.window.output; ++h) {
+        for (int64_t w = 0; w < g.w.window.output; ++w) f(output++, plane, g.d.At(d), g.h.At(h), g.w.At(w));
+      }
+    }
+  }
+}
+
+// f(index in the plane) for every input of a window, in order.
+template <class F>
+void ForEachInput(const Geometry& g, const Extent& d, const Extent& h, const Extent& w, const F& f) {
+  for (int64_t i = d.begin; i < d.end; ++i) {
+    for (int64_t j = h.begin; j < h.end; ++j) {
+      for (int64_t k = w.begin; k < w.end; ++k) f((i * g.h.in + j) * g.w.in + k);
+    }
+  }
+}
+
+double Divisor(const Geometry& g, const Extent& d, const Extent& h, const Extent& w) {
+  if (g.count_padding) return static_cast<double>(d.padded * h.padded * w.padded);
+  return static_cast<double>((d.end - d.begin) * (h.end - h.begin) * (w.end - w.begin));
+}
+
+Kernel MaxPooling(const KernelSpec& spec, const Geometry& g) {
+  const int64_t state_bytes = spec.outputs[0].shape.Elements() * static_cast<int64_t>(sizeof(int32_t));
+  return InDouble(
+      spec,
+      [=](const Tensors& t) {
+        auto* state = reinterpret_cast<int32_t*>(t.raw_out[1]);
+        ForEachWindow(g, [&](int64_t output, int64_t plane, Extent d, Extent h, Extent w) {
+          const double* x = t.in[0] + plane * g.in_plane();
+          int64_t winner = -1;
+          ForEachInput(g, d, h, w, [&](int64_t i) {
+            if (winner < 0 || x[i] > x[winner] || (std::isnan(x[i]) && !std::isnan(x[winner]))) winner = i;
+          });
+          t.out[0][output] = x[winner];
+          if (state) state[output] = static_cast<int32_t>(winner);
+        });
+      },
+      {Format::Plain(), StateFormat(state_bytes)});
+}
+
+Kernel AveragePooling(const KernelSpec& spec, const Geometry& g) {
+  return InDouble(spec, [=](const Tensors& t) {
+    ForEachWindow(g, [&](int64_t output, int64_t plane, Extent d, Extent h, Extent w) {
+      const double* x = t.in[0] + plane * g.in_plane();
+      double sum = 0;
+      ForEachInput(g, d, h, w, [&](int64_t i) { sum += x[i]; });
+      t.out[0][output] = sum / Divisor(g, d, h, w);
+    });
+  });
+}
+
+}  // namespace
+
+// x -> y [, state if max]
+MaybeKernel MakePooling(const KernelSpec& spec) {
+  const auto& attrs = spec.attributes<PoolingAttrs>();
+  const Geometry g(attrs, spec.inputs[0].shape);
+  if (attrs.type == PoolType::kAvg) return AveragePooling(spec, g);
+  if (g.in_plane() > std::numeric_limits<int32_t>::max()) return std::nullopt;
+  return MaxPooling(spec, g);
+}
+
+// (dy, x: shape only [, state if max]) -> dx
+MaybeKernel MakePoolingGrad(const KernelSpec& spec) {
+  const auto& attrs = spec.attributes<PoolingAttrs>();
+  const Geometry g(attrs, spec.inputs[1].shape);
+  if (attrs.type == PoolType::kMax) {
+    if (!IsReferenceState(spec.input_formats[2])) return std::nullopt;
+    return InDouble(spec, [=](const Tensors& t) {
+      const auto* state = reinterpret_cast<const int32_t*>(t.raw_in[2]);
+      ForEachWindow(g, [&](int64_t output, int64_t plane, Extent, Extent, Extent) {
+        t.out[0][plane * g.in_plane() + state[output]] += t.in[0][output];
+      });
+    });
+  }
+  return InDouble(spec, [=](const Tensors& t) {
+    ForEachWindow(g, [&](int64_t output, int64_t plane, Extent d, Extent h, Extent w) {
+      double* dx = t.out[0] + plane * g.in_plane();
+      const double share = t.in[0][output] / Divisor(g, d, h, w);
+      ForEachInput(g, d, h, w, [&](int64_t i) { dx[i] += share; });
+    });
+  });
+}
+
+}  // namespace bindery::reference

@@ -1,0 +1,112 @@
+#include <cmath>
+
+#include "executor/kernels/reference/kernels.h"
+#include "executor/kernels/reference/util.h"
+#include "symbol/ops/reduce.h"
+
+namespace bindery::reference {
+namespace {
+
+// A data shape with the walk from each element to the one it is reduced to.
+struct Reduction {
+  Shape shape;
+  std::array<Strides, 2> strides;
+  int64_t outputs;
+  double count;   // elements reduced to one
+
+  Reduction(const KernelSpec& spec, const Shape& data) : shape(data) {
+    const uint32_t reduced = ReducedAxes(spec.attributes<ReduceAttrs>(), data);
+    strides = {PlainStrides(data), ReducedStrides(data, reduced)};
+    outputs = 1;
+    count = 1;
+    for (int axis = 0; axis < data.rank(); ++axis) {
+      if (reduced >> axis & 1u) {
+        count *= static_cast<double>(data[axis]);
+      } else {
+        outputs *= data[axis];
+      }
+    }
+  }
+  // f(index of a data element, index of what it is reduced to)
+  template <class F>
+  void ForEach(const F& f) const {
+    Walk(shape, strides, [&](const std::array<int64_t, 2>& at) { f(at[0], at[1]); });
+  }
+};
+
+}  // namespace
+
+MaybeKernel MakeSum(const KernelSpec& spec) {
+  const Reduction r(spec, spec.inputs[0].shape);
+  return InDouble(spec, [=](const Tensors& t) { r.ForEach([&](int64_t i, int64_t o) { t.out[0][o] += t.in[0][i]; }); });
+}
+
+MaybeKernel MakeMean(const KernelSpec& spec) {
+  const Reduction r(spec, spec.inputs[0].shape);
+  return InDouble(spec, [=](const Tensors& t) {
+    r.ForEach([&](int64_t i, int64_t o) { t.out[0][o] += t.in[0][i]; });
+    for (int64_t o = 0; o < r.outputs; ++o) t.out[0][o] /= r.count;
+  });
+}
+
+// NaN wins; the maximum of nothing is minus infinity.
+MaybeKernel MakeMax(const KernelSpec& spec) {
+  const Reduction r(spec, spec.inputs[0].shape);
+  return InDouble(spec, [=](const Tensors& t) {
+    for (int64_t o = 0; o < r.outputs; ++o) t.out[0][o] = -INFINITY;
+    r.ForEach([&](int64_t i, int64_t o) {
+      if (t.in[0][i] > t.out[0][o] || std::isnan(t.in[0][i])) t.out[0][o] = t.in[0][i];
+    });
+  });
+}
+
+// (dy, data: shape only) -> dx
+MaybeKernel MakeSumGrad(const KernelSpec& spec) {
+  const Reduction r(spec, spec.inputs[1].shape);
+  return InDouble(spec, [=](const Tensors& t) { r.ForEach([&](int64_t i, int64_t o) { t.out[0][i] = t.in[0][o]; }); });
+}
+
+MaybeKernel MakeMeanGrad(const KernelSpec& spec) {
+  const Reduction r(spec, spec.inputs[1].shape);
+  return InDouble(spec, [=](const Tensors& t) {
+    r.ForEach([&](int64_t i, int64_t o) { t.out[0][i] = t.in[0][o] / r.count; });
+  });
+}
+
+// (dy, data, y) -> dx: equal maxima share dy
+MaybeKernel MakeMaxGrad(const KernelSpec& spec) {
+  const Reduction r(spec, spec.inputs[1].shape);
+  return InDouble(
+      spec,
+      [=](const Tensors& t) {
+        const double *dy = t.in[0], *x = t.in[1], *y = t.in[2];
+        double* winners = t.extra;
+        r.ForEach([&](int64_t i, int64_t o) { winners[o] += x[i] == y[o]; });
+        r.ForEach([&](int64_t i, int64_t o) { t.out[0][i] = x[i] == y[o] ? dy[o] / winners[o] : 0; });
+      },
+      {}, r.outputs);
+}
+
+// (M, K) x (K, N), each perhaps stored transposed; or (K) x (K)
+MaybeKernel MakeDot(const KernelSpec& spec) {
+  const auto attrs = spec.attributes<DotAttrs>();
+  const Shape &a = spec.inputs[0].shape, &b = spec.inputs[1].shape;
+  if (a.rank() == 1) {
+    return InDouble(spec, [k = a[0]](const Tensors& t) {
+      for (int64_t i = 0; i < k; ++i) t.out[0][0] += t.in[0][i] * t.in[1][i];
+    });
+  }
+  const int64_t m = a[attrs.transpose_a ? 1 : 0], k = a[attrs.transpose_a ? 0 : 1], n = b[attrs.transpose_b ? 0 : 1];
+  return InDouble(spec, [=](const Tensors& t) {
+    for (int64_t row = 0; row < m; ++row) {
+      for (int64_t i = 0; i < k; ++i) {
+        const double left = t.in[0][attrs.transpose_a ? i * m + row : row * k + i];
+        for (int64_t column = 0; column < n; ++column) {
+          t.out[0][row * n + column] += left * t.in[1][attrs.transpose_b ? column * k + i : i * n + column];
+        }
+      }
+    }
+  });
+}
+
+}  // namespace bindery::reference

@@ -1,0 +1,161 @@
+// Operators that only move elements: every one copies boxes of elements between two strided places.
+#include <algorithm>
+#include <cstring>
+
+#include "executor/kernels/reference/kernels.h"
+#include "executor/kernels/reference/util.h"
+#include "symbol/ops/elementwise.h"
+#include "symbol/ops/shape_ops.h"
+
+namespace bindery::reference {
+namespace {
+
+// Copies a tensor of (outer, axis, inner) elements into a wider one, along its axis from `begin` on; or back.
+struct Part {
+  AxisView part, whole;
+  int64_t begin;
+
+  void Join(const std::byte* from, std::byte* to, int64_t size) const { Move(from, to, size, part, 0, whole, begin); }
+  void Cut(const std::byte* from, std::byte* to, int64_t size) const { Move(from, to, size, whole, begin, part, 0); }
+
+ private:
+  void Move(const std::byte* from, std::byte* to, int64_t size, const AxisView& source, int64_t source_begin,
+            const AxisView& target, int64_t target_begin) const {
+    const size_t bytes = static_cast<size_t>(part.axis * part.inner * size);
+    if (bytes == 0) return;
+    for (int64_t o = 0; o < part.outer; ++o) {
+      std::memcpy(to + (o * target.axis + target_begin) * target.inner * size,
+                  from + (o * source.axis + source_begin) * source.inner * size, bytes);
+    }
+  }
+};
+
+// Where the tensors of `parts` lie, one after another, in the whole.
+std::vector<Part> PartsOf(const std::vector<ValueType>& parts, size_t first, const Shape& whole, int axis) {
+  std::vector<Part> result;
+  int64_t begin = 0;
+  for (size_t i = first; i < parts.size(); ++i) {
+    result.push_back({ViewAlong(parts[i].shape, axis), ViewAlong(whole, axis), begin});
+    begin += parts[i].shape[axis];
+  }
+  return result;
+}
+
+// The equal parts of SliceChannel; squeezed ones lack the axis, but hold the same elements.
+std::vector<Part> ChannelParts(const SliceChannelAttrs& attrs, const Shape& whole) {
+  const AxisView view = ViewAlong(whole, static_cast<int>(attrs.axis));
+  const int64_t extent = view.axis / attrs.num_outputs;
+  std::vector<Part> result;
+  for (int64_t i = 0; i < attrs.num_outputs; ++i) result.push_back({{view.outer, extent, view.inner}, view, i * extent});
+  return result;
+}
+
+// The elements of a slice as a box in the data.
+struct SliceBox {
+  Shape box;
+  int64_t first = 0;   // offset of the first element
+  Strides strides;
+  SliceBox(const SliceAttrs& attrs, const Shape& data) : box(data), strides(PlainStrides(data)) {
+    const std::vector<SliceRange> ranges = SliceRanges(attrs, data);
+    for (int axis = 0; axis < data.rank(); ++axis) {
+      first += ranges[axis].begin * strides[axis];
+      strides[axis] *= ranges[axis].step;
+      box.Set(axis, ranges[axis].count);
+    }
+  }
+};
+
+size_t BytesOf(const ValueType& type) { return static_cast<size_t>(StorageBytes(Format::Plain(), type.dtype, type.shape)); }
+
+}  // namespace
+
+MaybeKernel MakeView(const KernelSpec& spec) { return Copy(spec); }
+
+MaybeKernel MakeTranspose(const KernelSpec& spec) {
+  const auto& axes = spec.attributes<TransposeAttrs>().axes;
+  const Shape in = spec.inputs[0].shape, out = spec.outputs[0].shape;
+  const Strides from = PlainStrides(in);
+  Strides permuted{};
+  for (int i = 0; i < in.rank(); ++i) {
+    permuted[i] = from[axes.empty() ? in.rank() - 1 - i : in.Axis(static_cast<int>(axes[i]))];
+  }
+  return OnBytes(spec, [=, size = SizeOf(spec.inputs[0].dtype)](const Tensors& t) {
+    CopyBox(out, size, t.raw_in[0], permuted, t.raw_out[0], PlainStrides(out));
+  });
+}
+
+MaybeKernel MakeConcat(const KernelSpec& spec) {
+  const int axis = static_cast<int>(spec.attributes<ConcatAttrs>().axis);
+  const std::vector<Part> parts = PartsOf(spec.inputs, 0, spec.outputs[0].shape, axis);
+  return OnBytes(spec, [=, size = SizeOf(spec.outputs[0].dtype)](const Tensors& t) {
+    for (size_t i = 0; i < parts.size(); ++i) parts[i].Join(t.raw_in[i], t.raw_out[0], size);
+  });
+}
+
+// (dy, arg0: shape only, ...) -> one gradient per argument
+MaybeKernel MakeConcatGrad(const KernelSpec& spec) {
+  const int axis = static_cast<int>(spec.attributes<ConcatAttrs>().axis);
+  const std::vector<Part> parts = PartsOf(spec.inputs, 1, spec.inputs[0].shape, axis);
+  return OnBytes(spec, [=, size = SizeOf(spec.inputs[0].dtype)](const Tensors& t) {
+    for (size_t i = 0; i < parts.size(); ++i) {
+      if (t.raw_out[i]) parts[i].Cut(t.raw_in[0], t.raw_out[i], size);
+    }
+  });
+}
+
+MaybeKernel MakeSlice(const KernelSpec& spec) {
+  const SliceBox slice(spec.attributes<SliceAttrs>(), spec.inputs[0].shape);
+  return OnBytes(spec, [=, size = SizeOf(spec.inputs[0].dtype)](const Tensors& t) {
+    if (slice.box.Elements() == 0) return;
+    CopyBox(slice.box, size, t.raw_in[0] + slice.first * size, slice.strides, t.raw_out[0], PlainStrides(slice.box));
+  });
+}
+
+// (dy, data: shape only) -> dx: zero outside the slice
+MaybeKernel MakeSliceGrad(const KernelSpec& spec) {
+  const SliceBox slice(spec.attributes<SliceAttrs>(), spec.inputs[1].shape);
+  const size_t bytes = BytesOf(spec.outputs[0]);
+  return OnBytes(spec, [=, size = SizeOf(spec.inputs[0].dtype)](const Tensors& t) {
+    if (bytes == 0) return;
+    std::memset(t.raw_out[0], 0, bytes);
+    if (slice.box.Elements() == 0) return;
+    CopyBox(slice.box, size, t.raw_in[0], PlainStrides(slice.box), t.raw_out[0] + slice.first * size, slice.strides);
+  });
+}
+
+MaybeKernel MakeSliceChannel(const KernelSpec& spec) {
+  const std::vector<Part> parts = ChannelParts(spec.attributes<SliceChannelAttrs>(), spec.inputs[0].shape);
+  return OnBytes(spec, [=, size = SizeOf(spec.inputs[0].dtype)](const Tensors& t) {
+    for (size_t i = 0; i < parts.size(); ++i) {
+      if (t.raw_out[i]) parts[i].Cut(t.raw_in[0], t.raw_out[i], size);
+    }
+  });
+}
+
+// (gradient of output0, ...) -> dx
+MaybeKernel MakeSliceChannelGrad(const KernelSpec& spec) {
+  const std::vector<Part> parts = ChannelParts(spec.attributes<SliceChannelAttrs>(), spec.outputs[0].shape);
+  return OnBytes(spec, [=, size = SizeOf(spec.outputs[0].dtype)](const Tensors& t) {
+    for (size_t i = 0; i < parts.size(); ++i) parts[i].Join(t.raw_in[i], t.raw_out[0], size);
+  });
+}
+
+MaybeKernel MakeCast(const KernelSpec& spec) {
+  if (spec.inputs[0].dtype == spec.outputs[0].dtype) return Copy(spec);
+  const int64_t n = spec.outputs[0].shape.Elements();
+  return InDouble(spec, [=](const Tensors& t) { std::copy_n(t.in[0], n, t.out[0]); });
+}
+
+MaybeKernel MakeZerosLike(const KernelSpec& spec) {
+  return OnBytes(spec, [bytes = BytesOf(spec.outputs[0])](const Tensors& t) {
+    if (bytes > 0) std::memset(t.raw_out[0], 0, bytes);
+  });
+}
+
+MaybeKernel MakeConstant(const KernelSpec& spec) {
+  return OnBytes(spec, [value = spec.attributes<ConstantAttrs>().value](const Tensors& t) {
+    if (value->bytes() > 0) std::memcpy(t.raw_out[0], value->raw(), static_cast<size_t>(value->bytes()));
+  });
+}
+
+}  // namespace bindery::reference
