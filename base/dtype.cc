@@ -51,8 +51,7 @@ DType ParseDType(std::string_view name) {
 }
 
 bool IsFloat(DType dtype) {
-  return dtype == DType::kFloat32 || dtype == DType::kFloat64 || dtype == DType::kBFloat16 ||
-         dtype == DType::kFloat16;
+  return dtype == DType::kFloat32 || dtype == DType::kFloat64 || dtype == DType::kBFloat16 || dtype == DType::kFloat16;
 }
 
 // binary16: 1 sign, 5 exponent (bias 15), 10 mantissa bits; below 2^-14 the unit is 2^-24.

@@ -145,8 +145,7 @@ class Temporary {
 std::string ReadFile(const std::string& path, int64_t limit) {
   CheckPath("read", path);
   // Not blocking, because opening a pipe would otherwise wait for its writer.
-  const File file(
-      RetryInterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); }));
+  const File file(RetryInterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); }));
   if (!file.IsOpen()) Fail("read", path, errno);
   struct stat status;
   if (::fstat(file.descriptor(), &status) != 0) Fail("read", path, errno);

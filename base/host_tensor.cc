@@ -161,8 +161,7 @@ HostTensor Concatenate(std::span<const HostTensor> parts, int axis) {
     if (part.dtype() != first.dtype()) {
       Throw<ShapeError>("cannot concatenate tensors of {} and {}", first.dtype(), part.dtype());
     }
-    if (part.shape().rank() != first.shape().rank() ||
-        part.shape().With(axis, 0) != first.shape().With(axis, 0)) {
+    if (part.shape().rank() != first.shape().rank() || part.shape().With(axis, 0) != first.shape().With(axis, 0)) {
       Throw<ShapeError>("cannot concatenate tensors of shapes {} and {} along axis {}", first.shape(), part.shape(),
                         axis);
     }

@@ -17,8 +17,8 @@ TEST(DeviceTest, PrintsWhatItParses) {
 }
 
 TEST(DeviceTest, RefusesOtherForms) {
-  for (const char* text : {"", "cpu:", "cpu:-1", "cpu:+1", "cpu: 1", "cpu:1 ", " cpu", "CPU", "cpu1", "cpu:1:2", "gpu:0",
-                           "cpu:99999999999", "cpu:0x1", ":0", "cpu,cuda"}) {
+  for (const char* text : {"", "cpu:", "cpu:-1", "cpu:+1", "cpu: 1", "cpu:1 ", " cpu", "CPU", "cpu1", "cpu:1:2",
+                           "gpu:0", "cpu:99999999999", "cpu:0x1", ":0", "cpu,cuda"}) {
     try {
       ParseDevice(text);
       FAIL() << text;

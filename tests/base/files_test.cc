@@ -190,7 +190,8 @@ TEST_F(FilesTest, ReadersSeeOneWholeVersion) {
   WriteFileAtomically(Path("file"), std::string(100000, 'a'));
   std::atomic<bool> stop{false};
   std::thread writer([&] {
-    for (int i = 1; i <= 40; ++i) WriteFileAtomically(Path("file"), std::string(100000 + i, static_cast<char>('a' + i % 26)));
+    for (int i = 1; i <= 40; ++i)
+      WriteFileAtomically(Path("file"), std::string(100000 + i, static_cast<char>('a' + i % 26)));
     stop = true;
   });
   while (!stop) {

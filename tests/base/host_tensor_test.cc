@@ -51,7 +51,7 @@ TEST(HostTensorTest, RefusesSizesThatCannotBe) {
   EXPECT_THROW(HostTensor(DType::kFloat32, {int64_t{1} << 61}), ShapeError);                  // bytes
   EXPECT_THROW(HostTensor(DType::kInt8, {std::numeric_limits<int64_t>::max()}), ShapeError);  // bytes and alignment
   EXPECT_THROW(HostTensor(DType::kFloat32, {2, kUnknownDim}), ShapeError);
-  EXPECT_THROW(HostTensor(DType::kInt8, {int64_t{1} << 60}), DeviceError);                    // memory
+  EXPECT_THROW(HostTensor(DType::kInt8, {int64_t{1} << 60}), DeviceError);  // memory
   EXPECT_NO_THROW(HostTensor(DType::kFloat32, {0, int64_t{1} << 62, int64_t{1} << 62}));
 }
 

@@ -26,10 +26,10 @@ TEST(NamesTest, TheFirstOfEquallyNearNamesWins) {
 }
 
 TEST(NamesTest, TheLimitGrowsWithTheName) {
-  EXPECT_EQ(NearestName("abcdef", Names{"abcdxy"}), "abcdxy");    // distance 2, limit 2
-  EXPECT_EQ(NearestName("abcdef", Names{"abcxyz"}), "");          // distance 3
+  EXPECT_EQ(NearestName("abcdef", Names{"abcdxy"}), "abcdxy");           // distance 2, limit 2
+  EXPECT_EQ(NearestName("abcdef", Names{"abcxyz"}), "");                 // distance 3
   EXPECT_EQ(NearestName("abcdefghi", Names{"abcdefxyz"}), "abcdefxyz");  // distance 3, limit 3
-  EXPECT_EQ(NearestName("abcdefghi", Names{"abcdewxyz"}), "");    // distance 4
+  EXPECT_EQ(NearestName("abcdefghi", Names{"abcdewxyz"}), "");           // distance 4
 }
 
 TEST(NamesTest, NamesWithNothingInCommonAreNotNear) {

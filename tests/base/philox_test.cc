@@ -24,7 +24,8 @@ TEST(PhiloxTest, KnownAnswers) {
 TEST(PhiloxTest, StreamKeyIsFnv1a) {
   const auto fnv = [](const std::vector<int>& bytes) {
     unsigned __int128 hash = 14695981039346656037u;
-    for (int byte : bytes) hash = (hash ^ static_cast<unsigned>(byte)) * 1099511628211u % (static_cast<unsigned __int128>(1) << 64);
+    for (int byte : bytes)
+      hash = (hash ^ static_cast<unsigned>(byte)) * 1099511628211u % (static_cast<unsigned __int128>(1) << 64);
     return PhiloxKey{static_cast<uint32_t>(hash), static_cast<uint32_t>(hash >> 32)};
   };
   EXPECT_EQ(StreamKey(0, ""), fnv({0, 0, 0, 0, 0, 0, 0, 0}));
