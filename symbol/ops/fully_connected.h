@@ -1,0 +1,34 @@
+// FullyConnected: y = x W^T + b.
+#pragma once
+
+#include "symbol/op_def.h"
+#include "symbol/ops/activation.h"
+
+namespace bindery {
+
+struct FullyConnectedAttrs {
+  int64_t num_hidden = 0;
+  bool no_bias = false;
+  bool flatten = true;      // (N, ...) is seen as (N, K); otherwise only the last axis is contracted
+  ActivationType activation = ActivationType::kNone;   // applied to the result
+  static constexpr auto Fields() {
+    using A = FullyConnectedAttrs;
+    return std::tuple{Field{"num_hidden", &A::num_hidden, "number of outputs, required"},
+                      Field{"no_bias", &A::no_bias, "leave the bias out"},
+                      Field{"flatten", &A::flatten, "join all axes but the first; else contract the last only"},
+                      Field{"activation", &A::activation, "applied to the result"}};
+  }
+  bool operator==(const FullyConnectedAttrs&) const = default;
+};
+
+// data (N, ...) -> (N, num_hidden); weight (num_hidden, K), bias (num_hidden).
+Symbol FullyConnected(const Symbol& data, const FullyConnectedAttrs& attrs, const std::string& name = {});
+Symbol FullyConnected(const Symbol& data, const Symbol& weight, const Symbol& bias, const FullyConnectedAttrs& attrs, const std::string& name = {});
+
+const OpDef& FullyConnectedOp();
+// (output gradient, weight, data: shape only) -> data gradient
+const OpDef& FullyConnectedGradDataOp();
+// (output gradient, data) -> weight gradient [, bias gradient unless no_bias]
+const OpDef& FullyConnectedGradWeightOp();
+
+}  // namespace bindery

@@ -1,0 +1,42 @@
+// Reductions over axes: Sum, Mean, Max.  And Dot, the product of matrices.
+#pragma once
+
+#include "symbol/op_def.h"
+
+namespace bindery {
+
+struct ReduceAttrs {
+  std::vector<int64_t> axes = {};    // empty: all
+  bool keepdims = false;        // keep reduced axes with extent 1
+  bool exclude = false;         // reduce all axes but the given
+  static constexpr auto Fields() {
+    using A = ReduceAttrs;
+    return std::tuple{Field{"axes", &A::axes, "axes to reduce; empty: all"}, Field{"keepdims", &A::keepdims, "keep them with extent 1"}, Field{"exclude", &A::exclude, "reduce all others"}};
+  }
+  bool operator==(const ReduceAttrs&) const = default;
+};
+Symbol Sum(const Symbol& data, const ReduceAttrs& attrs = {}, const std::string& name = {});
+Symbol Mean(const Symbol& data, const ReduceAttrs& attrs = {}, const std::string& name = {});
+Symbol Max(const Symbol& data, const ReduceAttrs& attrs = {}, const std::string& name = {});
+// Which axes of a data shape are reduced, as a bit mask; throws ShapeError.
+uint32_t ReducedAxes(const ReduceAttrs& attrs, const Shape& data);
+
+const OpDef& SumOp();
+const OpDef& MeanOp();
+const OpDef& MaxOp();
+const OpDef& SumGradOp();           // (output gradient, data: shape only) -> broadcast back; ReduceAttrs
+const OpDef& MeanGradOp();          // the same, divided by the number of reduced elements
+const OpDef& MaxGradOp();           // (output gradient, data, output) -> gradient shared equally among equal maxima; ReduceAttrs
+
+struct DotAttrs {
+  bool transpose_a = false, transpose_b = false;
+  static constexpr auto Fields() {
+    return std::tuple{Field{"transpose_a", &DotAttrs::transpose_a, "use a^T"}, Field{"transpose_b", &DotAttrs::transpose_b, "use b^T"}};
+  }
+  bool operator==(const DotAttrs&) const = default;
+};
+// (M, K) x (K, N) -> (M, N); (K) x (K) -> (1)
+Symbol Dot(const Symbol& a, const Symbol& b, const DotAttrs& attrs = {}, const std::string& name = {});
+const OpDef& DotOp();
+
+}  // namespace bindery
