@@ -1,6 +1,5 @@
 #include "executor/evaluate.h"
 
-#include <algorithm>
 #include <memory>
 
 #include "symbol/graph.h"
@@ -70,8 +69,7 @@ std::vector<HostTensor> EvaluateNode(const Node& node, const std::vector<HostTen
   buffers.reserve(inputs.size() + spec.outputs.size());
   std::vector<void*> input_addresses(inputs.size()), output_addresses(spec.outputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
-    const std::vector<int>& shape_only = spec.op->shape_only;
-    if (std::ranges::find(shape_only, static_cast<int>(i)) != shape_only.end()) continue;
+    if (IsShapeOnly(*spec.op, static_cast<int>(i))) continue;
     const Format& wanted = kernel.input_formats[i];
     input_addresses[i] = const_cast<void*>(inputs[i].raw());
     if (wanted.is_plain()) continue;
