@@ -1,0 +1,232 @@
+#include "kvstore/kvstore.h"
+
+#include <algorithm>
+#include <exception>
+#include <map>
+#include <utility>
+
+#include "base/error.h"
+#include "base/names.h"
+#include "kvstore/reduction.h"
+
+namespace bindery {
+namespace {
+
+const char* KindOf(const Key& key) { return std::holds_alternative<int64_t>(key) ? "integers" : "strings"; }
+
+bool Same(const Tensor& a, const Tensor& b) {
+  return a.var() == b.var() && a.data() == b.data() && a.device() == b.device();
+}
+
+// The store of one process: everything is in memory that it can address.
+class LocalStore final : public KVStore {
+ public:
+  LocalStore(KVStoreType type, std::shared_ptr<Engine> engine) : type_(type), engine_(std::move(engine)) {}
+
+  KVStoreType type() const override { return type_; }
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+  void Barrier() override {}  // one process need not wait for itself
+
+  void Init(const Key& key, const HostTensor& value) override {
+    CheckNew(key);
+    const Tensor stored(engine_, Cpu(), value.dtype(), value.shape());
+    stored.CopyFrom(value);
+    entries_.emplace(key, Entry{.stored = stored, .merged = {}, .last_push = {}});
+  }
+
+  void Init(const Key& key, const Tensor& value) override {
+    CheckNew(key);
+    CheckTensor(key, "value", 0, value);
+    const Tensor stored(engine_, value.device(), value.dtype(), value.shape());
+    stored.CopyFrom(value);
+    entries_.emplace(key, Entry{.stored = stored, .merged = {}, .last_push = {}});
+  }
+
+  void Push(const Key& key, std::span<const Tensor> values) override {
+    Entry& entry = Find(key);
+    CheckTensors(key, entry, "value", values);
+    Prepare(key, entry, values, {});
+    Run(entry);
+  }
+
+  void Pull(const Key& key, std::span<const Tensor> out) override {
+    const Entry& entry = Find(key);
+    CheckTensors(key, entry, "output", out);
+    for (const Tensor& tensor : out) tensor.CopyFrom(entry.stored);
+  }
+
+  void PushPull(const Key& key, std::span<const Tensor> values, std::span<const Tensor> out) override {
+    Entry& entry = Find(key);
+    CheckTensors(key, entry, "value", values);
+    CheckTensors(key, entry, "output", out);
+    if (updater_) {
+      Prepare(key, entry, values, {});
+      Run(entry);
+      for (const Tensor& tensor : out) tensor.CopyFrom(entry.stored);
+    } else {
+      Prepare(key, entry, values, out);
+      Run(entry);
+    }
+  }
+
+  void Broadcast(const Key& key, const Tensor& value, std::span<const Tensor> out) override {
+    if (!entries_.contains(key)) Init(key, value);
+    Pull(key, out);
+  }
+
+  void SetUpdater(KeyUpdater updater) override {
+    updater_ = updater ? std::make_shared<const KeyUpdater>(std::move(updater)) : nullptr;
+    for (auto& [key, entry] : entries_) entry.last_push = {};  // they were prepared for the one before
+  }
+
+  std::unique_ptr<Reduction> PrepareReduction(std::vector<Bucket> buckets, RangeFunction function) override {
+    std::vector<Device> workers = DevicesOf(buckets);
+    if (type_ == KVStoreType::kLocal && !workers.empty()) workers.resize(1);
+    return MakeReduction(engine_, std::move(buckets),
+                         {.name = "reduce", .workers = std::move(workers), .function = std::move(function)});
+  }
+
+ private:
+  // A push of these very tensors, ready to be repeated.
+  struct PreparedPush {
+    std::vector<Tensor> values, out;
+    std::vector<std::unique_ptr<Reduction>> steps;
+  };
+  struct Entry {
+    Tensor stored;
+    Tensor merged;  // the sum that an updater gets; made when it is needed
+    PreparedPush last_push;
+  };
+
+  void CheckKind(const Key& key) const {
+    if (entries_.empty()) return;
+    const Key& other = entries_.begin()->first;
+    if (other.index() != key.index()) {
+      Throw("key {}: this store's keys are {}, not {}", ToString(key), KindOf(other), KindOf(key));
+    }
+  }
+
+  void CheckNew(const Key& key) const {
+    CheckKind(key);
+    if (entries_.contains(key)) Throw("key {} is initialised already", ToString(key));
+  }
+
+  Entry& Find(const Key& key) {
+    CheckKind(key);
+    const auto found = entries_.find(key);
+    if (found == entries_.end()) {
+      std::vector<std::string> known;
+      for (const auto& [name, entry] : entries_) {
+        const std::string* text = std::get_if<std::string>(&name);
+        known.push_back(text ? *text : ToString(name));
+      }
+      const std::string* text = std::get_if<std::string>(&key);
+      Throw("key {} is not initialised{}", ToString(key), NameHint(text ? *text : ToString(key), known));
+    }
+    return found->second;
+  }
+
+  void CheckTensor(const Key& key, const char* role, size_t index, const Tensor& tensor) const {
+    if (!tensor.defined()) Throw("key {}, {} {}: the tensor is empty", ToString(key), role, index);
+    if (tensor.engine() != engine_) Throw("key {}, {} {}: the tensor belongs to another engine", ToString(key), role, index);
+  }
+
+  void CheckTensors(const Key& key, const Entry& entry, const char* role, std::span<const Tensor> tensors) const {
+    if (tensors.empty()) Throw("key {}: the list of {}s is empty", ToString(key), role);
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      CheckTensor(key, role, i, tensors[i]);
+      if (tensors[i].shape() != entry.stored.shape() || tensors[i].dtype() != entry.stored.dtype()) {
+        Throw<ShapeError>("key {}, {} {}: expected {} of {}, got {} of {}", ToString(key), role, i, entry.stored.shape(),
+                          entry.stored.dtype(), tensors[i].shape(), tensors[i].dtype());
+      }
+    }
+  }
+
+  std::vector<Device> Workers(const std::vector<Bucket>& buckets) const {
+    if (type_ == KVStoreType::kLocal) return {buckets[0].sources[0].device()};
+    return DevicesOf(buckets);
+  }
+
+  // Makes entry.last_push the push of `values` into the stored value and, without updater, into `out`.
+  void Prepare(const Key& key, Entry& entry, std::span<const Tensor> values, std::span<const Tensor> out) {
+    PreparedPush& push = entry.last_push;
+    if (!push.steps.empty() && std::ranges::equal(push.values, values, Same) && std::ranges::equal(push.out, out, Same)) return;
+    PreparedPush next{.values = {values.begin(), values.end()}, .out = {out.begin(), out.end()}, .steps = {}};
+    const std::string name = "push key " + ToString(key);
+    const auto add_sum = [&](std::vector<Tensor> replicas) {
+      std::vector<Bucket> buckets = {{.sources = next.values, .replicas = std::move(replicas)}};
+      std::vector<Device> workers = Workers(buckets);
+      next.steps.push_back(MakeReduction(
+          engine_, std::move(buckets),
+          {.name = name, .mode = ReductionMode::kReplace, .workers = std::move(workers), .function = nullptr}));
+    };
+    if (!updater_) {
+      std::vector<Tensor> replicas = {entry.stored};
+      replicas.insert(replicas.end(), out.begin(), out.end());
+      add_sum(std::move(replicas));
+    } else {
+      Tensor sum = values[0];
+      if (values.size() > 1) {
+        if (!entry.merged.defined()) {
+          entry.merged = Tensor(engine_, entry.stored.device(), entry.stored.dtype(), entry.stored.shape());
+        }
+        sum = entry.merged;
+        add_sum({sum});
+      }
+      // On one worker, so that the updater gets the whole value in one call.
+      const auto update = [key, updater = updater_, dtype = sum.dtype()](
+                              int, int64_t begin, int64_t end, std::span<const void* const> sources,
+                              std::span<void* const> replicas) {
+        (*updater)(key, dtype, sources[0], replicas[0], end - begin);
+      };
+      next.steps.push_back(MakeReduction(engine_, {{.sources = {sum}, .replicas = {entry.stored}}},
+                                         {.name = "update key " + ToString(key),
+                                          .mode = ReductionMode::kUpdate,
+                                          .workers = {entry.stored.device()},
+                                          .function = update}));
+    }
+    push = std::move(next);
+  }
+
+  static void Run(const Entry& entry) {
+    for (const std::unique_ptr<Reduction>& step : entry.last_push.steps) step->Run();
+  }
+
+  const KVStoreType type_;
+  const std::shared_ptr<Engine> engine_;
+  std::shared_ptr<const KeyUpdater> updater_;
+  std::map<Key, Entry> entries_;
+};
+
+}  // namespace
+
+const char* ToString(KVStoreType type) { return type == KVStoreType::kLocal ? "local" : "device"; }
+
+KVStoreType ParseKVStoreType(std::string_view text) {
+  for (const KVStoreType type : {KVStoreType::kLocal, KVStoreType::kDevice}) {
+    if (text == ToString(type)) return type;
+  }
+  Throw("unknown type of store \"{}\"; choices: local, device", text);
+}
+
+std::string ToString(const Key& key) {
+  const int64_t* number = std::get_if<int64_t>(&key);
+  return number ? fmt::format("{}", *number) : fmt::format("\"{}\"", std::get<std::string>(key));
+}
+
+std::unique_ptr<KVStore> KVStore::Create(KVStoreType type, std::shared_ptr<Engine> engine) {
+  return std::make_unique<LocalStore>(type, engine ? std::move(engine) : DefaultEngine());
+}
+
+void KVStore::Push(std::span<const Key> keys, std::span<const std::vector<Tensor>> values) {
+  if (keys.size() != values.size()) Throw("{} keys were pushed with {} lists of values", keys.size(), values.size());
+  for (size_t i = 0; i < keys.size(); ++i) Push(keys[i], values[i]);
+}
+
+void KVStore::Pull(std::span<const Key> keys, std::span<const std::vector<Tensor>> out) {
+  if (keys.size() != out.size()) Throw("{} keys were pulled into {} lists of outputs", keys.size(), out.size());
+  for (size_t i = 0; i < keys.size(); ++i) Pull(keys[i], out[i]);
+}
+
+}  // namespace bindery

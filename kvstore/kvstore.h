@@ -1,0 +1,95 @@
+// KVStore: named tensors, summed over devices. It does not know that what it sums are gradients.
+//
+// Two faces. The classic one, by key: Init, Push, Pull, with the updater in the store:
+//
+//   auto kv = KVStore::Create(KVStoreType::kDevice);
+//   kv->Init("w", value);
+//   kv->Push("w", grads);        // the sum over the list; without updater it replaces the stored value,
+//   kv->Pull("w", values);       // with one: updater(key, sum, stored)
+//
+// and the one beneath it for a trainer: PrepareReduction over flat buckets, pushed once per step without allocation or
+// look-up, summing, updating and spreading in one pass over memory.
+//
+// Order of sums is the order of the list, always, so results do not depend on timing. Everything is asynchronous, by the
+// engine of the tensors; errors of an operation travel in the tensors. Types: `local` sums on the first device's
+// worker; `device` gives each device's worker an equal range of the elements.
+//
+// Thread safety: one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "base/host_tensor.h"
+#include "engine/engine.h"
+#include "engine/tensor.h"
+
+namespace bindery {
+
+enum class KVStoreType { kLocal, kDevice };
+const char* ToString(KVStoreType type);
+KVStoreType ParseKVStoreType(std::string_view text);   // throws Error naming the choices
+
+// A key is an integer or a string; one store takes one kind only.
+using Key = std::variant<int64_t, std::string>;
+std::string ToString(const Key& key);
+
+// Called as an engine operation on host-addressable memory of the store's device: `sum` and `stored` have one dtype and
+// `elements` elements; it changes `stored`.
+using KeyUpdater = std::function<void(const Key& key, DType dtype, const void* sum, void* stored, int64_t elements)>;
+
+// Equal flat tensors on several devices: sources[d] are summed, replicas[d] get the result.
+struct Bucket {
+  std::vector<Tensor> sources = {};    // per device, in the order of summation; may be fewer than replicas (idle devices)
+  std::vector<Tensor> replicas = {};   // per device; all hold equal values
+};
+// Works on elements begin..end-1 of bucket `bucket`, called once for each range, concurrently for disjoint ranges:
+// sources[d], replicas[d] are the addresses of element `begin`.
+using RangeFunction = std::function<void(int bucket, int64_t begin, int64_t end, std::span<const void* const> sources,
+                                         std::span<void* const> replicas)>;
+
+// A prepared reduction over fixed buckets.
+class Reduction {
+ public:
+  virtual ~Reduction() = default;
+  // Pushes it: after everything pushed before on these tensors, before everything pushed later. If a source failed, no
+  // replica is touched (they stay readable).
+  virtual void Run() = 0;
+};
+
+class KVStore {
+ public:
+  static std::unique_ptr<KVStore> Create(KVStoreType type, std::shared_ptr<Engine> engine = nullptr);
+  virtual ~KVStore() = default;
+
+  virtual KVStoreType type() const = 0;
+  virtual int rank() const = 0;                  // of this process
+  virtual int size() const = 0;                  // processes
+  virtual void Barrier() = 0;
+
+  // Classic interface. Errors (thrown at the call): key initialised twice, unknown key, mixed kinds of keys, another shape or dtype, empty list.
+  virtual void Init(const Key& key, const HostTensor& value) = 0;
+  virtual void Init(const Key& key, const Tensor& value) = 0;
+  virtual void Push(const Key& key, std::span<const Tensor> values) = 0;
+  virtual void Pull(const Key& key, std::span<const Tensor> out) = 0;
+  // Push then Pull; `out` may be `values` (an all-reduce in place).
+  virtual void PushPull(const Key& key, std::span<const Tensor> values, std::span<const Tensor> out) = 0;
+  // Init (if new) then Pull.
+  virtual void Broadcast(const Key& key, const Tensor& value, std::span<const Tensor> out) = 0;
+  virtual void SetUpdater(KeyUpdater updater) = 0;                 // nullptr removes it
+  // Lists: keys[i] with values[i].
+  void Push(std::span<const Key> keys, std::span<const std::vector<Tensor>> values);
+  void Pull(std::span<const Key> keys, std::span<const std::vector<Tensor>> out);
+
+  // The trainer's interface. Throws ShapeError unless all tensors of a bucket have one element count and dtype.
+  // Without `function`: the sum goes into every replica.
+  virtual std::unique_ptr<Reduction> PrepareReduction(std::vector<Bucket> buckets, RangeFunction function = nullptr) = 0;
+};
+
+}  // namespace bindery

@@ -1,0 +1,258 @@
+#include "kvstore/reduction.h"
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "engine/kernels/flat.h"
+#include "engine/team.h"
+
+namespace bindery {
+namespace {
+
+constexpr int64_t kBorder = 16;          // elements
+constexpr int64_t kBlock = 4096;         // elements that are summed and spread together; they stay in the first cache
+constexpr int64_t kScratchBytes = 8 * kBlock;
+
+void CheckTensor(const Tensor& tensor, const Engine* engine, size_t bucket, const char* role, size_t number) {
+  if (!tensor.defined()) Throw("bucket {}, {} {}: the tensor is empty", bucket, role, number);
+  if (tensor.engine().get() != engine) Throw("bucket {}, {} {}: the tensor belongs to another engine", bucket, role, number);
+  if (tensor.device().kind != DeviceKind::kCpu) {
+    Throw<DeviceError>("bucket {}, {} {}: this store reduces tensors in host memory, got one on {}", bucket, role, number,
+                       tensor.device());
+  }
+}
+
+bool OverlapInPart(const Tensor& a, const Tensor& b) {
+  const auto begin_a = reinterpret_cast<uintptr_t>(a.data()), begin_b = reinterpret_cast<uintptr_t>(b.data());
+  return begin_a != begin_b && begin_a < begin_b + static_cast<uintptr_t>(b.bytes()) &&
+         begin_b < begin_a + static_cast<uintptr_t>(a.bytes());
+}
+
+void CheckBucket(const Bucket& bucket, const Engine* engine, size_t index) {
+  if (bucket.sources.empty()) Throw("bucket {} has no sources", index);
+  if (bucket.replicas.empty()) Throw("bucket {} has no replicas", index);
+  const auto check = [&](const std::vector<Tensor>& tensors, const char* role) {
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      CheckTensor(tensors[i], engine, index, role, i);
+      const Tensor& first = bucket.sources[0];
+      if (tensors[i].elements() != first.elements() || tensors[i].dtype() != first.dtype()) {
+        Throw<ShapeError>("bucket {}, {} {}: expected {} elements of {} as in source 0, got {} of {}", index, role, i,
+                          first.elements(), first.dtype(), tensors[i].elements(), tensors[i].dtype());
+      }
+    }
+  };
+  check(bucket.sources, "source");
+  check(bucket.replicas, "replica");
+  for (size_t r = 0; r < bucket.replicas.size(); ++r) {
+    for (size_t s = 0; s < bucket.sources.size(); ++s) {
+      if (OverlapInPart(bucket.replicas[r], bucket.sources[s])) {
+        Throw("bucket {}: the memory of replica {} overlaps that of source {}", index, r, s);
+      }
+    }
+    for (size_t other = 0; other < r; ++other) {
+      const Tensor &a = bucket.replicas[r], &b = bucket.replicas[other];
+      if (OverlapInPart(a, b) || (a.data() == b.data() && a.bytes() > 0)) {
+        Throw("bucket {}: replicas {} and {} share memory", index, other, r);
+      }
+    }
+  }
+}
+
+// One range with the addresses of its first element.
+struct Work {
+  BucketRange range;
+  DType dtype = DType::kFloat32;
+  std::vector<const void*> sources;
+  std::vector<void*> replicas;
+};
+
+struct Part {
+  std::vector<Work> work;
+  std::exception_ptr error;  // of the last run, until the epilogue takes it
+};
+
+// What the operations share; they keep it alive, so the Reduction may go while they are in flight.
+struct State {
+  std::vector<Bucket> buckets;  // keeps the tensors' memory alive
+  RangeFunction function;
+  std::vector<Part> parts;
+
+  void Do(const Part& part) const {
+    for (const Work& work : part.work) {
+      const auto& [bucket, begin, end] = work.range;
+      if (function) {
+        function(bucket, begin, end, work.sources, work.replicas);
+      } else {
+        SumInto(work.dtype, work.sources, work.replicas, end - begin);
+      }
+    }
+  }
+  void DoAndKeepError(Part& part) const noexcept {
+    try {
+      Do(part);
+    } catch (...) {
+      part.error = std::current_exception();
+    }
+  }
+  // Throws the error of the first part that has one.
+  void TakeErrors() {
+    std::exception_ptr first;
+    for (Part& part : parts) {
+      if (!first) first = part.error;
+      part.error = nullptr;
+    }
+    if (first) std::rethrow_exception(first);
+  }
+};
+
+std::shared_ptr<State> MakeState(std::vector<Bucket> buckets, RangeFunction function, int parts) {
+  auto state = std::make_shared<State>();
+  state->buckets = std::move(buckets);
+  state->function = std::move(function);
+  std::vector<int64_t> elements;
+  for (const Bucket& bucket : state->buckets) elements.push_back(bucket.sources[0].elements());
+  for (const std::vector<BucketRange>& ranges : CutBuckets(elements, parts)) {
+    Part part;
+    for (const BucketRange& range : ranges) {
+      const Bucket& bucket = state->buckets[static_cast<size_t>(range.bucket)];
+      Work work{.range = range, .dtype = bucket.sources[0].dtype(), .sources = {}, .replicas = {}};
+      const int64_t offset = range.begin * SizeOf(work.dtype);
+      for (const Tensor& source : bucket.sources) work.sources.push_back(static_cast<const char*>(source.data()) + offset);
+      for (const Tensor& replica : bucket.replicas) work.replicas.push_back(static_cast<char*>(replica.data()) + offset);
+      part.work.push_back(std::move(work));
+    }
+    if (!part.work.empty()) state->parts.push_back(std::move(part));
+  }
+  if (state->parts.empty()) state->parts.emplace_back();  // no elements at all: still in order, still with errors
+  return state;
+}
+
+class PreparedReduction final : public Reduction {
+ public:
+  PreparedReduction(std::shared_ptr<Engine> engine, std::vector<Bucket> buckets, ReductionOptions options)
+      : engine_(std::move(engine)) {
+    std::vector<VarPtr> sources, replicas;
+    for (const Bucket& bucket : buckets) {
+      for (const Tensor& tensor : bucket.sources) sources.push_back(tensor.var());
+      for (const Tensor& tensor : bucket.replicas) replicas.push_back(tensor.var());
+    }
+    const bool replace = options.mode == ReductionMode::kReplace;
+    const std::vector<Device>& workers = options.workers;
+    const auto state = MakeState(std::move(buckets), std::move(options.function), static_cast<int>(workers.size()));
+
+    Operation prologue{.name = options.name, .device = workers[0], .reads = sources, .writes = {}, .updates = {}, .run = {}};
+    (replace ? prologue.writes : prologue.updates) = replicas;
+    if (state->parts.size() == 1 && (replace || !state->function)) {  // nobody to share with, no half updates
+      prologue.run = [state](const OpContext&) { state->Do(state->parts[0]); };
+      Add(std::move(prologue));
+      return;
+    }
+    Operation epilogue{.name = options.name, .device = workers[0], .reads = {}, .writes = {}, .updates = {}, .run = {}};
+    if (state->parts.size() == 1) {  // the prologue is the only part
+      const VarPtr done = engine_->NewVar();
+      prologue.updates.push_back(done);
+      prologue.run = [state](const OpContext&) { state->DoAndKeepError(state->parts[0]); };
+      Add(std::move(prologue));
+      epilogue.reads.push_back(done);
+    } else {
+      const VarPtr token = engine_->NewVar();
+      prologue.writes.push_back(token);
+      prologue.run = [](const OpContext&) {};
+      Add(std::move(prologue));
+      for (size_t i = 0; i < state->parts.size(); ++i) {
+        const VarPtr done = engine_->NewVar();
+        Operation part{.name = options.name, .device = workers[i], .reads = sources, .writes = {}, .updates = {done}, .run = {}};
+        part.reads.push_back(token);
+        part.run = [state, i](const OpContext&) { state->DoAndKeepError(state->parts[i]); };
+        Add(std::move(part));
+        epilogue.reads.push_back(done);
+      }
+    }
+    epilogue.reads.insert(epilogue.reads.end(), replicas.begin(), replicas.end());
+    epilogue.writes = replicas;
+    epilogue.run = [state](const OpContext&) { state->TakeErrors(); };
+    Add(std::move(epilogue));
+  }
+
+  void Run() override {
+    for (const PreparedPtr& operation : operations_) engine_->Push(operation);
+  }
+
+ private:
+  void Add(Operation operation) { operations_.push_back(engine_->Prepare(std::move(operation))); }
+
+  const std::shared_ptr<Engine> engine_;
+  std::vector<PreparedPtr> operations_;  // in the order of pushing
+};
+
+}  // namespace
+
+std::unique_ptr<Reduction> MakeReduction(std::shared_ptr<Engine> engine, std::vector<Bucket> buckets,
+                                         ReductionOptions options) {
+  if (buckets.empty()) Throw("a reduction needs at least one bucket");
+  Check(!options.workers.empty(), "a reduction has workers");
+  for (size_t i = 0; i < buckets.size(); ++i) CheckBucket(buckets[i], engine.get(), i);
+  return std::make_unique<PreparedReduction>(std::move(engine), std::move(buckets), std::move(options));
+}
+
+std::vector<Device> DevicesOf(const std::vector<Bucket>& buckets) {
+  std::vector<Device> devices;
+  const auto add = [&](const std::vector<Tensor>& tensors) {
+    for (const Tensor& tensor : tensors) {
+      if (std::find(devices.begin(), devices.end(), tensor.device()) == devices.end()) devices.push_back(tensor.device());
+    }
+  };
+  for (const Bucket& bucket : buckets) add(bucket.replicas);
+  for (const Bucket& bucket : buckets) add(bucket.sources);
+  return devices;
+}
+
+std::vector<std::vector<BucketRange>> CutBuckets(const std::vector<int64_t>& elements, int parts) {
+  int64_t total = 0;
+  for (int64_t count : elements) total += count;
+  std::vector<std::vector<BucketRange>> result(static_cast<size_t>(parts));
+  int64_t start = 0;  // of the bucket, in the row of all elements
+  for (size_t bucket = 0; bucket < elements.size(); ++bucket) {
+    const int64_t count = elements[bucket];
+    int64_t begin = 0;
+    for (int part = 0; part < parts && begin < count; ++part) {
+      // The part's end in the row: total * (part + 1) / parts, without overflow.
+      const int64_t row_end = total / parts * (part + 1) + total % parts * (part + 1) / parts;
+      const int64_t end = part + 1 == parts ? count : std::min(count, RoundUp(std::max<int64_t>(row_end - start, 0), kBorder));
+      if (end <= begin) continue;
+      result[static_cast<size_t>(part)].push_back({static_cast<int>(bucket), begin, end});
+      begin = end;
+    }
+    start += count;
+  }
+  return result;
+}
+
+void SumInto(DType dtype, std::span<const void* const> sources, std::span<void* const> replicas, int64_t elements) {
+  const int64_t width = SizeOf(dtype);
+  // flat::Sum may write over its first input, not over a later one: the replica that may take the sum, if there is one.
+  const auto is_later_source = [&](const void* replica) {
+    return std::find(sources.begin() + 1, sources.end(), replica) != sources.end() && replica != sources[0];
+  };
+  const auto target = std::find_if_not(replicas.begin(), replicas.end(), is_later_source);
+  ParallelFor(elements, kBorder, kSerialElements, [&](int64_t part_begin, int64_t part_end, int) {
+    thread_local std::vector<const void*> in;  // keeps its memory from call to call
+    in.resize(sources.size());
+    alignas(64) char scratch[kScratchBytes];
+    for (int64_t begin = part_begin; begin < part_end; begin += kBlock) {
+      const int64_t count = std::min(kBlock, part_end - begin), offset = begin * width;
+      for (size_t i = 0; i < sources.size(); ++i) in[i] = static_cast<const char*>(sources[i]) + offset;
+      void* sum = target == replicas.end() ? scratch : static_cast<char*>(*target) + offset;
+      flat::Sum(dtype, in, sum, count);
+      for (void* replica : replicas) {
+        void* out = static_cast<char*>(replica) + offset;
+        if (out != sum) flat::Copy(sum, out, count * width);
+      }
+    }
+  });
+}
+
+}  // namespace bindery

@@ -1,0 +1,63 @@
+// The reduction beneath every store: tensors summed over devices, or given to a function with what they update. Private
+// to kvstore/.
+//
+// A tensor has one variable, so two workers cannot write parts of it as two operations that both name it. Several
+// workers therefore share it under the cover of a pair of operations. With D workers a run pushes
+//
+//   prologue     reads the sources, holds the replicas for itself, creates `token`; does nothing
+//   part 0..D-1  read `token` and the sources, each updates a variable of its own, `done`; the work, one range each
+//   epilogue     reads every `done`, holds the replicas for itself; says how it went
+//
+// Whatever was pushed on the replicas before is over when the prologue runs; whatever is pushed after waits for the
+// epilogue. So between the two the parts have the replicas for themselves. Nobody else may push on these tensors while
+// the run is being pushed.
+//
+// Errors. If a source or replica failed, the prologue is skipped, `token` carries the error and the parts are skipped;
+// their `done` is updated, not created, so it stays whole and the epilogue does not inherit a source's error. What then
+// happens to the replicas is a choice:
+//   - kUpdate (parameters): they stay as they are, readable. But a function that throws leaves them half updated, so
+//     then they must fail. A part therefore never throws: it keeps the exception, and the epilogue throws it. For the
+//     error to reach the replicas the epilogue lists them as read and created: it fails them when it throws, and
+//     leaves them failed when they are, but does not fail them with a source.
+//   - kReplace (values): they are created, by the prologue, so they carry a source's error.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "kvstore/kvstore.h"
+
+namespace bindery {
+
+enum class ReductionMode { kUpdate, kReplace };
+
+struct ReductionOptions {
+  std::string name = "reduce";       // in messages
+  ReductionMode mode = ReductionMode::kUpdate;
+  std::vector<Device> workers;       // each takes an equal range of all elements; not empty
+  RangeFunction function;            // none: the sum goes into every replica
+};
+
+// Throws Error for an empty list, overlapping memory or a tensor of another engine, ShapeError for unequal element counts or
+// dtypes, DeviceError for memory that this process cannot address.
+std::unique_ptr<Reduction> MakeReduction(std::shared_ptr<Engine> engine, std::vector<Bucket> buckets,
+                                         ReductionOptions options);
+
+// The devices of the tensors, each once, replicas first.
+std::vector<Device> DevicesOf(const std::vector<Bucket>& buckets);
+
+// Elements begin..end-1 of one bucket.
+struct BucketRange {
+  int bucket = 0;
+  int64_t begin = 0, end = 0;
+  bool operator==(const BucketRange&) const = default;
+};
+// Cuts buckets of these sizes, seen one after the other, into `parts` of equal size (but for rounding); inside a bucket
+// a border is a multiple of 16 elements, so that no two workers write one cache line of an aligned tensor of 4-byte elements.
+std::vector<std::vector<BucketRange>> CutBuckets(const std::vector<int64_t>& elements, int parts);
+
+// Sums sources[0..] into every replica, block by block, so that memory is read and written once. A replica may be one of
+// the sources, but may not overlap them otherwise.
+void SumInto(DType dtype, std::span<const void* const> sources, std::span<void* const> replicas, int64_t elements);
+
+}  // namespace bindery
