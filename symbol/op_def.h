@@ -54,9 +54,9 @@ class InferDTypeContext {
 // Where the batch axis of each value is, or -1. Shapes are known by then.
 struct BatchAxisContext {
   const AnyAttrs& any_attrs;
-  std::vector<Shape> input_shapes, output_shapes;
-  std::vector<int> input_axes;
-  std::vector<int> output_axes;                                     // to be set; -1 at the start
+  std::vector<Shape> input_shapes = {}, output_shapes = {};
+  std::vector<int> input_axes = {};
+  std::vector<int> output_axes = {};                                     // to be set; -1 at the start
   template <OpAttrs A> const A& attrs() const { return any_attrs.get<A>(); }
 };
 
@@ -131,7 +131,7 @@ struct OpDef {
   // The operator in terms of others (BatchNorm with `sync`), done before gradients; empty result = leave as it is.
   std::function<std::vector<Symbol>(const NodePtr&)> expand = {};
 
-  // Input i and output o may share memory if their formats are equal; the kernel may still decline.
+  // Input i and output o may share memory if their dtypes, shapes and formats are equal; the kernel may still decline.
   std::vector<InplacePair> inplace = {};
   bool is_view = false;               // output 0 has input 0's elements in the same order: costs nothing if plain
   bool zero_to_zero = false;          // f(0, 0, ...) = 0: padding of blocked formats stays zero
