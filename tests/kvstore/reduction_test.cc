@@ -277,6 +277,8 @@ TEST_P(ReductionTest, Errors) {
   const Tensor whole = Make(0, 8, 0);
   expect("Error: bucket 0: the memory of replica 0 overlaps that of source 0",
          {{.sources = {whole.Slice(0, 4)}, .replicas = {whole.Slice(2, 6)}}});
+  expect("Error: bucket 0: the memory of replica 1 overlaps that of replica 0",
+         {{.sources = {Make(0, 4, 0)}, .replicas = {whole.Slice(0, 4), whole.Slice(1, 5)}}});
   expect("Error: bucket 0, source 0: the tensor is empty", {{.sources = {Tensor()}, .replicas = {whole}}});
 }
 

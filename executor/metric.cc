@@ -1,0 +1,29 @@
+#include "executor/metric.h"
+
+#include "base/error.h"
+
+namespace bindery {
+
+void Metric::Merge(std::span<const double> partial) {
+  if (partial.size() != static_cast<size_t>(partial_size())) {
+    Throw("metric \"{}\": a partial has {} numbers, got {}", name(), partial_size(), partial.size());
+  }
+  total_.resize(partial.size());
+  for (size_t i = 0; i < partial.size(); ++i) total_[i] += partial[i];
+}
+
+void Metric::Reset() { total_.clear(); }
+
+std::vector<std::pair<std::string, double>> Metric::Get() const {
+  if (total_.empty()) return Values(std::vector<double>(static_cast<size_t>(partial_size())));
+  return Values(total_);
+}
+
+void Metric::SetTotal(std::vector<double> total) {
+  if (!total.empty() && total.size() != static_cast<size_t>(partial_size())) {
+    Throw("metric \"{}\": a total has {} numbers, got {}", name(), partial_size(), total.size());
+  }
+  total_ = std::move(total);
+}
+
+}  // namespace bindery
