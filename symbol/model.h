@@ -1,0 +1,39 @@
+// Model: a symbol with its parameters, as a file. Binary (.pb) or text (.prototxt), by proto/model.proto; the
+// name's ending decides. Reading a file from an untrusted source gives a model or an error that says file and place
+// (line and column in text, node in binary), never a crash, and never allocates beyond the limits.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "base/host_tensor.h"
+#include "symbol/symbol.h"
+
+namespace bindery {
+
+struct Model {
+  Symbol symbol;
+  HostTensorMap params, aux;                            // values by name; may be empty (architecture only)
+  std::map<std::string, std::string> metadata;
+};
+
+struct ModelLimits {
+  int64_t file_bytes = int64_t{2} << 30;                // of the message
+  int64_t tensor_bytes = int64_t{64} << 30;             // of all tensors together
+  int64_t nodes = 10'000'000;
+  int recursion = 100;
+};
+
+// Written atomically. Tensors above a small size go to `<path>.<checksum>.data` beside it, page aligned, each with
+// its checksum (an existing data file of another save is left alone until the new message is in place).
+void SaveModel(const Model& model, const std::string& path);
+// Throws ModelError or DataError.
+Model LoadModel(const std::string& path, const ModelLimits& limits = {});
+
+// The message alone, tensors inside; for embedding and tests.
+std::string SerializeModel(const Model& model, bool text = false);
+Model ParseModel(std::string_view bytes, bool text = false, const std::string& source_name = "<memory>", const ModelLimits& limits = {});
+
+}  // namespace bindery
