@@ -1,0 +1,54 @@
+// DataIter: batches of a data set, epoch by epoch.
+//
+//   while (true) {                                       // epochs
+//     while (auto batch = iter.Next()) Train(*batch);
+//     iter.Reset();
+//   }
+//
+// Epochs. `epoch` counts completed sweeps over the data, epoch_detail = epoch + (samples of the current sweep handed out) /
+// samples. is_new_epoch: the batch just returned finished a sweep. previous_epoch_detail: epoch_detail before the last Next;
+// -1 before the first. They are numbers of the batches handed out, never of batches prepared ahead.
+//
+// State. SaveState describes the place between two batches in a few integers; an equal iterator over the same data that
+// loads them continues with exactly the next batch, whatever was drawn before.
+//
+// Thread safety: none; one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "executor/batch.h"
+
+namespace bindery {
+
+using IterState = std::map<std::string, int64_t>;
+
+class DataIter {
+ public:
+  virtual ~DataIter() = default;
+
+  virtual std::vector<DataDesc> ProvideData() const = 0;
+  virtual std::vector<DataDesc> ProvideLabel() const = 0;
+  virtual int64_t batch_size() const = 0;
+  virtual int64_t samples() const = 0;                  // of a sweep
+
+  // The next batch; null at the end of the epoch, and until Reset. Throws DataError if the data are not valid.
+  virtual std::shared_ptr<const Batch> Next() = 0;
+  // Begins the next sweep, wherever the current one is; does nothing if no batch of it was handed out.
+  virtual void Reset() = 0;
+
+  virtual int64_t epoch() const = 0;
+  virtual double epoch_detail() const = 0;
+  virtual double previous_epoch_detail() const = 0;
+  virtual bool is_new_epoch() const = 0;
+
+  virtual IterState SaveState() const = 0;
+  // Throws CheckpointError for a state of another iterator, or one that does not fit the data.
+  virtual void LoadState(const IterState& state) = 0;
+};
+
+}  // namespace bindery
