@@ -36,8 +36,11 @@ def bindery_tests(deps = [], medium = [], loader = [], data = []):
             name = name,
             size = "medium" if name in medium else "small",
             srcs = [source],
-            # gtest's macros are slow to optimise and gain nothing from it.
-            copts = ["-O1"],
+            # gtest's macros are slow to optimise and gain nothing from it; with sanitizers three times as slow.
+            copts = select({
+                "//:sanitized": ["-O0"],
+                "//conditions:default": ["-O1"],
+            }),
             data = data,
             tags = ["loader"] if name in loader else [],
             deps = deps + [":helpers", "//third_party:gtest_main"],
