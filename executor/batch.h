@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -13,8 +14,8 @@ namespace bindery {
 
 // Name, shape and type of one data or label array of a batch.
 struct DataDesc {
-  std::string name;
-  Shape shape;                       // with the full batch size at the batch axis
+  std::string name = {};
+  Shape shape = {};                       // with the full batch size at the batch axis
   DType dtype = DType::kFloat32;
   // One letter an axis, 'N' is the batch: "NCHW", "TNC". Empty: axis 0. Without an 'N' the array is not batched: every
   // device gets all of it.
@@ -30,10 +31,11 @@ struct DataDesc {
 
 // The arrays' extents at their batch axes are samples + pad.
 struct Batch {
-  std::vector<HostTensor> data, label;   // in the order of the descriptions
+  std::vector<HostTensor> data = {}, label = {};   // in the order of the descriptions
   int64_t samples = 0;                   // real ones
   int64_t pad = 0;                       // filler rows after them: never trained on, never counted
   std::vector<int64_t> index = {};       // the row's number in the data set, if the source knows it; else empty
 };
+using BatchPtr = std::shared_ptr<const Batch>;   // immutable once handed out
 
 }  // namespace bindery

@@ -1,0 +1,440 @@
+// From the lowered graph to a program. One walk over the nodes emits steps: it asks for each node's kernel, reorders
+// inputs into the formats that the kernel takes, lets views and identities share their input's memory, and puts
+// gradients where they belong. Then lifetimes are known, and in-place pairs and offsets are decided.
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+
+#include "executor/internal_kernels.h"
+#include "executor/lowering.h"
+#include "executor/plan_memory.h"
+#include "executor/program.h"
+#include "symbol/ops.h"
+
+namespace bindery {
+namespace {
+
+// Adds the node to an error without changing its type.
+template <class F>
+auto WithNode(const Node& node, F&& f) {
+  const auto prefix = [&] { return fmt::format("{} \"{}\": ", node.op().name, node.name()); };
+  try {
+    return f();
+  } catch (const ShapeError& e) {
+    throw ShapeError(prefix() + e.message());
+  } catch (const ModelError& e) {
+    throw ModelError(prefix() + e.message());
+  } catch (const DeviceError& e) {
+    throw DeviceError(prefix() + e.message());
+  } catch (const Error& e) {
+    throw Error(prefix() + e.message());
+  }
+}
+
+class Compiler {
+ public:
+  Compiler(LoweredGraph lowered, const CompileOptions& options)
+      : lowered_(std::move(lowered)), graph_(lowered_.graph), options_(options),
+        has_backward_(options.with_backward && options.mode == Mode::kTrain) {}
+
+  std::shared_ptr<const Program> Run() {
+    DescribeInterface();
+    CountReaders();
+    values_of_.resize(graph_.nodes.size());
+    for (size_t n = 0; n < graph_.nodes.size(); ++n) {
+      if (static_cast<int>(n) == lowered_.forward_nodes) EndForward();
+      values_of_[n].assign(lowered_.types[n].size(), -1);
+      EmitNode(static_cast<int>(n));
+      for (size_t o = 0; o < values_of_[n].size(); ++o) PlaceGradients(static_cast<int>(n), static_cast<int>(o));
+    }
+    if (!forward_ended_) EndForward();
+    FinishObserved();
+    CutSegment(has_backward_ ? Phase::kBackward : Phase::kForward, /*keep_empty=*/true);
+    PlanMemory(program_.get(), {.root = root_, .kept = kept_, .forward_end = forward_end_step_,
+                                .inplace = options_.inplace, .reuse = options_.reuse_memory});
+    VerifyPlan(plan());
+    return program_;
+  }
+
+ private:
+  Plan& plan() { return program_->plan; }
+  int NumSteps() { return static_cast<int>(plan().steps.size()); }
+  const ValueType& TypeOf(const Entry& entry) const { return lowered_.types[graph_.IndexOf(entry.node)][entry.output]; }
+  int ValueOf(const Entry& entry) const { return values_of_[graph_.IndexOf(entry.node)][entry.output]; }
+
+  void DescribeInterface() {
+    Plan& p = plan();
+    for (size_t i = 0; i < lowered_.arguments.size(); ++i) {
+      const std::string& name = lowered_.arguments[i];
+      PlanArgument argument{.name = name, .type = lowered_.argument_types[i], .used = false};
+      argument.is_parameter = options_.parameters.contains(name);
+      if (argument.is_parameter) {
+        const auto fixed = options_.storage_formats.find(name);
+        if (fixed != options_.storage_formats.end()) argument.format = fixed->second;
+        open_.push_back(fixed == options_.storage_formats.end());
+      } else {
+        open_.push_back(false);
+      }
+      argument_slot_[name] = static_cast<int>(p.arguments.size());
+      p.arguments.push_back(std::move(argument));
+    }
+    for (size_t i = 0; i < lowered_.head_gradients.size(); ++i) {
+      if (lowered_.head_gradients[i].empty()) continue;
+      argument_slot_[lowered_.head_gradients[i]] = static_cast<int>(p.arguments.size());
+      p.arguments.push_back({.name = lowered_.head_gradients[i], .type = lowered_.head_types[i], .used = false});
+      open_.push_back(false);
+    }
+    p.head_gradients = lowered_.head_gradients;
+    p.auxiliary = lowered_.auxiliary;
+    p.auxiliary_types = lowered_.auxiliary_types;
+    for (size_t i = 0; i < p.auxiliary.size(); ++i) auxiliary_slot_[p.auxiliary[i]] = static_cast<int>(i);
+    for (const LoweredGraph::Gradient& g : lowered_.gradients) {
+      const int slot = static_cast<int>(p.gradients.size());
+      p.gradients.push_back({.name = g.name, .argument = argument_slot_.at(g.name), .req = g.req, .is_zero = g.output < 0});
+      if (g.output >= 0) {
+        const Entry& entry = graph_.outputs[g.output];
+        gradients_of_[{graph_.IndexOf(entry.node), entry.output}].push_back(slot);
+      }
+    }
+    if (!options_.observe.empty()) observe_ = std::regex(options_.observe);
+  }
+
+  // Which outputs have a reader that needs their values.
+  void CountReaders() {
+    read_.resize(graph_.nodes.size());
+    for (size_t n = 0; n < graph_.nodes.size(); ++n) read_[n].assign(lowered_.types[n].size(), false);
+    for (const NodePtr& node : graph_.nodes) {
+      for (size_t i = 0; i < node->inputs().size(); ++i) {
+        if (IsShapeOnly(*node, static_cast<int>(i))) continue;
+        const Entry& input = node->inputs()[i];
+        read_[graph_.IndexOf(input.node)][input.output] = true;
+      }
+    }
+    for (const Entry& output : graph_.outputs) read_[graph_.IndexOf(output.node)][output.output] = true;
+    for (size_t n = 0; n < graph_.nodes.size(); ++n) {
+      const Node& node = *graph_.nodes[n];
+      if (node.is_variable()) continue;
+      for (int o = 0; o < node.num_outputs(); ++o) read_[n][o] = read_[n][o] || IsObserved(node, o);
+      if (const auto rule = StatisticsOf(node)) read_[n][rule->mean_output] = read_[n][rule->variance_output] = true;
+    }
+  }
+
+  static bool IsShapeOnly(const Node& node, int input) {
+    const auto& list = node.op().shape_only;
+    return std::find(list.begin(), list.end(), input) != list.end();
+  }
+  bool IsObserved(const Node& node, int output) const {
+    return observe_ && std::regex_search(node.OutputName(output), *observe_);
+  }
+  std::optional<StatisticsRule> StatisticsOf(const Node& node) const {
+    if (options_.mode != Mode::kTrain || node.is_variable() || !node.op().statistics) return std::nullopt;
+    return node.op().statistics(node.attrs());
+  }
+
+  // ---- values ----
+
+  int NewValue(PlanValue value) {
+    plan().values.push_back(std::move(value));
+    root_.push_back(static_cast<int>(root_.size()));
+    return static_cast<int>(root_.size()) - 1;
+  }
+  int NewArenaValue(std::string name, const ValueType& type, const Format& format) {
+    return NewValue({.name = std::move(name), .type = type, .format = format, .place = Place::kArena});
+  }
+  // Another name, shape and perhaps dtype-preserving view of the same memory.
+  int NewAlias(int of, std::string name, const ValueType& type) {
+    PlanValue value = plan().values[of];
+    value.name = std::move(name);
+    value.type = type;
+    const int id = NewValue(std::move(value));
+    root_[id] = root_[of];
+    return id;
+  }
+  int64_t BytesOf(int value) {
+    const PlanValue& v = plan().values[value];
+    return StorageBytes(v.format, v.type.dtype, v.type.shape);
+  }
+
+  // The value in another format: a reordered copy, made once.
+  int InFormat(int value, const Format& format) {
+    if (plan().values[value].format == format) return value;
+    const auto key = std::pair(value, ToString(format));
+    if (const auto made = reordered_.find(key); made != reordered_.end()) return made->second;
+    const PlanValue from = plan().values[value];
+    const int to = NewArenaValue(fmt::format("{}@{}", from.name, format), from.type, format);
+    EmitReorder(value, to);
+    reordered_.emplace(key, to);
+    return to;
+  }
+  void EmitReorder(int from, int to) {
+    const PlanValue& a = plan().values[from];
+    const PlanValue& b = plan().values[to];
+    Emit("Reorder", a.name, {from}, {to},
+         MakeReorder(a.type.dtype, a.type.shape, a.format, b.format, options_.threads, options_.policy));
+  }
+  void EmitCopy(int from, int to) {
+    Emit("Copy", plan().values[from].name, {from}, {to}, MakeCopy(BytesOf(from), plan().values[from].format));
+  }
+  void Emit(std::string op, std::string node, std::vector<int> inputs, std::vector<int> outputs, Kernel kernel) {
+    PlanStep step{.op = std::move(op), .node = std::move(node), .implementation = kernel.implementation,
+                  .inputs = std::move(inputs), .outputs = std::move(outputs), .threads = kernel.threads};
+    if (kernel.scratch_bytes > 0) {
+      step.scratch = static_cast<int>(plan().storages.size());
+      plan().storages.push_back({.bytes = kernel.scratch_bytes, .first = NumSteps(), .last = NumSteps()});
+    }
+    plan().steps.push_back(std::move(step));
+    program_->kernels.push_back(std::move(kernel));
+  }
+
+  // ---- nodes ----
+
+  void EmitNode(int n) {
+    const Node& node = *graph_.nodes[n];
+    if (node.is_variable()) return EmitVariable(n);
+    if (node.op().across_devices) return EmitExchange(n);
+    if (IsView(n)) return EmitView(n);
+    EmitKernel(n);
+  }
+
+  void EmitVariable(int n) {
+    const Node& node = *graph_.nodes[n];
+    PlanValue value{.name = node.name(), .type = lowered_.types[n][0]};
+    if (const auto aux = auxiliary_slot_.find(node.name()); aux != auxiliary_slot_.end()) {
+      value.place = Place::kAuxiliary;
+      value.slot = aux->second;
+    } else {
+      value.place = Place::kArgument;
+      value.slot = argument_slot_.at(node.name());
+      value.format = plan().arguments[value.slot].format;
+      value.type = lowered_.types[n][0];
+      if (read_[n][0]) plan().arguments[value.slot].used = true;
+    }
+    values_of_[n][0] = NewValue(std::move(value));
+  }
+
+  // Does output 0 have input 0's elements in the same order, at these shapes, dtypes and in this mode?
+  bool IsView(int n) const {
+    const Node& node = *graph_.nodes[n];
+    const OpDef* op = &node.op();
+    if (op->is_view) return true;
+    if (node.inputs().empty()) return false;
+    const ValueType& in = TypeOf(node.inputs()[0]);
+    const ValueType& out = lowered_.types[n][0];
+    if (op == &SumLikeOp()) return in.shape == out.shape;
+    if (op == &CastOp() || op == &CastLikeOp()) return in.dtype == out.dtype;
+    if (op == &DropoutOp()) {
+      const auto& attrs = node.attrs().get<DropoutAttrs>();
+      return (attrs.p == 0 || (options_.mode == Mode::kPredict && attrs.mode != DropoutMode::kAlways)) && !read_[n][1];
+    }
+    return false;
+  }
+
+  void EmitView(int n) {
+    const Node& node = *graph_.nodes[n];
+    int input = CloseFormat(ValueOf(node.inputs()[0]));
+    const ValueType& type = lowered_.types[n][0];
+    if (plan().values[input].type.shape != type.shape) input = InFormat(input, Format::Plain());
+    values_of_[n][0] = NewAlias(input, node.OutputName(0), type);
+    for (size_t o = 1; o < values_of_[n].size(); ++o) {
+      values_of_[n][o] = NewValue({.name = node.OutputName(static_cast<int>(o)), .type = lowered_.types[n][o]});
+    }
+  }
+
+  // A parameter whose format is open and that somebody reads as it is stays as it is.
+  int CloseFormat(int value) {
+    const PlanValue& v = plan().values[value];
+    if (v.place == Place::kArgument) open_[v.slot] = false;
+    return value;
+  }
+
+  void EmitExchange(int n) {
+    const Node& node = *graph_.nodes[n];
+    const int input = InFormat(CloseFormat(ValueOf(node.inputs()[0])), Format::Plain());
+    if (options_.devices == 1) {
+      values_of_[n][0] = NewAlias(input, node.OutputName(0), lowered_.types[n][0]);
+      return;
+    }
+    const int output = NewArenaValue(node.OutputName(0), lowered_.types[n][0], Format::Plain());
+    values_of_[n][0] = output;
+    const Phase phase = forward_ended_ ? Phase::kBackward : Phase::kForward;
+    CutSegment(phase, false);
+    if (plan().segments.empty() || plan().segments.back().phase != phase) {
+      plan().segments.push_back({.phase = phase, .begin = NumSteps(), .end = NumSteps()});
+    }
+    plan().segments.back().exchanges.push_back({node.op().name, input, output});
+  }
+
+  void EmitKernel(int n) {
+    const Node& node = *graph_.nodes[n];
+    const size_t num_inputs = node.inputs().size(), num_outputs = lowered_.types[n].size();
+    KernelSpec spec{.op = &node.op(), .attrs = node.attrs(), .node_name = UniqueName(node)};
+    spec.mode = options_.mode;
+    spec.threads = options_.threads;
+    std::vector<int> inputs(num_inputs);
+    for (size_t i = 0; i < num_inputs; ++i) {
+      inputs[i] = ValueOf(node.inputs()[i]);
+      const PlanValue& value = plan().values[inputs[i]];
+      spec.inputs.push_back(value.type);
+      spec.input_formats.push_back(value.format);
+      spec.input_is_open.push_back(value.place == Place::kArgument && open_[value.slot]);
+    }
+    spec.outputs = lowered_.types[n];
+    spec.output_wishes.resize(num_outputs);
+    for (size_t o = 0; o < num_outputs; ++o) {
+      spec.output_used.push_back(read_[n][o]);
+      const auto gradient = gradients_of_.find({n, static_cast<int>(o)});
+      if (gradient != gradients_of_.end()) {
+        spec.output_wishes[o] = plan().arguments[plan().gradients[gradient->second.front()].argument].format;
+      }
+    }
+    Kernel kernel = WithNode(node, [&] { return MakeKernel(spec, options_.policy); });
+    Check(kernel.input_formats.size() == num_inputs && kernel.output_formats.size() == num_outputs,
+          "a kernel names a format for each input and output");
+
+    for (size_t i = 0; i < num_inputs; ++i) {
+      if (IsShapeOnly(node, static_cast<int>(i))) {
+        inputs[i] = -1;
+        continue;
+      }
+      PlanValue& value = plan().values[inputs[i]];
+      if (value.place == Place::kArgument && open_[value.slot]) {
+        open_[value.slot] = false;
+        value.format = plan().arguments[value.slot].format = kernel.input_formats[i];
+      }
+      inputs[i] = InFormat(inputs[i], kernel.input_formats[i]);
+    }
+    std::vector<int> outputs(num_outputs);
+    for (size_t o = 0; o < num_outputs; ++o) {
+      PlanValue value{.name = node.OutputName(static_cast<int>(o)), .type = spec.outputs[o], .format = kernel.output_formats[o]};
+      value.place = read_[n][o] ? Place::kArena : Place::kNone;
+      const int id = NewValue(std::move(value));
+      values_of_[n][o] = id;
+      outputs[o] = read_[n][o] ? id : -1;
+    }
+    Emit(node.op().name, node.name(), std::move(inputs), std::move(outputs), std::move(kernel));
+
+    if (const auto rule = StatisticsOf(node)) {
+      const auto aux = [&](int input) { return auxiliary_slot_.at(node.inputs()[input].node->name()); };
+      const Shape& data = spec.inputs[0].shape;
+      const int64_t channels = data[static_cast<int>(rule->channel_axis)];
+      plan().statistics.push_back({.node = node.name(), .mean = values_of_[n][rule->mean_output],
+                                   .variance = values_of_[n][rule->variance_output],
+                                   .running_mean = aux(rule->mean_input), .running_variance = aux(rule->variance_input),
+                                   .momentum = rule->momentum, .count = channels == 0 ? 0 : data.Elements() / channels,
+                                   .merged = &node.op() == &BatchNormNormalizeOp() && options_.devices > 1});
+    }
+  }
+
+  // Random numbers are keyed by the node's name: a second node of that name gets another key.
+  std::string UniqueName(const Node& node) {
+    if (!node.op().is_random) return node.name();
+    const int count = ++random_names_[node.name()];
+    return count == 1 ? node.name() : fmt::format("{}#{}", node.name(), count);
+  }
+
+  // ---- gradients, outputs, segments ----
+
+  // Called when an entry's value is there: brings it into the arrays of the gradients that it is.
+  void PlaceGradients(int n, int o) {
+    const auto found = gradients_of_.find({n, o});
+    if (found == gradients_of_.end()) return;
+    for (const int slot : found->second) {
+      PlanGradient& gradient = plan().gradients[slot];
+      const PlanArgument& argument = plan().arguments[gradient.argument];
+      const int value = values_of_[n][o];
+      const PlanValue array{.name = argument.name + "_gradient", .type = argument.type, .format = argument.format,
+                            .place = Place::kGradient, .slot = slot};
+      if (gradient.req == GradReq::kAdd) {
+        const int source = InFormat(value, argument.format);
+        const int target = NewValue(array);
+        Emit("AddTo", argument.name, {source}, {target},
+             MakeAddTo(argument.type.dtype, StorageElements(argument.format, argument.type.shape), argument.format));
+      } else if (plan().values[value].format != argument.format) {
+        EmitReorder(value, NewValue(array));
+      } else if (plan().values[root_[value]].place == Place::kArena) {
+        const int root = root_[value];
+        for (size_t v = 0; v < root_.size(); ++v) {
+          if (root_[v] != root) continue;
+          plan().values[v].place = Place::kGradient;
+          plan().values[v].slot = slot;
+        }
+      } else {
+        EmitCopy(value, NewValue(array));
+      }
+    }
+  }
+  // A head or watched value must be plain and stay in the arena to the end of the program.
+  int KeptValue(int value, const std::string& name) {
+    CloseFormat(value);
+    const PlanValue& v = plan().values[value];
+    if (!v.format.is_plain()) {
+      value = InFormat(value, Format::Plain());
+    } else if (v.place != Place::kArena) {
+      const int copy = NewArenaValue(name, v.type, v.format);
+      EmitCopy(value, copy);
+      value = copy;
+    }
+    kept_.push_back(value);
+    return value;
+  }
+
+  void EndForward() {
+    for (int i = 0; i < lowered_.num_heads; ++i) {
+      plan().outputs.push_back({lowered_.head_names[i], KeptValue(ValueOf(graph_.outputs[i]), lowered_.head_names[i])});
+    }
+    CutSegment(Phase::kForward, /*keep_empty=*/true);
+    forward_ended_ = true;
+    forward_end_step_ = NumSteps();
+  }
+
+  void FinishObserved() {
+    for (size_t n = 0; n < graph_.nodes.size(); ++n) {
+      const Node& node = *graph_.nodes[n];
+      if (node.is_variable()) continue;
+      for (int o = 0; o < node.num_outputs(); ++o) {
+        const int value = values_of_[n][o];
+        if (!IsObserved(node, o) || plan().values[value].place == Place::kNone ||
+            plan().values[value].format.kind == Format::Kind::kOpaque) {
+          continue;
+        }
+        plan().observed.push_back({node.OutputName(o), KeptValue(value, node.OutputName(o))});
+      }
+    }
+  }
+
+  void CutSegment(Phase phase, bool keep_empty) {
+    const int begin = plan().segments.empty() ? 0 : plan().segments.back().end;
+    if (begin == NumSteps() && !(keep_empty && !HasPhase(phase))) return;
+    plan().segments.push_back({.phase = phase, .begin = begin, .end = NumSteps()});
+  }
+  bool HasPhase(Phase phase) {
+    return std::any_of(plan().segments.begin(), plan().segments.end(), [&](const auto& s) { return s.phase == phase; });
+  }
+
+  LoweredGraph lowered_;
+  const Graph& graph_;
+  const CompileOptions& options_;
+  const bool has_backward_;
+  std::shared_ptr<Program> program_ = std::make_shared<Program>();
+
+  std::map<std::string, int> argument_slot_, auxiliary_slot_;
+  std::vector<bool> open_;                                    // per argument: format not yet decided
+  std::map<std::pair<int, int>, std::vector<int>> gradients_of_;   // (node, output) -> gradient slots
+  std::vector<std::vector<bool>> read_;                       // per node and output
+  std::vector<std::vector<int>> values_of_;                   // per node and output
+  std::vector<int> root_;                                     // per value: the value whose memory it is
+  std::map<std::pair<int, std::string>, int> reordered_;      // (value, format) -> value
+  std::map<std::string, int> random_names_;
+  std::vector<int> kept_;                                     // values alive to the end
+  std::optional<std::regex> observe_;
+  bool forward_ended_ = false;
+  int forward_end_step_ = 0;
+};
+
+}  // namespace
+
+std::shared_ptr<const Program> Compile(const Symbol& symbol, const CompileOptions& options) {
+  return Compiler(Lower(symbol, options), options).Run();
+}
+
+}  // namespace bindery

@@ -1,0 +1,215 @@
+// DataParallelExecutorGroup: one symbol bound to several devices. Each batch is split among them by workload, forward and
+// backward run on every device at once, outputs and input gradients are merged again, and every device holds all
+// parameters. What is computed does not depend on the number of devices (docs/step.md).
+//
+//   DataParallelExecutorGroup group(net, {.devices = {Cpu(0), Cpu(1)},
+//                                         .data = {{"data", {64, 1, 28, 28}}}, .labels = {{"softmax_label", {64}}}});
+//   group.SetParams(params, aux);
+//   group.Forward(batch);  group.Backward();          // asynchronous: reading waits
+//   HostTensor p = group.Outputs()[0].ToHost();       // (64, 10), merged along the batch axis
+//
+// Batches of any size >= 1 may follow each other: a program for new shapes is made on first sight and kept (no need to
+// call Reshape). A device whose share is empty sits out: its gradients are zero.
+//
+// Thread safety: one thread at a time. Results are computed by the devices' workers; an error there is rethrown by
+// whatever reads the results (engine/engine.h).
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/device.h"
+#include "base/host_tensor.h"
+#include "engine/tensor.h"
+#include "executor/batch.h"
+#include "executor/group_step.h"
+#include "executor/metric.h"
+#include "executor/program_cache.h"
+#include "executor/replica.h"
+#include "executor/split_batch.h"
+#include "symbol/symbol.h"
+
+namespace bindery {
+
+// One value for all parameters; or one per argument, in the order of ListArguments, verbatim; or single ones by name on
+// top of the default (write for parameters).
+using GradRequest = std::variant<GradReq, std::vector<GradReq>, std::map<std::string, GradReq>>;
+
+class DataParallelExecutorGroup;
+
+struct GroupOptions {
+  std::vector<Device> devices = {Cpu(0)};             // one may appear twice: two replicas share its worker
+  std::vector<double> workload = {};                  // only ratios matter; empty: equal
+  std::vector<DataDesc> data = {};                    // shapes of a whole batch; at least one
+  std::vector<DataDesc> labels = {};                  // empty: label arguments are bound as zeros (prediction)
+  std::vector<DataDesc> states = {};                  // arguments that are neither data, label nor parameter: zero until set
+  bool for_training = true;
+  bool inputs_need_grad = false;
+  std::vector<std::string> fixed_params = {};         // get no gradient; a normalisation layer all of whose parameters are fixed keeps its statistics
+  GradRequest grad_req = GradReq::kWrite;
+  DataParallelExecutorGroup* shared_group = nullptr;  // shares parameters, gradients, auxiliary states and working memory with it (same devices)
+  std::shared_ptr<Engine> engine = nullptr;           // default: DefaultEngine()
+  int threads_per_device = 0;                         // 0: the cores this process may use, shared out evenly
+  uint64_t seed = 0;                                  // of random operators
+  KernelPolicy policy = KernelPolicy::kFast;
+  bool passes = true, fusion = true, inplace = true, reuse_memory = true;   // switches for tests and debugging
+};
+
+// A parameter as the devices hold it: flat storage, in the group's format, equal on all devices.
+struct ReplicatedParam {
+  std::string name;
+  int index = 0;                                      // in the order of param_names()
+  std::vector<Tensor> values, grads;                  // per device; grads empty if its request is null
+};
+
+struct SetParamsOptions {
+  bool allow_missing = false, allow_extra = false;
+};
+
+// What random numbers and divisors depend on, besides the batch. Set by a trainer; otherwise the step counts by itself.
+struct StepNumber {
+  uint64_t step = 0;
+  uint32_t micro_batch = 0;
+  int64_t batch_size = 0;                             // samples of the whole step; 0: of this batch
+};
+
+class DataParallelExecutorGroup {
+ public:
+  // Binds for the shapes given. Throws Error, ShapeError, ModelError; nothing is left behind then.
+  DataParallelExecutorGroup(const Symbol& symbol, const GroupOptions& options);
+  ~DataParallelExecutorGroup();
+  DataParallelExecutorGroup(const DataParallelExecutorGroup&) = delete;
+  DataParallelExecutorGroup& operator=(const DataParallelExecutorGroup&) = delete;
+
+  // --- running ---
+  // Mode: training if bound for it, unless said otherwise. Labels may be absent in prediction. Padding rows are left out.
+  void Forward(const BatchPtr& batch, std::optional<Mode> mode = std::nullopt);
+  void Forward(Batch batch, std::optional<Mode> mode = std::nullopt);
+  // One batch per device, in place of splitting.
+  void Forward(const std::vector<BatchPtr>& per_device, std::optional<Mode> mode = std::nullopt);
+  // After a training forward. Heads that are not loss heads need a gradient of the whole batch's output shape, by
+  // position or by output name; those of loss heads are ignored.
+  void Backward() { Backward(std::map<std::string, HostTensor>{}); }
+  void Backward(const std::vector<HostTensor>& head_gradients);
+  void Backward(const std::map<std::string, HostTensor>& head_gradients);
+  void SetStep(const StepNumber& step);
+  void SetSeed(uint64_t seed) { options_.seed = seed; }
+  // Binds for other shapes; parameters stay. The same happens by itself when a batch of another shape comes.
+  void Reshape(const std::vector<DataDesc>& data, const std::vector<DataDesc>& labels);
+
+  // --- results of the last Forward / Backward ---
+  // Heads begin..end-1 (-1: all), each merged along its batch axis on device 0; a head without batch axis by its
+  // annotation `merge`. Tensors of their own: later steps do not change them.
+  std::vector<Tensor> Outputs(int begin = 0, int end = -1) const;
+  std::vector<std::vector<Tensor>> OutputsPerDevice(int begin = 0, int end = -1) const;    // [head][device with samples]
+  std::vector<Shape> OutputShapes() const;                                                // of a whole batch; known before running
+  // In the order of the data descriptions. Throws Error unless bound with inputs_need_grad (or a request for that input).
+  std::vector<Tensor> InputGradients() const;
+  std::vector<std::vector<Tensor>> InputGradientsPerDevice() const;                       // [data][device with samples]
+
+  // --- parameters ---
+  // Unknown and missing names are errors (Error), unless allowed; missing is reported first. Casts to the bound dtype.
+  void SetParams(const HostTensorMap& args, const HostTensorMap& aux, const SetParamsOptions& options = {});
+  // Plain, from one replica (all are equal). Entries that are there already give the dtype.
+  void GetParams(HostTensorMap* args, HostTensorMap* aux) const;
+  HostTensor GetGradient(const std::string& name, int device) const;                      // plain; one device's share
+  void ZeroGradients();                                                                   // for GradReq::kAdd
+  std::vector<ReplicatedParam> params() const;
+  ParameterStore& store() { return *store_; }
+  const ParameterStore& store() const { return *store_; }
+
+  // --- states ---
+  void SetStates(double value);
+  void SetStates(const std::vector<HostTensor>& merged);                                  // split like data
+  void SetStates(const std::vector<std::vector<Tensor>>& per_device);                     // [state][device with samples]
+  std::vector<std::vector<Tensor>> States() const;
+
+  // --- metrics and watching ---
+  // Labels of the last batch, whole (split like data) or, pre-sliced, one list per device with samples. Waits for the outputs.
+  void UpdateMetric(Metric* metric, const std::vector<HostTensor>& labels) const;
+  void UpdateMetric(Metric* metric, const std::vector<std::vector<HostTensor>>& pre_sliced) const;
+  // Values whose names match the regular expression are kept by the next steps ("" stops). Another program does that;
+  // the normal one is not slowed down.
+  void Watch(const std::string& pattern);
+  struct Watched {
+    Device device;
+    std::string name;
+    HostTensor value;
+  };
+  std::vector<Watched> WatchedValues() const;                                             // of the last step; waits
+
+  // --- description ---
+  const Symbol& symbol() const { return symbol_; }
+  const GroupOptions& options() const { return options_; }
+  const std::vector<Device>& devices() const { return options_.devices; }
+  int64_t batch_size() const { return current_->samples; }
+  const std::vector<SampleRange>& slices() const { return current_->ranges; }
+  const std::vector<std::string>& arg_names() const { return arg_names_; }
+  const std::vector<std::string>& param_names() const { return param_names_; }
+  const std::vector<std::string>& aux_names() const { return aux_names_; }
+  const std::vector<std::string>& output_names() const { return output_names_; }
+  GradReq grad_req(const std::string& argument) const;
+  MemoryReport memory(int device = 0) const;          // of the current binding
+  const Plan& plan(int device = 0) const;             // of the current binding; device: index among those with samples
+  const ProgramCache& programs() const { return programs_; }
+  const std::vector<std::unique_ptr<Replica>>& replicas() const { return replicas_; }
+  const GroupStep& step() const { return *current_->step; }
+  const std::shared_ptr<Engine>& engine() const { return engine_; }
+  int threads_per_device() const { return threads_; }
+
+ private:
+  // The group bound for one set of shapes.
+  struct Binding {
+    Mode mode = Mode::kPredict;
+    std::string watch;
+    std::vector<Shape> shapes = {};                   // data, then labels
+    std::vector<SampleRange> ranges = {};             // per device
+    int64_t samples = 0;
+    std::unique_ptr<GroupStep> step = nullptr;
+    int addresses = 0;                                // sum of the replicas' addresses_version() when bound
+  };
+
+  void CheckOptions();
+  void ResolveGradRequests();
+  std::vector<Shape> ShapesOf(const Batch& batch) const;
+  // Finds or makes the binding; `ranges` if not the usual split.
+  Binding* Bind(const std::vector<Shape>& shapes, Mode mode, const std::vector<SampleRange>* ranges = nullptr);
+  std::unique_ptr<Binding> MakeBinding(const std::vector<Shape>& shapes, Mode mode, const std::vector<SampleRange>& ranges);
+  CompileOptions OptionsFor(const std::vector<Shape>& shapes, Mode mode, int64_t share) const;
+  int AddressesVersion() const;
+  void CheckMergeable(const Plan& plan) const;
+  // Loads `batches[d]` (one for all if there is only one) and pushes the forward segments.
+  void Run(const std::vector<BatchPtr>& batches, Mode mode);
+  Tensor Merge(const std::vector<Tensor>& parts, int axis, const std::string& rule) const;
+  int CheckHeads(int begin, int end) const;           // the resolved end
+  int AxisOf(int head) const;                         // batch axis of a head's value
+  const GroupStep& Ran(const char* what) const;       // throws Error unless forward has run
+  void Measure(Metric* metric, const std::vector<std::vector<HostTensor>>& labels_per_device) const;
+
+  Symbol symbol_;
+  GroupOptions options_;
+  std::shared_ptr<Engine> engine_;
+  int threads_ = 1;
+  std::vector<std::string> arg_names_, param_names_, aux_names_, output_names_;
+  std::map<std::string, GradReq> grad_req_;
+  std::vector<std::string> merge_rules_;              // per head: "", "sum", "mean", "first"
+  std::shared_ptr<ParameterStore> store_;
+  std::vector<std::shared_ptr<Arena>> arenas_;
+  std::vector<std::unique_ptr<Replica>> replicas_;
+  ProgramCache programs_;
+  std::list<std::unique_ptr<Binding>> bindings_;      // most recently used first
+  Binding* current_ = nullptr;
+  bool ran_forward_ = false, ran_backward_ = false;
+  std::string watch_;
+  std::optional<StepNumber> step_;
+  uint64_t steps_ = 0;                                // training forwards so far, where nobody sets the step
+};
+
+}  // namespace bindery

@@ -1,0 +1,99 @@
+#include "executor/group_step.h"
+
+#include "executor/exchange.h"
+
+namespace bindery {
+
+GroupStep::GroupStep(std::shared_ptr<Engine> engine, const ParameterStore& store, std::vector<Participant> participants)
+    : engine_(std::move(engine)), participants_(std::move(participants)) {
+  for (const PlanSegment& segment : plan().segments) forward_segments_ += segment.phase == Phase::kForward;
+  for (const Participant& p : participants_) {
+    Check(p.bound->plan().segments.size() == plan().segments.size(), "all devices' programs have the same segments");
+  }
+  PrepareExchanges(engine_.get());
+  PrepareStatistics(engine_.get(), store);
+}
+
+void GroupStep::PrepareExchanges(Engine* engine) {
+  for (size_t s = 0; s < plan().segments.size(); ++s) {
+    if (plan().segments[s].exchanges.empty()) {
+      exchanges_.push_back(nullptr);
+      continue;
+    }
+    struct Job {
+      std::string op;
+      ValueType type;
+      std::vector<const void*> inputs;
+      std::vector<void*> outputs;
+    };
+    std::vector<Job> jobs;
+    for (size_t e = 0; e < plan().segments[s].exchanges.size(); ++e) {
+      const PlanExchange& first = plan().segments[s].exchanges[e];
+      Job& job = jobs.emplace_back(Job{first.op, plan().values[first.input].type, {}, {}});
+      for (const Participant& p : participants_) {
+        const PlanExchange& exchange = p.bound->plan().segments[s].exchanges[e];
+        job.inputs.push_back(p.bound->instance->AddressOf(exchange.input));
+        job.outputs.push_back(p.bound->instance->AddressOf(exchange.output));
+      }
+    }
+    Operation operation{.name = "exchange", .device = participants_[0].replica->device(), .reads = {}, .writes = {}, .updates = {}, .run = {}};
+    for (const Participant& p : participants_) {
+      operation.reads.push_back(p.replica->arena()->var());    // one device's failure fails all: nothing is half merged
+      operation.writes.push_back(p.replica->arena()->var());
+    }
+    operation.run = [jobs = std::move(jobs)](const OpContext&) {
+      for (const Job& job : jobs) RunExchange(job.op, job.type, job.inputs, job.outputs);
+    };
+    exchanges_.push_back(engine->Prepare(std::move(operation)));
+  }
+}
+
+void GroupStep::PrepareStatistics(Engine* engine, const ParameterStore& store) {
+  if (plan().statistics.empty()) return;
+  struct Job {
+    DType dtype;
+    int64_t channels;
+    double momentum;
+    std::vector<ChannelStatistics> sources;
+    std::vector<void*> means, variances;
+  };
+  std::vector<Job> jobs;
+  for (size_t i = 0; i < plan().statistics.size(); ++i) {
+    const PlanStatistics& first = plan().statistics[i];
+    const ValueType& type = plan().auxiliary_types[first.running_mean];
+    Job& job = jobs.emplace_back(Job{type.dtype, type.shape.Elements(), first.momentum, {}, {}, {}});
+    for (const Participant& p : participants_) {
+      const PlanStatistics& s = p.bound->plan().statistics[i];
+      job.sources.push_back({.count = s.count, .mean = p.bound->instance->AddressOf(s.mean),
+                             .variance = p.bound->instance->AddressOf(s.variance)});
+      if (s.merged) break;   // the same on every device already
+    }
+    for (size_t d = 0; d < store.devices().size(); ++d) {
+      const auto address = [&](int slot) { return store.Value(*store.Find(plan().auxiliary[slot]), static_cast<int>(d)).data(); };
+      job.means.push_back(address(first.running_mean));
+      job.variances.push_back(address(first.running_variance));
+    }
+  }
+  Operation operation{.name = "running statistics", .device = participants_[0].replica->device(), .reads = {}, .writes = {}, .updates = {}, .run = {}};
+  for (const Participant& p : participants_) operation.reads.push_back(p.replica->arena()->var());
+  for (const ParameterStore::Block& block : store.blocks()) {
+    if (!block.auxiliary) continue;
+    for (const Tensor& values : block.values) operation.updates.push_back(values.var());
+  }
+  operation.run = [jobs = std::move(jobs)](const OpContext&) {
+    for (const Job& job : jobs) MoveRunningStatistics(job.dtype, job.channels, job.sources, job.momentum, job.means, job.variances);
+  };
+  statistics_ = engine->Prepare(std::move(operation));
+}
+
+void GroupStep::Push(Phase phase) {
+  const int begin = phase == Phase::kForward ? 0 : forward_segments_;
+  const int end = phase == Phase::kForward ? forward_segments_ : static_cast<int>(plan().segments.size());
+  for (int s = begin; s < end; ++s) {
+    for (const Participant& p : participants_) p.replica->PushSegment(*p.bound, s);
+    if (exchanges_[s]) engine_->Push(exchanges_[s]);
+  }
+  if (phase == Phase::kForward && statistics_) engine_->Push(statistics_);
+}
+
+}  // namespace bindery

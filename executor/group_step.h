@@ -1,0 +1,44 @@
+// GroupStep: several replicas running one step together. A step is: on every device the segments, and between two
+// segments, where the plan says so, an exchange across devices; at the end of forward in training mode, the running
+// statistics move once, by the merged batch statistics.
+//
+// Made once for a set of bound programs (one for each device that has samples); running it pushes prepared operations.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "executor/replica.h"
+
+namespace bindery {
+
+class GroupStep {
+ public:
+  struct Participant {
+    Replica* replica;
+    std::shared_ptr<const BoundProgram> bound;
+    bool operator==(const Participant&) const = default;
+  };
+
+  // At least one participant; all programs come from one symbol and one set of options but for shapes. `store`: also the
+  // devices that sit out get the new running statistics.
+  GroupStep(std::shared_ptr<Engine> engine, const ParameterStore& store, std::vector<Participant> participants);
+
+  void Forward() { Push(Phase::kForward); }
+  void Backward() { Push(Phase::kBackward); }
+  const std::vector<Participant>& participants() const { return participants_; }
+  const Plan& plan() const { return participants_.front().bound->plan(); }
+
+ private:
+  void Push(Phase phase);
+  void PrepareExchanges(Engine* engine);
+  void PrepareStatistics(Engine* engine, const ParameterStore& store);
+
+  std::shared_ptr<Engine> engine_;
+  std::vector<Participant> participants_;
+  std::vector<PreparedPtr> exchanges_;   // per segment; nullptr where there is none
+  PreparedPtr statistics_;               // nullptr where there are none
+  int forward_segments_ = 0;
+};
+
+}  // namespace bindery

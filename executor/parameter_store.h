@@ -1,0 +1,75 @@
+// ParameterStore: the parameters, their gradients and the auxiliary states of a group, on each of its devices.
+//
+// A parameter has one storage format, fixed by the first program that used it and followed by all others of the group.
+// Parameters of one dtype that have gradients, or have none, lie one behind the other in one block per device, values
+// and gradients in the same order and format: an update or a reduction is one flat loop over a block. Padding is zero
+// and stays zero. Auxiliary states are plain, in blocks of their own.
+//
+// Executors that share a store share the values. Thread safety: one thread at a time.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/tensor.h"
+#include "executor/plan.h"
+
+namespace bindery {
+
+struct StoredParameter {
+  std::string name;
+  DType dtype = DType::kFloat32;
+  Shape shape = {};              // as users see it
+  Format format = {};
+  int block = -1;
+  int64_t offset = 0;            // in elements, within the block
+  int64_t elements = 0;          // of storage, padding included
+  bool auxiliary = false;
+};
+
+class ParameterStore {
+ public:
+  struct Block {
+    DType dtype = DType::kFloat32;
+    int64_t elements = 0;
+    bool auxiliary = false;
+    std::vector<Tensor> values;     // per device: flat
+    std::vector<Tensor> gradients;  // per device: flat; empty if its parameters have none
+    std::vector<int> parameters = {};   // indices, in order of offset
+  };
+
+  ParameterStore(std::shared_ptr<Engine> engine, std::vector<Device> devices);
+
+  // Makes room for what the plan uses and the store does not have. For what it has, dtype, shape and format must agree:
+  // throws ShapeError naming the parameter. A gradient asked for a parameter stored without one is made here too.
+  void Adopt(const Plan& plan);
+
+  const std::vector<Device>& devices() const { return devices_; }
+  const std::vector<StoredParameter>& parameters() const { return parameters_; }
+  const std::vector<Block>& blocks() const { return blocks_; }
+  const StoredParameter* Find(const std::string& name) const;      // nullptr if absent
+  std::map<std::string, Format> StorageFormats() const;            // of parameters
+
+  // Flat storage of one parameter on one device; shares its block's memory and variable.
+  Tensor Value(const StoredParameter& parameter, int device) const;
+  Tensor Gradient(const StoredParameter& parameter, int device) const;   // undefined if it has none
+
+  // To every device, from a plain tensor of any dtype. Throws ShapeError on another shape.
+  void Set(const StoredParameter& parameter, const HostTensor& value) const;
+  HostTensor Get(const StoredParameter& parameter, int device = 0) const;          // waits
+  HostTensor GetGradient(const StoredParameter& parameter, int device) const;      // waits; throws Error if it has none
+  void ZeroGradients() const;
+
+ private:
+  void AddBlock(DType dtype, bool with_gradients, bool auxiliary, const std::vector<int>& members);
+
+  std::shared_ptr<Engine> engine_;
+  std::vector<Device> devices_;
+  std::vector<StoredParameter> parameters_;
+  std::vector<Block> blocks_;
+  std::map<std::string, int> index_;
+};
+
+}  // namespace bindery

@@ -1,0 +1,112 @@
+#include "executor/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/checked.h"
+#include "executor/memory_plan.h"
+
+namespace bindery {
+namespace {
+
+const char* ToString(Place place) {
+  switch (place) {
+    case Place::kNone: return "none";
+    case Place::kArena: return "arena";
+    case Place::kArgument: return "argument";
+    case Place::kGradient: return "gradient";
+    case Place::kAuxiliary: return "auxiliary";
+  }
+  return "?";
+}
+
+std::string Where(const Plan& plan, const PlanValue& v) {
+  if (v.place == Place::kArena) {
+    const PlanStorage& s = plan.storages[v.storage];
+    return fmt::format("arena[{}+{}] steps {}-{}", s.offset, s.bytes, s.first, s.last);
+  }
+  return v.slot < 0 ? ToString(v.place) : fmt::format("{} {}", ToString(v.place), v.slot);
+}
+
+std::string Names(const Plan& plan, const std::vector<int>& values) {
+  std::string text;
+  for (const int v : values) text += fmt::format("{}{}", text.empty() ? "" : ", ", v < 0 ? "-" : plan.values[v].name);
+  return text;
+}
+
+}  // namespace
+
+std::string ToString(const Plan& plan) {
+  fmt::memory_buffer text;
+  const auto out = std::back_inserter(text);
+  fmt::format_to(out, "plan: {} steps, {} segments, arena {} bytes, peak live {} bytes\n", plan.steps.size(),
+                 plan.segments.size(), plan.arena_bytes, plan.peak_live_bytes);
+  fmt::format_to(out, "\nvalues\n");
+  for (size_t i = 0; i < plan.values.size(); ++i) {
+    const PlanValue& v = plan.values[i];
+    fmt::format_to(out, "  {:4} {:40} {} {} {}  {}\n", i, v.name, v.type.dtype, v.type.shape, v.format, Where(plan, v));
+  }
+  for (size_t s = 0; s < plan.segments.size(); ++s) {
+    const PlanSegment& segment = plan.segments[s];
+    fmt::format_to(out, "\nsegment {} ({})\n", s, segment.phase == Phase::kForward ? "forward" : "backward");
+    for (int i = segment.begin; i < segment.end; ++i) {
+      const PlanStep& step = plan.steps[i];
+      fmt::format_to(out, "  {:4} {} \"{}\" [{}] threads {} ({}) -> ({})\n", i, step.op, step.node, step.implementation,
+                     step.threads, Names(plan, step.inputs), Names(plan, step.outputs));
+    }
+    for (const PlanExchange& e : segment.exchanges) {
+      fmt::format_to(out, "       across devices: {} ({}) -> ({})\n", e.op, plan.values[e.input].name, plan.values[e.output].name);
+    }
+  }
+  fmt::format_to(out, "\noutputs\n");
+  for (const PlanOutput& o : plan.outputs) fmt::format_to(out, "  {} {}\n", o.name, plan.values[o.value].type.shape);
+  return fmt::to_string(text);
+}
+
+MemoryReport ReportMemory(const Plan& plan) {
+  MemoryReport report{.arena = plan.arena_bytes, .peak_live = plan.peak_live_bytes};
+  for (const PlanArgument& a : plan.arguments) {
+    const int64_t bytes = StorageBytes(a.format, a.type.dtype, a.type.shape);
+    (a.is_parameter ? report.parameters : report.inputs) += bytes;
+  }
+  for (const PlanGradient& g : plan.gradients) {
+    const PlanArgument& a = plan.arguments[g.argument];
+    report.gradients += StorageBytes(a.format, a.type.dtype, a.type.shape);
+  }
+  for (const ValueType& type : plan.auxiliary_types) report.auxiliary += StorageBytes({}, type.dtype, type.shape);
+
+  // What is alive at the step where most is.
+  std::vector<bool> is_scratch(plan.storages.size(), false);
+  for (const PlanStep& step : plan.steps) if (step.scratch >= 0) is_scratch[step.scratch] = true;
+  int64_t most = -1;
+  const auto live_at = [&](int step, bool scratch) {
+    int64_t bytes = 0;
+    for (size_t i = 0; i < plan.storages.size(); ++i) {
+      const PlanStorage& s = plan.storages[i];
+      if (is_scratch[i] == scratch && s.first <= step && step <= s.last) bytes += RoundUp(s.bytes, kArenaAlignment);
+    }
+    return bytes;
+  };
+  for (size_t i = 0; i < plan.steps.size(); ++i) {
+    const int step = static_cast<int>(i);
+    const int64_t activations = live_at(step, false), workspace = live_at(step, true);
+    if (activations + workspace <= most) continue;
+    most = activations + workspace;
+    report.activations = activations;
+    report.workspace = workspace;
+  }
+  return report;
+}
+
+std::string ToString(const MemoryReport& r) {
+  const auto line = [](const char* what, int64_t bytes) {
+    return fmt::format("  {:<28}{:>14} bytes  {:>9.2f} MiB\n", what, bytes, static_cast<double>(bytes) / (1 << 20));
+  };
+  return line("parameters", r.parameters) + line("gradients", r.gradients) + line("auxiliary states", r.auxiliary) +
+         line("inputs", r.inputs) + line("arena", r.arena) + line("  of it at the peak: values", r.activations) +
+         line("  of it at the peak: scratch", r.workspace) + line("  lower bound (peak live)", r.peak_live) +
+         line("total", r.total());
+}
+
+}  // namespace bindery

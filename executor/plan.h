@@ -1,0 +1,142 @@
+// Plan: everything that was decided about a program, as a value. It can be compared, printed (`bindery inspect --plan`)
+// and checked (VerifyPlan). Two binds of the same symbol with the same options give equal plans.
+//
+// A program is a list of steps over values. A value lies in the device's arena, at an offset, while it lives, or in an
+// array that outlives the program: an argument, a gradient, an auxiliary state. Values that share memory on purpose
+// (views, in-place results) share one *storage*: one interval of steps, one range of bytes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "executor/format.h"
+#include "executor/kernel.h"
+#include "symbol/infer.h"
+
+namespace bindery {
+
+enum class Place : uint8_t {
+  kNone,        // never in memory: only its shape is used, or nobody reads it
+  kArena,
+  kArgument,    // slot: index in Plan::arguments
+  kGradient,    // slot: index in Plan::gradients
+  kAuxiliary,   // slot: index in Plan::auxiliary
+};
+
+struct PlanValue {
+  std::string name = {};             // "conv1_output", "fc1_weight", "conv1_output@aBcd8b" for a reordered copy
+  ValueType type = {};
+  Format format = {};
+  Place place = Place::kNone;
+  int slot = -1;                // argument, gradient or auxiliary index
+  int storage = -1;             // kArena: index in Plan::storages
+  bool operator==(const PlanValue&) const = default;
+};
+
+// A range of arena bytes, in use from the start of step `first` to the end of step `last`.
+struct PlanStorage {
+  int64_t offset = 0, bytes = 0;
+  int first = 0, last = 0;
+  bool operator==(const PlanStorage&) const = default;
+};
+
+struct PlanStep {
+  std::string op = {}, node = {};         // operator and node; "Reorder", "Copy", "AddTo" are the compiler's own
+  std::string implementation = {};   // of the kernel
+  std::vector<int> inputs = {}, outputs = {};   // values; -1: not given (unused output)
+  int scratch = -1;             // storage
+  int threads = 1;
+  bool operator==(const PlanStep&) const = default;
+};
+
+enum class Phase : uint8_t { kForward, kBackward };
+
+// Values that are combined over all devices after a segment: `input` of each device, in device order, into `output`
+// of each.
+struct PlanExchange {
+  std::string op = {};               // "SumOverDevices", "MergeStatistics"
+  int input = -1, output = -1;
+  bool operator==(const PlanExchange&) const = default;
+};
+
+// Steps that run without waiting for another device.
+struct PlanSegment {
+  Phase phase = Phase::kForward;
+  int begin = 0, end = 0;       // steps
+  std::vector<PlanExchange> exchanges = {};   // when all devices are through
+  bool operator==(const PlanSegment&) const = default;
+};
+
+struct PlanArgument {
+  std::string name = {};
+  ValueType type = {};
+  Format format = {};                // plain, or the storage format of a parameter
+  bool is_parameter = false;
+  bool used = true;             // false: only its shape matters
+  bool operator==(const PlanArgument&) const = default;
+};
+
+enum class GradReq : uint8_t { kNull, kWrite, kAdd };
+
+struct PlanGradient {
+  std::string name = {};             // of the argument
+  int argument = -1;
+  GradReq req = GradReq::kWrite;
+  bool is_zero = false;         // the heads do not depend on it: nothing computes it, the executor fills it with zero
+  bool operator==(const PlanGradient&) const = default;
+};
+
+struct PlanOutput {
+  std::string name = {};
+  int value = -1;               // plain, alive to the end of the program
+  bool operator==(const PlanOutput&) const = default;
+};
+
+// Batch statistics that move running ones at the end of forward.
+struct PlanStatistics {
+  std::string node = {};
+  int mean = -1, variance = -1;                 // values
+  int running_mean = -1, running_variance = -1; // auxiliary slots
+  double momentum = 0.9;
+  int64_t count = 0;            // elements per channel on this device
+  bool merged = false;          // already the same on every device
+  bool operator==(const PlanStatistics&) const = default;
+};
+
+struct Plan {
+  std::vector<PlanValue> values = {};
+  std::vector<PlanStorage> storages = {};
+  std::vector<PlanStep> steps = {};
+  std::vector<PlanSegment> segments = {};
+  std::vector<PlanArgument> arguments = {};          // arguments of the symbol in listing order, then head gradients
+  std::vector<std::string> auxiliary = {};
+  std::vector<ValueType> auxiliary_types = {};
+  std::vector<PlanGradient> gradients = {};
+  std::vector<PlanOutput> outputs = {};              // heads of the symbol, in order
+  std::vector<std::string> head_gradients = {};      // per head: name of its gradient's argument, or ""
+  std::vector<PlanOutput> observed = {};             // values watched by a monitor, in order of execution
+  std::vector<PlanStatistics> statistics = {};
+  int64_t arena_bytes = 0;
+  int64_t peak_live_bytes = 0;                  // the lower bound: most bytes alive at one step
+  bool operator==(const Plan&) const = default;
+};
+
+std::string ToString(const Plan& plan);
+
+// Checks a plan against the rules, whatever made it; throws Error naming the first breach:
+//   every value is written before it is read, and once; no two storages that are alive together overlap; storages lie
+//   within the arena; two values of one storage are never both needed with different content; views and in-place
+//   pairs have equal formats; segments cover the steps in order; every gradient asked for is written.
+void VerifyPlan(const Plan& plan);
+
+// Bytes by what they are for. `activations` and `workspace`: arena bytes that hold values and scratch at the step where
+// most is alive.
+struct MemoryReport {
+  int64_t parameters = 0, gradients = 0, auxiliary = 0, inputs = 0, arena = 0, peak_live = 0, activations = 0, workspace = 0;
+  int64_t total() const { return parameters + gradients + auxiliary + inputs + arena; }
+};
+MemoryReport ReportMemory(const Plan& plan);
+std::string ToString(const MemoryReport& report);
+
+}  // namespace bindery

@@ -1,0 +1,20 @@
+// The memory side of a plan, once its steps are known: lifetimes, in-place sharing, offsets.
+#pragma once
+
+#include <vector>
+
+#include "executor/program.h"
+
+namespace bindery {
+
+struct MemoryOptions {
+  const std::vector<int>& root;   // per value: the value whose memory it is (itself, unless a view)
+  const std::vector<int>& kept;   // values that live to the end of the program
+  int forward_end = 0;            // number of steps of the forward phase: batch statistics live that long
+  bool inplace = true, reuse = true;
+};
+
+// Fills in the storages of the plan's arena values and their offsets. Values that nobody touches become Place::kNone.
+void PlanMemory(Program* program, const MemoryOptions& options);
+
+}  // namespace bindery

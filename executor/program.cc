@@ -1,0 +1,89 @@
+#include "executor/program.h"
+
+#include <chrono>
+
+#include "engine/team.h"
+
+namespace bindery {
+namespace {
+
+[[noreturn]] void RethrowAt(const PlanStep& step) {
+  const std::string where = fmt::format("{} \"{}\": ", step.op, step.node);
+  try {
+    throw;
+  } catch (const ShapeError& e) {
+    throw ShapeError(where + e.message());
+  } catch (const DataError& e) {
+    throw DataError(where + e.message());
+  } catch (const DeviceError& e) {
+    throw DeviceError(where + e.message());
+  } catch (const NumericError& e) {
+    throw NumericError(where + e.message());
+  } catch (const Error& e) {
+    throw Error(where + e.message());
+  } catch (const std::exception& e) {
+    throw Error(where + e.what());
+  }
+}
+
+}  // namespace
+
+Instance::Instance(std::shared_ptr<const Program> program, const Addresses& addresses)
+    : program_(std::move(program)), addresses_(addresses) {
+  const Plan& plan = program_->plan;
+  calls_.reserve(plan.steps.size());
+  for (size_t i = 0; i < plan.steps.size(); ++i) {
+    const PlanStep& step = plan.steps[i];
+    std::vector<void*> inputs, outputs;
+    for (const int v : step.inputs) inputs.push_back(v < 0 ? nullptr : AddressOf(v));
+    for (const int v : step.outputs) outputs.push_back(v < 0 ? nullptr : AddressOf(v));
+    void* scratch = step.scratch < 0 ? nullptr : addresses_.arena + plan.storages[step.scratch].offset;
+    const TeamScope team(step.threads);
+    calls_.push_back(program_->kernels[i].bind({.inputs = inputs, .outputs = outputs, .scratch = scratch, .step = addresses_.step}));
+  }
+  for (const PlanSegment& segment : plan.segments) {
+    std::vector<Stretch>& list = stretches_.emplace_back();
+    for (int i = segment.begin; i < segment.end; ++i) {
+      if (list.empty() || list.back().threads != plan.steps[i].threads) list.push_back({i, i, plan.steps[i].threads});
+      list.back().end = i + 1;
+    }
+  }
+}
+
+void* Instance::AddressOf(int value) const {
+  const PlanValue& v = program_->plan.values[value];
+  switch (v.place) {
+    case Place::kNone: return nullptr;
+    case Place::kArena: return addresses_.arena + program_->plan.storages[v.storage].offset;
+    case Place::kArgument: return addresses_.arguments[v.slot];
+    case Place::kGradient: return addresses_.gradients[v.slot];
+    case Place::kAuxiliary: return addresses_.auxiliary[v.slot];
+  }
+  return nullptr;
+}
+
+void Instance::Run(int segment) const {
+  int at = 0;
+  try {
+    for (const Stretch& stretch : stretches_[segment]) {
+      const TeamScope team(stretch.threads);
+      for (at = stretch.begin; at < stretch.end; ++at) calls_[at]();
+    }
+  } catch (...) {
+    RethrowAt(program_->plan.steps[at]);
+  }
+}
+
+void Instance::RunTimed(int segment, std::vector<int64_t>* times) const {
+  using Clock = std::chrono::steady_clock;
+  for (const Stretch& stretch : stretches_[segment]) {
+    const TeamScope team(stretch.threads);
+    for (int i = stretch.begin; i < stretch.end; ++i) {
+      const Clock::time_point start = Clock::now();
+      calls_[i]();
+      (*times)[i] = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start).count();
+    }
+  }
+}
+
+}  // namespace bindery

@@ -1,0 +1,71 @@
+// Program: the kernels made for a plan. Immutable; shared by threads, executors and devices of one kind.
+// Compile makes one from a symbol: expand composites -> gradient -> passes -> inference -> fusion -> kernels and
+// formats -> order -> memory plan -> verification. Nothing is allocated on a device and nothing runs.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <regex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "executor/kernel.h"
+#include "executor/plan.h"
+#include "symbol/symbol.h"
+
+namespace bindery {
+
+struct CompileOptions {
+  ShapeMap shapes;                              // by argument name; the rest is inferred
+  DTypeMap dtypes;
+  std::map<std::string, int> batch_axes = {};        // by argument name; absent: not batched
+  std::set<std::string> parameters = {};             // arguments kept in the group's storage format
+  std::map<std::string, Format> storage_formats = {};  // already fixed ones; others are chosen here, see Plan::arguments
+  std::map<std::string, GradReq> grad_req = {};      // absent: null. Ignored in prediction.
+  std::set<std::string> frozen = {};                 // parameters that are fixed: normalisation layers all of whose own are frozen use and keep their running statistics
+  Mode mode = Mode::kPredict;
+  bool with_backward = false;                   // training programs that also compute gradients
+  int threads = 1;
+  int devices = 1;                              // of the group: with more than one, across-device operators cut segments
+  KernelPolicy policy = KernelPolicy::kFast;
+  std::string observe = {};                          // a regular expression on value names; matching values are kept, plain
+  // Each may be switched off without changing what is computed.
+  bool passes = true, fusion = true, inplace = true, reuse_memory = true;
+};
+
+struct Program {
+  Plan plan;
+  std::vector<Kernel> kernels = {};                  // per step
+};
+
+// Throws ShapeError, ModelError, Error. The symbol's heads become outputs.
+std::shared_ptr<const Program> Compile(const Symbol& symbol, const CompileOptions& options);
+
+// A program bound to addresses: the flat list of prepared calls. Belongs to one device; runs in its worker.
+class Instance {
+ public:
+  struct Addresses {
+    char* arena = nullptr;
+    std::vector<void*> arguments, gradients, auxiliary;   // by slot; null where unused
+    const StepBlock* step = nullptr;
+  };
+  Instance(std::shared_ptr<const Program> program, const Addresses& addresses);
+
+  // Runs the steps of a segment in order; allocates nothing of its own. An exception leaves at the failing step, with
+  // the node's name in front of the message.
+  void Run(int segment) const;
+  // The same, giving nanoseconds per step to `times` (sized to the number of steps): for benchmarks.
+  void RunTimed(int segment, std::vector<int64_t>* times) const;
+  const Program& program() const { return *program_; }
+  void* AddressOf(int value) const;
+
+ private:
+  struct Stretch { int begin, end, threads; };  // consecutive calls with one team size
+  std::shared_ptr<const Program> program_;
+  Addresses addresses_;
+  std::vector<Call> calls_;
+  std::vector<std::vector<Stretch>> stretches_; // per segment
+};
+
+}  // namespace bindery

@@ -1,0 +1,216 @@
+#include "executor/replica.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "executor/slice_copy.h"
+
+namespace bindery {
+namespace {
+
+constexpr size_t kBoundPrograms = 64;   // kept per replica
+
+void Load(const StepInput& input, StepBlock* step) {
+  *step = input.step;
+  const auto copy = [&](const std::vector<HostTensor>& sources, const std::vector<InputSlot>& slots) {
+    for (size_t i = 0; i < slots.size(); ++i) {
+      const HostTensor& source = sources[i];
+      CopySlice(source.dtype(), source.shape(), source.raw(), slots[i].axis, input.begin, input.end, slots[i].dtype, slots[i].data);
+    }
+  };
+  copy(input.batch->data, input.data);
+  if (input.with_labels) copy(input.batch->label, input.label);
+}
+
+}  // namespace
+
+Replica::Replica(std::shared_ptr<Engine> engine, std::shared_ptr<ParameterStore> store, int index, std::shared_ptr<Arena> arena)
+    : engine_(std::move(engine)), store_(std::move(store)), index_(index), device_(store_->devices()[index]),
+      arena_(std::move(arena)), inputs_var_(engine_->NewVar()), input_gradients_var_(engine_->NewVar()),
+      step_(std::make_shared<StepBlock>()) {
+  load_ = engine_->Prepare({.name = fmt::format("load {}", device_), .device = device_, .reads = {}, .writes = {inputs_var_},
+                            .updates = {}, .run = [step = step_](const OpContext& context) {
+                              Load(*static_cast<const StepInput*>(context.payload), step.get());
+                            }});
+}
+
+Replica::~Replica() {
+  try {
+    WaitIdle();
+  } catch (...) {
+    // An error of a step that nobody read.
+  }
+}
+
+void Replica::WaitIdle() const {
+  for (const VarPtr& var : {arena_->var(), inputs_var_, input_gradients_var_}) {
+    try {
+      engine_->Wait(var);
+    } catch (const Error&) {
+      // What failed stays failed for its readers; here only the end of the work matters.
+    }
+  }
+}
+
+bool Replica::Reserve(std::map<std::string, Buffer>* buffers, const std::string& name, int64_t bytes) {
+  Buffer& buffer = (*buffers)[name];
+  if (buffer.chunk && buffer.bytes >= bytes) return false;
+  buffer.chunk = DefaultStorage()->Allocate(device_, bytes);
+  buffer.bytes = bytes;
+  std::memset(buffer.chunk->data(), 0, static_cast<size_t>(bytes));
+  return true;
+}
+
+void* Replica::Address(const std::string& name) const {
+  const auto found = inputs_.find(name);
+  return found == inputs_.end() ? nullptr : found->second.chunk->data();
+}
+
+std::shared_ptr<const BoundProgram> Replica::Bind(const std::shared_ptr<const Program>& program) {
+  const Plan& plan = program->plan;
+  const auto bytes_of = [](const PlanArgument& a) { return StorageBytes(a.format, a.type.dtype, a.type.shape); };
+  bool moved = false;
+  for (const PlanArgument& a : plan.arguments) {
+    if (a.is_parameter) continue;
+    if (const auto found = inputs_.find(a.name); found == inputs_.end() || found->second.bytes < bytes_of(a)) {
+      if (!moved) WaitIdle();
+      moved |= Reserve(&inputs_, a.name, bytes_of(a));
+    }
+  }
+  for (const PlanGradient& g : plan.gradients) {
+    const PlanArgument& a = plan.arguments[g.argument];
+    if (a.is_parameter) continue;
+    if (const auto found = input_gradients_.find(a.name); found == input_gradients_.end() || found->second.bytes < bytes_of(a)) {
+      if (!moved) WaitIdle();
+      moved |= Reserve(&input_gradients_, a.name, bytes_of(a));
+    }
+  }
+  if (moved) {
+    bound_.clear();
+    ++addresses_version_;
+  }
+  for (auto it = bound_.begin(); it != bound_.end(); ++it) {
+    if ((*it)->program != program) continue;
+    bound_.splice(bound_.begin(), bound_, it);
+    return bound_.front();
+  }
+  if (plan.arena_bytes > arena_->committed()) {
+    WaitIdle();
+    int threads = 1;
+    for (const PlanStep& step : plan.steps) threads = std::max(threads, step.threads);
+    arena_->Grow(plan.arena_bytes, threads);
+  }
+  Instance::Addresses addresses{.arena = arena_->base(), .arguments = {}, .gradients = {}, .auxiliary = {}, .step = step_.get()};
+  for (const PlanArgument& a : plan.arguments) {
+    addresses.arguments.push_back(a.is_parameter ? store_->Value(*store_->Find(a.name), index_).data() : Address(a.name));
+  }
+  for (const PlanGradient& g : plan.gradients) {
+    const PlanArgument& a = plan.arguments[g.argument];
+    addresses.gradients.push_back(a.is_parameter ? store_->Gradient(*store_->Find(a.name), index_).data()
+                                                 : input_gradients_.at(a.name).chunk->data());
+  }
+  for (const std::string& name : plan.auxiliary) addresses.auxiliary.push_back(store_->Value(*store_->Find(name), index_).data());
+
+  auto bound = std::make_shared<BoundProgram>();
+  bound->program = program;
+  bound->instance = std::make_shared<const Instance>(program, addresses);
+  for (size_t s = 0; s < plan.segments.size(); ++s) bound->segments.push_back(PrepareSegment(bound, static_cast<int>(s)));
+  bound_.push_front(bound);
+  if (bound_.size() > kBoundPrograms) bound_.pop_back();
+  return bound;
+}
+
+PreparedPtr Replica::PrepareSegment(const std::shared_ptr<const BoundProgram>& bound, int s) const {
+  const Plan& plan = bound->plan();
+  const PlanSegment& segment = plan.segments[s];
+  Operation operation{.name = fmt::format("{} {}", segment.phase == Phase::kForward ? "forward" : "backward", device_), .device = device_,
+                      .reads = {inputs_var_}, .writes = {arena_->var()}, .updates = {}, .run = {}};
+  if (s > 0) operation.reads.push_back(arena_->var());   // a failed segment fails the next
+  std::vector<bool> used(store_->blocks().size(), false);
+  for (const PlanArgument& a : plan.arguments) if (a.is_parameter) used[store_->Find(a.name)->block] = true;
+  for (const std::string& name : plan.auxiliary) used[store_->Find(name)->block] = true;
+  for (size_t b = 0; b < used.size(); ++b) if (used[b]) operation.reads.push_back(store_->blocks()[b].values[index_].var());
+
+  std::vector<std::pair<void*, int64_t>> zeros;          // gradients that nothing computes
+  if (segment.phase == Phase::kBackward) {
+    std::vector<VarPtr> written;
+    for (const PlanGradient& g : plan.gradients) {
+      const PlanArgument& a = plan.arguments[g.argument];
+      const Tensor array = a.is_parameter ? store_->Gradient(*store_->Find(a.name), index_) : InputGradient(*bound, a.name);
+      if (std::find(written.begin(), written.end(), array.var()) == written.end()) written.push_back(array.var());
+      if (g.is_zero && g.req == GradReq::kWrite) zeros.emplace_back(array.data(), StorageBytes(a.format, a.type.dtype, a.type.shape));
+      if (g.req == GradReq::kAdd) operation.reads.push_back(array.var());
+    }
+    operation.writes.insert(operation.writes.end(), written.begin(), written.end());
+  }
+  if (s + 1 < static_cast<int>(plan.segments.size())) zeros.clear();   // the last segment does it
+  operation.run = [instance = bound->instance, s, zeros = std::move(zeros)](const OpContext&) {
+    for (const auto& [data, bytes] : zeros) std::memset(data, 0, static_cast<size_t>(bytes));
+    instance->Run(s);
+  };
+  return engine_->Prepare(std::move(operation));
+}
+
+void Replica::PushLoad(const std::vector<DataDesc>& data, const std::vector<DataDesc>& labels,
+                       const BatchPtr& batch, int64_t begin, int64_t end, bool with_labels, const StepBlock& step) {
+  auto free = std::find_if(step_inputs_.begin(), step_inputs_.end(), [](const auto& input) { return input.use_count() == 1; });
+  if (free == step_inputs_.end()) free = step_inputs_.insert(step_inputs_.end(), std::make_shared<StepInput>());
+  StepInput& input = **free;
+  input.batch = batch;
+  input.begin = begin;
+  input.end = end;
+  input.with_labels = with_labels;
+  input.step = step;
+  const auto fill = [&](const std::vector<DataDesc>& descs, std::vector<InputSlot>* slots) {
+    slots->resize(descs.size());
+    for (size_t i = 0; i < descs.size(); ++i) {
+      (*slots)[i] = {.dtype = descs[i].dtype, .axis = descs[i].BatchAxis(), .data = Address(descs[i].name)};
+    }
+  };
+  fill(data, &input.data);
+  fill(labels, &input.label);
+  engine_->Push(load_, *free);
+}
+
+void Replica::PushSegment(const BoundProgram& bound, int s) {
+  if (s == 0) generation_ = arena_->NextGeneration();
+  engine_->Push(bound.segments[s]);
+}
+
+Tensor Replica::Input(const BoundProgram& bound, const std::string& name) const {
+  for (const PlanArgument& a : bound.plan().arguments) {
+    if (a.name != name || a.is_parameter) continue;
+    const Buffer& buffer = inputs_.at(name);
+    return Tensor(engine_, device_, a.type.dtype, a.type.shape, buffer.chunk->data(), buffer.chunk, inputs_var_);
+  }
+  Throw("\"{}\" is not an input", name);
+}
+
+Tensor Replica::InputGradient(const BoundProgram& bound, const std::string& name) const {
+  for (const PlanGradient& g : bound.plan().gradients) {
+    if (g.name != name) continue;
+    const ValueType& type = bound.plan().arguments[g.argument].type;
+    const Buffer& buffer = input_gradients_.at(name);
+    return Tensor(engine_, device_, type.dtype, type.shape, buffer.chunk->data(), buffer.chunk, input_gradients_var_);
+  }
+  Throw("no gradient is asked for input \"{}\"", name);
+}
+
+void Replica::CheckFresh(const char* what) const {
+  if (generation_ == 0) Throw("{}: nothing has run yet; call Forward first", what);
+  if (generation_ != arena_->generation()) {
+    Throw("{}: another program has used the shared memory of {} since this one ran forward; read results before running another", what, device_);
+  }
+}
+
+Tensor Replica::CopyOutput(const BoundProgram& bound, int i) const {
+  CheckFresh("outputs");
+  const int value = bound.plan().outputs[i].value;
+  const ValueType& type = bound.plan().values[value].type;
+  const Tensor inside(engine_, device_, type.dtype, type.shape, bound.instance->AddressOf(value), arena_, arena_->var());
+  Tensor copy(engine_, device_, type.dtype, type.shape);
+  copy.CopyFrom(inside);
+  return copy;
+}
+
+}  // namespace bindery

@@ -1,0 +1,104 @@
+// Replica: one device's side of a bound symbol. It owns the input arrays and their gradients, shares the parameters
+// (ParameterStore) and the arena, and binds programs to them. Executor is one replica with a friendly face; a group runs
+// several (executor/group_step.h).
+//
+// Everything it runs is a prepared engine operation on its device: one that loads a step's inputs, one per segment.
+// Not thread safe.
+#pragma once
+
+#include <list>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/arena.h"
+#include "engine/engine.h"
+#include "engine/tensor.h"
+#include "executor/batch.h"
+#include "executor/parameter_store.h"
+#include "executor/program.h"
+
+namespace bindery {
+
+// A program bound to a replica's addresses.
+struct BoundProgram {
+  std::shared_ptr<const Program> program;
+  std::shared_ptr<const Instance> instance;
+  std::vector<PreparedPtr> segments;
+  const Plan& plan() const { return program->plan; }
+};
+
+// Where one input of a batch goes on a device.
+struct InputSlot {
+  DType dtype = DType::kFloat32;
+  int axis = -1;                  // batch axis
+  void* data = nullptr;
+};
+
+// What the load operation of one step needs. Reused from step to step.
+struct StepInput {
+  BatchPtr batch;
+  int64_t begin = 0, end = 0;     // samples of the batch that are this device's
+  bool with_labels = true;
+  StepBlock step;
+  std::vector<InputSlot> data, label;
+};
+
+class Replica {
+ public:
+  Replica(std::shared_ptr<Engine> engine, std::shared_ptr<ParameterStore> store, int index, std::shared_ptr<Arena> arena);
+  ~Replica();                                                         // waits for what it pushed
+
+  // The program bound to this replica's arrays; grows the arena and the input arrays as needed (waits then).
+  std::shared_ptr<const BoundProgram> Bind(const std::shared_ptr<const Program>& program);
+
+  // Loads a step's inputs and step block into the input arrays.
+  void PushLoad(const std::vector<DataDesc>& data, const std::vector<DataDesc>& labels, const BatchPtr& batch,
+                int64_t begin, int64_t end, bool with_labels, const StepBlock& step);
+  // Runs segment `s`. The first one takes a new generation of the arena.
+  void PushSegment(const BoundProgram& bound, int s);
+
+  // Grows by one whenever the input arrays move; programs bound before hold old addresses.
+  int addresses_version() const { return addresses_version_; }
+  Device device() const { return device_; }
+  int index() const { return index_; }
+  const std::shared_ptr<Arena>& arena() const { return arena_; }
+  // Of the last forward; values in the arena are this replica's while it equals arena()->generation().
+  uint64_t generation() const { return generation_; }
+
+  // Plain arrays, by argument name; of the shape that `bound` has them in. Inputs, states and head gradients.
+  Tensor Input(const BoundProgram& bound, const std::string& name) const;
+  Tensor InputGradient(const BoundProgram& bound, const std::string& name) const;   // throws Error if none is asked for
+  // A copy of output `i` of the last run, in a tensor of its own.
+  Tensor CopyOutput(const BoundProgram& bound, int i) const;
+  // Throws Error unless the arena still holds this replica's values.
+  void CheckFresh(const char* what) const;
+
+ private:
+  struct Buffer {
+    std::shared_ptr<Chunk> chunk;
+    int64_t bytes = 0;
+  };
+  // Grows the buffer to `bytes`, zero-filled; true if its address changed.
+  bool Reserve(std::map<std::string, Buffer>* buffers, const std::string& name, int64_t bytes);
+  void* Address(const std::string& name) const;
+  PreparedPtr PrepareSegment(const std::shared_ptr<const BoundProgram>& bound, int s) const;
+  void WaitIdle() const;
+
+  std::shared_ptr<Engine> engine_;
+  std::shared_ptr<ParameterStore> store_;
+  int index_;
+  Device device_;
+  std::shared_ptr<Arena> arena_;
+  VarPtr inputs_var_, input_gradients_var_;
+  std::map<std::string, Buffer> inputs_, input_gradients_;
+  std::shared_ptr<StepBlock> step_;
+  PreparedPtr load_;
+  std::vector<std::shared_ptr<StepInput>> step_inputs_;               // reused when nobody else holds them
+  std::list<std::shared_ptr<const BoundProgram>> bound_;              // most recently used first
+  uint64_t generation_ = 0;
+  int addresses_version_ = 0;
+};
+
+}  // namespace bindery

@@ -1,0 +1,187 @@
+// The plan verifier: knows nothing of how plans are made. It replays a plan and watches who wrote each storage last.
+#include <algorithm>
+#include <vector>
+
+#include "base/checked.h"
+#include "executor/memory_plan.h"
+#include "executor/plan.h"
+
+namespace bindery {
+namespace {
+
+class Verifier {
+ public:
+  explicit Verifier(const Plan& plan)
+      : plan_(plan), last_writer_(plan.storages.size(), -1), writes_(plan.values.size(), 0),
+        seen_writer_(plan.values.size(), -1) {}
+
+  void Run() {
+    CheckRanges();
+    CheckOverlap();
+    CountWrites();
+    Replay();
+    CheckEnds();
+  }
+
+ private:
+  template <class... Args>
+  [[noreturn]] static void Breach(fmt::format_string<Args...> format, Args&&... args) {
+    throw Error("invalid plan: " + fmt::format(format, std::forward<Args>(args)...));
+  }
+  const std::string& NameOf(int value) const { return plan_.values[value].name; }
+
+  void CheckValue(int value) const {
+    if (value < 0 || value >= static_cast<int>(plan_.values.size())) Breach("value {} does not exist", value);
+  }
+
+  void CheckRanges() const {
+    const int steps = static_cast<int>(plan_.steps.size());
+    int at = 0;
+    Phase phase = Phase::kForward;
+    for (const PlanSegment& segment : plan_.segments) {
+      if (segment.begin != at || segment.end < segment.begin || segment.end > steps) {
+        Breach("segment of steps {} to {} does not continue at {}", segment.begin, segment.end, at);
+      }
+      if (segment.phase < phase) Breach("a forward segment follows a backward one");
+      phase = segment.phase;
+      at = segment.end;
+      for (const PlanExchange& e : segment.exchanges) { CheckValue(e.input); CheckValue(e.output); }
+    }
+    if (at != steps) Breach("segments end at step {} of {}", at, steps);
+    for (size_t i = 0; i < plan_.storages.size(); ++i) {
+      const PlanStorage& s = plan_.storages[i];
+      if (s.offset < 0 || s.bytes < 0 || s.offset % kArenaAlignment != 0 || s.offset + s.bytes > plan_.arena_bytes) {
+        Breach("storage {} at {} of {} bytes is not within the arena of {}", i, s.offset, s.bytes, plan_.arena_bytes);
+      }
+      if (s.first > s.last) Breach("storage {} ends before it begins", i);
+    }
+    const auto slots = [](const auto& list) { return static_cast<int>(list.size()); };
+    for (const PlanValue& v : plan_.values) {
+      const int limit = v.place == Place::kArgument ? slots(plan_.arguments)
+                        : v.place == Place::kGradient ? slots(plan_.gradients)
+                        : v.place == Place::kAuxiliary ? slots(plan_.auxiliary) : 0;
+      if (limit > 0 && (v.slot < 0 || v.slot >= limit)) Breach("value \"{}\" has slot {}", v.name, v.slot);
+      if (v.place != Place::kArena) continue;
+      if (v.storage < 0 || v.storage >= slots(plan_.storages)) Breach("value \"{}\" has no storage", v.name);
+      if (StorageBytes(v.format, v.type.dtype, v.type.shape) > plan_.storages[v.storage].bytes) {
+        Breach("value \"{}\" is larger than its storage", v.name);
+      }
+    }
+  }
+
+  void CheckOverlap() const {
+    std::vector<int> order;
+    for (size_t i = 0; i < plan_.storages.size(); ++i) if (plan_.storages[i].bytes > 0) order.push_back(static_cast<int>(i));
+    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return plan_.storages[a].first < plan_.storages[b].first; });
+    std::vector<int> alive;
+    for (const int i : order) {
+      const PlanStorage& s = plan_.storages[i];
+      std::erase_if(alive, [&](int other) { return plan_.storages[other].last < s.first; });
+      for (const int other : alive) {
+        const PlanStorage& t = plan_.storages[other];
+        if (s.offset < t.offset + t.bytes && t.offset < s.offset + s.bytes) {
+          Breach("storages {} and {} overlap while both are alive (steps {} to {} and {} to {})", i, other, s.first, s.last, t.first, t.last);
+        }
+      }
+      alive.push_back(i);
+    }
+  }
+
+  void CountWrites() {
+    const auto count = [&](int value) {
+      if (value < 0) return;
+      CheckValue(value);
+      if (++writes_[value] > 1) Breach("value \"{}\" is written twice", NameOf(value));
+    };
+    for (const PlanStep& step : plan_.steps) for (const int v : step.outputs) count(v);
+    for (const PlanSegment& segment : plan_.segments) for (const PlanExchange& e : segment.exchanges) count(e.output);
+  }
+
+  void Read(int value, int step) {
+    CheckValue(value);
+    const PlanValue& v = plan_.values[value];
+    if (v.place == Place::kNone) Breach("step {} reads \"{}\", which has no memory", step, v.name);
+    if (v.place != Place::kArena) return;
+    const PlanStorage& s = plan_.storages[v.storage];
+    if (step < s.first || step > s.last) Breach("step {} reads \"{}\" outside its lifetime ({} to {})", step, v.name, s.first, s.last);
+    const int writer = last_writer_[v.storage];
+    if (writer < 0) Breach("step {} reads \"{}\" before it is written", step, v.name);
+    if (writes_[value] > 0) {
+      if (writer != value) Breach("step {} reads \"{}\" after \"{}\" took its memory", step, v.name, NameOf(writer));
+    } else {
+      // A view: all its readers must find the same content.
+      if (seen_writer_[value] >= 0 && seen_writer_[value] != writer) {
+        Breach("step {} reads view \"{}\" after \"{}\" took its memory", step, v.name, NameOf(writer));
+      }
+      seen_writer_[value] = writer;
+    }
+  }
+
+  void Write(int value, int step) {
+    const PlanValue& v = plan_.values[value];
+    if (v.place == Place::kArgument || v.place == Place::kAuxiliary) Breach("step {} writes argument \"{}\"", step, v.name);
+    if (v.place != Place::kArena) return;
+    const PlanStorage& s = plan_.storages[v.storage];
+    if (step < s.first || step > s.last) Breach("step {} writes \"{}\" outside its lifetime", step, v.name);
+    last_writer_[v.storage] = value;
+  }
+
+  void Replay() {
+    for (const PlanSegment& segment : plan_.segments) {
+      for (int i = segment.begin; i < segment.end; ++i) {
+        const PlanStep& step = plan_.steps[i];
+        for (const int v : step.inputs) if (v >= 0) Read(v, i);
+        for (const int out : step.outputs) {
+          if (out < 0) continue;
+          for (const int in : step.inputs) if (in >= 0) CheckInPlace(in, out, i);
+          Write(out, i);
+        }
+      }
+      const int before = std::max(0, segment.end - 1);
+      for (const PlanExchange& e : segment.exchanges) {
+        Read(e.input, before);
+        Write(e.output, before);
+      }
+    }
+  }
+
+  void CheckInPlace(int in, int out, int step) const {
+    const PlanValue& a = plan_.values[in];
+    const PlanValue& b = plan_.values[out];
+    if (a.place != Place::kArena || b.place != Place::kArena || a.storage != b.storage) return;
+    if (a.format != b.format || a.type.shape != b.type.shape || a.type.dtype != b.type.dtype) {
+      Breach("step {} writes \"{}\" over \"{}\" of another format", step, b.name, a.name);
+    }
+  }
+
+  void CheckEnds() {
+    const int end = std::max(0, static_cast<int>(plan_.steps.size()) - 1);
+    for (const auto* list : {&plan_.outputs, &plan_.observed}) {
+      for (const PlanOutput& output : *list) {
+        CheckValue(output.value);
+        if (!plan_.values[output.value].format.is_plain()) Breach("output \"{}\" is not plain", output.name);
+        Read(output.value, end);
+      }
+    }
+    std::vector<bool> written(plan_.gradients.size(), false);
+    for (const PlanStep& step : plan_.steps) {
+      for (const int v : step.outputs) {
+        if (v >= 0 && plan_.values[v].place == Place::kGradient) written[plan_.values[v].slot] = true;
+      }
+    }
+    for (size_t i = 0; i < plan_.gradients.size(); ++i) {
+      if (!written[i] && !plan_.gradients[i].is_zero) Breach("nothing writes the gradient of \"{}\"", plan_.gradients[i].name);
+    }
+  }
+
+  const Plan& plan_;
+  std::vector<int> last_writer_;   // per storage: the value written last
+  std::vector<int> writes_;        // per value
+  std::vector<int> seen_writer_;   // per view: whose content its readers saw
+};
+
+}  // namespace
+
+void VerifyPlan(const Plan& plan) { Verifier(plan).Run(); }
+
+}  // namespace bindery
