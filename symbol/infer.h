@@ -40,8 +40,9 @@ struct InferredDTypes {
 };
 InferredDTypes InferDTypes(const Symbol& symbol, const DTypeMap& known);   // float32 where nothing is known
 
-// Everything at once, per graph node and output: types[node][output]. `batch_axes` by argument name, -1 or absent = not
-// batched. Throws as above; all shapes must come out complete.
+// Everything at once, per graph node and output: types[node][output]. `batch_axes` by argument name, -1 = not batched; a
+// variable that is absent has its batch axis where its `layout` annotation has the N, and none without one. Throws as
+// above; all shapes must come out complete.
 using NodeTypes = std::vector<std::vector<ValueType>>;
 NodeTypes InferTypes(const Graph& graph, const ShapeMap& shapes, const DTypeMap& dtypes,
                      const std::map<std::string, int>& batch_axes = {});

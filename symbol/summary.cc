@@ -71,7 +71,8 @@ struct Counts {
       const Node* owner = parameters.owner.at(node);
       const std::optional<Shape>& shape = shapes[n][0];
       if (!shape || !shape->IsKnown()) {
-        unknown.emplace(owner, node);
+        unknown.insert(owner);
+        if (first_unknown == nullptr) first_unknown = node;
         continue;
       }
       const auto add = [&](int64_t& sum) { sum = CheckedAdd(sum, shape->Elements(), "number of parameters"); };
@@ -80,7 +81,8 @@ struct Counts {
     }
   }
   std::unordered_map<const Node*, int64_t> of_layer;
-  std::unordered_map<const Node*, const Node*> unknown;   // a layer's first parameter of unknown shape
+  std::unordered_set<const Node*> unknown;   // layers with a parameter of unknown shape
+  const Node* first_unknown = nullptr;       // such a parameter
   ParameterCount total;
 };
 
@@ -164,8 +166,8 @@ std::string Summary(const Symbol& symbol, const ShapeMap& shapes) {
 ParameterCount CountParameters(const Symbol& symbol, const ShapeMap& shapes) {
   const Graph graph = Graph::Of(symbol);
   const Counts counts(graph, InferVisible(graph, shapes), Parameters(graph, shapes));
-  if (!counts.unknown.empty()) {
-    Throw<ShapeError>("the shape of parameter \"{}\" is not known", counts.unknown.begin()->second->name());
+  if (counts.first_unknown != nullptr) {
+    Throw<ShapeError>("the shape of parameter \"{}\" is not known", counts.first_unknown->name());
   }
   return counts.total;
 }

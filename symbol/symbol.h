@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -64,10 +65,10 @@ class Node {
   std::string OutputName(int output) const;             // "conv1_output", "bn1_mean"; a variable's own name
 
   // Set for variables declared with them.
-  std::optional<Shape> declared_shape;                  // extents may be unknown
-  std::optional<DType> declared_dtype;
+  std::optional<Shape> declared_shape = {};                  // extents may be unknown
+  std::optional<DType> declared_dtype = {};
   // How automatic names are derived from this node (see above). An empty base: from its own name.
-  std::string auto_base;
+  std::string auto_base = {};
   int auto_depth = 0;
 
  private:
@@ -120,12 +121,12 @@ class Symbol {
 };
 
 struct VariableOptions {
-  std::optional<Shape> shape;
-  std::optional<DType> dtype;
-  std::string init;                                     // an initializer for this variable alone, e.g. "zero", "normal(0.01)"
-  std::optional<double> lr_mult, wd_mult;
-  std::string layout;                                   // e.g. "TNC"
-  Annotations annotations;
+  std::optional<Shape> shape = {};
+  std::optional<DType> dtype = {};
+  std::string init = {};                                     // an initializer for this variable alone, e.g. "zero", "normal(0.01)"
+  std::optional<double> lr_mult = {}, wd_mult = {};
+  std::string layout = {};                                   // e.g. "TNC"
+  Annotations annotations = {};
 };
 Symbol Variable(const std::string& name, const VariableOptions& options = {});
 Symbol Group(std::span<const Symbol> symbols);          // nested groups are flattened
@@ -161,6 +162,8 @@ class NameScope {
 class AttrScope {
  public:
   explicit AttrScope(Annotations annotations, bool nested = true);
+  // For AttrScope({{"ctx_group", "stage1"}}), which would be ambiguous.
+  explicit AttrScope(std::initializer_list<Annotations::value_type> annotations) : AttrScope(Annotations(annotations)) {}
   ~AttrScope();
   AttrScope(const AttrScope&) = delete;
   AttrScope& operator=(const AttrScope&) = delete;

@@ -1,0 +1,29 @@
+// Small operators of the tests' own: what the built-in ones need not have.
+#pragma once
+
+#include "symbol/op_def.h"
+#include "symbol/symbol.h"
+
+namespace bindery {
+
+// data -> first, second, both of data's shape; hidden third. Gradient of data: the sum of what flows back.
+const OpDef& ForkOp();
+// data, scale, auxiliary state -> output; scale and state have one element. No gradient rule.
+const OpDef& StatefulOp();
+// data -> output. A loss head whose gradient is its output; the rule refuses to be given a head gradient.
+const OpDef& TestLossOp();
+
+std::vector<Symbol> Outputs(const OpDef& op, std::vector<Symbol> inputs, const std::string& name);
+
+// The message of the error of type E that `f` throws.
+template <class E, class F>
+std::string MessageOf(F&& f) {
+  try {
+    f();
+  } catch (const E& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+}  // namespace bindery
