@@ -1,0 +1,153 @@
+#include "train/optimizer.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/philox.h"
+
+namespace bindery {
+namespace {
+
+template <class T>
+std::vector<T> RandomValues(int64_t n, const char* stream) {
+  PhiloxStream random(1, stream);
+  std::vector<T> values(static_cast<size_t>(n));
+  for (T& value : values) value = static_cast<T>(random.Normal());
+  return values;
+}
+
+// Several steps against the formula in double.
+template <class T>
+void CheckSgd(const OptimizerOptions& options, double momentum, double tolerance) {
+  const Sgd sgd(options, momentum);
+  const int64_t n = 1003;
+  std::vector<T> weight = RandomValues<T>(n, "weight"), copy(weight.size()), state(weight.size());
+  std::vector<double> w(weight.begin(), weight.end()), m(w.size());
+  for (int64_t step = 1; step <= 4; ++step) {
+    const std::vector<T> a = RandomValues<T>(n, "a"), b = RandomValues<T>(n, "b");
+    const UpdateArgs args{
+        .step = step, .learning_rate = 0.1 / static_cast<double>(step), .weight_decay = 0.01, .rescale = 0.5};
+    const void* grads[] = {a.data(), b.data()};
+    void* copies[] = {copy.data()};
+    std::vector<void*> states;
+    if (momentum != 0) states.push_back(state.data());
+    sgd.Update(kDTypeOf<T>, args, grads, weight.data(), states, copies, n);
+    for (size_t i = 0; i < w.size(); ++i) {
+      double g = (static_cast<double>(a[i]) + static_cast<double>(b[i])) * args.rescale;
+      if (options.clip_gradient > 0) g = std::clamp(g, -options.clip_gradient, options.clip_gradient);
+      m[i] = momentum * m[i] - args.learning_rate * (g + args.weight_decay * w[i]);
+      w[i] += m[i];
+      ASSERT_NEAR(weight[i], w[i], tolerance) << step << " " << i;
+    }
+    ASSERT_EQ(weight, copy);
+  }
+}
+
+TEST(Sgd, FollowsItsFormula) {
+  for (const double momentum : {0.0, 0.9}) {
+    for (const double clip : {0.0, 0.3}) {
+      CheckSgd<float>({.clip_gradient = clip}, momentum, 1e-6);
+      CheckSgd<double>({.clip_gradient = clip}, momentum, 1e-14);
+    }
+  }
+}
+
+TEST(Sgd, RangesTogetherAreTheWhole) {
+  const Sgd sgd({}, 0.9);
+  const int64_t n = 700;
+  const std::vector<float> grad = RandomValues<float>(n, "grad");
+  std::vector<float> whole = RandomValues<float>(n, "weight"), parts = whole, state_whole(whole.size(), 0.5f),
+                     state_parts = state_whole;
+  const auto update = [&](std::vector<float>& weight, std::vector<float>& state, int64_t begin, int64_t end) {
+    const void* grads[] = {grad.data() + begin};
+    void* states[] = {state.data() + begin};
+    sgd.Update(DType::kFloat32, {.learning_rate = 0.3, .weight_decay = 0.1, .rescale = 0.25}, grads,
+               weight.data() + begin, states, {}, end - begin);
+  };
+  update(whole, state_whole, 0, n);
+  for (const auto& [begin, end] : {std::pair{0, 16}, {16, 160}, {160, 700}}) update(parts, state_parts, begin, end);
+  EXPECT_EQ(whole, parts);
+  EXPECT_EQ(state_whole, state_parts);
+}
+
+TEST(Sgd, StateAndDTypes) {
+  EXPECT_EQ(Sgd().state_count(), 0);
+  EXPECT_EQ(Sgd({}, 0.9).state_names(), std::vector<std::string>{"momentum"});
+  try {
+    Sgd().Update(DType::kBFloat16, {}, {}, nullptr, {}, {}, 0);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "Error: sgd updates float32 or float64 parameters, got bfloat16");
+  }
+}
+
+TEST(MakeOptimizer, ReadsWhatItPrints) {
+  for (const char* text :
+       {"sgd(lr=0.01)", "sgd(lr=0.1, momentum=0.9, wd=0.0001)", "sgd(lr=0.1, clip_gradient=1, rescale=0.015625)"}) {
+    EXPECT_EQ(MakeOptimizer(text)->Text(), text);
+  }
+  const auto optimizer = MakeOptimizer("SGD(momentum=0.9,wd=1e-4)");
+  EXPECT_EQ(optimizer->Text(), "sgd(lr=0.01, momentum=0.9, wd=0.0001)");
+  EXPECT_EQ(optimizer->options().weight_decay, 1e-4);
+  EXPECT_EQ(optimizer->options().rescale_gradient, std::nullopt);
+  EXPECT_EQ(MakeOptimizer("sgd(rescale=1)")->options().rescale_gradient, 1);
+}
+
+TEST(MakeOptimizer, Errors) {
+  const auto expect = [](const std::string& message, const std::string& text) {
+    try {
+      MakeOptimizer(text);
+      FAIL() << "no error, expected: " << message;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.what(), message);
+    }
+  };
+  expect("Error: unknown optimizer \"sdg\"; did you mean \"sgd\"?", "sdg");
+  expect("Error: optimizer \"sgd(momentun=1)\": unknown setting \"momentun\"; did you mean \"momentum\"?",
+         "sgd(momentun=1)");
+  expect("Error: optimizer: momentum must be in [0, 1), got 1", "sgd(momentum=1)");
+  expect("Error: optimizer: weight_decay must be a number >= 0, got -1", "sgd(wd=-1)");
+}
+
+TEST(Multipliers, DefaultsAndAnnotations) {
+  EXPECT_EQ(MultipliersOf("fc1_weight", {}), (Multipliers{1, 1}));
+  EXPECT_EQ(MultipliersOf("bn1_gamma", {}), (Multipliers{1, 1}));
+  for (const char* name : {"fc1_bias", "bn1_beta", "embedding", "weight"})
+    EXPECT_EQ(MultipliersOf(name, {}), (Multipliers{1, 0})) << name;
+  EXPECT_EQ(MultipliersOf("fc1_bias", {{"wd_mult", "1"}, {"other", "x"}}), (Multipliers{1, 1}));
+  EXPECT_EQ(MultipliersOf("fc2_weight", {{"wd_mult", "0.5"}, {"lr_mult", "0"}}), (Multipliers{0, 0.5}));
+  for (const char* text : {"", "x", "1x", "-1", "inf"}) {
+    try {
+      MultipliersOf("fc1_weight", {{"lr_mult", text}});
+      FAIL() << text;
+    } catch (const ModelError& error) {
+      EXPECT_EQ(error.what(),
+                fmt::format(
+                    "ModelError: parameter \"fc1_weight\", annotation \"lr_mult\": expected a number >= 0, got \"{}\"",
+                    text));
+    }
+  }
+}
+
+// Learning rate multiplier 0 keeps a weight; a bias without weight decay changes by its gradient only; half the weight
+// decay.
+TEST(Multipliers, InAnUpdate) {
+  const Sgd sgd({.learning_rate = 0.1, .weight_decay = 1});
+  const auto update = [&](const std::string& name, const Annotations& annotations) {
+    const Multipliers multipliers = MultipliersOf(name, annotations);
+    float weight = 2;
+    const float grad = 1;
+    const void* grads[] = {&grad};
+    sgd.Update(DType::kFloat32, {.learning_rate = 0.1 * multipliers.lr, .weight_decay = 1 * multipliers.wd}, grads,
+               &weight, {}, {}, 1);
+    return weight;
+  };
+  EXPECT_EQ(update("fc1_weight", {{"lr_mult", "0"}}), 2);
+  EXPECT_FLOAT_EQ(update("fc1_bias", {{"lr_mult", "1"}}), 1.9f);
+  EXPECT_FLOAT_EQ(update("fc2_weight", {{"wd_mult", "0.5"}}), 1.8f);
+}
+
+}  // namespace
+}  // namespace bindery
