@@ -129,7 +129,8 @@ class LocalStore final : public KVStore {
 
   void CheckTensor(const Key& key, const char* role, size_t index, const Tensor& tensor) const {
     if (!tensor.defined()) Throw("key {}, {} {}: the tensor is empty", ToString(key), role, index);
-    if (tensor.engine() != engine_) Throw("key {}, {} {}: the tensor belongs to another engine", ToString(key), role, index);
+    if (tensor.engine() != engine_)
+      Throw("key {}, {} {}: the tensor belongs to another engine", ToString(key), role, index);
   }
 
   void CheckTensors(const Key& key, const Entry& entry, const char* role, std::span<const Tensor> tensors) const {
@@ -137,8 +138,8 @@ class LocalStore final : public KVStore {
     for (size_t i = 0; i < tensors.size(); ++i) {
       CheckTensor(key, role, i, tensors[i]);
       if (tensors[i].shape() != entry.stored.shape() || tensors[i].dtype() != entry.stored.dtype()) {
-        Throw<ShapeError>("key {}, {} {}: expected {} of {}, got {} of {}", ToString(key), role, i, entry.stored.shape(),
-                          entry.stored.dtype(), tensors[i].shape(), tensors[i].dtype());
+        Throw<ShapeError>("key {}, {} {}: expected {} of {}, got {} of {}", ToString(key), role, i,
+                          entry.stored.shape(), entry.stored.dtype(), tensors[i].shape(), tensors[i].dtype());
       }
     }
   }
@@ -151,7 +152,8 @@ class LocalStore final : public KVStore {
   // Makes entry.last_push the push of `values` into the stored value and, without updater, into `out`.
   void Prepare(const Key& key, Entry& entry, std::span<const Tensor> values, std::span<const Tensor> out) {
     PreparedPush& push = entry.last_push;
-    if (!push.steps.empty() && std::ranges::equal(push.values, values, Same) && std::ranges::equal(push.out, out, Same)) return;
+    if (!push.steps.empty() && std::ranges::equal(push.values, values, Same) && std::ranges::equal(push.out, out, Same))
+      return;
     PreparedPush next{.values = {values.begin(), values.end()}, .out = {out.begin(), out.end()}, .steps = {}};
     const std::string name = "push key " + ToString(key);
     const auto add_sum = [&](std::vector<Tensor> replicas) {
@@ -175,9 +177,9 @@ class LocalStore final : public KVStore {
         add_sum({sum});
       }
       // On one worker, so that the updater gets the whole value in one call.
-      const auto update = [key, updater = updater_, dtype = sum.dtype()](
-                              int, int64_t begin, int64_t end, std::span<const void* const> sources,
-                              std::span<void* const> replicas) {
+      const auto update = [key, updater = updater_, dtype = sum.dtype()](int, int64_t begin, int64_t end,
+                                                                         std::span<const void* const> sources,
+                                                                         std::span<void* const> replicas) {
         (*updater)(key, dtype, sources[0], replicas[0], end - begin);
       };
       next.steps.push_back(MakeReduction(engine_, {{.sources = {sum}, .replicas = {entry.stored}}},

@@ -12,16 +12,17 @@
 namespace bindery {
 namespace {
 
-constexpr int64_t kBorder = 16;          // elements
-constexpr int64_t kBlock = 4096;         // elements that are summed and spread together; they stay in the first cache
+constexpr int64_t kBorder = 16;   // elements
+constexpr int64_t kBlock = 4096;  // elements that are summed and spread together; they stay in the first cache
 constexpr int64_t kScratchBytes = 8 * kBlock;
 
 void CheckTensor(const Tensor& tensor, const Engine* engine, size_t bucket, const char* role, size_t number) {
   if (!tensor.defined()) Throw("bucket {}, {} {}: the tensor is empty", bucket, role, number);
-  if (tensor.engine().get() != engine) Throw("bucket {}, {} {}: the tensor belongs to another engine", bucket, role, number);
+  if (tensor.engine().get() != engine)
+    Throw("bucket {}, {} {}: the tensor belongs to another engine", bucket, role, number);
   if (tensor.device().kind != DeviceKind::kCpu) {
-    Throw<DeviceError>("bucket {}, {} {}: this store reduces tensors in host memory, got one on {}", bucket, role, number,
-                       tensor.device());
+    Throw<DeviceError>("bucket {}, {} {}: this store reduces tensors in host memory, got one on {}", bucket, role,
+                       number, tensor.device());
   }
 }
 
@@ -119,8 +120,10 @@ std::shared_ptr<State> MakeState(std::vector<Bucket> buckets, RangeFunction func
       const Bucket& bucket = state->buckets[static_cast<size_t>(range.bucket)];
       Work work{.range = range, .dtype = bucket.sources[0].dtype(), .sources = {}, .replicas = {}};
       const int64_t offset = range.begin * SizeOf(work.dtype);
-      for (const Tensor& source : bucket.sources) work.sources.push_back(static_cast<const char*>(source.data()) + offset);
-      for (const Tensor& replica : bucket.replicas) work.replicas.push_back(static_cast<char*>(replica.data()) + offset);
+      for (const Tensor& source : bucket.sources)
+        work.sources.push_back(static_cast<const char*>(source.data()) + offset);
+      for (const Tensor& replica : bucket.replicas)
+        work.replicas.push_back(static_cast<char*>(replica.data()) + offset);
       part.work.push_back(std::move(work));
     }
     if (!part.work.empty()) state->parts.push_back(std::move(part));
@@ -142,7 +145,8 @@ class PreparedReduction final : public Reduction {
     const std::vector<Device>& workers = options.workers;
     const auto state = MakeState(std::move(buckets), std::move(options.function), static_cast<int>(workers.size()));
 
-    Operation prologue{.name = options.name, .device = workers[0], .reads = sources, .writes = {}, .updates = {}, .run = {}};
+    Operation prologue{
+        .name = options.name, .device = workers[0], .reads = sources, .writes = {}, .updates = {}, .run = {}};
     (replace ? prologue.writes : prologue.updates) = replicas;
     if (state->parts.size() == 1 && (replace || !state->function)) {  // nobody to share with, no half updates
       prologue.run = [state](const OpContext&) { state->Do(state->parts[0]); };
@@ -163,7 +167,8 @@ class PreparedReduction final : public Reduction {
       Add(std::move(prologue));
       for (size_t i = 0; i < state->parts.size(); ++i) {
         const VarPtr done = engine_->NewVar();
-        Operation part{.name = options.name, .device = workers[i], .reads = sources, .writes = {}, .updates = {done}, .run = {}};
+        Operation part{
+            .name = options.name, .device = workers[i], .reads = sources, .writes = {}, .updates = {done}, .run = {}};
         part.reads.push_back(token);
         part.run = [state, i](const OpContext&) { state->DoAndKeepError(state->parts[i]); };
         Add(std::move(part));
@@ -201,7 +206,8 @@ std::vector<Device> DevicesOf(const std::vector<Bucket>& buckets) {
   std::vector<Device> devices;
   const auto add = [&](const std::vector<Tensor>& tensors) {
     for (const Tensor& tensor : tensors) {
-      if (std::find(devices.begin(), devices.end(), tensor.device()) == devices.end()) devices.push_back(tensor.device());
+      if (std::find(devices.begin(), devices.end(), tensor.device()) == devices.end())
+        devices.push_back(tensor.device());
     }
   };
   for (const Bucket& bucket : buckets) add(bucket.replicas);
@@ -220,7 +226,8 @@ std::vector<std::vector<BucketRange>> CutBuckets(const std::vector<int64_t>& ele
     for (int part = 0; part < parts && begin < count; ++part) {
       // The part's end in the row: total * (part + 1) / parts, without overflow.
       const int64_t row_end = total / parts * (part + 1) + total % parts * (part + 1) / parts;
-      const int64_t end = part + 1 == parts ? count : std::min(count, RoundUp(std::max<int64_t>(row_end - start, 0), kBorder));
+      const int64_t end =
+          part + 1 == parts ? count : std::min(count, RoundUp(std::max<int64_t>(row_end - start, 0), kBorder));
       if (end <= begin) continue;
       result[static_cast<size_t>(part)].push_back({static_cast<int>(bucket), begin, end});
       begin = end;

@@ -32,14 +32,14 @@ namespace bindery {
 enum class ReductionMode { kUpdate, kReplace };
 
 struct ReductionOptions {
-  std::string name = "reduce";       // in messages
+  std::string name = "reduce";  // in messages
   ReductionMode mode = ReductionMode::kUpdate;
-  std::vector<Device> workers;       // each takes an equal range of all elements; not empty
-  RangeFunction function;            // none: the sum goes into every replica
+  std::vector<Device> workers;  // each takes an equal range of all elements; not empty
+  RangeFunction function;       // none: the sum goes into every replica
 };
 
-// Throws Error for an empty list, overlapping memory or a tensor of another engine, ShapeError for unequal element counts or
-// dtypes, DeviceError for memory that this process cannot address.
+// Throws Error for an empty list, overlapping memory or a tensor of another engine, ShapeError for unequal element
+// counts or dtypes, DeviceError for memory that this process cannot address.
 std::unique_ptr<Reduction> MakeReduction(std::shared_ptr<Engine> engine, std::vector<Bucket> buckets,
                                          ReductionOptions options);
 
@@ -53,11 +53,12 @@ struct BucketRange {
   bool operator==(const BucketRange&) const = default;
 };
 // Cuts buckets of these sizes, seen one after the other, into `parts` of equal size (but for rounding); inside a bucket
-// a border is a multiple of 16 elements, so that no two workers write one cache line of an aligned tensor of 4-byte elements.
+// a border is a multiple of 16 elements, so that no two workers write one cache line of an aligned tensor of 4-byte
+// elements.
 std::vector<std::vector<BucketRange>> CutBuckets(const std::vector<int64_t>& elements, int parts);
 
-// Sums sources[0..] into every replica, block by block, so that memory is read and written once. A replica may be one of
-// the sources, but may not overlap them otherwise.
+// Sums sources[0..] into every replica, block by block, so that memory is read and written once. A replica may be one
+// of the sources, but may not overlap them otherwise.
 void SumInto(DType dtype, std::span<const void* const> sources, std::span<void* const> replicas, int64_t elements);
 
 }  // namespace bindery

@@ -34,12 +34,17 @@ class KVStoreTest : public testing::TestWithParam<std::tuple<KVStoreType, bool>>
   // A tensor whose content is an error.
   Tensor MakeFailed(int device, const Shape& shape, const std::string& why) const {
     const Tensor tensor = Make(device, shape, 0);
-    engine_->Push({.name = "spoil", .device = Cpu(device), .reads = {}, .writes = {tensor.var()}, .updates = {},
+    engine_->Push({.name = "spoil",
+                   .device = Cpu(device),
+                   .reads = {},
+                   .writes = {tensor.var()},
+                   .updates = {},
                    .run = [why](const OpContext&) { Throw<NumericError>("{}", why); }});
     return tensor;
   }
   static void ExpectAll(const std::vector<Tensor>& tensors, double value) {
-    for (const Tensor& tensor : tensors) EXPECT_EQ(tensor.ToHost(), HostTensor::Full(tensor.dtype(), tensor.shape(), value));
+    for (const Tensor& tensor : tensors)
+      EXPECT_EQ(tensor.ToHost(), HostTensor::Full(tensor.dtype(), tensor.shape(), value));
   }
   template <class E, class F>
   static void ExpectError(const std::string& message, F f) {
@@ -185,18 +190,24 @@ TEST_P(KVStoreTest, EmptyValues) {
 TEST_P(KVStoreTest, Errors) {
   store_->Init("fc1_weight", HostTensor(DType::kFloat32, {2, 2}));
   const auto fits = MakeList(2, {2, 2}, 0);
-  ExpectError<Error>("Error: key \"fc1_weight\" is initialised already",
-                     [&] { store_->Init("fc1_weight", HostTensor(DType::kFloat32, {2, 2})); });
+  ExpectError<Error>("Error: key \"fc1_weight\" is initialised already", [&] {
+    store_->Init("fc1_weight", HostTensor(DType::kFloat32, {2, 2}));
+  });
   ExpectError<Error>("Error: key \"fc1_weigth\" is not initialised; did you mean \"fc1_weight\"?",
                      [&] { store_->Pull("fc1_weigth", fits); });
   ExpectError<Error>("Error: key \"zzz\" is not initialised; known: fc1_weight", [&] { store_->Push("zzz", fits); });
   ExpectError<Error>("Error: key 7: this store's keys are strings, not integers",
                      [&] { store_->Init(int64_t{7}, HostTensor()); });
-  ExpectError<Error>("Error: key 7: this store's keys are strings, not integers", [&] { store_->Push(int64_t{7}, fits); });
+  ExpectError<Error>("Error: key 7: this store's keys are strings, not integers",
+                     [&] { store_->Push(int64_t{7}, fits); });
   ExpectError<ShapeError>("ShapeError: key \"fc1_weight\", value 1: expected (2, 2) of float32, got (4) of float32",
-                          [&] { store_->Push("fc1_weight", std::vector<Tensor>{fits[0], Make(0, {4}, 0)}); });
+                          [&] {
+                            store_->Push("fc1_weight", std::vector<Tensor>{fits[0], Make(0, {4}, 0)});
+                          });
   ExpectError<ShapeError>("ShapeError: key \"fc1_weight\", output 0: expected (2, 2) of float32, got (2, 2) of float64",
-                          [&] { store_->Pull("fc1_weight", std::vector<Tensor>{Make(0, {2, 2}, 0, DType::kFloat64)}); });
+                          [&] {
+                            store_->Pull("fc1_weight", std::vector<Tensor>{Make(0, {2, 2}, 0, DType::kFloat64)});
+                          });
   ExpectError<Error>("Error: key \"fc1_weight\": the list of values is empty",
                      [&] { store_->Push("fc1_weight", std::vector<Tensor>{}); });
   ExpectError<Error>("Error: key \"fc1_weight\", value 0: the tensor is empty",
@@ -236,11 +247,13 @@ TEST_P(KVStoreTest, AFailedValueDoesNotUpdate) {
 
 TEST_P(KVStoreTest, AnUpdaterThatThrowsFailsTheValue) {
   store_->Init("w", HostTensor::Full(DType::kFloat32, {4}, 6));
-  store_->SetUpdater([](const Key& key, DType, const void*, void*, int64_t) { Throw<DataError>("no rule for {}", ToString(key)); });
+  store_->SetUpdater(
+      [](const Key& key, DType, const void*, void*, int64_t) { Throw<DataError>("no rule for {}", ToString(key)); });
   const auto out = MakeList(1, {4}, 0);
   store_->Push("w", MakeList(2, {4}, 1));
   store_->Pull("w", out);
-  ExpectError<DataError>("DataError: operation \"update key \"w\"\" failed: no rule for \"w\"", [&] { out[0].ToHost(); });
+  ExpectError<DataError>("DataError: operation \"update key \"w\"\" failed: no rule for \"w\"",
+                         [&] { out[0].ToHost(); });
   EXPECT_THROW(engine_->WaitAll(), DataError);
   engine_->Recover();
   store_->SetUpdater(AddTo());
@@ -266,7 +279,8 @@ TEST_P(KVStoreTest, RandomProgramsEqualASerialModel) {
       store->Init(k, HostTensor::From({sizes.back()}, value));
       model.push_back(value);
       tensors.push_back(MakeList(devices, {sizes.back()}, 0));
-      contents.push_back(std::vector<std::vector<float>>(static_cast<size_t>(devices), std::vector<float>(value.size())));
+      contents.push_back(
+          std::vector<std::vector<float>>(static_cast<size_t>(devices), std::vector<float>(value.size())));
     }
     bool adds = false;
     for (int step = 0; step < 60; ++step) {
@@ -318,7 +332,8 @@ TEST_P(KVStoreTest, RandomProgramsEqualASerialModel) {
     }
     for (size_t k = 0; k < model.size(); ++k) {
       for (size_t d = 0; d < contents[k].size(); ++d) {
-        ASSERT_EQ(tensors[k][d].ToHost(), HostTensor::From({sizes[k]}, contents[k][d])) << program << " " << k << " " << d;
+        ASSERT_EQ(tensors[k][d].ToHost(), HostTensor::From({sizes[k]}, contents[k][d]))
+            << program << " " << k << " " << d;
       }
     }
   }

@@ -71,7 +71,8 @@ TEST(SumInto, EveryAliasingOfReplicasAndSources) {
             expected = 0;
             for (int k = 0; k < 3; ++k) expected += static_cast<double>((e * 7 + k * 13) % 31 - 9);
           }
-          ASSERT_EQ(tensors[static_cast<size_t>(i)].At(e), expected) << ToString(dtype) << " " << mask << " " << i << " " << e;
+          ASSERT_EQ(tensors[static_cast<size_t>(i)].At(e), expected)
+              << ToString(dtype) << " " << mask << " " << i << " " << e;
         }
       }
     }
@@ -98,7 +99,11 @@ class ReductionTest : public testing::TestWithParam<bool> {
     return bucket;
   }
   void Spoil(const Tensor& tensor) const {
-    engine_->Push({.name = "spoil", .device = tensor.device(), .reads = {}, .writes = {tensor.var()}, .updates = {},
+    engine_->Push({.name = "spoil",
+                   .device = tensor.device(),
+                   .reads = {},
+                   .writes = {tensor.var()},
+                   .updates = {},
                    .run = [](const OpContext&) { Throw<NumericError>("not finite"); }});
   }
   static void ExpectAll(const Bucket& bucket, double value) {
@@ -107,7 +112,8 @@ class ReductionTest : public testing::TestWithParam<bool> {
     }
   }
   // replica += sum of sources
-  static void AddAll(int, int64_t begin, int64_t end, std::span<const void* const> sources, std::span<void* const> replicas) {
+  static void AddAll(int, int64_t begin, int64_t end, std::span<const void* const> sources,
+                     std::span<void* const> replicas) {
     for (int64_t i = 0; i < end - begin; ++i) {
       for (void* replica : replicas) {
         for (const void* source : sources) static_cast<float*>(replica)[i] += static_cast<const float*>(source)[i];
@@ -144,16 +150,19 @@ TEST_P(ReductionTest, FunctionSeesEveryRangeOnce) {
     std::set<std::array<int64_t, 3>> ranges;
     std::set<std::thread::id> threads;
     const std::vector<Bucket> buckets = {MakeBucket(3, 3, 1000, 0), MakeBucket(2, 3, 77, 0)};
-    const auto reduction = Prepare(type, buckets, [&](int bucket, int64_t begin, int64_t end, auto sources, auto replicas) {
-      const std::lock_guard lock(mutex);
-      const Bucket& b = buckets[static_cast<size_t>(bucket)];
-      EXPECT_EQ(sources.size(), b.sources.size());
-      EXPECT_EQ(replicas.size(), 3u);
-      for (size_t i = 0; i < sources.size(); ++i) EXPECT_EQ(sources[i], static_cast<float*>(b.sources[i].data()) + begin);
-      for (size_t i = 0; i < replicas.size(); ++i) EXPECT_EQ(replicas[i], static_cast<float*>(b.replicas[i].data()) + begin);
-      EXPECT_TRUE(ranges.insert({bucket, begin, end}).second);
-      threads.insert(std::this_thread::get_id());
-    });
+    const auto reduction =
+        Prepare(type, buckets, [&](int bucket, int64_t begin, int64_t end, auto sources, auto replicas) {
+          const std::lock_guard lock(mutex);
+          const Bucket& b = buckets[static_cast<size_t>(bucket)];
+          EXPECT_EQ(sources.size(), b.sources.size());
+          EXPECT_EQ(replicas.size(), 3u);
+          for (size_t i = 0; i < sources.size(); ++i)
+            EXPECT_EQ(sources[i], static_cast<float*>(b.sources[i].data()) + begin);
+          for (size_t i = 0; i < replicas.size(); ++i)
+            EXPECT_EQ(replicas[i], static_cast<float*>(b.replicas[i].data()) + begin);
+          EXPECT_TRUE(ranges.insert({bucket, begin, end}).second);
+          threads.insert(std::this_thread::get_id());
+        });
     reduction->Run();
     engine_->WaitAll();
     std::map<int64_t, int64_t> next;
@@ -194,7 +203,8 @@ TEST_P(ReductionTest, AFailedSourceLeavesReplicasAlone) {
   for (const KVStoreType type : {KVStoreType::kLocal, KVStoreType::kDevice}) {
     for (const int devices : {1, 3}) {
       for (const bool with_function : {false, true}) {
-        const std::vector<Bucket> buckets = {MakeBucket(devices, devices, 3000, 1, 5), MakeBucket(devices, devices, 9, 1, 5)};
+        const std::vector<Bucket> buckets = {MakeBucket(devices, devices, 3000, 1, 5),
+                                             MakeBucket(devices, devices, 9, 1, 5)};
         const auto reduction = Prepare(type, buckets, with_function ? RangeFunction(AddAll) : nullptr);
         Spoil(buckets[0].sources.back());
         reduction->Run();
@@ -216,10 +226,11 @@ TEST_P(ReductionTest, AFunctionThatThrowsFailsTheReplicas) {
     for (const int devices : {1, 3}) {
       std::atomic<bool> fail = true;
       const std::vector<Bucket> buckets = {MakeBucket(devices, devices, 3000, 1)};
-      const auto reduction = Prepare(type, buckets, [&](int b, int64_t begin, int64_t end, auto sources, auto replicas) {
-        if (fail && end == 3000) Throw<NumericError>("element {} is not finite", end - 1);
-        AddAll(b, begin, end, sources, replicas);
-      });
+      const auto reduction =
+          Prepare(type, buckets, [&](int b, int64_t begin, int64_t end, auto sources, auto replicas) {
+            if (fail && end == 3000) Throw<NumericError>("element {} is not finite", end - 1);
+            AddAll(b, begin, end, sources, replicas);
+          });
       reduction->Run();
       for (const Tensor& replica : buckets[0].replicas) {
         try {
