@@ -15,6 +15,7 @@ struct ReduceAttrs {
   }
   bool operator==(const ReduceAttrs&) const = default;
 };
+// No axes left gives shape (), a scalar. The mean of nothing is NaN, the sum 0; the maximum of nothing is an error.
 Symbol Sum(const Symbol& data, const ReduceAttrs& attrs = {}, const std::string& name = {});
 Symbol Mean(const Symbol& data, const ReduceAttrs& attrs = {}, const std::string& name = {});
 Symbol Max(const Symbol& data, const ReduceAttrs& attrs = {}, const std::string& name = {});
@@ -35,8 +36,13 @@ struct DotAttrs {
   }
   bool operator==(const DotAttrs&) const = default;
 };
-// (M, K) x (K, N) -> (M, N); (K) x (K) -> (1)
+// (M, K) x (K, N) -> (M, N); (K) x (K) -> (1). Of two vectors the first is a row and the second a column, and a transposed
+// one is the other; so (1) x (K)^T -> (K) and (K)^T x (1) -> (K), which are the inner product's gradients. Both
+// transposed would be an outer product: refused.
 Symbol Dot(const Symbol& a, const Symbol& b, const DotAttrs& attrs = {}, const std::string& name = {});
 const OpDef& DotOp();
+// op(a) is (m, k) and op(b) is (k, n), of vectors too: all that a kernel needs. Throws ShapeError if they do not fit.
+struct DotSizes { int64_t m, k, n; };
+DotSizes ProductSizes(const DotAttrs& attrs, const Shape& a, const Shape& b);
 
 }  // namespace bindery

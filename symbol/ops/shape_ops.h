@@ -24,7 +24,10 @@ Symbol Transpose(const Symbol& data, const TransposeAttrs& attrs = {}, const std
 
 struct ConcatAttrs {
   int64_t axis = 1;
-  static constexpr auto Fields() { return std::tuple{Field{"axis", &ConcatAttrs::axis, "axis along which inputs are joined"}}; }
+  int64_t num_args = 0;         // in ConcatGrad alone: the number of its outputs
+  static constexpr auto Fields() {
+    return std::tuple{Field{"axis", &ConcatAttrs::axis, "axis along which inputs are joined"}, Field{"num_args", &ConcatAttrs::num_args, "arguments, in ConcatGrad alone"}};
+  }
   bool operator==(const ConcatAttrs&) const = default;
 };
 Symbol Concat(std::span<const Symbol> inputs, const ConcatAttrs& attrs = {}, const std::string& name = {});

@@ -1,0 +1,104 @@
+// The table of built-in operators. Forgetting a definition is an error of the linker, forgetting a line here one of the
+// test that walks the table.
+#include "symbol/ops.h"
+
+#include "symbol/builtin_ops.h"
+
+namespace bindery {
+
+std::span<const OpDef& (*const)()> BuiltinOps() {
+  static constexpr const OpDef& (*kOps[])() = {
+      // activation.h
+      ActivationOp,
+      ActivationGradOp,
+      // batch_norm.h
+      BatchNormOp,
+      BatchNormGradOp,
+      BatchNormStatisticsOp,
+      MergeStatisticsOp,
+      BatchNormNormalizeOp,
+      BatchNormGradSumsOp,
+      BatchNormGradInputOp,
+      // convolution.h
+      ConvolutionOp,
+      ConvolutionGradDataOp,
+      ConvolutionGradWeightOp,
+      // dropout.h
+      DropoutOp,
+      DropoutGradOp,
+      // elementwise.h
+      AddOp,
+      SubOp,
+      MulOp,
+      DivOp,
+      MaximumOp,
+      MinimumOp,
+      GreaterEqualOp,
+      LessEqualOp,
+      AddScalarOp,
+      SubScalarOp,
+      RSubScalarOp,
+      MulScalarOp,
+      DivScalarOp,
+      RDivScalarOp,
+      NegativeOp,
+      ExpOp,
+      LogOp,
+      SquareOp,
+      SqrtOp,
+      AbsOp,
+      SignOp,
+      AddNOp,
+      AddReluOp,
+      AddReluGradOp,
+      SumLikeOp,
+      ZerosLikeOp,
+      ConstantOp,
+      // fully_connected.h
+      FullyConnectedOp,
+      FullyConnectedGradDataOp,
+      FullyConnectedGradWeightOp,
+      // loss.h
+      SoftmaxOutputOp,
+      SoftmaxOutputGradOp,
+      CountValidOp,
+      SumOverDevicesOp,
+      LinearRegressionOutputOp,
+      LinearRegressionOutputGradOp,
+      MakeLossOp,
+      MakeLossGradOp,
+      CountAboveOp,
+      BlockGradOp,
+      // pooling.h
+      PoolingOp,
+      PoolingGradOp,
+      // reduce.h
+      SumOp,
+      MeanOp,
+      MaxOp,
+      SumGradOp,
+      MeanGradOp,
+      MaxGradOp,
+      DotOp,
+      // shape_ops.h
+      IdentityOp,
+      FlattenOp,
+      ReshapeOp,
+      TransposeOp,
+      ConcatOp,
+      SliceOp,
+      SliceChannelOp,
+      CastOp,
+      ReshapeLikeOp,
+      ConcatGradOp,
+      SliceGradOp,
+      SliceChannelGradOp,
+      CastLikeOp,
+      // softmax.h
+      SoftmaxOp,
+      SoftmaxGradOp,
+  };
+  return kOps;
+}
+
+}  // namespace bindery

@@ -1,0 +1,93 @@
+#include "symbol/ops/activation.h"
+
+#include "base/error.h"
+#include "symbol/ops/common.h"
+#include "symbol/ops/elementwise.h"
+
+namespace bindery {
+namespace {
+
+std::string TypeName(ActivationType type) { return EnumNames(static_cast<ActivationType*>(nullptr))[static_cast<int>(type)].name; }
+
+void CheckType(const AnyAttrs& attrs) {
+  if (attrs.get<ActivationAttrs>().type == ActivationType::kNone) {
+    Throw<ModelError>("type must be relu, sigmoid, tanh, softrelu or softsign, got none");
+  }
+}
+
+// dx = dy f', f' as a function of the output y. With g the gradient of dx:
+//   d/d dy = g f';   d/d y = g dy df'/dy
+//   relu 0; sigmoid 1 - 2y; tanh -2y; softrelu e^-y; softsign -2 (1 - |y|) sign(y)
+std::vector<Symbol> ActivationGradGradient(const GradientContext& g) {
+  const ActivationAttrs& attrs = g.attrs<ActivationAttrs>();
+  const Symbol &dx = g.output_grad(0), dy = g.input(0), y = g.input(1);
+  std::vector<Symbol> result(2);
+  if (g.wants(0)) result[0] = Apply(ActivationGradOp(), attrs, {dx, y}, g.NameFor("output_grad"));
+  if (!g.wants(1) || attrs.type == ActivationType::kRelu) return result;
+  const auto scaled = [&](const Symbol& x, double c, const char* what) {
+    return Apply(MulScalarOp(), ScalarAttrs{c}, {x}, g.NameFor(what));
+  };
+  Symbol slope;
+  switch (attrs.type) {
+    case ActivationType::kSigmoid:
+      slope = Apply(AddScalarOp(), ScalarAttrs{1}, {scaled(y, -2, "double")}, g.NameFor("slope"));
+      break;
+    case ActivationType::kTanh:
+      slope = scaled(y, -2, "slope");
+      break;
+    case ActivationType::kSoftRelu:
+      slope = Exp(Apply(NegativeOp(), {}, {y}, g.NameFor("negative")), g.NameFor("slope"));
+      break;
+    default:  // softsign: -2 sign(y) + 2 y, as |y| sign(y) = y
+      slope = Sub(scaled(y, 2, "double"), scaled(Sign(y, g.NameFor("sign")), 2, "double_sign"), g.NameFor("slope"));
+  }
+  result[1] = Mul(Mul(dx, dy, g.NameFor("product")), slope, g.NameFor("output"));
+  return result;
+}
+
+}  // namespace
+
+Symbol Activation(const Symbol& data, const ActivationAttrs& attrs, const std::string& name) {
+  return Apply(ActivationOp(), attrs, {data}, name);
+}
+Symbol Relu(const Symbol& data, const std::string& name) { return Activation(data, {ActivationType::kRelu}, name); }
+Symbol Sigmoid(const Symbol& data, const std::string& name) { return Activation(data, {ActivationType::kSigmoid}, name); }
+Symbol Tanh(const Symbol& data, const std::string& name) { return Activation(data, {ActivationType::kTanh}, name); }
+Symbol SoftRelu(const Symbol& data, const std::string& name) { return Activation(data, {ActivationType::kSoftRelu}, name); }
+Symbol SoftSign(const Symbol& data, const std::string& name) { return Activation(data, {ActivationType::kSoftSign}, name); }
+
+const OpDef& ActivationOp() {
+  static const OpDef op = {
+      .name = "Activation",
+      .doc = "y = f(x): relu max(0, x); sigmoid 1 / (1 + e^-x); tanh; softrelu log(1 + e^x); softsign x / (1 + |x|).",
+      .attrs_type = &AttrsOf<ActivationAttrs>(),
+      .auto_name = [](const AnyAttrs& attrs) { return TypeName(attrs.get<ActivationAttrs>().type); },
+      .infer_shape = rule::AllAlike,
+      .check = CheckType,
+      .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
+        // dx = dy f'(x), where f' is known from y: only y is kept.
+        return {Apply(ActivationGradOp(), g.attrs<ActivationAttrs>(), {g.output_grad(0), g.output(0)}, g.NameFor("data"))};
+      },
+      .inplace = {{0, 0}},
+      // zero_to_zero would be right for relu, tanh and softsign only; their kernels know.
+  };
+  return op;
+}
+
+const OpDef& ActivationGradOp() {
+  static const OpDef op = {
+      .name = "ActivationGrad",
+      .doc = "dx = dy f', from the output y: relu [y > 0]; sigmoid y (1 - y); tanh 1 - y^2; softrelu 1 - e^-y; softsign (1 - |y|)^2.",
+      .attrs_type = &AttrsOf<ActivationAttrs>(),
+      .inputs = rule::Inputs({"output_grad", "output"}),
+      .infer_shape = rule::AllAlike,
+      .batch_axis = rule::BatchedAs(1),
+      .check = CheckType,
+      .gradient = ActivationGradGradient,
+      .inplace = {{0, 0}, {1, 0}},
+      .zero_to_zero = true,   // dy = 0
+  };
+  return op;
+}
+
+}  // namespace bindery

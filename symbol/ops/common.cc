@@ -1,0 +1,164 @@
+#include "symbol/ops/common.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+
+namespace bindery::rule {
+
+std::function<std::vector<std::string>(const AnyAttrs&, int)> Inputs(std::vector<std::string> names) {
+  return [names = std::move(names)](const AnyAttrs&, int) { return names; };
+}
+
+std::function<std::vector<std::string>(const AnyAttrs&)> Outputs(std::vector<std::string> names) {
+  return [names = std::move(names)](const AnyAttrs&) { return names; };
+}
+
+std::vector<std::string> AnyNumberOfInputs(const AnyAttrs&, int given) {
+  std::vector<std::string> names;
+  for (int i = 0; i < std::max(given, 1); ++i) names.push_back("arg" + std::to_string(i));
+  return names;
+}
+
+// First everything known goes into one value, then from there into all: setting merges.
+void Alike(std::span<const Value> values) {
+  const Value* first = nullptr;
+  for (const Value& value : values) {
+    if (!value.shape()) continue;
+    if (first == nullptr) {
+      first = &value;
+      continue;
+    }
+    value.Set(*first->shape());     // complains in the name of the later one
+    first->Set(*value.shape());
+  }
+  if (first == nullptr) return;
+  const Shape merged = *first->shape();
+  for (const Value& value : values) value.Set(merged);
+}
+
+void Alike(std::initializer_list<Value> values) { Alike(std::span(values.begin(), values.size())); }
+
+void AllAlike(InferContext& c) {
+  std::vector<Value> values;
+  values.reserve(c.num_inputs() + c.num_outputs());
+  for (int i = 0; i < c.num_inputs(); ++i) values.push_back(Value::In(c, i));
+  for (int i = 0; i < c.num_outputs(); ++i) values.push_back(Value::Out(c, i));
+  Alike(values);
+}
+
+Shape Unknown(int rank) {
+  const std::vector<int64_t> dims(rank, kUnknownDim);
+  return Shape(std::span<const int64_t>(dims));
+}
+
+int Axis(int64_t axis, const Shape& shape) {
+  const int rank = shape.rank();
+  if (axis < -rank || axis >= rank) {
+    if (rank == 0) Throw<ShapeError>("axis {} is out of range: a scalar has no axes", axis);
+    Throw<ShapeError>("axis {} is out of range for shape {}: expected {} to {}", axis, shape, -rank, rank - 1);
+  }
+  return static_cast<int>(axis < 0 ? axis + rank : axis);
+}
+
+int64_t ProductFrom(const Shape& shape, int first) {
+  const Shape rest(shape.dims().subspan(first));
+  return rest.IsKnown() ? rest.Elements() : kUnknownDim;
+}
+
+Shape FillFromProduct(Shape shape, int first, int64_t product) {
+  int unknown = -1;
+  for (int axis = first; axis < shape.rank(); ++axis) {
+    if (shape[axis] != kUnknownDim) continue;
+    if (unknown >= 0) return shape;
+    unknown = axis;
+  }
+  if (unknown < 0) return shape;
+  const int64_t others = ProductFrom(shape.With(unknown, 1), first);
+  if (others > 0 && product % others == 0) shape.Set(unknown, product / others);
+  return shape;
+}
+
+void ExpectRank(const Shape& shape, int rank, const char* axes) {
+  if (shape.rank() != rank) Throw<ShapeError>("expected {} axes {}, got {}", rank, axes, shape);
+}
+
+void AlikeDTypes(InferDTypeContext& c, std::initializer_list<int> inputs, std::initializer_list<int> outputs) {
+  std::optional<DType> dtype;
+  for (int i : inputs) dtype = dtype ? dtype : c.input(i);
+  for (int i : outputs) dtype = dtype ? dtype : c.output(i);
+  if (!dtype) return;
+  for (int i : inputs) c.SetInput(i, *dtype);
+  for (int i : outputs) c.SetOutput(i, *dtype);
+}
+
+DType StatisticsDType(DType data) { return data == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32; }
+
+void NotBatched(BatchAxisContext& c) { std::ranges::fill(c.output_axes, -1); }
+
+std::function<void(BatchAxisContext&)> BatchedAs(int input) {
+  return [input](BatchAxisContext& c) {
+    NotBatched(c);
+    c.output_axes[0] = c.input_axes[input];
+  };
+}
+
+void BatchAligned(BatchAxisContext& c) {
+  NotBatched(c);
+  const Shape& output = c.output_shapes[0];
+  int result = -1;
+  for (size_t i = 0; i < c.input_axes.size(); ++i) {
+    if (c.input_axes[i] < 0) continue;
+    const Shape& input = c.input_shapes[i];
+    const int axis = c.input_axes[i] + output.rank() - input.rank();
+    if (axis < 0 || output[axis] != input[c.input_axes[i]]) return;
+    if (result >= 0 && result != axis) return;
+    result = axis;
+  }
+  c.output_axes[0] = result;
+}
+
+int BatchAxisAfterReshape(const Shape& from, int axis, const Shape& to) {
+  if (axis < 0) return -1;
+  const auto fits = [&](int i) { return to[i] == from[axis] && to.CountTo(i) == from.CountTo(axis); };
+  if (axis < to.rank() && fits(axis)) return axis;
+  for (int i = 0; i < to.rank(); ++i) {
+    if (fits(i)) return i;
+  }
+  return -1;
+}
+
+void CheckFinite(const char* field, double value) {
+  if (!std::isfinite(value)) Throw<ModelError>("{} must be a finite number, got {}", field, value);
+}
+
+void CheckAtLeast(const char* field, int64_t value, int64_t least) {
+  if (value < least) Throw<ModelError>("{} must be at least {}, got {}", field, least, value);
+}
+
+void CheckAxisAttr(const char* field, int64_t axis) {
+  if (axis < -Shape::kMaxRank || axis >= Shape::kMaxRank) {
+    Throw<ModelError>("{} must be from {} to {}, got {}", field, -Shape::kMaxRank, Shape::kMaxRank - 1, axis);
+  }
+}
+
+void CheckAxesAttr(const char* field, const std::vector<int64_t>& axes) {
+  if (axes.size() > Shape::kMaxRank) {
+    Throw<ModelError>("{} has {} entries, more than the {} axes a shape can have", field, axes.size(), Shape::kMaxRank);
+  }
+  for (size_t i = 0; i < axes.size(); ++i) {
+    CheckAxisAttr(field, axes[i]);
+    if (std::find(axes.begin(), axes.begin() + i, axes[i]) != axes.begin() + i) {
+      Throw<ModelError>("{} names axis {} twice", field, axes[i]);
+    }
+  }
+}
+
+std::string ToString(const std::vector<int64_t>& list) {
+  std::string text = "(";
+  for (size_t i = 0; i < list.size() && i < 10; ++i) text += (i == 0 ? "" : ", ") + std::to_string(list[i]);
+  return text + (list.size() > 10 ? ", ...)" : ")");
+}
+
+}  // namespace bindery::rule

@@ -1,0 +1,202 @@
+// Loss heads other than SoftmaxOutput, counts and sums over devices for their divisors, and BlockGrad.
+#include "symbol/ops/loss.h"
+
+#include "base/error.h"
+#include "symbol/ops/common.h"
+
+namespace bindery {
+namespace {
+
+using rule::Value;
+
+constexpr const char* kHeadGradient = "a loss head's gradient is a convention, not a function of its output alone";
+
+bool Always(const AnyAttrs&) { return true; }
+
+// How many: (1), float32.
+OpDef Count(std::string name, std::string doc, const AttrsType& type, std::string input) {
+  return {
+      .name = std::move(name),
+      .doc = std::move(doc),
+      .attrs_type = &type,
+      .inputs = rule::Inputs({std::move(input)}),
+      .infer_shape = [](InferContext& c) { c.SetOutput(0, {1}); },
+      .infer_dtype = [](InferDTypeContext& c) { c.SetOutput(0, DType::kFloat32); },
+      .batch_axis = rule::NotBatched,
+      .not_differentiable = "a count has no derivative",
+  };
+}
+
+// The label has as many elements as data: its shape, or for example (N) for data (N, 1).
+void InferRegression(InferContext& c) {
+  const Value data = Value::In(c, 0), label = Value::In(c, 1);
+  rule::Alike({data, Value::Out(c, 0)});
+  if (data.shape() && data.shape()->rank() < 1) throw ShapeError("expected data of 1 or more axes (N, ...), got ()");
+  if (data.shape() && !label.shape() && c.may_assume()) label.Set(*data.shape());
+  if (!data.shape() || !label.shape()) return;
+  if (data.shape()->rank() == label.shape()->rank()) {
+    rule::Alike({data, label, Value::Out(c, 0)});
+  } else if (data.Known() && label.Known() && data.shape()->Elements() != label.shape()->Elements()) {
+    Throw<ShapeError>("data {} and label {} differ in their number of elements", *data.shape(), *label.shape());
+  }
+}
+
+void CheckMakeLoss(const AnyAttrs& any) {
+  rule::CheckFinite("grad_scale", any.get<MakeLossAttrs>().grad_scale);
+  rule::CheckFinite("valid_thresh", any.get<MakeLossAttrs>().valid_thresh);
+}
+
+bool CountsValid(const AnyAttrs& attrs) { return attrs.get<MakeLossAttrs>().normalization == Normalization::kValid; }
+
+}  // namespace
+
+Symbol LinearRegressionOutput(const Symbol& data, const LinearRegressionOutputAttrs& attrs, const std::string& name) {
+  return Apply(LinearRegressionOutputOp(), attrs, {data}, name);
+}
+Symbol LinearRegressionOutput(const Symbol& data, const Symbol& label, const LinearRegressionOutputAttrs& attrs,
+                              const std::string& name) {
+  return Apply(LinearRegressionOutputOp(), attrs, {data, label}, name);
+}
+Symbol MakeLoss(const Symbol& data, const MakeLossAttrs& attrs, const std::string& name) {
+  return Apply(MakeLossOp(), attrs, {data}, name);
+}
+Symbol BlockGrad(const Symbol& data, const std::string& name) { return Apply(BlockGradOp(), {}, {data}, name); }
+
+const OpDef& CountValidOp() {
+  static const OpDef op = [] {
+    OpDef def = Count("CountValid", "How many labels are valid, that is, not ignore_label.", AttrsOf<CountValidAttrs>(), "label");
+    def.check = [](const AnyAttrs& any) { rule::CheckFinite("ignore_label", any.get<CountValidAttrs>().ignore_label); };
+    return def;
+  }();
+  return op;
+}
+
+const OpDef& CountAboveOp() {
+  static const OpDef op = [] {
+    OpDef def = Count("CountAbove", "How many elements are above the threshold.", AttrsOf<CountAboveAttrs>(), "data");
+    def.check = [](const AnyAttrs& any) { rule::CheckFinite("threshold", any.get<CountAboveAttrs>().threshold); };
+    return def;
+  }();
+  return op;
+}
+
+const OpDef& SumOverDevicesOp() {
+  static const OpDef op = {
+      .name = "SumOverDevices",
+      .doc = "The sum of x over all devices, in device order: the same on each.",
+      .infer_shape = rule::AllAlike,
+      .batch_axis = rule::NotBatched,
+      .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
+        // Each device's x is in every device's sum: dx = the sum of dy over all devices.
+        return {Apply(SumOverDevicesOp(), {}, {g.output_grad(0)}, g.NameFor("data"))};
+      },
+      .zero_to_zero = true,
+      .across_devices = true,
+  };
+  return op;
+}
+
+const OpDef& LinearRegressionOutputOp() {
+  static const OpDef op = {
+      .name = "LinearRegressionOutput",
+      .doc = "y = x; a loss head: dx = (x - label) grad_scale / (elements per sample).",
+      .attrs_type = &AttrsOf<LinearRegressionOutputAttrs>(),
+      .inputs = rule::Inputs({"data", "label"}),
+      .infer_shape = InferRegression,
+      .infer_dtype = [](InferDTypeContext& c) { rule::AlikeDTypes(c, {0}, {0}); },   // labels of any type
+      .batch_axis = rule::BatchedAs(0),
+      .check = [](const AnyAttrs& any) {
+        rule::CheckFinite("grad_scale", any.get<LinearRegressionOutputAttrs>().grad_scale);
+      },
+      .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
+        if (!g.wants(0)) return {};
+        return {Apply(LinearRegressionOutputGradOp(), g.attrs<LinearRegressionOutputAttrs>(), {g.output(0), g.input(1)}, g.NameFor("data")), {}};
+      },
+      .is_loss = Always,
+      .inplace = {{0, 0}},
+      .is_view = true,
+      .zero_to_zero = true,
+  };
+  return op;
+}
+
+const OpDef& LinearRegressionOutputGradOp() {
+  static const OpDef op = {
+      .name = "LinearRegressionOutputGrad",
+      .doc = "dx = (output - label) grad_scale / (elements per sample).",
+      .attrs_type = &AttrsOf<LinearRegressionOutputAttrs>(),
+      .inputs = rule::Inputs({"output", "label"}),
+      .infer_shape = InferRegression,
+      .infer_dtype = [](InferDTypeContext& c) { rule::AlikeDTypes(c, {0}, {0}); },
+      .batch_axis = rule::BatchedAs(0),
+      .check = LinearRegressionOutputOp().check,
+      .not_differentiable = kHeadGradient,
+      .inplace = {{0, 0}},
+  };
+  return op;
+}
+
+const OpDef& MakeLossOp() {
+  static const OpDef op = {
+      .name = "MakeLoss",
+      .doc = "y = x; a loss head: dx = grad_scale / divisor everywhere.",
+      .attrs_type = &AttrsOf<MakeLossAttrs>(),
+      .infer_shape = rule::AllAlike,
+      .check = CheckMakeLoss,
+      .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
+        const auto& attrs = g.attrs<MakeLossAttrs>();
+        std::vector<Symbol> inputs = {g.input(0)};
+        if (attrs.normalization == Normalization::kValid) {
+          const Symbol local = Apply(CountAboveOp(), CountAboveAttrs{attrs.valid_thresh}, {g.input(0)}, g.NameFor("valid"));
+          inputs.push_back(Apply(SumOverDevicesOp(), {}, {local}, g.NameFor("all_valid")));
+        }
+        return {Apply(MakeLossGradOp(), attrs, std::move(inputs), g.NameFor("data"))};
+      },
+      .is_loss = Always,
+      .inplace = {{0, 0}},
+      .is_view = true,
+      .zero_to_zero = true,
+  };
+  return op;
+}
+
+const OpDef& MakeLossGradOp() {
+  static const OpDef op = {
+      .name = "MakeLossGrad",
+      .doc = "grad_scale / divisor everywhere.",
+      .attrs_type = &AttrsOf<MakeLossAttrs>(),
+      .inputs = [](const AnyAttrs& attrs, int) -> std::vector<std::string> {
+        if (CountsValid(attrs)) return {"data", "valid_count"};
+        return {"data"};
+      },
+      .shape_only = {0},
+      .infer_shape = [](InferContext& c) {
+        rule::Alike({Value::In(c, 0), Value::Out(c, 0)});
+        if (CountsValid(c.any_attrs())) c.SetInput(1, {1});
+      },
+      .infer_dtype = [](InferDTypeContext& c) {
+        rule::AlikeDTypes(c, {0}, {0});
+        if (CountsValid(c.any_attrs())) c.SetInput(1, DType::kFloat32);
+      },
+      .batch_axis = rule::BatchedAs(0),
+      .check = CheckMakeLoss,
+      .not_differentiable = kHeadGradient,
+  };
+  return op;
+}
+
+const OpDef& BlockGradOp() {
+  static const OpDef op = {
+      .name = "BlockGrad",
+      .doc = "y = x; no gradient passes.",
+      .infer_shape = rule::AllAlike,
+      .gradient = [](const GradientContext&) -> std::vector<Symbol> { return {}; },
+      .is_loss = Always,   // as a head it asks for no head gradient
+      .inplace = {{0, 0}},
+      .is_view = true,
+      .zero_to_zero = true,
+  };
+  return op;
+}
+
+}  // namespace bindery

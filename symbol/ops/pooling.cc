@@ -1,0 +1,174 @@
+#include "symbol/ops/pooling.h"
+
+#include <algorithm>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "symbol/ops/common.h"
+#include "symbol/ops/window.h"
+
+namespace bindery {
+namespace {
+
+using rule::Value;
+
+void CheckAttrs(const AnyAttrs& any) {
+  const auto& attrs = any.get<PoolingAttrs>();
+  if (attrs.global) return;   // kernel, stride and pad are not looked at
+  rule::CheckKernel(attrs.kernel);
+  rule::CheckPerAxis("stride", attrs.stride, attrs.kernel.size(), 1);
+  rule::CheckPerAxis("pad", attrs.pad, attrs.kernel.size(), 0);
+  for (size_t i = 0; i < attrs.pad.size(); ++i) {
+    if (attrs.convention == PoolConvention::kSame && attrs.pad[i] != 0) {
+      Throw<ModelError>("pad must be 0 with the convention same, which pads as needed, got {}", rule::ToString(attrs.pad));
+    }
+    if (attrs.pad[i] >= attrs.kernel[i]) {   // a window could see nothing but padding
+      Throw<ModelError>("pad {} must be smaller than kernel {}", rule::ToString(attrs.pad), rule::ToString(attrs.kernel));
+    }
+  }
+}
+
+// The window of one axis of the input extent `size`.
+PoolWindow WindowOf(const PoolingAttrs& attrs, int axis, int64_t size) {
+  if (attrs.global) return {.kernel = size, .stride = 1, .pad_begin = 0, .pad_end = 0, .output = 1};
+  const int64_t kernel = attrs.kernel[axis], stride = rule::PerAxis(attrs.stride, axis, 1);
+  const int64_t pad = rule::PerAxis(attrs.pad, axis, 0);
+  if (attrs.convention == PoolConvention::kSame) {
+    const int64_t output = (size - 1) / stride + 1;
+    // What the last window needs beyond the input; (output - 1) * stride < size cannot overflow.
+    const int64_t needed = std::max<int64_t>(CheckedAdd((output - 1) * stride, kernel, "the window") - size, 0);
+    return {kernel, stride, needed / 2, needed - needed / 2, output};
+  }
+  const int64_t padded = rule::PaddedExtent(size, pad, pad);
+  if (kernel > padded) {
+    Throw<ShapeError>("the window of {} along axis {} is larger than the input with padding, {}", kernel, axis + 2, padded);
+  }
+  int64_t output = (padded - kernel) / stride + 1;
+  if (attrs.convention == PoolConvention::kFull && (padded - kernel) % stride != 0) {
+    // One more window for the rest, if it starts before the padding at the end; output * stride < padded + stride.
+    if (CheckedMul(output, stride, "the window") < size + pad) ++output;
+  }
+  return {kernel, stride, pad, pad, output};
+}
+
+const char* AxesOf(const PoolingAttrs& attrs) { return rule::DataAxes(static_cast<int>(attrs.kernel.size()) + 2); }
+
+// data (N, C, spatial...), output (N, C, spatial'...); extents of the output follow from the data's, not back.
+void InferPooling(const PoolingAttrs& attrs, Value data, Value output) {
+  if (!attrs.global) {
+    const int rank = static_cast<int>(attrs.kernel.size()) + 2;
+    if (data.shape()) rule::ExpectRank(*data.shape(), rank, AxesOf(attrs));
+    data.Set(rule::Unknown(rank));
+  }
+  if (!data.shape()) {
+    if (output.shape()) data.Set(rule::Unknown(output.shape()->rank()));
+    if (!data.shape()) return;
+  }
+  const Shape in = *data.shape();
+  if (in.rank() < 3 || in.rank() > 2 + static_cast<int>(rule::kMaxSpatial)) {
+    Throw<ShapeError>("expected 3 to 5 axes (N, C, spatial...), got {}", in);
+  }
+  rule::ExpectNotEmpty(in);
+  Shape out = in;
+  for (int axis = 2; axis < in.rank(); ++axis) {
+    if (attrs.global) {
+      out.Set(axis, 1);
+    } else if (in[axis] != kUnknownDim) {
+      out.Set(axis, WindowOf(attrs, axis - 2, in[axis]).output);
+    }
+  }
+  output.Set(out);
+  data.Set(rule::Unknown(in.rank()).With(0, (*output.shape())[0]).With(1, (*output.shape())[1]));
+}
+
+void InferPoolingGrad(InferContext& c) {
+  const auto& attrs = c.attrs<PoolingAttrs>();
+  const Value data = Value::In(c, 1), grad = Value::Out(c, 0);
+  rule::Alike({data, grad});
+  InferPooling(attrs, data, Value::In(c, 0));
+  rule::Alike({data, grad});
+  if (attrs.type == PoolType::kMax) c.SetInput(2, {1});
+}
+
+bool IsMax(const AnyAttrs& attrs) { return attrs.get<PoolingAttrs>().type == PoolType::kMax; }
+
+}  // namespace
+
+Symbol Pooling(const Symbol& data, const PoolingAttrs& attrs, const std::string& name) {
+  return Apply(PoolingOp(), attrs, {data}, name);
+}
+
+std::vector<PoolWindow> PoolWindows(const PoolingAttrs& attrs, const Shape& data) {
+  if (!attrs.global) rule::ExpectRank(data, static_cast<int>(attrs.kernel.size()) + 2, AxesOf(attrs));
+  rule::ExpectNotEmpty(data);
+  std::vector<PoolWindow> windows;
+  for (int axis = 2; axis < data.rank(); ++axis) windows.push_back(WindowOf(attrs, axis - 2, data[axis]));
+  return windows;
+}
+
+const OpDef& PoolingOp() {
+  static const OpDef op = {
+      .name = "Pooling",
+      .doc = "The maximum or the average of each window.",
+      .attrs_type = &AttrsOf<PoolingAttrs>(),
+      // The state's shape and type here are nominal: its kernels give it an opaque format of the size they need.
+      .outputs = [](const AnyAttrs& attrs) -> std::vector<std::string> {
+        if (IsMax(attrs)) return {"output", "state"};
+        return {"output"};
+      },
+      .num_visible_outputs = [](const AnyAttrs&) { return 1; },
+      .infer_shape = [](InferContext& c) {
+        InferPooling(c.attrs<PoolingAttrs>(), Value::In(c, 0), Value::Out(c, 0));
+        if (IsMax(c.any_attrs())) c.SetOutput(1, {1});
+      },
+      .infer_dtype = [](InferDTypeContext& c) {
+        rule::AlikeDTypes(c, {0}, {0});
+        if (IsMax(c.any_attrs())) c.SetOutput(1, DType::kUInt8);
+      },
+      .batch_axis = [](BatchAxisContext& c) {
+        rule::NotBatched(c);
+        if (c.input_axes[0] < 2) c.output_axes[0] = c.input_axes[0];   // windows mix nothing along N and C
+      },
+      .check = CheckAttrs,
+      .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
+        // max: dx = dy at the element that won (the state). avg: dx = sum over the windows that see x of dy / divisor.
+        const auto& attrs = g.attrs<PoolingAttrs>();
+        std::vector<Symbol> inputs = {g.output_grad(0), g.input(0)};
+        if (attrs.type == PoolType::kMax) inputs.push_back(g.output(1));
+        return {Apply(PoolingGradOp(), attrs, std::move(inputs), g.NameFor("data"))};
+      },
+      // Windows of zeros give zero; but along the channels only, never mixed, so blocked channels keep their padding.
+      .zero_to_zero = true,
+  };
+  return op;
+}
+
+const OpDef& PoolingGradOp() {
+  static const OpDef op = {
+      .name = "PoolingGrad",
+      .doc = "max: dy where the maximum was; avg: dy / divisor everywhere in the window; summed over windows.",
+      .attrs_type = &AttrsOf<PoolingAttrs>(),
+      .inputs = [](const AnyAttrs& attrs, int) -> std::vector<std::string> {
+        if (IsMax(attrs)) return {"output_grad", "data", "state"};
+        return {"output_grad", "data"};
+      },
+      .shape_only = {1},
+      .infer_shape = InferPoolingGrad,
+      .infer_dtype = [](InferDTypeContext& c) {
+        rule::AlikeDTypes(c, {0, 1}, {0});
+        if (IsMax(c.any_attrs())) c.SetInput(2, DType::kUInt8);
+      },
+      .batch_axis = rule::BatchedAs(1),
+      .check = CheckAttrs,
+      .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
+        // The average's is linear: d/d dy = the average pooling of what flows back.
+        const auto& attrs = g.attrs<PoolingAttrs>();
+        if (attrs.type == PoolType::kMax) throw ModelError("max pooling has no second derivative here");
+        return {Apply(PoolingOp(), attrs, {g.output_grad(0)}, g.NameFor("output_grad")), {}};
+      },
+      .zero_to_zero = true,
+  };
+  return op;
+}
+
+}  // namespace bindery

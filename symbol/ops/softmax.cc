@@ -1,0 +1,90 @@
+#include "symbol/ops/softmax.h"
+
+#include <cmath>
+
+#include "base/error.h"
+#include "symbol/ops/common.h"
+#include "symbol/ops/elementwise.h"
+#include "symbol/ops/reduce.h"
+
+namespace bindery {
+namespace {
+
+void CheckAttrs(const AnyAttrs& any) {
+  const auto& attrs = any.get<SoftmaxAttrs>();
+  if (!(attrs.temperature > 0) || !std::isfinite(attrs.temperature)) {
+    Throw<ModelError>("temperature must be a finite number above 0, got {}", attrs.temperature);
+  }
+  rule::CheckAxisAttr("axis", attrs.axis);
+}
+
+void InferSoftmax(InferContext& c) {
+  rule::AllAlike(c);
+  if (c.output(0)) rule::Axis(c.attrs<SoftmaxAttrs>().axis, *c.output(0));
+}
+
+// A softmax along the batch axis mixes samples.
+void SoftmaxBatchAxis(BatchAxisContext& c) {
+  const int axis = c.input_axes.back();   // data, or the output in the gradient
+  const bool mixes = axis >= 0 && rule::Axis(c.attrs<SoftmaxAttrs>().axis, c.input_shapes.back()) == axis;
+  c.output_axes[0] = mixes ? -1 : axis;
+}
+
+// dx = y (dy - s) / t, s = sum_j dy_j y_j. With g the gradient of dx and q = sum_j g_j y_j:
+//   d/d dy = y (g - q) / t;   d/d y = (g (dy - s) - q dy) / t
+std::vector<Symbol> SoftmaxGradGradient(const GradientContext& g) {
+  const auto& attrs = g.attrs<SoftmaxAttrs>();
+  const Symbol &dx = g.output_grad(0), dy = g.input(0), y = g.input(1);
+  std::vector<Symbol> result(2);
+  if (g.wants(0)) result[0] = Apply(SoftmaxGradOp(), attrs, {dx, y}, g.NameFor("output_grad"));
+  if (!g.wants(1)) return result;
+  const auto inner = [&](const Symbol& a, const std::string& what) {
+    return Sum(Mul(a, y, g.NameFor(what + "_product")), {.axes = {attrs.axis}, .keepdims = true}, g.NameFor(what));
+  };
+  const Symbol centred = Sub(dy, inner(dy, "s"), g.NameFor("centred"));
+  const Symbol difference = Sub(Mul(dx, centred, g.NameFor("first")), Mul(inner(dx, "q"), dy, g.NameFor("second")),
+                                g.NameFor("difference"));
+  result[1] = Apply(DivScalarOp(), ScalarAttrs{attrs.temperature}, {difference}, g.NameFor("output"));
+  return result;
+}
+
+}  // namespace
+
+Symbol Softmax(const Symbol& data, const SoftmaxAttrs& attrs, const std::string& name) {
+  return Apply(SoftmaxOp(), attrs, {data}, name);
+}
+
+const OpDef& SoftmaxOp() {
+  static const OpDef op = {
+      .name = "Softmax",
+      .doc = "y_i = exp((x_i - m) / t) / sum_j exp((x_j - m) / t) along one axis, with m = max_j x_j.",
+      .attrs_type = &AttrsOf<SoftmaxAttrs>(),
+      .infer_shape = InferSoftmax,
+      .batch_axis = SoftmaxBatchAxis,
+      .check = CheckAttrs,
+      .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
+        // dx = y (dy - sum_j dy_j y_j) / t. Only y is kept.
+        return {Apply(SoftmaxGradOp(), g.attrs<SoftmaxAttrs>(), {g.output_grad(0), g.output(0)}, g.NameFor("data"))};
+      },
+      .inplace = {{0, 0}},
+  };
+  return op;
+}
+
+const OpDef& SoftmaxGradOp() {
+  static const OpDef op = {
+      .name = "SoftmaxGrad",
+      .doc = "dx = y (dy - sum_j dy_j y_j) / t, from the output y.",
+      .attrs_type = &AttrsOf<SoftmaxAttrs>(),
+      .inputs = rule::Inputs({"output_grad", "output"}),
+      .infer_shape = InferSoftmax,
+      .batch_axis = SoftmaxBatchAxis,
+      .check = CheckAttrs,
+      .gradient = SoftmaxGradGradient,
+      .inplace = {{0, 0}, {1, 0}},
+      .zero_to_zero = true,
+  };
+  return op;
+}
+
+}  // namespace bindery

@@ -1,0 +1,168 @@
+#include <cmath>
+
+#include "base/error.h"
+#include "symbol/ops/common.h"
+#include "symbol/ops/loss.h"
+
+namespace bindery {
+namespace {
+
+using rule::Value;
+
+void CheckAttrs(const AnyAttrs& any) {
+  const auto& attrs = any.get<SoftmaxOutputAttrs>();
+  rule::CheckFinite("grad_scale", attrs.grad_scale);
+  rule::CheckFinite("ignore_label", attrs.ignore_label);
+  if (!(attrs.smooth_alpha >= 0 && attrs.smooth_alpha <= 1)) {
+    Throw<ModelError>("smooth_alpha must be from 0 to 1, got {}", attrs.smooth_alpha);
+  }
+  if (attrs.multi_output && attrs.preserve_shape) throw ModelError("multi_output and preserve_shape exclude each other");
+}
+
+// The label's shape for class numbers: one per softmax.
+Shape ClassNumbersShape(const SoftmaxOutputAttrs& attrs, const Shape& data) {
+  if (attrs.preserve_shape) return data.Erase(-1);
+  if (attrs.multi_output) return data.Erase(1);
+  return {data[0]};
+}
+
+// Does what is known of the label say that it holds probabilities, of data's shape?
+bool IsProbabilities(const SoftmaxOutputAttrs& attrs, const Shape& data, const Shape& label) {
+  return label.rank() == data.rank() && label.rank() != ClassNumbersShape(attrs, data).rank();
+}
+
+int64_t Classes(const SoftmaxOutputAttrs& attrs, const Shape& data) {
+  if (attrs.preserve_shape) return data[-1];
+  return attrs.multi_output ? data[1] : rule::ProductFrom(data, 1);
+}
+
+void InferHead(InferContext& c, Value data, Value label) {
+  const auto& attrs = c.attrs<SoftmaxOutputAttrs>();
+  if (!data.shape()) return;
+  const Shape in = *data.shape();
+  const int least = attrs.preserve_shape ? 1 : 2;
+  if (in.rank() < least) {
+    Throw<ShapeError>("expected data of {} or more axes {}, got {}", least, attrs.preserve_shape ? "(..., K)" : "(N, K, ...)", in);
+  }
+  const int64_t classes = Classes(attrs, in);
+  if (classes == 0) Throw<ShapeError>("data {} has no classes", in);
+  if (classes == 1 && attrs.smooth_alpha != 0) Throw<ShapeError>("label smoothing needs 2 or more classes, got data {}", in);
+
+  if (label.shape() && IsProbabilities(attrs, in, *label.shape())) {
+    if (attrs.use_ignore || attrs.normalization == Normalization::kValid) {
+      throw ShapeError("use_ignore and normalization valid need class numbers, but the label has data's shape");
+    }
+    rule::Alike({data, label});
+    return;
+  }
+  if (!label.shape() && !c.may_assume()) return;   // it may yet turn out to be probabilities
+  label.Set(ClassNumbersShape(attrs, in));
+  Shape back = in;
+  const Shape numbers = *label.shape();
+  if (attrs.preserve_shape) {
+    back = numbers.Insert(numbers.rank(), in[-1]);
+  } else if (attrs.multi_output) {
+    back = numbers.Insert(1, in[1]);
+  } else {
+    back.Set(0, numbers[0]);
+  }
+  data.Set(back);
+}
+
+// Output, label [, valid count] [, head gradient] -> data gradient.
+struct GradInputs {
+  explicit GradInputs(const SoftmaxOutputAttrs& attrs)
+      : count(attrs.normalization == Normalization::kValid ? 2 : -1), head(attrs.out_grad ? (count < 0 ? 2 : 3) : -1) {}
+  int count, head;   // -1: there is none
+};
+
+void InferGrad(InferContext& c) {
+  const auto& attrs = c.attrs<SoftmaxOutputAttrs>();
+  const GradInputs at(attrs);
+  const Value output = Value::In(c, 0), grad = Value::Out(c, 0);
+  rule::Alike({output, grad});
+  if (at.head >= 0) rule::Alike({output, Value::In(c, at.head)});
+  InferHead(c, output, Value::In(c, 1));
+  if (at.count >= 0) c.SetInput(at.count, {1});
+  rule::Alike({output, grad});
+}
+
+void BatchAxis(BatchAxisContext& c) {
+  const auto& attrs = c.attrs<SoftmaxOutputAttrs>();
+  const int axis = c.input_axes[0], rank = c.input_shapes[0].rank();
+  const bool inside = attrs.preserve_shape ? axis == rank - 1 : attrs.multi_output ? axis == 1 : axis > 0;
+  c.output_axes[0] = inside ? -1 : axis;   // a softmax over the batch mixes samples
+}
+
+// dx = (p - target) grad_scale / divisor, zero for ignored samples; times the head gradient if out_grad.
+std::vector<Symbol> Gradient(const GradientContext& g) {
+  const auto& attrs = g.attrs<SoftmaxOutputAttrs>();
+  if (!g.wants(0) || (attrs.out_grad && g.output_grad(0).empty())) return {};
+  std::vector<Symbol> inputs = {g.output(0), g.input(1)};
+  if (attrs.normalization == Normalization::kValid) {
+    const CountValidAttrs count{attrs.use_ignore, attrs.ignore_label};
+    const Symbol local = Apply(CountValidOp(), count, {g.input(1)}, g.NameFor("valid"));
+    inputs.push_back(Apply(SumOverDevicesOp(), {}, {local}, g.NameFor("all_valid")));
+  }
+  if (attrs.out_grad) inputs.push_back(g.output_grad(0));
+  return {Apply(SoftmaxOutputGradOp(), attrs, std::move(inputs), g.NameFor("data")), {}};
+}
+
+}  // namespace
+
+Symbol SoftmaxOutput(const Symbol& data, const SoftmaxOutputAttrs& attrs, const std::string& name) {
+  return Apply(SoftmaxOutputOp(), attrs, {data}, name);
+}
+Symbol SoftmaxOutput(const Symbol& data, const Symbol& label, const SoftmaxOutputAttrs& attrs, const std::string& name) {
+  return Apply(SoftmaxOutputOp(), attrs, {data, label}, name);
+}
+
+const OpDef& SoftmaxOutputOp() {
+  static const OpDef op = {
+      .name = "SoftmaxOutput",
+      .doc = "p = softmax(x); a loss head: dx = (p - target) grad_scale / divisor.",
+      .attrs_type = &AttrsOf<SoftmaxOutputAttrs>(),
+      .inputs = rule::Inputs({"data", "label"}),
+      .infer_shape = [](InferContext& c) {
+        rule::Alike({Value::In(c, 0), Value::Out(c, 0)});
+        InferHead(c, Value::In(c, 0), Value::In(c, 1));
+        rule::Alike({Value::In(c, 0), Value::Out(c, 0)});
+      },
+      .infer_dtype = [](InferDTypeContext& c) { rule::AlikeDTypes(c, {0}, {0}); },   // labels of any type
+      .batch_axis = BatchAxis,
+      .check = CheckAttrs,
+      .gradient = Gradient,
+      .is_loss = [](const AnyAttrs& attrs) { return !attrs.get<SoftmaxOutputAttrs>().out_grad; },
+      .inplace = {{0, 0}},
+  };
+  return op;
+}
+
+const OpDef& SoftmaxOutputGradOp() {
+  static const OpDef op = {
+      .name = "SoftmaxOutputGrad",
+      .doc = "dx = (p - target) grad_scale / divisor, zero for ignored samples; times the head gradient if there is one.",
+      .attrs_type = &AttrsOf<SoftmaxOutputAttrs>(),
+      .inputs = [](const AnyAttrs& any, int) {
+        const GradInputs at(any.get<SoftmaxOutputAttrs>());
+        std::vector<std::string> names = {"output", "label"};
+        if (at.count >= 0) names.push_back("valid_count");
+        if (at.head >= 0) names.push_back("head_grad");
+        return names;
+      },
+      .infer_shape = InferGrad,
+      .infer_dtype = [](InferDTypeContext& c) {
+        const GradInputs at(c.attrs<SoftmaxOutputAttrs>());
+        if (at.head >= 0) rule::AlikeDTypes(c, {0, at.head}, {0});
+        else rule::AlikeDTypes(c, {0}, {0});
+        if (at.count >= 0) c.SetInput(at.count, DType::kFloat32);
+      },
+      .batch_axis = rule::BatchedAs(0),
+      .check = CheckAttrs,
+      .not_differentiable = "a loss head's gradient is a convention, not a function of its output alone",
+      .inplace = {{0, 0}},
+  };
+  return op;
+}
+
+}  // namespace bindery
