@@ -1,0 +1,273 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "base/error.h"
+#include "base/host_tensor.h"
+#include "base/philox.h"
+#include "train/metrics.h"
+
+namespace bindery {
+namespace {
+
+using Tensors = std::vector<std::pair<std::string, HostTensor>>;
+
+MetricInputs Inputs(const Tensors& outputs, const Tensors& labels, int64_t samples) {
+  MetricInputs inputs;
+  for (const auto& [name, tensor] : outputs)
+    inputs.outputs.push_back({name, {tensor.dtype(), tensor.shape(), tensor.raw()}});
+  for (const auto& [name, tensor] : labels)
+    inputs.labels.push_back({name, {tensor.dtype(), tensor.shape(), tensor.raw()}});
+  inputs.samples = samples;
+  return inputs;
+}
+
+void Update(Metric* metric, const HostTensor& output, const HostTensor& label, int64_t samples) {
+  std::vector<double> partial(static_cast<size_t>(metric->partial_size()));
+  metric->Accumulate(Inputs({{"softmax_output", output}}, {{"softmax_label", label}}, samples), partial);
+  metric->Merge(partial);
+}
+
+double Value(const std::string& text, const HostTensor& output, const HostTensor& label, int64_t samples = -1) {
+  const auto metric = MakeMetric(text);
+  Update(metric.get(), output, label, samples < 0 ? output.shape()[0] : samples);
+  return metric->Get().at(0).second;
+}
+
+template <class E, class F>
+void ExpectError(const std::string& message, F f) {
+  try {
+    f();
+    FAIL() << "no error, expected: " << message;
+  } catch (const E& error) {
+    EXPECT_EQ(error.what(), message);
+  }
+}
+
+const HostTensor kScores = HostTensor::From({3, 2}, {0.3f, 0.7f, 0, 1, 0.4f, 0.6f});
+const HostTensor kLabels = HostTensor::From({3}, {0, 1, 1});
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+TEST(Accuracy, OfThreeSamples) {
+  EXPECT_EQ(Value("accuracy", kScores, kLabels), 2.0 / 3);
+  EXPECT_EQ(Value("accuracy", kScores, HostTensor::From({3, 1}, {0, 1, 1})), 2.0 / 3);
+}
+
+TEST(Accuracy, LabelsOfAnyType) {
+  for (int i = 0; i < kNumDTypes; ++i) {
+    EXPECT_EQ(Value("accuracy", kScores, kLabels.Cast(static_cast<DType>(i))), 2.0 / 3) << i;
+    EXPECT_NEAR(Value("cross-entropy", kScores, kLabels.Cast(static_cast<DType>(i))),
+                -(std::log(0.3) + std::log(0.6)) / 3, 1e-7)
+        << i;
+  }
+  for (const DType dtype : {DType::kFloat64, DType::kBFloat16, DType::kFloat16})
+    EXPECT_EQ(Value("accuracy", kScores.Cast(dtype), kLabels), 2.0 / 3);
+}
+
+TEST(Accuracy, OnlySamplesCount) {
+  EXPECT_EQ(Value("accuracy", kScores, kLabels, 1), 0);
+  EXPECT_EQ(Value("accuracy", kScores, kLabels, 2), 0.5);
+  EXPECT_TRUE(std::isnan(Value("accuracy", kScores, kLabels, 0)));
+}
+
+TEST(Accuracy, SeveralPositionsASample) {
+  // (N, K, T) = (1, 3, 2)
+  const HostTensor scores = HostTensor::From({1, 3, 2}, {1, 9, 5, 2, 3, 4});
+  EXPECT_EQ(Value("accuracy", scores, HostTensor::From({1, 2}, {1, 0})), 1);
+  EXPECT_EQ(Value("accuracy", scores, HostTensor::From({1, 2}, {1, 2})), 0.5);
+  EXPECT_EQ(Value("accuracy(axis=2)", scores, HostTensor::From({1, 3}, {1, 0, 1})), 1);
+  EXPECT_EQ(Value("accuracy(ignore=-1)", scores, HostTensor::From({1, 2}, {1, -1})), 1);
+}
+
+TEST(Accuracy, DistributionsAndPlainClasses) {
+  EXPECT_EQ(Value("accuracy", kScores, HostTensor::From({3, 2}, {0, 1, 0, 1, 1, 0})), 2.0 / 3);
+  EXPECT_EQ(Value("accuracy", HostTensor::From({4}, {0.2f, 0.9f, 2, 3}), HostTensor::From({4}, {0, 1, 2, 2})), 0.75);
+  EXPECT_EQ(Value("accuracy", HostTensor::From({2, 1}, {0.2f, 0.9f}), HostTensor::From({2, 1}, {0, 0})), 0.5);
+}
+
+TEST(Accuracy, ANaNIsWrongAndTiesGoToTheFirst) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_EQ(Value("accuracy", HostTensor::From({2, 2}, {nan, 0, 1, nan}), HostTensor::From({2}, {0, 0})), 0);
+  EXPECT_EQ(Value("accuracy", HostTensor::From({1, 3}, {1, 2, 2}), HostTensor::From({1}, {1})), 1);
+}
+
+TEST(TopK, CountsTheLabelAmongTheLargest) {
+  const HostTensor scores = HostTensor::From({2, 4}, {0.1f, 0.4f, 0.3f, 0.2f, 1, 1, 1, 0});
+  EXPECT_EQ(Value("top-k(1)", scores, HostTensor::From({2}, {1, 0})), 1);
+  EXPECT_EQ(Value("top-k(2)", scores, HostTensor::From({2}, {2, 1})), 1);
+  EXPECT_EQ(Value("top-k(2)", scores, HostTensor::From({2}, {3, 2})), 0);
+  EXPECT_EQ(Value("top-k(k=3)", scores, HostTensor::From({2}, {3, 9})), 0.5);
+  EXPECT_EQ(MakeMetric("top-k(3)")->name(), "top-3");
+}
+
+TEST(CrossEntropy, OfClassesAndDistributions) {
+  EXPECT_NEAR(Value("cross-entropy", kScores, kLabels), -(std::log(0.3) + std::log(0.6)) / 3, 1e-7);
+  EXPECT_NEAR(Value("cross-entropy", kScores, HostTensor::From({3}, {0, 0, 1})),
+              -(std::log(0.3) + std::log(1e-12) + std::log(0.6)) / 3, 1e-6);
+  EXPECT_NEAR(Value("cross-entropy", HostTensor::From({1, 2}, {0.25f, 0.75f}), HostTensor::From({1, 2}, {0.5f, 0.5f})),
+              -(std::log(0.25) + std::log(0.75)) / 2, 1e-11);
+  EXPECT_EQ(Value("cross-entropy(eps=0)", kScores, HostTensor::From({3}, {0, 0, 1})), kInfinity);
+}
+
+TEST(Regression, ExactMeans) {
+  const HostTensor output = HostTensor::From({2, 2}, {1, 2, 3, 4}), label = HostTensor::From({2, 2}, {1, 0, 0, 0});
+  EXPECT_EQ(Value("mse", output, label), (4 + 9 + 16) / 4.0);
+  EXPECT_EQ(Value("mae", output, label), 9 / 4.0);
+  EXPECT_EQ(Value("rmse", output, label), std::sqrt(29 / 4.0));
+  EXPECT_EQ(Value("mse", output, HostTensor::From({2, 1, 2}, {1, 0, 0, 0}), 1), 2);
+}
+
+TEST(Loss, MeanOfAnOutput) {
+  EXPECT_EQ(Value("loss", HostTensor::From({3}, {1, 2, 6}), HostTensor()), 3);
+  EXPECT_EQ(Value("loss", HostTensor::From({3}, {1, 2, 6}), HostTensor(), 2), 1.5);
+  Loss loss;  // a scalar of 3 samples and one of 1
+  Update(&loss, HostTensor::From({}, {2}), HostTensor(), 3);
+  Update(&loss, HostTensor::From({1}, {6}), HostTensor(), 1);
+  EXPECT_EQ(loss.Get().at(0), (std::pair<std::string, double>("loss", 3)));
+}
+
+TEST(Metrics, AreNaNBeforeTheFirstUpdate) {
+  const auto metric = MakeMetric("accuracy,top-k(2),cross-entropy,mse,rmse,mae,loss");
+  const auto check = [&] {
+    ASSERT_EQ(metric->Get().size(), 7u);
+    for (const auto& [name, value] : metric->Get()) EXPECT_TRUE(std::isnan(value)) << name;
+  };
+  check();
+  metric->Merge(std::vector<double>(static_cast<size_t>(metric->partial_size()), 1));
+  EXPECT_EQ(metric->Get()[0].second, 1);
+  metric->Reset();
+  check();
+}
+
+TEST(Metrics, ListsHaveAllValues) {
+  const auto metric = MakeMetric("accuracy, cross-entropy(eps=1e-12)");
+  EXPECT_EQ(metric->name(), "accuracy,cross-entropy");
+  Update(metric.get(), kScores, kLabels, 3);
+  const auto values = metric->Get();
+  ASSERT_EQ(values.size(), 2u);
+  EXPECT_EQ(values[0], (std::pair<std::string, double>("accuracy", 2.0 / 3)));
+  EXPECT_EQ(values[1].second, Value("cross-entropy", kScores, kLabels));
+}
+
+TEST(Metrics, GoOnFromASavedTotal) {
+  Accuracy one, two;
+  Update(&one, kScores, kLabels, 3);
+  two.SetTotal({one.total().begin(), one.total().end()});
+  Update(&one, kScores, kLabels, 1);
+  Update(&two, kScores, kLabels, 1);
+  EXPECT_EQ(one.Get(), two.Get());
+  ExpectError<Error>("Error: metric \"accuracy\": a total has 2 numbers, got 3", [&] { two.SetTotal({1, 2, 3}); });
+  ExpectError<Error>("Error: metric \"accuracy\": a partial has 2 numbers, got 1",
+                     [&] { two.Merge(std::vector<double>{1}); });
+}
+
+// The same bits for any split of the samples, and any order of the shares.
+TEST(Metrics, DoNotDependOnTheSplit) {
+  PhiloxStream random(11, "metrics");
+  const int64_t n = 500, classes = 7;
+  HostTensor scores(DType::kFloat32, {n, classes}), labels(DType::kInt32, {n});
+  for (int64_t i = 0; i < n; ++i) {
+    labels.Set(i, static_cast<double>(random.Below(classes)));
+    for (int64_t k = 0; k < classes; ++k) scores.Set(i * classes + k, random.Uniform(1e-6f, 1));
+  }
+  const HostTensor targets = HostTensor::Full(DType::kFloat32, {n, classes}, 0.1);
+  for (const char* text : {"accuracy", "top-k(3)", "cross-entropy", "mse", "rmse", "mae", "loss"}) {
+    const bool regression = std::string(text).find("m") != std::string::npos;
+    const HostTensor& label = regression ? targets : labels;
+    const double whole = Value(text, scores, label);
+    for (int round = 0; round < 10; ++round) {
+      const auto metric = MakeMetric(text);
+      std::vector<std::vector<double>> partials;
+      for (int64_t begin = 0; begin < n;) {
+        const int64_t end = std::min(n, begin + 1 + static_cast<int64_t>(random.Below(90)));
+        partials.emplace_back(static_cast<size_t>(metric->partial_size()));
+        metric->Accumulate(
+            Inputs({{"o", scores.Slice(0, begin, end)}}, {{"l", label.Slice(0, begin, end)}}, end - begin),
+            partials.back());
+        begin = end;
+      }
+      if (round % 2) std::reverse(partials.begin(), partials.end());
+      for (const auto& partial : partials) metric->Merge(partial);
+      ASSERT_EQ(metric->Get()[0].second, whole) << text;
+    }
+  }
+}
+
+TEST(ExactSum, AnyOrderAndScale) {
+  PhiloxStream random(2, "sum");
+  std::vector<double> values;
+  for (int i = 0; i < 3000; ++i) values.push_back(std::ldexp(random.Normal(), static_cast<int>(random.Below(30)) - 25));
+  double forward[ExactSum::kSize] = {}, backward[ExactSum::kSize] = {};
+  long double expected = 0;
+  for (const double value : values) {
+    ExactSum::Add(value, forward);
+    expected += value;
+  }
+  for (auto value = values.rbegin(); value != values.rend(); ++value) ExactSum::Add(*value, backward);
+  EXPECT_EQ(ExactSum::Total(forward), ExactSum::Total(backward));
+  EXPECT_NEAR(ExactSum::Total(forward), static_cast<double>(expected), 1e-15 * std::abs(static_cast<double>(expected)));
+  double tiny[ExactSum::kSize] = {}, special[ExactSum::kSize] = {};
+  ExactSum::Add(1e-12, tiny);
+  EXPECT_NEAR(ExactSum::Total(tiny), 1e-12, 1e-24);
+  ExactSum::Add(1e300, special);
+  EXPECT_EQ(ExactSum::Total(special), 1e300);
+  ExactSum::Add(kInfinity, special);
+  EXPECT_EQ(ExactSum::Total(special), kInfinity);
+  ExactSum::Add(-kInfinity, special);
+  EXPECT_TRUE(std::isnan(ExactSum::Total(special)));
+}
+
+TEST(Metrics, PairsByOrderOrName) {
+  const HostTensor other = HostTensor::From({3, 2}, {1, 0, 1, 0, 1, 0});
+  const Tensors outputs = {{"a_output", kScores}, {"b_output", other}}, labels = {{"x", kLabels}, {"y", kLabels}};
+  const auto value = [&](const std::string& text, const Tensors& some_labels) {
+    const auto metric = MakeMetric(text);
+    std::vector<double> partial(static_cast<size_t>(metric->partial_size()));
+    metric->Accumulate(Inputs(outputs, some_labels, 3), partial);
+    metric->Merge(partial);
+    return metric->Get()[0].second;
+  };
+  EXPECT_EQ(value("accuracy", labels), 0.5);
+  EXPECT_EQ(value("accuracy(output=b_output,label=y)", labels), 1.0 / 3);
+  EXPECT_EQ(value("accuracy(output=a_output)", {labels[0]}), 2.0 / 3);
+  ExpectError<Error>(
+      "Error: metric \"accuracy\": 2 outputs cannot be paired with 1 labels; say which by output= and label=",
+      [&] { value("accuracy", {labels[0]}); });
+  ExpectError<Error>("Error: metric \"mse\": no output is named \"a_outpt\"; did you mean \"a_output\"?",
+                     [&] { value("mse(output=a_outpt)", labels); });
+}
+
+TEST(Metrics, Errors) {
+  const HostTensor four = HostTensor::From({4}, {0, 0, 0, 0});
+  ExpectError<ShapeError>(
+      "ShapeError: metric \"accuracy\": label \"softmax_label\" of shape (4) does not fit output \"softmax_output\" of "
+      "shape (3, 2); expected (3) or (3, 2)",
+      [&] { Value("accuracy", kScores, four); });
+  ExpectError<ShapeError>(
+      "ShapeError: metric \"mse\": label \"softmax_label\" of shape (4) does not fit output \"softmax_output\" of "
+      "shape (3, 2); expected (3, 2)",
+      [&] { Value("mse", kScores, four); });
+  ExpectError<ShapeError>(
+      "ShapeError: metric \"accuracy\": output \"softmax_output\" of shape (3, 2) has no row for each of 4 samples",
+      [&] { Value("accuracy", kScores, kLabels, 4); });
+  for (const auto& [label, text] : {std::pair{2.f, "2"}, {-1.f, "-1"}, {0.5f, "0.5"}}) {
+    ExpectError<DataError>(
+        fmt::format(
+            "DataError: metric \"cross-entropy\": label \"softmax_label\", element 1: expected a class 0..1, got {}",
+            text),
+        [&] {
+          Value("cross-entropy", kScores, HostTensor::From({3}, {0, label, 1}));
+        });
+  }
+  EXPECT_THROW(Value("accuracy(axis=2)", kScores, kLabels), ShapeError);
+  ExpectError<Error>("Error: unknown metric \"acuracy\"; did you mean \"accuracy\"?", [] { MakeMetric("acuracy"); });
+  ExpectError<Error>("Error: metric \"accuracy\": axis must be >= 1, as 0 is the samples', got 0",
+                     [] { MakeMetric("accuracy(axis=0)"); });
+  ExpectError<Error>("Error: metric \"top-k\": k must be >= 1, got 0", [] { MakeMetric("top-k(0)"); });
+  ExpectError<Error>("Error: metric \"\": expected a name, or name(setting, name=setting)",
+                     [] { MakeMetric("accuracy,"); });
+}
+
+}  // namespace
+}  // namespace bindery

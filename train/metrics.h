@@ -1,0 +1,131 @@
+// Metrics: accuracy, top-k, cross-entropy, mse, rmse, mae, loss, and lists of them, made by name:
+//
+//   auto metric = MakeMetric("accuracy,cross-entropy");
+//
+// All count in integers or add in ExactSum, so a value has the same bits for any split of the data into batches and
+// devices. Outputs and labels are paired in order, unless a metric is told which ones it is about. Outputs of any float
+// type and labels of any type are read; sums are in double.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "executor/metric.h"
+
+namespace bindery {
+
+// A sum of doubles that does not depend on the order of adding. A number is cut into three pieces, multiples of 2^-20,
+// 2^-50 and 2^-80, and each kind of piece is added by itself: exact, because it stays far below 2^53 multiples (for
+// 2^24 numbers up to 2^9 each). What is left of a number, below 2^-81, is dropped.
+struct ExactSum {
+  static constexpr int kSize = 3;
+  static void Add(double value, double* pieces);
+  static double Total(const double* pieces);
+};
+
+// The output and the label that a metric is about, by name. Empty: all, output i with label i.
+struct MetricTarget {
+  std::string output = {}, label = {};
+};
+
+struct ClassMetricOptions {
+  MetricTarget target = {};
+  int axis = 1;                             // of the classes, not 0
+  std::optional<double> ignore_label = {};  // positions with this label do not count
+};
+
+// The share of positions whose largest score is the label's. Output (N, K, ...) with the classes along `axis`, label
+// (N, ...) of class numbers, or of the output's shape: then its largest element is the class. An output of the label's
+// shape without several classes is a class itself, rounded. A position with a NaN is wrong.
+class Accuracy final : public Metric {
+ public:
+  explicit Accuracy(ClassMetricOptions options = {});
+  std::string name() const override { return "accuracy"; }
+  int partial_size() const override { return 2; }  // right, counted
+  void Accumulate(const MetricInputs& inputs, std::span<double> partial) const override;
+  std::vector<std::pair<std::string, double>> Values(std::span<const double> total) const override;
+
+ private:
+  ClassMetricOptions options_;
+};
+
+// The share of positions whose label's score is among the k largest; of equal ones the first are larger.
+class TopKAccuracy final : public Metric {
+ public:
+  explicit TopKAccuracy(int k, ClassMetricOptions options = {});  // k >= 1
+  std::string name() const override;                              // "top-5"
+  int partial_size() const override { return 2; }
+  void Accumulate(const MetricInputs& inputs, std::span<double> partial) const override;
+  std::vector<std::pair<std::string, double>> Values(std::span<const double> total) const override;
+
+ private:
+  int k_;
+  ClassMetricOptions options_;
+};
+
+// The mean over positions of -log(p + eps), p the probability of the label; with labels of the output's shape
+// -sum label * log(p + eps). Throws DataError for a label that is no class.
+class CrossEntropy final : public Metric {
+ public:
+  explicit CrossEntropy(double eps = 1e-12, ClassMetricOptions options = {});
+  std::string name() const override { return "cross-entropy"; }
+  int partial_size() const override { return ExactSum::kSize + 1; }
+  void Accumulate(const MetricInputs& inputs, std::span<double> partial) const override;
+  std::vector<std::pair<std::string, double>> Values(std::span<const double> total) const override;
+
+ private:
+  double eps_;
+  ClassMetricOptions options_;
+};
+
+// Over all elements: the mean of (output - label)^2, its root, or the mean of |output - label|. The label has as many
+// elements as the output.
+enum class RegressionKind { kMse, kRmse, kMae };
+class RegressionMetric final : public Metric {
+ public:
+  explicit RegressionMetric(RegressionKind kind, MetricTarget target = {});
+  std::string name() const override;
+  int partial_size() const override { return ExactSum::kSize + 1; }
+  void Accumulate(const MetricInputs& inputs, std::span<double> partial) const override;
+  std::vector<std::pair<std::string, double>> Values(std::span<const double> total) const override;
+
+ private:
+  RegressionKind kind_;
+  MetricTarget target_;
+};
+
+// The mean of all elements of an output (empty name: of all outputs). An output without a row for each sample, such as
+// a scalar, counts as often as there are samples.
+class Loss final : public Metric {
+ public:
+  explicit Loss(std::string output = {});
+  std::string name() const override { return "loss"; }
+  int partial_size() const override { return ExactSum::kSize + 1; }
+  void Accumulate(const MetricInputs& inputs, std::span<double> partial) const override;
+  std::vector<std::pair<std::string, double>> Values(std::span<const double> total) const override;
+
+ private:
+  std::string output_;
+};
+
+// Several at once.
+class CompositeMetric final : public Metric {
+ public:
+  explicit CompositeMetric(std::vector<std::shared_ptr<const Metric>> metrics);
+  std::string name() const override;  // "accuracy,mse"
+  int partial_size() const override;
+  void Accumulate(const MetricInputs& inputs, std::span<double> partial) const override;
+  std::vector<std::pair<std::string, double>> Values(std::span<const double> total) const override;
+
+ private:
+  std::vector<std::shared_ptr<const Metric>> metrics_;
+};
+
+// One, or several with commas between: "accuracy(axis=1, ignore=-1, output=softmax_output, label=softmax_label)",
+// "top-k(5)", "cross-entropy(eps=1e-12)", "mse", "rmse", "mae", "loss(output=...)". Throws Error.
+std::unique_ptr<Metric> MakeMetric(std::string_view text);
+
+}  // namespace bindery
