@@ -120,8 +120,7 @@ class Compiler {
   }
 
   static bool IsShapeOnly(const Node& node, int input) {
-    const auto& list = node.op().shape_only;
-    return std::find(list.begin(), list.end(), input) != list.end();
+    return bindery::IsShapeOnly(node.op(), input);
   }
   bool IsObserved(const Node& node, int output) const {
     return observe_ && std::regex_search(node.OutputName(output), *observe_);

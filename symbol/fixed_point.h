@@ -6,6 +6,7 @@
 #include <deque>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "base/error.h"
@@ -58,7 +59,30 @@ class FixedPoint {
     return merged != Merged::kConflict;
   }
 
+  // Everything that follows; then, operator by operator, what a rule may assume (of shapes alone), and what follows from
+  // that.
   void Run() {
+    RunQueue();
+    if constexpr (std::is_same_v<Fact, Shape>) {
+      const int count = static_cast<int>(graph_.nodes.size());
+      bool changed = true;
+      for (bool forward = true; changed; forward = !forward) {   // knowledge may come from either end
+        changed = false;
+        for (int i = 0; i < count; ++i) {
+          const int n = forward ? i : count - 1 - i;
+          if (graph_.nodes[n]->is_variable() || IsSettled(n)) continue;
+          assume_ = true;
+          RunRule(n);
+          assume_ = false;
+          changed = changed || !queue_.empty();
+          RunQueue();
+        }
+      }
+    }
+  }
+
+ private:
+  void RunQueue() {
     while (!queue_.empty()) {
       const int n = queue_.front();
       queue_.pop_front();
@@ -67,13 +91,25 @@ class FixedPoint {
     }
   }
 
- private:
+  // Is every shape around the node known?
+  bool IsSettled(int n) const {
+    const auto known = [&](int value) { return facts_[value] && facts_[value]->IsKnown(); };
+    for (int value : values_.inputs(n)) {
+      if (!known(value)) return false;
+    }
+    for (int i = 0; i < graph_.nodes[n]->num_outputs(); ++i) {
+      if (!known(values_.Of(n, i))) return false;
+    }
+    return true;
+  }
+
   class Context final : public Traits<Fact>::Context {
    public:
     Context(FixedPoint* parent, int node) : parent_(*parent), index_(node), node_(*parent->graph_.nodes[node]) {}
     const AnyAttrs& any_attrs() const override { return node_.attrs(); }
     int num_inputs() const override { return static_cast<int>(node_.inputs().size()); }
     int num_outputs() const override { return node_.num_outputs(); }
+    bool may_assume() const { return parent_.assume_; }   // overrides the one of InferContext
     typename Traits<Fact>::Result input(int i) const override { return parent_.facts_[InputValue(i)]; }
     typename Traits<Fact>::Result output(int i) const override { return parent_.facts_[OutputValue(i)]; }
     void SetInput(int i, typename Traits<Fact>::Param fact) override {
@@ -134,6 +170,7 @@ class FixedPoint {
   Facts facts_;
   std::deque<int> queue_;          // of nodes with an operator
   std::vector<bool> waiting_;      // is the node in the queue?
+  bool assume_ = false;            // may the rule that runs now assume what is likely?
 };
 
 }  // namespace bindery::infer

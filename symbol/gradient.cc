@@ -86,8 +86,8 @@ class Backward {
     const Node& node = *graph_.nodes[n];
     std::vector<bool> wanted;
     for (int value : values_.inputs(n)) wanted.push_back(on_path_[values_.producer(value)]);
-    for (int i : node.op().shape_only) {
-      if (i < static_cast<int>(wanted.size())) wanted[i] = false;
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      if (IsShapeOnly(node.op(), static_cast<int>(i))) wanted[i] = false;
     }
     return wanted;
   }

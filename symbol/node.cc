@@ -23,9 +23,10 @@ struct NodeName {
 };
 
 // See the head of symbol.h. A node without inputs counts as named by its operator.
-NodeName NameFor(const OpDef& op, const std::vector<Symbol>& inputs, const std::string& given) {
+NodeName NameFor(const OpDef& op, const AnyAttrs& attrs, const std::vector<Symbol>& inputs, const std::string& given) {
   if (!given.empty()) return {given, {}, 0};
-  const std::string op_name = Lowercase(op.name);
+  const bool named_by_attrs = op.auto_name && &attrs.type() == op.attrs_type;
+  const std::string op_name = named_by_attrs ? op.auto_name(attrs) : Lowercase(op.name);
   if (NameScope* scope = NameScope::Current()) return {scope->NextName(op_name), {}, 0};
   for (const Symbol& input : inputs) {
     if (input.empty()) continue;
@@ -59,7 +60,7 @@ Entry InputEntry(const OpDef& op, const std::string& name, const std::string& in
 }
 
 NodePtr MakeNode(const OpDef& op, AnyAttrs attrs, const std::vector<Symbol>& inputs, const std::string& given_name) {
-  NodeName name = NameFor(op, inputs, given_name);
+  NodeName name = NameFor(op, attrs, inputs, given_name);
   CheckAttrs(op, attrs, name.name);
   const std::vector<std::string> input_names = op.inputs(attrs, static_cast<int>(inputs.size()));
   if (inputs.size() > input_names.size()) {

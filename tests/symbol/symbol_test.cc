@@ -138,8 +138,8 @@ TEST(Naming, WithoutAScopeFollowsTheNearestGivenName) {
     return Group({a, b, Tanh(b, "given"), Square(Tanh(b, "given")), Tanh(Variable("data"))});
   };
   const Symbol net = build();
-  EXPECT_EQ(net.ListOutputs(), (Names{"fc1_activation1_output", "fc1_square2_output", "given_output",
-                                      "given_square1_output", "data_activation1_output"}));
+  EXPECT_EQ(net.ListOutputs(), (Names{"fc1_tanh1_output", "fc1_square2_output", "given_output",
+                                      "given_square1_output", "data_tanh1_output"}));
   EXPECT_EQ(build().ListOutputs(), net.ListOutputs());   // a second copy has the same names
 }
 

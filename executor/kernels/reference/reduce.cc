@@ -87,17 +87,12 @@ MaybeKernel MakeMaxGrad(const KernelSpec& spec) {
       {}, r.outputs);
 }
 
-// (M, K) x (K, N), each perhaps stored transposed; or (K) x (K)
+// (m, k) x (k, n), each perhaps stored transposed; vectors are rows and columns
 MaybeKernel MakeDot(const KernelSpec& spec) {
   const auto attrs = spec.attributes<DotAttrs>();
-  const Shape &a = spec.inputs[0].shape, &b = spec.inputs[1].shape;
-  if (a.rank() == 1) {
-    return InDouble(spec, [k = a[0]](const Tensors& t) {
-      for (int64_t i = 0; i < k; ++i) t.out[0][0] += t.in[0][i] * t.in[1][i];
-    });
-  }
-  const int64_t m = a[attrs.transpose_a ? 1 : 0], k = a[attrs.transpose_a ? 0 : 1], n = b[attrs.transpose_b ? 0 : 1];
+  const DotSizes sizes = ProductSizes(attrs, spec.inputs[0].shape, spec.inputs[1].shape);
   return InDouble(spec, [=](const Tensors& t) {
+    const auto [m, k, n] = sizes;
     for (int64_t row = 0; row < m; ++row) {
       for (int64_t i = 0; i < k; ++i) {
         const double left = t.in[0][attrs.transpose_a ? i * m + row : row * k + i];
