@@ -1,0 +1,247 @@
+#include "symbol/infer.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "symbol/ops.h"
+#include "tests/symbol/test_ops.h"
+
+namespace bindery {
+namespace {
+
+constexpr int64_t kAny = kUnknownDim;
+using Shapes = std::vector<std::optional<Shape>>;
+
+std::optional<Shape> ArgumentShape(const Symbol& symbol, const InferredShapes& shapes, const std::string& name) {
+  const auto names = symbol.ListArguments();
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (names[i] == name) return shapes.arguments[i];
+  }
+  return std::nullopt;
+}
+
+// A sum of operands of one shape: knowledge flows both ways.
+Symbol AddN2(const Symbol& a, const Symbol& b) { return Apply(AddNOp(), {}, {a, b}, "sum"); }
+
+Symbol Mlp2() {
+  Symbol x = FullyConnected(Variable("data"), {.num_hidden = 1000}, "fc1");
+  x = Relu(x, "relu1");
+  return FullyConnected(x, {.num_hidden = 10}, "fc2");
+}
+
+// E26
+TEST(InferShapes, TwoLayers) {
+  const InferredShapes shapes = InferShapes(Mlp2(), {{"data", {100, 100}}});
+  EXPECT_TRUE(shapes.complete);
+  EXPECT_EQ(shapes.arguments, (Shapes{Shape{100, 100}, Shape{1000, 100}, Shape{1000}, Shape{10, 1000}, Shape{10}}));
+  EXPECT_EQ(shapes.outputs, (Shapes{Shape{100, 10}}));
+  EXPECT_TRUE(shapes.auxiliary.empty());
+}
+
+TEST(InferShapes, ContradictionsNameTheArgument) {
+  EXPECT_EQ(MessageOf<ShapeError>([] { InferShapes(Mlp2(), {{"data", {100, 100}}, {"fc1_weight", {1, 100}}}); }),
+            "ShapeError: FullyConnected \"fc1\", argument \"weight\": expected (1000, 100), got (1, 100)");
+  EXPECT_EQ(MessageOf<ShapeError>([] { InferShapesPartial(Mlp2(), {{"data", {100, 100}}, {"fc2_bias", {1, 10}}}); }),
+            "ShapeError: FullyConnected \"fc2\", argument \"bias\": expected (10), got (1, 10)");
+}
+
+TEST(InferShapes, DeclaredAndGivenShapesMustAgree) {
+  const Symbol net = Square(Variable("data", {.shape = Shape{kAny, 5}}), "sq");
+  EXPECT_EQ(InferShapes(net, {{"data", {3, kAny}}}).outputs, (Shapes{Shape{3, 5}}));
+  EXPECT_EQ(MessageOf<ShapeError>([&] { InferShapes(net, {{"data", {3, 4}}}); }),
+            "ShapeError: variable \"data\": declared as (?, 5), got (3, 4)");
+}
+
+TEST(InferShapes, UnknownNamesAreErrors) {
+  EXPECT_EQ(MessageOf<Error>([] { InferShapes(Mlp2(), {{"dta", {1, 1}}}); }),
+            "Error: unknown argument \"dta\"; did you mean \"data\"?");
+  EXPECT_EQ(MessageOf<Error>([] { InferDTypes(Mlp2(), {{"fc1_weigt", DType::kFloat32}}); }),
+            "Error: unknown argument \"fc1_weigt\"; did you mean \"fc1_weight\"?");
+}
+
+TEST(InferShapes, WhatRemainsUnknownIsListed) {
+  EXPECT_EQ(MessageOf<ShapeError>([] { InferShapes(Mlp2(), {{"data", {kAny, 4}}}); }),
+            "ShapeError: the shapes of these arguments do not follow from what is known: data (?, 4)");
+  EXPECT_EQ(MessageOf<ShapeError>([] { InferShapes(Square(Variable("a"), "s"), {}); }),
+            "ShapeError: the shapes of these arguments do not follow from what is known: a");
+  const InferredShapes partial = InferShapesPartial(Mlp2(), {{"data", {kAny, 4}}});
+  EXPECT_FALSE(partial.complete);
+  EXPECT_EQ(partial.arguments[1], (Shape{1000, 4}));
+  EXPECT_EQ(partial.outputs[0], (Shape{kAny, 10}));
+}
+
+TEST(InferShapes, AShapeThatNeverFollowsNamesTheOperator) {
+  static const OpDef vague = [] {
+    OpDef op;
+    op.name = "Vague";
+    op.inputs = [](const AnyAttrs&, int) { return std::vector<std::string>{}; };
+    op.infer_shape = [](InferContext&) {};
+    return op;
+  }();
+  EXPECT_EQ(MessageOf<ShapeError>([] { InferShapes(Apply(vague, {}, {}, "v"), {}); }),
+            "ShapeError: Vague \"v\": the shape of its output \"v_output\" does not follow from its inputs");
+}
+
+TEST(InferShapes, ComplaintsOfRulesNameTheNode) {
+  static const OpDef strict = [] {
+    OpDef op;
+    op.name = "Strict";
+    op.infer_shape = [](InferContext& context) {
+      if (context.input(0)) Throw<ShapeError>("expected something else, got {}", *context.input(0));
+    };
+    return op;
+  }();
+  EXPECT_EQ(MessageOf<ShapeError>([] { InferShapesPartial(Apply(strict, {}, {Variable("a")}, "s"), {{"a", {2}}}); }),
+            "ShapeError: Strict \"s\": expected something else, got (2)");
+}
+
+TEST(InferShapes, AuxiliaryStatesAreApart) {
+  const Symbol net = Outputs(StatefulOp(), {Variable("data")}, "st")[0];
+  const InferredShapes shapes = InferShapes(net, {{"data", {4, 2}}});
+  EXPECT_EQ(shapes.arguments, (Shapes{Shape{4, 2}, Shape{1}}));
+  EXPECT_EQ(shapes.auxiliary, (Shapes{Shape{1}}));
+}
+
+TEST(InferShapes, ScalarsAndEmptyBatchesAreShapes) {
+  const Symbol net = Square(Variable("a"), "s");
+  EXPECT_EQ(InferShapes(net, {{"a", Shape{}}}).outputs, (Shapes{Shape{}}));
+  EXPECT_EQ(InferShapes(net, {{"a", {0, 3}}}).outputs, (Shapes{Shape{0, 3}}));
+}
+
+// E27
+TEST(PartialInference, BothOperandsOfASum) {
+  const Symbol net = AddN2(Variable("a", {.shape = Shape{kAny, 10}}), Variable("b", {.shape = Shape{12, kAny}}));
+  const InferredShapes shapes = InferShapesPartial(net, {});
+  EXPECT_EQ(shapes.arguments, (Shapes{Shape{12, 10}, Shape{12, 10}}));
+  EXPECT_EQ(shapes.outputs, (Shapes{Shape{12, 10}}));
+}
+
+TEST(PartialInference, BackwardThroughFullyConnected) {
+  const Symbol fc = FullyConnected(Variable("a", {.shape = Shape{kAny, 10}}), {.num_hidden = 21}, "fc");
+  const Symbol net = AddN2(fc, Variable("c", {.shape = Shape{5, kAny}}));
+  const InferredShapes shapes = InferShapesPartial(net, {});
+  EXPECT_EQ(ArgumentShape(net, shapes, "a"), (Shape{5, 10}));
+  EXPECT_EQ(ArgumentShape(net, shapes, "c"), (Shape{5, 21}));
+}
+
+TEST(PartialInference, BackwardThroughConvolution) {
+  const Symbol conv = Convolution(Variable("a", {.shape = Shape{kAny, 10, kAny, kAny}}),
+                                  {.num_filter = 21, .kernel = {3, 3}, .pad = {1, 1}}, "conv");
+  const Symbol net = AddN2(conv, Variable("c", {.shape = Shape{5, 21, 32, 32}}));
+  EXPECT_EQ(ArgumentShape(net, InferShapesPartial(net, {}), "a"), (Shape{5, 10, 32, 32}));
+}
+
+TEST(PartialInference, BackwardThroughConcat) {
+  const Symbol joined = Concat({Variable("a", {.shape = Shape{kAny, 10}}), Variable("b", {.shape = Shape{kAny, 5}})}, {}, "cat");
+  const Symbol net = AddN2(joined, Variable("c", {.shape = Shape{2, kAny}}));
+  const InferredShapes shapes = InferShapesPartial(net, {});
+  EXPECT_EQ(shapes.arguments, (Shapes{Shape{2, 10}, Shape{2, 5}, Shape{2, 15}}));
+}
+
+TEST(PartialInference, BackwardThroughSliceChannel) {
+  const Symbol squeezed = SliceChannel(Variable("a", {.shape = Shape{kAny, 10}}), {.num_outputs = 10, .squeeze_axis = true}, "cut");
+  const Symbol net = AddN2(squeezed[1], Variable("b", {.shape = Shape{5}}));
+  EXPECT_EQ(ArgumentShape(net, InferShapesPartial(net, {}), "a"), (Shape{5, 10}));
+
+  const Symbol cut = SliceChannel(Variable("a", {.shape = Shape{kAny, 15, kAny}}), {.num_outputs = 3}, "cut");
+  const Symbol net3 = AddN2(cut[1], Variable("b", {.shape = Shape{3, 5, 2}}));
+  EXPECT_EQ(ArgumentShape(net3, InferShapesPartial(net3, {}), "a"), (Shape{3, 15, 2}));
+}
+
+// E28
+TEST(PartialInference, AWeightKnownFromOneUseServesTheOther) {
+  const Symbol w = Variable("w");
+  const Symbol fc = FullyConnected(Variable("x"), w, {}, {.num_hidden = 13, .no_bias = true}, "fc");
+  const Symbol net = Add(Sum(Abs(w, "abs"), {}, "sum1"), Sum(fc, {}, "sum2"), "total");
+  const InferredShapes shapes = InferShapes(net, {{"x", {5, 13}}});
+  EXPECT_EQ(ArgumentShape(net, shapes, "w"), (Shape{13, 13}));
+}
+
+TEST(InferDTypes, DefaultIsFloat32) {
+  const InferredDTypes types = InferDTypes(Mlp2(), {});
+  EXPECT_EQ(types.arguments, std::vector<DType>(5, DType::kFloat32));
+  EXPECT_EQ(types.outputs, std::vector<DType>{DType::kFloat32});
+}
+
+TEST(InferDTypes, OneKnownTypeSpreadsForwardAndBackward) {
+  EXPECT_EQ(InferDTypes(Mlp2(), {{"data", DType::kFloat64}}).arguments, std::vector<DType>(5, DType::kFloat64));
+  EXPECT_EQ(InferDTypes(Mlp2(), {{"fc2_bias", DType::kBFloat16}}).arguments, std::vector<DType>(5, DType::kBFloat16));
+}
+
+TEST(InferDTypes, WhatFollowsIsNotGuessed) {
+  // b is declared: a follows from it although it comes first.
+  const Symbol net = Add(Variable("a"), Variable("b", {.dtype = DType::kInt32}), "sum");
+  EXPECT_EQ(InferDTypes(net, {}).arguments, std::vector<DType>(2, DType::kInt32));
+}
+
+TEST(InferDTypes, ContradictionsNameTheArgument) {
+  const Symbol net = Add(Variable("a"), Variable("b", {.dtype = DType::kInt32}), "sum");
+  EXPECT_EQ(MessageOf<ShapeError>([&] { InferDTypes(net, {{"a", DType::kFloat32}}); }),
+            "ShapeError: Add \"sum\", argument \"b\": expected float32, got int32");
+  EXPECT_EQ(MessageOf<ShapeError>([&] { InferDTypes(net, {{"b", DType::kFloat32}}); }),
+            "ShapeError: variable \"b\": declared as int32, got float32");
+}
+
+TEST(InferTypes, EverythingPerNode) {
+  const Symbol data = Variable("data"), w = Variable("w");
+  const Symbol net = Square(Outputs(ForkOp(), {data}, "fork")[1], "sq");
+  const Graph graph = Graph::Of(Group({net, w}));
+  const NodeTypes types = InferTypes(graph, {{"data", {2, 3}}, {"w", {4}}}, {{"data", DType::kFloat64}}, {{"data", 0}});
+  ASSERT_EQ(types.size(), 4u);
+  EXPECT_EQ(types[0], (std::vector<ValueType>{{DType::kFloat64, {2, 3}, 0}}));
+  EXPECT_EQ(types[1], std::vector<ValueType>(3, {DType::kFloat64, {2, 3}, 0}));
+  EXPECT_EQ(types[2], (std::vector<ValueType>{{DType::kFloat64, {2, 3}, 0}}));
+  EXPECT_EQ(types[3], (std::vector<ValueType>{{DType::kFloat32, {4}, -1}}));
+  EXPECT_THROW(InferTypes(graph, {{"data", {2, 3}}}, {}), ShapeError);
+}
+
+int BatchAxis(const Symbol& net, const ShapeMap& shapes, const std::map<std::string, int>& axes) {
+  const Graph graph = Graph::Of(net);
+  return InferTypes(graph, shapes, {}, axes)[graph.IndexOf(net.entry().node)][0].batch_axis;
+}
+
+TEST(BatchAxes, ComeFromTheMapOrTheLayout) {
+  const Symbol plain = Square(Variable("a"), "sq");
+  EXPECT_EQ(BatchAxis(plain, {{"a", {2, 3}}}, {}), -1);
+  EXPECT_EQ(BatchAxis(plain, {{"a", {2, 3}}}, {{"a", 1}}), 1);
+  const Symbol tnc = Square(Variable("a", {.layout = "TNC"}), "sq");
+  EXPECT_EQ(BatchAxis(tnc, {{"a", {2, 3, 4}}}, {}), 1);
+  EXPECT_EQ(BatchAxis(tnc, {{"a", {2, 3, 4}}}, {{"a", -1}}), -1);
+  EXPECT_EQ(BatchAxis(Square(Variable("a", {.layout = "TC"}), "sq"), {{"a", {2, 3}}}, {}), -1);
+  EXPECT_EQ(MessageOf<ShapeError>([&] { BatchAxis(plain, {{"a", {2, 3}}}, {{"a", 2}}); }),
+            "ShapeError: variable \"a\": its batch axis cannot be 2, its shape is (2, 3)");
+  EXPECT_EQ(MessageOf<Error>([&] { BatchAxis(plain, {{"a", {2, 3}}}, {{"b", 0}}); }),
+            "Error: unknown argument \"b\"; known: a");
+}
+
+TEST(BatchAxes, TheDefaultFollowsTheFirstBatchedInputOfEqualExtent) {
+  static const OpDef cut = [] {   // (n, k) -> (n, 1) and (1, k)
+    OpDef op;
+    op.name = "Cut";
+    op.outputs = [](const AnyAttrs&) { return std::vector<std::string>{"left", "top"}; };
+    op.infer_shape = [](InferContext& context) {
+      if (!context.input(0)) return;
+      context.SetOutput(0, context.input(0)->With(1, 1));
+      context.SetOutput(1, context.input(0)->With(0, 1));
+    };
+    return op;
+  }();
+  const Graph graph = Graph::Of(Apply(cut, {}, {Variable("a")}, "cut"));
+  const auto types = InferTypes(graph, {{"a", {4, 3}}}, {}, {{"a", 0}})[1];
+  EXPECT_EQ(types[0].batch_axis, 0);
+  EXPECT_EQ(types[1].batch_axis, -1);   // its extent there is another
+}
+
+TEST(LongChains, InferenceIsLinearInBothDirections) {
+  Symbol x = Variable("x");
+  for (int i = 0; i < 1'000'000; ++i) x = Apply(SquareOp(), {}, {x}, "s");
+  EXPECT_EQ(InferShapes(x, {{"x", {2, 3}}}).outputs, (Shapes{Shape{2, 3}}));
+  x = {};
+  for (int i = 0; i < 100'000; ++i) x = Apply(SquareOp(), {}, {i == 0 ? Variable("x") : x}, "s");
+  const Symbol net = AddN2(x, Variable("y", {.shape = Shape{4, 5}, .dtype = DType::kFloat64}));
+  EXPECT_EQ(InferShapes(net, {}).arguments[0], (Shape{4, 5}));
+  EXPECT_EQ(InferDTypes(net, {}).arguments[0], DType::kFloat64);
+}
+
+}  // namespace
+}  // namespace bindery
