@@ -1,0 +1,154 @@
+#include "train/initializer.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "tests/train/message_of.h"
+
+namespace bindery {
+namespace {
+
+struct Moments {
+  double mean = 0, deviation = 0, low = 0, high = 0;
+};
+
+Moments MomentsOf(const HostTensor& tensor) {
+  Moments moments{0, 0, tensor.At(0), tensor.At(0)};
+  const auto count = static_cast<double>(tensor.elements());
+  for (int64_t i = 0; i < tensor.elements(); ++i) {
+    const double value = tensor.At(i);
+    moments.mean += value / count;
+    moments.deviation += value * value / count;
+    moments.low = std::min(moments.low, value);
+    moments.high = std::max(moments.high, value);
+  }
+  moments.deviation = std::sqrt(moments.deviation - moments.mean * moments.mean);
+  return moments;
+}
+
+HostTensor Make(const char* text, const Shape& shape, const std::string& name = "w_weight", uint64_t seed = 1) {
+  return Initializer(text).Make(name, shape, DType::kFloat32, seed);
+}
+
+// Bounds hold for every draw; moments of 200,000 draws to four standard errors.
+void ExpectUniform(const HostTensor& tensor, double low, double high) {
+  const Moments moments = MomentsOf(tensor);
+  const double range = high - low, error = range / std::sqrt(12.0 * static_cast<double>(tensor.elements()));
+  EXPECT_GE(moments.low, low);
+  EXPECT_LE(moments.high, high * (1 + 1e-6));
+  EXPECT_NEAR(moments.low, low, range / 1000);
+  EXPECT_NEAR(moments.high, high, range / 1000);
+  EXPECT_NEAR(moments.mean, (low + high) / 2, 4 * error);
+}
+
+void ExpectNormal(const HostTensor& tensor, double sigma) {
+  const Moments moments = MomentsOf(tensor);
+  const double count = static_cast<double>(tensor.elements());
+  EXPECT_NEAR(moments.mean, 0, 4 * sigma / std::sqrt(count));
+  EXPECT_NEAR(moments.deviation, sigma, 4 * sigma / std::sqrt(2 * count));
+  EXPECT_GT(moments.high, 3 * sigma);                       // it has tails
+  EXPECT_LT(moments.low, -3 * sigma);
+}
+
+TEST(Initializer, FillsWithConstants) {
+  EXPECT_EQ(Make("zero", {3}), HostTensor::Full(DType::kFloat32, {3}, 0));
+  EXPECT_EQ(Make("One", {2, 2}), HostTensor::Full(DType::kFloat32, {2, 2}, 1));
+  EXPECT_EQ(Make(" constant( -2.5 ) ", {2}), HostTensor::Full(DType::kFloat32, {2}, -2.5));
+}
+
+TEST(Initializer, DrawsFromRangesAndBells) {
+  ExpectUniform(Make("uniform", {200'000}), -0.07, 0.07);
+  ExpectUniform(Make("uniform(0.5)", {200'000}), -0.5, 0.5);
+  ExpectUniform(Make("uniform(1, 3)", {200'000}), 1, 3);
+  ExpectNormal(Make("normal", {200'000}), 0.01);
+  ExpectNormal(Make("normal(2)", {200'000}), 2);
+}
+
+TEST(Initializer, ScalesByFans) {
+  const Shape conv{100, 50, 5, 8};                          // fans: in 50 * 40 = 2000, out 100 * 40 = 4000
+  const double average = std::sqrt(3 / 3000.0);
+  ExpectUniform(Make("xavier", conv), -average, average);
+  ExpectUniform(Make("xavier()", conv), -average, average);
+  ExpectUniform(Make("xavier(uniform, in)", conv), -std::sqrt(3 / 2000.0), std::sqrt(3 / 2000.0));
+  ExpectUniform(Make("xavier(out, 6)", conv), -std::sqrt(6 / 4000.0), std::sqrt(6 / 4000.0));
+  ExpectNormal(Make("xavier(gaussian,in,2)", conv), std::sqrt(2 / 2000.0));
+  ExpectNormal(Make("he", conv), std::sqrt(2 / 2000.0));
+  EXPECT_EQ(Make("he", conv), Make("xavier(gaussian, in, 2)", conv));
+  ExpectNormal(Make("msra", conv), std::sqrt(2 / (1 + 0.0625) / 3000.0));
+  ExpectNormal(Make("msra(in, 0)", conv), std::sqrt(2 / 2000.0));
+  const Shape dense{400, 500};
+  ExpectUniform(Make("xavier", dense), -std::sqrt(3 / 450.0), std::sqrt(3 / 450.0));
+}
+
+TEST(Initializer, DependsOnSeedNameAndShapeAlone) {
+  const HostTensor values = Make("xavier", {8, 4});
+  EXPECT_EQ(Make("xavier", {8, 4}), values);
+  EXPECT_NE(Make("xavier", {8, 4}, "v_weight"), values);
+  EXPECT_NE(Make("xavier", {8, 4}, "w_weight", 2), values);
+  EXPECT_EQ(Initializer("xavier").Make("w_weight", {8, 4}, DType::kBFloat16, 1), values.Cast(DType::kBFloat16));
+  EXPECT_EQ(Initializer("xavier").Make("w_weight", {8, 4}, DType::kFloat64, 1), values.Cast(DType::kFloat64));
+}
+
+TEST(Initializer, SaysWhatItTakes) {
+  const std::string forms =
+      "; the forms are zero, one, constant(v), uniform(s), uniform(low, high), normal(sigma), xavier(uniform|gaussian, "
+      "avg|in|out, magnitude), msra(avg|in|out, slope), he";
+  const std::map<std::string, std::string> expected = {
+      {"xaver", "unknown name"},
+      {"", "unknown name"},
+      {"normal(0.1", "it does not end with \")\""},
+      {"normal(a)", "argument 1 (\"a\") does not fit"},
+      {"normal(nan)", "argument 1 (\"nan\") does not fit"},
+      {"normal(0.1, 2)", "argument 2 (\"2\") does not fit"},
+      {"normal(-1)", "it takes no negative number"},
+      {"uniform(3, 1)", "its range is empty"},
+      {"constant", "it needs a number"},
+      {"xavier(in, gaussian)", "argument 2 (\"gaussian\") does not fit"},
+      {"zero(1)", "argument 1 (\"1\") does not fit"},
+      {"he,", "unknown name"},
+      {"normal(,)", "argument 1 (\"\") does not fit"},
+  };
+  for (const auto& [text, why] : expected) {
+    EXPECT_EQ(MessageOf<Error>([&] { Initializer{text}; }), "Error: initializer \"" + text + "\": " + why + forms);
+  }
+  EXPECT_EQ(MessageOf<ShapeError>([] { Make("xavier", {10}, "fc_weight"); }),
+            "ShapeError: parameter \"fc_weight\", initializer \"xavier\": an initializer by fan needs a shape (out, in, "
+            "kernel...), got (10)");
+}
+
+TEST(InitialValue, FollowsTheEndingOfTheName) {
+  const Initializer weights("normal");
+  const auto value = [&](const char* name, std::string_view own = "") {
+    return InitialValue(name, {2, 3}, DType::kFloat32, weights, 5, own);
+  };
+  EXPECT_EQ(value("fc1_weight"), weights.Make("fc1_weight", {2, 3}, DType::kFloat32, 5));
+  for (const char* name : {"fc1_bias", "bn_beta", "bn_running_mean", "bn_moving_mean"}) {
+    EXPECT_EQ(value(name), HostTensor::Full(DType::kFloat32, {2, 3}, 0)) << name;
+  }
+  for (const char* name : {"bn_gamma", "bn_running_var", "bn_moving_var"}) {
+    EXPECT_EQ(value(name), HostTensor::Full(DType::kFloat32, {2, 3}, 1)) << name;
+  }
+  EXPECT_EQ(value("prelu_gamma", "constant(0.25)"), HostTensor::Full(DType::kFloat32, {2, 3}, 0.25));
+  EXPECT_EQ(value("anything", "one"), HostTensor::Full(DType::kFloat32, {2, 3}, 1));
+  EXPECT_EQ(MessageOf<Error>([&] { value("state"); }),
+            "Error: parameter \"state\": no initial value follows from its name, which ends in none of weight, bias, gamma, "
+            "beta, running_mean, running_var; give the variable its own initializer, Variable(\"state\", {.init = "
+            "\"zero\"}), or its value");
+}
+
+TEST(InitialValues, AVariablesOwnInitializerWins) {
+  const Symbol net = Group({Variable("a_weight"), Variable("b_weight", {.init = "constant(7)"}), Variable("h", {.init = "one"})});
+  const HostTensorMap values = InitialValues(
+      net, {{"a_weight", {DType::kFloat32, {4, 4}}}, {"b_weight", {DType::kFloat64, {2}}}, {"h", {DType::kFloat16, {3}}}},
+      Initializer("uniform(1)"), 9);
+  ASSERT_EQ(values.size(), 3u);
+  EXPECT_EQ(values.at("a_weight"), Initializer("uniform(1)").Make("a_weight", {4, 4}, DType::kFloat32, 9));
+  EXPECT_EQ(values.at("b_weight"), HostTensor::Full(DType::kFloat64, {2}, 7));
+  EXPECT_EQ(values.at("h"), HostTensor::Full(DType::kFloat16, {3}, 1));
+}
+
+}  // namespace
+}  // namespace bindery
