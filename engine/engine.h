@@ -1,0 +1,84 @@
+// Engine: decides *when* a function runs. An operation is pushed with the variables it reads, creates and updates;
+// operations that share a variable run in the order they were pushed (readers together, writers alone), everything else
+// runs as soon as its device's worker is free. Each device has one worker thread; the operation runs there, and may use
+// the device's Team inside. Waiting across devices happens through variables only.
+//
+// The protocol, per variable: a queue of pending accesses in push order. A read access is ready when no write access is
+// ahead of it; a write access is ready when nothing is ahead of it. An operation is ready when all its accesses are.
+//
+// Errors travel. An exception thrown by an operation is stored in every variable the operation was to *write*
+// (create). An operation that reads or updates a failed variable is skipped: the error passes on to what it writes, and
+// what it `updates` in place stays untouched and readable, so parameters survive a failed step. A failed variable stays
+// failed, for every reader, until an operation writes it anew; then it is whole again. `Recover()` clears all failures
+// at once. Wait(var) rethrows the variable's error, each time; WaitAll() rethrows the first error that happened since
+// the last WaitAll() or Recover(), once.
+//
+// Thread safety: all methods may be called from any thread, also from inside an operation, except Wait, WaitAll and
+// Recover, which must not be called from an operation (they would wait for it: throws Error).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/device.h"
+
+namespace bindery {
+
+class Var;                       // opaque; belongs to the engine that made it
+using VarPtr = std::shared_ptr<Var>;
+
+struct OpContext {
+  const void* payload = nullptr; // what was passed to Push(prepared, payload)
+};
+
+// What to run, where, and which variables it touches. The lists may overlap and repeat; the strongest access counts
+// (write/update over read).
+struct Operation {
+  std::string name = {};              // for messages: `operation "forward cpu:0" failed: ...`
+  Device device = {};
+  std::vector<VarPtr> reads = {};
+  std::vector<VarPtr> writes = {};    // created: old content does not matter; carries the error if the operation fails
+  std::vector<VarPtr> updates = {};   // read and changed in place; untouched if the operation is skipped
+  std::function<void(const OpContext&)> run = {};
+};
+
+class PreparedOperation;         // opaque; an Operation ready to be pushed again and again without allocation
+using PreparedPtr = std::shared_ptr<PreparedOperation>;
+
+class Engine {
+ public:
+  virtual ~Engine() = default;   // waits for everything pushed; never throws
+
+  virtual VarPtr NewVar() = 0;
+
+  virtual void Push(Operation operation) = 0;                    // returns at once; never throws the operation's error
+  virtual PreparedPtr Prepare(Operation operation) = 0;
+  // `payload` is kept alive until the run is over. Allocates only when more runs of `prepared` are in flight than ever before.
+  virtual void Push(const PreparedPtr& prepared, std::shared_ptr<const void> payload = nullptr) = 0;
+
+  virtual void Wait(const VarPtr& var) = 0;                      // until everything pushed so far on `var` is done
+  virtual void WaitAll() = 0;
+  virtual void Recover() = 0;                                    // waits for everything, then clears every failure
+  virtual const char* name() const = 0;                          // "threaded", "inline"
+};
+
+// One worker thread per device, started on first use. A worker that has nothing to do spins `spin_microseconds` before
+// it sleeps (waking a sleeping thread costs some 45 us, a spinning one well under 1 us).
+struct ThreadedEngineOptions {
+  int spin_microseconds = 50;
+};
+std::shared_ptr<Engine> MakeThreadedEngine(const ThreadedEngineOptions& options = {});
+
+// Runs every operation at once, in the caller's thread, with the same rules for errors. The oracle for tests, and the
+// right engine for a debugger.
+std::shared_ptr<Engine> MakeInlineEngine();
+
+// The engine that is used where none is named: a threaded one, made on first use. SetDefaultEngine replaces it (the old
+// one lives as long as somebody holds it). The only global of the library.
+std::shared_ptr<Engine> DefaultEngine();
+void SetDefaultEngine(std::shared_ptr<Engine> engine);
+
+}  // namespace bindery

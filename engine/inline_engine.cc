@@ -1,0 +1,99 @@
+// The engine without threads: an operation runs inside Push. An operation that is pushed from inside another one waits
+// until that one is over, and runs before the outer Push returns: so it sees what the outer operation wrote and whether
+// it failed, exactly as in the threaded engine. Pushes from several threads run one after the other.
+#include <atomic>
+#include <deque>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "base/error.h"
+#include "engine/engine.h"
+#include "engine/operation.h"
+
+namespace bindery {
+namespace {
+
+class InlineEngine final : public Engine {
+ public:
+  VarPtr NewVar() override { return std::make_shared<Var>(token_); }
+
+  void Push(Operation operation) override { Push(Prepare(std::move(operation)), nullptr); }
+
+  PreparedPtr Prepare(Operation operation) override {
+    return std::make_shared<PreparedOperation>(std::move(operation), token_);
+  }
+
+  void Push(const PreparedPtr& prepared, std::shared_ptr<const void> payload) override {
+    CheckOwner(prepared, token_);
+    Push(PreparedPtr(prepared), std::move(payload));
+  }
+
+  void Wait(const VarPtr& var) override {
+    CheckOwner(var, token_);
+    const auto lock = LockOutside("Wait");
+    if (std::exception_ptr error = failures_.Of(*var)) std::rethrow_exception(error);
+  }
+
+  void WaitAll() override {
+    const auto lock = LockOutside("WaitAll");
+    if (std::exception_ptr error = failures_.TakeFirst()) std::rethrow_exception(error);
+  }
+
+  void Recover() override {
+    const auto lock = LockOutside("Recover");
+    failures_.Recover();
+  }
+
+  const char* name() const override { return "inline"; }
+
+ private:
+  struct Pushed {
+    PreparedPtr operation;
+    std::shared_ptr<const void> payload;
+  };
+
+  bool InsideOperation() const { return runner_.load(std::memory_order_relaxed) == std::this_thread::get_id(); }
+
+  std::unique_lock<std::mutex> LockOutside(const char* method) {
+    if (InsideOperation()) Throw("{} was called from inside an operation; it would wait for that operation", method);
+    return std::unique_lock(mutex_);
+  }
+
+  void Push(PreparedPtr&& prepared, std::shared_ptr<const void> payload) {
+    Pushed pushed{std::move(prepared), std::move(payload)};
+    if (InsideOperation()) {
+      nested_.push_back(std::move(pushed));
+      return;
+    }
+    const std::lock_guard lock(mutex_);
+    runner_.store(std::this_thread::get_id(), std::memory_order_relaxed);
+    Run(std::move(pushed));
+    while (!nested_.empty()) {
+      Pushed next = std::move(nested_.front());
+      nested_.pop_front();
+      Run(std::move(next));
+    }
+    runner_.store(std::thread::id(), std::memory_order_relaxed);
+  }
+
+  void Run(Pushed pushed) noexcept {
+    const PreparedOperation& operation = *pushed.operation;
+    std::exception_ptr error = failures_.Inherited(operation.accesses);
+    const bool skipped = error != nullptr;
+    if (!skipped) error = operation.Call(pushed.payload.get());
+    failures_.Settle(operation.accesses, error, !skipped);
+  }
+
+  const EngineToken token_ = std::make_shared<char>();
+  std::mutex mutex_;                            // held by the thread that runs operations
+  std::atomic<std::thread::id> runner_{};       // that thread
+  std::deque<Pushed> nested_;                   // pushed from inside the running operation; used by that thread only
+  Failures failures_;
+};
+
+}  // namespace
+
+std::shared_ptr<Engine> MakeInlineEngine() { return std::make_shared<InlineEngine>(); }
+
+}  // namespace bindery

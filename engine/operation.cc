@@ -1,0 +1,142 @@
+#include "engine/operation.h"
+
+#include <algorithm>
+#include <typeinfo>
+#include <utility>
+
+#include "base/error.h"
+#include "base/log.h"
+
+namespace bindery {
+namespace {
+
+// `message` in an error of the same type as `error`, or null if that is none of E.
+template <class... E>
+std::exception_ptr SameType(const Error& error, const std::string& message) {
+  std::exception_ptr result;
+  ((typeid(error) == typeid(E) && (result = std::make_exception_ptr(E(message)), true)) || ...);
+  return result;
+}
+
+// Each variable once, with the union of what the lists say, in the order of its first mention.
+std::vector<DeclaredAccess> MergeAccesses(const Operation& operation) {
+  struct Mention {
+    DeclaredAccess access;
+    size_t position;
+  };
+  std::vector<Mention> mentions;
+  mentions.reserve(operation.reads.size() + operation.updates.size() + operation.writes.size());
+  const auto mention = [&](const std::vector<VarPtr>& vars, DeclaredAccess access) {
+    for (const VarPtr& var : vars) {
+      access.var = var.get();
+      mentions.push_back({access, mentions.size()});
+    }
+  };
+  mention(operation.reads, {.reads = true});
+  mention(operation.updates, {.reads = true, .exclusive = true});
+  mention(operation.writes, {.creates = true, .exclusive = true});
+
+  std::sort(mentions.begin(), mentions.end(), [](const Mention& a, const Mention& b) {
+    return std::less<Var*>()(a.access.var, b.access.var) || (a.access.var == b.access.var && a.position < b.position);
+  });
+  size_t kept = 0;
+  for (const Mention& m : mentions) {
+    if (kept > 0 && mentions[kept - 1].access.var == m.access.var) {
+      DeclaredAccess& access = mentions[kept - 1].access;
+      access.reads |= m.access.reads;
+      access.creates |= m.access.creates;
+      access.exclusive |= m.access.exclusive;
+    } else {
+      mentions[kept++] = m;
+    }
+  }
+  mentions.resize(kept);
+  std::sort(mentions.begin(), mentions.end(), [](const Mention& a, const Mention& b) { return a.position < b.position; });
+
+  std::vector<DeclaredAccess> result;
+  result.reserve(kept);
+  for (const Mention& m : mentions) result.push_back(m.access);
+  return result;
+}
+
+}  // namespace
+
+PreparedOperation::PreparedOperation(Operation op, EngineToken token)
+    : owner(std::move(token)), operation(std::move(op)) {
+  if (!operation.run) Throw("operation \"{}\" has no function to run", operation.name);
+  if (operation.device.index < 0) {
+    Throw<DeviceError>("operation \"{}\": device index must be >= 0, got {}", operation.name, operation.device.index);
+  }
+  for (const auto* list : {&operation.reads, &operation.updates, &operation.writes}) {
+    for (const VarPtr& var : *list) {
+      if (!var) Throw("operation \"{}\" names a null variable", operation.name);
+      if (var->owner != owner) Throw("operation \"{}\" names a variable of another engine", operation.name);
+    }
+  }
+  accesses = MergeAccesses(operation);
+}
+
+std::exception_ptr PreparedOperation::Call(const void* payload) const noexcept {
+  try {
+    operation.run(OpContext{payload});
+    return nullptr;
+  } catch (...) {
+    return CurrentErrorNamed(operation.name);
+  }
+}
+
+void CheckOwner(const PreparedPtr& prepared, const EngineToken& owner) {
+  if (!prepared) Throw("a null prepared operation was pushed");
+  if (prepared->owner != owner) Throw("operation \"{}\" was prepared by another engine", prepared->operation.name);
+}
+
+void CheckOwner(const VarPtr& var, const EngineToken& owner) {
+  if (!var) Throw("cannot wait for a null variable");
+  if (var->owner != owner) Throw("cannot wait for a variable of another engine");
+}
+
+std::exception_ptr CurrentErrorNamed(const std::string& name) noexcept {
+  std::exception_ptr original = std::current_exception();
+  if (name.empty()) return original;
+  try {
+    try {
+      throw;
+    } catch (const Error& error) {
+      const std::string message = fmt::format("operation \"{}\" failed: {}", name, error.message());
+      if (auto named = SameType<Error, ShapeError, ModelError, DataError, CheckpointError, DeviceError, NumericError>(
+              error, message)) {
+        return named;
+      }
+      Log(LogLevel::kError, message);
+    } catch (const std::exception& error) {
+      Log(LogLevel::kError, fmt::format("operation \"{}\" failed: {}", name, error.what()));
+    }
+  } catch (...) {  // no memory for the message, a foreign type, or a log callback that throws: the original will do
+  }
+  return original;
+}
+
+std::exception_ptr Failures::Inherited(std::span<const DeclaredAccess> accesses) const {
+  for (const DeclaredAccess& access : accesses) {
+    if (access.reads && access.var->error && access.var->error_round == round_) return access.var->error;
+  }
+  return nullptr;
+}
+
+void Failures::Settle(std::span<const DeclaredAccess> accesses, const std::exception_ptr& error, bool thrown) {
+  for (const DeclaredAccess& access : accesses) {
+    if (!access.creates) continue;
+    if (error || access.var->error) access.var->error = error;
+    access.var->error_round = round_;
+  }
+  if (error && thrown && !first_) first_ = error;
+}
+
+std::exception_ptr Failures::TakeFirst() { return std::exchange(first_, nullptr); }
+
+void Failures::Recover() {
+  ++round_;
+  first_ = nullptr;
+}
+
+}  // namespace bindery

@@ -1,0 +1,87 @@
+// What both engines share: variables, operations made ready to run, and the rules for errors. Private to engine/.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/engine.h"
+
+namespace bindery {
+
+struct PendingAccess;  // of the threaded engine
+
+// Stands for an engine. Whatever an engine makes holds its token, so a token's address is never used again while
+// something could be mistaken for another engine's.
+using EngineToken = std::shared_ptr<const void>;
+
+class Var {
+ public:
+  explicit Var(EngineToken owner) : owner(std::move(owner)) {}
+
+  const EngineToken owner;
+  // The failure, if `error_round` is the engine's current round (see Failures). Changed only by an operation that has
+  // the variable for itself.
+  std::exception_ptr error;
+  uint64_t error_round = 0;
+  // Pending accesses in push order (threaded engine, under its mutex).
+  PendingAccess* first = nullptr;
+  PendingAccess* last = nullptr;
+};
+
+// How an operation uses one variable: the union of what its lists say about it.
+struct DeclaredAccess {
+  Var* var = nullptr;
+  bool reads = false;      // in `reads` or `updates`: its failure keeps the operation from running
+  bool creates = false;    // in `writes`: carries the operation's error
+  bool exclusive = false;  // in `writes` or `updates`: nobody else may use it meanwhile
+};
+
+class PreparedOperation {
+ public:
+  // Throws Error if a variable is null or of another engine, or if there is nothing to run; DeviceError for a negative
+  // device index.
+  PreparedOperation(Operation operation, EngineToken owner);
+  virtual ~PreparedOperation() = default;
+
+  // Runs the function; returns what it threw, with the operation's name.
+  std::exception_ptr Call(const void* payload) const noexcept;
+
+  const EngineToken owner;
+  Operation operation;                   // keeps the variables alive
+  std::vector<DeclaredAccess> accesses;  // each variable once, in the order of the lists
+};
+
+// Throws Error unless `prepared` was made by the engine `owner`; the same for a variable.
+void CheckOwner(const PreparedPtr& prepared, const EngineToken& owner);
+void CheckOwner(const VarPtr& var, const EngineToken& owner);
+
+// The exception being handled, with `operation "name" failed: ` before its message. Our flat types keep their type; any
+// other exception stays the object it is, and the name is logged beside its message.
+std::exception_ptr CurrentErrorNamed(const std::string& name) noexcept;
+
+// The failures of one engine's variables. Recover() starts a new round; failures of earlier rounds do not count. Not
+// thread safe: the engine's lock protects it.
+class Failures {
+ public:
+  std::exception_ptr Of(const Var& var) const { return var.error_round == round_ ? var.error : nullptr; }
+
+  // The error that keeps an operation from running: of the first failed variable that it reads or updates, or null.
+  std::exception_ptr Inherited(std::span<const DeclaredAccess> accesses) const;
+
+  // After a run: what the operation creates is whole, or carries `error`. `thrown`: the error came up here and now.
+  void Settle(std::span<const DeclaredAccess> accesses, const std::exception_ptr& error, bool thrown);
+
+  std::exception_ptr TakeFirst();  // the first error thrown since the last TakeFirst or Recover
+  void Recover();
+
+ private:
+  uint64_t round_ = 1;
+  std::exception_ptr first_;
+};
+
+}  // namespace bindery

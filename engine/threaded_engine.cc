@@ -1,0 +1,372 @@
+// One worker thread per device, and one mutex for everything that is not an operation's own work: a bound program is a
+// few operations per step, so the lock is held for some hundred nanoseconds, some thousand times a second.
+//
+// The life of a pushed operation:
+//   1. Push, in the caller's thread, under the mutex: a Run (the record of this one execution) is taken from the prepared
+//      operation's free list, its accesses enter their variables' queues (access_queue.h). When all are granted, at once
+//      or later, the run is appended to its device's worker, which is woken if it sleeps.
+//   2. The worker takes the run. A failed input means that it is skipped (operation.h); otherwise its function is called,
+//      without the lock. Then the payload is dropped, and the function too if nobody can push it again: so whoever
+//      waits finds their memory released.
+//   3. Under the mutex: errors are settled, the accesses leave their queues, which may make other runs ready, for this
+//      worker or another; the Run goes back to the free list.
+//
+// Waiting: Wait(var) enters an exclusive access of its own, granted when everything before it is over, and leaves at
+// once. WaitAll and Recover wait until nothing is in flight.
+//
+// Sleeping: a worker without work spins for a while on the sequence number of its queue, then parks on its condition
+// variable. A waiting thread does the same for a shorter time, since a worker's team may want its core.
+#include <pthread.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "engine/access_queue.h"
+#include "engine/engine.h"
+#include "engine/operation.h"
+#include "engine/spin.h"
+
+namespace bindery {
+namespace {
+
+constexpr int kWaiterSpinMicroseconds = 20;
+constexpr int kMaxSpinMicroseconds = 1'000'000;
+constexpr int kLockAttempts = 200;  // the holder needs less than a microsecond, being woken by the kernel some 45
+
+struct Run;
+
+struct Worker {
+  explicit Worker(Device device) : device(device) {}
+
+  const Device device;
+  std::thread thread;
+  std::atomic<uint64_t> sequence{0};  // changes when there is something new: what a spinning worker looks at
+  std::condition_variable wake;
+  bool parked = false;
+  Run* first = nullptr;               // runs that are ready, in order
+  Run* last = nullptr;
+};
+
+class ThreadedOperation final : public PreparedOperation {
+ public:
+  using PreparedOperation::PreparedOperation;
+
+  Worker* worker = nullptr;
+  std::vector<std::unique_ptr<Run>> runs;  // as many as were ever in flight together
+  Run* free = nullptr;                     // those that are not
+};
+
+struct Run : Claim {
+  std::shared_ptr<ThreadedOperation> operation;  // while in flight
+  std::shared_ptr<const void> payload;
+  std::unique_ptr<PendingAccess[]> accesses;
+  size_t count = 0;
+  Run* next = nullptr;                           // in the worker's queue or the free list
+};
+
+// A thread in Wait(var). Lives on its stack, and is gone as soon as `done` is set.
+struct Waiter : Claim {
+  PendingAccess access;
+  std::exception_ptr error;
+  std::atomic<bool> done{false};
+};
+
+// What the engine and its worker threads share.
+class State : public std::enable_shared_from_this<State> {
+ public:
+  explicit State(const ThreadedEngineOptions& options) : spin_microseconds_(options.spin_microseconds) {}
+
+  const EngineToken token = std::make_shared<char>();
+
+  PreparedPtr Prepare(Operation operation) {
+    auto prepared = std::make_shared<ThreadedOperation>(std::move(operation), token);
+    prepared->worker = FindWorker(prepared->operation.device);
+    return prepared;
+  }
+
+  void Push(std::shared_ptr<ThreadedOperation> operation, std::shared_ptr<const void> payload) {
+    const auto lock = Lock();
+    Run& run = TakeRun(*operation);
+    run.operation = std::move(operation);
+    run.payload = std::move(payload);
+    AddInFlight(1);
+    if (Enter(run, {run.accesses.get(), run.count})) GoAhead(run);
+  }
+
+  void Wait(const VarPtr& var) {
+    CheckOutside("Wait");
+    Waiter waiter;
+    {
+      const auto lock = Lock();
+      waiter.waiting = true;
+      waiter.access.claim = &waiter;
+      waiter.access.var = var.get();
+      waiter.access.exclusive = true;
+      if (Enter(waiter, {&waiter.access, 1})) GoAhead(waiter);
+    }
+    Sleep([&] { return waiter.done.load(std::memory_order_acquire); });
+    if (waiter.error) std::rethrow_exception(waiter.error);
+  }
+
+  void WaitAll() {
+    CheckOutside("WaitAll");
+    std::exception_ptr error;
+    {
+      const auto lock = LockWhenIdle();
+      error = failures_.TakeFirst();
+    }
+    if (error) std::rethrow_exception(error);
+  }
+
+  void Recover() {
+    CheckOutside("Recover");
+    const auto lock = LockWhenIdle();
+    failures_.Recover();
+  }
+
+  // The engine is gone. If an operation (by dropping the last reference to it) destroyed it, nobody can wait: then the
+  // workers finish by themselves, and the last of them takes this state along.
+  void Stop() noexcept {
+    const bool inside = current == this;
+    {
+      const auto lock = inside ? Lock() : LockWhenIdle();
+      stopping_ = true;
+      for (auto& worker : workers_) {
+        if (inside) worker->thread.detach();
+        Signal(*worker);
+      }
+    }
+    if (inside) return;
+    for (auto& worker : workers_) worker->thread.join();
+    LogUnseenError();
+  }
+
+ private:
+  // The state whose worker the calling thread is.
+  static thread_local const State* current;
+
+  void CheckOutside(const char* method) const {
+    if (current == this) {
+      Throw("{} was called from inside an operation; it would wait for that operation", method);
+    }
+  }
+
+  std::unique_lock<std::mutex> Lock() {
+    std::unique_lock lock(mutex_, std::defer_lock);
+    Acquire(lock);
+    return lock;
+  }
+
+  static void Acquire(std::unique_lock<std::mutex>& lock) {
+    for (int i = 0; i < kLockAttempts; ++i) {
+      if (lock.try_lock()) return;
+      CpuPause();
+    }
+    lock.lock();
+  }
+
+  std::unique_lock<std::mutex> LockWhenIdle() {
+    const auto idle = [&] { return in_flight_.load(std::memory_order_acquire) == 0; };
+    SpinUntil(std::min(spin_microseconds_, kWaiterSpinMicroseconds), idle);
+    auto lock = Lock();
+    Block(lock, idle);
+    return lock;
+  }
+
+  template <class Done>
+  void Sleep(const Done& done) {
+    if (SpinUntil(std::min(spin_microseconds_, kWaiterSpinMicroseconds), done)) return;
+    auto lock = Lock();
+    Block(lock, done);
+  }
+
+  template <class Done>
+  void Block(std::unique_lock<std::mutex>& lock, const Done& done) {
+    ++sleepers_;
+    finished_.wait(lock, done);
+    --sleepers_;
+  }
+
+  // Everything below: under the mutex.
+
+  void AddInFlight(int64_t difference) {
+    in_flight_.store(in_flight_.load(std::memory_order_relaxed) + difference, std::memory_order_release);
+  }
+
+  static Run& TakeRun(ThreadedOperation& operation) {
+    if (Run* run = operation.free) {
+      operation.free = run->next;
+      return *run;
+    }
+    auto run = std::make_unique<Run>();
+    run->count = operation.accesses.size();
+    run->accesses = std::make_unique<PendingAccess[]>(run->count);
+    for (size_t i = 0; i < run->count; ++i) {
+      run->accesses[i].claim = run.get();
+      run->accesses[i].var = operation.accesses[i].var;
+      run->accesses[i].exclusive = operation.accesses[i].exclusive;
+    }
+    operation.runs.push_back(std::move(run));
+    return *operation.runs.back();
+  }
+
+  void GoAhead(Claim& claim) {
+    if (claim.waiting) {
+      auto& waiter = static_cast<Waiter&>(claim);
+      waiter.error = failures_.Of(*waiter.access.var);
+      Leave(waiter.access, [this](Claim& next) { GoAhead(next); });
+      waiter.done.store(true, std::memory_order_release);
+      if (sleepers_ > 0) finished_.notify_all();
+    } else {
+      auto& run = static_cast<Run&>(claim);
+      Worker& worker = *run.operation->worker;
+      run.next = nullptr;
+      (worker.last ? worker.last->next : worker.first) = &run;
+      worker.last = &run;
+      Signal(worker);
+    }
+  }
+
+  static void Signal(Worker& worker) {
+    worker.sequence.fetch_add(1, std::memory_order_release);
+    if (worker.parked) worker.wake.notify_one();
+  }
+
+  // Returns the reference that the run held, to be dropped outside the mutex.
+  std::shared_ptr<ThreadedOperation> Finish(Run& run, const std::exception_ptr& error, bool thrown) {
+    failures_.Settle(run.operation->accesses, error, thrown);
+    for (size_t i = 0; i < run.count; ++i) Leave(run.accesses[i], [this](Claim& next) { GoAhead(next); });
+    auto operation = std::move(run.operation);
+    run.next = operation->free;
+    operation->free = &run;
+    AddInFlight(-1);
+    if (in_flight_.load(std::memory_order_relaxed) == 0) {
+      if (sleepers_ > 0) finished_.notify_all();
+      if (stopping_) {
+        for (auto& worker : workers_) Signal(*worker);
+      }
+    }
+    return operation;
+  }
+
+  Worker* FindWorker(Device device) {
+    const auto lock = Lock();
+    for (const auto& worker : workers_) {
+      if (worker->device == device) return worker.get();
+    }
+    workers_.reserve(workers_.size() + 1);
+    auto worker = std::make_unique<Worker>(device);
+    try {
+      worker->thread = std::thread(&State::Main, shared_from_this(), worker.get());
+    } catch (const std::system_error& error) {
+      Throw<DeviceError>("{}: cannot start its worker thread: {}", device, error.what());
+    }
+    workers_.push_back(std::move(worker));
+    return workers_.back().get();
+  }
+
+  static void Main(std::shared_ptr<State> state, Worker* worker) {
+    current = state.get();
+    pthread_setname_np(pthread_self(), ToString(worker->device).substr(0, 15).c_str());
+    state->Work(*worker);
+  }
+
+  void Work(Worker& worker) {
+    std::shared_ptr<ThreadedOperation> finished;
+    std::exception_ptr error;
+    auto lock = Lock();
+    while (!(stopping_ && in_flight_.load(std::memory_order_relaxed) == 0)) {
+      if (Run* run = worker.first) {
+        worker.first = run->next;
+        if (!worker.first) worker.last = nullptr;
+        error = failures_.Inherited(run->operation->accesses);
+        lock.unlock();
+        finished.reset();
+        const bool skipped = error != nullptr;
+        if (!skipped) error = run->operation->Call(run->payload.get());
+        run->payload.reset();
+        if (run->operation.use_count() == 1) run->operation->operation.run = nullptr;
+        Acquire(lock);
+        finished = Finish(*run, error, !skipped);
+      } else {
+        const uint64_t seen = worker.sequence.load(std::memory_order_relaxed);
+        const auto news = [&] { return worker.sequence.load(std::memory_order_acquire) != seen; };
+        lock.unlock();
+        finished.reset();
+        error = nullptr;
+        SpinUntil(spin_microseconds_, news);
+        Acquire(lock);
+        worker.parked = true;
+        worker.wake.wait(lock, news);
+        worker.parked = false;
+      }
+    }
+  }
+
+  void LogUnseenError() noexcept {
+    try {
+      if (std::exception_ptr error = failures_.TakeFirst()) std::rethrow_exception(error);
+    } catch (const std::exception& error) {
+      try {
+        Log(LogLevel::kWarning, fmt::format("an engine ended with an error that WaitAll never reported: {}", error.what()));
+      } catch (...) {  // a log callback that throws must not end the process
+      }
+    } catch (...) {  // nothing to say about an exception of a foreign type
+    }
+  }
+
+  const int spin_microseconds_;
+  std::mutex mutex_;
+  std::condition_variable finished_;                 // waited on by `sleepers_` threads in Wait, WaitAll, Recover, Stop
+  int sleepers_ = 0;
+  std::atomic<int64_t> in_flight_{0};                // changed under the mutex; read without it while spinning
+  bool stopping_ = false;
+  std::vector<std::unique_ptr<Worker>> workers_;
+  Failures failures_;
+};
+
+thread_local const State* State::current = nullptr;
+
+class ThreadedEngine final : public Engine {
+ public:
+  explicit ThreadedEngine(const ThreadedEngineOptions& options) : state_(std::make_shared<State>(options)) {}
+  ~ThreadedEngine() override { state_->Stop(); }
+
+  VarPtr NewVar() override { return std::make_shared<Var>(state_->token); }
+  PreparedPtr Prepare(Operation operation) override { return state_->Prepare(std::move(operation)); }
+  void Push(Operation operation) override { Push(Prepare(std::move(operation)), nullptr); }
+
+  void Push(const PreparedPtr& prepared, std::shared_ptr<const void> payload) override {
+    CheckOwner(prepared, state_->token);
+    state_->Push(std::static_pointer_cast<ThreadedOperation>(prepared), std::move(payload));
+  }
+
+  void Wait(const VarPtr& var) override {
+    CheckOwner(var, state_->token);
+    state_->Wait(var);
+  }
+  void WaitAll() override { state_->WaitAll(); }
+  void Recover() override { state_->Recover(); }
+  const char* name() const override { return "threaded"; }
+
+ private:
+  const std::shared_ptr<State> state_;
+};
+
+}  // namespace
+
+std::shared_ptr<Engine> MakeThreadedEngine(const ThreadedEngineOptions& options) {
+  if (options.spin_microseconds < 0 || options.spin_microseconds > kMaxSpinMicroseconds) {
+    Throw("spin_microseconds must be in 0..{}, got {}", kMaxSpinMicroseconds, options.spin_microseconds);
+  }
+  return std::make_shared<ThreadedEngine>(options);
+}
+
+}  // namespace bindery
