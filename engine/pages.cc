@@ -1,0 +1,133 @@
+#include "engine/pages.h"
+
+#include <sys/mman.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "base/checked.h"
+
+namespace bindery {
+namespace {
+
+constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
+// Below this a shortage shows as a failed call at worst; above it one look at the system's figures costs nothing beside
+// touching the pages, and spares the process the kernel's out-of-memory killer.
+constexpr int64_t kAskFirstBytes = int64_t{16} << 20;
+
+// "max", absent or not a number: kUnlimited.
+int64_t NumberIn(const std::string& path) {
+  int64_t value;
+  std::ifstream file(path);
+  return file >> value ? value : kUnlimited;
+}
+
+// The value after `key` in a file of lines "key value ...".
+int64_t NumberAfter(const std::string& path, const std::string& key) {
+  std::ifstream file(path);
+  std::string word;
+  for (int64_t value; file >> word;) {
+    if (word == key && file >> value) return value;
+    file.clear();
+    file.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
+  }
+  return kUnlimited;
+}
+
+int64_t AvailableInControlGroup() {
+  std::string line, folder = "/sys/fs/cgroup";
+  std::ifstream groups("/proc/self/cgroup");
+  while (std::getline(groups, line)) {
+    if (line.rfind("0::/", 0) == 0 && line.size() > 4) folder += line.substr(3);
+  }
+  const int64_t limit = NumberIn(folder + "/memory.max"), used = NumberIn(folder + "/memory.current");
+  if (limit == kUnlimited || used == kUnlimited) return kUnlimited;
+  const int64_t cache = NumberAfter(folder + "/memory.stat", "inactive_file");  // given up when memory is wanted
+  return std::max<int64_t>(limit - used + (cache == kUnlimited ? 0 : cache), 0);
+}
+
+bool Touch(char* begin, int64_t bytes) {
+  int result;
+  do {
+    result = madvise(begin, bytes, MADV_POPULATE_WRITE);
+  } while (result != 0 && (errno == EINTR || errno == EAGAIN));
+  if (result == 0) return true;
+  if (errno != EINVAL) return false;
+  // A kernel before 5.14. The pages are new, so writing zeros changes nothing.
+  for (int64_t i = 0; i < bytes; i += PageBytes()) static_cast<volatile char*>(begin)[i] = 0;
+  return true;
+}
+
+bool TouchByThreads(char* begin, int64_t bytes, int threads) {
+  const int64_t share = RoundUp(CeilDiv(bytes, threads), kHugePageBytes);
+  std::vector<char> touched(CeilDiv(bytes, share), 1);
+  std::vector<std::thread> helpers;
+  const auto touch = [&](size_t part) {
+    const int64_t offset = static_cast<int64_t>(part) * share;
+    touched[part] = Touch(begin + offset, std::min(share, bytes - offset));
+  };
+  for (size_t part = 1; part < touched.size(); ++part) {
+    try {
+      helpers.emplace_back(touch, part);
+    } catch (const std::system_error&) {  // no more threads: this one does it
+      touch(part);
+    }
+  }
+  touch(0);
+  for (std::thread& helper : helpers) helper.join();
+  return std::find(touched.begin(), touched.end(), 0) == touched.end();
+}
+
+}  // namespace
+
+int64_t PageBytes() {
+  static const int64_t bytes = sysconf(_SC_PAGESIZE);
+  return bytes;
+}
+
+char* ReservePages(int64_t bytes) {
+  if (bytes > kUnlimited - kHugePageBytes) return nullptr;
+  void* const memory =
+      mmap(nullptr, bytes + kHugePageBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) return nullptr;
+  char* const mapped = static_cast<char*>(memory);
+  const int64_t before = -reinterpret_cast<uintptr_t>(mapped) & (kHugePageBytes - 1);
+  if (before > 0) munmap(mapped, before);
+  if (before < kHugePageBytes) munmap(mapped + before + bytes, kHugePageBytes - before);
+  return mapped + before;
+}
+
+bool CommitPages(char* begin, int64_t bytes, int threads) {
+  if (bytes >= kAskFirstBytes && bytes > AvailableMemory()) return false;
+  if (mprotect(begin, bytes, PROT_READ | PROT_WRITE) != 0) return false;
+  madvise(begin, bytes, MADV_HUGEPAGE);  // advice: a system without huge pages may refuse
+  if (TouchByThreads(begin, bytes, threads)) return true;
+  madvise(begin, bytes, MADV_DONTNEED);
+  mprotect(begin, bytes, PROT_NONE);
+  return false;
+}
+
+void ReleasePages(char* begin, int64_t bytes) { munmap(begin, bytes); }
+
+int64_t MachineMemory() {
+  struct sysinfo info;
+  if (sysinfo(&info) != 0) return int64_t{1} << 40;
+  return static_cast<int64_t>(info.totalram + info.totalswap) * info.mem_unit;
+}
+
+int64_t AvailableMemory() {
+  const int64_t kibibytes = NumberAfter("/proc/meminfo", "MemAvailable:");
+  const int64_t machine = kibibytes == kUnlimited ? kUnlimited : kibibytes * 1024;
+  return std::min(machine, AvailableInControlGroup());
+}
+
+}  // namespace bindery

@@ -1,0 +1,26 @@
+// Memory from the system by the page: for Arena and for large pieces of Storage. Private to engine/.
+#pragma once
+
+#include <cstdint>
+
+namespace bindery {
+
+inline constexpr int64_t kHugePageBytes = int64_t{2} << 20;
+
+int64_t PageBytes();
+
+// Address space aligned to kHugePageBytes, without memory: `bytes` is a multiple of PageBytes(). Null if refused.
+char* ReservePages(int64_t bytes);
+
+// Gives memory to reserved pages: huge ones where the system has them, touched by `threads`, zero. False if memory is
+// short; then the pages are as before.
+bool CommitPages(char* begin, int64_t bytes, int threads);
+
+void ReleasePages(char* begin, int64_t bytes);
+
+int64_t MachineMemory();  // all of it, with swap
+
+// What the machine, or the control group this process is in, can still give.
+int64_t AvailableMemory();
+
+}  // namespace bindery
