@@ -1,0 +1,119 @@
+#include "engine/tensor.h"
+
+#include <cstring>
+#include <utility>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "engine/kernels/flat.h"
+
+namespace bindery {
+
+Tensor::Tensor(std::shared_ptr<Engine> engine, Device device, DType dtype, const Shape& shape)
+    : engine_(std::move(engine)), device_(device), dtype_(dtype), shape_(shape), whole_(true) {
+  if (!engine_) Throw("a tensor needs an engine");
+  auto chunk = DefaultStorage()->Allocate(device, CheckedMul(shape.Elements(), SizeOf(dtype), "bytes of a tensor"));
+  data_ = chunk->data();
+  std::memset(data_, 0, bytes());  // nobody else knows this memory yet
+  keep_alive_ = std::move(chunk);
+  var_ = engine_->NewVar();
+}
+
+Tensor::Tensor(std::shared_ptr<Engine> engine, Device device, DType dtype, const Shape& shape, void* data,
+               std::shared_ptr<const void> keep_alive, VarPtr var)
+    : engine_(std::move(engine)),
+      device_(device),
+      dtype_(dtype),
+      shape_(shape),
+      data_(data),
+      keep_alive_(std::move(keep_alive)),
+      var_(std::move(var)) {
+  if (!engine_) Throw("a tensor needs an engine");
+  if (!var_) Throw("a tensor on memory that exists needs a variable");
+  if (!data_ && elements() > 0) Throw("a tensor of shape {} needs memory", shape_);
+}
+
+Tensor Tensor::Reshape(const Shape& shape) const {
+  CheckDefined("Reshape");
+  if (shape.Elements() != elements()) {
+    Throw<ShapeError>("cannot reshape a tensor of shape {} ({} elements) to {} ({})", shape_, elements(), shape,
+                      shape.Elements());
+  }
+  Tensor view = *this;
+  view.shape_ = shape;
+  return view;
+}
+
+Tensor Tensor::Slice(int64_t begin, int64_t end) const {
+  CheckDefined("Slice");
+  if (shape_.rank() == 0) Throw<ShapeError>("cannot slice a scalar");
+  if (begin < 0 || begin > end || end > shape_[0]) {
+    Throw<ShapeError>("cannot slice rows {}..{} of a tensor of shape {}", begin, end, shape_);
+  }
+  Tensor view = *this;
+  view.shape_ = shape_.With(0, end - begin);
+  view.data_ = static_cast<char*>(data_) + begin * shape_.CountFrom(1) * SizeOf(dtype_);
+  view.whole_ = whole_ && end - begin == shape_[0];
+  return view;
+}
+
+// The elements wait in a pooled staging piece, already cast, so that the device's worker only copies.
+void Tensor::CopyFrom(const HostTensor& source) const {
+  CheckDefined("CopyFrom");
+  CheckShape(source.shape());
+  std::shared_ptr<Chunk> staged = DefaultStorage()->Allocate(device_, bytes());
+  flat::Cast(source.dtype(), source.raw(), dtype_, staged->data(), elements());
+  Write("copy from host", {},
+        [staged = std::move(staged), keep = keep_alive_, out = data_, bytes = bytes()](const OpContext&) {
+          flat::Copy(staged->data(), out, bytes);
+        });
+}
+
+void Tensor::CopyFrom(const Tensor& source) const {
+  CheckDefined("CopyFrom");
+  source.CheckDefined("CopyFrom");
+  CheckShape(source.shape());
+  Write("copy", {source.var()},
+        [keep_in = source.keep_alive_, keep_out = keep_alive_, in = source.data_, out = data_, from = source.dtype_,
+         to = dtype_, n = elements()](const OpContext&) { flat::Cast(from, in, to, out, n); });
+}
+
+void Tensor::Fill(double value) const {
+  CheckDefined("Fill");
+  Write("fill", {}, [keep = keep_alive_, dtype = dtype_, out = data_, n = elements(), value](const OpContext&) {
+    flat::Fill(dtype, out, n, value);
+  });
+}
+
+HostTensor Tensor::ToHost() const {
+  CheckDefined("ToHost");
+  // Shared with the operation: if waiting is refused (inside an operation), it still has a place to write to.
+  const auto result = std::make_shared<HostTensor>(dtype_, shape_);
+  engine_->Push({"copy to host", device_, {var_}, {}, {},
+                 [result, keep = keep_alive_, in = data_, bytes = bytes()](const OpContext&) {
+                   flat::Copy(in, result->raw(), bytes);
+                 }});
+  engine_->Wait(var_);
+  return std::move(*result);
+}
+
+void Tensor::Wait() const {
+  CheckDefined("Wait");
+  engine_->Wait(var_);
+}
+
+void Tensor::CheckDefined(const char* method) const {
+  if (!defined()) Throw("{} of an empty tensor", method);
+}
+
+void Tensor::CheckShape(const Shape& source) const {
+  if (source != shape_) Throw<ShapeError>("cannot copy to a tensor of shape {} from one of shape {}", shape_, source);
+}
+
+void Tensor::Write(const char* name, std::vector<VarPtr> reads, std::function<void(const OpContext&)> run) const {
+  Operation operation{name, device_, std::move(reads), {var_}, {}, std::move(run)};
+  if (!whole_) operation.updates = {var_};
+  engine_->Push(std::move(operation));
+}
+
+}  // namespace bindery
