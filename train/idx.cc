@@ -200,8 +200,13 @@ void WriteIdxImages(const ImageSet& set, const std::string& images_path, const s
   WriteIdx(labels, labels_path);
 }
 
-MnistFolder::MnistFolder(const std::string& path, int64_t classes)
-    : train(ReadIdxImages(FindFile(path, "train-images-idx3-ubyte"), FindFile(path, "train-labels-idx1-ubyte"), classes)),
-      test(ReadIdxImages(FindFile(path, "t10k-images-idx3-ubyte"), FindFile(path, "t10k-labels-idx1-ubyte"), classes)) {}
+MnistFolder::MnistFolder(const std::string& path, int64_t classes) {
+  const auto read = [&](const std::string& part) {
+    const std::string images = FindFile(path, part + "-images-idx3-ubyte");
+    return ReadIdxImages(images, FindFile(path, part + "-labels-idx1-ubyte"), classes);
+  };
+  train = read("train");
+  test = read("t10k");
+}
 
 }  // namespace bindery
