@@ -1,6 +1,10 @@
 #include "tests/symbol/test_ops.h"
 
+#include <cmath>
+#include <numeric>
+
 #include "base/error.h"
+#include "symbol/graph.h"
 #include "symbol/ops/elementwise.h"
 
 namespace bindery {
@@ -14,6 +18,30 @@ void AllOutputsLikeData(InferContext& context) {
 }
 
 std::vector<std::string> Names(std::initializer_list<const char*> names) { return {names.begin(), names.end()}; }
+
+double RunOnScalars(const Node& node, const std::vector<double>& x) {
+  const std::string& op = node.op().name;
+  const auto c = [&] { return node.attrs().get<ScalarAttrs>().scalar; };
+  if (op == "Add") return x[0] + x[1];
+  if (op == "Sub") return x[0] - x[1];
+  if (op == "Mul") return x[0] * x[1];
+  if (op == "Div") return x[0] / x[1];
+  if (op == "AddN") return std::accumulate(x.begin(), x.end(), 0.0);
+  if (op == "Exp") return std::exp(x[0]);
+  if (op == "Log") return std::log(x[0]);
+  if (op == "Square") return x[0] * x[0];
+  if (op == "Negative") return -x[0];
+  if (op == "AddScalar") return x[0] + c();
+  if (op == "MulScalar") return x[0] * c();
+  if (op == "DivScalar") return x[0] / c();
+  if (op == "ZerosLike") return 0;
+  if (op == "Constant") return node.attrs().get<ConstantAttrs>().value->At(0);
+  // On scalars of one type these are all the identity.
+  for (const char* identity : {"SumLike", "Identity", "Cast", "Transpose", "Fork", "TestLoss"}) {
+    if (op == identity) return x[0];
+  }
+  Throw("a scalar {} is not known to the test", op);
+}
 
 }  // namespace
 
@@ -66,6 +94,25 @@ const OpDef& TestLossOp() {
     return def;
   }();
   return op;
+}
+
+std::vector<double> RunOnScalars(const Symbol& symbol, const std::map<std::string, double>& arguments) {
+  const Graph graph = Graph::Of(symbol);
+  std::vector<double> values;
+  for (const NodePtr& node : graph.nodes) {
+    std::vector<double> inputs;
+    for (const Entry& input : node->inputs()) inputs.push_back(values[graph.IndexOf(input.node)]);
+    values.push_back(node->is_variable() ? arguments.at(node->name()) : RunOnScalars(*node, inputs));
+  }
+  std::vector<double> outputs;
+  for (const Entry& entry : graph.outputs) outputs.push_back(values[graph.IndexOf(entry.node)]);
+  return outputs;
+}
+
+int Count(const Symbol& symbol, const OpDef& op) {
+  int count = 0;
+  for (const NodePtr& node : PostOrder(symbol.entries())) count += !node->is_variable() && &node->op() == &op;
+  return count;
 }
 
 std::vector<Symbol> Outputs(const OpDef& op, std::vector<Symbol> inputs, const std::string& name) {

@@ -1,6 +1,10 @@
 // Small operators of the tests' own: what the built-in ones need not have.
 #pragma once
 
+#include <map>
+#include <string>
+#include <vector>
+
 #include "symbol/op_def.h"
 #include "symbol/symbol.h"
 
@@ -14,6 +18,12 @@ const OpDef& StatefulOp();
 const OpDef& TestLossOp();
 
 std::vector<Symbol> Outputs(const OpDef& op, std::vector<Symbol> inputs, const std::string& name);
+
+// Runs a graph of element-wise operators on scalars; throws Error for an operator that it does not know.
+std::vector<double> RunOnScalars(const Symbol& symbol, const std::map<std::string, double>& arguments);
+
+// How many nodes run this operator?
+int Count(const Symbol& symbol, const OpDef& op);
 
 // The message of the error of type E that `f` throws.
 template <class E, class F>
