@@ -38,8 +38,7 @@ struct Geometry {
     Axis* const axes[] = {&d, &h, &w};
     for (size_t i = 0; i < windows.size(); ++i) {
       const int64_t in = data[2 + static_cast<int>(i)];
-      const int64_t pad = attrs.convention == PoolConvention::kSame ? windows[i].pad_end : windows[i].pad_begin;
-      *axes[3 - windows.size() + i] = {in, in + pad, windows[i]};
+      *axes[3 - windows.size() + i] = {in, in + windows[i].pad_end, windows[i]};
     }
   }
   int64_t in_plane() const { return d.in * h.in * w.in; }

@@ -1,0 +1,105 @@
+#include "symbol/ops/elementwise.h"
+#include "tests/executor/operator_cases.h"
+
+namespace bindery {
+namespace {
+
+struct Operator {
+  const char* name;
+  const OpDef& (*op)();
+};
+
+struct Operands {
+  Shape a, b;
+};
+
+Symbol Binary(const OpDef& op) { return Apply(op, {}, {Variable("a"), Variable("b")}, "y"); }
+
+double TermsOf(const Operands& shapes) {   // the gradient of a stretched operand is a sum
+  return static_cast<double>(std::max(shapes.a.Elements(), shapes.b.Elements()));
+}
+
+}  // namespace
+
+std::vector<OperatorCase> BinaryCases() {
+  std::vector<OperatorCase> cases;
+  const Operands operands[] = {
+      {{3, 4}, {3, 4}},          {{7}, {7}},
+      {{2, 20, 2, 3}, {2, 20, 2, 3}},   // not a multiple of any block
+      {{2, 3, 4}, {1}},          {{1}, {2, 3}},
+      {{}, {2, 3}},              {{2, 3, 4}, {4}},
+      {{2, 3, 4}, {3, 1}},       {{2, 1, 4}, {3, 1}},
+      {{2, 20, 2, 3}, {1, 20, 1, 1}},   // per channel
+      {{2, 20, 2, 3}, {20, 1, 1}},      {{2, 3, 2, 2}, {2, 3, 1, 1}},
+      {{2, 1, 2, 2}, {2, 20, 2, 2}},    {{2, 2, 2, 2, 2}, {1, 2, 1, 2, 1}},
+  };
+  for (const Operator& o : {Operator{"Add", AddOp}, {"Sub", SubOp}, {"Mul", MulOp}, {"Div", DivOp}, {"Maximum", MaximumOp},
+                            {"Minimum", MinimumOp}, {"GreaterEqual", GreaterEqualOp}, {"LessEqual", LessEqualOp}}) {
+    const std::string name = o.name;
+    for (const Operands& shapes : operands) {
+      OperatorCase c{.name = fmt::format("{} {} {}", name, shapes.a, shapes.b),
+                     .symbol = Binary(o.op()),
+                     .inputs = {{"a", AwayFromZero(shapes.a)}, {"b", AwayFromZero(shapes.b, 0.4, 1.9)}},
+                     .terms = TermsOf(shapes),
+                     .magnitude = 1};
+      if (shapes.a.rank() > 0 && shapes.b.rank() == shapes.a.rank() && shapes.a[0] == shapes.b[0]) {
+        c.batch_axes = {{"a", 0}, {"b", 0}};
+      }
+      if (name.ends_with("Equal")) c.wrt.emplace();   // a step: no gradient
+      cases.push_back(std::move(c));
+    }
+    cases.back().wrong_shapes = {{{"a", {2, 3}}, {"b", {2, 4}}}, {{"a", {2, 3}}, {"b", {2}}}};
+  }
+  for (const Operator& o : {Operator{"GreaterEqual", GreaterEqualOp}, {"LessEqual", LessEqualOp}}) {
+    cases.push_back({.name = std::string(o.name) + " of equal numbers",
+                     .symbol = Binary(o.op()),
+                     .inputs = {{"a", Values({4}, {1, 2, 3, -0.0})}, {"b", Values({4}, {1, 3, 2, 0})}},
+                     .wrt = std::vector<std::string>{},
+                     .forward = [less = o.op == LessEqualOp](const HostTensorMap&) -> std::vector<HostTensor> {
+                       return {less ? Values({4}, {1, 1, 0, 1}) : Values({4}, {1, 0, 1, 1})};
+                     }});
+  }
+
+  for (int n : {1, 2, 3, 5}) {
+    OperatorCase c{.name = fmt::format("sum of {}", n), .terms = static_cast<double>(n), .magnitude = 1};
+    std::vector<Symbol> inputs;
+    for (int i = 0; i < n; ++i) {
+      const std::string name = fmt::format("x{}", i);
+      inputs.push_back(Variable(name));
+      HostTensor value = Uniform({2, 20, 2, 2});
+      for (int64_t k = 0; k < value.elements(); ++k) value.Set(k, value.At(k) * (i + 1));
+      c.inputs[name] = value;
+      c.batch_axes[name] = 0;
+    }
+    c.symbol = Apply(AddNOp(), {}, inputs, "y");
+    if (n > 1) c.wrong_shapes = {{{"x0", {2, 3}}, {"x1", {2, 4}}}};
+    cases.push_back(std::move(c));
+  }
+
+  for (const Shape& shape : {Shape{3, 5}, Shape{2, 20, 2, 3}}) {
+    cases.push_back({.name = fmt::format("AddRelu {}", shape),
+                     .symbol = Binary(AddReluOp()),
+                     .inputs = {{"a", AwayFromZero(shape, 0.5, 1)}, {"b", Uniform(shape, -0.4, 0.4)}},
+                     .batch_axes = {{"a", 0}, {"b", 0}},
+                     .wrong_shapes = {{{"a", {2, 3}}, {"b", {1, 3}}}}});
+    cases.push_back({.name = fmt::format("AddReluGrad {}", shape),
+                     .symbol = Apply(AddReluGradOp(), {}, {Variable("a"), Variable("b"), Variable("y")}, "dx"),
+                     .inputs = {{"a", Uniform(shape)}, {"b", Uniform(shape, -0.7, 0.5)}, {"y", AwayFromZero(shape)}},
+                     .batch_axes = {{"a", 0}, {"b", 0}, {"y", 0}},
+                     .wrt = std::vector<std::string>{}});
+  }
+
+  for (const Operands& shapes : {Operands{{2, 3, 4}, {2, 3, 4}}, {{2, 3, 4}, {3, 1}}, {{2, 3, 4}, {}}, {{2, 3, 4}, {1, 3, 4}},
+                                 {{2, 20, 2, 2}, {1, 20, 1, 1}}, {{2, 20, 2, 2}, {20, 1, 1}}}) {
+    cases.push_back({.name = fmt::format("SumLike {} {}", shapes.a, shapes.b),
+                     .symbol = Apply(SumLikeOp(), {}, {Variable("x"), Variable("like")}, "y"),
+                     .inputs = {{"x", Uniform(shapes.a)}, {"like", Uniform(shapes.b)}},
+                     .terms = TermsOf(shapes),
+                     .magnitude = 1,
+                     .wrt = std::vector<std::string>{"x"},
+                     .wrong_shapes = {{{"x", {2, 3}}, {"like", {2, 4}}}}});
+  }
+  return cases;
+}
+
+}  // namespace bindery

@@ -1,0 +1,61 @@
+#include "symbol/ops/convolution.h"
+#include "tests/executor/operator_cases.h"
+
+namespace bindery {
+namespace {
+
+OperatorCase ConvolutionCase(const std::string& name, const Shape& data, const ConvolutionAttrs& attrs) {
+  Shape weight = Shape{attrs.num_filter, data[1] / attrs.groups};
+  for (int64_t extent : attrs.kernel) weight = weight.Insert(weight.rank(), extent);
+  OperatorCase c{.name = name,
+                 .symbol = Convolution(Variable("x"), attrs, "conv"),
+                 .inputs = {{"x", Uniform(data)}, {"conv_weight", Uniform(weight, -0.5, 0.5)}},
+                 .batch_axes = {{"x", 0}},
+                 // The longest sum is a gradient's: over all outputs, or over the window.
+                 .terms = static_cast<double>(weight.CountFrom(1) + data.Elements() / data[1])};
+  if (!attrs.no_bias) c.inputs["conv_bias"] = Uniform({attrs.num_filter}, 1, 2);   // keeps relu off its kink
+  return c;
+}
+
+}  // namespace
+
+std::vector<OperatorCase> ConvolutionCases() {
+  std::vector<OperatorCase> cases = {
+      ConvolutionCase("1 to 4 channels", {2, 1, 6, 5}, {.num_filter = 4, .kernel = {3, 3}}),
+      ConvolutionCase("3 to 8 channels, padded", {2, 3, 5, 5}, {.num_filter = 8, .kernel = {3, 3}, .pad = {1, 1}}),
+      ConvolutionCase("8 to 16 channels", {1, 8, 4, 4}, {.num_filter = 16, .kernel = {3, 3}, .pad = {1, 1}}),
+      ConvolutionCase("16 to 16 channels, without bias", {1, 16, 4, 3}, {.num_filter = 16, .kernel = {1, 1}, .no_bias = true}),
+      ConvolutionCase("5 to 20 channels", {2, 5, 4, 4}, {.num_filter = 20, .kernel = {2, 3}}),
+      ConvolutionCase("stride", {2, 2, 7, 6}, {.num_filter = 3, .kernel = {3, 2}, .stride = {2, 3}}),
+      ConvolutionCase("stride, pad and dilation", {2, 2, 8, 9},
+                      {.num_filter = 3, .kernel = {3, 2}, .stride = {2, 1}, .pad = {2, 3}, .dilate = {2, 4}}),
+      ConvolutionCase("a border no window reaches", {1, 2, 6, 6}, {.num_filter = 2, .kernel = {1, 1}, .stride = {4, 4}}),
+      ConvolutionCase("more padding than data", {1, 2, 2, 2}, {.num_filter = 2, .kernel = {3, 3}, .pad = {4, 4}}),
+      ConvolutionCase("two groups", {2, 4, 4, 4}, {.num_filter = 6, .kernel = {3, 3}, .pad = {1, 1}, .groups = 2}),
+      ConvolutionCase("two groups of 8", {1, 16, 3, 3}, {.num_filter = 16, .kernel = {2, 2}, .groups = 2}),
+      ConvolutionCase("depthwise", {2, 6, 4, 4}, {.num_filter = 6, .kernel = {3, 3}, .pad = {1, 1}, .groups = 6}),
+      ConvolutionCase("depthwise, two filters each", {1, 3, 4, 4}, {.num_filter = 6, .kernel = {2, 2}, .groups = 3}),
+      ConvolutionCase("1 spatial axis", {2, 3, 9}, {.num_filter = 4, .kernel = {3}, .stride = {2}, .pad = {1}}),
+      ConvolutionCase("1 spatial axis, groups", {2, 4, 7}, {.num_filter = 4, .kernel = {3}, .dilate = {2}, .groups = 2}),
+      ConvolutionCase("3 spatial axes", {1, 2, 3, 4, 3}, {.num_filter = 3, .kernel = {2, 3, 2}, .pad = {1, 0, 1}}),
+      ConvolutionCase("3 spatial axes, stride", {1, 2, 4, 4, 5},
+                      {.num_filter = 2, .kernel = {2, 2, 3}, .stride = {2, 1, 2}, .no_bias = true}),
+      ConvolutionCase("one sample, one output", {1, 3, 2, 2}, {.num_filter = 1, .kernel = {2, 2}}),
+  };
+  cases[0].wrong_shapes = {{{"x", {2, 1, 6}}},
+                           {{"x", {2, 1, 2, 5}}},
+                           {{"x", {2, 1, 6, 5}}, {"conv_weight", {4, 2, 3, 3}}},
+                           {{"x", {2, 1, 6, 5}}, {"conv_weight", {3, 1, 3, 3}}},
+                           {{"x", {2, 1, 6, 5}}, {"conv_bias", {5}}}};
+  cases[9].wrong_shapes = {{{"x", {2, 3, 4, 4}}}};
+  for (ActivationType type : {ActivationType::kRelu, ActivationType::kSigmoid, ActivationType::kTanh,
+                              ActivationType::kSoftRelu, ActivationType::kSoftSign}) {
+    cases.push_back(ConvolutionCase(
+        std::string("with ") + EnumNames(&type)[static_cast<int>(type)].name, {1, 3, 4, 4},
+        {.num_filter = 4, .kernel = {3, 3}, .pad = {1, 1}, .activation = type}));
+    cases.back().tolerance = 2;
+  }
+  return cases;
+}
+
+}  // namespace bindery

@@ -1,0 +1,415 @@
+#include "tests/executor/check_operator.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <set>
+
+#include "base/philox.h"
+#include "symbol/gradient.h"
+#include "symbol/graph.h"
+#include "symbol/model.h"
+#include "tests/executor/graph_runner.h"
+
+namespace bindery {
+namespace {
+
+double EpsilonOf(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat64: return 0x1p-52;
+    case DType::kFloat32: return 0x1p-23;
+    case DType::kFloat16: return 0x1p-10;
+    case DType::kBFloat16: return 0x1p-7;
+    default: return 0;
+  }
+}
+
+double MaxAbs(const HostTensor& tensor) {
+  double max = 0;
+  for (int64_t i = 0; i < tensor.elements(); ++i) {
+    if (std::isfinite(tensor.At(i))) max = std::max(max, std::fabs(tensor.At(i)));
+  }
+  return max;
+}
+
+// A case with its gradient graph, ready to be run in any dtype.
+class Checker {
+ public:
+  explicit Checker(const OperatorCase& c) : case_(c), symbol_(ExpandComposites(c.symbol)) {
+    names_ = symbol_.ListInputs();
+    for (const std::string& name : names_) {
+      if (!c.inputs.contains(name)) Throw("case \"{}\" has no values for \"{}\"", c.name, name);
+    }
+    MakeGradient();
+  }
+
+  void CheckAll() {
+    for (DType dtype : case_.test_dtypes) CheckDType(dtype);
+    CheckGradient();
+    CheckWrongShapes();
+    CheckNearShapes();
+    CheckNoSamples();
+    CheckSaveLoad();
+  }
+
+  const Symbol& everything() const { return everything_; }
+
+ private:
+  struct Types {
+    DTypeMap of;                     // variables and head gradients
+    std::vector<DType> outputs;
+  };
+
+  Types TypesFor(DType dtype) const {
+    DTypeMap known = case_.dtypes;
+    for (const std::string& name : names_) {
+      if (known.emplace(name, dtype).second) break;
+    }
+    const InferredDTypes inferred = InferDTypes(symbol_, known);
+    Types types;
+    const std::vector<std::string> arguments = symbol_.ListArguments(), auxiliary = symbol_.ListAuxiliaryStates();
+    for (size_t i = 0; i < arguments.size(); ++i) types.of[arguments[i]] = inferred.arguments[i];
+    for (size_t i = 0; i < auxiliary.size(); ++i) types.of[auxiliary[i]] = inferred.auxiliary[i];
+    types.outputs = inferred.outputs;
+    for (size_t i = 0; i < heads_.size(); ++i) {
+      if (!heads_[i].empty()) types.of[heads_[i]] = inferred.outputs[i];
+    }
+    return types;
+  }
+
+  void MakeGradient() {
+    const Types types = TypesFor(DType::kFloat64);
+    if (case_.wrt) {
+      wrt_ = *case_.wrt;
+    } else {
+      for (const std::string& name : symbol_.ListArguments()) {
+        if (!case_.dtypes.contains(name) && IsFloat(types.of.at(name))) wrt_.push_back(name);
+      }
+    }
+    values_ = case_.inputs;
+    everything_ = symbol_;
+    if (wrt_.empty()) return;
+    const GradientResult gradient = Gradient(symbol_, wrt_);
+    heads_ = gradient.head_gradients;
+    gradients_ = gradient.gradients;
+    std::vector<Symbol> parts = {symbol_};
+    for (const Symbol& g : gradients_) {
+      if (!g.empty()) parts.push_back(g);
+    }
+    everything_ = Group(parts);
+    const std::vector<HostTensor> outputs = Compute(symbol_, values_).outputs;
+    for (size_t i = 0; i < heads_.size(); ++i) {
+      if (!heads_[i].empty()) values_[heads_[i]] = Uniform(outputs[i].shape(), -1.1, 0.9);
+    }
+  }
+
+  // In double, by the reference kernels.
+  RunResult Compute(const Symbol& symbol, const HostTensorMap& values) const {
+    const Types types = TypesFor(DType::kFloat64);
+    RunOptions options = Options();
+    options.policy = KernelPolicy::kReference;
+    options.watch = false;
+    return RunGraph(symbol, CastTo(types, values, symbol), options);
+  }
+
+  RunOptions Options() const {
+    return {.mode = case_.mode, .step = case_.step, .batch_axes = case_.batch_axes};
+  }
+
+  // The values that a symbol needs, cast.
+  static HostTensorMap CastTo(const Types& types, const HostTensorMap& values, const Symbol& symbol) {
+    HostTensorMap result;
+    for (const std::string& name : symbol.ListInputs()) {
+      const auto value = values.find(name);
+      if (value != values.end()) result[name] = value->second.Cast(types.of.at(name));
+    }
+    return result;
+  }
+
+  void CheckDType(DType dtype) {
+    SCOPED_TRACE(ToString(dtype));
+    const Types types = TypesFor(dtype);
+    const HostTensorMap rounded = CastTo(types, values_, everything_);
+    HostTensorMap in_double;
+    for (const auto& [name, value] : rounded) in_double[name] = value.Cast(DType::kFloat64);
+    const std::vector<HostTensor> truth = Compute(everything_, in_double).outputs;
+    if (case_.forward) {
+      const std::vector<HostTensor> second_opinion = case_.forward(in_double);
+      ASSERT_EQ(static_cast<int>(second_opinion.size()), symbol_.size());
+      for (int i = 0; i < symbol_.size(); ++i) {
+        ExpectNear(truth[i], second_opinion[i], 1e-9 * std::max(1.0, MaxAbs(second_opinion[i])), "the reference kernels");
+      }
+    }
+
+    const auto check = [&](const RunOptions& options) {
+      SCOPED_TRACE(fmt::format("{} kernels, {} threads, {}",
+                               options.policy == KernelPolicy::kFast ? "fast" : "reference", options.threads,
+                               ToString(options.layout)));
+      const RunResult result = RunGraph(everything_, rounded, options);
+      for (size_t i = 0; i < truth.size(); ++i) {
+        ExpectNear(result.outputs[i], truth[i], Tolerance(dtype, truth[i], static_cast<int>(i) >= symbol_.size()),
+                   NameOf(i));
+      }
+    };
+    RunOptions options = Options();
+    options.policy = KernelPolicy::kReference;
+    check(options);
+    options.policy = KernelPolicy::kFast;
+    for (Layout layout : {Layout::kPlain, Layout::kChannelsLast, Layout::kBlocked8, Layout::kBlocked16}) {
+      options.layout = layout;
+      if (layout == Layout::kPlain || HasLayouts(rounded)) check(options);
+    }
+    options.layout = Layout::kPlain;
+    options.threads = 2;
+    check(options);
+  }
+
+  static bool HasLayouts(const HostTensorMap& values) {
+    return std::ranges::any_of(values, [](const auto& entry) {
+      return !FormatOf(Layout::kBlocked8, entry.second.shape()).is_plain();
+    });
+  }
+
+  // What rounding inputs, outputs and, in gradients, what lies between may cost.
+  double Tolerance(DType dtype, const HostTensor& truth, bool is_gradient) const {
+    const double scale = std::max(MaxAbs(truth), case_.magnitude);
+    return (is_gradient ? 8 : 4) * case_.tolerance * EpsilonOf(dtype) * std::sqrt(case_.terms) * scale;
+  }
+
+  std::string NameOf(size_t output) const {
+    if (static_cast<int>(output) < symbol_.size()) return symbol_.ListOutputs()[output];
+    size_t left = output - symbol_.size();
+    for (size_t i = 0; i < wrt_.size(); ++i) {
+      if (!gradients_[i].empty() && left-- == 0) return "gradient of " + wrt_[i];
+    }
+    return "";
+  }
+
+  // sum over heads of <head gradient, head>
+  double Weighted(const HostTensorMap& values) const {
+    const std::vector<HostTensor> outputs = Compute(symbol_, values).outputs;
+    double sum = 0;
+    for (size_t h = 0; h < outputs.size(); ++h) {
+      if (heads_[h].empty()) continue;
+      const HostTensor& weight = values_.at(heads_[h]);
+      for (int64_t i = 0; i < weight.elements(); ++i) sum += weight.At(i) * outputs[h].At(i);
+    }
+    return sum;
+  }
+
+  void CheckGradient() {
+    if (wrt_.empty()) return;
+    const std::vector<HostTensor> all = Compute(everything_, values_).outputs;
+    HostTensorMap formula;
+    if (case_.gradient) {
+      formula = case_.gradient(values_, std::vector<HostTensor>(all.begin(), all.begin() + symbol_.size()));
+    }
+    size_t next = symbol_.size();
+    for (size_t i = 0; i < wrt_.size(); ++i) {
+      const HostTensor& value = case_.inputs.at(wrt_[i]);
+      const HostTensor actual = gradients_[i].empty() ? HostTensor(DType::kFloat64, value.shape()) : all[next++];
+      const bool has_formula = formula.contains(wrt_[i]);
+      const HostTensor expected = has_formula ? formula.at(wrt_[i]) : FiniteDifferences(wrt_[i]);
+      const double scale = std::max({MaxAbs(expected), case_.magnitude, has_formula ? 0 : 1e-2});
+      ExpectNear(actual.Cast(DType::kFloat64), expected, (has_formula ? 1e-12 : 1e-6) * scale,
+                 fmt::format("gradient of {} against {}", wrt_[i], has_formula ? "its formula" : "finite differences"));
+    }
+  }
+
+  HostTensor FiniteDifferences(const std::string& name) const {
+    HostTensorMap values = case_.inputs;
+    HostTensor& x = values.at(name);
+    HostTensor gradient(DType::kFloat64, x.shape());
+    for (int64_t i = 0; i < x.elements(); ++i) {
+      const double here = x.At(i), h = 1e-5;
+      x.Set(i, here + h);
+      const double above = Weighted(values);
+      x.Set(i, here - h);
+      const double below = Weighted(values);
+      x.Set(i, here);
+      gradient.Set(i, (above - below) / (2 * h));
+    }
+    return gradient;
+  }
+
+  void CheckWrongShapes() const {
+    for (const ShapeMap& shapes : case_.wrong_shapes) {
+      std::string text;
+      for (const auto& [name, shape] : shapes) text += fmt::format(" {} {}", name, shape);
+      EXPECT_THROW(InferShapes(case_.symbol, shapes), ShapeError) << "with" << text;
+    }
+  }
+
+  // One extent or the rank of one input changed: an error of shapes, or a graph that runs.
+  void CheckNearShapes() const {
+    for (const std::string& name : names_) {
+      const Shape& shape = case_.inputs.at(name).shape();
+      std::vector<Shape> others;
+      if (shape.rank() < Shape::kMaxRank) others.push_back(shape.Insert(shape.rank(), 1));
+      if (shape.rank() > 0) others.push_back(shape.Erase(0));
+      for (int axis = 0; axis < shape.rank(); ++axis) {
+        others.push_back(shape.With(axis, shape[axis] + 1));
+        if (shape[axis] > 0) others.push_back(shape.With(axis, shape[axis] - 1));
+      }
+      for (const Shape& other : others) RunWithShapes({{name, other}}, "near shape");
+    }
+  }
+
+  // Runs with zeros wherever shapes differ from the case's, unless the shapes are refused.
+  void RunWithShapes(const ShapeMap& changed, const char* what) const {
+    HostTensorMap values = values_;
+    for (const std::string& head : heads_) values.erase(head);
+    std::string text;
+    for (const auto& [name, shape] : changed) {
+      values[name] = HostTensor(DType::kFloat64, shape);
+      text += fmt::format(" {} {}", name, shape);
+    }
+    SCOPED_TRACE(fmt::format("{}:{}", what, text));
+    std::vector<Shape> outputs;
+    try {
+      ShapeMap shapes;
+      for (const std::string& name : names_) shapes[name] = values.at(name).shape();
+      for (const auto& shape : InferShapes(symbol_, shapes).outputs) outputs.push_back(*shape);
+    } catch (const ShapeError&) {
+      return;
+    }
+    for (size_t i = 0; i < heads_.size(); ++i) {
+      if (!heads_[i].empty()) values[heads_[i]] = HostTensor(DType::kFloat64, outputs[i]);
+    }
+    const HostTensorMap rounded = CastTo(TypesFor(DType::kFloat32), values, everything_);
+    for (KernelPolicy policy : {KernelPolicy::kReference, KernelPolicy::kFast}) {
+      RunOptions options = Options();
+      options.policy = policy;
+      std::erase_if(options.batch_axes, [&](const auto& entry) { return values.at(entry.first).shape().rank() <= entry.second; });
+      try {
+        const RunResult result = RunGraph(everything_, rounded, options);
+        for (size_t i = 0; i < outputs.size(); ++i) EXPECT_EQ(result.outputs[i].shape(), outputs[i]);
+      } catch (const ShapeError& e) {   // of the gradient graph
+        ADD_FAILURE() << "inference took the shapes, but the gradient did not: " << e.what();
+      } catch (const DataError&) {      // fewer classes than the labels name
+      }
+    }
+  }
+
+  void CheckNoSamples() const {
+    if (case_.batch_axes.empty()) return;
+    ShapeMap empty;
+    for (const auto& [name, axis] : case_.batch_axes) empty[name] = case_.inputs.at(name).shape().With(axis, 0);
+    RunWithShapes(empty, "no samples");
+  }
+
+  void CheckSaveLoad() const {
+    Model model;
+    model.symbol = case_.symbol;
+    for (bool text : {false, true}) {
+      const std::string saved = SerializeModel(model, text);
+      const Model loaded = ParseModel(saved, text);
+      EXPECT_EQ(loaded.symbol.DebugString(), case_.symbol.DebugString()) << "after saving and loading";
+      EXPECT_EQ(SerializeModel(loaded, text), saved);
+    }
+  }
+
+  const OperatorCase& case_;
+  Symbol symbol_;                         // composites expanded
+  std::vector<std::string> names_;        // of its variables
+  std::vector<std::string> wrt_, heads_;  // heads_: names of head gradients, or ""
+  std::vector<Symbol> gradients_;         // may be empty: zero
+  Symbol everything_;                     // outputs, then gradients that are not zero
+  HostTensorMap values_;                  // float64; head gradients too
+};
+
+// Values of one shape differ if their ranges do.
+PhiloxStream StreamFor(const char* what, const Shape& shape, double low, double high) {
+  return {1, fmt::format("{} {} {} {}", what, shape, low, high)};
+}
+
+}  // namespace
+
+void CheckOperator(const OperatorCase& c) {
+  SCOPED_TRACE("case " + c.name);
+  Checker(c).CheckAll();
+}
+
+void CheckOperators(const std::vector<OperatorCase>& cases) {
+  std::set<std::string> names;
+  for (const OperatorCase& c : cases) {
+    EXPECT_TRUE(names.insert(c.name).second) << "two cases named " << c.name;
+    try {
+      CheckOperator(c);
+    } catch (const std::exception& e) {
+      ADD_FAILURE() << "case " << c.name << ": " << e.what();
+    }
+  }
+}
+
+std::vector<std::string> OperatorsIn(const OperatorCase& c) {
+  std::set<std::string> names;
+  for (const Symbol& symbol : {c.symbol, Checker(c).everything()}) {
+    for (const NodePtr& node : Graph::Of(symbol).nodes) {
+      if (!node->is_variable()) names.insert(node->op().name);
+    }
+  }
+  return {names.begin(), names.end()};
+}
+
+HostTensor Uniform(const Shape& shape, double low, double high) {
+  PhiloxStream stream = StreamFor("uniform", shape, low, high);
+  HostTensor tensor(DType::kFloat64, shape);
+  for (double& x : tensor.data<double>()) x = low + (high - low) * (stream.Uniform() + 0x1p-25);
+  return tensor;
+}
+
+HostTensor AwayFromZero(const Shape& shape, double least, double most) {
+  PhiloxStream stream = StreamFor("away from zero", shape, least, most);
+  HostTensor tensor(DType::kFloat64, shape);
+  for (double& x : tensor.data<double>()) {
+    x = least + (most - least) * stream.Uniform();
+    if (stream.Next() & 1u) x = -x;
+  }
+  return tensor;
+}
+
+HostTensor Distinct(const Shape& shape) {
+  PhiloxStream stream = StreamFor("distinct", shape, 0, 0);
+  HostTensor tensor(DType::kFloat64, shape);
+  const std::span<double> data = tensor.data<double>();
+  for (size_t i = 0; i < data.size(); ++i) data[i] = static_cast<double>(i) / 8 - 3;
+  for (size_t i = data.size(); i > 1; --i) std::swap(data[i - 1], data[stream.Below(i)]);
+  return tensor;
+}
+
+HostTensor Values(const Shape& shape, std::initializer_list<double> values) {
+  HostTensor tensor(DType::kFloat64, shape);
+  if (static_cast<int64_t>(values.size()) != tensor.elements()) Throw("{} values for shape {}", values.size(), shape);
+  std::copy(values.begin(), values.end(), tensor.data<double>().begin());
+  return tensor;
+}
+
+HostTensor Integers(const Shape& shape, int64_t low, int64_t high) {
+  PhiloxStream stream = StreamFor("integers", shape, static_cast<double>(low), static_cast<double>(high));
+  HostTensor tensor(DType::kFloat64, shape);
+  for (double& x : tensor.data<double>()) x = static_cast<double>(low + static_cast<int64_t>(stream.Below(high - low + 1)));
+  return tensor;
+}
+
+void ExpectNear(const HostTensor& actual, const HostTensor& expected, double tolerance, const std::string& what) {
+  ASSERT_EQ(actual.shape(), expected.shape()) << what;
+  double worst = -1;
+  int64_t where = 0;
+  for (int64_t i = 0; i < actual.elements(); ++i) {
+    const double a = actual.At(i), e = expected.At(i);
+    double difference = a == e || (std::isnan(a) && std::isnan(e)) ? 0 : std::fabs(a - e);
+    if (std::isnan(difference)) difference = INFINITY;
+    if (difference > worst) {
+      worst = difference;
+      where = i;
+    }
+  }
+  EXPECT_LE(worst, tolerance) << what << " " << ToString(actual.shape()) << ", element " << where << ": "
+                              << (actual.elements() ? actual.At(where) : 0) << " instead of "
+                              << (actual.elements() ? expected.At(where) : 0);
+}
+
+}  // namespace bindery

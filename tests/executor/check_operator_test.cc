@@ -1,0 +1,154 @@
+// The checker must find what it looks for: kernels and definitions that are wrong in one way each.
+#include "tests/executor/check_operator.h"
+
+#include <gtest/gtest-spi.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "symbol/op_def.h"
+#include "tests/executor/graph_runner.h"
+
+namespace bindery {
+namespace {
+
+// y = 2 x, with room for mistakes.
+struct Mistakes {
+  double gradient = 2;                  // what the gradient rule says
+  bool writes_beyond = false;
+  bool changes_input = false;
+  bool leaves_element = false;          // does not write the last one
+  bool dirties_padding = false;
+  bool wrong_in_place = false;          // declared, but reads what it wrote
+  bool forgets_something_between_runs = false;
+  double factor_of_last = 2;            // of the last element
+};
+
+void Double(const Mistakes& m, float* x, float* y, int64_t n, int* runs) {
+  for (int64_t i = 0; i < n; ++i) {
+    if (m.wrong_in_place) y[i] = 0;
+    y[i] = 2 * x[i];
+  }
+  if (m.factor_of_last != 2) y[n - 1] = static_cast<float>(m.factor_of_last) * x[n - 1];
+  if (m.writes_beyond) y[n] = 1;
+  if (m.changes_input) x[0] += 1;
+  if (m.forgets_something_between_runs) y[0] += static_cast<float>((*runs)++);
+}
+
+std::optional<Kernel> MakeDouble(const KernelSpec& spec, const Mistakes& m) {
+  Kernel kernel;
+  kernel.implementation = "loop";
+  const Format format = m.dirties_padding ? FormatOf(Layout::kBlocked8, spec.inputs[0].shape) : Format::Plain();
+  kernel.input_formats = {format};
+  kernel.output_formats = {format};
+  const int64_t n = StorageElements(format, spec.inputs[0].shape);
+  if (m.wrong_in_place) kernel.inplace = {{0, 0}};
+  kernel.bind = [=](const KernelArgs& args) -> Call {
+    auto* x = static_cast<float*>(args.inputs[0]);
+    auto* y = static_cast<float*>(args.outputs[0]);
+    return [=, runs = std::make_shared<int>(0)] {
+      if (n == 0) return;
+      Double(m, x, y, m.leaves_element ? n - 1 : n, runs.get());
+      if (m.dirties_padding) y[n - 1] = 1;
+    };
+  };
+  return kernel;
+}
+
+// A case over a new operator that makes these mistakes.
+OperatorCase CaseWith(const std::string& name, const Mistakes& mistakes, const Shape& shape = {2, 3}) {
+  AddOp({.name = name,
+         .doc = "y = 2 x",
+         .infer_shape = [](InferContext& c) {
+           if (c.input(0)) c.SetOutput(0, *c.input(0));
+         },
+         .gradient = [=](const GradientContext& g) -> std::vector<Symbol> {
+           if (mistakes.gradient == 0) return {};
+           return {Apply(FindOp("MulScalar"), FindOp("MulScalar").attrs_type->FromMap({{"scalar", mistakes.gradient}}),
+                         {g.output_grad(0)}, g.NameFor("data"))};
+         }});
+  AddKernel(name, [=](const KernelSpec& spec) -> std::optional<Kernel> {
+    if (spec.inputs[0].dtype == DType::kFloat32) return MakeDouble(spec, mistakes);
+    Kernel kernel = *MakeDouble(spec, {});   // in double, without mistakes: the truth
+    const int64_t n = spec.inputs[0].shape.Elements();
+    kernel.bind = [=](const KernelArgs& args) -> Call {
+      auto* x = static_cast<const double*>(args.inputs[0]);
+      auto* y = static_cast<double*>(args.outputs[0]);
+      return [=] {
+        for (int64_t i = 0; i < n; ++i) y[i] = 2 * x[i];
+      };
+    };
+    return kernel;
+  });
+  return {.name = name,
+          .symbol = Apply(FindOp(name), {}, {Variable("x")}, "y"),
+          .inputs = {{"x", AwayFromZero(shape)}},
+          .test_dtypes = {DType::kFloat32}};
+}
+
+// The failures that checking a case records.
+std::string FailuresOf(const OperatorCase& c) {
+  testing::TestPartResultArray results;
+  {
+    testing::ScopedFakeTestPartResultReporter reporter(
+        testing::ScopedFakeTestPartResultReporter::INTERCEPT_ONLY_CURRENT_THREAD, &results);
+    CheckOperators({c});
+  }
+  std::string text;
+  for (int i = 0; i < results.size(); ++i) text += results.GetTestPartResult(i).message() + std::string("\n");
+  return text;
+}
+
+void ExpectFound(const OperatorCase& c, const std::string& message) {
+  EXPECT_NE(FailuresOf(c).find(message), std::string::npos) << FailuresOf(c);
+}
+
+TEST(CheckOperator, PassesWhatIsRight) { EXPECT_EQ(FailuresOf(CaseWith("Double", {})), ""); }
+
+TEST(CheckOperator, FindsWrongResults) {
+  ExpectFound(CaseWith("DoubleWrong", {.factor_of_last = 2.00001}), "y_output (2, 3), element 5");
+}
+
+TEST(CheckOperator, FindsWrongGradients) {
+  ExpectFound(CaseWith("DoubleWrongGradient", {.gradient = 1.9999}), "gradient of x against finite differences");
+  ExpectFound(CaseWith("DoubleNoGradient", {.gradient = 0}), "gradient of x against finite differences");
+}
+
+TEST(CheckOperator, FindsWritesOutside) {
+  ExpectFound(CaseWith("DoubleBeyond", {.writes_beyond = true}), "wrote outside of output 0");
+}
+
+TEST(CheckOperator, FindsChangedInputs) {
+  ExpectFound(CaseWith("DoubleChangesInput", {.changes_input = true}), "changed input 0");
+}
+
+TEST(CheckOperator, FindsElementsNotWritten) {
+  ExpectFound(CaseWith("DoubleLeavesElement", {.leaves_element = true}), "gave other bits for output 0 when run again");
+}
+
+TEST(CheckOperator, FindsPaddingThatIsNotZero) {
+  ExpectFound(CaseWith("DoubleDirty", {.dirties_padding = true}, {2, 3, 2, 2}), "left something in the padding");
+}
+
+TEST(CheckOperator, FindsWrongInPlace) {
+  ExpectFound(CaseWith("DoubleInPlace", {.wrong_in_place = true}), "in place (input 0, output 0) gave another output 0");
+}
+
+TEST(CheckOperator, FindsResultsThatChange) {
+  ExpectFound(CaseWith("DoubleForgets", {.forgets_something_between_runs = true}), "when run again");
+}
+
+TEST(CheckOperator, FindsShapesThatShouldFail) {
+  OperatorCase c = CaseWith("DoubleAnyShape", {});
+  c.wrong_shapes = {{{"x", {2}}}};
+  ExpectFound(c, "with x (2)");
+}
+
+TEST(CheckOperator, FindsASecondOpinionThatDiffers) {
+  OperatorCase c = CaseWith("DoubleOpinion", {});
+  c.forward = [](const HostTensorMap& in) -> std::vector<HostTensor> { return {in.at("x")}; };
+  ExpectFound(c, "the reference kernels");
+}
+
+}  // namespace
+}  // namespace bindery

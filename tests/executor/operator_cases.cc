@@ -1,0 +1,17 @@
+#include "tests/executor/operator_cases.h"
+
+#include <iterator>
+
+namespace bindery {
+
+std::vector<OperatorCase> AllOperatorCases() {
+  std::vector<OperatorCase> all;
+  for (auto* family : {ActivationCases, BatchNormCases, ConvolutionCases, DropoutCases, BinaryCases, UnaryCases,
+                       FullyConnectedCases, LossCases, PoolingCases, ReduceCases, ShapeCases, SoftmaxCases}) {
+    std::vector<OperatorCase> cases = family();
+    all.insert(all.end(), std::make_move_iterator(cases.begin()), std::make_move_iterator(cases.end()));
+  }
+  return all;
+}
+
+}  // namespace bindery

@@ -1,0 +1,25 @@
+// The cases in which every operator is checked, by family: data for CheckOperator. A new operator gets its cases in one of
+// the cases_*.cc beside this file; tests/executor/ops_table_test.cc says which operators have none.
+#pragma once
+
+#include <vector>
+
+#include "tests/executor/check_operator.h"
+
+namespace bindery {
+
+std::vector<OperatorCase> ActivationCases();
+std::vector<OperatorCase> BatchNormCases();
+std::vector<OperatorCase> ConvolutionCases();
+std::vector<OperatorCase> DropoutCases();
+std::vector<OperatorCase> BinaryCases();        // element-wise, two operands and more
+std::vector<OperatorCase> UnaryCases();         // element-wise, one operand
+std::vector<OperatorCase> FullyConnectedCases();
+std::vector<OperatorCase> LossCases();
+std::vector<OperatorCase> PoolingCases();
+std::vector<OperatorCase> ReduceCases();
+std::vector<OperatorCase> ShapeCases();
+std::vector<OperatorCase> SoftmaxCases();
+std::vector<OperatorCase> AllOperatorCases();
+
+}  // namespace bindery

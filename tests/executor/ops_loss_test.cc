@@ -1,0 +1,94 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "symbol/gradient.h"
+#include "symbol/ops/loss.h"
+#include "tests/executor/graph_runner.h"
+#include "tests/executor/operator_cases.h"
+
+namespace bindery {
+namespace {
+
+TEST(Operators, Softmax) { CheckOperators(SoftmaxCases()); }
+TEST(Operators, Loss) { CheckOperators(LossCases()); }
+
+class LossTest : public testing::TestWithParam<KernelPolicy> {
+ protected:
+  // Output and data gradient of SoftmaxOutput.
+  std::vector<HostTensor> Run(const HostTensor& x, const HostTensor& label, const SoftmaxOutputAttrs& attrs, int64_t batch_size = 1) {
+    const Symbol y = SoftmaxOutput(Variable("x"), Variable("label"), attrs, "softmax");
+    const std::vector<std::string> wrt = {"x"};
+    const Symbol all = Group({y, Gradient(y, wrt).gradients[0]});
+    return RunGraph(all, {{"x", x}, {"label", label}}, {.policy = GetParam(), .step = {.batch_size = batch_size}}).outputs;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Tables, LossTest, testing::Values(KernelPolicy::kReference, KernelPolicy::kFast),
+                         [](const auto& info) { return info.param == KernelPolicy::kFast ? "fast" : "reference"; });
+
+const HostTensor kScores = HostTensor::From({1, 4}, {1, 6, 4, 2});
+const HostTensor kLabel = HostTensor::From({1}, {1});
+
+TEST_P(LossTest, SoftmaxOutputOfKnownNumbers) {
+  const std::vector<HostTensor> r = Run(kScores, kLabel, {});
+  ExpectNear(r[0], HostTensor::From({1, 4}, {0.005806628f, 0.861780069f, 0.116629249f, 0.015784052f}), 1e-6, "p");
+  ExpectNear(r[1], HostTensor::From({1, 4}, {0.005806628f, 0.861780069f - 1, 0.116629249f, 0.015784052f}), 1e-6, "gradient");
+}
+
+TEST_P(LossTest, LabelSmoothing) {
+  const std::vector<HostTensor> r = Run(kScores, kLabel, {.smooth_alpha = 0.2});
+  for (int k = 0; k < 4; ++k) EXPECT_NEAR(r[1].At(k) - r[0].At(k), k == 1 ? -0.8 : -0.2 / 3, 1e-6);
+}
+
+TEST_P(LossTest, IgnoredRowsHaveNoGradientAndOthersDoNotChange) {
+  const HostTensor x = Uniform({4, 5}, -2, 2).Cast(DType::kFloat32), label = HostTensor::From({4}, {3, 1, 0, 1});
+  const HostTensor all = Run(x, label, {})[1], some = Run(x, label, {.use_ignore = true, .ignore_label = 1})[1];
+  for (int64_t i = 0; i < 20; ++i) EXPECT_EQ(some.At(i), label.At(i / 5) == 1 ? 0 : all.At(i));
+}
+
+TEST_P(LossTest, ProbabilitiesAsLabel) {
+  const HostTensor x = Uniform({3, 4}, -2, 2).Cast(DType::kFloat32), label = Uniform({3, 4}, 0, 1).Cast(DType::kFloat32);
+  const std::vector<HostTensor> r = Run(x, label, {});
+  for (int64_t i = 0; i < 12; ++i) EXPECT_NEAR(r[1].At(i), r[0].At(i) - label.At(i), 1e-6);
+}
+
+// Batch 8, 6 classes, with and without a 3 x 3 map: grad_scale / (1 | 8 | valid), and / 9 with a map unless 'valid'.
+TEST_P(LossTest, Normalization) {
+  for (bool map : {false, true}) {
+    const Shape data = map ? Shape{8, 6, 3, 3} : Shape{8, 6};
+    const HostTensor x = Uniform(data, -2, 2).Cast(DType::kFloat32);
+    const HostTensor label = Integers(data.Erase(1), 0, 5).Cast(DType::kFloat32);
+    int64_t valid = 0;
+    for (int64_t i = 0; i < label.elements(); ++i) valid += label.At(i) != 0;
+    SoftmaxOutputAttrs attrs{.grad_scale = 3, .use_ignore = true, .ignore_label = 0, .multi_output = map};
+    const HostTensor plain = Run(x, label, attrs, 8)[1];
+    const double base = map ? 3.0 / 9 : 3.0;
+    for (auto [normalization, scale] :
+         {std::pair{Normalization::kNull, base}, {Normalization::kBatch, base / 8}, {Normalization::kValid, 3.0 / static_cast<double>(valid)}}) {
+      attrs.normalization = normalization;
+      const HostTensor gradient = Run(x, label, attrs, 8)[1];
+      for (int64_t i = 0; i < plain.elements(); ++i) {
+        EXPECT_NEAR(gradient.At(i), plain.At(i) / base * scale, 1e-6) << "map " << map << ", element " << i;
+      }
+    }
+  }
+}
+
+TEST_P(LossTest, LabelsOutOfRangeAreErrors) {
+  const HostTensor x = Uniform({5, 10}).Cast(DType::kFloat32);
+  for (float bad : {12.0f, 10.0f, -1.0f, NAN}) {
+    try {
+      Run(x, HostTensor::From({5}, {0, 1, 2, bad, 4}), {});
+      ADD_FAILURE() << "label " << bad << " passed";
+    } catch (const DataError& e) {
+      EXPECT_NE(e.message().find("of sample 3 is not in 0..9"), std::string::npos) << e.message();
+    }
+  }
+  // An ignored label may be anything; the output alone does not look at labels.
+  EXPECT_NO_THROW(Run(x, HostTensor::From({5}, {0, 1, 2, -1, 4}), {.use_ignore = true}));
+  const Symbol y = SoftmaxOutput(Variable("x"), Variable("label"), {}, "softmax");
+  EXPECT_NO_THROW(RunGraph(y, {{"x", x}, {"label", HostTensor::From({5}, {0, 1, 2, 12, 4})}}, {.policy = GetParam()}));
+}
+
+}  // namespace
+}  // namespace bindery

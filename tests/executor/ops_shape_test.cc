@@ -1,0 +1,12 @@
+#include <gtest/gtest.h>
+
+#include "tests/executor/operator_cases.h"
+
+namespace bindery {
+namespace {
+
+TEST(Operators, Shape) { CheckOperators(ShapeCases()); }
+TEST(Operators, Reduce) { CheckOperators(ReduceCases()); }
+
+}  // namespace
+}  // namespace bindery

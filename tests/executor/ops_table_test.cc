@@ -1,0 +1,46 @@
+// What the tables owe each other: every operator has a reference kernel and a case that checks it.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "executor/kernel.h"
+#include "symbol/builtin_ops.h"
+#include "tests/executor/graph_runner.h"
+#include "tests/executor/operator_cases.h"
+
+namespace bindery {
+namespace {
+
+std::set<std::string> BuiltinNames() {
+  std::set<std::string> names;
+  for (const OpDef& (*op)() : BuiltinOps()) names.insert(op().name);
+  return names;
+}
+
+TEST(OperatorTables, EveryOperatorHasAReferenceKernel) {
+  std::set<std::string> kernels;
+  for (const KernelEntry& entry : ReferenceKernels()) EXPECT_TRUE(kernels.insert(entry.op).second) << entry.op << " twice";
+  EXPECT_EQ(kernels, BuiltinNames());
+}
+
+TEST(OperatorTables, FastKernelsAreOfKnownOperators) {
+  const std::set<std::string> names = BuiltinNames();
+  std::set<std::string> kernels;
+  for (const KernelEntry& entry : CpuKernels()) {
+    EXPECT_TRUE(kernels.insert(entry.op).second) << entry.op << " twice";
+    EXPECT_TRUE(names.contains(entry.op)) << entry.op;
+  }
+}
+
+TEST(OperatorTables, EveryOperatorHasACase) {
+  std::set<std::string> missing = BuiltinNames();
+  for (const OperatorCase& c : AllOperatorCases()) {
+    for (const std::string& name : OperatorsIn(c)) missing.erase(name);
+  }
+  std::string list;
+  for (const std::string& name : missing) list += " " + name;
+  EXPECT_TRUE(missing.empty()) << "add cases to tests/executor/cases_*.cc for:" << list;
+}
+
+}  // namespace
+}  // namespace bindery
