@@ -1,0 +1,52 @@
+// Checkpoint: all that a run's future depends on, as a value and as a file.
+//
+// A file is written atomically and checksummed, as a whole and per tensor; reading one verifies everything and either
+// gives exactly what was saved or throws CheckpointError naming file and place, without allocating beyond the limits.
+// Tensors are plain: a checkpoint can be restored on other devices.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "symbol/model.h"
+
+namespace bindery {
+
+struct Checkpoint {
+  Model model = {};                                     // symbol, parameters, auxiliary states
+  HostTensorMap optimizer_state = {};                   // "<parameter>:<state>"
+  std::string optimizer = {}, schedule = {};            // as text
+  int64_t step = 0;                                     // updates done
+  int64_t epoch = 0;                                    // epochs completed
+  int64_t batch_in_epoch = 0;                           // batches of the current epoch already trained on
+  uint64_t seed = 0;
+  std::map<std::string, int64_t> iterator = {};         // of the training data (IterState)
+  std::vector<double> metric_totals = {};               // of the current epoch's training metric
+  std::string metrics = {};                             // as text
+  std::map<std::string, std::string> info = {};         // devices, workload, kernel choices, anything
+};
+
+// Throws DataError if the file cannot be written (the old one is then untouched).
+void SaveCheckpoint(const Checkpoint& checkpoint, const std::string& path);
+Checkpoint LoadCheckpoint(const std::string& path, const ModelLimits& limits = {});
+
+// A folder of checkpoints "step-0000001234.ckpt". Half-written files of a killed run are ignored, and removed by Save.
+class CheckpointStore {
+ public:
+  explicit CheckpointStore(std::string folder, int keep = 3);   // keep >= 1; the folder is made on the first save
+
+  std::string Save(const Checkpoint& checkpoint);      // then removes all but the newest `keep`; returns the path
+  // The newest that can be read; damaged ones are skipped with a warning (base/log.h). No value if there is none at all;
+  // CheckpointError if there are some but all are damaged.
+  std::optional<Checkpoint> LoadNewest() const;
+  std::vector<std::string> List() const;               // paths, oldest first
+
+ private:
+  std::string folder_;
+  int keep_;
+};
+
+}  // namespace bindery

@@ -1,0 +1,92 @@
+// Updater: one training step of a group. In this order, always: forward and backward on every device -> gradients summed
+// over the devices in one fixed order -> update -> new parameters on every device. The last three are one pass over
+// memory, shared out among the devices' workers (KVStore::PrepareReduction).
+//
+// Divisor. Loss heads with normalisation `null` give sums over samples, so the update divides once by the samples of
+// the whole step: all devices, all micro-batches. Heads that normalise themselves (`batch`, `valid`) are not divided
+// again. An explicit rescale of the optimizer wins.
+//
+// One optimizer state, not one per device. Thread safety: one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "executor/data_parallel_executor_group.h"
+#include "kvstore/kvstore.h"
+#include "train/optimizer.h"
+#include "train/schedule.h"
+
+namespace bindery {
+
+struct UpdaterOptions {
+  std::shared_ptr<const Optimizer> optimizer = nullptr;   // default: Sgd()
+  SchedulePtr schedule = nullptr;                         // default: the optimizer's learning rate, constant
+  KVStoreType kvstore = KVStoreType::kDevice;
+};
+
+class Updater {
+ public:
+  // The group must be bound for training and outlive the updater. Throws Error if heads disagree on who divides and
+  // the optimizer has no explicit rescale, or if a parameter's dtype has no update rule.
+  Updater(DataParallelExecutorGroup* group, const UpdaterOptions& options = {});
+  ~Updater();
+
+  // One step on one batch: forward, backward, Apply. Asynchronous. An error travels to whoever reads the outputs; parameters and
+  // state stay as they were, and step() counts on.
+  void Update(const BatchPtr& batch);
+  // One step on several micro-batches, one after the other: as one batch of all their samples would be. The group must be
+  // bound with GradReq::kAdd; gradients are zeroed first.
+  void Update(std::span<const BatchPtr> micro_batches);
+  // The second half alone: reduces the gradients that are there, of `samples` samples in all, and updates.
+  void Apply(int64_t samples);
+
+  int64_t step() const { return step_; }                  // updates so far
+  void SetStep(int64_t step) { step_ = step; }            // of a resumed run
+  double LearningRate() const;                            // of the next update
+  const Optimizer& optimizer() const { return *optimizer_; }
+  const Schedule& schedule() const { return *schedule_; }
+
+  // Optimizer state as plain tensors, named "<parameter>:<state>"; waits. Set throws CheckpointError for missing, unknown
+  // or misshapen ones and then changes nothing.
+  HostTensorMap State() const;
+  void SetState(const HostTensorMap& state);
+
+ private:
+  // Read by the update operations when they run, set by an operation before them: never captured by value.
+  struct StepValues {
+    double learning_rate = 0, rescale = 1;
+    int64_t step = 1;
+  };
+  struct Piece {                                          // a parameter within its block
+    int64_t begin = 0, end = 0;
+    Multipliers multipliers = {};
+  };
+  struct BlockState {
+    int block = -1;                                       // of the store
+    std::vector<Piece> pieces = {};                       // in order
+    std::vector<Tensor> states = {};                      // flat, like the block; on the first device
+  };
+  void Prepare();
+  void UpdateRange(const BlockState& block, int64_t begin, int64_t end, std::span<const void* const> grads,
+                   std::span<void* const> replicas) const;
+  void Wait() const;
+
+  DataParallelExecutorGroup* group_;
+  std::shared_ptr<const Optimizer> optimizer_;
+  SchedulePtr schedule_;
+  std::unique_ptr<KVStore> kvstore_;
+  bool divide_by_samples_ = true;
+  std::vector<BlockState> blocks_;
+  std::unique_ptr<Reduction> reduction_;                  // nullptr if nothing is trained
+  PreparedPtr set_values_;
+  StepValues values_;
+  std::vector<std::shared_ptr<StepValues>> pending_;      // reused when nobody else holds them
+  int64_t step_ = 0;
+};
+
+}  // namespace bindery
