@@ -1,0 +1,77 @@
+#include <cstring>
+
+#include "base/host_tensor.h"
+#include "engine/team.h"
+#include "executor/kernels/cpu/copy.h"
+#include "executor/kernels/cpu/dnnl_util.h"
+#include "executor/kernels/cpu/makers.h"
+#include "executor/kernels/cpu/util.h"
+#include "symbol/ops/elementwise.h"
+#include "symbol/ops/shape_ops.h"
+
+namespace bindery::cpu {
+
+// Output 0 = input 0, same elements in the same order; in any format if the shape stays.
+MaybeKernel MakeView(const KernelSpec& spec) {
+  if (spec.inputs[0].dtype != spec.outputs[0].dtype || spec.inputs[0].shape.Elements() != spec.outputs[0].shape.Elements()) return std::nullopt;
+  const bool same_shape = spec.inputs[0].shape == spec.outputs[0].shape;
+  const Format format = same_shape && spec.input_formats[0].kind != Format::Kind::kOpaque ? spec.input_formats[0] : Format::Plain();
+  Kernel kernel = PlainKernel(spec, "copy");
+  kernel.input_formats[0] = kernel.output_formats[0] = format;
+  kernel.inplace = {{0, 0}};
+  const int64_t bytes = StorageBytes(format, spec.inputs[0].dtype, spec.inputs[0].shape);
+  kernel.bind = [bytes](const KernelArgs& args) -> Call {
+    return [bytes, x = args.inputs[0], y = args.outputs[0]] { ParallelCopy(y, x, bytes); };
+  };
+  return kernel;
+}
+
+// data -> output, axis i of which is axis axes[i] of data: a reorder of the same bytes seen with permuted strides.
+MaybeKernel MakeTranspose(const KernelSpec& spec) {
+  const Shape& out = spec.outputs[0].shape;
+  const Shape& in = spec.inputs[0].shape;
+  const int rank = in.rank();
+  if (rank == 0 || SizeOf(spec.inputs[0].dtype) != 4) return std::nullopt;
+  std::vector<int64_t> axes = spec.attributes<TransposeAttrs>().axes;
+  if (axes.empty()) {
+    for (int i = rank; i-- > 0;) axes.push_back(i);
+  }
+  dnnl::memory::dims strides(rank);
+  for (int i = 0; i < rank; ++i) strides[i] = in.CountFrom(in.Axis(static_cast<int>(axes[i])) + 1);
+  const dnnl::memory::desc source(Dims(out), dnnl::memory::data_type::f32, strides);
+  const auto target = ToDesc(Format::Plain(), DType::kFloat32, out);
+  Kernel kernel = PlainKernel(spec, "");
+  kernel.threads = out.Elements() <= kSerialElements ? 1 : spec.threads;
+  const TeamScope team(kernel.threads);
+  const dnnl::reorder::primitive_desc desc(Engine(), source, Engine(), *target, UserScratchpad(), true);
+  if (!desc) return std::nullopt;
+  const DnnlStep step(dnnl::reorder(desc), desc, WhoOf(spec),
+                      {{DNNL_ARG_FROM, source, DnnlArgument::kInput, 0}, {DNNL_ARG_TO, *target, DnnlArgument::kOutput, 0}});
+  kernel.implementation = std::string("dnnl ") + desc.impl_info_str();
+  kernel.scratch_bytes = step.scratch_bytes();
+  kernel.bind = [step](const KernelArgs& args) { return step.Bind(args); };
+  return kernel;
+}
+
+MaybeKernel MakeZerosLike(const KernelSpec& spec) {
+  Kernel kernel = PlainKernel(spec, "fill");
+  const int64_t bytes = StorageBytes(Format::Plain(), spec.outputs[0].dtype, spec.outputs[0].shape);
+  kernel.bind = [bytes](const KernelArgs& args) -> Call {
+    return [bytes, y = static_cast<char*>(args.outputs[0])] {
+      ParallelFor(bytes, 4096, kSerialElements * 4, [=](int64_t begin, int64_t end, int) { std::memset(y + begin, 0, end - begin); });
+    };
+  };
+  return kernel;
+}
+
+MaybeKernel MakeConstant(const KernelSpec& spec) {
+  const auto value = spec.attributes<ConstantAttrs>().value;
+  if (!value) return std::nullopt;
+  Kernel kernel = PlainKernel(spec, "copy");
+  kernel.bind = [value](const KernelArgs& args) -> Call {
+    return [value, y = args.outputs[0]] { ParallelCopy(y, value->raw(), value->bytes()); };
+  };
+  return kernel;
+}
+
+}  // namespace bindery::cpu

@@ -1,0 +1,325 @@
+// The loops of loops.h. Included by loops_*.cc inside a namespace that defines kLanes, under that file's target pragma;
+// no include guard, includes only its parts.
+
+#include "executor/kernels/cpu/simd/vector_math.h"
+
+// ---- maps ----
+
+template <class F>
+inline void Map(const float* x, float* y, int64_t n, F f) {
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) Store(y + i, f(Load(x + i)));
+  if (i < n) StorePart(y + i, n - i, f(LoadPart(x + i, n - i)));
+}
+
+template <class F>
+inline void Map2(const float* a, const float* b, float* y, int64_t n, F f) {
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) Store(y + i, f(Load(a + i), Load(b + i)));
+  if (i < n) StorePart(y + i, n - i, f(LoadPart(a + i, n - i), LoadPart(b + i, n - i)));
+}
+
+inline V Truth(I mask) { return mask ? Splat(1) : Splat(0); }
+
+template <Unary kOp>
+inline V Apply(V x, float c) {
+  if constexpr (kOp == Unary::kNegative) return -x;
+  if constexpr (kOp == Unary::kAbs) return AbsOf(x);
+  if constexpr (kOp == Unary::kSign) return x != x ? x : Truth(x > 0) - Truth(x < 0);
+  if constexpr (kOp == Unary::kSquare) return x * x;
+  if constexpr (kOp == Unary::kSqrt) return SqrtOf(x);
+  if constexpr (kOp == Unary::kExp) return Exp(x);
+  if constexpr (kOp == Unary::kLog) return Log(x);
+  if constexpr (kOp == Unary::kAddScalar) return x + c;
+  if constexpr (kOp == Unary::kRSubScalar) return c - x;
+  if constexpr (kOp == Unary::kMulScalar) return x * c;
+  if constexpr (kOp == Unary::kDivScalar) return x / c;
+  if constexpr (kOp == Unary::kRDivScalar) return c / x;
+  if constexpr (kOp == Unary::kRelu) return Max0(x);
+  if constexpr (kOp == Unary::kSigmoid) return SigmoidOf(x);
+  if constexpr (kOp == Unary::kTanh) return TanhOf(x);
+  if constexpr (kOp == Unary::kSoftRelu) return SoftReluOf(x);
+  if constexpr (kOp == Unary::kSoftSign) return x / (1 + AbsOf(x));
+}
+
+template <Binary kOp>
+inline V Apply(V a, V b) {
+  if constexpr (kOp == Binary::kAdd) return a + b;
+  if constexpr (kOp == Binary::kSub) return a - b;
+  if constexpr (kOp == Binary::kMul) return a * b;
+  if constexpr (kOp == Binary::kDiv) return a / b;
+  if constexpr (kOp == Binary::kMaximum) return (a >= b) | (a != a) ? a : b;
+  if constexpr (kOp == Binary::kMinimum) return (a <= b) | (a != a) ? a : b;
+  if constexpr (kOp == Binary::kGreaterEqual) return Truth(a >= b);
+  if constexpr (kOp == Binary::kLessEqual) return Truth(a <= b);
+  if constexpr (kOp == Binary::kAddRelu) return Max0(a + b);
+  if constexpr (kOp == Binary::kReluGrad) return b > 0 ? a : Splat(0);
+  if constexpr (kOp == Binary::kSigmoidGrad) return a * (b * (1 - b));
+  if constexpr (kOp == Binary::kTanhGrad) return a * (1 - b * b);
+  if constexpr (kOp == Binary::kSoftReluGrad) return a * OneMinusExp(b);
+  if constexpr (kOp == Binary::kSoftSignGrad) return a * ((1 - AbsOf(b)) * (1 - AbsOf(b)));
+}
+// A class, not a lambda: the function pointer that a lambda without captures converts to would not have the file's target.
+template <Binary kOp>
+struct Function {
+  V operator()(V a, V b) const { return Apply<kOp>(a, b); }
+};
+
+template <Unary kOp>
+void UnaryLoop(const float* x, float* y, int64_t n, float c) {
+  Map(x, y, n, [c](V v) __attribute__((always_inline)) { return Apply<kOp>(v, c); });
+}
+template <Binary kOp>
+void BinaryLoop(const float* a, const float* b, float* y, int64_t n) {
+  Map2(a, b, y, n, Function<kOp>());
+}
+template <Binary kOp>
+void BinaryScalarB(const float* a, const float* b, float* y, int64_t n) {
+  const V scalar = Splat(*b);
+  Map(a, y, n, [scalar](V v) __attribute__((always_inline)) { return Apply<kOp>(v, scalar); });
+}
+template <Binary kOp>
+void BinaryScalarA(const float* a, const float* b, float* y, int64_t n) {
+  const V scalar = Splat(*a);
+  Map(b, y, n, [scalar](V v) __attribute__((always_inline)) { return Apply<kOp>(scalar, v); });
+}
+
+void AddReluGrad(const float* g0, const float* g1, const float* y, float* dx, int64_t n) {
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    Store(dx + i, Load(y + i) > 0 ? Load(g0 + i) + Load(g1 + i) : Splat(0));
+  }
+  for (; i < n; ++i) dx[i] = y[i] > 0 ? g0[i] + g1[i] : 0;
+}
+
+void Scale(const float* x, float* y, int64_t n, float factor) {
+  Map(x, y, n, [factor](V v) __attribute__((always_inline)) { return v * factor; });
+}
+void MaxTo(const float* x, float* y, int64_t n) {
+  Map2(x, y, y, n, Function<Binary::kMaximum>());
+}
+void AddTo(const float* x, double* sums, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) sums[i] += x[i];
+}
+void Axpy(const float* x, float* y, int64_t n, float factor) {
+  Map2(x, y, y, n, [factor](V a, V b) __attribute__((always_inline)) { return b + a * factor; });
+}
+
+// ---- sums: float within a chunk, double over chunks ----
+
+constexpr int64_t kChunk = 64 * kLanes;
+
+// Sum of f(i), f a vector of the elements from i on; `part` the same for fewer than kLanes elements.
+template <class F, class P>
+inline double SumOver(int64_t n, F f, P part) {
+  double total = 0;
+  int64_t i = 0;
+  while (i + kLanes <= n) {
+    const int64_t end = i + kChunk <= n ? i + kChunk : n;
+    V s0 = Splat(0), s1 = s0, s2 = s0, s3 = s0;
+    for (; i + 4 * kLanes <= end; i += 4 * kLanes) {
+      s0 += f(i);
+      s1 += f(i + kLanes);
+      s2 += f(i + 2 * kLanes);
+      s3 += f(i + 3 * kLanes);
+    }
+    for (; i + kLanes <= end; i += kLanes) s0 += f(i);
+    total += SumOf((s0 + s1) + (s2 + s3));
+    if (end == n) break;
+  }
+  if (i < n) total += SumOf(part(i, n - i));
+  return total;
+}
+
+double Sum(const float* x, int64_t n) {
+  return SumOver(n, [=](int64_t i) __attribute__((always_inline)) { return Load(x + i); },
+                 [=](int64_t i, int64_t m) __attribute__((always_inline)) { return LoadPart(x + i, m); });
+}
+double Dot(const float* a, const float* b, int64_t n) {
+  return SumOver(n, [=](int64_t i) __attribute__((always_inline)) { return Load(a + i) * Load(b + i); },
+                 [=](int64_t i, int64_t m) __attribute__((always_inline)) { return LoadPart(a + i, m) * LoadPart(b + i, m); });
+}
+float MaxOf(const float* x, int64_t n) {
+  float max = x[0];
+  int64_t i = 0;
+  if (n >= kLanes) {
+    V m = Load(x);
+    for (i = kLanes; i + kLanes <= n; i += kLanes) {
+      const V v = Load(x + i);
+      m = (v > m) | (v != v) ? v : m;
+    }
+    max = m[0];
+    for (int l = 1; l < kLanes; ++l) max = m[l] > max || m[l] != m[l] ? m[l] : max;
+  }
+  for (; i < n; ++i) max = x[i] > max || x[i] != x[i] ? x[i] : max;
+  return max;
+}
+
+// ---- softmax ----
+
+void Softmax(const float* x, float* y, int64_t n, float inverse_temperature) {
+  const float max = MaxOf(x, n);
+  V sums = Splat(0);
+  int64_t i = 0;
+  const auto f = [=](V v) __attribute__((always_inline)) { return Exp((v - max) * inverse_temperature); };
+  for (; i + kLanes <= n; i += kLanes) {
+    const V e = f(Load(x + i));
+    Store(y + i, e);
+    sums += e;
+  }
+  float sum = SumOf(sums);
+  if (i < n) {
+    StorePart(y + i, n - i, f(LoadPart(x + i, n - i)));
+    for (; i < n; ++i) sum += y[i];
+  }
+  Scale(y, y, n, 1 / sum);
+}
+
+void SoftmaxGrad(const float* dy, const float* y, float* dx, int64_t n, float factor) {
+  const float sum = static_cast<float>(Dot(dy, y, n));
+  Map2(dy, y, dx, n, [=](V g, V p) __attribute__((always_inline)) { return p * (g - sum) * factor; });
+}
+
+// f(column, load, store) for every vector of columns, the last perhaps a part of one.
+template <class F>
+inline void ForColumns(int64_t inner, F f) {
+  int64_t i = 0;
+  for (; i + kLanes <= inner; i += kLanes) f(i, Load, Store);
+  if (i < inner) {
+    const int64_t m = inner - i;
+    f(i, [m](const float* p) __attribute__((always_inline)) { return LoadPart(p, m); },
+      [m](float* p, V v) __attribute__((always_inline)) { StorePart(p, m, v); });
+  }
+}
+
+void SoftmaxColumns(const float* x, float* y, int64_t n, int64_t stride, int64_t inner, float inverse_temperature) {
+  ForColumns(inner, [=](int64_t i, auto load, auto store) __attribute__((always_inline)) {
+    V max = load(x + i), sum = Splat(0);
+    for (int64_t k = 1; k < n; ++k) {
+      const V v = load(x + k * stride + i);
+      max = (v > max) | (v != v) ? v : max;
+    }
+    for (int64_t k = 0; k < n; ++k) {
+      const V e = Exp((load(x + k * stride + i) - max) * inverse_temperature);
+      store(y + k * stride + i, e);
+      sum += e;
+    }
+    const V inverse = 1 / sum;
+    for (int64_t k = 0; k < n; ++k) store(y + k * stride + i, load(y + k * stride + i) * inverse);
+  });
+}
+
+void SoftmaxGradColumns(const float* dy, const float* y, float* dx, int64_t n, int64_t stride, int64_t inner, float factor) {
+  ForColumns(inner, [=](int64_t i, auto load, auto store) __attribute__((always_inline)) {
+    V sum = Splat(0);
+    for (int64_t k = 0; k < n; ++k) sum += load(dy + k * stride + i) * load(y + k * stride + i);
+    for (int64_t k = 0; k < n; ++k) {
+      const int64_t at = k * stride + i;
+      store(dx + at, load(y + at) * (load(dy + at) - sum) * factor);
+    }
+  });
+}
+
+// ---- matrix and vector ----
+
+void MatrixVector(const float* w, const float* x, const float* bias, float* y, int64_t n, int64_t k) {
+  const int64_t whole = k / kLanes * kLanes;
+  const auto finish = [=](V sums, int64_t row) __attribute__((always_inline)) {
+    float sum = SumOf(sums);
+    for (int64_t i = whole; i < k; ++i) sum += w[row * k + i] * x[i];
+    y[row] = bias ? sum + bias[row] : sum;
+  };
+  int64_t row = 0;
+  for (; row + 4 <= n; row += 4) {
+    const float* r = w + row * k;
+    V s0 = Splat(0), s1 = s0, s2 = s0, s3 = s0;
+    for (int64_t i = 0; i < whole; i += kLanes) {
+      const V v = Load(x + i);
+      s0 += Load(r + i) * v;
+      s1 += Load(r + k + i) * v;
+      s2 += Load(r + 2 * k + i) * v;
+      s3 += Load(r + 3 * k + i) * v;
+    }
+    finish(s0, row);
+    finish(s1, row + 1);
+    finish(s2, row + 2);
+    finish(s3, row + 3);
+  }
+  for (; row < n; ++row) {
+    V s = Splat(0);
+    for (int64_t i = 0; i < whole; i += kLanes) s += Load(w + row * k + i) * Load(x + i);
+    finish(s, row);
+  }
+}
+
+void VectorMatrix(const float* dy, const float* w, float* dx, int64_t n, int64_t k) {
+  for (int64_t i = 0; i < k; ++i) dx[i] = 0;
+  int64_t row = 0;
+  for (; row + 4 <= n; row += 4) {
+    const float* r = w + row * k;
+    const float d0 = dy[row], d1 = dy[row + 1], d2 = dy[row + 2], d3 = dy[row + 3];
+    int64_t i = 0;
+    for (; i + kLanes <= k; i += kLanes) {
+      Store(dx + i, Load(dx + i) + ((Load(r + i) * d0 + Load(r + k + i) * d1) + (Load(r + 2 * k + i) * d2 + Load(r + 3 * k + i) * d3)));
+    }
+    for (; i < k; ++i) dx[i] += (r[i] * d0 + r[k + i] * d1) + (r[2 * k + i] * d2 + r[3 * k + i] * d3);
+  }
+  for (; row < n; ++row) Axpy(w + row * k, dx, k, dy[row]);
+}
+
+#include "executor/kernels/cpu/simd/batch_norm_body.h"
+#include "executor/kernels/cpu/simd/dropout_body.h"
+
+// ---- the table ----
+
+template <size_t... kIndex>
+constexpr auto UnaryTable(std::index_sequence<kIndex...>) {
+  return decltype(Loops::unary){UnaryLoop<static_cast<Unary>(kIndex)>...};
+}
+template <size_t... kIndex>
+constexpr auto BinaryTable(std::index_sequence<kIndex...>) {
+  return decltype(Loops::binary){BinaryLoop<static_cast<Binary>(kIndex)>...};
+}
+template <size_t... kIndex>
+constexpr auto ScalarBTable(std::index_sequence<kIndex...>) {
+  return decltype(Loops::binary_scalar_b){BinaryScalarB<static_cast<Binary>(kIndex)>...};
+}
+template <size_t... kIndex>
+constexpr auto ScalarATable(std::index_sequence<kIndex...>) {
+  return decltype(Loops::binary_scalar_a){BinaryScalarA<static_cast<Binary>(kIndex)>...};
+}
+
+constexpr Loops TableOf(const char* name) {
+  using Broadcasting = std::make_index_sequence<static_cast<size_t>(Binary::kAddRelu)>;
+  return {
+      .name = name,
+      .unary = UnaryTable(std::make_index_sequence<static_cast<size_t>(Unary::kCount)>()),
+      .binary = BinaryTable(std::make_index_sequence<static_cast<size_t>(Binary::kCount)>()),
+      .binary_scalar_b = ScalarBTable(Broadcasting()),
+      .binary_scalar_a = ScalarATable(Broadcasting()),
+      .add_relu_grad = AddReluGrad,
+      .add_to = AddTo,
+      .max_to = MaxTo,
+      .scale = Scale,
+      .sum = Sum,
+      .max = MaxOf,
+      .dot = Dot,
+      .softmax = Softmax,
+      .softmax_grad = SoftmaxGrad,
+      .softmax_columns = SoftmaxColumns,
+      .softmax_grad_columns = SoftmaxGradColumns,
+      .matrix_vector = MatrixVector,
+      .vector_matrix = VectorMatrix,
+      .axpy = Axpy,
+      .moments = Moments,
+      .moments_rows = MomentsRows,
+      .grad_sums = GradSums,
+      .grad_sums_rows = GradSumsRows,
+      .normalize = Normalize,
+      .normalize_rows = NormalizeRows,
+      .grad_input = GradInput,
+      .grad_input_rows = GradInputRows,
+      .dropout_mask = DropoutMask,
+      .masked_scale = MaskedScale,
+  };
+}

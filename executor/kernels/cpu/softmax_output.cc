@@ -1,0 +1,120 @@
+#include <algorithm>
+
+#include "base/error.h"
+#include "engine/team.h"
+#include "executor/kernels/cpu/makers.h"
+#include "executor/kernels/cpu/simd/loops.h"
+#include "executor/kernels/cpu/softmax.h"
+#include "symbol/ops/loss.h"
+
+namespace bindery::cpu {
+namespace {
+
+// Data as (samples, classes, positions): softmax over the classes, one label per sample and position.
+AxisView Classes(const SoftmaxOutputAttrs& attrs, const Shape& data) {
+  if (attrs.multi_output) return ViewAlong(data, 1);
+  if (attrs.preserve_shape) return ViewAlong(data, -1);
+  return {data[0], data.CountFrom(1), 1};
+}
+
+struct Gradient {
+  SoftmaxOutputAttrs attrs;
+  AxisView view;
+  std::string node_name;
+
+  float Factor(const StepBlock& step, const float* valid) const {
+    double divisor = 1;
+    if (attrs.normalization == Normalization::kBatch) divisor = static_cast<double>(step.batch_size);
+    if (attrs.normalization == Normalization::kValid) divisor = std::max(1.0, static_cast<double>(*valid));
+    if (attrs.normalization != Normalization::kValid && attrs.multi_output) divisor *= static_cast<double>(view.inner);
+    return static_cast<float>(attrs.grad_scale / divisor);
+  }
+
+  int64_t ClassOf(float label, int64_t sample) const {
+    if (!(label >= 0 && label < static_cast<float>(view.axis))) {
+      Throw<DataError>("node \"{}\": label {} of sample {} is not in 0..{}", node_name, label, sample, view.axis - 1);
+    }
+    return static_cast<int64_t>(label);
+  }
+
+  // dx = (p - target) * factor for samples [begin, end); the target's value off the label is one constant. p and dx may
+  // be the same memory.
+  void Run(int64_t begin, int64_t end, const float* p, const float* label, float factor, float* dx) const {
+    const Loops& loops = BestLoops();
+    const float off = view.axis > 1 ? static_cast<float>(attrs.smooth_alpha / static_cast<double>(view.axis - 1)) : 0;
+    const float at_label = static_cast<float>(1 - attrs.smooth_alpha);
+    const int64_t block = view.axis * view.inner;
+    for (int64_t sample = begin; sample < end; ++sample) {
+      const float* from = p + sample * block;
+      float* to = dx + sample * block;
+      const float* labels = label + sample * view.inner;
+      // The label's own element first, exactly: its probability is needed before it is overwritten.
+      if (view.inner == 1) {
+        if (attrs.use_ignore && *labels == static_cast<float>(attrs.ignore_label)) {
+          std::fill_n(to, block, 0.0f);
+          continue;
+        }
+        const int64_t k = ClassOf(*labels, sample);
+        const float own = (from[k] - at_label) * factor;
+        Others(loops, from, to, block, off, factor);
+        to[k] = own;
+        continue;
+      }
+      for (int64_t i = 0; i < view.inner; ++i) {
+        const bool ignored = attrs.use_ignore && labels[i] == static_cast<float>(attrs.ignore_label);
+        const int64_t label_class = ignored ? -1 : ClassOf(labels[i], sample);
+        for (int64_t k = 0; k < view.axis; ++k) {
+          const int64_t at = k * view.inner + i;
+          to[at] = ignored ? 0 : (from[at] - (k == label_class ? at_label : off)) * factor;
+        }
+      }
+    }
+  }
+
+  static void Others(const Loops& loops, const float* from, float* to, int64_t n, float off, float factor) {
+    if (off == 0) return loops.scale(from, to, n, factor);
+    for (int64_t i = 0; i < n; ++i) to[i] = (from[i] - off) * factor;
+  }
+};
+
+}  // namespace
+
+// (data, label: not read) -> probabilities
+MaybeKernel MakeSoftmaxOutput(const KernelSpec& spec) {
+  if (spec.inputs[0].dtype != DType::kFloat32) return std::nullopt;
+  Kernel kernel = FlatKernel(spec, "loop", Format::Plain());
+  const AxisView view = Classes(spec.attributes<SoftmaxOutputAttrs>(), spec.inputs[0].shape);
+  kernel.bind = [view](const KernelArgs& args) -> Call {
+    return [view, x = In(args, 0), y = Out(args, 0)] { SoftmaxAlong(view, 1, x, y); };
+  };
+  return kernel;
+}
+
+// (p, label [, valid count] [, head gradient]) -> (p - target) grad_scale / divisor
+MaybeKernel MakeSoftmaxOutputGrad(const KernelSpec& spec) {
+  const auto attrs = spec.attributes<SoftmaxOutputAttrs>();
+  if (!AllFloat(spec)) return std::nullopt;
+  Kernel kernel = FlatKernel(spec, "loop", Format::Plain());
+  const Shape& shape = spec.inputs[0].shape;
+  const Gradient gradient{attrs, Classes(attrs, shape), spec.node_name};
+  const bool label_is_distribution = spec.inputs[1].shape == shape;
+  const bool has_valid = attrs.normalization == Normalization::kValid;
+  const int64_t n = shape.Elements();
+  kernel.bind = [=](const KernelArgs& args) -> Call {
+    const float* valid = has_valid ? In(args, 2) : nullptr;
+    const float* head = attrs.out_grad ? In(args, has_valid ? 3 : 2) : nullptr;
+    return [=, p = In(args, 0), label = In(args, 1), dx = Out(args, 0), step = args.step] {
+      const float factor = gradient.Factor(*step, valid);
+      if (label_is_distribution) {
+        for (int64_t i = 0; i < n; ++i) dx[i] = (p[i] - label[i]) * factor;
+      } else {
+        ParallelFor(gradient.view.outer, 1, n <= kSerialElements ? gradient.view.outer : 0,
+                    [&](int64_t begin, int64_t end, int) { gradient.Run(begin, end, p, label, factor, dx); });
+      }
+      if (head) BestLoops().binary[static_cast<size_t>(Binary::kMul)](dx, head, dx, n);
+    };
+  };
+  return kernel;
+}
+
+}  // namespace bindery::cpu

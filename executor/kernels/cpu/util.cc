@@ -1,0 +1,50 @@
+#include "executor/kernels/cpu/util.h"
+
+namespace bindery::cpu {
+
+bool AllFloat(const KernelSpec& spec) {
+  for (const ValueType& input : spec.inputs) {
+    if (input.dtype != DType::kFloat32) return false;
+  }
+  for (const ValueType& output : spec.outputs) {
+    if (output.dtype != DType::kFloat32) return false;
+  }
+  return true;
+}
+
+Kernel PlainKernel(const KernelSpec& spec, const char* implementation) {
+  Kernel kernel{.implementation = implementation};
+  kernel.input_formats.resize(spec.inputs.size());
+  kernel.output_formats.resize(spec.outputs.size());
+  kernel.threads = spec.threads;
+  return kernel;
+}
+
+Format CommonFormat(const KernelSpec& spec, std::initializer_list<int> inputs, bool zero_to_zero) {
+  for (int i : inputs) {
+    const Format& format = spec.input_formats[i];
+    if (format.kind != Format::Kind::kStrided) continue;
+    return IsPadded(format, spec.outputs[0].shape) && !zero_to_zero ? Format::Plain() : format;
+  }
+  return Format::Plain();
+}
+
+Kernel FlatKernel(const KernelSpec& spec, const char* implementation, const Format& format) {
+  Kernel kernel = PlainKernel(spec, implementation);
+  kernel.input_formats.assign(spec.inputs.size(), format);
+  kernel.output_formats.assign(spec.outputs.size(), format);
+  for (const InplacePair& pair : spec.op->inplace) {
+    if (pair.input < static_cast<int>(spec.inputs.size()) && pair.output < static_cast<int>(spec.outputs.size()) &&
+        spec.inputs[pair.input].shape == spec.outputs[pair.output].shape) {
+      kernel.inplace.push_back(pair);
+    }
+  }
+  return kernel;
+}
+
+AxisView ViewAlong(const Shape& shape, int axis) {
+  axis = shape.Axis(axis);
+  return {shape.CountTo(axis), shape[axis], shape.CountFrom(axis + 1)};
+}
+
+}  // namespace bindery::cpu
