@@ -14,9 +14,9 @@
 namespace bindery {
 
 struct Model {
-  Symbol symbol;
-  HostTensorMap params, aux;                            // values by name; may be empty (architecture only)
-  std::map<std::string, std::string> metadata;
+  Symbol symbol = {};
+  HostTensorMap params = {}, aux = {};                  // values by name; may be empty (architecture only)
+  std::map<std::string, std::string> metadata = {};
 };
 
 struct ModelLimits {

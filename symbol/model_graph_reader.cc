@@ -20,14 +20,16 @@ std::string Lowercase(std::string text) {
   return text;
 }
 
-// Names are automatic again where they were before (see the head of symbol.h), so that a net built on top of a loaded one
-// has the names that it would have on the original.
+// A name that an automatic one would equal (see the head of symbol.h) counts as automatic, so that a net built on top of a
+// loaded one has the names that it would have on the original.
 void RestoreAutomaticName(Node* node) {
   if (node->inputs().empty()) return;
   const Node& first = *node->inputs()[0].node;
   const std::string& base = first.auto_base.empty() ? first.name() : first.auto_base;
   const int depth = first.auto_depth + 1;
-  if (node->name() != fmt::format("{}_{}{}", base, Lowercase(node->op().name), depth)) return;
+  const OpDef& op = node->op();
+  const std::string what = op.auto_name ? op.auto_name(node->attrs()) : Lowercase(op.name);
+  if (node->name() != fmt::format("{}_{}{}", base, what, depth)) return;
   node->auto_base = base;
   node->auto_depth = depth;
 }
