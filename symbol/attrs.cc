@@ -16,7 +16,7 @@ using attrs_internal::FieldSpec;
 using attrs_internal::FieldSpecs;
 using TensorPtr = std::shared_ptr<const HostTensor>;
 
-constexpr size_t kMaxPrinted = 16;   // elements of a list and characters of a text in messages
+constexpr size_t kMaxPrinted = 16;  // elements of a list and characters of a text in messages
 
 template <class T>
 const T& At(const FieldSpec& field, const void* attrs) {

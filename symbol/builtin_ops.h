@@ -7,6 +7,6 @@
 
 namespace bindery {
 
-std::span<const OpDef& (*const)()> BuiltinOps();   // symbol/ops.cc
+std::span<const OpDef& (*const)()> BuiltinOps();  // symbol/ops.cc
 
 }  // namespace bindery

@@ -26,18 +26,21 @@ class Contradiction : public ShapeError {
   using ShapeError::ShapeError;
 };
 
-template <class Fact> struct Traits;
-template <> struct Traits<Shape> {
+template <class Fact>
+struct Traits;
+template <>
+struct Traits<Shape> {
   using Context = InferContext;
   using Result = const std::optional<Shape>&;
   using Param = const Shape&;
   static void Rule(const OpDef& op, InferContext& context) { op.infer_shape(context); }
 };
-template <> struct Traits<DType> {
+template <>
+struct Traits<DType> {
   using Context = InferDTypeContext;
   using Result = std::optional<DType>;
   using Param = DType;
-  static void Rule(const OpDef& op, InferDTypeContext& context);   // with the default
+  static void Rule(const OpDef& op, InferDTypeContext& context);  // with the default
 };
 
 template <class Fact>
@@ -59,14 +62,14 @@ class FixedPoint {
     return merged != Merged::kConflict;
   }
 
-  // Everything that follows; then, operator by operator, what a rule may assume (of shapes alone), and what follows from
-  // that.
+  // Everything that follows; then, operator by operator, what a rule may assume (of shapes alone), and what follows
+  // from that.
   void Run() {
     RunQueue();
     if constexpr (std::is_same_v<Fact, Shape>) {
       const int count = static_cast<int>(graph_.nodes.size());
       bool changed = true;
-      for (bool forward = true; changed; forward = !forward) {   // knowledge may come from either end
+      for (bool forward = true; changed; forward = !forward) {  // knowledge may come from either end
         changed = false;
         for (int i = 0; i < count; ++i) {
           const int n = forward ? i : count - 1 - i;
@@ -109,12 +112,13 @@ class FixedPoint {
     const AnyAttrs& any_attrs() const override { return node_.attrs(); }
     int num_inputs() const override { return static_cast<int>(node_.inputs().size()); }
     int num_outputs() const override { return node_.num_outputs(); }
-    bool may_assume() const { return parent_.assume_; }   // overrides the one of InferContext
+    bool may_assume() const { return parent_.assume_; }  // overrides the one of InferContext
     typename Traits<Fact>::Result input(int i) const override { return parent_.facts_[InputValue(i)]; }
     typename Traits<Fact>::Result output(int i) const override { return parent_.facts_[OutputValue(i)]; }
     void SetInput(int i, typename Traits<Fact>::Param fact) override {
       const int value = InputValue(i);
-      if (!parent_.Add(value, fact)) Contradict("argument", node_.op().inputs(node_.attrs(), num_inputs()), i, fact, value);
+      if (!parent_.Add(value, fact))
+        Contradict("argument", node_.op().inputs(node_.attrs(), num_inputs()), i, fact, value);
     }
     void SetOutput(int i, typename Traits<Fact>::Param fact) override {
       const int value = OutputValue(i);
@@ -168,9 +172,9 @@ class FixedPoint {
   const Graph& graph_;
   const ValueIndex& values_;
   Facts facts_;
-  std::deque<int> queue_;          // of nodes with an operator
-  std::vector<bool> waiting_;      // is the node in the queue?
-  bool assume_ = false;            // may the rule that runs now assume what is likely?
+  std::deque<int> queue_;      // of nodes with an operator
+  std::vector<bool> waiting_;  // is the node in the queue?
+  bool assume_ = false;        // may the rule that runs now assume what is likely?
 };
 
 }  // namespace bindery::infer

@@ -13,8 +13,8 @@
 namespace bindery {
 namespace {
 
-// The surroundings in which nodes on behalf of `node` are made: names below its name, its annotations, and nothing of the
-// caller's scopes.
+// The surroundings in which nodes on behalf of `node` are made: names below its name, its annotations, and nothing of
+// the caller's scopes.
 struct OnBehalfOf {
   OnBehalfOf(const Node& node, const std::string& prefix)
       : names(node.name() + prefix, false), annotations(Inherited(node.annotations()), false) {}
@@ -22,9 +22,7 @@ struct OnBehalfOf {
   AttrScope annotations;
 };
 
-bool IsLoss(const Node& node) {
-  return !node.is_variable() && node.op().is_loss && node.op().is_loss(node.attrs());
-}
+bool IsLoss(const Node& node) { return !node.is_variable() && node.op().is_loss && node.op().is_loss(node.attrs()); }
 
 class Backward {
  public:
@@ -40,7 +38,7 @@ class Backward {
     for (int n = static_cast<int>(graph_.nodes.size()) - 1; n >= 0; --n) {
       if (on_path_[n] && !graph_.nodes[n]->is_variable()) Visit(n);
     }
-    std::map<std::string_view, Symbol> done;   // a name may be asked for twice
+    std::map<std::string_view, Symbol> done;  // a name may be asked for twice
     for (const std::string& name : wrt) {
       const int n = variables_.at(name);
       const auto [it, inserted] = done.try_emplace(name);
@@ -52,7 +50,7 @@ class Backward {
 
  private:
   struct Contribution {
-    int consumer;    // node that sends it back; nodes.size() for a head
+    int consumer;  // node that sends it back; nodes.size() for a head
     Symbol gradient;
   };
 
@@ -135,9 +133,10 @@ class Backward {
     if (is_loss) output_grads.assign(output_grads.size(), Symbol());
     const OpDef& op = node->op();
     if (!op.gradient) {
-      Throw<ModelError>("{} lies between the heads and what the gradient is asked of, but has no gradient: {}; put "
-                        "BlockGrad behind it to stop the gradient there", Describe(*node),
-                        op.not_differentiable.empty() ? "its definition gives none" : op.not_differentiable);
+      Throw<ModelError>(
+          "{} lies between the heads and what the gradient is asked of, but has no gradient: {}; put "
+          "BlockGrad behind it to stop the gradient there",
+          Describe(*node), op.not_differentiable.empty() ? "its definition gives none" : op.not_differentiable);
     }
     const std::vector<bool> wanted = Wanted(n);
     const OnBehalfOf scope(*node, "_backward_");
@@ -150,8 +149,8 @@ class Backward {
     for (size_t i = 0; i < wanted.size(); ++i) {
       if (!wanted[i] || input_grads[i].empty()) continue;
       if (input_grads[i].size() != 1) {
-        Throw<ModelError>("{}: its gradient rule gives {} outputs for input {}", Describe(*node),
-                          input_grads[i].size(), i);
+        Throw<ModelError>("{}: its gradient rule gives {} outputs for input {}", Describe(*node), input_grads[i].size(),
+                          i);
       }
       flowing_[values_.inputs(n)[i]].push_back({n, input_grads[i]});
     }
@@ -160,16 +159,14 @@ class Backward {
   const Graph graph_;
   const ValueIndex values_;
   std::map<std::string_view, int> variables_;
-  std::set<std::string> names_taken_;                       // of variables
-  std::vector<std::vector<Contribution>> flowing_;          // per value
-  std::vector<bool> on_path_, is_head_;                     // per node
+  std::set<std::string> names_taken_;               // of variables
+  std::vector<std::vector<Contribution>> flowing_;  // per value
+  std::vector<bool> on_path_, is_head_;             // per node
 };
 
 }  // namespace
 
-GradientResult Gradient(const Symbol& heads, std::span<const std::string> wrt) {
-  return Backward(heads, wrt).Run(wrt);
-}
+GradientResult Gradient(const Symbol& heads, std::span<const std::string> wrt) { return Backward(heads, wrt).Run(wrt); }
 
 Symbol ExpandComposites(const Symbol& symbol) {
   return Rewrite(symbol, [](const NodePtr& node, const std::vector<Entry>& inputs) {

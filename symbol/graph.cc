@@ -23,7 +23,7 @@ NodePtr Copy(const Node& node, std::vector<Entry> inputs, Annotations annotation
 
 std::vector<NodePtr> PostOrder(std::span<const Entry> entries) {
   struct Visit {
-    const NodePtr* node;   // held by an entry or by a node above
+    const NodePtr* node;  // held by an entry or by a node above
     size_t next_input = 0;
   };
   std::vector<NodePtr> order;
@@ -68,15 +68,16 @@ Graph Graph::Of(const Symbol& symbol) {
   for (const NodePtr& node : graph.nodes) {
     graph.index.emplace(node.get(), static_cast<int>(graph.index.size()));
     if (node->is_variable() && !variables.insert(node->name()).second) {
-      Throw<ModelError>("two different variables are called \"{}\": share one Variable, or name their layers "
-                        "differently (a NameScope does)", node->name());
+      Throw<ModelError>(
+          "two different variables are called \"{}\": share one Variable, or name their layers "
+          "differently (a NameScope does)",
+          node->name());
     }
   }
   return graph;
 }
 
-Symbol Rewrite(const Symbol& symbol, const RewriteFn& rewrite,
-               const std::unordered_map<const Node*, Entry>& replaced) {
+Symbol Rewrite(const Symbol& symbol, const RewriteFn& rewrite, const std::unordered_map<const Node*, Entry>& replaced) {
   // The outputs of node n are at first[n], first[n] + 1, ...
   std::vector<Entry> rewritten;
   std::unordered_map<const Node*, size_t> first;

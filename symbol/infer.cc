@@ -105,7 +105,7 @@ std::vector<DType> SolveDTypes(const Graph& graph, const ValueIndex& values, con
   facts.Run();
   std::vector<DType> dtypes;
   dtypes.reserve(values.size());
-  for (int v = 0; v < values.size(); ++v) {   // inputs first, so that what follows from them is not guessed
+  for (int v = 0; v < values.size(); ++v) {  // inputs first, so that what follows from them is not guessed
     if (!facts.facts()[v]) {
       facts.Add(v, DType::kFloat32);
       facts.Run();
@@ -120,14 +120,15 @@ bool IsComplete(const std::optional<Shape>& shape) { return shape && shape->IsKn
 void CheckComplete(const Graph& graph, const ValueIndex& values, const ShapeFacts::Facts& shapes) {
   std::string arguments;
   size_t count = 0;
-  int first_other = -1;   // value of an operator
+  int first_other = -1;  // value of an operator
   for (int v = 0; v < values.size(); ++v) {
     if (IsComplete(shapes[v])) continue;
     const Node& node = *graph.nodes[values.producer(v)];
     if (!node.is_variable()) {
       if (first_other < 0) first_other = v;
     } else if (++count <= kMaxListed) {
-      arguments += fmt::format("{}{}{}", count > 1 ? ", " : "", node.name(), shapes[v] ? " " + ToString(*shapes[v]) : "");
+      arguments +=
+          fmt::format("{}{}{}", count > 1 ? ", " : "", node.name(), shapes[v] ? " " + ToString(*shapes[v]) : "");
     }
   }
   if (count > kMaxListed) arguments += fmt::format(" and {} more", count - kMaxListed);
@@ -144,7 +145,8 @@ template <class Fact, class Values>
 void List(const Symbol& symbol, const Graph& graph, const ValueIndex& values, const Values& all,
           std::vector<Fact>& arguments, std::vector<Fact>& outputs, std::vector<Fact>& auxiliary) {
   const Variables variables(graph);
-  for (const std::string& name : symbol.ListArguments()) arguments.push_back(all[values.Of(variables.nodes.at(name), 0)]);
+  for (const std::string& name : symbol.ListArguments())
+    arguments.push_back(all[values.Of(variables.nodes.at(name), 0)]);
   for (const std::string& name : symbol.ListAuxiliaryStates()) {
     auxiliary.push_back(all[values.Of(variables.nodes.at(name), 0)]);
   }

@@ -50,7 +50,8 @@ void CheckAttrs(const OpDef& op, const AnyAttrs& attrs, const std::string& name)
 Entry InputEntry(const OpDef& op, const std::string& name, const std::string& input_name, const Symbol& given) {
   if (given.empty()) {
     return {std::make_shared<const Node>(nullptr, AnyAttrs(), name + "_" + input_name, std::vector<Entry>{},
-                                         Inherited(AttrScope::Current())), 0};
+                                         Inherited(AttrScope::Current())),
+            0};
   }
   if (given.size() > 1) {
     Throw<ModelError>("{} \"{}\", argument \"{}\": expected one output, got {} ({}); pick one by its number or name",
@@ -72,8 +73,8 @@ NodePtr MakeNode(const OpDef& op, AnyAttrs attrs, const std::vector<Symbol>& inp
   for (size_t i = 0; i < input_names.size(); ++i) {
     entries.push_back(InputEntry(op, name.name, input_names[i], i < inputs.size() ? inputs[i] : Symbol()));
   }
-  auto node = std::make_shared<Node>(&op, std::move(attrs), std::move(name.name), std::move(entries),
-                                     AttrScope::Current());
+  auto node =
+      std::make_shared<Node>(&op, std::move(attrs), std::move(name.name), std::move(entries), AttrScope::Current());
   node->auto_base = std::move(name.base);
   node->auto_depth = name.depth;
   return node;

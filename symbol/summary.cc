@@ -15,7 +15,7 @@
 namespace bindery {
 namespace {
 
-using Shapes = std::vector<std::vector<std::optional<Shape>>>;   // per node and visible output, as far as known
+using Shapes = std::vector<std::vector<std::optional<Shape>>>;  // per node and visible output, as far as known
 
 Shapes InferVisible(const Graph& graph, const ShapeMap& known) {
   std::vector<Entry> entries;
@@ -52,7 +52,7 @@ struct Parameters {
         if (!input->is_variable() || inputs.contains(input->name())) continue;
         if (is_loss) labels.insert(input);
         if (IsAuxiliary(node->op(), names[i])) auxiliary.insert(input);
-        owner.try_emplace(input, node.get());   // a shared one counts for the first layer that uses it
+        owner.try_emplace(input, node.get());  // a shared one counts for the first layer that uses it
       }
     }
     for (const Node* label : labels) owner.erase(label);
@@ -81,8 +81,8 @@ struct Counts {
     }
   }
   std::unordered_map<const Node*, int64_t> of_layer;
-  std::unordered_set<const Node*> unknown;   // layers with a parameter of unknown shape
-  const Node* first_unknown = nullptr;       // such a parameter
+  std::unordered_set<const Node*> unknown;  // layers with a parameter of unknown shape
+  const Node* first_unknown = nullptr;      // such a parameter
   ParameterCount total;
 };
 
@@ -109,7 +109,7 @@ class Table {
         lines_.push_back({"", "", "", previous});
       }
     }
-    lines_.push_back({});   // a rule
+    lines_.push_back({});  // a rule
   }
   std::string ToString() const {
     std::array<size_t, 4> width{};
@@ -125,8 +125,8 @@ class Table {
         header = false;
         continue;
       }
-      std::string row = fmt::format("{:<{}}  {:<{}}  {:>{}}  {}", line[0], width[0], line[1], width[1], line[2],
-                                    width[2], line[3]);
+      std::string row =
+          fmt::format("{:<{}}  {:<{}}  {:>{}}  {}", line[0], width[0], line[1], width[1], line[2], width[2], line[3]);
       text += row.substr(0, row.find_last_not_of(' ') + 1) + "\n";
     }
     return text;
@@ -149,8 +149,10 @@ std::string Summary(const Symbol& symbol, const ShapeMap& shapes) {
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     const Node* node = graph.nodes[n].get();
     if (node->is_variable() && parameters.Contain(node)) continue;
-    Row row{fmt::format("{} ({})", node->name(), node->is_variable() ? "input" : node->op().name), Text(inferred[n]),
-            Thousands(counts.of_layer[node]), {}};
+    Row row{fmt::format("{} ({})", node->name(), node->is_variable() ? "input" : node->op().name),
+            Text(inferred[n]),
+            Thousands(counts.of_layer[node]),
+            {}};
     if (counts.unknown.contains(node)) row.parameters += " + ?";
     for (const Entry& input : node->inputs()) {
       if (!parameters.Contain(input.node.get())) row.previous.push_back(input.node->name());

@@ -99,9 +99,7 @@ Symbol Symbol::Internals() const {
 
 Symbol Symbol::Children() const { return Symbol(OnlyNode(entries_)->inputs()); }
 
-std::vector<std::string> Symbol::ListArguments() const {
-  return NamesOf(Variables(entries_, VariableRole::kArgument));
-}
+std::vector<std::string> Symbol::ListArguments() const { return NamesOf(Variables(entries_, VariableRole::kArgument)); }
 
 std::vector<std::string> Symbol::ListAuxiliaryStates() const {
   return NamesOf(Variables(entries_, VariableRole::kAuxiliary));

@@ -16,9 +16,11 @@ class ValueIndex {
   int size() const { return static_cast<int>(producers_.size()); }
   int Of(const Entry& entry) const { return first_[graph_.IndexOf(entry.node)] + entry.output; }
   int Of(int node, int output) const { return first_[node] + output; }
-  int producer(int value) const { return producers_[value]; }                   // a node, maybe a variable
-  std::span<const int> inputs(int node) const { return Part(inputs_, input_begin_, node); }       // values
-  std::span<const int> consumers(int value) const { return Part(consumers_, consumer_begin_, value); }  // nodes, in order
+  int producer(int value) const { return producers_[value]; }                                // a node, maybe a variable
+  std::span<const int> inputs(int node) const { return Part(inputs_, input_begin_, node); }  // values
+  std::span<const int> consumers(int value) const {
+    return Part(consumers_, consumer_begin_, value);
+  }  // nodes, in order
 
  private:
   static std::span<const int> Part(const std::vector<int>& all, const std::vector<int>& begin, int i) {

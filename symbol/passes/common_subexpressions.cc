@@ -16,7 +16,7 @@ uint64_t HashAttr(const AttrValue& value, uint64_t seed) {
   if (const auto* tensor = std::get_if<std::shared_ptr<const HostTensor>>(&value); tensor && *tensor) {
     seed = Checksum((*tensor)->raw(), (*tensor)->bytes(), seed);
   }
-  if (const auto* list = std::get_if<std::vector<int64_t>>(&value)) {   // a long one is printed in part
+  if (const auto* list = std::get_if<std::vector<int64_t>>(&value)) {  // a long one is printed in part
     return Checksum(list->data(), static_cast<int64_t>(list->size() * sizeof(int64_t)), seed);
   }
   return HashText(ToString(value), seed);

@@ -13,7 +13,7 @@ bool KeepsOrder(const TransposeAttrs& attrs) {
   for (size_t i = 0; i < attrs.axes.size(); ++i) {
     if (attrs.axes[i] != static_cast<int64_t>(i)) return false;
   }
-  return !attrs.axes.empty();   // empty: reversed
+  return !attrs.axes.empty();  // empty: reversed
 }
 
 bool IsCastTo(const Entry& entry, DType dtype) {

@@ -34,16 +34,23 @@ struct AllKinds {
   Narrow narrow = Narrow::kOne;
   static constexpr auto Fields() {
     using A = AllKinds;
-    return std::tuple{Field{"flag", &A::flag, "a flag"}, Field{"count", &A::count}, Field{"factor", &A::factor},
-                      Field{"text", &A::text}, Field{"kernel", &A::kernel}, Field{"dtype", &A::dtype},
-                      Field{"value", &A::value}, Field{"colour", &A::colour}, Field{"narrow", &A::narrow}};
+    return std::tuple{Field{"flag", &A::flag, "a flag"}, Field{"count", &A::count},   Field{"factor", &A::factor},
+                      Field{"text", &A::text},           Field{"kernel", &A::kernel}, Field{"dtype", &A::dtype},
+                      Field{"value", &A::value},         Field{"colour", &A::colour}, Field{"narrow", &A::narrow}};
   }
   bool operator==(const AllKinds&) const = default;
 };
 
 AllKinds NoneDefault() {
-  return {true, -5, 0.25, "", {1, -2, std::numeric_limits<int64_t>::max()}, DType::kBFloat16,
-          std::make_shared<const HostTensor>(HostTensor::From({2}, {1, 2})), Colour::kGreen, Narrow::kTwo};
+  return {true,
+          -5,
+          0.25,
+          "",
+          {1, -2, std::numeric_limits<int64_t>::max()},
+          DType::kBFloat16,
+          std::make_shared<const HostTensor>(HostTensor::From({2}, {1, 2})),
+          Colour::kGreen,
+          Narrow::kTwo};
 }
 
 std::string ErrorOf(const AttrMap& map) {
@@ -99,7 +106,8 @@ TEST(Attrs, ErrorsSayFieldExpectationAndValue) {
   EXPECT_EQ(ErrorOf({{"kernel", int64_t{1}}}), "attribute \"kernel\": expected a list of integers, got the integer 1");
   EXPECT_EQ(ErrorOf({{"count", 1.5}}), "attribute \"count\": expected an integer, got the number 1.5");
   EXPECT_EQ(ErrorOf({{"count", std::string("x")}}), "attribute \"count\": expected an integer, got the string \"x\"");
-  EXPECT_EQ(ErrorOf({{"text", std::vector<int64_t>{1, 2}}}), "attribute \"text\": expected a string, got the list (1, 2)");
+  EXPECT_EQ(ErrorOf({{"text", std::vector<int64_t>{1, 2}}}),
+            "attribute \"text\": expected a string, got the list (1, 2)");
   EXPECT_EQ(ErrorOf({{"value", true}}), "attribute \"value\": expected a tensor, got true");
   EXPECT_EQ(ErrorOf({{"colour", std::string("blue")}}),
             "attribute \"colour\": expected one of red, green, got the string \"blue\"");

@@ -47,7 +47,8 @@ TEST(Gradient, AHeadMayBeAVariable) {
   const Symbol x = Variable("x");
   const GradientResult result = GradientOf(Group({x, Square(x, "y")}), {"x"});
   EXPECT_EQ(result.head_gradients, (Names{"x_grad", "y_output_grad"}));
-  EXPECT_EQ(RunOnScalars(result.gradients[0], {{"x", 3}, {"x_grad", 5}, {"y_output_grad", 1}}), std::vector<double>{11});
+  EXPECT_EQ(RunOnScalars(result.gradients[0], {{"x", 3}, {"x_grad", 5}, {"y_output_grad", 1}}),
+            std::vector<double>{11});
 }
 
 TEST(Gradient, AHeadListedTwiceCountsTwice) {
@@ -86,14 +87,16 @@ TEST(Gradient, SumsOnceInTheOrderOfTheGraphHeadsLast) {
 
 TEST(Gradient, TwiceTheSameGraphTwiceTheSameGradient) {
   const auto text = [] {
-    const Symbol net = FullyConnected(Relu(FullyConnected(Variable("d"), {.num_hidden = 3}, "fc1")), {.num_hidden = 2}, "fc2");
+    const Symbol net =
+        FullyConnected(Relu(FullyConnected(Variable("d"), {.num_hidden = 3}, "fc1")), {.num_hidden = 2}, "fc2");
     return Group(GradientOf(net, {"fc1_weight", "d", "fc2_bias"}).gradients).DebugString();
   };
   EXPECT_EQ(text(), text());
 }
 
 TEST(Gradient, OnlyWhatIsAskedForIsComputed) {
-  const Symbol net = FullyConnected(Tanh(FullyConnected(Variable("data"), {.num_hidden = 3}, "fc1")), {.num_hidden = 2}, "fc2");
+  const Symbol net =
+      FullyConnected(Tanh(FullyConnected(Variable("data"), {.num_hidden = 3}, "fc1")), {.num_hidden = 2}, "fc2");
   const Symbol last = Group(GradientOf(net, {"fc2_weight"}).gradients);
   EXPECT_EQ(Count(last, FullyConnectedGradDataOp()), 0);
   EXPECT_EQ(Count(last, FullyConnectedGradWeightOp()), 1);
@@ -123,7 +126,8 @@ TEST(Gradient, ShapesAloneAreNoDependence) {
 
 TEST(Gradient, UnknownNamesAreErrors) {
   const Symbol net = Square(Variable("data"), "y");
-  EXPECT_EQ(MessageOf<Error>([&] { GradientOf(net, {"dta"}); }), "Error: unknown argument \"dta\"; did you mean \"data\"?");
+  EXPECT_EQ(MessageOf<Error>([&] { GradientOf(net, {"dta"}); }),
+            "Error: unknown argument \"dta\"; did you mean \"data\"?");
 }
 
 TEST(Gradient, ANameMayBeAskedForTwice) {
@@ -135,10 +139,13 @@ TEST(Gradient, ANameMayBeAskedForTwice) {
 TEST(Gradient, AnOperatorWithoutOneOnThePathIsAnError) {
   const Symbol state = Outputs(StatefulOp(), {Square(Variable("x"), "sq")}, "st")[0];
   const Symbol net = Mul(state, Variable("w"), "net");
-  EXPECT_EQ(MessageOf<ModelError>([&] { GradientOf(net, {"w", "x"}); }),
-            "ModelError: Stateful \"st\" lies between the heads and what the gradient is asked of, but has no gradient: it "
-            "is a test; put BlockGrad behind it to stop the gradient there");
-  EXPECT_FALSE(GradientOf(net, {"w"}).gradients[0].empty());   // not on the path
+  EXPECT_EQ(
+      MessageOf<ModelError>([&] {
+        GradientOf(net, {"w", "x"});
+      }),
+      "ModelError: Stateful \"st\" lies between the heads and what the gradient is asked of, but has no gradient: it "
+      "is a test; put BlockGrad behind it to stop the gradient there");
+  EXPECT_FALSE(GradientOf(net, {"w"}).gradients[0].empty());  // not on the path
   const GradientResult stopped = GradientOf(Mul(BlockGrad(state, "stop"), Variable("w"), "net"), {"w", "x"});
   EXPECT_FALSE(stopped.gradients[0].empty());
   EXPECT_TRUE(stopped.gradients[1].empty());
@@ -172,7 +179,7 @@ TEST(Gradient, SoftmaxOutputTakesAHeadGradientOnlyOnRequest) {
 TEST(Gradient, OutputsThroughWhichNothingFlowsAreEmpty) {
   const std::vector<Symbol> fork = Outputs(ForkOp(), {Variable("x")}, "fork");
   const GradientResult one = GradientOf(Square(fork[1], "y"), {"x"});
-  ASSERT_EQ(InputNames(one.gradients[0]).size(), 1u);   // Fork's rule adds what is there
+  ASSERT_EQ(InputNames(one.gradients[0]).size(), 1u);  // Fork's rule adds what is there
   EXPECT_EQ(RunOnScalars(one.gradients[0], {{"x", 3}, {"y_output_grad", 1}}), std::vector<double>{6});
   const GradientResult both = GradientOf(Mul(fork[0], fork[1], "y"), {"x"});
   EXPECT_EQ(InputNames(both.gradients[0]).size(), 2u);
@@ -218,13 +225,14 @@ TEST(Gradient, OfAGradient) {
   const Symbol x = Variable("x"), w = Variable("w");
   const GradientResult first = GradientOf(Mul(Square(x, "sq"), w, "y"), {"x"});
   const GradientResult second = GradientOf(first.gradients[0], {"x", "w", "y_output_grad"});
-  const auto values = RunOnScalars(Group(second.gradients), {{"x", 3}, {"w", 5}, {"y_output_grad", 1},
-                                                             {second.head_gradients[0], 1}});
+  const auto values =
+      RunOnScalars(Group(second.gradients), {{"x", 3}, {"w", 5}, {"y_output_grad", 1}, {second.head_gradients[0], 1}});
   EXPECT_EQ(values, (std::vector<double>{10, 6, 30}));
 }
 
 TEST(Gradient, ShapesOfAGradientFollow) {
-  const Symbol net = FullyConnected(Tanh(FullyConnected(Variable("data"), {.num_hidden = 3}, "fc1")), {.num_hidden = 2}, "fc2");
+  const Symbol net =
+      FullyConnected(Tanh(FullyConnected(Variable("data"), {.num_hidden = 3}, "fc1")), {.num_hidden = 2}, "fc2");
   const Names wrt = {"data", "fc1_weight", "fc1_bias", "fc2_weight", "fc2_bias"};
   const GradientResult result = Gradient(net, wrt);
   const InferredShapes forward = InferShapes(net, {{"data", {4, 7}}});
@@ -253,8 +261,8 @@ TEST(ExpandComposites, PutsInThePartsWithNamesAndAnnotations) {
   EXPECT_EQ(Count(expanded, SquareOp()), 4);
   EXPECT_EQ(expanded.ListArguments(), net.ListArguments());
   EXPECT_EQ(expanded.Internals().ListOutputs(),
-            (Names{"a", "inner_square0_output", "b", "inner_square1_output", "inner_output", "outer_square0_output", "c",
-                   "outer_square1_output", "outer_output", "e_output"}));
+            (Names{"a", "inner_square0_output", "b", "inner_square1_output", "inner_output", "outer_square0_output",
+                   "c", "outer_square1_output", "outer_output", "e_output"}));
   for (const auto& [name, annotations] : expanded.AllAnnotations()) EXPECT_EQ(annotations.at("ctx_group"), "g") << name;
   EXPECT_EQ(expanded.AllAnnotations().size(), 10u);
 }
@@ -262,7 +270,7 @@ TEST(ExpandComposites, PutsInThePartsWithNamesAndAnnotations) {
 TEST(LongChains, AMillionNodesAreDifferentiated) {
   Symbol x = Variable("x");
   for (int i = 0; i < 1'000'000; ++i) x = Apply(AddScalarOp(), ScalarAttrs{1}, {x}, "s");
-  EXPECT_EQ(GradientOf(x, {"x"}).gradients[0].name(), "s_output_grad");   // each passes on what comes
+  EXPECT_EQ(GradientOf(x, {"x"}).gradients[0].name(), "s_output_grad");  // each passes on what comes
   x = Variable("x");
   for (int i = 0; i < 200'000; ++i) x = Apply(ExpOp(), {}, {x}, "s");
   EXPECT_EQ(Count(GradientOf(x, {"x"}).gradients[0], MulOp()), 200'000);

@@ -33,9 +33,10 @@ TEST(Graph, InputsComeBeforeUsersLeftToRight) {
 }
 
 TEST(Graph, RefusesTwoVariablesOfOneName) {
-  EXPECT_EQ(MessageOf<ModelError>([] { Graph::Of(Add(Variable("a"), Variable("a"), "s")); }),
-            "ModelError: two different variables are called \"a\": share one Variable, or name their layers differently "
-            "(a NameScope does)");
+  EXPECT_EQ(
+      MessageOf<ModelError>([] { Graph::Of(Add(Variable("a"), Variable("a"), "s")); }),
+      "ModelError: two different variables are called \"a\": share one Variable, or name their layers differently "
+      "(a NameScope does)");
   const Symbol a = Variable("a");
   EXPECT_EQ(Graph::Of(Add(a, a, "s")).nodes.size(), 2u);
 }
@@ -49,7 +50,7 @@ TEST(Graph, ValuesAreNumberedWithTheirUsers) {
   const Symbol a = Variable("a");
   const std::vector<Symbol> fork = Outputs(ForkOp(), {a}, "fork");
   const Graph graph = Graph::Of(Group({Add(fork[1], a, "sum"), Mul(fork[1], fork[1], "product")}));
-  const ValueIndex values(graph);   // a, fork x 3, sum, product
+  const ValueIndex values(graph);  // a, fork x 3, sum, product
   EXPECT_EQ(values.size(), 6);
   EXPECT_EQ(values.Of(fork[1].entry()), 2);
   EXPECT_EQ(values.producer(3), 1);
@@ -102,7 +103,7 @@ TEST(LongChains, AMillionNodesAreBuiltListedRewrittenAndFreed) {
   EXPECT_EQ(copy.ListArguments()[0], "y");
   chain = {};
   copy = {};
-  EXPECT_EQ(y.entry().node.use_count(), 1);   // all that used it is gone
+  EXPECT_EQ(y.entry().node.use_count(), 1);  // all that used it is gone
 }
 
 TEST(LongChains, SharedTailsOutliveTheirHeads) {

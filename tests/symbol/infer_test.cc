@@ -39,28 +39,40 @@ TEST(InferShapes, TwoLayers) {
 }
 
 TEST(InferShapes, ContradictionsNameTheArgument) {
-  EXPECT_EQ(MessageOf<ShapeError>([] { InferShapes(Mlp2(), {{"data", {100, 100}}, {"fc1_weight", {1, 100}}}); }),
+  EXPECT_EQ(MessageOf<ShapeError>([] {
+              InferShapes(Mlp2(), {{"data", {100, 100}}, {"fc1_weight", {1, 100}}});
+            }),
             "ShapeError: FullyConnected \"fc1\", argument \"weight\": expected (1000, 100), got (1, 100)");
-  EXPECT_EQ(MessageOf<ShapeError>([] { InferShapesPartial(Mlp2(), {{"data", {100, 100}}, {"fc2_bias", {1, 10}}}); }),
+  EXPECT_EQ(MessageOf<ShapeError>([] {
+              InferShapesPartial(Mlp2(), {{"data", {100, 100}}, {"fc2_bias", {1, 10}}});
+            }),
             "ShapeError: FullyConnected \"fc2\", argument \"bias\": expected (10), got (1, 10)");
 }
 
 TEST(InferShapes, DeclaredAndGivenShapesMustAgree) {
   const Symbol net = Square(Variable("data", {.shape = Shape{kAny, 5}}), "sq");
   EXPECT_EQ(InferShapes(net, {{"data", {3, kAny}}}).outputs, (Shapes{Shape{3, 5}}));
-  EXPECT_EQ(MessageOf<ShapeError>([&] { InferShapes(net, {{"data", {3, 4}}}); }),
+  EXPECT_EQ(MessageOf<ShapeError>([&] {
+              InferShapes(net, {{"data", {3, 4}}});
+            }),
             "ShapeError: variable \"data\": declared as (?, 5), got (3, 4)");
 }
 
 TEST(InferShapes, UnknownNamesAreErrors) {
-  EXPECT_EQ(MessageOf<Error>([] { InferShapes(Mlp2(), {{"dta", {1, 1}}}); }),
+  EXPECT_EQ(MessageOf<Error>([] {
+              InferShapes(Mlp2(), {{"dta", {1, 1}}});
+            }),
             "Error: unknown argument \"dta\"; did you mean \"data\"?");
-  EXPECT_EQ(MessageOf<Error>([] { InferDTypes(Mlp2(), {{"fc1_weigt", DType::kFloat32}}); }),
+  EXPECT_EQ(MessageOf<Error>([] {
+              InferDTypes(Mlp2(), {{"fc1_weigt", DType::kFloat32}});
+            }),
             "Error: unknown argument \"fc1_weigt\"; did you mean \"fc1_weight\"?");
 }
 
 TEST(InferShapes, WhatRemainsUnknownIsListed) {
-  EXPECT_EQ(MessageOf<ShapeError>([] { InferShapes(Mlp2(), {{"data", {kAny, 4}}}); }),
+  EXPECT_EQ(MessageOf<ShapeError>([] {
+              InferShapes(Mlp2(), {{"data", {kAny, 4}}});
+            }),
             "ShapeError: the shapes of these arguments do not follow from what is known: data (?, 4)");
   EXPECT_EQ(MessageOf<ShapeError>([] { InferShapes(Square(Variable("a"), "s"), {}); }),
             "ShapeError: the shapes of these arguments do not follow from what is known: a");
@@ -91,7 +103,9 @@ TEST(InferShapes, ComplaintsOfRulesNameTheNode) {
     };
     return op;
   }();
-  EXPECT_EQ(MessageOf<ShapeError>([] { InferShapesPartial(Apply(strict, {}, {Variable("a")}, "s"), {{"a", {2}}}); }),
+  EXPECT_EQ(MessageOf<ShapeError>([] {
+              InferShapesPartial(Apply(strict, {}, {Variable("a")}, "s"), {{"a", {2}}});
+            }),
             "ShapeError: Strict \"s\": expected something else, got (2)");
 }
 
@@ -132,14 +146,16 @@ TEST(PartialInference, BackwardThroughConvolution) {
 }
 
 TEST(PartialInference, BackwardThroughConcat) {
-  const Symbol joined = Concat({Variable("a", {.shape = Shape{kAny, 10}}), Variable("b", {.shape = Shape{kAny, 5}})}, {}, "cat");
+  const Symbol joined =
+      Concat({Variable("a", {.shape = Shape{kAny, 10}}), Variable("b", {.shape = Shape{kAny, 5}})}, {}, "cat");
   const Symbol net = AddN2(joined, Variable("c", {.shape = Shape{2, kAny}}));
   const InferredShapes shapes = InferShapesPartial(net, {});
   EXPECT_EQ(shapes.arguments, (Shapes{Shape{2, 10}, Shape{2, 5}, Shape{2, 15}}));
 }
 
 TEST(PartialInference, BackwardThroughSliceChannel) {
-  const Symbol squeezed = SliceChannel(Variable("a", {.shape = Shape{kAny, 10}}), {.num_outputs = 10, .squeeze_axis = true}, "cut");
+  const Symbol squeezed =
+      SliceChannel(Variable("a", {.shape = Shape{kAny, 10}}), {.num_outputs = 10, .squeeze_axis = true}, "cut");
   const Symbol net = AddN2(squeezed[1], Variable("b", {.shape = Shape{5}}));
   EXPECT_EQ(ArgumentShape(net, InferShapesPartial(net, {}), "a"), (Shape{5, 10}));
 
@@ -176,9 +192,13 @@ TEST(InferDTypes, WhatFollowsIsNotGuessed) {
 
 TEST(InferDTypes, ContradictionsNameTheArgument) {
   const Symbol net = Add(Variable("a"), Variable("b", {.dtype = DType::kInt32}), "sum");
-  EXPECT_EQ(MessageOf<ShapeError>([&] { InferDTypes(net, {{"a", DType::kFloat32}}); }),
+  EXPECT_EQ(MessageOf<ShapeError>([&] {
+              InferDTypes(net, {{"a", DType::kFloat32}});
+            }),
             "ShapeError: Add \"sum\", argument \"b\": expected float32, got int32");
-  EXPECT_EQ(MessageOf<ShapeError>([&] { InferDTypes(net, {{"b", DType::kFloat32}}); }),
+  EXPECT_EQ(MessageOf<ShapeError>([&] {
+              InferDTypes(net, {{"b", DType::kFloat32}});
+            }),
             "ShapeError: variable \"b\": declared as int32, got float32");
 }
 
@@ -208,14 +228,18 @@ TEST(BatchAxes, ComeFromTheMapOrTheLayout) {
   EXPECT_EQ(BatchAxis(tnc, {{"a", {2, 3, 4}}}, {}), 1);
   EXPECT_EQ(BatchAxis(tnc, {{"a", {2, 3, 4}}}, {{"a", -1}}), -1);
   EXPECT_EQ(BatchAxis(Square(Variable("a", {.layout = "TC"}), "sq"), {{"a", {2, 3}}}, {}), -1);
-  EXPECT_EQ(MessageOf<ShapeError>([&] { BatchAxis(plain, {{"a", {2, 3}}}, {{"a", 2}}); }),
+  EXPECT_EQ(MessageOf<ShapeError>([&] {
+              BatchAxis(plain, {{"a", {2, 3}}}, {{"a", 2}});
+            }),
             "ShapeError: variable \"a\": its batch axis cannot be 2, its shape is (2, 3)");
-  EXPECT_EQ(MessageOf<Error>([&] { BatchAxis(plain, {{"a", {2, 3}}}, {{"b", 0}}); }),
+  EXPECT_EQ(MessageOf<Error>([&] {
+              BatchAxis(plain, {{"a", {2, 3}}}, {{"b", 0}});
+            }),
             "Error: unknown argument \"b\"; known: a");
 }
 
 TEST(BatchAxes, TheDefaultFollowsTheFirstBatchedInputOfEqualExtent) {
-  static const OpDef cut = [] {   // (n, k) -> (n, 1) and (1, k)
+  static const OpDef cut = [] {  // (n, k) -> (n, 1) and (1, k)
     OpDef op;
     op.name = "Cut";
     op.outputs = [](const AnyAttrs&) { return std::vector<std::string>{"left", "top"}; };
@@ -229,7 +253,7 @@ TEST(BatchAxes, TheDefaultFollowsTheFirstBatchedInputOfEqualExtent) {
   const Graph graph = Graph::Of(Apply(cut, {}, {Variable("a")}, "cut"));
   const auto types = InferTypes(graph, {{"a", {4, 3}}}, {}, {{"a", 0}})[1];
   EXPECT_EQ(types[0].batch_axis, 0);
-  EXPECT_EQ(types[1].batch_axis, -1);   // its extent there is another
+  EXPECT_EQ(types[1].batch_axis, -1);  // its extent there is another
 }
 
 TEST(LongChains, InferenceIsLinearInBothDirections) {

@@ -28,7 +28,7 @@ TEST(CommonSubexpressions, EqualOnesBecomeOne) {
   EXPECT_EQ(NodeCount(merged), 5);
   EXPECT_EQ(merged.size(), 3);
   EXPECT_EQ(merged[1].entry(), merged[2].entry());
-  EXPECT_EQ(merged.ListOutputs(), (Names{"s_output", "e1_output", "e1_output"}));   // the first is kept
+  EXPECT_EQ(merged.ListOutputs(), (Names{"s_output", "e1_output", "e1_output"}));  // the first is kept
   const std::map<std::string, double> arguments = {{"a", 0.3}, {"b", 1.7}};
   EXPECT_EQ(RunOnScalars(merged, arguments), RunOnScalars(net, arguments));
   EXPECT_EQ(EliminateCommonSubexpressions(merged).DebugString(), merged.DebugString());
@@ -57,15 +57,16 @@ TEST(CommonSubexpressions, RandomOnesStay) {
 
 TEST(CommonSubexpressions, StatesAndLossesStay) {
   const Symbol x = Variable("x"), scale = Variable("scale"), state = Variable("state");
-  const Symbol states = Group({Outputs(StatefulOp(), {x, scale, state}, "s1")[0],
-                               Outputs(StatefulOp(), {x, scale, state}, "s2")[0]});
+  const Symbol states =
+      Group({Outputs(StatefulOp(), {x, scale, state}, "s1")[0], Outputs(StatefulOp(), {x, scale, state}, "s2")[0]});
   EXPECT_EQ(Count(EliminateCommonSubexpressions(states), StatefulOp()), 2);
   const Symbol losses = Group({Apply(TestLossOp(), {}, {x}, "l1"), Apply(TestLossOp(), {}, {x}, "l2")});
   EXPECT_EQ(Count(EliminateCommonSubexpressions(losses), TestLossOp()), 2);
 }
 
 TEST(CommonSubexpressions, ConstantsAreComparedByContent) {
-  const Symbol net = Group({Scalar(1, "c1"), Scalar(2, "c2"), Scalar(1, "c3"), Constant(HostTensor::From({1, 1}, {1}), "c4")});
+  const Symbol net =
+      Group({Scalar(1, "c1"), Scalar(2, "c2"), Scalar(1, "c3"), Constant(HostTensor::From({1, 1}, {1}), "c4")});
   const Symbol merged = EliminateCommonSubexpressions(net);
   EXPECT_EQ(merged.ListOutputs(), (Names{"c1_output", "c2_output", "c1_output", "c4_output"}));
 }
@@ -95,7 +96,8 @@ TEST(FoldConstants, ComputesWhatDependsOnNoVariable) {
   const Symbol folded = FoldConstants(net, Evaluate);
   EXPECT_EQ(Count(folded, ConstantOp()), 1);
   EXPECT_EQ(NodeCount(folded), 5);
-  EXPECT_EQ(folded.Internals().ListOutputs(), (Names{"x", "product_output", "scaled_output", "sq_output", "net_output"}));
+  EXPECT_EQ(folded.Internals().ListOutputs(),
+            (Names{"x", "product_output", "scaled_output", "sq_output", "net_output"}));
   EXPECT_EQ(RunOnScalars(folded, {{"x", 2}}), RunOnScalars(net, {{"x", 2}}));
   EXPECT_EQ(FoldConstants(folded, Evaluate).entry(), folded.entry());
 }

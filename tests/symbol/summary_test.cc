@@ -38,7 +38,8 @@ TEST(Summary, OneRowPerLayer) {
 TEST(Summary, UnknownShapesAreMarked) {
   const std::string text = Summary(Mlp(), {{"data", {64, kUnknownDim}}});
   EXPECT_NE(text.find("fc1 (FullyConnected)     (64, 1500)     1,500 + ?  data\n"), std::string::npos) << text;
-  EXPECT_NE(text.find("Parameters: 16,510\nNot counted: parameters of unknown shape, marked ?\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("Parameters: 16,510\nNot counted: parameters of unknown shape, marked ?\n"), std::string::npos)
+      << text;
   EXPECT_NE(Summary(Square(Variable("x"), "s"), {}).find("s (Square)        ?"), std::string::npos);
 }
 
@@ -57,7 +58,9 @@ TEST(CountParameters, SharedOnesCountOnce) {
   x = FullyConnected(x, w, {}, {.num_hidden = 8, .no_bias = true}, "fc2");
   EXPECT_EQ(CountParameters(x, {{"data", {2, 8}}}).arguments, 64);
   EXPECT_EQ(CountParameters(Mlp(), {{"data", {1, 784}}}).arguments, 1192510);
-  EXPECT_EQ(MessageOf<ShapeError>([] { CountParameters(Mlp(), {{"data", {1, kUnknownDim}}}); }),
+  EXPECT_EQ(MessageOf<ShapeError>([] {
+              CountParameters(Mlp(), {{"data", {1, kUnknownDim}}});
+            }),
             "ShapeError: the shape of parameter \"fc1_weight\" is not known");
 }
 

@@ -49,7 +49,8 @@ TEST(Symbol, GivenVariablesTakeThePlaceOfImplicitOnes) {
   const Symbol w = Variable("w");
   const Symbol fc = FullyConnected(Variable("data"), w, {}, {.num_hidden = 3}, "fc");
   EXPECT_EQ(fc.ListArguments(), (Names{"data", "w", "fc_bias"}));
-  EXPECT_EQ(FullyConnected(Symbol(), {.num_hidden = 3}, "fc").ListArguments(), (Names{"fc_data", "fc_weight", "fc_bias"}));
+  EXPECT_EQ(FullyConnected(Symbol(), {.num_hidden = 3}, "fc").ListArguments(),
+            (Names{"fc_data", "fc_weight", "fc_bias"}));
 }
 
 TEST(Symbol, HiddenOutputsAreNotListed) {
@@ -74,8 +75,8 @@ TEST(Symbol, SeveralOutputsAreIndexedByNumberOrName) {
 
 TEST(Symbol, InternalsCutANet) {
   const Symbol internals = Mlp().Internals();
-  EXPECT_EQ(internals.ListOutputs(), (Names{"data", "fc1_weight", "fc1_bias", "fc1_output", "relu1_output", "fc2_weight",
-                                            "fc2_bias", "fc2_output"}));
+  EXPECT_EQ(internals.ListOutputs(), (Names{"data", "fc1_weight", "fc1_bias", "fc1_output", "relu1_output",
+                                            "fc2_weight", "fc2_bias", "fc2_output"}));
   EXPECT_EQ(internals["relu1_output"].ListArguments(), (Names{"data", "fc1_weight", "fc1_bias"}));
 }
 
@@ -101,10 +102,14 @@ TEST(Symbol, ComposesByName) {
   const Symbol whole = head.Compose({{"x", body}});
   EXPECT_EQ(whole.ListArguments(), (Names{"data", "head_weight", "head_bias"}));
   EXPECT_EQ(whole.ListOutputs(), Names{"head_output"});
-  EXPECT_EQ(head.ListArguments()[0], "x");   // the original is as it was
-  EXPECT_EQ(MessageOf<Error>([&] { head.Compose({{"head_wieght", body}}); }),
+  EXPECT_EQ(head.ListArguments()[0], "x");  // the original is as it was
+  EXPECT_EQ(MessageOf<Error>([&] {
+              head.Compose({{"head_wieght", body}});
+            }),
             "Error: unknown argument \"head_wieght\"; did you mean \"head_weight\"?");
-  EXPECT_EQ(MessageOf<Error>([&] { head.Compose({{"x", Group({body, body})}}); }),
+  EXPECT_EQ(MessageOf<Error>([&] {
+              head.Compose({{"x", Group({body, body})}});
+            }),
             "Error: argument \"x\": expected a symbol of one output, got 2");
 }
 
@@ -138,9 +143,9 @@ TEST(Naming, WithoutAScopeFollowsTheNearestGivenName) {
     return Group({a, b, Tanh(b, "given"), Square(Tanh(b, "given")), Tanh(Variable("data"))});
   };
   const Symbol net = build();
-  EXPECT_EQ(net.ListOutputs(), (Names{"fc1_tanh1_output", "fc1_square2_output", "given_output",
-                                      "given_square1_output", "data_tanh1_output"}));
-  EXPECT_EQ(build().ListOutputs(), net.ListOutputs());   // a second copy has the same names
+  EXPECT_EQ(net.ListOutputs(), (Names{"fc1_tanh1_output", "fc1_square2_output", "given_output", "given_square1_output",
+                                      "data_tanh1_output"}));
+  EXPECT_EQ(build().ListOutputs(), net.ListOutputs());  // a second copy has the same names
 }
 
 TEST(Naming, ImplicitVariablesFollowTheNodeOfAnAutomaticName) {
@@ -184,10 +189,16 @@ TEST(Naming, ScopesBelongToTheirThread) {
 }
 
 TEST(Annotations, VariableOptionsAreAnnotations) {
-  const Symbol v = Variable("v", {.shape = Shape{2, kUnknownDim}, .dtype = DType::kFloat64, .init = "zero", .lr_mult = 0.5,
-                                  .wd_mult = 0, .layout = "TNC", .annotations = {{"mine", "yes"}}});
-  EXPECT_EQ(v.AllAnnotations(), (std::map<std::string, Annotations>{{"v", {{"init", "zero"}, {"lr_mult", "0.5"},
-                                {"wd_mult", "0"}, {"layout", "TNC"}, {"mine", "yes"}}}}));
+  const Symbol v = Variable("v", {.shape = Shape{2, kUnknownDim},
+                                  .dtype = DType::kFloat64,
+                                  .init = "zero",
+                                  .lr_mult = 0.5,
+                                  .wd_mult = 0,
+                                  .layout = "TNC",
+                                  .annotations = {{"mine", "yes"}}});
+  EXPECT_EQ(v.AllAnnotations(),
+            (std::map<std::string, Annotations>{
+                {"v", {{"init", "zero"}, {"lr_mult", "0.5"}, {"wd_mult", "0"}, {"layout", "TNC"}, {"mine", "yes"}}}}));
   EXPECT_EQ(v.Annotation("lr_mult"), "0.5");
   EXPECT_EQ(v.Annotation("other"), std::nullopt);
   EXPECT_EQ(v.entry().node->declared_shape, (Shape{2, kUnknownDim}));
@@ -203,8 +214,9 @@ TEST(Annotations, ScopesAnnotateNodesAndImplicitVariables) {
     net = FullyConnected(Variable("data", {.lr_mult = 3}), {.num_hidden = 2}, "fc");
   }
   const auto all = net.AllAnnotations();
-  EXPECT_EQ(all.at("fc"), (Annotations{{"ctx_group", "stage2"}, {"layout", "NC"}, {"lr_mult", "2"}, {"merge", "sum"},
-                                       {"wd_mult", "0"}}));
+  EXPECT_EQ(
+      all.at("fc"),
+      (Annotations{{"ctx_group", "stage2"}, {"layout", "NC"}, {"lr_mult", "2"}, {"merge", "sum"}, {"wd_mult", "0"}}));
   // A weight has not the axes of the data.
   EXPECT_EQ(all.at("fc_weight"), (Annotations{{"ctx_group", "stage2"}, {"lr_mult", "2"}, {"wd_mult", "0"}}));
   EXPECT_EQ(all.at("fc_bias"), all.at("fc_weight"));
@@ -226,11 +238,14 @@ TEST(Annotations, WithAnnotationCopiesTheNodeAndSharesItsInputs) {
 
 TEST(Apply, ErrorsNameTheNode) {
   const Symbol a = Variable("a"), fork = Apply(ForkOp(), {}, {a}, "fork");
-  EXPECT_EQ(MessageOf<ModelError>([&] { Apply(SquareOp(), {}, {a, a}, "sq"); }),
+  EXPECT_EQ(MessageOf<ModelError>([&] {
+              Apply(SquareOp(), {}, {a, a}, "sq");
+            }),
             "ModelError: Square \"sq\": takes at most 1 inputs (data), got 2");
-  EXPECT_EQ(MessageOf<ModelError>([&] { Apply(SquareOp(), {}, {fork}, "sq"); }),
-            "ModelError: Square \"sq\", argument \"data\": expected one output, got 2 (fork_first, fork_second); pick one "
-            "by its number or name");
+  EXPECT_EQ(
+      MessageOf<ModelError>([&] { Apply(SquareOp(), {}, {fork}, "sq"); }),
+      "ModelError: Square \"sq\", argument \"data\": expected one output, got 2 (fork_first, fork_second); pick one "
+      "by its number or name");
   EXPECT_EQ(MessageOf<ModelError>([&] { Apply(SquareOp(), ScalarAttrs{2}, {a}, "sq"); }),
             "ModelError: Square \"sq\": these are the attributes of another operator");
 }
