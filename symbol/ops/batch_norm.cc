@@ -60,7 +60,7 @@ std::vector<std::string> BatchNormOutputs(const BatchNormAttrs& attrs) {
 
 void RefuseStatisticsGradient(const GradientContext& g) {
   if (!g.output_grad(1).empty() || !g.output_grad(2).empty()) {
-    throw ModelError("the outputs mean and var have no gradient: put BlockGrad after them");
+    Throw<ModelError>("BatchNorm \"{}\": the outputs mean and var have no gradient; put BlockGrad behind them", g.name());
   }
 }
 
@@ -95,7 +95,9 @@ void InferBatchNormGrad(InferContext& c) {
 std::vector<Symbol> BatchNormGradient(const GradientContext& g) {
   const auto& attrs = g.attrs<BatchNormAttrs>();
   rule::RefuseStatisticsGradient(g);
-  if (attrs.sync && !attrs.use_global_stats) throw ModelError("sync is to be expanded before gradients are taken");
+  if (attrs.sync && !attrs.use_global_stats) {
+    Throw<ModelError>("BatchNorm \"{}\": sync has to be expanded before gradients are taken (ExpandComposites)", g.name());
+  }
   std::vector<Symbol> inputs = {g.output_grad(0), g.input(0), g.output(1), g.output(2), g.input(1)};
   if (attrs.relu) inputs.push_back(g.output(3));
   const auto grads = ApplyAll(BatchNormGradOp(), attrs, std::move(inputs), g.NameFor("data"));

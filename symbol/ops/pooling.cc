@@ -163,7 +163,7 @@ const OpDef& PoolingGradOp() {
       .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
         // The average's is linear: d/d dy = the average pooling of what flows back.
         const auto& attrs = g.attrs<PoolingAttrs>();
-        if (attrs.type == PoolType::kMax) throw ModelError("max pooling has no second derivative here");
+        if (attrs.type == PoolType::kMax) Throw<ModelError>("PoolingGrad \"{}\": the second derivative of a maximum is not provided", g.name());
         return {Apply(PoolingOp(), attrs, {g.output_grad(0)}, g.NameFor("output_grad")), {}};
       },
       .zero_to_zero = true,

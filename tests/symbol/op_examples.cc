@@ -1,0 +1,157 @@
+#include "tests/symbol/op_examples.h"
+
+#include "symbol/ops.h"
+
+namespace bindery {
+namespace {
+
+class Examples {
+ public:
+  std::vector<OpExample> list;
+
+  // Every input of one of data's rank and first extent is batched along axis 0, as is usual; or as given.
+  void Add(const OpDef& op, AnyAttrs attrs, std::vector<Shape> inputs, std::vector<int> axes = {}) {
+    std::string label = op.name;
+    for (const auto& [name, value] : attrs.ToMap()) label += " " + name + "=" + ToString(value);
+    if (axes.empty()) {
+      for (const Shape& shape : inputs) axes.push_back(!inputs.empty() && shape.rank() > 0 && shape[0] == inputs[0][0] ? 0 : -1);
+    }
+    list.push_back({std::move(label), &op, std::move(attrs), std::move(inputs), std::move(axes)});
+  }
+};
+
+void AddElementwise(Examples& e) {
+  for (const OpDef* op : {&AddOp(), &SubOp(), &MulOp(), &DivOp(), &MaximumOp(), &MinimumOp(), &GreaterEqualOp(), &LessEqualOp()}) {
+    e.Add(*op, {}, {{5, 3, 2}, {5, 3, 2}});
+    e.Add(*op, {}, {{5, 3, 2}, {3, 1}}, {0, -1});
+    e.Add(*op, {}, {{2}, {5, 3, 1}}, {-1, 0});
+  }
+  for (const OpDef* op : {&AddScalarOp(), &SubScalarOp(), &RSubScalarOp(), &MulScalarOp(), &DivScalarOp(), &RDivScalarOp()}) {
+    e.Add(*op, ScalarAttrs{2.5}, {{5, 3}});
+  }
+  for (const OpDef* op : {&NegativeOp(), &ExpOp(), &LogOp(), &SquareOp(), &SqrtOp(), &AbsOp(), &SignOp(), &IdentityOp(),
+                          &BlockGradOp(), &ZerosLikeOp(), &FlattenOp(), &SumOverDevicesOp()}) {
+    e.Add(*op, {}, {{5, 3, 2}}, {op == &SumOverDevicesOp() ? -1 : 0});
+  }
+  e.Add(AddNOp(), {}, {{5, 3}, {5, 3}, {5, 3}});
+  e.Add(AddReluOp(), {}, {{5, 3}, {5, 3}});
+  e.Add(AddReluGradOp(), {}, {{5, 3}, {5, 3}, {5, 3}});
+  e.Add(SumLikeOp(), {}, {{5, 3, 2}, {3, 1}}, {0, -1});
+  e.Add(SumLikeOp(), {}, {{5, 3, 2}, {5, 1, 2}});
+  e.Add(ConstantOp(), ConstantAttrs{std::make_shared<const HostTensor>(HostTensor::From({2}, {1, 2}))}, {});
+  e.Add(CastOp(), CastAttrs{DType::kFloat64}, {{5, 3}});
+  e.Add(CastLikeOp(), {}, {{5, 3}, {5, 3}});
+  for (ActivationType type : {ActivationType::kRelu, ActivationType::kSigmoid, ActivationType::kTanh, ActivationType::kSoftRelu,
+                              ActivationType::kSoftSign}) {
+    e.Add(ActivationOp(), ActivationAttrs{type}, {{5, 3}});
+    e.Add(ActivationGradOp(), ActivationAttrs{type}, {{5, 3}, {5, 3}});
+  }
+  e.Add(DropoutOp(), DropoutAttrs{.p = 0.25, .axes = {-1}, .mode = DropoutMode::kAlways}, {{5, 3, 4}});
+  e.Add(DropoutGradOp(), DropoutAttrs{.p = 0.25, .axes = {-1}, .mode = DropoutMode::kAlways}, {{5, 3, 4}, {5, 3, 1}});
+  e.Add(SoftmaxOp(), SoftmaxAttrs{.axis = 1, .temperature = 2}, {{5, 3, 4}});
+  e.Add(SoftmaxGradOp(), SoftmaxAttrs{.axis = 1, .temperature = 2}, {{5, 3, 4}, {5, 3, 4}});
+}
+
+void AddLayers(Examples& e) {
+  const FullyConnectedAttrs fc{.num_hidden = 7, .activation = ActivationType::kTanh};
+  e.Add(FullyConnectedOp(), fc, {{5, 3, 2}, {7, 6}, {7}});
+  e.Add(FullyConnectedOp(), FullyConnectedAttrs{.num_hidden = 7, .no_bias = true, .flatten = false}, {{5, 3, 2}, {7, 2}});
+  e.Add(FullyConnectedGradDataOp(), FullyConnectedAttrs{.num_hidden = 7}, {{5, 7}, {7, 6}, {5, 3, 2}});
+  e.Add(FullyConnectedGradWeightOp(), FullyConnectedAttrs{.num_hidden = 7}, {{5, 7}, {5, 3, 2}});
+  e.Add(FullyConnectedGradWeightOp(), FullyConnectedAttrs{.num_hidden = 7, .no_bias = true, .flatten = false}, {{5, 3, 7}, {5, 3, 2}});
+
+  const ConvolutionAttrs conv{.num_filter = 6, .kernel = {3, 2}, .stride = {2, 1}, .pad = {1, 0}, .dilate = {1, 2}, .groups = 2,
+                              .activation = ActivationType::kRelu};
+  ConvolutionAttrs grad = conv;
+  grad.activation = ActivationType::kNone;
+  e.Add(ConvolutionOp(), conv, {{5, 4, 9, 8}, {6, 2, 3, 2}, {6}});
+  e.Add(ConvolutionOp(), ConvolutionAttrs{.num_filter = 6, .kernel = {3}, .no_bias = true}, {{5, 4, 9}, {6, 4, 3}});
+  e.Add(ConvolutionGradDataOp(), grad, {{5, 6, 5, 6}, {6, 2, 3, 2}, {5, 4, 9, 8}});
+  e.Add(ConvolutionGradWeightOp(), grad, {{5, 6, 5, 6}, {5, 4, 9, 8}});
+
+  const PoolingAttrs max{.kernel = {3, 2}, .stride = {2, 1}, .pad = {1, 0}, .convention = PoolConvention::kFull};
+  const PoolingAttrs avg{.type = PoolType::kAvg, .kernel = {3, 2}, .stride = {2, 2}, .convention = PoolConvention::kSame, .count_include_pad = false};
+  const PoolingAttrs global{.type = PoolType::kAvg, .global = true};
+  e.Add(PoolingOp(), max, {{5, 4, 8, 8}});
+  e.Add(PoolingOp(), avg, {{5, 4, 8, 8}});
+  e.Add(PoolingOp(), global, {{5, 4, 8}});
+  e.Add(PoolingGradOp(), max, {{5, 4, 5, 7}, {5, 4, 8, 8}, {1}});
+  e.Add(PoolingGradOp(), avg, {{5, 4, 4, 4}, {5, 4, 8, 8}});
+
+  const BatchNormAttrs bn{.eps = 1e-5, .momentum = 0.5, .fix_gamma = false, .axis = -1, .output_mean_var = true};
+  BatchNormAttrs relu = bn, fixed = bn, sync = bn, global_stats = bn;
+  relu.relu = fixed.fix_gamma = sync.sync = global_stats.use_global_stats = true;
+  for (const BatchNormAttrs& attrs : {bn, relu, fixed, sync, global_stats}) {
+    e.Add(BatchNormOp(), attrs, {{5, 3, 4}, {4}, {4}, {4}, {4}});
+  }
+  e.Add(BatchNormGradOp(), bn, {{5, 3, 4}, {5, 3, 4}, {4}, {4}, {4}});
+  e.Add(BatchNormGradOp(), relu, {{5, 3, 4}, {5, 3, 4}, {4}, {4}, {4}, {1}});
+  e.Add(BatchNormStatisticsOp(), bn, {{5, 3, 4}});
+  e.Add(MergeStatisticsOp(), {}, {{3, 4}}, {-1});
+  e.Add(BatchNormNormalizeOp(), bn, {{5, 3, 4}, {4}, {4}, {3, 4}, {4}, {4}});
+  e.Add(BatchNormNormalizeOp(), fixed, {{5, 3, 4}, {4}, {4}, {3, 4}, {4}, {4}});
+  e.Add(BatchNormGradSumsOp(), bn, {{5, 3, 4}, {5, 3, 4}, {3, 4}});
+  e.Add(BatchNormGradInputOp(), bn, {{5, 3, 4}, {5, 3, 4}, {4}, {3, 4}, {2, 4}});
+}
+
+void AddHeads(Examples& e) {
+  const SoftmaxOutputAttrs valid{.grad_scale = 2, .normalization = Normalization::kValid, .use_ignore = true, .ignore_label = 3,
+                                 .smooth_alpha = 0.1, .out_grad = true};
+  e.Add(SoftmaxOutputOp(), valid, {{5, 4}, {5}});
+  e.Add(SoftmaxOutputOp(), SoftmaxOutputAttrs{}, {{5, 4}, {5, 4}});
+  e.Add(SoftmaxOutputOp(), SoftmaxOutputAttrs{.multi_output = true}, {{5, 4, 3}, {5, 3}});
+  e.Add(SoftmaxOutputOp(), SoftmaxOutputAttrs{.normalization = Normalization::kValid, .preserve_shape = true}, {{5, 3, 4}, {5, 3}});
+  e.Add(SoftmaxOutputGradOp(), valid, {{5, 4}, {5}, {1}, {5, 4}}, {0, 0, -1, 0});
+  e.Add(SoftmaxOutputGradOp(), SoftmaxOutputAttrs{.out_grad = true}, {{5, 4}, {5}, {5, 4}});
+  e.Add(CountValidOp(), CountValidAttrs{true, 7}, {{5, 3}});
+  e.Add(CountAboveOp(), CountAboveAttrs{0.5}, {{5, 3}});
+  e.Add(LinearRegressionOutputOp(), LinearRegressionOutputAttrs{3}, {{5, 3}, {5, 3}});
+  e.Add(LinearRegressionOutputOp(), LinearRegressionOutputAttrs{3}, {{5, 1}, {5}});
+  e.Add(LinearRegressionOutputGradOp(), LinearRegressionOutputAttrs{3}, {{5, 1}, {5}});
+  e.Add(MakeLossOp(), MakeLossAttrs{.grad_scale = 2, .normalization = Normalization::kValid, .valid_thresh = 0.5}, {{5, 3}});
+  e.Add(MakeLossOp(), MakeLossAttrs{}, {{5, 3}});
+  e.Add(MakeLossGradOp(), MakeLossAttrs{.grad_scale = 2, .normalization = Normalization::kValid, .valid_thresh = 0.5}, {{5, 3}, {1}});
+}
+
+void AddShapeOps(Examples& e) {
+  e.Add(ReshapeOp(), ReshapeAttrs{{0, -1, 2}}, {{5, 4, 3}});
+  e.Add(ReshapeLikeOp(), {}, {{5, 12}, {5, 4, 3}});
+  e.Add(TransposeOp(), TransposeAttrs{{2, 0, 1}}, {{5, 4, 3}});
+  e.Add(TransposeOp(), TransposeAttrs{}, {{5, 4, 3}});
+  e.Add(ConcatOp(), ConcatAttrs{.axis = -1}, {{5, 2, 3}, {5, 2, 1}});
+  e.Add(ConcatGradOp(), ConcatAttrs{.axis = -1, .num_args = 2}, {{5, 2, 4}, {5, 2, 3}, {5, 2, 1}});
+  const SliceAttrs slice{.begin = {1, -1}, .end = {kSliceEnd, 0}, .step = {2, -2}, .axes = {2, 1}};
+  e.Add(SliceOp(), slice, {{5, 7, 6}});
+  e.Add(SliceGradOp(), slice, {{5, 3, 3}, {5, 7, 6}});
+  e.Add(SliceChannelOp(), SliceChannelAttrs{.num_outputs = 3, .axis = 2}, {{5, 2, 6}});
+  e.Add(SliceChannelOp(), SliceChannelAttrs{.num_outputs = 2, .axis = -2, .squeeze_axis = true}, {{5, 2, 6}});
+  e.Add(SliceChannelGradOp(), SliceChannelAttrs{.num_outputs = 3, .axis = 2}, {{5, 2, 2}, {5, 2, 2}, {5, 2, 2}});
+  e.Add(SliceChannelGradOp(), SliceChannelAttrs{.num_outputs = 2, .axis = -2, .squeeze_axis = true}, {{5, 6}, {5, 6}});
+  for (const OpDef* op : {&SumOp(), &MeanOp(), &MaxOp()}) {
+    e.Add(*op, ReduceAttrs{.axes = {1, -1}}, {{5, 2, 3}});
+    e.Add(*op, ReduceAttrs{.axes = {0}, .keepdims = true, .exclude = true}, {{5, 2, 3}});
+    e.Add(*op, ReduceAttrs{}, {{5, 2, 3}});
+  }
+  for (const OpDef* op : {&SumGradOp(), &MeanGradOp()}) e.Add(*op, ReduceAttrs{.axes = {1, -1}, .keepdims = true}, {{5, 1, 1}, {5, 2, 3}});
+  e.Add(MaxGradOp(), ReduceAttrs{.axes = {1, -1}}, {{5}, {5, 2, 3}, {5}});
+  for (bool a : {false, true}) {
+    for (bool b : {false, true}) e.Add(DotOp(), DotAttrs{a, b}, {a ? Shape{3, 5} : Shape{5, 3}, b ? Shape{4, 3} : Shape{3, 4}}, {a ? 1 : 0, -1});
+  }
+  e.Add(DotOp(), DotAttrs{}, {{3}, {3}}, {-1, -1});
+}
+
+}  // namespace
+
+const std::vector<OpExample>& OpExamples() {
+  static const std::vector<OpExample> list = [] {
+    Examples examples;
+    AddElementwise(examples);
+    AddLayers(examples);
+    AddHeads(examples);
+    AddShapeOps(examples);
+    return examples.list;
+  }();
+  return list;
+}
+
+}  // namespace bindery
