@@ -1,0 +1,15 @@
+// Counts heap allocations of the whole process, told apart by who asked: code linked into this program (ours) or a shared
+// library (oneDNN, libgomp, libstdc++). Works by defining malloc and operator new here.
+#pragma once
+
+#include <cstdint>
+
+namespace bindery::bench {
+
+struct Allocations {
+  int64_t ours = 0, libraries = 0;
+};
+Allocations CountAllocations();   // so far, while counting was on
+void SetCounting(bool on);
+
+}  // namespace bindery::bench

@@ -1,0 +1,176 @@
+#include "tools/bench/model_bench.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+
+#include "base/philox.h"
+#include "executor/data_parallel_executor_group.h"
+#include "executor/executor.h"
+#include "symbol/ops.h"
+#include "tools/bench/allocations.h"
+#include "train/initializer.h"
+#include "train/updater.h"
+#include "train/zoo.h"
+
+namespace bindery::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+double Milliseconds(Clock::duration d) { return std::chrono::duration<double, std::milli>(d).count(); }
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values.empty() ? 0 : values[values.size() / 2];
+}
+
+int64_t PageFaults() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_minflt;
+}
+
+// A model on its devices with random parameters and one resident batch.
+struct Bound {
+  std::unique_ptr<DataParallelExecutorGroup> group;
+  std::unique_ptr<Updater> updater;
+  BatchPtr batch;
+};
+
+Bound Bind(const ModelBenchOptions& o) {
+  Bound bound;
+  const Shape shape = ModelInputShape(o.model).Insert(0, o.batch_size);
+  const Symbol symbol = ModelByName(o.model);
+  bound.group = std::make_unique<DataParallelExecutorGroup>(
+      symbol, GroupOptions{.devices = o.devices, .data = {{"data", shape}}, .labels = {{"softmax_label", {o.batch_size}}}, .for_training = o.training, .threads_per_device = o.threads});
+  std::map<std::string, ValueType> variables;
+  for (const StoredParameter& p : bound.group->store().parameters()) variables[p.name] = {.dtype = p.dtype, .shape = p.shape};
+  HostTensorMap args, aux;
+  for (auto& [name, value] : InitialValues(symbol, variables, Initializer("xavier"), 1)) {
+    (bound.group->store().Find(name)->auxiliary ? aux : args)[name] = std::move(value);
+  }
+  bound.group->SetParams(args, aux);
+  auto batch = std::make_shared<Batch>();
+  batch->data.emplace_back(DType::kFloat32, shape);
+  batch->label.emplace_back(DType::kFloat32, Shape{o.batch_size});
+  PhiloxStream random(1, "benchmark");
+  for (float& v : batch->data[0].data<float>()) v = random.Uniform(-1, 1);
+  for (float& v : batch->label[0].data<float>()) v = static_cast<float>(random.Below(static_cast<uint64_t>(ModelClasses(o.model))));
+  batch->samples = o.batch_size;
+  bound.batch = std::move(batch);
+  if (o.training) bound.updater = std::make_unique<Updater>(bound.group.get(), UpdaterOptions{.optimizer = std::make_shared<const Sgd>(OptimizerOptions{.learning_rate = 1e-3}, 0.9)});
+  return bound;
+}
+
+void WaitForStep(const Bound& b) {
+  for (const auto& p : b.group->step().participants()) b.group->engine()->Wait(p.replica->arena()->var());
+  if (b.updater) for (const auto& block : b.group->store().blocks()) for (const Tensor& values : block.values) values.Wait();
+}
+
+void Step(const Bound& b) {
+  if (b.updater) {
+    b.updater->Update(b.batch);
+  } else {
+    b.group->Forward(b.batch, Mode::kPredict);
+  }
+  WaitForStep(b);
+}
+
+// One step with every kernel timed; returns the sum on the slowest device and the update, and adds to `times` of device 0.
+double TimedStep(const Bound& b, std::vector<std::vector<double>>* times) {
+  Engine& engine = *b.group->engine();
+  const auto& participants = b.group->step().participants();
+  std::vector<std::vector<int64_t>> nanoseconds;
+  for (const auto& p : participants) nanoseconds.emplace_back(p.bound->plan().steps.size(), 0);
+  // The same segments on the same workers, at the same time; no exchange lies between them in these models.
+  for (size_t s = 0; s < participants[0].bound->plan().segments.size(); ++s) {
+    for (size_t k = 0; k < participants.size(); ++k) {
+      const auto& p = participants[k];
+      engine.Push({.name = "timed", .device = p.replica->device(), .reads = {}, .writes = {p.replica->arena()->var()}, .updates = {},
+                   .run = [instance = p.bound->instance, s, out = &nanoseconds[k]](const OpContext&) { instance->RunTimed(static_cast<int>(s), out); }});
+    }
+  }
+  for (const auto& p : participants) engine.Wait(p.replica->arena()->var());
+  double slowest = 0;
+  for (const auto& list : nanoseconds) {
+    double sum = 0;
+    for (const int64_t t : list) sum += static_cast<double>(t) * 1e-6;
+    slowest = std::max(slowest, sum);
+  }
+  if (times) for (size_t i = 0; i < nanoseconds[0].size(); ++i) (*times)[i].push_back(static_cast<double>(nanoseconds[0][i]) * 1e-6);
+  if (!b.updater) return slowest;
+  const Clock::time_point start = Clock::now();
+  b.updater->Apply(b.group->batch_size());
+  WaitForStep(b);
+  return slowest + Milliseconds(Clock::now() - start);
+}
+
+}  // namespace
+
+ModelBenchResult RunModelBench(const ModelBenchOptions& options) {
+  ModelBenchResult result{.options = options};
+  const Clock::time_point bind_start = Clock::now();
+  const Bound b = Bind(options);
+  result.bind_ms = Milliseconds(Clock::now() - bind_start);
+  result.threads = b.group->threads_per_device();
+  for (int i = 0; i < options.warmup; ++i) Step(b);
+  const Plan& plan = b.group->plan();
+  std::vector<std::vector<double>> times(plan.steps.size());
+  std::vector<double> whole, kernels, ratios;
+  Allocations allocations{};
+  int64_t faults = 0;
+  for (int i = 0; i < options.steps; ++i) {
+    Step(b);   // as in training: the step before was one too
+    const Allocations before = CountAllocations();
+    const int64_t faults_before = PageFaults();
+    SetCounting(true);
+    const Clock::time_point start = Clock::now();
+    Step(b);
+    const double ms = Milliseconds(Clock::now() - start);
+    SetCounting(false);
+    faults += PageFaults() - faults_before;
+    const Allocations after = CountAllocations();
+    allocations.ours += after.ours - before.ours;
+    allocations.libraries += after.libraries - before.libraries;
+    whole.push_back(ms);
+    kernels.push_back(TimedStep(b, &times));
+    ratios.push_back(ms / kernels.back());
+  }
+  result.min_ms = *std::min_element(whole.begin(), whole.end());
+  result.median_ms = Median(whole);
+  result.kernels_min_ms = *std::min_element(kernels.begin(), kernels.end());
+  result.kernels_median_ms = Median(kernels);
+  result.ratio = Median(ratios);
+  result.allocations_ours = static_cast<double>(allocations.ours) / options.steps;
+  result.allocations_libraries = static_cast<double>(allocations.libraries) / options.steps;
+  result.page_faults = static_cast<double>(faults) / options.steps;
+  result.arena_bytes = plan.arena_bytes;
+  result.peak_live_bytes = plan.peak_live_bytes;
+  result.steps_in_plan = static_cast<int>(plan.steps.size());
+  for (size_t i = 0; i < plan.steps.size(); ++i) {
+    result.reorders += plan.steps[i].op == "Reorder";
+    if (options.per_kernel) result.kernels.push_back({plan.steps[i].op, plan.steps[i].node, plan.steps[i].implementation, Median(times[i])});
+  }
+  result.plans_equal = Bind(options).group->plan() == plan;
+  return result;
+}
+
+double ChainNanoseconds(int length) {
+  Symbol x = Variable("data");
+  for (int i = 0; i < length; ++i) x = x + 1.0;
+  Executor executor(x, {.inputs = {{"data", {1}}}, .for_training = false});
+  const auto& p = executor.group().step().participants()[0];
+  executor.Forward();
+  executor.Output(0);
+  double best = 1e30;
+  for (int run = 0; run < 200; ++run) {
+    const Clock::time_point start = Clock::now();
+    for (size_t s = 0; s < p.bound->plan().segments.size(); ++s) p.bound->instance->Run(static_cast<int>(s));
+    best = std::min(best, std::chrono::duration<double, std::nano>(Clock::now() - start).count());
+  }
+  return best / length;
+}
+
+}  // namespace bindery::bench

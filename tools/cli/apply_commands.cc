@@ -1,0 +1,120 @@
+// bindery test, bindery predict: use of a trained model.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/files.h"
+#include "tools/cli/commands.h"
+#include "tools/cli/exit_codes.h"
+#include "tools/cli/options.h"
+#include "tools/cli/progress.h"
+
+namespace bindery::cli {
+namespace {
+
+struct ApplyCommand {
+  ModelOptions model;
+  DeviceOptions device;
+  DataOptions data;
+  std::string checkpoints = kDefaultCheckpoints, metrics = "accuracy,cross-entropy", output;
+  double min_accuracy = 0;
+  int64_t show = 10;
+  bool json = false;
+
+  void AddTo(CLI::App* sub) {
+    model.AddTo(sub);
+    device.AddTo(sub);
+    data.AddTo(sub);
+    sub->add_option("--checkpoints", checkpoints, "folder whose newest checkpoint is used, unless --weights is given")->capture_default_str();
+    sub->add_flag("--json", json, "JSON on standard output");
+  }
+  // The model bound, and the test images in its form.
+  std::unique_ptr<Trainer> Load(ImageSet* images) const {
+    const TrainerOptions options{.devices = device.Devices(), .workload = device.workload, .metrics = metrics, .threads_per_device = device.threads};
+    const Model trained = LoadTrained(checkpoints, model);
+    *images = data.Test();
+    if (const auto sample = SampleShape(trained, model.model)) images->images = FitImages(images->images, *sample, model.model);
+    return std::make_unique<Trainer>(trained, options);
+  }
+  int Test() const;
+  int Predict() const;
+};
+
+int ApplyCommand::Test() const {
+  try {
+    MakeMetric(metrics);
+  } catch (const Error& e) {
+    throw UsageError("--metrics: " + e.message());
+  }
+  ImageSet images;
+  const std::unique_ptr<Trainer> trainer = Load(&images);
+  const int64_t count = images.labels.elements();
+  ArrayIter iter(std::move(images.images), std::move(images.labels), {.batch_size = data.batch_size});
+  const NamedValues values = trainer->Score(iter);
+  if (json) {
+    nlohmann::json line = {{"samples", count}};
+    for (const auto& [name, value] : values) line[name] = value;
+    fmt::print("{}\n", line.dump());
+  } else {
+    fmt::print("{} samples: {}\n", count, ToText(values));
+  }
+  for (const auto& [name, value] : values) {
+    if (name == "accuracy" && value < min_accuracy) {
+      fmt::print(stderr, "accuracy {:.4f} is below {}\n", value, min_accuracy);
+      return kBelowTarget;
+    }
+  }
+  return kOk;
+}
+
+int ApplyCommand::Predict() const {
+  ImageSet images;
+  const std::unique_ptr<Trainer> trainer = Load(&images);
+  const HostTensor labels = images.labels;
+  ArrayIter iter(std::move(images.images), std::move(images.labels), {.batch_size = data.batch_size});
+  const HostTensor scores = trainer->Predict(iter)[0].Cast(DType::kFloat32);   // (N, classes)
+  const int64_t count = scores.shape()[0], classes = scores.shape().CountFrom(1);
+  nlohmann::json list = nlohmann::json::array();
+  std::string csv = "sample,class,probability\n";
+  if (!json) fmt::print("sample  class  probability  label\n");
+  for (int64_t i = 0; i < count; ++i) {
+    const float* row = scores.data<float>().data() + i * classes;
+    const int64_t best = std::max_element(row, row + classes) - row;
+    if (!output.empty()) csv += fmt::format("{},{},{:.9g}\n", i, best, row[best]);
+    if (i >= show) continue;
+    if (json) {
+      list.push_back({{"sample", i}, {"class", best}, {"probability", row[best]}});
+    } else {
+      fmt::print("{:6}  {:5}  {:11.4f}  {:5.0f}\n", i, best, row[best], labels.At(i));
+    }
+  }
+  if (json) fmt::print("{}\n", list.dump());
+  if (!json && count > show) fmt::print("({} of {} shown; --show and --output give more)\n", show, count);
+  if (!output.empty()) WriteFileAtomically(output, csv);
+  return kOk;
+}
+
+}  // namespace
+
+void AddTest(CLI::App* app, RunFn* run) {
+  const auto c = std::make_shared<ApplyCommand>();
+  CLI::App* sub = app->add_subcommand("test", "measure a trained model on the test data");
+  c->AddTo(sub);
+  sub->add_option("--metrics", c->metrics, "comma-separated")->capture_default_str();
+  sub->add_option("--min-accuracy", c->min_accuracy, "exit with status 9 below this accuracy")->check(CLI::Range(0.0, 1.0));
+  sub->callback([c, run] { *run = [c] { return c->Test(); }; });
+}
+
+void AddPredict(CLI::App* app, RunFn* run) {
+  const auto c = std::make_shared<ApplyCommand>();
+  CLI::App* sub = app->add_subcommand("predict", "classify the test images with a trained model");
+  c->AddTo(sub);
+  sub->add_option("--show", c->show, "rows to print")->check(CLI::NonNegativeNumber)->capture_default_str();
+  sub->add_option("--output", c->output, "write all predictions to this CSV file");
+  sub->callback([c, run] { *run = [c] { return c->Predict(); }; });
+}
+
+}  // namespace bindery::cli

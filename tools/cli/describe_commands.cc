@@ -1,0 +1,101 @@
+// bindery inspect, bindery devices: look without running.
+#include <fmt/format.h>
+#include <sys/sysinfo.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "engine/team.h"
+#include "symbol/summary.h"
+#include "tools/cli/commands.h"
+#include "tools/cli/exit_codes.h"
+#include "tools/cli/options.h"
+
+namespace bindery::cli {
+namespace {
+
+struct InspectCommand {
+  ModelOptions model;
+  DeviceOptions device{.devices = "cpu:0"};
+  std::vector<int64_t> shape;
+  int64_t batch_size = 64;
+  bool plan = false, memory = false, dot = false, predict = false, json = false;
+  int Run() const;
+};
+
+Shape InputShape(const InspectCommand& c, const Model& model) {
+  if (!c.shape.empty()) return Shape(std::span<const int64_t>(c.shape));
+  const auto sample = SampleShape(model, c.model.Name());
+  if (!sample) throw UsageError("--shape: the model does not say the shape of \"data\"; give it, e.g. --shape 64,1,28,28");
+  return sample->Insert(0, c.batch_size);
+}
+
+int InspectCommand::Run() const {
+  const Model loaded = model.Load();
+  const ShapeMap shapes = {{"data", InputShape(*this, loaded)}};
+  if (dot) {
+    fmt::print("{}", ToDot(loaded.symbol, shapes));
+    return kOk;
+  }
+  if (!plan && !memory) {
+    if (json) {
+      const ParameterCount count = CountParameters(loaded.symbol, shapes);
+      const nlohmann::json line = {{"model", model.Name()}, {"parameters", count.arguments}, {"auxiliary", count.auxiliary},
+                                   {"arguments", loaded.symbol.ListArguments()}, {"outputs", loaded.symbol.ListOutputs()}};
+      fmt::print("{}\n", line.dump());
+    } else {
+      fmt::print("{}", Summary(loaded.symbol, shapes));
+    }
+    return kOk;
+  }
+  const DataParallelExecutorGroup group(loaded.symbol, {.devices = device.Devices(), .workload = device.workload, .data = {{"data", shapes.at("data")}},
+                                                        .for_training = !predict, .threads_per_device = device.threads});
+  for (size_t d = 0; d < group.step().participants().size(); ++d) {
+    const int index = static_cast<int>(d);
+    fmt::print("{} ({} samples, {})\n", group.step().participants()[d].replica->device(), group.slices()[group.step().participants()[d].replica->index()].size(), predict ? "prediction" : "training");
+    if (memory) fmt::print("{}", ToString(group.memory(index)));
+    if (plan) fmt::print("{}", ToString(group.plan(index)));
+  }
+  return kOk;
+}
+
+int ListDevices(bool json) {
+  struct sysinfo info{};
+  sysinfo(&info);
+  const double gib = static_cast<double>(info.totalram) * info.mem_unit / (1 << 30);
+  const char* isa = __builtin_cpu_supports("avx512f") ? "AVX-512" : __builtin_cpu_supports("avx2") ? "AVX2" : "baseline x86-64";
+  if (json) {
+    const nlohmann::json line = {{"devices", {{{"name", "cpu"}, {"cores", NumCores()}, {"memory_gib", gib}, {"instructions", isa}}}}};
+    fmt::print("{}\n", line.dump());
+  } else {
+    fmt::print("cpu   {} cores, {:.1f} GiB, {}; cpu:0, cpu:1 ... are workers over the same memory\n", NumCores(), gib, isa);
+    fmt::print("cuda  not in this build\n");
+  }
+  return kOk;
+}
+
+}  // namespace
+
+void AddInspect(CLI::App* app, RunFn* run) {
+  const auto c = std::make_shared<InspectCommand>();
+  CLI::App* sub = app->add_subcommand("inspect", "show a model: layers, plan, memory, drawing");
+  c->model.AddTo(sub);
+  c->device.AddTo(sub);
+  sub->add_option("--shape", c->shape, "shape of the input \"data\", batch first, e.g. 64,1,28,28")->delimiter(',');
+  sub->add_option("--batch-size", c->batch_size, "where --shape is not given")->check(CLI::Range(int64_t{1}, int64_t{1'000'000}))->capture_default_str();
+  sub->add_flag("--plan", c->plan, "the compiled program of each device");
+  sub->add_flag("--memory", c->memory, "bytes by what they are for, before anything is trained");
+  sub->add_flag("--predict", c->predict, "plan and memory of prediction instead of training");
+  sub->add_flag("--dot", c->dot, "the graph for Graphviz");
+  sub->add_flag("--json", c->json, "JSON on standard output");
+  sub->callback([c, run] { *run = [c] { return c->Run(); }; });
+}
+
+void AddDevices(CLI::App* app, RunFn* run) {
+  const auto json = std::make_shared<bool>(false);
+  CLI::App* sub = app->add_subcommand("devices", "list the devices of this machine");
+  sub->add_flag("--json", *json, "JSON on standard output");
+  sub->callback([json, run] { *run = [json] { return ListDevices(*json); }; });
+}
+
+}  // namespace bindery::cli

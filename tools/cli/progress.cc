@@ -1,0 +1,87 @@
+#include "tools/cli/progress.h"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+namespace bindery::cli {
+namespace {
+
+constexpr std::chrono::milliseconds kRedraw{100};
+constexpr std::chrono::seconds kLine{5};
+
+bool IsTerminal() {
+  const char* term = std::getenv("TERM");
+  return isatty(STDERR_FILENO) && term && std::strcmp(term, "dumb") != 0;
+}
+
+size_t Columns() {
+  winsize size{};
+  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 20 ? size.ws_col : 80;
+}
+
+}  // namespace
+
+std::string ToText(const NamedValues& values) {
+  std::string text;
+  for (const auto& [name, value] : values) text += fmt::format("{}{} {:.4f}", text.empty() ? "" : ", ", name, value);
+  return text;
+}
+
+std::string Duration(double seconds) {
+  if (!std::isfinite(seconds)) return "--:--";
+  const auto whole = static_cast<int64_t>(seconds + 0.5);
+  if (whole >= 3600) return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
+  return fmt::format("{:02}:{:02}", whole / 60, whole % 60);
+}
+
+Progress::Progress(ProgressStyle style) : style_(style) {
+  if (style_ == ProgressStyle::kAuto) style_ = IsTerminal() ? ProgressStyle::kBar : ProgressStyle::kLines;
+}
+
+void Progress::OnBatch(const BatchReport& report, int64_t epochs) {
+  if (style_ == ProgressStyle::kNone) return;
+  const Clock::time_point now = Clock::now();
+  const double rate = report.seconds > 0 ? static_cast<double>(report.samples) / report.seconds : 0;
+  if (style_ == ProgressStyle::kLines) {
+    if (last_ == Clock::time_point{}) last_ = now;
+    if (now - last_ < kLine) return;
+    last_ = now;
+    fmt::print(stderr, "epoch {}/{}  batch {}/{}  {:.0f} samples/s  {}\n", report.epoch + 1, epochs, report.batch, report.batches, rate, ToText(report.metric->Get()));
+    return;
+  }
+  if (now - last_ < kRedraw && report.batch != report.batches) return;
+  last_ = now;
+  const double part = report.batches > 0 ? std::min(1.0, static_cast<double>(report.batch) / static_cast<double>(report.batches)) : 0;
+  const double left = part > 0 ? report.seconds / part - report.seconds : NAN;
+  constexpr size_t kWidth = 24;
+  const auto full = static_cast<size_t>(part * kWidth);
+  std::string line = fmt::format("epoch {}/{}: {:3.0f}%|{}{}| {}/{} [{}<{}, {:.0f} samples/s, {}]", report.epoch + 1, epochs, part * 100, std::string(full, '#'),
+                                 std::string(kWidth - full, ' '), report.batch, report.batches, Duration(report.seconds), Duration(left), rate, ToText(report.metric->Get()));
+  line.resize(std::min(line.size(), Columns() - 1));
+  fmt::print(stderr, "\r\x1b[K{}", line);
+  std::fflush(stderr);
+  on_line_ = true;
+}
+
+void Progress::Clear() {
+  if (!on_line_) return;
+  fmt::print(stderr, "\r\x1b[K");
+  std::fflush(stderr);
+  on_line_ = false;
+}
+
+void Progress::OnEpoch(const EpochReport& report, int64_t epochs) {
+  Clear();
+  if (style_ == ProgressStyle::kNone) return;
+  fmt::print(stderr, "epoch {}/{}  {}  {:.0f} samples/s  lr {:.4g}  train: {}{}{}{}\n", report.epoch + 1, epochs, Duration(report.seconds), report.samples_per_second,
+             report.learning_rate, ToText(report.train), report.validation.empty() ? "" : "  test: ", ToText(report.validation), report.best ? "  (best)" : "");
+}
+
+}  // namespace bindery::cli

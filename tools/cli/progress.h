@@ -1,0 +1,30 @@
+// Progress of training on standard error: a bar on a terminal, a line now and then elsewhere.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include "train/trainer.h"
+
+namespace bindery::cli {
+
+enum class ProgressStyle { kAuto, kBar, kLines, kNone };
+
+class Progress {
+ public:
+  explicit Progress(ProgressStyle style);
+  void OnBatch(const BatchReport& report, int64_t epochs);
+  void OnEpoch(const EpochReport& report, int64_t epochs);
+  void Clear();                     // removes a bar that stands on the line
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  ProgressStyle style_;
+  Clock::time_point last_ = {};
+  bool on_line_ = false;
+};
+
+std::string ToText(const NamedValues& values);   // "accuracy 0.9812, cross-entropy 0.0613"
+std::string Duration(double seconds);            // "01:23"
+
+}  // namespace bindery::cli
