@@ -1,0 +1,186 @@
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/philox.h"
+#include "train/checkpoint.h"
+
+namespace bindery {
+namespace {
+
+namespace fs = std::filesystem;
+
+Checkpoint At(int64_t step, int64_t elements = 10) {
+  Checkpoint checkpoint;
+  checkpoint.step = step;
+  checkpoint.model.params["w"] = HostTensor::Full(DType::kFloat32, {elements}, static_cast<double>(step));
+  return checkpoint;
+}
+
+class CheckpointStoreTest : public testing::Test {
+ protected:
+  CheckpointStoreTest() {
+    const char* base = std::getenv("TEST_TMPDIR");
+    parent_ = std::string(base == nullptr ? "/tmp" : base) + "/store_test_XXXXXX";
+    if (::mkdtemp(parent_.data()) == nullptr) std::abort();
+    folder_ = parent_ + "/runs/one";
+    SetLogCallback([this](LogLevel level, const std::string& message) {
+      if (level == LogLevel::kWarning) warnings_.push_back(message);
+    });
+  }
+  ~CheckpointStoreTest() override {
+    SetLogCallback(nullptr);
+    fs::remove_all(parent_);
+  }
+
+  std::vector<std::string> Names() const {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(folder_)) names.push_back(entry.path().filename());
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+  void Damage(const std::string& name) const {
+    std::fstream file(folder_ + "/" + name, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(-1, std::ios::end);
+    file.put('!');
+  }
+
+  std::string parent_, folder_;
+  std::vector<std::string> warnings_;
+};
+
+TEST_F(CheckpointStoreTest, KeepsTheNewest) {
+  CheckpointStore store(folder_, 2);
+  EXPECT_FALSE(store.LoadNewest().has_value());
+  EXPECT_TRUE(store.List().empty());
+  for (const int64_t step : {5, 10, 99, 100}) {
+    EXPECT_EQ(store.Save(At(step)), fmt::format("{}/step-{:010}.ckpt", folder_, step));
+    EXPECT_EQ(store.LoadNewest()->step, step);
+  }
+  EXPECT_EQ(Names(), (std::vector<std::string>{"step-0000000099.ckpt", "step-0000000100.ckpt"}));
+  EXPECT_EQ(store.List(),
+            (std::vector<std::string>{folder_ + "/step-0000000099.ckpt", folder_ + "/step-0000000100.ckpt"}));
+  store.Save(At(20'000'000'000));  // more digits
+  EXPECT_EQ(CheckpointStore(folder_).LoadNewest()->step, 20'000'000'000);
+  store.Save(At(20'000'000'000));  // the same again
+  EXPECT_EQ(Names().size(), 2u);
+  EXPECT_TRUE(warnings_.empty());
+}
+
+TEST_F(CheckpointStoreTest, SkipsDamagedOnes) {
+  CheckpointStore store(folder_);
+  for (const int64_t step : {1, 2, 3}) store.Save(At(step));
+  Damage("step-0000000003.ckpt");
+  EXPECT_EQ(store.LoadNewest()->step, 2);
+  ASSERT_EQ(warnings_.size(), 1u);
+  EXPECT_TRUE(warnings_[0].starts_with(
+      fmt::format("skipping a damaged checkpoint: \"{}/step-0000000003.ckpt\": parameter \"w\", bytes ", folder_)))
+      << warnings_[0];
+  Damage("step-0000000001.ckpt");
+  Damage("step-0000000002.ckpt");
+  try {
+    store.LoadNewest();
+    FAIL();
+  } catch (const CheckpointError& error) {
+    EXPECT_NE(
+        error.message().find(fmt::format(
+            "none of the 3 checkpoints in \"{}\" can be read; the newest: \"{}/step-0000000003.ckpt\": parameter \"w\"",
+            folder_, folder_)),
+        std::string::npos)
+        << error.what();
+  }
+}
+
+TEST_F(CheckpointStoreTest, SetsLaterStepsAside) {
+  CheckpointStore store(folder_, 1);
+  store.Save(At(900));
+  Damage("step-0000000900.ckpt");
+  store.Save(At(50));  // resumed from before
+  EXPECT_EQ(Names(), (std::vector<std::string>{"step-0000000050.ckpt", "step-0000000900.ckpt.old"}));
+  EXPECT_EQ(store.LoadNewest()->step, 50);
+  ASSERT_EQ(warnings_.size(), 1u);
+  EXPECT_EQ(warnings_[0], fmt::format("\"{0}/step-0000000900.ckpt\" is of a later step than this run's 50: it is kept "
+                                      "as \"{0}/step-0000000900.ckpt.old\"",
+                                      folder_));
+}
+
+TEST_F(CheckpointStoreTest, LeavesOtherFilesAloneAndRemovesTemporaries) {
+  fs::create_directories(folder_);
+  for (const char* name :
+       {"notes.txt", "step-12.ckpt", "step-000000000x.ckpt", ".bindery-0123.tmp", ".bindery-zz.tmp", "step-.ckpt"}) {
+    std::ofstream(folder_ + "/" + name) << "text";
+  }
+  CheckpointStore store(folder_, 1);
+  EXPECT_FALSE(store.LoadNewest().has_value());
+  store.Save(At(3));
+  store.Save(At(4));
+  EXPECT_EQ(Names(), (std::vector<std::string>{"notes.txt", "step-.ckpt", "step-0000000004.ckpt",
+                                               "step-000000000x.ckpt", "step-12.ckpt"}));
+}
+
+TEST_F(CheckpointStoreTest, Errors) {
+  EXPECT_THROW(CheckpointStore("", 1), Error);
+  EXPECT_THROW(CheckpointStore(folder_, 0), Error);
+  std::ofstream(parent_ + "/file") << "text";
+  CheckpointStore store(parent_ + "/file");
+  EXPECT_THROW(store.Save(At(1)), DataError);
+  EXPECT_THROW(store.LoadNewest(), DataError);
+}
+
+[[noreturn]] void SaveUntilKilled(const std::string& folder, int keep, int64_t first, int report) {
+  try {
+    CheckpointStore store(folder, keep);
+    for (int64_t step = first;; ++step) {
+      store.Save(At(step, 300000));
+      if (::write(report, &step, sizeof(step)) != sizeof(step)) break;
+    }
+  } catch (...) {  // the parent sees that nothing more was saved
+  }
+  ::_exit(1);
+}
+
+// A process that saves without end is killed at any moment: what it reported as saved, or something later, is there.
+TEST_F(CheckpointStoreTest, KilledWhileSaving) {
+  PhiloxStream random(1, "kill");
+  int64_t saved = 0;
+  for (int round = 0; round < 25; ++round) {
+    int pipe_ends[2];
+    ASSERT_EQ(::pipe(pipe_ends), 0);
+    const pid_t child = ::fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      ::close(pipe_ends[0]);
+      SaveUntilKilled(folder_, 1 + round % 2, saved + 1, pipe_ends[1]);
+    }
+    ::close(pipe_ends[1]);
+    int64_t step = 0;
+    if (round == 0) {  // let there be one
+      ASSERT_EQ(::read(pipe_ends[0], &step, sizeof(step)), static_cast<ssize_t>(sizeof(step)));
+    }
+    ::usleep(static_cast<useconds_t>(random.Below(20000)));
+    ASSERT_EQ(::kill(child, SIGKILL), 0);
+    ::waitpid(child, nullptr, 0);
+    while (::read(pipe_ends[0], &step, sizeof(step)) == static_cast<ssize_t>(sizeof(step))) {
+    }
+    ::close(pipe_ends[0]);
+    saved = std::max(saved, step);
+    const std::optional<Checkpoint> newest = CheckpointStore(folder_).LoadNewest();
+    ASSERT_TRUE(newest.has_value());
+    ASSERT_GE(newest->step, saved);
+    ASSERT_EQ(newest->model.params.at("w"),
+              HostTensor::Full(DType::kFloat32, {300000}, static_cast<double>(newest->step)));
+    saved = newest->step;
+  }
+  EXPECT_TRUE(warnings_.empty()) << warnings_[0];  // nothing was ever half written under its name
+  CheckpointStore(folder_, 1).Save(At(saved + 1));
+  EXPECT_EQ(Names().size(), 1u);  // no temporaries
+}
+
+}  // namespace
+}  // namespace bindery
