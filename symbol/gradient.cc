@@ -45,6 +45,7 @@ class Backward {
       if (inserted) it->second = SumAt(n, 0);
       result.gradients.push_back(it->second);
     }
+    DropUnused(result);
     return result;
   }
 
@@ -103,6 +104,15 @@ class Backward {
     return name;
   }
 
+  // A head gradient may have ended at a BlockGrad or in a rule that needs no more than its shape.
+  static void DropUnused(GradientResult& result) {
+    const std::vector<std::string> used_names = Group(result.gradients).ListInputs();
+    const std::set<std::string_view> used(used_names.begin(), used_names.end());
+    for (std::string& name : result.head_gradients) {
+      if (!used.contains(name)) name.clear();
+    }
+  }
+
   // What flows back into an output, summed; empty if nothing does.
   Symbol SumAt(int n, int output) {
     std::vector<Contribution> parts = std::move(flowing_[values_.Of(n, output)]);
@@ -122,15 +132,14 @@ class Backward {
 
   void Visit(int n) {
     const NodePtr& node = graph_.nodes[n];
-    std::vector<Symbol> output_grads;
-    bool flows = false;
-    for (int i = 0; i < node->num_outputs(); ++i) {
-      output_grads.push_back(SumAt(n, i));
-      flows = flows || !output_grads.back().empty();
-    }
     const bool is_loss = IsLoss(*node);
-    if (!flows && !(is_loss && is_head_[n])) return;
-    if (is_loss) output_grads.assign(output_grads.size(), Symbol());
+    bool flows = is_loss && is_head_[n];
+    std::vector<Symbol> output_grads;
+    for (int i = 0; i < node->num_outputs(); ++i) {
+      flows = flows || !flowing_[values_.Of(n, i)].empty();
+      output_grads.push_back(is_loss ? Symbol() : SumAt(n, i));
+    }
+    if (!flows) return;
     const OpDef& op = node->op();
     if (!op.gradient) {
       Throw<ModelError>(

@@ -14,7 +14,7 @@ struct GradientResult {
   // One per name in `wrt`; empty where the heads do not depend on it (its gradient is zero).
   std::vector<Symbol> gradients;
   // Names of variables `<output name>_grad` made for the gradients of heads that are not loss heads, per head; "" for
-  // loss heads and for heads through which nothing flows. A head listed twice has two ("y_output_grad",
+  // loss heads and for heads through which nothing flows to `wrt`. A head listed twice has two ("y_output_grad",
   // "y_output_grad1"), as has one whose name is taken.
   //
   // Nothing in the graph of gradients need tell such a variable's shape and element type (d(a + b)/da is the variable

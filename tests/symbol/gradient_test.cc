@@ -124,6 +124,12 @@ TEST(Gradient, ShapesAloneAreNoDependence) {
   EXPECT_EQ(result.head_gradients, Names{""});
 }
 
+TEST(Gradient, HeadGradientsThatEndOnTheWayAreNotAskedFor) {
+  const Symbol x = Variable("x");
+  const GradientResult result = GradientOf(Group({BlockGrad(x, "stop") * 2.0, Square(x, "y")}), {"x"});
+  EXPECT_EQ(result.head_gradients, (Names{"", "y_output_grad"}));
+}
+
 TEST(Gradient, UnknownNamesAreErrors) {
   const Symbol net = Square(Variable("data"), "y");
   EXPECT_EQ(MessageOf<Error>([&] { GradientOf(net, {"dta"}); }),
