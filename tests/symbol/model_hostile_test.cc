@@ -1,0 +1,239 @@
+// Files that were damaged, or made to do harm: an error or a model, never a crash, and no more memory than the limits allow.
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <string>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "proto/model.pb.h"
+#include "symbol/model.h"
+#include "symbol/ops.h"
+#include "tests/symbol/test_ops.h"
+
+namespace bindery {
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kSanitized = true;      // needs terabytes of address space itself
+#else
+constexpr bool kSanitized = false;
+#endif
+
+Model SmallModel() {
+  HostTensor weight(DType::kFloat32, {2, 3});
+  for (int64_t i = 0; i < 6; ++i) weight.Set(i, static_cast<double>(i));
+  Symbol x = FullyConnected(Variable("data", {.shape = Shape{4, 3}, .init = "one"}), {.num_hidden = 2}, "fc");
+  x = BatchNorm(x, {.eps = 1e-4}, "bn");
+  x = SliceChannel(x, {.num_outputs = 2}, "slice")[1];
+  return {.symbol = Add(x, Constant(HostTensor::From({1}, {2}), "two"), "sum"),
+          .params = {{"fc_weight", weight}},
+          .aux = {{"bn_running_mean", HostTensor(DType::kFloat32, {2})}},
+          .metadata = {{"k", "v"}}};
+}
+
+std::string ErrorOf(std::string_view bytes, const ModelLimits& limits = {}) {
+  return MessageOf<ModelError>([&] { ParseModel(bytes, false, "m.pb", limits); });
+}
+
+// A file whose checksum is 0, "not checked": so that the reader gets to see the damage.
+std::string WithoutChecksum(std::string bytes) {
+  for (size_t i = bytes.size() - 8; i < bytes.size(); ++i) bytes[i] = '\0';
+  return bytes;
+}
+
+std::string Bytes(proto::Model model) {
+  if (!model.has_version()) model.set_version(1);
+  model.set_checksum(0);
+  return model.SerializeAsString();
+}
+
+// Whatever is read can be written.
+void ExpectModelOrError(std::string_view bytes, bool text) {
+  try {
+    SerializeModel(ParseModel(bytes, text));
+  } catch (const ModelError&) {
+  }
+}
+
+// Does `f` run without an exception in a process that may take only `more` bytes?
+bool RunsWithin(int64_t more, const std::function<void()>& f) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (!kSanitized) {
+      const std::string statm = ReadFile("/proc/self/statm");
+      const rlim_t limit = static_cast<rlim_t>(std::stoll(statm) * ::sysconf(_SC_PAGESIZE) + more);
+      const rlimit limits{limit, limit};
+      ::setrlimit(RLIMIT_AS, &limits);
+    }
+    int status = 0;
+    try {
+      f();
+    } catch (const std::exception& error) {
+      fprintf(stderr, "%s\n", error.what());
+      status = 1;
+    }
+    ::_exit(status);
+  }
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+void ExpectErrorWithin(int64_t more, const std::string& expected, const std::function<void()>& f) {
+  EXPECT_TRUE(RunsWithin(more, [&] {
+    const std::string message = MessageOf<Error>(f);
+    if (message.find(expected) == std::string::npos) throw Error("expected " + expected + ", got " + message);
+  })) << expected;
+}
+
+TEST(HostileModel, EveryTruncationIsAnError) {
+  const std::string bytes = SerializeModel(SmallModel());
+  for (size_t length = 0; length < bytes.size(); ++length) {
+    EXPECT_NE(ErrorOf(bytes.substr(0, length)), "nothing was thrown") << length;
+    EXPECT_NE(ErrorOf(WithoutChecksum(bytes.substr(0, length) + std::string("\x79........"))), "") << length;
+  }
+  const std::string text = SerializeModel(SmallModel(), true);
+  for (size_t length = 0; length < text.size(); ++length) ExpectModelOrError(text.substr(0, length), true);
+}
+
+TEST(HostileModel, EveryFlippedBitIsFound) {
+  const std::string bytes = SerializeModel(SmallModel());
+  for (size_t bit = 0; bit < 8 * bytes.size(); ++bit) {
+    std::string flipped = bytes;
+    flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << (bit % 8)));
+    EXPECT_NE(ErrorOf(flipped), "nothing was thrown") << bit;
+  }
+}
+
+TEST(HostileModel, FlippedBitsThatNoChecksumCoversAreHarmless) {
+  const std::string bytes = WithoutChecksum(SerializeModel(SmallModel()));
+  ASSERT_NO_THROW(ParseModel(bytes));
+  const std::string text = SerializeModel(SmallModel(), true);
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    for (int value = 1; value < 256; value = value < 128 ? 2 * value : value + 127) {   // each bit, and all of them
+      std::string changed = bytes;
+      changed[i] = static_cast<char>(changed[i] ^ value);
+      ExpectModelOrError(changed, false);
+    }
+  }
+  for (size_t i = 0; i < text.size(); ++i) {
+    for (int bit = 0; bit < 8; ++bit) {
+      std::string changed = text;
+      changed[i] = static_cast<char>(changed[i] ^ (1 << bit));
+      ExpectModelOrError(changed, true);
+    }
+  }
+}
+
+TEST(HostileModel, DamagedDataFilesAreFound) {
+  std::string name = testing::TempDir() + "/hostile.XXXXXX";
+  const std::string folder = ::mkdtemp(name.data());
+  Model model = SmallModel();
+  model.params["big"] = HostTensor::Full(DType::kInt32, {17}, 7);   // just too large for a text
+  SaveModel(model, folder + "/m.prototxt");
+  std::string data_file;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().extension() == ".data") data_file = entry.path();
+  }
+  const std::string data = ReadFile(data_file);
+  ASSERT_EQ(data.size(), 68u);
+  const auto expect_error = [&](const std::string& changed, const char* error) {
+    std::ofstream(data_file, std::ios::binary | std::ios::trunc) << changed;
+    EXPECT_NE(MessageOf<ModelError>([&] { LoadModel(folder + "/m.prototxt"); }).find(error), std::string::npos);
+  };
+  for (size_t length = 0; length < data.size(); ++length) expect_error(data.substr(0, length), "beyond its end");
+  for (size_t bit = 0; bit < 8 * data.size(); ++bit) {
+    std::string flipped = data;
+    flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << (bit % 8)));
+    expect_error(flipped, "damaged: bytes 0 to 68 do not have their checksum");
+  }
+  std::filesystem::remove_all(folder);
+}
+
+TEST(HostileModel, NothingIsIgnored) {
+  proto::Model model;
+  model.mutable_graph()->add_variable()->set_name("x");
+  model.mutable_graph()->add_output("x");
+  ASSERT_EQ(ErrorOf(Bytes(model)), "nothing was thrown");
+  proto::Model unknown = model;
+  unknown.mutable_graph()->mutable_variable(0)->mutable_unknown_fields()->AddVarint(9, 1);
+  EXPECT_EQ(ErrorOf(Bytes(unknown)), "ModelError: m.pb: graph.variable[0]: unknown field 9: damaged, or written by a newer version");
+  unknown = model;
+  unknown.mutable_graph()->mutable_variable(0)->mutable_unknown_fields()->AddVarint(1, 1);
+  EXPECT_EQ(ErrorOf(Bytes(unknown)), "ModelError: m.pb: graph.variable[0]: field \"name\" has another type");
+  unknown = model;
+  unknown.mutable_graph()->mutable_variable(0)->mutable_unknown_fields()->AddVarint(3, 77);
+  EXPECT_EQ(ErrorOf(Bytes(unknown)), "ModelError: m.pb: graph.variable[0]: field \"dtype\": unknown value 77");
+  unknown = model;
+  unknown.mutable_unknown_fields()->AddGroup(5)->AddVarint(1, 1);
+  EXPECT_EQ(ErrorOf(Bytes(unknown)), "ModelError: m.pb: cut off: it does not end with its checksum");
+  EXPECT_EQ(ErrorOf(SerializeModel({.params = {{"w", HostTensor({}, {1})}}}) + "x"),
+            "ModelError: m.pb: cut off: it does not end with its checksum");
+  model.set_version(2);
+  EXPECT_EQ(ErrorOf(Bytes(model)), "ModelError: m.pb: format version 2, but this program reads versions up to 1: the file was "
+                                   "written by a newer Bindery, please update");
+}
+
+TEST(HostileModel, ManyEmptyMessagesTakeNoMemory) {
+  std::string many;                                          // 12 \0: an empty node
+  for (int i = 0; i < 1'000'000; ++i) many += std::string("\x12\0", 2);
+  proto::Model model;
+  model.set_version(1);
+  std::string bytes = model.SerializeAsString() + "\x1a";
+  for (size_t size = many.size(); size > 0; size >>= 7) bytes += static_cast<char>((size & 0x7f) | (size > 0x7f ? 0x80 : 0));
+  bytes += many + "\x79" + std::string(8, '\0');
+  ExpectErrorWithin(16 << 20, "more than 1000 nodes", [&] { ParseModel(bytes, false, "m.pb", {.nodes = 1000}); });
+  std::string text = "graph {";
+  for (int i = 0; i < 2'000'000; ++i) text += "node{}";
+  text += "}";
+  ExpectErrorWithin(16 << 20, "more than 1112576 fields", [&] { ParseModel(text, true, "m", {.nodes = 1000}); });
+}
+
+TEST(HostileModel, HugeSizesAreRefusedBeforeAnythingIsAllocated) {
+  constexpr int64_t kMemory = 16 << 20;
+  const auto tensor = [](const std::string& text) {
+    return [text] { ParseModel("param { name: \"w\" " + text + " }", true); };
+  };
+  ExpectErrorWithin(kMemory, "takes 1099511627776 bytes, got 4", tensor("dim: 274877906944 data: \"1234\""));
+  ExpectErrorWithin(kMemory, "has 1099511627776 elements, got 0 values", tensor("dim: 1099511627776"));
+  ExpectErrorWithin(kMemory, "overflows", tensor("dim: [4294967296, 4294967296, 4294967296] data: \"1\""));
+  ExpectErrorWithin(kMemory, "overflows", tensor("dim: 9223372036854775807 value: 1"));
+  ExpectErrorWithin(kMemory, "overflows", tensor("dtype: FLOAT64 dim: 2305843009213693952 data: \"1\""));
+  const auto node = [](const std::string& text) {
+    return [text] { ParseModel("graph { variable { name: \"x\" } node { name: \"n\" input: \"x\" " + text + " } output: \"n\" }", true); };
+  };
+  ExpectErrorWithin(kMemory, "SliceChannel \"n\"", node("op: \"SliceChannel\" attr { name: \"num_outputs\" i: 1000000000000 }"));
+  ExpectErrorWithin(kMemory, "ConcatGrad \"n\"", node("op: \"ConcatGrad\" attr { name: \"num_args\" i: 1000000000000 }"));
+}
+
+TEST(HostileModel, TensorLimitCountsAllTensors) {
+  const std::string bytes = SerializeModel({.params = {{"a", HostTensor(DType::kFloat32, {25})}, {"b", HostTensor(DType::kFloat32, {25})}}});
+  EXPECT_EQ(ErrorOf(bytes, {.tensor_bytes = 200}), "nothing was thrown");
+  EXPECT_EQ(ErrorOf(bytes, {.tensor_bytes = 199}), "ModelError: m.pb: param \"b\": all tensors together take more than 199 bytes, the limit");
+}
+
+TEST(HostileModel, NodeLimitCountsVariables) {
+  const std::string text =
+      "graph { variable { name: \"x\" } node { op: \"FullyConnected\" name: \"f\" input: \"x\" attr { name: \"num_hidden\" i: 1 } } output: \"f\" }";
+  EXPECT_NO_THROW(ParseModel(text, true, "m", {.nodes = 4}));
+  EXPECT_EQ(MessageOf<ModelError>([&] { ParseModel(text, true, "m", {.nodes = 3}); }), "ModelError: m:1:1: more than 3 nodes, the limit");
+  EXPECT_EQ(MessageOf<ModelError>([&] { ParseModel(text, true, "m", {.nodes = 1}); }), "ModelError: m:1:1: more than 1 nodes, the limit");
+}
+
+TEST(HostileModel, RecursionLimitHolds) {
+  const std::string text = SerializeModel(SmallModel(), true), bytes = SerializeModel(SmallModel());
+  EXPECT_NO_THROW(ParseModel(text, true, "m", {.recursion = 10}));
+  EXPECT_THROW(ParseModel(text, true, "m", {.recursion = 2}), ModelError);
+  EXPECT_THROW(ParseModel(bytes, false, "m", {.recursion = 2}), ModelError);
+}
+
+}  // namespace
+}  // namespace bindery
