@@ -59,7 +59,9 @@ class CpuArena final : public Arena {
 std::shared_ptr<Arena> Arena::Make(Device device, std::shared_ptr<Engine> engine, int64_t reserve) {
   if (!engine) Throw("an arena needs an engine");
   if (reserve < 1) Throw("{}: an arena reserves at least 1 byte, got {}", device, reserve);
-  if (device.kind != DeviceKind::kCpu) Throw<DeviceError>("{}: this build has no arena for this kind of device", device);
+  if (device.kind != DeviceKind::kCpu || device.index < 0) {
+    Throw<DeviceError>("{}: this build has no arena for this device", device);
+  }
   return std::make_shared<CpuArena>(device, engine, reserve);
 }
 

@@ -18,7 +18,7 @@ class InlineEngine final : public Engine {
  public:
   VarPtr NewVar() override { return std::make_shared<Var>(token_); }
 
-  void Push(Operation operation) override { Push(Prepare(std::move(operation)), nullptr); }
+  void Push(Operation operation) override { RunOrQueue({Prepare(std::move(operation)), nullptr}); }
 
   PreparedPtr Prepare(Operation operation) override {
     return std::make_shared<PreparedOperation>(std::move(operation), token_);
@@ -26,7 +26,7 @@ class InlineEngine final : public Engine {
 
   void Push(const PreparedPtr& prepared, std::shared_ptr<const void> payload) override {
     CheckOwner(prepared, token_);
-    Push(PreparedPtr(prepared), std::move(payload));
+    RunOrQueue({prepared, std::move(payload)});
   }
 
   void Wait(const VarPtr& var) override {
@@ -60,8 +60,7 @@ class InlineEngine final : public Engine {
     return std::unique_lock(mutex_);
   }
 
-  void Push(PreparedPtr&& prepared, std::shared_ptr<const void> payload) {
-    Pushed pushed{std::move(prepared), std::move(payload)};
+  void RunOrQueue(Pushed pushed) {
     if (InsideOperation()) {
       nested_.push_back(std::move(pushed));
       return;
