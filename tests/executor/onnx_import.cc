@@ -1,0 +1,371 @@
+#include "tests/executor/onnx_import.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "base/checked.h"
+#include "symbol/infer.h"
+#include "symbol/ops.h"
+
+namespace bindery {
+namespace {
+
+class Importer {
+ public:
+  explicit Importer(const OnnxTest& test) : test_(test) {
+    for (const auto& [name, value] : test.model.initializers) AddVariable(name, value);
+    for (const auto& [name, value] : test.feeds) AddVariable(name, value);
+  }
+
+  ImportedOnnx Run();
+
+  // Of the node at hand.
+  const OnnxNode& node() const { return *node_; }
+  int64_t opset() const { return test_.model.opset; }
+  Symbol In(size_t i) const { return symbols_.at(node_->inputs.at(i)); }
+  Shape ShapeOf(const Symbol& symbol) const {
+    ShapeMap known;
+    for (const std::string& name : symbol.ListInputs()) known[name] = result_.values.at(name).shape();
+    return *InferShapes(symbol, known).outputs.at(0);
+  }
+  // An input whose value must be known here, because our operator has it as an attribute.
+  const HostTensor& Static(size_t i) const {
+    const auto found = constants_.find(node_->inputs.at(i));
+    if (found == constants_.end()) Throw("input {} is computed, but our operator takes it as an attribute", i);
+    return found->second;
+  }
+  std::vector<int64_t> StaticInts(size_t i) const {
+    std::vector<int64_t> list;
+    const HostTensor as_int64 = Static(i).Cast(DType::kInt64);
+    for (int64_t value : as_int64.data<int64_t>()) list.push_back(value);
+    return list;
+  }
+  // Axes and the like: an attribute up to some version, an input since.
+  std::vector<int64_t> AttributeOrInput(const char* key, size_t input) const {
+    return node_->HasInput(input) ? StaticInts(input) : node_->Ints(key);
+  }
+  void Out(size_t i, const Symbol& symbol) { symbols_[node_->outputs.at(i)] = symbol; }
+  void OutConstant(const HostTensor& value) {
+    constants_[node_->outputs.at(0)] = value;
+    Out(0, Constant(value, node_->outputs[0]));
+  }
+  bool Wanted(size_t output) const { return output < node_->outputs.size() && !node_->outputs[output].empty(); }
+  void OneOutput() const {
+    if (Wanted(1)) Throw("only the first output can be had");
+  }
+  void SetMode(Mode mode) { result_.mode = mode; }
+
+ private:
+  void AddVariable(const std::string& name, const HostTensor& value) {
+    symbols_[name] = Variable(name);
+    constants_[name] = value;
+    result_.values[name] = value;
+  }
+
+  const OnnxTest& test_;
+  const OnnxNode* node_ = nullptr;
+  std::map<std::string, Symbol> symbols_;
+  HostTensorMap constants_;
+  ImportedOnnx result_;
+};
+
+using Handler = std::function<void(Importer&)>;
+
+Symbol ReshapeTo(const Symbol& x, const Shape& shape) { return Reshape(x, {.shape = {shape.begin(), shape.end()}}); }
+
+// --- Element-wise operators.
+
+Handler Unary(Symbol (*f)(const Symbol&, const std::string&)) {
+  return [f](Importer& im) { im.Out(0, f(im.In(0), "")); };
+}
+
+// Up to version 6 the second operand may be aligned at an axis instead of the last one.
+Handler Binary(Symbol (*f)(const Symbol&, const Symbol&, const std::string&)) {
+  return [f](Importer& im) {
+    Symbol b = im.In(1);
+    const int64_t axis = im.node().Int("axis", -1);
+    if (axis >= 0) {
+      Shape shape = im.ShapeOf(b);
+      while (shape.rank() + axis < im.ShapeOf(im.In(0)).rank()) shape = shape.Insert(shape.rank(), 1);
+      b = ReshapeTo(b, shape);
+    }
+    im.Out(0, f(im.In(0), b, ""));
+  };
+}
+
+// Any number of operands, from left to right.
+Symbol Chain(Importer& im, Symbol (*f)(const Symbol&, const Symbol&, const std::string&)) {
+  Symbol y = Identity(im.In(0));
+  for (size_t i = 1; i < im.node().inputs.size(); ++i) y = f(y, im.In(i), "");
+  return y;
+}
+
+Handler Variadic(Symbol (*f)(const Symbol&, const Symbol&, const std::string&)) {
+  return [f](Importer& im) { im.Out(0, Chain(im, f)); };
+}
+
+Handler Comparison(Symbol (*f)(const Symbol&, const Symbol&, const std::string&)) {
+  return [f](Importer& im) { im.Out(0, Cast(f(im.In(0), im.In(1), ""), {.dtype = DType::kBool})); };
+}
+
+DType CastTarget(int64_t onnx_type) {
+  switch (onnx_type) {
+    case 1: return DType::kFloat32;
+    case 2: return DType::kUInt8;
+    case 3: return DType::kInt8;
+    case 6: return DType::kInt32;
+    case 7: return DType::kInt64;
+    case 9: return DType::kBool;
+    case 10: return DType::kFloat16;
+    case 11: return DType::kFloat64;
+    case 16: return DType::kBFloat16;
+    default: Throw("element type {} of ONNX has no counterpart", onnx_type);
+  }
+}
+
+// --- Windows.
+
+// Our padding is the same on both sides.
+std::vector<int64_t> SymmetricPads(const std::vector<int64_t>& pads) {
+  const size_t n = pads.size() / 2;
+  if (!std::equal(pads.begin(), pads.begin() + n, pads.begin() + n)) Throw("padding differs between the sides");
+  return {pads.begin(), pads.begin() + n};
+}
+
+void ImportConv(Importer& im) {
+  const OnnxNode& node = im.node();
+  const Shape weight = im.ShapeOf(im.In(1)), data = im.ShapeOf(im.In(0));
+  ConvolutionAttrs attrs{.num_filter = weight[0],
+                         .kernel = {weight.begin() + 2, weight.end()},
+                         .stride = node.Ints("strides"),
+                         .pad = SymmetricPads(node.Ints("pads")),
+                         .dilate = node.Ints("dilations"),
+                         .groups = node.Int("group", 1),
+                         .no_bias = !node.HasInput(2)};
+  if (node.String("auto_pad", "NOTSET").starts_with("SAME")) {
+    attrs.pad.clear();
+    for (size_t i = 0; i < attrs.kernel.size(); ++i) {
+      const int64_t size = data[2 + static_cast<int>(i)], stride = attrs.stride.empty() ? 1 : attrs.stride[i];
+      const int64_t total = std::max<int64_t>((CeilDiv(size, stride) - 1) * stride + attrs.kernel[i] - size, 0);
+      if (total % 2 != 0) Throw("padding differs between the sides");
+      attrs.pad.push_back(total / 2);
+    }
+  }
+  std::vector<Symbol> inputs = {im.In(0), im.In(1)};
+  if (!attrs.no_bias) inputs.push_back(im.In(2));
+  im.Out(0, Apply(ConvolutionOp(), attrs, inputs));
+}
+
+void ImportPool(Importer& im, PoolType type) {
+  const OnnxNode& node = im.node();
+  im.OneOutput();
+  if (std::ranges::any_of(node.Ints("dilations"), [](int64_t d) { return d != 1; })) Throw("no dilation of pooling");
+  PoolingAttrs attrs{.type = type,
+                     .kernel = node.Ints("kernel_shape"),
+                     .stride = node.Ints("strides"),
+                     .pad = SymmetricPads(node.Ints("pads")),
+                     .convention = node.Int("ceil_mode", 0) ? PoolConvention::kFull : PoolConvention::kValid,
+                     .count_include_pad = node.Int("count_include_pad", 0) != 0};
+  const std::string auto_pad = node.String("auto_pad", "NOTSET");
+  if (auto_pad == "SAME_UPPER") attrs.convention = PoolConvention::kSame;
+  if (auto_pad == "SAME_LOWER") Throw("the odd padding goes to the end");
+  im.Out(0, Pooling(im.In(0), attrs));
+}
+
+Handler GlobalPool(PoolType type) {
+  return [type](Importer& im) { im.Out(0, Pooling(im.In(0), {.type = type, .global = true})); };
+}
+
+void ImportBatchNorm(Importer& im) {
+  const OnnxNode& node = im.node();
+  const BatchNormAttrs attrs{.eps = node.Float("epsilon", 1e-5), .fix_gamma = false, .output_mean_var = true};
+  const bool training = node.Int("training_mode", 0) != 0;
+  if (training) im.SetMode(Mode::kTrain);
+  const Symbol bn = Apply(BatchNormOp(), attrs, {im.In(0), im.In(1), im.In(2), im.In(3), im.In(4)});
+  im.Out(0, bn[0]);
+  if (!training) return im.OneOutput();
+  const double momentum = node.Float("momentum", 0.9);
+  for (int i : {1, 2}) im.Out(i, im.In(2 + i) * momentum + bn[i] * (1 - momentum));
+}
+
+// --- Others.
+
+void ImportDropout(Importer& im) {
+  const OnnxNode& node = im.node();
+  im.OneOutput();
+  const bool training = node.HasInput(2) && im.Static(2).At(0) != 0;
+  const double ratio = node.HasInput(1) ? im.Static(1).At(0) : node.Float("ratio", 0.5);
+  if (training) im.SetMode(Mode::kTrain);
+  im.Out(0, Dropout(im.In(0), {.p = ratio}));
+}
+
+void ImportSoftmax(Importer& im) {
+  const Symbol x = im.In(0);
+  if (im.opset() >= 13) return im.Out(0, Softmax(x, {.axis = im.node().Int("axis", -1)}));
+  // Before version 13 the axes from `axis` on counted as one.
+  const Shape shape = im.ShapeOf(x);
+  const int axis = shape.Axis(static_cast<int>(im.node().Int("axis", 1)));
+  const Symbol y = Softmax(ReshapeTo(x, {shape.CountTo(axis), shape.CountFrom(axis)}));
+  im.Out(0, ReshapeTo(y, shape));
+}
+
+void ImportGemm(Importer& im) {
+  const OnnxNode& node = im.node();
+  Symbol y = Dot(im.In(0), im.In(1), {.transpose_a = node.Int("transA", 0) != 0, .transpose_b = node.Int("transB", 0) != 0});
+  y = y * node.Float("alpha", 1);
+  if (node.HasInput(2)) y = y + im.In(2) * node.Float("beta", 1);
+  im.Out(0, y);
+}
+
+void ImportMatMul(Importer& im) {
+  if (im.ShapeOf(im.In(0)).rank() != 2 || im.ShapeOf(im.In(1)).rank() != 2) Throw("only matrices are multiplied");
+  im.Out(0, Dot(im.In(0), im.In(1)));
+}
+
+Handler Reduction(Symbol (*f)(const Symbol&, const ReduceAttrs&, const std::string&)) {
+  return [f](Importer& im) {
+    const std::vector<int64_t> axes = im.AttributeOrInput("axes", 1);
+    if (axes.empty() && im.node().Int("noop_with_empty_axes", 0)) return im.Out(0, Identity(im.In(0)));
+    im.Out(0, f(im.In(0), {.axes = axes, .keepdims = im.node().Int("keepdims", 1) != 0}, ""));
+  };
+}
+
+void ImportReshape(Importer& im) {
+  if (im.node().Int("allowzero", 0)) Throw("0 keeps an extent");
+  im.Out(0, Reshape(im.In(0), {.shape = im.AttributeOrInput("shape", 1)}));
+}
+
+void ImportFlatten(Importer& im) {
+  const Shape shape = im.ShapeOf(im.In(0));
+  int64_t axis = im.node().Int("axis", 1);
+  if (axis == 1) return im.Out(0, Flatten(im.In(0)));
+  if (axis < 0) axis += shape.rank();
+  im.Out(0, ReshapeTo(im.In(0), {shape.CountTo(static_cast<int>(axis)), shape.CountFrom(static_cast<int>(axis))}));
+}
+
+void ImportSqueeze(Importer& im) {
+  const Shape shape = im.ShapeOf(im.In(0));
+  std::vector<bool> drop(shape.rank());
+  for (int64_t axis : im.AttributeOrInput("axes", 1)) drop[shape.Axis(static_cast<int>(axis))] = true;
+  std::vector<int64_t> kept;
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    if (!drop[axis]) kept.push_back(shape[axis]);
+  }
+  im.Out(0, Reshape(im.In(0), {.shape = kept}));
+}
+
+void ImportUnsqueeze(Importer& im) {
+  Shape shape = im.ShapeOf(im.In(0));
+  std::vector<int64_t> axes = im.AttributeOrInput("axes", 1);
+  const int64_t rank = shape.rank() + static_cast<int64_t>(axes.size());
+  for (int64_t& axis : axes) axis += axis < 0 ? rank : 0;
+  std::ranges::sort(axes);
+  for (int64_t axis : axes) shape = shape.Insert(static_cast<int>(axis), 1);
+  im.Out(0, ReshapeTo(im.In(0), shape));
+}
+
+void ImportConcat(Importer& im) {
+  std::vector<Symbol> inputs;
+  for (size_t i = 0; i < im.node().inputs.size(); ++i) inputs.push_back(im.In(i));
+  im.Out(0, Concat(inputs, {.axis = im.node().Int("axis", 1)}));
+}
+
+void ImportSlice(Importer& im) {
+  im.Out(0, Slice(im.In(0), {.begin = im.AttributeOrInput("starts", 1),
+                             .end = im.AttributeOrInput("ends", 2),
+                             .step = im.AttributeOrInput("steps", 4),
+                             .axes = im.AttributeOrInput("axes", 3)}));
+}
+
+void ImportSplit(Importer& im) {
+  const int64_t axis = im.node().Int("axis", 0), parts = static_cast<int64_t>(im.node().outputs.size());
+  const std::vector<int64_t> sizes = im.AttributeOrInput("split", 1);
+  if (sizes.empty()) {
+    const Symbol all = SliceChannel(im.In(0), {.num_outputs = parts, .axis = axis});
+    for (int i = 0; i < parts; ++i) im.Out(i, all[i]);
+    return;
+  }
+  int64_t begin = 0;
+  for (size_t i = 0; i < sizes.size(); begin += sizes[i++]) {
+    im.Out(i, Slice(im.In(0), {.begin = {begin}, .end = {begin + sizes[i]}, .axes = {axis}}));
+  }
+}
+
+const std::map<std::string, Handler>& Handlers() {
+  static const std::map<std::string, Handler> handlers = {
+      {"Abs", Unary(Abs)},
+      {"Add", Binary(Add)},
+      {"AveragePool", [](Importer& im) { ImportPool(im, PoolType::kAvg); }},
+      {"BatchNormalization", ImportBatchNorm},
+      {"Cast", [](Importer& im) { im.Out(0, Cast(im.In(0), {.dtype = CastTarget(im.node().Int("to", 0))})); }},
+      {"CastLike", [](Importer& im) { im.Out(0, Apply(CastLikeOp(), {}, {im.In(0), im.In(1)})); }},
+      {"Concat", ImportConcat},
+      {"Constant", [](Importer& im) { im.OutConstant(im.node().tensors.at("value")); }},
+      {"Conv", ImportConv},
+      {"Div", Binary(Div)},
+      {"Dropout", ImportDropout},
+      {"Exp", Unary(Exp)},
+      {"Flatten", ImportFlatten},
+      {"Gemm", ImportGemm},
+      {"GlobalAveragePool", GlobalPool(PoolType::kAvg)},
+      {"GlobalMaxPool", GlobalPool(PoolType::kMax)},
+      {"GreaterOrEqual", Comparison(GreaterEqual)},
+      {"Identity", Unary(Identity)},
+      {"LessOrEqual", Comparison(LessEqual)},
+      {"Log", Unary(Log)},
+      {"MatMul", ImportMatMul},
+      {"Max", Variadic(Maximum)},
+      {"MaxPool", [](Importer& im) { ImportPool(im, PoolType::kMax); }},
+      {"Mean", [](Importer& im) { im.Out(0, Chain(im, Add) / static_cast<double>(im.node().inputs.size())); }},
+      {"Min", Variadic(Minimum)},
+      {"Mul", Binary(Mul)},
+      {"Neg", [](Importer& im) { im.Out(0, -im.In(0)); }},
+      {"Reciprocal", [](Importer& im) { im.Out(0, 1.0 / im.In(0)); }},
+      {"ReduceMax", Reduction(Max)},
+      {"ReduceMean", Reduction(Mean)},
+      {"ReduceSum", Reduction(Sum)},
+      {"Relu", Unary(Relu)},
+      {"Reshape", ImportReshape},
+      {"Sigmoid", Unary(Sigmoid)},
+      {"Sign", Unary(Sign)},
+      {"Slice", ImportSlice},
+      {"Softmax", ImportSoftmax},
+      {"Softplus", Unary(SoftRelu)},
+      {"Softsign", Unary(SoftSign)},
+      {"Split", ImportSplit},
+      {"Sqrt", Unary(Sqrt)},
+      {"Squeeze", ImportSqueeze},
+      {"Sub", Binary(Sub)},
+      {"Sum", Variadic(Add)},
+      {"Tanh", Unary(Tanh)},
+      {"Transpose", [](Importer& im) { im.Out(0, Transpose(im.In(0), {.axes = im.node().Ints("perm")})); }},
+      {"Unsqueeze", ImportUnsqueeze},
+  };
+  return handlers;
+}
+
+ImportedOnnx Importer::Run() {
+  const NameScope names("onnx_");
+  for (const OnnxNode& node : test_.model.nodes) {
+    node_ = &node;
+    const auto handler = Handlers().find(node.op);
+    if (handler == Handlers().end()) Throw("operator {} is not known", node.op);
+    handler->second(*this);
+  }
+  std::vector<Symbol> outputs;
+  for (const std::string& name : test_.model.outputs) outputs.push_back(symbols_.at(name));
+  result_.symbol = Group(outputs);
+  return std::move(result_);
+}
+
+}  // namespace
+
+ImportedOnnx ImportOnnx(const OnnxTest& test) { return Importer(test).Run(); }
+
+std::set<std::string> KnownOnnxOperators() {
+  std::set<std::string> names;
+  for (const auto& [name, handler] : Handlers()) names.insert(name);
+  return names;
+}
+
+}  // namespace bindery
