@@ -47,8 +47,9 @@ MaybeKernel MakeUnary(const KernelSpec& spec) {
     if (entry.op != spec.op->name) continue;
     float c = entry.has_scalar ? static_cast<float>(spec.attributes<ScalarAttrs>().scalar) : 0;
     if (entry.op == "SubScalar") c = -c;
-    // 0 * c and 0 / c are zero for finite c only.
-    return UnaryKernel(spec, entry.loop, c, spec.op->zero_to_zero && c - c == 0);
+    // Padding must stay +0: 0 * c and 0 / c are so for finite, positive c; -0 is not.
+    const bool keeps_zero = spec.op->zero_to_zero && entry.loop != Unary::kNegative && c >= 0 && c - c == 0;
+    return UnaryKernel(spec, entry.loop, c, keeps_zero);
   }
   return std::nullopt;
 }

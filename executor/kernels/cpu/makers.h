@@ -61,10 +61,11 @@ MaybeKernel MakeSumLike(const KernelSpec& spec);
 // shape_ops.cc
 MaybeKernel MakeView(const KernelSpec& spec);         // every operator that is the identity on its elements
 MaybeKernel MakeTranspose(const KernelSpec& spec);
-MaybeKernel MakeSlice(const KernelSpec& spec);
-MaybeKernel MakeSliceGrad(const KernelSpec& spec);
 MaybeKernel MakeZerosLike(const KernelSpec& spec);
 MaybeKernel MakeConstant(const KernelSpec& spec);
+// slice.cc
+MaybeKernel MakeSlice(const KernelSpec& spec);
+MaybeKernel MakeSliceGrad(const KernelSpec& spec);
 // concat.cc
 MaybeKernel MakeConcat(const KernelSpec& spec);
 MaybeKernel MakeConcatGrad(const KernelSpec& spec);

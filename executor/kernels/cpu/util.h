@@ -19,7 +19,7 @@ bool AllFloat(const KernelSpec& spec);
 Kernel PlainKernel(const KernelSpec& spec, const char* implementation);
 
 // For operators that work element by element in memory order: one format for the listed inputs and all outputs, which
-// all have the shape of output 0. The first input that is not plain decides; a padded format only if zero stays zero.
+// all have the shape of output 0. The first input that is not plain decides; a padded format only if zero stays +0.
 Format CommonFormat(const KernelSpec& spec, std::initializer_list<int> inputs, bool zero_to_zero);
 // A kernel with that format everywhere; the definition's in-place pairs apply, for loops that read before they write.
 Kernel FlatKernel(const KernelSpec& spec, const char* implementation, const Format& format);

@@ -39,5 +39,5 @@ void DropoutMask(const Loops::DropoutKey& key, int64_t first, int64_t n, uint32_
 }
 
 void MaskedScale(const float* x, const uint8_t* mask, float* y, int64_t n, float factor) {
-  for (int64_t i = 0; i < n; ++i) y[i] = mask[i] ? x[i] * factor : 0;
+  for (int64_t i = 0; i < n; ++i) y[i] = x[i] * (mask[i] ? factor : 0.0f);
 }

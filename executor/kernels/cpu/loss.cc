@@ -1,0 +1,82 @@
+#include <algorithm>
+
+#include "engine/team.h"
+#include "executor/kernels/cpu/makers.h"
+#include "executor/kernels/cpu/simd/loops.h"
+#include "executor/kernels/cpu/util.h"
+#include "symbol/ops/loss.h"
+
+namespace bindery::cpu {
+namespace {
+
+template <class F>
+MaybeKernel CountIf(const KernelSpec& spec, F counts) {
+  if (!AllFloat(spec)) return std::nullopt;
+  Kernel kernel = PlainKernel(spec, "loop");
+  kernel.threads = 1;
+  const int64_t n = spec.inputs[0].shape.Elements();
+  kernel.bind = [=](const KernelArgs& args) -> Call {
+    return [=, x = In(args, 0), y = Out(args, 0)] { *y = static_cast<float>(std::count_if(x, x + n, counts)); };
+  };
+  return kernel;
+}
+
+}  // namespace
+
+// label -> (1)
+MaybeKernel MakeCountValid(const KernelSpec& spec) {
+  const auto& attrs = spec.attributes<CountValidAttrs>();
+  const float ignored = static_cast<float>(attrs.ignore_label);
+  return CountIf(spec, [use = attrs.use_ignore, ignored](float label) { return !use || label != ignored; });
+}
+
+// data -> (1)
+MaybeKernel MakeCountAbove(const KernelSpec& spec) {
+  return CountIf(spec, [t = spec.attributes<CountAboveAttrs>().threshold](float x) { return static_cast<double>(x) > t; });
+}
+
+// (output, label) -> (output - label) grad_scale / (elements per sample)
+MaybeKernel MakeLinearRegressionOutputGrad(const KernelSpec& spec) {
+  if (!AllFloat(spec)) return std::nullopt;
+  Kernel kernel = FlatKernel(spec, "loop", Format::Plain());
+  const ValueType& output = spec.inputs[0];
+  const int64_t n = output.shape.Elements();
+  const int64_t samples = output.shape.rank() == 0 ? 1 : output.shape[std::max(output.batch_axis, 0)];
+  const double grad_scale = spec.attributes<LinearRegressionOutputAttrs>().grad_scale;
+  const float factor = static_cast<float>(grad_scale / static_cast<double>(n / samples));
+  kernel.bind = [=](const KernelArgs& args) -> Call {
+    return [=, y = In(args, 0), label = In(args, 1), dx = Out(args, 0)] {
+      const Loops& loops = BestLoops();
+      ParallelFor(n, kGrain, kSerialElements, [&](int64_t begin, int64_t end, int) {
+        constexpr int64_t kTile = 2048;   // the difference stays in the nearest cache
+        for (int64_t at = begin; at < end; at += kTile) {
+          const int64_t m = std::min(kTile, end - at);
+          loops.binary[static_cast<size_t>(Binary::kSub)](y + at, label + at, dx + at, m);
+          loops.scale(dx + at, dx + at, m, factor);
+        }
+      });
+    };
+  };
+  return kernel;
+}
+
+// (data: shape only [, valid count]) -> grad_scale / divisor
+MaybeKernel MakeMakeLossGrad(const KernelSpec& spec) {
+  const auto attrs = spec.attributes<MakeLossAttrs>();
+  if (!AllFloat(spec)) return std::nullopt;
+  Kernel kernel = PlainKernel(spec, "fill");
+  const int64_t n = spec.outputs[0].shape.Elements();
+  kernel.bind = [=](const KernelArgs& args) -> Call {
+    const float* valid = attrs.normalization == Normalization::kValid ? In(args, 1) : nullptr;
+    return [=, dx = Out(args, 0), step = args.step] {
+      double divisor = 1;
+      if (attrs.normalization == Normalization::kBatch) divisor = static_cast<double>(step->batch_size);
+      if (valid) divisor = std::max(1.0, static_cast<double>(*valid));
+      const float value = static_cast<float>(attrs.grad_scale / divisor);
+      ParallelFor(n, kGrain, kSerialElements, [&](int64_t begin, int64_t end, int) { std::fill(dx + begin, dx + end, value); });
+    };
+  };
+  return kernel;
+}
+
+}  // namespace bindery::cpu
