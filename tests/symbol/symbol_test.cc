@@ -233,7 +233,7 @@ TEST(Annotations, WithAnnotationCopiesTheNodeAndSharesItsInputs) {
   EXPECT_EQ(annotated.size(), 2);
   EXPECT_EQ(annotated.name(), "fork");
   EXPECT_EQ(annotated.Children().entry(), fork.Children().entry());
-  EXPECT_EQ(Tanh(Tanh(Variable("a")).WithAnnotation("k", "v")).name(), "a_activation2");
+  EXPECT_EQ(Tanh(Tanh(Variable("a")).WithAnnotation("k", "v")).name(), "a_tanh2");
 }
 
 TEST(Apply, ErrorsNameTheNode) {
