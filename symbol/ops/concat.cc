@@ -39,7 +39,7 @@ void InferConcat(int64_t axis_attr, std::span<const Value> parts, Value whole) {
       unknown = &part;
       ++unknowns;
     } else {
-      sum = CheckedAdd(sum, extent, "the joined extents");
+      sum = CheckedAdd(sum, extent, "the joined extent");
     }
   }
   const int64_t total = (*whole.shape())[axis];

@@ -73,7 +73,7 @@ void InferConvolution(const ConvolutionAttrs& attrs, Value data, Value weight, V
   for (int i = 2; i < rank; ++i) filters.Set(i, attrs.kernel[i - 2]);
   weight.Set(filters);
   filters = *weight.shape();
-  if (filters[1] != kUnknownDim) in.Set(1, CheckedMul(filters[1], attrs.groups, "channels"));
+  if (filters[1] != kUnknownDim) in.Set(1, CheckedMul(filters[1], attrs.groups, "the number of channels"));
 
   Shape out = rule::Unknown(rank).With(0, in[0]).With(1, attrs.num_filter);
   if (output.shape() && output.shape()->rank() == rank) {   // another rank: the merge below complains

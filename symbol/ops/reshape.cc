@@ -70,7 +70,7 @@ void InferReshape(InferContext& c) {
   }
   const int64_t from_product = rule::ProductFrom(from, 0), to_product = rule::ProductFrom(to, 0);
   if (from_product != kUnknownDim && to_product != kUnknownDim) {
-    if (from_product != to_product) Throw<ShapeError>("{} elements do not fit into {}", in, out);
+    if (from_product != to_product) Throw<ShapeError>("the elements of {} do not fit into {}", in, out);
   } else if (from_product != kUnknownDim) {
     const auto rest = std::ranges::find(wanted, -1);   // the only unknown extent of `to`
     const int axis = static_cast<int>(rest - wanted.begin());
@@ -93,7 +93,7 @@ void InferReshapeLike(InferContext& c) {
   const Value data = Value::In(c, 0), like = Value::In(c, 1);
   rule::Alike({like, Value::Out(c, 0)});
   if (data.Known() && like.Known() && data.shape()->Elements() != like.shape()->Elements()) {
-    Throw<ShapeError>("{} elements do not fit into {}", *data.shape(), *like.shape());
+    Throw<ShapeError>("the elements of {} do not fit into {}", *data.shape(), *like.shape());
   }
 }
 

@@ -1,0 +1,192 @@
+// Hostile attributes and shapes, as in a file of somebody who means harm: every operator, every field with every odd
+// value, every input with every odd shape. The result is an Error or a right answer: no crash, no overflow (run under the
+// undefined-behaviour sanitizer), no huge allocation, no negative extent.
+//
+// The classes are those that struck TensorFlow: division by an extent of 0; element counts and sizes that overflow;
+// allocation by an attribute's value; negative numbers taken as unsigned; axes out of range; empty tensors; gradient
+// operators that trust that shapes agree; ranks checked but not the relations between extents.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "base/error.h"
+#include "symbol/infer.h"
+#include "symbol/ops.h"
+#include "tests/symbol/op_examples.h"
+#include "tests/symbol/op_rules.h"
+
+namespace bindery {
+namespace {
+
+constexpr int64_t kMax = std::numeric_limits<int64_t>::max(), kMin = std::numeric_limits<int64_t>::min();
+
+std::vector<AttrValue> OddValues(const AttrValue& usual) {
+  using List = std::vector<int64_t>;
+  if (std::holds_alternative<bool>(usual)) return {true, false, int64_t{1}};
+  if (std::holds_alternative<int64_t>(usual)) {
+    return {int64_t{0}, int64_t{1}, int64_t{-1}, int64_t{3}, int64_t{8}, int64_t{-9}, int64_t{1} << 32, (int64_t{1} << 32) + 1,
+            kMax, kMin, 2.5, std::string("many")};
+  }
+  if (std::holds_alternative<double>(usual)) {
+    return {0.0, -1.0, 1.0, 1e308, 5e-324, std::nan(""), std::numeric_limits<double>::infinity(),
+            -std::numeric_limits<double>::infinity(), int64_t{kMax}, std::string("nan")};
+  }
+  if (std::holds_alternative<List>(usual)) {
+    return {List{}, List{0}, List{1}, List{-1}, List{kMax}, List{kMin}, List{1, 1}, List{0, 0}, List{-1, -1}, List{kMax, kMax},
+            List{kMin, 1}, List{1, kMin}, List{1, 2, 3}, List{2, 1, 0}, List{kMax, kMax, kMax}, List{1, 1, 1, 1}, List(9, 1),
+            List(100000, 1)};
+  }
+  if (std::holds_alternative<std::string>(usual)) {
+    return {std::string(), std::string("no such"), std::string(1000, 'x'), int64_t{-1}, std::string("none"), std::string("null"),
+            std::string("valid"), std::string("full"), std::string("same"), std::string("avg"), std::string("int8")};
+  }
+  return {std::shared_ptr<const HostTensor>(), int64_t{0}};
+}
+
+const std::vector<Shape>& OddShapes() {
+  static const std::vector<Shape> shapes = {
+      {}, {0}, {1}, {kMax}, {0, 0}, {1, 0}, {0, kMax}, {kMax, 2}, {kMax, kMax}, {2, 3}, {3, 4, 0}, {2, kMax, kMax}, {0, kMax, kMax},
+      {5, 3, 2}, {5, 4, 0, 8}, {0, 4, 9, 8}, {5, 4, 9, kMax}, {5, 1, 1, 1}, {1, 2, 3, 4, 5}, {1, 1, 1, 1, 1, 1, 1, 1},
+      {kMax, kMax, kMax, kMax, kMax, kMax, kMax, kMax}, {kAny}, {kAny, kAny}, {5, kAny}, {kAny, 4, kAny, kMax}};
+  return shapes;
+}
+
+int64_t errors = 0, answers = 0;
+
+void ExpectSane(const Shapes& shapes) {
+  for (const auto& shape : shapes) {
+    if (!shape) continue;
+    for (int64_t extent : *shape) EXPECT_GE(extent, kUnknownDim);
+  }
+}
+
+// Shapes, what kernels ask for at bind, and batch axes, of one node. Everything that is thrown must be an Error.
+void TryNode(const OpDef& op, const AnyAttrs& attrs, Shapes inputs, Shapes outputs = {}) {
+  try {
+    const NodeShapes found = InferNode(op, attrs, std::move(inputs), std::move(outputs));
+    ExpectSane(found.inputs);
+    ExpectSane(found.outputs);
+    EXPECT_EQ(InferNode(op, attrs, found.inputs, found.outputs), found) << "inference had not come to an end";
+    ++answers;
+
+    BatchAxisContext context{attrs, {}, {}, {}, std::vector<int>(found.outputs.size(), -1)};
+    for (const auto& shape : found.inputs) {
+      if (!shape || !shape->IsKnown()) return;
+      context.input_shapes.push_back(*shape);
+      context.input_axes.push_back(shape->rank() > 0 ? shape->rank() - 1 : -1);
+    }
+    for (const auto& shape : found.outputs) {
+      if (!shape || !shape->IsKnown()) return;
+      context.output_shapes.push_back(*shape);
+      shape->Elements();
+    }
+    if (op.name == "Pooling") PoolWindows(attrs.get<PoolingAttrs>(), context.input_shapes[0]);
+    if (op.name == "Slice") SliceRanges(attrs.get<SliceAttrs>(), context.input_shapes[0]);
+    if (op.batch_axis) op.batch_axis(context);
+    for (size_t i = 0; i < found.outputs.size(); ++i) {
+      EXPECT_TRUE(context.output_axes[i] >= -1 && context.output_axes[i] < found.outputs[i]->rank());
+    }
+  } catch (const Error&) {
+    ++errors;
+  }
+}
+
+// All inputs usual but one; all odd alike; the output odd.
+void TryShapes(const OpExample& example, const AnyAttrs& attrs) {
+  const OpDef& op = *example.op;
+  Shapes usual(example.inputs.begin(), example.inputs.end());
+  usual.resize(op.inputs(attrs, static_cast<int>(usual.size())).size());
+  TryNode(op, attrs, usual);
+  for (const Shape& odd : OddShapes()) {
+    for (size_t i = 0; i < usual.size(); ++i) {
+      Shapes inputs = usual, alone(usual.size());
+      inputs[i] = alone[i] = odd;
+      TryNode(op, attrs, inputs);
+      TryNode(op, attrs, alone);
+    }
+    TryNode(op, attrs, Shapes(usual.size(), odd));
+    Shapes outputs(NumOutputs(op, attrs));
+    outputs[0] = odd;
+    TryNode(op, attrs, Shapes(usual.size()), outputs);
+    TryNode(op, attrs, usual, outputs);
+  }
+}
+
+TEST(HostileOperators, EveryShape) {
+  for (const OpExample& example : OpExamples()) {
+    SCOPED_TRACE(example.label);
+    TryShapes(example, example.attrs);
+  }
+  EXPECT_GT(errors, 1200);
+  EXPECT_GT(answers, 1200);
+}
+
+// Attributes come as from a file: by name, then checked.
+TEST(HostileOperators, EveryAttribute) {
+  errors = answers = 0;
+  for (const OpExample& example : OpExamples()) {
+    const AttrMap usual = example.attrs.ToFullMap();
+    for (const auto& [field, value] : usual) {
+      const std::vector<AttrValue> odd_values = OddValues(value);
+      for (size_t i = 0; i < odd_values.size(); ++i) {
+        SCOPED_TRACE(example.label + " with " + field + " " + std::to_string(i));
+        AttrMap map = usual;
+        map[field] = odd_values[i];
+        try {
+          const AnyAttrs attrs = example.op->attrs_type->FromMap(map);
+          if (example.op->check) example.op->check(attrs);
+          EXPECT_LE(NumOutputs(*example.op, attrs), 1 << 16);
+          TryShapes(example, attrs);
+        } catch (const Error&) {
+          ++errors;
+        }
+      }
+    }
+  }
+  EXPECT_GT(errors, 1200);
+  EXPECT_GT(answers, 1200);
+}
+
+// Every dtype at every input: an Error or dtypes for all.
+TEST(HostileOperators, EveryDType) {
+  for (const OpExample& example : OpExamples()) {
+    SCOPED_TRACE(example.label);
+    const OpDef& op = *example.op;
+    if (!op.infer_dtype) continue;
+    for (size_t i = 0; i < example.inputs.size(); ++i) {
+      for (int a = 0; a < kNumDTypes; ++a) {
+        for (int b = 0; b < kNumDTypes; ++b) {
+          std::vector<std::optional<DType>> inputs(example.inputs.size(), static_cast<DType>(a));
+          inputs[i] = static_cast<DType>(b);
+          try {
+            const NodeDTypes found = InferNodeDTypes(op, example.attrs, inputs);
+            for (const auto& dtype : found.outputs) EXPECT_TRUE(dtype);
+            EXPECT_EQ(InferNodeDTypes(op, example.attrs, found.inputs, found.outputs), found);
+          } catch (const ShapeError&) {
+          }
+        }
+      }
+    }
+  }
+}
+
+// Gradient operators do not trust that shapes agree.
+TEST(HostileOperators, GradientsOfOtherShapesAreRefused) {
+  int refused = 0;
+  for (const OpExample& example : OpExamples()) {
+    SCOPED_TRACE(example.label);
+    const OpDef& op = *example.op;
+    if (op.name.find("Grad") == std::string::npos || op.name == "BlockGrad") continue;
+    Shapes inputs(example.inputs.begin(), example.inputs.end());
+    if (IsShapeOnly(op, 0)) continue;                       // MakeLossGrad has nothing to agree with
+    inputs[0] = inputs[0]->With(0, (*inputs[0])[0] + 1);
+    if (inputs.size() == 1) continue;
+    EXPECT_THROW(InferNode(op, example.attrs, inputs), ShapeError);
+    ++refused;
+  }
+  EXPECT_GE(refused, 20);
+}
+
+}  // namespace
+}  // namespace bindery
