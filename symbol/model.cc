@@ -149,7 +149,8 @@ Model Parse(std::string_view bytes, bool text, const std::string& name, const st
 // `<name>.<16 hex digits>.data`: only files that SaveModel made for this very name are ever removed.
 bool IsDataFileOf(const std::string& file, const std::string& name) {
   constexpr std::string_view kEnding = ".data";
-  if (file.size() != name.size() + 1 + 16 + kEnding.size() || !file.starts_with(name + ".") || !file.ends_with(kEnding)) {
+  if (file.size() != name.size() + 1 + 16 + kEnding.size() || !file.starts_with(name + ".") ||
+      !file.ends_with(kEnding)) {
     return false;
   }
   for (size_t i = name.size() + 1; i < file.size() - kEnding.size(); ++i) {

@@ -15,13 +15,13 @@ namespace bindery {
 
 struct Model {
   Symbol symbol = {};
-  HostTensorMap params = {}, aux = {};                  // values by name; may be empty (architecture only)
+  HostTensorMap params = {}, aux = {};  // values by name; may be empty (architecture only)
   std::map<std::string, std::string> metadata = {};
 };
 
 struct ModelLimits {
-  int64_t file_bytes = int64_t{2} << 30;                // of the message
-  int64_t tensor_bytes = int64_t{64} << 30;             // of all tensors together
+  int64_t file_bytes = int64_t{2} << 30;     // of the message
+  int64_t tensor_bytes = int64_t{64} << 30;  // of all tensors together
   int64_t nodes = 10'000'000;
   int recursion = 100;
 };
@@ -34,6 +34,7 @@ Model LoadModel(const std::string& path, const ModelLimits& limits = {});
 
 // The message alone, tensors inside; for embedding and tests.
 std::string SerializeModel(const Model& model, bool text = false);
-Model ParseModel(std::string_view bytes, bool text = false, const std::string& source_name = "<memory>", const ModelLimits& limits = {});
+Model ParseModel(std::string_view bytes, bool text = false, const std::string& source_name = "<memory>",
+                 const ModelLimits& limits = {});
 
 }  // namespace bindery

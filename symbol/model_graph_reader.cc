@@ -12,16 +12,16 @@
 namespace bindery {
 namespace {
 
-constexpr size_t kMaxHints = 10'000;     // names compared for "did you mean"
-constexpr size_t kMaxCycle = 10;         // nodes of a cycle that a message names
+constexpr size_t kMaxHints = 10'000;  // names compared for "did you mean"
+constexpr size_t kMaxCycle = 10;      // nodes of a cycle that a message names
 
 std::string Lowercase(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
   return text;
 }
 
-// A name that an automatic one would equal (see the head of symbol.h) counts as automatic, so that a net built on top of a
-// loaded one has the names that it would have on the original.
+// A name that an automatic one would equal (see the head of symbol.h) counts as automatic, so that a net built on top
+// of a loaded one has the names that it would have on the original.
 void RestoreAutomaticName(Node* node) {
   if (node->inputs().empty()) return;
   const Node& first = *node->inputs()[0].node;
@@ -66,10 +66,10 @@ class GraphReader {
   };
   // A variable or a node. Variables of the message come first, then its nodes, then variables that were left out.
   struct Item {
-    NodePtr node = nullptr;              // null until it is built
-    const OpDef* op = nullptr;           // of nodes
+    NodePtr node = nullptr;     // null until it is built
+    const OpDef* op = nullptr;  // of nodes
     AnyAttrs attrs = {};
-    int message = -1;                    // its number among the message's nodes
+    int message = -1;  // its number among the message's nodes
     int num_outputs = 1;
     bool visiting = false;
     std::vector<Reference> inputs = {};
@@ -122,7 +122,8 @@ class GraphReader {
     const proto::Node& node = message_.node(i);
     const FieldPath path = {{"graph"}, {"node", i}};
     if (node.name().empty()) {
-      source_.Fail(path, fmt::format("node number {}{} has no name", i, node.op().empty() ? "" : ", " + QuotedName(node.op()) + ","));
+      source_.Fail(path, fmt::format("node number {}{} has no name", i,
+                                     node.op().empty() ? "" : ", " + QuotedName(node.op()) + ","));
     }
     const std::string who = Who(node);
     Item item{.message = i};
@@ -173,8 +174,8 @@ class GraphReader {
 
   Item& ItemOf(int i) { return items_[static_cast<size_t>(message_.variable_size()) + static_cast<size_t>(i)]; }
 
-  // Gives the node its list of inputs, and makes variables for those that were left out. Before any name is resolved, so that
-  // another node may use them by name.
+  // Gives the node its list of inputs, and makes variables for those that were left out. Before any name is resolved,
+  // so that another node may use them by name.
   void AddLeftOut(int i) {
     const proto::Node& node = message_.node(i);
     const OpDef& op = *ItemOf(i).op;
@@ -225,7 +226,7 @@ class GraphReader {
       const char* end = text.data() + text.size();
       const auto parsed = std::from_chars(text.data() + colon + 1, end, number);
       const bool digits = std::isdigit(static_cast<unsigned char>(id[colon + 1])) && parsed.ptr == end;
-      if (digits && parsed.ec != std::errc()) number = -1;   // beyond any number of outputs
+      if (digits && parsed.ec != std::errc()) number = -1;  // beyond any number of outputs
       if (digits) id = id.substr(0, colon);
       if (!digits) number = 0;
     }

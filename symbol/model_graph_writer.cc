@@ -18,8 +18,8 @@ bool EndsLikeOutput(const std::string& id) {
                      [](unsigned char c) { return std::isdigit(c); });
 }
 
-// What inputs call each node. Variables have their names, of which Graph::Of knows that they are unique. Operators need not
-// have unique names: a second "relu1" is "relu1#2".
+// What inputs call each node. Variables have their names, of which Graph::Of knows that they are unique. Operators need
+// not have unique names: a second "relu1" is "relu1#2".
 std::unordered_map<const Node*, std::string> ChooseIds(const Graph& graph) {
   std::unordered_map<const Node*, std::string> ids;
   std::unordered_set<std::string> taken;
@@ -28,7 +28,7 @@ std::unordered_map<const Node*, std::string> ChooseIds(const Graph& graph) {
     ids.emplace(node.get(), node->name());
     taken.insert(node->name());
   }
-  std::unordered_map<std::string, int> copies;            // of a name, to try none twice
+  std::unordered_map<std::string, int> copies;  // of a name, to try none twice
   for (const NodePtr& node : graph.nodes) {
     if (node->is_variable()) continue;
     std::string id = node->name();

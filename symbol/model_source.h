@@ -29,7 +29,7 @@ class ModelSource {
 
   // Throws ModelError. `path` leads from the message Model to the field at fault.
   [[noreturn]] void Fail(FieldPath path, std::string_view message) const;
-  [[noreturn]] void FailAt(int line, int column, std::string_view message) const;   // counted from 0
+  [[noreturn]] void FailAt(int line, int column, std::string_view message) const;  // counted from 0
 
   // Runs `f`; an Error of it is complained about at `path` with `who` in front.
   template <class F>

@@ -18,7 +18,7 @@ namespace bindery {
 namespace {
 
 constexpr int64_t kPage = 4096;
-constexpr int64_t kMaxReadable = 16;     // elements that text shows as numbers
+constexpr int64_t kMaxReadable = 16;  // elements that text shows as numbers
 
 // The shape, if elements and bytes can be counted.
 Shape ShapeOf(const proto::Tensor& message) {
@@ -48,7 +48,7 @@ std::optional<std::array<double, kMaxReadable>> AsNumbers(const HostTensor& tens
   HostTensor copy(tensor.dtype(), tensor.shape());
   for (int64_t i = 0; i < tensor.elements(); ++i) {
     values[static_cast<size_t>(i)] = tensor.At(i);
-    if (values[static_cast<size_t>(i)] != values[static_cast<size_t>(i)]) return std::nullopt;   // NaN has many bits
+    if (values[static_cast<size_t>(i)] != values[static_cast<size_t>(i)]) return std::nullopt;  // NaN has many bits
     copy.Set(i, tensor.At(i));
   }
   if (!(copy == tensor)) return std::nullopt;
@@ -138,7 +138,8 @@ HostTensor TensorReader::Read(const proto::Tensor& message) {
     const int64_t got = message.has_data() ? static_cast<int64_t>(message.data().size()) : message.external().bytes();
     if (got != bytes) Throw<ModelError>("{} {} takes {} bytes, got {}", dtype, shape, bytes, got);
   }
-  if (bytes > limit_ - total_bytes_) Throw<ModelError>("all tensors together take more than {} bytes, the limit", limit_);
+  if (bytes > limit_ - total_bytes_)
+    Throw<ModelError>("all tensors together take more than {} bytes, the limit", limit_);
   total_bytes_ += bytes;
 
   if (!message.has_external()) {
@@ -153,8 +154,8 @@ HostTensor TensorReader::Read(const proto::Tensor& message) {
   if (!place.has_checksum()) Throw<ModelError>("data file {}: no checksum is given", QuotedName(place.file()));
   Open(place.file());
   if (place.offset() < 0 || place.offset() > file_bytes_ || bytes > file_bytes_ - place.offset()) {
-    Throw<ModelError>("data file {}: bytes {} to {} are beyond its end, it has {}", QuotedName(place.file()), place.offset(),
-                      CheckedAdd(place.offset(), bytes), file_bytes_);
+    Throw<ModelError>("data file {}: bytes {} to {} are beyond its end, it has {}", QuotedName(place.file()),
+                      place.offset(), CheckedAdd(place.offset(), bytes), file_bytes_);
   }
   HostTensor tensor(dtype, shape);
   ReadExternal(place, &tensor);
@@ -186,7 +187,8 @@ void TensorReader::ReadExternal(const proto::External& place, HostTensor* tensor
   char* to = static_cast<char*>(tensor->raw());
   int64_t done = 0;
   while (done < tensor->bytes()) {
-    const ssize_t got = ::pread(descriptor_, to + done, static_cast<size_t>(tensor->bytes() - done), place.offset() + done);
+    const ssize_t got =
+        ::pread(descriptor_, to + done, static_cast<size_t>(tensor->bytes() - done), place.offset() + done);
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) {
       Throw<DataError>("cannot read data file {}: {}", QuotedName(place.file()),

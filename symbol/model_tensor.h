@@ -15,8 +15,8 @@ namespace bindery {
 
 using TensorPtr = std::shared_ptr<const HostTensor>;
 
-// Collects the tensors of one message. Those of more than `inline_bytes` go to a data file: their bytes one after the other,
-// each from a multiple of 4096 on, so that the file can be mapped.
+// Collects the tensors of one message. Those of more than `inline_bytes` go to a data file: their bytes one after the
+// other, each from a multiple of 4096 on, so that the file can be mapped.
 class TensorWriter {
  public:
   TensorWriter(int64_t inline_bytes, bool text) : inline_bytes_(inline_bytes), text_(text) {}
@@ -25,7 +25,7 @@ class TensorWriter {
   // `message` must stay where it is; and the tensor, which a null pointer is not.
   void Write(const TensorPtr& tensor, proto::Tensor* message);
 
-  const std::vector<TensorPtr>& tensors() const { return tensors_; }   // all of them, in order
+  const std::vector<TensorPtr>& tensors() const { return tensors_; }  // all of them, in order
   bool has_external() const { return !external_.empty(); }
   // A name that depends on the content: `<prefix>.<16 hex digits>.data`. Fills it in everywhere.
   std::string NameDataFile(const std::string& prefix);
@@ -43,8 +43,8 @@ class TensorWriter {
   int64_t end_ = 0, total_bytes_ = 0;
 };
 
-// Makes tensors of messages that nobody has checked: sizes are compared with what is there before anything is allocated.
-// Throws ModelError, or DataError for data files.
+// Makes tensors of messages that nobody has checked: sizes are compared with what is there before anything is
+// allocated. Throws ModelError, or DataError for data files.
 class TensorReader {
  public:
   // `folder` holds the data files; empty: there are none.

@@ -65,7 +65,7 @@ class OnOneLine : public TextFormat::FastFieldValuePrinter {
                            TextFormat::BaseTextGenerator* generator) const override {
     std::string text;
     printer_.PrintToString(message, &text);
-    generator->PrintString(text);                          // ends with a space
+    generator->PrintString(text);  // ends with a space
     return true;
   }
   void PrintMessageEnd(const google::protobuf::Message&, int, int, bool,
@@ -101,7 +101,7 @@ std::string PrintText(const proto::Model& message) {
   printer.SetUseShortRepeatedPrimitives(true);
   printer.SetUseUtf8StringEscaping(true);
   const auto print_on_one_line = [&](const google::protobuf::Descriptor* type, const char* field) {
-    printer.RegisterFieldValuePrinter(type->FindFieldByName(field), new OnOneLine);   // the printer takes it
+    printer.RegisterFieldValuePrinter(type->FindFieldByName(field), new OnOneLine);  // the printer takes it
   };
   print_on_one_line(proto::Model::descriptor(), "metadata");
   print_on_one_line(proto::Model::descriptor(), "param");

@@ -22,7 +22,7 @@ using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
 
 constexpr int kVarint = 0, kFixed64 = 1, kDelimited = 2;
-constexpr size_t kChecksumBytes = 9;                      // a tag and eight bytes
+constexpr size_t kChecksumBytes = 9;  // a tag and eight bytes
 constexpr char kChecksumTag = proto::Model::kChecksumFieldNumber << 3 | kFixed64;
 constexpr char kVersionTag = proto::Model::kVersionFieldNumber << 3 | kVarint;
 
@@ -67,18 +67,19 @@ std::string ToString(const WirePath* path) {
   return path->field->is_repeated() ? fmt::format("{}[{}]", text, path->index) : text;
 }
 
-// Walks the bytes with the messages' descriptions. Its depth is that of proto/model.proto, which has no recursive message.
+// Walks the bytes with the messages' descriptions, as deep as those of proto/model.proto, none of which is recursive.
 class WireChecker {
  public:
   WireChecker(const ModelLimits& limits, const ModelSource& source)
       : limits_(limits), source_(source), max_fields_(MaxFields(limits)) {}
 
   void CheckMessage(std::string_view bytes, const Descriptor& type, const WirePath* path) {
-    std::array<int, 16> seen{};                           // by field number, which are all below 16
+    std::array<int, 16> seen{};  // by field number, which are all below 16
     while (!bytes.empty()) {
       const auto tag = TakeVarint(&bytes);
       if (!tag) FailDamaged(path);
-      const FieldDescriptor* field = *tag >> 3 < seen.size() ? type.FindFieldByNumber(static_cast<int>(*tag >> 3)) : nullptr;
+      const FieldDescriptor* field =
+          *tag >> 3 < seen.size() ? type.FindFieldByNumber(static_cast<int>(*tag >> 3)) : nullptr;
       if (field == nullptr) {
         Fail(path, fmt::format("unknown field {}: damaged, or written by a newer version", *tag >> 3));
       }
@@ -146,7 +147,8 @@ void CheckVersion(int64_t version, const ModelSource& source) {
   if (version == kModelVersion) return;
   if (version > kModelVersion) {
     source.Fail({{"version"}}, fmt::format("format version {}, but this program reads versions up to {}: the file was "
-                                           "written by a newer Bindery, please update", version, kModelVersion));
+                                           "written by a newer Bindery, please update",
+                                           version, kModelVersion));
   }
   source.Fail({{"version"}}, fmt::format("format version {} does not exist", version));
 }
@@ -186,7 +188,7 @@ void CheckTextSize(std::string_view text, const ModelLimits& limits, const Model
   char quote = 0;
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
-    if (quote != 0) {                                     // a string ends at its quote or, wrongly, at the line's end
+    if (quote != 0) {  // a string ends at its quote or, wrongly, at the line's end
       if (c == '\\') {
         ++i;
       } else if (c == quote || c == '\n') {

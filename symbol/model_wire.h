@@ -12,8 +12,9 @@ namespace bindery {
 
 inline constexpr int kModelVersion = 1;
 
-// Binary: begins with a version that we read, ends with the checksum, and in between holds fields that proto/model.proto
-// knows, of the right kind, no more of them than the limits allow. Throws ModelError saying where: "graph.node[3].attr[0]".
+// Binary: begins with a version that we read, ends with the checksum, and in between holds fields that
+// proto/model.proto knows, of the right kind, no more of them than the limits allow. Throws ModelError saying where:
+// "graph.node[3].attr[0]".
 void CheckWire(std::string_view bytes, const ModelLimits& limits, const ModelSource& source);
 
 // Appends the field `checksum` to a serialized message without one.

@@ -53,8 +53,8 @@ ArrayIter::ArrayIter(std::vector<ArrayData> data, std::vector<ArrayData> label, 
   if (first == nullptr) Throw<DataError>("an iterator needs an array with a batch axis");
   const bool whole_batches = options_.last_batch == LastBatch::kDiscard || options_.last_batch == LastBatch::kRollOver;
   if (whole_batches && samples_ > 0 && options_.batch_size > samples_) {
-    Throw<DataError>("batch size {}: {} samples make no batch; a short or a padded one is possible", options_.batch_size,
-                     samples_);
+    Throw<DataError>("batch size {}: {} samples make no batch; a short or a padded one is possible",
+                     options_.batch_size, samples_);
   }
 }
 
@@ -110,7 +110,7 @@ std::vector<int64_t> ArrayIter::TakeRows(Batch* batch) {
   const auto full = [&] { return static_cast<int64_t>(rows.size()) == options_.batch_size; };
   while (!full()) {
     rows.push_back(SampleAt(now_.position++));
-    const bool kept_are_done = now_.position == 0;         // this one was the last of the sweep before
+    const bool kept_are_done = now_.position == 0;  // this one was the last of the sweep before
     if (now_.position < samples_ && !kept_are_done) continue;
     ++now_.epoch;
     is_new_epoch_ = true;
@@ -206,7 +206,8 @@ IterState ArrayIter::SaveState() const {
 void ArrayIter::LoadState(const IterState& state) {
   const IterState mine = SaveState();
   for (const auto& [key, value] : mine) {
-    if (!state.contains(key)) Throw<CheckpointError>("this is not the state of an array iterator: it has no \"{}\"", key);
+    if (!state.contains(key))
+      Throw<CheckpointError>("this is not the state of an array iterator: it has no \"{}\"", key);
   }
   for (const char* key : {"samples", "batch_size", "last_batch", "shuffle", "seed"}) {
     if (state.at(key) != mine.at(key)) {
@@ -216,7 +217,8 @@ void ArrayIter::LoadState(const IterState& state) {
   }
   const auto number = [&](const char* key, int64_t low, int64_t high) {
     const int64_t value = state.at(key);
-    if (value < low || value > high) Throw<CheckpointError>("the iterator's state has an impossible \"{}\": {}", key, value);
+    if (value < low || value > high)
+      Throw<CheckpointError>("the iterator's state has an impossible \"{}\": {}", key, value);
     return value;
   };
   constexpr int64_t kMax = std::numeric_limits<int64_t>::max() / 2;

@@ -5,9 +5,9 @@
 //     iter.Reset();
 //   }
 //
-// Epochs. `epoch` counts completed sweeps over the data, epoch_detail = epoch + (samples of the current sweep handed out) /
-// samples. is_new_epoch: the batch just returned finished a sweep. previous_epoch_detail: epoch_detail before the last Next;
-// -1 before the first. They are numbers of the batches handed out, never of batches prepared ahead.
+// Epochs. `epoch` counts completed sweeps over the data, epoch_detail = epoch + (samples of the current sweep handed
+// out) / samples. is_new_epoch: the batch just returned finished a sweep. previous_epoch_detail: epoch_detail before
+// the last Next; -1 before the first. They are numbers of the batches handed out, never of batches prepared ahead.
 //
 // State. SaveState describes the place between two batches in a few integers; an equal iterator over the same data that
 // loads them continues with exactly the next batch, whatever was drawn before.
@@ -34,7 +34,7 @@ class DataIter {
   virtual std::vector<DataDesc> ProvideData() const = 0;
   virtual std::vector<DataDesc> ProvideLabel() const = 0;
   virtual int64_t batch_size() const = 0;
-  virtual int64_t samples() const = 0;                  // of a sweep
+  virtual int64_t samples() const = 0;  // of a sweep
 
   // The next batch; null at the end of the epoch, and until Reset. Throws DataError if the data are not valid.
   virtual std::shared_ptr<const Batch> Next() = 0;

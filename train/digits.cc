@@ -17,13 +17,13 @@ namespace bindery {
 namespace {
 
 constexpr int kSide = 28;
-constexpr float kHeight = 20, kWidth = 15;    // of a digit's box in pixels, before it is scaled
+constexpr float kHeight = 20, kWidth = 15;  // of a digit's box in pixels, before it is scaled
 
 struct Point {
   float x, y;
 };
-using Stroke = std::vector<Point>;            // a line through these points
-using Glyph = std::vector<Stroke>;            // in the unit square, y downwards
+using Stroke = std::vector<Point>;  // a line through these points
+using Glyph = std::vector<Stroke>;  // in the unit square, y downwards
 
 // A part of an ellipse; degrees from the right, clockwise (y is downwards): -90 is its top.
 Stroke Arc(float x, float y, float rx, float ry, float from, float to) {
@@ -31,7 +31,8 @@ Stroke Arc(float x, float y, float rx, float ry, float from, float to) {
   const int pieces = std::max(1, static_cast<int>(std::fabs(to - from) / kStep));
   Stroke stroke;
   for (int i = 0; i <= pieces; ++i) {
-    const float angle = (from + (to - from) * static_cast<float>(i) / static_cast<float>(pieces)) * std::numbers::pi_v<float> / 180;
+    const float angle =
+        (from + (to - from) * static_cast<float>(i) / static_cast<float>(pieces)) * std::numbers::pi_v<float> / 180;
     stroke.push_back({x + rx * std::cos(angle), y + ry * std::sin(angle)});
   }
   return stroke;
@@ -56,8 +57,7 @@ Stroke CrossedEight() {
 // The ways to write each digit.
 const std::array<std::vector<Glyph>, 10>& Glyphs() {
   static const std::array<std::vector<Glyph>, 10> glyphs{{
-      {{Arc(.5f, .5f, .42f, .5f, -90, 270)},
-       {Arc(.5f, .5f, .32f, .5f, -60, 290)}},
+      {{Arc(.5f, .5f, .42f, .5f, -90, 270)}, {Arc(.5f, .5f, .32f, .5f, -60, 290)}},
       {{{{.5f, 0}, {.5f, 1}}},
        {{{.25f, .25f}, {.55f, 0}, {.55f, 1}}},
        {{{.3f, .2f}, {.55f, 0}, {.55f, 1}}, {{.25f, 1}, {.85f, 1}}}},
@@ -74,8 +74,7 @@ const std::array<std::vector<Glyph>, 10>& Glyphs() {
       {{{{.05f, 0}, {.95f, 0}, {.4f, 1}}},
        {{{.05f, 0}, {.95f, 0}, {.4f, 1}}, {{.3f, .5f}, {.82f, .5f}}},
        {{{.05f, .15f}, {.08f, 0}, {.92f, .02f}, {.6f, .45f}, {.5f, 1}}}},
-      {{Arc(.5f, .25f, .34f, .25f, 90, 450), Arc(.5f, .75f, .42f, .25f, -90, 270)},
-       {CrossedEight()}},
+      {{Arc(.5f, .25f, .34f, .25f, 90, 450), Arc(.5f, .75f, .42f, .25f, -90, 270)}, {CrossedEight()}},
       {{Arc(.48f, .3f, .4f, .3f, 0, 360), {{.88f, .3f}, {.8f, 1}}},
        {Join(Arc(.48f, .3f, .38f, .3f, 0, -360), Arc(.36f, .3f, .5f, .7f, 0, 110))}},
   }};
@@ -153,7 +152,7 @@ void Draw(int digit, uint64_t seed, int64_t image, float* pixels) {
   }
   for (int i = 0; i < kSide * kSide; ++i) {
     const float value = std::clamp(ink * pixels[i] + random.Uniform(-noise, noise), 0.0f, 1.0f);
-    pixels[i] = std::round(255 * value) / 255;             // a grey that a file of bytes keeps
+    pixels[i] = std::round(255 * value) / 255;  // a grey that a file of bytes keeps
   }
 }
 

@@ -1,6 +1,6 @@
-// Digits that the program draws itself: data to learn from where there is no file. 28 x 28 grey images like those of MNIST:
-// strokes of a few ways to write each digit, moved, scaled, turned, slanted and bent at random, with a pen of random width,
-// anti-aliased, with noise. Image i is a function of (seed, i) alone.
+// Digits that the program draws itself: data to learn from where there is no file. 28 x 28 grey images like those of
+// MNIST: strokes of a few ways to write each digit, moved, scaled, turned, slanted and bent at random, with a pen of
+// random width, anti-aliased, with noise. Image i is a function of (seed, i) alone.
 #pragma once
 
 #include <cstdint>

@@ -8,14 +8,17 @@
 namespace bindery {
 namespace {
 
-constexpr int kGzipWindow = 15 + 16;           // the largest window, and gzip's header around it
-constexpr int64_t kMaxPiece = int64_t{1} << 30;   // zlib counts with 32 bits
+constexpr int kGzipWindow = 15 + 16;             // the largest window, and gzip's header around it
+constexpr int64_t kMaxPiece = int64_t{1} << 30;  // zlib counts with 32 bits
 constexpr std::string_view kMagic = "\x1f\x8b";
 
 }  // namespace
 
 PackedReader::PackedReader(std::string_view bytes, std::string name)
-    : packed_(bytes.starts_with(kMagic)), name_(std::move(name)), size_(static_cast<int64_t>(bytes.size())), rest_(bytes) {
+    : packed_(bytes.starts_with(kMagic)),
+      name_(std::move(name)),
+      size_(static_cast<int64_t>(bytes.size())),
+      rest_(bytes) {
   if (packed_ && inflateInit2(&stream_, kGzipWindow) != Z_OK) Throw("zlib does not start");
 }
 
@@ -54,7 +57,7 @@ int64_t PackedReader::ReadSome(char* to, int64_t size) {
   while (stream_.avail_out == static_cast<uInt>(piece)) {
     if (member_over_) {
       if (stream_.avail_in == 0 && rest_.empty()) return 0;
-      inflateReset(&stream_);                  // an other member, or bytes that inflate will call damaged
+      inflateReset(&stream_);  // an other member, or bytes that inflate will call damaged
       member_over_ = false;
     }
     if (stream_.avail_in == 0) {

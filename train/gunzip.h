@@ -25,14 +25,14 @@ class PackedReader {
   int64_t MaxContent() const;
 
  private:
-  int64_t ReadSome(char* to, int64_t size);    // 0 at the end
+  int64_t ReadSome(char* to, int64_t size);  // 0 at the end
 
   const bool packed_;
   const std::string name_;
   const int64_t size_;
-  std::string_view rest_;                      // not yet given to zlib, or not yet read
+  std::string_view rest_;  // not yet given to zlib, or not yet read
   z_stream stream_{};
-  bool member_over_ = false;                   // gzip files may be strung together
+  bool member_over_ = false;  // gzip files may be strung together
 };
 
 // One gzip member, the same bytes for the same content.

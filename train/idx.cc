@@ -72,8 +72,10 @@ HostTensor Parse(PackedReader* reader, const std::string& name, const IdxLimits&
   const std::optional<DType> dtype = DTypeOf(code);
   const int rank = magic[3];
   if (magic[0] != 0 || magic[1] != 0 || !dtype) {
-    Throw<DataError>("\"{}\": not an IDX file: expected 00 00, a type (08, 09, 0b to 0e) and the number of axes, got "
-                     "{:02x} {:02x} {:02x} {:02x}", name, magic[0], magic[1], magic[2], magic[3]);
+    Throw<DataError>(
+        "\"{}\": not an IDX file: expected 00 00, a type (08, 09, 0b to 0e) and the number of axes, got "
+        "{:02x} {:02x} {:02x} {:02x}",
+        name, magic[0], magic[1], magic[2], magic[3]);
   }
   if (rank > Shape::kMaxRank) Throw<DataError>("\"{}\": {} axes, at most {} are possible", name, rank, Shape::kMaxRank);
   std::vector<int64_t> dims;
@@ -96,7 +98,8 @@ HostTensor Parse(PackedReader* reader, const std::string& name, const IdxLimits&
     Throw<DataError>("\"{}\": cut off: {} of {} take {} bytes, which it cannot hold", name, shape, *dtype, file_bytes);
   }
   if (bytes > limits.tensor_bytes) {
-    Throw<DataError>("\"{}\": {} of {} take {} bytes, the limit is {}", name, shape, *dtype, bytes, limits.tensor_bytes);
+    Throw<DataError>("\"{}\": {} of {} take {} bytes, the limit is {}", name, shape, *dtype, bytes,
+                     limits.tensor_bytes);
   }
   HostTensor tensor(*dtype, shape);
   if (code == kInt16) {
@@ -189,7 +192,7 @@ void WriteIdxImages(const ImageSet& set, const std::string& images_path, const s
     Throw<DataError>("expected images (N, 1, rows, columns) and labels (N), got {} and {}", shape, set.labels.shape());
   }
   HostTensor pixels(DType::kUInt8, shape.Erase(1)), labels(DType::kUInt8, set.labels.shape());
-  for (int64_t i = 0; i < pixels.elements(); ++i) pixels.Set(i, 255 * set.images.At(i));   // rounds and saturates
+  for (int64_t i = 0; i < pixels.elements(); ++i) pixels.Set(i, 255 * set.images.At(i));  // rounds and saturates
   for (int64_t i = 0; i < labels.elements(); ++i) {
     labels.Set(i, set.labels.At(i));
     if (labels.At(i) != set.labels.At(i)) {

@@ -1,6 +1,6 @@
-// IDX files, the form of MNIST and its like: 0, 0, element type, number of axes, the extents as big-endian 32-bit numbers, the
-// elements, big-endian. Plain or packed by gzip. Reading a file from an untrusted source gives a tensor or an error that says
-// which file and what was expected; nothing is allocated that the file cannot fill.
+// IDX files, the form of MNIST and its like: 0, 0, element type, number of axes, the extents as big-endian 32-bit
+// numbers, the elements, big-endian. Plain or packed by gzip. Reading a file from an untrusted source gives a tensor or
+// an error that says which file and what was expected; nothing is allocated that the file cannot fill.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,8 @@ HostTensor ParseIdx(std::string_view bytes, const std::string& name, const IdxLi
 // uint8, int8, int32, float32 or float64. Written atomically; packed if the name ends in ".gz". Throws DataError.
 void WriteIdx(const HostTensor& tensor, const std::string& path);
 
-// Images (N, rows, columns) and labels (N) of bytes. Throws DataError: the numbers of images and labels differ, a label is not
-// below `classes`.
+// Images (N, rows, columns) and labels (N) of bytes. Throws DataError: the numbers of images and labels differ, a label
+// is not below `classes`.
 ImageSet ReadIdxImages(const std::string& images_path, const std::string& labels_path, int64_t classes = 10,
                        const IdxLimits& limits = {});
 
@@ -34,7 +34,7 @@ ImageSet ReadIdxImages(const std::string& images_path, const std::string& labels
 void WriteIdxImages(const ImageSet& set, const std::string& images_path, const std::string& labels_path);
 
 // A folder with the four files of MNIST, Fashion-MNIST and others: train-images-idx3-ubyte, train-labels-idx1-ubyte,
-// t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte; plain or with ".gz", also with a '.' in place of the last '-' but one.
+// t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte; plain or with ".gz", also as train-images.idx3-ubyte.
 struct MnistFolder {
   explicit MnistFolder(const std::string& path, int64_t classes = 10);
   ImageSet train, test;

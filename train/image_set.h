@@ -6,8 +6,8 @@
 namespace bindery {
 
 struct ImageSet {
-  HostTensor images;     // float32 (N, 1, rows, columns), 0 (background) to 1
-  HostTensor labels;     // float32 (N)
+  HostTensor images;  // float32 (N, 1, rows, columns), 0 (background) to 1
+  HostTensor labels;  // float32 (N)
 };
 
 }  // namespace bindery

@@ -1,30 +1,22 @@
 #include "train/initializer.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
-#include <cctype>
-#include <charconv>
 #include <cmath>
 #include <optional>
-#include <vector>
+#include <utility>
 
 #include "base/error.h"
-#include "base/names.h"
+#include "train/call_text.h"
 
 namespace bindery {
 namespace {
 
-constexpr std::string_view kForms =
-    "zero, one, constant(v), uniform(s), uniform(low, high), normal(sigma), xavier(uniform|gaussian, avg|in|out, "
+constexpr const char* kForms =
+    "zero, one, constant(value), uniform(s), uniform(low, high), normal(sigma), xavier(uniform|gaussian, avg|in|out, "
     "magnitude), msra(avg|in|out, slope), he";
-
-std::string Trim(std::string_view text) {
-  const size_t begin = text.find_first_not_of(" \t");
-  if (begin == std::string_view::npos) return "";
-  std::string trimmed(text.substr(begin, text.find_last_not_of(" \t") - begin + 1));
-  std::transform(trimmed.begin(), trimmed.end(), trimmed.begin(), [](unsigned char c) { return std::tolower(c); });
-  return trimmed;
-}
 
 enum class Fan { kAverage, kIn, kOut };
 
@@ -35,7 +27,7 @@ float Scale(const Shape& shape, Fan fan, double magnitude) {
   const double area = static_cast<double>(shape.CountFrom(2));
   const double in = static_cast<double>(shape[1]) * area, out = static_cast<double>(shape[0]) * area;
   const double fans = fan == Fan::kIn ? in : fan == Fan::kOut ? out : (in + out) / 2;
-  return fans > 0 ? static_cast<float>(std::sqrt(magnitude / fans)) : 0;   // no fan: no element either
+  return fans > 0 ? static_cast<float>(std::sqrt(magnitude / fans)) : 0;  // no fan: no element either
 }
 
 void FillUniform(float low, float high, PhiloxStream* random, std::span<float> values) {
@@ -48,73 +40,73 @@ void FillNormal(float sigma, PhiloxStream* random, std::span<float> values) {
 
 }  // namespace
 
-// "name(argument, argument)"; arguments are taken from the front, each if it fits, so that leading ones may be left out.
+// Makes the function that fills a tensor.
 class InitializerParser {
  public:
-  explicit InitializerParser(std::string_view text) : text_(text) {
-    const size_t open = text.find('(');
-    name_ = Trim(text.substr(0, open));
-    if (open == std::string_view::npos) return;
-    const std::string arguments = Trim(text.substr(open + 1));
-    if (arguments.empty() || arguments.back() != ')') Fail("it does not end with \")\"");
-    std::string_view rest = std::string_view(arguments).substr(0, arguments.size() - 1);
-    if (Trim(rest).empty()) return;
-    for (size_t comma = 0; comma != std::string_view::npos;) {
-      comma = rest.find(',');
-      arguments_.push_back(Trim(rest.substr(0, comma)));
-      if (comma != std::string_view::npos) rest.remove_prefix(comma + 1);
-    }
-  }
+  explicit InitializerParser(std::string_view text) : call_("initializer", text) {}
 
   Initializer::FillFn Parse() {
-    Initializer::FillFn fill = ParseKind();
-    if (next_ < arguments_.size()) Fail(fmt::format("argument {} (\"{}\") does not fit", next_ + 1, arguments_[next_]));
-    return fill;
+    const std::string& name = call_.name();
+    if (name == "zero" || name == "zeros") return Constant(0);
+    if (name == "one" || name == "ones") return Constant(1);
+    if (name == "constant") return ParseConstant();
+    if (name == "uniform") return ParseUniform();
+    if (name == "normal") return ParseNormal();
+    if (name == "xavier") return ParseXavier();
+    if (name == "msra") return ParseMsra();
+    if (name == "he") {
+      call_.Declare({});
+      return ByFan(true, Fan::kIn, 2);
+    }
+    call_.Fail(fmt::format("unknown name; the forms are {}", kForms));
   }
 
  private:
-  Initializer::FillFn ParseKind() {
-    if (name_ == "zero" || name_ == "zeros") return Constant(0);
-    if (name_ == "one" || name_ == "ones") return Constant(1);
-    if (name_ == "constant") {
-      const auto value = Number();
-      if (!value) Fail("it needs a number");
-      return Constant(*value);
-    }
-    if (name_ == "uniform") {
-      const double first = Number().value_or(0.07);
-      const std::optional<double> second = Number();
-      const double low = second ? first : -first, high = second ? *second : first;
-      if (low > high) Fail("its range is empty");
-      return [low = static_cast<float>(low), high = static_cast<float>(high)](const Shape&, PhiloxStream* random,
-                                                                            std::span<float> values) {
-        FillUniform(low, high, random, values);
-      };
-    }
-    if (name_ == "normal") {
-      const double sigma = Positive(Number().value_or(0.01));
-      return [sigma = static_cast<float>(sigma)](const Shape&, PhiloxStream* random, std::span<float> values) {
-        FillNormal(sigma, random, values);
-      };
-    }
-    if (name_ == "xavier") {
-      const bool gaussian = Word({"uniform", "gaussian"}).value_or(0) == 1;
-      const Fan fan = TakeFan();
-      return ByFan(gaussian, fan, Positive(Number().value_or(3)));
-    }
-    if (name_ == "msra") {
-      const Fan fan = TakeFan();
-      const double slope = Number().value_or(0.25);
-      return ByFan(true, fan, 2 / (1 + slope * slope));
-    }
-    if (name_ == "he") return ByFan(true, Fan::kIn, 2);
-    Fail("unknown name");
+  Initializer::FillFn Constant(double constant) {
+    call_.Declare({});
+    return ConstantFill(constant);
   }
 
-  static Initializer::FillFn Constant(double constant) {
+  static Initializer::FillFn ConstantFill(double constant) {
     return [constant = static_cast<float>(constant)](const Shape&, PhiloxStream*, std::span<float> values) {
       std::fill(values.begin(), values.end(), constant);
     };
+  }
+
+  Initializer::FillFn ParseConstant() {
+    call_.Declare({"value"});
+    const auto value = call_.Number("value");
+    if (!value) call_.Fail("it needs a value, constant(0.25)");
+    return ConstantFill(*value);
+  }
+
+  Initializer::FillFn ParseUniform() {
+    call_.Declare({"low", "high"});
+    const double first = call_.Number("low").value_or(0.07);
+    const std::optional<double> second = call_.Number("high");
+    const float low = static_cast<float>(second ? first : -first), high = static_cast<float>(second.value_or(first));
+    if (low > high) call_.Fail("its range is empty");
+    return [low, high](const Shape&, PhiloxStream* random, std::span<float> values) {
+      FillUniform(low, high, random, values);
+    };
+  }
+
+  Initializer::FillFn ParseNormal() {
+    call_.Declare({"sigma"});
+    const auto sigma = static_cast<float>(NotNegative("sigma", 0.01));
+    return [sigma](const Shape&, PhiloxStream* random, std::span<float> values) { FillNormal(sigma, random, values); };
+  }
+
+  Initializer::FillFn ParseXavier() {
+    call_.Declare({"distribution", "fan", "magnitude"});
+    const bool gaussian = Choice("distribution", {"uniform", "gaussian"}) == 1;
+    return ByFan(gaussian, TakeFan(), NotNegative("magnitude", 3));
+  }
+
+  Initializer::FillFn ParseMsra() {
+    call_.Declare({"fan", "slope"});
+    const double slope = call_.Number("slope").value_or(0.25);
+    return ByFan(true, TakeFan(), 2 / (1 + slope * slope));
   }
 
   static Initializer::FillFn ByFan(bool gaussian, Fan fan, double magnitude) {
@@ -128,39 +120,26 @@ class InitializerParser {
     };
   }
 
-  std::optional<double> Number() {
-    if (next_ == arguments_.size()) return std::nullopt;
-    const std::string& text = arguments_[next_];
-    double value = 0;
-    const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size() || !std::isfinite(value)) return std::nullopt;
-    ++next_;
-    return value;
-  }
-
-  std::optional<int> Word(std::initializer_list<const char*> choices) {
-    if (next_ == arguments_.size()) return std::nullopt;
-    const auto found = std::find(choices.begin(), choices.end(), arguments_[next_]);
-    if (found == choices.end()) return std::nullopt;
-    ++next_;
+  // The number of the word among the choices; the first if none was given.
+  int Choice(const char* setting, std::initializer_list<const char*> choices) const {
+    const std::optional<std::string> word = call_.Word(setting);
+    if (!word) return 0;
+    const auto found = std::find(choices.begin(), choices.end(), *word);
+    if (found == choices.end()) {
+      call_.Fail(fmt::format("\"{}\" must be one of {}, got \"{}\"", setting, fmt::join(choices, ", "), *word));
+    }
     return static_cast<int>(found - choices.begin());
   }
 
-  Fan TakeFan() { return static_cast<Fan>(Word({"avg", "in", "out"}).value_or(0)); }
+  Fan TakeFan() const { return static_cast<Fan>(Choice("fan", {"avg", "in", "out"})); }
 
-  double Positive(double value) const {
-    if (value < 0) Fail("it takes no negative number");
+  double NotNegative(const char* setting, double otherwise) const {
+    const double value = call_.Number(setting).value_or(otherwise);
+    if (value < 0) call_.Fail(fmt::format("\"{}\" must be at least 0, got {}", setting, value));
     return value;
   }
 
-  [[noreturn]] void Fail(const std::string& why) const {
-    Throw("initializer \"{}\": {}; the forms are {}", text_, why, kForms);
-  }
-
-  const std::string text_;
-  std::string name_;
-  std::vector<std::string> arguments_;
-  size_t next_ = 0;
+  CallText call_;
 };
 
 Initializer::Initializer(std::string_view text) : text_(text), fill_(InitializerParser(text).Parse()) {}
@@ -186,9 +165,12 @@ HostTensor InitialValue(const std::string& name, const Shape& shape, DType dtype
   for (const char* ending : {"gamma", "running_var", "moving_var"}) {
     if (name.ends_with(ending)) return HostTensor::Full(dtype, shape, 1);
   }
-  Throw("parameter \"{0}\": no initial value follows from its name, which ends in none of weight, bias, gamma, beta, "
-        "running_mean, running_var; give the variable its own initializer, Variable(\"{0}\", {{.init = \"zero\"}}), or its "
-        "value", name);
+  Throw(
+      "parameter \"{0}\": no initial value follows from its name, which ends in none of weight, bias, gamma, beta, "
+      "running_mean, running_var; give the variable its own initializer, Variable(\"{0}\", {{.init = \"zero\"}}), or "
+      "its "
+      "value",
+      name);
 }
 
 HostTensorMap InitialValues(const Symbol& symbol, const std::map<std::string, ValueType>& variables,

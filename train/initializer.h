@@ -3,15 +3,19 @@
 //   Initializer("xavier")                          uniform in +-sqrt(3 / ((fan in + fan out) / 2))
 //   Initializer("xavier(gaussian, in, 2)")         N(0, 2 / fan in)
 //
-//   zero, one, constant(v)
-//   uniform(s = 0.07)                              in +-s;  uniform(low, high)
+//   zero, one, constant(value)
+//   uniform(s = 0.07)           in +-s
+//   uniform(low, high)
 //   normal(sigma = 0.01)
-//   xavier(uniform | gaussian, avg | in | out, magnitude = 3)   scale = sqrt(magnitude / fan): the range or the deviation
-//   msra(avg | in | out, slope = 0.25)             xavier(gaussian, ..., 2 / (1 + slope^2)), for rectifiers of that slope
-//   he                                             xavier(gaussian, in, 2)
+//   xavier(distribution = uniform | gaussian, fan = avg | in | out, magnitude = 3)
+//                               scale = sqrt(magnitude / fan): the range, or the deviation
+//   msra(fan = avg | in | out, slope = 0.25)
+//                               xavier(gaussian, fan, 2 / (1 + slope^2)), for rectifiers of that slope
+//   he                          xavier(gaussian, in, 2)
+// Settings stand in this order, or with their names: "xavier(magnitude=6)".
 //
-// The fans of a weight (out, in, kernel...) are in * kernel area and out * kernel area (Glorot and Bengio, 2010; He et al.,
-// 2015). A value depends on nothing but seed, parameter's name and shape: not on the order, nor on the other parameters.
+// The fans of a weight (out, in, kernel...) are in * kernel area and out * kernel area (Glorot and Bengio, 2010; He et
+// al., 2015). A value depends on seed, parameter's name and shape alone: not on the other parameters.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +34,7 @@ namespace bindery {
 
 class Initializer {
  public:
-  explicit Initializer(std::string_view text = "xavier");   // throws Error with the forms above
+  explicit Initializer(std::string_view text = "xavier");  // throws Error with the forms above
   const std::string& text() const { return text_; }
 
   // Throws ShapeError if the initializer needs fans and the shape has none.
@@ -43,8 +47,8 @@ class Initializer {
   FillFn fill_;
 };
 
-// By the name's ending: weight -> `weights`; bias, beta, running_mean, moving_mean -> 0; gamma, running_var, moving_var -> 1.
-// `own` is the variable's annotation "init", which wins if it is not empty. Throws Error for other endings, with advice.
+// By the name's ending: weight -> `weights`; bias, beta, running_mean, moving_mean -> 0; gamma, running_var, moving_var
+// -> 1. `own`, the variable's annotation "init", wins if it is not empty. Throws Error for other endings.
 HostTensor InitialValue(const std::string& name, const Shape& shape, DType dtype, const Initializer& weights,
                         uint64_t seed, std::string_view own = {});
 

@@ -67,7 +67,7 @@ std::shared_ptr<const Batch> PrefetchIter::Next() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return !ready_.empty(); });
   if (ready_.front().error) std::rethrow_exception(ready_.front().error);
-  if (ready_.front().last()) {                          // stays, for the calls after this one
+  if (ready_.front().last()) {  // stays, for the calls after this one
     handed_out_ = ready_.front();
     return nullptr;
   }

@@ -1,7 +1,7 @@
 // PrefetchIter: prepares the next batches of another iterator on a thread of its own, while the last one is trained.
 //
-// What it hands out, and its state at every moment, are those of the other iterator used alone: errors come where their batch
-// would have, and SaveState gives the place behind the last batch handed out, not that of the thread, which is ahead.
+// What it hands out, and its state at every moment, are those of the other iterator used alone: errors come where their
+// batch would have, and SaveState gives the place behind the last batch handed out, not that of the thread.
 #pragma once
 
 #include <condition_variable>
@@ -20,7 +20,7 @@ class PrefetchIter : public DataIter {
  public:
   // Up to `depth` batches are ready ahead.
   explicit PrefetchIter(std::unique_ptr<DataIter> source, int depth = 2);
-  ~PrefetchIter() override;                             // waits for at most one batch being made
+  ~PrefetchIter() override;  // waits for at most one batch being made
   PrefetchIter(const PrefetchIter&) = delete;
   PrefetchIter& operator=(const PrefetchIter&) = delete;
 
@@ -44,17 +44,17 @@ class PrefetchIter : public DataIter {
  private:
   // The source right after it returned `batch`.
   struct Item {
-    std::shared_ptr<const Batch> batch;                 // null: the epoch is over
+    std::shared_ptr<const Batch> batch;  // null: the epoch is over
     std::exception_ptr error;
     IterState state;
     int64_t epoch = 0;
     double epoch_detail = 0, previous_epoch_detail = -1;
     bool is_new_epoch = false;
-    bool last() const { return batch == nullptr; }      // the thread ends with it
+    bool last() const { return batch == nullptr; }  // the thread ends with it
   };
   Item Describe(std::shared_ptr<const Batch> batch) const;
   void Run();
-  void Stop();                                          // afterwards the source is this thread's alone
+  void Stop();  // afterwards the source is this thread's alone
   void Start();
   void Restart(const std::function<void()>& move);
 
@@ -62,9 +62,9 @@ class PrefetchIter : public DataIter {
   const size_t depth_;
   const std::vector<DataDesc> data_, label_;
   const int64_t batch_size_, samples_;
-  Item handed_out_;                                     // its batch is not kept
+  Item handed_out_;  // its batch is not kept
 
-  std::mutex mutex_;                                    // guards:
+  std::mutex mutex_;  // guards:
   std::condition_variable changed_;
   std::deque<Item> ready_;
   bool stop_ = false;

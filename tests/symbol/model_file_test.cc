@@ -29,15 +29,16 @@ HostTensor Ramp(const Shape& shape, double first = 0) {
 
 Model SmallModel(double first = 0) {
   const Symbol fc = FullyConnected(Variable("data"), {.num_hidden = 20}, "fc");
-  return {.symbol = Add(fc, Constant(Ramp({20, 20}, first), "table"), "sum"),
-          .params = {{"fc_weight", Ramp({20, 30}, first)}, {"fc_bias", Ramp({20}, first)}, {"big", Ramp({3000}, first)}},
-          .aux = {{"mean", Ramp({400}, first)}},
-          .metadata = {{"epoch", "3"}}};
+  return {
+      .symbol = Add(fc, Constant(Ramp({20, 20}, first), "table"), "sum"),
+      .params = {{"fc_weight", Ramp({20, 30}, first)}, {"fc_bias", Ramp({20}, first)}, {"big", Ramp({3000}, first)}},
+      .aux = {{"mean", Ramp({400}, first)}},
+      .metadata = {{"epoch", "3"}}};
 }
 
 void ExpectEqual(const Model& a, const Model& b) {
   EXPECT_EQ(a.symbol.DebugString(), b.symbol.DebugString());
-  EXPECT_EQ(SerializeModel(a), SerializeModel(b));           // with the constants' elements
+  EXPECT_EQ(SerializeModel(a), SerializeModel(b));  // with the constants' elements
 }
 
 class ModelFileTest : public testing::Test {
@@ -100,7 +101,7 @@ TEST_F(ModelFileTest, DataIsPageAlignedAndInOrder) {
   for (size_t at = text.find("offset: "); at != std::string::npos; at = text.find("offset: ", at + 1)) {
     offsets.push_back(std::stoll(text.substr(at + 8)));
   }
-  EXPECT_EQ(offsets, (std::vector<int64_t>{0, 4096, 16384, 20480, 24576}));   // table, big, fc_bias, fc_weight, mean
+  EXPECT_EQ(offsets, (std::vector<int64_t>{0, 4096, 16384, 20480, 24576}));  // table, big, fc_bias, fc_weight, mean
   EXPECT_EQ(data.size(), 24576u + 1600);
   EXPECT_EQ(data.substr(4096, 12000), std::string(static_cast<const char*>(Ramp({3000}).raw()), 12000));
   EXPECT_EQ(data.substr(1600, 4096 - 1600), std::string(4096 - 1600, '\0'));
@@ -111,7 +112,7 @@ TEST_F(ModelFileTest, SavingReplacesTheOldDataOnceTheNewModelIsThere) {
   SaveModel(SmallModel(2), Path("other.pb"));
   WriteFileAtomically(Path("m.pb.0123456789abcdef.data"), "somebody's");
   const std::string old = DataFile("m.pb"), others = DataFile("other.pb");
-  SaveModel(SmallModel(1), Path("m.pb"));                    // the same content has the same name
+  SaveModel(SmallModel(1), Path("m.pb"));  // the same content has the same name
   EXPECT_TRUE(Files().contains(old));
   SaveModel(SmallModel(3), Path("m.pb"));
   ExpectEqual(LoadModel(Path("m.pb")), SmallModel(3));
@@ -164,7 +165,8 @@ TEST_F(ModelFileTest, RefusesDataFilesAnywhereElse) {
   }
   EXPECT_EQ(ErrorOf("file: \"link\"" + checksum), "data file \"link\": a link, expected a regular file");
   for (const char* file : {"sub", "pipe"}) {
-    EXPECT_EQ(ErrorOf("file: \"" + std::string(file) + "\"" + checksum), fmt::format("data file \"{}\": not a regular file", file));
+    EXPECT_EQ(ErrorOf("file: \"" + std::string(file) + "\"" + checksum),
+              fmt::format("data file \"{}\": not a regular file", file));
   }
   EXPECT_EQ(ErrorOf("file: \"none\"" + checksum),
             "cannot open data file \"none\": No such file or directory; it belongs beside the model");
@@ -173,12 +175,13 @@ TEST_F(ModelFileTest, RefusesDataFilesAnywhereElse) {
 TEST_F(ModelFileTest, ChecksPlacesInDataFiles) {
   WriteFileAtomically(Path("d"), "0123456789");
   const auto place = [&](int64_t offset, int64_t bytes) {
-    return ErrorOf(fmt::format("file: \"d\" offset: {} bytes: {} checksum: {}", offset, bytes, Checksum("23456789", 8)));
+    return ErrorOf(
+        fmt::format("file: \"d\" offset: {} bytes: {} checksum: {}", offset, bytes, Checksum("23456789", 8)));
   };
   EXPECT_EQ(place(2, 8), "nothing was thrown");
   EXPECT_EQ(place(3, 8), "data file \"d\": bytes 3 to 11 are beyond its end, it has 10");
   EXPECT_EQ(place(-1, 8), "data file \"d\": bytes -1 to 7 are beyond its end, it has 10");
-  EXPECT_EQ(place(INT64_MAX, 8).substr(0, 4), "size");       // the end itself overflows
+  EXPECT_EQ(place(INT64_MAX, 8).substr(0, 4), "size");  // the end itself overflows
   EXPECT_EQ(place(1, 8), "data file \"d\": damaged: bytes 1 to 9 do not have their checksum");
   EXPECT_EQ(place(2, 7), "float32 (2) takes 8 bytes, got 7");
   EXPECT_EQ(ErrorOf("file: \"d\" bytes: 8"), "data file \"d\": no checksum is given");
@@ -192,9 +195,11 @@ TEST_F(ModelFileTest, RefusesFilesThatAreNoModels) {
     return at == std::string::npos ? text : text.substr(at + name.size());
   };
   EXPECT_EQ(message("m.pb", ""), ": not a binary Bindery model");
-  EXPECT_EQ(message("m.pb", "version: 1\ngraph {"), ": not a binary Bindery model; a model as text has a name that ends in .prototxt");
+  EXPECT_EQ(message("m.pb", "version: 1\ngraph {"),
+            ": not a binary Bindery model; a model as text has a name that ends in .prototxt");
   EXPECT_EQ(message("m.pb", "\x89PNG\r\n\x1a\n"), ": not a binary Bindery model");
-  EXPECT_TRUE(message("m.prototxt", SerializeModel(SmallModel())).starts_with(":1:1: ")) << message("m.prototxt", "\x08\x01");
+  EXPECT_TRUE(message("m.prototxt", SerializeModel(SmallModel())).starts_with(":1:1: "))
+      << message("m.prototxt", "\x08\x01");
   EXPECT_NE(MessageOf<DataError>([&] { LoadModel(Path("none.pb")); }), "nothing was thrown");
   EXPECT_NE(MessageOf<DataError>([&] { LoadModel(folder_); }), "nothing was thrown");
   EXPECT_NE(MessageOf<DataError>([&] { LoadModel(Path("m.pb"), {.file_bytes = 3}); }), "nothing was thrown");
@@ -204,7 +209,8 @@ TEST(SaveModel, RefusesWhatCouldNotBeLoaded) {
   const Symbol x = Variable("x");
   const auto message = [](const Model& model) { return MessageOf<ModelError>([&] { SerializeModel(model); }); };
   EXPECT_EQ(message({}), "ModelError: cannot save a model with neither a graph nor parameters");
-  EXPECT_TRUE(message({.symbol = Group({x, Variable("x")})}).starts_with("ModelError: two different variables are called \"x\""));
+  EXPECT_TRUE(message({.symbol = Group({x, Variable("x")})})
+                  .starts_with("ModelError: two different variables are called \"x\""));
   static const OpDef unknown = [] {
     OpDef op = ExpOp();
     op.name = "Expo";
@@ -212,9 +218,10 @@ TEST(SaveModel, RefusesWhatCouldNotBeLoaded) {
   }();
   EXPECT_EQ(message({.symbol = Apply(unknown, {}, {x}, "e")}),
             "ModelError: cannot save the model: node \"e\": unknown operator \"Expo\"; did you mean \"Exp\"?");
-  const auto convolution = std::make_shared<Node>(&ConvolutionOp(), ConvolutionAttrs{.num_filter = 3, .kernel = {0, 3}}, "c",
-                                                  std::vector<Entry>{x.entry()}, Annotations{});
-  EXPECT_TRUE(message({.symbol = Symbol(Entry{convolution, 0})}).starts_with("ModelError: cannot save the model: Convolution \"c\": "));
+  const auto convolution = std::make_shared<Node>(&ConvolutionOp(), ConvolutionAttrs{.num_filter = 3, .kernel = {0, 3}},
+                                                  "c", std::vector<Entry>{x.entry()}, Annotations{});
+  EXPECT_TRUE(message({.symbol = Symbol(Entry{convolution, 0})})
+                  .starts_with("ModelError: cannot save the model: Convolution \"c\": "));
   const auto nameless = std::make_shared<Node>(&ExpOp(), AnyAttrs(), "", std::vector<Entry>{x.entry()}, Annotations{});
   EXPECT_EQ(message({.symbol = Symbol(Entry{nameless, 0})}),
             "ModelError: cannot save the model: node number 0, \"Exp\", has no name");

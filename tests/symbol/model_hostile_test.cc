@@ -1,4 +1,4 @@
-// Files that were damaged, or made to do harm: an error or a model, never a crash, and no more memory than the limits allow.
+// Files that were damaged or made to do harm: an error or a model, never a crash, nor more memory than allowed.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -22,7 +22,7 @@ namespace bindery {
 namespace {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;      // needs terabytes of address space itself
+constexpr bool kSanitized = true;  // needs terabytes of address space itself
 #else
 constexpr bool kSanitized = false;
 #endif
@@ -118,7 +118,7 @@ TEST(HostileModel, FlippedBitsThatNoChecksumCoversAreHarmless) {
   ASSERT_NO_THROW(ParseModel(bytes));
   const std::string text = SerializeModel(SmallModel(), true);
   for (size_t i = 0; i < bytes.size(); ++i) {
-    for (int value = 1; value < 256; value = value < 128 ? 2 * value : value + 127) {   // each bit, and all of them
+    for (int value = 1; value < 256; value = value < 128 ? 2 * value : value + 127) {  // each bit, and all of them
       std::string changed = bytes;
       changed[i] = static_cast<char>(changed[i] ^ value);
       ExpectModelOrError(changed, false);
@@ -137,7 +137,7 @@ TEST(HostileModel, DamagedDataFilesAreFound) {
   std::string name = testing::TempDir() + "/hostile.XXXXXX";
   const std::string folder = ::mkdtemp(name.data());
   Model model = SmallModel();
-  model.params["big"] = HostTensor::Full(DType::kInt32, {17}, 7);   // just too large for a text
+  model.params["big"] = HostTensor::Full(DType::kInt32, {17}, 7);  // just too large for a text
   SaveModel(model, folder + "/m.prototxt");
   std::string data_file;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
@@ -165,7 +165,8 @@ TEST(HostileModel, NothingIsIgnored) {
   ASSERT_EQ(ErrorOf(Bytes(model)), "nothing was thrown");
   proto::Model unknown = model;
   unknown.mutable_graph()->mutable_variable(0)->mutable_unknown_fields()->AddVarint(9, 1);
-  EXPECT_EQ(ErrorOf(Bytes(unknown)), "ModelError: m.pb: graph.variable[0]: unknown field 9: damaged, or written by a newer version");
+  EXPECT_EQ(ErrorOf(Bytes(unknown)),
+            "ModelError: m.pb: graph.variable[0]: unknown field 9: damaged, or written by a newer version");
   unknown = model;
   unknown.mutable_graph()->mutable_variable(0)->mutable_unknown_fields()->AddVarint(1, 1);
   EXPECT_EQ(ErrorOf(Bytes(unknown)), "ModelError: m.pb: graph.variable[0]: field \"name\" has another type");
@@ -178,17 +179,19 @@ TEST(HostileModel, NothingIsIgnored) {
   EXPECT_EQ(ErrorOf(SerializeModel({.params = {{"w", HostTensor({}, {1})}}}) + "x"),
             "ModelError: m.pb: cut off: it does not end with its checksum");
   model.set_version(2);
-  EXPECT_EQ(ErrorOf(Bytes(model)), "ModelError: m.pb: format version 2, but this program reads versions up to 1: the file was "
-                                   "written by a newer Bindery, please update");
+  EXPECT_EQ(ErrorOf(Bytes(model)),
+            "ModelError: m.pb: format version 2, but this program reads versions up to 1: the file was "
+            "written by a newer Bindery, please update");
 }
 
 TEST(HostileModel, ManyEmptyMessagesTakeNoMemory) {
-  std::string many;                                          // 12 \0: an empty node
+  std::string many;  // 12 \0: an empty node
   for (int i = 0; i < 1'000'000; ++i) many += std::string("\x12\0", 2);
   proto::Model model;
   model.set_version(1);
   std::string bytes = model.SerializeAsString() + "\x1a";
-  for (size_t size = many.size(); size > 0; size >>= 7) bytes += static_cast<char>((size & 0x7f) | (size > 0x7f ? 0x80 : 0));
+  for (size_t size = many.size(); size > 0; size >>= 7)
+    bytes += static_cast<char>((size & 0x7f) | (size > 0x7f ? 0x80 : 0));
   bytes += many + "\x79" + std::string(8, '\0');
   ExpectErrorWithin(16 << 20, "more than 1000 nodes", [&] { ParseModel(bytes, false, "m.pb", {.nodes = 1000}); });
   std::string text = "graph {";
@@ -208,24 +211,34 @@ TEST(HostileModel, HugeSizesAreRefusedBeforeAnythingIsAllocated) {
   ExpectErrorWithin(kMemory, "overflows", tensor("dim: 9223372036854775807 value: 1"));
   ExpectErrorWithin(kMemory, "overflows", tensor("dtype: FLOAT64 dim: 2305843009213693952 data: \"1\""));
   const auto node = [](const std::string& text) {
-    return [text] { ParseModel("graph { variable { name: \"x\" } node { name: \"n\" input: \"x\" " + text + " } output: \"n\" }", true); };
+    return [text] {
+      ParseModel("graph { variable { name: \"x\" } node { name: \"n\" input: \"x\" " + text + " } output: \"n\" }",
+                 true);
+    };
   };
-  ExpectErrorWithin(kMemory, "SliceChannel \"n\"", node("op: \"SliceChannel\" attr { name: \"num_outputs\" i: 1000000000000 }"));
-  ExpectErrorWithin(kMemory, "ConcatGrad \"n\"", node("op: \"ConcatGrad\" attr { name: \"num_args\" i: 1000000000000 }"));
+  ExpectErrorWithin(kMemory, "SliceChannel \"n\"",
+                    node("op: \"SliceChannel\" attr { name: \"num_outputs\" i: 1000000000000 }"));
+  ExpectErrorWithin(kMemory, "ConcatGrad \"n\"",
+                    node("op: \"ConcatGrad\" attr { name: \"num_args\" i: 1000000000000 }"));
 }
 
 TEST(HostileModel, TensorLimitCountsAllTensors) {
-  const std::string bytes = SerializeModel({.params = {{"a", HostTensor(DType::kFloat32, {25})}, {"b", HostTensor(DType::kFloat32, {25})}}});
+  const std::string bytes =
+      SerializeModel({.params = {{"a", HostTensor(DType::kFloat32, {25})}, {"b", HostTensor(DType::kFloat32, {25})}}});
   EXPECT_EQ(ErrorOf(bytes, {.tensor_bytes = 200}), "nothing was thrown");
-  EXPECT_EQ(ErrorOf(bytes, {.tensor_bytes = 199}), "ModelError: m.pb: param \"b\": all tensors together take more than 199 bytes, the limit");
+  EXPECT_EQ(ErrorOf(bytes, {.tensor_bytes = 199}),
+            "ModelError: m.pb: param \"b\": all tensors together take more than 199 bytes, the limit");
 }
 
 TEST(HostileModel, NodeLimitCountsVariables) {
   const std::string text =
-      "graph { variable { name: \"x\" } node { op: \"FullyConnected\" name: \"f\" input: \"x\" attr { name: \"num_hidden\" i: 1 } } output: \"f\" }";
+      "graph { variable { name: \"x\" } node { op: \"FullyConnected\" name: \"f\" input: \"x\" attr { name: "
+      "\"num_hidden\" i: 1 } } output: \"f\" }";
   EXPECT_NO_THROW(ParseModel(text, true, "m", {.nodes = 4}));
-  EXPECT_EQ(MessageOf<ModelError>([&] { ParseModel(text, true, "m", {.nodes = 3}); }), "ModelError: m:1:1: more than 3 nodes, the limit");
-  EXPECT_EQ(MessageOf<ModelError>([&] { ParseModel(text, true, "m", {.nodes = 1}); }), "ModelError: m:1:1: more than 1 nodes, the limit");
+  EXPECT_EQ(MessageOf<ModelError>([&] { ParseModel(text, true, "m", {.nodes = 3}); }),
+            "ModelError: m:1:1: more than 3 nodes, the limit");
+  EXPECT_EQ(MessageOf<ModelError>([&] { ParseModel(text, true, "m", {.nodes = 1}); }),
+            "ModelError: m:1:1: more than 1 nodes, the limit");
 }
 
 TEST(HostileModel, RecursionLimitHolds) {

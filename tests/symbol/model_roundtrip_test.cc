@@ -113,7 +113,10 @@ TEST(ModelRoundTrip, ScopesOfTheReaderAreNotItsBusiness) {
   const NameScope names("prefix_");
   ExpectSameSymbol(ParseModel(SerializeModel(model)).symbol, model.symbol);
   EXPECT_TRUE(ParseModel("graph { variable { name: \"x\" } node { op: \"FullyConnected\" name: \"fc\" attr { name: "
-                         "\"num_hidden\" i: 2 } input: \"x\" } output: \"fc\" }", true).symbol.AllAnnotations().empty());
+                         "\"num_hidden\" i: 2 } input: \"x\" } output: \"fc\" }",
+                         true)
+                  .symbol.AllAnnotations()
+                  .empty());
 }
 
 TEST(ModelRoundTrip, TensorsOfEveryType) {
@@ -140,9 +143,10 @@ TEST(ModelRoundTrip, BitsOfTensors) {
   model.params["nan32"] = bits(DType::kFloat32, {0x7fc00000u, 0xffc00001u, 0x7f800001u, 0x3f800000u});
   model.params["special32"] = bits(DType::kFloat32, {0x7f800000u, 0xff800000u, 0x80000000u, 0x00000001u, 0x7f7fffffu});
   model.params["nan64"] = bits(DType::kFloat64, {uint64_t{0x7ff8000000000000}, uint64_t{0xfff0000000000001}});
-  model.params["special64"] = bits(DType::kFloat64, {uint64_t{0x7ff0000000000000}, uint64_t{0x8000000000000000}, uint64_t{1},
-                                                     uint64_t{0x3fb999999999999a}});
-  model.params["nan16"] = bits(DType::kFloat16, {uint16_t{0x7e00}, uint16_t{0xfc01}, uint16_t{0x0001}, uint16_t{0x8000}});
+  model.params["special64"] = bits(DType::kFloat64, {uint64_t{0x7ff0000000000000}, uint64_t{0x8000000000000000},
+                                                     uint64_t{1}, uint64_t{0x3fb999999999999a}});
+  model.params["nan16"] =
+      bits(DType::kFloat16, {uint16_t{0x7e00}, uint16_t{0xfc01}, uint16_t{0x0001}, uint16_t{0x8000}});
   model.params["nanb16"] = bits(DType::kBFloat16, {uint16_t{0x7fc1}, uint16_t{0xff80}, uint16_t{0x0001}});
   model.params["int64"] = bits(DType::kInt64, {std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max(),
                                                (int64_t{1} << 53) + 1});
@@ -151,19 +155,24 @@ TEST(ModelRoundTrip, BitsOfTensors) {
   model.params["bool"] = bits(DType::kBool, {uint8_t{0}, uint8_t{1}});
   ExpectRoundTrip(model);
   const std::string text = SerializeModel(model, true);
-  EXPECT_NE(text.find("param { name: \"exact64\" dtype: INT64 dim: [2] value: [9007199254740992, -5] }"), std::string::npos);
+  EXPECT_NE(text.find("param { name: \"exact64\" dtype: INT64 dim: [2] value: [9007199254740992, -5] }"),
+            std::string::npos);
   EXPECT_EQ(text.find("param { name: \"int64\" dtype: INT64 dim: [3] value"), std::string::npos);
-  EXPECT_NE(text.find("param { name: \"special32\" dtype: FLOAT32 dim: [5] value: [inf, -inf, -0, 1.4012984643248171e-45"), std::string::npos);
+  EXPECT_NE(
+      text.find("param { name: \"special32\" dtype: FLOAT32 dim: [5] value: [inf, -inf, -0, 1.4012984643248171e-45"),
+      std::string::npos);
 }
 
 TEST(ModelRoundTrip, NumbersInAttributes) {
-  for (const double value : {0.1, -0.0, 1e300, 5e-324, 1.0 / 3, std::numeric_limits<double>::infinity(), 9007199254740993.0}) {
+  for (const double value :
+       {0.1, -0.0, 1e300, 5e-324, 1.0 / 3, std::numeric_limits<double>::infinity(), 9007199254740993.0}) {
     ExpectRoundTrip({.symbol = Apply(AddScalarOp(), ScalarAttrs{value}, {Variable("x")}, "y")});
   }
 }
 
 TEST(ModelRoundTrip, ParametersWithoutAGraph) {
-  ExpectRoundTrip({.params = {{"w", HostTensor::From({2}, {1, 2})}}, .aux = {{"m", HostTensor::Full(DType::kInt8, {3}, 4)}}});
+  ExpectRoundTrip(
+      {.params = {{"w", HostTensor::From({2}, {1, 2})}}, .aux = {{"m", HostTensor::Full(DType::kInt8, {3}, 4)}}});
 }
 
 TEST(ModelRoundTrip, ALongChain) {

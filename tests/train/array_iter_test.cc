@@ -123,7 +123,7 @@ TEST(ArrayIter, RollsTheRestOver) {
   EXPECT_TRUE(iter.is_new_epoch());
   EXPECT_DOUBLE_EQ(iter.epoch_detail(), 1.024);
   EXPECT_DOUBLE_EQ(iter.previous_epoch_detail(), 0.896);
-  EXPECT_EQ(Batches(&iter).size(), 7u);                    // 24 + 7 * 128 = 920; 80 are kept
+  EXPECT_EQ(Batches(&iter).size(), 7u);  // 24 + 7 * 128 = 920; 80 are kept
   iter.Reset();
   EXPECT_EQ(iter.Next()->index.front(), 920);
 }
@@ -248,7 +248,7 @@ TEST(ArrayIter, ResetBeginsAnotherSweepOnlyOnceThisOneHasBegun) {
   reset.Reset();
   const auto first = iter.Next();
   EXPECT_EQ(reset.Next()->index, first->index);
-  iter.Reset();                                            // abandons the sweep
+  iter.Reset();  // abandons the sweep
   EXPECT_EQ(iter.epoch(), 0);
   const Epoch second = RestOfEpoch(&iter);
   EXPECT_EQ(second.size(), 4u);
@@ -303,7 +303,7 @@ TEST(ArrayIter, ResumesAnywhere) {
     }
     for (size_t start = 0; start < states.size(); ++start) {
       ArrayIter resumed = Numbers(10, options);
-      for (size_t i = 0; i < start % 4; ++i) advance(&resumed);   // it may have been used before
+      for (size_t i = 0; i < start % 4; ++i) advance(&resumed);  // it may have been used before
       resumed.LoadState(states[start]);
       EXPECT_EQ(resumed.SaveState(), states[start]);
       for (size_t i = start; i < steps.size(); ++i) EXPECT_EQ(advance(&resumed), steps[i]) << start << " " << i;
@@ -322,22 +322,30 @@ TEST(ArrayIter, RefusesStatesThatDoNotFit) {
   };
   EXPECT_EQ(message("samples", 11),
             "CheckpointError: the iterator's state was saved with another \"samples\": 11, but here it is 10");
-  EXPECT_EQ(message("seed", 1), "CheckpointError: the iterator's state was saved with another \"seed\": 1, but here it is 0");
-  for (const auto& [key, value] : std::map<const char*, int64_t>{{"position", 10}, {"position", -1}, {"epoch", -1},
-                                                                {"sweep", -1}, {"at_end", 2}, {"previous_position", 10}}) {
+  EXPECT_EQ(message("seed", 1),
+            "CheckpointError: the iterator's state was saved with another \"seed\": 1, but here it is 0");
+  for (const auto& [key, value] : std::map<const char*, int64_t>{{"position", 10},
+                                                                 {"position", -1},
+                                                                 {"epoch", -1},
+                                                                 {"sweep", -1},
+                                                                 {"at_end", 2},
+                                                                 {"previous_position", 10}}) {
     EXPECT_NE(message(key, value).find("impossible"), std::string::npos) << key;
   }
-  EXPECT_EQ(MessageOf<CheckpointError>([&] { iter.LoadState({{"line", 3}}); }),
+  EXPECT_EQ(MessageOf<CheckpointError>([&] {
+              iter.LoadState({{"line", 3}});
+            }),
             "CheckpointError: this is not the state of an array iterator: it has no \"at_end\"");
   EXPECT_EQ(iter.SaveState(), good);
 }
 
 TEST(ArrayIter, BatchesAlongAnyAxis) {
-  HostTensor sequence(DType::kInt32, {2, 3, 2});           // T, N, C
+  HostTensor sequence(DType::kInt32, {2, 3, 2});  // T, N, C
   for (int64_t i = 0; i < 12; ++i) sequence.Set(i, static_cast<double>(i));
   const auto shared = [](HostTensor tensor) { return std::make_shared<const HostTensor>(std::move(tensor)); };
-  ArrayIter iter({{"sequence", shared(sequence), "TNC"}, {"table", shared(HostTensor::Full(DType::kFloat64, {5}, 2)), "X"}},
-                 {{"label", shared(HostTensor::From({3}, {7, 8, 9}))}}, {.batch_size = 2});
+  ArrayIter iter(
+      {{"sequence", shared(sequence), "TNC"}, {"table", shared(HostTensor::Full(DType::kFloat64, {5}, 2)), "X"}},
+      {{"label", shared(HostTensor::From({3}, {7, 8, 9}))}}, {.batch_size = 2});
   EXPECT_EQ(iter.ProvideData()[0], (DataDesc{"sequence", {2, 2, 2}, DType::kInt32, "TNC"}));
   EXPECT_EQ(iter.ProvideData()[1], (DataDesc{"table", {5}, DType::kFloat64, "X"}));
   const auto first = iter.Next();
@@ -356,7 +364,8 @@ TEST(ArrayIter, SaysWhatIsWrongWithTheArrays) {
   const auto message = [](std::vector<ArrayData> data, std::vector<ArrayData> label, const ArrayIterOptions& options) {
     return MessageOf<DataError>([&] { ArrayIter(std::move(data), std::move(label), options); });
   };
-  EXPECT_EQ(message({array("x", {10, 2})}, {array("y", {9})}, {}), "DataError: array \"y\" has 9 samples, but \"x\" has 10");
+  EXPECT_EQ(message({array("x", {10, 2})}, {array("y", {9})}, {}),
+            "DataError: array \"y\" has 9 samples, but \"x\" has 10");
   EXPECT_EQ(message({array("x", {10}), array("x", {10})}, {}, {}), "DataError: two arrays are called \"x\"");
   EXPECT_EQ(message({array("x", {10}, "TN")}, {}, {}),
             "DataError: array \"x\": the samples should lie along axis 1, but the shape is (10)");

@@ -23,7 +23,8 @@ TEST(Digits, HaveTheFormOfMnist) {
     EXPECT_EQ(static_cast<float>(static_cast<int>(255 * pixel + 0.5f)) / 255, pixel);
   }
   EXPECT_EQ(DrawDigits(0, 3).images.shape(), (Shape{0, 1, 28, 28}));
-  EXPECT_EQ(MessageOf<DataError>([] { DrawDigits(-1, 0); }), "DataError: digits: expected a range of images, got -1 from 0 on");
+  EXPECT_EQ(MessageOf<DataError>([] { DrawDigits(-1, 0); }),
+            "DataError: digits: expected a range of images, got -1 from 0 on");
 }
 
 TEST(Digits, EachIsAFunctionOfSeedAndNumber) {
@@ -48,14 +49,15 @@ TEST(Digits, AreBalancedInEveryTen) {
   EXPECT_GT(orders.size(), 90u);
 }
 
-// They can be told apart, and not by looking at a pixel or two: the nearest class mean is right most of the time, but not always.
+// They can be told apart, but not by a glance: the nearest class mean is right most of the time, and often wrong.
 TEST(Digits, CanBeLearnt) {
   constexpr int64_t kTrain = 2000, kTest = 500, kPixels = 28 * 28;
   const ImageSet train = DrawDigits(kTrain, 1), test = DrawDigits(kTest, 1, kTrain);
   std::array<std::array<double, kPixels>, 10> means{};
   for (int64_t i = 0; i < kTrain; ++i) {
     for (int64_t p = 0; p < kPixels; ++p) {
-      means[static_cast<size_t>(train.labels.At(i))][static_cast<size_t>(p)] += train.images.At(i * kPixels + p) * 10 / kTrain;
+      means[static_cast<size_t>(train.labels.At(i))][static_cast<size_t>(p)] +=
+          train.images.At(i * kPixels + p) * 10 / kTrain;
     }
   }
   int right = 0;

@@ -53,13 +53,15 @@ TEST_F(IdxTest, ReadsEveryElementType) {
   EXPECT_EQ(ParseIdx(Bytes({0, 0, 9, 1, 0, 0, 0, 1, 0x80}), "f"), HostTensor::Full(DType::kInt8, {1}, -128));
   EXPECT_EQ(ParseIdx(Bytes({0, 0, 0xb, 1, 0, 0, 0, 1, 0xff, 0x01}), "f"), HostTensor::Full(DType::kInt32, {1}, -255));
   EXPECT_EQ(ParseIdx(Bytes({0, 0, 0xc, 1, 0, 0, 0, 1, 0, 1, 0, 2}), "f"), HostTensor::Full(DType::kInt32, {1}, 65538));
-  EXPECT_EQ(ParseIdx(Bytes({0, 0, 0xd, 1, 0, 0, 0, 1, 0x3f, 0xc0, 0, 0}), "f"), HostTensor::Full(DType::kFloat32, {1}, 1.5));
+  EXPECT_EQ(ParseIdx(Bytes({0, 0, 0xd, 1, 0, 0, 0, 1, 0x3f, 0xc0, 0, 0}), "f"),
+            HostTensor::Full(DType::kFloat32, {1}, 1.5));
   EXPECT_EQ(ParseIdx(Bytes({0, 0, 0xe, 0, 0xc0, 0, 0, 0, 0, 0, 0, 0}), "f"), HostTensor::Full(DType::kFloat64, {}, -2));
 }
 
 TEST_F(IdxTest, RoundTrips) {
   for (const DType dtype : {DType::kUInt8, DType::kInt8, DType::kInt32, DType::kFloat32, DType::kFloat64}) {
-    for (const Shape& shape : {Shape{}, Shape{0}, Shape{7}, Shape{3, 0, 5}, Shape{30, 20, 10}, Shape{2, 1, 2, 1, 2, 1, 2, 1}}) {
+    for (const Shape& shape :
+         {Shape{}, Shape{0}, Shape{7}, Shape{3, 0, 5}, Shape{30, 20, 10}, Shape{2, 1, 2, 1, 2, 1, 2, 1}}) {
       const HostTensor tensor = Ramp(dtype, shape);
       for (const char* name : {"t", "t.gz"}) {
         WriteIdx(tensor, Path(name));
@@ -85,8 +87,7 @@ TEST_F(IdxTest, SaysWhatIsWrong) {
   EXPECT_EQ(ErrorOf(Bytes({0, 0, 7, 1, 0, 0, 0, 0})), expected + "00 00 07 01");
   EXPECT_EQ(ErrorOf("P5 28 28"), expected + "50 35 20 32");
   EXPECT_EQ(ErrorOf(Bytes({0, 0, 8, 9})), "DataError: \"f\": 9 axes, at most 8 are possible");
-  EXPECT_EQ(ErrorOf(Bytes({0, 0, 8, 1, 0, 0, 0, 3, 1, 2})),
-            "DataError: \"f\": cut off within its elements");
+  EXPECT_EQ(ErrorOf(Bytes({0, 0, 8, 1, 0, 0, 0, 3, 1, 2})), "DataError: \"f\": cut off within its elements");
   EXPECT_EQ(ErrorOf(Bytes({0, 0, 8, 1, 0, 0, 0, 30, 1, 2})),
             "DataError: \"f\": cut off: (30) of uint8 take 30 bytes, which it cannot hold");
   EXPECT_EQ(ErrorOf(Bytes({0, 0, 8, 1, 0, 0, 0, 1, 1, 2})), "DataError: \"f\": bytes are left after its 1 elements");
@@ -105,7 +106,8 @@ TEST_F(IdxTest, RefusesHugeSizesBeforeAllocating) {
     std::string bytes = Bytes({0, 0, 0xe, axes});
     bytes.append(static_cast<size_t>(4 * axes), '\xff');
     const std::string error = ErrorOf(bytes);
-    EXPECT_TRUE(error.find("impossible extents") != std::string::npos || error.find("cannot hold") != std::string::npos) << error;
+    EXPECT_TRUE(error.find("impossible extents") != std::string::npos || error.find("cannot hold") != std::string::npos)
+        << error;
   }
   // A packed file that claims more than deflate could have packed.
   std::string claim = Bytes({0, 0, 8, 1, 127, 0, 0, 0});
@@ -192,11 +194,13 @@ TEST_F(IdxTest, ChecksImagesAgainstLabels) {
   const ImageSet set = ReadIdxImages(Path("images"), Path("labels"));
   EXPECT_EQ(set.images, HostTensor::Full(DType::kFloat32, {3, 1, 2, 2}, 51.0f / 255.0f));
   EXPECT_EQ(set.labels, HostTensor::Full(DType::kFloat32, {3}, 9));
-  EXPECT_EQ(message("images", "few"), "DataError: \"" + Path("images") + "\" has 3 images, but \"" + Path("few") + "\" has 2 labels");
+  EXPECT_EQ(message("images", "few"),
+            "DataError: \"" + Path("images") + "\" has 3 images, but \"" + Path("few") + "\" has 2 labels");
   EXPECT_EQ(message("images", "ten"), "DataError: \"" + Path("ten") + "\": label 0 is 10, expected 0 to 9");
   EXPECT_EQ(message("labels", "labels"),
             "DataError: \"" + Path("labels") + "\": expected images, uint8 (N, rows, columns), got uint8 (3)");
-  EXPECT_EQ(message("images", "ints"), "DataError: \"" + Path("ints") + "\": expected labels, uint8 (N), got int32 (3)");
+  EXPECT_EQ(message("images", "ints"),
+            "DataError: \"" + Path("ints") + "\": expected labels, uint8 (N), got int32 (3)");
 }
 
 }  // namespace

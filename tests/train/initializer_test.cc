@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <string>
 
 #include "base/error.h"
 #include "tests/train/message_of.h"
@@ -49,7 +51,7 @@ void ExpectNormal(const HostTensor& tensor, double sigma) {
   const double count = static_cast<double>(tensor.elements());
   EXPECT_NEAR(moments.mean, 0, 4 * sigma / std::sqrt(count));
   EXPECT_NEAR(moments.deviation, sigma, 4 * sigma / std::sqrt(2 * count));
-  EXPECT_GT(moments.high, 3 * sigma);                       // it has tails
+  EXPECT_GT(moments.high, 3 * sigma);  // it has tails
   EXPECT_LT(moments.low, -3 * sigma);
 }
 
@@ -68,15 +70,16 @@ TEST(Initializer, DrawsFromRangesAndBells) {
 }
 
 TEST(Initializer, ScalesByFans) {
-  const Shape conv{100, 50, 5, 8};                          // fans: in 50 * 40 = 2000, out 100 * 40 = 4000
+  const Shape conv{100, 50, 5, 8};  // fans: in 50 * 40 = 2000, out 100 * 40 = 4000
   const double average = std::sqrt(3 / 3000.0);
   ExpectUniform(Make("xavier", conv), -average, average);
   ExpectUniform(Make("xavier()", conv), -average, average);
   ExpectUniform(Make("xavier(uniform, in)", conv), -std::sqrt(3 / 2000.0), std::sqrt(3 / 2000.0));
-  ExpectUniform(Make("xavier(out, 6)", conv), -std::sqrt(6 / 4000.0), std::sqrt(6 / 4000.0));
+  ExpectUniform(Make("xavier(uniform, out, 6)", conv), -std::sqrt(6 / 4000.0), std::sqrt(6 / 4000.0));
   ExpectNormal(Make("xavier(gaussian,in,2)", conv), std::sqrt(2 / 2000.0));
   ExpectNormal(Make("he", conv), std::sqrt(2 / 2000.0));
   EXPECT_EQ(Make("he", conv), Make("xavier(gaussian, in, 2)", conv));
+  EXPECT_EQ(Make("xavier(magnitude=6, fan=out)", conv), Make("xavier(uniform, out, 6)", conv));
   ExpectNormal(Make("msra", conv), std::sqrt(2 / (1 + 0.0625) / 3000.0));
   ExpectNormal(Make("msra(in, 0)", conv), std::sqrt(2 / 2000.0));
   const Shape dense{400, 500};
@@ -94,29 +97,30 @@ TEST(Initializer, DependsOnSeedNameAndShapeAlone) {
 
 TEST(Initializer, SaysWhatItTakes) {
   const std::string forms =
-      "; the forms are zero, one, constant(v), uniform(s), uniform(low, high), normal(sigma), xavier(uniform|gaussian, "
-      "avg|in|out, magnitude), msra(avg|in|out, slope), he";
+      "unknown name; the forms are zero, one, constant(value), uniform(s), uniform(low, high), normal(sigma), "
+      "xavier(uniform|gaussian, avg|in|out, magnitude), msra(avg|in|out, slope), he";
   const std::map<std::string, std::string> expected = {
-      {"xaver", "unknown name"},
-      {"", "unknown name"},
-      {"normal(0.1", "it does not end with \")\""},
-      {"normal(a)", "argument 1 (\"a\") does not fit"},
-      {"normal(nan)", "argument 1 (\"nan\") does not fit"},
-      {"normal(0.1, 2)", "argument 2 (\"2\") does not fit"},
-      {"normal(-1)", "it takes no negative number"},
+      {"xaver", forms},
+      {"", "expected a name, or name(setting, name=setting)"},
+      {"normal(0.1", "the closing parenthesis is missing"},
+      {"normal(a)", "\"sigma\" must be a number, got \"a\""},
+      {"normal(nan)", "\"sigma\" must be a number, got \"nan\""},
+      {"normal(0.1, 2)", "normal takes at most 1 settings"},
+      {"normal(-1)", "\"sigma\" must be at least 0, got -1"},
       {"uniform(3, 1)", "its range is empty"},
-      {"constant", "it needs a number"},
-      {"xavier(in, gaussian)", "argument 2 (\"gaussian\") does not fit"},
-      {"zero(1)", "argument 1 (\"1\") does not fit"},
-      {"he,", "unknown name"},
-      {"normal(,)", "argument 1 (\"\") does not fit"},
+      {"constant", "it needs a value, constant(0.25)"},
+      {"xavier(in, gaussian)", "\"distribution\" must be one of uniform, gaussian, got \"in\""},
+      {"msra(fan=both)", "\"fan\" must be one of avg, in, out, got \"both\""},
+      {"xavier(magnitud=1)", "unknown setting \"magnitud\"; did you mean \"magnitude\"?"},
+      {"zero(1)", "zero takes at most 0 settings"},
   };
   for (const auto& [text, why] : expected) {
-    EXPECT_EQ(MessageOf<Error>([&] { Initializer{text}; }), "Error: initializer \"" + text + "\": " + why + forms);
+    EXPECT_EQ(MessageOf<Error>([&] { Initializer{text}; }), "Error: initializer \"" + text + "\": " + why);
   }
-  EXPECT_EQ(MessageOf<ShapeError>([] { Make("xavier", {10}, "fc_weight"); }),
-            "ShapeError: parameter \"fc_weight\", initializer \"xavier\": an initializer by fan needs a shape (out, in, "
-            "kernel...), got (10)");
+  EXPECT_EQ(
+      MessageOf<ShapeError>([] { Make("xavier", {10}, "fc_weight"); }),
+      "ShapeError: parameter \"fc_weight\", initializer \"xavier\": an initializer by fan needs a shape (out, in, "
+      "kernel...), got (10)");
 }
 
 TEST(InitialValue, FollowsTheEndingOfTheName) {
@@ -133,16 +137,19 @@ TEST(InitialValue, FollowsTheEndingOfTheName) {
   }
   EXPECT_EQ(value("prelu_gamma", "constant(0.25)"), HostTensor::Full(DType::kFloat32, {2, 3}, 0.25));
   EXPECT_EQ(value("anything", "one"), HostTensor::Full(DType::kFloat32, {2, 3}, 1));
-  EXPECT_EQ(MessageOf<Error>([&] { value("state"); }),
-            "Error: parameter \"state\": no initial value follows from its name, which ends in none of weight, bias, gamma, "
-            "beta, running_mean, running_var; give the variable its own initializer, Variable(\"state\", {.init = "
-            "\"zero\"}), or its value");
+  EXPECT_EQ(
+      MessageOf<Error>([&] { value("state"); }),
+      "Error: parameter \"state\": no initial value follows from its name, which ends in none of weight, bias, gamma, "
+      "beta, running_mean, running_var; give the variable its own initializer, Variable(\"state\", {.init = "
+      "\"zero\"}), or its value");
 }
 
 TEST(InitialValues, AVariablesOwnInitializerWins) {
-  const Symbol net = Group({Variable("a_weight"), Variable("b_weight", {.init = "constant(7)"}), Variable("h", {.init = "one"})});
+  const Symbol net =
+      Group({Variable("a_weight"), Variable("b_weight", {.init = "constant(7)"}), Variable("h", {.init = "one"})});
   const HostTensorMap values = InitialValues(
-      net, {{"a_weight", {DType::kFloat32, {4, 4}}}, {"b_weight", {DType::kFloat64, {2}}}, {"h", {DType::kFloat16, {3}}}},
+      net,
+      {{"a_weight", {DType::kFloat32, {4, 4}}}, {"b_weight", {DType::kFloat64, {2}}}, {"h", {DType::kFloat16, {3}}}},
       Initializer("uniform(1)"), 9);
   ASSERT_EQ(values.size(), 3u);
   EXPECT_EQ(values.at("a_weight"), Initializer("uniform(1)").Make("a_weight", {4, 4}, DType::kFloat32, 9));

@@ -18,7 +18,8 @@ constexpr int64_t kSamples = 10;
 std::unique_ptr<DataIter> Numbers(LastBatch last_batch) {
   HostTensor data(DType::kFloat32, {kSamples}), label(DType::kFloat32, {kSamples});
   for (int64_t i = 0; i < kSamples; ++i) data.Set(i, static_cast<double>(i));
-  return std::make_unique<ArrayIter>(data, label, ArrayIterOptions{.batch_size = 3, .shuffle = true, .last_batch = last_batch});
+  return std::make_unique<ArrayIter>(data, label,
+                                     ArrayIterOptions{.batch_size = 3, .shuffle = true, .last_batch = last_batch});
 }
 
 // Passes everything on, and can be told to fail or to wait.
@@ -26,7 +27,7 @@ class TestIter : public DataIter {
  public:
   struct Control {
     std::atomic<int> made{0};
-    std::atomic<int> fail_at{-1};               // number of the call of Next that throws
+    std::atomic<int> fail_at{-1};  // number of the call of Next that throws
     std::atomic<bool> fail_reset{false};
     std::atomic<bool> wait{false};
     std::counting_semaphore<1000> go{0};
@@ -85,7 +86,7 @@ TEST(PrefetchIter, HandsOutWhatTheSourceAloneWould) {
       EXPECT_EQ(prefetched.samples(), kSamples);
       EXPECT_EQ(prefetched.previous_epoch_detail(), -1);
       for (int epoch = 0; epoch < 4; ++epoch) {
-        for (int i = 0; i < 6; ++i) ExpectSame(&prefetched, plain.get());   // beyond the end, too
+        for (int i = 0; i < 6; ++i) ExpectSame(&prefetched, plain.get());  // beyond the end, too
         prefetched.Reset();
         plain->Reset();
       }
@@ -127,7 +128,7 @@ TEST(PrefetchIter, ErrorsComeWhereTheirBatchWouldHave) {
     EXPECT_EQ(MessageOf<DataError>([&] { iter.Next(); }), "DataError: record 7 is damaged");
   }
   EXPECT_EQ(iter.SaveState(), before);
-  iter.LoadState(before);                                  // once more from there
+  iter.LoadState(before);  // once more from there
   const auto plain = Numbers(LastBatch::kShort);
   plain->LoadState(before);
   for (int i = 0; i < 3; ++i) ExpectSame(&iter, plain.get());
