@@ -14,20 +14,25 @@
 namespace bindery {
 namespace {
 
+// A kernel's message may name the node already.
+std::string Located(const std::string& where, const std::string& message) {
+  return message.starts_with(where) ? message : where + message;
+}
+
 // Adds the node to an error without changing its type.
 template <class F>
 auto WithNode(const Node& node, F&& f) {
-  const auto prefix = [&] { return fmt::format("{} \"{}\": ", node.op().name, node.name()); };
+  const std::string where = fmt::format("{} \"{}\": ", node.op().name, node.name());
   try {
     return f();
   } catch (const ShapeError& e) {
-    throw ShapeError(prefix() + e.message());
+    throw ShapeError(Located(where, e.message()));
   } catch (const ModelError& e) {
-    throw ModelError(prefix() + e.message());
+    throw ModelError(Located(where, e.message()));
   } catch (const DeviceError& e) {
-    throw DeviceError(prefix() + e.message());
+    throw DeviceError(Located(where, e.message()));
   } catch (const Error& e) {
-    throw Error(prefix() + e.message());
+    throw Error(Located(where, e.message()));
   }
 }
 

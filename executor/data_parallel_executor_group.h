@@ -178,7 +178,8 @@ class DataParallelExecutorGroup {
 
   void CheckOptions();
   void ResolveGradRequests();
-  std::vector<Shape> ShapesOf(const Batch& batch) const;
+  // The shapes that a batch is computed in: its own, without padding rows.
+  void ShapesOf(const Batch& batch, std::vector<Shape>* shapes) const;
   // Finds or makes the binding; `ranges` if not the usual split.
   Binding* Bind(const std::vector<Shape>& shapes, Mode mode, const std::vector<SampleRange>* ranges = nullptr);
   std::unique_ptr<Binding> MakeBinding(const std::vector<Shape>& shapes, Mode mode, const std::vector<SampleRange>& ranges);
@@ -186,7 +187,7 @@ class DataParallelExecutorGroup {
   int AddressesVersion() const;
   void CheckMergeable(const Plan& plan) const;
   // Loads `batches[d]` (one for all if there is only one) and pushes the forward segments.
-  void Run(const std::vector<BatchPtr>& batches, Mode mode);
+  void Run(std::span<const BatchPtr> batches, Mode mode);
   Tensor Merge(const std::vector<Tensor>& parts, int axis, const std::string& rule) const;
   int CheckHeads(int begin, int end) const;           // the resolved end
   int AxisOf(int head) const;                         // batch axis of a head's value
@@ -209,6 +210,7 @@ class DataParallelExecutorGroup {
   bool ran_forward_ = false, ran_backward_ = false;
   std::string watch_;
   std::optional<StepNumber> step_;
+  std::vector<Shape> batch_shapes_;                   // of the last batch; kept so that a step allocates nothing
   uint64_t steps_ = 0;                                // training forwards so far, where nobody sets the step
 };
 

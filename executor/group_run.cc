@@ -19,8 +19,7 @@ int64_t SamplesOf(const Batch& batch, const std::vector<DataDesc>& data) {
 
 }  // namespace
 
-// The shapes that a batch is computed in: its own, without padding rows.
-std::vector<Shape> DataParallelExecutorGroup::ShapesOf(const Batch& batch) const {
+void DataParallelExecutorGroup::ShapesOf(const Batch& batch, std::vector<Shape>* shapes) const {
   if (batch.data.size() != options_.data.size()) throw DataError(fmt::format("the batch has {} data arrays, {} are described", batch.data.size(), options_.data.size()));
   if (!batch.label.empty() && batch.label.size() != options_.labels.size()) {
     throw DataError(fmt::format("the batch has {} label arrays, {} are described", batch.label.size(), options_.labels.size()));
@@ -29,14 +28,14 @@ std::vector<Shape> DataParallelExecutorGroup::ShapesOf(const Batch& batch) const
   if (samples == 0 || samples < -1 || (batch.samples > 0 && samples >= 0 && batch.samples != samples)) {
     throw DataError(fmt::format("a batch of {} samples and {} rows of padding does not fit its data of {} rows", batch.samples, batch.pad, samples + batch.pad));
   }
-  std::vector<Shape> shapes;
+  shapes->clear();
   const auto add = [&](const DataDesc& desc, Shape shape) {
     const int axis = desc.BatchAxis();
     if (shape.rank() != desc.shape.rank()) {
       throw DataError(fmt::format("\"{}\": expected {} axes as in {}, got {}", desc.name, desc.shape.rank(), desc.shape, shape));
     }
     if (axis >= 0) shape.Set(axis, shape[axis] - batch.pad);
-    shapes.push_back(shape);
+    shapes->push_back(shape);
   };
   for (size_t i = 0; i < batch.data.size(); ++i) add(options_.data[i], batch.data[i].shape());
   for (size_t i = 0; i < options_.labels.size(); ++i) {
@@ -44,10 +43,9 @@ std::vector<Shape> DataParallelExecutorGroup::ShapesOf(const Batch& batch) const
     if (!batch.label.empty()) {
       add(desc, batch.label[i].shape());
     } else {
-      shapes.push_back(desc.BatchAxis() >= 0 && samples > 0 ? desc.shape.With(desc.BatchAxis(), samples) : desc.shape);
+      shapes->push_back(desc.BatchAxis() >= 0 && samples > 0 ? desc.shape.With(desc.BatchAxis(), samples) : desc.shape);
     }
   }
-  return shapes;
 }
 
 void DataParallelExecutorGroup::Forward(Batch batch, std::optional<Mode> mode) {
@@ -56,8 +54,9 @@ void DataParallelExecutorGroup::Forward(Batch batch, std::optional<Mode> mode) {
 
 void DataParallelExecutorGroup::Forward(const BatchPtr& batch, std::optional<Mode> wanted) {
   const Mode mode = wanted.value_or(options_.for_training ? Mode::kTrain : Mode::kPredict);
-  Bind(ShapesOf(*batch), mode);
-  Run({batch}, mode);
+  ShapesOf(*batch, &batch_shapes_);
+  Bind(batch_shapes_, mode);
+  Run({&batch, 1}, mode);
 }
 
 void DataParallelExecutorGroup::Forward(const std::vector<BatchPtr>& per_device, std::optional<Mode> wanted) {
@@ -70,7 +69,8 @@ void DataParallelExecutorGroup::Forward(const std::vector<BatchPtr>& per_device,
     const int64_t share = std::max<int64_t>(1, SamplesOf(*batch, options_.data));
     ranges.push_back({samples, samples + share});
     samples += share;
-    const std::vector<Shape> part = ShapesOf(*batch);
+    std::vector<Shape> part;
+    ShapesOf(*batch, &part);
     if (shapes.empty()) shapes = part;
     for (size_t i = 0; i < shapes.size(); ++i) {
       const DataDesc& desc = i < options_.data.size() ? options_.data[i] : options_.labels[i - options_.data.size()];
@@ -89,7 +89,7 @@ void DataParallelExecutorGroup::Forward(const std::vector<BatchPtr>& per_device,
 
 void DataParallelExecutorGroup::SetStep(const StepNumber& step) { step_ = step; }
 
-void DataParallelExecutorGroup::Run(const std::vector<BatchPtr>& batches, Mode mode) {
+void DataParallelExecutorGroup::Run(std::span<const BatchPtr> batches, Mode mode) {
   const bool with_labels = !options_.labels.empty() && !batches[0]->label.empty();
   if (mode == Mode::kTrain && !options_.labels.empty() && !with_labels) throw DataError("a training batch needs labels");
   StepBlock block{.seed = options_.seed};

@@ -8,21 +8,24 @@ namespace bindery {
 namespace {
 
 [[noreturn]] void RethrowAt(const PlanStep& step) {
-  const std::string where = fmt::format("{} \"{}\": ", step.op, step.node);
+  const auto located = [&](const std::string& message) {
+    const std::string where = fmt::format("{} \"{}\": ", step.op, step.node);
+    return message.starts_with(where) ? message : where + message;   // a kernel may have said it
+  };
   try {
     throw;
   } catch (const ShapeError& e) {
-    throw ShapeError(where + e.message());
+    throw ShapeError(located(e.message()));
   } catch (const DataError& e) {
-    throw DataError(where + e.message());
+    throw DataError(located(e.message()));
   } catch (const DeviceError& e) {
-    throw DeviceError(where + e.message());
+    throw DeviceError(located(e.message()));
   } catch (const NumericError& e) {
-    throw NumericError(where + e.message());
+    throw NumericError(located(e.message()));
   } catch (const Error& e) {
-    throw Error(where + e.message());
+    throw Error(located(e.message()));
   } catch (const std::exception& e) {
-    throw Error(where + e.what());
+    throw Error(located(e.what()));
   }
 }
 

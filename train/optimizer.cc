@@ -51,7 +51,7 @@ void Sgd::Update(DType dtype, const UpdateArgs& args, std::span<const void* cons
                  std::span<void* const> states, std::span<void* const> copies, int64_t n) const {
   if (dtype != DType::kFloat32 && dtype != DType::kFloat64)
     Throw("sgd updates float32 or float64 parameters, got {}", dtype);
-  Check(static_cast<int>(states.size()) == state_count(), "an optimizer gets its state tensors");
+  Check(states.size() == (momentum_ != 0 ? 1u : 0u), "an optimizer gets its state tensors");
   flat::Sgd(dtype, grads, weight, states.empty() ? nullptr : states[0], copies, n,
             {.learning_rate = args.learning_rate,
              .momentum = momentum_,

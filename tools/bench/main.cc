@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/memory.h"
 #include "tools/bench/model_bench.h"
 #include "train/zoo.h"
 
@@ -37,6 +38,7 @@ void Print(const ModelBenchResult& r) {
 }
 
 int Main(int argc, char** argv) {
+  KeepFreedMemory();
   CLI::App app("Bindery's benchmarks: training and prediction steps of models by name, and a chain of one-element operators.", "bench");
   std::vector<std::string> models = {"mlp", "lenet", "resnet20", "resnet50"};
   std::string devices = "cpu:0", phase = "both";

@@ -8,6 +8,7 @@
 #include <new>
 
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/names.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/exit_codes.h"
@@ -55,6 +56,7 @@ std::string Hint(const CLI::App& app, int argc, char** argv) {
 }
 
 int Main(int argc, char** argv) {
+  KeepFreedMemory();
   LogToStandardError();
   CLI::App app("Bindery: training and inference of neural networks, without Python.", "bindery");
   app.footer(kExitCodeHelp);
