@@ -9,6 +9,7 @@
 #include "executor/lowering.h"
 #include "executor/plan_memory.h"
 #include "executor/program.h"
+#include "executor/program_builder.h"
 #include "symbol/ops.h"
 
 namespace bindery {
@@ -36,10 +37,10 @@ auto WithNode(const Node& node, F&& f) {
   }
 }
 
-class Compiler {
+class Compiler : private ProgramBuilder {
  public:
   Compiler(LoweredGraph lowered, const CompileOptions& options)
-      : lowered_(std::move(lowered)), graph_(lowered_.graph), options_(options),
+      : ProgramBuilder(options.threads, options.policy), lowered_(std::move(lowered)), graph_(lowered_.graph), options_(options),
         has_backward_(options.with_backward && options.mode == Mode::kTrain) {}
 
   std::shared_ptr<const Program> Run() {
@@ -55,15 +56,13 @@ class Compiler {
     if (!forward_ended_) EndForward();
     FinishObserved();
     CutSegment(has_backward_ ? Phase::kBackward : Phase::kForward, /*keep_empty=*/true);
-    PlanMemory(program_.get(), {.root = root_, .kept = kept_, .forward_end = forward_end_step_,
+    PlanMemory(&program(), {.root = roots(), .kept = kept_, .forward_end = forward_end_step_,
                                 .inplace = options_.inplace, .reuse = options_.reuse_memory});
     VerifyPlan(plan());
-    return program_;
+    return Finish();
   }
 
  private:
-  Plan& plan() { return program_->plan; }
-  int NumSteps() { return static_cast<int>(plan().steps.size()); }
   const ValueType& TypeOf(const Entry& entry) const { return lowered_.types[graph_.IndexOf(entry.node)][entry.output]; }
   int ValueOf(const Entry& entry) const { return values_of_[graph_.IndexOf(entry.node)][entry.output]; }
 
@@ -133,61 +132,6 @@ class Compiler {
   std::optional<StatisticsRule> StatisticsOf(const Node& node) const {
     if (options_.mode != Mode::kTrain || node.is_variable() || !node.op().statistics) return std::nullopt;
     return node.op().statistics(node.attrs());
-  }
-
-  // ---- values ----
-
-  int NewValue(PlanValue value) {
-    plan().values.push_back(std::move(value));
-    root_.push_back(static_cast<int>(root_.size()));
-    return static_cast<int>(root_.size()) - 1;
-  }
-  int NewArenaValue(std::string name, const ValueType& type, const Format& format) {
-    return NewValue({.name = std::move(name), .type = type, .format = format, .place = Place::kArena});
-  }
-  // Another name, shape and perhaps dtype-preserving view of the same memory.
-  int NewAlias(int of, std::string name, const ValueType& type) {
-    PlanValue value = plan().values[of];
-    value.name = std::move(name);
-    value.type = type;
-    const int id = NewValue(std::move(value));
-    root_[id] = root_[of];
-    return id;
-  }
-  int64_t BytesOf(int value) {
-    const PlanValue& v = plan().values[value];
-    return StorageBytes(v.format, v.type.dtype, v.type.shape);
-  }
-
-  // The value in another format: a reordered copy, made once.
-  int InFormat(int value, const Format& format) {
-    if (plan().values[value].format == format) return value;
-    const auto key = std::pair(value, ToString(format));
-    if (const auto made = reordered_.find(key); made != reordered_.end()) return made->second;
-    const PlanValue from = plan().values[value];
-    const int to = NewArenaValue(fmt::format("{}@{}", from.name, format), from.type, format);
-    EmitReorder(value, to);
-    reordered_.emplace(key, to);
-    return to;
-  }
-  void EmitReorder(int from, int to) {
-    const PlanValue& a = plan().values[from];
-    const PlanValue& b = plan().values[to];
-    Emit("Reorder", a.name, {from}, {to},
-         MakeReorder(a.type.dtype, a.type.shape, a.format, b.format, options_.threads, options_.policy));
-  }
-  void EmitCopy(int from, int to) {
-    Emit("Copy", plan().values[from].name, {from}, {to}, MakeCopy(BytesOf(from), plan().values[from].format));
-  }
-  void Emit(std::string op, std::string node, std::vector<int> inputs, std::vector<int> outputs, Kernel kernel) {
-    PlanStep step{.op = std::move(op), .node = std::move(node), .implementation = kernel.implementation,
-                  .inputs = std::move(inputs), .outputs = std::move(outputs), .threads = kernel.threads};
-    if (kernel.scratch_bytes > 0) {
-      step.scratch = static_cast<int>(plan().storages.size());
-      plan().storages.push_back({.bytes = kernel.scratch_bytes, .first = NumSteps(), .last = NumSteps()});
-    }
-    plan().steps.push_back(std::move(step));
-    program_->kernels.push_back(std::move(kernel));
   }
 
   // ---- nodes ----
@@ -355,13 +299,8 @@ class Compiler {
              MakeAddTo(argument.type.dtype, StorageElements(argument.format, argument.type.shape), argument.format));
       } else if (plan().values[value].format != argument.format) {
         EmitReorder(value, NewValue(array));
-      } else if (plan().values[root_[value]].place == Place::kArena) {
-        const int root = root_[value];
-        for (size_t v = 0; v < root_.size(); ++v) {
-          if (root_[v] != root) continue;
-          plan().values[v].place = Place::kGradient;
-          plan().values[v].slot = slot;
-        }
+      } else if (plan().values[RootOf(value)].place == Place::kArena) {
+        MoveToGradient(value, slot);
       } else {
         EmitCopy(value, NewValue(array));
       }
@@ -419,15 +358,12 @@ class Compiler {
   const Graph& graph_;
   const CompileOptions& options_;
   const bool has_backward_;
-  std::shared_ptr<Program> program_ = std::make_shared<Program>();
 
   std::map<std::string, int> argument_slot_, auxiliary_slot_;
   std::vector<bool> open_;                                    // per argument: format not yet decided
   std::map<std::pair<int, int>, std::vector<int>> gradients_of_;   // (node, output) -> gradient slots
   std::vector<std::vector<bool>> read_;                       // per node and output
   std::vector<std::vector<int>> values_of_;                   // per node and output
-  std::vector<int> root_;                                     // per value: the value whose memory it is
-  std::map<std::pair<int, std::string>, int> reordered_;      // (value, format) -> value
   std::map<std::string, int> random_names_;
   std::vector<int> kept_;                                     // values alive to the end
   std::optional<std::regex> observe_;

@@ -1,0 +1,49 @@
+// ProgramBuilder: a program while it is made: values, views of them, copies in other formats, steps with their kernels.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "executor/program.h"
+
+namespace bindery {
+
+class ProgramBuilder {
+ public:
+  ProgramBuilder(int threads, KernelPolicy policy) : threads_(threads), policy_(policy) {}
+
+  Program& program() { return *program_; }
+  Plan& plan() { return program_->plan; }
+  int NumSteps() { return static_cast<int>(plan().steps.size()); }
+  std::shared_ptr<const Program> Finish() { return program_; }
+
+  // Values are named by their index in the plan.
+  int NewValue(PlanValue value);
+  int NewArenaValue(std::string name, const ValueType& type, const Format& format);
+  // Another name and shape for the same memory.
+  int NewAlias(int of, std::string name, const ValueType& type);
+  // The value whose memory it is: itself, unless a view.
+  int RootOf(int value) const { return root_[value]; }
+  const std::vector<int>& roots() const { return root_; }
+  int64_t BytesOf(int value);
+  // The value and all views of it lie in a gradient's array.
+  void MoveToGradient(int value, int slot);
+
+  // The value in another format: a reordered copy, made once.
+  int InFormat(int value, const Format& format);
+  void EmitReorder(int from, int to);
+  void EmitCopy(int from, int to);
+  void Emit(std::string op, std::string node, std::vector<int> inputs, std::vector<int> outputs, Kernel kernel);
+
+ private:
+  int threads_;
+  KernelPolicy policy_;
+  std::shared_ptr<Program> program_ = std::make_shared<Program>();
+  std::vector<int> root_;
+  std::map<std::pair<int, std::string>, int> reordered_;   // (value, format) -> value
+};
+
+}  // namespace bindery

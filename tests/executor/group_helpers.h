@@ -1,0 +1,55 @@
+// Small nets and data for the tests of groups and executors.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/philox.h"
+#include "executor/data_parallel_executor_group.h"
+#include "symbol/ops.h"
+
+namespace bindery {
+
+inline HostTensor RandomTensor(const Shape& shape, uint64_t seed, DType dtype = DType::kFloat32) {
+  HostTensor tensor(DType::kFloat32, shape);
+  PhiloxStream random(seed, "test data");
+  for (float& v : tensor.data<float>()) v = random.Uniform(-1, 1);
+  return tensor.Cast(dtype);
+}
+
+// data (N, features), label (N) of classes
+inline Batch RandomBatch(int64_t samples, int64_t features, int64_t classes, uint64_t seed) {
+  Batch batch{.data = {RandomTensor({samples, features}, seed)}, .label = {HostTensor(DType::kFloat32, {samples})}};
+  PhiloxStream random(seed, "test labels");
+  for (float& v : batch.label[0].data<float>()) v = static_cast<float>(random.Below(static_cast<uint64_t>(classes)));
+  return batch;
+}
+
+inline Symbol SmallNet(int64_t classes = 3) {
+  Symbol x = Tanh(FullyConnected(Variable("data"), {.num_hidden = 5}, "fc1"));
+  return SoftmaxOutput(FullyConnected(x, {.num_hidden = classes}, "fc2"), {}, "softmax");
+}
+
+// The same random parameters in all; auxiliary means 0, variances 1.
+inline void InitialiseEqually(const std::vector<DataParallelExecutorGroup*>& groups, uint64_t seed) {
+  HostTensorMap args, aux;
+  for (const StoredParameter& p : groups[0]->store().parameters()) {
+    if (p.auxiliary) {
+      aux[p.name] = HostTensor::Full(p.dtype, p.shape, p.name.ends_with("var") ? 1 : 0);
+    } else {
+      args[p.name] = RandomTensor(p.shape, StreamKey(seed, p.name).k0, p.dtype);
+    }
+  }
+  for (DataParallelExecutorGroup* group : groups) group->SetParams(args, aux);
+}
+
+inline HostTensor SumOfGradients(const DataParallelExecutorGroup& group, const std::string& name) {
+  HostTensor sum = group.GetGradient(name, 0);
+  for (size_t d = 1; d < group.devices().size(); ++d) {
+    const HostTensor part = group.GetGradient(name, static_cast<int>(d));
+    for (int64_t i = 0; i < sum.elements(); ++i) sum.Set(i, sum.At(i) + part.At(i));
+  }
+  return sum;
+}
+
+}  // namespace bindery
