@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstring>
+#include <functional>
 
 #include "executor/data_parallel_executor_group.h"
 #include "symbol/ops.h"
