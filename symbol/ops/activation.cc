@@ -7,7 +7,9 @@
 namespace bindery {
 namespace {
 
-std::string TypeName(ActivationType type) { return EnumNames(static_cast<ActivationType*>(nullptr))[static_cast<int>(type)].name; }
+std::string TypeName(ActivationType type) {
+  return EnumNames(static_cast<ActivationType*>(nullptr))[static_cast<int>(type)].name;
+}
 
 void CheckType(const AnyAttrs& attrs) {
   if (attrs.get<ActivationAttrs>().type == ActivationType::kNone) {
@@ -32,9 +34,7 @@ std::vector<Symbol> ActivationGradGradient(const GradientContext& g) {
     case ActivationType::kSigmoid:
       slope = Apply(AddScalarOp(), ScalarAttrs{1}, {scaled(y, -2, "double")}, g.NameFor("slope"));
       break;
-    case ActivationType::kTanh:
-      slope = scaled(y, -2, "slope");
-      break;
+    case ActivationType::kTanh: slope = scaled(y, -2, "slope"); break;
     case ActivationType::kSoftRelu:
       slope = Exp(Apply(NegativeOp(), {}, {y}, g.NameFor("negative")), g.NameFor("slope"));
       break;
@@ -51,10 +51,16 @@ Symbol Activation(const Symbol& data, const ActivationAttrs& attrs, const std::s
   return Apply(ActivationOp(), attrs, {data}, name);
 }
 Symbol Relu(const Symbol& data, const std::string& name) { return Activation(data, {ActivationType::kRelu}, name); }
-Symbol Sigmoid(const Symbol& data, const std::string& name) { return Activation(data, {ActivationType::kSigmoid}, name); }
+Symbol Sigmoid(const Symbol& data, const std::string& name) {
+  return Activation(data, {ActivationType::kSigmoid}, name);
+}
 Symbol Tanh(const Symbol& data, const std::string& name) { return Activation(data, {ActivationType::kTanh}, name); }
-Symbol SoftRelu(const Symbol& data, const std::string& name) { return Activation(data, {ActivationType::kSoftRelu}, name); }
-Symbol SoftSign(const Symbol& data, const std::string& name) { return Activation(data, {ActivationType::kSoftSign}, name); }
+Symbol SoftRelu(const Symbol& data, const std::string& name) {
+  return Activation(data, {ActivationType::kSoftRelu}, name);
+}
+Symbol SoftSign(const Symbol& data, const std::string& name) {
+  return Activation(data, {ActivationType::kSoftSign}, name);
+}
 
 const OpDef& ActivationOp() {
   static const OpDef op = {
@@ -66,7 +72,8 @@ const OpDef& ActivationOp() {
       .check = CheckType,
       .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
         // dx = dy f'(x), where f' is known from y: only y is kept.
-        return {Apply(ActivationGradOp(), g.attrs<ActivationAttrs>(), {g.output_grad(0), g.output(0)}, g.NameFor("data"))};
+        return {
+            Apply(ActivationGradOp(), g.attrs<ActivationAttrs>(), {g.output_grad(0), g.output(0)}, g.NameFor("data"))};
       },
       .inplace = {{0, 0}},
       // zero_to_zero would be right for relu, tanh and softsign only; their kernels know.
@@ -77,7 +84,9 @@ const OpDef& ActivationOp() {
 const OpDef& ActivationGradOp() {
   static const OpDef op = {
       .name = "ActivationGrad",
-      .doc = "dx = dy f', from the output y: relu [y > 0]; sigmoid y (1 - y); tanh 1 - y^2; softrelu 1 - e^-y; softsign (1 - |y|)^2.",
+      .doc =
+          "dx = dy f', from the output y: relu [y > 0]; sigmoid y (1 - y); tanh 1 - y^2; softrelu 1 - e^-y; softsign "
+          "(1 - |y|)^2.",
       .attrs_type = &AttrsOf<ActivationAttrs>(),
       .inputs = rule::Inputs({"output_grad", "output"}),
       .infer_shape = rule::AllAlike,
@@ -85,7 +94,7 @@ const OpDef& ActivationGradOp() {
       .check = CheckType,
       .gradient = ActivationGradGradient,
       .inplace = {{0, 0}, {1, 0}},
-      .zero_to_zero = true,   // dy = 0
+      .zero_to_zero = true,  // dy = 0
   };
   return op;
 }

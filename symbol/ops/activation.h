@@ -10,7 +10,8 @@ namespace bindery {
 
 enum class ActivationType { kNone, kRelu, kSigmoid, kTanh, kSoftRelu, kSoftSign };
 inline std::span<const EnumName> EnumNames(ActivationType*) {
-  static constexpr std::array<EnumName, 6> names{{{0, "none"}, {1, "relu"}, {2, "sigmoid"}, {3, "tanh"}, {4, "softrelu"}, {5, "softsign"}}};
+  static constexpr std::array<EnumName, 6> names{
+      {{0, "none"}, {1, "relu"}, {2, "sigmoid"}, {3, "tanh"}, {4, "softrelu"}, {5, "softsign"}}};
   return names;
 }
 
@@ -25,8 +26,8 @@ Symbol Activation(const Symbol& data, const ActivationAttrs& attrs, const std::s
 Symbol Relu(const Symbol& data, const std::string& name = {});
 Symbol Sigmoid(const Symbol& data, const std::string& name = {});
 Symbol Tanh(const Symbol& data, const std::string& name = {});
-Symbol SoftRelu(const Symbol& data, const std::string& name = {});   // log(1 + e^x)
-Symbol SoftSign(const Symbol& data, const std::string& name = {});   // x / (1 + |x|)
+Symbol SoftRelu(const Symbol& data, const std::string& name = {});  // log(1 + e^x)
+Symbol SoftSign(const Symbol& data, const std::string& name = {});  // x / (1 + |x|)
 
 const OpDef& ActivationOp();
 // (output gradient, output) -> data gradient

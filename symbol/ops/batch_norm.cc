@@ -15,7 +15,8 @@ void CheckBatchNorm(const AnyAttrs& any) {
   const auto& attrs = any.get<BatchNormAttrs>();
   CheckFinite("eps", attrs.eps);
   if (!(attrs.eps > 0)) Throw<ModelError>("eps must be above 0, got {}", attrs.eps);
-  if (!(attrs.momentum >= 0 && attrs.momentum <= 1)) Throw<ModelError>("momentum must be from 0 to 1, got {}", attrs.momentum);
+  if (!(attrs.momentum >= 0 && attrs.momentum <= 1))
+    Throw<ModelError>("momentum must be from 0 to 1, got {}", attrs.momentum);
   CheckAxisAttr("axis", attrs.axis);
   if (attrs.sync && attrs.relu) throw ModelError("relu and sync do not go together: put Relu after the operator");
 }
@@ -33,7 +34,9 @@ void InferChannels(const BatchNormAttrs& attrs, Value data, std::initializer_lis
 }
 
 void BatchNormDTypes(InferDTypeContext& c, const BatchNormTypes& types) {
-  const auto listed = [](const std::vector<int>& list, int i) { return std::find(list.begin(), list.end(), i) != list.end(); };
+  const auto listed = [](const std::vector<int>& list, int i) {
+    return std::find(list.begin(), list.end(), i) != list.end();
+  };
   if (types.state_input >= 0) c.SetInput(types.state_input, DType::kUInt8);
   if (types.state_output >= 0) c.SetOutput(types.state_output, DType::kUInt8);
   // Data's type is that of any value like it. Parameters of float64 belong to data of float64; float32 says nothing.
@@ -60,7 +63,8 @@ std::vector<std::string> BatchNormOutputs(const BatchNormAttrs& attrs) {
 
 void RefuseStatisticsGradient(const GradientContext& g) {
   if (!g.output_grad(1).empty() || !g.output_grad(2).empty()) {
-    Throw<ModelError>("BatchNorm \"{}\": the outputs mean and var have no gradient; put BlockGrad behind them", g.name());
+    Throw<ModelError>("BatchNorm \"{}\": the outputs mean and var have no gradient; put BlockGrad behind them",
+                      g.name());
   }
 }
 
@@ -73,8 +77,9 @@ using rule::Value;
 void InferBatchNorm(InferContext& c) {
   const auto& attrs = c.attrs<BatchNormAttrs>();
   rule::Alike({Value::In(c, 0), Value::Out(c, 0)});
-  rule::InferChannels(attrs, Value::In(c, 0), {Value::In(c, 1), Value::In(c, 2), Value::In(c, 3), Value::In(c, 4),
-                                               Value::Out(c, 1), Value::Out(c, 2)});
+  rule::InferChannels(
+      attrs, Value::In(c, 0),
+      {Value::In(c, 1), Value::In(c, 2), Value::In(c, 3), Value::In(c, 4), Value::Out(c, 1), Value::Out(c, 2)});
   rule::Alike({Value::In(c, 0), Value::Out(c, 0)});
   if (attrs.relu) c.SetOutput(3, {1});
 }
@@ -83,20 +88,22 @@ void InferBatchNorm(InferContext& c) {
 void InferBatchNormGrad(InferContext& c) {
   const auto& attrs = c.attrs<BatchNormAttrs>();
   rule::Alike({Value::In(c, 0), Value::In(c, 1), Value::Out(c, 0)});
-  rule::InferChannels(attrs, Value::In(c, 1), {Value::In(c, 2), Value::In(c, 3), Value::In(c, 4), Value::Out(c, 1),
-                                               Value::Out(c, 2)});
+  rule::InferChannels(attrs, Value::In(c, 1),
+                      {Value::In(c, 2), Value::In(c, 3), Value::In(c, 4), Value::Out(c, 1), Value::Out(c, 2)});
   rule::Alike({Value::In(c, 0), Value::In(c, 1), Value::Out(c, 0)});
   if (attrs.relu) c.SetInput(5, {1});
 }
 
 // With n = elements per channel, x^ = (x - mean) / sqrt(var + eps), g = dy (zeroed where relu cut):
-//   dbeta = sum g;  dgamma = sum g x^ (0 if fix_gamma);  dx = gamma / sqrt(var + eps) (g - dbeta / n - x^ sum(g x^) / n)
+//   dbeta = sum g;  dgamma = sum g x^ (0 if fix_gamma);  dx = gamma / sqrt(var + eps) (g - dbeta / n - x^ sum(g x^) /
+//   n)
 // and with use_global_stats dx = gamma / sqrt(var + eps) g. The mean and variance depend on x: that is the rest of dx.
 std::vector<Symbol> BatchNormGradient(const GradientContext& g) {
   const auto& attrs = g.attrs<BatchNormAttrs>();
   rule::RefuseStatisticsGradient(g);
   if (attrs.sync && !attrs.use_global_stats) {
-    Throw<ModelError>("BatchNorm \"{}\": sync has to be expanded before gradients are taken (ExpandComposites)", g.name());
+    Throw<ModelError>("BatchNorm \"{}\": sync has to be expanded before gradients are taken (ExpandComposites)",
+                      g.name());
   }
   std::vector<Symbol> inputs = {g.output_grad(0), g.input(0), g.output(1), g.output(2), g.input(1)};
   if (attrs.relu) inputs.push_back(g.output(3));
@@ -113,7 +120,8 @@ std::vector<Symbol> ExpandSync(const NodePtr& node) {
   for (const Entry& entry : node->inputs()) inputs.emplace_back(entry);
   const Symbol local = Apply(BatchNormStatisticsOp(), attrs, {inputs[0]}, node->name() + "_statistics");
   const Symbol merged = Apply(MergeStatisticsOp(), {}, {local}, node->name() + "_merged");
-  return ApplyAll(BatchNormNormalizeOp(), attrs, {inputs[0], inputs[1], inputs[2], merged, inputs[3], inputs[4]}, node->name());
+  return ApplyAll(BatchNormNormalizeOp(), attrs, {inputs[0], inputs[1], inputs[2], merged, inputs[3], inputs[4]},
+                  node->name());
 }
 
 }  // namespace
@@ -125,8 +133,10 @@ Symbol BatchNorm(const Symbol& data, const BatchNormAttrs& attrs, const std::str
 const OpDef& BatchNormOp() {
   static const OpDef op = {
       .name = "BatchNorm",
-      .doc = "y = gamma (x - mean) / sqrt(var + eps) + beta per channel, by the batch's mean and biased variance in training, "
-             "by the running ones in prediction.",
+      .doc =
+          "y = gamma (x - mean) / sqrt(var + eps) + beta per channel, by the batch's mean and biased variance in "
+          "training, "
+          "by the running ones in prediction.",
       .attrs_type = &AttrsOf<BatchNormAttrs>(),
       .inputs = rule::Inputs({"data", "gamma", "beta", "running_mean", "running_var"}),
       // The state (which elements relu cut) has a nominal shape: its kernels give it an opaque format of their size.
@@ -134,10 +144,11 @@ const OpDef& BatchNormOp() {
       .num_visible_outputs = [](const AnyAttrs& attrs) { return attrs.get<BatchNormAttrs>().output_mean_var ? 3 : 1; },
       .auxiliary = {"running_mean", "running_var"},
       .infer_shape = InferBatchNorm,
-      .infer_dtype = [](InferDTypeContext& c) {
-        const bool relu = c.attrs<BatchNormAttrs>().relu;
-        rule::BatchNormDTypes(c, {.data_inputs = {0}, .data_outputs = {0}, .state_output = relu ? 3 : -1});
-      },
+      .infer_dtype =
+          [](InferDTypeContext& c) {
+            const bool relu = c.attrs<BatchNormAttrs>().relu;
+            rule::BatchNormDTypes(c, {.data_inputs = {0}, .data_outputs = {0}, .state_output = relu ? 3 : -1});
+          },
       .batch_axis = rule::BatchedAs(0),
       .check = rule::CheckBatchNorm,
       .gradient = BatchNormGradient,
@@ -155,8 +166,9 @@ const OpDef& BatchNormOp() {
 const OpDef& BatchNormGradOp() {
   static const OpDef op = {
       .name = "BatchNormGrad",
-      .doc = "dbeta = sum g, dgamma = sum g x^, dx = gamma / sqrt(var + eps) (g - dbeta / n - x^ sum(g x^) / n); "
-             "with use_global_stats dx = gamma / sqrt(var + eps) g.",
+      .doc =
+          "dbeta = sum g, dgamma = sum g x^, dx = gamma / sqrt(var + eps) (g - dbeta / n - x^ sum(g x^) / n); "
+          "with use_global_stats dx = gamma / sqrt(var + eps) g.",
       .attrs_type = &AttrsOf<BatchNormAttrs>(),
       .inputs = [](const AnyAttrs& attrs, int) -> std::vector<std::string> {
         if (attrs.get<BatchNormAttrs>().relu) return {"output_grad", "data", "mean", "var", "gamma", "state"};
@@ -164,10 +176,11 @@ const OpDef& BatchNormGradOp() {
       },
       .outputs = rule::Outputs({"data_grad", "gamma_grad", "beta_grad"}),
       .infer_shape = InferBatchNormGrad,
-      .infer_dtype = [](InferDTypeContext& c) {
-        const bool relu = c.attrs<BatchNormAttrs>().relu;
-        rule::BatchNormDTypes(c, {.data_inputs = {0, 1}, .data_outputs = {0}, .state_input = relu ? 5 : -1});
-      },
+      .infer_dtype =
+          [](InferDTypeContext& c) {
+            const bool relu = c.attrs<BatchNormAttrs>().relu;
+            rule::BatchNormDTypes(c, {.data_inputs = {0, 1}, .data_outputs = {0}, .state_input = relu ? 5 : -1});
+          },
       .batch_axis = rule::BatchedAs(1),
       .check = rule::CheckBatchNorm,
       .not_differentiable = "second derivatives of batch normalisation are not provided",

@@ -7,40 +7,47 @@ namespace bindery {
 
 struct BatchNormAttrs {
   double eps = 1e-3;
-  double momentum = 0.9;           // running = momentum * running + (1 - momentum) * batch, variance biased
-  bool fix_gamma = true;           // gamma counts as 1 and has gradient 0
-  bool use_global_stats = false;   // use the running values in training too, and keep them
-  int64_t axis = 1;                // the channel
-  bool output_mean_var = false;    // make mean and variance visible outputs
-  bool sync = false;               // statistics over all devices of the group
-  bool relu = false;               // y = max(0, ...): made by fusion; adds the hidden output "state"
+  double momentum = 0.9;          // running = momentum * running + (1 - momentum) * batch, variance biased
+  bool fix_gamma = true;          // gamma counts as 1 and has gradient 0
+  bool use_global_stats = false;  // use the running values in training too, and keep them
+  int64_t axis = 1;               // the channel
+  bool output_mean_var = false;   // make mean and variance visible outputs
+  bool sync = false;              // statistics over all devices of the group
+  bool relu = false;              // y = max(0, ...): made by fusion; adds the hidden output "state"
   static constexpr auto Fields() {
     using A = BatchNormAttrs;
-    return std::tuple{Field{"eps", &A::eps, "added to the variance"}, Field{"momentum", &A::momentum, "of the running values"},
-                      Field{"fix_gamma", &A::fix_gamma, "gamma counts as 1"}, Field{"use_global_stats", &A::use_global_stats, "normalise by the running values, and keep them"},
-                      Field{"axis", &A::axis, "the channel axis"}, Field{"output_mean_var", &A::output_mean_var, "mean and variance are outputs too"},
-                      Field{"sync", &A::sync, "statistics over all devices"}, Field{"relu", &A::relu, "apply max(0, .) to the result"}};
+    return std::tuple{Field{"eps", &A::eps, "added to the variance"},
+                      Field{"momentum", &A::momentum, "of the running values"},
+                      Field{"fix_gamma", &A::fix_gamma, "gamma counts as 1"},
+                      Field{"use_global_stats", &A::use_global_stats, "normalise by the running values, and keep them"},
+                      Field{"axis", &A::axis, "the channel axis"},
+                      Field{"output_mean_var", &A::output_mean_var, "mean and variance are outputs too"},
+                      Field{"sync", &A::sync, "statistics over all devices"},
+                      Field{"relu", &A::relu, "apply max(0, .) to the result"}};
   }
   bool operator==(const BatchNormAttrs&) const = default;
 };
 
 // Inputs data, gamma (C), beta (C), auxiliary running_mean (C), running_var (C).
-// Outputs: output; mean (C), var (C; biased): hidden unless output_mean_var; [state if relu: hidden].
+// Outputs: output; mean (C), var (C; biased): hidden unless output_mean_var, without gradient; [state if relu: hidden].
 // In training mode mean and var are the batch's; with use_global_stats or in prediction the running ones.
 // gamma, beta, mean, var and the running values are float32 for float32 and 16-bit data, float64 for float64.
 Symbol BatchNorm(const Symbol& data, const BatchNormAttrs& attrs = {}, const std::string& name = {});
 
 const OpDef& BatchNormOp();
-// (output gradient, data, mean, var, gamma [, state if relu]) -> data, gamma, beta gradients. With n = elements per channel,
-// x^ = (x - mean) / sqrt(var + eps), g = output gradient (zeroed where relu cut):
-//   dbeta = sum g; dgamma = sum g x^ (0 if fix_gamma);  dx = gamma / sqrt(var + eps) * (g - dbeta / n - x^ sum(g x^) / n)
+// (output gradient, data, mean, var, gamma [, state if relu]) -> data, gamma, beta gradients. With n = elements per
+// channel, x^ = (x - mean) / sqrt(var + eps), g = output gradient (zeroed where relu cut):
+//   dbeta = sum g; dgamma = sum g x^ (0 if fix_gamma);  dx = gamma / sqrt(var + eps) * (g - dbeta / n - x^ sum(g x^) /
+//   n)
 // and with use_global_stats dx = gamma / sqrt(var + eps) * g.
 const OpDef& BatchNormGradOp();
 
 // `sync` is made of these (OpDef::expand); statistics are (3, C): count, mean, M2 = sum (x - mean)^2.
-const OpDef& BatchNormStatisticsOp();   // data -> statistics
-const OpDef& MergeStatisticsOp();       // statistics -> statistics of all devices, in device order (Chan et al.); across_devices
-// (data, gamma, beta, statistics, running_mean, running_var) -> output, mean, var. In prediction mode by the running values.
+const OpDef& BatchNormStatisticsOp();  // data -> statistics
+const OpDef&
+MergeStatisticsOp();  // statistics -> statistics of all devices, in device order (Chan et al.); across_devices
+// (data, gamma, beta, statistics, running_mean, running_var) -> output, mean, var. In prediction mode by the running
+// values.
 const OpDef& BatchNormNormalizeOp();
 // (output gradient, data, statistics) -> sums (2, C): sum g, sum g x^
 const OpDef& BatchNormGradSumsOp();

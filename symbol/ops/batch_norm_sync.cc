@@ -26,8 +26,9 @@ void InferNormalize(InferContext& c) {
   const Value data = Value::In(c, 0);
   rule::Alike({data, Value::Out(c, 0)});
   InferPerChannelRows(attrs, data, Value::In(c, 3), 3);
-  rule::InferChannels(attrs, data, {Value::In(c, 1), Value::In(c, 2), Value::In(c, 4), Value::In(c, 5), Value::Out(c, 1),
-                                    Value::Out(c, 2)});
+  rule::InferChannels(
+      attrs, data,
+      {Value::In(c, 1), Value::In(c, 2), Value::In(c, 4), Value::In(c, 5), Value::Out(c, 1), Value::Out(c, 2)});
   rule::Alike({data, Value::Out(c, 0)});
 }
 
@@ -38,9 +39,10 @@ Symbol SumsRow(const GradientContext& g, const Symbol& sums, int64_t row, const 
 }
 
 // With all sums over every device's samples, n their number per channel:
-//   dx = gamma / sqrt(var + eps) (g - sum g / n - x^ sum(g x^) / n);  dbeta = sum g, dgamma = sum g x^ over this device's
-// samples alone, as all parameters' gradients are summed over devices later. Nothing flows into the statistics: that mean
-// and variance depend on x is in dx.
+//   dx = gamma / sqrt(var + eps) (g - sum g / n - x^ sum(g x^) / n);  dbeta = sum g, dgamma = sum g x^ over this
+//   device's
+// samples alone, as all parameters' gradients are summed over devices later. Nothing flows into the statistics: that
+// mean and variance depend on x is in dx.
 std::vector<Symbol> NormalizeGradient(const GradientContext& g) {
   const auto& attrs = g.attrs<BatchNormAttrs>();
   rule::RefuseStatisticsGradient(g);
@@ -66,13 +68,13 @@ const OpDef& BatchNormStatisticsOp() {
       .doc = "Per channel: count, mean and M2 = sum (x - mean)^2, as (3, C).",
       .attrs_type = &AttrsOf<BatchNormAttrs>(),
       .outputs = rule::Outputs({"statistics"}),
-      .infer_shape = [](InferContext& c) {
-        InferPerChannelRows(c.attrs<BatchNormAttrs>(), Value::In(c, 0), Value::Out(c, 0), 3);
-      },
-      .infer_dtype = [](InferDTypeContext& c) {
-        if (!c.input(0) && c.output(0) == DType::kFloat64) c.SetInput(0, DType::kFloat64);
-        rule::BatchNormDTypes(c, {.data_inputs = {0}});
-      },
+      .infer_shape =
+          [](InferContext& c) { InferPerChannelRows(c.attrs<BatchNormAttrs>(), Value::In(c, 0), Value::Out(c, 0), 3); },
+      .infer_dtype =
+          [](InferDTypeContext& c) {
+            if (!c.input(0) && c.output(0) == DType::kFloat64) c.SetInput(0, DType::kFloat64);
+            rule::BatchNormDTypes(c, {.data_inputs = {0}});
+          },
       .batch_axis = rule::NotBatched,
       .check = rule::CheckBatchNorm,
       .not_differentiable = "the gradient of BatchNormNormalize includes it",
@@ -83,14 +85,16 @@ const OpDef& BatchNormStatisticsOp() {
 const OpDef& MergeStatisticsOp() {
   static const OpDef op = {
       .name = "MergeStatistics",
-      .doc = "Statistics of all devices, in device order (Chan et al.): n = sum n_d, mean = sum n_d mean_d / n, "
-             "M2 = sum M2_d + sum n_d (mean_d - mean)^2.",
+      .doc =
+          "Statistics of all devices, in device order (Chan et al.): n = sum n_d, mean = sum n_d mean_d / n, "
+          "M2 = sum M2_d + sum n_d (mean_d - mean)^2.",
       .inputs = rule::Inputs({"statistics"}),
       .outputs = rule::Outputs({"statistics"}),
-      .infer_shape = [](InferContext& c) {
-        c.SetInput(0, {3, kUnknownDim});
-        rule::AllAlike(c);
-      },
+      .infer_shape =
+          [](InferContext& c) {
+            c.SetInput(0, {3, kUnknownDim});
+            rule::AllAlike(c);
+          },
       .batch_axis = rule::NotBatched,
       .not_differentiable = "the gradient of BatchNormNormalize includes it",
       .across_devices = true,
@@ -101,8 +105,10 @@ const OpDef& MergeStatisticsOp() {
 const OpDef& BatchNormNormalizeOp() {
   static const OpDef op = {
       .name = "BatchNormNormalize",
-      .doc = "y = gamma (x - mean) / sqrt(M2 / count + eps) + beta by the statistics given in training, by the running ones in "
-             "prediction; also mean and var.",
+      .doc =
+          "y = gamma (x - mean) / sqrt(M2 / count + eps) + beta by the statistics given in training, by the running "
+          "ones in "
+          "prediction; also mean and var.",
       .attrs_type = &AttrsOf<BatchNormAttrs>(),
       .inputs = rule::Inputs({"data", "gamma", "beta", "statistics", "running_mean", "running_var"}),
       .outputs = rule::Outputs({"output", "mean", "var"}),
@@ -130,14 +136,18 @@ const OpDef& BatchNormGradSumsOp() {
       .attrs_type = &AttrsOf<BatchNormAttrs>(),
       .inputs = rule::Inputs({"output_grad", "data", "statistics"}),
       .outputs = rule::Outputs({"sums"}),
-      .infer_shape = [](InferContext& c) {
-        const auto& attrs = c.attrs<BatchNormAttrs>();
-        rule::Alike({Value::In(c, 0), Value::In(c, 1)});
-        InferPerChannelRows(attrs, Value::In(c, 1), Value::In(c, 2), 3);
-        InferPerChannelRows(attrs, Value::In(c, 1), Value::Out(c, 0), 2);
-        rule::Alike({Value::In(c, 0), Value::In(c, 1)});
-      },
-      .infer_dtype = [](InferDTypeContext& c) { rule::BatchNormDTypes(c, {.data_inputs = {0, 1}}); },
+      .infer_shape =
+          [](InferContext& c) {
+            const auto& attrs = c.attrs<BatchNormAttrs>();
+            rule::Alike({Value::In(c, 0), Value::In(c, 1)});
+            InferPerChannelRows(attrs, Value::In(c, 1), Value::In(c, 2), 3);
+            InferPerChannelRows(attrs, Value::In(c, 1), Value::Out(c, 0), 2);
+            rule::Alike({Value::In(c, 0), Value::In(c, 1)});
+          },
+      .infer_dtype =
+          [](InferDTypeContext& c) {
+            rule::BatchNormDTypes(c, {.data_inputs = {0, 1}});
+          },
       .batch_axis = rule::NotBatched,
       .check = rule::CheckBatchNorm,
       .not_differentiable = "second derivatives of batch normalisation are not provided",
@@ -151,16 +161,20 @@ const OpDef& BatchNormGradInputOp() {
       .doc = "dx = gamma / sqrt(var + eps) (g - sum g / n - x^ sum(g x^) / n), sums and n over all devices.",
       .attrs_type = &AttrsOf<BatchNormAttrs>(),
       .inputs = rule::Inputs({"output_grad", "data", "gamma", "statistics", "sums"}),
-      .infer_shape = [](InferContext& c) {
-        const auto& attrs = c.attrs<BatchNormAttrs>();
-        const Value data = Value::In(c, 1);
-        rule::Alike({Value::In(c, 0), data, Value::Out(c, 0)});
-        InferPerChannelRows(attrs, data, Value::In(c, 3), 3);
-        InferPerChannelRows(attrs, data, Value::In(c, 4), 2);
-        rule::InferChannels(attrs, data, {Value::In(c, 2)});
-        rule::Alike({Value::In(c, 0), data, Value::Out(c, 0)});
-      },
-      .infer_dtype = [](InferDTypeContext& c) { rule::BatchNormDTypes(c, {.data_inputs = {0, 1}, .data_outputs = {0}}); },
+      .infer_shape =
+          [](InferContext& c) {
+            const auto& attrs = c.attrs<BatchNormAttrs>();
+            const Value data = Value::In(c, 1);
+            rule::Alike({Value::In(c, 0), data, Value::Out(c, 0)});
+            InferPerChannelRows(attrs, data, Value::In(c, 3), 3);
+            InferPerChannelRows(attrs, data, Value::In(c, 4), 2);
+            rule::InferChannels(attrs, data, {Value::In(c, 2)});
+            rule::Alike({Value::In(c, 0), data, Value::Out(c, 0)});
+          },
+      .infer_dtype =
+          [](InferDTypeContext& c) {
+            rule::BatchNormDTypes(c, {.data_inputs = {0, 1}, .data_outputs = {0}});
+          },
       .batch_axis = rule::BatchedAs(1),
       .check = rule::CheckBatchNorm,
       .not_differentiable = "second derivatives of batch normalisation are not provided",

@@ -9,7 +9,7 @@
 namespace bindery::rule {
 namespace {
 
-constexpr int64_t kAbsent = -2;   // an operand of lower rank has no such axis
+constexpr int64_t kAbsent = -2;  // an operand of lower rank has no such axis
 
 // One axis: the operands' extents and the output's, as far as known. Fills in what follows.
 struct AxisExtents {
@@ -36,10 +36,10 @@ struct AxisExtents {
   // The output's extent and the unknown operand's, from the known operand's.
   void InferOther(int64_t known, int64_t& unknown, bool assume) {
     if (known == 1 || known == kAbsent) {
-      if (output != kUnknownDim) unknown = output;   // nothing but the unknown one can have stretched it
+      if (output != kUnknownDim) unknown = output;  // nothing but the unknown one can have stretched it
       return;
     }
-    output = known;                                  // the unknown one is 1 or the same
+    output = known;  // the unknown one is 1 or the same
     if (assume) unknown = known;
   }
 };
@@ -63,7 +63,7 @@ void InferBroadcast(InferContext& c) {
   const int rank = std::max(left.rank(), right.rank());
   Shape output = Unknown(rank);
   if (out.shape()) {
-    if (out.shape()->rank() != rank) out.Set(output);   // a contradiction: complains
+    if (out.shape()->rank() != rank) out.Set(output);  // a contradiction: complains
     output = *out.shape();
   }
   for (int axis = 0; axis < rank; ++axis) {

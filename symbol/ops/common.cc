@@ -30,7 +30,7 @@ void Alike(std::span<const Value> values) {
       first = &value;
       continue;
     }
-    value.Set(*first->shape());     // complains in the name of the later one
+    value.Set(*first->shape());  // complains in the name of the later one
     first->Set(*value.shape());
   }
   if (first == nullptr) return;

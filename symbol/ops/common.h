@@ -27,7 +27,9 @@ class Value {
   static Value In(InferContext& c, int i) { return {&c, false, i}; }
   static Value Out(InferContext& c, int i) { return {&c, true, i}; }
   std::optional<Shape> shape() const { return is_output_ ? context_->output(index_) : context_->input(index_); }
-  void Set(const Shape& shape) const { is_output_ ? context_->SetOutput(index_, shape) : context_->SetInput(index_, shape); }
+  void Set(const Shape& shape) const {
+    is_output_ ? context_->SetOutput(index_, shape) : context_->SetInput(index_, shape);
+  }
   bool Known() const { return shape() && shape()->IsKnown(); }
 
  private:
@@ -37,11 +39,11 @@ class Value {
   int index_;
 };
 
-void Alike(std::span<const Value> values);                     // one shape for all
+void Alike(std::span<const Value> values);  // one shape for all
 void Alike(std::initializer_list<Value> values);
-void AllAlike(InferContext& c);                                // every input and output
+void AllAlike(InferContext& c);  // every input and output
 
-Shape Unknown(int rank);                                       // (?, ?, ...)
+Shape Unknown(int rank);  // (?, ?, ...)
 // An axis attribute within a shape; negative ones count from the end. Throws ShapeError out of range. (Shape's own
 // operations take int: a 64-bit attribute must come through here.)
 int Axis(int64_t axis, const Shape& shape);
@@ -58,8 +60,8 @@ void AlikeDTypes(InferDTypeContext& c, std::initializer_list<int> inputs, std::i
 DType StatisticsDType(DType data);
 
 // --- Batch axes.
-void NotBatched(BatchAxisContext& c);                          // parameters' gradients, counts, statistics
-std::function<void(BatchAxisContext&)> BatchedAs(int input);   // output 0 as that input, the others not
+void NotBatched(BatchAxisContext& c);                         // parameters' gradients, counts, statistics
+std::function<void(BatchAxisContext&)> BatchedAs(int input);  // output 0 as that input, the others not
 // Broadcast operands, aligned at the last axis. Not batched if two operands' samples lie along different axes.
 void BatchAligned(BatchAxisContext& c);
 // Elements in their order, other extents: where the batch's extent stands behind as many elements as before, or -1.
@@ -68,8 +70,8 @@ int BatchAxisAfterReshape(const Shape& from, int axis, const Shape& to);
 // --- Attributes: throw ModelError.
 void CheckFinite(const char* field, double value);
 void CheckAtLeast(const char* field, int64_t value, int64_t least);
-void CheckAxisAttr(const char* field, int64_t axis);           // -8 to 7
-void CheckAxesAttr(const char* field, const std::vector<int64_t>& axes);   // at most 8, each in range, none twice
-std::string ToString(const std::vector<int64_t>& list);        // "(5, 5)"
+void CheckAxisAttr(const char* field, int64_t axis);                      // -8 to 7
+void CheckAxesAttr(const char* field, const std::vector<int64_t>& axes);  // at most 8, each in range, none twice
+std::string ToString(const std::vector<int64_t>& list);                   // "(5, 5)"
 
 }  // namespace bindery::rule

@@ -100,7 +100,8 @@ void CheckSliceChannel(const AnyAttrs& any) {
   const auto& attrs = any.get<SliceChannelAttrs>();
   rule::CheckAxisAttr("axis", attrs.axis);
   rule::CheckAtLeast("num_outputs", attrs.num_outputs, 1);
-  if (attrs.num_outputs > kMaxParts) Throw<ModelError>("num_outputs must be at most {}, got {}", kMaxParts, attrs.num_outputs);
+  if (attrs.num_outputs > kMaxParts)
+    Throw<ModelError>("num_outputs must be at most {}, got {}", kMaxParts, attrs.num_outputs);
 }
 
 std::vector<std::string> PartNames(const AnyAttrs& attrs, const char* stem) {
@@ -177,24 +178,27 @@ const OpDef& ConcatGradOp() {
       .name = "ConcatGrad",
       .doc = "The output gradient cut into one part per argument.",
       .attrs_type = &AttrsOf<ConcatAttrs>(),
-      .inputs = [](const AnyAttrs& attrs, int) {
-        std::vector<std::string> names = ArgNames(attrs, "arg");
-        names.insert(names.begin(), "output_grad");
-        return names;
-      },
+      .inputs =
+          [](const AnyAttrs& attrs, int) {
+            std::vector<std::string> names = ArgNames(attrs, "arg");
+            names.insert(names.begin(), "output_grad");
+            return names;
+          },
       .outputs = [](const AnyAttrs& attrs) { return ArgNames(attrs, "arg_grad"); },
       .shape_only_from = 1,
       .infer_shape = InferConcatGrad,
-      .batch_axis = [](BatchAxisContext& c) {
-        for (size_t i = 0; i < c.output_axes.size(); ++i) c.output_axes[i] = c.input_axes[i + 1];
-      },
+      .batch_axis =
+          [](BatchAxisContext& c) {
+            for (size_t i = 0; i < c.output_axes.size(); ++i) c.output_axes[i] = c.input_axes[i + 1];
+          },
       .check = CheckConcatGrad,
       .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
         // The transpose of cutting is joining; parts into which nothing flows are zero.
         std::vector<Symbol> parts, result(g.num_inputs());
         for (int i = 0; i + 1 < g.num_inputs(); ++i) {
-          parts.push_back(!g.output_grad(i).empty() ? g.output_grad(i)
-                                                    : Apply(ZerosLikeOp(), {}, {g.input(i + 1)}, g.NameFor("zeros" + std::to_string(i))));
+          parts.push_back(!g.output_grad(i).empty()
+                              ? g.output_grad(i)
+                              : Apply(ZerosLikeOp(), {}, {g.input(i + 1)}, g.NameFor("zeros" + std::to_string(i))));
         }
         result[0] = Concat(parts, {.axis = g.attrs<ConcatAttrs>().axis}, g.NameFor("output_grad"));
         return result;
@@ -210,25 +214,28 @@ const OpDef& SliceChannelOp() {
       .doc = "data cut into equal parts along an axis, which may then be dropped.",
       .attrs_type = &AttrsOf<SliceChannelAttrs>(),
       .outputs = [](const AnyAttrs& attrs) { return PartNames(attrs, "output"); },
-      .infer_shape = [](InferContext& c) {
-        std::vector<Value> parts;
-        for (int i = 0; i < c.num_outputs(); ++i) parts.push_back(Value::Out(c, i));
-        InferParts(c.attrs<SliceChannelAttrs>(), Value::In(c, 0), parts);
-      },
-      .batch_axis = [](BatchAxisContext& c) {
-        const auto& attrs = c.attrs<SliceChannelAttrs>();
-        const int axis = c.input_axes[0], cut = rule::Axis(attrs.axis, c.input_shapes[0]);
-        const int result = axis == cut ? -1 : attrs.squeeze_axis && axis > cut ? axis - 1 : axis;
-        c.output_axes.assign(c.output_axes.size(), result);
-      },
+      .infer_shape =
+          [](InferContext& c) {
+            std::vector<Value> parts;
+            for (int i = 0; i < c.num_outputs(); ++i) parts.push_back(Value::Out(c, i));
+            InferParts(c.attrs<SliceChannelAttrs>(), Value::In(c, 0), parts);
+          },
+      .batch_axis =
+          [](BatchAxisContext& c) {
+            const auto& attrs = c.attrs<SliceChannelAttrs>();
+            const int axis = c.input_axes[0], cut = rule::Axis(attrs.axis, c.input_shapes[0]);
+            const int result = axis == cut ? -1 : attrs.squeeze_axis && axis > cut ? axis - 1 : axis;
+            c.output_axes.assign(c.output_axes.size(), result);
+          },
       .check = CheckSliceChannel,
       .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
         // The parts' gradients joined; parts into which nothing flows are zero.
         const auto& attrs = g.attrs<SliceChannelAttrs>();
         std::vector<Symbol> parts;
         for (int i = 0; i < attrs.num_outputs; ++i) {
-          parts.push_back(!g.output_grad(i).empty() ? g.output_grad(i)
-                                                    : Apply(ZerosLikeOp(), {}, {g.output(i)}, g.NameFor("zeros" + std::to_string(i))));
+          parts.push_back(!g.output_grad(i).empty()
+                              ? g.output_grad(i)
+                              : Apply(ZerosLikeOp(), {}, {g.output(i)}, g.NameFor("zeros" + std::to_string(i))));
         }
         return {Apply(SliceChannelGradOp(), attrs, std::move(parts), g.NameFor("data"))};
       },
@@ -243,18 +250,19 @@ const OpDef& SliceChannelGradOp() {
       .doc = "The gradients of equal parts joined along their axis, which is made anew if it was dropped.",
       .attrs_type = &AttrsOf<SliceChannelAttrs>(),
       .inputs = [](const AnyAttrs& attrs, int) { return PartNames(attrs, "output_grad"); },
-      .infer_shape = [](InferContext& c) {
-        InferParts(c.attrs<SliceChannelAttrs>(), Value::Out(c, 0), Inputs(c, 0));
-      },
-      .batch_axis = [](BatchAxisContext& c) {
-        const auto& attrs = c.attrs<SliceChannelAttrs>();
-        const int cut = rule::Axis(attrs.axis, c.output_shapes[0]);
-        for (int axis : c.input_axes) {
-          if (axis < 0 || c.output_axes[0] >= 0) continue;
-          if (attrs.squeeze_axis) c.output_axes[0] = axis >= cut ? axis + 1 : axis;
-          else if (axis != cut) c.output_axes[0] = axis;
-        }
-      },
+      .infer_shape = [](InferContext& c) { InferParts(c.attrs<SliceChannelAttrs>(), Value::Out(c, 0), Inputs(c, 0)); },
+      .batch_axis =
+          [](BatchAxisContext& c) {
+            const auto& attrs = c.attrs<SliceChannelAttrs>();
+            const int cut = rule::Axis(attrs.axis, c.output_shapes[0]);
+            for (int axis : c.input_axes) {
+              if (axis < 0 || c.output_axes[0] >= 0) continue;
+              if (attrs.squeeze_axis)
+                c.output_axes[0] = axis >= cut ? axis + 1 : axis;
+              else if (axis != cut)
+                c.output_axes[0] = axis;
+            }
+          },
       .check = CheckSliceChannel,
       .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
         // The transpose of joining is cutting.

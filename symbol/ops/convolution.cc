@@ -25,7 +25,7 @@ void CheckAttrs(const AnyAttrs& any) {
 }
 
 struct Window {
-  int64_t kernel, stride, pad, extent;   // extent: of the dilated kernel
+  int64_t kernel, stride, pad, extent;  // extent: of the dilated kernel
 };
 
 Window WindowOf(const ConvolutionAttrs& attrs, int axis) {
@@ -76,7 +76,7 @@ void InferConvolution(const ConvolutionAttrs& attrs, Value data, Value weight, V
   if (filters[1] != kUnknownDim) in.Set(1, CheckedMul(filters[1], attrs.groups, "the number of channels"));
 
   Shape out = rule::Unknown(rank).With(0, in[0]).With(1, attrs.num_filter);
-  if (output.shape() && output.shape()->rank() == rank) {   // another rank: the merge below complains
+  if (output.shape() && output.shape()->rank() == rank) {  // another rank: the merge below complains
     for (int i = 2; i < rank; ++i) out.Set(i, (*output.shape())[i]);
     if (in[0] == kUnknownDim) in.Set(0, (*output.shape())[0]);
   }
@@ -120,17 +120,20 @@ Symbol Convolution(const Symbol& data, const Symbol& weight, const Symbol& bias,
 const OpDef& ConvolutionOp() {
   static const OpDef op = {
       .name = "Convolution",
-      .doc = "y[n, f, o] = f(b[f] + sum over c, k of w[f, c, k] x[n, c, o stride + k dilate - pad]), f the activation, if any.",
+      .doc =
+          "y[n, f, o] = f(b[f] + sum over c, k of w[f, c, k] x[n, c, o stride + k dilate - pad]), f the activation, if "
+          "any.",
       .attrs_type = &AttrsOf<ConvolutionAttrs>(),
       .inputs = [](const AnyAttrs& attrs, int) -> std::vector<std::string> {
         if (attrs.get<ConvolutionAttrs>().no_bias) return {"data", "weight"};
         return {"data", "weight", "bias"};
       },
-      .infer_shape = [](InferContext& c) {
-        const auto& attrs = c.attrs<ConvolutionAttrs>();
-        if (!attrs.no_bias) c.SetInput(2, {attrs.num_filter});
-        InferConvolution(attrs, Value::In(c, 0), Value::In(c, 1), Value::Out(c, 0));
-      },
+      .infer_shape =
+          [](InferContext& c) {
+            const auto& attrs = c.attrs<ConvolutionAttrs>();
+            if (!attrs.no_bias) c.SetInput(2, {attrs.num_filter});
+            InferConvolution(attrs, Value::In(c, 0), Value::In(c, 1), Value::Out(c, 0));
+          },
       .batch_axis = rule::BatchedAtFirstAxis,
       .check = CheckAttrs,
       .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
@@ -143,11 +146,13 @@ const OpDef& ConvolutionOp() {
         }
         std::vector<Symbol> result(g.num_inputs());
         if (g.wants(0)) {
-          result[0] = Apply(ConvolutionGradDataOp(), Linear(attrs, true), {dy, g.input(1), g.input(0)}, g.NameFor("data"));
+          result[0] =
+              Apply(ConvolutionGradDataOp(), Linear(attrs, true), {dy, g.input(1), g.input(0)}, g.NameFor("data"));
         }
         const bool wants_bias = !attrs.no_bias && g.wants(2);
         if (g.wants(1) || wants_bias) {
-          const auto grads = ApplyAll(ConvolutionGradWeightOp(), Linear(attrs, !wants_bias), {dy, g.input(0)}, g.NameFor("weight"));
+          const auto grads =
+              ApplyAll(ConvolutionGradWeightOp(), Linear(attrs, !wants_bias), {dy, g.input(0)}, g.NameFor("weight"));
           if (g.wants(1)) result[1] = grads[0];
           if (wants_bias) result[2] = grads[1];
         }
@@ -160,7 +165,9 @@ const OpDef& ConvolutionOp() {
 const OpDef& ConvolutionGradDataOp() {
   static const OpDef op = {
       .name = "ConvolutionGradData",
-      .doc = "dx[n, c, i] = sum of w[f, c, k] dy[n, f, o] where o stride + k dilate - pad = i: the transposed convolution.",
+      .doc =
+          "dx[n, c, i] = sum of w[f, c, k] dy[n, f, o] where o stride + k dilate - pad = i: the transposed "
+          "convolution.",
       .attrs_type = &AttrsOf<ConvolutionAttrs>(),
       .inputs = rule::Inputs({"output_grad", "weight", "data"}),
       .shape_only = {2},
@@ -184,7 +191,8 @@ const OpDef& ConvolutionGradDataOp() {
 const OpDef& ConvolutionGradWeightOp() {
   static const OpDef op = {
       .name = "ConvolutionGradWeight",
-      .doc = "dw[f, c, k] = sum over n, o of dy[n, f, o] x[n, c, o stride + k dilate - pad]; db[f] = sum of dy[n, f, o].",
+      .doc =
+          "dw[f, c, k] = sum over n, o of dy[n, f, o] x[n, c, o stride + k dilate - pad]; db[f] = sum of dy[n, f, o].",
       .attrs_type = &AttrsOf<ConvolutionAttrs>(),
       .inputs = rule::Inputs({"output_grad", "data"}),
       .outputs = [](const AnyAttrs& attrs) -> std::vector<std::string> {
@@ -195,7 +203,8 @@ const OpDef& ConvolutionGradWeightOp() {
       .batch_axis = rule::NotBatched,
       .check = CheckAttrs,
       .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
-        // Bilinear. With G, h the gradients of dw and db: d/d dy = conv(x, G) + h, d/d x = the data gradient of dy by G.
+        // Bilinear. With G, h the gradients of dw and db: d/d dy = conv(x, G) + h, d/d x = the data gradient of dy by
+        // G.
         const auto& attrs = g.attrs<ConvolutionAttrs>();
         Symbol grad = g.output_grad(0);
         if (grad.empty()) grad = Apply(ZerosLikeOp(), {}, {g.output(0)}, g.NameFor("zeros"));
@@ -207,7 +216,8 @@ const OpDef& ConvolutionGradWeightOp() {
           result[0] = Apply(ConvolutionOp(), Linear(attrs, !bias), std::move(inputs), g.NameFor("output_grad"));
         }
         if (g.wants(1)) {
-          result[1] = Apply(ConvolutionGradDataOp(), Linear(attrs, true), {g.input(0), grad, g.input(1)}, g.NameFor("data"));
+          result[1] =
+              Apply(ConvolutionGradDataOp(), Linear(attrs, true), {g.input(0), grad, g.input(1)}, g.NameFor("data"));
         }
         return result;
       },

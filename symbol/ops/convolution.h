@@ -8,27 +8,32 @@ namespace bindery {
 
 struct ConvolutionAttrs {
   int64_t num_filter = 0;
-  std::vector<int64_t> kernel = {};    // 1 to 3 extents; decides the number of spatial axes
-  std::vector<int64_t> stride = {};    // empty: 1 everywhere
-  std::vector<int64_t> pad = {};       // empty: 0; on both sides
-  std::vector<int64_t> dilate = {};    // empty: 1
+  std::vector<int64_t> kernel = {};  // 1 to 3 extents; decides the number of spatial axes
+  std::vector<int64_t> stride = {};  // empty: 1 everywhere
+  std::vector<int64_t> pad = {};     // empty: 0; on both sides
+  std::vector<int64_t> dilate = {};  // empty: 1
   int64_t groups = 1;
   bool no_bias = false;
-  ActivationType activation = ActivationType::kNone;   // applied to the result
+  ActivationType activation = ActivationType::kNone;  // applied to the result
   static constexpr auto Fields() {
     using A = ConvolutionAttrs;
-    return std::tuple{Field{"num_filter", &A::num_filter, "output channels, required"}, Field{"kernel", &A::kernel, "window, required"},
-                      Field{"stride", &A::stride, "default 1"}, Field{"pad", &A::pad, "zeros on both sides, default 0"},
-                      Field{"dilate", &A::dilate, "default 1"}, Field{"groups", &A::groups, "channel groups"},
-                      Field{"no_bias", &A::no_bias, "leave the bias out"}, Field{"activation", &A::activation, "applied to the result"}};
+    return std::tuple{Field{"num_filter", &A::num_filter, "output channels, required"},
+                      Field{"kernel", &A::kernel, "window, required"},
+                      Field{"stride", &A::stride, "default 1"},
+                      Field{"pad", &A::pad, "zeros on both sides, default 0"},
+                      Field{"dilate", &A::dilate, "default 1"},
+                      Field{"groups", &A::groups, "channel groups"},
+                      Field{"no_bias", &A::no_bias, "leave the bias out"},
+                      Field{"activation", &A::activation, "applied to the result"}};
   }
   bool operator==(const ConvolutionAttrs&) const = default;
 };
 
-// data (N, C, spatial...) -> (N, num_filter, spatial'...), spatial' = floor((s + 2 pad - dilate (kernel - 1) - 1) / stride) + 1;
-// weight (num_filter, C / groups, kernel...), bias (num_filter).
+// data (N, C, spatial...) -> (N, num_filter, spatial'...), spatial' = floor((s + 2 pad - dilate (kernel - 1) - 1) /
+// stride) + 1; weight (num_filter, C / groups, kernel...), bias (num_filter).
 Symbol Convolution(const Symbol& data, const ConvolutionAttrs& attrs, const std::string& name = {});
-Symbol Convolution(const Symbol& data, const Symbol& weight, const Symbol& bias, const ConvolutionAttrs& attrs, const std::string& name = {});
+Symbol Convolution(const Symbol& data, const Symbol& weight, const Symbol& bias, const ConvolutionAttrs& attrs,
+                   const std::string& name = {});
 
 const OpDef& ConvolutionOp();
 // (output gradient, weight, data: shape only) -> data gradient

@@ -12,8 +12,10 @@ using rule::Value;
 // op(x) of a vector or a matrix as rows and columns; extents may be unknown.
 std::pair<int64_t, int64_t> RowsAndColumns(const Shape& shape, bool transposed, bool vector_is_row) {
   std::pair<int64_t, int64_t> size;
-  if (shape.rank() == 2) size = {shape[0], shape[1]};
-  else size = vector_is_row ? std::pair{int64_t{1}, shape[0]} : std::pair{shape[0], int64_t{1}};
+  if (shape.rank() == 2)
+    size = {shape[0], shape[1]};
+  else
+    size = vector_is_row ? std::pair{int64_t{1}, shape[0]} : std::pair{shape[0], int64_t{1}};
   if (transposed) std::swap(size.first, size.second);
   return size;
 }
@@ -64,10 +66,10 @@ void InferDot(InferContext& c) {
   if (!attrs.transpose_a && !attrs.transpose_b) {
     rule::Alike({a, b});
     output.Set({1});
-  } else if (attrs.transpose_b) {   // (1) x (K)^T
+  } else if (attrs.transpose_b) {  // (1) x (K)^T
     a.Set({1});
     rule::Alike({b, output});
-  } else {                          // (K)^T x (1)
+  } else {  // (K)^T x (1)
     b.Set({1});
     rule::Alike({a, output});
   }
@@ -96,8 +98,10 @@ std::vector<Symbol> DotGradient(const GradientContext& g) {
   const auto& [ta, tb] = g.attrs<DotAttrs>();
   const Symbol &dy = g.output_grad(0), a = g.input(0), b = g.input(1);
   std::vector<Symbol> result(2);
-  if (g.wants(0)) result[0] = ta ? Product(b, tb, dy, true, g.NameFor("a")) : Product(dy, false, b, !tb, g.NameFor("a"));
-  if (g.wants(1)) result[1] = tb ? Product(dy, true, a, ta, g.NameFor("b")) : Product(a, !ta, dy, false, g.NameFor("b"));
+  if (g.wants(0))
+    result[0] = ta ? Product(b, tb, dy, true, g.NameFor("a")) : Product(dy, false, b, !tb, g.NameFor("a"));
+  if (g.wants(1))
+    result[1] = tb ? Product(dy, true, a, ta, g.NameFor("b")) : Product(a, !ta, dy, false, g.NameFor("b"));
   return result;
 }
 

@@ -39,7 +39,7 @@ void DropoutBatchAxis(BatchAxisContext& c) {
   c.output_axes = {axis, axis};
   if (axis < 0) return;
   for (int64_t shared : c.attrs<DropoutAttrs>().axes) {
-    if (rule::Axis(shared, c.input_shapes[0]) == axis) c.output_axes[1] = -1;   // one decision for all samples
+    if (rule::Axis(shared, c.input_shapes[0]) == axis) c.output_axes[1] = -1;  // one decision for all samples
   }
 }
 
@@ -57,10 +57,11 @@ const OpDef& DropoutOp() {
       .outputs = rule::Outputs({"output", "mask"}),
       .num_visible_outputs = [](const AnyAttrs&) { return 1; },
       .infer_shape = InferDropout,
-      .infer_dtype = [](InferDTypeContext& c) {
-        rule::AlikeDTypes(c, {0}, {0});
-        c.SetOutput(1, DType::kUInt8);
-      },
+      .infer_dtype =
+          [](InferDTypeContext& c) {
+            rule::AlikeDTypes(c, {0}, {0});
+            c.SetOutput(1, DType::kUInt8);
+          },
       .batch_axis = DropoutBatchAxis,
       .check = CheckAttrs,
       .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
@@ -81,14 +82,17 @@ const OpDef& DropoutGradOp() {
       .attrs_type = &AttrsOf<DropoutAttrs>(),
       .inputs = rule::Inputs({"output_grad", "mask"}),
       .infer_shape = InferDropoutGrad,
-      .infer_dtype = [](InferDTypeContext& c) {
-        rule::AlikeDTypes(c, {0}, {0});
-        c.SetInput(1, DType::kUInt8);
-      },
+      .infer_dtype =
+          [](InferDTypeContext& c) {
+            rule::AlikeDTypes(c, {0}, {0});
+            c.SetInput(1, DType::kUInt8);
+          },
       .check = CheckAttrs,
       .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
         // Linear in dy, with the same factor.
-        return {Apply(DropoutGradOp(), g.attrs<DropoutAttrs>(), {g.output_grad(0), g.input(1)}, g.NameFor("output_grad")), {}};
+        return {
+            Apply(DropoutGradOp(), g.attrs<DropoutAttrs>(), {g.output_grad(0), g.input(1)}, g.NameFor("output_grad")),
+            {}};
       },
       .inplace = {{0, 0}},
       .zero_to_zero = true,

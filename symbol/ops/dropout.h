@@ -14,12 +14,13 @@ inline std::span<const EnumName> EnumNames(DropoutMode*) {
 }
 
 struct DropoutAttrs {
-  double p = 0.5;                                // probability of dropping, 0 <= p < 1
-  std::vector<int64_t> axes = {};                     // axes along which one decision is shared
-  DropoutMode mode = DropoutMode::kTraining;     // always: in prediction too
+  double p = 0.5;                             // probability of dropping, 0 <= p < 1
+  std::vector<int64_t> axes = {};             // axes along which one decision is shared
+  DropoutMode mode = DropoutMode::kTraining;  // always: in prediction too
   static constexpr auto Fields() {
     using A = DropoutAttrs;
-    return std::tuple{Field{"p", &A::p, "probability of dropping"}, Field{"axes", &A::axes, "axes along which a decision is shared"},
+    return std::tuple{Field{"p", &A::p, "probability of dropping"},
+                      Field{"axes", &A::axes, "axes along which a decision is shared"},
                       Field{"mode", &A::mode, "training, or always: in prediction too"}};
   }
   bool operator==(const DropoutAttrs&) const = default;

@@ -17,7 +17,7 @@ OpDef Binary(std::string name, std::string doc, GradientRule gradient, bool zero
       .infer_shape = rule::InferBroadcast,
       .batch_axis = rule::BatchAligned,
       .gradient = gradient,
-      .inplace = {{0, 0}, {1, 0}},   // for the operand that is not stretched
+      .inplace = {{0, 0}, {1, 0}},  // for the operand that is not stretched
       .zero_to_zero = zero_to_zero,
   };
 }
@@ -48,10 +48,18 @@ Symbol Add(const Symbol& a, const Symbol& b, const std::string& name) { return A
 Symbol Sub(const Symbol& a, const Symbol& b, const std::string& name) { return Apply(SubOp(), {}, {a, b}, name); }
 Symbol Mul(const Symbol& a, const Symbol& b, const std::string& name) { return Apply(MulOp(), {}, {a, b}, name); }
 Symbol Div(const Symbol& a, const Symbol& b, const std::string& name) { return Apply(DivOp(), {}, {a, b}, name); }
-Symbol Maximum(const Symbol& a, const Symbol& b, const std::string& name) { return Apply(MaximumOp(), {}, {a, b}, name); }
-Symbol Minimum(const Symbol& a, const Symbol& b, const std::string& name) { return Apply(MinimumOp(), {}, {a, b}, name); }
-Symbol GreaterEqual(const Symbol& a, const Symbol& b, const std::string& name) { return Apply(GreaterEqualOp(), {}, {a, b}, name); }
-Symbol LessEqual(const Symbol& a, const Symbol& b, const std::string& name) { return Apply(LessEqualOp(), {}, {a, b}, name); }
+Symbol Maximum(const Symbol& a, const Symbol& b, const std::string& name) {
+  return Apply(MaximumOp(), {}, {a, b}, name);
+}
+Symbol Minimum(const Symbol& a, const Symbol& b, const std::string& name) {
+  return Apply(MinimumOp(), {}, {a, b}, name);
+}
+Symbol GreaterEqual(const Symbol& a, const Symbol& b, const std::string& name) {
+  return Apply(GreaterEqualOp(), {}, {a, b}, name);
+}
+Symbol LessEqual(const Symbol& a, const Symbol& b, const std::string& name) {
+  return Apply(LessEqualOp(), {}, {a, b}, name);
+}
 
 Symbol operator+(const Symbol& a, const Symbol& b) { return Add(a, b); }
 Symbol operator-(const Symbol& a, const Symbol& b) { return Sub(a, b); }
@@ -63,7 +71,8 @@ const OpDef& AddOp() {
       "Add", "a + b",
       [](const GradientContext& g) -> std::vector<Symbol> {
         // da = dy, db = dy, each summed over the axes along which the operand was stretched; so in all below.
-        return {OperandGrad(g, 0, [&] { return g.output_grad(0); }), OperandGrad(g, 1, [&] { return g.output_grad(0); })};
+        return {OperandGrad(g, 0, [&] { return g.output_grad(0); }),
+                OperandGrad(g, 1, [&] { return g.output_grad(0); })};
       },
       true);
   return op;
@@ -103,7 +112,7 @@ const OpDef& DivOp() {
                   return Negative(Mul(over_b, g.output(0), g.NameFor("times_output")), g.NameFor("negative"));
                 })};
       },
-      false);   // 0 / 0
+      false);  // 0 / 0
   return op;
 }
 

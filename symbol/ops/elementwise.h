@@ -1,4 +1,5 @@
-// Element-wise arithmetic. Binary operators broadcast as in NumPy: shapes are aligned at the last axis, extents of 1 stretch.
+// Element-wise arithmetic. Binary operators broadcast as in NumPy: shapes are aligned at the last axis, extents of 1
+// stretch.
 #pragma once
 
 #include "symbol/op_def.h"
@@ -9,9 +10,10 @@ Symbol Add(const Symbol& a, const Symbol& b, const std::string& name = {});
 Symbol Sub(const Symbol& a, const Symbol& b, const std::string& name = {});
 Symbol Mul(const Symbol& a, const Symbol& b, const std::string& name = {});
 Symbol Div(const Symbol& a, const Symbol& b, const std::string& name = {});
-Symbol Maximum(const Symbol& a, const Symbol& b, const std::string& name = {});        // gradient to a where a >= b
-Symbol Minimum(const Symbol& a, const Symbol& b, const std::string& name = {});        // gradient to a where a <= b
-Symbol GreaterEqual(const Symbol& a, const Symbol& b, const std::string& name = {});   // 1 or 0, in a's dtype; no gradient
+Symbol Maximum(const Symbol& a, const Symbol& b, const std::string& name = {});  // gradient to a where a >= b
+Symbol Minimum(const Symbol& a, const Symbol& b, const std::string& name = {});  // gradient to a where a <= b
+Symbol GreaterEqual(const Symbol& a, const Symbol& b,
+                    const std::string& name = {});  // 1 or 0, in a's dtype; no gradient
 Symbol LessEqual(const Symbol& a, const Symbol& b, const std::string& name = {});
 
 struct ScalarAttrs {
@@ -38,7 +40,7 @@ Symbol Log(const Symbol& data, const std::string& name = {});
 Symbol Square(const Symbol& data, const std::string& name = {});
 Symbol Sqrt(const Symbol& data, const std::string& name = {});
 Symbol Abs(const Symbol& data, const std::string& name = {});
-Symbol Sign(const Symbol& data, const std::string& name = {});    // -1, 0, 1; no gradient
+Symbol Sign(const Symbol& data, const std::string& name = {});  // -1, 0, 1; no gradient
 
 // a, b -> output
 const OpDef& AddOp();
@@ -65,19 +67,20 @@ const OpDef& SqrtOp();
 const OpDef& AbsOp();
 const OpDef& SignOp();
 
-const OpDef& AddNOp();              // arg0, arg1, ... of one shape -> their sum, in order
+const OpDef& AddNOp();  // arg0, arg1, ... of one shape -> their sum, in order
 // Made by fusion: a + b of one shape, then relu; and its gradient's sum first: (a + b) [y > 0].
-const OpDef& AddReluOp();           // a, b -> output
-const OpDef& AddReluGradOp();       // (g0, g1, output) -> (g0 + g1) [output > 0]
-const OpDef& SumLikeOp();           // (data, like: shape only) -> data summed over the axes along which `like` was broadcast; a view if shapes are equal
-const OpDef& ZerosLikeOp();         // (like: shape only) -> zeros
+const OpDef& AddReluOp();      // a, b -> output
+const OpDef& AddReluGradOp();  // (g0, g1, output) -> (g0 + g1) [output > 0]
+const OpDef& SumLikeOp();  // (data, like: shape only) -> data summed over the axes along which `like` was broadcast; a
+                           // view if shapes are equal
+const OpDef& ZerosLikeOp();  // (like: shape only) -> zeros
 
 struct ConstantAttrs {
   std::shared_ptr<const HostTensor> value = {};
   static constexpr auto Fields() { return std::tuple{Field{"value", &ConstantAttrs::value, "the tensor"}}; }
-  bool operator==(const ConstantAttrs& other) const;   // by content
+  bool operator==(const ConstantAttrs& other) const;  // by content
 };
 Symbol Constant(HostTensor value, const std::string& name = {});
-const OpDef& ConstantOp();          // no inputs
+const OpDef& ConstantOp();  // no inputs
 
 }  // namespace bindery

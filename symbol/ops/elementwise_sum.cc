@@ -112,7 +112,7 @@ const OpDef& ZerosLikeOp() {
       .inputs = rule::Inputs({"like"}),
       .shape_only = {0},
       .infer_shape = rule::AllAlike,
-      .gradient = [](const GradientContext&) -> std::vector<Symbol> { return {}; },   // a constant
+      .gradient = [](const GradientContext&) -> std::vector<Symbol> { return {}; },  // a constant
       .zero_to_zero = true,
   };
   return op;
@@ -128,7 +128,7 @@ const OpDef& ConstantOp() {
       .infer_dtype = [](InferDTypeContext& c) { c.SetOutput(0, Checked(c.attrs<ConstantAttrs>()).value->dtype()); },
       .batch_axis = rule::NotBatched,
       .check = [](const AnyAttrs& attrs) { Checked(attrs.get<ConstantAttrs>()); },
-      .gradient = [](const GradientContext&) -> std::vector<Symbol> { return {}; },   // no inputs
+      .gradient = [](const GradientContext&) -> std::vector<Symbol> { return {}; },  // no inputs
   };
   return op;
 }

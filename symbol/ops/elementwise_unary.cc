@@ -87,7 +87,7 @@ const OpDef& MulScalarOp() {
           return {Scalar(MulScalarOp(), g.output_grad(0), g.attrs<ScalarAttrs>().scalar, g.NameFor("data"))};
         },
         true);
-    def.check = CheckFactor;   // 0 times infinity would be no zero
+    def.check = CheckFactor;  // 0 times infinity would be no zero
     return def;
   }();
   return op;
@@ -152,7 +152,8 @@ const OpDef& SquareOp() {
       "Square", "x^2",
       [](const GradientContext& g) -> std::vector<Symbol> {
         // dx = 2 dy x
-        return {Scalar(MulScalarOp(), Mul(g.output_grad(0), g.input(0), g.NameFor("times_data")), 2, g.NameFor("data"))};
+        return {
+            Scalar(MulScalarOp(), Mul(g.output_grad(0), g.input(0), g.NameFor("times_data")), 2, g.NameFor("data"))};
       },
       true);
   return op;
@@ -163,7 +164,8 @@ const OpDef& SqrtOp() {
       "Sqrt", "the square root",
       [](const GradientContext& g) -> std::vector<Symbol> {
         // dx = dy / (2 y)
-        return {Scalar(MulScalarOp(), Div(g.output_grad(0), g.output(0), g.NameFor("over_output")), 0.5, g.NameFor("data"))};
+        return {Scalar(MulScalarOp(), Div(g.output_grad(0), g.output(0), g.NameFor("over_output")), 0.5,
+                       g.NameFor("data"))};
       },
       true);
   return op;
@@ -183,7 +185,7 @@ const OpDef& AbsOp() {
 const OpDef& SignOp() {
   static const OpDef op = Unary(
       "Sign", "-1, 0 or 1. Its gradient is 0.",
-      [](const GradientContext&) -> std::vector<Symbol> { return {}; },   // piecewise constant
+      [](const GradientContext&) -> std::vector<Symbol> { return {}; },  // piecewise constant
       true);
   return op;
 }

@@ -17,7 +17,7 @@ void CheckAttrs(const AnyAttrs& any) {
 // data (N, ...) or (..., K); weight (H, K); output (N, H) or (..., H), in every direction.
 void InferProduct(const FullyConnectedAttrs& attrs, Value data, Value weight, Value output) {
   if (!attrs.flatten && !data.shape() && output.shape() && output.shape()->rank() > 0) {
-    data.Set(output.shape()->With(-1, kUnknownDim));   // the same but for the last axis
+    data.Set(output.shape()->With(-1, kUnknownDim));  // the same but for the last axis
   }
   if (!data.shape()) {
     weight.Set({attrs.num_hidden, kUnknownDim});
@@ -28,7 +28,7 @@ void InferProduct(const FullyConnectedAttrs& attrs, Value data, Value weight, Va
   if (attrs.flatten && rank < 2) Throw<ShapeError>("expected data of 2 or more axes (N, ...), got {}", *data.shape());
   if (rank < 1) throw ShapeError("expected data of 1 or more axes (..., K), got ()");
 
-  const int first = attrs.flatten ? 1 : rank - 1;      // the axes from here on are contracted
+  const int first = attrs.flatten ? 1 : rank - 1;  // the axes from here on are contracted
   weight.Set({attrs.num_hidden, rule::ProductFrom(*data.shape(), first)});
   const int64_t contracted = (*weight.shape())[1];
   if (contracted == 0) Throw<ShapeError>("a sample of data {} has no elements", *data.shape());
@@ -90,11 +90,12 @@ const OpDef& FullyConnectedOp() {
         if (attrs.get<FullyConnectedAttrs>().no_bias) return {"data", "weight"};
         return {"data", "weight", "bias"};
       },
-      .infer_shape = [](InferContext& c) {
-        const auto& attrs = c.attrs<FullyConnectedAttrs>();
-        if (!attrs.no_bias) c.SetInput(2, {attrs.num_hidden});
-        InferProduct(attrs, Value::In(c, 0), Value::In(c, 1), Value::Out(c, 0));
-      },
+      .infer_shape =
+          [](InferContext& c) {
+            const auto& attrs = c.attrs<FullyConnectedAttrs>();
+            if (!attrs.no_bias) c.SetInput(2, {attrs.num_hidden});
+            InferProduct(attrs, Value::In(c, 0), Value::In(c, 1), Value::Out(c, 0));
+          },
       .batch_axis = BatchAxis,
       .check = CheckAttrs,
       .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
@@ -106,11 +107,13 @@ const OpDef& FullyConnectedOp() {
         }
         std::vector<Symbol> result(g.num_inputs());
         if (g.wants(0)) {
-          result[0] = Apply(FullyConnectedGradDataOp(), Linear(attrs, true), {dy, g.input(1), g.input(0)}, g.NameFor("data"));
+          result[0] =
+              Apply(FullyConnectedGradDataOp(), Linear(attrs, true), {dy, g.input(1), g.input(0)}, g.NameFor("data"));
         }
         const bool wants_bias = !attrs.no_bias && g.wants(2);
         if (g.wants(1) || wants_bias) {
-          const auto grads = ApplyAll(FullyConnectedGradWeightOp(), Linear(attrs, !wants_bias), {dy, g.input(0)}, g.NameFor("weight"));
+          const auto grads =
+              ApplyAll(FullyConnectedGradWeightOp(), Linear(attrs, !wants_bias), {dy, g.input(0)}, g.NameFor("weight"));
           if (g.wants(1)) result[1] = grads[0];
           if (wants_bias) result[2] = grads[1];
         }
@@ -170,7 +173,8 @@ const OpDef& FullyConnectedGradWeightOp() {
           result[0] = Apply(FullyConnectedOp(), Linear(attrs, !bias), std::move(inputs), g.NameFor("output_grad"));
         }
         if (g.wants(1)) {
-          result[1] = Apply(FullyConnectedGradDataOp(), Linear(attrs, true), {g.input(0), grad, g.input(1)}, g.NameFor("data"));
+          result[1] =
+              Apply(FullyConnectedGradDataOp(), Linear(attrs, true), {g.input(0), grad, g.input(1)}, g.NameFor("data"));
         }
         return result;
       },

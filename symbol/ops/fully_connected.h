@@ -9,8 +9,8 @@ namespace bindery {
 struct FullyConnectedAttrs {
   int64_t num_hidden = 0;
   bool no_bias = false;
-  bool flatten = true;      // (N, ...) is seen as (N, K); otherwise only the last axis is contracted
-  ActivationType activation = ActivationType::kNone;   // applied to the result
+  bool flatten = true;  // (N, ...) is seen as (N, K); otherwise only the last axis is contracted
+  ActivationType activation = ActivationType::kNone;  // applied to the result
   static constexpr auto Fields() {
     using A = FullyConnectedAttrs;
     return std::tuple{Field{"num_hidden", &A::num_hidden, "number of outputs, required"},
@@ -23,7 +23,8 @@ struct FullyConnectedAttrs {
 
 // data (N, ...) -> (N, num_hidden); weight (num_hidden, K), bias (num_hidden).
 Symbol FullyConnected(const Symbol& data, const FullyConnectedAttrs& attrs, const std::string& name = {});
-Symbol FullyConnected(const Symbol& data, const Symbol& weight, const Symbol& bias, const FullyConnectedAttrs& attrs, const std::string& name = {});
+Symbol FullyConnected(const Symbol& data, const Symbol& weight, const Symbol& bias, const FullyConnectedAttrs& attrs,
+                      const std::string& name = {});
 
 const OpDef& FullyConnectedOp();
 // (output gradient, weight, data: shape only) -> data gradient

@@ -64,7 +64,8 @@ Symbol BlockGrad(const Symbol& data, const std::string& name) { return Apply(Blo
 
 const OpDef& CountValidOp() {
   static const OpDef op = [] {
-    OpDef def = Count("CountValid", "How many labels are valid, that is, not ignore_label.", AttrsOf<CountValidAttrs>(), "label");
+    OpDef def = Count("CountValid", "How many labels are valid, that is, not ignore_label.", AttrsOf<CountValidAttrs>(),
+                      "label");
     def.check = [](const AnyAttrs& any) { rule::CheckFinite("ignore_label", any.get<CountValidAttrs>().ignore_label); };
     return def;
   }();
@@ -103,14 +104,17 @@ const OpDef& LinearRegressionOutputOp() {
       .attrs_type = &AttrsOf<LinearRegressionOutputAttrs>(),
       .inputs = rule::Inputs({"data", "label"}),
       .infer_shape = InferRegression,
-      .infer_dtype = [](InferDTypeContext& c) { rule::AlikeDTypes(c, {0}, {0}); },   // labels of any type
+      .infer_dtype = [](InferDTypeContext& c) { rule::AlikeDTypes(c, {0}, {0}); },  // labels of any type
       .batch_axis = rule::BatchedAs(0),
-      .check = [](const AnyAttrs& any) {
-        rule::CheckFinite("grad_scale", any.get<LinearRegressionOutputAttrs>().grad_scale);
-      },
+      .check =
+          [](const AnyAttrs& any) {
+            rule::CheckFinite("grad_scale", any.get<LinearRegressionOutputAttrs>().grad_scale);
+          },
       .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
         if (!g.wants(0)) return {};
-        return {Apply(LinearRegressionOutputGradOp(), g.attrs<LinearRegressionOutputAttrs>(), {g.output(0), g.input(1)}, g.NameFor("data")), {}};
+        return {Apply(LinearRegressionOutputGradOp(), g.attrs<LinearRegressionOutputAttrs>(), {g.output(0), g.input(1)},
+                      g.NameFor("data")),
+                {}};
       },
       .is_loss = Always,
       .inplace = {{0, 0}},
@@ -147,7 +151,8 @@ const OpDef& MakeLossOp() {
         const auto& attrs = g.attrs<MakeLossAttrs>();
         std::vector<Symbol> inputs = {g.input(0)};
         if (attrs.normalization == Normalization::kValid) {
-          const Symbol local = Apply(CountAboveOp(), CountAboveAttrs{attrs.valid_thresh}, {g.input(0)}, g.NameFor("valid"));
+          const Symbol local =
+              Apply(CountAboveOp(), CountAboveAttrs{attrs.valid_thresh}, {g.input(0)}, g.NameFor("valid"));
           inputs.push_back(Apply(SumOverDevicesOp(), {}, {local}, g.NameFor("all_valid")));
         }
         return {Apply(MakeLossGradOp(), attrs, std::move(inputs), g.NameFor("data"))};
@@ -170,14 +175,16 @@ const OpDef& MakeLossGradOp() {
         return {"data"};
       },
       .shape_only = {0},
-      .infer_shape = [](InferContext& c) {
-        rule::Alike({Value::In(c, 0), Value::Out(c, 0)});
-        if (CountsValid(c.any_attrs())) c.SetInput(1, {1});
-      },
-      .infer_dtype = [](InferDTypeContext& c) {
-        rule::AlikeDTypes(c, {0}, {0});
-        if (CountsValid(c.any_attrs())) c.SetInput(1, DType::kFloat32);
-      },
+      .infer_shape =
+          [](InferContext& c) {
+            rule::Alike({Value::In(c, 0), Value::Out(c, 0)});
+            if (CountsValid(c.any_attrs())) c.SetInput(1, {1});
+          },
+      .infer_dtype =
+          [](InferDTypeContext& c) {
+            rule::AlikeDTypes(c, {0}, {0});
+            if (CountsValid(c.any_attrs())) c.SetInput(1, DType::kFloat32);
+          },
       .batch_axis = rule::BatchedAs(0),
       .check = CheckMakeLoss,
       .not_differentiable = kHeadGradient,
@@ -191,7 +198,7 @@ const OpDef& BlockGradOp() {
       .doc = "y = x; no gradient passes.",
       .infer_shape = rule::AllAlike,
       .gradient = [](const GradientContext&) -> std::vector<Symbol> { return {}; },
-      .is_loss = Always,   // as a head it asks for no head gradient
+      .is_loss = Always,  // as a head it asks for no head gradient
       .inplace = {{0, 0}},
       .is_view = true,
       .zero_to_zero = true,

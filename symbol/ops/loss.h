@@ -22,24 +22,31 @@ struct SoftmaxOutputAttrs {
   double grad_scale = 1;
   Normalization normalization = Normalization::kNull;
   bool use_ignore = false;
-  double ignore_label = -1;      // with use_ignore: samples with this label have no gradient and are not valid
-  double smooth_alpha = 0;       // label smoothing: the target is 1 - a at the label and a / (K - 1) elsewhere
-  bool multi_output = false;     // softmax over axis 1 of (N, K, ...), label (N, ...); null and batch divide by the number of positions too
-  bool preserve_shape = false;   // softmax over the last axis of (..., K), label (...)
-  bool out_grad = false;         // multiply by a head gradient, which must then be given
+  double ignore_label = -1;   // with use_ignore: samples with this label have no gradient and are not valid
+  double smooth_alpha = 0;    // label smoothing: the target is 1 - a at the label and a / (K - 1) elsewhere
+  bool multi_output = false;  // softmax over axis 1 of (N, K, ...), label (N, ...); null and batch divide by the number
+                              // of positions too
+  bool preserve_shape = false;  // softmax over the last axis of (..., K), label (...)
+  bool out_grad = false;        // multiply by a head gradient, which must then be given
   static constexpr auto Fields() {
     using A = SoftmaxOutputAttrs;
-    return std::tuple{Field{"grad_scale", &A::grad_scale, "factor of the gradient"}, Field{"normalization", &A::normalization, "divisor: null, batch, valid"},
-                      Field{"use_ignore", &A::use_ignore, "honour ignore_label"}, Field{"ignore_label", &A::ignore_label, "label without gradient"},
-                      Field{"smooth_alpha", &A::smooth_alpha, "label smoothing"}, Field{"multi_output", &A::multi_output, "softmax over axis 1 at each position"},
-                      Field{"preserve_shape", &A::preserve_shape, "softmax over the last axis"}, Field{"out_grad", &A::out_grad, "multiply by the head gradient"}};
+    return std::tuple{Field{"grad_scale", &A::grad_scale, "factor of the gradient"},
+                      Field{"normalization", &A::normalization, "divisor: null, batch, valid"},
+                      Field{"use_ignore", &A::use_ignore, "honour ignore_label"},
+                      Field{"ignore_label", &A::ignore_label, "label without gradient"},
+                      Field{"smooth_alpha", &A::smooth_alpha, "label smoothing"},
+                      Field{"multi_output", &A::multi_output, "softmax over axis 1 at each position"},
+                      Field{"preserve_shape", &A::preserve_shape, "softmax over the last axis"},
+                      Field{"out_grad", &A::out_grad, "multiply by the head gradient"}};
   }
   bool operator==(const SoftmaxOutputAttrs&) const = default;
 };
-// data (N, K) [other axes join K unless multi_output or preserve_shape] -> probabilities of the same shape. label (N) of class
-// numbers, any dtype, or of data's shape: probabilities. The label's variable is "<name>_label" if not given.
+// data (N, K) [other axes join K unless multi_output or preserve_shape] -> probabilities of the same shape. label (N)
+// of class numbers, any dtype, or of data's shape: probabilities (then neither use_ignore nor `valid` may be asked
+// for). The label's variable is "<name>_label" if not given.
 Symbol SoftmaxOutput(const Symbol& data, const SoftmaxOutputAttrs& attrs = {}, const std::string& name = {});
-Symbol SoftmaxOutput(const Symbol& data, const Symbol& label, const SoftmaxOutputAttrs& attrs = {}, const std::string& name = {});
+Symbol SoftmaxOutput(const Symbol& data, const Symbol& label, const SoftmaxOutputAttrs& attrs = {},
+                     const std::string& name = {});
 const OpDef& SoftmaxOutputOp();
 // (output, label [, valid count (1) if normalization is valid] [, head gradient if out_grad]) -> data gradient
 //   (p - target) * grad_scale / divisor, zero for ignored samples
@@ -49,31 +56,37 @@ struct CountValidAttrs {
   bool use_ignore = false;
   double ignore_label = -1;
   static constexpr auto Fields() {
-    return std::tuple{Field{"use_ignore", &CountValidAttrs::use_ignore, "skip ignore_label"}, Field{"ignore_label", &CountValidAttrs::ignore_label, "not counted"}};
+    return std::tuple{Field{"use_ignore", &CountValidAttrs::use_ignore, "skip ignore_label"},
+                      Field{"ignore_label", &CountValidAttrs::ignore_label, "not counted"}};
   }
   bool operator==(const CountValidAttrs&) const = default;
 };
-const OpDef& CountValidOp();        // label -> (1) float32: how many are valid
-const OpDef& SumOverDevicesOp();    // x -> sum of x over all devices, in device order; across_devices
+const OpDef& CountValidOp();      // label -> (1) float32: how many are valid
+const OpDef& SumOverDevicesOp();  // x -> sum of x over all devices, in device order; across_devices
 
 struct LinearRegressionOutputAttrs {
   double grad_scale = 1;
-  static constexpr auto Fields() { return std::tuple{Field{"grad_scale", &LinearRegressionOutputAttrs::grad_scale, "factor of the gradient"}}; }
+  static constexpr auto Fields() {
+    return std::tuple{Field{"grad_scale", &LinearRegressionOutputAttrs::grad_scale, "factor of the gradient"}};
+  }
   bool operator==(const LinearRegressionOutputAttrs&) const = default;
 };
 // output = data; label of the same number of elements. Gradient (data - label) * grad_scale / (elements per sample).
-Symbol LinearRegressionOutput(const Symbol& data, const LinearRegressionOutputAttrs& attrs = {}, const std::string& name = {});
-Symbol LinearRegressionOutput(const Symbol& data, const Symbol& label, const LinearRegressionOutputAttrs& attrs = {}, const std::string& name = {});
+Symbol LinearRegressionOutput(const Symbol& data, const LinearRegressionOutputAttrs& attrs = {},
+                              const std::string& name = {});
+Symbol LinearRegressionOutput(const Symbol& data, const Symbol& label, const LinearRegressionOutputAttrs& attrs = {},
+                              const std::string& name = {});
 const OpDef& LinearRegressionOutputOp();
-const OpDef& LinearRegressionOutputGradOp();   // (output, label) -> data gradient
+const OpDef& LinearRegressionOutputGradOp();  // (output, label) -> data gradient
 
 struct MakeLossAttrs {
   double grad_scale = 1;
   Normalization normalization = Normalization::kNull;
-  double valid_thresh = 0;         // with `valid`: elements above it count
+  double valid_thresh = 0;  // with `valid`: elements above it count
   static constexpr auto Fields() {
     using A = MakeLossAttrs;
-    return std::tuple{Field{"grad_scale", &A::grad_scale, "the gradient"}, Field{"normalization", &A::normalization, "divisor: null, batch, valid"},
+    return std::tuple{Field{"grad_scale", &A::grad_scale, "the gradient"},
+                      Field{"normalization", &A::normalization, "divisor: null, batch, valid"},
                       Field{"valid_thresh", &A::valid_thresh, "with valid: elements above it count"}};
   }
   bool operator==(const MakeLossAttrs&) const = default;
@@ -81,13 +94,15 @@ struct MakeLossAttrs {
 // output = data; gradient grad_scale / divisor everywhere.
 Symbol MakeLoss(const Symbol& data, const MakeLossAttrs& attrs = {}, const std::string& name = {});
 const OpDef& MakeLossOp();
-const OpDef& MakeLossGradOp();      // (data: shape only [, valid count]) -> data gradient
+const OpDef& MakeLossGradOp();  // (data: shape only [, valid count]) -> data gradient
 struct CountAboveAttrs {
   double threshold = 0;
-  static constexpr auto Fields() { return std::tuple{Field{"threshold", &CountAboveAttrs::threshold, "elements above it count"}}; }
+  static constexpr auto Fields() {
+    return std::tuple{Field{"threshold", &CountAboveAttrs::threshold, "elements above it count"}};
+  }
   bool operator==(const CountAboveAttrs&) const = default;
 };
-const OpDef& CountAboveOp();        // data -> (1) float32
+const OpDef& CountAboveOp();  // data -> (1) float32
 
 // output = data; no gradient passes.
 Symbol BlockGrad(const Symbol& data, const std::string& name = {});

@@ -14,16 +14,18 @@ using rule::Value;
 
 void CheckAttrs(const AnyAttrs& any) {
   const auto& attrs = any.get<PoolingAttrs>();
-  if (attrs.global) return;   // kernel, stride and pad are not looked at
+  if (attrs.global) return;  // kernel, stride and pad are not looked at
   rule::CheckKernel(attrs.kernel);
   rule::CheckPerAxis("stride", attrs.stride, attrs.kernel.size(), 1);
   rule::CheckPerAxis("pad", attrs.pad, attrs.kernel.size(), 0);
   for (size_t i = 0; i < attrs.pad.size(); ++i) {
     if (attrs.convention == PoolConvention::kSame && attrs.pad[i] != 0) {
-      Throw<ModelError>("pad must be 0 with the convention same, which pads as needed, got {}", rule::ToString(attrs.pad));
+      Throw<ModelError>("pad must be 0 with the convention same, which pads as needed, got {}",
+                        rule::ToString(attrs.pad));
     }
-    if (attrs.pad[i] >= attrs.kernel[i]) {   // a window could see nothing but padding
-      Throw<ModelError>("pad {} must be smaller than kernel {}", rule::ToString(attrs.pad), rule::ToString(attrs.kernel));
+    if (attrs.pad[i] >= attrs.kernel[i]) {  // a window could see nothing but padding
+      Throw<ModelError>("pad {} must be smaller than kernel {}", rule::ToString(attrs.pad),
+                        rule::ToString(attrs.kernel));
     }
   }
 }
@@ -41,7 +43,8 @@ PoolWindow WindowOf(const PoolingAttrs& attrs, int axis, int64_t size) {
   }
   const int64_t padded = rule::PaddedExtent(size, pad, pad);
   if (kernel > padded) {
-    Throw<ShapeError>("the window of {} along axis {} is larger than the input with padding, {}", kernel, axis + 2, padded);
+    Throw<ShapeError>("the window of {} along axis {} is larger than the input with padding, {}", kernel, axis + 2,
+                      padded);
   }
   int64_t output = (padded - kernel) / stride + 1;
   if (attrs.convention == PoolConvention::kFull && (padded - kernel) % stride != 0) {
@@ -117,18 +120,21 @@ const OpDef& PoolingOp() {
         return {"output"};
       },
       .num_visible_outputs = [](const AnyAttrs&) { return 1; },
-      .infer_shape = [](InferContext& c) {
-        InferPooling(c.attrs<PoolingAttrs>(), Value::In(c, 0), Value::Out(c, 0));
-        if (IsMax(c.any_attrs())) c.SetOutput(1, {1});
-      },
-      .infer_dtype = [](InferDTypeContext& c) {
-        rule::AlikeDTypes(c, {0}, {0});
-        if (IsMax(c.any_attrs())) c.SetOutput(1, DType::kUInt8);
-      },
-      .batch_axis = [](BatchAxisContext& c) {
-        rule::NotBatched(c);
-        if (c.input_axes[0] < 2) c.output_axes[0] = c.input_axes[0];   // windows mix nothing along N and C
-      },
+      .infer_shape =
+          [](InferContext& c) {
+            InferPooling(c.attrs<PoolingAttrs>(), Value::In(c, 0), Value::Out(c, 0));
+            if (IsMax(c.any_attrs())) c.SetOutput(1, {1});
+          },
+      .infer_dtype =
+          [](InferDTypeContext& c) {
+            rule::AlikeDTypes(c, {0}, {0});
+            if (IsMax(c.any_attrs())) c.SetOutput(1, DType::kUInt8);
+          },
+      .batch_axis =
+          [](BatchAxisContext& c) {
+            rule::NotBatched(c);
+            if (c.input_axes[0] < 2) c.output_axes[0] = c.input_axes[0];  // windows mix nothing along N and C
+          },
       .check = CheckAttrs,
       .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
         // max: dx = dy at the element that won (the state). avg: dx = sum over the windows that see x of dy / divisor.
@@ -154,16 +160,18 @@ const OpDef& PoolingGradOp() {
       },
       .shape_only = {1},
       .infer_shape = InferPoolingGrad,
-      .infer_dtype = [](InferDTypeContext& c) {
-        rule::AlikeDTypes(c, {0, 1}, {0});
-        if (IsMax(c.any_attrs())) c.SetInput(2, DType::kUInt8);
-      },
+      .infer_dtype =
+          [](InferDTypeContext& c) {
+            rule::AlikeDTypes(c, {0, 1}, {0});
+            if (IsMax(c.any_attrs())) c.SetInput(2, DType::kUInt8);
+          },
       .batch_axis = rule::BatchedAs(1),
       .check = CheckAttrs,
       .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
         // The average's is linear: d/d dy = the average pooling of what flows back.
         const auto& attrs = g.attrs<PoolingAttrs>();
-        if (attrs.type == PoolType::kMax) Throw<ModelError>("PoolingGrad \"{}\": the second derivative of a maximum is not provided", g.name());
+        if (attrs.type == PoolType::kMax)
+          Throw<ModelError>("PoolingGrad \"{}\": the second derivative of a maximum is not provided", g.name());
         return {Apply(PoolingOp(), attrs, {g.output_grad(0)}, g.NameFor("output_grad")), {}};
       },
       .zero_to_zero = true,

@@ -24,17 +24,20 @@ inline std::span<const EnumName> EnumNames(PoolConvention*) {
 
 struct PoolingAttrs {
   PoolType type = PoolType::kMax;
-  std::vector<int64_t> kernel = {};     // not needed if global
-  std::vector<int64_t> stride = {};     // empty: 1
-  std::vector<int64_t> pad = {};        // empty: 0
-  bool global = false;             // one window over everything
+  std::vector<int64_t> kernel = {};  // not needed if global
+  std::vector<int64_t> stride = {};  // empty: 1
+  std::vector<int64_t> pad = {};     // empty: 0
+  bool global = false;               // one window over everything
   PoolConvention convention = PoolConvention::kValid;
-  bool count_include_pad = true;   // does an average's divisor count padding?
+  bool count_include_pad = true;  // does an average's divisor count padding?
   static constexpr auto Fields() {
     using A = PoolingAttrs;
-    return std::tuple{Field{"type", &A::type, "max or avg"}, Field{"kernel", &A::kernel, "window; not needed if global"},
-                      Field{"stride", &A::stride, "default 1"}, Field{"pad", &A::pad, "default 0"},
-                      Field{"global", &A::global, "one window over all spatial axes"}, Field{"convention", &A::convention, "output extent: valid, full, same"},
+    return std::tuple{Field{"type", &A::type, "max or avg"},
+                      Field{"kernel", &A::kernel, "window; not needed if global"},
+                      Field{"stride", &A::stride, "default 1"},
+                      Field{"pad", &A::pad, "default 0"},
+                      Field{"global", &A::global, "one window over all spatial axes"},
+                      Field{"convention", &A::convention, "output extent: valid, full, same"},
                       Field{"count_include_pad", &A::count_include_pad, "count padding in an average's divisor"}};
   }
   bool operator==(const PoolingAttrs&) const = default;
@@ -44,10 +47,13 @@ struct PoolingAttrs {
 // the kernels know, which element won; ties go to the first.
 Symbol Pooling(const Symbol& data, const PoolingAttrs& attrs, const std::string& name = {});
 
-// The windows of one axis, resolved: window i covers input elements i stride - pad_begin up to kernel further. Every window
-// holds at least one element of the input. Elements before 0 down to -pad_begin, and from the input's end on up to pad_end,
-// are padding; a last window of `full` may reach beyond, where nothing is: that part is never counted in an average.
-struct PoolWindow { int64_t kernel, stride, pad_begin, pad_end, output; };
+// The windows of one axis, resolved: window i covers input elements i stride - pad_begin up to kernel further. Every
+// window holds at least one element of the input. Elements before 0 down to -pad_begin, and from the input's end on up
+// to pad_end, are padding; a last window of `full` may reach beyond, where nothing is: that part is never counted in an
+// average.
+struct PoolWindow {
+  int64_t kernel, stride, pad_begin, pad_end, output;
+};
 // Per spatial axis of a data shape; throws ShapeError if a window does not fit.
 std::vector<PoolWindow> PoolWindows(const PoolingAttrs& attrs, const Shape& data);
 

@@ -16,8 +16,10 @@ Shape ReducedShape(const ReduceAttrs& attrs, const Shape& data) {
   const uint32_t reduced = ReducedAxes(attrs, data);
   std::vector<int64_t> dims;
   for (int axis = 0; axis < data.rank(); ++axis) {
-    if ((reduced >> axis & 1) == 0) dims.push_back(data[axis]);
-    else if (attrs.keepdims) dims.push_back(1);
+    if ((reduced >> axis & 1) == 0)
+      dims.push_back(data[axis]);
+    else if (attrs.keepdims)
+      dims.push_back(1);
   }
   return Shape(std::span<const int64_t>(dims));
 }
@@ -116,9 +118,15 @@ uint32_t ReducedAxes(const ReduceAttrs& attrs, const Shape& data) {
   return attrs.exclude ? all & ~named : named;
 }
 
-Symbol Sum(const Symbol& data, const ReduceAttrs& attrs, const std::string& name) { return Apply(SumOp(), attrs, {data}, name); }
-Symbol Mean(const Symbol& data, const ReduceAttrs& attrs, const std::string& name) { return Apply(MeanOp(), attrs, {data}, name); }
-Symbol Max(const Symbol& data, const ReduceAttrs& attrs, const std::string& name) { return Apply(MaxOp(), attrs, {data}, name); }
+Symbol Sum(const Symbol& data, const ReduceAttrs& attrs, const std::string& name) {
+  return Apply(SumOp(), attrs, {data}, name);
+}
+Symbol Mean(const Symbol& data, const ReduceAttrs& attrs, const std::string& name) {
+  return Apply(MeanOp(), attrs, {data}, name);
+}
+Symbol Max(const Symbol& data, const ReduceAttrs& attrs, const std::string& name) {
+  return Apply(MaxOp(), attrs, {data}, name);
+}
 
 const OpDef& SumOp() {
   static const OpDef op = Reduction("Sum", "The sum over axes.", [](const GradientContext& g) -> std::vector<Symbol> {
@@ -140,7 +148,8 @@ const OpDef& MaxOp() {
   static const OpDef op = [] {
     OpDef def = Reduction("Max", "The maximum over axes.", [](const GradientContext& g) -> std::vector<Symbol> {
       // dx = dy [x = y] / (number of elements equal to y)
-      return {Apply(MaxGradOp(), g.attrs<ReduceAttrs>(), {g.output_grad(0), g.input(0), g.output(0)}, g.NameFor("data"))};
+      return {
+          Apply(MaxGradOp(), g.attrs<ReduceAttrs>(), {g.output_grad(0), g.input(0), g.output(0)}, g.NameFor("data"))};
     });
     def.infer_shape = InferMax;
     return def;

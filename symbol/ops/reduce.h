@@ -6,12 +6,14 @@
 namespace bindery {
 
 struct ReduceAttrs {
-  std::vector<int64_t> axes = {};    // empty: all
-  bool keepdims = false;        // keep reduced axes with extent 1
-  bool exclude = false;         // reduce all axes but the given
+  std::vector<int64_t> axes = {};  // empty: all
+  bool keepdims = false;           // keep reduced axes with extent 1
+  bool exclude = false;            // reduce all axes but the given
   static constexpr auto Fields() {
     using A = ReduceAttrs;
-    return std::tuple{Field{"axes", &A::axes, "axes to reduce; empty: all"}, Field{"keepdims", &A::keepdims, "keep them with extent 1"}, Field{"exclude", &A::exclude, "reduce all others"}};
+    return std::tuple{Field{"axes", &A::axes, "axes to reduce; empty: all"},
+                      Field{"keepdims", &A::keepdims, "keep them with extent 1"},
+                      Field{"exclude", &A::exclude, "reduce all others"}};
   }
   bool operator==(const ReduceAttrs&) const = default;
 };
@@ -25,24 +27,27 @@ uint32_t ReducedAxes(const ReduceAttrs& attrs, const Shape& data);
 const OpDef& SumOp();
 const OpDef& MeanOp();
 const OpDef& MaxOp();
-const OpDef& SumGradOp();           // (output gradient, data: shape only) -> broadcast back; ReduceAttrs
-const OpDef& MeanGradOp();          // the same, divided by the number of reduced elements
-const OpDef& MaxGradOp();           // (output gradient, data, output) -> gradient shared equally among equal maxima; ReduceAttrs
+const OpDef& SumGradOp();   // (output gradient, data: shape only) -> broadcast back; ReduceAttrs
+const OpDef& MeanGradOp();  // the same, divided by the number of reduced elements
+const OpDef& MaxGradOp();  // (output gradient, data, output) -> gradient shared equally among equal maxima; ReduceAttrs
 
 struct DotAttrs {
   bool transpose_a = false, transpose_b = false;
   static constexpr auto Fields() {
-    return std::tuple{Field{"transpose_a", &DotAttrs::transpose_a, "use a^T"}, Field{"transpose_b", &DotAttrs::transpose_b, "use b^T"}};
+    return std::tuple{Field{"transpose_a", &DotAttrs::transpose_a, "use a^T"},
+                      Field{"transpose_b", &DotAttrs::transpose_b, "use b^T"}};
   }
   bool operator==(const DotAttrs&) const = default;
 };
-// (M, K) x (K, N) -> (M, N); (K) x (K) -> (1). Of two vectors the first is a row and the second a column, and a transposed
-// one is the other; so (1) x (K)^T -> (K) and (K)^T x (1) -> (K), which are the inner product's gradients. Both
-// transposed would be an outer product: refused.
+// (M, K) x (K, N) -> (M, N); (K) x (K) -> (1). Of two vectors the first is a row and the second a column, and a
+// transposed one is the other; so (1) x (K)^T -> (K) and (K)^T x (1) -> (K), which are the inner product's gradients.
+// Both transposed would be an outer product: refused.
 Symbol Dot(const Symbol& a, const Symbol& b, const DotAttrs& attrs = {}, const std::string& name = {});
 const OpDef& DotOp();
 // op(a) is (m, k) and op(b) is (k, n), of vectors too: all that a kernel needs. Throws ShapeError if they do not fit.
-struct DotSizes { int64_t m, k, n; };
+struct DotSizes {
+  int64_t m, k, n;
+};
 DotSizes ProductSizes(const DotAttrs& attrs, const Shape& a, const Shape& b);
 
 }  // namespace bindery

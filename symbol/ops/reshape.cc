@@ -1,4 +1,5 @@
-// Operators that keep the elements in their order: Identity, Flatten, Reshape, ReshapeLike; and Transpose, which does not.
+// Operators that keep the elements in their order: Identity, Flatten, Reshape, ReshapeLike; and Transpose, which does
+// not.
 #include <algorithm>
 
 #include "base/checked.h"
@@ -58,11 +59,12 @@ void InferReshape(InferContext& c) {
   output.Set(out);
   out = *output.shape();
   if (!data.shape()) return;
-  Shape in = *data.shape(), from = in;   // `from`, `to`: with 1 for the kept extents
+  Shape in = *data.shape(), from = in;  // `from`, `to`: with 1 for the kept extents
   Shape to = out;
   for (int i = 0; i < rank; ++i) {
     if (wanted[i] != 0) continue;
-    if (i >= in.rank()) Throw<ShapeError>("shape {} keeps axis {}, which data {} does not have", rule::ToString(wanted), i, in);
+    if (i >= in.rank())
+      Throw<ShapeError>("shape {} keeps axis {}, which data {} does not have", rule::ToString(wanted), i, in);
     if (in[i] == kUnknownDim) in.Set(i, out[i]);
     out.Set(i, in[i]);
     from.Set(i, 1);
@@ -72,9 +74,9 @@ void InferReshape(InferContext& c) {
   if (from_product != kUnknownDim && to_product != kUnknownDim) {
     if (from_product != to_product) Throw<ShapeError>("the elements of {} do not fit into {}", in, out);
   } else if (from_product != kUnknownDim) {
-    const auto rest = std::ranges::find(wanted, -1);   // the only unknown extent of `to`
+    const auto rest = std::ranges::find(wanted, -1);  // the only unknown extent of `to`
     const int axis = static_cast<int>(rest - wanted.begin());
-    const int64_t others = rule::ProductFrom(to.With(axis, 1), 0);   // at least 1: every extent is
+    const int64_t others = rule::ProductFrom(to.With(axis, 1), 0);  // at least 1: every extent is
     if (from_product % others != 0) {
       Throw<ShapeError>("data {} does not divide into {}", in, rule::ToString(wanted));
     }
@@ -148,7 +150,7 @@ const OpDef& IdentityOp() {
       .name = "Identity",
       .doc = "y = x.",
       .infer_shape = rule::AllAlike,
-      .gradient = [](const GradientContext& g) -> std::vector<Symbol> { return {g.output_grad(0)}; },   // dx = dy
+      .gradient = [](const GradientContext& g) -> std::vector<Symbol> { return {g.output_grad(0)}; },  // dx = dy
       .inplace = {{0, 0}},
       .is_view = true,
       .zero_to_zero = true,
@@ -193,11 +195,16 @@ const OpDef& ReshapeLikeOp() {
       .inputs = rule::Inputs({"data", "like"}),
       .shape_only = {1},
       .infer_shape = InferReshapeLike,
-      .batch_axis = [](BatchAxisContext& c) {
-        if (c.input_axes[1] >= 0) c.output_axes[0] = c.input_axes[1];   // a gradient: as what it is the gradient of
-        else ReshapedBatchAxis(c);
+      .batch_axis =
+          [](BatchAxisContext& c) {
+            if (c.input_axes[1] >= 0)
+              c.output_axes[0] = c.input_axes[1];  // a gradient: as what it is the gradient of
+            else
+              ReshapedBatchAxis(c);
+          },
+      .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
+        return {BackToShape(g)[0], {}};
       },
-      .gradient = [](const GradientContext& g) -> std::vector<Symbol> { return {BackToShape(g)[0], {}}; },
       .inplace = {{0, 0}},
       .is_view = true,
       .zero_to_zero = true,
@@ -211,13 +218,14 @@ const OpDef& TransposeOp() {
       .doc = "Output axis i is input axis axes[i]; the axes reversed by default.",
       .attrs_type = &AttrsOf<TransposeAttrs>(),
       .infer_shape = InferTranspose,
-      .batch_axis = [](BatchAxisContext& c) {
-        const auto& attrs = c.attrs<TransposeAttrs>();
-        const int rank = c.input_shapes[0].rank();
-        for (int i = 0; i < rank; ++i) {
-          if (c.input_axes[0] >= 0 && SourceAxis(attrs, rank, i) == c.input_axes[0]) c.output_axes[0] = i;
-        }
-      },
+      .batch_axis =
+          [](BatchAxisContext& c) {
+            const auto& attrs = c.attrs<TransposeAttrs>();
+            const int rank = c.input_shapes[0].rank();
+            for (int i = 0; i < rank; ++i) {
+              if (c.input_axes[0] >= 0 && SourceAxis(attrs, rank, i) == c.input_axes[0]) c.output_axes[0] = i;
+            }
+          },
       .check = CheckTranspose,
       .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
         // dx = dy with the inverse permutation; reversing is its own inverse.

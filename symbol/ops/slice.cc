@@ -13,10 +13,12 @@ void CheckAttrs(const AnyAttrs& any) {
   const auto& attrs = any.get<SliceAttrs>();
   const auto expect = [&](const char* field, const std::vector<int64_t>& list, bool may_be_empty) {
     if (list.size() == attrs.begin.size() || (may_be_empty && list.empty())) return;
-    Throw<ModelError>("{} must have as many entries as begin, {}, got {}", field, attrs.begin.size(), rule::ToString(list));
+    Throw<ModelError>("{} must have as many entries as begin, {}, got {}", field, attrs.begin.size(),
+                      rule::ToString(list));
   };
   if (attrs.begin.size() > Shape::kMaxRank) {
-    Throw<ModelError>("begin has {} entries, more than the {} axes a shape can have", attrs.begin.size(), Shape::kMaxRank);
+    Throw<ModelError>("begin has {} entries, more than the {} axes a shape can have", attrs.begin.size(),
+                      Shape::kMaxRank);
   }
   expect("end", attrs.end, false);
   expect("step", attrs.step, true);
@@ -42,7 +44,8 @@ std::vector<int> CutAxes(const SliceAttrs& attrs, const Shape& data) {
 SliceRange RangeOf(int64_t begin, int64_t end, int64_t step, int64_t extent) {
   const auto from_end = [&](int64_t index) { return index < 0 ? index + extent : index; };
   if (step > 0) {
-    const int64_t first = std::clamp(from_end(begin), int64_t{0}, extent), last = std::clamp(from_end(end), int64_t{0}, extent);
+    const int64_t first = std::clamp(from_end(begin), int64_t{0}, extent),
+                  last = std::clamp(from_end(end), int64_t{0}, extent);
     const int64_t count = last > first ? (last - first - 1) / step + 1 : 0;
     return {first, count > 1 ? step : 1, count};
   }
@@ -105,14 +108,15 @@ const OpDef& SliceOp() {
       .doc = "Per axis the indices begin, begin + step, ... before end; negative ones count from the end.",
       .attrs_type = &AttrsOf<SliceAttrs>(),
       .infer_shape = [](InferContext& c) { InferRange(c.attrs<SliceAttrs>(), Value::In(c, 0), Value::Out(c, 0)); },
-      .batch_axis = [](BatchAxisContext& c) {
-        // A part of the samples is not the batch; all of them in their order are.
-        const int axis = c.input_axes[0];
-        if (axis < 0) return;
-        const SliceRange range = SliceRanges(c.attrs<SliceAttrs>(), c.input_shapes[0])[axis];
-        const bool all = range.begin == 0 && range.step == 1 && range.count == c.input_shapes[0][axis];
-        c.output_axes[0] = all ? axis : -1;
-      },
+      .batch_axis =
+          [](BatchAxisContext& c) {
+            // A part of the samples is not the batch; all of them in their order are.
+            const int axis = c.input_axes[0];
+            if (axis < 0) return;
+            const SliceRange range = SliceRanges(c.attrs<SliceAttrs>(), c.input_shapes[0])[axis];
+            const bool all = range.begin == 0 && range.step == 1 && range.count == c.input_shapes[0][axis];
+            c.output_axes[0] = all ? axis : -1;
+          },
       .check = CheckAttrs,
       .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
         // dx = dy at the indices taken, 0 elsewhere.

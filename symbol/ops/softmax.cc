@@ -25,7 +25,7 @@ void InferSoftmax(InferContext& c) {
 
 // A softmax along the batch axis mixes samples.
 void SoftmaxBatchAxis(BatchAxisContext& c) {
-  const int axis = c.input_axes.back();   // data, or the output in the gradient
+  const int axis = c.input_axes.back();  // data, or the output in the gradient
   const bool mixes = axis >= 0 && rule::Axis(c.attrs<SoftmaxAttrs>().axis, c.input_shapes.back()) == axis;
   c.output_axes[0] = mixes ? -1 : axis;
 }
@@ -42,8 +42,8 @@ std::vector<Symbol> SoftmaxGradGradient(const GradientContext& g) {
     return Sum(Mul(a, y, g.NameFor(what + "_product")), {.axes = {attrs.axis}, .keepdims = true}, g.NameFor(what));
   };
   const Symbol centred = Sub(dy, inner(dy, "s"), g.NameFor("centred"));
-  const Symbol difference = Sub(Mul(dx, centred, g.NameFor("first")), Mul(inner(dx, "q"), dy, g.NameFor("second")),
-                                g.NameFor("difference"));
+  const Symbol difference =
+      Sub(Mul(dx, centred, g.NameFor("first")), Mul(inner(dx, "q"), dy, g.NameFor("second")), g.NameFor("difference"));
   result[1] = Apply(DivScalarOp(), ScalarAttrs{attrs.temperature}, {difference}, g.NameFor("output"));
   return result;
 }

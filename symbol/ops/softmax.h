@@ -9,7 +9,8 @@ struct SoftmaxAttrs {
   int64_t axis = -1;
   double temperature = 1;
   static constexpr auto Fields() {
-    return std::tuple{Field{"axis", &SoftmaxAttrs::axis, "axis of the sum"}, Field{"temperature", &SoftmaxAttrs::temperature, "t > 0"}};
+    return std::tuple{Field{"axis", &SoftmaxAttrs::axis, "axis of the sum"},
+                      Field{"temperature", &SoftmaxAttrs::temperature, "t > 0"}};
   }
   bool operator==(const SoftmaxAttrs&) const = default;
 };

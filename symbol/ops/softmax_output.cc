@@ -16,7 +16,8 @@ void CheckAttrs(const AnyAttrs& any) {
   if (!(attrs.smooth_alpha >= 0 && attrs.smooth_alpha <= 1)) {
     Throw<ModelError>("smooth_alpha must be from 0 to 1, got {}", attrs.smooth_alpha);
   }
-  if (attrs.multi_output && attrs.preserve_shape) throw ModelError("multi_output and preserve_shape exclude each other");
+  if (attrs.multi_output && attrs.preserve_shape)
+    throw ModelError("multi_output and preserve_shape exclude each other");
 }
 
 // The label's shape for class numbers: one per softmax.
@@ -42,11 +43,13 @@ void InferHead(InferContext& c, Value data, Value label) {
   const Shape in = *data.shape();
   const int least = attrs.preserve_shape ? 1 : 2;
   if (in.rank() < least) {
-    Throw<ShapeError>("expected data of {} or more axes {}, got {}", least, attrs.preserve_shape ? "(..., K)" : "(N, K, ...)", in);
+    Throw<ShapeError>("expected data of {} or more axes {}, got {}", least,
+                      attrs.preserve_shape ? "(..., K)" : "(N, K, ...)", in);
   }
   const int64_t classes = Classes(attrs, in);
   if (classes == 0) Throw<ShapeError>("data {} has no classes", in);
-  if (classes == 1 && attrs.smooth_alpha != 0) Throw<ShapeError>("label smoothing needs 2 or more classes, got data {}", in);
+  if (classes == 1 && attrs.smooth_alpha != 0)
+    Throw<ShapeError>("label smoothing needs 2 or more classes, got data {}", in);
 
   if (label.shape() && IsProbabilities(attrs, in, *label.shape())) {
     if (attrs.use_ignore || attrs.normalization == Normalization::kValid) {
@@ -55,7 +58,7 @@ void InferHead(InferContext& c, Value data, Value label) {
     rule::Alike({data, label});
     return;
   }
-  if (!label.shape() && !c.may_assume()) return;   // it may yet turn out to be probabilities
+  if (!label.shape() && !c.may_assume()) return;  // it may yet turn out to be probabilities
   label.Set(ClassNumbersShape(attrs, in));
   Shape back = in;
   const Shape numbers = *label.shape();
@@ -73,7 +76,7 @@ void InferHead(InferContext& c, Value data, Value label) {
 struct GradInputs {
   explicit GradInputs(const SoftmaxOutputAttrs& attrs)
       : count(attrs.normalization == Normalization::kValid ? 2 : -1), head(attrs.out_grad ? (count < 0 ? 2 : 3) : -1) {}
-  int count, head;   // -1: there is none
+  int count, head;  // -1: there is none
 };
 
 void InferGrad(InferContext& c) {
@@ -91,7 +94,7 @@ void BatchAxis(BatchAxisContext& c) {
   const auto& attrs = c.attrs<SoftmaxOutputAttrs>();
   const int axis = c.input_axes[0], rank = c.input_shapes[0].rank();
   const bool inside = attrs.preserve_shape ? axis == rank - 1 : attrs.multi_output ? axis == 1 : axis > 0;
-  c.output_axes[0] = inside ? -1 : axis;   // a softmax over the batch mixes samples
+  c.output_axes[0] = inside ? -1 : axis;  // a softmax over the batch mixes samples
 }
 
 // dx = (p - target) grad_scale / divisor, zero for ignored samples; times the head gradient if out_grad.
@@ -113,7 +116,8 @@ std::vector<Symbol> Gradient(const GradientContext& g) {
 Symbol SoftmaxOutput(const Symbol& data, const SoftmaxOutputAttrs& attrs, const std::string& name) {
   return Apply(SoftmaxOutputOp(), attrs, {data}, name);
 }
-Symbol SoftmaxOutput(const Symbol& data, const Symbol& label, const SoftmaxOutputAttrs& attrs, const std::string& name) {
+Symbol SoftmaxOutput(const Symbol& data, const Symbol& label, const SoftmaxOutputAttrs& attrs,
+                     const std::string& name) {
   return Apply(SoftmaxOutputOp(), attrs, {data, label}, name);
 }
 
@@ -123,12 +127,13 @@ const OpDef& SoftmaxOutputOp() {
       .doc = "p = softmax(x); a loss head: dx = (p - target) grad_scale / divisor.",
       .attrs_type = &AttrsOf<SoftmaxOutputAttrs>(),
       .inputs = rule::Inputs({"data", "label"}),
-      .infer_shape = [](InferContext& c) {
-        rule::Alike({Value::In(c, 0), Value::Out(c, 0)});
-        InferHead(c, Value::In(c, 0), Value::In(c, 1));
-        rule::Alike({Value::In(c, 0), Value::Out(c, 0)});
-      },
-      .infer_dtype = [](InferDTypeContext& c) { rule::AlikeDTypes(c, {0}, {0}); },   // labels of any type
+      .infer_shape =
+          [](InferContext& c) {
+            rule::Alike({Value::In(c, 0), Value::Out(c, 0)});
+            InferHead(c, Value::In(c, 0), Value::In(c, 1));
+            rule::Alike({Value::In(c, 0), Value::Out(c, 0)});
+          },
+      .infer_dtype = [](InferDTypeContext& c) { rule::AlikeDTypes(c, {0}, {0}); },  // labels of any type
       .batch_axis = BatchAxis,
       .check = CheckAttrs,
       .gradient = Gradient,
@@ -141,22 +146,27 @@ const OpDef& SoftmaxOutputOp() {
 const OpDef& SoftmaxOutputGradOp() {
   static const OpDef op = {
       .name = "SoftmaxOutputGrad",
-      .doc = "dx = (p - target) grad_scale / divisor, zero for ignored samples; times the head gradient if there is one.",
+      .doc =
+          "dx = (p - target) grad_scale / divisor, zero for ignored samples; times the head gradient if there is one.",
       .attrs_type = &AttrsOf<SoftmaxOutputAttrs>(),
-      .inputs = [](const AnyAttrs& any, int) {
-        const GradInputs at(any.get<SoftmaxOutputAttrs>());
-        std::vector<std::string> names = {"output", "label"};
-        if (at.count >= 0) names.push_back("valid_count");
-        if (at.head >= 0) names.push_back("head_grad");
-        return names;
-      },
+      .inputs =
+          [](const AnyAttrs& any, int) {
+            const GradInputs at(any.get<SoftmaxOutputAttrs>());
+            std::vector<std::string> names = {"output", "label"};
+            if (at.count >= 0) names.push_back("valid_count");
+            if (at.head >= 0) names.push_back("head_grad");
+            return names;
+          },
       .infer_shape = InferGrad,
-      .infer_dtype = [](InferDTypeContext& c) {
-        const GradInputs at(c.attrs<SoftmaxOutputAttrs>());
-        if (at.head >= 0) rule::AlikeDTypes(c, {0, at.head}, {0});
-        else rule::AlikeDTypes(c, {0}, {0});
-        if (at.count >= 0) c.SetInput(at.count, DType::kFloat32);
-      },
+      .infer_dtype =
+          [](InferDTypeContext& c) {
+            const GradInputs at(c.attrs<SoftmaxOutputAttrs>());
+            if (at.head >= 0)
+              rule::AlikeDTypes(c, {0, at.head}, {0});
+            else
+              rule::AlikeDTypes(c, {0}, {0});
+            if (at.count >= 0) c.SetInput(at.count, DType::kFloat32);
+          },
       .batch_axis = rule::BatchedAs(0),
       .check = CheckAttrs,
       .not_differentiable = "a loss head's gradient is a convention, not a function of its output alone",

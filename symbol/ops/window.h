@@ -20,8 +20,8 @@ inline int64_t PerAxis(const std::vector<int64_t>& list, int axis, int64_t other
   return list.empty() ? otherwise : list[axis];
 }
 
-int64_t PaddedExtent(int64_t extent, int64_t pad_begin, int64_t pad_end);   // checked
-const char* DataAxes(int rank);                 // "(N, C, H, W)" for 4
+int64_t PaddedExtent(int64_t extent, int64_t pad_begin, int64_t pad_end);  // checked
+const char* DataAxes(int rank);                                            // "(N, C, H, W)" for 4
 // Only the batch may be empty: throws ShapeError if a channel or spatial extent is 0.
 void ExpectNotEmpty(const Shape& data);
 // Output 0 is batched where input 0 is, if that is the first axis.

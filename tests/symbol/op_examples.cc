@@ -14,19 +14,22 @@ class Examples {
     std::string label = op.name;
     for (const auto& [name, value] : attrs.ToMap()) label += " " + name + "=" + ToString(value);
     if (axes.empty()) {
-      for (const Shape& shape : inputs) axes.push_back(!inputs.empty() && shape.rank() > 0 && shape[0] == inputs[0][0] ? 0 : -1);
+      for (const Shape& shape : inputs)
+        axes.push_back(!inputs.empty() && shape.rank() > 0 && shape[0] == inputs[0][0] ? 0 : -1);
     }
     list.push_back({std::move(label), &op, std::move(attrs), std::move(inputs), std::move(axes)});
   }
 };
 
 void AddElementwise(Examples& e) {
-  for (const OpDef* op : {&AddOp(), &SubOp(), &MulOp(), &DivOp(), &MaximumOp(), &MinimumOp(), &GreaterEqualOp(), &LessEqualOp()}) {
+  for (const OpDef* op :
+       {&AddOp(), &SubOp(), &MulOp(), &DivOp(), &MaximumOp(), &MinimumOp(), &GreaterEqualOp(), &LessEqualOp()}) {
     e.Add(*op, {}, {{5, 3, 2}, {5, 3, 2}});
     e.Add(*op, {}, {{5, 3, 2}, {3, 1}}, {0, -1});
     e.Add(*op, {}, {{2}, {5, 3, 1}}, {-1, 0});
   }
-  for (const OpDef* op : {&AddScalarOp(), &SubScalarOp(), &RSubScalarOp(), &MulScalarOp(), &DivScalarOp(), &RDivScalarOp()}) {
+  for (const OpDef* op :
+       {&AddScalarOp(), &SubScalarOp(), &RSubScalarOp(), &MulScalarOp(), &DivScalarOp(), &RDivScalarOp()}) {
     e.Add(*op, ScalarAttrs{2.5}, {{5, 3}});
   }
   for (const OpDef* op : {&NegativeOp(), &ExpOp(), &LogOp(), &SquareOp(), &SqrtOp(), &AbsOp(), &SignOp(), &IdentityOp(),
@@ -41,8 +44,8 @@ void AddElementwise(Examples& e) {
   e.Add(ConstantOp(), ConstantAttrs{std::make_shared<const HostTensor>(HostTensor::From({2}, {1, 2}))}, {});
   e.Add(CastOp(), CastAttrs{DType::kFloat64}, {{5, 3}});
   e.Add(CastLikeOp(), {}, {{5, 3}, {5, 3}});
-  for (ActivationType type : {ActivationType::kRelu, ActivationType::kSigmoid, ActivationType::kTanh, ActivationType::kSoftRelu,
-                              ActivationType::kSoftSign}) {
+  for (ActivationType type : {ActivationType::kRelu, ActivationType::kSigmoid, ActivationType::kTanh,
+                              ActivationType::kSoftRelu, ActivationType::kSoftSign}) {
     e.Add(ActivationOp(), ActivationAttrs{type}, {{5, 3}});
     e.Add(ActivationGradOp(), ActivationAttrs{type}, {{5, 3}, {5, 3}});
   }
@@ -55,12 +58,19 @@ void AddElementwise(Examples& e) {
 void AddLayers(Examples& e) {
   const FullyConnectedAttrs fc{.num_hidden = 7, .activation = ActivationType::kTanh};
   e.Add(FullyConnectedOp(), fc, {{5, 3, 2}, {7, 6}, {7}});
-  e.Add(FullyConnectedOp(), FullyConnectedAttrs{.num_hidden = 7, .no_bias = true, .flatten = false}, {{5, 3, 2}, {7, 2}});
+  e.Add(FullyConnectedOp(), FullyConnectedAttrs{.num_hidden = 7, .no_bias = true, .flatten = false},
+        {{5, 3, 2}, {7, 2}});
   e.Add(FullyConnectedGradDataOp(), FullyConnectedAttrs{.num_hidden = 7}, {{5, 7}, {7, 6}, {5, 3, 2}});
   e.Add(FullyConnectedGradWeightOp(), FullyConnectedAttrs{.num_hidden = 7}, {{5, 7}, {5, 3, 2}});
-  e.Add(FullyConnectedGradWeightOp(), FullyConnectedAttrs{.num_hidden = 7, .no_bias = true, .flatten = false}, {{5, 3, 7}, {5, 3, 2}});
+  e.Add(FullyConnectedGradWeightOp(), FullyConnectedAttrs{.num_hidden = 7, .no_bias = true, .flatten = false},
+        {{5, 3, 7}, {5, 3, 2}});
 
-  const ConvolutionAttrs conv{.num_filter = 6, .kernel = {3, 2}, .stride = {2, 1}, .pad = {1, 0}, .dilate = {1, 2}, .groups = 2,
+  const ConvolutionAttrs conv{.num_filter = 6,
+                              .kernel = {3, 2},
+                              .stride = {2, 1},
+                              .pad = {1, 0},
+                              .dilate = {1, 2},
+                              .groups = 2,
                               .activation = ActivationType::kRelu};
   ConvolutionAttrs grad = conv;
   grad.activation = ActivationType::kNone;
@@ -70,7 +80,11 @@ void AddLayers(Examples& e) {
   e.Add(ConvolutionGradWeightOp(), grad, {{5, 6, 5, 6}, {5, 4, 9, 8}});
 
   const PoolingAttrs max{.kernel = {3, 2}, .stride = {2, 1}, .pad = {1, 0}, .convention = PoolConvention::kFull};
-  const PoolingAttrs avg{.type = PoolType::kAvg, .kernel = {3, 2}, .stride = {2, 2}, .convention = PoolConvention::kSame, .count_include_pad = false};
+  const PoolingAttrs avg{.type = PoolType::kAvg,
+                         .kernel = {3, 2},
+                         .stride = {2, 2},
+                         .convention = PoolConvention::kSame,
+                         .count_include_pad = false};
   const PoolingAttrs global{.type = PoolType::kAvg, .global = true};
   e.Add(PoolingOp(), max, {{5, 4, 8, 8}});
   e.Add(PoolingOp(), avg, {{5, 4, 8, 8}});
@@ -95,12 +109,17 @@ void AddLayers(Examples& e) {
 }
 
 void AddHeads(Examples& e) {
-  const SoftmaxOutputAttrs valid{.grad_scale = 2, .normalization = Normalization::kValid, .use_ignore = true, .ignore_label = 3,
-                                 .smooth_alpha = 0.1, .out_grad = true};
+  const SoftmaxOutputAttrs valid{.grad_scale = 2,
+                                 .normalization = Normalization::kValid,
+                                 .use_ignore = true,
+                                 .ignore_label = 3,
+                                 .smooth_alpha = 0.1,
+                                 .out_grad = true};
   e.Add(SoftmaxOutputOp(), valid, {{5, 4}, {5}});
   e.Add(SoftmaxOutputOp(), SoftmaxOutputAttrs{}, {{5, 4}, {5, 4}});
   e.Add(SoftmaxOutputOp(), SoftmaxOutputAttrs{.multi_output = true}, {{5, 4, 3}, {5, 3}});
-  e.Add(SoftmaxOutputOp(), SoftmaxOutputAttrs{.normalization = Normalization::kValid, .preserve_shape = true}, {{5, 3, 4}, {5, 3}});
+  e.Add(SoftmaxOutputOp(), SoftmaxOutputAttrs{.normalization = Normalization::kValid, .preserve_shape = true},
+        {{5, 3, 4}, {5, 3}});
   e.Add(SoftmaxOutputGradOp(), valid, {{5, 4}, {5}, {1}, {5, 4}}, {0, 0, -1, 0});
   e.Add(SoftmaxOutputGradOp(), SoftmaxOutputAttrs{.out_grad = true}, {{5, 4}, {5}, {5, 4}});
   e.Add(CountValidOp(), CountValidAttrs{true, 7}, {{5, 3}});
@@ -108,9 +127,11 @@ void AddHeads(Examples& e) {
   e.Add(LinearRegressionOutputOp(), LinearRegressionOutputAttrs{3}, {{5, 3}, {5, 3}});
   e.Add(LinearRegressionOutputOp(), LinearRegressionOutputAttrs{3}, {{5, 1}, {5}});
   e.Add(LinearRegressionOutputGradOp(), LinearRegressionOutputAttrs{3}, {{5, 1}, {5}});
-  e.Add(MakeLossOp(), MakeLossAttrs{.grad_scale = 2, .normalization = Normalization::kValid, .valid_thresh = 0.5}, {{5, 3}});
+  e.Add(MakeLossOp(), MakeLossAttrs{.grad_scale = 2, .normalization = Normalization::kValid, .valid_thresh = 0.5},
+        {{5, 3}});
   e.Add(MakeLossOp(), MakeLossAttrs{}, {{5, 3}});
-  e.Add(MakeLossGradOp(), MakeLossAttrs{.grad_scale = 2, .normalization = Normalization::kValid, .valid_thresh = 0.5}, {{5, 3}, {1}});
+  e.Add(MakeLossGradOp(), MakeLossAttrs{.grad_scale = 2, .normalization = Normalization::kValid, .valid_thresh = 0.5},
+        {{5, 3}, {1}});
 }
 
 void AddShapeOps(Examples& e) {
@@ -132,10 +153,12 @@ void AddShapeOps(Examples& e) {
     e.Add(*op, ReduceAttrs{.axes = {0}, .keepdims = true, .exclude = true}, {{5, 2, 3}});
     e.Add(*op, ReduceAttrs{}, {{5, 2, 3}});
   }
-  for (const OpDef* op : {&SumGradOp(), &MeanGradOp()}) e.Add(*op, ReduceAttrs{.axes = {1, -1}, .keepdims = true}, {{5, 1, 1}, {5, 2, 3}});
+  for (const OpDef* op : {&SumGradOp(), &MeanGradOp()})
+    e.Add(*op, ReduceAttrs{.axes = {1, -1}, .keepdims = true}, {{5, 1, 1}, {5, 2, 3}});
   e.Add(MaxGradOp(), ReduceAttrs{.axes = {1, -1}}, {{5}, {5, 2, 3}, {5}});
   for (bool a : {false, true}) {
-    for (bool b : {false, true}) e.Add(DotOp(), DotAttrs{a, b}, {a ? Shape{3, 5} : Shape{5, 3}, b ? Shape{4, 3} : Shape{3, 4}}, {a ? 1 : 0, -1});
+    for (bool b : {false, true})
+      e.Add(DotOp(), DotAttrs{a, b}, {a ? Shape{3, 5} : Shape{5, 3}, b ? Shape{4, 3} : Shape{3, 4}}, {a ? 1 : 0, -1});
   }
   e.Add(DotOp(), DotAttrs{}, {{3}, {3}}, {-1, -1});
 }

@@ -1,5 +1,5 @@
-// At least one example of every built-in operator: attributes that differ from their defaults where they can, and shapes
-// that fit. What walks over all operators starts from these.
+// At least one example of every built-in operator: attributes that differ from their defaults where they can, and
+// shapes that fit. What walks over all operators starts from these.
 #pragma once
 
 #include <string>
@@ -13,8 +13,8 @@ struct OpExample {
   std::string label;
   const OpDef* op;
   AnyAttrs attrs;
-  std::vector<Shape> inputs;        // of all inputs
-  std::vector<int> batch_axes;      // of all inputs
+  std::vector<Shape> inputs;    // of all inputs
+  std::vector<int> batch_axes;  // of all inputs
 };
 
 const std::vector<OpExample>& OpExamples();

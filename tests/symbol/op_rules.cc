@@ -105,7 +105,8 @@ std::vector<int> OutputBatchAxes(const OpDef& op, const AnyAttrs& attrs, const s
     batch_axes[names[i]] = axes.at(i);
   }
   std::vector<int> result;
-  for (const ValueType& type : InferTypes(Graph::Of(symbol), shapes, {}, batch_axes).back()) result.push_back(type.batch_axis);
+  for (const ValueType& type : InferTypes(Graph::Of(symbol), shapes, {}, batch_axes).back())
+    result.push_back(type.batch_axis);
   return result;
 }
 

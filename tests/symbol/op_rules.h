@@ -16,8 +16,8 @@ struct NodeShapes {
   Shapes inputs, outputs;
   bool operator==(const NodeShapes&) const = default;
 };
-// To a fixed point, from what is known of inputs and outputs (missing trailing ones: nothing). With `assume` false no rule
-// may assume anything. Throws ShapeError: 'argument "weight": expected (4, 3), got (4, 2)'.
+// To a fixed point, from what is known of inputs and outputs (missing trailing ones: nothing). With `assume` false no
+// rule may assume anything. Throws ShapeError: 'argument "weight": expected (4, 3), got (4, 2)'.
 NodeShapes InferNode(const OpDef& op, const AnyAttrs& attrs, Shapes inputs, Shapes outputs = {}, bool assume = true);
 
 struct NodeDTypes {

@@ -42,7 +42,9 @@ TEST(BatchNorm, Shapes) {
   EXPECT_EQ(shapes.inputs, (Shapes{Shape{8, 16, 4, 4}, Shape{16}, Shape{16}, Shape{16}, Shape{16}}));
   EXPECT_EQ(shapes.outputs, (Shapes{Shape{8, 16, 4, 4}, Shape{16}, Shape{16}}));
   // The channels from a parameter, the rest from the output.
-  EXPECT_EQ(InferNode(BatchNormOp(), BatchNormAttrs{.axis = -1}, {Shape{kAny, kAny}, std::nullopt, Shape{16}}, {Shape{8, kAny}}, false).inputs[0],
+  EXPECT_EQ(InferNode(BatchNormOp(), BatchNormAttrs{.axis = -1}, {Shape{kAny, kAny}, std::nullopt, Shape{16}},
+                      {Shape{8, kAny}}, false)
+                .inputs[0],
             (Shape{8, 16}));
   EXPECT_EQ(InferNode(BatchNormOp(), BatchNormAttrs{.relu = true}, {Shape{8, 16}}).outputs[3], (Shape{1}));
   EXPECT_EQ(ShapeErrorOf(BatchNormOp(), BatchNormAttrs{}, {Shape{8, 16, 4}, Shape{4}}),
@@ -59,11 +61,15 @@ TEST(BatchNorm, ParametersAreFloat32For16BitData) {
   EXPECT_EQ(infer({kF64}), (NodeDTypes{{kF64, kF64, kF64, kF64, kF64}, {kF64, kF64, kF64, kU8}}));
   EXPECT_EQ(infer({}, {kBf16}).inputs[0], kBf16);
   EXPECT_EQ(infer({std::nullopt, kF64}).inputs[0], kF64);
-  EXPECT_EQ(infer({std::nullopt, kF32}).inputs[0], std::nullopt);   // data may be of 16 bits
-  EXPECT_EQ(MessageOf<ShapeError>([&] { infer({kF32, kBf16}); }), "ShapeError: argument \"gamma\": expected float32, got bfloat16");
+  EXPECT_EQ(infer({std::nullopt, kF32}).inputs[0], std::nullopt);  // data may be of 16 bits
+  EXPECT_EQ(MessageOf<ShapeError>([&] {
+              infer({kF32, kBf16});
+            }),
+            "ShapeError: argument \"gamma\": expected float32, got bfloat16");
   EXPECT_EQ(InferNodeDTypes(BatchNormGradOp(), BatchNormAttrs{}, {kBf16}).outputs, (DTypes{kBf16, kF32, kF32}));
   EXPECT_EQ(InferNodeDTypes(BatchNormStatisticsOp(), BatchNormAttrs{}, {kBf16}).outputs, (DTypes{kF32}));
-  EXPECT_EQ(InferNodeDTypes(BatchNormGradInputOp(), BatchNormAttrs{}, {kBf16}).inputs, (DTypes{kBf16, kBf16, kF32, kF32, kF32}));
+  EXPECT_EQ(InferNodeDTypes(BatchNormGradInputOp(), BatchNormAttrs{}, {kBf16}).inputs,
+            (DTypes{kBf16, kBf16, kF32, kF32, kF32}));
 }
 
 TEST(BatchNorm, BatchAxes) {
@@ -75,11 +81,14 @@ TEST(BatchNorm, BatchAxes) {
 }
 
 TEST(BatchNorm, AttributeErrors) {
-  const auto error = [](const BatchNormAttrs& attrs) { return MessageOf<ModelError>([&] { BatchNormOp().check(attrs); }); };
+  const auto error = [](const BatchNormAttrs& attrs) {
+    return MessageOf<ModelError>([&] { BatchNormOp().check(attrs); });
+  };
   EXPECT_EQ(error({.eps = 0}), "ModelError: eps must be above 0, got 0");
   EXPECT_EQ(error({.momentum = 1.5}), "ModelError: momentum must be from 0 to 1, got 1.5");
   EXPECT_EQ(error({.axis = 8}), "ModelError: axis must be from -8 to 7, got 8");
-  EXPECT_EQ(error({.sync = true, .relu = true}), "ModelError: relu and sync do not go together: put Relu after the operator");
+  EXPECT_EQ(error({.sync = true, .relu = true}),
+            "ModelError: relu and sync do not go together: put Relu after the operator");
 }
 
 TEST(BatchNorm, GradientUsesTheStatisticsOfTheForwardPass) {
@@ -104,7 +113,8 @@ TEST(BatchNorm, MeanAndVarianceHaveNoGradient) {
 }
 
 TEST(SyncBatchNorm, ExpandsIntoItsParts) {
-  const Symbol bn = BatchNorm(Variable("x"), {.eps = 0.5, .fix_gamma = false, .output_mean_var = true, .sync = true}, "bn");
+  const Symbol bn =
+      BatchNorm(Variable("x"), {.eps = 0.5, .fix_gamma = false, .output_mean_var = true, .sync = true}, "bn");
   const Symbol expanded = ExpandComposites(bn);
   EXPECT_EQ(expanded.ListOutputs(), bn.ListOutputs());
   EXPECT_EQ(expanded.ListArguments(), bn.ListArguments());

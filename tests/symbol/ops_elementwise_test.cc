@@ -16,8 +16,12 @@ namespace {
 std::string ShapeErrorOf(const OpDef& op, const AnyAttrs& attrs, Shapes inputs, Shapes outputs = {}) {
   return MessageOf<ShapeError>([&] { InferNode(op, attrs, inputs, outputs); });
 }
-NodeShapes Certain(Shapes inputs, Shapes outputs = {}) { return InferNode(AddOp(), {}, std::move(inputs), std::move(outputs), false); }
-NodeShapes Assumed(Shapes inputs, Shapes outputs = {}) { return InferNode(AddOp(), {}, std::move(inputs), std::move(outputs), true); }
+NodeShapes Certain(Shapes inputs, Shapes outputs = {}) {
+  return InferNode(AddOp(), {}, std::move(inputs), std::move(outputs), false);
+}
+NodeShapes Assumed(Shapes inputs, Shapes outputs = {}) {
+  return InferNode(AddOp(), {}, std::move(inputs), std::move(outputs), true);
+}
 NodeShapes Node(const Shape& a, const Shape& b, const Shape& output) { return {{a, b}, {output}}; }
 
 // The operators of a gradient from what flows back to the argument, for a chain of first inputs: "SumLike Mul".
@@ -44,8 +48,10 @@ TEST(Broadcast, KnownShapes) {
             "ShapeError: shapes (2, 3) and (2, 4) do not broadcast: extents must be equal or 1");
   EXPECT_EQ(ShapeErrorOf(AddOp(), {}, {Shape{0, 3}, Shape{2, 3}}),
             "ShapeError: shapes (0, 3) and (2, 3) do not broadcast: extents must be equal or 1");
-  EXPECT_EQ(ShapeErrorOf(AddOp(), {}, {Shape{2, 3}, Shape{3}}, {Shape{3}}), "ShapeError: output \"output\": expected (?, ?), got (3)");
-  EXPECT_EQ(ShapeErrorOf(AddOp(), {}, {Shape{2, 1}, Shape{2, 1}}, {Shape{2, 5}}), "ShapeError: output \"output\": expected (2, 1), got (2, 5)");
+  EXPECT_EQ(ShapeErrorOf(AddOp(), {}, {Shape{2, 3}, Shape{3}}, {Shape{3}}),
+            "ShapeError: output \"output\": expected (?, ?), got (3)");
+  EXPECT_EQ(ShapeErrorOf(AddOp(), {}, {Shape{2, 1}, Shape{2, 1}}, {Shape{2, 5}}),
+            "ShapeError: output \"output\": expected (2, 1), got (2, 5)");
 }
 
 TEST(Broadcast, WhatFollowsForCertain) {
@@ -58,7 +64,7 @@ TEST(Broadcast, WhatFollowsForCertain) {
 }
 
 TEST(Broadcast, WhatIsAssumed) {
-  EXPECT_EQ(Assumed({Shape{kAny, 10}, Shape{12, kAny}}), Node({12, 10}, {12, 10}, {12, 10}));   // E27
+  EXPECT_EQ(Assumed({Shape{kAny, 10}, Shape{12, kAny}}), Node({12, 10}, {12, 10}, {12, 10}));  // E27
   EXPECT_EQ(Assumed({Shape{4, 5}}), Node({4, 5}, {4, 5}, {4, 5}));
   EXPECT_EQ(Assumed({}, {Shape{4, 5}}), Node({4, 5}, {4, 5}, {4, 5}));
   EXPECT_EQ(Assumed({Shape{5}}, {Shape{4, 5}}), Node({5}, {4, 5}, {4, 5}));
@@ -81,8 +87,8 @@ TEST(Broadcast, BatchAxes) {
   EXPECT_EQ(axis({5, 3}, {5, 3}, 0, 0), 0);
   EXPECT_EQ(axis({5, 3}, {2, 5, 3}, 0, 1), 1);
   EXPECT_EQ(axis({3}, {5, 3}, -1, 0), 0);
-  EXPECT_EQ(axis({5, 1}, {1, 5}, 0, 1), -1);    // every sample with every other
-  EXPECT_EQ(axis({1, 3}, {5, 3}, 0, -1), -1);   // one sample stretched over what is no batch
+  EXPECT_EQ(axis({5, 1}, {1, 5}, 0, 1), -1);   // every sample with every other
+  EXPECT_EQ(axis({1, 3}, {5, 3}, 0, -1), -1);  // one sample stretched over what is no batch
   EXPECT_EQ(axis({2, 3}, {2, 3}, -1, -1), -1);
 }
 
@@ -111,14 +117,16 @@ TEST(Elementwise, GradientsAsTheFormulasSay) {
 TEST(Elementwise, OnlyWhatIsAskedForIsMade) {
   const Symbol a = Variable("a"), b = Variable("b");
   const Symbol grad = GradientOf(Mul(a, b, "y"), "a");
-  EXPECT_EQ(grad.ListArguments(), (std::vector<std::string>{"y_output_grad", "b", "a"}));   // a for its shape alone
+  EXPECT_EQ(grad.ListArguments(), (std::vector<std::string>{"y_output_grad", "b", "a"}));  // a for its shape alone
 }
 
 TEST(Elementwise, Operators) {
   const Symbol a = Variable("a"), b = Variable("b");
   const auto made = [](const Symbol& symbol) {
     const NodePtr node = symbol.entry().node;
-    return node->op().name + (node->op().attrs_type == &AttrsOf<ScalarAttrs>() ? " " + ToString(node->attrs().ToFullMap().at("scalar")) : "");
+    return node->op().name + (node->op().attrs_type == &AttrsOf<ScalarAttrs>()
+                                  ? " " + ToString(node->attrs().ToFullMap().at("scalar"))
+                                  : "");
   };
   EXPECT_EQ(made(a + b), "Add");
   EXPECT_EQ(made(a - b), "Sub");
@@ -136,12 +144,14 @@ TEST(Elementwise, Operators) {
 }
 
 TEST(Elementwise, AttributeErrors) {
-  EXPECT_EQ(MessageOf<ModelError>([] { Variable("a") / 0.0; }), "ModelError: DivScalar \"a_divscalar1\": scalar must not be 0: it divides");
+  EXPECT_EQ(MessageOf<ModelError>([] { Variable("a") / 0.0; }),
+            "ModelError: DivScalar \"a_divscalar1\": scalar must not be 0: it divides");
   EXPECT_EQ(MessageOf<ModelError>([] { Variable("a") * INFINITY; }),
             "ModelError: MulScalar \"a_mulscalar1\": scalar must be a finite number, got inf");
   EXPECT_EQ(MessageOf<ModelError>([] { Activation(Variable("a"), {ActivationType::kNone}, "act"); }),
             "ModelError: Activation \"act\": type must be relu, sigmoid, tanh, softrelu or softsign, got none");
-  EXPECT_EQ(MessageOf<ModelError>([] { Apply(ConstantOp(), ConstantAttrs{}, {}, "c"); }), "ModelError: Constant \"c\": value is missing");
+  EXPECT_EQ(MessageOf<ModelError>([] { Apply(ConstantOp(), ConstantAttrs{}, {}, "c"); }),
+            "ModelError: Constant \"c\": value is missing");
   EXPECT_EQ(MessageOf<ModelError>([] { Softmax(Variable("a"), {.temperature = 0}, "s"); }),
             "ModelError: Softmax \"s\": temperature must be a finite number above 0, got 0");
   EXPECT_EQ(MessageOf<ModelError>([] { Softmax(Variable("a"), {.axis = 8}, "s"); }),
@@ -163,9 +173,11 @@ TEST(Elementwise, ConstantsAreEqualByContent) {
 
 TEST(SumLike, Shapes) {
   EXPECT_EQ(InferNode(SumLikeOp(), {}, {Shape{5, 3, 2}, Shape{3, 1}}).outputs[0], (Shape{3, 1}));
-  EXPECT_EQ(ShapeErrorOf(SumLikeOp(), {}, {Shape{5, 3, 2}, Shape{2, 1}}), "ShapeError: (5, 3, 2) does not come from broadcasting (2, 1)");
-  EXPECT_EQ(ShapeErrorOf(SumLikeOp(), {}, {Shape{2}, Shape{2, 1}}), "ShapeError: (2) does not come from broadcasting (2, 1)");
-  EXPECT_EQ(OutputBatchAxes(SumLikeOp(), {}, {{5, 3}, {3}}, {0, -1}), std::vector{-1});   // a parameter's gradient
+  EXPECT_EQ(ShapeErrorOf(SumLikeOp(), {}, {Shape{5, 3, 2}, Shape{2, 1}}),
+            "ShapeError: (5, 3, 2) does not come from broadcasting (2, 1)");
+  EXPECT_EQ(ShapeErrorOf(SumLikeOp(), {}, {Shape{2}, Shape{2, 1}}),
+            "ShapeError: (2) does not come from broadcasting (2, 1)");
+  EXPECT_EQ(OutputBatchAxes(SumLikeOp(), {}, {{5, 3}, {3}}, {0, -1}), std::vector{-1});  // a parameter's gradient
 }
 
 TEST(AddN, OneShapeForAll) {
@@ -176,17 +188,20 @@ TEST(AddN, OneShapeForAll) {
 
 TEST(Cast, Types) {
   using DTypes = std::vector<std::optional<DType>>;
-  EXPECT_EQ(InferNodeDTypes(CastOp(), CastAttrs{DType::kBFloat16}, {DType::kInt32}).outputs, (DTypes{DType::kBFloat16}));
+  EXPECT_EQ(InferNodeDTypes(CastOp(), CastAttrs{DType::kBFloat16}, {DType::kInt32}).outputs,
+            (DTypes{DType::kBFloat16}));
   EXPECT_EQ(InferNodeDTypes(CastOp(), CastAttrs{DType::kBFloat16}, {}).inputs, (DTypes{std::nullopt}));
   EXPECT_EQ(InferNodeDTypes(CastLikeOp(), {}, {DType::kFloat32, DType::kInt8}).outputs, (DTypes{DType::kInt8}));
   const Symbol net = Cast(Variable("x"), {.dtype = DType::kFloat16}, "c");
   const Symbol grad = GradientOf(net, "x");
-  const InferredDTypes types = InferDTypes(Group({net, grad}), {{"x", DType::kFloat64}, {"c_output_grad", DType::kFloat16}});
+  const InferredDTypes types =
+      InferDTypes(Group({net, grad}), {{"x", DType::kFloat64}, {"c_output_grad", DType::kFloat16}});
   EXPECT_EQ(types.outputs, (std::vector{DType::kFloat16, DType::kFloat64}));
 }
 
 TEST(Softmax, AxesAndBatch) {
-  EXPECT_EQ(ShapeErrorOf(SoftmaxOp(), SoftmaxAttrs{.axis = 2}, {Shape{5, 3}}), "ShapeError: axis 2 is out of range for shape (5, 3): expected -2 to 1");
+  EXPECT_EQ(ShapeErrorOf(SoftmaxOp(), SoftmaxAttrs{.axis = 2}, {Shape{5, 3}}),
+            "ShapeError: axis 2 is out of range for shape (5, 3): expected -2 to 1");
   EXPECT_EQ(OutputBatchAxes(SoftmaxOp(), SoftmaxAttrs{.axis = -1}, {{5, 3}}, {0}), std::vector{0});
   EXPECT_EQ(OutputBatchAxes(SoftmaxOp(), SoftmaxAttrs{.axis = -2}, {{5, 3}}, {0}), std::vector{-1});
   EXPECT_EQ(OutputBatchAxes(SoftmaxGradOp(), SoftmaxAttrs{}, {{5, 3}, {5, 3}}, {-1, 0}), std::vector{0});

@@ -46,8 +46,9 @@ void ExpectUniqueNames(const Symbol& symbol) {
 
 // Takes the gradient of `heads`, checks its types, adds the head gradients to `known`, and returns it.
 Symbol CheckGradient(const Symbol& heads, std::vector<std::string> wrt, Known& known) {
-  const std::vector<std::string> inputs = heads.ListInputs();   // a linear operator's gradient needs no data
-  std::erase_if(wrt, [&](const std::string& name) { return std::find(inputs.begin(), inputs.end(), name) == inputs.end(); });
+  const std::vector<std::string> inputs = heads.ListInputs();  // a linear operator's gradient needs no data
+  std::erase_if(wrt,
+                [&](const std::string& name) { return std::find(inputs.begin(), inputs.end(), name) == inputs.end(); });
   const GradientResult result = Gradient(heads, wrt);
   EXPECT_EQ(result.gradients.size(), wrt.size());
   const std::vector<ValueType> head_types = TypesOf(heads, known);
@@ -80,7 +81,7 @@ TEST(GradientWalk, TypesAreThoseOfTheArguments) {
     const int count = static_cast<int>(example.inputs.size());
     const std::vector<std::string> names = op.inputs(example.attrs, count);
     const std::vector<Symbol> outputs = NodeOf(op, example.attrs, count);
-    const bool only_first = !op.auxiliary.empty();   // mean and var of BatchNorm have no gradient
+    const bool only_first = !op.auxiliary.empty();  // mean and var of BatchNorm have no gradient
     const int heads_count = only_first ? 1 : NumVisibleOutputs(op, example.attrs);
     const Symbol heads = ExpandComposites(Group(std::span(outputs).first(heads_count)));
 
@@ -91,8 +92,8 @@ TEST(GradientWalk, TypesAreThoseOfTheArguments) {
       known.axes[names[i]] = example.batch_axes[i];
       const bool fixed = IsLabel(names[i]) || names[i] == "state" || names[i] == "mask" || names[i] == "valid_count";
       known.dtypes[names[i]] = names[i] == "state" || names[i] == "mask" ? DType::kUInt8
-                               : names[i] == "valid_count"              ? DType::kFloat32
-                                                                        : DType::kFloat64;
+                               : names[i] == "valid_count"               ? DType::kFloat32
+                                                                         : DType::kFloat64;
       if (!fixed && !IsAuxiliary(op, names[i])) wrt.push_back(names[i]);
     }
     try {
@@ -107,11 +108,12 @@ TEST(GradientWalk, TypesAreThoseOfTheArguments) {
         EXPECT_NE(std::string(error.what()).find("Grad"), std::string::npos) << error.what();
       }
     } catch (const ModelError& error) {
-      EXPECT_NE(std::string(error.what()).find("the second derivative of a maximum is not provided"), std::string::npos) << error.what();
+      EXPECT_NE(std::string(error.what()).find("the second derivative of a maximum is not provided"), std::string::npos)
+          << error.what();
     }
   }
   EXPECT_GE(first_derivatives, 60);
-  EXPECT_GE(second_derivatives, 35);   // the others do not depend on what they are the gradient of
+  EXPECT_GE(second_derivatives, 35);  // the others do not depend on what they are the gradient of
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // Hostile attributes and shapes, as in a file of somebody who means harm: every operator, every field with every odd
-// value, every input with every odd shape. The result is an Error or a right answer: no crash, no overflow (run under the
-// undefined-behaviour sanitizer), no huge allocation, no negative extent.
+// value, every input with every odd shape. The result is an Error or a right answer: no crash, no overflow (run under
+// the undefined-behaviour sanitizer), no huge allocation, no negative extent.
 //
 // The classes are those that struck TensorFlow: division by an extent of 0; element counts and sizes that overflow;
 // allocation by an attribute's value; negative numbers taken as unsigned; axes out of range; empty tensors; gradient
@@ -25,30 +25,71 @@ std::vector<AttrValue> OddValues(const AttrValue& usual) {
   using List = std::vector<int64_t>;
   if (std::holds_alternative<bool>(usual)) return {true, false, int64_t{1}};
   if (std::holds_alternative<int64_t>(usual)) {
-    return {int64_t{0}, int64_t{1}, int64_t{-1}, int64_t{3}, int64_t{8}, int64_t{-9}, int64_t{1} << 32, (int64_t{1} << 32) + 1,
-            kMax, kMin, 2.5, std::string("many")};
+    return {int64_t{0},
+            int64_t{1},
+            int64_t{-1},
+            int64_t{3},
+            int64_t{8},
+            int64_t{-9},
+            int64_t{1} << 32,
+            (int64_t{1} << 32) + 1,
+            kMax,
+            kMin,
+            2.5,
+            std::string("many")};
   }
   if (std::holds_alternative<double>(usual)) {
-    return {0.0, -1.0, 1.0, 1e308, 5e-324, std::nan(""), std::numeric_limits<double>::infinity(),
-            -std::numeric_limits<double>::infinity(), int64_t{kMax}, std::string("nan")};
+    return {0.0,
+            -1.0,
+            1.0,
+            1e308,
+            5e-324,
+            std::nan(""),
+            std::numeric_limits<double>::infinity(),
+            -std::numeric_limits<double>::infinity(),
+            int64_t{kMax},
+            std::string("nan")};
   }
   if (std::holds_alternative<List>(usual)) {
-    return {List{}, List{0}, List{1}, List{-1}, List{kMax}, List{kMin}, List{1, 1}, List{0, 0}, List{-1, -1}, List{kMax, kMax},
-            List{kMin, 1}, List{1, kMin}, List{1, 2, 3}, List{2, 1, 0}, List{kMax, kMax, kMax}, List{1, 1, 1, 1}, List(9, 1),
-            List(100000, 1)};
+    return {List{},           List{0},       List{1},        List{-1},      List{kMax},
+            List{kMin},       List{1, 1},    List{0, 0},     List{-1, -1},  List{kMax, kMax},
+            List{kMin, 1},    List{1, kMin}, List{1, 2, 3},  List{2, 1, 0}, List{kMax, kMax, kMax},
+            List{1, 1, 1, 1}, List(9, 1),    List(100000, 1)};
   }
   if (std::holds_alternative<std::string>(usual)) {
-    return {std::string(), std::string("no such"), std::string(1000, 'x'), int64_t{-1}, std::string("none"), std::string("null"),
-            std::string("valid"), std::string("full"), std::string("same"), std::string("avg"), std::string("int8")};
+    return {std::string(),       std::string("no such"), std::string(1000, 'x'), int64_t{-1},
+            std::string("none"), std::string("null"),    std::string("valid"),   std::string("full"),
+            std::string("same"), std::string("avg"),     std::string("int8")};
   }
   return {std::shared_ptr<const HostTensor>(), int64_t{0}};
 }
 
 const std::vector<Shape>& OddShapes() {
-  static const std::vector<Shape> shapes = {
-      {}, {0}, {1}, {kMax}, {0, 0}, {1, 0}, {0, kMax}, {kMax, 2}, {kMax, kMax}, {2, 3}, {3, 4, 0}, {2, kMax, kMax}, {0, kMax, kMax},
-      {5, 3, 2}, {5, 4, 0, 8}, {0, 4, 9, 8}, {5, 4, 9, kMax}, {5, 1, 1, 1}, {1, 2, 3, 4, 5}, {1, 1, 1, 1, 1, 1, 1, 1},
-      {kMax, kMax, kMax, kMax, kMax, kMax, kMax, kMax}, {kAny}, {kAny, kAny}, {5, kAny}, {kAny, 4, kAny, kMax}};
+  static const std::vector<Shape> shapes = {{},
+                                            {0},
+                                            {1},
+                                            {kMax},
+                                            {0, 0},
+                                            {1, 0},
+                                            {0, kMax},
+                                            {kMax, 2},
+                                            {kMax, kMax},
+                                            {2, 3},
+                                            {3, 4, 0},
+                                            {2, kMax, kMax},
+                                            {0, kMax, kMax},
+                                            {5, 3, 2},
+                                            {5, 4, 0, 8},
+                                            {0, 4, 9, 8},
+                                            {5, 4, 9, kMax},
+                                            {5, 1, 1, 1},
+                                            {1, 2, 3, 4, 5},
+                                            {1, 1, 1, 1, 1, 1, 1, 1},
+                                            {kMax, kMax, kMax, kMax, kMax, kMax, kMax, kMax},
+                                            {kAny},
+                                            {kAny, kAny},
+                                            {5, kAny},
+                                            {kAny, 4, kAny, kMax}};
   return shapes;
 }
 
@@ -179,7 +220,7 @@ TEST(HostileOperators, GradientsOfOtherShapesAreRefused) {
     const OpDef& op = *example.op;
     if (op.name.find("Grad") == std::string::npos || op.name == "BlockGrad") continue;
     Shapes inputs(example.inputs.begin(), example.inputs.end());
-    if (IsShapeOnly(op, 0)) continue;                       // MakeLossGrad has nothing to agree with
+    if (IsShapeOnly(op, 0)) continue;  // MakeLossGrad has nothing to agree with
     inputs[0] = inputs[0]->With(0, (*inputs[0])[0] + 1);
     if (inputs.size() == 1) continue;
     EXPECT_THROW(InferNode(op, example.attrs, inputs), ShapeError);

@@ -1,4 +1,5 @@
-// Shapes, types, batch axes, checks and gradient graphs of layers: FullyConnected, Convolution, Pooling, BatchNorm, Dropout.
+// Shapes, types, batch axes, checks and gradient graphs of layers: FullyConnected, Convolution, Pooling, BatchNorm,
+// Dropout.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -29,7 +30,8 @@ TEST(FullyConnected, ShapesForward) {
   const NodeShapes shapes = Infer(FullyConnectedOp(), attrs, {Shape{64, 3, 4}});
   EXPECT_EQ(shapes.inputs, (Shapes{Shape{64, 3, 4}, Shape{10, 12}, Shape{10}}));
   EXPECT_EQ(shapes.outputs, (Shapes{Shape{64, 10}}));
-  EXPECT_EQ(Infer(FullyConnectedOp(), FullyConnectedAttrs{.num_hidden = 10, .no_bias = true, .flatten = false}, {Shape{64, 3, 4}}),
+  EXPECT_EQ(Infer(FullyConnectedOp(), FullyConnectedAttrs{.num_hidden = 10, .no_bias = true, .flatten = false},
+                  {Shape{64, 3, 4}}),
             (NodeShapes{{Shape{64, 3, 4}, Shape{10, 4}}, {Shape{64, 3, 10}}}));
   EXPECT_EQ(Infer(FullyConnectedOp(), attrs, {Shape{0, 5}}).outputs, (Shapes{Shape{0, 10}}));
 }
@@ -43,8 +45,10 @@ TEST(FullyConnected, ShapesBackwardAndPartly) {
   EXPECT_EQ(Infer(FullyConnectedOp(), attrs, {}),
             (NodeShapes{{std::nullopt, Shape{10, kAny}, Shape{10}}, {Shape{kAny, 10}}}));
   const FullyConnectedAttrs last{.num_hidden = 10, .no_bias = true, .flatten = false};
-  EXPECT_EQ(Infer(FullyConnectedOp(), last, {std::nullopt, Shape{10, 4}}, {Shape{2, 3, 10}}).inputs[0], (Shape{2, 3, 4}));
-  EXPECT_EQ(Infer(FullyConnectedGradDataOp(), attrs, {Shape{5, 10}, Shape{10, kAny}, Shape{5, 3, 4}}).outputs[0], (Shape{5, 3, 4}));
+  EXPECT_EQ(Infer(FullyConnectedOp(), last, {std::nullopt, Shape{10, 4}}, {Shape{2, 3, 10}}).inputs[0],
+            (Shape{2, 3, 4}));
+  EXPECT_EQ(Infer(FullyConnectedGradDataOp(), attrs, {Shape{5, 10}, Shape{10, kAny}, Shape{5, 3, 4}}).outputs[0],
+            (Shape{5, 3, 4}));
   EXPECT_EQ(Infer(FullyConnectedGradWeightOp(), attrs, {std::nullopt, Shape{5, 3, 4}}),
             (NodeShapes{{Shape{5, 10}, Shape{5, 3, 4}}, {Shape{10, 12}, Shape{10}}}));
 }
@@ -53,17 +57,21 @@ TEST(FullyConnected, Errors) {
   const FullyConnectedAttrs attrs{.num_hidden = 500};
   EXPECT_EQ(ShapeErrorOf(FullyConnectedOp(), attrs, {Shape{64, 800}, Shape{500, 784}}),
             "ShapeError: argument \"weight\": expected (500, 800), got (500, 784)");
-  EXPECT_EQ(ShapeErrorOf(FullyConnectedOp(), attrs, {Shape{64}}), "ShapeError: expected data of 2 or more axes (N, ...), got (64)");
-  EXPECT_EQ(ShapeErrorOf(FullyConnectedOp(), attrs, {Shape{64, 0}}), "ShapeError: a sample of data (64, 0) has no elements");
+  EXPECT_EQ(ShapeErrorOf(FullyConnectedOp(), attrs, {Shape{64}}),
+            "ShapeError: expected data of 2 or more axes (N, ...), got (64)");
+  EXPECT_EQ(ShapeErrorOf(FullyConnectedOp(), attrs, {Shape{64, 0}}),
+            "ShapeError: a sample of data (64, 0) has no elements");
   EXPECT_EQ(ShapeErrorOf(FullyConnectedOp(), attrs, {Shape{64, 8}, std::nullopt, Shape{500, 1}}),
             "ShapeError: argument \"bias\": expected (500), got (500, 1)");
   EXPECT_EQ(CheckError(FullyConnectedOp(), FullyConnectedAttrs{}), "ModelError: num_hidden must be at least 1, got 0");
 }
 
 TEST(FullyConnected, BatchAxes) {
-  const FullyConnectedAttrs flat{.num_hidden = 7, .no_bias = true}, last{.num_hidden = 7, .no_bias = true, .flatten = false};
+  const FullyConnectedAttrs flat{.num_hidden = 7, .no_bias = true},
+      last{.num_hidden = 7, .no_bias = true, .flatten = false};
   EXPECT_EQ(OutputBatchAxes(FullyConnectedOp(), flat, {{5, 3, 2}, {7, 6}}, {0, -1}), std::vector{0});
-  EXPECT_EQ(OutputBatchAxes(FullyConnectedOp(), flat, {{5, 3, 2}, {7, 6}}, {1, -1}), std::vector{-1});   // joined with others
+  EXPECT_EQ(OutputBatchAxes(FullyConnectedOp(), flat, {{5, 3, 2}, {7, 6}}, {1, -1}),
+            std::vector{-1});  // joined with others
   EXPECT_EQ(OutputBatchAxes(FullyConnectedOp(), last, {{5, 3, 2}, {7, 2}}, {1, -1}), std::vector{1});
   EXPECT_EQ(OutputBatchAxes(FullyConnectedOp(), last, {{5, 3, 2}, {7, 2}}, {2, -1}), std::vector{-1});
 }
@@ -78,28 +86,31 @@ TEST(FullyConnected, GradientAppliesTheActivationFirstAndPrunes) {
   EXPECT_EQ(data->inputs()[0].node->op().name, "ActivationGrad");
   EXPECT_EQ(data->inputs()[0].node->inputs()[1], net.entry());
   EXPECT_EQ(result.gradients[2].entry(), (Entry{weight, 1}));
-  EXPECT_EQ(weight->inputs()[0], data->inputs()[0]);   // one ActivationGrad for both
+  EXPECT_EQ(weight->inputs()[0], data->inputs()[0]);  // one ActivationGrad for both
 
   const std::vector<std::string> only_weight = {"fc_weight"};
   const Symbol pruned = Gradient(net, only_weight).gradients[0];
-  EXPECT_EQ(pruned.entry().node->num_outputs(), 1);    // the bias is not asked for
+  EXPECT_EQ(pruned.entry().node->num_outputs(), 1);  // the bias is not asked for
 }
 
 TEST(Convolution, Shapes) {
   const ConvolutionAttrs attrs{.num_filter = 20, .kernel = {5, 5}};
   EXPECT_EQ(Infer(ConvolutionOp(), attrs, {Shape{64, 1, 28, 28}}),
             (NodeShapes{{Shape{64, 1, 28, 28}, Shape{20, 1, 5, 5}, Shape{20}}, {Shape{64, 20, 24, 24}}}));
-  const ConvolutionAttrs full{.num_filter = 6, .kernel = {3, 2}, .stride = {2, 1}, .pad = {1, 0}, .dilate = {1, 2}, .groups = 2};
+  const ConvolutionAttrs full{
+      .num_filter = 6, .kernel = {3, 2}, .stride = {2, 1}, .pad = {1, 0}, .dilate = {1, 2}, .groups = 2};
   EXPECT_EQ(Infer(ConvolutionOp(), full, {Shape{5, 4, 9, 8}}).inputs[1], (Shape{6, 2, 3, 2}));
   EXPECT_EQ(Infer(ConvolutionOp(), full, {Shape{5, 4, 9, 8}}).outputs[0], (Shape{5, 6, 5, 6}));
-  EXPECT_EQ(Infer(ConvolutionOp(), ConvolutionAttrs{.num_filter = 2, .kernel = {1, 1, 1}}, {Shape{0, 3, 1, 2, 3}}).outputs[0],
-            (Shape{0, 2, 1, 2, 3}));
+  EXPECT_EQ(
+      Infer(ConvolutionOp(), ConvolutionAttrs{.num_filter = 2, .kernel = {1, 1, 1}}, {Shape{0, 3, 1, 2, 3}}).outputs[0],
+      (Shape{0, 2, 1, 2, 3}));
 }
 
 TEST(Convolution, ShapesBackwardAndPartly) {
   // E27: 21 filters 3x3 with padding 1 of (?, 10, ?, ?) into (5, 21, 32, 32).
   const ConvolutionAttrs attrs{.num_filter = 21, .kernel = {3, 3}, .pad = {1, 1}};
-  EXPECT_EQ(Infer(ConvolutionOp(), attrs, {Shape{kAny, 10, kAny, kAny}}, {Shape{5, 21, 32, 32}}).inputs[0], (Shape{5, 10, 32, 32}));
+  EXPECT_EQ(Infer(ConvolutionOp(), attrs, {Shape{kAny, 10, kAny, kAny}}, {Shape{5, 21, 32, 32}}).inputs[0],
+            (Shape{5, 10, 32, 32}));
   // The channels from the weight; spatial extents not through a stride.
   const ConvolutionAttrs strided{.num_filter = 4, .kernel = {3}, .stride = {2}, .groups = 2};
   const NodeShapes shapes = Infer(ConvolutionOp(), strided, {std::nullopt, Shape{4, 3, 3}}, {Shape{5, 4, 7}});
@@ -110,11 +121,14 @@ TEST(Convolution, ShapesBackwardAndPartly) {
 
 TEST(Convolution, ShapeErrors) {
   const ConvolutionAttrs attrs{.num_filter = 20, .kernel = {5, 5}, .groups = 2};
-  EXPECT_EQ(ShapeErrorOf(ConvolutionOp(), attrs, {Shape{64, 784}}), "ShapeError: expected 4 axes (N, C, H, W), got (64, 784)");
-  EXPECT_EQ(ShapeErrorOf(ConvolutionOp(), attrs, {Shape{64, 3, 28, 28}}), "ShapeError: 3 channels are not divisible by groups 2");
+  EXPECT_EQ(ShapeErrorOf(ConvolutionOp(), attrs, {Shape{64, 784}}),
+            "ShapeError: expected 4 axes (N, C, H, W), got (64, 784)");
+  EXPECT_EQ(ShapeErrorOf(ConvolutionOp(), attrs, {Shape{64, 3, 28, 28}}),
+            "ShapeError: 3 channels are not divisible by groups 2");
   EXPECT_EQ(ShapeErrorOf(ConvolutionOp(), attrs, {Shape{64, 2, 28, 4}}),
             "ShapeError: the window of 5 along axis 3 is larger than the input with padding, 4");
-  EXPECT_EQ(ShapeErrorOf(ConvolutionOp(), attrs, {Shape{64, 2, 0, 28}}), "ShapeError: data (64, 2, 0, 28) has no elements along axis 2");
+  EXPECT_EQ(ShapeErrorOf(ConvolutionOp(), attrs, {Shape{64, 2, 0, 28}}),
+            "ShapeError: data (64, 2, 0, 28) has no elements along axis 2");
   EXPECT_EQ(ShapeErrorOf(ConvolutionOp(), attrs, {Shape{64, 2, 28, 28}, Shape{20, 2, 5, 5}}),
             "ShapeError: argument \"weight\": expected (20, 1, 5, 5), got (20, 2, 5, 5)");
   EXPECT_EQ(ShapeErrorOf(ConvolutionOp(), attrs, {Shape{64, 2, 28, 28}}, {Shape{64, 20, 24, 23}}),
@@ -125,28 +139,32 @@ TEST(Convolution, AttributeErrors) {
   const auto error = [](const ConvolutionAttrs& attrs) { return CheckError(ConvolutionOp(), attrs); };
   EXPECT_EQ(error({.num_filter = 0, .kernel = {1}}), "ModelError: num_filter must be at least 1, got 0");
   EXPECT_EQ(error({.num_filter = 1}), "ModelError: kernel must have 1 to 3 extents, got ()");
-  EXPECT_EQ(error({.num_filter = 1, .kernel = {1, 1, 1, 1}}), "ModelError: kernel must have 1 to 3 extents, got (1, 1, 1, 1)");
+  EXPECT_EQ(error({.num_filter = 1, .kernel = {1, 1, 1, 1}}),
+            "ModelError: kernel must have 1 to 3 extents, got (1, 1, 1, 1)");
   EXPECT_EQ(error({.num_filter = 1, .kernel = {3, 0}}), "ModelError: kernel must be at least 1 everywhere, got (3, 0)");
-  EXPECT_EQ(error({.num_filter = 1, .kernel = {3, 3}, .stride = {0, 1}}), "ModelError: stride must be at least 1 everywhere, got (0, 1)");
+  EXPECT_EQ(error({.num_filter = 1, .kernel = {3, 3}, .stride = {0, 1}}),
+            "ModelError: stride must be at least 1 everywhere, got (0, 1)");
   EXPECT_EQ(error({.num_filter = 1, .kernel = {3, 3}, .pad = {1}}),
             "ModelError: pad must have 2 numbers, one per extent of the kernel, got (1)");
-  EXPECT_EQ(error({.num_filter = 1, .kernel = {3, 3}, .pad = {-1, 0}}), "ModelError: pad must be at least 0 everywhere, got (-1, 0)");
-  EXPECT_EQ(error({.num_filter = 6, .kernel = {3}, .groups = 4}), "ModelError: num_filter 6 is not divisible by groups 4");
+  EXPECT_EQ(error({.num_filter = 1, .kernel = {3, 3}, .pad = {-1, 0}}),
+            "ModelError: pad must be at least 0 everywhere, got (-1, 0)");
+  EXPECT_EQ(error({.num_filter = 6, .kernel = {3}, .groups = 4}),
+            "ModelError: num_filter 6 is not divisible by groups 4");
   EXPECT_EQ(error({.num_filter = 6, .kernel = {3}, .groups = 0}), "ModelError: groups must be at least 1, got 0");
 }
 
 TEST(Pooling, Conventions) {
   const auto output = [](PoolConvention convention, int64_t size, int64_t kernel, int64_t stride, int64_t pad) {
     const PoolingAttrs attrs{.kernel = {kernel}, .stride = {stride}, .pad = {pad}, .convention = convention};
-    EXPECT_EQ(InferNode(PoolingOp(), attrs, {Shape{1, 1, size}}).outputs[1], (Shape{1}));   // the state
+    EXPECT_EQ(InferNode(PoolingOp(), attrs, {Shape{1, 1, size}}).outputs[1], (Shape{1}));  // the state
     return (*InferNode(PoolingOp(), attrs, {Shape{1, 1, size}}).outputs[0])[2];
   };
   EXPECT_EQ(output(PoolConvention::kValid, 7, 2, 2, 0), 3);
   EXPECT_EQ(output(PoolConvention::kFull, 7, 2, 2, 0), 4);
   EXPECT_EQ(output(PoolConvention::kSame, 7, 2, 2, 0), 4);
   EXPECT_EQ(output(PoolConvention::kFull, 8, 2, 2, 0), 4);
-  EXPECT_EQ(output(PoolConvention::kFull, 1, 3, 3, 1), 1);   // ceil would add nothing
-  EXPECT_EQ(output(PoolConvention::kFull, 4, 2, 3, 1), 2);   // a third window would start in the padding at the end
+  EXPECT_EQ(output(PoolConvention::kFull, 1, 3, 3, 1), 1);  // ceil would add nothing
+  EXPECT_EQ(output(PoolConvention::kFull, 4, 2, 3, 1), 2);  // a third window would start in the padding at the end
   EXPECT_EQ(output(PoolConvention::kSame, 5, 3, 1, 0), 5);
   EXPECT_EQ(output(PoolConvention::kSame, 5, 1, 4, 0), 2);
 }
@@ -184,13 +202,16 @@ TEST(Pooling, GlobalAndErrors) {
   const PoolingAttrs global{.type = PoolType::kAvg, .global = true};
   EXPECT_EQ(Infer(PoolingOp(), global, {Shape{2, 3, 7, 5}}), (NodeShapes{{Shape{2, 3, 7, 5}}, {Shape{2, 3, 1, 1}}}));
   EXPECT_EQ(PoolWindows(global, {2, 3, 7, 5})[1].kernel, 5);
-  EXPECT_EQ(Infer(PoolingOp(), PoolingAttrs{.type = PoolType::kAvg, .kernel = {2, 2}}, {Shape{kAny, 3, kAny, 5}}, {Shape{4, kAny, kAny, kAny}}),
+  EXPECT_EQ(Infer(PoolingOp(), PoolingAttrs{.type = PoolType::kAvg, .kernel = {2, 2}}, {Shape{kAny, 3, kAny, 5}},
+                  {Shape{4, kAny, kAny, kAny}}),
             (NodeShapes{{Shape{4, 3, kAny, 5}}, {Shape{4, 3, kAny, 4}}}));
-  EXPECT_EQ(ShapeErrorOf(PoolingOp(), global, {Shape{2, 3}}), "ShapeError: expected 3 to 5 axes (N, C, spatial...), got (2, 3)");
+  EXPECT_EQ(ShapeErrorOf(PoolingOp(), global, {Shape{2, 3}}),
+            "ShapeError: expected 3 to 5 axes (N, C, spatial...), got (2, 3)");
   EXPECT_EQ(ShapeErrorOf(PoolingOp(), PoolingAttrs{.kernel = {3, 3}}, {Shape{2, 3, 2, 5}}),
             "ShapeError: the window of 3 along axis 2 is larger than the input with padding, 2");
   EXPECT_EQ(CheckError(PoolingOp(), PoolingAttrs{}), "ModelError: kernel must have 1 to 3 extents, got ()");
-  EXPECT_EQ(CheckError(PoolingOp(), PoolingAttrs{.kernel = {2}, .pad = {2}}), "ModelError: pad (2) must be smaller than kernel (2)");
+  EXPECT_EQ(CheckError(PoolingOp(), PoolingAttrs{.kernel = {2}, .pad = {2}}),
+            "ModelError: pad (2) must be smaller than kernel (2)");
   EXPECT_EQ(CheckError(PoolingOp(), PoolingAttrs{.kernel = {2}, .pad = {1}, .convention = PoolConvention::kSame}),
             "ModelError: pad must be 0 with the convention same, which pads as needed, got (1)");
 }
@@ -215,9 +236,11 @@ TEST(Dropout, MaskAndErrors) {
             (std::vector<std::optional<DType>>{DType::kFloat16, DType::kUInt8}));
   EXPECT_EQ(OutputBatchAxes(DropoutOp(), DropoutAttrs{}, {{4, 3}}, {1}), (std::vector{1, 1}));
   EXPECT_EQ(OutputBatchAxes(DropoutOp(), DropoutAttrs{.axes = {0}}, {{1, 3}}, {0}), (std::vector{0, -1}));
-  EXPECT_EQ(ShapeErrorOf(DropoutOp(), attrs, {Shape{4, 3}}), "ShapeError: axis 2 is out of range for shape (4, 3): expected -2 to 1");
+  EXPECT_EQ(ShapeErrorOf(DropoutOp(), attrs, {Shape{4, 3}}),
+            "ShapeError: axis 2 is out of range for shape (4, 3): expected -2 to 1");
   EXPECT_EQ(CheckError(DropoutOp(), DropoutAttrs{.p = 1}), "ModelError: p must be at least 0 and less than 1, got 1");
-  EXPECT_EQ(CheckError(DropoutOp(), DropoutAttrs{.p = NAN}), "ModelError: p must be at least 0 and less than 1, got nan");
+  EXPECT_EQ(CheckError(DropoutOp(), DropoutAttrs{.p = NAN}),
+            "ModelError: p must be at least 0 and less than 1, got nan");
   EXPECT_EQ(CheckError(DropoutOp(), DropoutAttrs{.axes = {1, 1}}), "ModelError: axes names axis 1 twice");
 }
 

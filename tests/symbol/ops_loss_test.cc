@@ -30,7 +30,7 @@ Symbol GradientOf(const Symbol& head, const std::string& name) {
 
 TEST(SoftmaxOutput, LabelShapes) {
   EXPECT_EQ(LabelShape({}, {64, 10}), (Shape{64}));
-  EXPECT_EQ(LabelShape({}, {64, 10, 3}), (Shape{64}));                              // the other axes join the classes
+  EXPECT_EQ(LabelShape({}, {64, 10, 3}), (Shape{64}));  // the other axes join the classes
   EXPECT_EQ(LabelShape({.multi_output = true}, {64, 10, 3, 3}), (Shape{64, 3, 3}));
   EXPECT_EQ(LabelShape({.preserve_shape = true}, {64, 3, 10}), (Shape{64, 3}));
   EXPECT_EQ(LabelShape({}, {kAny, 10}), (Shape{kAny}));
@@ -46,14 +46,18 @@ TEST(SoftmaxOutput, DataShapesFromTheLabel) {
   EXPECT_EQ(data({}, {kAny, 10}, {64}), (Shape{64, 10}));
   EXPECT_EQ(data({.multi_output = true}, {kAny, 10, kAny}, {64, 3}), (Shape{64, 10, 3}));
   EXPECT_EQ(data({.preserve_shape = true}, {kAny, kAny, 10}, {64, 3}), (Shape{64, 3, 10}));
-  EXPECT_EQ(InferNode(SoftmaxOutputOp(), SoftmaxOutputAttrs{}, {}, {Shape{64, 10}}).inputs, (Shapes{Shape{64, 10}, Shape{64}}));
+  EXPECT_EQ(InferNode(SoftmaxOutputOp(), SoftmaxOutputAttrs{}, {}, {Shape{64, 10}}).inputs,
+            (Shapes{Shape{64, 10}, Shape{64}}));
 }
 
 TEST(SoftmaxOutput, ShapeErrors) {
   const SoftmaxOutputAttrs plain, valid{.normalization = Normalization::kValid};
-  EXPECT_EQ(ShapeErrorOf(SoftmaxOutputOp(), plain, {Shape{64}}), "ShapeError: expected data of 2 or more axes (N, K, ...), got (64)");
-  EXPECT_EQ(ShapeErrorOf(SoftmaxOutputOp(), plain, {Shape{64, 10}, Shape{63}}), "ShapeError: argument \"label\": expected (64), got (63)");
-  EXPECT_EQ(ShapeErrorOf(SoftmaxOutputOp(), plain, {Shape{64, 10}, Shape{64, 1}}), "ShapeError: argument \"label\": expected (64, 10), got (64, 1)");
+  EXPECT_EQ(ShapeErrorOf(SoftmaxOutputOp(), plain, {Shape{64}}),
+            "ShapeError: expected data of 2 or more axes (N, K, ...), got (64)");
+  EXPECT_EQ(ShapeErrorOf(SoftmaxOutputOp(), plain, {Shape{64, 10}, Shape{63}}),
+            "ShapeError: argument \"label\": expected (64), got (63)");
+  EXPECT_EQ(ShapeErrorOf(SoftmaxOutputOp(), plain, {Shape{64, 10}, Shape{64, 1}}),
+            "ShapeError: argument \"label\": expected (64, 10), got (64, 1)");
   EXPECT_EQ(ShapeErrorOf(SoftmaxOutputOp(), plain, {Shape{64, 0}}), "ShapeError: data (64, 0) has no classes");
   EXPECT_EQ(ShapeErrorOf(SoftmaxOutputOp(), SoftmaxOutputAttrs{.smooth_alpha = 0.1}, {Shape{64, 1}}),
             "ShapeError: label smoothing needs 2 or more classes, got data (64, 1)");
@@ -62,18 +66,23 @@ TEST(SoftmaxOutput, ShapeErrors) {
 }
 
 TEST(SoftmaxOutput, AttributeErrors) {
-  const auto error = [](const SoftmaxOutputAttrs& attrs) { return MessageOf<ModelError>([&] { SoftmaxOutputOp().check(attrs); }); };
+  const auto error = [](const SoftmaxOutputAttrs& attrs) {
+    return MessageOf<ModelError>([&] { SoftmaxOutputOp().check(attrs); });
+  };
   EXPECT_EQ(error({.grad_scale = HUGE_VAL}), "ModelError: grad_scale must be a finite number, got inf");
   EXPECT_EQ(error({.smooth_alpha = -0.5}), "ModelError: smooth_alpha must be from 0 to 1, got -0.5");
-  EXPECT_EQ(error({.multi_output = true, .preserve_shape = true}), "ModelError: multi_output and preserve_shape exclude each other");
+  EXPECT_EQ(error({.multi_output = true, .preserve_shape = true}),
+            "ModelError: multi_output and preserve_shape exclude each other");
 }
 
 TEST(SoftmaxOutput, LabelsAreOfAnyType) {
   using DTypes = std::vector<std::optional<DType>>;
   EXPECT_EQ(InferNodeDTypes(SoftmaxOutputOp(), SoftmaxOutputAttrs{}, {DType::kBFloat16, DType::kInt32}),
             (NodeDTypes{DTypes{DType::kBFloat16, DType::kInt32}, DTypes{DType::kBFloat16}}));
-  EXPECT_EQ(InferNodeDTypes(SoftmaxOutputGradOp(), SoftmaxOutputAttrs{.normalization = Normalization::kValid, .out_grad = true},
-                            {DType::kBFloat16, DType::kInt64}).inputs,
+  EXPECT_EQ(InferNodeDTypes(SoftmaxOutputGradOp(),
+                            SoftmaxOutputAttrs{.normalization = Normalization::kValid, .out_grad = true},
+                            {DType::kBFloat16, DType::kInt64})
+                .inputs,
             (DTypes{DType::kBFloat16, DType::kInt64, DType::kFloat32, DType::kBFloat16}));
 }
 
@@ -94,7 +103,8 @@ TEST(SoftmaxOutput, NeedsNoHeadGradientUnlessAsked) {
 }
 
 TEST(SoftmaxOutput, ValidCountsOverAllDevices) {
-  const SoftmaxOutputAttrs attrs{.normalization = Normalization::kValid, .use_ignore = true, .ignore_label = 7, .out_grad = true};
+  const SoftmaxOutputAttrs attrs{
+      .normalization = Normalization::kValid, .use_ignore = true, .ignore_label = 7, .out_grad = true};
   const Symbol grad = GradientOf(SoftmaxOutput(Variable("x"), Variable("l"), attrs, "sm"), "x");
   const NodePtr sum = grad.entry().node->inputs().at(2).node;
   EXPECT_EQ(sum->op().name, "SumOverDevices");
@@ -107,8 +117,10 @@ TEST(SoftmaxOutput, ValidCountsOverAllDevices) {
 
 TEST(SoftmaxOutput, BatchAxes) {
   EXPECT_EQ(OutputBatchAxes(SoftmaxOutputOp(), SoftmaxOutputAttrs{}, {{5, 4}, {5}}, {0, 0}), std::vector{0});
-  EXPECT_EQ(OutputBatchAxes(SoftmaxOutputOp(), SoftmaxOutputAttrs{.preserve_shape = true}, {{3, 5, 4}, {3, 5}}, {1, 1}), std::vector{1});
-  EXPECT_EQ(OutputBatchAxes(SoftmaxOutputOp(), SoftmaxOutputAttrs{.multi_output = true}, {{5, 4, 3}, {5, 3}}, {1, -1}), std::vector{-1});
+  EXPECT_EQ(OutputBatchAxes(SoftmaxOutputOp(), SoftmaxOutputAttrs{.preserve_shape = true}, {{3, 5, 4}, {3, 5}}, {1, 1}),
+            std::vector{1});
+  EXPECT_EQ(OutputBatchAxes(SoftmaxOutputOp(), SoftmaxOutputAttrs{.multi_output = true}, {{5, 4, 3}, {5, 3}}, {1, -1}),
+            std::vector{-1});
   EXPECT_EQ(OutputBatchAxes(CountValidOp(), CountValidAttrs{}, {{1}}, {0}), std::vector{-1});
 }
 
@@ -119,15 +131,18 @@ TEST(LinearRegressionOutput, Shapes) {
   EXPECT_EQ(InferNode(LinearRegressionOutputOp(), attrs, {Shape{kAny, 3}, Shape{5, kAny}}).outputs[0], (Shape{5, 3}));
   EXPECT_EQ(ShapeErrorOf(LinearRegressionOutputOp(), attrs, {Shape{5, 2}, Shape{5}}),
             "ShapeError: data (5, 2) and label (5) differ in their number of elements");
-  EXPECT_EQ(ShapeErrorOf(LinearRegressionOutputOp(), attrs, {Shape{}}), "ShapeError: expected data of 1 or more axes (N, ...), got ()");
-  EXPECT_EQ(GradientOf(LinearRegressionOutput(Variable("x"), attrs, "r"), "x").ListArguments(), (Names{"x", "r_label"}));
+  EXPECT_EQ(ShapeErrorOf(LinearRegressionOutputOp(), attrs, {Shape{}}),
+            "ShapeError: expected data of 1 or more axes (N, ...), got ()");
+  EXPECT_EQ(GradientOf(LinearRegressionOutput(Variable("x"), attrs, "r"), "x").ListArguments(),
+            (Names{"x", "r_label"}));
 }
 
 TEST(MakeLoss, Gradient) {
   const Symbol grad = GradientOf(MakeLoss(Variable("x"), {.grad_scale = 3}, "loss"), "x");
   EXPECT_EQ(grad.entry().node->op().name, "MakeLossGrad");
   EXPECT_TRUE(IsShapeOnly(grad.entry().node->op(), 0));
-  const Symbol valid = GradientOf(MakeLoss(Variable("x"), {.normalization = Normalization::kValid, .valid_thresh = 0.5}, "loss"), "x");
+  const Symbol valid =
+      GradientOf(MakeLoss(Variable("x"), {.normalization = Normalization::kValid, .valid_thresh = 0.5}, "loss"), "x");
   EXPECT_EQ(valid.entry().node->inputs()[1].node->op().name, "SumOverDevices");
   EXPECT_EQ(valid.entry().node->inputs()[1].node->inputs()[0].node->attrs().get<CountAboveAttrs>().threshold, 0.5);
   EXPECT_TRUE(Gradient(MakeLoss(Variable("x"), {}, "loss"), Names{"x"}).head_gradients[0].empty());
@@ -138,7 +153,8 @@ TEST(BlockGrad, StopsWhereThereIsNoGradient) {
   const Symbol count = Apply(CountAboveOp(), CountAboveAttrs{}, {Variable("x")}, "count");
   const Names wrt = {"x"};
   EXPECT_EQ(MessageOf<ModelError>([&] { Gradient(count, wrt); }),
-            "ModelError: CountAbove \"count\" lies between the heads and what the gradient is asked of, but has no gradient: a "
+            "ModelError: CountAbove \"count\" lies between the heads and what the gradient is asked of, but has no "
+            "gradient: a "
             "count has no derivative; put BlockGrad behind it to stop the gradient there");
   EXPECT_TRUE(Gradient(BlockGrad(count, "stop"), wrt).gradients[0].empty());
 }

@@ -36,32 +36,38 @@ TEST(Reshape, Forward) {
   EXPECT_EQ(Reshaped({-1, 0, 2}, {4, 6, 5}), (Shape{10, 6, 2}));
   EXPECT_EQ(Reshaped({-1}, {4, 6}), (Shape{24}));
   EXPECT_EQ(Reshaped({}, {1, 1}), Shape{});
-  EXPECT_EQ(Reshaped({0, -1}, {0, 6, 5}), (Shape{0, 30}));          // an empty batch
+  EXPECT_EQ(Reshaped({0, -1}, {0, 6, 5}), (Shape{0, 30}));  // an empty batch
   EXPECT_EQ(Reshaped({-1, 5}, {0, 5}), (Shape{0, 5}));
-  EXPECT_EQ(Reshaped({0, -1}, {kAny, 6, 5}), (Shape{kAny, 30}));    // a batch that is not known yet
+  EXPECT_EQ(Reshaped({0, -1}, {kAny, 6, 5}), (Shape{kAny, 30}));  // a batch that is not known yet
   EXPECT_EQ(Reshaped({-1, 30}, {kAny, 6, 5}), (Shape{kAny, 30}));
 }
 
 TEST(Reshape, Backward) {
-  EXPECT_EQ(Infer(ReshapeOp(), ReshapeAttrs{{-1, 28, 28}}, {Shape{kAny, 784}}, {Shape{64, 28, 28}}).inputs[0], (Shape{64, 784}));
+  EXPECT_EQ(Infer(ReshapeOp(), ReshapeAttrs{{-1, 28, 28}}, {Shape{kAny, 784}}, {Shape{64, 28, 28}}).inputs[0],
+            (Shape{64, 784}));
   EXPECT_EQ(Infer(ReshapeOp(), ReshapeAttrs{{0, -1}}, {Shape{kAny, 6, 5}}, {Shape{4, kAny}}),
             (NodeShapes{{Shape{4, 6, 5}}, {Shape{4, 30}}}));
   EXPECT_EQ(Infer(ReshapeOp(), ReshapeAttrs{{6, 4}}, {Shape{3, kAny}}).inputs[0], (Shape{3, 8}));
 }
 
 TEST(Reshape, Errors) {
-  EXPECT_EQ(ShapeErrorOf(ReshapeOp(), ReshapeAttrs{{5, 5}}, {Shape{4, 6}}), "ShapeError: the elements of (4, 6) do not fit into (5, 5)");
-  EXPECT_EQ(ShapeErrorOf(ReshapeOp(), ReshapeAttrs{{-1, 5}}, {Shape{4, 6}}), "ShapeError: data (4, 6) does not divide into (-1, 5)");
-  EXPECT_EQ(ShapeErrorOf(ReshapeOp(), ReshapeAttrs{{1, 1, 0}}, {Shape{1, 1}}), "ShapeError: shape (1, 1, 0) keeps axis 2, which data (1, 1) does not have");
+  EXPECT_EQ(ShapeErrorOf(ReshapeOp(), ReshapeAttrs{{5, 5}}, {Shape{4, 6}}),
+            "ShapeError: the elements of (4, 6) do not fit into (5, 5)");
+  EXPECT_EQ(ShapeErrorOf(ReshapeOp(), ReshapeAttrs{{-1, 5}}, {Shape{4, 6}}),
+            "ShapeError: data (4, 6) does not divide into (-1, 5)");
+  EXPECT_EQ(ShapeErrorOf(ReshapeOp(), ReshapeAttrs{{1, 1, 0}}, {Shape{1, 1}}),
+            "ShapeError: shape (1, 1, 0) keeps axis 2, which data (1, 1) does not have");
   EXPECT_EQ(CheckError(ReshapeOp(), ReshapeAttrs{{-1, -1}}), "ModelError: shape may have one -1, got (-1, -1)");
-  EXPECT_EQ(CheckError(ReshapeOp(), ReshapeAttrs{{-3}}), "ModelError: shape must have extents, 0 and -1 only, got (-3)");
-  EXPECT_EQ(CheckError(ReshapeOp(), ReshapeAttrs{std::vector<int64_t>(9, 1)}), "ModelError: shape has 9 entries, more than the 8 axes a shape can have");
+  EXPECT_EQ(CheckError(ReshapeOp(), ReshapeAttrs{{-3}}),
+            "ModelError: shape must have extents, 0 and -1 only, got (-3)");
+  EXPECT_EQ(CheckError(ReshapeOp(), ReshapeAttrs{std::vector<int64_t>(9, 1)}),
+            "ModelError: shape has 9 entries, more than the 8 axes a shape can have");
 }
 
 TEST(Reshape, BatchAxisGoesWhereTheSamplesAre) {
   EXPECT_EQ(BatchAxis(ReshapeOp(), ReshapeAttrs{{0, -1}}, {5, 2, 3}, 0), 0);
   EXPECT_EQ(BatchAxis(ReshapeOp(), ReshapeAttrs{{6, 5, 7}}, {2, 3, 5, 7}, 2), 1);
-  EXPECT_EQ(BatchAxis(ReshapeOp(), ReshapeAttrs{{-1}}, {5, 2}, 0), -1);         // samples and features in one axis
+  EXPECT_EQ(BatchAxis(ReshapeOp(), ReshapeAttrs{{-1}}, {5, 2}, 0), -1);  // samples and features in one axis
   EXPECT_EQ(BatchAxis(ReshapeOp(), ReshapeAttrs{{2, 5}}, {5, 2}, 0), -1);
   EXPECT_EQ(BatchAxis(FlattenOp(), {}, {5, 2, 3}, 0), 0);
   EXPECT_EQ(BatchAxis(FlattenOp(), {}, {5, 2, 3}, 1), -1);
@@ -75,7 +81,8 @@ TEST(Flatten, Shapes) {
   EXPECT_EQ(Infer(FlattenOp(), {}, {Shape{5}}).outputs[0], (Shape{5, 1}));
   EXPECT_EQ(Infer(FlattenOp(), {}, {Shape{kAny, kAny, 3}}, {Shape{5, 6}}).inputs[0], (Shape{5, 2, 3}));
   EXPECT_EQ(ShapeErrorOf(FlattenOp(), {}, {Shape{}}), "ShapeError: expected 1 or more axes (N, ...), got ()");
-  EXPECT_EQ(ShapeErrorOf(ReshapeLikeOp(), {}, {Shape{5, 6}, Shape{5, 5}}), "ShapeError: the elements of (5, 6) do not fit into (5, 5)");
+  EXPECT_EQ(ShapeErrorOf(ReshapeLikeOp(), {}, {Shape{5, 6}, Shape{5, 5}}),
+            "ShapeError: the elements of (5, 6) do not fit into (5, 5)");
 }
 
 TEST(Transpose, Shapes) {
@@ -84,8 +91,10 @@ TEST(Transpose, Shapes) {
   EXPECT_EQ(Infer(TransposeOp(), TransposeAttrs{}, {}, {Shape{6, 4, 5}}).inputs[0], (Shape{5, 4, 6}));
   EXPECT_EQ(BatchAxis(TransposeOp(), TransposeAttrs{{2, 0, 1}}, {4, 5, 6}, 0), 1);
   EXPECT_EQ(BatchAxis(TransposeOp(), TransposeAttrs{}, {4, 5, 6}, 0), 2);
-  EXPECT_EQ(ShapeErrorOf(TransposeOp(), TransposeAttrs{{1, 0}}, {Shape{2, 3, 4}}), "ShapeError: expected 2 axes to permute, got (2, 3, 4)");
-  EXPECT_EQ(CheckError(TransposeOp(), TransposeAttrs{{0, 2}}), "ModelError: axes must be a permutation of 0 to 1, got (0, 2)");
+  EXPECT_EQ(ShapeErrorOf(TransposeOp(), TransposeAttrs{{1, 0}}, {Shape{2, 3, 4}}),
+            "ShapeError: expected 2 axes to permute, got (2, 3, 4)");
+  EXPECT_EQ(CheckError(TransposeOp(), TransposeAttrs{{0, 2}}),
+            "ModelError: axes must be a permutation of 0 to 1, got (0, 2)");
   EXPECT_EQ(CheckError(TransposeOp(), TransposeAttrs{{0, 0}}), "ModelError: axes names axis 0 twice");
   const std::vector<std::string> wrt = {"x"};
   const Symbol grad = Gradient(Transpose(Variable("x"), {.axes = {2, 0, 1}}, "t"), wrt).gradients[0];
@@ -97,15 +106,19 @@ TEST(Concat, Shapes) {
   // E27
   EXPECT_EQ(Infer(ConcatOp(), ConcatAttrs{}, {Shape{kAny, 10}, Shape{kAny, 5}}, {Shape{2, kAny}}),
             (NodeShapes{{Shape{2, 10}, Shape{2, 5}}, {Shape{2, 15}}}));
-  EXPECT_EQ(Infer(ConcatOp(), ConcatAttrs{.axis = -1}, {Shape{2, kAny}, Shape{kAny, 5}}, {Shape{kAny, 15}}).inputs[0], (Shape{2, 10}));
+  EXPECT_EQ(Infer(ConcatOp(), ConcatAttrs{.axis = -1}, {Shape{2, kAny}, Shape{kAny, 5}}, {Shape{kAny, 15}}).inputs[0],
+            (Shape{2, 10}));
   EXPECT_EQ(Infer(ConcatOp(), ConcatAttrs{}, {Shape{2, 10}, std::nullopt}).inputs[1], (Shape{2, kAny}));
-  EXPECT_EQ(ShapeErrorOf(ConcatOp(), ConcatAttrs{}, {Shape{2, 10}, Shape{3, 5}}), "ShapeError: argument \"arg1\": expected (2, ?), got (3, 5)");
+  EXPECT_EQ(ShapeErrorOf(ConcatOp(), ConcatAttrs{}, {Shape{2, 10}, Shape{3, 5}}),
+            "ShapeError: argument \"arg1\": expected (2, ?), got (3, 5)");
   EXPECT_EQ(ShapeErrorOf(ConcatOp(), ConcatAttrs{}, {Shape{2, 10}, std::nullopt}, {Shape{2, 5}}),
             "ShapeError: the parts have 10 along axis 1, more than the whole's 5");
-  EXPECT_EQ(ShapeErrorOf(ConcatOp(), ConcatAttrs{.axis = 2}, {Shape{2, 10}}), "ShapeError: axis 2 is out of range for shape (2, 10): expected -2 to 1");
+  EXPECT_EQ(ShapeErrorOf(ConcatOp(), ConcatAttrs{.axis = 2}, {Shape{2, 10}}),
+            "ShapeError: axis 2 is out of range for shape (2, 10): expected -2 to 1");
   EXPECT_EQ(ShapeErrorOf(ConcatOp(), ConcatAttrs{}, {Shape{2, INT64_MAX}, Shape{2, 1}}),
             "ShapeError: the joined extent overflows: 9223372036854775807 + 1");
-  EXPECT_EQ(MessageOf<ModelError>([] { Concat({}, {}, "c"); }), "ModelError: Concat: expected 1 or more inputs, got none");
+  EXPECT_EQ(MessageOf<ModelError>([] { Concat({}, {}, "c"); }),
+            "ModelError: Concat: expected 1 or more inputs, got none");
   EXPECT_EQ(OutputBatchAxes(ConcatOp(), ConcatAttrs{}, {{5, 2}, {5, 3}}, {0, 0}), std::vector{0});
   EXPECT_EQ(OutputBatchAxes(ConcatOp(), ConcatAttrs{.axis = 0}, {{5, 2}, {5, 2}}, {0, 0}), std::vector{-1});
 }
@@ -142,7 +155,7 @@ TEST(Slice, RangesAreAsInPython) {
     }
   }
   EXPECT_EQ(RangeOf(2, kSliceEnd, 1, 5).count, 3);
-  EXPECT_EQ(RangeOf(-1, kSliceEnd, -1, 5).count, 5);    // all, backward
+  EXPECT_EQ(RangeOf(-1, kSliceEnd, -1, 5).count, 5);  // all, backward
   EXPECT_EQ(RangeOf(-1, kMin, -1, 5).count, 5);
   EXPECT_EQ(RangeOf(kSliceEnd, kMin, kMin, 5).count, 1);
   EXPECT_EQ(RangeOf(kMin, kSliceEnd, INT64_MAX, 5).count, 1);
@@ -155,12 +168,17 @@ TEST(Slice, Shapes) {
   EXPECT_EQ(BatchAxis(SliceOp(), attrs, {5, 7}, 0), 0);
   EXPECT_EQ(BatchAxis(SliceOp(), attrs, {5, 7}, 1), -1);
   EXPECT_EQ(BatchAxis(SliceOp(), SliceAttrs{.begin = {0}, .end = {kSliceEnd}}, {5, 7}, 0), 0);
-  EXPECT_EQ(BatchAxis(SliceOp(), SliceAttrs{.begin = {-1}, .end = {kSliceEnd}, .step = {-1}}, {5, 7}, 0), -1);   // another order
+  EXPECT_EQ(BatchAxis(SliceOp(), SliceAttrs{.begin = {-1}, .end = {kSliceEnd}, .step = {-1}}, {5, 7}, 0),
+            -1);  // another order
   EXPECT_EQ(OutputBatchAxes(SliceGradOp(), attrs, {{5, 2}, {5, 7}}, {-1, 0}), std::vector{0});
-  EXPECT_EQ(ShapeErrorOf(SliceOp(), attrs, {Shape{4}}), "ShapeError: axis 1 is out of range for shape (4): expected -1 to 0");
-  EXPECT_EQ(ShapeErrorOf(SliceOp(), SliceAttrs{.begin = {0, 0}, .end = {1, 1}, .axes = {1, -1}}, {Shape{4, 4}}), "ShapeError: axis 1 of (4, 4) is named twice");
-  EXPECT_EQ(CheckError(SliceOp(), SliceAttrs{.begin = {1}}), "ModelError: end must have as many entries as begin, 1, got ()");
-  EXPECT_EQ(CheckError(SliceOp(), SliceAttrs{.begin = {1}, .end = {2}, .step = {0}}), "ModelError: step must not be 0, got (0)");
+  EXPECT_EQ(ShapeErrorOf(SliceOp(), attrs, {Shape{4}}),
+            "ShapeError: axis 1 is out of range for shape (4): expected -1 to 0");
+  EXPECT_EQ(ShapeErrorOf(SliceOp(), SliceAttrs{.begin = {0, 0}, .end = {1, 1}, .axes = {1, -1}}, {Shape{4, 4}}),
+            "ShapeError: axis 1 of (4, 4) is named twice");
+  EXPECT_EQ(CheckError(SliceOp(), SliceAttrs{.begin = {1}}),
+            "ModelError: end must have as many entries as begin, 1, got ()");
+  EXPECT_EQ(CheckError(SliceOp(), SliceAttrs{.begin = {1}, .end = {2}, .step = {0}}),
+            "ModelError: step must not be 0, got (0)");
 }
 
 TEST(SliceChannel, Shapes) {
@@ -170,13 +188,19 @@ TEST(SliceChannel, Shapes) {
   EXPECT_EQ(Infer(SliceChannelOp(), three, {Shape{kAny, 15, kAny}}, {std::nullopt, Shape{3, 5, 2}}),
             (NodeShapes{{Shape{3, 15, 2}}, {Shape{3, 5, 2}, Shape{3, 5, 2}, Shape{3, 5, 2}}}));
   EXPECT_EQ(Infer(SliceChannelOp(), three, {}, {Shape{3, 5}}).inputs[0], (Shape{3, 15}));
-  EXPECT_EQ(ShapeErrorOf(SliceChannelOp(), three, {Shape{2, 10}}), "ShapeError: data (2, 10) has 10 along axis 1: expected a multiple of 3");
-  EXPECT_EQ(ShapeErrorOf(SliceChannelOp(), ten, {Shape{2, 20}}), "ShapeError: data (2, 20) has 20 along axis 1: expected exactly 10");
-  EXPECT_EQ(CheckError(SliceChannelOp(), SliceChannelAttrs{.num_outputs = 0}), "ModelError: num_outputs must be at least 1, got 0");
-  EXPECT_EQ(CheckError(SliceChannelOp(), SliceChannelAttrs{.num_outputs = 1 << 20}), "ModelError: num_outputs must be at most 65536, got 1048576");
-  EXPECT_EQ(OutputBatchAxes(SliceChannelOp(), SliceChannelAttrs{.num_outputs = 2, .axis = 0, .squeeze_axis = true}, {{2, 5}}, {1}),
+  EXPECT_EQ(ShapeErrorOf(SliceChannelOp(), three, {Shape{2, 10}}),
+            "ShapeError: data (2, 10) has 10 along axis 1: expected a multiple of 3");
+  EXPECT_EQ(ShapeErrorOf(SliceChannelOp(), ten, {Shape{2, 20}}),
+            "ShapeError: data (2, 20) has 20 along axis 1: expected exactly 10");
+  EXPECT_EQ(CheckError(SliceChannelOp(), SliceChannelAttrs{.num_outputs = 0}),
+            "ModelError: num_outputs must be at least 1, got 0");
+  EXPECT_EQ(CheckError(SliceChannelOp(), SliceChannelAttrs{.num_outputs = 1 << 20}),
+            "ModelError: num_outputs must be at most 65536, got 1048576");
+  EXPECT_EQ(OutputBatchAxes(SliceChannelOp(), SliceChannelAttrs{.num_outputs = 2, .axis = 0, .squeeze_axis = true},
+                            {{2, 5}}, {1}),
             (std::vector{0, 0}));
-  EXPECT_EQ(OutputBatchAxes(SliceChannelOp(), SliceChannelAttrs{.num_outputs = 2, .axis = 0}, {{2, 5}}, {0}), (std::vector{-1, -1}));
+  EXPECT_EQ(OutputBatchAxes(SliceChannelOp(), SliceChannelAttrs{.num_outputs = 2, .axis = 0}, {{2, 5}}, {0}),
+            (std::vector{-1, -1}));
 }
 
 TEST(SliceChannel, PartsWithoutGradientAreZero) {
@@ -188,18 +212,24 @@ TEST(SliceChannel, PartsWithoutGradientAreZero) {
 }
 
 TEST(Reduce, Shapes) {
-  EXPECT_EQ(Infer(SumOp(), ReduceAttrs{}, {}).outputs[0], Shape{});   // E28: known whatever the data is
+  EXPECT_EQ(Infer(SumOp(), ReduceAttrs{}, {}).outputs[0], Shape{});  // E28: known whatever the data is
   EXPECT_EQ(Infer(SumOp(), ReduceAttrs{.keepdims = true}, {Shape{2, 3}}).outputs[0], (Shape{1, 1}));
-  EXPECT_EQ(Infer(SumOp(), ReduceAttrs{.axes = {-1}}, {Shape{kAny, kAny, 3}}, {Shape{4, 5}}).inputs[0], (Shape{4, 5, 3}));
-  EXPECT_EQ(Infer(SumOp(), ReduceAttrs{.axes = {1}, .keepdims = true}, {}, {Shape{4, 1, 5}}).inputs[0], (Shape{4, kAny, 5}));
+  EXPECT_EQ(Infer(SumOp(), ReduceAttrs{.axes = {-1}}, {Shape{kAny, kAny, 3}}, {Shape{4, 5}}).inputs[0],
+            (Shape{4, 5, 3}));
+  EXPECT_EQ(Infer(SumOp(), ReduceAttrs{.axes = {1}, .keepdims = true}, {}, {Shape{4, 1, 5}}).inputs[0],
+            (Shape{4, kAny, 5}));
   EXPECT_EQ(Infer(MeanOp(), ReduceAttrs{.axes = {1}, .exclude = true}, {Shape{2, 3, 4}}).outputs[0], (Shape{3}));
   EXPECT_EQ(Infer(SumGradOp(), ReduceAttrs{.axes = {1}}, {std::nullopt, Shape{2, 3, 4}}),
             (NodeShapes{{Shape{2, 4}, Shape{2, 3, 4}}, {Shape{2, 3, 4}}}));
   EXPECT_EQ(Infer(MaxOp(), ReduceAttrs{.axes = {1}}, {Shape{0, 3}}).outputs[0], (Shape{0}));
-  EXPECT_EQ(ShapeErrorOf(MaxOp(), ReduceAttrs{.axes = {0}}, {Shape{0, 3}}), "ShapeError: the maximum of no elements: (0, 3) is reduced to (3)");
-  EXPECT_EQ(ShapeErrorOf(SumOp(), ReduceAttrs{.axes = {0, -2}}, {Shape{2, 3}}), "ShapeError: axis -2 of (2, 3) is named twice");
-  EXPECT_EQ(ShapeErrorOf(SumOp(), ReduceAttrs{.axes = {2}}, {Shape{2, 3}}), "ShapeError: axis 2 is out of range for shape (2, 3): expected -2 to 1");
-  EXPECT_EQ(CheckError(SumOp(), ReduceAttrs{.axes = {kMin}}), "ModelError: axes must be from -8 to 7, got -9223372036854775808");
+  EXPECT_EQ(ShapeErrorOf(MaxOp(), ReduceAttrs{.axes = {0}}, {Shape{0, 3}}),
+            "ShapeError: the maximum of no elements: (0, 3) is reduced to (3)");
+  EXPECT_EQ(ShapeErrorOf(SumOp(), ReduceAttrs{.axes = {0, -2}}, {Shape{2, 3}}),
+            "ShapeError: axis -2 of (2, 3) is named twice");
+  EXPECT_EQ(ShapeErrorOf(SumOp(), ReduceAttrs{.axes = {2}}, {Shape{2, 3}}),
+            "ShapeError: axis 2 is out of range for shape (2, 3): expected -2 to 1");
+  EXPECT_EQ(CheckError(SumOp(), ReduceAttrs{.axes = {kMin}}),
+            "ModelError: axes must be from -8 to 7, got -9223372036854775808");
 }
 
 TEST(Reduce, BatchAxes) {
@@ -211,17 +241,22 @@ TEST(Reduce, BatchAxes) {
 }
 
 TEST(Dot, ShapesAndBatchAxes) {
-  EXPECT_EQ(Infer(DotOp(), DotAttrs{}, {Shape{2, kAny}, Shape{3, 4}}), (NodeShapes{{Shape{2, 3}, Shape{3, 4}}, {Shape{2, 4}}}));
+  EXPECT_EQ(Infer(DotOp(), DotAttrs{}, {Shape{2, kAny}, Shape{3, 4}}),
+            (NodeShapes{{Shape{2, 3}, Shape{3, 4}}, {Shape{2, 4}}}));
   EXPECT_EQ(Infer(DotOp(), DotAttrs{true, true}, {Shape{3, 2}, Shape{4, 3}}).outputs[0], (Shape{2, 4}));
   EXPECT_EQ(Infer(DotOp(), DotAttrs{false, true}, {}, {Shape{2, 4}}),
             (NodeShapes{{Shape{2, kAny}, Shape{4, kAny}}, {Shape{2, 4}}}));
   EXPECT_EQ(Infer(DotOp(), DotAttrs{}, {Shape{5}, Shape{kAny}}), (NodeShapes{{Shape{5}, Shape{5}}, {Shape{1}}}));
-  EXPECT_EQ(Infer(DotOp(), DotAttrs{false, true}, {Shape{kAny}, Shape{5}}), (NodeShapes{{Shape{1}, Shape{5}}, {Shape{5}}}));
-  EXPECT_EQ(ShapeErrorOf(DotOp(), DotAttrs{true, false}, {Shape{2, 3}, Shape{3, 4}}), "ShapeError: (2, 3)^T x (3, 4): the inner extents 2 and 3 differ");
-  EXPECT_EQ(ShapeErrorOf(DotOp(), DotAttrs{}, {Shape{2, 3}, Shape{3}}), "ShapeError: expected two matrices or two vectors, got (2, 3) and (3)");
+  EXPECT_EQ(Infer(DotOp(), DotAttrs{false, true}, {Shape{kAny}, Shape{5}}),
+            (NodeShapes{{Shape{1}, Shape{5}}, {Shape{5}}}));
+  EXPECT_EQ(ShapeErrorOf(DotOp(), DotAttrs{true, false}, {Shape{2, 3}, Shape{3, 4}}),
+            "ShapeError: (2, 3)^T x (3, 4): the inner extents 2 and 3 differ");
+  EXPECT_EQ(ShapeErrorOf(DotOp(), DotAttrs{}, {Shape{2, 3}, Shape{3}}),
+            "ShapeError: expected two matrices or two vectors, got (2, 3) and (3)");
   EXPECT_EQ(OutputBatchAxes(DotOp(), DotAttrs{}, {{5, 3}, {3, 4}}, {0, -1}), std::vector{0});
   EXPECT_EQ(OutputBatchAxes(DotOp(), DotAttrs{}, {{4, 3}, {3, 5}}, {-1, 1}), std::vector{1});
-  EXPECT_EQ(OutputBatchAxes(DotOp(), DotAttrs{true, false}, {{5, 3}, {5, 4}}, {0, 0}), std::vector{-1});   // a weight's gradient
+  EXPECT_EQ(OutputBatchAxes(DotOp(), DotAttrs{true, false}, {{5, 3}, {5, 4}}, {0, 0}),
+            std::vector{-1});  // a weight's gradient
   EXPECT_EQ(OutputBatchAxes(DotOp(), DotAttrs{}, {{5, 3}, {3, 5}}, {0, 1}), std::vector{-1});
 }
 
