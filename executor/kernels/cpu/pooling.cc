@@ -1,27 +1,125 @@
-// Pooling by oneDNN, in the format in which the data come. A maximum's state is oneDNN's workspace; its name carries the
-// format it was made for ("dnnl:aBcd8b"), so that the gradient makes the same primitive again.
+// Pooling with loops of our own (oneDNN's maximum is slow where it must remember the winners), over the layout in which
+// the data come. A maximum's state holds each winner's number in its window, laid out like the output; its name carries
+// the layout ("cpu:aBcd8b"), so that the gradient works in the same one.
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <string>
-#include <vector>
 
 #include "engine/team.h"
-#include "executor/kernels/cpu/dnnl_util.h"
-#include "executor/kernels/cpu/layout.h"
 #include "executor/kernels/cpu/makers.h"
+#include "executor/kernels/cpu/simd/loops.h"
 #include "executor/kernels/cpu/util.h"
 #include "symbol/ops/pooling.h"
 
 namespace bindery::cpu {
 namespace {
 
-using dnnl::memory;
+constexpr const char* kFamily = "cpu:";
 
-constexpr const char* kFamily = "dnnl:";
+// One spatial axis; absent ones have extent 1.
+struct Axis {
+  int64_t in = 1, padded_end = 1;   // where the padding at the end ends: windows that reach beyond it are cut there
+  PoolWindow window{1, 1, 0, 0, 1};
 
-Format StateFormat(int64_t bytes, const Format& format) { return Format::Opaque(bytes, (kFamily + ToString(format)).c_str()); }
+  int64_t Begin(int64_t p) const { return p * window.stride - window.pad_begin; }
+  // Taps [first, last) of output p that lie inside the input.
+  int64_t First(int64_t p) const { return std::max<int64_t>(-Begin(p), 0); }
+  int64_t Last(int64_t p) const { return std::min(window.kernel, in - Begin(p)); }
+  int64_t Counted(int64_t p, bool padding) const {
+    return padding ? std::min(Begin(p) + window.kernel, padded_end) - Begin(p) : Last(p) - First(p);
+  }
+  bool IsWhole(int64_t p) const { return First(p) == 0 && Last(p) == window.kernel; }
+};
 
-// The format that StateFormat put into the name; nullopt for states of other kernels.
+// Planes of (d, h, w, lanes): plain data are planes of one lane.
+struct Geometry {
+  int64_t planes, lanes;
+  std::array<Axis, 3> axes;   // d, h, w
+  bool is_max, count_padding;
+
+  Geometry(const PoolingAttrs& attrs, const Shape& data, const Format& format)
+      : is_max(attrs.type == PoolType::kMax), count_padding(attrs.count_include_pad) {
+    ChannelView view;
+    ViewChannels(format, data, 1, &view);
+    lanes = format.is_plain() ? 1 : view.lanes;
+    planes = data[0] * data[1] / lanes;
+    const std::vector<PoolWindow> windows = PoolWindows(attrs, data);
+    for (size_t i = 0; i < windows.size(); ++i) {
+      const int64_t in = data[2 + static_cast<int>(i)];
+      const int64_t pad = attrs.convention == PoolConvention::kSame ? windows[i].pad_end : windows[i].pad_begin;
+      axes[3 - windows.size() + i] = {in, in + pad, windows[i]};
+    }
+  }
+  int64_t taps() const { return axes[0].window.kernel * axes[1].window.kernel * axes[2].window.kernel; }
+  int64_t in_plane() const { return axes[0].in * axes[1].in * axes[2].in * lanes; }
+  int64_t out_row() const { return axes[2].window.output * lanes; }
+  int64_t out_rows() const { return axes[0].window.output * axes[1].window.output; }
+  bool narrow_index() const { return taps() <= 256; }
+  int64_t state_bytes() const {
+    return is_max ? planes * out_rows() * out_row() * static_cast<int64_t>(narrow_index() ? sizeof(uint8_t) : sizeof(int32_t)) : 0;
+  }
+
+  // Each thread's list of taps.
+  int64_t scratch_bytes(int threads) const { return threads * taps() * static_cast<int64_t>(sizeof(int64_t) + sizeof(int32_t)); }
+  Loops::PoolRow RowFor(void* scratch, int threads, int thread) const {
+    auto* offsets = static_cast<int64_t*>(scratch);
+    auto* numbers = reinterpret_cast<int32_t*>(offsets + threads * taps());
+    return {0, lanes, axes[2].window.stride * lanes, 0, offsets + thread * taps(), numbers + thread * taps()};
+  }
+
+  // Calls f(row, offset in the input plane, offset in the output row, divisor) for runs of outputs of row `r` of a plane
+  // that have the same taps.
+  template <class F>
+  void ForRuns(int64_t r, Loops::PoolRow* row, const F& f) const {
+    const auto& [d, h, w] = axes;
+    const int64_t od = r / h.window.output, oh = r % h.window.output;
+    int64_t begin = 0;
+    while (begin < w.window.output) {
+      int64_t end = begin + 1;
+      if (w.IsWhole(begin)) {
+        while (end < w.window.output && w.IsWhole(end)) ++end;
+      }
+      ListTaps(od, oh, begin, row);
+      row->outputs = end - begin;
+      const int64_t origin = ((d.Begin(od) * h.in + h.Begin(oh)) * w.in + w.Begin(begin)) * lanes;
+      const int64_t divisor = d.Counted(od, count_padding) * h.Counted(oh, count_padding) * w.Counted(begin, count_padding);
+      f(*row, origin, begin * lanes, 1 / static_cast<float>(divisor));
+      begin = end;
+    }
+  }
+
+ private:
+  void ListTaps(int64_t od, int64_t oh, int64_t ow, Loops::PoolRow* row) const {
+    const auto& [d, h, w] = axes;
+    auto* offsets = const_cast<int64_t*>(row->offsets);   // this thread's own list
+    auto* numbers = const_cast<int32_t*>(row->taps);
+    row->count = 0;
+    for (int64_t i = d.First(od); i < d.Last(od); ++i) {
+      for (int64_t j = h.First(oh); j < h.Last(oh); ++j) {
+        for (int64_t k = w.First(ow); k < w.Last(ow); ++k) {
+          offsets[row->count] = ((i * h.in + j) * w.in + k) * lanes;
+          numbers[row->count++] = static_cast<int32_t>((i * h.window.kernel + j) * w.window.kernel + k);
+        }
+      }
+    }
+  }
+};
+
+bool IsKnown(const Format& format, const Shape& shape) {
+  ChannelView view;
+  return ViewChannels(format, shape, 1, &view);
+}
+
+// The data's own layout; plain data of many channels are worth a reorder.
+Format FormatFor(const KernelSpec& spec, int input) {
+  const Format& format = spec.input_formats[input];
+  const Shape& shape = spec.inputs[input].shape;
+  if (!format.is_plain() && IsKnown(format, shape)) return format;
+  if (shape[1] % SimdBlock() == 0) return ChannelBlocked(shape.rank(), SimdBlock());
+  return shape[1] > SimdBlock() ? Format::ChannelsLast(shape.rank()) : Format::Plain();
+}
+
 std::optional<Format> FormatOfState(const Format& state, int rank) {
   if (state.kind != Format::Kind::kOpaque || std::strncmp(state.family.data(), kFamily, std::strlen(kFamily)) != 0) return std::nullopt;
   const std::string name = state.family.data() + std::strlen(kFamily);
@@ -31,122 +129,85 @@ std::optional<Format> FormatOfState(const Format& state, int rank) {
   return std::nullopt;
 }
 
-struct Problem {
-  Shape data, output;
-  dnnl::algorithm algorithm;
-  memory::dims kernel, strides, pad_begin, pad_end;
-  bool is_max;
-  bool supported = true;
-  double flops;
-
-  Problem(const PoolingAttrs& attrs, const Shape& data_shape, const Shape& output_shape)
-      : data(data_shape), output(output_shape), is_max(attrs.type == PoolType::kMax) {
-    algorithm = is_max                   ? dnnl::algorithm::pooling_max
-                : attrs.count_include_pad ? dnnl::algorithm::pooling_avg_include_padding
-                                          : dnnl::algorithm::pooling_avg_exclude_padding;
-    flops = static_cast<double>(output.Elements());
-    int axis = 2;
-    for (const PoolWindow& w : PoolWindows(attrs, data)) {
-      // `full` may reach beyond the padding; there an average's window is cut, which oneDNN does not do.
-      const int64_t reach = (w.output - 1) * w.stride + w.kernel - data[axis++] - w.pad_begin;
-      if (reach > w.pad_end && !is_max && attrs.count_include_pad) supported = false;
-      kernel.push_back(w.kernel);
-      strides.push_back(w.stride);
-      pad_begin.push_back(w.pad_begin);
-      pad_end.push_back(std::max(reach, w.pad_end));
-      flops *= static_cast<double>(w.kernel);
-    }
-  }
-
-  using Desc = dnnl::pooling_forward::primitive_desc;
-  Desc Forward(const Format& format, bool training) const {
-    const auto x = ToDesc(format, DType::kFloat32, data), y = ToDesc(format, DType::kFloat32, output);
-    const auto kind = training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
-    return Desc({kind, algorithm, *x, *y, strides, kernel, pad_begin, pad_end}, UserScratchpad(), Engine(), true);
-  }
-};
-
-bool IsKnown(const Format& format, const Shape& shape) {
-  ChannelView view;
-  return ViewChannels(format, shape, 1, &view);
-}
-
 }  // namespace
 
 // data -> y [, state if max]
 MaybeKernel MakePooling(const KernelSpec& spec) {
   if (spec.inputs[0].dtype != DType::kFloat32) return std::nullopt;
-  const Problem p(spec.attributes<PoolingAttrs>(), spec.inputs[0].shape, spec.outputs[0].shape);
-  if (!p.supported) return std::nullopt;
-  const int rank = p.data.rank();
-  const bool wants_state = p.is_max && spec.output_used[1];
-  std::vector<Format> formats;
-  if (IsKnown(spec.input_formats[0], p.data)) formats.push_back(spec.input_formats[0]);
-  formats.push_back(p.data[1] % SimdBlock() == 0 ? ChannelBlocked(rank, SimdBlock()) : Format::ChannelsLast(rank));
-  formats.push_back(Format::Plain());
-
-  Kernel kernel = PlainKernel(spec, "");
-  kernel.threads = ThreadsForWork(spec, p.flops);
-  const TeamScope team(kernel.threads);
-  Problem::Desc desc;
-  Format format;
-  for (const Format& candidate : formats) {
-    Problem::Desc next = p.Forward(candidate, wants_state);
-    if (!next || (desc && IsSlow(next.impl_info_str()))) continue;
-    desc = next;
-    format = candidate;
-    if (!IsSlow(desc.impl_info_str())) break;
-  }
-  if (!desc) return std::nullopt;
-
-  std::vector<DnnlArgument> arguments = {{DNNL_ARG_SRC, desc.src_desc(), DnnlArgument::kInput, 0},
-                                         {DNNL_ARG_DST, desc.dst_desc(), DnnlArgument::kOutput, 0}};
-  if (wants_state) arguments.push_back({DNNL_ARG_WORKSPACE, desc.workspace_desc(), DnnlArgument::kOutput, 1});
-  const DnnlStep step(dnnl::pooling_forward(desc), desc, WhoOf(spec), std::move(arguments));
-  kernel.implementation = std::string("dnnl ") + desc.impl_info_str();
-  kernel.input_formats[0] = Canonical(format, p.data);
-  kernel.output_formats[0] = Canonical(format, p.output);
-  if (p.is_max) kernel.output_formats[1] = StateFormat(wants_state ? static_cast<int64_t>(desc.workspace_desc().get_size()) : 0, format);
-  kernel.scratch_bytes = step.scratch_bytes();
-  kernel.bind = [step](const KernelArgs& args) { return step.Bind(args); };
+  const Format format = FormatFor(spec, 0);
+  const Geometry g(spec.attributes<PoolingAttrs>(), spec.inputs[0].shape, format);
+  Kernel kernel = PlainKernel(spec, "loop");
+  kernel.input_formats[0] = Canonical(format, spec.inputs[0].shape);
+  kernel.output_formats[0] = Canonical(format, spec.outputs[0].shape);
+  if (g.is_max) kernel.output_formats[1] = Format::Opaque(g.state_bytes(), (kFamily + ToString(format)).c_str());
+  kernel.scratch_bytes = g.scratch_bytes(spec.threads);
+  kernel.bind = [g, threads = spec.threads](const KernelArgs& args) -> Call {
+    return [=, x = In(args, 0), y = Out(args, 0), state = g.is_max ? args.outputs[1] : nullptr, scratch = args.scratch] {
+      const Loops& loops = BestLoops();
+      const int64_t rows = g.planes * g.out_rows();
+      ParallelFor(rows, 1, rows * g.out_row() * g.taps() <= kSerialElements ? rows : 0, [&](int64_t begin, int64_t end, int thread) {
+        Loops::PoolRow row = g.RowFor(scratch, threads, thread);
+        for (int64_t r = begin; r < end; ++r) {
+          const float* plane = x + r / g.out_rows() * g.in_plane();
+          g.ForRuns(r % g.out_rows(), &row, [&](const Loops::PoolRow& run, int64_t origin, int64_t column, float scale) {
+            const int64_t at = r * g.out_row() + column;
+            if (!g.is_max) {
+              loops.average_pool(run, plane + origin, y + at, scale);
+            } else if (g.narrow_index()) {
+              loops.max_pool(run, plane + origin, y + at, state ? static_cast<uint8_t*>(state) + at : nullptr);
+            } else {
+              loops.max_pool_wide(run, plane + origin, y + at, state ? static_cast<int32_t*>(state) + at : nullptr);
+            }
+          });
+        }
+      });
+    };
+  };
   return kernel;
 }
 
-// (dy, data: shape only [, state if max]) -> dx
+// (dy, data: shape only [, state if max]) -> dx. A plane is one thread's: windows may overlap.
 MaybeKernel MakePoolingGrad(const KernelSpec& spec) {
   if (spec.inputs[0].dtype != DType::kFloat32) return std::nullopt;
-  const Problem p(spec.attributes<PoolingAttrs>(), spec.inputs[1].shape, spec.inputs[0].shape);
-  if (!p.supported) return std::nullopt;
-  std::optional<Format> format;
-  if (p.is_max) {
-    format = FormatOfState(spec.input_formats[2], p.data.rank());
-    if (!format) return std::nullopt;
-  } else {
-    // As the data lie, if they do not lie plain; the output gradient may have no layout of its own (1 x 1).
-    const Format& of_data = spec.input_formats[1];
-    format = !of_data.is_plain() && IsKnown(of_data, p.data) ? of_data : spec.input_formats[0];
-    if (!IsKnown(*format, p.output)) format = Format::Plain();
+  const auto& attrs = spec.attributes<PoolingAttrs>();
+  const Shape& shape = spec.inputs[1].shape;
+  Format format = FormatFor(spec, 1);
+  if (attrs.type == PoolType::kMax) {
+    const auto of_state = FormatOfState(spec.input_formats[2], shape.rank());
+    if (!of_state) return std::nullopt;
+    format = *of_state;
   }
-  Kernel kernel = PlainKernel(spec, "");
-  kernel.threads = ThreadsForWork(spec, p.flops);
-  const TeamScope team(kernel.threads);
-  const auto hint = p.Forward(*format, true);
-  if (!hint) return std::nullopt;
-  const dnnl::pooling_backward::primitive_desc desc({p.algorithm, hint.src_desc(), hint.dst_desc(), p.strides, p.kernel, p.pad_begin, p.pad_end},
-                                                    UserScratchpad(), Engine(), hint, true);
-  if (!desc) return std::nullopt;
-
-  std::vector<DnnlArgument> arguments = {{DNNL_ARG_DIFF_DST, desc.diff_dst_desc(), DnnlArgument::kInput, 0},
-                                         {DNNL_ARG_DIFF_SRC, desc.diff_src_desc(), DnnlArgument::kOutput, 0}};
-  if (p.is_max) arguments.push_back({DNNL_ARG_WORKSPACE, hint.workspace_desc(), DnnlArgument::kInput, 2});
-  const DnnlStep step(dnnl::pooling_backward(desc), desc, WhoOf(spec), std::move(arguments));
-  kernel.implementation = std::string("dnnl ") + desc.impl_info_str();
-  kernel.input_formats[0] = Canonical(*format, p.output);
-  kernel.input_formats[1] = spec.input_formats[1];
-  if (p.is_max) kernel.input_formats[2] = spec.input_formats[2];
-  kernel.output_formats[0] = Canonical(*format, p.data);
-  kernel.scratch_bytes = step.scratch_bytes();
-  kernel.bind = [step](const KernelArgs& args) { return step.Bind(args); };
+  const Geometry g(attrs, shape, format);
+  Kernel kernel = PlainKernel(spec, "loop");
+  kernel.input_formats[0] = Canonical(format, spec.inputs[0].shape);
+  kernel.output_formats[0] = Canonical(format, shape);
+  if (g.is_max) kernel.input_formats[2] = spec.input_formats[2];
+  kernel.scratch_bytes = g.scratch_bytes(spec.threads);
+  kernel.bind = [g, threads = spec.threads](const KernelArgs& args) -> Call {
+    return [=, dy = In(args, 0), dx = Out(args, 0), state = g.is_max ? args.inputs[2] : nullptr, scratch = args.scratch] {
+      const Loops& loops = BestLoops();
+      const bool serial = g.planes * g.out_rows() * g.out_row() * g.taps() <= kSerialElements;
+      ParallelFor(g.planes, 1, serial ? g.planes : 0, [&](int64_t begin, int64_t end, int thread) {
+        Loops::PoolRow row = g.RowFor(scratch, threads, thread);
+        for (int64_t p = begin; p < end; ++p) {
+          float* plane = dx + p * g.in_plane();
+          std::fill_n(plane, g.in_plane(), 0.0f);
+          for (int64_t r = 0; r < g.out_rows(); ++r) {
+            g.ForRuns(r, &row, [&](const Loops::PoolRow& run, int64_t origin, int64_t column, float scale) {
+              const int64_t at = (p * g.out_rows() + r) * g.out_row() + column;
+              if (!g.is_max) {
+                loops.average_pool_grad(run, dy + at, plane + origin, scale);
+              } else if (g.narrow_index()) {
+                loops.max_pool_grad(run, dy + at, static_cast<const uint8_t*>(state) + at, plane + origin);
+              } else {
+                loops.max_pool_grad_wide(run, dy + at, static_cast<const int32_t*>(state) + at, plane + origin);
+              }
+            });
+          }
+        }
+      });
+    };
+  };
   return kernel;
 }
 

@@ -10,14 +10,16 @@
 namespace bindery::cpu {
 namespace {
 
+// An exponential is worth some ten simple operations.
+constexpr int64_t kSerialExponentials = kSerialElements / 8;
+
 // f(outer index, first column, columns) by the team: whole outer indices, or columns where they are many.
 template <class F>
 void ForSlices(const AxisView& view, const F& f) {
   constexpr int64_t kColumns = 512;
   const int64_t parts = view.inner <= kColumns ? 1 : (view.inner + kColumns - 1) / kColumns;
   const int64_t units = view.outer * parts, elements = view.outer * view.axis * view.inner;
-  // An exponential is worth some ten simple operations.
-  ParallelFor(units, 1, elements <= kSerialElements / 8 ? units : 0, [&](int64_t begin, int64_t end, int) {
+  ParallelFor(units, 1, elements <= kSerialExponentials ? units : 0, [&](int64_t begin, int64_t end, int) {
     for (int64_t unit = begin; unit < end; ++unit) {
       const int64_t first = unit % parts * kColumns;
       f(unit / parts, first, std::min(kColumns, view.inner - first));
@@ -29,13 +31,16 @@ void ForSlices(const AxisView& view, const F& f) {
 
 void SoftmaxAlong(const AxisView& view, float inverse_temperature, const float* x, float* y) {
   const Loops& loops = BestLoops();
+  if (view.inner == 1) {
+    const int64_t n = view.axis;
+    ParallelFor(view.outer, 1, view.outer * n <= kSerialExponentials ? view.outer : 0, [&](int64_t begin, int64_t end, int) {
+      loops.softmax(x + begin * n, y + begin * n, end - begin, n, inverse_temperature);
+    });
+    return;
+  }
   ForSlices(view, [&](int64_t outer, int64_t first, int64_t columns) {
     const int64_t at = outer * view.axis * view.inner + first;
-    if (view.inner == 1) {
-      loops.softmax(x + at, y + at, view.axis, inverse_temperature);
-    } else {
-      loops.softmax_columns(x + at, y + at, view.axis, view.inner, columns, inverse_temperature);
-    }
+    loops.softmax_columns(x + at, y + at, view.axis, view.inner, columns, inverse_temperature);
   });
 }
 

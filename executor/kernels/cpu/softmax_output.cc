@@ -37,43 +37,55 @@ struct Gradient {
     return static_cast<int64_t>(label);
   }
 
-  // dx = (p - target) * factor for samples [begin, end); the target's value off the label is one constant. p and dx may
-  // be the same memory.
-  void Run(int64_t begin, int64_t end, const float* p, const float* label, float factor, float* dx) const {
+  bool IsIgnored(float label) const { return attrs.use_ignore && label == static_cast<float>(attrs.ignore_label); }
+  float AtLabel() const { return static_cast<float>(1 - attrs.smooth_alpha); }
+  float OffLabel() const { return view.axis > 1 ? static_cast<float>(attrs.smooth_alpha / static_cast<double>(view.axis - 1)) : 0; }
+
+  // dx = (p - target) * factor for samples [begin, end) of one label each. p and dx may be the same memory: the elements
+  // at the labels are computed before the others are overwritten.
+  void RunRows(int64_t begin, int64_t end, const float* p, const float* label, float factor, float* dx) const {
     const Loops& loops = BestLoops();
-    const float off = view.axis > 1 ? static_cast<float>(attrs.smooth_alpha / static_cast<double>(view.axis - 1)) : 0;
-    const float at_label = static_cast<float>(1 - attrs.smooth_alpha);
-    const int64_t block = view.axis * view.inner;
-    for (int64_t sample = begin; sample < end; ++sample) {
-      const float* from = p + sample * block;
-      float* to = dx + sample * block;
-      const float* labels = label + sample * view.inner;
-      // The label's own element first, exactly: its probability is needed before it is overwritten.
-      if (view.inner == 1) {
-        if (attrs.use_ignore && *labels == static_cast<float>(attrs.ignore_label)) {
-          std::fill_n(to, block, 0.0f);
-          continue;
-        }
-        const int64_t k = ClassOf(*labels, sample);
-        const float own = (from[k] - at_label) * factor;
-        Others(loops, from, to, block, off, factor);
-        to[k] = own;
-        continue;
+    constexpr int64_t kTile = 64;
+    float own[kTile];
+    const float at_label = AtLabel(), off = OffLabel();
+    const int64_t n = view.axis;
+    for (int64_t first = begin; first < end; first += kTile) {
+      const int64_t samples = std::min(kTile, end - first);
+      for (int64_t i = 0; i < samples; ++i) {
+        const int64_t sample = first + i;
+        own[i] = IsIgnored(label[sample]) ? 0 : (p[sample * n + ClassOf(label[sample], sample)] - at_label) * factor;
       }
-      for (int64_t i = 0; i < view.inner; ++i) {
-        const bool ignored = attrs.use_ignore && labels[i] == static_cast<float>(attrs.ignore_label);
-        const int64_t label_class = ignored ? -1 : ClassOf(labels[i], sample);
-        for (int64_t k = 0; k < view.axis; ++k) {
-          const int64_t at = k * view.inner + i;
-          to[at] = ignored ? 0 : (from[at] - (k == label_class ? at_label : off)) * factor;
+      const float* from = p + first * n;
+      float* to = dx + first * n;
+      if (off == 0) {
+        loops.scale(from, to, samples * n, factor);
+      } else {
+        for (int64_t i = 0; i < samples * n; ++i) to[i] = (from[i] - off) * factor;
+      }
+      for (int64_t i = 0; i < samples; ++i) {
+        if (IsIgnored(label[first + i])) {
+          std::fill_n(to + i * n, n, 0.0f);
+        } else {
+          to[i * n + static_cast<int64_t>(label[first + i])] = own[i];
         }
       }
     }
   }
 
-  static void Others(const Loops& loops, const float* from, float* to, int64_t n, float off, float factor) {
-    if (off == 0) return loops.scale(from, to, n, factor);
-    for (int64_t i = 0; i < n; ++i) to[i] = (from[i] - off) * factor;
+  // The same with one label per position of a sample.
+  void RunPositions(int64_t begin, int64_t end, const float* p, const float* label, float factor, float* dx) const {
+    const float at_label = AtLabel(), off = OffLabel();
+    for (int64_t sample = begin; sample < end; ++sample) {
+      for (int64_t i = 0; i < view.inner; ++i) {
+        const float own = label[sample * view.inner + i];
+        const bool ignored = IsIgnored(own);
+        const int64_t label_class = ignored ? -1 : ClassOf(own, sample);
+        for (int64_t k = 0; k < view.axis; ++k) {
+          const int64_t at = (sample * view.axis + k) * view.inner + i;
+          dx[at] = ignored ? 0 : (p[at] - (k == label_class ? at_label : off)) * factor;
+        }
+      }
+    }
   }
 };
 
@@ -109,7 +121,10 @@ MaybeKernel MakeSoftmaxOutputGrad(const KernelSpec& spec) {
         for (int64_t i = 0; i < n; ++i) dx[i] = (p[i] - label[i]) * factor;
       } else {
         ParallelFor(gradient.view.outer, 1, n <= kSerialElements ? gradient.view.outer : 0,
-                    [&](int64_t begin, int64_t end, int) { gradient.Run(begin, end, p, label, factor, dx); });
+                    [&](int64_t begin, int64_t end, int) {
+                      gradient.view.inner == 1 ? gradient.RunRows(begin, end, p, label, factor, dx)
+                                               : gradient.RunPositions(begin, end, p, label, factor, dx);
+                    });
       }
       if (head) BestLoops().binary[static_cast<size_t>(Binary::kMul)](dx, head, dx, n);
     };

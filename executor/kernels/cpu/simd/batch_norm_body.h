@@ -22,9 +22,9 @@ inline void TwoSums(int64_t n, double* sums, F f, P part) {
   for (; i < n; ++i) part(i);
 }
 
-// The same for one vector of lanes over rows; f(row offset, &a, &b).
+// The same for one vector of lanes over rows; f(row offset, &a, &b). Of the vector, lanes [begin, end) count.
 template <class F>
-inline void TwoRowSums(int64_t rows, int64_t stride, int64_t lanes, double* first, double* second, F f) {
+inline void TwoRowSums(int64_t rows, int64_t stride, int64_t begin, int64_t end_of_lanes, double* first, double* second, F f) {
   for (int64_t row = 0; row < rows;) {
     const int64_t end = row + 64 <= rows ? row + 64 : rows;
     V a0 = Splat(0), a1 = a0, a2 = a0, a3 = a0, b0 = a0, b1 = a0, b2 = a0, b3 = a0;
@@ -36,7 +36,7 @@ inline void TwoRowSums(int64_t rows, int64_t stride, int64_t lanes, double* firs
     }
     for (; row < end; ++row) f(row * stride, &a0, &b0);
     const V a = (a0 + a1) + (a2 + a3), b = (b0 + b1) + (b2 + b3);
-    for (int64_t l = 0; l < lanes; ++l) {
+    for (int64_t l = begin; l < end_of_lanes; ++l) {
       first[l] += a[l];
       second[l] += b[l];
     }
@@ -58,24 +58,26 @@ void Moments(const float* x, int64_t n, float shift, double* sums) {
       });
 }
 
-void MomentsRows(const float* x, int64_t rows, int64_t stride, int64_t lanes, const float* shift, double* sum, double* square) {
+// f(first lane of the vector, first that counts, one after the last, load) for all lanes: the last vector may overlap the
+// one before, and load() reads fewer lanes where there is not even one vector.
+template <class F>
+inline void ForLanes(int64_t lanes, F f) {
   int64_t l = 0;
-  for (; l + kLanes <= lanes; l += kLanes) {
-    const V s = Load(shift + l);
-    TwoRowSums(rows, stride, kLanes, sum + l, square + l, [=](int64_t at, V* a, V* b) __attribute__((always_inline)) {
-      const V d = Load(x + at + l) - s;
+  for (; l + kLanes <= lanes; l += kLanes) f(l, 0, kLanes, Load);
+  if (l == lanes) return;
+  if (lanes > kLanes) return f(lanes - kLanes, l + kLanes - lanes, kLanes, Load);
+  f(0, 0, lanes, [lanes](const float* p) __attribute__((always_inline)) { return LoadPart(p, lanes); });
+}
+
+void MomentsRows(const float* x, int64_t rows, int64_t stride, int64_t lanes, const float* shift, double* sum, double* square) {
+  ForLanes(lanes, [=](int64_t l, int64_t begin, int64_t end, auto load) __attribute__((always_inline)) {
+    const V s = load(shift + l);
+    TwoRowSums(rows, stride, begin, end, sum + l, square + l, [=](int64_t at, V* a, V* b) __attribute__((always_inline)) {
+      const V d = load(x + at + l) - s;
       *a += d;
       *b += d * d;
     });
-  }
-  if (l < lanes) {
-    const V s = LoadPart(shift + l, lanes - l);
-    TwoRowSums(rows, stride, lanes - l, sum + l, square + l, [=](int64_t at, V* a, V* b) __attribute__((always_inline)) {
-      const V d = LoadPart(x + at + l, lanes - l) - s;
-      *a += d;
-      *b += d * d;
-    });
-  }
+  });
 }
 
 // What relu lets through. The same operations as Normalize, so that both agree on the sign.
@@ -111,10 +113,9 @@ void GradSums(const float* dy, const float* x, int64_t n, const Loops::Channel& 
 template <bool kRelu>
 inline void GradSumsRowsOf(const float* dy, const float* x, int64_t rows, int64_t stride, int64_t lanes, const Loops::Channels& c,
                            double* sum, double* product) {
-  ForColumns(lanes, [=](int64_t l, auto load, auto) __attribute__((always_inline)) {
+  ForLanes(lanes, [=](int64_t l, int64_t begin, int64_t end, auto load) __attribute__((always_inline)) {
     const V mean = load(c.mean + l), scale = load(c.scale + l), beta = load(c.beta + l);
-    const int64_t width = lanes - l < kLanes ? lanes - l : kLanes;
-    TwoRowSums(rows, stride, width, sum + l, product + l, [=](int64_t at, V* a, V* b) __attribute__((always_inline)) {
+    TwoRowSums(rows, stride, begin, end, sum + l, product + l, [=](int64_t at, V* a, V* b) __attribute__((always_inline)) {
       const V centred = load(x + at + l) - mean;
       const V passed = Passed<kRelu>(load(dy + at + l), centred, scale, beta);
       *a += passed;
@@ -128,60 +129,86 @@ void GradSumsRows(const float* dy, const float* x, int64_t rows, int64_t stride,
        : GradSumsRowsOf<false>(dy, x, rows, stride, lanes, c, sum, product);
 }
 
+template <bool kRelu>
+inline V Normalized(V x, V mean, V scale, V beta) {
+  const V y = (x - mean) * scale + beta;
+  if constexpr (kRelu) return Max0(y);
+  return y;
+}
+
 void Normalize(const float* x, float* y, int64_t n, const Loops::Channel& c, bool relu) {
   const V mean = Splat(c.mean), scale = Splat(c.scale), beta = Splat(c.beta);
   if (relu) {
-    Map(x, y, n, [=](V v) __attribute__((always_inline)) { return Max0((v - mean) * scale + beta); });
+    Map(x, y, n, [=](V v) __attribute__((always_inline)) { return Normalized<true>(v, mean, scale, beta); });
   } else {
-    Map(x, y, n, [=](V v) __attribute__((always_inline)) { return (v - mean) * scale + beta; });
+    Map(x, y, n, [=](V v) __attribute__((always_inline)) { return Normalized<false>(v, mean, scale, beta); });
   }
+}
+
+template <bool kRelu>
+inline V InputGradient(V dy, V x, V mean, V scale, V beta, V b, V c) {
+  const V centred = x - mean;
+  return scale * Passed<kRelu>(dy, centred, scale, beta) + b * centred + c;
 }
 
 template <bool kRelu>
 inline void GradInputOf(const float* dy, const float* x, float* dx, int64_t n, const Loops::Channel& channel) {
   const V mean = Splat(channel.mean), scale = Splat(channel.scale), beta = Splat(channel.beta), b = Splat(channel.b), c = Splat(channel.c);
   Map2(dy, x, dx, n, [=](V g, V v) __attribute__((always_inline)) {
-    const V centred = v - mean;
-    return scale * Passed<kRelu>(g, centred, scale, beta) + b * centred + c;
+    return InputGradient<kRelu>(g, v, mean, scale, beta, b, c);
   });
 }
 void GradInput(const float* dy, const float* x, float* dx, int64_t n, const Loops::Channel& c, bool relu) {
   relu ? GradInputOf<true>(dy, x, dx, n, c) : GradInputOf<false>(dy, x, dx, n, c);
 }
 
-// Calls f(offset of the vector, lane of its first element, load, store) for rows of `lanes`, all rows of one vector of
-// lanes first where a row is one vector (blocked formats: the constants stay in registers), else row by row.
-template <class F>
-inline void ForRows(int64_t rows, int64_t lanes, F f) {
+// Rows of `lanes`, y = f(load, lane) where load(p) reads a vector of an input: vector by vector, the constants of all
+// lanes in registers if a row is one vector (blocked formats). Where the last vector of a row overlaps the one before, it
+// is computed before that is stored, so y may be x.
+template <class F, class G>
+inline void ForRows(int64_t rows, int64_t lanes, float* y, F f, G part) {
   if (lanes == kLanes) {
-    for (int64_t row = 0; row < rows; ++row) f(row * kLanes, 0, Load, Store);
+    for (int64_t row = 0; row < rows; ++row) Store(y + row * kLanes, f(row * kLanes, 0));
     return;
   }
+  const int64_t whole = lanes / kLanes * kLanes;
   for (int64_t row = 0; row < rows; ++row) {
-    ForColumns(lanes, [=](int64_t l, auto load, auto store) __attribute__((always_inline)) { f(row * lanes + l, l, load, store); });
-  }
-}
-
-void NormalizeRows(const float* x, float* y, int64_t rows, int64_t lanes, const Loops::Channels& c, bool relu) {
-  if (relu) {
-    ForRows(rows, lanes, [=](int64_t at, int64_t l, auto load, auto store) __attribute__((always_inline)) {
-      store(y + at, Max0((load(x + at) - load(c.mean + l)) * load(c.scale + l) + load(c.beta + l)));
-    });
-  } else {
-    ForRows(rows, lanes, [=](int64_t at, int64_t l, auto load, auto store) __attribute__((always_inline)) {
-      store(y + at, (load(x + at) - load(c.mean + l)) * load(c.scale + l) + load(c.beta + l));
-    });
+    const int64_t at = row * lanes;
+    if (whole == 0) {
+      StorePart(y + at, lanes, part(at, lanes));
+      continue;
+    }
+    const int64_t tail = lanes - kLanes;
+    const V last = f(at + tail, tail);
+    for (int64_t l = 0; l < whole; l += kLanes) Store(y + at + l, f(at + l, l));
+    Store(y + at + tail, last);
   }
 }
 
 template <bool kRelu>
+inline void NormalizeRowsOf(const float* x, float* y, int64_t rows, int64_t lanes, const Loops::Channels& c) {
+  ForRows(
+      rows, lanes, y,
+      [=](int64_t at, int64_t l) __attribute__((always_inline)) { return Normalized<kRelu>(Load(x + at), Load(c.mean + l), Load(c.scale + l), Load(c.beta + l)); },
+      [=](int64_t at, int64_t n) __attribute__((always_inline)) {
+        return Normalized<kRelu>(LoadPart(x + at, n), LoadPart(c.mean, n), LoadPart(c.scale, n), LoadPart(c.beta, n));
+      });
+}
+void NormalizeRows(const float* x, float* y, int64_t rows, int64_t lanes, const Loops::Channels& c, bool relu) {
+  relu ? NormalizeRowsOf<true>(x, y, rows, lanes, c) : NormalizeRowsOf<false>(x, y, rows, lanes, c);
+}
+
+template <bool kRelu>
 inline void GradInputRowsOf(const float* dy, const float* x, float* dx, int64_t rows, int64_t lanes, const Loops::Channels& c) {
-  ForRows(rows, lanes, [=](int64_t at, int64_t l, auto load, auto store) __attribute__((always_inline)) {
-    const V centred = load(x + at) - load(c.mean + l);
-    const V scale = load(c.scale + l);
-    const V passed = Passed<kRelu>(load(dy + at), centred, scale, load(c.beta + l));
-    store(dx + at, scale * passed + load(c.b + l) * centred + load(c.c + l));
-  });
+  ForRows(
+      rows, lanes, dx,
+      [=](int64_t at, int64_t l) __attribute__((always_inline)) {
+        return InputGradient<kRelu>(Load(dy + at), Load(x + at), Load(c.mean + l), Load(c.scale + l), Load(c.beta + l), Load(c.b + l), Load(c.c + l));
+      },
+      [=](int64_t at, int64_t n) __attribute__((always_inline)) {
+        return InputGradient<kRelu>(LoadPart(dy + at, n), LoadPart(x + at, n), LoadPart(c.mean, n), LoadPart(c.scale, n), LoadPart(c.beta, n),
+                     LoadPart(c.b, n), LoadPart(c.c, n));
+      });
 }
 void GradInputRows(const float* dy, const float* x, float* dx, int64_t rows, int64_t lanes, const Loops::Channels& c, bool relu) {
   relu ? GradInputRowsOf<true>(dy, x, dx, rows, lanes, c) : GradInputRowsOf<false>(dy, x, dx, rows, lanes, c);

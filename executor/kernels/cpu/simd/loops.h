@@ -43,8 +43,9 @@ struct Loops {
   float (*max)(const float* x, int64_t n);             // n >= 1; NaN if there is one
   double (*dot)(const float* a, const float* b, int64_t n);
 
-  // Softmax over one row, and its gradient: y_i (dy_i - sum_j dy_j y_j) * factor. `inverse_temperature` scales x.
-  void (*softmax)(const float* x, float* y, int64_t n, float inverse_temperature);
+  // Softmax over each of some rows, and over one its gradient: y_i (dy_i - sum_j dy_j y_j) * factor.
+  // `inverse_temperature` scales x.
+  void (*softmax)(const float* x, float* y, int64_t rows, int64_t n, float inverse_temperature);
   void (*softmax_grad)(const float* dy, const float* y, float* dx, int64_t n, float factor);
   // Over the middle axis of (n, inner), `inner` columns at once: every element of a column is `stride` further on.
   void (*softmax_columns)(const float* x, float* y, int64_t n, int64_t stride, int64_t inner, float inverse_temperature);
@@ -84,6 +85,20 @@ struct Loops {
   };
   void (*dropout_mask)(const DropoutKey& key, int64_t first, int64_t n, uint32_t threshold, uint8_t* mask);
   void (*masked_scale)(const float* x, const uint8_t* mask, float* y, int64_t n, float factor);   // y = x mask factor
+
+  // Pooling of `outputs` neighbours along a row, each of `lanes` values; the next one's window begins `step` further on in
+  // x. `offsets` are where the window's `count` taps lie in x, `taps` their numbers. Gradients add to dx.
+  struct PoolRow {
+    int64_t outputs, lanes, step, count;
+    const int64_t* offsets;
+    const int32_t* taps;
+  };
+  void (*max_pool)(const PoolRow& row, const float* x, float* y, uint8_t* index);   // index: number of the winner; may be null
+  void (*max_pool_wide)(const PoolRow& row, const float* x, float* y, int32_t* index);
+  void (*max_pool_grad)(const PoolRow& row, const float* dy, const uint8_t* index, float* dx);
+  void (*max_pool_grad_wide)(const PoolRow& row, const float* dy, const int32_t* index, float* dx);
+  void (*average_pool)(const PoolRow& row, const float* x, float* y, float scale);
+  void (*average_pool_grad)(const PoolRow& row, const float* dy, float* dx, float scale);
 };
 
 const Loops& BestLoops();

@@ -1,7 +1,9 @@
-#include "executor/kernels/cpu/simd/loops.h"
+#include <immintrin.h>
 
 #include <cmath>
 #include <utility>
+
+#include "executor/kernels/cpu/simd/loops.h"
 
 #pragma GCC push_options
 #pragma GCC target("avx2,fma")
@@ -10,6 +12,9 @@ namespace bindery::cpu {
 namespace {
 
 constexpr int kLanes = 8;
+inline __m256 SquareRoot(__m256 x) { return _mm256_sqrt_ps(x); }
+using Register = __m256i;
+inline Register MultiplyLow32(Register a, Register b) { return _mm256_mul_epu32(a, b); }
 #include "executor/kernels/cpu/simd/loops_body.h"
 
 }  // namespace

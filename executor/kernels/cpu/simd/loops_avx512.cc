@@ -1,7 +1,9 @@
-#include "executor/kernels/cpu/simd/loops.h"
+#include <immintrin.h>
 
 #include <cmath>
 #include <utility>
+
+#include "executor/kernels/cpu/simd/loops.h"
 
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512vl,avx512bw,avx512dq,avx2,fma,prefer-vector-width=512")
@@ -10,6 +12,10 @@ namespace bindery::cpu {
 namespace {
 
 constexpr int kLanes = 16;
+// The forms with a mask: those without one rely on an undefined value, of which g++ 12 warns.
+inline __m512 SquareRoot(__m512 x) { return _mm512_maskz_sqrt_ps(0xffff, x); }
+using Register = __m512i;
+inline Register MultiplyLow32(Register a, Register b) { return _mm512_maskz_mul_epu32(0xff, a, b); }
 #include "executor/kernels/cpu/simd/loops_body.h"
 
 }  // namespace

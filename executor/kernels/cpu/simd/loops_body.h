@@ -1,5 +1,5 @@
-// The loops of loops.h. Included by loops_*.cc inside a namespace that defines kLanes, under that file's target pragma;
-// no include guard, includes only its parts.
+// The loops of loops.h. Included by loops_*.cc inside a namespace that defines what vector_math.h asks for, under that
+// file's target pragma; no include guard, includes only its parts.
 
 #include "executor/kernels/cpu/simd/vector_math.h"
 
@@ -27,7 +27,7 @@ inline V Apply(V x, float c) {
   if constexpr (kOp == Unary::kAbs) return AbsOf(x);
   if constexpr (kOp == Unary::kSign) return x != x ? x : Truth(x > 0) - Truth(x < 0);
   if constexpr (kOp == Unary::kSquare) return x * x;
-  if constexpr (kOp == Unary::kSqrt) return SqrtOf(x);
+  if constexpr (kOp == Unary::kSqrt) return SquareRoot(x);
   if constexpr (kOp == Unary::kExp) return Exp(x);
   if constexpr (kOp == Unary::kLog) return Log(x);
   if constexpr (kOp == Unary::kAddScalar) return x + c;
@@ -157,7 +157,7 @@ float MaxOf(const float* x, int64_t n) {
 
 // ---- softmax ----
 
-void Softmax(const float* x, float* y, int64_t n, float inverse_temperature) {
+inline void SoftmaxRow(const float* x, float* y, int64_t n, float inverse_temperature) {
   const float max = MaxOf(x, n);
   V sums = Splat(0);
   int64_t i = 0;
@@ -173,6 +173,33 @@ void Softmax(const float* x, float* y, int64_t n, float inverse_temperature) {
     for (; i < n; ++i) sum += y[i];
   }
   Scale(y, y, n, 1 / sum);
+}
+
+// Rows shorter than a few vectors: the exponentials of many rows are taken together.
+inline void SoftmaxShortRows(const float* x, float* y, int64_t rows, int64_t n, float inverse_temperature) {
+  for (int64_t row = 0; row < rows; ++row) {
+    const float max = MaxOf(x + row * n, n);
+    for (int64_t i = row * n; i < (row + 1) * n; ++i) y[i] = (x[i] - max) * inverse_temperature;
+  }
+  UnaryLoop<Unary::kExp>(y, y, rows * n, 0);
+  for (int64_t row = 0; row < rows; ++row) {
+    float sum = 0;
+    for (int64_t i = row * n; i < (row + 1) * n; ++i) sum += y[i];
+    const float inverse = 1 / sum;
+    for (int64_t i = row * n; i < (row + 1) * n; ++i) y[i] *= inverse;
+  }
+}
+
+void Softmax(const float* x, float* y, int64_t rows, int64_t n, float inverse_temperature) {
+  constexpr int64_t kTile = 1024;   // stays in the nearest cache
+  if (n < 4 * kLanes) {
+    const int64_t step = kTile / n;
+    for (int64_t row = 0; row < rows; row += step) {
+      SoftmaxShortRows(x + row * n, y + row * n, step < rows - row ? step : rows - row, n, inverse_temperature);
+    }
+    return;
+  }
+  for (int64_t row = 0; row < rows; ++row) SoftmaxRow(x + row * n, y + row * n, n, inverse_temperature);
 }
 
 void SoftmaxGrad(const float* dy, const float* y, float* dx, int64_t n, float factor) {
@@ -269,6 +296,7 @@ void VectorMatrix(const float* dy, const float* w, float* dx, int64_t n, int64_t
 
 #include "executor/kernels/cpu/simd/batch_norm_body.h"
 #include "executor/kernels/cpu/simd/dropout_body.h"
+#include "executor/kernels/cpu/simd/pooling_body.h"
 
 // ---- the table ----
 
@@ -321,5 +349,11 @@ constexpr Loops TableOf(const char* name) {
       .grad_input_rows = GradInputRows,
       .dropout_mask = DropoutMask,
       .masked_scale = MaskedScale,
+      .max_pool = MaxPool,
+      .max_pool_wide = MaxPool,
+      .max_pool_grad = MaxPoolGrad,
+      .max_pool_grad_wide = MaxPoolGrad,
+      .average_pool = AveragePool,
+      .average_pool_grad = AveragePoolGrad,
   };
 }

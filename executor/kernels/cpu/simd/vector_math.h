@@ -1,11 +1,12 @@
-// Vectors of kLanes floats and functions of them. Part of loops_body.h: included inside a namespace that defines kLanes,
-// once per set of instructions, so it has no include guard and includes nothing.
+// Vectors of kLanes floats and functions of them. Part of loops_body.h: included inside a namespace that defines kLanes
+// and what plain C++ cannot say (SquareRoot, Register, MultiplyLow32), once per set of instructions, so it has no
+// include guard and includes nothing.
 //
 // Polynomials are those of the Cephes library (Moshier), good to 1 or 2 units in the last place.
 
 typedef float V __attribute__((vector_size(4 * kLanes)));
 typedef int32_t I __attribute__((vector_size(4 * kLanes)));
-typedef double D __attribute__((vector_size(8 * kLanes)));
+typedef uint64_t W __attribute__((vector_size(4 * kLanes)));   // half as many, twice as wide
 
 inline V Load(const float* p) {
   V v;
@@ -116,12 +117,5 @@ inline V SoftReluOf(V x) {
 // 1 - e^-y, by its series where the difference would cancel.
 inline V OneMinusExp(V y) {
   const V series = y * (1 - y * (0.5f - y * (0.166666667f - y * 0.0416666667f)));
-  return y < 0.05f ? series : 1 - Exp(-y);
-}
-
-inline V SqrtOf(V x) {
-  alignas(V) float lanes[kLanes];
-  Store(lanes, x);
-  for (int i = 0; i < kLanes; ++i) lanes[i] = __builtin_sqrtf(lanes[i]);
-  return Load(lanes);
+  return AbsOf(y) < 0.05f ? series : 1 - Exp(-y);
 }

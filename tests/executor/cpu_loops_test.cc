@@ -1,0 +1,332 @@
+// The vector loops of the fast CPU kernels, every set of instructions that runs here, against plain loops in double.
+// Sixteen lanes are tested everywhere: the same source once more, on vectors that the compiler takes apart.
+#include "executor/kernels/cpu/simd/loops.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "base/philox.h"
+
+#pragma GCC diagnostic ignored "-Wpsabi"
+
+namespace bindery::cpu {
+namespace {
+
+namespace sixteen_lanes {
+
+constexpr int kLanes = 16;
+typedef float Floats __attribute__((vector_size(64)));
+typedef uint64_t Register __attribute__((vector_size(64)));
+inline Floats SquareRoot(Floats x) {
+  for (int i = 0; i < kLanes; ++i) x[i] = std::sqrt(x[i]);
+  return x;
+}
+inline Register MultiplyLow32(Register a, Register b) { return (a & 0xffffffffu) * (b & 0xffffffffu); }
+#include "executor/kernels/cpu/simd/loops_body.h"
+
+const Loops& Table() {
+  static constexpr Loops kLoops = TableOf("sixteen_lanes");
+  return kLoops;
+}
+
+}  // namespace sixteen_lanes
+
+std::vector<const Loops*> Tables() {
+  std::vector<const Loops*> tables = {&BaselineLoops(), &sixteen_lanes::Table()};
+  if (CanRunAvx2()) tables.push_back(&Avx2Loops());
+  if (CanRunAvx512()) tables.push_back(&Avx512Loops());
+  return tables;
+}
+
+class LoopsTest : public testing::TestWithParam<const Loops*> {
+ protected:
+  const Loops& loops() const { return *GetParam(); }
+};
+INSTANTIATE_TEST_SUITE_P(All, LoopsTest, testing::ValuesIn(Tables()), [](const auto& info) { return std::string(info.param->name); });
+
+constexpr int64_t kSizes[] = {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 64, 100, 1031};
+
+std::vector<float> Random(int64_t n, const char* name, float low = -2, float high = 2) {
+  PhiloxStream stream(5, name);
+  std::vector<float> values(static_cast<size_t>(n));
+  for (float& value : values) value = stream.Uniform(low, high);
+  return values;
+}
+
+double UlpsApart(float got, double wanted) {
+  if (std::isnan(wanted)) return std::isnan(got) ? 0 : INFINITY;
+  const float rounded = static_cast<float>(wanted);
+  if (got == rounded) return 0;
+  if (std::isinf(rounded) || std::isinf(got)) return INFINITY;
+  const double spacing = std::max(std::fabs(static_cast<double>(std::nextafter(rounded, INFINITY)) - static_cast<double>(rounded)), 1e-45);
+  return std::fabs(static_cast<double>(got) - wanted) / spacing;
+}
+
+double SoftRelu(double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::fabs(x))); }
+
+struct UnaryCase {
+  Unary op;
+  const char* name;
+  double ulps;
+  double (*f)(double x, double c);
+};
+constexpr float kScalar = 0.75f;
+const UnaryCase kUnaryCases[] = {
+    {Unary::kNegative, "negative", 0, [](double x, double) { return -x; }},
+    {Unary::kAbs, "abs", 0, [](double x, double) { return std::fabs(x); }},
+    {Unary::kSign, "sign", 0, [](double x, double) { return std::isnan(x) ? x : (x > 0) - (x < 0); }},
+    {Unary::kSquare, "square", 1, [](double x, double) { return x * x; }},
+    {Unary::kSqrt, "sqrt", 1, [](double x, double) { return std::sqrt(x); }},
+    {Unary::kExp, "exp", 2, [](double x, double) { return std::exp(x); }},
+    {Unary::kLog, "log", 2, [](double x, double) { return std::log(x); }},
+    {Unary::kAddScalar, "x + c", 1, [](double x, double c) { return x + c; }},
+    {Unary::kRSubScalar, "c - x", 1, [](double x, double c) { return c - x; }},
+    {Unary::kMulScalar, "x c", 1, [](double x, double c) { return x * c; }},
+    {Unary::kDivScalar, "x / c", 1, [](double x, double c) { return x / c; }},
+    {Unary::kRDivScalar, "c / x", 1, [](double x, double c) { return c / x; }},
+    {Unary::kRelu, "relu", 0, [](double x, double) { return x < 0 ? 0 : x; }},
+    {Unary::kSigmoid, "sigmoid", 4, [](double x, double) { return 1 / (1 + std::exp(-x)); }},
+    {Unary::kTanh, "tanh", 4, [](double x, double) { return std::tanh(x); }},
+    {Unary::kSoftRelu, "softrelu", 4, [](double x, double) { return SoftRelu(x); }},
+    {Unary::kSoftSign, "softsign", 2, [](double x, double) { return x / (1 + std::fabs(x)); }},
+};
+
+std::vector<float> SpecialValues() {
+  constexpr float kMax = std::numeric_limits<float>::max();
+  return {0.0f, -0.0f, 1, -1, 1e-30f, -1e-30f, 1e-40f, 87.5f, 88.8f, -87.5f, -103.0f, -104.5f, 200, -200, 0.6249f, 0.6251f, 16,
+          -16, kMax, -kMax, INFINITY, -INFINITY, NAN};
+}
+
+TEST_P(LoopsTest, UnaryFunctions) {
+  std::vector<float> x = SpecialValues();
+  for (float value : Random(4000, "x", -100, 100)) x.push_back(value);
+  for (float value : Random(4000, "near 0", -2, 2)) x.push_back(value);
+  for (const UnaryCase& c : kUnaryCases) {
+    std::vector<float> y(x.size());
+    loops().unary[static_cast<size_t>(c.op)](x.data(), y.data(), static_cast<int64_t>(x.size()), kScalar);
+    for (size_t i = 0; i < x.size(); ++i) {
+      ASSERT_LE(UlpsApart(y[i], c.f(x[i], kScalar)), c.ulps) << c.name << " of " << x[i] << " gave " << y[i];
+    }
+  }
+}
+
+TEST_P(LoopsTest, EverySizeAndNothingBeyond) {
+  for (int64_t n : kSizes) {
+    const std::vector<float> a = Random(n, "a"), b = Random(n, "b");
+    std::vector<float> y(static_cast<size_t>(n) + 32, -7);
+    loops().binary[static_cast<size_t>(Binary::kAdd)](a.data(), b.data(), y.data(), n);
+    for (int64_t i = 0; i < n; ++i) ASSERT_EQ(y[i], a[i] + b[i]) << n;
+    loops().unary[static_cast<size_t>(Unary::kMulScalar)](a.data(), y.data(), n, 3);
+    for (int64_t i = 0; i < n; ++i) ASSERT_EQ(y[i], a[i] * 3) << n;
+    loops().add_relu_grad(a.data(), b.data(), b.data(), y.data(), n);
+    for (int64_t i = 0; i < n; ++i) ASSERT_EQ(y[i], b[i] > 0 ? a[i] + b[i] : 0) << n;
+    for (int64_t i = n; i < n + 32; ++i) ASSERT_EQ(y[i], -7) << n;
+  }
+}
+
+TEST_P(LoopsTest, BinaryFunctionsAndScalars) {
+  const struct {
+    Binary op;
+    double (*f)(double a, double b);
+  } cases[] = {
+      {Binary::kAdd, [](double a, double b) { return a + b; }},
+      {Binary::kSub, [](double a, double b) { return a - b; }},
+      {Binary::kMul, [](double a, double b) { return a * b; }},
+      {Binary::kDiv, [](double a, double b) { return a / b; }},
+      {Binary::kMaximum, [](double a, double b) { return a >= b || std::isnan(a) ? a : b; }},
+      {Binary::kMinimum, [](double a, double b) { return a <= b || std::isnan(a) ? a : b; }},
+      {Binary::kGreaterEqual, [](double a, double b) { return a >= b ? 1.0 : 0.0; }},
+      {Binary::kLessEqual, [](double a, double b) { return a <= b ? 1.0 : 0.0; }},
+      {Binary::kAddRelu, [](double a, double b) { return a + b < 0 ? 0 : a + b; }},
+      {Binary::kReluGrad, [](double dy, double y) { return y > 0 ? dy : 0; }},
+      {Binary::kSigmoidGrad, [](double dy, double y) { return dy * y * (1 - y); }},
+      {Binary::kTanhGrad, [](double dy, double y) { return dy * (1 - y * y); }},
+      {Binary::kSoftReluGrad, [](double dy, double y) { return dy * -std::expm1(-y); }},
+      {Binary::kSoftSignGrad, [](double dy, double y) { return dy * (1 - std::fabs(y)) * (1 - std::fabs(y)); }},
+  };
+  const int64_t n = 1031;
+  std::vector<float> a = Random(n, "a"), b = Random(n, "b"), y(static_cast<size_t>(n));
+  std::copy_n(a.begin(), 50, b.begin());   // ties
+  for (const auto& c : cases) {
+    const size_t op = static_cast<size_t>(c.op);
+    loops().binary[op](a.data(), b.data(), y.data(), n);
+    for (int64_t i = 0; i < n; ++i) ASSERT_NEAR(y[i], c.f(a[i], b[i]), 1e-6 * (1 + std::fabs(y[i]))) << op;
+    if (op >= loops().binary_scalar_a.size()) continue;
+    loops().binary_scalar_b[op](a.data(), &b[3], y.data(), n);
+    for (int64_t i = 0; i < n; ++i) ASSERT_NEAR(y[i], c.f(a[i], b[3]), 1e-6 * (1 + std::fabs(y[i]))) << op;
+    loops().binary_scalar_a[op](&a[3], b.data(), y.data(), n);
+    for (int64_t i = 0; i < n; ++i) ASSERT_NEAR(y[i], c.f(a[3], b[i]), 1e-6 * (1 + std::fabs(y[i]))) << op;
+  }
+}
+
+TEST_P(LoopsTest, SumsMaximaAndProducts) {
+  for (int64_t n : {1, 3, 17, 100, 5000}) {
+    const std::vector<float> a = Random(n, "a"), b = Random(n, "b");
+    EXPECT_NEAR(loops().sum(a.data(), n), std::accumulate(a.begin(), a.end(), 0.0), 1e-6 * static_cast<double>(n));
+    EXPECT_NEAR(loops().dot(a.data(), b.data(), n), std::inner_product(a.begin(), a.end(), b.begin(), 0.0), 1e-6 * static_cast<double>(n));
+    EXPECT_EQ(loops().max(a.data(), n), *std::max_element(a.begin(), a.end()));
+    std::vector<float> with_nan = a;
+    with_nan[static_cast<size_t>(n / 2)] = NAN;
+    EXPECT_TRUE(std::isnan(loops().max(with_nan.data(), n))) << n;
+  }
+  const int64_t n = 13, k = 37;
+  const std::vector<float> w = Random(n * k, "w"), x = Random(k, "x"), bias = Random(n, "bias"), dy = Random(n, "dy");
+  std::vector<float> y(n), dx(k);
+  loops().matrix_vector(w.data(), x.data(), bias.data(), y.data(), n, k);
+  loops().vector_matrix(dy.data(), w.data(), dx.data(), n, k);
+  for (int64_t i = 0; i < n; ++i) EXPECT_NEAR(y[i], std::inner_product(x.begin(), x.end(), w.begin() + i * k, double{bias[i]}), 1e-5);
+  for (int64_t j = 0; j < k; ++j) {
+    double wanted = 0;
+    for (int64_t i = 0; i < n; ++i) wanted += double{dy[i]} * w[i * k + j];
+    EXPECT_NEAR(dx[j], wanted, 1e-5);
+  }
+}
+
+TEST_P(LoopsTest, SoftmaxOfRowsAndColumns) {
+  for (int64_t n : {1, 2, 10, 63, 64, 1000}) {
+    const int64_t rows = 37;
+    std::vector<float> x = Random(rows * n, "x", -5, 5), y(x.size());
+    x[0] = 1000;   // does not overflow
+    loops().softmax(x.data(), y.data(), rows, n, 0.5f);
+    std::vector<float> column_y(x.size());
+    std::vector<float> transposed(x.size());
+    for (int64_t i = 0; i < rows * n; ++i) transposed[i % n * rows + i / n] = x[i];
+    loops().softmax_columns(transposed.data(), column_y.data(), n, rows, rows, 0.5f);
+    for (int64_t r = 0; r < rows; ++r) {
+      const float* row = x.data() + r * n;
+      const double max = *std::max_element(row, row + n);
+      double sum = 0;
+      for (int64_t i = 0; i < n; ++i) sum += std::exp((row[i] - max) / 2);
+      for (int64_t i = 0; i < n; ++i) {
+        ASSERT_NEAR(y[r * n + i], std::exp((row[i] - max) / 2) / sum, 1e-6);
+        ASSERT_NEAR(column_y[i * rows + r], y[r * n + i], 1e-6);
+      }
+    }
+  }
+}
+
+TEST_P(LoopsTest, DropoutFollowsPhilox) {
+  const Loops::DropoutKey key{.k0 = 11, .k1 = 12, .c1 = 40, .c2 = 3, .c3 = 5};
+  const double p = 0.3;
+  const auto threshold = static_cast<uint32_t>(std::ceil(p * 0x1p24));
+  for (int64_t n : kSizes) {
+    const int64_t first = 8;
+    std::vector<uint8_t> mask(static_cast<size_t>(n) + 80, 9);
+    loops().dropout_mask(key, first, n, threshold, mask.data());
+    for (int64_t i = 0; i < n; ++i) {
+      const PhiloxBlock block = Philox4x32({static_cast<uint32_t>((first + i) / 4), key.c1, key.c2, key.c3}, {key.k0, key.k1});
+      ASSERT_EQ(mask[i], UniformFloat(block[(first + i) % 4]) >= p) << n << " " << i;
+    }
+    for (int64_t i = n; i < n + 80; ++i) ASSERT_EQ(mask[i], 9) << n;
+  }
+}
+
+// Rows of channels against the same as planes, in one go for all passes: a plane per channel is the plain loop.
+TEST_P(LoopsTest, BatchNormRowsAgreeWithPlanes) {
+  for (int64_t lanes : {1, 3, 4, 8, 16, 20, 24, 33}) {
+    for (bool relu : {false, true}) {
+      const int64_t rows = 131;
+      const std::vector<float> x = Random(rows * lanes, "x"), dy = Random(rows * lanes, "dy");
+      const std::vector<float> mean = Random(lanes, "mean"), scale = Random(lanes, "scale", 0.5f, 2), beta = Random(lanes, "beta"),
+                               b = Random(lanes, "b"), c = Random(lanes, "c");
+      const Loops::Channels channels{mean.data(), scale.data(), beta.data(), b.data(), c.data()};
+      std::vector<double> sum(lanes), square(lanes), grad(lanes), product(lanes);
+      std::vector<float> y(x.size()), dx = dy;
+      loops().moments_rows(x.data(), rows, lanes, lanes, mean.data(), sum.data(), square.data());
+      loops().grad_sums_rows(dy.data(), x.data(), rows, lanes, lanes, channels, relu, grad.data(), product.data());
+      loops().normalize_rows(x.data(), y.data(), rows, lanes, channels, relu);
+      loops().grad_input_rows(dx.data(), x.data(), dx.data(), rows, lanes, channels, relu);
+      for (int64_t l = 0; l < lanes; ++l) {
+        double s = 0, q = 0, g = 0, p = 0;
+        for (int64_t r = 0; r < rows; ++r) {
+          const int64_t at = r * lanes + l;
+          const double centred = double{x[at]} - mean[l];
+          const double normal = centred * scale[l] + beta[l];
+          const double passed = relu && normal <= 0 ? 0 : dy[at];
+          s += centred;
+          q += centred * centred;
+          g += passed;
+          p += passed * centred;
+          ASSERT_NEAR(y[at], relu ? std::max(normal, 0.0) : normal, 1e-5);
+          ASSERT_NEAR(dx[at], scale[l] * passed + b[l] * centred + c[l], 1e-5);
+        }
+        ASSERT_NEAR(sum[l], s, 1e-4);
+        ASSERT_NEAR(square[l], q, 3e-4);
+        ASSERT_NEAR(grad[l], g, 1e-4);
+        ASSERT_NEAR(product[l], p, 1e-4);
+        // The same channel as a plane.
+        std::vector<float> plane(rows), dplane(rows), out(rows);
+        for (int64_t r = 0; r < rows; ++r) {
+          plane[r] = x[r * lanes + l];
+          dplane[r] = dy[r * lanes + l];
+        }
+        const Loops::Channel channel{mean[l], scale[l], beta[l], b[l], c[l]};
+        double sums[2] = {}, grads[2] = {};
+        loops().moments(plane.data(), rows, mean[l], sums);
+        loops().grad_sums(dplane.data(), plane.data(), rows, channel, relu, grads);
+        ASSERT_NEAR(sums[0], s, 1e-4);
+        ASSERT_NEAR(sums[1], q, 3e-4);
+        ASSERT_NEAR(grads[0], g, 1e-4);
+        ASSERT_NEAR(grads[1], p, 1e-4);
+        loops().normalize(plane.data(), out.data(), rows, channel, relu);
+        for (int64_t r = 0; r < rows; ++r) ASSERT_NEAR(out[r], y[r * lanes + l], 1e-6);
+        loops().grad_input(dplane.data(), plane.data(), out.data(), rows, channel, relu);
+        for (int64_t r = 0; r < rows; ++r) ASSERT_NEAR(out[r], dx[r * lanes + l], 1e-6);
+      }
+    }
+  }
+}
+
+// Windows of three taps that overlap by one.
+TEST_P(LoopsTest, PoolingOfRows) {
+  for (int64_t lanes : {1, 3, 4, 8, 16, 20, 37}) {
+    const int64_t outputs = 5, taps = 3, width = 11;
+    const int64_t offsets[] = {0, lanes, 2 * lanes};
+    const int32_t numbers[] = {4, 5, 6};
+    const Loops::PoolRow row{outputs, lanes, 2 * lanes, taps, offsets, numbers};
+    std::vector<float> x = Random(width * lanes, "x");
+    std::fill_n(x.begin(), 2 * lanes, 1.0f);   // ties: the first wins
+    const std::vector<float> dy = Random(outputs * lanes, "dy");
+    std::vector<float> y(dy.size()), average(dy.size()), dx(x.size()), dx_average(x.size());
+    std::vector<uint8_t> index(dy.size());
+    std::vector<int32_t> wide(dy.size());
+    loops().max_pool(row, x.data(), y.data(), index.data());
+    loops().max_pool_wide(row, x.data(), y.data(), wide.data());
+    loops().max_pool_grad(row, dy.data(), index.data(), dx.data());
+    loops().average_pool(row, x.data(), average.data(), 1.0f / 3);
+    loops().average_pool_grad(row, dy.data(), dx_average.data(), 1.0f / 3);
+    std::vector<double> wanted(x.size()), wanted_average(x.size());
+    for (int64_t o = 0; o < outputs; ++o) {
+      for (int64_t l = 0; l < lanes; ++l) {
+        int64_t best = 0;
+        double sum = 0;
+        for (int64_t t = 0; t < taps; ++t) {
+          const float next = x[(2 * o + t) * lanes + l];
+          sum += next;
+          if (next > x[(2 * o + best) * lanes + l]) best = t;
+          wanted_average[(2 * o + t) * lanes + l] += dy[o * lanes + l] / 3.0;
+        }
+        const int64_t at = o * lanes + l;
+        ASSERT_EQ(y[at], x[(2 * o + best) * lanes + l]);
+        ASSERT_EQ(index[at], numbers[best]);
+        ASSERT_EQ(wide[at], numbers[best]);
+        ASSERT_NEAR(average[at], sum / 3, 1e-6);
+        wanted[(2 * o + best) * lanes + l] += dy[at];
+      }
+    }
+    for (size_t i = 0; i < x.size(); ++i) {
+      ASSERT_NEAR(dx[i], wanted[i], 1e-6) << lanes << " " << i;
+      ASSERT_NEAR(dx_average[i], wanted_average[i], 1e-6) << lanes << " " << i;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace bindery::cpu
