@@ -89,7 +89,7 @@ class DataParallelExecutorGroup {
   DataParallelExecutorGroup& operator=(const DataParallelExecutorGroup&) = delete;
 
   // --- running ---
-  // Mode: training if bound for it, unless said otherwise. Labels may be absent in prediction. Padding rows are left out.
+  // Mode: training if bound for it, unless said otherwise. Labels may be absent in prediction, and are ignored by a group bound without. Padding rows are left out.
   void Forward(const BatchPtr& batch, std::optional<Mode> mode = std::nullopt);
   void Forward(Batch batch, std::optional<Mode> mode = std::nullopt);
   // One batch per device, in place of splitting.

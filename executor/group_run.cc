@@ -21,7 +21,7 @@ int64_t SamplesOf(const Batch& batch, const std::vector<DataDesc>& data) {
 
 void DataParallelExecutorGroup::ShapesOf(const Batch& batch, std::vector<Shape>* shapes) const {
   if (batch.data.size() != options_.data.size()) throw DataError(fmt::format("the batch has {} data arrays, {} are described", batch.data.size(), options_.data.size()));
-  if (!batch.label.empty() && batch.label.size() != options_.labels.size()) {
+  if (!batch.label.empty() && !options_.labels.empty() && batch.label.size() != options_.labels.size()) {
     throw DataError(fmt::format("the batch has {} label arrays, {} are described", batch.label.size(), options_.labels.size()));
   }
   const int64_t samples = SamplesOf(batch, options_.data);

@@ -86,10 +86,25 @@ TEST(Executor, MemoryFollowsWhatIsAskedFor) {   // E29
   EXPECT_GT(with, without);
 }
 
-TEST(Executor, NoGradientThroughSteps) {   // E30
-  const Symbol x = Variable("x");
-  EXPECT_THROW(Executor(MakeLoss(Sign(x), {}, "loss"), {.inputs = {{"x", {3}}}, .grad_req = std::map<std::string, GradReq>{{"x", GradReq::kWrite}}}), Error);
-  EXPECT_NO_THROW(Executor(MakeLoss(BlockGrad(Sign(x)), {}, "loss"), {.inputs = {{"x", {3}}}, .grad_req = std::map<std::string, GradReq>{{"x", GradReq::kWrite}}}));
+TEST(Executor, NoGradientThroughOperatorsThatHaveNone) {   // E30
+  OpDef op;
+  op.name = "Opaque";
+  op.doc = "An operator without a gradient.";
+  op.infer_shape = [](InferContext& c) { if (c.input(0)) c.SetOutput(0, *c.input(0)); };
+  op.not_differentiable = "it is a test";
+  AddOp(std::move(op));
+  AddKernel("Opaque", [](const KernelSpec&) -> std::optional<Kernel> {
+    return Kernel{.implementation = "test", .input_formats = {Format::Plain()}, .output_formats = {Format::Plain()}, .bind = [](const KernelArgs&) -> Call { return [] {}; }};
+  });
+  const Symbol y = Apply(FindOp("Opaque"), {}, {Variable("x")}, "y");
+  const ExecutorOptions options{.inputs = {{"x", {3}}}, .grad_req = std::map<std::string, GradReq>{{"x", GradReq::kWrite}}};
+  try {
+    Executor e(MakeLoss(y, {}, "loss"), options);
+    FAIL() << "bound";
+  } catch (const ModelError& e) {
+    EXPECT_NE(std::string(e.what()).find("it is a test"), std::string::npos) << e.what();
+  }
+  EXPECT_NO_THROW(Executor(MakeLoss(BlockGrad(y), {}, "loss"), options));
 }
 
 // A net with views, residuals, normalisation, dropout, pooling, shared values: everything the compiler treats specially.

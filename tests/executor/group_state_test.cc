@@ -247,7 +247,7 @@ TEST(GroupFailure, AFailedStepLeavesParametersAndLaterStepsWhole) {   // E40 by 
   EXPECT_NO_THROW(group.Forward(batch));    // errors come when results are read
   EXPECT_NO_THROW(group.Backward());
   const Tensor output = group.Outputs()[0];
-  for (int read = 0; read < 2; ++read) EXPECT_EQ(MessageOf([&] { output.ToHost(); }), "NumericError: Breakable \"weak\": broken on purpose");
+  for (int read = 0; read < 2; ++read) EXPECT_EQ(MessageOf([&] { output.ToHost(); }), "NumericError: operation \"forward cpu:0\" failed: Breakable \"weak\": broken on purpose");
   EXPECT_NE(MessageOf([&] { group.GetGradient("fc1_weight", 0); }).find("broken on purpose"), std::string::npos);
   HostTensorMap params;
   EXPECT_NO_THROW(group.GetParams(&params, nullptr));

@@ -1,0 +1,171 @@
+// Whole trainings: the same for any devices, resumed to the bit, and good enough.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+
+#include "base/philox.h"
+#include "symbol/ops.h"
+#include "train/array_iter.h"
+#include "train/digits.h"
+#include "train/trainer.h"
+#include "train/zoo.h"
+
+namespace bindery {
+namespace {
+
+struct Split {
+  std::vector<Device> devices;
+  std::vector<double> workload;
+};
+const std::vector<Split> kSplits = {{{Cpu(0)}, {}}, {{Cpu(0), Cpu(1)}, {}}, {{Cpu(0), Cpu(1), Cpu(2)}, {}}, {{Cpu(0), Cpu(1)}, {2, 1}}};
+
+ArrayIter Digits(int64_t count, int64_t batch, bool shuffle = true, int64_t first = 0) {
+  ImageSet set = DrawDigits(count, 1, first);
+  return ArrayIter(std::move(set.images), std::move(set.labels), {.batch_size = batch, .shuffle = shuffle, .seed = 3});
+}
+
+// Losses of the steps, batch by batch.
+std::vector<double> Losses(const Symbol& symbol, const Split& split, int64_t batch, int64_t steps) {
+  ArrayIter data = Digits(batch * 6 + 5, batch);   // with a short last batch
+  Trainer trainer(symbol, {.devices = split.devices, .workload = split.workload, .optimizer = "sgd(lr=0.02, momentum=0.9, wd=1e-4)", .metrics = "cross-entropy", .seed = 9});
+  std::vector<double> losses;
+  double before = 0;
+  int64_t count = 0;
+  trainer.Fit(data, {.epochs = (steps + 6) / 7, .on_batch = [&](const BatchReport& report) {
+    // The metric is a mean over the epoch: take the last batch out of it.
+    if (report.batch == 1) before = 0, count = 0;
+    const double sum = report.metric->Get()[0].second * static_cast<double>(report.samples);
+    losses.push_back((sum - before) / static_cast<double>(report.samples - count));
+    before = sum;
+    count = report.samples;
+  }});
+  losses.resize(static_cast<size_t>(steps));
+  return losses;
+}
+
+void ExpectSameLosses(const Symbol& symbol, int64_t batch) {   // A1, and the first row of the promises
+  const std::vector<double> one = Losses(symbol, kSplits[0], batch, 30);
+  for (size_t s = 1; s < kSplits.size(); ++s) {
+    const std::vector<double> other = Losses(symbol, kSplits[s], batch, 30);
+    EXPECT_NEAR(other[0], one[0], 1e-5 * one[0]);
+    for (size_t i = 0; i < one.size(); ++i) EXPECT_NEAR(other[i], one[i], 1e-4 * one[i]) << "split " << s << ", step " << i;
+  }
+  EXPECT_LT(one.back(), one.front());
+}
+
+TEST(Training, LossesOfLeNetDoNotDependOnTheDevices) { ExpectSameLosses(ModelByName("lenet"), 64); }
+TEST(Training, NorWithABatchThatDoesNotDivide) { ExpectSameLosses(ModelByName("lenet"), 20); }
+TEST(Training, NorWithDropout) { ExpectSameLosses(ModelByName("lenet", {.dropout = 0.5}), 64); }
+TEST(Training, NorWithSynchronisedBatchNorm) {
+  Symbol x = Convolution(Variable("data"), {.num_filter = 8, .kernel = {5, 5}}, "conv1");
+  x = Pooling(Relu(BatchNorm(x, {.fix_gamma = false, .sync = true}, "bn1")), {.kernel = {2, 2}, .stride = {2, 2}});
+  ExpectSameLosses(SoftmaxOutput(FullyConnected(x, {.num_hidden = 10}, "fc"), {}, "softmax"), 64);
+}
+
+TEST(Training, LearnsDigits) {
+  ArrayIter train = Digits(4000, 64), test = Digits(500, 64, false, 100000);
+  Trainer trainer(ModelByName("lenet"), {.devices = {Cpu(0), Cpu(1)}, .optimizer = "sgd(lr=0.05, momentum=0.9)"});
+  const FitResult result = trainer.Fit(train, {.epochs = 3, .validation = &test});
+  EXPECT_GE(result.validation[0].second, 0.95);
+  // Saved, loaded, and at another batch size, the predictions are the same.
+  const std::string path = testing::TempDir() + "/learned.pb";
+  trainer.Save(path);
+  Trainer loaded(LoadModel(path), {.devices = {Cpu(0)}});
+  ArrayIter other = Digits(500, 37, false, 100000);
+  EXPECT_LT(MaxAbsDiff(trainer.Predict(test)[0], loaded.Predict(other)[0]), 1e-5);
+  EXPECT_EQ(loaded.Score(other)[0].second, result.validation[0].second);
+}
+
+TEST(Training, ResumedAnywhereItEndsInTheSameBits) {
+  const auto make = [] {
+    return Trainer(ModelByName("lenet", {.dropout = 0.3}), {.devices = {Cpu(0), Cpu(1)}, .optimizer = "sgd(lr=0.02, momentum=0.9)", .schedule = "factor(step=5, factor=0.9)", .seed = 4});
+  };
+  const auto params = [](Trainer& trainer) { return trainer.ToModel().params; };
+  ArrayIter all = Digits(330, 64);
+  Trainer whole = make();
+  whole.Fit(all, {.epochs = 3});
+  const HostTensorMap expected = params(whole);
+  for (const int64_t stop : {1, 4, 6, 7, 13, 17}) {   // in the middle of an epoch, at its end, after it
+    const std::string folder = testing::TempDir() + "/resume" + std::to_string(stop);
+    std::filesystem::remove_all(folder);
+    {
+      ArrayIter data = Digits(330, 64);
+      Trainer first = make();
+      const FitResult r = first.Fit(data, {.epochs = 3, .checkpoints = folder, .on_batch = [&](const BatchReport& report) { if (report.step == stop) first.RequestStop(); }});
+      EXPECT_TRUE(r.stopped);
+      EXPECT_EQ(r.steps, stop);
+    }
+    ArrayIter data = Digits(330, 64);
+    Trainer second = make();
+    const FitResult r = second.Fit(data, {.epochs = 3, .checkpoints = folder, .resume = true});
+    EXPECT_EQ(r.steps, 18);
+    for (const auto& [name, value] : params(second)) EXPECT_EQ(value, expected.at(name)) << name << ", stopped at " << stop;
+  }
+}
+
+TEST(Training, MicroBatchesAreOneStep) {
+  const Symbol symbol = ModelByName("mlp", {.dropout = 0});
+  const auto run = [&](bool micro) {
+    ArrayIter data = Digits(60, 60, false);
+    DataParallelExecutorGroup group(symbol, {.devices = {Cpu(0), Cpu(1)}, .data = data.ProvideData(), .labels = data.ProvideLabel(), .grad_req = micro ? GradReq::kAdd : GradReq::kWrite});
+    HostTensorMap args;
+    for (const StoredParameter& p : group.store().parameters()) {
+      args[p.name] = HostTensor(p.dtype, p.shape);
+      PhiloxStream random(1, p.name);
+      for (float& v : args[p.name].data<float>()) v = random.Uniform(-0.1f, 0.1f);
+    }
+    group.SetParams(args, {});
+    Updater updater(&group, {.optimizer = MakeOptimizer("sgd(lr=0.1, momentum=0.9)")});
+    const BatchPtr batch = data.Next();
+    for (int step = 0; step < 3; ++step) {
+      if (!micro) {
+        updater.Update(batch);
+        continue;
+      }
+      std::vector<BatchPtr> parts;
+      for (const auto& [begin, end] : {std::pair(0, 13), std::pair(13, 50), std::pair(50, 60)}) {
+        parts.push_back(std::make_shared<Batch>(Batch{.data = {batch->data[0].Slice(0, begin, end)}, .label = {batch->label[0].Slice(0, begin, end)}}));
+      }
+      updater.Update(parts);
+    }
+    HostTensorMap result;
+    group.GetParams(&result, nullptr);
+    return result;
+  };
+  const HostTensorMap one = run(false);
+  for (const auto& [name, value] : run(true)) EXPECT_LT(MaxAbsDiff(value, one.at(name)), 1e-6) << name;
+}
+
+TEST(Training, DivergenceIsAnErrorAndNamesTheStep) {
+  ArrayIter data = Digits(640, 64);
+  Trainer trainer(ModelByName("mlp"), {.optimizer = "sgd(lr=1e30)", .metrics = "cross-entropy"});
+  try {
+    trainer.Fit(data, {.epochs = 3});
+    FAIL() << "nothing was thrown";
+  } catch (const NumericError& e) {
+    EXPECT_NE(std::string(e.what()).find("training has diverged"), std::string::npos);
+  }
+}
+
+TEST(Updater, HeadsThatNormaliseThemselvesAreNotDividedAgain) {
+  const auto step = [](Normalization normalization, const std::string& optimizer) {
+    const Symbol net = SoftmaxOutput(FullyConnected(Variable("data"), {.num_hidden = 3, .no_bias = true}, "fc"), {.normalization = normalization}, "softmax");
+    DataParallelExecutorGroup group(net, {.devices = {Cpu(0), Cpu(1)}, .data = {{"data", {5, 4}}}, .labels = {{"softmax_label", {5}}}});
+    group.SetParams({{"fc_weight", HostTensor(DType::kFloat32, {3, 4})}}, {});
+    Updater updater(&group, {.optimizer = MakeOptimizer(optimizer)});
+    Batch batch{.data = {HostTensor::Full(DType::kFloat32, {5, 4}, 0.5)}, .label = {HostTensor(DType::kFloat32, {5})}};
+    updater.Update(std::make_shared<const Batch>(batch));
+    HostTensorMap params;
+    group.GetParams(&params, nullptr);
+    return params.at("fc_weight").At(0);
+  };
+  const double expected = 0.1 * (1 - 1.0 / 3) * 0.5;   // lr * mean of (onehot - p) * x
+  EXPECT_NEAR(step(Normalization::kNull, "sgd(lr=0.1)"), expected, 1e-6);
+  EXPECT_NEAR(step(Normalization::kBatch, "sgd(lr=0.1)"), expected, 1e-6);
+  EXPECT_NEAR(step(Normalization::kValid, "sgd(lr=0.1)"), expected, 1e-6);
+  EXPECT_NEAR(step(Normalization::kNull, "sgd(lr=0.1, rescale=1)"), 5 * expected, 1e-6);   // an explicit rescale wins
+}
+
+}  // namespace
+}  // namespace bindery
