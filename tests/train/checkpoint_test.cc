@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <bit>
 #include <cstring>
 #include <filesystem>
 #include <limits>
@@ -72,8 +73,12 @@ void ExpectEqual(const Checkpoint& a, const Checkpoint& b) {
   EXPECT_EQ(a.schedule, b.schedule);
   EXPECT_EQ(std::tie(a.step, a.epoch, a.batch_in_epoch, a.seed), std::tie(b.step, b.epoch, b.batch_in_epoch, b.seed));
   EXPECT_EQ(a.iterator, b.iterator);
-  ASSERT_EQ(a.metric_totals.size(), b.metric_totals.size());
-  EXPECT_EQ(std::memcmp(a.metric_totals.data(), b.metric_totals.data(), a.metric_totals.size() * sizeof(double)), 0);
+  const auto bits = [](const std::vector<double>& values) {
+    std::vector<uint64_t> result;
+    for (const double value : values) result.push_back(std::bit_cast<uint64_t>(value));
+    return result;
+  };
+  EXPECT_EQ(bits(a.metric_totals), bits(b.metric_totals));
   EXPECT_EQ(a.metrics, b.metrics);
   EXPECT_EQ(a.info, b.info);
 }
