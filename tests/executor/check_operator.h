@@ -2,9 +2,9 @@
 //
 //   CheckOperator({.name = "relu", .symbol = Relu(Variable("x")), .inputs = {{"x", AwayFromZero({3, 5})}}});
 //
-// For float32, float64 and bfloat16: both kernel tables, 1 and 2 threads, plain, channels-last and blocked inputs give what
-// the reference kernels give in double on the rounded inputs, within a tolerance that grows with the square root of the
-// terms of a sum; every kernel keeps the rules of tests/executor/graph_runner.h. The gradient (as the graph that
+// For float32, float64, bfloat16 and float16: both kernel tables, 1 and 2 threads, plain, channels-last and blocked inputs
+// give what the reference kernels give in double on the rounded inputs, within a tolerance that grows with the square root
+// of the terms of a sum; every kernel keeps the rules of tests/executor/graph_runner.h. The gradient (as the graph that
 // Gradient() returns) is what central finite differences in double say for a random head gradient, or what a formula
 // says. Wrong shapes fail with ShapeError, any near shapes fail so or run; batches of no samples run; saving and loading
 // gives the same graph.
@@ -31,7 +31,7 @@ struct OperatorCase {
   std::map<std::string, int> batch_axes = {};           // by variable; empty: nothing is batched
   Mode mode = Mode::kTrain;
   StepBlock step = {.seed = 7, .step = 3, .batch_size = 4};
-  std::vector<DType> test_dtypes = {DType::kFloat32, DType::kFloat64, DType::kBFloat16};
+  std::vector<DType> test_dtypes = {DType::kFloat32, DType::kFloat64, DType::kBFloat16, DType::kFloat16};
 
   double terms = 1;                                     // in the longest sum
   double tolerance = 1;                                 // factor, where an operator is known to lose more

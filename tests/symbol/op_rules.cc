@@ -104,9 +104,9 @@ std::vector<int> OutputBatchAxes(const OpDef& op, const AnyAttrs& attrs, const s
     shapes[names[i]] = inputs[i];
     batch_axes[names[i]] = axes.at(i);
   }
+  const auto types = InferTypes(Graph::Of(symbol), shapes, {}, batch_axes);
   std::vector<int> result;
-  for (const ValueType& type : InferTypes(Graph::Of(symbol), shapes, {}, batch_axes).back())
-    result.push_back(type.batch_axis);
+  for (const ValueType& type : types.back()) result.push_back(type.batch_axis);
   return result;
 }
 

@@ -7,7 +7,8 @@
 
 namespace bindery {
 
-// Equal bytes are copied; everything else is oneDNN's. It knows no 8-byte elements: those are left to the reference.
+// Equal bytes are copied; everything else is oneDNN's. It knows no 8-byte elements, and its reorders of bfloat16 do not
+// keep all bits without AVX-512: those are left to the reference.
 std::optional<Kernel> MakeFastReorder(DType dtype, const Shape& shape, const Format& from, const Format& to, int threads) {
   using namespace cpu;
   if (shape.Elements() == 0) return std::nullopt;
@@ -16,8 +17,8 @@ std::optional<Kernel> MakeFastReorder(DType dtype, const Shape& shape, const For
   }
   // Only where elements lie matters: the type that travels is any of the same size.
   const int64_t size = SizeOf(dtype);
-  if (size > 4) return std::nullopt;
-  const DType carrier = size == 4 ? DType::kFloat32 : size == 2 ? DType::kBFloat16 : DType::kUInt8;
+  if (size != 4 && size != 1) return std::nullopt;
+  const DType carrier = size == 4 ? DType::kFloat32 : DType::kUInt8;
   const auto source = ToDesc(from, carrier, shape);
   const auto target = ToDesc(to, carrier, shape);
   if (!source || !target) return std::nullopt;
