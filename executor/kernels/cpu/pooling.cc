@@ -32,6 +32,15 @@ struct Axis {
   bool IsWhole(int64_t p) const { return First(p) == 0 && Last(p) == window.kernel; }
 };
 
+// A thread's list of the taps of a window, and which part of the window it lists: in most places all of it, so that the
+// list is rarely made anew.
+struct TapList {
+  Loops::PoolRow row;
+  int64_t* offsets;
+  int32_t* numbers;
+  std::array<int64_t, 6> part = {-1};   // first and last tap along d, h, w
+};
+
 // Planes of (d, h, w, lanes): plain data are planes of one lane.
 struct Geometry {
   int64_t planes, lanes;
@@ -60,18 +69,18 @@ struct Geometry {
     return is_max ? planes * out_rows() * out_row() * static_cast<int64_t>(narrow_index() ? sizeof(uint8_t) : sizeof(int32_t)) : 0;
   }
 
-  // Each thread's list of taps.
   int64_t scratch_bytes(int threads) const { return threads * taps() * static_cast<int64_t>(sizeof(int64_t) + sizeof(int32_t)); }
-  Loops::PoolRow RowFor(void* scratch, int threads, int thread) const {
-    auto* offsets = static_cast<int64_t*>(scratch);
-    auto* numbers = reinterpret_cast<int32_t*>(offsets + threads * taps());
-    return {0, lanes, axes[2].window.stride * lanes, 0, offsets + thread * taps(), numbers + thread * taps()};
+  TapList TapsFor(void* scratch, int threads, int thread) const {
+    auto* all_offsets = static_cast<int64_t*>(scratch);
+    int64_t* offsets = all_offsets + thread * taps();
+    int32_t* numbers = reinterpret_cast<int32_t*>(all_offsets + threads * taps()) + thread * taps();
+    return {{0, lanes, axes[2].window.stride * lanes, 0, offsets, numbers}, offsets, numbers};
   }
 
   // Calls f(row, offset in the input plane, offset in the output row, divisor) for runs of outputs of row `r` of a plane
   // that have the same taps.
   template <class F>
-  void ForRuns(int64_t r, Loops::PoolRow* row, const F& f) const {
+  void ForRuns(int64_t r, TapList* list, const F& f) const {
     const auto& [d, h, w] = axes;
     const int64_t od = r / h.window.output, oh = r % h.window.output;
     int64_t begin = 0;
@@ -80,29 +89,29 @@ struct Geometry {
       if (w.IsWhole(begin)) {
         while (end < w.window.output && w.IsWhole(end)) ++end;
       }
-      ListTaps(od, oh, begin, row);
-      row->outputs = end - begin;
+      ListTaps({d.First(od), d.Last(od), h.First(oh), h.Last(oh), w.First(begin), w.Last(begin)}, list);
+      list->row.outputs = end - begin;
       const int64_t origin = ((d.Begin(od) * h.in + h.Begin(oh)) * w.in + w.Begin(begin)) * lanes;
       const int64_t divisor = d.Counted(od, count_padding) * h.Counted(oh, count_padding) * w.Counted(begin, count_padding);
-      f(*row, origin, begin * lanes, 1 / static_cast<float>(divisor));
+      f(list->row, origin, begin * lanes, 1 / static_cast<float>(divisor));
       begin = end;
     }
   }
 
  private:
-  void ListTaps(int64_t od, int64_t oh, int64_t ow, Loops::PoolRow* row) const {
-    const auto& [d, h, w] = axes;
-    auto* offsets = const_cast<int64_t*>(row->offsets);   // this thread's own list
-    auto* numbers = const_cast<int32_t*>(row->taps);
-    row->count = 0;
-    for (int64_t i = d.First(od); i < d.Last(od); ++i) {
-      for (int64_t j = h.First(oh); j < h.Last(oh); ++j) {
-        for (int64_t k = w.First(ow); k < w.Last(ow); ++k) {
-          offsets[row->count] = ((i * h.in + j) * w.in + k) * lanes;
-          numbers[row->count++] = static_cast<int32_t>((i * h.window.kernel + j) * w.window.kernel + k);
+  void ListTaps(const std::array<int64_t, 6>& part, TapList* list) const {
+    if (part == list->part) return;
+    list->part = part;
+    int64_t count = 0;
+    for (int64_t i = part[0]; i < part[1]; ++i) {
+      for (int64_t j = part[2]; j < part[3]; ++j) {
+        for (int64_t k = part[4]; k < part[5]; ++k) {
+          list->offsets[count] = ((i * axes[1].in + j) * axes[2].in + k) * lanes;
+          list->numbers[count++] = static_cast<int32_t>((i * axes[1].window.kernel + j) * axes[2].window.kernel + k);
         }
       }
     }
+    list->row.count = count;
   }
 };
 
@@ -146,10 +155,10 @@ MaybeKernel MakePooling(const KernelSpec& spec) {
       const Loops& loops = BestLoops();
       const int64_t rows = g.planes * g.out_rows();
       ParallelFor(rows, 1, rows * g.out_row() * g.taps() <= kSerialElements ? rows : 0, [&](int64_t begin, int64_t end, int thread) {
-        Loops::PoolRow row = g.RowFor(scratch, threads, thread);
+        TapList list = g.TapsFor(scratch, threads, thread);
         for (int64_t r = begin; r < end; ++r) {
           const float* plane = x + r / g.out_rows() * g.in_plane();
-          g.ForRuns(r % g.out_rows(), &row, [&](const Loops::PoolRow& run, int64_t origin, int64_t column, float scale) {
+          g.ForRuns(r % g.out_rows(), &list, [&](const Loops::PoolRow& run, int64_t origin, int64_t column, float scale) {
             const int64_t at = r * g.out_row() + column;
             if (!g.is_max) {
               loops.average_pool(run, plane + origin, y + at, scale);
@@ -188,12 +197,12 @@ MaybeKernel MakePoolingGrad(const KernelSpec& spec) {
       const Loops& loops = BestLoops();
       const bool serial = g.planes * g.out_rows() * g.out_row() * g.taps() <= kSerialElements;
       ParallelFor(g.planes, 1, serial ? g.planes : 0, [&](int64_t begin, int64_t end, int thread) {
-        Loops::PoolRow row = g.RowFor(scratch, threads, thread);
+        TapList list = g.TapsFor(scratch, threads, thread);
         for (int64_t p = begin; p < end; ++p) {
           float* plane = dx + p * g.in_plane();
           std::fill_n(plane, g.in_plane(), 0.0f);
           for (int64_t r = 0; r < g.out_rows(); ++r) {
-            g.ForRuns(r, &row, [&](const Loops::PoolRow& run, int64_t origin, int64_t column, float scale) {
+            g.ForRuns(r, &list, [&](const Loops::PoolRow& run, int64_t origin, int64_t column, float scale) {
               const int64_t at = (p * g.out_rows() + r) * g.out_row() + column;
               if (!g.is_max) {
                 loops.average_pool_grad(run, dy + at, plane + origin, scale);
