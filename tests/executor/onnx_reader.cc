@@ -37,7 +37,7 @@ HostTensor TensorOf(const onnx_test::TensorProto& proto) {
   HostTensor tensor(DTypeOf(proto.data_type()), shape);
   if (proto.has_raw_data()) {
     if (static_cast<int64_t>(proto.raw_data().size()) != tensor.bytes()) Throw<DataError>("raw data of a wrong size");
-    std::memcpy(tensor.raw(), proto.raw_data().data(), proto.raw_data().size());
+    if (tensor.bytes() > 0) std::memcpy(tensor.raw(), proto.raw_data().data(), proto.raw_data().size());
     return tensor;
   }
   const bool is_half = tensor.dtype() == DType::kBFloat16 || tensor.dtype() == DType::kFloat16;
