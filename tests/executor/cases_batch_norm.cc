@@ -5,7 +5,8 @@
 namespace bindery {
 namespace {
 
-OperatorCase BatchNormCase(const std::string& name, const Shape& shape, const BatchNormAttrs& attrs, bool all_outputs = false) {
+OperatorCase BatchNormCase(const std::string& name, const Shape& shape, const BatchNormAttrs& attrs,
+                           bool all_outputs = false) {
   const Shape channels{shape[static_cast<int>(attrs.axis)]};
   const Symbol bn = BatchNorm(Variable("x"), attrs, "bn");
   OperatorCase c{.name = name,
@@ -64,7 +65,8 @@ std::vector<OperatorCase> BatchNormCases() {
                            {{"x", {3, 5, 4, 2}}, {"bn_beta", {5, 1}}},
                            {{"x", {3, 5, 4, 2}}, {"bn_running_mean", {4}}}};
   for (bool relu : {false, true}) {
-    OperatorCase predict = BatchNormCase(relu ? "prediction with relu" : "prediction", {3, 20, 2, 2}, {.fix_gamma = false, .relu = relu});
+    OperatorCase predict =
+        BatchNormCase(relu ? "prediction with relu" : "prediction", {3, 20, 2, 2}, {.fix_gamma = false, .relu = relu});
     predict.mode = Mode::kPredict;
     predict.wrt.emplace();
     cases.push_back(predict);
@@ -74,8 +76,18 @@ std::vector<OperatorCase> BatchNormCases() {
   predict.wrt.emplace();
   cases.push_back(predict);
 
+  // Not every gradient is asked for: the others' outputs are null pointers.
+  for (const char* name : {"x", "bn_gamma", "bn_beta"}) {
+    for (bool sync : {false, true}) {
+      cases.push_back(BatchNormCase(fmt::format("gradient of {} alone{}", name, sync ? ", sync" : ""), {3, 20, 2, 2},
+                                    {.fix_gamma = false, .sync = sync}));
+      cases.back().wrt = std::vector<std::string>{name};
+    }
+  }
+
   const BatchNormAttrs attrs{.fix_gamma = false};
-  const Symbol x = Variable("x"), dy = Variable("dy"), gamma = Variable("gamma"), s = Variable("s"), sums = Variable("sums");
+  const Symbol x = Variable("x"), dy = Variable("dy"), gamma = Variable("gamma"), s = Variable("s"),
+               sums = Variable("sums");
   const HostTensor statistics = Values({3, 3}, {24, 24, 24, 0.1, -0.2, 0.3, 24, 48, 12});
   cases.push_back(PartCase("statistics", BatchNormStatisticsOp(), attrs, {x}, {{"x", Uniform({4, 3, 3, 2}, -2, 2)}}));
   cases.push_back(PartCase("merge", MergeStatisticsOp(), {}, {s}, {{"s", statistics}}));

@@ -33,8 +33,14 @@ std::vector<OperatorCase> BinaryCases() {
       {{2, 20, 2, 3}, {20, 1, 1}},      {{2, 3, 2, 2}, {2, 3, 1, 1}},
       {{2, 1, 2, 2}, {2, 20, 2, 2}},    {{2, 2, 2, 2, 2}, {1, 2, 1, 2, 1}},
   };
-  for (const Operator& o : {Operator{"Add", AddOp}, {"Sub", SubOp}, {"Mul", MulOp}, {"Div", DivOp}, {"Maximum", MaximumOp},
-                            {"Minimum", MinimumOp}, {"GreaterEqual", GreaterEqualOp}, {"LessEqual", LessEqualOp}}) {
+  for (const Operator& o : {Operator{"Add", AddOp},
+                            {"Sub", SubOp},
+                            {"Mul", MulOp},
+                            {"Div", DivOp},
+                            {"Maximum", MaximumOp},
+                            {"Minimum", MinimumOp},
+                            {"GreaterEqual", GreaterEqualOp},
+                            {"LessEqual", LessEqualOp}}) {
     const std::string name = o.name;
     for (const Operands& shapes : operands) {
       OperatorCase c{.name = fmt::format("{} {} {}", name, shapes.a, shapes.b),
@@ -89,8 +95,12 @@ std::vector<OperatorCase> BinaryCases() {
                      .wrt = std::vector<std::string>{}});
   }
 
-  for (const Operands& shapes : {Operands{{2, 3, 4}, {2, 3, 4}}, {{2, 3, 4}, {3, 1}}, {{2, 3, 4}, {}}, {{2, 3, 4}, {1, 3, 4}},
-                                 {{2, 20, 2, 2}, {1, 20, 1, 1}}, {{2, 20, 2, 2}, {20, 1, 1}}}) {
+  for (const Operands& shapes : {Operands{{2, 3, 4}, {2, 3, 4}},
+                                 {{2, 3, 4}, {3, 1}},
+                                 {{2, 3, 4}, {}},
+                                 {{2, 3, 4}, {1, 3, 4}},
+                                 {{2, 20, 2, 2}, {1, 20, 1, 1}},
+                                 {{2, 20, 2, 2}, {20, 1, 1}}}) {
     cases.push_back({.name = fmt::format("SumLike {} {}", shapes.a, shapes.b),
                      .symbol = Apply(SumLikeOp(), {}, {Variable("x"), Variable("like")}, "y"),
                      .inputs = {{"x", Uniform(shapes.a)}, {"like", Uniform(shapes.b)}},

@@ -24,19 +24,22 @@ std::vector<OperatorCase> ConvolutionCases() {
       ConvolutionCase("1 to 4 channels", {2, 1, 6, 5}, {.num_filter = 4, .kernel = {3, 3}}),
       ConvolutionCase("3 to 8 channels, padded", {2, 3, 5, 5}, {.num_filter = 8, .kernel = {3, 3}, .pad = {1, 1}}),
       ConvolutionCase("8 to 16 channels", {1, 8, 4, 4}, {.num_filter = 16, .kernel = {3, 3}, .pad = {1, 1}}),
-      ConvolutionCase("16 to 16 channels, without bias", {1, 16, 4, 3}, {.num_filter = 16, .kernel = {1, 1}, .no_bias = true}),
+      ConvolutionCase("16 to 16 channels, without bias", {1, 16, 4, 3},
+                      {.num_filter = 16, .kernel = {1, 1}, .no_bias = true}),
       ConvolutionCase("5 to 20 channels", {2, 5, 4, 4}, {.num_filter = 20, .kernel = {2, 3}}),
       ConvolutionCase("stride", {2, 2, 7, 6}, {.num_filter = 3, .kernel = {3, 2}, .stride = {2, 3}}),
       ConvolutionCase("stride, pad and dilation", {2, 2, 8, 9},
                       {.num_filter = 3, .kernel = {3, 2}, .stride = {2, 1}, .pad = {2, 3}, .dilate = {2, 4}}),
-      ConvolutionCase("a border no window reaches", {1, 2, 6, 6}, {.num_filter = 2, .kernel = {1, 1}, .stride = {4, 4}}),
+      ConvolutionCase("a border no window reaches", {1, 2, 6, 6},
+                      {.num_filter = 2, .kernel = {1, 1}, .stride = {4, 4}}),
       ConvolutionCase("more padding than data", {1, 2, 2, 2}, {.num_filter = 2, .kernel = {3, 3}, .pad = {4, 4}}),
       ConvolutionCase("two groups", {2, 4, 4, 4}, {.num_filter = 6, .kernel = {3, 3}, .pad = {1, 1}, .groups = 2}),
       ConvolutionCase("two groups of 8", {1, 16, 3, 3}, {.num_filter = 16, .kernel = {2, 2}, .groups = 2}),
       ConvolutionCase("depthwise", {2, 6, 4, 4}, {.num_filter = 6, .kernel = {3, 3}, .pad = {1, 1}, .groups = 6}),
       ConvolutionCase("depthwise, two filters each", {1, 3, 4, 4}, {.num_filter = 6, .kernel = {2, 2}, .groups = 3}),
       ConvolutionCase("1 spatial axis", {2, 3, 9}, {.num_filter = 4, .kernel = {3}, .stride = {2}, .pad = {1}}),
-      ConvolutionCase("1 spatial axis, groups", {2, 4, 7}, {.num_filter = 4, .kernel = {3}, .dilate = {2}, .groups = 2}),
+      ConvolutionCase("1 spatial axis, groups", {2, 4, 7},
+                      {.num_filter = 4, .kernel = {3}, .dilate = {2}, .groups = 2}),
       ConvolutionCase("3 spatial axes", {1, 2, 3, 4, 3}, {.num_filter = 3, .kernel = {2, 3, 2}, .pad = {1, 0, 1}}),
       ConvolutionCase("3 spatial axes, stride", {1, 2, 4, 4, 5},
                       {.num_filter = 2, .kernel = {2, 2, 3}, .stride = {2, 1, 2}, .no_bias = true}),
@@ -54,6 +57,12 @@ std::vector<OperatorCase> ConvolutionCases() {
         std::string("with ") + EnumNames(&type)[static_cast<int>(type)].name, {1, 3, 4, 4},
         {.num_filter = 4, .kernel = {3, 3}, .pad = {1, 1}, .activation = type}));
     cases.back().tolerance = 2;
+  }
+  // Not every gradient is asked for: the others' outputs are null pointers.
+  for (const char* name : {"x", "conv_weight", "conv_bias"}) {
+    cases.push_back(ConvolutionCase(std::string("gradient of ") + name + " alone", {2, 3, 4, 4},
+                                    {.num_filter = 4, .kernel = {3, 3}}));
+    cases.back().wrt = std::vector<std::string>{name};
   }
   return cases;
 }

@@ -42,6 +42,11 @@ std::vector<OperatorCase> FullyConnectedCases() {
                                        {.num_hidden = 5, .activation = type}));
     cases.back().tolerance = 2;
   }
+  // Not every gradient is asked for: the others' outputs are null pointers.
+  for (const char* name : {"x", "fc_weight", "fc_bias"}) {
+    cases.push_back(FullyConnectedCase(std::string("gradient of ") + name + " alone", {4, 6}, {.num_hidden = 5}));
+    cases.back().wrt = std::vector<std::string>{name};
+  }
   return cases;
 }
 

@@ -73,15 +73,19 @@ void AddSoftmaxOutput(std::vector<OperatorCase>& cases) {
     cases.push_back(SoftmaxOutputCase(name + ", all ignored", {2, 3}, {2, 3, 1}, Values({2}, {-1, -1}),
                                       {.normalization = n, .use_ignore = true}));
     const HostTensor map = Integers({2, 3, 2}, 0, 3);
-    cases.push_back(SoftmaxOutputCase(name + ", map", {2, 4, 3, 2}, {2, 4, 6}, map, {.normalization = n, .multi_output = true}));
-    cases.push_back(SoftmaxOutputCase(name + ", map, ignore 2", {2, 4, 3, 2}, {2, 4, 6}, map,
-                                      {.normalization = n, .use_ignore = true, .ignore_label = 2, .multi_output = true}));
-    cases.push_back(SoftmaxOutputCase(name + ", map of 20 channels, smoothing", {2, 20, 2, 2}, {2, 20, 4}, Integers({2, 2, 2}, 0, 19),
+    cases.push_back(
+        SoftmaxOutputCase(name + ", map", {2, 4, 3, 2}, {2, 4, 6}, map, {.normalization = n, .multi_output = true}));
+    cases.push_back(
+        SoftmaxOutputCase(name + ", map, ignore 2", {2, 4, 3, 2}, {2, 4, 6}, map,
+                          {.normalization = n, .use_ignore = true, .ignore_label = 2, .multi_output = true}));
+    cases.push_back(SoftmaxOutputCase(name + ", map of 20 channels, smoothing", {2, 20, 2, 2}, {2, 20, 4},
+                                      Integers({2, 2, 2}, 0, 19),
                                       {.normalization = n, .smooth_alpha = 0.1, .multi_output = true}));
     cases.push_back(SoftmaxOutputCase(name + ", last axis", {2, 3, 4}, {6, 4, 1}, Integers({2, 3}, 0, 3),
                                       {.normalization = n, .preserve_shape = true}));
     if (n != Normalization::kValid) {   // which counts class numbers
-      cases.push_back(SoftmaxOutputCase(name + ", probabilities", {4, 5}, {4, 5, 1}, Uniform({4, 5}, 0, 1), {.normalization = n}));
+      cases.push_back(
+          SoftmaxOutputCase(name + ", probabilities", {4, 5}, {4, 5, 1}, Uniform({4, 5}, 0, 1), {.normalization = n}));
     }
     add(name + ", head gradient", {.normalization = n, .out_grad = true});
   }
@@ -93,7 +97,8 @@ void AddSoftmaxOutput(std::vector<OperatorCase>& cases) {
 
 void AddOthers(std::vector<OperatorCase>& cases) {
   const Symbol x = Variable("x"), label = Variable("label");
-  const auto regression = [&](const std::string& name, const Shape& shape, const Shape& labels, double scale, double per_sample) {
+  const auto regression = [&](const std::string& name, const Shape& shape, const Shape& labels, double scale,
+                              double per_sample) {
     cases.push_back({.name = "LinearRegressionOutput " + name,
                      .symbol = LinearRegressionOutput(x, label, {.grad_scale = scale}, "y"),
                      .inputs = {{"x", Uniform(shape, -2, 2)}, {"label", Uniform(labels, -2, 2)}},
@@ -123,18 +128,21 @@ void AddOthers(std::vector<OperatorCase>& cases) {
                      .gradient = [=](const HostTensorMap& in, const std::vector<HostTensor>&) -> HostTensorMap {
                        double above = 0;
                        for (int64_t i = 0; i < 12; ++i) above += in.at("x").At(i) > 0.25;
-                       const double divisor = n == Normalization::kNull ? 1 : n == Normalization::kBatch ? kBatchSize : above;
+                       const double divisor = n == Normalization::kNull    ? 1
+                                              : n == Normalization::kBatch ? kBatchSize
+                                                                           : above;
                        return {{"x", HostTensor::Full(DType::kFloat64, shape, 3 / divisor)}};
                      }});
   }
 
   const std::vector<std::string> none;
-  cases.push_back({.name = "CountValid",
-                   .symbol = Apply(CountValidOp(), CountValidAttrs{.use_ignore = true, .ignore_label = 2}, {label}, "n"),
-                   .inputs = {{"label", Values({6}, {1, 2, 3, 2, 0, -1})}},
-                   .dtypes = {{"label", DType::kFloat32}},
-                   .wrt = none,
-                   .forward = [](const HostTensorMap&) -> std::vector<HostTensor> { return {Values({1}, {4})}; }});
+  cases.push_back(
+      {.name = "CountValid",
+       .symbol = Apply(CountValidOp(), CountValidAttrs{.use_ignore = true, .ignore_label = 2}, {label}, "n"),
+       .inputs = {{"label", Values({6}, {1, 2, 3, 2, 0, -1})}},
+       .dtypes = {{"label", DType::kFloat32}},
+       .wrt = none,
+       .forward = [](const HostTensorMap&) -> std::vector<HostTensor> { return {Values({1}, {4})}; }});
   cases.push_back({.name = "CountValid of all",
                    .symbol = Apply(CountValidOp(), CountValidAttrs{}, {label}, "n"),
                    .inputs = {{"label", Integers({2, 3, 2}, -1, 3)}},

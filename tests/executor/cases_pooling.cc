@@ -30,11 +30,14 @@ std::vector<OperatorCase> PoolingCases() {
   both_divisors("padded", {1, 3, 5, 5}, {.kernel = {3, 3}, .stride = {2, 2}, .pad = {1, 1}});
   both_divisors("unequal padding", {2, 2, 4, 5}, {.kernel = {2, 4}, .stride = {1, 2}, .pad = {1, 2}});
   both_divisors("full", {2, 3, 6, 7}, {.kernel = {3, 3}, .stride = {2, 2}, .convention = PoolConvention::kFull});
-  both_divisors("full, padded", {1, 2, 6, 6}, {.kernel = {3, 3}, .stride = {2, 2}, .pad = {1, 1}, .convention = PoolConvention::kFull});
-  both_divisors("full, wide stride", {1, 2, 7, 8}, {.kernel = {2, 2}, .stride = {4, 3}, .pad = {1, 1}, .convention = PoolConvention::kFull});
+  both_divisors("full, padded", {1, 2, 6, 6},
+                {.kernel = {3, 3}, .stride = {2, 2}, .pad = {1, 1}, .convention = PoolConvention::kFull});
+  both_divisors("full, wide stride", {1, 2, 7, 8},
+                {.kernel = {2, 2}, .stride = {4, 3}, .pad = {1, 1}, .convention = PoolConvention::kFull});
   both_divisors("same", {2, 3, 5, 6}, {.kernel = {3, 2}, .stride = {2, 2}, .convention = PoolConvention::kSame});
   both_divisors("same, even kernel", {1, 2, 5, 4}, {.kernel = {4, 2}, .convention = PoolConvention::kSame});
-  both_divisors("same, kernel below stride", {1, 2, 5, 7}, {.kernel = {1, 2}, .stride = {2, 3}, .convention = PoolConvention::kSame});
+  both_divisors("same, kernel below stride", {1, 2, 5, 7},
+                {.kernel = {1, 2}, .stride = {2, 3}, .convention = PoolConvention::kSame});
   add("global", {2, 3, 4, 5}, {.global = true});
   add("global, 20 channels", {2, 20, 2, 3}, {.global = true});
   add("1 spatial axis", {2, 3, 8}, {.kernel = {3}, .stride = {2}});

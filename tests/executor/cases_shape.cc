@@ -11,9 +11,13 @@ const std::vector<std::string> kNone;
 void AddViews(std::vector<OperatorCase>& cases) {
   const Symbol x = Variable("x"), like = Variable("like");
   for (const Shape& shape : {Shape{3, 5}, Shape{2, 20, 2, 3}}) {
-    cases.push_back({.name = fmt::format("Identity {}", shape), .symbol = Identity(x, "y"), .inputs = {{"x", Uniform(shape)}},
+    cases.push_back({.name = fmt::format("Identity {}", shape),
+                     .symbol = Identity(x, "y"),
+                     .inputs = {{"x", Uniform(shape)}},
                      .batch_axes = {{"x", 0}}});
-    cases.push_back({.name = fmt::format("Flatten {}", shape), .symbol = Flatten(x, "y"), .inputs = {{"x", Uniform(shape)}},
+    cases.push_back({.name = fmt::format("Flatten {}", shape),
+                     .symbol = Flatten(x, "y"),
+                     .inputs = {{"x", Uniform(shape)}},
                      .batch_axes = {{"x", 0}}});
     cases.push_back({.name = fmt::format("BlockGrad {}", shape),
                      .symbol = BlockGrad(x, "y"),
@@ -23,8 +27,11 @@ void AddViews(std::vector<OperatorCase>& cases) {
                        return {{"x", HostTensor(DType::kFloat64, shape)}};
                      }});
   }
-  cases.push_back({.name = "Reshape", .symbol = Reshape(x, {.shape = {0, -1, 2}}, "y"), .inputs = {{"x", Uniform({2, 3, 4})}},
-                   .batch_axes = {{"x", 0}}, .wrong_shapes = {{{"x", {2, 3}}}}});
+  cases.push_back({.name = "Reshape",
+                   .symbol = Reshape(x, {.shape = {0, -1, 2}}, "y"),
+                   .inputs = {{"x", Uniform({2, 3, 4})}},
+                   .batch_axes = {{"x", 0}},
+                   .wrong_shapes = {{{"x", {2, 3}}}}});
   cases.push_back({.name = "Reshape of 4 axes", .symbol = Reshape(x, {.shape = {0, 4, 5, -1}}, "y"),
                    .inputs = {{"x", Uniform({2, 20, 2, 3})}}, .batch_axes = {{"x", 0}}});
   cases.push_back({.name = "ReshapeLike",
@@ -85,7 +92,8 @@ void AddTransposes(std::vector<OperatorCase>& cases) {
 
 void AddConcats(std::vector<OperatorCase>& cases) {
   const Symbol a = Variable("a"), b = Variable("b"), c = Variable("c");
-  const auto add = [&](const std::string& name, int64_t axis, const Shape& first, const Shape& second, const Shape& third) {
+  const auto add = [&](const std::string& name, int64_t axis, const Shape& first, const Shape& second,
+                       const Shape& third) {
     cases.push_back({.name = "Concat " + name,
                      .symbol = Concat({a, b, c}, {.axis = axis}, "y"),
                      .inputs = {{"a", Uniform(first)}, {"b", Uniform(second)}, {"c", Uniform(third)}},
@@ -100,7 +108,8 @@ void AddConcats(std::vector<OperatorCase>& cases) {
   add("last axis", -1, {2, 3, 1}, {2, 3, 2}, {2, 3, 3});
   add("height", 2, {2, 3, 1, 2}, {2, 3, 2, 2}, {2, 3, 3, 2});
   cases.push_back({.name = "Concat one", .symbol = Concat({a}, {}, "y"), .inputs = {{"a", Uniform({2, 3})}}});
-  cases.push_back({.name = "Concat a value with itself", .symbol = Concat({a, a}, {}, "y"), .inputs = {{"a", Uniform({2, 3})}}});
+  cases.push_back(
+      {.name = "Concat a value with itself", .symbol = Concat({a, a}, {}, "y"), .inputs = {{"a", Uniform({2, 3})}}});
   // One gradient of two is asked for: the other output of ConcatGrad is a null pointer.
   cases.push_back({.name = "Concat, one gradient",
                    .symbol = Concat({a, b}, {}, "y"),
@@ -129,7 +138,8 @@ void AddSlices(std::vector<OperatorCase>& cases) {
 void AddSliceChannels(std::vector<OperatorCase>& cases) {
   const Symbol x = Variable("x");
   const auto add = [&](const std::string& name, const Shape& shape, const SliceChannelAttrs& attrs) {
-    cases.push_back({.name = "SliceChannel " + name, .symbol = SliceChannel(x, attrs, "y"), .inputs = {{"x", Uniform(shape)}}});
+    cases.push_back(
+        {.name = "SliceChannel " + name, .symbol = SliceChannel(x, attrs, "y"), .inputs = {{"x", Uniform(shape)}}});
   };
   add("columns", {2, 6}, {.num_outputs = 3});
   add("rows", {4, 3}, {.num_outputs = 2, .axis = 0});

@@ -19,8 +19,12 @@ std::vector<OperatorCase> UnaryCases() {
   std::vector<OperatorCase> cases;
   const Symbol x = Variable("x");
   for (const Shape& shape : kShapes) {
-    for (const Operator& o : {Operator{"AddScalar", AddScalarOp}, {"SubScalar", SubScalarOp}, {"RSubScalar", RSubScalarOp},
-                              {"MulScalar", MulScalarOp}, {"DivScalar", DivScalarOp}, {"RDivScalar", RDivScalarOp}}) {
+    for (const Operator& o : {Operator{"AddScalar", AddScalarOp},
+                              {"SubScalar", SubScalarOp},
+                              {"RSubScalar", RSubScalarOp},
+                              {"MulScalar", MulScalarOp},
+                              {"DivScalar", DivScalarOp},
+                              {"RDivScalar", RDivScalarOp}}) {
       cases.push_back({.name = fmt::format("{} {}", o.name, shape),
                        .symbol = Apply(o.op(), ScalarAttrs{-1.25}, {x}, "y"),
                        .inputs = {{"x", AwayFromZero(shape)}},
@@ -58,7 +62,9 @@ std::vector<OperatorCase> UnaryCases() {
                    .symbol = Apply(SignOp(), {}, {x}, "y"),
                    .inputs = {{"x", Values({4}, {0, -0.0, 3, -2})}},
                    .wrt = std::vector<std::string>{},
-                   .forward = [](const HostTensorMap&) -> std::vector<HostTensor> { return {Values({4}, {0, 0, 1, -1})}; }});
+                   .forward = [](const HostTensorMap&) -> std::vector<HostTensor> {
+                     return {Values({4}, {0, 0, 1, -1})};
+                   }});
   cases.push_back({.name = "an expression of scalars",
                    .symbol = 1.0 / (2.0 - (x * 0.5 + 3.0) / 4.0) - 1.0,
                    .inputs = {{"x", Uniform({2, 3})}},

@@ -4,10 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <set>
 
-#include "base/philox.h"
 #include "symbol/gradient.h"
 #include "symbol/graph.h"
 #include "symbol/model.h"
@@ -47,6 +45,7 @@ class Checker {
 
   void CheckAll() {
     for (DType dtype : case_.test_dtypes) CheckDType(dtype);
+    if (case_.large) return;
     CheckGradient();
     CheckWrongShapes();
     CheckNearShapes();
@@ -55,6 +54,22 @@ class Checker {
   }
 
   const Symbol& everything() const { return everything_; }
+
+  // Operator -> did a kernel of the fast table run it?
+  std::map<std::string, bool> FastKernels() const {
+    std::map<std::string, bool> fast;
+    const HostTensorMap values = CastTo(TypesFor(DType::kFloat32), values_, everything_);
+    for (Layout layout : {Layout::kPlain, Layout::kBlocked8}) {
+      RunOptions options = Options();
+      options.layout = layout;
+      options.watch = false;
+      const RunResult result = RunGraph(everything_, values, options);
+      for (const NodePtr& node : Graph::Of(everything_).nodes) {
+        if (!node->is_variable()) fast[node->op().name] |= result.implementations.at(node->name()) != "reference";
+      }
+    }
+    return fast;
+  }
 
  private:
   struct Types {
@@ -139,7 +154,8 @@ class Checker {
       const std::vector<HostTensor> second_opinion = case_.forward(in_double);
       ASSERT_EQ(static_cast<int>(second_opinion.size()), symbol_.size());
       for (int i = 0; i < symbol_.size(); ++i) {
-        ExpectNear(truth[i], second_opinion[i], 1e-9 * std::max(1.0, MaxAbs(second_opinion[i])), "the reference kernels");
+        ExpectNear(truth[i], second_opinion[i], 1e-9 * std::max(1.0, MaxAbs(second_opinion[i])),
+                   "the reference kernels");
       }
     }
 
@@ -282,7 +298,8 @@ class Checker {
     for (KernelPolicy policy : {KernelPolicy::kReference, KernelPolicy::kFast}) {
       RunOptions options = Options();
       options.policy = policy;
-      std::erase_if(options.batch_axes, [&](const auto& entry) { return values.at(entry.first).shape().rank() <= entry.second; });
+      std::erase_if(options.batch_axes,
+                    [&](const auto& entry) { return values.at(entry.first).shape().rank() <= entry.second; });
       try {
         const RunResult result = RunGraph(everything_, rounded, options);
         for (size_t i = 0; i < outputs.size(); ++i) EXPECT_EQ(result.outputs[i].shape(), outputs[i]);
@@ -320,11 +337,6 @@ class Checker {
   HostTensorMap values_;                  // float64; head gradients too
 };
 
-// Values of one shape differ if their ranges do.
-PhiloxStream StreamFor(const char* what, const Shape& shape, double low, double high) {
-  return {1, fmt::format("{} {} {} {}", what, shape, low, high)};
-}
-
 }  // namespace
 
 void CheckOperator(const OperatorCase& c) {
@@ -354,62 +366,12 @@ std::vector<std::string> OperatorsIn(const OperatorCase& c) {
   return {names.begin(), names.end()};
 }
 
-HostTensor Uniform(const Shape& shape, double low, double high) {
-  PhiloxStream stream = StreamFor("uniform", shape, low, high);
-  HostTensor tensor(DType::kFloat64, shape);
-  for (double& x : tensor.data<double>()) x = low + (high - low) * (stream.Uniform() + 0x1p-25);
-  return tensor;
-}
-
-HostTensor AwayFromZero(const Shape& shape, double least, double most) {
-  PhiloxStream stream = StreamFor("away from zero", shape, least, most);
-  HostTensor tensor(DType::kFloat64, shape);
-  for (double& x : tensor.data<double>()) {
-    x = least + (most - least) * stream.Uniform();
-    if (stream.Next() & 1u) x = -x;
+std::vector<std::string> FastOperatorsIn(const OperatorCase& c) {
+  std::vector<std::string> names;
+  for (const auto& [name, is_fast] : Checker(c).FastKernels()) {
+    if (is_fast) names.push_back(name);
   }
-  return tensor;
-}
-
-HostTensor Distinct(const Shape& shape) {
-  PhiloxStream stream = StreamFor("distinct", shape, 0, 0);
-  HostTensor tensor(DType::kFloat64, shape);
-  const std::span<double> data = tensor.data<double>();
-  for (size_t i = 0; i < data.size(); ++i) data[i] = static_cast<double>(i) / 8 - 3;
-  for (size_t i = data.size(); i > 1; --i) std::swap(data[i - 1], data[stream.Below(i)]);
-  return tensor;
-}
-
-HostTensor Values(const Shape& shape, std::initializer_list<double> values) {
-  HostTensor tensor(DType::kFloat64, shape);
-  if (static_cast<int64_t>(values.size()) != tensor.elements()) Throw("{} values for shape {}", values.size(), shape);
-  std::copy(values.begin(), values.end(), tensor.data<double>().begin());
-  return tensor;
-}
-
-HostTensor Integers(const Shape& shape, int64_t low, int64_t high) {
-  PhiloxStream stream = StreamFor("integers", shape, static_cast<double>(low), static_cast<double>(high));
-  HostTensor tensor(DType::kFloat64, shape);
-  for (double& x : tensor.data<double>()) x = static_cast<double>(low + static_cast<int64_t>(stream.Below(high - low + 1)));
-  return tensor;
-}
-
-void ExpectNear(const HostTensor& actual, const HostTensor& expected, double tolerance, const std::string& what) {
-  ASSERT_EQ(actual.shape(), expected.shape()) << what;
-  double worst = -1;
-  int64_t where = 0;
-  for (int64_t i = 0; i < actual.elements(); ++i) {
-    const double a = actual.At(i), e = expected.At(i);
-    double difference = a == e || (std::isnan(a) && std::isnan(e)) ? 0 : std::fabs(a - e);
-    if (std::isnan(difference)) difference = INFINITY;
-    if (difference > worst) {
-      worst = difference;
-      where = i;
-    }
-  }
-  EXPECT_LE(worst, tolerance) << what << " " << ToString(actual.shape()) << ", element " << where << ": "
-                              << (actual.elements() ? actual.At(where) : 0) << " instead of "
-                              << (actual.elements() ? expected.At(where) : 0);
+  return names;
 }
 
 }  // namespace bindery

@@ -2,12 +2,12 @@
 //
 //   CheckOperator({.name = "relu", .symbol = Relu(Variable("x")), .inputs = {{"x", AwayFromZero({3, 5})}}});
 //
-// For float32, float64, bfloat16 and float16: both kernel tables, 1 and 2 threads, plain, channels-last and blocked inputs
-// give what the reference kernels give in double on the rounded inputs, within a tolerance that grows with the square root
-// of the terms of a sum; every kernel keeps the rules of tests/executor/graph_runner.h. The gradient (as the graph that
-// Gradient() returns) is what central finite differences in double say for a random head gradient, or what a formula
-// says. Wrong shapes fail with ShapeError, any near shapes fail so or run; batches of no samples run; saving and loading
-// gives the same graph.
+// For float32, float64, bfloat16 and float16: both kernel tables, 1 and 2 threads, plain, channels-last and blocked
+// inputs give what the reference kernels give in double on the rounded inputs, within a tolerance that grows with the
+// square root of the terms of a sum; every kernel keeps the rules of tests/executor/graph_runner.h. The gradient (as
+// the graph that Gradient() returns) is what central finite differences in double say for a random head gradient, or
+// what a formula says. Wrong shapes fail with ShapeError, any near shapes fail so or run; batches of no samples run;
+// saving and loading gives the same graph.
 #pragma once
 
 #include <functional>
@@ -20,6 +20,7 @@
 #include "executor/kernel.h"
 #include "symbol/infer.h"
 #include "symbol/symbol.h"
+#include "tests/executor/values.h"
 
 namespace bindery {
 
@@ -44,6 +45,9 @@ struct OperatorCase {
   // The outputs, where a second opinion is at hand.
   std::function<std::vector<HostTensor>(const HostTensorMap& inputs)> forward = {};
 
+  // Too large for anything but comparing kernels: no finite differences, no other shapes.
+  bool large = false;
+
   std::vector<ShapeMap> wrong_shapes = {};              // all must fail with ShapeError; unnamed variables are free
 };
 
@@ -52,15 +56,7 @@ void CheckOperators(const std::vector<OperatorCase>& cases);
 
 // The operators that a case runs, gradients included, by name.
 std::vector<std::string> OperatorsIn(const OperatorCase& c);
-
-// Values of inputs, float64, the same in every run: a function of kind, shape and range.
-HostTensor Uniform(const Shape& shape, double low = -1, double high = 1);
-HostTensor AwayFromZero(const Shape& shape, double least = 0.2, double most = 1.5);   // of both signs
-HostTensor Distinct(const Shape& shape);                                              // a shuffle of -3, -2.875, -2.75, ...
-HostTensor Values(const Shape& shape, std::initializer_list<double> values);
-HostTensor Integers(const Shape& shape, int64_t low, int64_t high);                   // low <= value <= high
-
-// |actual - expected| <= tolerance everywhere, and equal shapes and, if asked, dtypes; reports the worst element.
-void ExpectNear(const HostTensor& actual, const HostTensor& expected, double tolerance, const std::string& what);
+// Those of them that the fast table takes in float32, plain or blocked.
+std::vector<std::string> FastOperatorsIn(const OperatorCase& c);
 
 }  // namespace bindery

@@ -131,7 +131,8 @@ TEST(CheckOperator, FindsPaddingThatIsNotZero) {
 }
 
 TEST(CheckOperator, FindsWrongInPlace) {
-  ExpectFound(CaseWith("DoubleInPlace", {.wrong_in_place = true}), "in place (input 0, output 0) gave another output 0");
+  ExpectFound(CaseWith("DoubleInPlace", {.wrong_in_place = true}),
+              "in place (input 0, output 0) gave another output 0");
 }
 
 TEST(CheckOperator, FindsResultsThatChange) {

@@ -37,13 +37,15 @@ TEST_P(EvaluateTest, OtherFormats) {
 
 TEST_P(EvaluateTest, SeveralAndHiddenOutputs) {
   const Symbol parts = SliceChannel(Variable("x"), {.num_outputs = 2, .axis = 0});
-  const std::vector<HostTensor> out = EvaluateNode(NodeOf(parts), {HostTensor::From({2, 2}, {1, 2, 3, 4})}, Mode::kPredict, GetParam());
+  const std::vector<HostTensor> out =
+      EvaluateNode(NodeOf(parts), {HostTensor::From({2, 2}, {1, 2, 3, 4})}, Mode::kPredict, GetParam());
   ASSERT_EQ(out.size(), 2u);
   EXPECT_EQ(out[1], HostTensor::From({1, 2}, {3, 4}));
 
   // A state that only kernels understand comes out as zeros.
   const Symbol pool = Pooling(Variable("x"), {.kernel = {2}});
-  const std::vector<HostTensor> pooled = EvaluateNode(NodeOf(pool), {HostTensor::From({1, 1, 3}, {1, 5, 2})}, Mode::kTrain, GetParam());
+  const std::vector<HostTensor> pooled =
+      EvaluateNode(NodeOf(pool), {HostTensor::From({1, 1, 3}, {1, 5, 2})}, Mode::kTrain, GetParam());
   ASSERT_EQ(pooled.size(), 2u);
   EXPECT_EQ(pooled[0], HostTensor::From({1, 1, 2}, {5, 5}));
   EXPECT_EQ(pooled[1], HostTensor(DType::kUInt8, {1}));

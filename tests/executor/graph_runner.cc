@@ -169,12 +169,14 @@ class Runner {
 
   Value Reordered(const Value& value, const Format& to) const {
     if (value.format == to) return value;
-    const Kernel kernel = MakeReorder(value.type.dtype, value.type.shape, value.format, to, options_.threads, options_.policy);
+    const Kernel kernel =
+        MakeReorder(value.type.dtype, value.type.shape, value.format, to, options_.threads, options_.policy);
     Value result{value.type, to, NewBuffer(value.type, to)};
     Bound bound(kernel, {value.buffer}, {result.buffer}, options_.step);
     bound.Run(kGarbage);
     if (options_.watch) {
-      const std::string who = fmt::format("reorder {} {} to {} ({})", value.type.shape, value.format, to, kernel.implementation);
+      const std::string who =
+          fmt::format("reorder {} {} to {} ({})", value.type.shape, value.format, to, kernel.implementation);
       bound.CheckGuards(who);
       EXPECT_TRUE(PaddingIsZero(result)) << who << " left something in the padding";
     }

@@ -1,6 +1,6 @@
 // Runs a graph node by node, straight from the kernel tables, and watches what each kernel does with memory: no byte
-// written outside its outputs and scratch, inputs left alone, every element written, padding zero, the same bits when run
-// again and when run in place. Violations are gtest failures that name the node and its kernel.
+// written outside its outputs and scratch, inputs left alone, every element written, padding zero, the same bits when
+// run again and when run in place. Violations are gtest failures that name the node and its kernel.
 #pragma once
 
 #include <map>

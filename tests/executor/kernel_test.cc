@@ -105,7 +105,8 @@ TEST(AddKernel, RefusesASecondOne) {
   EXPECT_EQ(MessageOf([&] { AddKernel("Empty", nullptr); }), "the kernel maker given for operator \"Empty\" is empty");
 }
 
-// --- Reorders: there and back gives the same bits, whatever the bits are, and padding is zero (which the runner watches).
+// --- Reorders: there and back gives the same bits, whatever the bits are, and padding is zero (which the runner
+// watches).
 
 Format Blocked(std::initializer_list<int8_t> order, std::initializer_list<std::pair<int8_t, int16_t>> blocks) {
   Format format;
@@ -170,7 +171,8 @@ TEST_P(ReorderTest, PlacesAndPadding) {
 }
 
 TEST_P(ReorderTest, EmptyAndOpaque) {
-  EXPECT_TRUE(Reordered({}, DType::kFloat32, {0, 3, 2, 2}, Format::Plain(), Format::ChannelsLast(4), GetParam()).empty());
+  EXPECT_TRUE(
+      Reordered({}, DType::kFloat32, {0, 3, 2, 2}, Format::Plain(), Format::ChannelsLast(4), GetParam()).empty());
   EXPECT_EQ(MessageOf([] {
               MakeReorder(DType::kUInt8, {1}, Format::Opaque(8, "dnnl"), Format::Plain(), 1, GetParam());
             }),

@@ -211,7 +211,8 @@ void ImportSoftmax(Importer& im) {
 
 void ImportGemm(Importer& im) {
   const OnnxNode& node = im.node();
-  Symbol y = Dot(im.In(0), im.In(1), {.transpose_a = node.Int("transA", 0) != 0, .transpose_b = node.Int("transB", 0) != 0});
+  Symbol y =
+      Dot(im.In(0), im.In(1), {.transpose_a = node.Int("transA", 0) != 0, .transpose_b = node.Int("transB", 0) != 0});
   y = y * node.Float("alpha", 1);
   if (node.HasInput(2)) y = y + im.In(2) * node.Float("beta", 1);
   im.Out(0, y);

@@ -1,5 +1,5 @@
-// Reads the ONNX project's operator tests (Debian's libonnx-testdata): a model, the values fed to it and the values that it
-// must give. For tests only: what it cannot read it refuses with a reason.
+// Reads the ONNX project's operator tests (Debian's libonnx-testdata): a model, the values fed to it and the values
+// that it must give. For tests only: what it cannot read it refuses with a reason.
 #pragma once
 
 #include <cstdint>

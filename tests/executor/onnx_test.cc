@@ -1,6 +1,6 @@
 // Our kernels against expectations that nobody here wrote: the operator tests of the ONNX project, from Debian's
-// libonnx-testdata. Every test whose operators we have is run, on both kernel tables, unless it is listed below with the
-// reason; a listed test that passes is an error, and so are fewer passing tests than there were.
+// libonnx-testdata. Every test whose operators we have is run, on both kernel tables, unless it is listed below with
+// the reason; a listed test that passes is an error, and so are fewer passing tests than there were.
 #include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
 
@@ -76,7 +76,8 @@ void ExpectClose(const HostTensor& actual, const HostTensor& expected, const std
   for (int64_t i = 0; i < actual.elements(); ++i) {
     const double a = actual.At(i), e = expected.At(i);
     if (a == e || (std::isnan(a) && std::isnan(e))) continue;
-    ASSERT_LE(std::fabs(a - e), atol + rtol * std::fabs(e)) << what << ", element " << i << ": " << a << " instead of " << e;
+    ASSERT_LE(std::fabs(a - e), atol + rtol * std::fabs(e))
+        << what << ", element " << i << ": " << a << " instead of " << e;
   }
 }
 

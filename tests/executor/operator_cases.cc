@@ -6,8 +6,9 @@ namespace bindery {
 
 std::vector<OperatorCase> AllOperatorCases() {
   std::vector<OperatorCase> all;
-  for (auto* family : {ActivationCases, BatchNormCases, ConvolutionCases, DropoutCases, BinaryCases, UnaryCases,
-                       FullyConnectedCases, LossCases, PoolingCases, ReduceCases, ShapeCases, SoftmaxCases}) {
+  for (auto* family :
+       {ActivationCases, BatchNormCases, ConvolutionCases, DropoutCases, BinaryCases, UnaryCases, FullyConnectedCases,
+        LossCases, PoolingCases, ReduceCases, ShapeCases, SoftmaxCases, LargeCases}) {
     std::vector<OperatorCase> cases = family();
     all.insert(all.end(), std::make_move_iterator(cases.begin()), std::make_move_iterator(cases.end()));
   }

@@ -1,5 +1,5 @@
-// The cases in which every operator is checked, by family: data for CheckOperator. A new operator gets its cases in one of
-// the cases_*.cc beside this file; tests/executor/ops_table_test.cc says which operators have none.
+// The cases in which every operator is checked, by family: data for CheckOperator. A new operator gets its cases in one
+// of the cases_*.cc beside this file; tests/executor/ops_table_test.cc says which operators have none.
 #pragma once
 
 #include <vector>
@@ -20,6 +20,7 @@ std::vector<OperatorCase> PoolingCases();
 std::vector<OperatorCase> ReduceCases();
 std::vector<OperatorCase> ShapeCases();
 std::vector<OperatorCase> SoftmaxCases();
+std::vector<OperatorCase> LargeCases();         // of all families: large enough to be run by several threads
 std::vector<OperatorCase> AllOperatorCases();
 
 }  // namespace bindery

@@ -17,7 +17,8 @@ HostTensor Drop(const Shape& shape, const DropoutAttrs& attrs, KernelPolicy poli
                 int batch_axis = 0, const std::string& name = "drop") {
   RunOptions options{.policy = policy, .step = step};
   if (batch_axis >= 0) options.batch_axes = {{"x", batch_axis}};
-  return RunGraph(Dropout(Variable("x"), attrs, name), {{"x", HostTensor::Full(DType::kFloat32, shape, 1)}}, options).outputs[0];
+  return RunGraph(Dropout(Variable("x"), attrs, name), {{"x", HostTensor::Full(DType::kFloat32, shape, 1)}}, options)
+      .outputs[0];
 }
 
 class DropoutTest : public testing::TestWithParam<KernelPolicy> {};
@@ -26,8 +27,8 @@ INSTANTIATE_TEST_SUITE_P(Tables, DropoutTest, testing::Values(KernelPolicy::kRef
 
 TEST(Operators, Dropout) { CheckOperators(DropoutCases()); }
 
-// The rule, word by word: word i % 4 of the block with counter (i / 4, sample, sample's upper half ^ micro-batch << 16, step)
-// under the node's key; i counts the elements of one sample.
+// The rule, word by word: word i % 4 of the block with counter (i / 4, sample, sample's upper half ^ micro-batch << 16,
+// step) under the node's key; i counts the elements of one sample.
 TEST_P(DropoutTest, MasksFollowTheRule) {
   const Shape shape{3, 5, 7};
   const double p = 0.3;
@@ -69,7 +70,9 @@ TEST_P(DropoutTest, SplitsDoNotMatter) {
   const HostTensor whole = Drop({3, 6, 2}, {}, GetParam(), kStep, 1);
   StepBlock later = kStep;
   later.sample_offset += 2;
-  EXPECT_EQ(Concatenate(std::vector{Drop({3, 2, 2}, {}, GetParam(), kStep, 1), Drop({3, 4, 2}, {}, GetParam(), later, 1)}, 1), whole);
+  EXPECT_EQ(
+      Concatenate(std::vector{Drop({3, 2, 2}, {}, GetParam(), kStep, 1), Drop({3, 4, 2}, {}, GetParam(), later, 1)}, 1),
+      whole);
 }
 
 TEST_P(DropoutTest, SharedAxesShareTheDecision) {

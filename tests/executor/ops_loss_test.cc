@@ -16,11 +16,13 @@ TEST(Operators, Loss) { CheckOperators(LossCases()); }
 class LossTest : public testing::TestWithParam<KernelPolicy> {
  protected:
   // Output and data gradient of SoftmaxOutput.
-  std::vector<HostTensor> Run(const HostTensor& x, const HostTensor& label, const SoftmaxOutputAttrs& attrs, int64_t batch_size = 1) {
+  std::vector<HostTensor> Run(const HostTensor& x, const HostTensor& label, const SoftmaxOutputAttrs& attrs,
+                              int64_t batch_size = 1) {
     const Symbol y = SoftmaxOutput(Variable("x"), Variable("label"), attrs, "softmax");
     const std::vector<std::string> wrt = {"x"};
     const Symbol all = Group({y, Gradient(y, wrt).gradients[0]});
-    return RunGraph(all, {{"x", x}, {"label", label}}, {.policy = GetParam(), .step = {.batch_size = batch_size}}).outputs;
+    return RunGraph(all, {{"x", x}, {"label", label}}, {.policy = GetParam(), .step = {.batch_size = batch_size}})
+        .outputs;
   }
 };
 INSTANTIATE_TEST_SUITE_P(Tables, LossTest, testing::Values(KernelPolicy::kReference, KernelPolicy::kFast),
@@ -32,7 +34,8 @@ const HostTensor kLabel = HostTensor::From({1}, {1});
 TEST_P(LossTest, SoftmaxOutputOfKnownNumbers) {
   const std::vector<HostTensor> r = Run(kScores, kLabel, {});
   ExpectNear(r[0], HostTensor::From({1, 4}, {0.005806628f, 0.861780069f, 0.116629249f, 0.015784052f}), 1e-6, "p");
-  ExpectNear(r[1], HostTensor::From({1, 4}, {0.005806628f, 0.861780069f - 1, 0.116629249f, 0.015784052f}), 1e-6, "gradient");
+  ExpectNear(r[1], HostTensor::From({1, 4}, {0.005806628f, 0.861780069f - 1, 0.116629249f, 0.015784052f}), 1e-6,
+             "gradient");
 }
 
 TEST_P(LossTest, LabelSmoothing) {
@@ -47,7 +50,8 @@ TEST_P(LossTest, IgnoredRowsHaveNoGradientAndOthersDoNotChange) {
 }
 
 TEST_P(LossTest, ProbabilitiesAsLabel) {
-  const HostTensor x = Uniform({3, 4}, -2, 2).Cast(DType::kFloat32), label = Uniform({3, 4}, 0, 1).Cast(DType::kFloat32);
+  const HostTensor x = Uniform({3, 4}, -2, 2).Cast(DType::kFloat32),
+                   label = Uniform({3, 4}, 0, 1).Cast(DType::kFloat32);
   const std::vector<HostTensor> r = Run(x, label, {});
   for (int64_t i = 0; i < 12; ++i) EXPECT_NEAR(r[1].At(i), r[0].At(i) - label.At(i), 1e-6);
 }
@@ -63,8 +67,9 @@ TEST_P(LossTest, Normalization) {
     SoftmaxOutputAttrs attrs{.grad_scale = 3, .use_ignore = true, .ignore_label = 0, .multi_output = map};
     const HostTensor plain = Run(x, label, attrs, 8)[1];
     const double base = map ? 3.0 / 9 : 3.0;
-    for (auto [normalization, scale] :
-         {std::pair{Normalization::kNull, base}, {Normalization::kBatch, base / 8}, {Normalization::kValid, 3.0 / static_cast<double>(valid)}}) {
+    for (auto [normalization, scale] : {std::pair{Normalization::kNull, base},
+                                        {Normalization::kBatch, base / 8},
+                                        {Normalization::kValid, 3.0 / static_cast<double>(valid)}}) {
       attrs.normalization = normalization;
       const HostTensor gradient = Run(x, label, attrs, 8)[1];
       for (int64_t i = 0; i < plain.elements(); ++i) {

@@ -19,7 +19,8 @@ std::set<std::string> BuiltinNames() {
 
 TEST(OperatorTables, EveryOperatorHasAReferenceKernel) {
   std::set<std::string> kernels;
-  for (const KernelEntry& entry : ReferenceKernels()) EXPECT_TRUE(kernels.insert(entry.op).second) << entry.op << " twice";
+  for (const KernelEntry& entry : ReferenceKernels())
+    EXPECT_TRUE(kernels.insert(entry.op).second) << entry.op << " twice";
   EXPECT_EQ(kernels, BuiltinNames());
 }
 
@@ -40,6 +41,18 @@ TEST(OperatorTables, EveryOperatorHasACase) {
   std::string list;
   for (const std::string& name : missing) list += " " + name;
   EXPECT_TRUE(missing.empty()) << "add cases to tests/executor/cases_*.cc for:" << list;
+}
+
+// A kernel that declines every case is not checked by any.
+TEST(OperatorTables, EveryFastKernelRunsInSomeCase) {
+  std::set<std::string> idle;
+  for (const KernelEntry& entry : CpuKernels()) idle.insert(entry.op);
+  for (const OperatorCase& c : AllOperatorCases()) {
+    for (const std::string& name : FastOperatorsIn(c)) idle.erase(name);
+  }
+  std::string list;
+  for (const std::string& name : idle) list += " " + name;
+  EXPECT_TRUE(idle.empty()) << "the fast table declines every case of:" << list;
 }
 
 }  // namespace

@@ -63,7 +63,6 @@ constexpr size_t kMaxLines = 400;
 const std::map<std::string, std::string>& LongFiles() {
   static const std::map<std::string, std::string> kLong = {
       {"tests/engine/engine_test.cc", "one protocol, checked on both engines by one set of helpers"},
-      {"tests/executor/check_operator.cc", "one procedure: everything that is proved of an operator, in order"},
   };
   return kLong;
 }
