@@ -102,7 +102,9 @@ int64_t ElementOffset(const Format& format, const Shape& shape, const int64_t* i
 
 std::string ToString(const Format& format) {
   if (format.is_plain()) return "plain";
-  if (format.kind == Format::Kind::kOpaque) return fmt::format("opaque:{}:{}", format.family.data(), format.opaque_bytes);
+  if (format.kind == Format::Kind::kOpaque) {
+    return fmt::format("opaque:{}:{}", format.family.data(), format.opaque_bytes);
+  }
   std::string text;
   for (int i = 0; i < format.rank; ++i) {
     text += static_cast<char>((BlockOf(format, format.order[i]) > 1 ? 'A' : 'a') + format.order[i]);

@@ -14,7 +14,9 @@ namespace {
 struct Axis {
   int64_t in = 1, out = 1, kernel = 1, stride = 1, pad = 0, dilate = 1;
   // The outputs [first, last) at which kernel element k meets an input, and the input that output p meets.
-  int64_t First(int64_t k) const { return std::clamp<int64_t>(CeilDiv(std::max<int64_t>(pad - k * dilate, 0), stride), 0, out); }
+  int64_t First(int64_t k) const {
+    return std::clamp<int64_t>(CeilDiv(std::max<int64_t>(pad - k * dilate, 0), stride), 0, out);
+  }
   int64_t Last(int64_t k) const {
     const int64_t room = in - 1 + pad - k * dilate;
     return room < 0 ? 0 : std::min(out, room / stride + 1);

@@ -46,7 +46,9 @@ std::vector<Part> ChannelParts(const SliceChannelAttrs& attrs, const Shape& whol
   const AxisView view = ViewAlong(whole, static_cast<int>(attrs.axis));
   const int64_t extent = view.axis / attrs.num_outputs;
   std::vector<Part> result;
-  for (int64_t i = 0; i < attrs.num_outputs; ++i) result.push_back({{view.outer, extent, view.inner}, view, i * extent});
+  for (int64_t i = 0; i < attrs.num_outputs; ++i) {
+    result.push_back({{view.outer, extent, view.inner}, view, i * extent});
+  }
   return result;
 }
 
@@ -65,7 +67,9 @@ struct SliceBox {
   }
 };
 
-size_t BytesOf(const ValueType& type) { return static_cast<size_t>(StorageBytes(Format::Plain(), type.dtype, type.shape)); }
+size_t BytesOf(const ValueType& type) {
+  return static_cast<size_t>(StorageBytes(Format::Plain(), type.dtype, type.shape));
+}
 
 }  // namespace
 

@@ -1,8 +1,8 @@
 // What the reference kernels share: tensors in double precision, and walks over strided and broadcast shapes.
 //
 // Reference kernels take and give plain formats. Each call copies its inputs to double in scratch memory, runs one loop
-// over these copies and stores the results, so a loop is the formula and nothing else, serves every dtype, and may always
-// work in place. Operators that only move elements copy bytes instead, for they must keep every bit.
+// over these copies and stores the results, so a loop is the formula and nothing else, serves every dtype, and may
+// always work in place. Operators that only move elements copy bytes instead, for they must keep every bit.
 #pragma once
 
 #include <array>
