@@ -180,6 +180,9 @@ class Checker {
     options.layout = Layout::kPlain;
     options.threads = 2;
     check(options);
+    if (!case_.large) return;
+    options.threads = 3;
+    check(options);
   }
 
   static bool HasLayouts(const HostTensorMap& values) {
@@ -188,10 +191,13 @@ class Checker {
     });
   }
 
-  // What rounding inputs, outputs and, in gradients, what lies between may cost.
+  // What rounding may cost: outputs and, in gradients, what lies between them, to the dtype; sums in float (in double for
+  // float64), however narrow the dtype is.
   double Tolerance(DType dtype, const HostTensor& truth, bool is_gradient) const {
+    const double arithmetic = EpsilonOf(dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32);
     const double scale = std::max(MaxAbs(truth), case_.magnitude);
-    return (is_gradient ? 8 : 4) * case_.tolerance * EpsilonOf(dtype) * std::sqrt(case_.terms) * scale;
+    return (is_gradient ? 8 : 4) * case_.tolerance * arithmetic * std::sqrt(case_.terms) * scale +
+           (is_gradient ? 2 : 1) * EpsilonOf(dtype) * MaxAbs(truth);
   }
 
   std::string NameOf(size_t output) const {

@@ -2,12 +2,12 @@
 //
 //   CheckOperator({.name = "relu", .symbol = Relu(Variable("x")), .inputs = {{"x", AwayFromZero({3, 5})}}});
 //
-// For float32, float64, bfloat16 and float16: both kernel tables, 1 and 2 threads, plain, channels-last and blocked
-// inputs give what the reference kernels give in double on the rounded inputs, within a tolerance that grows with the
-// square root of the terms of a sum; every kernel keeps the rules of tests/executor/graph_runner.h. The gradient (as
-// the graph that Gradient() returns) is what central finite differences in double say for a random head gradient, or
-// what a formula says. Wrong shapes fail with ShapeError, any near shapes fail so or run; batches of no samples run;
-// saving and loading gives the same graph.
+// For float32, float64, bfloat16 and float16: both kernel tables, 1 and 2 threads (and 3 if the case is large), plain,
+// channels-last and blocked inputs give what the reference kernels give in double on the rounded inputs, within the
+// rounding of the results and of sums in float (double for float64), which grows with the square root of their terms;
+// every kernel keeps the rules of tests/executor/graph_runner.h. The gradient (as the graph that Gradient() returns) is
+// what central finite differences in double say for a random head gradient, or what a formula says. Wrong shapes fail
+// with ShapeError, any near shapes fail so or run; batches of no samples run; saving and loading gives the same graph.
 #pragma once
 
 #include <functional>

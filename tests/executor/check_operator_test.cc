@@ -21,20 +21,28 @@ struct Mistakes {
   bool dirties_padding = false;
   bool wrong_in_place = false;          // declared, but reads what it wrote
   bool forgets_something_between_runs = false;
+  double factor = 2;
   double factor_of_last = 2;            // of the last element
 };
 
-void Double(const Mistakes& m, float* x, float* y, int64_t n, int* runs) {
-  for (int64_t i = 0; i < n; ++i) {
-    if (m.wrong_in_place) y[i] = 0;
-    y[i] = 2 * x[i];
-  }
-  if (m.factor_of_last != 2) y[n - 1] = static_cast<float>(m.factor_of_last) * x[n - 1];
-  if (m.writes_beyond) y[n] = 1;
-  if (m.changes_input) x[0] += 1;
-  if (m.forgets_something_between_runs) y[0] += static_cast<float>((*runs)++);
+template <class T>
+T Times(double factor, T x) {
+  return StoreDouble<T>(factor * LoadDouble(x));
 }
 
+template <class T>
+void Double(const Mistakes& m, T* x, T* y, int64_t n, int* runs) {
+  for (int64_t i = 0; i < n; ++i) {
+    if (m.wrong_in_place) y[i] = T{};
+    y[i] = Times(m.factor, x[i]);
+  }
+  if (m.factor_of_last != 2) y[n - 1] = Times(m.factor_of_last, x[n - 1]);
+  if (m.writes_beyond) y[n] = StoreDouble<T>(1);
+  if (m.changes_input) x[0] = StoreDouble<T>(LoadDouble(x[0]) + 1);
+  if (m.forgets_something_between_runs) y[0] = StoreDouble<T>(LoadDouble(y[0]) + (*runs)++);
+}
+
+template <class T>
 std::optional<Kernel> MakeDouble(const KernelSpec& spec, const Mistakes& m) {
   Kernel kernel;
   kernel.implementation = "loop";
@@ -44,12 +52,12 @@ std::optional<Kernel> MakeDouble(const KernelSpec& spec, const Mistakes& m) {
   const int64_t n = StorageElements(format, spec.inputs[0].shape);
   if (m.wrong_in_place) kernel.inplace = {{0, 0}};
   kernel.bind = [=](const KernelArgs& args) -> Call {
-    auto* x = static_cast<float*>(args.inputs[0]);
-    auto* y = static_cast<float*>(args.outputs[0]);
+    auto* x = static_cast<T*>(args.inputs[0]);
+    auto* y = static_cast<T*>(args.outputs[0]);
     return [=, runs = std::make_shared<int>(0)] {
       if (n == 0) return;
       Double(m, x, y, m.leaves_element ? n - 1 : n, runs.get());
-      if (m.dirties_padding) y[n - 1] = 1;
+      if (m.dirties_padding) y[n - 1] = StoreDouble<T>(1);
     };
   };
   return kernel;
@@ -68,17 +76,12 @@ OperatorCase CaseWith(const std::string& name, const Mistakes& mistakes, const S
                          {g.output_grad(0)}, g.NameFor("data"))};
          }});
   AddKernel(name, [=](const KernelSpec& spec) -> std::optional<Kernel> {
-    if (spec.inputs[0].dtype == DType::kFloat32) return MakeDouble(spec, mistakes);
-    Kernel kernel = *MakeDouble(spec, {});   // in double, without mistakes: the truth
-    const int64_t n = spec.inputs[0].shape.Elements();
-    kernel.bind = [=](const KernelArgs& args) -> Call {
-      auto* x = static_cast<const double*>(args.inputs[0]);
-      auto* y = static_cast<double*>(args.outputs[0]);
-      return [=] {
-        for (int64_t i = 0; i < n; ++i) y[i] = 2 * x[i];
-      };
-    };
-    return kernel;
+    switch (spec.inputs[0].dtype) {
+      case DType::kFloat32: return MakeDouble<float>(spec, mistakes);
+      case DType::kBFloat16: return MakeDouble<bfloat16>(spec, mistakes);
+      case DType::kFloat16: return MakeDouble<float16>(spec, mistakes);
+      default: return MakeDouble<double>(spec, {});   // the truth
+    }
   });
   return {.name = name,
           .symbol = Apply(FindOp(name), {}, {Variable("x")}, "y"),
@@ -107,6 +110,23 @@ TEST(CheckOperator, PassesWhatIsRight) { EXPECT_EQ(FailuresOf(CaseWith("Double",
 
 TEST(CheckOperator, FindsWrongResults) {
   ExpectFound(CaseWith("DoubleWrong", {.factor_of_last = 2.00001}), "y_output (2, 3), element 5");
+}
+
+// A sum of many terms is no excuse: it is taken in float, and rounded to the dtype once.
+TEST(CheckOperator, FindsWrongResultsOfNarrowTypes) {
+  for (DType dtype : {DType::kBFloat16, DType::kFloat16}) {
+    for (double factor : {0.0, 1.8, 2.2}) {
+      OperatorCase c = CaseWith(fmt::format("Double{}{}", ToString(dtype), factor), {.factor = factor});
+      c.test_dtypes = {dtype};
+      c.terms = 5000;
+      c.tolerance = 4;
+      c.magnitude = 1;
+      ExpectFound(c, "y_output (2, 3)");
+    }
+    OperatorCase right = CaseWith(fmt::format("Double{}", ToString(dtype)), {});
+    right.test_dtypes = {dtype};
+    EXPECT_EQ(FailuresOf(right), "");
+  }
 }
 
 TEST(CheckOperator, FindsWrongGradients) {
