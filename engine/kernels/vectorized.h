@@ -7,11 +7,10 @@
 
 #include <cstdint>
 
+#include "engine/isa.h"
+
 namespace bindery::flat {
 
-enum class Isa { kBaseline, kAvx2, kAvx512 };
-
-Isa MachineIsa();        // the best that this machine has
 Isa CurrentIsa();        // what Vectorized uses: MachineIsa(), or less after LimitIsa
 void LimitIsa(Isa isa);  // for tests that compare the copies; an ISA the machine lacks counts as its best
 

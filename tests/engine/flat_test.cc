@@ -36,14 +36,14 @@ HostTensor Random(DType dtype, int64_t n, const std::string& name, double scale 
 // `run` must give the same bits for every team and instruction set; returns them. Small sizes are serial in every team.
 HostTensor SameForAllMachines(int64_t n, const std::function<HostTensor()>& run) {
   const HostTensor expected = run();
-  for (flat::Isa isa : {flat::Isa::kBaseline, flat::Isa::kAvx2, flat::Isa::kAvx512}) {
+  for (Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
     flat::LimitIsa(isa);
     for (int team : n > kSerialElements ? std::vector{1, 2, 3, 8} : std::vector{2}) {
       const TeamScope scope(team);
       EXPECT_TRUE(run() == expected) << "isa " << static_cast<int>(isa) << ", team " << team;
     }
   }
-  flat::LimitIsa(flat::Isa::kAvx512);
+  flat::LimitIsa(Isa::kAvx512);
   return expected;
 }
 
@@ -152,7 +152,7 @@ TEST(FlatTest, CastOfFloatsOfEveryExponentEqualsTheScalarConversion) {
     }
   }
   const int64_t n = static_cast<int64_t>(floats.size());
-  for (flat::Isa isa : {flat::Isa::kBaseline, flat::Isa::kAvx2, flat::Isa::kAvx512}) {
+  for (Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
     flat::LimitIsa(isa);
     std::vector<float16> halves(n);
     std::vector<bfloat16> bfloats(n);
@@ -244,7 +244,7 @@ TEST(FlatTest, AllFiniteFindsOneAnywhere) {
           if (n == 0) continue;
           const double kept = values.At(at);
           values.Set(at, bad);
-          for (flat::Isa isa : {flat::Isa::kBaseline, flat::Isa::kAvx2, flat::Isa::kAvx512}) {
+          for (Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
             flat::LimitIsa(isa);
             for (int team : {1, 3}) {
               const TeamScope scope(team);
@@ -256,7 +256,7 @@ TEST(FlatTest, AllFiniteFindsOneAnywhere) {
       }
     }
   }
-  flat::LimitIsa(flat::Isa::kAvx512);
+  flat::LimitIsa(Isa::kAvx512);
   const float extreme[] = {std::numeric_limits<float>::max(), -std::numeric_limits<float>::max(), 1e-45f};
   EXPECT_TRUE(flat::AllFinite(DType::kFloat32, extreme, 3));
 }

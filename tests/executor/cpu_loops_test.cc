@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/philox.h"
+#include "engine/isa.h"
 
 #pragma GCC diagnostic ignored "-Wpsabi"
 
@@ -40,8 +41,8 @@ const Loops& Table() {
 
 std::vector<const Loops*> Tables() {
   std::vector<const Loops*> tables = {&BaselineLoops(), &sixteen_lanes::Table()};
-  if (CanRunAvx2()) tables.push_back(&Avx2Loops());
-  if (CanRunAvx512()) tables.push_back(&Avx512Loops());
+  if (MachineIsa() >= Isa::kAvx2) tables.push_back(&Avx2Loops());
+  if (MachineIsa() == Isa::kAvx512) tables.push_back(&Avx512Loops());
   return tables;
 }
 

@@ -2,9 +2,12 @@
 
 #include <dnnl.hpp>
 
+#include "engine/isa.h"
+
 namespace bindery::cpu {
 namespace {
 
+// What the user has not forbidden to oneDNN (DNNL_MAX_CPU_ISA) is allowed to our loops too.
 bool Allowed(dnnl::cpu_isa isa) {
   const int wanted = static_cast<int>(isa);
   return (static_cast<int>(dnnl::get_effective_cpu_isa()) & wanted) == wanted;
@@ -12,16 +15,13 @@ bool Allowed(dnnl::cpu_isa isa) {
 
 }  // namespace
 
-bool CanRunAvx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
-bool CanRunAvx512() {
-  return CanRunAvx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq");
-}
-
 const Loops& BestLoops() {
-  static const Loops& loops = CanRunAvx512() && Allowed(dnnl::cpu_isa::avx512_core) ? Avx512Loops()
-                              : CanRunAvx2() && Allowed(dnnl::cpu_isa::avx2)        ? Avx2Loops()
-                                                                                    : BaselineLoops();
+  static const Loops& loops = []() -> const Loops& {
+    const Isa isa = MachineIsa();
+    if (isa == Isa::kAvx512 && Allowed(dnnl::cpu_isa::avx512_core)) return Avx512Loops();
+    if (isa >= Isa::kAvx2 && Allowed(dnnl::cpu_isa::avx2)) return Avx2Loops();
+    return BaselineLoops();
+  }();
   return loops;
 }
 

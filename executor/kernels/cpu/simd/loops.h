@@ -106,8 +106,5 @@ const Loops& BestLoops();
 const Loops& BaselineLoops();
 const Loops& Avx2Loops();
 const Loops& Avx512Loops();
-// Those of the three that this processor can run, for tests.
-bool CanRunAvx2();
-bool CanRunAvx512();
 
 }  // namespace bindery::cpu
