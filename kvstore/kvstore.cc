@@ -80,11 +80,15 @@ class LocalStore final : public KVStore {
     for (auto& [key, entry] : entries_) entry.last_push = {};  // they were prepared for the one before
   }
 
-  std::unique_ptr<Reduction> PrepareReduction(std::vector<Bucket> buckets, RangeFunction function) override {
+  std::unique_ptr<Reduction> PrepareReduction(std::vector<Bucket> buckets, RangeFunction function,
+                                              int threads) override {
     std::vector<Device> workers = DevicesOf(buckets);
     if (type_ == KVStoreType::kLocal && !workers.empty()) workers.resize(1);
     return MakeReduction(engine_, std::move(buckets),
-                         {.name = "reduce", .workers = std::move(workers), .function = std::move(function)});
+                         {.name = "reduce",
+                          .workers = std::move(workers),
+                          .threads = threads,
+                          .function = std::move(function)});
   }
 
  private:

@@ -88,8 +88,10 @@ class KVStore {
   void Pull(std::span<const Key> keys, std::span<const std::vector<Tensor>> out);
 
   // The trainer's interface. Throws ShapeError unless all tensors of a bucket have one element count and dtype.
-  // Without `function`: the sum goes into every replica.
-  virtual std::unique_ptr<Reduction> PrepareReduction(std::vector<Bucket> buckets, RangeFunction function = nullptr) = 0;
+  // Without `function`: the sum goes into every replica. `threads`: of each device's worker (TeamScope), which share its
+  // range when that is long enough.
+  virtual std::unique_ptr<Reduction> PrepareReduction(std::vector<Bucket> buckets, RangeFunction function = nullptr,
+                                                      int threads = 1) = 0;
 };
 
 }  // namespace bindery

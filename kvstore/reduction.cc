@@ -69,8 +69,10 @@ struct Work {
   std::vector<void*> replicas;
 };
 
+// What one worker does: a share for each thread of its team.
 struct Part {
-  std::vector<Work> work;
+  std::vector<std::vector<Work>> shares;
+  int64_t elements = 0;
   std::exception_ptr error;  // of the last run, until the epilogue takes it
 };
 
@@ -78,16 +80,23 @@ struct Part {
 struct State {
   std::vector<Bucket> buckets;  // keeps the tensors' memory alive
   RangeFunction function;
+  int threads = 1;
   std::vector<Part> parts;
 
   void Do(const Part& part) const {
-    for (const Work& work : part.work) {
-      const auto& [bucket, begin, end] = work.range;
-      if (function) {
-        function(bucket, begin, end, work.sources, work.replicas);
-      } else {
-        SumInto(work.dtype, work.sources, work.replicas, end - begin);
+    const TeamScope team(part.elements > kSerialElements ? threads : 1);
+    ParallelFor(static_cast<int64_t>(part.shares.size()), 1, 1, [&](int64_t begin, int64_t end, int) {
+      for (int64_t share = begin; share < end; ++share) {
+        for (const Work& work : part.shares[static_cast<size_t>(share)]) Do(work);
       }
+    });
+  }
+  void Do(const Work& work) const {
+    const auto& [bucket, begin, end] = work.range;
+    if (function) {
+      function(bucket, begin, end, work.sources, work.replicas);
+    } else {
+      SumInto(work.dtype, work.sources, work.replicas, end - begin);
     }
   }
   void DoAndKeepError(Part& part) const noexcept {
@@ -108,25 +117,33 @@ struct State {
   }
 };
 
-std::shared_ptr<State> MakeState(std::vector<Bucket> buckets, RangeFunction function, int parts) {
+Work MakeWork(const BucketRange& range, const Bucket& bucket) {
+  Work work{.range = range, .dtype = bucket.sources[0].dtype(), .sources = {}, .replicas = {}};
+  const int64_t offset = range.begin * SizeOf(work.dtype);
+  for (const Tensor& source : bucket.sources) work.sources.push_back(static_cast<const char*>(source.data()) + offset);
+  for (const Tensor& replica : bucket.replicas) work.replicas.push_back(static_cast<char*>(replica.data()) + offset);
+  return work;
+}
+
+std::shared_ptr<State> MakeState(std::vector<Bucket> buckets, RangeFunction function, int workers, int threads) {
   auto state = std::make_shared<State>();
   state->buckets = std::move(buckets);
   state->function = std::move(function);
+  state->threads = threads;
   std::vector<int64_t> elements;
   for (const Bucket& bucket : state->buckets) elements.push_back(bucket.sources[0].elements());
-  for (const std::vector<BucketRange>& ranges : CutBuckets(elements, parts)) {
+  const auto shares = CutBuckets(elements, workers * threads);
+  for (size_t first = 0; first < shares.size(); first += static_cast<size_t>(threads)) {
     Part part;
-    for (const BucketRange& range : ranges) {
-      const Bucket& bucket = state->buckets[static_cast<size_t>(range.bucket)];
-      Work work{.range = range, .dtype = bucket.sources[0].dtype(), .sources = {}, .replicas = {}};
-      const int64_t offset = range.begin * SizeOf(work.dtype);
-      for (const Tensor& source : bucket.sources)
-        work.sources.push_back(static_cast<const char*>(source.data()) + offset);
-      for (const Tensor& replica : bucket.replicas)
-        work.replicas.push_back(static_cast<char*>(replica.data()) + offset);
-      part.work.push_back(std::move(work));
+    for (size_t share = first; share < first + static_cast<size_t>(threads); ++share) {
+      std::vector<Work> work;
+      for (const BucketRange& range : shares[share]) {
+        work.push_back(MakeWork(range, state->buckets[static_cast<size_t>(range.bucket)]));
+        part.elements += range.end - range.begin;
+      }
+      if (!work.empty()) part.shares.push_back(std::move(work));
     }
-    if (!part.work.empty()) state->parts.push_back(std::move(part));
+    if (!part.shares.empty()) state->parts.push_back(std::move(part));
   }
   if (state->parts.empty()) state->parts.emplace_back();  // no elements at all: still in order, still with errors
   return state;
@@ -143,7 +160,8 @@ class PreparedReduction final : public Reduction {
     }
     const bool replace = options.mode == ReductionMode::kReplace;
     const std::vector<Device>& workers = options.workers;
-    const auto state = MakeState(std::move(buckets), std::move(options.function), static_cast<int>(workers.size()));
+    const auto state = MakeState(std::move(buckets), std::move(options.function), static_cast<int>(workers.size()),
+                                 options.threads);
 
     Operation prologue{
         .name = options.name, .device = workers[0], .reads = sources, .writes = {}, .updates = {}, .run = {}};
@@ -198,6 +216,7 @@ std::unique_ptr<Reduction> MakeReduction(std::shared_ptr<Engine> engine, std::ve
                                          ReductionOptions options) {
   if (buckets.empty()) Throw("a reduction needs at least one bucket");
   Check(!options.workers.empty(), "a reduction has workers");
+  if (options.threads < 1) Throw("a reduction needs at least 1 thread per worker, got {}", options.threads);
   for (size_t i = 0; i < buckets.size(); ++i) CheckBucket(buckets[i], engine.get(), i);
   return std::make_unique<PreparedReduction>(std::move(engine), std::move(buckets), std::move(options));
 }
@@ -244,21 +263,19 @@ void SumInto(DType dtype, std::span<const void* const> sources, std::span<void* 
     return std::find(sources.begin() + 1, sources.end(), replica) != sources.end() && replica != sources[0];
   };
   const auto target = std::find_if_not(replicas.begin(), replicas.end(), is_later_source);
-  ParallelFor(elements, kBorder, kSerialElements, [&](int64_t part_begin, int64_t part_end, int) {
-    thread_local std::vector<const void*> in;  // keeps its memory from call to call
-    in.resize(sources.size());
-    alignas(64) char scratch[kScratchBytes];
-    for (int64_t begin = part_begin; begin < part_end; begin += kBlock) {
-      const int64_t count = std::min(kBlock, part_end - begin), offset = begin * width;
-      for (size_t i = 0; i < sources.size(); ++i) in[i] = static_cast<const char*>(sources[i]) + offset;
-      void* sum = target == replicas.end() ? scratch : static_cast<char*>(*target) + offset;
-      flat::Sum(dtype, in, sum, count);
-      for (void* replica : replicas) {
-        void* out = static_cast<char*>(replica) + offset;
-        if (out != sum) flat::Copy(sum, out, count * width);
-      }
+  thread_local std::vector<const void*> in;  // keeps its memory from call to call
+  in.resize(sources.size());
+  alignas(64) char scratch[kScratchBytes];
+  for (int64_t begin = 0; begin < elements; begin += kBlock) {
+    const int64_t count = std::min(kBlock, elements - begin), offset = begin * width;
+    for (size_t i = 0; i < sources.size(); ++i) in[i] = static_cast<const char*>(sources[i]) + offset;
+    void* sum = target == replicas.end() ? scratch : static_cast<char*>(*target) + offset;
+    flat::Sum(dtype, in, sum, count);
+    for (void* replica : replicas) {
+      void* out = static_cast<char*>(replica) + offset;
+      if (out != sum) flat::Copy(sum, out, count * width);
     }
-  });
+  }
 }
 
 }  // namespace bindery

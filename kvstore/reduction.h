@@ -35,6 +35,7 @@ struct ReductionOptions {
   std::string name = "reduce";  // in messages
   ReductionMode mode = ReductionMode::kUpdate;
   std::vector<Device> workers;  // each takes an equal range of all elements; not empty
+  int threads = 1;              // of each worker's team, which share its range
   RangeFunction function;       // none: the sum goes into every replica
 };
 

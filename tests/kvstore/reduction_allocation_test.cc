@@ -39,7 +39,7 @@ TEST(ReductionAllocation, NoneWhenItRunsAgain) {
         }
         RangeFunction function;
         if (with_function) function = [](int, int64_t, int64_t, auto, auto) {};
-        const auto reduction = KVStore::Create(type, engine)->PrepareReduction({bucket}, function);
+        const auto reduction = KVStore::Create(type, engine)->PrepareReduction({bucket}, function, 2);
         for (int i = 0; i < 3; ++i) {
           reduction->Run();
           engine->WaitAll();

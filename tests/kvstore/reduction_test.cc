@@ -84,8 +84,9 @@ class ReductionTest : public testing::TestWithParam<bool> {
  protected:
   ReductionTest() : engine_(GetParam() ? MakeThreadedEngine() : MakeInlineEngine()) {}
 
-  std::unique_ptr<Reduction> Prepare(KVStoreType type, std::vector<Bucket> buckets, RangeFunction function = nullptr) {
-    return KVStore::Create(type, engine_)->PrepareReduction(std::move(buckets), std::move(function));
+  std::unique_ptr<Reduction> Prepare(KVStoreType type, std::vector<Bucket> buckets, RangeFunction function = nullptr,
+                                     int threads = 1) {
+    return KVStore::Create(type, engine_)->PrepareReduction(std::move(buckets), std::move(function), threads);
   }
   Tensor Make(int device, int64_t elements, double value, DType dtype = DType::kFloat32) const {
     Tensor tensor(engine_, Cpu(device), dtype, {elements});
@@ -173,6 +174,31 @@ TEST_P(ReductionTest, FunctionSeesEveryRangeOnce) {
     EXPECT_EQ(next[0], 1000);
     EXPECT_EQ(next[1], 77);
     EXPECT_EQ(threads.size(), type == KVStoreType::kDevice && GetParam() ? 3u : 1u);
+  }
+}
+
+TEST_P(ReductionTest, TeamsShareLongRanges) {
+  for (const KVStoreType type : {KVStoreType::kLocal, KVStoreType::kDevice}) {
+    for (const int devices : {1, 2}) {
+      const std::vector<Bucket> buckets = {MakeBucket(devices, devices, 10, 1), MakeBucket(devices, devices, 200003, 2)};
+      std::mutex mutex;
+      std::set<std::thread::id> threads;
+      const auto add = [&](int bucket, int64_t begin, int64_t end, auto sources, auto replicas) {
+        {
+          const std::lock_guard lock(mutex);
+          threads.insert(std::this_thread::get_id());
+        }
+        AddAll(bucket, begin, end, sources, replicas);
+      };
+      Prepare(type, buckets, add, 3)->Run();
+      ExpectAll(buckets[0], devices == 1 ? 1 : 3);
+      ExpectAll(buckets[1], devices == 1 ? 2 : 5);
+      const size_t workers = GetParam() && type == KVStoreType::kDevice ? static_cast<size_t>(devices) : 1;
+      EXPECT_GE(threads.size(), 1 + workers);
+      EXPECT_LE(threads.size(), 3 * workers);
+      Prepare(type, buckets, nullptr, 3)->Run();   // without a function: sums
+      ExpectAll(buckets[1], devices == 1 ? 2 : 5);
+    }
   }
 }
 
