@@ -32,7 +32,7 @@ class InlineEngine final : public Engine {
   void Wait(const VarPtr& var) override {
     CheckOwner(var, token_);
     const auto lock = LockOutside("Wait");
-    if (std::exception_ptr error = failures_.Of(*var)) std::rethrow_exception(error);
+    if (std::exception_ptr error = failures_.Tell(*var)) std::rethrow_exception(error);
   }
 
   void WaitAll() override {

@@ -129,7 +129,10 @@ void Failures::Settle(std::span<const DeclaredAccess> accesses, const std::excep
     if (error || access.var->error) access.var->error = error;
     access.var->error_round = round_;
   }
-  if (error && thrown && !first_) first_ = error;
+  if (error && thrown && !first_) {
+    first_ = error;
+    told_ = false;
+  }
 }
 
 std::exception_ptr Failures::TakeFirst() { return std::exchange(first_, nullptr); }

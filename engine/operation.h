@@ -68,7 +68,12 @@ std::exception_ptr CurrentErrorNamed(const std::string& name) noexcept;
 // thread safe: the engine's lock protects it.
 class Failures {
  public:
-  std::exception_ptr Of(const Var& var) const { return var.error_round == round_ ? var.error : nullptr; }
+  // The variable's error or null, for a caller who is told of it now.
+  std::exception_ptr Tell(const Var& var) {
+    std::exception_ptr error = var.error_round == round_ ? var.error : nullptr;
+    told_ |= error && error == first_;
+    return error;
+  }
 
   // The error that keeps an operation from running: of the first failed variable that it reads or updates, or null.
   std::exception_ptr Inherited(std::span<const DeclaredAccess> accesses) const;
@@ -77,11 +82,13 @@ class Failures {
   void Settle(std::span<const DeclaredAccess> accesses, const std::exception_ptr& error, bool thrown);
 
   std::exception_ptr TakeFirst();  // the first error thrown since the last TakeFirst or Recover
+  std::exception_ptr Untold() const { return told_ ? nullptr : first_; }  // the same, if no caller was told of it
   void Recover();
 
  private:
   uint64_t round_ = 1;
   std::exception_ptr first_;
+  bool told_ = false;              // `first_`, by Tell
 };
 
 }  // namespace bindery

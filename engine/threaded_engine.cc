@@ -145,7 +145,7 @@ class State : public std::enable_shared_from_this<State> {
     }
     if (inside) return;
     for (auto& worker : workers_) worker->thread.join();
-    LogUnseenError();
+    LogUntoldError();
   }
 
  private:
@@ -220,7 +220,7 @@ class State : public std::enable_shared_from_this<State> {
   void GoAhead(Claim& claim) {
     if (claim.waiting) {
       auto& waiter = static_cast<Waiter&>(claim);
-      waiter.error = failures_.Of(*waiter.access.var);
+      waiter.error = failures_.Tell(*waiter.access.var);
       Leave(waiter.access, [this](Claim& next) { GoAhead(next); });
       waiter.done.store(true, std::memory_order_release);
       if (sleepers_ > 0) finished_.notify_all();
@@ -310,12 +310,12 @@ class State : public std::enable_shared_from_this<State> {
     }
   }
 
-  void LogUnseenError() noexcept {
+  void LogUntoldError() noexcept {
     try {
-      if (std::exception_ptr error = failures_.TakeFirst()) std::rethrow_exception(error);
+      if (std::exception_ptr error = failures_.Untold()) std::rethrow_exception(error);
     } catch (const std::exception& error) {
       try {
-        Log(LogLevel::kWarning, fmt::format("an engine ended with an error that WaitAll never reported: {}", error.what()));
+        Log(LogLevel::kWarning, fmt::format("an engine ended with an error that nobody waited for: {}", error.what()));
       } catch (...) {  // a log callback that throws must not end the process
       }
     } catch (...) {  // nothing to say about an exception of a foreign type

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/philox.h"
 
 namespace bindery {
@@ -434,6 +435,22 @@ TEST(ThreadedEngineTest, LastReferenceMayBeDroppedByAnOperation) {
 TEST(ThreadedEngineTest, RejectsInvalidOptions) {
   EXPECT_THROW(MakeThreadedEngine({.spin_microseconds = -1}), Error);
   EXPECT_NO_THROW(MakeThreadedEngine({.spin_microseconds = 0}));
+}
+
+// Only an error that nobody could know of is worth a line when the engine ends.
+TEST(ThreadedEngineTest, LogsAnErrorThatNobodyWaitedFor) {
+  for (const bool wait : {false, true}) {
+    std::vector<std::string> lines;
+    SetLogCallback([&](LogLevel, const std::string& line) { lines.push_back(line); });
+    {
+      const auto engine = MakeThreadedEngine();
+      const VarPtr a = engine->NewVar();
+      engine->Push(Op("spoil", Cpu(0), {}, {a}, {}, [] { Throw<NumericError>("not finite"); }));
+      if (wait) EXPECT_THROW(engine->Wait(a), NumericError);
+    }
+    SetLogCallback(nullptr);
+    EXPECT_EQ(lines.size(), wait ? 0u : 1u);
+  }
 }
 
 TEST(DefaultEngineTest, IsMadeOnceAndReplaceable) {
