@@ -1,8 +1,8 @@
-// bench: steps of the models by name, and the cost of a step's bookkeeping. Absolute times depend on the machine and its
-// neighbours; the ratios, counts and bytes do not.
-#include <CLI/CLI.hpp>
+// bench: steps of the models by name, and the cost of a step's bookkeeping. Absolute times depend on the machine and
+// its neighbours; the ratios, counts and bytes do not.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -18,28 +18,53 @@ namespace {
 const std::map<std::string, int64_t> kBatch = {{"mlp", 64}, {"lenet", 64}, {"resnet20", 128}, {"resnet50", 16}};
 
 nlohmann::json ToJson(const ModelBenchResult& r) {
-  nlohmann::json json = {{"model", r.options.model}, {"batch", r.options.batch_size}, {"phase", r.options.training ? "train" : "predict"},
-                         {"devices", r.options.devices.size()}, {"threads", r.threads}, {"bind_ms", r.bind_ms}, {"step_min_ms", r.min_ms}, {"step_median_ms", r.median_ms},
-                         {"kernels_min_ms", r.kernels_min_ms}, {"kernels_median_ms", r.kernels_median_ms}, {"step_over_kernels", r.ratio},
-                         {"allocations_ours", r.allocations_ours}, {"allocations_libraries", r.allocations_libraries}, {"page_faults", r.page_faults},
-                         {"arena_bytes", r.arena_bytes}, {"peak_live_bytes", r.peak_live_bytes}, {"plans_equal", r.plans_equal}, {"steps", r.steps_in_plan}, {"reorders", r.reorders}};
-  for (const KernelTime& k : r.kernels) json["kernels"].push_back({{"op", k.op}, {"node", k.node}, {"implementation", k.implementation}, {"ms", k.milliseconds}});
+  nlohmann::json json = {{"model", r.options.model},
+                         {"batch", r.options.batch_size},
+                         {"phase", r.options.training ? "train" : "predict"},
+                         {"devices", r.options.devices.size()},
+                         {"threads", r.threads},
+                         {"bind_ms", r.bind_ms},
+                         {"step_min_ms", r.min_ms},
+                         {"step_median_ms", r.median_ms},
+                         {"kernels_min_ms", r.kernels_min_ms},
+                         {"kernels_median_ms", r.kernels_median_ms},
+                         {"step_over_kernels", r.ratio},
+                         {"allocations_ours", r.allocations_ours},
+                         {"allocations_libraries", r.allocations_libraries},
+                         {"page_faults", r.page_faults},
+                         {"arena_bytes", r.arena_bytes},
+                         {"peak_live_bytes", r.peak_live_bytes},
+                         {"plans_equal", r.plans_equal},
+                         {"steps", r.steps_in_plan},
+                         {"reorders", r.reorders}};
+  for (const KernelTime& k : r.kernels)
+    json["kernels"].push_back(
+        {{"op", k.op}, {"node", k.node}, {"implementation", k.implementation}, {"ms", k.milliseconds}});
   return json;
 }
 
 void Print(const ModelBenchResult& r) {
   const double mib = 1 << 20;
-  fmt::print("{:9} batch {:3} {:8} {}x{}: step min {:.3f} median {:.3f} ms, kernels min {:.3f} median {:.3f} ms, step/kernels {:.3f}\n", r.options.model, r.options.batch_size,
-             r.options.training ? "training" : "predict", r.options.devices.size(), r.threads, r.min_ms, r.median_ms, r.kernels_min_ms, r.kernels_median_ms, r.ratio);
-  fmt::print("          per step: allocations ours {:g}, libraries {:g}, page faults {:g}; arena {:.2f} MiB = {:.4f} of peak live; bind {:.0f} ms; {} steps, {} reorders; plans of two binds {}\n",
-             r.allocations_ours, r.allocations_libraries, r.page_faults, static_cast<double>(r.arena_bytes) / mib, static_cast<double>(r.arena_bytes) / static_cast<double>(std::max<int64_t>(1, r.peak_live_bytes)),
-             r.bind_ms, r.steps_in_plan, r.reorders, r.plans_equal ? "equal" : "DIFFER");
-  for (const KernelTime& k : r.kernels) fmt::print("          {:9.4f} ms  {:24} {:32} {}\n", k.milliseconds, k.op, k.node, k.implementation);
+  fmt::print(
+      "{:9} batch {:3} {:8} {}x{}: step min {:.3f} median {:.3f} ms, kernels min {:.3f} median {:.3f} ms, step/kernels "
+      "{:.3f}\n",
+      r.options.model, r.options.batch_size, r.options.training ? "training" : "predict", r.options.devices.size(),
+      r.threads, r.min_ms, r.median_ms, r.kernels_min_ms, r.kernels_median_ms, r.ratio);
+  fmt::print(
+      "          per step: allocations ours {:g}, libraries {:g}, page faults {:g}; arena {:.2f} MiB = {:.4f} of peak "
+      "live; bind {:.0f} ms; {} steps, {} reorders; plans of two binds {}\n",
+      r.allocations_ours, r.allocations_libraries, r.page_faults, static_cast<double>(r.arena_bytes) / mib,
+      static_cast<double>(r.arena_bytes) / static_cast<double>(std::max<int64_t>(1, r.peak_live_bytes)), r.bind_ms,
+      r.steps_in_plan, r.reorders, r.plans_equal ? "equal" : "DIFFER");
+  for (const KernelTime& k : r.kernels)
+    fmt::print("          {:9.4f} ms  {:24} {:32} {}\n", k.milliseconds, k.op, k.node, k.implementation);
 }
 
 int Main(int argc, char** argv) {
   KeepFreedMemory();
-  CLI::App app("Bindery's benchmarks: training and prediction steps of models by name, and a chain of one-element operators.", "bench");
+  CLI::App app(
+      "Bindery's benchmarks: training and prediction steps of models by name, and a chain of one-element operators.",
+      "bench");
   std::vector<std::string> models = {"mlp", "lenet", "resnet20", "resnet50"};
   std::string devices = "cpu:0", phase = "both";
   ModelBenchOptions options;
@@ -47,7 +72,9 @@ int Main(int argc, char** argv) {
   bool json = false, chain = true;
   app.add_option("--model", models, "models by name, with commas between")->delimiter(',')->capture_default_str();
   app.add_option("--batch-size", batch, "default: 64 for mlp and lenet, 128 for resnet20, 16 for resnet50");
-  app.add_option("--phase", phase, "train, predict or both")->check(CLI::IsMember({"train", "predict", "both"}))->capture_default_str();
+  app.add_option("--phase", phase, "train, predict or both")
+      ->check(CLI::IsMember({"train", "predict", "both"}))
+      ->capture_default_str();
   app.add_option("--device", devices, "e.g. cpu:0,cpu:1")->capture_default_str();
   app.add_option("--threads", options.threads, "per device; 0: the cores, shared out")->capture_default_str();
   app.add_option("--steps", options.steps, "steps measured")->check(CLI::PositiveNumber)->capture_default_str();
@@ -67,7 +94,7 @@ int Main(int argc, char** argv) {
   }
   for (const std::string& model : models) {
     options.model = model;
-    ModelInputShape(model);   // throws for an unknown name
+    ModelInputShape(model);  // throws for an unknown name
     options.batch_size = batch > 0 ? batch : kBatch.at(model);
     for (const bool training : {true, false}) {
       if (phase == (training ? "predict" : "train")) continue;

@@ -43,10 +43,15 @@ Bound Bind(const ModelBenchOptions& o) {
   Bound bound;
   const Shape shape = ModelInputShape(o.model).Insert(0, o.batch_size);
   const Symbol symbol = ModelByName(o.model);
-  bound.group = std::make_unique<DataParallelExecutorGroup>(
-      symbol, GroupOptions{.devices = o.devices, .data = {{"data", shape}}, .labels = {{"softmax_label", {o.batch_size}}}, .for_training = o.training, .threads_per_device = o.threads});
+  bound.group =
+      std::make_unique<DataParallelExecutorGroup>(symbol, GroupOptions{.devices = o.devices,
+                                                                       .data = {{"data", shape}},
+                                                                       .labels = {{"softmax_label", {o.batch_size}}},
+                                                                       .for_training = o.training,
+                                                                       .threads_per_device = o.threads});
   std::map<std::string, ValueType> variables;
-  for (const StoredParameter& p : bound.group->store().parameters()) variables[p.name] = {.dtype = p.dtype, .shape = p.shape};
+  for (const StoredParameter& p : bound.group->store().parameters())
+    variables[p.name] = {.dtype = p.dtype, .shape = p.shape};
   HostTensorMap args, aux;
   for (auto& [name, value] : InitialValues(symbol, variables, Initializer("xavier"), 1)) {
     (bound.group->store().Find(name)->auxiliary ? aux : args)[name] = std::move(value);
@@ -57,16 +62,22 @@ Bound Bind(const ModelBenchOptions& o) {
   batch->label.emplace_back(DType::kFloat32, Shape{o.batch_size});
   PhiloxStream random(1, "benchmark");
   for (float& v : batch->data[0].data<float>()) v = random.Uniform(-1, 1);
-  for (float& v : batch->label[0].data<float>()) v = static_cast<float>(random.Below(static_cast<uint64_t>(ModelClasses(o.model))));
+  for (float& v : batch->label[0].data<float>())
+    v = static_cast<float>(random.Below(static_cast<uint64_t>(ModelClasses(o.model))));
   batch->samples = o.batch_size;
   bound.batch = std::move(batch);
-  if (o.training) bound.updater = std::make_unique<Updater>(bound.group.get(), UpdaterOptions{.optimizer = std::make_shared<const Sgd>(OptimizerOptions{.learning_rate = 1e-3}, 0.9)});
+  if (o.training)
+    bound.updater = std::make_unique<Updater>(
+        bound.group.get(),
+        UpdaterOptions{.optimizer = std::make_shared<const Sgd>(OptimizerOptions{.learning_rate = 1e-3}, 0.9)});
   return bound;
 }
 
 void WaitForStep(const Bound& b) {
   for (const auto& p : b.group->step().participants()) b.group->engine()->Wait(p.replica->arena()->var());
-  if (b.updater) for (const auto& block : b.group->store().blocks()) for (const Tensor& values : block.values) values.Wait();
+  if (b.updater)
+    for (const auto& block : b.group->store().blocks())
+      for (const Tensor& values : block.values) values.Wait();
 }
 
 void Step(const Bound& b) {
@@ -78,7 +89,8 @@ void Step(const Bound& b) {
   WaitForStep(b);
 }
 
-// One step with every kernel timed; returns the sum on the slowest device and the update, and adds to `times` of device 0.
+// One step with every kernel timed; returns the sum on the slowest device and the update, and adds to `times` of device
+// 0.
 double TimedStep(const Bound& b, std::vector<std::vector<double>>* times) {
   Engine& engine = *b.group->engine();
   const auto& participants = b.group->step().participants();
@@ -88,8 +100,14 @@ double TimedStep(const Bound& b, std::vector<std::vector<double>>* times) {
   for (size_t s = 0; s < participants[0].bound->plan().segments.size(); ++s) {
     for (size_t k = 0; k < participants.size(); ++k) {
       const auto& p = participants[k];
-      engine.Push({.name = "timed", .device = p.replica->device(), .reads = {}, .writes = {p.replica->arena()->var()}, .updates = {},
-                   .run = [instance = p.bound->instance, s, out = &nanoseconds[k]](const OpContext&) { instance->RunTimed(static_cast<int>(s), out); }});
+      engine.Push({.name = "timed",
+                   .device = p.replica->device(),
+                   .reads = {},
+                   .writes = {p.replica->arena()->var()},
+                   .updates = {},
+                   .run = [instance = p.bound->instance, s, out = &nanoseconds[k]](const OpContext&) {
+                     instance->RunTimed(static_cast<int>(s), out);
+                   }});
     }
   }
   for (const auto& p : participants) engine.Wait(p.replica->arena()->var());
@@ -99,7 +117,9 @@ double TimedStep(const Bound& b, std::vector<std::vector<double>>* times) {
     for (const int64_t t : list) sum += static_cast<double>(t) * 1e-6;
     slowest = std::max(slowest, sum);
   }
-  if (times) for (size_t i = 0; i < nanoseconds[0].size(); ++i) (*times)[i].push_back(static_cast<double>(nanoseconds[0][i]) * 1e-6);
+  if (times)
+    for (size_t i = 0; i < nanoseconds[0].size(); ++i)
+      (*times)[i].push_back(static_cast<double>(nanoseconds[0][i]) * 1e-6);
   if (!b.updater) return slowest;
   const Clock::time_point start = Clock::now();
   b.updater->Apply(b.group->batch_size());
@@ -122,7 +142,7 @@ ModelBenchResult RunModelBench(const ModelBenchOptions& options) {
   Allocations allocations{};
   int64_t faults = 0;
   for (int i = 0; i < options.steps; ++i) {
-    Step(b);   // as in training: the step before was one too
+    Step(b);  // as in training: the step before was one too
     const Allocations before = CountAllocations();
     const int64_t faults_before = PageFaults();
     SetCounting(true);
@@ -151,7 +171,8 @@ ModelBenchResult RunModelBench(const ModelBenchOptions& options) {
   result.steps_in_plan = static_cast<int>(plan.steps.size());
   for (size_t i = 0; i < plan.steps.size(); ++i) {
     result.reorders += plan.steps[i].op == "Reorder";
-    if (options.per_kernel) result.kernels.push_back({plan.steps[i].op, plan.steps[i].node, plan.steps[i].implementation, Median(times[i])});
+    if (options.per_kernel)
+      result.kernels.push_back({plan.steps[i].op, plan.steps[i].node, plan.steps[i].implementation, Median(times[i])});
   }
   result.plans_equal = Bind(options).group->plan() == plan;
   return result;

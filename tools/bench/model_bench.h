@@ -15,29 +15,29 @@ struct ModelBenchOptions {
   int64_t batch_size = 64;
   bool training = true;
   std::vector<Device> devices = {Cpu(0)};
-  int threads = 0;                 // per device; 0: the cores, shared out
+  int threads = 0;  // per device; 0: the cores, shared out
   int steps = 20, warmup = 3;
-  bool per_kernel = false;         // also the kernels one by one
+  bool per_kernel = false;  // also the kernels one by one
 };
 
 struct KernelTime {
   std::string op, node, implementation;
-  double milliseconds = 0;         // median
+  double milliseconds = 0;  // median
 };
 
-// Times in milliseconds. A step ends when its results are there. `kernels` is the time of the step's own kernels measured
-// in place, one by one, in other steps of the same run, alternating with the ones timed whole: the sum on the slowest
-// device, and the update.
+// Times in milliseconds. A step ends when its results are there. `kernels` is the time of the step's own kernels
+// measured in place, one by one, in other steps of the same run, alternating with the ones timed whole: the sum on the
+// slowest device, and the update.
 struct ModelBenchResult {
   ModelBenchOptions options;
   int threads = 1;
   double bind_ms = 0;
   double min_ms = 0, median_ms = 0;
   double kernels_min_ms = 0, kernels_median_ms = 0;
-  double ratio = 0;                // median over pairs (whole step, kernels of the next) of their quotient
-  double allocations_ours = 0, allocations_libraries = 0, page_faults = 0;   // per step
+  double ratio = 0;  // median over pairs (whole step, kernels of the next) of their quotient
+  double allocations_ours = 0, allocations_libraries = 0, page_faults = 0;  // per step
   int64_t arena_bytes = 0, peak_live_bytes = 0;
-  bool plans_equal = false;        // of two binds
+  bool plans_equal = false;  // of two binds
   int steps_in_plan = 0, reorders = 0;
   std::vector<KernelTime> kernels = {};
 };
