@@ -22,7 +22,9 @@ std::vector<SampleRange> SplitBatch(int64_t batch, std::span<const double> workl
   int64_t given = 0;
   for (const double w : workload) {
     const double quota = static_cast<double>(batch) * (w / sum);
-    const int64_t whole = std::min(batch - given, static_cast<int64_t>(std::floor(quota + 1e-9)));
+    const double floor = std::floor(quota + 1e-9);
+    // Compared before the cast: rounding may have lifted the quota of a huge batch out of the integers' range.
+    const int64_t whole = floor < static_cast<double>(batch - given) ? static_cast<int64_t>(floor) : batch - given;
     shares.push_back(whole);
     remainders.push_back(quota - static_cast<double>(whole));
     given += whole;
