@@ -203,13 +203,13 @@ void WriteIdxImages(const ImageSet& set, const std::string& images_path, const s
   WriteIdx(labels, labels_path);
 }
 
-MnistFolder::MnistFolder(const std::string& path, int64_t classes) {
-  const auto read = [&](const std::string& part) {
-    const std::string images = FindFile(path, part + "-images-idx3-ubyte");
-    return ReadIdxImages(images, FindFile(path, part + "-labels-idx1-ubyte"), classes);
-  };
-  train = read("train");
-  test = read("t10k");
+ImageSet ReadMnist(const std::string& folder, MnistPart part, int64_t classes) {
+  const std::string name = part == MnistPart::kTrain ? "train" : "t10k";
+  const std::string images = FindFile(folder, name + "-images-idx3-ubyte");
+  return ReadIdxImages(images, FindFile(folder, name + "-labels-idx1-ubyte"), classes);
 }
+
+MnistFolder::MnistFolder(const std::string& path, int64_t classes)
+    : train(ReadMnist(path, MnistPart::kTrain, classes)), test(ReadMnist(path, MnistPart::kTest, classes)) {}
 
 }  // namespace bindery

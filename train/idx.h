@@ -35,6 +35,8 @@ void WriteIdxImages(const ImageSet& set, const std::string& images_path, const s
 
 // A folder with the four files of MNIST, Fashion-MNIST and others: train-images-idx3-ubyte, train-labels-idx1-ubyte,
 // t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte; plain or with ".gz", also as train-images.idx3-ubyte.
+enum class MnistPart { kTrain, kTest };
+ImageSet ReadMnist(const std::string& folder, MnistPart part, int64_t classes = 10);
 struct MnistFolder {
   explicit MnistFolder(const std::string& path, int64_t classes = 10);
   ImageSet train, test;

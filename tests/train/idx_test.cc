@@ -176,6 +176,9 @@ TEST_F(IdxTest, ReadsAFolderLikeThatOfMnist) {
   EXPECT_EQ(folder.test.images, test.images);
   EXPECT_EQ(folder.test.labels, test.labels);
   EXPECT_EQ(folder.train.images.shape(), (Shape{30, 1, 28, 28}));
+  std::filesystem::remove(Path("train-labels-idx1-ubyte.gz"));  // one part needs nothing of the other
+  EXPECT_EQ(ReadMnist(folder_, MnistPart::kTest).images, test.images);
+  EXPECT_NE(MessageOf<DataError>([&] { ReadMnist(folder_, MnistPart::kTrain); }), "nothing was thrown");
   EXPECT_EQ(MessageOf<DataError>([&] { MnistFolder("/nonexistent"); }),
             "DataError: folder \"/nonexistent\" has none of train-images-idx3-ubyte, train-images-idx3-ubyte.gz, "
             "train-images.idx3-ubyte, train-images.idx3-ubyte.gz");
