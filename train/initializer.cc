@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/names.h"
 #include "train/call_text.h"
 
 namespace bindery {
@@ -58,7 +59,10 @@ class InitializerParser {
       call_.Declare({});
       return ByFan(true, Fan::kIn, 2);
     }
-    call_.Fail(fmt::format("unknown name; the forms are {}", kForms));
+    const std::vector<std::string> names = {"zero", "one", "constant", "uniform", "normal", "xavier", "msra", "he"};
+    const std::string nearest = NearestName(name, names);
+    call_.Fail(nearest.empty() ? fmt::format("unknown name; the forms are {}", kForms)
+                               : fmt::format("unknown name; did you mean \"{}\"?", nearest));
   }
 
  private:

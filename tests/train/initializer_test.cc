@@ -100,7 +100,8 @@ TEST(Initializer, SaysWhatItTakes) {
       "unknown name; the forms are zero, one, constant(value), uniform(s), uniform(low, high), normal(sigma), "
       "xavier(uniform|gaussian, avg|in|out, magnitude), msra(avg|in|out, slope), he";
   const std::map<std::string, std::string> expected = {
-      {"xaver", forms},
+      {"glorot", forms},
+      {"xaver", "unknown name; did you mean \"xavier\"?"},
       {"", "expected a name, or name(setting, name=setting)"},
       {"normal(0.1", "the closing parenthesis is missing"},
       {"normal(a)", "\"sigma\" must be a number, got \"a\""},
