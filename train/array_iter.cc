@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/files.h"
 #include "base/philox.h"
 
 namespace bindery {
@@ -51,6 +52,11 @@ ArrayIter::ArrayIter(std::vector<ArrayData> data, std::vector<ArrayData> label, 
     }
   }
   if (first == nullptr) Throw<DataError>("an iterator needs an array with a batch axis");
+  uint64_t checksum = 0;
+  for (const auto* arrays : {&data_, &label_}) {
+    for (const ArrayData& array : *arrays) checksum = Checksum(array.values->raw(), array.values->bytes(), checksum);
+  }
+  checksum_ = static_cast<int64_t>(checksum);
   const bool whole_batches = options_.last_batch == LastBatch::kDiscard || options_.last_batch == LastBatch::kRollOver;
   if (whole_batches && samples_ > 0 && options_.batch_size > samples_) {
     Throw<DataError>("batch size {}: {} samples make no batch; a short or a padded one is possible",
@@ -189,6 +195,7 @@ HostTensor ArrayIter::Gather(const ArrayData& array, const std::vector<int64_t>&
 
 IterState ArrayIter::SaveState() const {
   return {{"samples", samples_},
+          {"checksum", checksum_},
           {"batch_size", options_.batch_size},
           {"last_batch", static_cast<int64_t>(options_.last_batch)},
           {"shuffle", options_.shuffle},
@@ -214,6 +221,9 @@ void ArrayIter::LoadState(const IterState& state) {
       Throw<CheckpointError>("the iterator's state was saved with another \"{}\": {}, but here it is {}", key,
                              state.at(key), mine.at(key));
     }
+  }
+  if (state.at("checksum") != checksum_) {
+    Throw<CheckpointError>("the iterator's state was saved with other data: as many samples, but of other values");
   }
   const auto number = [&](const char* key, int64_t low, int64_t high) {
     const int64_t value = state.at(key);

@@ -74,6 +74,7 @@ class ArrayIter : public DataIter {
   const std::vector<ArrayData> data_, label_;
   const ArrayIterOptions options_;
   int64_t samples_ = 0;
+  int64_t checksum_ = 0;  // of all data and labels: a state belongs to them
 
   Place now_, previous_;
   bool started_ = false, is_new_epoch_ = false;

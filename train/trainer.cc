@@ -1,5 +1,6 @@
 #include "train/trainer.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 
@@ -14,6 +15,33 @@ double SecondsSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+std::string Join(const std::vector<double>& numbers) {
+  std::string text;
+  for (const double number : numbers) text += fmt::format("{}{}", text.empty() ? "" : ",", number);
+  return text;
+}
+
+// Throws CheckpointError unless the checkpoint has just the values of this model.
+void CheckFits(const Checkpoint& checkpoint, const std::vector<StoredParameter>& parameters) {
+  const char* kOther = "the checkpoint is of another model";
+  std::vector<std::string> names;
+  for (const StoredParameter& p : parameters) {
+    const HostTensorMap& values = p.auxiliary ? checkpoint.model.aux : checkpoint.model.params;
+    const auto value = values.find(p.name);
+    if (value == values.end()) Throw<CheckpointError>("{}: it has no \"{}\"", kOther, p.name);
+    if (value->second.shape() != p.shape) {
+      Throw<CheckpointError>("{}: its \"{}\" is {}, expected {}", kOther, p.name, value->second.shape(), p.shape);
+    }
+    names.push_back(p.name);
+  }
+  for (const HostTensorMap* values : {&checkpoint.model.params, &checkpoint.model.aux}) {
+    for (const auto& [name, value] : *values) {
+      if (std::find(names.begin(), names.end(), name) != names.end()) continue;
+      Throw<CheckpointError>("{}: it has \"{}\" besides", kOther, name);
+    }
+  }
+}
+
 // Is a larger value better? By the first metric: rates of success are, losses and errors are not.
 bool LargerIsBetter(const std::string& metric) { return metric.starts_with("accuracy") || metric.starts_with("top"); }
 
@@ -22,6 +50,12 @@ std::string Join(const std::vector<Device>& devices) {
   for (const Device& device : devices) text += (text.empty() ? "" : ",") + ToString(device);
   return text;
 }
+
+std::string DescribeDevices(const std::string& devices, const std::string& workload) {
+  return workload.empty() ? devices : fmt::format("{} with workload {}", devices, workload);
+}
+
+std::string Text(const Symbol& symbol) { return SerializeModel({.symbol = symbol}); }
 
 }  // namespace
 
@@ -78,9 +112,15 @@ FitResult Trainer::Fit(DataIter& train, const FitOptions& options) {
   if (!options.checkpoints.empty()) store.emplace(options.checkpoints, options.keep);
   if (options.resume) {
     if (!store) Throw("resume needs a folder of checkpoints");
-    if (const std::optional<Checkpoint> newest = store->LoadNewest()) Restore(*newest, &train);
+    if (const std::optional<Checkpoint> newest = store->LoadNewest()) {
+      Restore(*newest, &train);
+      const bool done = epoch_ >= options.epochs;
+      Log(LogLevel::kInfo, done ? fmt::format("the checkpoint of step {} has {} epochs already: nothing is left to train", newest->step, epoch_)
+                                : fmt::format("going on after step {}, in epoch {}", newest->step, epoch_ + 1));
+    } else {
+      Log(LogLevel::kInfo, fmt::format("there is no checkpoint in \"{}\" yet: starting anew", options.checkpoints));
+    }
   }
-  stop_.store(false, std::memory_order_relaxed);
   FitResult result;
   const auto save = [&] {
     if (store) result.checkpoint = store->Save(ToCheckpoint(&train));
@@ -134,6 +174,9 @@ FitResult Trainer::Fit(DataIter& train, const FitOptions& options) {
     result.validation = report.validation;
     if (options.on_epoch) options.on_epoch(report);
   }
+  // Nothing was left to train: the values are those of the last epoch all the same.
+  if (!result.stopped && options.validation && result.validation.empty()) result.validation = Score(*options.validation);
+  stop_.store(false, std::memory_order_relaxed);   // not at the beginning: a stop requested while binding counts
   result.epochs = epoch_;
   result.steps = updater_->step();
   return result;
@@ -212,12 +255,36 @@ Checkpoint Trainer::ToCheckpoint(const DataIter* train) const {
   if (batch_in_epoch_ > 0) checkpoint.metric_totals.assign(train_metric_->total().begin(), train_metric_->total().end());
   checkpoint.metrics = options_.metrics;
   checkpoint.info["devices"] = Join(options_.devices);
+  checkpoint.info["workload"] = Join(options_.workload);
   checkpoint.info["initializer"] = options_.initializer;
   checkpoint.info["kernels"] = options_.policy == KernelPolicy::kFast ? "fast" : "reference";
   return checkpoint;
 }
 
+void Trainer::WarnOfDifferences(const Checkpoint& checkpoint) const {
+  const auto warn = [](const std::string& message) { Log(LogLevel::kWarning, message); };
+  if (!checkpoint.model.symbol.empty() && Text(checkpoint.model.symbol) != Text(symbol_)) {
+    warn("the checkpoint has the same parameters, but another graph: this run goes on with its own");
+  }
+  const auto info = [&](const char* key) {
+    const auto found = checkpoint.info.find(key);
+    return found == checkpoint.info.end() ? "" : found->second;
+  };
+  const std::string devices = Join(options_.devices), workload = Join(options_.workload);
+  if (info("devices") != devices || info("workload") != workload) {
+    warn(fmt::format("the checkpoint was trained on {}, this run goes on on {}: results are equal up to rounding, not to the bit",
+                     DescribeDevices(info("devices"), info("workload")), DescribeDevices(devices, workload)));
+  }
+  if (!updater_) return;
+  if (checkpoint.optimizer != updater_->optimizer().Text() || checkpoint.schedule != updater_->schedule().Text()) {
+    warn(fmt::format("the checkpoint was trained by {} with {}, this run goes on by {} with {}", checkpoint.optimizer,
+                     checkpoint.schedule, updater_->optimizer().Text(), updater_->schedule().Text()));
+  }
+}
+
 void Trainer::Restore(const Checkpoint& checkpoint, DataIter* train) {
+  if (group_) CheckFits(checkpoint, group_->store().parameters());
+  WarnOfDifferences(checkpoint);
   params_ = checkpoint.model.params;
   aux_ = checkpoint.model.aux;
   options_.seed = checkpoint.seed;
@@ -230,10 +297,6 @@ void Trainer::Restore(const Checkpoint& checkpoint, DataIter* train) {
   if (checkpoint.metrics == options_.metrics) train_metric_->SetTotal(checkpoint.metric_totals);
   if (train && !checkpoint.iterator.empty()) train->LoadState(checkpoint.iterator);
   if (!updater_) return;
-  if (checkpoint.optimizer != updater_->optimizer().Text() || checkpoint.schedule != updater_->schedule().Text()) {
-    Log(LogLevel::kWarning, fmt::format("the checkpoint was trained by {} with {}, this run goes on by {} with {}", checkpoint.optimizer,
-                                        checkpoint.schedule, updater_->optimizer().Text(), updater_->schedule().Text()));
-  }
   updater_->SetState(checkpoint.optimizer_state);
   updater_->SetStep(checkpoint.step);
 }

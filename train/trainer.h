@@ -78,7 +78,7 @@ struct FitOptions {
 struct FitResult {
   int64_t epochs = 0, steps = 0;
   bool stopped = false;          // by RequestStop
-  NamedValues train, validation = {};   // of the last epoch
+  NamedValues train, validation = {};   // of the last epoch; no training values if a checkpoint had all epochs
   std::string checkpoint = {};   // the last one written
 };
 
@@ -104,7 +104,8 @@ class Trainer {
   Checkpoint ToCheckpoint(const DataIter* train = nullptr) const;
   void Restore(const Checkpoint& checkpoint, DataIter* train = nullptr);
 
-  // Ends Fit after the current step, with a checkpoint if a folder is given. Async-signal-safe.
+  // Ends Fit after the current step, or the next Fit after its first, with a checkpoint if a folder is given.
+  // Async-signal-safe.
   void RequestStop() { stop_.store(true, std::memory_order_relaxed); }
 
   const Symbol& symbol() const { return symbol_; }
@@ -118,6 +119,7 @@ class Trainer {
   void SetInitialParams();
   NamedValues Evaluate(DataIter& data, Metric* metric);
   void CheckFinite() const;
+  void WarnOfDifferences(const Checkpoint& checkpoint) const;
 
   Symbol symbol_;
   TrainerOptions options_;

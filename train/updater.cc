@@ -35,6 +35,7 @@ Updater::Updater(DataParallelExecutorGroup* group, const UpdaterOptions& options
       schedule_(options.schedule ? options.schedule : ConstantSchedule(optimizer_->options().learning_rate)),
       kvstore_(KVStore::Create(options.kvstore, group->engine())) {
   if (!group_->options().for_training) Throw("an updater needs a group that is bound for training");
+  if (group_->devices().size() > kMaxDevices) Throw("an updater serves at most {} devices, got {}", kMaxDevices, group_->devices().size());
   const std::optional<bool> leaves = HeadsLeaveDivision(group_->symbol());
   if (!leaves && !optimizer_->options().rescale_gradient) {
     Throw("some heads give sums over samples and others means (normalization batch or valid): give the optimizer an explicit rescale");
@@ -92,10 +93,8 @@ void Updater::Prepare() {
 
 void Updater::UpdateRange(const BlockState& block, int64_t begin, int64_t end, std::span<const void* const> grads,
                           std::span<void* const> replicas) const {
-  constexpr size_t kMaxDevices = 64;
   const DType dtype = group_->store().blocks()[block.block].dtype;
   const int64_t size = SizeOf(dtype);
-  Check(grads.size() <= kMaxDevices && replicas.size() <= kMaxDevices, "at most 64 devices");
   std::array<const void*, kMaxDevices> g;
   std::array<void*, kMaxDevices> copies;
   std::array<void*, 8> states;

@@ -31,8 +31,10 @@ struct UpdaterOptions {
 
 class Updater {
  public:
+  static constexpr size_t kMaxDevices = 64;
+
   // The group must be bound for training and outlive the updater. Throws Error if heads disagree on who divides and
-  // the optimizer has no explicit rescale, or if a parameter's dtype has no update rule.
+  // the optimizer has no explicit rescale, if a parameter's dtype has no update rule, and for too many devices.
   Updater(DataParallelExecutorGroup* group, const UpdaterOptions& options = {});
   ~Updater();
 

@@ -322,6 +322,8 @@ TEST(ArrayIter, RefusesStatesThatDoNotFit) {
   };
   EXPECT_EQ(message("samples", 11),
             "CheckpointError: the iterator's state was saved with another \"samples\": 11, but here it is 10");
+  EXPECT_EQ(message("checksum", good.at("checksum") ^ 1),
+            "CheckpointError: the iterator's state was saved with other data: as many samples, but of other values");
   EXPECT_EQ(message("seed", 1),
             "CheckpointError: the iterator's state was saved with another \"seed\": 1, but here it is 0");
   for (const auto& [key, value] : std::map<const char*, int64_t>{{"position", 10},
