@@ -28,15 +28,22 @@ struct ApplyCommand {
     model.AddTo(sub);
     device.AddTo(sub);
     data.AddTo(sub);
-    sub->add_option("--checkpoints", checkpoints, "folder whose newest checkpoint is used, unless --weights is given")->capture_default_str();
+    sub->add_option("--checkpoints", checkpoints, "folder whose newest checkpoint is used, unless --weights is given")
+        ->capture_default_str();
     sub->add_flag("--json", json, "JSON on standard output");
   }
-  // The model bound, and the test images in its form.
+  // The model, and the test images in its form.
   std::unique_ptr<Trainer> Load(ImageSet* images) const {
-    const TrainerOptions options{.devices = device.Devices(), .workload = device.workload, .metrics = metrics, .threads_per_device = device.threads};
+    const TrainerOptions options{.devices = device.Devices(),
+                                 .workload = device.workload,
+                                 .metrics = metrics,
+                                 .threads_per_device = device.threads};
     const Model trained = LoadTrained(checkpoints, model);
     *images = data.Test();
-    if (const auto sample = SampleShape(trained, model.model)) images->images = FitImages(images->images, *sample, model.model);
+    if (const auto sample = SampleShape(trained, model.model)) {
+      images->images = FitImages(images->images, *sample, model.Name());
+    }
+    CheckMetrics(metrics, trained.symbol, images->images.shape().With(0, 1));
     return std::make_unique<Trainer>(trained, options);
   }
   int Test() const;
@@ -44,10 +51,9 @@ struct ApplyCommand {
 };
 
 int ApplyCommand::Test() const {
-  try {
-    MakeMetric(metrics);
-  } catch (const Error& e) {
-    throw UsageError("--metrics: " + e.message());
+  const std::vector<std::string> names = ParseMetrics(metrics);
+  if (min_accuracy > 0 && std::find(names.begin(), names.end(), "accuracy") == names.end()) {
+    throw UsageError(fmt::format("--min-accuracy needs the metric accuracy, --metrics has {}", metrics));
   }
   ImageSet images;
   const std::unique_ptr<Trainer> trainer = Load(&images);
@@ -62,7 +68,7 @@ int ApplyCommand::Test() const {
     fmt::print("{} samples: {}\n", count, ToText(values));
   }
   for (const auto& [name, value] : values) {
-    if (name == "accuracy" && value < min_accuracy) {
+    if (name == "accuracy" && !(value >= min_accuracy)) {
       fmt::print(stderr, "accuracy {:.4f} is below {}\n", value, min_accuracy);
       return kBelowTarget;
     }
@@ -71,11 +77,12 @@ int ApplyCommand::Test() const {
 }
 
 int ApplyCommand::Predict() const {
+  if (!output.empty()) CheckOutputFile("--output", output);
   ImageSet images;
   const std::unique_ptr<Trainer> trainer = Load(&images);
   const HostTensor labels = images.labels;
   ArrayIter iter(std::move(images.images), std::move(images.labels), {.batch_size = data.batch_size});
-  const HostTensor scores = trainer->Predict(iter)[0].Cast(DType::kFloat32);   // (N, classes)
+  const HostTensor scores = trainer->Predict(iter)[0].Cast(DType::kFloat32);  // (N, classes)
   const int64_t count = scores.shape()[0], classes = scores.shape().CountFrom(1);
   nlohmann::json list = nlohmann::json::array();
   std::string csv = "sample,class,probability\n";
@@ -104,7 +111,7 @@ void AddTest(CLI::App* app, RunFn* run) {
   CLI::App* sub = app->add_subcommand("test", "measure a trained model on the test data");
   c->AddTo(sub);
   sub->add_option("--metrics", c->metrics, "comma-separated")->capture_default_str();
-  sub->add_option("--min-accuracy", c->min_accuracy, "exit with status 9 below this accuracy")->check(CLI::Range(0.0, 1.0));
+  AddNumber(sub, "--min-accuracy", &c->min_accuracy, 0, 1, "exit with status 9 below this accuracy");
   sub->callback([c, run] { *run = [c] { return c->Test(); }; });
 }
 
@@ -112,7 +119,7 @@ void AddPredict(CLI::App* app, RunFn* run) {
   const auto c = std::make_shared<ApplyCommand>();
   CLI::App* sub = app->add_subcommand("predict", "classify the test images with a trained model");
   c->AddTo(sub);
-  sub->add_option("--show", c->show, "rows to print")->check(CLI::NonNegativeNumber)->capture_default_str();
+  AddNumber(sub, "--show", &c->show, 0, INT64_MAX, "rows to print");
   sub->add_option("--output", c->output, "write all predictions to this CSV file");
   sub->callback([c, run] { *run = [c] { return c->Predict(); }; });
 }

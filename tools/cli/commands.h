@@ -2,12 +2,11 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
-
 #include <functional>
 
 namespace bindery::cli {
 
-using RunFn = std::function<int()>;   // returns the exit status
+using RunFn = std::function<int()>;  // returns the exit status
 
 void AddTrain(CLI::App* app, RunFn* run);
 void AddTest(CLI::App* app, RunFn* run);

@@ -26,11 +26,17 @@ struct InspectCommand {
 Shape InputShape(const InspectCommand& c, const Model& model) {
   if (!c.shape.empty()) return Shape(std::span<const int64_t>(c.shape));
   const auto sample = SampleShape(model, c.model.Name());
-  if (!sample) throw UsageError("--shape: the model does not say the shape of \"data\"; give it, e.g. --shape 64,1,28,28");
+  if (!sample) {
+    throw UsageError("--shape: the model does not say the shape of \"data\"; give it, e.g. --shape 64,1,28,28");
+  }
   return sample->Insert(0, c.batch_size);
 }
 
 int InspectCommand::Run() const {
+  const std::string view = dot ? "--dot" : plan ? "--plan" : memory ? "--memory" : "";
+  if (dot && (plan || memory)) throw UsageError("--dot draws the graph; --plan and --memory are another call");
+  if (json && !view.empty()) throw UsageError(fmt::format("--json is for the summary, {} is text", view));
+  const std::vector<Device> devices = device.Devices();
   const Model loaded = model.Load();
   const ShapeMap shapes = {{"data", InputShape(*this, loaded)}};
   if (dot) {
@@ -40,19 +46,27 @@ int InspectCommand::Run() const {
   if (!plan && !memory) {
     if (json) {
       const ParameterCount count = CountParameters(loaded.symbol, shapes);
-      const nlohmann::json line = {{"model", model.Name()}, {"parameters", count.arguments}, {"auxiliary", count.auxiliary},
-                                   {"arguments", loaded.symbol.ListArguments()}, {"outputs", loaded.symbol.ListOutputs()}};
+      const nlohmann::json line = {{"model", model.Name()},
+                                   {"parameters", count.arguments},
+                                   {"auxiliary", count.auxiliary},
+                                   {"arguments", loaded.symbol.ListArguments()},
+                                   {"outputs", loaded.symbol.ListOutputs()}};
       fmt::print("{}\n", line.dump());
     } else {
       fmt::print("{}", Summary(loaded.symbol, shapes));
     }
     return kOk;
   }
-  const DataParallelExecutorGroup group(loaded.symbol, {.devices = device.Devices(), .workload = device.workload, .data = {{"data", shapes.at("data")}},
-                                                        .for_training = !predict, .threads_per_device = device.threads});
+  const DataParallelExecutorGroup group(loaded.symbol, {.devices = devices,
+                                                        .workload = device.workload,
+                                                        .data = {{"data", shapes.at("data")}},
+                                                        .for_training = !predict,
+                                                        .threads_per_device = device.threads});
   for (size_t d = 0; d < group.step().participants().size(); ++d) {
     const int index = static_cast<int>(d);
-    fmt::print("{} ({} samples, {})\n", group.step().participants()[d].replica->device(), group.slices()[group.step().participants()[d].replica->index()].size(), predict ? "prediction" : "training");
+    fmt::print("{} ({} samples, {})\n", group.step().participants()[d].replica->device(),
+               group.slices()[group.step().participants()[d].replica->index()].size(),
+               predict ? "prediction" : "training");
     if (memory) fmt::print("{}", ToString(group.memory(index)));
     if (plan) fmt::print("{}", ToString(group.plan(index)));
   }
@@ -60,15 +74,19 @@ int InspectCommand::Run() const {
 }
 
 int ListDevices(bool json) {
-  struct sysinfo info{};
+  struct sysinfo info {};
   sysinfo(&info);
   const double gib = static_cast<double>(info.totalram) * info.mem_unit / (1 << 30);
-  const char* isa = __builtin_cpu_supports("avx512f") ? "AVX-512" : __builtin_cpu_supports("avx2") ? "AVX2" : "baseline x86-64";
+  const char* isa = __builtin_cpu_supports("avx512f") ? "AVX-512"
+                    : __builtin_cpu_supports("avx2")  ? "AVX2"
+                                                      : "baseline x86-64";
   if (json) {
-    const nlohmann::json line = {{"devices", {{{"name", "cpu"}, {"cores", NumCores()}, {"memory_gib", gib}, {"instructions", isa}}}}};
+    const nlohmann::json line = {
+        {"devices", {{{"name", "cpu"}, {"cores", NumCores()}, {"memory_gib", gib}, {"instructions", isa}}}}};
     fmt::print("{}\n", line.dump());
   } else {
-    fmt::print("cpu   {} cores, {:.1f} GiB, {}; cpu:0, cpu:1 ... are workers over the same memory\n", NumCores(), gib, isa);
+    fmt::print("cpu   {} cores, {:.1f} GiB, {}; cpu:0, cpu:1 ... are workers over the same memory\n", NumCores(), gib,
+               isa);
     fmt::print("cuda  not in this build\n");
   }
   return kOk;
@@ -80,9 +98,10 @@ void AddInspect(CLI::App* app, RunFn* run) {
   const auto c = std::make_shared<InspectCommand>();
   CLI::App* sub = app->add_subcommand("inspect", "show a model: layers, plan, memory, drawing");
   c->model.AddTo(sub);
+  c->model.AddVariantsTo(sub);
   c->device.AddTo(sub);
-  sub->add_option("--shape", c->shape, "shape of the input \"data\", batch first, e.g. 64,1,28,28")->delimiter(',');
-  sub->add_option("--batch-size", c->batch_size, "where --shape is not given")->check(CLI::Range(int64_t{1}, int64_t{1'000'000}))->capture_default_str();
+  AddNumbers(sub, "--shape", &c->shape, 1, INT64_MAX, "shape of the input \"data\", batch first, e.g. 64,1,28,28");
+  AddNumber(sub, "--batch-size", &c->batch_size, 1, 1'000'000, "where --shape is not given");
   sub->add_flag("--plan", c->plan, "the compiled program of each device");
   sub->add_flag("--memory", c->memory, "bytes by what they are for, before anything is trained");
   sub->add_flag("--predict", c->predict, "plan and memory of prediction instead of training");

@@ -1,18 +1,22 @@
 // The command line program `bindery`. Results go to standard output, everything else to standard error.
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
 #include <new>
+#include <system_error>
 
+#include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/names.h"
+#include "tools/cli/arguments.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/exit_codes.h"
-#include "tools/cli/options.h"
 
 namespace bindery::cli {
 namespace {
@@ -31,33 +35,11 @@ void LogToStandardError() {
 }
 
 int Fail(ExitCode code, const std::string& message) {
-  fmt::print(stderr, "\nbindery: {}\n", message);
+  fmt::print(stderr, "bindery: {}\n", message);
   return code;
 }
 
-// CLI11 says only that an argument was not expected: add the nearest option or command.
-std::string Hint(const CLI::App& app, int argc, char** argv) {
-  std::vector<std::string> commands, options;
-  const CLI::App* chosen = nullptr;
-  for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; })) {
-    commands.push_back(sub->get_name());
-    if (argc > 1 && sub->get_name() == argv[1]) chosen = sub;
-  }
-  if (!chosen) {
-    const auto first = std::find_if(argv + 1, argv + argc, [](const char* a) { return a[0] != '-'; });
-    return first == argv + argc ? "" : NameHint(*first, commands);
-  }
-  for (const CLI::Option* option : chosen->get_options()) for (const std::string& name : option->get_lnames()) options.push_back("--" + name);
-  for (int i = 2; i < argc; ++i) {
-    const std::string name = std::string(argv[i]).substr(0, std::string(argv[i]).find('='));
-    if (name.starts_with("--") && std::find(options.begin(), options.end(), name) == options.end()) return NameHint(name, options);
-  }
-  return "";
-}
-
-int Main(int argc, char** argv) {
-  KeepFreedMemory();
-  LogToStandardError();
+int RunCommand(int argc, char** argv) {
   CLI::App app("Bindery: training and inference of neural networks, without Python.", "bindery");
   app.footer(kExitCodeHelp);
   app.set_version_flag("--version", "bindery 0.1.0");
@@ -69,14 +51,14 @@ int Main(int argc, char** argv) {
   AddInspect(&app, &run);
   AddDevices(&app, &run);
   try {
-    app.parse(argc, argv);
-  } catch (const CLI::Success& e) {   // --help, --version
+    std::vector<std::string> words = SplitArguments(app, argc, argv);
+    std::reverse(words.begin(), words.end());  // as CLI11 wants them
+    app.parse(std::move(words));
+    return run();
+  } catch (const CLI::Success& e) {  // --help, --version
     return app.exit(e);
   } catch (const CLI::ParseError& e) {
-    return Fail(kUsage, fmt::format("{}{}\ntry: bindery --help, or bindery COMMAND --help", e.what(), Hint(app, argc, argv)));
-  }
-  try {
-    return run();
+    return Fail(kUsage, e.what());
   } catch (const UsageError& e) {
     return Fail(kUsage, e.what());
   } catch (const ModelError& e) {
@@ -94,8 +76,20 @@ int Main(int argc, char** argv) {
   } catch (const NumericError& e) {
     return Fail(kNumeric, e.what());
   } catch (const std::exception& e) {
-    return Fail(kFailed, e.what());
+    return Fail(std::ferror(stdout) ? kData : kFailed, e.what());
   }
+}
+
+int Main(int argc, char** argv) {
+  KeepFreedMemory();
+  LogToStandardError();
+  std::signal(SIGXFSZ, SIG_IGN);  // a file beyond the limit of its size: an error like a full disk
+  const int code = RunCommand(argc, argv);
+  // Results that did not reach their reader are no success.
+  if (std::fflush(stdout) != 0 && code == kOk) {
+    return Fail(kData, fmt::format("cannot write to standard output: {}", std::generic_category().message(errno)));
+  }
+  return code;
 }
 
 }  // namespace

@@ -1,47 +1,90 @@
 #include "tools/cli/options.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <filesystem>
+#include <system_error>
 
 #include "base/names.h"
-#include "symbol/graph.h"
-#include "train/checkpoint.h"
 #include "train/digits.h"
 #include "train/zoo.h"
 
 namespace bindery::cli {
+namespace {
+
+constexpr int64_t kMillion = 1'000'000;
+
+bool IsInZoo(const std::string& name) {
+  const std::vector<std::string> names = ModelNames();
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+bool Exists(const std::string& path) {
+  std::error_code error;  // a name too long, a circle of links: no such file
+  return std::filesystem::exists(path, error);
+}
+
+bool IsFolder(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::is_directory(path, error);
+}
+
+// The folder that a file of this name is in.
+std::string FolderOf(const std::string& path) {
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  return folder.empty() ? "." : folder;
+}
+
+}  // namespace
 
 void ModelOptions::AddTo(CLI::App* app) {
   app->add_option("--model", model, "a model by name (mlp, lenet, resnet20, resnet50) or a file (.pb, .prototxt)");
   app->add_option("--weights", weights, "a model file whose parameters are used");
-  app->add_option("--dropout", dropout, "dropout before the last layer of a model by name")->check(CLI::Range(0.0, 0.99));
+}
+
+void ModelOptions::AddVariantsTo(CLI::App* app) {
+  AddNumber(app, "--dropout", &dropout, 0, 0.99, "dropout before the last layer of a model by name");
   app->add_flag("--sync-batch-norm", sync_batch_norm, "normalise over all devices (models by name)");
 }
 
+std::string ModelOptions::Name() const {
+  if (!model.empty()) return model;
+  return weights.empty() ? "lenet" : weights;
+}
+
 Model ModelOptions::Load() const {
-  const std::vector<std::string> names = ModelNames();
+  const std::string name = Name();
   Model loaded;
-  if (std::find(names.begin(), names.end(), Name()) != names.end()) {
-    loaded.symbol = ModelByName(Name(), {.dropout = dropout, .sync_batch_norm = sync_batch_norm});
-  } else if (std::filesystem::exists(Name())) {
-    loaded = LoadModel(Name());
+  if (IsInZoo(name)) {
+    loaded.symbol = ModelByName(name, {.dropout = dropout, .sync_batch_norm = sync_batch_norm});
+  } else if (dropout != 0 || sync_batch_norm) {
+    throw UsageError(fmt::format("{} is for models by name ({}); \"{}\" stays as its file says",
+                                 dropout != 0 ? "--dropout" : "--sync-batch-norm", fmt::join(ModelNames(), ", "),
+                                 name));
+  } else if (!model.empty() && !Exists(model)) {
+    throw UsageError(
+        fmt::format("--model: \"{}\" is neither a model by name nor a file{}", model, NameHint(model, ModelNames())));
   } else {
-    throw UsageError(fmt::format("--model: \"{}\" is neither a model by name nor a file{}", Name(), NameHint(Name(), names)));
+    loaded = LoadModel(name);
+    if (loaded.symbol.empty())
+      Throw<ModelError>("\"{}\" holds parameters but no graph: name the model with --model", name);
   }
-  if (!weights.empty()) {
+  if (!weights.empty() && name != weights) {
     Model from = LoadModel(weights);
     loaded.params = std::move(from.params);
     loaded.aux = std::move(from.aux);
+    loaded.metadata.merge(from.metadata);
   }
   return loaded;
 }
 
 void DeviceOptions::AddTo(CLI::App* app) {
-  app->add_option("--device,--devices", devices, "devices, e.g. cpu:0,cpu:1; each has a worker of its own")->capture_default_str();
-  app->add_option("--workload", workload, "share of each device, e.g. 2,1; default equal")->delimiter(',');
-  app->add_option("--threads", threads, "threads per device; default: the cores, shared out")->check(CLI::Range(0, 1024));
+  app->add_option("--device,--devices", devices, "devices, e.g. cpu:0,cpu:1; each has a worker of its own")
+      ->capture_default_str();
+  AddNumbers(app, "--workload", &workload, 0, 1e9, "share of each device, e.g. 2,1; default equal");
+  AddNumber(app, "--threads", &threads, 0, 1024, "threads per device; 0: the cores, shared out");
 }
 
 std::vector<Device> DeviceOptions::Devices() const {
@@ -52,78 +95,66 @@ std::vector<Device> DeviceOptions::Devices() const {
     throw UsageError("--device: " + e.message());
   }
   for (const Device& device : parsed) {
-    if (device.kind != DeviceKind::kCpu) throw DeviceError(fmt::format("{} is not available in this build; cpu:0, cpu:1 ... are", device));
+    if (device.kind != DeviceKind::kCpu) {
+      Throw<DeviceError>("{} is not available in this build; cpu:0, cpu:1 ... are", device);
+    }
+  }
+  if (parsed.size() > Updater::kMaxDevices) {
+    throw UsageError(fmt::format("--device: at most {} devices, got {}", Updater::kMaxDevices, parsed.size()));
   }
   if (!workload.empty() && workload.size() != parsed.size()) {
-    throw UsageError(fmt::format("--workload: expected {} numbers, one per device, got {}", parsed.size(), workload.size()));
+    throw UsageError(
+        fmt::format("--workload: expected {} numbers, one per device, got {}", parsed.size(), workload.size()));
   }
-  for (const double w : workload) {
-    if (!std::isfinite(w) || w < 0) throw UsageError("--workload: numbers must be >= 0");
+  if (!workload.empty() && std::all_of(workload.begin(), workload.end(), [](double w) { return w == 0; })) {
+    throw UsageError("--workload: not all may be 0");
   }
-  if (!workload.empty() && std::all_of(workload.begin(), workload.end(), [](double w) { return w == 0; })) throw UsageError("--workload: not all may be 0");
   return parsed;
 }
 
 void DataOptions::AddTo(CLI::App* app) {
-  app->add_option("--data", data, "a folder with IDX files as MNIST has them (plain or .gz), or \"digits\": drawn by the program")->capture_default_str();
-  app->add_option("--train-digits", train_digits, "drawn digits to train on")->check(CLI::Range(int64_t{1}, int64_t{10'000'000}))->capture_default_str();
-  app->add_option("--test-digits", test_digits, "drawn digits to test on, others than those trained on")->check(CLI::Range(int64_t{1}, int64_t{10'000'000}))->capture_default_str();
-  app->add_option("--digits-seed", digits_seed, "seed of the drawing")->capture_default_str();
-  app->add_option("--batch-size", batch_size, "samples per step, on all devices together")->check(CLI::Range(int64_t{1}, int64_t{1'000'000}))->capture_default_str();
+  app->add_option("--data", data,
+                  "a folder with IDX files as MNIST has them (plain or .gz), or \"digits\": drawn by the program")
+      ->capture_default_str();
+  AddNumber(app, "--train-digits", &train_digits, 1, 10 * kMillion, "drawn digits to train on");
+  AddNumber(app, "--test-digits", &test_digits, 1, 10 * kMillion,
+            "drawn digits to test on, others than those trained on");
+  AddNumber(app, "--digits-seed", &digits_seed, 0, UINT64_MAX, "seed of the drawing");
+  AddNumber(app, "--batch-size", &batch_size, 1, kMillion, "samples per step, on all devices together");
 }
 
-ImageSet DataOptions::Train() const {
-  if (data == "digits") return DrawDigits(train_digits, digits_seed);
-  if (!std::filesystem::is_directory(data)) throw DataError(fmt::format("--data: \"{}\" is not a folder", data));
-  return MnistFolder(data).train;
-}
-
-ImageSet DataOptions::Test() const {
-  // Far behind any training digits of the same seed.
-  if (data == "digits") return DrawDigits(test_digits, digits_seed, int64_t{1} << 30);
-  if (!std::filesystem::is_directory(data)) throw DataError(fmt::format("--data: \"{}\" is not a folder", data));
-  return MnistFolder(data).test;
-}
-
-HostTensor FitImages(const HostTensor& images, const Shape& sample, const std::string& model) {
-  const Shape& have = images.shape();   // (N, 1, rows, columns)
-  if (sample == have.Erase(0)) return images;
-  constexpr int64_t kMaxElements = int64_t{1} << 30;
-  if (sample.rank() != 3 || sample[1] < have[2] || sample[2] < have[3] || have[0] * sample.Elements() > kMaxElements) {
-    throw UsageError(fmt::format("--data: images of {} do not fit model \"{}\", which takes {}", have.Erase(0), model, sample));
+ImageSet DataOptions::Read(MnistPart part) const {
+  const bool train = part == MnistPart::kTrain;
+  if (data == "digits") {
+    // Test digits lie far behind any training digits of the same seed.
+    return train ? DrawDigits(train_digits, digits_seed) : DrawDigits(test_digits, digits_seed, int64_t{1} << 30);
   }
-  const int64_t channels = sample[0], rows = sample[1], columns = sample[2];
-  HostTensor fitted(DType::kFloat32, {have[0], channels, rows, columns});
-  const int64_t top = (rows - have[2]) / 2, left = (columns - have[3]) / 2;
-  const float* from = images.data<float>().data();
-  float* to = fitted.data<float>().data();
-  for (int64_t n = 0; n < have[0]; ++n) {
-    for (int64_t c = 0; c < channels; ++c) {
-      for (int64_t y = 0; y < have[2]; ++y) {
-        std::memcpy(to + ((n * channels + c) * rows + top + y) * columns + left, from + (n * have[2] + y) * have[3],
-                    static_cast<size_t>(have[3]) * sizeof(float));
-      }
-    }
+  if (!IsFolder(data)) Throw<DataError>("--data: \"{}\" is neither a folder nor \"digits\"", data);
+  ImageSet set = ReadMnist(data, part);
+  if (set.images.elements() == 0) {
+    Throw<DataError>("--data: \"{}\" has no {} images, or empty ones: {}", data, train ? "training" : "test",
+                     set.images.shape());
   }
-  return fitted;
+  return set;
 }
 
-std::optional<Shape> SampleShape(const Model& model, const std::string& name) {
-  const std::vector<std::string> names = ModelNames();
-  if (std::find(names.begin(), names.end(), name) != names.end()) return ModelInputShape(name);
-  for (const NodePtr& node : Graph::Of(model.symbol).nodes) {
-    if (!node->is_variable() || node->name() != "data" || !node->declared_shape || node->declared_shape->rank() < 2) continue;
-    const Shape sample = node->declared_shape->Erase(0);
-    if (sample.IsKnown()) return sample;
+void CheckOutputFile(const std::string& option, const std::string& path) {
+  const std::string folder = FolderOf(path);
+  if (!IsFolder(folder)) Throw<DataError>("{}: there is no folder \"{}\"", option, folder);
+  std::error_code error;
+  if (Exists(path) && !std::filesystem::is_regular_file(path, error)) {
+    Throw<DataError>("{}: \"{}\" is there and is not a file", option, path);
   }
-  return std::nullopt;
+  if (::access(folder.c_str(), W_OK | X_OK) != 0) {
+    Throw<DataError>("{}: cannot write in \"{}\": {}", option, folder, std::generic_category().message(errno));
+  }
 }
 
-Model LoadTrained(const std::string& checkpoints, const ModelOptions& options) {
-  if (!options.weights.empty()) return options.model.empty() ? LoadModel(options.weights) : options.Load();
-  const std::optional<Checkpoint> newest = CheckpointStore(checkpoints).LoadNewest();
-  if (!newest) throw UsageError(fmt::format("there is no checkpoint in \"{}\": train first (bindery train), or give --checkpoints or --weights", checkpoints));
-  return newest->model;
+void MakeOutputFolder(const std::string& option, const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (!error && ::access(path.c_str(), W_OK | X_OK) != 0) error = {errno, std::generic_category()};
+  if (error) Throw<DataError>("{}: cannot write in the folder \"{}\": {}", option, path, error.message());
 }
 
 }  // namespace bindery::cli

@@ -2,34 +2,30 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
-
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "symbol/model.h"
+#include "tools/cli/arguments.h"
 #include "train/array_iter.h"
 #include "train/idx.h"
 #include "train/trainer.h"
 
 namespace bindery::cli {
 
-// A value of an option that makes no sense: exit status 2.
-class UsageError : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
-
 struct ModelOptions {
-  std::string model;               // a name of the zoo or a file; empty: "lenet", or the checkpoint's
-  std::string weights;             // a model file with parameters
+  std::string model;    // a name of the zoo or a file
+  std::string weights;  // a model file
   double dropout = 0;
   bool sync_batch_norm = false;
 
-  void AddTo(CLI::App* app);
-  // Throws UsageError for what is neither a name nor a file.
+  void AddTo(CLI::App* app);          // --model, --weights
+  void AddVariantsTo(CLI::App* app);  // --dropout, --sync-batch-norm
+  std::string Name() const;           // the model, else the weights' file, else "lenet"
+  // The graph by Name(), with the parameters of the weights if given, else of the model's own file, if any. Throws
+  // UsageError for what is neither a name nor a file.
   Model Load() const;
-  std::string Name() const { return model.empty() ? "lenet" : model; }
 };
 
 struct DeviceOptions {
@@ -42,23 +38,41 @@ struct DeviceOptions {
 };
 
 struct DataOptions {
-  std::string data = "digits";     // "digits" or a folder with IDX files
+  std::string data = "digits";  // "digits" or a folder with IDX files
   int64_t train_digits = 12000, test_digits = 2000;
   uint64_t digits_seed = 1;
   int64_t batch_size = 64;
 
   void AddTo(CLI::App* app);
-  ImageSet Train() const;
-  ImageSet Test() const;
+  // Throw DataError; also for a set without a pixel.
+  ImageSet Train() const { return Read(MnistPart::kTrain); }
+  ImageSet Test() const { return Read(MnistPart::kTest); }
+
+ private:
+  ImageSet Read(MnistPart part) const;
 };
 
-// Images in the form a model takes, (channels, rows, columns): set in the middle of a larger frame, channels repeated.
-// Throws UsageError if they do not fit.
-HostTensor FitImages(const HostTensor& images, const Shape& sample, const std::string& model);
-// Shape of one sample of the model's input "data"; no value if the model does not say.
+// Shape of one sample of the model's input "data": by the zoo, by the model's metadata, as a trained model has it, or
+// as declared in its graph; no value if none of them says it.
 std::optional<Shape> SampleShape(const Model& model, const std::string& name);
+void SetSampleShape(Model* model, const Shape& sample);
 
-// The model to test or predict with: of a file with weights, or of the newest checkpoint in a folder.
+// Images in the form a model takes, (channels, rows, columns): set in the middle of a larger frame, channels repeated.
+// Throws DataError if they do not fit.
+HostTensor FitImages(const HostTensor& images, const Shape& sample, const std::string& model);
+
+// The names of the values that the metrics give. Throws UsageError.
+std::vector<std::string> ParseMetrics(const std::string& metrics);
+// Throws UsageError unless the metrics can be taken of the model's outputs for such images and labels of classes.
+void CheckMetrics(const std::string& metrics, const Symbol& symbol, const Shape& images);
+
+// The model to test or predict with. Parameters: of --weights, of a model file, of the newest checkpoint, whichever
+// comes first; the graph is that of --model if given. Throws CheckpointError if a parameter is missing or too many.
 Model LoadTrained(const std::string& checkpoints, const ModelOptions& options);
+
+// That a file can be written later, or a folder (which is made). Better to know before the work than after it: throw
+// DataError.
+void CheckOutputFile(const std::string& option, const std::string& path);
+void MakeOutputFolder(const std::string& option, const std::string& path);
 
 }  // namespace bindery::cli

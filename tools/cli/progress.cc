@@ -53,17 +53,21 @@ void Progress::OnBatch(const BatchReport& report, int64_t epochs) {
     if (last_ == Clock::time_point{}) last_ = now;
     if (now - last_ < kLine) return;
     last_ = now;
-    fmt::print(stderr, "epoch {}/{}  batch {}/{}  {:.0f} samples/s  {}\n", report.epoch + 1, epochs, report.batch, report.batches, rate, ToText(report.metric->Get()));
+    fmt::print(stderr, "epoch {}/{}  batch {}/{}  {:.0f} samples/s  {}\n", report.epoch + 1, epochs, report.batch,
+               report.batches, rate, ToText(report.metric->Get()));
     return;
   }
   if (now - last_ < kRedraw && report.batch != report.batches) return;
   last_ = now;
-  const double part = report.batches > 0 ? std::min(1.0, static_cast<double>(report.batch) / static_cast<double>(report.batches)) : 0;
+  const double part =
+      report.batches > 0 ? std::min(1.0, static_cast<double>(report.batch) / static_cast<double>(report.batches)) : 0;
   const double left = part > 0 ? report.seconds / part - report.seconds : NAN;
   constexpr size_t kWidth = 24;
   const auto full = static_cast<size_t>(part * kWidth);
-  std::string line = fmt::format("epoch {}/{}: {:3.0f}%|{}{}| {}/{} [{}<{}, {:.0f} samples/s, {}]", report.epoch + 1, epochs, part * 100, std::string(full, '#'),
-                                 std::string(kWidth - full, ' '), report.batch, report.batches, Duration(report.seconds), Duration(left), rate, ToText(report.metric->Get()));
+  std::string line =
+      fmt::format("epoch {}/{}: {:3.0f}%|{}{}| {}/{} [{}<{}, {:.0f} samples/s, {}]", report.epoch + 1, epochs,
+                  part * 100, std::string(full, '#'), std::string(kWidth - full, ' '), report.batch, report.batches,
+                  Duration(report.seconds), Duration(left), rate, ToText(report.metric->Get()));
   line.resize(std::min(line.size(), Columns() - 1));
   fmt::print(stderr, "\r\x1b[K{}", line);
   std::fflush(stderr);
@@ -80,8 +84,9 @@ void Progress::Clear() {
 void Progress::OnEpoch(const EpochReport& report, int64_t epochs) {
   Clear();
   if (style_ == ProgressStyle::kNone) return;
-  fmt::print(stderr, "epoch {}/{}  {}  {:.0f} samples/s  lr {:.4g}  train: {}{}{}{}\n", report.epoch + 1, epochs, Duration(report.seconds), report.samples_per_second,
-             report.learning_rate, ToText(report.train), report.validation.empty() ? "" : "  test: ", ToText(report.validation), report.best ? "  (best)" : "");
+  fmt::print(stderr, "epoch {}/{}  {}  {:.0f} samples/s  lr {:.4g}  train: {}{}{}{}\n", report.epoch + 1, epochs,
+             Duration(report.seconds), report.samples_per_second, report.learning_rate, ToText(report.train),
+             report.validation.empty() ? "" : "  test: ", ToText(report.validation), report.best ? "  (best)" : "");
 }
 
 }  // namespace bindery::cli

@@ -13,9 +13,11 @@ enum class ProgressStyle { kAuto, kBar, kLines, kNone };
 class Progress {
  public:
   explicit Progress(ProgressStyle style);
+  ~Progress() { Clear(); }
+  Progress(const Progress&) = delete;
   void OnBatch(const BatchReport& report, int64_t epochs);
   void OnEpoch(const EpochReport& report, int64_t epochs);
-  void Clear();                     // removes a bar that stands on the line
+  void Clear();  // removes a bar that stands on the line
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -24,7 +26,7 @@ class Progress {
   bool on_line_ = false;
 };
 
-std::string ToText(const NamedValues& values);   // "accuracy 0.9812, cross-entropy 0.0613"
-std::string Duration(double seconds);            // "01:23"
+std::string ToText(const NamedValues& values);  // "accuracy 0.9812, cross-entropy 0.0613"
+std::string Duration(double seconds);           // "01:23"
 
 }  // namespace bindery::cli

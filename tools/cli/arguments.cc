@@ -1,0 +1,137 @@
+#include "tools/cli/arguments.h"
+
+#include <algorithm>
+#include <charconv>
+#include <set>
+
+#include "base/names.h"
+
+namespace bindery::cli {
+namespace {
+
+struct Names {
+  std::vector<std::string> options;  // "--epochs", "-h"
+  std::vector<std::pair<std::string, const CLI::Option*>> by_name;
+
+  explicit Names(const CLI::App& app) {
+    for (const CLI::Option* option : app.get_options()) {
+      for (const std::string& name : option->get_lnames()) by_name.emplace_back("--" + name, option);
+      for (const std::string& name : option->get_snames()) by_name.emplace_back("-" + name, option);
+    }
+    for (const auto& [name, option] : by_name) {
+      if (name.starts_with("--")) options.push_back(name);
+    }
+  }
+  const CLI::Option* Find(const std::string& name) const {
+    for (const auto& [known, option] : by_name) {
+      if (known == name) return option;
+    }
+    return nullptr;
+  }
+};
+
+bool LooksLikeOption(std::string_view word) { return word.starts_with("--") && word.size() > 2; }
+
+[[noreturn]] void Fail(const std::string& message, const std::string& command = "") {
+  throw UsageError(fmt::format("{}\ntry: bindery {}{}--help", message, command, command.empty() ? "" : " "));
+}
+
+// What is wrong with a word that stands where an option should.
+[[noreturn]] void FailAtWord(const std::string& word, const Names& names, const std::string& command) {
+  if (!word.starts_with("-")) {
+    const std::string nearest = names.Find("--" + word) ? "--" + word : "";
+    Fail(fmt::format("unexpected word \"{}\": {} takes options only{}", word, command,
+                     nearest.empty() ? "" : fmt::format("; did you mean \"{}\"?", nearest)),
+         command);
+  }
+  const std::string long_form = LooksLikeOption(word) ? word : "-" + word;  // -epochs is --epochs
+  const std::string hint = NearestName(long_form, names.options);
+  Fail(fmt::format("unknown option \"{}\"{}", word, hint.empty() ? "" : fmt::format("; did you mean \"{}\"?", hint)),
+       command);
+}
+
+const CLI::App& FindCommand(const CLI::App& app, const std::string& word) {
+  std::vector<std::string> commands;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (command->get_name() == word) return *command;
+    commands.push_back(command->get_name());
+  }
+  if (word.empty() || word.starts_with("-")) {
+    Fail(fmt::format("a command must come first{}; known: {}", word.empty() ? "" : fmt::format(", got \"{}\"", word),
+                     fmt::join(commands, ", ")));
+  }
+  Fail(fmt::format("unknown command \"{}\"{}", word, NameHint(word, commands)));
+}
+
+template <class T>
+std::string Range(T low, T high) {
+  return fmt::format("{} from {} to {}", std::is_integral_v<T> ? "a whole number" : "a number", low, high);
+}
+
+}  // namespace
+
+std::vector<std::string> SplitArguments(const CLI::App& app, int argc, const char* const* argv) {
+  const std::vector<std::string> given(argv + 1, argv + argc);
+  const std::string first = given.empty() ? "" : given[0];
+  if (Names(app).Find(first)) return {first};  // --help, --version
+  const CLI::App& command = FindCommand(app, first);
+  const std::string& about = command.get_name();
+  const Names names(command);
+
+  std::vector<std::string> words = {first};
+  std::set<const CLI::Option*> seen;
+  for (size_t i = 1; i < given.size(); ++i) {
+    const std::string& word = given[i];
+    const size_t equals = LooksLikeOption(word) ? word.find('=') : std::string::npos;
+    const std::string name = word.substr(0, equals);
+    const CLI::Option* option = names.Find(name);
+    if (!option) FailAtWord(name, names, about);
+    words.push_back(name);
+    const bool is_flag = option->get_expected_max() == 0;
+    if (is_flag && equals != std::string::npos) Fail(fmt::format("{} takes no value", name), about);
+    if (!is_flag && !seen.insert(option).second) Fail(fmt::format("{} is given twice", name), about);
+    if (is_flag) continue;
+    if (equals != std::string::npos) {
+      words.push_back(word.substr(equals + 1));
+      continue;
+    }
+    if (i + 1 == given.size()) Fail(fmt::format("{}: its value is missing", name), about);
+    const std::string& value = given[++i];
+    if (LooksLikeOption(value)) {
+      Fail(fmt::format("{0}: its value is missing before \"{1}\" ({0}={1} if that is the value)", name, value), about);
+    }
+    words.push_back(value);
+  }
+  return words;
+}
+
+template <class T>
+T ParseNumber(const std::string& option, std::string_view text, T low, T high) {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool whole = error == std::errc() && end == text.data() + text.size();
+  if (!whole || !(value >= low && value <= high)) {
+    throw UsageError(fmt::format("{}: expected {}, got \"{}\"", option, Range(low, high), text));
+  }
+  return value;
+}
+
+template <class T>
+std::vector<T> ParseNumbers(const std::string& option, std::string_view text, T low, T high) {
+  std::vector<T> values;
+  for (;;) {
+    const size_t comma = text.find(',');
+    values.push_back(ParseNumber(option, text.substr(0, comma), low, high));
+    if (comma == std::string_view::npos) return values;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+template int ParseNumber(const std::string&, std::string_view, int, int);
+template int64_t ParseNumber(const std::string&, std::string_view, int64_t, int64_t);
+template uint64_t ParseNumber(const std::string&, std::string_view, uint64_t, uint64_t);
+template double ParseNumber(const std::string&, std::string_view, double, double);
+template std::vector<int64_t> ParseNumbers(const std::string&, std::string_view, int64_t, int64_t);
+template std::vector<double> ParseNumbers(const std::string&, std::string_view, double, double);
+
+}  // namespace bindery::cli

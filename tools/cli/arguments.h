@@ -1,0 +1,48 @@
+// The words of a command line, before and while CLI11 parses them. CLI11 alone takes too much (010 is 8, --seed -1 is
+// 2^64 - 1, --save --json writes a file "--json") and says too little about the rest.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+namespace bindery::cli {
+
+// A wrong command line, or a value of an option that makes no sense: exit status 2.
+class UsageError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// The words with every `--name=value` cut in two. Throws UsageError for an unknown command or option (with the nearest
+// one), a missing value, an option given twice, and words that are no option's value.
+std::vector<std::string> SplitArguments(const CLI::App& app, int argc, const char* const* argv);
+
+// `text` as a decimal number from `low` to `high`; T is int, int64_t, uint64_t or double. Throws UsageError.
+template <class T>
+T ParseNumber(const std::string& option, std::string_view text, T low, T high);
+// The same, for numbers with commas between.
+template <class T>
+std::vector<T> ParseNumbers(const std::string& option, std::string_view text, T low, T high);
+
+// The option `name` for a number; `value` holds the default.
+template <class T>
+void AddNumber(CLI::App* app, const std::string& name, T* value, std::type_identity_t<T> low,
+               std::type_identity_t<T> high, const std::string& help) {
+  const auto parse = [=](const std::string& text) { *value = ParseNumber<T>(name, text, low, high); };
+  app->add_option_function<std::string>(name, parse, help)->type_name("NUMBER")->default_str(fmt::format("{}", *value));
+}
+template <class T>
+void AddNumbers(CLI::App* app, const std::string& name, std::vector<T>* values, std::type_identity_t<T> low,
+                std::type_identity_t<T> high, const std::string& help) {
+  const auto parse = [=](const std::string& text) { *values = ParseNumbers<T>(name, text, low, high); };
+  app->add_option_function<std::string>(name, parse, help)->type_name("NUMBER,...");
+}
+
+}  // namespace bindery::cli

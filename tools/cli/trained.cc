@@ -1,0 +1,134 @@
+// What a model is like from outside: its input, its metrics, its parameters.
+#include <cstring>
+
+#include "base/names.h"
+#include "symbol/graph.h"
+#include "symbol/infer.h"
+#include "tools/cli/options.h"
+#include "train/checkpoint.h"
+#include "train/zoo.h"
+
+namespace bindery::cli {
+namespace {
+
+// The names that ArrayIter gives its arrays.
+constexpr const char *kData = "data", *kLabel = "softmax_label";
+// In a model's metadata: the shape of one sample, "1,28,28".
+constexpr const char* kSampleShape = "sample_shape";
+
+// Throws CheckpointError unless `values` are just those called `names`; `source` is where they come from.
+void CheckComplete(const std::vector<std::string>& names, const HostTensorMap& values, const std::string& source) {
+  for (const std::string& name : names) {
+    if (name == kData || name == kLabel || values.contains(name)) continue;
+    Throw<CheckpointError>("{} has no value for \"{}\": it is not this model, trained", source, name);
+  }
+  for (const auto& [name, value] : values) {
+    if (std::find(names.begin(), names.end(), name) != names.end()) continue;
+    Throw<CheckpointError>("{} has a value for \"{}\", which is not in this model{}", source, name,
+                           NameHint(name, names));
+  }
+}
+
+}  // namespace
+
+std::optional<Shape> SampleShape(const Model& model, const std::string& name) {
+  const std::vector<std::string> names = ModelNames();
+  if (std::find(names.begin(), names.end(), name) != names.end()) return ModelInputShape(name);
+  if (const auto saved = model.metadata.find(kSampleShape); saved != model.metadata.end()) {
+    try {
+      const std::vector<int64_t> dims = ParseNumbers<int64_t>(kSampleShape, saved->second, 1, INT32_MAX);
+      return Shape(std::span<const int64_t>(dims));
+    } catch (const std::exception& e) {
+      Throw<ModelError>("the model's metadata are damaged: {}", e.what());
+    }
+  }
+  for (const NodePtr& node : Graph::Of(model.symbol).nodes) {
+    if (!node->is_variable() || node->name() != kData) continue;
+    if (!node->declared_shape || node->declared_shape->rank() < 2) continue;
+    const Shape sample = node->declared_shape->Erase(0);
+    if (sample.IsKnown()) return sample;
+  }
+  return std::nullopt;
+}
+
+void SetSampleShape(Model* model, const Shape& sample) {
+  model->metadata[kSampleShape] = fmt::format("{}", fmt::join(sample.begin(), sample.end(), ","));
+}
+
+HostTensor FitImages(const HostTensor& images, const Shape& sample, const std::string& model) {
+  const Shape& have = images.shape();  // (N, 1, rows, columns)
+  if (sample == have.Erase(0)) return images;
+  constexpr int64_t kMaxElements = int64_t{1} << 30;
+  if (sample.rank() != 3 || sample[1] < have[2] || sample[2] < have[3] ||
+      sample.Elements() > kMaxElements / std::max<int64_t>(1, have[0])) {
+    Throw<DataError>("--data: {} images of {} do not fit model \"{}\", which takes {}", have[0], have.Erase(0), model,
+                     sample);
+  }
+  const int64_t channels = sample[0], rows = sample[1], columns = sample[2];
+  HostTensor fitted(DType::kFloat32, {have[0], channels, rows, columns});
+  const int64_t top = (rows - have[2]) / 2, left = (columns - have[3]) / 2;
+  const float* from = images.data<float>().data();
+  float* to = fitted.data<float>().data();
+  for (int64_t n = 0; n < have[0]; ++n) {
+    for (int64_t c = 0; c < channels; ++c) {
+      for (int64_t y = 0; y < have[2]; ++y) {
+        std::memcpy(to + ((n * channels + c) * rows + top + y) * columns + left, from + (n * have[2] + y) * have[3],
+                    static_cast<size_t>(have[3]) * sizeof(float));
+      }
+    }
+  }
+  return fitted;
+}
+
+std::vector<std::string> ParseMetrics(const std::string& metrics) {
+  std::vector<std::string> names;
+  try {
+    for (const auto& [name, value] : MakeMetric(metrics)->Get()) names.push_back(name);
+  } catch (const Error& e) {
+    throw UsageError("--metrics: " + e.message());
+  }
+  return names;
+}
+
+void CheckMetrics(const std::string& metrics, const Symbol& symbol, const Shape& images) {
+  const ShapeMap known = {{kData, images}, {kLabel, {images[0]}}};
+  const InferredShapes shapes = InferShapes(symbol, known);
+  std::vector<HostTensor> outputs;
+  MetricInputs inputs{.samples = images[0]};
+  const auto view = [](const HostTensor& tensor) { return ConstView{tensor.dtype(), tensor.shape(), tensor.raw()}; };
+  const std::vector<std::string> names = symbol.ListOutputs();
+  for (const std::optional<Shape>& shape : shapes.outputs) outputs.emplace_back(DType::kFloat32, *shape);
+  for (size_t i = 0; i < names.size(); ++i) inputs.outputs.emplace_back(names[i], view(outputs[i]));
+  const HostTensor labels(DType::kFloat32, {images[0]});
+  inputs.labels.emplace_back(kLabel, view(labels));
+  try {
+    const std::unique_ptr<Metric> metric = MakeMetric(metrics);
+    std::vector<double> partial(static_cast<size_t>(metric->partial_size()), 0.0);
+    metric->Accumulate(inputs, partial);
+  } catch (const Error& e) {
+    throw UsageError("--metrics: " + e.message());
+  }
+}
+
+Model LoadTrained(const std::string& checkpoints, const ModelOptions& options) {
+  Model trained;
+  if (!options.model.empty() || !options.weights.empty()) trained = options.Load();
+  std::string source = fmt::format("\"{}\"", options.weights.empty() ? options.model : options.weights);
+  if (options.weights.empty() && trained.params.empty()) {
+    std::optional<Checkpoint> newest = CheckpointStore(checkpoints).LoadNewest();
+    if (!newest) {
+      throw UsageError(
+          fmt::format("there is no checkpoint in \"{}\": train first (bindery train), or give "
+                      "--checkpoints or --weights",
+                      checkpoints));
+    }
+    source = fmt::format("the newest checkpoint in \"{}\"", checkpoints);
+    if (!trained.symbol.empty()) newest->model.symbol = trained.symbol;
+    trained = std::move(newest->model);
+  }
+  CheckComplete(trained.symbol.ListArguments(), trained.params, source);
+  CheckComplete(trained.symbol.ListAuxiliaryStates(), trained.aux, source);
+  return trained;
+}
+
+}  // namespace bindery::cli
