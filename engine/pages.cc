@@ -43,16 +43,28 @@ int64_t NumberAfter(const std::string& path, const std::string& key) {
   return kUnlimited;
 }
 
-int64_t AvailableInControlGroup() {
-  std::string line, folder = "/sys/fs/cgroup";
-  std::ifstream groups("/proc/self/cgroup");
-  while (std::getline(groups, line)) {
-    if (line.rfind("0::/", 0) == 0 && line.size() > 4) folder += line.substr(3);
-  }
+// What a group of processes (a folder of cgroup v2) may still take.
+int64_t AvailableInControlGroup(const std::string& folder) {
   const int64_t limit = NumberIn(folder + "/memory.max"), used = NumberIn(folder + "/memory.current");
   if (limit == kUnlimited || used == kUnlimited) return kUnlimited;
   const int64_t cache = NumberAfter(folder + "/memory.stat", "inactive_file");  // given up when memory is wanted
   return std::max<int64_t>(limit - used + (cache == kUnlimited ? 0 : cache), 0);
+}
+
+// The least of this process' group and the groups around it.
+int64_t AvailableInControlGroups() {
+  const std::string root = "/sys/fs/cgroup";
+  std::string line, group;
+  std::ifstream groups("/proc/self/cgroup");
+  while (std::getline(groups, line)) {
+    if (line.rfind("0::/", 0) == 0) group = line.substr(3);
+  }
+  int64_t available = AvailableInControlGroup(root);
+  while (group.size() > 1) {
+    available = std::min(available, AvailableInControlGroup(root + group));
+    group.resize(group.rfind('/'));
+  }
+  return available;
 }
 
 bool Touch(char* begin, int64_t bytes) {
@@ -127,7 +139,7 @@ int64_t MachineMemory() {
 int64_t AvailableMemory() {
   const int64_t kibibytes = NumberAfter("/proc/meminfo", "MemAvailable:");
   const int64_t machine = kibibytes == kUnlimited ? kUnlimited : kibibytes * 1024;
-  return std::min(machine, AvailableInControlGroup());
+  return std::min(machine, AvailableInControlGroups());
 }
 
 }  // namespace bindery

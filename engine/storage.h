@@ -39,7 +39,7 @@ class Storage {
 };
 
 std::shared_ptr<Storage> MakeStorage();
-// The storage that tensors use unless another is named; lives as long as the process.
+// The storage of all tensors and buffers; lives as long as the process.
 const std::shared_ptr<Storage>& DefaultStorage();
 
 }  // namespace bindery

@@ -18,7 +18,7 @@ void Copy(const void* in, void* out, int64_t bytes);
 void Cast(DType from, const void* in, DType to, void* out, int64_t n);
 
 // out[i] = in[0][i] + in[1][i] + ... in list order; accumulates in float32 (float64 for float64, int64 for integers and
-// bool, which saturate). `out` may be one of `in`.
+// bool: narrower ones saturate, int64 wraps). `out` may be one of `in`.
 void Sum(DType dtype, std::span<const void* const> in, void* out, int64_t n);
 // out[i] += in[i]
 void Add(DType dtype, const void* in, void* out, int64_t n);
