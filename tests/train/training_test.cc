@@ -1,7 +1,6 @@
-// Whole trainings: the same for any devices, resumed to the bit, and good enough.
+// Whole trainings: resumed to the bit, by micro-batches, and good enough. tests/train/splits_test.cc: on any devices.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <filesystem>
 
 #include "base/philox.h"
@@ -14,77 +13,9 @@
 namespace bindery {
 namespace {
 
-struct Split {
-  std::vector<Device> devices;
-  std::vector<double> workload;
-};
-const std::vector<Split> kSplits = {{{Cpu(0)}, {}}, {{Cpu(0), Cpu(1)}, {}}, {{Cpu(0), Cpu(1), Cpu(2)}, {}}, {{Cpu(0), Cpu(1)}, {2, 1}}};
-
 ArrayIter Digits(int64_t count, int64_t batch, bool shuffle = true, int64_t first = 0) {
   ImageSet set = DrawDigits(count, 1, first);
   return ArrayIter(std::move(set.images), std::move(set.labels), {.batch_size = batch, .shuffle = shuffle, .seed = 3});
-}
-
-// Losses of the steps, batch by batch.
-std::vector<double> Losses(const Symbol& symbol, const Split& split, int64_t batch, int64_t steps, const std::string& optimizer) {
-  ArrayIter data = Digits(batch * 6 + 5, batch);   // with a short last batch
-  Trainer trainer(symbol, {.devices = split.devices, .workload = split.workload, .optimizer = optimizer, .metrics = "cross-entropy", .seed = 9});
-  std::vector<double> losses;
-  double before = 0;
-  int64_t count = 0;
-  trainer.Fit(data, {.epochs = (steps + 6) / 7, .on_batch = [&](const BatchReport& report) {
-    // The metric is a mean over the epoch: take the last batch out of it.
-    if (report.batch == 1) before = 0, count = 0;
-    const double sum = report.metric->Get()[0].second * static_cast<double>(report.samples);
-    losses.push_back((sum - before) / static_cast<double>(report.samples - count));
-    before = sum;
-    count = report.samples;
-  }});
-  losses.resize(static_cast<size_t>(steps));
-  return losses;
-}
-
-// A1, and the first row of the promises. Training amplifies rounding differences, the more the larger its steps are; the
-// optimizers are such that 30 steps stay well within the tolerance.
-void ExpectSameLosses(const Symbol& symbol, int64_t batch, const std::string& optimizer = "sgd(lr=0.02, momentum=0.9, wd=1e-4)") {
-  const std::vector<double> one = Losses(symbol, kSplits[0], batch, 30, optimizer);
-  for (size_t s = 1; s < kSplits.size(); ++s) {
-    const std::vector<double> other = Losses(symbol, kSplits[s], batch, 30, optimizer);
-    EXPECT_NEAR(other[0], one[0], 1e-5 * one[0]);
-    for (size_t i = 0; i < one.size(); ++i) EXPECT_NEAR(other[i], one[i], 1e-4 * one[i]) << "split " << s << ", step " << i;
-  }
-  EXPECT_LT(one.back(), one.front());
-}
-
-TEST(Training, LossesOfLeNetDoNotDependOnTheDevices) { ExpectSameLosses(ModelByName("lenet"), 64); }
-TEST(Training, NorWithABatchThatDoesNotDivide) { ExpectSameLosses(ModelByName("lenet"), 20); }
-TEST(Training, NorWithDropout) { ExpectSameLosses(ModelByName("lenet", {.dropout = 0.5}), 64, "sgd(lr=0.02, wd=1e-4)"); }
-
-// In double, rounding differences do not show within a few steps: a single mask that depended on the device would.
-TEST(Training, MasksAreTheSameForEverySplit) {
-  const Batch batch{.data = {DrawDigits(13, 1).images.Cast(DType::kFloat64)}, .label = {DrawDigits(13, 1).labels}};
-  std::vector<HostTensor> outputs;
-  for (const Split& split : kSplits) {
-    DataParallelExecutorGroup group(ModelByName("mlp", {.dropout = 0.5}),
-                                    {.devices = split.devices, .workload = split.workload, .data = {{"data", batch.data[0].shape(), DType::kFloat64}}, .labels = {{"softmax_label", {13}}}, .seed = 5});
-    HostTensorMap args;
-    for (const StoredParameter& p : group.store().parameters()) {
-      PhiloxStream random(1, p.name);
-      args[p.name] = HostTensor(DType::kFloat32, p.shape);
-      for (float& v : args[p.name].data<float>()) v = random.Uniform(-0.1f, 0.1f);
-    }
-    group.SetParams(args, {});
-    Updater updater(&group, {.optimizer = MakeOptimizer("sgd(lr=0.1, momentum=0.9)")});
-    for (int step = 0; step < 4; ++step) updater.Update(std::make_shared<const Batch>(batch));
-    outputs.push_back(group.Outputs()[0].ToHost());
-    EXPECT_LT(MaxAbsDiff(outputs.back(), outputs[0]), 1e-12);
-  }
-}
-
-TEST(Training, NorWithSynchronisedBatchNorm) {
-  Symbol x = Convolution(Variable("data"), {.num_filter = 8, .kernel = {5, 5}}, "conv1");
-  x = Pooling(Relu(BatchNorm(x, {.fix_gamma = false, .sync = true}, "bn1")), {.kernel = {2, 2}, .stride = {2, 2}});
-  ExpectSameLosses(SoftmaxOutput(FullyConnected(x, {.num_hidden = 10}, "fc"), {}, "softmax"), 64);
 }
 
 TEST(Training, LearnsDigits) {
@@ -103,20 +34,26 @@ TEST(Training, LearnsDigits) {
 
 TEST(Training, ResumedAnywhereItEndsInTheSameBits) {
   const auto make = [] {
-    return Trainer(ModelByName("lenet", {.dropout = 0.3}), {.devices = {Cpu(0), Cpu(1)}, .optimizer = "sgd(lr=0.02, momentum=0.9)", .schedule = "factor(step=5, factor=0.9)", .seed = 4});
+    return Trainer(ModelByName("lenet", {.dropout = 0.3}), {.devices = {Cpu(0), Cpu(1)},
+                                                            .optimizer = "sgd(lr=0.02, momentum=0.9)",
+                                                            .schedule = "factor(step=5, factor=0.9)",
+                                                            .seed = 4});
   };
   const auto params = [](Trainer& trainer) { return trainer.ToModel().params; };
   ArrayIter all = Digits(330, 64);
   Trainer whole = make();
   whole.Fit(all, {.epochs = 3});
   const HostTensorMap expected = params(whole);
-  for (const int64_t stop : {1, 4, 6, 7, 13, 17}) {   // in the middle of an epoch, at its end, after it
+  for (const int64_t stop : {1, 4, 6, 7, 13, 17}) {  // in the middle of an epoch, at its end, after it
     const std::string folder = testing::TempDir() + "/resume" + std::to_string(stop);
     std::filesystem::remove_all(folder);
     {
       ArrayIter data = Digits(330, 64);
       Trainer first = make();
-      const FitResult r = first.Fit(data, {.epochs = 3, .checkpoints = folder, .on_batch = [&](const BatchReport& report) { if (report.step == stop) first.RequestStop(); }});
+      const FitResult r =
+          first.Fit(data, {.epochs = 3, .checkpoints = folder, .on_batch = [&](const BatchReport& report) {
+                             if (report.step == stop) first.RequestStop();
+                           }});
       EXPECT_TRUE(r.stopped);
       EXPECT_EQ(r.steps, stop);
     }
@@ -124,7 +61,8 @@ TEST(Training, ResumedAnywhereItEndsInTheSameBits) {
     Trainer second = make();
     const FitResult r = second.Fit(data, {.epochs = 3, .checkpoints = folder, .resume = true});
     EXPECT_EQ(r.steps, 18);
-    for (const auto& [name, value] : params(second)) EXPECT_EQ(value, expected.at(name)) << name << ", stopped at " << stop;
+    for (const auto& [name, value] : params(second))
+      EXPECT_EQ(value, expected.at(name)) << name << ", stopped at " << stop;
   }
 }
 
@@ -132,7 +70,10 @@ TEST(Training, MicroBatchesAreOneStep) {
   const Symbol symbol = ModelByName("mlp", {.dropout = 0});
   const auto run = [&](bool micro) {
     ArrayIter data = Digits(60, 60, false);
-    DataParallelExecutorGroup group(symbol, {.devices = {Cpu(0), Cpu(1)}, .data = data.ProvideData(), .labels = data.ProvideLabel(), .grad_req = micro ? GradReq::kAdd : GradReq::kWrite});
+    DataParallelExecutorGroup group(symbol, {.devices = {Cpu(0), Cpu(1)},
+                                             .data = data.ProvideData(),
+                                             .labels = data.ProvideLabel(),
+                                             .grad_req = micro ? GradReq::kAdd : GradReq::kWrite});
     HostTensorMap args;
     for (const StoredParameter& p : group.store().parameters()) {
       args[p.name] = HostTensor(p.dtype, p.shape);
@@ -149,7 +90,8 @@ TEST(Training, MicroBatchesAreOneStep) {
       }
       std::vector<BatchPtr> parts;
       for (const auto& [begin, end] : {std::pair(0, 13), std::pair(13, 50), std::pair(50, 60)}) {
-        parts.push_back(std::make_shared<Batch>(Batch{.data = {batch->data[0].Slice(0, begin, end)}, .label = {batch->label[0].Slice(0, begin, end)}}));
+        parts.push_back(std::make_shared<Batch>(
+            Batch{.data = {batch->data[0].Slice(0, begin, end)}, .label = {batch->label[0].Slice(0, begin, end)}}));
       }
       updater.Update(parts);
     }
@@ -174,8 +116,10 @@ TEST(Training, DivergenceIsAnErrorAndNamesTheStep) {
 
 TEST(Updater, HeadsThatNormaliseThemselvesAreNotDividedAgain) {
   const auto step = [](Normalization normalization, const std::string& optimizer) {
-    const Symbol net = SoftmaxOutput(FullyConnected(Variable("data"), {.num_hidden = 3, .no_bias = true}, "fc"), {.normalization = normalization}, "softmax");
-    DataParallelExecutorGroup group(net, {.devices = {Cpu(0), Cpu(1)}, .data = {{"data", {5, 4}}}, .labels = {{"softmax_label", {5}}}});
+    const Symbol net = SoftmaxOutput(FullyConnected(Variable("data"), {.num_hidden = 3, .no_bias = true}, "fc"),
+                                     {.normalization = normalization}, "softmax");
+    DataParallelExecutorGroup group(
+        net, {.devices = {Cpu(0), Cpu(1)}, .data = {{"data", {5, 4}}}, .labels = {{"softmax_label", {5}}}});
     group.SetParams({{"fc_weight", HostTensor(DType::kFloat32, {3, 4})}}, {});
     Updater updater(&group, {.optimizer = MakeOptimizer(optimizer)});
     Batch batch{.data = {HostTensor::Full(DType::kFloat32, {5, 4}, 0.5)}, .label = {HostTensor(DType::kFloat32, {5})}};
@@ -184,11 +128,11 @@ TEST(Updater, HeadsThatNormaliseThemselvesAreNotDividedAgain) {
     group.GetParams(&params, nullptr);
     return params.at("fc_weight").At(0);
   };
-  const double expected = 0.1 * (1 - 1.0 / 3) * 0.5;   // lr * mean of (onehot - p) * x
+  const double expected = 0.1 * (1 - 1.0 / 3) * 0.5;  // lr * mean of (onehot - p) * x
   EXPECT_NEAR(step(Normalization::kNull, "sgd(lr=0.1)"), expected, 1e-6);
   EXPECT_NEAR(step(Normalization::kBatch, "sgd(lr=0.1)"), expected, 1e-6);
   EXPECT_NEAR(step(Normalization::kValid, "sgd(lr=0.1)"), expected, 1e-6);
-  EXPECT_NEAR(step(Normalization::kNull, "sgd(lr=0.1, rescale=1)"), 5 * expected, 1e-6);   // an explicit rescale wins
+  EXPECT_NEAR(step(Normalization::kNull, "sgd(lr=0.1, rescale=1)"), 5 * expected, 1e-6);  // an explicit rescale wins
 }
 
 }  // namespace
