@@ -122,50 +122,55 @@ TEST(InferShapes, ScalarsAndEmptyBatchesAreShapes) {
   EXPECT_EQ(InferShapes(net, {{"a", {0, 3}}}).outputs, (Shapes{Shape{0, 3}}));
 }
 
-// E27
-TEST(PartialInference, BothOperandsOfASum) {
-  const Symbol net = AddN2(Variable("a", {.shape = Shape{kAny, 10}}), Variable("b", {.shape = Shape{12, kAny}}));
+// E27, with a sum of operands of one shape and with the one that broadcasts.
+Symbol AddTwo(const Symbol& a, const Symbol& b) { return Add(a, b, "sum"); }
+class PartialInference : public testing::TestWithParam<Symbol (*)(const Symbol&, const Symbol&)> {};
+INSTANTIATE_TEST_SUITE_P(Sums, PartialInference, testing::Values(AddN2, AddTwo),
+                         [](const auto& info) { return info.index == 0 ? "alike" : "broadcast"; });
+
+TEST_P(PartialInference, BothOperandsOfASum) {
+  const Symbol net = GetParam()(Variable("a", {.shape = Shape{kAny, 10}}), Variable("b", {.shape = Shape{12, kAny}}));
   const InferredShapes shapes = InferShapesPartial(net, {});
   EXPECT_EQ(shapes.arguments, (Shapes{Shape{12, 10}, Shape{12, 10}}));
   EXPECT_EQ(shapes.outputs, (Shapes{Shape{12, 10}}));
 }
 
-TEST(PartialInference, BackwardThroughFullyConnected) {
+TEST_P(PartialInference, BackwardThroughFullyConnected) {
   const Symbol fc = FullyConnected(Variable("a", {.shape = Shape{kAny, 10}}), {.num_hidden = 21}, "fc");
-  const Symbol net = AddN2(fc, Variable("c", {.shape = Shape{5, kAny}}));
+  const Symbol net = GetParam()(fc, Variable("c", {.shape = Shape{5, kAny}}));
   const InferredShapes shapes = InferShapesPartial(net, {});
   EXPECT_EQ(ArgumentShape(net, shapes, "a"), (Shape{5, 10}));
   EXPECT_EQ(ArgumentShape(net, shapes, "c"), (Shape{5, 21}));
 }
 
-TEST(PartialInference, BackwardThroughConvolution) {
+TEST_P(PartialInference, BackwardThroughConvolution) {
   const Symbol conv = Convolution(Variable("a", {.shape = Shape{kAny, 10, kAny, kAny}}),
                                   {.num_filter = 21, .kernel = {3, 3}, .pad = {1, 1}}, "conv");
-  const Symbol net = AddN2(conv, Variable("c", {.shape = Shape{5, 21, 32, 32}}));
+  const Symbol net = GetParam()(conv, Variable("c", {.shape = Shape{5, 21, 32, 32}}));
   EXPECT_EQ(ArgumentShape(net, InferShapesPartial(net, {}), "a"), (Shape{5, 10, 32, 32}));
 }
 
-TEST(PartialInference, BackwardThroughConcat) {
+TEST_P(PartialInference, BackwardThroughConcat) {
   const Symbol joined =
       Concat({Variable("a", {.shape = Shape{kAny, 10}}), Variable("b", {.shape = Shape{kAny, 5}})}, {}, "cat");
-  const Symbol net = AddN2(joined, Variable("c", {.shape = Shape{2, kAny}}));
+  const Symbol net = GetParam()(joined, Variable("c", {.shape = Shape{2, kAny}}));
   const InferredShapes shapes = InferShapesPartial(net, {});
   EXPECT_EQ(shapes.arguments, (Shapes{Shape{2, 10}, Shape{2, 5}, Shape{2, 15}}));
 }
 
-TEST(PartialInference, BackwardThroughSliceChannel) {
+TEST_P(PartialInference, BackwardThroughSliceChannel) {
   const Symbol squeezed =
       SliceChannel(Variable("a", {.shape = Shape{kAny, 10}}), {.num_outputs = 10, .squeeze_axis = true}, "cut");
-  const Symbol net = AddN2(squeezed[1], Variable("b", {.shape = Shape{5}}));
+  const Symbol net = GetParam()(squeezed[1], Variable("b", {.shape = Shape{5}}));
   EXPECT_EQ(ArgumentShape(net, InferShapesPartial(net, {}), "a"), (Shape{5, 10}));
 
   const Symbol cut = SliceChannel(Variable("a", {.shape = Shape{kAny, 15, kAny}}), {.num_outputs = 3}, "cut");
-  const Symbol net3 = AddN2(cut[1], Variable("b", {.shape = Shape{3, 5, 2}}));
+  const Symbol net3 = GetParam()(cut[1], Variable("b", {.shape = Shape{3, 5, 2}}));
   EXPECT_EQ(ArgumentShape(net3, InferShapesPartial(net3, {}), "a"), (Shape{3, 15, 2}));
 }
 
 // E28
-TEST(PartialInference, AWeightKnownFromOneUseServesTheOther) {
+TEST(InferShapes, AWeightKnownFromOneUseServesTheOther) {
   const Symbol w = Variable("w");
   const Symbol fc = FullyConnected(Variable("x"), w, {}, {.num_hidden = 13, .no_bias = true}, "fc");
   const Symbol net = Add(Sum(Abs(w, "abs"), {}, "sum1"), Sum(fc, {}, "sum2"), "total");
