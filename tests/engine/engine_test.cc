@@ -79,6 +79,7 @@ TEST_P(EngineTest, RepeatedAndOverlappingVariablesCountOnce) {
   EXPECT_EQ(x, 100);
 }
 
+// E44: 104 increments in a row.
 TEST_P(EngineTest, PreparedOperationRunsAsOftenAsPushed) {
   const VarPtr a = engine_->NewVar();
   int sum = 0, payloads = 0;
@@ -264,8 +265,8 @@ TEST_P(EngineTest, DestructionWaitsAndNeverThrows) {
   EXPECT_EQ(runs, 20);
 }
 
-// 10000 operations with random read and write sets over 100 variables on 4 devices; some throw, some are prepared, some
-// push others. The values, the failures and what each reader sees must not depend on the engine.
+// E44: 10000 operations with random read and write sets over 100 variables on 4 devices; some throw, some are
+// prepared, some push others. The values, the failures and what each reader sees must not depend on the engine.
 struct RandomRun {
   std::vector<uint64_t> values;
   std::vector<std::string> failures;
@@ -403,6 +404,7 @@ TEST(ThreadedEngineTest, OneThreadPerDevice) {
   EXPECT_NE(ids[1][0], ids[2][0]);
 }
 
+// E44: engines come and go, with operations in their queues.
 TEST(ThreadedEngineTest, StartsAndStops) {
   for (int i = 0; i < 50; ++i) {
     int x = 0;
@@ -432,6 +434,7 @@ TEST(ThreadedEngineTest, LastReferenceMayBeDroppedByAnOperation) {
   }
 }
 
+// E44: negative counts.
 TEST(ThreadedEngineTest, RejectsInvalidOptions) {
   EXPECT_THROW(MakeThreadedEngine({.spin_microseconds = -1}), Error);
   EXPECT_NO_THROW(MakeThreadedEngine({.spin_microseconds = 0}));

@@ -72,6 +72,7 @@ KeyUpdater AddTo() {
   };
 }
 
+// E41: this test and the next ones, up to the broadcast, and the errors.
 TEST_P(KVStoreTest, InitThenPull) {
   store_->Init("w", HostTensor::Full(DType::kFloat32, {4, 4}, 4));
   const auto out = MakeList(3, {4, 4}, 0);
@@ -145,7 +146,7 @@ TEST_P(KVStoreTest, PushPullInPlaceIsAnAllReduce) {
   store_->Init("w", HostTensor(DType::kFloat32, shape));
   std::vector<Tensor> values;
   for (int i = 0; i < 4; ++i) values.push_back(Make(i, shape, i + 1));
-  store_->PushPull("w", values, values);
+  store_->PushPull("w", values, values);  // the sum on every device
   ExpectAll(values, 10);
   store_->PushPull("w", values, values);
   ExpectAll(values, 40);
@@ -187,6 +188,7 @@ TEST_P(KVStoreTest, EmptyValues) {
   EXPECT_EQ(out[1].ToHost().elements(), 0);
 }
 
+// E41: initialised twice, unknown, of another kind, another shape, another type.
 TEST_P(KVStoreTest, Errors) {
   store_->Init("fc1_weight", HostTensor(DType::kFloat32, {2, 2}));
   const auto fits = MakeList(2, {2, 2}, 0);
