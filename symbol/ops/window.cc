@@ -20,6 +20,9 @@ void CheckPerAxis(const char* field, const std::vector<int64_t>& list, size_t sp
   }
   for (int64_t value : list) {
     if (value < least) Throw<ModelError>("{} must be at least {} everywhere, got {}", field, least, ToString(list));
+    if (value > kMaxWindow) {
+      Throw<ModelError>("{} must be at most {} everywhere, got {}", field, kMaxWindow, ToString(list));
+    }
   }
 }
 

@@ -9,10 +9,12 @@
 namespace bindery::rule {
 
 inline constexpr size_t kMaxSpatial = 3;
+// Of kernels, strides, pads and dilations, so that a product of two overflows nowhere.
+inline constexpr int64_t kMaxWindow = INT32_MAX;
 
-// 1 to 3 extents of at least 1, or ModelError.
+// 1 to 3 extents from 1 to kMaxWindow, or ModelError.
 void CheckKernel(const std::vector<int64_t>& kernel);
-// Empty, or one number of at least `least` per spatial axis, or ModelError.
+// Empty, or one number from `least` to kMaxWindow per spatial axis, or ModelError.
 void CheckPerAxis(const char* field, const std::vector<int64_t>& list, size_t spatial, int64_t least);
 
 // The number for a spatial axis from a list that may be empty.

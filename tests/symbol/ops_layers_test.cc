@@ -244,5 +244,20 @@ TEST(Dropout, MaskAndErrors) {
   EXPECT_EQ(CheckError(DropoutOp(), DropoutAttrs{.axes = {1, 1}}), "ModelError: axes names axis 1 twice");
 }
 
+// Products of two of them stay far from overflow.
+TEST(Windows, AreBounded) {
+  const int64_t most = INT32_MAX, more = most + 1;
+  EXPECT_EQ(CheckError(ConvolutionOp(), ConvolutionAttrs{.num_filter = 1, .kernel = {1}, .stride = {more}}),
+            "ModelError: stride must be at most 2147483647 everywhere, got (2147483648)");
+  EXPECT_EQ(CheckError(ConvolutionOp(), ConvolutionAttrs{.num_filter = 1, .kernel = {1}, .pad = {more}}),
+            "ModelError: pad must be at most 2147483647 everywhere, got (2147483648)");
+  EXPECT_EQ(CheckError(ConvolutionOp(), ConvolutionAttrs{.num_filter = 1, .kernel = {1}, .dilate = {more}}),
+            "ModelError: dilate must be at most 2147483647 everywhere, got (2147483648)");
+  EXPECT_EQ(CheckError(PoolingOp(), PoolingAttrs{.kernel = {1, more}}),
+            "ModelError: kernel must be at most 2147483647 everywhere, got (1, 2147483648)");
+  EXPECT_EQ(CheckError(PoolingOp(), PoolingAttrs{.kernel = {most}, .stride = {most}, .pad = {most - 1}}),
+            "nothing was thrown");
+}
+
 }  // namespace
 }  // namespace bindery

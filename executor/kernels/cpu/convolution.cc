@@ -96,8 +96,9 @@ struct Choice {
   Format weight;
 };
 
-// make(candidate, weight desc) -> primitive desc, perhaps empty. The first candidate with a fast implementation and an
-// expressible format of weights; else the first with any; nullopt if oneDNN has none.
+// make(candidate, weight desc) -> primitive desc, perhaps empty, or dnnl::error for a window that oneDNN cannot describe.
+// The first candidate with a fast implementation and an expressible format of weights; else the first with any; nullopt
+// if oneDNN has none.
 template <class PrimitiveDesc, class Make, class WeightOf>
 std::optional<Choice<PrimitiveDesc>> Choose(const Problem& p, const std::optional<Format>& wish, const Make& make, const WeightOf& weight_of) {
   std::optional<Choice<PrimitiveDesc>> slow;
@@ -109,7 +110,12 @@ std::optional<Choice<PrimitiveDesc>> Choose(const Problem& p, const std::optiona
     weights.push_back(p.AnyWeight());
     weights.push_back(p.PlainWeight());
     for (const memory::desc& weight : weights) {
-      PrimitiveDesc desc = make(candidate, weight);
+      PrimitiveDesc desc;
+      try {
+        desc = make(candidate, weight);
+      } catch (const dnnl::error&) {
+        continue;
+      }
       if (!desc) continue;
       const auto format = p.FormatOfWeight(weight_of(desc));
       if (!format) continue;

@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <limits>
 #include <string>
 
+#include "base/checked.h"
 #include "engine/team.h"
 #include "executor/kernels/cpu/makers.h"
 #include "executor/kernels/cpu/simd/loops.h"
@@ -32,8 +34,8 @@ struct Axis {
   bool IsWhole(int64_t p) const { return First(p) == 0 && Last(p) == window.kernel; }
 };
 
-// A thread's list of the taps of a window, and which part of the window it lists: in most places all of it, so that the
-// list is rarely made anew.
+// A thread's list of the taps of a window, numbered in order, and which part of the window it lists: in most places all
+// of it, so that the list is rarely made anew.
 struct TapList {
   Loops::PoolRow row;
   int64_t* offsets;
@@ -56,11 +58,11 @@ struct Geometry {
     const std::vector<PoolWindow> windows = PoolWindows(attrs, data);
     for (size_t i = 0; i < windows.size(); ++i) {
       const int64_t in = data[2 + static_cast<int>(i)];
-      const int64_t pad = attrs.convention == PoolConvention::kSame ? windows[i].pad_end : windows[i].pad_begin;
-      axes[3 - windows.size() + i] = {in, in + pad, windows[i]};
+      axes[3 - windows.size() + i] = {in, in + windows[i].pad_end, windows[i]};
+      taps_ = CheckedMul(taps_, std::min(windows[i].kernel, in), "the window");
     }
   }
-  int64_t taps() const { return axes[0].window.kernel * axes[1].window.kernel * axes[2].window.kernel; }
+  int64_t taps() const { return taps_; }   // the most that one window has inside the input
   int64_t in_plane() const { return axes[0].in * axes[1].in * axes[2].in * lanes; }
   int64_t out_row() const { return axes[2].window.output * lanes; }
   int64_t out_rows() const { return axes[0].window.output * axes[1].window.output; }
@@ -69,7 +71,14 @@ struct Geometry {
     return is_max ? planes * out_rows() * out_row() * static_cast<int64_t>(narrow_index() ? sizeof(uint8_t) : sizeof(int32_t)) : 0;
   }
 
-  int64_t scratch_bytes(int threads) const { return threads * taps() * static_cast<int64_t>(sizeof(int64_t) + sizeof(int32_t)); }
+  // Is the work too little to be shared out?
+  bool is_small() const {
+    return static_cast<double>(planes * out_rows() * out_row()) * static_cast<double>(taps()) <= kSerialElements;
+  }
+
+  int64_t scratch_bytes(int threads) const {
+    return CheckedMul(taps(), threads * static_cast<int64_t>(sizeof(int64_t) + sizeof(int32_t)), "scratch bytes");
+  }
   TapList TapsFor(void* scratch, int threads, int thread) const {
     auto* all_offsets = static_cast<int64_t*>(scratch);
     int64_t* offsets = all_offsets + thread * taps();
@@ -92,7 +101,8 @@ struct Geometry {
       ListTaps({d.First(od), d.Last(od), h.First(oh), h.Last(oh), w.First(begin), w.Last(begin)}, list);
       list->row.outputs = end - begin;
       const int64_t origin = ((d.Begin(od) * h.in + h.Begin(oh)) * w.in + w.Begin(begin)) * lanes;
-      const int64_t divisor = d.Counted(od, count_padding) * h.Counted(oh, count_padding) * w.Counted(begin, count_padding);
+      const auto counted = [&](const Axis& axis, int64_t p) { return static_cast<double>(axis.Counted(p, count_padding)); };
+      const double divisor = counted(d, od) * counted(h, oh) * counted(w, begin);   // may exceed an int64
       f(list->row, origin, begin * lanes, 1 / static_cast<float>(divisor));
       begin = end;
     }
@@ -107,12 +117,15 @@ struct Geometry {
       for (int64_t j = part[2]; j < part[3]; ++j) {
         for (int64_t k = part[4]; k < part[5]; ++k) {
           list->offsets[count] = ((i * axes[1].in + j) * axes[2].in + k) * lanes;
-          list->numbers[count++] = static_cast<int32_t>((i * axes[1].window.kernel + j) * axes[2].window.kernel + k);
+          list->numbers[count] = static_cast<int32_t>(count);
+          ++count;
         }
       }
     }
     list->row.count = count;
   }
+
+  int64_t taps_ = 1;
 };
 
 bool IsKnown(const Format& format, const Shape& shape) {
@@ -145,6 +158,7 @@ MaybeKernel MakePooling(const KernelSpec& spec) {
   if (spec.inputs[0].dtype != DType::kFloat32) return std::nullopt;
   const Format format = FormatFor(spec, 0);
   const Geometry g(spec.attributes<PoolingAttrs>(), spec.inputs[0].shape, format);
+  if (g.taps() > std::numeric_limits<int32_t>::max()) return std::nullopt;
   Kernel kernel = PlainKernel(spec, "loop");
   kernel.input_formats[0] = Canonical(format, spec.inputs[0].shape);
   kernel.output_formats[0] = Canonical(format, spec.outputs[0].shape);
@@ -154,7 +168,7 @@ MaybeKernel MakePooling(const KernelSpec& spec) {
     return [=, x = In(args, 0), y = Out(args, 0), state = g.is_max ? args.outputs[1] : nullptr, scratch = args.scratch] {
       const Loops& loops = BestLoops();
       const int64_t rows = g.planes * g.out_rows();
-      ParallelFor(rows, 1, rows * g.out_row() * g.taps() <= kSerialElements ? rows : 0, [&](int64_t begin, int64_t end, int thread) {
+      ParallelFor(rows, 1, g.is_small() ? rows : 0, [&](int64_t begin, int64_t end, int thread) {
         TapList list = g.TapsFor(scratch, threads, thread);
         for (int64_t r = begin; r < end; ++r) {
           const float* plane = x + r / g.out_rows() * g.in_plane();
@@ -187,6 +201,7 @@ MaybeKernel MakePoolingGrad(const KernelSpec& spec) {
     format = *of_state;
   }
   const Geometry g(attrs, shape, format);
+  if (g.taps() > std::numeric_limits<int32_t>::max()) return std::nullopt;
   Kernel kernel = PlainKernel(spec, "loop");
   kernel.input_formats[0] = Canonical(format, spec.inputs[0].shape);
   kernel.output_formats[0] = Canonical(format, shape);
@@ -195,8 +210,7 @@ MaybeKernel MakePoolingGrad(const KernelSpec& spec) {
   kernel.bind = [g, threads = spec.threads](const KernelArgs& args) -> Call {
     return [=, dy = In(args, 0), dx = Out(args, 0), state = g.is_max ? args.inputs[2] : nullptr, scratch = args.scratch] {
       const Loops& loops = BestLoops();
-      const bool serial = g.planes * g.out_rows() * g.out_row() * g.taps() <= kSerialElements;
-      ParallelFor(g.planes, 1, serial ? g.planes : 0, [&](int64_t begin, int64_t end, int thread) {
+      ParallelFor(g.planes, 1, g.is_small() ? g.planes : 0, [&](int64_t begin, int64_t end, int thread) {
         TapList list = g.TapsFor(scratch, threads, thread);
         for (int64_t p = begin; p < end; ++p) {
           float* plane = dx + p * g.in_plane();

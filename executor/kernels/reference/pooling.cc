@@ -69,8 +69,8 @@ void ForEachInput(const Geometry& g, const Extent& d, const Extent& h, const Ext
 }
 
 double Divisor(const Geometry& g, const Extent& d, const Extent& h, const Extent& w) {
-  if (g.count_padding) return static_cast<double>(d.padded * h.padded * w.padded);
-  return static_cast<double>((d.end - d.begin) * (h.end - h.begin) * (w.end - w.begin));
+  const auto count = [&](const Extent& e) { return static_cast<double>(g.count_padding ? e.padded : e.end - e.begin); };
+  return count(d) * count(h) * count(w);
 }
 
 Kernel MaxPooling(const KernelSpec& spec, const Geometry& g) {
