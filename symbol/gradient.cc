@@ -34,7 +34,8 @@ class Backward {
 
   GradientResult Run(std::span<const std::string> wrt) {
     GradientResult result;
-    for (const Entry& head : graph_.outputs) result.head_gradients.push_back(StartAt(head));
+    const std::vector<std::string> names = Symbol(graph_.outputs).ListOutputs();
+    for (size_t i = 0; i < names.size(); ++i) result.head_gradients.push_back(StartAt(graph_.outputs[i], names[i]));
     for (int n = static_cast<int>(graph_.nodes.size()) - 1; n >= 0; --n) {
       if (on_path_[n] && !graph_.nodes[n]->is_variable()) Visit(n);
     }
@@ -91,13 +92,13 @@ class Backward {
     return wanted;
   }
 
-  std::string StartAt(const Entry& head) {
+  std::string StartAt(const Entry& head, const std::string& head_name) {
     const int n = graph_.IndexOf(head.node);
     if (!on_path_[n]) return "";
     is_head_[n] = true;
     if (IsLoss(*head.node)) return "";
     const OnBehalfOf scope(*head.node, "_backward_");
-    const std::string base = head.node->OutputName(head.output) + "_grad";
+    const std::string base = head_name + "_grad";
     std::string name = base;
     for (int i = 1; !names_taken_.insert(name).second; ++i) name = base + std::to_string(i);
     flowing_[values_.Of(head)].push_back({static_cast<int>(graph_.nodes.size()), Variable(name)});

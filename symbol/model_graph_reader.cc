@@ -14,6 +14,9 @@ namespace {
 
 constexpr size_t kMaxHints = 10'000;  // names compared for "did you mean"
 constexpr size_t kMaxCycle = 10;      // nodes of a cycle that a message names
+// Outputs, and inputs left out, that a graph may declare beyond one per byte of its message: a few bytes of attributes
+// must not take much more memory than a file that writes them out.
+constexpr int64_t kFreeDeclarations = 1 << 17;
 
 std::string Lowercase(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
@@ -38,7 +41,8 @@ class GraphReader {
  public:
   GraphReader(const proto::Graph& message, const ModelLimits& limits, const ModelSource& source,
               const ReadTensorFn& read_tensor)
-      : message_(message), limits_(limits), source_(source), read_tensor_(read_tensor) {}
+      : message_(message), limits_(limits), source_(source), read_tensor_(read_tensor),
+        declarations_left_(kFreeDeclarations + static_cast<int64_t>(message.ByteSizeLong())) {}
 
   Symbol Read() {
     const int variables = message_.variable_size(), nodes = message_.node_size();
@@ -77,6 +81,13 @@ class GraphReader {
 
   [[noreturn]] void FailTooMany() const {
     source_.Fail({{"graph"}}, fmt::format("more than {} nodes, the limit", limits_.nodes));
+  }
+
+  void CountDeclarations(int i, const char* what, int64_t count) {
+    declarations_left_ -= count;
+    if (declarations_left_ >= 0) return;
+    source_.Fail({{"graph"}, {"node", i}},
+                 fmt::format("{}: {} {} are too many for a file of this size", Who(message_.node(i)), count, what));
   }
 
   void Declare(const std::string& id, FieldPath path, const std::string& who) {
@@ -133,6 +144,7 @@ class GraphReader {
     });
     item.attrs = ReadAttrs(*item.op, i, who);
     item.num_outputs = NumOutputs(*item.op, item.attrs);
+    CountDeclarations(i, "outputs", item.num_outputs);
     Declare(node.has_id() ? node.id() : node.name(), path, who);
     items_.push_back(std::move(item));
   }
@@ -186,6 +198,7 @@ class GraphReader {
                    fmt::format("{}: takes at most {} inputs ({}), got {}", Who(node), count, fmt::join(names, ", "),
                                node.input_size()));
     }
+    CountDeclarations(i, "inputs left out", count - node.input_size());
     std::vector<Reference> inputs(names.size());
     for (int k = 0; k < count; ++k) {
       if (IsGiven(node, k)) continue;
@@ -289,10 +302,15 @@ class GraphReader {
     inputs.reserve(item->inputs.size());
     for (const Reference& input : item->inputs) inputs.push_back({items_[input.item].node, input.number});
     const FieldPath path = {{"graph"}, {"node", item->message}};
-    auto node = std::make_shared<Node>(item->op, std::move(item->attrs), message.name(), std::move(inputs),
-                                       ReadAnnotations(message.annotation(), path, Who(message)));
-    RestoreAutomaticName(node.get());
-    item->node = std::move(node);
+    Annotations annotations = ReadAnnotations(message.annotation(), path, Who(message));
+    try {
+      auto node = std::make_shared<Node>(item->op, std::move(item->attrs), message.name(), std::move(inputs),
+                                         std::move(annotations));
+      RestoreAutomaticName(node.get());
+      item->node = std::move(node);
+    } catch (const ModelError& error) {   // names the node itself
+      source_.Fail(path, error.message());
+    }
   }
 
   // `walk` follows inputs and ends with an item that is in it before.
@@ -316,6 +334,7 @@ class GraphReader {
   const ReadTensorFn& read_tensor_;
   std::vector<Item> items_;
   std::unordered_map<std::string, size_t> by_id_;
+  int64_t declarations_left_;
 };
 
 }  // namespace

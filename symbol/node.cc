@@ -88,7 +88,15 @@ Node::Node(const OpDef* op, AnyAttrs attrs, std::string name, std::vector<Entry>
       name_(std::move(name)),
       inputs_(std::move(inputs)),
       annotations_(std::move(annotations)),
-      num_outputs_(op == nullptr ? 1 : NumOutputs(*op, attrs_)) {}
+      num_outputs_(op == nullptr ? 1 : NumOutputs(*op, attrs_)) {
+  if (op == nullptr || op->auxiliary.empty()) return;
+  const std::vector<std::string> names = op->inputs(attrs_, static_cast<int>(inputs_.size()));
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    if (inputs_[i].node->is_variable() || !IsAuxiliary(*op, names.at(i))) continue;
+    Throw<ModelError>("{}, argument \"{}\": an auxiliary state must be a variable, got {}", Describe(*this), names[i],
+                      Describe(*inputs_[i].node));
+  }
+}
 
 // The outermost destructor of a thread takes apart what the nested ones hand to it, so that none is nested twice.
 Node::~Node() {
@@ -110,6 +118,13 @@ Node::~Node() {
 std::string Node::OutputName(int output) const {
   if (is_variable()) return name_;
   return name_ + "_" + op_->outputs(attrs_).at(output);
+}
+
+std::vector<std::string> Node::OutputNames() const {
+  if (is_variable()) return {name_};
+  std::vector<std::string> names = op_->outputs(attrs_);
+  for (std::string& name : names) name.insert(0, name_ + "_");
+  return names;
 }
 
 Symbol Variable(const std::string& name, const VariableOptions& options) {

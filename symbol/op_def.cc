@@ -4,7 +4,9 @@
 
 namespace bindery {
 
-int NumOutputs(const OpDef& op, const AnyAttrs& attrs) { return static_cast<int>(op.outputs(attrs).size()); }
+int NumOutputs(const OpDef& op, const AnyAttrs& attrs) {
+  return op.num_outputs ? op.num_outputs(attrs) : static_cast<int>(op.outputs(attrs).size());
+}
 
 int NumVisibleOutputs(const OpDef& op, const AnyAttrs& attrs) {
   const int all = NumOutputs(op, attrs);

@@ -107,6 +107,8 @@ struct OpDef {
       [](const AnyAttrs&, int) { return std::vector<std::string>{"data"}; };
   std::function<std::vector<std::string>(const AnyAttrs&)> outputs =
       [](const AnyAttrs&) { return std::vector<std::string>{"output"}; };
+  // How many these are, where an attribute tells and may tell of many. Default: counted.
+  std::function<int(const AnyAttrs&)> num_outputs = {};
   // Outputs beyond this many are hidden: for the gradient only. 0 = all visible.
   std::function<int(const AnyAttrs&)> num_visible_outputs = {};
   std::vector<std::string> auxiliary = {};                          // input names that are auxiliary states

@@ -108,9 +108,16 @@ std::vector<std::string> Symbol::ListAuxiliaryStates() const {
 std::vector<std::string> Symbol::ListInputs() const { return NamesOf(Variables(entries_, VariableRole::kEither)); }
 
 std::vector<std::string> Symbol::ListOutputs() const {
-  std::vector<std::string> names;
+  std::vector<std::string> names, of_node;
   names.reserve(entries_.size());
-  for (const Entry& entry : entries_) names.push_back(entry.node->OutputName(entry.output));
+  const Node* node = nullptr;
+  for (const Entry& entry : entries_) {
+    if (entry.node.get() != node) {
+      node = entry.node.get();
+      of_node = node->OutputNames();
+    }
+    names.push_back(of_node.at(entry.output));
+  }
   return names;
 }
 

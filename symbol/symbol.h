@@ -7,6 +7,8 @@
 // Names. A node's name is given, or comes from the innermost NameScope of the calling thread (`<prefix><op><counter>`,
 // the counter belongs to the scope), or without a scope from the node's first input: the nearest given name, the
 // operator and the distance (`conv1_tanh1`). No global counter exists, so a second copy of a net has the same names.
+// Only variables need names that differ: two unnamed Dropouts of one value have one name, and the executor tells them
+// apart by their order.
 //
 // Thread safety: a Symbol is an immutable value; scopes are per thread.
 #pragma once
@@ -47,7 +49,8 @@ using Annotations = std::map<std::string, std::string>;
 // but `layout` and `merge`, which speak of one value's own axes and not of its parameters'.
 Annotations Inherited(const Annotations& annotations);
 
-// Immutable once made. A variable has no operator.
+// Immutable once made. A variable has no operator. Throws ModelError if an input that is an auxiliary state of the
+// operator is no variable.
 class Node {
  public:
   Node(const OpDef* op, AnyAttrs attrs, std::string name, std::vector<Entry> inputs, Annotations annotations);
@@ -63,6 +66,7 @@ class Node {
   const Annotations& annotations() const { return annotations_; }
   int num_outputs() const { return num_outputs_; }      // hidden ones included
   std::string OutputName(int output) const;             // "conv1_output", "bn1_mean"; a variable's own name
+  std::vector<std::string> OutputNames() const;         // all: cheaper than one by one
 
   // Set for variables declared with them.
   std::optional<Shape> declared_shape = {};                  // extents may be unknown

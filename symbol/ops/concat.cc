@@ -185,6 +185,7 @@ const OpDef& ConcatGradOp() {
             return names;
           },
       .outputs = [](const AnyAttrs& attrs) { return ArgNames(attrs, "arg_grad"); },
+      .num_outputs = [](const AnyAttrs& attrs) { return static_cast<int>(attrs.get<ConcatAttrs>().num_args); },
       .shape_only_from = 1,
       .infer_shape = InferConcatGrad,
       .batch_axis =
@@ -214,6 +215,7 @@ const OpDef& SliceChannelOp() {
       .doc = "data cut into equal parts along an axis, which may then be dropped.",
       .attrs_type = &AttrsOf<SliceChannelAttrs>(),
       .outputs = [](const AnyAttrs& attrs) { return PartNames(attrs, "output"); },
+      .num_outputs = [](const AnyAttrs& attrs) { return static_cast<int>(attrs.get<SliceChannelAttrs>().num_outputs); },
       .infer_shape =
           [](InferContext& c) {
             std::vector<Value> parts;

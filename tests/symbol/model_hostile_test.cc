@@ -241,6 +241,41 @@ TEST(HostileModel, NodeLimitCountsVariables) {
             "ModelError: m:1:1: more than 1 nodes, the limit");
 }
 
+// A few bytes of attributes must not declare more than a file of that size could write out.
+TEST(HostileModel, DeclarationsFollowTheFileSize) {
+  const auto nodes = [](int count, const char* op, int64_t parts, const char* input) {
+    proto::Model model;
+    for (int i = 0; i < count; ++i) {
+      proto::Node* node = model.mutable_graph()->add_node();
+      node->set_op(op);
+      node->set_name("n" + std::to_string(i));
+      if (*input != '\0') node->add_input(input);
+      proto::Attr* attr = node->add_attr();
+      attr->set_name("num_outputs");
+      attr->set_i(parts);
+    }
+    model.mutable_graph()->add_variable()->set_name("x");
+    model.mutable_graph()->add_output("n0");
+    return Bytes(model);
+  };
+  EXPECT_EQ(ErrorOf(nodes(16, "SliceChannelGrad", 65'536, "")),
+            "ModelError: m.pb: SliceChannelGrad \"n2\": 65536 inputs left out are too many for a file of this size");
+  EXPECT_NE(ErrorOf(nodes(20'000, "SliceChannel", 65'536, "x")).find("65536 outputs are too many"), std::string::npos);
+  EXPECT_EQ(ErrorOf(nodes(1, "SliceChannel", 65'536, "x")), "nothing was thrown");
+  EXPECT_EQ(ErrorOf(nodes(1'000, "SliceChannel", 100, "x")), "nothing was thrown");
+}
+
+TEST(HostileModel, AuxiliaryStatesAreVariables) {
+  const std::string text = R"(version: 1 graph {
+    variable { name: "x" } variable { name: "m" }
+    node { op: "Exp" name: "e" input: "m" }
+    node { op: "BatchNorm" name: "bn" input: "x" input: "" input: "" input: "e" }
+    output: "bn" })";
+  EXPECT_EQ(MessageOf<ModelError>([&] { ParseModel(text, true, "m.prototxt"); }),
+            "ModelError: m.prototxt:4:5: BatchNorm \"bn\", argument \"running_mean\": an auxiliary state must be a "
+            "variable, got Exp \"e\"");
+}
+
 TEST(HostileModel, RecursionLimitHolds) {
   const std::string text = SerializeModel(SmallModel(), true), bytes = SerializeModel(SmallModel());
   EXPECT_NO_THROW(ParseModel(text, true, "m", {.recursion = 10}));

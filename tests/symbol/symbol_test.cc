@@ -7,9 +7,11 @@
 #include "base/error.h"
 #include "symbol/op_def.h"
 #include "symbol/ops/activation.h"
+#include "symbol/ops/batch_norm.h"
 #include "symbol/ops/dropout.h"
 #include "symbol/ops/elementwise.h"
 #include "symbol/ops/fully_connected.h"
+#include "symbol/ops/shape_ops.h"
 #include "tests/symbol/test_ops.h"
 
 namespace bindery {
@@ -299,6 +301,24 @@ TEST(Symbol, PrintsOneLinePerNode) {
             "fork = Fork(fc)\n"
             "sum = Add(fork, fork:1)\n"
             "-> sum\n");
+}
+
+TEST(Symbol, AuxiliaryStatesAreVariables) {
+  const Symbol norm = BatchNorm(Variable("x"), {}, "bn"), computed = Exp(Variable("m"), "e");
+  EXPECT_EQ(MessageOf<ModelError>([&] { norm.Compose({{"bn_running_var", computed}}); }),
+            "ModelError: BatchNorm \"bn\", argument \"running_var\": an auxiliary state must be a variable, got Exp "
+            "\"e\"");
+  EXPECT_NO_THROW(norm.Compose({{"bn_running_var", Variable("v")}, {"bn_gamma", computed}}));
+}
+
+// One attribute makes many outputs; naming them takes no time to speak of.
+TEST(Symbol, ManyOutputs) {
+  const Symbol parts = SliceChannel(Variable("x"), {.num_outputs = 65'536}, "parts");
+  const std::vector<std::string> names = parts.ListOutputs();
+  ASSERT_EQ(names.size(), 65'536u);
+  EXPECT_EQ(names.back(), "parts_output65535");
+  EXPECT_EQ(Group({parts[7], Variable("y"), parts[3]}).ListOutputs(),
+            (std::vector<std::string>{"parts_output7", "y", "parts_output3"}));
 }
 
 }  // namespace
