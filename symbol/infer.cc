@@ -141,6 +141,15 @@ void CheckComplete(const Graph& graph, const ValueIndex& values, const ShapeFact
   }
 }
 
+// No rule multiplies extents: that the elements can be counted is seen here.
+void CheckCountable(const Node& node, const Shape& shape) {
+  try {
+    shape.Elements();
+  } catch (const ShapeError& error) {
+    Throw<ShapeError>("{}: {}", Describe(node), error.message());
+  }
+}
+
 template <class Fact, class Values>
 void List(const Symbol& symbol, const Graph& graph, const ValueIndex& values, const Values& all,
           std::vector<Fact>& arguments, std::vector<Fact>& outputs, std::vector<Fact>& auxiliary) {
@@ -243,6 +252,7 @@ NodeTypes InferTypes(const Graph& graph, const ShapeMap& shapes, const DTypeMap&
   const std::vector<DType> solved_dtypes = SolveDTypes(graph, values, dtypes);
   NodeTypes types(graph.nodes.size());
   for (int v = 0; v < values.size(); ++v) {
+    CheckCountable(*graph.nodes[values.producer(v)], *solved.facts()[v]);
     types[values.producer(v)].push_back({solved_dtypes[v], *solved.facts()[v], -1});
   }
   InferBatchAxes(graph, batch_axes, types);

@@ -261,6 +261,21 @@ TEST(BatchAxes, TheDefaultFollowsTheFirstBatchedInputOfEqualExtent) {
   EXPECT_EQ(types[1].batch_axis, -1);  // its extent there is another
 }
 
+TEST(InferTypes, ElementsCanBeCounted) {
+  static const OpDef outer = [] {  // (n) -> (n, n)
+    OpDef op;
+    op.name = "Outer";
+    op.infer_shape = [](InferContext& context) {
+      if (context.input(0)) context.SetOutput(0, {(*context.input(0))[0], (*context.input(0))[0]});
+    };
+    return op;
+  }();
+  const Graph graph = Graph::Of(Apply(outer, {}, {Variable("a")}, "y"));
+  EXPECT_NO_THROW(InferTypes(graph, {{"a", {int64_t{1} << 31}}}, {}));
+  const std::string error = MessageOf<ShapeError>([&] { InferTypes(graph, {{"a", {int64_t{1} << 32}}}, {}); });
+  EXPECT_TRUE(error.starts_with("ShapeError: Outer \"y\": ")) << error;
+}
+
 TEST(LongChains, InferenceIsLinearInBothDirections) {
   Symbol x = Variable("x");
   for (int i = 0; i < 1'000'000; ++i) x = Apply(SquareOp(), {}, {x}, "s");
