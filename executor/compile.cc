@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "executor/internal_kernels.h"
+#include "executor/liveness.h"
 #include "executor/lowering.h"
 #include "executor/plan_memory.h"
 #include "executor/program.h"
@@ -23,7 +24,7 @@ std::string Located(const std::string& where, const std::string& message) {
 // Adds the node to an error without changing its type.
 template <class F>
 auto WithNode(const Node& node, F&& f) {
-  const std::string where = fmt::format("{} \"{}\": ", node.op().name, node.name());
+  const std::string where = Describe(node) + ": ";
   try {
     return f();
   } catch (const ShapeError& e) {
@@ -45,13 +46,18 @@ class Compiler : private ProgramBuilder {
 
   std::shared_ptr<const Program> Run() {
     DescribeInterface();
-    CountReaders();
+    read_ = NeededOutputs(graph_, [&](const Node& node, int output) {
+      const auto rule = StatisticsOf(node);
+      return IsObserved(node, output) || (rule && (output == rule->mean_output || output == rule->variance_output));
+    });
     values_of_.resize(graph_.nodes.size());
     for (size_t n = 0; n < graph_.nodes.size(); ++n) {
       if (static_cast<int>(n) == lowered_.forward_nodes) EndForward();
       values_of_[n].assign(lowered_.types[n].size(), -1);
-      EmitNode(static_cast<int>(n));
-      for (size_t o = 0; o < values_of_[n].size(); ++o) PlaceGradients(static_cast<int>(n), static_cast<int>(o));
+      WithNode(*graph_.nodes[n], [&] {
+        EmitNode(static_cast<int>(n));
+        for (size_t o = 0; o < values_of_[n].size(); ++o) PlaceGradients(static_cast<int>(n), static_cast<int>(o));
+      });
     }
     if (!forward_ended_) EndForward();
     FinishObserved();
@@ -103,26 +109,6 @@ class Compiler : private ProgramBuilder {
     if (!options_.observe.empty()) observe_ = std::regex(options_.observe);
   }
 
-  // Which outputs have a reader that needs their values.
-  void CountReaders() {
-    read_.resize(graph_.nodes.size());
-    for (size_t n = 0; n < graph_.nodes.size(); ++n) read_[n].assign(lowered_.types[n].size(), false);
-    for (const NodePtr& node : graph_.nodes) {
-      for (size_t i = 0; i < node->inputs().size(); ++i) {
-        if (IsShapeOnly(*node, static_cast<int>(i))) continue;
-        const Entry& input = node->inputs()[i];
-        read_[graph_.IndexOf(input.node)][input.output] = true;
-      }
-    }
-    for (const Entry& output : graph_.outputs) read_[graph_.IndexOf(output.node)][output.output] = true;
-    for (size_t n = 0; n < graph_.nodes.size(); ++n) {
-      const Node& node = *graph_.nodes[n];
-      if (node.is_variable()) continue;
-      for (int o = 0; o < node.num_outputs(); ++o) read_[n][o] = read_[n][o] || IsObserved(node, o);
-      if (const auto rule = StatisticsOf(node)) read_[n][rule->mean_output] = read_[n][rule->variance_output] = true;
-    }
-  }
-
   static bool IsShapeOnly(const Node& node, int input) {
     return bindery::IsShapeOnly(node.op(), input);
   }
@@ -139,6 +125,7 @@ class Compiler : private ProgramBuilder {
   void EmitNode(int n) {
     const Node& node = *graph_.nodes[n];
     if (node.is_variable()) return EmitVariable(n);
+    if (!IsRead(n)) return EmitNothing(n);
     if (node.op().across_devices) return EmitExchange(n);
     if (IsView(n)) return EmitView(n);
     EmitKernel(n);
@@ -158,6 +145,16 @@ class Compiler : private ProgramBuilder {
       if (read_[n][0]) plan().arguments[value.slot].used = true;
     }
     values_of_[n][0] = NewValue(std::move(value));
+  }
+
+  bool IsRead(int n) const { return std::find(read_[n].begin(), read_[n].end(), true) != read_[n].end(); }
+
+  // Only the shapes of these outputs are read, if anything.
+  void EmitNothing(int n, size_t first_output = 0) {
+    const std::vector<std::string> names = graph_.nodes[n]->OutputNames();
+    for (size_t o = first_output; o < names.size(); ++o) {
+      values_of_[n][o] = NewValue({.name = names[o], .type = lowered_.types[n][o]});
+    }
   }
 
   // Does output 0 have input 0's elements in the same order, at these shapes, dtypes and in this mode?
@@ -183,9 +180,7 @@ class Compiler : private ProgramBuilder {
     const ValueType& type = lowered_.types[n][0];
     if (plan().values[input].type.shape != type.shape) input = InFormat(input, Format::Plain());
     values_of_[n][0] = NewAlias(input, node.OutputName(0), type);
-    for (size_t o = 1; o < values_of_[n].size(); ++o) {
-      values_of_[n][o] = NewValue({.name = node.OutputName(static_cast<int>(o)), .type = lowered_.types[n][o]});
-    }
+    EmitNothing(n, 1);
   }
 
   // A parameter whose format is open and that somebody reads as it is stays as it is.
@@ -235,7 +230,7 @@ class Compiler : private ProgramBuilder {
         spec.output_wishes[o] = plan().arguments[plan().gradients[gradient->second.front()].argument].format;
       }
     }
-    Kernel kernel = WithNode(node, [&] { return MakeKernel(spec, options_.policy); });
+    Kernel kernel = MakeKernel(spec, options_.policy);
     Check(kernel.input_formats.size() == num_inputs && kernel.output_formats.size() == num_outputs,
           "a kernel names a format for each input and output");
 
@@ -251,9 +246,10 @@ class Compiler : private ProgramBuilder {
       }
       inputs[i] = InFormat(inputs[i], kernel.input_formats[i]);
     }
+    const std::vector<std::string> names = node.OutputNames();
     std::vector<int> outputs(num_outputs);
     for (size_t o = 0; o < num_outputs; ++o) {
-      PlanValue value{.name = node.OutputName(static_cast<int>(o)), .type = spec.outputs[o], .format = kernel.output_formats[o]};
+      PlanValue value{.name = names[o], .type = spec.outputs[o], .format = kernel.output_formats[o]};
       value.place = read_[n][o] ? Place::kArena : Place::kNone;
       const int id = NewValue(std::move(value));
       values_of_[n][o] = id;
@@ -282,10 +278,11 @@ class Compiler : private ProgramBuilder {
 
   // ---- gradients, outputs, segments ----
 
-  // Called when an entry's value is there: brings it into the arrays of the gradients that it is.
+  // Called when an entry's value is there: brings it into the arrays of the gradients that it is. Forward leaves these
+  // alone (another step may still reduce them): a gradient that is also one of its values is copied after it.
   void PlaceGradients(int n, int o) {
     const auto found = gradients_of_.find({n, o});
-    if (found == gradients_of_.end()) return;
+    if (found == gradients_of_.end() || !forward_ended_) return;
     for (const int slot : found->second) {
       PlanGradient& gradient = plan().gradients[slot];
       const PlanArgument& argument = plan().arguments[gradient.argument];
@@ -299,12 +296,19 @@ class Compiler : private ProgramBuilder {
              MakeAddTo(argument.type.dtype, StorageElements(argument.format, argument.type.shape), argument.format));
       } else if (plan().values[value].format != argument.format) {
         EmitReorder(value, NewValue(array));
-      } else if (plan().values[RootOf(value)].place == Place::kArena) {
+      } else if (IsMovable(RootOf(value))) {
         MoveToGradient(value, slot);
       } else {
         EmitCopy(value, NewValue(array));
       }
     }
+  }
+  // Does a step of backward write it into the arena?
+  bool IsMovable(int root) {
+    for (const PlanSegment& segment : plan().segments) {
+      for (const PlanExchange& e : segment.exchanges) if (e.output == root) return false;
+    }
+    return root >= forward_values_ && plan().values[root].place == Place::kArena;
   }
   // A head or watched value must be plain and stay in the arena to the end of the program.
   int KeptValue(int value, const std::string& name) {
@@ -323,11 +327,18 @@ class Compiler : private ProgramBuilder {
 
   void EndForward() {
     for (int i = 0; i < lowered_.num_heads; ++i) {
-      plan().outputs.push_back({lowered_.head_names[i], KeptValue(ValueOf(graph_.outputs[i]), lowered_.head_names[i])});
+      const Entry& head = graph_.outputs[i];
+      WithNode(*head.node, [&] {
+        plan().outputs.push_back({lowered_.head_names[i], KeptValue(ValueOf(head), lowered_.head_names[i])});
+      });
     }
     CutSegment(Phase::kForward, /*keep_empty=*/true);
     forward_ended_ = true;
     forward_end_step_ = NumSteps();
+    forward_values_ = static_cast<int>(plan().values.size());
+    for (const auto& [entry, slots] : gradients_of_) {
+      if (entry.first < lowered_.forward_nodes) PlaceGradients(entry.first, entry.second);
+    }
   }
 
   void FinishObserved() {
@@ -362,13 +373,13 @@ class Compiler : private ProgramBuilder {
   std::map<std::string, int> argument_slot_, auxiliary_slot_;
   std::vector<bool> open_;                                    // per argument: format not yet decided
   std::map<std::pair<int, int>, std::vector<int>> gradients_of_;   // (node, output) -> gradient slots
-  std::vector<std::vector<bool>> read_;                       // per node and output
+  std::vector<std::vector<bool>> read_;                       // per node and output: see NeededOutputs
   std::vector<std::vector<int>> values_of_;                   // per node and output
   std::map<std::string, int> random_names_;
   std::vector<int> kept_;                                     // values alive to the end
   std::optional<std::regex> observe_;
   bool forward_ended_ = false;
-  int forward_end_step_ = 0;
+  int forward_end_step_ = 0, forward_values_ = 0;             // steps and values of the forward phase
 };
 
 }  // namespace

@@ -35,7 +35,8 @@ struct KernelSpec {
   // Wanted formats of outputs, where somebody has a wish (a parameter's gradient: the parameter's format). Following it
   // spares a reorder; not binding.
   std::vector<std::optional<Format>> output_wishes = {};
-  // False if nobody reads the output: the kernel gets a null pointer and may skip the work.
+  // False if nobody reads the output: the kernel gets a null pointer and may skip the work. At least one is used; output 0
+  // always is, unless the operator has several outputs and none of them hidden (the gradients of several inputs).
   std::vector<bool> output_used = {};
   Mode mode = Mode::kTrain;
   int threads = 1;                          // the team's size when the kernel runs

@@ -75,11 +75,21 @@ void CheckNames(const Symbol& symbol, const CompileOptions& options) {
   for (const auto& [name, req] : options.grad_req) check(name, "a gradient request");
 }
 
+// By-products of an operator are for its gradient; some have a form that only kernels understand.
+void CheckHeads(const Symbol& symbol) {
+  for (const Entry& head : symbol.entries()) {
+    if (head.node->is_variable() || head.output < NumVisibleOutputs(head.node->op(), head.node->attrs())) continue;
+    Throw<ModelError>("{}: its output \"{}\" is hidden and cannot be a head", Describe(*head.node),
+                      head.node->OutputName(head.output));
+  }
+}
+
 }  // namespace
 
 LoweredGraph Lower(const Symbol& symbol, const CompileOptions& options) {
   if (symbol.empty()) Throw("cannot bind a symbol without outputs");
   CheckNames(symbol, options);
+  CheckHeads(symbol);
   LoweredGraph lowered;
   lowered.num_heads = symbol.size();
   lowered.arguments = symbol.ListArguments();

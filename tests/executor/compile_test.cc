@@ -1,0 +1,201 @@
+// The compiler on graphs that a net written by hand rarely has: values read for their shapes alone, gradients that run
+// without the net, gradients that are also heads, heads and auxiliary states that cannot be.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "executor/executor.h"
+#include "symbol/gradient.h"
+#include "symbol/ops.h"
+#include "tests/executor/group_helpers.h"
+
+namespace bindery {
+namespace {
+
+const std::vector<KernelPolicy> kPolicies = {KernelPolicy::kFast, KernelPolicy::kReference};
+
+int StepsOf(const Plan& plan, const std::string& op) {
+  return static_cast<int>(
+      std::count_if(plan.steps.begin(), plan.steps.end(), [&](const PlanStep& step) { return step.op == op; }));
+}
+
+void ExpectSameBits(const HostTensor& a, const HostTensor& b, const std::string& what) {
+  ASSERT_EQ(a.shape(), b.shape()) << what;
+  ASSERT_EQ(a.dtype(), b.dtype()) << what;
+  EXPECT_EQ(std::memcmp(a.raw(), b.raw(), static_cast<size_t>(a.bytes())), 0) << what;
+}
+
+TEST(CompileTest, WhatIsReadForItsShapeOnlyIsNotComputed) {
+  const Symbol x = Variable("data");
+  const Symbol fc = Relu(FullyConnected(x, {.num_hidden = 4}, "fc"));
+  const Symbol zeros = Apply(ZerosLikeOp(), {}, {fc}, "zeros");
+  const Symbol cast = Apply(CastLikeOp(), {}, {x, fc}, "cast");
+  const Symbol both = Group({zeros, fc});
+  for (const KernelPolicy policy : kPolicies) {
+    for (const bool training : {true, false}) {
+      const ExecutorOptions options{.inputs = {{"data", {5, 3}}}, .for_training = training, .policy = policy};
+      Executor e(zeros, options);
+      e.Forward({{"data", RandomTensor({5, 3}, 1)}});
+      EXPECT_EQ(e.Output(0), HostTensor(DType::kFloat32, {5, 4}));
+      EXPECT_EQ(e.plan().steps.size(), 1u) << ToString(e.plan());
+      Executor c(cast, options);
+      c.Forward({{"data", RandomTensor({5, 3}, 1)}});
+      EXPECT_EQ(c.Output(0), RandomTensor({5, 3}, 1));
+      EXPECT_EQ(StepsOf(c.plan(), "FullyConnected"), 0);
+      EXPECT_EQ(StepsOf(Executor(both, options).plan(), "FullyConnected"), 1);
+    }
+  }
+}
+
+// The hidden outputs of an operator are computed along with its first, which has memory even if nobody reads it.
+TEST(CompileTest, HiddenOutputsAlone) {
+  const Symbol x = Variable("data");
+  const Symbol pool = Pooling(x, {.kernel = {2, 2}, .stride = {2, 2}}, "pool");
+  const Symbol zeros = Apply(ZerosLikeOp(), {}, {pool}, "zeros");
+  const Symbol same = Apply(ReshapeLikeOp(), {}, {x, BatchNorm(x, {}, "bn")}, "same");
+  const HostTensor data = RandomTensor({2, 3, 4, 4}, 1);
+  for (const KernelPolicy policy : kPolicies) {
+    const std::map<std::string, GradReq> request = {{"data", GradReq::kWrite}};
+    Executor z(zeros, {.inputs = {{"data", data.shape()}}, .grad_req = request, .policy = policy});
+    z.Forward({{"data", data}});
+    EXPECT_EQ(z.Output(0), HostTensor(DType::kFloat32, {2, 3, 2, 2}));
+    EXPECT_EQ(StepsOf(z.plan(), "Pooling"), 0);
+
+    // The sum's gradient needs to know who won, but not the maximum itself.
+    Executor won(Gradient(MakeLoss(Sum(pool), {}, "loss"), std::vector<std::string>{"data"}).gradients[0],
+                 {.inputs = {{"data", data.shape()}}, .for_training = false, .policy = policy});
+    won.Forward({{"data", data}}, Mode::kTrain);
+    double winners = 0;
+    for (int64_t i = 0; i < data.elements(); ++i) winners += won.Output(0).At(i);
+    EXPECT_EQ(winners, 2 * 3 * 2 * 2);
+
+    // Nobody reads the normalisation, but it moves the running statistics.
+    Executor n(same, {.inputs = {{"data", data.shape()}}, .policy = policy});
+    const HostTensor moving = HostTensor::Full(DType::kFloat32, {3}, 10);
+    n.SetParams({}, {{"bn_running_mean", moving}, {"bn_running_var", moving}}, {.allow_missing = true});
+    n.Forward({{"data", data}});
+    EXPECT_EQ(n.Output(0), data);
+    HostTensorMap args, aux;
+    n.GetParams(&args, &aux);
+    for (int i = 0; i < 3; ++i) EXPECT_LT(aux.at("bn_running_mean").At(i), 9.5);
+  }
+}
+
+struct Net {
+  std::string name;
+  Symbol symbol;
+  Shape data;
+};
+std::vector<Net> NetsWithGradients() {
+  const Symbol x = Variable("data");
+  Symbol image = Convolution(x, {.num_filter = 8, .kernel = {3, 3}, .pad = {1, 1}}, "conv");
+  image = Relu(BatchNorm(image, {.fix_gamma = false}, "bn"));
+  image = Pooling(image, {.type = PoolType::kMax, .kernel = {2, 2}, .stride = {2, 2}}, "pool");
+  image = Dropout(Flatten(image), {.p = 0.3}, "drop");
+  const Symbol parts = SliceChannel(Concat({x * 2, Exp(x), x}, {.axis = 1}), {.num_outputs = 3}, "parts");
+  return {{"sum of a product", MakeLoss(Sum(x * Variable("w")), {}, "loss"), {3, 4}},
+          {"sum", MakeLoss(Sum(x * Variable("w") * 2, {.axes = {1}}), {}, "loss"), {3, 4}},
+          {"perceptron", SoftmaxOutput(FullyConnected(Tanh(FullyConnected(x, {.num_hidden = 5}, "fc1")),
+                                                      {.num_hidden = 3}, "fc2"), {}, "softmax"), {4, 6}},
+          {"parts", MakeLoss(parts[1] * Variable("w"), {}, "loss"), {3, 4}},
+          {"images", SoftmaxOutput(FullyConnected(image, {.num_hidden = 3}, "fc"), {}, "softmax"), {4, 3, 6, 6}}};
+}
+
+// The gradients bound as a symbol of their own give the bits of those that a training executor computes.
+TEST(CompileTest, GradientsAlone) {
+  for (const Net& net : NetsWithGradients()) {
+    for (const KernelPolicy policy : kPolicies) {
+      std::vector<DataDesc> inputs = {{"data", net.data}};
+      HostTensorMap values = {{"data", RandomTensor(net.data, 1)}};
+      if (net.symbol.ListArguments().back() == "softmax_label") {
+        inputs.push_back({"softmax_label", Shape{net.data[0]}});
+        values["softmax_label"] = HostTensor::Full(DType::kFloat32, Shape{net.data[0]}, 2);
+      }
+      const ExecutorOptions options{.inputs = inputs, .seed = 3, .policy = policy, .fusion = false};
+      Executor joint(net.symbol, options);
+      InitialiseEqually({&joint.group()}, 1);
+      HostTensorMap args, aux;
+      joint.GetParams(&args, &aux);
+      joint.Forward(values);
+      joint.Backward();
+
+      const std::vector<std::string>& names = joint.group().param_names();
+      const GradientResult gradients = Gradient(net.symbol, names);
+      ExecutorOptions alone_options = options;
+      alone_options.for_training = false;
+      Executor alone(Group(gradients.gradients), alone_options);
+      alone.SetParams(args, aux, {.allow_extra = true});
+      alone.Forward(values, Mode::kTrain);
+      for (size_t i = 0; i < names.size(); ++i) {
+        ExpectSameBits(alone.Output(static_cast<int>(i)), joint.Gradient(names[i]),
+                       net.name + ", " + names[i] + (policy == KernelPolicy::kFast ? ", fast" : ", reference"));
+      }
+    }
+  }
+}
+
+// A head that is the gradient of another, or what that is a view of: forward computes it, and leaves the gradient's
+// array to backward.
+TEST(CompileTest, ForwardLeavesGradientsAlone) {
+  const Symbol w = Reshape(Variable("w", {.shape = Shape{2, 3}}), {.shape = {6}}, "row");
+  const Symbol loss = MakeLoss(Square(Variable("data") * w), {}, "loss");
+  const Symbol gradient = Gradient(loss, std::vector<std::string>{"w"}).gradients[0];
+  const std::vector<Symbol> heads = {gradient, gradient.Children()[0]};
+  const HostTensor value = RandomTensor({2, 3}, 1);
+  const std::vector<HostTensor> data = {RandomTensor({4, 6}, 2), RandomTensor({4, 6}, 3)};
+  for (const Symbol& head : heads) {
+    for (const GradReq req : {GradReq::kWrite, GradReq::kAdd}) {
+      for (const bool passes : {false, true}) {
+        Executor e(Group({loss, BlockGrad(head, "head")}),
+                   {.inputs = {{"data", {4, 6}}}, .grad_req = req, .passes = passes});
+        e.SetParams({{"w", value}});
+        HostTensor expected(DType::kFloat32, {2, 3});
+        for (const HostTensor& x : data) {
+          e.Forward({{"data", x}});
+          EXPECT_EQ(e.Gradient("w"), expected);
+          const HostTensor now = e.Output(1).Reshape({2, 3});
+          e.Backward();
+          for (int64_t i = 0; i < 6; ++i) expected.Set(i, now.At(i) + (req == GradReq::kAdd ? expected.At(i) : 0));
+          EXPECT_EQ(e.Gradient("w"), expected);
+        }
+      }
+    }
+  }
+}
+
+// The running statistics are moved after forward: its last step must not have overwritten what moves them.
+TEST(CompileTest, TheLastStepKeepsTheStatistics) {
+  const Symbol norm = BatchNorm(Variable("data"), {.momentum = 0, .output_mean_var = true}, "bn");
+  for (const int i : {1, 2}) {
+    Executor e(Exp(norm[i], "out"), {.inputs = {{"data", {8, 3}}}, .for_training = false});
+    e.SetParams({}, {{"bn_running_mean", HostTensor(DType::kFloat32, {3})},
+                     {"bn_running_var", HostTensor::Full(DType::kFloat32, {3}, 1)}}, {.allow_missing = true});
+    e.Forward({{"data", RandomTensor({8, 3}, 1)}}, Mode::kTrain);
+    HostTensorMap args, aux;
+    e.GetParams(&args, &aux);
+    for (int c = 0; c < 3; ++c) {
+      EXPECT_NEAR(e.Output(0).At(c), std::exp(aux.at(i == 1 ? "bn_running_mean" : "bn_running_var").At(c)), 1e-6);
+    }
+  }
+}
+
+TEST(CompileTest, HiddenOutputsAreNoHeads) {
+  const Symbol x = Variable("data");
+  const Symbol norm = BatchNorm(x, {}, "bn"), pool = Pooling(x, {.kernel = {2}}, "pool");
+  const auto message = [](const Symbol& s, int output) {
+    const Symbol head(Entry{s.entries()[0].node, output});
+    return MessageOf([&] { Executor(head, {.inputs = {{"data", {2, 3, 4}}}, .for_training = false}); });
+  };
+  EXPECT_EQ(message(norm, 2), "ModelError: BatchNorm \"bn\": its output \"bn_var\" is hidden and cannot be a head");
+  EXPECT_EQ(message(pool, 1), "ModelError: Pooling \"pool\": its output \"pool_state\" is hidden and cannot be a head");
+  // Nor can others read what only kernels understand; the message tells who wanted to.
+  const Symbol read = Relu(Symbol(Entry{pool.entries()[0].node, 1}), "read");
+  const std::string error =
+      MessageOf([&] { Executor(read, {.inputs = {{"data", {2, 3, 4}}}, .for_training = false}); });
+  EXPECT_NE(error.find("Activation \"read\": a value cannot be reordered"), std::string::npos) << error;
+}
+
+}  // namespace
+}  // namespace bindery
