@@ -66,7 +66,7 @@ int64_t AssignOffsets(std::vector<PlanStorage>* storages, bool reuse) {
   for (size_t i = 0; i < storages->size(); ++i) {
     PlanStorage& s = (*storages)[i];
     const int64_t bytes = RoundUp(s.bytes, kArenaAlignment);
-    s.offset = total;
+    s.offset = bytes > 0 ? total : 0;
     total = CheckedAdd(total, bytes, "arena bytes");
     if (bytes > 0) items.push_back({static_cast<int>(i), bytes, s.first, s.last});
   }

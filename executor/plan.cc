@@ -79,20 +79,18 @@ MemoryReport ReportMemory(const Plan& plan) {
   // What is alive at the step where most is.
   std::vector<bool> is_scratch(plan.storages.size(), false);
   for (const PlanStep& step : plan.steps) if (step.scratch >= 0) is_scratch[step.scratch] = true;
-  int64_t most = -1;
-  const auto live_at = [&](int step, bool scratch) {
-    int64_t bytes = 0;
-    for (size_t i = 0; i < plan.storages.size(); ++i) {
-      const PlanStorage& s = plan.storages[i];
-      if (is_scratch[i] == scratch && s.first <= step && step <= s.last) bytes += RoundUp(s.bytes, kArenaAlignment);
-    }
-    return bytes;
-  };
+  std::vector<int64_t> values(plan.steps.size() + 2, 0), scratch(plan.steps.size() + 2, 0);   // change at each step
+  for (size_t i = 0; i < plan.storages.size(); ++i) {
+    const PlanStorage& s = plan.storages[i];
+    std::vector<int64_t>& change = is_scratch[i] ? scratch : values;
+    change.at(s.first) += RoundUp(s.bytes, kArenaAlignment);
+    change.at(s.last + 1) -= RoundUp(s.bytes, kArenaAlignment);
+  }
+  int64_t activations = 0, workspace = 0;
   for (size_t i = 0; i < plan.steps.size(); ++i) {
-    const int step = static_cast<int>(i);
-    const int64_t activations = live_at(step, false), workspace = live_at(step, true);
-    if (activations + workspace <= most) continue;
-    most = activations + workspace;
+    activations += values[i];
+    workspace += scratch[i];
+    if (activations + workspace <= report.activations + report.workspace) continue;
     report.activations = activations;
     report.workspace = workspace;
   }

@@ -126,8 +126,9 @@ std::string ToString(const Plan& plan);
 
 // Checks a plan against the rules, whatever made it; throws Error naming the first breach:
 //   every value is written before it is read, and once; no two storages that are alive together overlap; storages lie
-//   within the arena; two values of one storage are never both needed with different content; views and in-place
-//   pairs have equal formats; segments cover the steps in order; every gradient asked for is written.
+//   within the arena; scratch belongs to one step; two values of one storage are never both needed with different
+//   content; views and in-place pairs have equal formats; segments cover the steps in order; every gradient asked for
+//   is written once, in backward; batch statistics are there when forward ends.
 void VerifyPlan(const Plan& plan);
 
 // Bytes by what they are for. `activations` and `workspace`: arena bytes that hold values and scratch at the step where

@@ -40,6 +40,14 @@ class MemoryPlanner {
     s.bytes = std::max(s.bytes, BytesOf(value));
   }
 
+  // `value` is read between the steps before `step` and `step` itself: alive on both sides, so that neither overwrites it
+  // in place.
+  void TouchBetween(int value, int step) {
+    Touch(value, std::max(0, step - 1));
+    Touch(value, std::min(step, LastStep()));
+    if (step > LastStep()) read_at_end_.push_back(value);
+  }
+
   // One storage per root in the arena; [first, last] over all values that share it.
   void FindLifetimes() {
     for (const PlanSegment& segment : plan_.segments) {
@@ -47,18 +55,14 @@ class MemoryPlanner {
         for (const int v : plan_.steps[i].inputs) if (v >= 0) Touch(v, i);
         for (const int v : plan_.steps[i].outputs) if (v >= 0) Touch(v, i);
       }
-      // An exchange lies between the last step of its segment and the next one: what it reads and writes is alive in both.
       for (const PlanExchange& e : segment.exchanges) {
-        for (const int v : {e.input, e.output}) {
-          Touch(v, std::max(0, segment.end - 1));
-          Touch(v, std::min(segment.end, LastStep()));
-        }
+        for (const int v : {e.input, e.output}) TouchBetween(v, segment.end);
       }
     }
     for (const PlanStatistics& s : plan_.statistics) {
-      for (const int v : {s.mean, s.variance}) Touch(v, std::max(0, options_.forward_end - 1));
+      for (const int v : {s.mean, s.variance}) TouchBetween(v, options_.forward_end);
     }
-    for (const int v : options_.kept) Touch(v, LastStep());
+    for (const int v : options_.kept) TouchBetween(v, static_cast<int>(plan_.steps.size()));
     for (size_t v = 0; v < plan_.values.size(); ++v) {
       PlanValue& value = plan_.values[v];
       if (value.place != Place::kArena) continue;
@@ -95,9 +99,9 @@ class MemoryPlanner {
     if (a.place != Place::kArena || b.place != Place::kArena) return false;
     if (a.format != b.format || a.type.dtype != b.type.dtype || a.type.shape != b.type.shape) return false;
     const int from = Find(a.storage), to = Find(b.storage);
-    // The input must end here (kept values end with the program), the output begin here.
+    // The input must end here, the output begin here.
     if (from == to || plan_.storages[from].last != i || plan_.storages[to].first != i) return false;
-    if (i == LastStep() && IsKept(from)) return false;
+    if (i == LastStep() && IsReadAtEnd(from)) return false;
     // Another input or output in the same memory would see it change.
     const auto in_from = [&](int v) { return v >= 0 && plan_.values[v].storage >= 0 && Find(plan_.values[v].storage) == from; };
     for (size_t k = 0; k < step.inputs.size(); ++k) {
@@ -113,8 +117,10 @@ class MemoryPlanner {
     while (merged_into_[s] != s) s = merged_into_[s];
     return s;
   }
-  bool IsKept(int storage) const {
-    return std::any_of(options_.kept.begin(), options_.kept.end(), [&](int v) { return Find(plan_.values[v].storage) == storage; });
+  bool IsReadAtEnd(int storage) const {
+    return std::any_of(read_at_end_.begin(), read_at_end_.end(), [&](int v) {
+      return plan_.values[v].storage >= 0 && Find(plan_.values[v].storage) == storage;
+    });
   }
 
   // The plan lists only storages that exist.
@@ -139,6 +145,7 @@ class MemoryPlanner {
   const MemoryOptions& options_;
   std::unordered_map<int, int> storage_of_;   // root value -> storage
   std::vector<int> merged_into_;
+  std::vector<int> read_at_end_;              // values that are read after the last step
 };
 
 }  // namespace

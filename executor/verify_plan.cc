@@ -13,10 +13,12 @@ class Verifier {
  public:
   explicit Verifier(const Plan& plan)
       : plan_(plan), last_writer_(plan.storages.size(), -1), writes_(plan.values.size(), 0),
-        seen_writer_(plan.values.size(), -1) {}
+        seen_writer_(plan.values.size(), -1), gradient_written_(plan.gradients.size(), false) {}
 
   void Run() {
     CheckRanges();
+    CheckInterface();
+    CheckScratch();
     CheckOverlap();
     CountWrites();
     Replay();
@@ -45,7 +47,13 @@ class Verifier {
       if (segment.phase < phase) Breach("a forward segment follows a backward one");
       phase = segment.phase;
       at = segment.end;
-      for (const PlanExchange& e : segment.exchanges) { CheckValue(e.input); CheckValue(e.output); }
+      for (const PlanExchange& e : segment.exchanges) {
+        CheckValue(e.input);
+        CheckValue(e.output);
+        if (plan_.values[e.output].place != Place::kArena) {
+          Breach("an exchange writes \"{}\" outside the arena", NameOf(e.output));
+        }
+      }
     }
     if (at != steps) Breach("segments end at step {} of {}", at, steps);
     for (size_t i = 0; i < plan_.storages.size(); ++i) {
@@ -66,6 +74,44 @@ class Verifier {
       if (StorageBytes(v.format, v.type.dtype, v.type.shape) > plan_.storages[v.storage].bytes) {
         Breach("value \"{}\" is larger than its storage", v.name);
       }
+    }
+  }
+
+  // Gradients and statistics: what they name exists, and gradient arrays have their arguments' bytes.
+  void CheckInterface() const {
+    const auto in_list = [](int i, const auto& list) { return i >= 0 && i < static_cast<int>(list.size()); };
+    for (const PlanGradient& g : plan_.gradients) {
+      if (in_list(g.argument, plan_.arguments)) continue;
+      Breach("the gradient of \"{}\" belongs to argument {}", g.name, g.argument);
+    }
+    for (const PlanValue& v : plan_.values) {
+      if (v.place != Place::kGradient) continue;
+      const PlanArgument& a = plan_.arguments[plan_.gradients[v.slot].argument];
+      if (v.format != a.format || v.type.dtype != a.type.dtype || v.type.shape.Elements() != a.type.shape.Elements()) {
+        Breach("value \"{}\" does not fit the gradient of \"{}\"", v.name, a.name);
+      }
+    }
+    for (const PlanStatistics& s : plan_.statistics) {
+      CheckValue(s.mean);
+      CheckValue(s.variance);
+      if (!in_list(s.running_mean, plan_.auxiliary) || !in_list(s.running_variance, plan_.auxiliary)) {
+        Breach("the statistics of \"{}\" move auxiliary states {} and {}", s.node, s.running_mean, s.running_variance);
+      }
+    }
+  }
+
+  // Scratch is one step's own.
+  void CheckScratch() const {
+    std::vector<bool> taken(plan_.storages.size(), false);
+    for (const PlanValue& v : plan_.values) if (v.place == Place::kArena) taken[v.storage] = true;
+    for (size_t i = 0; i < plan_.steps.size(); ++i) {
+      const int scratch = plan_.steps[i].scratch, step = static_cast<int>(i);
+      if (scratch < 0) continue;
+      if (scratch >= static_cast<int>(plan_.storages.size())) Breach("step {} has scratch storage {}", i, scratch);
+      if (taken[scratch]) Breach("the scratch of step {} is in use for something else", i);
+      taken[scratch] = true;
+      const PlanStorage& s = plan_.storages[scratch];
+      if (step < s.first || step > s.last) Breach("step {} has its scratch only from {} to {}", i, s.first, s.last);
     }
   }
 
@@ -101,6 +147,9 @@ class Verifier {
     CheckValue(value);
     const PlanValue& v = plan_.values[value];
     if (v.place == Place::kNone) Breach("step {} reads \"{}\", which has no memory", step, v.name);
+    if (v.place == Place::kGradient && (!gradient_written_[v.slot] || plan_.gradients[v.slot].req == GradReq::kAdd)) {
+      Breach("step {} reads \"{}\" from a gradient that does not hold it", step, v.name);
+    }
     if (v.place != Place::kArena) return;
     const PlanStorage& s = plan_.storages[v.storage];
     if (step < s.first || step > s.last) Breach("step {} reads \"{}\" outside its lifetime ({} to {})", step, v.name, s.first, s.last);
@@ -117,30 +166,48 @@ class Verifier {
     }
   }
 
-  void Write(int value, int step) {
+  // Another step may still reduce the gradients while forward runs.
+  void WriteGradient(const PlanValue& v, int step, Phase phase) {
+    const PlanGradient& gradient = plan_.gradients[v.slot];
+    if (phase == Phase::kForward) Breach("step {} writes the gradient of \"{}\" in forward", step, gradient.name);
+    if (gradient.is_zero) Breach("step {} writes the gradient of \"{}\", which is zero", step, gradient.name);
+    if (gradient_written_[v.slot]) Breach("step {} writes the gradient of \"{}\" again", step, gradient.name);
+    gradient_written_[v.slot] = true;
+  }
+
+  void Write(int value, int step, Phase phase) {
     const PlanValue& v = plan_.values[value];
     if (v.place == Place::kArgument || v.place == Place::kAuxiliary) Breach("step {} writes argument \"{}\"", step, v.name);
-    if (v.place != Place::kArena) return;
+    if (v.place == Place::kNone) Breach("step {} writes \"{}\", which has no memory", step, v.name);
+    if (v.place == Place::kGradient) return WriteGradient(v, step, phase);
     const PlanStorage& s = plan_.storages[v.storage];
     if (step < s.first || step > s.last) Breach("step {} writes \"{}\" outside its lifetime", step, v.name);
     last_writer_[v.storage] = value;
   }
 
   void Replay() {
-    for (const PlanSegment& segment : plan_.segments) {
+    for (size_t k = 0; k < plan_.segments.size(); ++k) {
+      const PlanSegment& segment = plan_.segments[k];
       for (int i = segment.begin; i < segment.end; ++i) {
         const PlanStep& step = plan_.steps[i];
         for (const int v : step.inputs) if (v >= 0) Read(v, i);
         for (const int out : step.outputs) {
           if (out < 0) continue;
           for (const int in : step.inputs) if (in >= 0) CheckInPlace(in, out, i);
-          Write(out, i);
+          Write(out, i, segment.phase);
         }
       }
       const int before = std::max(0, segment.end - 1);
       for (const PlanExchange& e : segment.exchanges) {
         Read(e.input, before);
-        Write(e.output, before);
+        Write(e.output, before, segment.phase);
+      }
+      const bool ends_forward = segment.phase == Phase::kForward &&
+                                (k + 1 == plan_.segments.size() || plan_.segments[k + 1].phase != Phase::kForward);
+      if (!ends_forward) continue;
+      for (const PlanStatistics& s : plan_.statistics) {
+        Read(s.mean, before);
+        Read(s.variance, before);
       }
     }
   }
@@ -163,14 +230,9 @@ class Verifier {
         Read(output.value, end);
       }
     }
-    std::vector<bool> written(plan_.gradients.size(), false);
-    for (const PlanStep& step : plan_.steps) {
-      for (const int v : step.outputs) {
-        if (v >= 0 && plan_.values[v].place == Place::kGradient) written[plan_.values[v].slot] = true;
-      }
-    }
     for (size_t i = 0; i < plan_.gradients.size(); ++i) {
-      if (!written[i] && !plan_.gradients[i].is_zero) Breach("nothing writes the gradient of \"{}\"", plan_.gradients[i].name);
+      if (gradient_written_[i] || plan_.gradients[i].is_zero) continue;
+      Breach("nothing writes the gradient of \"{}\"", plan_.gradients[i].name);
     }
   }
 
@@ -178,6 +240,7 @@ class Verifier {
   std::vector<int> last_writer_;   // per storage: the value written last
   std::vector<int> writes_;        // per value
   std::vector<int> seen_writer_;   // per view: whose content its readers saw
+  std::vector<bool> gradient_written_;
 };
 
 }  // namespace

@@ -1,0 +1,177 @@
+// What the verifier finds in plans that no compiler made, and offsets for storages of any lifetimes.
+#include "executor/plan.h"
+
+#include <gtest/gtest.h>
+
+#include "base/philox.h"
+#include "executor/memory_plan.h"
+#include "executor/plan_memory.h"
+#include "tests/executor/group_helpers.h"
+
+namespace bindery {
+namespace {
+
+const ValueType kType{DType::kFloat32, {4}, -1};
+
+// x -> a = Relu(x) [forward]; dx = ReluGrad(a), with scratch [backward]. Statistics: a moves the state s.
+Plan SmallPlan() {
+  Plan plan;
+  plan.arguments = {{.name = "x", .type = kType}};
+  plan.auxiliary = {"s"};
+  plan.auxiliary_types = {kType};
+  plan.gradients = {{.name = "x", .argument = 0}};
+  plan.values = {{.name = "x", .type = kType, .place = Place::kArgument, .slot = 0},
+                 {.name = "a", .type = kType, .place = Place::kArena, .storage = 0},
+                 {.name = "dx", .type = kType, .place = Place::kGradient, .slot = 0}};
+  plan.storages = {{.offset = 0, .bytes = 16, .first = 0, .last = 1},
+                   {.offset = 64, .bytes = 16, .first = 1, .last = 1}};
+  plan.steps = {{.op = "Relu", .node = "a", .inputs = {0}, .outputs = {1}},
+                {.op = "ReluGrad", .node = "dx", .inputs = {1}, .outputs = {2}, .scratch = 1}};
+  plan.segments = {{.phase = Phase::kForward, .begin = 0, .end = 1}, {.phase = Phase::kBackward, .begin = 1, .end = 2}};
+  plan.outputs = {{"a", 1}};
+  plan.statistics = {{.node = "a", .mean = 1, .variance = 1, .running_mean = 0, .running_variance = 0}};
+  plan.arena_bytes = 128;
+  return plan;
+}
+
+std::string BreachOf(const std::function<void(Plan*)>& spoil) {
+  Plan plan = SmallPlan();
+  spoil(&plan);
+  return MessageOf([&] { VerifyPlan(plan); });
+}
+void ExpectBreach(const std::string& breach, const std::function<void(Plan*)>& spoil) {
+  EXPECT_EQ(BreachOf(spoil), "Error: invalid plan: " + breach);
+}
+
+TEST(VerifyPlanTest, AcceptsAGoodPlan) { EXPECT_NO_THROW(VerifyPlan(SmallPlan())); }
+
+TEST(VerifyPlanTest, GradientsAreWrittenOnceAndInBackward) {
+  ExpectBreach("step 0 writes the gradient of \"x\" in forward", [](Plan* p) { p->values[1] = p->values[2]; });
+  ExpectBreach("step 2 writes the gradient of \"x\" again", [](Plan* p) {
+    p->values.push_back(p->values[2]);
+    p->steps.push_back({.op = "Copy", .node = "dx", .inputs = {1}, .outputs = {3}});
+    p->segments[1].end = 3;
+    p->storages[0].last = 2;
+  });
+  ExpectBreach("step 1 writes the gradient of \"x\", which is zero", [](Plan* p) { p->gradients[0].is_zero = true; });
+  ExpectBreach("nothing writes the gradient of \"x\"", [](Plan* p) { p->steps[1].outputs[0] = -1; });
+  ExpectBreach("value \"dx\" does not fit the gradient of \"x\"", [](Plan* p) { p->values[2].type.shape = {5}; });
+  ExpectBreach("the gradient of \"x\" belongs to argument 1", [](Plan* p) { p->gradients[0].argument = 1; });
+}
+
+TEST(VerifyPlanTest, GradientsAreReadAfterTheyAreWritten) {
+  const auto read_after = [](Plan* p) {   // b = Copy(dx)
+    p->values.push_back({.name = "b", .type = kType, .place = Place::kArena, .storage = 2});
+    p->storages.push_back({.offset = 64, .bytes = 16, .first = 2, .last = 2});
+    p->steps.push_back({.op = "Copy", .node = "b", .inputs = {2}, .outputs = {3}});
+    p->segments[1].end = 3;
+    p->storages[0].last = 2;
+  };
+  EXPECT_EQ(BreachOf(read_after), "nothing was thrown");
+  ExpectBreach("step 2 reads \"dx\" from a gradient that does not hold it", [&](Plan* p) {
+    read_after(p);
+    p->gradients[0].req = GradReq::kAdd;   // the array holds a sum
+  });
+  ExpectBreach("step 1 reads \"dx\" from a gradient that does not hold it", [](Plan* p) { p->steps[1].inputs[0] = 2; });
+}
+
+TEST(VerifyPlanTest, ScratchIsOneStepsOwn) {
+  ExpectBreach("step 1 has scratch storage 2", [](Plan* p) { p->steps[1].scratch = 2; });
+  ExpectBreach("the scratch of step 1 is in use for something else", [](Plan* p) { p->steps[1].scratch = 0; });
+  ExpectBreach("the scratch of step 1 is in use for something else", [](Plan* p) {
+    p->steps[0].scratch = 1;
+    p->storages[1].first = 0;
+  });
+  ExpectBreach("step 1 has its scratch only from 0 to 0",
+               [](Plan* p) { p->storages[1].first = p->storages[1].last = 0; });
+}
+
+TEST(VerifyPlanTest, StatisticsAreThereWhenForwardEnds) {
+  ExpectBreach("value 3 does not exist", [](Plan* p) { p->statistics[0].mean = 3; });
+  ExpectBreach("the statistics of \"a\" move auxiliary states 0 and 1",
+               [](Plan* p) { p->statistics[0].running_variance = 1; });
+  ExpectBreach("step 1 reads \"a\" after \"b\" took its memory", [](Plan* p) {   // b = Exp(a), in place, in forward
+    p->values.push_back({.name = "b", .type = kType, .place = Place::kArena, .storage = 0});
+    p->steps.insert(p->steps.begin() + 1, {.op = "Exp", .node = "b", .inputs = {1}, .outputs = {3}});
+    p->steps[2].inputs[0] = 3;
+    p->outputs[0].value = 3;
+    p->segments = {{.phase = Phase::kForward, .begin = 0, .end = 2}, {.phase = Phase::kBackward, .begin = 2, .end = 3}};
+    p->storages[0].last = p->storages[1].first = p->storages[1].last = 2;
+  });
+}
+
+TEST(VerifyPlanTest, ExchangesStayInTheArena) {
+  ExpectBreach("an exchange writes \"dx\" outside the arena", [](Plan* p) {
+    p->segments[1].exchanges = {{.op = "SumOverDevices", .input = 1, .output = 2}};
+  });
+}
+
+// An exchange behind the last step reads its input: that step must not work in it.
+TEST(PlanMemoryTest, TheLastStepKeepsWhatAnExchangeReads) {
+  Program program;
+  Plan& p = program.plan;
+  p.arguments = {{.name = "x", .type = kType}};
+  p.values = {{.name = "x", .type = kType, .place = Place::kArgument, .slot = 0},
+              {.name = "a", .type = kType, .place = Place::kArena},
+              {.name = "b", .type = kType, .place = Place::kArena},
+              {.name = "sum", .type = kType, .place = Place::kArena}};
+  p.steps = {{.op = "Relu", .node = "a", .inputs = {0}, .outputs = {1}},
+             {.op = "Exp", .node = "b", .inputs = {1}, .outputs = {2}}};
+  p.segments = {{.phase = Phase::kForward, .begin = 0, .end = 2,
+                 .exchanges = {{.op = "SumOverDevices", .input = 1, .output = 3}}}};
+  p.outputs = {{"b", 2}, {"sum", 3}};
+  program.kernels = {Kernel{}, Kernel{.inplace = {{0, 0}}}};
+  const std::vector<int> root = {0, 1, 2, 3}, kept = {2, 3};
+  PlanMemory(&program, {.root = root, .kept = kept, .forward_end = 2});
+  EXPECT_NO_THROW(VerifyPlan(p));
+  EXPECT_NE(p.values[1].storage, p.values[2].storage);
+}
+
+TEST(MemoryPlanTest, AnyLifetimes) {
+  PhiloxStream random(1, "lifetimes");
+  for (int trial = 0; trial < 200; ++trial) {
+    std::vector<PlanStorage> storages(1 + random.Below(40));
+    const uint64_t steps = 1 + random.Below(30);
+    int64_t total = 0;
+    for (PlanStorage& s : storages) {
+      s.first = static_cast<int>(random.Below(steps));
+      s.last = s.first + static_cast<int>(random.Below(steps - static_cast<uint64_t>(s.first)));
+      s.bytes = static_cast<int64_t>(random.Below(1000));
+      total += (s.bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
+    }
+    for (const bool reuse : {true, false}) {
+      const int64_t arena = AssignOffsets(&storages, reuse);
+      EXPECT_GE(arena, PeakLiveBytes(storages));
+      EXPECT_LE(arena, total);
+      EXPECT_TRUE(reuse || arena == total);
+      for (size_t i = 0; i < storages.size(); ++i) {
+        const PlanStorage& s = storages[i];
+        EXPECT_EQ(s.offset % kArenaAlignment, 0);
+        EXPECT_TRUE(s.offset >= 0 && s.offset + s.bytes <= arena);
+        for (size_t k = 0; k < i; ++k) {
+          const PlanStorage& t = storages[k];
+          const bool together = s.bytes > 0 && t.bytes > 0 && (!reuse || (s.first <= t.last && t.first <= s.last));
+          EXPECT_FALSE(together && s.offset < t.offset + t.bytes && t.offset < s.offset + s.bytes) << i << ", " << k;
+        }
+      }
+    }
+  }
+}
+
+// The report's peak is that of the step where most is alive, counted one by one.
+TEST(MemoryPlanTest, TheReportFindsTheFullestStep) {
+  Plan plan = SmallPlan();
+  plan.storages[0].bytes = 100;
+  MemoryReport report = ReportMemory(plan);
+  EXPECT_EQ(report.activations, 128);
+  EXPECT_EQ(report.workspace, 64);
+  EXPECT_EQ(report.gradients, 16);
+  plan.steps[1].scratch = -1;
+  plan.storages.pop_back();
+  report = ReportMemory(plan);
+  EXPECT_EQ(report.activations, 128);
+  EXPECT_EQ(report.workspace, 0);
+}
+
+}  // namespace
+}  // namespace bindery
