@@ -1,5 +1,8 @@
 #include "executor/parameter_store.h"
 
+#include <set>
+#include <tuple>
+
 #include "base/checked.h"
 #include "executor/reformat.h"
 
@@ -14,52 +17,66 @@ ParameterStore::ParameterStore(std::shared_ptr<Engine> engine, std::vector<Devic
     : engine_(std::move(engine)), devices_(std::move(devices)) {}
 
 void ParameterStore::Adopt(const Plan& plan) {
-  std::map<std::string, bool> has_gradient;
-  for (const PlanGradient& g : plan.gradients) has_gradient[g.name] = true;
+  std::set<std::string> has_gradient;
+  for (const PlanGradient& g : plan.gradients) has_gradient.insert(g.name);
 
-  // New ones, by kind of block, in the plan's order.
-  std::map<std::tuple<bool, DType, bool>, std::vector<int>> fresh;   // (auxiliary, dtype, with gradients)
+  // Whatever may throw comes first; the store changes at the end.
+  std::vector<StoredParameter> fresh;                                  // in the plan's order
+  std::map<std::tuple<bool, DType, bool>, std::vector<size_t>> kinds;  // of them: (auxiliary, dtype, with gradient)
+  std::map<int, std::vector<Tensor>> gradients;                        // of blocks that are there without
   const auto add = [&](const std::string& name, const ValueType& type, const Format& format, bool auxiliary) {
     const bool with_gradient = has_gradient.contains(name);
-    if (const auto found = index_.find(name); found != index_.end()) {
-      const StoredParameter& p = parameters_[found->second];
-      if (p.dtype != type.dtype || p.shape != type.shape) {
-        Throw<ShapeError>("parameter \"{}\" is shared as {} {}, but this network needs {} {}", name, p.dtype, p.shape, type.dtype, type.shape);
-      }
-      Check(p.format == format, "a program follows the group's storage format");
-      if (with_gradient && blocks_[p.block].gradients.empty()) {
-        for (size_t d = 0; d < devices_.size(); ++d) {
-          blocks_[p.block].gradients.emplace_back(engine_, devices_[d], p.dtype, Shape{blocks_[p.block].elements});
-        }
-      }
+    const StoredParameter* p = Find(name);
+    if (!p) {
+      kinds[{auxiliary, type.dtype, with_gradient}].push_back(fresh.size());
+      fresh.push_back({.name = name,
+                       .dtype = type.dtype,
+                       .shape = type.shape,
+                       .format = format,
+                       .elements = StorageElements(format, type.shape),
+                       .auxiliary = auxiliary});
       return;
     }
-    index_[name] = static_cast<int>(parameters_.size());
-    fresh[{auxiliary, type.dtype, with_gradient}].push_back(static_cast<int>(parameters_.size()));
-    parameters_.push_back({.name = name, .dtype = type.dtype, .shape = type.shape, .format = format,
-                           .elements = StorageElements(format, type.shape), .auxiliary = auxiliary});
+    if (p->dtype != type.dtype || p->shape != type.shape) {
+      Throw<ShapeError>(
+          "parameter \"{}\" is shared as {} {}, but this network needs {} {}; if it is to be one parameter "
+          "for batches of all shapes, declare its shape",
+          name, p->dtype, p->shape, type.dtype, type.shape);
+    }
+    Check(p->format == format, "a program follows the group's storage format");
+    if (!with_gradient || !blocks_[p->block].gradients.empty() || gradients.contains(p->block)) return;
+    for (const Device& device : devices_) {
+      gradients[p->block].emplace_back(engine_, device, p->dtype, Shape{blocks_[p->block].elements});
+    }
   };
-  for (const PlanArgument& a : plan.arguments) if (a.is_parameter) add(a.name, a.type, a.format, false);
-  for (size_t i = 0; i < plan.auxiliary.size(); ++i) add(plan.auxiliary[i], plan.auxiliary_types[i], Format::Plain(), true);
-  for (const auto& [kind, members] : fresh) {
+  for (const PlanArgument& a : plan.arguments) {
+    if (a.is_parameter) add(a.name, a.type, a.format, false);
+  }
+  for (size_t i = 0; i < plan.auxiliary.size(); ++i) {
+    add(plan.auxiliary[i], plan.auxiliary_types[i], Format::Plain(), true);
+  }
+  std::vector<Block> made;
+  for (const auto& [kind, members] : kinds) {
     const auto& [auxiliary, dtype, with_gradients] = kind;
-    AddBlock(dtype, with_gradients, auxiliary, members);
+    Block& block = made.emplace_back(Block{.dtype = dtype, .auxiliary = auxiliary, .values = {}, .gradients = {}});
+    for (const size_t i : members) {
+      fresh[i].block = static_cast<int>(blocks_.size() + made.size()) - 1;
+      fresh[i].offset = block.elements;
+      block.parameters.push_back(static_cast<int>(parameters_.size() + i));
+      block.elements = CheckedAdd(block.elements, RoundUp(fresh[i].elements, kOffsetElements), "parameter elements");
+    }
+    for (const Device& device : devices_) {
+      block.values.emplace_back(engine_, device, dtype, Shape{block.elements});
+      if (with_gradients) block.gradients.emplace_back(engine_, device, dtype, Shape{block.elements});
+    }
   }
-}
 
-void ParameterStore::AddBlock(DType dtype, bool with_gradients, bool auxiliary, const std::vector<int>& members) {
-  Block block{.dtype = dtype, .auxiliary = auxiliary, .values = {}, .gradients = {}};
-  for (const int p : members) {
-    parameters_[p].block = static_cast<int>(blocks_.size());
-    parameters_[p].offset = block.elements;
-    block.parameters.push_back(p);
-    block.elements = CheckedAdd(block.elements, RoundUp(parameters_[p].elements, kOffsetElements), "parameter elements");
+  for (auto& [block, tensors] : gradients) blocks_[block].gradients = std::move(tensors);
+  for (StoredParameter& p : fresh) {
+    index_[p.name] = static_cast<int>(parameters_.size());
+    parameters_.push_back(std::move(p));
   }
-  for (const Device& device : devices_) {
-    block.values.emplace_back(engine_, device, dtype, Shape{block.elements});
-    if (with_gradients) block.gradients.emplace_back(engine_, device, dtype, Shape{block.elements});
-  }
-  blocks_.push_back(std::move(block));
+  for (Block& block : made) blocks_.push_back(std::move(block));
 }
 
 const StoredParameter* ParameterStore::Find(const std::string& name) const {

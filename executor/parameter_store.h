@@ -43,7 +43,8 @@ class ParameterStore {
   ParameterStore(std::shared_ptr<Engine> engine, std::vector<Device> devices);
 
   // Makes room for what the plan uses and the store does not have. For what it has, dtype, shape and format must agree:
-  // throws ShapeError naming the parameter. A gradient asked for a parameter stored without one is made here too.
+  // throws ShapeError naming the parameter. A gradient asked for a parameter stored without one is made here too. What
+  // throws changes nothing.
   void Adopt(const Plan& plan);
 
   const std::vector<Device>& devices() const { return devices_; }
@@ -63,8 +64,6 @@ class ParameterStore {
   void ZeroGradients() const;
 
  private:
-  void AddBlock(DType dtype, bool with_gradients, bool auxiliary, const std::vector<int>& members);
-
   std::shared_ptr<Engine> engine_;
   std::vector<Device> devices_;
   std::vector<StoredParameter> parameters_;
