@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace bindery {
 namespace {
 
@@ -27,7 +29,6 @@ std::string ProgramKey(const CompileOptions& o) {
 }
 
 std::shared_ptr<const Program> ProgramCache::Get(const std::string& key, const Make& make) {
-  const std::lock_guard lock(mutex_);
   if (const auto found = by_key_.find(key); found != by_key_.end()) {
     ++hits_;
     items_.splice(items_.begin(), items_, found->second);
@@ -47,8 +48,14 @@ std::shared_ptr<const Program> ProgramCache::Get(const std::string& key, const M
   return program;
 }
 
-int ProgramCache::size() const { const std::lock_guard lock(mutex_); return static_cast<int>(items_.size()); }
-int64_t ProgramCache::hits() const { const std::lock_guard lock(mutex_); return hits_; }
-int64_t ProgramCache::misses() const { const std::lock_guard lock(mutex_); return misses_; }
+void ProgramCache::Touch(const Program* program) {
+  const auto found =
+      std::find_if(items_.begin(), items_.end(), [&](const Item& i) { return i.program.get() == program; });
+  if (found != items_.end()) items_.splice(items_.begin(), items_, found);
+}
+
+bool ProgramCache::Holds(const Program* program) const {
+  return std::any_of(items_.begin(), items_.end(), [&](const Item& i) { return i.program.get() == program; });
+}
 
 }  // namespace bindery

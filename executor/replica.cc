@@ -8,8 +8,6 @@
 namespace bindery {
 namespace {
 
-constexpr size_t kBoundPrograms = 64;   // kept per replica
-
 void Load(const StepInput& input, StepBlock* step) {
   *step = input.step;
   const auto copy = [&](const std::vector<HostTensor>& sources, const std::vector<InputSlot>& slots) {
@@ -20,6 +18,7 @@ void Load(const StepInput& input, StepBlock* step) {
   };
   copy(input.batch->data, input.data);
   if (input.with_labels) copy(input.batch->label, input.label);
+  input.batch.reset();
 }
 
 }  // namespace
@@ -52,13 +51,16 @@ void Replica::WaitIdle() const {
   }
 }
 
-bool Replica::Reserve(std::map<std::string, Buffer>* buffers, const std::string& name, int64_t bytes) {
-  Buffer& buffer = (*buffers)[name];
-  if (buffer.chunk && buffer.bytes >= bytes) return false;
-  buffer.chunk = DefaultStorage()->Allocate(device_, bytes);
-  buffer.bytes = bytes;
-  std::memset(buffer.chunk->data(), 0, static_cast<size_t>(bytes));
-  return true;
+void Replica::Reserve(std::map<std::string, Buffer>* buffers, const PlanArgument& argument) {
+  const int64_t bytes = StorageBytes(argument.format, argument.type.dtype, argument.type.shape);
+  const auto found = buffers->find(argument.name);
+  if (found != buffers->end() && found->second.bytes >= bytes) return;
+  Buffer larger{.chunk = DefaultStorage()->Allocate(device_, bytes), .bytes = bytes};
+  std::memset(larger.chunk->data(), 0, static_cast<size_t>(bytes));
+  WaitIdle();
+  (*buffers)[argument.name] = std::move(larger);
+  bound_.clear();
+  ++addresses_version_;
 }
 
 void* Replica::Address(const std::string& name) const {
@@ -68,31 +70,15 @@ void* Replica::Address(const std::string& name) const {
 
 std::shared_ptr<const BoundProgram> Replica::Bind(const std::shared_ptr<const Program>& program) {
   const Plan& plan = program->plan;
-  const auto bytes_of = [](const PlanArgument& a) { return StorageBytes(a.format, a.type.dtype, a.type.shape); };
-  bool moved = false;
   for (const PlanArgument& a : plan.arguments) {
-    if (a.is_parameter) continue;
-    if (const auto found = inputs_.find(a.name); found == inputs_.end() || found->second.bytes < bytes_of(a)) {
-      if (!moved) WaitIdle();
-      moved |= Reserve(&inputs_, a.name, bytes_of(a));
-    }
+    if (!a.is_parameter) Reserve(&inputs_, a);
   }
   for (const PlanGradient& g : plan.gradients) {
-    const PlanArgument& a = plan.arguments[g.argument];
-    if (a.is_parameter) continue;
-    if (const auto found = input_gradients_.find(a.name); found == input_gradients_.end() || found->second.bytes < bytes_of(a)) {
-      if (!moved) WaitIdle();
-      moved |= Reserve(&input_gradients_, a.name, bytes_of(a));
-    }
+    if (!plan.arguments[g.argument].is_parameter) Reserve(&input_gradients_, plan.arguments[g.argument]);
   }
-  if (moved) {
-    bound_.clear();
-    ++addresses_version_;
-  }
-  for (auto it = bound_.begin(); it != bound_.end(); ++it) {
-    if ((*it)->program != program) continue;
-    bound_.splice(bound_.begin(), bound_, it);
-    return bound_.front();
+  std::erase_if(bound_, [](const auto& bound) { return bound.expired(); });
+  for (const auto& known : bound_) {
+    if (auto bound = known.lock(); bound->program == program) return bound;
   }
   if (plan.arena_bytes > arena_->committed()) {
     WaitIdle();
@@ -115,8 +101,7 @@ std::shared_ptr<const BoundProgram> Replica::Bind(const std::shared_ptr<const Pr
   bound->program = program;
   bound->instance = std::make_shared<const Instance>(program, addresses);
   for (size_t s = 0; s < plan.segments.size(); ++s) bound->segments.push_back(PrepareSegment(bound, static_cast<int>(s)));
-  bound_.push_front(bound);
-  if (bound_.size() > kBoundPrograms) bound_.pop_back();
+  bound_.push_back(bound);
   return bound;
 }
 
@@ -153,9 +138,8 @@ PreparedPtr Replica::PrepareSegment(const std::shared_ptr<const BoundProgram>& b
 
 void Replica::PushLoad(const std::vector<DataDesc>& data, const std::vector<DataDesc>& labels,
                        const BatchPtr& batch, int64_t begin, int64_t end, bool with_labels, const StepBlock& step) {
-  auto free = std::find_if(step_inputs_.begin(), step_inputs_.end(), [](const auto& input) { return input.use_count() == 1; });
-  if (free == step_inputs_.end()) free = step_inputs_.insert(step_inputs_.end(), std::make_shared<StepInput>());
-  StepInput& input = **free;
+  const std::shared_ptr<StepInput> free = step_inputs_.Take();
+  StepInput& input = *free;
   input.batch = batch;
   input.begin = begin;
   input.end = end;
@@ -169,7 +153,7 @@ void Replica::PushLoad(const std::vector<DataDesc>& data, const std::vector<Data
   };
   fill(data, &input.data);
   fill(labels, &input.label);
-  engine_->Push(load_, *free);
+  engine_->Push(load_, free);
 }
 
 void Replica::PushSegment(const BoundProgram& bound, int s) {
@@ -194,6 +178,19 @@ Tensor Replica::InputGradient(const BoundProgram& bound, const std::string& name
     return Tensor(engine_, device_, type.dtype, type.shape, buffer.chunk->data(), buffer.chunk, input_gradients_var_);
   }
   Throw("no gradient is asked for input \"{}\"", name);
+}
+
+void Replica::ZeroInputGradients() {
+  std::vector<Buffer> buffers;
+  for (const auto& [name, buffer] : input_gradients_) buffers.push_back(buffer);
+  engine_->Push({.name = "zero input gradients",
+                 .device = device_,
+                 .reads = {},
+                 .writes = {input_gradients_var_},
+                 .updates = {},
+                 .run = [buffers = std::move(buffers)](const OpContext&) {
+                   for (const Buffer& b : buffers) std::memset(b.chunk->data(), 0, static_cast<size_t>(b.bytes));
+                 }});
 }
 
 void Replica::CheckFresh(const char* what) const {

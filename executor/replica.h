@@ -6,7 +6,6 @@
 // Not thread safe.
 #pragma once
 
-#include <list>
 #include <map>
 #include <memory>
 #include <string>
@@ -14,6 +13,7 @@
 
 #include "engine/arena.h"
 #include "engine/engine.h"
+#include "engine/payload_pool.h"
 #include "engine/tensor.h"
 #include "executor/batch.h"
 #include "executor/parameter_store.h"
@@ -38,7 +38,7 @@ struct InputSlot {
 
 // What the load operation of one step needs. Reused from step to step.
 struct StepInput {
-  BatchPtr batch;
+  mutable BatchPtr batch;         // until it is loaded
   int64_t begin = 0, end = 0;     // samples of the batch that are this device's
   bool with_labels = true;
   StepBlock step;
@@ -50,7 +50,8 @@ class Replica {
   Replica(std::shared_ptr<Engine> engine, std::shared_ptr<ParameterStore> store, int index, std::shared_ptr<Arena> arena);
   ~Replica();                                                         // waits for what it pushed
 
-  // The program bound to this replica's arrays; grows the arena and the input arrays as needed (waits then).
+  // The program bound to this replica's arrays, for as long as somebody holds it; grows the arena and the input arrays as
+  // needed (waits then).
   std::shared_ptr<const BoundProgram> Bind(const std::shared_ptr<const Program>& program);
 
   // Loads a step's inputs and step block into the input arrays.
@@ -72,6 +73,7 @@ class Replica {
   Tensor InputGradient(const BoundProgram& bound, const std::string& name) const;   // throws Error if none is asked for
   // A copy of output `i` of the last run, in a tensor of its own.
   Tensor CopyOutput(const BoundProgram& bound, int i) const;
+  void ZeroInputGradients();
   // Throws Error unless the arena still holds this replica's values.
   void CheckFresh(const char* what) const;
 
@@ -80,8 +82,9 @@ class Replica {
     std::shared_ptr<Chunk> chunk;
     int64_t bytes = 0;
   };
-  // Grows the buffer to `bytes`, zero-filled; true if its address changed.
-  bool Reserve(std::map<std::string, Buffer>* buffers, const std::string& name, int64_t bytes);
+  // Makes room for one argument, zero-filled where it moves; nothing is bound to the old place then. What throws changes
+  // nothing.
+  void Reserve(std::map<std::string, Buffer>* buffers, const PlanArgument& argument);
   void* Address(const std::string& name) const;
   PreparedPtr PrepareSegment(const std::shared_ptr<const BoundProgram>& bound, int s) const;
   void WaitIdle() const;
@@ -95,8 +98,8 @@ class Replica {
   std::map<std::string, Buffer> inputs_, input_gradients_;
   std::shared_ptr<StepBlock> step_;
   PreparedPtr load_;
-  std::vector<std::shared_ptr<StepInput>> step_inputs_;               // reused when nobody else holds them
-  std::list<std::shared_ptr<const BoundProgram>> bound_;              // most recently used first
+  PayloadPool<StepInput> step_inputs_;
+  std::vector<std::weak_ptr<const BoundProgram>> bound_;              // those that somebody still uses
   uint64_t generation_ = 0;
   int addresses_version_ = 0;
 };
