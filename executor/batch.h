@@ -17,12 +17,12 @@ struct DataDesc {
   std::string name = {};
   Shape shape = {};                       // with the full batch size at the batch axis
   DType dtype = DType::kFloat32;
-  // One letter an axis, 'N' is the batch: "NCHW", "TNC". Empty: axis 0. Without an 'N' the array is not batched: every
-  // device gets all of it.
+  // One letter an axis, 'N' is the batch: "NCHW", "TNC". Empty: axis 0, if there is one. Without an 'N' the array is not
+  // batched: every device gets all of it.
   std::string layout = {};
 
   int BatchAxis() const {            // -1: not batched
-    if (layout.empty()) return 0;
+    if (layout.empty()) return shape.rank() > 0 ? 0 : -1;
     const size_t position = layout.find('N');
     return position == std::string::npos ? -1 : static_cast<int>(position);
   }

@@ -65,7 +65,8 @@ TEST(ArrayIter, DescribesItself) {
   EXPECT_EQ(iter.ProvideLabel(), (std::vector<DataDesc>{{.name = "softmax_label", .shape = {4}}}));
   EXPECT_EQ(iter.batch_size(), 4);
   EXPECT_EQ(iter.samples(), 10);
-  EXPECT_EQ(DataDesc{}.BatchAxis(), 0);
+  EXPECT_EQ(DataDesc{}.BatchAxis(), -1);  // a scalar
+  EXPECT_EQ((DataDesc{.shape = {4, 2}}.BatchAxis()), 0);
   EXPECT_EQ((DataDesc{.layout = "TNC"}.BatchAxis()), 1);
   EXPECT_EQ((DataDesc{.layout = "TC"}.BatchAxis()), -1);
 }
