@@ -20,8 +20,10 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -48,14 +50,16 @@ struct GroupOptions {
   std::vector<Device> devices = {Cpu(0)};             // one may appear twice: two replicas share its worker
   std::vector<double> workload = {};                  // only ratios matter; empty: equal
   std::vector<DataDesc> data = {};                    // shapes of a whole batch; at least one
-  std::vector<DataDesc> labels = {};                  // empty: label arguments are bound as zeros (prediction)
+  std::vector<DataDesc> labels = {};                  // empty: label arguments are bound as zeros, for prediction only
   std::vector<DataDesc> states = {};                  // arguments that are neither data, label nor parameter: zero until set
   bool for_training = true;
   bool inputs_need_grad = false;
   std::vector<std::string> fixed_params = {};         // get no gradient; a normalisation layer all of whose parameters are fixed keeps its statistics
   GradRequest grad_req = GradReq::kWrite;
-  DataParallelExecutorGroup* shared_group = nullptr;  // shares parameters, gradients, auxiliary states and working memory with it (same devices)
-  std::shared_ptr<Engine> engine = nullptr;           // default: DefaultEngine()
+  // Shares parameters, gradients, auxiliary states and working memory with it (same devices and engine). Only read by the
+  // constructor.
+  DataParallelExecutorGroup* shared_group = nullptr;
+  std::shared_ptr<Engine> engine = nullptr;           // default: the shared group's, else DefaultEngine()
   int threads_per_device = 0;                         // 0: the cores this process may use, shared out evenly
   uint64_t seed = 0;                                  // of random operators
   KernelPolicy policy = KernelPolicy::kFast;
@@ -89,19 +93,24 @@ class DataParallelExecutorGroup {
   DataParallelExecutorGroup& operator=(const DataParallelExecutorGroup&) = delete;
 
   // --- running ---
-  // Mode: training if bound for it, unless said otherwise. Labels may be absent in prediction, and are ignored by a group bound without. Padding rows are left out.
+  // Mode: training if bound for it, unless said otherwise. Labels may be absent in prediction, and are ignored by a group
+  // bound without. Padding rows are left out. Throws DataError, ShapeError for batches that do not fit; whatever it
+  // throws, parameters are as they were and later batches run. Once it has begun to bind, earlier results are gone.
   void Forward(const BatchPtr& batch, std::optional<Mode> mode = std::nullopt);
   void Forward(Batch batch, std::optional<Mode> mode = std::nullopt);
-  // One batch per device, in place of splitting.
+  // One batch per device, in place of splitting: at least one sample each, and labels for all or for none.
   void Forward(const std::vector<BatchPtr>& per_device, std::optional<Mode> mode = std::nullopt);
-  // After a training forward. Heads that are not loss heads need a gradient of the whole batch's output shape, by
-  // position or by output name; those of loss heads are ignored.
+  // Once after a training forward, whose values it uses up: gradients that add up (GradReq::kAdd) do so over pairs of
+  // Forward and Backward. Heads that are not loss heads need a gradient of the whole batch's output shape, by position or
+  // by output name; those of loss heads are ignored. A head without batch axis passes on what its annotation `merge`
+  // implies: all of it (sum), each device's share (mean), all to the first device with samples (first).
   void Backward() { Backward(std::map<std::string, HostTensor>{}); }
   void Backward(const std::vector<HostTensor>& head_gradients);
   void Backward(const std::map<std::string, HostTensor>& head_gradients);
   void SetStep(const StepNumber& step);
   void SetSeed(uint64_t seed) { options_.seed = seed; }
-  // Binds for other shapes; parameters stay. The same happens by itself when a batch of another shape comes.
+  // Binds for other shapes, of the same names, dtypes and layouts; parameters stay. The same happens by itself when a
+  // batch of another shape comes.
   void Reshape(const std::vector<DataDesc>& data, const std::vector<DataDesc>& labels);
 
   // --- results of the last Forward / Backward ---
@@ -111,6 +120,7 @@ class DataParallelExecutorGroup {
   std::vector<std::vector<Tensor>> OutputsPerDevice(int begin = 0, int end = -1) const;    // [head][device with samples]
   std::vector<Shape> OutputShapes() const;                                                // of a whole batch; known before running
   // In the order of the data descriptions. Throws Error unless bound with inputs_need_grad (or a request for that input).
+  // With GradReq::kAdd they add up over batches of one shape and split, and start from zero with another.
   std::vector<Tensor> InputGradients() const;
   std::vector<std::vector<Tensor>> InputGradientsPerDevice() const;                       // [data][device with samples]
 
@@ -119,8 +129,9 @@ class DataParallelExecutorGroup {
   void SetParams(const HostTensorMap& args, const HostTensorMap& aux, const SetParamsOptions& options = {});
   // Plain, from one replica (all are equal). Entries that are there already give the dtype.
   void GetParams(HostTensorMap* args, HostTensorMap* aux) const;
-  HostTensor GetGradient(const std::string& name, int device) const;                      // plain; one device's share
-  void ZeroGradients();                                                                   // for GradReq::kAdd
+  // Plain; one device's share. Of a parameter, or of an input after Backward (data, label or state, if one is asked for).
+  HostTensor GetGradient(const std::string& name, int device) const;
+  void ZeroGradients();                               // all of them, inputs' too; for GradReq::kAdd
   std::vector<ReplicatedParam> params() const;
   ParameterStore& store() { return *store_; }
   const ParameterStore& store() const { return *store_; }
@@ -171,6 +182,7 @@ class DataParallelExecutorGroup {
     std::string watch;
     std::vector<Shape> shapes = {};                   // data, then labels
     std::vector<SampleRange> ranges = {};             // per device
+    bool cut_beforehand = false;                      // ranges as the caller cut them, not by workload
     int64_t samples = 0;
     std::unique_ptr<GroupStep> step = nullptr;
     int addresses = 0;                                // sum of the replicas' addresses_version() when bound
@@ -178,16 +190,27 @@ class DataParallelExecutorGroup {
 
   void CheckOptions();
   void ResolveGradRequests();
-  // The shapes that a batch is computed in: its own, without padding rows.
-  void ShapesOf(const Batch& batch, std::vector<Shape>* shapes) const;
-  // Finds or makes the binding; `ranges` if not the usual split.
+  void ReadGradRequests();
+  const DataDesc& InputDesc(size_t i) const;          // data, then labels
+  // The extent of the batch axes; no value if nothing is batched. Throws ShapeError if they differ.
+  std::optional<int64_t> SamplesOf(const std::vector<Shape>& shapes) const;
+  // The shapes that a batch is computed in: its own, without padding rows. Throws DataError unless it can run in `mode`.
+  void ShapesOf(const Batch& batch, Mode mode, std::vector<Shape>* shapes) const;
+  // Finds or makes the binding and makes it the current one, of which nothing has run yet; `ranges` if not the usual
+  // split. What throws leaves the current one in place.
   Binding* Bind(const std::vector<Shape>& shapes, Mode mode, const std::vector<SampleRange>* ranges = nullptr);
   std::unique_ptr<Binding> MakeBinding(const std::vector<Shape>& shapes, Mode mode, const std::vector<SampleRange>& ranges);
+  // Compiles for a share of the batch; its parameters are in the store then.
+  std::shared_ptr<const Program> MakeProgram(const std::vector<Shape>& shapes, Mode mode, int64_t samples,
+                                             const CompileOptions& options);
   CompileOptions OptionsFor(const std::vector<Shape>& shapes, Mode mode, int64_t share) const;
   int AddressesVersion() const;
   void CheckMergeable(const Plan& plan) const;
   // Loads `batches[d]` (one for all if there is only one) and pushes the forward segments.
   void Run(std::span<const BatchPtr> batches, Mode mode);
+  // Per head; nullptr: none given.
+  void RunBackward(const std::vector<const HostTensor*>& head_gradients);
+  void PushHeadGradient(int head, const HostTensor& gradient);
   Tensor Merge(const std::vector<Tensor>& parts, int axis, const std::string& rule) const;
   int CheckHeads(int begin, int end) const;           // the resolved end
   int AxisOf(int head) const;                         // batch axis of a head's value
@@ -199,6 +222,7 @@ class DataParallelExecutorGroup {
   std::shared_ptr<Engine> engine_;
   int threads_ = 1;
   std::vector<std::string> arg_names_, param_names_, aux_names_, output_names_;
+  std::set<std::string> unbound_labels_;              // arguments of a group bound without labels
   std::map<std::string, GradReq> grad_req_;
   std::vector<std::string> merge_rules_;              // per head: "", "sum", "mean", "first"
   std::shared_ptr<ParameterStore> store_;
@@ -207,11 +231,15 @@ class DataParallelExecutorGroup {
   ProgramCache programs_;
   std::list<std::unique_ptr<Binding>> bindings_;      // most recently used first
   Binding* current_ = nullptr;
-  bool ran_forward_ = false, ran_backward_ = false;
+  bool ran_forward_ = false, ran_backward_ = false;   // of the current binding, since it became that
   std::string watch_;
   std::optional<StepNumber> step_;
   std::vector<Shape> batch_shapes_;                   // of the last batch; kept so that a step allocates nothing
   uint64_t steps_ = 0;                                // training forwards so far, where nobody sets the step
+  uint64_t predictions_ = 0;                          // since the last step
+  bool inputs_add_up_ = false;                        // some input's gradient is asked for with kAdd
+  // The shapes and ranges of the batches whose gradients have been added up there.
+  std::pair<std::vector<Shape>, std::vector<SampleRange>> added_up_;
 };
 
 }  // namespace bindery

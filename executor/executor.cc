@@ -15,7 +15,7 @@ Executor::Executor(const Symbol& symbol, const ExecutorOptions& options) {
   for (DataDesc& desc : group.data) {
     const Shape& first = group.data[0].shape;
     const bool batched = desc.shape.rank() > 0 && first.rank() > 0 && desc.shape[0] == first[0];
-    if (desc.layout.empty() && !batched) desc.layout = std::string(static_cast<size_t>(std::max(1, desc.shape.rank())), '-');
+    if (desc.layout.empty() && !batched) desc.layout = std::string(static_cast<size_t>(desc.shape.rank()), '-');
     input_names_.push_back(desc.name);
     zeros.data.emplace_back(desc.dtype, desc.shape);
   }
@@ -58,10 +58,6 @@ std::vector<HostTensor> Executor::Outputs() const {
   return outputs;
 }
 
-HostTensor Executor::Gradient(const std::string& argument) const {
-  if (std::find(input_names_.begin(), input_names_.end(), argument) == input_names_.end()) return group_->GetGradient(argument, 0);
-  const GroupStep::Participant& only = group_->step().participants()[0];
-  return only.replica->InputGradient(*only.bound, argument).ToHost();
-}
+HostTensor Executor::Gradient(const std::string& argument) const { return group_->GetGradient(argument, 0); }
 
 }  // namespace bindery

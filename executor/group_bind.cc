@@ -5,8 +5,10 @@
 #include "base/names.h"
 #include "engine/team.h"
 #include "executor/data_parallel_executor_group.h"
+#include "symbol/gradient.h"
 #include "symbol/graph.h"
 #include "symbol/op_def.h"
+#include "symbol/ops/loss.h"
 
 namespace bindery {
 namespace {
@@ -26,6 +28,11 @@ std::set<std::string> LabelArguments(const Symbol& symbol) {
   return labels;
 }
 
+// Does a gradient start at this head?
+bool IsLoss(const Node& node) {
+  return !node.is_variable() && node.op().is_loss && node.op().is_loss(node.attrs()) && &node.op() != &BlockGradOp();
+}
+
 bool Contains(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
@@ -33,16 +40,20 @@ bool Contains(const std::vector<std::string>& names, const std::string& name) {
 }  // namespace
 
 DataParallelExecutorGroup::DataParallelExecutorGroup(const Symbol& symbol, const GroupOptions& options)
-    : symbol_(symbol), options_(options), engine_(options.engine ? options.engine : DefaultEngine()) {
+    : symbol_(symbol), options_(options), engine_(options.engine) {
+  const DataParallelExecutorGroup* shared = options.shared_group;
+  options_.shared_group = nullptr;
+  if (!engine_) engine_ = shared ? shared->engine_ : DefaultEngine();
   CheckOptions();
   ResolveGradRequests();
   threads_ = options_.threads_per_device > 0
                  ? options_.threads_per_device
                  : std::max(1, NumCores() / static_cast<int>(std::set<Device>(options_.devices.begin(), options_.devices.end()).size()));
-  if (options_.shared_group) {
-    if (options_.shared_group->devices() != options_.devices) Throw("a group can share only with a group on the same devices");
-    store_ = options_.shared_group->store_;
-    arenas_ = options_.shared_group->arenas_;
+  if (shared) {
+    if (shared->devices() != options_.devices) Throw("a group can share only with a group on the same devices");
+    if (shared->engine_ != engine_) Throw("a group can share only with a group of the same engine");
+    store_ = shared->store_;
+    arenas_ = shared->arenas_;
   } else {
     store_ = std::make_shared<ParameterStore>(engine_, options_.devices);
     for (const Device& device : options_.devices) arenas_.push_back(Arena::Make(device, engine_));
@@ -86,7 +97,11 @@ void DataParallelExecutorGroup::CheckOptions() {
       if (desc.BatchAxis() >= desc.shape.rank()) Throw<ShapeError>("{} \"{}\": a batched input needs an axis, got shape {}", what, desc.name, desc.shape);
     }
   }
-  if (options_.labels.empty()) inputs.merge(LabelArguments(symbol_));
+  if (options_.labels.empty()) {
+    for (const std::string& name : LabelArguments(symbol_)) {
+      if (inputs.insert(name).second) unbound_labels_.insert(name);
+    }
+  }
   for (const std::string& name : arg_names_) if (!inputs.contains(name)) param_names_.push_back(name);
   for (const std::string& name : options_.fixed_params) {
     if (!Contains(param_names_, name)) Throw("fixed parameter \"{}\" is not a parameter{}", name, NameHint(name, param_names_));
@@ -103,7 +118,11 @@ void DataParallelExecutorGroup::CheckOptions() {
 
 void DataParallelExecutorGroup::ResolveGradRequests() {
   for (const std::string& name : arg_names_) grad_req_[name] = GradReq::kNull;
-  if (!options_.for_training) return;
+  if (options_.for_training) ReadGradRequests();
+  for (const auto& [name, req] : grad_req_) inputs_add_up_ |= req == GradReq::kAdd && !Contains(param_names_, name);
+}
+
+void DataParallelExecutorGroup::ReadGradRequests() {
   const auto by_default = [&](GradReq req) {
     for (const std::string& name : param_names_) grad_req_[name] = Contains(options_.fixed_params, name) ? GradReq::kNull : req;
     if (options_.inputs_need_grad) for (const DataDesc& desc : options_.data) grad_req_[desc.name] = req;
@@ -139,7 +158,7 @@ CompileOptions DataParallelExecutorGroup::OptionsFor(const std::vector<Shape>& s
   size_t i = 0;
   for (const auto* list : {&options_.data, &options_.labels}) for (const DataDesc& desc : *list) add(desc, shapes[i++]);
   for (const DataDesc& desc : options_.states) add(desc, desc.shape);
-  if (options_.labels.empty()) for (const std::string& name : LabelArguments(symbol_)) o.batch_axes[name] = 0;
+  for (const std::string& name : unbound_labels_) o.batch_axes[name] = 0;
   o.parameters.insert(param_names_.begin(), param_names_.end());
   o.storage_formats = store_->StorageFormats();
   o.grad_req = grad_req_;
@@ -157,47 +176,72 @@ CompileOptions DataParallelExecutorGroup::OptionsFor(const std::vector<Shape>& s
   return o;
 }
 
-DataParallelExecutorGroup::Binding* DataParallelExecutorGroup::Bind(const std::vector<Shape>& shapes, Mode mode,
-                                                                  const std::vector<SampleRange>* ranges) {
-  const auto matches = [&](const Binding& b) {
-    return b.addresses == AddressesVersion() && b.mode == mode && b.watch == watch_ && b.shapes == shapes && (!ranges || b.ranges == *ranges);
-  };
-  for (auto it = bindings_.begin(); it != bindings_.end(); ++it) {
-    if (!matches(**it)) continue;
-    bindings_.splice(bindings_.begin(), bindings_, it);
-    return current_ = bindings_.front().get();
-  }
-  int64_t samples = -1;
-  size_t i = 0;
+const DataDesc& DataParallelExecutorGroup::InputDesc(size_t i) const {
+  return i < options_.data.size() ? options_.data[i] : options_.labels[i - options_.data.size()];
+}
+
+std::optional<int64_t> DataParallelExecutorGroup::SamplesOf(const std::vector<Shape>& shapes) const {
+  std::optional<int64_t> samples;
   const std::string* first = nullptr;
-  for (const auto* list : {&options_.data, &options_.labels}) {
-    for (const DataDesc& desc : *list) {
-      const Shape& shape = shapes[i++];
-      if (desc.BatchAxis() < 0) continue;
-      if (samples < 0) {
-        samples = shape[desc.BatchAxis()];
-        first = &desc.name;
-      } else if (shape[desc.BatchAxis()] != samples) {
-        Throw<ShapeError>("all inputs must have the same batch size: \"{}\" has {}, \"{}\" has {}", *first, samples, desc.name, shape[desc.BatchAxis()]);
-      }
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    const DataDesc& desc = InputDesc(i);
+    if (desc.BatchAxis() < 0) continue;
+    const int64_t extent = shapes[i][desc.BatchAxis()];
+    if (!samples) {
+      samples = extent;
+      first = &desc.name;
+    } else if (extent != *samples) {
+      Throw<ShapeError>("all inputs must have the same batch size: \"{}\" has {}, \"{}\" has {}", *first, *samples,
+                        desc.name, extent);
     }
   }
   if (samples == 0) Throw<ShapeError>("a batch must have at least one sample");
+  return samples;
+}
+
+DataParallelExecutorGroup::Binding* DataParallelExecutorGroup::Bind(const std::vector<Shape>& shapes, Mode mode,
+                                                                    const std::vector<SampleRange>* ranges) {
+  ran_forward_ = ran_backward_ = false;
+  const auto matches = [&](const Binding& b) {
+    return b.addresses == AddressesVersion() && b.mode == mode && b.watch == watch_ && b.shapes == shapes &&
+           (ranges ? b.ranges == *ranges : !b.cut_beforehand);
+  };
+  const auto found = std::find_if(bindings_.begin(), bindings_.end(), [&](const auto& b) { return matches(*b); });
+  if (found != bindings_.end()) {
+    if (found != bindings_.begin()) {
+      bindings_.splice(bindings_.begin(), bindings_, found);
+      for (const GroupStep::Participant& p : bindings_.front()->step->participants()) {
+        programs_.Touch(p.bound->program.get());
+      }
+    }
+    return current_ = bindings_.front().get();
+  }
+  const std::optional<int64_t> samples = SamplesOf(shapes);
   std::vector<SampleRange> split;
   if (ranges) {
     split = *ranges;
-  } else if (samples < 0) {   // nothing is batched: the first device does all, as with a batch of one
-    samples = 1;
+  } else if (samples) {
+    split = SplitBatch(*samples, options_.workload);
+  } else {  // nothing is batched: the first device does all, as with a batch of one
     split.assign(options_.devices.size(), SampleRange{1, 1});
     split[0] = {0, 1};
-  } else {
-    split = SplitBatch(samples, options_.workload);
   }
   std::unique_ptr<Binding> binding = MakeBinding(shapes, mode, split);
-  binding->samples = samples;
+  binding->cut_beforehand = ranges != nullptr;
+  binding->samples = samples.value_or(1);
   bindings_.push_front(std::move(binding));
+  current_ = bindings_.front().get();
+  // Bindings go with the addresses they hold, and with their programs: what is bound is not kept beyond the cache's
+  // budget.
+  std::erase_if(bindings_, [&](const auto& b) {
+    if (b.get() == current_) return false;
+    const auto& participants = b->step->participants();
+    return b->addresses != current_->addresses ||
+           !std::all_of(participants.begin(), participants.end(),
+                        [&](const auto& p) { return programs_.Holds(p.bound->program.get()); });
+  });
   if (bindings_.size() > kBindings) bindings_.pop_back();
-  return current_ = bindings_.front().get();
+  return current_;
 }
 
 std::unique_ptr<DataParallelExecutorGroup::Binding> DataParallelExecutorGroup::MakeBinding(
@@ -211,17 +255,38 @@ std::unique_ptr<DataParallelExecutorGroup::Binding> DataParallelExecutorGroup::M
   for (size_t d = 0; d < replicas_.size(); ++d) {
     if (ranges[d].size() == 0) continue;
     const CompileOptions options = OptionsFor(shapes, mode, ranges[d].size());
-    const auto program = programs_.Get(ProgramKey(options), [&] { return Compile(symbol_, options); });
-    if (participants.empty()) {
-      CheckMergeable(program->plan);
-      store_->Adopt(program->plan);
-    }
+    const auto program =
+        programs_.Get(ProgramKey(options), [&] { return MakeProgram(shapes, mode, ranges.back().end, options); });
     participants.push_back({replicas_[d].get(), replicas_[d]->Bind(program)});
   }
   binding->addresses = AddressesVersion();
-  std::erase_if(bindings_, [&](const auto& other) { return other->addresses != binding->addresses; });
   binding->step = std::make_unique<GroupStep>(engine_, *store_, std::move(participants));
   return binding;
+}
+
+std::shared_ptr<const Program> DataParallelExecutorGroup::MakeProgram(const std::vector<Shape>& shapes, Mode mode,
+                                                                      int64_t samples, const CompileOptions& options) {
+  std::shared_ptr<const Program> program = Compile(symbol_, options);
+  CheckMergeable(program->plan);
+  if (options_.devices.size() > 1) {
+    // A parameter that takes its shape from the batch would be another one on every device.
+    const CompileOptions whole = OptionsFor(shapes, mode, samples);
+    const Graph graph = Graph::Of(ExpandComposites(symbol_));
+    const NodeTypes types = InferTypes(graph, whole.shapes, whole.dtypes, whole.batch_axes);
+    std::map<std::string, Shape> expected;
+    for (size_t n = 0; n < graph.nodes.size(); ++n) {
+      if (graph.nodes[n]->is_variable()) expected[graph.nodes[n]->name()] = types[n][0].shape;
+    }
+    for (const PlanArgument& a : program->plan.arguments) {
+      if (!a.is_parameter || a.type.shape == expected.at(a.name)) continue;
+      Throw<ShapeError>(
+          "parameter \"{}\" takes its shape from the batch: {} for all of it, {} for a device's share; "
+          "declare the shape of its variable",
+          a.name, expected.at(a.name), a.type.shape);
+    }
+  }
+  store_->Adopt(program->plan);
+  return program;
 }
 
 int DataParallelExecutorGroup::AddressesVersion() const {
@@ -233,9 +298,16 @@ int DataParallelExecutorGroup::AddressesVersion() const {
 void DataParallelExecutorGroup::CheckMergeable(const Plan& plan) const {
   if (options_.devices.size() == 1) return;
   for (size_t i = 0; i < plan.outputs.size(); ++i) {
-    if (plan.values[plan.outputs[i].value].type.batch_axis < 0 && merge_rules_[i].empty()) {
+    if (plan.values[plan.outputs[i].value].type.batch_axis >= 0) continue;
+    if (merge_rules_[i].empty()) {
       Throw("head \"{}\" of shape {} has no batch axis: annotate it with how it is merged over devices, merge = sum, mean or first",
             plan.outputs[i].name, plan.values[plan.outputs[i].value].type.shape);
+    }
+    if (options_.for_training && merge_rules_[i] != "sum" && IsLoss(*symbol_.entries()[i].node)) {
+      Throw(
+          "head \"{}\" is a loss without batch axis, and the devices' gradients add up: they would not be those of one "
+          "device with merge = {}; make the loss one of single samples, or a sum over them with merge = sum",
+          plan.outputs[i].name, merge_rules_[i]);
     }
   }
 }
@@ -245,6 +317,14 @@ void DataParallelExecutorGroup::Reshape(const std::vector<DataDesc>& data, const
     if (now.size() != wanted.size()) Throw("Reshape: expected {} {} descriptions, got {}", now.size(), what, wanted.size());
     for (size_t i = 0; i < now.size(); ++i) {
       if (now[i].name != wanted[i].name) Throw("Reshape: expected {} \"{}\", got \"{}\"", what, now[i].name, wanted[i].name);
+      if (now[i].dtype != wanted[i].dtype || now[i].layout != wanted[i].layout) {
+        Throw("Reshape: {} \"{}\" is bound as {} with layout \"{}\", got {} with \"{}\"; only shapes may change", what,
+              now[i].name, now[i].dtype, now[i].layout, wanted[i].dtype, wanted[i].layout);
+      }
+      if (now[i].shape.rank() != wanted[i].shape.rank()) {
+        Throw<ShapeError>("Reshape: {} \"{}\": expected {} axes as in {}, got {}", what, now[i].name,
+                          now[i].shape.rank(), now[i].shape, wanted[i].shape);
+      }
     }
   };
   check(options_.data, data, "data");
@@ -252,7 +332,6 @@ void DataParallelExecutorGroup::Reshape(const std::vector<DataDesc>& data, const
   std::vector<Shape> shapes;
   for (const auto* list : {&data, &labels}) for (const DataDesc& desc : *list) shapes.push_back(desc.shape);
   Bind(shapes, options_.for_training ? Mode::kTrain : Mode::kPredict);
-  ran_forward_ = ran_backward_ = false;
   for (size_t i = 0; i < data.size(); ++i) options_.data[i].shape = data[i].shape;
   for (size_t i = 0; i < labels.size(); ++i) options_.labels[i].shape = labels[i].shape;
 }

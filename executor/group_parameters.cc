@@ -60,14 +60,23 @@ void DataParallelExecutorGroup::GetParams(HostTensorMap* args, HostTensorMap* au
 }
 
 HostTensor DataParallelExecutorGroup::GetGradient(const std::string& name, int device) const {
-  const StoredParameter* p = store_->Find(name);
-  if (!p || p->auxiliary) Throw("\"{}\" is not a parameter{}", name, NameHint(name, param_names_));
   if (device < 0 || device >= static_cast<int>(devices().size())) Throw("device index {} is not in 0..{}", device, devices().size() - 1);
-  if (grad_req(name) == GradReq::kNull) Throw("parameter \"{}\" has no gradient: its gradient request is null", name);
-  return store_->GetGradient(*p, device);
+  if (grad_req(name) == GradReq::kNull) Throw("\"{}\" has no gradient: its gradient request is null", name);
+  if (std::find(param_names_.begin(), param_names_.end(), name) != param_names_.end()) {
+    return store_->GetGradient(*store_->Find(name), device);
+  }
+  const GroupStep& step = Ran("GetGradient");
+  if (!ran_backward_) Throw("GetGradient: call Backward first");
+  for (const GroupStep::Participant& p : step.participants()) {
+    if (p.replica->index() == device) return p.replica->InputGradient(*p.bound, name).ToHost();
+  }
+  Throw("GetGradient: {} had no samples", devices()[device]);
 }
 
-void DataParallelExecutorGroup::ZeroGradients() { store_->ZeroGradients(); }
+void DataParallelExecutorGroup::ZeroGradients() {
+  store_->ZeroGradients();
+  for (const auto& replica : replicas_) replica->ZeroInputGradients();
+}
 
 std::vector<ReplicatedParam> DataParallelExecutorGroup::params() const {
   std::vector<ReplicatedParam> params;

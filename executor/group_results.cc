@@ -136,24 +136,40 @@ void DataParallelExecutorGroup::UpdateMetric(Metric* metric, const std::vector<s
 
 void DataParallelExecutorGroup::Measure(Metric* metric, const std::vector<std::vector<HostTensor>>& labels) const {
   const auto& participants = current_->step->participants();
-  std::vector<std::vector<double>> partials(participants.size(), std::vector<double>(static_cast<size_t>(metric->partial_size()), 0.0));
-  std::vector<VarPtr> done;
+  std::vector<MetricInputs> inputs(participants.size());
   for (size_t k = 0; k < participants.size(); ++k) {
     const GroupStep::Participant& p = participants[k];
     p.replica->CheckFresh("UpdateMetric");
-    MetricInputs inputs;
+    if (labels[k].size() != options_.labels.size()) {
+      throw DataError(fmt::format("UpdateMetric: expected {} labels on {}, got {}", options_.labels.size(),
+                                  p.replica->device(), labels[k].size()));
+    }
     for (const PlanOutput& output : p.bound->plan().outputs) {
       const ValueType& type = p.bound->plan().values[output.value].type;
-      inputs.outputs.emplace_back(output.name, ConstView{type.dtype, type.shape, p.bound->instance->AddressOf(output.value)});
+      inputs[k].outputs.emplace_back(output.name,
+                                     ConstView{type.dtype, type.shape, p.bound->instance->AddressOf(output.value)});
     }
     for (size_t i = 0; i < labels[k].size(); ++i) {
-      inputs.labels.emplace_back(options_.labels[i].name, ConstView{labels[k][i].dtype(), labels[k][i].shape(), labels[k][i].raw()});
+      inputs[k].labels.emplace_back(options_.labels[i].name,
+                                    ConstView{labels[k][i].dtype(), labels[k][i].shape(), labels[k][i].raw()});
     }
-    inputs.samples = current_->ranges[p.replica->index()].size();
+    inputs[k].samples = current_->ranges[p.replica->index()].size();
+  }
+  std::vector<std::vector<double>> partials(participants.size(),
+                                            std::vector<double>(static_cast<size_t>(metric->partial_size()), 0.0));
+  std::vector<VarPtr> done;
+  for (size_t k = 0; k < participants.size(); ++k) {
+    const Replica& replica = *participants[k].replica;
     done.push_back(engine_->NewVar());
-    // The results and labels outlive the operation: this function waits for it.
-    engine_->Push({.name = "metric", .device = p.replica->device(), .reads = {p.replica->arena()->var()}, .writes = {done.back()}, .updates = {},
-                   .run = [inputs = std::move(inputs), metric, partial = &partials[k]](const OpContext&) { metric->Accumulate(inputs, *partial); }});
+    // What the operation refers to outlives it: from here on nothing throws before this function has waited for it.
+    engine_->Push({.name = "metric",
+                   .device = replica.device(),
+                   .reads = {replica.arena()->var()},
+                   .writes = {done.back()},
+                   .updates = {},
+                   .run = [mine = &inputs[k], metric, partial = &partials[k]](const OpContext&) {
+                     metric->Accumulate(*mine, *partial);
+                   }});
   }
   std::exception_ptr error;
   for (const VarPtr& var : done) {

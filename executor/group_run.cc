@@ -2,49 +2,49 @@
 #include <algorithm>
 
 #include "base/names.h"
+#include "engine/kernels/flat.h"
 #include "executor/data_parallel_executor_group.h"
 #include "executor/slice_copy.h"
 
 namespace bindery {
-namespace {
 
-// Rows of a batch without its padding; -1 if nothing is batched.
-int64_t SamplesOf(const Batch& batch, const std::vector<DataDesc>& data) {
-  for (size_t i = 0; i < data.size(); ++i) {
-    const int axis = data[i].BatchAxis();
-    if (axis >= 0 && axis < batch.data[i].shape().rank()) return batch.data[i].shape()[axis] - batch.pad;
+void DataParallelExecutorGroup::ShapesOf(const Batch& batch, Mode mode, std::vector<Shape>* shapes) const {
+  if (batch.data.size() != options_.data.size()) {
+    throw DataError(
+        fmt::format("the batch has {} data arrays, {} are described", batch.data.size(), options_.data.size()));
   }
-  return -1;
-}
-
-}  // namespace
-
-void DataParallelExecutorGroup::ShapesOf(const Batch& batch, std::vector<Shape>* shapes) const {
-  if (batch.data.size() != options_.data.size()) throw DataError(fmt::format("the batch has {} data arrays, {} are described", batch.data.size(), options_.data.size()));
-  if (!batch.label.empty() && !options_.labels.empty() && batch.label.size() != options_.labels.size()) {
+  const bool with_labels = !options_.labels.empty() && !batch.label.empty();
+  if (with_labels && batch.label.size() != options_.labels.size()) {
     throw DataError(fmt::format("the batch has {} label arrays, {} are described", batch.label.size(), options_.labels.size()));
   }
-  const int64_t samples = SamplesOf(batch, options_.data);
-  if (samples == 0 || samples < -1 || (batch.samples > 0 && samples >= 0 && batch.samples != samples)) {
-    throw DataError(fmt::format("a batch of {} samples and {} rows of padding does not fit its data of {} rows", batch.samples, batch.pad, samples + batch.pad));
+  if (mode == Mode::kTrain && !options_.labels.empty() && !with_labels)
+    throw DataError("a training batch needs labels");
+  if (mode == Mode::kTrain && options_.for_training && !unbound_labels_.empty()) {
+    throw DataError(fmt::format("cannot train: the group is bound without labels; describe \"{}\" in its options",
+                                *unbound_labels_.begin()));
   }
+  std::optional<int64_t> rows;
   shapes->clear();
-  const auto add = [&](const DataDesc& desc, Shape shape) {
-    const int axis = desc.BatchAxis();
+  for (size_t i = 0; i < batch.data.size() + (with_labels ? batch.label.size() : 0); ++i) {
+    const DataDesc& desc = InputDesc(i);
+    const Shape& shape = (i < batch.data.size() ? batch.data[i] : batch.label[i - batch.data.size()]).shape();
     if (shape.rank() != desc.shape.rank()) {
       throw DataError(fmt::format("\"{}\": expected {} axes as in {}, got {}", desc.name, desc.shape.rank(), desc.shape, shape));
     }
-    if (axis >= 0) shape.Set(axis, shape[axis] - batch.pad);
-    shapes->push_back(shape);
-  };
-  for (size_t i = 0; i < batch.data.size(); ++i) add(options_.data[i], batch.data[i].shape());
-  for (size_t i = 0; i < options_.labels.size(); ++i) {
-    const DataDesc& desc = options_.labels[i];
-    if (!batch.label.empty()) {
-      add(desc, batch.label[i].shape());
-    } else {
-      shapes->push_back(desc.BatchAxis() >= 0 && samples > 0 ? desc.shape.With(desc.BatchAxis(), samples) : desc.shape);
+    const int axis = desc.BatchAxis();
+    if (axis >= 0 && !rows) {
+      rows = shape[axis];
+      if (batch.pad < 0 || batch.pad >= *rows || (batch.samples > 0 && batch.samples != *rows - batch.pad)) {
+        throw DataError(fmt::format("a batch of {} samples and {} rows of padding does not fit its data of {} rows",
+                                    batch.samples, batch.pad, *rows));
+      }
     }
+    shapes->push_back(axis < 0 ? shape : shape.With(axis, std::max<int64_t>(0, shape[axis] - batch.pad)));
+  }
+  for (size_t i = shapes->size(); i < options_.data.size() + options_.labels.size(); ++i) {
+    const DataDesc& desc = InputDesc(i);
+    shapes->push_back(desc.BatchAxis() >= 0 && rows ? desc.shape.With(desc.BatchAxis(), *rows - batch.pad)
+                                                    : desc.shape);
   }
 }
 
@@ -54,51 +54,63 @@ void DataParallelExecutorGroup::Forward(Batch batch, std::optional<Mode> mode) {
 
 void DataParallelExecutorGroup::Forward(const BatchPtr& batch, std::optional<Mode> wanted) {
   const Mode mode = wanted.value_or(options_.for_training ? Mode::kTrain : Mode::kPredict);
-  ShapesOf(*batch, &batch_shapes_);
+  ShapesOf(*batch, mode, &batch_shapes_);
   Bind(batch_shapes_, mode);
   Run({&batch, 1}, mode);
 }
 
 void DataParallelExecutorGroup::Forward(const std::vector<BatchPtr>& per_device, std::optional<Mode> wanted) {
   if (per_device.size() != devices().size()) Throw("expected {} batches, one per device, got {}", devices().size(), per_device.size());
+  if (per_device.size() == 1) return Forward(per_device[0], wanted);
   const Mode mode = wanted.value_or(options_.for_training ? Mode::kTrain : Mode::kPredict);
-  std::vector<Shape> shapes;
+  std::vector<Shape> shapes, part;
   std::vector<SampleRange> ranges;
   int64_t samples = 0;
   for (const BatchPtr& batch : per_device) {
-    const int64_t share = std::max<int64_t>(1, SamplesOf(*batch, options_.data));
-    ranges.push_back({samples, samples + share});
-    samples += share;
-    std::vector<Shape> part;
-    ShapesOf(*batch, &part);
+    ShapesOf(*batch, mode, &part);
+    if (!options_.labels.empty() && batch->label.empty() != per_device[0]->label.empty()) {
+      throw DataError("some devices' batches have labels and some have none");
+    }
+    const std::optional<int64_t> share = SamplesOf(part);
+    if (!share) throw DataError("a batch per device needs an input with a batch axis");
+    ranges.push_back({samples, samples + *share});
+    samples += *share;
     if (shapes.empty()) shapes = part;
     for (size_t i = 0; i < shapes.size(); ++i) {
-      const DataDesc& desc = i < options_.data.size() ? options_.data[i] : options_.labels[i - options_.data.size()];
-      const int axis = desc.BatchAxis();
+      const int axis = InputDesc(i).BatchAxis();
       Shape whole = part[i];
       if (axis >= 0) {
         whole.Set(axis, samples);
         shapes[i].Set(axis, samples);
       }
-      if (shapes[i] != whole) throw DataError(fmt::format("\"{}\": the devices' batches have different shapes, {} and {}", desc.name, shapes[i], part[i]));
+      if (shapes[i] != whole) {
+        throw DataError(fmt::format("\"{}\": the devices' batches have different shapes, {} and {}", InputDesc(i).name,
+                                    shapes[i], part[i]));
+      }
     }
   }
   Bind(shapes, mode, &ranges);
   Run(per_device, mode);
 }
 
-void DataParallelExecutorGroup::SetStep(const StepNumber& step) { step_ = step; }
+void DataParallelExecutorGroup::SetStep(const StepNumber& step) {
+  step_ = step;
+  predictions_ = 0;
+}
 
 void DataParallelExecutorGroup::Run(std::span<const BatchPtr> batches, Mode mode) {
   const bool with_labels = !options_.labels.empty() && !batches[0]->label.empty();
-  if (mode == Mode::kTrain && !options_.labels.empty() && !with_labels) throw DataError("a training batch needs labels");
-  StepBlock block{.seed = options_.seed};
-  if (step_) {
-    block.step = step_->step;
-    block.micro_batch = step_->micro_batch;
+  StepBlock block{.seed = options_.seed, .step = step_ ? step_->step : steps_};
+  if (mode == Mode::kTrain) {
+    if (step_) {
+      block.micro_batch = step_->micro_batch;
+    } else {
+      ++steps_;
+    }
+    predictions_ = 0;
   } else {
-    block.step = steps_;
-    if (mode == Mode::kTrain) ++steps_;
+    block.step += predictions_++;
+    block.micro_batch = StepBlock::kPrediction;
   }
   block.batch_size = step_ && step_->batch_size > 0 ? step_->batch_size : current_->samples;
   for (const GroupStep::Participant& p : current_->step->participants()) {
@@ -110,7 +122,6 @@ void DataParallelExecutorGroup::Run(std::span<const BatchPtr> batches, Mode mode
   }
   current_->step->Forward();
   ran_forward_ = true;
-  ran_backward_ = false;
 }
 
 const GroupStep& DataParallelExecutorGroup::Ran(const char* what) const {
@@ -122,55 +133,82 @@ void DataParallelExecutorGroup::Backward(const std::vector<HostTensor>& head_gra
   if (head_gradients.size() != output_names_.size()) {
     Throw("Backward: expected {} head gradients, one per output, got {}", output_names_.size(), head_gradients.size());
   }
-  std::map<std::string, HostTensor> by_name;
-  for (size_t i = 0; i < head_gradients.size(); ++i) {
-    if (!by_name.emplace(output_names_[i], head_gradients[i]).second) Throw("Backward: two heads are named \"{}\"", output_names_[i]);
-  }
-  Backward(by_name);
+  std::vector<const HostTensor*> by_head;
+  for (const HostTensor& gradient : head_gradients) by_head.push_back(&gradient);
+  RunBackward(by_head);
 }
 
 void DataParallelExecutorGroup::Backward(const std::map<std::string, HostTensor>& head_gradients) {
+  std::vector<const HostTensor*> by_head(output_names_.size(), nullptr);
+  for (const auto& [name, gradient] : head_gradients) {
+    const auto found = std::find(output_names_.begin(), output_names_.end(), name);
+    if (found == output_names_.end()) Throw("Backward: \"{}\" is not an output{}", name, NameHint(name, output_names_));
+    if (std::find(found + 1, output_names_.end(), name) != output_names_.end()) {
+      Throw("Backward: several heads are named \"{}\": give the gradients by position", name);
+    }
+    by_head[static_cast<size_t>(found - output_names_.begin())] = &gradient;
+  }
+  RunBackward(by_head);
+}
+
+void DataParallelExecutorGroup::RunBackward(const std::vector<const HostTensor*>& head_gradients) {
   if (!options_.for_training) Throw("Backward: the group is bound for prediction; bind it with for_training = true");
   const GroupStep& step = Ran("Backward");
   if (current_->mode != Mode::kTrain) Throw("Backward: the last Forward was in prediction mode");
-  for (const auto& [name, gradient] : head_gradients) {
-    if (std::find(output_names_.begin(), output_names_.end(), name) == output_names_.end()) {
-      Throw("Backward: \"{}\" is not an output{}", name, NameHint(name, output_names_));
-    }
+  if (ran_backward_) {
+    Throw(
+        "Backward: the values of the last Forward are used up; run Forward again (GradReq::kAdd adds up over several "
+        "pairs of Forward and Backward)");
   }
   const Plan& plan = step.plan();
+  const std::vector<Shape> shapes = OutputShapes();
   for (size_t i = 0; i < plan.head_gradients.size(); ++i) {
     if (plan.head_gradients[i].empty()) continue;
-    const auto given = head_gradients.find(output_names_[i]);
-    if (given == head_gradients.end()) {
+    if (!head_gradients[i]) {
       Throw("Backward: head \"{}\" is not a loss, so its gradient must be given (or make it a loss with MakeLoss)", output_names_[i]);
     }
-    const auto gradient = std::make_shared<const HostTensor>(given->second);
-    const int axis = AxisOf(static_cast<int>(i));
-    const Shape expected = OutputShapes()[i];
-    if (gradient->shape() != expected) {
-      Throw<ShapeError>("Backward: gradient of head \"{}\": expected {}, got {}", output_names_[i], expected, gradient->shape());
-    }
-    for (const GroupStep::Participant& p : step.participants()) {
-      const Tensor target = p.replica->Input(*p.bound, plan.head_gradients[i]);
-      const SampleRange range = current_->ranges[p.replica->index()];
-      engine_->Push({.name = "head gradient", .device = p.replica->device(), .reads = {target.var()}, .writes = {target.var()}, .updates = {},
-                     .run = [=](const OpContext&) {
-                       CopySlice(gradient->dtype(), gradient->shape(), gradient->raw(), axis, range.begin, range.end, target.dtype(), target.data());
-                     }});
+    if (head_gradients[i]->shape() != shapes[i]) {
+      Throw<ShapeError>("Backward: gradient of head \"{}\": expected {}, got {}", output_names_[i], shapes[i],
+                        head_gradients[i]->shape());
     }
   }
   for (const GroupStep::Participant& p : step.participants()) p.replica->CheckFresh("Backward");
-  // Devices without samples contribute zero.
-  for (size_t d = 0; d < replicas_.size(); ++d) {
-    if (current_->ranges[d].size() > 0) continue;
-    for (const StoredParameter& p : store_->parameters()) {
-      const auto req = grad_req_.find(p.name);
-      if (req != grad_req_.end() && req->second == GradReq::kWrite) store_->Gradient(p, static_cast<int>(d)).Fill(0);
-    }
+
+  for (size_t i = 0; i < plan.head_gradients.size(); ++i) {
+    if (!plan.head_gradients[i].empty()) PushHeadGradient(static_cast<int>(i), *head_gradients[i]);
+  }
+  if (inputs_add_up_ && (added_up_.first != current_->shapes || added_up_.second != current_->ranges)) {
+    for (const auto& replica : replicas_) replica->ZeroInputGradients();
+    added_up_ = {current_->shapes, current_->ranges};
   }
   current_->step->Backward();
   ran_backward_ = true;
+}
+
+void DataParallelExecutorGroup::PushHeadGradient(int head, const HostTensor& given) {
+  const auto gradient = std::make_shared<const HostTensor>(given);
+  const int axis = AxisOf(head);
+  const auto& participants = current_->step->participants();
+  for (size_t k = 0; k < participants.size(); ++k) {
+    const GroupStep::Participant& p = participants[k];
+    const Tensor target = p.replica->Input(*p.bound, p.bound->plan().head_gradients[head]);
+    const SampleRange range = current_->ranges[p.replica->index()];
+    double weight = 1;  // of this device's value in the merged one
+    if (axis < 0 && merge_rules_[head] == "mean")
+      weight = static_cast<double>(range.size()) / static_cast<double>(current_->samples);
+    if (axis < 0 && merge_rules_[head] == "first") weight = k == 0 ? 1 : 0;
+    engine_->Push({.name = "head gradient",
+                   .device = p.replica->device(),
+                   .reads = {target.var()},
+                   .writes = {target.var()},
+                   .updates = {},
+                   .run = [=](const OpContext&) {
+                     if (weight == 0) return flat::Fill(target.dtype(), target.data(), target.elements(), 0);
+                     CopySlice(gradient->dtype(), gradient->shape(), gradient->raw(), axis, range.begin, range.end,
+                               target.dtype(), target.data());
+                     if (weight != 1) flat::Scale(target.dtype(), target.data(), target.elements(), weight);
+                   }});
+  }
 }
 
 }  // namespace bindery

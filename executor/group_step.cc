@@ -1,5 +1,8 @@
 #include "executor/group_step.h"
 
+#include <cstring>
+#include <set>
+
 #include "executor/exchange.h"
 
 namespace bindery {
@@ -12,6 +15,7 @@ GroupStep::GroupStep(std::shared_ptr<Engine> engine, const ParameterStore& store
   }
   PrepareExchanges(engine_.get());
   PrepareStatistics(engine_.get(), store);
+  PrepareIdle(engine_.get(), store);
 }
 
 void GroupStep::PrepareExchanges(Engine* engine) {
@@ -86,7 +90,39 @@ void GroupStep::PrepareStatistics(Engine* engine, const ParameterStore& store) {
   statistics_ = engine->Prepare(std::move(operation));
 }
 
+void GroupStep::PrepareIdle(Engine* engine, const ParameterStore& store) {
+  std::set<std::string> written;
+  for (const PlanGradient& g : plan().gradients) {
+    if (g.req == GradReq::kWrite && plan().arguments[g.argument].is_parameter) written.insert(g.name);
+  }
+  std::vector<bool> busy(store.devices().size(), false);
+  for (const Participant& p : participants_) busy[p.replica->index()] = true;
+  for (size_t d = 0; d < busy.size(); ++d) {
+    if (busy[d]) continue;
+    for (const ParameterStore::Block& block : store.blocks()) {
+      if (block.gradients.empty()) continue;
+      std::vector<Tensor> zeros;
+      for (const int i : block.parameters) {
+        const StoredParameter& p = store.parameters()[i];
+        if (written.contains(p.name)) zeros.push_back(store.Gradient(p, static_cast<int>(d)));
+      }
+      if (zeros.empty()) continue;
+      const VarPtr& var = block.gradients[d].var();
+      Operation operation{
+          .name = "zero gradients", .device = store.devices()[d], .reads = {}, .writes = {}, .updates = {}, .run = {}};
+      // Written as a whole, the block is whole again after a failed step. Others in it may add up.
+      (zeros.size() == block.parameters.size() ? operation.writes : operation.updates).push_back(var);
+      operation.run = [zeros = std::move(zeros)](const OpContext&) {
+        for (const Tensor& zero : zeros) std::memset(zero.data(), 0, static_cast<size_t>(zero.bytes()));
+      };
+      idle_.push_back(engine->Prepare(std::move(operation)));
+    }
+  }
+}
+
 void GroupStep::Push(Phase phase) {
+  if (phase == Phase::kBackward)
+    for (const PreparedPtr& zero : idle_) engine_->Push(zero);
   const int begin = phase == Phase::kForward ? 0 : forward_segments_;
   const int end = phase == Phase::kForward ? forward_segments_ : static_cast<int>(plan().segments.size());
   for (int s = begin; s < end; ++s) {

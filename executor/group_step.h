@@ -1,6 +1,6 @@
 // GroupStep: several replicas running one step together. A step is: on every device the segments, and between two
 // segments, where the plan says so, an exchange across devices; at the end of forward in training mode, the running
-// statistics move once, by the merged batch statistics.
+// statistics move once, by the merged batch statistics; in backward, the gradients of devices that sit out become zero.
 //
 // Made once for a set of bound programs (one for each device that has samples); running it pushes prepared operations.
 #pragma once
@@ -21,7 +21,7 @@ class GroupStep {
   };
 
   // At least one participant; all programs come from one symbol and one set of options but for shapes. `store`: also the
-  // devices that sit out get the new running statistics.
+  // devices that sit out get the new running statistics, and zero gradients where requests are kWrite.
   GroupStep(std::shared_ptr<Engine> engine, const ParameterStore& store, std::vector<Participant> participants);
 
   void Forward() { Push(Phase::kForward); }
@@ -33,11 +33,13 @@ class GroupStep {
   void Push(Phase phase);
   void PrepareExchanges(Engine* engine);
   void PrepareStatistics(Engine* engine, const ParameterStore& store);
+  void PrepareIdle(Engine* engine, const ParameterStore& store);
 
   std::shared_ptr<Engine> engine_;
   std::vector<Participant> participants_;
   std::vector<PreparedPtr> exchanges_;   // per segment; nullptr where there is none
   PreparedPtr statistics_;               // nullptr where there are none
+  std::vector<PreparedPtr> idle_;        // per device that sits out and block of gradients: zeroes them
   int forward_segments_ = 0;
 };
 
