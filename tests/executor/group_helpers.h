@@ -1,9 +1,11 @@
 // Small nets and data for the tests of groups and executors.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "base/philox.h"
 #include "executor/data_parallel_executor_group.h"
 #include "symbol/ops.h"
@@ -50,6 +52,16 @@ inline HostTensor SumOfGradients(const DataParallelExecutorGroup& group, const s
     for (int64_t i = 0; i < sum.elements(); ++i) sum.Set(i, sum.At(i) + part.At(i));
   }
   return sum;
+}
+
+// What the error says that `f` throws.
+inline std::string MessageOf(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "nothing was thrown";
 }
 
 }  // namespace bindery
