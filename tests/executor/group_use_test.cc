@@ -1,0 +1,208 @@
+// The group's smaller members: what it says of itself, modes, labels, head gradients, heads one by one.
+#include <gtest/gtest.h>
+
+#include "executor/data_parallel_executor_group.h"
+#include "symbol/ops.h"
+#include "tests/executor/group_helpers.h"
+
+namespace bindery {
+namespace {
+
+using Names = std::vector<std::string>;
+const std::vector<Device> kTwo = {Cpu(0), Cpu(1)};
+
+HostTensor Ones(const Shape& shape) { return HostTensor::Full(DType::kFloat32, shape, 1); }
+
+TEST(GroupUse, SaysWhatIsBound) {
+  Symbol x = BatchNorm(FullyConnected(Variable("data"), {.num_hidden = 5}, "fc1"), {}, "bn");
+  x = Group({SoftmaxOutput(x, {}, "softmax"), BlockGrad(x, "features")});
+  const DataParallelExecutorGroup group(
+      x, {.devices = kTwo, .workload = {1, 3}, .data = {{"data", {10, 6}}}, .labels = {{"softmax_label", {10}}}});
+  EXPECT_EQ(group.arg_names(), x.ListArguments());
+  EXPECT_EQ(group.param_names(), (Names{"fc1_weight", "fc1_bias", "bn_gamma", "bn_beta"}));
+  EXPECT_EQ(group.aux_names(), (Names{"bn_running_mean", "bn_running_var"}));
+  EXPECT_EQ(group.output_names(), (Names{"softmax_output", "features_output"}));
+  EXPECT_EQ(group.devices(), kTwo);
+  EXPECT_EQ(group.batch_size(), 10);
+  EXPECT_EQ(group.slices(), (std::vector<SampleRange>{{0, 3}, {3, 10}}));
+  EXPECT_EQ(group.OutputShapes(), (std::vector<Shape>{{10, 5}, {10, 5}}));
+  const std::vector<ReplicatedParam> params = group.params();  // [parameter][device], in the order of the names
+  for (size_t i = 0; i < params.size(); ++i) {
+    EXPECT_EQ(params[i].name, group.param_names()[i]);
+    EXPECT_EQ(params[i].index, static_cast<int>(i));
+    EXPECT_EQ(params[i].values.size(), 2u);
+  }
+}
+
+TEST(GroupUse, ADeviceMayAppearTwice) {
+  const auto run = [](const std::vector<Device>& devices) {
+    DataParallelExecutorGroup group(
+        SmallNet(),
+        {.devices = devices, .data = {{"data", {5, 6}}}, .labels = {{"softmax_label", {5}}}, .threads_per_device = 1});
+    InitialiseEqually({&group}, 1);
+    group.Forward(RandomBatch(5, 6, 3, 2));
+    group.Backward();
+    EXPECT_EQ(group.OutputsPerDevice()[0].size(), 2u);
+    return std::pair(group.Outputs()[0].ToHost(), SumOfGradients(group, "fc1_weight"));
+  };
+  EXPECT_EQ(run({Cpu(1), Cpu(1)}), run(kTwo));
+}
+
+TEST(GroupUse, ADeviceWithoutWorkloadSitsOut) {
+  DataParallelExecutorGroup group(
+      SmallNet(),
+      {.devices = kTwo, .workload = {0, 2}, .data = {{"data", {5, 6}}}, .labels = {{"softmax_label", {5}}}});
+  InitialiseEqually({&group}, 1);
+  group.Forward(RandomBatch(5, 6, 3, 2));
+  group.Backward();
+  EXPECT_EQ(group.slices(), (std::vector<SampleRange>{{0, 0}, {0, 5}}));
+  EXPECT_EQ(group.Outputs()[0].shape(), (Shape{5, 3}));
+  EXPECT_EQ(group.GetGradient("fc1_weight", 0), HostTensor(DType::kFloat32, {5, 6}));
+  EXPECT_THROW(DataParallelExecutorGroup(SmallNet(), {.devices = kTwo, .workload = {0, 0}, .data = {{"data", {5, 6}}}}),
+               Error);
+  EXPECT_THROW(
+      DataParallelExecutorGroup(SmallNet(), {.devices = kTwo, .workload = {1, -1}, .data = {{"data", {5, 6}}}}), Error);
+}
+
+TEST(GroupUse, TheModeIsTheOneItIsBoundForUnlessSaid) {
+  const Symbol net = Dropout(Variable("data"), {.p = 0.5}, "drop");
+  const Batch batch{.data = {Ones({4, 50})}};
+  DataParallelExecutorGroup training(net, {.devices = kTwo, .data = {{"data", {4, 50}}}});
+  DataParallelExecutorGroup prediction(net, {.devices = kTwo, .data = {{"data", {4, 50}}}, .for_training = false});
+  const auto dropped = [&](DataParallelExecutorGroup& group, std::optional<Mode> mode) {
+    group.Forward(batch, mode);
+    return group.Outputs()[0].ToHost() != batch.data[0];
+  };
+  EXPECT_TRUE(dropped(training, std::nullopt));
+  EXPECT_TRUE(dropped(training, Mode::kTrain));
+  EXPECT_FALSE(dropped(training, Mode::kPredict));
+  EXPECT_THROW(training.Backward(std::vector<HostTensor>{Ones({4, 50})}), Error);  // of a prediction
+  EXPECT_FALSE(dropped(prediction, std::nullopt));
+  EXPECT_FALSE(dropped(prediction, Mode::kPredict));
+  EXPECT_TRUE(dropped(prediction, Mode::kTrain));
+}
+
+TEST(GroupUse, PredictionsNeedNoLabels) {
+  const Batch batch = RandomBatch(5, 6, 3, 2);
+  const DataDesc data{"data", {5, 6}}, label{"softmax_label", {5}};
+  DataParallelExecutorGroup training(SmallNet(), {.devices = kTwo, .data = {data}, .labels = {label}});
+  DataParallelExecutorGroup prediction(SmallNet(), {.devices = kTwo, .data = {data}, .for_training = false});
+  EXPECT_EQ(prediction.param_names(), training.param_names());  // the label's argument is no parameter
+  InitialiseEqually({&training, &prediction}, 1);
+  training.Forward(batch, Mode::kPredict);
+  const HostTensor expected = training.Outputs()[0].ToHost();
+  training.Forward(Batch{.data = batch.data}, Mode::kPredict);
+  EXPECT_EQ(training.Outputs()[0].ToHost(), expected);
+  prediction.Forward(Batch{.data = batch.data});
+  EXPECT_EQ(prediction.Outputs()[0].ToHost(), expected);
+  prediction.Forward(batch);  // labels that nobody asked for are left alone
+  EXPECT_EQ(prediction.Outputs()[0].ToHost(), expected);
+}
+
+TEST(GroupUse, ArraysAreCountedNotCutShort) {
+  DataParallelExecutorGroup group(SmallNet(), {.data = {{"data", {4, 6}}}, .labels = {{"softmax_label", {4}}}});
+  const Batch batch = RandomBatch(4, 6, 3, 1);
+  EXPECT_EQ(MessageOf([&] {
+              group.Forward(Batch{.data = {batch.data[0], batch.data[0]}, .label = batch.label});
+            }),
+            "DataError: the batch has 2 data arrays, 1 are described");
+  EXPECT_EQ(MessageOf([&] {
+              group.Forward(Batch{.data = batch.data, .label = {batch.label[0], batch.label[0]}});
+            }),
+            "DataError: the batch has 2 label arrays, 1 are described");
+  EXPECT_NO_THROW(group.Forward(batch));
+}
+
+TEST(GroupUse, InputsAreCastToTheBoundType) {
+  DataParallelExecutorGroup group(
+      Identity(Variable("data"), "same"),
+      {.devices = kTwo, .data = {{"data", {4, 3}, DType::kFloat64}}, .for_training = false});
+  HostTensor bytes = HostTensor::Full(DType::kUInt8, {4, 3}, 200);
+  bytes.Set(11, 255);
+  group.Forward(Batch{.data = {bytes}});
+  EXPECT_EQ(group.Outputs()[0].ToHost(), bytes.Cast(DType::kFloat64));
+}
+
+TEST(GroupUse, WithoutABatchTheFirstDeviceDoesAll) {
+  const Symbol net = Variable("data") * Variable("w", {.shape = Shape{3}});
+  DataParallelExecutorGroup group(
+      net.WithAnnotation("merge", "first"),
+      {.devices = kTwo, .data = {{"data", {2, 3}, DType::kFloat32, "--"}}, .inputs_need_grad = true});
+  group.SetParams({{"w", HostTensor::From({3}, {1, 2, 3})}}, {});
+  group.Forward(Batch{.data = {HostTensor::From({2, 3}, {1, 1, 1, 2, 2, 2})}});
+  group.Backward(std::vector<HostTensor>{Ones({2, 3})});
+  EXPECT_EQ(group.Outputs()[0].ToHost(), HostTensor::From({2, 3}, {1, 2, 3, 2, 4, 6}));
+  EXPECT_EQ(group.InputGradients()[0].ToHost(), HostTensor::From({2, 3}, {1, 2, 3, 1, 2, 3}));
+  EXPECT_EQ(SumOfGradients(group, "w"), HostTensor::From({3}, {3, 3, 3}));
+}
+
+// Two heads whose batches lie along different axes.
+TEST(GroupUse, HeadsAreMergedAlongTheirOwnAxes) {
+  const Symbol data = Variable("data");
+  const Symbol net = Group({data * 2.0, Transpose(data, {}, "turned")});
+  DataParallelExecutorGroup group(net, {.devices = kTwo, .data = {{"data", {3, 2}}}, .inputs_need_grad = true});
+  const HostTensor x = HostTensor::From({3, 2}, {1, 2, 3, 4, 5, 6}),
+                   turned = HostTensor::From({2, 3}, {1, 3, 5, 2, 4, 6});
+  group.Forward(Batch{.data = {x}});
+  EXPECT_EQ(group.OutputShapes(), (std::vector<Shape>{{3, 2}, {2, 3}}));
+  EXPECT_EQ(group.Outputs()[1].ToHost(), turned);
+  const std::vector<Tensor> second = group.Outputs(1, 2);
+  ASSERT_EQ(second.size(), 1u);
+  EXPECT_EQ(second[0].ToHost(), turned);
+  EXPECT_EQ(group.Outputs(1).size(), 1u);
+  EXPECT_EQ(group.Outputs(1, 1).size(), 0u);
+  const std::vector<std::vector<Tensor>> parts = group.OutputsPerDevice(1, 2);
+  ASSERT_EQ(parts.size(), 1u);
+  EXPECT_EQ(parts[0][1].ToHost(), HostTensor::From({2, 1}, {5, 6}));
+  EXPECT_THROW(group.Outputs(2, 1), Error);
+  EXPECT_THROW(group.Outputs(-1, 1), Error);
+  // Head gradients are cut along the same axes.
+  group.Backward(
+      std::vector<HostTensor>{HostTensor(DType::kFloat32, {3, 2}), HostTensor::From({2, 3}, {10, 20, 30, 40, 50, 60})});
+  EXPECT_EQ(group.InputGradients()[0].ToHost(), HostTensor::From({3, 2}, {10, 40, 20, 50, 30, 60}));
+  // Outputs are the caller's: the next step leaves them alone.
+  group.Forward(Batch{.data = {HostTensor(DType::kFloat32, {3, 2})}});
+  EXPECT_EQ(second[0].ToHost(), turned);
+  EXPECT_EQ(parts[0][1].ToHost(), HostTensor::From({2, 1}, {5, 6}));
+}
+
+TEST(GroupUse, HeadGradientsByPositionAndName) {
+  const Symbol data = Variable("data");
+  DataParallelExecutorGroup group(Group({MakeLoss(data * 3.0, {}, "loss"), Identity(data * 5.0, "plain")}),
+                                  {.devices = kTwo, .data = {{"data", {3, 2}}}, .inputs_need_grad = true});
+  const auto gradient = [&] { return group.InputGradients()[0].ToHost(); };
+  const auto all = [](double value) { return HostTensor::Full(DType::kFloat32, {3, 2}, value); };
+  group.Forward(Batch{.data = {Ones({3, 2})}});
+  EXPECT_THROW(group.InputGradients(), Error);  // before backward
+  group.Backward({{"plain_output", all(2)}});
+  EXPECT_EQ(gradient(), all(13));
+  group.Forward(Batch{.data = {Ones({3, 2})}});
+  group.Backward(std::vector<HostTensor>{all(100), all(2)});  // a loss head ignores its own
+  EXPECT_EQ(gradient(), all(13));
+  group.Forward(Batch{.data = {Ones({3, 2})}});
+  EXPECT_NE(MessageOf([&] { group.Backward(); }).find("head \"plain_output\" is not a loss"), std::string::npos);
+  EXPECT_NE(MessageOf([&] {
+              group.Backward({{"plane_output", all(2)}});
+            }).find("did you mean \"plain_output\""),
+            std::string::npos);
+  EXPECT_THROW(group.Backward(std::vector<HostTensor>{all(2)}), Error);
+  EXPECT_THROW(group.Backward({{"plain_output", Ones({2, 2})}}), ShapeError);
+  group.Backward({{"plain_output", all(2)}});  // and nothing is broken
+  EXPECT_EQ(gradient(), all(13));
+
+  // Unless asked for: out_grad multiplies it in, sample by sample.
+  const auto weighted = [&](bool out_grad, const HostTensor& head) {
+    DataParallelExecutorGroup softmax(
+        SoftmaxOutput(Variable("data"), {.out_grad = out_grad}, "softmax"),
+        {.devices = kTwo, .data = {{"data", {3, 2}}}, .labels = {{"softmax_label", {3}}}, .inputs_need_grad = true});
+    softmax.Forward(Batch{.data = {HostTensor(DType::kFloat32, {3, 2})}, .label = {HostTensor(DType::kFloat32, {3})}});
+    softmax.Backward(std::vector<HostTensor>{head});
+    return softmax.InputGradients()[0].ToHost();
+  };
+  const HostTensor head = HostTensor::From({3, 2}, {2, 2, 4, 4, 6, 6});
+  EXPECT_EQ(weighted(false, head), HostTensor::From({3, 2}, {-0.5, 0.5, -0.5, 0.5, -0.5, 0.5}));
+  EXPECT_EQ(weighted(true, head), HostTensor::From({3, 2}, {-1, 1, -2, 2, -3, 3}));
+}
+
+}  // namespace
+}  // namespace bindery
