@@ -1,4 +1,4 @@
-// A training does not depend on how its batches are split over devices.
+// A training does not depend on how its batches are split over devices (A1).
 //
 // In float64 that is checked over whole trainings: whatever differs apart from rounding would show. In float32 rounding
 // itself shows sooner or later: sums of gradients in another order move weights by about 1e-8, until a relu or a
@@ -112,6 +112,16 @@ TEST(Splits, InFloat32TrainingsAtSmallRatesAreTheSame) {
     ExpectSameLosses(ModelByName("lenet", {.dropout = dropout}), {.batch = batch, .optimizer = "sgd(lr=0.005)"}, 1e-5,
                      1e-4);
   }
+}
+
+// A1: LeNet with relus and means, batch 256, which three devices share unevenly, rate 0.2.
+TEST(Splits, InFloat32TheFirstLargeStepsAreTheSame) {
+  const PoolingAttrs halve{.type = PoolType::kAvg, .kernel = {2, 2}, .stride = {2, 2}};
+  Symbol x = Relu(Convolution(Variable("data"), {.num_filter = 20, .kernel = {3, 3}}, "conv1"));
+  x = Relu(Convolution(Pooling(x, halve), {.num_filter = 50, .kernel = {5, 5}}, "conv2"));
+  x = Relu(FullyConnected(Pooling(x, halve), {.num_hidden = 128}, "fc1"));
+  x = SoftmaxOutput(FullyConnected(x, {.num_hidden = 10}, "fc2"), {}, "softmax");
+  ExpectSameLosses(x, {.batch = 256, .optimizer = "sgd(lr=0.2)", .steps = 10}, 1e-5, 1e-4);
 }
 
 TEST(Splits, InFloat32TheFirstStepsWithSynchronisedBatchNormAreTheSame) {
