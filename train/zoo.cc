@@ -7,12 +7,17 @@
 namespace bindery {
 namespace {
 
+// The batch is unknown.
+Symbol Input(const ZooOptions& options) {
+  return Variable("data", {.shape = options.input.Insert(0, kUnknownDim)});
+}
+
 Symbol MaybeDropout(const Symbol& x, const ZooOptions& options, const std::string& name) {
   return options.dropout > 0 ? Dropout(x, {.p = options.dropout}, name) : x;
 }
 
 Symbol Mlp(const ZooOptions& options) {
-  Symbol x = Flatten(Variable("data"), "flatten");  // (N, 784)
+  Symbol x = Flatten(Input(options), "flatten");  // (N, 784)
   x = Relu(FullyConnected(x, {.num_hidden = 128}, "fc1"), "relu1");
   x = MaybeDropout(x, options, "dropout1");
   x = Relu(FullyConnected(x, {.num_hidden = 64}, "fc2"), "relu2");
@@ -23,7 +28,7 @@ Symbol Mlp(const ZooOptions& options) {
 
 Symbol LeNet(const ZooOptions& options) {
   const PoolingAttrs pool = {.type = PoolType::kMax, .kernel = {2, 2}, .stride = {2, 2}};
-  Symbol x = Variable("data");  // (N, 1, 28, 28)
+  Symbol x = Input(options);  // (N, 1, 28, 28)
   x = Tanh(Convolution(x, {.num_filter = 20, .kernel = {5, 5}}, "conv1"), "tanh1");
   x = Pooling(x, pool, "pool1");  // (N, 20, 12, 12)
   x = Tanh(Convolution(x, {.num_filter = 50, .kernel = {5, 5}}, "conv2"), "tanh2");
@@ -90,7 +95,7 @@ std::string UnitName(int stage, int unit) { return fmt::format("stage{}_unit{}",
 
 Symbol ResNet20(const ZooOptions& options) {
   const ResNet net(options);
-  Symbol x = net.ConvNormRelu(Variable("data"), 16, 3, 1, "", "0");  // (N, 16, 32, 32)
+  Symbol x = net.ConvNormRelu(Input(options), 16, 3, 1, "", "0");  // (N, 16, 32, 32)
   for (int stage = 1; stage <= 3; ++stage) {
     for (int unit = 1; unit <= 3; ++unit) {
       const bool narrower = stage > 1 && unit == 1;  // half the height and width, twice the channels
@@ -102,7 +107,7 @@ Symbol ResNet20(const ZooOptions& options) {
 
 Symbol ResNet50(const ZooOptions& options) {
   const ResNet net(options);
-  Symbol x = net.ConvNormRelu(Variable("data"), 64, 7, 2, "", "0");  // (N, 64, 112, 112)
+  Symbol x = net.ConvNormRelu(Input(options), 64, 7, 2, "", "0");  // (N, 64, 112, 112)
   x = Pooling(x, {.type = PoolType::kMax, .kernel = {3, 3}, .stride = {2, 2}, .pad = {1, 1}}, "pooling0");
   constexpr int kUnits[] = {3, 4, 6, 3};
   for (int stage = 1; stage <= 4; ++stage) {
@@ -151,7 +156,11 @@ Symbol ModelByName(const std::string& name, const ZooOptions& options) {
   if (options.num_classes < 0) Throw("model \"{}\": num_classes must be >= 1, got {}", name, options.num_classes);
   if (!(options.dropout >= 0 && options.dropout < 1))
     Throw("model \"{}\": dropout must be in [0, 1), got {}", name, options.dropout);
+  if (options.input.rank() != 0 && (options.input.rank() != 3 || options.input.Elements() < 1)) {
+    Throw("model \"{}\": expected an input shape (channels, rows, columns), got {}", name, options.input);
+  }
   ZooOptions resolved = options;
+  if (resolved.input.rank() == 0) resolved.input = entry.input;
   if (resolved.num_classes == 0) resolved.num_classes = entry.classes;
   return entry.make(resolved);
 }

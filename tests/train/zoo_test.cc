@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "symbol/graph.h"
 #include "symbol/infer.h"
 #include "symbol/model.h"
 
@@ -15,6 +16,13 @@ namespace {
 
 InferredShapes Infer(const std::string& name, const Symbol& symbol, int64_t batch) {
   return InferShapes(symbol, {{"data", ModelInputShape(name).Insert(0, batch)}});
+}
+
+Shape DeclaredInput(const Symbol& symbol) {
+  for (const NodePtr& node : Graph::Of(symbol).nodes) {
+    if (node->name() == "data") return node->declared_shape.value_or(Shape{});
+  }
+  return {};
 }
 
 std::map<std::string, Shape> ParameterShapes(const std::string& name, const Symbol& symbol) {
@@ -43,6 +51,18 @@ TEST(Zoo, InputsAndOutputs) {
     const InferredShapes shapes = Infer(name, symbol, 5);
     EXPECT_EQ(*shapes.outputs[0], (Shape{5, ModelClasses(name)})) << name;
     EXPECT_EQ(*shapes.arguments.back(), Shape{5}) << name;
+  }
+}
+
+TEST(Zoo, ModelsSayTheirInputShape) {
+  for (const std::string& name : ModelNames()) {
+    EXPECT_EQ(DeclaredInput(ModelByName(name)), ModelInputShape(name).Insert(0, kUnknownDim)) << name;
+    EXPECT_EQ(DeclaredInput(LoadModel("models/" + name + ".prototxt").symbol), DeclaredInput(ModelByName(name)));
+    // Other images: the same layers on another input.
+    const Symbol other = ModelByName(name, {.input = {2, 64, 48}});
+    EXPECT_EQ(DeclaredInput(other), (Shape{kUnknownDim, 2, 64, 48}));
+    EXPECT_EQ(*InferShapes(other, {{"data", {3, 2, 64, 48}}}).outputs[0], (Shape{3, ModelClasses(name)})) << name;
+    EXPECT_THROW(InferShapes(other, {{"data", {3, 2, 64, 47}}}), ShapeError);
   }
 }
 
@@ -111,6 +131,8 @@ TEST(Zoo, Errors) {
   expect("Error: unknown model \"lennet\"; did you mean \"lenet\"?", [] { ModelByName("lennet"); });
   expect("Error: unknown model \"vgg16\"; known: mlp, lenet, resnet20, resnet50", [] { ModelInputShape("vgg16"); });
   expect("Error: model \"mlp\": dropout must be in [0, 1), got 1", [] { ModelByName("mlp", {.dropout = 1}); });
+  expect("Error: model \"mlp\": expected an input shape (channels, rows, columns), got (28, 28)",
+         [] { ModelByName("mlp", {.input = {28, 28}}); });
   expect("Error: model \"mlp\": num_classes must be >= 1, got -3", [] { ModelByName("mlp", {.num_classes = -3}); });
 }
 

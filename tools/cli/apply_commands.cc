@@ -40,7 +40,7 @@ struct ApplyCommand {
                                  .threads_per_device = device.threads};
     const Model trained = LoadTrained(checkpoints, model);
     *images = data.Test();
-    if (const auto sample = SampleShape(trained, model.model)) {
+    if (const auto sample = SampleShape(trained)) {
       images->images = FitImages(images->images, *sample, model.Name());
     }
     CheckMetrics(metrics, trained.symbol, images->images.shape().With(0, 1));

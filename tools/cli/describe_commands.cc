@@ -25,7 +25,7 @@ struct InspectCommand {
 
 Shape InputShape(const InspectCommand& c, const Model& model) {
   if (!c.shape.empty()) return Shape(std::span<const int64_t>(c.shape));
-  const auto sample = SampleShape(model, c.model.Name());
+  const auto sample = SampleShape(model);
   if (!sample) {
     throw UsageError("--shape: the model does not say the shape of \"data\"; give it, e.g. --shape 64,1,28,28");
   }
@@ -37,7 +37,8 @@ int InspectCommand::Run() const {
   if (dot && (plan || memory)) throw UsageError("--dot draws the graph; --plan and --memory are another call");
   if (json && !view.empty()) throw UsageError(fmt::format("--json is for the summary, {} is text", view));
   const std::vector<Device> devices = device.Devices();
-  const Model loaded = model.Load();
+  const Shape given{std::span<const int64_t>(shape)};
+  const Model loaded = model.Load(given.rank() > 0 ? given.Erase(0) : given);  // a model by name takes any shape
   const ShapeMap shapes = {{"data", InputShape(*this, loaded)}};
   if (dot) {
     fmt::print("{}", ToDot(loaded.symbol, shapes));

@@ -54,11 +54,13 @@ std::string ModelOptions::Name() const {
   return weights.empty() ? "lenet" : weights;
 }
 
-Model ModelOptions::Load() const {
+bool ModelOptions::IsByName() const { return IsInZoo(Name()); }
+
+Model ModelOptions::Load(const Shape& input) const {
   const std::string name = Name();
   Model loaded;
   if (IsInZoo(name)) {
-    loaded.symbol = ModelByName(name, {.dropout = dropout, .sync_batch_norm = sync_batch_norm});
+    loaded.symbol = ModelByName(name, {.input = input, .dropout = dropout, .sync_batch_norm = sync_batch_norm});
   } else if (dropout != 0 || sync_batch_norm) {
     throw UsageError(fmt::format("{} is for models by name ({}); \"{}\" stays as its file says",
                                  dropout != 0 ? "--dropout" : "--sync-batch-norm", fmt::join(ModelNames(), ", "),

@@ -24,8 +24,9 @@ struct ModelOptions {
   void AddVariantsTo(CLI::App* app);  // --dropout, --sync-batch-norm
   std::string Name() const;           // the model, else the weights' file, else "lenet"
   // The graph by Name(), with the parameters of the weights if given, else of the model's own file, if any. Throws
-  // UsageError for what is neither a name nor a file.
-  Model Load() const;
+  // UsageError for what is neither a name nor a file. `input`: of one sample, for a model by name; empty: its own.
+  Model Load(const Shape& input = {}) const;
+  bool IsByName() const;  // of the zoo
 };
 
 struct DeviceOptions {
@@ -52,11 +53,13 @@ struct DataOptions {
   ImageSet Read(MnistPart part) const;
 };
 
-// Shape of one sample of the model's input "data": by the zoo, by the model's metadata, as a trained model has it, or
-// as declared in its graph; no value if none of them says it.
-std::optional<Shape> SampleShape(const Model& model, const std::string& name);
+// Shape of one sample of the model's input "data", as declared in its graph; no value if it is not.
+std::optional<Shape> SampleShape(const Model& model);
+// Declares it, unless it is declared already.
 void SetSampleShape(Model* model, const Shape& sample);
 
+// Can images (N, 1, rows, columns) be brought into the form that a model takes, all of them in memory?
+bool CanFit(const Shape& images, const Shape& sample);
 // Images in the form a model takes, (channels, rows, columns): set in the middle of a larger frame, channels repeated.
 // Throws DataError if they do not fit.
 HostTensor FitImages(const HostTensor& images, const Shape& sample, const std::string& model);

@@ -139,7 +139,11 @@ int TrainCommand::Run() const {
   Model loaded = model.Load();
   ImageSet train = data.Train(), test = data.Test();
   if (!write_digits.empty()) WriteDigits(train, test);
-  if (const auto sample = SampleShape(loaded, model.Name())) {
+  // A model by name takes images of any shape: these as they are, if its own is too small or too large for them.
+  if (model.IsByName() && !CanFit(train.images.shape(), *SampleShape(loaded))) {
+    loaded = model.Load(train.images.shape().Erase(0));
+  }
+  if (const auto sample = SampleShape(loaded)) {
     train.images = FitImages(train.images, *sample, model.Name());
     test.images = FitImages(test.images, *sample, model.Name());
   }

@@ -6,15 +6,20 @@
 #include "symbol/infer.h"
 #include "tools/cli/options.h"
 #include "train/checkpoint.h"
-#include "train/zoo.h"
 
 namespace bindery::cli {
 namespace {
 
 // The names that ArrayIter gives its arrays.
 constexpr const char *kData = "data", *kLabel = "softmax_label";
-// In a model's metadata: the shape of one sample, "1,28,28".
-constexpr const char* kSampleShape = "sample_shape";
+
+// Its input; nullptr if it is called otherwise.
+NodePtr FindData(const Model& model) {
+  for (const NodePtr& node : Graph::Of(model.symbol).nodes) {
+    if (node->is_variable() && node->name() == kData) return node;
+  }
+  return nullptr;
+}
 
 // Throws CheckpointError unless `values` are just those called `names`; `source` is where they come from.
 void CheckComplete(const std::vector<std::string>& names, const HostTensorMap& values, const std::string& source) {
@@ -31,36 +36,32 @@ void CheckComplete(const std::vector<std::string>& names, const HostTensorMap& v
 
 }  // namespace
 
-std::optional<Shape> SampleShape(const Model& model, const std::string& name) {
-  const std::vector<std::string> names = ModelNames();
-  if (std::find(names.begin(), names.end(), name) != names.end()) return ModelInputShape(name);
-  if (const auto saved = model.metadata.find(kSampleShape); saved != model.metadata.end()) {
-    try {
-      const std::vector<int64_t> dims = ParseNumbers<int64_t>(kSampleShape, saved->second, 1, INT32_MAX);
-      return Shape(std::span<const int64_t>(dims));
-    } catch (const std::exception& e) {
-      Throw<ModelError>("the model's metadata are damaged: {}", e.what());
-    }
-  }
-  for (const NodePtr& node : Graph::Of(model.symbol).nodes) {
-    if (!node->is_variable() || node->name() != kData) continue;
-    if (!node->declared_shape || node->declared_shape->rank() < 2) continue;
-    const Shape sample = node->declared_shape->Erase(0);
-    if (sample.IsKnown()) return sample;
-  }
-  return std::nullopt;
+std::optional<Shape> SampleShape(const Model& model) {
+  const NodePtr data = FindData(model);
+  if (!data || !data->declared_shape || data->declared_shape->rank() < 2) return std::nullopt;
+  const Shape sample = data->declared_shape->Erase(0);
+  return sample.IsKnown() ? std::optional(sample) : std::nullopt;
 }
 
 void SetSampleShape(Model* model, const Shape& sample) {
-  model->metadata[kSampleShape] = fmt::format("{}", fmt::join(sample.begin(), sample.end(), ","));
+  const NodePtr data = FindData(*model);
+  if (!data || SampleShape(*model)) return;
+  const Symbol declared = Variable(
+      kData,
+      {.shape = sample.Insert(0, kUnknownDim), .dtype = data->declared_dtype, .annotations = data->annotations()});
+  model->symbol = model->symbol.Compose({{kData, declared}});
+}
+
+bool CanFit(const Shape& images, const Shape& sample) {
+  constexpr int64_t kMaxElements = int64_t{1} << 30;
+  return images.Erase(0) == sample || (sample.rank() == 3 && sample[1] >= images[2] && sample[2] >= images[3] &&
+                                       sample.Elements() <= kMaxElements / std::max<int64_t>(1, images[0]));
 }
 
 HostTensor FitImages(const HostTensor& images, const Shape& sample, const std::string& model) {
   const Shape& have = images.shape();  // (N, 1, rows, columns)
   if (sample == have.Erase(0)) return images;
-  constexpr int64_t kMaxElements = int64_t{1} << 30;
-  if (sample.rank() != 3 || sample[1] < have[2] || sample[2] < have[3] ||
-      sample.Elements() > kMaxElements / std::max<int64_t>(1, have[0])) {
+  if (!CanFit(have, sample)) {
     Throw<DataError>("--data: {} images of {} do not fit model \"{}\", which takes {}", have[0], have.Erase(0), model,
                      sample);
   }
@@ -123,6 +124,9 @@ Model LoadTrained(const std::string& checkpoints, const ModelOptions& options) {
                       checkpoints));
     }
     source = fmt::format("the newest checkpoint in \"{}\"", checkpoints);
+    // A model by name is that of the images it was trained on.
+    if (!options.model.empty() && options.IsByName())
+      trained = options.Load(SampleShape(newest->model).value_or(Shape()));
     if (!trained.symbol.empty()) newest->model.symbol = trained.symbol;
     trained = std::move(newest->model);
   }
