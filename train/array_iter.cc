@@ -14,7 +14,9 @@
 namespace bindery {
 namespace {
 
-int BatchAxis(const ArrayData& array) { return DataDesc{.name = {}, .shape = {}, .layout = array.layout}.BatchAxis(); }
+int BatchAxis(const ArrayData& array) {
+  return DataDesc{.name = {}, .shape = array.values->shape(), .layout = array.layout}.BatchAxis();
+}
 
 // Checks an array and returns its number of samples; -1 if it is not batched.
 int64_t SamplesOf(const ArrayData& array) {
@@ -68,11 +70,14 @@ ArrayIter::ArrayIter(HostTensor data, HostTensor label, const ArrayIterOptions& 
     : ArrayIter(OneArray("data", std::move(data)), OneArray("softmax_label", std::move(label)), options) {}
 
 std::vector<DataDesc> ArrayIter::Describe(const std::vector<ArrayData>& arrays) const {
+  // No short batch is larger than the data.
+  const bool fewer = options_.last_batch == LastBatch::kShort && samples_ > 0;
+  const int64_t rows = fewer ? std::min(options_.batch_size, samples_) : options_.batch_size;
   std::vector<DataDesc> descriptions;
   for (const ArrayData& array : arrays) {
     DataDesc description{array.name, array.values->shape(), array.values->dtype(), array.layout};
     const int axis = description.BatchAxis();
-    if (axis >= 0) description.shape.Set(axis, options_.batch_size);
+    if (axis >= 0) description.shape.Set(axis, rows);
     descriptions.push_back(std::move(description));
   }
   return descriptions;

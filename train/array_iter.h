@@ -54,6 +54,7 @@ class ArrayIter : public DataIter {
   double epoch_detail() const override { return Detail(now_); }
   double previous_epoch_detail() const override { return started_ ? Detail(previous_) : -1; }
   bool is_new_epoch() const override { return is_new_epoch_; }
+  bool repeats() const override { return options_.last_batch == LastBatch::kRepeat; }
 
   IterState SaveState() const override;
   void LoadState(const IterState& state) override;

@@ -45,6 +45,8 @@ class DataIter {
   virtual double epoch_detail() const = 0;
   virtual double previous_epoch_detail() const = 0;
   virtual bool is_new_epoch() const = 0;
+  // Does Next never return null? Then is_new_epoch tells where an epoch ends, and Reset is not needed.
+  virtual bool repeats() const { return false; }
 
   virtual IterState SaveState() const = 0;
   // Throws CheckpointError for a state of another iterator, or one that does not fit the data.

@@ -19,7 +19,6 @@
 #include <vector>
 
 #include "base/dtype.h"
-#include "symbol/symbol.h"
 #include "train/call_text.h"
 
 namespace bindery {
@@ -86,14 +85,5 @@ class Sgd final : public Optimizer {
 
 // "sgd", "sgd(momentum=0.9, wd=1e-4, lr=0.1, clip_gradient=1, rescale=1)". Throws Error.
 std::unique_ptr<Optimizer> MakeOptimizer(std::string_view text);
-
-// Factors of a parameter's learning rate and weight decay: its annotations lr_mult and wd_mult; where there are none,
-// 1 and 1, but weight decay 0 for names that end neither in _weight nor in _gamma. Throws ModelError for an annotation
-// that is no number.
-struct Multipliers {
-  double lr = 1, wd = 1;
-  bool operator==(const Multipliers&) const = default;
-};
-Multipliers MultipliersOf(const std::string& parameter, const Annotations& annotations);
 
 }  // namespace bindery

@@ -37,6 +37,7 @@ class PrefetchIter : public DataIter {
   double epoch_detail() const override { return handed_out_.epoch_detail; }
   double previous_epoch_detail() const override { return handed_out_.previous_epoch_detail; }
   bool is_new_epoch() const override { return handed_out_.is_new_epoch; }
+  bool repeats() const override { return source_->repeats(); }
 
   IterState SaveState() const override { return handed_out_.state; }
   void LoadState(const IterState& state) override;

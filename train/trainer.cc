@@ -1,12 +1,19 @@
+// Trainer: binding, training, measuring, predicting. What has to do with checkpoints is in trainer_checkpoint.cc.
 #include "train/trainer.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <set>
 
 #include "base/log.h"
-#include "train/array_iter.h"
+#include "base/names.h"
+#include "symbol/graph.h"
+#include "symbol/op_def.h"
 #include "train/initializer.h"
+#include "train/training_metric.h"
 
 namespace bindery {
 namespace {
@@ -15,56 +22,49 @@ double SecondsSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-std::string Join(const std::vector<double>& numbers) {
-  std::string text;
-  for (const double number : numbers) text += fmt::format("{}{}", text.empty() ? "" : ",", number);
-  return text;
-}
-
-// Throws CheckpointError unless the checkpoint has just the values of this model.
-void CheckFits(const Checkpoint& checkpoint, const std::vector<StoredParameter>& parameters) {
-  const char* kOther = "the checkpoint is of another model";
-  std::vector<std::string> names;
-  for (const StoredParameter& p : parameters) {
-    const HostTensorMap& values = p.auxiliary ? checkpoint.model.aux : checkpoint.model.params;
-    const auto value = values.find(p.name);
-    if (value == values.end()) Throw<CheckpointError>("{}: it has no \"{}\"", kOther, p.name);
-    if (value->second.shape() != p.shape) {
-      Throw<CheckpointError>("{}: its \"{}\" is {}, expected {}", kOther, p.name, value->second.shape(), p.shape);
-    }
-    names.push_back(p.name);
-  }
-  for (const HostTensorMap* values : {&checkpoint.model.params, &checkpoint.model.aux}) {
-    for (const auto& [name, value] : *values) {
-      if (std::find(names.begin(), names.end(), name) != names.end()) continue;
-      Throw<CheckpointError>("{}: it has \"{}\" besides", kOther, name);
-    }
-  }
-}
-
-// Is a larger value better? By the first metric: rates of success are, losses and errors are not.
+// Is a larger value better? Rates of success are, losses and errors are not.
 bool LargerIsBetter(const std::string& metric) { return metric.starts_with("accuracy") || metric.starts_with("top"); }
 
-std::string Join(const std::vector<Device>& devices) {
-  std::string text;
-  for (const Device& device : devices) text += (text.empty() ? "" : ",") + ToString(device);
-  return text;
+// Equal but for the extents.
+bool SameArrays(const std::vector<DataDesc>& a, const std::vector<DataDesc>& b) {
+  return std::ranges::equal(a, b, [](const DataDesc& x, const DataDesc& y) {
+    return x.name == y.name && x.dtype == y.dtype && x.shape.rank() == y.shape.rank() && x.layout == y.layout;
+  });
 }
 
-std::string DescribeDevices(const std::string& devices, const std::string& workload) {
-  return workload.empty() ? devices : fmt::format("{} with workload {}", devices, workload);
+// For each of `wanted`, its place among `given`. Throws DataError unless just these are given.
+std::vector<size_t> PlacesOf(const char* what, const std::vector<DataDesc>& wanted,
+                             const std::vector<DataDesc>& given) {
+  std::vector<std::string> names;
+  for (const DataDesc& desc : given) names.push_back(desc.name);
+  std::vector<size_t> places;
+  for (const DataDesc& desc : wanted) {
+    const auto found = std::ranges::find(names, desc.name);
+    if (found == names.end()) {
+      Throw<DataError>("the iterator has no {} \"{}\"{}", what, desc.name, NameHint(desc.name, names));
+    }
+    places.push_back(static_cast<size_t>(found - names.begin()));
+    const DataDesc& mine = given[places.back()];
+    if (mine.BatchAxis() != desc.BatchAxis()) {
+      Throw<DataError>("{} \"{}\": the iterator's samples lie along axis {}, expected axis {}", what, desc.name,
+                       mine.BatchAxis(), desc.BatchAxis());
+    }
+  }
+  if (given.size() != wanted.size()) {
+    Throw<DataError>("the iterator has {} {} arrays, expected {}", given.size(), what, wanted.size());
+  }
+  return places;
 }
 
-std::string Text(const Symbol& symbol) { return SerializeModel({.symbol = symbol}); }
+bool InOrder(const std::vector<size_t>& places) { return std::ranges::is_sorted(places); }
 
 }  // namespace
 
 Trainer::Trainer(const Symbol& symbol, const TrainerOptions& options) : symbol_(symbol), options_(options) {
   // Texts are checked now, not in the middle of a run.
-  MakeOptimizer(options_.optimizer);
-  ParseSchedule(options_.schedule);
+  ParseSchedule(options_.schedule, MakeOptimizer(options_.optimizer)->options().learning_rate);
   Initializer{options_.initializer};
-  train_metric_ = MakeMetric(options_.metrics);
+  metric_ = std::make_unique<TrainingMetric>(MakeMetric(options_.metrics), symbol_);
 }
 
 Trainer::Trainer(const Model& model, const TrainerOptions& options) : Trainer(model.symbol, options) {
@@ -76,38 +76,101 @@ Trainer::Trainer(const Model& model, const TrainerOptions& options) : Trainer(mo
 Trainer::~Trainer() = default;
 
 void Trainer::Bind(const std::vector<DataDesc>& data, const std::vector<DataDesc>& labels, bool for_training) {
-  if (group_ && (!for_training || group_->options().for_training)) return;
-  if (group_) {   // bound for prediction before: keep the values
-    group_->GetParams(&params_, &aux_);
-    group_.reset();
+  if (group_ && group_->options().for_training) return;  // for good: the optimizer's state is of this group
+  if (group_ && !for_training && SameArrays(group_->options().data, data) &&
+      (labels.empty() || SameArrays(group_->options().labels, labels))) {
+    return;
   }
-  group_ = std::make_unique<DataParallelExecutorGroup>(
-      symbol_, GroupOptions{.devices = options_.devices, .workload = options_.workload, .data = data, .labels = labels,
-                            .for_training = for_training, .fixed_params = options_.fixed_params, .engine = options_.engine,
-                            .threads_per_device = options_.threads_per_device, .seed = options_.seed, .policy = options_.policy});
-  SetInitialParams();
-  if (!for_training) return;
-  std::shared_ptr<const Optimizer> optimizer = MakeOptimizer(options_.optimizer);
-  updater_ = std::make_unique<Updater>(group_.get(), UpdaterOptions{.optimizer = optimizer,
-                                                                    .schedule = ParseSchedule(options_.schedule, optimizer->options().learning_rate),
-                                                                    .kvstore = options_.kvstore});
+  auto group = std::make_unique<DataParallelExecutorGroup>(
+      symbol_, GroupOptions{.devices = options_.devices,
+                            .workload = options_.workload,
+                            .data = data,
+                            .labels = labels,
+                            .for_training = for_training,
+                            .fixed_params = options_.fixed_params,
+                            .engine = options_.engine,
+                            .threads_per_device = options_.threads_per_device,
+                            .seed = options_.seed,
+                            .policy = options_.policy});
+  SetInitialParams(group.get(), ToModel());
+  std::unique_ptr<Updater> updater;
+  if (for_training) {
+    std::shared_ptr<const Optimizer> optimizer = MakeOptimizer(options_.optimizer);
+    updater = std::make_unique<Updater>(
+        group.get(), UpdaterOptions{.optimizer = optimizer,
+                                    .schedule = ParseSchedule(options_.schedule, optimizer->options().learning_rate),
+                                    .kvstore = options_.kvstore});
+    if (pending_) {
+      updater->SetState(pending_->state);
+      updater->SetStep(pending_->step);
+      pending_.reset();
+    }
+  }
+  params_.clear();
+  aux_.clear();
+  group_ = std::move(group);
+  updater_ = std::move(updater);
 }
 
-void Trainer::SetInitialParams() {
+void Trainer::SetInitialParams(DataParallelExecutorGroup* group, const Model& values) const {
   std::map<std::string, ValueType> missing;
-  for (const StoredParameter& p : group_->store().parameters()) {
-    const HostTensorMap& given = p.auxiliary ? aux_ : params_;
+  for (const StoredParameter& p : group->store().parameters()) {
+    const HostTensorMap& given = p.auxiliary ? values.aux : values.params;
     if (!given.contains(p.name)) missing[p.name] = {.dtype = p.dtype, .shape = p.shape};
   }
-  HostTensorMap args = params_, aux = aux_;
+  HostTensorMap params = values.params, aux = values.aux;
   for (auto& [name, value] : InitialValues(symbol_, missing, Initializer(options_.initializer), options_.seed)) {
-    (group_->store().Find(name)->auxiliary ? aux : args)[name] = std::move(value);
+    (group->store().Find(name)->auxiliary ? aux : params)[name] = std::move(value);
   }
-  group_->SetParams(args, aux);
+  group->SetParams(params, aux);
+}
+
+Trainer::Feed Trainer::BindFor(const DataIter& data, bool for_training) {
+  const std::vector<DataDesc> arrays = data.ProvideData(), labels = data.ProvideLabel();
+  Bind(arrays, labels, for_training);
+  Feed feed{.data = PlacesOf("data", group_->options().data, arrays), .labels = {}};
+  const std::vector<DataDesc>& wanted = group_->options().labels;
+  if (!wanted.empty() && !labels.empty()) feed.labels = PlacesOf("label", wanted, labels);
+  return feed;
+}
+
+BatchPtr Trainer::Feed::Arrange(BatchPtr batch) const {
+  if (!batch || (InOrder(data) && InOrder(labels))) return batch;
+  auto arranged = std::make_shared<Batch>();
+  for (const size_t place : data) arranged->data.push_back(batch->data[place]);
+  for (const size_t place : labels) arranged->label.push_back(batch->label[place]);
+  arranged->samples = batch->samples;
+  arranged->pad = batch->pad;
+  arranged->index = batch->index;
+  return arranged;
+}
+
+// Measured before it is applied: a step that fails, or whose outputs are not finite, changes no parameter. The wait for
+// the outputs is the only one; the update then runs while the next batch is made.
+void Trainer::Step(const BatchPtr& batch) {
+  updater_->Compute(batch);
+  group_->UpdateMetric(metric_.get(), batch->label);
+  if (const std::string output = metric_->NotFinite(); !output.empty()) {
+    throw NumericError(
+        fmt::format("output \"{}\" is not finite at step {}: training has diverged; lower the learning rate or look at "
+                    "the data",
+                    output, updater_->step() + 1));
+  }
+  updater_->Apply(group_->batch_size());
+}
+
+bool Trainer::IsBest(const std::string& set, const std::string& metric, double value) {
+  if (!std::isfinite(value)) return false;
+  const std::string what = set + " " + metric;
+  if (best_ && best_->first == what && !(LargerIsBetter(metric) ? value > best_->second : value < best_->second)) {
+    return false;
+  }
+  best_ = {what, value};
+  return true;
 }
 
 FitResult Trainer::Fit(DataIter& train, const FitOptions& options) {
-  Bind(train.ProvideData(), train.ProvideLabel(), true);
+  const Feed feed = BindFor(train, true);
   std::optional<CheckpointStore> store;
   if (!options.checkpoints.empty()) store.emplace(options.checkpoints, options.keep);
   if (options.resume) {
@@ -115,190 +178,157 @@ FitResult Trainer::Fit(DataIter& train, const FitOptions& options) {
     if (const std::optional<Checkpoint> newest = store->LoadNewest()) {
       Restore(*newest, &train);
       const bool done = epoch_ >= options.epochs;
-      Log(LogLevel::kInfo, done ? fmt::format("the checkpoint of step {} has {} epochs already: nothing is left to train", newest->step, epoch_)
-                                : fmt::format("going on after step {}, in epoch {}", newest->step, epoch_ + 1));
+      Log(LogLevel::kInfo,
+          done ? fmt::format("the checkpoint of step {} has {} epochs already: nothing is left to train", newest->step,
+                             epoch_)
+               : fmt::format("going on after step {}, in epoch {}", newest->step, epoch_ + 1));
     } else {
       Log(LogLevel::kInfo, fmt::format("there is no checkpoint in \"{}\" yet: starting anew", options.checkpoints));
     }
   }
   FitResult result;
+  int64_t saved_at = -1;
   const auto save = [&] {
-    if (store) result.checkpoint = store->Save(ToCheckpoint(&train));
+    if (!store || saved_at == updater_->step()) return;
+    result.checkpoint = store->Save(ToCheckpoint(&train));
+    saved_at = updater_->step();
+  };
+  const auto next = [&]() -> BatchPtr {
+    if (train.repeats() && batch_in_epoch_ > 0 && train.is_new_epoch()) return nullptr;
+    return feed.Arrange(train.Next());
   };
   const int64_t batches = (train.samples() + train.batch_size() - 1) / train.batch_size();
-  std::optional<double> best;
-  while (epoch_ < options.epochs && !result.stopped) {
+  while (epoch_ < options.epochs) {
     const auto start = std::chrono::steady_clock::now();
-    if (batch_in_epoch_ == 0) train_metric_->Reset();
+    if (batch_in_epoch_ == 0) metric_->Reset();
+    const int64_t before = batch_in_epoch_ * train.batch_size();  // samples trained on before a resume
     int64_t samples = 0;
-    int64_t saved_at = -1;
-    while (const BatchPtr batch = train.Next()) {
-      updater_->Update(batch);
-      group_->UpdateMetric(train_metric_.get(), batch->label);
-      CheckFinite();
+    BatchPtr batch;
+    while (!(result.stopped = stop_.load(std::memory_order_relaxed)) && (batch = next())) {
+      Step(batch);
       ++batch_in_epoch_;
       samples += group_->batch_size();
       if (options.on_batch) {
-        options.on_batch({.epoch = epoch_, .batch = batch_in_epoch_, .batches = batches, .step = updater_->step(), .samples = samples,
-                          .learning_rate = updater_->schedule().LearningRate(updater_->step()), .seconds = SecondsSince(start),
-                          .metric = train_metric_.get()});
+        options.on_batch({.epoch = epoch_,
+                          .batch = batch_in_epoch_,
+                          .batches = batches,
+                          .step = updater_->step(),
+                          .samples = before + samples,
+                          .learning_rate = updater_->schedule().LearningRate(updater_->step()),
+                          .seconds = SecondsSince(start),
+                          .metric = metric_.get()});
       }
-      if (options.checkpoint_every > 0 && updater_->step() % options.checkpoint_every == 0) {
-        save();
-        saved_at = updater_->step();
-      }
-      if (stop_.load(std::memory_order_relaxed)) {
-        result.stopped = true;
-        break;
-      }
+      if (options.checkpoint_every > 0 && updater_->step() % options.checkpoint_every == 0) save();
     }
     if (result.stopped) {
-      if (saved_at != updater_->step()) save();
+      save();
       break;
     }
-    train.Reset();
-    EpochReport report{.epoch = epoch_, .step = updater_->step(), .seconds = SecondsSince(start), .train = train_metric_->Get()};
+    if (batch_in_epoch_ == 0) Throw<DataError>("the training data have no batch");
+    if (!train.repeats()) train.Reset();
+    EpochReport report{
+        .epoch = epoch_, .step = updater_->step(), .seconds = SecondsSince(start), .train = metric_->Get()};
     report.samples_per_second = static_cast<double>(samples) / report.seconds;
     report.learning_rate = updater_->schedule().LearningRate(updater_->step());
     ++epoch_;
     batch_in_epoch_ = 0;
+    saved_at = -1;  // a checkpoint of this step would be one of an unfinished epoch
     if (options.validation) report.validation = Score(*options.validation);
     const NamedValues& judged = options.validation ? report.validation : report.train;
-    if (!judged.empty()) {
-      const double value = judged[0].second;
-      report.best = !best || (LargerIsBetter(judged[0].first) ? value > *best : value < *best);
-      if (report.best) best = value;
-    }
+    report.best =
+        !judged.empty() && IsBest(options.validation ? "validation" : "training", judged[0].first, judged[0].second);
     if (options.checkpoint_every == 0 || epoch_ == options.epochs) save();
     result.train = report.train;
     result.validation = report.validation;
     if (options.on_epoch) options.on_epoch(report);
   }
   // Nothing was left to train: the values are those of the last epoch all the same.
-  if (!result.stopped && options.validation && result.validation.empty()) result.validation = Score(*options.validation);
-  stop_.store(false, std::memory_order_relaxed);   // not at the beginning: a stop requested while binding counts
+  if (!result.stopped && options.validation && result.validation.empty()) {
+    result.validation = Score(*options.validation);
+  }
+  stop_.store(false, std::memory_order_relaxed);  // not at the beginning: a stop requested while binding counts
   result.epochs = epoch_;
   result.steps = updater_->step();
   return result;
 }
 
-// A loss that is no longer finite never comes back; better to stop at once.
-void Trainer::CheckFinite() const {
-  for (const auto& [name, value] : train_metric_->Get()) {
-    if (std::isfinite(value) || train_metric_->total().empty()) continue;
-    throw NumericError(fmt::format("{} is {} at step {}: training has diverged; lower the learning rate or look at the data", name, value, updater_->step()));
-  }
-}
-
-NamedValues Trainer::Evaluate(DataIter& data, Metric* metric) {
-  Bind(data.ProvideData(), data.ProvideLabel(), false);
-  metric->Reset();
+void Trainer::Sweep(DataIter& data, const std::function<void(const Batch&)>& visit) {
+  if (data.repeats()) Throw("the iterator repeats its data for ever: to score or predict, choose another last batch");
+  const Feed feed = BindFor(data, false);
   data.Reset();
-  while (const BatchPtr batch = data.Next()) {
+  bool any = false;
+  while (const BatchPtr batch = feed.Arrange(data.Next())) {
     group_->Forward(batch, Mode::kPredict);
-    group_->UpdateMetric(metric, batch->label);
+    visit(*batch);
+    any = true;
   }
   data.Reset();
-  return metric->Get();
+  if (!any) Throw<DataError>("the data have no batch");
 }
 
 NamedValues Trainer::Score(DataIter& data, const std::string& metrics) {
   const std::unique_ptr<Metric> metric = MakeMetric(metrics.empty() ? options_.metrics : metrics);
-  return Evaluate(data, metric.get());
+  Sweep(data, [&](const Batch& batch) { group_->UpdateMetric(metric.get(), batch.label); });
+  return metric->Get();
 }
 
 std::vector<HostTensor> Trainer::Predict(DataIter& data) {
-  Bind(data.ProvideData(), data.ProvideLabel(), false);
-  std::vector<std::vector<HostTensor>> parts;
-  data.Reset();
-  while (const BatchPtr batch = data.Next()) {
-    group_->Forward(batch, Mode::kPredict);
+  std::vector<std::vector<HostTensor>> parts(static_cast<size_t>(symbol_.size()));
+  std::vector<int> axes(parts.size());
+  Sweep(data, [&](const Batch&) {
     const std::vector<Tensor> outputs = group_->Outputs();
-    parts.resize(outputs.size());
-    for (size_t i = 0; i < outputs.size(); ++i) parts[i].push_back(outputs[i].ToHost());
-  }
-  data.Reset();
+    const Plan& plan = group_->plan();
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      parts[i].push_back(outputs[i].ToHost());
+      axes[i] = plan.values[plan.outputs[i].value].type.batch_axis;
+    }
+  });
   std::vector<HostTensor> whole;
-  for (const std::vector<HostTensor>& list : parts) whole.push_back(Concatenate(list, 0));
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (axes[i] < 0 && parts[i].size() > 1) {
+      Throw(
+          "output \"{}\" has no batch axis, so its values of {} batches cannot be joined; predict in one batch, or "
+          "leave the output out",
+          group_->output_names()[i], parts[i].size());
+    }
+    whole.push_back(parts[i].size() == 1 ? std::move(parts[i][0]) : Concatenate(parts[i], axes[i]));
+  }
   return whole;
 }
 
-std::vector<HostTensor> Trainer::Predict(const std::vector<HostTensor>& data) {
-  std::vector<DataDesc> descs;
-  if (group_) {
-    descs = group_->options().data;
-  } else {
-    const std::vector<std::string> arguments = symbol_.ListArguments();
-    for (size_t i = 0; i < data.size(); ++i) descs.push_back({arguments.at(i), data[i].shape(), data[i].dtype()});
+std::vector<std::string> Trainer::InputsWithoutValue() const {
+  std::set<std::string> labels;
+  for (const NodePtr& node : Graph::Of(symbol_).nodes) {
+    if (node->is_variable()) continue;
+    const auto names = node->op().inputs(node->attrs(), static_cast<int>(node->inputs().size()));
+    for (size_t i = 0; i < names.size(); ++i) {
+      if (names[i] == "label" && node->inputs()[i].node->is_variable()) labels.insert(node->inputs()[i].node->name());
+    }
   }
-  Bind(descs, {}, false);
+  std::vector<std::string> inputs;
+  for (const std::string& name : symbol_.ListArguments()) {
+    if (!labels.contains(name) && !params_.contains(name)) inputs.push_back(name);
+  }
+  return inputs;
+}
+
+std::vector<HostTensor> Trainer::Predict(const std::vector<HostTensor>& data) {
+  if (!group_) {
+    const std::vector<std::string> names = InputsWithoutValue();
+    if (names.size() != data.size()) {
+      Throw<DataError>("{} arrays were given, but {} arguments have no value: {}; an iterator would say which are data",
+                       data.size(), names.size(), fmt::join(names, ", "));
+    }
+    std::vector<DataDesc> descs;
+    for (size_t i = 0; i < data.size(); ++i) descs.push_back({names[i], data[i].shape(), data[i].dtype()});
+    Bind(descs, {}, false);
+  }
   auto batch = std::make_shared<Batch>();
   batch->data = data;
   group_->Forward(BatchPtr(std::move(batch)), Mode::kPredict);
   std::vector<HostTensor> outputs;
   for (const Tensor& output : group_->Outputs()) outputs.push_back(output.ToHost());
   return outputs;
-}
-
-Model Trainer::ToModel() const {
-  Model model{.symbol = symbol_, .params = params_, .aux = aux_, .metadata = metadata_};
-  if (group_) group_->GetParams(&model.params, &model.aux);
-  return model;
-}
-
-Checkpoint Trainer::ToCheckpoint(const DataIter* train) const {
-  if (!updater_) Throw("there is nothing to save before the first Fit");
-  Checkpoint checkpoint{.model = ToModel(), .optimizer_state = updater_->State(), .optimizer = updater_->optimizer().Text(),
-                        .schedule = updater_->schedule().Text(), .step = updater_->step(), .epoch = epoch_,
-                        .batch_in_epoch = batch_in_epoch_, .seed = options_.seed};
-  if (train) checkpoint.iterator = train->SaveState();
-  if (batch_in_epoch_ > 0) checkpoint.metric_totals.assign(train_metric_->total().begin(), train_metric_->total().end());
-  checkpoint.metrics = options_.metrics;
-  checkpoint.info["devices"] = Join(options_.devices);
-  checkpoint.info["workload"] = Join(options_.workload);
-  checkpoint.info["initializer"] = options_.initializer;
-  checkpoint.info["kernels"] = options_.policy == KernelPolicy::kFast ? "fast" : "reference";
-  return checkpoint;
-}
-
-void Trainer::WarnOfDifferences(const Checkpoint& checkpoint) const {
-  const auto warn = [](const std::string& message) { Log(LogLevel::kWarning, message); };
-  if (!checkpoint.model.symbol.empty() && Text(checkpoint.model.symbol) != Text(symbol_)) {
-    warn("the checkpoint has the same parameters, but another graph: this run goes on with its own");
-  }
-  const auto info = [&](const char* key) {
-    const auto found = checkpoint.info.find(key);
-    return found == checkpoint.info.end() ? "" : found->second;
-  };
-  const std::string devices = Join(options_.devices), workload = Join(options_.workload);
-  if (info("devices") != devices || info("workload") != workload) {
-    warn(fmt::format("the checkpoint was trained on {}, this run goes on on {}: results are equal up to rounding, not to the bit",
-                     DescribeDevices(info("devices"), info("workload")), DescribeDevices(devices, workload)));
-  }
-  if (!updater_) return;
-  if (checkpoint.optimizer != updater_->optimizer().Text() || checkpoint.schedule != updater_->schedule().Text()) {
-    warn(fmt::format("the checkpoint was trained by {} with {}, this run goes on by {} with {}", checkpoint.optimizer,
-                     checkpoint.schedule, updater_->optimizer().Text(), updater_->schedule().Text()));
-  }
-}
-
-void Trainer::Restore(const Checkpoint& checkpoint, DataIter* train) {
-  if (group_) CheckFits(checkpoint, group_->store().parameters());
-  WarnOfDifferences(checkpoint);
-  params_ = checkpoint.model.params;
-  aux_ = checkpoint.model.aux;
-  options_.seed = checkpoint.seed;
-  if (group_) {
-    group_->SetParams(params_, aux_);
-    group_->SetSeed(checkpoint.seed);
-  }
-  epoch_ = checkpoint.epoch;
-  batch_in_epoch_ = checkpoint.batch_in_epoch;
-  if (checkpoint.metrics == options_.metrics) train_metric_->SetTotal(checkpoint.metric_totals);
-  if (train && !checkpoint.iterator.empty()) train->LoadState(checkpoint.iterator);
-  if (!updater_) return;
-  updater_->SetState(checkpoint.optimizer_state);
-  updater_->SetStep(checkpoint.step);
 }
 
 }  // namespace bindery

@@ -1,12 +1,15 @@
-// Trainer: the whole of training in a few lines. It binds the symbol to the devices when it sees the first data, fills the
-// parameters, runs epochs, measures, saves and resumes.
+// Trainer: the whole of training in a few lines. It binds the symbol to the devices when it sees the first data, fills
+// the parameters, runs epochs, measures, saves and resumes.
 //
-//   Trainer trainer(LeNet(10), {.devices = {Cpu(0), Cpu(1)}, .optimizer = "sgd(lr=0.05, momentum=0.9)"});
+//   Trainer trainer(ModelByName("lenet"), {.devices = {Cpu(0), Cpu(1)}, .optimizer = "sgd(lr=0.05, momentum=0.9)"});
 //   trainer.Fit(train, {.epochs = 10, .validation = &test, .checkpoints = "run1"});
 //   auto accuracy = trainer.Score(test);
 //
 // A run can be stopped anywhere and resumed to the bit: a checkpoint holds all that the future depends on. The same
 // program on the same devices gives the same bits again.
+//
+// Arrays are known by their names: an iterator may provide them in another order than the first one did, but others are
+// an error. Iterators that repeat their data for ever (DataIter::repeats) are for Fit only.
 //
 // Thread safety: one thread at a time; RequestStop may come from any thread or signal handler.
 #pragma once
@@ -29,12 +32,14 @@
 
 namespace bindery {
 
+class TrainingMetric;
+
 struct TrainerOptions {
   std::vector<Device> devices = {Cpu(0)};
   std::vector<double> workload = {};                 // empty: equal
   std::string optimizer = "sgd";                     // MakeOptimizer
   std::string schedule = "constant";                 // ParseSchedule; base: the optimizer's learning rate
-  std::string initializer = "xavier";                // MakeInitializer
+  std::string initializer = "xavier";                // Initializer
   std::string metrics = "accuracy,cross-entropy";    // MakeMetric
   KVStoreType kvstore = KVStoreType::kDevice;
   std::vector<std::string> fixed_params = {};
@@ -53,15 +58,16 @@ struct BatchReport {
   int64_t step = 0;              // updates so far
   int64_t samples = 0;           // of the epoch so far
   double learning_rate = 0;
-  double seconds = 0;            // of the epoch so far
+  double seconds = 0;            // of the epoch so far, in this run
   const Metric* metric = nullptr;   // training metrics of the epoch so far
 };
 struct EpochReport {
   int64_t epoch = 0;
   int64_t step = 0;
-  double seconds = 0, samples_per_second = 0, learning_rate = 0;
+  double seconds = 0, samples_per_second = 0, learning_rate = 0;   // seconds in this run
   NamedValues train, validation = {};
-  bool best = false;             // best validation value (or training value, without validation) so far
+  // Best first validation value (or training value, without validation) so far, runs before a resume included.
+  bool best = false;
 };
 
 struct FitOptions {
@@ -89,23 +95,29 @@ class Trainer {
   Trainer(const Model& model, const TrainerOptions& options = {});
   ~Trainer();
 
-  // Throws DataError, ShapeError, NumericError (the loss is no longer finite) and what the devices threw. The parameters
-  // are then those before the failed step.
+  // Throws DataError, ShapeError, NumericError (an output is no longer finite) and what the devices threw. The
+  // parameters are then those before the failed step: it updates nothing until its outputs are measured and checked.
   FitResult Fit(DataIter& train, const FitOptions& options);
-  // Metrics over one sweep, without padding. `metrics` empty: the trainer's.
+  // Metrics over one sweep, without padding. `metrics` empty: the trainer's. Throws DataError if there is no batch.
   NamedValues Score(DataIter& data, const std::string& metrics = {});
-  // Outputs over one sweep, concatenated along axis 0, without padding. Needs no labels.
+  // Outputs over one sweep, joined along their batch axes, without padding. Needs no labels. Throws DataError if there
+  // is no batch, Error for several batches of an output without batch axis.
   std::vector<HostTensor> Predict(DataIter& data);
+  // One batch: the data of the last binding, in its order. Before any, the arguments that are neither labels nor have a
+  // value, in the order of ListArguments; throws DataError if they are not as many.
   std::vector<HostTensor> Predict(const std::vector<HostTensor>& data);
 
   Model ToModel() const;                             // the symbol with its parameters as they are now
   void Save(const std::string& path) const { SaveModel(ToModel(), path); }
-  // Everything; bound trainers only (after the first Fit, Score or Predict).
+  // Everything; after the first Fit has begun.
   Checkpoint ToCheckpoint(const DataIter* train = nullptr) const;
+  // The next Fit goes on from there. Throws CheckpointError if the checkpoint is of another graph, other data or
+  // another optimizer; nothing has changed then. (Before the first Fit, an optimizer's state that does not fit shows in
+  // Fit.) Other devices, schedules and so on are possible, and logged as warnings.
   void Restore(const Checkpoint& checkpoint, DataIter* train = nullptr);
 
-  // Ends Fit after the current step, or the next Fit after its first, with a checkpoint if a folder is given.
-  // Async-signal-safe.
+  // Ends Fit before its next step, with a checkpoint if a folder is given; without one running, the next Fit before its
+  // first. Async-signal-safe.
   void RequestStop() { stop_.store(true, std::memory_order_relaxed); }
 
   const Symbol& symbol() const { return symbol_; }
@@ -115,10 +127,29 @@ class Trainer {
   Updater* updater() { return updater_.get(); }
 
  private:
+  // Where the group's data and labels are among an iterator's arrays.
+  struct Feed {
+    std::vector<size_t> data, labels;
+    BatchPtr Arrange(BatchPtr batch) const;          // the batch as the group takes it; null stays null
+  };
+  // What a checkpoint has for the updater, kept until there is one.
+  struct UpdaterState {
+    HostTensorMap state;
+    int64_t step = 0;
+  };
+
+  // Throws without a change.
   void Bind(const std::vector<DataDesc>& data, const std::vector<DataDesc>& labels, bool for_training);
-  void SetInitialParams();
-  NamedValues Evaluate(DataIter& data, Metric* metric);
-  void CheckFinite() const;
+  Feed BindFor(const DataIter& data, bool for_training);
+  void SetInitialParams(DataParallelExecutorGroup* group, const Model& values) const;
+  void Step(const BatchPtr& batch);
+  // Is it the best value of the set ("validation") so far? Then it is kept.
+  bool IsBest(const std::string& set, const std::string& metric, double value);
+  // Runs one sweep in prediction mode and calls visit(batch) after each.
+  void Sweep(DataIter& data, const std::function<void(const Batch&)>& visit);
+  std::vector<std::string> InputsWithoutValue() const;
+  std::map<std::string, std::string> Info() const;   // of a run, for its checkpoints
+  void CheckFits(const Checkpoint& checkpoint) const;
   void WarnOfDifferences(const Checkpoint& checkpoint) const;
 
   Symbol symbol_;
@@ -127,8 +158,10 @@ class Trainer {
   std::map<std::string, std::string> metadata_;
   std::unique_ptr<DataParallelExecutorGroup> group_;
   std::unique_ptr<Updater> updater_;
-  std::unique_ptr<Metric> train_metric_;
+  std::optional<UpdaterState> pending_;
+  std::unique_ptr<TrainingMetric> metric_;
   int64_t epoch_ = 0, batch_in_epoch_ = 0;
+  std::optional<std::pair<std::string, double>> best_;   // "validation accuracy" and its value
   std::atomic<bool> stop_{false};
 };
 

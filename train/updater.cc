@@ -62,7 +62,7 @@ void Updater::Prepare() {
   for (size_t b = 0; b < store.blocks().size(); ++b) {
     const ParameterStore::Block& block = store.blocks()[b];
     if (block.auxiliary || block.gradients.empty()) continue;
-    BlockState state{.block = static_cast<int>(b)};
+    BlockState state{.block = static_cast<int>(b), .dtype = block.dtype};
     for (const int index : block.parameters) {
       const StoredParameter& p = store.parameters()[index];
       const auto own = annotations.find(p.name);
@@ -70,6 +70,7 @@ void Updater::Prepare() {
       if (p.dtype != DType::kFloat32 && p.dtype != DType::kFloat64) {
         Throw("parameter \"{}\" is {}: parameters are trained in float32 or float64", p.name, p.dtype);
       }
+      adds_up_ |= group_->grad_req(p.name) == GradReq::kAdd;
       state.pieces.push_back({p.offset, p.offset + p.elements, MultipliersOf(p.name, own->second)});
     }
     if (state.pieces.empty()) continue;
@@ -93,7 +94,7 @@ void Updater::Prepare() {
 
 void Updater::UpdateRange(const BlockState& block, int64_t begin, int64_t end, std::span<const void* const> grads,
                           std::span<void* const> replicas) const {
-  const DType dtype = group_->store().blocks()[block.block].dtype;
+  const DType dtype = block.dtype;
   const int64_t size = SizeOf(dtype);
   std::array<const void*, kMaxDevices> g;
   std::array<void*, kMaxDevices> copies;
@@ -114,10 +115,15 @@ void Updater::UpdateRange(const BlockState& block, int64_t begin, int64_t end, s
 
 double Updater::LearningRate() const { return schedule_->LearningRate(step_ + 1); }
 
-void Updater::Update(const BatchPtr& batch) {
+void Updater::Compute(const BatchPtr& batch) {
+  if (adds_up_) group_->ZeroGradients();
   group_->SetStep({.step = static_cast<uint64_t>(step_)});
   group_->Forward(batch, Mode::kTrain);
   group_->Backward();
+}
+
+void Updater::Update(const BatchPtr& batch) {
+  Compute(batch);
   Apply(group_->batch_size());
 }
 
@@ -146,6 +152,7 @@ void Updater::Update(std::span<const BatchPtr> micro_batches) {
 }
 
 void Updater::Apply(int64_t samples) {
+  if (samples < 1) Throw("Apply: gradients are of at least 1 sample, got {}", samples);
   ++step_;
   if (!reduction_) return;
   auto free = std::find_if(pending_.begin(), pending_.end(), [](const auto& values) { return values.use_count() == 1; });
@@ -177,7 +184,7 @@ HostTensorMap Updater::State() const {
   return state;
 }
 
-void Updater::SetState(const HostTensorMap& state) {
+void Updater::CheckState(const HostTensorMap& state) const {
   const HostTensorMap present = State();
   for (const auto& [name, tensor] : present) {
     const auto given = state.find(name);
@@ -192,6 +199,10 @@ void Updater::SetState(const HostTensorMap& state) {
   for (const auto& [name, tensor] : state) {
     if (!present.contains(name)) throw CheckpointError(fmt::format("there is no optimizer state \"{}\"{}", name, NameHint(name, known)));
   }
+}
+
+void Updater::SetState(const HostTensorMap& state) {
+  CheckState(state);
   const std::vector<std::string> names = optimizer_->state_names();
   for (const BlockState& block : blocks_) {
     for (const int index : group_->store().blocks()[block.block].parameters) {

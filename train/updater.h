@@ -18,6 +18,7 @@
 
 #include "executor/data_parallel_executor_group.h"
 #include "kvstore/kvstore.h"
+#include "train/multipliers.h"
 #include "train/optimizer.h"
 #include "train/schedule.h"
 
@@ -38,13 +39,15 @@ class Updater {
   Updater(DataParallelExecutorGroup* group, const UpdaterOptions& options = {});
   ~Updater();
 
-  // One step on one batch: forward, backward, Apply. Asynchronous. An error travels to whoever reads the outputs; parameters and
-  // state stay as they were, and step() counts on.
+  // One step on one batch: Compute, then Apply. Asynchronous. An error travels to whoever reads the outputs; parameters
+  // and state stay as they were, and step() counts on. In a group bound with GradReq::kAdd gradients are zeroed first.
   void Update(const BatchPtr& batch);
   // One step on several micro-batches, one after the other: as one batch of all their samples would be. The group must be
   // bound with GradReq::kAdd; gradients are zeroed first.
   void Update(std::span<const BatchPtr> micro_batches);
-  // The second half alone: reduces the gradients that are there, of `samples` samples in all, and updates.
+  // The halves alone: forward and backward of the next step; then reduces the gradients that are there, of `samples`
+  // samples in all (throws Error unless >= 1), and updates.
+  void Compute(const BatchPtr& batch);
   void Apply(int64_t samples);
 
   int64_t step() const { return step_; }                  // updates so far
@@ -53,9 +56,10 @@ class Updater {
   const Optimizer& optimizer() const { return *optimizer_; }
   const Schedule& schedule() const { return *schedule_; }
 
-  // Optimizer state as plain tensors, named "<parameter>:<state>"; waits. Set throws CheckpointError for missing, unknown
-  // or misshapen ones and then changes nothing.
+  // Optimizer state as plain tensors, named "<parameter>:<state>"; waits. Check and Set throw CheckpointError for
+  // missing, unknown or misshapen ones; nothing has changed then.
   HostTensorMap State() const;
+  void CheckState(const HostTensorMap& state) const;
   void SetState(const HostTensorMap& state);
 
  private:
@@ -70,6 +74,7 @@ class Updater {
   };
   struct BlockState {
     int block = -1;                                       // of the store
+    DType dtype = DType::kFloat32;                        // kept here: the store may grow while a step runs
     std::vector<Piece> pieces = {};                       // in order
     std::vector<Tensor> states = {};                      // flat, like the block; on the first device
   };
@@ -83,6 +88,7 @@ class Updater {
   SchedulePtr schedule_;
   std::unique_ptr<KVStore> kvstore_;
   bool divide_by_samples_ = true;
+  bool adds_up_ = false;                                  // some gradient is bound with kAdd
   std::vector<BlockState> blocks_;
   std::unique_ptr<Reduction> reduction_;                  // nullptr if nothing is trained
   PreparedPtr set_values_;

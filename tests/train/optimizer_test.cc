@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/philox.h"
+#include "train/multipliers.h"
 
 namespace bindery {
 namespace {

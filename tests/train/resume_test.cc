@@ -55,6 +55,10 @@ TEST_F(ResumeTest, AnotherModelIsRefused) {
   const Symbol shorter = ModelByName("mlp").Internals()["fc2_output"];
   EXPECT_EQ(Refusal(SoftmaxOutput(shorter, {}, "softmax")),
             "CheckpointError: the checkpoint is of another model: it has \"fc3_bias\" besides");
+  // The same parameters, another network.
+  EXPECT_EQ(Refusal(ModelByName("mlp", {.dropout = 0.5})),
+            "CheckpointError: the checkpoint is of another graph: it has `fc2_weight` where this one has `dropout1 = "
+            "Dropout(relu1)`");
 }
 
 TEST_F(ResumeTest, OtherDataAreRefused) {
@@ -65,21 +69,65 @@ TEST_F(ResumeTest, OtherDataAreRefused) {
 }
 
 TEST_F(ResumeTest, DifferencesThatDoNotPreventItAreReported) {
-  Resume(ModelByName("mlp", {.dropout = 0.5}), options_);
-  EXPECT_NE(log_.find("another graph"), std::string::npos) << log_;
-  log_.clear();
   TrainerOptions other = options_;
   other.workload = {3, 1};
-  Resume(ModelByName("mlp", {.dropout = 0.5}), other, Digits(), 3);
+  Resume(ModelByName("mlp"), other);
   EXPECT_NE(log_.find("was trained on cpu:0,cpu:1, this run goes on on cpu:0,cpu:1 with workload 3,1"),
             std::string::npos)
       << log_;
-  EXPECT_EQ(log_.find("another graph"), std::string::npos) << log_;
   log_.clear();
   other.optimizer = "sgd(lr=0.5)";
-  Resume(ModelByName("mlp", {.dropout = 0.5}), other, Digits(), 4);
+  other.policy = KernelPolicy::kReference;
+  other.threads_per_device = 2;
+  other.fixed_params = {"fc1_bias"};
+  Resume(ModelByName("mlp"), other, Digits(), 3);
   EXPECT_EQ(log_.find("was trained on"), std::string::npos) << log_;
-  EXPECT_NE(log_.find("this run goes on by sgd(lr=0.5)"), std::string::npos) << log_;
+  for (const char* text :
+       {"this run goes on by sgd(lr=0.5)", "trained with kernels \"fast\", this run goes on with \"reference\"",
+        "threads per device \"1\", this run goes on with \"2\"",
+        "fixed parameters \"\", this run goes on with \"fc1_bias\""}) {
+    EXPECT_NE(log_.find(text), std::string::npos) << text << "\n" << log_;
+  }
+}
+
+TEST_F(ResumeTest, TheBestValueSoFarIsRemembered) {
+  ArrayIter test = Digits(5);
+  const auto is_best = [&](int64_t epochs, const std::string& optimizer) {
+    TrainerOptions options = options_;
+    options.optimizer = optimizer;
+    ArrayIter data = Digits();
+    bool best = false;
+    Trainer(ModelByName("mlp"), options)
+        .Fit(data, {.epochs = epochs,
+                    .validation = &test,
+                    .checkpoints = folder_,
+                    .resume = true,
+                    .on_epoch = [&](const EpochReport& report) { best = report.best; }});
+    return best;
+  };
+  EXPECT_TRUE(is_best(2, "sgd(lr=0.01)"));
+  EXPECT_FALSE(is_best(3, "sgd(lr=0)"));  // as good as before, not better
+}
+
+TEST_F(ResumeTest, HalfAnEpochGoesOn) {
+  TrainerOptions options = options_;
+  const auto run_to = [&](int64_t step) {
+    ArrayIter data = Digits();
+    Trainer trainer(ModelByName("mlp"), options);
+    trainer.Fit(data, {.epochs = 3, .checkpoints = folder_, .resume = true, .on_batch = [&](const BatchReport& report) {
+                         EXPECT_EQ(report.samples, std::min<int64_t>(16 * report.batch, 40));
+                         if (report.step == step) trainer.RequestStop();
+                       }});
+  };
+  run_to(4);
+  run_to(5);
+  EXPECT_EQ(log_.find("the metrics of the epoch"), std::string::npos) << log_;
+  options.metrics = "cross-entropy";
+  run_to(6);
+  EXPECT_NE(log_.find("the metrics of the epoch so far were accuracy,cross-entropy: those of this run, cross-entropy, "
+                      "begin now"),
+            std::string::npos)
+      << log_;
 }
 
 TEST_F(ResumeTest, AFinishedRunIsMeasuredAllTheSame) {
@@ -98,7 +146,7 @@ TEST_F(ResumeTest, AStopRequestedBeforeTheFirstStepCounts) {
   trainer.RequestStop();
   const FitResult first = trainer.Fit(data, {.epochs = 2});
   EXPECT_TRUE(first.stopped);
-  EXPECT_EQ(first.steps, 1);
+  EXPECT_EQ(first.steps, 0);
   const FitResult rest = trainer.Fit(data, {.epochs = 2});  // one request stops one run
   EXPECT_FALSE(rest.stopped);
   EXPECT_EQ(rest.steps, 6);

@@ -1,0 +1,240 @@
+// What a trainer promises apart from learning: who is fed what, when it stops, what it keeps.
+#include "train/trainer.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "symbol/ops.h"
+#include "tests/train/message_of.h"
+#include "train/array_iter.h"
+#include "train/prefetch_iter.h"
+
+namespace bindery {
+namespace {
+
+constexpr int64_t kSamples = 10;
+
+HostTensor Ramp(const Shape& shape, double scale) {
+  HostTensor values(DType::kFloat32, shape);
+  for (int64_t i = 0; i < values.elements(); ++i) values.Set(i, scale * static_cast<double>(i % 7 - 3));
+  return values;
+}
+HostTensor Classes() {
+  HostTensor labels(DType::kFloat32, {kSamples});
+  for (int64_t i = 0; i < kSamples; ++i) labels.Set(i, static_cast<double>(i % 3));
+  return labels;
+}
+ArrayData Array(const std::string& name, HostTensor values, const std::string& layout = "") {
+  return {name, std::make_shared<const HostTensor>(std::move(values)), layout};
+}
+
+Symbol Net(const Symbol& data = Variable("data")) {
+  return SoftmaxOutput(FullyConnected(data, {.num_hidden = 3}, "fc1"), {}, "softmax");
+}
+ArrayIter Data(ArrayIterOptions options = {.batch_size = 4}) {
+  return ArrayIter(Ramp({kSamples, 5}, 0.1), Classes(), options);
+}
+
+// Two inputs of one shape, used differently.
+Symbol TwoInputs() {
+  const Symbol a = FullyConnected(Variable("a"), {.num_hidden = 3}, "fca"), b = Variable("b");
+  return SoftmaxOutput(Add(a, b * 2.0), {}, "softmax");
+}
+ArrayIter TwoArrays(bool swapped) {
+  std::vector<ArrayData> data = {Array("a", Ramp({kSamples, 3}, 0.1)), Array("b", Ramp({kSamples, 3}, 0.7))};
+  if (swapped) std::swap(data[0], data[1]);
+  return ArrayIter(data, {Array("softmax_label", Classes())}, {.batch_size = 4});
+}
+
+TEST(Trainer, TheScheduleStartsFromTheOptimizersRate) {
+  Trainer trainer(Net(), {.optimizer = "sgd(lr=0.1)", .schedule = "cosine(max=1000, final=0.02)"});
+  ArrayIter data = Data();
+  trainer.Fit(data, {});
+  EXPECT_NEAR(trainer.updater()->schedule().LearningRate(1), 0.1, 1e-3);
+  EXPECT_THROW(Trainer(Net(), {.optimizer = "sgd(lr=0.01)", .schedule = "cosine(max=1000, final=0.02)"}), Error);
+}
+
+TEST(Trainer, ArraysAreKnownByName) {
+  Trainer trainer(TwoInputs());
+  ArrayIter data = TwoArrays(false), swapped = TwoArrays(true);
+  trainer.Fit(data, {.epochs = 2});
+  const std::vector<HostTensor> expected = trainer.Predict(data);
+  EXPECT_EQ(trainer.Predict(swapped), expected);
+  EXPECT_EQ(trainer.Score(swapped), trainer.Score(data));
+  ArrayIter other({Array("a", Ramp({4, 3}, 1)), Array("c", Ramp({4, 3}, 1))}, {}, {.batch_size = 4});
+  EXPECT_EQ(MessageOf<DataError>([&] { trainer.Predict(other); }),
+            "DataError: the iterator has no data \"b\"; known: a, c");
+  ArrayIter more({Array("a", Ramp({4, 3}, 1)), Array("b", Ramp({4, 3}, 1)), Array("c", Ramp({4, 3}, 1))}, {},
+                 {.batch_size = 4});
+  EXPECT_EQ(MessageOf<DataError>([&] { trainer.Predict(more); }),
+            "DataError: the iterator has 3 data arrays, expected 2");
+  ArrayIter across({Array("a", Ramp({3, 4}, 1), "CN"), Array("b", Ramp({3, 4}, 1), "CN")}, {}, {.batch_size = 4});
+  EXPECT_EQ(MessageOf<DataError>([&] { trainer.Predict(across); }),
+            "DataError: data \"a\": the iterator's samples lie along axis 1, expected axis 0");
+}
+
+TEST(Trainer, PredictsArraysBeforeItHasSeenAnIterator) {
+  Trainer trained(TwoInputs());
+  ArrayIter data = TwoArrays(false);
+  trained.Fit(data, {});
+  const std::vector<HostTensor> arrays = {Ramp({kSamples, 3}, 0.1), Ramp({kSamples, 3}, 0.7)};
+  Trainer loaded(trained.ToModel());
+  EXPECT_LT(MaxAbsDiff(loaded.Predict(arrays)[0], trained.Predict(data)[0]), 1e-6);
+  // Then by an iterator with labels.
+  EXPECT_EQ(loaded.Score(data), trained.Score(data));
+  EXPECT_EQ(loaded.Predict(arrays).size(), 1u);
+  EXPECT_EQ(
+      MessageOf<DataError>([&] { Trainer(trained.ToModel()).Predict({arrays[0]}); }),
+      "DataError: 1 arrays were given, but 2 arguments have no value: a, b; an iterator would say which are data");
+}
+
+TEST(Trainer, PredictionsAreJoinedAlongTheirBatchAxis) {
+  const Symbol x = Variable("data", {.layout = "TN"});
+  const Model model{.symbol = Group({x * 2.0, Sum(x)})};
+  ArrayIter data({Array("data", Ramp({2, 6}, 1), "TN")}, {}, {.batch_size = 4});
+  Trainer trainer(Model{.symbol = x * 2.0});
+  EXPECT_EQ(MaxAbsDiff(trainer.Predict(data)[0], Ramp({2, 6}, 2)), 0);
+  Trainer both(model);
+  EXPECT_THROW(both.Predict(data), Error);  // a sum for each batch
+  ArrayIter whole({Array("data", Ramp({2, 6}, 1), "TN")}, {}, {.batch_size = 6});
+  EXPECT_EQ(both.Predict(whole)[1].elements(), 1);
+}
+
+TEST(Trainer, RepeatingIteratorsEndTheirEpochs) {
+  for (const bool prefetch : {false, true}) {
+    Trainer trainer(Net());
+    std::unique_ptr<DataIter> data =
+        std::make_unique<ArrayIter>(Data({.batch_size = 4, .last_batch = LastBatch::kRepeat}));
+    if (prefetch) data = std::make_unique<PrefetchIter>(std::move(data));
+    std::vector<int64_t> steps;
+    trainer.Fit(*data, {.epochs = 3, .on_epoch = [&](const EpochReport& report) { steps.push_back(report.step); }});
+    EXPECT_EQ(steps, (std::vector<int64_t>{3, 5, 8}));  // 12, 20 and 32 samples: past 10, 20 and 30
+    EXPECT_THROW(trainer.Score(*data), Error);
+    EXPECT_THROW(trainer.Predict(*data), Error);
+  }
+}
+
+TEST(Trainer, NoBatchIsAnError) {
+  ArrayIter none(HostTensor(DType::kFloat32, {0, 5}), HostTensor(DType::kFloat32, {0}), {.batch_size = 4});
+  Trainer trainer(Net());
+  for (const auto& use : std::vector<std::function<void()>>{
+           [&] { trainer.Predict(none); }, [&] { trainer.Score(none); }, [&] { trainer.Fit(none, {}); }}) {
+    EXPECT_THROW(use(), DataError);
+  }
+}
+
+TEST(Trainer, AFailedStepChangesNoParameter) {
+  Trainer trainer(Net(), {.optimizer = "sgd(lr=0.1, momentum=0.9)"});
+  ArrayIter good = Data();
+  trainer.Fit(good, {});
+  const HostTensorMap before = trainer.ToModel().params;
+  HostTensor images = Ramp({kSamples, 5}, 0.1);
+  images.Set(3, std::numeric_limits<double>::quiet_NaN());
+  ArrayIter nan(images, Classes(), {.batch_size = 4});
+  EXPECT_EQ(
+      MessageOf<NumericError>([&] { trainer.Fit(nan, {.epochs = 2}); }),
+      "NumericError: output \"softmax_output\" is not finite at step 4: training has diverged; lower the learning "
+      "rate or look at the data");
+  EXPECT_EQ(trainer.ToModel().params, before);
+  HostTensor labels = Classes();
+  labels.Set(0, 17);  // the metric refuses it
+  Trainer other(Net(), {.metrics = "cross-entropy"});
+  other.Fit(good, {});
+  const HostTensorMap kept = other.ToModel().params;
+  ArrayIter wrong(Ramp({kSamples, 5}, 0.1), labels, {.batch_size = 4});
+  EXPECT_THROW(other.Fit(wrong, {.epochs = 2}), DataError);
+  EXPECT_EQ(other.ToModel().params, kept);
+}
+
+TEST(Trainer, OutputsAreJudgedAndNotMetrics) {
+  // Nothing was counted yet: no divergence.
+  ArrayIter ignored = Data({.batch_size = 1});
+  Trainer patient(Net(), {.metrics = "accuracy(ignore=0)"});  // the first label
+  EXPECT_EQ(patient.Fit(ignored, {}).steps, kSamples);
+  // A metric that looks finite: divergence all the same.
+  ArrayIter data = Data();
+  Trainer diverging(Net(), {.optimizer = "sgd(lr=1e39)", .metrics = "accuracy"});
+  EXPECT_THROW(diverging.Fit(data, {.epochs = 20}), NumericError);
+  // A head that trains nothing may be infinite.
+  const Symbol x = Variable("data");
+  Trainer blocked(Group({Net(x), BlockGrad(Log(x * 0.0))}),
+                  {.metrics = "accuracy(output=softmax_output, label=softmax_label)"});
+  ArrayIter again = Data();
+  EXPECT_EQ(blocked.Fit(again, {}).steps, 3);
+}
+
+TEST(Trainer, MastersAreKeptInTheDtypeOfTraining) {
+  Trainer first(Net());
+  ArrayIter data = Data();
+  first.Fit(data, {});
+  Model half = first.ToModel();
+  for (auto& [name, value] : half.params) value = value.Cast(DType::kFloat16);
+  Trainer tuned(half, {.optimizer = "sgd(lr=1e-4)"});
+  tuned.Fit(data, {});
+  const HostTensorMap params = tuned.ToModel().params;
+  EXPECT_EQ(params.at("fc1_weight").dtype(), DType::kFloat32);
+  EXPECT_NE(params.at("fc1_weight"), params.at("fc1_weight").Cast(DType::kFloat16).Cast(DType::kFloat32));
+}
+
+TEST(Trainer, RestoreKeepsTheOptimizersStateUntilItIsNeeded) {
+  const TrainerOptions options{.optimizer = "sgd(lr=0.1, momentum=0.9)"};
+  Trainer whole(Net(), options);
+  ArrayIter data = Data(), scored = Data();
+  whole.Fit(data, {.epochs = 1});
+  const Checkpoint checkpoint = whole.ToCheckpoint(&data);
+  whole.Fit(data, {.epochs = 3});
+  for (const bool score_first : {false, true}) {
+    Trainer rest(Net(), options);
+    if (score_first) rest.Score(scored);
+    ArrayIter own = Data();
+    rest.Restore(checkpoint, &own);
+    if (!score_first) rest.Score(scored);
+    EXPECT_EQ(rest.Fit(own, {.epochs = 3}).steps, 9);
+    EXPECT_EQ(rest.ToModel().params, whole.ToModel().params);
+  }
+}
+
+TEST(Trainer, RestoreThatFailsChangesNothing) {
+  const TrainerOptions options{.optimizer = "sgd(lr=0.1, momentum=0.9)"};
+  Trainer trainer(Net(), options);
+  ArrayIter data = Data();
+  trainer.Fit(data, {.epochs = 1});
+  const Checkpoint good = trainer.ToCheckpoint(&data);
+  trainer.Fit(data, {.epochs = 2});
+  const Checkpoint before = trainer.ToCheckpoint(&data);
+  std::vector<Checkpoint> bad(4, good);
+  bad[0].optimizer_state.erase("fc1_bias:momentum");
+  bad[1].iterator["batch_size"] = 5;
+  bad[2].metric_totals = {1};
+  bad[3].model.params.erase("fc1_bias");
+  for (const Checkpoint& checkpoint : bad) {
+    EXPECT_THROW(trainer.Restore(checkpoint, &data), CheckpointError);
+    const Checkpoint after = trainer.ToCheckpoint(&data);
+    EXPECT_EQ(after.model.params, before.model.params);
+    EXPECT_EQ(after.optimizer_state, before.optimizer_state);
+    EXPECT_EQ(after.iterator, before.iterator);
+    EXPECT_EQ(after.step, before.step);
+    EXPECT_EQ(after.epoch, before.epoch);
+  }
+}
+
+TEST(Updater, AGroupThatAddsUpIsZeroedBeforeAStep) {
+  ArrayIter data = Data();
+  const BatchPtr batch = data.Next();
+  std::vector<HostTensorMap> results;
+  for (const GradReq request : {GradReq::kWrite, GradReq::kAdd}) {
+    DataParallelExecutorGroup group(Net(),
+                                    {.data = data.ProvideData(), .labels = data.ProvideLabel(), .grad_req = request});
+    group.SetParams({{"fc1_weight", Ramp({3, 5}, 0.1)}, {"fc1_bias", Ramp({3}, 0)}}, {});
+    Updater updater(&group, {.optimizer = MakeOptimizer("sgd(lr=0.1)")});
+    for (int step = 0; step < 3; ++step) updater.Update(batch);
+    group.GetParams(&results.emplace_back(), nullptr);
+    EXPECT_THROW(updater.Apply(0), Error);
+  }
+  EXPECT_EQ(results[0], results[1]);
+}
+
+}  // namespace
+}  // namespace bindery

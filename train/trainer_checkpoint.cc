@@ -1,0 +1,176 @@
+// Trainer: models and checkpoints.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/log.h"
+#include "base/names.h"
+#include "train/trainer.h"
+#include "train/training_metric.h"
+
+namespace bindery {
+namespace {
+
+constexpr const char* kBest = "best";  // in a checkpoint's info: metric and value
+
+std::string Join(const std::vector<std::string>& parts) { return fmt::format("{}", fmt::join(parts, ",")); }
+
+std::string DescribeDevices(const std::string& devices, const std::string& workload) {
+  return workload.empty() ? devices : fmt::format("{} with workload {}", devices, workload);
+}
+
+std::string Text(const Symbol& symbol) { return SerializeModel({.symbol = symbol}); }
+
+// The first lines in which two graphs differ, for a message.
+std::string FirstDifference(const Symbol& theirs, const Symbol& ours) {
+  const std::string a = theirs.DebugString(), b = ours.DebugString();
+  size_t begin = 0;
+  for (size_t i = 0; i < std::min(a.size(), b.size()) && a[i] == b[i]; ++i) {
+    if (a[i] == '\n') begin = i + 1;
+  }
+  const auto line = [begin](const std::string& text) { return text.substr(begin, text.find('\n', begin) - begin); };
+  return fmt::format("it has `{}` where this one has `{}`", line(a), line(b));
+}
+
+// Throws CheckpointError unless the checkpoint has just the values of this model.
+void CheckValues(const Checkpoint& checkpoint, const std::vector<StoredParameter>& parameters) {
+  const char* kOther = "the checkpoint is of another model";
+  std::vector<std::string> names;
+  for (const StoredParameter& p : parameters) {
+    const HostTensorMap& values = p.auxiliary ? checkpoint.model.aux : checkpoint.model.params;
+    const auto value = values.find(p.name);
+    if (value == values.end()) Throw<CheckpointError>("{}: it has no \"{}\"", kOther, p.name);
+    if (value->second.shape() != p.shape) {
+      Throw<CheckpointError>("{}: its \"{}\" is {}, expected {}", kOther, p.name, value->second.shape(), p.shape);
+    }
+    names.push_back(p.name);
+  }
+  for (const HostTensorMap* values : {&checkpoint.model.params, &checkpoint.model.aux}) {
+    for (const auto& [name, value] : *values) {
+      if (std::find(names.begin(), names.end(), name) != names.end()) continue;
+      Throw<CheckpointError>("{}: it has \"{}\" besides", kOther, name);
+    }
+  }
+}
+
+// "validation accuracy 0.98"; no value if it is none.
+std::optional<std::pair<std::string, double>> ParseBest(const std::string& text) {
+  const size_t space = text.rfind(' ');
+  if (space == std::string::npos) return std::nullopt;
+  double value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data() + space + 1, end, value);
+  if (error != std::errc() || rest != end) return std::nullopt;
+  return std::pair(text.substr(0, space), value);
+}
+
+}  // namespace
+
+Model Trainer::ToModel() const {
+  // Once bound, values have the dtypes they are trained in, not those of a loaded file.
+  Model model{.symbol = symbol_, .params = params_, .aux = aux_, .metadata = metadata_};
+  if (group_) group_->GetParams(&model.params, &model.aux);
+  return model;
+}
+
+std::map<std::string, std::string> Trainer::Info() const {
+  std::vector<std::string> devices, workload;
+  for (const Device& device : options_.devices) devices.push_back(ToString(device));
+  for (const double share : options_.workload) workload.push_back(fmt::format("{}", share));
+  std::map<std::string, std::string> info = {
+      {"devices", Join(devices)},
+      {"workload", Join(workload)},
+      {"kernels", options_.policy == KernelPolicy::kFast ? "fast" : "reference"},
+      {"fixed parameters", Join(options_.fixed_params)},
+  };
+  if (group_) info["threads per device"] = fmt::format("{}", group_->threads_per_device());
+  return info;
+}
+
+Checkpoint Trainer::ToCheckpoint(const DataIter* train) const {
+  if (!updater_) Throw("there is nothing to save before the first Fit");
+  Checkpoint checkpoint{.model = ToModel(),
+                        .optimizer_state = updater_->State(),
+                        .optimizer = updater_->optimizer().Text(),
+                        .schedule = updater_->schedule().Text(),
+                        .step = updater_->step(),
+                        .epoch = epoch_,
+                        .batch_in_epoch = batch_in_epoch_,
+                        .seed = options_.seed};
+  if (train) checkpoint.iterator = train->SaveState();
+  if (batch_in_epoch_ > 0) checkpoint.metric_totals = metric_->OwnTotal();
+  checkpoint.metrics = options_.metrics;
+  checkpoint.info = Info();
+  checkpoint.info["initializer"] = options_.initializer;
+  if (best_) checkpoint.info[kBest] = fmt::format("{} {}", best_->first, best_->second);
+  return checkpoint;
+}
+
+void Trainer::CheckFits(const Checkpoint& checkpoint) const {
+  if (group_) CheckValues(checkpoint, group_->store().parameters());
+  const Symbol& graph = checkpoint.model.symbol;
+  if (!graph.empty() && Text(graph) != Text(symbol_)) {
+    Throw<CheckpointError>("the checkpoint is of another graph: {}", FirstDifference(graph, symbol_));
+  }
+  if (updater_) updater_->CheckState(checkpoint.optimizer_state);
+  const size_t totals = checkpoint.metric_totals.size();
+  if (checkpoint.metrics == options_.metrics && totals != 0 && totals != static_cast<size_t>(metric_->own_size())) {
+    Throw<CheckpointError>("the checkpoint has {} totals of the metrics {}, which have {}", totals, checkpoint.metrics,
+                           metric_->own_size());
+  }
+}
+
+void Trainer::WarnOfDifferences(const Checkpoint& checkpoint) const {
+  const auto warn = [](const std::string& message) { Log(LogLevel::kWarning, message); };
+  std::map<std::string, std::string> theirs = checkpoint.info, ours = Info();
+  if (theirs["devices"] != ours["devices"] || theirs["workload"] != ours["workload"]) {
+    warn(fmt::format(
+        "the checkpoint was trained on {}, this run goes on on {}: results are equal up to rounding, not "
+        "to the bit",
+        DescribeDevices(theirs["devices"], theirs["workload"]), DescribeDevices(ours["devices"], ours["workload"])));
+  }
+  for (const auto& [what, value] : ours) {
+    if (what == "devices" || what == "workload" || !checkpoint.info.contains(what) || theirs[what] == value) continue;
+    warn(fmt::format("the checkpoint was trained with {} \"{}\", this run goes on with \"{}\"", what, theirs[what],
+                     value));
+  }
+  const std::shared_ptr<const Optimizer> optimizer = MakeOptimizer(options_.optimizer);
+  const std::string schedule = ParseSchedule(options_.schedule, optimizer->options().learning_rate)->Text();
+  if (checkpoint.optimizer != optimizer->Text() || checkpoint.schedule != schedule) {
+    warn(fmt::format("the checkpoint was trained by {} with {}, this run goes on by {} with {}", checkpoint.optimizer,
+                     checkpoint.schedule, optimizer->Text(), schedule));
+  }
+  if (checkpoint.batch_in_epoch > 0 && checkpoint.metrics != options_.metrics) {
+    warn(fmt::format("the metrics of the epoch so far were {}: those of this run, {}, begin now", checkpoint.metrics,
+                     options_.metrics));
+  }
+}
+
+void Trainer::Restore(const Checkpoint& checkpoint, DataIter* train) {
+  CheckFits(checkpoint);
+  if (train && !checkpoint.iterator.empty()) train->LoadState(checkpoint.iterator);
+  WarnOfDifferences(checkpoint);
+  options_.seed = checkpoint.seed;
+  if (group_) {
+    group_->SetParams(checkpoint.model.params, checkpoint.model.aux);
+    group_->SetSeed(checkpoint.seed);
+  } else {
+    params_ = checkpoint.model.params;
+    aux_ = checkpoint.model.aux;
+  }
+  if (updater_) {
+    updater_->SetState(checkpoint.optimizer_state);
+    updater_->SetStep(checkpoint.step);
+  } else {
+    pending_ = UpdaterState{.state = checkpoint.optimizer_state, .step = checkpoint.step};
+  }
+  epoch_ = checkpoint.epoch;
+  batch_in_epoch_ = checkpoint.batch_in_epoch;
+  metric_->Reset();
+  if (checkpoint.metrics == options_.metrics) metric_->SetOwnTotal(checkpoint.metric_totals);
+  const auto best = checkpoint.info.find(kBest);
+  best_ = best == checkpoint.info.end() ? std::nullopt : ParseBest(best->second);
+}
+
+}  // namespace bindery
