@@ -5,13 +5,13 @@
 // Expected: the loss falls from about 2.3 to below 0.5, and the same numbers with one device instead of two.
 #include <cstdio>
 
-#include "engine/kernels/flat.h"
 #include "executor/data_parallel_executor_group.h"
 #include "kvstore/kvstore.h"
 #include "symbol/ops.h"
 #include "train/array_iter.h"
 #include "train/digits.h"
 #include "train/initializer.h"
+#include "train/key_updater.h"
 #include "train/metrics.h"
 
 using namespace bindery;
@@ -35,10 +35,7 @@ int main() {
   // The store sums what the devices push, updates its copy and gives the new value to all who pull.
   const std::unique_ptr<KVStore> kv = KVStore::Create(KVStoreType::kDevice);
   for (const ReplicatedParam& p : group.params()) kv->Init(p.name, p.values[0]);
-  kv->SetUpdater([](const Key&, DType dtype, const void* sum, void* stored, int64_t elements) {
-    const void* const gradients[] = {sum};
-    flat::Sgd(dtype, gradients, stored, nullptr, {}, elements, {.learning_rate = 0.1, .rescale = 1.0 / kBatch});
-  });
+  kv->SetUpdater(MakeKeyUpdater(MakeOptimizer("sgd(lr=0.05, momentum=0.9)"), {.rescale = 1.0 / kBatch}));
 
   const auto loss = MakeMetric("cross-entropy");
   for (int epoch = 0; epoch < 5; ++epoch, batches.Reset()) {
