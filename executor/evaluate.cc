@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "engine/team.h"
 #include "symbol/graph.h"
 #include "symbol/infer.h"
 
@@ -50,6 +51,7 @@ KernelSpec SpecOf(const Node& node, const std::vector<HostTensor>& inputs, Mode 
 void Run(const Kernel& kernel, const std::vector<void*>& inputs, const std::vector<void*>& outputs) {
   const HostTensor scratch(DType::kUInt8, Shape{kernel.scratch_bytes});
   const StepBlock step;
+  const TeamScope team(kernel.threads);   // its scratch memory is made for these, whatever the caller's team is
   kernel.bind({inputs, outputs, const_cast<void*>(scratch.raw()), &step})();
 }
 

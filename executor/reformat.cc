@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "engine/team.h"
 #include "executor/kernel.h"
 
 namespace bindery {
@@ -12,6 +13,7 @@ void Reorder(DType dtype, const Shape& shape, const Format& from, const void* in
   const HostTensor scratch(DType::kUInt8, {kernel.scratch_bytes});
   void* const inputs[] = {const_cast<void*>(in)};
   void* const outputs[] = {out};
+  const TeamScope team(kernel.threads);
   kernel.bind({.inputs = inputs, .outputs = outputs, .scratch = const_cast<void*>(scratch.raw())})();
 }
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/team.h"
 #include "symbol/graph.h"
 #include "symbol/ops.h"
 #include "symbol/passes/passes.h"
@@ -23,6 +24,29 @@ TEST_P(EvaluateTest, OneOutput) {
       NodeOf(y), {HostTensor::From({2, 2}, {1, 2, 3, 4}), HostTensor::From({2}, {10, 20})}, Mode::kPredict, GetParam());
   ASSERT_EQ(out.size(), 1u);
   EXPECT_EQ(out[0], HostTensor::From({2, 2}, {11, 22, 13, 24}));
+}
+
+// A kernel runs on the threads that it was made for, not on the caller's: its scratch memory is for those.
+TEST_P(EvaluateTest, TheCallersTeamIsNotUsed) {
+  AddOp({.name = fmt::format("TeamSize{}", static_cast<int>(GetParam())),
+         .doc = "the size of the team that runs it",
+         .infer_shape = [](InferContext& c) {
+           if (c.input(0)) c.SetOutput(0, *c.input(0));
+         }});
+  const OpDef& op = FindOp(fmt::format("TeamSize{}", static_cast<int>(GetParam())));
+  AddKernel(op.name, [](const KernelSpec&) {
+    return std::optional(Kernel{.implementation = "mine",
+                                .input_formats = {Format::Plain()},
+                                .output_formats = {Format::Plain()},
+                                .bind = [](const KernelArgs& args) -> Call {
+                                  auto* y = static_cast<float*>(args.outputs[0]);
+                                  return [y] { *y = static_cast<float>(TeamSize()); };
+                                }});
+  });
+  const TeamScope team(3);
+  const Symbol y = Apply(op, {}, {Variable("x")}, "y");
+  EXPECT_EQ(EvaluateNode(NodeOf(y), {HostTensor::From({1}, {0})}, Mode::kPredict, GetParam())[0].At(0), 1);
+  EXPECT_EQ(TeamSize(), 3);
 }
 
 // Kernels that take and give other formats are no concern of the caller.
