@@ -1,7 +1,4 @@
-// The vector loops of the fast CPU kernels, every set of instructions that runs here, against plain loops in double.
-// Sixteen lanes are tested everywhere: the same source once more, on vectors that the compiler takes apart.
-#include "executor/kernels/cpu/simd/loops.h"
-
+// The vector loops of the fast CPU kernels, in every set of instructions that runs here, against plain loops in double.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,57 +6,23 @@
 #include <functional>
 #include <limits>
 #include <numeric>
-#include <utility>
+#include <string>
 #include <vector>
 
 #include "base/philox.h"
-#include "engine/isa.h"
-
-#pragma GCC diagnostic ignored "-Wpsabi"
+#include "tests/executor/loop_tables.h"
 
 namespace bindery::cpu {
 namespace {
-
-namespace sixteen_lanes {
-
-constexpr int kLanes = 16;
-typedef float Floats __attribute__((vector_size(64)));
-typedef uint64_t Register __attribute__((vector_size(64)));
-inline Floats SquareRoot(Floats x) {
-  for (int i = 0; i < kLanes; ++i) x[i] = std::sqrt(x[i]);
-  return x;
-}
-inline Register MultiplyLow32(Register a, Register b) { return (a & 0xffffffffu) * (b & 0xffffffffu); }
-#include "executor/kernels/cpu/simd/loops_body.h"
-
-const Loops& Table() {
-  static constexpr Loops kLoops = TableOf("sixteen_lanes");
-  return kLoops;
-}
-
-}  // namespace sixteen_lanes
-
-std::vector<const Loops*> Tables() {
-  std::vector<const Loops*> tables = {&BaselineLoops(), &sixteen_lanes::Table()};
-  if (MachineIsa() >= Isa::kAvx2) tables.push_back(&Avx2Loops());
-  if (MachineIsa() == Isa::kAvx512) tables.push_back(&Avx512Loops());
-  return tables;
-}
 
 class LoopsTest : public testing::TestWithParam<const Loops*> {
  protected:
   const Loops& loops() const { return *GetParam(); }
 };
-INSTANTIATE_TEST_SUITE_P(All, LoopsTest, testing::ValuesIn(Tables()), [](const auto& info) { return std::string(info.param->name); });
+INSTANTIATE_TEST_SUITE_P(All, LoopsTest, testing::ValuesIn(LoopTables()),
+                         [](const auto& info) { return std::string(info.param->name); });
 
 constexpr int64_t kSizes[] = {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 64, 100, 1031};
-
-std::vector<float> Random(int64_t n, const char* name, float low = -2, float high = 2) {
-  PhiloxStream stream(5, name);
-  std::vector<float> values(static_cast<size_t>(n));
-  for (float& value : values) value = stream.Uniform(low, high);
-  return values;
-}
 
 double UlpsApart(float got, double wanted) {
   if (std::isnan(wanted)) return std::isnan(got) ? 0 : INFINITY;
@@ -107,8 +70,8 @@ std::vector<float> SpecialValues() {
 
 TEST_P(LoopsTest, UnaryFunctions) {
   std::vector<float> x = SpecialValues();
-  for (float value : Random(4000, "x", -100, 100)) x.push_back(value);
-  for (float value : Random(4000, "near 0", -2, 2)) x.push_back(value);
+  for (float value : RandomFloats(4000, "x", -100, 100)) x.push_back(value);
+  for (float value : RandomFloats(4000, "near 0", -2, 2)) x.push_back(value);
   for (const UnaryCase& c : kUnaryCases) {
     std::vector<float> y(x.size());
     loops().unary[static_cast<size_t>(c.op)](x.data(), y.data(), static_cast<int64_t>(x.size()), kScalar);
@@ -120,7 +83,7 @@ TEST_P(LoopsTest, UnaryFunctions) {
 
 TEST_P(LoopsTest, EverySizeAndNothingBeyond) {
   for (int64_t n : kSizes) {
-    const std::vector<float> a = Random(n, "a"), b = Random(n, "b");
+    const std::vector<float> a = RandomFloats(n, "a"), b = RandomFloats(n, "b");
     std::vector<float> y(static_cast<size_t>(n) + 32, -7);
     loops().binary[static_cast<size_t>(Binary::kAdd)](a.data(), b.data(), y.data(), n);
     for (int64_t i = 0; i < n; ++i) ASSERT_EQ(y[i], a[i] + b[i]) << n;
@@ -153,7 +116,7 @@ TEST_P(LoopsTest, BinaryFunctionsAndScalars) {
       {Binary::kSoftSignGrad, [](double dy, double y) { return dy * (1 - std::fabs(y)) * (1 - std::fabs(y)); }},
   };
   const int64_t n = 1031;
-  std::vector<float> a = Random(n, "a"), b = Random(n, "b"), y(static_cast<size_t>(n));
+  std::vector<float> a = RandomFloats(n, "a"), b = RandomFloats(n, "b"), y(static_cast<size_t>(n));
   std::copy_n(a.begin(), 50, b.begin());   // ties
   for (const auto& c : cases) {
     const size_t op = static_cast<size_t>(c.op);
@@ -167,18 +130,39 @@ TEST_P(LoopsTest, BinaryFunctionsAndScalars) {
   }
 }
 
+TEST_P(LoopsTest, MaximaAndMinimaOfSpecialValues) {
+  const std::vector<float> values = SpecialValues();
+  const auto n = static_cast<int64_t>(values.size());
+  for (float a : values) {
+    std::vector<float> max(values.size()), min(values.size()), max_a(values.size());
+    const std::vector<float> as(values.size(), a);
+    loops().binary[static_cast<size_t>(Binary::kMaximum)](as.data(), values.data(), max.data(), n);
+    loops().binary[static_cast<size_t>(Binary::kMinimum)](as.data(), values.data(), min.data(), n);
+    loops().binary_scalar_a[static_cast<size_t>(Binary::kMaximum)](&a, values.data(), max_a.data(), n);
+    for (size_t i = 0; i < values.size(); ++i) {
+      const bool nan = std::isnan(a) || std::isnan(values[i]);
+      ASSERT_TRUE(nan ? std::isnan(max[i]) : max[i] == std::max(a, values[i])) << a << " " << values[i];
+      ASSERT_TRUE(nan ? std::isnan(min[i]) : min[i] == std::min(a, values[i])) << a << " " << values[i];
+      ASSERT_TRUE(nan ? std::isnan(max_a[i]) : max_a[i] == max[i]) << a << " " << values[i];
+    }
+  }
+}
+
 TEST_P(LoopsTest, SumsMaximaAndProducts) {
-  for (int64_t n : {1, 3, 17, 100, 5000}) {
-    const std::vector<float> a = Random(n, "a"), b = Random(n, "b");
-    EXPECT_NEAR(loops().sum(a.data(), n), std::accumulate(a.begin(), a.end(), 0.0), 1e-6 * static_cast<double>(n));
-    EXPECT_NEAR(loops().dot(a.data(), b.data(), n), std::inner_product(a.begin(), a.end(), b.begin(), 0.0), 1e-6 * static_cast<double>(n));
+  for (int64_t n : {1, 3, 17, 100, 5000, 1000000}) {
+    // All positive, so that the sum is the scale of its error.
+    const std::vector<float> a = RandomFloats(n, "a", 0, 2), b = RandomFloats(n, "b", 0, 2);
+    const double sum = std::accumulate(a.begin(), a.end(), 0.0);
+    const double product = std::inner_product(a.begin(), a.end(), b.begin(), 0.0, std::plus<double>(), std::multiplies<double>());
+    EXPECT_NEAR(loops().sum(a.data(), n), sum, 2e-7 * sum) << n;
+    EXPECT_NEAR(loops().dot(a.data(), b.data(), n), product, 2e-7 * product) << n;
     EXPECT_EQ(loops().max(a.data(), n), *std::max_element(a.begin(), a.end()));
     std::vector<float> with_nan = a;
     with_nan[static_cast<size_t>(n / 2)] = NAN;
     EXPECT_TRUE(std::isnan(loops().max(with_nan.data(), n))) << n;
   }
   const int64_t n = 13, k = 37;
-  const std::vector<float> w = Random(n * k, "w"), x = Random(k, "x"), bias = Random(n, "bias"), dy = Random(n, "dy");
+  const std::vector<float> w = RandomFloats(n * k, "w"), x = RandomFloats(k, "x"), bias = RandomFloats(n, "bias"), dy = RandomFloats(n, "dy");
   std::vector<float> y(n), dx(k);
   loops().matrix_vector(w.data(), x.data(), bias.data(), y.data(), n, k);
   loops().vector_matrix(dy.data(), w.data(), dx.data(), n, k);
@@ -193,7 +177,7 @@ TEST_P(LoopsTest, SumsMaximaAndProducts) {
 TEST_P(LoopsTest, SoftmaxOfRowsAndColumns) {
   for (int64_t n : {1, 2, 10, 63, 64, 1000}) {
     const int64_t rows = 37;
-    std::vector<float> x = Random(rows * n, "x", -5, 5), y(x.size());
+    std::vector<float> x = RandomFloats(rows * n, "x", -5, 5), y(x.size());
     x[0] = 1000;   // does not overflow
     loops().softmax(x.data(), y.data(), rows, n, 0.5f);
     std::vector<float> column_y(x.size());
@@ -226,106 +210,6 @@ TEST_P(LoopsTest, DropoutFollowsPhilox) {
       ASSERT_EQ(mask[i], UniformFloat(block[(first + i) % 4]) >= p) << n << " " << i;
     }
     for (int64_t i = n; i < n + 80; ++i) ASSERT_EQ(mask[i], 9) << n;
-  }
-}
-
-// Rows of channels against the same as planes, in one go for all passes: a plane per channel is the plain loop.
-TEST_P(LoopsTest, BatchNormRowsAgreeWithPlanes) {
-  for (int64_t lanes : {1, 3, 4, 8, 16, 20, 24, 33}) {
-    for (bool relu : {false, true}) {
-      const int64_t rows = 131;
-      const std::vector<float> x = Random(rows * lanes, "x"), dy = Random(rows * lanes, "dy");
-      const std::vector<float> mean = Random(lanes, "mean"), scale = Random(lanes, "scale", 0.5f, 2), beta = Random(lanes, "beta"),
-                               b = Random(lanes, "b"), c = Random(lanes, "c");
-      const Loops::Channels channels{mean.data(), scale.data(), beta.data(), b.data(), c.data()};
-      std::vector<double> sum(lanes), square(lanes), grad(lanes), product(lanes);
-      std::vector<float> y(x.size()), dx = dy;
-      loops().moments_rows(x.data(), rows, lanes, lanes, mean.data(), sum.data(), square.data());
-      loops().grad_sums_rows(dy.data(), x.data(), rows, lanes, lanes, channels, relu, grad.data(), product.data());
-      loops().normalize_rows(x.data(), y.data(), rows, lanes, channels, relu);
-      loops().grad_input_rows(dx.data(), x.data(), dx.data(), rows, lanes, channels, relu);
-      for (int64_t l = 0; l < lanes; ++l) {
-        double s = 0, q = 0, g = 0, p = 0;
-        for (int64_t r = 0; r < rows; ++r) {
-          const int64_t at = r * lanes + l;
-          const double centred = double{x[at]} - mean[l];
-          const double normal = centred * scale[l] + beta[l];
-          const double passed = relu && normal <= 0 ? 0 : dy[at];
-          s += centred;
-          q += centred * centred;
-          g += passed;
-          p += passed * centred;
-          ASSERT_NEAR(y[at], relu ? std::max(normal, 0.0) : normal, 1e-5);
-          ASSERT_NEAR(dx[at], scale[l] * passed + b[l] * centred + c[l], 1e-5);
-        }
-        ASSERT_NEAR(sum[l], s, 1e-4);
-        ASSERT_NEAR(square[l], q, 3e-4);
-        ASSERT_NEAR(grad[l], g, 1e-4);
-        ASSERT_NEAR(product[l], p, 1e-4);
-        // The same channel as a plane.
-        std::vector<float> plane(rows), dplane(rows), out(rows);
-        for (int64_t r = 0; r < rows; ++r) {
-          plane[r] = x[r * lanes + l];
-          dplane[r] = dy[r * lanes + l];
-        }
-        const Loops::Channel channel{mean[l], scale[l], beta[l], b[l], c[l]};
-        double sums[2] = {}, grads[2] = {};
-        loops().moments(plane.data(), rows, mean[l], sums);
-        loops().grad_sums(dplane.data(), plane.data(), rows, channel, relu, grads);
-        ASSERT_NEAR(sums[0], s, 1e-4);
-        ASSERT_NEAR(sums[1], q, 3e-4);
-        ASSERT_NEAR(grads[0], g, 1e-4);
-        ASSERT_NEAR(grads[1], p, 1e-4);
-        loops().normalize(plane.data(), out.data(), rows, channel, relu);
-        for (int64_t r = 0; r < rows; ++r) ASSERT_NEAR(out[r], y[r * lanes + l], 1e-6);
-        loops().grad_input(dplane.data(), plane.data(), out.data(), rows, channel, relu);
-        for (int64_t r = 0; r < rows; ++r) ASSERT_NEAR(out[r], dx[r * lanes + l], 1e-6);
-      }
-    }
-  }
-}
-
-// Windows of three taps that overlap by one.
-TEST_P(LoopsTest, PoolingOfRows) {
-  for (int64_t lanes : {1, 3, 4, 8, 16, 20, 37}) {
-    const int64_t outputs = 5, taps = 3, width = 11;
-    const int64_t offsets[] = {0, lanes, 2 * lanes};
-    const int32_t numbers[] = {4, 5, 6};
-    const Loops::PoolRow row{outputs, lanes, 2 * lanes, taps, offsets, numbers};
-    std::vector<float> x = Random(width * lanes, "x");
-    std::fill_n(x.begin(), 2 * lanes, 1.0f);   // ties: the first wins
-    const std::vector<float> dy = Random(outputs * lanes, "dy");
-    std::vector<float> y(dy.size()), average(dy.size()), dx(x.size()), dx_average(x.size());
-    std::vector<uint8_t> index(dy.size());
-    std::vector<int32_t> wide(dy.size());
-    loops().max_pool(row, x.data(), y.data(), index.data());
-    loops().max_pool_wide(row, x.data(), y.data(), wide.data());
-    loops().max_pool_grad(row, dy.data(), index.data(), dx.data());
-    loops().average_pool(row, x.data(), average.data(), 1.0f / 3);
-    loops().average_pool_grad(row, dy.data(), dx_average.data(), 1.0f / 3);
-    std::vector<double> wanted(x.size()), wanted_average(x.size());
-    for (int64_t o = 0; o < outputs; ++o) {
-      for (int64_t l = 0; l < lanes; ++l) {
-        int64_t best = 0;
-        double sum = 0;
-        for (int64_t t = 0; t < taps; ++t) {
-          const float next = x[(2 * o + t) * lanes + l];
-          sum += next;
-          if (next > x[(2 * o + best) * lanes + l]) best = t;
-          wanted_average[(2 * o + t) * lanes + l] += dy[o * lanes + l] / 3.0;
-        }
-        const int64_t at = o * lanes + l;
-        ASSERT_EQ(y[at], x[(2 * o + best) * lanes + l]);
-        ASSERT_EQ(index[at], numbers[best]);
-        ASSERT_EQ(wide[at], numbers[best]);
-        ASSERT_NEAR(average[at], sum / 3, 1e-6);
-        wanted[(2 * o + best) * lanes + l] += dy[at];
-      }
-    }
-    for (size_t i = 0; i < x.size(); ++i) {
-      ASSERT_NEAR(dx[i], wanted[i], 1e-6) << lanes << " " << i;
-      ASSERT_NEAR(dx_average[i], wanted_average[i], 1e-6) << lanes << " " << i;
-    }
   }
 }
 

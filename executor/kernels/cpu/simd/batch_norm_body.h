@@ -80,10 +80,14 @@ void MomentsRows(const float* x, int64_t rows, int64_t stride, int64_t lanes, co
   });
 }
 
-// What relu lets through. The same operations as Normalize, so that both agree on the sign.
+// The normalised value, in one rounding where the instructions have one: said explicitly, because what relu cuts off
+// going forward must be what it cuts off going backward, bit for bit, however the compiler treats the two places.
+inline V Affine(V centred, V scale, V beta) { return MultiplyAdd(centred, scale, beta); }
+
+// What relu lets through.
 template <bool kRelu>
 inline V Passed(V dy, V centred, V scale, V beta) {
-  if constexpr (kRelu) return centred * scale + beta > 0 ? dy : Splat(0);
+  if constexpr (kRelu) return Affine(centred, scale, beta) > 0 ? dy : Splat(0);
   return dy;
 }
 
@@ -131,7 +135,7 @@ void GradSumsRows(const float* dy, const float* x, int64_t rows, int64_t stride,
 
 template <bool kRelu>
 inline V Normalized(V x, V mean, V scale, V beta) {
-  const V y = (x - mean) * scale + beta;
+  const V y = Affine(x - mean, scale, beta);
   if constexpr (kRelu) return Max0(y);
   return y;
 }

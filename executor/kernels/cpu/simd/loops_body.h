@@ -155,19 +155,32 @@ float MaxOf(const float* x, int64_t n) {
   return max;
 }
 
+// Sum of f(0) to f(n - 1), lane by lane, by parts: a sum of thousands of terms in turn would lose digits.
+template <class F>
+inline V InParts(int64_t n, F f) {
+  constexpr int64_t kPart = 64;
+  V total = Splat(0);
+  for (int64_t k = 0; k < n;) {
+    const int64_t end = k + kPart <= n ? k + kPart : n;
+    V part = Splat(0);
+    for (; k < end; ++k) part += f(k);
+    total += part;
+  }
+  return total;
+}
+
 // ---- softmax ----
 
 inline void SoftmaxRow(const float* x, float* y, int64_t n, float inverse_temperature) {
   const float max = MaxOf(x, n);
-  V sums = Splat(0);
-  int64_t i = 0;
   const auto f = [=](V v) __attribute__((always_inline)) { return Exp((v - max) * inverse_temperature); };
-  for (; i + kLanes <= n; i += kLanes) {
-    const V e = f(Load(x + i));
-    Store(y + i, e);
-    sums += e;
-  }
+  const V sums = InParts(n / kLanes, [=](int64_t k) __attribute__((always_inline)) {
+    const V e = f(Load(x + k * kLanes));
+    Store(y + k * kLanes, e);
+    return e;
+  });
   float sum = SumOf(sums);
+  int64_t i = n / kLanes * kLanes;
   if (i < n) {
     StorePart(y + i, n - i, f(LoadPart(x + i, n - i)));
     for (; i < n; ++i) sum += y[i];
@@ -221,25 +234,25 @@ inline void ForColumns(int64_t inner, F f) {
 
 void SoftmaxColumns(const float* x, float* y, int64_t n, int64_t stride, int64_t inner, float inverse_temperature) {
   ForColumns(inner, [=](int64_t i, auto load, auto store) __attribute__((always_inline)) {
-    V max = load(x + i), sum = Splat(0);
+    V max = load(x + i);
     for (int64_t k = 1; k < n; ++k) {
       const V v = load(x + k * stride + i);
       max = (v > max) | (v != v) ? v : max;
     }
-    for (int64_t k = 0; k < n; ++k) {
+    const V inverse = 1 / InParts(n, [=](int64_t k) __attribute__((always_inline)) {
       const V e = Exp((load(x + k * stride + i) - max) * inverse_temperature);
       store(y + k * stride + i, e);
-      sum += e;
-    }
-    const V inverse = 1 / sum;
+      return e;
+    });
     for (int64_t k = 0; k < n; ++k) store(y + k * stride + i, load(y + k * stride + i) * inverse);
   });
 }
 
 void SoftmaxGradColumns(const float* dy, const float* y, float* dx, int64_t n, int64_t stride, int64_t inner, float factor) {
   ForColumns(inner, [=](int64_t i, auto load, auto store) __attribute__((always_inline)) {
-    V sum = Splat(0);
-    for (int64_t k = 0; k < n; ++k) sum += load(dy + k * stride + i) * load(y + k * stride + i);
+    const V sum = InParts(n, [=](int64_t k) __attribute__((always_inline)) {
+      return load(dy + k * stride + i) * load(y + k * stride + i);
+    });
     for (int64_t k = 0; k < n; ++k) {
       const int64_t at = k * stride + i;
       store(dx + at, load(y + at) * (load(dy + at) - sum) * factor);

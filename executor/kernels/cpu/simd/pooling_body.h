@@ -101,8 +101,8 @@ void AveragePool(const Loops::PoolRow& row, const float* x, float* y, float scal
   ForPooled(
       row,
       [&](int64_t output, int64_t l, I) __attribute__((always_inline)) {
-        V sum = Splat(0);
-        for (int64_t t = 0; t < row.count; ++t) sum += Load(x + output * row.step + l + row.offsets[t]);
+        const float* from = x + output * row.step + l;
+        const V sum = InParts(row.count, [=, &row](int64_t t) __attribute__((always_inline)) { return Load(from + row.offsets[t]); });
         Store(y + output * row.lanes + l, sum * scale);
       },
       [&](int64_t output, int64_t l) __attribute__((always_inline)) {

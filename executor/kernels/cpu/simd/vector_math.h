@@ -1,6 +1,6 @@
 // Vectors of kLanes floats and functions of them. Part of loops_body.h: included inside a namespace that defines kLanes
-// and what plain C++ cannot say (SquareRoot, Register, MultiplyLow32), once per set of instructions; it has
-// no include guard and includes nothing.
+// and what plain C++ cannot say (SquareRoot; MultiplyAdd, a b + c; Register; MultiplyLow32), once per set of
+// instructions; it has no include guard and includes nothing.
 //
 // Polynomials are those of the Cephes library (Moshier), good to 1 or 2 units in the last place.
 
