@@ -1,6 +1,8 @@
+#include <algorithm>
 #include <string_view>
 #include <vector>
 
+#include "base/checked.h"
 #include "engine/team.h"
 #include "executor/kernels/cpu/makers.h"
 #include "executor/kernels/cpu/simd/loops.h"
@@ -65,26 +67,28 @@ Run RunOf(const Broadcast::Axis& inner) {
   return [](const Loops& l, size_t op, const float* a, const float* b, float* y, int64_t n) { l.binary_scalar_a[op](a, b, y, n); };
 }
 
-// y = f(a, b) in plain order with stretched operands: an odometer over the outer axes, a run along the innermost.
+// y = f(a, b) in plain order with stretched operands: an odometer over the outer axes, runs along the innermost, which is
+// cut where it is so long that there may be fewer rows than threads.
 Kernel BroadcastBinary(const KernelSpec& spec, Binary op) {
   Kernel kernel = FlatKernel(spec, "broadcast loop", Format::Plain());
   const Broadcast broadcast(spec.outputs[0].shape, spec.inputs[0].shape, spec.inputs[1].shape);
   const Run run = RunOf(broadcast.axes.back());
   const int64_t inner = broadcast.axes.back().extent, rows = spec.outputs[0].shape.Elements() / inner;
-  const int64_t serial_rows = kSerialElements / inner;
+  const int64_t length = std::min<int64_t>(inner, kRun), parts = CeilDiv(inner, length);
   kernel.bind = [=, axes = broadcast.axes](const KernelArgs& args) -> Call {
     return [=, a = In(args, 0), b = In(args, 1), y = Out(args, 0)] {
       const Loops& loops = BestLoops();
-      ParallelFor(rows, 1, serial_rows, [&](int64_t begin, int64_t end, int) {
-        for (int64_t row = begin; row < end; ++row) {
-          int64_t at_a = 0, at_b = 0, rest = row;
+      ParallelFor(rows * parts, 1, kSerialElements / length, [&](int64_t begin, int64_t end, int) {
+        for (int64_t unit = begin; unit < end; ++unit) {
+          const int64_t row = unit / parts, first = unit % parts * length;
+          int64_t at_a = first * axes.back().a, at_b = first * axes.back().b, rest = row;
           for (size_t i = axes.size() - 1; i-- > 0;) {
             const int64_t index = rest % axes[i].extent;
             rest /= axes[i].extent;
             at_a += index * axes[i].a;
             at_b += index * axes[i].b;
           }
-          run(loops, static_cast<size_t>(op), a + at_a, b + at_b, y + row * inner, inner);
+          run(loops, static_cast<size_t>(op), a + at_a, b + at_b, y + row * inner + first, std::min(length, inner - first));
         }
       });
     };

@@ -11,12 +11,16 @@ namespace {
 
 template <class F>
 MaybeKernel CountIf(const KernelSpec& spec, F counts) {
-  if (!AllFloat(spec)) return std::nullopt;
+  if (!AllFloatButLabel(spec, 0)) return std::nullopt;
   Kernel kernel = PlainKernel(spec, "loop");
   kernel.threads = 1;
   const int64_t n = spec.inputs[0].shape.Elements();
-  kernel.bind = [=](const KernelArgs& args) -> Call {
-    return [=, x = In(args, 0), y = Out(args, 0)] { *y = static_cast<float>(std::count_if(x, x + n, counts)); };
+  kernel.bind = [=, dtype = spec.inputs[0].dtype](const KernelArgs& args) -> Call {
+    return [=, x = Labels{args.inputs[0], dtype}, y = Out(args, 0)] {
+      int64_t count = 0;
+      for (int64_t i = 0; i < n; ++i) count += counts(x[i]);
+      *y = static_cast<float>(count);
+    };
   };
   return kernel;
 }
@@ -26,32 +30,35 @@ MaybeKernel CountIf(const KernelSpec& spec, F counts) {
 // label -> (1)
 MaybeKernel MakeCountValid(const KernelSpec& spec) {
   const auto& attrs = spec.attributes<CountValidAttrs>();
-  const float ignored = static_cast<float>(attrs.ignore_label);
-  return CountIf(spec, [use = attrs.use_ignore, ignored](float label) { return !use || label != ignored; });
+  return CountIf(spec, [use = attrs.use_ignore, ignored = attrs.ignore_label](double label) {
+    return !use || label != ignored;
+  });
 }
 
 // data -> (1)
 MaybeKernel MakeCountAbove(const KernelSpec& spec) {
-  return CountIf(spec, [t = spec.attributes<CountAboveAttrs>().threshold](float x) { return static_cast<double>(x) > t; });
+  return CountIf(spec, [t = spec.attributes<CountAboveAttrs>().threshold](double x) { return x > t; });
 }
 
 // (output, label) -> (output - label) grad_scale / (elements per sample)
 MaybeKernel MakeLinearRegressionOutputGrad(const KernelSpec& spec) {
-  if (!AllFloat(spec)) return std::nullopt;
+  if (!AllFloatButLabel(spec, 1)) return std::nullopt;
   Kernel kernel = FlatKernel(spec, "loop", Format::Plain());
   const ValueType& output = spec.inputs[0];
   const int64_t n = output.shape.Elements();
   const int64_t samples = output.shape.rank() == 0 ? 1 : output.shape[std::max(output.batch_axis, 0)];
   const double grad_scale = spec.attributes<LinearRegressionOutputAttrs>().grad_scale;
   const float factor = static_cast<float>(grad_scale / static_cast<double>(n / samples));
-  kernel.bind = [=](const KernelArgs& args) -> Call {
-    return [=, y = In(args, 0), label = In(args, 1), dx = Out(args, 0)] {
+  kernel.bind = [=, dtype = spec.inputs[1].dtype](const KernelArgs& args) -> Call {
+    return [=, y = In(args, 0), label = Labels{args.inputs[1], dtype}, dx = Out(args, 0)] {
       const Loops& loops = BestLoops();
       ParallelFor(n, kGrain, kSerialElements, [&](int64_t begin, int64_t end, int) {
-        constexpr int64_t kTile = 2048;   // the difference stays in the nearest cache
+        constexpr int64_t kTile = 2048;   // the labels and the difference stay in the nearest cache
+        float tile[kTile];
         for (int64_t at = begin; at < end; at += kTile) {
           const int64_t m = std::min(kTile, end - at);
-          loops.binary[static_cast<size_t>(Binary::kSub)](y + at, label + at, dx + at, m);
+          for (int64_t i = 0; i < m; ++i) tile[i] = static_cast<float>(label[at + i]);
+          loops.binary[static_cast<size_t>(Binary::kSub)](y + at, tile, dx + at, m);
           loops.scale(dx + at, dx + at, m, factor);
         }
       });

@@ -1,12 +1,15 @@
 // Sums, means and maxima over axes of plain float32, their gradients, and SumLike.
 //
-// Neighbouring axes that are both kept or both reduced are one axis. If the innermost is reduced, each result is a sum of
-// contiguous runs; if it is kept, a strip of neighbouring results is accumulated row by row, in double.
+// Neighbouring axes that are both kept or both reduced are one axis. If the innermost is reduced, each result is a sum
+// of contiguous runs; if it is kept, a strip of neighbouring results is accumulated row by row, in double. Where there
+// are few results of many elements, threads share one result: it is joined from blocks, which the shape alone decides,
+// so that results do not depend on the number of threads.
 #include <algorithm>
 #include <cmath>
 #include <string_view>
 #include <vector>
 
+#include "base/checked.h"
 #include "engine/team.h"
 #include "executor/kernels/cpu/makers.h"
 #include "executor/kernels/cpu/simd/loops.h"
@@ -73,23 +76,68 @@ enum class Function { kSum, kMean, kMax };
 
 constexpr int64_t kStrip = 512;   // results accumulated side by side
 
-void ReduceRows(const Reduction& r, Function function, const float* x, float* y, int64_t begin, int64_t end) {
-  const Loops& loops = BestLoops();
-  for (int64_t k = begin; k < end; ++k) {
-    const float* row = x + r.KeptOffset(k);
-    if (function == Function::kMax) {
-      float max = -INFINITY;
-      for (int64_t j = 0; j < r.reduced(); ++j) {
-        const float next = loops.max(row + r.ReducedOffset(j), r.inner());
-        max = next > max || next != next ? next : max;
-      }
-      y[k] = max;
-      continue;
-    }
-    double sum = 0;
-    for (int64_t j = 0; j < r.reduced(); ++j) sum += loops.sum(row + r.ReducedOffset(j), r.inner());
-    y[k] = static_cast<float>(function == Function::kMean ? sum / static_cast<double>(r.count()) : sum);
+double Join(Function function, double a, double b) {
+  if (function != Function::kMax) return a + b;
+  return b > a || b != b ? b : a;   // NaN wins
+}
+
+// Results whose elements are contiguous runs, cut into blocks of about kRun elements: some runs, or a part of one.
+struct Blocks {
+  int64_t runs, length;           // of one block: so many runs of the reduced positions, so many elements of each
+  int64_t groups, parts;          // blocks of one result
+  int64_t per_result() const { return groups * parts; }
+
+  // Many results are worth no blocks: each is one thread's.
+  explicit Blocks(const Reduction& r) {
+    constexpr int64_t kMany = 64;
+    runs = r.kept() >= kMany ? r.reduced() : std::max<int64_t>(kRun / r.inner(), 1);
+    length = r.kept() >= kMany ? r.inner() : std::min<int64_t>(r.inner(), kRun);
+    groups = CeilDiv(r.reduced(), runs);
+    parts = CeilDiv(r.inner(), length);
   }
+  double Reduce(const Reduction& r, Function function, const float* x, int64_t block) const {
+    const Loops& loops = BestLoops();
+    const int64_t k = block / per_result(), group = block / parts % groups, first = block % parts * length;
+    const int64_t n = std::min(length, r.inner() - first), end = std::min((group + 1) * runs, r.reduced());
+    double result = function == Function::kMax ? -INFINITY : 0;
+    for (int64_t j = group * runs; j < end; ++j) {
+      const float* run = x + r.KeptOffset(k) + r.ReducedOffset(j) + first;
+      const double next = function == Function::kMax ? static_cast<double>(loops.max(run, n)) : loops.sum(run, n);
+      result = Join(function, result, next);
+    }
+    return result;
+  }
+};
+
+Kernel ReduceRuns(const KernelSpec& spec, const Reduction& r, Function function) {
+  Kernel kernel = PlainKernel(spec, "loop");
+  const Blocks blocks(r);
+  const double divisor = function == Function::kMean ? static_cast<double>(r.count()) : 1;
+  const int64_t n = r.kept() * blocks.per_result();
+  const bool whole = blocks.per_result() == 1;
+  if (!whole) kernel.scratch_bytes = n * static_cast<int64_t>(sizeof(double));
+  kernel.bind = [=](const KernelArgs& args) -> Call {
+    return [=, x = In(args, 0), y = Out(args, 0), results = static_cast<double*>(args.scratch)] {
+      ParallelFor(n, 1, r.elements() <= kSerialElements ? n : 0, [&](int64_t begin, int64_t end, int) {
+        for (int64_t block = begin; block < end; ++block) {
+          const double result = blocks.Reduce(r, function, x, block);
+          if (whole) {
+            y[block] = static_cast<float>(result / divisor);
+          } else {
+            results[block] = result;
+          }
+        }
+      });
+      if (whole) return;
+      for (int64_t k = 0; k < r.kept(); ++k) {
+        const double* own = results + k * blocks.per_result();
+        double result = own[0];
+        for (int64_t i = 1; i < blocks.per_result(); ++i) result = Join(function, result, own[i]);
+        y[k] = static_cast<float>(result / divisor);
+      }
+    };
+  };
+  return kernel;
 }
 
 // One strip of results: columns [first, first + n) of the kept position k.
@@ -109,20 +157,18 @@ void ReduceStrip(const Reduction& r, Function function, const float* x, float* y
 }
 
 Kernel ReduceKernel(const KernelSpec& spec, const Reduction& r, Function function) {
+  if (r.inner_reduced()) return ReduceRuns(spec, r, function);
   Kernel kernel = PlainKernel(spec, "loop");
-  kernel.bind = [r, function](const KernelArgs& args) -> Call {
-    return [r, function, x = In(args, 0), y = Out(args, 0)] {
+  int64_t strip = kStrip;   // narrower ones if there is not one for every thread; that changes no result
+  while (strip > 32 && r.kept() * CeilDiv(r.inner(), strip) < spec.threads) strip /= 2;
+  const int64_t strips = CeilDiv(r.inner(), strip);
+  kernel.bind = [=](const KernelArgs& args) -> Call {
+    return [=, x = In(args, 0), y = Out(args, 0)] {
       const bool serial = r.elements() <= kSerialElements;
-      if (r.inner_reduced()) {
-        ParallelFor(r.kept(), 1, serial ? r.kept() : 0,
-                    [&](int64_t begin, int64_t end, int) { ReduceRows(r, function, x, y, begin, end); });
-        return;
-      }
-      const int64_t strips = (r.inner() + kStrip - 1) / kStrip;
       ParallelFor(r.kept() * strips, 1, serial ? r.kept() * strips : 0, [&](int64_t begin, int64_t end, int) {
         for (int64_t unit = begin; unit < end; ++unit) {
-          const int64_t first = unit % strips * kStrip;
-          ReduceStrip(r, function, x, y, unit / strips, first, std::min(kStrip, r.inner() - first));
+          const int64_t first = unit % strips * strip;
+          ReduceStrip(r, function, x, y, unit / strips, first, std::min(strip, r.inner() - first));
         }
       });
     };
@@ -162,18 +208,20 @@ MaybeKernel MakeReduceGrad(const KernelSpec& spec) {
   const Reduction r(shape, ReducedAxes(spec.attributes<ReduceAttrs>(), shape));
   const double divisor = std::string_view(spec.op->name) == "MeanGrad" ? static_cast<double>(r.count()) : 1;
   Kernel kernel = PlainKernel(spec, "loop");
-  kernel.bind = [r, factor = static_cast<float>(1 / divisor)](const KernelArgs& args) -> Call {
-    return [r, factor, dy = In(args, 0), dx = Out(args, 0)] {
+  const int64_t length = std::min<int64_t>(r.inner(), kRun), parts = CeilDiv(r.inner(), length);
+  kernel.bind = [=, factor = static_cast<float>(1 / divisor)](const KernelArgs& args) -> Call {
+    return [=, dy = In(args, 0), dx = Out(args, 0)] {
       const Loops& loops = BestLoops();
-      const int64_t rows = r.kept() * r.reduced();
-      ParallelFor(rows, 1, r.elements() <= kSerialElements ? rows : 0, [&](int64_t begin, int64_t end, int) {
-        for (int64_t row = begin; row < end; ++row) {
-          const int64_t k = row / r.reduced();
-          float* to = dx + r.KeptOffset(k) + r.ReducedOffset(row % r.reduced());
+      const int64_t runs = r.kept() * r.reduced() * parts;
+      ParallelFor(runs, 1, r.elements() <= kSerialElements ? runs : 0, [&](int64_t begin, int64_t end, int) {
+        for (int64_t run = begin; run < end; ++run) {
+          const int64_t row = run / parts, k = row / r.reduced(), first = run % parts * length;
+          const int64_t n = std::min(length, r.inner() - first);
+          float* to = dx + r.KeptOffset(k) + r.ReducedOffset(row % r.reduced()) + first;
           if (r.inner_reduced()) {
-            std::fill_n(to, r.inner(), dy[k] * factor);
+            std::fill_n(to, n, dy[k] * factor);
           } else {
-            loops.scale(dy + k * r.inner(), to, r.inner(), factor);
+            loops.scale(dy + k * r.inner() + first, to, n, factor);
           }
         }
       });

@@ -30,20 +30,20 @@ struct Gradient {
     return static_cast<float>(attrs.grad_scale / divisor);
   }
 
-  int64_t ClassOf(float label, int64_t sample) const {
-    if (!(label >= 0 && label < static_cast<float>(view.axis))) {
+  int64_t ClassOf(double label, int64_t sample) const {
+    if (!(label >= 0 && label < static_cast<double>(view.axis))) {
       Throw<DataError>("node \"{}\": label {} of sample {} is not in 0..{}", node_name, label, sample, view.axis - 1);
     }
     return static_cast<int64_t>(label);
   }
 
-  bool IsIgnored(float label) const { return attrs.use_ignore && label == static_cast<float>(attrs.ignore_label); }
+  bool IsIgnored(double label) const { return attrs.use_ignore && label == attrs.ignore_label; }
   float AtLabel() const { return static_cast<float>(1 - attrs.smooth_alpha); }
   float OffLabel() const { return view.axis > 1 ? static_cast<float>(attrs.smooth_alpha / static_cast<double>(view.axis - 1)) : 0; }
 
   // dx = (p - target) * factor for samples [begin, end) of one label each. p and dx may be the same memory: the elements
   // at the labels are computed before the others are overwritten.
-  void RunRows(int64_t begin, int64_t end, const float* p, const float* label, float factor, float* dx) const {
+  void RunRows(int64_t begin, int64_t end, const float* p, const Labels& label, float factor, float* dx) const {
     const Loops& loops = BestLoops();
     constexpr int64_t kTile = 64;
     float own[kTile];
@@ -72,18 +72,17 @@ struct Gradient {
     }
   }
 
-  // The same with one label per position of a sample.
-  void RunPositions(int64_t begin, int64_t end, const float* p, const float* label, float factor, float* dx) const {
+  // The same for positions [begin, end) of all samples, with one label each.
+  void RunPositions(int64_t begin, int64_t end, const float* p, const Labels& label, float factor, float* dx) const {
     const float at_label = AtLabel(), off = OffLabel();
-    for (int64_t sample = begin; sample < end; ++sample) {
-      for (int64_t i = 0; i < view.inner; ++i) {
-        const float own = label[sample * view.inner + i];
-        const bool ignored = IsIgnored(own);
-        const int64_t label_class = ignored ? -1 : ClassOf(own, sample);
-        for (int64_t k = 0; k < view.axis; ++k) {
-          const int64_t at = (sample * view.axis + k) * view.inner + i;
-          dx[at] = ignored ? 0 : (p[at] - (k == label_class ? at_label : off)) * factor;
-        }
+    for (int64_t position = begin; position < end; ++position) {
+      const int64_t sample = position / view.inner, i = position % view.inner;
+      const double own = label[position];
+      const bool ignored = IsIgnored(own);
+      const int64_t label_class = ignored ? -1 : ClassOf(own, sample);
+      for (int64_t k = 0; k < view.axis; ++k) {
+        const int64_t at = (sample * view.axis + k) * view.inner + i;
+        dx[at] = ignored ? 0 : (p[at] - (k == label_class ? at_label : off)) * factor;
       }
     }
   }
@@ -105,28 +104,37 @@ MaybeKernel MakeSoftmaxOutput(const KernelSpec& spec) {
 // (p, label [, valid count] [, head gradient]) -> (p - target) grad_scale / divisor
 MaybeKernel MakeSoftmaxOutputGrad(const KernelSpec& spec) {
   const auto attrs = spec.attributes<SoftmaxOutputAttrs>();
-  if (!AllFloat(spec)) return std::nullopt;
-  Kernel kernel = FlatKernel(spec, "loop", Format::Plain());
   const Shape& shape = spec.inputs[0].shape;
   const Gradient gradient{attrs, Classes(attrs, shape), spec.node_name};
   const bool label_is_distribution = spec.inputs[1].shape == shape;
+  if (!AllFloatButLabel(spec, label_is_distribution ? -1 : 1)) return std::nullopt;
+  Kernel kernel = FlatKernel(spec, "loop", Format::Plain());
   const bool has_valid = attrs.normalization == Normalization::kValid;
   const int64_t n = shape.Elements();
-  kernel.bind = [=](const KernelArgs& args) -> Call {
+  kernel.bind = [=, dtype = spec.inputs[1].dtype](const KernelArgs& args) -> Call {
     const float* valid = has_valid ? In(args, 2) : nullptr;
     const float* head = attrs.out_grad ? In(args, has_valid ? 3 : 2) : nullptr;
-    return [=, p = In(args, 0), label = In(args, 1), dx = Out(args, 0), step = args.step] {
+    const auto* wanted = static_cast<const float*>(args.inputs[1]);   // of a distribution
+    return [=, p = In(args, 0), label = Labels{args.inputs[1], dtype}, dx = Out(args, 0), step = args.step] {
       const float factor = gradient.Factor(*step, valid);
+      const AxisView& view = gradient.view;
       if (label_is_distribution) {
-        for (int64_t i = 0; i < n; ++i) dx[i] = (p[i] - label[i]) * factor;
+        ParallelFor(n, kGrain, kSerialElements, [&](int64_t begin, int64_t end, int) {
+          for (int64_t i = begin; i < end; ++i) dx[i] = (p[i] - wanted[i]) * factor;
+        });
+      } else if (view.inner == 1) {
+        ParallelFor(view.outer, 1, kSerialElements / view.axis, [&](int64_t begin, int64_t end, int) {
+          gradient.RunRows(begin, end, p, label, factor, dx);
+        });
       } else {
-        ParallelFor(gradient.view.outer, 1, n <= kSerialElements ? gradient.view.outer : 0,
-                    [&](int64_t begin, int64_t end, int) {
-                      gradient.view.inner == 1 ? gradient.RunRows(begin, end, p, label, factor, dx)
-                                               : gradient.RunPositions(begin, end, p, label, factor, dx);
-                    });
+        ParallelFor(view.outer * view.inner, kGrain, kSerialElements / view.axis, [&](int64_t begin, int64_t end, int) {
+          gradient.RunPositions(begin, end, p, label, factor, dx);
+        });
       }
-      if (head) BestLoops().binary[static_cast<size_t>(Binary::kMul)](dx, head, dx, n);
+      if (!head) return;
+      ParallelFor(n, kGrain, kSerialElements, [&](int64_t begin, int64_t end, int) {
+        BestLoops().binary[static_cast<size_t>(Binary::kMul)](dx + begin, head + begin, dx + begin, end - begin);
+      });
     };
   };
   return kernel;

@@ -2,9 +2,12 @@
 
 namespace bindery::cpu {
 
-bool AllFloat(const KernelSpec& spec) {
-  for (const ValueType& input : spec.inputs) {
-    if (input.dtype != DType::kFloat32) return false;
+bool AllFloat(const KernelSpec& spec) { return AllFloatButLabel(spec, -1); }
+
+bool AllFloatButLabel(const KernelSpec& spec, int label) {
+  for (int i = 0; i < static_cast<int>(spec.inputs.size()); ++i) {
+    const DType dtype = spec.inputs[i].dtype;
+    if (i == label ? !Labels::Takes(dtype) : dtype != DType::kFloat32) return false;
   }
   for (const ValueType& output : spec.outputs) {
     if (output.dtype != DType::kFloat32) return false;

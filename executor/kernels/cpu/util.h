@@ -15,6 +15,26 @@ inline float* Out(const KernelArgs& args, int i) { return static_cast<float*>(ar
 // Are these inputs and all outputs (or only those listed) float32?
 bool AllFloat(const KernelSpec& spec);
 
+// The same without one input, a label, which has a type that Labels reads.
+bool AllFloatButLabel(const KernelSpec& spec, int label);
+
+// A label's elements as numbers, whichever of its usual types it has.
+struct Labels {
+  const void* data;
+  DType dtype;
+
+  static bool Takes(DType dtype) {
+    return dtype == DType::kFloat32 || dtype == DType::kInt32 || dtype == DType::kInt64;
+  }
+  double operator[](int64_t i) const {
+    switch (dtype) {
+      case DType::kInt32: return static_cast<const int32_t*>(data)[i];
+      case DType::kInt64: return static_cast<double>(static_cast<const int64_t*>(data)[i]);
+      default: return static_cast<double>(static_cast<const float*>(data)[i]);
+    }
+  }
+};
+
 // A kernel of the whole team with everything plain, and no bind yet.
 Kernel PlainKernel(const KernelSpec& spec, const char* implementation);
 
@@ -26,6 +46,8 @@ Kernel FlatKernel(const KernelSpec& spec, const char* implementation, const Form
 
 // Loops over elements are cut at multiples of a cache line of floats.
 inline constexpr int64_t kGrain = 16;
+// Longer rows are cut into runs of this many elements, which several threads take.
+inline constexpr int64_t kRun = 8192;
 
 // (outer, axis, inner) of a plain tensor.
 struct AxisView {
