@@ -227,6 +227,33 @@ TEST(FastKernels, AStateIsReadByItsOwnFamilyOnly) {
   EXPECT_EQ(reference.implementation, "reference");
 }
 
+// A weight that training packed stays packed when one sample is predicted, forward and backward.
+TEST(FastKernels, OneSampleTakesTheWeightAsItLies) {
+  const FullyConnectedAttrs attrs{.num_hidden = 512};
+  const Shape x64 = {64, 1024}, y64 = {64, 512}, x = {1, 1024}, y = {1, 512}, w = {512, 1024}, b = {512};
+  const Format packed = Make(FullyConnectedGradWeightOp(), attrs, {y64, x64}, {w, b}).output_formats[0];
+  ASSERT_FALSE(packed.is_plain());
+  const Kernel forward = Make(FullyConnectedOp(), attrs, {x, w, b}, {y}, {{}, packed, {}});
+  EXPECT_EQ(forward.input_formats[1], packed);
+  const Kernel backward = Make(FullyConnectedGradDataOp(), attrs, {y, w, x}, {x}, {{}, packed, {}});
+  EXPECT_EQ(backward.input_formats[1], packed);
+  EXPECT_EQ(Make(FullyConnectedOp(), attrs, {x, w, b}, {y}).implementation, "loop");   // plain
+}
+
+// What is not asked for is not computed.
+TEST(FastKernels, BiasesAloneNeedNoWeightGradient) {
+  KernelSpec spec{.op = &ConvolutionGradWeightOp(), .attrs = ConvolutionAttrs{.num_filter = 16, .kernel = {3, 3}}, .node_name = "node"};
+  for (const Shape& shape : {Shape{2, 16, 6, 6}, Shape{2, 8, 8, 8}}) spec.inputs.push_back({.shape = shape, .batch_axis = 0});
+  for (const Shape& shape : {Shape{16, 8, 3, 3}, Shape{16}}) spec.outputs.push_back({.shape = shape});
+  spec.input_formats = {ChannelBlocked(4, 8), ChannelBlocked(4, 8)};
+  spec.input_is_open = {false, false};
+  spec.output_wishes.resize(2);
+  spec.output_used = {false, true};
+  const Kernel kernel = MakeKernel(spec, KernelPolicy::kFast);
+  EXPECT_EQ(kernel.implementation, "loop");
+  EXPECT_EQ(kernel.input_formats, spec.input_formats);   // no reorder, neither of what is read nor of what is not
+}
+
 TEST(FastKernels, SmallProductsNeedNoLibrary) {
   EXPECT_EQ(Make(FullyConnectedOp(), FullyConnectedAttrs{.num_hidden = 8}, {{8, 8}, {8, 8}, {8}}, {{8, 8}}).implementation, "loop");
   EXPECT_EQ(Make(FullyConnectedOp(), FullyConnectedAttrs{.num_hidden = 128}, {{1, 784}, {128, 784}, {128}}, {{1, 128}}).implementation, "loop");

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "engine/team.h"
+#include "executor/kernels/cpu/bias_gradient.h"
 #include "executor/kernels/cpu/dnnl_util.h"
 #include "executor/kernels/cpu/layout.h"
 #include "executor/kernels/cpu/makers.h"
@@ -234,7 +235,8 @@ MaybeKernel MakeConvolutionGradData(const KernelSpec& spec) {
 // (dy, data) -> dw [, db]
 MaybeKernel MakeConvolutionGradWeight(const KernelSpec& spec) {
   const auto& attrs = spec.attributes<ConvolutionAttrs>();
-  if (!AllFloat(spec) || !spec.output_used[0]) return std::nullopt;
+  if (!AllFloat(spec)) return std::nullopt;
+  if (!spec.output_used[0]) return MakeBiasGradient(spec, 1);
   Problem p(attrs, spec.inputs[1].shape, spec.inputs[0].shape, spec.outputs[0].shape);
   p.has_bias = spec.outputs.size() > 1 && spec.output_used[1];
   Kernel kernel = PlainKernel(spec, "");

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "engine/team.h"
+#include "executor/kernels/cpu/bias_gradient.h"
 #include "executor/kernels/cpu/dnnl_util.h"
 #include "executor/kernels/cpu/makers.h"
 #include "executor/kernels/cpu/simd/loops.h"
@@ -104,6 +105,9 @@ std::optional<std::pair<PrimitiveDesc, Format>> Choose(const Product& p, const s
   return slow;
 }
 
+// Own loops read plain weights; one that is stored otherwise is not worth a reorder in every run.
+bool HasPlainWeight(const KernelSpec& spec) { return spec.input_is_open[1] || spec.input_formats[1].is_plain(); }
+
 Kernel DnnlKernel(const KernelSpec& spec, int threads, const char* info, const DnnlStep& step) {
   Kernel kernel = PlainKernel(spec, "");
   kernel.implementation = std::string("dnnl ") + info;
@@ -122,7 +126,7 @@ MaybeKernel MakeFullyConnected(const KernelSpec& spec) {
   const Product p(attrs, spec.inputs[0].shape, spec.inputs[1].shape);
   Pass pass;
   if (const auto function = FunctionOf(attrs.activation)) pass.loop = BestLoops().unary[static_cast<size_t>(*function)];
-  if (p.IsTiny() || p.m == 1) return OwnForward(spec, p, pass);
+  if ((p.IsTiny() || p.m == 1) && HasPlainWeight(spec)) return OwnForward(spec, p, pass);
 
   const int threads = ThreadsForWork(spec, p.flops());
   const TeamScope team(threads);
@@ -156,7 +160,7 @@ MaybeKernel MakeFullyConnected(const KernelSpec& spec) {
 MaybeKernel MakeFullyConnectedGradData(const KernelSpec& spec) {
   if (!AllFloat(spec)) return std::nullopt;
   const Product p(spec.attributes<FullyConnectedAttrs>(), spec.inputs[2].shape, spec.inputs[1].shape);
-  if (p.IsTiny() || (p.m == 1 && p.n * p.k <= kSerialWeights)) {
+  if ((p.IsTiny() || (p.m == 1 && p.n * p.k <= kSerialWeights)) && HasPlainWeight(spec)) {
     Kernel kernel = PlainKernel(spec, "loop");
     kernel.bind = [p](const KernelArgs& args) -> Call {
       return [p, dy = In(args, 0), w = In(args, 1), dx = Out(args, 0), product = BestLoops().vector_matrix] {
@@ -186,7 +190,8 @@ MaybeKernel MakeFullyConnectedGradData(const KernelSpec& spec) {
 
 // (dy, data) -> dw [, db]
 MaybeKernel MakeFullyConnectedGradWeight(const KernelSpec& spec) {
-  if (!AllFloat(spec) || !spec.output_used[0]) return std::nullopt;
+  if (!AllFloat(spec)) return std::nullopt;
+  if (!spec.output_used[0]) return MakeBiasGradient(spec, spec.inputs[0].shape.rank() - 1);
   Product p(spec.attributes<FullyConnectedAttrs>(), spec.inputs[1].shape, spec.outputs[0].shape);
   p.has_bias = spec.outputs.size() > 1 && spec.output_used[1];
   if (p.IsTiny() || (p.m == 1 && p.n * p.k <= kSerialWeights)) {

@@ -112,11 +112,13 @@ MaybeKernel MakeConvolutionGradWeight(const KernelSpec& spec) {
   const Geometry g(attrs, spec.inputs[1].shape, spec.inputs[0].shape);
   return InDouble(spec, [=](const Tensors& t) {
     const double *dy = t.in[0], *x = t.in[1];
-    ForEachRow(g, [&](int64_t iy, int64_t ix, int64_t iw, int64_t count) {
-      double sum = 0;
-      for (int64_t i = 0; i < count; ++i) sum += dy[iy + i] * x[ix + i * g.w.stride];
-      t.out[0][iw] += sum;
-    });
+    if (t.raw_out[0]) {
+      ForEachRow(g, [&](int64_t iy, int64_t ix, int64_t iw, int64_t count) {
+        double sum = 0;
+        for (int64_t i = 0; i < count; ++i) sum += dy[iy + i] * x[ix + i * g.w.stride];
+        t.out[0][iw] += sum;
+      });
+    }
     if (attrs.no_bias) return;
     const int64_t plane = g.out_plane(), n = g.batch * g.out_channels * plane;
     for (int64_t i = 0; i < n; ++i) t.out[1][i / plane % g.out_channels] += dy[i];

@@ -53,7 +53,7 @@ MaybeKernel MakeFullyConnectedGradWeight(const KernelSpec& spec) {
     const double *dy = t.in[0], *x = t.in[1];
     for (int64_t m = 0; m < s.m; ++m) {
       for (int64_t h = 0; h < s.h; ++h) {
-        for (int64_t k = 0; k < s.k; ++k) t.out[0][h * s.k + k] += dy[m * s.h + h] * x[m * s.k + k];
+        for (int64_t k = 0; k < s.k && t.raw_out[0]; ++k) t.out[0][h * s.k + k] += dy[m * s.h + h] * x[m * s.k + k];
         if (!attrs.no_bias) t.out[1][h] += dy[m * s.h + h];
       }
     }
