@@ -71,7 +71,7 @@ MaybeKernel MakeAbs(const KernelSpec& spec) {
 }
 
 MaybeKernel MakeSign(const KernelSpec& spec) {
-  return Unary(spec, [](double x) -> double { return (x > 0) - (x < 0); });
+  return Unary(spec, [](double x) -> double { return std::isnan(x) ? x : (x > 0) - (x < 0); });
 }
 
 }  // namespace bindery::reference

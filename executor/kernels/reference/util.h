@@ -2,7 +2,8 @@
 //
 // Reference kernels take and give plain formats. Each call copies its inputs to double in scratch memory, runs one loop
 // over these copies and stores the results, so a loop is the formula and nothing else, serves every dtype, and may
-// always work in place. Operators that only move elements copy bytes instead, for they must keep every bit.
+// always work in place. 64-bit integers are exact up to 2^53, like every integer in a double; beyond, results are
+// rounded. Operators that only move elements copy bytes instead, for they must keep every bit.
 #pragma once
 
 #include <array>
