@@ -64,7 +64,7 @@ MaybeKernel MakeBatchNorm(const KernelSpec& spec) {
     return [=, x = In(args, 0), y = Out(args, 0)] {
       if (!running) passes.Moments(x, arrays);
       prepare();
-      passes.Normalize(x, y, arrays, attrs.relu);
+      if (y) passes.Normalize(x, y, arrays, attrs.relu);   // else somebody asked for the statistics only
     };
   };
   return kernel;
@@ -172,7 +172,7 @@ MaybeKernel MakeBatchNormNormalize(const KernelSpec& spec) {
     };
     return [=, x = In(args, 0), y = Out(args, 0)] {
       prepare();
-      passes.Normalize(x, y, arrays, false);
+      if (y) passes.Normalize(x, y, arrays, false);
     };
   };
   return kernel;
