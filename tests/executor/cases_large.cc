@@ -45,6 +45,7 @@ std::vector<OperatorCase> LargeCases() {
       Large("large mul of columns", Mul(a, b, "y"), {{"a", matrix}, {"b", Uniform({257})}}, 193),
       Large("large mul of rows", Mul(a, b, "y"), {{"a", matrix}, {"b", Uniform({193, 1})}}, 257),
       Large("large mul of a number", Mul(a, b, "y"), {{"a", matrix}, {"b", Values({1}, {1.5})}}, elements),
+      Large("large div by a number", Div(a, b, "y"), {{"a", matrix}, {"b", Values({}, {1.5})}}, elements),
       Large("large sum of 2", Apply(AddNOp(), {}, {a, b}, "y"), {{"a", images}, {"b", Uniform(kImages)}}),
       Large("large AddRelu", Apply(AddReluOp(), {}, {a, b}, "y"),
             {{"a", images}, {"b", Uniform(kImages, -0.05, 0.05)}}),
@@ -84,13 +85,22 @@ std::vector<OperatorCase> LargeCases() {
             {{"x", Uniform(kImages)}}, 9),
       Large("large average pooling", Pooling(x, {.type = PoolType::kAvg, .kernel = {2, 2}, .stride = {2, 2}}, "y"),
             {{"x", images}}, 4),
+      Large("large pooling of 289 taps", Pooling(x, {.kernel = {17, 17}}, "y"), {{"x", Uniform(kImages)}}, 289),
+      Large("large average of 289 taps", Pooling(x, {.type = PoolType::kAvg, .kernel = {17, 17}}, "y"),
+            {{"x", images}}, 289),
       Large("large dropout", Dropout(x, {.p = 0.3}, "drop"), {{"x", images}}),
+      Large("large dropout of nothing", Dropout(x, {.p = 0}, "drop"), {{"x", images}}),
       Large("large softmax", Softmax(x, {}, "y"), {{"x", matrix}}),
       Large("large softmax of channels", Softmax(x, {.axis = 1}, "y"), {{"x", images}}),
+      Large("large softmax of many columns", Softmax(x, {.axis = 1}, "y"), {{"x", Uniform({3, 7, 47, 53}, -3, 3)}}),
       Large("large sum of rows", Sum(x, {.axes = {1}}, "y"), {{"x", matrix}}, 257),
       Large("large sum of columns", Sum(x, {.axes = {0}}, "y"), {{"x", matrix}}, 193),
+      Large("large sum of everything", Sum(x, {}, "y"), {{"x", Uniform(kMatrix, 0, 1)}}, elements),
       Large("large mean of everything", Mean(x, {}, "y"), {{"x", matrix}}, elements),
-      Large("large maximum of rows", Max(x, {.axes = {1}}, "y"), {{"x", matrix}}),
+      Large("large mean of channels", Mean(x, {.axes = {0, 2, 3}}, "y"), {{"x", images}}, 7 * 19 * 17),
+      Large("large copies", Flatten(Reshape(Identity(x), {.shape = {-1, 193}}), "y"), {{"x", matrix}}),
+      Large("large block", BlockGrad(x, "y") + x, {{"x", matrix}}),
+      Large("large zeros", Apply(ZerosLikeOp(), {}, {x}, "y"), {{"x", images}}),
       Large("large transpose", Transpose(x, {}, "y"), {{"x", matrix}}),
       Large("large concatenation", Concat({a, b}, {.axis = 1}, "y"), {{"a", images}, {"b", Uniform({7, 9, 19, 17})}}),
       Large("large slice", Slice(x, {.begin = {3}, .end = {250}, .axes = {1}}, "y"), {{"x", matrix}}),
@@ -98,15 +108,75 @@ std::vector<OperatorCase> LargeCases() {
       Large("large product of matrices", Dot(a, b, {}, "y"), {{"a", matrix}, {"b", Uniform({257, 101})}}, 257),
   };
 
-  OperatorCase head = Large("large softmax head", SoftmaxOutput(x, label, {}, "y"),
-                            {{"x", matrix}, {"label", Integers({193}, 0, 256)}});
-  head.dtypes = {{"label", DType::kInt32}};
-  head.wrt = std::vector<std::string>{"x"};
-  cases.push_back(head);
-  OperatorCase regression = Large("large regression head", LinearRegressionOutput(x, label, {}, "y"),
-                                  {{"x", matrix}, {"label", Uniform(kMatrix)}});
-  regression.wrt = std::vector<std::string>{"x"};
-  cases.push_back(regression);
+  // Without gradients: the maximum's is the reference's, the others have none.
+  cases.push_back(Large("large maximum of everything", Max(x, {}, "y"), {{"x", Distinct(kMatrix)}}));
+  cases.back().wrt.emplace();
+  cases.push_back(Large("large maximum of rows", Max(x, {.axes = {1}}, "y"), {{"x", matrix}}));
+
+  cases.back().wrt.emplace();
+  for (const char* name : {"Abs", "Log", "Sign", "Sqrt", "Square"}) {
+    cases.push_back(Large(fmt::format("large {}", name), Apply(FindOp(name), {}, {x}, "y"),
+                          {{"x", Uniform(kMatrix, 0.3, 3)}}));
+    if (std::string(name) == "Sign") cases.back().wrt.emplace();
+  }
+  for (const char* name : {"SubScalar", "RSubScalar", "DivScalar", "RDivScalar"}) {
+    cases.push_back(Large(fmt::format("large {}", name), Apply(FindOp(name), ScalarAttrs{-1.25}, {x}, "y"),
+                          {{"x", matrix}}));
+  }
+  for (const char* name : {"Sub", "Maximum", "Minimum", "GreaterEqual", "LessEqual", "AddReluGrad"}) {
+    std::vector<Symbol> operands = {a, b};
+    if (std::string(name) == "AddReluGrad") operands.push_back(a);
+    cases.push_back(Large(fmt::format("large {}", name), Apply(FindOp(name), {}, operands, "y"),
+                          {{"a", images}, {"b", Uniform(kImages)}}));
+    if (operands.size() == 3 || std::string(name).ends_with("Equal")) cases.back().wrt.emplace();
+  }
+
+  // Sums of more than two, each with a gradient of its own.
+  OperatorCase sum = Large("large sum of 3", Apply(AddNOp(), {}, {a, b, x}, "y"), {{"b", Uniform(kImages)}}, 3);
+  sum.inputs["a"] = sum.inputs["x"] = images;
+  sum.batch_axes = {{"a", 0}, {"b", 0}, {"x", 0}};
+  cases.push_back(sum);
+
+  const auto add_head = [&](const std::string& name, const HostTensor& data, const HostTensor& labels, DType dtype,
+                            const SoftmaxOutputAttrs& attrs) {
+    cases.push_back(Large("large softmax head, " + name, SoftmaxOutput(x, label, attrs, "y"),
+                          {{"x", data}, {"label", labels.Cast(dtype).Cast(DType::kFloat64)}}));
+    cases.back().dtypes = {{"label", dtype}};
+    cases.back().wrt = std::vector<std::string>{"x"};
+  };
+  const HostTensor classes = Integers({193}, 0, 256), map = Integers({7, 19, 17}, 0, 19);
+  add_head("float32 labels", matrix, classes, DType::kFloat32, {});
+  add_head("int32 labels", matrix, classes, DType::kInt32, {.use_ignore = true, .ignore_label = 3});
+  add_head("int64 labels", matrix, classes, DType::kInt64, {.normalization = Normalization::kValid});
+  add_head("smoothing", matrix, classes, DType::kFloat32, {.smooth_alpha = 0.1});
+  add_head("probabilities", matrix, Uniform(kMatrix, 0, 1), DType::kFloat32, {});
+  add_head("head gradient", matrix, classes, DType::kFloat32, {.out_grad = true});
+  add_head("map", images, map, DType::kFloat32, {.multi_output = true});
+  add_head("map of one sample", Uniform({1, 20, 37, 71}), Integers({1, 37, 71}, 0, 19), DType::kInt32,
+           {.multi_output = true});
+
+  for (DType dtype : {DType::kFloat32, DType::kInt32}) {
+    cases.push_back(Large(fmt::format("large regression head, {} labels", ToString(dtype)),
+                          LinearRegressionOutput(x, label, {}, "y"),
+                          {{"x", matrix}, {"label", Integers(kMatrix, -2, 2)}}));
+    cases.back().dtypes = {{"label", dtype}};
+    cases.back().wrt = std::vector<std::string>{"x"};
+  }
+  cases.push_back(Large("large loss", MakeLoss(x, {.normalization = Normalization::kValid}, "y"), {{"x", matrix}}));
+
+  // Operators of certain types.
+  const auto add_float = [&](const std::string& name, const Symbol& symbol, HostTensorMap inputs) {
+    cases.push_back(Large(name, symbol, std::move(inputs)));
+    cases.back().dtypes = {{"x", DType::kFloat32}};
+    cases.back().test_dtypes = {DType::kFloat32};
+    cases.back().wrt = std::vector<std::string>{};
+  };
+  add_float("large constant", x + Constant(matrix.Cast(DType::kFloat32), "c"), {{"x", matrix}});
+  add_float("large cast like another", Apply(CastLikeOp(), {}, {x, b}, "y"), {{"x", matrix}, {"b", Values({1}, {0})}});
+  cases.back().dtypes["b"] = DType::kFloat64;
+  for (DType dtype : {DType::kBFloat16, DType::kFloat64}) {
+    add_float(fmt::format("large cast to {}", ToString(dtype)), Cast(x, {.dtype = dtype}, "y"), {{"x", matrix}});
+  }
   return cases;
 }
 

@@ -55,9 +55,9 @@ class Checker {
 
   const Symbol& everything() const { return everything_; }
 
-  // Operator -> did a kernel of the fast table run it?
-  std::map<std::string, bool> FastKernels() const {
-    std::map<std::string, bool> fast;
+  // The operators of nodes that a kernel of the fast table runs in some layout (or of those that none does).
+  std::vector<std::string> Operators(bool wanted_fast) const {
+    std::map<std::string, bool> fast;   // by node
     const HostTensorMap values = CastTo(TypesFor(DType::kFloat32), values_, everything_);
     for (Layout layout : {Layout::kPlain, Layout::kBlocked8}) {
       RunOptions options = Options();
@@ -65,10 +65,14 @@ class Checker {
       options.watch = false;
       const RunResult result = RunGraph(everything_, values, options);
       for (const NodePtr& node : Graph::Of(everything_).nodes) {
-        if (!node->is_variable()) fast[node->op().name] |= result.implementations.at(node->name()) != "reference";
+        if (!node->is_variable()) fast[node->name()] |= result.implementations.at(node->name()) != "reference";
       }
     }
-    return fast;
+    std::set<std::string> operators;
+    for (const NodePtr& node : Graph::Of(everything_).nodes) {
+      if (!node->is_variable() && fast.at(node->name()) == wanted_fast) operators.insert(node->op().name);
+    }
+    return {operators.begin(), operators.end()};
   }
 
  private:
@@ -191,8 +195,8 @@ class Checker {
     });
   }
 
-  // What rounding may cost: outputs and, in gradients, what lies between them, to the dtype; sums in float (in double for
-  // float64), however narrow the dtype is.
+  // What rounding may cost: outputs and, in gradients, what lies between them, to the dtype; sums in float (in double
+  // for float64), however narrow the dtype is.
   double Tolerance(DType dtype, const HostTensor& truth, bool is_gradient) const {
     const double arithmetic = EpsilonOf(dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32);
     const double scale = std::max(MaxAbs(truth), case_.magnitude);
@@ -372,12 +376,7 @@ std::vector<std::string> OperatorsIn(const OperatorCase& c) {
   return {names.begin(), names.end()};
 }
 
-std::vector<std::string> FastOperatorsIn(const OperatorCase& c) {
-  std::vector<std::string> names;
-  for (const auto& [name, is_fast] : Checker(c).FastKernels()) {
-    if (is_fast) names.push_back(name);
-  }
-  return names;
-}
+std::vector<std::string> FastOperatorsIn(const OperatorCase& c) { return Checker(c).Operators(true); }
+std::vector<std::string> SlowOperatorsIn(const OperatorCase& c) { return Checker(c).Operators(false); }
 
 }  // namespace bindery

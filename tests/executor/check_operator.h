@@ -56,7 +56,8 @@ void CheckOperators(const std::vector<OperatorCase>& cases);
 
 // The operators that a case runs, gradients included, by name.
 std::vector<std::string> OperatorsIn(const OperatorCase& c);
-// Those of them that the fast table takes in float32, plain or blocked.
+// Those of them that the fast table takes in float32, plain or blocked; and those of which it declines a node.
 std::vector<std::string> FastOperatorsIn(const OperatorCase& c);
+std::vector<std::string> SlowOperatorsIn(const OperatorCase& c);
 
 }  // namespace bindery
