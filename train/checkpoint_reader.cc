@@ -259,7 +259,9 @@ class Reader {
 Checkpoint LoadCheckpoint(const std::string& path, const ModelLimits& limits) {
   try {
     return Reader(path, limits).Read();
-  } catch (const std::bad_alloc&) {
+  } catch (const std::bad_alloc&) {  // the header
+    Throw<CheckpointError>("\"{}\": it does not fit in memory", path);
+  } catch (const DeviceError&) {  // a tensor
     Throw<CheckpointError>("\"{}\": it does not fit in memory", path);
   }
 }

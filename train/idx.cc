@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <new>
 #include <optional>
 #include <vector>
 
@@ -139,7 +138,7 @@ HostTensor ParseIdx(std::string_view bytes, const std::string& name, const IdxLi
   PackedReader reader(bytes, name);
   try {
     return Parse(&reader, name, limits);
-  } catch (const std::bad_alloc&) {
+  } catch (const DeviceError&) {
     Throw<DataError>("\"{}\": its elements do not fit in memory", name);
   }
 }
@@ -173,7 +172,12 @@ ImageSet ReadIdxImages(const std::string& images_path, const std::string& labels
     Throw<DataError>("\"{}\" has {} images, but \"{}\" has {} labels", images_path, count, labels_path,
                      classes_of.elements());
   }
-  ImageSet set{HostTensor(DType::kFloat32, pixels.shape().Insert(1, 1)), HostTensor(DType::kFloat32, {count})};
+  ImageSet set;
+  try {
+    set = {HostTensor(DType::kFloat32, pixels.shape().Insert(1, 1)), HostTensor(DType::kFloat32, {count})};
+  } catch (const DeviceError&) {
+    Throw<DataError>("\"{}\": its {} images do not fit in memory as float32", images_path, count);
+  }
   std::transform(pixels.data<uint8_t>().begin(), pixels.data<uint8_t>().end(), set.images.data<float>().begin(),
                  [](uint8_t pixel) { return static_cast<float>(pixel) / 255.0f; });
   const auto labels = classes_of.data<uint8_t>();

@@ -14,7 +14,7 @@ namespace bindery {
 
 struct IdxLimits {
   int64_t file_bytes = int64_t{4} << 30;
-  int64_t tensor_bytes = int64_t{16} << 30;
+  int64_t tensor_bytes = int64_t{4} << 30;
 };
 
 // uint8, int8, int32, float32 and float64 as they are; int16 becomes int32. Throws DataError.
