@@ -124,14 +124,14 @@ int64_t ArgMaxOf(const ConstView& view, const Scores& scores, int64_t position) 
   });
 }
 
-// How many of the others are larger than that of class `k`, or equal and before it; `count` if it is NaN.
+// How many of the others are larger than that of class `k`, or equal and before it; no end if one is NaN.
 template <class T>
 int64_t Rank(const T* first, int64_t count, int64_t stride, int64_t k) {
   const double own = LoadDouble(first[k * stride]);
-  if (std::isnan(own)) return count;
   int64_t rank = 0;
   for (int64_t other = 0; other < count; ++other) {
     const double value = LoadDouble(first[other * stride]);
+    if (std::isnan(value)) return std::numeric_limits<int64_t>::max();
     rank += value > own || (value == own && other < k);
   }
   return rank;

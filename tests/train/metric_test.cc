@@ -89,6 +89,7 @@ TEST(Accuracy, DistributionsAndPlainClasses) {
 TEST(Accuracy, ANaNIsWrongAndTiesGoToTheFirst) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   EXPECT_EQ(Value("accuracy", HostTensor::From({2, 2}, {nan, 0, 1, nan}), HostTensor::From({2}, {0, 0})), 0);
+  EXPECT_EQ(Value("top-k(2)", HostTensor::From({2, 2}, {nan, 0, 1, nan}), HostTensor::From({2}, {1, 0})), 0);
   EXPECT_EQ(Value("accuracy", HostTensor::From({1, 3}, {1, 2, 2}), HostTensor::From({1}, {1})), 1);
 }
 
