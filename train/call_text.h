@@ -1,6 +1,8 @@
 // CallText: a choice with its settings as text, "sgd(momentum=0.9)", "factor(1000, 0.9, warmup=100)", as it stands on a
 // command line and in a checkpoint. Settings are numbers or words, by position, then by name; without any, "sgd" alone
 // will do.
+//
+// Thread safety: none; one thread at a time.
 #pragma once
 
 #include <cstdint>

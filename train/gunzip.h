@@ -1,4 +1,5 @@
 // Bytes that may be packed by gzip, read piece by piece, so that nothing is unpacked that nobody asked for.
+// Thread safety: none; one thread at a time.
 #pragma once
 
 #include <zlib.h>

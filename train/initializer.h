@@ -16,6 +16,8 @@
 //
 // The fans of a weight (out, in, kernel...) are in * kernel area and out * kernel area (Glorot and Bengio, 2010; He et
 // al., 2015). A value depends on seed, parameter's name and shape alone: not on the other parameters.
+//
+// Thread safety: immutable; any thread may use one.
 #pragma once
 
 #include <cstdint>
