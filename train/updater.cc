@@ -155,11 +155,10 @@ void Updater::Apply(int64_t samples) {
   if (samples < 1) Throw("Apply: gradients are of at least 1 sample, got {}", samples);
   ++step_;
   if (!reduction_) return;
-  auto free = std::find_if(pending_.begin(), pending_.end(), [](const auto& values) { return values.use_count() == 1; });
-  if (free == pending_.end()) free = pending_.insert(pending_.end(), std::make_shared<StepValues>());
+  const std::shared_ptr<StepValues> free = pending_.Take();
   const double automatic = divide_by_samples_ ? 1.0 / static_cast<double>(samples) : 1.0;
-  **free = {.learning_rate = schedule_->LearningRate(step_), .rescale = optimizer_->options().rescale_gradient.value_or(automatic), .step = step_};
-  group_->engine()->Push(set_values_, *free);
+  *free = {.learning_rate = schedule_->LearningRate(step_), .rescale = optimizer_->options().rescale_gradient.value_or(automatic), .step = step_};
+  group_->engine()->Push(set_values_, free);
   reduction_->Run();
 }
 

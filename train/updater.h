@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/payload_pool.h"
 #include "executor/data_parallel_executor_group.h"
 #include "kvstore/kvstore.h"
 #include "train/multipliers.h"
@@ -93,7 +94,7 @@ class Updater {
   std::unique_ptr<Reduction> reduction_;                  // nullptr if nothing is trained
   PreparedPtr set_values_;
   StepValues values_;
-  std::vector<std::shared_ptr<StepValues>> pending_;      // reused when nobody else holds them
+  PayloadPool<StepValues> pending_;
   int64_t step_ = 0;
 };
 
