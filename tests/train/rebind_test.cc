@@ -47,15 +47,15 @@ TEST(Rebind, OtherBatchesAndImagesNeedNoCall) {
 // Of a net that is far from sure of itself: its scores are of the order of 1. Scores of 20, as trained nets have them,
 // carry 1e-5 of float32's rounding, of which a probability sees up to a quarter.
 TEST(Rebind, PredictionsDoNotDependOnTheBatchSize) {
-  const auto images = std::make_shared<const HostTensor>(DrawDigits(200, 1).images);
+  const auto images = std::make_shared<const HostTensor>(DrawDigits(60, 1).images);
   const auto batches_of = [&](int64_t batch) {
     return ArrayIter({{.name = "data", .values = images}}, {}, {.batch_size = batch});
   };
   Trainer trainer(ModelByName("lenet"), {.devices = {Cpu(0), Cpu(1)}, .seed = 1});
-  ArrayIter first = batches_of(64);
+  ArrayIter first = batches_of(20);
   const HostTensor expected = trainer.Predict(first)[0];
   Trainer again(trainer.ToModel(), {.devices = {Cpu(0)}});
-  for (const int64_t batch : {1, 2, 3, 37, 100, 200}) {
+  for (const int64_t batch : {1, 2, 7, 37, 60}) {
     ArrayIter data = batches_of(batch);
     EXPECT_LT(MaxAbsDiff(trainer.Predict(data)[0], expected), 1e-6) << batch;
     EXPECT_LT(MaxAbsDiff(again.Predict(data)[0], expected), 1e-6) << batch;

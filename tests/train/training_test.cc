@@ -28,7 +28,11 @@ TEST(Training, LearnsDigits) {
   trainer.Save(path);
   Trainer loaded(LoadModel(path), {.devices = {Cpu(0)}});
   ArrayIter other = Digits(500, 37, false, 100000);
-  EXPECT_LT(MaxAbsDiff(trainer.Predict(test)[0], loaded.Predict(other)[0]), 1e-5);
+  const HostTensor predictions = trainer.Predict(test)[0];
+  EXPECT_LT(MaxAbsDiff(predictions, trainer.Predict(other)[0]), 1e-6);
+  // Bound for prediction alone, other kernels may be chosen: the scores, up to 20, then differ by 1e-5 of rounding, a
+  // tenth of which is seen in probabilities.
+  EXPECT_LT(MaxAbsDiff(predictions, loaded.Predict(other)[0]), 2e-6);
   EXPECT_EQ(loaded.Score(other)[0].second, result.validation[0].second);
 }
 
