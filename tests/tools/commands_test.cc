@@ -1,0 +1,201 @@
+// What the commands do when all is well, from training to inspecting what was trained.
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tests/tools/program.h"
+#include "train/idx.h"
+
+namespace bindery {
+namespace {
+
+using nlohmann::json;
+using Words = std::vector<std::string>;
+using CommandsTest = ProgramTest;
+
+std::vector<json> Lines(const std::string& text) {
+  std::vector<json> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(json::parse(line));
+  return lines;
+}
+
+const Words kTestDigits = {"--test-digits", "50", "--threads", "1"};
+
+TEST_F(CommandsTest, TrainTestPredictInspect) {
+  const std::vector<json> lines = Lines(Succeeds(Training(2, {"--json"})).out);
+  ASSERT_EQ(lines.size(), 3u);
+  for (int epoch = 1; epoch <= 2; ++epoch) {
+    const json& line = lines[static_cast<size_t>(epoch - 1)];
+    EXPECT_EQ(line.at("event"), "epoch");
+    EXPECT_EQ(line.at("epoch"), epoch);
+    EXPECT_EQ(line.at("step"), 2 * epoch);
+    EXPECT_GT(line.at("seconds"), 0);
+    EXPECT_GT(line.at("samples_per_second"), 0);
+    EXPECT_EQ(line.at("learning_rate"), 0.05);
+    for (const char* set : {"train", "test"}) {
+      EXPECT_GE(line.at(set).at("accuracy"), 0);
+      EXPECT_LE(line.at(set).at("accuracy"), 1);
+      EXPECT_GT(line.at(set).at("cross-entropy"), 0);
+    }
+  }
+  EXPECT_EQ(lines[2].at("event"), "end");
+  EXPECT_EQ(lines[2].at("stopped"), false);
+  EXPECT_EQ(lines[2].at("epochs"), 2);
+  EXPECT_EQ(lines[2].at("steps"), 4);
+  EXPECT_EQ(lines[2].at("test"), lines[1].at("test"));
+  EXPECT_EQ(lines[2].at("checkpoint"), "bindery-checkpoints/step-0000000004.ckpt");
+
+  const json tested = json::parse(Succeeds(Words{"test", "--json"} + kTestDigits).out);
+  EXPECT_EQ(tested.at("samples"), 50);
+  EXPECT_EQ(tested.at("accuracy"), lines[2].at("test").at("accuracy"));
+  EXPECT_EQ(tested.at("cross-entropy"), lines[2].at("test").at("cross-entropy"));
+
+  // The predictions are those that were measured.
+  const Words predict = Words{"predict", "--show", "50", "--output", "list.csv"} + kTestDigits;
+  std::istringstream rows(Succeeds(predict).out), list(Read("list.csv"));
+  std::string header;
+  std::getline(rows, header);
+  int count = 0, right = 0;
+  std::vector<int> classes;
+  int sample = 0, chosen = 0, label = 0;
+  double probability = 0;
+  while (rows >> sample >> chosen >> probability >> label) {
+    EXPECT_EQ(sample, count++);
+    EXPECT_GT(probability, 0.1);
+    right += chosen == label;
+    classes.push_back(chosen);
+  }
+  EXPECT_EQ(count, 50);
+  EXPECT_EQ(right / 50.0, tested.at("accuracy"));
+  std::getline(list, header);
+  EXPECT_EQ(header, "sample,class,probability");
+  const json predicted = json::parse(Succeeds(Words{"predict", "--show=50", "--json"} + kTestDigits).out);
+  ASSERT_EQ(predicted.size(), 50u);
+  for (size_t i = 0; i < classes.size(); ++i) {
+    std::string line;
+    std::getline(list, line);
+    EXPECT_EQ(line.rfind(std::to_string(i) + "," + std::to_string(classes[i]) + ",0.", 0), 0u) << line;
+    EXPECT_EQ(predicted[i].at("sample"), i);
+    EXPECT_EQ(predicted[i].at("class"), classes[i]);
+    EXPECT_EQ(std::stof(line.substr(line.rfind(',') + 1)), predicted[i].at("probability").get<float>());
+  }
+  EXPECT_EQ(json::parse(Succeeds(Words{"predict", "--show=3", "--json"} + kTestDigits).out).size(), 3u);
+}
+
+TEST_F(CommandsTest, MinimumAccuracy) {
+  Succeeds(Training(1));
+  const double accuracy = json::parse(Succeeds(Words{"test", "--json"} + kTestDigits).out).at("accuracy");
+  const auto above = std::to_string(accuracy + 0.01), below = std::to_string(accuracy - 0.01);
+  EXPECT_NE(Fails(9, "is below", Words{"test", "--min-accuracy", above} + kTestDigits).out, "");
+  Succeeds(Words{"test", "--min-accuracy", below} + kTestDigits);
+}
+
+TEST_F(CommandsTest, SavedModelsHoldWhatWasTrained) {
+  Succeeds(Training(1, {"--save", "model.pb"}));
+  Succeeds(Training(1, {"--save", "model.prototxt", "--checkpoints="}));
+  const std::string expected = Succeeds(Words{"test", "--json"} + kTestDigits).out;
+  for (const char* file : {"model.pb", "model.prototxt"}) {
+    EXPECT_EQ(Succeeds(Words{"test", "--json", "--weights", file} + kTestDigits).out, expected);
+    EXPECT_EQ(Succeeds(Words{"test", "--json", "--model", file} + kTestDigits).out, expected);
+    EXPECT_EQ(Succeeds(Words{"test", "--json", "--model", "mlp", "--weights", file} + kTestDigits).out, expected);
+    const json described = json::parse(Succeeds({"inspect", "--json", "--model", file}).out);
+    EXPECT_EQ(described.at("parameters"), 109386);
+    EXPECT_EQ(described.at("outputs"), json({"softmax_output"}));
+  }
+  // Training goes on from the values, whichever file they come from.
+  const Words more = {"train", "--train-digits", "100", "--test-digits", "50", "--epochs", "1", "--checkpoints="};
+  Succeeds(more + Words{"--model", "mlp", "--weights", "model.pb", "--save", "one.pb"});
+  Succeeds(more + Words{"--model", "model.prototxt", "--save", "two.pb"});
+  EXPECT_EQ(Succeeds(Words{"test", "--json", "--weights", "one.pb"} + kTestDigits).out,
+            Succeeds(Words{"test", "--json", "--weights", "two.pb"} + kTestDigits).out);
+  EXPECT_NE(Succeeds(Words{"test", "--json", "--weights", "one.pb"} + kTestDigits).out, expected);
+}
+
+// Its input is not of the images' shape: what was trained says so itself.
+TEST_F(CommandsTest, ATrainedModelKnowsItsInput) {
+  Succeeds({"train", "--model", "resnet20", "--train-digits", "8", "--test-digits", "4", "--batch-size", "4",
+            "--epochs", "1", "--save", "net.pb"});
+  const Words four = {"--test-digits", "4", "--json"};
+  const std::string tested = Succeeds(Words{"test"} + four).out;
+  EXPECT_EQ(Succeeds(Words{"test", "--weights", "net.pb"} + four).out, tested);
+  Succeeds(Words{"predict", "--model", "net.pb"} + four);
+  EXPECT_NE(Succeeds({"inspect", "--model", "net.pb", "--batch-size", "5"}).out.find("(5, 3, 32, 32)"),
+            std::string::npos);
+}
+
+// Models by name take other images than their own, and the checkpoint knows which.
+TEST_F(CommandsTest, AModelByNameTakesLargerImages) {
+  std::filesystem::create_directory(PathOf("data"));
+  for (const std::string part : {"train", "t10k"}) {
+    WriteIdx(HostTensor(DType::kUInt8, {6, 30, 32}), PathOf("data/" + part + "-images-idx3-ubyte"));
+    WriteIdx(HostTensor(DType::kUInt8, {6}), PathOf("data/" + part + "-labels-idx1-ubyte"));
+  }
+  Succeeds({"train", "--data", "data", "--batch-size", "4", "--epochs", "1"});
+  EXPECT_EQ(Succeeds({"test", "--data", "data"}).out, Succeeds({"test", "--data", "data", "--model", "lenet"}).out);
+  EXPECT_NE(Succeeds({"inspect", "--model", "lenet", "--shape", "5,1,30,32"}).out.find("(5, 1, 30, 32)"),
+            std::string::npos);
+}
+
+TEST_F(CommandsTest, TheSameCommandGivesTheSameBits) {
+  const auto model = [&](const Words& more) {
+    Succeeds(Training(1, Words{"--checkpoints=", "--save", "model.pb", "--dropout", "0.5"} + more));
+    return ModelFiles("model.pb");
+  };
+  const auto first = model({});
+  EXPECT_EQ(model({}), first);
+  EXPECT_EQ(model({"--json"}), first);
+  EXPECT_NE(model({"--seed", "1"}), first);
+  EXPECT_NE(model({"--digits-seed", "2"}), first);
+}
+
+TEST_F(CommandsTest, WrittenDigitsAreTheSameData) {
+  for (const char* name : {"drawn", "read"}) std::filesystem::create_directory(PathOf(name));
+  Succeeds(Training(1, {"--write-digits", "new/folder", "--checkpoints=", "--save", "drawn/model.pb"}));
+  EXPECT_EQ(Files("new/folder").size(), 4u);
+  Succeeds({"train", "--model", "mlp", "--epochs", "1", "--threads", "1", "--data", "new/folder",
+            "--checkpoints=", "--save", "read/model.pb"});
+  EXPECT_EQ(ModelFiles("read/model.pb"), ModelFiles("drawn/model.pb"));
+  EXPECT_EQ(ModelFiles("read/model.pb").size(), 2u);
+}
+
+TEST_F(CommandsTest, DevicesAndWorkloadsMeanTheSame) {
+  const auto loss = [&](const Words& more) {
+    const std::vector<json> lines = Lines(Succeeds(Training(2, Words{"--checkpoints=", "--json"} + more)).out);
+    return lines.back().at("test").at("cross-entropy").get<double>();
+  };
+  const double one = loss({"--device", "cpu:0"});
+  EXPECT_NEAR(loss({}), one, 1e-5 * one);
+  EXPECT_NEAR(loss({"--device", "cpu:0,cpu:1", "--workload", "2,1"}), one, 1e-5 * one);
+  EXPECT_NEAR(loss({"--device", "cpu:0,cpu:1,cpu:2", "--kvstore", "local"}), one, 1e-5 * one);
+}
+
+TEST_F(CommandsTest, DescribesModelsAndDevices) {
+  const json devices = json::parse(Succeeds({"devices", "--json"}).out);
+  EXPECT_EQ(devices.at("devices").at(0).at("name"), "cpu");
+  EXPECT_GE(devices.at("devices").at(0).at("cores"), 1);
+  EXPECT_NE(Succeeds({"devices"}).out.find("cpu"), std::string::npos);
+  const json mlp = json::parse(Succeeds({"inspect", "--model", "mlp", "--json"}).out);
+  EXPECT_EQ(mlp.at("model"), "mlp");
+  EXPECT_EQ(mlp.at("parameters"), 109386);
+  EXPECT_EQ(mlp.at("auxiliary"), 0);
+  EXPECT_EQ(mlp.at("arguments").at(0), "data");
+  EXPECT_NE(Succeeds({"inspect", "--model", "mlp"}).out.find("fc1 (FullyConnected)"), std::string::npos);
+  EXPECT_EQ(Succeeds({"inspect", "--model", "mlp", "--dot"}).out.rfind("digraph", 0), 0u);
+  EXPECT_NE(Succeeds({"inspect", "--model", "mlp", "--plan", "--device", "cpu:0,cpu:1"}).out.find("cpu:1 (32 samples"),
+            std::string::npos);
+  EXPECT_NE(Succeeds({"inspect", "--model", "mlp", "--memory", "--predict"}).out.find("prediction"), std::string::npos);
+  EXPECT_NE(Succeeds({"inspect", "--model", "mlp", "--shape", "7,1,20,20"}).out.find("(7, 10)"), std::string::npos);
+  Fails(3, "overflows 64 bits", {"inspect", "--model", "mlp", "--memory", "--shape", "9223372036854775807,1,28,28"});
+}
+
+// Divergence ends a run at once; the checkpoint before it stays.
+TEST_F(CommandsTest, Divergence) {
+  Succeeds(Training(1, {"--checkpoints", "run"}));
+  Fails(7, "training has diverged",
+        Training(5, {"--checkpoints", "run", "--resume", "--optimizer", "sgd(lr=1e30, momentum=0.9)"}));
+  EXPECT_EQ(Files("run"), Words{"step-0000000002.ckpt"});
+}
+
+}  // namespace
+}  // namespace bindery

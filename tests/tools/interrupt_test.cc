@@ -1,0 +1,92 @@
+// Runs that are stopped, killed and resumed.
+#include <signal.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "tests/tools/program.h"
+
+namespace bindery {
+namespace {
+
+using Words = std::vector<std::string>;
+
+class InterruptTest : public ProgramTest {
+ protected:
+  // Starts a training that saves a checkpoint after every step, and sends the signal after the first.
+  Outcome Interrupt(int signal, const Words& training) {
+    Process process(Command(training + Words{"--checkpoint-every", "1", "--checkpoints", "run"}), folder());
+    while (process.Running() && !HasCheckpoint()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    process.Signal(signal);
+    return process.Wait();
+  }
+  bool HasCheckpoint() const {
+    if (!std::filesystem::exists(PathOf("run"))) return false;
+    for (const std::string& name : Files("run")) {
+      if (name.ends_with(".ckpt")) return true;
+    }
+    return false;
+  }
+};
+
+// 400 steps: the signal comes long before they are done.
+constexpr int kEpochs = 200;
+
+TEST_F(InterruptTest, ASignalSavesAndTheResumedRunEndsInTheSameBits) {
+  const Words rarely = {"--checkpoint-every", "1000000"};
+  for (const char* name : {"whole", "stopped"}) std::filesystem::create_directory(PathOf(name));
+  Succeeds(Training(kEpochs, Words{"--checkpoints=", "--save", "whole/model.pb"}));
+  for (const int signal : {SIGINT, SIGTERM}) {
+    const Outcome stopped = Interrupt(signal, Training(kEpochs, {"--save", "stopped/model.pb", "--json"}));
+    EXPECT_EQ(stopped.status, 75) << stopped;
+    EXPECT_NE(stopped.err.find("stopping after this step"), std::string::npos) << stopped;
+    EXPECT_NE(stopped.err.find("go on with --resume"), std::string::npos) << stopped;
+    const std::string lines = stopped.out.substr(0, stopped.out.rfind('\n'));
+    const nlohmann::json last = nlohmann::json::parse(lines.substr(lines.rfind('\n') + 1));
+    const int steps = last.at("steps");
+    EXPECT_EQ(last.at("stopped"), true);
+    EXPECT_LT(steps, 2 * kEpochs);
+    EXPECT_EQ(ModelFiles("stopped/model.pb").size(), 2u);
+
+    const Words resume = Words{"--checkpoints", "run", "--resume", "--save", "stopped/model.pb"} + rarely;
+    const Outcome resumed = Succeeds(Training(kEpochs, resume));
+    EXPECT_NE(resumed.err.find("going on after step " + std::to_string(steps)), std::string::npos) << resumed;
+    EXPECT_EQ(ModelFiles("stopped/model.pb"), ModelFiles("whole/model.pb"));
+    std::filesystem::remove_all(PathOf("run"));
+  }
+}
+
+TEST_F(InterruptTest, ResumingIsNotMixedUp) {
+  const Words run = {"--checkpoints", "run", "--resume"};
+  EXPECT_NE(Succeeds(Training(1, run)).err.find("no checkpoint in \"run\" yet: starting anew"), std::string::npos);
+  EXPECT_NE(Succeeds(Training(1, run)).err.find("has 1 epochs already: nothing is left to train"), std::string::npos);
+  const Words other_model = {"train", "--model",  "lenet", "--train-digits", "100", "--test-digits",
+                             "50",    "--epochs", "2"};
+  Fails(5, "the checkpoint is of another model: it has no \"conv1_weight\"", other_model + run);
+  Fails(5, "saved with another \"batch_size\": 64, but here it is 32", Training(2, run + Words{"--batch-size", "32"}));
+  Fails(5, "saved with other data", Training(2, run + Words{"--digits-seed", "2"}));
+  Fails(5, "saved with another \"seed\": 0, but here it is 1", Training(2, run + Words{"--seed", "1"}));
+  Fails(5, "another graph", Training(2, run + Words{"--dropout", "0.2"}));
+  EXPECT_EQ(Files("run"), Words{"step-0000000002.ckpt"});
+  Fails(0, "results are equal up to rounding, not to the bit", Training(2, run + Words{"--workload", "1,3"}));
+  EXPECT_EQ(Files("run").size(), 2u);
+  // Forgetting --resume is noticed before anything is replaced.
+  EXPECT_NE(Succeeds(Training(1, {"--checkpoints", "run"})).err.find("this one starts anew"), std::string::npos);
+}
+
+TEST_F(InterruptTest, KilledAnywhereItEndsInTheSameBits) {
+  const std::string tools = Command({})[0].substr(0, Command({})[0].rfind('/'));
+  const Words options = {"--model",  "mlp", "--train-digits", "200", "--test-digits", "20",
+                         "--epochs", "6",   "--dropout",      "0.5", "--threads",     "1"};
+  const Outcome outcome =
+      Process(Words{tools + "/kill_and_resume.sh", "--kills", "6", "--program", tools + "/bindery", "--"} + options,
+              folder())
+          .Wait();
+  EXPECT_EQ(outcome.status, 0) << outcome;
+  EXPECT_NE(outcome.out.find("6 kills in "), std::string::npos) << outcome;
+  EXPECT_NE(outcome.out.find("bit for bit"), std::string::npos) << outcome;
+}
+
+}  // namespace
+}  // namespace bindery

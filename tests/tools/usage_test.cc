@@ -1,0 +1,191 @@
+// Wrong command lines: status 2, and a message that names the option and the nearest choice.
+#include "tests/tools/program.h"
+
+namespace bindery {
+namespace {
+
+using Words = std::vector<std::string>;
+using UsageTest = ProgramTest;
+
+const Words kCommands = {"train", "test", "predict", "inspect", "devices"};
+
+TEST_F(UsageTest, Commands) {
+  const std::string known = "known: train, test, predict, inspect, devices";
+  Fails(2, "a command must come first; " + known, {});
+  Fails(2, "a command must come first, got \"--epochs\"; " + known, {"--epochs", "3"});
+  Fails(2, "unknown command \"trian\"; did you mean \"train\"?", {"trian"});
+  Fails(2, "unknown command \"compile\"; " + known, {"compile"});
+}
+
+TEST_F(UsageTest, OptionsAndStrayWordsOfEveryCommand) {
+  for (const std::string& command : kCommands) {
+    const std::string help = "\ntry: bindery " + command + " --help";
+    Fails(2, "unknown option \"--jsn\"; did you mean \"--json\"?" + help, {command, "--jsn"});
+    Fails(2, "unknown option \"-json\"; did you mean \"--json\"?" + help, {command, "-json"});
+    Fails(2, "unknown option \"--zzzzzzzzzz\"" + help, {command, "--zzzzzzzzzz=1"});
+    Fails(2, "unexpected word \"extra\": " + command + " takes options only" + help, {command, "extra"});
+    Fails(2, "unexpected word \"json\": " + command + " takes options only; did you mean \"--json\"?",
+          {command, "json"});
+    Fails(2, "--json takes no value", {command, "--json=yes"});
+  }
+  Fails(2, "unknown option \"--modle\"; did you mean \"--model\"?", {"train", "--modle", "mlp"});
+  Fails(2, "unknown option \"--min-acuracy\"; did you mean \"--min-accuracy\"?", {"test", "--min-acuracy=1"});
+  Fails(2, "unknown option \"--resume\"", {"test", "--resume"});  // an option of another command
+}
+
+TEST_F(UsageTest, ValuesThatAreMissing) {
+  for (const char* option :
+       {"--model",       "--weights",          "--dropout",     "--device",      "--workload",     "--threads",
+        "--data",        "--train-digits",     "--test-digits", "--digits-seed", "--batch-size",   "--epochs",
+        "--optimizer",   "--schedule",         "--initializer", "--metrics",     "--kvstore",      "--seed",
+        "--checkpoints", "--checkpoint-every", "--keep",        "--save",        "--write-digits", "--progress"}) {
+    Fails(2, std::string(option) + ": its value is missing", {"train", option});
+    Fails(2, std::string(option) + ": its value is missing before \"--json\"", {"train", option, "--json"});
+  }
+  Fails(2, "--metrics: its value is missing", {"test", "--metrics"});
+  Fails(2, "--min-accuracy: its value is missing", {"test", "--min-accuracy"});
+  Fails(2, "--show: its value is missing", {"predict", "--show"});
+  Fails(2, "--output: its value is missing", {"predict", "--output"});
+  Fails(2, "--shape: its value is missing", {"inspect", "--shape"});
+  Fails(2, "--epochs is given twice", {"train", "--epochs", "1", "--epochs=2"});
+  Fails(2, "--devices is given twice", {"train", "--device", "cpu:0", "--devices", "cpu:0"});
+  EXPECT_TRUE(Files().empty());
+}
+
+TEST_F(UsageTest, WholeNumbers) {
+  struct Option {
+    const char *command, *name, *range;
+    bool zero = false;
+  };
+  const std::vector<Option> options = {
+      {"train", "--epochs", "from 1 to 1000000"},
+      {"train", "--train-digits", "from 1 to 10000000"},
+      {"train", "--test-digits", "from 1 to 10000000"},
+      {"train", "--batch-size", "from 1 to 1000000"},
+      {"train", "--keep", "from 1 to 1000000"},
+      {"train", "--digits-seed", "from 0 to 18446744073709551615", true},
+      {"train", "--seed", "from 0 to 18446744073709551615", true},
+      {"train", "--threads", "from 0 to 1024", true},
+      {"train", "--checkpoint-every", "from 0 to 9223372036854775807", true},
+      {"test", "--batch-size", "from 1 to 1000000"},
+      {"predict", "--show", "from 0 to 9223372036854775807", true},
+      {"inspect", "--batch-size", "from 1 to 1000000"},
+      {"inspect", "--shape", "from 1 to 9223372036854775807"},
+  };
+  for (const Option& option : options) {
+    for (const std::string text :
+         {"-1", "1.5", "x", "", "1x", " 1", "0x10", "1e3", "+1", "18446744073709551616", "0"}) {
+      if (text == "0" && option.zero) continue;
+      Fails(2, std::string(option.name) + ": expected a whole number " + option.range + ", got \"" + text + "\"",
+            {option.command, option.name, text});
+    }
+  }
+}
+
+TEST_F(UsageTest, Numbers) {
+  for (const std::string text : {"-0.1", "1", "nan", "inf", "", "0.5x", "1e999"}) {
+    Fails(2, "--dropout: expected a number from 0 to 0.99, got \"" + text + "\"", {"train", "--dropout", text});
+  }
+  for (const std::string text : {"-1", "1.01", "nan", "x"}) {
+    Fails(2, "--min-accuracy: expected a number from 0 to 1, got \"" + text + "\"", {"test", "--min-accuracy", text});
+  }
+}
+
+TEST_F(UsageTest, DevicesAndWorkloads) {
+  for (const std::string command : {"train", "test", "predict"}) {
+    for (const std::string text : {"gpu:0", "cpu:x", "cpu:-1", "", "cpu:", "CPU:0", "cpu:99999999999"}) {
+      Fails(2, "--device: invalid device \"" + text + "\": expected cpu, cpu:<number>, cuda or cuda:<number>",
+            {command, "--device", text, "--weights", "none.pb"});
+    }
+    Fails(2, "--workload: expected 2 numbers, one per device, got 3", {command, "--workload", "1,2,3"});
+    Fails(2, "--workload: not all may be 0", {command, "--workload", "0,0"});
+    for (const std::string text : {"-1,1", "nan,1", "1,inf", "1,,1", "1,x", ","}) {
+      Fails(2, "--workload: expected a number from 0 to 1000000000, got ", {command, "--workload", text});
+    }
+  }
+  Fails(2, "--device: invalid device \"gpu:0\"", {"inspect", "--plan", "--device", "gpu:0"});
+  Fails(2, "--device: invalid device \"\"", {"train", "--device", "cpu:0,"});
+  std::string many = "cpu:0";
+  for (int i = 1; i < 65; ++i) many += ",cpu:" + std::to_string(i);
+  Fails(2, "--device: at most 64 devices, got 65", {"train", "--device", many});
+  Fails(6, "cuda:0 is not available in this build", {"train", "--device", "cuda:0"});
+}
+
+TEST_F(UsageTest, NamesAndSettings) {
+  struct Case {
+    const char *option, *text, *message;
+  };
+  const std::vector<Case> cases = {
+      {"--model", "lenett", "\"lenett\" is neither a model by name nor a file; did you mean \"lenet\"?"},
+      {"--model", "vgg", "known: mlp, lenet, resnet20, resnet50"},
+      {"--optimizer", "sdg(lr=1)", "unknown optimizer \"sdg\"; did you mean \"sgd\"?"},
+      {"--optimizer", "sgd(lr=x)", "\"lr\" must be a number, got \"x\""},
+      {"--optimizer", "sgd(lr=1", "the closing parenthesis is missing"},
+      {"--optimizer", "sgd(lr=-1)", "must be a number >= 0, got -1"},
+      {"--optimizer", "sgd(momentun=0.9)", "unknown setting \"momentun\"; did you mean \"momentum\"?"},
+      {"--optimizer", "", "expected a name"},
+      {"--schedule", "facto(1,2)", "unknown schedule \"facto\"; did you mean \"factor\"?"},
+      {"--schedule", "factor", "\"step\" is missing"},
+      {"--schedule", "factor(step=0, factor=0.5)", "step must be >= 1, got 0"},
+      {"--schedule", "steps(at=5;3)", "steps must increase, got 3 after 5"},
+      {"--initializer", "xaviar", "did you mean \"xavier\"?"},
+      {"--initializer", "glorot", "the forms are zero, one"},
+      {"--initializer", "normal(-1)", "\"sigma\" must be at least 0, got -1"},
+      {"--metrics", "acuracy", "unknown metric \"acuracy\"; did you mean \"accuracy\"?"},
+      {"--metrics", "accuracy,", "expected a name"},
+      {"--metrics", "top-k(0)", "k must be >= 1, got 0"},
+      {"--metrics", "mse", "label \"softmax_label\" of shape (1) does not fit output \"softmax_output\""},
+      {"--metrics", "accuracy(output=foo)", "no output is named \"foo\"; known: softmax_output"},
+      {"--kvstore", "devise", "unknown type of store \"devise\"; choices: local, device"},
+      {"--progress", "bra", "unknown style \"bra\"; did you mean \"bar\"?"},
+      {"--save", "model.txt", "expected a name that ends in .pb or .prototxt, got \"model.txt\""},
+  };
+  for (const Case& c : cases) {
+    const Words model = std::string(c.option) == "--model" ? Words{} : Words{"--model", "mlp"};
+    const Outcome outcome =
+        Fails(2, c.message, Words{"train", "--train-digits=10", "--test-digits=10", c.option, c.text} + model);
+    EXPECT_EQ(outcome.err.rfind(std::string("bindery: ") + c.option + ": ", 0), 0u) << outcome;
+    EXPECT_EQ(outcome.out, "");
+  }
+  Fails(2, "--metrics: unknown metric \"acuracy\"", {"test", "--metrics", "acuracy"});
+  Fails(2, "--model: \"lenett\" is neither", {"inspect", "--model", "lenett"});
+  Fails(2, "--model: \"lenett\" is neither", {"test", "--model", "lenett"});
+  Fails(2, "--model: \"" + std::string(5000, 'a') + "\"", {"predict", "--model", std::string(5000, 'a')});
+  EXPECT_TRUE(Files().empty());  // nothing is written before all is understood
+}
+
+TEST_F(UsageTest, OptionsThatExcludeEachOther) {
+  Fails(2, "--resume needs a folder", {"train", "--resume", "--checkpoints="});
+  Fails(2, "--min-accuracy needs the metric accuracy", {"test", "--min-accuracy", "0.5", "--metrics", "cross-entropy"});
+  Fails(2, "--json is for the summary, --plan is text", {"inspect", "--plan", "--json"});
+  Fails(2, "--dot draws the graph", {"inspect", "--memory", "--dot"});
+  Write("model.pb", "");
+  Fails(2, "--dropout is for models by name", {"train", "--model", "model.pb", "--dropout", "0.5"});
+  Fails(2, "--sync-batch-norm is for models by name", {"inspect", "--model", "model.pb", "--sync-batch-norm"});
+  Fails(2, "there is no checkpoint in \"nowhere\": train first", {"test", "--checkpoints", "nowhere"});
+}
+
+TEST_F(UsageTest, HelpNamesCommandsOptionsAndStatuses) {
+  const std::string help = Succeeds({"--help"}).out;
+  for (const std::string& command : kCommands) {
+    EXPECT_NE(help.find("  " + command + " "), std::string::npos) << command;
+    EXPECT_EQ(Succeeds({command, "--help"}).out, Succeeds({command, "-h"}).out);
+  }
+  for (const char* code : {"0 done", "2 wrong usage", "4 unusable data", "75 stopped"}) {
+    EXPECT_NE(help.find(code), std::string::npos) << code;
+  }
+  EXPECT_EQ(Succeeds({"--version"}).out, "bindery 0.1.0\n");
+}
+
+// What the shell would do with `> /dev/full`.
+TEST_F(UsageTest, ResultsThatCannotBeWrittenAreAnError) {
+  for (const char* arguments : {"devices", "--help", "inspect --model mlp", "inspect --model resnet20 --plan"}) {
+    const std::string line = "'" + Command({})[0] + "' " + arguments + " > /dev/full";
+    const Outcome outcome = Process({"/bin/sh", "-c", line}, folder()).Wait();
+    EXPECT_EQ(outcome.status, 4) << outcome;
+    EXPECT_NE(outcome.err.find("No space left on device"), std::string::npos) << outcome;
+  }
+}
+
+}  // namespace
+}  // namespace bindery
