@@ -71,6 +71,15 @@ TEST(ArrayIter, DescribesItself) {
   EXPECT_EQ((DataDesc{.layout = "TC"}.BatchAxis()), -1);
 }
 
+// What is bound for it needs no more memory than the data.
+TEST(ArrayIter, DescribesNoBatchLargerThanTheData) {
+  const HostTensor data(DType::kFloat32, {3, 2}), labels(DType::kFloat32, {3});
+  EXPECT_EQ(ArrayIter(data, labels, {.batch_size = 100}).ProvideData()[0].shape, (Shape{3, 2}));
+  EXPECT_EQ(ArrayIter(data, labels, {.batch_size = 100}).ProvideLabel()[0].shape, Shape{3});
+  EXPECT_EQ(ArrayIter(data, labels, {.batch_size = 5, .last_batch = LastBatch::kPad}).ProvideData()[0].shape,
+            (Shape{5, 2}));
+}
+
 TEST(ArrayIter, TheLastBatchIsShortByDefault) {
   ArrayIter iter = Numbers(5, {.batch_size = 2});
   const Epoch expected = {{0, 1}, {2, 3}, {4}};
