@@ -34,7 +34,7 @@ void SaveCheckpoint(const Checkpoint& checkpoint, const std::string& path);
 Checkpoint LoadCheckpoint(const std::string& path, const ModelLimits& limits = {});
 
 // A folder of checkpoints "step-0000001234.ckpt". Half-written files of a killed run are ignored, and removed by Save.
-// Thread safety: one thread at a time; and one process writes, of any number that read.
+// Thread safety: one thread at a time; one process writes, of any number that read.
 class CheckpointStore {
  public:
   explicit CheckpointStore(std::string folder, int keep = 3);   // keep >= 1; the folder is made on the first save

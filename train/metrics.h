@@ -52,8 +52,8 @@ class Accuracy final : public Metric {
   ClassMetricOptions options_;
 };
 
-// The share of positions whose label's score is among the k largest; of equal ones the first are larger. A position with
-// a NaN is wrong.
+// The share of positions whose label's score is among the k largest; of equal ones the first are larger. A position
+// with a NaN is wrong.
 class TopKAccuracy final : public Metric {
  public:
   explicit TopKAccuracy(int k, ClassMetricOptions options = {});  // k >= 1
