@@ -34,6 +34,7 @@ while [ $# -gt 0 ]; do
 done
 [[ $kills =~ ^[1-9][0-9]*$ && $seed =~ ^[0-9]+$ ]] || { usage >&2 && exit 2; }
 [ -x "$program" ] || fail "there is no program \"$program\": tools/bazel build //tools:bindery"
+program=$(realpath "$program")
 [ $# -gt 0 ] || set -- --model lenet --train-digits 640 --test-digits 64 --epochs 3
 case " $* " in
   *" --checkpoint-every"*) ;;
@@ -74,11 +75,10 @@ while [ "$killed" -lt "$kills" ]; do
     before=$(newest run)
     before_files=$(temporaries run)
     status=0
-    {
-      timeout --signal=KILL "$((limit / 1000)).$(printf %03d $((limit % 1000)))" \
-        "$program" train --progress none --save run/model.pb --checkpoints run/checkpoints --resume "$@" \
-        >run.log 2>&1 || status=$?
-    } 2>/dev/null # bash says "Killed" each time
+    # --foreground: only the training is killed, not timeout, which waits for its end.
+    timeout --foreground --signal=KILL "$((limit / 1000)).$(printf %03d $((limit % 1000)))" \
+      "$program" train --progress none --save run/model.pb --checkpoints run/checkpoints --resume "$@" \
+      >run.log 2>&1 || status=$?
     [ "$status" = 137 ] || break
     killed=$((killed + 1))
     here=$((here + 1))

@@ -75,6 +75,18 @@ TEST_F(InterruptTest, ResumingIsNotMixedUp) {
   EXPECT_NE(Succeeds(Training(1, {"--checkpoints", "run"})).err.find("this one starts anew"), std::string::npos);
 }
 
+// Each would remove the other's files.
+TEST_F(InterruptTest, OneTrainingAtATimeInAFolder) {
+  Process first(Command(Training(1'000'000, {"--checkpoints", "run", "--keep", "1000"})), folder());
+  while (first.Running() && !HasCheckpoint()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  Fails(4, "--checkpoints: another training is writing to \"run\"", Training(1, {"--checkpoints", "run", "--resume"}));
+  Succeeds({"test", "--checkpoints", "run", "--test-digits", "50"});
+  EXPECT_TRUE(first.Running());
+  first.Signal(SIGKILL);
+  EXPECT_EQ(first.Wait().status, 128 + SIGKILL);
+  Succeeds(Training(1, {"--checkpoints", "run", "--resume"}));  // nothing is left of the lock
+}
+
 TEST_F(InterruptTest, KilledAnywhereItEndsInTheSameBits) {
   const std::string tools = Command({})[0].substr(0, Command({})[0].rfind('/'));
   const Words options = {"--model",  "mlp", "--train-digits", "200", "--test-digits", "20",

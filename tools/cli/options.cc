@@ -1,5 +1,7 @@
 #include "tools/cli/options.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -157,6 +159,14 @@ void MakeOutputFolder(const std::string& option, const std::string& path) {
   std::filesystem::create_directories(path, error);
   if (!error && ::access(path.c_str(), W_OK | X_OK) != 0) error = {errno, std::generic_category()};
   if (error) Throw<DataError>("{}: cannot write in the folder \"{}\": {}", option, path, error.message());
+}
+
+void LockFolder(const std::string& option, const std::string& path) {
+  const int folder = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);  // stays open: that is the lock
+  // Where the file system has no locks, there is none.
+  if (folder >= 0 && ::flock(folder, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    Throw<DataError>("{}: another training is writing to \"{}\"", option, path);
+  }
 }
 
 }  // namespace bindery::cli

@@ -77,5 +77,8 @@ Model LoadTrained(const std::string& checkpoints, const ModelOptions& options);
 // DataError.
 void CheckOutputFile(const std::string& option, const std::string& path);
 void MakeOutputFolder(const std::string& option, const std::string& path);
+// Keeps other processes' LockFolder out as long as this process lives: two trainings would remove each other's
+// checkpoints. Throws DataError if another one is there.
+void LockFolder(const std::string& option, const std::string& path);
 
 }  // namespace bindery::cli

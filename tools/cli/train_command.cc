@@ -152,6 +152,7 @@ int TrainCommand::Run() const {
   SetSampleShape(&loaded, batch.Erase(0));
   if (!checkpoints.empty()) {
     MakeOutputFolder("--checkpoints", checkpoints);
+    LockFolder("--checkpoints", checkpoints);
     const std::vector<std::string> earlier = CheckpointStore(checkpoints).List();
     if (!resume && !earlier.empty()) {
       Log(LogLevel::kWarning, fmt::format("\"{}\" is of an earlier run; this one starts anew and will replace it "
