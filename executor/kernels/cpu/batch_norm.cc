@@ -13,10 +13,6 @@ namespace {
 
 constexpr const char* kFamily = "cpu:beta";
 
-bool UsesRunningValues(const KernelSpec& spec) {
-  return spec.mode == Mode::kPredict || spec.attributes<BatchNormAttrs>().use_global_stats;
-}
-
 // The format of `input` if its channels can be walked there, else plain.
 Format ChannelFormat(const KernelSpec& spec, int input, int axis, ChannelView* view) {
   const Shape& shape = spec.inputs[input].shape;

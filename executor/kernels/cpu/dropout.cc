@@ -14,11 +14,6 @@
 namespace bindery::cpu {
 namespace {
 
-bool IsIdentity(const KernelSpec& spec) {
-  const auto& attrs = spec.attributes<DropoutAttrs>();
-  return attrs.p == 0 || (spec.mode == Mode::kPredict && attrs.mode == DropoutMode::kTraining);
-}
-
 struct MaskRule {
   std::string node_name;
   uint32_t threshold;   // an element stays if the upper 24 bits of its word reach this
@@ -63,7 +58,7 @@ MaybeKernel MakeDropout(const KernelSpec& spec) {
   Kernel kernel = PlainKernel(spec, "loop");
   kernel.inplace = {{0, 0}};
   const int64_t n = shape.Elements();
-  if (IsIdentity(spec)) {
+  if (DropsNothing(spec)) {
     kernel.bind = [n](const KernelArgs& args) -> Call {
       return [n, x = In(args, 0), y = Out(args, 0), mask = static_cast<uint8_t*>(args.outputs[1])] {
         ParallelCopy(y, x, n * static_cast<int64_t>(sizeof(float)));
@@ -103,7 +98,7 @@ MaybeKernel MakeDropoutGrad(const KernelSpec& spec) {
   Kernel kernel = PlainKernel(spec, "loop");
   kernel.inplace = {{0, 0}};
   const int64_t n = spec.inputs[0].shape.Elements();
-  const float factor = IsIdentity(spec) ? 1 : static_cast<float>(1 / (1 - spec.attributes<DropoutAttrs>().p));
+  const float factor = DropsNothing(spec) ? 1 : static_cast<float>(1 / (1 - spec.attributes<DropoutAttrs>().p));
   kernel.bind = [=](const KernelArgs& args) -> Call {
     return [=, dy = In(args, 0), mask = static_cast<const uint8_t*>(args.inputs[1]), dx = Out(args, 0)] {
       const auto loop = BestLoops().masked_scale;

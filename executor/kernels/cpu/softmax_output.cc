@@ -10,13 +10,6 @@
 namespace bindery::cpu {
 namespace {
 
-// Data as (samples, classes, positions): softmax over the classes, one label per sample and position.
-AxisView Classes(const SoftmaxOutputAttrs& attrs, const Shape& data) {
-  if (attrs.multi_output) return ViewAlong(data, 1);
-  if (attrs.preserve_shape) return ViewAlong(data, -1);
-  return {data[0], data.CountFrom(1), 1};
-}
-
 struct Gradient {
   SoftmaxOutputAttrs attrs;
   AxisView view;
@@ -94,7 +87,7 @@ struct Gradient {
 MaybeKernel MakeSoftmaxOutput(const KernelSpec& spec) {
   if (spec.inputs[0].dtype != DType::kFloat32) return std::nullopt;
   Kernel kernel = FlatKernel(spec, "loop", Format::Plain());
-  const AxisView view = Classes(spec.attributes<SoftmaxOutputAttrs>(), spec.inputs[0].shape);
+  const AxisView view = ClassesOf(spec.attributes<SoftmaxOutputAttrs>(), spec.inputs[0].shape);
   kernel.bind = [view](const KernelArgs& args) -> Call {
     return [view, x = In(args, 0), y = Out(args, 0)] { SoftmaxAlong(view, 1, x, y); };
   };
@@ -105,7 +98,7 @@ MaybeKernel MakeSoftmaxOutput(const KernelSpec& spec) {
 MaybeKernel MakeSoftmaxOutputGrad(const KernelSpec& spec) {
   const auto attrs = spec.attributes<SoftmaxOutputAttrs>();
   const Shape& shape = spec.inputs[0].shape;
-  const Gradient gradient{attrs, Classes(attrs, shape), spec.node_name};
+  const Gradient gradient{attrs, ClassesOf(attrs, shape), spec.node_name};
   const bool label_is_distribution = spec.inputs[1].shape == shape;
   if (!AllFloatButLabel(spec, label_is_distribution ? -1 : 1)) return std::nullopt;
   Kernel kernel = FlatKernel(spec, "loop", Format::Plain());

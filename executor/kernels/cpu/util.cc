@@ -45,9 +45,4 @@ Kernel FlatKernel(const KernelSpec& spec, const char* implementation, const Form
   return kernel;
 }
 
-AxisView ViewAlong(const Shape& shape, int axis) {
-  axis = shape.Axis(axis);
-  return {shape.CountTo(axis), shape[axis], shape.CountFrom(axis + 1)};
-}
-
 }  // namespace bindery::cpu

@@ -6,6 +6,7 @@
 
 #include "executor/kernel.h"
 #include "executor/kernels/cpu/layout.h"
+#include "executor/kernels/rules.h"
 
 namespace bindery::cpu {
 
@@ -48,11 +49,5 @@ Kernel FlatKernel(const KernelSpec& spec, const char* implementation, const Form
 inline constexpr int64_t kGrain = 16;
 // Longer rows are cut into runs of this many elements, which several threads take.
 inline constexpr int64_t kRun = 8192;
-
-// (outer, axis, inner) of a plain tensor.
-struct AxisView {
-  int64_t outer, axis, inner;
-};
-AxisView ViewAlong(const Shape& shape, int axis);
 
 }  // namespace bindery::cpu

@@ -7,10 +7,6 @@
 namespace bindery::reference {
 namespace {
 
-bool UsesRunningValues(const KernelSpec& spec) {
-  return spec.mode == Mode::kPredict || spec.attributes<BatchNormAttrs>().use_global_stats;
-}
-
 // f(index) for every element of channel c.
 template <class F>
 void ForChannel(const AxisView& view, int64_t c, const F& f) {

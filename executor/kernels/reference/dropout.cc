@@ -10,11 +10,6 @@
 namespace bindery::reference {
 namespace {
 
-bool IsIdentity(const KernelSpec& spec) {
-  const auto& attrs = spec.attributes<DropoutAttrs>();
-  return attrs.p == 0 || (spec.mode == Mode::kPredict && attrs.mode == DropoutMode::kTraining);
-}
-
 struct MaskRule {
   std::string node_name;
   double p;
@@ -60,7 +55,7 @@ MaskRule RuleOf(const KernelSpec& spec) {
 // x -> y, mask
 MaybeKernel MakeDropout(const KernelSpec& spec) {
   const Shape shape = spec.inputs[0].shape, mask_shape = spec.outputs[1].shape;
-  const bool identity = IsIdentity(spec);
+  const bool identity = DropsNothing(spec);
   const MaskRule rule = RuleOf(spec);
   return InDouble(spec, [=](const Tensors& t) {
     double* mask = t.out[1];
@@ -79,7 +74,7 @@ MaybeKernel MakeDropout(const KernelSpec& spec) {
 // (dy, mask) -> dx
 MaybeKernel MakeDropoutGrad(const KernelSpec& spec) {
   const Shape shape = spec.inputs[0].shape, mask_shape = spec.inputs[1].shape;
-  const double scale = IsIdentity(spec) ? 1 : 1 / (1 - spec.attributes<DropoutAttrs>().p);
+  const double scale = DropsNothing(spec) ? 1 : 1 / (1 - spec.attributes<DropoutAttrs>().p);
   return InDouble(spec, [=](const Tensors& t) {
     Walk<2>(shape, {PlainStrides(shape), BroadcastStrides(mask_shape, shape)}, [&](const std::array<int64_t, 2>& at) {
       t.out[0][at[0]] = t.in[0][at[0]] * t.in[1][at[1]] * scale;

@@ -7,13 +7,6 @@
 namespace bindery::reference {
 namespace {
 
-// Data as (samples, classes, positions): softmax over the classes, one label per sample and position.
-AxisView Classes(const SoftmaxOutputAttrs& attrs, const Shape& data) {
-  if (attrs.multi_output) return ViewAlong(data, 1);
-  if (attrs.preserve_shape) return ViewAlong(data, -1);
-  return {data[0], data.CountFrom(1), 1};
-}
-
 // What the label says the probability of class k should be.
 struct Target {
   const SoftmaxOutputAttrs attrs;
@@ -36,14 +29,14 @@ struct Target {
 
 // (data, label: not read) -> probabilities
 MaybeKernel MakeSoftmaxOutput(const KernelSpec& spec) {
-  const AxisView view = Classes(spec.attributes<SoftmaxOutputAttrs>(), spec.inputs[0].shape);
+  const AxisView view = ClassesOf(spec.attributes<SoftmaxOutputAttrs>(), spec.inputs[0].shape);
   return InDouble(spec, [=](const Tensors& t) { SoftmaxAlong(view, 1, t.in[0], t.out[0]); });
 }
 
 // (p, label [, valid count] [, head gradient]) -> (p - target) grad_scale / divisor
 MaybeKernel MakeSoftmaxOutputGrad(const KernelSpec& spec) {
   const auto attrs = spec.attributes<SoftmaxOutputAttrs>();
-  const AxisView view = Classes(attrs, spec.inputs[0].shape);
+  const AxisView view = ClassesOf(attrs, spec.inputs[0].shape);
   const bool label_is_distribution = spec.inputs[1].shape == spec.inputs[0].shape;
   const int head = attrs.normalization == Normalization::kValid ? 3 : 2;
   const Target target{attrs, view, spec.node_name};

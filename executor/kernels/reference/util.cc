@@ -170,11 +170,6 @@ double ActivateGrad(ActivationType type, double dy, double y) {
   return dy;
 }
 
-AxisView ViewAlong(const Shape& shape, int axis) {
-  axis = shape.Axis(axis);
-  return {shape.CountTo(axis), shape[axis], shape.CountFrom(axis + 1)};
-}
-
 Strides PlainStrides(const Shape& shape) { return BroadcastStrides(shape, shape); }
 
 Strides BroadcastStrides(const Shape& shape, const Shape& to) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "executor/kernel.h"
+#include "executor/kernels/rules.h"
 #include "symbol/ops/activation.h"
 
 namespace bindery::reference {
@@ -41,12 +42,6 @@ bool IsReferenceState(const Format& format);
 double Activate(ActivationType type, double x);
 // The derivative of the function above times dy, from its result y.
 double ActivateGrad(ActivationType type, double dy, double y);
-
-// A tensor seen from one of its axes: elements (outer, axis, inner).
-struct AxisView {
-  int64_t outer, axis, inner;
-};
-AxisView ViewAlong(const Shape& shape, int axis);
 
 // Per axis of some shape: how far the next element along it is, in elements.
 using Strides = std::array<int64_t, Shape::kMaxRank>;
