@@ -28,7 +28,7 @@ def bindery_tests(deps = [], medium = [], loader = [], data = []):
         srcs = native.glob(["*.cc"], allow_empty = True, exclude = ["*_test.cc"]),
         hdrs = native.glob(["*.h"], allow_empty = True),
         visibility = ["//tests:__subpackages__"],
-        deps = deps + ["//third_party:gtest"],
+        deps = deps + ["//tests:message_of", "//third_party:gtest"],
     )
     for source in sources:
         name = source[:-len(".cc")]

@@ -11,20 +11,10 @@
 #include "executor/kernels/cpu/layout.h"
 #include "executor/kernels/cpu/reorder.h"
 #include "symbol/ops.h"
+#include "tests/executor/blocked_format.h"
 
 namespace bindery::cpu {
 namespace {
-
-Format Blocked(std::initializer_list<int> order, std::initializer_list<std::pair<int, int>> blocks) {
-  Format format;
-  format.kind = Format::Kind::kStrided;
-  for (int axis : order) format.order[format.rank++] = static_cast<int8_t>(axis);
-  for (auto [axis, size] : blocks) {
-    format.block_axis[format.num_blocks] = static_cast<int8_t>(axis);
-    format.block_size[format.num_blocks++] = static_cast<int16_t>(size);
-  }
-  return format;
-}
 
 const Format kOIhw8i8o = Blocked({0, 1, 2, 3}, {{1, 8}, {0, 8}});
 

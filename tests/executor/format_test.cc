@@ -5,20 +5,10 @@
 #include <set>
 
 #include "base/error.h"
+#include "tests/executor/blocked_format.h"
 
 namespace bindery {
 namespace {
-
-Format Blocked(std::initializer_list<int> order, std::initializer_list<std::pair<int, int>> blocks) {
-  Format format;
-  format.kind = Format::Kind::kStrided;
-  for (int axis : order) format.order[format.rank++] = static_cast<int8_t>(axis);
-  for (auto [axis, size] : blocks) {
-    format.block_axis[format.num_blocks] = static_cast<int8_t>(axis);
-    format.block_size[format.num_blocks++] = static_cast<int16_t>(size);
-  }
-  return format;
-}
 
 int64_t Offset(const Format& format, const Shape& shape, std::initializer_list<int64_t> index) {
   return ElementOffset(format, shape, index.begin());

@@ -9,6 +9,7 @@
 #include "base/philox.h"
 #include "executor/data_parallel_executor_group.h"
 #include "symbol/ops.h"
+#include "tests/message_of.h"
 
 namespace bindery {
 
@@ -52,16 +53,6 @@ inline HostTensor SumOfGradients(const DataParallelExecutorGroup& group, const s
     for (int64_t i = 0; i < sum.elements(); ++i) sum.Set(i, sum.At(i) + part.At(i));
   }
   return sum;
-}
-
-// What the error says that `f` throws.
-inline std::string MessageOf(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "nothing was thrown";
 }
 
 }  // namespace bindery

@@ -7,6 +7,7 @@
 
 #include "symbol/ops.h"
 #include "tests/executor/graph_runner.h"
+#include "tests/executor/blocked_format.h"
 
 namespace bindery {
 namespace {
@@ -107,17 +108,6 @@ TEST(AddKernel, RefusesASecondOne) {
 
 // --- Reorders: there and back gives the same bits, whatever the bits are, and padding is zero (which the runner
 // watches).
-
-Format Blocked(std::initializer_list<int8_t> order, std::initializer_list<std::pair<int8_t, int16_t>> blocks) {
-  Format format;
-  format.kind = Format::Kind::kStrided;
-  for (int8_t axis : order) format.order[format.rank++] = axis;
-  for (auto [axis, size] : blocks) {
-    format.block_axis[format.num_blocks] = axis;
-    format.block_size[format.num_blocks++] = size;
-  }
-  return format;
-}
 
 std::vector<uint8_t> Reordered(const std::vector<uint8_t>& bytes, DType dtype, const Shape& shape, const Format& from,
                                const Format& to, KernelPolicy policy) {

@@ -7,6 +7,7 @@
 
 #include "symbol/op_def.h"
 #include "symbol/symbol.h"
+#include "tests/message_of.h"
 
 namespace bindery {
 
@@ -24,16 +25,5 @@ std::vector<double> RunOnScalars(const Symbol& symbol, const std::map<std::strin
 
 // How many nodes run this operator?
 int Count(const Symbol& symbol, const OpDef& op);
-
-// The message of the error of type E that `f` throws.
-template <class E, class F>
-std::string MessageOf(F&& f) {
-  try {
-    f();
-  } catch (const E& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
 
 }  // namespace bindery

@@ -8,7 +8,7 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "tests/train/message_of.h"
+#include "tests/message_of.h"
 
 namespace bindery {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "tests/train/message_of.h"
+#include "tests/message_of.h"
 
 namespace bindery {
 namespace {

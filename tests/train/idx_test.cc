@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "tests/train/message_of.h"
+#include "tests/message_of.h"
 #include "train/digits.h"
 #include "train/gunzip.h"
 

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/philox.h"
-#include "tests/train/message_of.h"
+#include "tests/message_of.h"
 #include "train/checkpoint.h"
 #include "train/gunzip.h"
 #include "train/idx.h"

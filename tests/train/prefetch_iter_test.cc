@@ -7,7 +7,7 @@
 #include <semaphore>
 
 #include "base/error.h"
-#include "tests/train/message_of.h"
+#include "tests/message_of.h"
 #include "train/array_iter.h"
 
 namespace bindery {

@@ -5,7 +5,7 @@
 
 #include "base/log.h"
 #include "symbol/ops.h"
-#include "tests/train/message_of.h"
+#include "tests/message_of.h"
 #include "train/array_iter.h"
 #include "train/digits.h"
 #include "train/trainer.h"

@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "symbol/ops.h"
-#include "tests/train/message_of.h"
+#include "tests/message_of.h"
 #include "train/array_iter.h"
 #include "train/prefetch_iter.h"
 

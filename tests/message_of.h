@@ -3,9 +3,11 @@
 
 #include <string>
 
+#include "base/error.h"
+
 namespace bindery {
 
-template <class E, class F>
+template <class E = Error, class F>
 std::string MessageOf(F&& f) {
   try {
     f();
