@@ -25,10 +25,10 @@ enum class DType : uint8_t {
 };
 inline constexpr int kNumDTypes = 9;
 
-int64_t SizeOf(DType dtype);                   // bytes of one element
-const char* ToString(DType dtype);             // "float32"
-DType ParseDType(std::string_view name);       // throws Error naming the choices
-bool IsFloat(DType dtype);                     // float32, float64, bfloat16, float16
+int64_t SizeOf(DType dtype);              // bytes of one element
+const char* ToString(DType dtype);        // "float32"
+DType ParseDType(std::string_view name);  // throws Error naming the choices
+bool IsFloat(DType dtype);                // float32, float64, bfloat16, float16
 inline std::string format_as(DType dtype) { return ToString(dtype); }
 
 // Upper half of a float32; round to nearest even, NaN stays NaN.
@@ -88,15 +88,26 @@ decltype(auto) Dispatch(DType dtype, F&& f) {
 
 template <class T>
 inline constexpr DType kDTypeOf = [] {
-  if constexpr (std::is_same_v<T, float>) return DType::kFloat32;
-  else if constexpr (std::is_same_v<T, double>) return DType::kFloat64;
-  else if constexpr (std::is_same_v<T, bfloat16>) return DType::kBFloat16;
-  else if constexpr (std::is_same_v<T, float16>) return DType::kFloat16;
-  else if constexpr (std::is_same_v<T, int8_t>) return DType::kInt8;
-  else if constexpr (std::is_same_v<T, int32_t>) return DType::kInt32;
-  else if constexpr (std::is_same_v<T, int64_t>) return DType::kInt64;
-  else if constexpr (std::is_same_v<T, uint8_t>) return DType::kUInt8;
-  else { static_assert(std::is_same_v<T, bool>, "not an element type"); return DType::kBool; }
+  if constexpr (std::is_same_v<T, float>)
+    return DType::kFloat32;
+  else if constexpr (std::is_same_v<T, double>)
+    return DType::kFloat64;
+  else if constexpr (std::is_same_v<T, bfloat16>)
+    return DType::kBFloat16;
+  else if constexpr (std::is_same_v<T, float16>)
+    return DType::kFloat16;
+  else if constexpr (std::is_same_v<T, int8_t>)
+    return DType::kInt8;
+  else if constexpr (std::is_same_v<T, int32_t>)
+    return DType::kInt32;
+  else if constexpr (std::is_same_v<T, int64_t>)
+    return DType::kInt64;
+  else if constexpr (std::is_same_v<T, uint8_t>)
+    return DType::kUInt8;
+  else {
+    static_assert(std::is_same_v<T, bool>, "not an element type");
+    return DType::kBool;
+  }
 }();
 
 }  // namespace bindery

@@ -70,7 +70,8 @@ template <class E = Error, class... Args>
 void CheckFailed(const char* condition, const char* file, int line);
 inline void Check(bool condition, const char* meaning, const char* file = __builtin_FILE(),
                   int line = __builtin_LINE()) {
-  if (!condition) [[unlikely]] CheckFailed(meaning, file, line);
+  if (!condition) [[unlikely]]
+    CheckFailed(meaning, file, line);
 }
 
 }  // namespace bindery
@@ -78,9 +79,9 @@ inline void Check(bool condition, const char* meaning, const char* file = __buil
 #if FMT_VERSION < 100000
 // fmt 10 prints every type that has a format_as; fmt 9 does so for some enums only.
 template <class T>
-  requires requires(const T& value) {
-    { format_as(value) } -> std::same_as<std::string>;
-  }
+requires requires(const T& value) {
+  { format_as(value) } -> std::same_as<std::string>;
+}
 struct fmt::formatter<T> : fmt::formatter<fmt::string_view> {
   auto format(const T& value, fmt::format_context& context) const {
     const std::string text = format_as(value);

@@ -5,7 +5,7 @@
 namespace bindery {
 
 void KeepFreedMemory() {
-  constexpr int kNever = 1 << 30;   // bytes
+  constexpr int kNever = 1 << 30;  // bytes
   mallopt(M_MMAP_THRESHOLD, kNever);
   mallopt(M_TRIM_THRESHOLD, kNever);
 }

@@ -42,17 +42,17 @@ class PhiloxStream {
  public:
   PhiloxStream(uint64_t seed, std::string_view name, uint64_t position = 0)
       : key_(StreamKey(seed, name)), position_(position) {}
-  uint32_t Next();                           // 32 random bits
+  uint32_t Next();  // 32 random bits
   float Uniform() { return UniformFloat(Next()); }
   float Uniform(float low, float high) { return low + (high - low) * Uniform(); }
-  float Normal();                            // N(0, 1), Box-Muller; takes two draws
-  uint64_t Below(uint64_t n);                // uniform in 0 .. n-1, n >= 1, without bias
+  float Normal();              // N(0, 1), Box-Muller; takes two draws
+  uint64_t Below(uint64_t n);  // uniform in 0 .. n-1, n >= 1, without bias
   uint64_t position() const { return position_; }
 
  private:
   PhiloxKey key_;
-  uint64_t position_;                        // draws taken
-  PhiloxBlock block_{};                      // the block that holds the draw at position_, once block_valid_
+  uint64_t position_;    // draws taken
+  PhiloxBlock block_{};  // the block that holds the draw at position_, once block_valid_
   bool block_valid_ = false;
 };
 

@@ -25,9 +25,9 @@ class Shape {
   int rank() const { return rank_; }
   // Negative axes count from the end: shape[-1] is the innermost extent. Throws ShapeError out of range.
   int64_t operator[](int axis) const { return dims_[Axis(axis)]; }
-  int Axis(int axis) const;                      // 0 <= result < rank(); throws ShapeError otherwise
-  void Set(int axis, int64_t extent);            // throws ShapeError if extent < -1
-  Shape With(int axis, int64_t extent) const;    // a copy with one extent replaced
+  int Axis(int axis) const;                    // 0 <= result < rank(); throws ShapeError otherwise
+  void Set(int axis, int64_t extent);          // throws ShapeError if extent < -1
+  Shape With(int axis, int64_t extent) const;  // a copy with one extent replaced
 
   bool IsKnown() const;                          // no kUnknownDim
   int64_t Elements() const;                      // product; checked; throws ShapeError if not known

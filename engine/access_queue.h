@@ -2,12 +2,13 @@
 //
 // Every variable has a queue of pending accesses in push order, shared ones (reads) and exclusive ones (writes and
 // updates). An access is *granted* when nothing that excludes it is ahead of it: a shared one when no exclusive access
-// is ahead, an exclusive one when it is at the head. So the granted accesses of a variable are always the head alone, or
-// a run of shared ones from the head on. A finished access leaves the queue; if it was the head, whoever is now at the
-// front is granted. A *claim* is a set of accesses, at most one per variable; it may go ahead when all are granted.
+// is ahead, an exclusive one when it is at the head. So the granted accesses of a variable are always the head alone,
+// or a run of shared ones from the head on. A finished access leaves the queue; if it was the head, whoever is now at
+// the front is granted. A *claim* is a set of accesses, at most one per variable; it may go ahead when all are granted.
 // Claims are entered whole, under one lock, so all queues agree on one order and nothing can wait in a circle.
 //
-// Records are intrusive and belong to the claim: nothing here allocates. Not thread safe: the engine's mutex protects it.
+// Records are intrusive and belong to the claim: nothing here allocates. Not thread safe: the engine's mutex protects
+// it.
 #pragma once
 
 #include <span>

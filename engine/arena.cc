@@ -13,7 +13,8 @@ namespace {
 class CpuArena final : public Arena {
  public:
   CpuArena(Device device, const std::shared_ptr<Engine>& engine, int64_t reserve)
-      : device_(device), var_(engine->NewVar()), reserved_(RoundUp(std::min(reserve, MachineMemory()), kHugePageBytes)) {
+      : device_(device), var_(engine->NewVar()),
+        reserved_(RoundUp(std::min(reserve, MachineMemory()), kHugePageBytes)) {
     base_ = ReservePages(reserved_);
     if (!base_) Throw<DeviceError>("{}: the system refuses {} bytes of address space for an arena", device, reserved_);
   }

@@ -26,11 +26,11 @@ class Arena {
   // Makes at least `bytes` usable: committed, touched, zero at first use. Never shrinks. `threads` touch the new pages.
   // Throws DeviceError when memory is short; what was usable before stays so.
   virtual void Grow(int64_t bytes, int threads = 1) = 0;
-  virtual char* base() const = 0;          // page aligned, constant
+  virtual char* base() const = 0;  // page aligned, constant
   virtual int64_t committed() const = 0;
   virtual void SetLimit(int64_t bytes) = 0;  // Grow beyond it throws DeviceError; 0 = none
   virtual Device device() const = 0;
-  virtual const VarPtr& var() const = 0;   // every operation that touches the arena's memory writes or updates it
+  virtual const VarPtr& var() const = 0;  // every operation that touches the arena's memory writes or updates it
 
   uint64_t generation() const { return generation_; }
   uint64_t NextGeneration() { return ++generation_; }

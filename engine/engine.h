@@ -27,42 +27,43 @@
 
 namespace bindery {
 
-class Var;                       // opaque; belongs to the engine that made it
+class Var;  // opaque; belongs to the engine that made it
 using VarPtr = std::shared_ptr<Var>;
 
 struct OpContext {
-  const void* payload = nullptr; // what was passed to Push(prepared, payload)
+  const void* payload = nullptr;  // what was passed to Push(prepared, payload)
 };
 
 // What to run, where, and which variables it touches. The lists may overlap and repeat; the strongest access counts
 // (write/update over read).
 struct Operation {
-  std::string name = {};              // for messages: `operation "forward cpu:0" failed: ...`
+  std::string name = {};  // for messages: `operation "forward cpu:0" failed: ...`
   Device device = {};
   std::vector<VarPtr> reads = {};
-  std::vector<VarPtr> writes = {};    // created: old content does not matter; carries the error if the operation fails
-  std::vector<VarPtr> updates = {};   // read and changed in place; untouched if the operation is skipped
+  std::vector<VarPtr> writes = {};   // created: old content does not matter; carries the error if the operation fails
+  std::vector<VarPtr> updates = {};  // read and changed in place; untouched if the operation is skipped
   std::function<void(const OpContext&)> run = {};
 };
 
-class PreparedOperation;         // opaque; an Operation ready to be pushed again and again without allocation
+class PreparedOperation;  // opaque; an Operation ready to be pushed again and again without allocation
 using PreparedPtr = std::shared_ptr<PreparedOperation>;
 
 class Engine {
  public:
-  virtual ~Engine() = default;   // waits for everything pushed; never throws
+  virtual ~Engine() = default;  // waits for everything pushed; never throws
 
   virtual VarPtr NewVar() = 0;
 
-  virtual void Push(Operation operation) = 0;                    // returns at once; never throws the operation's error
+  virtual void Push(Operation operation) = 0;  // returns at once; never throws the operation's error
   virtual PreparedPtr Prepare(Operation operation) = 0;
-  // `payload` is kept alive until the run is over. Allocates only when more runs of `prepared` are in flight than ever before.
+  // `payload` is kept alive until the run is over. Allocates only when more runs of `prepared` are in flight than ever
+  // before.
   virtual void Push(const PreparedPtr& prepared, std::shared_ptr<const void> payload = nullptr) = 0;
 
-  virtual void Wait(const VarPtr& var) = 0;                      // until everything pushed so far on `var` is done
+  virtual void Wait(const VarPtr& var) = 0;  // until everything pushed so far on `var` is done
   virtual void WaitAll() = 0;
-  virtual void Recover() = 0;                                    // waits for everything, then clears every failure
-  virtual const char* name() const = 0;                          // "threaded", "inline"
+  virtual void Recover() = 0;            // waits for everything, then clears every failure
+  virtual const char* name() const = 0;  // "threaded", "inline"
 };
 
 // One worker thread per device, started on first use. A worker that has nothing to do spins `spin_microseconds` before

@@ -85,9 +85,9 @@ class InlineEngine final : public Engine {
   }
 
   const EngineToken token_ = std::make_shared<char>();
-  std::mutex mutex_;                            // held by the thread that runs operations
-  std::atomic<std::thread::id> runner_{};       // that thread
-  std::deque<Pushed> nested_;                   // pushed from inside the running operation; used by that thread only
+  std::mutex mutex_;                       // held by the thread that runs operations
+  std::atomic<std::thread::id> runner_{};  // that thread
+  std::deque<Pushed> nested_;              // pushed from inside the running operation; used by that thread only
   Failures failures_;
 };
 

@@ -51,7 +51,8 @@ std::vector<DeclaredAccess> MergeAccesses(const Operation& operation) {
     }
   }
   mentions.resize(kept);
-  std::sort(mentions.begin(), mentions.end(), [](const Mention& a, const Mention& b) { return a.position < b.position; });
+  std::sort(mentions.begin(), mentions.end(),
+            [](const Mention& a, const Mention& b) { return a.position < b.position; });
 
   std::vector<DeclaredAccess> result;
   result.reserve(kept);

@@ -88,7 +88,7 @@ class Failures {
  private:
   uint64_t round_ = 1;
   std::exception_ptr first_;
-  bool told_ = false;              // `first_`, by Tell
+  bool told_ = false;  // `first_`, by Tell
 };
 
 }  // namespace bindery

@@ -1,6 +1,6 @@
-// Pieces are rounded up to size classes, eight per power of two, and a freed piece waits in its class's list for the next
-// request of that class. Small pieces come from malloc; large ones are pages of their own, on huge pages and touched at
-// once, so that the step that first uses one meets no page fault.
+// Pieces are rounded up to size classes, eight per power of two, and a freed piece waits in its class's list for the
+// next request of that class. Small pieces come from malloc; large ones are pages of their own, on huge pages and
+// touched at once, so that the step that first uses one meets no page fault.
 #include "engine/storage.h"
 
 #include <algorithm>
@@ -18,9 +18,9 @@ namespace bindery {
 namespace {
 
 constexpr int64_t kAlignment = 64;
-constexpr int64_t kPagesFrom = 64 << 10;             // classes from here on are whole pages
+constexpr int64_t kPagesFrom = 64 << 10;  // classes from here on are whole pages
 constexpr int64_t kMaxBytes = int64_t{1} << 60;
-constexpr int64_t kMaxStep = kHugePageBytes;         // large pieces waste at most one huge page
+constexpr int64_t kMaxStep = kHugePageBytes;  // large pieces waste at most one huge page
 
 int64_t ClassOf(int64_t bytes) {
   const int64_t wanted = std::max(bytes, kAlignment);

@@ -10,11 +10,11 @@
 namespace bindery {
 
 struct StorageStats {
-  int64_t in_use = 0;        // bytes handed out (rounded sizes)
-  int64_t pooled = 0;        // bytes kept for reuse
+  int64_t in_use = 0;  // bytes handed out (rounded sizes)
+  int64_t pooled = 0;  // bytes kept for reuse
   int64_t peak_in_use = 0;
-  int64_t allocations = 0;   // calls of Allocate
-  int64_t pool_hits = 0;     // of these, served from the pool
+  int64_t allocations = 0;  // calls of Allocate
+  int64_t pool_hits = 0;    // of these, served from the pool
 };
 
 // A piece of memory; given back to the pool with the last reference. 64-byte aligned; not initialised.
@@ -22,7 +22,7 @@ class Chunk {
  public:
   virtual ~Chunk() = default;
   virtual void* data() const = 0;
-  virtual int64_t bytes() const = 0;     // as requested
+  virtual int64_t bytes() const = 0;  // as requested
   virtual Device device() const = 0;
 };
 
@@ -34,8 +34,8 @@ class Storage {
   // memory is exceeded; pooled memory is released first. The storage stays usable afterwards.
   virtual std::shared_ptr<Chunk> Allocate(Device device, int64_t bytes) = 0;
   virtual StorageStats Stats(Device device) const = 0;
-  virtual void SetLimit(Device device, int64_t bytes) = 0;   // of in_use + pooled; 0 = no limit
-  virtual void ReleasePool() = 0;                            // gives unused memory back to the system
+  virtual void SetLimit(Device device, int64_t bytes) = 0;  // of in_use + pooled; 0 = no limit
+  virtual void ReleasePool() = 0;                           // gives unused memory back to the system
 };
 
 std::shared_ptr<Storage> MakeStorage();

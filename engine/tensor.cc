@@ -21,13 +21,8 @@ Tensor::Tensor(std::shared_ptr<Engine> engine, Device device, DType dtype, const
 
 Tensor::Tensor(std::shared_ptr<Engine> engine, Device device, DType dtype, const Shape& shape, void* data,
                std::shared_ptr<const void> keep_alive, VarPtr var)
-    : engine_(std::move(engine)),
-      device_(device),
-      dtype_(dtype),
-      shape_(shape),
-      data_(data),
-      keep_alive_(std::move(keep_alive)),
-      var_(std::move(var)) {
+    : engine_(std::move(engine)), device_(device), dtype_(dtype), shape_(shape), data_(data),
+      keep_alive_(std::move(keep_alive)), var_(std::move(var)) {
   if (!engine_) Throw("a tensor needs an engine");
   if (!var_) Throw("a tensor on memory that exists needs a variable");
   if (!data_ && elements() > 0) Throw("a tensor of shape {} needs memory", shape_);
@@ -89,7 +84,11 @@ HostTensor Tensor::ToHost() const {
   CheckDefined("ToHost");
   // Shared with the operation: if waiting is refused (inside an operation), it still has a place to write to.
   const auto result = std::make_shared<HostTensor>(dtype_, shape_);
-  engine_->Push({"copy to host", device_, {var_}, {}, {},
+  engine_->Push({"copy to host",
+                 device_,
+                 {var_},
+                 {},
+                 {},
                  [result, keep = keep_alive_, in = data_, bytes = bytes()](const OpContext&) {
                    flat::Copy(in, result->raw(), bytes);
                  }});

@@ -21,7 +21,7 @@ namespace bindery {
 
 class Tensor {
  public:
-  Tensor() = default;                                                     // empty: defined() is false
+  Tensor() = default;                                                                      // empty: defined() is false
   Tensor(std::shared_ptr<Engine> engine, Device device, DType dtype, const Shape& shape);  // zero-filled, own variable
   Tensor(Device device, DType dtype, const Shape& shape) : Tensor(DefaultEngine(), device, dtype, shape) {}
   // On memory that exists: `keep_alive` owns it, `var` orders access (several tensors may share one, so this one counts
@@ -39,19 +39,20 @@ class Tensor {
   void* data() const { return data_; }
   const VarPtr& var() const { return var_; }
 
-  Tensor Reshape(const Shape& shape) const;                               // a view; throws ShapeError on another count
-  Tensor Slice(int64_t begin, int64_t end) const;                         // a view of rows along axis 0; throws ShapeError
+  Tensor Reshape(const Shape& shape) const;        // a view; throws ShapeError on another count
+  Tensor Slice(int64_t begin, int64_t end) const;  // a view of rows along axis 0; throws ShapeError
 
-  // The three ways to write, all asynchronous, run by this tensor's device. An error that travels here fails the tensor,
-  // with all its views. Writing a whole tensor makes it whole again; writing a part (a slice, a tensor on shared memory)
-  // cannot know about the rest, so while the variable is failed it is skipped, until the whole is written or Recover().
+  // The three ways to write, all asynchronous, run by this tensor's device. An error that travels here fails the
+  // tensor, with all its views. Writing a whole tensor makes it whole again; writing a part (a slice, a tensor on
+  // shared memory) cannot know about the rest, so while the variable is failed it is skipped, until the whole is
+  // written or Recover().
   //
   // From the host: `source` may be changed at once. Casts. Throws ShapeError on another shape.
   void CopyFrom(const HostTensor& source) const;
   // Device to device. Casts. Throws ShapeError on another shape. The two may be views of the same memory.
   void CopyFrom(const Tensor& source) const;
   void Fill(double value) const;
-  HostTensor ToHost() const;                                              // waits
+  HostTensor ToHost() const;  // waits
   void Wait() const;
 
  private:

@@ -2,12 +2,12 @@
 // few operations per step, so the lock is held for some hundred nanoseconds, some thousand times a second.
 //
 // The life of a pushed operation:
-//   1. Push, in the caller's thread, under the mutex: a Run (the record of this one execution) is taken from the prepared
-//      operation's free list, its accesses enter their variables' queues (access_queue.h). When all are granted, at once
-//      or later, the run is appended to its device's worker, which is woken if it sleeps.
-//   2. The worker takes the run. A failed input means that it is skipped (operation.h); otherwise its function is called,
-//      without the lock. Then the payload is dropped, and the function too if nobody can push it again: so whoever
-//      waits finds their memory released.
+//   1. Push, in the caller's thread, under the mutex: a Run (the record of this one execution) is taken from the
+//      prepared operation's free list, its accesses enter their variables' queues (access_queue.h). When all are
+//      granted, at once or later, the run is appended to its device's worker, which is woken if it sleeps.
+//   2. The worker takes the run. A failed input means that it is skipped (operation.h); otherwise its function is
+//      called, without the lock. Then the payload is dropped, and the function too if nobody can push it again: so
+//      whoever waits finds their memory released.
 //   3. Under the mutex: errors are settled, the accesses leave their queues, which may make other runs ready, for this
 //      worker or another; the Run goes back to the free list.
 //
@@ -50,7 +50,7 @@ struct Worker {
   std::atomic<uint64_t> sequence{0};  // changes when there is something new: what a spinning worker looks at
   std::condition_variable wake;
   bool parked = false;
-  Run* first = nullptr;               // runs that are ready, in order
+  Run* first = nullptr;  // runs that are ready, in order
   Run* last = nullptr;
 };
 
@@ -68,7 +68,7 @@ struct Run : Claim {
   std::shared_ptr<const void> payload;
   std::unique_ptr<PendingAccess[]> accesses;
   size_t count = 0;
-  Run* next = nullptr;                           // in the worker's queue or the free list
+  Run* next = nullptr;  // in the worker's queue or the free list
 };
 
 // A thread in Wait(var). Lives on its stack, and is gone as soon as `done` is set.
@@ -324,9 +324,9 @@ class State : public std::enable_shared_from_this<State> {
 
   const int spin_microseconds_;
   std::mutex mutex_;
-  std::condition_variable finished_;                 // waited on by `sleepers_` threads in Wait, WaitAll, Recover, Stop
+  std::condition_variable finished_;  // waited on by `sleepers_` threads in Wait, WaitAll, Recover, Stop
   int sleepers_ = 0;
-  std::atomic<int64_t> in_flight_{0};                // changed under the mutex; read without it while spinning
+  std::atomic<int64_t> in_flight_{0};  // changed under the mutex; read without it while spinning
   bool stopping_ = false;
   std::vector<std::unique_ptr<Worker>> workers_;
   Failures failures_;

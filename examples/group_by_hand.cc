@@ -27,7 +27,10 @@ int main() {
   ArrayIter batches(std::move(digits.images), std::move(digits.labels), {.batch_size = kBatch, .shuffle = true});
 
   // One executor per device; the first gets two thirds of every batch.
-  DataParallelExecutorGroup group(net, {.devices = {Cpu(0), Cpu(1)}, .workload = {2, 1}, .data = batches.ProvideData(), .labels = batches.ProvideLabel()});
+  DataParallelExecutorGroup group(net, {.devices = {Cpu(0), Cpu(1)},
+                                        .workload = {2, 1},
+                                        .data = batches.ProvideData(),
+                                        .labels = batches.ProvideLabel()});
   std::map<std::string, ValueType> parameters;
   for (const StoredParameter& p : group.store().parameters()) parameters[p.name] = {.dtype = p.dtype, .shape = p.shape};
   group.SetParams(InitialValues(net, parameters, Initializer("xavier"), /*seed=*/1), {});
@@ -51,6 +54,6 @@ int main() {
     }
     std::printf("epoch %d: loss %.4f\n", epoch + 1, loss->Get()[0].second);
   }
-  const Tensor probabilities = group.Outputs()[0];   // merged: (100, 10)
+  const Tensor probabilities = group.Outputs()[0];  // merged: (100, 10)
   std::printf("outputs of the last batch: %s\n", ToString(probabilities.shape()).c_str());
 }

@@ -41,8 +41,8 @@ auto WithNode(const Node& node, F&& f) {
 class Compiler : private ProgramBuilder {
  public:
   Compiler(LoweredGraph lowered, const CompileOptions& options)
-      : ProgramBuilder(options.threads, options.policy), lowered_(std::move(lowered)), graph_(lowered_.graph), options_(options),
-        has_backward_(options.with_backward && options.mode == Mode::kTrain) {}
+      : ProgramBuilder(options.threads, options.policy), lowered_(std::move(lowered)), graph_(lowered_.graph),
+        options_(options), has_backward_(options.with_backward && options.mode == Mode::kTrain) {}
 
   std::shared_ptr<const Program> Run() {
     DescribeInterface();
@@ -62,8 +62,11 @@ class Compiler : private ProgramBuilder {
     if (!forward_ended_) EndForward();
     FinishObserved();
     CutSegment(has_backward_ ? Phase::kBackward : Phase::kForward, /*keep_empty=*/true);
-    PlanMemory(&program(), {.root = roots(), .kept = kept_, .forward_end = forward_end_step_,
-                                .inplace = options_.inplace, .reuse = options_.reuse_memory});
+    PlanMemory(&program(), {.root = roots(),
+                            .kept = kept_,
+                            .forward_end = forward_end_step_,
+                            .inplace = options_.inplace,
+                            .reuse = options_.reuse_memory});
     VerifyPlan(plan());
     return Finish();
   }
@@ -100,7 +103,8 @@ class Compiler : private ProgramBuilder {
     for (size_t i = 0; i < p.auxiliary.size(); ++i) auxiliary_slot_[p.auxiliary[i]] = static_cast<int>(i);
     for (const LoweredGraph::Gradient& g : lowered_.gradients) {
       const int slot = static_cast<int>(p.gradients.size());
-      p.gradients.push_back({.name = g.name, .argument = argument_slot_.at(g.name), .req = g.req, .is_zero = g.output < 0});
+      p.gradients.push_back(
+          {.name = g.name, .argument = argument_slot_.at(g.name), .req = g.req, .is_zero = g.output < 0});
       if (g.output >= 0) {
         const Entry& entry = graph_.outputs[g.output];
         gradients_of_[{graph_.IndexOf(entry.node), entry.output}].push_back(slot);
@@ -109,9 +113,7 @@ class Compiler : private ProgramBuilder {
     if (!options_.observe.empty()) observe_ = std::regex(options_.observe);
   }
 
-  static bool IsShapeOnly(const Node& node, int input) {
-    return bindery::IsShapeOnly(node.op(), input);
-  }
+  static bool IsShapeOnly(const Node& node, int input) { return bindery::IsShapeOnly(node.op(), input); }
   bool IsObserved(const Node& node, int output) const {
     return observe_ && std::regex_search(node.OutputName(output), *observe_);
   }
@@ -261,10 +263,13 @@ class Compiler : private ProgramBuilder {
       const auto aux = [&](int input) { return auxiliary_slot_.at(node.inputs()[input].node->name()); };
       const Shape& data = spec.inputs[0].shape;
       const int64_t channels = data[static_cast<int>(rule->channel_axis)];
-      plan().statistics.push_back({.node = node.name(), .mean = values_of_[n][rule->mean_output],
+      plan().statistics.push_back({.node = node.name(),
+                                   .mean = values_of_[n][rule->mean_output],
                                    .variance = values_of_[n][rule->variance_output],
-                                   .running_mean = aux(rule->mean_input), .running_variance = aux(rule->variance_input),
-                                   .momentum = rule->momentum, .count = channels == 0 ? 0 : data.Elements() / channels,
+                                   .running_mean = aux(rule->mean_input),
+                                   .running_variance = aux(rule->variance_input),
+                                   .momentum = rule->momentum,
+                                   .count = channels == 0 ? 0 : data.Elements() / channels,
                                    .merged = &node.op() == &BatchNormNormalizeOp() && options_.devices > 1});
     }
   }
@@ -287,8 +292,11 @@ class Compiler : private ProgramBuilder {
       PlanGradient& gradient = plan().gradients[slot];
       const PlanArgument& argument = plan().arguments[gradient.argument];
       const int value = values_of_[n][o];
-      const PlanValue array{.name = argument.name + "_gradient", .type = argument.type, .format = argument.format,
-                            .place = Place::kGradient, .slot = slot};
+      const PlanValue array{.name = argument.name + "_gradient",
+                            .type = argument.type,
+                            .format = argument.format,
+                            .place = Place::kGradient,
+                            .slot = slot};
       if (gradient.req == GradReq::kAdd) {
         const int source = InFormat(value, argument.format);
         const int target = NewValue(array);
@@ -306,7 +314,8 @@ class Compiler : private ProgramBuilder {
   // Does a step of backward write it into the arena?
   bool IsMovable(int root) {
     for (const PlanSegment& segment : plan().segments) {
-      for (const PlanExchange& e : segment.exchanges) if (e.output == root) return false;
+      for (const PlanExchange& e : segment.exchanges)
+        if (e.output == root) return false;
     }
     return root >= forward_values_ && plan().values[root].place == Place::kArena;
   }
@@ -371,15 +380,15 @@ class Compiler : private ProgramBuilder {
   const bool has_backward_;
 
   std::map<std::string, int> argument_slot_, auxiliary_slot_;
-  std::vector<bool> open_;                                    // per argument: format not yet decided
-  std::map<std::pair<int, int>, std::vector<int>> gradients_of_;   // (node, output) -> gradient slots
-  std::vector<std::vector<bool>> read_;                       // per node and output: see NeededOutputs
-  std::vector<std::vector<int>> values_of_;                   // per node and output
+  std::vector<bool> open_;                                        // per argument: format not yet decided
+  std::map<std::pair<int, int>, std::vector<int>> gradients_of_;  // (node, output) -> gradient slots
+  std::vector<std::vector<bool>> read_;                           // per node and output: see NeededOutputs
+  std::vector<std::vector<int>> values_of_;                       // per node and output
   std::map<std::string, int> random_names_;
-  std::vector<int> kept_;                                     // values alive to the end
+  std::vector<int> kept_;  // values alive to the end
   std::optional<std::regex> observe_;
   bool forward_ended_ = false;
-  int forward_end_step_ = 0, forward_values_ = 0;             // steps and values of the forward phase
+  int forward_end_step_ = 0, forward_values_ = 0;  // steps and values of the forward phase
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// DataParallelExecutorGroup: one symbol bound to several devices. Each batch is split among them by workload, forward and
-// backward run on every device at once, outputs and input gradients are merged again, and every device holds all
+// DataParallelExecutorGroup: one symbol bound to several devices. Each batch is split among them by workload, forward
+// and backward run on every device at once, outputs and input gradients are merged again, and every device holds all
 // parameters. What is computed does not depend on the number of devices (docs/step.md).
 //
 //   DataParallelExecutorGroup group(net, {.devices = {Cpu(0), Cpu(1)},
@@ -47,30 +47,31 @@ using GradRequest = std::variant<GradReq, std::vector<GradReq>, std::map<std::st
 class DataParallelExecutorGroup;
 
 struct GroupOptions {
-  std::vector<Device> devices = {Cpu(0)};             // one may appear twice: two replicas share its worker
-  std::vector<double> workload = {};                  // only ratios matter; empty: equal
-  std::vector<DataDesc> data = {};                    // shapes of a whole batch; at least one
-  std::vector<DataDesc> labels = {};                  // empty: label arguments are bound as zeros, for prediction only
-  std::vector<DataDesc> states = {};                  // arguments that are neither data, label nor parameter: zero until set
+  std::vector<Device> devices = {Cpu(0)};  // one may appear twice: two replicas share its worker
+  std::vector<double> workload = {};       // only ratios matter; empty: equal
+  std::vector<DataDesc> data = {};         // shapes of a whole batch; at least one
+  std::vector<DataDesc> labels = {};       // empty: label arguments are bound as zeros, for prediction only
+  std::vector<DataDesc> states = {};       // arguments that are neither data, label nor parameter: zero until set
   bool for_training = true;
   bool inputs_need_grad = false;
-  std::vector<std::string> fixed_params = {};         // get no gradient; a normalisation layer all of whose parameters are fixed keeps its statistics
+  // Get no gradient; a normalisation layer all of whose parameters are fixed keeps its statistics.
+  std::vector<std::string> fixed_params = {};
   GradRequest grad_req = GradReq::kWrite;
-  // Shares parameters, gradients, auxiliary states and working memory with it (same devices and engine). Only read by the
-  // constructor.
+  // Shares parameters, gradients, auxiliary states and working memory with it (same devices and engine). Only read by
+  // the constructor.
   DataParallelExecutorGroup* shared_group = nullptr;
-  std::shared_ptr<Engine> engine = nullptr;           // default: the shared group's, else DefaultEngine()
-  int threads_per_device = 0;                         // 0: the cores this process may use, shared out evenly
-  uint64_t seed = 0;                                  // of random operators
+  std::shared_ptr<Engine> engine = nullptr;  // default: the shared group's, else DefaultEngine()
+  int threads_per_device = 0;                // 0: the cores this process may use, shared out evenly
+  uint64_t seed = 0;                         // of random operators
   KernelPolicy policy = KernelPolicy::kFast;
-  bool passes = true, fusion = true, inplace = true, reuse_memory = true;   // switches for tests and debugging
+  bool passes = true, fusion = true, inplace = true, reuse_memory = true;  // switches for tests and debugging
 };
 
 // A parameter as the devices hold it: flat storage, in the group's format, equal on all devices.
 struct ReplicatedParam {
   std::string name;
-  int index = 0;                                      // in the order of param_names()
-  std::vector<Tensor> values, grads;                  // per device; grads empty if its request is null
+  int index = 0;                      // in the order of param_names()
+  std::vector<Tensor> values, grads;  // per device; grads empty if its request is null
 };
 
 struct SetParamsOptions {
@@ -81,7 +82,7 @@ struct SetParamsOptions {
 struct StepNumber {
   uint64_t step = 0;
   uint32_t micro_batch = 0;
-  int64_t batch_size = 0;                             // samples of the whole step; 0: of this batch
+  int64_t batch_size = 0;  // samples of the whole step; 0: of this batch
 };
 
 class DataParallelExecutorGroup {
@@ -93,16 +94,16 @@ class DataParallelExecutorGroup {
   DataParallelExecutorGroup& operator=(const DataParallelExecutorGroup&) = delete;
 
   // --- running ---
-  // Mode: training if bound for it, unless said otherwise. Labels may be absent in prediction, and are ignored by a group
-  // bound without. Padding rows are left out. Throws DataError, ShapeError for batches that do not fit; whatever it
-  // throws, parameters are as they were and later batches run. Once it has begun to bind, earlier results are gone.
+  // Mode: training if bound for it, unless said otherwise. Labels may be absent in prediction, and are ignored by a
+  // group bound without. Padding rows are left out. Throws DataError, ShapeError for batches that do not fit; whatever
+  // it throws, parameters are as they were and later batches run. Once it has begun to bind, earlier results are gone.
   void Forward(const BatchPtr& batch, std::optional<Mode> mode = std::nullopt);
   void Forward(Batch batch, std::optional<Mode> mode = std::nullopt);
   // One batch per device, in place of splitting: at least one sample each, and labels for all or for none.
   void Forward(const std::vector<BatchPtr>& per_device, std::optional<Mode> mode = std::nullopt);
   // Once after a training forward, whose values it uses up: gradients that add up (GradReq::kAdd) do so over pairs of
-  // Forward and Backward. Heads that are not loss heads need a gradient of the whole batch's output shape, by position or
-  // by output name; those of loss heads are ignored. A head without batch axis passes on what its annotation `merge`
+  // Forward and Backward. Heads that are not loss heads need a gradient of the whole batch's output shape, by position
+  // or by output name; those of loss heads are ignored. A head without batch axis passes on what its annotation `merge`
   // implies: all of it (sum), each device's share (mean), all to the first device with samples (first).
   void Backward() { Backward(std::map<std::string, HostTensor>{}); }
   void Backward(const std::vector<HostTensor>& head_gradients);
@@ -117,33 +118,35 @@ class DataParallelExecutorGroup {
   // Heads begin..end-1 (-1: all), each merged along its batch axis on device 0; a head without batch axis by its
   // annotation `merge`. Tensors of their own: later steps do not change them.
   std::vector<Tensor> Outputs(int begin = 0, int end = -1) const;
-  std::vector<std::vector<Tensor>> OutputsPerDevice(int begin = 0, int end = -1) const;    // [head][device with samples]
-  std::vector<Shape> OutputShapes() const;                                                // of a whole batch; known before running
-  // In the order of the data descriptions. Throws Error unless bound with inputs_need_grad (or a request for that input).
-  // With GradReq::kAdd they add up over batches of one shape and split, and start from zero with another.
+  std::vector<std::vector<Tensor>> OutputsPerDevice(int begin = 0, int end = -1) const;  // [head][device with samples]
+  std::vector<Shape> OutputShapes() const;  // of a whole batch; known before running
+  // In the order of the data descriptions. Throws Error unless bound with inputs_need_grad (or a request for that
+  // input). With GradReq::kAdd they add up over batches of one shape and split, and start from zero with another.
   std::vector<Tensor> InputGradients() const;
-  std::vector<std::vector<Tensor>> InputGradientsPerDevice() const;                       // [data][device with samples]
+  std::vector<std::vector<Tensor>> InputGradientsPerDevice() const;  // [data][device with samples]
 
   // --- parameters ---
   // Unknown and missing names are errors (Error), unless allowed; missing is reported first. Casts to the bound dtype.
   void SetParams(const HostTensorMap& args, const HostTensorMap& aux, const SetParamsOptions& options = {});
   // Plain, from one replica (all are equal). Entries that are there already give the dtype.
   void GetParams(HostTensorMap* args, HostTensorMap* aux) const;
-  // Plain; one device's share. Of a parameter, or of an input after Backward (data, label or state, if one is asked for).
+  // Plain; one device's share. Of a parameter, or of an input after Backward (data, label or state, if one is asked
+  // for).
   HostTensor GetGradient(const std::string& name, int device) const;
-  void ZeroGradients();                               // all of them, inputs' too; for GradReq::kAdd
+  void ZeroGradients();  // all of them, inputs' too; for GradReq::kAdd
   std::vector<ReplicatedParam> params() const;
   ParameterStore& store() { return *store_; }
   const ParameterStore& store() const { return *store_; }
 
   // --- states ---
   void SetStates(double value);
-  void SetStates(const std::vector<HostTensor>& merged);                                  // split like data
-  void SetStates(const std::vector<std::vector<Tensor>>& per_device);                     // [state][device with samples]
+  void SetStates(const std::vector<HostTensor>& merged);               // split like data
+  void SetStates(const std::vector<std::vector<Tensor>>& per_device);  // [state][device with samples]
   std::vector<std::vector<Tensor>> States() const;
 
   // --- metrics and watching ---
-  // Labels of the last batch, whole (split like data) or, pre-sliced, one list per device with samples. Waits for the outputs.
+  // Labels of the last batch, whole (split like data) or, pre-sliced, one list per device with samples. Waits for the
+  // outputs.
   void UpdateMetric(Metric* metric, const std::vector<HostTensor>& labels) const;
   void UpdateMetric(Metric* metric, const std::vector<std::vector<HostTensor>>& pre_sliced) const;
   // Values whose names match the regular expression are kept by the next steps ("" stops). Another program does that;
@@ -154,7 +157,7 @@ class DataParallelExecutorGroup {
     std::string name;
     HostTensor value;
   };
-  std::vector<Watched> WatchedValues() const;                                             // of the last step; waits
+  std::vector<Watched> WatchedValues() const;  // of the last step; waits
 
   // --- description ---
   const Symbol& symbol() const { return symbol_; }
@@ -167,8 +170,8 @@ class DataParallelExecutorGroup {
   const std::vector<std::string>& aux_names() const { return aux_names_; }
   const std::vector<std::string>& output_names() const { return output_names_; }
   GradReq grad_req(const std::string& argument) const;
-  MemoryReport memory(int device = 0) const;          // of the current binding
-  const Plan& plan(int device = 0) const;             // of the current binding; device: index among those with samples
+  MemoryReport memory(int device = 0) const;  // of the current binding
+  const Plan& plan(int device = 0) const;     // of the current binding; device: index among those with samples
   const ProgramCache& programs() const { return programs_; }
   const std::vector<std::unique_ptr<Replica>>& replicas() const { return replicas_; }
   const GroupStep& step() const { return *current_->step; }
@@ -180,26 +183,28 @@ class DataParallelExecutorGroup {
   struct Binding {
     Mode mode = Mode::kPredict;
     std::string watch;
-    std::vector<Shape> shapes = {};                   // data, then labels
-    std::vector<SampleRange> ranges = {};             // per device
-    bool cut_beforehand = false;                      // ranges as the caller cut them, not by workload
+    std::vector<Shape> shapes = {};        // data, then labels
+    std::vector<SampleRange> ranges = {};  // per device
+    bool cut_beforehand = false;           // ranges as the caller cut them, not by workload
     int64_t samples = 0;
     std::unique_ptr<GroupStep> step = nullptr;
-    int addresses = 0;                                // sum of the replicas' addresses_version() when bound
+    int addresses = 0;  // sum of the replicas' addresses_version() when bound
   };
 
   void CheckOptions();
   void ResolveGradRequests();
   void ReadGradRequests();
-  const DataDesc& InputDesc(size_t i) const;          // data, then labels
+  const DataDesc& InputDesc(size_t i) const;  // data, then labels
   // The extent of the batch axes; no value if nothing is batched. Throws ShapeError if they differ.
   std::optional<int64_t> SamplesOf(const std::vector<Shape>& shapes) const;
-  // The shapes that a batch is computed in: its own, without padding rows. Throws DataError unless it can run in `mode`.
+  // The shapes that a batch is computed in: its own, without padding rows. Throws DataError unless it can run in
+  // `mode`.
   void ShapesOf(const Batch& batch, Mode mode, std::vector<Shape>* shapes) const;
   // Finds or makes the binding and makes it the current one, of which nothing has run yet; `ranges` if not the usual
   // split. What throws leaves the current one in place.
   Binding* Bind(const std::vector<Shape>& shapes, Mode mode, const std::vector<SampleRange>* ranges = nullptr);
-  std::unique_ptr<Binding> MakeBinding(const std::vector<Shape>& shapes, Mode mode, const std::vector<SampleRange>& ranges);
+  std::unique_ptr<Binding> MakeBinding(const std::vector<Shape>& shapes, Mode mode,
+                                       const std::vector<SampleRange>& ranges);
   // Compiles for a share of the batch; its parameters are in the store then.
   std::shared_ptr<const Program> MakeProgram(const std::vector<Shape>& shapes, Mode mode, int64_t samples,
                                              const CompileOptions& options);
@@ -212,9 +217,9 @@ class DataParallelExecutorGroup {
   void RunBackward(const std::vector<const HostTensor*>& head_gradients);
   void PushHeadGradient(int head, const HostTensor& gradient);
   Tensor Merge(const std::vector<Tensor>& parts, int axis, const std::string& rule) const;
-  int CheckHeads(int begin, int end) const;           // the resolved end
-  int AxisOf(int head) const;                         // batch axis of a head's value
-  const GroupStep& Ran(const char* what) const;       // throws Error unless forward has run
+  int CheckHeads(int begin, int end) const;      // the resolved end
+  int AxisOf(int head) const;                    // batch axis of a head's value
+  const GroupStep& Ran(const char* what) const;  // throws Error unless forward has run
   void Measure(Metric* metric, const std::vector<std::vector<HostTensor>>& labels_per_device) const;
 
   Symbol symbol_;
@@ -222,22 +227,22 @@ class DataParallelExecutorGroup {
   std::shared_ptr<Engine> engine_;
   int threads_ = 1;
   std::vector<std::string> arg_names_, param_names_, aux_names_, output_names_;
-  std::set<std::string> unbound_labels_;              // arguments of a group bound without labels
+  std::set<std::string> unbound_labels_;  // arguments of a group bound without labels
   std::map<std::string, GradReq> grad_req_;
-  std::vector<std::string> merge_rules_;              // per head: "", "sum", "mean", "first"
+  std::vector<std::string> merge_rules_;  // per head: "", "sum", "mean", "first"
   std::shared_ptr<ParameterStore> store_;
   std::vector<std::shared_ptr<Arena>> arenas_;
   std::vector<std::unique_ptr<Replica>> replicas_;
   ProgramCache programs_;
-  std::list<std::unique_ptr<Binding>> bindings_;      // most recently used first
+  std::list<std::unique_ptr<Binding>> bindings_;  // most recently used first
   Binding* current_ = nullptr;
-  bool ran_forward_ = false, ran_backward_ = false;   // of the current binding, since it became that
+  bool ran_forward_ = false, ran_backward_ = false;  // of the current binding, since it became that
   std::string watch_;
   std::optional<StepNumber> step_;
-  std::vector<Shape> batch_shapes_;                   // of the last batch; kept so that a step allocates nothing
-  uint64_t steps_ = 0;                                // training forwards so far, where nobody sets the step
-  uint64_t predictions_ = 0;                          // since the last step
-  bool inputs_add_up_ = false;                        // some input's gradient is asked for with kAdd
+  std::vector<Shape> batch_shapes_;  // of the last batch; kept so that a step allocates nothing
+  uint64_t steps_ = 0;               // training forwards so far, where nobody sets the step
+  uint64_t predictions_ = 0;         // since the last step
+  bool inputs_add_up_ = false;       // some input's gradient is asked for with kAdd
   // The shapes and ranges of the batches whose gradients have been added up there.
   std::pair<std::vector<Shape>, std::vector<SampleRange>> added_up_;
 };

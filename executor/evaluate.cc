@@ -51,7 +51,7 @@ KernelSpec SpecOf(const Node& node, const std::vector<HostTensor>& inputs, Mode 
 void Run(const Kernel& kernel, const std::vector<void*>& inputs, const std::vector<void*>& outputs) {
   const HostTensor scratch(DType::kUInt8, Shape{kernel.scratch_bytes});
   const StepBlock step;
-  const TeamScope team(kernel.threads);   // its scratch memory is made for these, whatever the caller's team is
+  const TeamScope team(kernel.threads);  // its scratch memory is made for these, whatever the caller's team is
   kernel.bind({inputs, outputs, const_cast<void*>(scratch.raw()), &step})();
 }
 
@@ -67,7 +67,7 @@ std::vector<HostTensor> EvaluateNode(const Node& node, const std::vector<HostTen
   const KernelSpec spec = SpecOf(node, inputs, mode);
   const Kernel kernel = MakeKernel(spec, policy);
 
-  std::vector<HostTensor> buffers;   // of values that are not plain for the kernel
+  std::vector<HostTensor> buffers;  // of values that are not plain for the kernel
   buffers.reserve(inputs.size() + spec.outputs.size());
   std::vector<void*> input_addresses(inputs.size()), output_addresses(spec.outputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) {

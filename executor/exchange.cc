@@ -45,7 +45,8 @@ void MoveRunning(int64_t channels, std::span<const ChannelStatistics> sources, d
       m2 += static_cast<double>(s.count) * (static_cast<const T*>(s.variance)[c] + delta * delta);
     }
     const T running_mean = static_cast<T>(momentum * static_cast<T*>(means[0])[c] + (1 - momentum) * mean);
-    const T running_variance = static_cast<T>(momentum * static_cast<T*>(variances[0])[c] + (1 - momentum) * (m2 / count));
+    const T running_variance =
+        static_cast<T>(momentum * static_cast<T*>(variances[0])[c] + (1 - momentum) * (m2 / count));
     for (void* m : means) static_cast<T*>(m)[c] = running_mean;
     for (void* v : variances) static_cast<T*>(v)[c] = running_variance;
   }
@@ -63,19 +64,22 @@ void DispatchFloatOrDouble(DType dtype, F&& f) {
 
 }  // namespace
 
-void RunExchange(const std::string& op, const ValueType& type, std::span<const void* const> inputs, std::span<void* const> outputs) {
+void RunExchange(const std::string& op, const ValueType& type, std::span<const void* const> inputs,
+                 std::span<void* const> outputs) {
   if (op == "MergeStatistics") {
     DispatchFloatOrDouble(type.dtype, [&]<class T>() { MergeStatistics<T>(type.shape[1], inputs, outputs); });
   } else {
     Check(op == "SumOverDevices", "a known exchange");
     flat::Sum(type.dtype, inputs, outputs[0], type.shape.Elements());
-    for (size_t d = 1; d < outputs.size(); ++d) flat::Copy(outputs[0], outputs[d], type.shape.Elements() * SizeOf(type.dtype));
+    for (size_t d = 1; d < outputs.size(); ++d)
+      flat::Copy(outputs[0], outputs[d], type.shape.Elements() * SizeOf(type.dtype));
   }
 }
 
 void MoveRunningStatistics(DType dtype, int64_t channels, std::span<const ChannelStatistics> sources, double momentum,
                            std::span<void* const> running_means, std::span<void* const> running_variances) {
-  DispatchFloatOrDouble(dtype, [&]<class T>() { MoveRunning<T>(channels, sources, momentum, running_means, running_variances); });
+  DispatchFloatOrDouble(
+      dtype, [&]<class T>() { MoveRunning<T>(channels, sources, momentum, running_means, running_variances); });
 }
 
 }  // namespace bindery

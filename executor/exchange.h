@@ -12,7 +12,8 @@
 namespace bindery {
 
 // Runs the exchange named `op` ("SumOverDevices", "MergeStatistics"): inputs of all devices -> every output.
-void RunExchange(const std::string& op, const ValueType& type, std::span<const void* const> inputs, std::span<void* const> outputs);
+void RunExchange(const std::string& op, const ValueType& type, std::span<const void* const> inputs,
+                 std::span<void* const> outputs);
 
 // One device's batch statistics of a channel axis: per channel mean and biased variance over `count` elements.
 struct ChannelStatistics {

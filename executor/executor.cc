@@ -7,10 +7,18 @@
 namespace bindery {
 
 Executor::Executor(const Symbol& symbol, const ExecutorOptions& options) {
-  GroupOptions group{.devices = {options.device}, .data = options.inputs, .for_training = options.for_training,
-                     .grad_req = options.grad_req, .engine = options.engine, .threads_per_device = options.threads,
-                     .seed = options.seed, .policy = options.policy, .passes = options.passes, .fusion = options.fusion,
-                     .inplace = options.inplace, .reuse_memory = options.reuse_memory};
+  GroupOptions group{.devices = {options.device},
+                     .data = options.inputs,
+                     .for_training = options.for_training,
+                     .grad_req = options.grad_req,
+                     .engine = options.engine,
+                     .threads_per_device = options.threads,
+                     .seed = options.seed,
+                     .policy = options.policy,
+                     .passes = options.passes,
+                     .fusion = options.fusion,
+                     .inplace = options.inplace,
+                     .reuse_memory = options.reuse_memory};
   Batch zeros;
   for (DataDesc& desc : group.data) {
     const Shape& first = group.data[0].shape;

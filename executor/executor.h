@@ -24,12 +24,13 @@ namespace bindery {
 
 struct ExecutorOptions {
   Device device = Cpu(0);
-  // Axis 0 is the batch where the layout is empty and the extent is that of the first input; otherwise say so by a layout.
+  // Axis 0 is the batch where the layout is empty and the extent is that of the first input; otherwise say so by a
+  // layout.
   std::vector<DataDesc> inputs = {};
   bool for_training = true;
-  GradRequest grad_req = GradReq::kWrite;     // by default parameters get gradients; a map may name inputs too
+  GradRequest grad_req = GradReq::kWrite;  // by default parameters get gradients; a map may name inputs too
   std::shared_ptr<Engine> engine = nullptr;
-  int threads = 0;                            // 0: all cores
+  int threads = 0;  // 0: all cores
   uint64_t seed = 0;
   KernelPolicy policy = KernelPolicy::kFast;
   bool passes = true, fusion = true, inplace = true, reuse_memory = true;
@@ -41,7 +42,9 @@ class Executor {
 
   // Throws Error for a name that is not an input.
   void SetInput(const std::string& name, HostTensor value);
-  void SetParams(const HostTensorMap& args, const HostTensorMap& aux = {}, const SetParamsOptions& options = {}) { group_->SetParams(args, aux, options); }
+  void SetParams(const HostTensorMap& args, const HostTensorMap& aux = {}, const SetParamsOptions& options = {}) {
+    group_->SetParams(args, aux, options);
+  }
   void GetParams(HostTensorMap* args, HostTensorMap* aux = nullptr) const { group_->GetParams(args, aux); }
 
   // Inputs never set are zero. Training mode if bound for it, unless said otherwise.
@@ -51,10 +54,11 @@ class Executor {
   void Backward(const std::map<std::string, HostTensor>& head_gradients = {}) { group_->Backward(head_gradients); }
   void Backward(const HostTensor& head_gradient) { group_->Backward(std::vector<HostTensor>{head_gradient}); }
 
-  HostTensor Output(int index) const;                   // waits
+  HostTensor Output(int index) const;  // waits
   HostTensor Output(const std::string& name) const;
   std::vector<HostTensor> Outputs() const;
-  HostTensor Gradient(const std::string& argument) const;   // of a parameter or an input; waits; throws Error if its request is null
+  HostTensor Gradient(
+      const std::string& argument) const;  // of a parameter or an input; waits; throws Error if its request is null
 
   DataParallelExecutorGroup& group() { return *group_; }
   const DataParallelExecutorGroup& group() const { return *group_; }
@@ -64,7 +68,7 @@ class Executor {
  private:
   std::unique_ptr<DataParallelExecutorGroup> group_;
   std::vector<std::string> input_names_;
-  BatchPtr batch_;                                      // the inputs as set; replaced when one changes
+  BatchPtr batch_;  // the inputs as set; replaced when one changes
 };
 
 }  // namespace bindery

@@ -85,7 +85,7 @@ int64_t ElementOffset(const Format& format, const Shape& shape, const int64_t* i
     return offset;
   }
   // The outer blocks in the format's order of axes; then the place inside the blocks, outermost block first.
-  std::array<int64_t, Shape::kMaxRank> block;   // still to be divided among an axis' inner blocks
+  std::array<int64_t, Shape::kMaxRank> block;  // still to be divided among an axis' inner blocks
   for (int axis = 0; axis < shape.rank(); ++axis) block[axis] = BlockOf(format, axis);
   for (int i = 0; i < format.rank; ++i) {
     const int axis = format.order[i];

@@ -10,12 +10,12 @@ namespace {
 
 // Which nodes take part in which fusion; found first, then rewritten in one walk.
 struct Decisions {
-  std::unordered_set<const Node*> norm_relu;            // BatchNorm that gets relu
-  std::unordered_map<const Node*, ActivationType> with_activation;   // Convolution, FullyConnected
-  std::unordered_set<const Node*> absorbed;             // nodes that become their first input
-  std::unordered_map<const Node*, const Node*> norm_grad;            // BatchNormGrad -> its BatchNorm
-  std::unordered_set<const Node*> add_relu;             // Activation over Add -> AddRelu
-  std::unordered_set<const Node*> add_relu_grad;        // ActivationGrad over AddN -> AddReluGrad
+  std::unordered_set<const Node*> norm_relu;                        // BatchNorm that gets relu
+  std::unordered_map<const Node*, ActivationType> with_activation;  // Convolution, FullyConnected
+  std::unordered_set<const Node*> absorbed;                         // nodes that become their first input
+  std::unordered_map<const Node*, const Node*> norm_grad;           // BatchNormGrad -> its BatchNorm
+  std::unordered_set<const Node*> add_relu;                         // Activation over Add -> AddRelu
+  std::unordered_set<const Node*> add_relu_grad;                    // ActivationGrad over AddN -> AddReluGrad
 };
 
 class Matcher {
@@ -92,7 +92,8 @@ class Matcher {
   void MatchAddReluGrad(const Node& grad) {
     if (grad.attrs().get<ActivationAttrs>().type != ActivationType::kRelu || found_.absorbed.contains(&grad)) return;
     const Entry& sum = grad.inputs()[0];
-    if (sum.node->is_variable() || &sum.node->op() != &AddNOp() || sum.node->inputs().size() != 2 || !OnlyReader(sum)) return;
+    if (sum.node->is_variable() || &sum.node->op() != &AddNOp() || sum.node->inputs().size() != 2 || !OnlyReader(sum))
+      return;
     found_.add_relu_grad.insert(&grad);
   }
 
@@ -116,44 +117,45 @@ NodePtr Make(const OpDef& op, AnyAttrs attrs, const Node& like, std::vector<Entr
 
 Symbol Fuse(const Graph& graph, const NodeTypes& types) {
   const Decisions found = Matcher(graph, types).Match();
-  std::unordered_map<const Node*, Entry> norm_state;   // of fused BatchNorm nodes, by the old node
-  return Rewrite(Symbol(graph.outputs), [&](const NodePtr& node, const std::vector<Entry>& inputs) -> std::vector<Entry> {
-    if (found.absorbed.contains(node.get())) return {inputs[0]};
-    if (found.norm_relu.contains(node.get())) {
-      BatchNormAttrs attrs = node->attrs().get<BatchNormAttrs>();
-      attrs.relu = true;
-      std::vector<Entry> outputs = OutputsOf(Make(node->op(), attrs, *node, inputs));
-      norm_state[node.get()] = outputs.back();
-      outputs.pop_back();
-      return outputs;
-    }
-    if (const auto grad = found.norm_grad.find(node.get()); grad != found.norm_grad.end()) {
-      BatchNormAttrs attrs = node->attrs().get<BatchNormAttrs>();
-      attrs.relu = true;
-      std::vector<Entry> with_state = inputs;
-      with_state.push_back(norm_state.at(grad->second));
-      return OutputsOf(Make(node->op(), attrs, *node, std::move(with_state)));
-    }
-    if (const auto fused = found.with_activation.find(node.get()); fused != found.with_activation.end()) {
-      if (&node->op() == &ConvolutionOp()) {
-        ConvolutionAttrs attrs = node->attrs().get<ConvolutionAttrs>();
-        attrs.activation = fused->second;
-        return OutputsOf(Make(node->op(), attrs, *node, inputs));
-      }
-      FullyConnectedAttrs attrs = node->attrs().get<FullyConnectedAttrs>();
-      attrs.activation = fused->second;
-      return OutputsOf(Make(node->op(), attrs, *node, inputs));
-    }
-    if (found.add_relu.contains(node.get())) {
-      return OutputsOf(Make(AddReluOp(), NoAttrs{}, *node, inputs[0].node->inputs()));
-    }
-    if (found.add_relu_grad.contains(node.get())) {
-      std::vector<Entry> operands = inputs[0].node->inputs();
-      operands.push_back(inputs[1]);
-      return OutputsOf(Make(AddReluGradOp(), NoAttrs{}, *node, std::move(operands)));
-    }
-    return {};
-  });
+  std::unordered_map<const Node*, Entry> norm_state;  // of fused BatchNorm nodes, by the old node
+  return Rewrite(
+      Symbol(graph.outputs), [&](const NodePtr& node, const std::vector<Entry>& inputs) -> std::vector<Entry> {
+        if (found.absorbed.contains(node.get())) return {inputs[0]};
+        if (found.norm_relu.contains(node.get())) {
+          BatchNormAttrs attrs = node->attrs().get<BatchNormAttrs>();
+          attrs.relu = true;
+          std::vector<Entry> outputs = OutputsOf(Make(node->op(), attrs, *node, inputs));
+          norm_state[node.get()] = outputs.back();
+          outputs.pop_back();
+          return outputs;
+        }
+        if (const auto grad = found.norm_grad.find(node.get()); grad != found.norm_grad.end()) {
+          BatchNormAttrs attrs = node->attrs().get<BatchNormAttrs>();
+          attrs.relu = true;
+          std::vector<Entry> with_state = inputs;
+          with_state.push_back(norm_state.at(grad->second));
+          return OutputsOf(Make(node->op(), attrs, *node, std::move(with_state)));
+        }
+        if (const auto fused = found.with_activation.find(node.get()); fused != found.with_activation.end()) {
+          if (&node->op() == &ConvolutionOp()) {
+            ConvolutionAttrs attrs = node->attrs().get<ConvolutionAttrs>();
+            attrs.activation = fused->second;
+            return OutputsOf(Make(node->op(), attrs, *node, inputs));
+          }
+          FullyConnectedAttrs attrs = node->attrs().get<FullyConnectedAttrs>();
+          attrs.activation = fused->second;
+          return OutputsOf(Make(node->op(), attrs, *node, inputs));
+        }
+        if (found.add_relu.contains(node.get())) {
+          return OutputsOf(Make(AddReluOp(), NoAttrs{}, *node, inputs[0].node->inputs()));
+        }
+        if (found.add_relu_grad.contains(node.get())) {
+          std::vector<Entry> operands = inputs[0].node->inputs();
+          operands.push_back(inputs[1]);
+          return OutputsOf(Make(AddReluGradOp(), NoAttrs{}, *node, std::move(operands)));
+        }
+        return {};
+      });
 }
 
 }  // namespace bindery

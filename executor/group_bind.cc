@@ -46,9 +46,11 @@ DataParallelExecutorGroup::DataParallelExecutorGroup(const Symbol& symbol, const
   if (!engine_) engine_ = shared ? shared->engine_ : DefaultEngine();
   CheckOptions();
   ResolveGradRequests();
-  threads_ = options_.threads_per_device > 0
-                 ? options_.threads_per_device
-                 : std::max(1, NumCores() / static_cast<int>(std::set<Device>(options_.devices.begin(), options_.devices.end()).size()));
+  threads_ =
+      options_.threads_per_device > 0
+          ? options_.threads_per_device
+          : std::max(1, NumCores() / static_cast<int>(
+                                         std::set<Device>(options_.devices.begin(), options_.devices.end()).size()));
   if (shared) {
     if (shared->devices() != options_.devices) Throw("a group can share only with a group on the same devices");
     if (shared->engine_ != engine_) Throw("a group can share only with a group of the same engine");
@@ -62,11 +64,12 @@ DataParallelExecutorGroup::DataParallelExecutorGroup(const Symbol& symbol, const
     replicas_.push_back(std::make_unique<Replica>(engine_, store_, static_cast<int>(d), arenas_[d]));
   }
   std::vector<Shape> shapes;
-  for (const auto* list : {&options_.data, &options_.labels}) for (const DataDesc& desc : *list) shapes.push_back(desc.shape);
+  for (const auto* list : {&options_.data, &options_.labels})
+    for (const DataDesc& desc : *list) shapes.push_back(desc.shape);
   Bind(shapes, options_.for_training ? Mode::kTrain : Mode::kPredict);
 }
 
-DataParallelExecutorGroup::~DataParallelExecutorGroup() = default;   // replicas wait for what they pushed
+DataParallelExecutorGroup::~DataParallelExecutorGroup() = default;  // replicas wait for what they pushed
 
 void DataParallelExecutorGroup::CheckOptions() {
   if (options_.devices.empty()) Throw("a group needs at least one device");
@@ -75,7 +78,8 @@ void DataParallelExecutorGroup::CheckOptions() {
     Throw("workload: expected {} numbers, one per device, got {}", options_.devices.size(), options_.workload.size());
   }
   for (const Device& device : options_.devices) {
-    if (device.kind != DeviceKind::kCpu) throw DeviceError(fmt::format("device {} is not available in this build", device));
+    if (device.kind != DeviceKind::kCpu)
+      throw DeviceError(fmt::format("device {} is not available in this build", device));
   }
   if (options_.data.empty()) Throw("a group needs at least one data description");
   if (options_.inputs_need_grad && !options_.for_training) Throw("inputs_need_grad needs for_training");
@@ -85,16 +89,19 @@ void DataParallelExecutorGroup::CheckOptions() {
   output_names_ = symbol_.ListOutputs();
   std::set<std::string> inputs;
   const auto check = [&](const std::string& name, const char* what) {
-    if (!Contains(arg_names_, name)) Throw("{} \"{}\" is not an argument of the symbol{}", what, name, NameHint(name, arg_names_));
+    if (!Contains(arg_names_, name))
+      Throw("{} \"{}\" is not an argument of the symbol{}", what, name, NameHint(name, arg_names_));
   };
-  for (const auto& [list, what] : {std::pair(&options_.data, "data"), std::pair(&options_.labels, "label"), std::pair(&options_.states, "state")}) {
+  for (const auto& [list, what] : {std::pair(&options_.data, "data"), std::pair(&options_.labels, "label"),
+                                   std::pair(&options_.states, "state")}) {
     for (const DataDesc& desc : *list) {
       check(desc.name, what);
       if (!inputs.insert(desc.name).second) Throw("\"{}\" is described twice", desc.name);
       if (!desc.layout.empty() && static_cast<int>(desc.layout.size()) != desc.shape.rank()) {
         Throw<ShapeError>("{} \"{}\": layout \"{}\" does not fit shape {}", what, desc.name, desc.layout, desc.shape);
       }
-      if (desc.BatchAxis() >= desc.shape.rank()) Throw<ShapeError>("{} \"{}\": a batched input needs an axis, got shape {}", what, desc.name, desc.shape);
+      if (desc.BatchAxis() >= desc.shape.rank())
+        Throw<ShapeError>("{} \"{}\": a batched input needs an axis, got shape {}", what, desc.name, desc.shape);
     }
   }
   if (options_.labels.empty()) {
@@ -102,9 +109,11 @@ void DataParallelExecutorGroup::CheckOptions() {
       if (inputs.insert(name).second) unbound_labels_.insert(name);
     }
   }
-  for (const std::string& name : arg_names_) if (!inputs.contains(name)) param_names_.push_back(name);
+  for (const std::string& name : arg_names_)
+    if (!inputs.contains(name)) param_names_.push_back(name);
   for (const std::string& name : options_.fixed_params) {
-    if (!Contains(param_names_, name)) Throw("fixed parameter \"{}\" is not a parameter{}", name, NameHint(name, param_names_));
+    if (!Contains(param_names_, name))
+      Throw("fixed parameter \"{}\" is not a parameter{}", name, NameHint(name, param_names_));
   }
   for (const Entry& head : symbol_.entries()) {
     const auto& annotations = head.node->annotations();
@@ -124,18 +133,22 @@ void DataParallelExecutorGroup::ResolveGradRequests() {
 
 void DataParallelExecutorGroup::ReadGradRequests() {
   const auto by_default = [&](GradReq req) {
-    for (const std::string& name : param_names_) grad_req_[name] = Contains(options_.fixed_params, name) ? GradReq::kNull : req;
-    if (options_.inputs_need_grad) for (const DataDesc& desc : options_.data) grad_req_[desc.name] = req;
+    for (const std::string& name : param_names_)
+      grad_req_[name] = Contains(options_.fixed_params, name) ? GradReq::kNull : req;
+    if (options_.inputs_need_grad)
+      for (const DataDesc& desc : options_.data) grad_req_[desc.name] = req;
   };
   if (const auto* one = std::get_if<GradReq>(&options_.grad_req)) {
     by_default(*one);
   } else if (const auto* list = std::get_if<std::vector<GradReq>>(&options_.grad_req)) {
-    if (list->size() != arg_names_.size()) Throw("grad_req: expected {} requests, one per argument, got {}", arg_names_.size(), list->size());
+    if (list->size() != arg_names_.size())
+      Throw("grad_req: expected {} requests, one per argument, got {}", arg_names_.size(), list->size());
     for (size_t i = 0; i < list->size(); ++i) grad_req_[arg_names_[i]] = (*list)[i];
   } else {
     by_default(GradReq::kWrite);
     for (const auto& [name, req] : std::get<std::map<std::string, GradReq>>(options_.grad_req)) {
-      if (!grad_req_.contains(name)) Throw("grad_req names \"{}\", which is not an argument{}", name, NameHint(name, arg_names_));
+      if (!grad_req_.contains(name))
+        Throw("grad_req names \"{}\", which is not an argument{}", name, NameHint(name, arg_names_));
       grad_req_[name] = req;
     }
   }
@@ -156,7 +169,8 @@ CompileOptions DataParallelExecutorGroup::OptionsFor(const std::vector<Shape>& s
     o.batch_axes[desc.name] = axis;
   };
   size_t i = 0;
-  for (const auto* list : {&options_.data, &options_.labels}) for (const DataDesc& desc : *list) add(desc, shapes[i++]);
+  for (const auto* list : {&options_.data, &options_.labels})
+    for (const DataDesc& desc : *list) add(desc, shapes[i++]);
   for (const DataDesc& desc : options_.states) add(desc, desc.shape);
   for (const std::string& name : unbound_labels_) o.batch_axes[name] = 0;
   o.parameters.insert(param_names_.begin(), param_names_.end());
@@ -300,8 +314,10 @@ void DataParallelExecutorGroup::CheckMergeable(const Plan& plan) const {
   for (size_t i = 0; i < plan.outputs.size(); ++i) {
     if (plan.values[plan.outputs[i].value].type.batch_axis >= 0) continue;
     if (merge_rules_[i].empty()) {
-      Throw("head \"{}\" of shape {} has no batch axis: annotate it with how it is merged over devices, merge = sum, mean or first",
-            plan.outputs[i].name, plan.values[plan.outputs[i].value].type.shape);
+      Throw(
+          "head \"{}\" of shape {} has no batch axis: annotate it with how it is merged over devices, merge = sum, "
+          "mean or first",
+          plan.outputs[i].name, plan.values[plan.outputs[i].value].type.shape);
     }
     if (options_.for_training && merge_rules_[i] != "sum" && IsLoss(*symbol_.entries()[i].node)) {
       Throw(
@@ -314,9 +330,11 @@ void DataParallelExecutorGroup::CheckMergeable(const Plan& plan) const {
 
 void DataParallelExecutorGroup::Reshape(const std::vector<DataDesc>& data, const std::vector<DataDesc>& labels) {
   const auto check = [](const std::vector<DataDesc>& now, const std::vector<DataDesc>& wanted, const char* what) {
-    if (now.size() != wanted.size()) Throw("Reshape: expected {} {} descriptions, got {}", now.size(), what, wanted.size());
+    if (now.size() != wanted.size())
+      Throw("Reshape: expected {} {} descriptions, got {}", now.size(), what, wanted.size());
     for (size_t i = 0; i < now.size(); ++i) {
-      if (now[i].name != wanted[i].name) Throw("Reshape: expected {} \"{}\", got \"{}\"", what, now[i].name, wanted[i].name);
+      if (now[i].name != wanted[i].name)
+        Throw("Reshape: expected {} \"{}\", got \"{}\"", what, now[i].name, wanted[i].name);
       if (now[i].dtype != wanted[i].dtype || now[i].layout != wanted[i].layout) {
         Throw("Reshape: {} \"{}\" is bound as {} with layout \"{}\", got {} with \"{}\"; only shapes may change", what,
               now[i].name, now[i].dtype, now[i].layout, wanted[i].dtype, wanted[i].layout);
@@ -330,7 +348,8 @@ void DataParallelExecutorGroup::Reshape(const std::vector<DataDesc>& data, const
   check(options_.data, data, "data");
   check(options_.labels, labels, "label");
   std::vector<Shape> shapes;
-  for (const auto* list : {&data, &labels}) for (const DataDesc& desc : *list) shapes.push_back(desc.shape);
+  for (const auto* list : {&data, &labels})
+    for (const DataDesc& desc : *list) shapes.push_back(desc.shape);
   Bind(shapes, options_.for_training ? Mode::kTrain : Mode::kPredict);
   for (size_t i = 0; i < data.size(); ++i) options_.data[i].shape = data[i].shape;
   for (size_t i = 0; i < labels.size(); ++i) options_.labels[i].shape = labels[i].shape;
@@ -349,7 +368,8 @@ MemoryReport DataParallelExecutorGroup::memory(int device) const { return Report
 
 const Plan& DataParallelExecutorGroup::plan(int device) const {
   const auto& participants = current_->step->participants();
-  if (device < 0 || device >= static_cast<int>(participants.size())) Throw("device index {} is not in 0..{}", device, participants.size() - 1);
+  if (device < 0 || device >= static_cast<int>(participants.size()))
+    Throw("device index {} is not in 0..{}", device, participants.size() - 1);
   return participants[device].bound->plan();
 }
 

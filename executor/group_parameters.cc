@@ -8,7 +8,8 @@
 namespace bindery {
 namespace {
 
-void CheckNames(const HostTensorMap& given, const std::vector<std::string>& known, const char* what, const SetParamsOptions& options, bool missing) {
+void CheckNames(const HostTensorMap& given, const std::vector<std::string>& known, const char* what,
+                const SetParamsOptions& options, bool missing) {
   if (missing && !options.allow_missing) {
     for (const std::string& name : known) {
       if (!given.contains(name)) Throw("SetParams: {} \"{}\" is missing; allow_missing leaves it as it is", what, name);
@@ -25,8 +26,9 @@ void CheckNames(const HostTensorMap& given, const std::vector<std::string>& know
 
 }  // namespace
 
-void DataParallelExecutorGroup::SetParams(const HostTensorMap& args, const HostTensorMap& aux, const SetParamsOptions& options) {
-  for (const bool missing : {true, false}) {   // missing is reported before extra
+void DataParallelExecutorGroup::SetParams(const HostTensorMap& args, const HostTensorMap& aux,
+                                          const SetParamsOptions& options) {
+  for (const bool missing : {true, false}) {  // missing is reported before extra
     CheckNames(args, param_names_, "parameter", options, missing);
     CheckNames(aux, aux_names_, "auxiliary state", options, missing);
   }
@@ -36,7 +38,8 @@ void DataParallelExecutorGroup::SetParams(const HostTensorMap& args, const HostT
     for (const auto& [name, value] : *map) {
       const StoredParameter* p = store_->Find(name);
       if (!p) continue;
-      if (value.shape() != p->shape) Throw<ShapeError>("parameter \"{}\": expected {}, got {}", name, p->shape, value.shape());
+      if (value.shape() != p->shape)
+        Throw<ShapeError>("parameter \"{}\": expected {}, got {}", name, p->shape, value.shape());
       sets.emplace_back(p, &value);
     }
   }
@@ -60,7 +63,8 @@ void DataParallelExecutorGroup::GetParams(HostTensorMap* args, HostTensorMap* au
 }
 
 HostTensor DataParallelExecutorGroup::GetGradient(const std::string& name, int device) const {
-  if (device < 0 || device >= static_cast<int>(devices().size())) Throw("device index {} is not in 0..{}", device, devices().size() - 1);
+  if (device < 0 || device >= static_cast<int>(devices().size()))
+    Throw("device index {} is not in 0..{}", device, devices().size() - 1);
   if (grad_req(name) == GradReq::kNull) Throw("\"{}\" has no gradient: its gradient request is null", name);
   if (std::find(param_names_.begin(), param_names_.end(), name) != param_names_.end()) {
     return store_->GetGradient(*store_->Find(name), device);
@@ -95,13 +99,15 @@ std::vector<std::vector<Tensor>> DataParallelExecutorGroup::States() const {
   std::vector<std::vector<Tensor>> states;
   for (const DataDesc& desc : options_.states) {
     std::vector<Tensor>& parts = states.emplace_back();
-    for (const GroupStep::Participant& p : current_->step->participants()) parts.push_back(p.replica->Input(*p.bound, desc.name));
+    for (const GroupStep::Participant& p : current_->step->participants())
+      parts.push_back(p.replica->Input(*p.bound, desc.name));
   }
   return states;
 }
 
 void DataParallelExecutorGroup::SetStates(double value) {
-  for (const std::vector<Tensor>& parts : States()) for (const Tensor& part : parts) part.Fill(value);
+  for (const std::vector<Tensor>& parts : States())
+    for (const Tensor& part : parts) part.Fill(value);
 }
 
 void DataParallelExecutorGroup::SetStates(const std::vector<HostTensor>& merged) {
@@ -119,9 +125,12 @@ void DataParallelExecutorGroup::SetStates(const std::vector<HostTensor>& merged)
 
 void DataParallelExecutorGroup::SetStates(const std::vector<std::vector<Tensor>>& per_device) {
   const std::vector<std::vector<Tensor>> states = States();
-  if (per_device.size() != states.size()) Throw("SetStates: expected {} states, got {}", states.size(), per_device.size());
+  if (per_device.size() != states.size())
+    Throw("SetStates: expected {} states, got {}", states.size(), per_device.size());
   for (size_t i = 0; i < states.size(); ++i) {
-    if (per_device[i].size() != states[i].size()) Throw("SetStates: state \"{}\": expected {} devices, got {}", options_.states[i].name, states[i].size(), per_device[i].size());
+    if (per_device[i].size() != states[i].size())
+      Throw("SetStates: state \"{}\": expected {} devices, got {}", options_.states[i].name, states[i].size(),
+            per_device[i].size());
     for (size_t k = 0; k < states[i].size(); ++k) states[i][k].CopyFrom(per_device[i][k]);
   }
 }

@@ -36,14 +36,17 @@ Tensor DataParallelExecutorGroup::Merge(const std::vector<Tensor>& parts, int ax
   Shape shape = parts[0].shape();
   if (axis >= 0) shape.Set(axis, current_->samples);
   const Tensor merged(engine_, device, parts[0].dtype(), shape);
-  Operation operation{.name = "merge", .device = device, .reads = {}, .writes = {merged.var()}, .updates = {}, .run = {}};
+  Operation operation{
+      .name = "merge", .device = device, .reads = {}, .writes = {merged.var()}, .updates = {}, .run = {}};
   for (const Tensor& part : parts) operation.reads.push_back(part.var());
   std::vector<SampleRange> ranges;
-  for (const GroupStep::Participant& p : current_->step->participants()) ranges.push_back(current_->ranges[p.replica->index()]);
+  for (const GroupStep::Participant& p : current_->step->participants())
+    ranges.push_back(current_->ranges[p.replica->index()]);
   operation.run = [=, samples = current_->samples](const OpContext&) {
     if (axis >= 0) {
       for (size_t i = 0; i < parts.size(); ++i) {
-        PasteSlice(merged.dtype(), merged.shape(), merged.data(), axis, ranges[i].begin, ranges[i].end, parts[i].data());
+        PasteSlice(merged.dtype(), merged.shape(), merged.data(), axis, ranges[i].begin, ranges[i].end,
+                   parts[i].data());
       }
       return;
     }
@@ -51,7 +54,8 @@ Tensor DataParallelExecutorGroup::Merge(const std::vector<Tensor>& parts, int ax
     for (const Tensor& part : parts) {
       if (rule != "mean") break;
       const auto i = static_cast<size_t>(&part - parts.data());
-      flat::Scale(part.dtype(), part.data(), part.elements(), static_cast<double>(ranges[i].size()) / static_cast<double>(samples));
+      flat::Scale(part.dtype(), part.data(), part.elements(),
+                  static_cast<double>(ranges[i].size()) / static_cast<double>(samples));
     }
     std::vector<const void*> sources;
     for (const Tensor& part : parts) sources.push_back(part.data());
@@ -107,14 +111,16 @@ std::vector<Tensor> DataParallelExecutorGroup::InputGradients() const {
   const std::vector<std::vector<Tensor>> parts = InputGradientsPerDevice();
   for (const DataDesc& desc : options_.data) {
     if (grad_req_.at(desc.name) == GradReq::kNull) continue;
-    merged.push_back(Merge(parts[i++], desc.BatchAxis(), "sum"));   // what every device got whole collects all devices' gradients
+    merged.push_back(
+        Merge(parts[i++], desc.BatchAxis(), "sum"));  // what every device got whole collects all devices' gradients
   }
   return merged;
 }
 
 void DataParallelExecutorGroup::UpdateMetric(Metric* metric, const std::vector<HostTensor>& labels) const {
   const GroupStep& step = Ran("UpdateMetric");
-  if (labels.size() != options_.labels.size()) throw DataError(fmt::format("UpdateMetric: expected {} labels, got {}", options_.labels.size(), labels.size()));
+  if (labels.size() != options_.labels.size())
+    throw DataError(fmt::format("UpdateMetric: expected {} labels, got {}", options_.labels.size(), labels.size()));
   std::vector<std::vector<HostTensor>> per_device;
   for (const GroupStep::Participant& p : step.participants()) {
     const SampleRange range = current_->ranges[p.replica->index()];
@@ -127,9 +133,11 @@ void DataParallelExecutorGroup::UpdateMetric(Metric* metric, const std::vector<H
   Measure(metric, per_device);
 }
 
-void DataParallelExecutorGroup::UpdateMetric(Metric* metric, const std::vector<std::vector<HostTensor>>& pre_sliced) const {
+void DataParallelExecutorGroup::UpdateMetric(Metric* metric,
+                                             const std::vector<std::vector<HostTensor>>& pre_sliced) const {
   if (pre_sliced.size() != Ran("UpdateMetric").participants().size()) {
-    throw DataError(fmt::format("UpdateMetric: expected the labels of {} devices, got {}", current_->step->participants().size(), pre_sliced.size()));
+    throw DataError(fmt::format("UpdateMetric: expected the labels of {} devices, got {}",
+                                current_->step->participants().size(), pre_sliced.size()));
   }
   Measure(metric, pre_sliced);
 }
@@ -180,18 +188,20 @@ void DataParallelExecutorGroup::Measure(Metric* metric, const std::vector<std::v
     }
   }
   if (error) std::rethrow_exception(error);
-  for (const std::vector<double>& partial : partials) metric->Merge(partial);   // in device order
+  for (const std::vector<double>& partial : partials) metric->Merge(partial);  // in device order
 }
 
 std::vector<DataParallelExecutorGroup::Watched> DataParallelExecutorGroup::WatchedValues() const {
   const GroupStep& step = Ran("WatchedValues");
-  if (current_->mode == Mode::kTrain && options_.for_training && !ran_backward_) Throw("WatchedValues: call Backward first");
+  if (current_->mode == Mode::kTrain && options_.for_training && !ran_backward_)
+    Throw("WatchedValues: call Backward first");
   std::vector<Watched> watched;
   for (const GroupStep::Participant& p : step.participants()) {
     p.replica->CheckFresh("WatchedValues");
     for (const PlanOutput& value : p.bound->plan().observed) {
       const ValueType& type = p.bound->plan().values[value.value].type;
-      const Tensor inside(engine_, p.replica->device(), type.dtype, type.shape, p.bound->instance->AddressOf(value.value), p.replica->arena(), p.replica->arena()->var());
+      const Tensor inside(engine_, p.replica->device(), type.dtype, type.shape,
+                          p.bound->instance->AddressOf(value.value), p.replica->arena(), p.replica->arena()->var());
       watched.push_back({p.replica->device(), value.name, inside.ToHost()});
     }
   }

@@ -15,7 +15,8 @@ void DataParallelExecutorGroup::ShapesOf(const Batch& batch, Mode mode, std::vec
   }
   const bool with_labels = !options_.labels.empty() && !batch.label.empty();
   if (with_labels && batch.label.size() != options_.labels.size()) {
-    throw DataError(fmt::format("the batch has {} label arrays, {} are described", batch.label.size(), options_.labels.size()));
+    throw DataError(
+        fmt::format("the batch has {} label arrays, {} are described", batch.label.size(), options_.labels.size()));
   }
   if (mode == Mode::kTrain && !options_.labels.empty() && !with_labels)
     throw DataError("a training batch needs labels");
@@ -29,7 +30,8 @@ void DataParallelExecutorGroup::ShapesOf(const Batch& batch, Mode mode, std::vec
     const DataDesc& desc = InputDesc(i);
     const Shape& shape = (i < batch.data.size() ? batch.data[i] : batch.label[i - batch.data.size()]).shape();
     if (shape.rank() != desc.shape.rank()) {
-      throw DataError(fmt::format("\"{}\": expected {} axes as in {}, got {}", desc.name, desc.shape.rank(), desc.shape, shape));
+      throw DataError(
+          fmt::format("\"{}\": expected {} axes as in {}, got {}", desc.name, desc.shape.rank(), desc.shape, shape));
     }
     const int axis = desc.BatchAxis();
     if (axis >= 0 && !rows) {
@@ -60,7 +62,8 @@ void DataParallelExecutorGroup::Forward(const BatchPtr& batch, std::optional<Mod
 }
 
 void DataParallelExecutorGroup::Forward(const std::vector<BatchPtr>& per_device, std::optional<Mode> wanted) {
-  if (per_device.size() != devices().size()) Throw("expected {} batches, one per device, got {}", devices().size(), per_device.size());
+  if (per_device.size() != devices().size())
+    Throw("expected {} batches, one per device, got {}", devices().size(), per_device.size());
   if (per_device.size() == 1) return Forward(per_device[0], wanted);
   const Mode mode = wanted.value_or(options_.for_training ? Mode::kTrain : Mode::kPredict);
   std::vector<Shape> shapes, part;
@@ -117,8 +120,9 @@ void DataParallelExecutorGroup::Run(std::span<const BatchPtr> batches, Mode mode
     const int d = p.replica->index();
     SampleRange range = current_->ranges[d];
     block.sample_offset = range.begin;
-    if (batches.size() > 1) range = {0, range.size()};   // already cut
-    p.replica->PushLoad(options_.data, options_.labels, batches[batches.size() > 1 ? d : 0], range.begin, range.end, with_labels, block);
+    if (batches.size() > 1) range = {0, range.size()};  // already cut
+    p.replica->PushLoad(options_.data, options_.labels, batches[batches.size() > 1 ? d : 0], range.begin, range.end,
+                        with_labels, block);
   }
   current_->step->Forward();
   ran_forward_ = true;
@@ -165,7 +169,8 @@ void DataParallelExecutorGroup::RunBackward(const std::vector<const HostTensor*>
   for (size_t i = 0; i < plan.head_gradients.size(); ++i) {
     if (plan.head_gradients[i].empty()) continue;
     if (!head_gradients[i]) {
-      Throw("Backward: head \"{}\" is not a loss, so its gradient must be given (or make it a loss with MakeLoss)", output_names_[i]);
+      Throw("Backward: head \"{}\" is not a loss, so its gradient must be given (or make it a loss with MakeLoss)",
+            output_names_[i]);
     }
     if (head_gradients[i]->shape() != shapes[i]) {
       Throw<ShapeError>("Backward: gradient of head \"{}\": expected {}, got {}", output_names_[i], shapes[i],

@@ -40,9 +40,14 @@ void GroupStep::PrepareExchanges(Engine* engine) {
         job.outputs.push_back(p.bound->instance->AddressOf(exchange.output));
       }
     }
-    Operation operation{.name = "exchange", .device = participants_[0].replica->device(), .reads = {}, .writes = {}, .updates = {}, .run = {}};
+    Operation operation{.name = "exchange",
+                        .device = participants_[0].replica->device(),
+                        .reads = {},
+                        .writes = {},
+                        .updates = {},
+                        .run = {}};
     for (const Participant& p : participants_) {
-      operation.reads.push_back(p.replica->arena()->var());    // one device's failure fails all: nothing is half merged
+      operation.reads.push_back(p.replica->arena()->var());  // one device's failure fails all: nothing is half merged
       operation.writes.push_back(p.replica->arena()->var());
     }
     operation.run = [jobs = std::move(jobs)](const OpContext&) {
@@ -68,24 +73,33 @@ void GroupStep::PrepareStatistics(Engine* engine, const ParameterStore& store) {
     Job& job = jobs.emplace_back(Job{type.dtype, type.shape.Elements(), first.momentum, {}, {}, {}});
     for (const Participant& p : participants_) {
       const PlanStatistics& s = p.bound->plan().statistics[i];
-      job.sources.push_back({.count = s.count, .mean = p.bound->instance->AddressOf(s.mean),
+      job.sources.push_back({.count = s.count,
+                             .mean = p.bound->instance->AddressOf(s.mean),
                              .variance = p.bound->instance->AddressOf(s.variance)});
-      if (s.merged) break;   // the same on every device already
+      if (s.merged) break;  // the same on every device already
     }
     for (size_t d = 0; d < store.devices().size(); ++d) {
-      const auto address = [&](int slot) { return store.Value(*store.Find(plan().auxiliary[slot]), static_cast<int>(d)).data(); };
+      const auto address = [&](int slot) {
+        return store.Value(*store.Find(plan().auxiliary[slot]), static_cast<int>(d)).data();
+      };
       job.means.push_back(address(first.running_mean));
       job.variances.push_back(address(first.running_variance));
     }
   }
-  Operation operation{.name = "running statistics", .device = participants_[0].replica->device(), .reads = {}, .writes = {}, .updates = {}, .run = {}};
+  Operation operation{.name = "running statistics",
+                      .device = participants_[0].replica->device(),
+                      .reads = {},
+                      .writes = {},
+                      .updates = {},
+                      .run = {}};
   for (const Participant& p : participants_) operation.reads.push_back(p.replica->arena()->var());
   for (const ParameterStore::Block& block : store.blocks()) {
     if (!block.auxiliary) continue;
     for (const Tensor& values : block.values) operation.updates.push_back(values.var());
   }
   operation.run = [jobs = std::move(jobs)](const OpContext&) {
-    for (const Job& job : jobs) MoveRunningStatistics(job.dtype, job.channels, job.sources, job.momentum, job.means, job.variances);
+    for (const Job& job : jobs)
+      MoveRunningStatistics(job.dtype, job.channels, job.sources, job.momentum, job.means, job.variances);
   };
   statistics_ = engine->Prepare(std::move(operation));
 }

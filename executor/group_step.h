@@ -20,8 +20,8 @@ class GroupStep {
     bool operator==(const Participant&) const = default;
   };
 
-  // At least one participant; all programs come from one symbol and one set of options but for shapes. `store`: also the
-  // devices that sit out get the new running statistics, and zero gradients where requests are kWrite.
+  // At least one participant; all programs come from one symbol and one set of options but for shapes. `store`: also
+  // the devices that sit out get the new running statistics, and zero gradients where requests are kWrite.
   GroupStep(std::shared_ptr<Engine> engine, const ParameterStore& store, std::vector<Participant> participants);
 
   void Forward() { Push(Phase::kForward); }
@@ -37,9 +37,9 @@ class GroupStep {
 
   std::shared_ptr<Engine> engine_;
   std::vector<Participant> participants_;
-  std::vector<PreparedPtr> exchanges_;   // per segment; nullptr where there is none
-  PreparedPtr statistics_;               // nullptr where there are none
-  std::vector<PreparedPtr> idle_;        // per device that sits out and block of gradients: zeroes them
+  std::vector<PreparedPtr> exchanges_;  // per segment; nullptr where there is none
+  PreparedPtr statistics_;              // nullptr where there are none
+  std::vector<PreparedPtr> idle_;       // per device that sits out and block of gradients: zeroes them
   int forward_segments_ = 0;
 };
 

@@ -5,7 +5,7 @@
 
 namespace bindery {
 
-Kernel MakeCopy(int64_t bytes, const Format& format);                              // output = input
-Kernel MakeAddTo(DType dtype, int64_t storage_elements, const Format& format);     // output += input
+Kernel MakeCopy(int64_t bytes, const Format& format);                           // output = input
+Kernel MakeAddTo(DType dtype, int64_t storage_elements, const Format& format);  // output += input
 
 }  // namespace bindery

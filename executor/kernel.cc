@@ -55,7 +55,7 @@ std::optional<Kernel> AskUser(const KernelSpec& spec) {
     if (found == Users().makers.end()) return std::nullopt;
     make = found->second;
   }
-  return make(spec);   // outside the lock: it may take its time, and add kernels
+  return make(spec);  // outside the lock: it may take its time, and add kernels
 }
 
 // What a maker owes the compiler; a user's may have forgotten something.

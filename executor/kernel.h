@@ -1,11 +1,12 @@
 // Kernel: one operator made ready for exact shapes, dtypes, formats and a number of threads.
 //
-// Making: a KernelMaker looks at a KernelSpec (everything known at bind), chooses an algorithm, and says which formats it
-// takes and gives and how much scratch it needs; or declines, and the next table is asked. The compiler then reorders
-// inputs to the formats taken. Binding: `bind` is called once addresses are known and returns a Call, the prepared step
-// that the program's list holds. Running: the Call; no decisions, no allocation of ours, no look-ups.
+// Making: a KernelMaker looks at a KernelSpec (everything known at bind), chooses an algorithm, and says which formats
+// it takes and gives and how much scratch it needs; or declines, and the next table is asked. The compiler then
+// reorders inputs to the formats taken. Binding: `bind` is called once addresses are known and returns a Call, the
+// prepared step that the program's list holds. Running: the Call; no decisions, no allocation of ours, no look-ups.
 //
-// Tables: executor/kernels/reference (one plain loop in double per operator: the truth) and executor/kernels/cpu (fast).
+// Tables: executor/kernels/reference (one plain loop in double per operator: the truth) and executor/kernels/cpu
+// (fast).
 #pragma once
 
 #include <cstdint>
@@ -27,43 +28,48 @@ enum class Mode : uint8_t { kPredict, kTrain };
 struct KernelSpec {
   const OpDef* op = nullptr;
   AnyAttrs attrs = {};
-  std::string node_name = {};                    // unique in the program; keys the random numbers
-  std::vector<ValueType> inputs = {}, outputs = {};   // hidden outputs included; types as inferred
-  std::vector<Format> input_formats = {};        // as the producers leave them
-  // True for a parameter whose storage format is still open: the format that the kernel asks for becomes the parameter's.
+  std::string node_name = {};                        // unique in the program; keys the random numbers
+  std::vector<ValueType> inputs = {}, outputs = {};  // hidden outputs included; types as inferred
+  std::vector<Format> input_formats = {};            // as the producers leave them
+  // True for a parameter whose storage format is still open: the format that the kernel asks for becomes the
+  // parameter's.
   std::vector<bool> input_is_open = {};
   // Wanted formats of outputs, where somebody has a wish (a parameter's gradient: the parameter's format). Following it
   // spares a reorder; not binding.
   std::vector<std::optional<Format>> output_wishes = {};
-  // False if nobody reads the output: the kernel gets a null pointer and may skip the work. At least one is used; output 0
-  // always is, unless the operator has several outputs and none of them hidden (the gradients of several inputs).
+  // False if nobody reads the output: the kernel gets a null pointer and may skip the work. At least one is used;
+  // output 0 always is, unless the operator has several outputs and none of them hidden (the gradients of several
+  // inputs).
   std::vector<bool> output_used = {};
   Mode mode = Mode::kTrain;
-  int threads = 1;                          // the team's size when the kernel runs
+  int threads = 1;  // the team's size when the kernel runs
 
-  template <OpAttrs A> const A& attributes() const { return attrs.get<A>(); }
+  template <OpAttrs A>
+  const A& attributes() const {
+    return attrs.get<A>();
+  }
 };
 
 // Addresses for one instance of a program. 64-byte aligned. Null for shape-only inputs and unused outputs.
 struct KernelArgs {
-  std::span<void* const> inputs = {}, outputs = {};
-  void* scratch = nullptr;                  // scratch_bytes of the kernel; content undefined, not kept
+  std::span<void*const> inputs = {}, outputs = {};
+  void* scratch = nullptr;  // scratch_bytes of the kernel; content undefined, not kept
   const StepBlock* step = nullptr;
 };
 
 using Call = std::function<void()>;
 
 struct Kernel {
-  std::string implementation = {};               // for the plan: "reference", "dnnl brgconv:avx2", "loop"
-  std::vector<Format> input_formats = {};        // what it takes (anything for shape-only inputs)
-  std::vector<Format> output_formats = {};       // what it gives; opaque ones with their size
+  std::string implementation = {};          // for the plan: "reference", "dnnl brgconv:avx2", "loop"
+  std::vector<Format> input_formats = {};   // what it takes (anything for shape-only inputs)
+  std::vector<Format> output_formats = {};  // what it gives; opaque ones with their size
   int64_t scratch_bytes = 0;
-  int threads = 1;                          // 1 or the whole team
-  std::vector<InplacePair> inplace = {};         // pairs that may share memory (formats of both must be equal)
+  int threads = 1;                        // 1 or the whole team
+  std::vector<InplacePair> inplace = {};  // pairs that may share memory (formats of both must be equal)
   std::function<Call(const KernelArgs&)> bind = {};
 };
 
-using KernelMaker = std::optional<Kernel> (*)(const KernelSpec&);   // nullopt = declined
+using KernelMaker = std::optional<Kernel> (*)(const KernelSpec&);  // nullopt = declined
 struct KernelEntry {
   const char* op;
   KernelMaker make;
@@ -82,6 +88,7 @@ enum class KernelPolicy : uint8_t { kFast, kReference };
 Kernel MakeKernel(const KernelSpec& spec, KernelPolicy policy);
 
 // Reorder from one format to another (equal logical shape and dtype), as a kernel with one input and one output.
-Kernel MakeReorder(DType dtype, const Shape& shape, const Format& from, const Format& to, int threads, KernelPolicy policy);
+Kernel MakeReorder(DType dtype, const Shape& shape, const Format& from, const Format& to, int threads,
+                   KernelPolicy policy);
 
 }  // namespace bindery

@@ -12,7 +12,7 @@ std::vector<std::vector<bool>> NeededOutputs(const Graph& graph,
   needed.reserve(graph.nodes.size());
   for (const NodePtr& node : graph.nodes) needed.emplace_back(node->num_outputs(), false);
   for (const Entry& output : graph.outputs) needed[graph.IndexOf(output.node)][output.output] = true;
-  for (size_t n = graph.nodes.size(); n-- > 0;) {   // readers before what they read
+  for (size_t n = graph.nodes.size(); n-- > 0;) {  // readers before what they read
     const Node& node = *graph.nodes[n];
     if (node.is_variable()) continue;
     for (int o = 0; o < node.num_outputs(); ++o) needed[n][o] = needed[n][o] || wanted(node, o);

@@ -33,8 +33,8 @@ Symbol SpecialiseBatchNorm(const Symbol& symbol, const CompileOptions& options) 
   });
 }
 
-// The arguments that want gradients, latest used first: gradients are asked for in this order, so that depth-first order
-// computes each layer's weight gradient as soon as the gradient of its output is there, and lets that go early.
+// The arguments that want gradients, latest used first: gradients are asked for in this order, so that depth-first
+// order computes each layer's weight gradient as soon as the gradient of its output is there, and lets that go early.
 std::vector<std::string> GradientOrder(const Graph& graph, const CompileOptions& options) {
   std::unordered_map<std::string, int> first_use;
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
@@ -68,7 +68,8 @@ void CheckNames(const Symbol& symbol, const CompileOptions& options) {
   const std::vector<std::string> arguments = symbol.ListArguments();
   const std::set<std::string> known(arguments.begin(), arguments.end());
   const auto check = [&](const std::string& name, const char* what) {
-    if (!known.contains(name)) Throw("{} names \"{}\", which is not an argument{}", what, name, NameHint(name, arguments));
+    if (!known.contains(name))
+      Throw("{} names \"{}\", which is not an argument{}", what, name, NameHint(name, arguments));
   };
   for (const auto& [name, shape] : options.shapes) check(name, "a shape");
   for (const auto& [name, dtype] : options.dtypes) check(name, "a dtype");

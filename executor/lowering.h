@@ -12,22 +12,22 @@
 namespace bindery {
 
 struct LoweredGraph {
-  Graph graph;                            // outputs: heads, then the non-empty gradients
-  NodeTypes types;                        // per node of `graph`
+  Graph graph;      // outputs: heads, then the non-empty gradients
+  NodeTypes types;  // per node of `graph`
   int num_heads = 0;
-  int forward_nodes = 0;                  // nodes [0, forward_nodes) are what the heads need
+  int forward_nodes = 0;  // nodes [0, forward_nodes) are what the heads need
 
   // Of the symbol as it was given, in listing order.
   std::vector<std::string> arguments = {}, auxiliary = {}, head_names = {};
   std::vector<ValueType> argument_types = {}, auxiliary_types = {};
-  std::vector<std::string> head_gradients = {};          // per head, "" where none is needed
+  std::vector<std::string> head_gradients = {};  // per head, "" where none is needed
   std::vector<ValueType> head_types = {};
   struct Gradient {
-    std::string name;                     // of the argument
+    std::string name;  // of the argument
     GradReq req;
-    int output = -1;                      // index in graph.outputs; -1: zero
+    int output = -1;  // index in graph.outputs; -1: zero
   };
-  std::vector<Gradient> gradients = {};        // in the order of arguments
+  std::vector<Gradient> gradients = {};  // in the order of arguments
 };
 
 LoweredGraph Lower(const Symbol& symbol, const CompileOptions& options);

@@ -10,7 +10,7 @@ namespace {
 
 struct Item {
   int index;
-  int64_t bytes;   // rounded up
+  int64_t bytes;  // rounded up
   int first, last;
 };
 
@@ -28,7 +28,7 @@ int64_t PlaceInOrder(const std::vector<Item>& order, std::vector<int64_t>* offse
       if (!Overlap(item, other)) continue;
       const int64_t begin = (*offsets)[other.index];
       const int64_t gap = begin - cursor;
-      if (gap >= item.bytes && gap < best_gap) {   // the tightest gap keeps large ones whole
+      if (gap >= item.bytes && gap < best_gap) {  // the tightest gap keeps large ones whole
         best = cursor;
         best_gap = gap;
       }
@@ -76,7 +76,8 @@ int64_t AssignOffsets(std::vector<PlanStorage>* storages, bool reuse) {
   static constexpr Less kOrders[] = {
       [](const Item& a, const Item& b) { return a.bytes > b.bytes; },
       [](const Item& a, const Item& b) {
-        return static_cast<double>(a.bytes) * (a.last - a.first + 1) > static_cast<double>(b.bytes) * (b.last - b.first + 1);
+        return static_cast<double>(a.bytes) * (a.last - a.first + 1) >
+               static_cast<double>(b.bytes) * (b.last - b.first + 1);
       },
       [](const Item& a, const Item& b) { return a.last - a.first > b.last - b.first; },
       [](const Item& a, const Item& b) { return a.first < b.first; },

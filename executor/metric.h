@@ -23,15 +23,16 @@ struct ConstView {
 
 // What a metric sees of one device's share. Only the first `samples` samples along axis 0 count, the rest is padding.
 struct MetricInputs {
-  std::vector<std::pair<std::string, ConstView>> outputs = {}, labels = {};   // by name, in order of heads and of label descriptions
+  std::vector<std::pair<std::string, ConstView>> outputs = {},
+                                                 labels = {};  // by name, in order of heads and of label descriptions
   int64_t samples = 0;
 };
 
 class Metric {
  public:
   virtual ~Metric() = default;
-  virtual std::string name() const = 0;                     // "accuracy"
-  virtual int partial_size() const = 0;                     // doubles in a partial
+  virtual std::string name() const = 0;  // "accuracy"
+  virtual int partial_size() const = 0;  // doubles in a partial
   // Adds this share to `partial` (zeros at first). Pure; called by device workers. Throws ShapeError/DataError on
   // outputs and labels that do not fit the metric.
   virtual void Accumulate(const MetricInputs& inputs, std::span<double> partial) const = 0;
@@ -43,7 +44,7 @@ class Metric {
   void Reset();
   std::vector<std::pair<std::string, double>> Get() const;
   std::span<const double> total() const { return total_; }
-  void SetTotal(std::vector<double> total);                 // from a checkpoint; throws Error if its size is not partial_size() or 0
+  void SetTotal(std::vector<double> total);  // from a checkpoint; throws Error if its size is not partial_size() or 0
 
  private:
   std::vector<double> total_;

@@ -9,7 +9,7 @@
 namespace bindery {
 namespace {
 
-constexpr int64_t kOffsetElements = 64;   // 64 bytes for the smallest element
+constexpr int64_t kOffsetElements = 64;  // 64 bytes for the smallest element
 
 }  // namespace
 
@@ -86,7 +86,8 @@ const StoredParameter* ParameterStore::Find(const std::string& name) const {
 
 std::map<std::string, Format> ParameterStore::StorageFormats() const {
   std::map<std::string, Format> formats;
-  for (const StoredParameter& p : parameters_) if (!p.auxiliary) formats[p.name] = p.format;
+  for (const StoredParameter& p : parameters_)
+    if (!p.auxiliary) formats[p.name] = p.format;
   return formats;
 }
 
@@ -100,7 +101,8 @@ Tensor ParameterStore::Gradient(const StoredParameter& p, int device) const {
 }
 
 void ParameterStore::Set(const StoredParameter& p, const HostTensor& value) const {
-  if (value.shape() != p.shape) Throw<ShapeError>("parameter \"{}\": expected {}, got {}", p.name, p.shape, value.shape());
+  if (value.shape() != p.shape)
+    Throw<ShapeError>("parameter \"{}\": expected {}, got {}", p.name, p.shape, value.shape());
   HostTensor stored(p.dtype, {p.elements});
   ToStorage(value.dtype() == p.dtype ? value : value.Cast(p.dtype), p.format, stored.raw());
   for (size_t d = 0; d < devices_.size(); ++d) Value(p, static_cast<int>(d)).CopyFrom(stored);
@@ -117,7 +119,8 @@ HostTensor ParameterStore::GetGradient(const StoredParameter& p, int device) con
 }
 
 void ParameterStore::ZeroGradients() const {
-  for (const Block& block : blocks_) for (const Tensor& gradient : block.gradients) gradient.Fill(0);
+  for (const Block& block : blocks_)
+    for (const Tensor& gradient : block.gradients) gradient.Fill(0);
 }
 
 }  // namespace bindery

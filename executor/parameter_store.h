@@ -21,11 +21,11 @@ namespace bindery {
 struct StoredParameter {
   std::string name;
   DType dtype = DType::kFloat32;
-  Shape shape = {};              // as users see it
+  Shape shape = {};  // as users see it
   Format format = {};
   int block = -1;
-  int64_t offset = 0;            // in elements, within the block
-  int64_t elements = 0;          // of storage, padding included
+  int64_t offset = 0;    // in elements, within the block
+  int64_t elements = 0;  // of storage, padding included
   bool auxiliary = false;
 };
 
@@ -35,9 +35,9 @@ class ParameterStore {
     DType dtype = DType::kFloat32;
     int64_t elements = 0;
     bool auxiliary = false;
-    std::vector<Tensor> values;     // per device: flat
-    std::vector<Tensor> gradients;  // per device: flat; empty if its parameters have none
-    std::vector<int> parameters = {};   // indices, in order of offset
+    std::vector<Tensor> values;        // per device: flat
+    std::vector<Tensor> gradients;     // per device: flat; empty if its parameters have none
+    std::vector<int> parameters = {};  // indices, in order of offset
   };
 
   ParameterStore(std::shared_ptr<Engine> engine, std::vector<Device> devices);
@@ -50,17 +50,17 @@ class ParameterStore {
   const std::vector<Device>& devices() const { return devices_; }
   const std::vector<StoredParameter>& parameters() const { return parameters_; }
   const std::vector<Block>& blocks() const { return blocks_; }
-  const StoredParameter* Find(const std::string& name) const;      // nullptr if absent
-  std::map<std::string, Format> StorageFormats() const;            // of parameters
+  const StoredParameter* Find(const std::string& name) const;  // nullptr if absent
+  std::map<std::string, Format> StorageFormats() const;        // of parameters
 
   // Flat storage of one parameter on one device; shares its block's memory and variable.
   Tensor Value(const StoredParameter& parameter, int device) const;
-  Tensor Gradient(const StoredParameter& parameter, int device) const;   // undefined if it has none
+  Tensor Gradient(const StoredParameter& parameter, int device) const;  // undefined if it has none
 
   // To every device, from a plain tensor of any dtype. Throws ShapeError on another shape.
   void Set(const StoredParameter& parameter, const HostTensor& value) const;
-  HostTensor Get(const StoredParameter& parameter, int device = 0) const;          // waits
-  HostTensor GetGradient(const StoredParameter& parameter, int device) const;      // waits; throws Error if it has none
+  HostTensor Get(const StoredParameter& parameter, int device = 0) const;      // waits
+  HostTensor GetGradient(const StoredParameter& parameter, int device) const;  // waits; throws Error if it has none
   void ZeroGradients() const;
 
  private:

@@ -56,7 +56,8 @@ std::string ToString(const Plan& plan) {
                      step.threads, Names(plan, step.inputs), Names(plan, step.outputs));
     }
     for (const PlanExchange& e : segment.exchanges) {
-      fmt::format_to(out, "       across devices: {} ({}) -> ({})\n", e.op, plan.values[e.input].name, plan.values[e.output].name);
+      fmt::format_to(out, "       across devices: {} ({}) -> ({})\n", e.op, plan.values[e.input].name,
+                     plan.values[e.output].name);
     }
   }
   fmt::format_to(out, "\noutputs\n");
@@ -78,8 +79,9 @@ MemoryReport ReportMemory(const Plan& plan) {
 
   // What is alive at the step where most is.
   std::vector<bool> is_scratch(plan.storages.size(), false);
-  for (const PlanStep& step : plan.steps) if (step.scratch >= 0) is_scratch[step.scratch] = true;
-  std::vector<int64_t> values(plan.steps.size() + 2, 0), scratch(plan.steps.size() + 2, 0);   // change at each step
+  for (const PlanStep& step : plan.steps)
+    if (step.scratch >= 0) is_scratch[step.scratch] = true;
+  std::vector<int64_t> values(plan.steps.size() + 2, 0), scratch(plan.steps.size() + 2, 0);  // change at each step
   for (size_t i = 0; i < plan.storages.size(); ++i) {
     const PlanStorage& s = plan.storages[i];
     std::vector<int64_t>& change = is_scratch[i] ? scratch : values;

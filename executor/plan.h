@@ -17,20 +17,20 @@
 namespace bindery {
 
 enum class Place : uint8_t {
-  kNone,        // never in memory: only its shape is used, or nobody reads it
+  kNone,  // never in memory: only its shape is used, or nobody reads it
   kArena,
-  kArgument,    // slot: index in Plan::arguments
-  kGradient,    // slot: index in Plan::gradients
-  kAuxiliary,   // slot: index in Plan::auxiliary
+  kArgument,   // slot: index in Plan::arguments
+  kGradient,   // slot: index in Plan::gradients
+  kAuxiliary,  // slot: index in Plan::auxiliary
 };
 
 struct PlanValue {
-  std::string name = {};             // "conv1_output", "fc1_weight", "conv1_output@aBcd8b" for a reordered copy
+  std::string name = {};  // "conv1_output", "fc1_weight", "conv1_output@aBcd8b" for a reordered copy
   ValueType type = {};
   Format format = {};
   Place place = Place::kNone;
-  int slot = -1;                // argument, gradient or auxiliary index
-  int storage = -1;             // kArena: index in Plan::storages
+  int slot = -1;     // argument, gradient or auxiliary index
+  int storage = -1;  // kArena: index in Plan::storages
   bool operator==(const PlanValue&) const = default;
 };
 
@@ -42,10 +42,10 @@ struct PlanStorage {
 };
 
 struct PlanStep {
-  std::string op = {}, node = {};         // operator and node; "Reorder", "Copy", "AddTo" are the compiler's own
-  std::string implementation = {};   // of the kernel
-  std::vector<int> inputs = {}, outputs = {};   // values; -1: not given (unused output)
-  int scratch = -1;             // storage
+  std::string op = {}, node = {};              // operator and node; "Reorder", "Copy", "AddTo" are the compiler's own
+  std::string implementation = {};             // of the kernel
+  std::vector<int> inputs = {}, outputs = {};  // values; -1: not given (unused output)
+  int scratch = -1;                            // storage
   int threads = 1;
   bool operator==(const PlanStep&) const = default;
 };
@@ -55,7 +55,7 @@ enum class Phase : uint8_t { kForward, kBackward };
 // Values that are combined over all devices after a segment: `input` of each device, in device order, into `output`
 // of each.
 struct PlanExchange {
-  std::string op = {};               // "SumOverDevices", "MergeStatistics"
+  std::string op = {};  // "SumOverDevices", "MergeStatistics"
   int input = -1, output = -1;
   bool operator==(const PlanExchange&) const = default;
 };
@@ -63,44 +63,44 @@ struct PlanExchange {
 // Steps that run without waiting for another device.
 struct PlanSegment {
   Phase phase = Phase::kForward;
-  int begin = 0, end = 0;       // steps
-  std::vector<PlanExchange> exchanges = {};   // when all devices are through
+  int begin = 0, end = 0;                    // steps
+  std::vector<PlanExchange> exchanges = {};  // when all devices are through
   bool operator==(const PlanSegment&) const = default;
 };
 
 struct PlanArgument {
   std::string name = {};
   ValueType type = {};
-  Format format = {};                // plain, or the storage format of a parameter
+  Format format = {};  // plain, or the storage format of a parameter
   bool is_parameter = false;
-  bool used = true;             // false: only its shape matters
+  bool used = true;  // false: only its shape matters
   bool operator==(const PlanArgument&) const = default;
 };
 
 enum class GradReq : uint8_t { kNull, kWrite, kAdd };
 
 struct PlanGradient {
-  std::string name = {};             // of the argument
+  std::string name = {};  // of the argument
   int argument = -1;
   GradReq req = GradReq::kWrite;
-  bool is_zero = false;         // the heads do not depend on it: nothing computes it, the executor fills it with zero
+  bool is_zero = false;  // the heads do not depend on it: nothing computes it, the executor fills it with zero
   bool operator==(const PlanGradient&) const = default;
 };
 
 struct PlanOutput {
   std::string name = {};
-  int value = -1;               // plain, alive to the end of the program
+  int value = -1;  // plain, alive to the end of the program
   bool operator==(const PlanOutput&) const = default;
 };
 
 // Batch statistics that move running ones at the end of forward.
 struct PlanStatistics {
   std::string node = {};
-  int mean = -1, variance = -1;                 // values
-  int running_mean = -1, running_variance = -1; // auxiliary slots
+  int mean = -1, variance = -1;                  // values
+  int running_mean = -1, running_variance = -1;  // auxiliary slots
   double momentum = 0.9;
-  int64_t count = 0;            // elements per channel on this device
-  bool merged = false;          // already the same on every device
+  int64_t count = 0;    // elements per channel on this device
+  bool merged = false;  // already the same on every device
   bool operator==(const PlanStatistics&) const = default;
 };
 
@@ -109,16 +109,16 @@ struct Plan {
   std::vector<PlanStorage> storages = {};
   std::vector<PlanStep> steps = {};
   std::vector<PlanSegment> segments = {};
-  std::vector<PlanArgument> arguments = {};          // arguments of the symbol in listing order, then head gradients
+  std::vector<PlanArgument> arguments = {};  // arguments of the symbol in listing order, then head gradients
   std::vector<std::string> auxiliary = {};
   std::vector<ValueType> auxiliary_types = {};
   std::vector<PlanGradient> gradients = {};
-  std::vector<PlanOutput> outputs = {};              // heads of the symbol, in order
-  std::vector<std::string> head_gradients = {};      // per head: name of its gradient's argument, or ""
-  std::vector<PlanOutput> observed = {};             // values watched by a monitor, in order of execution
+  std::vector<PlanOutput> outputs = {};          // heads of the symbol, in order
+  std::vector<std::string> head_gradients = {};  // per head: name of its gradient's argument, or ""
+  std::vector<PlanOutput> observed = {};         // values watched by a monitor, in order of execution
   std::vector<PlanStatistics> statistics = {};
   int64_t arena_bytes = 0;
-  int64_t peak_live_bytes = 0;                  // the lower bound: most bytes alive at one step
+  int64_t peak_live_bytes = 0;  // the lower bound: most bytes alive at one step
   bool operator==(const Plan&) const = default;
 };
 
@@ -134,7 +134,8 @@ void VerifyPlan(const Plan& plan);
 // Bytes by what they are for. `activations` and `workspace`: arena bytes that hold values and scratch at the step where
 // most is alive.
 struct MemoryReport {
-  int64_t parameters = 0, gradients = 0, auxiliary = 0, inputs = 0, arena = 0, peak_live = 0, activations = 0, workspace = 0;
+  int64_t parameters = 0, gradients = 0, auxiliary = 0, inputs = 0, arena = 0, peak_live = 0, activations = 0,
+          workspace = 0;
   int64_t total() const { return parameters + gradients + auxiliary + inputs + arena; }
 };
 MemoryReport ReportMemory(const Plan& plan);

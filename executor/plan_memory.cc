@@ -40,8 +40,8 @@ class MemoryPlanner {
     s.bytes = std::max(s.bytes, BytesOf(value));
   }
 
-  // `value` is read between the steps before `step` and `step` itself: alive on both sides, so that neither overwrites it
-  // in place.
+  // `value` is read between the steps before `step` and `step` itself: alive on both sides, so that neither overwrites
+  // it in place.
   void TouchBetween(int value, int step) {
     Touch(value, std::max(0, step - 1));
     Touch(value, std::min(step, LastStep()));
@@ -52,8 +52,10 @@ class MemoryPlanner {
   void FindLifetimes() {
     for (const PlanSegment& segment : plan_.segments) {
       for (int i = segment.begin; i < segment.end; ++i) {
-        for (const int v : plan_.steps[i].inputs) if (v >= 0) Touch(v, i);
-        for (const int v : plan_.steps[i].outputs) if (v >= 0) Touch(v, i);
+        for (const int v : plan_.steps[i].inputs)
+          if (v >= 0) Touch(v, i);
+        for (const int v : plan_.steps[i].outputs)
+          if (v >= 0) Touch(v, i);
       }
       for (const PlanExchange& e : segment.exchanges) {
         for (const int v : {e.input, e.output}) TouchBetween(v, segment.end);
@@ -103,11 +105,14 @@ class MemoryPlanner {
     if (from == to || plan_.storages[from].last != i || plan_.storages[to].first != i) return false;
     if (i == LastStep() && IsReadAtEnd(from)) return false;
     // Another input or output in the same memory would see it change.
-    const auto in_from = [&](int v) { return v >= 0 && plan_.values[v].storage >= 0 && Find(plan_.values[v].storage) == from; };
+    const auto in_from = [&](int v) {
+      return v >= 0 && plan_.values[v].storage >= 0 && Find(plan_.values[v].storage) == from;
+    };
     for (size_t k = 0; k < step.inputs.size(); ++k) {
       if (static_cast<int>(k) != pair.input && in_from(step.inputs[k])) return false;
     }
-    for (const int v : step.outputs) if (in_from(v)) return false;
+    for (const int v : step.outputs)
+      if (in_from(v)) return false;
     merged_into_[to] = from;
     plan_.storages[from].last = plan_.storages[to].last;
     plan_.storages[from].bytes = std::max(plan_.storages[from].bytes, plan_.storages[to].bytes);
@@ -118,16 +123,17 @@ class MemoryPlanner {
     return s;
   }
   bool IsReadAtEnd(int storage) const {
-    return std::any_of(read_at_end_.begin(), read_at_end_.end(), [&](int v) {
-      return plan_.values[v].storage >= 0 && Find(plan_.values[v].storage) == storage;
-    });
+    return std::any_of(read_at_end_.begin(), read_at_end_.end(),
+                       [&](int v) { return plan_.values[v].storage >= 0 && Find(plan_.values[v].storage) == storage; });
   }
 
   // The plan lists only storages that exist.
   void DropEmptied() {
     std::vector<bool> in_use(plan_.storages.size(), false);
-    for (const PlanValue& v : plan_.values) if (v.storage >= 0) in_use[v.storage] = true;
-    for (const PlanStep& s : plan_.steps) if (s.scratch >= 0) in_use[s.scratch] = true;
+    for (const PlanValue& v : plan_.values)
+      if (v.storage >= 0) in_use[v.storage] = true;
+    for (const PlanStep& s : plan_.steps)
+      if (s.scratch >= 0) in_use[s.scratch] = true;
     std::vector<int> renumber(in_use.size(), -1);
     std::vector<PlanStorage> storages;
     for (size_t s = 0; s < in_use.size(); ++s) {
@@ -135,17 +141,19 @@ class MemoryPlanner {
       renumber[s] = static_cast<int>(storages.size());
       storages.push_back(plan_.storages[s]);
     }
-    for (PlanValue& v : plan_.values) if (v.storage >= 0) v.storage = renumber[v.storage];
-    for (PlanStep& s : plan_.steps) if (s.scratch >= 0) s.scratch = renumber[s.scratch];
+    for (PlanValue& v : plan_.values)
+      if (v.storage >= 0) v.storage = renumber[v.storage];
+    for (PlanStep& s : plan_.steps)
+      if (s.scratch >= 0) s.scratch = renumber[s.scratch];
     plan_.storages = std::move(storages);
   }
 
   Plan& plan_;
   const std::vector<Kernel>& kernels_;
   const MemoryOptions& options_;
-  std::unordered_map<int, int> storage_of_;   // root value -> storage
+  std::unordered_map<int, int> storage_of_;  // root value -> storage
   std::vector<int> merged_into_;
-  std::vector<int> read_at_end_;              // values that are read after the last step
+  std::vector<int> read_at_end_;  // values that are read after the last step
 };
 
 }  // namespace

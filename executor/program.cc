@@ -10,7 +10,7 @@ namespace {
 [[noreturn]] void RethrowAt(const PlanStep& step) {
   const auto located = [&](const std::string& message) {
     const std::string where = fmt::format("{} \"{}\": ", step.op, step.node);
-    return message.starts_with(where) ? message : where + message;   // a kernel may have said it
+    return message.starts_with(where) ? message : where + message;  // a kernel may have said it
   };
   try {
     throw;
@@ -42,7 +42,8 @@ Instance::Instance(std::shared_ptr<const Program> program, const Addresses& addr
     for (const int v : step.outputs) outputs.push_back(v < 0 ? nullptr : AddressOf(v));
     void* scratch = step.scratch < 0 ? nullptr : addresses_.arena + plan.storages[step.scratch].offset;
     const TeamScope team(step.threads);
-    calls_.push_back(program_->kernels[i].bind({.inputs = inputs, .outputs = outputs, .scratch = scratch, .step = addresses_.step}));
+    calls_.push_back(
+        program_->kernels[i].bind({.inputs = inputs, .outputs = outputs, .scratch = scratch, .step = addresses_.step}));
   }
   for (const PlanSegment& segment : plan.segments) {
     std::vector<Stretch>& list = stretches_.emplace_back();

@@ -17,26 +17,28 @@
 namespace bindery {
 
 struct CompileOptions {
-  ShapeMap shapes;                              // by argument name; the rest is inferred
+  ShapeMap shapes;  // by argument name; the rest is inferred
   DTypeMap dtypes;
-  std::map<std::string, int> batch_axes = {};        // by argument name; absent: not batched
-  std::set<std::string> parameters = {};             // arguments kept in the group's storage format
-  std::map<std::string, Format> storage_formats = {};  // already fixed ones; others are chosen here, see Plan::arguments
-  std::map<std::string, GradReq> grad_req = {};      // absent: null. Ignored in prediction.
-  std::set<std::string> frozen = {};                 // parameters that are fixed: normalisation layers all of whose own are frozen use and keep their running statistics
+  std::map<std::string, int> batch_axes = {};  // by argument name; absent: not batched
+  std::set<std::string> parameters = {};       // arguments kept in the group's storage format
+  // Those of parameters that are fixed already; others are chosen here, see Plan::arguments.
+  std::map<std::string, Format> storage_formats = {};
+  std::map<std::string, GradReq> grad_req = {};  // absent: null. Ignored in prediction.
+  // Parameters that are fixed: normalisation layers all of whose own are frozen use and keep their running statistics.
+  std::set<std::string> frozen = {};
   Mode mode = Mode::kPredict;
-  bool with_backward = false;                   // training programs that also compute gradients
+  bool with_backward = false;  // training programs that also compute gradients
   int threads = 1;
-  int devices = 1;                              // of the group: with more than one, across-device operators cut segments
+  int devices = 1;  // of the group: with more than one, across-device operators cut segments
   KernelPolicy policy = KernelPolicy::kFast;
-  std::string observe = {};                          // a regular expression on value names; matching values are kept, plain
+  std::string observe = {};  // a regular expression on value names; matching values are kept, plain
   // Each may be switched off without changing what is computed.
   bool passes = true, fusion = true, inplace = true, reuse_memory = true;
 };
 
 struct Program {
   Plan plan;
-  std::vector<Kernel> kernels = {};                  // per step
+  std::vector<Kernel> kernels = {};  // per step
 };
 
 // Throws ShapeError, ModelError, Error. The symbol's heads become outputs.
@@ -47,7 +49,7 @@ class Instance {
  public:
   struct Addresses {
     char* arena = nullptr;
-    std::vector<void*> arguments, gradients, auxiliary;   // by slot; null where unused
+    std::vector<void*> arguments, gradients, auxiliary;  // by slot; null where unused
     const StepBlock* step = nullptr;
   };
   Instance(std::shared_ptr<const Program> program, const Addresses& addresses);
@@ -61,11 +63,13 @@ class Instance {
   void* AddressOf(int value) const;
 
  private:
-  struct Stretch { int begin, end, threads; };  // consecutive calls with one team size
+  struct Stretch {
+    int begin, end, threads;
+  };  // consecutive calls with one team size
   std::shared_ptr<const Program> program_;
   Addresses addresses_;
   std::vector<Call> calls_;
-  std::vector<std::vector<Stretch>> stretches_; // per segment
+  std::vector<std::vector<Stretch>> stretches_;  // per segment
 };
 
 }  // namespace bindery

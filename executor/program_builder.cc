@@ -57,9 +57,14 @@ void ProgramBuilder::EmitCopy(int from, int to) {
   Emit("Copy", plan().values[from].name, {from}, {to}, MakeCopy(BytesOf(from), plan().values[from].format));
 }
 
-void ProgramBuilder::Emit(std::string op, std::string node, std::vector<int> inputs, std::vector<int> outputs, Kernel kernel) {
-  PlanStep step{.op = std::move(op), .node = std::move(node), .implementation = kernel.implementation,
-                .inputs = std::move(inputs), .outputs = std::move(outputs), .threads = kernel.threads};
+void ProgramBuilder::Emit(std::string op, std::string node, std::vector<int> inputs, std::vector<int> outputs,
+                          Kernel kernel) {
+  PlanStep step{.op = std::move(op),
+                .node = std::move(node),
+                .implementation = kernel.implementation,
+                .inputs = std::move(inputs),
+                .outputs = std::move(outputs),
+                .threads = kernel.threads};
   if (kernel.scratch_bytes > 0) {
     step.scratch = static_cast<int>(plan().storages.size());
     plan().storages.push_back({.bytes = kernel.scratch_bytes, .first = NumSteps(), .last = NumSteps()});

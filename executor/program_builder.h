@@ -43,7 +43,7 @@ class ProgramBuilder {
   KernelPolicy policy_;
   std::shared_ptr<Program> program_ = std::make_shared<Program>();
   std::vector<int> root_;
-  std::map<std::pair<int, std::string>, int> reordered_;   // (value, format) -> value
+  std::map<std::pair<int, std::string>, int> reordered_;  // (value, format) -> value
 };
 
 }  // namespace bindery

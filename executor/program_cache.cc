@@ -9,7 +9,8 @@ namespace {
 
 // A oneDNN primitive with its generated code takes some 20 KiB; plan entries a few hundred bytes.
 int64_t EstimateBytes(const Program& program) {
-  return static_cast<int64_t>(program.plan.steps.size()) * (20 << 10) + static_cast<int64_t>(program.plan.values.size()) * 400;
+  return static_cast<int64_t>(program.plan.steps.size()) * (20 << 10) +
+         static_cast<int64_t>(program.plan.values.size()) * 400;
 }
 
 }  // namespace

@@ -13,7 +13,8 @@ void Load(const StepInput& input, StepBlock* step) {
   const auto copy = [&](const std::vector<HostTensor>& sources, const std::vector<InputSlot>& slots) {
     for (size_t i = 0; i < slots.size(); ++i) {
       const HostTensor& source = sources[i];
-      CopySlice(source.dtype(), source.shape(), source.raw(), slots[i].axis, input.begin, input.end, slots[i].dtype, slots[i].data);
+      CopySlice(source.dtype(), source.shape(), source.raw(), slots[i].axis, input.begin, input.end, slots[i].dtype,
+                slots[i].data);
     }
   };
   copy(input.batch->data, input.data);
@@ -23,12 +24,17 @@ void Load(const StepInput& input, StepBlock* step) {
 
 }  // namespace
 
-Replica::Replica(std::shared_ptr<Engine> engine, std::shared_ptr<ParameterStore> store, int index, std::shared_ptr<Arena> arena)
+Replica::Replica(std::shared_ptr<Engine> engine, std::shared_ptr<ParameterStore> store, int index,
+                 std::shared_ptr<Arena> arena)
     : engine_(std::move(engine)), store_(std::move(store)), index_(index), device_(store_->devices()[index]),
       arena_(std::move(arena)), inputs_var_(engine_->NewVar()), input_gradients_var_(engine_->NewVar()),
       step_(std::make_shared<StepBlock>()) {
-  load_ = engine_->Prepare({.name = fmt::format("load {}", device_), .device = device_, .reads = {}, .writes = {inputs_var_},
-                            .updates = {}, .run = [step = step_](const OpContext& context) {
+  load_ = engine_->Prepare({.name = fmt::format("load {}", device_),
+                            .device = device_,
+                            .reads = {},
+                            .writes = {inputs_var_},
+                            .updates = {},
+                            .run = [step = step_](const OpContext& context) {
                               Load(*static_cast<const StepInput*>(context.payload), step.get());
                             }});
 }
@@ -86,21 +92,25 @@ std::shared_ptr<const BoundProgram> Replica::Bind(const std::shared_ptr<const Pr
     for (const PlanStep& step : plan.steps) threads = std::max(threads, step.threads);
     arena_->Grow(plan.arena_bytes, threads);
   }
-  Instance::Addresses addresses{.arena = arena_->base(), .arguments = {}, .gradients = {}, .auxiliary = {}, .step = step_.get()};
+  Instance::Addresses addresses{
+      .arena = arena_->base(), .arguments = {}, .gradients = {}, .auxiliary = {}, .step = step_.get()};
   for (const PlanArgument& a : plan.arguments) {
-    addresses.arguments.push_back(a.is_parameter ? store_->Value(*store_->Find(a.name), index_).data() : Address(a.name));
+    addresses.arguments.push_back(a.is_parameter ? store_->Value(*store_->Find(a.name), index_).data()
+                                                 : Address(a.name));
   }
   for (const PlanGradient& g : plan.gradients) {
     const PlanArgument& a = plan.arguments[g.argument];
     addresses.gradients.push_back(a.is_parameter ? store_->Gradient(*store_->Find(a.name), index_).data()
                                                  : input_gradients_.at(a.name).chunk->data());
   }
-  for (const std::string& name : plan.auxiliary) addresses.auxiliary.push_back(store_->Value(*store_->Find(name), index_).data());
+  for (const std::string& name : plan.auxiliary)
+    addresses.auxiliary.push_back(store_->Value(*store_->Find(name), index_).data());
 
   auto bound = std::make_shared<BoundProgram>();
   bound->program = program;
   bound->instance = std::make_shared<const Instance>(program, addresses);
-  for (size_t s = 0; s < plan.segments.size(); ++s) bound->segments.push_back(PrepareSegment(bound, static_cast<int>(s)));
+  for (size_t s = 0; s < plan.segments.size(); ++s)
+    bound->segments.push_back(PrepareSegment(bound, static_cast<int>(s)));
   bound_.push_back(bound);
   return bound;
 }
@@ -108,27 +118,35 @@ std::shared_ptr<const BoundProgram> Replica::Bind(const std::shared_ptr<const Pr
 PreparedPtr Replica::PrepareSegment(const std::shared_ptr<const BoundProgram>& bound, int s) const {
   const Plan& plan = bound->plan();
   const PlanSegment& segment = plan.segments[s];
-  Operation operation{.name = fmt::format("{} {}", segment.phase == Phase::kForward ? "forward" : "backward", device_), .device = device_,
-                      .reads = {inputs_var_}, .writes = {arena_->var()}, .updates = {}, .run = {}};
-  if (s > 0) operation.reads.push_back(arena_->var());   // a failed segment fails the next
+  Operation operation{.name = fmt::format("{} {}", segment.phase == Phase::kForward ? "forward" : "backward", device_),
+                      .device = device_,
+                      .reads = {inputs_var_},
+                      .writes = {arena_->var()},
+                      .updates = {},
+                      .run = {}};
+  if (s > 0) operation.reads.push_back(arena_->var());  // a failed segment fails the next
   std::vector<bool> used(store_->blocks().size(), false);
-  for (const PlanArgument& a : plan.arguments) if (a.is_parameter) used[store_->Find(a.name)->block] = true;
+  for (const PlanArgument& a : plan.arguments)
+    if (a.is_parameter) used[store_->Find(a.name)->block] = true;
   for (const std::string& name : plan.auxiliary) used[store_->Find(name)->block] = true;
-  for (size_t b = 0; b < used.size(); ++b) if (used[b]) operation.reads.push_back(store_->blocks()[b].values[index_].var());
+  for (size_t b = 0; b < used.size(); ++b)
+    if (used[b]) operation.reads.push_back(store_->blocks()[b].values[index_].var());
 
-  std::vector<std::pair<void*, int64_t>> zeros;          // gradients that nothing computes
+  std::vector<std::pair<void*, int64_t>> zeros;  // gradients that nothing computes
   if (segment.phase == Phase::kBackward) {
     std::vector<VarPtr> written;
     for (const PlanGradient& g : plan.gradients) {
       const PlanArgument& a = plan.arguments[g.argument];
-      const Tensor array = a.is_parameter ? store_->Gradient(*store_->Find(a.name), index_) : InputGradient(*bound, a.name);
+      const Tensor array =
+          a.is_parameter ? store_->Gradient(*store_->Find(a.name), index_) : InputGradient(*bound, a.name);
       if (std::find(written.begin(), written.end(), array.var()) == written.end()) written.push_back(array.var());
-      if (g.is_zero && g.req == GradReq::kWrite) zeros.emplace_back(array.data(), StorageBytes(a.format, a.type.dtype, a.type.shape));
+      if (g.is_zero && g.req == GradReq::kWrite)
+        zeros.emplace_back(array.data(), StorageBytes(a.format, a.type.dtype, a.type.shape));
       if (g.req == GradReq::kAdd) operation.reads.push_back(array.var());
     }
     operation.writes.insert(operation.writes.end(), written.begin(), written.end());
   }
-  if (s + 1 < static_cast<int>(plan.segments.size())) zeros.clear();   // the last segment does it
+  if (s + 1 < static_cast<int>(plan.segments.size())) zeros.clear();  // the last segment does it
   operation.run = [instance = bound->instance, s, zeros = std::move(zeros)](const OpContext&) {
     for (const auto& [data, bytes] : zeros) std::memset(data, 0, static_cast<size_t>(bytes));
     instance->Run(s);
@@ -136,8 +154,8 @@ PreparedPtr Replica::PrepareSegment(const std::shared_ptr<const BoundProgram>& b
   return engine_->Prepare(std::move(operation));
 }
 
-void Replica::PushLoad(const std::vector<DataDesc>& data, const std::vector<DataDesc>& labels,
-                       const BatchPtr& batch, int64_t begin, int64_t end, bool with_labels, const StepBlock& step) {
+void Replica::PushLoad(const std::vector<DataDesc>& data, const std::vector<DataDesc>& labels, const BatchPtr& batch,
+                       int64_t begin, int64_t end, bool with_labels, const StepBlock& step) {
   const std::shared_ptr<StepInput> free = step_inputs_.Take();
   StepInput& input = *free;
   input.batch = batch;
@@ -196,7 +214,10 @@ void Replica::ZeroInputGradients() {
 void Replica::CheckFresh(const char* what) const {
   if (generation_ == 0) Throw("{}: nothing has run yet; call Forward first", what);
   if (generation_ != arena_->generation()) {
-    Throw("{}: another program has used the shared memory of {} since this one ran forward; read results before running another", what, device_);
+    Throw(
+        "{}: another program has used the shared memory of {} since this one ran forward; read results before running "
+        "another",
+        what, device_);
   }
 }
 
@@ -204,7 +225,8 @@ Tensor Replica::CopyOutput(const BoundProgram& bound, int i) const {
   CheckFresh("outputs");
   const int value = bound.plan().outputs[i].value;
   const ValueType& type = bound.plan().values[value].type;
-  const Tensor inside(engine_, device_, type.dtype, type.shape, bound.instance->AddressOf(value), arena_, arena_->var());
+  const Tensor inside(engine_, device_, type.dtype, type.shape, bound.instance->AddressOf(value), arena_,
+                      arena_->var());
   Tensor copy(engine_, device_, type.dtype, type.shape);
   copy.CopyFrom(inside);
   return copy;

@@ -1,5 +1,6 @@
 // Replica: one device's side of a bound symbol. It owns the input arrays and their gradients, shares the parameters
-// (ParameterStore) and the arena, and binds programs to them. Executor is one replica with a friendly face; a group runs
+// (ParameterStore) and the arena, and binds programs to them. Executor is one replica with a friendly face; a group
+// runs
 // several (executor/group_step.h).
 //
 // Everything it runs is a prepared engine operation on its device: one that loads a step's inputs, one per segment.
@@ -32,14 +33,14 @@ struct BoundProgram {
 // Where one input of a batch goes on a device.
 struct InputSlot {
   DType dtype = DType::kFloat32;
-  int axis = -1;                  // batch axis
+  int axis = -1;  // batch axis
   void* data = nullptr;
 };
 
 // What the load operation of one step needs. Reused from step to step.
 struct StepInput {
-  mutable BatchPtr batch;         // until it is loaded
-  int64_t begin = 0, end = 0;     // samples of the batch that are this device's
+  mutable BatchPtr batch;      // until it is loaded
+  int64_t begin = 0, end = 0;  // samples of the batch that are this device's
   bool with_labels = true;
   StepBlock step;
   std::vector<InputSlot> data, label;
@@ -47,10 +48,12 @@ struct StepInput {
 
 class Replica {
  public:
-  Replica(std::shared_ptr<Engine> engine, std::shared_ptr<ParameterStore> store, int index, std::shared_ptr<Arena> arena);
-  ~Replica();                                                         // waits for what it pushed
+  Replica(std::shared_ptr<Engine> engine, std::shared_ptr<ParameterStore> store, int index,
+          std::shared_ptr<Arena> arena);
+  ~Replica();  // waits for what it pushed
 
-  // The program bound to this replica's arrays, for as long as somebody holds it; grows the arena and the input arrays as
+  // The program bound to this replica's arrays, for as long as somebody holds it; grows the arena and the input arrays
+  // as
   // needed (waits then).
   std::shared_ptr<const BoundProgram> Bind(const std::shared_ptr<const Program>& program);
 
@@ -70,7 +73,7 @@ class Replica {
 
   // Plain arrays, by argument name; of the shape that `bound` has them in. Inputs, states and head gradients.
   Tensor Input(const BoundProgram& bound, const std::string& name) const;
-  Tensor InputGradient(const BoundProgram& bound, const std::string& name) const;   // throws Error if none is asked for
+  Tensor InputGradient(const BoundProgram& bound, const std::string& name) const;  // throws Error if none is asked for
   // A copy of output `i` of the last run, in a tensor of its own.
   Tensor CopyOutput(const BoundProgram& bound, int i) const;
   void ZeroInputGradients();
@@ -82,8 +85,8 @@ class Replica {
     std::shared_ptr<Chunk> chunk;
     int64_t bytes = 0;
   };
-  // Makes room for one argument, zero-filled where it moves; nothing is bound to the old place then. What throws changes
-  // nothing.
+  // Makes room for one argument, zero-filled where it moves; nothing is bound to the old place then. What throws
+  // changes nothing.
   void Reserve(std::map<std::string, Buffer>* buffers, const PlanArgument& argument);
   void* Address(const std::string& name) const;
   PreparedPtr PrepareSegment(const std::shared_ptr<const BoundProgram>& bound, int s) const;
@@ -99,7 +102,7 @@ class Replica {
   std::shared_ptr<StepBlock> step_;
   PreparedPtr load_;
   PayloadPool<StepInput> step_inputs_;
-  std::vector<std::weak_ptr<const BoundProgram>> bound_;              // those that somebody still uses
+  std::vector<std::weak_ptr<const BoundProgram>> bound_;  // those that somebody still uses
   uint64_t generation_ = 0;
   int addresses_version_ = 0;
 };

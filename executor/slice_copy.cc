@@ -17,7 +17,8 @@ Runs RunsOf(const Shape& shape, int axis, int64_t begin, int64_t end) {
 
 }  // namespace
 
-void CopySlice(DType dtype, const Shape& shape, const void* in, int axis, int64_t begin, int64_t end, DType out_dtype, void* out) {
+void CopySlice(DType dtype, const Shape& shape, const void* in, int axis, int64_t begin, int64_t end, DType out_dtype,
+               void* out) {
   const Runs r = RunsOf(shape, axis, begin, end);
   for (int64_t i = 0; i < r.outer; ++i) {
     const char* from = static_cast<const char*>(in) + (i * r.stride + r.first) * SizeOf(dtype);

@@ -32,7 +32,9 @@ std::vector<SampleRange> SplitBatch(int64_t batch, std::span<const double> workl
   std::vector<size_t> order(shares.size());
   std::iota(order.begin(), order.end(), size_t{0});
   // Remainders that differ by rounding only count as equal, so that the first device wins.
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return std::round(remainders[a] * 1e9) > std::round(remainders[b] * 1e9); });
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return std::round(remainders[a] * 1e9) > std::round(remainders[b] * 1e9);
+  });
   for (size_t i = 0; given < batch; i = (i + 1) % order.size()) {
     if (workload[order[i]] == 0) continue;
     ++shares[order[i]];

@@ -14,8 +14,8 @@ struct SampleRange {
 };
 
 // Contiguous ranges in device order, one per workload, together 0 .. batch-1. Shares follow the workload by largest
-// remainder: each is within one of batch * w / sum(w); of equal remainders the first device gets the sample. Any batch >= 0 is fine: a share may be empty.
-// Throws Error unless workloads are finite, >= 0 and not all 0.
+// remainder: each is within one of batch * w / sum(w); of equal remainders the first device gets the sample. Any batch
+// >= 0 is fine: a share may be empty. Throws Error unless workloads are finite, >= 0 and not all 0.
 std::vector<SampleRange> SplitBatch(int64_t batch, std::span<const double> workload);
 
 }  // namespace bindery

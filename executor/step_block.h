@@ -1,5 +1,5 @@
-// StepBlock: the values that change from step to step, in device memory, read by kernels when they run and never captured
-// by value, so that a program (and one day a captured GPU graph) is the same for every step.
+// StepBlock: the values that change from step to step, in device memory, read by kernels when they run and never
+// captured by value, so that a program (and one day a captured GPU graph) is the same for every step.
 #pragma once
 
 #include <cstdint>
@@ -7,14 +7,14 @@
 namespace bindery {
 
 struct StepBlock {
-  static constexpr uint32_t kPrediction = 0x8000;   // outside the numbers of micro-batches: predictions draw their own
+  static constexpr uint32_t kPrediction = 0x8000;  // outside the numbers of micro-batches: predictions draw their own
 
-  uint64_t seed = 0;            // of the run
-  uint64_t step = 0;            // steps done before this one
-  uint32_t micro_batch = 0;     // within the step; kPrediction: no training
+  uint64_t seed = 0;         // of the run
+  uint64_t step = 0;         // steps done before this one
+  uint32_t micro_batch = 0;  // within the step; kPrediction: no training
   uint32_t reserved = 0;
-  int64_t sample_offset = 0;    // global index, within the micro-batch, of this shard's first sample
-  int64_t batch_size = 1;       // samples of the whole step, on all devices: the divisor of `batch` normalisation
+  int64_t sample_offset = 0;  // global index, within the micro-batch, of this shard's first sample
+  int64_t batch_size = 1;     // samples of the whole step, on all devices: the divisor of `batch` normalisation
 };
 
 }  // namespace bindery

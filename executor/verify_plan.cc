@@ -65,9 +65,10 @@ class Verifier {
     }
     const auto slots = [](const auto& list) { return static_cast<int>(list.size()); };
     for (const PlanValue& v : plan_.values) {
-      const int limit = v.place == Place::kArgument ? slots(plan_.arguments)
-                        : v.place == Place::kGradient ? slots(plan_.gradients)
-                        : v.place == Place::kAuxiliary ? slots(plan_.auxiliary) : 0;
+      const int limit = v.place == Place::kArgument    ? slots(plan_.arguments)
+                        : v.place == Place::kGradient  ? slots(plan_.gradients)
+                        : v.place == Place::kAuxiliary ? slots(plan_.auxiliary)
+                                                       : 0;
       if (limit > 0 && (v.slot < 0 || v.slot >= limit)) Breach("value \"{}\" has slot {}", v.name, v.slot);
       if (v.place != Place::kArena) continue;
       if (v.storage < 0 || v.storage >= slots(plan_.storages)) Breach("value \"{}\" has no storage", v.name);
@@ -103,7 +104,8 @@ class Verifier {
   // Scratch is one step's own.
   void CheckScratch() const {
     std::vector<bool> taken(plan_.storages.size(), false);
-    for (const PlanValue& v : plan_.values) if (v.place == Place::kArena) taken[v.storage] = true;
+    for (const PlanValue& v : plan_.values)
+      if (v.place == Place::kArena) taken[v.storage] = true;
     for (size_t i = 0; i < plan_.steps.size(); ++i) {
       const int scratch = plan_.steps[i].scratch, step = static_cast<int>(i);
       if (scratch < 0) continue;
@@ -117,8 +119,10 @@ class Verifier {
 
   void CheckOverlap() const {
     std::vector<int> order;
-    for (size_t i = 0; i < plan_.storages.size(); ++i) if (plan_.storages[i].bytes > 0) order.push_back(static_cast<int>(i));
-    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return plan_.storages[a].first < plan_.storages[b].first; });
+    for (size_t i = 0; i < plan_.storages.size(); ++i)
+      if (plan_.storages[i].bytes > 0) order.push_back(static_cast<int>(i));
+    std::stable_sort(order.begin(), order.end(),
+                     [&](int a, int b) { return plan_.storages[a].first < plan_.storages[b].first; });
     std::vector<int> alive;
     for (const int i : order) {
       const PlanStorage& s = plan_.storages[i];
@@ -126,7 +130,8 @@ class Verifier {
       for (const int other : alive) {
         const PlanStorage& t = plan_.storages[other];
         if (s.offset < t.offset + t.bytes && t.offset < s.offset + s.bytes) {
-          Breach("storages {} and {} overlap while both are alive (steps {} to {} and {} to {})", i, other, s.first, s.last, t.first, t.last);
+          Breach("storages {} and {} overlap while both are alive (steps {} to {} and {} to {})", i, other, s.first,
+                 s.last, t.first, t.last);
         }
       }
       alive.push_back(i);
@@ -139,8 +144,10 @@ class Verifier {
       CheckValue(value);
       if (++writes_[value] > 1) Breach("value \"{}\" is written twice", NameOf(value));
     };
-    for (const PlanStep& step : plan_.steps) for (const int v : step.outputs) count(v);
-    for (const PlanSegment& segment : plan_.segments) for (const PlanExchange& e : segment.exchanges) count(e.output);
+    for (const PlanStep& step : plan_.steps)
+      for (const int v : step.outputs) count(v);
+    for (const PlanSegment& segment : plan_.segments)
+      for (const PlanExchange& e : segment.exchanges) count(e.output);
   }
 
   void Read(int value, int step) {
@@ -152,7 +159,8 @@ class Verifier {
     }
     if (v.place != Place::kArena) return;
     const PlanStorage& s = plan_.storages[v.storage];
-    if (step < s.first || step > s.last) Breach("step {} reads \"{}\" outside its lifetime ({} to {})", step, v.name, s.first, s.last);
+    if (step < s.first || step > s.last)
+      Breach("step {} reads \"{}\" outside its lifetime ({} to {})", step, v.name, s.first, s.last);
     const int writer = last_writer_[v.storage];
     if (writer < 0) Breach("step {} reads \"{}\" before it is written", step, v.name);
     if (writes_[value] > 0) {
@@ -177,7 +185,8 @@ class Verifier {
 
   void Write(int value, int step, Phase phase) {
     const PlanValue& v = plan_.values[value];
-    if (v.place == Place::kArgument || v.place == Place::kAuxiliary) Breach("step {} writes argument \"{}\"", step, v.name);
+    if (v.place == Place::kArgument || v.place == Place::kAuxiliary)
+      Breach("step {} writes argument \"{}\"", step, v.name);
     if (v.place == Place::kNone) Breach("step {} writes \"{}\", which has no memory", step, v.name);
     if (v.place == Place::kGradient) return WriteGradient(v, step, phase);
     const PlanStorage& s = plan_.storages[v.storage];
@@ -190,10 +199,12 @@ class Verifier {
       const PlanSegment& segment = plan_.segments[k];
       for (int i = segment.begin; i < segment.end; ++i) {
         const PlanStep& step = plan_.steps[i];
-        for (const int v : step.inputs) if (v >= 0) Read(v, i);
+        for (const int v : step.inputs)
+          if (v >= 0) Read(v, i);
         for (const int out : step.outputs) {
           if (out < 0) continue;
-          for (const int in : step.inputs) if (in >= 0) CheckInPlace(in, out, i);
+          for (const int in : step.inputs)
+            if (in >= 0) CheckInPlace(in, out, i);
           Write(out, i, segment.phase);
         }
       }
@@ -237,9 +248,9 @@ class Verifier {
   }
 
   const Plan& plan_;
-  std::vector<int> last_writer_;   // per storage: the value written last
-  std::vector<int> writes_;        // per value
-  std::vector<int> seen_writer_;   // per view: whose content its readers saw
+  std::vector<int> last_writer_;  // per storage: the value written last
+  std::vector<int> writes_;       // per value
+  std::vector<int> seen_writer_;  // per view: whose content its readers saw
   std::vector<bool> gradient_written_;
 };
 

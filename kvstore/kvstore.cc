@@ -84,11 +84,9 @@ class LocalStore final : public KVStore {
                                               int threads) override {
     std::vector<Device> workers = DevicesOf(buckets);
     if (type_ == KVStoreType::kLocal && !workers.empty()) workers.resize(1);
-    return MakeReduction(engine_, std::move(buckets),
-                         {.name = "reduce",
-                          .workers = std::move(workers),
-                          .threads = threads,
-                          .function = std::move(function)});
+    return MakeReduction(
+        engine_, std::move(buckets),
+        {.name = "reduce", .workers = std::move(workers), .threads = threads, .function = std::move(function)});
   }
 
  private:

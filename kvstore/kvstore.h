@@ -10,8 +10,8 @@
 // and the one beneath it for a trainer: PrepareReduction over flat buckets, pushed once per step without allocation or
 // look-up, summing, updating and spreading in one pass over memory.
 //
-// Order of sums is the order of the list, always, so results do not depend on timing. Everything is asynchronous, by the
-// engine of the tensors; errors of an operation travel in the tensors. Types: `local` sums on the first device's
+// Order of sums is the order of the list, always, so results do not depend on timing. Everything is asynchronous, by
+// the engine of the tensors; errors of an operation travel in the tensors. Types: `local` sums on the first device's
 // worker; `device` gives each device's worker an equal range of the elements.
 //
 // Thread safety: one thread at a time.
@@ -34,7 +34,7 @@ namespace bindery {
 
 enum class KVStoreType { kLocal, kDevice };
 const char* ToString(KVStoreType type);
-KVStoreType ParseKVStoreType(std::string_view text);   // throws Error naming the choices
+KVStoreType ParseKVStoreType(std::string_view text);  // throws Error naming the choices
 
 // A key is an integer or a string; one store takes one kind only.
 using Key = std::variant<int64_t, std::string>;
@@ -46,8 +46,8 @@ using KeyUpdater = std::function<void(const Key& key, DType dtype, const void* s
 
 // Equal flat tensors on several devices: sources[d] are summed, replicas[d] get the result.
 struct Bucket {
-  std::vector<Tensor> sources = {};    // per device, in the order of summation; may be fewer than replicas (idle devices)
-  std::vector<Tensor> replicas = {};   // per device; all hold equal values
+  std::vector<Tensor> sources = {};  // per device, in the order of summation; may be fewer than replicas (idle devices)
+  std::vector<Tensor> replicas = {};  // per device; all hold equal values
 };
 // Works on elements begin..end-1 of bucket `bucket`, called once for each range, concurrently for disjoint ranges:
 // sources[d], replicas[d] are the addresses of element `begin`.
@@ -69,11 +69,12 @@ class KVStore {
   virtual ~KVStore() = default;
 
   virtual KVStoreType type() const = 0;
-  virtual int rank() const = 0;                  // of this process
-  virtual int size() const = 0;                  // processes
+  virtual int rank() const = 0;  // of this process
+  virtual int size() const = 0;  // processes
   virtual void Barrier() = 0;
 
-  // Classic interface. Errors (thrown at the call): key initialised twice, unknown key, mixed kinds of keys, another shape or dtype, empty list.
+  // Classic interface. Errors (thrown at the call): key initialised twice, unknown key, mixed kinds of keys, another
+  // shape or dtype, empty list.
   virtual void Init(const Key& key, const HostTensor& value) = 0;
   virtual void Init(const Key& key, const Tensor& value) = 0;
   virtual void Push(const Key& key, std::span<const Tensor> values) = 0;
@@ -82,14 +83,14 @@ class KVStore {
   virtual void PushPull(const Key& key, std::span<const Tensor> values, std::span<const Tensor> out) = 0;
   // Init (if new) then Pull.
   virtual void Broadcast(const Key& key, const Tensor& value, std::span<const Tensor> out) = 0;
-  virtual void SetUpdater(KeyUpdater updater) = 0;                 // nullptr removes it
+  virtual void SetUpdater(KeyUpdater updater) = 0;  // nullptr removes it
   // Lists: keys[i] with values[i].
   void Push(std::span<const Key> keys, std::span<const std::vector<Tensor>> values);
   void Pull(std::span<const Key> keys, std::span<const std::vector<Tensor>> out);
 
   // The trainer's interface. Throws ShapeError unless all tensors of a bucket have one element count and dtype.
-  // Without `function`: the sum goes into every replica. `threads`: of each device's worker (TeamScope), which share its
-  // range when that is long enough.
+  // Without `function`: the sum goes into every replica. `threads`: of each device's worker (TeamScope), which share
+  // its range when that is long enough.
   virtual std::unique_ptr<Reduction> PrepareReduction(std::vector<Bucket> buckets, RangeFunction function = nullptr,
                                                       int threads = 1) = 0;
 };

@@ -160,8 +160,8 @@ class PreparedReduction final : public Reduction {
     }
     const bool replace = options.mode == ReductionMode::kReplace;
     const std::vector<Device>& workers = options.workers;
-    const auto state = MakeState(std::move(buckets), std::move(options.function), static_cast<int>(workers.size()),
-                                 options.threads);
+    const auto state =
+        MakeState(std::move(buckets), std::move(options.function), static_cast<int>(workers.size()), options.threads);
 
     Operation prologue{
         .name = options.name, .device = workers[0], .reads = sources, .writes = {}, .updates = {}, .run = {}};

@@ -7,7 +7,8 @@
 //   };
 //
 // from which saving, loading, printing, comparing and the command line's help are made. Field types: bool, int64_t,
-// double, std::string, std::vector<int64_t>, DType, HostTensor (as std::shared_ptr<const HostTensor>), and any enum with
+// double, std::string, std::vector<int64_t>, DType, HostTensor (as std::shared_ptr<const HostTensor>), and any enum
+// with
 //   std::span<const EnumName> EnumNames(E*)   found by argument-dependent look-up.
 #pragma once
 
@@ -28,10 +29,10 @@
 namespace bindery {
 
 // The stored form, as in a model file. Enums and dtypes are strings.
-using AttrValue = std::variant<bool, int64_t, double, std::string, std::vector<int64_t>,
-                               std::shared_ptr<const HostTensor>>;
+using AttrValue =
+    std::variant<bool, int64_t, double, std::string, std::vector<int64_t>, std::shared_ptr<const HostTensor>>;
 using AttrMap = std::map<std::string, AttrValue>;
-std::string ToString(const AttrValue& value);   // "5", "(5, 5)", "max", "true"
+std::string ToString(const AttrValue& value);  // "5", "(5, 5)", "max", "true"
 
 template <class A, class T>
 struct Field {
@@ -39,8 +40,10 @@ struct Field {
   T A::*member;
   const char* doc = "";
 };
-template <class A, class T> Field(const char*, T A::*, const char*) -> Field<A, T>;
-template <class A, class T> Field(const char*, T A::*) -> Field<A, T>;
+template <class A, class T>
+Field(const char*, T A::*, const char*) -> Field<A, T>;
+template <class A, class T>
+Field(const char*, T A::*) -> Field<A, T>;
 
 struct EnumName {
   int value;
@@ -48,7 +51,9 @@ struct EnumName {
 };
 
 template <class A>
-concept OpAttrs = std::default_initializable<A> && std::equality_comparable<A> && requires { A::Fields(); };
+concept OpAttrs = std::default_initializable<A> && std::equality_comparable<A> && requires {
+  A::Fields();
+};
 
 struct NoAttrs {
   static constexpr auto Fields() { return std::tuple{}; }
@@ -65,12 +70,14 @@ class AttrsType;
 // An attributes struct of any operator: shared, immutable.
 class AnyAttrs {
  public:
-  AnyAttrs();                                          // NoAttrs
-  template <OpAttrs A> AnyAttrs(A attrs);              // NOLINT: implicit on purpose
+  AnyAttrs();  // NoAttrs
+  template <OpAttrs A>
+  AnyAttrs(A attrs);  // NOLINT: implicit on purpose
   // The struct; throws Error if the operator has attributes of another type.
-  template <OpAttrs A> const A& get() const;
-  AttrMap ToMap() const;                               // fields that differ from their default
-  AttrMap ToFullMap() const;                           // all fields
+  template <OpAttrs A>
+  const A& get() const;
+  AttrMap ToMap() const;      // fields that differ from their default
+  AttrMap ToFullMap() const;  // all fields
   const AttrsType& type() const { return *type_; }
   bool operator==(const AnyAttrs& other) const;
 
@@ -96,7 +103,8 @@ class AttrsType {
   static AnyAttrs Wrap(const AttrsType* type, std::shared_ptr<const void> value) { return {type, std::move(value)}; }
 };
 
-template <OpAttrs A> const AttrsType& AttrsOf();       // the descriptor of A
+template <OpAttrs A>
+const AttrsType& AttrsOf();  // the descriptor of A
 
 }  // namespace bindery
 

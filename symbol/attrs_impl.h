@@ -27,14 +27,24 @@ using FieldSpecs = std::span<const FieldSpec>;
 
 template <class T>
 constexpr FieldKind KindOf() {
-  if constexpr (std::is_same_v<T, bool>) return FieldKind::kBool;
-  else if constexpr (std::is_same_v<T, int64_t>) return FieldKind::kInt;
-  else if constexpr (std::is_same_v<T, double>) return FieldKind::kDouble;
-  else if constexpr (std::is_same_v<T, std::string>) return FieldKind::kString;
-  else if constexpr (std::is_same_v<T, std::vector<int64_t>>) return FieldKind::kInts;
-  else if constexpr (std::is_same_v<T, DType>) return FieldKind::kDType;
-  else if constexpr (std::is_same_v<T, std::shared_ptr<const HostTensor>>) return FieldKind::kTensor;
-  else { static_assert(std::is_enum_v<T>, "not a type of attributes: see symbol/attrs.h"); return FieldKind::kEnum; }
+  if constexpr (std::is_same_v<T, bool>)
+    return FieldKind::kBool;
+  else if constexpr (std::is_same_v<T, int64_t>)
+    return FieldKind::kInt;
+  else if constexpr (std::is_same_v<T, double>)
+    return FieldKind::kDouble;
+  else if constexpr (std::is_same_v<T, std::string>)
+    return FieldKind::kString;
+  else if constexpr (std::is_same_v<T, std::vector<int64_t>>)
+    return FieldKind::kInts;
+  else if constexpr (std::is_same_v<T, DType>)
+    return FieldKind::kDType;
+  else if constexpr (std::is_same_v<T, std::shared_ptr<const HostTensor>>)
+    return FieldKind::kTensor;
+  else {
+    static_assert(std::is_enum_v<T>, "not a type of attributes: see symbol/attrs.h");
+    return FieldKind::kEnum;
+  }
 }
 
 template <class A, class T>
@@ -44,9 +54,11 @@ template <class A, size_t I>
 constexpr FieldSpec SpecOf() {
   constexpr auto field = std::get<I>(A::Fields());
   using T = decltype(MemberType(field));
-  FieldSpec spec{field.name, field.doc, KindOf<T>(),
-                 [](void* attrs) -> void* { return &(static_cast<A*>(attrs)->*std::get<I>(A::Fields()).member); },
-                 nullptr, nullptr, nullptr};
+  FieldSpec spec{
+      field.name,  field.doc,
+      KindOf<T>(), [](void* attrs) -> void* { return &(static_cast<A*>(attrs)->*std::get<I>(A::Fields()).member); },
+      nullptr,     nullptr,
+      nullptr};
   if constexpr (KindOf<T>() == FieldKind::kEnum) {
     spec.enum_names = [] { return EnumNames(static_cast<T*>(nullptr)); };
     spec.load_enum = [](const void* value) { return static_cast<int>(*static_cast<const T*>(value)); };
@@ -87,8 +99,7 @@ class AttrsTypeOf final : public AttrsType {
   }
 
  private:
-  static constexpr auto kFields =
-      SpecsOf<A>(std::make_index_sequence<std::tuple_size_v<decltype(A::Fields())>>());
+  static constexpr auto kFields = SpecsOf<A>(std::make_index_sequence<std::tuple_size_v<decltype(A::Fields())>>());
 };
 
 }  // namespace attrs_internal

@@ -12,8 +12,8 @@
 namespace bindery {
 
 struct Graph {
-  std::vector<NodePtr> nodes;                          // depth-first post-order from the outputs, left to right
-  std::unordered_map<const Node*, int> index;          // position in `nodes`
+  std::vector<NodePtr> nodes;                  // depth-first post-order from the outputs, left to right
+  std::unordered_map<const Node*, int> index;  // position in `nodes`
   std::vector<Entry> outputs;
 
   // Iterative; throws ModelError if two different variables have one name.

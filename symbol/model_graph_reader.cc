@@ -308,7 +308,7 @@ class GraphReader {
                                          std::move(annotations));
       RestoreAutomaticName(node.get());
       item->node = std::move(node);
-    } catch (const ModelError& error) {   // names the node itself
+    } catch (const ModelError& error) {  // names the node itself
       source_.Fail(path, error.message());
     }
   }

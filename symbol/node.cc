@@ -83,12 +83,8 @@ NodePtr MakeNode(const OpDef& op, AnyAttrs attrs, const std::vector<Symbol>& inp
 }  // namespace
 
 Node::Node(const OpDef* op, AnyAttrs attrs, std::string name, std::vector<Entry> inputs, Annotations annotations)
-    : op_(op),
-      attrs_(std::move(attrs)),
-      name_(std::move(name)),
-      inputs_(std::move(inputs)),
-      annotations_(std::move(annotations)),
-      num_outputs_(op == nullptr ? 1 : NumOutputs(*op, attrs_)) {
+    : op_(op), attrs_(std::move(attrs)), name_(std::move(name)), inputs_(std::move(inputs)),
+      annotations_(std::move(annotations)), num_outputs_(op == nullptr ? 1 : NumOutputs(*op, attrs_)) {
   if (op == nullptr || op->auxiliary.empty()) return;
   const std::vector<std::string> names = op->inputs(attrs_, static_cast<int>(inputs_.size()));
   for (size_t i = 0; i < inputs_.size(); ++i) {

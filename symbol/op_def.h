@@ -24,15 +24,18 @@ class InferContext {
  public:
   virtual ~InferContext() = default;
   virtual const AnyAttrs& any_attrs() const = 0;
-  template <OpAttrs A> const A& attrs() const { return any_attrs().get<A>(); }
+  template <OpAttrs A>
+  const A& attrs() const {
+    return any_attrs().get<A>();
+  }
   virtual int num_inputs() const = 0;
-  virtual int num_outputs() const = 0;                              // hidden ones included
-  virtual const std::optional<Shape>& input(int i) const = 0;       // extents may be kUnknownDim
+  virtual int num_outputs() const = 0;                         // hidden ones included
+  virtual const std::optional<Shape>& input(int i) const = 0;  // extents may be kUnknownDim
   virtual const std::optional<Shape>& output(int i) const = 0;
   virtual void SetInput(int i, const Shape& shape) = 0;
   virtual void SetOutput(int i, const Shape& shape) = 0;
-  // May the rule take what is likely, though later knowledge could contradict it: an operand whose shape is not known has
-  // the other operand's and is not stretched? False until nothing follows without assuming.
+  // May the rule take what is likely, though later knowledge could contradict it: an operand whose shape is not known
+  // has the other operand's and is not stretched? False until nothing follows without assuming.
   virtual bool may_assume() const { return true; }
   // The message gets node and argument in front. For rules' own complaints: throw ShapeError.
 };
@@ -42,7 +45,10 @@ class InferDTypeContext {
  public:
   virtual ~InferDTypeContext() = default;
   virtual const AnyAttrs& any_attrs() const = 0;
-  template <OpAttrs A> const A& attrs() const { return any_attrs().get<A>(); }
+  template <OpAttrs A>
+  const A& attrs() const {
+    return any_attrs().get<A>();
+  }
   virtual int num_inputs() const = 0;
   virtual int num_outputs() const = 0;
   virtual std::optional<DType> input(int i) const = 0;
@@ -56,8 +62,11 @@ struct BatchAxisContext {
   const AnyAttrs& any_attrs;
   std::vector<Shape> input_shapes = {}, output_shapes = {};
   std::vector<int> input_axes = {};
-  std::vector<int> output_axes = {};                                     // to be set; -1 at the start
-  template <OpAttrs A> const A& attrs() const { return any_attrs.get<A>(); }
+  std::vector<int> output_axes = {};  // to be set; -1 at the start
+  template <OpAttrs A>
+  const A& attrs() const {
+    return any_attrs.get<A>();
+  }
 };
 
 // What a gradient rule may use. Every symbol here has one output.
@@ -65,14 +74,17 @@ class GradientContext {
  public:
   GradientContext(const NodePtr& node, std::vector<Symbol> output_grads, std::vector<bool> wanted)
       : node_(node), output_grads_(std::move(output_grads)), wanted_(std::move(wanted)) {}
-  template <OpAttrs A> const A& attrs() const { return node_->attrs().get<A>(); }
+  template <OpAttrs A>
+  const A& attrs() const {
+    return node_->attrs().get<A>();
+  }
   const std::string& name() const { return node_->name(); }
   int num_inputs() const { return static_cast<int>(node_->inputs().size()); }
   Symbol input(int i) const { return Symbol(node_->inputs()[i]); }
   Symbol output(int i) const { return Symbol(Entry{node_, i}); }
   // Empty if nothing flows back into that output.
   const Symbol& output_grad(int i) const { return output_grads_[i]; }
-  bool wants(int i) const { return wanted_[i]; }                    // is the gradient of input i asked for?
+  bool wants(int i) const { return wanted_[i]; }  // is the gradient of input i asked for?
   // Name for a node of the gradient: "<name>_backward_<what>".
   std::string NameFor(const std::string& what) const { return name() + "_backward_" + what; }
 
@@ -98,35 +110,37 @@ struct StatisticsRule {
 };
 
 struct OpDef {
-  std::string name = {};                                            // "Convolution"
-  std::string doc = {};                                             // the formula, in a line or two
+  std::string name = {};  // "Convolution"
+  std::string doc = {};   // the formula, in a line or two
   const AttrsType* attrs_type = &AttrsOf<NoAttrs>();
 
   // Names, in order. `given` is the number of inputs the caller passed (for operators with any number of them).
-  std::function<std::vector<std::string>(const AnyAttrs&, int given)> inputs =
-      [](const AnyAttrs&, int) { return std::vector<std::string>{"data"}; };
-  std::function<std::vector<std::string>(const AnyAttrs&)> outputs =
-      [](const AnyAttrs&) { return std::vector<std::string>{"output"}; };
+  std::function<std::vector<std::string>(const AnyAttrs&, int given)> inputs = [](const AnyAttrs&, int) {
+    return std::vector<std::string>{"data"};
+  };
+  std::function<std::vector<std::string>(const AnyAttrs&)> outputs = [](const AnyAttrs&) {
+    return std::vector<std::string>{"output"};
+  };
   // How many these are, where an attribute tells and may tell of many. Default: counted.
   std::function<int(const AnyAttrs&)> num_outputs = {};
   // Outputs beyond this many are hidden: for the gradient only. 0 = all visible.
   std::function<int(const AnyAttrs&)> num_visible_outputs = {};
-  std::vector<std::string> auxiliary = {};                          // input names that are auxiliary states
+  std::vector<std::string> auxiliary = {};  // input names that are auxiliary states
   // Inputs of which only shape and dtype matter; their values need not exist when the operator runs.
   std::vector<int> shape_only = {};
-  int shape_only_from = INT_MAX;                                    // and all inputs from this one on
+  int shape_only_from = INT_MAX;  // and all inputs from this one on
   // Stem of automatic names ("tanh"); default: the operator's name in lower case.
   std::function<std::string(const AnyAttrs&)> auto_name = {};
 
-  std::function<void(InferContext&)> infer_shape = {};              // required
-  std::function<void(InferDTypeContext&)> infer_dtype = {};         // default: all inputs and outputs are alike
-  std::function<void(BatchAxisContext&)> batch_axis = {};           // default: see symbol/infer.h
+  std::function<void(InferContext&)> infer_shape = {};       // required
+  std::function<void(InferDTypeContext&)> infer_dtype = {};  // default: all inputs and outputs are alike
+  std::function<void(BatchAxisContext&)> batch_axis = {};    // default: see symbol/infer.h
   // Throws ModelError if the attributes are wrong by themselves (a stride of 0); called when a node is made or loaded.
   std::function<void(const AnyAttrs&)> check = {};
 
   // One symbol per input (empty = no gradient flows there; return {} for none at all). Not called if nothing is wanted.
   std::function<std::vector<Symbol>(const GradientContext&)> gradient = {};
-  std::string not_differentiable = {};                              // the reason, if there is no gradient rule
+  std::string not_differentiable = {};  // the reason, if there is no gradient rule
   // A loss head: its gradient does not depend on what flows back into its output.
   std::function<bool(const AnyAttrs&)> is_loss = {};
 
@@ -135,10 +149,10 @@ struct OpDef {
 
   // Input i and output o may share memory if their dtypes, shapes and formats are equal; the kernel may still decline.
   std::vector<InplacePair> inplace = {};
-  bool is_view = false;               // output 0 has input 0's elements in the same order: costs nothing if plain
-  bool zero_to_zero = false;          // f(0, 0, ...) = 0: padding of blocked formats stays zero
-  bool is_random = false;             // never merged by common-subexpression elimination
-  bool across_devices = false;        // combines the values of all devices: the executor cuts its segments here
+  bool is_view = false;         // output 0 has input 0's elements in the same order: costs nothing if plain
+  bool zero_to_zero = false;    // f(0, 0, ...) = 0: padding of blocked formats stays zero
+  bool is_random = false;       // never merged by common-subexpression elimination
+  bool across_devices = false;  // combines the values of all devices: the executor cuts its segments here
   std::function<std::optional<StatisticsRule>(const AnyAttrs&)> statistics = {};
 };
 
@@ -147,14 +161,15 @@ int NumOutputs(const OpDef& op, const AnyAttrs& attrs);
 int NumVisibleOutputs(const OpDef& op, const AnyAttrs& attrs);
 bool IsAuxiliary(const OpDef& op, const std::string& input_name);
 inline bool IsShapeOnly(const OpDef& op, int input) {
-  return input >= op.shape_only_from || std::find(op.shape_only.begin(), op.shape_only.end(), input) != op.shape_only.end();
+  return input >= op.shape_only_from ||
+         std::find(op.shape_only.begin(), op.shape_only.end(), input) != op.shape_only.end();
 }
 
 // Every operator: the built-in table (symbol/ops.cc) and those that the user added.
 // Thread safe. Names are case sensitive.
-const OpDef& FindOp(const std::string& name);                       // throws ModelError with the nearest name
+const OpDef& FindOp(const std::string& name);  // throws ModelError with the nearest name
 const OpDef* FindOpOrNull(const std::string& name);
-std::vector<const OpDef*> ListOps();                                // sorted by name
-void AddOp(OpDef op);                                               // a user's operator; throws Error if the name is taken
+std::vector<const OpDef*> ListOps();  // sorted by name
+void AddOp(OpDef op);                 // a user's operator; throws Error if the name is taken
 
 }  // namespace bindery

@@ -12,10 +12,14 @@ namespace bindery {
 // Variables named in `shapes` count as inputs, the others as parameters of their layer.
 std::string Summary(const Symbol& symbol, const ShapeMap& shapes);
 // Totals alone.
-struct ParameterCount { int64_t arguments = 0, auxiliary = 0; };
+struct ParameterCount {
+  int64_t arguments = 0, auxiliary = 0;
+};
 ParameterCount CountParameters(const Symbol& symbol, const ShapeMap& shapes);
 
-struct DotOptions { bool hide_weights = true; };
-std::string ToDot(const Symbol& symbol, const ShapeMap& shapes = {}, const DotOptions& options = {});   // Graphviz
+struct DotOptions {
+  bool hide_weights = true;
+};
+std::string ToDot(const Symbol& symbol, const ShapeMap& shapes = {}, const DotOptions& options = {});  // Graphviz
 
 }  // namespace bindery

@@ -1,4 +1,5 @@
-// Symbol: *what* is computed. A cheap value: a list of outputs of shared, immutable nodes. Building one computes nothing.
+// Symbol: *what* is computed. A cheap value: a list of outputs of shared, immutable nodes. Building one computes
+// nothing.
 //
 //   Symbol x = Variable("data");
 //   x = Convolution(x, {.num_filter = 20, .kernel = {5, 5}}, "conv1");   // makes conv1_weight and conv1_bias
@@ -54,7 +55,7 @@ Annotations Inherited(const Annotations& annotations);
 class Node {
  public:
   Node(const OpDef* op, AnyAttrs attrs, std::string name, std::vector<Entry> inputs, Annotations annotations);
-  ~Node();                                              // iterative: chains of a million nodes are fine
+  ~Node();  // iterative: chains of a million nodes are fine
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
 
@@ -64,12 +65,12 @@ class Node {
   const std::string& name() const { return name_; }
   const std::vector<Entry>& inputs() const { return inputs_; }
   const Annotations& annotations() const { return annotations_; }
-  int num_outputs() const { return num_outputs_; }      // hidden ones included
-  std::string OutputName(int output) const;             // "conv1_output", "bn1_mean"; a variable's own name
-  std::vector<std::string> OutputNames() const;         // all: cheaper than one by one
+  int num_outputs() const { return num_outputs_; }  // hidden ones included
+  std::string OutputName(int output) const;         // "conv1_output", "bn1_mean"; a variable's own name
+  std::vector<std::string> OutputNames() const;     // all: cheaper than one by one
 
   // Set for variables declared with them.
-  std::optional<Shape> declared_shape = {};                  // extents may be unknown
+  std::optional<Shape> declared_shape = {};  // extents may be unknown
   std::optional<DType> declared_dtype = {};
   // How automatic names are derived from this node (see above). An empty base: from its own name.
   std::string auto_base = {};
@@ -86,39 +87,40 @@ class Node {
 
 class Symbol {
  public:
-  Symbol() = default;                                   // empty: no outputs
+  Symbol() = default;  // empty: no outputs
   explicit Symbol(Entry entry) : entries_{std::move(entry)} {}
   explicit Symbol(std::vector<Entry> entries) : entries_(std::move(entries)) {}
 
   bool empty() const { return entries_.empty(); }
-  int size() const { return static_cast<int>(entries_.size()); }   // number of outputs
+  int size() const { return static_cast<int>(entries_.size()); }  // number of outputs
   const std::vector<Entry>& entries() const { return entries_; }
-  const Entry& entry() const;                           // the only output; throws Error otherwise
-  const std::string& name() const;                      // of the only node; throws Error otherwise
+  const Entry& entry() const;       // the only output; throws Error otherwise
+  const std::string& name() const;  // of the only node; throws Error otherwise
 
-  Symbol operator[](int output) const;                  // throws Error out of range
+  Symbol operator[](int output) const;                    // throws Error out of range
   Symbol operator[](std::string_view output_name) const;  // throws Error: unknown (nearest match) or ambiguous
 
   // Every output of every node below, variables included, in order. To cut a net: net.Internals()["fc1_output"].
   Symbol Internals() const;
-  Symbol Children() const;                              // the inputs of the only node, grouped; empty for a variable
+  Symbol Children() const;  // the inputs of the only node, grouped; empty for a variable
 
   // In depth-first post-order, deterministic; nodes are listed once. Hidden outputs are not listed.
-  std::vector<std::string> ListArguments() const;       // variables that are not auxiliary
+  std::vector<std::string> ListArguments() const;  // variables that are not auxiliary
   std::vector<std::string> ListAuxiliaryStates() const;
-  std::vector<std::string> ListInputs() const;          // both
+  std::vector<std::string> ListInputs() const;  // both
   std::vector<std::string> ListOutputs() const;
 
   // Composition: a copy in which free variables are replaced by other symbols of one output each. Unknown names and
   // too many symbols throw Error.
   Symbol Compose(const std::map<std::string, Symbol>& by_name) const;
-  Symbol Compose(std::span<const Symbol> by_position) const;      // in the order of ListArguments; empty: leave as it is
+  Symbol Compose(std::span<const Symbol> by_position) const;  // in the order of ListArguments; empty: leave as it is
 
-  std::optional<std::string> Annotation(std::string_view key) const;             // of the only node
-  std::map<std::string, Annotations> AllAnnotations() const;                     // node name -> annotations, if any
-  Symbol WithAnnotation(const std::string& key, const std::string& value) const; // a copy of the only node (its inputs are shared)
+  std::optional<std::string> Annotation(std::string_view key) const;  // of the only node
+  std::map<std::string, Annotations> AllAnnotations() const;          // node name -> annotations, if any
+  Symbol WithAnnotation(const std::string& key,
+                        const std::string& value) const;  // a copy of the only node (its inputs are shared)
 
-  std::string DebugString() const;                      // one line per node
+  std::string DebugString() const;  // one line per node
 
  private:
   std::vector<Entry> entries_;
@@ -127,25 +129,25 @@ class Symbol {
 struct VariableOptions {
   std::optional<Shape> shape = {};
   std::optional<DType> dtype = {};
-  std::string init = {};                                     // an initializer for this variable alone, e.g. "zero", "normal(0.01)"
+  std::string init = {};  // an initializer for this variable alone, e.g. "zero", "normal(0.01)"
   std::optional<double> lr_mult = {}, wd_mult = {};
-  std::string layout = {};                                   // e.g. "TNC"
+  std::string layout = {};  // e.g. "TNC"
   Annotations annotations = {};
 };
 Symbol Variable(const std::string& name, const VariableOptions& options = {});
-Symbol Group(std::span<const Symbol> symbols);          // nested groups are flattened
+Symbol Group(std::span<const Symbol> symbols);  // nested groups are flattened
 Symbol Group(std::initializer_list<Symbol> symbols);
 
 // The general form of every operator's function. `inputs` in the order of the operator's input names; empty symbols and
 // missing trailing ones become variables `<name>_<input name>`. The result has the operator's visible outputs.
-// Throws ModelError for wrong counts, multi-output inputs and attributes that OpDef::check refuses. `op` must outlive the
-// symbol: one from FindOp, or an object of static storage.
+// Throws ModelError for wrong counts, multi-output inputs and attributes that OpDef::check refuses. `op` must outlive
+// the symbol: one from FindOp, or an object of static storage.
 Symbol Apply(const OpDef& op, AnyAttrs attrs, std::vector<Symbol> inputs, const std::string& name = {});
 // All outputs of the operator including hidden ones; for gradients and passes.
 std::vector<Symbol> ApplyAll(const OpDef& op, AnyAttrs attrs, std::vector<Symbol> inputs, const std::string& name = {});
 
-// Names nodes `<prefix><op><counter>` while it lives, in this thread. Nested scopes concatenate prefixes, unless the inner
-// one is not `nested`. Given names stay as they are.
+// Names nodes `<prefix><op><counter>` while it lives, in this thread. Nested scopes concatenate prefixes, unless the
+// inner one is not `nested`. Given names stay as they are.
 class NameScope {
  public:
   explicit NameScope(std::string prefix = {}, bool nested = true);
@@ -153,7 +155,7 @@ class NameScope {
   NameScope(const NameScope&) = delete;
   NameScope& operator=(const NameScope&) = delete;
   std::string NextName(const std::string& op_lowercase);
-  static NameScope* Current();                          // nullptr if none
+  static NameScope* Current();  // nullptr if none
 
  private:
   NameScope* outer_;
@@ -167,7 +169,8 @@ class AttrScope {
  public:
   explicit AttrScope(Annotations annotations, bool nested = true);
   // For AttrScope({{"ctx_group", "stage1"}}), which would be ambiguous.
-  explicit AttrScope(std::initializer_list<Annotations::value_type> annotations) : AttrScope(Annotations(annotations)) {}
+  explicit AttrScope(std::initializer_list<Annotations::value_type> annotations)
+      : AttrScope(Annotations(annotations)) {}
   ~AttrScope();
   AttrScope(const AttrScope&) = delete;
   AttrScope& operator=(const AttrScope&) = delete;

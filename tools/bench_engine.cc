@@ -42,8 +42,8 @@ void BenchEngine(Engine& engine) {
   const PreparedPtr none = engine.Prepare({"empty", Cpu(0), {}, {}, {}, [](const OpContext&) {}});
   const PreparedPtr three = engine.Prepare({"empty", Cpu(0), {data, weight}, {}, {out}, [](const OpContext&) {}});
   const PreparedPtr other = engine.Prepare({"empty", Cpu(1), {out}, {}, {data}, [](const OpContext&) {}});
-  const PreparedPtr count =
-      engine.Prepare({"count", Cpu(0), {}, {}, {out}, [&](const OpContext&) { runs.fetch_add(1, std::memory_order_release); }});
+  const PreparedPtr count = engine.Prepare(
+      {"count", Cpu(0), {}, {}, {out}, [&](const OpContext&) { runs.fetch_add(1, std::memory_order_release); }});
   constexpr int kPushes = 20'000;
   const std::string name = std::string(engine.name()) + ": ";
   const double each = 1e9 / kPushes;
@@ -88,7 +88,8 @@ void BenchEngine(Engine& engine) {
                        }));
     }
     std::sort(values.begin(), values.end());
-    fmt::print("{:<58} {:>9.1f} {:<4} (min {:.1f})\n", name + "Push and Wait, worker asleep", values[100], "us", values[0]);
+    fmt::print("{:<58} {:>9.1f} {:<4} (min {:.1f})\n", name + "Push and Wait, worker asleep", values[100], "us",
+               values[0]);
   }
 }
 

@@ -16,17 +16,17 @@
 namespace bindery {
 
 struct Checkpoint {
-  Model model = {};                                     // symbol, parameters, auxiliary states
-  HostTensorMap optimizer_state = {};                   // "<parameter>:<state>"
-  std::string optimizer = {}, schedule = {};            // as text
-  int64_t step = 0;                                     // updates done
-  int64_t epoch = 0;                                    // epochs completed
-  int64_t batch_in_epoch = 0;                           // batches of the current epoch already trained on
+  Model model = {};                           // symbol, parameters, auxiliary states
+  HostTensorMap optimizer_state = {};         // "<parameter>:<state>"
+  std::string optimizer = {}, schedule = {};  // as text
+  int64_t step = 0;                           // updates done
+  int64_t epoch = 0;                          // epochs completed
+  int64_t batch_in_epoch = 0;                 // batches of the current epoch already trained on
   uint64_t seed = 0;
-  std::map<std::string, int64_t> iterator = {};         // of the training data (IterState)
-  std::vector<double> metric_totals = {};               // of the current epoch's training metric
-  std::string metrics = {};                             // as text
-  std::map<std::string, std::string> info = {};         // devices, workload, kernel choices, anything
+  std::map<std::string, int64_t> iterator = {};  // of the training data (IterState)
+  std::vector<double> metric_totals = {};        // of the current epoch's training metric
+  std::string metrics = {};                      // as text
+  std::map<std::string, std::string> info = {};  // devices, workload, kernel choices, anything
 };
 
 // Throws DataError if the file cannot be written (the old one is then untouched).
@@ -37,15 +37,15 @@ Checkpoint LoadCheckpoint(const std::string& path, const ModelLimits& limits = {
 // Thread safety: one thread at a time; one process writes, of any number that read.
 class CheckpointStore {
  public:
-  explicit CheckpointStore(std::string folder, int keep = 3);   // keep >= 1; the folder is made on the first save
+  explicit CheckpointStore(std::string folder, int keep = 3);  // keep >= 1; the folder is made on the first save
 
   // Then removes all but the newest `keep`; returns the path. Files of later steps are not of this run's past (it was
   // resumed before them, or is another run): they are renamed "<file>.old" first, so that nobody resumes from them.
   std::string Save(const Checkpoint& checkpoint);
-  // The newest that can be read; damaged ones are skipped with a warning (base/log.h). No value if there is none at all;
-  // CheckpointError if there are some but all are damaged.
+  // The newest that can be read; damaged ones are skipped with a warning (base/log.h). No value if there is none at
+  // all; CheckpointError if there are some but all are damaged.
   std::optional<Checkpoint> LoadNewest() const;
-  std::vector<std::string> List() const;               // paths, oldest first
+  std::vector<std::string> List() const;  // paths, oldest first
 
  private:
   std::string folder_;

@@ -15,9 +15,7 @@ constexpr std::string_view kMagic = "\x1f\x8b";
 }  // namespace
 
 PackedReader::PackedReader(std::string_view bytes, std::string name)
-    : packed_(bytes.starts_with(kMagic)),
-      name_(std::move(name)),
-      size_(static_cast<int64_t>(bytes.size())),
+    : packed_(bytes.starts_with(kMagic)), name_(std::move(name)), size_(static_cast<int64_t>(bytes.size())),
       rest_(bytes) {
   if (packed_ && inflateInit2(&stream_, kGzipWindow) != Z_OK) Throw("zlib does not start");
 }

@@ -36,42 +36,42 @@ class TrainingMetric;
 
 struct TrainerOptions {
   std::vector<Device> devices = {Cpu(0)};
-  std::vector<double> workload = {};                 // empty: equal
-  std::string optimizer = "sgd";                     // MakeOptimizer
-  std::string schedule = "constant";                 // ParseSchedule; base: the optimizer's learning rate
-  std::string initializer = "xavier";                // Initializer
-  std::string metrics = "accuracy,cross-entropy";    // MakeMetric
+  std::vector<double> workload = {};               // empty: equal
+  std::string optimizer = "sgd";                   // MakeOptimizer
+  std::string schedule = "constant";               // ParseSchedule; base: the optimizer's learning rate
+  std::string initializer = "xavier";              // Initializer
+  std::string metrics = "accuracy,cross-entropy";  // MakeMetric
   KVStoreType kvstore = KVStoreType::kDevice;
   std::vector<std::string> fixed_params = {};
-  uint64_t seed = 0;                                 // of initial values and random operators
+  uint64_t seed = 0;  // of initial values and random operators
   int threads_per_device = 0;
   KernelPolicy policy = KernelPolicy::kFast;
   std::shared_ptr<Engine> engine = nullptr;
 };
 
-using NamedValues = std::vector<std::pair<std::string, double>>;   // metric name, value
+using NamedValues = std::vector<std::pair<std::string, double>>;  // metric name, value
 
 struct BatchReport {
-  int64_t epoch = 0;             // from 0
-  int64_t batch = 0;             // in the epoch, from 1
-  int64_t batches = 0;           // in an epoch
-  int64_t step = 0;              // updates so far
-  int64_t samples = 0;           // of the epoch so far
+  int64_t epoch = 0;    // from 0
+  int64_t batch = 0;    // in the epoch, from 1
+  int64_t batches = 0;  // in an epoch
+  int64_t step = 0;     // updates so far
+  int64_t samples = 0;  // of the epoch so far
   double learning_rate = 0;
-  double seconds = 0;            // of the epoch so far, in this run
-  const Metric* metric = nullptr;   // training metrics of the epoch so far
+  double seconds = 0;              // of the epoch so far, in this run
+  const Metric* metric = nullptr;  // training metrics of the epoch so far
 };
 struct EpochReport {
   int64_t epoch = 0;
   int64_t step = 0;
-  double seconds = 0, samples_per_second = 0, learning_rate = 0;   // seconds in this run
+  double seconds = 0, samples_per_second = 0, learning_rate = 0;  // seconds in this run
   NamedValues train, validation = {};
   // Best first validation value (or training value, without validation) so far, runs before a resume included.
   bool best = false;
 };
 
 struct FitOptions {
-  int64_t epochs = 1;            // in all, those before a resume included
+  int64_t epochs = 1;  // in all, those before a resume included
   DataIter* validation = nullptr;
   std::string checkpoints = {};  // folder; empty: none are written
   int64_t checkpoint_every = 0;  // steps; 0: at the end of each epoch. At the end and on a stop in any case
@@ -83,9 +83,9 @@ struct FitOptions {
 
 struct FitResult {
   int64_t epochs = 0, steps = 0;
-  bool stopped = false;          // by RequestStop
-  NamedValues train, validation = {};   // of the last epoch; no training values if a checkpoint had all epochs
-  std::string checkpoint = {};   // the last one written
+  bool stopped = false;                // by RequestStop
+  NamedValues train, validation = {};  // of the last epoch; no training values if a checkpoint had all epochs
+  std::string checkpoint = {};         // the last one written
 };
 
 class Trainer {
@@ -107,7 +107,7 @@ class Trainer {
   // value, in the order of ListArguments; throws DataError if they are not as many.
   std::vector<HostTensor> Predict(const std::vector<HostTensor>& data);
 
-  Model ToModel() const;                             // the symbol with its parameters as they are now
+  Model ToModel() const;  // the symbol with its parameters as they are now
   void Save(const std::string& path) const { SaveModel(ToModel(), path); }
   // Everything; after the first Fit has begun.
   Checkpoint ToCheckpoint(const DataIter* train = nullptr) const;
@@ -130,7 +130,7 @@ class Trainer {
   // Where the group's data and labels are among an iterator's arrays.
   struct Feed {
     std::vector<size_t> data, labels;
-    BatchPtr Arrange(BatchPtr batch) const;          // the batch as the group takes it; null stays null
+    BatchPtr Arrange(BatchPtr batch) const;  // the batch as the group takes it; null stays null
   };
   // What a checkpoint has for the updater, kept until there is one.
   struct UpdaterState {
@@ -148,20 +148,20 @@ class Trainer {
   // Runs one sweep in prediction mode and calls visit(batch) after each.
   void Sweep(DataIter& data, const std::function<void(const Batch&)>& visit);
   std::vector<std::string> InputsWithoutValue() const;
-  std::map<std::string, std::string> Info() const;   // of a run, for its checkpoints
+  std::map<std::string, std::string> Info() const;  // of a run, for its checkpoints
   void CheckFits(const Checkpoint& checkpoint) const;
   void WarnOfDifferences(const Checkpoint& checkpoint) const;
 
   Symbol symbol_;
   TrainerOptions options_;
-  HostTensorMap params_, aux_;                       // initial or loaded values, until bound
+  HostTensorMap params_, aux_;  // initial or loaded values, until bound
   std::map<std::string, std::string> metadata_;
   std::unique_ptr<DataParallelExecutorGroup> group_;
   std::unique_ptr<Updater> updater_;
   std::optional<UpdaterState> pending_;
   std::unique_ptr<TrainingMetric> metric_;
   int64_t epoch_ = 0, batch_in_epoch_ = 0;
-  std::optional<std::pair<std::string, double>> best_;   // "validation accuracy" and its value
+  std::optional<std::pair<std::string, double>> best_;  // "validation accuracy" and its value
   std::atomic<bool> stop_{false};
 };
 

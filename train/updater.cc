@@ -17,7 +17,8 @@ std::optional<bool> HeadsLeaveDivision(const Symbol& symbol) {
   for (const Entry& head : symbol.entries()) {
     if (head.node->is_variable()) continue;
     Normalization normalization = Normalization::kNull;
-    if (&head.node->op() == &SoftmaxOutputOp()) normalization = head.node->attrs().get<SoftmaxOutputAttrs>().normalization;
+    if (&head.node->op() == &SoftmaxOutputOp())
+      normalization = head.node->attrs().get<SoftmaxOutputAttrs>().normalization;
     if (&head.node->op() == &MakeLossOp()) normalization = head.node->attrs().get<MakeLossAttrs>().normalization;
     if (&head.node->op() == &BlockGradOp()) continue;
     (normalization == Normalization::kNull ? sums : means) = true;
@@ -35,10 +36,13 @@ Updater::Updater(DataParallelExecutorGroup* group, const UpdaterOptions& options
       schedule_(options.schedule ? options.schedule : ConstantSchedule(optimizer_->options().learning_rate)),
       kvstore_(KVStore::Create(options.kvstore, group->engine())) {
   if (!group_->options().for_training) Throw("an updater needs a group that is bound for training");
-  if (group_->devices().size() > kMaxDevices) Throw("an updater serves at most {} devices, got {}", kMaxDevices, group_->devices().size());
+  if (group_->devices().size() > kMaxDevices)
+    Throw("an updater serves at most {} devices, got {}", kMaxDevices, group_->devices().size());
   const std::optional<bool> leaves = HeadsLeaveDivision(group_->symbol());
   if (!leaves && !optimizer_->options().rescale_gradient) {
-    Throw("some heads give sums over samples and others means (normalization batch or valid): give the optimizer an explicit rescale");
+    Throw(
+        "some heads give sums over samples and others means (normalization batch or valid): give the optimizer an "
+        "explicit rescale");
   }
   divide_by_samples_ = leaves.value_or(false);
   Prepare();
@@ -66,7 +70,8 @@ void Updater::Prepare() {
     for (const int index : block.parameters) {
       const StoredParameter& p = store.parameters()[index];
       const auto own = annotations.find(p.name);
-      if (own == annotations.end() || group_->grad_req(p.name) == GradReq::kNull) continue;   // fixed, or another group's
+      if (own == annotations.end() || group_->grad_req(p.name) == GradReq::kNull)
+        continue;  // fixed, or another group's
       if (p.dtype != DType::kFloat32 && p.dtype != DType::kFloat64) {
         Throw("parameter \"{}\" is {}: parameters are trained in float32 or float64", p.name, p.dtype);
       }
@@ -81,15 +86,22 @@ void Updater::Prepare() {
     buckets.push_back({.sources = block.gradients, .replicas = block.values});
   }
   if (buckets.empty()) return;
-  for (const BlockState& block : blocks_) for (const Tensor& state : block.states) state.Wait();   // their zeros
+  for (const BlockState& block : blocks_)
+    for (const Tensor& state : block.states) state.Wait();  // their zeros
   const VarPtr first = buckets[0].replicas[0].var();
-  reduction_ = kvstore_->PrepareReduction(std::move(buckets), [this](int bucket, int64_t begin, int64_t end, std::span<const void* const> sources,
-                                                                     std::span<void* const> replicas) {
-    UpdateRange(blocks_[static_cast<size_t>(bucket)], begin, end, sources, replicas);
-  });
+  reduction_ = kvstore_->PrepareReduction(
+      std::move(buckets), [this](int bucket, int64_t begin, int64_t end, std::span<const void* const> sources,
+                                 std::span<void* const> replicas) {
+        UpdateRange(blocks_[static_cast<size_t>(bucket)], begin, end, sources, replicas);
+      });
   // After the last update and before the next: both update the first replica.
-  set_values_ = group_->engine()->Prepare({.name = "step values", .device = group_->devices()[0], .reads = {}, .writes = {}, .updates = {first},
-                                           .run = [this](const OpContext& context) { values_ = *static_cast<const StepValues*>(context.payload); }});
+  set_values_ = group_->engine()->Prepare(
+      {.name = "step values",
+       .device = group_->devices()[0],
+       .reads = {},
+       .writes = {},
+       .updates = {first},
+       .run = [this](const OpContext& context) { values_ = *static_cast<const StepValues*>(context.payload); }});
 }
 
 void Updater::UpdateRange(const BlockState& block, int64_t begin, int64_t end, std::span<const void* const> grads,
@@ -99,15 +111,20 @@ void Updater::UpdateRange(const BlockState& block, int64_t begin, int64_t end, s
   std::array<const void*, kMaxDevices> g;
   std::array<void*, kMaxDevices> copies;
   std::array<void*, 8> states;
-  auto piece = std::lower_bound(block.pieces.begin(), block.pieces.end(), begin, [](const Piece& p, int64_t at) { return p.end <= at; });
+  auto piece = std::lower_bound(block.pieces.begin(), block.pieces.end(), begin,
+                                [](const Piece& p, int64_t at) { return p.end <= at; });
   for (; piece != block.pieces.end() && piece->begin < end; ++piece) {
     const int64_t from = std::max(begin, piece->begin), to = std::min(end, piece->end);
     for (size_t d = 0; d < grads.size(); ++d) g[d] = static_cast<const char*>(grads[d]) + (from - begin) * size;
-    for (size_t d = 1; d < replicas.size(); ++d) copies[d - 1] = static_cast<char*>(replicas[d]) + (from - begin) * size;
-    for (size_t i = 0; i < block.states.size(); ++i) states[i] = static_cast<char*>(block.states[i].data()) + from * size;
+    for (size_t d = 1; d < replicas.size(); ++d)
+      copies[d - 1] = static_cast<char*>(replicas[d]) + (from - begin) * size;
+    for (size_t i = 0; i < block.states.size(); ++i)
+      states[i] = static_cast<char*>(block.states[i].data()) + from * size;
     optimizer_->Update(dtype,
-                       {.step = values_.step, .learning_rate = values_.learning_rate * piece->multipliers.lr,
-                        .weight_decay = optimizer_->options().weight_decay * piece->multipliers.wd, .rescale = values_.rescale},
+                       {.step = values_.step,
+                        .learning_rate = values_.learning_rate * piece->multipliers.lr,
+                        .weight_decay = optimizer_->options().weight_decay * piece->multipliers.wd,
+                        .rescale = values_.rescale},
                        {g.data(), grads.size()}, static_cast<char*>(replicas[0]) + (from - begin) * size,
                        {states.data(), block.states.size()}, {copies.data(), replicas.size() - 1}, to - from);
   }
@@ -130,7 +147,8 @@ void Updater::Update(const BatchPtr& batch) {
 void Updater::Update(std::span<const BatchPtr> micro_batches) {
   if (micro_batches.empty()) Throw("Update: no batches");
   for (const std::string& name : group_->param_names()) {
-    if (group_->grad_req(name) == GradReq::kWrite) Throw("micro-batches add up: bind the group with grad_req = GradReq::kAdd");
+    if (group_->grad_req(name) == GradReq::kWrite)
+      Throw("micro-batches add up: bind the group with grad_req = GradReq::kAdd");
   }
   int64_t samples = 0;
   for (const BatchPtr& batch : micro_batches) {
@@ -157,13 +175,16 @@ void Updater::Apply(int64_t samples) {
   if (!reduction_) return;
   const std::shared_ptr<StepValues> free = pending_.Take();
   const double automatic = divide_by_samples_ ? 1.0 / static_cast<double>(samples) : 1.0;
-  *free = {.learning_rate = schedule_->LearningRate(step_), .rescale = optimizer_->options().rescale_gradient.value_or(automatic), .step = step_};
+  *free = {.learning_rate = schedule_->LearningRate(step_),
+           .rescale = optimizer_->options().rescale_gradient.value_or(automatic),
+           .step = step_};
   group_->engine()->Push(set_values_, free);
   reduction_->Run();
 }
 
 void Updater::Wait() const {
-  for (const BlockState& block : blocks_) for (const Tensor& values : group_->store().blocks()[block.block].values) values.Wait();
+  for (const BlockState& block : blocks_)
+    for (const Tensor& values : group_->store().blocks()[block.block].values) values.Wait();
 }
 
 HostTensorMap Updater::State() const {
@@ -173,7 +194,9 @@ HostTensorMap Updater::State() const {
   for (const BlockState& block : blocks_) {
     for (const int index : group_->store().blocks()[block.block].parameters) {
       const StoredParameter& p = group_->store().parameters()[index];
-      if (std::none_of(block.pieces.begin(), block.pieces.end(), [&](const Piece& piece) { return piece.begin == p.offset; })) continue;
+      if (std::none_of(block.pieces.begin(), block.pieces.end(),
+                       [&](const Piece& piece) { return piece.begin == p.offset; }))
+        continue;
       for (size_t i = 0; i < names.size(); ++i) {
         const void* stored = static_cast<const char*>(block.states[i].data()) + p.offset * SizeOf(p.dtype);
         state[StateName(p.name, names[i])] = FromStorage(p.dtype, p.shape, p.format, stored);
@@ -189,14 +212,15 @@ void Updater::CheckState(const HostTensorMap& state) const {
     const auto given = state.find(name);
     if (given == state.end()) throw CheckpointError(fmt::format("the optimizer state \"{}\" is missing", name));
     if (given->second.shape() != tensor.shape() || given->second.dtype() != tensor.dtype()) {
-      throw CheckpointError(fmt::format("optimizer state \"{}\": expected {} {}, got {} {}", name, tensor.dtype(), tensor.shape(),
-                                        given->second.dtype(), given->second.shape()));
+      throw CheckpointError(fmt::format("optimizer state \"{}\": expected {} {}, got {} {}", name, tensor.dtype(),
+                                        tensor.shape(), given->second.dtype(), given->second.shape()));
     }
   }
   std::vector<std::string> known;
   for (const auto& [name, tensor] : present) known.push_back(name);
   for (const auto& [name, tensor] : state) {
-    if (!present.contains(name)) throw CheckpointError(fmt::format("there is no optimizer state \"{}\"{}", name, NameHint(name, known)));
+    if (!present.contains(name))
+      throw CheckpointError(fmt::format("there is no optimizer state \"{}\"{}", name, NameHint(name, known)));
   }
 }
 

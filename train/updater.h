@@ -1,6 +1,6 @@
-// Updater: one training step of a group. In this order, always: forward and backward on every device -> gradients summed
-// over the devices in one fixed order -> update -> new parameters on every device. The last three are one pass over
-// memory, shared out among the devices' workers (KVStore::PrepareReduction).
+// Updater: one training step of a group. In this order, always: forward and backward on every device -> gradients
+// summed over the devices in one fixed order -> update -> new parameters on every device. The last three are one pass
+// over memory, shared out among the devices' workers (KVStore::PrepareReduction).
 //
 // Divisor. Loss heads with normalisation `null` give sums over samples, so the update divides once by the samples of
 // the whole step: all devices, all micro-batches. Heads that normalise themselves (`batch`, `valid`) are not divided
@@ -26,8 +26,8 @@
 namespace bindery {
 
 struct UpdaterOptions {
-  std::shared_ptr<const Optimizer> optimizer = nullptr;   // default: Sgd()
-  SchedulePtr schedule = nullptr;                         // default: the optimizer's learning rate, constant
+  std::shared_ptr<const Optimizer> optimizer = nullptr;  // default: Sgd()
+  SchedulePtr schedule = nullptr;                        // default: the optimizer's learning rate, constant
   KVStoreType kvstore = KVStoreType::kDevice;
 };
 
@@ -43,17 +43,17 @@ class Updater {
   // One step on one batch: Compute, then Apply. Asynchronous. An error travels to whoever reads the outputs; parameters
   // and state stay as they were, and step() counts on. In a group bound with GradReq::kAdd gradients are zeroed first.
   void Update(const BatchPtr& batch);
-  // One step on several micro-batches, one after the other: as one batch of all their samples would be. The group must be
-  // bound with GradReq::kAdd; gradients are zeroed first.
+  // One step on several micro-batches, one after the other: as one batch of all their samples would be. The group must
+  // be bound with GradReq::kAdd; gradients are zeroed first.
   void Update(std::span<const BatchPtr> micro_batches);
   // The halves alone: forward and backward of the next step; then reduces the gradients that are there, of `samples`
   // samples in all (throws Error unless >= 1), and updates.
   void Compute(const BatchPtr& batch);
   void Apply(int64_t samples);
 
-  int64_t step() const { return step_; }                  // updates so far
-  void SetStep(int64_t step) { step_ = step; }            // of a resumed run
-  double LearningRate() const;                            // of the next update
+  int64_t step() const { return step_; }        // updates so far
+  void SetStep(int64_t step) { step_ = step; }  // of a resumed run
+  double LearningRate() const;                  // of the next update
   const Optimizer& optimizer() const { return *optimizer_; }
   const Schedule& schedule() const { return *schedule_; }
 
@@ -69,15 +69,15 @@ class Updater {
     double learning_rate = 0, rescale = 1;
     int64_t step = 1;
   };
-  struct Piece {                                          // a parameter within its block
+  struct Piece {  // a parameter within its block
     int64_t begin = 0, end = 0;
     Multipliers multipliers = {};
   };
   struct BlockState {
-    int block = -1;                                       // of the store
-    DType dtype = DType::kFloat32;                        // kept here: the store may grow while a step runs
-    std::vector<Piece> pieces = {};                       // in order
-    std::vector<Tensor> states = {};                      // flat, like the block; on the first device
+    int block = -1;                   // of the store
+    DType dtype = DType::kFloat32;    // kept here: the store may grow while a step runs
+    std::vector<Piece> pieces = {};   // in order
+    std::vector<Tensor> states = {};  // flat, like the block; on the first device
   };
   void Prepare();
   void UpdateRange(const BlockState& block, int64_t begin, int64_t end, std::span<const void* const> grads,
@@ -89,9 +89,9 @@ class Updater {
   SchedulePtr schedule_;
   std::unique_ptr<KVStore> kvstore_;
   bool divide_by_samples_ = true;
-  bool adds_up_ = false;                                  // some gradient is bound with kAdd
+  bool adds_up_ = false;  // some gradient is bound with kAdd
   std::vector<BlockState> blocks_;
-  std::unique_ptr<Reduction> reduction_;                  // nullptr if nothing is trained
+  std::unique_ptr<Reduction> reduction_;  // nullptr if nothing is trained
   PreparedPtr set_values_;
   StepValues values_;
   PayloadPool<StepValues> pending_;

@@ -8,9 +8,7 @@ namespace bindery {
 namespace {
 
 // The batch is unknown.
-Symbol Input(const ZooOptions& options) {
-  return Variable("data", {.shape = options.input.Insert(0, kUnknownDim)});
-}
+Symbol Input(const ZooOptions& options) { return Variable("data", {.shape = options.input.Insert(0, kUnknownDim)}); }
 
 Symbol MaybeDropout(const Symbol& x, const ZooOptions& options, const std::string& name) {
   return options.dropout > 0 ? Dropout(x, {.p = options.dropout}, name) : x;

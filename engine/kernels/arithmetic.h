@@ -15,8 +15,8 @@
 namespace bindery::flat {
 
 template <class T>
-using Arithmetic = std::conditional_t<std::is_integral_v<T>, int64_t,
-                                      std::conditional_t<std::is_same_v<T, double>, double, float>>;
+using Arithmetic =
+    std::conditional_t<std::is_integral_v<T>, int64_t, std::conditional_t<std::is_same_v<T, double>, double, float>>;
 
 // Memory from outside may hold any byte where a bool belongs: loops read bytes.
 template <class T>
@@ -38,7 +38,8 @@ using Stored = std::conditional_t<std::is_same_v<T, bool>, uint8_t, T>;
   const uint32_t sign = bits >> 16 & 0x8000u, magnitude = bits & 0x7fffffffu;
   const uint32_t nan = 0x7e00u | (magnitude >> 13 & 0x3ffu);
   // Subnormal: adding 0.5, whose unit in the last place is 2^-24, rounds to that unit, ties to even.
-  const uint32_t small = std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - std::bit_cast<uint32_t>(0.5f);
+  const uint32_t small =
+      std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - std::bit_cast<uint32_t>(0.5f);
   const uint32_t normal = (magnitude - (112u << 23) + 0xfffu + (magnitude >> 13 & 1u)) >> 13;
   const uint32_t finite = magnitude < (113u << 23) ? small : normal;
   const uint32_t large = magnitude > 0x7f800000u ? nan : 0x7c00u;

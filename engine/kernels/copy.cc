@@ -17,8 +17,8 @@ template <class From, class To>
 
 // Float types go through their arithmetic type, in vector code: exact, and rounded once. Not so float64 to 16 bits.
 template <class From, class To>
-constexpr bool kFast = !std::is_integral_v<From> && !std::is_integral_v<To> &&
-                       !(std::is_same_v<From, double> && sizeof(To) == 2);
+constexpr bool kFast =
+    !std::is_integral_v<From> && !std::is_integral_v<To> && !(std::is_same_v<From, double> && sizeof(To) == 2);
 
 template <class From, class To>
 void CastPart(const Stored<From>* in, To* out, int64_t n) {

@@ -26,7 +26,7 @@ void Add(DType dtype, const void* in, void* out, int64_t n);
 void Scale(DType dtype, void* out, int64_t n, double factor);
 
 bool AllFinite(DType dtype, const void* in, int64_t n);
-double SumOfSquares(DType dtype, const void* in, int64_t n);   // in double, in an order that depends on n only
+double SumOfSquares(DType dtype, const void* in, int64_t n);  // in double, in an order that depends on n only
 
 // One step of SGD, in place, for float32 and float64 weights (MXNet's convention, learning rate inside the momentum):
 //   g = sum over `grads` (in list order) * rescale, then clipped to [-clip, clip] if clip > 0

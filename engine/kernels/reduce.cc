@@ -12,8 +12,8 @@ namespace bindery::flat {
 namespace {
 
 constexpr int64_t kLanes = 16;
-// SumOfSquares adds up blocks, then their sums in order. The blocks depend on `n` only, so the result does not depend on
-// the team; few enough that their sums fit on the stack.
+// SumOfSquares adds up blocks, then their sums in order. The blocks depend on `n` only, so the result does not depend
+// on the team; few enough that their sums fit on the stack.
 constexpr int64_t kMaxBlocks = 256;
 constexpr int64_t kMinBlock = 16 * 1024;
 
@@ -99,7 +99,8 @@ double SumOfSquares(DType dtype, const void* in, int64_t n) {
   Dispatch(dtype, [&]<class T>() {
     ParallelFor(blocks, 1, kSerialElements / block, [&](int64_t begin, int64_t end, int) {
       for (int64_t b = begin; b < end; ++b) {
-        Vectorized<SquaresLoop<T>>(static_cast<const Stored<T>*>(in) + b * block, std::min(block, n - b * block), &sums[b]);
+        Vectorized<SquaresLoop<T>>(static_cast<const Stored<T>*>(in) + b * block, std::min(block, n - b * block),
+                                   &sums[b]);
       }
     });
   });

@@ -44,8 +44,8 @@ template <class T, bool kMomentum, bool kClip>
                                            void* const* replicas, size_t replica_count, int64_t begin, int64_t end,
                                            Rates<T> rates) {
   if (grad_count == 1 && replica_count == 0) {
-    StepLoop<T, kMomentum, kClip>(static_cast<const T*>(grads[0]) + begin, weight + begin, state + (kMomentum ? begin : 0),
-                                  end - begin, rates);
+    StepLoop<T, kMomentum, kClip>(static_cast<const T*>(grads[0]) + begin, weight + begin,
+                                  state + (kMomentum ? begin : 0), end - begin, rates);
     return;
   }
   T sums[kBlock];
@@ -74,8 +74,8 @@ void SgdPart(std::span<const void* const> grads, T* weight, T* state, std::span<
   const Rates<T> rates{static_cast<T>(args.learning_rate), static_cast<T>(args.momentum),
                        static_cast<T>(args.weight_decay), static_cast<T>(args.rescale), static_cast<T>(args.clip)};
   const auto run = [&]<bool kMomentum, bool kClip>() {
-    Vectorized<SgdLoop<T, kMomentum, kClip>>(grads.data(), grads.size(), weight, state, replicas.data(), replicas.size(),
-                                             begin, end, rates);
+    Vectorized<SgdLoop<T, kMomentum, kClip>>(grads.data(), grads.size(), weight, state, replicas.data(),
+                                             replicas.size(), begin, end, rates);
   };
   if (args.momentum != 0) {
     args.clip > 0 ? run.template operator()<true, true>() : run.template operator()<true, false>();

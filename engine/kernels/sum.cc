@@ -66,7 +66,8 @@ void Scale(DType dtype, void* out, int64_t n, double factor) {
     ParallelFor(n, kGrain, kSerialElements, [=](int64_t begin, int64_t end, int) {
       auto* const part = static_cast<Stored<T>*>(out) + begin;
       if constexpr (std::is_integral_v<T>) {
-        for (int64_t i = 0; i < end - begin; ++i) part[i] = StoreDouble<T>(static_cast<double>(Load<T>(part[i])) * factor);
+        for (int64_t i = 0; i < end - begin; ++i)
+          part[i] = StoreDouble<T>(static_cast<double>(Load<T>(part[i])) * factor);
       } else {
         Vectorized<ScaleLoop<T>>(part, end - begin, static_cast<Arithmetic<T>>(factor));
       }

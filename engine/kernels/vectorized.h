@@ -2,7 +2,8 @@
 //
 // A loop is an always_inline function of plain arguments; Vectorized<loop>(arguments...) calls the copy of it that was
 // compiled for the widest vectors this machine has. The copies differ in width only: each element sees the same
-// operations in the same order, and the build forbids contraction to FMA (-ffp-contract=off), so all give the same bits.
+// operations in the same order, and the build forbids contraction to FMA (-ffp-contract=off), so all give the same
+// bits.
 #pragma once
 
 #include <cstdint>

@@ -37,15 +37,15 @@ Symbol BatchNorm(const Symbol& data, const BatchNormAttrs& attrs = {}, const std
 const OpDef& BatchNormOp();
 // (output gradient, data, mean, var, gamma [, state if relu]) -> data, gamma, beta gradients. With n = elements per
 // channel, x^ = (x - mean) / sqrt(var + eps), g = output gradient (zeroed where relu cut):
-//   dbeta = sum g; dgamma = sum g x^ (0 if fix_gamma);  dx = gamma / sqrt(var + eps) * (g - dbeta / n - x^ sum(g x^) /
-//   n)
+//   dbeta = sum g; dgamma = sum g x^ (0 if fix_gamma)
+//   dx = gamma / sqrt(var + eps) * (g - dbeta / n - x^ sum(g x^) / n)
 // and with use_global_stats dx = gamma / sqrt(var + eps) * g.
 const OpDef& BatchNormGradOp();
 
 // `sync` is made of these (OpDef::expand); statistics are (3, C): count, mean, M2 = sum (x - mean)^2.
 const OpDef& BatchNormStatisticsOp();  // data -> statistics
-const OpDef&
-MergeStatisticsOp();  // statistics -> statistics of all devices, in device order (Chan et al.); across_devices
+// statistics -> statistics of all devices, in device order (Chan et al.); across_devices
+const OpDef& MergeStatisticsOp();
 // (data, gamma, beta, statistics, running_mean, running_var) -> output, mean, var. In prediction mode by the running
 // values.
 const OpDef& BatchNormNormalizeOp();

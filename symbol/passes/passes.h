@@ -10,8 +10,8 @@
 namespace bindery {
 
 // Common subexpressions: nodes with equal operator, attributes, annotations and inputs become one, the first in order.
-// Never variables, random operators, operators with auxiliary states, or losses (two equal ones have twice the gradient).
-// Outputs keep their order and count; those of a merged node take the other's name.
+// Never variables, random operators, operators with auxiliary states, or losses (two equal ones have twice the
+// gradient). Outputs keep their order and count; those of a merged node take the other's name.
 Symbol EliminateCommonSubexpressions(const Symbol& symbol);
 
 // Computes what depends on no variable and puts it in as a Constant of the same name, unless it has more than

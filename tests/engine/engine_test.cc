@@ -45,8 +45,9 @@ std::string MessageOf(const std::function<void()>& action) {
 
 Operation Op(std::string name, Device device, std::vector<VarPtr> reads, std::vector<VarPtr> writes,
              std::vector<VarPtr> updates, std::function<void()> run) {
-  return {std::move(name), device, std::move(reads), std::move(writes), std::move(updates),
-          [run = std::move(run)](const OpContext&) { run(); }};
+  return {std::move(name),    device,
+          std::move(reads),   std::move(writes),
+          std::move(updates), [run = std::move(run)](const OpContext&) { run(); }};
 }
 
 TEST_P(EngineTest, RunsInPushOrderPerVariable) {
@@ -85,7 +86,8 @@ TEST_P(EngineTest, PreparedOperationRunsAsOftenAsPushed) {
   int sum = 0, payloads = 0;
   const PreparedPtr prepared = engine_->Prepare({"add", Cpu(0), {}, {}, {a}, [&](const OpContext& context) {
                                                    ++sum;
-                                                   if (context.payload) payloads += *static_cast<const int*>(context.payload);
+                                                   if (context.payload)
+                                                     payloads += *static_cast<const int*>(context.payload);
                                                  }});
   for (int i = 0; i < 104; ++i) engine_->Push(prepared, i % 2 ? std::make_shared<int>(i) : nullptr);
   engine_->Wait(a);

@@ -81,10 +81,10 @@ TEST(FlatTest, FillAndCopy) {
       }
       const HostTensor in = Random(dtype, n, "copy", 100);
       EXPECT_TRUE(in == SameForAllMachines(n, [&] {
-        HostTensor out(dtype, {n});
-        flat::Copy(in.raw(), out.raw(), in.bytes());
-        return out;
-      }));
+                    HostTensor out(dtype, {n});
+                    flat::Copy(in.raw(), out.raw(), in.bytes());
+                    return out;
+                  }));
     }
   }
 }
@@ -108,8 +108,9 @@ TEST(FlatTest, CastEqualsHostTensorCast) {
         if (n == kLarge && !(IsFloat(from) && IsFloat(to))) continue;
         HostTensor in = Random(from, n, "cast", 300);
         if (n > 18 && IsFloat(from)) {
-          const double special[] = {0.0, -0.0, INFINITY, -INFINITY, 65504, 65519.99, 65520, 1e30, -1e30, 6e-8, 2.9e-8,
-                                    -6.1e-5, 1e-40, 1 + 0x1p-11, 1 + 0x3p-11, 1 + 0x1p-8, 2.5};
+          const double special[] = {0.0,   -0.0,        INFINITY,    -INFINITY,  65504,  65519.99,
+                                    65520, 1e30,        -1e30,       6e-8,       2.9e-8, -6.1e-5,
+                                    1e-40, 1 + 0x1p-11, 1 + 0x3p-11, 1 + 0x1p-8, 2.5};
           for (int i = 0; i < 17; ++i) in.Set(i, special[i]);
         }
         const HostTensor out = SameForAllMachines(n, [&] {
@@ -136,7 +137,8 @@ TEST(FlatTest, CastOfEveryHalf) {
       return out;
     });
     for (int i = 0; i < 65536; ++i) {
-      const float expected = in == &halves ? HalfBitsToFloat(static_cast<uint16_t>(i)) : static_cast<float>(bfloats.data<bfloat16>()[i]);
+      const float expected =
+          in == &halves ? HalfBitsToFloat(static_cast<uint16_t>(i)) : static_cast<float>(bfloats.data<bfloat16>()[i]);
       ASSERT_EQ(std::bit_cast<uint32_t>(floats.data<float>()[i]), std::bit_cast<uint32_t>(expected)) << i;
     }
   }

@@ -26,7 +26,8 @@ class TensorTest : public testing::TestWithParam<MakeEngine> {
   }
   // Fails `var`, as a step that breaks would.
   void Break(const Tensor& tensor) {
-    engine_->Push({"broken step", Cpu(0), {}, {tensor.var()}, {}, [](const OpContext&) { throw DataError("bad batch"); }});
+    engine_->Push(
+        {"broken step", Cpu(0), {}, {tensor.var()}, {}, [](const OpContext&) { throw DataError("bad batch"); }});
   }
 
   std::shared_ptr<Engine> engine_ = GetParam()();
@@ -69,7 +70,8 @@ TEST_P(TensorTest, EmptyAndScalarTensors) {
 
 TEST_P(TensorTest, CopiesFromHostAndCasts) {
   HostTensor source = Counting(DType::kFloat32, {5, 7});
-  for (DType dtype : {DType::kFloat32, DType::kFloat64, DType::kBFloat16, DType::kFloat16, DType::kInt64, DType::kUInt8}) {
+  for (DType dtype :
+       {DType::kFloat32, DType::kFloat64, DType::kBFloat16, DType::kFloat16, DType::kInt64, DType::kUInt8}) {
     const Tensor tensor = New(dtype, {5, 7});
     HostTensor given = source;
     tensor.CopyFrom(given);
@@ -97,7 +99,8 @@ TEST_P(TensorTest, ViewsShareMemoryAndVariable) {
   EXPECT_TRUE(rows.ToHost() == tensor.ToHost().Slice(0, 1, 3));
   rows.Slice(1, 2).Fill(50);
   copy.Slice(0, 1).CopyFrom(tensor.Slice(3, 4));
-  EXPECT_TRUE(flat.ToHost() == New(HostTensor::From({12}, {9, 10, 11, 3, 4, 5, 50, 50, 50, 9, 10, 11})).ToHost().Cast(DType::kInt32));
+  EXPECT_TRUE(flat.ToHost() ==
+              New(HostTensor::From({12}, {9, 10, 11, 3, 4, 5, 50, 50, 50, 9, 10, 11})).ToHost().Cast(DType::kInt32));
   flat.Slice(1, 12).CopyFrom(flat.Slice(0, 11));  // overlapping
   EXPECT_TRUE(flat.ToHost() == HostTensor::From({12}, {9, 9, 10, 11, 3, 4, 5, 50, 50, 50, 9, 10}).Cast(DType::kInt32));
   EXPECT_EQ(tensor.Slice(2, 2).elements(), 0);
@@ -161,7 +164,8 @@ TEST_P(TensorTest, ReadingRethrowsTheErrorThatTravelledIn) {
 
 // One slice's failure must not hide behind another slice's success: reading the whole would give stale values.
 TEST_P(TensorTest, FailureOfASliceStaysWithTheWhole) {
-  const Tensor whole = New(DType::kFloat32, {4}), good = New(DType::kFloat32, {2}, 1), bad = New(DType::kFloat32, {2}, 2);
+  const Tensor whole = New(DType::kFloat32, {4}), good = New(DType::kFloat32, {2}, 1),
+               bad = New(DType::kFloat32, {2}, 2);
   Break(bad);
   whole.Slice(0, 2).CopyFrom(bad);
   whole.Slice(2, 4).CopyFrom(good);

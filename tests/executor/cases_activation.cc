@@ -13,7 +13,7 @@ std::vector<OperatorCase> ActivationCases() {
                      .symbol = Activation(x, {.type = type}, "act"),
                      .inputs = {{"x", AwayFromZero({3, 5}, 0.1, 4)}},
                      .batch_axes = {{"x", 0}}});
-    cases.push_back({.name = name + " of 20 channels",   // not a multiple of any block
+    cases.push_back({.name = name + " of 20 channels",  // not a multiple of any block
                      .symbol = Activation(x, {.type = type}, "act"),
                      .inputs = {{"x", AwayFromZero({2, 20, 2, 3}, 0.1, 4)}},
                      .batch_axes = {{"x", 0}}});

@@ -20,7 +20,7 @@ OperatorCase BatchNormCase(const std::string& name, const Shape& shape, const Ba
                  .terms = static_cast<double>(shape.Elements() / channels[0]),
                  .tolerance = 4,
                  .magnitude = 1};
-  if (all_outputs) c.wrt.emplace();   // no gradient passes through mean and var
+  if (all_outputs) c.wrt.emplace();  // no gradient passes through mean and var
   return c;
 }
 
@@ -69,7 +69,7 @@ std::vector<OperatorCase> BatchNormCases() {
   for (int64_t i = 0; i < silent.elements() / 4; ++i) silent.Set(i, 0);
   for (const auto& [name, x] : {std::pair{"variance far from zero", far}, {"a first sample of zeros", silent}}) {
     OperatorCase c = BatchNormCase(name, x.shape(), {.fix_gamma = false, .output_mean_var = true}, true);
-    c.symbol = c.symbol[2];   // the variance
+    c.symbol = c.symbol[2];  // the variance
     c.inputs["x"] = x;
     c.test_dtypes = {DType::kFloat32};
     c.tolerance = 1;

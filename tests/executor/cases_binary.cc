@@ -15,7 +15,7 @@ struct Operands {
 
 Symbol Binary(const OpDef& op) { return Apply(op, {}, {Variable("a"), Variable("b")}, "y"); }
 
-double TermsOf(const Operands& shapes) {   // the gradient of a stretched operand is a sum
+double TermsOf(const Operands& shapes) {  // the gradient of a stretched operand is a sum
   return static_cast<double>(std::max(shapes.a.Elements(), shapes.b.Elements()));
 }
 
@@ -24,14 +24,20 @@ double TermsOf(const Operands& shapes) {   // the gradient of a stretched operan
 std::vector<OperatorCase> BinaryCases() {
   std::vector<OperatorCase> cases;
   const Operands operands[] = {
-      {{3, 4}, {3, 4}},          {{7}, {7}},
-      {{2, 20, 2, 3}, {2, 20, 2, 3}},   // not a multiple of any block
-      {{2, 3, 4}, {1}},          {{1}, {2, 3}},
-      {{}, {2, 3}},              {{2, 3, 4}, {4}},
-      {{2, 3, 4}, {3, 1}},       {{2, 1, 4}, {3, 1}},
-      {{2, 20, 2, 3}, {1, 20, 1, 1}},   // per channel
-      {{2, 20, 2, 3}, {20, 1, 1}},      {{2, 3, 2, 2}, {2, 3, 1, 1}},
-      {{2, 1, 2, 2}, {2, 20, 2, 2}},    {{2, 2, 2, 2, 2}, {1, 2, 1, 2, 1}},
+      {{3, 4}, {3, 4}},
+      {{7}, {7}},
+      {{2, 20, 2, 3}, {2, 20, 2, 3}},  // not a multiple of any block
+      {{2, 3, 4}, {1}},
+      {{1}, {2, 3}},
+      {{}, {2, 3}},
+      {{2, 3, 4}, {4}},
+      {{2, 3, 4}, {3, 1}},
+      {{2, 1, 4}, {3, 1}},
+      {{2, 20, 2, 3}, {1, 20, 1, 1}},  // per channel
+      {{2, 20, 2, 3}, {20, 1, 1}},
+      {{2, 3, 2, 2}, {2, 3, 1, 1}},
+      {{2, 1, 2, 2}, {2, 20, 2, 2}},
+      {{2, 2, 2, 2, 2}, {1, 2, 1, 2, 1}},
   };
   for (const Operator& o : {Operator{"Add", AddOp},
                             {"Sub", SubOp},
@@ -51,7 +57,7 @@ std::vector<OperatorCase> BinaryCases() {
       if (shapes.a.rank() > 0 && shapes.b.rank() == shapes.a.rank() && shapes.a[0] == shapes.b[0]) {
         c.batch_axes = {{"a", 0}, {"b", 0}};
       }
-      if (name.ends_with("Equal")) c.wrt.emplace();   // a step: no gradient
+      if (name.ends_with("Equal")) c.wrt.emplace();  // a step: no gradient
       cases.push_back(std::move(c));
     }
     cases.back().wrong_shapes = {{{"a", {2, 3}}, {"b", {2, 4}}}, {{"a", {2, 3}}, {"b", {2}}}};

@@ -13,7 +13,7 @@ OperatorCase ConvolutionCase(const std::string& name, const Shape& data, const C
                  .batch_axes = {{"x", 0}},
                  // The longest sum is a gradient's: over all outputs, or over the window.
                  .terms = static_cast<double>(weight.CountFrom(1) + data.Elements() / data[1])};
-  if (!attrs.no_bias) c.inputs["conv_bias"] = Uniform({attrs.num_filter}, 1, 2);   // keeps relu off its kink
+  if (!attrs.no_bias) c.inputs["conv_bias"] = Uniform({attrs.num_filter}, 1, 2);  // keeps relu off its kink
   return c;
 }
 
@@ -53,9 +53,8 @@ std::vector<OperatorCase> ConvolutionCases() {
   cases[9].wrong_shapes = {{{"x", {2, 3, 4, 4}}}};
   for (ActivationType type : {ActivationType::kRelu, ActivationType::kSigmoid, ActivationType::kTanh,
                               ActivationType::kSoftRelu, ActivationType::kSoftSign}) {
-    cases.push_back(ConvolutionCase(
-        std::string("with ") + EnumNames(&type)[static_cast<int>(type)].name, {1, 3, 4, 4},
-        {.num_filter = 4, .kernel = {3, 3}, .pad = {1, 1}, .activation = type}));
+    cases.push_back(ConvolutionCase(std::string("with ") + EnumNames(&type)[static_cast<int>(type)].name, {1, 3, 4, 4},
+                                    {.num_filter = 4, .kernel = {3, 3}, .pad = {1, 1}, .activation = type}));
     cases.back().tolerance = 2;
   }
   // Not every gradient is asked for: the others' outputs are null pointers.

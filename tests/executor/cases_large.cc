@@ -7,8 +7,8 @@
 namespace bindery {
 namespace {
 
-const Shape kImages{7, 20, 19, 17};     // 45220 elements, and 20 channels fit no block
-const Shape kMatrix{193, 257};          // 49601
+const Shape kImages{7, 20, 19, 17};  // 45220 elements, and 20 channels fit no block
+const Shape kMatrix{193, 257};       // 49601
 
 OperatorCase Large(const std::string& name, const Symbol& symbol, HostTensorMap inputs, double terms = 1) {
   OperatorCase c{.name = name,
@@ -86,8 +86,8 @@ std::vector<OperatorCase> LargeCases() {
       Large("large average pooling", Pooling(x, {.type = PoolType::kAvg, .kernel = {2, 2}, .stride = {2, 2}}, "y"),
             {{"x", images}}, 4),
       Large("large pooling of 289 taps", Pooling(x, {.kernel = {17, 17}}, "y"), {{"x", Uniform(kImages)}}, 289),
-      Large("large average of 289 taps", Pooling(x, {.type = PoolType::kAvg, .kernel = {17, 17}}, "y"),
-            {{"x", images}}, 289),
+      Large("large average of 289 taps", Pooling(x, {.type = PoolType::kAvg, .kernel = {17, 17}}, "y"), {{"x", images}},
+            289),
       Large("large dropout", Dropout(x, {.p = 0.3}, "drop"), {{"x", images}}),
       Large("large dropout of nothing", Dropout(x, {.p = 0}, "drop"), {{"x", images}}),
       Large("large softmax", Softmax(x, {}, "y"), {{"x", matrix}}),
@@ -115,13 +115,13 @@ std::vector<OperatorCase> LargeCases() {
 
   cases.back().wrt.emplace();
   for (const char* name : {"Abs", "Log", "Sign", "Sqrt", "Square"}) {
-    cases.push_back(Large(fmt::format("large {}", name), Apply(FindOp(name), {}, {x}, "y"),
-                          {{"x", Uniform(kMatrix, 0.3, 3)}}));
+    cases.push_back(
+        Large(fmt::format("large {}", name), Apply(FindOp(name), {}, {x}, "y"), {{"x", Uniform(kMatrix, 0.3, 3)}}));
     if (std::string(name) == "Sign") cases.back().wrt.emplace();
   }
   for (const char* name : {"SubScalar", "RSubScalar", "DivScalar", "RDivScalar"}) {
-    cases.push_back(Large(fmt::format("large {}", name), Apply(FindOp(name), ScalarAttrs{-1.25}, {x}, "y"),
-                          {{"x", matrix}}));
+    cases.push_back(
+        Large(fmt::format("large {}", name), Apply(FindOp(name), ScalarAttrs{-1.25}, {x}, "y"), {{"x", matrix}}));
   }
   for (const char* name : {"Sub", "Maximum", "Minimum", "GreaterEqual", "LessEqual", "AddReluGrad"}) {
     std::vector<Symbol> operands = {a, b};

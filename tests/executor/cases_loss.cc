@@ -7,7 +7,7 @@
 namespace bindery {
 namespace {
 
-constexpr double kBatchSize = 4;   // of the whole step, in the step block; not the extent of the data
+constexpr double kBatchSize = 4;  // of the whole step, in the step block; not the extent of the data
 
 // Data (N, K, S): softmax over K at each of the S positions.
 struct Extents {
@@ -83,7 +83,7 @@ void AddSoftmaxOutput(std::vector<OperatorCase>& cases) {
                                       {.normalization = n, .smooth_alpha = 0.1, .multi_output = true}));
     cases.push_back(SoftmaxOutputCase(name + ", last axis", {2, 3, 4}, {6, 4, 1}, Integers({2, 3}, 0, 3),
                                       {.normalization = n, .preserve_shape = true}));
-    if (n != Normalization::kValid) {   // which counts class numbers
+    if (n != Normalization::kValid) {  // which counts class numbers
       cases.push_back(
           SoftmaxOutputCase(name + ", probabilities", {4, 5}, {4, 5, 1}, Uniform({4, 5}, 0, 1), {.normalization = n}));
     }
@@ -120,19 +120,18 @@ void AddOthers(std::vector<OperatorCase>& cases) {
 
   for (Normalization n : {Normalization::kNull, Normalization::kBatch, Normalization::kValid}) {
     const Shape shape{3, 4};
-    cases.push_back({.name = std::string("MakeLoss ") + EnumNames(&n)[static_cast<int>(n)].name,
-                     .symbol = MakeLoss(x, {.grad_scale = 3, .normalization = n, .valid_thresh = 0.25}, "y"),
-                     .inputs = {{"x", AwayFromZero(shape, 0.3, 1)}},
-                     .batch_axes = {{"x", 0}},
-                     .step = {.batch_size = static_cast<int64_t>(kBatchSize)},
-                     .gradient = [=](const HostTensorMap& in, const std::vector<HostTensor>&) -> HostTensorMap {
-                       double above = 0;
-                       for (int64_t i = 0; i < 12; ++i) above += in.at("x").At(i) > 0.25;
-                       const double divisor = n == Normalization::kNull    ? 1
-                                              : n == Normalization::kBatch ? kBatchSize
-                                                                           : above;
-                       return {{"x", HostTensor::Full(DType::kFloat64, shape, 3 / divisor)}};
-                     }});
+    cases.push_back(
+        {.name = std::string("MakeLoss ") + EnumNames(&n)[static_cast<int>(n)].name,
+         .symbol = MakeLoss(x, {.grad_scale = 3, .normalization = n, .valid_thresh = 0.25}, "y"),
+         .inputs = {{"x", AwayFromZero(shape, 0.3, 1)}},
+         .batch_axes = {{"x", 0}},
+         .step = {.batch_size = static_cast<int64_t>(kBatchSize)},
+         .gradient = [=](const HostTensorMap& in, const std::vector<HostTensor>&) -> HostTensorMap {
+           double above = 0;
+           for (int64_t i = 0; i < 12; ++i) above += in.at("x").At(i) > 0.25;
+           const double divisor = n == Normalization::kNull ? 1 : n == Normalization::kBatch ? kBatchSize : above;
+           return {{"x", HostTensor::Full(DType::kFloat64, shape, 3 / divisor)}};
+         }});
   }
 
   const std::vector<std::string> none;

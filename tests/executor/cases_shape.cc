@@ -32,8 +32,10 @@ void AddViews(std::vector<OperatorCase>& cases) {
                    .inputs = {{"x", Uniform({2, 3, 4})}},
                    .batch_axes = {{"x", 0}},
                    .wrong_shapes = {{{"x", {2, 3}}}}});
-  cases.push_back({.name = "Reshape of 4 axes", .symbol = Reshape(x, {.shape = {0, 4, 5, -1}}, "y"),
-                   .inputs = {{"x", Uniform({2, 20, 2, 3})}}, .batch_axes = {{"x", 0}}});
+  cases.push_back({.name = "Reshape of 4 axes",
+                   .symbol = Reshape(x, {.shape = {0, 4, 5, -1}}, "y"),
+                   .inputs = {{"x", Uniform({2, 20, 2, 3})}},
+                   .batch_axes = {{"x", 0}}});
   cases.push_back({.name = "ReshapeLike",
                    .symbol = Apply(ReshapeLikeOp(), {}, {x, like}, "y"),
                    .inputs = {{"x", Uniform({2, 3, 4})}, {"like", Uniform({4, 6})}},

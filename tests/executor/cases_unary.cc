@@ -31,13 +31,13 @@ std::vector<OperatorCase> UnaryCases() {
                        .batch_axes = {{"x", 0}},
                        .magnitude = 1});
     }
-    for (const Operator& o : {Operator{"Negative", NegativeOp}, {"Exp", ExpOp}, {"Square", SquareOp}, {"Abs", AbsOp},
-                              {"Sign", SignOp}}) {
+    for (const Operator& o :
+         {Operator{"Negative", NegativeOp}, {"Exp", ExpOp}, {"Square", SquareOp}, {"Abs", AbsOp}, {"Sign", SignOp}}) {
       cases.push_back({.name = fmt::format("{} {}", o.name, shape),
                        .symbol = Apply(o.op(), {}, {x}, "y"),
                        .inputs = {{"x", AwayFromZero(shape, 0.2, 2)}},
                        .batch_axes = {{"x", 0}}});
-      if (std::string(o.name) == "Sign") cases.back().wrt.emplace();   // a step: no gradient
+      if (std::string(o.name) == "Sign") cases.back().wrt.emplace();  // a step: no gradient
     }
     for (const Operator& o : {Operator{"Log", LogOp}, {"Sqrt", SqrtOp}}) {
       cases.push_back({.name = fmt::format("{} {}", o.name, shape),
@@ -54,7 +54,7 @@ std::vector<OperatorCase> UnaryCases() {
     cases.push_back({.name = fmt::format("Constant {}", shape),
                      .symbol = x + Constant(constant, "c"),
                      .inputs = {{"x", Uniform(shape, 1, 2)}},
-                     .dtypes = {{"x", DType::kFloat32}},   // the constant's
+                     .dtypes = {{"x", DType::kFloat32}},  // the constant's
                      .test_dtypes = {DType::kFloat32},
                      .wrt = std::vector<std::string>{}});
   }
@@ -68,7 +68,7 @@ std::vector<OperatorCase> UnaryCases() {
   cases.push_back({.name = "an expression of scalars",
                    .symbol = 1.0 / (2.0 - (x * 0.5 + 3.0) / 4.0) - 1.0,
                    .inputs = {{"x", Uniform({2, 3})}},
-                   .test_dtypes = {DType::kFloat32, DType::kFloat64},   // what lies between is rounded, and cancels
+                   .test_dtypes = {DType::kFloat32, DType::kFloat64},  // what lies between is rounded, and cancels
                    .tolerance = 4,
                    .magnitude = 1});
   return cases;

@@ -57,7 +57,7 @@ class Checker {
 
   // The operators of nodes that a kernel of the fast table runs in some layout (or of those that none does).
   std::vector<std::string> Operators(bool wanted_fast) const {
-    std::map<std::string, bool> fast;   // by node
+    std::map<std::string, bool> fast;  // by node
     const HostTensorMap values = CastTo(TypesFor(DType::kFloat32), values_, everything_);
     for (Layout layout : {Layout::kPlain, Layout::kBlocked8}) {
       RunOptions options = Options();
@@ -77,7 +77,7 @@ class Checker {
 
  private:
   struct Types {
-    DTypeMap of;                     // variables and head gradients
+    DTypeMap of;  // variables and head gradients
     std::vector<DType> outputs;
   };
 
@@ -133,9 +133,7 @@ class Checker {
     return RunGraph(symbol, CastTo(types, values, symbol), options);
   }
 
-  RunOptions Options() const {
-    return {.mode = case_.mode, .step = case_.step, .batch_axes = case_.batch_axes};
-  }
+  RunOptions Options() const { return {.mode = case_.mode, .step = case_.step, .batch_axes = case_.batch_axes}; }
 
   // The values that a symbol needs, cast.
   static HostTensorMap CastTo(const Types& types, const HostTensorMap& values, const Symbol& symbol) {
@@ -190,9 +188,8 @@ class Checker {
   }
 
   static bool HasLayouts(const HostTensorMap& values) {
-    return std::ranges::any_of(values, [](const auto& entry) {
-      return !FormatOf(Layout::kBlocked8, entry.second.shape()).is_plain();
-    });
+    return std::ranges::any_of(
+        values, [](const auto& entry) { return !FormatOf(Layout::kBlocked8, entry.second.shape()).is_plain(); });
   }
 
   // What rounding may cost: outputs and, in gradients, what lies between them, to the dtype; sums in float (in double
@@ -313,9 +310,9 @@ class Checker {
       try {
         const RunResult result = RunGraph(everything_, rounded, options);
         for (size_t i = 0; i < outputs.size(); ++i) EXPECT_EQ(result.outputs[i].shape(), outputs[i]);
-      } catch (const ShapeError& e) {   // of the gradient graph
+      } catch (const ShapeError& e) {  // of the gradient graph
         ADD_FAILURE() << "inference took the shapes, but the gradient did not: " << e.what();
-      } catch (const DataError&) {      // fewer classes than the labels name
+      } catch (const DataError&) {  // fewer classes than the labels name
       }
     }
   }

@@ -27,16 +27,16 @@ namespace bindery {
 struct OperatorCase {
   std::string name = {};
   Symbol symbol = {};
-  HostTensorMap inputs = {};                            // float64 values of all variables
-  std::map<std::string, DType> dtypes = {};             // of variables that do not follow from the first one's
-  std::map<std::string, int> batch_axes = {};           // by variable; empty: nothing is batched
+  HostTensorMap inputs = {};                   // float64 values of all variables
+  std::map<std::string, DType> dtypes = {};    // of variables that do not follow from the first one's
+  std::map<std::string, int> batch_axes = {};  // by variable; empty: nothing is batched
   Mode mode = Mode::kTrain;
   StepBlock step = {.seed = 7, .step = 3, .batch_size = 4};
   std::vector<DType> test_dtypes = {DType::kFloat32, DType::kFloat64, DType::kBFloat16, DType::kFloat16};
 
-  double terms = 1;                                     // in the longest sum
-  double tolerance = 1;                                 // factor, where an operator is known to lose more
-  double magnitude = 0;                                 // of what cancels in sums that come out small
+  double terms = 1;      // in the longest sum
+  double tolerance = 1;  // factor, where an operator is known to lose more
+  double magnitude = 0;  // of what cancels in sums that come out small
 
   // Whose gradients are checked; by default every argument of a float type that `dtypes` does not name.
   std::optional<std::vector<std::string>> wrt = {};
@@ -48,7 +48,7 @@ struct OperatorCase {
   // Too large for anything but comparing kernels: no finite differences, no other shapes.
   bool large = false;
 
-  std::vector<ShapeMap> wrong_shapes = {};              // all must fail with ShapeError; unnamed variables are free
+  std::vector<ShapeMap> wrong_shapes = {};  // all must fail with ShapeError; unnamed variables are free
 };
 
 void CheckOperator(const OperatorCase& c);

@@ -14,15 +14,15 @@ namespace {
 
 // y = 2 x, with room for mistakes.
 struct Mistakes {
-  double gradient = 2;                  // what the gradient rule says
+  double gradient = 2;  // what the gradient rule says
   bool writes_beyond = false;
   bool changes_input = false;
-  bool leaves_element = false;          // does not write the last one
+  bool leaves_element = false;  // does not write the last one
   bool dirties_padding = false;
-  bool wrong_in_place = false;          // declared, but reads what it wrote
+  bool wrong_in_place = false;  // declared, but reads what it wrote
   bool forgets_something_between_runs = false;
   double factor = 2;
-  double factor_of_last = 2;            // of the last element
+  double factor_of_last = 2;  // of the last element
 };
 
 template <class T>
@@ -67,9 +67,10 @@ std::optional<Kernel> MakeDouble(const KernelSpec& spec, const Mistakes& m) {
 OperatorCase CaseWith(const std::string& name, const Mistakes& mistakes, const Shape& shape = {2, 3}) {
   AddOp({.name = name,
          .doc = "y = 2 x",
-         .infer_shape = [](InferContext& c) {
-           if (c.input(0)) c.SetOutput(0, *c.input(0));
-         },
+         .infer_shape =
+             [](InferContext& c) {
+               if (c.input(0)) c.SetOutput(0, *c.input(0));
+             },
          .gradient = [=](const GradientContext& g) -> std::vector<Symbol> {
            if (mistakes.gradient == 0) return {};
            return {Apply(FindOp("MulScalar"), FindOp("MulScalar").attrs_type->FromMap({{"scalar", mistakes.gradient}}),
@@ -80,7 +81,7 @@ OperatorCase CaseWith(const std::string& name, const Mistakes& mistakes, const S
       case DType::kFloat32: return MakeDouble<float>(spec, mistakes);
       case DType::kBFloat16: return MakeDouble<bfloat16>(spec, mistakes);
       case DType::kFloat16: return MakeDouble<float16>(spec, mistakes);
-      default: return MakeDouble<double>(spec, {});   // the truth
+      default: return MakeDouble<double>(spec, {});  // the truth
     }
   });
   return {.name = name,

@@ -97,8 +97,10 @@ std::vector<Net> NetsWithGradients() {
   const Symbol parts = SliceChannel(Concat({x * 2, Exp(x), x}, {.axis = 1}), {.num_outputs = 3}, "parts");
   return {{"sum of a product", MakeLoss(Sum(x * Variable("w")), {}, "loss"), {3, 4}},
           {"sum", MakeLoss(Sum(x * Variable("w") * 2, {.axes = {1}}), {}, "loss"), {3, 4}},
-          {"perceptron", SoftmaxOutput(FullyConnected(Tanh(FullyConnected(x, {.num_hidden = 5}, "fc1")),
-                                                      {.num_hidden = 3}, "fc2"), {}, "softmax"), {4, 6}},
+          {"perceptron",
+           SoftmaxOutput(FullyConnected(Tanh(FullyConnected(x, {.num_hidden = 5}, "fc1")), {.num_hidden = 3}, "fc2"),
+                         {}, "softmax"),
+           {4, 6}},
           {"parts", MakeLoss(parts[1] * Variable("w"), {}, "loss"), {3, 4}},
           {"images", SoftmaxOutput(FullyConnected(image, {.num_hidden = 3}, "fc"), {}, "softmax"), {4, 3, 6, 6}}};
 }
@@ -170,8 +172,10 @@ TEST(CompileTest, TheLastStepKeepsTheStatistics) {
   const Symbol norm = BatchNorm(Variable("data"), {.momentum = 0, .output_mean_var = true}, "bn");
   for (const int i : {1, 2}) {
     Executor e(Exp(norm[i], "out"), {.inputs = {{"data", {8, 3}}}, .for_training = false});
-    e.SetParams({}, {{"bn_running_mean", HostTensor(DType::kFloat32, {3})},
-                     {"bn_running_var", HostTensor::Full(DType::kFloat32, {3}, 1)}}, {.allow_missing = true});
+    e.SetParams({},
+                {{"bn_running_mean", HostTensor(DType::kFloat32, {3})},
+                 {"bn_running_var", HostTensor::Full(DType::kFloat32, {3}, 1)}},
+                {.allow_missing = true});
     e.Forward({{"data", RandomTensor({8, 3}, 1)}}, Mode::kTrain);
     HostTensorMap args, aux;
     e.GetParams(&args, &aux);
@@ -192,8 +196,9 @@ TEST(CompileTest, HiddenOutputsAreNoHeads) {
   EXPECT_EQ(message(pool, 1), "ModelError: Pooling \"pool\": its output \"pool_state\" is hidden and cannot be a head");
   // Nor can others read what only kernels understand; the message tells who wanted to.
   const Symbol read = Relu(Symbol(Entry{pool.entries()[0].node, 1}), "read");
-  const std::string error =
-      MessageOf([&] { Executor(read, {.inputs = {{"data", {2, 3, 4}}}, .for_training = false}); });
+  const std::string error = MessageOf([&] {
+    Executor(read, {.inputs = {{"data", {2, 3, 4}}}, .for_training = false});
+  });
   EXPECT_NE(error.find("Activation \"read\": a value cannot be reordered"), std::string::npos) << error;
 }
 

@@ -26,8 +26,9 @@ TEST_P(ChannelLoopsTest, BatchNormRowsAgreeWithPlanes) {
     for (bool relu : {false, true}) {
       const int64_t rows = 131;
       const std::vector<float> x = RandomFloats(rows * lanes, "x"), dy = RandomFloats(rows * lanes, "dy");
-      const std::vector<float> mean = RandomFloats(lanes, "mean"), scale = RandomFloats(lanes, "scale", 0.5f, 2), beta = RandomFloats(lanes, "beta"),
-                               b = RandomFloats(lanes, "b"), c = RandomFloats(lanes, "c");
+      const std::vector<float> mean = RandomFloats(lanes, "mean"), scale = RandomFloats(lanes, "scale", 0.5f, 2),
+                               beta = RandomFloats(lanes, "beta"), b = RandomFloats(lanes, "b"),
+                               c = RandomFloats(lanes, "c");
       const Loops::Channels channels{mean.data(), scale.data(), beta.data(), b.data(), c.data()};
       std::vector<double> sum(lanes), square(lanes), grad(lanes), product(lanes);
       std::vector<float> y(x.size()), dx = dy;
@@ -82,7 +83,8 @@ TEST_P(ChannelLoopsTest, ReluCutsTheSameBothWays) {
   const int64_t n = 4000;
   for (int64_t c = 0; c < 20; ++c) {
     PhiloxStream stream(static_cast<uint64_t>(c), "channel");
-    const float mean = stream.Uniform(-2.0f, 2.0f), scale = stream.Uniform(0.3f, 3.0f), beta = stream.Uniform(-1.0f, 1.0f);
+    const float mean = stream.Uniform(-2.0f, 2.0f), scale = stream.Uniform(0.3f, 3.0f),
+                beta = stream.Uniform(-1.0f, 1.0f);
     std::vector<float> x(n), y(n), dx(n), row_y(n), row_dx(n);
     x[n / 2] = mean - beta / scale;
     for (int64_t i = n / 2 + 1; i < n; ++i) x[i] = std::nextafter(x[i - 1], 1e9f);
@@ -146,7 +148,7 @@ TEST_P(ChannelLoopsTest, PoolingOfRows) {
     const int32_t numbers[] = {4, 5, 6};
     const Loops::PoolRow row{outputs, lanes, 2 * lanes, taps, offsets, numbers};
     std::vector<float> x = RandomFloats(width * lanes, "x");
-    std::fill_n(x.begin(), 2 * lanes, 1.0f);   // ties: the first wins
+    std::fill_n(x.begin(), 2 * lanes, 1.0f);  // ties: the first wins
     const std::vector<float> dy = RandomFloats(outputs * lanes, "dy");
     std::vector<float> y(dy.size()), average(dy.size()), dx(x.size()), dx_average(x.size());
     std::vector<uint8_t> index(dy.size());

@@ -1,5 +1,6 @@
-// What is particular to the fast CPU kernels: formats to and from oneDNN, the choice of layouts, reorders, and that usual
-// networks never fall back to the reference. That each kernel computes the right thing is CheckOperator's business.
+// What is particular to the fast CPU kernels: formats to and from oneDNN, the choice of layouts, reorders, and that
+// usual networks never fall back to the reference. That each kernel computes the right thing is CheckOperator's
+// business.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -30,7 +31,7 @@ TEST(Layout, ConvolutionsFollowTheTable) {
   expect(PreferredActivationFormats(4, 1, 20, 1), last, last);
   expect(PreferredActivationFormats(4, 20, 50, 1), last, last);
   expect(PreferredActivationFormats(4, 4, 64, 1), last, last);
-  expect(PreferredActivationFormats(4, 64, 64, 64), blocked, blocked);   // depth-wise
+  expect(PreferredActivationFormats(4, 64, 64, 64), blocked, blocked);  // depth-wise
   expect(PreferredActivationFormats(4, 4L * block, 4L * block, 4), blocked, blocked);
   expect(PreferredActivationFormats(4, 8, 8, 4), last, last);
 }
@@ -43,7 +44,7 @@ TEST(Layout, CanonicalIsPlainWhereTheBytesAre) {
   EXPECT_TRUE(Canonical(Format::Permuted({1, 0}), {1, 5}).is_plain());
   EXPECT_EQ(Canonical(last, {2, 3, 4, 5}), last);
   EXPECT_EQ(Canonical(blocks, {2, 16, 2, 1}), blocks);
-  EXPECT_EQ(Canonical(blocks, {2, 20, 1, 1}), blocks);   // padded
+  EXPECT_EQ(Canonical(blocks, {2, 20, 1, 1}), blocks);  // padded
 }
 
 TEST(Layout, ChannelsAreFoundWhereverTheyLie) {
@@ -65,20 +66,27 @@ TEST(Layout, ChannelsAreFoundWhereverTheyLie) {
 
 TEST(DnnlUtil, FormatsSurviveTheWayThere) {
   const Shape shapes[] = {{16, 24, 3, 5}, {20, 13, 3, 3}, {2, 1, 4, 4}, {5, 9, 1, 1}};
-  const Format formats[] = {Format::Plain(), Format::ChannelsLast(4), ChannelBlocked(4, 8), ChannelBlocked(4, 16), kOIhw8i8o,
-                            Blocked({1, 0, 2, 3}, {{0, 16}}), Blocked({0, 2, 3, 1}, {{1, 4}, {0, 8}, {1, 2}})};
+  const Format formats[] = {Format::Plain(),
+                            Format::ChannelsLast(4),
+                            ChannelBlocked(4, 8),
+                            ChannelBlocked(4, 16),
+                            kOIhw8i8o,
+                            Blocked({1, 0, 2, 3}, {{0, 16}}),
+                            Blocked({0, 2, 3, 1}, {{1, 4}, {0, 8}, {1, 2}})};
   for (const Shape& shape : shapes) {
     for (const Format& format : formats) {
       const auto desc = ToDesc(format, DType::kFloat32, shape);
       ASSERT_TRUE(desc);
-      EXPECT_EQ(static_cast<int64_t>(desc->get_size()), StorageBytes(format, DType::kFloat32, shape)) << ToString(format) << ToString(shape);
+      EXPECT_EQ(static_cast<int64_t>(desc->get_size()), StorageBytes(format, DType::kFloat32, shape))
+          << ToString(format) << ToString(shape);
       const auto back = FromDesc(*desc, shape);
       ASSERT_TRUE(back) << ToString(format) << ToString(shape);
       // The order of axes of extent 1 may come back differently; the elements must not.
       EXPECT_EQ(StorageElements(*back, shape), StorageElements(format, shape));
       for (int64_t i : {0, 1}) {
         const int64_t index[] = {shape[0] - 1, i % shape[1], shape[2] - 1, 0};
-        EXPECT_EQ(ElementOffset(*back, shape, index), ElementOffset(format, shape, index)) << ToString(format) << ToString(shape);
+        EXPECT_EQ(ElementOffset(*back, shape, index), ElementOffset(format, shape, index))
+            << ToString(format) << ToString(shape);
       }
     }
   }
@@ -94,11 +102,12 @@ TEST(DnnlUtil, GroupedWeights) {
   EXPECT_TRUE(of({2, 8, 4, 3, 3}, memory::format_tag::goihw, {16, 4, 3, 3})->is_plain());
   EXPECT_EQ(of({2, 16, 8, 3, 3}, memory::format_tag::gOIhw8i8o, {32, 8, 3, 3}), kOIhw8i8o);
   EXPECT_EQ(of({24, 1, 1, 3, 3}, memory::format_tag::Goihw8g, {24, 1, 3, 3}), Blocked({0, 1, 2, 3}, {{0, 8}}));
-  EXPECT_FALSE(of({2, 12, 8, 3, 3}, memory::format_tag::gOIhw8i8o, {24, 8, 3, 3}));   // padded within the groups
+  EXPECT_FALSE(of({2, 12, 8, 3, 3}, memory::format_tag::gOIhw8i8o, {24, 8, 3, 3}));  // padded within the groups
 }
 
 TEST(Reorder, BetweenAllFormats) {
-  const Format formats[] = {Format::Plain(), Format::ChannelsLast(4), ChannelBlocked(4, 8), ChannelBlocked(4, 16), kOIhw8i8o};
+  const Format formats[] = {Format::Plain(), Format::ChannelsLast(4), ChannelBlocked(4, 8), ChannelBlocked(4, 16),
+                            kOIhw8i8o};
   for (const Shape& shape : {Shape{3, 13, 4, 5}, Shape{16, 8, 1, 3}, Shape{2, 1, 3, 3}}) {
     for (const Format& from : formats) {
       for (const Format& to : formats) {
@@ -106,7 +115,8 @@ TEST(Reorder, BetweenAllFormats) {
           const auto kernel = MakeFastReorder(dtype, shape, from, to, 2);
           ASSERT_TRUE(kernel) << ToString(from) << " " << ToString(to);
           const int64_t size = SizeOf(dtype);
-          std::vector<std::byte> source(static_cast<size_t>(StorageBytes(from, dtype, shape))), target(static_cast<size_t>(StorageBytes(to, dtype, shape)), std::byte{7});
+          std::vector<std::byte> source(static_cast<size_t>(StorageBytes(from, dtype, shape))),
+              target(static_cast<size_t>(StorageBytes(to, dtype, shape)), std::byte{7});
           std::vector<std::byte> scratch(static_cast<size_t>(kernel->scratch_bytes));
           const auto each = [&](const auto& f) {
             int64_t count = 0;
@@ -132,7 +142,8 @@ TEST(Reorder, BetweenAllFormats) {
           });
           EXPECT_EQ(elements, shape.Elements());
           each([&](int64_t, int64_t at, int64_t to_at) {
-            ASSERT_EQ(std::memcmp(&target[to_at * size], &source[at * size], size), 0) << ToString(from) << " " << ToString(to);
+            ASSERT_EQ(std::memcmp(&target[to_at * size], &source[at * size], size), 0)
+                << ToString(from) << " " << ToString(to);
             std::memset(&target[to_at * size], 0, size);
           });
           for (std::byte b : target) ASSERT_EQ(b, std::byte{0}) << "padding of " << ToString(to);
@@ -143,8 +154,8 @@ TEST(Reorder, BetweenAllFormats) {
 }
 
 // The kernel of an operator for float32 values in these formats.
-Kernel Make(const OpDef& op, AnyAttrs attrs, std::vector<Shape> inputs, std::vector<Shape> outputs, std::vector<Format> formats = {},
-            Mode mode = Mode::kTrain) {
+Kernel Make(const OpDef& op, AnyAttrs attrs, std::vector<Shape> inputs, std::vector<Shape> outputs,
+            std::vector<Format> formats = {}, Mode mode = Mode::kTrain) {
   KernelSpec spec{.op = &op, .attrs = attrs, .node_name = "node"};
   for (const Shape& shape : inputs) spec.inputs.push_back({.shape = shape, .batch_axis = 0});
   for (const Shape& shape : outputs) spec.outputs.push_back({.shape = shape, .batch_axis = 0});
@@ -162,23 +173,27 @@ struct ConvolutionShape {
 };
 // Every convolution of LeNet, ResNet-20 and ResNet-50, by kind.
 const ConvolutionShape kConvolutions[] = {
-    {1, 28, 20, 5, 1, 0},   {20, 12, 50, 5, 1, 0},  {3, 32, 16, 3, 1, 1},    {16, 32, 16, 3, 1, 1},  {16, 32, 32, 3, 2, 1},
-    {16, 32, 32, 1, 2, 0},  {64, 8, 64, 3, 1, 1},   {3, 224, 64, 7, 2, 3},   {64, 56, 256, 1, 1, 0}, {256, 56, 512, 1, 2, 0},
-    {128, 56, 128, 3, 2, 1}, {512, 7, 2048, 1, 1, 0}, {512, 7, 512, 3, 1, 1},
+    {1, 28, 20, 5, 1, 0},   {20, 12, 50, 5, 1, 0},   {3, 32, 16, 3, 1, 1},    {16, 32, 16, 3, 1, 1},
+    {16, 32, 32, 3, 2, 1},  {16, 32, 32, 1, 2, 0},   {64, 8, 64, 3, 1, 1},    {3, 224, 64, 7, 2, 3},
+    {64, 56, 256, 1, 1, 0}, {256, 56, 512, 1, 2, 0}, {128, 56, 128, 3, 2, 1}, {512, 7, 2048, 1, 1, 0},
+    {512, 7, 512, 3, 1, 1},
 };
 
 TEST(FastKernels, UsualConvolutionsNeverUseSlowLoops) {
   for (const ConvolutionShape& c : kConvolutions) {
-    const ConvolutionAttrs attrs{.num_filter = c.out, .kernel = {c.kernel, c.kernel}, .stride = {c.stride, c.stride}, .pad = {c.pad, c.pad}};
+    const ConvolutionAttrs attrs{
+        .num_filter = c.out, .kernel = {c.kernel, c.kernel}, .stride = {c.stride, c.stride}, .pad = {c.pad, c.pad}};
     const int64_t size = (c.size + 2 * c.pad - c.kernel) / c.stride + 1;
-    const Shape x = {2, c.in, c.size, c.size}, y = {2, c.out, size, size}, w = {c.out, c.in, c.kernel, c.kernel}, b = {c.out};
+    const Shape x = {2, c.in, c.size, c.size}, y = {2, c.out, size, size}, w = {c.out, c.in, c.kernel, c.kernel},
+                b = {c.out};
     const Kernel forward = Make(ConvolutionOp(), attrs, {x, w, b}, {y});
     const Kernel data = Make(ConvolutionGradDataOp(), attrs, {y, w, x}, {x});
     const Kernel weight = Make(ConvolutionGradWeightOp(), attrs, {y, x}, {w, b});
     for (const Kernel* kernel : {&forward, &data, &weight}) {
-      if (kernel == &data && c.in <= 3) continue;   // nobody wants the gradient of an image
+      if (kernel == &data && c.in <= 3) continue;  // nobody wants the gradient of an image
       EXPECT_TRUE(kernel->implementation.starts_with("dnnl ")) << kernel->implementation;
-      EXPECT_EQ(kernel->implementation.find("ref"), std::string::npos) << c.in << " to " << c.out << ": " << kernel->implementation;
+      EXPECT_EQ(kernel->implementation.find("ref"), std::string::npos)
+          << c.in << " to " << c.out << ": " << kernel->implementation;
     }
     // Forward and backward agree on how activations lie, so nothing between layers is reordered.
     EXPECT_EQ(weight.input_formats[0], forward.output_formats[0]);
@@ -212,8 +227,9 @@ TEST(FastKernels, AStateIsReadByItsOwnFamilyOnly) {
   const Kernel forward = Make(PoolingOp(), attrs, {x}, {y, y}, {Format::ChannelsLast(4)});
   ASSERT_EQ(forward.output_formats[1].kind, Format::Kind::kOpaque);
   const Kernel backward = Make(PoolingGradOp(), attrs, {y, x, y}, {x}, {{}, {}, forward.output_formats[1]});
-  EXPECT_EQ(backward.input_formats[0], Format::ChannelsLast(4));   // the layout travels in the state's name
-  const Kernel reference = Make(PoolingGradOp(), attrs, {y, x, y}, {x}, {{}, {}, Format::Opaque(2 * 8 * 9 * 4, "reference")});
+  EXPECT_EQ(backward.input_formats[0], Format::ChannelsLast(4));  // the layout travels in the state's name
+  const Kernel reference =
+      Make(PoolingGradOp(), attrs, {y, x, y}, {x}, {{}, {}, Format::Opaque(2 * 8 * 9 * 4, "reference")});
   EXPECT_EQ(reference.implementation, "reference");
 }
 
@@ -227,13 +243,16 @@ TEST(FastKernels, OneSampleTakesTheWeightAsItLies) {
   EXPECT_EQ(forward.input_formats[1], packed);
   const Kernel backward = Make(FullyConnectedGradDataOp(), attrs, {y, w, x}, {x}, {{}, packed, {}});
   EXPECT_EQ(backward.input_formats[1], packed);
-  EXPECT_EQ(Make(FullyConnectedOp(), attrs, {x, w, b}, {y}).implementation, "loop");   // plain
+  EXPECT_EQ(Make(FullyConnectedOp(), attrs, {x, w, b}, {y}).implementation, "loop");  // plain
 }
 
 // What is not asked for is not computed.
 TEST(FastKernels, BiasesAloneNeedNoWeightGradient) {
-  KernelSpec spec{.op = &ConvolutionGradWeightOp(), .attrs = ConvolutionAttrs{.num_filter = 16, .kernel = {3, 3}}, .node_name = "node"};
-  for (const Shape& shape : {Shape{2, 16, 6, 6}, Shape{2, 8, 8, 8}}) spec.inputs.push_back({.shape = shape, .batch_axis = 0});
+  KernelSpec spec{.op = &ConvolutionGradWeightOp(),
+                  .attrs = ConvolutionAttrs{.num_filter = 16, .kernel = {3, 3}},
+                  .node_name = "node"};
+  for (const Shape& shape : {Shape{2, 16, 6, 6}, Shape{2, 8, 8, 8}})
+    spec.inputs.push_back({.shape = shape, .batch_axis = 0});
   for (const Shape& shape : {Shape{16, 8, 3, 3}, Shape{16}}) spec.outputs.push_back({.shape = shape});
   spec.input_formats = {ChannelBlocked(4, 8), ChannelBlocked(4, 8)};
   spec.input_is_open = {false, false};
@@ -241,14 +260,19 @@ TEST(FastKernels, BiasesAloneNeedNoWeightGradient) {
   spec.output_used = {false, true};
   const Kernel kernel = MakeKernel(spec, KernelPolicy::kFast);
   EXPECT_EQ(kernel.implementation, "loop");
-  EXPECT_EQ(kernel.input_formats, spec.input_formats);   // no reorder, neither of what is read nor of what is not
+  EXPECT_EQ(kernel.input_formats, spec.input_formats);  // no reorder, neither of what is read nor of what is not
 }
 
 TEST(FastKernels, SmallProductsNeedNoLibrary) {
-  EXPECT_EQ(Make(FullyConnectedOp(), FullyConnectedAttrs{.num_hidden = 8}, {{8, 8}, {8, 8}, {8}}, {{8, 8}}).implementation, "loop");
-  EXPECT_EQ(Make(FullyConnectedOp(), FullyConnectedAttrs{.num_hidden = 128}, {{1, 784}, {128, 784}, {128}}, {{1, 128}}).implementation, "loop");
-  EXPECT_TRUE(Make(FullyConnectedOp(), FullyConnectedAttrs{.num_hidden = 500}, {{64, 800}, {500, 800}, {500}}, {{64, 500}})
-                  .implementation.starts_with("dnnl "));
+  EXPECT_EQ(
+      Make(FullyConnectedOp(), FullyConnectedAttrs{.num_hidden = 8}, {{8, 8}, {8, 8}, {8}}, {{8, 8}}).implementation,
+      "loop");
+  EXPECT_EQ(Make(FullyConnectedOp(), FullyConnectedAttrs{.num_hidden = 128}, {{1, 784}, {128, 784}, {128}}, {{1, 128}})
+                .implementation,
+            "loop");
+  EXPECT_TRUE(
+      Make(FullyConnectedOp(), FullyConnectedAttrs{.num_hidden = 500}, {{64, 800}, {500, 800}, {500}}, {{64, 500}})
+          .implementation.starts_with("dnnl "));
 }
 
 }  // namespace

@@ -29,7 +29,8 @@ double UlpsApart(float got, double wanted) {
   const float rounded = static_cast<float>(wanted);
   if (got == rounded) return 0;
   if (std::isinf(rounded) || std::isinf(got)) return INFINITY;
-  const double spacing = std::max(std::fabs(static_cast<double>(std::nextafter(rounded, INFINITY)) - static_cast<double>(rounded)), 1e-45);
+  const double spacing =
+      std::max(std::fabs(static_cast<double>(std::nextafter(rounded, INFINITY)) - static_cast<double>(rounded)), 1e-45);
   return std::fabs(static_cast<double>(got) - wanted) / spacing;
 }
 
@@ -64,8 +65,8 @@ const UnaryCase kUnaryCases[] = {
 
 std::vector<float> SpecialValues() {
   constexpr float kMax = std::numeric_limits<float>::max();
-  return {0.0f, -0.0f, 1, -1, 1e-30f, -1e-30f, 1e-40f, 87.5f, 88.8f, -87.5f, -103.0f, -104.5f, 200, -200, 0.6249f, 0.6251f, 16,
-          -16, kMax, -kMax, INFINITY, -INFINITY, NAN};
+  return {0.0f, -0.0f, 1,       -1,      1e-30f, -1e-30f, 1e-40f, 87.5f, 88.8f,    -87.5f,    -103.0f, -104.5f,
+          200,  -200,  0.6249f, 0.6251f, 16,     -16,     kMax,   -kMax, INFINITY, -INFINITY, NAN};
 }
 
 TEST_P(LoopsTest, UnaryFunctions) {
@@ -117,7 +118,7 @@ TEST_P(LoopsTest, BinaryFunctionsAndScalars) {
   };
   const int64_t n = 1031;
   std::vector<float> a = RandomFloats(n, "a"), b = RandomFloats(n, "b"), y(static_cast<size_t>(n));
-  std::copy_n(a.begin(), 50, b.begin());   // ties
+  std::copy_n(a.begin(), 50, b.begin());  // ties
   for (const auto& c : cases) {
     const size_t op = static_cast<size_t>(c.op);
     loops().binary[op](a.data(), b.data(), y.data(), n);
@@ -153,7 +154,8 @@ TEST_P(LoopsTest, SumsMaximaAndProducts) {
     // All positive, so that the sum is the scale of its error.
     const std::vector<float> a = RandomFloats(n, "a", 0, 2), b = RandomFloats(n, "b", 0, 2);
     const double sum = std::accumulate(a.begin(), a.end(), 0.0);
-    const double product = std::inner_product(a.begin(), a.end(), b.begin(), 0.0, std::plus<double>(), std::multiplies<double>());
+    const double product =
+        std::inner_product(a.begin(), a.end(), b.begin(), 0.0, std::plus<double>(), std::multiplies<double>());
     EXPECT_NEAR(loops().sum(a.data(), n), sum, 2e-7 * sum) << n;
     EXPECT_NEAR(loops().dot(a.data(), b.data(), n), product, 2e-7 * product) << n;
     EXPECT_EQ(loops().max(a.data(), n), *std::max_element(a.begin(), a.end()));
@@ -162,11 +164,13 @@ TEST_P(LoopsTest, SumsMaximaAndProducts) {
     EXPECT_TRUE(std::isnan(loops().max(with_nan.data(), n))) << n;
   }
   const int64_t n = 13, k = 37;
-  const std::vector<float> w = RandomFloats(n * k, "w"), x = RandomFloats(k, "x"), bias = RandomFloats(n, "bias"), dy = RandomFloats(n, "dy");
+  const std::vector<float> w = RandomFloats(n * k, "w"), x = RandomFloats(k, "x"), bias = RandomFloats(n, "bias"),
+                           dy = RandomFloats(n, "dy");
   std::vector<float> y(n), dx(k);
   loops().matrix_vector(w.data(), x.data(), bias.data(), y.data(), n, k);
   loops().vector_matrix(dy.data(), w.data(), dx.data(), n, k);
-  for (int64_t i = 0; i < n; ++i) EXPECT_NEAR(y[i], std::inner_product(x.begin(), x.end(), w.begin() + i * k, double{bias[i]}), 1e-5);
+  for (int64_t i = 0; i < n; ++i)
+    EXPECT_NEAR(y[i], std::inner_product(x.begin(), x.end(), w.begin() + i * k, double{bias[i]}), 1e-5);
   for (int64_t j = 0; j < k; ++j) {
     double wanted = 0;
     for (int64_t i = 0; i < n; ++i) wanted += double{dy[i]} * w[i * k + j];
@@ -178,7 +182,7 @@ TEST_P(LoopsTest, SoftmaxOfRowsAndColumns) {
   for (int64_t n : {1, 2, 10, 63, 64, 1000}) {
     const int64_t rows = 37;
     std::vector<float> x = RandomFloats(rows * n, "x", -5, 5), y(x.size());
-    x[0] = 1000;   // does not overflow
+    x[0] = 1000;  // does not overflow
     loops().softmax(x.data(), y.data(), rows, n, 0.5f);
     std::vector<float> column_y(x.size());
     std::vector<float> transposed(x.size());
@@ -206,7 +210,8 @@ TEST_P(LoopsTest, DropoutFollowsPhilox) {
     std::vector<uint8_t> mask(static_cast<size_t>(n) + 80, 9);
     loops().dropout_mask(key, first, n, threshold, mask.data());
     for (int64_t i = 0; i < n; ++i) {
-      const PhiloxBlock block = Philox4x32({static_cast<uint32_t>((first + i) / 4), key.c1, key.c2, key.c3}, {key.k0, key.k1});
+      const PhiloxBlock block =
+          Philox4x32({static_cast<uint32_t>((first + i) / 4), key.c1, key.c2, key.c3}, {key.k0, key.k1});
       ASSERT_EQ(mask[i], UniformFloat(block[(first + i) % 4]) >= p) << n << " " << i;
     }
     for (int64_t i = n; i < n + 80; ++i) ASSERT_EQ(mask[i], 9) << n;

@@ -101,7 +101,7 @@ TEST(Evaluate, FoldsConstants) {
   const Symbol folded = FoldConstants(y, [](const Node& node, const std::vector<HostTensor>& inputs) {
     return EvaluateNode(node, inputs, Mode::kPredict, KernelPolicy::kReference);
   });
-  EXPECT_EQ(Graph::Of(folded).nodes.size(), 3u);   // x, a constant, their product
+  EXPECT_EQ(Graph::Of(folded).nodes.size(), 3u);  // x, a constant, their product
   const HostTensorMap inputs = {{"x", HostTensor::From({3}, {1, -1, 0.5})}};
   const RunOptions options{.policy = KernelPolicy::kReference};
   EXPECT_EQ(RunGraph(folded, inputs, options).outputs[0], RunGraph(y, inputs, options).outputs[0]);

@@ -22,8 +22,7 @@ constexpr uint8_t kGarbage = 0xFF, kOtherGarbage = 0x7B;
 // Memory between two guards.
 class Buffer {
  public:
-  explicit Buffer(int64_t bytes)
-      : bytes_(bytes), memory_(DType::kUInt8, Shape{CheckedAdd(bytes, 2 * kMargin)}) {
+  explicit Buffer(int64_t bytes) : bytes_(bytes), memory_(DType::kUInt8, Shape{CheckedAdd(bytes, 2 * kMargin)}) {
     std::memset(memory_.raw(), kGuard, memory_.bytes());
     Fill(kGarbage);
   }
@@ -122,7 +121,7 @@ class Runner {
     for (const NodePtr& node : graph_.nodes) {
       if (!node->is_variable()) continue;
       const auto given = inputs.find(node->name());
-      if (given == inputs.end()) continue;   // only its shape may matter
+      if (given == inputs.end()) continue;  // only its shape may matter
       shapes[node->name()] = given->second.shape();
       dtypes[node->name()] = given->second.dtype();
       const auto axis = options.batch_axes.find(node->name());

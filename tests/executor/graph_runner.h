@@ -16,7 +16,7 @@ namespace bindery {
 // The format in which values of 3 to 5 axes are offered to kernels; which may take another.
 enum class Layout { kPlain, kChannelsLast, kBlocked8, kBlocked16 };
 const char* ToString(Layout layout);
-Format FormatOf(Layout layout, const Shape& shape);   // plain where the layout does not apply
+Format FormatOf(Layout layout, const Shape& shape);  // plain where the layout does not apply
 
 struct RunOptions {
   Mode mode = Mode::kTrain;
@@ -25,7 +25,7 @@ struct RunOptions {
   Layout layout = Layout::kPlain;
   StepBlock step = {};
   std::map<std::string, int> batch_axes = {};
-  bool watch = true;                                   // false: only compute
+  bool watch = true;  // false: only compute
 };
 
 struct RunResult {

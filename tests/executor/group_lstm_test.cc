@@ -20,9 +20,7 @@ struct LstmState {
 class LstmLayer {
  public:
   LstmLayer(const std::string& name, int64_t hidden)
-      : hidden_(hidden),
-        i2h_weight_(Variable(name + "_i2h_weight")),
-        i2h_bias_(Variable(name + "_i2h_bias")),
+      : hidden_(hidden), i2h_weight_(Variable(name + "_i2h_weight")), i2h_bias_(Variable(name + "_i2h_bias")),
         h2h_weight_(Variable(name + "_h2h_weight")) {}
 
   // Without a state before: of zeros.

@@ -88,8 +88,7 @@ TEST(Group, HalfPrecisionDataGivesHalfPrecisionOutputs) {  // E4
   EXPECT_EQ(group.Outputs()[0].ToHost(), HostTensor::Full(DType::kFloat16, {3, 8, 7}, 1.5));
   const std::vector<Tensor> parts = group.OutputsPerDevice()[0];
   ASSERT_EQ(parts.size(), 2u);
-  for (const Tensor& part : parts)
-    EXPECT_EQ(part.ToHost(), HostTensor::Full(DType::kFloat16, {3, 4, 7}, 1.5));
+  for (const Tensor& part : parts) EXPECT_EQ(part.ToHost(), HostTensor::Full(DType::kFloat16, {3, 4, 7}, 1.5));
 }
 
 TEST(Group, AFailedBindLeavesNothingBehind) {  // E5

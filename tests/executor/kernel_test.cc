@@ -6,8 +6,8 @@
 #include <cstring>
 
 #include "symbol/ops.h"
-#include "tests/executor/graph_runner.h"
 #include "tests/executor/blocked_format.h"
+#include "tests/executor/graph_runner.h"
 
 namespace bindery {
 namespace {
@@ -72,8 +72,10 @@ TEST(MakeKernel, SaysWhatIsMissing) {
   const OpDef& op = NewOp("Nobody");
   EXPECT_EQ(MessageOf([&] { MakeKernel(SpecOf(op, kVector), KernelPolicy::kFast); }),
             "no kernel for operator \"Nobody\" on cpu with dtype float32 (node \"node1\")");
-  AddKernel("Nobody", [](const KernelSpec&) { return std::optional<Kernel>(); });   // declines
-  EXPECT_EQ(MessageOf([&] { MakeKernel(SpecOf(op, {DType::kInt8, {4}, -1}), KernelPolicy::kFast); }),
+  AddKernel("Nobody", [](const KernelSpec&) { return std::optional<Kernel>(); });  // declines
+  EXPECT_EQ(MessageOf([&] {
+              MakeKernel(SpecOf(op, {DType::kInt8, {4}, -1}), KernelPolicy::kFast);
+            }),
             "no kernel for operator \"Nobody\" on cpu with dtype int8 (node \"node1\")");
 }
 
@@ -131,16 +133,20 @@ INSTANTIATE_TEST_SUITE_P(Tables, ReorderTest, testing::Values(KernelPolicy::kRef
 
 TEST_P(ReorderTest, ThereAndBack) {
   const Shape shape{3, 20, 2, 5};
-  const Format formats[] = {Format::Plain(), Format::ChannelsLast(4), Format::Permuted({1, 0, 3, 2}),
-                            Blocked({0, 1, 2, 3}, {{1, 8}}), Blocked({0, 1, 2, 3}, {{1, 16}}),
-                            Blocked({0, 1, 2, 3}, {{1, 8}, {0, 8}}), Blocked({2, 3, 1, 0}, {{0, 2}, {1, 4}, {0, 2}})};
+  const Format formats[] = {Format::Plain(),
+                            Format::ChannelsLast(4),
+                            Format::Permuted({1, 0, 3, 2}),
+                            Blocked({0, 1, 2, 3}, {{1, 8}}),
+                            Blocked({0, 1, 2, 3}, {{1, 16}}),
+                            Blocked({0, 1, 2, 3}, {{1, 8}, {0, 8}}),
+                            Blocked({2, 3, 1, 0}, {{0, 2}, {1, 4}, {0, 2}})};
   for (DType dtype : {DType::kFloat32, DType::kFloat64, DType::kBFloat16, DType::kInt8}) {
     std::vector<uint8_t> bytes(shape.Elements() * SizeOf(dtype));
-    for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<uint8_t>(i * 37 % 113);   // no NaN in any type
+    for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<uint8_t>(i * 37 % 113);  // no NaN in any type
     for (const Format& to : formats) {
       const std::vector<uint8_t> there = Reordered(bytes, dtype, shape, Format::Plain(), to, GetParam());
       EXPECT_EQ(Reordered(there, dtype, shape, to, Format::Plain(), GetParam()), bytes) << ToString(to);
-      for (const Format& third : formats) {   // and from one to another, as the reference does it
+      for (const Format& third : formats) {  // and from one to another, as the reference does it
         EXPECT_EQ(Reordered(there, dtype, shape, to, third, GetParam()),
                   Reordered(bytes, dtype, shape, Format::Plain(), third, KernelPolicy::kReference))
             << ToString(to) << " to " << ToString(third);
@@ -163,10 +169,9 @@ TEST_P(ReorderTest, PlacesAndPadding) {
 TEST_P(ReorderTest, EmptyAndOpaque) {
   EXPECT_TRUE(
       Reordered({}, DType::kFloat32, {0, 3, 2, 2}, Format::Plain(), Format::ChannelsLast(4), GetParam()).empty());
-  EXPECT_EQ(MessageOf([] {
-              MakeReorder(DType::kUInt8, {1}, Format::Opaque(8, "dnnl"), Format::Plain(), 1, GetParam());
-            }),
-            "a value cannot be reordered from opaque:dnnl:8 to plain");
+  EXPECT_EQ(
+      MessageOf([] { MakeReorder(DType::kUInt8, {1}, Format::Opaque(8, "dnnl"), Format::Plain(), 1, GetParam()); }),
+      "a value cannot be reordered from opaque:dnnl:8 to plain");
 }
 
 }  // namespace

@@ -299,7 +299,10 @@ const std::map<std::string, Handler>& Handlers() {
       {"AveragePool", [](Importer& im) { ImportPool(im, PoolType::kAvg); }},
       {"BatchNormalization", ImportBatchNorm},
       {"Cast", [](Importer& im) { im.Out(0, Cast(im.In(0), {.dtype = CastTarget(im.node().Int("to", 0))})); }},
-      {"CastLike", [](Importer& im) { im.Out(0, Apply(CastLikeOp(), {}, {im.In(0), im.In(1)})); }},
+      {"CastLike",
+       [](Importer& im) {
+         im.Out(0, Apply(CastLikeOp(), {}, {im.In(0), im.In(1)}));
+       }},
       {"Concat", ImportConcat},
       {"Constant", [](Importer& im) { im.OutConstant(im.node().tensors.at("value")); }},
       {"Conv", ImportConv},

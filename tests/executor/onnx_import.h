@@ -11,8 +11,8 @@
 namespace bindery {
 
 struct ImportedOnnx {
-  Symbol symbol;               // its outputs in the model's order
-  HostTensorMap values;        // of its variables
+  Symbol symbol;         // its outputs in the model's order
+  HostTensorMap values;  // of its variables
   Mode mode = Mode::kPredict;
 };
 // Throws Error where our operators have no such case, with the reason.

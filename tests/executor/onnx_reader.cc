@@ -48,7 +48,7 @@ HostTensor TensorOf(const onnx_test::TensorProto& proto) {
       tensor.Set(i, proto.double_data(i));
     } else if (proto.int64_data_size() > i) {
       tensor.data<int64_t>()[i] = proto.int64_data(i);
-    } else if (proto.int32_data_size() > i && is_half) {   // the bits
+    } else if (proto.int32_data_size() > i && is_half) {  // the bits
       static_cast<uint16_t*>(tensor.raw())[i] = static_cast<uint16_t>(proto.int32_data(i));
     } else if (proto.int32_data_size() > i) {
       tensor.Set(i, proto.int32_data(i));

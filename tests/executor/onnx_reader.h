@@ -14,7 +14,7 @@ namespace bindery {
 
 struct OnnxNode {
   std::string op, name;
-  std::vector<std::string> inputs, outputs;   // "" where an optional one is left out
+  std::vector<std::string> inputs, outputs;  // "" where an optional one is left out
   std::map<std::string, int64_t> ints = {};
   std::map<std::string, double> floats = {};
   std::map<std::string, std::string> strings = {};
@@ -24,21 +24,21 @@ struct OnnxNode {
   int64_t Int(const std::string& key, int64_t otherwise) const;
   double Float(const std::string& key, double otherwise) const;
   std::string String(const std::string& key, const std::string& otherwise) const;
-  std::vector<int64_t> Ints(const std::string& key) const;   // empty if absent
+  std::vector<int64_t> Ints(const std::string& key) const;  // empty if absent
   bool HasInput(size_t i) const { return i < inputs.size() && !inputs[i].empty(); }
 };
 
 struct OnnxModel {
-  int64_t opset = 0;                                  // of the default domain
+  int64_t opset = 0;  // of the default domain
   std::vector<OnnxNode> nodes;
   HostTensorMap initializers;
-  std::vector<std::string> inputs, outputs;           // inputs: those that are fed
+  std::vector<std::string> inputs, outputs;  // inputs: those that are fed
 };
 
 struct OnnxTest {
   OnnxModel model;
   HostTensorMap feeds;
-  std::vector<HostTensor> expected;                   // in the order of model.outputs
+  std::vector<HostTensor> expected;  // in the order of model.outputs
 };
 
 // The operators of a model, sorted, without repetition; also of models that cannot be read otherwise.

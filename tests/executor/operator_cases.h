@@ -12,15 +12,15 @@ std::vector<OperatorCase> ActivationCases();
 std::vector<OperatorCase> BatchNormCases();
 std::vector<OperatorCase> ConvolutionCases();
 std::vector<OperatorCase> DropoutCases();
-std::vector<OperatorCase> BinaryCases();        // element-wise, two operands and more
-std::vector<OperatorCase> UnaryCases();         // element-wise, one operand
+std::vector<OperatorCase> BinaryCases();  // element-wise, two operands and more
+std::vector<OperatorCase> UnaryCases();   // element-wise, one operand
 std::vector<OperatorCase> FullyConnectedCases();
 std::vector<OperatorCase> LossCases();
 std::vector<OperatorCase> PoolingCases();
 std::vector<OperatorCase> ReduceCases();
 std::vector<OperatorCase> ShapeCases();
 std::vector<OperatorCase> SoftmaxCases();
-std::vector<OperatorCase> LargeCases();         // of all families: large enough to be run by several threads
+std::vector<OperatorCase> LargeCases();  // of all families: large enough to be run by several threads
 std::vector<OperatorCase> AllOperatorCases();
 
 }  // namespace bindery

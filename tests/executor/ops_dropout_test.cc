@@ -96,7 +96,7 @@ TEST_P(DropoutTest, StreamsDiffer) {
     const HostTensor other = Drop(shape, {}, GetParam(), step);
     int64_t differ = 0;
     for (int64_t i = 0; i < y.elements(); ++i) differ += other.At(i) != y.At(i);
-    EXPECT_NEAR(static_cast<double>(differ), 256, 60) << change;   // independent masks differ in half of 512 places
+    EXPECT_NEAR(static_cast<double>(differ), 256, 60) << change;  // independent masks differ in half of 512 places
   }
   EXPECT_FALSE(Drop(shape, {}, GetParam(), kStep, 0, "drop2") == y);
 }

@@ -45,8 +45,8 @@ void ExpectTablesAgree(const Symbol& symbol, const HostTensorMap& inputs) {
   for (size_t o = 0; o < truth.outputs.size(); ++o) {
     for (int64_t i = 0; i < truth.outputs[o].elements(); ++i) {
       const double got = fast.outputs[o].At(i), wanted = truth.outputs[o].At(i);
-      EXPECT_TRUE(Agree(got, wanted))
-          << symbol.DebugString() << "element " << i << ": " << got << " instead of " << wanted;
+      EXPECT_TRUE(Agree(got, wanted)) << symbol.DebugString() << "element " << i << ": " << got << " instead of "
+                                      << wanted;
     }
   }
 }
@@ -73,13 +73,13 @@ TEST(SpecialValues, Unary) {
 
 TEST(SpecialValues, Binary) {
   const auto [left, right] = Pairs();
-  for (const char* name : {"Add", "Sub", "Mul", "Div", "Maximum", "Minimum", "GreaterEqual", "LessEqual", "AddRelu",
-                           "AddN"}) {
+  for (const char* name :
+       {"Add", "Sub", "Mul", "Div", "Maximum", "Minimum", "GreaterEqual", "LessEqual", "AddRelu", "AddN"}) {
     ExpectTablesAgree(Apply(FindOp(name), {}, {a, b}, name), {{"a", left}, {"b", right}});
   }
   const HostTensor values = TensorOf({static_cast<int64_t>(kSpecial.size())}, kSpecial);
   for (const char* name : {"Add", "Sub", "Mul", "Div", "Maximum", "Minimum", "GreaterEqual", "LessEqual"}) {
-    for (float value : kSpecial) {   // stretched, on either side
+    for (float value : kSpecial) {  // stretched, on either side
       ExpectTablesAgree(Apply(FindOp(name), {}, {a, b}, name), {{"a", values}, {"b", TensorOf({1}, {value})}});
       ExpectTablesAgree(Apply(FindOp(name), {}, {a, b}, name), {{"a", TensorOf({1}, {value})}, {"b", values}});
     }
@@ -88,7 +88,7 @@ TEST(SpecialValues, Binary) {
 
 TEST(SpecialValues, Gradients) {
   auto [dy, y] = Pairs();
-  for (float& value : y.data<float>()) {   // what no function gives may overflow between
+  for (float& value : y.data<float>()) {  // what no function gives may overflow between
     if (std::fabs(value) == kLargest) value = 0.5f;
   }
   for (ActivationType type : {ActivationType::kRelu, ActivationType::kSigmoid, ActivationType::kTanh,

@@ -60,7 +60,7 @@ TEST(VerifyPlanTest, GradientsAreWrittenOnceAndInBackward) {
 }
 
 TEST(VerifyPlanTest, GradientsAreReadAfterTheyAreWritten) {
-  const auto read_after = [](Plan* p) {   // b = Copy(dx)
+  const auto read_after = [](Plan* p) {  // b = Copy(dx)
     p->values.push_back({.name = "b", .type = kType, .place = Place::kArena, .storage = 2});
     p->storages.push_back({.offset = 64, .bytes = 16, .first = 2, .last = 2});
     p->steps.push_back({.op = "Copy", .node = "b", .inputs = {2}, .outputs = {3}});
@@ -70,7 +70,7 @@ TEST(VerifyPlanTest, GradientsAreReadAfterTheyAreWritten) {
   EXPECT_EQ(BreachOf(read_after), "nothing was thrown");
   ExpectBreach("step 2 reads \"dx\" from a gradient that does not hold it", [&](Plan* p) {
     read_after(p);
-    p->gradients[0].req = GradReq::kAdd;   // the array holds a sum
+    p->gradients[0].req = GradReq::kAdd;  // the array holds a sum
   });
   ExpectBreach("step 1 reads \"dx\" from a gradient that does not hold it", [](Plan* p) { p->steps[1].inputs[0] = 2; });
 }
@@ -90,7 +90,7 @@ TEST(VerifyPlanTest, StatisticsAreThereWhenForwardEnds) {
   ExpectBreach("value 3 does not exist", [](Plan* p) { p->statistics[0].mean = 3; });
   ExpectBreach("the statistics of \"a\" move auxiliary states 0 and 1",
                [](Plan* p) { p->statistics[0].running_variance = 1; });
-  ExpectBreach("step 1 reads \"a\" after \"b\" took its memory", [](Plan* p) {   // b = Exp(a), in place, in forward
+  ExpectBreach("step 1 reads \"a\" after \"b\" took its memory", [](Plan* p) {  // b = Exp(a), in place, in forward
     p->values.push_back({.name = "b", .type = kType, .place = Place::kArena, .storage = 0});
     p->steps.insert(p->steps.begin() + 1, {.op = "Exp", .node = "b", .inputs = {1}, .outputs = {3}});
     p->steps[2].inputs[0] = 3;
@@ -101,9 +101,8 @@ TEST(VerifyPlanTest, StatisticsAreThereWhenForwardEnds) {
 }
 
 TEST(VerifyPlanTest, ExchangesStayInTheArena) {
-  ExpectBreach("an exchange writes \"dx\" outside the arena", [](Plan* p) {
-    p->segments[1].exchanges = {{.op = "SumOverDevices", .input = 1, .output = 2}};
-  });
+  ExpectBreach("an exchange writes \"dx\" outside the arena",
+               [](Plan* p) { p->segments[1].exchanges = {{.op = "SumOverDevices", .input = 1, .output = 2}}; });
 }
 
 // An exchange behind the last step reads its input: that step must not work in it.
@@ -117,7 +116,9 @@ TEST(PlanMemoryTest, TheLastStepKeepsWhatAnExchangeReads) {
               {.name = "sum", .type = kType, .place = Place::kArena}};
   p.steps = {{.op = "Relu", .node = "a", .inputs = {0}, .outputs = {1}},
              {.op = "Exp", .node = "b", .inputs = {1}, .outputs = {2}}};
-  p.segments = {{.phase = Phase::kForward, .begin = 0, .end = 2,
+  p.segments = {{.phase = Phase::kForward,
+                 .begin = 0,
+                 .end = 2,
                  .exchanges = {{.op = "SumOverDevices", .input = 1, .output = 3}}}};
   p.outputs = {{"b", 2}, {"sum", 3}};
   program.kernels = {Kernel{}, Kernel{.inplace = {{0, 0}}}};

@@ -42,8 +42,11 @@ TEST(WindowsTest, Pooling) {
   const Symbol x = Variable("x");
   for (const PoolType type : {PoolType::kMax, PoolType::kAvg}) {
     for (const bool count_include_pad : {true, false}) {
-      PoolingAttrs attrs{.type = type, .kernel = {kHuge, kHuge}, .stride = {1 << 30, 1 << 30},
-                         .pad = {kHuge - 1, kHuge - 1}, .count_include_pad = count_include_pad};
+      PoolingAttrs attrs{.type = type,
+                         .kernel = {kHuge, kHuge},
+                         .stride = {1 << 30, 1 << 30},
+                         .pad = {kHuge - 1, kHuge - 1},
+                         .count_include_pad = count_include_pad};
       ExpectTablesAgree(Pooling(x, attrs, "pool"), RandomTensor({2, 3, 2, 3}, 1), {2, 3, 2, 3});
       attrs.convention = PoolConvention::kFull;
       ExpectTablesAgree(Pooling(x, attrs, "pool"), RandomTensor({2, 16, 2, 3}, 1), {2, 16, 2, 3});
@@ -65,8 +68,7 @@ TEST(WindowsTest, Convolution) {
     ExpectTablesAgree(Convolution(x, {.num_filter = 4, .kernel = {1}, .stride = {kHuge}}, "conv"), data, {2, 4, 1});
     ExpectTablesAgree(Convolution(x, {.num_filter = 4, .kernel = {1}, .stride = {kHuge}, .pad = {kHuge}}, "conv"), data,
                       {2, 4, 3});
-    const ConvolutionAttrs wide{
-        .num_filter = 4, .kernel = {3}, .stride = {1 << 20}, .pad = {kHuge}, .dilate = {kHuge}};
+    const ConvolutionAttrs wide{.num_filter = 4, .kernel = {3}, .stride = {1 << 20}, .pad = {kHuge}, .dilate = {kHuge}};
     ExpectTablesAgree(Convolution(x, wide, "conv"), data, {2, 4, 1});
   }
 }

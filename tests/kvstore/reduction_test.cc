@@ -180,7 +180,8 @@ TEST_P(ReductionTest, FunctionSeesEveryRangeOnce) {
 TEST_P(ReductionTest, TeamsShareLongRanges) {
   for (const KVStoreType type : {KVStoreType::kLocal, KVStoreType::kDevice}) {
     for (const int devices : {1, 2}) {
-      const std::vector<Bucket> buckets = {MakeBucket(devices, devices, 10, 1), MakeBucket(devices, devices, 200003, 2)};
+      const std::vector<Bucket> buckets = {MakeBucket(devices, devices, 10, 1),
+                                           MakeBucket(devices, devices, 200003, 2)};
       std::mutex mutex;
       std::set<std::thread::id> threads;
       const auto add = [&](int bucket, int64_t begin, int64_t end, auto sources, auto replicas) {
@@ -196,7 +197,7 @@ TEST_P(ReductionTest, TeamsShareLongRanges) {
       const size_t workers = GetParam() && type == KVStoreType::kDevice ? static_cast<size_t>(devices) : 1;
       EXPECT_GE(threads.size(), 1 + workers);
       EXPECT_LE(threads.size(), 3 * workers);
-      Prepare(type, buckets, nullptr, 3)->Run();   // without a function: sums
+      Prepare(type, buckets, nullptr, 3)->Run();  // without a function: sums
       ExpectAll(buckets[1], devices == 1 ? 2 : 5);
     }
   }

@@ -7,7 +7,7 @@
 namespace bindery {
 
 struct SourceFile {
-  std::string path;                // from the root: "engine/engine.h"
+  std::string path;  // from the root: "engine/engine.h"
   std::vector<std::string> lines;
 };
 
@@ -16,7 +16,7 @@ std::vector<SourceFile> ReadSourceTree();
 
 struct Include {
   std::string path;
-  bool quoted = false;             // "path" and not <path>
+  bool quoted = false;  // "path" and not <path>
 };
 
 // The #include lines of `file`.

@@ -305,7 +305,9 @@ TEST(Symbol, PrintsOneLinePerNode) {
 
 TEST(Symbol, AuxiliaryStatesAreVariables) {
   const Symbol norm = BatchNorm(Variable("x"), {}, "bn"), computed = Exp(Variable("m"), "e");
-  EXPECT_EQ(MessageOf<ModelError>([&] { norm.Compose({{"bn_running_var", computed}}); }),
+  EXPECT_EQ(MessageOf<ModelError>([&] {
+              norm.Compose({{"bn_running_var", computed}});
+            }),
             "ModelError: BatchNorm \"bn\", argument \"running_var\": an auxiliary state must be a variable, got Exp "
             "\"e\"");
   EXPECT_NO_THROW(norm.Compose({{"bn_running_var", Variable("v")}, {"bn_gamma", computed}}));

@@ -131,8 +131,9 @@ TEST(Zoo, Errors) {
   expect("Error: unknown model \"lennet\"; did you mean \"lenet\"?", [] { ModelByName("lennet"); });
   expect("Error: unknown model \"vgg16\"; known: mlp, lenet, resnet20, resnet50", [] { ModelInputShape("vgg16"); });
   expect("Error: model \"mlp\": dropout must be in [0, 1), got 1", [] { ModelByName("mlp", {.dropout = 1}); });
-  expect("Error: model \"mlp\": expected an input shape (channels, rows, columns), got (28, 28)",
-         [] { ModelByName("mlp", {.input = {28, 28}}); });
+  expect("Error: model \"mlp\": expected an input shape (channels, rows, columns), got (28, 28)", [] {
+    ModelByName("mlp", {.input = {28, 28}});
+  });
   expect("Error: model \"mlp\": num_classes must be >= 1, got -3", [] { ModelByName("mlp", {.num_classes = -3}); });
 }
 

@@ -1,12 +1,13 @@
 // Batch normalisation with loops of our own: one pass for the statistics, one to normalise; two backward. relu costs no
 // mask in memory: its state is a copy of beta, from which the gradient finds again, bit for bit, what was cut off.
+#include "symbol/ops/batch_norm.h"
+
 #include <cmath>
 #include <cstring>
 
 #include "executor/kernels/cpu/channel_passes.h"
 #include "executor/kernels/cpu/makers.h"
 #include "executor/kernels/cpu/util.h"
-#include "symbol/ops/batch_norm.h"
 
 namespace bindery::cpu {
 namespace {
@@ -44,8 +45,8 @@ MaybeKernel MakeBatchNorm(const KernelSpec& spec) {
     const ChannelPasses::Arrays arrays = passes.In(args.scratch);
     const float* gamma = attrs.fix_gamma ? nullptr : In(args, 1);
     float* state = attrs.relu ? Out(args, 3) : nullptr;
-    const auto prepare = [=, beta = In(args, 2), running_mean = In(args, 3), running_var = In(args, 4), mean_out = Out(args, 1),
-                          var_out = Out(args, 2)] {
+    const auto prepare = [=, beta = In(args, 2), running_mean = In(args, 3), running_var = In(args, 4),
+                          mean_out = Out(args, 1), var_out = Out(args, 2)] {
       for (int64_t i = 0; i < channels; ++i) {
         const float mean = running ? running_mean[i] : static_cast<float>(arrays.first[i]);
         const float var = running ? running_var[i] : static_cast<float>(arrays.second[i] / passes.count());
@@ -60,7 +61,7 @@ MaybeKernel MakeBatchNorm(const KernelSpec& spec) {
     return [=, x = In(args, 0), y = Out(args, 0)] {
       if (!running) passes.Moments(x, arrays);
       prepare();
-      if (y) passes.Normalize(x, y, arrays, attrs.relu);   // else somebody asked for the statistics only
+      if (y) passes.Normalize(x, y, arrays, attrs.relu);  // else somebody asked for the statistics only
     };
   };
   return kernel;
@@ -121,8 +122,8 @@ MaybeKernel MakeBatchNormStatistics(const KernelSpec& spec) {
   if (!AllFloat(spec)) return std::nullopt;
   ChannelView view;
   Kernel kernel = PlainKernel(spec, "loop");
-  kernel.input_formats[0] =
-      ChannelFormat(spec, 0, spec.inputs[0].shape.Axis(static_cast<int>(spec.attributes<BatchNormAttrs>().axis)), &view);
+  kernel.input_formats[0] = ChannelFormat(
+      spec, 0, spec.inputs[0].shape.Axis(static_cast<int>(spec.attributes<BatchNormAttrs>().axis)), &view);
   const ChannelPasses passes(view, spec.threads);
   kernel.scratch_bytes = passes.scratch_bytes();
   kernel.bind = [passes](const KernelArgs& args) -> Call {
@@ -153,8 +154,9 @@ MaybeKernel MakeBatchNormNormalize(const KernelSpec& spec) {
   const bool running = UsesRunningValues(spec);
   kernel.bind = [=](const KernelArgs& args) -> Call {
     const ChannelPasses::Arrays arrays = passes.In(args.scratch);
-    const auto prepare = [=, gamma = In(args, 1), beta = In(args, 2), statistics = In(args, 3), running_mean = In(args, 4),
-                          running_var = In(args, 5), mean_out = Out(args, 1), var_out = Out(args, 2)] {
+    const auto prepare = [=, gamma = In(args, 1), beta = In(args, 2), statistics = In(args, 3),
+                          running_mean = In(args, 4), running_var = In(args, 5), mean_out = Out(args, 1),
+                          var_out = Out(args, 2)] {
       const int64_t channels = passes.channels();
       for (int64_t i = 0; i < channels; ++i) {
         const float mean = running ? running_mean[i] : statistics[channels + i];
@@ -185,7 +187,8 @@ MaybeKernel MakeBatchNormGradSums(const KernelSpec& spec) {
   const ChannelPasses passes(view, spec.threads);
   kernel.scratch_bytes = passes.scratch_bytes();
   kernel.bind = [passes, attrs](const KernelArgs& args) -> Call {
-    return [passes, attrs, dy = In(args, 0), x = In(args, 1), statistics = In(args, 2), sums = Out(args, 0), arrays = passes.In(args.scratch)] {
+    return [passes, attrs, dy = In(args, 0), x = In(args, 1), statistics = In(args, 2), sums = Out(args, 0),
+            arrays = passes.In(args.scratch)] {
       const int64_t channels = passes.channels();
       for (int64_t i = 0; i < channels; ++i) {
         arrays.mean[i] = statistics[channels + i];

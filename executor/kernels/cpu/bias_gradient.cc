@@ -12,7 +12,7 @@ std::optional<Kernel> MakeBiasGradient(const KernelSpec& spec, int axis) {
   const Shape& shape = spec.inputs[0].shape;
   ChannelView view;
   Kernel kernel = PlainKernel(spec, "loop");
-  kernel.input_formats = spec.input_formats;   // of the data: not read
+  kernel.input_formats = spec.input_formats;  // of the data: not read
   if (!ViewChannels(spec.input_formats[0], shape, axis, &view)) {
     kernel.input_formats[0] = Format::Plain();
     ViewChannels(Format::Plain(), shape, axis, &view);

@@ -16,7 +16,8 @@ ChannelPasses::ChannelPasses(const ChannelView& view, int threads) : view_(view)
 }
 
 int64_t ChannelPasses::scratch_bytes() const {
-  return view_.channels * (static_cast<int64_t>(sizeof(double)) * 2 * (threads_ + 1) + static_cast<int64_t>(sizeof(float)) * 5);
+  return view_.channels *
+         (static_cast<int64_t>(sizeof(double)) * 2 * (threads_ + 1) + static_cast<int64_t>(sizeof(float)) * 5);
 }
 
 ChannelPasses::Arrays ChannelPasses::In(void* scratch) const {
@@ -40,7 +41,8 @@ void ChannelPasses::ForUnits(int64_t begin, int64_t end, const F& f) const {
       continue;
     }
     const int64_t run = unit / units_per_run_, row = unit % units_per_run_ * rows_per_unit_;
-    f((run * view_.rows + row) * view_.lanes, std::min(rows_per_unit_, view_.rows - row), run % view_.groups * view_.lanes);
+    f((run * view_.rows + row) * view_.lanes, std::min(rows_per_unit_, view_.rows - row),
+      run % view_.groups * view_.lanes);
   }
 }
 
@@ -57,7 +59,9 @@ void ChannelPasses::SumByTeam(const Arrays& arrays, const F& sum) const {
   ForTeam([&](int64_t begin, int64_t end, int thread) {
     double* first = arrays.first + 2 * n * (thread + 1);
     double* second = first + n;
-    ForUnits(begin, end, [&](int64_t offset, int64_t rows, int64_t channel) { sum(offset, rows, channel, first + channel, second + channel); });
+    ForUnits(begin, end, [&](int64_t offset, int64_t rows, int64_t channel) {
+      sum(offset, rows, channel, first + channel, second + channel);
+    });
   });
   for (int thread = 0; thread < threads_; ++thread) {
     const double* part = arrays.first + 2 * n * (thread + 1);
@@ -80,7 +84,8 @@ void ChannelPasses::Moments(const float* x, const Arrays& arrays) const {
       loops.moments(run, few, 0, sums);
       arrays.first[i] = sums[0];
     } else {
-      loops.moments_rows(run, few, view_.lanes, view_.lanes, shift + i * view_.lanes, arrays.first + i * view_.lanes, arrays.second + i * view_.lanes);
+      loops.moments_rows(run, few, view_.lanes, view_.lanes, shift + i * view_.lanes, arrays.first + i * view_.lanes,
+                         arrays.second + i * view_.lanes);
     }
   }
   for (int64_t i = 0; i < n; ++i) shift[i] = static_cast<float>(arrays.first[i] / static_cast<double>(few));
@@ -111,7 +116,8 @@ void ChannelPasses::GradSums(const float* dy, const float* x, const Arrays& arra
       *first += sums[0];
       *second += sums[1];
     } else {
-      const Loops::Channels c = {arrays.mean + channel, arrays.scale + channel, arrays.beta + channel, nullptr, nullptr};
+      const Loops::Channels c = {arrays.mean + channel, arrays.scale + channel, arrays.beta + channel, nullptr,
+                                 nullptr};
       loops.grad_sums_rows(dy + offset, x + offset, rows, view_.lanes, view_.lanes, c, relu, first, second);
     }
   });
@@ -124,7 +130,8 @@ void ChannelPasses::Normalize(const float* x, float* y, const Arrays& arrays, bo
       if (view_.planes) {
         loops.normalize(x + offset, y + offset, rows, arrays.At(channel), relu);
       } else {
-        const Loops::Channels c = {arrays.mean + channel, arrays.scale + channel, arrays.beta + channel, nullptr, nullptr};
+        const Loops::Channels c = {arrays.mean + channel, arrays.scale + channel, arrays.beta + channel, nullptr,
+                                   nullptr};
         loops.normalize_rows(x + offset, y + offset, rows, view_.lanes, c, relu);
       }
     });
@@ -138,7 +145,8 @@ void ChannelPasses::GradInput(const float* dy, const float* x, float* dx, const 
       if (view_.planes) {
         loops.grad_input(dy + offset, x + offset, dx + offset, rows, arrays.At(channel), relu);
       } else {
-        const Loops::Channels c = {arrays.mean + channel, arrays.scale + channel, arrays.beta + channel, arrays.b + channel, arrays.c + channel};
+        const Loops::Channels c = {arrays.mean + channel, arrays.scale + channel, arrays.beta + channel,
+                                   arrays.b + channel, arrays.c + channel};
         loops.grad_input_rows(dy + offset, x + offset, dx + offset, rows, view_.lanes, c, relu);
       }
     });

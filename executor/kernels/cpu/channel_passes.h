@@ -14,15 +14,15 @@ class ChannelPasses {
  public:
   // Arrays of one double or float per channel, in scratch memory.
   struct Arrays {
-    double *first, *second;                   // merged sums; each thread's partial sums follow
-    float *mean, *scale, *beta, *b, *c;       // see Loops::Channel
+    double *first, *second;              // merged sums; each thread's partial sums follow
+    float *mean, *scale, *beta, *b, *c;  // see Loops::Channel
     Loops::Channels All() const { return {mean, scale, beta, b, c}; }
     Loops::Channel At(int64_t i) const { return {mean[i], scale[i], beta[i], b[i], c[i]}; }
   };
 
   ChannelPasses(const ChannelView& view, int threads);
   int64_t channels() const { return view_.channels; }
-  double count() const { return static_cast<double>(view_.outer * view_.rows); }   // elements per channel
+  double count() const { return static_cast<double>(view_.outer * view_.rows); }  // elements per channel
   int64_t scratch_bytes() const;
   Arrays In(void* scratch) const;
 

@@ -18,7 +18,8 @@ struct Runs {
 
 // A format that whole and parts share, without padding in any of them, else plain.
 Format SharedFormat(const Format& wanted, const Shape& whole, const std::vector<Shape>& parts) {
-  if (wanted.kind != Format::Kind::kStrided || wanted.rank != whole.rank() || IsPadded(wanted, whole)) return Format::Plain();
+  if (wanted.kind != Format::Kind::kStrided || wanted.rank != whole.rank() || IsPadded(wanted, whole))
+    return Format::Plain();
   for (const Shape& part : parts) {
     if (part.rank() != whole.rank() || IsPadded(wanted, part)) return Format::Plain();
   }
@@ -33,7 +34,8 @@ Runs RunsOf(const Format& format, const Shape& whole, int axis, DType dtype, con
   } else {
     for (int i = 0; format.order[i] != axis; ++i) {
       int64_t block = 1;
-      for (int b = 0; b < format.num_blocks; ++b) block *= format.block_axis[b] == format.order[i] ? format.block_size[b] : 1;
+      for (int b = 0; b < format.num_blocks; ++b)
+        block *= format.block_axis[b] == format.order[i] ? format.block_size[b] : 1;
       runs.outer *= whole[format.order[i]] / block;
     }
   }
@@ -54,7 +56,8 @@ void ForRuns(const Runs& runs, char* whole, const std::vector<char*>& parts, con
       const int64_t row = unit / count;
       const size_t part = static_cast<size_t>(unit % count);
       if (!parts[part]) continue;
-      copy(whole + row * runs.row + runs.offset[part], parts[part] + row * runs.bytes[part], static_cast<size_t>(runs.bytes[part]));
+      copy(whole + row * runs.row + runs.offset[part], parts[part] + row * runs.bytes[part],
+           static_cast<size_t>(runs.bytes[part]));
     }
   };
   ParallelFor(units, 1, runs.outer * runs.row <= 4 * kSerialElements ? units : 0, body);

@@ -1,5 +1,7 @@
 // Convolution by oneDNN: direct algorithms, weights in the format that the primitive likes best, activations in
 // PreferredActivationFormats. Where oneDNN has only its slow loops for these, other formats are tried in a fixed order.
+#include "symbol/ops/convolution.h"
+
 #include <string>
 #include <vector>
 
@@ -10,7 +12,6 @@
 #include "executor/kernels/cpu/makers.h"
 #include "executor/kernels/cpu/simd/loops.h"
 #include "executor/kernels/cpu/util.h"
-#include "symbol/ops/convolution.h"
 
 namespace bindery::cpu {
 namespace {
@@ -32,7 +33,9 @@ struct Problem {
       weight_dims[1] /= groups;
     }
     for (int i = 0; i < data.rank() - 2; ++i) {
-      const auto at = [i](const std::vector<int64_t>& list, int64_t otherwise) { return list.empty() ? otherwise : list[i]; };
+      const auto at = [i](const std::vector<int64_t>& list, int64_t otherwise) {
+        return list.empty() ? otherwise : list[i];
+      };
       strides.push_back(at(attrs.stride, 1));
       dilates.push_back(at(attrs.dilate, 1) - 1);
       pad.push_back(at(attrs.pad, 0));
@@ -66,7 +69,7 @@ struct Problem {
 };
 
 struct Candidate {
-  Format input, output;                 // as the primitive sees them
+  Format input, output;  // as the primitive sees them
   memory::desc x, y;
 };
 
@@ -97,11 +100,12 @@ struct Choice {
   Format weight;
 };
 
-// make(candidate, weight desc) -> primitive desc, perhaps empty, or dnnl::error for a window that oneDNN cannot describe.
-// The first candidate with a fast implementation and an expressible format of weights; else the first with any; nullopt
-// if oneDNN has none.
+// make(candidate, weight desc) -> primitive desc, perhaps empty, or dnnl::error for a window that oneDNN cannot
+// describe. The first candidate with a fast implementation and an expressible format of weights; else the first with
+// any; nullopt if oneDNN has none.
 template <class PrimitiveDesc, class Make, class WeightOf>
-std::optional<Choice<PrimitiveDesc>> Choose(const Problem& p, const std::optional<Format>& wish, const Make& make, const WeightOf& weight_of) {
+std::optional<Choice<PrimitiveDesc>> Choose(const Problem& p, const std::optional<Format>& wish, const Make& make,
+                                            const WeightOf& weight_of) {
   std::optional<Choice<PrimitiveDesc>> slow;
   for (const Candidate& candidate : Candidates(p)) {
     std::vector<memory::desc> weights;
@@ -166,9 +170,13 @@ MaybeKernel MakeConvolution(const KernelSpec& spec) {
   }
   using Desc = dnnl::convolution_forward::primitive_desc;
   // A format that the weight is stored in already is kept if it is fast, unless it is plain, which nobody chose.
-  const std::optional<Format> stored = spec.input_is_open[1] || spec.input_formats[1].is_plain() ? std::nullopt : std::optional(spec.input_formats[1]);
+  const std::optional<Format> stored =
+      spec.input_is_open[1] || spec.input_formats[1].is_plain() ? std::nullopt : std::optional(spec.input_formats[1]);
   const auto choice = Choose<Desc>(
-      p, stored, [&](const Candidate& c, const memory::desc& w) { return Desc(p.Forward(c.x, w, c.y), primitive_attrs, Engine(), true); },
+      p, stored,
+      [&](const Candidate& c, const memory::desc& w) {
+        return Desc(p.Forward(c.x, w, c.y), primitive_attrs, Engine(), true);
+      },
       [](const Desc& d) { return d.weights_desc(); });
   if (!choice) return std::nullopt;
 
@@ -185,11 +193,12 @@ MaybeKernel MakeConvolution(const KernelSpec& spec) {
   if (const auto pass = PassOf(attrs.activation)) {
     const auto loop = BestLoops().unary[static_cast<size_t>(*pass)];
     const int64_t n = StorageElements(choice->formats.output, p.output);
-    if (IsPadded(choice->formats.output, p.output)) return std::nullopt;   // softrelu(0) is not 0
+    if (IsPadded(choice->formats.output, p.output)) return std::nullopt;  // softrelu(0) is not 0
     kernel.bind = [step, loop, n](const KernelArgs& args) -> Call {
       return [run = step.Bind(args), loop, n, y = Out(args, 0)] {
         run();
-        ParallelFor(n, kGrain, kSerialElements, [&](int64_t begin, int64_t end, int) { loop(y + begin, y + begin, end - begin, 0); });
+        ParallelFor(n, kGrain, kSerialElements,
+                    [&](int64_t begin, int64_t end, int) { loop(y + begin, y + begin, end - begin, 0); });
       };
     };
   } else {
@@ -211,7 +220,8 @@ MaybeKernel MakeConvolutionGradData(const KernelSpec& spec) {
   const auto choice = Choose<Desc>(
       p, std::nullopt,
       [&](const Candidate& c, const memory::desc& w) {
-        const dnnl::convolution_forward::primitive_desc hint(p.Forward(c.x, p.AnyWeight(), c.y), UserScratchpad(), Engine(), true);
+        const dnnl::convolution_forward::primitive_desc hint(p.Forward(c.x, p.AnyWeight(), c.y), UserScratchpad(),
+                                                             Engine(), true);
         if (!hint) return Desc();
         return Desc({dnnl::algorithm::convolution_direct, c.x, w, c.y, p.strides, p.dilates, p.pad, p.pad},
                     UserScratchpad(), Engine(), hint, true);
@@ -247,20 +257,26 @@ MaybeKernel MakeConvolutionGradWeight(const KernelSpec& spec) {
   const auto choice = Choose<Desc>(
       p, spec.output_wishes[0],
       [&](const Candidate& c, const memory::desc& w) {
-        const dnnl::convolution_forward::primitive_desc hint(p.Forward(c.x, p.AnyWeight(), c.y), UserScratchpad(), Engine(), true);
+        const dnnl::convolution_forward::primitive_desc hint(p.Forward(c.x, p.AnyWeight(), c.y), UserScratchpad(),
+                                                             Engine(), true);
         if (!hint) return Desc();
         const auto algorithm = dnnl::algorithm::convolution_direct;
-        if (!p.has_bias) return Desc({algorithm, c.x, w, c.y, p.strides, p.dilates, p.pad, p.pad}, UserScratchpad(), Engine(), hint, true);
-        return Desc({algorithm, c.x, w, p.Bias(), c.y, p.strides, p.dilates, p.pad, p.pad}, UserScratchpad(), Engine(), hint, true);
+        if (!p.has_bias)
+          return Desc({algorithm, c.x, w, c.y, p.strides, p.dilates, p.pad, p.pad}, UserScratchpad(), Engine(), hint,
+                      true);
+        return Desc({algorithm, c.x, w, p.Bias(), c.y, p.strides, p.dilates, p.pad, p.pad}, UserScratchpad(), Engine(),
+                    hint, true);
       },
       [](const Desc& d) { return d.diff_weights_desc(); });
   if (!choice) return std::nullopt;
 
-  std::vector<DnnlArgument> arguments = {{DNNL_ARG_DIFF_DST, choice->formats.y, DnnlArgument::kInput, 0},
-                                         {DNNL_ARG_SRC, choice->formats.x, DnnlArgument::kInput, 1},
-                                         {DNNL_ARG_DIFF_WEIGHTS, choice->desc.diff_weights_desc(), DnnlArgument::kOutput, 0}};
+  std::vector<DnnlArgument> arguments = {
+      {DNNL_ARG_DIFF_DST, choice->formats.y, DnnlArgument::kInput, 0},
+      {DNNL_ARG_SRC, choice->formats.x, DnnlArgument::kInput, 1},
+      {DNNL_ARG_DIFF_WEIGHTS, choice->desc.diff_weights_desc(), DnnlArgument::kOutput, 0}};
   if (p.has_bias) arguments.push_back({DNNL_ARG_DIFF_BIAS, p.Bias(), DnnlArgument::kOutput, 1});
-  const DnnlStep step(dnnl::convolution_backward_weights(choice->desc), choice->desc, WhoOf(spec), std::move(arguments));
+  const DnnlStep step(dnnl::convolution_backward_weights(choice->desc), choice->desc, WhoOf(spec),
+                      std::move(arguments));
   kernel.implementation = Implementation(choice->desc.impl_info_str());
   kernel.input_formats[0] = Canonical(choice->formats.output, p.output);
   kernel.input_formats[1] = Canonical(choice->formats.input, p.data);

@@ -10,7 +10,8 @@ void ParallelCopy(void* target, const void* source, int64_t bytes) {
   if (target == source || bytes == 0) return;
   constexpr int64_t kPage = 4096;
   ParallelFor(bytes, kPage, 16 * kPage, [=](int64_t begin, int64_t end, int) {
-    if (begin < end) std::memcpy(static_cast<char*>(target) + begin, static_cast<const char*>(source) + begin, end - begin);
+    if (begin < end)
+      std::memcpy(static_cast<char*>(target) + begin, static_cast<const char*>(source) + begin, end - begin);
   });
 }
 

@@ -49,7 +49,8 @@ bool IsPlainBlocking(const dnnl_memory_desc_t& md) {
   return std::all_of(md.padded_offsets, md.padded_offsets + md.ndims, [](dnnl_dim_t offset) { return offset == 0; });
 }
 
-// The axes from outermost to innermost by stride; an axis of extent 1 stands inside its equals. Checked by whoever calls.
+// The axes from outermost to innermost by stride; an axis of extent 1 stands inside its equals. Checked by whoever
+// calls.
 std::vector<int> OrderOf(const dnnl_memory_desc_t& md, const std::vector<int64_t>& outer) {
   std::vector<int> order(md.ndims);
   for (int i = 0; i < md.ndims; ++i) order[i] = i;
@@ -68,9 +69,11 @@ struct Execution {
   std::string who;
 
   void Run() const {
-    const dnnl_status_t status = dnnl_primitive_execute(primitive.get(), stream.get(), static_cast<int>(arguments.size()), arguments.data());
+    const dnnl_status_t status =
+        dnnl_primitive_execute(primitive.get(), stream.get(), static_cast<int>(arguments.size()), arguments.data());
     if (status != dnnl_success) [[unlikely]] {
-      Throw<DeviceError>("{}: oneDNN failed with status {} ({})", who, static_cast<int>(status), dnnl_status2str(status));
+      Throw<DeviceError>("{}: oneDNN failed with status {} ({})", who, static_cast<int>(status),
+                         dnnl_status2str(status));
     }
   }
 };
@@ -140,7 +143,8 @@ std::optional<Format> FromDesc(const memory::desc& desc, const Shape& shape) {
   }
   const auto check = ToDesc(format, DType::kFloat32, shape);
   for (int axis = 0; axis < md.ndims; ++axis) {
-    if (outer[axis] > 1 && check->data.format_desc.blocking.strides[axis] != blocking.strides[axis]) return std::nullopt;
+    if (outer[axis] > 1 && check->data.format_desc.blocking.strides[axis] != blocking.strides[axis])
+      return std::nullopt;
   }
   return Canonical(format, shape);
 }
@@ -164,7 +168,8 @@ std::optional<Format> FromGroupedDesc(const memory::desc& desc, const Shape& sha
     joined.format_desc.blocking.inner_idxs[i] = axis == 0 ? 0 : axis - 1;
   }
   auto& strides = joined.format_desc.blocking.strides;
-  if (!depthwise && groups > 1 && blocking.strides[0] != per_group / block_of_outputs * blocking.strides[1]) return std::nullopt;
+  if (!depthwise && groups > 1 && blocking.strides[0] != per_group / block_of_outputs * blocking.strides[1])
+    return std::nullopt;
   const auto stride_of_outputs = depthwise ? blocking.strides[0] : blocking.strides[1];
   for (int i = 1; i < joined.ndims; ++i) {
     joined.dims[i] = md.dims[i + 1];

@@ -6,8 +6,6 @@
 #pragma once
 
 #include <dnnl.hpp>
-
-
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,7 +24,8 @@ std::optional<dnnl::memory::data_type> ToDnnl(DType dtype);
 std::optional<dnnl::memory::desc> ToDesc(const Format& format, DType dtype, const Shape& shape);
 // The canonical format of a descriptor of this shape. nullopt if Format cannot express it.
 std::optional<Format> FromDesc(const dnnl::memory::desc& desc, const Shape& shape);
-// The same for the weights of a grouped convolution: the descriptor has (groups, out / groups, in / groups, spatial...),
+// The same for the weights of a grouped convolution: the descriptor has (groups, out / groups, in / groups,
+// spatial...),
 // the shape (out, in / groups, spatial...).
 std::optional<Format> FromGroupedDesc(const dnnl::memory::desc& desc, const Shape& shape);
 
@@ -39,10 +38,10 @@ bool IsSlow(const char* implementation);
 
 // One argument of a primitive.
 struct DnnlArgument {
-  int argument;                  // DNNL_ARG_SRC ...
+  int argument;  // DNNL_ARG_SRC ...
   dnnl::memory::desc desc;
   enum Role { kInput, kOutput, kScratch } role;
-  int64_t index = 0;             // of the kernel's inputs or outputs; for scratch: its offset in bytes
+  int64_t index = 0;  // of the kernel's inputs or outputs; for scratch: its offset in bytes
 };
 
 // A primitive with where its arguments are found among a kernel's inputs, outputs and scratch memory.
@@ -51,8 +50,8 @@ class DnnlStep {
   DnnlStep() = default;
   // `who` names operator and node in errors.
   template <class PrimitiveDesc>
-  DnnlStep(const dnnl::primitive& primitive, const PrimitiveDesc& desc, std::string who, std::vector<DnnlArgument> arguments,
-           int64_t scratch_offset = 0)
+  DnnlStep(const dnnl::primitive& primitive, const PrimitiveDesc& desc, std::string who,
+           std::vector<DnnlArgument> arguments, int64_t scratch_offset = 0)
       : primitive_(primitive), who_(std::move(who)), arguments_(std::move(arguments)) {
     scratch_bytes_ = static_cast<int64_t>(desc.scratchpad_desc().get_size());
     if (scratch_bytes_ > 0) {

@@ -27,12 +27,16 @@ MaybeKernel MakeDot(const KernelSpec& spec) {
     if (attrs.transpose_a || attrs.transpose_b) {
       const int vector = attrs.transpose_a ? 0 : 1;
       kernel.bind = [k = spec.outputs[0].shape[0], vector](const KernelArgs& args) -> Call {
-        return [k, x = In(args, vector), factor = In(args, 1 - vector), y = Out(args, 0)] { BestLoops().scale(x, y, k, *factor); };
+        return [k, x = In(args, vector), factor = In(args, 1 - vector), y = Out(args, 0)] {
+          BestLoops().scale(x, y, k, *factor);
+        };
       };
       return kernel;
     }
     kernel.bind = [k = a[0]](const KernelArgs& args) -> Call {
-      return [k, x = In(args, 0), w = In(args, 1), y = Out(args, 0)] { *y = static_cast<float>(BestLoops().dot(x, w, k)); };
+      return [k, x = In(args, 0), w = In(args, 1), y = Out(args, 0)] {
+        *y = static_cast<float>(BestLoops().dot(x, w, k));
+      };
     };
     return kernel;
   }
@@ -40,7 +44,8 @@ MaybeKernel MakeDot(const KernelSpec& spec) {
   const int64_t m = a[attrs.transpose_a ? 1 : 0], k = a[attrs.transpose_a ? 0 : 1], n = b[attrs.transpose_b ? 0 : 1];
   kernel.threads = ThreadsForWork(spec, 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k));
   const TeamScope team(kernel.threads);
-  const auto left = Matrix(m, k, attrs.transpose_a), right = Matrix(k, n, attrs.transpose_b), product = Matrix(m, n, false);
+  const auto left = Matrix(m, k, attrs.transpose_a), right = Matrix(k, n, attrs.transpose_b),
+             product = Matrix(m, n, false);
   const dnnl::matmul::primitive_desc desc({left, right, product}, UserScratchpad(), Engine(), true);
   if (!desc) return std::nullopt;
   const DnnlStep step(dnnl::matmul(desc), desc, WhoOf(spec),

@@ -1,5 +1,7 @@
 // Dropout masks by Philox, four elements to a block, many blocks at once; the rule is in the reference kernel, and the
 // masks are the same bit for bit. Shared axes are left to the reference.
+#include "symbol/ops/dropout.h"
+
 #include <algorithm>
 #include <cmath>
 
@@ -9,16 +11,15 @@
 #include "executor/kernels/cpu/makers.h"
 #include "executor/kernels/cpu/simd/loops.h"
 #include "executor/kernels/cpu/util.h"
-#include "symbol/ops/dropout.h"
 
 namespace bindery::cpu {
 namespace {
 
 struct MaskRule {
   std::string node_name;
-  uint32_t threshold;   // an element stays if the upper 24 bits of its word reach this
-  AxisView view;        // of the data along their batch axis
-  bool per_sample;      // else all samples share one sequence
+  uint32_t threshold;  // an element stays if the upper 24 bits of its word reach this
+  AxisView view;       // of the data along their batch axis
+  bool per_sample;     // else all samples share one sequence
 
   // The mask of elements [at, at + n) in memory order.
   void Fill(const Loops& loops, const StepBlock& step, PhiloxKey key, int64_t at, int64_t n, uint8_t* mask) const {
@@ -102,8 +103,9 @@ MaybeKernel MakeDropoutGrad(const KernelSpec& spec) {
   kernel.bind = [=](const KernelArgs& args) -> Call {
     return [=, dy = In(args, 0), mask = static_cast<const uint8_t*>(args.inputs[1]), dx = Out(args, 0)] {
       const auto loop = BestLoops().masked_scale;
-      ParallelFor(n, kGrain, kSerialElements,
-                  [&](int64_t begin, int64_t end, int) { loop(dy + begin, mask + begin, dx + begin, end - begin, factor); });
+      ParallelFor(n, kGrain, kSerialElements, [&](int64_t begin, int64_t end, int) {
+        loop(dy + begin, mask + begin, dx + begin, end - begin, factor);
+      });
     };
   };
   return kernel;

@@ -34,7 +34,7 @@ struct Broadcast {
   struct Axis {
     int64_t extent, a, b;
   };
-  std::vector<Axis> axes;   // outermost first; at least one
+  std::vector<Axis> axes;  // outermost first; at least one
 
   Broadcast(const Shape& y, const Shape& a, const Shape& b) {
     int64_t stride_a = 1, stride_b = 1;
@@ -62,13 +62,21 @@ struct Broadcast {
 // A run of `n` elements of y: both operands go along, or one stands still.
 using Run = void (*)(const Loops& loops, size_t op, const float* a, const float* b, float* y, int64_t n);
 Run RunOf(const Broadcast::Axis& inner) {
-  if (inner.a && inner.b) return [](const Loops& l, size_t op, const float* a, const float* b, float* y, int64_t n) { l.binary[op](a, b, y, n); };
-  if (inner.a) return [](const Loops& l, size_t op, const float* a, const float* b, float* y, int64_t n) { l.binary_scalar_b[op](a, b, y, n); };
-  return [](const Loops& l, size_t op, const float* a, const float* b, float* y, int64_t n) { l.binary_scalar_a[op](a, b, y, n); };
+  if (inner.a && inner.b)
+    return [](const Loops& l, size_t op, const float* a, const float* b, float* y, int64_t n) {
+      l.binary[op](a, b, y, n);
+    };
+  if (inner.a)
+    return [](const Loops& l, size_t op, const float* a, const float* b, float* y, int64_t n) {
+      l.binary_scalar_b[op](a, b, y, n);
+    };
+  return [](const Loops& l, size_t op, const float* a, const float* b, float* y, int64_t n) {
+    l.binary_scalar_a[op](a, b, y, n);
+  };
 }
 
-// y = f(a, b) in plain order with stretched operands: an odometer over the outer axes, runs along the innermost, which is
-// cut where it is so long that there may be fewer rows than threads.
+// y = f(a, b) in plain order with stretched operands: an odometer over the outer axes, runs along the innermost, which
+// is cut where it is so long that there may be fewer rows than threads.
 Kernel BroadcastBinary(const KernelSpec& spec, Binary op) {
   Kernel kernel = FlatKernel(spec, "broadcast loop", Format::Plain());
   const Broadcast broadcast(spec.outputs[0].shape, spec.inputs[0].shape, spec.inputs[1].shape);
@@ -88,7 +96,8 @@ Kernel BroadcastBinary(const KernelSpec& spec, Binary op) {
             at_a += index * axes[i].a;
             at_b += index * axes[i].b;
           }
-          run(loops, static_cast<size_t>(op), a + at_a, b + at_b, y + row * inner + first, std::min(length, inner - first));
+          run(loops, static_cast<size_t>(op), a + at_a, b + at_b, y + row * inner + first,
+              std::min(length, inner - first));
         }
       });
     };
@@ -99,13 +108,17 @@ Kernel BroadcastBinary(const KernelSpec& spec, Binary op) {
 struct BinaryEntry {
   std::string_view op;
   Binary loop;
-  bool zero_to_zero;   // f(0, 0) = 0
+  bool zero_to_zero;  // f(0, 0) = 0
 };
 constexpr BinaryEntry kBinaryEntries[] = {
-    {"Add", Binary::kAdd, true},         {"Sub", Binary::kSub, true},
-    {"Mul", Binary::kMul, true},         {"Div", Binary::kDiv, false},
-    {"Maximum", Binary::kMaximum, true}, {"Minimum", Binary::kMinimum, true},
-    {"GreaterEqual", Binary::kGreaterEqual, false}, {"LessEqual", Binary::kLessEqual, false},
+    {"Add", Binary::kAdd, true},
+    {"Sub", Binary::kSub, true},
+    {"Mul", Binary::kMul, true},
+    {"Div", Binary::kDiv, false},
+    {"Maximum", Binary::kMaximum, true},
+    {"Minimum", Binary::kMinimum, true},
+    {"GreaterEqual", Binary::kGreaterEqual, false},
+    {"LessEqual", Binary::kLessEqual, false},
 };
 
 }  // namespace

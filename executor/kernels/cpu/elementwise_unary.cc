@@ -31,10 +31,18 @@ struct UnaryEntry {
   bool has_scalar;
 };
 constexpr UnaryEntry kUnaryEntries[] = {
-    {"AddScalar", Unary::kAddScalar, true}, {"SubScalar", Unary::kAddScalar, true}, {"RSubScalar", Unary::kRSubScalar, true},
-    {"MulScalar", Unary::kMulScalar, true}, {"DivScalar", Unary::kDivScalar, true}, {"RDivScalar", Unary::kRDivScalar, true},
-    {"Negative", Unary::kNegative, false},  {"Exp", Unary::kExp, false},            {"Log", Unary::kLog, false},
-    {"Square", Unary::kSquare, false},      {"Sqrt", Unary::kSqrt, false},          {"Abs", Unary::kAbs, false},
+    {"AddScalar", Unary::kAddScalar, true},
+    {"SubScalar", Unary::kAddScalar, true},
+    {"RSubScalar", Unary::kRSubScalar, true},
+    {"MulScalar", Unary::kMulScalar, true},
+    {"DivScalar", Unary::kDivScalar, true},
+    {"RDivScalar", Unary::kRDivScalar, true},
+    {"Negative", Unary::kNegative, false},
+    {"Exp", Unary::kExp, false},
+    {"Log", Unary::kLog, false},
+    {"Square", Unary::kSquare, false},
+    {"Sqrt", Unary::kSqrt, false},
+    {"Abs", Unary::kAbs, false},
     {"Sign", Unary::kSign, false},
 };
 

@@ -1,5 +1,8 @@
 // FullyConnected: oneDNN's inner product, with weights in the format that it likes best; own loops where the work is so
-// small that calling oneDNN (about 0.2 us) would be a large part of it, and for single rows, which only stream the weights.
+// small that calling oneDNN (about 0.2 us) would be a large part of it, and for single rows, which only stream the
+// weights.
+#include "symbol/ops/fully_connected.h"
+
 #include <string>
 #include <vector>
 
@@ -9,7 +12,6 @@
 #include "executor/kernels/cpu/makers.h"
 #include "executor/kernels/cpu/simd/loops.h"
 #include "executor/kernels/cpu/util.h"
-#include "symbol/ops/fully_connected.h"
 
 namespace bindery::cpu {
 namespace {
@@ -22,7 +24,8 @@ struct Product {
   bool has_bias;
 
   Product(const FullyConnectedAttrs& attrs, const Shape& data, const Shape& weight)
-      : m(attrs.flatten ? data[0] : data.CountTo(data.rank() - 1)), n(weight[0]), k(weight[1]), has_bias(!attrs.no_bias) {}
+      : m(attrs.flatten ? data[0] : data.CountTo(data.rank() - 1)), n(weight[0]), k(weight[1]),
+        has_bias(!attrs.no_bias) {}
 
   double flops() const { return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k); }
   bool IsTiny() const { return flops() <= 16e3; }
@@ -38,7 +41,9 @@ struct Product {
     return {kind, X(), w, Y()};
   }
   // The backward primitives want to know the forward one; it decides nothing here.
-  dnnl::inner_product_forward::primitive_desc Hint() const { return {Forward(AnyWeight()), UserScratchpad(), Engine(), true}; }
+  dnnl::inner_product_forward::primitive_desc Hint() const {
+    return {Forward(AnyWeight()), UserScratchpad(), Engine(), true};
+  }
 };
 
 // A product costs a thread 8 floats of weights per cycle at best, and then some: this many elements are worth a team.
@@ -61,7 +66,8 @@ struct Pass {
   Loops::UnaryLoop loop = nullptr;
   void operator()(float* y, int64_t n) const {
     if (!loop) return;
-    ParallelFor(n, kGrain, kSerialElements, [&](int64_t begin, int64_t end, int) { loop(y + begin, y + begin, end - begin, 0); });
+    ParallelFor(n, kGrain, kSerialElements,
+                [&](int64_t begin, int64_t end, int) { loop(y + begin, y + begin, end - begin, 0); });
   }
 };
 
@@ -73,7 +79,8 @@ Kernel OwnForward(const KernelSpec& spec, const Product& p, const Pass& pass) {
       const int64_t serial = p.m * p.k > 0 ? kSerialWeights / (p.m * p.k) : p.n;
       ParallelFor(p.n, kGrain, serial, [&](int64_t begin, int64_t end, int) {
         for (int64_t row = 0; row < p.m; ++row) {
-          product(w + begin * p.k, x + row * p.k, bias ? bias + begin : nullptr, y + row * p.n + begin, end - begin, p.k);
+          product(w + begin * p.k, x + row * p.k, bias ? bias + begin : nullptr, y + row * p.n + begin, end - begin,
+                  p.k);
         }
       });
       pass(y, p.m * p.n);
@@ -84,8 +91,8 @@ Kernel OwnForward(const KernelSpec& spec, const Product& p, const Pass& pass) {
 
 // The first of the weight formats wished for, the primitive's own choice and plain that is fast and expressible.
 template <class PrimitiveDesc, class Make, class WeightOf>
-std::optional<std::pair<PrimitiveDesc, Format>> Choose(const Product& p, const std::optional<Format>& wish, const Make& make,
-                                                       const WeightOf& weight_of) {
+std::optional<std::pair<PrimitiveDesc, Format>> Choose(const Product& p, const std::optional<Format>& wish,
+                                                       const Make& make, const WeightOf& weight_of) {
   std::optional<std::pair<PrimitiveDesc, Format>> slow;
   const Shape shape = {p.n, p.k};
   std::vector<memory::desc> weights;
@@ -175,7 +182,10 @@ MaybeKernel MakeFullyConnectedGradData(const KernelSpec& spec) {
   if (!hint) return std::nullopt;
   using Desc = dnnl::inner_product_backward_data::primitive_desc;
   const auto choice = Choose<Desc>(
-      p, spec.input_formats[1], [&](const memory::desc& w) { return Desc({p.X(), w, p.Y()}, UserScratchpad(), Engine(), hint, true); },
+      p, spec.input_formats[1],
+      [&](const memory::desc& w) {
+        return Desc({p.X(), w, p.Y()}, UserScratchpad(), Engine(), hint, true);
+      },
       [](const Desc& d) { return d.weights_desc(); });
   if (!choice) return std::nullopt;
   const auto& [desc, weight] = *choice;

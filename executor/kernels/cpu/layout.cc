@@ -1,7 +1,6 @@
 #include "executor/kernels/cpu/layout.h"
 
 #include <dnnl.hpp>
-
 #include <vector>
 
 namespace bindery::cpu {
@@ -71,7 +70,7 @@ bool ViewChannels(const Format& format, const Shape& shape, int axis, ChannelVie
   if (format.is_plain()) {
     view->outer = shape.CountTo(axis);
     view->rows = shape.CountFrom(axis + 1);
-    if (view->rows == 1) {   // (N, C): rows of channels
+    if (view->rows == 1) {  // (N, C): rows of channels
       view->planes = false;
       view->rows = view->outer;
       view->outer = 1;

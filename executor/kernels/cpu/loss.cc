@@ -1,10 +1,11 @@
+#include "symbol/ops/loss.h"
+
 #include <algorithm>
 
 #include "engine/team.h"
 #include "executor/kernels/cpu/makers.h"
 #include "executor/kernels/cpu/simd/loops.h"
 #include "executor/kernels/cpu/util.h"
-#include "symbol/ops/loss.h"
 
 namespace bindery::cpu {
 namespace {
@@ -30,9 +31,8 @@ MaybeKernel CountIf(const KernelSpec& spec, F counts) {
 // label -> (1)
 MaybeKernel MakeCountValid(const KernelSpec& spec) {
   const auto& attrs = spec.attributes<CountValidAttrs>();
-  return CountIf(spec, [use = attrs.use_ignore, ignored = attrs.ignore_label](double label) {
-    return !use || label != ignored;
-  });
+  return CountIf(
+      spec, [use = attrs.use_ignore, ignored = attrs.ignore_label](double label) { return !use || label != ignored; });
 }
 
 // data -> (1)
@@ -53,7 +53,7 @@ MaybeKernel MakeLinearRegressionOutputGrad(const KernelSpec& spec) {
     return [=, y = In(args, 0), label = Labels{args.inputs[1], dtype}, dx = Out(args, 0)] {
       const Loops& loops = BestLoops();
       ParallelFor(n, kGrain, kSerialElements, [&](int64_t begin, int64_t end, int) {
-        constexpr int64_t kTile = 2048;   // the labels and the difference stay in the nearest cache
+        constexpr int64_t kTile = 2048;  // the labels and the difference stay in the nearest cache
         float tile[kTile];
         for (int64_t at = begin; at < end; at += kTile) {
           const int64_t m = std::min(kTile, end - at);
@@ -80,7 +80,8 @@ MaybeKernel MakeMakeLossGrad(const KernelSpec& spec) {
       if (attrs.normalization == Normalization::kBatch) divisor = static_cast<double>(step->batch_size);
       if (valid) divisor = std::max(1.0, static_cast<double>(*valid));
       const float value = static_cast<float>(attrs.grad_scale / divisor);
-      ParallelFor(n, kGrain, kSerialElements, [&](int64_t begin, int64_t end, int) { std::fill(dx + begin, dx + end, value); });
+      ParallelFor(n, kGrain, kSerialElements,
+                  [&](int64_t begin, int64_t end, int) { std::fill(dx + begin, dx + end, value); });
     };
   };
   return kernel;

@@ -28,12 +28,12 @@ MaybeKernel MakeConvolutionGradWeight(const KernelSpec& spec);
 MaybeKernel MakeDropout(const KernelSpec& spec);
 MaybeKernel MakeDropoutGrad(const KernelSpec& spec);
 // elementwise_binary.cc
-MaybeKernel MakeBinary(const KernelSpec& spec);   // Add to LessEqual
+MaybeKernel MakeBinary(const KernelSpec& spec);  // Add to LessEqual
 MaybeKernel MakeAddN(const KernelSpec& spec);
 MaybeKernel MakeAddRelu(const KernelSpec& spec);
 MaybeKernel MakeAddReluGrad(const KernelSpec& spec);
 // elementwise_unary.cc
-MaybeKernel MakeUnary(const KernelSpec& spec);    // AddScalar to Sign
+MaybeKernel MakeUnary(const KernelSpec& spec);  // AddScalar to Sign
 // fully_connected.cc
 MaybeKernel MakeFullyConnected(const KernelSpec& spec);
 MaybeKernel MakeFullyConnectedGradData(const KernelSpec& spec);
@@ -55,11 +55,11 @@ MaybeKernel MakeMakeLossGrad(const KernelSpec& spec);
 MaybeKernel MakePooling(const KernelSpec& spec);
 MaybeKernel MakePoolingGrad(const KernelSpec& spec);
 // reduce.cc
-MaybeKernel MakeReduce(const KernelSpec& spec);       // Sum, Mean, Max
-MaybeKernel MakeReduceGrad(const KernelSpec& spec);   // SumGrad, MeanGrad
+MaybeKernel MakeReduce(const KernelSpec& spec);      // Sum, Mean, Max
+MaybeKernel MakeReduceGrad(const KernelSpec& spec);  // SumGrad, MeanGrad
 MaybeKernel MakeSumLike(const KernelSpec& spec);
 // shape_ops.cc
-MaybeKernel MakeView(const KernelSpec& spec);         // every operator that is the identity on its elements
+MaybeKernel MakeView(const KernelSpec& spec);  // every operator that is the identity on its elements
 MaybeKernel MakeTranspose(const KernelSpec& spec);
 MaybeKernel MakeZerosLike(const KernelSpec& spec);
 MaybeKernel MakeConstant(const KernelSpec& spec);
@@ -72,6 +72,6 @@ MaybeKernel MakeConcatGrad(const KernelSpec& spec);
 MaybeKernel MakeSliceChannel(const KernelSpec& spec);
 MaybeKernel MakeSliceChannelGrad(const KernelSpec& spec);
 // cast.cc
-MaybeKernel MakeCast(const KernelSpec& spec);         // and CastLike
+MaybeKernel MakeCast(const KernelSpec& spec);  // and CastLike
 
 }  // namespace bindery::cpu

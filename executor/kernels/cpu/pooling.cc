@@ -1,6 +1,8 @@
 // Pooling with loops of our own (oneDNN's maximum is slow where it must remember the winners), over the layout in which
 // the data come. A maximum's state holds each winner's number in its window, laid out like the output; its name carries
 // the layout ("cpu:aBcd8b"), so that the gradient works in the same one.
+#include "symbol/ops/pooling.h"
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -12,7 +14,6 @@
 #include "executor/kernels/cpu/makers.h"
 #include "executor/kernels/cpu/simd/loops.h"
 #include "executor/kernels/cpu/util.h"
-#include "symbol/ops/pooling.h"
 
 namespace bindery::cpu {
 namespace {
@@ -21,7 +22,7 @@ constexpr const char* kFamily = "cpu:";
 
 // One spatial axis; absent ones have extent 1.
 struct Axis {
-  int64_t in = 1, padded_end = 1;   // where the padding at the end ends: windows that reach beyond it are cut there
+  int64_t in = 1, padded_end = 1;  // where the padding at the end ends: windows that reach beyond it are cut there
   PoolWindow window{1, 1, 0, 0, 1};
 
   int64_t Begin(int64_t p) const { return p * window.stride - window.pad_begin; }
@@ -40,13 +41,13 @@ struct TapList {
   Loops::PoolRow row;
   int64_t* offsets;
   int32_t* numbers;
-  std::array<int64_t, 6> part = {-1};   // first and last tap along d, h, w
+  std::array<int64_t, 6> part = {-1};  // first and last tap along d, h, w
 };
 
 // Planes of (d, h, w, lanes): plain data are planes of one lane.
 struct Geometry {
   int64_t planes, lanes;
-  std::array<Axis, 3> axes;   // d, h, w
+  std::array<Axis, 3> axes;  // d, h, w
   bool is_max, count_padding;
 
   Geometry(const PoolingAttrs& attrs, const Shape& data, const Format& format)
@@ -62,13 +63,15 @@ struct Geometry {
       taps_ = CheckedMul(taps_, std::min(windows[i].kernel, in), "the window");
     }
   }
-  int64_t taps() const { return taps_; }   // the most that one window has inside the input
+  int64_t taps() const { return taps_; }  // the most that one window has inside the input
   int64_t in_plane() const { return axes[0].in * axes[1].in * axes[2].in * lanes; }
   int64_t out_row() const { return axes[2].window.output * lanes; }
   int64_t out_rows() const { return axes[0].window.output * axes[1].window.output; }
   bool narrow_index() const { return taps() <= 256; }
   int64_t state_bytes() const {
-    return is_max ? planes * out_rows() * out_row() * static_cast<int64_t>(narrow_index() ? sizeof(uint8_t) : sizeof(int32_t)) : 0;
+    return is_max ? planes * out_rows() * out_row() *
+                        static_cast<int64_t>(narrow_index() ? sizeof(uint8_t) : sizeof(int32_t))
+                  : 0;
   }
 
   // Is the work too little to be shared out?
@@ -86,8 +89,8 @@ struct Geometry {
     return {{0, lanes, axes[2].window.stride * lanes, 0, offsets, numbers}, offsets, numbers};
   }
 
-  // Calls f(row, offset in the input plane, offset in the output row, divisor) for runs of outputs of row `r` of a plane
-  // that have the same taps.
+  // Calls f(row, offset in the input plane, offset in the output row, divisor) for runs of outputs of row `r` of a
+  // plane that have the same taps.
   template <class F>
   void ForRuns(int64_t r, TapList* list, const F& f) const {
     const auto& [d, h, w] = axes;
@@ -101,8 +104,10 @@ struct Geometry {
       ListTaps({d.First(od), d.Last(od), h.First(oh), h.Last(oh), w.First(begin), w.Last(begin)}, list);
       list->row.outputs = end - begin;
       const int64_t origin = ((d.Begin(od) * h.in + h.Begin(oh)) * w.in + w.Begin(begin)) * lanes;
-      const auto counted = [&](const Axis& axis, int64_t p) { return static_cast<double>(axis.Counted(p, count_padding)); };
-      const double divisor = counted(d, od) * counted(h, oh) * counted(w, begin);   // may exceed an int64
+      const auto counted = [&](const Axis& axis, int64_t p) {
+        return static_cast<double>(axis.Counted(p, count_padding));
+      };
+      const double divisor = counted(d, od) * counted(h, oh) * counted(w, begin);  // may exceed an int64
       f(list->row, origin, begin * lanes, 1 / static_cast<float>(divisor));
       begin = end;
     }
@@ -143,9 +148,11 @@ Format FormatFor(const KernelSpec& spec, int input) {
 }
 
 std::optional<Format> FormatOfState(const Format& state, int rank) {
-  if (state.kind != Format::Kind::kOpaque || std::strncmp(state.family.data(), kFamily, std::strlen(kFamily)) != 0) return std::nullopt;
+  if (state.kind != Format::Kind::kOpaque || std::strncmp(state.family.data(), kFamily, std::strlen(kFamily)) != 0)
+    return std::nullopt;
   const std::string name = state.family.data() + std::strlen(kFamily);
-  for (const Format& format : {Format::Plain(), Format::ChannelsLast(rank), ChannelBlocked(rank, 8), ChannelBlocked(rank, 16)}) {
+  for (const Format& format :
+       {Format::Plain(), Format::ChannelsLast(rank), ChannelBlocked(rank, 8), ChannelBlocked(rank, 16)}) {
     if (ToString(format) == name) return format;
   }
   return std::nullopt;
@@ -165,23 +172,25 @@ MaybeKernel MakePooling(const KernelSpec& spec) {
   if (g.is_max) kernel.output_formats[1] = Format::Opaque(g.state_bytes(), (kFamily + ToString(format)).c_str());
   kernel.scratch_bytes = g.scratch_bytes(spec.threads);
   kernel.bind = [g, threads = spec.threads](const KernelArgs& args) -> Call {
-    return [=, x = In(args, 0), y = Out(args, 0), state = g.is_max ? args.outputs[1] : nullptr, scratch = args.scratch] {
+    return [=, x = In(args, 0), y = Out(args, 0), state = g.is_max ? args.outputs[1] : nullptr,
+            scratch = args.scratch] {
       const Loops& loops = BestLoops();
       const int64_t rows = g.planes * g.out_rows();
       ParallelFor(rows, 1, g.is_small() ? rows : 0, [&](int64_t begin, int64_t end, int thread) {
         TapList list = g.TapsFor(scratch, threads, thread);
         for (int64_t r = begin; r < end; ++r) {
           const float* plane = x + r / g.out_rows() * g.in_plane();
-          g.ForRuns(r % g.out_rows(), &list, [&](const Loops::PoolRow& run, int64_t origin, int64_t column, float scale) {
-            const int64_t at = r * g.out_row() + column;
-            if (!g.is_max) {
-              loops.average_pool(run, plane + origin, y + at, scale);
-            } else if (g.narrow_index()) {
-              loops.max_pool(run, plane + origin, y + at, state ? static_cast<uint8_t*>(state) + at : nullptr);
-            } else {
-              loops.max_pool_wide(run, plane + origin, y + at, state ? static_cast<int32_t*>(state) + at : nullptr);
-            }
-          });
+          g.ForRuns(
+              r % g.out_rows(), &list, [&](const Loops::PoolRow& run, int64_t origin, int64_t column, float scale) {
+                const int64_t at = r * g.out_row() + column;
+                if (!g.is_max) {
+                  loops.average_pool(run, plane + origin, y + at, scale);
+                } else if (g.narrow_index()) {
+                  loops.max_pool(run, plane + origin, y + at, state ? static_cast<uint8_t*>(state) + at : nullptr);
+                } else {
+                  loops.max_pool_wide(run, plane + origin, y + at, state ? static_cast<int32_t*>(state) + at : nullptr);
+                }
+              });
         }
       });
     };
@@ -208,28 +217,29 @@ MaybeKernel MakePoolingGrad(const KernelSpec& spec) {
   if (g.is_max) kernel.input_formats[2] = spec.input_formats[2];
   kernel.scratch_bytes = g.scratch_bytes(spec.threads);
   kernel.bind = [g, threads = spec.threads](const KernelArgs& args) -> Call {
-    return [=, dy = In(args, 0), dx = Out(args, 0), state = g.is_max ? args.inputs[2] : nullptr, scratch = args.scratch] {
-      const Loops& loops = BestLoops();
-      ParallelFor(g.planes, 1, g.is_small() ? g.planes : 0, [&](int64_t begin, int64_t end, int thread) {
-        TapList list = g.TapsFor(scratch, threads, thread);
-        for (int64_t p = begin; p < end; ++p) {
-          float* plane = dx + p * g.in_plane();
-          std::fill_n(plane, g.in_plane(), 0.0f);
-          for (int64_t r = 0; r < g.out_rows(); ++r) {
-            g.ForRuns(r, &list, [&](const Loops::PoolRow& run, int64_t origin, int64_t column, float scale) {
-              const int64_t at = (p * g.out_rows() + r) * g.out_row() + column;
-              if (!g.is_max) {
-                loops.average_pool_grad(run, dy + at, plane + origin, scale);
-              } else if (g.narrow_index()) {
-                loops.max_pool_grad(run, dy + at, static_cast<const uint8_t*>(state) + at, plane + origin);
-              } else {
-                loops.max_pool_grad_wide(run, dy + at, static_cast<const int32_t*>(state) + at, plane + origin);
+    return
+        [=, dy = In(args, 0), dx = Out(args, 0), state = g.is_max ? args.inputs[2] : nullptr, scratch = args.scratch] {
+          const Loops& loops = BestLoops();
+          ParallelFor(g.planes, 1, g.is_small() ? g.planes : 0, [&](int64_t begin, int64_t end, int thread) {
+            TapList list = g.TapsFor(scratch, threads, thread);
+            for (int64_t p = begin; p < end; ++p) {
+              float* plane = dx + p * g.in_plane();
+              std::fill_n(plane, g.in_plane(), 0.0f);
+              for (int64_t r = 0; r < g.out_rows(); ++r) {
+                g.ForRuns(r, &list, [&](const Loops::PoolRow& run, int64_t origin, int64_t column, float scale) {
+                  const int64_t at = (p * g.out_rows() + r) * g.out_row() + column;
+                  if (!g.is_max) {
+                    loops.average_pool_grad(run, dy + at, plane + origin, scale);
+                  } else if (g.narrow_index()) {
+                    loops.max_pool_grad(run, dy + at, static_cast<const uint8_t*>(state) + at, plane + origin);
+                  } else {
+                    loops.max_pool_grad_wide(run, dy + at, static_cast<const int32_t*>(state) + at, plane + origin);
+                  }
+                });
               }
-            });
-          }
-        }
-      });
-    };
+            }
+          });
+        };
   };
   return kernel;
 }

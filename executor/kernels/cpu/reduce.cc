@@ -4,6 +4,8 @@
 // of contiguous runs; if it is kept, a strip of neighbouring results is accumulated row by row, in double. Where there
 // are few results of many elements, threads share one result: it is joined from blocks, which the shape alone decides,
 // so that results do not depend on the number of threads.
+#include "symbol/ops/reduce.h"
+
 #include <algorithm>
 #include <cmath>
 #include <string_view>
@@ -14,7 +16,6 @@
 #include "executor/kernels/cpu/makers.h"
 #include "executor/kernels/cpu/simd/loops.h"
 #include "executor/kernels/cpu/util.h"
-#include "symbol/ops/reduce.h"
 
 namespace bindery::cpu {
 namespace {
@@ -42,10 +43,10 @@ class Reduction {
 
   bool inner_reduced() const { return inner_.reduced; }
   int64_t inner() const { return inner_.extent; }
-  int64_t kept() const { return kept_; }         // outer positions of results
-  int64_t reduced() const { return reduced_; }   // outer positions that are joined
+  int64_t kept() const { return kept_; }        // outer positions of results
+  int64_t reduced() const { return reduced_; }  // outer positions that are joined
   int64_t elements() const { return kept_ * reduced_ * inner_.extent; }
-  int64_t count() const { return reduced_ * (inner_.reduced ? inner_.extent : 1); }   // elements joined to one
+  int64_t count() const { return reduced_ * (inner_.reduced ? inner_.extent : 1); }  // elements joined to one
 
   // Offset in the data of an outer kept or reduced position.
   int64_t KeptOffset(int64_t position) const { return Offset(position, false); }
@@ -67,24 +68,24 @@ class Reduction {
     return offset;
   }
 
-  std::vector<Axis> axes_;   // all but the innermost
+  std::vector<Axis> axes_;  // all but the innermost
   Axis inner_{};
   int64_t kept_ = 1, reduced_ = 1;
 };
 
 enum class Function { kSum, kMean, kMax };
 
-constexpr int64_t kStrip = 512;   // results accumulated side by side
+constexpr int64_t kStrip = 512;  // results accumulated side by side
 
 double Join(Function function, double a, double b) {
   if (function != Function::kMax) return a + b;
-  return b > a || b != b ? b : a;   // NaN wins
+  return b > a || b != b ? b : a;  // NaN wins
 }
 
 // Results whose elements are contiguous runs, cut into blocks of about kRun elements: some runs, or a part of one.
 struct Blocks {
-  int64_t runs, length;           // of one block: so many runs of the reduced positions, so many elements of each
-  int64_t groups, parts;          // blocks of one result
+  int64_t runs, length;   // of one block: so many runs of the reduced positions, so many elements of each
+  int64_t groups, parts;  // blocks of one result
   int64_t per_result() const { return groups * parts; }
 
   // Many results are worth no blocks: each is one thread's.
@@ -159,7 +160,7 @@ void ReduceStrip(const Reduction& r, Function function, const float* x, float* y
 Kernel ReduceKernel(const KernelSpec& spec, const Reduction& r, Function function) {
   if (r.inner_reduced()) return ReduceRuns(spec, r, function);
   Kernel kernel = PlainKernel(spec, "loop");
-  int64_t strip = kStrip;   // narrower ones if there is not one for every thread; that changes no result
+  int64_t strip = kStrip;  // narrower ones if there is not one for every thread; that changes no result
   while (strip > 32 && r.kept() * CeilDiv(r.inner(), strip) < spec.threads) strip /= 2;
   const int64_t strips = CeilDiv(r.inner(), strip);
   kernel.bind = [=](const KernelArgs& args) -> Call {

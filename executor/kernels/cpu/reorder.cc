@@ -9,7 +9,8 @@ namespace bindery {
 
 // Equal bytes are copied; everything else is oneDNN's. It knows no 8-byte elements, and its reorders of bfloat16 do not
 // keep all bits without AVX-512: those are left to the reference.
-std::optional<Kernel> MakeFastReorder(DType dtype, const Shape& shape, const Format& from, const Format& to, int threads) {
+std::optional<Kernel> MakeFastReorder(DType dtype, const Shape& shape, const Format& from, const Format& to,
+                                      int threads) {
   using namespace cpu;
   if (shape.Elements() == 0) return std::nullopt;
   if (Canonical(from, shape) == Canonical(to, shape)) {
@@ -30,8 +31,9 @@ std::optional<Kernel> MakeFastReorder(DType dtype, const Shape& shape, const For
   const dnnl::reorder::primitive_desc desc(Engine(), *source, Engine(), *target, UserScratchpad(), true);
   if (!desc) return std::nullopt;
   kernel.implementation = std::string("dnnl ") + desc.impl_info_str();
-  const DnnlStep step(dnnl::reorder(desc), desc, "Reorder",
-                      {{DNNL_ARG_FROM, *source, DnnlArgument::kInput, 0}, {DNNL_ARG_TO, *target, DnnlArgument::kOutput, 0}});
+  const DnnlStep step(
+      dnnl::reorder(desc), desc, "Reorder",
+      {{DNNL_ARG_FROM, *source, DnnlArgument::kInput, 0}, {DNNL_ARG_TO, *target, DnnlArgument::kOutput, 0}});
   kernel.scratch_bytes = step.scratch_bytes();
   kernel.bind = [step](const KernelArgs& args) { return step.Bind(args); };
   return kernel;

@@ -8,6 +8,7 @@
 namespace bindery {
 
 // nullopt where there is no fast way; the reference reorder takes it.
-std::optional<Kernel> MakeFastReorder(DType dtype, const Shape& shape, const Format& from, const Format& to, int threads);
+std::optional<Kernel> MakeFastReorder(DType dtype, const Shape& shape, const Format& from, const Format& to,
+                                      int threads);
 
 }  // namespace bindery

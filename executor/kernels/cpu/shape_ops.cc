@@ -1,3 +1,5 @@
+#include "symbol/ops/shape_ops.h"
+
 #include <cstring>
 
 #include "base/host_tensor.h"
@@ -7,15 +9,17 @@
 #include "executor/kernels/cpu/makers.h"
 #include "executor/kernels/cpu/util.h"
 #include "symbol/ops/elementwise.h"
-#include "symbol/ops/shape_ops.h"
 
 namespace bindery::cpu {
 
 // Output 0 = input 0, same elements in the same order; in any format if the shape stays.
 MaybeKernel MakeView(const KernelSpec& spec) {
-  if (spec.inputs[0].dtype != spec.outputs[0].dtype || spec.inputs[0].shape.Elements() != spec.outputs[0].shape.Elements()) return std::nullopt;
+  if (spec.inputs[0].dtype != spec.outputs[0].dtype ||
+      spec.inputs[0].shape.Elements() != spec.outputs[0].shape.Elements())
+    return std::nullopt;
   const bool same_shape = spec.inputs[0].shape == spec.outputs[0].shape;
-  const Format format = same_shape && spec.input_formats[0].kind != Format::Kind::kOpaque ? spec.input_formats[0] : Format::Plain();
+  const Format format =
+      same_shape && spec.input_formats[0].kind != Format::Kind::kOpaque ? spec.input_formats[0] : Format::Plain();
   Kernel kernel = PlainKernel(spec, "copy");
   kernel.input_formats[0] = kernel.output_formats[0] = format;
   kernel.inplace = {{0, 0}};
@@ -45,8 +49,9 @@ MaybeKernel MakeTranspose(const KernelSpec& spec) {
   const TeamScope team(kernel.threads);
   const dnnl::reorder::primitive_desc desc(Engine(), source, Engine(), *target, UserScratchpad(), true);
   if (!desc) return std::nullopt;
-  const DnnlStep step(dnnl::reorder(desc), desc, WhoOf(spec),
-                      {{DNNL_ARG_FROM, source, DnnlArgument::kInput, 0}, {DNNL_ARG_TO, *target, DnnlArgument::kOutput, 0}});
+  const DnnlStep step(
+      dnnl::reorder(desc), desc, WhoOf(spec),
+      {{DNNL_ARG_FROM, source, DnnlArgument::kInput, 0}, {DNNL_ARG_TO, *target, DnnlArgument::kOutput, 0}});
   kernel.implementation = std::string("dnnl ") + desc.impl_info_str();
   kernel.scratch_bytes = step.scratch_bytes();
   kernel.bind = [step](const KernelArgs& args) { return step.Bind(args); };
@@ -58,7 +63,8 @@ MaybeKernel MakeZerosLike(const KernelSpec& spec) {
   const int64_t bytes = StorageBytes(Format::Plain(), spec.outputs[0].dtype, spec.outputs[0].shape);
   kernel.bind = [bytes](const KernelArgs& args) -> Call {
     return [bytes, y = static_cast<char*>(args.outputs[0])] {
-      ParallelFor(bytes, 4096, kSerialElements * 4, [=](int64_t begin, int64_t end, int) { std::memset(y + begin, 0, end - begin); });
+      ParallelFor(bytes, 4096, kSerialElements * 4,
+                  [=](int64_t begin, int64_t end, int) { std::memset(y + begin, 0, end - begin); });
     };
   };
   return kernel;

@@ -13,7 +13,7 @@ namespace {
 // A box of 4-byte elements inside plain data: runs along the last axis, whole inner axes joined to it.
 struct Box {
   struct Axis {
-    int64_t count, stride;   // of indices taken; in the data, in elements, negative if they go backward
+    int64_t count, stride;  // of indices taken; in the data, in elements, negative if they go backward
   };
   std::vector<Axis> outer;
   Axis inner{1, 1};
@@ -22,7 +22,7 @@ struct Box {
   Box(const SliceAttrs& attrs, const Shape& data) {
     const std::vector<SliceRange> ranges = SliceRanges(attrs, data);
     int64_t stride = 1;
-    bool joins = true;   // may the next axis outward become part of the run?
+    bool joins = true;  // may the next axis outward become part of the run?
     for (int axis = data.rank() - 1; axis >= 0; stride *= data[axis--]) {
       const SliceRange& range = ranges[axis];
       first += range.begin * stride;
@@ -72,7 +72,9 @@ MaybeKernel MakeSlice(const KernelSpec& spec) {
   const Box box(spec.attributes<SliceAttrs>(), spec.inputs[0].shape);
   kernel.bind = [box](const KernelArgs& args) -> Call {
     return [box, x = static_cast<const uint32_t*>(args.inputs[0]), y = static_cast<uint32_t*>(args.outputs[0])] {
-      box.ForRows([&](int64_t in_data, int64_t in_box) { CopyRun(x + in_data, box.inner.stride, y + in_box, 1, box.inner.count); });
+      box.ForRows([&](int64_t in_data, int64_t in_box) {
+        CopyRun(x + in_data, box.inner.stride, y + in_box, 1, box.inner.count);
+      });
     };
   };
   return kernel;
@@ -86,8 +88,11 @@ MaybeKernel MakeSliceGrad(const KernelSpec& spec) {
   const int64_t n = spec.outputs[0].shape.Elements();
   kernel.bind = [box, n](const KernelArgs& args) -> Call {
     return [box, n, dy = static_cast<const uint32_t*>(args.inputs[0]), dx = static_cast<uint32_t*>(args.outputs[0])] {
-      ParallelFor(n, kGrain, kSerialElements, [&](int64_t begin, int64_t end, int) { std::fill(dx + begin, dx + end, 0u); });
-      box.ForRows([&](int64_t in_data, int64_t in_box) { CopyRun(dy + in_box, 1, dx + in_data, box.inner.stride, box.inner.count); });
+      ParallelFor(n, kGrain, kSerialElements,
+                  [&](int64_t begin, int64_t end, int) { std::fill(dx + begin, dx + end, 0u); });
+      box.ForRows([&](int64_t in_data, int64_t in_box) {
+        CopyRun(dy + in_box, 1, dx + in_data, box.inner.stride, box.inner.count);
+      });
     };
   };
   return kernel;

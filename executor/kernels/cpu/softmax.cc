@@ -33,9 +33,10 @@ void SoftmaxAlong(const AxisView& view, float inverse_temperature, const float* 
   const Loops& loops = BestLoops();
   if (view.inner == 1) {
     const int64_t n = view.axis;
-    ParallelFor(view.outer, 1, view.outer * n <= kSerialExponentials ? view.outer : 0, [&](int64_t begin, int64_t end, int) {
-      loops.softmax(x + begin * n, y + begin * n, end - begin, n, inverse_temperature);
-    });
+    ParallelFor(view.outer, 1, view.outer * n <= kSerialExponentials ? view.outer : 0,
+                [&](int64_t begin, int64_t end, int) {
+                  loops.softmax(x + begin * n, y + begin * n, end - begin, n, inverse_temperature);
+                });
     return;
   }
   ForSlices(view, [&](int64_t outer, int64_t first, int64_t columns) {

@@ -32,10 +32,12 @@ struct Gradient {
 
   bool IsIgnored(double label) const { return attrs.use_ignore && label == attrs.ignore_label; }
   float AtLabel() const { return static_cast<float>(1 - attrs.smooth_alpha); }
-  float OffLabel() const { return view.axis > 1 ? static_cast<float>(attrs.smooth_alpha / static_cast<double>(view.axis - 1)) : 0; }
+  float OffLabel() const {
+    return view.axis > 1 ? static_cast<float>(attrs.smooth_alpha / static_cast<double>(view.axis - 1)) : 0;
+  }
 
-  // dx = (p - target) * factor for samples [begin, end) of one label each. p and dx may be the same memory: the elements
-  // at the labels are computed before the others are overwritten.
+  // dx = (p - target) * factor for samples [begin, end) of one label each. p and dx may be the same memory: the
+  // elements at the labels are computed before the others are overwritten.
   void RunRows(int64_t begin, int64_t end, const float* p, const Labels& label, float factor, float* dx) const {
     const Loops& loops = BestLoops();
     constexpr int64_t kTile = 64;
@@ -107,7 +109,7 @@ MaybeKernel MakeSoftmaxOutputGrad(const KernelSpec& spec) {
   kernel.bind = [=, dtype = spec.inputs[1].dtype](const KernelArgs& args) -> Call {
     const float* valid = has_valid ? In(args, 2) : nullptr;
     const float* head = attrs.out_grad ? In(args, has_valid ? 3 : 2) : nullptr;
-    const auto* wanted = static_cast<const float*>(args.inputs[1]);   // of a distribution
+    const auto* wanted = static_cast<const float*>(args.inputs[1]);  // of a distribution
     return [=, p = In(args, 0), label = Labels{args.inputs[1], dtype}, dx = Out(args, 0), step = args.step] {
       const float factor = gradient.Factor(*step, valid);
       const AxisView& view = gradient.view;
@@ -116,13 +118,11 @@ MaybeKernel MakeSoftmaxOutputGrad(const KernelSpec& spec) {
           for (int64_t i = begin; i < end; ++i) dx[i] = (p[i] - wanted[i]) * factor;
         });
       } else if (view.inner == 1) {
-        ParallelFor(view.outer, 1, kSerialElements / view.axis, [&](int64_t begin, int64_t end, int) {
-          gradient.RunRows(begin, end, p, label, factor, dx);
-        });
+        ParallelFor(view.outer, 1, kSerialElements / view.axis,
+                    [&](int64_t begin, int64_t end, int) { gradient.RunRows(begin, end, p, label, factor, dx); });
       } else {
-        ParallelFor(view.outer * view.inner, kGrain, kSerialElements / view.axis, [&](int64_t begin, int64_t end, int) {
-          gradient.RunPositions(begin, end, p, label, factor, dx);
-        });
+        ParallelFor(view.outer * view.inner, kGrain, kSerialElements / view.axis,
+                    [&](int64_t begin, int64_t end, int) { gradient.RunPositions(begin, end, p, label, factor, dx); });
       }
       if (!head) return;
       ParallelFor(n, kGrain, kSerialElements, [&](int64_t begin, int64_t end, int) {

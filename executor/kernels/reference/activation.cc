@@ -1,6 +1,7 @@
+#include "symbol/ops/activation.h"
+
 #include "executor/kernels/reference/kernels.h"
 #include "executor/kernels/reference/util.h"
-#include "symbol/ops/activation.h"
 
 namespace bindery::reference {
 

@@ -1,8 +1,9 @@
+#include "symbol/ops/batch_norm.h"
+
 #include <cmath>
 
 #include "executor/kernels/reference/kernels.h"
 #include "executor/kernels/reference/util.h"
-#include "symbol/ops/batch_norm.h"
 
 namespace bindery::reference {
 namespace {

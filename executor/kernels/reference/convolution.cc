@@ -1,12 +1,13 @@
 // Convolution in three forms of one sum. With y (N, O, Y...), x (N, C, X...), w (O, C / groups, K...):
 //   y[n, o, p] = sum over c of o's group and k of  w[o, c, k] x[n, c, p stride + k dilate - pad]
 // and the gradients sum the same products: dx = sum w dy, dw = sum x dy, db = sum dy.
+#include "symbol/ops/convolution.h"
+
 #include <algorithm>
 
 #include "base/checked.h"
 #include "executor/kernels/reference/kernels.h"
 #include "executor/kernels/reference/util.h"
-#include "symbol/ops/convolution.h"
 
 namespace bindery::reference {
 namespace {
@@ -26,7 +27,7 @@ struct Axis {
 
 struct Geometry {
   int64_t batch, in_channels, out_channels, groups;
-  Axis d, h, w;   // missing axes have extent 1
+  Axis d, h, w;  // missing axes have extent 1
 
   Geometry(const ConvolutionAttrs& attrs, const Shape& x, const Shape& y)
       : batch(x[0]), in_channels(x[1]), out_channels(y[1]), groups(attrs.groups) {

@@ -1,11 +1,12 @@
 // Dropout: y = x mask / (1 - p). Whether an element stays is a pure function of (seed, node, step, micro-batch, sample,
 // index in the sample), so any split of a batch over devices gives the same masks.
+#include "symbol/ops/dropout.h"
+
 #include <algorithm>
 
 #include "base/philox.h"
 #include "executor/kernels/reference/kernels.h"
 #include "executor/kernels/reference/util.h"
-#include "symbol/ops/dropout.h"
 
 namespace bindery::reference {
 namespace {
@@ -13,15 +14,15 @@ namespace {
 struct MaskRule {
   std::string node_name;
   double p;
-  AxisView view;     // of the mask along its batch axis
-  bool per_sample;   // else all samples share one mask
+  AxisView view;    // of the mask along its batch axis
+  bool per_sample;  // else all samples share one mask
 
   // Element i of sample s, all other axes flattened: word i % 4 of one Philox block.
   bool Keeps(PhiloxKey key, const StepBlock& step, uint64_t s, int64_t i) const {
-    const PhiloxBlock block = Philox4x32({static_cast<uint32_t>(i / 4), static_cast<uint32_t>(s),
-                                          static_cast<uint32_t>(s >> 32) ^ (step.micro_batch << 16),
-                                          static_cast<uint32_t>(step.step)},
-                                         key);
+    const PhiloxBlock block =
+        Philox4x32({static_cast<uint32_t>(i / 4), static_cast<uint32_t>(s),
+                    static_cast<uint32_t>(s >> 32) ^ (step.micro_batch << 16), static_cast<uint32_t>(step.step)},
+                   key);
     return UniformFloat(block[i % 4]) >= p;
   }
 
@@ -65,9 +66,8 @@ MaybeKernel MakeDropout(const KernelSpec& spec) {
       rule.Fill(*t.step, mask);
     }
     const double scale = identity ? 1 : 1 / (1 - rule.p);
-    Walk<2>(shape, {PlainStrides(shape), BroadcastStrides(mask_shape, shape)}, [&](const std::array<int64_t, 2>& at) {
-      t.out[0][at[0]] = t.in[0][at[0]] * mask[at[1]] * scale;
-    });
+    Walk<2>(shape, {PlainStrides(shape), BroadcastStrides(mask_shape, shape)},
+            [&](const std::array<int64_t, 2>& at) { t.out[0][at[0]] = t.in[0][at[0]] * mask[at[1]] * scale; });
   });
 }
 
@@ -76,9 +76,8 @@ MaybeKernel MakeDropoutGrad(const KernelSpec& spec) {
   const Shape shape = spec.inputs[0].shape, mask_shape = spec.inputs[1].shape;
   const double scale = DropsNothing(spec) ? 1 : 1 / (1 - spec.attributes<DropoutAttrs>().p);
   return InDouble(spec, [=](const Tensors& t) {
-    Walk<2>(shape, {PlainStrides(shape), BroadcastStrides(mask_shape, shape)}, [&](const std::array<int64_t, 2>& at) {
-      t.out[0][at[0]] = t.in[0][at[0]] * t.in[1][at[1]] * scale;
-    });
+    Walk<2>(shape, {PlainStrides(shape), BroadcastStrides(mask_shape, shape)},
+            [&](const std::array<int64_t, 2>& at) { t.out[0][at[0]] = t.in[0][at[0]] * t.in[1][at[1]] * scale; });
   });
 }
 

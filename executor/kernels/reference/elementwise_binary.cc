@@ -14,9 +14,8 @@ Kernel Binary(const KernelSpec& spec, F f) {
   const std::array<Strides, 3> strides = {PlainStrides(shape), BroadcastStrides(spec.inputs[0].shape, shape),
                                           BroadcastStrides(spec.inputs[1].shape, shape)};
   return InDouble(spec, [=](const Tensors& t) {
-    Walk(shape, strides, [&](const std::array<int64_t, 3>& at) {
-      t.out[0][at[0]] = f(t.in[0][at[1]], t.in[1][at[2]]);
-    });
+    Walk(shape, strides,
+         [&](const std::array<int64_t, 3>& at) { t.out[0][at[0]] = f(t.in[0][at[1]], t.in[1][at[2]]); });
   });
 }
 

@@ -1,7 +1,8 @@
 // y (M, H) = x (M, K) w (H, K)^T + b. M is the first extent if `flatten`, else the product of all but the last.
+#include "symbol/ops/fully_connected.h"
+
 #include "executor/kernels/reference/kernels.h"
 #include "executor/kernels/reference/util.h"
-#include "symbol/ops/fully_connected.h"
 
 namespace bindery::reference {
 namespace {
@@ -9,8 +10,7 @@ namespace {
 struct Sizes {
   int64_t m, k, h;
   Sizes(const FullyConnectedAttrs& attrs, const Shape& data)
-      : m(attrs.flatten ? data[0] : data.CountTo(data.rank() - 1)),
-        k(attrs.flatten ? data.CountFrom(1) : data[-1]),
+      : m(attrs.flatten ? data[0] : data.CountTo(data.rank() - 1)), k(attrs.flatten ? data.CountFrom(1) : data[-1]),
         h(attrs.num_hidden) {}
 };
 

@@ -12,7 +12,7 @@ constexpr KernelEntry kReferenceKernels[] = {
     {"BatchNorm", MakeBatchNorm},
     {"BatchNormGrad", MakeBatchNormGrad},
     {"BatchNormStatistics", MakeBatchNormStatistics},
-    {"MergeStatistics", MakeView},   // of one device
+    {"MergeStatistics", MakeView},  // of one device
     {"BatchNormNormalize", MakeBatchNormNormalize},
     {"BatchNormGradSums", MakeBatchNormGradSums},
     {"BatchNormGradInput", MakeBatchNormGradInput},
@@ -54,7 +54,7 @@ constexpr KernelEntry kReferenceKernels[] = {
     {"SoftmaxOutput", MakeSoftmaxOutput},
     {"SoftmaxOutputGrad", MakeSoftmaxOutputGrad},
     {"CountValid", MakeCountValid},
-    {"SumOverDevices", MakeView},   // of one device
+    {"SumOverDevices", MakeView},  // of one device
     {"LinearRegressionOutput", MakeView},
     {"LinearRegressionOutputGrad", MakeLinearRegressionOutputGrad},
     {"MakeLoss", MakeView},

@@ -78,7 +78,7 @@ MaybeKernel MakeMeanGrad(const KernelSpec& spec);
 MaybeKernel MakeMaxGrad(const KernelSpec& spec);
 MaybeKernel MakeDot(const KernelSpec& spec);
 // shape_ops.cc
-MaybeKernel MakeView(const KernelSpec& spec);   // every operator that is the identity on its elements
+MaybeKernel MakeView(const KernelSpec& spec);  // every operator that is the identity on its elements
 MaybeKernel MakeTranspose(const KernelSpec& spec);
 MaybeKernel MakeConcat(const KernelSpec& spec);
 MaybeKernel MakeConcatGrad(const KernelSpec& spec);
@@ -86,7 +86,7 @@ MaybeKernel MakeSlice(const KernelSpec& spec);
 MaybeKernel MakeSliceGrad(const KernelSpec& spec);
 MaybeKernel MakeSliceChannel(const KernelSpec& spec);
 MaybeKernel MakeSliceChannelGrad(const KernelSpec& spec);
-MaybeKernel MakeCast(const KernelSpec& spec);   // and CastLike
+MaybeKernel MakeCast(const KernelSpec& spec);  // and CastLike
 MaybeKernel MakeZerosLike(const KernelSpec& spec);
 MaybeKernel MakeConstant(const KernelSpec& spec);
 // softmax.cc

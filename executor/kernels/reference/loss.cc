@@ -1,8 +1,9 @@
+#include "symbol/ops/loss.h"
+
 #include <algorithm>
 
 #include "executor/kernels/reference/kernels.h"
 #include "executor/kernels/reference/util.h"
-#include "symbol/ops/loss.h"
 
 namespace bindery::reference {
 namespace {
@@ -10,9 +11,8 @@ namespace {
 template <class F>
 Kernel CountIf(const KernelSpec& spec, F counts) {
   const int64_t n = spec.inputs[0].shape.Elements();
-  return InDouble(spec, [=](const Tensors& t) {
-    t.out[0][0] = static_cast<double>(std::count_if(t.in[0], t.in[0] + n, counts));
-  });
+  return InDouble(
+      spec, [=](const Tensors& t) { t.out[0][0] = static_cast<double>(std::count_if(t.in[0], t.in[0] + n, counts)); });
 }
 
 }  // namespace

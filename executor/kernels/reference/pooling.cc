@@ -1,12 +1,13 @@
 // Pooling over windows of up to 3 spatial axes. The maximum's state holds, per output, where in its plane of data the
 // first of the largest elements is (int32).
+#include "symbol/ops/pooling.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "executor/kernels/reference/kernels.h"
 #include "executor/kernels/reference/util.h"
-#include "symbol/ops/pooling.h"
 
 namespace bindery::reference {
 namespace {
@@ -18,7 +19,7 @@ struct Extent {
 
 struct Axis {
   int64_t in = 1;
-  int64_t padded_end = 1;   // where the padding on the right ends: windows that reach beyond it are cut there
+  int64_t padded_end = 1;  // where the padding on the right ends: windows that reach beyond it are cut there
   PoolWindow window{1, 1, 0, 0, 1};
   Extent At(int64_t p) const {
     const int64_t begin = p * window.stride - window.pad_begin;
@@ -28,8 +29,8 @@ struct Axis {
 };
 
 struct Geometry {
-  int64_t planes;   // N * C
-  Axis d, h, w;     // missing axes have extent 1
+  int64_t planes;  // N * C
+  Axis d, h, w;    // missing axes have extent 1
   bool count_padding;
 
   Geometry(const PoolingAttrs& attrs, const Shape& data)
@@ -75,21 +76,20 @@ double Divisor(const Geometry& g, const Extent& d, const Extent& h, const Extent
 
 Kernel MaxPooling(const KernelSpec& spec, const Geometry& g) {
   const int64_t state_bytes = spec.outputs[0].shape.Elements() * static_cast<int64_t>(sizeof(int32_t));
-  return InDouble(
-      spec,
-      [=](const Tensors& t) {
-        auto* state = reinterpret_cast<int32_t*>(t.raw_out[1]);
-        ForEachWindow(g, [&](int64_t output, int64_t plane, Extent d, Extent h, Extent w) {
-          const double* x = t.in[0] + plane * g.in_plane();
-          int64_t winner = -1;
-          ForEachInput(g, d, h, w, [&](int64_t i) {
-            if (winner < 0 || x[i] > x[winner] || (std::isnan(x[i]) && !std::isnan(x[winner]))) winner = i;
-          });
-          t.out[0][output] = x[winner];
-          if (state) state[output] = static_cast<int32_t>(winner);
-        });
-      },
-      {Format::Plain(), StateFormat(state_bytes)});
+  return InDouble(spec,
+                  [=](const Tensors& t) {
+                    auto* state = reinterpret_cast<int32_t*>(t.raw_out[1]);
+                    ForEachWindow(g, [&](int64_t output, int64_t plane, Extent d, Extent h, Extent w) {
+                      const double* x = t.in[0] + plane * g.in_plane();
+                      int64_t winner = -1;
+                      ForEachInput(g, d, h, w, [&](int64_t i) {
+                        if (winner < 0 || x[i] > x[winner] || (std::isnan(x[i]) && !std::isnan(x[winner]))) winner = i;
+                      });
+                      t.out[0][output] = x[winner];
+                      if (state) state[output] = static_cast<int32_t>(winner);
+                    });
+                  },
+                  {Format::Plain(), StateFormat(state_bytes)});
 }
 
 Kernel AveragePooling(const KernelSpec& spec, const Geometry& g) {

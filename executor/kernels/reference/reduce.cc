@@ -1,8 +1,9 @@
+#include "symbol/ops/reduce.h"
+
 #include <cmath>
 
 #include "executor/kernels/reference/kernels.h"
 #include "executor/kernels/reference/util.h"
-#include "symbol/ops/reduce.h"
 
 namespace bindery::reference {
 namespace {
@@ -12,7 +13,7 @@ struct Reduction {
   Shape shape;
   std::array<Strides, 2> strides;
   int64_t outputs;
-  double count;   // elements reduced to one
+  double count;  // elements reduced to one
 
   Reduction(const KernelSpec& spec, const Shape& data) : shape(data) {
     const uint32_t reduced = ReducedAxes(spec.attributes<ReduceAttrs>(), data);
@@ -68,9 +69,8 @@ MaybeKernel MakeSumGrad(const KernelSpec& spec) {
 
 MaybeKernel MakeMeanGrad(const KernelSpec& spec) {
   const Reduction r(spec, spec.inputs[1].shape);
-  return InDouble(spec, [=](const Tensors& t) {
-    r.ForEach([&](int64_t i, int64_t o) { t.out[0][i] = t.in[0][o] / r.count; });
-  });
+  return InDouble(
+      spec, [=](const Tensors& t) { r.ForEach([&](int64_t i, int64_t o) { t.out[0][i] = t.in[0][o] / r.count; }); });
 }
 
 // (dy, data, y) -> dx: equal maxima share dy

@@ -18,7 +18,7 @@ void Advance(const Shape& shape, std::array<int64_t, Shape::kMaxRank>& index) {
 void Reorder(const std::byte* source, const Format& from, std::byte* target, const Format& to, const Shape& shape,
              DType dtype) {
   const int64_t size = SizeOf(dtype);
-  std::memset(target, 0, static_cast<size_t>(StorageBytes(to, dtype, shape)));   // the padding
+  std::memset(target, 0, static_cast<size_t>(StorageBytes(to, dtype, shape)));  // the padding
   std::array<int64_t, Shape::kMaxRank> index{};
   for (int64_t i = shape.Elements(); i > 0; --i, Advance(shape, index)) {
     std::memcpy(target + ElementOffset(to, shape, index.data()) * size,

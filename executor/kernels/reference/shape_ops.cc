@@ -1,11 +1,12 @@
 // Operators that only move elements: every one copies boxes of elements between two strided places.
+#include "symbol/ops/shape_ops.h"
+
 #include <algorithm>
 #include <cstring>
 
 #include "executor/kernels/reference/kernels.h"
 #include "executor/kernels/reference/util.h"
 #include "symbol/ops/elementwise.h"
-#include "symbol/ops/shape_ops.h"
 
 namespace bindery::reference {
 namespace {
@@ -55,7 +56,7 @@ std::vector<Part> ChannelParts(const SliceChannelAttrs& attrs, const Shape& whol
 // The elements of a slice as a box in the data.
 struct SliceBox {
   Shape box;
-  int64_t first = 0;   // offset of the first element
+  int64_t first = 0;  // offset of the first element
   Strides strides;
   SliceBox(const SliceAttrs& attrs, const Shape& data) : box(data), strides(PlainStrides(data)) {
     const std::vector<SliceRange> ranges = SliceRanges(attrs, data);

@@ -50,7 +50,7 @@ MaybeKernel MakeSoftmaxOutputGrad(const KernelSpec& spec) {
     for (int64_t o = 0; o < view.outer; ++o) {
       for (int64_t i = 0; i < view.inner; ++i) {
         const double l = label_is_distribution ? 0 : label[o * view.inner + i];
-        if (!label_is_distribution && attrs.use_ignore && l == attrs.ignore_label) continue;   // gradient 0
+        if (!label_is_distribution && attrs.use_ignore && l == attrs.ignore_label) continue;  // gradient 0
         const int64_t class_of_label = label_is_distribution ? 0 : target.ClassOf(l, o);
         for (int64_t k = 0; k < view.axis; ++k) {
           const int64_t at = (o * view.axis + k) * view.inner + i;

@@ -31,7 +31,7 @@ struct Converted {
   int index;
   DType dtype;
   int64_t elements;
-  int64_t scratch_offset;   // bytes
+  int64_t scratch_offset;  // bytes
 };
 
 // What one InDouble kernel converts.
@@ -132,12 +132,12 @@ Kernel OnBytes(const KernelSpec& spec, Loop loop, std::vector<InplacePair> inpla
 
 Kernel Copy(const KernelSpec& spec) {
   const size_t bytes = static_cast<size_t>(StorageBytes(Format::Plain(), spec.outputs[0].dtype, spec.outputs[0].shape));
-  return OnBytes(
-      spec,
-      [bytes](const Tensors& t) {
-        if (bytes > 0 && t.raw_out[0] && t.raw_in[0] != t.raw_out[0]) std::memcpy(t.raw_out[0], t.raw_in[0], bytes);
-      },
-      {{0, 0}});
+  return OnBytes(spec,
+                 [bytes](const Tensors& t) {
+                   if (bytes > 0 && t.raw_out[0] && t.raw_in[0] != t.raw_out[0])
+                     std::memcpy(t.raw_out[0], t.raw_in[0], bytes);
+                 },
+                 {{0, 0}});
 }
 
 Format StateFormat(int64_t bytes) { return Format::Opaque(bytes, kFamily); }
@@ -149,7 +149,7 @@ bool IsReferenceState(const Format& format) {
 double Activate(ActivationType type, double x) {
   switch (type) {
     case ActivationType::kNone: return x;
-    case ActivationType::kRelu: return std::max(x, 0.0);   // NaN stays NaN
+    case ActivationType::kRelu: return std::max(x, 0.0);  // NaN stays NaN
     case ActivationType::kSigmoid: return 1 / (1 + std::exp(-x));
     case ActivationType::kTanh: return std::tanh(x);
     case ActivationType::kSoftRelu: return std::max(x, 0.0) + std::log1p(std::exp(-std::fabs(x)));

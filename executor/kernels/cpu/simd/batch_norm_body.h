@@ -1,4 +1,5 @@
-// Part of loops_body.h: the passes of batch normalisation over one channel's contiguous elements, and over rows of channels.
+// Part of loops_body.h: the passes of batch normalisation over one channel's contiguous elements, and over rows of
+// channels.
 
 // Accumulates f(i) -> two vectors, in float within chunks and in double over them.
 template <class F, class P>
@@ -24,7 +25,8 @@ inline void TwoSums(int64_t n, double* sums, F f, P part) {
 
 // The same for one vector of lanes over rows; f(row offset, &a, &b). Of the vector, lanes [begin, end) count.
 template <class F>
-inline void TwoRowSums(int64_t rows, int64_t stride, int64_t begin, int64_t end_of_lanes, double* first, double* second, F f) {
+inline void TwoRowSums(int64_t rows, int64_t stride, int64_t begin, int64_t end_of_lanes, double* first, double* second,
+                       F f) {
   for (int64_t row = 0; row < rows;) {
     const int64_t end = row + 64 <= rows ? row + 64 : rows;
     V a0 = Splat(0), a1 = a0, a2 = a0, a3 = a0, b0 = a0, b1 = a0, b2 = a0, b3 = a0;
@@ -46,7 +48,7 @@ inline void TwoRowSums(int64_t rows, int64_t stride, int64_t begin, int64_t end_
 void Moments(const float* x, int64_t n, float shift, double* sums) {
   TwoSums(
       n, sums,
-      [=](int64_t i, V* a, V* b) __attribute__((always_inline)) {
+      [=](int64_t i, V * a, V * b) __attribute__((always_inline)) {
         const V d = Load(x + i) - shift;
         *a += d;
         *b += d * d;
@@ -58,26 +60,31 @@ void Moments(const float* x, int64_t n, float shift, double* sums) {
       });
 }
 
-// f(first lane of the vector, first that counts, one after the last, load) for all lanes: the last vector may overlap the
-// one before, and load() reads fewer lanes where there is not even one vector.
+// f(first lane of the vector, first that counts, one after the last, load) for all lanes: the last vector may overlap
+// the one before, and load() reads fewer lanes where there is not even one vector.
 template <class F>
 inline void ForLanes(int64_t lanes, F f) {
   int64_t l = 0;
   for (; l + kLanes <= lanes; l += kLanes) f(l, 0, kLanes, Load);
   if (l == lanes) return;
   if (lanes > kLanes) return f(lanes - kLanes, l + kLanes - lanes, kLanes, Load);
-  f(0, 0, lanes, [lanes](const float* p) __attribute__((always_inline)) { return LoadPart(p, lanes); });
+  f(
+      0, 0, lanes, [lanes](const float* p) __attribute__((always_inline)) { return LoadPart(p, lanes); });
 }
 
-void MomentsRows(const float* x, int64_t rows, int64_t stride, int64_t lanes, const float* shift, double* sum, double* square) {
-  ForLanes(lanes, [=](int64_t l, int64_t begin, int64_t end, auto load) __attribute__((always_inline)) {
-    const V s = load(shift + l);
-    TwoRowSums(rows, stride, begin, end, sum + l, square + l, [=](int64_t at, V* a, V* b) __attribute__((always_inline)) {
-      const V d = load(x + at + l) - s;
-      *a += d;
-      *b += d * d;
-    });
-  });
+void MomentsRows(const float* x, int64_t rows, int64_t stride, int64_t lanes, const float* shift, double* sum,
+                 double* square) {
+  ForLanes(
+      lanes, [=](int64_t l, int64_t begin, int64_t end, auto load) __attribute__((always_inline)) {
+        const V s = load(shift + l);
+        TwoRowSums(
+            rows, stride, begin, end, sum + l,
+            square + l, [=](int64_t at, V * a, V * b) __attribute__((always_inline)) {
+              const V d = load(x + at + l) - s;
+              *a += d;
+              *b += d * d;
+            });
+      });
 }
 
 // The normalised value, in one rounding where the instructions have one: said explicitly, because what relu cuts off
@@ -95,14 +102,14 @@ template <bool kRelu>
 inline void GradSumsOf(const float* dy, const float* x, int64_t n, const Loops::Channel& c, double* sums) {
   const V scale = Splat(c.scale), beta = Splat(c.beta);
   const float mean = c.mean;
-  const auto add = [=](V g, V v, V* a, V* b) __attribute__((always_inline)) {
+  const auto add = [=](V g, V v, V * a, V * b) __attribute__((always_inline)) {
     const V centred = v - mean;
     const V passed = Passed<kRelu>(g, centred, scale, beta);
     *a += passed;
     *b += passed * centred;
   };
   TwoSums(
-      n, sums, [=](int64_t i, V* a, V* b) __attribute__((always_inline)) { add(Load(dy + i), Load(x + i), a, b); },
+      n, sums, [=](int64_t i, V * a, V * b) __attribute__((always_inline)) { add(Load(dy + i), Load(x + i), a, b); },
       [=](int64_t i) __attribute__((always_inline)) {
         V a = Splat(0), b = a;
         add(Splat(dy[i]), Splat(x[i]), &a, &b);
@@ -115,20 +122,23 @@ void GradSums(const float* dy, const float* x, int64_t n, const Loops::Channel& 
 }
 
 template <bool kRelu>
-inline void GradSumsRowsOf(const float* dy, const float* x, int64_t rows, int64_t stride, int64_t lanes, const Loops::Channels& c,
-                           double* sum, double* product) {
-  ForLanes(lanes, [=](int64_t l, int64_t begin, int64_t end, auto load) __attribute__((always_inline)) {
-    const V mean = load(c.mean + l), scale = load(c.scale + l), beta = load(c.beta + l);
-    TwoRowSums(rows, stride, begin, end, sum + l, product + l, [=](int64_t at, V* a, V* b) __attribute__((always_inline)) {
-      const V centred = load(x + at + l) - mean;
-      const V passed = Passed<kRelu>(load(dy + at + l), centred, scale, beta);
-      *a += passed;
-      *b += passed * centred;
-    });
-  });
+inline void GradSumsRowsOf(const float* dy, const float* x, int64_t rows, int64_t stride, int64_t lanes,
+                           const Loops::Channels& c, double* sum, double* product) {
+  ForLanes(
+      lanes, [=](int64_t l, int64_t begin, int64_t end, auto load) __attribute__((always_inline)) {
+        const V mean = load(c.mean + l), scale = load(c.scale + l), beta = load(c.beta + l);
+        TwoRowSums(
+            rows, stride, begin, end, sum + l,
+            product + l, [=](int64_t at, V * a, V * b) __attribute__((always_inline)) {
+              const V centred = load(x + at + l) - mean;
+              const V passed = Passed<kRelu>(load(dy + at + l), centred, scale, beta);
+              *a += passed;
+              *b += passed * centred;
+            });
+      });
 }
-void GradSumsRows(const float* dy, const float* x, int64_t rows, int64_t stride, int64_t lanes, const Loops::Channels& c, bool relu,
-                  double* sum, double* product) {
+void GradSumsRows(const float* dy, const float* x, int64_t rows, int64_t stride, int64_t lanes,
+                  const Loops::Channels& c, bool relu, double* sum, double* product) {
   relu ? GradSumsRowsOf<true>(dy, x, rows, stride, lanes, c, sum, product)
        : GradSumsRowsOf<false>(dy, x, rows, stride, lanes, c, sum, product);
 }
@@ -143,9 +153,11 @@ inline V Normalized(V x, V mean, V scale, V beta) {
 void Normalize(const float* x, float* y, int64_t n, const Loops::Channel& c, bool relu) {
   const V mean = Splat(c.mean), scale = Splat(c.scale), beta = Splat(c.beta);
   if (relu) {
-    Map(x, y, n, [=](V v) __attribute__((always_inline)) { return Normalized<true>(v, mean, scale, beta); });
+    Map(
+        x, y, n, [=](V v) __attribute__((always_inline)) { return Normalized<true>(v, mean, scale, beta); });
   } else {
-    Map(x, y, n, [=](V v) __attribute__((always_inline)) { return Normalized<false>(v, mean, scale, beta); });
+    Map(
+        x, y, n, [=](V v) __attribute__((always_inline)) { return Normalized<false>(v, mean, scale, beta); });
   }
 }
 
@@ -157,18 +169,19 @@ inline V InputGradient(V dy, V x, V mean, V scale, V beta, V b, V c) {
 
 template <bool kRelu>
 inline void GradInputOf(const float* dy, const float* x, float* dx, int64_t n, const Loops::Channel& channel) {
-  const V mean = Splat(channel.mean), scale = Splat(channel.scale), beta = Splat(channel.beta), b = Splat(channel.b), c = Splat(channel.c);
-  Map2(dy, x, dx, n, [=](V g, V v) __attribute__((always_inline)) {
-    return InputGradient<kRelu>(g, v, mean, scale, beta, b, c);
-  });
+  const V mean = Splat(channel.mean), scale = Splat(channel.scale), beta = Splat(channel.beta), b = Splat(channel.b),
+          c = Splat(channel.c);
+  Map2(
+      dy, x, dx,
+      n, [=](V g, V v) __attribute__((always_inline)) { return InputGradient<kRelu>(g, v, mean, scale, beta, b, c); });
 }
 void GradInput(const float* dy, const float* x, float* dx, int64_t n, const Loops::Channel& c, bool relu) {
   relu ? GradInputOf<true>(dy, x, dx, n, c) : GradInputOf<false>(dy, x, dx, n, c);
 }
 
 // Rows of `lanes`, y = f(load, lane) where load(p) reads a vector of an input: vector by vector, the constants of all
-// lanes in registers if a row is one vector (blocked formats). Where the last vector of a row overlaps the one before, it
-// is computed before that is stored, so y may be x.
+// lanes in registers if a row is one vector (blocked formats). Where the last vector of a row overlaps the one before,
+// it is computed before that is stored, so y may be x.
 template <class F, class G>
 inline void ForRows(int64_t rows, int64_t lanes, float* y, F f, G part) {
   if (lanes == kLanes) {
@@ -193,7 +206,9 @@ template <bool kRelu>
 inline void NormalizeRowsOf(const float* x, float* y, int64_t rows, int64_t lanes, const Loops::Channels& c) {
   ForRows(
       rows, lanes, y,
-      [=](int64_t at, int64_t l) __attribute__((always_inline)) { return Normalized<kRelu>(Load(x + at), Load(c.mean + l), Load(c.scale + l), Load(c.beta + l)); },
+      [=](int64_t at, int64_t l) __attribute__((always_inline)) {
+        return Normalized<kRelu>(Load(x + at), Load(c.mean + l), Load(c.scale + l), Load(c.beta + l));
+      },
       [=](int64_t at, int64_t n) __attribute__((always_inline)) {
         return Normalized<kRelu>(LoadPart(x + at, n), LoadPart(c.mean, n), LoadPart(c.scale, n), LoadPart(c.beta, n));
       });
@@ -203,17 +218,20 @@ void NormalizeRows(const float* x, float* y, int64_t rows, int64_t lanes, const 
 }
 
 template <bool kRelu>
-inline void GradInputRowsOf(const float* dy, const float* x, float* dx, int64_t rows, int64_t lanes, const Loops::Channels& c) {
+inline void GradInputRowsOf(const float* dy, const float* x, float* dx, int64_t rows, int64_t lanes,
+                            const Loops::Channels& c) {
   ForRows(
       rows, lanes, dx,
       [=](int64_t at, int64_t l) __attribute__((always_inline)) {
-        return InputGradient<kRelu>(Load(dy + at), Load(x + at), Load(c.mean + l), Load(c.scale + l), Load(c.beta + l), Load(c.b + l), Load(c.c + l));
+        return InputGradient<kRelu>(Load(dy + at), Load(x + at), Load(c.mean + l), Load(c.scale + l), Load(c.beta + l),
+                                    Load(c.b + l), Load(c.c + l));
       },
       [=](int64_t at, int64_t n) __attribute__((always_inline)) {
-        return InputGradient<kRelu>(LoadPart(dy + at, n), LoadPart(x + at, n), LoadPart(c.mean, n), LoadPart(c.scale, n), LoadPart(c.beta, n),
-                     LoadPart(c.b, n), LoadPart(c.c, n));
+        return InputGradient<kRelu>(LoadPart(dy + at, n), LoadPart(x + at, n), LoadPart(c.mean, n),
+                                    LoadPart(c.scale, n), LoadPart(c.beta, n), LoadPart(c.b, n), LoadPart(c.c, n));
       });
 }
-void GradInputRows(const float* dy, const float* x, float* dx, int64_t rows, int64_t lanes, const Loops::Channels& c, bool relu) {
+void GradInputRows(const float* dy, const float* x, float* dx, int64_t rows, int64_t lanes, const Loops::Channels& c,
+                   bool relu) {
   relu ? GradInputRowsOf<true>(dy, x, dx, rows, lanes, c) : GradInputRowsOf<false>(dy, x, dx, rows, lanes, c);
 }

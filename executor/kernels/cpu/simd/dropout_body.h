@@ -15,7 +15,8 @@ struct PhiloxLanes {
     c3 = p0;
   }
 
-  // Four bytes per block, 1 where the upper 24 bits of its word reach the threshold. x < t shows in the difference's sign.
+  // Four bytes per block, 1 where the upper 24 bits of its word reach the threshold. x < t shows in the difference's
+  // sign.
   W Kept(uint32_t threshold) const {
     const auto bit = [threshold](W word) __attribute__((always_inline)) {
       return ((((word >> 8) & 0xffffff) - threshold) >> 63) ^ 1;

@@ -59,7 +59,8 @@ inline V Apply(V a, V b) {
   if constexpr (kOp == Binary::kSoftReluGrad) return a * OneMinusExp(b);
   if constexpr (kOp == Binary::kSoftSignGrad) return a * ((1 - AbsOf(b)) * (1 - AbsOf(b)));
 }
-// A class, not a lambda: the function pointer that a lambda without captures converts to would not have the file's target.
+// A class, not a lambda: the function pointer that a lambda without captures converts to would not have the file's
+// target.
 template <Binary kOp>
 struct Function {
   V operator()(V a, V b) const { return Apply<kOp>(a, b); }
@@ -67,7 +68,8 @@ struct Function {
 
 template <Unary kOp>
 void UnaryLoop(const float* x, float* y, int64_t n, float c) {
-  Map(x, y, n, [c](V v) __attribute__((always_inline)) { return Apply<kOp>(v, c); });
+  Map(
+      x, y, n, [c](V v) __attribute__((always_inline)) { return Apply<kOp>(v, c); });
 }
 template <Binary kOp>
 void BinaryLoop(const float* a, const float* b, float* y, int64_t n) {
@@ -76,12 +78,14 @@ void BinaryLoop(const float* a, const float* b, float* y, int64_t n) {
 template <Binary kOp>
 void BinaryScalarB(const float* a, const float* b, float* y, int64_t n) {
   const V scalar = Splat(*b);
-  Map(a, y, n, [scalar](V v) __attribute__((always_inline)) { return Apply<kOp>(v, scalar); });
+  Map(
+      a, y, n, [scalar](V v) __attribute__((always_inline)) { return Apply<kOp>(v, scalar); });
 }
 template <Binary kOp>
 void BinaryScalarA(const float* a, const float* b, float* y, int64_t n) {
   const V scalar = Splat(*a);
-  Map(b, y, n, [scalar](V v) __attribute__((always_inline)) { return Apply<kOp>(scalar, v); });
+  Map(
+      b, y, n, [scalar](V v) __attribute__((always_inline)) { return Apply<kOp>(scalar, v); });
 }
 
 void AddReluGrad(const float* g0, const float* g1, const float* y, float* dx, int64_t n) {
@@ -93,16 +97,16 @@ void AddReluGrad(const float* g0, const float* g1, const float* y, float* dx, in
 }
 
 void Scale(const float* x, float* y, int64_t n, float factor) {
-  Map(x, y, n, [factor](V v) __attribute__((always_inline)) { return v * factor; });
+  Map(
+      x, y, n, [factor](V v) __attribute__((always_inline)) { return v * factor; });
 }
-void MaxTo(const float* x, float* y, int64_t n) {
-  Map2(x, y, y, n, Function<Binary::kMaximum>());
-}
+void MaxTo(const float* x, float* y, int64_t n) { Map2(x, y, y, n, Function<Binary::kMaximum>()); }
 void AddTo(const float* x, double* sums, int64_t n) {
   for (int64_t i = 0; i < n; ++i) sums[i] += x[i];
 }
 void Axpy(const float* x, float* y, int64_t n, float factor) {
-  Map2(x, y, y, n, [factor](V a, V b) __attribute__((always_inline)) { return b + a * factor; });
+  Map2(
+      x, y, y, n, [factor](V a, V b) __attribute__((always_inline)) { return b + a * factor; });
 }
 
 // ---- sums: float within a chunk, double over chunks ----
@@ -132,12 +136,14 @@ inline double SumOver(int64_t n, F f, P part) {
 }
 
 double Sum(const float* x, int64_t n) {
-  return SumOver(n, [=](int64_t i) __attribute__((always_inline)) { return Load(x + i); },
-                 [=](int64_t i, int64_t m) __attribute__((always_inline)) { return LoadPart(x + i, m); });
+  return SumOver(
+      n, [=](int64_t i) __attribute__((always_inline)) { return Load(x + i); },
+      [=](int64_t i, int64_t m) __attribute__((always_inline)) { return LoadPart(x + i, m); });
 }
 double Dot(const float* a, const float* b, int64_t n) {
-  return SumOver(n, [=](int64_t i) __attribute__((always_inline)) { return Load(a + i) * Load(b + i); },
-                 [=](int64_t i, int64_t m) __attribute__((always_inline)) { return LoadPart(a + i, m) * LoadPart(b + i, m); });
+  return SumOver(
+      n, [=](int64_t i) __attribute__((always_inline)) { return Load(a + i) * Load(b + i); },
+      [=](int64_t i, int64_t m) __attribute__((always_inline)) { return LoadPart(a + i, m) * LoadPart(b + i, m); });
 }
 float MaxOf(const float* x, int64_t n) {
   float max = x[0];
@@ -174,11 +180,12 @@ inline V InParts(int64_t n, F f) {
 inline void SoftmaxRow(const float* x, float* y, int64_t n, float inverse_temperature) {
   const float max = MaxOf(x, n);
   const auto f = [=](V v) __attribute__((always_inline)) { return Exp((v - max) * inverse_temperature); };
-  const V sums = InParts(n / kLanes, [=](int64_t k) __attribute__((always_inline)) {
-    const V e = f(Load(x + k * kLanes));
-    Store(y + k * kLanes, e);
-    return e;
-  });
+  const V sums = InParts(
+      n / kLanes, [=](int64_t k) __attribute__((always_inline)) {
+        const V e = f(Load(x + k * kLanes));
+        Store(y + k * kLanes, e);
+        return e;
+      });
   float sum = SumOf(sums);
   int64_t i = n / kLanes * kLanes;
   if (i < n) {
@@ -204,7 +211,7 @@ inline void SoftmaxShortRows(const float* x, float* y, int64_t rows, int64_t n, 
 }
 
 void Softmax(const float* x, float* y, int64_t rows, int64_t n, float inverse_temperature) {
-  constexpr int64_t kTile = 1024;   // stays in the nearest cache
+  constexpr int64_t kTile = 1024;  // stays in the nearest cache
   if (n < 4 * kLanes) {
     const int64_t step = kTile / n;
     for (int64_t row = 0; row < rows; row += step) {
@@ -217,7 +224,8 @@ void Softmax(const float* x, float* y, int64_t rows, int64_t n, float inverse_te
 
 void SoftmaxGrad(const float* dy, const float* y, float* dx, int64_t n, float factor) {
   const float sum = static_cast<float>(Dot(dy, y, n));
-  Map2(dy, y, dx, n, [=](V g, V p) __attribute__((always_inline)) { return p * (g - sum) * factor; });
+  Map2(
+      dy, y, dx, n, [=](V g, V p) __attribute__((always_inline)) { return p * (g - sum) * factor; });
 }
 
 // f(column, load, store) for every vector of columns, the last perhaps a part of one.
@@ -227,37 +235,42 @@ inline void ForColumns(int64_t inner, F f) {
   for (; i + kLanes <= inner; i += kLanes) f(i, Load, Store);
   if (i < inner) {
     const int64_t m = inner - i;
-    f(i, [m](const float* p) __attribute__((always_inline)) { return LoadPart(p, m); },
-      [m](float* p, V v) __attribute__((always_inline)) { StorePart(p, m, v); });
+    f(
+        i, [m](const float* p) __attribute__((always_inline)) { return LoadPart(p, m); },
+        [m](float* p, V v) __attribute__((always_inline)) { StorePart(p, m, v); });
   }
 }
 
 void SoftmaxColumns(const float* x, float* y, int64_t n, int64_t stride, int64_t inner, float inverse_temperature) {
-  ForColumns(inner, [=](int64_t i, auto load, auto store) __attribute__((always_inline)) {
-    V max = load(x + i);
-    for (int64_t k = 1; k < n; ++k) {
-      const V v = load(x + k * stride + i);
-      max = (v > max) | (v != v) ? v : max;
-    }
-    const V inverse = 1 / InParts(n, [=](int64_t k) __attribute__((always_inline)) {
-      const V e = Exp((load(x + k * stride + i) - max) * inverse_temperature);
-      store(y + k * stride + i, e);
-      return e;
-    });
-    for (int64_t k = 0; k < n; ++k) store(y + k * stride + i, load(y + k * stride + i) * inverse);
-  });
+  ForColumns(
+      inner, [=](int64_t i, auto load, auto store) __attribute__((always_inline)) {
+        V max = load(x + i);
+        for (int64_t k = 1; k < n; ++k) {
+          const V v = load(x + k * stride + i);
+          max = (v > max) | (v != v) ? v : max;
+        }
+        const V inverse = 1 / InParts(
+                                  n, [=](int64_t k) __attribute__((always_inline)) {
+                                    const V e = Exp((load(x + k * stride + i) - max) * inverse_temperature);
+                                    store(y + k * stride + i, e);
+                                    return e;
+                                  });
+        for (int64_t k = 0; k < n; ++k) store(y + k * stride + i, load(y + k * stride + i) * inverse);
+      });
 }
 
-void SoftmaxGradColumns(const float* dy, const float* y, float* dx, int64_t n, int64_t stride, int64_t inner, float factor) {
-  ForColumns(inner, [=](int64_t i, auto load, auto store) __attribute__((always_inline)) {
-    const V sum = InParts(n, [=](int64_t k) __attribute__((always_inline)) {
-      return load(dy + k * stride + i) * load(y + k * stride + i);
-    });
-    for (int64_t k = 0; k < n; ++k) {
-      const int64_t at = k * stride + i;
-      store(dx + at, load(y + at) * (load(dy + at) - sum) * factor);
-    }
-  });
+void SoftmaxGradColumns(const float* dy, const float* y, float* dx, int64_t n, int64_t stride, int64_t inner,
+                        float factor) {
+  ForColumns(
+      inner, [=](int64_t i, auto load, auto store) __attribute__((always_inline)) {
+        const V sum = InParts(
+            n, [=](int64_t k)
+                   __attribute__((always_inline)) { return load(dy + k * stride + i) * load(y + k * stride + i); });
+        for (int64_t k = 0; k < n; ++k) {
+          const int64_t at = k * stride + i;
+          store(dx + at, load(y + at) * (load(dy + at) - sum) * factor);
+        }
+      });
 }
 
 // ---- matrix and vector ----
@@ -300,7 +313,8 @@ void VectorMatrix(const float* dy, const float* w, float* dx, int64_t n, int64_t
     const float d0 = dy[row], d1 = dy[row + 1], d2 = dy[row + 2], d3 = dy[row + 3];
     int64_t i = 0;
     for (; i + kLanes <= k; i += kLanes) {
-      Store(dx + i, Load(dx + i) + ((Load(r + i) * d0 + Load(r + k + i) * d1) + (Load(r + 2 * k + i) * d2 + Load(r + 3 * k + i) * d3)));
+      Store(dx + i, Load(dx + i) + ((Load(r + i) * d0 + Load(r + k + i) * d1) +
+                                    (Load(r + 2 * k + i) * d2 + Load(r + 3 * k + i) * d3)));
     }
     for (; i < k; ++i) dx[i] += (r[i] * d0 + r[k + i] * d1) + (r[2 * k + i] * d2 + r[3 * k + i] * d3);
   }

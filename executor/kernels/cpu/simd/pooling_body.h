@@ -24,8 +24,8 @@ inline void StoreIndex(Index* p, I index) {
   }
 }
 
-// f(output, lane, keep) for vectors of lanes; the last may overlap the one before, `keep` is then zero in the lanes that
-// were done. g(output, lane) for single lanes, where there are fewer than a vector.
+// f(output, lane, keep) for vectors of lanes; the last may overlap the one before, `keep` is then zero in the lanes
+// that were done. g(output, lane) for single lanes, where there are fewer than a vector.
 template <class F, class G>
 inline void ForPooled(const Loops::PoolRow& row, F f, G g) {
   const int64_t tail = row.lanes % kLanes;
@@ -102,7 +102,8 @@ void AveragePool(const Loops::PoolRow& row, const float* x, float* y, float scal
       row,
       [&](int64_t output, int64_t l, I) __attribute__((always_inline)) {
         const float* from = x + output * row.step + l;
-        const V sum = InParts(row.count, [=, &row](int64_t t) __attribute__((always_inline)) { return Load(from + row.offsets[t]); });
+        const V sum = InParts(
+            row.count, [ =, &row ](int64_t t) __attribute__((always_inline)) { return Load(from + row.offsets[t]); });
         Store(y + output * row.lanes + l, sum * scale);
       },
       [&](int64_t output, int64_t l) __attribute__((always_inline)) {

@@ -6,7 +6,7 @@
 
 typedef float V __attribute__((vector_size(4 * kLanes)));
 typedef int32_t I __attribute__((vector_size(4 * kLanes)));
-typedef uint64_t W __attribute__((vector_size(4 * kLanes)));   // half as many, twice as wide
+typedef uint64_t W __attribute__((vector_size(4 * kLanes)));  // half as many, twice as wide
 
 inline V Load(const float* p) {
   V v;
@@ -34,15 +34,15 @@ inline float SumOf(V v) {
 
 inline V AbsOf(V x) { return (V)((I)x & 0x7fffffff); }
 inline V CopySign(V magnitude, V sign) { return (V)((I)magnitude | ((I)sign & INT32_MIN)); }
-inline V Max0(V x) { return x < 0 ? Splat(0) : x; }   // keeps NaN
+inline V Max0(V x) { return x < 0 ? Splat(0) : x; }  // keeps NaN
 
 // 2^n, -126 <= n <= 127
 inline V PowerOf2(I n) { return (V)((n + 127) << 23); }
 
 inline V Exp(V x) {
-  x = x > 89 ? Splat(89) : x;      // e^89 overflows, e^-105 rounds to 0; NaN passes
+  x = x > 89 ? Splat(89) : x;  // e^89 overflows, e^-105 rounds to 0; NaN passes
   x = x < -105 ? Splat(-105) : x;
-  const V shifted = x * 1.44269504088896341f + 12582912.0f;   // 1.5 * 2^23: the fraction is rounded away
+  const V shifted = x * 1.44269504088896341f + 12582912.0f;  // 1.5 * 2^23: the fraction is rounded away
   const V n = shifted - 12582912.0f;
   V r = x - n * 0.693359375f;
   r = r + n * 2.12194440e-4f;
@@ -53,7 +53,7 @@ inline V Exp(V x) {
   p = p * r + 5.0000001201e-1f;
   p = p * (r * r) + r + 1;
   const I whole = __builtin_convertvector(n, I);
-  const I half = whole >> 1;       // two factors, so that results may be denormal
+  const I half = whole >> 1;  // two factors, so that results may be denormal
   return p * PowerOf2(half) * PowerOf2(whole - half);
 }
 
@@ -66,7 +66,7 @@ inline V Log(V x) {
   V m = (V)((bits & 0x007fffff) | 0x3f000000);
   const I low = m < 0.707106781186547524f;
   m = low ? m + m : m;
-  e = e + (low & -1);              // low is -1 where true
+  e = e + (low & -1);  // low is -1 where true
   const V exponent = __builtin_convertvector(e, V) - (denormal ? Splat(23) : Splat(0));
   const V t = m - 1;
   const V z = t * t;
