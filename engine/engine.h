@@ -60,7 +60,8 @@ class Engine {
   // before.
   virtual void Push(const PreparedPtr& prepared, std::shared_ptr<const void> payload = nullptr) = 0;
 
-  virtual void Wait(const VarPtr& var) = 0;  // until everything pushed so far on `var` is done
+  virtual void Wait(const VarPtr& var) = 0;      // until everything pushed so far on `var` is done
+  virtual void WaitIdle(const VarPtr& var) = 0;  // the same, but an error stays for whoever reads: for destructors
   virtual void WaitAll() = 0;
   virtual void Recover() = 0;            // waits for everything, then clears every failure
   virtual const char* name() const = 0;  // "threaded", "inline"

@@ -35,6 +35,11 @@ class InlineEngine final : public Engine {
     if (std::exception_ptr error = failures_.Tell(*var)) std::rethrow_exception(error);
   }
 
+  void WaitIdle(const VarPtr& var) override {
+    CheckOwner(var, token_);
+    const auto lock = LockOutside("WaitIdle");
+  }
+
   void WaitAll() override {
     const auto lock = LockOutside("WaitAll");
     if (std::exception_ptr error = failures_.TakeFirst()) std::rethrow_exception(error);

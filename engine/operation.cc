@@ -130,17 +130,19 @@ void Failures::Settle(std::span<const DeclaredAccess> accesses, const std::excep
     if (error || access.var->error) access.var->error = error;
     access.var->error_round = round_;
   }
-  if (error && thrown && !first_) {
-    first_ = error;
-    told_ = false;
-  }
+  if (!error || !thrown) return;
+  if (!first_) first_ = error;
+  if (!untold_) untold_ = error;
 }
 
-std::exception_ptr Failures::TakeFirst() { return std::exchange(first_, nullptr); }
+std::exception_ptr Failures::TakeFirst() {
+  untold_ = nullptr;
+  return std::exchange(first_, nullptr);
+}
 
 void Failures::Recover() {
   ++round_;
-  first_ = nullptr;
+  first_ = untold_ = nullptr;
 }
 
 }  // namespace bindery

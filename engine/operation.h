@@ -71,7 +71,7 @@ class Failures {
   // The variable's error or null, for a caller who is told of it now.
   std::exception_ptr Tell(const Var& var) {
     std::exception_ptr error = var.error_round == round_ ? var.error : nullptr;
-    told_ |= error && error == first_;
+    if (error == untold_) untold_ = nullptr;
     return error;
   }
 
@@ -81,14 +81,14 @@ class Failures {
   // After a run: what the operation creates is whole, or carries `error`. `thrown`: the error came up here and now.
   void Settle(std::span<const DeclaredAccess> accesses, const std::exception_ptr& error, bool thrown);
 
-  std::exception_ptr TakeFirst();  // the first error thrown since the last TakeFirst or Recover
-  std::exception_ptr Untold() const { return told_ ? nullptr : first_; }  // the same, if no caller was told of it
+  std::exception_ptr TakeFirst();                        // the first error thrown since the last TakeFirst or Recover
+  std::exception_ptr Untold() const { return untold_; }  // one since then that no caller was told of
   void Recover();
 
  private:
   uint64_t round_ = 1;
   std::exception_ptr first_;
-  bool told_ = false;  // `first_`, by Tell
+  std::exception_ptr untold_;
 };
 
 }  // namespace bindery

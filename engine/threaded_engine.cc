@@ -74,6 +74,7 @@ struct Run : Claim {
 // A thread in Wait(var). Lives on its stack, and is gone as soon as `done` is set.
 struct Waiter : Claim {
   PendingAccess access;
+  bool tell = true;  // wants to know of an error
   std::exception_ptr error;
   std::atomic<bool> done{false};
 };
@@ -100,9 +101,10 @@ class State : public std::enable_shared_from_this<State> {
     if (Enter(run, {run.accesses.get(), run.count})) GoAhead(run);
   }
 
-  void Wait(const VarPtr& var) {
-    CheckOutside("Wait");
+  void Wait(const VarPtr& var, bool tell) {
+    CheckOutside(tell ? "Wait" : "WaitIdle");
     Waiter waiter;
+    waiter.tell = tell;
     {
       const auto lock = Lock();
       waiter.waiting = true;
@@ -220,7 +222,7 @@ class State : public std::enable_shared_from_this<State> {
   void GoAhead(Claim& claim) {
     if (claim.waiting) {
       auto& waiter = static_cast<Waiter&>(claim);
-      waiter.error = failures_.Tell(*waiter.access.var);
+      if (waiter.tell) waiter.error = failures_.Tell(*waiter.access.var);
       Leave(waiter.access, [this](Claim& next) { GoAhead(next); });
       waiter.done.store(true, std::memory_order_release);
       if (sleepers_ > 0) finished_.notify_all();
@@ -350,7 +352,12 @@ class ThreadedEngine final : public Engine {
 
   void Wait(const VarPtr& var) override {
     CheckOwner(var, state_->token);
-    state_->Wait(var);
+    state_->Wait(var, /*tell=*/true);
+  }
+
+  void WaitIdle(const VarPtr& var) override {
+    CheckOwner(var, state_->token);
+    state_->Wait(var, /*tell=*/false);
   }
   void WaitAll() override { state_->WaitAll(); }
   void Recover() override { state_->Recover(); }

@@ -50,9 +50,13 @@ Updater::Updater(DataParallelExecutorGroup* group, const UpdaterOptions& options
 
 Updater::~Updater() {
   try {
-    Wait();
+    for (const BlockState& block : blocks_) {
+      for (const Tensor& values : group_->store().blocks()[block.block].values) {
+        group_->engine()->WaitIdle(values.var());
+      }
+    }
   } catch (...) {
-    // An error that nobody asked for.
+    // Called from inside an operation, which holds what it needs.
   }
 }
 
@@ -90,10 +94,12 @@ void Updater::Prepare() {
     for (const Tensor& state : block.states) state.Wait();  // their zeros
   const VarPtr first = buckets[0].replicas[0].var();
   reduction_ = kvstore_->PrepareReduction(
-      std::move(buckets), [this](int bucket, int64_t begin, int64_t end, std::span<const void* const> sources,
-                                 std::span<void* const> replicas) {
+      std::move(buckets),
+      [this](int bucket, int64_t begin, int64_t end, std::span<const void* const> sources,
+             std::span<void* const> replicas) {
         UpdateRange(blocks_[static_cast<size_t>(bucket)], begin, end, sources, replicas);
-      });
+      },
+      group_->threads_per_device());
   // After the last update and before the next: both update the first replica.
   set_values_ = group_->engine()->Prepare(
       {.name = "step values",

@@ -444,17 +444,18 @@ TEST(ThreadedEngineTest, RejectsInvalidOptions) {
 
 // Only an error that nobody could know of is worth a line when the engine ends.
 TEST(ThreadedEngineTest, LogsAnErrorThatNobodyWaitedFor) {
-  for (const bool wait : {false, true}) {
+  for (const char* wait : {"", "idle", "told"}) {
     std::vector<std::string> lines;
     SetLogCallback([&](LogLevel, const std::string& line) { lines.push_back(line); });
     {
       const auto engine = MakeThreadedEngine();
       const VarPtr a = engine->NewVar();
       engine->Push(Op("spoil", Cpu(0), {}, {a}, {}, [] { Throw<NumericError>("not finite"); }));
-      if (wait) EXPECT_THROW(engine->Wait(a), NumericError);
+      if (wait == std::string("idle")) EXPECT_NO_THROW(engine->WaitIdle(a));
+      if (wait == std::string("told")) EXPECT_THROW(engine->Wait(a), NumericError);
     }
     SetLogCallback(nullptr);
-    EXPECT_EQ(lines.size(), wait ? 0u : 1u);
+    EXPECT_EQ(lines.size(), wait == std::string("told") ? 0u : 1u) << wait;
   }
 }
 
