@@ -175,6 +175,7 @@ TEST_F(UsageTest, HelpNamesCommandsOptionsAndStatuses) {
     EXPECT_NE(help.find(code), std::string::npos) << code;
   }
   EXPECT_EQ(Succeeds({"--version"}).out, "bindery 0.1.0\n");
+  Fails(2, "--version stands alone, got \"train\" after it", {"--version", "train"});
 }
 
 // What the shell would do with `> /dev/full`.

@@ -33,7 +33,7 @@ struct ApplyCommand {
     sub->add_flag("--json", json, "JSON on standard output");
   }
   // The model, and the test images in its form.
-  std::unique_ptr<Trainer> Load(ImageSet* images) const {
+  std::unique_ptr<Trainer> Load(ImageSet* images, bool for_prediction) const {
     const TrainerOptions options{.devices = device.Devices(),
                                  .workload = device.workload,
                                  .metrics = metrics,
@@ -43,7 +43,7 @@ struct ApplyCommand {
     if (const auto sample = SampleShape(trained)) {
       images->images = FitImages(images->images, *sample, model.Name());
     }
-    CheckMetrics(metrics, trained.symbol, images->images.shape().With(0, 1));
+    if (!for_prediction) CheckMetrics(metrics, trained.symbol, images->images.shape().With(0, 1));
     return std::make_unique<Trainer>(trained, options);
   }
   int Test() const;
@@ -56,7 +56,7 @@ int ApplyCommand::Test() const {
     throw UsageError(fmt::format("--min-accuracy needs the metric accuracy, --metrics has {}", metrics));
   }
   ImageSet images;
-  const std::unique_ptr<Trainer> trainer = Load(&images);
+  const std::unique_ptr<Trainer> trainer = Load(&images, /*for_prediction=*/false);
   const int64_t count = images.labels.elements();
   ArrayIter iter(std::move(images.images), std::move(images.labels), {.batch_size = data.batch_size});
   const NamedValues values = trainer->Score(iter);
@@ -79,7 +79,7 @@ int ApplyCommand::Test() const {
 int ApplyCommand::Predict() const {
   if (!output.empty()) CheckOutputFile("--output", output);
   ImageSet images;
-  const std::unique_ptr<Trainer> trainer = Load(&images);
+  const std::unique_ptr<Trainer> trainer = Load(&images, /*for_prediction=*/true);
   const HostTensor labels = images.labels;
   ArrayIter iter(std::move(images.images), std::move(images.labels), {.batch_size = data.batch_size});
   const HostTensor scores = trainer->Predict(iter)[0].Cast(DType::kFloat32);  // (N, classes)

@@ -73,7 +73,10 @@ std::string Range(T low, T high) {
 std::vector<std::string> SplitArguments(const CLI::App& app, int argc, const char* const* argv) {
   const std::vector<std::string> given(argv + 1, argv + argc);
   const std::string first = given.empty() ? "" : given[0];
-  if (Names(app).Find(first)) return {first};  // --help, --version
+  if (Names(app).Find(first)) {  // --help, --version
+    if (given.size() > 1) Fail(fmt::format("{} stands alone, got \"{}\" after it", first, given[1]));
+    return {first};
+  }
   const CLI::App& command = FindCommand(app, first);
   const std::string& about = command.get_name();
   const Names names(command);

@@ -5,6 +5,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "engine/isa.h"
 #include "engine/team.h"
 #include "symbol/summary.h"
 #include "tools/cli/commands.h"
@@ -78,9 +79,7 @@ int ListDevices(bool json) {
   struct sysinfo info {};
   sysinfo(&info);
   const double gib = static_cast<double>(info.totalram) * info.mem_unit / (1 << 30);
-  const char* isa = __builtin_cpu_supports("avx512f") ? "AVX-512"
-                    : __builtin_cpu_supports("avx2")  ? "AVX2"
-                                                      : "baseline x86-64";
+  const char* isa = ToString(MachineIsa());
   if (json) {
     const nlohmann::json line = {
         {"devices", {{{"name", "cpu"}, {"cores", NumCores()}, {"memory_gib", gib}, {"instructions", isa}}}}};

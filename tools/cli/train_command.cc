@@ -56,6 +56,23 @@ void OnSignal(int signal) {
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, kText, sizeof(kText) - 1);
 }
 
+// While it lives, signals stop the trainer.
+class StopOnSignals {
+ public:
+  explicit StopOnSignals(Trainer* trainer) {
+    running = trainer;
+    std::signal(SIGINT, OnSignal);
+    std::signal(SIGTERM, OnSignal);
+  }
+  ~StopOnSignals() {
+    std::signal(SIGINT, SIG_DFL);
+    std::signal(SIGTERM, SIG_DFL);
+    running = nullptr;
+  }
+  StopOnSignals(const StopOnSignals&) = delete;
+  StopOnSignals& operator=(const StopOnSignals&) = delete;
+};
+
 ProgressStyle ParseStyle(const std::string& text) {
   const std::vector<std::string> names = {"auto", "bar", "lines", "none"};
   constexpr ProgressStyle kStyles[] = {ProgressStyle::kAuto, ProgressStyle::kBar, ProgressStyle::kLines,
@@ -189,9 +206,7 @@ int TrainCommand::Run() const {
   };
 
   Trainer trainer(loaded, options);
-  running = &trainer;
-  std::signal(SIGINT, OnSignal);
-  std::signal(SIGTERM, OnSignal);
+  const StopOnSignals guard(&trainer);
   const FitResult result =
       trainer.Fit(train_iter, {.epochs = epochs,
                                .validation = &test_iter,
@@ -201,7 +216,6 @@ int TrainCommand::Run() const {
                                .resume = resume,
                                .on_batch = [&](const BatchReport& report) { display.OnBatch(report, epochs); },
                                .on_epoch = on_epoch});
-  running = nullptr;
   display.Clear();
   if (!save.empty()) trainer.Save(save);
   if (json) {
