@@ -113,7 +113,6 @@ class Compiler : private ProgramBuilder {
     if (!options_.observe.empty()) observe_ = std::regex(options_.observe);
   }
 
-  static bool IsShapeOnly(const Node& node, int input) { return bindery::IsShapeOnly(node.op(), input); }
   bool IsObserved(const Node& node, int output) const {
     return observe_ && std::regex_search(node.OutputName(output), *observe_);
   }
@@ -237,7 +236,7 @@ class Compiler : private ProgramBuilder {
           "a kernel names a format for each input and output");
 
     for (size_t i = 0; i < num_inputs; ++i) {
-      if (IsShapeOnly(node, static_cast<int>(i))) {
+      if (IsShapeOnly(node.op(), static_cast<int>(i))) {
         inputs[i] = -1;
         continue;
       }
@@ -346,7 +345,8 @@ class Compiler : private ProgramBuilder {
     forward_end_step_ = NumSteps();
     forward_values_ = static_cast<int>(plan().values.size());
     for (const auto& [entry, slots] : gradients_of_) {
-      if (entry.first < lowered_.forward_nodes) PlaceGradients(entry.first, entry.second);
+      if (entry.first >= lowered_.forward_nodes) continue;
+      WithNode(*graph_.nodes[entry.first], [&] { PlaceGradients(entry.first, entry.second); });
     }
   }
 

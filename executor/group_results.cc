@@ -166,20 +166,24 @@ void DataParallelExecutorGroup::Measure(Metric* metric, const std::vector<std::v
   std::vector<std::vector<double>> partials(participants.size(),
                                             std::vector<double>(static_cast<size_t>(metric->partial_size()), 0.0));
   std::vector<VarPtr> done;
+  std::vector<PreparedPtr> operations;
   for (size_t k = 0; k < participants.size(); ++k) {
     const Replica& replica = *participants[k].replica;
     done.push_back(engine_->NewVar());
-    // What the operation refers to outlives it: from here on nothing throws before this function has waited for it.
-    engine_->Push({.name = "metric",
-                   .device = replica.device(),
-                   .reads = {replica.arena()->var()},
-                   .writes = {done.back()},
-                   .updates = {},
-                   .run = [mine = &inputs[k], metric, partial = &partials[k]](const OpContext&) {
-                     metric->Accumulate(*mine, *partial);
-                   }});
+    operations.push_back(engine_->Prepare({.name = "metric",
+                                           .device = replica.device(),
+                                           .reads = {replica.arena()->var()},
+                                           .writes = {done.back()},
+                                           .updates = {},
+                                           .run = [mine = &inputs[k], metric, partial = &partials[k]](
+                                                      const OpContext&) { metric->Accumulate(*mine, *partial); }}));
   }
   std::exception_ptr error;
+  try {
+    for (const PreparedPtr& operation : operations) engine_->Push(operation);
+  } catch (...) {
+    error = std::current_exception();  // what was pushed refers to what is here: wait for it all the same
+  }
   for (const VarPtr& var : done) {
     try {
       engine_->Wait(var);

@@ -57,8 +57,13 @@ MaybeKernel MakeLinearRegressionOutputGrad(const KernelSpec& spec) {
         float tile[kTile];
         for (int64_t at = begin; at < end; at += kTile) {
           const int64_t m = std::min(kTile, end - at);
-          for (int64_t i = 0; i < m; ++i) tile[i] = static_cast<float>(label[at + i]);
-          loops.binary[static_cast<size_t>(Binary::kSub)](y + at, tile, dx + at, m);
+          const float* targets = tile;
+          if (label.dtype == DType::kFloat32) {
+            targets = static_cast<const float*>(label.data) + at;
+          } else {
+            for (int64_t i = 0; i < m; ++i) tile[i] = static_cast<float>(label[at + i]);
+          }
+          loops.binary[static_cast<size_t>(Binary::kSub)](y + at, targets, dx + at, m);
           loops.scale(dx + at, dx + at, m, factor);
         }
       });
