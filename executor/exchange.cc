@@ -1,5 +1,7 @@
 #include "executor/exchange.h"
 
+#include <cmath>
+
 #include "engine/kernels/flat.h"
 
 namespace bindery {
@@ -30,26 +32,41 @@ void MergeStatistics(int64_t channels, std::span<const void* const> inputs, std:
   }
 }
 
-template <class T>
-void MoveRunning(int64_t channels, std::span<const ChannelStatistics> sources, double momentum,
-                 std::span<void* const> means, std::span<void* const> variances) {
+// Visits every channel's place and new running mean and variance.
+template <class T, class Visit>
+void ForMoved(const RunningStatistics& layer, Visit&& visit) {
   double count = 0;
-  for (const ChannelStatistics& s : sources) count += static_cast<double>(s.count);
-  if (count == 0 || means.empty()) return;
-  for (int64_t c = 0; c < channels; ++c) {
+  for (const ChannelStatistics& s : layer.sources) count += static_cast<double>(s.count);
+  if (count == 0 || layer.means.empty()) return;
+  const double momentum = layer.momentum;
+  for (int64_t c = 0; c < layer.channels; ++c) {
     double mean = 0, m2 = 0;
-    for (const ChannelStatistics& s : sources) mean += static_cast<double>(s.count) * static_cast<const T*>(s.mean)[c];
+    for (const ChannelStatistics& s : layer.sources) {
+      mean += static_cast<double>(s.count) * static_cast<const T*>(s.mean)[c];
+    }
     mean /= count;
-    for (const ChannelStatistics& s : sources) {
+    for (const ChannelStatistics& s : layer.sources) {
       const double delta = static_cast<const T*>(s.mean)[c] - mean;
       m2 += static_cast<double>(s.count) * (static_cast<const T*>(s.variance)[c] + delta * delta);
     }
-    const T running_mean = static_cast<T>(momentum * static_cast<T*>(means[0])[c] + (1 - momentum) * mean);
-    const T running_variance =
-        static_cast<T>(momentum * static_cast<T*>(variances[0])[c] + (1 - momentum) * (m2 / count));
-    for (void* m : means) static_cast<T*>(m)[c] = running_mean;
-    for (void* v : variances) static_cast<T*>(v)[c] = running_variance;
+    visit(c, static_cast<T>(momentum * static_cast<T*>(layer.means[0])[c] + (1 - momentum) * mean),
+          static_cast<T>(momentum * static_cast<T*>(layer.variances[0])[c] + (1 - momentum) * (m2 / count)));
   }
+}
+
+template <class T>
+bool StaysFinite(const RunningStatistics& layer) {
+  bool finite = true;
+  ForMoved<T>(layer, [&](int64_t, T mean, T variance) { finite &= std::isfinite(mean) && std::isfinite(variance); });
+  return finite;
+}
+
+template <class T>
+void Move(const RunningStatistics& layer) {
+  ForMoved<T>(layer, [&](int64_t c, T mean, T variance) {
+    for (void* m : layer.means) static_cast<T*>(m)[c] = mean;
+    for (void* v : layer.variances) static_cast<T*>(v)[c] = variance;
+  });
 }
 
 template <class F>
@@ -76,10 +93,12 @@ void RunExchange(const std::string& op, const ValueType& type, std::span<const v
   }
 }
 
-void MoveRunningStatistics(DType dtype, int64_t channels, std::span<const ChannelStatistics> sources, double momentum,
-                           std::span<void* const> running_means, std::span<void* const> running_variances) {
-  DispatchFloatOrDouble(
-      dtype, [&]<class T>() { MoveRunning<T>(channels, sources, momentum, running_means, running_variances); });
+void MoveRunningStatistics(std::span<const RunningStatistics> layers) {
+  bool finite = true;
+  for (const RunningStatistics& layer : layers)
+    DispatchFloatOrDouble(layer.dtype, [&]<class T>() { finite &= StaysFinite<T>(layer); });
+  if (!finite) return;
+  for (const RunningStatistics& layer : layers) DispatchFloatOrDouble(layer.dtype, [&]<class T>() { Move<T>(layer); });
 }
 
 }  // namespace bindery

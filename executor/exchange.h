@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/dtype.h"
 #include "executor/plan.h"
@@ -21,10 +22,18 @@ struct ChannelStatistics {
   const void* mean = nullptr;
   const void* variance = nullptr;
 };
-// Merges them (Chan, Golub, LeVeque 1979): n = sum n_d, mean = sum n_d mean_d / n,
+// The running statistics of one layer: what moves them, and where they are on every device.
+struct RunningStatistics {
+  DType dtype = DType::kFloat32;
+  int64_t channels = 0;
+  double momentum = 0;
+  std::vector<ChannelStatistics> sources = {};
+  std::vector<void*> means = {}, variances = {};
+};
+// For each layer merges the sources (Chan, Golub, LeVeque 1979): n = sum n_d, mean = sum n_d mean_d / n,
 // M2 = sum n_d var_d + sum n_d (mean_d - mean)^2, var = M2 / n, and moves the running values of every device:
 // running = momentum * running + (1 - momentum) * merged. Devices' running values are equal before and after.
-void MoveRunningStatistics(DType dtype, int64_t channels, std::span<const ChannelStatistics> sources, double momentum,
-                           std::span<void* const> running_means, std::span<void* const> running_variances);
+// If one of the new values is not finite, all layers keep theirs: a step that diverged leaves no trace in a model.
+void MoveRunningStatistics(std::span<const RunningStatistics> layers);
 
 }  // namespace bindery

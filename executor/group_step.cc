@@ -59,31 +59,25 @@ void GroupStep::PrepareExchanges(Engine* engine) {
 
 void GroupStep::PrepareStatistics(Engine* engine, const ParameterStore& store) {
   if (plan().statistics.empty()) return;
-  struct Job {
-    DType dtype;
-    int64_t channels;
-    double momentum;
-    std::vector<ChannelStatistics> sources;
-    std::vector<void*> means, variances;
-  };
-  std::vector<Job> jobs;
+  std::vector<RunningStatistics> layers;
   for (size_t i = 0; i < plan().statistics.size(); ++i) {
     const PlanStatistics& first = plan().statistics[i];
     const ValueType& type = plan().auxiliary_types[first.running_mean];
-    Job& job = jobs.emplace_back(Job{type.dtype, type.shape.Elements(), first.momentum, {}, {}, {}});
+    RunningStatistics& layer = layers.emplace_back(
+        RunningStatistics{.dtype = type.dtype, .channels = type.shape.Elements(), .momentum = first.momentum});
     for (const Participant& p : participants_) {
       const PlanStatistics& s = p.bound->plan().statistics[i];
-      job.sources.push_back({.count = s.count,
-                             .mean = p.bound->instance->AddressOf(s.mean),
-                             .variance = p.bound->instance->AddressOf(s.variance)});
+      layer.sources.push_back({.count = s.count,
+                               .mean = p.bound->instance->AddressOf(s.mean),
+                               .variance = p.bound->instance->AddressOf(s.variance)});
       if (s.merged) break;  // the same on every device already
     }
     for (size_t d = 0; d < store.devices().size(); ++d) {
       const auto address = [&](int slot) {
         return store.Value(*store.Find(plan().auxiliary[slot]), static_cast<int>(d)).data();
       };
-      job.means.push_back(address(first.running_mean));
-      job.variances.push_back(address(first.running_variance));
+      layer.means.push_back(address(first.running_mean));
+      layer.variances.push_back(address(first.running_variance));
     }
   }
   Operation operation{.name = "running statistics",
@@ -97,10 +91,7 @@ void GroupStep::PrepareStatistics(Engine* engine, const ParameterStore& store) {
     if (!block.auxiliary) continue;
     for (const Tensor& values : block.values) operation.updates.push_back(values.var());
   }
-  operation.run = [jobs = std::move(jobs)](const OpContext&) {
-    for (const Job& job : jobs)
-      MoveRunningStatistics(job.dtype, job.channels, job.sources, job.momentum, job.means, job.variances);
-  };
+  operation.run = [layers = std::move(layers)](const OpContext&) { MoveRunningStatistics(layers); };
   statistics_ = engine->Prepare(std::move(operation));
 }
 

@@ -1,6 +1,7 @@
 // GroupStep: several replicas running one step together. A step is: on every device the segments, and between two
 // segments, where the plan says so, an exchange across devices; at the end of forward in training mode, the running
-// statistics move once, by the merged batch statistics; in backward, the gradients of devices that sit out become zero.
+// statistics move once, by the merged batch statistics, unless one would not be finite; in backward, the gradients of
+// devices that sit out become zero.
 //
 // Made once for a set of bound programs (one for each device that has samples); running it pushes prepared operations.
 #pragma once

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <limits>
 
 #include "executor/data_parallel_executor_group.h"
 #include "symbol/ops.h"
@@ -34,6 +35,24 @@ TEST(GroupStatistics, FixedLayersKeepTheirStatistics) {
   group.GetParams(&params, &aux);
   EXPECT_EQ(aux.at("bn_running_mean").At(0), 0);
   EXPECT_EQ(aux.at("bn_running_var").At(0), 1);
+}
+
+TEST(GroupStatistics, ADivergedStepMovesNone) {
+  const Symbol net = Add(BatchNorm(Variable("a"), {.momentum = 0}, "bna"), BatchNorm(Variable("b"), {}, "bnb"));
+  DataParallelExecutorGroup group(MakeLoss(net, {}, "loss"),
+                                  {.devices = {Cpu(0), Cpu(1)}, .data = {{"a", {4, 1}}, {"b", {4, 1}}}});
+  InitialiseEqually({&group}, 1);
+  HostTensorMap params, before, failed, healthy;
+  group.GetParams(&params, &before);
+  const HostTensor values = HostTensor::From({4, 1}, {0, 2, 10, 12});
+  HostTensor wrong = values;
+  wrong.Set(3, std::numeric_limits<double>::quiet_NaN());
+  group.Forward(Batch{.data = {values, wrong}});
+  group.GetParams(&params, &failed);
+  EXPECT_EQ(failed, before);
+  group.Forward(Batch{.data = {values, values}});
+  group.GetParams(&params, &healthy);
+  EXPECT_NEAR(healthy.at("bna_running_mean").At(0), 6, 1e-6);
 }
 
 TEST(GroupMetric, SlicedAndPreSlicedGiveTheSameForAnySplit) {
