@@ -99,13 +99,16 @@ class DataParallelExecutorGroup {
   // it throws, parameters are as they were and later batches run. Once it has begun to bind, earlier results are gone.
   void Forward(const BatchPtr& batch, std::optional<Mode> mode = std::nullopt);
   void Forward(Batch batch, std::optional<Mode> mode = std::nullopt);
+  // The samples that Forward would compute, of a batch without batch axis 1. Throws what Forward does for a batch that
+  // does not fit.
+  int64_t CheckBatch(const Batch& batch, Mode mode) const;
   // One batch per device, in place of splitting: at least one sample each, and labels for all or for none.
   void Forward(const std::vector<BatchPtr>& per_device, std::optional<Mode> mode = std::nullopt);
   // Once after a training forward, whose values it uses up: gradients that add up (GradReq::kAdd) do so over pairs of
   // Forward and Backward. Heads that are not loss heads need a gradient of the whole batch's output shape, by position
   // or by output name; those of loss heads are ignored. A head without batch axis passes on what its annotation `merge`
   // implies: all of it (sum), each device's share (mean), all to the first device with samples (first).
-  void Backward() { Backward(std::map<std::string, HostTensor>{}); }
+  void Backward() { RunBackward({}); }
   void Backward(const std::vector<HostTensor>& head_gradients);
   void Backward(const std::map<std::string, HostTensor>& head_gradients);
   void SetStep(const StepNumber& step);
@@ -213,8 +216,8 @@ class DataParallelExecutorGroup {
   void CheckMergeable(const Plan& plan) const;
   // Loads `batches[d]` (one for all if there is only one) and pushes the forward segments.
   void Run(std::span<const BatchPtr> batches, Mode mode);
-  // Per head; nullptr: none given.
-  void RunBackward(const std::vector<const HostTensor*>& head_gradients);
+  // Per head, nullptr: none given; or empty: none at all.
+  void RunBackward(std::span<const HostTensor* const> head_gradients);
   void PushHeadGradient(int head, const HostTensor& gradient);
   Tensor Merge(const std::vector<Tensor>& parts, int axis, const std::string& rule) const;
   int CheckHeads(int begin, int end) const;      // the resolved end

@@ -50,6 +50,12 @@ void DataParallelExecutorGroup::ShapesOf(const Batch& batch, Mode mode, std::vec
   }
 }
 
+int64_t DataParallelExecutorGroup::CheckBatch(const Batch& batch, Mode mode) const {
+  std::vector<Shape> shapes;
+  ShapesOf(batch, mode, &shapes);
+  return SamplesOf(shapes).value_or(1);
+}
+
 void DataParallelExecutorGroup::Forward(Batch batch, std::optional<Mode> mode) {
   Forward(std::make_shared<const Batch>(std::move(batch)), mode);
 }
@@ -155,7 +161,7 @@ void DataParallelExecutorGroup::Backward(const std::map<std::string, HostTensor>
   RunBackward(by_head);
 }
 
-void DataParallelExecutorGroup::RunBackward(const std::vector<const HostTensor*>& head_gradients) {
+void DataParallelExecutorGroup::RunBackward(std::span<const HostTensor* const> head_gradients) {
   if (!options_.for_training) Throw("Backward: the group is bound for prediction; bind it with for_training = true");
   const GroupStep& step = Ran("Backward");
   if (current_->mode != Mode::kTrain) Throw("Backward: the last Forward was in prediction mode");
@@ -165,10 +171,11 @@ void DataParallelExecutorGroup::RunBackward(const std::vector<const HostTensor*>
         "pairs of Forward and Backward)");
   }
   const Plan& plan = step.plan();
-  const std::vector<Shape> shapes = OutputShapes();
+  std::vector<Shape> shapes;
   for (size_t i = 0; i < plan.head_gradients.size(); ++i) {
     if (plan.head_gradients[i].empty()) continue;
-    if (!head_gradients[i]) {
+    if (shapes.empty()) shapes = OutputShapes();  // not where all heads are losses: a step allocates nothing
+    if (head_gradients.empty() || !head_gradients[i]) {
       Throw("Backward: head \"{}\" is not a loss, so its gradient must be given (or make it a loss with MakeLoss)",
             output_names_[i]);
     }

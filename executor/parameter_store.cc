@@ -1,5 +1,6 @@
 #include "executor/parameter_store.h"
 
+#include <cstring>
 #include <set>
 #include <tuple>
 
@@ -71,6 +72,23 @@ void ParameterStore::Adopt(const Plan& plan) {
     }
   }
 
+  std::vector<PreparedPtr> zeros;
+  const auto prepare_zeros = [&](const std::vector<Tensor>& tensors) {
+    for (const Tensor& gradient : tensors) {
+      zeros.push_back(engine_->Prepare({.name = "zero gradients",
+                                        .device = gradient.device(),
+                                        .reads = {},
+                                        .writes = {gradient.var()},
+                                        .updates = {},
+                                        .run = [gradient](const OpContext&) {
+                                          std::memset(gradient.data(), 0, static_cast<size_t>(gradient.bytes()));
+                                        }}));
+    }
+  };
+  for (const auto& [block, tensors] : gradients) prepare_zeros(tensors);
+  for (const Block& block : made) prepare_zeros(block.gradients);
+
+  zero_gradients_.insert(zero_gradients_.end(), zeros.begin(), zeros.end());
   for (auto& [block, tensors] : gradients) blocks_[block].gradients = std::move(tensors);
   for (StoredParameter& p : fresh) {
     index_[p.name] = static_cast<int>(parameters_.size());
@@ -119,8 +137,7 @@ HostTensor ParameterStore::GetGradient(const StoredParameter& p, int device) con
 }
 
 void ParameterStore::ZeroGradients() const {
-  for (const Block& block : blocks_)
-    for (const Tensor& gradient : block.gradients) gradient.Fill(0);
+  for (const PreparedPtr& zero : zero_gradients_) engine_->Push(zero);
 }
 
 }  // namespace bindery

@@ -61,7 +61,7 @@ class ParameterStore {
   void Set(const StoredParameter& parameter, const HostTensor& value) const;
   HostTensor Get(const StoredParameter& parameter, int device = 0) const;      // waits
   HostTensor GetGradient(const StoredParameter& parameter, int device) const;  // waits; throws Error if it has none
-  void ZeroGradients() const;
+  void ZeroGradients() const;                                                  // asynchronous
 
  private:
   std::shared_ptr<Engine> engine_;
@@ -69,6 +69,7 @@ class ParameterStore {
   std::vector<StoredParameter> parameters_;
   std::vector<Block> blocks_;
   std::map<std::string, int> index_;
+  std::vector<PreparedPtr> zero_gradients_;  // per block with gradients and device
 };
 
 }  // namespace bindery

@@ -60,6 +60,7 @@ void Replica::Reserve(std::map<std::string, Buffer>* buffers, const PlanArgument
   WaitIdle();
   (*buffers)[argument.name] = std::move(larger);
   bound_.clear();
+  zero_input_gradients_ = nullptr;
   ++addresses_version_;
 }
 
@@ -193,16 +194,21 @@ Tensor Replica::InputGradient(const BoundProgram& bound, const std::string& name
 }
 
 void Replica::ZeroInputGradients() {
-  std::vector<Buffer> buffers;
-  for (const auto& [name, buffer] : input_gradients_) buffers.push_back(buffer);
-  engine_->Push({.name = "zero input gradients",
-                 .device = device_,
-                 .reads = {},
-                 .writes = {input_gradients_var_},
-                 .updates = {},
-                 .run = [buffers = std::move(buffers)](const OpContext&) {
-                   for (const Buffer& b : buffers) std::memset(b.chunk->data(), 0, static_cast<size_t>(b.bytes));
-                 }});
+  if (input_gradients_.empty()) return;
+  if (!zero_input_gradients_) {
+    std::vector<Buffer> buffers;
+    for (const auto& [name, buffer] : input_gradients_) buffers.push_back(buffer);
+    zero_input_gradients_ = engine_->Prepare({.name = "zero input gradients",
+                                              .device = device_,
+                                              .reads = {},
+                                              .writes = {input_gradients_var_},
+                                              .updates = {},
+                                              .run = [buffers = std::move(buffers)](const OpContext&) {
+                                                for (const Buffer& b : buffers)
+                                                  std::memset(b.chunk->data(), 0, static_cast<size_t>(b.bytes));
+                                              }});
+  }
+  engine_->Push(zero_input_gradients_);
 }
 
 void Replica::CheckFresh(const char* what) const {

@@ -100,7 +100,7 @@ class Replica {
   VarPtr inputs_var_, input_gradients_var_;
   std::map<std::string, Buffer> inputs_, input_gradients_;
   std::shared_ptr<StepBlock> step_;
-  PreparedPtr load_;
+  PreparedPtr load_, zero_input_gradients_;  // the latter nullptr until it is wanted, and when the arrays move
   PayloadPool<StepInput> step_inputs_;
   std::vector<std::weak_ptr<const BoundProgram>> bound_;  // those that somebody still uses
   uint64_t generation_ = 0;

@@ -152,19 +152,15 @@ void Updater::Update(const BatchPtr& batch) {
 
 void Updater::Update(std::span<const BatchPtr> micro_batches) {
   if (micro_batches.empty()) Throw("Update: no batches");
+  if (micro_batches.size() > StepBlock::kPrediction) {
+    Throw("Update: a step has at most {} micro-batches, got {}", StepBlock::kPrediction, micro_batches.size());
+  }
   for (const std::string& name : group_->param_names()) {
     if (group_->grad_req(name) == GradReq::kWrite)
       Throw("micro-batches add up: bind the group with grad_req = GradReq::kAdd");
   }
   int64_t samples = 0;
-  for (const BatchPtr& batch : micro_batches) {
-    for (size_t i = 0; i < batch->data.size(); ++i) {
-      const int axis = group_->options().data[i].BatchAxis();
-      if (axis < 0) continue;
-      samples += batch->data[i].shape()[axis] - batch->pad;
-      break;
-    }
-  }
+  for (const BatchPtr& batch : micro_batches) samples += group_->CheckBatch(*batch, Mode::kTrain);
   group_->ZeroGradients();
   uint32_t number = 0;
   for (const BatchPtr& batch : micro_batches) {

@@ -44,7 +44,8 @@ class Updater {
   // and state stay as they were, and step() counts on. In a group bound with GradReq::kAdd gradients are zeroed first.
   void Update(const BatchPtr& batch);
   // One step on several micro-batches, one after the other: as one batch of all their samples would be. The group must
-  // be bound with GradReq::kAdd; gradients are zeroed first.
+  // be bound with GradReq::kAdd; gradients are zeroed first. Throws DataError or ShapeError if one does not fit, and
+  // Error for more than StepBlock::kPrediction; nothing has changed then.
   void Update(std::span<const BatchPtr> micro_batches);
   // The halves alone: forward and backward of the next step; then reduces the gradients that are there, of `samples`
   // samples in all (throws Error unless >= 1), and updates.

@@ -1,0 +1,102 @@
+// A training step allocates nothing once it is warm: the whole program's operator new is counted.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+#include "symbol/ops.h"
+#include "train/updater.h"
+
+namespace {
+
+std::atomic<int64_t> allocations{0};
+
+void* Allocate(size_t size) {
+  ++allocations;
+  if (void* memory = std::malloc(size ? size : 1)) return memory;
+  throw std::bad_alloc();
+}
+void* AllocateAligned(size_t size, std::align_val_t alignment) {
+  ++allocations;
+  const size_t unit = static_cast<size_t>(alignment);
+  if (void* memory = std::aligned_alloc(unit, (size + unit - 1) / unit * unit)) return memory;
+  throw std::bad_alloc();
+}
+
+}  // namespace
+
+// noinline: or the compiler sees malloc and free behind its own new and delete, and warns.
+[[gnu::noinline]] void* operator new(size_t size) { return Allocate(size); }
+[[gnu::noinline]] void* operator new[](size_t size) { return Allocate(size); }
+[[gnu::noinline]] void* operator new(size_t size, std::align_val_t at) { return AllocateAligned(size, at); }
+[[gnu::noinline]] void* operator new[](size_t size, std::align_val_t at) { return AllocateAligned(size, at); }
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete[](void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete[](void* memory, size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete[](void* memory, std::align_val_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, size_t, std::align_val_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete[](void* memory, size_t, std::align_val_t) noexcept { std::free(memory); }
+
+namespace bindery {
+namespace {
+
+constexpr int kSteps = 20;
+
+// Of `kSteps` warm steps. Kernels are our own: the net has nothing that a library computes.
+int64_t AllocationsOf(const std::shared_ptr<Engine>& engine, GradReq request, bool inputs_need_grad) {
+  const Symbol scaled = Variable("data") * Variable("w", {.shape = Shape{4}}) + Variable("b", {.shape = Shape{4}});
+  const Symbol net = SoftmaxOutput(Tanh(BatchNorm(scaled, {}, "bn")), {}, "softmax");
+  DataParallelExecutorGroup group(net, {.devices = {Cpu(0), Cpu(1)},
+                                        .workload = {2, 1},
+                                        .data = {{"data", {6, 4}}},
+                                        .labels = {{"softmax_label", {6}}},
+                                        .inputs_need_grad = inputs_need_grad,
+                                        .grad_req = request,
+                                        .engine = engine,
+                                        .threads_per_device = 1,
+                                        .policy = KernelPolicy::kReference});
+  Updater updater(&group, {.optimizer = MakeOptimizer("sgd(lr=0.1, momentum=0.9)")});
+  const auto batch = std::make_shared<const Batch>(
+      Batch{.data = {HostTensor::Full(DType::kFloat32, {6, 4}, 1)}, .label = {HostTensor(DType::kFloat32, {6})}});
+  // How many steps are in flight at a time depends on the scheduler: hold the first ones back until all are pushed.
+  std::atomic<bool> go{engine->name() == std::string("inline")};
+  engine->Push({.name = "hold", .device = Cpu(0), .run = [&go](const OpContext&) {
+                  while (!go) {
+                  }
+                }});
+  for (int i = 0; i < kSteps; ++i) updater.Update(batch);
+  go = true;
+  engine->WaitAll();
+  const int64_t before = allocations;
+  for (int i = 0; i < kSteps; ++i) updater.Update(batch);
+  const int64_t after = allocations;
+  engine->WaitAll();
+  return after - before;
+}
+
+TEST(StepAllocation, NoneOnceItIsWarm) {
+  for (const bool threaded : {false, true}) {
+    for (const GradReq request : {GradReq::kWrite, GradReq::kAdd}) {
+      for (const bool inputs : {false, true}) {
+        EXPECT_EQ(AllocationsOf(threaded ? MakeThreadedEngine() : MakeInlineEngine(), request, inputs), 0)
+            << "threaded " << threaded << ", adds up " << (request == GradReq::kAdd) << ", inputs " << inputs;
+      }
+    }
+  }
+}
+
+TEST(StepAllocation, TheCounterCounts) {
+  struct alignas(128) Wide {
+    char bytes[128];
+  };
+  const int64_t before = allocations;
+  const auto value = std::make_unique<int>(1);
+  const auto wide = std::make_unique<Wide>();
+  EXPECT_EQ(allocations - before, 2);
+}
+
+}  // namespace
+}  // namespace bindery
