@@ -73,18 +73,26 @@ std::shared_ptr<const Batch> PrefetchIter::Next() {
   return std::exchange(handed_out_.batch, nullptr);
 }
 
-// Stops the thread, moves the source, and goes on from there. If that fails, Next reports it and never waits in vain.
+// Stops the thread, moves the source, and goes on from there; if that fails, from where the caller was. If that fails
+// too, Next reports it and never waits in vain.
 void PrefetchIter::Restart(const std::function<void()>& move) {
   Stop();
   try {
     move();
-    handed_out_ = Describe(nullptr);
+    Item place = Describe(nullptr);
     Start();
+    handed_out_ = std::move(place);
   } catch (...) {
-    Item failure;
-    failure.error = std::current_exception();
-    ready_.push_back(std::move(failure));
-    throw;
+    const std::exception_ptr refusal = std::current_exception();
+    try {
+      source_->LoadState(handed_out_.state);
+      Start();
+    } catch (...) {
+      Item failure;
+      failure.error = std::current_exception();
+      ready_.push_back(std::move(failure));
+    }
+    std::rethrow_exception(refusal);
   }
 }
 

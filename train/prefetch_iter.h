@@ -29,7 +29,8 @@ class PrefetchIter : public DataIter {
   int64_t batch_size() const override { return batch_size_; }
   int64_t samples() const override { return samples_; }
 
-  // An error of the source is thrown by every call until a Reset or LoadState without one.
+  // An error of the source is thrown by every call until a Reset or LoadState. One of these that fails goes back to the
+  // place of the last batch handed out.
   std::shared_ptr<const Batch> Next() override;
   void Reset() override;
 

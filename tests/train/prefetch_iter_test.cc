@@ -29,6 +29,7 @@ class TestIter : public DataIter {
     std::atomic<int> made{0};
     std::atomic<int> fail_at{-1};  // number of the call of Next that throws
     std::atomic<bool> fail_reset{false};
+    std::atomic<bool> fail_load{false};
     std::atomic<bool> wait{false};
     std::counting_semaphore<1000> go{0};
   };
@@ -51,7 +52,10 @@ class TestIter : public DataIter {
   double previous_epoch_detail() const override { return inner_->previous_epoch_detail(); }
   bool is_new_epoch() const override { return inner_->is_new_epoch(); }
   IterState SaveState() const override { return inner_->SaveState(); }
-  void LoadState(const IterState& state) override { inner_->LoadState(state); }
+  void LoadState(const IterState& state) override {
+    if (control_->fail_load) Throw<DataError>("the disk is gone");
+    inner_->LoadState(state);
+  }
 
  private:
   std::unique_ptr<DataIter> inner_;
@@ -134,16 +138,32 @@ TEST(PrefetchIter, ErrorsComeWhereTheirBatchWouldHave) {
   for (int i = 0; i < 3; ++i) ExpectSame(&iter, plain.get());
 }
 
-TEST(PrefetchIter, AFailedResetIsReportedAndMayBeTriedAgain) {
+TEST(PrefetchIter, WhatIsRefusedLeavesItsPlace) {
+  TestIter::Control control;
+  PrefetchIter iter(std::make_unique<TestIter>(&control));
+  const auto plain = Numbers(LastBatch::kShort);
+  control.fail_reset = true;
+  for (int i = 0; i < 6; ++i) {  // beyond the end, too
+    EXPECT_NE(MessageOf<CheckpointError>([&] { iter.LoadState({}); }).find("not the state"), std::string::npos);
+    ExpectSame(&iter, plain.get());
+    EXPECT_EQ(MessageOf<DataError>([&] { iter.Reset(); }), "DataError: the file is gone");
+  }
+  control.fail_reset = false;
+  iter.Reset();
+  plain->Reset();
+  for (int i = 0; i < 5; ++i) ExpectSame(&iter, plain.get());
+}
+
+TEST(PrefetchIter, ASourceThatCannotGoBackIsReportedAndMayBeTriedAgain) {
   TestIter::Control control;
   PrefetchIter iter(std::make_unique<TestIter>(&control));
   iter.Next();
-  control.fail_reset = true;
-  EXPECT_EQ(MessageOf<DataError>([&] { iter.Reset(); }), "DataError: the file is gone");
-  EXPECT_EQ(MessageOf<DataError>([&] { iter.Next(); }), "DataError: the file is gone");
-  EXPECT_NE(MessageOf<CheckpointError>([&] { iter.LoadState({}); }).find("not the state"), std::string::npos);
-  EXPECT_NE(MessageOf<CheckpointError>([&] { iter.Next(); }).find("not the state"), std::string::npos);
-  control.fail_reset = false;
+  control.fail_load = true;
+  EXPECT_EQ(MessageOf<DataError>([&] { iter.Reset(); }), "DataError: the disk is gone");
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(MessageOf<DataError>([&] { iter.Next(); }), "DataError: the disk is gone");
+  }
+  control.fail_load = false;
   iter.Reset();
   int batches = 0;
   while (iter.Next() != nullptr) ++batches;
