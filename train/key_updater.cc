@@ -31,6 +31,8 @@ class States {
 
  private:
   struct State {
+    DType dtype = DType::kFloat32;
+    int64_t elements = 0;
     int64_t step = 0;
     Multipliers multipliers = {};
     std::vector<HostTensor> tensors = {};
@@ -40,7 +42,13 @@ class States {
     std::lock_guard lock(mutex_);
     const auto [place, is_new] = states_.try_emplace(key);  // a place in a map stays where it is
     State& state = place->second;
-    if (!is_new) return state;
+    if (!is_new) {
+      if (state.dtype == dtype && state.elements == elements) return state;
+      Throw<ShapeError>("key {}: the optimizer's state is of {} elements of {}, but {} of {} are updated now",
+                        ToString(key), state.elements, state.dtype, elements, dtype);
+    }
+    state.dtype = dtype;
+    state.elements = elements;
     if (const std::string* name = std::get_if<std::string>(&key)) {
       const auto own = options_.annotations.find(*name);
       state.multipliers = MultipliersOf(*name, own == options_.annotations.end() ? Annotations() : own->second);

@@ -4,6 +4,7 @@
 
 #include "executor/data_parallel_executor_group.h"
 #include "symbol/ops.h"
+#include "tests/message_of.h"
 #include "train/array_iter.h"
 #include "train/digits.h"
 #include "train/initializer.h"
@@ -73,6 +74,18 @@ TEST(KeyUpdater, CountsStepsAndKeepsStateByKey) {
   EXPECT_EQ(a, -1.5);
   push(7, 0, &number);  // decays
   EXPECT_DOUBLE_EQ(number, 0.9);
+}
+
+TEST(KeyUpdater, AKeyKeepsItsSizeAndDtype) {
+  const KeyUpdater update = MakeKeyUpdater(MakeOptimizer("sgd(lr=1, momentum=0.5)"));
+  const std::vector<double> gradient(3, 1);
+  std::vector<double> weight(3, 0);
+  update("w", DType::kFloat64, gradient.data(), weight.data(), 2);
+  EXPECT_EQ(
+      MessageOf<ShapeError>([&] { update("w", DType::kFloat64, gradient.data(), weight.data(), 3); }),
+      "ShapeError: key \"w\": the optimizer's state is of 2 elements of float64, but 3 of float64 are updated now");
+  EXPECT_THROW(update("w", DType::kFloat32, gradient.data(), weight.data(), 2), ShapeError);
+  EXPECT_EQ(weight, (std::vector<double>{-1, -1, 0}));
 }
 
 }  // namespace
