@@ -101,6 +101,7 @@ void Trainer::Bind(const std::vector<DataDesc>& data, const std::vector<DataDesc
                                     .schedule = ParseSchedule(options_.schedule, optimizer->options().learning_rate),
                                     .kvstore = options_.kvstore});
     if (pending_) {
+      CheckOptimizerState(*updater, pending_->state, pending_->optimizer);
       updater->SetState(pending_->state);
       updater->SetStep(pending_->step);
       pending_.reset();
@@ -149,8 +150,10 @@ BatchPtr Trainer::Feed::Arrange(BatchPtr batch) const {
 // the outputs is the only one; the update then runs while the next batch is made.
 void Trainer::Step(const BatchPtr& batch) {
   updater_->Compute(batch);
+  totals_before_.assign(metric_->total().begin(), metric_->total().end());
   group_->UpdateMetric(metric_.get(), batch->label);
   if (const std::string output = metric_->NotFinite(); !output.empty()) {
+    metric_->SetTotal(totals_before_);  // the failed batch counts nowhere
     throw NumericError(
         fmt::format("output \"{}\" is not finite at step {}: training has diverged; lower the learning rate or look at "
                     "the data",
@@ -205,8 +208,8 @@ FitResult Trainer::Fit(DataIter& train, const FitOptions& options) {
     int64_t samples = 0;
     BatchPtr batch;
     while (!(result.stopped = stop_.load(std::memory_order_relaxed)) && (batch = next())) {
+      ++batch_in_epoch_;  // whatever becomes of it: the iterator is past it
       Step(batch);
-      ++batch_in_epoch_;
       samples += group_->batch_size();
       if (options.on_batch) {
         options.on_batch({.epoch = epoch_,
@@ -226,8 +229,11 @@ FitResult Trainer::Fit(DataIter& train, const FitOptions& options) {
     }
     if (batch_in_epoch_ == 0) Throw<DataError>("the training data have no batch");
     if (!train.repeats()) train.Reset();
-    EpochReport report{
-        .epoch = epoch_, .step = updater_->step(), .seconds = SecondsSince(start), .train = metric_->Get()};
+    EpochReport report{.epoch = epoch_,
+                       .step = updater_->step(),
+                       .samples = samples,
+                       .seconds = SecondsSince(start),
+                       .train = metric_->Get()};
     report.samples_per_second = static_cast<double>(samples) / report.seconds;
     report.learning_rate = updater_->schedule().LearningRate(updater_->step());
     ++epoch_;

@@ -64,6 +64,7 @@ struct BatchReport {
 struct EpochReport {
   int64_t epoch = 0;
   int64_t step = 0;
+  int64_t samples = 0;                                            // trained on, in this run
   double seconds = 0, samples_per_second = 0, learning_rate = 0;  // seconds in this run
   NamedValues train, validation = {};
   // Best first validation value (or training value, without validation) so far, runs before a resume included.
@@ -97,6 +98,7 @@ class Trainer {
 
   // Throws DataError, ShapeError, NumericError (an output is no longer finite) and what the devices threw. The
   // parameters are then those before the failed step: it updates nothing until its outputs are measured and checked.
+  // Running statistics may have moved, but only to finite values. The next Fit goes on with the batch after it.
   FitResult Fit(DataIter& train, const FitOptions& options);
   // Metrics over one sweep, without padding. `metrics` empty: the trainer's. Throws DataError if there is no batch.
   NamedValues Score(DataIter& data, const std::string& metrics = {});
@@ -111,9 +113,10 @@ class Trainer {
   void Save(const std::string& path) const { SaveModel(ToModel(), path); }
   // Everything; after the first Fit has begun.
   Checkpoint ToCheckpoint(const DataIter* train = nullptr) const;
-  // The next Fit goes on from there. Throws CheckpointError if the checkpoint is of another graph, other data or
-  // another optimizer; nothing has changed then. (Before the first Fit, an optimizer's state that does not fit shows in
-  // Fit.) Other devices, schedules and so on are possible, and logged as warnings.
+  // The next Fit goes on from there. Throws CheckpointError if the checkpoint is of another graph or other data, or if
+  // its optimizer kept other state; nothing has changed then. (Before the first Fit, an optimizer's state that does not
+  // fit shows in Fit.) Other devices, schedules, settings of the optimizer and so on are possible, and logged as
+  // warnings.
   void Restore(const Checkpoint& checkpoint, DataIter* train = nullptr);
 
   // Ends Fit before its next step, with a checkpoint if a folder is given; without one running, the next Fit before its
@@ -135,6 +138,7 @@ class Trainer {
   // What a checkpoint has for the updater, kept until there is one.
   struct UpdaterState {
     HostTensorMap state;
+    std::string optimizer;  // whose state it is
     int64_t step = 0;
   };
 
@@ -150,6 +154,8 @@ class Trainer {
   std::vector<std::string> InputsWithoutValue() const;
   std::map<std::string, std::string> Info() const;  // of a run, for its checkpoints
   void CheckFits(const Checkpoint& checkpoint) const;
+  // Throws CheckpointError unless the updater can go on with the state of the checkpoint's `optimizer`.
+  static void CheckOptimizerState(const Updater& updater, const HostTensorMap& state, const std::string& optimizer);
   void WarnOfDifferences(const Checkpoint& checkpoint) const;
 
   Symbol symbol_;
@@ -160,6 +166,7 @@ class Trainer {
   std::unique_ptr<Updater> updater_;
   std::optional<UpdaterState> pending_;
   std::unique_ptr<TrainingMetric> metric_;
+  std::vector<double> totals_before_;  // the metric's, before the current batch
   int64_t epoch_ = 0, batch_in_epoch_ = 0;
   std::optional<std::pair<std::string, double>> best_;  // "validation accuracy" and its value
   std::atomic<bool> stop_{false};

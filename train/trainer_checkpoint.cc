@@ -107,13 +107,24 @@ Checkpoint Trainer::ToCheckpoint(const DataIter* train) const {
   return checkpoint;
 }
 
+void Trainer::CheckOptimizerState(const Updater& updater, const HostTensorMap& state, const std::string& optimizer) {
+  try {
+    updater.CheckState(state);
+  } catch (const CheckpointError& e) {
+    Throw<CheckpointError>(
+        "the checkpoint was trained by {}, whose state {} cannot take over: {}; go on with the checkpoint's optimizer "
+        "and fixed parameters, or start a new run",
+        optimizer, updater.optimizer().Text(), e.message());
+  }
+}
+
 void Trainer::CheckFits(const Checkpoint& checkpoint) const {
   if (group_) CheckValues(checkpoint, group_->store().parameters());
   const Symbol& graph = checkpoint.model.symbol;
   if (!graph.empty() && Text(graph) != Text(symbol_)) {
     Throw<CheckpointError>("the checkpoint is of another graph: {}", FirstDifference(graph, symbol_));
   }
-  if (updater_) updater_->CheckState(checkpoint.optimizer_state);
+  if (updater_) CheckOptimizerState(*updater_, checkpoint.optimizer_state, checkpoint.optimizer);
   const size_t totals = checkpoint.metric_totals.size();
   if (checkpoint.metrics == options_.metrics && totals != 0 && totals != static_cast<size_t>(metric_->own_size())) {
     Throw<CheckpointError>("the checkpoint has {} totals of the metrics {}, which have {}", totals, checkpoint.metrics,
@@ -163,7 +174,8 @@ void Trainer::Restore(const Checkpoint& checkpoint, DataIter* train) {
     updater_->SetState(checkpoint.optimizer_state);
     updater_->SetStep(checkpoint.step);
   } else {
-    pending_ = UpdaterState{.state = checkpoint.optimizer_state, .step = checkpoint.step};
+    pending_ =
+        UpdaterState{.state = checkpoint.optimizer_state, .optimizer = checkpoint.optimizer, .step = checkpoint.step};
   }
   epoch_ = checkpoint.epoch;
   batch_in_epoch_ = checkpoint.batch_in_epoch;

@@ -68,6 +68,27 @@ TEST_F(ResumeTest, OtherDataAreRefused) {
             "CheckpointError: the iterator's state was saved with another \"batch_size\": 16, but here it is 8");
 }
 
+TEST_F(ResumeTest, AnOptimizerOfOtherStateIsRefused) {
+  TrainerOptions other = options_;
+  other.optimizer = "sgd(momentum=0.9)";
+  EXPECT_EQ(
+      MessageOf<CheckpointError>([&] { Resume(ModelByName("mlp"), other); }),
+      "CheckpointError: the checkpoint was trained by sgd(lr=0.01), whose state sgd(lr=0.01, momentum=0.9) cannot take "
+      "over: the optimizer state \"fc1_bias:momentum\" is missing; go on with the checkpoint's optimizer and "
+      "fixed parameters, or start a new run");
+  // The other way round, and restored before the first Fit.
+  ArrayIter data = Digits();
+  Trainer trained(ModelByName("mlp"), other);
+  trained.Fit(data, {});
+  Trainer plain(ModelByName("mlp"), options_);
+  plain.Restore(trained.ToCheckpoint());
+  EXPECT_EQ(
+      MessageOf<CheckpointError>([&] { plain.Fit(data, {.epochs = 2}); }),
+      "CheckpointError: the checkpoint was trained by sgd(lr=0.01, momentum=0.9), whose state sgd(lr=0.01) cannot take "
+      "over: there is no optimizer state \"fc1_bias:momentum\"; there are none; go on with the checkpoint's "
+      "optimizer and fixed parameters, or start a new run");
+}
+
 TEST_F(ResumeTest, DifferencesThatDoNotPreventItAreReported) {
   TrainerOptions other = options_;
   other.workload = {3, 1};

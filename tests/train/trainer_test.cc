@@ -148,6 +148,57 @@ TEST(Trainer, AFailedStepChangesNoParameter) {
   EXPECT_EQ(other.ToModel().params, kept);
 }
 
+TEST(Trainer, AFailedStepMovesNoStatistics) {
+  const Symbol net =
+      SoftmaxOutput(BatchNorm(FullyConnected(Variable("data"), {.num_hidden = 3}, "fc1"), {}, "bn"), {}, "softmax");
+  Trainer trainer(net);
+  ArrayIter good = Data();
+  trainer.Fit(good, {});
+  const HostTensorMap before = trainer.ToModel().aux;
+  HostTensor images = Ramp({kSamples, 5}, 0.1);
+  images.Set(3, std::numeric_limits<double>::quiet_NaN());
+  ArrayIter nan(images, Classes(), {.batch_size = 4});
+  EXPECT_THROW(trainer.Fit(nan, {.epochs = 2}), NumericError);
+  EXPECT_EQ(trainer.ToModel().aux, before);
+}
+
+// The batch that failed is left out, of the training as of its metrics.
+TEST(Trainer, GoesOnAfterTheFailedStep) {
+  HostTensor images = Ramp({kSamples, 5}, 0.1);
+  images.Set(4 * 5, std::numeric_limits<double>::quiet_NaN());  // in the second batch
+  ArrayIter data(images, Classes(), {.batch_size = 4});
+  Trainer trainer(Net());
+  std::vector<double> totals;
+  EXPECT_THROW(trainer.Fit(data, {.on_batch =
+                                      [&](const BatchReport&) {
+                                        EXPECT_TRUE(totals.empty());
+                                        totals = trainer.ToCheckpoint(&data).metric_totals;
+                                      }}),
+               NumericError);
+  const Checkpoint checkpoint = trainer.ToCheckpoint(&data);
+  EXPECT_EQ(checkpoint.metric_totals, totals);
+  EXPECT_EQ(checkpoint.batch_in_epoch, 2);
+  EXPECT_EQ(checkpoint.step, 1);
+  ArrayIter rest(images, Classes(), {.batch_size = 4});
+  Trainer resumed(Net());
+  resumed.Restore(checkpoint, &rest);
+  NamedValues values;
+  for (const auto& [run, iterator] : {std::pair(&trainer, &data), std::pair(&resumed, &rest)}) {
+    int batches = 0;
+    const FitResult result = run->Fit(*iterator, {.on_batch = [&](const BatchReport& report) {
+      ++batches;
+      EXPECT_EQ(report.batch, 3);
+    }});
+    EXPECT_EQ(batches, 1);
+    EXPECT_EQ(result.steps, 2);
+    EXPECT_TRUE(std::isfinite(result.train[1].second));
+    if (!values.empty()) {
+      EXPECT_EQ(result.train, values);
+    }
+    values = result.train;
+  }
+}
+
 TEST(Trainer, OutputsAreJudgedAndNotMetrics) {
   // Nothing was counted yet: no divergence.
   ArrayIter ignored = Data({.batch_size = 1});
@@ -234,6 +285,30 @@ TEST(Updater, AGroupThatAddsUpIsZeroedBeforeAStep) {
     EXPECT_THROW(updater.Apply(0), Error);
   }
   EXPECT_EQ(results[0], results[1]);
+}
+
+TEST(Updater, MicroBatchesAreCheckedBeforeTheFirstRuns) {
+  ArrayIter data = Data();
+  const BatchPtr batch = data.Next();
+  DataParallelExecutorGroup group(
+      Net(), {.data = data.ProvideData(), .labels = data.ProvideLabel(), .grad_req = GradReq::kAdd});
+  group.SetParams({{"fc1_weight", Ramp({3, 5}, 0.1)}, {"fc1_bias", Ramp({3}, 0)}}, {});
+  Updater updater(&group);
+  updater.Compute(batch);
+  const HostTensor gradient = group.GetGradient("fc1_weight", 0);
+  Batch empty = *batch, padded = *batch;
+  empty.data.clear();
+  padded.pad = 4;
+  for (const Batch& bad : {empty, padded}) {
+    const std::vector<BatchPtr> batches = {batch, std::make_shared<const Batch>(bad)};
+    EXPECT_THROW(updater.Update(batches), DataError);
+  }
+  EXPECT_EQ(MessageOf<Error>([&] { updater.Update(std::vector<BatchPtr>(32769, batch)); }),
+            "Error: Update: a step has at most 32768 micro-batches, got 32769");
+  EXPECT_EQ(updater.step(), 0);
+  EXPECT_EQ(group.GetGradient("fc1_weight", 0), gradient);
+  updater.Update(std::vector<BatchPtr>{batch, batch});
+  EXPECT_EQ(updater.step(), 1);
 }
 
 }  // namespace

@@ -191,7 +191,7 @@ int TrainCommand::Run() const {
   const auto on_epoch = [&](const EpochReport& report) {
     display.OnEpoch(report, epochs);
     seconds += report.seconds;
-    samples += static_cast<int64_t>(report.samples_per_second * report.seconds + 0.5);
+    samples += report.samples;
     if (!json) return;
     const nlohmann::json line = {{"event", "epoch"},
                                  {"epoch", report.epoch + 1},
