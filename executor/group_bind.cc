@@ -7,31 +7,12 @@
 #include "executor/data_parallel_executor_group.h"
 #include "symbol/gradient.h"
 #include "symbol/graph.h"
-#include "symbol/op_def.h"
 #include "symbol/ops/loss.h"
 
 namespace bindery {
 namespace {
 
 constexpr size_t kBindings = 64;
-
-// Variables that feed an operator's input named "label".
-std::set<std::string> LabelArguments(const Symbol& symbol) {
-  std::set<std::string> labels;
-  for (const NodePtr& node : Graph::Of(symbol).nodes) {
-    if (node->is_variable()) continue;
-    const auto names = node->op().inputs(node->attrs(), static_cast<int>(node->inputs().size()));
-    for (size_t i = 0; i < names.size(); ++i) {
-      if (names[i] == "label" && node->inputs()[i].node->is_variable()) labels.insert(node->inputs()[i].node->name());
-    }
-  }
-  return labels;
-}
-
-// Does a gradient start at this head?
-bool IsLoss(const Node& node) {
-  return !node.is_variable() && node.op().is_loss && node.op().is_loss(node.attrs()) && &node.op() != &BlockGradOp();
-}
 
 bool Contains(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -105,7 +86,7 @@ void DataParallelExecutorGroup::CheckOptions() {
     }
   }
   if (options_.labels.empty()) {
-    for (const std::string& name : LabelArguments(symbol_)) {
+    for (const std::string& name : ListLabels(symbol_)) {
       if (inputs.insert(name).second) unbound_labels_.insert(name);
     }
   }
@@ -319,7 +300,8 @@ void DataParallelExecutorGroup::CheckMergeable(const Plan& plan) const {
           "mean or first",
           plan.outputs[i].name, plan.values[plan.outputs[i].value].type.shape);
     }
-    if (options_.for_training && merge_rules_[i] != "sum" && IsLoss(*symbol_.entries()[i].node)) {
+    const Node& head = *symbol_.entries()[i].node;
+    if (options_.for_training && merge_rules_[i] != "sum" && IsLoss(head) && &head.op() != &BlockGradOp()) {
       Throw(
           "head \"{}\" is a loss without batch axis, and the devices' gradients add up: they would not be those of one "
           "device with merge = {}; make the loss one of single samples, or a sum over them with merge = sum",

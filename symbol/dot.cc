@@ -32,7 +32,7 @@ std::string Escaped(const std::string& text) {
 std::unordered_set<const Node*> Weights(const Graph& graph, const ShapeMap& shown) {
   std::unordered_set<const Node*> weights;
   for (const NodePtr& node : graph.nodes) {
-    if (node->is_variable() || (node->op().is_loss && node->op().is_loss(node->attrs()))) continue;
+    if (node->is_variable() || IsLoss(*node)) continue;
     const auto names = node->op().inputs(node->attrs(), static_cast<int>(node->inputs().size()));
     for (size_t i = 1; i < node->inputs().size(); ++i) {
       const Node& input = *node->inputs()[i].node;

@@ -22,8 +22,6 @@ struct OnBehalfOf {
   AttrScope annotations;
 };
 
-bool IsLoss(const Node& node) { return !node.is_variable() && node.op().is_loss && node.op().is_loss(node.attrs()); }
-
 class Backward {
  public:
   Backward(const Symbol& heads, std::span<const std::string> wrt)

@@ -47,6 +47,21 @@ std::vector<NodePtr> PostOrder(std::span<const Entry> entries) {
   return order;
 }
 
+bool IsLoss(const Node& node) { return !node.is_variable() && node.op().is_loss && node.op().is_loss(node.attrs()); }
+
+std::set<std::string> ListLabels(const Symbol& symbol) {
+  std::set<std::string> labels;
+  for (const NodePtr& node : Graph::Of(symbol).nodes) {
+    if (node->is_variable()) continue;
+    const auto names = node->op().inputs(node->attrs(), static_cast<int>(node->inputs().size()));
+    for (size_t i = 0; i < names.size(); ++i) {
+      const Node& input = *node->inputs()[i].node;
+      if (names[i] == "label" && input.is_variable()) labels.insert(input.name());
+    }
+  }
+  return labels;
+}
+
 std::string Describe(const Node& node) {
   return fmt::format("{} \"{}\"", node.is_variable() ? "variable" : node.op().name, node.name());
 }

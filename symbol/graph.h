@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <set>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -23,6 +24,11 @@ struct Graph {
 
 // The nodes below some entries, each once, depth first, inputs before users. Iterative.
 std::vector<NodePtr> PostOrder(std::span<const Entry> entries);
+
+// Is it a loss (OpDef::is_loss)? Variables are not.
+bool IsLoss(const Node& node);
+// The variables that feed an operator's input named "label".
+std::set<std::string> ListLabels(const Symbol& symbol);
 
 // `FullyConnected "fc1"`, `variable "data"`: how messages name a node.
 std::string Describe(const Node& node);

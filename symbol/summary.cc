@@ -45,12 +45,11 @@ struct Parameters {
   Parameters(const Graph& graph, const ShapeMap& inputs) {
     for (const NodePtr& node : graph.nodes) {
       if (node->is_variable()) continue;
-      const bool is_loss = node->op().is_loss && node->op().is_loss(node->attrs());
       const auto names = node->op().inputs(node->attrs(), static_cast<int>(node->inputs().size()));
       for (size_t i = 0; i < node->inputs().size(); ++i) {
         const Node* input = node->inputs()[i].node.get();
         if (!input->is_variable() || inputs.contains(input->name())) continue;
-        if (is_loss) labels.insert(input);
+        if (IsLoss(*node)) labels.insert(input);
         if (IsAuxiliary(node->op(), names[i])) auxiliary.insert(input);
         owner.try_emplace(input, node.get());  // a shared one counts for the first layer that uses it
       }

@@ -11,7 +11,6 @@
 #include "base/log.h"
 #include "base/names.h"
 #include "symbol/graph.h"
-#include "symbol/op_def.h"
 #include "train/initializer.h"
 #include "train/training_metric.h"
 
@@ -303,14 +302,7 @@ std::vector<HostTensor> Trainer::Predict(DataIter& data) {
 }
 
 std::vector<std::string> Trainer::InputsWithoutValue() const {
-  std::set<std::string> labels;
-  for (const NodePtr& node : Graph::Of(symbol_).nodes) {
-    if (node->is_variable()) continue;
-    const auto names = node->op().inputs(node->attrs(), static_cast<int>(node->inputs().size()));
-    for (size_t i = 0; i < names.size(); ++i) {
-      if (names[i] == "label" && node->inputs()[i].node->is_variable()) labels.insert(node->inputs()[i].node->name());
-    }
-  }
+  const std::set<std::string> labels = ListLabels(symbol_);
   std::vector<std::string> inputs;
   for (const std::string& name : symbol_.ListArguments()) {
     if (!labels.contains(name) && !params_.contains(name)) inputs.push_back(name);

@@ -36,7 +36,7 @@ uint64_t Hash(const Node& node, const std::vector<Entry>& inputs) {
 // Two random nodes differ by name. Two updates of a state are not one. Two equal losses give twice the gradient.
 bool MayMerge(const Node& node) {
   const OpDef& op = node.op();
-  return !op.is_random && op.auxiliary.empty() && !(op.is_loss && op.is_loss(node.attrs()));
+  return !op.is_random && op.auxiliary.empty() && !IsLoss(node);
 }
 
 bool Same(const Node& a, const Node& b) {

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "symbol/op_def.h"
 #include "symbol/ops/elementwise.h"
+#include "symbol/ops/loss.h"
 #include "symbol/value_index.h"
 #include "tests/symbol/test_ops.h"
 
@@ -44,6 +45,18 @@ TEST(Graph, RefusesTwoVariablesOfOneName) {
 TEST(Graph, DescribesNodes) {
   EXPECT_EQ(Describe(*Variable("a").entry().node), "variable \"a\"");
   EXPECT_EQ(Describe(*Square(Variable("a"), "sq").entry().node), "Square \"sq\"");
+}
+
+TEST(Graph, KnowsLossesAndTheirLabels) {
+  const Symbol x = Variable("x"), wide = Square(x, "label");  // a node's name makes it no label
+  const Symbol given = SoftmaxOutput(x, Variable("y"), {}, "given"), own = LinearRegressionOutput(wide, {}, "own");
+  const Symbol computed = SoftmaxOutput(x, wide, {.out_grad = true}, "computed");
+  EXPECT_EQ(ListLabels(Group({given, own, computed})), (std::set<std::string>{"own_label", "y"}));
+  EXPECT_TRUE(IsLoss(*given.entry().node));
+  EXPECT_TRUE(IsLoss(*BlockGrad(x).entry().node));
+  EXPECT_FALSE(IsLoss(*computed.entry().node));  // it takes a head gradient
+  EXPECT_FALSE(IsLoss(*wide.entry().node));
+  EXPECT_FALSE(IsLoss(*x.entry().node));
 }
 
 TEST(Graph, ValuesAreNumberedWithTheirUsers) {
