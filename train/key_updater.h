@@ -23,7 +23,8 @@ struct KeyUpdaterOptions {
 };
 
 // The updater keeps the optimizer's state, one for each key, as long as it is in the store; a key's steps count its
-// pushes. Throws ShapeError if a key comes back with another size or dtype. Keys that are text are names of parameters (MultipliersOf); numbers have the full rate and decay.
+// pushes. Throws ShapeError if a key comes back with another size or dtype. Keys that are text are names of parameters
+// (MultipliersOf); numbers have the full rate and decay.
 // Thread safety: different keys may be updated at the same time.
 KeyUpdater MakeKeyUpdater(std::shared_ptr<const Optimizer> optimizer, KeyUpdaterOptions options = {});
 
