@@ -61,13 +61,14 @@ int64_t AllocationsOf(const std::shared_ptr<Engine>& engine, GradReq request, bo
   Updater updater(&group, {.optimizer = MakeOptimizer("sgd(lr=0.1, momentum=0.9)")});
   const auto batch = std::make_shared<const Batch>(
       Batch{.data = {HostTensor::Full(DType::kFloat32, {6, 4}, 1)}, .label = {HostTensor(DType::kFloat32, {6})}});
-  // How many steps are in flight at a time depends on the scheduler: hold the first ones back until all are pushed.
+  // How many steps are in flight at a time depends on the scheduler: hold the first ones back until all are pushed, and
+  // push more of them than are counted.
   std::atomic<bool> go{engine->name() == std::string("inline")};
   engine->Push({.name = "hold", .device = Cpu(0), .run = [&go](const OpContext&) {
                   while (!go) {
                   }
                 }});
-  for (int i = 0; i < kSteps; ++i) updater.Update(batch);
+  for (int i = 0; i < 2 * kSteps; ++i) updater.Update(batch);
   go = true;
   engine->WaitAll();
   const int64_t before = allocations;
