@@ -75,8 +75,9 @@ while [ "$killed" -lt "$kills" ]; do
     before=$(newest run)
     before_files=$(temporaries run)
     status=0
-    # --foreground: only the training is killed, not timeout, which waits for its end.
-    timeout --foreground --signal=KILL "$((limit / 1000)).$(printf %03d $((limit % 1000)))" \
+    # --foreground: only the training is killed, not timeout, which waits for its end. --preserve-status: one that ends
+    # of itself at that very moment has ended, not been killed.
+    timeout --foreground --preserve-status --signal=KILL "$((limit / 1000)).$(printf %03d $((limit % 1000)))" \
       "$program" train --progress none --save run/model.pb --checkpoints run/checkpoints --resume "$@" \
       >run.log 2>&1 || status=$?
     [ "$status" = 137 ] || break
