@@ -38,8 +38,10 @@ struct ApplyCommand {
                                  .workload = device.workload,
                                  .metrics = metrics,
                                  .threads_per_device = device.threads};
-    const Model trained = LoadTrained(checkpoints, model);
+    std::string source;
+    const Model trained = LoadTrained(checkpoints, model, &source);
     *images = data.Test();
+    fmt::print(stderr, "model: {}; data: {}\n", source, data.data);
     if (const auto sample = SampleShape(trained)) {
       images->images = FitImages(images->images, *sample, model.Name());
     }

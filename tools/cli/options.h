@@ -58,10 +58,10 @@ std::optional<Shape> SampleShape(const Model& model);
 // Declares it, unless it is declared already.
 void SetSampleShape(Model* model, const Shape& sample);
 
-// Can images (N, 1, rows, columns) be brought into the form that a model takes, all of them in memory?
+// Can images (N, 1, rows, columns) be brought into the form that a model takes?
 bool CanFit(const Shape& images, const Shape& sample);
 // Images in the form a model takes, (channels, rows, columns): set in the middle of a larger frame, channels repeated.
-// Throws DataError if they do not fit.
+// Throws DataError if they do not fit, or if all together would take more than 4 GiB.
 HostTensor FitImages(const HostTensor& images, const Shape& sample, const std::string& model);
 
 // The names of the values that the metrics give. Throws UsageError.
@@ -70,8 +70,9 @@ std::vector<std::string> ParseMetrics(const std::string& metrics);
 void CheckMetrics(const std::string& metrics, const Symbol& symbol, const Shape& images);
 
 // The model to test or predict with. Parameters: of --weights, of a model file, of the newest checkpoint, whichever
-// comes first; the graph is that of --model if given. Throws CheckpointError if a parameter is missing or too many.
-Model LoadTrained(const std::string& checkpoints, const ModelOptions& options);
+// comes first, which `source` then names; the graph is that of --model if given. Throws CheckpointError if a parameter
+// is missing or too many.
+Model LoadTrained(const std::string& checkpoints, const ModelOptions& options, std::string* source);
 
 // That a file can be written later, or a folder (which is made). Better to know before the work than after it: throw
 // DataError.

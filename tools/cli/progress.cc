@@ -62,12 +62,20 @@ void Progress::OnBatch(const BatchReport& report, int64_t epochs) {
   const double part =
       report.batches > 0 ? std::min(1.0, static_cast<double>(report.batch) / static_cast<double>(report.batches)) : 0;
   const double left = part > 0 ? report.seconds / part - report.seconds : NAN;
-  constexpr size_t kWidth = 24;
-  const auto full = static_cast<size_t>(part * kWidth);
-  std::string line =
-      fmt::format("epoch {}/{}: {:3.0f}%|{}{}| {}/{} [{}<{}, {:.0f} samples/s, {}]", report.epoch + 1, epochs,
-                  part * 100, std::string(full, '#'), std::string(kWidth - full, ' '), report.batch, report.batches,
-                  Duration(report.seconds), Duration(left), rate, ToText(report.metric->Get()));
+  // The bar takes what the figures leave of the line; on a narrow one there is none, nor the rate.
+  const std::string before = fmt::format("epoch {}/{}: {:3.0f}%", report.epoch + 1, epochs, part * 100);
+  const std::string metrics = ToText(report.metric->Get());
+  const std::string after = fmt::format(" {}/{} [{}<{}, {:.0f} samples/s] {}", report.batch, report.batches,
+                                        Duration(report.seconds), Duration(left), rate, metrics);
+  std::string line = before + after;
+  if (line.size() >= Columns()) {
+    line = fmt::format("{} {}/{} [{}<{}] {}", before, report.batch, report.batches, Duration(report.seconds),
+                       Duration(left), metrics);
+  } else if (line.size() + 6 < Columns()) {
+    const size_t width = std::min<size_t>(24, Columns() - line.size() - 3);
+    const auto full = static_cast<size_t>(part * static_cast<double>(width));
+    line = fmt::format("{}|{}{}|{}", before, std::string(full, '#'), std::string(width - full, ' '), after);
+  }
   line.resize(std::min(line.size(), Columns() - 1));
   fmt::print(stderr, "\r\x1b[K{}", line);
   std::fflush(stderr);

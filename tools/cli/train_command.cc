@@ -156,7 +156,7 @@ int TrainCommand::Run() const {
   Model loaded = model.Load();
   ImageSet train = data.Train(), test = data.Test();
   if (!write_digits.empty()) WriteDigits(train, test);
-  // A model by name takes images of any shape: these as they are, if its own is too small or too large for them.
+  // A model by name takes images of any shape: these as they are, if its own is too small for them.
   if (model.IsByName() && !CanFit(train.images.shape(), *SampleShape(loaded))) {
     loaded = model.Load(train.images.shape().Erase(0));
   }
@@ -178,8 +178,9 @@ int TrainCommand::Run() const {
     }
   }
   if (!json) {
-    fmt::print(stderr, "training {} on {}: {} samples, tested on {}; devices {}, batch {}\n", model.Name(), data.data,
-               train.labels.elements(), test.labels.elements(), device.devices, data.batch_size);
+    fmt::print(stderr, "training {} on {}: {} samples of {}, tested on {}; devices {}, batch {}\n", model.Name(),
+               data.data, train.labels.elements(), batch.Erase(0), test.labels.elements(), device.devices,
+               data.batch_size);
   }
 
   const ArrayIterOptions shuffled{.batch_size = data.batch_size, .shuffle = true, .seed = seed};

@@ -53,9 +53,7 @@ void SetSampleShape(Model* model, const Shape& sample) {
 }
 
 bool CanFit(const Shape& images, const Shape& sample) {
-  constexpr int64_t kMaxElements = int64_t{1} << 30;
-  return images.Erase(0) == sample || (sample.rank() == 3 && sample[1] >= images[2] && sample[2] >= images[3] &&
-                                       sample.Elements() <= kMaxElements / std::max<int64_t>(1, images[0]));
+  return images.Erase(0) == sample || (sample.rank() == 3 && sample[1] >= images[2] && sample[2] >= images[3]);
 }
 
 HostTensor FitImages(const HostTensor& images, const Shape& sample, const std::string& model) {
@@ -64,6 +62,12 @@ HostTensor FitImages(const HostTensor& images, const Shape& sample, const std::s
   if (!CanFit(have, sample)) {
     Throw<DataError>("--data: {} images of {} do not fit model \"{}\", which takes {}", have[0], have.Erase(0), model,
                      sample);
+  }
+  constexpr int64_t kMaxElements = int64_t{1} << 30;  // 4 GiB
+  const int64_t most = kMaxElements / std::max<int64_t>(1, sample.Elements());
+  if (have[0] > most) {
+    Throw<DataError>("--data: {} images, set into the {} of model \"{}\", take more than 4 GiB; at most {} do", have[0],
+                     sample, model, most);
   }
   const int64_t channels = sample[0], rows = sample[1], columns = sample[2];
   HostTensor fitted(DType::kFloat32, {have[0], channels, rows, columns});
@@ -111,10 +115,10 @@ void CheckMetrics(const std::string& metrics, const Symbol& symbol, const Shape&
   }
 }
 
-Model LoadTrained(const std::string& checkpoints, const ModelOptions& options) {
+Model LoadTrained(const std::string& checkpoints, const ModelOptions& options, std::string* source) {
   Model trained;
   if (!options.model.empty() || !options.weights.empty()) trained = options.Load();
-  std::string source = fmt::format("\"{}\"", options.weights.empty() ? options.model : options.weights);
+  *source = fmt::format("\"{}\"", options.weights.empty() ? options.model : options.weights);
   if (options.weights.empty() && trained.params.empty()) {
     std::optional<Checkpoint> newest = CheckpointStore(checkpoints).LoadNewest();
     if (!newest) {
@@ -123,15 +127,15 @@ Model LoadTrained(const std::string& checkpoints, const ModelOptions& options) {
                       "--checkpoints or --weights",
                       checkpoints));
     }
-    source = fmt::format("the newest checkpoint in \"{}\"", checkpoints);
+    *source = fmt::format("the newest checkpoint in \"{}\"", checkpoints);
     // A model by name is that of the images it was trained on.
     if (!options.model.empty() && options.IsByName())
       trained = options.Load(SampleShape(newest->model).value_or(Shape()));
     if (!trained.symbol.empty()) newest->model.symbol = trained.symbol;
     trained = std::move(newest->model);
   }
-  CheckComplete(trained.symbol.ListArguments(), trained.params, source);
-  CheckComplete(trained.symbol.ListAuxiliaryStates(), trained.aux, source);
+  CheckComplete(trained.symbol.ListArguments(), trained.params, *source);
+  CheckComplete(trained.symbol.ListAuxiliaryStates(), trained.aux, *source);
   return trained;
 }
 
