@@ -1,6 +1,7 @@
 // DataParallelExecutorGroup: one symbol bound to several devices. Each batch is split among them by workload, forward
 // and backward run on every device at once, outputs and input gradients are merged again, and every device holds all
-// parameters. What is computed does not depend on the number of devices (docs/step.md).
+// parameters. What is computed does not depend on the number of devices, up to rounding and but for batch-norm, which
+// normalises by each device's share unless it is told to `sync` (docs/step.md).
 //
 //   DataParallelExecutorGroup group(net, {.devices = {Cpu(0), Cpu(1)},
 //                                         .data = {{"data", {64, 1, 28, 28}}}, .labels = {{"softmax_label", {64}}}});

@@ -72,7 +72,7 @@ struct EpochReport {
 };
 
 struct FitOptions {
-  int64_t epochs = 1;  // in all, those before a resume included
+  int64_t epochs = 1;  // in all, those of earlier calls and before a resume included
   DataIter* validation = nullptr;
   std::string checkpoints = {};  // folder; empty: none are written
   int64_t checkpoint_every = 0;  // steps; 0: at the end of each epoch. At the end and on a stop in any case
@@ -102,8 +102,9 @@ class Trainer {
   FitResult Fit(DataIter& train, const FitOptions& options);
   // Metrics over one sweep, without padding. `metrics` empty: the trainer's. Throws DataError if there is no batch.
   NamedValues Score(DataIter& data, const std::string& metrics = {});
-  // Outputs over one sweep, joined along their batch axes, without padding. Needs no labels. Throws DataError if there
-  // is no batch, Error for several batches of an output without batch axis.
+  // Outputs over one sweep, joined along their batch axes, without padding, in the order of the batches: rows of a
+  // shuffling iterator come shuffled (Batch::index). Needs no labels. Throws DataError if there is no batch, Error for
+  // several batches of an output without batch axis.
   std::vector<HostTensor> Predict(DataIter& data);
   // One batch: the data of the last binding, in its order. Before any, the arguments that are neither labels nor have a
   // value, in the order of ListArguments; throws DataError if they are not as many.
