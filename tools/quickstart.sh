@@ -6,4 +6,5 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 "$root/tools/setup.sh"
 (cd "$root" && tools/bazel build //tools:bindery)
-exec "$root/bazel-bin/tools/bindery" train "$@"
+"$root/bazel-bin/tools/bindery" train "$@"
+[ $# -gt 0 ] || echo "Now try: $root/bazel-bin/tools/bindery test" >&2
