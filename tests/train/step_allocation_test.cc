@@ -31,6 +31,14 @@ void* AllocateAligned(size_t size, std::align_val_t alignment) {
 [[gnu::noinline]] void* operator new[](size_t size) { return Allocate(size); }
 [[gnu::noinline]] void* operator new(size_t size, std::align_val_t at) { return AllocateAligned(size, at); }
 [[gnu::noinline]] void* operator new[](size_t size, std::align_val_t at) { return AllocateAligned(size, at); }
+[[gnu::noinline]] void* operator new(size_t size, const std::nothrow_t&) noexcept {
+  ++allocations;
+  return std::malloc(size ? size : 1);
+}
+[[gnu::noinline]] void* operator new[](size_t size, const std::nothrow_t&) noexcept {
+  ++allocations;
+  return std::malloc(size ? size : 1);
+}
 [[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete[](void* memory) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
