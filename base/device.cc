@@ -15,12 +15,14 @@ constexpr KindName kKinds[] = {{DeviceKind::kCpu, "cpu"}, {DeviceKind::kCuda, "c
 
 }  // namespace
 
-std::string ToString(Device device) {
+std::string ToString(DeviceKind kind) {
   for (const KindName& entry : kKinds) {
-    if (entry.kind == device.kind) return fmt::format("{}:{}", entry.name, device.index);
+    if (entry.kind == kind) return std::string(entry.name);
   }
-  return fmt::format("invalid device kind {}:{}", static_cast<int>(device.kind), device.index);
+  return fmt::format("invalid device kind {}", static_cast<int>(kind));
 }
+
+std::string ToString(Device device) { return fmt::format("{}:{}", ToString(device.kind), device.index); }
 
 Device ParseDevice(std::string_view text) {
   const size_t colon = text.find(':');

@@ -20,6 +20,7 @@ struct Device {
 inline Device Cpu(int index = 0) { return {DeviceKind::kCpu, index}; }
 inline Device Cuda(int index = 0) { return {DeviceKind::kCuda, index}; }
 
+std::string ToString(DeviceKind kind);      // "cpu"
 std::string ToString(Device device);        // "cpu:0"
 Device ParseDevice(std::string_view text);  // "cpu", "cpu:1"; throws DeviceError with the form expected
 std::vector<Device> ParseDevices(std::string_view comma_list);  // "cpu:0,cpu:1"

@@ -11,32 +11,12 @@
 #include "executor/plan_memory.h"
 #include "executor/program.h"
 #include "executor/program_builder.h"
+#include "executor/with_node.h"
+#include "executor/without_elements.h"
 #include "symbol/ops.h"
 
 namespace bindery {
 namespace {
-
-// A kernel's message may name the node already.
-std::string Located(const std::string& where, const std::string& message) {
-  return message.starts_with(where) ? message : where + message;
-}
-
-// Adds the node to an error without changing its type.
-template <class F>
-auto WithNode(const Node& node, F&& f) {
-  const std::string where = Describe(node) + ": ";
-  try {
-    return f();
-  } catch (const ShapeError& e) {
-    throw ShapeError(Located(where, e.message()));
-  } catch (const ModelError& e) {
-    throw ModelError(Located(where, e.message()));
-  } catch (const DeviceError& e) {
-    throw DeviceError(Located(where, e.message()));
-  } catch (const Error& e) {
-    throw Error(Located(where, e.message()));
-  }
-}
 
 class Compiler : private ProgramBuilder {
  public:
@@ -129,7 +109,7 @@ class Compiler : private ProgramBuilder {
     if (!IsRead(n)) return EmitNothing(n);
     if (node.op().across_devices) return EmitExchange(n);
     if (IsView(n)) return EmitView(n);
-    EmitKernel(n);
+    if (!EmitWithoutElements(n)) EmitKernel(n);
   }
 
   void EmitVariable(int n) {
@@ -206,6 +186,22 @@ class Compiler : private ProgramBuilder {
       plan().segments.push_back({.phase = phase, .begin = NumSteps(), .end = NumSteps()});
     }
     plan().segments.back().exchanges.push_back({node.op().name, input, output});
+  }
+
+  bool EmitWithoutElements(int n) {
+    const Node& node = *graph_.nodes[n];
+    std::vector<ValueType> inputs;
+    for (const Entry& input : node.inputs()) inputs.push_back(TypeOf(input));
+    const auto results = ResultsWithoutElements(node, inputs, lowered_.types[n], read_[n], options_.mode);
+    if (!results) return false;
+    EmitNothing(n);
+    for (size_t o = 0; o < results->size(); ++o) {
+      if (!read_[n][o]) continue;
+      plan().values[values_of_[n][o]].place = Place::kArena;
+      if ((*results)[o].bytes() == 0) continue;
+      Emit(node.op().name, node.name(), {}, {values_of_[n][o]}, MakeConstantFill((*results)[o]));
+    }
+    return true;
   }
 
   void EmitKernel(int n) {

@@ -23,4 +23,12 @@ Kernel MakeAddTo(DType dtype, int64_t storage_elements, const Format& format) {
   });
 }
 
+Kernel MakeConstantFill(const HostTensor& value) {
+  return {.implementation = "constant",
+          .output_formats = {Format::Plain()},
+          .bind = [value](const KernelArgs& args) -> Call {
+            return [value, out = args.outputs[0]] { flat::Copy(value.raw(), out, value.bytes()); };
+          }};
+}
+
 }  // namespace bindery

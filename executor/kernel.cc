@@ -1,40 +1,20 @@
 #include "executor/kernel.h"
 
+#include <algorithm>
 #include <map>
 #include <mutex>
-#include <unordered_map>
 #include <utility>
 
-#include "executor/kernels/cpu/reorder.h"
-#include "executor/kernels/reference/reorder.h"
+#include "executor/kernel_table.h"
 
 namespace bindery {
 namespace {
 
-using UserMaker = std::function<std::optional<Kernel>(const KernelSpec&)>;
-using Table = std::unordered_map<std::string, KernelMaker>;
-
-Table TableOf(std::span<const KernelEntry> entries) {
-  Table table;
-  for (const KernelEntry& entry : entries) {
-    if (!table.emplace(entry.op, entry.make).second) Throw("two kernels for operator \"{}\" in one table", entry.op);
-  }
-  return table;
-}
-
-const Table& FastTable() {
-  static const Table table = TableOf(CpuKernels());
-  return table;
-}
-
-const Table& ReferenceTable() {
-  static const Table table = TableOf(ReferenceKernels());
-  return table;
-}
+using UserMaker = std::function<MaybeKernel(const KernelSpec&)>;
 
 struct UserKernels {
   std::mutex mutex;
-  std::map<std::string, UserMaker> makers;
+  std::map<std::pair<DeviceKind, std::string>, UserMaker> makers;
 };
 
 UserKernels& Users() {
@@ -42,20 +22,20 @@ UserKernels& Users() {
   return kernels;
 }
 
-std::optional<Kernel> Ask(const Table& table, const KernelSpec& spec) {
-  const auto found = table.find(spec.op->name);
-  return found == table.end() ? std::nullopt : found->second(spec);
-}
-
-std::optional<Kernel> AskUser(const KernelSpec& spec) {
+MaybeKernel AskUser(const KernelSpec& spec) {
   UserMaker make;
   {
     std::lock_guard lock(Users().mutex);
-    const auto found = Users().makers.find(spec.op->name);
+    const auto found = Users().makers.find({spec.device, spec.op->name});
     if (found == Users().makers.end()) return std::nullopt;
     make = found->second;
   }
   return make(spec);  // outside the lock: it may take its time, and add kernels
+}
+
+bool HasEmptyValue(const KernelSpec& spec) {
+  const auto is_empty = [](const ValueType& type) { return type.shape.Elements() == 0; };
+  return std::ranges::any_of(spec.inputs, is_empty) || std::ranges::any_of(spec.outputs, is_empty);
 }
 
 // What a maker owes the compiler; a user's may have forgotten something.
@@ -86,35 +66,41 @@ std::string DTypesOf(const KernelSpec& spec) {
 
 }  // namespace
 
-void AddKernel(const std::string& op, std::function<std::optional<Kernel>(const KernelSpec&)> make) {
+void AddKernel(const std::string& op, std::function<MaybeKernel(const KernelSpec&)> make, DeviceKind kind) {
   if (!make) Throw("the kernel maker given for operator \"{}\" is empty", op);
-  if (FastTable().contains(op) || ReferenceTable().contains(op)) Throw("operator \"{}\" has a built-in kernel", op);
+  for (const KernelTable* table : KernelTables(kind, KernelPolicy::kFast)) {
+    if (table->Contains(op)) Throw("operator \"{}\" has a built-in kernel", op);
+  }
   std::lock_guard lock(Users().mutex);
-  if (!Users().makers.emplace(op, std::move(make)).second) Throw("operator \"{}\" has a kernel already", op);
+  if (!Users().makers.emplace(std::pair(kind, op), std::move(make)).second) {
+    Throw("operator \"{}\" has a kernel already", op);
+  }
 }
 
 Kernel MakeKernel(const KernelSpec& spec, KernelPolicy policy) {
-  std::optional<Kernel> kernel;
-  if (policy == KernelPolicy::kFast) kernel = Ask(FastTable(), spec);
-  if (!kernel) kernel = Ask(ReferenceTable(), spec);
+  MaybeKernel kernel;
+  for (const KernelTable* table : KernelTables(spec.device, HasEmptyValue(spec) ? KernelPolicy::kReference : policy)) {
+    if (!kernel) kernel = table->Make(spec);
+  }
   if (!kernel) kernel = AskUser(spec);
   if (!kernel) {
-    Throw("no kernel for operator \"{}\" on cpu with dtype {} (node \"{}\")", spec.op->name, DTypesOf(spec),
-          spec.node_name);
+    Throw("no kernel for operator \"{}\" on {} with dtype {} (node \"{}\")", spec.op->name, ToString(spec.device),
+          DTypesOf(spec), spec.node_name);
   }
   CheckKernel(*kernel, spec);
   return *std::move(kernel);
 }
 
 Kernel MakeReorder(DType dtype, const Shape& shape, const Format& from, const Format& to, int threads,
-                   KernelPolicy policy) {
+                   KernelPolicy policy, DeviceKind kind) {
   if (from.kind == Format::Kind::kOpaque || to.kind == Format::Kind::kOpaque) {
     Throw("a value cannot be reordered from {} to {}", from, to);
   }
-  if (policy == KernelPolicy::kFast) {
-    if (std::optional<Kernel> kernel = MakeFastReorder(dtype, shape, from, to, threads)) return *std::move(kernel);
+  if (shape.Elements() == 0) policy = KernelPolicy::kReference;
+  for (const KernelTable* table : KernelTables(kind, policy)) {
+    if (MaybeKernel kernel = table->reorder()(dtype, shape, from, to, threads)) return *std::move(kernel);
   }
-  return MakeReferenceReorder(dtype, shape, from, to);
+  Throw("no kernel reorders {} from {} to {} on {}", dtype, from, to, ToString(kind));
 }
 
 }  // namespace bindery

@@ -5,8 +5,8 @@
 // reorders inputs to the formats taken. Binding: `bind` is called once addresses are known and returns a Call, the
 // prepared step that the program's list holds. Running: the Call; no decisions, no allocation of ours, no look-ups.
 //
-// Tables: executor/kernels/reference (one plain loop in double per operator: the truth) and executor/kernels/cpu
-// (fast).
+// Tables (executor/kernel_table.h): executor/kernels/reference (one plain loop in double per operator: the truth) and
+// executor/kernels/cpu (fast).
 #pragma once
 
 #include <cstdint>
@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "base/device.h"
 #include "executor/format.h"
 #include "executor/step_block.h"
 #include "symbol/infer.h"
@@ -26,6 +27,7 @@ namespace bindery {
 enum class Mode : uint8_t { kPredict, kTrain };
 
 struct KernelSpec {
+  DeviceKind device = DeviceKind::kCpu;  // where it will run
   const OpDef* op = nullptr;
   AnyAttrs attrs = {};
   std::string node_name = {};                        // unique in the program; keys the random numbers
@@ -69,26 +71,27 @@ struct Kernel {
   std::function<Call(const KernelArgs&)> bind = {};
 };
 
-using KernelMaker = std::optional<Kernel> (*)(const KernelSpec&);  // nullopt = declined
+using MaybeKernel = std::optional<Kernel>;  // nullopt: declined
+using KernelMaker = MaybeKernel (*)(const KernelSpec&);
 struct KernelEntry {
   const char* op;
   KernelMaker make;
 };
 
-// The built-in tables.
-std::span<const KernelEntry> ReferenceKernels();
-std::span<const KernelEntry> CpuKernels();
-// A user's kernel for a user's operator (see AddOp), for every CPU policy. Thread safe. A std::function, so that it may
-// capture; throws Error if there is one.
-void AddKernel(const std::string& op, std::function<std::optional<Kernel>(const KernelSpec&)> make);
+// A user's kernel for a user's operator (see AddOp) on a kind of device, for every policy. Thread safe. A
+// std::function, so that it may capture; throws Error if there is one.
+void AddKernel(const std::string& op, std::function<MaybeKernel(const KernelSpec&)> make,
+               DeviceKind kind = DeviceKind::kCpu);
 
-// Which tables are asked: kFast first `cpu`, then `reference`; kReference only the latter.
+// Which tables are asked: kFast first the device's own, then `reference`; kReference only the latter.
 enum class KernelPolicy : uint8_t { kFast, kReference };
-// Throws Error if no table has a kernel for the operator ('no kernel for operator "X" on cpu with dtype ...').
+// The kernel for spec.device. Throws Error if no table has one for the operator ('no kernel for operator "X" on cpu
+// with dtype ...'). Fast kernels are made for inputs and outputs that have elements; all else is the reference's, which
+// the compiler seldom needs (see compile.cc).
 Kernel MakeKernel(const KernelSpec& spec, KernelPolicy policy);
 
 // Reorder from one format to another (equal logical shape and dtype), as a kernel with one input and one output.
 Kernel MakeReorder(DType dtype, const Shape& shape, const Format& from, const Format& to, int threads,
-                   KernelPolicy policy);
+                   KernelPolicy policy, DeviceKind kind = DeviceKind::kCpu);
 
 }  // namespace bindery

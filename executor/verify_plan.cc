@@ -154,6 +154,7 @@ class Verifier {
     CheckValue(value);
     const PlanValue& v = plan_.values[value];
     if (v.place == Place::kNone) Breach("step {} reads \"{}\", which has no memory", step, v.name);
+    if (v.type.shape.Elements() == 0) return;  // nothing to write either
     if (v.place == Place::kGradient && (!gradient_written_[v.slot] || plan_.gradients[v.slot].req == GradReq::kAdd)) {
       Breach("step {} reads \"{}\" from a gradient that does not hold it", step, v.name);
     }
@@ -243,6 +244,7 @@ class Verifier {
     }
     for (size_t i = 0; i < plan_.gradients.size(); ++i) {
       if (gradient_written_[i] || plan_.gradients[i].is_zero) continue;
+      if (plan_.arguments[plan_.gradients[i].argument].type.shape.Elements() == 0) continue;
       Breach("nothing writes the gradient of \"{}\"", plan_.gradients[i].name);
     }
   }

@@ -49,6 +49,41 @@ TEST(CompileTest, WhatIsReadForItsShapeOnlyIsNotComputed) {
   }
 }
 
+// No kernel is asked for values without elements: where nothing comes out there is no step, and what a reduction of
+// nothing gives is known when the plan is made.
+TEST(CompileTest, ExtentsOfZero) {
+  const Symbol x = Variable("data");
+  const Symbol heads = Group({Sum(Exp(x), {.axes = {1}}, "sum"), Mean(x, {.axes = {1}}, "mean"), Exp(x, "exp"),
+                              Concat({x, Variable("more")}, {}, "both")});
+  const HostTensor empty(DType::kFloat32, {2, 0}), more = RandomTensor({2, 3}, 1);
+  for (const KernelPolicy policy : kPolicies) {
+    Executor e(heads, {.inputs = {{"data", {2, 0}}, {"more", {2, 3}}}, .for_training = false, .policy = policy});
+    e.Forward({{"data", empty}, {"more", more}});
+    EXPECT_EQ(e.Output(0), HostTensor(DType::kFloat32, {2}));
+    for (int i = 0; i < 2; ++i) EXPECT_TRUE(std::isnan(e.Output(1).At(i)));
+    EXPECT_EQ(e.Output(2), empty);
+    EXPECT_EQ(e.Output(3), more);
+    EXPECT_EQ(StepsOf(e.plan(), "Exp"), 0) << ToString(e.plan());
+    for (const PlanStep& step : e.plan().steps) {
+      if (step.op != "Concat") {
+        EXPECT_EQ(step.implementation, "constant") << step.op;
+      }
+    }
+  }
+}
+
+// The gradient of an argument without elements needs nobody who writes it, whether it replaces or is added to.
+TEST(CompileTest, GradientsWithoutElements) {
+  const HostTensor empty(DType::kFloat32, {2, 0});
+  const Symbol loss = MakeLoss(Square(Sum(Exp(Variable("data")), {.axes = {1}})), {}, "loss");
+  for (const GradReq req : {GradReq::kWrite, GradReq::kAdd}) {
+    Executor e(loss, {.inputs = {{"data", {2, 0}}}, .grad_req = std::map<std::string, GradReq>{{"data", req}}});
+    e.Forward({{"data", empty}});
+    e.Backward();
+    EXPECT_EQ(e.Gradient("data"), empty);
+  }
+}
+
 // The hidden outputs of an operator are computed along with its first, which has memory even if nobody reads it.
 TEST(CompileTest, HiddenOutputsAlone) {
   const Symbol x = Variable("data");

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "executor/kernel.h"
+#include "executor/kernel_table.h"
 #include "executor/kernels/cpu/dnnl_util.h"
 #include "executor/kernels/cpu/layout.h"
-#include "executor/kernels/cpu/reorder.h"
 #include "symbol/ops.h"
 #include "tests/executor/blocked_format.h"
 
@@ -112,7 +112,7 @@ TEST(Reorder, BetweenAllFormats) {
     for (const Format& from : formats) {
       for (const Format& to : formats) {
         for (DType dtype : {DType::kFloat32, DType::kUInt8}) {
-          const auto kernel = MakeFastReorder(dtype, shape, from, to, 2);
+          const auto kernel = CpuKernels().reorder()(dtype, shape, from, to, 2);
           ASSERT_TRUE(kernel) << ToString(from) << " " << ToString(to);
           const int64_t size = SizeOf(dtype);
           std::vector<std::byte> source(static_cast<size_t>(StorageBytes(from, dtype, shape))),

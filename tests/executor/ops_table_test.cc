@@ -3,7 +3,7 @@
 
 #include <set>
 
-#include "executor/kernel.h"
+#include "executor/kernel_table.h"
 #include "symbol/builtin_ops.h"
 #include "tests/executor/graph_runner.h"
 #include "tests/executor/operator_cases.h"
@@ -19,7 +19,7 @@ std::set<std::string> BuiltinNames() {
 
 TEST(OperatorTables, EveryOperatorHasAReferenceKernel) {
   std::set<std::string> kernels;
-  for (const KernelEntry& entry : ReferenceKernels())
+  for (const KernelEntry& entry : ReferenceKernels().entries())
     EXPECT_TRUE(kernels.insert(entry.op).second) << entry.op << " twice";
   EXPECT_EQ(kernels, BuiltinNames());
 }
@@ -27,7 +27,7 @@ TEST(OperatorTables, EveryOperatorHasAReferenceKernel) {
 TEST(OperatorTables, FastKernelsAreOfKnownOperators) {
   const std::set<std::string> names = BuiltinNames();
   std::set<std::string> kernels;
-  for (const KernelEntry& entry : CpuKernels()) {
+  for (const KernelEntry& entry : CpuKernels().entries()) {
     EXPECT_TRUE(kernels.insert(entry.op).second) << entry.op << " twice";
     EXPECT_TRUE(names.contains(entry.op)) << entry.op;
   }
@@ -46,7 +46,7 @@ TEST(OperatorTables, EveryOperatorHasACase) {
 // The fast kernels that run in none of the cases.
 std::string IdleIn(const std::vector<OperatorCase>& cases, const std::set<std::string>& excused = {}) {
   std::set<std::string> idle;
-  for (const KernelEntry& entry : CpuKernels()) idle.insert(entry.op);
+  for (const KernelEntry& entry : CpuKernels().entries()) idle.insert(entry.op);
   for (const OperatorCase& c : cases) {
     for (const std::string& name : FastOperatorsIn(c)) idle.erase(name);
   }

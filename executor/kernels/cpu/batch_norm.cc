@@ -5,8 +5,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "executor/kernel_table.h"
 #include "executor/kernels/cpu/channel_passes.h"
-#include "executor/kernels/cpu/makers.h"
 #include "executor/kernels/cpu/util.h"
 
 namespace bindery::cpu {
@@ -23,8 +23,6 @@ Format ChannelFormat(const KernelSpec& spec, int input, int axis, ChannelView* v
 }
 
 double InverseDeviation(float var, double eps) { return 1 / std::sqrt(static_cast<double>(var) + eps); }
-
-}  // namespace
 
 // (data, gamma, beta, running_mean, running_var) -> y, mean, var [, state if relu]
 MaybeKernel MakeBatchNorm(const KernelSpec& spec) {
@@ -238,5 +236,18 @@ MaybeKernel MakeBatchNormGradInput(const KernelSpec& spec) {
   };
   return kernel;
 }
+
+constexpr KernelEntry kEntries[] = {
+    {"BatchNorm", MakeBatchNorm},
+    {"BatchNormGrad", MakeBatchNormGrad},
+    {"BatchNormStatistics", MakeBatchNormStatistics},
+    {"BatchNormNormalize", MakeBatchNormNormalize},
+    {"BatchNormGradSums", MakeBatchNormGradSums},
+    {"BatchNormGradInput", MakeBatchNormGradInput},
+};
+
+}  // namespace
+
+KernelRows BatchNormKernels() { return kEntries; }
 
 }  // namespace bindery::cpu

@@ -1,5 +1,6 @@
 #include "engine/team.h"
-#include "executor/kernels/cpu/makers.h"
+#include "executor/kernel_table.h"
+#include "executor/kernels/cpu/copy.h"
 #include "executor/kernels/cpu/util.h"
 
 namespace bindery::cpu {
@@ -36,12 +37,10 @@ Loop LoopOf(DType from, DType to) {
   }
 }
 
-}  // namespace
-
 // data -> output, in whatever format the data are
 MaybeKernel MakeCast(const KernelSpec& spec) {
   const DType from = spec.inputs[0].dtype, to = spec.outputs[0].dtype;
-  if (from == to) return MakeView(spec);
+  if (from == to) return ViewKernel(spec);
   const Loop loop = LoopOf(from, to);
   if (!loop) return std::nullopt;
   const Format format = CommonFormat(spec, {0}, true);
@@ -55,5 +54,14 @@ MaybeKernel MakeCast(const KernelSpec& spec) {
   };
   return kernel;
 }
+
+constexpr KernelEntry kEntries[] = {
+    {"Cast", MakeCast},
+    {"CastLike", MakeCast},
+};
+
+}  // namespace
+
+KernelRows CastKernels() { return kEntries; }
 
 }  // namespace bindery::cpu

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "engine/team.h"
-#include "executor/kernels/cpu/makers.h"
+#include "executor/kernel_table.h"
 #include "executor/kernels/cpu/util.h"
 #include "symbol/ops/shape_ops.h"
 
@@ -110,8 +110,6 @@ Kernel Cut(const KernelSpec& spec, int axis) {
   return kernel;
 }
 
-}  // namespace
-
 // arg0, arg1, ... -> output
 MaybeKernel MakeConcat(const KernelSpec& spec) {
   return Join(spec, spec.outputs[0].shape.Axis(static_cast<int>(spec.attributes<ConcatAttrs>().axis)));
@@ -131,5 +129,16 @@ MaybeKernel MakeSliceChannel(const KernelSpec& spec) {
 MaybeKernel MakeSliceChannelGrad(const KernelSpec& spec) {
   return Join(spec, spec.outputs[0].shape.Axis(static_cast<int>(spec.attributes<SliceChannelAttrs>().axis)));
 }
+
+constexpr KernelEntry kEntries[] = {
+    {"Concat", MakeConcat},
+    {"ConcatGrad", MakeConcatGrad},
+    {"SliceChannel", MakeSliceChannel},
+    {"SliceChannelGrad", MakeSliceChannelGrad},
+};
+
+}  // namespace
+
+KernelRows ConcatKernels() { return kEntries; }
 
 }  // namespace bindery::cpu

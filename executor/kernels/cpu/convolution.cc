@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "engine/team.h"
+#include "executor/kernel_table.h"
 #include "executor/kernels/cpu/bias_gradient.h"
 #include "executor/kernels/cpu/dnnl_util.h"
 #include "executor/kernels/cpu/layout.h"
-#include "executor/kernels/cpu/makers.h"
 #include "executor/kernels/cpu/simd/loops.h"
 #include "executor/kernels/cpu/util.h"
 
@@ -151,8 +151,6 @@ std::optional<Unary> PassOf(ActivationType type) {
 
 std::string Implementation(const char* info) { return std::string("dnnl ") + info; }
 
-}  // namespace
-
 // (data, weight [, bias]) -> y
 MaybeKernel MakeConvolution(const KernelSpec& spec) {
   const auto& attrs = spec.attributes<ConvolutionAttrs>();
@@ -285,5 +283,15 @@ MaybeKernel MakeConvolutionGradWeight(const KernelSpec& spec) {
   kernel.bind = [step](const KernelArgs& args) { return step.Bind(args); };
   return kernel;
 }
+
+constexpr KernelEntry kEntries[] = {
+    {"Convolution", MakeConvolution},
+    {"ConvolutionGradData", MakeConvolutionGradData},
+    {"ConvolutionGradWeight", MakeConvolutionGradWeight},
+};
+
+}  // namespace
+
+KernelRows ConvolutionKernels() { return kEntries; }
 
 }  // namespace bindery::cpu

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "engine/team.h"
+#include "executor/kernels/cpu/util.h"
 
 namespace bindery::cpu {
 
@@ -21,6 +22,23 @@ Kernel CopyKernel(int64_t bytes, const Format& from, const Format& to, int threa
   if (from == to) kernel.inplace = {{0, 0}};
   kernel.bind = [bytes](const KernelArgs& args) -> Call {
     return [target = args.outputs[0], source = args.inputs[0], bytes] { ParallelCopy(target, source, bytes); };
+  };
+  return kernel;
+}
+
+MaybeKernel ViewKernel(const KernelSpec& spec) {
+  if (spec.inputs[0].dtype != spec.outputs[0].dtype ||
+      spec.inputs[0].shape.Elements() != spec.outputs[0].shape.Elements())
+    return std::nullopt;
+  const bool same_shape = spec.inputs[0].shape == spec.outputs[0].shape;
+  const Format format =
+      same_shape && spec.input_formats[0].kind != Format::Kind::kOpaque ? spec.input_formats[0] : Format::Plain();
+  Kernel kernel = PlainKernel(spec, "copy");
+  kernel.input_formats[0] = kernel.output_formats[0] = format;
+  kernel.inplace = {{0, 0}};
+  const int64_t bytes = StorageBytes(format, spec.inputs[0].dtype, spec.inputs[0].shape);
+  kernel.bind = [bytes](const KernelArgs& args) -> Call {
+    return [bytes, x = args.inputs[0], y = args.outputs[0]] { ParallelCopy(y, x, bytes); };
   };
   return kernel;
 }

@@ -1,6 +1,6 @@
 #include "engine/team.h"
+#include "executor/kernel_table.h"
 #include "executor/kernels/cpu/dnnl_util.h"
-#include "executor/kernels/cpu/makers.h"
 #include "executor/kernels/cpu/simd/loops.h"
 #include "executor/kernels/cpu/util.h"
 #include "symbol/ops/reduce.h"
@@ -13,8 +13,6 @@ dnnl::memory::desc Matrix(int64_t rows, int64_t columns, bool transposed) {
   const dnnl::memory::dims strides = transposed ? dnnl::memory::dims{1, rows} : dnnl::memory::dims{columns, 1};
   return {{rows, columns}, dnnl::memory::data_type::f32, strides};
 }
-
-}  // namespace
 
 // (M, K) x (K, N), each perhaps stored transposed; (K) x (K); and the latter's gradients, (1) x (K)^T and (K)^T x (1)
 MaybeKernel MakeDot(const KernelSpec& spec) {
@@ -57,5 +55,13 @@ MaybeKernel MakeDot(const KernelSpec& spec) {
   kernel.bind = [step](const KernelArgs& args) { return step.Bind(args); };
   return kernel;
 }
+
+constexpr KernelEntry kEntries[] = {
+    {"Dot", MakeDot},
+};
+
+}  // namespace
+
+KernelRows DotKernels() { return kEntries; }
 
 }  // namespace bindery::cpu

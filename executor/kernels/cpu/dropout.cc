@@ -7,8 +7,8 @@
 
 #include "base/philox.h"
 #include "engine/team.h"
+#include "executor/kernel_table.h"
 #include "executor/kernels/cpu/copy.h"
-#include "executor/kernels/cpu/makers.h"
 #include "executor/kernels/cpu/simd/loops.h"
 #include "executor/kernels/cpu/util.h"
 
@@ -48,8 +48,6 @@ struct MaskRule {
     if (n > head) loops.dropout_mask(key, first + head, n - head, threshold, mask + head);
   }
 };
-
-}  // namespace
 
 // x -> y, mask
 MaybeKernel MakeDropout(const KernelSpec& spec) {
@@ -110,5 +108,14 @@ MaybeKernel MakeDropoutGrad(const KernelSpec& spec) {
   };
   return kernel;
 }
+
+constexpr KernelEntry kEntries[] = {
+    {"Dropout", MakeDropout},
+    {"DropoutGrad", MakeDropoutGrad},
+};
+
+}  // namespace
+
+KernelRows DropoutKernels() { return kEntries; }
 
 }  // namespace bindery::cpu

@@ -1,10 +1,10 @@
 #include <algorithm>
-#include <string_view>
 #include <vector>
 
 #include "base/checked.h"
 #include "engine/team.h"
-#include "executor/kernels/cpu/makers.h"
+#include "executor/kernel_table.h"
+#include "executor/kernels/cpu/copy.h"
 #include "executor/kernels/cpu/simd/loops.h"
 #include "executor/kernels/cpu/util.h"
 #include "symbol/ops/activation.h"
@@ -105,33 +105,12 @@ Kernel BroadcastBinary(const KernelSpec& spec, Binary op) {
   return kernel;
 }
 
-struct BinaryEntry {
-  std::string_view op;
-  Binary loop;
-  bool zero_to_zero;  // f(0, 0) = 0
-};
-constexpr BinaryEntry kBinaryEntries[] = {
-    {"Add", Binary::kAdd, true},
-    {"Sub", Binary::kSub, true},
-    {"Mul", Binary::kMul, true},
-    {"Div", Binary::kDiv, false},
-    {"Maximum", Binary::kMaximum, true},
-    {"Minimum", Binary::kMinimum, true},
-    {"GreaterEqual", Binary::kGreaterEqual, false},
-    {"LessEqual", Binary::kLessEqual, false},
-};
-
-}  // namespace
-
-// (a, b) -> y
+// (a, b) -> y; kZeroToZero: f(0, 0) = 0
+template <Binary kOp, bool kZeroToZero>
 MaybeKernel MakeBinary(const KernelSpec& spec) {
   if (!AllFloat(spec)) return std::nullopt;
-  for (const BinaryEntry& entry : kBinaryEntries) {
-    if (entry.op != spec.op->name) continue;
-    if (spec.inputs[0].shape == spec.inputs[1].shape) return FlatBinary(spec, entry.loop, entry.zero_to_zero);
-    return BroadcastBinary(spec, entry.loop);
-  }
-  return std::nullopt;
+  if (spec.inputs[0].shape == spec.inputs[1].shape) return FlatBinary(spec, kOp, kZeroToZero);
+  return BroadcastBinary(spec, kOp);
 }
 
 // (a, b) -> y
@@ -144,7 +123,7 @@ MaybeKernel MakeAddRelu(const KernelSpec& spec) {
 MaybeKernel MakeActivationGrad(const KernelSpec& spec) {
   if (!AllFloat(spec)) return std::nullopt;
   switch (spec.attributes<ActivationAttrs>().type) {
-    case ActivationType::kNone: return MakeView(spec);
+    case ActivationType::kNone: return ViewKernel(spec);
     case ActivationType::kRelu: return FlatBinary(spec, Binary::kReluGrad, true);
     case ActivationType::kSigmoid: return FlatBinary(spec, Binary::kSigmoidGrad, true);
     case ActivationType::kTanh: return FlatBinary(spec, Binary::kTanhGrad, true);
@@ -174,7 +153,7 @@ MaybeKernel MakeAddReluGrad(const KernelSpec& spec) {
 // arg0, arg1, ... -> their sum, in order. A tile of the result stays in the nearest cache while they are added.
 MaybeKernel MakeAddN(const KernelSpec& spec) {
   if (!AllFloat(spec)) return std::nullopt;
-  if (spec.inputs.size() == 1) return MakeView(spec);
+  if (spec.inputs.size() == 1) return ViewKernel(spec);
   if (spec.inputs.size() == 2) return FlatBinary(spec, Binary::kAdd, true);
   Format format = Format::Plain();
   for (int i = static_cast<int>(spec.inputs.size()) - 1; i >= 0; --i) {
@@ -200,5 +179,24 @@ MaybeKernel MakeAddN(const KernelSpec& spec) {
   };
   return kernel;
 }
+
+constexpr KernelEntry kEntries[] = {
+    {"Add", MakeBinary<Binary::kAdd, true>},
+    {"Sub", MakeBinary<Binary::kSub, true>},
+    {"Mul", MakeBinary<Binary::kMul, true>},
+    {"Div", MakeBinary<Binary::kDiv, false>},
+    {"Maximum", MakeBinary<Binary::kMaximum, true>},
+    {"Minimum", MakeBinary<Binary::kMinimum, true>},
+    {"GreaterEqual", MakeBinary<Binary::kGreaterEqual, false>},
+    {"LessEqual", MakeBinary<Binary::kLessEqual, false>},
+    {"AddRelu", MakeAddRelu},
+    {"ActivationGrad", MakeActivationGrad},
+    {"AddReluGrad", MakeAddReluGrad},
+    {"AddN", MakeAddN},
+};
+
+}  // namespace
+
+KernelRows BinaryKernels() { return kEntries; }
 
 }  // namespace bindery::cpu

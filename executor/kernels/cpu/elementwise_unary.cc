@@ -1,7 +1,6 @@
-#include <string_view>
-
 #include "engine/team.h"
-#include "executor/kernels/cpu/makers.h"
+#include "executor/kernel_table.h"
+#include "executor/kernels/cpu/copy.h"
 #include "executor/kernels/cpu/simd/loops.h"
 #include "executor/kernels/cpu/util.h"
 #include "symbol/ops/activation.h"
@@ -25,48 +24,26 @@ Kernel UnaryKernel(const KernelSpec& spec, Unary op, float c, bool zero_to_zero)
   return kernel;
 }
 
-struct UnaryEntry {
-  std::string_view op;
-  Unary loop;
-  bool has_scalar;
-};
-constexpr UnaryEntry kUnaryEntries[] = {
-    {"AddScalar", Unary::kAddScalar, true},
-    {"SubScalar", Unary::kAddScalar, true},
-    {"RSubScalar", Unary::kRSubScalar, true},
-    {"MulScalar", Unary::kMulScalar, true},
-    {"DivScalar", Unary::kDivScalar, true},
-    {"RDivScalar", Unary::kRDivScalar, true},
-    {"Negative", Unary::kNegative, false},
-    {"Exp", Unary::kExp, false},
-    {"Log", Unary::kLog, false},
-    {"Square", Unary::kSquare, false},
-    {"Sqrt", Unary::kSqrt, false},
-    {"Abs", Unary::kAbs, false},
-    {"Sign", Unary::kSign, false},
-};
-
-}  // namespace
-
-// data -> output
+// data -> output. Padding must stay +0: 0 * c and 0 / c are so for finite, positive c; -0 is not.
+template <Unary kOp>
 MaybeKernel MakeUnary(const KernelSpec& spec) {
   if (!AllFloat(spec)) return std::nullopt;
-  for (const UnaryEntry& entry : kUnaryEntries) {
-    if (entry.op != spec.op->name) continue;
-    float c = entry.has_scalar ? static_cast<float>(spec.attributes<ScalarAttrs>().scalar) : 0;
-    if (entry.op == "SubScalar") c = -c;
-    // Padding must stay +0: 0 * c and 0 / c are so for finite, positive c; -0 is not.
-    const bool keeps_zero = spec.op->zero_to_zero && entry.loop != Unary::kNegative && c >= 0 && c - c == 0;
-    return UnaryKernel(spec, entry.loop, c, keeps_zero);
-  }
-  return std::nullopt;
+  return UnaryKernel(spec, kOp, 0, spec.op->zero_to_zero && kOp != Unary::kNegative);
+}
+
+// The same with the scalar of the operator's attributes, or its negative.
+template <Unary kOp, int kSign = 1>
+MaybeKernel MakeScalar(const KernelSpec& spec) {
+  if (!AllFloat(spec)) return std::nullopt;
+  const float c = kSign * static_cast<float>(spec.attributes<ScalarAttrs>().scalar);
+  return UnaryKernel(spec, kOp, c, spec.op->zero_to_zero && c >= 0 && c - c == 0);
 }
 
 // data -> output
 MaybeKernel MakeActivation(const KernelSpec& spec) {
   if (!AllFloat(spec)) return std::nullopt;
   switch (spec.attributes<ActivationAttrs>().type) {
-    case ActivationType::kNone: return MakeView(spec);
+    case ActivationType::kNone: return ViewKernel(spec);
     case ActivationType::kRelu: return UnaryKernel(spec, Unary::kRelu, 0, true);
     case ActivationType::kSigmoid: return UnaryKernel(spec, Unary::kSigmoid, 0, false);
     case ActivationType::kTanh: return UnaryKernel(spec, Unary::kTanh, 0, true);
@@ -75,5 +52,26 @@ MaybeKernel MakeActivation(const KernelSpec& spec) {
   }
   return std::nullopt;
 }
+
+constexpr KernelEntry kEntries[] = {
+    {"AddScalar", MakeScalar<Unary::kAddScalar>},
+    {"SubScalar", MakeScalar<Unary::kAddScalar, -1>},
+    {"RSubScalar", MakeScalar<Unary::kRSubScalar>},
+    {"MulScalar", MakeScalar<Unary::kMulScalar>},
+    {"DivScalar", MakeScalar<Unary::kDivScalar>},
+    {"RDivScalar", MakeScalar<Unary::kRDivScalar>},
+    {"Negative", MakeUnary<Unary::kNegative>},
+    {"Exp", MakeUnary<Unary::kExp>},
+    {"Log", MakeUnary<Unary::kLog>},
+    {"Square", MakeUnary<Unary::kSquare>},
+    {"Sqrt", MakeUnary<Unary::kSqrt>},
+    {"Abs", MakeUnary<Unary::kAbs>},
+    {"Sign", MakeUnary<Unary::kSign>},
+    {"Activation", MakeActivation},
+};
+
+}  // namespace
+
+KernelRows UnaryKernels() { return kEntries; }
 
 }  // namespace bindery::cpu

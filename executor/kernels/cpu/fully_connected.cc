@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "engine/team.h"
+#include "executor/kernel_table.h"
 #include "executor/kernels/cpu/bias_gradient.h"
 #include "executor/kernels/cpu/dnnl_util.h"
-#include "executor/kernels/cpu/makers.h"
 #include "executor/kernels/cpu/simd/loops.h"
 #include "executor/kernels/cpu/util.h"
 
@@ -123,8 +123,6 @@ Kernel DnnlKernel(const KernelSpec& spec, int threads, const char* info, const D
   kernel.bind = [step](const KernelArgs& args) { return step.Bind(args); };
   return kernel;
 }
-
-}  // namespace
 
 // (data, weight [, bias]) -> y
 MaybeKernel MakeFullyConnected(const KernelSpec& spec) {
@@ -244,5 +242,15 @@ MaybeKernel MakeFullyConnectedGradWeight(const KernelSpec& spec) {
   kernel.output_formats[0] = weight;
   return kernel;
 }
+
+constexpr KernelEntry kEntries[] = {
+    {"FullyConnected", MakeFullyConnected},
+    {"FullyConnectedGradData", MakeFullyConnectedGradData},
+    {"FullyConnectedGradWeight", MakeFullyConnectedGradWeight},
+};
+
+}  // namespace
+
+KernelRows FullyConnectedKernels() { return kEntries; }
 
 }  // namespace bindery::cpu

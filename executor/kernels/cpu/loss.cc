@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "engine/team.h"
-#include "executor/kernels/cpu/makers.h"
+#include "executor/kernel_table.h"
 #include "executor/kernels/cpu/simd/loops.h"
 #include "executor/kernels/cpu/util.h"
 
@@ -25,8 +25,6 @@ MaybeKernel CountIf(const KernelSpec& spec, F counts) {
   };
   return kernel;
 }
-
-}  // namespace
 
 // label -> (1)
 MaybeKernel MakeCountValid(const KernelSpec& spec) {
@@ -91,5 +89,16 @@ MaybeKernel MakeMakeLossGrad(const KernelSpec& spec) {
   };
   return kernel;
 }
+
+constexpr KernelEntry kEntries[] = {
+    {"CountValid", MakeCountValid},
+    {"CountAbove", MakeCountAbove},
+    {"LinearRegressionOutputGrad", MakeLinearRegressionOutputGrad},
+    {"MakeLossGrad", MakeMakeLossGrad},
+};
+
+}  // namespace
+
+KernelRows LossKernels() { return kEntries; }
 
 }  // namespace bindery::cpu

@@ -11,7 +11,7 @@
 
 #include "base/checked.h"
 #include "engine/team.h"
-#include "executor/kernels/cpu/makers.h"
+#include "executor/kernel_table.h"
 #include "executor/kernels/cpu/simd/loops.h"
 #include "executor/kernels/cpu/util.h"
 
@@ -158,8 +158,6 @@ std::optional<Format> FormatOfState(const Format& state, int rank) {
   return std::nullopt;
 }
 
-}  // namespace
-
 // data -> y [, state if max]
 MaybeKernel MakePooling(const KernelSpec& spec) {
   if (spec.inputs[0].dtype != DType::kFloat32) return std::nullopt;
@@ -243,5 +241,14 @@ MaybeKernel MakePoolingGrad(const KernelSpec& spec) {
   };
   return kernel;
 }
+
+constexpr KernelEntry kEntries[] = {
+    {"Pooling", MakePooling},
+    {"PoolingGrad", MakePoolingGrad},
+};
+
+}  // namespace
+
+KernelRows PoolingKernels() { return kEntries; }
 
 }  // namespace bindery::cpu

@@ -8,12 +8,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <string_view>
 #include <vector>
 
 #include "base/checked.h"
 #include "engine/team.h"
-#include "executor/kernels/cpu/makers.h"
+#include "executor/kernel_table.h"
+#include "executor/kernels/cpu/copy.h"
 #include "executor/kernels/cpu/simd/loops.h"
 #include "executor/kernels/cpu/util.h"
 
@@ -177,15 +177,12 @@ Kernel ReduceKernel(const KernelSpec& spec, const Reduction& r, Function functio
   return kernel;
 }
 
-}  // namespace
-
-// data -> output: Sum, Mean, Max
+// data -> output
+template <Function kFunction>
 MaybeKernel MakeReduce(const KernelSpec& spec) {
   if (!AllFloat(spec)) return std::nullopt;
   const Shape& shape = spec.inputs[0].shape;
-  const Reduction r(shape, ReducedAxes(spec.attributes<ReduceAttrs>(), shape));
-  const std::string_view op = spec.op->name;
-  return ReduceKernel(spec, r, op == "Sum" ? Function::kSum : op == "Mean" ? Function::kMean : Function::kMax);
+  return ReduceKernel(spec, Reduction(shape, ReducedAxes(spec.attributes<ReduceAttrs>(), shape)), kFunction);
 }
 
 // (data, like: shape only) -> data summed over the axes along which `like` was stretched
@@ -193,7 +190,7 @@ MaybeKernel MakeSumLike(const KernelSpec& spec) {
   if (spec.inputs[0].dtype != DType::kFloat32) return std::nullopt;
   const Shape& data = spec.inputs[0].shape;
   const Shape& like = spec.outputs[0].shape;
-  if (data == like) return MakeView(spec);
+  if (data == like) return ViewKernel(spec);
   uint32_t reduced = 0;
   for (int axis = 0; axis < data.rank(); ++axis) {
     const int at = axis - (data.rank() - like.rank());
@@ -203,11 +200,12 @@ MaybeKernel MakeSumLike(const KernelSpec& spec) {
 }
 
 // (dy, data: shape only) -> dx: dy for every element that was joined, for Mean divided by their number
+template <Function kFunction>
 MaybeKernel MakeReduceGrad(const KernelSpec& spec) {
   if (!AllFloat(spec)) return std::nullopt;
   const Shape& shape = spec.outputs[0].shape;
   const Reduction r(shape, ReducedAxes(spec.attributes<ReduceAttrs>(), shape));
-  const double divisor = std::string_view(spec.op->name) == "MeanGrad" ? static_cast<double>(r.count()) : 1;
+  const double divisor = kFunction == Function::kMean ? static_cast<double>(r.count()) : 1;
   Kernel kernel = PlainKernel(spec, "loop");
   const int64_t length = std::min<int64_t>(r.inner(), kRun), parts = CeilDiv(r.inner(), length);
   kernel.bind = [=, factor = static_cast<float>(1 / divisor)](const KernelArgs& args) -> Call {
@@ -230,5 +228,15 @@ MaybeKernel MakeReduceGrad(const KernelSpec& spec) {
   };
   return kernel;
 }
+
+constexpr KernelEntry kEntries[] = {
+    {"Sum", MakeReduce<Function::kSum>},         {"Mean", MakeReduce<Function::kMean>},
+    {"Max", MakeReduce<Function::kMax>},         {"SumLike", MakeSumLike},
+    {"SumGrad", MakeReduceGrad<Function::kSum>}, {"MeanGrad", MakeReduceGrad<Function::kMean>},
+};
+
+}  // namespace
+
+KernelRows ReduceKernels() { return kEntries; }
 
 }  // namespace bindery::cpu

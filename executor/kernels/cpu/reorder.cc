@@ -1,18 +1,13 @@
-#include "executor/kernels/cpu/reorder.h"
-
 #include "engine/team.h"
 #include "executor/kernels/cpu/copy.h"
 #include "executor/kernels/cpu/dnnl_util.h"
 #include "executor/kernels/cpu/layout.h"
 
-namespace bindery {
+namespace bindery::cpu {
 
 // Equal bytes are copied; everything else is oneDNN's. It knows no 8-byte elements, and its reorders of bfloat16 do not
 // keep all bits without AVX-512: those are left to the reference.
-std::optional<Kernel> MakeFastReorder(DType dtype, const Shape& shape, const Format& from, const Format& to,
-                                      int threads) {
-  using namespace cpu;
-  if (shape.Elements() == 0) return std::nullopt;
+MaybeKernel MakeFastReorder(DType dtype, const Shape& shape, const Format& from, const Format& to, int threads) {
   if (Canonical(from, shape) == Canonical(to, shape)) {
     return CopyKernel(StorageBytes(from, dtype, shape), from, to, threads);
   }
@@ -39,4 +34,4 @@ std::optional<Kernel> MakeFastReorder(DType dtype, const Shape& shape, const For
   return kernel;
 }
 
-}  // namespace bindery
+}  // namespace bindery::cpu

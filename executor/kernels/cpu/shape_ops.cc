@@ -4,31 +4,14 @@
 
 #include "base/host_tensor.h"
 #include "engine/team.h"
+#include "executor/kernel_table.h"
 #include "executor/kernels/cpu/copy.h"
 #include "executor/kernels/cpu/dnnl_util.h"
-#include "executor/kernels/cpu/makers.h"
 #include "executor/kernels/cpu/util.h"
 #include "symbol/ops/elementwise.h"
 
 namespace bindery::cpu {
-
-// Output 0 = input 0, same elements in the same order; in any format if the shape stays.
-MaybeKernel MakeView(const KernelSpec& spec) {
-  if (spec.inputs[0].dtype != spec.outputs[0].dtype ||
-      spec.inputs[0].shape.Elements() != spec.outputs[0].shape.Elements())
-    return std::nullopt;
-  const bool same_shape = spec.inputs[0].shape == spec.outputs[0].shape;
-  const Format format =
-      same_shape && spec.input_formats[0].kind != Format::Kind::kOpaque ? spec.input_formats[0] : Format::Plain();
-  Kernel kernel = PlainKernel(spec, "copy");
-  kernel.input_formats[0] = kernel.output_formats[0] = format;
-  kernel.inplace = {{0, 0}};
-  const int64_t bytes = StorageBytes(format, spec.inputs[0].dtype, spec.inputs[0].shape);
-  kernel.bind = [bytes](const KernelArgs& args) -> Call {
-    return [bytes, x = args.inputs[0], y = args.outputs[0]] { ParallelCopy(y, x, bytes); };
-  };
-  return kernel;
-}
+namespace {
 
 // data -> output, axis i of which is axis axes[i] of data: a reorder of the same bytes seen with permuted strides.
 MaybeKernel MakeTranspose(const KernelSpec& spec) {
@@ -79,5 +62,18 @@ MaybeKernel MakeConstant(const KernelSpec& spec) {
   };
   return kernel;
 }
+
+constexpr KernelEntry kEntries[] = {
+    {"Identity", ViewKernel},        {"BlockGrad", ViewKernel},
+    {"MakeLoss", ViewKernel},        {"LinearRegressionOutput", ViewKernel},
+    {"Flatten", ViewKernel},         {"Reshape", ViewKernel},
+    {"ReshapeLike", ViewKernel},     {"SumOverDevices", ViewKernel},
+    {"MergeStatistics", ViewKernel}, {"Transpose", MakeTranspose},
+    {"ZerosLike", MakeZerosLike},    {"Constant", MakeConstant},
+};
+
+}  // namespace
+
+KernelRows ShapeKernels() { return kEntries; }
 
 }  // namespace bindery::cpu

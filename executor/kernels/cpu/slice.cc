@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "engine/team.h"
-#include "executor/kernels/cpu/makers.h"
+#include "executor/kernel_table.h"
 #include "executor/kernels/cpu/util.h"
 #include "symbol/ops/shape_ops.h"
 
@@ -63,8 +63,6 @@ void CopyRun(const uint32_t* from, int64_t from_stride, uint32_t* to, int64_t to
   }
 }
 
-}  // namespace
-
 // data -> output
 MaybeKernel MakeSlice(const KernelSpec& spec) {
   if (SizeOf(spec.inputs[0].dtype) != sizeof(uint32_t)) return std::nullopt;
@@ -97,5 +95,14 @@ MaybeKernel MakeSliceGrad(const KernelSpec& spec) {
   };
   return kernel;
 }
+
+constexpr KernelEntry kEntries[] = {
+    {"Slice", MakeSlice},
+    {"SliceGrad", MakeSliceGrad},
+};
+
+}  // namespace
+
+KernelRows SliceKernels() { return kEntries; }
 
 }  // namespace bindery::cpu

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "engine/team.h"
-#include "executor/kernels/cpu/makers.h"
+#include "executor/kernel_table.h"
 #include "executor/kernels/cpu/simd/loops.h"
 #include "symbol/ops/softmax.h"
 
@@ -45,6 +45,8 @@ void SoftmaxAlong(const AxisView& view, float inverse_temperature, const float* 
   });
 }
 
+namespace {
+
 // data -> y
 MaybeKernel MakeSoftmax(const KernelSpec& spec) {
   const auto& attrs = spec.attributes<SoftmaxAttrs>();
@@ -80,5 +82,14 @@ MaybeKernel MakeSoftmaxGrad(const KernelSpec& spec) {
   };
   return kernel;
 }
+
+constexpr KernelEntry kEntries[] = {
+    {"Softmax", MakeSoftmax},
+    {"SoftmaxGrad", MakeSoftmaxGrad},
+};
+
+}  // namespace
+
+KernelRows SoftmaxKernels() { return kEntries; }
 
 }  // namespace bindery::cpu

@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "engine/team.h"
-#include "executor/kernels/cpu/makers.h"
+#include "executor/kernel_table.h"
 #include "executor/kernels/cpu/simd/loops.h"
 #include "executor/kernels/cpu/softmax.h"
 #include "symbol/ops/loss.h"
@@ -83,8 +83,6 @@ struct Gradient {
   }
 };
 
-}  // namespace
-
 // (data, label: not read) -> probabilities
 MaybeKernel MakeSoftmaxOutput(const KernelSpec& spec) {
   if (spec.inputs[0].dtype != DType::kFloat32) return std::nullopt;
@@ -132,5 +130,14 @@ MaybeKernel MakeSoftmaxOutputGrad(const KernelSpec& spec) {
   };
   return kernel;
 }
+
+constexpr KernelEntry kEntries[] = {
+    {"SoftmaxOutput", MakeSoftmaxOutput},
+    {"SoftmaxOutputGrad", MakeSoftmaxOutputGrad},
+};
+
+}  // namespace
+
+KernelRows SoftmaxOutputKernels() { return kEntries; }
 
 }  // namespace bindery::cpu

@@ -1,9 +1,10 @@
 #include "symbol/ops/activation.h"
 
-#include "executor/kernels/reference/kernels.h"
+#include "executor/kernel_table.h"
 #include "executor/kernels/reference/util.h"
 
 namespace bindery::reference {
+namespace {
 
 MaybeKernel MakeActivation(const KernelSpec& spec) {
   const ActivationType type = spec.attributes<ActivationAttrs>().type;
@@ -21,5 +22,14 @@ MaybeKernel MakeActivationGrad(const KernelSpec& spec) {
     for (int64_t i = 0; i < n; ++i) t.out[0][i] = ActivateGrad(type, t.in[0][i], t.in[1][i]);
   });
 }
+
+constexpr KernelEntry kEntries[] = {
+    {"Activation", MakeActivation},
+    {"ActivationGrad", MakeActivationGrad},
+};
+
+}  // namespace
+
+KernelRows ActivationKernels() { return kEntries; }
 
 }  // namespace bindery::reference

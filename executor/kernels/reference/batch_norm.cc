@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "executor/kernels/reference/kernels.h"
+#include "executor/kernel_table.h"
 #include "executor/kernels/reference/util.h"
 
 namespace bindery::reference {
@@ -15,8 +15,6 @@ void ForChannel(const AxisView& view, int64_t c, const F& f) {
     for (int64_t i = 0; i < view.inner; ++i) f((o * view.axis + c) * view.inner + i);
   }
 }
-
-}  // namespace
 
 // (data, gamma, beta, running_mean, running_var) -> y, mean, var [, state: 1 where y > 0, if relu]
 MaybeKernel MakeBatchNorm(const KernelSpec& spec) {
@@ -87,5 +85,14 @@ MaybeKernel MakeBatchNormGrad(const KernelSpec& spec) {
     }
   });
 }
+
+constexpr KernelEntry kEntries[] = {
+    {"BatchNorm", MakeBatchNorm},
+    {"BatchNormGrad", MakeBatchNormGrad},
+};
+
+}  // namespace
+
+KernelRows BatchNormKernels() { return kEntries; }
 
 }  // namespace bindery::reference

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "base/checked.h"
-#include "executor/kernels/reference/kernels.h"
+#include "executor/kernel_table.h"
 #include "executor/kernels/reference/util.h"
 
 namespace bindery::reference {
@@ -75,8 +75,6 @@ void ForEachRow(const Geometry& g, const F& f) {
   }
 }
 
-}  // namespace
-
 // (x, w [, b]) -> y
 MaybeKernel MakeConvolution(const KernelSpec& spec) {
   const auto attrs = spec.attributes<ConvolutionAttrs>();
@@ -125,5 +123,15 @@ MaybeKernel MakeConvolutionGradWeight(const KernelSpec& spec) {
     for (int64_t i = 0; i < n; ++i) t.out[1][i / plane % g.out_channels] += dy[i];
   });
 }
+
+constexpr KernelEntry kEntries[] = {
+    {"Convolution", MakeConvolution},
+    {"ConvolutionGradData", MakeConvolutionGradData},
+    {"ConvolutionGradWeight", MakeConvolutionGradWeight},
+};
+
+}  // namespace
+
+KernelRows ConvolutionKernels() { return kEntries; }
 
 }  // namespace bindery::reference

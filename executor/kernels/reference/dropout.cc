@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/philox.h"
-#include "executor/kernels/reference/kernels.h"
+#include "executor/kernel_table.h"
 #include "executor/kernels/reference/util.h"
 
 namespace bindery::reference {
@@ -51,8 +51,6 @@ MaskRule RuleOf(const KernelSpec& spec) {
   return rule;
 }
 
-}  // namespace
-
 // x -> y, mask
 MaybeKernel MakeDropout(const KernelSpec& spec) {
   const Shape shape = spec.inputs[0].shape, mask_shape = spec.outputs[1].shape;
@@ -80,5 +78,14 @@ MaybeKernel MakeDropoutGrad(const KernelSpec& spec) {
             [&](const std::array<int64_t, 2>& at) { t.out[0][at[0]] = t.in[0][at[0]] * t.in[1][at[1]] * scale; });
   });
 }
+
+constexpr KernelEntry kEntries[] = {
+    {"Dropout", MakeDropout},
+    {"DropoutGrad", MakeDropoutGrad},
+};
+
+}  // namespace
+
+KernelRows DropoutKernels() { return kEntries; }
 
 }  // namespace bindery::reference

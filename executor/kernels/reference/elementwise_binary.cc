@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "executor/kernels/reference/kernels.h"
+#include "executor/kernel_table.h"
 #include "executor/kernels/reference/util.h"
 #include "symbol/ops/elementwise.h"
 
@@ -8,52 +8,21 @@ namespace bindery::reference {
 namespace {
 
 // y = f(a, b), both stretched to y's shape.
-template <class F>
-Kernel Binary(const KernelSpec& spec, F f) {
+template <auto kF>
+MaybeKernel Binary(const KernelSpec& spec) {
   const Shape shape = spec.outputs[0].shape;
   const std::array<Strides, 3> strides = {PlainStrides(shape), BroadcastStrides(spec.inputs[0].shape, shape),
                                           BroadcastStrides(spec.inputs[1].shape, shape)};
   return InDouble(spec, [=](const Tensors& t) {
     Walk(shape, strides,
-         [&](const std::array<int64_t, 3>& at) { t.out[0][at[0]] = f(t.in[0][at[1]], t.in[1][at[2]]); });
+         [&](const std::array<int64_t, 3>& at) { t.out[0][at[0]] = kF(t.in[0][at[1]], t.in[1][at[2]]); });
   });
-}
-
-}  // namespace
-
-MaybeKernel MakeAdd(const KernelSpec& spec) {
-  return Binary(spec, [](double a, double b) { return a + b; });
-}
-
-MaybeKernel MakeSub(const KernelSpec& spec) {
-  return Binary(spec, [](double a, double b) { return a - b; });
-}
-
-MaybeKernel MakeMul(const KernelSpec& spec) {
-  return Binary(spec, [](double a, double b) { return a * b; });
 }
 
 // Integers are divided as in C: towards zero.
 MaybeKernel MakeDiv(const KernelSpec& spec) {
-  if (IsFloat(spec.outputs[0].dtype)) return Binary(spec, [](double a, double b) { return a / b; });
-  return Binary(spec, [](double a, double b) { return std::trunc(a / b); });
-}
-
-// NaN in either operand gives NaN.
-MaybeKernel MakeMaximum(const KernelSpec& spec) {
-  return Binary(spec, [](double a, double b) { return a >= b || std::isnan(a) ? a : b; });
-}
-
-MaybeKernel MakeMinimum(const KernelSpec& spec) {
-  return Binary(spec, [](double a, double b) { return a <= b || std::isnan(a) ? a : b; });
-}
-
-MaybeKernel MakeGreaterEqual(const KernelSpec& spec) {
-  return Binary(spec, [](double a, double b) -> double { return a >= b; });
-}
-
-MaybeKernel MakeLessEqual(const KernelSpec& spec) {
-  return Binary(spec, [](double a, double b) -> double { return a <= b; });
+  if (IsFloat(spec.outputs[0].dtype)) return Binary<[](double a, double b) { return a / b; }>(spec);
+  return Binary<[](double a, double b) { return std::trunc(a / b); }>(spec);
 }
 
 MaybeKernel MakeAddN(const KernelSpec& spec) {
@@ -63,10 +32,6 @@ MaybeKernel MakeAddN(const KernelSpec& spec) {
       for (int64_t i = 0; i < n; ++i) t.out[0][i] += x[i];
     }
   });
-}
-
-MaybeKernel MakeAddRelu(const KernelSpec& spec) {
-  return Binary(spec, [](double a, double b) { return Activate(ActivationType::kRelu, a + b); });
 }
 
 // (g0, g1, y) -> (g0 + g1) [y > 0]
@@ -86,5 +51,25 @@ MaybeKernel MakeSumLike(const KernelSpec& spec) {
     Walk(shape, strides, [&](const std::array<int64_t, 2>& at) { t.out[0][at[1]] += t.in[0][at[0]]; });
   });
 }
+
+constexpr KernelEntry kEntries[] = {
+    {"Add", Binary<[](double a, double b) { return a + b; }>},
+    {"Sub", Binary<[](double a, double b) { return a - b; }>},
+    {"Mul", Binary<[](double a, double b) { return a * b; }>},
+    {"Div", MakeDiv},
+    // NaN in either operand gives NaN.
+    {"Maximum", Binary<[](double a, double b) { return a >= b || std::isnan(a) ? a : b; }>},
+    {"Minimum", Binary<[](double a, double b) { return a <= b || std::isnan(a) ? a : b; }>},
+    {"GreaterEqual", Binary<[](double a, double b) -> double { return a >= b; }>},
+    {"LessEqual", Binary<[](double a, double b) -> double { return a <= b; }>},
+    {"AddRelu", Binary<[](double a, double b) { return Activate(ActivationType::kRelu, a + b); }>},
+    {"AddN", MakeAddN},
+    {"AddReluGrad", MakeAddReluGrad},
+    {"SumLike", MakeSumLike},
+};
+
+}  // namespace
+
+KernelRows BinaryKernels() { return kEntries; }
 
 }  // namespace bindery::reference

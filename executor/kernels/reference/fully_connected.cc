@@ -1,7 +1,7 @@
 // y (M, H) = x (M, K) w (H, K)^T + b. M is the first extent if `flatten`, else the product of all but the last.
 #include "symbol/ops/fully_connected.h"
 
-#include "executor/kernels/reference/kernels.h"
+#include "executor/kernel_table.h"
 #include "executor/kernels/reference/util.h"
 
 namespace bindery::reference {
@@ -13,8 +13,6 @@ struct Sizes {
       : m(attrs.flatten ? data[0] : data.CountTo(data.rank() - 1)), k(attrs.flatten ? data.CountFrom(1) : data[-1]),
         h(attrs.num_hidden) {}
 };
-
-}  // namespace
 
 // (x, w [, b]) -> y
 MaybeKernel MakeFullyConnected(const KernelSpec& spec) {
@@ -59,5 +57,15 @@ MaybeKernel MakeFullyConnectedGradWeight(const KernelSpec& spec) {
     }
   });
 }
+
+constexpr KernelEntry kEntries[] = {
+    {"FullyConnected", MakeFullyConnected},
+    {"FullyConnectedGradData", MakeFullyConnectedGradData},
+    {"FullyConnectedGradWeight", MakeFullyConnectedGradWeight},
+};
+
+}  // namespace
+
+KernelRows FullyConnectedKernels() { return kEntries; }
 
 }  // namespace bindery::reference

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "executor/kernels/reference/kernels.h"
+#include "executor/kernel_table.h"
 #include "executor/kernels/reference/util.h"
 
 namespace bindery::reference {
@@ -14,8 +14,6 @@ Kernel CountIf(const KernelSpec& spec, F counts) {
   return InDouble(
       spec, [=](const Tensors& t) { t.out[0][0] = static_cast<double>(std::count_if(t.in[0], t.in[0] + n, counts)); });
 }
-
-}  // namespace
 
 // label -> (1)
 MaybeKernel MakeCountValid(const KernelSpec& spec) {
@@ -51,5 +49,16 @@ MaybeKernel MakeMakeLossGrad(const KernelSpec& spec) {
     std::fill_n(t.out[0], n, attrs.grad_scale / divisor);
   });
 }
+
+constexpr KernelEntry kEntries[] = {
+    {"CountValid", MakeCountValid},
+    {"CountAbove", MakeCountAbove},
+    {"LinearRegressionOutputGrad", MakeLinearRegressionOutputGrad},
+    {"MakeLossGrad", MakeMakeLossGrad},
+};
+
+}  // namespace
+
+KernelRows LossKernels() { return kEntries; }
 
 }  // namespace bindery::reference

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "executor/kernels/reference/kernels.h"
+#include "executor/kernel_table.h"
 #include "executor/kernels/reference/util.h"
 
 namespace bindery::reference {
@@ -103,8 +103,6 @@ Kernel AveragePooling(const KernelSpec& spec, const Geometry& g) {
   });
 }
 
-}  // namespace
-
 // x -> y [, state if max]
 MaybeKernel MakePooling(const KernelSpec& spec) {
   const auto& attrs = spec.attributes<PoolingAttrs>();
@@ -135,5 +133,14 @@ MaybeKernel MakePoolingGrad(const KernelSpec& spec) {
     });
   });
 }
+
+constexpr KernelEntry kEntries[] = {
+    {"Pooling", MakePooling},
+    {"PoolingGrad", MakePoolingGrad},
+};
+
+}  // namespace
+
+KernelRows PoolingKernels() { return kEntries; }
 
 }  // namespace bindery::reference

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "executor/kernels/reference/kernels.h"
+#include "executor/kernel_table.h"
 #include "executor/kernels/reference/util.h"
 
 namespace bindery::reference {
@@ -34,8 +34,6 @@ struct Reduction {
     Walk(shape, strides, [&](const std::array<int64_t, 2>& at) { f(at[0], at[1]); });
   }
 };
-
-}  // namespace
 
 MaybeKernel MakeSum(const KernelSpec& spec) {
   const Reduction r(spec, spec.inputs[0].shape);
@@ -103,5 +101,14 @@ MaybeKernel MakeDot(const KernelSpec& spec) {
     }
   });
 }
+
+constexpr KernelEntry kEntries[] = {
+    {"Sum", MakeSum},           {"Mean", MakeMean},       {"Max", MakeMax}, {"SumGrad", MakeSumGrad},
+    {"MeanGrad", MakeMeanGrad}, {"MaxGrad", MakeMaxGrad}, {"Dot", MakeDot},
+};
+
+}  // namespace
+
+KernelRows ReduceKernels() { return kEntries; }
 
 }  // namespace bindery::reference

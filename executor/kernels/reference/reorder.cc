@@ -1,10 +1,10 @@
-#include "executor/kernels/reference/reorder.h"
-
 #include <array>
 #include <cstddef>
 #include <cstring>
 
-namespace bindery {
+#include "executor/kernel.h"
+
+namespace bindery::reference {
 namespace {
 
 // The next index in C order.
@@ -28,7 +28,7 @@ void Reorder(const std::byte* source, const Format& from, std::byte* target, con
 
 }  // namespace
 
-Kernel MakeReferenceReorder(DType dtype, const Shape& shape, const Format& from, const Format& to) {
+MaybeKernel MakeReorder(DType dtype, const Shape& shape, const Format& from, const Format& to, int) {
   Kernel kernel;
   kernel.implementation = "reference";
   kernel.input_formats = {from};
@@ -42,4 +42,4 @@ Kernel MakeReferenceReorder(DType dtype, const Shape& shape, const Format& from,
   return kernel;
 }
 
-}  // namespace bindery
+}  // namespace bindery::reference

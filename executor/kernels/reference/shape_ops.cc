@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "executor/kernels/reference/kernels.h"
+#include "executor/kernel_table.h"
 #include "executor/kernels/reference/util.h"
 #include "symbol/ops/elementwise.h"
 
@@ -71,10 +71,6 @@ struct SliceBox {
 size_t BytesOf(const ValueType& type) {
   return static_cast<size_t>(StorageBytes(Format::Plain(), type.dtype, type.shape));
 }
-
-}  // namespace
-
-MaybeKernel MakeView(const KernelSpec& spec) { return Copy(spec); }
 
 MaybeKernel MakeTranspose(const KernelSpec& spec) {
   const auto& axes = spec.attributes<TransposeAttrs>().axes;
@@ -162,5 +158,32 @@ MaybeKernel MakeConstant(const KernelSpec& spec) {
     if (value->bytes() > 0) std::memcpy(t.raw_out[0], value->raw(), static_cast<size_t>(value->bytes()));
   });
 }
+
+constexpr KernelEntry kEntries[] = {
+    {"Identity", Copy},
+    {"BlockGrad", Copy},
+    {"MakeLoss", Copy},
+    {"LinearRegressionOutput", Copy},
+    {"Flatten", Copy},
+    {"Reshape", Copy},
+    {"ReshapeLike", Copy},
+    {"SumOverDevices", Copy},  // of one device, as MergeStatistics
+    {"MergeStatistics", Copy},
+    {"Transpose", MakeTranspose},
+    {"Concat", MakeConcat},
+    {"ConcatGrad", MakeConcatGrad},
+    {"Slice", MakeSlice},
+    {"SliceGrad", MakeSliceGrad},
+    {"SliceChannel", MakeSliceChannel},
+    {"SliceChannelGrad", MakeSliceChannelGrad},
+    {"Cast", MakeCast},
+    {"CastLike", MakeCast},
+    {"ZerosLike", MakeZerosLike},
+    {"Constant", MakeConstant},
+};
+
+}  // namespace
+
+KernelRows ShapeKernels() { return kEntries; }
 
 }  // namespace bindery::reference

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "executor/kernels/reference/kernels.h"
+#include "executor/kernel_table.h"
 #include "symbol/ops/softmax.h"
 
 namespace bindery::reference {
@@ -20,6 +20,8 @@ void SoftmaxAlong(const AxisView& view, double temperature, const double* x, dou
     }
   }
 }
+
+namespace {
 
 MaybeKernel MakeSoftmax(const KernelSpec& spec) {
   const auto attrs = spec.attributes<SoftmaxAttrs>();
@@ -43,5 +45,14 @@ MaybeKernel MakeSoftmaxGrad(const KernelSpec& spec) {
     }
   });
 }
+
+constexpr KernelEntry kEntries[] = {
+    {"Softmax", MakeSoftmax},
+    {"SoftmaxGrad", MakeSoftmaxGrad},
+};
+
+}  // namespace
+
+KernelRows SoftmaxKernels() { return kEntries; }
 
 }  // namespace bindery::reference

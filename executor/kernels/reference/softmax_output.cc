@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "executor/kernels/reference/kernels.h"
+#include "executor/kernel_table.h"
 #include "executor/kernels/reference/softmax.h"
 #include "symbol/ops/loss.h"
 
@@ -24,8 +24,6 @@ struct Target {
     return attrs.smooth_alpha / static_cast<double>(view.axis - 1);
   }
 };
-
-}  // namespace
 
 // (data, label: not read) -> probabilities
 MaybeKernel MakeSoftmaxOutput(const KernelSpec& spec) {
@@ -62,5 +60,14 @@ MaybeKernel MakeSoftmaxOutputGrad(const KernelSpec& spec) {
     }
   });
 }
+
+constexpr KernelEntry kEntries[] = {
+    {"SoftmaxOutput", MakeSoftmaxOutput},
+    {"SoftmaxOutputGrad", MakeSoftmaxOutputGrad},
+};
+
+}  // namespace
+
+KernelRows SoftmaxOutputKernels() { return kEntries; }
 
 }  // namespace bindery::reference

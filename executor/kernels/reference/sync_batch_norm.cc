@@ -1,7 +1,7 @@
 // What `sync` batch normalisation is made of. Statistics are (3, C): count, mean, M2 = sum (x - mean)^2.
 #include <cmath>
 
-#include "executor/kernels/reference/kernels.h"
+#include "executor/kernel_table.h"
 #include "executor/kernels/reference/util.h"
 #include "symbol/ops/batch_norm.h"
 
@@ -29,8 +29,6 @@ struct Moments {
   Moments(const double* statistics, int64_t channels, int64_t c)
       : n(statistics[c]), mean(statistics[channels + c]), var(n > 0 ? statistics[2 * channels + c] / n : 0) {}
 };
-
-}  // namespace
 
 // data -> statistics
 MaybeKernel MakeBatchNormStatistics(const KernelSpec& spec) {
@@ -98,5 +96,16 @@ MaybeKernel MakeBatchNormGradInput(const KernelSpec& spec) {
     });
   });
 }
+
+constexpr KernelEntry kEntries[] = {
+    {"BatchNormStatistics", MakeBatchNormStatistics},
+    {"BatchNormNormalize", MakeBatchNormNormalize},
+    {"BatchNormGradSums", MakeBatchNormGradSums},
+    {"BatchNormGradInput", MakeBatchNormGradInput},
+};
+
+}  // namespace
+
+KernelRows SyncBatchNormKernels() { return kEntries; }
 
 }  // namespace bindery::reference

@@ -130,7 +130,7 @@ Kernel OnBytes(const KernelSpec& spec, Loop loop, std::vector<InplacePair> inpla
   return kernel;
 }
 
-Kernel Copy(const KernelSpec& spec) {
+MaybeKernel Copy(const KernelSpec& spec) {
   const size_t bytes = static_cast<size_t>(StorageBytes(Format::Plain(), spec.outputs[0].dtype, spec.outputs[0].shape));
   return OnBytes(spec,
                  [bytes](const Tensors& t) {

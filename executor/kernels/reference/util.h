@@ -33,7 +33,7 @@ Kernel InDouble(const KernelSpec& spec, Loop loop, std::vector<Format> output_fo
 // A kernel that moves elements: `in` and `out` stay empty. The pairs given may share memory.
 Kernel OnBytes(const KernelSpec& spec, Loop loop, std::vector<InplacePair> inplace = {});
 // Output 0 = input 0, same elements in the same order.
-Kernel Copy(const KernelSpec& spec);
+MaybeKernel Copy(const KernelSpec& spec);
 
 // An opaque state of these kernels, and whether an input is one.
 Format StateFormat(int64_t bytes);
