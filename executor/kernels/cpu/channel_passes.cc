@@ -1,6 +1,7 @@
 #include "executor/kernels/cpu/channel_passes.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/checked.h"
 #include "engine/team.h"
@@ -88,7 +89,10 @@ void ChannelPasses::Moments(const float* x, const Arrays& arrays) const {
                          arrays.second + i * view_.lanes);
     }
   }
-  for (int64_t i = 0; i < n; ++i) shift[i] = static_cast<float>(arrays.first[i] / static_cast<double>(few));
+  for (int64_t i = 0; i < n; ++i) {
+    shift[i] = static_cast<float>(arrays.first[i] / static_cast<double>(few));
+    if (!std::isfinite(shift[i])) shift[i] = 0;  // infinity less itself would be no number
+  }
 
   SumByTeam(arrays, [&](int64_t offset, int64_t rows, int64_t channel, double* first, double* second) {
     if (view_.planes) {

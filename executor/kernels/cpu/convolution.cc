@@ -2,15 +2,16 @@
 // PreferredActivationFormats. Where oneDNN has only its slow loops for these, other formats are tried in a fixed order.
 #include "symbol/ops/convolution.h"
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
 #include "engine/team.h"
 #include "executor/kernel_table.h"
+#include "executor/kernels/cpu/activation_pass.h"
 #include "executor/kernels/cpu/bias_gradient.h"
 #include "executor/kernels/cpu/dnnl_util.h"
 #include "executor/kernels/cpu/layout.h"
-#include "executor/kernels/cpu/simd/loops.h"
 #include "executor/kernels/cpu/util.h"
 
 namespace bindery::cpu {
@@ -132,21 +133,15 @@ std::optional<Choice<PrimitiveDesc>> Choose(const Problem& p, const std::optiona
   return slow;
 }
 
-std::optional<dnnl::algorithm> PostOpOf(ActivationType type) {
-  switch (type) {
-    case ActivationType::kRelu: return dnnl::algorithm::eltwise_relu;
-    case ActivationType::kSigmoid: return dnnl::algorithm::eltwise_logistic;
-    case ActivationType::kTanh: return dnnl::algorithm::eltwise_tanh;
-    default: return std::nullopt;
+// How many samples are computed before the activation passes over them: all, or so few that it finds them in cache.
+int64_t SamplesAtOnce(const Shape& output, ActivationType activation) {
+  constexpr int64_t kFewest = 32 * 1024, kMost = 256 * 1024;  // elements
+  const int64_t batch = output[0], sample = output.CountFrom(1);
+  if (activation == ActivationType::kNone || output.Elements() <= kMost) return batch;
+  for (int64_t n = std::max<int64_t>(kMost / sample, 1); n * sample >= kFewest; --n) {
+    if (batch % n == 0) return n;
   }
-}
-
-std::optional<Unary> PassOf(ActivationType type) {
-  switch (type) {
-    case ActivationType::kSoftRelu: return Unary::kSoftRelu;
-    case ActivationType::kSoftSign: return Unary::kSoftSign;
-    default: return std::nullopt;
-  }
+  return batch;
 }
 
 std::string Implementation(const char* info) { return std::string("dnnl ") + info; }
@@ -155,17 +150,13 @@ std::string Implementation(const char* info) { return std::string("dnnl ") + inf
 MaybeKernel MakeConvolution(const KernelSpec& spec) {
   const auto& attrs = spec.attributes<ConvolutionAttrs>();
   if (!AllFloat(spec)) return std::nullopt;
-  const Problem p(attrs, spec.inputs[0].shape, spec.outputs[0].shape, spec.inputs[1].shape);
+  const Shape &data = spec.inputs[0].shape, &output = spec.outputs[0].shape;
+  const int64_t samples = SamplesAtOnce(output, attrs.activation);
+  const Problem p(attrs, data.With(0, samples), output.With(0, samples), spec.inputs[1].shape);
   Kernel kernel = PlainKernel(spec, "");
   kernel.threads = ThreadsForWork(spec, p.flops);
   const TeamScope team(kernel.threads);
 
-  dnnl::primitive_attr primitive_attrs = UserScratchpad();
-  if (const auto algorithm = PostOpOf(attrs.activation)) {
-    dnnl::post_ops post;
-    post.append_eltwise(1.0f, *algorithm, 0.0f, 0.0f);
-    primitive_attrs.set_post_ops(post);
-  }
   using Desc = dnnl::convolution_forward::primitive_desc;
   // A format that the weight is stored in already is kept if it is fast, unless it is plain, which nobody chose.
   const std::optional<Format> stored =
@@ -173,7 +164,7 @@ MaybeKernel MakeConvolution(const KernelSpec& spec) {
   const auto choice = Choose<Desc>(
       p, stored,
       [&](const Candidate& c, const memory::desc& w) {
-        return Desc(p.Forward(c.x, w, c.y), primitive_attrs, Engine(), true);
+        return Desc(p.Forward(c.x, w, c.y), UserScratchpad(), Engine(), true);
       },
       [](const Desc& d) { return d.weights_desc(); });
   if (!choice) return std::nullopt;
@@ -184,24 +175,33 @@ MaybeKernel MakeConvolution(const KernelSpec& spec) {
   if (p.has_bias) arguments.push_back({DNNL_ARG_BIAS, p.Bias(), DnnlArgument::kInput, 2});
   const DnnlStep step(dnnl::convolution_forward(choice->desc), choice->desc, WhoOf(spec), std::move(arguments));
   kernel.implementation = Implementation(choice->desc.impl_info_str());
-  kernel.input_formats[0] = Canonical(choice->formats.input, p.data);
+  kernel.input_formats[0] = Canonical(choice->formats.input, data);
   kernel.input_formats[1] = choice->weight;
-  kernel.output_formats[0] = Canonical(choice->formats.output, p.output);
+  kernel.output_formats[0] = Canonical(choice->formats.output, output);
   kernel.scratch_bytes = step.scratch_bytes();
-  if (const auto pass = PassOf(attrs.activation)) {
-    const auto loop = BestLoops().unary[static_cast<size_t>(*pass)];
-    const int64_t n = StorageElements(choice->formats.output, p.output);
-    if (IsPadded(choice->formats.output, p.output)) return std::nullopt;  // softrelu(0) is not 0
-    kernel.bind = [step, loop, n](const KernelArgs& args) -> Call {
-      return [run = step.Bind(args), loop, n, y = Out(args, 0)] {
-        run();
-        ParallelFor(n, kGrain, kSerialElements,
-                    [&](int64_t begin, int64_t end, int) { loop(y + begin, y + begin, end - begin, 0); });
-      };
-    };
-  } else {
+  const ActivationPass pass(attrs.activation);
+  if (!pass.loop) {
     kernel.bind = [step](const KernelArgs& args) { return step.Bind(args); };
+    return kernel;
   }
+  if (IsPadded(choice->formats.output, p.output)) return std::nullopt;  // sigmoid(0) is not 0
+  const int64_t times = output[0] / samples, n = StorageElements(choice->formats.output, p.output);
+  const int64_t step_in = StorageElements(choice->formats.input, p.data);
+  kernel.bind = [=](const KernelArgs& args) -> Call {
+    std::vector<void*> inputs(args.inputs.begin(), args.inputs.end());
+    std::vector<Call> parts;
+    for (int64_t i = 0; i < times; ++i) {
+      void* const y = Out(args, 0) + i * n;
+      parts.push_back(step.Bind({.inputs = inputs, .outputs = {&y, 1}, .scratch = args.scratch, .step = args.step}));
+      inputs[0] = static_cast<float*>(inputs[0]) + step_in;
+    }
+    return [parts = std::move(parts), pass, n, y = Out(args, 0)] {
+      for (size_t i = 0; i < parts.size(); ++i) {
+        parts[i]();
+        pass(y + static_cast<int64_t>(i) * n, n);
+      }
+    };
+  };
   return kernel;
 }
 

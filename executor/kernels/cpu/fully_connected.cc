@@ -8,6 +8,7 @@
 
 #include "engine/team.h"
 #include "executor/kernel_table.h"
+#include "executor/kernels/cpu/activation_pass.h"
 #include "executor/kernels/cpu/bias_gradient.h"
 #include "executor/kernels/cpu/dnnl_util.h"
 #include "executor/kernels/cpu/simd/loops.h"
@@ -49,29 +50,7 @@ struct Product {
 // A product costs a thread 8 floats of weights per cycle at best, and then some: this many elements are worth a team.
 constexpr int64_t kSerialWeights = 128 * 1024;
 
-std::optional<Unary> FunctionOf(ActivationType type) {
-  switch (type) {
-    case ActivationType::kNone: return std::nullopt;
-    case ActivationType::kRelu: return Unary::kRelu;
-    case ActivationType::kSigmoid: return Unary::kSigmoid;
-    case ActivationType::kTanh: return Unary::kTanh;
-    case ActivationType::kSoftRelu: return Unary::kSoftRelu;
-    case ActivationType::kSoftSign: return Unary::kSoftSign;
-  }
-  return std::nullopt;
-}
-
-// The activation as a pass over y, which is still in cache.
-struct Pass {
-  Loops::UnaryLoop loop = nullptr;
-  void operator()(float* y, int64_t n) const {
-    if (!loop) return;
-    ParallelFor(n, kGrain, kSerialElements,
-                [&](int64_t begin, int64_t end, int) { loop(y + begin, y + begin, end - begin, 0); });
-  }
-};
-
-Kernel OwnForward(const KernelSpec& spec, const Product& p, const Pass& pass) {
+Kernel OwnForward(const KernelSpec& spec, const Product& p, const ActivationPass& pass) {
   Kernel kernel = PlainKernel(spec, "loop");
   kernel.bind = [p, pass](const KernelArgs& args) -> Call {
     const float* bias = p.has_bias ? In(args, 2) : nullptr;
@@ -129,8 +108,7 @@ MaybeKernel MakeFullyConnected(const KernelSpec& spec) {
   const auto& attrs = spec.attributes<FullyConnectedAttrs>();
   if (!AllFloat(spec)) return std::nullopt;
   const Product p(attrs, spec.inputs[0].shape, spec.inputs[1].shape);
-  Pass pass;
-  if (const auto function = FunctionOf(attrs.activation)) pass.loop = BestLoops().unary[static_cast<size_t>(*function)];
+  const ActivationPass pass(attrs.activation);
   if ((p.IsTiny() || p.m == 1) && HasPlainWeight(spec)) return OwnForward(spec, p, pass);
 
   const int threads = ThreadsForWork(spec, p.flops());
