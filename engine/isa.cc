@@ -1,8 +1,15 @@
 #include "engine/isa.h"
 
-namespace bindery {
+#include <algorithm>
+#include <cstdlib>
+#include <string_view>
 
-Isa MachineIsa() {
+#include "base/error.h"
+
+namespace bindery {
+namespace {
+
+Isa HardwareIsa() {
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
     const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
@@ -11,6 +18,26 @@ Isa MachineIsa() {
   }
 #endif
   return Isa::kBaseline;
+}
+
+}  // namespace
+
+std::optional<Isa> IsaLimit() {
+  static const std::optional<Isa> limit = []() -> std::optional<Isa> {
+    const char* const text = std::getenv("BINDERY_MAX_ISA");
+    if (!text || !*text) return std::nullopt;
+    const std::string_view name = text;
+    if (name == "baseline") return Isa::kBaseline;
+    if (name == "avx2") return Isa::kAvx2;
+    if (name == "avx512") return Isa::kAvx512;
+    Throw("BINDERY_MAX_ISA must be baseline, avx2 or avx512, got \"{}\"", name);
+  }();
+  return limit;
+}
+
+Isa MachineIsa() {
+  static const Isa isa = std::min(HardwareIsa(), IsaLimit().value_or(Isa::kAvx512));
+  return isa;
 }
 
 const char* ToString(Isa isa) {

@@ -7,6 +7,7 @@
 #include <map>
 #include <vector>
 
+#include "engine/isa.h"
 #include "executor/kernel.h"
 #include "executor/kernel_table.h"
 #include "executor/kernels/cpu/dnnl_util.h"
@@ -195,7 +196,9 @@ TEST(FastKernels, UsualConvolutionsNeverUseSlowLoops) {
       EXPECT_EQ(kernel->implementation.find("ref"), std::string::npos)
           << c.in << " to " << c.out << ": " << kernel->implementation;
     }
-    // Forward and backward agree on how activations lie, so nothing between layers is reordered.
+    // Forward and backward agree on how activations lie, so nothing between layers is reordered; but for SSE4.1 oneDNN
+    // has no gradients in blocks of channels.
+    if (MachineIsa() == Isa::kBaseline) continue;
     EXPECT_EQ(weight.input_formats[0], forward.output_formats[0]);
     EXPECT_EQ(weight.input_formats[1], forward.input_formats[0]);
   }

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <memory>
 
+#include "engine/isa.h"
 #include "executor/kernels/cpu/layout.h"
 
 namespace bindery::cpu {
@@ -80,8 +81,23 @@ struct Execution {
 
 }  // namespace
 
+bool Allows(dnnl::cpu_isa isa) {
+  static const int allowed = [] {
+    // Later oneDNN would not listen: the first of its primitives, and the question below, settle the matter.
+    const std::optional<Isa> limit = IsaLimit();
+    if (limit == Isa::kBaseline) dnnl::set_max_cpu_isa(dnnl::cpu_isa::sse41);
+    if (limit == Isa::kAvx2) dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx2);
+    return static_cast<int>(dnnl::get_effective_cpu_isa());
+  }();
+  const int wanted = static_cast<int>(isa);
+  return (allowed & wanted) == wanted;
+}
+
 const dnnl::engine& Engine() {
-  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  static const dnnl::engine engine = [] {
+    Allows(dnnl::cpu_isa::sse41);  // before anything else
+    return dnnl::engine(dnnl::engine::kind::cpu, 0);
+  }();
   return engine;
 }
 

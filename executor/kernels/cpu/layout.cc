@@ -1,16 +1,13 @@
 #include "executor/kernels/cpu/layout.h"
 
-#include <dnnl.hpp>
 #include <vector>
+
+#include "executor/kernels/cpu/dnnl_util.h"
 
 namespace bindery::cpu {
 
 int SimdBlock() {
-  static const int block = [] {
-    const int isa = static_cast<int>(dnnl::get_effective_cpu_isa());
-    constexpr int kAvx512 = static_cast<int>(dnnl::cpu_isa::avx512_core);
-    return (isa & kAvx512) == kAvx512 ? 16 : 8;
-  }();
+  static const int block = Allows(dnnl::cpu_isa::avx512_core) ? 16 : 8;
   return block;
 }
 

@@ -8,7 +8,7 @@
 namespace bindery::cpu {
 
 // Floats in one vector register of the instructions that oneDNN and our own loops use here: 16 with AVX-512, else 8.
-// Follows oneDNN's ONEDNN_MAX_CPU_ISA.
+// Follows BINDERY_MAX_ISA and oneDNN's ONEDNN_MAX_CPU_ISA.
 int SimdBlock();
 
 // The formats in which a convolution reads and writes activations:
