@@ -1,6 +1,7 @@
 #include "engine/arena.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "base/checked.h"
@@ -10,11 +11,15 @@
 namespace bindery {
 namespace {
 
+// Under a limit of address space an arena takes this part of what is left: other arenas, parameters, threads need some.
+constexpr int64_t kShareOfLimit = 4;
+
 class CpuArena final : public Arena {
  public:
   CpuArena(Device device, const std::shared_ptr<Engine>& engine, int64_t reserve)
       : device_(device), var_(engine->NewVar()),
-        reserved_(RoundUp(std::min(reserve, MachineMemory()), kHugePageBytes)) {
+        reserved_(
+            RoundUp(std::min({reserve, MachineMemory(), AvailableAddressSpace() / kShareOfLimit}), kHugePageBytes)) {
     base_ = ReservePages(reserved_);
     if (!base_) Throw<DeviceError>("{}: the system refuses {} bytes of address space for an arena", device, reserved_);
   }
@@ -24,7 +29,11 @@ class CpuArena final : public Arena {
     if (threads < 1) Throw("{}: an arena grows with at least 1 thread, got {}", device_, threads);
     if (bytes <= committed_) return;
     if (limit_ > 0 && bytes > limit_) Fail(bytes, fmt::format("its limit is {}", limit_));
-    if (bytes > reserved_) Fail(bytes, fmt::format("its address space ends at {}", reserved_));
+    if (bytes > reserved_) {
+      const bool limited = AvailableAddressSpace() != std::numeric_limits<int64_t>::max();
+      Fail(bytes, fmt::format("its address space ends at {}{}", reserved_,
+                              limited ? ", because that of the process is limited (ulimit -v)" : ""));
+    }
     int64_t target = RoundUp(bytes, kHugePageBytes);
     if (limit_ > 0 && target > limit_) target = std::min(target, RoundUp(bytes, PageBytes()));
     if (!CommitPages(base_ + committed_, target - committed_, threads)) {

@@ -18,7 +18,8 @@ namespace bindery {
 
 class Arena {
  public:
-  // `reserve` bytes of address space (no memory), or as much as the machine has memory: no arena can outgrow that.
+  // `reserve` bytes of address space (no memory), or as much as the machine has memory: no arena can outgrow that. Where
+  // the address space of the process is limited, at most a quarter of what is left of it.
   // Throws DeviceError if the system refuses.
   static std::shared_ptr<Arena> Make(Device device, std::shared_ptr<Engine> engine, int64_t reserve = int64_t{1} << 40);
   virtual ~Arena() = default;

@@ -1,6 +1,7 @@
 #include "engine/pages.h"
 
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
@@ -134,6 +135,14 @@ int64_t MachineMemory() {
   struct sysinfo info;
   if (sysinfo(&info) != 0) return int64_t{1} << 40;
   return static_cast<int64_t>(info.totalram + info.totalswap) * info.mem_unit;
+}
+
+int64_t AvailableAddressSpace() {
+  rlimit limit;
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return kUnlimited;
+  const int64_t pages = NumberIn("/proc/self/statm");  // its first number: the size of the address space
+  const int64_t allowed = static_cast<int64_t>(std::min<rlim_t>(limit.rlim_cur, kUnlimited));
+  return pages == kUnlimited ? allowed : std::max<int64_t>(allowed - pages * PageBytes(), 0);
 }
 
 int64_t AvailableMemory() {

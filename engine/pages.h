@@ -20,6 +20,9 @@ void ReleasePages(char* begin, int64_t bytes);
 
 int64_t MachineMemory();  // all of it, with swap
 
+// What this process may still take of address space (`ulimit -v`); INT64_MAX without a limit.
+int64_t AvailableAddressSpace();
+
 // What the machine, or the control group this process is in, can still give.
 int64_t AvailableMemory();
 
