@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "executor/internal_kernels.h"
 #include "executor/liveness.h"
@@ -186,6 +187,7 @@ class Compiler : private ProgramBuilder {
       plan().segments.push_back({.phase = phase, .begin = NumSteps(), .end = NumSteps()});
     }
     plan().segments.back().exchanges.push_back({node.op().name, input, output});
+    exchanged_.insert(output);
   }
 
   bool EmitWithoutElements(int n) {
@@ -308,11 +310,7 @@ class Compiler : private ProgramBuilder {
   }
   // Does a step of backward write it into the arena?
   bool IsMovable(int root) {
-    for (const PlanSegment& segment : plan().segments) {
-      for (const PlanExchange& e : segment.exchanges)
-        if (e.output == root) return false;
-    }
-    return root >= forward_values_ && plan().values[root].place == Place::kArena;
+    return root >= forward_values_ && plan().values[root].place == Place::kArena && !exchanged_.contains(root);
   }
   // A head or watched value must be plain and stay in the arena to the end of the program.
   int KeptValue(int value, const std::string& name) {
@@ -381,7 +379,8 @@ class Compiler : private ProgramBuilder {
   std::vector<std::vector<bool>> read_;                           // per node and output: see NeededOutputs
   std::vector<std::vector<int>> values_of_;                       // per node and output
   std::map<std::string, int> random_names_;
-  std::vector<int> kept_;  // values alive to the end
+  std::unordered_set<int> exchanged_;  // values that exchanges write
+  std::vector<int> kept_;              // values alive to the end
   std::optional<std::regex> observe_;
   bool forward_ended_ = false;
   int forward_end_step_ = 0, forward_values_ = 0;  // steps and values of the forward phase

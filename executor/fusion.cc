@@ -10,7 +10,7 @@ namespace {
 
 // Which nodes take part in which fusion; found first, then rewritten in one walk.
 struct Decisions {
-  std::unordered_set<const Node*> norm_relu;                        // BatchNorm that gets relu
+  std::unordered_map<const Node*, const Node*> norm_relu;           // BatchNorm that gets relu -> its Activation
   std::unordered_map<const Node*, ActivationType> with_activation;  // Convolution, FullyConnected
   std::unordered_set<const Node*> absorbed;                         // nodes that become their first input
   std::unordered_map<const Node*, const Node*> norm_grad;           // BatchNormGrad -> its BatchNorm
@@ -54,7 +54,7 @@ class Matcher {
     if (op == &BatchNormOp() && type == ActivationType::kRelu) {
       const auto& attrs = input.node->attrs().get<BatchNormAttrs>();
       if (attrs.relu || attrs.sync) return;
-      found_.norm_relu.insert(input.node.get());
+      found_.norm_relu.emplace(input.node.get(), &activation);
       found_.absorbed.insert(&activation);
     } else if (op == &ConvolutionOp() || op == &FullyConnectedOp()) {
       const ActivationType present = op == &ConvolutionOp() ? input.node->attrs().get<ConvolutionAttrs>().activation
@@ -85,8 +85,9 @@ class Matcher {
   }
 
   void Unfuse(const Node* norm) {
-    found_.norm_relu.erase(norm);
-    std::erase_if(found_.absorbed, [&](const Node* node) { return node->inputs()[0].node.get() == norm; });
+    const auto fused = found_.norm_relu.find(norm);
+    found_.absorbed.erase(fused->second);
+    found_.norm_relu.erase(fused);
   }
 
   void MatchAddReluGrad(const Node& grad) {

@@ -6,8 +6,10 @@ namespace bindery {
 
 int ProgramBuilder::NewValue(PlanValue value) {
   plan().values.push_back(std::move(value));
-  root_.push_back(static_cast<int>(root_.size()));
-  return static_cast<int>(root_.size()) - 1;
+  const int id = static_cast<int>(root_.size());
+  root_.push_back(id);
+  next_view_.push_back(id);
+  return id;
 }
 
 int ProgramBuilder::NewArenaValue(std::string name, const ValueType& type, const Format& format) {
@@ -20,6 +22,7 @@ int ProgramBuilder::NewAlias(int of, std::string name, const ValueType& type) {
   value.type = type;
   const int id = NewValue(std::move(value));
   root_[id] = root_[of];
+  std::swap(next_view_[id], next_view_[root_[of]]);
   return id;
 }
 
@@ -29,21 +32,24 @@ int64_t ProgramBuilder::BytesOf(int value) {
 }
 
 void ProgramBuilder::MoveToGradient(int value, int slot) {
-  for (size_t v = 0; v < root_.size(); ++v) {
-    if (root_[v] != root_[value]) continue;
+  int v = value;
+  do {
     plan().values[v].place = Place::kGradient;
     plan().values[v].slot = slot;
-  }
+    v = next_view_[v];
+  } while (v != value);
 }
 
 int ProgramBuilder::InFormat(int value, const Format& format) {
   if (plan().values[value].format == format) return value;
-  const auto key = std::pair(value, ToString(format));
-  if (const auto made = reordered_.find(key); made != reordered_.end()) return made->second;
+  std::vector<std::pair<Format, int>>& copies = reordered_[value];
+  for (const auto& [known, copy] : copies) {
+    if (known == format) return copy;
+  }
   const PlanValue from = plan().values[value];
   const int to = NewArenaValue(fmt::format("{}@{}", from.name, format), from.type, format);
   EmitReorder(value, to);
-  reordered_.emplace(key, to);
+  copies.emplace_back(format, to);
   return to;
 }
 

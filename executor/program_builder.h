@@ -1,9 +1,9 @@
 // ProgramBuilder: a program while it is made: values, views of them, copies in other formats, steps with their kernels.
 #pragma once
 
-#include <map>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -43,7 +43,8 @@ class ProgramBuilder {
   KernelPolicy policy_;
   std::shared_ptr<Program> program_ = std::make_shared<Program>();
   std::vector<int> root_;
-  std::map<std::pair<int, std::string>, int> reordered_;  // (value, format) -> value
+  std::vector<int> next_view_;  // per value: another one in the same memory, in a circle
+  std::unordered_map<int, std::vector<std::pair<Format, int>>> reordered_;  // value -> its copies in other formats
 };
 
 }  // namespace bindery

@@ -1,5 +1,7 @@
 // The plan verifier: knows nothing of how plans are made. It replays a plan and watches who wrote each storage last.
 #include <algorithm>
+#include <iterator>
+#include <map>
 #include <vector>
 
 #include "base/checked.h"
@@ -117,24 +119,29 @@ class Verifier {
     }
   }
 
+  // Goes through the steps. What is alive does not overlap, so only neighbours of a new storage can overlap with it.
   void CheckOverlap() const {
-    std::vector<int> order;
+    std::vector<int> by_first;
     for (size_t i = 0; i < plan_.storages.size(); ++i)
-      if (plan_.storages[i].bytes > 0) order.push_back(static_cast<int>(i));
-    std::stable_sort(order.begin(), order.end(),
-                     [&](int a, int b) { return plan_.storages[a].first < plan_.storages[b].first; });
-    std::vector<int> alive;
-    for (const int i : order) {
-      const PlanStorage& s = plan_.storages[i];
-      std::erase_if(alive, [&](int other) { return plan_.storages[other].last < s.first; });
-      for (const int other : alive) {
-        const PlanStorage& t = plan_.storages[other];
-        if (s.offset < t.offset + t.bytes && t.offset < s.offset + s.bytes) {
-          Breach("storages {} and {} overlap while both are alive (steps {} to {} and {} to {})", i, other, s.first,
-                 s.last, t.first, t.last);
-        }
-      }
-      alive.push_back(i);
+      if (plan_.storages[i].bytes > 0) by_first.push_back(static_cast<int>(i));
+    std::vector<int> by_last = by_first;
+    const auto storage = [this](int i) -> const PlanStorage& { return plan_.storages[static_cast<size_t>(i)]; };
+    std::ranges::stable_sort(by_first, {}, [&](int i) { return storage(i).first; });
+    std::ranges::stable_sort(by_last, {}, [&](int i) { return storage(i).last; });
+    const auto check = [&](int a, int b) {
+      const PlanStorage &s = storage(a), &t = storage(b);
+      if (s.offset >= t.offset + t.bytes || t.offset >= s.offset + s.bytes) return;
+      Breach("storages {} and {} overlap while both are alive (steps {} to {} and {} to {})", a, b, s.first, s.last,
+             t.first, t.last);
+    };
+    std::map<int64_t, int> alive;  // by offset
+    auto ended = by_last.begin();
+    for (const int i : by_first) {
+      for (; storage(*ended).last < storage(i).first; ++ended) alive.erase(storage(*ended).offset);
+      const auto next = alive.lower_bound(storage(i).offset);
+      if (next != alive.end()) check(i, next->second);
+      if (next != alive.begin()) check(i, std::prev(next)->second);
+      alive.emplace(storage(i).offset, i);
     }
   }
 
