@@ -91,6 +91,13 @@ class DataParallelExecutorGroup {
   // Binds for the shapes given. Throws Error, ShapeError, ModelError; nothing is left behind then.
   DataParallelExecutorGroup(const Symbol& symbol, const GroupOptions& options);
   ~DataParallelExecutorGroup();
+  // What the constructor would bind for each device with samples: only compiled, nothing is allocated on a device.
+  struct DevicePlan {
+    Device device;
+    SampleRange samples;
+    Plan plan;
+  };
+  static std::vector<DevicePlan> MakePlans(const Symbol& symbol, const GroupOptions& options);
   DataParallelExecutorGroup(const DataParallelExecutorGroup&) = delete;
   DataParallelExecutorGroup& operator=(const DataParallelExecutorGroup&) = delete;
 
@@ -195,12 +202,16 @@ class DataParallelExecutorGroup {
     int addresses = 0;  // sum of the replicas' addresses_version() when bound
   };
 
+  struct Unbound {};
+  DataParallelExecutorGroup(const Symbol& symbol, const GroupOptions& options, Unbound);
   void CheckOptions();
   void ResolveGradRequests();
   void ReadGradRequests();
   const DataDesc& InputDesc(size_t i) const;  // data, then labels
+  std::vector<Shape> DescribedShapes() const;
   // The extent of the batch axes; no value if nothing is batched. Throws ShapeError if they differ.
   std::optional<int64_t> SamplesOf(const std::vector<Shape>& shapes) const;
+  std::vector<SampleRange> Split(std::optional<int64_t> samples) const;  // by workload
   // The shapes that a batch is computed in: its own, without padding rows. Throws DataError unless it can run in
   // `mode`.
   void ShapesOf(const Batch& batch, Mode mode, std::vector<Shape>* shapes) const;
@@ -209,9 +220,10 @@ class DataParallelExecutorGroup {
   Binding* Bind(const std::vector<Shape>& shapes, Mode mode, const std::vector<SampleRange>* ranges = nullptr);
   std::unique_ptr<Binding> MakeBinding(const std::vector<Shape>& shapes, Mode mode,
                                        const std::vector<SampleRange>& ranges);
-  // Compiles for a share of the batch; its parameters are in the store then.
-  std::shared_ptr<const Program> MakeProgram(const std::vector<Shape>& shapes, Mode mode, int64_t samples,
-                                             const CompileOptions& options);
+  // Compiles for a share of a batch of `samples`. Throws unless its outputs can be merged and its parameters are those
+  // of the whole batch.
+  std::shared_ptr<const Program> CompileShare(const std::vector<Shape>& shapes, Mode mode, int64_t samples,
+                                              const CompileOptions& options) const;
   CompileOptions OptionsFor(const std::vector<Shape>& shapes, Mode mode, int64_t share) const;
   int AddressesVersion() const;
   void CheckMergeable(const Plan& plan) const;

@@ -20,11 +20,9 @@ bool Contains(const std::vector<std::string>& names, const std::string& name) {
 
 }  // namespace
 
-DataParallelExecutorGroup::DataParallelExecutorGroup(const Symbol& symbol, const GroupOptions& options)
-    : symbol_(symbol), options_(options), engine_(options.engine) {
-  const DataParallelExecutorGroup* shared = options.shared_group;
+DataParallelExecutorGroup::DataParallelExecutorGroup(const Symbol& symbol, const GroupOptions& options, Unbound)
+    : symbol_(symbol), options_(options) {
   options_.shared_group = nullptr;
-  if (!engine_) engine_ = shared ? shared->engine_ : DefaultEngine();
   CheckOptions();
   ResolveGradRequests();
   threads_ =
@@ -32,6 +30,13 @@ DataParallelExecutorGroup::DataParallelExecutorGroup(const Symbol& symbol, const
           ? options_.threads_per_device
           : std::max(1, NumCores() / static_cast<int>(
                                          std::set<Device>(options_.devices.begin(), options_.devices.end()).size()));
+}
+
+DataParallelExecutorGroup::DataParallelExecutorGroup(const Symbol& symbol, const GroupOptions& options)
+    : DataParallelExecutorGroup(symbol, options, Unbound()) {
+  const DataParallelExecutorGroup* shared = options.shared_group;
+  engine_ = options.engine;
+  if (!engine_) engine_ = shared ? shared->engine_ : DefaultEngine();
   if (shared) {
     if (shared->devices() != options_.devices) Throw("a group can share only with a group on the same devices");
     if (shared->engine_ != engine_) Throw("a group can share only with a group of the same engine");
@@ -44,10 +49,35 @@ DataParallelExecutorGroup::DataParallelExecutorGroup(const Symbol& symbol, const
   for (size_t d = 0; d < options_.devices.size(); ++d) {
     replicas_.push_back(std::make_unique<Replica>(engine_, store_, static_cast<int>(d), arenas_[d]));
   }
+  Bind(DescribedShapes(), options_.for_training ? Mode::kTrain : Mode::kPredict);
+}
+
+std::vector<DataParallelExecutorGroup::DevicePlan> DataParallelExecutorGroup::MakePlans(const Symbol& symbol,
+                                                                                        const GroupOptions& options) {
+  const DataParallelExecutorGroup group(symbol, options, Unbound());
+  const std::vector<Shape> shapes = group.DescribedShapes();
+  const Mode mode = options.for_training ? Mode::kTrain : Mode::kPredict;
+  const std::vector<SampleRange> ranges = group.Split(group.SamplesOf(shapes));
+  std::vector<DevicePlan> plans;
+  std::map<std::string, Format> formats;  // of parameters, as the first device chose them
+  for (size_t d = 0; d < ranges.size(); ++d) {
+    if (ranges[d].size() == 0) continue;
+    CompileOptions compile = group.OptionsFor(shapes, mode, ranges[d].size());
+    compile.storage_formats = formats;
+    const auto program = group.CompileShare(shapes, mode, ranges.back().end, compile);
+    for (const PlanArgument& a : program->plan.arguments) {
+      if (a.is_parameter) formats.emplace(a.name, a.format);
+    }
+    plans.push_back({.device = group.devices()[d], .samples = ranges[d], .plan = program->plan});
+  }
+  return plans;
+}
+
+std::vector<Shape> DataParallelExecutorGroup::DescribedShapes() const {
   std::vector<Shape> shapes;
   for (const auto* list : {&options_.data, &options_.labels})
     for (const DataDesc& desc : *list) shapes.push_back(desc.shape);
-  Bind(shapes, options_.for_training ? Mode::kTrain : Mode::kPredict);
+  return shapes;
 }
 
 DataParallelExecutorGroup::~DataParallelExecutorGroup() = default;  // replicas wait for what they pushed
@@ -101,7 +131,7 @@ void DataParallelExecutorGroup::CheckOptions() {
     const auto rule = annotations.find("merge");
     merge_rules_.push_back(rule == annotations.end() ? "" : rule->second);
     if (const std::string& r = merge_rules_.back(); !r.empty() && r != "sum" && r != "mean" && r != "first") {
-      Throw("head \"{}\": merge is \"{}\"; known: sum, mean, first", head.node->name(), r);
+      Throw<ModelError>("head \"{}\": merge is \"{}\"; known: sum, mean, first", head.node->name(), r);
     }
   }
 }
@@ -155,7 +185,7 @@ CompileOptions DataParallelExecutorGroup::OptionsFor(const std::vector<Shape>& s
   for (const DataDesc& desc : options_.states) add(desc, desc.shape);
   for (const std::string& name : unbound_labels_) o.batch_axes[name] = 0;
   o.parameters.insert(param_names_.begin(), param_names_.end());
-  o.storage_formats = store_->StorageFormats();
+  if (store_) o.storage_formats = store_->StorageFormats();
   o.grad_req = grad_req_;
   o.frozen.insert(options_.fixed_params.begin(), options_.fixed_params.end());
   o.mode = mode;
@@ -194,6 +224,14 @@ std::optional<int64_t> DataParallelExecutorGroup::SamplesOf(const std::vector<Sh
   return samples;
 }
 
+std::vector<SampleRange> DataParallelExecutorGroup::Split(std::optional<int64_t> samples) const {
+  if (samples) return SplitBatch(*samples, options_.workload);
+  // Nothing is batched: the first device does all, as with a batch of one.
+  std::vector<SampleRange> split(options_.devices.size(), SampleRange{1, 1});
+  split[0] = {0, 1};
+  return split;
+}
+
 DataParallelExecutorGroup::Binding* DataParallelExecutorGroup::Bind(const std::vector<Shape>& shapes, Mode mode,
                                                                     const std::vector<SampleRange>* ranges) {
   ran_forward_ = ran_backward_ = false;
@@ -212,16 +250,7 @@ DataParallelExecutorGroup::Binding* DataParallelExecutorGroup::Bind(const std::v
     return current_ = bindings_.front().get();
   }
   const std::optional<int64_t> samples = SamplesOf(shapes);
-  std::vector<SampleRange> split;
-  if (ranges) {
-    split = *ranges;
-  } else if (samples) {
-    split = SplitBatch(*samples, options_.workload);
-  } else {  // nothing is batched: the first device does all, as with a batch of one
-    split.assign(options_.devices.size(), SampleRange{1, 1});
-    split[0] = {0, 1};
-  }
-  std::unique_ptr<Binding> binding = MakeBinding(shapes, mode, split);
+  std::unique_ptr<Binding> binding = MakeBinding(shapes, mode, ranges ? *ranges : Split(samples));
   binding->cut_beforehand = ranges != nullptr;
   binding->samples = samples.value_or(1);
   bindings_.push_front(std::move(binding));
@@ -250,8 +279,11 @@ std::unique_ptr<DataParallelExecutorGroup::Binding> DataParallelExecutorGroup::M
   for (size_t d = 0; d < replicas_.size(); ++d) {
     if (ranges[d].size() == 0) continue;
     const CompileOptions options = OptionsFor(shapes, mode, ranges[d].size());
-    const auto program =
-        programs_.Get(ProgramKey(options), [&] { return MakeProgram(shapes, mode, ranges.back().end, options); });
+    const auto program = programs_.Get(ProgramKey(options), [&] {
+      std::shared_ptr<const Program> made = CompileShare(shapes, mode, ranges.back().end, options);
+      store_->Adopt(made->plan);
+      return made;
+    });
     participants.push_back({replicas_[d].get(), replicas_[d]->Bind(program)});
   }
   binding->addresses = AddressesVersion();
@@ -259,8 +291,9 @@ std::unique_ptr<DataParallelExecutorGroup::Binding> DataParallelExecutorGroup::M
   return binding;
 }
 
-std::shared_ptr<const Program> DataParallelExecutorGroup::MakeProgram(const std::vector<Shape>& shapes, Mode mode,
-                                                                      int64_t samples, const CompileOptions& options) {
+std::shared_ptr<const Program> DataParallelExecutorGroup::CompileShare(const std::vector<Shape>& shapes, Mode mode,
+                                                                       int64_t samples,
+                                                                       const CompileOptions& options) const {
   std::shared_ptr<const Program> program = Compile(symbol_, options);
   CheckMergeable(program->plan);
   if (options_.devices.size() > 1) {
@@ -280,7 +313,6 @@ std::shared_ptr<const Program> DataParallelExecutorGroup::MakeProgram(const std:
           a.name, expected.at(a.name), a.type.shape);
     }
   }
-  store_->Adopt(program->plan);
   return program;
 }
 
@@ -295,14 +327,14 @@ void DataParallelExecutorGroup::CheckMergeable(const Plan& plan) const {
   for (size_t i = 0; i < plan.outputs.size(); ++i) {
     if (plan.values[plan.outputs[i].value].type.batch_axis >= 0) continue;
     if (merge_rules_[i].empty()) {
-      Throw(
+      Throw<ModelError>(
           "head \"{}\" of shape {} has no batch axis: annotate it with how it is merged over devices, merge = sum, "
           "mean or first",
           plan.outputs[i].name, plan.values[plan.outputs[i].value].type.shape);
     }
     const Node& head = *symbol_.entries()[i].node;
     if (options_.for_training && merge_rules_[i] != "sum" && IsLoss(head) && &head.op() != &BlockGradOp()) {
-      Throw(
+      Throw<ModelError>(
           "head \"{}\" is a loss without batch axis, and the devices' gradients add up: they would not be those of one "
           "device with merge = {}; make the loss one of single samples, or a sum over them with merge = sum",
           plan.outputs[i].name, merge_rules_[i]);

@@ -40,6 +40,7 @@ int InspectCommand::Run() const {
   const std::vector<Device> devices = device.Devices();
   const Shape given{std::span<const int64_t>(shape)};
   const Model loaded = model.Load(given.rank() > 0 ? given.Erase(0) : given);  // a model by name takes any shape
+  CheckArguments(loaded, /*labelled=*/false);
   const ShapeMap shapes = {{"data", InputShape(*this, loaded)}};
   if (dot) {
     fmt::print("{}", ToDot(loaded.symbol, shapes));
@@ -59,18 +60,15 @@ int InspectCommand::Run() const {
     }
     return kOk;
   }
-  const DataParallelExecutorGroup group(loaded.symbol, {.devices = devices,
-                                                        .workload = device.workload,
-                                                        .data = {{"data", shapes.at("data")}},
-                                                        .for_training = !predict,
-                                                        .threads_per_device = device.threads});
-  for (size_t d = 0; d < group.step().participants().size(); ++d) {
-    const int index = static_cast<int>(d);
-    fmt::print("{} ({} samples, {})\n", group.step().participants()[d].replica->device(),
-               group.slices()[group.step().participants()[d].replica->index()].size(),
-               predict ? "prediction" : "training");
-    if (memory) fmt::print("{}", ToString(group.memory(index)));
-    if (plan) fmt::print("{}", ToString(group.plan(index)));
+  const auto plans = DataParallelExecutorGroup::MakePlans(loaded.symbol, {.devices = devices,
+                                                                          .workload = device.workload,
+                                                                          .data = {{"data", shapes.at("data")}},
+                                                                          .for_training = !predict,
+                                                                          .threads_per_device = device.threads});
+  for (const DataParallelExecutorGroup::DevicePlan& p : plans) {
+    fmt::print("{} ({} samples, {})\n", p.device, p.samples.size(), predict ? "prediction" : "training");
+    if (memory) fmt::print("{}", ToString(ReportMemory(p.plan)));
+    if (plan) fmt::print("{}", ToString(p.plan));
   }
   return kOk;
 }
