@@ -159,9 +159,21 @@ HostTensor Initializer::Make(const std::string& name, const Shape& shape, DType 
   return dtype == DType::kFloat32 ? std::move(values) : values.Cast(dtype);
 }
 
+namespace {
+
+Initializer OwnInitializer(const std::string& parameter, std::string_view text) {
+  try {
+    return Initializer(text);
+  } catch (const Error& e) {
+    Throw<ModelError>("parameter \"{}\", annotation \"init\": {}", parameter, e.message());
+  }
+}
+
+}  // namespace
+
 HostTensor InitialValue(const std::string& name, const Shape& shape, DType dtype, const Initializer& weights,
                         uint64_t seed, std::string_view own) {
-  if (!own.empty()) return Initializer(own).Make(name, shape, dtype, seed);
+  if (!own.empty()) return OwnInitializer(name, own).Make(name, shape, dtype, seed);
   if (name.ends_with("weight")) return weights.Make(name, shape, dtype, seed);
   for (const char* ending : {"bias", "beta", "running_mean", "moving_mean"}) {
     if (name.ends_with(ending)) return HostTensor(dtype, shape);
@@ -169,7 +181,7 @@ HostTensor InitialValue(const std::string& name, const Shape& shape, DType dtype
   for (const char* ending : {"gamma", "running_var", "moving_var"}) {
     if (name.ends_with(ending)) return HostTensor::Full(dtype, shape, 1);
   }
-  Throw(
+  Throw<ModelError>(
       "parameter \"{0}\": no initial value follows from its name, which ends in none of weight, bias, gamma, beta, "
       "running_mean, running_var; give the variable its own initializer, Variable(\"{0}\", {{.init = \"zero\"}}), or "
       "its "

@@ -201,6 +201,10 @@ std::string TopKAccuracy::name() const { return fmt::format("top-{}", k_); }
 void TopKAccuracy::Accumulate(const MetricInputs& inputs, std::span<double> partial) const {
   ForPairs(name(), options_.target, inputs, [&](const Named& output, const Named& label) {
     const Scores scores = MakeScores(name(), options_, output, label, inputs.samples);
+    if (k_ > scores.classes) {
+      Throw<ShapeError>("metric \"{}\": output \"{}\" of shape {} has {} classes only: k must be at most that", name(),
+                        output.first, output.second.shape, scores.classes);
+    }
     const Reader read_label = ReaderOf(label.second.dtype);
     for (int64_t i = 0; i < scores.positions; ++i) {
       const double wanted = scores.distributions ? static_cast<double>(ArgMaxOf(label.second, scores, i))

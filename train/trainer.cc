@@ -192,7 +192,9 @@ FitResult Trainer::Fit(DataIter& train, const FitOptions& options) {
   int64_t saved_at = -1;
   const auto save = [&] {
     if (!store || saved_at == updater_->step()) return;
-    result.checkpoint = store->Save(ToCheckpoint(&train));
+    const Checkpoint checkpoint = ToCheckpoint(&train);
+    CheckFinite(checkpoint);
+    result.checkpoint = store->Save(checkpoint);
     saved_at = updater_->step();
   };
   const auto next = [&]() -> BatchPtr {
@@ -220,7 +222,8 @@ FitResult Trainer::Fit(DataIter& train, const FitOptions& options) {
                           .seconds = SecondsSince(start),
                           .metric = metric_.get()});
       }
-      if (options.checkpoint_every > 0 && updater_->step() % options.checkpoint_every == 0) save();
+      const bool due = options.checkpoint_every > 0 && updater_->step() % options.checkpoint_every == 0;
+      if (save_.exchange(false, std::memory_order_relaxed) || due) save();
     }
     if (result.stopped) {
       save();
@@ -247,6 +250,7 @@ FitResult Trainer::Fit(DataIter& train, const FitOptions& options) {
     result.validation = report.validation;
     if (options.on_epoch) options.on_epoch(report);
   }
+  if (saved_at != updater_->step()) CheckFinite(ToCheckpoint());
   // Nothing was left to train: the values are those of the last epoch all the same.
   if (!result.stopped && options.validation && result.validation.empty()) {
     result.validation = Score(*options.validation);
@@ -272,9 +276,14 @@ void Trainer::Sweep(DataIter& data, const std::function<void(const Batch&)>& vis
 }
 
 NamedValues Trainer::Score(DataIter& data, const std::string& metrics) {
-  const std::unique_ptr<Metric> metric = MakeMetric(metrics.empty() ? options_.metrics : metrics);
-  Sweep(data, [&](const Batch& batch) { group_->UpdateMetric(metric.get(), batch.label); });
-  return metric->Get();
+  TrainingMetric metric(MakeMetric(metrics.empty() ? options_.metrics : metrics), symbol_);
+  Sweep(data, [&](const Batch& batch) {
+    group_->UpdateMetric(&metric, batch.label);
+    if (const std::string output = metric.NotFinite(); !output.empty()) {
+      Throw<NumericError>("output \"{}\" is not finite: the model has diverged, or the data are not finite", output);
+    }
+  });
+  return metric.Get();
 }
 
 std::vector<HostTensor> Trainer::Predict(DataIter& data) {
@@ -291,7 +300,7 @@ std::vector<HostTensor> Trainer::Predict(DataIter& data) {
   std::vector<HostTensor> whole;
   for (size_t i = 0; i < parts.size(); ++i) {
     if (axes[i] < 0 && parts[i].size() > 1) {
-      Throw(
+      Throw<ModelError>(
           "output \"{}\" has no batch axis, so its values of {} batches cannot be joined; predict in one batch, or "
           "leave the output out",
           group_->output_names()[i], parts[i].size());

@@ -99,8 +99,12 @@ class Trainer {
   // Throws DataError, ShapeError, NumericError (an output is no longer finite) and what the devices threw. The
   // parameters are then those before the failed step: it updates nothing until its outputs are measured and checked.
   // Running statistics may have moved, but only to finite values. The next Fit goes on with the batch after it.
+  // Throws NumericError, too, where a checkpoint is due and at the end, if a parameter, a running statistic or a state
+  // of the optimizer is not finite: the values stay as they are and no checkpoint is written, so that the last one is
+  // good.
   FitResult Fit(DataIter& train, const FitOptions& options);
-  // Metrics over one sweep, without padding. `metrics` empty: the trainer's. Throws DataError if there is no batch.
+  // Metrics over one sweep, without padding. `metrics` empty: the trainer's. Throws DataError if there is no batch,
+  // NumericError if an output is not finite.
   NamedValues Score(DataIter& data, const std::string& metrics = {});
   // Outputs over one sweep, joined along their batch axes, without padding, in the order of the batches: rows of a
   // shuffling iterator come shuffled (Batch::index). Needs no labels. Throws DataError if there is no batch, Error for
@@ -123,6 +127,8 @@ class Trainer {
   // Ends Fit before its next step, with a checkpoint if a folder is given; without one running, the next Fit before its
   // first. Async-signal-safe.
   void RequestStop() { stop_.store(true, std::memory_order_relaxed); }
+  // Fit writes a checkpoint after its present step, if a folder is given, and goes on. Async-signal-safe.
+  void RequestCheckpoint() { save_.store(true, std::memory_order_relaxed); }
 
   const Symbol& symbol() const { return symbol_; }
   const TrainerOptions& options() const { return options_; }
@@ -155,6 +161,7 @@ class Trainer {
   std::vector<std::string> InputsWithoutValue() const;
   std::map<std::string, std::string> Info() const;  // of a run, for its checkpoints
   void CheckFits(const Checkpoint& checkpoint) const;
+  static void CheckFinite(const Checkpoint& checkpoint);  // throws NumericError
   // Throws CheckpointError unless the updater can go on with the state of the checkpoint's `optimizer`.
   static void CheckOptimizerState(const Updater& updater, const HostTensorMap& state, const std::string& optimizer);
   void WarnOfDifferences(const Checkpoint& checkpoint) const;
@@ -170,7 +177,7 @@ class Trainer {
   std::vector<double> totals_before_;  // the metric's, before the current batch
   int64_t epoch_ = 0, batch_in_epoch_ = 0;
   std::optional<std::pair<std::string, double>> best_;  // "validation accuracy" and its value
-  std::atomic<bool> stop_{false};
+  std::atomic<bool> stop_{false}, save_{false};
 };
 
 }  // namespace bindery

@@ -40,7 +40,7 @@ Updater::Updater(DataParallelExecutorGroup* group, const UpdaterOptions& options
     Throw("an updater serves at most {} devices, got {}", kMaxDevices, group_->devices().size());
   const std::optional<bool> leaves = HeadsLeaveDivision(group_->symbol());
   if (!leaves && !optimizer_->options().rescale_gradient) {
-    Throw(
+    Throw<ModelError>(
         "some heads give sums over samples and others means (normalization batch or valid): give the optimizer an "
         "explicit rescale");
   }
@@ -77,7 +77,7 @@ void Updater::Prepare() {
       if (own == annotations.end() || group_->grad_req(p.name) == GradReq::kNull)
         continue;  // fixed, or another group's
       if (p.dtype != DType::kFloat32 && p.dtype != DType::kFloat64) {
-        Throw("parameter \"{}\" is {}: parameters are trained in float32 or float64", p.name, p.dtype);
+        Throw<ModelError>("parameter \"{}\" is {}: parameters are trained in float32 or float64", p.name, p.dtype);
       }
       adds_up_ |= group_->grad_req(p.name) == GradReq::kAdd;
       state.pieces.push_back({p.offset, p.offset + p.elements, MultipliersOf(p.name, own->second)});

@@ -138,11 +138,14 @@ TEST(InitialValue, FollowsTheEndingOfTheName) {
   }
   EXPECT_EQ(value("prelu_gamma", "constant(0.25)"), HostTensor::Full(DType::kFloat32, {2, 3}, 0.25));
   EXPECT_EQ(value("anything", "one"), HostTensor::Full(DType::kFloat32, {2, 3}, 1));
-  EXPECT_EQ(
-      MessageOf<Error>([&] { value("state"); }),
-      "Error: parameter \"state\": no initial value follows from its name, which ends in none of weight, bias, gamma, "
-      "beta, running_mean, running_var; give the variable its own initializer, Variable(\"state\", {.init = "
-      "\"zero\"}), or its value");
+  EXPECT_EQ(MessageOf<Error>([&] { value("state"); }),
+            "ModelError: parameter \"state\": no initial value follows from its name, which ends in none of weight, "
+            "bias, gamma, "
+            "beta, running_mean, running_var; give the variable its own initializer, Variable(\"state\", {.init = "
+            "\"zero\"}), or its value");
+  EXPECT_TRUE(MessageOf<ModelError>([&] {
+                value("anything", "glorot");
+              }).starts_with("ModelError: parameter \"anything\", annotation \"init\": initializer \"glorot\": "));
 }
 
 TEST(InitialValues, AVariablesOwnInitializerWins) {

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/host_tensor.h"
 #include "base/philox.h"
+#include "tests/message_of.h"
 #include "train/metrics.h"
 
 namespace bindery {
@@ -100,6 +101,11 @@ TEST(TopK, CountsTheLabelAmongTheLargest) {
   EXPECT_EQ(Value("top-k(2)", scores, HostTensor::From({2}, {3, 2})), 0);
   EXPECT_EQ(Value("top-k(k=3)", scores, HostTensor::From({2}, {3, 9})), 0.5);
   EXPECT_EQ(MakeMetric("top-k(3)")->name(), "top-3");
+  EXPECT_EQ(MessageOf<ShapeError>([&] {
+              Value("top-k(5)", scores, HostTensor::From({2}, {3, 9}));
+            }),
+            "ShapeError: metric \"top-5\": output \"softmax_output\" of shape (2, 4) has 4 classes only: k must be at "
+            "most that");
 }
 
 TEST(CrossEntropy, OfClassesAndDistributions) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 
 #include "symbol/ops.h"
@@ -214,6 +215,44 @@ TEST(Trainer, OutputsAreJudgedAndNotMetrics) {
                   {.metrics = "accuracy(output=softmax_output, label=softmax_label)"});
   ArrayIter again = Data();
   EXPECT_EQ(blocked.Fit(again, {}).steps, 3);
+}
+
+// The last update of a run is seen by no later step.
+TEST(Trainer, ValuesThatAreNotFiniteAreNotSaved) {
+  const std::string folder = std::string(std::getenv("TEST_TMPDIR")) + "/not-finite";
+  ArrayIter data = Data({.batch_size = kSamples});
+  Trainer good(Net(), {.optimizer = "sgd(lr=0.1, momentum=0.9)"});
+  EXPECT_EQ(good.Fit(data, {.epochs = 1, .checkpoints = folder}).steps, 1);
+  for (const int64_t every : {0, 1}) {
+    Trainer diverging(Net(), {.optimizer = "sgd(lr=1e300, momentum=0.9)"});
+    EXPECT_TRUE(MessageOf<NumericError>([&] {
+                  diverging.Fit(data, {.epochs = 2, .checkpoints = folder, .checkpoint_every = every, .resume = true});
+                }).starts_with("NumericError: after step 2, \"fc1_bias\", element 0, is "));
+    EXPECT_EQ(CheckpointStore(folder).List().size(), 1u);
+    EXPECT_EQ(CheckpointStore(folder).LoadNewest()->step, 1);
+  }
+  Trainer unsaved(Net(), {.optimizer = "sgd(lr=1e300)"});
+  ArrayIter again = Data({.batch_size = kSamples});
+  EXPECT_THROW(unsaved.Fit(again, {}), NumericError);
+  ArrayIter scored = Data();
+  EXPECT_EQ(
+      MessageOf<NumericError>([&] { unsaved.Score(scored); }),
+      "NumericError: output \"softmax_output\" is not finite: the model has diverged, or the data are not finite");
+}
+
+TEST(Trainer, ACheckpointOnRequestDoesNotEndTheRun) {
+  const std::string folder = std::string(std::getenv("TEST_TMPDIR")) + "/on-request";
+  ArrayIter data = Data();
+  Trainer trainer(Net());
+  std::vector<size_t> saved;
+  const FitResult result =
+      trainer.Fit(data, {.checkpoints = folder, .checkpoint_every = 1000, .on_batch = [&](const BatchReport& report) {
+                           saved.push_back(CheckpointStore(folder).List().size());
+                           if (report.batch == 1) trainer.RequestCheckpoint();
+                         }});
+  EXPECT_EQ(saved, (std::vector<size_t>{0, 1, 1}));
+  EXPECT_EQ(result.steps, 3);
+  EXPECT_FALSE(result.stopped);
 }
 
 TEST(Trainer, MastersAreKeptInTheDtypeOfTraining) {
