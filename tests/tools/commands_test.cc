@@ -1,8 +1,10 @@
 // What the commands do when all is well, from training to inspecting what was trained.
 #include <filesystem>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "symbol/model.h"
 #include "tests/tools/program.h"
 #include "train/idx.h"
 
@@ -170,6 +172,13 @@ TEST_F(CommandsTest, DevicesAndWorkloadsMeanTheSame) {
   EXPECT_NEAR(loss({"--device", "cpu:0,cpu:1,cpu:2", "--kvstore", "local"}), one, 1e-5 * one);
 }
 
+// The arenas reserve address space by what there is.
+TEST_F(CommandsTest, TrainsWithinALimitOfAddressSpace) {
+  const Outcome outcome = WithAddressSpace(4'194'304, {"train", "--train-digits", "100", "--test-digits", "50",
+                                                       "--epochs", "1", "--device", "cpu:0,cpu:1,cpu:2"});
+  EXPECT_EQ(outcome.status, 0) << outcome;
+}
+
 TEST_F(CommandsTest, DescribesModelsAndDevices) {
   const json devices = json::parse(Succeeds({"devices", "--json"}).out);
   EXPECT_EQ(devices.at("devices").at(0).at("name"), "cpu");
@@ -186,6 +195,12 @@ TEST_F(CommandsTest, DescribesModelsAndDevices) {
             std::string::npos);
   EXPECT_NE(Succeeds({"inspect", "--model", "mlp", "--memory", "--predict"}).out.find("prediction"), std::string::npos);
   EXPECT_NE(Succeeds({"inspect", "--model", "mlp", "--shape", "7,1,20,20"}).out.find("(7, 10)"), std::string::npos);
+  // Planned, not bound: what would not fit is reported all the same.
+  const Words planned = {"inspect", "--model", "lenet", "--memory", "--batch-size", "1000000"};
+  const Outcome report = WithAddressSpace(1'000'000, planned);
+  EXPECT_EQ(report.status, 0) << report;
+  EXPECT_NE(report.out.find("cpu:0 (1000000 samples, training)"), std::string::npos) << report;
+  EXPECT_NE(report.out.find(" MiB\n"), std::string::npos) << report;
   Fails(3, "overflows 64 bits", {"inspect", "--model", "mlp", "--memory", "--shape", "9223372036854775807,1,28,28"});
 }
 
@@ -195,6 +210,30 @@ TEST_F(CommandsTest, Divergence) {
   Fails(7, "training has diverged",
         Training(5, {"--checkpoints", "run", "--resume", "--optimizer", "sgd(lr=1e30, momentum=0.9)"}));
   EXPECT_EQ(Files("run"), Words{"step-0000000002.ckpt"});
+  // By its last step, which no later one sees.
+  Fails(7, "not finite",
+        {"train", "--model", "mlp", "--train-digits", "64", "--test-digits", "50", "--epochs", "1", "--checkpoints",
+         "new", "--save", "model.pb", "--optimizer", "sgd(lr=1e300)"});
+  EXPECT_TRUE(Files("new").empty());
+  EXPECT_EQ(Files("run"), Words{"step-0000000002.ckpt"});
+  EXPECT_TRUE(ModelFiles("model.pb").empty());
+  Succeeds(Words{"test", "--checkpoints", "run"} + kTestDigits);
+}
+
+TEST_F(CommandsTest, AModelThatIsNotFiniteIsNoModel) {
+  Succeeds(Training(1, {"--checkpoints=", "--save", "model.pb"}));
+  Model model = LoadModel(PathOf("model.pb"));
+  model.params.at("fc2_bias").Set(3, std::numeric_limits<double>::quiet_NaN());
+  SaveModel(model, PathOf("bad.pb"));
+  for (const char* command : {"test", "predict"}) {
+    Fails(7, "\"bad.pb\": \"fc2_bias\", element 3, is nan: its training has diverged",
+          Words{command, "--weights", "bad.pb"} + kTestDigits);
+  }
+  // Finite parameters may still give infinite outputs.
+  for (auto& [name, value] : model.params) value = HostTensor::Full(value.dtype(), value.shape(), 3e38);
+  SaveModel(model, PathOf("bad.pb"));
+  Fails(7, "output \"softmax_output\" is not finite", Words{"test", "--weights", "bad.pb"} + kTestDigits);
+  Fails(7, "output \"softmax_output\", element ", Words{"predict", "--weights", "bad.pb"} + kTestDigits);
 }
 
 }  // namespace

@@ -150,6 +150,40 @@ TEST_F(DataErrorsTest, ModelFiles) {
   Fails(3, "cannot open data file \"" + values + "\"", {"test", "--weights", "binary.pb"});
 }
 
+// Valid models that the program cannot use as they are.
+TEST_F(DataErrorsTest, ModelsThatDoNotTakeImagesAndLabels) {
+  const auto write = [&](const std::string& data, const std::string& label, const std::string& weight,
+                         const std::string& heads) {
+    Write("model.prototxt",
+          "version: 1 graph { variable { name: \"" + data + "\" shape { dim: [-1, 1, 28, 28] } } variable { name: \"" +
+              label + "\" } variable { " + weight + " } node { op: \"FullyConnected\" name: \"fc\" input: \"" + data +
+              "\" input: \"w\" attr { name: \"num_hidden\" i: 10 } attr { name: \"no_bias\" b: true } } "
+              "node { op: \"SoftmaxOutput\" name: \"softmax\" input: \"fc\" input: \"" +
+              label + "\" } node { op: \"Sum\" name: \"sum\" input: \"fc\" } " + heads + " }");
+  };
+  const auto train = [](const Words& more = {}) {
+    return Words{"train",    "--model", "model.prototxt", "--train-digits", "70", "--test-digits", "20",
+                 "--epochs", "1",       "--checkpoints="} +
+           more;
+  };
+  const std::string w = "name: \"w\" annotation { key: \"init\" value: \"zero\" }", softmax = "output: \"softmax\"";
+  write("data", "softmax_label", w, softmax);
+  Succeeds(train());
+  write("image", "softmax_label", w, softmax);
+  Fails(3, "the model has no argument \"data\", which takes the images; its arguments are image, w, softmax_label",
+        train());
+  Fails(3, "no argument \"data\"", {"inspect", "--model", "model.prototxt", "--shape", "1,1,28,28"});
+  write("data", "label", w, softmax);
+  Fails(3, "the model has no argument \"softmax_label\", which takes the labels", train());
+  write("data", "softmax_label", "name: \"w\"", softmax);
+  Fails(3, "parameter \"w\": no initial value follows from its name", train());
+  write("data", "softmax_label", "name: \"w\" annotation { key: \"init\" value: \"glorot\" }", softmax);
+  Fails(3, "parameter \"w\", annotation \"init\": initializer \"glorot\"", train());
+  write("data", "softmax_label", w, softmax + " output: \"sum\"");
+  Fails(3, "head \"sum_output\" of shape () has no batch axis",
+        train({"--metrics", "accuracy(output=softmax_output)"}));
+}
+
 TEST_F(DataErrorsTest, WeightsOfAnotherModel) {
   Succeeds(Training(1, {"--save", "mlp.pb"}));
   Fails(5, "\"mlp.pb\" has no value for \"conv1_weight\"", {"test", "--model", "lenet", "--weights", "mlp.pb"});

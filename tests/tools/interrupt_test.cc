@@ -57,6 +57,25 @@ TEST_F(InterruptTest, ASignalSavesAndTheResumedRunEndsInTheSameBits) {
   }
 }
 
+TEST_F(InterruptTest, AHangUpSavesAndTheRunGoesOn) {
+  for (const char* name : {"whole", "hung-up"}) std::filesystem::create_directory(PathOf(name));
+  Succeeds(Training(kEpochs, Words{"--checkpoints=", "--save", "whole/model.pb"}));
+  const Words rarely = {"--checkpoint-every", "1000000", "--checkpoints", "run", "--save", "hung-up/model.pb"};
+  Process process(Command(Training(kEpochs, rarely)), folder());
+  while (process.Running() && process.Err().find("epoch 1/") == std::string::npos) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_FALSE(HasCheckpoint());
+  process.Signal(SIGHUP);
+  while (process.Running() && !HasCheckpoint()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_TRUE(process.Running());
+  const Outcome outcome = process.Wait();
+  EXPECT_EQ(outcome.status, 0) << outcome;
+  EXPECT_NE(outcome.err.find("saving a checkpoint after this step, then going on"), std::string::npos) << outcome;
+  EXPECT_EQ(Files("run").size(), 2u);  // that one and the last
+  EXPECT_EQ(ModelFiles("hung-up/model.pb"), ModelFiles("whole/model.pb"));
+}
+
 TEST_F(InterruptTest, ResumingIsNotMixedUp) {
   const Words run = {"--checkpoints", "run", "--resume"};
   EXPECT_NE(Succeeds(Training(1, run)).err.find("no checkpoint in \"run\" yet: starting anew"), std::string::npos);

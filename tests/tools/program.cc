@@ -111,6 +111,14 @@ Outcome ProgramTest::Fails(int status, const std::string& message, const std::ve
   return outcome;
 }
 
+Outcome ProgramTest::WithAddressSpace(int64_t kibibytes, const std::vector<std::string>& arguments) const {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  return Bindery(arguments);
+#endif
+  const std::string line = "ulimit -v " + std::to_string(kibibytes) + "; exec \"$@\"";
+  return Process(std::vector<std::string>{"/bin/sh", "-c", line, "sh"} + Command(arguments), folder_).Wait();
+}
+
 Outcome ProgramTest::Succeeds(const std::vector<std::string>& arguments) const { return Fails(0, "", arguments); }
 
 std::string ProgramTest::Read(const std::string& name) const { return ReadBytes(PathOf(name)); }

@@ -46,6 +46,8 @@ class ProgramTest : public testing::Test {
   Outcome Bindery(const std::vector<std::string>& arguments) const;
   // The same, checked: the status is `status` and standard error contains `message`.
   Outcome Fails(int status, const std::string& message, const std::vector<std::string>& arguments) const;
+  // Under a limit of address space (`ulimit -v`); the sanitizers, which need terabytes of it, run without.
+  Outcome WithAddressSpace(int64_t kibibytes, const std::vector<std::string>& arguments) const;
   Outcome Succeeds(const std::vector<std::string>& arguments) const;
 
   std::string PathOf(const std::string& name) const { return folder_ + "/" + name; }

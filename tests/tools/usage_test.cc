@@ -134,6 +134,7 @@ TEST_F(UsageTest, NamesAndSettings) {
       {"--metrics", "acuracy", "unknown metric \"acuracy\"; did you mean \"accuracy\"?"},
       {"--metrics", "accuracy,", "expected a name"},
       {"--metrics", "top-k(0)", "k must be >= 1, got 0"},
+      {"--metrics", "top-k(11)", "output \"softmax_output\" of shape (1, 10) has 10 classes only"},
       {"--metrics", "mse", "label \"softmax_label\" of shape (1) does not fit output \"softmax_output\""},
       {"--metrics", "accuracy(output=foo)", "no output is named \"foo\"; known: softmax_output"},
       {"--kvstore", "devise", "unknown type of store \"devise\"; choices: local, device"},
@@ -176,6 +177,21 @@ TEST_F(UsageTest, HelpNamesCommandsOptionsAndStatuses) {
   }
   EXPECT_EQ(Succeeds({"--version"}).out, "bindery 0.1.0\n");
   Fails(2, "--version stands alone, got \"train\" after it", {"--version", "train"});
+}
+
+// Standard error is for people; that nobody can read it ends no run, and opens no file to its text.
+TEST_F(UsageTest, StandardErrorMayBeUnwritable) {
+  const auto run = [&](const std::string& redirection, const Words& arguments) {
+    return Process(Words{"/bin/sh", "-c", "exec \"$@\" " + redirection, "sh"} + Command(arguments), folder()).Wait();
+  };
+  for (const std::string redirection : {"2>/dev/full", "2>&-", "<&- 2>&-"}) {
+    EXPECT_EQ(run(redirection, Training(2, {"--checkpoints", "run", "--progress", "bar"})).status, 0) << redirection;
+    Succeeds(Words{"test", "--checkpoints", "run", "--test-digits", "50"});
+    EXPECT_EQ(run(redirection, Training(2, {"--checkpoints", "run", "--resume"})).status, 0) << redirection;
+    EXPECT_EQ(run(redirection, {"train", "--epoch", "1"}).status, 2) << redirection;
+    EXPECT_EQ(run(redirection, {"test", "--weights", "none.pb"}).status, 4) << redirection;
+  }
+  EXPECT_EQ(run(">&- 2>&-", {"devices"}).status, 4);
 }
 
 // What the shell would do with `> /dev/full`.

@@ -8,9 +8,11 @@
 
 #include "base/files.h"
 #include "tools/cli/commands.h"
+#include "tools/cli/console.h"
 #include "tools/cli/exit_codes.h"
 #include "tools/cli/options.h"
 #include "tools/cli/progress.h"
+#include "train/finite.h"
 
 namespace bindery::cli {
 namespace {
@@ -40,8 +42,9 @@ struct ApplyCommand {
                                  .threads_per_device = device.threads};
     std::string source;
     const Model trained = LoadTrained(checkpoints, model, &source);
+    CheckArguments(trained, /*labelled=*/!for_prediction);
     *images = data.Test();
-    fmt::print(stderr, "model: {}; data: {}\n", source, data.data);
+    Say("model: {}; data: {}\n", source, data.data);
     if (const auto sample = SampleShape(trained)) {
       images->images = FitImages(images->images, *sample, model.Name());
     }
@@ -62,6 +65,7 @@ int ApplyCommand::Test() const {
   const int64_t count = images.labels.elements();
   ArrayIter iter(std::move(images.images), std::move(images.labels), {.batch_size = data.batch_size});
   const NamedValues values = trainer->Score(iter);
+  CheckFinite("test", values);
   if (json) {
     nlohmann::json line = {{"samples", count}};
     for (const auto& [name, value] : values) line[name] = value;
@@ -71,7 +75,7 @@ int ApplyCommand::Test() const {
   }
   for (const auto& [name, value] : values) {
     if (name == "accuracy" && !(value >= min_accuracy)) {
-      fmt::print(stderr, "accuracy {:.4f} is below {}\n", value, min_accuracy);
+      Say("accuracy {:.4f} is below {}\n", value, min_accuracy);
       return kBelowTarget;
     }
   }
@@ -84,8 +88,17 @@ int ApplyCommand::Predict() const {
   const std::unique_ptr<Trainer> trainer = Load(&images, /*for_prediction=*/true);
   const HostTensor labels = images.labels;
   ArrayIter iter(std::move(images.images), std::move(images.labels), {.batch_size = data.batch_size});
+  const int64_t count = labels.elements();
   const HostTensor scores = trainer->Predict(iter)[0].Cast(DType::kFloat32);  // (N, classes)
-  const int64_t count = scores.shape()[0], classes = scores.shape().CountFrom(1);
+  const std::string head = trainer->symbol().ListOutputs()[0];
+  if (scores.shape().rank() < 2 || scores.shape()[0] != count || scores.elements() == 0) {
+    Throw<ModelError>("output \"{}\" of shape {} has no scores of classes for each of {} images", head, scores.shape(),
+                      count);
+  }
+  const int64_t classes = scores.shape().CountFrom(1);
+  if (const std::string bad = FirstNotFinite({{head, scores}}); !bad.empty()) {
+    Throw<NumericError>("output {}: the model has diverged", bad);
+  }
   nlohmann::json list = nlohmann::json::array();
   std::string csv = "sample,class,probability\n";
   if (!json) fmt::print("sample  class  probability  label\n");

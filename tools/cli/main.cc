@@ -16,6 +16,7 @@
 #include "base/memory.h"
 #include "tools/cli/arguments.h"
 #include "tools/cli/commands.h"
+#include "tools/cli/console.h"
 #include "tools/cli/exit_codes.h"
 
 namespace bindery::cli {
@@ -35,7 +36,7 @@ void LogToStandardError() {
 }
 
 int Fail(ExitCode code, const std::string& message) {
-  fmt::print(stderr, "bindery: {}\n", message);
+  Say("bindery: {}\n", message);
   return code;
 }
 
@@ -81,9 +82,11 @@ int RunCommand(int argc, char** argv) {
 }
 
 int Main(int argc, char** argv) {
+  KeepStandardStreams();
   KeepFreedMemory();
   LogToStandardError();
   std::signal(SIGXFSZ, SIG_IGN);  // a file beyond the limit of its size: an error like a full disk
+  std::signal(SIGPIPE, SIG_IGN);  // a reader that has gone: the same, and for standard error none at all
   const int code = RunCommand(argc, argv);
   // Results that did not reach their reader are no success.
   if (std::fflush(stdout) != 0 && code == kOk) {

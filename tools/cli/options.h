@@ -58,6 +58,10 @@ std::optional<Shape> SampleShape(const Model& model);
 // Declares it, unless it is declared already.
 void SetSampleShape(Model* model, const Shape& sample);
 
+// Throws ModelError unless the model takes images by the argument "data" and, if `labelled`, their classes by
+// "softmax_label".
+void CheckArguments(const Model& model, bool labelled);
+
 // Can images (N, 1, rows, columns) be brought into the form that a model takes?
 bool CanFit(const Shape& images, const Shape& sample);
 // Images in the form a model takes, (channels, rows, columns): set in the middle of a larger frame, channels repeated.
@@ -69,9 +73,12 @@ std::vector<std::string> ParseMetrics(const std::string& metrics);
 // Throws UsageError unless the metrics can be taken of the model's outputs for such images and labels of classes.
 void CheckMetrics(const std::string& metrics, const Symbol& symbol, const Shape& images);
 
+// Throws NumericError if one of the metrics' values is not finite; `set` is what they were measured on.
+void CheckFinite(const char* set, const NamedValues& values);
+
 // The model to test or predict with. Parameters: of --weights, of a model file, of the newest checkpoint, whichever
 // comes first, which `source` then names; the graph is that of --model if given. Throws CheckpointError if a parameter
-// is missing or too many.
+// is missing or too many, NumericError if one is not finite.
 Model LoadTrained(const std::string& checkpoints, const ModelOptions& options, std::string* source);
 
 // That a file can be written later, or a folder (which is made). Better to know before the work than after it: throw

@@ -10,6 +10,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "tools/cli/console.h"
+
 namespace bindery::cli {
 namespace {
 
@@ -53,8 +55,8 @@ void Progress::OnBatch(const BatchReport& report, int64_t epochs) {
     if (last_ == Clock::time_point{}) last_ = now;
     if (now - last_ < kLine) return;
     last_ = now;
-    fmt::print(stderr, "epoch {}/{}  batch {}/{}  {:.0f} samples/s  {}\n", report.epoch + 1, epochs, report.batch,
-               report.batches, rate, ToText(report.metric->Get()));
+    Say("epoch {}/{}  batch {}/{}  {:.0f} samples/s  {}\n", report.epoch + 1, epochs, report.batch, report.batches,
+        rate, ToText(report.metric->Get()));
     return;
   }
   if (now - last_ < kRedraw && report.batch != report.batches) return;
@@ -77,24 +79,22 @@ void Progress::OnBatch(const BatchReport& report, int64_t epochs) {
     line = fmt::format("{}|{}{}|{}", before, std::string(full, '#'), std::string(width - full, ' '), after);
   }
   line.resize(std::min(line.size(), Columns() - 1));
-  fmt::print(stderr, "\r\x1b[K{}", line);
-  std::fflush(stderr);
+  Say("\r\x1b[K{}", line);
   on_line_ = true;
 }
 
 void Progress::Clear() {
   if (!on_line_) return;
-  fmt::print(stderr, "\r\x1b[K");
-  std::fflush(stderr);
+  Say("\r\x1b[K");
   on_line_ = false;
 }
 
 void Progress::OnEpoch(const EpochReport& report, int64_t epochs) {
   Clear();
   if (style_ == ProgressStyle::kNone) return;
-  fmt::print(stderr, "epoch {}/{}  {}  {:.0f} samples/s  lr {:.4g}  train: {}{}{}{}\n", report.epoch + 1, epochs,
-             Duration(report.seconds), report.samples_per_second, report.learning_rate, ToText(report.train),
-             report.validation.empty() ? "" : "  test: ", ToText(report.validation), report.best ? "  (best)" : "");
+  Say("epoch {}/{}  {}  {:.0f} samples/s  lr {:.4g}  train: {}{}{}{}\n", report.epoch + 1, epochs,
+      Duration(report.seconds), report.samples_per_second, report.learning_rate, ToText(report.train),
+      report.validation.empty() ? "" : "  test: ", ToText(report.validation), report.best ? "  (best)" : "");
 }
 
 }  // namespace bindery::cli

@@ -12,6 +12,7 @@
 #include "base/names.h"
 #include "symbol/summary.h"
 #include "tools/cli/commands.h"
+#include "tools/cli/console.h"
 #include "tools/cli/exit_codes.h"
 #include "tools/cli/options.h"
 #include "tools/cli/progress.h"
@@ -47,30 +48,43 @@ struct TrainCommand {
 
 std::atomic<Trainer*> running = nullptr;
 
+void SayInSignal(std::string_view text) {
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
+}
+
 // First signal: stop after this step, with a checkpoint. Second: at once.
 void OnSignal(int signal) {
   Trainer* trainer = running.exchange(nullptr);
   if (trainer == nullptr) _exit(128 + signal);
   trainer->RequestStop();
-  constexpr char kText[] = "\nbindery: stopping after this step; once more: at once\n";
-  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, kText, sizeof(kText) - 1);
+  SayInSignal("\nbindery: stopping after this step; once more: at once\n");
 }
 
-// While it lives, signals stop the trainer.
-class StopOnSignals {
+// The terminal has gone, or somebody wants a checkpoint now: the run goes on.
+void OnHangUp(int) {
+  Trainer* trainer = running.load();
+  if (trainer == nullptr) return;
+  trainer->RequestCheckpoint();
+  SayInSignal("\nbindery: saving a checkpoint after this step, then going on\n");
+}
+
+// While it lives, signals stop the trainer or make it save.
+class ListenToSignals {
  public:
-  explicit StopOnSignals(Trainer* trainer) {
+  explicit ListenToSignals(Trainer* trainer) {
     running = trainer;
     std::signal(SIGINT, OnSignal);
     std::signal(SIGTERM, OnSignal);
+    if (std::signal(SIGHUP, OnHangUp) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);  // nohup
   }
-  ~StopOnSignals() {
+  ~ListenToSignals() {
     std::signal(SIGINT, SIG_DFL);
     std::signal(SIGTERM, SIG_DFL);
+    std::signal(SIGHUP, SIG_IGN);  // what is left is a report
     running = nullptr;
   }
-  StopOnSignals(const StopOnSignals&) = delete;
-  StopOnSignals& operator=(const StopOnSignals&) = delete;
+  ListenToSignals(const ListenToSignals&) = delete;
+  ListenToSignals& operator=(const ListenToSignals&) = delete;
 };
 
 ProgressStyle ParseStyle(const std::string& text) {
@@ -154,6 +168,7 @@ int TrainCommand::Run() const {
   const TrainerOptions options = Parse();
   CheckOutputs();
   Model loaded = model.Load();
+  CheckArguments(loaded, /*labelled=*/true);
   ImageSet train = data.Train(), test = data.Test();
   if (!write_digits.empty()) WriteDigits(train, test);
   // A model by name takes images of any shape: these as they are, if its own is too small for them.
@@ -178,9 +193,8 @@ int TrainCommand::Run() const {
     }
   }
   if (!json) {
-    fmt::print(stderr, "training {} on {}: {} samples of {}, tested on {}; devices {}, batch {}\n", model.Name(),
-               data.data, train.labels.elements(), batch.Erase(0), test.labels.elements(), device.devices,
-               data.batch_size);
+    Say("training {} on {}: {} samples of {}, tested on {}; devices {}, batch {}\n", model.Name(), data.data,
+        train.labels.elements(), batch.Erase(0), test.labels.elements(), device.devices, data.batch_size);
   }
 
   const ArrayIterOptions shuffled{.batch_size = data.batch_size, .shuffle = true, .seed = seed};
@@ -207,7 +221,7 @@ int TrainCommand::Run() const {
   };
 
   Trainer trainer(loaded, options);
-  const StopOnSignals guard(&trainer);
+  const ListenToSignals guard(&trainer);
   const FitResult result =
       trainer.Fit(train_iter, {.epochs = epochs,
                                .validation = &test_iter,
@@ -218,6 +232,8 @@ int TrainCommand::Run() const {
                                .on_batch = [&](const BatchReport& report) { display.OnBatch(report, epochs); },
                                .on_epoch = on_epoch});
   display.Clear();
+  CheckFinite("train", result.train);
+  CheckFinite("test", result.validation);
   if (!save.empty()) trainer.Save(save);
   if (json) {
     const nlohmann::json line = {
@@ -226,9 +242,9 @@ int TrainCommand::Run() const {
     fmt::print("{}\n", line.dump());
   }
   if (result.stopped) {
-    fmt::print(stderr, "stopped at step {}; {}\n", result.steps,
-               result.checkpoint.empty() ? "there is no checkpoint to continue from, because --checkpoints is empty"
-                                         : fmt::format("checkpoint: {}; go on with --resume", result.checkpoint));
+    Say("stopped at step {}; {}\n", result.steps,
+        result.checkpoint.empty() ? "there is no checkpoint to continue from, because --checkpoints is empty"
+                                  : fmt::format("checkpoint: {}; go on with --resume", result.checkpoint));
     return kStopped;
   }
   if (!json) Report(result, loaded, batch, samples, seconds);

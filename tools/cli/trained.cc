@@ -1,4 +1,6 @@
 // What a model is like from outside: its input, its metrics, its parameters.
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "base/names.h"
@@ -6,6 +8,7 @@
 #include "symbol/infer.h"
 #include "tools/cli/options.h"
 #include "train/checkpoint.h"
+#include "train/finite.h"
 
 namespace bindery::cli {
 namespace {
@@ -50,6 +53,15 @@ void SetSampleShape(Model* model, const Shape& sample) {
       kData,
       {.shape = sample.Insert(0, kUnknownDim), .dtype = data->declared_dtype, .annotations = data->annotations()});
   model->symbol = model->symbol.Compose({{kData, declared}});
+}
+
+void CheckArguments(const Model& model, bool labelled) {
+  const std::vector<std::string> names = model.symbol.ListArguments();
+  for (const char* wanted : {kData, kLabel}) {
+    if (std::find(names.begin(), names.end(), wanted) != names.end() || (wanted == kLabel && !labelled)) continue;
+    Throw<ModelError>("the model has no argument \"{}\", which takes the {}; its arguments are {}", wanted,
+                      wanted == kData ? "images" : "labels", fmt::join(names, ", "));
+  }
 }
 
 bool CanFit(const Shape& images, const Shape& sample) {
@@ -115,6 +127,13 @@ void CheckMetrics(const std::string& metrics, const Symbol& symbol, const Shape&
   }
 }
 
+void CheckFinite(const char* set, const NamedValues& values) {
+  for (const auto& [name, value] : values) {
+    if (std::isfinite(value)) continue;
+    Throw<NumericError>("{} {} is {}: the model has diverged, or no sample counts", set, name, value);
+  }
+}
+
 Model LoadTrained(const std::string& checkpoints, const ModelOptions& options, std::string* source) {
   Model trained;
   if (!options.model.empty() || !options.weights.empty()) trained = options.Load();
@@ -136,6 +155,10 @@ Model LoadTrained(const std::string& checkpoints, const ModelOptions& options, s
   }
   CheckComplete(trained.symbol.ListArguments(), trained.params, *source);
   CheckComplete(trained.symbol.ListAuxiliaryStates(), trained.aux, *source);
+  for (const HostTensorMap* values : {&trained.params, &trained.aux}) {
+    const std::string bad = FirstNotFinite(*values);
+    if (!bad.empty()) Throw<NumericError>("{}: {}: its training has diverged", *source, bad);
+  }
   return trained;
 }
 

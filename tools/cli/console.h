@@ -1,0 +1,26 @@
+// Standard error, for people. Nobody may be there to read: a closed terminal, a full disk. That never ends a run.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <string>
+
+namespace bindery::cli {
+
+// What cannot be written is lost.
+inline void WriteToStandardError(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stderr);
+  std::fflush(stderr);
+}
+
+template <class... Args>
+void Say(fmt::format_string<Args...> format, Args&&... args) {
+  WriteToStandardError(fmt::format(format, std::forward<Args>(args)...));
+}
+
+// Puts /dev/null, for reading, where a standard stream is closed: else the next file that is opened, a checkpoint say,
+// would take its place and get its text. Writing to it fails, as it does to a closed stream.
+void KeepStandardStreams();
+
+}  // namespace bindery::cli
