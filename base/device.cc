@@ -11,7 +11,7 @@ struct KindName {
   DeviceKind kind;
   std::string_view name;
 };
-constexpr KindName kKinds[] = {{DeviceKind::kCpu, "cpu"}, {DeviceKind::kCuda, "cuda"}};
+constexpr KindName kKinds[] = {{DeviceKind::kCpu, "cpu"}, {DeviceKind::kCuda, "cuda"}, {DeviceKind::kSim, "sim"}};
 
 }  // namespace
 
@@ -35,7 +35,8 @@ Device ParseDevice(std::string_view text) {
     const auto [stop, error] = std::from_chars(digits.data(), digits.data() + digits.size(), device.index);
     if (error == std::errc{} && stop == digits.data() + digits.size() && digits[0] != '-') return device;
   }
-  Throw<DeviceError>("invalid device \"{}\": expected cpu, cpu:<number>, cuda or cuda:<number>", text);
+  Throw<DeviceError>("invalid device \"{}\": expected cpu, cuda or sim, or one of them with a number as in cpu:1",
+                     text);
 }
 
 std::vector<Device> ParseDevices(std::string_view comma_list) {

@@ -1,5 +1,6 @@
 // Device: where a tensor lives and an operation runs. cpu:0, cpu:1 ... are logical devices over the same memory, each
-// with a worker thread of its own.
+// with a worker thread of its own. sim:0, sim:1 ... are simulated accelerators, for tests and debugging: slow, with
+// memory that the host cannot address and work that happens later (engine/sim/sim.h).
 #pragma once
 
 #include <compare>
@@ -9,7 +10,7 @@
 
 namespace bindery {
 
-enum class DeviceKind : unsigned char { kCpu = 0, kCuda = 1 };
+enum class DeviceKind : unsigned char { kCpu = 0, kCuda = 1, kSim = 2 };
 
 struct Device {
   DeviceKind kind = DeviceKind::kCpu;
@@ -19,6 +20,7 @@ struct Device {
 
 inline Device Cpu(int index = 0) { return {DeviceKind::kCpu, index}; }
 inline Device Cuda(int index = 0) { return {DeviceKind::kCuda, index}; }
+inline Device Sim(int index = 0) { return {DeviceKind::kSim, index}; }
 
 std::string ToString(DeviceKind kind);      // "cpu"
 std::string ToString(Device device);        // "cpu:0"

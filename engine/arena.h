@@ -18,7 +18,7 @@ namespace bindery {
 
 class Arena {
  public:
-  // `reserve` bytes of address space (no memory), or as much as the machine has memory: no arena can outgrow that. Where
+  // `reserve` bytes of address space (no memory), or as much as the device has memory: no arena can outgrow that. Where
   // the address space of the process is limited, at most a quarter of what is left of it.
   // Throws DeviceError if the system refuses.
   static std::shared_ptr<Arena> Make(Device device, std::shared_ptr<Engine> engine, int64_t reserve = int64_t{1} << 40);
@@ -27,7 +27,7 @@ class Arena {
   // Makes at least `bytes` usable: committed, touched, zero at first use. Never shrinks. `threads` touch the new pages.
   // Throws DeviceError when memory is short; what was usable before stays so.
   virtual void Grow(int64_t bytes, int threads = 1) = 0;
-  virtual char* base() const = 0;  // page aligned, constant
+  virtual char* base() const = 0;  // a device address: page aligned, constant
   virtual int64_t committed() const = 0;
   virtual void SetLimit(int64_t bytes) = 0;  // Grow beyond it throws DeviceError; 0 = none
   virtual Device device() const = 0;

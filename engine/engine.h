@@ -1,7 +1,8 @@
 // Engine: decides *when* a function runs. An operation is pushed with the variables it reads, creates and updates;
 // operations that share a variable run in the order they were pushed (readers together, writers alone), everything else
-// runs as soon as its device's worker is free. Each device has one worker thread; the operation runs there, and may use
-// the device's Team inside. Waiting across devices happens through variables only.
+// runs as soon as its worker is free. Each lane of a device (engine/stream.h) has one worker thread and one stream; the
+// operation runs on the worker and hands its work to the stream, which a CPU's does at once (there the operation may use
+// the device's Team). Waiting across devices happens through variables only.
 //
 // The protocol, per variable: a queue of pending accesses in push order. A read access is ready when no write access is
 // ahead of it; a write access is ready when nothing is ahead of it. An operation is ready when all its accesses are.
@@ -12,6 +13,12 @@
 // failed, for every reader, until an operation writes it anew; then it is whole again. `Recover()` clears all failures
 // at once. Wait(var) rethrows the variable's error, each time; WaitAll() rethrows the first error that happened since
 // the last WaitAll() or Recover(), once.
+//
+// Asynchronous devices. An operation is over for the protocol when it has enqueued its work; the variables it used keep
+// the fence of that work. A successor on the same stream goes on at once, one on another device's stream makes its
+// stream wait for the fence, one on a CPU blocks its worker, and Wait blocks the caller. An error that shows only when
+// the work runs fails the variables that the operation was to write, at the fence, by the same rules: what comes after
+// it and reads or updates them is skipped. Whatever was pushed is kept alive until its fence.
 //
 // Thread safety: all methods may be called from any thread, also from inside an operation, except Wait, WaitAll and
 // Recover, which must not be called from an operation (they would wait for it: throws Error).
@@ -24,6 +31,7 @@
 #include <vector>
 
 #include "base/device.h"
+#include "engine/stream.h"
 
 namespace bindery {
 
@@ -31,6 +39,7 @@ class Var;  // opaque; belongs to the engine that made it
 using VarPtr = std::shared_ptr<Var>;
 
 struct OpContext {
+  Stream& stream;                 // of the operation's device and lane: where the work goes
   const void* payload = nullptr;  // what was passed to Push(prepared, payload)
 };
 
@@ -43,6 +52,7 @@ struct Operation {
   std::vector<VarPtr> writes = {};   // created: old content does not matter; carries the error if the operation fails
   std::vector<VarPtr> updates = {};  // read and changed in place; untouched if the operation is skipped
   std::function<void(const OpContext&)> run = {};
+  Lane lane = Lane::kCompute;
 };
 
 class PreparedOperation;  // opaque; an Operation ready to be pushed again and again without allocation
@@ -55,6 +65,7 @@ class Engine {
   virtual VarPtr NewVar() = 0;
 
   virtual void Push(Operation operation) = 0;  // returns at once; never throws the operation's error
+  // Throws DeviceError if there is no such device.
   virtual PreparedPtr Prepare(Operation operation) = 0;
   // `payload` is kept alive until the run is over. Allocates only when more runs of `prepared` are in flight than ever
   // before.
@@ -63,11 +74,14 @@ class Engine {
   virtual void Wait(const VarPtr& var) = 0;      // until everything pushed so far on `var` is done
   virtual void WaitIdle(const VarPtr& var) = 0;  // the same, but an error stays for whoever reads: for destructors
   virtual void WaitAll() = 0;
-  virtual void Recover() = 0;            // waits for everything, then clears every failure
+  virtual void Recover() = 0;  // waits for everything, then clears every failure
+  // Where operations of this device and lane put their work; lives as long as the engine. For kernels that are bound to
+  // their stream beforehand. Throws DeviceError if there is no such device.
+  virtual Stream& StreamOf(Device device, Lane lane = Lane::kCompute) = 0;
   virtual const char* name() const = 0;  // "threaded", "inline"
 };
 
-// One worker thread per device, started on first use. A worker that has nothing to do spins `spin_microseconds` before
+// One worker thread per device and lane (a CPU has one for all lanes), started on first use. A worker that has nothing to do spins `spin_microseconds` before
 // it sleeps (waking a sleeping thread costs some 45 us, a spinning one well under 1 us).
 struct ThreadedEngineOptions {
   int spin_microseconds = 50;

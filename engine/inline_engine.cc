@@ -1,13 +1,15 @@
-// The engine without threads: an operation runs inside Push. An operation that is pushed from inside another one waits
+// The engine without threads: an operation runs inside Push, which waits for work on an asynchronous device, too. An operation that is pushed from inside another one waits
 // until that one is over, and runs before the outer Push returns: so it sees what the outer operation wrote and whether
 // it failed, exactly as in the threaded engine. Pushes from several threads run one after the other.
 #include <atomic>
 #include <deque>
+#include <map>
 #include <mutex>
 #include <thread>
 #include <utility>
 
 #include "base/error.h"
+#include "engine/backend.h"
 #include "engine/engine.h"
 #include "engine/operation.h"
 
@@ -21,7 +23,18 @@ class InlineEngine final : public Engine {
   void Push(Operation operation) override { RunOrQueue({Prepare(std::move(operation)), nullptr}); }
 
   PreparedPtr Prepare(Operation operation) override {
-    return std::make_shared<PreparedOperation>(std::move(operation), token_);
+    auto prepared = std::make_shared<PreparedOperation>(std::move(operation), token_);
+    StreamOf(prepared->operation.device, prepared->operation.lane);
+    return prepared;
+  }
+
+  Stream& StreamOf(Device device, Lane lane) override {
+    Backend& backend = Backend::Of(device);
+    if (backend.host_addressable()) lane = Lane::kCompute;
+    const std::lock_guard lock(streams_mutex_);
+    std::unique_ptr<Stream>& stream = streams_[{device, lane}];
+    if (!stream) stream = backend.MakeStream(device, lane);
+    return *stream;
   }
 
   void Push(const PreparedPtr& prepared, std::shared_ptr<const void> payload) override {
@@ -85,8 +98,21 @@ class InlineEngine final : public Engine {
     const PreparedOperation& operation = *pushed.operation;
     std::exception_ptr error = failures_.Inherited(operation.accesses);
     const bool skipped = error != nullptr;
-    if (!skipped) error = operation.Call(pushed.payload.get());
+    if (!skipped) error = RunNow(pushed);
     failures_.Settle(operation.accesses, error, !skipped);
+  }
+
+  std::exception_ptr RunNow(const Pushed& pushed) noexcept {
+    const PreparedOperation& operation = *pushed.operation;
+    Stream& stream = StreamOf(operation.operation.device, operation.operation.lane);
+    stream.Begin(operation.operation.name, {});  // nothing is ever left to be waited for
+    std::exception_ptr error = operation.Call(stream, pushed.payload.get());
+    const FencePtr fence = stream.End(pushed.operation, pushed.payload);
+    if (!fence) return error;
+    fence->Wait();
+    const std::exception_ptr late = fence->error();
+    stream.Synchronize();  // lets go of what it kept
+    return error ? error : late;
   }
 
   const EngineToken token_ = std::make_shared<char>();
@@ -94,6 +120,8 @@ class InlineEngine final : public Engine {
   std::atomic<std::thread::id> runner_{};  // that thread
   std::deque<Pushed> nested_;              // pushed from inside the running operation; used by that thread only
   Failures failures_;
+  std::mutex streams_mutex_;
+  std::map<std::pair<Device, Lane>, std::unique_ptr<Stream>> streams_;
 };
 
 }  // namespace

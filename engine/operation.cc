@@ -77,9 +77,9 @@ PreparedOperation::PreparedOperation(Operation op, EngineToken token)
   accesses = MergeAccesses(operation);
 }
 
-std::exception_ptr PreparedOperation::Call(const void* payload) const noexcept {
+std::exception_ptr PreparedOperation::Call(Stream& stream, const void* payload) const noexcept {
   try {
-    operation.run(OpContext{payload});
+    operation.run(OpContext{stream, payload});
     return nullptr;
   } catch (...) {
     return CurrentErrorNamed(operation.name);
@@ -96,19 +96,33 @@ void CheckOwner(const VarPtr& var, const EngineToken& owner) {
   if (var->owner != owner) Throw("cannot wait for a variable of another engine");
 }
 
+std::exception_ptr CurrentErrorAfter(const std::string& prefix) noexcept {
+  try {
+    throw;
+  } catch (const Error& error) {
+    try {
+      if (auto same = SameType<Error, ShapeError, ModelError, DataError, CheckpointError, DeviceError, NumericError>(
+              error, prefix + error.message())) {
+        return same;
+      }
+    } catch (...) {  // no memory for the message: the original will do
+    }
+    return std::current_exception();
+  } catch (...) {
+    return std::current_exception();
+  }
+}
+
 std::exception_ptr CurrentErrorNamed(const std::string& name) noexcept {
   std::exception_ptr original = std::current_exception();
   if (name.empty()) return original;
   try {
+    std::exception_ptr named = CurrentErrorAfter(fmt::format("operation \"{}\" failed: ", name));
+    if (named != original) return named;
     try {
-      throw;
+      std::rethrow_exception(original);
     } catch (const Error& error) {
-      const std::string message = fmt::format("operation \"{}\" failed: {}", name, error.message());
-      if (auto named = SameType<Error, ShapeError, ModelError, DataError, CheckpointError, DeviceError, NumericError>(
-              error, message)) {
-        return named;
-      }
-      Log(LogLevel::kError, message);
+      Log(LogLevel::kError, fmt::format("operation \"{}\" failed: {}", name, error.message()));
     } catch (const std::exception& error) {
       Log(LogLevel::kError, fmt::format("operation \"{}\" failed: {}", name, error.what()));
     }
@@ -135,6 +149,45 @@ void Failures::Settle(std::span<const DeclaredAccess> accesses, const std::excep
   if (!untold_) untold_ = error;
 }
 
+void Failures::AppendUses(std::span<const DeclaredAccess> accesses, std::vector<FenceUse>* uses) const {
+  for (const DeclaredAccess& access : accesses) {
+    const Var& var = *access.var;
+    const bool inherits = access.reads && var.creator && var.creator_round == round_;
+    if (inherits) uses->push_back({var.creator.get(), true});
+    if (var.exclusive && !(inherits && var.exclusive == var.creator)) uses->push_back({var.exclusive.get(), false});
+    if (!access.exclusive) continue;
+    for (const FencePtr& fence : var.shared) uses->push_back({fence.get(), false});
+  }
+}
+
+void Failures::SetFence(std::span<const DeclaredAccess> accesses, const FencePtr& fence) {
+  for (const DeclaredAccess& access : accesses) {
+    Var& var = *access.var;
+    if (access.exclusive) {
+      var.exclusive = fence;
+      var.shared.clear();
+      if (access.creates) {
+        var.creator = fence;
+        var.creator_round = round_;
+      }
+    } else if (fence) {
+      const auto mine = std::find_if(var.shared.begin(), var.shared.end(),
+                                     [&](const FencePtr& f) { return f->stream() == fence->stream(); });
+      if (mine == var.shared.end()) {
+        var.shared.push_back(fence);
+      } else {
+        *mine = fence;
+      }
+    }
+  }
+}
+
+void Failures::NoteLate(const std::exception_ptr& error) {
+  if (!error) return;
+  if (!first_) first_ = error;
+  if (!untold_ && error != told_late_) untold_ = error;
+}
+
 std::exception_ptr Failures::TakeFirst() {
   untold_ = nullptr;
   return std::exchange(first_, nullptr);
@@ -142,7 +195,7 @@ std::exception_ptr Failures::TakeFirst() {
 
 void Failures::Recover() {
   ++round_;
-  first_ = untold_ = nullptr;
+  first_ = untold_ = told_late_ = nullptr;
 }
 
 }  // namespace bindery

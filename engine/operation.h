@@ -28,6 +28,12 @@ class Var {
   // the variable for itself.
   std::exception_ptr error;
   uint64_t error_round = 0;
+  // Work on asynchronous devices that may still run: that of the last operation that had the variable for itself, and
+  // of those that shared it since, one a stream. `creator`: the last operation that wrote it; if that fails, it fails,
+  // provided that `creator_round` is the engine's current round. Changed like `error`.
+  FencePtr exclusive, creator;
+  std::vector<FencePtr> shared;
+  uint64_t creator_round = 0;
   // Pending accesses in push order (threaded engine, under its mutex).
   PendingAccess* first = nullptr;
   PendingAccess* last = nullptr;
@@ -49,7 +55,7 @@ class PreparedOperation {
   virtual ~PreparedOperation() = default;
 
   // Runs the function; returns what it threw, with the operation's name.
-  std::exception_ptr Call(const void* payload) const noexcept;
+  std::exception_ptr Call(Stream& stream, const void* payload) const noexcept;
 
   const EngineToken owner;
   Operation operation;                   // keeps the variables alive
@@ -60,6 +66,9 @@ class PreparedOperation {
 void CheckOwner(const PreparedPtr& prepared, const EngineToken& owner);
 void CheckOwner(const VarPtr& var, const EngineToken& owner);
 
+// The exception being handled, of the same type, with a prefix before its message; itself if it is not one of our flat
+// types.
+std::exception_ptr CurrentErrorAfter(const std::string& prefix) noexcept;
 // The exception being handled, with `operation "name" failed: ` before its message. Our flat types keep their type; any
 // other exception stays the object it is, and the name is logged beside its message.
 std::exception_ptr CurrentErrorNamed(const std::string& name) noexcept;
@@ -81,6 +90,16 @@ class Failures {
   // After a run: what the operation creates is whole, or carries `error`. `thrown`: the error came up here and now.
   void Settle(std::span<const DeclaredAccess> accesses, const std::exception_ptr& error, bool thrown);
 
+  // What the work of an operation with these accesses comes after.
+  void AppendUses(std::span<const DeclaredAccess> accesses, std::vector<FenceUse>* uses) const;
+  // After an operation that was not skipped: the fence of its work (null: over already) is in its variables.
+  void SetFence(std::span<const DeclaredAccess> accesses, const FencePtr& fence);
+  // The fence by which a variable that is whole so far may still fail, or null.
+  FencePtr CreatorOf(const Var& var) const { return var.creator_round == round_ ? var.creator : nullptr; }
+  // An error that showed at a fence: found by the stream, or by a caller who is told of it now.
+  void NoteLate(const std::exception_ptr& error);
+  void TellLate(const std::exception_ptr& error) { told_late_ = error; }
+
   std::exception_ptr TakeFirst();                        // the first error thrown since the last TakeFirst or Recover
   std::exception_ptr Untold() const { return untold_; }  // one since then that no caller was told of
   void Recover();
@@ -88,7 +107,7 @@ class Failures {
  private:
   uint64_t round_ = 1;
   std::exception_ptr first_;
-  std::exception_ptr untold_;
+  std::exception_ptr untold_, told_late_;
 };
 
 }  // namespace bindery

@@ -1,24 +1,23 @@
 // Pieces are rounded up to size classes, eight per power of two, and a freed piece waits in its class's list for the
-// next request of that class. Small pieces come from malloc; large ones are pages of their own, on huge pages and
-// touched at once, so that the step that first uses one meets no page fault.
+// next request of that class. The lists are in host memory; the pieces come from the device's backend.
 #include "engine/storage.h"
 
 #include <algorithm>
 #include <bit>
-#include <cstdlib>
 #include <map>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 #include "base/checked.h"
 #include "base/error.h"
-#include "engine/pages.h"
+#include "engine/backend.h"
+#include "engine/cpu/pages.h"
 
 namespace bindery {
 namespace {
 
 constexpr int64_t kAlignment = 64;
-constexpr int64_t kPagesFrom = 64 << 10;  // classes from here on are whole pages
 constexpr int64_t kMaxBytes = int64_t{1} << 60;
 constexpr int64_t kMaxStep = kHugePageBytes;  // large pieces waste at most one huge page
 
@@ -28,105 +27,115 @@ int64_t ClassOf(int64_t bytes) {
   return RoundUp(wanted, std::clamp(eighth, kAlignment, kMaxStep));
 }
 
+// Device memory, or host memory that the device's streams can reach; each kind has its own pools.
+enum class MemoryKind : uint8_t { kDevice, kStaging };
+
+struct Place {
+  Device device;
+  MemoryKind kind = MemoryKind::kDevice;
+  auto operator<=>(const Place&) const = default;
+};
+
 // `bytes` is a size class. Null when memory is short.
-void* NewPiece(int64_t bytes) {
-  if (bytes < kPagesFrom) return std::aligned_alloc(kAlignment, bytes);
-  char* const pages = ReservePages(bytes);
-  if (pages && !CommitPages(pages, bytes, 1)) {
-    ReleasePages(pages, bytes);
-    return nullptr;
-  }
-  return pages;
+void* NewPiece(const Place& place, int64_t bytes) {
+  Backend& backend = Backend::Of(place.device.kind);
+  return place.kind == MemoryKind::kDevice ? backend.Allocate(place.device, bytes)
+                                           : backend.AllocateStaging(place.device, bytes);
 }
 
-void DeletePiece(void* piece, int64_t bytes) {
-  if (bytes < kPagesFrom) {
-    std::free(piece);
-  } else {
-    ReleasePages(static_cast<char*>(piece), bytes);
-  }
+void DeletePiece(const Place& place, void* piece, int64_t bytes) {
+  Backend& backend = Backend::Of(place.device.kind);
+  place.kind == MemoryKind::kDevice ? backend.Free(place.device, piece, bytes)
+                                    : backend.FreeStaging(place.device, piece, bytes);
 }
 
-// What a Storage and its chunks share. A free piece holds the address of the next one of its class in its first bytes.
+// What a Storage and its chunks share.
 class Pools {
  public:
-  void* Allocate(Device device, int64_t bytes) {
+  void* Allocate(const Place& place, int64_t bytes) {
     const int64_t size = ClassOf(bytes);
     std::unique_lock lock(mutex_);
-    Pool& pool = pools_[device];
-    void*& free = pool.free[size];  // made now, so that giving the piece back needs no memory
-    if (free) {
-      void* const piece = free;
-      free = *static_cast<void**>(piece);
+    Pool& pool = pools_[place];
+    Class& pieces = pool.classes[size];
+    if (!pieces.free.empty()) {
+      void* const piece = pieces.free.back();
+      pieces.free.pop_back();
       pool.stats.pooled -= size;
       ++pool.stats.pool_hits;
       CountOut(pool.stats, size);
       return piece;
     }
     if (pool.limit > 0 && pool.stats.in_use + pool.stats.pooled + size > pool.limit) {
-      Drop(pool);
+      Drop(place, pool);
       if (pool.stats.in_use + size > pool.limit) {
-        Throw<DeviceError>("{}: cannot allocate {} bytes: {} in use, limit {}", device, bytes, pool.stats.in_use,
+        Throw<DeviceError>("{}: cannot allocate {} bytes: {} in use, limit {}", place.device, bytes, pool.stats.in_use,
                            pool.limit);
       }
     }
+    pieces.free.reserve(static_cast<size_t>(pieces.total) + 1);  // now, so that giving it back needs no memory
+    ++pieces.total;
     pool.stats.in_use += size;  // taken from the limit while the lock is off
     lock.unlock();
-    void* piece = NewPiece(size);
+    void* piece = NewPiece(place, size);
     if (!piece) {
       ReleaseAll();
-      piece = NewPiece(size);
+      piece = NewPiece(place, size);
     }
     lock.lock();
     pool.stats.in_use -= size;
     if (!piece) {
-      Throw<DeviceError>("{}: cannot allocate {} bytes: out of memory; {} in use, the system has {} available", device,
-                         bytes, pool.stats.in_use, AvailableMemory());
+      --pieces.total;
+      Throw<DeviceError>("{}: cannot allocate {} bytes: out of memory; {} in use, the system has {} available",
+                         place.device, bytes, pool.stats.in_use, AvailableMemory());
     }
     CountOut(pool.stats, size);
     return piece;
   }
 
-  void GiveBack(Device device, void* piece, int64_t bytes) noexcept {
+  void GiveBack(const Place& place, void* piece, int64_t bytes) noexcept {
     const int64_t size = ClassOf(bytes);
     const std::lock_guard lock(mutex_);
-    Pool& pool = pools_.find(device)->second;
+    Pool& pool = pools_.find(place)->second;
+    Class& pieces = pool.classes.find(size)->second;
     pool.stats.in_use -= size;
     if (closed_) {
-      DeletePiece(piece, size);
+      --pieces.total;
+      DeletePiece(place, piece, size);
       return;
     }
-    void*& free = pool.free.find(size)->second;
-    *static_cast<void**>(piece) = free;
-    free = piece;
+    pieces.free.push_back(piece);
     pool.stats.pooled += size;
   }
 
   StorageStats Stats(Device device) const {
     const std::lock_guard lock(mutex_);
-    const auto pool = pools_.find(device);
+    const auto pool = pools_.find({device, MemoryKind::kDevice});
     return pool == pools_.end() ? StorageStats() : pool->second.stats;
   }
 
   void SetLimit(Device device, int64_t bytes) {
     const std::lock_guard lock(mutex_);
-    pools_[device].limit = bytes;
+    pools_[{device, MemoryKind::kDevice}].limit = bytes;
   }
 
   void ReleaseAll() {
     const std::lock_guard lock(mutex_);
-    for (auto& [device, pool] : pools_) Drop(pool);
+    for (auto& [place, pool] : pools_) Drop(place, pool);
   }
 
   void Close() {
     const std::lock_guard lock(mutex_);
     closed_ = true;
-    for (auto& [device, pool] : pools_) Drop(pool);
+    for (auto& [place, pool] : pools_) Drop(place, pool);
   }
 
  private:
+  struct Class {  // pieces of one size
+    std::vector<void*> free = {};
+    int64_t total = 0;  // in use or free
+  };
   struct Pool {
-    std::map<int64_t, void*> free;
+    std::map<int64_t, Class> classes;
     StorageStats stats;
     int64_t limit = 0;
   };
@@ -137,33 +146,35 @@ class Pools {
     stats.peak_in_use = std::max(stats.peak_in_use, stats.in_use);
   }
 
-  static void Drop(Pool& pool) {
-    for (auto& [size, first] : pool.free) {
-      while (first) DeletePiece(std::exchange(first, *static_cast<void**>(first)), size);
+  static void Drop(const Place& place, Pool& pool) {
+    for (auto& [size, pieces] : pool.classes) {
+      for (void* piece : pieces.free) DeletePiece(place, piece, size);
+      pieces.total -= static_cast<int64_t>(pieces.free.size());
+      pieces.free.clear();
     }
     pool.stats.pooled = 0;
   }
 
   mutable std::mutex mutex_;
-  std::map<Device, Pool> pools_;
+  std::map<Place, Pool> pools_;
   bool closed_ = false;
 };
 
 class PooledChunk final : public Chunk {
  public:
-  PooledChunk(std::shared_ptr<Pools> pools, Device device, int64_t bytes)
-      : pools_(std::move(pools)), device_(device), bytes_(bytes), data_(pools_->Allocate(device, bytes)) {}
-  ~PooledChunk() override { pools_->GiveBack(device_, data_, bytes_); }
+  PooledChunk(std::shared_ptr<Pools> pools, const Place& place, int64_t bytes)
+      : pools_(std::move(pools)), place_(place), bytes_(bytes), data_(pools_->Allocate(place, bytes)) {}
+  ~PooledChunk() override { pools_->GiveBack(place_, data_, bytes_); }
   PooledChunk(const PooledChunk&) = delete;
   PooledChunk& operator=(const PooledChunk&) = delete;
 
   void* data() const override { return data_; }
   int64_t bytes() const override { return bytes_; }
-  Device device() const override { return device_; }
+  Device device() const override { return place_.device; }
 
  private:
   const std::shared_ptr<Pools> pools_;
-  const Device device_;
+  const Place place_;
   const int64_t bytes_;
   void* const data_;
 };
@@ -173,24 +184,27 @@ class PooledStorage final : public Storage {
   ~PooledStorage() override { pools_->Close(); }
 
   std::shared_ptr<Chunk> Allocate(Device device, int64_t bytes) override {
-    CheckDevice(device);
-    if (bytes < 0) Throw("{}: cannot allocate {} bytes", device, bytes);
-    if (bytes > kMaxBytes) Throw<DeviceError>("{}: cannot allocate {} bytes: more than any machine has", device, bytes);
-    return std::make_shared<PooledChunk>(pools_, device, bytes);
+    return New({device, MemoryKind::kDevice}, bytes);
+  }
+  std::shared_ptr<Chunk> AllocateStaging(Device device, int64_t bytes) override {
+    return New({device, MemoryKind::kStaging}, bytes);
   }
   StorageStats Stats(Device device) const override { return pools_->Stats(device); }
   void SetLimit(Device device, int64_t bytes) override {
-    CheckDevice(device);
+    Backend::Of(device);
     if (bytes < 0) Throw("{}: the limit of a storage must be >= 0, got {}", device, bytes);
     pools_->SetLimit(device, bytes);
   }
   void ReleasePool() override { pools_->ReleaseAll(); }
 
  private:
-  static void CheckDevice(Device device) {
-    if (device.kind != DeviceKind::kCpu || device.index < 0) {
-      Throw<DeviceError>("{}: this build has no memory for this device", device);
+  std::shared_ptr<Chunk> New(const Place& place, int64_t bytes) {
+    Backend::Of(place.device);
+    if (bytes < 0) Throw("{}: cannot allocate {} bytes", place.device, bytes);
+    if (bytes > kMaxBytes) {
+      Throw<DeviceError>("{}: cannot allocate {} bytes: more than any machine has", place.device, bytes);
     }
+    return std::make_shared<PooledChunk>(pools_, place, bytes);
   }
 
   const std::shared_ptr<Pools> pools_ = std::make_shared<Pools>();

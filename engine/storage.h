@@ -21,7 +21,7 @@ struct StorageStats {
 class Chunk {
  public:
   virtual ~Chunk() = default;
-  virtual void* data() const = 0;
+  virtual void* data() const = 0;     // a device address, or one of the host's for staging memory
   virtual int64_t bytes() const = 0;  // as requested
   virtual Device device() const = 0;
 };
@@ -33,6 +33,8 @@ class Storage {
   // Zero bytes is allowed. Throws DeviceError (device, bytes asked, in use, limit) when the limit or the machine's
   // memory is exceeded; pooled memory is released first. The storage stays usable afterwards.
   virtual std::shared_ptr<Chunk> Allocate(Device device, int64_t bytes) = 0;
+  // Host memory that the device's streams can copy from and to; on a CPU, any. Not counted in Stats, without a limit.
+  virtual std::shared_ptr<Chunk> AllocateStaging(Device device, int64_t bytes) = 0;
   virtual StorageStats Stats(Device device) const = 0;
   virtual void SetLimit(Device device, int64_t bytes) = 0;  // of in_use + pooled; 0 = no limit
   virtual void ReleasePool() = 0;                           // gives unused memory back to the system

@@ -5,6 +5,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "engine/backend.h"
 #include "engine/kernels/flat.h"
 
 namespace bindery {
@@ -14,9 +15,13 @@ Tensor::Tensor(std::shared_ptr<Engine> engine, Device device, DType dtype, const
   if (!engine_) Throw("a tensor needs an engine");
   auto chunk = DefaultStorage()->Allocate(device, CheckedMul(shape.Elements(), SizeOf(dtype), "bytes of a tensor"));
   data_ = chunk->data();
-  std::memset(data_, 0, bytes());  // nobody else knows this memory yet
   keep_alive_ = std::move(chunk);
   var_ = engine_->NewVar();
+  if (HostAddressable(device)) {
+    std::memset(data_, 0, bytes());  // nobody else knows this memory yet
+  } else {
+    Fill(0);
+  }
 }
 
 Tensor::Tensor(std::shared_ptr<Engine> engine, Device device, DType dtype, const Shape& shape, void* data,
@@ -26,6 +31,13 @@ Tensor::Tensor(std::shared_ptr<Engine> engine, Device device, DType dtype, const
   if (!engine_) Throw("a tensor needs an engine");
   if (!var_) Throw("a tensor on memory that exists needs a variable");
   if (!data_ && elements() > 0) Throw("a tensor of shape {} needs memory", shape_);
+}
+
+void* Tensor::data() const {
+  if (defined() && !HostAddressable(device_)) {
+    Throw<DeviceError>("the host cannot address a tensor on {}; copy it with ToHost", device_);
+  }
+  return data_;
 }
 
 Tensor Tensor::Reshape(const Shape& shape) const {
@@ -56,43 +68,58 @@ Tensor Tensor::Slice(int64_t begin, int64_t end) const {
 void Tensor::CopyFrom(const HostTensor& source) const {
   CheckDefined("CopyFrom");
   CheckShape(source.shape());
-  std::shared_ptr<Chunk> staged = DefaultStorage()->Allocate(device_, bytes());
+  std::shared_ptr<Chunk> staged = DefaultStorage()->AllocateStaging(device_, bytes());
   flat::Cast(source.dtype(), source.raw(), dtype_, staged->data(), elements());
   Write("copy from host", {},
-        [staged = std::move(staged), keep = keep_alive_, out = data_, bytes = bytes()](const OpContext&) {
-          flat::Copy(staged->data(), out, bytes);
-        });
+        [staged = std::move(staged), keep = keep_alive_, to = device_, out = data_, bytes = bytes()](
+            const OpContext& context) { CopyBetween(context.stream, Cpu(), staged->data(), to, out, bytes); });
 }
 
 void Tensor::CopyFrom(const Tensor& source) const {
   CheckDefined("CopyFrom");
   source.CheckDefined("CopyFrom");
   CheckShape(source.shape());
+  const bool together = source.device_ == device_ || (HostAddressable(source.device_) && HostAddressable(device_));
+  if (!together && source.dtype_ != dtype_) {  // cast where it is, then copy
+    const Tensor cast(engine_, source.device_, dtype_, shape_);
+    cast.CopyFrom(source);
+    return CopyFrom(cast);
+  }
   Write("copy", {source.var()},
         [keep_in = source.keep_alive_, keep_out = keep_alive_, in = source.data_, out = data_, from = source.dtype_,
-         to = dtype_, n = elements()](const OpContext&) { flat::Cast(from, in, to, out, n); });
+         to = dtype_, there = source.device_, here = device_, together, n = elements()](const OpContext& context) {
+          if (together) {
+            Backend::Of(here.kind).flat().Cast(context.stream, from, in, to, out, n);
+          } else {
+            CopyBetween(context.stream, there, in, here, out, n * SizeOf(to));
+          }
+        });
 }
 
 void Tensor::Fill(double value) const {
   CheckDefined("Fill");
-  Write("fill", {}, [keep = keep_alive_, dtype = dtype_, out = data_, n = elements(), value](const OpContext&) {
-    flat::Fill(dtype, out, n, value);
-  });
+  Write("fill", {},
+        [keep = keep_alive_, here = device_, dtype = dtype_, out = data_, n = elements(), value](
+            const OpContext& context) { Backend::Of(here.kind).flat().Fill(context.stream, dtype, out, n, value); });
 }
 
 HostTensor Tensor::ToHost() const {
   CheckDefined("ToHost");
   // Shared with the operation: if waiting is refused (inside an operation), it still has a place to write to.
   const auto result = std::make_shared<HostTensor>(dtype_, shape_);
-  engine_->Push({"copy to host",
-                 device_,
-                 {var_},
-                 {},
-                 {},
-                 [result, keep = keep_alive_, in = data_, bytes = bytes()](const OpContext&) {
-                   flat::Copy(in, result->raw(), bytes);
+  std::shared_ptr<Chunk> staged;  // where the device cannot write to any host memory
+  if (!HostAddressable(device_)) staged = DefaultStorage()->AllocateStaging(device_, bytes());
+  engine_->Push({.name = "copy to host",
+                 .device = device_,
+                 .reads = {var_},
+                 .writes = {},
+                 .updates = {},
+                 .run = [result, staged, keep = keep_alive_, from = device_, in = data_,
+                         bytes = bytes()](const OpContext& context) {
+                   CopyBetween(context.stream, from, in, Cpu(), staged ? staged->data() : result->raw(), bytes);
                  }});
   engine_->Wait(var_);
+  if (staged) std::memcpy(result->raw(), staged->data(), static_cast<size_t>(bytes()));
   return std::move(*result);
 }
 

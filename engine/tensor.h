@@ -1,5 +1,5 @@
 // Tensor: an array on a device. A handle: copies and views share the memory and the variable that orders access to it.
-// Always plain (C order). Whatever touches `data()` must run as an engine operation that names `var()`; the methods
+// Always plain (C order). Whatever touches the memory must run as an engine operation that names `var()`; the methods
 // below do that. Reading to the host waits and rethrows an error that travelled into the tensor.
 //
 // Thread safety: a Tensor object like any value; the data by the engine.
@@ -36,7 +36,10 @@ class Tensor {
   const Shape& shape() const { return shape_; }
   int64_t elements() const { return shape_.Elements(); }
   int64_t bytes() const { return elements() * SizeOf(dtype_); }
-  void* data() const { return data_; }
+  // Where it is, as the device sees it: for kernels, never to be followed by the host.
+  void* address() const { return data_; }
+  // The same for the host. Throws DeviceError where the host cannot address the device's memory.
+  void* data() const;
   const VarPtr& var() const { return var_; }
 
   Tensor Reshape(const Shape& shape) const;        // a view; throws ShapeError on another count

@@ -1,4 +1,4 @@
-// One worker thread per device, and one mutex for everything that is not an operation's own work: a bound program is a
+// One worker thread per lane of a device, and one mutex for everything that is not an operation's own work: a bound program is a
 // few operations per step, so the lock is held for some hundred nanoseconds, some thousand times a second.
 //
 // The life of a pushed operation:
@@ -6,13 +6,15 @@
 //      prepared operation's free list, its accesses enter their variables' queues (access_queue.h). When all are
 //      granted, at once or later, the run is appended to its device's worker, which is woken if it sleeps.
 //   2. The worker takes the run. A failed input means that it is skipped (operation.h); otherwise its function is
-//      called, without the lock. Then the payload is dropped, and the function too if nobody can push it again: so
-//      whoever waits finds their memory released.
+//      called, without the lock, between Begin and End of the worker's stream. Then the payload is dropped, and the
+//      function too if nobody can push it again: so whoever waits finds their memory released. (Where work is still to
+//      come, the stream keeps both until its fence.)
 //   3. Under the mutex: errors are settled, the accesses leave their queues, which may make other runs ready, for this
 //      worker or another; the Run goes back to the free list.
 //
 // Waiting: Wait(var) enters an exclusive access of its own, granted when everything before it is over, and leaves at
-// once. WaitAll and Recover wait until nothing is in flight.
+// once, with the fences of the variable, for which it then waits. WaitAll and Recover wait until nothing is in flight,
+// and for all streams.
 //
 // Sleeping: a worker without work spins for a while on the sequence number of its queue, then parks on its condition
 // variable. A waiting thread does the same for a shorter time, since a worker's team may want its core.
@@ -28,10 +30,10 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "engine/access_queue.h"
+#include "engine/backend.h"
 #include "engine/engine.h"
-#include "engine/operation.h"
 #include "engine/spin.h"
+#include "engine/threaded_run.h"
 
 namespace bindery {
 namespace {
@@ -39,45 +41,6 @@ namespace {
 constexpr int kWaiterSpinMicroseconds = 20;
 constexpr int kMaxSpinMicroseconds = 1'000'000;
 constexpr int kLockAttempts = 200;  // the holder needs less than a microsecond, being woken by the kernel some 45
-
-struct Run;
-
-struct Worker {
-  explicit Worker(Device device) : device(device) {}
-
-  const Device device;
-  std::thread thread;
-  std::atomic<uint64_t> sequence{0};  // changes when there is something new: what a spinning worker looks at
-  std::condition_variable wake;
-  bool parked = false;
-  Run* first = nullptr;  // runs that are ready, in order
-  Run* last = nullptr;
-};
-
-class ThreadedOperation final : public PreparedOperation {
- public:
-  using PreparedOperation::PreparedOperation;
-
-  Worker* worker = nullptr;
-  std::vector<std::unique_ptr<Run>> runs;  // as many as were ever in flight together
-  Run* free = nullptr;                     // those that are not
-};
-
-struct Run : Claim {
-  std::shared_ptr<ThreadedOperation> operation;  // while in flight
-  std::shared_ptr<const void> payload;
-  std::unique_ptr<PendingAccess[]> accesses;
-  size_t count = 0;
-  Run* next = nullptr;  // in the worker's queue or the free list
-};
-
-// A thread in Wait(var). Lives on its stack, and is gone as soon as `done` is set.
-struct Waiter : Claim {
-  PendingAccess access;
-  bool tell = true;  // wants to know of an error
-  std::exception_ptr error;
-  std::atomic<bool> done{false};
-};
 
 // What the engine and its worker threads share.
 class State : public std::enable_shared_from_this<State> {
@@ -88,9 +51,11 @@ class State : public std::enable_shared_from_this<State> {
 
   PreparedPtr Prepare(Operation operation) {
     auto prepared = std::make_shared<ThreadedOperation>(std::move(operation), token);
-    prepared->worker = FindWorker(prepared->operation.device);
+    prepared->worker = FindWorker(prepared->operation.device, prepared->operation.lane);
     return prepared;
   }
+
+  Stream& StreamOf(Device device, Lane lane) { return *FindWorker(device, lane)->stream; }
 
   void Push(std::shared_ptr<ThreadedOperation> operation, std::shared_ptr<const void> payload) {
     const auto lock = Lock();
@@ -114,11 +79,20 @@ class State : public std::enable_shared_from_this<State> {
       if (Enter(waiter, {&waiter.access, 1})) GoAhead(waiter);
     }
     Sleep([&] { return waiter.done.load(std::memory_order_acquire); });
+    for (const FencePtr& fence : waiter.fences) fence->Wait();
+    if (!waiter.error && tell && waiter.creator) {
+      waiter.error = waiter.creator->error();
+      if (waiter.error) {
+        const auto lock = Lock();
+        failures_.TellLate(waiter.error);
+      }
+    }
     if (waiter.error) std::rethrow_exception(waiter.error);
   }
 
   void WaitAll() {
     CheckOutside("WaitAll");
+    SynchronizeStreams();
     std::exception_ptr error;
     {
       const auto lock = LockWhenIdle();
@@ -129,6 +103,7 @@ class State : public std::enable_shared_from_this<State> {
 
   void Recover() {
     CheckOutside("Recover");
+    SynchronizeStreams();
     const auto lock = LockWhenIdle();
     failures_.Recover();
   }
@@ -137,6 +112,7 @@ class State : public std::enable_shared_from_this<State> {
   // workers finish by themselves, and the last of them takes this state along.
   void Stop() noexcept {
     const bool inside = current == this;
+    if (!inside) SynchronizeStreams();
     {
       const auto lock = inside ? Lock() : LockWhenIdle();
       stopping_ = true;
@@ -172,6 +148,23 @@ class State : public std::enable_shared_from_this<State> {
       CpuPause();
     }
     lock.lock();
+  }
+
+  // Until nothing is in flight and everything that was enqueued is over; notes the errors that showed there. Without the
+  // mutex: streams let go of what they kept, and that may be anything.
+  void SynchronizeStreams() {
+    std::vector<Stream*> streams;
+    {
+      const auto lock = LockWhenIdle();
+      for (const auto& worker : workers_) {
+        if (!HostAddressable(worker->stream->device())) streams.push_back(worker->stream.get());
+      }
+    }
+    for (Stream* stream : streams) {
+      const std::exception_ptr error = stream->Synchronize();
+      const auto lock = Lock();
+      failures_.NoteLate(error);
+    }
   }
 
   std::unique_lock<std::mutex> LockWhenIdle() {
@@ -222,7 +215,12 @@ class State : public std::enable_shared_from_this<State> {
   void GoAhead(Claim& claim) {
     if (claim.waiting) {
       auto& waiter = static_cast<Waiter&>(claim);
-      if (waiter.tell) waiter.error = failures_.Tell(*waiter.access.var);
+      const Var& var = *waiter.access.var;
+      if (waiter.tell) waiter.error = failures_.Tell(var);
+      waiter.creator = failures_.CreatorOf(var);
+      if (var.creator) waiter.fences.push_back(var.creator);
+      if (var.exclusive) waiter.fences.push_back(var.exclusive);
+      waiter.fences.insert(waiter.fences.end(), var.shared.begin(), var.shared.end());
       Leave(waiter.access, [this](Claim& next) { GoAhead(next); });
       waiter.done.store(true, std::memory_order_release);
       if (sleepers_ > 0) finished_.notify_all();
@@ -242,8 +240,10 @@ class State : public std::enable_shared_from_this<State> {
   }
 
   // Returns the reference that the run held, to be dropped outside the mutex.
-  std::shared_ptr<ThreadedOperation> Finish(Run& run, const std::exception_ptr& error, bool thrown) {
-    failures_.Settle(run.operation->accesses, error, thrown);
+  std::shared_ptr<ThreadedOperation> Finish(Run& run, const std::exception_ptr& error, bool skipped,
+                                            const FencePtr& fence) {
+    failures_.Settle(run.operation->accesses, error, !skipped);
+    if (!skipped) failures_.SetFence(run.operation->accesses, fence);
     for (size_t i = 0; i < run.count; ++i) Leave(run.accesses[i], [this](Claim& next) { GoAhead(next); });
     auto operation = std::move(run.operation);
     run.next = operation->free;
@@ -258,13 +258,15 @@ class State : public std::enable_shared_from_this<State> {
     return operation;
   }
 
-  Worker* FindWorker(Device device) {
+  Worker* FindWorker(Device device, Lane lane) {
+    Backend& backend = Backend::Of(device);
+    if (backend.host_addressable()) lane = Lane::kCompute;
     const auto lock = Lock();
     for (const auto& worker : workers_) {
-      if (worker->device == device) return worker.get();
+      if (worker->stream->device() == device && worker->stream->lane() == lane) return worker.get();
     }
     workers_.reserve(workers_.size() + 1);
-    auto worker = std::make_unique<Worker>(device);
+    auto worker = std::make_unique<Worker>(backend.MakeStream(device, lane));
     try {
       worker->thread = std::thread(&State::Main, shared_from_this(), worker.get());
     } catch (const std::system_error& error) {
@@ -276,33 +278,44 @@ class State : public std::enable_shared_from_this<State> {
 
   static void Main(std::shared_ptr<State> state, Worker* worker) {
     current = state.get();
-    pthread_setname_np(pthread_self(), ToString(worker->device).substr(0, 15).c_str());
+    pthread_setname_np(pthread_self(), ToString(worker->stream->device()).substr(0, 15).c_str());
     state->Work(*worker);
   }
 
   void Work(Worker& worker) {
     std::shared_ptr<ThreadedOperation> finished;
     std::exception_ptr error;
+    FencePtr fence;
+    std::vector<FenceUse> uses;  // point into the variables, which change for nobody while they are in use
+    Stream& stream = *worker.stream;
     auto lock = Lock();
     while (!(stopping_ && in_flight_.load(std::memory_order_relaxed) == 0)) {
       if (Run* run = worker.first) {
         worker.first = run->next;
         if (!worker.first) worker.last = nullptr;
         error = failures_.Inherited(run->operation->accesses);
+        uses.clear();
+        if (!error) failures_.AppendUses(run->operation->accesses, &uses);
         lock.unlock();
         finished.reset();
+        fence.reset();
+        if (!error) error = stream.Begin(run->operation->operation.name, uses);
         const bool skipped = error != nullptr;
-        if (!skipped) error = run->operation->Call(run->payload.get());
+        if (!skipped) {
+          error = run->operation->Call(stream, run->payload.get());
+          fence = stream.End(run->operation, run->payload);
+        }
         run->payload.reset();
         if (run->operation.use_count() == 1) run->operation->operation.run = nullptr;
         Acquire(lock);
-        finished = Finish(*run, error, !skipped);
+        finished = Finish(*run, error, skipped, fence);
       } else {
         const uint64_t seen = worker.sequence.load(std::memory_order_relaxed);
         const auto news = [&] { return worker.sequence.load(std::memory_order_acquire) != seen; };
         lock.unlock();
         finished.reset();
         error = nullptr;
+        fence.reset();
         SpinUntil(spin_microseconds_, news);
         Acquire(lock);
         worker.parked = true;
@@ -359,6 +372,7 @@ class ThreadedEngine final : public Engine {
     CheckOwner(var, state_->token);
     state_->Wait(var, /*tell=*/false);
   }
+  Stream& StreamOf(Device device, Lane lane) override { return state_->StreamOf(device, lane); }
   void WaitAll() override { state_->WaitAll(); }
   void Recover() override { state_->Recover(); }
   const char* name() const override { return "threaded"; }

@@ -3,6 +3,7 @@
 // gradients where they belong. Then lifetimes are known, and in-place pairs and offsets are decided.
 #include <algorithm>
 #include <map>
+#include <regex>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -22,8 +23,9 @@ namespace {
 class Compiler : private ProgramBuilder {
  public:
   Compiler(LoweredGraph lowered, const CompileOptions& options)
-      : ProgramBuilder(options.threads, options.policy), lowered_(std::move(lowered)), graph_(lowered_.graph),
-        options_(options), has_backward_(options.with_backward && options.mode == Mode::kTrain) {}
+      : ProgramBuilder(options.threads, options.policy, options.device), lowered_(std::move(lowered)),
+        graph_(lowered_.graph), options_(options),
+        has_backward_(options.with_backward && options.mode == Mode::kTrain) {}
 
   std::shared_ptr<const Program> Run() {
     DescribeInterface();
@@ -65,7 +67,7 @@ class Compiler : private ProgramBuilder {
       if (argument.is_parameter) {
         const auto fixed = options_.storage_formats.find(name);
         if (fixed != options_.storage_formats.end()) argument.format = fixed->second;
-        open_.push_back(fixed == options_.storage_formats.end());
+        open_.push_back(fixed == options_.storage_formats.end() && !options_.plain_parameters);
       } else {
         open_.push_back(false);
       }
@@ -211,6 +213,7 @@ class Compiler : private ProgramBuilder {
     const size_t num_inputs = node.inputs().size(), num_outputs = lowered_.types[n].size();
     KernelSpec spec{.op = &node.op(), .attrs = node.attrs(), .node_name = UniqueName(node)};
     spec.mode = options_.mode;
+    spec.device = options_.device;
     spec.threads = options_.threads;
     std::vector<int> inputs(num_inputs);
     for (size_t i = 0; i < num_inputs; ++i) {

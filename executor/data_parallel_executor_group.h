@@ -32,6 +32,7 @@
 #include "base/host_tensor.h"
 #include "engine/tensor.h"
 #include "executor/batch.h"
+#include "executor/group_metric.h"
 #include "executor/group_step.h"
 #include "executor/metric.h"
 #include "executor/program_cache.h"
@@ -62,7 +63,7 @@ struct GroupOptions {
   // the constructor.
   DataParallelExecutorGroup* shared_group = nullptr;
   std::shared_ptr<Engine> engine = nullptr;  // default: the shared group's, else DefaultEngine()
-  int threads_per_device = 0;                // 0: the cores this process may use, shared out evenly
+  int threads_per_device = 0;                // of CPUs; 0: the cores this process may use, shared out evenly
   uint64_t seed = 0;                         // of random operators
   KernelPolicy policy = KernelPolicy::kFast;
   bool passes = true, fusion = true, inplace = true, reuse_memory = true;  // switches for tests and debugging
@@ -84,6 +85,9 @@ struct StepNumber {
   uint64_t step = 0;
   uint32_t micro_batch = 0;
   int64_t batch_size = 0;  // samples of the whole step; 0: of this batch
+  // Running statistics do not move, but their candidates do, from where they are (ParameterStore::Block::candidates):
+  // whoever makes the step begins by setting them and ends by taking them over.
+  bool tentative = false;
 };
 
 class DataParallelExecutorGroup {
@@ -160,9 +164,13 @@ class DataParallelExecutorGroup {
   // outputs.
   void UpdateMetric(Metric* metric, const std::vector<HostTensor>& labels) const;
   void UpdateMetric(Metric* metric, const std::vector<std::vector<HostTensor>>& pre_sliced) const;
+  // The same without waiting, for the last training step: `measurement` gets its partials when `done` is written, which
+  // carries the metric's error. It must live until then. Allocates nothing once it is warm.
+  void PushMetric(const std::shared_ptr<Measurement>& measurement, const VarPtr& done) const;
   // Values whose names match the regular expression are kept by the next steps ("" stops). Another program does that;
   // the normal one is not slowed down.
   void Watch(const std::string& pattern);
+  const std::string& watch() const { return watch_; }
   struct Watched {
     Device device;
     std::string name;
@@ -199,7 +207,8 @@ class DataParallelExecutorGroup {
     bool cut_beforehand = false;           // ranges as the caller cut them, not by workload
     int64_t samples = 0;
     std::unique_ptr<GroupStep> step = nullptr;
-    int addresses = 0;  // sum of the replicas' addresses_version() when bound
+    std::unique_ptr<GroupMetric> metric = nullptr;  // made when it is first measured
+    int addresses = 0;                              // sum of the replicas' addresses_version() when bound
   };
 
   struct Unbound {};
@@ -224,7 +233,7 @@ class DataParallelExecutorGroup {
   // of the whole batch.
   std::shared_ptr<const Program> CompileShare(const std::vector<Shape>& shapes, Mode mode, int64_t samples,
                                               const CompileOptions& options) const;
-  CompileOptions OptionsFor(const std::vector<Shape>& shapes, Mode mode, int64_t share) const;
+  CompileOptions OptionsFor(DeviceKind device, const std::vector<Shape>& shapes, Mode mode, int64_t share) const;
   int AddressesVersion() const;
   void CheckMergeable(const Plan& plan) const;
   // Loads `batches[d]` (one for all if there is only one) and pushes the forward segments.
@@ -232,11 +241,12 @@ class DataParallelExecutorGroup {
   // Per head, nullptr: none given; or empty: none at all.
   void RunBackward(std::span<const HostTensor* const> head_gradients);
   void PushHeadGradient(int head, const HostTensor& gradient);
-  Tensor Merge(const std::vector<Tensor>& parts, int axis, const std::string& rule) const;
+  Tensor Merge(std::vector<Tensor> parts, int axis, const std::string& rule) const;
   int CheckHeads(int begin, int end) const;      // the resolved end
   int AxisOf(int head) const;                    // batch axis of a head's value
   const GroupStep& Ran(const char* what) const;  // throws Error unless forward has run
-  void Measure(Metric* metric, const std::vector<std::vector<HostTensor>>& labels_per_device) const;
+  void Measure(Metric* metric, const std::shared_ptr<Measurement>& measurement) const;
+  GroupMetric& MetricOf(const Measurement& measurement) const;  // of the current binding, for these labels
 
   Symbol symbol_;
   GroupOptions options_;

@@ -1,8 +1,10 @@
 // DataParallelExecutorGroup: options, shapes and programs.
 #include <algorithm>
+#include <regex>
 #include <set>
 
 #include "base/names.h"
+#include "engine/backend.h"
 #include "engine/team.h"
 #include "executor/data_parallel_executor_group.h"
 #include "symbol/gradient.h"
@@ -25,11 +27,12 @@ DataParallelExecutorGroup::DataParallelExecutorGroup(const Symbol& symbol, const
   options_.shared_group = nullptr;
   CheckOptions();
   ResolveGradRequests();
-  threads_ =
-      options_.threads_per_device > 0
-          ? options_.threads_per_device
-          : std::max(1, NumCores() / static_cast<int>(
-                                         std::set<Device>(options_.devices.begin(), options_.devices.end()).size()));
+  threads_ = options_.threads_per_device;
+  if (threads_ == 0) {
+    const std::set<Device> devices(options_.devices.begin(), options_.devices.end());
+    const auto cpus = std::count_if(devices.begin(), devices.end(), HostAddressable);
+    threads_ = std::max(1, NumCores() / std::max(1, static_cast<int>(cpus)));
+  }
 }
 
 DataParallelExecutorGroup::DataParallelExecutorGroup(const Symbol& symbol, const GroupOptions& options)
@@ -62,7 +65,7 @@ std::vector<DataParallelExecutorGroup::DevicePlan> DataParallelExecutorGroup::Ma
   std::map<std::string, Format> formats;  // of parameters, as the first device chose them
   for (size_t d = 0; d < ranges.size(); ++d) {
     if (ranges[d].size() == 0) continue;
-    CompileOptions compile = group.OptionsFor(shapes, mode, ranges[d].size());
+    CompileOptions compile = group.OptionsFor(group.devices()[d].kind, shapes, mode, ranges[d].size());
     compile.storage_formats = formats;
     const auto program = group.CompileShare(shapes, mode, ranges.back().end, compile);
     for (const PlanArgument& a : program->plan.arguments) {
@@ -88,10 +91,7 @@ void DataParallelExecutorGroup::CheckOptions() {
   if (options_.workload.size() != options_.devices.size()) {
     Throw("workload: expected {} numbers, one per device, got {}", options_.devices.size(), options_.workload.size());
   }
-  for (const Device& device : options_.devices) {
-    if (device.kind != DeviceKind::kCpu)
-      throw DeviceError(fmt::format("device {} is not available in this build", device));
-  }
+  for (const Device& device : options_.devices) Backend::Of(device);  // throws unless it is there
   if (options_.data.empty()) Throw("a group needs at least one data description");
   if (options_.inputs_need_grad && !options_.for_training) Throw("inputs_need_grad needs for_training");
 
@@ -171,8 +171,12 @@ GradReq DataParallelExecutorGroup::grad_req(const std::string& argument) const {
   return found->second;
 }
 
-CompileOptions DataParallelExecutorGroup::OptionsFor(const std::vector<Shape>& shapes, Mode mode, int64_t share) const {
+CompileOptions DataParallelExecutorGroup::OptionsFor(DeviceKind device, const std::vector<Shape>& shapes, Mode mode,
+                                                     int64_t share) const {
   CompileOptions o;
+  o.device = device;
+  o.plain_parameters = std::any_of(options_.devices.begin(), options_.devices.end(),
+                                   [&](const Device& d) { return d.kind != options_.devices[0].kind; });
   const auto add = [&](const DataDesc& desc, const Shape& shape) {
     const int axis = desc.BatchAxis();
     o.shapes[desc.name] = axis < 0 ? shape : shape.With(axis, share);
@@ -190,7 +194,7 @@ CompileOptions DataParallelExecutorGroup::OptionsFor(const std::vector<Shape>& s
   o.frozen.insert(options_.fixed_params.begin(), options_.fixed_params.end());
   o.mode = mode;
   o.with_backward = options_.for_training && mode == Mode::kTrain;
-  o.threads = threads_;
+  o.threads = device == DeviceKind::kCpu ? threads_ : 1;
   o.devices = static_cast<int>(options_.devices.size());
   o.policy = options_.policy;
   o.observe = watch_;
@@ -278,7 +282,7 @@ std::unique_ptr<DataParallelExecutorGroup::Binding> DataParallelExecutorGroup::M
   std::vector<GroupStep::Participant> participants;
   for (size_t d = 0; d < replicas_.size(); ++d) {
     if (ranges[d].size() == 0) continue;
-    const CompileOptions options = OptionsFor(shapes, mode, ranges[d].size());
+    const CompileOptions options = OptionsFor(options_.devices[d].kind, shapes, mode, ranges[d].size());
     const auto program = programs_.Get(ProgramKey(options), [&] {
       std::shared_ptr<const Program> made = CompileShare(shapes, mode, ranges.back().end, options);
       store_->Adopt(made->plan);
@@ -298,7 +302,7 @@ std::shared_ptr<const Program> DataParallelExecutorGroup::CompileShare(const std
   CheckMergeable(program->plan);
   if (options_.devices.size() > 1) {
     // A parameter that takes its shape from the batch would be another one on every device.
-    const CompileOptions whole = OptionsFor(shapes, mode, samples);
+    const CompileOptions whole = OptionsFor(options.device, shapes, mode, samples);
     const Graph graph = Graph::Of(ExpandComposites(symbol_));
     const NodeTypes types = InferTypes(graph, whole.shapes, whole.dtypes, whole.batch_axes);
     std::map<std::string, Shape> expected;

@@ -1,7 +1,7 @@
 // DataParallelExecutorGroup: outputs, input gradients, metrics, watched values.
 #include <algorithm>
 
-#include "engine/kernels/flat.h"
+#include "engine/backend.h"
 #include "executor/data_parallel_executor_group.h"
 #include "executor/slice_copy.h"
 
@@ -29,37 +29,46 @@ std::vector<Shape> DataParallelExecutorGroup::OutputShapes() const {
   return shapes;
 }
 
-// Parts of the devices with samples, in order, to one tensor on the first device.
-Tensor DataParallelExecutorGroup::Merge(const std::vector<Tensor>& parts, int axis, const std::string& rule) const {
+// Parts of the devices with samples, in order and private to the caller, to one tensor on the first device.
+Tensor DataParallelExecutorGroup::Merge(std::vector<Tensor> parts, int axis, const std::string& rule) const {
   if (parts.size() == 1 || (axis < 0 && (rule.empty() || rule == "first"))) return parts[0];
   const Device device = parts[0].device();
+  for (Tensor& part : parts) {
+    if (HostAddressable(device) && HostAddressable(part.device())) continue;
+    if (part.device() == device) continue;
+    const Tensor here(engine_, device, part.dtype(), part.shape());
+    here.CopyFrom(part);
+    part = here;
+  }
   Shape shape = parts[0].shape();
   if (axis >= 0) shape.Set(axis, current_->samples);
   const Tensor merged(engine_, device, parts[0].dtype(), shape);
   Operation operation{
       .name = "merge", .device = device, .reads = {}, .writes = {merged.var()}, .updates = {}, .run = {}};
-  for (const Tensor& part : parts) operation.reads.push_back(part.var());
+  for (const Tensor& part : parts) (rule == "mean" ? operation.updates : operation.reads).push_back(part.var());
   std::vector<SampleRange> ranges;
   for (const GroupStep::Participant& p : current_->step->participants())
     ranges.push_back(current_->ranges[p.replica->index()]);
-  operation.run = [=, samples = current_->samples](const OpContext&) {
+  operation.run = [=, samples = current_->samples, &flat = Backend::Of(device.kind).flat()](const OpContext& context) {
+    Stream& stream = context.stream;
     if (axis >= 0) {
       for (size_t i = 0; i < parts.size(); ++i) {
-        PasteSlice(merged.dtype(), merged.shape(), merged.data(), axis, ranges[i].begin, ranges[i].end,
-                   parts[i].data());
+        PasteSlice(flat, stream, merged.dtype(), merged.shape(), merged.address(), axis, ranges[i].begin, ranges[i].end,
+                   parts[i].address());
       }
       return;
     }
     // sum, or mean weighted by samples
-    for (const Tensor& part : parts) {
-      if (rule != "mean") break;
-      const auto i = static_cast<size_t>(&part - parts.data());
-      flat::Scale(part.dtype(), part.data(), part.elements(),
-                  static_cast<double>(ranges[i].size()) / static_cast<double>(samples));
-    }
     std::vector<const void*> sources;
-    for (const Tensor& part : parts) sources.push_back(part.data());
-    flat::Sum(merged.dtype(), sources, merged.data(), merged.elements());
+    for (size_t i = 0; i < parts.size(); ++i) {
+      const Tensor& part = parts[i];
+      if (rule == "mean") {
+        flat.Scale(stream, part.dtype(), part.address(), part.elements(),
+                   static_cast<double>(ranges[i].size()) / static_cast<double>(samples));
+      }
+      sources.push_back(part.address());
+    }
+    flat.Sum(stream, merged.dtype(), sources, merged.address(), merged.elements());
   };
   engine_->Push(std::move(operation));
   return merged;
@@ -118,81 +127,54 @@ std::vector<Tensor> DataParallelExecutorGroup::InputGradients() const {
 }
 
 void DataParallelExecutorGroup::UpdateMetric(Metric* metric, const std::vector<HostTensor>& labels) const {
-  const GroupStep& step = Ran("UpdateMetric");
-  if (labels.size() != options_.labels.size())
-    throw DataError(fmt::format("UpdateMetric: expected {} labels, got {}", options_.labels.size(), labels.size()));
-  std::vector<std::vector<HostTensor>> per_device;
-  for (const GroupStep::Participant& p : step.participants()) {
-    const SampleRange range = current_->ranges[p.replica->index()];
-    std::vector<HostTensor>& mine = per_device.emplace_back();
-    for (size_t i = 0; i < labels.size(); ++i) {
-      const int axis = options_.labels[i].BatchAxis();
-      mine.push_back(axis < 0 ? labels[i] : labels[i].Slice(axis, range.begin, range.end));
-    }
-  }
-  Measure(metric, per_device);
+  Measure(metric, std::make_shared<Measurement>(Measurement{.metric = metric, .labels = &labels}));
 }
 
 void DataParallelExecutorGroup::UpdateMetric(Metric* metric,
                                              const std::vector<std::vector<HostTensor>>& pre_sliced) const {
-  if (pre_sliced.size() != Ran("UpdateMetric").participants().size()) {
-    throw DataError(fmt::format("UpdateMetric: expected the labels of {} devices, got {}",
-                                current_->step->participants().size(), pre_sliced.size()));
-  }
-  Measure(metric, pre_sliced);
+  Measure(metric, std::make_shared<Measurement>(Measurement{.metric = metric, .cut_labels = &pre_sliced}));
 }
 
-void DataParallelExecutorGroup::Measure(Metric* metric, const std::vector<std::vector<HostTensor>>& labels) const {
-  const auto& participants = current_->step->participants();
-  std::vector<MetricInputs> inputs(participants.size());
+void DataParallelExecutorGroup::Measure(Metric* metric, const std::shared_ptr<Measurement>& measurement) const {
+  GroupMetric& operations = MetricOf(*measurement);
+  const VarPtr done = engine_->NewVar();
+  operations.Push(measurement, done);
+  engine_->Wait(done);
+  for (const std::vector<double>& partial : measurement->partials) metric->Merge(partial);  // in device order
+}
+
+void DataParallelExecutorGroup::PushMetric(const std::shared_ptr<Measurement>& measurement, const VarPtr& done) const {
+  MetricOf(*measurement).Push(measurement, done);
+}
+
+GroupMetric& DataParallelExecutorGroup::MetricOf(const Measurement& m) const {
+  const auto& participants = Ran("UpdateMetric").participants();
+  const size_t expected = options_.labels.size();
+  if (m.cut_labels && m.cut_labels->size() != participants.size()) {
+    throw DataError(fmt::format("UpdateMetric: expected the labels of {} devices, got {}", participants.size(),
+                                m.cut_labels->size()));
+  }
   for (size_t k = 0; k < participants.size(); ++k) {
-    const GroupStep::Participant& p = participants[k];
-    p.replica->CheckFresh("UpdateMetric");
-    if (labels[k].size() != options_.labels.size()) {
-      throw DataError(fmt::format("UpdateMetric: expected {} labels on {}, got {}", options_.labels.size(),
-                                  p.replica->device(), labels[k].size()));
-    }
-    for (const PlanOutput& output : p.bound->plan().outputs) {
-      const ValueType& type = p.bound->plan().values[output.value].type;
-      inputs[k].outputs.emplace_back(output.name,
-                                     ConstView{type.dtype, type.shape, p.bound->instance->AddressOf(output.value)});
-    }
-    for (size_t i = 0; i < labels[k].size(); ++i) {
-      inputs[k].labels.emplace_back(options_.labels[i].name,
-                                    ConstView{labels[k][i].dtype(), labels[k][i].shape(), labels[k][i].raw()});
-    }
-    inputs[k].samples = current_->ranges[p.replica->index()].size();
-  }
-  std::vector<std::vector<double>> partials(participants.size(),
-                                            std::vector<double>(static_cast<size_t>(metric->partial_size()), 0.0));
-  std::vector<VarPtr> done;
-  std::vector<PreparedPtr> operations;
-  for (size_t k = 0; k < participants.size(); ++k) {
-    const Replica& replica = *participants[k].replica;
-    done.push_back(engine_->NewVar());
-    operations.push_back(engine_->Prepare({.name = "metric",
-                                           .device = replica.device(),
-                                           .reads = {replica.arena()->var()},
-                                           .writes = {done.back()},
-                                           .updates = {},
-                                           .run = [mine = &inputs[k], metric, partial = &partials[k]](
-                                                      const OpContext&) { metric->Accumulate(*mine, *partial); }}));
-  }
-  std::exception_ptr error;
-  try {
-    for (const PreparedPtr& operation : operations) engine_->Push(operation);
-  } catch (...) {
-    error = std::current_exception();  // what was pushed refers to what is here: wait for it all the same
-  }
-  for (const VarPtr& var : done) {
-    try {
-      engine_->Wait(var);
-    } catch (...) {
-      if (!error) error = std::current_exception();
+    participants[k].replica->CheckFresh("UpdateMetric");
+    const size_t given = m.cut_labels ? (*m.cut_labels)[k].size() : m.labels->size();
+    if (given != expected) {
+      throw DataError(fmt::format("UpdateMetric: expected {} labels on {}, got {}", expected,
+                                  participants[k].replica->device(), given));
     }
   }
-  if (error) std::rethrow_exception(error);
-  for (const std::vector<double>& partial : partials) metric->Merge(partial);  // in device order
+  for (size_t i = 0; m.labels && i < expected; ++i) {
+    const int axis = options_.labels[i].BatchAxis();
+    const Shape& shape = (*m.labels)[i].shape();
+    if (axis < 0) continue;
+    if (axis >= shape.rank() || shape[axis] < current_->samples) {
+      Throw<ShapeError>("UpdateMetric: label \"{}\" of shape {} has no {} samples along axis {}",
+                        options_.labels[i].name, shape, current_->samples, axis);
+    }
+  }
+  if (!current_->metric) {
+    current_->metric = std::make_unique<GroupMetric>(engine_, participants, options_.labels, current_->ranges);
+  }
+  return *current_->metric;
 }
 
 std::vector<DataParallelExecutorGroup::Watched> DataParallelExecutorGroup::WatchedValues() const {
@@ -203,10 +185,7 @@ std::vector<DataParallelExecutorGroup::Watched> DataParallelExecutorGroup::Watch
   for (const GroupStep::Participant& p : step.participants()) {
     p.replica->CheckFresh("WatchedValues");
     for (const PlanOutput& value : p.bound->plan().observed) {
-      const ValueType& type = p.bound->plan().values[value.value].type;
-      const Tensor inside(engine_, p.replica->device(), type.dtype, type.shape,
-                          p.bound->instance->AddressOf(value.value), p.replica->arena(), p.replica->arena()->var());
-      watched.push_back({p.replica->device(), value.name, inside.ToHost()});
+      watched.push_back({p.replica->device(), value.name, p.replica->Value(*p.bound, value.value).ToHost()});
     }
   }
   return watched;

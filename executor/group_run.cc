@@ -130,7 +130,7 @@ void DataParallelExecutorGroup::Run(std::span<const BatchPtr> batches, Mode mode
     p.replica->PushLoad(options_.data, options_.labels, batches[batches.size() > 1 ? d : 0], range.begin, range.end,
                         with_labels, block);
   }
-  current_->step->Forward();
+  current_->step->Forward(step_ && step_->tentative && mode == Mode::kTrain);
   ran_forward_ = true;
 }
 
@@ -197,8 +197,7 @@ void DataParallelExecutorGroup::RunBackward(std::span<const HostTensor* const> h
   ran_backward_ = true;
 }
 
-void DataParallelExecutorGroup::PushHeadGradient(int head, const HostTensor& given) {
-  const auto gradient = std::make_shared<const HostTensor>(given);
+void DataParallelExecutorGroup::PushHeadGradient(int head, const HostTensor& gradient) {
   const int axis = AxisOf(head);
   const auto& participants = current_->step->participants();
   for (size_t k = 0; k < participants.size(); ++k) {
@@ -209,17 +208,16 @@ void DataParallelExecutorGroup::PushHeadGradient(int head, const HostTensor& giv
     if (axis < 0 && merge_rules_[head] == "mean")
       weight = static_cast<double>(range.size()) / static_cast<double>(current_->samples);
     if (axis < 0 && merge_rules_[head] == "first") weight = k == 0 ? 1 : 0;
-    engine_->Push({.name = "head gradient",
-                   .device = p.replica->device(),
-                   .reads = {target.var()},
-                   .writes = {target.var()},
-                   .updates = {},
-                   .run = [=](const OpContext&) {
-                     if (weight == 0) return flat::Fill(target.dtype(), target.data(), target.elements(), 0);
-                     CopySlice(gradient->dtype(), gradient->shape(), gradient->raw(), axis, range.begin, range.end,
-                               target.dtype(), target.data());
-                     if (weight != 1) flat::Scale(target.dtype(), target.data(), target.elements(), weight);
-                   }});
+    // The arrays of inputs have one variable, so the rest of it must be whole.
+    if (weight == 0) {
+      target.Fill(0);
+      continue;
+    }
+    HostTensor share(target.dtype(), target.shape());
+    CopySlice(gradient.dtype(), gradient.shape(), gradient.raw(), axis, range.begin, range.end, share.dtype(),
+              share.raw());
+    if (weight != 1) flat::Scale(share.dtype(), share.raw(), share.elements(), weight);
+    target.CopyFrom(share);
   }
 }
 

@@ -1,8 +1,9 @@
 #include "executor/group_step.h"
 
-#include <cstring>
+#include <algorithm>
 #include <set>
 
+#include "engine/backend.h"
 #include "executor/exchange.h"
 
 namespace bindery {
@@ -14,31 +15,59 @@ GroupStep::GroupStep(std::shared_ptr<Engine> engine, const ParameterStore& store
     Check(p.bound->plan().segments.size() == plan().segments.size(), "all devices' programs have the same segments");
   }
   PrepareExchanges(engine_.get());
-  PrepareStatistics(engine_.get(), store);
+  statistics_ = PrepareStatistics(engine_.get(), store, false);
+  tentative_statistics_ = PrepareStatistics(engine_.get(), store, true);
   PrepareIdle(engine_.get(), store);
 }
 
+bool GroupStep::HostAddressesAll() const {
+  return std::all_of(participants_.begin(), participants_.end(),
+                     [](const Participant& p) { return HostAddressable(p.replica->device()); });
+}
+
+void GroupStep::Together::Push(Engine* engine) const {
+  if (direct) engine->Push(direct);
+  if (staged) staged->Push();
+}
+
 void GroupStep::PrepareExchanges(Engine* engine) {
+  struct Job {
+    std::string op;
+    ValueType type;
+    size_t devices;
+  };
   for (size_t s = 0; s < plan().segments.size(); ++s) {
-    if (plan().segments[s].exchanges.empty()) {
-      exchanges_.push_back(nullptr);
-      continue;
-    }
-    struct Job {
-      std::string op;
-      ValueType type;
-      std::vector<const void*> inputs;
-      std::vector<void*> outputs;
-    };
+    Together& together = exchanges_.emplace_back();
+    if (plan().segments[s].exchanges.empty()) continue;
+    // Per exchange the inputs of all devices, then the outputs.
     std::vector<Job> jobs;
+    std::vector<StagedRange> ranges;
     for (size_t e = 0; e < plan().segments[s].exchanges.size(); ++e) {
       const PlanExchange& first = plan().segments[s].exchanges[e];
-      Job& job = jobs.emplace_back(Job{first.op, plan().values[first.input].type, {}, {}});
-      for (const Participant& p : participants_) {
-        const PlanExchange& exchange = p.bound->plan().segments[s].exchanges[e];
-        job.inputs.push_back(p.bound->instance->AddressOf(exchange.input));
-        job.outputs.push_back(p.bound->instance->AddressOf(exchange.output));
+      const ValueType& type = plan().values[first.input].type;
+      jobs.push_back({first.op, type, participants_.size()});
+      for (const bool output : {false, true}) {
+        for (const Participant& p : participants_) {
+          const PlanExchange& exchange = p.bound->plan().segments[s].exchanges[e];
+          ranges.push_back({.device = p.replica->device(),
+                            .address = p.bound->instance->AddressOf(output ? exchange.output : exchange.input),
+                            .bytes = type.shape.Elements() * SizeOf(type.dtype),
+                            .var = p.replica->arena()->var(),
+                            .read = !output,
+                            .after = output ? StagedRange::After::kWrite : StagedRange::After::kNothing});
+        }
       }
+    }
+    const auto run = [jobs = std::move(jobs)](std::span<void* const> addresses) {
+      for (const Job& job : jobs) {
+        RunExchange(job.op, job.type, {const_cast<const void* const*>(addresses.data()), job.devices},
+                    addresses.subspan(job.devices, job.devices));
+        addresses = addresses.subspan(2 * job.devices);
+      }
+    };
+    if (!HostAddressesAll()) {
+      together.staged = std::make_unique<StagedCall>(engine_, "exchange", ranges, run);
+      continue;
     }
     Operation operation{.name = "exchange",
                         .device = participants_[0].replica->device(),
@@ -50,35 +79,69 @@ void GroupStep::PrepareExchanges(Engine* engine) {
       operation.reads.push_back(p.replica->arena()->var());  // one device's failure fails all: nothing is half merged
       operation.writes.push_back(p.replica->arena()->var());
     }
-    operation.run = [jobs = std::move(jobs)](const OpContext&) {
-      for (const Job& job : jobs) RunExchange(job.op, job.type, job.inputs, job.outputs);
-    };
-    exchanges_.push_back(engine->Prepare(std::move(operation)));
+    std::vector<void*> addresses;
+    for (const StagedRange& range : ranges) addresses.push_back(range.address);
+    operation.run = [run, addresses = std::move(addresses)](const OpContext&) { run(addresses); };
+    together.direct = engine->Prepare(std::move(operation));
   }
 }
 
-void GroupStep::PrepareStatistics(Engine* engine, const ParameterStore& store) {
-  if (plan().statistics.empty()) return;
+GroupStep::Together GroupStep::PrepareStatistics(Engine* engine, const ParameterStore& store, bool tentative) const {
+  Together together;
+  if (plan().statistics.empty()) return together;
+  // Per layer the addresses of the sources' means and variances, then of the running means and variances.
   std::vector<RunningStatistics> layers;
+  std::vector<StagedRange> ranges;
   for (size_t i = 0; i < plan().statistics.size(); ++i) {
     const PlanStatistics& first = plan().statistics[i];
     const ValueType& type = plan().auxiliary_types[first.running_mean];
     RunningStatistics& layer = layers.emplace_back(
         RunningStatistics{.dtype = type.dtype, .channels = type.shape.Elements(), .momentum = first.momentum});
+    const int64_t bytes = layer.channels * SizeOf(type.dtype);
     for (const Participant& p : participants_) {
       const PlanStatistics& s = p.bound->plan().statistics[i];
-      layer.sources.push_back({.count = s.count,
-                               .mean = p.bound->instance->AddressOf(s.mean),
-                               .variance = p.bound->instance->AddressOf(s.variance)});
+      layer.sources.push_back({.count = s.count, .mean = nullptr, .variance = nullptr});
+      for (const int value : {s.mean, s.variance}) {
+        ranges.push_back({.device = p.replica->device(),
+                          .address = p.bound->instance->AddressOf(value),
+                          .bytes = bytes,
+                          .var = p.replica->arena()->var()});
+      }
       if (s.merged) break;  // the same on every device already
     }
     for (size_t d = 0; d < store.devices().size(); ++d) {
-      const auto address = [&](int slot) {
-        return store.Value(*store.Find(plan().auxiliary[slot]), static_cast<int>(d)).data();
-      };
-      layer.means.push_back(address(first.running_mean));
-      layer.variances.push_back(address(first.running_variance));
+      for (const int slot : {first.running_mean, first.running_variance}) {
+        const StoredParameter& state = *store.Find(plan().auxiliary[slot]);
+        const Tensor value =
+            tentative ? store.Candidate(state, static_cast<int>(d)) : store.Value(state, static_cast<int>(d));
+        ranges.push_back({.device = value.device(),
+                          .address = value.address(),
+                          .bytes = bytes,
+                          .var = value.var(),
+                          .read = true,
+                          .after = StagedRange::After::kUpdate});
+      }
+      layer.means.push_back(nullptr);
+      layer.variances.push_back(nullptr);
     }
+  }
+  auto run = [layers = std::move(layers)](std::span<void* const> addresses) mutable {
+    size_t at = 0;
+    for (RunningStatistics& layer : layers) {
+      for (ChannelStatistics& source : layer.sources) {
+        source.mean = addresses[at++];
+        source.variance = addresses[at++];
+      }
+      for (size_t d = 0; d < layer.means.size(); ++d) {
+        layer.means[d] = addresses[at++];
+        layer.variances[d] = addresses[at++];
+      }
+    }
+    MoveRunningStatistics(layers);
+  };
+  if (!HostAddressesAll() || !std::all_of(store.devices().begin(), store.devices().end(), HostAddressable)) {
+    together.staged = std::make_unique<StagedCall>(engine_, "running statistics", ranges, run);
+    return together;
   }
   Operation operation{.name = "running statistics",
                       .device = participants_[0].replica->device(),
@@ -86,13 +149,14 @@ void GroupStep::PrepareStatistics(Engine* engine, const ParameterStore& store) {
                       .writes = {},
                       .updates = {},
                       .run = {}};
-  for (const Participant& p : participants_) operation.reads.push_back(p.replica->arena()->var());
-  for (const ParameterStore::Block& block : store.blocks()) {
-    if (!block.auxiliary) continue;
-    for (const Tensor& values : block.values) operation.updates.push_back(values.var());
+  std::vector<void*> addresses;
+  for (const StagedRange& range : ranges) {
+    (range.after == StagedRange::After::kUpdate ? operation.updates : operation.reads).push_back(range.var);
+    addresses.push_back(range.address);
   }
-  operation.run = [layers = std::move(layers)](const OpContext&) { MoveRunningStatistics(layers); };
-  statistics_ = engine->Prepare(std::move(operation));
+  operation.run = [run, addresses = std::move(addresses)](const OpContext&) mutable { run(addresses); };
+  together.direct = engine->Prepare(std::move(operation));
+  return together;
 }
 
 void GroupStep::PrepareIdle(Engine* engine, const ParameterStore& store) {
@@ -117,24 +181,25 @@ void GroupStep::PrepareIdle(Engine* engine, const ParameterStore& store) {
           .name = "zero gradients", .device = store.devices()[d], .reads = {}, .writes = {}, .updates = {}, .run = {}};
       // Written as a whole, the block is whole again after a failed step. Others in it may add up.
       (zeros.size() == block.parameters.size() ? operation.writes : operation.updates).push_back(var);
-      operation.run = [zeros = std::move(zeros)](const OpContext&) {
-        for (const Tensor& zero : zeros) std::memset(zero.data(), 0, static_cast<size_t>(zero.bytes()));
+      operation.run = [zeros = std::move(zeros),
+                       &flat = Backend::Of(store.devices()[d].kind).flat()](const OpContext& context) {
+        for (const Tensor& zero : zeros) flat.Zero(context.stream, zero.address(), zero.bytes());
       };
       idle_.push_back(engine->Prepare(std::move(operation)));
     }
   }
 }
 
-void GroupStep::Push(Phase phase) {
+void GroupStep::Push(Phase phase, bool tentative) {
   if (phase == Phase::kBackward)
     for (const PreparedPtr& zero : idle_) engine_->Push(zero);
   const int begin = phase == Phase::kForward ? 0 : forward_segments_;
   const int end = phase == Phase::kForward ? forward_segments_ : static_cast<int>(plan().segments.size());
   for (int s = begin; s < end; ++s) {
     for (const Participant& p : participants_) p.replica->PushSegment(*p.bound, s);
-    if (exchanges_[s]) engine_->Push(exchanges_[s]);
+    exchanges_[s].Push(engine_.get());
   }
-  if (phase == Phase::kForward && statistics_) engine_->Push(statistics_);
+  if (phase == Phase::kForward) (tentative ? tentative_statistics_ : statistics_).Push(engine_.get());
 }
 
 }  // namespace bindery

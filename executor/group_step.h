@@ -1,6 +1,7 @@
 // GroupStep: several replicas running one step together. A step is: on every device the segments, and between two
 // segments, where the plan says so, an exchange across devices; at the end of forward in training mode, the running
-// statistics move once, by the merged batch statistics, unless one would not be finite; in backward, the gradients of
+// statistics move once, by the merged batch statistics, unless one would not be finite (or, in a tentative step, their
+// candidates do, see ParameterStore); in backward, the gradients of
 // devices that sit out become zero.
 //
 // Made once for a set of bound programs (one for each device that has samples); running it pushes prepared operations.
@@ -9,6 +10,7 @@
 #include <memory>
 #include <vector>
 
+#include "engine/staged_call.h"
 #include "executor/replica.h"
 
 namespace bindery {
@@ -25,22 +27,31 @@ class GroupStep {
   // the devices that sit out get the new running statistics, and zero gradients where requests are kWrite.
   GroupStep(std::shared_ptr<Engine> engine, const ParameterStore& store, std::vector<Participant> participants);
 
-  void Forward() { Push(Phase::kForward); }
-  void Backward() { Push(Phase::kBackward); }
+  void Forward(bool tentative = false) { Push(Phase::kForward, tentative); }
+  void Backward() { Push(Phase::kBackward, false); }
   const std::vector<Participant>& participants() const { return participants_; }
   const Plan& plan() const { return participants_.front().bound->plan(); }
 
  private:
-  void Push(Phase phase);
+  // What the devices do together: one operation where the host can address all their memory, else a staged call.
+  struct Together {
+    PreparedPtr direct;
+    std::unique_ptr<StagedCall> staged;
+    void Push(Engine* engine) const;
+  };
+
+  void Push(Phase phase, bool tentative);
   void PrepareExchanges(Engine* engine);
-  void PrepareStatistics(Engine* engine, const ParameterStore& store);
+  Together PrepareStatistics(Engine* engine, const ParameterStore& store, bool tentative) const;
   void PrepareIdle(Engine* engine, const ParameterStore& store);
 
   std::shared_ptr<Engine> engine_;
   std::vector<Participant> participants_;
-  std::vector<PreparedPtr> exchanges_;  // per segment; nullptr where there is none
-  PreparedPtr statistics_;              // nullptr where there are none
-  std::vector<PreparedPtr> idle_;       // per device that sits out and block of gradients: zeroes them
+  bool HostAddressesAll() const;
+
+  std::vector<Together> exchanges_;             // per segment; empty where there is none
+  Together statistics_, tentative_statistics_;  // empty where there are none
+  std::vector<PreparedPtr> idle_;               // per device that sits out and block of gradients: zeroes them
   int forward_segments_ = 0;
 };
 

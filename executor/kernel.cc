@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "executor/kernel_table.h"
+#include "executor/kernels/sim/kernel.h"
 
 namespace bindery {
 namespace {
@@ -26,7 +27,10 @@ MaybeKernel AskUser(const KernelSpec& spec) {
   UserMaker make;
   {
     std::lock_guard lock(Users().mutex);
-    const auto found = Users().makers.find({spec.device, spec.op->name});
+    auto found = Users().makers.find({spec.device, spec.op->name});
+    if (found == Users().makers.end() && spec.device == DeviceKind::kSim) {  // which runs what the CPU runs
+      found = Users().makers.find({DeviceKind::kCpu, spec.op->name});
+    }
     if (found == Users().makers.end()) return std::nullopt;
     make = found->second;
   }
@@ -88,6 +92,7 @@ Kernel MakeKernel(const KernelSpec& spec, KernelPolicy policy) {
           DTypesOf(spec), spec.node_name);
   }
   CheckKernel(*kernel, spec);
+  if (spec.device == DeviceKind::kSim) return OnSimulatedDevice(*std::move(kernel), fmt::format("{} \"{}\"", spec.op->name, spec.node_name));
   return *std::move(kernel);
 }
 
@@ -98,7 +103,9 @@ Kernel MakeReorder(DType dtype, const Shape& shape, const Format& from, const Fo
   }
   if (shape.Elements() == 0) policy = KernelPolicy::kReference;
   for (const KernelTable* table : KernelTables(kind, policy)) {
-    if (MaybeKernel kernel = table->reorder()(dtype, shape, from, to, threads)) return *std::move(kernel);
+    MaybeKernel kernel = table->reorder()(dtype, shape, from, to, threads);
+    if (!kernel) continue;
+    return kind == DeviceKind::kSim ? OnSimulatedDevice(*std::move(kernel), "Reorder") : *std::move(kernel);
   }
   Throw("no kernel reorders {} from {} to {} on {}", dtype, from, to, ToString(kind));
 }

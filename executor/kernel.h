@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/device.h"
+#include "engine/stream.h"
 #include "executor/format.h"
 #include "executor/step_block.h"
 #include "symbol/infer.h"
@@ -44,7 +45,7 @@ struct KernelSpec {
   // inputs).
   std::vector<bool> output_used = {};
   Mode mode = Mode::kTrain;
-  int threads = 1;  // the team's size when the kernel runs
+  int threads = 1;  // the team's size when the kernel runs, on a CPU
 
   template <OpAttrs A>
   const A& attributes() const {
@@ -52,13 +53,16 @@ struct KernelSpec {
   }
 };
 
-// Addresses for one instance of a program. 64-byte aligned. Null for shape-only inputs and unused outputs.
+// Device addresses for one instance of a program. 64-byte aligned. Null for shape-only inputs and unused outputs.
 struct KernelArgs {
   std::span<void*const> inputs = {}, outputs = {};
-  void* scratch = nullptr;  // scratch_bytes of the kernel; content undefined, not kept
-  const StepBlock* step = nullptr;
+  void* scratch = nullptr;          // scratch_bytes of the kernel; content undefined, not kept
+  const StepBlock* step = nullptr;  // in device memory
+  Stream* stream = nullptr;         // where the Call puts its work; a CPU's kernel works at once
 };
 
+// Prepared work: enqueues it, at the same addresses each time, reading nothing on the host that changes from step to
+// step.
 using Call = std::function<void()>;
 
 struct Kernel {

@@ -27,8 +27,12 @@ MaybeKernel KernelTable::Make(const KernelSpec& spec) const {
 
 std::span<const KernelTable* const> KernelTables(DeviceKind kind, KernelPolicy policy) {
   static const KernelTable* const cpu[] = {&CpuKernels(), &ReferenceKernels()};
-  if (kind != DeviceKind::kCpu) return {};
-  return std::span(cpu).subspan(policy == KernelPolicy::kFast ? 0 : 1);
+  switch (kind) {
+    case DeviceKind::kCpu: return std::span(cpu).subspan(policy == KernelPolicy::kFast ? 0 : 1);
+    case DeviceKind::kSim: return std::span(cpu).subspan(1);
+    case DeviceKind::kCuda: break;
+  }
+  return {};
 }
 
 }  // namespace bindery

@@ -1,10 +1,10 @@
 #include "executor/parameter_store.h"
 
-#include <cstring>
 #include <set>
 #include <tuple>
 
 #include "base/checked.h"
+#include "engine/backend.h"
 #include "executor/reformat.h"
 
 namespace bindery {
@@ -69,20 +69,22 @@ void ParameterStore::Adopt(const Plan& plan) {
     for (const Device& device : devices_) {
       block.values.emplace_back(engine_, device, dtype, Shape{block.elements});
       if (with_gradients) block.gradients.emplace_back(engine_, device, dtype, Shape{block.elements});
+      if (auxiliary) block.candidates.emplace_back(engine_, device, dtype, Shape{block.elements});
     }
   }
 
   std::vector<PreparedPtr> zeros;
   const auto prepare_zeros = [&](const std::vector<Tensor>& tensors) {
     for (const Tensor& gradient : tensors) {
-      zeros.push_back(engine_->Prepare({.name = "zero gradients",
-                                        .device = gradient.device(),
-                                        .reads = {},
-                                        .writes = {gradient.var()},
-                                        .updates = {},
-                                        .run = [gradient](const OpContext&) {
-                                          std::memset(gradient.data(), 0, static_cast<size_t>(gradient.bytes()));
-                                        }}));
+      zeros.push_back(engine_->Prepare(
+          {.name = "zero gradients",
+           .device = gradient.device(),
+           .reads = {},
+           .writes = {gradient.var()},
+           .updates = {},
+           .run = [gradient, &flat = Backend::Of(gradient.device().kind).flat()](const OpContext& context) {
+             flat.Zero(context.stream, gradient.address(), gradient.bytes());
+           }}));
     }
   };
   for (const auto& [block, tensors] : gradients) prepare_zeros(tensors);
@@ -111,6 +113,10 @@ std::map<std::string, Format> ParameterStore::StorageFormats() const {
 
 Tensor ParameterStore::Value(const StoredParameter& p, int device) const {
   return blocks_[p.block].values[device].Slice(p.offset, p.offset + p.elements);
+}
+
+Tensor ParameterStore::Candidate(const StoredParameter& p, int device) const {
+  return blocks_[p.block].candidates[device].Slice(p.offset, p.offset + p.elements);
 }
 
 Tensor ParameterStore::Gradient(const StoredParameter& p, int device) const {

@@ -35,8 +35,10 @@ class ParameterStore {
     DType dtype = DType::kFloat32;
     int64_t elements = 0;
     bool auxiliary = false;
-    std::vector<Tensor> values;        // per device: flat
-    std::vector<Tensor> gradients;     // per device: flat; empty if its parameters have none
+    std::vector<Tensor> values;     // per device: flat
+    std::vector<Tensor> gradients;  // per device: flat; empty if its parameters have none
+    // Of auxiliary states, per device: what they will be if the step that is running is committed (StepNumber).
+    std::vector<Tensor> candidates = {};
     std::vector<int> parameters = {};  // indices, in order of offset
   };
 
@@ -55,6 +57,7 @@ class ParameterStore {
 
   // Flat storage of one parameter on one device; shares its block's memory and variable.
   Tensor Value(const StoredParameter& parameter, int device) const;
+  Tensor Candidate(const StoredParameter& state, int device) const;     // of an auxiliary state
   Tensor Gradient(const StoredParameter& parameter, int device) const;  // undefined if it has none
 
   // To every device, from a plain tensor of any dtype. Throws ShapeError on another shape.

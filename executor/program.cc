@@ -42,8 +42,11 @@ Instance::Instance(std::shared_ptr<const Program> program, const Addresses& addr
     for (const int v : step.outputs) outputs.push_back(v < 0 ? nullptr : AddressOf(v));
     void* scratch = step.scratch < 0 ? nullptr : addresses_.arena + plan.storages[step.scratch].offset;
     const TeamScope team(step.threads);
-    calls_.push_back(
-        program_->kernels[i].bind({.inputs = inputs, .outputs = outputs, .scratch = scratch, .step = addresses_.step}));
+    calls_.push_back(program_->kernels[i].bind({.inputs = inputs,
+                                                .outputs = outputs,
+                                                .scratch = scratch,
+                                                .step = addresses_.step,
+                                                .stream = addresses_.stream}));
   }
   for (const PlanSegment& segment : plan.segments) {
     std::vector<Stretch>& list = stretches_.emplace_back();

@@ -5,7 +5,6 @@
 
 #include <map>
 #include <memory>
-#include <regex>
 #include <set>
 #include <string>
 #include <vector>
@@ -28,8 +27,10 @@ struct CompileOptions {
   std::set<std::string> frozen = {};
   Mode mode = Mode::kPredict;
   bool with_backward = false;  // training programs that also compute gradients
+  DeviceKind device = DeviceKind::kCpu;
   int threads = 1;
-  int devices = 1;  // of the group: with more than one, across-device operators cut segments
+  bool plain_parameters = false;  // keep open storage formats plain, for a group of several kinds of devices
+  int devices = 1;                // of the group: with more than one, across-device operators cut segments
   KernelPolicy policy = KernelPolicy::kFast;
   std::string observe = {};  // a regular expression on value names; matching values are kept, plain
   // Each may be switched off without changing what is computed.
@@ -51,10 +52,11 @@ class Instance {
     char* arena = nullptr;
     std::vector<void*> arguments, gradients, auxiliary;  // by slot; null where unused
     const StepBlock* step = nullptr;
+    Stream* stream = nullptr;
   };
   Instance(std::shared_ptr<const Program> program, const Addresses& addresses);
 
-  // Runs the steps of a segment in order; allocates nothing of its own. An exception leaves at the failing step, with
+  // Puts the steps of a segment into the stream, in order; allocates nothing of its own. An exception leaves at the failing step, with
   // the node's name in front of the message.
   void Run(int segment) const;
   // The same, giving nanoseconds per step to `times` (sized to the number of steps): for benchmarks.

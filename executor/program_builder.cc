@@ -56,7 +56,8 @@ int ProgramBuilder::InFormat(int value, const Format& format) {
 void ProgramBuilder::EmitReorder(int from, int to) {
   const PlanValue& a = plan().values[from];
   const PlanValue& b = plan().values[to];
-  Emit("Reorder", a.name, {from}, {to}, MakeReorder(a.type.dtype, a.type.shape, a.format, b.format, threads_, policy_));
+  Emit("Reorder", a.name, {from}, {to},
+       MakeReorder(a.type.dtype, a.type.shape, a.format, b.format, threads_, policy_, device_));
 }
 
 void ProgramBuilder::EmitCopy(int from, int to) {

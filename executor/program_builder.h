@@ -13,7 +13,8 @@ namespace bindery {
 
 class ProgramBuilder {
  public:
-  ProgramBuilder(int threads, KernelPolicy policy) : threads_(threads), policy_(policy) {}
+  ProgramBuilder(int threads, KernelPolicy policy, DeviceKind device)
+      : threads_(threads), policy_(policy), device_(device) {}
 
   Program& program() { return *program_; }
   Plan& plan() { return program_->plan; }
@@ -41,6 +42,7 @@ class ProgramBuilder {
  private:
   int threads_;
   KernelPolicy policy_;
+  DeviceKind device_;
   std::shared_ptr<Program> program_ = std::make_shared<Program>();
   std::vector<int> root_;
   std::vector<int> next_view_;  // per value: another one in the same memory, in a circle

@@ -24,8 +24,9 @@ std::string ProgramKey(const CompileOptions& o) {
   for (const auto& [name, req] : o.grad_req) fmt::format_to(out, "{}={};", name, static_cast<int>(req));
   for (const std::string& name : o.parameters) fmt::format_to(out, "{},", name);
   for (const std::string& name : o.frozen) fmt::format_to(out, "{}!", name);
-  fmt::format_to(out, "|{}{}{}{}{}{}{}{}|{}|{}", static_cast<int>(o.mode), o.with_backward, o.devices > 1,
-                 static_cast<int>(o.policy), o.passes, o.fusion, o.inplace, o.reuse_memory, o.threads, o.observe);
+  fmt::format_to(out, "|{}{}|{}{}{}{}{}{}{}{}|{}|{}", static_cast<int>(o.device), o.plain_parameters,
+                 static_cast<int>(o.mode), o.with_backward, o.devices > 1, static_cast<int>(o.policy), o.passes,
+                 o.fusion, o.inplace, o.reuse_memory, o.threads, o.observe);
   return fmt::to_string(key);
 }
 

@@ -3,22 +3,57 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/checked.h"
+#include "engine/backend.h"
 #include "executor/slice_copy.h"
 
 namespace bindery {
 namespace {
 
-void Load(const StepInput& input, StepBlock* step) {
-  *step = input.step;
-  const auto copy = [&](const std::vector<HostTensor>& sources, const std::vector<InputSlot>& slots) {
-    for (size_t i = 0; i < slots.size(); ++i) {
-      const HostTensor& source = sources[i];
-      CopySlice(source.dtype(), source.shape(), source.raw(), slots[i].axis, input.begin, input.end, slots[i].dtype,
-                slots[i].data);
+constexpr int64_t kAlignment = 64;  // of pieces of staging memory
+
+// Visits the arrays of a step's input: visit(source, slot).
+template <class Visit>
+void ForEachArray(const StepInput& input, const Visit& visit) {
+  for (size_t i = 0; i < input.data.size(); ++i) visit(input.batch->data[i], input.data[i]);
+  if (!input.with_labels) return;
+  for (size_t i = 0; i < input.label.size(); ++i) visit(input.batch->label[i], input.label[i]);
+}
+
+void Cut(const HostTensor& source, const StepInput& input, const InputSlot& slot, void* to) {
+  CopySlice(source.dtype(), source.shape(), source.raw(), slot.axis, input.begin, input.end, slot.dtype, to);
+}
+
+int64_t ShareBytes(const HostTensor& source, const StepInput& input, const InputSlot& slot) {
+  const Shape& shape = source.shape();
+  const int64_t elements = slot.axis < 0 ? shape.Elements() : shape.With(slot.axis, input.end - input.begin).Elements();
+  return elements * SizeOf(slot.dtype);
+}
+
+// Runs on the device's worker: cuts the device's share of a batch out and puts it in its place.
+void Load(const StepInput& input, Device device, StepBlock* step, const OpContext& context) {
+  if (HostAddressable(device)) {
+    *step = input.step;
+    ForEachArray(input, [&](const HostTensor& source, const InputSlot& slot) { Cut(source, input, slot, slot.data); });
+  } else {
+    int64_t bytes = RoundUp(static_cast<int64_t>(sizeof(StepBlock)), kAlignment);
+    ForEachArray(input, [&](const HostTensor& source, const InputSlot& slot) {
+      bytes += RoundUp(ShareBytes(source, input, slot), kAlignment);
+    });
+    if (!input.staging || input.staging->bytes() < bytes) {
+      input.staging = DefaultStorage()->AllocateStaging(device, bytes);
     }
-  };
-  copy(input.batch->data, input.data);
-  if (input.with_labels) copy(input.batch->label, input.label);
+    char* at = static_cast<char*>(input.staging->data());
+    std::memcpy(at, &input.step, sizeof(StepBlock));
+    CopyBetween(context.stream, Cpu(), at, device, step, sizeof(StepBlock));
+    at += RoundUp(static_cast<int64_t>(sizeof(StepBlock)), kAlignment);
+    ForEachArray(input, [&](const HostTensor& source, const InputSlot& slot) {
+      const int64_t share = ShareBytes(source, input, slot);
+      Cut(source, input, slot, at);
+      CopyBetween(context.stream, Cpu(), at, device, slot.data, share);
+      at += RoundUp(share, kAlignment);
+    });
+  }
   input.batch.reset();
 }
 
@@ -28,15 +63,18 @@ Replica::Replica(std::shared_ptr<Engine> engine, std::shared_ptr<ParameterStore>
                  std::shared_ptr<Arena> arena)
     : engine_(std::move(engine)), store_(std::move(store)), index_(index), device_(store_->devices()[index]),
       arena_(std::move(arena)), inputs_var_(engine_->NewVar()), input_gradients_var_(engine_->NewVar()),
-      step_(std::make_shared<StepBlock>()) {
+      step_(DefaultStorage()->Allocate(device_, sizeof(StepBlock))) {
   load_ = engine_->Prepare({.name = fmt::format("load {}", device_),
                             .device = device_,
                             .reads = {},
                             .writes = {inputs_var_},
                             .updates = {},
-                            .run = [step = step_](const OpContext& context) {
-                              Load(*static_cast<const StepInput*>(context.payload), step.get());
-                            }});
+                            .run =
+                                [step = step_, device = device_](const OpContext& context) {
+                                  Load(*static_cast<const StepInput*>(context.payload), device,
+                                       static_cast<StepBlock*>(step->data()), context);
+                                },
+                            .lane = Lane::kCopy});
 }
 
 Replica::~Replica() {
@@ -55,13 +93,29 @@ void Replica::Reserve(std::map<std::string, Buffer>* buffers, const PlanArgument
   const int64_t bytes = StorageBytes(argument.format, argument.type.dtype, argument.type.shape);
   const auto found = buffers->find(argument.name);
   if (found != buffers->end() && found->second.bytes >= bytes) return;
-  Buffer larger{.chunk = DefaultStorage()->Allocate(device_, bytes), .bytes = bytes};
-  std::memset(larger.chunk->data(), 0, static_cast<size_t>(bytes));
   WaitIdle();
+  Buffer larger{.chunk = NewZeros(bytes, buffers == &inputs_ ? inputs_var_ : input_gradients_var_), .bytes = bytes};
   (*buffers)[argument.name] = std::move(larger);
   bound_.clear();
   zero_input_gradients_ = nullptr;
   ++addresses_version_;
+}
+
+std::shared_ptr<Chunk> Replica::NewZeros(int64_t bytes, const VarPtr& var) const {
+  std::shared_ptr<Chunk> chunk = DefaultStorage()->Allocate(device_, bytes);
+  if (HostAddressable(device_)) {
+    std::memset(chunk->data(), 0, static_cast<size_t>(bytes));  // nobody else knows this memory yet
+  } else {
+    engine_->Push({.name = "zero",
+                   .device = device_,
+                   .reads = {},
+                   .writes = {},
+                   .updates = {var},
+                   .run = [chunk, bytes](const OpContext& context) {
+                     Backend::Of(chunk->device().kind).flat().Zero(context.stream, chunk->data(), bytes);
+                   }});
+  }
+  return chunk;
 }
 
 void* Replica::Address(const std::string& name) const {
@@ -87,19 +141,23 @@ std::shared_ptr<const BoundProgram> Replica::Bind(const std::shared_ptr<const Pr
     for (const PlanStep& step : plan.steps) threads = std::max(threads, step.threads);
     arena_->Grow(plan.arena_bytes, threads);
   }
-  Instance::Addresses addresses{
-      .arena = arena_->base(), .arguments = {}, .gradients = {}, .auxiliary = {}, .step = step_.get()};
+  Instance::Addresses addresses{.arena = arena_->base(),
+                                .arguments = {},
+                                .gradients = {},
+                                .auxiliary = {},
+                                .step = static_cast<const StepBlock*>(step_->data()),
+                                .stream = &engine_->StreamOf(device_)};
   for (const PlanArgument& a : plan.arguments) {
-    addresses.arguments.push_back(a.is_parameter ? store_->Value(*store_->Find(a.name), index_).data()
+    addresses.arguments.push_back(a.is_parameter ? store_->Value(*store_->Find(a.name), index_).address()
                                                  : Address(a.name));
   }
   for (const PlanGradient& g : plan.gradients) {
     const PlanArgument& a = plan.arguments[g.argument];
-    addresses.gradients.push_back(a.is_parameter ? store_->Gradient(*store_->Find(a.name), index_).data()
+    addresses.gradients.push_back(a.is_parameter ? store_->Gradient(*store_->Find(a.name), index_).address()
                                                  : input_gradients_.at(a.name).chunk->data());
   }
   for (const std::string& name : plan.auxiliary)
-    addresses.auxiliary.push_back(store_->Value(*store_->Find(name), index_).data());
+    addresses.auxiliary.push_back(store_->Value(*store_->Find(name), index_).address());
 
   auto bound = std::make_shared<BoundProgram>();
   bound->program = program;
@@ -136,14 +194,15 @@ PreparedPtr Replica::PrepareSegment(const std::shared_ptr<const BoundProgram>& b
           a.is_parameter ? store_->Gradient(*store_->Find(a.name), index_) : InputGradient(*bound, a.name);
       if (std::find(written.begin(), written.end(), array.var()) == written.end()) written.push_back(array.var());
       if (g.is_zero && g.req == GradReq::kWrite)
-        zeros.emplace_back(array.data(), StorageBytes(a.format, a.type.dtype, a.type.shape));
+        zeros.emplace_back(array.address(), StorageBytes(a.format, a.type.dtype, a.type.shape));
       if (g.req == GradReq::kAdd) operation.reads.push_back(array.var());
     }
     operation.writes.insert(operation.writes.end(), written.begin(), written.end());
   }
   if (s + 1 < static_cast<int>(plan.segments.size())) zeros.clear();  // the last segment does it
-  operation.run = [instance = bound->instance, s, zeros = std::move(zeros)](const OpContext&) {
-    for (const auto& [data, bytes] : zeros) std::memset(data, 0, static_cast<size_t>(bytes));
+  operation.run = [instance = bound->instance, s, zeros = std::move(zeros),
+                   &flat = Backend::Of(device_.kind).flat()](const OpContext& context) {
+    for (const auto& [address, bytes] : zeros) flat.Zero(context.stream, address, bytes);
     instance->Run(s);
   };
   return engine_->Prepare(std::move(operation));
@@ -198,15 +257,17 @@ void Replica::ZeroInputGradients() {
   if (!zero_input_gradients_) {
     std::vector<Buffer> buffers;
     for (const auto& [name, buffer] : input_gradients_) buffers.push_back(buffer);
-    zero_input_gradients_ = engine_->Prepare({.name = "zero input gradients",
-                                              .device = device_,
-                                              .reads = {},
-                                              .writes = {input_gradients_var_},
-                                              .updates = {},
-                                              .run = [buffers = std::move(buffers)](const OpContext&) {
-                                                for (const Buffer& b : buffers)
-                                                  std::memset(b.chunk->data(), 0, static_cast<size_t>(b.bytes));
-                                              }});
+    zero_input_gradients_ = engine_->Prepare(
+        {.name = "zero input gradients",
+         .device = device_,
+         .reads = {},
+         .writes = {input_gradients_var_},
+         .updates = {},
+         .run = [buffers = std::move(buffers), &flat = Backend::Of(device_.kind).flat()](const OpContext& context) {
+           for (const Buffer& b : buffers) {
+             flat.Zero(context.stream, b.chunk->data(), b.bytes);
+           }
+         }});
   }
   engine_->Push(zero_input_gradients_);
 }
@@ -221,13 +282,15 @@ void Replica::CheckFresh(const char* what) const {
   }
 }
 
+Tensor Replica::Value(const BoundProgram& bound, int value) const {
+  const ValueType& type = bound.plan().values[value].type;
+  return Tensor(engine_, device_, type.dtype, type.shape, bound.instance->AddressOf(value), arena_, arena_->var());
+}
+
 Tensor Replica::CopyOutput(const BoundProgram& bound, int i) const {
   CheckFresh("outputs");
-  const int value = bound.plan().outputs[i].value;
-  const ValueType& type = bound.plan().values[value].type;
-  const Tensor inside(engine_, device_, type.dtype, type.shape, bound.instance->AddressOf(value), arena_,
-                      arena_->var());
-  Tensor copy(engine_, device_, type.dtype, type.shape);
+  const Tensor inside = Value(bound, bound.plan().outputs[i].value);
+  Tensor copy(engine_, device_, inside.dtype(), inside.shape());
   copy.CopyFrom(inside);
   return copy;
 }

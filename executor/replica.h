@@ -1,7 +1,6 @@
 // Replica: one device's side of a bound symbol. It owns the input arrays and their gradients, shares the parameters
-// (ParameterStore) and the arena, and binds programs to them. Executor is one replica with a friendly face; a group
-// runs
-// several (executor/group_step.h).
+// (ParameterStore) and the arena, and binds programs to them. A group runs one for each of its devices
+// (executor/group_step.h).
 //
 // Everything it runs is a prepared engine operation on its device: one that loads a step's inputs, one per segment.
 // Not thread safe.
@@ -39,6 +38,8 @@ struct InputSlot {
 
 // What the load operation of one step needs. Reused from step to step.
 struct StepInput {
+  // The device's share as its stream copies it, where the host cannot write it to its place: block, data, labels.
+  mutable std::shared_ptr<Chunk> staging;
   mutable BatchPtr batch;      // until it is loaded
   int64_t begin = 0, end = 0;  // samples of the batch that are this device's
   bool with_labels = true;
@@ -53,8 +54,7 @@ class Replica {
   ~Replica();  // waits for what it pushed
 
   // The program bound to this replica's arrays, for as long as somebody holds it; grows the arena and the input arrays
-  // as
-  // needed (waits then).
+  // as needed (waits then).
   std::shared_ptr<const BoundProgram> Bind(const std::shared_ptr<const Program>& program);
 
   // Loads a step's inputs and step block into the input arrays.
@@ -74,6 +74,8 @@ class Replica {
   // Plain arrays, by argument name; of the shape that `bound` has them in. Inputs, states and head gradients.
   Tensor Input(const BoundProgram& bound, const std::string& name) const;
   Tensor InputGradient(const BoundProgram& bound, const std::string& name) const;  // throws Error if none is asked for
+  // A plan's value that lies in the arena, where it is: until another program runs there.
+  Tensor Value(const BoundProgram& bound, int value) const;
   // A copy of output `i` of the last run, in a tensor of its own.
   Tensor CopyOutput(const BoundProgram& bound, int i) const;
   void ZeroInputGradients();
@@ -88,6 +90,7 @@ class Replica {
   // Makes room for one argument, zero-filled where it moves; nothing is bound to the old place then. What throws
   // changes nothing.
   void Reserve(std::map<std::string, Buffer>* buffers, const PlanArgument& argument);
+  std::shared_ptr<Chunk> NewZeros(int64_t bytes, const VarPtr& var) const;
   void* Address(const std::string& name) const;
   PreparedPtr PrepareSegment(const std::shared_ptr<const BoundProgram>& bound, int s) const;
   void WaitIdle() const;
@@ -99,7 +102,7 @@ class Replica {
   std::shared_ptr<Arena> arena_;
   VarPtr inputs_var_, input_gradients_var_;
   std::map<std::string, Buffer> inputs_, input_gradients_;
-  std::shared_ptr<StepBlock> step_;
+  std::shared_ptr<Chunk> step_;              // a StepBlock, in device memory
   PreparedPtr load_, zero_input_gradients_;  // the latter nullptr until it is wanted, and when the arrays move
   PayloadPool<StepInput> step_inputs_;
   std::vector<std::weak_ptr<const BoundProgram>> bound_;  // those that somebody still uses

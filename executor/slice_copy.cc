@@ -31,12 +31,12 @@ void CopySlice(DType dtype, const Shape& shape, const void* in, int axis, int64_
   }
 }
 
-void PasteSlice(DType dtype, const Shape& shape, void* out, int axis, int64_t begin, int64_t end, const void* in) {
+void PasteSlice(const FlatKernels& flat, Stream& stream, DType dtype, const Shape& shape, void* out, int axis,
+                int64_t begin, int64_t end, const void* in) {
   const Runs r = RunsOf(shape, axis, begin, end);
-  for (int64_t i = 0; i < r.outer; ++i) {
-    flat::Copy(static_cast<const char*>(in) + i * r.run * SizeOf(dtype),
-               static_cast<char*>(out) + (i * r.stride + r.first) * SizeOf(dtype), r.run * SizeOf(dtype));
-  }
+  const int64_t size = SizeOf(dtype);
+  flat.CopyRows(stream, in, r.run * size, static_cast<char*>(out) + r.first * size, r.stride * size, r.outer,
+                r.run * size);
 }
 
 }  // namespace bindery

@@ -15,7 +15,7 @@ namespace {
 const char* KindOf(const Key& key) { return std::holds_alternative<int64_t>(key) ? "integers" : "strings"; }
 
 bool Same(const Tensor& a, const Tensor& b) {
-  return a.var() == b.var() && a.data() == b.data() && a.device() == b.device();
+  return a.var() == b.var() && a.address() == b.address() && a.device() == b.device();
 }
 
 // The store of one process: everything is in memory that it can address.
@@ -80,13 +80,16 @@ class LocalStore final : public KVStore {
     for (auto& [key, entry] : entries_) entry.last_push = {};  // they were prepared for the one before
   }
 
-  std::unique_ptr<Reduction> PrepareReduction(std::vector<Bucket> buckets, RangeFunction function,
-                                              int threads) override {
+  std::unique_ptr<Reduction> PrepareReduction(std::vector<Bucket> buckets, RangeFunction function, int threads,
+                                              ReductionHooks hooks) override {
     std::vector<Device> workers = DevicesOf(buckets);
     if (type_ == KVStoreType::kLocal && !workers.empty()) workers.resize(1);
-    return MakeReduction(
-        engine_, std::move(buckets),
-        {.name = "reduce", .workers = std::move(workers), .threads = threads, .function = std::move(function)});
+    return MakeReduction(engine_, std::move(buckets),
+                         {.name = "reduce",
+                          .workers = std::move(workers),
+                          .threads = threads,
+                          .function = std::move(function),
+                          .hooks = std::move(hooks)});
   }
 
  private:

@@ -54,13 +54,24 @@ struct Bucket {
 using RangeFunction = std::function<void(int bucket, int64_t begin, int64_t end, std::span<const void* const> sources,
                                          std::span<void* const> replicas)>;
 
+// Looks at elements begin..end-1 of bucket `bucket`; called once for each range, concurrently for disjoint ranges. What
+// it throws keeps the whole reduction from touching anything.
+using RangeCheck = std::function<void(int bucket, int64_t begin, int64_t end, std::span<const void* const> sources)>;
+
+struct ReductionHooks {
+  RangeCheck check = nullptr;      // of all ranges, before the first is reduced
+  std::vector<VarPtr> gates = {};  // variables that must be whole
+};
+
 // A prepared reduction over fixed buckets.
 class Reduction {
  public:
   virtual ~Reduction() = default;
-  // Pushes it: after everything pushed before on these tensors, before everything pushed later. If a source failed, no
-  // replica is touched (they stay readable).
+  // Pushes it: after everything pushed before on these tensors, before everything pushed later. If a source or a gate
+  // failed, or the check did, no replica is touched (they stay readable).
   virtual void Run() = 0;
+  // Variables that tell how the last run went: one of them carries its error, if it has one.
+  virtual const std::vector<VarPtr>& outcome() const = 0;
 };
 
 class KVStore {
@@ -92,7 +103,7 @@ class KVStore {
   // Without `function`: the sum goes into every replica. `threads`: of each device's worker (TeamScope), which share
   // its range when that is long enough.
   virtual std::unique_ptr<Reduction> PrepareReduction(std::vector<Bucket> buckets, RangeFunction function = nullptr,
-                                                      int threads = 1) = 0;
+                                                      int threads = 1, ReductionHooks hooks = {}) = 0;
 };
 
 }  // namespace bindery

@@ -1,12 +1,15 @@
 #include "kvstore/reduction.h"
 
 #include <algorithm>
+#include <deque>
 #include <exception>
 #include <utility>
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "engine/backend.h"
 #include "engine/kernels/flat.h"
+#include "engine/staged_call.h"
 #include "engine/team.h"
 
 namespace bindery {
@@ -20,14 +23,10 @@ void CheckTensor(const Tensor& tensor, const Engine* engine, size_t bucket, cons
   if (!tensor.defined()) Throw("bucket {}, {} {}: the tensor is empty", bucket, role, number);
   if (tensor.engine().get() != engine)
     Throw("bucket {}, {} {}: the tensor belongs to another engine", bucket, role, number);
-  if (tensor.device().kind != DeviceKind::kCpu) {
-    Throw<DeviceError>("bucket {}, {} {}: this store reduces tensors in host memory, got one on {}", bucket, role,
-                       number, tensor.device());
-  }
 }
 
 bool OverlapInPart(const Tensor& a, const Tensor& b) {
-  const auto begin_a = reinterpret_cast<uintptr_t>(a.data()), begin_b = reinterpret_cast<uintptr_t>(b.data());
+  const auto begin_a = reinterpret_cast<uintptr_t>(a.address()), begin_b = reinterpret_cast<uintptr_t>(b.address());
   return begin_a != begin_b && begin_a < begin_b + static_cast<uintptr_t>(b.bytes()) &&
          begin_b < begin_a + static_cast<uintptr_t>(a.bytes());
 }
@@ -80,16 +79,25 @@ struct Part {
 struct State {
   std::vector<Bucket> buckets;  // keeps the tensors' memory alive
   RangeFunction function;
+  RangeCheck check;
   int threads = 1;
   std::vector<Part> parts;
 
-  void Do(const Part& part) const {
+  // work(Work) for all of a part, by its worker's team.
+  template <class F>
+  void ForEach(const Part& part, const F& work) const {
     const TeamScope team(part.elements > kSerialElements ? threads : 1);
     ParallelFor(static_cast<int64_t>(part.shares.size()), 1, 1, [&](int64_t begin, int64_t end, int) {
       for (int64_t share = begin; share < end; ++share) {
-        for (const Work& work : part.shares[static_cast<size_t>(share)]) Do(work);
+        for (const Work& w : part.shares[static_cast<size_t>(share)]) work(w);
       }
     });
+  }
+  void Check(const Part& part) const {
+    ForEach(part, [&](const Work& work) { check(work.range.bucket, work.range.begin, work.range.end, work.sources); });
+  }
+  void Do(const Part& part) const {
+    ForEach(part, [&](const Work& work) { Do(work); });
   }
   void Do(const Work& work) const {
     const auto& [bucket, begin, end] = work.range;
@@ -125,11 +133,12 @@ Work MakeWork(const BucketRange& range, const Bucket& bucket) {
   return work;
 }
 
-std::shared_ptr<State> MakeState(std::vector<Bucket> buckets, RangeFunction function, int workers, int threads) {
+std::shared_ptr<State> MakeState(std::vector<Bucket> buckets, const ReductionOptions& options) {
   auto state = std::make_shared<State>();
   state->buckets = std::move(buckets);
-  state->function = std::move(function);
-  state->threads = threads;
+  state->function = options.function;
+  state->check = options.hooks.check;
+  const int threads = state->threads = options.threads, workers = static_cast<int>(options.workers.size());
   std::vector<int64_t> elements;
   for (const Bucket& bucket : state->buckets) elements.push_back(bucket.sources[0].elements());
   const auto shares = CutBuckets(elements, workers * threads);
@@ -151,8 +160,8 @@ std::shared_ptr<State> MakeState(std::vector<Bucket> buckets, RangeFunction func
 
 class PreparedReduction final : public Reduction {
  public:
-  PreparedReduction(std::shared_ptr<Engine> engine, std::vector<Bucket> buckets, ReductionOptions options)
-      : engine_(std::move(engine)) {
+  PreparedReduction(std::shared_ptr<Engine> engine, std::vector<Bucket> buckets, const ReductionOptions& options)
+      : engine_(std::move(engine)), name_(options.name) {
     std::vector<VarPtr> sources, replicas;
     for (const Bucket& bucket : buckets) {
       for (const Tensor& tensor : bucket.sources) sources.push_back(tensor.var());
@@ -160,55 +169,146 @@ class PreparedReduction final : public Reduction {
     }
     const bool replace = options.mode == ReductionMode::kReplace;
     const std::vector<Device>& workers = options.workers;
-    const auto state =
-        MakeState(std::move(buckets), std::move(options.function), static_cast<int>(workers.size()), options.threads);
+    const auto state = MakeState(std::move(buckets), options);
+    const VarPtr token = engine_->NewVar();
 
-    Operation prologue{
-        .name = options.name, .device = workers[0], .reads = sources, .writes = {}, .updates = {}, .run = {}};
-    (replace ? prologue.writes : prologue.updates) = replicas;
-    if (state->parts.size() == 1 && (replace || !state->function)) {  // nobody to share with, no half updates
-      prologue.run = [state](const OpContext&) { state->Do(state->parts[0]); };
-      Add(std::move(prologue));
-      return;
-    }
-    Operation epilogue{.name = options.name, .device = workers[0], .reads = {}, .writes = {}, .updates = {}, .run = {}};
-    if (state->parts.size() == 1) {  // the prologue is the only part
+    Operation& prologue = New(workers[0]);
+    prologue.reads = sources;
+    prologue.reads.insert(prologue.reads.end(), options.hooks.gates.begin(), options.hooks.gates.end());
+    prologue.writes = {token};
+    for (const VarPtr& replica : replicas) (replace ? prologue.writes : prologue.updates).push_back(replica);
+    std::vector<VarPtr> to_know = {token};  // what carries the errors of a run
+    if (state->parts.size() > 1) {
+      prologue.run = [](const OpContext&) {};
+      std::vector<VarPtr> before = sources, done;  // what a part comes after
+      before.push_back(token);
+      if (state->check) {
+        for (size_t i = 0; i < state->parts.size(); ++i) {
+          to_know.push_back(engine_->NewVar());
+          Operation& check = New(workers[i]);
+          check.reads = before;
+          check.writes = {to_know.back()};
+          check.run = [state, i](const OpContext&) { state->Check(state->parts[i]); };
+        }
+      }
+      before.insert(before.end(), to_know.begin() + 1, to_know.end());
+      for (size_t i = 0; i < state->parts.size(); ++i) {
+        done.push_back(engine_->NewVar());
+        Operation& part = New(workers[i]);
+        part.reads = before;
+        part.updates = {done.back()};
+        part.run = [state, i](const OpContext&) { state->DoAndKeepError(state->parts[i]); };
+      }
+      AddEpilogue(state, workers[0], done, replicas);
+    } else if (replace || !state->function) {  // nobody to share with, no half updates
+      prologue.run = [state](const OpContext&) {
+        if (state->check) state->Check(state->parts[0]);
+        state->Do(state->parts[0]);
+      };
+    } else {  // the prologue is the only part
       const VarPtr done = engine_->NewVar();
       prologue.updates.push_back(done);
-      prologue.run = [state](const OpContext&) { state->DoAndKeepError(state->parts[0]); };
-      Add(std::move(prologue));
-      epilogue.reads.push_back(done);
-    } else {
-      const VarPtr token = engine_->NewVar();
-      prologue.writes.push_back(token);
-      prologue.run = [](const OpContext&) {};
-      Add(std::move(prologue));
-      for (size_t i = 0; i < state->parts.size(); ++i) {
-        const VarPtr done = engine_->NewVar();
-        Operation part{
-            .name = options.name, .device = workers[i], .reads = sources, .writes = {}, .updates = {done}, .run = {}};
-        part.reads.push_back(token);
-        part.run = [state, i](const OpContext&) { state->DoAndKeepError(state->parts[i]); };
-        Add(std::move(part));
-        epilogue.reads.push_back(done);
-      }
+      prologue.run = [state](const OpContext&) {
+        if (state->check) state->Check(state->parts[0]);
+        state->DoAndKeepError(state->parts[0]);
+      };
+      AddEpilogue(state, workers[0], {done}, replicas);
     }
-    epilogue.reads.insert(epilogue.reads.end(), replicas.begin(), replicas.end());
-    epilogue.writes = replicas;
-    epilogue.run = [state](const OpContext&) { state->TakeErrors(); };
-    Add(std::move(epilogue));
+    outcome_ = std::move(to_know);
+    outcome_.insert(outcome_.end(), replicas.begin(), replicas.end());
+    for (Operation& operation : pending_) operations_.push_back(engine_->Prepare(std::move(operation)));
+    pending_.clear();
   }
 
   void Run() override {
     for (const PreparedPtr& operation : operations_) engine_->Push(operation);
   }
+  const std::vector<VarPtr>& outcome() const override { return outcome_; }
 
  private:
-  void Add(Operation operation) { operations_.push_back(engine_->Prepare(std::move(operation))); }
+  Operation& New(Device worker) {
+    return pending_.emplace_back(
+        Operation{.name = name_, .device = worker, .reads = {}, .writes = {}, .updates = {}, .run = {}});
+  }
+  void AddEpilogue(const std::shared_ptr<State>& state, Device worker, const std::vector<VarPtr>& done,
+                   const std::vector<VarPtr>& replicas) {
+    Operation& epilogue = New(worker);
+    epilogue.reads = done;
+    epilogue.reads.insert(epilogue.reads.end(), replicas.begin(), replicas.end());
+    epilogue.writes = replicas;
+    epilogue.run = [state](const OpContext&) { state->TakeErrors(); };
+  }
 
   const std::shared_ptr<Engine> engine_;
+  const std::string name_;
+  std::vector<VarPtr> outcome_;
+  std::deque<Operation> pending_;        // while they are made
   std::vector<PreparedPtr> operations_;  // in the order of pushing
 };
+
+// Through host memory.
+class StagedReduction final : public Reduction {
+ public:
+  StagedReduction(std::shared_ptr<Engine> engine, const std::vector<Bucket>& buckets, const ReductionOptions& options) {
+    struct Job {
+      DType dtype;
+      int64_t elements;
+      size_t sources, replicas;
+    };
+    const bool replace = options.mode == ReductionMode::kReplace;
+    std::vector<Job> jobs;
+    std::vector<StagedRange> ranges;  // per bucket the sources, then the replicas
+    for (const Bucket& bucket : buckets) {
+      const Tensor& first = bucket.sources[0];
+      jobs.push_back({first.dtype(), first.elements(), bucket.sources.size(), bucket.replicas.size()});
+      const auto add = [&](const Tensor& tensor, bool read, StagedRange::After after) {
+        ranges.push_back({tensor.device(), tensor.address(), tensor.bytes(), tensor.var(), read, after});
+      };
+      for (const Tensor& source : bucket.sources) add(source, true, StagedRange::After::kNothing);
+      for (const Tensor& replica : bucket.replicas) {
+        add(replica, !replace || options.function, replace ? StagedRange::After::kWrite : StagedRange::After::kUpdate);
+      }
+    }
+    call_ = std::make_unique<StagedCall>(
+        std::move(engine), options.name, ranges,
+        [jobs, function = options.function, check = options.hooks.check,
+         kept = buckets](std::span<void* const> addresses) {
+          std::span<void* const> at = addresses;
+          for (size_t b = 0; check && b < jobs.size(); ++b) {
+            check(static_cast<int>(b), 0, jobs[b].elements,
+                  {const_cast<const void* const*>(at.data()), jobs[b].sources});
+            at = at.subspan(jobs[b].sources + jobs[b].replicas);
+          }
+          for (size_t b = 0; b < jobs.size(); ++b) {
+            const Job& job = jobs[b];
+            const std::span<const void* const> sources(const_cast<const void* const*>(addresses.data()), job.sources);
+            const std::span<void* const> replicas = addresses.subspan(job.sources, job.replicas);
+            if (function) {
+              function(static_cast<int>(b), 0, job.elements, sources, replicas);
+            } else {
+              SumInto(job.dtype, sources, replicas, job.elements);
+            }
+            addresses = addresses.subspan(job.sources + job.replicas);
+          }
+        },
+        options.hooks.gates);
+    outcome_ = {call_->outcome()};
+  }
+  void Run() override { call_->Push(); }
+  const std::vector<VarPtr>& outcome() const override { return outcome_; }
+
+ private:
+  std::unique_ptr<StagedCall> call_;
+  std::vector<VarPtr> outcome_;
+};
+
+bool HostAddressesAll(const std::vector<Bucket>& buckets) {
+  const auto on_host = [](const Tensor& tensor) { return HostAddressable(tensor.device()); };
+  return std::all_of(buckets.begin(), buckets.end(), [&](const Bucket& bucket) {
+    return std::all_of(bucket.sources.begin(), bucket.sources.end(), on_host) &&
+           std::all_of(bucket.replicas.begin(), bucket.replicas.end(), on_host);
+  });
+}
 
 }  // namespace
 
@@ -218,7 +318,8 @@ std::unique_ptr<Reduction> MakeReduction(std::shared_ptr<Engine> engine, std::ve
   Check(!options.workers.empty(), "a reduction has workers");
   if (options.threads < 1) Throw("a reduction needs at least 1 thread per worker, got {}", options.threads);
   for (size_t i = 0; i < buckets.size(); ++i) CheckBucket(buckets[i], engine.get(), i);
-  return std::make_unique<PreparedReduction>(std::move(engine), std::move(buckets), std::move(options));
+  if (!HostAddressesAll(buckets)) return std::make_unique<StagedReduction>(std::move(engine), buckets, options);
+  return std::make_unique<PreparedReduction>(std::move(engine), std::move(buckets), options);
 }
 
 std::vector<Device> DevicesOf(const std::vector<Bucket>& buckets) {

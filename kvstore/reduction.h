@@ -4,8 +4,10 @@
 // A tensor has one variable, so two workers cannot write parts of it as two operations that both name it. Several
 // workers therefore share it under the cover of a pair of operations. With D workers a run pushes
 //
-//   prologue     reads the sources, holds the replicas for itself, creates `token`; does nothing
-//   part 0..D-1  read `token` and the sources, each updates a variable of its own, `done`; the work, one range each
+//   prologue     reads the sources and the gates, holds the replicas for itself, creates `token`; does nothing
+//   check 0..D-1 read `token` and the sources, each creates a variable of its own, `checked`; if there is a check
+//   part 0..D-1  read `token`, every `checked` and the sources, each updates a variable of its own, `done`; the work,
+//                one range each
 //   epilogue     reads every `done`, holds the replicas for itself; says how it went
 //
 // Whatever was pushed on the replicas before is over when the prologue runs; whatever is pushed after waits for the
@@ -20,6 +22,9 @@
 //     error to reach the replicas the epilogue lists them as read and created: it fails them when it throws, and
 //     leaves them failed when they are, but does not fail them with a source.
 //   - kReplace (values): they are created, by the prologue, so they carry a source's error.
+//
+// All of that is for memory that the host can address. If some tensor lies elsewhere, the reduction is one StagedCall,
+// which is all or nothing anyway.
 #pragma once
 
 #include <memory>
@@ -36,11 +41,12 @@ struct ReductionOptions {
   ReductionMode mode = ReductionMode::kUpdate;
   std::vector<Device> workers;  // each takes an equal range of all elements; not empty
   int threads = 1;              // of each worker's team, which share its range
-  RangeFunction function;       // none: the sum goes into every replica
+  RangeFunction function = {};  // none: the sum goes into every replica
+  ReductionHooks hooks = {};
 };
 
 // Throws Error for an empty list, overlapping memory or a tensor of another engine, ShapeError for unequal element
-// counts or dtypes, DeviceError for memory that this process cannot address.
+// counts or dtypes.
 std::unique_ptr<Reduction> MakeReduction(std::shared_ptr<Engine> engine, std::vector<Bucket> buckets,
                                          ReductionOptions options);
 

@@ -2,7 +2,7 @@
 
 load("@rules_cc//cc:defs.bzl", "cc_library", "cc_test")
 
-def bindery_tests(deps = [], medium = [], loader = [], data = []):
+def bindery_tests(deps = [], medium = [], loader = [], data = [], on_devices = []):
     """Declares a cc_test for every *_test.cc beside the BUILD file, named after the file.
 
     Other .cc and .h files of the folder are helpers that all of its tests share.
@@ -12,6 +12,8 @@ def bindery_tests(deps = [], medium = [], loader = [], data = []):
       medium: names of tests that may take up to five minutes; the others get one.
       loader: names of tests that read files from outside; CI repeats them under sanitizers.
       data: files that the tests open at run time.
+      on_devices: names of tests that run on CPUs and again, as <name>_on_sim and <name>_on_mixed, on simulated devices
+        and on both kinds in turn (tests/test_device.h).
     """
     native.filegroup(
         name = "sources",
@@ -19,7 +21,7 @@ def bindery_tests(deps = [], medium = [], loader = [], data = []):
         visibility = ["//tests:__subpackages__"],
     )
     sources = native.glob(["*_test.cc"], allow_empty = True)
-    for name in medium + loader:
+    for name in medium + loader + on_devices:
         if name + ".cc" not in sources:
             fail("no test source %s.cc" % name)
     cc_library(
@@ -32,16 +34,26 @@ def bindery_tests(deps = [], medium = [], loader = [], data = []):
     )
     for source in sources:
         name = source[:-len(".cc")]
-        cc_test(
-            name = name,
-            size = "medium" if name in medium else "small",
+        cc_library(
+            name = name + "_code",
+            testonly = True,
             srcs = [source],
             # gtest's macros are slow to optimise and gain nothing from it; with sanitizers three times as slow.
             copts = select({
                 "//:sanitized": ["-O0"],
                 "//conditions:default": ["-O1"],
             }),
-            data = data,
-            tags = ["loader"] if name in loader else [],
-            deps = deps + [":helpers", "//third_party:gtest_main"],
+            alwayslink = True,
+            deps = deps + [":helpers", "//tests:test_device", "//third_party:gtest"],
         )
+        for suffix, devices in [("", "cpu"), ("_on_sim", "sim"), ("_on_mixed", "mixed")]:
+            if suffix and name not in on_devices:
+                continue
+            cc_test(
+                name = name + suffix,
+                size = "medium" if name in medium else "small",
+                data = data,
+                env = {"BINDERY_TEST_DEVICES": devices},
+                tags = ["loader"] if name in loader and not suffix else [],
+                deps = [name + "_code", "//third_party:gtest_main"],
+            )

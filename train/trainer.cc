@@ -1,4 +1,5 @@
-// Trainer: binding, training, measuring, predicting. What has to do with checkpoints is in trainer_checkpoint.cc.
+// Trainer: binding, training, measuring, predicting. A single step is in trainer_step.cc, what has to do with
+// checkpoints in trainer_checkpoint.cc.
 #include "train/trainer.h"
 
 #include <fmt/format.h>
@@ -12,6 +13,7 @@
 #include "base/names.h"
 #include "symbol/graph.h"
 #include "train/initializer.h"
+#include "train/trainer_step.h"
 #include "train/training_metric.h"
 
 namespace bindery {
@@ -71,8 +73,6 @@ Trainer::Trainer(const Model& model, const TrainerOptions& options) : Trainer(mo
   aux_ = model.aux;
   metadata_ = model.metadata;
 }
-
-Trainer::~Trainer() = default;
 
 void Trainer::Bind(const std::vector<DataDesc>& data, const std::vector<DataDesc>& labels, bool for_training) {
   if (group_ && group_->options().for_training) return;  // for good: the optimizer's state is of this group
@@ -145,22 +145,6 @@ BatchPtr Trainer::Feed::Arrange(BatchPtr batch) const {
   return arranged;
 }
 
-// Measured before it is applied: a step that fails, or whose outputs are not finite, changes no parameter. The wait for
-// the outputs is the only one; the update then runs while the next batch is made.
-void Trainer::Step(const BatchPtr& batch) {
-  updater_->Compute(batch);
-  totals_before_.assign(metric_->total().begin(), metric_->total().end());
-  group_->UpdateMetric(metric_.get(), batch->label);
-  if (const std::string output = metric_->NotFinite(); !output.empty()) {
-    metric_->SetTotal(totals_before_);  // the failed batch counts nowhere
-    throw NumericError(
-        fmt::format("output \"{}\" is not finite at step {}: training has diverged; lower the learning rate or look at "
-                    "the data",
-                    output, updater_->step() + 1));
-  }
-  updater_->Apply(group_->batch_size());
-}
-
 bool Trainer::IsBest(const std::string& set, const std::string& metric, double value) {
   if (!std::isfinite(value)) return false;
   const std::string what = set + " " + metric;
@@ -210,7 +194,7 @@ FitResult Trainer::Fit(DataIter& train, const FitOptions& options) {
     BatchPtr batch;
     while (!(result.stopped = stop_.load(std::memory_order_relaxed)) && (batch = next())) {
       ++batch_in_epoch_;  // whatever becomes of it: the iterator is past it
-      Step(batch);
+      Step(batch, &train);
       samples += group_->batch_size();
       if (options.on_batch) {
         options.on_batch({.epoch = epoch_,
@@ -225,6 +209,7 @@ FitResult Trainer::Fit(DataIter& train, const FitOptions& options) {
       const bool due = options.checkpoint_every > 0 && updater_->step() % options.checkpoint_every == 0;
       if (save_.exchange(false, std::memory_order_relaxed) || due) save();
     }
+    SettleAll(&train);
     if (result.stopped) {
       save();
       break;
@@ -278,9 +263,10 @@ void Trainer::Sweep(DataIter& data, const std::function<void(const Batch&)>& vis
 NamedValues Trainer::Score(DataIter& data, const std::string& metrics) {
   TrainingMetric metric(MakeMetric(metrics.empty() ? options_.metrics : metrics), symbol_);
   Sweep(data, [&](const Batch& batch) {
-    group_->UpdateMetric(&metric, batch.label);
-    if (const std::string output = metric.NotFinite(); !output.empty()) {
-      Throw<NumericError>("output \"{}\" is not finite: the model has diverged, or the data are not finite", output);
+    try {
+      group_->UpdateMetric(&metric, batch.label);
+    } catch (const NumericError& e) {
+      Throw<NumericError>("{}: the model has diverged, or the data are not finite", WithoutOperation(e.message()));
     }
   });
   return metric.Get();

@@ -33,6 +33,7 @@
 namespace bindery {
 
 class TrainingMetric;
+struct Measurement;
 
 struct TrainerOptions {
   std::vector<Device> devices = {Cpu(0)};
@@ -58,8 +59,9 @@ struct BatchReport {
   int64_t step = 0;     // updates so far
   int64_t samples = 0;  // of the epoch so far
   double learning_rate = 0;
-  double seconds = 0;              // of the epoch so far, in this run
-  const Metric* metric = nullptr;  // training metrics of the epoch so far
+  double seconds = 0;  // of the epoch so far, in this run
+  // Training metrics of the epoch so far. Those of the last steps, which may be in flight still, are not in it yet.
+  const Metric* metric = nullptr;
 };
 struct EpochReport {
   int64_t epoch = 0;
@@ -96,9 +98,10 @@ class Trainer {
   Trainer(const Model& model, const TrainerOptions& options = {});
   ~Trainer();
 
-  // Throws DataError, ShapeError, NumericError (an output is no longer finite) and what the devices threw. The
-  // parameters are then those before the failed step: it updates nothing until its outputs are measured and checked.
-  // Running statistics may have moved, but only to finite values. The next Fit goes on with the batch after it.
+  // Throws DataError, ShapeError, NumericError (an output or a gradient is not finite; names the first value that was
+  // not) and what the devices threw. The parameters and running statistics are then those before the failed step. Fit
+  // hears of it when it has pushed one or two steps more, which changed nothing either: it sets the iterator back, and
+  // the next Fit goes on with the batch after the failed one.
   // Throws NumericError, too, where a checkpoint is due and at the end, if a parameter, a running statistic or a state
   // of the optimizer is not finite: the values stay as they are and no checkpoint is written, so that the last one is
   // good.
@@ -116,8 +119,9 @@ class Trainer {
 
   Model ToModel() const;  // the symbol with its parameters as they are now
   void Save(const std::string& path) const { SaveModel(ToModel(), path); }
-  // Everything; after the first Fit has begun.
-  Checkpoint ToCheckpoint(const DataIter* train = nullptr) const;
+  // Everything; after the first Fit has begun. From inside a Fit (on_batch) it waits for the steps in flight, and throws
+  // what Fit would.
+  Checkpoint ToCheckpoint(DataIter* train = nullptr);
   // The next Fit goes on from there. Throws CheckpointError if the checkpoint is of another graph or other data, or if
   // its optimizer kept other state; nothing has changed then. (Before the first Fit, an optimizer's state that does not
   // fit shows in Fit.) Other devices, schedules, settings of the optimizer and so on are possible, and logged as
@@ -153,7 +157,15 @@ class Trainer {
   void Bind(const std::vector<DataDesc>& data, const std::vector<DataDesc>& labels, bool for_training);
   Feed BindFor(const DataIter& data, bool for_training);
   void SetInitialParams(DataParallelExecutorGroup* group, const Model& values) const;
-  void Step(const BatchPtr& batch);
+  // Pushes a step on the batch that the iterator has just given, and waits for the one before the last: two are in
+  // flight. If that one failed: throws, with nothing in flight and the iterator behind the failed batch.
+  void Step(const BatchPtr& batch, DataIter* iterator);
+  void Settle(DataIter* iterator);  // waits for the oldest step in flight, and counts its metrics
+  void SettleAll(DataIter* iterator);
+  void GoBack(int64_t failed_step, const IterState& after, DataIter* iterator);
+  // What an error of a step says, with the first value that was not finite.
+  std::exception_ptr Explain(std::exception_ptr error, const BatchPtr& batch, int64_t step);
+  std::string FirstBadValue(const BatchPtr& batch, int64_t step);
   // Is it the best value of the set ("validation") so far? Then it is kept.
   bool IsBest(const std::string& set, const std::string& metric, double value);
   // Runs one sweep in prediction mode and calls visit(batch) after each.
@@ -174,7 +186,15 @@ class Trainer {
   std::unique_ptr<Updater> updater_;
   std::optional<UpdaterState> pending_;
   std::unique_ptr<TrainingMetric> metric_;
-  std::vector<double> totals_before_;  // the metric's, before the current batch
+  struct InFlight {
+    BatchPtr batch;
+    IterState after;   // of the iterator, when it had given the batch
+    int64_t step = 0;  // its number, from 1
+    std::shared_ptr<Measurement> measurement;
+  };
+  InFlight flying_[Updater::kInFlight];  // the first `in_flight_`, oldest first
+  int64_t in_flight_ = 0;
+  int64_t untouched_ = 0;  // batches behind a failed step, while it is dealt with
   int64_t epoch_ = 0, batch_in_epoch_ = 0;
   std::optional<std::pair<std::string, double>> best_;  // "validation accuracy" and its value
   std::atomic<bool> stop_{false}, save_{false};

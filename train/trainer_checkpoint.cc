@@ -89,8 +89,9 @@ std::map<std::string, std::string> Trainer::Info() const {
   return info;
 }
 
-Checkpoint Trainer::ToCheckpoint(const DataIter* train) const {
+Checkpoint Trainer::ToCheckpoint(DataIter* train) {
   if (!updater_) Throw("there is nothing to save before the first Fit");
+  SettleAll(train);
   Checkpoint checkpoint{.model = ToModel(),
                         .optimizer_state = updater_->State(),
                         .optimizer = updater_->optimizer().Text(),
@@ -100,7 +101,7 @@ Checkpoint Trainer::ToCheckpoint(const DataIter* train) const {
                         .batch_in_epoch = batch_in_epoch_,
                         .seed = options_.seed};
   if (train) checkpoint.iterator = train->SaveState();
-  if (batch_in_epoch_ > 0) checkpoint.metric_totals = metric_->OwnTotal();
+  if (batch_in_epoch_ > 0) checkpoint.metric_totals.assign(metric_->total().begin(), metric_->total().end());
   checkpoint.metrics = options_.metrics;
   checkpoint.info = Info();
   checkpoint.info["initializer"] = options_.initializer;
@@ -138,9 +139,9 @@ void Trainer::CheckFits(const Checkpoint& checkpoint) const {
   }
   if (updater_) CheckOptimizerState(*updater_, checkpoint.optimizer_state, checkpoint.optimizer);
   const size_t totals = checkpoint.metric_totals.size();
-  if (checkpoint.metrics == options_.metrics && totals != 0 && totals != static_cast<size_t>(metric_->own_size())) {
+  if (checkpoint.metrics == options_.metrics && totals != 0 && totals != static_cast<size_t>(metric_->partial_size())) {
     Throw<CheckpointError>("the checkpoint has {} totals of the metrics {}, which have {}", totals, checkpoint.metrics,
-                           metric_->own_size());
+                           metric_->partial_size());
   }
 }
 
@@ -192,7 +193,7 @@ void Trainer::Restore(const Checkpoint& checkpoint, DataIter* train) {
   epoch_ = checkpoint.epoch;
   batch_in_epoch_ = checkpoint.batch_in_epoch;
   metric_->Reset();
-  if (checkpoint.metrics == options_.metrics) metric_->SetOwnTotal(checkpoint.metric_totals);
+  if (checkpoint.metrics == options_.metrics) metric_->SetTotal(checkpoint.metric_totals);
   const auto best = checkpoint.info.find(kBest);
   best_ = best == checkpoint.info.end() ? std::nullopt : ParseBest(best->second);
 }

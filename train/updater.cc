@@ -4,6 +4,8 @@
 #include <array>
 
 #include "base/names.h"
+#include "engine/backend.h"
+#include "engine/kernels/flat.h"
 #include "executor/reformat.h"
 #include "symbol/graph.h"
 #include "symbol/ops/loss.h"
@@ -34,7 +36,7 @@ std::string StateName(const std::string& parameter, const std::string& state) { 
 Updater::Updater(DataParallelExecutorGroup* group, const UpdaterOptions& options)
     : group_(group), optimizer_(options.optimizer ? options.optimizer : std::make_shared<const Sgd>()),
       schedule_(options.schedule ? options.schedule : ConstantSchedule(optimizer_->options().learning_rate)),
-      kvstore_(KVStore::Create(options.kvstore, group->engine())) {
+      kvstore_(KVStore::Create(options.kvstore, group->engine())), check_gradients_(options.check_gradients) {
   if (!group_->options().for_training) Throw("an updater needs a group that is bound for training");
   if (group_->devices().size() > kMaxDevices)
     Throw("an updater serves at most {} devices, got {}", kMaxDevices, group_->devices().size());
@@ -45,7 +47,24 @@ Updater::Updater(DataParallelExecutorGroup* group, const UpdaterOptions& options
         "explicit rescale");
   }
   divide_by_samples_ = leaves.value_or(false);
+  Engine& engine = *group_->engine();
+  gate_ = engine.NewVar();
+  committed_ = engine.NewVar();
+  for (VarPtr& done : done_) done = engine.NewVar();
   Prepare();
+  const auto prepare = [&](const char* name, std::vector<VarPtr> reads, std::vector<VarPtr> writes) {
+    return engine.Prepare({.name = name,
+                           .device = Cpu(),
+                           .reads = std::move(reads),
+                           .writes = std::move(writes),
+                           .updates = {},
+                           .run = [](const OpContext&) {}});
+  };
+  forgive_ = prepare("forgive", {}, {committed_});
+  std::vector<VarPtr> outcome = {committed_, gate_};  // reads what it writes: once failed, always failed
+  if (reduction_) outcome.insert(outcome.end(), reduction_->outcome().begin(), reduction_->outcome().end());
+  for (int64_t i = 0; i < kInFlight; ++i) commit_[i] = prepare("commit", outcome, {committed_, done_[i]});
+  PrepareCommit();
 }
 
 Updater::~Updater() {
@@ -66,6 +85,7 @@ void Updater::Prepare() {
   for (const NodePtr& node : Graph::Of(group_->symbol()).nodes) {
     if (node->is_variable()) annotations[node->name()] = node->annotations();
   }
+  const Device home = HostAddressable(group_->devices()[0]) ? group_->devices()[0] : Cpu();  // updates run on the host
   std::vector<Bucket> buckets;
   for (size_t b = 0; b < store.blocks().size(); ++b) {
     const ParameterStore::Block& block = store.blocks()[b];
@@ -80,11 +100,11 @@ void Updater::Prepare() {
         Throw<ModelError>("parameter \"{}\" is {}: parameters are trained in float32 or float64", p.name, p.dtype);
       }
       adds_up_ |= group_->grad_req(p.name) == GradReq::kAdd;
-      state.pieces.push_back({p.offset, p.offset + p.elements, MultipliersOf(p.name, own->second)});
+      state.pieces.push_back({p.offset, p.offset + p.elements, MultipliersOf(p.name, own->second), p.name});
     }
     if (state.pieces.empty()) continue;
     for (int i = 0; i < optimizer_->state_count(); ++i) {
-      state.states.emplace_back(group_->engine(), group_->devices()[0], block.dtype, Shape{block.elements});
+      state.states.emplace_back(group_->engine(), home, block.dtype, Shape{block.elements});
     }
     blocks_.push_back(std::move(state));
     buckets.push_back({.sources = block.gradients, .replicas = block.values});
@@ -93,13 +113,19 @@ void Updater::Prepare() {
   for (const BlockState& block : blocks_)
     for (const Tensor& state : block.states) state.Wait();  // their zeros
   const VarPtr first = buckets[0].replicas[0].var();
+  ReductionHooks hooks{.check = nullptr, .gates = {gate_, committed_}};
+  if (check_gradients_) {
+    hooks.check = [this](int bucket, int64_t begin, int64_t end, std::span<const void* const> sources) {
+      CheckRange(blocks_[static_cast<size_t>(bucket)], begin, end, sources);
+    };
+  }
   reduction_ = kvstore_->PrepareReduction(
       std::move(buckets),
       [this](int bucket, int64_t begin, int64_t end, std::span<const void* const> sources,
              std::span<void* const> replicas) {
         UpdateRange(blocks_[static_cast<size_t>(bucket)], begin, end, sources, replicas);
       },
-      group_->threads_per_device());
+      group_->threads_per_device(), std::move(hooks));
   // After the last update and before the next: both update the first replica.
   set_values_ = group_->engine()->Prepare(
       {.name = "step values",
@@ -108,6 +134,59 @@ void Updater::Prepare() {
        .writes = {},
        .updates = {first},
        .run = [this](const OpContext& context) { values_ = *static_cast<const StepValues*>(context.payload); }});
+}
+
+void Updater::PrepareCommit() {
+  const ParameterStore& store = group_->store();
+  blocks_seen_ = store.blocks().size();
+  begin_statistics_.clear();
+  commit_statistics_.clear();
+  for (const ParameterStore::Block& block : store.blocks()) {
+    for (size_t d = 0; d < block.candidates.size(); ++d) {
+      const Tensor &now = block.values[d], &next = block.candidates[d];
+      const auto copy = [&](const char* name, const Tensor& from, const Tensor& to, bool commit) {
+        Operation operation{
+            .name = name, .device = from.device(), .reads = {from.var()}, .writes = {}, .updates = {}, .run = {}};
+        (commit ? operation.updates : operation.writes).push_back(to.var());
+        if (commit) operation.reads.push_back(committed_);
+        operation.run = [from, to, &flat = Backend::Of(from.device().kind).flat()](const OpContext& context) {
+          flat.Copy(context.stream, from.address(), to.address(), from.bytes());
+        };
+        return group_->engine()->Prepare(std::move(operation));
+      };
+      begin_statistics_.push_back(copy("begin statistics", now, next, false));
+      commit_statistics_.push_back(copy("commit statistics", next, now, true));
+    }
+  }
+}
+
+// A block's padding is zero, so parameters need not be told apart unless something is wrong.
+void Updater::CheckRange(const BlockState& block, int64_t begin, int64_t end,
+                         std::span<const void* const> grads) const {
+  constexpr int64_t kPart = 4096;  // elements; a sum of them stays in the first cache
+  const int64_t size = SizeOf(block.dtype);
+  alignas(64) char sum[kPart * sizeof(double)];
+  const auto all_finite = [&](int64_t from, int64_t count) {
+    if (grads.size() == 1) {
+      return flat::AllFinite(block.dtype, static_cast<const char*>(grads[0]) + from * size, count);
+    }
+    std::array<const void*, kMaxDevices> parts;
+    for (size_t d = 0; d < grads.size(); ++d) parts[d] = static_cast<const char*>(grads[d]) + from * size;
+    flat::Sum(block.dtype, {parts.data(), grads.size()}, sum, count);
+    return flat::AllFinite(block.dtype, sum, count);
+  };
+  for (int64_t from = 0; from < end - begin; from += kPart) {
+    const int64_t count = std::min(kPart, end - begin - from);
+    if (all_finite(from, count)) continue;
+    for (int64_t i = from; i < from + count; ++i) {
+      if (all_finite(i, 1)) continue;
+      const int64_t at = begin + i;
+      for (const Piece& piece : block.pieces) {
+        if (at < piece.begin || at >= piece.end) continue;
+        throw NumericError(fmt::format("the gradient of \"{}\" is not finite", piece.name));
+      }
+    }
+  }
 }
 
 void Updater::UpdateRange(const BlockState& block, int64_t begin, int64_t end, std::span<const void* const> grads,
@@ -140,12 +219,29 @@ double Updater::LearningRate() const { return schedule_->LearningRate(step_ + 1)
 
 void Updater::Compute(const BatchPtr& batch) {
   if (adds_up_) group_->ZeroGradients();
-  group_->SetStep({.step = static_cast<uint64_t>(step_)});
+  BeginStatistics();
+  group_->SetStep({.step = static_cast<uint64_t>(step_), .tentative = true});
   group_->Forward(batch, Mode::kTrain);
   group_->Backward();
+  group_->SetStep({.step = static_cast<uint64_t>(step_)});  // what runs by other hands is no part of a step
+}
+
+void Updater::BeginStatistics() {
+  if (blocks_seen_ != group_->store().blocks().size()) PrepareCommit();
+  for (const PreparedPtr& copy : begin_statistics_) group_->engine()->Push(copy);
+}
+
+void Updater::Forgive() { group_->engine()->Push(forgive_); }
+
+void Updater::WaitFor(int64_t step) const {
+  if (step <= step_ - kInFlight || step > step_ || step < 1) {
+    Throw("WaitFor: step {} is not one of the last {} up to {}", step, kInFlight, step_);
+  }
+  group_->engine()->Wait(done_[step % kInFlight]);
 }
 
 void Updater::Update(const BatchPtr& batch) {
+  Forgive();
   Compute(batch);
   Apply(group_->batch_size());
 }
@@ -161,27 +257,35 @@ void Updater::Update(std::span<const BatchPtr> micro_batches) {
   }
   int64_t samples = 0;
   for (const BatchPtr& batch : micro_batches) samples += group_->CheckBatch(*batch, Mode::kTrain);
+  Forgive();
   group_->ZeroGradients();
+  BeginStatistics();
   uint32_t number = 0;
   for (const BatchPtr& batch : micro_batches) {
-    group_->SetStep({.step = static_cast<uint64_t>(step_), .micro_batch = number++, .batch_size = samples});
+    group_->SetStep(
+        {.step = static_cast<uint64_t>(step_), .micro_batch = number++, .batch_size = samples, .tentative = true});
     group_->Forward(batch, Mode::kTrain);
     group_->Backward();
   }
+  group_->SetStep({.step = static_cast<uint64_t>(step_)});
   Apply(samples);
 }
 
 void Updater::Apply(int64_t samples) {
   if (samples < 1) Throw("Apply: gradients are of at least 1 sample, got {}", samples);
   ++step_;
-  if (!reduction_) return;
-  const std::shared_ptr<StepValues> free = pending_.Take();
-  const double automatic = divide_by_samples_ ? 1.0 / static_cast<double>(samples) : 1.0;
-  *free = {.learning_rate = schedule_->LearningRate(step_),
-           .rescale = optimizer_->options().rescale_gradient.value_or(automatic),
-           .step = step_};
-  group_->engine()->Push(set_values_, free);
-  reduction_->Run();
+  Engine& engine = *group_->engine();
+  if (reduction_) {
+    const std::shared_ptr<StepValues> free = pending_.Take();
+    const double automatic = divide_by_samples_ ? 1.0 / static_cast<double>(samples) : 1.0;
+    *free = {.learning_rate = schedule_->LearningRate(step_),
+             .rescale = optimizer_->options().rescale_gradient.value_or(automatic),
+             .step = step_};
+    engine.Push(set_values_, free);
+    reduction_->Run();
+  }
+  engine.Push(commit_[step_ % kInFlight]);
+  for (const PreparedPtr& copy : commit_statistics_) engine.Push(copy);
 }
 
 void Updater::Wait() const {

@@ -1,6 +1,12 @@
 // Updater: one training step of a group. In this order, always: forward and backward on every device -> gradients
-// summed over the devices in one fixed order -> update -> new parameters on every device. The last three are one pass
-// over memory, shared out among the devices' workers (KVStore::PrepareReduction).
+// summed over the devices in one fixed order -> are the sums finite? -> update -> new parameters on every device. The
+// sum, the update and the spreading are one pass over memory, shared out among the devices' workers
+// (KVStore::PrepareReduction).
+//
+// A step is committed or not, as a whole. If anything in it failed, if a gradient is not finite, or if what the caller
+// hangs on `gate()` failed, then no parameter, no optimizer state and no running statistic changes, and neither do they
+// in the steps after it, which may be in flight already, until Forgive(). So the host need not wait for a step before it
+// pushes the next one; WaitFor(step) tells what became of it.
 //
 // Divisor. Loss heads with normalisation `null` give sums over samples, so the update divides once by the samples of
 // the whole step: all devices, all micro-batches. Heads that normalise themselves (`batch`, `valid`) are not divided
@@ -29,6 +35,7 @@ struct UpdaterOptions {
   std::shared_ptr<const Optimizer> optimizer = nullptr;  // default: Sgd()
   SchedulePtr schedule = nullptr;                        // default: the optimizer's learning rate, constant
   KVStoreType kvstore = KVStoreType::kDevice;
+  bool check_gradients = true;  // a sum of gradients that is not finite fails the step, with NumericError
 };
 
 class Updater {
@@ -40,8 +47,9 @@ class Updater {
   Updater(DataParallelExecutorGroup* group, const UpdaterOptions& options = {});
   ~Updater();
 
-  // One step on one batch: Compute, then Apply. Asynchronous. An error travels to whoever reads the outputs; parameters
-  // and state stay as they were, and step() counts on. In a group bound with GradReq::kAdd gradients are zeroed first.
+  // One step on one batch: Forgive, Compute, then Apply. Asynchronous. An error travels to whoever reads the outputs, and
+  // to WaitFor; parameters and state stay as they were, and step() counts on. In a group bound with GradReq::kAdd
+  // gradients are zeroed first.
   void Update(const BatchPtr& batch);
   // One step on several micro-batches, one after the other: as one batch of all their samples would be. The group must
   // be bound with GradReq::kAdd; gradients are zeroed first. Throws DataError or ShapeError if one does not fit, and
@@ -51,6 +59,15 @@ class Updater {
   // samples in all (throws Error unless >= 1), and updates.
   void Compute(const BatchPtr& batch);
   void Apply(int64_t samples);
+  // Written by whoever wants a say in whether the next step is committed, before Apply: if it carries an error, it is
+  // not. Whole otherwise.
+  const VarPtr& gate() const { return gate_; }
+  // Steps are committed again after one that failed.
+  void Forgive();
+  // Until step `step` (one of the last kInFlight, step() after its Apply) is over; rethrows its error, or that of the
+  // failed step before it.
+  static constexpr int64_t kInFlight = 2;
+  void WaitFor(int64_t step) const;
 
   int64_t step() const { return step_; }        // updates so far
   void SetStep(int64_t step) { step_ = step; }  // of a resumed run
@@ -73,14 +90,18 @@ class Updater {
   struct Piece {  // a parameter within its block
     int64_t begin = 0, end = 0;
     Multipliers multipliers = {};
+    std::string name = {};
   };
   struct BlockState {
     int block = -1;                   // of the store
     DType dtype = DType::kFloat32;    // kept here: the store may grow while a step runs
     std::vector<Piece> pieces = {};   // in order
-    std::vector<Tensor> states = {};  // flat, like the block; on the first device
+    std::vector<Tensor> states = {};  // flat, like the block; in host memory
   };
   void Prepare();
+  void PrepareCommit();
+  void BeginStatistics();
+  void CheckRange(const BlockState& block, int64_t begin, int64_t end, std::span<const void* const> grads) const;
   void UpdateRange(const BlockState& block, int64_t begin, int64_t end, std::span<const void* const> grads,
                    std::span<void* const> replicas) const;
   void Wait() const;
@@ -93,6 +114,13 @@ class Updater {
   bool adds_up_ = false;  // some gradient is bound with kAdd
   std::vector<BlockState> blocks_;
   std::unique_ptr<Reduction> reduction_;  // nullptr if nothing is trained
+  bool check_gradients_ = true;
+  VarPtr gate_, committed_;  // the latter carries the error of the first step that failed
+  VarPtr done_[kInFlight];
+  PreparedPtr forgive_, commit_[kInFlight];
+  // Running statistics to their candidates, and back when the step is committed; per block and device of the store.
+  std::vector<PreparedPtr> begin_statistics_, commit_statistics_;
+  size_t blocks_seen_ = 0;  // of the store, when these were prepared
   PreparedPtr set_values_;
   StepValues values_;
   PayloadPool<StepValues> pending_;

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "engine/pages.h"
+#include "engine/cpu/pages.h"
 
 namespace bindery {
 namespace {

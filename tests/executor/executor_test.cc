@@ -5,6 +5,7 @@
 
 #include "symbol/ops.h"
 #include "tests/executor/group_helpers.h"
+#include "tests/test_device.h"
 
 namespace bindery {
 namespace {
@@ -126,13 +127,13 @@ TEST(Executor, ReshapeUpAndDownKeepsWeights) {
              {.inputs = {{"x", {5, 4}}}, .for_training = false});
   e.SetParams(
       {{"fc_weight", HostTensor::Full(DType::kFloat32, {4, 4}, 1)}, {"fc_bias", HostTensor(DType::kFloat32, {4})}});
-  const void* const weight = e.group().params()[0].values[0].data();
+  const void* const weight = e.group().params()[0].values[0].address();
   std::vector<Tensor> old;
   for (const int64_t n : {5, 3, 6, 5}) {
     e.Forward({{"x", HostTensor::Full(DType::kFloat32, {n, 4}, 1)}});
     old.push_back(e.group().Outputs()[0]);
     EXPECT_EQ(e.Output(0), HostTensor::Full(DType::kFloat32, {n, 4}, 4));
-    EXPECT_EQ(e.group().params()[0].values[0].data(), weight);
+    EXPECT_EQ(e.group().params()[0].values[0].address(), weight);
   }
   EXPECT_EQ(e.group().programs().misses(), 3);  // the second 5 is found again
   e.Forward({{"x", HostTensor(DType::kFloat32, {6, 4})}});
@@ -319,10 +320,10 @@ TEST(Compiler, SynchronisedNormalisationDoesNotDependOnTheDevices) {
     group.GetParams(nullptr, &outcome.gradients);  // the running statistics too
     return outcome;
   };
-  const Outcome one = run({Cpu(0)}, {});
-  ExpectNear(one, run({Cpu(0), Cpu(1)}, {}), 2e-6);
-  ExpectNear(one, run({Cpu(0), Cpu(1)}, {5, 1}), 2e-6);
-  ExpectNear(one, run({Cpu(0), Cpu(1), Cpu(2)}, {}), 2e-6);
+  const Outcome one = run({TestDevice(0)}, {});
+  ExpectNear(one, run({TestDevice(0), TestDevice(1)}, {}), 2e-6);
+  ExpectNear(one, run({TestDevice(0), TestDevice(1)}, {5, 1}), 2e-6);
+  ExpectNear(one, run({TestDevice(0), TestDevice(1), TestDevice(2)}, {}), 2e-6);
 }
 
 }  // namespace

@@ -7,11 +7,12 @@
 #include "executor/executor.h"
 #include "symbol/ops.h"
 #include "tests/executor/group_helpers.h"
+#include "tests/test_device.h"
 
 namespace bindery {
 namespace {
 
-const std::vector<Device> kTwo = {Cpu(0), Cpu(1)};
+const std::vector<Device> kTwo = {TestDevice(0), TestDevice(1)};
 
 GroupOptions SmallNetOptions(int64_t samples, const std::vector<Device>& devices = kTwo) {
   return {.devices = devices, .data = {{"data", {samples, 6}}}, .labels = {{"softmax_label", {samples}}}};
@@ -54,7 +55,7 @@ TEST(GroupFailures, AParameterShapedByTheBatchIsRefused) {
 }
 
 TEST(GroupFailures, AFailedAdoptionChangesNothing) {
-  ParameterStore store(MakeInlineEngine(), {Cpu(0)});
+  ParameterStore store(MakeInlineEngine(), {TestDevice(0)});
   const auto argument = [](const std::string& name, const Shape& shape) {
     return PlanArgument{.name = name, .type = {.dtype = DType::kFloat32, .shape = shape}, .is_parameter = true};
   };
@@ -110,7 +111,7 @@ TEST(GroupFailures, ALackOfMemoryOnOneDeviceLeavesTheGroupWhole) {
   group.Backward();
   const HostTensor output = group.Outputs()[0].ToHost(), gradient = SumOfGradients(group, "fc1_weight");
   DefaultStorage()->ReleasePool();
-  DefaultStorage()->SetLimit(Cpu(1), DefaultStorage()->Stats(Cpu(1)).in_use + 1024);
+  DefaultStorage()->SetLimit(TestDevice(1), DefaultStorage()->Stats(TestDevice(1)).in_use + 1024);
   EXPECT_THROW(group.Forward(large), DeviceError);
   EXPECT_EQ(group.batch_size(), 8);
   EXPECT_THROW(group.Outputs(), Error);  // of nothing that has run
@@ -119,7 +120,7 @@ TEST(GroupFailures, ALackOfMemoryOnOneDeviceLeavesTheGroupWhole) {
   group.Backward();
   EXPECT_EQ(group.Outputs()[0].ToHost(), output);
   EXPECT_EQ(SumOfGradients(group, "fc1_weight"), gradient);
-  DefaultStorage()->SetLimit(Cpu(1), 0);
+  DefaultStorage()->SetLimit(TestDevice(1), 0);
   group.Forward(large);
   EXPECT_EQ(group.Outputs()[0].shape(), (Shape{4096, 3}));
 }
@@ -144,7 +145,7 @@ TEST(GroupFailures, BatchesCutBeforehandAreChecked) {
   EXPECT_THROW(unbatched.Forward(Parts({{.data = {Full({3}, 1)}}, {.data = {Full({3}, 1)}}})), DataError);
 
   // On one device there is nothing to cut.
-  DataParallelExecutorGroup one(SmallNet(), SmallNetOptions(6, {Cpu(0)}));
+  DataParallelExecutorGroup one(SmallNet(), SmallNetOptions(6, {TestDevice(0)}));
   one.Forward(Parts({batch}));
   EXPECT_EQ(one.batch_size(), 6);
   EXPECT_EQ(one.programs().misses(), 1);
@@ -262,7 +263,7 @@ TEST(GroupFailures, AnIdleDeviceRecoversByItself) {
 
 TEST(GroupFailures, AScalarInputIsNotBatched) {
   const Symbol net = Variable("data") * Variable("factor");
-  for (const std::vector<Device>& devices : {std::vector<Device>{Cpu(0)}, kTwo}) {
+  for (const std::vector<Device>& devices : {std::vector<Device>{TestDevice(0)}, kTwo}) {
     DataParallelExecutorGroup group(
         net, {.devices = devices, .data = {{"data", {4, 3}}, {"factor", {}}}, .inputs_need_grad = true});
     group.Forward(Batch{.data = {Full({4, 3}, 2), Full({}, 5)}});

@@ -5,11 +5,12 @@
 #include "executor/executor.h"
 #include "symbol/ops.h"
 #include "tests/executor/group_helpers.h"
+#include "tests/test_device.h"
 
 namespace bindery {
 namespace {
 
-const std::vector<Device> kTwo = {Cpu(0), Cpu(1)};
+const std::vector<Device> kTwo = {TestDevice(0), TestDevice(1)};
 
 HostTensor Full(const Shape& shape, double value) { return HostTensor::Full(DType::kFloat32, shape, value); }
 
@@ -26,7 +27,7 @@ TEST(GroupGradients, AnUnbatchedHeadPassesOnWhatItsMergeImplies) {
   };
   const Symbol mean = Mean(product).WithAnnotation("merge", "mean"), sum = Sum(product).WithAnnotation("merge", "sum"),
                first = Sum(product).WithAnnotation("merge", "first");
-  for (const std::vector<Device>& devices : {std::vector<Device>{Cpu(0)}, kTwo}) {
+  for (const std::vector<Device>& devices : {std::vector<Device>{TestDevice(0)}, kTwo}) {
     const auto [dw, dx] = gradient(mean, devices);
     EXPECT_NEAR(dw, 2 * 4, 1e-6);  // the mean of x is 4
     EXPECT_LT(MaxAbsDiff(dx, Full({5, 1}, 2 * 3 / 5.0)), 1e-6);
@@ -48,7 +49,7 @@ TEST(GroupGradients, AnUnbatchedLossMergesBySum) {
   for (const std::string merge : {"mean", "first"}) {
     EXPECT_NE(MessageOf([&] { bind(merge, kTwo, true); }).find("is a loss without batch axis"), std::string::npos);
     EXPECT_NO_THROW(bind(merge, kTwo, false));
-    EXPECT_NO_THROW(bind(merge, {Cpu(0)}, true));
+    EXPECT_NO_THROW(bind(merge, {TestDevice(0)}, true));
   }
   EXPECT_NO_THROW(bind("sum", kTwo, true));
 }

@@ -7,6 +7,7 @@
 #include "executor/data_parallel_executor_group.h"
 #include "symbol/ops.h"
 #include "tests/executor/group_helpers.h"
+#include "tests/test_device.h"
 
 namespace bindery {
 namespace {
@@ -18,7 +19,7 @@ struct Result {
 // The head alone on two devices, their shares as 2 : 1.
 Result RunHead(const SoftmaxOutputAttrs& attrs, const HostTensor& scores, const HostTensor& label) {
   DataParallelExecutorGroup group(SoftmaxOutput(Variable("data"), attrs, "softmax"),
-                                  {.devices = {Cpu(0), Cpu(1)},
+                                  {.devices = {TestDevice(0), TestDevice(1)},
                                    .workload = {2, 1},
                                    .data = {{"data", scores.shape()}},
                                    .labels = {{"softmax_label", label.shape()}},

@@ -8,6 +8,7 @@
 #include "executor/data_parallel_executor_group.h"
 #include "symbol/ops.h"
 #include "tests/executor/group_helpers.h"
+#include "tests/test_device.h"
 
 namespace bindery {
 namespace {
@@ -108,7 +109,7 @@ void ExpectNear(const std::vector<HostTensor>& values, const std::vector<HostTen
 TEST(GroupLstm, StatesAreCarriedFromStepToStep) {  // E11
   std::vector<DataDesc> states;
   for (const std::string& name : kStates) states.push_back({name, {kBatch, kHidden}});
-  DataParallelExecutorGroup group(TwoLayers(), {.devices = {Cpu(0), Cpu(1)},
+  DataParallelExecutorGroup group(TwoLayers(), {.devices = {TestDevice(0), TestDevice(1)},
                                                 .data = {{"data", {kBatch, kSteps * kFeatures}}},
                                                 .states = states,
                                                 .for_training = false});
@@ -173,7 +174,7 @@ Symbol Stack(int layers) {
 }
 
 TEST(GroupLstm, DeeperNetSharesTheShallowOnesMemory) {  // E16
-  GroupOptions options{.devices = {Cpu(0), Cpu(1)}, .data = {{"data", {32, 80}}}, .labels = {{"softmax_label", {32}}}};
+  GroupOptions options{.devices = {TestDevice(0), TestDevice(1)}, .data = {{"data", {32, 80}}}, .labels = {{"softmax_label", {32}}}};
   DataParallelExecutorGroup three(Stack(3), options);
   options.shared_group = &three;
   DataParallelExecutorGroup five(Stack(5), options);
@@ -184,8 +185,8 @@ TEST(GroupLstm, DeeperNetSharesTheShallowOnesMemory) {  // E16
     const auto q = std::find_if(shared.begin(), shared.end(), [&](const auto& other) { return other.name == p.name; });
     ASSERT_NE(q, shared.end()) << p.name;
     for (int d = 0; d < 2; ++d) {
-      EXPECT_EQ(p.values[d].data(), q->values[d].data()) << p.name;
-      EXPECT_EQ(p.grads[d].data(), q->grads[d].data()) << p.name;
+      EXPECT_EQ(p.values[d].address(), q->values[d].address()) << p.name;
+      EXPECT_EQ(p.grads[d].address(), q->grads[d].address()) << p.name;
     }
     EXPECT_EQ(three.grad_req(p.name), five.grad_req(p.name));
   }

@@ -8,6 +8,7 @@
 #include "executor/data_parallel_executor_group.h"
 #include "symbol/ops.h"
 #include "tests/executor/group_helpers.h"
+#include "tests/test_device.h"
 #include "train/metrics.h"
 
 namespace bindery {
@@ -15,7 +16,7 @@ namespace {
 
 TEST(GroupStatistics, RunningValuesIncludeThePartBetweenDevices) {
   const Symbol net = MakeLoss(BatchNorm(Variable("data"), {.momentum = 0}, "bn"), {}, "loss");
-  DataParallelExecutorGroup group(net, {.devices = {Cpu(0), Cpu(1)}, .data = {{"data", {4, 1}}}});
+  DataParallelExecutorGroup group(net, {.devices = {TestDevice(0), TestDevice(1)}, .data = {{"data", {4, 1}}}});
   InitialiseEqually({&group}, 1);
   group.Forward(Batch{.data = {HostTensor::From({4, 1}, {0, 2, 10, 12})}});
   HostTensorMap params, aux;
@@ -40,7 +41,7 @@ TEST(GroupStatistics, FixedLayersKeepTheirStatistics) {
 TEST(GroupStatistics, ADivergedStepMovesNone) {
   const Symbol net = Add(BatchNorm(Variable("a"), {.momentum = 0}, "bna"), BatchNorm(Variable("b"), {}, "bnb"));
   DataParallelExecutorGroup group(MakeLoss(net, {}, "loss"),
-                                  {.devices = {Cpu(0), Cpu(1)}, .data = {{"a", {4, 1}}, {"b", {4, 1}}}});
+                                  {.devices = {TestDevice(0), TestDevice(1)}, .data = {{"a", {4, 1}}, {"b", {4, 1}}}});
   InitialiseEqually({&group}, 1);
   HostTensorMap params, before, failed, healthy;
   group.GetParams(&params, &before);
@@ -58,7 +59,9 @@ TEST(GroupStatistics, ADivergedStepMovesNone) {
 TEST(GroupMetric, SlicedAndPreSlicedGiveTheSameForAnySplit) {
   const Batch batch = RandomBatch(7, 6, 3, 2);
   std::vector<double> values;
-  for (const std::vector<Device>& devices : {std::vector<Device>{Cpu(0)}, {Cpu(0), Cpu(1)}, {Cpu(0), Cpu(1), Cpu(2)}}) {
+  for (const std::vector<Device>& devices : {std::vector<Device>{TestDevice(0)},
+                                             {TestDevice(0), TestDevice(1)},
+                                             {TestDevice(0), TestDevice(1), TestDevice(2)}}) {
     DataParallelExecutorGroup group(
         SmallNet(), {.devices = devices, .data = {{"data", {7, 6}}}, .labels = {{"softmax_label", {7}}}});
     InitialiseEqually({&group}, 1);
@@ -80,7 +83,7 @@ TEST(GroupMetric, SlicedAndPreSlicedGiveTheSameForAnySplit) {
 TEST(GroupMetric, MeansAreOverSamplesNotOverDevices) {
   const Symbol net = LinearRegressionOutput(Variable("data"), {}, "out");
   DataParallelExecutorGroup group(
-      net, {.devices = {Cpu(0), Cpu(1)}, .data = {{"data", {3, 1}}}, .labels = {{"out_label", {3, 1}}}});
+      net, {.devices = {TestDevice(0), TestDevice(1)}, .data = {{"data", {3, 1}}}, .labels = {{"out_label", {3, 1}}}});
   Batch batch{
       .data = {HostTensor::From({4, 1}, {0, 2, 3, 100})}, .label = {HostTensor(DType::kFloat32, {4, 1})}, .pad = 1};
   group.Forward(batch);
@@ -93,7 +96,8 @@ TEST(GroupMetric, MeansAreOverSamplesNotOverDevices) {
 
 TEST(GroupWatch, ValuesByNameOnEveryDevice) {
   DataParallelExecutorGroup group(
-      SmallNet(), {.devices = {Cpu(0), Cpu(1)}, .data = {{"data", {4, 6}}}, .labels = {{"softmax_label", {4}}}});
+      SmallNet(),
+      {.devices = {TestDevice(0), TestDevice(1)}, .data = {{"data", {4, 6}}}, .labels = {{"softmax_label", {4}}}});
   InitialiseEqually({&group}, 1);
   const Batch batch = RandomBatch(4, 6, 3, 2);
   group.Forward(batch);
@@ -106,8 +110,8 @@ TEST(GroupWatch, ValuesByNameOnEveryDevice) {
   EXPECT_GE(watched.size(), 4u);
   EXPECT_EQ(watched[0].name, "fc1_output");
   EXPECT_EQ(watched[0].value.shape(), (Shape{2, 5}));
-  EXPECT_EQ(watched.front().device, Cpu(0));
-  EXPECT_EQ(watched.back().device, Cpu(1));
+  EXPECT_EQ(watched.front().device, TestDevice(0));
+  EXPECT_EQ(watched.back().device, TestDevice(1));
   EXPECT_LT(MaxAbsDiff(SumOfGradients(group, "fc1_weight"), plain), 1e-6);  // watching changes nothing
   group.Watch("");
   EXPECT_THROW(group.Watch("("), Error);
@@ -148,7 +152,7 @@ TEST(GroupFailure, AFailedStepLeavesParametersAndLaterStepsWhole) {  // E40 by o
   Symbol x = FullyConnected(Variable("data"), {.num_hidden = 3}, "fc1");
   x = SoftmaxOutput(Apply(BreakableOp(), {}, {x}, "weak"), {}, "softmax");
   DataParallelExecutorGroup group(
-      x, {.devices = {Cpu(0), Cpu(1)}, .data = {{"data", {4, 6}}}, .labels = {{"softmax_label", {4}}}});
+      x, {.devices = {TestDevice(0), TestDevice(1)}, .data = {{"data", {4, 6}}}, .labels = {{"softmax_label", {4}}}});
   InitialiseEqually({&group}, 1);
   const Batch batch = RandomBatch(4, 6, 3, 2);
   group.Forward(batch);
@@ -160,7 +164,8 @@ TEST(GroupFailure, AFailedStepLeavesParametersAndLaterStepsWhole) {  // E40 by o
   const Tensor output = group.Outputs()[0];
   for (int read = 0; read < 2; ++read)
     EXPECT_EQ(MessageOf([&] { output.ToHost(); }),
-              "NumericError: operation \"forward cpu:0\" failed: Breakable \"weak\": broken on purpose");
+              fmt::format("NumericError: operation \"forward {}\" failed: Breakable \"weak\": broken on purpose",
+                          TestDevice(0)));
   EXPECT_NE(MessageOf([&] { group.GetGradient("fc1_weight", 0); }).find("broken on purpose"), std::string::npos);
   HostTensorMap params;
   EXPECT_NO_THROW(group.GetParams(&params, nullptr));

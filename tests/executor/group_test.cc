@@ -8,19 +8,20 @@
 #include "executor/data_parallel_executor_group.h"
 #include "symbol/ops.h"
 #include "tests/executor/group_helpers.h"
+#include "tests/test_device.h"
 #include "train/updater.h"
 
 namespace bindery {
 namespace {
 
-const std::vector<std::vector<Device>> kDevices = {{Cpu(0)}, {Cpu(0), Cpu(1)}, {Cpu(0), Cpu(1), Cpu(2)}};
+const std::vector<std::vector<Device>> kDevices = {{TestDevice(0)}, {TestDevice(0), TestDevice(1)}, {TestDevice(0), TestDevice(1), TestDevice(2)}};
 
 // E1, by our rule of divisors: by default the samples of each step's batch; an explicit rescale stays what it is.
 TEST(Group, BiasesFollowTheDivisorOfEachBatch) {
   const Symbol net = FullyConnected(Variable("data"), {.num_hidden = 20}, "fc");
   for (const auto& [optimizer, biases] : {std::pair("sgd(lr=1)", std::vector<double>{-1, -2, -3}),
                                           {"sgd(lr=1, rescale=0.14285714285714285)", {-1, -3, -4}}}) {
-    DataParallelExecutorGroup group(net, {.devices = {Cpu(0), Cpu(1)}, .data = {{"data", {7, 20}}}});
+    DataParallelExecutorGroup group(net, {.devices = {TestDevice(0), TestDevice(1)}, .data = {{"data", {7, 20}}}});
     group.SetParams(
         {{"fc_weight", HostTensor(DType::kFloat32, {20, 20})}, {"fc_bias", HostTensor(DType::kFloat32, {20})}}, {});
     Updater updater(&group, {.optimizer = MakeOptimizer(optimizer)});
@@ -43,7 +44,7 @@ TEST(Group, InputGradientsComeInTheOrderOfTheData) {  // E2
   const Symbol y = Variable("a") + 2.0 * Variable("b") + 3.0 * Variable("c");
   DataParallelExecutorGroup group(
       y,
-      {.devices = {Cpu(0), Cpu(1)}, .data = {{"b", {5, 5}}, {"c", {5, 5}}, {"a", {5, 5}}}, .inputs_need_grad = true});
+      {.devices = {TestDevice(0), TestDevice(1)}, .data = {{"b", {5, 5}}, {"c", {5, 5}}, {"a", {5, 5}}}, .inputs_need_grad = true});
   const HostTensor ones = HostTensor::Full(DType::kFloat32, {5, 5}, 1);
   group.Forward(Batch{.data = {ones, ones, ones}});
   group.Backward(std::vector<HostTensor>{ones});
@@ -59,7 +60,7 @@ TEST(Group, BatchAxisAnywhere) {  // E3
   const Symbol net = Activation(Variable("data"), {.type = ActivationType::kTanh}, "act");
   DataParallelExecutorGroup group(
       net,
-      {.devices = {Cpu(0), Cpu(1)}, .data = {{"data", {3, 8, 7}, DType::kFloat32, "TNC"}}, .inputs_need_grad = true});
+      {.devices = {TestDevice(0), TestDevice(1)}, .data = {{"data", {3, 8, 7}, DType::kFloat32, "TNC"}}, .inputs_need_grad = true});
   EXPECT_EQ(group.OutputShapes()[0], (Shape{3, 8, 7}));
   const HostTensor x = RandomTensor({3, 8, 7}, 1), g = RandomTensor({3, 8, 7}, 2);
   group.Forward(Batch{.data = {x}});
@@ -83,7 +84,7 @@ TEST(Group, BatchAxisAnywhere) {  // E3
 TEST(Group, HalfPrecisionDataGivesHalfPrecisionOutputs) {  // E4
   DataParallelExecutorGroup group(
       Activation(Variable("data"), {.type = ActivationType::kRelu}, "act"),
-      {.devices = {Cpu(0), Cpu(1)}, .data = {{"data", {3, 8, 7}, DType::kFloat16, "TNC"}}, .for_training = false});
+      {.devices = {TestDevice(0), TestDevice(1)}, .data = {{"data", {3, 8, 7}, DType::kFloat16, "TNC"}}, .for_training = false});
   group.Forward(Batch{.data = {HostTensor::Full(DType::kFloat32, {3, 8, 7}, 1.5)}});
   EXPECT_EQ(group.Outputs()[0].ToHost(), HostTensor::Full(DType::kFloat16, {3, 8, 7}, 1.5));
   const std::vector<Tensor> parts = group.OutputsPerDevice()[0];
@@ -93,7 +94,7 @@ TEST(Group, HalfPrecisionDataGivesHalfPrecisionOutputs) {  // E4
 
 TEST(Group, AFailedBindLeavesNothingBehind) {  // E5
   const Symbol net = SmallNet();
-  const auto storage = [] { return DefaultStorage()->Stats(Cpu(0)).in_use; };
+  const auto storage = [] { return DefaultStorage()->Stats(TestDevice(0)).in_use; };
   const int64_t before = storage();
   EXPECT_THROW(DataParallelExecutorGroup(net, {.data = {{"data", {4, 3, 2, 1, 1}, DType::kFloat32, "NC"}}}),
                ShapeError);
@@ -122,7 +123,7 @@ TEST(Group, AnyNumberOfSamplesOnAnyNumberOfDevices) {
                      .data = {{"data", {samples, 6}}},
                      .labels = {{"softmax_label", {samples}}},
                      .inputs_need_grad = true};
-      for (int d = 0; d < count; ++d) o.devices.push_back(Cpu(d));
+      for (int d = 0; d < count; ++d) o.devices.push_back(TestDevice(d));
       return o;
     };
     DataParallelExecutorGroup one(net, options(1)), many(net, options(devices));
@@ -187,7 +188,7 @@ TEST(Group, AnyBatchAndShapeWithoutReshape) {
   x = Pooling(x, {.type = PoolType::kAvg, .global = true});
   x = SoftmaxOutput(FullyConnected(x, {.num_hidden = 10}, "fc"), {}, "softmax");
   DataParallelExecutorGroup group(
-      x, {.devices = {Cpu(0), Cpu(1)}, .data = {{"data", {10, 3, 32, 32}}}, .labels = {{"softmax_label", {10}}}});
+      x, {.devices = {TestDevice(0), TestDevice(1)}, .data = {{"data", {10, 3, 32, 32}}}, .labels = {{"softmax_label", {10}}}});
   InitialiseEqually({&group}, 1);
   Updater updater(&group);
   for (const auto& [n, h, w] : {std::tuple(10, 32, 32), std::tuple(3, 32, 32), std::tuple(20, 32, 32),
@@ -206,7 +207,7 @@ TEST(Group, UnbatchedInputsGoToEveryDeviceAndUnbatchedHeadsSayHowTheyMerge) {  /
   const Symbol heads = Group({data * scale, (scale * 2.0).WithAnnotation("merge", "first"),
                               Sum(data).WithAnnotation("merge", "sum"), Mean(data).WithAnnotation("merge", "mean")});
   const std::vector<DataDesc> descs = {{"data", {5, 4}}, {"scale", {1, 4}, DType::kFloat32, "--"}};
-  DataParallelExecutorGroup group(heads, {.devices = {Cpu(0), Cpu(1)}, .data = descs, .for_training = false});
+  DataParallelExecutorGroup group(heads, {.devices = {TestDevice(0), TestDevice(1)}, .data = descs, .for_training = false});
   HostTensor x = RandomTensor({5, 4}, 3);
   group.Forward(Batch{.data = {x, HostTensor::Full(DType::kFloat32, {1, 4}, 3)}});
   double sum = 0;
@@ -223,7 +224,7 @@ TEST(Group, UnbatchedInputsGoToEveryDeviceAndUnbatchedHeadsSayHowTheyMerge) {  /
   EXPECT_NEAR(group.Outputs()[3].ToHost().At(0), sum / 20, 1e-6);
   try {
     DataParallelExecutorGroup unsaid(Sum(data, {}, "total"),
-                                     {.devices = {Cpu(0), Cpu(1)}, .data = {{"data", {5, 4}}}, .for_training = false});
+                                     {.devices = {TestDevice(0), TestDevice(1)}, .data = {{"data", {5, 4}}}, .for_training = false});
     FAIL() << "a head that does not say how it merges was bound";
   } catch (const Error& e) {
     EXPECT_NE(std::string(e.what()).find("merge = sum, mean or first"), std::string::npos) << e.what();
@@ -234,7 +235,7 @@ TEST(Group, PreSplitBatchesEqualTheSplit) {  // E12
   const Symbol net = SmallNet();
   const Batch batch = RandomBatch(6, 6, 3, 4);
   DataParallelExecutorGroup group(
-      net, {.devices = {Cpu(0), Cpu(1)}, .data = {{"data", {6, 6}}}, .labels = {{"softmax_label", {6}}}});
+      net, {.devices = {TestDevice(0), TestDevice(1)}, .data = {{"data", {6, 6}}}, .labels = {{"softmax_label", {6}}}});
   InitialiseEqually({&group}, 1);
   group.Forward(batch);
   group.Backward();
@@ -258,7 +259,7 @@ TEST(Group, PreSplitBatchesEqualTheSplit) {  // E12
 TEST(Group, PaddingRowsAreNeitherTrainedNorReturned) {
   const Symbol net = SmallNet();
   DataParallelExecutorGroup group(
-      net, {.devices = {Cpu(0), Cpu(1)}, .data = {{"data", {5, 6}}}, .labels = {{"softmax_label", {5}}}});
+      net, {.devices = {TestDevice(0), TestDevice(1)}, .data = {{"data", {5, 6}}}, .labels = {{"softmax_label", {5}}}});
   InitialiseEqually({&group}, 1);
   Batch padded = RandomBatch(5, 6, 3, 4);
   padded.pad = 2;
@@ -288,7 +289,7 @@ TEST(Group, WrongUseIsAnError) {
       ShapeError);
   EXPECT_THROW(group.InputGradients(), Error);
   EXPECT_THROW(
-      DataParallelExecutorGroup(net, {.devices = {Cpu(0), Cpu(1)}, .workload = {1}, .data = {{"data", {4, 6}}}}),
+      DataParallelExecutorGroup(net, {.devices = {TestDevice(0), TestDevice(1)}, .workload = {1}, .data = {{"data", {4, 6}}}}),
       Error);
   EXPECT_THROW(DataParallelExecutorGroup(net, {.data = {{"data", {4, 6}}}, .fixed_params = {"fc1_wieght"}}), Error);
   DataParallelExecutorGroup open(FullyConnected(Variable("data"), {.num_hidden = 2}, "fc"),

@@ -4,12 +4,13 @@
 #include "executor/data_parallel_executor_group.h"
 #include "symbol/ops.h"
 #include "tests/executor/group_helpers.h"
+#include "tests/test_device.h"
 
 namespace bindery {
 namespace {
 
 using Names = std::vector<std::string>;
-const std::vector<Device> kTwo = {Cpu(0), Cpu(1)};
+const std::vector<Device> kTwo = {TestDevice(0), TestDevice(1)};
 
 HostTensor Ones(const Shape& shape) { return HostTensor::Full(DType::kFloat32, shape, 1); }
 
@@ -35,6 +36,7 @@ TEST(GroupUse, SaysWhatIsBound) {
 }
 
 TEST(GroupUse, ADeviceMayAppearTwice) {
+  if (TestDevices() == "mixed") GTEST_SKIP() << "bits are compared, and two kinds of devices round differently";
   const auto run = [](const std::vector<Device>& devices) {
     DataParallelExecutorGroup group(
         SmallNet(),
@@ -45,7 +47,7 @@ TEST(GroupUse, ADeviceMayAppearTwice) {
     EXPECT_EQ(group.OutputsPerDevice()[0].size(), 2u);
     return std::pair(group.Outputs()[0].ToHost(), SumOfGradients(group, "fc1_weight"));
   };
-  EXPECT_EQ(run({Cpu(1), Cpu(1)}), run(kTwo));
+  EXPECT_EQ(run({TestDevice(1), TestDevice(1)}), run(kTwo));
 }
 
 TEST(GroupUse, ADeviceWithoutWorkloadSitsOut) {

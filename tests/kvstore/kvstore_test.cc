@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/philox.h"
+#include "tests/test_device.h"
 
 namespace bindery {
 namespace {
@@ -21,7 +22,7 @@ class KVStoreTest : public testing::TestWithParam<std::tuple<KVStoreType, bool>>
         store_(KVStore::Create(std::get<0>(GetParam()), engine_)) {}
 
   Tensor Make(int device, const Shape& shape, double value, DType dtype = DType::kFloat32) const {
-    Tensor tensor(engine_, Cpu(device), dtype, shape);
+    Tensor tensor(engine_, TestDevice(device), dtype, shape);
     tensor.Fill(value);
     return tensor;
   }
@@ -35,7 +36,7 @@ class KVStoreTest : public testing::TestWithParam<std::tuple<KVStoreType, bool>>
   Tensor MakeFailed(int device, const Shape& shape, const std::string& why) const {
     const Tensor tensor = Make(device, shape, 0);
     engine_->Push({.name = "spoil",
-                   .device = Cpu(device),
+                   .device = TestDevice(device),
                    .reads = {},
                    .writes = {tensor.var()},
                    .updates = {},
@@ -214,7 +215,7 @@ TEST_P(KVStoreTest, Errors) {
                      [&] { store_->Push("fc1_weight", std::vector<Tensor>{}); });
   ExpectError<Error>("Error: key \"fc1_weight\", value 0: the tensor is empty",
                      [&] { store_->Push("fc1_weight", std::vector<Tensor>(1)); });
-  const Tensor foreign(MakeInlineEngine(), Cpu(), DType::kFloat32, {2, 2});
+  const Tensor foreign(MakeInlineEngine(), TestDevice(), DType::kFloat32, {2, 2});
   ExpectError<Error>("Error: key \"fc1_weight\", output 0: the tensor belongs to another engine",
                      [&] { store_->Pull("fc1_weight", std::vector<Tensor>{foreign}); });
   store_->Pull("fc1_weight", fits);  // and nothing is broken

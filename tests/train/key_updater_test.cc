@@ -5,6 +5,7 @@
 #include "executor/data_parallel_executor_group.h"
 #include "symbol/ops.h"
 #include "tests/message_of.h"
+#include "tests/test_device.h"
 #include "train/array_iter.h"
 #include "train/digits.h"
 #include "train/initializer.h"
@@ -22,7 +23,7 @@ HostTensorMap Train(bool in_the_store, KVStoreType type) {
   const ImageSet digits = DrawDigits(kBatch * 2, 1);
   ArrayIter data(digits.images, digits.labels, {.batch_size = kBatch});
   DataParallelExecutorGroup group(
-      net, {.devices = {Cpu(0), Cpu(1)}, .data = data.ProvideData(), .labels = data.ProvideLabel()});
+      net, {.devices = {TestDevice(0), TestDevice(1)}, .data = data.ProvideData(), .labels = data.ProvideLabel()});
   std::map<std::string, ValueType> types;
   for (const StoredParameter& p : group.store().parameters()) types[p.name] = {.dtype = p.dtype, .shape = p.shape};
   group.SetParams(InitialValues(net, types, Initializer("xavier"), 1), {});

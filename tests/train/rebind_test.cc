@@ -7,6 +7,7 @@
 #include "train/digits.h"
 #include "train/trainer.h"
 #include "train/zoo.h"
+#include "tests/test_device.h"
 
 namespace bindery {
 namespace {
@@ -24,7 +25,7 @@ TEST(Rebind, OtherBatchesAndImagesNeedNoCall) {
   Symbol x = Convolution(Variable("data"), {.num_filter = 4, .kernel = {3, 3}, .stride = {2, 2}}, "conv");
   x = Pooling(Relu(x), {.type = PoolType::kAvg, .global = true});
   x = SoftmaxOutput(FullyConnected(x, {.num_hidden = 10}, "fc"), {}, "softmax");
-  Trainer trainer(x, {.devices = {Cpu(0), Cpu(1)}, .metrics = "accuracy"});
+  Trainer trainer(x, {.devices = {TestDevice(0), TestDevice(1)}, .metrics = "accuracy"});
   ArrayIter train = Images(30, 10, 32, 32);
   trainer.Fit(train, {.epochs = 1});
   for (const auto& [batch, height, width] :
@@ -51,10 +52,10 @@ TEST(Rebind, PredictionsDoNotDependOnTheBatchSize) {
   const auto batches_of = [&](int64_t batch) {
     return ArrayIter({{.name = "data", .values = images}}, {}, {.batch_size = batch});
   };
-  Trainer trainer(ModelByName("lenet"), {.devices = {Cpu(0), Cpu(1)}, .seed = 1});
+  Trainer trainer(ModelByName("lenet"), {.devices = {TestDevice(0), TestDevice(1)}, .seed = 1});
   ArrayIter first = batches_of(20);
   const HostTensor expected = trainer.Predict(first)[0];
-  Trainer again(trainer.ToModel(), {.devices = {Cpu(0)}});
+  Trainer again(trainer.ToModel(), {.devices = {TestDevice(0)}});
   for (const int64_t batch : {1, 2, 7, 37, 60}) {
     ArrayIter data = batches_of(batch);
     EXPECT_LT(MaxAbsDiff(trainer.Predict(data)[0], expected), 1e-6) << batch;

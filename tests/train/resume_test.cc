@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "symbol/ops.h"
 #include "tests/message_of.h"
+#include "tests/test_device.h"
 #include "train/array_iter.h"
 #include "train/digits.h"
 #include "train/trainer.h"
@@ -37,7 +38,7 @@ class ResumeTest : public testing::Test {
     return MessageOf<CheckpointError>([&] { Resume(symbol, options_, std::move(data)); });
   }
 
-  const TrainerOptions options_ = {.devices = {Cpu(0), Cpu(1)}, .threads_per_device = 1};
+  const TrainerOptions options_ = {.devices = {TestDevice(0), TestDevice(1)}, .threads_per_device = 1};
   const std::string folder_;
   std::string log_;
 };
@@ -93,7 +94,8 @@ TEST_F(ResumeTest, DifferencesThatDoNotPreventItAreReported) {
   TrainerOptions other = options_;
   other.workload = {3, 1};
   Resume(ModelByName("mlp"), other);
-  EXPECT_NE(log_.find("was trained on cpu:0,cpu:1, this run goes on on cpu:0,cpu:1 with workload 3,1"),
+  const std::string devices = fmt::format("{},{}", TestDevice(0), TestDevice(1));
+  EXPECT_NE(log_.find(fmt::format("was trained on {0}, this run goes on on {0} with workload 3,1", devices)),
             std::string::npos)
       << log_;
   log_.clear();
@@ -179,7 +181,7 @@ TEST_F(ResumeTest, AStopRequestedBeforeTheFirstStepCounts) {
 
 TEST_F(ResumeTest, AnUpdaterServesAtMost64Devices) {
   TrainerOptions many = options_;
-  many.devices.assign(65, Cpu(0));
+  many.devices.assign(65, TestDevice(0));
   ArrayIter data = Digits();
   EXPECT_EQ(MessageOf<Error>([&] { Trainer(ModelByName("mlp"), many).Fit(data, {}); }),
             "Error: an updater serves at most 64 devices, got 65");

@@ -14,6 +14,7 @@
 #include "train/metrics.h"
 #include "train/updater.h"
 #include "train/zoo.h"
+#include "tests/test_device.h"
 
 namespace bindery {
 namespace {
@@ -23,7 +24,7 @@ struct Split {
   std::vector<double> workload;
 };
 const std::vector<Split> kSplits = {
-    {{Cpu(0)}, {}}, {{Cpu(0), Cpu(1)}, {}}, {{Cpu(0), Cpu(1), Cpu(2)}, {}}, {{Cpu(0), Cpu(1)}, {2, 1}}};
+    {{TestDevice(0)}, {}}, {{TestDevice(0), TestDevice(1)}, {}}, {{TestDevice(0), TestDevice(1), TestDevice(2)}, {}}, {{TestDevice(0), TestDevice(1)}, {2, 1}}};
 
 struct Training {
   DType dtype = DType::kFloat32;

@@ -5,6 +5,7 @@
 
 #include "base/philox.h"
 #include "symbol/ops.h"
+#include "tests/test_device.h"
 #include "train/array_iter.h"
 #include "train/digits.h"
 #include "train/trainer.h"
@@ -20,13 +21,14 @@ ArrayIter Digits(int64_t count, int64_t batch, bool shuffle = true, int64_t firs
 
 TEST(Training, LearnsDigits) {
   ArrayIter train = Digits(4000, 64), test = Digits(500, 64, false, 100000);
-  Trainer trainer(ModelByName("lenet"), {.devices = {Cpu(0), Cpu(1)}, .optimizer = "sgd(lr=0.05, momentum=0.9)"});
+  Trainer trainer(ModelByName("lenet"),
+                  {.devices = {TestDevice(0), TestDevice(1)}, .optimizer = "sgd(lr=0.05, momentum=0.9)"});
   const FitResult result = trainer.Fit(train, {.epochs = 3, .validation = &test});
   EXPECT_GE(result.validation[0].second, 0.95);
   // Saved, loaded, and at another batch size, the predictions are the same.
   const std::string path = testing::TempDir() + "/learned.pb";
   trainer.Save(path);
-  Trainer loaded(LoadModel(path), {.devices = {Cpu(0)}});
+  Trainer loaded(LoadModel(path), {.devices = {TestDevice(0)}});
   ArrayIter other = Digits(500, 37, false, 100000);
   const HostTensor predictions = trainer.Predict(test)[0];
   EXPECT_LT(MaxAbsDiff(predictions, trainer.Predict(other)[0]), 1e-6);
@@ -38,7 +40,7 @@ TEST(Training, LearnsDigits) {
 
 TEST(Training, ResumedAnywhereItEndsInTheSameBits) {
   const auto make = [] {
-    return Trainer(ModelByName("lenet", {.dropout = 0.3}), {.devices = {Cpu(0), Cpu(1)},
+    return Trainer(ModelByName("lenet", {.dropout = 0.3}), {.devices = {TestDevice(0), TestDevice(1)},
                                                             .optimizer = "sgd(lr=0.02, momentum=0.9)",
                                                             .schedule = "factor(step=5, factor=0.9)",
                                                             .seed = 4});
@@ -74,7 +76,7 @@ TEST(Training, MicroBatchesAreOneStep) {
   const Symbol symbol = ModelByName("mlp", {.dropout = 0});
   const auto run = [&](bool micro) {
     ArrayIter data = Digits(60, 60, false);
-    DataParallelExecutorGroup group(symbol, {.devices = {Cpu(0), Cpu(1)},
+    DataParallelExecutorGroup group(symbol, {.devices = {TestDevice(0), TestDevice(1)},
                                              .data = data.ProvideData(),
                                              .labels = data.ProvideLabel(),
                                              .grad_req = micro ? GradReq::kAdd : GradReq::kWrite});
@@ -123,7 +125,8 @@ TEST(Updater, HeadsThatNormaliseThemselvesAreNotDividedAgain) {
     const Symbol net = SoftmaxOutput(FullyConnected(Variable("data"), {.num_hidden = 3, .no_bias = true}, "fc"),
                                      {.normalization = normalization}, "softmax");
     DataParallelExecutorGroup group(
-        net, {.devices = {Cpu(0), Cpu(1)}, .data = {{"data", {5, 4}}}, .labels = {{"softmax_label", {5}}}});
+        net,
+        {.devices = {TestDevice(0), TestDevice(1)}, .data = {{"data", {5, 4}}}, .labels = {{"softmax_label", {5}}}});
     group.SetParams({{"fc_weight", HostTensor(DType::kFloat32, {3, 4})}}, {});
     Updater updater(&group, {.optimizer = MakeOptimizer(optimizer)});
     Batch batch{.data = {HostTensor::Full(DType::kFloat32, {5, 4}, 0.5)}, .label = {HostTensor(DType::kFloat32, {5})}};

@@ -1,4 +1,4 @@
-#include "engine/pages.h"
+#include "engine/cpu/pages.h"
 
 #include <sys/mman.h>
 #include <sys/resource.h>

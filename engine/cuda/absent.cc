@@ -1,0 +1,9 @@
+// In place of the CUDA backend, in builds without it.
+#include "base/error.h"
+#include "engine/backend.h"
+
+namespace bindery {
+
+Backend& CudaBackend() { Throw<DeviceError>("device cuda is not available: this build has no CUDA"); }
+
+}  // namespace bindery

@@ -1,0 +1,32 @@
+// FlatKernels: the flat device math of one backend: loops over contiguous elements of device memory, by a stream. The
+// CPU's are engine/kernels/flat.h.
+//
+// All pointers are device addresses unless said otherwise. Nothing allocates.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "base/dtype.h"
+#include "engine/stream.h"
+
+namespace bindery {
+
+class FlatKernels {
+ public:
+  virtual ~FlatKernels() = default;
+
+  virtual void Fill(Stream& stream, DType dtype, void* out, int64_t n, double value) const = 0;
+  void Zero(Stream& stream, void* out, int64_t bytes) const { Fill(stream, DType::kUInt8, out, bytes, 0); }
+  virtual void Copy(Stream& stream, const void* in, void* out, int64_t bytes) const = 0;
+  // `rows` runs of `bytes` bytes, `in_stride` and `out_stride` bytes apart.
+  virtual void CopyRows(Stream& stream, const void* in, int64_t in_stride, void* out, int64_t out_stride, int64_t rows,
+                        int64_t bytes) const = 0;
+  virtual void Cast(Stream& stream, DType from, const void* in, DType to, void* out, int64_t n) const = 0;
+  // out[i] = in[0][i] + in[1][i] + ... in list order, as flat::Sum; `out` may be in[0].
+  virtual void Sum(Stream& stream, DType dtype, std::span<const void* const> in, void* out, int64_t n) const = 0;
+  virtual void Add(Stream& stream, DType dtype, const void* in, void* out, int64_t n) const = 0;   // out += in
+  virtual void Scale(Stream& stream, DType dtype, void* out, int64_t n, double factor) const = 0;  // out *= factor
+};
+
+}  // namespace bindery

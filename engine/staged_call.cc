@@ -1,0 +1,100 @@
+#include "engine/staged_call.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "engine/backend.h"
+#include "engine/storage.h"
+
+namespace bindery {
+namespace {
+
+struct Piece {
+  StagedRange range;
+  std::shared_ptr<Chunk> staging;
+};
+
+}  // namespace
+
+// Per device one operation that fetches and one that stores, and between them the function, on the host. A device's
+// staging memory has a variable, which is created anew by whoever fills it.
+StagedCall::StagedCall(std::shared_ptr<Engine> engine, const std::string& name, const std::vector<StagedRange>& ranges,
+                       StagedFunction function, const std::vector<VarPtr>& gates)
+    : engine_(std::move(engine)), outcome_(engine_->NewVar()) {
+  std::map<Device, std::vector<Piece>> pieces;
+  std::vector<void*> addresses;
+  for (const StagedRange& range : ranges) {
+    std::vector<Piece>& mine = pieces[range.device];
+    auto piece =
+        std::find_if(mine.begin(), mine.end(), [&](const Piece& p) { return p.range.address == range.address; });
+    if (piece == mine.end()) {
+      mine.push_back({range, DefaultStorage()->AllocateStaging(range.device, range.bytes)});
+      piece = std::prev(mine.end());
+    } else {
+      piece->range.read |= range.read;
+      piece->range.after = std::max(piece->range.after, range.after);
+    }
+    addresses.push_back(piece->staging->data());
+  }
+  Operation call{.name = name, .device = Cpu(), .reads = gates, .writes = {outcome_}, .updates = {}, .run = {}};
+  std::vector<Operation> fetches, stores;
+  std::vector<std::shared_ptr<Chunk>> kept;
+  for (const auto& [device, mine] : pieces) {
+    const VarPtr staged = engine_->NewVar();
+    Operation fetch{.name = name + ", to the host",
+                    .device = device,
+                    .reads = {},
+                    .writes = {staged},
+                    .updates = {},
+                    .run = {},
+                    .lane = Lane::kCollective};
+    Operation store{.name = name + ", from the host",
+                    .device = device,
+                    .reads = {staged},
+                    .writes = {},
+                    .updates = {},
+                    .run = {},
+                    .lane = Lane::kCollective};
+    std::vector<Piece> read, written;
+    for (const Piece& piece : mine) {
+      kept.push_back(piece.staging);
+      if (piece.range.read) {
+        fetch.reads.push_back(piece.range.var);
+        read.push_back(piece);
+      }
+      if (piece.range.after == StagedRange::After::kNothing) continue;
+      written.push_back(piece);
+      (piece.range.after == StagedRange::After::kWrite ? store.writes : store.updates).push_back(piece.range.var);
+    }
+    const auto copy = [device = device](const OpContext& context, const std::vector<Piece>& list, bool to_host) {
+      for (const Piece& piece : list) {
+        void* const host = piece.staging->data();
+        void* const there = piece.range.address;
+        if (to_host) {
+          CopyBetween(context.stream, device, there, Cpu(), host, piece.range.bytes);
+        } else {
+          CopyBetween(context.stream, Cpu(), host, device, there, piece.range.bytes);
+        }
+      }
+    };
+    fetch.run = [=, read = std::move(read)](const OpContext& context) { copy(context, read, true); };
+    fetches.push_back(std::move(fetch));
+    call.reads.push_back(staged);
+    call.writes.push_back(staged);
+    if (written.empty()) continue;
+    store.run = [=, written = std::move(written)](const OpContext& context) { copy(context, written, false); };
+    stores.push_back(std::move(store));
+  }
+  call.run = [function = std::move(function), addresses = std::move(addresses),
+              kept = std::move(kept)](const OpContext&) { function(addresses); };
+  for (Operation& fetch : fetches) operations_.push_back(engine_->Prepare(std::move(fetch)));
+  operations_.push_back(engine_->Prepare(std::move(call)));
+  for (Operation& store : stores) operations_.push_back(engine_->Prepare(std::move(store)));
+}
+
+void StagedCall::Push() const {
+  for (const PreparedPtr& operation : operations_) engine_->Push(operation);
+}
+
+}  // namespace bindery

@@ -1,0 +1,66 @@
+// Stream: where the work of one device goes, in order. An operation runs on a host thread, its device's worker, and
+// hands what is to be done to a stream. A CPU's stream does it at once, in the calling thread. The stream of any other
+// device is asynchronous: the work happens later, and a Fence tells when.
+//
+// The engine brackets every operation with Begin and End, so whatever it enqueues comes after what it depends on, and
+// is known as one thing, the operation's fence, to whoever depends on it (engine/engine.h).
+//
+// Thread safety: a stream belongs to one worker; any thread may call Synchronize, and wait for fences.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "base/device.h"
+
+namespace bindery {
+
+// An accelerator works on copies and on reductions over devices while it computes: each lane is a stream of its own. A
+// CPU has one for all.
+enum class Lane : uint8_t { kCompute, kCopy, kCollective };
+const char* ToString(Lane lane);
+
+// What one operation enqueued on an asynchronous stream: done when all of it is over, in error if some of it failed.
+class Fence {
+ public:
+  virtual ~Fence() = default;
+  virtual void Wait() const noexcept = 0;           // blocks the calling thread
+  virtual std::exception_ptr error() const = 0;     // valid once it is done
+  virtual const void* stream() const noexcept = 0;  // an identity, nothing more
+};
+using FencePtr = std::shared_ptr<const Fence>;
+
+// What an operation comes after. `inherits`: if that failed, this operation does nothing and fails by the same error;
+// otherwise only the order counts.
+struct FenceUse {
+  const Fence* fence = nullptr;
+  bool inherits = false;
+};
+
+class Stream {
+ public:
+  Stream(Device device, Lane lane) : device_(device), lane_(lane) {}
+  virtual ~Stream() = default;  // waits for what was enqueued
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  Device device() const { return device_; }
+  Lane lane() const { return lane_; }
+
+  // Everything enqueued until End comes after `uses`. Returns an inherited error that is known already; then the
+  // operation must not run, and End is not called.
+  virtual std::exception_ptr Begin(const std::string& operation, std::span<const FenceUse> uses) = 0;
+  // The fence of what was enqueued since Begin; null if the stream is synchronous. Both objects live until then.
+  virtual FencePtr End(std::shared_ptr<const void> operation, std::shared_ptr<const void> payload) = 0;
+  // Until nothing enqueued is left. The first error since the last call, or null.
+  virtual std::exception_ptr Synchronize() noexcept = 0;
+
+ private:
+  const Device device_;
+  const Lane lane_;
+};
+
+}  // namespace bindery

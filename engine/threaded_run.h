@@ -1,0 +1,61 @@
+// The records of the threaded engine: workers, operations made ready for them, single runs of these, and threads that
+// wait. Private to engine/; the life of a run is told in threaded_engine.cc.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "engine/access_queue.h"
+#include "engine/operation.h"
+#include "engine/stream.h"
+
+namespace bindery {
+
+struct Run;
+
+struct Worker {
+  explicit Worker(std::unique_ptr<Stream> stream) : stream(std::move(stream)) {}
+
+  const std::unique_ptr<Stream> stream;
+  std::thread thread;
+  std::atomic<uint64_t> sequence{0};  // changes when there is something new: what a spinning worker looks at
+  std::condition_variable wake;
+  bool parked = false;
+  Run* first = nullptr;  // runs that are ready, in order
+  Run* last = nullptr;
+};
+
+class ThreadedOperation final : public PreparedOperation {
+ public:
+  using PreparedOperation::PreparedOperation;
+
+  Worker* worker = nullptr;
+  std::vector<std::unique_ptr<Run>> runs;  // as many as were ever in flight together
+  Run* free = nullptr;                     // those that are not
+};
+
+struct Run : Claim {
+  std::shared_ptr<ThreadedOperation> operation;  // while in flight
+  std::shared_ptr<const void> payload;
+  std::unique_ptr<PendingAccess[]> accesses;
+  size_t count = 0;
+  Run* next = nullptr;  // in the worker's queue or the free list
+};
+
+// A thread in Wait(var). Lives on its stack, and is gone as soon as `done` is set.
+struct Waiter : Claim {
+  PendingAccess access;
+  bool tell = true;  // wants to know of an error
+  std::exception_ptr error;
+  std::vector<FencePtr> fences;
+  FencePtr creator;
+  std::atomic<bool> done{false};
+};
+
+}  // namespace bindery

@@ -1,0 +1,111 @@
+#include "executor/group_metric.h"
+
+#include <algorithm>
+
+#include "engine/backend.h"
+#include "engine/storage.h"
+
+namespace bindery {
+
+GroupMetric::GroupMetric(std::shared_ptr<Engine> engine, const std::vector<GroupStep::Participant>& participants,
+                         const std::vector<DataDesc>& labels, const std::vector<SampleRange>& ranges)
+    : engine_(std::move(engine)) {
+  for (size_t k = 0; k < participants.size(); ++k) {
+    const GroupStep::Participant& p = participants[k];
+    const Device device = p.replica->device();
+    const bool on_host = HostAddressable(device);
+    const auto share = std::make_shared<Share>();
+    share->range = ranges[p.replica->index()];
+    share->inputs.samples = share->range.size();
+    std::vector<Tensor> outputs;
+    for (const PlanOutput& output : p.bound->plan().outputs) {
+      const ValueType& type = p.bound->plan().values[output.value].type;
+      const void* values = p.bound->instance->AddressOf(output.value);
+      if (!on_host) {
+        outputs.push_back(p.replica->Value(*p.bound, output.value));
+        share->fetched.push_back(DefaultStorage()->AllocateStaging(device, outputs.back().bytes()));
+        values = share->fetched.back()->data();
+      }
+      share->inputs.outputs.emplace_back(output.name, ConstView{type.dtype, type.shape, values});
+    }
+    for (const DataDesc& label : labels) {
+      share->inputs.labels.emplace_back(label.name, ConstView());
+      share->label_axes.push_back(label.BatchAxis());
+    }
+    VarPtr source = p.replica->arena()->var();
+    if (!on_host) {
+      const VarPtr fetched = engine_->NewVar();
+      operations_.push_back(engine_->Prepare({.name = "fetch outputs",
+                                              .device = device,
+                                              .reads = {source},
+                                              .writes = {fetched},
+                                              .updates = {},
+                                              .run = [share, outputs](const OpContext& context) {
+                                                for (size_t i = 0; i < outputs.size(); ++i) {
+                                                  CopyBetween(context.stream, outputs[i].device(), outputs[i].address(),
+                                                              Cpu(), share->fetched[i]->data(), outputs[i].bytes());
+                                                }
+                                              }}));
+      wants_measurement_.push_back(false);
+      source = fetched;
+    }
+    measured_.push_back(engine_->NewVar());
+    // On the outputs' own worker, where they are in its caches, or where the host has its copy.
+    operations_.push_back(engine_->Prepare({.name = "metric",
+                                            .device = on_host ? device : Cpu(),
+                                            .reads = {source},
+                                            .writes = {measured_.back()},
+                                            .updates = {},
+                                            .run = [share, k](const OpContext& context) {
+                                              Accumulate(share.get(), k,
+                                                         *static_cast<const Measurement*>(context.payload));
+                                            }}));
+    wants_measurement_.push_back(true);
+    shares_.push_back(share);
+  }
+}
+
+void GroupMetric::Accumulate(Share* share, size_t index, const Measurement& m) {
+  share->slices.clear();
+  for (size_t i = 0; i < share->label_axes.size(); ++i) {
+    const HostTensor* label = m.cut_labels ? &(*m.cut_labels)[index][i] : &(*m.labels)[i];
+    const int axis = m.cut_labels ? -1 : share->label_axes[i];
+    ConstView& view = share->inputs.labels[i].second;
+    if (axis > 0) {
+      share->slices.reserve(share->label_axes.size());
+      label = &share->slices.emplace_back(label->Slice(axis, share->range.begin, share->range.end));
+    }
+    view = {label->dtype(), label->shape(), label->raw()};
+    if (axis == 0) {
+      view.data =
+          static_cast<const char*>(view.data) + share->range.begin * view.shape.CountFrom(1) * SizeOf(view.dtype);
+      view.shape.Set(0, share->range.size());
+    }
+  }
+  // The vectors are the measurement's own, made before it was pushed; each share has one to itself.
+  std::vector<double>& partial = const_cast<Measurement&>(m).partials[index];
+  std::fill(partial.begin(), partial.end(), 0.0);
+  m.metric->Accumulate(share->inputs, partial);
+}
+
+void GroupMetric::Push(const std::shared_ptr<Measurement>& measurement, const VarPtr& done) {
+  measurement->partials.resize(shares_.size());
+  for (std::vector<double>& partial : measurement->partials) {
+    partial.resize(static_cast<size_t>(measurement->metric->partial_size()));
+  }
+  if (done_ != done) {
+    end_ = engine_->Prepare({.name = "metric",
+                             .device = Cpu(),
+                             .reads = measured_,
+                             .writes = {done},
+                             .updates = {},
+                             .run = [](const OpContext&) {}});
+    done_ = done;
+  }
+  for (size_t i = 0; i < operations_.size(); ++i) {
+    engine_->Push(operations_[i], wants_measurement_[i] ? measurement : nullptr);
+  }
+  engine_->Push(end_);
+}
+
+}  // namespace bindery

@@ -1,0 +1,227 @@
+// Simulated devices: what they refuse, that their work comes later, and that engines keep their promises all the same.
+#include "engine/sim/sim.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+#include <vector>
+
+#include "base/error.h"
+#include "engine/arena.h"
+#include "engine/backend.h"
+#include "engine/sim/stream.h"
+#include "engine/staged_call.h"
+#include "engine/tensor.h"
+#include "tests/message_of.h"
+
+namespace bindery {
+namespace {
+
+using MakeEngine = std::shared_ptr<Engine> (*)();
+std::shared_ptr<Engine> Threaded() { return MakeThreadedEngine(); }
+
+class SimTest : public testing::TestWithParam<MakeEngine> {
+ protected:
+  ~SimTest() override { sim::Reset(); }
+
+  Tensor New(const HostTensor& values, Device device = Sim(0)) {
+    Tensor tensor(engine_, device, values.dtype(), values.shape());
+    tensor.CopyFrom(values);
+    return tensor;
+  }
+  // Adds 1 to the elements of a float tensor, on its device, in an operation that updates it.
+  void Increment(const Tensor& tensor) {
+    const Tensor ones = New(HostTensor::Full(tensor.dtype(), tensor.shape(), 1), tensor.device());
+    engine_->Push({.name = "increment",
+                   .device = tensor.device(),
+                   .reads = {ones.var()},
+                   .writes = {},
+                   .updates = {tensor.var()},
+                   .run = [tensor, ones](const OpContext& context) {
+                     Backend::Of(tensor.device().kind)
+                         .flat()
+                         .Add(context.stream, tensor.dtype(), ones.address(), tensor.address(), tensor.elements());
+                   }});
+  }
+
+  std::shared_ptr<Engine> engine_ = GetParam()();
+};
+
+INSTANTIATE_TEST_SUITE_P(Engines, SimTest, testing::Values(&Threaded, &MakeInlineEngine),
+                         [](const auto& info) { return info.index ? "inline" : "threaded"; });
+
+TEST_P(SimTest, MemoryIsOutOfTheHostsReach) {
+  const Tensor tensor = New(HostTensor::Full(DType::kFloat32, {4}, 2));
+  EXPECT_EQ(MessageOf<DeviceError>([&] { tensor.data(); }),
+            "DeviceError: the host cannot address a tensor on sim:0; copy it with ToHost");
+  EXPECT_DEATH(*static_cast<volatile float*>(tensor.address()) = 1, "");
+  EXPECT_TRUE(tensor.ToHost() == HostTensor::Full(DType::kFloat32, {4}, 2));
+}
+
+TEST_P(SimTest, CopiesCastsAndFillsBetweenAllKinds) {
+  HostTensor values(DType::kFloat32, {3, 5});
+  for (int64_t i = 0; i < 15; ++i) values.Set(i, static_cast<double>(i) - 7);
+  for (const Device from : {Cpu(0), Sim(0)}) {
+    for (const Device to : {Cpu(1), Sim(0), Sim(1)}) {
+      for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kInt32}) {
+        const Tensor source = New(values, from);
+        const Tensor target(engine_, to, dtype, {3, 5});
+        target.CopyFrom(source);
+        EXPECT_TRUE(target.ToHost() == values.Cast(dtype)) << ToString(from) << " to " << ToString(to);
+        target.Slice(1, 2).Fill(3);
+        EXPECT_EQ(target.ToHost().At(7), 3);
+        EXPECT_EQ(target.ToHost().At(4), -3);
+      }
+    }
+  }
+}
+
+TEST_P(SimTest, OperationsOfSeveralDevicesRunInOrderWhateverTheDelays) {
+  for (uint64_t seed = 0; seed < 10; ++seed) {
+    sim::SetDelays(seed, 300);
+    const std::vector<Tensor> tensors = {New(HostTensor(DType::kFloat32, {8}), Sim(0)),
+                                         New(HostTensor(DType::kFloat32, {8}), Cpu(0)),
+                                         New(HostTensor(DType::kFloat32, {8}), Sim(1))};
+    for (int round = 0; round < 4; ++round) {
+      for (size_t t = 0; t < tensors.size(); ++t) {
+        Increment(tensors[t]);
+        tensors[(t + 1) % tensors.size()].CopyFrom(tensors[t]);
+      }
+    }
+    // Each round goes once around and adds 1 at each of three stations.
+    EXPECT_EQ(tensors[0].ToHost().At(3), 12) << seed;
+    EXPECT_EQ(tensors[2].ToHost().At(3), 12) << seed;
+  }
+}
+
+TEST_P(SimTest, AFailureThatShowsLaterTravelsAndLeavesWhatIsUpdatedUntouched) {
+  const Tensor parameter = New(HostTensor::Full(DType::kFloat32, {2}, 5), Sim(1));
+  const Tensor source = New(HostTensor::Full(DType::kFloat32, {2}, 1));
+  Tensor created(engine_, Sim(0), DType::kFloat32, {2});
+  engine_->WaitAll();
+  sim::FailKernel(Sim(0), 1);
+  created.CopyFrom(source);
+  const auto update = [&] {
+    const Tensor there(engine_, Sim(1), DType::kFloat32, {2});
+    there.CopyFrom(created);
+    engine_->Push({.name = "update",
+                   .device = Sim(1),
+                   .reads = {there.var()},
+                   .writes = {},
+                   .updates = {parameter.var()},
+                   .run = [there, parameter](const OpContext& context) {
+                     Backend::Of(DeviceKind::kSim)
+                         .flat()
+                         .Add(context.stream, DType::kFloat32, there.address(), parameter.address(), 2);
+                   }});
+  };
+  update();
+  EXPECT_EQ(parameter.ToHost().At(0), 5);
+  const std::string message = "DeviceError: operation \"copy\" failed: sim:0: a kernel failed, as was asked for";
+  EXPECT_EQ(MessageOf<DeviceError>([&] { created.ToHost(); }), message);
+  EXPECT_EQ(MessageOf<DeviceError>([&] { created.Wait(); }), message);  // for every reader
+  EXPECT_EQ(MessageOf<DeviceError>([&] { engine_->WaitAll(); }), message);
+  EXPECT_NO_THROW(engine_->WaitAll());
+  created.CopyFrom(source);  // written anew: whole again
+  update();
+  EXPECT_EQ(parameter.ToHost().At(0), 6);
+}
+
+TEST_P(SimTest, RecoverClearsFailuresThatShowLater) {
+  const Tensor tensor = New(HostTensor::Full(DType::kFloat32, {2}, 1));
+  engine_->WaitAll();
+  sim::FailKernel(Sim(0), 1);
+  tensor.Fill(7);
+  engine_->Recover();
+  EXPECT_EQ(tensor.ToHost().At(0), 1);
+  EXPECT_NO_THROW(engine_->WaitAll());
+}
+
+TEST(SimStreamTest, WorkComesLaterAndWhatItUsesLivesAsLong) {
+  const std::shared_ptr<Engine> engine = MakeThreadedEngine();
+  const VarPtr var = engine->NewVar();
+  const auto payload = std::make_shared<int>(1);
+  const std::weak_ptr<int> watch = payload;
+  std::atomic<bool> ran = false;
+  sim::HangKernel(Sim(0), 1);
+  const PreparedPtr operation = engine->Prepare(
+      {.name = "work",
+       .device = Sim(0),
+       .reads = {},
+       .writes = {var},
+       .updates = {},
+       .run = [&](const OpContext& context) { sim::SimStreamOf(context.stream).Enqueue([&ran] { ran = true; }); }});
+  engine->Push(operation, std::make_shared<std::shared_ptr<int>>(payload));
+  const Tensor elsewhere(engine, Sim(1), DType::kFloat32, {2});
+  EXPECT_EQ(elsewhere.ToHost().At(0), 0);  // another device is not held up
+  EXPECT_FALSE(ran);
+  EXPECT_GT(watch.use_count(), 1);
+  sim::Release(Sim(0));
+  engine->Wait(var);
+  EXPECT_TRUE(ran);
+  engine->WaitAll();
+  EXPECT_EQ(watch.use_count(), 1);
+  sim::Reset();
+}
+
+TEST(SimMemoryTest, LimitsAndRefusals) {
+  const auto storage = MakeStorage();
+  sim::SetMemoryLimit(Sim(2), 1 << 20);
+  EXPECT_THROW(storage->Allocate(Sim(2), 2 << 20), DeviceError);
+  EXPECT_NO_THROW(storage->Allocate(Sim(2), 1 << 18));
+  sim::FailAllocation(Sim(2), 1);
+  storage->ReleasePool();
+  EXPECT_NO_THROW(storage->Allocate(Sim(2), 1 << 18));  // tried again when the pool was released
+  storage->ReleasePool();
+  sim::Lose(Sim(2));
+  EXPECT_THROW(storage->Allocate(Sim(2), 1 << 18), DeviceError);
+  sim::Reset();
+  EXPECT_EQ(sim::MemoryInUse(Sim(2)), 0);
+  EXPECT_EQ(MessageOf<DeviceError>([&] { storage->Allocate(Sim(16), 1); }),
+            "DeviceError: sim:16: simulated devices are sim:0 to sim:15");
+
+  const std::shared_ptr<Engine> engine = MakeInlineEngine();
+  {
+    const auto arena = Arena::Make(Sim(2), engine);
+    arena->Grow(10000);
+    EXPECT_GE(sim::MemoryInUse(Sim(2)), 10000);
+    sim::SetMemoryLimit(Sim(2), 1 << 20);
+    EXPECT_THROW(arena->Grow(2 << 20), DeviceError);
+    EXPECT_GE(arena->committed(), 10000);
+    sim::Reset();
+  }
+  EXPECT_EQ(sim::MemoryInUse(Sim(2)), 0);
+}
+
+TEST(StagedCallTest, TouchesNothingUnlessEverythingWentWell) {
+  const std::shared_ptr<Engine> engine = MakeThreadedEngine();
+  std::vector<Tensor> tensors;
+  for (const Device device : {Sim(0), Cpu(0), Sim(1)}) {
+    tensors.emplace_back(engine, device, DType::kFloat32, Shape{3}).Fill(static_cast<double>(tensors.size()));
+  }
+  const auto call = [&](bool fail) {
+    std::vector<StagedRange> ranges;
+    for (const Tensor& t : tensors) {
+      ranges.push_back({t.device(), t.address(), t.bytes(), t.var(), true, StagedRange::After::kUpdate});
+    }
+    return StagedCall(engine, "add up", ranges, [fail](std::span<void* const> addresses) {
+      float sum = 0;
+      for (void* address : addresses) sum += *static_cast<float*>(address);
+      for (void* address : addresses) *static_cast<float*>(address) = sum;
+      if (fail) throw DataError("no good");
+    });
+  };
+  call(true).Push();
+  EXPECT_EQ(MessageOf<DataError>([&] { engine->WaitAll(); }), "DataError: operation \"add up\" failed: no good");
+  for (size_t i = 0; i < tensors.size(); ++i) EXPECT_EQ(tensors[i].ToHost().At(0), static_cast<double>(i + 1));
+  const StagedCall add = call(false);
+  add.Push();
+  add.Push();
+  for (const Tensor& t : tensors) EXPECT_EQ(t.ToHost().At(0), 18);
+  for (const Tensor& t : tensors) EXPECT_EQ(t.ToHost().At(1), 0 + t.ToHost().At(2));
+}
+
+}  // namespace
+}  // namespace bindery

@@ -1,0 +1,147 @@
+// A step is committed as a whole or not at all.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "symbol/ops.h"
+#include "tests/message_of.h"
+#include "tests/test_device.h"
+#include "train/array_iter.h"
+#include "train/trainer.h"
+
+namespace bindery {
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+// Finite outputs behind a gradient that overflows float32: y = 1e30 x w with a small w, and dw = 1e35 x.
+Symbol Overflowing() {
+  const Symbol product = Variable("data") * Variable("w", {.shape = Shape{2}, .init = "constant(1e-30)"});
+  return MakeLoss(BatchNorm(product, {.fix_gamma = false}, "bn") * 1e30 + product * 1e30, {.grad_scale = 1e5}, "loss");
+}
+
+Batch DataOf(double value, int64_t samples = 4) {
+  Batch batch{.data = {HostTensor(DType::kFloat32, {samples, 2})}, .samples = samples};
+  for (int64_t i = 0; i < batch.data[0].elements(); ++i) batch.data[0].Set(i, value * static_cast<double>(i % 3 + 1));
+  return batch;
+}
+
+struct State {
+  HostTensorMap params, aux, optimizer;
+  bool operator==(const State&) const = default;
+};
+
+State StateOf(const DataParallelExecutorGroup& group, const Updater& updater) {
+  State state;
+  group.GetParams(&state.params, &state.aux);
+  state.optimizer = updater.State();
+  return state;
+}
+
+class CommitTest : public testing::Test {
+ protected:
+  CommitTest()
+      : group_(Overflowing(), {.devices = {TestDevice(0), TestDevice(1)}, .data = {{"data", {4, 2}}}}),
+        updater_(&group_, {.optimizer = MakeOptimizer("sgd(lr=1e-37, momentum=0.9, rescale=1)")}) {
+    HostTensorMap params, aux;
+    for (const StoredParameter& p : group_.store().parameters()) {
+      (p.auxiliary ? aux : params)[p.name] = HostTensor::Full(p.dtype, p.shape, p.auxiliary ? 0.5 : 1e-30);
+    }
+    group_.SetParams(params, aux);
+  }
+  DataParallelExecutorGroup group_;
+  Updater updater_;
+};
+
+TEST_F(CommitTest, AGradientThatIsNotFiniteChangesNothing) {
+  const State before = StateOf(group_, updater_);
+  updater_.Update(std::make_shared<const Batch>(DataOf(1e5)));
+  const HostTensor output = group_.Outputs()[0].ToHost();
+  for (int64_t i = 0; i < output.elements(); ++i) EXPECT_TRUE(std::isfinite(output.At(i)));
+  const std::string message = MessageOf<NumericError>([&] { updater_.WaitFor(1); });
+  EXPECT_NE(message.find("the gradient of \""), std::string::npos) << message;
+  EXPECT_NE(message.find("\" is not finite"), std::string::npos) << message;
+  EXPECT_EQ(StateOf(group_, updater_), before);
+}
+
+TEST_F(CommitTest, NothingMovesAfterAFailureUntilItIsForgiven) {
+  const auto bad = std::make_shared<const Batch>(DataOf(1e5)), good = std::make_shared<const Batch>(DataOf(0));
+  const State before = StateOf(group_, updater_);
+  const auto push = [&](const BatchPtr& batch) {
+    updater_.Compute(batch);
+    updater_.Apply(group_.batch_size());
+  };
+  push(bad);
+  push(good);
+  EXPECT_THROW(updater_.WaitFor(1), NumericError);
+  EXPECT_THROW(updater_.WaitFor(2), NumericError);  // the same error
+  EXPECT_THROW(updater_.WaitFor(3), Error);
+  EXPECT_EQ(StateOf(group_, updater_), before);
+  updater_.Forgive();
+  push(good);
+  EXPECT_NO_THROW(updater_.WaitFor(3));
+  EXPECT_NE(StateOf(group_, updater_).aux, before.aux);
+}
+
+TEST_F(CommitTest, TheGateHasASay) {
+  const State before = StateOf(group_, updater_);
+  const auto good = std::make_shared<const Batch>(DataOf(0));
+  updater_.Compute(good);
+  group_.engine()->Push({.name = "say no",
+                         .device = Cpu(),
+                         .reads = {},
+                         .writes = {updater_.gate()},
+                         .updates = {},
+                         .run = [](const OpContext&) { throw DataError("not this one"); }});
+  updater_.Apply(4);
+  EXPECT_EQ(MessageOf<DataError>([&] { updater_.WaitFor(1); }), "DataError: operation \"say no\" failed: not this one");
+  EXPECT_EQ(StateOf(group_, updater_), before);
+}
+
+TEST(TrainerCommit, AnOverflowBehindFiniteOutputsIsNeverSaved) {
+  Batch batch = DataOf(0, 12);
+  batch.data[0].Set(9, 1e5);  // the fifth sample: in the second batch of three
+  const auto data = std::make_shared<const HostTensor>(batch.data[0]);
+  ArrayIter iterator({ArrayData{"data", data, ""}}, {}, {.batch_size = 4});
+  Trainer trainer(Overflowing(), {.devices = {TestDevice(0), TestDevice(1)},
+                                  .optimizer = "sgd(lr=1e-37, rescale=1)",
+                                  .initializer = "constant(1e-30)",
+                                  .metrics = "loss"});
+  const std::string message = MessageOf<NumericError>([&] { trainer.Fit(iterator, {}); });
+  EXPECT_NE(message.find("the gradient of \""), std::string::npos) << message;
+  EXPECT_NE(message.find(" at step 2 (the first such value is in \""), std::string::npos) << message;
+  const Checkpoint checkpoint = trainer.ToCheckpoint(&iterator);
+  EXPECT_EQ(checkpoint.step, 1);
+  EXPECT_EQ(checkpoint.batch_in_epoch, 2);  // the next Fit goes on with the third
+  for (const HostTensorMap* values : {&checkpoint.model.params, &checkpoint.model.aux}) {
+    for (const auto& [name, value] : *values) {
+      for (int64_t i = 0; i < value.elements(); ++i) EXPECT_TRUE(std::abs(value.At(i)) < kInf) << name;
+    }
+  }
+}
+
+// The whole of training, with statistics and dropout, on these devices and on one CPU.
+TEST(TrainerCommit, LearnsTheSameOnTheseDevices) {
+  Symbol x = Relu(BatchNorm(FullyConnected(Variable("data"), {.num_hidden = 8}, "fc1"), {.sync = true}, "bn"));
+  x = FullyConnected(Dropout(x, {.p = 0.25}, "drop"), {.num_hidden = 3}, "fc2");
+  const Symbol net = SoftmaxOutput(x, {}, "softmax");
+  HostTensor data(DType::kFloat32, {20, 5}), labels(DType::kFloat32, {20});
+  for (int64_t i = 0; i < data.elements(); ++i) data.Set(i, std::sin(static_cast<double>(i * i)));
+  for (int64_t i = 0; i < 20; ++i) labels.Set(i, static_cast<double>(i % 3));
+  const auto train = [&](const std::vector<Device>& devices) {
+    ArrayIter iterator(data, labels, {.batch_size = 7, .shuffle = true});
+    Trainer trainer(net, {.devices = devices, .optimizer = "sgd(lr=0.1, momentum=0.9)", .metrics = "cross-entropy"});
+    const FitResult result = trainer.Fit(iterator, {.epochs = 3});
+    EXPECT_EQ(trainer.Score(iterator).size(), 1u);
+    return std::pair(result.train[0].second, trainer.ToModel());
+  };
+  const auto [loss, model] = train({Cpu(0)});
+  const auto [other_loss, other] = train({TestDevice(0), TestDevice(1), TestDevice(2)});
+  EXPECT_NEAR(loss, other_loss, 1e-5);
+  for (const auto& [name, value] : model.params) EXPECT_LT(MaxAbsDiff(value, other.params.at(name)), 1e-5) << name;
+  for (const auto& [name, value] : model.aux) EXPECT_LT(MaxAbsDiff(value, other.aux.at(name)), 1e-5) << name;
+}
+
+}  // namespace
+}  // namespace bindery

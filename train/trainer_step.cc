@@ -1,0 +1,137 @@
+// Trainer: its steps in flight, and what becomes of those that fail.
+#include "train/trainer_step.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log.h"
+#include "engine/kernels/flat.h"
+#include "train/trainer.h"
+#include "train/training_metric.h"
+
+namespace bindery {
+
+std::string WithoutOperation(const std::string& message) {
+  const std::string failed = " failed: ";
+  const size_t end = message.find(failed);
+  return message.starts_with("operation ") && end != std::string::npos ? message.substr(end + failed.size()) : message;
+}
+
+Trainer::~Trainer() {
+  for (int64_t i = 0; i < in_flight_; ++i) {
+    try {
+      updater_->WaitFor(flying_[i].step);  // it uses the metric
+    } catch (...) {                        // nobody is left to be told
+    }
+  }
+}
+
+void Trainer::Step(const BatchPtr& batch, DataIter* iterator) {
+  if (in_flight_ == Updater::kInFlight) {
+    ++untouched_;  // if the oldest failed, this batch goes back too
+    Settle(iterator);
+    --untouched_;
+  }
+  InFlight& step = flying_[in_flight_];
+  if (!step.measurement) step.measurement = std::make_shared<Measurement>();
+  Measurement& measurement = *step.measurement;
+  measurement.metric = metric_.get();
+  measurement.labels = &batch->label;
+  measurement.batch = batch;
+  step.batch = batch;
+  step.after = iterator->SaveState();
+  updater_->Compute(batch);
+  // The metric has a say in whether the step is committed: it refuses outputs that are not finite, and labels.
+  group_->PushMetric(step.measurement, updater_->gate());
+  updater_->Apply(group_->batch_size());
+  step.step = updater_->step();
+  ++in_flight_;  // what throws before is not in flight
+}
+
+void Trainer::Settle(DataIter* iterator) {
+  std::exception_ptr error;
+  try {
+    updater_->WaitFor(flying_[0].step);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  if (!error) {
+    for (const std::vector<double>& partial : flying_[0].measurement->partials) metric_->Merge(partial);
+  }
+  // The oldest leaves; its measurement is used again.
+  std::rotate(flying_, flying_ + 1, flying_ + in_flight_);
+  --in_flight_;
+  InFlight& settled = flying_[in_flight_];
+  const BatchPtr batch = std::move(settled.batch);
+  settled.measurement->batch = nullptr;
+  if (error) {
+    GoBack(settled.step, settled.after, iterator);
+    std::rethrow_exception(Explain(error, batch, settled.step));
+  }
+}
+
+// To where the failed step was the last one. Those behind it did nothing.
+void Trainer::GoBack(int64_t failed_step, const IterState& after, DataIter* iterator) {
+  for (int64_t i = 0; i < in_flight_; ++i) {
+    try {
+      updater_->WaitFor(flying_[i].step);
+    } catch (...) {  // the same error
+    }
+    flying_[i].batch = nullptr;
+    ++untouched_;
+  }
+  in_flight_ = 0;
+  updater_->SetStep(failed_step - 1);
+  updater_->Forgive();
+  const int64_t batches = std::exchange(untouched_, 0);
+  if (batches == 0) return;
+  batch_in_epoch_ -= batches;
+  if (iterator) iterator->LoadState(after);
+}
+
+void Trainer::SettleAll(DataIter* iterator) {
+  while (in_flight_ > 0) Settle(iterator);
+}
+
+std::exception_ptr Trainer::Explain(std::exception_ptr error, const BatchPtr& batch, int64_t step) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const NumericError& e) {
+    return std::make_exception_ptr(
+        NumericError(fmt::format("{} at step {}{}: training has diverged; lower the learning rate or look at the data",
+                                 WithoutOperation(e.message()), step, FirstBadValue(batch, step))));
+  } catch (...) {
+    return error;
+  }
+}
+
+// Runs the step's forward and backward again with all values watched. Parameters are as they were.
+std::string Trainer::FirstBadValue(const BatchPtr& batch, int64_t step) {
+  std::string found;
+  const std::string watched = group_->watch();
+  try {
+    for (size_t i = 0; i < batch->data.size(); ++i) {
+      const HostTensor& data = batch->data[i];
+      if (!IsFloat(data.dtype()) || flat::AllFinite(data.dtype(), data.raw(), data.elements())) continue;
+      return fmt::format(", nor is its input \"{}\"", group_->options().data[i].name);
+    }
+    group_->Watch(".*");
+    group_->SetStep({.step = static_cast<uint64_t>(step - 1), .tentative = true});
+    group_->Forward(batch, Mode::kTrain);
+    group_->Backward();
+    for (const auto& [device, name, value] : group_->WatchedValues()) {
+      if (!IsFloat(value.dtype()) || flat::AllFinite(value.dtype(), value.raw(), value.elements())) continue;
+      found = fmt::format(" (the first such value is in \"{}\" on {})", name, device);
+      break;
+    }
+  } catch (const std::exception& e) {
+    Log(LogLevel::kWarning, fmt::format("cannot tell which value was not finite first: {}", e.what()));
+  }
+  group_->Watch(watched);
+  group_->SetStep({.step = static_cast<uint64_t>(updater_->step())});
+  return found;
+}
+
+}  // namespace bindery
