@@ -23,7 +23,7 @@ bool Contains(const std::vector<std::string>& names, const std::string& name) {
 }  // namespace
 
 DataParallelExecutorGroup::DataParallelExecutorGroup(const Symbol& symbol, const GroupOptions& options, Unbound)
-    : symbol_(symbol), options_(options) {
+    : symbol_(symbol), options_(options), programs_(options.program_bytes) {
   options_.shared_group = nullptr;
   CheckOptions();
   ResolveGradRequests();

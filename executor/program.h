@@ -35,6 +35,7 @@ struct CompileOptions {
   std::string observe = {};  // a regular expression on value names; matching values are kept, plain
   // Each may be switched off without changing what is computed.
   bool passes = true, fusion = true, inplace = true, reuse_memory = true;
+  bool operator==(const CompileOptions&) const = default;
 };
 
 struct Program {

@@ -3,45 +3,57 @@
 // shapes. Belongs to one group; one thread at a time.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <list>
-#include <map>
 #include <memory>
-#include <string>
 
 #include "executor/program.h"
 
 namespace bindery {
 
-// Everything in `options` as text, but for the storage formats: equal keys give equal programs. (The symbol is the
-// group's. So are the formats: they never change once fixed, and programs come here when the group has taken theirs.)
-std::string ProgramKey(const CompileOptions& options);
+// Equal keys give equal programs: the options, but for the storage formats. (The symbol is the group's. So are the
+// formats: they never change once fixed, and programs come here when the group has taken theirs.)
+class ProgramKey {
+ public:
+  explicit ProgramKey(CompileOptions options);
+  bool operator==(const ProgramKey& other) const { return hash_ == other.hash_ && options_ == other.options_; }
+  size_t hash() const { return hash_; }
+
+ private:
+  CompileOptions options_;
+  size_t hash_;
+};
 
 class ProgramCache {
  public:
-  // Budget in bytes of host memory; a program counts as an estimate of its plan and kernels.
-  explicit ProgramCache(int64_t budget_bytes = int64_t{256} << 20) : budget_(budget_bytes) {}
+  static constexpr int64_t kBytes = int64_t{64} << 20;
+  static constexpr int kKept = 16;  // a training's: shares of devices, short last batches, predictions
+
+  // Budget in bytes of host memory, by an estimate; the last `kept` programs stay whatever their size.
+  explicit ProgramCache(int64_t budget_bytes = kBytes, int kept = kKept) : budget_(budget_bytes), kept_(kept) {}
 
   using Make = std::function<std::shared_ptr<const Program>()>;
-  std::shared_ptr<const Program> Get(const std::string& key, const Make& make);
+  std::shared_ptr<const Program> Get(const ProgramKey& key, const Make& make);
   // A program that came from here counts as just used, if it is still here.
   void Touch(const Program* program);
   bool Holds(const Program* program) const;
 
   int size() const { return static_cast<int>(items_.size()); }
+  int64_t bytes() const { return bytes_; }  // estimated
   int64_t hits() const { return hits_; }
   int64_t misses() const { return misses_; }
 
  private:
   struct Item {
-    std::string key;
+    ProgramKey key;
     std::shared_ptr<const Program> program;
     int64_t bytes;
   };
   std::list<Item> items_;  // most recently used first
-  std::map<std::string, std::list<Item>::iterator> by_key_;
   int64_t budget_, bytes_ = 0, hits_ = 0, misses_ = 0;
+  int kept_;
 };
 
 }  // namespace bindery
