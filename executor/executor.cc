@@ -19,30 +19,58 @@ Executor::Executor(const Symbol& symbol, const ExecutorOptions& options) {
                      .fusion = options.fusion,
                      .inplace = options.inplace,
                      .reuse_memory = options.reuse_memory};
-  Batch zeros;
+  auto zeros = std::make_shared<Batch>();
   for (DataDesc& desc : group.data) {
     const Shape& first = group.data[0].shape;
     const bool batched = desc.shape.rank() > 0 && first.rank() > 0 && desc.shape[0] == first[0];
     if (desc.layout.empty() && !batched) desc.layout = std::string(static_cast<size_t>(desc.shape.rank()), '-');
     input_names_.push_back(desc.name);
-    zeros.data.emplace_back(desc.dtype, desc.shape);
+    zeros->data.emplace_back(desc.dtype, desc.shape);
   }
   group_ = std::make_unique<DataParallelExecutorGroup>(symbol, group);
-  batch_ = std::make_shared<const Batch>(std::move(zeros));
+  batch_ = std::move(zeros);
+  readers_ = std::make_shared<std::atomic<int>>(0);
+}
+
+size_t Executor::PlaceOf(const std::string& input) const {
+  const auto found = std::find(input_names_.begin(), input_names_.end(), input);
+  if (found == input_names_.end()) Throw("\"{}\" is not an input{}", input, NameHint(input, input_names_));
+  return static_cast<size_t>(found - input_names_.begin());
+}
+
+void Executor::Replace(const std::vector<HostTensor*>& values) {
+  if (readers_->load(std::memory_order_acquire) == 0) {
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (values[i]) batch_->data[i] = std::move(*values[i]);
+    }
+    return;
+  }
+  auto fresh = std::make_shared<Batch>();
+  for (size_t i = 0; i < values.size(); ++i) {
+    fresh->data.push_back(values[i] ? std::move(*values[i]) : batch_->data[i]);
+  }
+  batch_ = std::move(fresh);
+  readers_ = std::make_shared<std::atomic<int>>(0);
 }
 
 void Executor::SetInput(const std::string& name, HostTensor value) {
-  const auto found = std::find(input_names_.begin(), input_names_.end(), name);
-  if (found == input_names_.end()) Throw("\"{}\" is not an input{}", name, NameHint(name, input_names_));
-  Batch changed = *batch_;
-  changed.data[static_cast<size_t>(found - input_names_.begin())] = std::move(value);
-  batch_ = std::make_shared<const Batch>(std::move(changed));
+  std::vector<HostTensor*> values(input_names_.size(), nullptr);
+  values[PlaceOf(name)] = &value;
+  Replace(values);
 }
 
-void Executor::Forward(std::optional<Mode> mode) { group_->Forward(batch_, mode); }
+void Executor::Forward(std::optional<Mode> mode) {
+  readers_->fetch_add(1, std::memory_order_relaxed);
+  group_->Forward(BatchPtr(batch_.get(), [batch = batch_, readers = readers_](
+                                             const Batch*) { readers->fetch_sub(1, std::memory_order_release); }),
+                  mode);
+}
 
 void Executor::Forward(const HostTensorMap& inputs, std::optional<Mode> mode) {
-  for (const auto& [name, value] : inputs) SetInput(name, value);
+  HostTensorMap copies = inputs;
+  std::vector<HostTensor*> values(input_names_.size(), nullptr);
+  for (auto& [name, value] : copies) values[PlaceOf(name)] = &value;  // none is set if one is unknown
+  Replace(values);
   Forward(mode);
 }
 

@@ -12,6 +12,7 @@
 // Thread safety: one thread at a time.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <optional>
@@ -66,9 +67,14 @@ class Executor {
   MemoryReport memory() const { return group_->memory(); }
 
  private:
+  size_t PlaceOf(const std::string& input) const;  // throws Error for a name that is not an input
+  // Sets the inputs that have a value here (null: it stays). Copies the others only if a step may still read them.
+  void Replace(const std::vector<HostTensor*>& values);
+
   std::unique_ptr<DataParallelExecutorGroup> group_;
   std::vector<std::string> input_names_;
-  BatchPtr batch_;  // the inputs as set; replaced when one changes
+  std::shared_ptr<Batch> batch_;               // the inputs as set
+  std::shared_ptr<std::atomic<int>> readers_;  // steps that were pushed with batch_ and have not loaded it
 };
 
 }  // namespace bindery
