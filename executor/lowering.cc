@@ -85,12 +85,25 @@ void CheckHeads(const Symbol& symbol) {
   }
 }
 
+// Not silently on one device.
+void CheckPlacement(const Graph& graph) {
+  for (const NodePtr& node : graph.nodes) {
+    const auto group = node->annotations().find("ctx_group");
+    if (group == node->annotations().end()) continue;
+    Throw<ModelError>(
+        "{}: its annotation ctx_group = \"{}\" asks for a device of its own, but every device runs the whole graph in "
+        "this version: leave the annotation out",
+        Describe(*node), group->second);
+  }
+}
+
 }  // namespace
 
 LoweredGraph Lower(const Symbol& symbol, const CompileOptions& options) {
   if (symbol.empty()) Throw("cannot bind a symbol without outputs");
   CheckNames(symbol, options);
   CheckHeads(symbol);
+  CheckPlacement(Graph::Of(symbol));
   LoweredGraph lowered;
   lowered.num_heads = symbol.size();
   lowered.arguments = symbol.ListArguments();

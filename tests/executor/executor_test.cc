@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+
 #include "symbol/ops.h"
 #include "tests/executor/group_helpers.h"
 #include "tests/test_device.h"
@@ -110,6 +112,37 @@ TEST(Executor, GradientsOfDotOfVectors) {  // E23
   }
   EXPECT_EQ(e.Output(0).elements(), 1);
   EXPECT_NEAR(e.Output(0).At(0), product, 1e-6);
+}
+
+// Inputs are set one by one or all at once, also while a step that was pushed still has to read them.
+TEST(Executor, InputsChangeOneByOne) {
+  const Symbol net = Variable("a") - Variable("b");
+  const auto full = [](double value) { return HostTensor::Full(DType::kFloat32, {2, 3}, value); };
+  const std::shared_ptr<Engine> engine = MakeThreadedEngine();
+  Executor executor(net, {.inputs = {{"a", {2, 3}}, {"b", {2, 3}}}, .for_training = false, .engine = engine});
+  executor.Forward();
+  EXPECT_EQ(executor.Output(0), full(0));
+  executor.SetInput("a", full(5));
+  executor.Forward();
+  EXPECT_EQ(executor.Output(0), full(5));
+  executor.Forward({{"b", full(2)}});
+  EXPECT_EQ(executor.Output(0), full(3));
+  EXPECT_THROW(executor.Forward({{"a", full(9)}, {"c", full(9)}}), Error);
+  executor.Forward();
+  EXPECT_EQ(executor.Output(0), full(3));  // nothing was set
+  std::atomic<bool> go{false};
+  engine->Push({.name = "hold", .device = Cpu(0), .run = [&go](const OpContext&) {
+                  while (!go) {
+                  }
+                }});
+  executor.Forward();
+  const Tensor held = executor.group().Outputs()[0];
+  executor.SetInput("a", full(7));
+  executor.SetInput("b", full(1));
+  go = true;
+  EXPECT_EQ(held.ToHost(), full(3));
+  executor.Forward();
+  EXPECT_EQ(executor.Output(0), full(6));
 }
 
 TEST(Executor, HeadGradientFromOutside) {  // E24
@@ -261,6 +294,15 @@ TEST(Compiler, TwoBindsGiveEqualPlansThatPrint) {
   EXPECT_GE(a.plan().arena_bytes, a.plan().peak_live_bytes);
   EXPECT_LE(a.plan().arena_bytes, a.plan().peak_live_bytes * 1.05);
   EXPECT_EQ(a.memory().arena, a.plan().arena_bytes);
+}
+
+TEST(Compiler, PlacementOfPartsIsRefused) {
+  const Symbol hidden = Tanh(Variable("data"), "stage1").WithAnnotation("ctx_group", "dev1");
+  EXPECT_EQ(MessageOf<ModelError>([&] {
+              Executor(MakeLoss(hidden, {}, "loss"), {.inputs = {{"data", {2, 3}}}});
+            }),
+            "ModelError: Activation \"stage1\": its annotation ctx_group = \"dev1\" asks for a device of its own, but "
+            "every device runs the whole graph in this version: leave the annotation out");
 }
 
 TEST(Compiler, TheVerifierFindsBrokenPlans) {
