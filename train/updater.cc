@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 
 #include "base/names.h"
 #include "engine/backend.h"
 #include "engine/kernels/flat.h"
 #include "executor/reformat.h"
 #include "symbol/graph.h"
+#include "symbol/ops/fixed_gamma.h"
 #include "symbol/ops/loss.h"
 
 namespace bindery {
@@ -86,6 +88,7 @@ void Updater::Prepare() {
     if (node->is_variable()) annotations[node->name()] = node->annotations();
   }
   const Device home = HostAddressable(group_->devices()[0]) ? group_->devices()[0] : Cpu();  // updates run on the host
+  const std::set<std::string> fixed_gammas = ListFixedGammas(group_->symbol());
   std::vector<Bucket> buckets;
   for (size_t b = 0; b < store.blocks().size(); ++b) {
     const ParameterStore::Block& block = store.blocks()[b];
@@ -94,8 +97,8 @@ void Updater::Prepare() {
     for (const int index : block.parameters) {
       const StoredParameter& p = store.parameters()[index];
       const auto own = annotations.find(p.name);
-      if (own == annotations.end() || group_->grad_req(p.name) == GradReq::kNull)
-        continue;  // fixed, or another group's
+      if (own == annotations.end() || group_->grad_req(p.name) == GradReq::kNull || fixed_gammas.contains(p.name))
+        continue;  // another group's, fixed, or held constant by the graph
       if (p.dtype != DType::kFloat32 && p.dtype != DType::kFloat64) {
         Throw<ModelError>("parameter \"{}\" is {}: parameters are trained in float32 or float64", p.name, p.dtype);
       }
