@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include "executor/data_parallel_executor_group.h"
+#include "symbol/model.h"
 #include "symbol/ops.h"
 #include "tests/message_of.h"
 #include "tests/test_device.h"
@@ -75,6 +78,67 @@ TEST(KeyUpdater, CountsStepsAndKeepsStateByKey) {
   EXPECT_EQ(a, -1.5);
   push(7, 0, &number);  // decays
   EXPECT_DOUBLE_EQ(number, 0.9);
+}
+
+TEST(KeyedOptimizer, GoesOnFromASavedState) {
+  const std::shared_ptr<const Optimizer> sgd = MakeOptimizer("sgd(lr=0.1, momentum=0.9, wd=0.01)");
+  const KeyUpdaterOptions options{.schedule = ParseSchedule("factor(step=2, factor=0.5)", 0.1)};
+  using Weights = std::map<std::string, std::vector<float>>;
+  const auto push = [](const KeyUpdater& update, int steps, Weights* weights) {
+    for (int step = 0; step < steps; ++step) {
+      for (auto& [key, values] : *weights) {
+        std::vector<float> gradient;
+        for (const float value : values) gradient.push_back(value * 0.5f + 1);
+        update(key, DType::kFloat32, gradient.data(), values.data(), static_cast<int64_t>(values.size()));
+      }
+    }
+  };
+  const Weights initial = {{"a_weight", {1, 2, 3}}, {"b_bias", {4}}};
+  Weights whole = initial, parts = initial;
+  push(MakeKeyUpdater(sgd, options), 7, &whole);
+
+  KeyedOptimizer first(sgd, options);
+  push(first.updater(), 3, &parts);
+  const std::string path = std::string(std::getenv("TEST_TMPDIR")) + "/optimizer.pb";
+  SaveModel({.params = first.State()}, path);
+  KeyedOptimizer second(sgd, options);
+  second.SetState(LoadModel(path).params);
+  EXPECT_EQ(second.State(), first.State());
+  EXPECT_EQ(second.State().at("a_weight:step").data<int64_t>()[0], 3);
+  EXPECT_EQ(second.State().at("a_weight:momentum").shape(), (Shape{3}));
+  push(second.updater(), 4, &parts);
+  EXPECT_EQ(parts, whole);
+  // A key that the state does not have begins anew; one of another size is an error.
+  float weight = 1, gradient = 1;
+  second.updater()("new_bias", DType::kFloat32, &gradient, &weight, 1);
+  EXPECT_FLOAT_EQ(weight, 0.9f);
+  KeyedOptimizer third(sgd, options);
+  third.SetState(first.State());
+  EXPECT_THROW(third.updater()("a_weight", DType::kFloat32, &gradient, &weight, 1), ShapeError);
+}
+
+TEST(KeyedOptimizer, RefusesAnotherState) {
+  KeyedOptimizer optimizer(MakeOptimizer("sgd(lr=0.1, momentum=0.9)"));
+  double weight = 1, gradient = 1;
+  optimizer.updater()("w", DType::kFloat64, &gradient, &weight, 1);
+  const HostTensorMap good = optimizer.State();
+  const auto message = [&](auto&& change) {
+    HostTensorMap state = good;
+    change(state);
+    return MessageOf<CheckpointError>([&] { optimizer.SetState(state); });
+  };
+  EXPECT_EQ(message([](HostTensorMap& s) { s.erase("w:momentum"); }),
+            "CheckpointError: the optimizer state \"w:momentum\" is missing");
+  EXPECT_EQ(message([](HostTensorMap& s) { s.erase("w:step"); }),
+            "CheckpointError: the optimizer state \"w:step\" is missing");
+  EXPECT_EQ(message([](HostTensorMap& s) { s["w:variance"] = HostTensor(DType::kFloat64, {1}); }),
+            "CheckpointError: optimizer state \"w:variance\": expected <key>:<state> with one of the states of "
+            "sgd(lr=0.1, momentum=0.9): momentum, step");
+  EXPECT_EQ(message([](HostTensorMap& s) { s["w:step"] = HostTensor(DType::kFloat32, {1}); }),
+            "CheckpointError: optimizer state \"w:step\": expected one int64 >= 0, got float32 (1)");
+  EXPECT_EQ(message([](HostTensorMap& s) { s["w"] = HostTensor(DType::kFloat32, {1}); }).substr(0, 36),
+            "CheckpointError: optimizer state \"w\"");
+  EXPECT_EQ(optimizer.State(), good);
 }
 
 TEST(KeyUpdater, AKeyKeepsItsSizeAndDtype) {
