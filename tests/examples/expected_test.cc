@@ -1,0 +1,57 @@
+// What the examples' first lines promise ("Expected: ...").
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tests/tools/program.h"
+
+namespace bindery {
+namespace {
+
+Outcome RunExample(const std::string& example) {
+  const std::string path =
+      std::string(std::getenv("TEST_SRCDIR")) + "/" + std::getenv("TEST_WORKSPACE") + "/examples/" + example;
+  return Process({path}, std::getenv("TEST_TMPDIR")).Wait(std::chrono::minutes(4));
+}
+
+// Of the lines that `format` fits, its number.
+std::vector<double> Numbers(const std::string& text, const char* format) {
+  std::vector<double> numbers;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    int epoch = 0;
+    double number = 0;
+    if (std::sscanf(line.c_str(), format, &epoch, &number) == 2) numbers.push_back(number);
+  }
+  return numbers;
+}
+
+TEST(Examples, GroupByHand) {
+  const Outcome outcome = RunExample("group_by_hand");
+  EXPECT_EQ(outcome.status, 0) << outcome;
+  const std::vector<double> losses = Numbers(outcome.out, "epoch %d: loss %lf");
+  ASSERT_EQ(losses.size(), 5u) << outcome;
+  EXPECT_LT(losses.back(), 0.5);
+  for (size_t i = 1; i < losses.size(); ++i) EXPECT_LT(losses[i], losses[i - 1]);
+  EXPECT_NE(outcome.out.find("outputs of the last batch: (100, 10)"), std::string::npos) << outcome;
+}
+
+TEST(Examples, LeNet) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "half a minute of arithmetic, ten times as long under a sanitizer";
+#endif
+  const Outcome outcome = RunExample("lenet");
+  EXPECT_EQ(outcome.status, 0) << outcome;
+  const std::vector<double> accuracies = Numbers(outcome.out, "epoch %d: train accuracy %*f, test accuracy %lf");
+  ASSERT_EQ(accuracies.size(), 5u) << outcome;
+  EXPECT_NEAR(accuracies.back(), 0.99, 0.01);
+  EXPECT_TRUE(std::filesystem::exists(std::string(std::getenv("TEST_TMPDIR")) + "/lenet.pb"));
+}
+
+}  // namespace
+}  // namespace bindery

@@ -1,0 +1,30 @@
+// The program at the head of README.md, compiled as it stands there, does what it seems to.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "symbol/model.h"
+#include "symbol/ops.h"
+#include "train/array_iter.h"
+#include "train/digits.h"
+#include "train/idx.h"
+#include "train/trainer.h"
+
+namespace bindery {
+namespace {
+
+TEST(Readme, ItsLinesTrainAndSave) {
+  std::filesystem::current_path(std::getenv("TEST_TMPDIR"));
+  std::filesystem::create_directories("data/mnist");
+  WriteIdxImages(DrawDigits(2000, 1), "data/mnist/train-images-idx3-ubyte", "data/mnist/train-labels-idx1-ubyte");
+  WriteIdxImages(DrawDigits(500, 1, 1 << 20), "data/mnist/t10k-images-idx3-ubyte", "data/mnist/t10k-labels-idx1-ubyte");
+#include "tests/examples/readme_lines.inc"
+  EXPECT_GT(trainer.Score(test, "accuracy")[0].second, 0.9);
+  EXPECT_EQ(CheckpointStore("run1").LoadNewest()->epoch, 10);
+  Trainer loaded(LoadModel("mlp.pb"));
+  EXPECT_LT(MaxAbsDiff(loaded.Predict(test)[0], trainer.Predict(test)[0]), 1e-5);
+}
+
+}  // namespace
+}  // namespace bindery
