@@ -1,6 +1,7 @@
 // Parameters, gradient requests, shared groups and other shapes of the group.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "executor/data_parallel_executor_group.h"
@@ -65,6 +66,27 @@ TEST(GroupParams, AreEqualOnAllDevicesAndCast) {
   params["fc1_weight"].Set(7, 0.1);  // float64 goes in by a cast
   group.SetParams(params, {});
   for (int d = 0; d < 2; ++d) EXPECT_EQ(group.store().Get(p, d), params.at("fc1_weight").Cast(DType::kFloat32));
+}
+
+// Replicas that differ, as no step leaves them: parameters and auxiliary states come from the first one, unmixed.
+TEST(GroupParams, AreTakenFromOneReplica) {
+  const Symbol net = SoftmaxOutput(
+      FullyConnected(BatchNorm(Variable("data"), {.fix_gamma = false}, "bn"), {.num_hidden = 3}, "fc"), {}, "softmax");
+  DataParallelExecutorGroup group(
+      net, {.devices = {Cpu(0), Cpu(1)}, .data = {{"data", {4, 6}}}, .labels = {{"softmax_label", {4}}}});
+  InitialiseEqually({&group}, 1);
+  HostTensorMap params, aux, params_now, aux_now;
+  group.GetParams(&params, &aux);
+  for (const StoredParameter& p : group.store().parameters()) {
+    group.store().Value(p, 1).CopyFrom(HostTensor::Full(p.dtype, {p.elements}, 1000));
+  }
+  group.GetParams(&params_now, &aux_now);
+  EXPECT_EQ(params_now, params);
+  EXPECT_EQ(aux_now, aux);
+  group.SetParams(params, aux);  // all alike again
+  for (const StoredParameter& p : group.store().parameters()) {
+    EXPECT_EQ(group.store().Get(p, 1), group.store().Get(p, 0)) << p.name;
+  }
 }
 
 // What sharing groups have in common: group_lstm_test.cc.
@@ -256,6 +278,40 @@ TEST(GroupMemory, ManyReshapesOverFewShapesDoNotGrow) {
   EXPECT_EQ(group.programs().misses(), misses);
   EXPECT_EQ(group.replicas()[0]->arena()->committed(), committed);
   EXPECT_EQ(DefaultStorage()->Stats(TestDevice(0)).in_use, in_use);
+}
+
+// More shapes than the budget has room for: programs go, with all that is bound to them, and are made again.
+TEST(GroupMemory, ProgramsAndBindingsStayWithinTheirBudget) {
+  DataParallelExecutorGroup group(SmallNet(),
+                                  {.data = {{"data", {1, 6}}}, .labels = {{"softmax_label", {1}}}, .program_bytes = 1});
+  DataParallelExecutorGroup roomy(SmallNet(), {.data = {{"data", {1, 6}}}, .labels = {{"softmax_label", {1}}}});
+  InitialiseEqually({&group, &roomy}, 1);
+  constexpr int kShapes = 3 * ProgramCache::kKept;
+  std::vector<std::weak_ptr<const Program>> programs;
+  std::vector<std::weak_ptr<const Instance>> instances;
+  const auto run = [&](int64_t n) {
+    const Batch batch = RandomBatch(n, 6, 3, static_cast<uint64_t>(n));
+    group.Forward(batch);
+    roomy.Forward(batch);
+    EXPECT_EQ(group.Outputs()[0].ToHost(), roomy.Outputs()[0].ToHost());
+  };
+  for (int64_t n = 1; n <= kShapes; ++n) {
+    run(n);
+    programs.push_back(group.step().participants()[0].bound->program);
+    instances.push_back(group.step().participants()[0].bound->instance);
+  }
+  const auto alive = [](const auto& list) {
+    return std::ranges::count_if(list, [](const auto& item) { return !item.expired(); });
+  };
+  EXPECT_EQ(group.programs().size(), ProgramCache::kKept);
+  EXPECT_EQ(alive(programs), ProgramCache::kKept);
+  EXPECT_LE(alive(instances), ProgramCache::kKept);
+  EXPECT_EQ(group.programs().misses(), kShapes);
+  EXPECT_EQ(roomy.programs().size(), kShapes);
+  EXPECT_LE(roomy.programs().bytes(), ProgramCache::kBytes);
+  run(1);  // the first again: made anew
+  EXPECT_EQ(group.programs().misses(), kShapes + 1);
+  EXPECT_EQ(roomy.programs().misses(), kShapes);
 }
 
 }  // namespace

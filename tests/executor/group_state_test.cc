@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cmath>
 #include <cstring>
 #include <limits>
 
@@ -25,6 +26,21 @@ TEST(GroupStatistics, RunningValuesIncludeThePartBetweenDevices) {
   EXPECT_NEAR(aux.at("bn_running_var").At(0), 26, 1e-5);
   EXPECT_EQ(group.store().Get(*group.store().Find("bn_running_var"), 0),
             group.store().Get(*group.store().Find("bn_running_var"), 1));
+}
+
+// Shares of 1 and 3 samples, whose means are 0 and 8 and whose variances are 0 and 8/3: merged without regard to their
+// sizes they would be 4 and 17.3.
+TEST(GroupStatistics, UnequalSharesCountByTheirSamples) {
+  const Symbol net = MakeLoss(BatchNorm(Variable("data"), {.momentum = 0.25}, "bn"), {}, "loss");
+  DataParallelExecutorGroup group(net, {.devices = {Cpu(0), Cpu(1)}, .workload = {1, 3}, .data = {{"data", {4, 1}}}});
+  InitialiseEqually({&group}, 1);
+  EXPECT_EQ(group.slices(), (std::vector<SampleRange>{{0, 1}, {1, 4}}));
+  group.Forward(Batch{.data = {HostTensor::From({4, 1}, {0, 6, 8, 10})}});
+  HostTensorMap params, aux;
+  group.GetParams(&params, &aux);
+  const double mean = 6, variance = (36 + 0 + 4 + 16) / 4.0;
+  EXPECT_NEAR(aux.at("bn_running_mean").At(0), 0.25 * 0 + 0.75 * mean, 1e-6);
+  EXPECT_NEAR(aux.at("bn_running_var").At(0), 0.25 * 1 + 0.75 * variance, 1e-5);
 }
 
 TEST(GroupStatistics, FixedLayersKeepTheirStatistics) {
@@ -115,6 +131,51 @@ TEST(GroupWatch, ValuesByNameOnEveryDevice) {
   EXPECT_LT(MaxAbsDiff(SumOfGradients(group, "fc1_weight"), plain), 1e-6);  // watching changes nothing
   group.Watch("");
   EXPECT_THROW(group.Watch("("), Error);
+}
+
+// Against plain loops: data (4, 2) -> z = data W^T + b -> tanh -> softmax over 3 classes, watched on two devices.
+TEST(GroupWatch, ValuesAreThoseOfPlainLoops) {
+  const Symbol net =
+      SoftmaxOutput(Tanh(FullyConnected(Variable("data"), {.num_hidden = 3}, "fc"), "act"), {}, "softmax");
+  DataParallelExecutorGroup group(net, {.devices = {Cpu(0), Cpu(1)},
+                                        .workload = {1, 3},
+                                        .data = {{"data", {4, 2}}},
+                                        .labels = {{"softmax_label", {4}}}});
+  InitialiseEqually({&group}, 1);
+  HostTensorMap params;
+  group.GetParams(&params, nullptr);
+  const Batch batch = RandomBatch(4, 2, 3, 5);
+  group.Watch("^(fc|act|softmax)_output$|^act_backward");
+  group.Forward(batch);
+  group.Backward();
+  double z[4][3], a[4][3], p[4][3], dz[4][3];
+  for (int n = 0; n < 4; ++n) {
+    double sum = 0;
+    for (int k = 0; k < 3; ++k) {
+      z[n][k] = params.at("fc_bias").At(k);
+      for (int i = 0; i < 2; ++i) z[n][k] += batch.data[0].At(n * 2 + i) * params.at("fc_weight").At(k * 2 + i);
+      a[n][k] = std::tanh(z[n][k]);
+      sum += std::exp(a[n][k]);
+    }
+    for (int k = 0; k < 3; ++k) {
+      p[n][k] = std::exp(a[n][k]) / sum;
+      dz[n][k] = (p[n][k] - (batch.label[0].At(n) == k)) * (1 - a[n][k] * a[n][k]);
+    }
+  }
+  std::map<std::string, int> seen;
+  for (const DataParallelExecutorGroup::Watched& w : group.WatchedValues()) {
+    const SampleRange range = group.slices()[static_cast<size_t>(w.device.index)];
+    const auto& expected = w.name == "fc_output" ? z : w.name == "act_output" ? a : w.name == "softmax_output" ? p : dz;
+    ASSERT_EQ(w.value.shape(), (Shape{range.size(), 3})) << w.name;
+    for (int64_t n = 0; n < range.size(); ++n) {
+      for (int64_t k = 0; k < 3; ++k) {
+        EXPECT_NEAR(w.value.At(n * 3 + k), expected[range.begin + n][k], 1e-6) << w.name << " of " << ToString(w.device);
+      }
+    }
+    ++seen[w.name.starts_with("act_backward") ? "gradient" : w.name];
+  }
+  EXPECT_EQ(seen,
+            (std::map<std::string, int>{{"fc_output", 2}, {"act_output", 2}, {"softmax_output", 2}, {"gradient", 2}}));
 }
 
 // An operator that fails when it runs.
