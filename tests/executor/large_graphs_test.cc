@@ -1,0 +1,67 @@
+// Graphs of thousands of nodes: binding takes time and memory by their size, not by its square.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <ctime>
+
+#include "executor/program.h"
+#include "symbol/ops.h"
+
+namespace bindery {
+namespace {
+
+double CpuSeconds() {  // of this thread, whatever else the machine does
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+// Layers of two sizes in turn, so that memory can be cut to pieces.
+Symbol Stack(int layers) {
+  Symbol x = Variable("data");
+  for (int i = 0; i < layers; ++i) {
+    x = Tanh(FullyConnected(x, {.num_hidden = i % 3 == 0 ? 24 : 8}, "fc" + std::to_string(i)));
+  }
+  return SoftmaxOutput(x, {}, "softmax");
+}
+
+CompileOptions ForTraining(const Symbol& symbol) {
+  CompileOptions options{.shapes = {{"data", {4, 8}}, {"softmax_label", {4}}}, .dtypes = {}};
+  for (const std::string& name : symbol.ListArguments()) {
+    if (options.shapes.contains(name)) continue;
+    options.parameters.insert(name);
+    options.grad_req[name] = GradReq::kWrite;
+  }
+  options.mode = Mode::kTrain;
+  options.with_backward = true;
+  options.policy = KernelPolicy::kReference;  // the library's kernels take most of the time, and the same for each
+  return options;
+}
+
+TEST(LargeGraphs, TheTimeToCompileGrowsWithTheGraph) {
+  const auto seconds = [](int layers) {
+    const Symbol symbol = Stack(layers);
+    const CompileOptions options = ForTraining(symbol);
+    double least = 1e9;
+    for (int i = 0; i < 2; ++i) {
+      const double start = CpuSeconds();
+      Compile(symbol, options);
+      least = std::min(least, CpuSeconds() - start);
+    }
+    return least;
+  };
+  const double small = seconds(1000), large = seconds(4000);
+  EXPECT_LT(large, 8 * small) << small << " s, four times the graph " << large << " s";
+}
+
+// So many storages that not all orders of placement are tried.
+TEST(LargeGraphs, MemoryIsStillCloseToTheLeastPossible) {
+  const Symbol symbol = Stack(3000);
+  const auto program = Compile(symbol, ForTraining(symbol));
+  const Plan& plan = program->plan;
+  EXPECT_GT(plan.storages.size(), 4096u);
+  EXPECT_LT(static_cast<double>(plan.arena_bytes), 1.05 * static_cast<double>(plan.peak_live_bytes));
+}
+
+}  // namespace
+}  // namespace bindery
