@@ -42,15 +42,17 @@ TEST(LargeGraphs, TheTimeToCompileGrowsWithTheGraph) {
   const auto seconds = [](int layers) {
     const Symbol symbol = Stack(layers);
     const CompileOptions options = ForTraining(symbol);
-    double least = 1e9;
-    for (int i = 0; i < 2; ++i) {
-      const double start = CpuSeconds();
-      Compile(symbol, options);
-      least = std::min(least, CpuSeconds() - start);
-    }
-    return least;
+    const double start = CpuSeconds();
+    Compile(symbol, options);
+    return CpuSeconds() - start;
   };
-  const double small = seconds(1000), large = seconds(4000);
+  // The least of each: others on the machine can make a measurement too large only. By the square it would be 16 times.
+  double small = 1e9, large = 1e9;
+  int attempts = 0;
+  do {
+    small = std::min(small, seconds(1000));
+    large = std::min(large, seconds(4000));
+  } while (large >= 8 * small && ++attempts < 5);
   EXPECT_LT(large, 8 * small) << small << " s, four times the graph " << large << " s";
 }
 

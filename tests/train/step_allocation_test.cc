@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <limits>
 #include <new>
 
 #include "symbol/ops.h"
@@ -122,9 +123,12 @@ class OneBatch final : public DataIter {
   int64_t steps_, given_ = 0;
 };
 
-// A whole step of a trainer with fast kernels, whose workers have nothing left to do when it begins: the most of any
-// step from one report to the next, oneDNN's allocations included.
-int64_t AllocationsOfATrainersStep() {
+// A whole step of a trainer with fast kernels, whose workers have nothing left to do when it begins: from one report to
+// the next, oneDNN's allocations included.
+struct Allocations {
+  int64_t least = std::numeric_limits<int64_t>::max(), most = 0;  // of any warm step
+};
+Allocations OfATrainersSteps() {
   Symbol x = Convolution(Variable("data"), {.num_filter = 8, .kernel = {3, 3}}, "conv1");
   x = Pooling(Relu(BatchNorm(x, {}, "bn1")), {.type = PoolType::kMax, .kernel = {2, 2}, .stride = {2, 2}});
   const Symbol net = SoftmaxOutput(FullyConnected(Flatten(x), {.num_hidden = 10}, "fc1"), {}, "softmax");
@@ -134,22 +138,26 @@ int64_t AllocationsOfATrainersStep() {
                         .threads_per_device = 1,
                         .engine = engine});
   OneBatch data(2 * kSteps);
-  int64_t before = 0, most = 0;
+  int64_t before = 0;
+  Allocations found;
   trainer.Fit(data, {.on_batch = [&](const BatchReport& report) {
                 const int64_t now = allocations;
-                if (report.batch > kSteps) most = std::max(most, now - before);
+                if (report.batch > kSteps) {
+                  found.least = std::min(found.least, now - before);
+                  found.most = std::max(found.most, now - before);
+                }
                 engine->WaitAll();
                 before = allocations;
               }});
-  return most;
+  return found;
 }
 
-// Not yet none: outputs are copied and labels are handed to the metric anew for each batch. A bound, so that it can only
-// fall.
-TEST(StepAllocation, OfATrainersStepNoMoreThanToday) {
-  const int64_t count = AllocationsOfATrainersStep();
-  RecordProperty("allocations", static_cast<int>(count));
-  EXPECT_LE(count, 400);
+// A step allocates nothing. Now and then one makes a queue or a pool longer, by how far its workers have come: up to 11
+// allocations were seen. A bound, so that it can only fall.
+TEST(StepAllocation, NoneInATrainersStep) {
+  const Allocations found = OfATrainersSteps();
+  EXPECT_EQ(found.least, 0);
+  EXPECT_LE(found.most, 30);
 }
 
 TEST(StepAllocation, TheCounterCounts) {
