@@ -20,7 +20,7 @@ struct Piece {
 // Per device one operation that fetches and one that stores, and between them the function, on the host. A device's
 // staging memory has a variable, which is created anew by whoever fills it.
 StagedCall::StagedCall(std::shared_ptr<Engine> engine, const std::string& name, const std::vector<StagedRange>& ranges,
-                       StagedFunction function, const std::vector<VarPtr>& gates)
+                       StagedFunction function, const std::vector<VarPtr>& gates, std::shared_ptr<const void> kept)
     : engine_(std::move(engine)), outcome_(engine_->NewVar()) {
   std::map<Device, std::vector<Piece>> pieces;
   std::vector<void*> addresses;
@@ -39,7 +39,7 @@ StagedCall::StagedCall(std::shared_ptr<Engine> engine, const std::string& name, 
   }
   Operation call{.name = name, .device = Cpu(), .reads = gates, .writes = {outcome_}, .updates = {}, .run = {}};
   std::vector<Operation> fetches, stores;
-  std::vector<std::shared_ptr<Chunk>> kept;
+  std::vector<std::shared_ptr<Chunk>> staging;
   for (const auto& [device, mine] : pieces) {
     const VarPtr staged = engine_->NewVar();
     Operation fetch{.name = name + ", to the host",
@@ -58,7 +58,7 @@ StagedCall::StagedCall(std::shared_ptr<Engine> engine, const std::string& name, 
                     .lane = Lane::kCollective};
     std::vector<Piece> read, written;
     for (const Piece& piece : mine) {
-      kept.push_back(piece.staging);
+      staging.push_back(piece.staging);
       if (piece.range.read) {
         fetch.reads.push_back(piece.range.var);
         read.push_back(piece);
@@ -78,16 +78,16 @@ StagedCall::StagedCall(std::shared_ptr<Engine> engine, const std::string& name, 
         }
       }
     };
-    fetch.run = [=, read = std::move(read)](const OpContext& context) { copy(context, read, true); };
+    fetch.run = [kept, copy, read = std::move(read)](const OpContext& context) { copy(context, read, true); };
     fetches.push_back(std::move(fetch));
     call.reads.push_back(staged);
     call.writes.push_back(staged);
     if (written.empty()) continue;
-    store.run = [=, written = std::move(written)](const OpContext& context) { copy(context, written, false); };
+    store.run = [kept, copy, written = std::move(written)](const OpContext& context) { copy(context, written, false); };
     stores.push_back(std::move(store));
   }
-  call.run = [function = std::move(function), addresses = std::move(addresses),
-              kept = std::move(kept)](const OpContext&) { function(addresses); };
+  call.run = [function = std::move(function), addresses = std::move(addresses), staging = std::move(staging),
+              kept](const OpContext&) { function(addresses); };
   for (Operation& fetch : fetches) operations_.push_back(engine_->Prepare(std::move(fetch)));
   operations_.push_back(engine_->Prepare(std::move(call)));
   for (Operation& store : stores) operations_.push_back(engine_->Prepare(std::move(store)));

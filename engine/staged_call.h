@@ -29,9 +29,10 @@ using StagedFunction = std::function<void(std::span<void* const> addresses)>;
 
 class StagedCall {
  public:
-  // `gates`: variables that must be whole.
+  // `gates`: variables that must be whole. `kept` lives as long as something of the call is in flight: the memory.
   StagedCall(std::shared_ptr<Engine> engine, const std::string& name, const std::vector<StagedRange>& ranges,
-             StagedFunction function, const std::vector<VarPtr>& gates = {});
+             StagedFunction function, const std::vector<VarPtr>& gates = {},
+             std::shared_ptr<const void> kept = nullptr);
   void Push() const;
   // Written by each call: carries its error, if it has one.
   const VarPtr& outcome() const { return outcome_; }

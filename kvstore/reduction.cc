@@ -271,8 +271,7 @@ class StagedReduction final : public Reduction {
     }
     call_ = std::make_unique<StagedCall>(
         std::move(engine), options.name, ranges,
-        [jobs, function = options.function, check = options.hooks.check,
-         kept = buckets](std::span<void* const> addresses) {
+        [jobs, function = options.function, check = options.hooks.check](std::span<void* const> addresses) {
           std::span<void* const> at = addresses;
           for (size_t b = 0; check && b < jobs.size(); ++b) {
             check(static_cast<int>(b), 0, jobs[b].elements,
@@ -291,7 +290,7 @@ class StagedReduction final : public Reduction {
             addresses = addresses.subspan(job.sources + job.replicas);
           }
         },
-        options.hooks.gates);
+        options.hooks.gates, std::make_shared<std::vector<Bucket>>(buckets));
     outcome_ = {call_->outcome()};
   }
   void Run() override { call_->Push(); }

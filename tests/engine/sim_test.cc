@@ -223,5 +223,24 @@ TEST(StagedCallTest, TouchesNothingUnlessEverythingWentWell) {
   for (const Tensor& t : tensors) EXPECT_EQ(t.ToHost().At(1), 0 + t.ToHost().At(2));
 }
 
+TEST(StagedCallTest, MayGoWhileItIsInFlightWithTheMemoryItUses) {
+  const std::shared_ptr<Engine> engine = MakeThreadedEngine();
+  const Tensor sum(engine, Cpu(0), DType::kFloat32, {1000});
+  sim::SetDelays(1, 300);
+  for (int round = 1; round <= 20; ++round) {
+    const auto one = std::make_shared<Tensor>(engine, Sim(0), DType::kFloat32, Shape{1000});
+    one->Fill(1);
+    const std::vector<StagedRange> ranges = {
+        {one->device(), one->address(), one->bytes(), one->var()},
+        {sum.device(), sum.address(), sum.bytes(), sum.var(), true, StagedRange::After::kUpdate}};
+    const auto add = [](std::span<void* const> addresses) {
+      for (int i = 0; i < 1000; ++i) static_cast<float*>(addresses[1])[i] += static_cast<float*>(addresses[0])[i];
+    };
+    StagedCall(engine, "add", ranges, add, {}, one).Push();
+  }
+  EXPECT_EQ(sum.ToHost(), HostTensor::Full(DType::kFloat32, {1000}, 20));
+  sim::Reset();
+}
+
 }  // namespace
 }  // namespace bindery
