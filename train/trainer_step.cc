@@ -83,6 +83,10 @@ void Trainer::GoBack(int64_t failed_step, const IterState& after, DataIter* iter
     ++untouched_;
   }
   in_flight_ = 0;
+  try {
+    group_->engine()->Wait(updater_->gate());  // the last one's own error, which nobody else will ask for
+  } catch (...) {
+  }
   updater_->SetStep(failed_step - 1);
   updater_->Forgive();
   const int64_t batches = std::exchange(untouched_, 0);

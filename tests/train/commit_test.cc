@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/log.h"
 #include "symbol/ops.h"
 #include "tests/message_of.h"
 #include "tests/test_device.h"
@@ -119,6 +120,21 @@ TEST(TrainerCommit, AnOverflowBehindFiniteOutputsIsNeverSaved) {
       for (int64_t i = 0; i < value.elements(); ++i) EXPECT_TRUE(std::abs(value.At(i)) < kInf) << name;
     }
   }
+}
+
+// The steps behind a failed one fail by themselves, and nobody is told of that again when the engine goes.
+TEST(TrainerCommit, AFailureIsToldOnce) {
+  std::string log;
+  SetLogCallback([&](LogLevel, const std::string& line) { log += line + "\n"; });
+  {
+    const auto net = SoftmaxOutput(FullyConnected(Variable("data"), {.num_hidden = 3}, "fc1"), {}, "softmax");
+    ArrayIter iterator(HostTensor::Full(DType::kFloat32, {20, 5}, 1e20), HostTensor(DType::kFloat32, {20}),
+                       {.batch_size = 4});
+    Trainer trainer(net, {.optimizer = "sgd(lr=1e30)", .engine = MakeThreadedEngine()});
+    EXPECT_THROW(trainer.Fit(iterator, {}), NumericError);
+  }
+  SetLogCallback(nullptr);
+  EXPECT_EQ(log.find("nobody waited for"), std::string::npos) << log;
 }
 
 // The whole of training, with statistics and dropout, on these devices and on one CPU.
