@@ -44,6 +44,8 @@ def bindery_tests(deps = [], medium = [], loader = [], data = [], on_devices = [
                 "//conditions:default": ["-O1"],
             }),
             alwayslink = True,
+            # In the program itself, not in a library of its own: some tests replace operator new.
+            linkstatic = True,
             deps = deps + [":helpers", "//tests:test_device", "//third_party:gtest"],
         )
         for suffix, devices in [("", "cpu"), ("_on_sim", "sim"), ("_on_mixed", "mixed")]:
