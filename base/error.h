@@ -8,6 +8,7 @@
 #include <fmt/core.h>
 
 #include <concepts>
+#include <exception>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -65,6 +66,10 @@ template <class E = Error, class... Args>
 [[noreturn]] void Throw(fmt::format_string<Args...> format, Args&&... args) {
   throw E(fmt::format(format, std::forward<Args>(args)...));
 }
+
+// The exception being handled, of the same type, with `prefix` before its message unless it is there already. The very
+// object if it is none of our flat types.
+std::exception_ptr CurrentErrorAfter(const std::string& prefix) noexcept;
 
 // For our own mistakes only: throws `Error` with the call site. Never use it to judge a user's input.
 void CheckFailed(const char* condition, const char* file, int line);

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "base/device.h"
 #include "engine/engine.h"
@@ -26,17 +27,33 @@ class Arena {
 
   // Makes at least `bytes` usable: committed, touched, zero at first use. Never shrinks. `threads` touch the new pages.
   // Throws DeviceError when memory is short; what was usable before stays so.
-  virtual void Grow(int64_t bytes, int threads = 1) = 0;
-  virtual char* base() const = 0;  // a device address: page aligned, constant
-  virtual int64_t committed() const = 0;
-  virtual void SetLimit(int64_t bytes) = 0;  // Grow beyond it throws DeviceError; 0 = none
-  virtual Device device() const = 0;
-  virtual const VarPtr& var() const = 0;  // every operation that touches the arena's memory writes or updates it
+  void Grow(int64_t bytes, int threads = 1);
+  char* base() const { return base_; }  // a device address: page aligned, constant
+  int64_t committed() const { return committed_; }
+  void SetLimit(int64_t bytes);  // Grow beyond it throws DeviceError; 0 = none
+  Device device() const { return device_; }
+  const VarPtr& var() const { return var_; }  // every operation that touches the arena's memory writes or updates it
 
   uint64_t generation() const { return generation_; }
   uint64_t NextGeneration() { return ++generation_; }
 
+ protected:
+  // For a kind of device, which sets base_: `reserved` bytes of address space, growing by multiples of `granule`.
+  Arena(Device device, Engine* engine, int64_t reserved, int64_t granule)
+      : device_(device), var_(engine->NewVar()), reserved_(reserved), granule_(granule) {}
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+  int64_t reserved() const { return reserved_; }
+  char* base_ = nullptr;
+
  private:
+  // Gives memory to bytes begin..end-1 of the address space. "" or why not; then nothing has changed.
+  virtual std::string Commit(int64_t begin, int64_t end, int threads) = 0;
+
+  const Device device_;
+  const VarPtr var_;
+  const int64_t reserved_, granule_;
+  int64_t committed_ = 0, limit_ = 0;
   uint64_t generation_ = 0;
 };
 

@@ -4,15 +4,6 @@
 
 namespace bindery {
 
-const char* ToString(Lane lane) {
-  switch (lane) {
-    case Lane::kCompute: return "compute";
-    case Lane::kCopy: return "copy";
-    case Lane::kCollective: return "collective";
-  }
-  return "unknown lane";
-}
-
 Backend& Backend::Of(DeviceKind kind) {
   switch (kind) {
     case DeviceKind::kCpu: return CpuBackend();
@@ -32,9 +23,7 @@ Backend& Backend::Of(Device device) {
 void CopyBetween(Stream& stream, Device from, const void* source, Device to, void* target, int64_t bytes) {
   if (bytes == 0) return;
   Backend& a = Backend::Of(from.kind);
-  if (from == to || (a.host_addressable() && HostAddressable(to))) {
-    return a.flat().Copy(stream, source, target, bytes);
-  }
+  if (ShareMemory(from, to)) return a.flat().Copy(stream, source, target, bytes);
   (a.host_addressable() ? Backend::Of(to.kind) : a).CopyAcross(stream, from, source, to, target, bytes);
 }
 

@@ -51,6 +51,8 @@ class Backend {
 void CopyBetween(Stream& stream, Device from, const void* source, Device to, void* target, int64_t bytes);
 
 inline bool HostAddressable(Device device) { return Backend::Of(device.kind).host_addressable(); }
+// Can either device follow the other's addresses?
+inline bool ShareMemory(Device a, Device b) { return a == b || (HostAddressable(a) && HostAddressable(b)); }
 
 // The backends there are (backend.cc).
 Backend& CpuBackend();

@@ -1,6 +1,7 @@
-// The engine without threads: an operation runs inside Push, which waits for work on an asynchronous device, too. An operation that is pushed from inside another one waits
-// until that one is over, and runs before the outer Push returns: so it sees what the outer operation wrote and whether
-// it failed, exactly as in the threaded engine. Pushes from several threads run one after the other.
+// The engine without threads: an operation runs inside Push, which waits for work on an asynchronous device, too. An
+// operation that is pushed from inside another one waits until that one is over, and runs before the outer Push
+// returns: so it sees what the outer operation wrote and whether it failed, exactly as in the threaded engine. Pushes
+// from several threads run one after the other.
 #include <atomic>
 #include <deque>
 #include <map>

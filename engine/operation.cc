@@ -1,7 +1,6 @@
 #include "engine/operation.h"
 
 #include <algorithm>
-#include <typeinfo>
 #include <utility>
 
 #include "base/error.h"
@@ -9,14 +8,6 @@
 
 namespace bindery {
 namespace {
-
-// `message` in an error of the same type as `error`, or null if that is none of E.
-template <class... E>
-std::exception_ptr SameType(const Error& error, const std::string& message) {
-  std::exception_ptr result;
-  ((typeid(error) == typeid(E) && (result = std::make_exception_ptr(E(message)), true)) || ...);
-  return result;
-}
 
 // Each variable once, with the union of what the lists say, in the order of its first mention.
 std::vector<DeclaredAccess> MergeAccesses(const Operation& operation) {
@@ -94,23 +85,6 @@ void CheckOwner(const PreparedPtr& prepared, const EngineToken& owner) {
 void CheckOwner(const VarPtr& var, const EngineToken& owner) {
   if (!var) Throw("cannot wait for a null variable");
   if (var->owner != owner) Throw("cannot wait for a variable of another engine");
-}
-
-std::exception_ptr CurrentErrorAfter(const std::string& prefix) noexcept {
-  try {
-    throw;
-  } catch (const Error& error) {
-    try {
-      if (auto same = SameType<Error, ShapeError, ModelError, DataError, CheckpointError, DeviceError, NumericError>(
-              error, prefix + error.message())) {
-        return same;
-      }
-    } catch (...) {  // no memory for the message: the original will do
-    }
-    return std::current_exception();
-  } catch (...) {
-    return std::current_exception();
-  }
 }
 
 std::exception_ptr CurrentErrorNamed(const std::string& name) noexcept {

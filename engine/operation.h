@@ -66,9 +66,6 @@ class PreparedOperation {
 void CheckOwner(const PreparedPtr& prepared, const EngineToken& owner);
 void CheckOwner(const VarPtr& var, const EngineToken& owner);
 
-// The exception being handled, of the same type, with a prefix before its message; itself if it is not one of our flat
-// types.
-std::exception_ptr CurrentErrorAfter(const std::string& prefix) noexcept;
 // The exception being handled, with `operation "name" failed: ` before its message. Our flat types keep their type; any
 // other exception stays the object it is, and the name is logged beside its message.
 std::exception_ptr CurrentErrorNamed(const std::string& name) noexcept;

@@ -21,7 +21,6 @@ namespace bindery {
 // An accelerator works on copies and on reductions over devices while it computes: each lane is a stream of its own. A
 // CPU has one for all.
 enum class Lane : uint8_t { kCompute, kCopy, kCollective };
-const char* ToString(Lane lane);
 
 // What one operation enqueued on an asynchronous stream: done when all of it is over, in error if some of it failed.
 class Fence {

@@ -79,7 +79,7 @@ void Tensor::CopyFrom(const Tensor& source) const {
   CheckDefined("CopyFrom");
   source.CheckDefined("CopyFrom");
   CheckShape(source.shape());
-  const bool together = source.device_ == device_ || (HostAddressable(source.device_) && HostAddressable(device_));
+  const bool together = ShareMemory(source.device_, device_);
   if (!together && source.dtype_ != dtype_) {  // cast where it is, then copy
     const Tensor cast(engine_, source.device_, dtype_, shape_);
     cast.CopyFrom(source);

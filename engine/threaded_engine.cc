@@ -1,5 +1,5 @@
-// One worker thread per lane of a device, and one mutex for everything that is not an operation's own work: a bound program is a
-// few operations per step, so the lock is held for some hundred nanoseconds, some thousand times a second.
+// One worker thread per lane of a device, and one mutex for everything that is not an operation's own work: a bound
+// program is a few operations per step, so the lock is held for some hundred nanoseconds, some thousand times a second.
 //
 // The life of a pushed operation:
 //   1. Push, in the caller's thread, under the mutex: a Run (the record of this one execution) is taken from the
@@ -150,8 +150,8 @@ class State : public std::enable_shared_from_this<State> {
     lock.lock();
   }
 
-  // Until nothing is in flight and everything that was enqueued is over; notes the errors that showed there. Without the
-  // mutex: streams let go of what they kept, and that may be anything.
+  // Until nothing is in flight and everything that was enqueued is over; notes the errors that showed there. Without
+  // the mutex: streams let go of what they kept, and that may be anything.
   void SynchronizeStreams() {
     std::vector<Stream*> streams;
     {

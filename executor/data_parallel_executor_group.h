@@ -167,7 +167,8 @@ class DataParallelExecutorGroup {
   void UpdateMetric(Metric* metric, const std::vector<HostTensor>& labels) const;
   void UpdateMetric(Metric* metric, const std::vector<std::vector<HostTensor>>& pre_sliced) const;
   // The same without waiting, for the last training step: `measurement` gets its partials when `done` is written, which
-  // carries the metric's error. It must live until then. Allocates nothing once it is warm.
+  // carries the metric's error. It must live until then. Allocates nothing once it is warm, unless labels are
+  // batched along another axis than 0 and have to be cut.
   void PushMetric(const std::shared_ptr<Measurement>& measurement, const VarPtr& done) const;
   // Values whose names match the regular expression are kept by the next steps ("" stops). Another program does that;
   // the normal one is not slowed down.

@@ -46,7 +46,6 @@ GroupMetric::GroupMetric(std::shared_ptr<Engine> engine, const std::vector<Group
                                                               Cpu(), share->fetched[i]->data(), outputs[i].bytes());
                                                 }
                                               }}));
-      wants_measurement_.push_back(false);
       source = fetched;
     }
     measured_.push_back(engine_->NewVar());
@@ -60,7 +59,6 @@ GroupMetric::GroupMetric(std::shared_ptr<Engine> engine, const std::vector<Group
                                               Accumulate(share.get(), k,
                                                          *static_cast<const Measurement*>(context.payload));
                                             }}));
-    wants_measurement_.push_back(true);
     shares_.push_back(share);
   }
 }
@@ -82,8 +80,7 @@ void GroupMetric::Accumulate(Share* share, size_t index, const Measurement& m) {
       view.shape.Set(0, share->range.size());
     }
   }
-  // The vectors are the measurement's own, made before it was pushed; each share has one to itself.
-  std::vector<double>& partial = const_cast<Measurement&>(m).partials[index];
+  std::vector<double>& partial = m.partials[index];
   std::fill(partial.begin(), partial.end(), 0.0);
   m.metric->Accumulate(share->inputs, partial);
 }
@@ -102,9 +99,7 @@ void GroupMetric::Push(const std::shared_ptr<Measurement>& measurement, const Va
                              .run = [](const OpContext&) {}});
     done_ = done;
   }
-  for (size_t i = 0; i < operations_.size(); ++i) {
-    engine_->Push(operations_[i], wants_measurement_[i] ? measurement : nullptr);
-  }
+  for (const PreparedPtr& operation : operations_) engine_->Push(operation, measurement);
   engine_->Push(end_);
 }
 

@@ -18,8 +18,9 @@ struct Measurement {
   const Metric* metric = nullptr;
   const std::vector<HostTensor>* labels = nullptr;
   const std::vector<std::vector<HostTensor>>* cut_labels = nullptr;
-  BatchPtr batch = nullptr;                        // keeps the labels alive, if they are its own
-  std::vector<std::vector<double>> partials = {};  // per device with samples: the result
+  BatchPtr batch = nullptr;  // keeps the labels alive, if they are its own
+  // Per device with samples: the result. Each operation has one to itself.
+  mutable std::vector<std::vector<double>> partials = {};
 };
 
 class GroupMetric {
@@ -45,9 +46,8 @@ class GroupMetric {
   std::shared_ptr<Engine> engine_;
   std::vector<std::shared_ptr<Share>> shares_;
   std::vector<PreparedPtr> operations_;
-  std::vector<bool> wants_measurement_;  // per operation: it gets the measurement as payload
-  std::vector<VarPtr> measured_;         // per share
-  VarPtr done_;                          // that the last operation was prepared for
+  std::vector<VarPtr> measured_;  // per share
+  VarPtr done_;                   // that the last operation was prepared for
   PreparedPtr end_;
 };
 

@@ -34,8 +34,7 @@ Tensor DataParallelExecutorGroup::Merge(std::vector<Tensor> parts, int axis, con
   if (parts.size() == 1 || (axis < 0 && (rule.empty() || rule == "first"))) return parts[0];
   const Device device = parts[0].device();
   for (Tensor& part : parts) {
-    if (HostAddressable(device) && HostAddressable(part.device())) continue;
-    if (part.device() == device) continue;
+    if (ShareMemory(part.device(), device)) continue;
     const Tensor here(engine_, device, part.dtype(), part.shape());
     here.CopyFrom(part);
     part = here;

@@ -1,6 +1,5 @@
 #include "executor/group_step.h"
 
-#include <algorithm>
 #include <set>
 
 #include "engine/backend.h"
@@ -14,34 +13,24 @@ GroupStep::GroupStep(std::shared_ptr<Engine> engine, const ParameterStore& store
   for (const Participant& p : participants_) {
     Check(p.bound->plan().segments.size() == plan().segments.size(), "all devices' programs have the same segments");
   }
-  PrepareExchanges(engine_.get());
-  statistics_ = PrepareStatistics(engine_.get(), store, false);
-  tentative_statistics_ = PrepareStatistics(engine_.get(), store, true);
+  PrepareExchanges();
+  statistics_ = PrepareStatistics(store, false);
+  tentative_statistics_ = PrepareStatistics(store, true);
   PrepareIdle(engine_.get(), store);
 }
 
-bool GroupStep::HostAddressesAll() const {
-  return std::all_of(participants_.begin(), participants_.end(),
-                     [](const Participant& p) { return HostAddressable(p.replica->device()); });
-}
-
-void GroupStep::Together::Push(Engine* engine) const {
-  if (direct) engine->Push(direct);
-  if (staged) staged->Push();
-}
-
-void GroupStep::PrepareExchanges(Engine* engine) {
+void GroupStep::PrepareExchanges() {
   struct Job {
     std::string op;
     ValueType type;
     size_t devices;
   };
   for (size_t s = 0; s < plan().segments.size(); ++s) {
-    Together& together = exchanges_.emplace_back();
+    std::unique_ptr<HostCall>& call = exchanges_.emplace_back();
     if (plan().segments[s].exchanges.empty()) continue;
     // Per exchange the inputs of all devices, then the outputs.
     std::vector<Job> jobs;
-    std::vector<StagedRange> ranges;
+    std::vector<HostCallRange> ranges;
     for (size_t e = 0; e < plan().segments[s].exchanges.size(); ++e) {
       const PlanExchange& first = plan().segments[s].exchanges[e];
       const ValueType& type = plan().values[first.input].type;
@@ -54,7 +43,7 @@ void GroupStep::PrepareExchanges(Engine* engine) {
                             .bytes = type.shape.Elements() * SizeOf(type.dtype),
                             .var = p.replica->arena()->var(),
                             .read = !output,
-                            .after = output ? StagedRange::After::kWrite : StagedRange::After::kNothing});
+                            .after = output ? HostCallRange::After::kWrite : HostCallRange::After::kNothing});
         }
       }
     }
@@ -65,33 +54,16 @@ void GroupStep::PrepareExchanges(Engine* engine) {
         addresses = addresses.subspan(2 * job.devices);
       }
     };
-    if (!HostAddressesAll()) {
-      together.staged = std::make_unique<StagedCall>(engine_, "exchange", ranges, run);
-      continue;
-    }
-    Operation operation{.name = "exchange",
-                        .device = participants_[0].replica->device(),
-                        .reads = {},
-                        .writes = {},
-                        .updates = {},
-                        .run = {}};
-    for (const Participant& p : participants_) {
-      operation.reads.push_back(p.replica->arena()->var());  // one device's failure fails all: nothing is half merged
-      operation.writes.push_back(p.replica->arena()->var());
-    }
-    std::vector<void*> addresses;
-    for (const StagedRange& range : ranges) addresses.push_back(range.address);
-    operation.run = [run, addresses = std::move(addresses)](const OpContext&) { run(addresses); };
-    together.direct = engine->Prepare(std::move(operation));
+    // Each arena is read and written: one device's failure fails all, and nothing is half merged.
+    call = std::make_unique<HostCall>(engine_, "exchange", ranges, run);
   }
 }
 
-GroupStep::Together GroupStep::PrepareStatistics(Engine* engine, const ParameterStore& store, bool tentative) const {
-  Together together;
-  if (plan().statistics.empty()) return together;
+std::unique_ptr<HostCall> GroupStep::PrepareStatistics(const ParameterStore& store, bool tentative) const {
+  if (plan().statistics.empty()) return nullptr;
   // Per layer the addresses of the sources' means and variances, then of the running means and variances.
   std::vector<RunningStatistics> layers;
-  std::vector<StagedRange> ranges;
+  std::vector<HostCallRange> ranges;
   for (size_t i = 0; i < plan().statistics.size(); ++i) {
     const PlanStatistics& first = plan().statistics[i];
     const ValueType& type = plan().auxiliary_types[first.running_mean];
@@ -119,7 +91,7 @@ GroupStep::Together GroupStep::PrepareStatistics(Engine* engine, const Parameter
                           .bytes = bytes,
                           .var = value.var(),
                           .read = true,
-                          .after = StagedRange::After::kUpdate});
+                          .after = HostCallRange::After::kUpdate});
       }
       layer.means.push_back(nullptr);
       layer.variances.push_back(nullptr);
@@ -139,24 +111,7 @@ GroupStep::Together GroupStep::PrepareStatistics(Engine* engine, const Parameter
     }
     MoveRunningStatistics(layers);
   };
-  if (!HostAddressesAll() || !std::all_of(store.devices().begin(), store.devices().end(), HostAddressable)) {
-    together.staged = std::make_unique<StagedCall>(engine_, "running statistics", ranges, run);
-    return together;
-  }
-  Operation operation{.name = "running statistics",
-                      .device = participants_[0].replica->device(),
-                      .reads = {},
-                      .writes = {},
-                      .updates = {},
-                      .run = {}};
-  std::vector<void*> addresses;
-  for (const StagedRange& range : ranges) {
-    (range.after == StagedRange::After::kUpdate ? operation.updates : operation.reads).push_back(range.var);
-    addresses.push_back(range.address);
-  }
-  operation.run = [run, addresses = std::move(addresses)](const OpContext&) mutable { run(addresses); };
-  together.direct = engine->Prepare(std::move(operation));
-  return together;
+  return std::make_unique<HostCall>(engine_, "running statistics", ranges, std::move(run));
 }
 
 void GroupStep::PrepareIdle(Engine* engine, const ParameterStore& store) {
@@ -197,9 +152,9 @@ void GroupStep::Push(Phase phase, bool tentative) {
   const int end = phase == Phase::kForward ? forward_segments_ : static_cast<int>(plan().segments.size());
   for (int s = begin; s < end; ++s) {
     for (const Participant& p : participants_) p.replica->PushSegment(*p.bound, s);
-    exchanges_[s].Push(engine_.get());
+    if (exchanges_[s]) exchanges_[s]->Push();
   }
-  if (phase == Phase::kForward) (tentative ? tentative_statistics_ : statistics_).Push(engine_.get());
+  if (phase == Phase::kForward && statistics_) (tentative ? tentative_statistics_ : statistics_)->Push();
 }
 
 }  // namespace bindery

@@ -10,7 +10,7 @@
 #include <memory>
 #include <vector>
 
-#include "engine/staged_call.h"
+#include "engine/host_call.h"
 #include "executor/replica.h"
 
 namespace bindery {
@@ -33,25 +33,16 @@ class GroupStep {
   const Plan& plan() const { return participants_.front().bound->plan(); }
 
  private:
-  // What the devices do together: one operation where the host can address all their memory, else a staged call.
-  struct Together {
-    PreparedPtr direct;
-    std::unique_ptr<StagedCall> staged;
-    void Push(Engine* engine) const;
-  };
-
   void Push(Phase phase, bool tentative);
-  void PrepareExchanges(Engine* engine);
-  Together PrepareStatistics(Engine* engine, const ParameterStore& store, bool tentative) const;
+  void PrepareExchanges();
+  std::unique_ptr<HostCall> PrepareStatistics(const ParameterStore& store, bool tentative) const;
   void PrepareIdle(Engine* engine, const ParameterStore& store);
 
   std::shared_ptr<Engine> engine_;
   std::vector<Participant> participants_;
-  bool HostAddressesAll() const;
-
-  std::vector<Together> exchanges_;             // per segment; empty where there is none
-  Together statistics_, tentative_statistics_;  // empty where there are none
-  std::vector<PreparedPtr> idle_;               // per device that sits out and block of gradients: zeroes them
+  std::vector<std::unique_ptr<HostCall>> exchanges_;             // per segment; nullptr where there is none
+  std::unique_ptr<HostCall> statistics_, tentative_statistics_;  // nullptr where there are none
+  std::vector<PreparedPtr> idle_;  // per device that sits out and block of gradients: zeroes them
   int forward_segments_ = 0;
 };
 

@@ -92,7 +92,8 @@ Kernel MakeKernel(const KernelSpec& spec, KernelPolicy policy) {
           DTypesOf(spec), spec.node_name);
   }
   CheckKernel(*kernel, spec);
-  if (spec.device == DeviceKind::kSim) return OnSimulatedDevice(*std::move(kernel), fmt::format("{} \"{}\"", spec.op->name, spec.node_name));
+  if (spec.device == DeviceKind::kSim)
+    return OnSimulatedDevice(*std::move(kernel), fmt::format("{} \"{}\"", spec.op->name, spec.node_name));
   return *std::move(kernel);
 }
 

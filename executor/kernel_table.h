@@ -1,8 +1,8 @@
 // KernelTable: the built-in kernels of one kind of device, or the reference kernels.
 //
-// Every file of kernels ends with its rows, {operator, maker}; a table's file (executor/kernels/*/kernel_table.cc) names
-// these lists, and the linker misses one that is gone. A family of operators with one maker gives it the operator as a
-// template argument, so a maker knows what it makes. A new kind of device is a new table in KernelTables.
+// Every file of kernels ends with its rows, {operator, maker}; a table's file (executor/kernels/*/kernel_table.cc)
+// names these lists, and the linker misses one that is gone. A family of operators with one maker gives it the operator
+// as a template argument, so a maker knows what it makes. A new kind of device is a new table in KernelTables.
 #pragma once
 
 #include <initializer_list>

@@ -8,24 +8,13 @@ namespace bindery {
 namespace {
 
 [[noreturn]] void RethrowAt(const PlanStep& step) {
-  const auto located = [&](const std::string& message) {
-    const std::string where = fmt::format("{} \"{}\": ", step.op, step.node);
-    return message.starts_with(where) ? message : where + message;  // a kernel may have said it
-  };
+  const std::string where = fmt::format("{} \"{}\": ", step.op, step.node);  // a kernel may have said it
   try {
     throw;
-  } catch (const ShapeError& e) {
-    throw ShapeError(located(e.message()));
-  } catch (const DataError& e) {
-    throw DataError(located(e.message()));
-  } catch (const DeviceError& e) {
-    throw DeviceError(located(e.message()));
-  } catch (const NumericError& e) {
-    throw NumericError(located(e.message()));
-  } catch (const Error& e) {
-    throw Error(located(e.message()));
+  } catch (const Error&) {
+    std::rethrow_exception(CurrentErrorAfter(where));
   } catch (const std::exception& e) {
-    throw Error(located(e.what()));
+    throw Error(where + e.what());
   }
 }
 

@@ -9,7 +9,8 @@
 
 namespace bindery {
 
-// On the host. out, in C order: `shape` with `axis` replaced by end - begin, of `out_dtype`. axis -1: everything. Allocates nothing.
+// On the host. out, in C order: `shape` with `axis` replaced by end - begin, of `out_dtype`. axis -1: everything.
+// Allocates nothing.
 void CopySlice(DType dtype, const Shape& shape, const void* in, int axis, int64_t begin, int64_t end, DType out_dtype,
                void* out);
 

@@ -8,8 +8,8 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "engine/backend.h"
+#include "engine/host_call.h"
 #include "engine/kernels/flat.h"
-#include "engine/staged_call.h"
 #include "engine/team.h"
 
 namespace bindery {
@@ -257,19 +257,20 @@ class StagedReduction final : public Reduction {
     };
     const bool replace = options.mode == ReductionMode::kReplace;
     std::vector<Job> jobs;
-    std::vector<StagedRange> ranges;  // per bucket the sources, then the replicas
+    std::vector<HostCallRange> ranges;  // per bucket the sources, then the replicas
     for (const Bucket& bucket : buckets) {
       const Tensor& first = bucket.sources[0];
       jobs.push_back({first.dtype(), first.elements(), bucket.sources.size(), bucket.replicas.size()});
-      const auto add = [&](const Tensor& tensor, bool read, StagedRange::After after) {
+      const auto add = [&](const Tensor& tensor, bool read, HostCallRange::After after) {
         ranges.push_back({tensor.device(), tensor.address(), tensor.bytes(), tensor.var(), read, after});
       };
-      for (const Tensor& source : bucket.sources) add(source, true, StagedRange::After::kNothing);
+      for (const Tensor& source : bucket.sources) add(source, true, HostCallRange::After::kNothing);
       for (const Tensor& replica : bucket.replicas) {
-        add(replica, !replace || options.function, replace ? StagedRange::After::kWrite : StagedRange::After::kUpdate);
+        add(replica, !replace || options.function,
+            replace ? HostCallRange::After::kWrite : HostCallRange::After::kUpdate);
       }
     }
-    call_ = std::make_unique<StagedCall>(
+    call_ = std::make_unique<HostCall>(
         std::move(engine), options.name, ranges,
         [jobs, function = options.function, check = options.hooks.check](std::span<void* const> addresses) {
           std::span<void* const> at = addresses;
@@ -297,17 +298,9 @@ class StagedReduction final : public Reduction {
   const std::vector<VarPtr>& outcome() const override { return outcome_; }
 
  private:
-  std::unique_ptr<StagedCall> call_;
+  std::unique_ptr<HostCall> call_;
   std::vector<VarPtr> outcome_;
 };
-
-bool HostAddressesAll(const std::vector<Bucket>& buckets) {
-  const auto on_host = [](const Tensor& tensor) { return HostAddressable(tensor.device()); };
-  return std::all_of(buckets.begin(), buckets.end(), [&](const Bucket& bucket) {
-    return std::all_of(bucket.sources.begin(), bucket.sources.end(), on_host) &&
-           std::all_of(bucket.replicas.begin(), bucket.replicas.end(), on_host);
-  });
-}
 
 }  // namespace
 
@@ -317,7 +310,8 @@ std::unique_ptr<Reduction> MakeReduction(std::shared_ptr<Engine> engine, std::ve
   Check(!options.workers.empty(), "a reduction has workers");
   if (options.threads < 1) Throw("a reduction needs at least 1 thread per worker, got {}", options.threads);
   for (size_t i = 0; i < buckets.size(); ++i) CheckBucket(buckets[i], engine.get(), i);
-  if (!HostAddressesAll(buckets)) return std::make_unique<StagedReduction>(std::move(engine), buckets, options);
+  if (!std::ranges::all_of(DevicesOf(buckets), HostAddressable))
+    return std::make_unique<StagedReduction>(std::move(engine), buckets, options);
   return std::make_unique<PreparedReduction>(std::move(engine), std::move(buckets), options);
 }
 

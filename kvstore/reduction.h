@@ -23,8 +23,8 @@
 //     leaves them failed when they are, but does not fail them with a source.
 //   - kReplace (values): they are created, by the prologue, so they carry a source's error.
 //
-// All of that is for memory that the host can address. If some tensor lies elsewhere, the reduction is one StagedCall,
-// which is all or nothing anyway.
+// All of that is for memory that the host can address. If some tensor lies elsewhere, the reduction is one HostCall,
+// by copies, which is all or nothing anyway.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
-// The devices that a test runs on: CPUs, or simulated accelerators, or both in turn (cpu, sim, cpu ...). Which ones, the
-// environment says, so that one test is three (bindery_tests, on_devices).
+// The devices that a test runs on: CPUs, or simulated accelerators, or both in turn (cpu, sim, cpu ...). Which ones,
+// the environment says, so that one test is three (bindery_tests, on_devices).
 #pragma once
 
 #include <cstdlib>

@@ -119,8 +119,8 @@ class Trainer {
 
   Model ToModel() const;  // the symbol with its parameters as they are now
   void Save(const std::string& path) const { SaveModel(ToModel(), path); }
-  // Everything; after the first Fit has begun. From inside a Fit (on_batch) it waits for the steps in flight, and throws
-  // what Fit would.
+  // Everything; after the first Fit has begun. From inside a Fit (on_batch) it waits for the steps in flight, and
+  // throws what Fit would.
   Checkpoint ToCheckpoint(DataIter* train = nullptr);
   // The next Fit goes on from there. Throws CheckpointError if the checkpoint is of another graph or other data, or if
   // its optimizer kept other state; nothing has changed then. (Before the first Fit, an optimizer's state that does not

@@ -90,9 +90,9 @@ void Trainer::GoBack(int64_t failed_step, const IterState& after, DataIter* iter
   updater_->SetStep(failed_step - 1);
   updater_->Forgive();
   const int64_t batches = std::exchange(untouched_, 0);
-  if (batches == 0) return;
+  if (batches == 0 || !iterator) return;  // without it, the batches behind the failed one are left out like that
   batch_in_epoch_ -= batches;
-  if (iterator) iterator->LoadState(after);
+  iterator->LoadState(after);
 }
 
 void Trainer::SettleAll(DataIter* iterator) {
@@ -118,7 +118,7 @@ std::string Trainer::FirstBadValue(const BatchPtr& batch, int64_t step) {
   try {
     for (size_t i = 0; i < batch->data.size(); ++i) {
       const HostTensor& data = batch->data[i];
-      if (!IsFloat(data.dtype()) || flat::AllFinite(data.dtype(), data.raw(), data.elements())) continue;
+      if (flat::AllFinite(data.dtype(), data.raw(), data.elements())) continue;
       return fmt::format(", nor is its input \"{}\"", group_->options().data[i].name);
     }
     group_->Watch(".*");
@@ -126,7 +126,7 @@ std::string Trainer::FirstBadValue(const BatchPtr& batch, int64_t step) {
     group_->Forward(batch, Mode::kTrain);
     group_->Backward();
     for (const auto& [device, name, value] : group_->WatchedValues()) {
-      if (!IsFloat(value.dtype()) || flat::AllFinite(value.dtype(), value.raw(), value.elements())) continue;
+      if (flat::AllFinite(value.dtype(), value.raw(), value.elements())) continue;
       found = fmt::format(" (the first such value is in \"{}\" on {})", name, device);
       break;
     }

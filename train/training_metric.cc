@@ -15,8 +15,7 @@ TrainingMetric::TrainingMetric(std::unique_ptr<Metric> metric, const Symbol& sym
 void TrainingMetric::Accumulate(const MetricInputs& inputs, std::span<double> partial) const {
   for (size_t i = 0; i < inputs.outputs.size(); ++i) {
     const auto& [name, output] = inputs.outputs[i];
-    if (!watched_[i] || !IsFloat(output.dtype)) continue;
-    if (flat::AllFinite(output.dtype, output.data, output.shape.Elements())) continue;
+    if (!watched_[i] || flat::AllFinite(output.dtype, output.data, output.shape.Elements())) continue;
     throw NumericError(fmt::format("output \"{}\" is not finite", name));
   }
   metric_->Accumulate(inputs, partial);

@@ -5,8 +5,8 @@
 //
 // A step is committed or not, as a whole. If anything in it failed, if a gradient is not finite, or if what the caller
 // hangs on `gate()` failed, then no parameter, no optimizer state and no running statistic changes, and neither do they
-// in the steps after it, which may be in flight already, until Forgive(). So the host need not wait for a step before it
-// pushes the next one; WaitFor(step) tells what became of it.
+// in the steps after it, which may be in flight already, until Forgive(). So the host need not wait for a step before
+// it pushes the next one; WaitFor(step) tells what became of it.
 //
 // Divisor. Loss heads with normalisation `null` give sums over samples, so the update divides once by the samples of
 // the whole step: all devices, all micro-batches. Heads that normalise themselves (`batch`, `valid`) are not divided
@@ -47,8 +47,8 @@ class Updater {
   Updater(DataParallelExecutorGroup* group, const UpdaterOptions& options = {});
   ~Updater();
 
-  // One step on one batch: Forgive, Compute, then Apply. Asynchronous. An error travels to whoever reads the outputs, and
-  // to WaitFor; parameters and state stay as they were, and step() counts on. In a group bound with GradReq::kAdd
+  // One step on one batch: Forgive, Compute, then Apply. Asynchronous. An error travels to whoever reads the outputs,
+  // and to WaitFor; parameters and state stay as they were, and step() counts on. In a group bound with GradReq::kAdd
   // gradients are zeroed first.
   void Update(const BatchPtr& batch);
   // One step on several micro-batches, one after the other: as one batch of all their samples would be. The group must

@@ -25,7 +25,7 @@ void Add(DType dtype, const void* in, void* out, int64_t n);
 // out[i] *= factor
 void Scale(DType dtype, void* out, int64_t n, double factor);
 
-bool AllFinite(DType dtype, const void* in, int64_t n);
+bool AllFinite(DType dtype, const void* in, int64_t n);       // integers always are
 double SumOfSquares(DType dtype, const void* in, int64_t n);  // in double, in an order that depends on n only
 
 // One step of SGD, in place, for float32 and float64 weights (MXNet's convention, learning rate inside the momentum):

@@ -1,5 +1,6 @@
 #include "engine/backend.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -23,47 +24,22 @@ constexpr int64_t kArenaRange = int64_t{1} << 30;
 
 class SimArena final : public Arena {
  public:
-  SimArena(Device device, const std::shared_ptr<Engine>& engine, int64_t reserve)
-      : device_(device), memory_(DeviceOf(device).memory), var_(engine->NewVar()),
-        reserved_(RoundUp(std::min(reserve, kArenaRange), PageBytes())) {
-    base_ = static_cast<char*>(memory_.Reserve(reserved_));
-    if (!base_) Throw<DeviceError>("{}: no {} bytes of address space are left for an arena", device_, reserved_);
+  SimArena(Device device, Engine* engine, int64_t bytes)
+      : Arena(device, engine, bytes, PageBytes()), mine_(DeviceOf(device)) {
+    base_ = static_cast<char*>(mine_.memory.Reserve(bytes));
+    if (!base_) Throw<DeviceError>("{}: no {} bytes of address space are left for an arena", device, bytes);
   }
   ~SimArena() override {
-    memory_.Uncommit(committed_);
-    memory_.Unreserve(base_, reserved_);
+    mine_.memory.Uncommit(committed());
+    mine_.memory.Unreserve(base_, reserved());
   }
-
-  void Grow(int64_t bytes, int) override {
-    if (bytes <= committed_) return;
-    const int64_t target = RoundUp(bytes, PageBytes());
-    if (limit_ > 0 && bytes > limit_) Fail(bytes, fmt::format("its limit is {}", limit_));
-    if (target > reserved_) Fail(bytes, fmt::format("its address space ends at {}", reserved_));
-    if (DeviceOf(device_).faults.RefusesAllocation() || !memory_.Commit(target - committed_)) {
-      Fail(bytes, "out of memory");
-    }
-    committed_ = target;
-  }
-  char* base() const override { return base_; }
-  int64_t committed() const override { return committed_; }
-  void SetLimit(int64_t bytes) override {
-    if (bytes < 0) Throw("{}: the limit of an arena must be >= 0, got {}", device_, bytes);
-    limit_ = bytes;
-  }
-  Device device() const override { return device_; }
-  const VarPtr& var() const override { return var_; }
 
  private:
-  [[noreturn]] void Fail(int64_t bytes, const std::string& reason) const {
-    Throw<DeviceError>("{}: cannot grow the arena from {} to {} bytes: {}", device_, committed_, bytes, reason);
+  std::string Commit(int64_t begin, int64_t end, int) override {
+    return mine_.faults.RefusesAllocation() || !mine_.memory.Commit(end - begin) ? "out of memory" : "";
   }
 
-  const Device device_;
-  Memory& memory_;
-  const VarPtr var_;
-  const int64_t reserved_;
-  char* base_ = nullptr;
-  int64_t committed_ = 0, limit_ = 0;
+  SimulatedDevice& mine_;
 };
 
 class SimFlatKernels final : public FlatKernels {
@@ -150,7 +126,7 @@ class Sims final : public Backend {
   void FreeStaging(Device, void* memory, int64_t) noexcept override { staging_.Free(memory); }
 
   std::shared_ptr<Arena> MakeArena(Device device, const std::shared_ptr<Engine>& engine, int64_t reserve) override {
-    return std::make_shared<SimArena>(device, engine, reserve);
+    return std::make_shared<SimArena>(device, engine.get(), RoundUp(std::min(reserve, kArenaRange), PageBytes()));
   }
   std::unique_ptr<Stream> MakeStream(Device device, Lane lane) override {
     return std::make_unique<SimStream>(device, lane);

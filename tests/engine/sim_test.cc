@@ -11,8 +11,8 @@
 #include "base/error.h"
 #include "engine/arena.h"
 #include "engine/backend.h"
+#include "engine/host_call.h"
 #include "engine/sim/stream.h"
-#include "engine/staged_call.h"
 #include "engine/tensor.h"
 #include "tests/message_of.h"
 
@@ -195,18 +195,18 @@ TEST(SimMemoryTest, LimitsAndRefusals) {
   EXPECT_EQ(sim::MemoryInUse(Sim(2)), 0);
 }
 
-TEST(StagedCallTest, TouchesNothingUnlessEverythingWentWell) {
+TEST(HostCallTest, TouchesNothingUnlessEverythingWentWell) {
   const std::shared_ptr<Engine> engine = MakeThreadedEngine();
   std::vector<Tensor> tensors;
   for (const Device device : {Sim(0), Cpu(0), Sim(1)}) {
     tensors.emplace_back(engine, device, DType::kFloat32, Shape{3}).Fill(static_cast<double>(tensors.size()));
   }
   const auto call = [&](bool fail) {
-    std::vector<StagedRange> ranges;
+    std::vector<HostCallRange> ranges;
     for (const Tensor& t : tensors) {
-      ranges.push_back({t.device(), t.address(), t.bytes(), t.var(), true, StagedRange::After::kUpdate});
+      ranges.push_back({t.device(), t.address(), t.bytes(), t.var(), true, HostCallRange::After::kUpdate});
     }
-    return StagedCall(engine, "add up", ranges, [fail](std::span<void* const> addresses) {
+    return HostCall(engine, "add up", ranges, [fail](std::span<void* const> addresses) {
       float sum = 0;
       for (void* address : addresses) sum += *static_cast<float*>(address);
       for (void* address : addresses) *static_cast<float*>(address) = sum;
@@ -216,27 +216,27 @@ TEST(StagedCallTest, TouchesNothingUnlessEverythingWentWell) {
   call(true).Push();
   EXPECT_EQ(MessageOf<DataError>([&] { engine->WaitAll(); }), "DataError: operation \"add up\" failed: no good");
   for (size_t i = 0; i < tensors.size(); ++i) EXPECT_EQ(tensors[i].ToHost().At(0), static_cast<double>(i + 1));
-  const StagedCall add = call(false);
+  const HostCall add = call(false);
   add.Push();
   add.Push();
   for (const Tensor& t : tensors) EXPECT_EQ(t.ToHost().At(0), 18);
   for (const Tensor& t : tensors) EXPECT_EQ(t.ToHost().At(1), 0 + t.ToHost().At(2));
 }
 
-TEST(StagedCallTest, MayGoWhileItIsInFlightWithTheMemoryItUses) {
+TEST(HostCallTest, MayGoWhileItIsInFlightWithTheMemoryItUses) {
   const std::shared_ptr<Engine> engine = MakeThreadedEngine();
   const Tensor sum(engine, Cpu(0), DType::kFloat32, {1000});
   sim::SetDelays(1, 300);
   for (int round = 1; round <= 20; ++round) {
     const auto one = std::make_shared<Tensor>(engine, Sim(0), DType::kFloat32, Shape{1000});
     one->Fill(1);
-    const std::vector<StagedRange> ranges = {
+    const std::vector<HostCallRange> ranges = {
         {one->device(), one->address(), one->bytes(), one->var()},
-        {sum.device(), sum.address(), sum.bytes(), sum.var(), true, StagedRange::After::kUpdate}};
+        {sum.device(), sum.address(), sum.bytes(), sum.var(), true, HostCallRange::After::kUpdate}};
     const auto add = [](std::span<void* const> addresses) {
       for (int i = 0; i < 1000; ++i) static_cast<float*>(addresses[1])[i] += static_cast<float*>(addresses[0])[i];
     };
-    StagedCall(engine, "add", ranges, add, {}, one).Push();
+    HostCall(engine, "add", ranges, add, {}, one).Push();
   }
   EXPECT_EQ(sum.ToHost(), HostTensor::Full(DType::kFloat32, {1000}, 20));
   sim::Reset();

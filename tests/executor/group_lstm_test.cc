@@ -174,7 +174,8 @@ Symbol Stack(int layers) {
 }
 
 TEST(GroupLstm, DeeperNetSharesTheShallowOnesMemory) {  // E16
-  GroupOptions options{.devices = {TestDevice(0), TestDevice(1)}, .data = {{"data", {32, 80}}}, .labels = {{"softmax_label", {32}}}};
+  GroupOptions options{
+      .devices = {TestDevice(0), TestDevice(1)}, .data = {{"data", {32, 80}}}, .labels = {{"softmax_label", {32}}}};
   DataParallelExecutorGroup three(Stack(3), options);
   options.shared_group = &three;
   DataParallelExecutorGroup five(Stack(5), options);

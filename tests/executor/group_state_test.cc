@@ -169,7 +169,8 @@ TEST(GroupWatch, ValuesAreThoseOfPlainLoops) {
     ASSERT_EQ(w.value.shape(), (Shape{range.size(), 3})) << w.name;
     for (int64_t n = 0; n < range.size(); ++n) {
       for (int64_t k = 0; k < 3; ++k) {
-        EXPECT_NEAR(w.value.At(n * 3 + k), expected[range.begin + n][k], 1e-6) << w.name << " of " << ToString(w.device);
+        EXPECT_NEAR(w.value.At(n * 3 + k), expected[range.begin + n][k], 1e-6)
+            << w.name << " of " << ToString(w.device);
       }
     }
     ++seen[w.name.starts_with("act_backward") ? "gradient" : w.name];

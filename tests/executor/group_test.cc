@@ -14,7 +14,8 @@
 namespace bindery {
 namespace {
 
-const std::vector<std::vector<Device>> kDevices = {{TestDevice(0)}, {TestDevice(0), TestDevice(1)}, {TestDevice(0), TestDevice(1), TestDevice(2)}};
+const std::vector<std::vector<Device>> kDevices = {
+    {TestDevice(0)}, {TestDevice(0), TestDevice(1)}, {TestDevice(0), TestDevice(1), TestDevice(2)}};
 
 // E1, by our rule of divisors: by default the samples of each step's batch; an explicit rescale stays what it is.
 TEST(Group, BiasesFollowTheDivisorOfEachBatch) {
@@ -42,9 +43,9 @@ TEST(Group, BiasesFollowTheDivisorOfEachBatch) {
 
 TEST(Group, InputGradientsComeInTheOrderOfTheData) {  // E2
   const Symbol y = Variable("a") + 2.0 * Variable("b") + 3.0 * Variable("c");
-  DataParallelExecutorGroup group(
-      y,
-      {.devices = {TestDevice(0), TestDevice(1)}, .data = {{"b", {5, 5}}, {"c", {5, 5}}, {"a", {5, 5}}}, .inputs_need_grad = true});
+  DataParallelExecutorGroup group(y, {.devices = {TestDevice(0), TestDevice(1)},
+                                      .data = {{"b", {5, 5}}, {"c", {5, 5}}, {"a", {5, 5}}},
+                                      .inputs_need_grad = true});
   const HostTensor ones = HostTensor::Full(DType::kFloat32, {5, 5}, 1);
   group.Forward(Batch{.data = {ones, ones, ones}});
   group.Backward(std::vector<HostTensor>{ones});
@@ -58,9 +59,9 @@ TEST(Group, InputGradientsComeInTheOrderOfTheData) {  // E2
 
 TEST(Group, BatchAxisAnywhere) {  // E3
   const Symbol net = Activation(Variable("data"), {.type = ActivationType::kTanh}, "act");
-  DataParallelExecutorGroup group(
-      net,
-      {.devices = {TestDevice(0), TestDevice(1)}, .data = {{"data", {3, 8, 7}, DType::kFloat32, "TNC"}}, .inputs_need_grad = true});
+  DataParallelExecutorGroup group(net, {.devices = {TestDevice(0), TestDevice(1)},
+                                        .data = {{"data", {3, 8, 7}, DType::kFloat32, "TNC"}},
+                                        .inputs_need_grad = true});
   EXPECT_EQ(group.OutputShapes()[0], (Shape{3, 8, 7}));
   const HostTensor x = RandomTensor({3, 8, 7}, 1), g = RandomTensor({3, 8, 7}, 2);
   group.Forward(Batch{.data = {x}});
@@ -82,9 +83,10 @@ TEST(Group, BatchAxisAnywhere) {  // E3
 }
 
 TEST(Group, HalfPrecisionDataGivesHalfPrecisionOutputs) {  // E4
-  DataParallelExecutorGroup group(
-      Activation(Variable("data"), {.type = ActivationType::kRelu}, "act"),
-      {.devices = {TestDevice(0), TestDevice(1)}, .data = {{"data", {3, 8, 7}, DType::kFloat16, "TNC"}}, .for_training = false});
+  DataParallelExecutorGroup group(Activation(Variable("data"), {.type = ActivationType::kRelu}, "act"),
+                                  {.devices = {TestDevice(0), TestDevice(1)},
+                                   .data = {{"data", {3, 8, 7}, DType::kFloat16, "TNC"}},
+                                   .for_training = false});
   group.Forward(Batch{.data = {HostTensor::Full(DType::kFloat32, {3, 8, 7}, 1.5)}});
   EXPECT_EQ(group.Outputs()[0].ToHost(), HostTensor::Full(DType::kFloat16, {3, 8, 7}, 1.5));
   const std::vector<Tensor> parts = group.OutputsPerDevice()[0];
@@ -187,8 +189,9 @@ TEST(Group, AnyBatchAndShapeWithoutReshape) {
   Symbol x = Convolution(Variable("data"), {.num_filter = 4, .kernel = {3, 3}, .stride = {2, 2}}, "conv");
   x = Pooling(x, {.type = PoolType::kAvg, .global = true});
   x = SoftmaxOutput(FullyConnected(x, {.num_hidden = 10}, "fc"), {}, "softmax");
-  DataParallelExecutorGroup group(
-      x, {.devices = {TestDevice(0), TestDevice(1)}, .data = {{"data", {10, 3, 32, 32}}}, .labels = {{"softmax_label", {10}}}});
+  DataParallelExecutorGroup group(x, {.devices = {TestDevice(0), TestDevice(1)},
+                                      .data = {{"data", {10, 3, 32, 32}}},
+                                      .labels = {{"softmax_label", {10}}}});
   InitialiseEqually({&group}, 1);
   Updater updater(&group);
   for (const auto& [n, h, w] : {std::tuple(10, 32, 32), std::tuple(3, 32, 32), std::tuple(20, 32, 32),
@@ -207,7 +210,8 @@ TEST(Group, UnbatchedInputsGoToEveryDeviceAndUnbatchedHeadsSayHowTheyMerge) {  /
   const Symbol heads = Group({data * scale, (scale * 2.0).WithAnnotation("merge", "first"),
                               Sum(data).WithAnnotation("merge", "sum"), Mean(data).WithAnnotation("merge", "mean")});
   const std::vector<DataDesc> descs = {{"data", {5, 4}}, {"scale", {1, 4}, DType::kFloat32, "--"}};
-  DataParallelExecutorGroup group(heads, {.devices = {TestDevice(0), TestDevice(1)}, .data = descs, .for_training = false});
+  DataParallelExecutorGroup group(heads,
+                                  {.devices = {TestDevice(0), TestDevice(1)}, .data = descs, .for_training = false});
   HostTensor x = RandomTensor({5, 4}, 3);
   group.Forward(Batch{.data = {x, HostTensor::Full(DType::kFloat32, {1, 4}, 3)}});
   double sum = 0;
@@ -223,8 +227,9 @@ TEST(Group, UnbatchedInputsGoToEveryDeviceAndUnbatchedHeadsSayHowTheyMerge) {  /
   EXPECT_NEAR(group.Outputs()[2].ToHost().At(0), sum, 1e-5);
   EXPECT_NEAR(group.Outputs()[3].ToHost().At(0), sum / 20, 1e-6);
   try {
-    DataParallelExecutorGroup unsaid(Sum(data, {}, "total"),
-                                     {.devices = {TestDevice(0), TestDevice(1)}, .data = {{"data", {5, 4}}}, .for_training = false});
+    DataParallelExecutorGroup unsaid(
+        Sum(data, {}, "total"),
+        {.devices = {TestDevice(0), TestDevice(1)}, .data = {{"data", {5, 4}}}, .for_training = false});
     FAIL() << "a head that does not say how it merges was bound";
   } catch (const Error& e) {
     EXPECT_NE(std::string(e.what()).find("merge = sum, mean or first"), std::string::npos) << e.what();
@@ -288,9 +293,9 @@ TEST(Group, WrongUseIsAnError) {
       group.Forward(Batch{.data = {HostTensor(DType::kFloat32, {4, 6})}, .label = {HostTensor(DType::kFloat32, {3})}}),
       ShapeError);
   EXPECT_THROW(group.InputGradients(), Error);
-  EXPECT_THROW(
-      DataParallelExecutorGroup(net, {.devices = {TestDevice(0), TestDevice(1)}, .workload = {1}, .data = {{"data", {4, 6}}}}),
-      Error);
+  EXPECT_THROW(DataParallelExecutorGroup(
+                   net, {.devices = {TestDevice(0), TestDevice(1)}, .workload = {1}, .data = {{"data", {4, 6}}}}),
+               Error);
   EXPECT_THROW(DataParallelExecutorGroup(net, {.data = {{"data", {4, 6}}}, .fixed_params = {"fc1_wieght"}}), Error);
   DataParallelExecutorGroup open(FullyConnected(Variable("data"), {.num_hidden = 2}, "fc"),
                                  {.data = {{"data", {4, 6}}}});

@@ -94,7 +94,9 @@ TEST_F(UsageTest, Numbers) {
 TEST_F(UsageTest, DevicesAndWorkloads) {
   for (const std::string command : {"train", "test", "predict"}) {
     for (const std::string text : {"gpu:0", "cpu:x", "cpu:-1", "", "cpu:", "CPU:0", "cpu:99999999999"}) {
-      Fails(2, "--device: invalid device \"" + text + "\": expected cpu, cuda or sim, or one of them with a number as in cpu:1",
+      Fails(2,
+            "--device: invalid device \"" + text +
+                "\": expected cpu, cuda or sim, or one of them with a number as in cpu:1",
             {command, "--device", text, "--weights", "none.pb"});
     }
     Fails(2, "--workload: expected 2 numbers, one per device, got 3", {command, "--workload", "1,2,3"});

@@ -8,13 +8,13 @@
 #include <gtest/gtest.h>
 
 #include "symbol/ops.h"
+#include "tests/test_device.h"
 #include "train/array_iter.h"
 #include "train/digits.h"
 #include "train/initializer.h"
 #include "train/metrics.h"
 #include "train/updater.h"
 #include "train/zoo.h"
-#include "tests/test_device.h"
 
 namespace bindery {
 namespace {
@@ -23,8 +23,10 @@ struct Split {
   std::vector<Device> devices;
   std::vector<double> workload;
 };
-const std::vector<Split> kSplits = {
-    {{TestDevice(0)}, {}}, {{TestDevice(0), TestDevice(1)}, {}}, {{TestDevice(0), TestDevice(1), TestDevice(2)}, {}}, {{TestDevice(0), TestDevice(1)}, {2, 1}}};
+const std::vector<Split> kSplits = {{{TestDevice(0)}, {}},
+                                    {{TestDevice(0), TestDevice(1)}, {}},
+                                    {{TestDevice(0), TestDevice(1), TestDevice(2)}, {}},
+                                    {{TestDevice(0), TestDevice(1)}, {2, 1}}};
 
 struct Training {
   DType dtype = DType::kFloat32;

@@ -15,7 +15,8 @@
 namespace bindery::cpu {
 
 const dnnl::engine& Engine();
-// May oneDNN use these instructions? The machine has them, and neither BINDERY_MAX_ISA nor ONEDNN_MAX_CPU_ISA forbids it.
+// May oneDNN use these instructions? The machine has them, and neither BINDERY_MAX_ISA nor ONEDNN_MAX_CPU_ISA forbids
+// it.
 bool Allows(dnnl::cpu_isa isa);
 
 // nullopt for dtypes that oneDNN does not know.

@@ -1,9 +1,9 @@
 // Flat loops over float arrays, in the widest vectors that this processor has.
 //
 // The same source, loops_body.h, is compiled three times (loops_baseline.cc, loops_avx2.cc, loops_avx512.cc);
-// BestLoops() picks one table at run time, once, by what oneDNN may use (BINDERY_MAX_ISA and ONEDNN_MAX_CPU_ISA limit both). Every
-// function is serial: parts of a team's loop call it. Unless told otherwise x and y may be the same array but must not
-// overlap otherwise.
+// BestLoops() picks one table at run time, once, by what oneDNN may use (BINDERY_MAX_ISA and ONEDNN_MAX_CPU_ISA limit
+// both). Every function is serial: parts of a team's loop call it. Unless told otherwise x and y may be the same array
+// but must not overlap otherwise.
 #pragma once
 
 #include <array>

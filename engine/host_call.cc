@@ -1,4 +1,4 @@
-#include "engine/staged_call.h"
+#include "engine/host_call.h"
 
 #include <algorithm>
 #include <map>
@@ -11,20 +11,43 @@ namespace bindery {
 namespace {
 
 struct Piece {
-  StagedRange range;
+  HostCallRange range;
   std::shared_ptr<Chunk> staging;
 };
 
 }  // namespace
 
+HostCall::HostCall(std::shared_ptr<Engine> engine, const std::string& name, const std::vector<HostCallRange>& ranges,
+                   HostFunction function, const std::vector<VarPtr>& gates, std::shared_ptr<const void> kept)
+    : engine_(std::move(engine)), outcome_(engine_->NewVar()) {
+  const bool in_place = std::ranges::all_of(ranges, HostAddressable, &HostCallRange::device);
+  (this->*(in_place ? &HostCall::PrepareInPlace : &HostCall::PrepareCopies))(name, ranges, std::move(function), gates,
+                                                                             std::move(kept));
+}
+
+void HostCall::PrepareInPlace(const std::string& name, const std::vector<HostCallRange>& ranges, HostFunction function,
+                              const std::vector<VarPtr>& gates, std::shared_ptr<const void> kept) {
+  Operation call{
+      .name = name, .device = ranges[0].device, .reads = gates, .writes = {outcome_}, .updates = {}, .run = {}};
+  std::vector<void*> addresses;
+  for (const HostCallRange& range : ranges) {
+    if (range.read) call.reads.push_back(range.var);
+    if (range.after == HostCallRange::After::kWrite) call.writes.push_back(range.var);
+    if (range.after == HostCallRange::After::kUpdate) call.updates.push_back(range.var);
+    addresses.push_back(range.address);
+  }
+  call.run = [function = std::move(function), addresses = std::move(addresses),
+              kept = std::move(kept)](const OpContext&) { function(addresses); };
+  operations_.push_back(engine_->Prepare(std::move(call)));
+}
+
 // Per device one operation that fetches and one that stores, and between them the function, on the host. A device's
 // staging memory has a variable, which is created anew by whoever fills it.
-StagedCall::StagedCall(std::shared_ptr<Engine> engine, const std::string& name, const std::vector<StagedRange>& ranges,
-                       StagedFunction function, const std::vector<VarPtr>& gates, std::shared_ptr<const void> kept)
-    : engine_(std::move(engine)), outcome_(engine_->NewVar()) {
+void HostCall::PrepareCopies(const std::string& name, const std::vector<HostCallRange>& ranges, HostFunction function,
+                             const std::vector<VarPtr>& gates, std::shared_ptr<const void> kept) {
   std::map<Device, std::vector<Piece>> pieces;
   std::vector<void*> addresses;
-  for (const StagedRange& range : ranges) {
+  for (const HostCallRange& range : ranges) {
     std::vector<Piece>& mine = pieces[range.device];
     auto piece =
         std::find_if(mine.begin(), mine.end(), [&](const Piece& p) { return p.range.address == range.address; });
@@ -63,9 +86,9 @@ StagedCall::StagedCall(std::shared_ptr<Engine> engine, const std::string& name, 
         fetch.reads.push_back(piece.range.var);
         read.push_back(piece);
       }
-      if (piece.range.after == StagedRange::After::kNothing) continue;
+      if (piece.range.after == HostCallRange::After::kNothing) continue;
       written.push_back(piece);
-      (piece.range.after == StagedRange::After::kWrite ? store.writes : store.updates).push_back(piece.range.var);
+      (piece.range.after == HostCallRange::After::kWrite ? store.writes : store.updates).push_back(piece.range.var);
     }
     const auto copy = [device = device](const OpContext& context, const std::vector<Piece>& list, bool to_host) {
       for (const Piece& piece : list) {
@@ -93,7 +116,7 @@ StagedCall::StagedCall(std::shared_ptr<Engine> engine, const std::string& name, 
   for (Operation& store : stores) operations_.push_back(engine_->Prepare(std::move(store)));
 }
 
-void StagedCall::Push() const {
+void HostCall::Push() const {
   for (const PreparedPtr& operation : operations_) engine_->Push(operation);
 }
 
