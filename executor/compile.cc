@@ -109,7 +109,6 @@ class Compiler : private ProgramBuilder {
   void EmitNode(int n) {
     const Node& node = *graph_.nodes[n];
     if (node.is_variable()) return EmitVariable(n);
-    if (!IsRead(n)) return EmitNothing(n);
     if (node.op().across_devices) return EmitExchange(n);
     if (IsView(n)) return EmitView(n);
     if (!EmitWithoutElements(n)) EmitKernel(n);
@@ -131,10 +130,8 @@ class Compiler : private ProgramBuilder {
     values_of_[n][0] = NewValue(std::move(value));
   }
 
-  bool IsRead(int n) const { return std::find(read_[n].begin(), read_[n].end(), true) != read_[n].end(); }
-
-  // Only the shapes of these outputs are read, if anything.
-  void EmitNothing(int n, size_t first_output = 0) {
+  // Nobody reads these outputs.
+  void EmitNothing(int n, size_t first_output) {
     const std::vector<std::string> names = graph_.nodes[n]->OutputNames();
     for (size_t o = first_output; o < names.size(); ++o) {
       values_of_[n][o] = NewValue({.name = names[o], .type = lowered_.types[n][o]});
@@ -149,8 +146,8 @@ class Compiler : private ProgramBuilder {
     if (node.inputs().empty()) return false;
     const ValueType& in = TypeOf(node.inputs()[0]);
     const ValueType& out = lowered_.types[n][0];
-    if (op == &SumLikeOp()) return in.shape == out.shape;
-    if (op == &CastOp() || op == &CastLikeOp()) return in.dtype == out.dtype;
+    if (op == &SumToOp() || op == &BroadcastToOp()) return in.shape == out.shape;
+    if (op == &CastOp()) return in.dtype == out.dtype;
     if (op == &DropoutOp()) {
       const auto& attrs = node.attrs().get<DropoutAttrs>();
       return (attrs.p == 0 || (options_.mode == Mode::kPredict && attrs.mode != DropoutMode::kAlways)) && !read_[n][1];
@@ -198,7 +195,7 @@ class Compiler : private ProgramBuilder {
     for (const Entry& input : node.inputs()) inputs.push_back(TypeOf(input));
     const auto results = ResultsWithoutElements(node, inputs, lowered_.types[n], read_[n], options_.mode);
     if (!results) return false;
-    EmitNothing(n);
+    EmitNothing(n, 0);
     for (size_t o = 0; o < results->size(); ++o) {
       if (!read_[n][o]) continue;
       plan().values[values_of_[n][o]].place = Place::kArena;
@@ -214,6 +211,7 @@ class Compiler : private ProgramBuilder {
     KernelSpec spec{.op = &node.op(), .attrs = node.attrs(), .node_name = UniqueName(node)};
     spec.mode = options_.mode;
     spec.device = options_.device;
+    spec.batch = lowered_.batch;
     spec.threads = options_.threads;
     std::vector<int> inputs(num_inputs);
     for (size_t i = 0; i < num_inputs; ++i) {
@@ -237,10 +235,6 @@ class Compiler : private ProgramBuilder {
           "a kernel names a format for each input and output");
 
     for (size_t i = 0; i < num_inputs; ++i) {
-      if (IsShapeOnly(node.op(), static_cast<int>(i))) {
-        inputs[i] = -1;
-        continue;
-      }
       PlanValue& value = plan().values[inputs[i]];
       if (value.place == Place::kArgument && open_[value.slot]) {
         open_[value.slot] = false;

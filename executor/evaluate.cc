@@ -28,7 +28,7 @@ KernelSpec SpecOf(const Node& node, const std::vector<HostTensor>& inputs, Mode 
     shapes[variable.name()] = inputs[i].shape();
     dtypes[variable.name()] = inputs[i].dtype();
   }
-  const auto copy = std::make_shared<Node>(&node.op(), node.attrs(), node.name(), variables, node.annotations());
+  const NodePtr copy = WithInputs(node, variables);
   std::vector<Entry> outputs;
   for (int i = 0; i < copy->num_outputs(); ++i) outputs.push_back({copy, i});
   const Graph graph = Graph::Of(Symbol(outputs));
@@ -71,7 +71,6 @@ std::vector<HostTensor> EvaluateNode(const Node& node, const std::vector<HostTen
   buffers.reserve(inputs.size() + spec.outputs.size());
   std::vector<void*> input_addresses(inputs.size()), output_addresses(spec.outputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
-    if (IsShapeOnly(*spec.op, static_cast<int>(i))) continue;
     const Format& wanted = kernel.input_formats[i];
     input_addresses[i] = const_cast<void*>(inputs[i].raw());
     if (wanted.is_plain()) continue;

@@ -111,7 +111,9 @@ std::vector<Entry> OutputsOf(const NodePtr& node) {
 }
 
 NodePtr Make(const OpDef& op, AnyAttrs attrs, const Node& like, std::vector<Entry> inputs) {
-  return std::make_shared<Node>(&op, std::move(attrs), like.name(), std::move(inputs), like.annotations());
+  auto node = std::make_shared<Node>(&op, std::move(attrs), like.name(), std::move(inputs), like.annotations());
+  node->origin = like.origin;
+  return node;
 }
 
 }  // namespace

@@ -88,8 +88,7 @@ Kernel MakeKernel(const KernelSpec& spec, KernelPolicy policy) {
   }
   if (!kernel) kernel = AskUser(spec);
   if (!kernel) {
-    Throw("no kernel for operator \"{}\" on {} with dtype {} (node \"{}\")", spec.op->name, ToString(spec.device),
-          DTypesOf(spec), spec.node_name);
+    Throw("no kernel for operator \"{}\" on {} with dtype {}", spec.op->name, ToString(spec.device), DTypesOf(spec));
   }
   CheckKernel(*kernel, spec);
   if (spec.device == DeviceKind::kSim)

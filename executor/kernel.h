@@ -45,7 +45,8 @@ struct KernelSpec {
   // inputs).
   std::vector<bool> output_used = {};
   Mode mode = Mode::kTrain;
-  int threads = 1;  // the team's size when the kernel runs, on a CPU
+  std::optional<int64_t> batch = {};  // its extent on the device, if there is one: some attributes follow it
+  int threads = 1;                    // the team's size when the kernel runs, on a CPU
 
   template <OpAttrs A>
   const A& attributes() const {
@@ -53,7 +54,7 @@ struct KernelSpec {
   }
 };
 
-// Device addresses for one instance of a program. 64-byte aligned. Null for shape-only inputs and unused outputs.
+// Device addresses for one instance of a program. 64-byte aligned. Null for unused outputs.
 struct KernelArgs {
   std::span<void*const> inputs = {}, outputs = {};
   void* scratch = nullptr;          // scratch_bytes of the kernel; content undefined, not kept
@@ -67,7 +68,7 @@ using Call = std::function<void()>;
 
 struct Kernel {
   std::string implementation = {};          // for the plan: "reference", "dnnl brgconv:avx2", "loop"
-  std::vector<Format> input_formats = {};   // what it takes (anything for shape-only inputs)
+  std::vector<Format> input_formats = {};   // what it takes
   std::vector<Format> output_formats = {};  // what it gives; opaque ones with their size
   int64_t scratch_bytes = 0;
   int threads = 1;                        // 1 or the whole team

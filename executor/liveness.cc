@@ -18,11 +18,7 @@ std::vector<std::vector<bool>> NeededOutputs(const Graph& graph,
     for (int o = 0; o < node.num_outputs(); ++o) needed[n][o] = needed[n][o] || wanted(node, o);
     if (std::find(needed[n].begin(), needed[n].end(), true) == needed[n].end()) continue;
     if (node.op().num_visible_outputs) needed[n][0] = true;
-    for (size_t i = 0; i < node.inputs().size(); ++i) {
-      if (IsShapeOnly(node.op(), static_cast<int>(i))) continue;
-      const Entry& input = node.inputs()[i];
-      needed[graph.IndexOf(input.node)][input.output] = true;
-    }
+    for (const Entry& input : node.inputs()) needed[graph.IndexOf(input.node)][input.output] = true;
   }
   return needed;
 }

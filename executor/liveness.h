@@ -1,5 +1,4 @@
-// Which values of a graph somebody reads. What nobody reads is not computed; where only a shape is asked for, inference
-// has given it.
+// Which values of a graph somebody reads. What nobody reads is not computed.
 #pragma once
 
 #include <functional>
@@ -10,7 +9,7 @@
 namespace bindery {
 
 // Per node and output: is the value needed, by an output of the graph, by `wanted` (called for nodes with an operator),
-// or by a needed node that reads more than its shape? Of an operator with hidden outputs, output 0 is needed wherever
+// or by a needed node? Of an operator with hidden outputs, output 0 is needed wherever
 // another one is: these are by-products of computing it.
 std::vector<std::vector<bool>> NeededOutputs(const Graph& graph,
                                              const std::function<bool(const Node&, int output)>& wanted);

@@ -27,6 +27,7 @@ Symbol SpecialiseBatchNorm(const Symbol& symbol, const CompileOptions& options) 
     if (!keep_sync || attrs.use_global_stats) attrs.sync = false;
     if (attrs == node->attrs().get<BatchNormAttrs>()) return {};
     auto copy = std::make_shared<Node>(&node->op(), attrs, node->name(), inputs, node->annotations());
+    copy->origin = node->origin;
     std::vector<Entry> outputs;
     for (int i = 0; i < copy->num_outputs(); ++i) outputs.push_back({copy, i});
     return outputs;
@@ -112,7 +113,9 @@ LoweredGraph Lower(const Symbol& symbol, const CompileOptions& options) {
 
   const Symbol heads = ExpandComposites(SpecialiseBatchNorm(symbol, options));
   const Graph forward = Graph::Of(heads);
-  const NodeTypes forward_types = InferTypes(forward, options.shapes, options.dtypes, options.batch_axes);
+  lowered.batch = BatchOf(forward, options.shapes, options.batch_axes);
+  const NodeTypes forward_types =
+      InferTypes(forward, options.shapes, options.dtypes, options.batch_axes, lowered.batch);
   std::unordered_map<std::string, ValueType> variables;
   for (size_t i = 0; i < forward.nodes.size(); ++i) {
     if (forward.nodes[i]->is_variable()) variables.emplace(forward.nodes[i]->name(), forward_types[i][0]);
@@ -135,7 +138,7 @@ LoweredGraph Lower(const Symbol& symbol, const CompileOptions& options) {
   }
   if (options.with_backward && options.mode == Mode::kTrain) {
     const std::vector<std::string> wrt = GradientOrder(forward, options);
-    GradientResult result = Gradient(heads, wrt);
+    GradientResult result = Gradient(heads, wrt, forward_types);
     lowered.head_gradients = result.head_gradients;
     for (size_t i = 0; i < lowered.head_types.size(); ++i) {
       const std::string& name = lowered.head_gradients[i];
@@ -170,11 +173,11 @@ LoweredGraph Lower(const Symbol& symbol, const CompileOptions& options) {
   keep_present(&shapes);
   keep_present(&dtypes);
   keep_present(&batch_axes);
-  lowered.types = InferTypes(lowered.graph, shapes, dtypes, batch_axes);
+  lowered.types = InferTypes(lowered.graph, shapes, dtypes, batch_axes, lowered.batch);
   if (options.fusion && options.observe.empty()) {
     joint = Fuse(lowered.graph, lowered.types);
     lowered.graph = Graph::Of(joint);
-    lowered.types = InferTypes(lowered.graph, shapes, dtypes, batch_axes);
+    lowered.types = InferTypes(lowered.graph, shapes, dtypes, batch_axes, lowered.batch);
   }
   const std::vector<Entry>& all = lowered.graph.outputs;
   lowered.forward_nodes =

@@ -12,8 +12,9 @@
 namespace bindery {
 
 struct LoweredGraph {
-  Graph graph;      // outputs: heads, then the non-empty gradients
-  NodeTypes types;  // per node of `graph`
+  Graph graph;                        // outputs: heads, then the non-empty gradients
+  NodeTypes types;                    // per node of `graph`
+  std::optional<int64_t> batch = {};  // its extent
   int num_heads = 0;
   int forward_nodes = 0;  // nodes [0, forward_nodes) are what the heads need
 

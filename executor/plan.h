@@ -17,7 +17,7 @@
 namespace bindery {
 
 enum class Place : uint8_t {
-  kNone,  // never in memory: only its shape is used, or nobody reads it
+  kNone,  // never in memory: nobody reads it
   kArena,
   kArgument,   // slot: index in Plan::arguments
   kGradient,   // slot: index in Plan::gradients
@@ -73,7 +73,7 @@ struct PlanArgument {
   ValueType type = {};
   Format format = {};  // plain, or the storage format of a parameter
   bool is_parameter = false;
-  bool used = true;  // false: only its shape matters
+  bool used = true;  // false: nobody reads it
   bool operator==(const PlanArgument&) const = default;
 };
 

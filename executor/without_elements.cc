@@ -18,7 +18,6 @@ std::optional<std::vector<HostTensor>> ResultsWithoutElements(const Node& node, 
     gives = gives || has_elements(outputs[o]);
   }
   for (size_t i = 0; i < inputs.size(); ++i) {
-    if (IsShapeOnly(op, static_cast<int>(i))) continue;
     has_inputs = true;
     takes = takes || has_elements(inputs[i]);
   }

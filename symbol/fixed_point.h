@@ -48,8 +48,9 @@ class FixedPoint {
  public:
   using Facts = std::vector<std::optional<Fact>>;
 
-  FixedPoint(const Graph& graph, const ValueIndex& values)
-      : graph_(graph), values_(values), facts_(values.size()), waiting_(graph.nodes.size(), false) {
+  // `batch`: its extent, if it is known.
+  FixedPoint(const Graph& graph, const ValueIndex& values, std::optional<int64_t> batch = {})
+      : graph_(graph), values_(values), batch_(batch), facts_(values.size()), waiting_(graph.nodes.size(), false) {
     for (int n = 0; n < static_cast<int>(graph.nodes.size()); ++n) Enqueue(n);
   }
 
@@ -112,7 +113,8 @@ class FixedPoint {
     const AnyAttrs& any_attrs() const override { return node_.attrs(); }
     int num_inputs() const override { return static_cast<int>(node_.inputs().size()); }
     int num_outputs() const override { return node_.num_outputs(); }
-    bool may_assume() const { return parent_.assume_; }  // overrides the one of InferContext
+    bool may_assume() const { return parent_.assume_; }              // overrides the one of InferContext
+    std::optional<int64_t> batch() const { return parent_.batch_; }  // and this
     typename Traits<Fact>::Result input(int i) const override { return parent_.facts_[InputValue(i)]; }
     typename Traits<Fact>::Result output(int i) const override { return parent_.facts_[OutputValue(i)]; }
     void SetInput(int i, typename Traits<Fact>::Param fact) override {
@@ -171,6 +173,7 @@ class FixedPoint {
 
   const Graph& graph_;
   const ValueIndex& values_;
+  const std::optional<int64_t> batch_;
   Facts facts_;
   std::deque<int> queue_;      // of nodes with an operator
   std::vector<bool> waiting_;  // is the node in the queue?

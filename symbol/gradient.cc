@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/names.h"
+#include "symbol/forward_types.h"
 #include "symbol/graph.h"
 #include "symbol/op_def.h"
 #include "symbol/ops/elementwise.h"
@@ -22,10 +23,16 @@ struct OnBehalfOf {
   AttrScope annotations;
 };
 
+struct GradientOf : OnBehalfOf {
+  explicit GradientOf(const Node& node) : OnBehalfOf(node, "_backward_"), origin("gradient of " + Describe(node)) {}
+  OriginScope origin;
+};
+
 class Backward {
  public:
-  Backward(const Symbol& heads, std::span<const std::string> wrt)
-      : graph_(Graph::Of(heads)), values_(graph_), flowing_(values_.size()), is_head_(graph_.nodes.size(), false) {
+  // `types` are of the values of `graph`; both must outlive it.
+  Backward(const Graph& graph, std::span<const std::string> wrt, const ForwardTypes& types)
+      : graph_(graph), types_(types), values_(graph_), flowing_(values_.size()), is_head_(graph_.nodes.size(), false) {
     FindVariables(wrt);
     MarkPaths(wrt);
   }
@@ -67,7 +74,7 @@ class Backward {
     }
   }
 
-  // on_path_: does the node depend on the values of `wrt`? Shapes alone do not count.
+  // on_path_: does the node depend on the values of `wrt`?
   void MarkPaths(std::span<const std::string> wrt) {
     on_path_.assign(graph_.nodes.size(), false);
     for (const std::string& name : wrt) on_path_[variables_.at(name)] = true;
@@ -81,12 +88,8 @@ class Backward {
 
   // Of which inputs is the gradient asked for?
   std::vector<bool> Wanted(int n) const {
-    const Node& node = *graph_.nodes[n];
     std::vector<bool> wanted;
     for (int value : values_.inputs(n)) wanted.push_back(on_path_[values_.producer(value)]);
-    for (size_t i = 0; i < wanted.size(); ++i) {
-      if (IsShapeOnly(node.op(), static_cast<int>(i))) wanted[i] = false;
-    }
     return wanted;
   }
 
@@ -95,7 +98,7 @@ class Backward {
     if (!on_path_[n]) return "";
     is_head_[n] = true;
     if (IsLoss(*head.node)) return "";
-    const OnBehalfOf scope(*head.node, "_backward_");
+    const GradientOf scope(*head.node);
     const std::string base = head_name + "_grad";
     std::string name = base;
     for (int i = 1; !names_taken_.insert(name).second; ++i) name = base + std::to_string(i);
@@ -103,7 +106,7 @@ class Backward {
     return name;
   }
 
-  // A head gradient may have ended at a BlockGrad or in a rule that needs no more than its shape.
+  // A head gradient may have ended at a BlockGrad or in a rule without use for it.
   static void DropUnused(GradientResult& result) {
     const std::vector<std::string> used_names = Group(result.gradients).ListInputs();
     const std::set<std::string_view> used(used_names.begin(), used_names.end());
@@ -123,7 +126,7 @@ class Backward {
     std::vector<Symbol> gradients;
     for (Contribution& part : parts) gradients.push_back(std::move(part.gradient));
     const Node& node = *graph_.nodes[n];
-    const OnBehalfOf scope(node, "_backward_");
+    const GradientOf scope(node);
     std::string name = node.name() + "_backward_sum";
     if (node.num_outputs() > 1) name += std::to_string(output);
     return Apply(AddNOp(), {}, std::move(gradients), name);
@@ -147,8 +150,9 @@ class Backward {
           Describe(*node), op.not_differentiable.empty() ? "its definition gives none" : op.not_differentiable);
     }
     const std::vector<bool> wanted = Wanted(n);
-    const OnBehalfOf scope(*node, "_backward_");
-    const std::vector<Symbol> input_grads = op.gradient(GradientContext(node, std::move(output_grads), wanted));
+    const GradientOf scope(*node);
+    const std::vector<Symbol> input_grads =
+        op.gradient(GradientContext(node, std::move(output_grads), wanted, &types_));
     if (input_grads.empty()) return;
     if (input_grads.size() != wanted.size()) {
       Throw<ModelError>("{}: its gradient rule gives {} symbols for {} inputs", Describe(*node), input_grads.size(),
@@ -164,7 +168,8 @@ class Backward {
     }
   }
 
-  const Graph graph_;
+  const Graph& graph_;
+  const ForwardTypes& types_;
   const ValueIndex values_;
   std::map<std::string_view, int> variables_;
   std::set<std::string> names_taken_;               // of variables
@@ -174,7 +179,16 @@ class Backward {
 
 }  // namespace
 
-GradientResult Gradient(const Symbol& heads, std::span<const std::string> wrt) { return Backward(heads, wrt).Run(wrt); }
+GradientResult Gradient(const Symbol& heads, std::span<const std::string> wrt, const GivenTypes& given) {
+  const Graph graph = Graph::Of(heads);
+  return Backward(graph, wrt, GivenForwardTypes(graph, given)).Run(wrt);
+}
+
+GradientResult Gradient(const Symbol& heads, std::span<const std::string> wrt, const NodeTypes& types) {
+  const Graph graph = Graph::Of(heads);
+  Check(types.size() == graph.nodes.size(), "types are those of the graph of the heads");
+  return Backward(graph, wrt, InferredForwardTypes(graph, types)).Run(wrt);
+}
 
 Symbol ExpandComposites(const Symbol& symbol) {
   return Rewrite(symbol, [](const NodePtr& node, const std::vector<Entry>& inputs) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "symbol/infer.h"
 #include "symbol/symbol.h"
 
 namespace bindery {
@@ -28,8 +29,22 @@ struct GradientResult {
 //
 // A loss (OpDef::is_loss) starts a gradient of its own where it is a head or where something flows back into it; what
 // flows back is ignored.
-// Throws Error for unknown names, and ModelError naming the operator on the path that has no gradient and why.
-GradientResult Gradient(const Symbol& heads, std::span<const std::string> wrt);
+//
+// Many rules have to know types of forward values: an operand that was stretched gets a sum, a Reshape its shape back.
+// These follow from what is given here and what variables declare. Batched axes (of a layout's N, or given as in
+// InferTypes) may have any extent, also an unknown one: the gradient is then one for every batch, and a graph with it
+// in can be saved, and bound on any number of devices. A shape given without a batch axis is taken as it is.
+//
+// Throws Error for unknown names, and ModelError naming the operator on the path that has no gradient and why, or
+// what would have to be known.
+struct GivenTypes {
+  ShapeMap shapes = {};
+  DTypeMap dtypes = {};
+  std::map<std::string, int> batch_axes = {};
+};
+GradientResult Gradient(const Symbol& heads, std::span<const std::string> wrt, const GivenTypes& given = {});
+// With all types known, in the order of Graph::Of(heads): a gradient for these shapes alone, of fewer nodes.
+GradientResult Gradient(const Symbol& heads, std::span<const std::string> wrt, const NodeTypes& types);
 
 // Replaces composite operators (OpDef::expand) by what they are made of, once.
 Symbol ExpandComposites(const Symbol& symbol);

@@ -16,6 +16,7 @@ NodePtr Copy(const Node& node, std::vector<Entry> inputs, Annotations annotation
   copy->declared_dtype = node.declared_dtype;
   copy->auto_base = node.auto_base;
   copy->auto_depth = node.auto_depth;
+  copy->origin = node.origin;
   return copy;
 }
 
@@ -63,6 +64,7 @@ std::set<std::string> ListLabels(const Symbol& symbol) {
 }
 
 std::string Describe(const Node& node) {
+  if (!node.origin.empty()) return node.origin;
   return fmt::format("{} \"{}\"", node.is_variable() ? "variable" : node.op().name, node.name());
 }
 

@@ -30,7 +30,7 @@ bool IsLoss(const Node& node);
 // The variables that feed an operator's input named "label".
 std::set<std::string> ListLabels(const Symbol& symbol);
 
-// `FullyConnected "fc1"`, `variable "data"`: how messages name a node.
+// `FullyConnected "fc1"`, `variable "data"`, `gradient of FullyConnected "fc1"`: how messages name a node.
 std::string Describe(const Node& node);
 // The same node with other inputs, or other annotations.
 NodePtr WithInputs(const Node& node, std::vector<Entry> inputs);

@@ -84,10 +84,11 @@ void AddVariable(infer::FixedPoint<Fact>& facts, const Node& node, int value, co
   }
 }
 
-ShapeFacts SolveShapes(const Graph& graph, const ValueIndex& values, const ShapeMap& known) {
+ShapeFacts SolveShapes(const Graph& graph, const ValueIndex& values, const ShapeMap& known,
+                       std::optional<int64_t> batch) {
   const Variables variables(graph);
   variables.CheckNames(known);
-  ShapeFacts facts(graph, values);
+  ShapeFacts facts(graph, values, batch);
   for (const auto& [name, n] : variables.nodes) {
     AddVariable(facts, *graph.nodes[n], values.Of(n, 0), graph.nodes[n]->declared_shape, known);
   }
@@ -117,7 +118,14 @@ std::vector<DType> SolveDTypes(const Graph& graph, const ValueIndex& values, con
 
 bool IsComplete(const std::optional<Shape>& shape) { return shape && shape->IsKnown(); }
 
-void CheckComplete(const Graph& graph, const ValueIndex& values, const ShapeFacts::Facts& shapes) {
+// Has it attributes that are multiples of the batch?
+bool FollowsBatch(const Node& node) {
+  const AttrMap attrs = node.attrs().ToMap();
+  return attrs.contains("batches") || attrs.contains("begin_batches") || attrs.contains("end_batches");
+}
+
+void CheckComplete(const Graph& graph, const ValueIndex& values, const ShapeFacts::Facts& shapes,
+                   std::optional<int64_t> batch) {
   std::string arguments;
   size_t count = 0;
   int first_other = -1;  // value of an operator
@@ -136,8 +144,11 @@ void CheckComplete(const Graph& graph, const ValueIndex& values, const ShapeFact
   if (first_other >= 0) {
     const int n = values.producer(first_other);
     const Node& node = *graph.nodes[n];
-    Throw<ShapeError>("{}: the shape of its output \"{}\" does not follow from its inputs", Describe(node),
-                      node.OutputName(first_other - values.Of(n, 0)));
+    Throw<ShapeError>("{}: the shape of its output \"{}\" does not follow from its inputs{}", Describe(node),
+                      node.OutputName(first_other - values.Of(n, 0)),
+                      !batch && FollowsBatch(node) ? "; it follows the batch: say which axis of an input is that, by a "
+                                                     "layout with N"
+                                                   : "");
   }
 }
 
@@ -162,11 +173,24 @@ void List(const Symbol& symbol, const Graph& graph, const ValueIndex& values, co
   for (const Entry& entry : symbol.entries()) outputs.push_back(all[values.Of(entry)]);
 }
 
+// Nobody says which axes are the batch's: by layouts, or as most have it.
+std::optional<int64_t> LikelyBatch(const Graph& graph, const ShapeMap& known) {
+  if (const auto batch = BatchOf(graph, known, {})) return batch;
+  for (const NodePtr& node : graph.nodes) {
+    if (!node->is_variable()) continue;
+    const auto given = known.find(node->name());
+    if (given == known.end() || given->second.rank() == 0) continue;
+    return given->second[0] == kUnknownDim ? std::nullopt : std::optional(given->second[0]);
+  }
+  return std::nullopt;
+}
+
 InferredShapes InferSymbol(const Symbol& symbol, const ShapeMap& known, bool must_be_complete) {
   const Graph graph = Graph::Of(symbol);
   const ValueIndex values(graph);
-  const ShapeFacts solved = SolveShapes(graph, values, known);
-  if (must_be_complete) CheckComplete(graph, values, solved.facts());
+  const std::optional<int64_t> batch = LikelyBatch(graph, known);
+  const ShapeFacts solved = SolveShapes(graph, values, known, batch);
+  if (must_be_complete) CheckComplete(graph, values, solved.facts(), batch);
   InferredShapes result;
   result.complete = std::all_of(solved.facts().begin(), solved.facts().end(), IsComplete);
   List(symbol, graph, values, solved.facts(), result.arguments, result.outputs, result.auxiliary);
@@ -180,10 +204,7 @@ int BatchAxisOfVariable(const Node& node, const Shape& shape, const std::map<std
     }
     return it->second;
   }
-  const auto layout = node.annotations().find("layout");
-  if (layout == node.annotations().end()) return -1;
-  const size_t axis = layout->second.find('N');
-  return axis < static_cast<size_t>(shape.rank()) ? static_cast<int>(axis) : -1;
+  return AxisOfLayout(node, shape);
 }
 
 // The default rule (see the header).
@@ -243,12 +264,50 @@ InferredDTypes InferDTypes(const Symbol& symbol, const DTypeMap& known) {
   return result;
 }
 
+int AxisOfLayout(const Node& variable, const Shape& shape) {
+  const auto layout = variable.annotations().find("layout");
+  if (layout == variable.annotations().end()) return -1;
+  const size_t axis = layout->second.find('N');
+  return axis < static_cast<size_t>(shape.rank()) ? static_cast<int>(axis) : -1;
+}
+
+std::optional<int64_t> BatchOf(const Graph& graph, const ShapeMap& shapes,
+                               const std::map<std::string, int>& batch_axes) {
+  for (const NodePtr& node : graph.nodes) {
+    if (!node->is_variable()) continue;
+    const auto given = shapes.find(node->name());
+    if (given == shapes.end() && !node->declared_shape) continue;
+    const Shape& shape = given != shapes.end() ? given->second : *node->declared_shape;
+    const auto said = batch_axes.find(node->name());
+    const int axis = said != batch_axes.end() ? said->second : AxisOfLayout(*node, shape);
+    if (axis >= 0 && axis < shape.rank() && shape[axis] != kUnknownDim) return shape[axis];
+  }
+  return std::nullopt;
+}
+
+PartialShapes InferShapesPartial(const Graph& graph, const ShapeMap& known, std::optional<int64_t> batch) {
+  const ValueIndex values(graph);
+  const ShapeFacts solved = SolveShapes(graph, values, known, batch);
+  PartialShapes shapes(graph.nodes.size());
+  for (int v = 0; v < values.size(); ++v) shapes[values.producer(v)].push_back(solved.facts()[v]);
+  return shapes;
+}
+
+std::vector<std::vector<DType>> InferDTypes(const Graph& graph, const DTypeMap& known) {
+  const ValueIndex values(graph);
+  const std::vector<DType> solved = SolveDTypes(graph, values, known);
+  std::vector<std::vector<DType>> dtypes(graph.nodes.size());
+  for (int v = 0; v < values.size(); ++v) dtypes[values.producer(v)].push_back(solved[v]);
+  return dtypes;
+}
+
 NodeTypes InferTypes(const Graph& graph, const ShapeMap& shapes, const DTypeMap& dtypes,
-                     const std::map<std::string, int>& batch_axes) {
+                     const std::map<std::string, int>& batch_axes, std::optional<int64_t> batch) {
   const ValueIndex values(graph);
   Variables(graph).CheckNames(batch_axes);
-  const ShapeFacts solved = SolveShapes(graph, values, shapes);
-  CheckComplete(graph, values, solved.facts());
+  if (!batch) batch = BatchOf(graph, shapes, batch_axes);
+  const ShapeFacts solved = SolveShapes(graph, values, shapes, batch);
+  CheckComplete(graph, values, solved.facts(), batch);
   const std::vector<DType> solved_dtypes = SolveDTypes(graph, values, dtypes);
   NodeTypes types(graph.nodes.size());
   for (int v = 0; v < values.size(); ++v) {

@@ -28,7 +28,9 @@ struct InferredShapes {
   std::vector<std::optional<Shape>> arguments, outputs, auxiliary;  // in listing order
   bool complete = false;                                            // every shape known, no unknown extent
 };
-// Forward and backward rules to a fixed point, from what is given by argument name and what variables declare.
+// Forward and backward rules to a fixed point, from what is given by argument name and what variables declare. Where
+// attributes follow the batch, that is the extent at the first N of a layout, or else the first one of the first
+// argument whose shape is given.
 // Throws ShapeError on contradictions ('FullyConnected "fc1", argument "weight": expected (500, 800), got (500, 784)')
 // and Error for names that are not arguments (with the nearest). Incomplete knowledge is not an error here.
 InferredShapes InferShapesPartial(const Symbol& symbol, const ShapeMap& known);
@@ -40,12 +42,25 @@ struct InferredDTypes {
 };
 InferredDTypes InferDTypes(const Symbol& symbol, const DTypeMap& known);  // float32 where nothing is known
 
-// Everything at once, per graph node and output: types[node][output]. `batch_axes` by argument name, -1 = not batched;
-// a variable that is absent has its batch axis where its `layout` annotation has the N, and none without one. Throws as
-// above; all shapes must come out complete.
+// Where a variable's `layout` annotation has the N, or -1.
+int AxisOfLayout(const Node& variable, const Shape& shape);
+
+// The extent of the batch, if something tells: that of the first variable with a batch axis (`batch_axes` by argument
+// name, -1 = not batched; a variable that is absent has it where its `layout` annotation has the N, and none without).
+std::optional<int64_t> BatchOf(const Graph& graph, const ShapeMap& shapes,
+                               const std::map<std::string, int>& batch_axes);
+
+// Everything at once, per graph node and output: types[node][output]. `batch_axes` as above; `batch`: its extent, if it
+// is not to be found by BatchOf. Throws as above; all shapes must come out complete.
 using NodeTypes = std::vector<std::vector<ValueType>>;
 NodeTypes InferTypes(const Graph& graph, const ShapeMap& shapes, const DTypeMap& dtypes,
-                     const std::map<std::string, int>& batch_axes = {});
+                     const std::map<std::string, int>& batch_axes = {}, std::optional<int64_t> batch = {});
+
+// Shapes per graph node and output as far as they are known.
+using PartialShapes = std::vector<std::vector<std::optional<Shape>>>;
+PartialShapes InferShapesPartial(const Graph& graph, const ShapeMap& known, std::optional<int64_t> batch);
+// Element types per graph node and output.
+std::vector<std::vector<DType>> InferDTypes(const Graph& graph, const DTypeMap& known);
 
 // The default rule for batch axes: an output is batched where the first batched input is, if it has that input's rank
 // and extent there.

@@ -77,6 +77,7 @@ NodePtr MakeNode(const OpDef& op, AnyAttrs attrs, const std::vector<Symbol>& inp
       std::make_shared<Node>(&op, std::move(attrs), std::move(name.name), std::move(entries), AttrScope::Current());
   node->auto_base = std::move(name.base);
   node->auto_depth = name.depth;
+  node->origin = OriginScope::Current();
   return node;
 }
 

@@ -2,7 +2,44 @@
 
 #include <algorithm>
 
+#include "base/error.h"
+#include "symbol/graph.h"
+
 namespace bindery {
+namespace {
+
+[[noreturn]] void ThrowUnknown(const char* what, const Node& node, const char* kind, const std::string& name) {
+  Throw<ModelError>(
+      "the gradient of {} needs the {} of its {} \"{}\", which is not known: bind the symbol (the executor knows all "
+      "types), declare the shapes of its variables, or give them to Gradient",
+      Describe(node), what, kind, name);
+}
+
+std::string InputName(const Node& node, int i) {
+  return node.op().inputs(node.attrs(), static_cast<int>(node.inputs().size())).at(i);
+}
+
+}  // namespace
+
+Extents GradientContext::shape(int input) const {
+  if (auto shape = types_->ShapeOf(node_->inputs()[input])) return *std::move(shape);
+  ThrowUnknown("shape", *node_, "argument", InputName(*node_, input));
+}
+
+Extents GradientContext::output_shape(int output) const {
+  if (auto shape = types_->ShapeOf({node_, output})) return *std::move(shape);
+  ThrowUnknown("shape", *node_, "output", node_->op().outputs(node_->attrs()).at(output));
+}
+
+DType GradientContext::dtype(int input) const {
+  if (const auto dtype = types_->DTypeOf(node_->inputs()[input])) return *dtype;
+  ThrowUnknown("element type", *node_, "argument", InputName(*node_, input));
+}
+
+DType GradientContext::output_dtype(int output) const {
+  if (const auto dtype = types_->DTypeOf({node_, output})) return *dtype;
+  ThrowUnknown("element type", *node_, "output", node_->op().outputs(node_->attrs()).at(output));
+}
 
 int NumOutputs(const OpDef& op, const AnyAttrs& attrs) {
   return op.num_outputs ? op.num_outputs(attrs) : static_cast<int>(op.outputs(attrs).size());

@@ -2,8 +2,6 @@
 // (executor/kernels); saving, printing, shapes, gradients, memory reuse and tests derive from here.
 #pragma once
 
-#include <algorithm>
-#include <climits>
 #include <functional>
 #include <optional>
 #include <string>
@@ -12,6 +10,7 @@
 #include "base/dtype.h"
 #include "base/shape.h"
 #include "symbol/attrs.h"
+#include "symbol/extents.h"
 #include "symbol/symbol.h"
 
 namespace bindery {
@@ -37,6 +36,8 @@ class InferContext {
   // May the rule take what is likely, though later knowledge could contradict it: an operand whose shape is not known
   // has the other operand's and is not stretched? False until nothing follows without assuming.
   virtual bool may_assume() const { return true; }
+  // The extent of the batch, if it is known: what attributes that follow the batch are multiples of.
+  virtual std::optional<int64_t> batch() const { return std::nullopt; }
   // The message gets node and argument in front. For rules' own complaints: throw ShapeError.
 };
 
@@ -69,11 +70,21 @@ struct BatchAxisContext {
   }
 };
 
-// What a gradient rule may use. Every symbol here has one output.
+// What is known of forward values when gradients are taken.
+class ForwardTypes {
+ public:
+  virtual ~ForwardTypes() = default;
+  virtual std::optional<Extents> ShapeOf(const Entry& value) const = 0;
+  virtual std::optional<DType> DTypeOf(const Entry& value) const = 0;
+};
+
+// What a gradient rule may use. Every symbol here has one output. Nodes that the rule makes without a name are named
+// after the node whose gradient they are.
 class GradientContext {
  public:
-  GradientContext(const NodePtr& node, std::vector<Symbol> output_grads, std::vector<bool> wanted)
-      : node_(node), output_grads_(std::move(output_grads)), wanted_(std::move(wanted)) {}
+  GradientContext(const NodePtr& node, std::vector<Symbol> output_grads, std::vector<bool> wanted,
+                  const ForwardTypes* types)
+      : node_(node), output_grads_(std::move(output_grads)), wanted_(std::move(wanted)), types_(types) {}
   template <OpAttrs A>
   const A& attrs() const {
     return node_->attrs().get<A>();
@@ -85,13 +96,18 @@ class GradientContext {
   // Empty if nothing flows back into that output.
   const Symbol& output_grad(int i) const { return output_grads_[i]; }
   bool wants(int i) const { return wanted_[i]; }  // is the gradient of input i asked for?
-  // Name for a node of the gradient: "<name>_backward_<what>".
-  std::string NameFor(const std::string& what) const { return name() + "_backward_" + what; }
+
+  // Types of inputs and outputs. ModelError, which tells what to do, where they are not known (see Gradient).
+  Extents shape(int input) const;
+  Extents output_shape(int output) const;
+  DType dtype(int input) const;
+  DType output_dtype(int output) const;
 
  private:
   NodePtr node_;
   std::vector<Symbol> output_grads_;
   std::vector<bool> wanted_;
+  const ForwardTypes* types_;
 };
 
 struct InplacePair {
@@ -126,9 +142,6 @@ struct OpDef {
   // Outputs beyond this many are hidden: for the gradient only. 0 = all visible.
   std::function<int(const AnyAttrs&)> num_visible_outputs = {};
   std::vector<std::string> auxiliary = {};  // input names that are auxiliary states
-  // Inputs of which only shape and dtype matter; their values need not exist when the operator runs.
-  std::vector<int> shape_only = {};
-  int shape_only_from = INT_MAX;  // and all inputs from this one on
   // Stem of automatic names ("tanh"); default: the operator's name in lower case.
   std::function<std::string(const AnyAttrs&)> auto_name = {};
 
@@ -152,6 +165,7 @@ struct OpDef {
   bool is_view = false;         // output 0 has input 0's elements in the same order: costs nothing if plain
   bool zero_to_zero = false;    // f(0, 0, ...) = 0: padding of blocked formats stays zero
   bool is_random = false;       // never merged by common-subexpression elimination
+  bool reads_step = false;      // depends on the step (its batch size): no constant, whatever its inputs are
   bool across_devices = false;  // combines the values of all devices: the executor cuts its segments here
   std::function<std::optional<StatisticsRule>(const AnyAttrs&)> statistics = {};
 };
@@ -160,10 +174,6 @@ struct OpDef {
 int NumOutputs(const OpDef& op, const AnyAttrs& attrs);
 int NumVisibleOutputs(const OpDef& op, const AnyAttrs& attrs);
 bool IsAuxiliary(const OpDef& op, const std::string& input_name);
-inline bool IsShapeOnly(const OpDef& op, int input) {
-  return input >= op.shape_only_from ||
-         std::find(op.shape_only.begin(), op.shape_only.end(), input) != op.shape_only.end();
-}
 
 // Every operator: the built-in table (symbol/ops.cc) and those that the user added.
 // Thread safe. Names are case sensitive.

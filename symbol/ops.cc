@@ -51,8 +51,6 @@ std::span<const OpDef& (*const)()> BuiltinOps() {
       AddNOp,
       AddReluOp,
       AddReluGradOp,
-      SumLikeOp,
-      ZerosLikeOp,
       ConstantOp,
       // fully_connected.h
       FullyConnectedOp,
@@ -76,8 +74,6 @@ std::span<const OpDef& (*const)()> BuiltinOps() {
       SumOp,
       MeanOp,
       MaxOp,
-      SumGradOp,
-      MeanGradOp,
       MaxGradOp,
       DotOp,
       // shape_ops.h
@@ -89,11 +85,9 @@ std::span<const OpDef& (*const)()> BuiltinOps() {
       SliceOp,
       SliceChannelOp,
       CastOp,
-      ReshapeLikeOp,
-      ConcatGradOp,
-      SliceGradOp,
-      SliceChannelGradOp,
-      CastLikeOp,
+      BroadcastToOp,
+      SumToOp,
+      PadOp,
       // softmax.h
       SoftmaxOp,
       SoftmaxGradOp,

@@ -5,6 +5,7 @@ namespace {
 
 thread_local NameScope* current_name_scope = nullptr;
 thread_local AttrScope* current_attr_scope = nullptr;
+thread_local OriginScope* current_origin_scope = nullptr;
 
 }  // namespace
 
@@ -32,6 +33,17 @@ AttrScope::~AttrScope() { current_attr_scope = outer_; }
 const Annotations& AttrScope::Current() {
   static const Annotations none;
   return current_attr_scope == nullptr ? none : current_attr_scope->merged_;
+}
+
+OriginScope::OriginScope(std::string origin) : outer_(current_origin_scope), origin_(std::move(origin)) {
+  current_origin_scope = this;
+}
+
+OriginScope::~OriginScope() { current_origin_scope = outer_; }
+
+const std::string& OriginScope::Current() {
+  static const std::string none;
+  return current_origin_scope == nullptr ? none : current_origin_scope->origin_;
 }
 
 Annotations Inherited(const Annotations& annotations) {

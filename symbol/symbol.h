@@ -76,6 +76,8 @@ class Node {
   // How automatic names are derived from this node (see above). An empty base: from its own name.
   std::string auto_base = {};
   int auto_depth = 0;
+  // What messages call the node, if it was made on behalf of another: 'gradient of Convolution "conv1"'.
+  std::string origin = {};
 
  private:
   const OpDef* op_;
@@ -180,6 +182,20 @@ class AttrScope {
  private:
   AttrScope* outer_;
   Annotations merged_;
+};
+
+// Nodes made while it lives, in this thread, are called `origin` in messages: the user has not made them.
+class OriginScope {
+ public:
+  explicit OriginScope(std::string origin);
+  ~OriginScope();
+  OriginScope(const OriginScope&) = delete;
+  OriginScope& operator=(const OriginScope&) = delete;
+  static const std::string& Current();  // "" if none
+
+ private:
+  OriginScope* outer_;
+  std::string origin_;
 };
 
 }  // namespace bindery

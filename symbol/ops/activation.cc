@@ -24,24 +24,16 @@ std::vector<Symbol> ActivationGradGradient(const GradientContext& g) {
   const ActivationAttrs& attrs = g.attrs<ActivationAttrs>();
   const Symbol &dx = g.output_grad(0), dy = g.input(0), y = g.input(1);
   std::vector<Symbol> result(2);
-  if (g.wants(0)) result[0] = Apply(ActivationGradOp(), attrs, {dx, y}, g.NameFor("output_grad"));
+  if (g.wants(0)) result[0] = ActivationGrad(dx, y, attrs);
   if (!g.wants(1) || attrs.type == ActivationType::kRelu) return result;
-  const auto scaled = [&](const Symbol& x, double c, const char* what) {
-    return Apply(MulScalarOp(), ScalarAttrs{c}, {x}, g.NameFor(what));
-  };
   Symbol slope;
   switch (attrs.type) {
-    case ActivationType::kSigmoid:
-      slope = Apply(AddScalarOp(), ScalarAttrs{1}, {scaled(y, -2, "double")}, g.NameFor("slope"));
-      break;
-    case ActivationType::kTanh: slope = scaled(y, -2, "slope"); break;
-    case ActivationType::kSoftRelu:
-      slope = Exp(Apply(NegativeOp(), {}, {y}, g.NameFor("negative")), g.NameFor("slope"));
-      break;
-    default:  // softsign: -2 sign(y) + 2 y, as |y| sign(y) = y
-      slope = Sub(scaled(y, 2, "double"), scaled(Sign(y, g.NameFor("sign")), 2, "double_sign"), g.NameFor("slope"));
+    case ActivationType::kSigmoid: slope = y * -2.0 + 1.0; break;
+    case ActivationType::kTanh: slope = y * -2.0; break;
+    case ActivationType::kSoftRelu: slope = Exp(-y); break;
+    default: slope = y * 2.0 - Sign(y) * 2.0;  // softsign, as |y| sign(y) = y
   }
-  result[1] = Mul(Mul(dx, dy, g.NameFor("product")), slope, g.NameFor("output"));
+  result[1] = dx * dy * slope;
   return result;
 }
 
@@ -62,6 +54,11 @@ Symbol SoftSign(const Symbol& data, const std::string& name) {
   return Activation(data, {ActivationType::kSoftSign}, name);
 }
 
+Symbol ActivationGrad(const Symbol& output_grad, const Symbol& output, const ActivationAttrs& attrs,
+                      const std::string& name) {
+  return Apply(ActivationGradOp(), attrs, {output_grad, output}, name);
+}
+
 const OpDef& ActivationOp() {
   static const OpDef op = {
       .name = "Activation",
@@ -72,8 +69,7 @@ const OpDef& ActivationOp() {
       .check = CheckType,
       .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
         // dx = dy f'(x), where f' is known from y: only y is kept.
-        return {
-            Apply(ActivationGradOp(), g.attrs<ActivationAttrs>(), {g.output_grad(0), g.output(0)}, g.NameFor("data"))};
+        return {ActivationGrad(g.output_grad(0), g.output(0), g.attrs<ActivationAttrs>())};
       },
       .inplace = {{0, 0}},
       // zero_to_zero would be right for relu, tanh and softsign only; their kernels know.

@@ -29,6 +29,10 @@ Symbol Tanh(const Symbol& data, const std::string& name = {});
 Symbol SoftRelu(const Symbol& data, const std::string& name = {});  // log(1 + e^x)
 Symbol SoftSign(const Symbol& data, const std::string& name = {});  // x / (1 + |x|)
 
+// (output gradient, output) -> data gradient
+Symbol ActivationGrad(const Symbol& output_grad, const Symbol& output, const ActivationAttrs& attrs,
+                      const std::string& name = {});
+
 const OpDef& ActivationOp();
 // (output gradient, output) -> data gradient
 //   relu: dy [y > 0]; sigmoid: dy y (1 - y); tanh: dy (1 - y^2); softrelu: dy (1 - e^-y); softsign: dy (1 - |y|)^2

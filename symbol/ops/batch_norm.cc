@@ -107,7 +107,7 @@ std::vector<Symbol> BatchNormGradient(const GradientContext& g) {
   }
   std::vector<Symbol> inputs = {g.output_grad(0), g.input(0), g.output(1), g.output(2), g.input(1)};
   if (attrs.relu) inputs.push_back(g.output(3));
-  const auto grads = ApplyAll(BatchNormGradOp(), attrs, std::move(inputs), g.NameFor("data"));
+  const auto grads = ApplyAll(BatchNormGradOp(), attrs, std::move(inputs));
   return {grads[0], grads[1], grads[2], {}, {}};
 }
 

@@ -3,7 +3,6 @@
 #include "symbol/ops/batch_norm.h"
 #include "symbol/ops/batch_norm_rules.h"
 #include "symbol/ops/common.h"
-#include "symbol/ops/elementwise.h"
 #include "symbol/ops/loss.h"
 #include "symbol/ops/shape_ops.h"
 
@@ -33,9 +32,8 @@ void InferNormalize(InferContext& c) {
 }
 
 // Row `row` of the sums (2, C), as (C).
-Symbol SumsRow(const GradientContext& g, const Symbol& sums, int64_t row, const std::string& what) {
-  const Symbol slice = Slice(sums, {.begin = {row}, .end = {row + 1}, .axes = {0}}, g.NameFor(what + "_row"));
-  return Reshape(slice, {.shape = {-1}}, g.NameFor(what));
+Symbol SumsRow(const Symbol& sums, int64_t row) {
+  return Reshape(Slice(sums, {.begin = {row}, .end = {row + 1}, .axes = {0}}), {.shape = {-1}});
 }
 
 // With all sums over every device's samples, n their number per channel:
@@ -48,15 +46,10 @@ std::vector<Symbol> NormalizeGradient(const GradientContext& g) {
   rule::RefuseStatisticsGradient(g);
   const Symbol &dy = g.output_grad(0), data = g.input(0), gamma = g.input(1), statistics = g.input(3);
   std::vector<Symbol> result(6);
-  const Symbol sums = Apply(BatchNormGradSumsOp(), attrs, {dy, data, statistics}, g.NameFor("sums"));
-  if (g.wants(0)) {
-    const Symbol all = Apply(SumOverDevicesOp(), {}, {sums}, g.NameFor("all_sums"));
-    result[0] = Apply(BatchNormGradInputOp(), attrs, {dy, data, gamma, statistics, all}, g.NameFor("data"));
-  }
-  if (g.wants(1)) {
-    result[1] = attrs.fix_gamma ? Apply(ZerosLikeOp(), {}, {gamma}, g.NameFor("gamma")) : SumsRow(g, sums, 1, "gamma");
-  }
-  if (g.wants(2)) result[2] = SumsRow(g, sums, 0, "beta");
+  const Symbol sums = Apply(BatchNormGradSumsOp(), attrs, {dy, data, statistics});
+  if (g.wants(0)) result[0] = Apply(BatchNormGradInputOp(), attrs, {dy, data, gamma, statistics, SumOverDevices(sums)});
+  if (g.wants(1) && !attrs.fix_gamma) result[1] = SumsRow(sums, 1);
+  if (g.wants(2)) result[2] = SumsRow(sums, 0);
   return result;
 }
 

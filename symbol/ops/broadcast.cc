@@ -4,7 +4,6 @@
 
 #include "base/error.h"
 #include "symbol/ops/common.h"
-#include "symbol/ops/elementwise.h"
 
 namespace bindery::rule {
 namespace {
@@ -88,8 +87,9 @@ bool StretchesTo(const Shape& small, const Shape& large) {
   return true;
 }
 
-Symbol SumTo(const Symbol& gradient, const Symbol& operand, const std::string& name) {
-  return Apply(SumLikeOp(), {}, {gradient, operand}, name);
+Symbol OperandGradient(const GradientContext& g, int operand, const Symbol& gradient) {
+  const Extents shape = g.shape(operand);
+  return shape == g.output_shape(0) ? gradient : SumTo(gradient, shape);
 }
 
 }  // namespace bindery::rule

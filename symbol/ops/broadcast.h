@@ -1,8 +1,6 @@
 // Shapes of operands that stretch as in NumPy. Private to symbol/ops.
 #pragma once
 
-#include <string>
-
 #include "symbol/op_def.h"
 
 namespace bindery::rule {
@@ -14,7 +12,7 @@ void InferBroadcast(InferContext& c);
 // Can `small` be stretched to `large`? Unknown extents fit everything.
 bool StretchesTo(const Shape& small, const Shape& large);
 
-// The gradient of an operand that was stretched: summed to the operand's shape.
-Symbol SumTo(const Symbol& gradient, const Symbol& operand, const std::string& name);
+// Of an operand that may have been stretched, its gradient from that of output 0's shape.
+Symbol OperandGradient(const GradientContext& g, int operand, const Symbol& gradient);
 
 }  // namespace bindery::rule

@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/checked.h"
 #include "base/error.h"
+#include "symbol/ops/elementwise.h"
+#include "symbol/ops/shape_ops.h"
 
 namespace bindery::rule {
 
@@ -129,6 +132,56 @@ int BatchAxisAfterReshape(const Shape& from, int axis, const Shape& to) {
   return -1;
 }
 
+std::vector<int64_t> FixedParts(const Extents& extents) {
+  std::vector<int64_t> fixed;
+  for (const Extent& extent : extents) fixed.push_back(extent.fixed);
+  return fixed;
+}
+
+std::vector<int64_t> BatchParts(const Extents& extents) {
+  std::vector<int64_t> batches;
+  for (const Extent& extent : extents) batches.push_back(extent.batches);
+  return std::ranges::count(batches, 0) == std::ssize(batches) ? std::vector<int64_t>() : batches;
+}
+
+int64_t ExtentAt(const std::vector<int64_t>& fixed, const std::vector<int64_t>& batches, size_t i,
+                 std::optional<int64_t> batch) {
+  if (batches.empty() || batches[i] == 0) return fixed[i];
+  if (!batch) return kUnknownDim;
+  const int64_t extent = CheckedAdd(fixed[i], CheckedMul(batches[i], *batch, "an extent"), "an extent");
+  if (extent < 0) {
+    Throw<ShapeError>("an extent of {} batches and {} elements cannot be, with a batch of {}", batches[i], fixed[i],
+                      *batch);
+  }
+  return extent;
+}
+
+int FollowingAxis(const std::vector<int64_t>& batches) {
+  const auto first = std::ranges::find_if(batches, [](int64_t count) { return count != 0; });
+  return first == batches.end() ? -1 : static_cast<int>(first - batches.begin());
+}
+
+void CheckBatches(const char* field, const std::vector<int64_t>& batches, const std::vector<int64_t>& fixed) {
+  if (batches.empty() || batches.size() == fixed.size()) return;
+  Throw<ModelError>("{} must be empty or have {} entries, got {}", field, fixed.size(), ToString(batches));
+}
+
+Symbol ReshapeTo(const Symbol& data, const Extents& shape) {
+  // Reshape takes 0 for "as it is": what has no elements is made anew.
+  if (std::ranges::find(shape, Extent{0, 0}) != shape.end()) return BroadcastTo(SumTo(data, Extents{}), shape);
+  return Reshape(data, {.shape = FixedParts(shape), .batches = BatchParts(shape)});
+}
+
+Symbol BroadcastTo(const Symbol& data, const Extents& shape) {
+  return bindery::BroadcastTo(data, {.shape = FixedParts(shape), .batches = BatchParts(shape)});
+}
+
+Symbol SumTo(const Symbol& data, const Extents& shape) {
+  return bindery::SumTo(data, {.shape = FixedParts(shape), .batches = BatchParts(shape)});
+}
+
+Symbol Zeros(const Extents& shape, DType dtype) { return BroadcastTo(Constant(HostTensor(dtype, {})), shape); }
+
 void CheckFinite(const char* field, double value) {
   if (!std::isfinite(value)) Throw<ModelError>("{} must be a finite number, got {}", field, value);
 }
@@ -153,6 +206,31 @@ void CheckAxesAttr(const char* field, const std::vector<int64_t>& axes) {
       Throw<ModelError>("{} names axis {} twice", field, axes[i]);
     }
   }
+}
+
+void CheckCut(const std::vector<int64_t>& begin, const std::vector<int64_t>& end, const std::vector<int64_t>& step,
+              const std::vector<int64_t>& axes) {
+  const auto expect = [&](const char* field, const std::vector<int64_t>& list, bool may_be_empty) {
+    if (list.size() == begin.size() || (may_be_empty && list.empty())) return;
+    Throw<ModelError>("{} must have as many entries as begin, {}, got {}", field, begin.size(), ToString(list));
+  };
+  if (begin.size() > Shape::kMaxRank) {
+    Throw<ModelError>("begin has {} entries, more than the {} axes a shape can have", begin.size(), Shape::kMaxRank);
+  }
+  expect("end", end, false);
+  expect("step", step, true);
+  expect("axes", axes, true);
+  CheckAxesAttr("axes", axes);
+}
+
+std::vector<int> CutAxes(const std::vector<int64_t>& axes, size_t count, const Shape& shape) {
+  std::vector<int> cut;
+  for (size_t i = 0; i < count; ++i) {
+    const int axis = Axis(axes.empty() ? static_cast<int64_t>(i) : axes[i], shape);
+    if (std::ranges::find(cut, axis) != cut.end()) Throw<ShapeError>("axis {} of {} is named twice", axis, shape);
+    cut.push_back(axis);
+  }
+  return cut;
 }
 
 std::string ToString(const std::vector<int64_t>& list) {

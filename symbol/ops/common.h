@@ -67,11 +67,33 @@ void BatchAligned(BatchAxisContext& c);
 // Elements in their order, other extents: where the batch's extent stands behind as many elements as before, or -1.
 int BatchAxisAfterReshape(const Shape& from, int axis, const Shape& to);
 
+// --- Extents that follow the batch. As attributes they are two lists: `fixed`, and `batches`, which is empty if all are
+// fixed; extent i is fixed[i] + batches[i] * N.
+std::vector<int64_t> FixedParts(const Extents& extents);
+std::vector<int64_t> BatchParts(const Extents& extents);
+// kUnknownDim while the batch is needed and not known. Checked.
+int64_t ExtentAt(const std::vector<int64_t>& fixed, const std::vector<int64_t>& batches, size_t i,
+                 std::optional<int64_t> batch);
+// The first axis whose extent follows the batch, or -1.
+int FollowingAxis(const std::vector<int64_t>& batches);
+// ModelError unless `batches` is empty or as long as the list that it belongs to.
+void CheckBatches(const char* field, const std::vector<int64_t>& batches, const std::vector<int64_t>& fixed);
+// What gradients are made of: operators with such attributes.
+Symbol ReshapeTo(const Symbol& data, const Extents& shape);
+Symbol BroadcastTo(const Symbol& data, const Extents& shape);
+Symbol SumTo(const Symbol& data, const Extents& shape);
+Symbol Zeros(const Extents& shape, DType dtype);
+
 // --- Attributes: throw ModelError.
 void CheckFinite(const char* field, double value);
 void CheckAtLeast(const char* field, int64_t value, int64_t least);
 void CheckAxisAttr(const char* field, int64_t axis);                      // -8 to 7
 void CheckAxesAttr(const char* field, const std::vector<int64_t>& axes);  // at most 8, each in range, none twice
 std::string ToString(const std::vector<int64_t>& list);                   // "(5, 5)"
+// Of operators that cut along some axes: lists of one length (step and axes may be empty), at most 8, axes as above.
+void CheckCut(const std::vector<int64_t>& begin, const std::vector<int64_t>& end, const std::vector<int64_t>& step,
+              const std::vector<int64_t>& axes);
+// These axes in a shape: `axes`, or the first `count`. Throws ShapeError if one is named twice or is not there.
+std::vector<int> CutAxes(const std::vector<int64_t>& axes, size_t count, const Shape& shape);
 
 }  // namespace bindery::rule

@@ -1,4 +1,4 @@
-// Concat and SliceChannel, which are each other's gradients but for extents that only shapes tell.
+// Concat and SliceChannel.
 #include "base/checked.h"
 #include "base/error.h"
 #include "symbol/ops/common.h"
@@ -52,18 +52,10 @@ void InferConcat(int64_t axis_attr, std::span<const Value> parts, Value whole) {
   }
 }
 
-std::vector<Value> Inputs(InferContext& c, int first) {
+std::vector<Value> Inputs(InferContext& c) {
   std::vector<Value> values;
-  for (int i = first; i < c.num_inputs(); ++i) values.push_back(Value::In(c, i));
+  for (int i = 0; i < c.num_inputs(); ++i) values.push_back(Value::In(c, i));
   return values;
-}
-
-// (output gradient, arg0, ...) -> a gradient per argument
-void InferConcatGrad(InferContext& c) {
-  const auto args = Inputs(c, 1);
-  for (int i = 0; i < c.num_outputs(); ++i) rule::Alike({args[i], Value::Out(c, i)});
-  InferConcat(c.attrs<ConcatAttrs>().axis, args, Value::In(c, 0));
-  for (int i = 0; i < c.num_outputs(); ++i) rule::Alike({args[i], Value::Out(c, i)});
 }
 
 // Joined along the batch axis the samples of the inputs stand one behind the other: a share of the batch is no share of
@@ -74,26 +66,25 @@ void ConcatBatchAxis(BatchAxisContext& c) {
   if (axis >= 0 && axis == rule::Axis(c.attrs<ConcatAttrs>().axis, c.output_shapes[0])) axis = -1;
 }
 
-void CheckConcat(const AnyAttrs& any) {
-  const auto& attrs = any.get<ConcatAttrs>();
-  rule::CheckAxisAttr("axis", attrs.axis);
-  if (attrs.num_args != 0) Throw<ModelError>("num_args is for ConcatGrad, got {}", attrs.num_args);
-}
+void CheckConcat(const AnyAttrs& any) { rule::CheckAxisAttr("axis", any.get<ConcatAttrs>().axis); }
 
-void CheckConcatGrad(const AnyAttrs& any) {
-  const auto& attrs = any.get<ConcatAttrs>();
-  rule::CheckAxisAttr("axis", attrs.axis);
-  if (attrs.num_args < 1 || attrs.num_args > kMaxParts) {
-    Throw<ModelError>("num_args must be from 1 to {}, got {}", kMaxParts, attrs.num_args);
+// Each gets its part of dy.
+std::vector<Symbol> ConcatGradient(const GradientContext& g) {
+  std::vector<Symbol> result;
+  Extent at;
+  for (int i = 0; i < g.num_inputs(); ++i) {
+    const Extents shape = g.shape(i);
+    const int axis = rule::Axis(g.attrs<ConcatAttrs>().axis, rule::Unknown(static_cast<int>(shape.size())));
+    const Extent end = at + shape[axis];
+    result.push_back(!g.wants(i) ? Symbol()
+                                 : Slice(g.output_grad(0), {.begin = {at.fixed},
+                                                            .end = {end.fixed},
+                                                            .axes = {axis},
+                                                            .begin_batches = rule::BatchParts({at}),
+                                                            .end_batches = rule::BatchParts({end})}));
+    at = end;
   }
-}
-
-// stem0, stem1, ...; one per argument of the Concat whose gradient it is.
-std::vector<std::string> ArgNames(const AnyAttrs& attrs, const char* stem) {
-  CheckConcatGrad(attrs);
-  std::vector<std::string> names;
-  for (int64_t i = 0; i < attrs.get<ConcatAttrs>().num_args; ++i) names.push_back(stem + std::to_string(i));
-  return names;
+  return result;
 }
 
 void CheckSliceChannel(const AnyAttrs& any) {
@@ -139,6 +130,25 @@ void InferParts(const SliceChannelAttrs& attrs, Value whole, std::span<const Val
   whole.Set(back);
 }
 
+// The parts' gradients joined, with the axis made anew if it was dropped; parts into which nothing flows are zero.
+std::vector<Symbol> SliceChannelGradient(const GradientContext& g) {
+  const auto& attrs = g.attrs<SliceChannelAttrs>();
+  Extents part = g.output_shape(0);
+  const int rank = static_cast<int>(part.size()) + (attrs.squeeze_axis ? 1 : 0);
+  const int axis = rule::Axis(attrs.axis, rule::Unknown(rank));
+  if (attrs.squeeze_axis) part.insert(part.begin() + axis, Extent{1, 0});
+  std::vector<Symbol> parts;
+  for (int i = 0; i < attrs.num_outputs; ++i) {
+    const Symbol& dy = g.output_grad(i);
+    if (dy.empty()) {
+      parts.push_back(rule::Zeros(part, g.output_dtype(i)));
+    } else {
+      parts.push_back(attrs.squeeze_axis ? rule::ReshapeTo(dy, part) : dy);
+    }
+  }
+  return {Concat(parts, {.axis = axis})};
+}
+
 }  // namespace
 
 Symbol Concat(std::span<const Symbol> inputs, const ConcatAttrs& attrs, const std::string& name) {
@@ -158,52 +168,10 @@ const OpDef& ConcatOp() {
       .doc = "The inputs joined along an axis.",
       .attrs_type = &AttrsOf<ConcatAttrs>(),
       .inputs = rule::AnyNumberOfInputs,
-      .infer_shape = [](InferContext& c) { InferConcat(c.attrs<ConcatAttrs>().axis, Inputs(c, 0), Value::Out(c, 0)); },
+      .infer_shape = [](InferContext& c) { InferConcat(c.attrs<ConcatAttrs>().axis, Inputs(c), Value::Out(c, 0)); },
       .batch_axis = ConcatBatchAxis,
       .check = CheckConcat,
-      .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
-        // Each gets its part of dy.
-        std::vector<Symbol> inputs = {g.output_grad(0)};
-        for (int i = 0; i < g.num_inputs(); ++i) inputs.push_back(g.input(i));
-        const ConcatAttrs attrs{.axis = g.attrs<ConcatAttrs>().axis, .num_args = g.num_inputs()};
-        return ApplyAll(ConcatGradOp(), attrs, std::move(inputs), g.NameFor("args"));
-      },
-      .zero_to_zero = true,
-  };
-  return op;
-}
-
-const OpDef& ConcatGradOp() {
-  static const OpDef op = {
-      .name = "ConcatGrad",
-      .doc = "The output gradient cut into one part per argument.",
-      .attrs_type = &AttrsOf<ConcatAttrs>(),
-      .inputs =
-          [](const AnyAttrs& attrs, int) {
-            std::vector<std::string> names = ArgNames(attrs, "arg");
-            names.insert(names.begin(), "output_grad");
-            return names;
-          },
-      .outputs = [](const AnyAttrs& attrs) { return ArgNames(attrs, "arg_grad"); },
-      .num_outputs = [](const AnyAttrs& attrs) { return static_cast<int>(attrs.get<ConcatAttrs>().num_args); },
-      .shape_only_from = 1,
-      .infer_shape = InferConcatGrad,
-      .batch_axis =
-          [](BatchAxisContext& c) {
-            for (size_t i = 0; i < c.output_axes.size(); ++i) c.output_axes[i] = c.input_axes[i + 1];
-          },
-      .check = CheckConcatGrad,
-      .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
-        // The transpose of cutting is joining; parts into which nothing flows are zero.
-        std::vector<Symbol> parts, result(g.num_inputs());
-        for (int i = 0; i + 1 < g.num_inputs(); ++i) {
-          parts.push_back(!g.output_grad(i).empty()
-                              ? g.output_grad(i)
-                              : Apply(ZerosLikeOp(), {}, {g.input(i + 1)}, g.NameFor("zeros" + std::to_string(i))));
-        }
-        result[0] = Concat(parts, {.axis = g.attrs<ConcatAttrs>().axis}, g.NameFor("output_grad"));
-        return result;
-      },
+      .gradient = ConcatGradient,
       .zero_to_zero = true,
   };
   return op;
@@ -230,46 +198,7 @@ const OpDef& SliceChannelOp() {
             c.output_axes.assign(c.output_axes.size(), result);
           },
       .check = CheckSliceChannel,
-      .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
-        // The parts' gradients joined; parts into which nothing flows are zero.
-        const auto& attrs = g.attrs<SliceChannelAttrs>();
-        std::vector<Symbol> parts;
-        for (int i = 0; i < attrs.num_outputs; ++i) {
-          parts.push_back(!g.output_grad(i).empty()
-                              ? g.output_grad(i)
-                              : Apply(ZerosLikeOp(), {}, {g.output(i)}, g.NameFor("zeros" + std::to_string(i))));
-        }
-        return {Apply(SliceChannelGradOp(), attrs, std::move(parts), g.NameFor("data"))};
-      },
-      .zero_to_zero = true,
-  };
-  return op;
-}
-
-const OpDef& SliceChannelGradOp() {
-  static const OpDef op = {
-      .name = "SliceChannelGrad",
-      .doc = "The gradients of equal parts joined along their axis, which is made anew if it was dropped.",
-      .attrs_type = &AttrsOf<SliceChannelAttrs>(),
-      .inputs = [](const AnyAttrs& attrs, int) { return PartNames(attrs, "output_grad"); },
-      .infer_shape = [](InferContext& c) { InferParts(c.attrs<SliceChannelAttrs>(), Value::Out(c, 0), Inputs(c, 0)); },
-      .batch_axis =
-          [](BatchAxisContext& c) {
-            const auto& attrs = c.attrs<SliceChannelAttrs>();
-            const int cut = rule::Axis(attrs.axis, c.output_shapes[0]);
-            for (int axis : c.input_axes) {
-              if (axis < 0 || c.output_axes[0] >= 0) continue;
-              if (attrs.squeeze_axis)
-                c.output_axes[0] = axis >= cut ? axis + 1 : axis;
-              else if (axis != cut)
-                c.output_axes[0] = axis;
-            }
-          },
-      .check = CheckSliceChannel,
-      .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
-        // The transpose of joining is cutting.
-        return ApplyAll(SliceChannelOp(), g.attrs<SliceChannelAttrs>(), {g.output_grad(0)}, g.NameFor("parts"));
-      },
+      .gradient = SliceChannelGradient,
       .zero_to_zero = true,
   };
   return op;

@@ -1,9 +1,11 @@
 #include "symbol/ops/convolution.h"
 
+#include <algorithm>
+
 #include "base/checked.h"
 #include "base/error.h"
 #include "symbol/ops/common.h"
-#include "symbol/ops/elementwise.h"
+#include "symbol/ops/shape_ops.h"
 #include "symbol/ops/window.h"
 
 namespace bindery {
@@ -11,8 +13,7 @@ namespace {
 
 using rule::Value;
 
-void CheckAttrs(const AnyAttrs& any) {
-  const auto& attrs = any.get<ConvolutionAttrs>();
+void CheckConvolution(const ConvolutionAttrs& attrs) {
   rule::CheckAtLeast("num_filter", attrs.num_filter, 1);
   rule::CheckKernel(attrs.kernel);
   rule::CheckPerAxis("stride", attrs.stride, attrs.kernel.size(), 1);
@@ -22,6 +23,10 @@ void CheckAttrs(const AnyAttrs& any) {
   if (attrs.num_filter % attrs.groups != 0) {
     Throw<ModelError>("num_filter {} is not divisible by groups {}", attrs.num_filter, attrs.groups);
   }
+}
+
+bool HasStride(const ConvolutionAttrs& attrs) {
+  return std::ranges::any_of(attrs.stride, [](int64_t stride) { return stride != 1; });
 }
 
 struct Window {
@@ -85,11 +90,25 @@ void InferConvolution(const ConvolutionAttrs& attrs, Value data, Value weight, V
   output.Set(out);
 }
 
+void CheckAttrs(const AnyAttrs& any) { CheckConvolution(any.get<ConvolutionAttrs>()); }
+
+void CheckGradData(const AnyAttrs& any) {
+  const auto& attrs = any.get<ConvolutionGradDataAttrs>();
+  CheckConvolution(attrs);
+  rule::CheckPerAxis("extents", attrs.extents, attrs.kernel.size(), 1);
+  if (attrs.extents.empty() && HasStride(attrs)) {
+    throw ModelError("extents are missing: with a stride above 1 the data's do not follow");
+  }
+}
+
+// (output gradient, weight) -> data gradient
 void InferGradData(InferContext& c) {
-  const Value data = Value::In(c, 2), grad = Value::Out(c, 0);
-  rule::Alike({data, grad});
-  InferConvolution(c.attrs<ConvolutionAttrs>(), data, Value::In(c, 1), Value::In(c, 0));
-  rule::Alike({data, grad});
+  const auto& attrs = c.attrs<ConvolutionGradDataAttrs>();
+  const int rank = static_cast<int>(attrs.kernel.size()) + 2;
+  Shape data = rule::Unknown(rank);
+  for (size_t i = 0; i < attrs.extents.size(); ++i) data.Set(static_cast<int>(i) + 2, attrs.extents[i]);
+  c.SetOutput(0, data);
+  InferConvolution(attrs, Value::Out(c, 0), Value::In(c, 1), Value::In(c, 0));
 }
 
 void InferGradWeight(InferContext& c) {
@@ -104,6 +123,61 @@ ConvolutionAttrs Linear(ConvolutionAttrs attrs, bool no_bias) {
   return attrs;
 }
 
+// The gradient of data by dy; `data` tells its shape, which is asked for only if a stride leaves it open.
+template <class ShapeOf>
+Symbol DataGradient(const Symbol& dy, const Symbol& weight, const ConvolutionAttrs& attrs, const ShapeOf& data) {
+  ConvolutionGradDataAttrs grad{Linear(attrs, true), {}};
+  if (HasStride(attrs)) {
+    const Extents shape = data();
+    for (size_t i = 2; i < shape.size(); ++i) grad.extents.push_back(shape[i].fixed);
+  }
+  return ConvolutionGradData(dy, weight, grad);
+}
+
+// With g = dy f': dx = the transposed convolution of g with w, dw = the correlation of x with g, db = sum of g over
+// samples and positions.
+std::vector<Symbol> ConvolutionGradient(const GradientContext& g) {
+  const auto& attrs = g.attrs<ConvolutionAttrs>();
+  Symbol dy = g.output_grad(0);
+  if (attrs.activation != ActivationType::kNone) dy = ActivationGrad(dy, g.output(0), {attrs.activation});
+  std::vector<Symbol> result(g.num_inputs());
+  if (g.wants(0)) result[0] = DataGradient(dy, g.input(1), attrs, [&] { return g.shape(0); });
+  const bool wants_bias = !attrs.no_bias && g.wants(2);
+  if (g.wants(1) || wants_bias) {
+    const Symbol grads = ConvolutionGradWeight(dy, g.input(0), Linear(attrs, !wants_bias));
+    if (g.wants(1)) result[1] = grads[0];
+    if (wants_bias) result[2] = grads[1];
+  }
+  return result;
+}
+
+// Bilinear. With G the gradient of dx: d/d dy = conv(G, w), d/d w = the weight gradient of dy and G.
+std::vector<Symbol> GradDataGradient(const GradientContext& g) {
+  const auto attrs = Linear(g.attrs<ConvolutionGradDataAttrs>(), true);
+  const Symbol& grad = g.output_grad(0);
+  std::vector<Symbol> result(2);
+  if (g.wants(0)) result[0] = Convolution(grad, g.input(1), {}, attrs);
+  if (g.wants(1)) result[1] = ConvolutionGradWeight(g.input(0), grad, attrs);
+  return result;
+}
+
+// Bilinear. With G, h the gradients of dw and db: d/d dy = conv(x, G) + h, d/d x = the data gradient of dy by G.
+std::vector<Symbol> GradWeightGradient(const GradientContext& g) {
+  const auto& attrs = g.attrs<ConvolutionAttrs>();
+  const Symbol& grad = g.output_grad(0);
+  const Symbol bias = attrs.no_bias ? Symbol() : g.output_grad(1);
+  std::vector<Symbol> result(2);
+  if (g.wants(0) && !grad.empty()) {
+    result[0] = Convolution(g.input(1), grad, bias, Linear(attrs, bias.empty()));
+  } else if (g.wants(0)) {
+    std::vector<int64_t> per_channel(attrs.kernel.size() + 1, 1);
+    per_channel[0] = attrs.num_filter;
+    result[0] = rule::BroadcastTo(Reshape(bias, {.shape = per_channel}), g.shape(0));
+  }
+  if (g.wants(1) && !grad.empty()) result[1] = DataGradient(g.input(0), grad, attrs, [&] { return g.shape(1); });
+  return result;
+}
+
 }  // namespace
 
 Symbol Convolution(const Symbol& data, const ConvolutionAttrs& attrs, const std::string& name) {
@@ -115,6 +189,15 @@ Symbol Convolution(const Symbol& data, const Symbol& weight, const Symbol& bias,
   if (!attrs.no_bias) inputs.push_back(bias);
   if (attrs.no_bias && !bias.empty()) throw ModelError("Convolution: a bias is given, but no_bias is set");
   return Apply(ConvolutionOp(), attrs, std::move(inputs), name);
+}
+
+Symbol ConvolutionGradData(const Symbol& output_grad, const Symbol& weight, const ConvolutionGradDataAttrs& attrs,
+                           const std::string& name) {
+  return Apply(ConvolutionGradDataOp(), attrs, {output_grad, weight}, name);
+}
+Symbol ConvolutionGradWeight(const Symbol& output_grad, const Symbol& data, const ConvolutionAttrs& attrs,
+                             const std::string& name) {
+  return Apply(ConvolutionGradWeightOp(), attrs, {output_grad, data}, name);
 }
 
 const OpDef& ConvolutionOp() {
@@ -136,28 +219,7 @@ const OpDef& ConvolutionOp() {
           },
       .batch_axis = rule::BatchedAtFirstAxis,
       .check = CheckAttrs,
-      .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
-        // With g = dy f': dx = the transposed convolution of g with w, dw = the correlation of x with g,
-        // db = sum of g over samples and positions.
-        const auto& attrs = g.attrs<ConvolutionAttrs>();
-        Symbol dy = g.output_grad(0);
-        if (attrs.activation != ActivationType::kNone) {
-          dy = Apply(ActivationGradOp(), ActivationAttrs{attrs.activation}, {dy, g.output(0)}, g.NameFor("activation"));
-        }
-        std::vector<Symbol> result(g.num_inputs());
-        if (g.wants(0)) {
-          result[0] =
-              Apply(ConvolutionGradDataOp(), Linear(attrs, true), {dy, g.input(1), g.input(0)}, g.NameFor("data"));
-        }
-        const bool wants_bias = !attrs.no_bias && g.wants(2);
-        if (g.wants(1) || wants_bias) {
-          const auto grads =
-              ApplyAll(ConvolutionGradWeightOp(), Linear(attrs, !wants_bias), {dy, g.input(0)}, g.NameFor("weight"));
-          if (g.wants(1)) result[1] = grads[0];
-          if (wants_bias) result[2] = grads[1];
-        }
-        return result;
-      },
+      .gradient = ConvolutionGradient,
   };
   return op;
 }
@@ -168,21 +230,12 @@ const OpDef& ConvolutionGradDataOp() {
       .doc =
           "dx[n, c, i] = sum of w[f, c, k] dy[n, f, o] where o stride + k dilate - pad = i: the transposed "
           "convolution.",
-      .attrs_type = &AttrsOf<ConvolutionAttrs>(),
-      .inputs = rule::Inputs({"output_grad", "weight", "data"}),
-      .shape_only = {2},
+      .attrs_type = &AttrsOf<ConvolutionGradDataAttrs>(),
+      .inputs = rule::Inputs({"output_grad", "weight"}),
       .infer_shape = InferGradData,
-      .batch_axis = rule::BatchedAs(2),
-      .check = CheckAttrs,
-      .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
-        // Bilinear. With G the gradient of dx: d/d dy = conv(G, w), d/d w = the weight gradient of dy and G.
-        const auto attrs = Linear(g.attrs<ConvolutionAttrs>(), true);
-        const Symbol& grad = g.output_grad(0);
-        std::vector<Symbol> result(3);
-        if (g.wants(0)) result[0] = Apply(ConvolutionOp(), attrs, {grad, g.input(1)}, g.NameFor("output_grad"));
-        if (g.wants(1)) result[1] = Apply(ConvolutionGradWeightOp(), attrs, {g.input(0), grad}, g.NameFor("weight"));
-        return result;
-      },
+      .batch_axis = rule::BatchedAtFirstAxis,
+      .check = CheckGradData,
+      .gradient = GradDataGradient,
       .zero_to_zero = true,
   };
   return op;
@@ -202,25 +255,7 @@ const OpDef& ConvolutionGradWeightOp() {
       .infer_shape = InferGradWeight,
       .batch_axis = rule::NotBatched,
       .check = CheckAttrs,
-      .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
-        // Bilinear. With G, h the gradients of dw and db: d/d dy = conv(x, G) + h, d/d x = the data gradient of dy by
-        // G.
-        const auto& attrs = g.attrs<ConvolutionAttrs>();
-        Symbol grad = g.output_grad(0);
-        if (grad.empty()) grad = Apply(ZerosLikeOp(), {}, {g.output(0)}, g.NameFor("zeros"));
-        const bool bias = !attrs.no_bias && !g.output_grad(1).empty();
-        std::vector<Symbol> result(2);
-        if (g.wants(0)) {
-          std::vector<Symbol> inputs = {g.input(1), grad};
-          if (bias) inputs.push_back(g.output_grad(1));
-          result[0] = Apply(ConvolutionOp(), Linear(attrs, !bias), std::move(inputs), g.NameFor("output_grad"));
-        }
-        if (g.wants(1)) {
-          result[1] =
-              Apply(ConvolutionGradDataOp(), Linear(attrs, true), {g.input(0), grad, g.input(1)}, g.NameFor("data"));
-        }
-        return result;
-      },
+      .gradient = GradWeightGradient,
       .zero_to_zero = true,
   };
   return op;

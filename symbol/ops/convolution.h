@@ -29,16 +29,32 @@ struct ConvolutionAttrs {
   bool operator==(const ConvolutionAttrs&) const = default;
 };
 
+// Of the gradient with respect to data, which a stride leaves open: several extents give the same output.
+struct ConvolutionGradDataAttrs : ConvolutionAttrs {
+  std::vector<int64_t> extents = {};  // data's spatial extents; empty: those that a stride of 1 gives
+  static constexpr auto Fields() {
+    return std::tuple_cat(ConvolutionAttrs::Fields(),
+                          std::tuple{Field{"extents", &ConvolutionGradDataAttrs::extents,
+                                           "spatial extents of the data; may be left out if no stride is above 1"}});
+  }
+  bool operator==(const ConvolutionGradDataAttrs&) const = default;
+};
+
 // data (N, C, spatial...) -> (N, num_filter, spatial'...), spatial' = floor((s + 2 pad - dilate (kernel - 1) - 1) /
 // stride) + 1; weight (num_filter, C / groups, kernel...), bias (num_filter).
 Symbol Convolution(const Symbol& data, const ConvolutionAttrs& attrs, const std::string& name = {});
 Symbol Convolution(const Symbol& data, const Symbol& weight, const Symbol& bias, const ConvolutionAttrs& attrs,
                    const std::string& name = {});
 
-const OpDef& ConvolutionOp();
-// (output gradient, weight, data: shape only) -> data gradient
-const OpDef& ConvolutionGradDataOp();
+// (output gradient, weight) -> data gradient
+Symbol ConvolutionGradData(const Symbol& output_grad, const Symbol& weight, const ConvolutionGradDataAttrs& attrs,
+                           const std::string& name = {});
 // (output gradient, data) -> weight gradient [, bias gradient unless no_bias]
+Symbol ConvolutionGradWeight(const Symbol& output_grad, const Symbol& data, const ConvolutionAttrs& attrs,
+                             const std::string& name = {});
+
+const OpDef& ConvolutionOp();
+const OpDef& ConvolutionGradDataOp();
 const OpDef& ConvolutionGradWeightOp();
 
 }  // namespace bindery

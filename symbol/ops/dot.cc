@@ -86,8 +86,8 @@ void DotBatchAxis(BatchAxisContext& c) {
   if (columns && a < 0) c.output_axes[0] = 1;
 }
 
-Symbol Product(const Symbol& a, bool transpose_a, const Symbol& b, bool transpose_b, const std::string& name) {
-  return Apply(DotOp(), DotAttrs{transpose_a, transpose_b}, {a, b}, name);
+Symbol Product(const Symbol& a, bool transpose_a, const Symbol& b, bool transpose_b) {
+  return Dot(a, b, {transpose_a, transpose_b});
 }
 
 // y = A B:      dA = dy B^T,    dB = A^T dy
@@ -98,10 +98,8 @@ std::vector<Symbol> DotGradient(const GradientContext& g) {
   const auto& [ta, tb] = g.attrs<DotAttrs>();
   const Symbol &dy = g.output_grad(0), a = g.input(0), b = g.input(1);
   std::vector<Symbol> result(2);
-  if (g.wants(0))
-    result[0] = ta ? Product(b, tb, dy, true, g.NameFor("a")) : Product(dy, false, b, !tb, g.NameFor("a"));
-  if (g.wants(1))
-    result[1] = tb ? Product(dy, true, a, ta, g.NameFor("b")) : Product(a, !ta, dy, false, g.NameFor("b"));
+  if (g.wants(0)) result[0] = ta ? Product(b, tb, dy, true) : Product(dy, false, b, !tb);
+  if (g.wants(1)) result[1] = tb ? Product(dy, true, a, ta) : Product(a, !ta, dy, false);
   return result;
 }
 

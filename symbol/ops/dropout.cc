@@ -49,6 +49,10 @@ Symbol Dropout(const Symbol& data, const DropoutAttrs& attrs, const std::string&
   return Apply(DropoutOp(), attrs, {data}, name);
 }
 
+Symbol DropoutGrad(const Symbol& output_grad, const Symbol& mask, const DropoutAttrs& attrs, const std::string& name) {
+  return Apply(DropoutGradOp(), attrs, {output_grad, mask}, name);
+}
+
 const OpDef& DropoutOp() {
   static const OpDef op = {
       .name = "Dropout",
@@ -66,7 +70,7 @@ const OpDef& DropoutOp() {
       .check = CheckAttrs,
       .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
         // dx = dy mask / (1 - p)
-        return {Apply(DropoutGradOp(), g.attrs<DropoutAttrs>(), {g.output_grad(0), g.output(1)}, g.NameFor("data"))};
+        return {DropoutGrad(g.output_grad(0), g.output(1), g.attrs<DropoutAttrs>())};
       },
       .inplace = {{0, 0}},
       .zero_to_zero = true,
@@ -90,9 +94,7 @@ const OpDef& DropoutGradOp() {
       .check = CheckAttrs,
       .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
         // Linear in dy, with the same factor.
-        return {
-            Apply(DropoutGradOp(), g.attrs<DropoutAttrs>(), {g.output_grad(0), g.input(1)}, g.NameFor("output_grad")),
-            {}};
+        return {DropoutGrad(g.output_grad(0), g.input(1), g.attrs<DropoutAttrs>()), {}};
       },
       .inplace = {{0, 0}},
       .zero_to_zero = true,

@@ -25,18 +25,13 @@ OpDef Binary(std::string name, std::string doc, GradientRule gradient, bool zero
 // The gradient of operand i, where one is wanted: `make` gives it in the output's shape.
 template <class Make>
 Symbol OperandGrad(const GradientContext& g, int i, Make make) {
-  return g.wants(i) ? rule::SumTo(make(), g.input(i), g.NameFor(i == 0 ? "a" : "b")) : Symbol();
+  return g.wants(i) ? rule::OperandGradient(g, i, make()) : Symbol();
 }
-
-Symbol Negative(const Symbol& x, const std::string& name) { return Apply(NegativeOp(), {}, {x}, name); }
 
 // max and min: dy flows to a where `a_wins` (1 or 0), else to b.
 std::vector<Symbol> SelectGradient(const GradientContext& g, const Symbol& a_wins) {
   const Symbol& dy = g.output_grad(0);
-  return {OperandGrad(g, 0, [&] { return Mul(dy, a_wins, g.NameFor("to_a")); }), OperandGrad(g, 1, [&] {
-            const Symbol b_wins = Apply(RSubScalarOp(), ScalarAttrs{1}, {a_wins}, g.NameFor("b_wins"));
-            return Mul(dy, b_wins, g.NameFor("to_b"));
-          })};
+  return {OperandGrad(g, 0, [&] { return dy * a_wins; }), OperandGrad(g, 1, [&] { return dy * (1 - a_wins); })};
 }
 
 // Piecewise constant: the derivative is 0 wherever it exists.
@@ -84,7 +79,7 @@ const OpDef& SubOp() {
       [](const GradientContext& g) -> std::vector<Symbol> {
         // da = dy, db = -dy
         return {OperandGrad(g, 0, [&] { return g.output_grad(0); }),
-                OperandGrad(g, 1, [&] { return Negative(g.output_grad(0), g.NameFor("negative")); })};
+                OperandGrad(g, 1, [&] { return -g.output_grad(0); })};
       },
       true);
   return op;
@@ -95,8 +90,8 @@ const OpDef& MulOp() {
       "Mul", "a b",
       [](const GradientContext& g) -> std::vector<Symbol> {
         // da = dy b, db = dy a
-        return {OperandGrad(g, 0, [&] { return Mul(g.output_grad(0), g.input(1), g.NameFor("times_b")); }),
-                OperandGrad(g, 1, [&] { return Mul(g.output_grad(0), g.input(0), g.NameFor("times_a")); })};
+        return {OperandGrad(g, 0, [&] { return g.output_grad(0) * g.input(1); }),
+                OperandGrad(g, 1, [&] { return g.output_grad(0) * g.input(0); })};
       },
       true);
   return op;
@@ -107,10 +102,8 @@ const OpDef& DivOp() {
       "Div", "a / b",
       [](const GradientContext& g) -> std::vector<Symbol> {
         // da = dy / b, db = -(dy / b) y, as y / b = a / b^2
-        const Symbol over_b = Div(g.output_grad(0), g.input(1), g.NameFor("over_b"));
-        return {OperandGrad(g, 0, [&] { return over_b; }), OperandGrad(g, 1, [&] {
-                  return Negative(Mul(over_b, g.output(0), g.NameFor("times_output")), g.NameFor("negative"));
-                })};
+        const Symbol over_b = g.output_grad(0) / g.input(1);
+        return {OperandGrad(g, 0, [&] { return over_b; }), OperandGrad(g, 1, [&] { return -(over_b * g.output(0)); })};
       },
       false);  // 0 / 0
   return op;
@@ -121,7 +114,7 @@ const OpDef& MaximumOp() {
       "Maximum", "max(a, b)",
       [](const GradientContext& g) {
         // da = dy [a >= b], db = dy [a < b]
-        return SelectGradient(g, GreaterEqual(g.input(0), g.input(1), g.NameFor("a_wins")));
+        return SelectGradient(g, GreaterEqual(g.input(0), g.input(1)));
       },
       true);
   return op;
@@ -132,7 +125,7 @@ const OpDef& MinimumOp() {
       "Minimum", "min(a, b)",
       [](const GradientContext& g) {
         // da = dy [a <= b], db = dy [a > b]
-        return SelectGradient(g, LessEqual(g.input(0), g.input(1), g.NameFor("a_wins")));
+        return SelectGradient(g, LessEqual(g.input(0), g.input(1)));
       },
       true);
   return op;

@@ -71,9 +71,6 @@ const OpDef& AddNOp();  // arg0, arg1, ... of one shape -> their sum, in order
 // Made by fusion: a + b of one shape, then relu; and its gradient's sum first: (a + b) [y > 0].
 const OpDef& AddReluOp();      // a, b -> output
 const OpDef& AddReluGradOp();  // (g0, g1, output) -> (g0 + g1) [output > 0]
-const OpDef& SumLikeOp();  // (data, like: shape only) -> data summed over the axes along which `like` was broadcast; a
-                           // view if shapes are equal
-const OpDef& ZerosLikeOp();  // (like: shape only) -> zeros
 
 struct ConstantAttrs {
   std::shared_ptr<const HostTensor> value = {};

@@ -27,10 +27,7 @@ OpDef WithScalar(std::string name, std::string doc, GradientRule gradient, bool 
   return op;
 }
 
-Symbol Scalar(const OpDef& op, const Symbol& x, double c, const std::string& name = {}) {
-  return Apply(op, ScalarAttrs{c}, {x}, name);
-}
-Symbol Negative(const Symbol& x, const std::string& name = {}) { return Apply(NegativeOp(), {}, {x}, name); }
+Symbol Scalar(const OpDef& op, const Symbol& x, double c) { return Apply(op, ScalarAttrs{c}, {x}); }
 
 void CheckFactor(const AnyAttrs& attrs) { rule::CheckFinite("scalar", attrs.get<ScalarAttrs>().scalar); }
 
@@ -42,7 +39,7 @@ void CheckDivisor(const AnyAttrs& attrs) {
 // dx = dy, of x + c and x - c.
 std::vector<Symbol> PassOn(const GradientContext& g) { return {g.output_grad(0)}; }
 // dx = -dy, of -x and c - x.
-std::vector<Symbol> PassOnNegative(const GradientContext& g) { return {Negative(g.output_grad(0), g.NameFor("data"))}; }
+std::vector<Symbol> PassOnNegative(const GradientContext& g) { return {-g.output_grad(0)}; }
 
 }  // namespace
 
@@ -54,7 +51,7 @@ Symbol operator+(double c, const Symbol& a) { return Scalar(AddScalarOp(), a, c)
 Symbol operator-(double c, const Symbol& a) { return Scalar(RSubScalarOp(), a, c); }
 Symbol operator*(double c, const Symbol& a) { return Scalar(MulScalarOp(), a, c); }
 Symbol operator/(double c, const Symbol& a) { return Scalar(RDivScalarOp(), a, c); }
-Symbol operator-(const Symbol& a) { return Negative(a); }
+Symbol operator-(const Symbol& a) { return Apply(NegativeOp(), {}, {a}); }
 
 Symbol Exp(const Symbol& data, const std::string& name) { return Apply(ExpOp(), {}, {data}, name); }
 Symbol Log(const Symbol& data, const std::string& name) { return Apply(LogOp(), {}, {data}, name); }
@@ -84,7 +81,7 @@ const OpDef& MulScalarOp() {
         "MulScalar", "x c",
         [](const GradientContext& g) -> std::vector<Symbol> {
           // dx = dy c
-          return {Scalar(MulScalarOp(), g.output_grad(0), g.attrs<ScalarAttrs>().scalar, g.NameFor("data"))};
+          return {g.output_grad(0) * g.attrs<ScalarAttrs>().scalar};
         },
         true);
     def.check = CheckFactor;  // 0 times infinity would be no zero
@@ -99,7 +96,7 @@ const OpDef& DivScalarOp() {
         "DivScalar", "x / c",
         [](const GradientContext& g) -> std::vector<Symbol> {
           // dx = dy / c
-          return {Scalar(DivScalarOp(), g.output_grad(0), g.attrs<ScalarAttrs>().scalar, g.NameFor("data"))};
+          return {g.output_grad(0) / g.attrs<ScalarAttrs>().scalar};
         },
         true);
     def.check = CheckDivisor;
@@ -113,8 +110,7 @@ const OpDef& RDivScalarOp() {
       "RDivScalar", "c / x",
       [](const GradientContext& g) -> std::vector<Symbol> {
         // dx = -dy c / x^2 = -dy y / x
-        const Symbol product = Mul(g.output_grad(0), g.output(0), g.NameFor("times_output"));
-        return {Negative(Div(product, g.input(0), g.NameFor("over_data")), g.NameFor("data"))};
+        return {-(g.output_grad(0) * g.output(0) / g.input(0))};
       },
       false);
   return op;
@@ -130,7 +126,7 @@ const OpDef& ExpOp() {
       "Exp", "e^x",
       [](const GradientContext& g) -> std::vector<Symbol> {
         // dx = dy y
-        return {Mul(g.output_grad(0), g.output(0), g.NameFor("data"))};
+        return {g.output_grad(0) * g.output(0)};
       },
       false);
   return op;
@@ -141,7 +137,7 @@ const OpDef& LogOp() {
       "Log", "the natural logarithm",
       [](const GradientContext& g) -> std::vector<Symbol> {
         // dx = dy / x
-        return {Div(g.output_grad(0), g.input(0), g.NameFor("data"))};
+        return {g.output_grad(0) / g.input(0)};
       },
       false);
   return op;
@@ -152,8 +148,7 @@ const OpDef& SquareOp() {
       "Square", "x^2",
       [](const GradientContext& g) -> std::vector<Symbol> {
         // dx = 2 dy x
-        return {
-            Scalar(MulScalarOp(), Mul(g.output_grad(0), g.input(0), g.NameFor("times_data")), 2, g.NameFor("data"))};
+        return {g.output_grad(0) * g.input(0) * 2.0};
       },
       true);
   return op;
@@ -164,8 +159,7 @@ const OpDef& SqrtOp() {
       "Sqrt", "the square root",
       [](const GradientContext& g) -> std::vector<Symbol> {
         // dx = dy / (2 y)
-        return {Scalar(MulScalarOp(), Div(g.output_grad(0), g.output(0), g.NameFor("over_output")), 0.5,
-                       g.NameFor("data"))};
+        return {g.output_grad(0) / g.output(0) * 0.5};
       },
       true);
   return op;
@@ -176,7 +170,7 @@ const OpDef& AbsOp() {
       "Abs", "|x|",
       [](const GradientContext& g) -> std::vector<Symbol> {
         // dx = dy sign(x), 0 at 0
-        return {Mul(g.output_grad(0), Sign(g.input(0), g.NameFor("sign")), g.NameFor("data"))};
+        return {g.output_grad(0) * Sign(g.input(0))};
       },
       true);
   return op;

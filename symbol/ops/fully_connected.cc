@@ -2,7 +2,6 @@
 
 #include "base/error.h"
 #include "symbol/ops/common.h"
-#include "symbol/ops/elementwise.h"
 
 namespace bindery {
 namespace {
@@ -42,11 +41,11 @@ void InferProduct(const FullyConnectedAttrs& attrs, Value data, Value weight, Va
   }
 }
 
+// (output gradient, weight) -> data gradient, of which `flatten` has joined the axes
 void InferGradData(InferContext& c) {
-  const Value data = Value::In(c, 2), grad = Value::Out(c, 0);
-  rule::Alike({data, grad});
-  InferProduct(c.attrs<FullyConnectedAttrs>(), data, Value::In(c, 1), Value::In(c, 0));
-  rule::Alike({data, grad});
+  const auto& attrs = c.attrs<FullyConnectedAttrs>();
+  if (attrs.flatten) c.SetOutput(0, rule::Unknown(2));
+  InferProduct(attrs, Value::Out(c, 0), Value::In(c, 1), Value::In(c, 0));
 }
 
 void InferGradWeight(InferContext& c) {
@@ -68,6 +67,55 @@ FullyConnectedAttrs Linear(FullyConnectedAttrs attrs, bool no_bias) {
   return attrs;
 }
 
+// dy W, as data's shape has it.
+template <class ShapeOf>
+Symbol DataGradient(const Symbol& dy, const Symbol& weight, const FullyConnectedAttrs& attrs, const ShapeOf& data) {
+  const Symbol grad = FullyConnectedGradData(dy, weight, Linear(attrs, true));
+  if (!attrs.flatten) return grad;
+  const Extents shape = data();
+  return shape.size() == 2 ? grad : rule::ReshapeTo(grad, shape);
+}
+
+// With g = dy f': dx = g W, dW = g^T x, db = sum over samples of g.
+std::vector<Symbol> FullyConnectedGradient(const GradientContext& g) {
+  const auto& attrs = g.attrs<FullyConnectedAttrs>();
+  Symbol dy = g.output_grad(0);
+  if (attrs.activation != ActivationType::kNone) dy = ActivationGrad(dy, g.output(0), {attrs.activation});
+  std::vector<Symbol> result(g.num_inputs());
+  if (g.wants(0)) result[0] = DataGradient(dy, g.input(1), attrs, [&] { return g.shape(0); });
+  const bool wants_bias = !attrs.no_bias && g.wants(2);
+  if (g.wants(1) || wants_bias) {
+    const Symbol grads = FullyConnectedGradWeight(dy, g.input(0), Linear(attrs, !wants_bias));
+    if (g.wants(1)) result[1] = grads[0];
+    if (wants_bias) result[2] = grads[1];
+  }
+  return result;
+}
+
+// Bilinear. With G the gradient of dx: d/d dy = G W^T, d/d W = dy^T G.
+std::vector<Symbol> GradDataGradient(const GradientContext& g) {
+  const auto attrs = Linear(g.attrs<FullyConnectedAttrs>(), true);
+  const Symbol& grad = g.output_grad(0);
+  std::vector<Symbol> result(2);
+  if (g.wants(0)) result[0] = FullyConnected(grad, g.input(1), {}, attrs);
+  if (g.wants(1)) result[1] = FullyConnectedGradWeight(g.input(0), grad, attrs);
+  return result;
+}
+
+// Bilinear. With G, h the gradients of dW and db: d/d dy = x G^T + h, d/d x = dy G.
+std::vector<Symbol> GradWeightGradient(const GradientContext& g) {
+  const auto& attrs = g.attrs<FullyConnectedAttrs>();
+  const Symbol& grad = g.output_grad(0);
+  const Symbol bias = attrs.no_bias ? Symbol() : g.output_grad(1);
+  std::vector<Symbol> result(2);
+  if (g.wants(0)) {
+    result[0] = grad.empty() ? rule::BroadcastTo(bias, g.shape(0))
+                             : FullyConnected(g.input(1), grad, bias, Linear(attrs, bias.empty()));
+  }
+  if (g.wants(1) && !grad.empty()) result[1] = DataGradient(g.input(0), grad, attrs, [&] { return g.shape(1); });
+  return result;
+}
+
 }  // namespace
 
 Symbol FullyConnected(const Symbol& data, const FullyConnectedAttrs& attrs, const std::string& name) {
@@ -79,6 +127,15 @@ Symbol FullyConnected(const Symbol& data, const Symbol& weight, const Symbol& bi
   if (!attrs.no_bias) inputs.push_back(bias);
   if (attrs.no_bias && !bias.empty()) throw ModelError("FullyConnected: a bias is given, but no_bias is set");
   return Apply(FullyConnectedOp(), attrs, std::move(inputs), name);
+}
+
+Symbol FullyConnectedGradData(const Symbol& output_grad, const Symbol& weight, const FullyConnectedAttrs& attrs,
+                              const std::string& name) {
+  return Apply(FullyConnectedGradDataOp(), attrs, {output_grad, weight}, name);
+}
+Symbol FullyConnectedGradWeight(const Symbol& output_grad, const Symbol& data, const FullyConnectedAttrs& attrs,
+                                const std::string& name) {
+  return Apply(FullyConnectedGradWeightOp(), attrs, {output_grad, data}, name);
 }
 
 const OpDef& FullyConnectedOp() {
@@ -98,27 +155,7 @@ const OpDef& FullyConnectedOp() {
           },
       .batch_axis = BatchAxis,
       .check = CheckAttrs,
-      .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
-        // With g = dy f': dx = g W, dW = g^T x, db = sum over samples of g.
-        const auto& attrs = g.attrs<FullyConnectedAttrs>();
-        Symbol dy = g.output_grad(0);
-        if (attrs.activation != ActivationType::kNone) {
-          dy = Apply(ActivationGradOp(), ActivationAttrs{attrs.activation}, {dy, g.output(0)}, g.NameFor("activation"));
-        }
-        std::vector<Symbol> result(g.num_inputs());
-        if (g.wants(0)) {
-          result[0] =
-              Apply(FullyConnectedGradDataOp(), Linear(attrs, true), {dy, g.input(1), g.input(0)}, g.NameFor("data"));
-        }
-        const bool wants_bias = !attrs.no_bias && g.wants(2);
-        if (g.wants(1) || wants_bias) {
-          const auto grads =
-              ApplyAll(FullyConnectedGradWeightOp(), Linear(attrs, !wants_bias), {dy, g.input(0)}, g.NameFor("weight"));
-          if (g.wants(1)) result[1] = grads[0];
-          if (wants_bias) result[2] = grads[1];
-        }
-        return result;
-      },
+      .gradient = FullyConnectedGradient,
   };
   return op;
 }
@@ -128,20 +165,11 @@ const OpDef& FullyConnectedGradDataOp() {
       .name = "FullyConnectedGradData",
       .doc = "dx = dy W.",
       .attrs_type = &AttrsOf<FullyConnectedAttrs>(),
-      .inputs = rule::Inputs({"output_grad", "weight", "data"}),
-      .shape_only = {2},
+      .inputs = rule::Inputs({"output_grad", "weight"}),
       .infer_shape = InferGradData,
-      .batch_axis = rule::BatchedAs(2),
+      .batch_axis = BatchAxis,
       .check = CheckAttrs,
-      .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
-        // Bilinear. With G the gradient of dx: d/d dy = G W^T, d/d W = dy^T G.
-        const auto attrs = Linear(g.attrs<FullyConnectedAttrs>(), true);
-        const Symbol& grad = g.output_grad(0);
-        std::vector<Symbol> result(3);
-        if (g.wants(0)) result[0] = Apply(FullyConnectedOp(), attrs, {grad, g.input(1)}, g.NameFor("output_grad"));
-        if (g.wants(1)) result[1] = Apply(FullyConnectedGradWeightOp(), attrs, {g.input(0), grad}, g.NameFor("weight"));
-        return result;
-      },
+      .gradient = GradDataGradient,
       .zero_to_zero = true,
   };
   return op;
@@ -160,24 +188,7 @@ const OpDef& FullyConnectedGradWeightOp() {
       .infer_shape = InferGradWeight,
       .batch_axis = rule::NotBatched,
       .check = CheckAttrs,
-      .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
-        // Bilinear. With G, h the gradients of dW and db: d/d dy = x G^T + h, d/d x = dy G.
-        const auto attrs = g.attrs<FullyConnectedAttrs>();
-        Symbol grad = g.output_grad(0);
-        if (grad.empty()) grad = Apply(ZerosLikeOp(), {}, {g.output(0)}, g.NameFor("zeros"));
-        const bool bias = !attrs.no_bias && !g.output_grad(1).empty();
-        std::vector<Symbol> result(2);
-        if (g.wants(0)) {
-          std::vector<Symbol> inputs = {g.input(1), grad};
-          if (bias) inputs.push_back(g.output_grad(1));
-          result[0] = Apply(FullyConnectedOp(), Linear(attrs, !bias), std::move(inputs), g.NameFor("output_grad"));
-        }
-        if (g.wants(1)) {
-          result[1] =
-              Apply(FullyConnectedGradDataOp(), Linear(attrs, true), {g.input(0), grad, g.input(1)}, g.NameFor("data"));
-        }
-        return result;
-      },
+      .gradient = GradWeightGradient,
       .zero_to_zero = true,
   };
   return op;

@@ -26,10 +26,15 @@ Symbol FullyConnected(const Symbol& data, const FullyConnectedAttrs& attrs, cons
 Symbol FullyConnected(const Symbol& data, const Symbol& weight, const Symbol& bias, const FullyConnectedAttrs& attrs,
                       const std::string& name = {});
 
-const OpDef& FullyConnectedOp();
-// (output gradient, weight, data: shape only) -> data gradient
-const OpDef& FullyConnectedGradDataOp();
+// (output gradient, weight) -> data gradient, (N, K) if `flatten`
+Symbol FullyConnectedGradData(const Symbol& output_grad, const Symbol& weight, const FullyConnectedAttrs& attrs,
+                              const std::string& name = {});
 // (output gradient, data) -> weight gradient [, bias gradient unless no_bias]
+Symbol FullyConnectedGradWeight(const Symbol& output_grad, const Symbol& data, const FullyConnectedAttrs& attrs,
+                                const std::string& name = {});
+
+const OpDef& FullyConnectedOp();
+const OpDef& FullyConnectedGradDataOp();
 const OpDef& FullyConnectedGradWeightOp();
 
 }  // namespace bindery

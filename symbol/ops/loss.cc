@@ -46,7 +46,9 @@ void CheckMakeLoss(const AnyAttrs& any) {
   rule::CheckFinite("valid_thresh", any.get<MakeLossAttrs>().valid_thresh);
 }
 
-bool CountsValid(const AnyAttrs& attrs) { return attrs.get<MakeLossAttrs>().normalization == Normalization::kValid; }
+bool CountsValid(const AnyAttrs& attrs) {
+  return attrs.get<MakeLossGradAttrs>().normalization == Normalization::kValid;
+}
 
 }  // namespace
 
@@ -59,6 +61,9 @@ Symbol LinearRegressionOutput(const Symbol& data, const Symbol& label, const Lin
 }
 Symbol MakeLoss(const Symbol& data, const MakeLossAttrs& attrs, const std::string& name) {
   return Apply(MakeLossOp(), attrs, {data}, name);
+}
+Symbol SumOverDevices(const Symbol& data, const std::string& name) {
+  return Apply(SumOverDevicesOp(), {}, {data}, name);
 }
 Symbol BlockGrad(const Symbol& data, const std::string& name) { return Apply(BlockGradOp(), {}, {data}, name); }
 
@@ -89,7 +94,7 @@ const OpDef& SumOverDevicesOp() {
       .batch_axis = rule::NotBatched,
       .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
         // Each device's x is in every device's sum: dx = the sum of dy over all devices.
-        return {Apply(SumOverDevicesOp(), {}, {g.output_grad(0)}, g.NameFor("data"))};
+        return {SumOverDevices(g.output_grad(0))};
       },
       .zero_to_zero = true,
       .across_devices = true,
@@ -112,9 +117,9 @@ const OpDef& LinearRegressionOutputOp() {
           },
       .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
         if (!g.wants(0)) return {};
-        return {Apply(LinearRegressionOutputGradOp(), g.attrs<LinearRegressionOutputAttrs>(), {g.output(0), g.input(1)},
-                      g.NameFor("data")),
-                {}};
+        return {
+            Apply(LinearRegressionOutputGradOp(), g.attrs<LinearRegressionOutputAttrs>(), {g.output(0), g.input(1)}),
+            {}};
       },
       .is_loss = Always,
       .inplace = {{0, 0}},
@@ -149,13 +154,13 @@ const OpDef& MakeLossOp() {
       .check = CheckMakeLoss,
       .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
         const auto& attrs = g.attrs<MakeLossAttrs>();
-        std::vector<Symbol> inputs = {g.input(0)};
+        std::vector<Symbol> inputs;
         if (attrs.normalization == Normalization::kValid) {
-          const Symbol local =
-              Apply(CountAboveOp(), CountAboveAttrs{attrs.valid_thresh}, {g.input(0)}, g.NameFor("valid"));
-          inputs.push_back(Apply(SumOverDevicesOp(), {}, {local}, g.NameFor("all_valid")));
+          const Symbol local = Apply(CountAboveOp(), CountAboveAttrs{attrs.valid_thresh}, {g.input(0)});
+          inputs.push_back(SumOverDevices(local));
         }
-        return {Apply(MakeLossGradOp(), attrs, std::move(inputs), g.NameFor("data"))};
+        const MakeLossGradAttrs grad{attrs.grad_scale, attrs.normalization, g.dtype(0)};
+        return {rule::BroadcastTo(Apply(MakeLossGradOp(), grad, std::move(inputs)), g.shape(0))};
       },
       .is_loss = Always,
       .inplace = {{0, 0}},
@@ -168,26 +173,26 @@ const OpDef& MakeLossOp() {
 const OpDef& MakeLossGradOp() {
   static const OpDef op = {
       .name = "MakeLossGrad",
-      .doc = "grad_scale / divisor everywhere.",
-      .attrs_type = &AttrsOf<MakeLossAttrs>(),
+      .doc = "grad_scale / divisor, a scalar: the gradient of every element.",
+      .attrs_type = &AttrsOf<MakeLossGradAttrs>(),
       .inputs = [](const AnyAttrs& attrs, int) -> std::vector<std::string> {
-        if (CountsValid(attrs)) return {"data", "valid_count"};
-        return {"data"};
+        if (CountsValid(attrs)) return {"valid_count"};
+        return {};
       },
-      .shape_only = {0},
       .infer_shape =
           [](InferContext& c) {
-            rule::Alike({Value::In(c, 0), Value::Out(c, 0)});
-            if (CountsValid(c.any_attrs())) c.SetInput(1, {1});
+            c.SetOutput(0, {});
+            if (CountsValid(c.any_attrs())) c.SetInput(0, {1});
           },
       .infer_dtype =
           [](InferDTypeContext& c) {
-            rule::AlikeDTypes(c, {0}, {0});
-            if (CountsValid(c.any_attrs())) c.SetInput(1, DType::kFloat32);
+            c.SetOutput(0, c.attrs<MakeLossGradAttrs>().dtype);
+            if (CountsValid(c.any_attrs())) c.SetInput(0, DType::kFloat32);
           },
-      .batch_axis = rule::BatchedAs(0),
-      .check = CheckMakeLoss,
+      .batch_axis = rule::NotBatched,
+      .check = [](const AnyAttrs& any) { rule::CheckFinite("grad_scale", any.get<MakeLossGradAttrs>().grad_scale); },
       .not_differentiable = kHeadGradient,
+      .reads_step = true,
   };
   return op;
 }

@@ -61,8 +61,10 @@ struct CountValidAttrs {
   }
   bool operator==(const CountValidAttrs&) const = default;
 };
-const OpDef& CountValidOp();      // label -> (1) float32: how many are valid
-const OpDef& SumOverDevicesOp();  // x -> sum of x over all devices, in device order; across_devices
+const OpDef& CountValidOp();  // label -> (1) float32: how many are valid
+// x -> sum of x over all devices, in device order; across_devices
+Symbol SumOverDevices(const Symbol& data, const std::string& name = {});
+const OpDef& SumOverDevicesOp();
 
 struct LinearRegressionOutputAttrs {
   double grad_scale = 1;
@@ -94,7 +96,19 @@ struct MakeLossAttrs {
 // output = data; gradient grad_scale / divisor everywhere.
 Symbol MakeLoss(const Symbol& data, const MakeLossAttrs& attrs = {}, const std::string& name = {});
 const OpDef& MakeLossOp();
-const OpDef& MakeLossGradOp();  // (data: shape only [, valid count]) -> data gradient
+struct MakeLossGradAttrs {
+  double grad_scale = 1;
+  Normalization normalization = Normalization::kNull;
+  DType dtype = DType::kFloat32;
+  static constexpr auto Fields() {
+    using A = MakeLossGradAttrs;
+    return std::tuple{Field{"grad_scale", &A::grad_scale, "the gradient"},
+                      Field{"normalization", &A::normalization, "divisor: null, batch, valid"},
+                      Field{"dtype", &A::dtype, "element type of the gradient"}};
+  }
+  bool operator==(const MakeLossGradAttrs&) const = default;
+};
+const OpDef& MakeLossGradOp();  // ([valid count]) -> (): the gradient of every element of data
 struct CountAboveAttrs {
   double threshold = 0;
   static constexpr auto Fields() {

@@ -12,8 +12,7 @@ namespace {
 
 using rule::Value;
 
-void CheckAttrs(const AnyAttrs& any) {
-  const auto& attrs = any.get<PoolingAttrs>();
+void CheckPooling(const PoolingAttrs& attrs) {
   if (attrs.global) return;  // kernel, stride and pad are not looked at
   rule::CheckKernel(attrs.kernel);
   rule::CheckPerAxis("stride", attrs.stride, attrs.kernel.size(), 1);
@@ -84,21 +83,68 @@ void InferPooling(const PoolingAttrs& attrs, Value data, Value output) {
   data.Set(rule::Unknown(in.rank()).With(0, (*output.shape())[0]).With(1, (*output.shape())[1]));
 }
 
-void InferPoolingGrad(InferContext& c) {
-  const auto& attrs = c.attrs<PoolingAttrs>();
-  const Value data = Value::In(c, 1), grad = Value::Out(c, 0);
-  rule::Alike({data, grad});
-  InferPooling(attrs, data, Value::In(c, 0));
-  rule::Alike({data, grad});
-  if (attrs.type == PoolType::kMax) c.SetInput(2, {1});
+void CheckAttrs(const AnyAttrs& any) { CheckPooling(any.get<PoolingAttrs>()); }
+
+void CheckGrad(const AnyAttrs& any) {
+  const auto& attrs = any.get<PoolingGradAttrs>();
+  CheckPooling(attrs);
+  if (attrs.extents.empty() || attrs.extents.size() > rule::kMaxSpatial) {
+    Throw<ModelError>("extents must be 1 to {} numbers, got {}", rule::kMaxSpatial, rule::ToString(attrs.extents));
+  }
+  rule::CheckPerAxis("extents", attrs.extents, attrs.global ? attrs.extents.size() : attrs.kernel.size(), 1);
 }
 
-bool IsMax(const AnyAttrs& attrs) { return attrs.get<PoolingAttrs>().type == PoolType::kMax; }
+bool IsMax(const AnyAttrs& any) { return any.get<PoolingAttrs>().type == PoolType::kMax; }
+bool IsMaxGrad(const AnyAttrs& any) { return any.get<PoolingGradAttrs>().type == PoolType::kMax; }
+
+// (output gradient [, state]) -> data gradient
+void InferPoolingGrad(InferContext& c) {
+  const auto& attrs = c.attrs<PoolingGradAttrs>();
+  const Value grad = Value::In(c, 0), data = Value::Out(c, 0);
+  Shape shape = rule::Unknown(static_cast<int>(attrs.extents.size()) + 2);
+  for (size_t i = 0; i < attrs.extents.size(); ++i) shape.Set(static_cast<int>(i) + 2, attrs.extents[i]);
+  data.Set(shape);
+  if (grad.shape() && grad.shape()->rank() == shape.rank()) {
+    data.Set(rule::Unknown(shape.rank()).With(0, (*grad.shape())[0]).With(1, (*grad.shape())[1]));
+  }
+  InferPooling(attrs, data, grad);
+  if (attrs.type == PoolType::kMax) c.SetInput(1, {1});
+}
+
+// Windows mix nothing along N and C.
+void UnmixedBatchAxis(BatchAxisContext& c) {
+  rule::NotBatched(c);
+  if (c.input_axes[0] < 2) c.output_axes[0] = c.input_axes[0];
+}
+
+// max: dx = dy at the element that won (the state). avg: dx = sum over the windows that see x of dy / divisor.
+std::vector<Symbol> PoolingGradient(const GradientContext& g) {
+  PoolingGradAttrs attrs{g.attrs<PoolingAttrs>(), {}};
+  const Extents shape = g.shape(0);
+  for (size_t i = 2; i < shape.size(); ++i) attrs.extents.push_back(shape[i].fixed);
+  return {PoolingGrad(g.output_grad(0), attrs.type == PoolType::kMax ? g.output(1) : Symbol(), attrs)};
+}
+
+// The average's is linear: d/d dy = the average pooling of what flows back.
+std::vector<Symbol> PoolingGradGradient(const GradientContext& g) {
+  const auto& attrs = g.attrs<PoolingGradAttrs>();
+  if (attrs.type == PoolType::kMax) {
+    Throw<ModelError>("PoolingGrad \"{}\": the second derivative of a maximum is not provided", g.name());
+  }
+  return {Pooling(g.output_grad(0), attrs)};
+}
 
 }  // namespace
 
 Symbol Pooling(const Symbol& data, const PoolingAttrs& attrs, const std::string& name) {
   return Apply(PoolingOp(), attrs, {data}, name);
+}
+
+Symbol PoolingGrad(const Symbol& output_grad, const Symbol& state, const PoolingGradAttrs& attrs,
+                   const std::string& name) {
+  std::vector<Symbol> inputs = {output_grad};
+  if (attrs.type == PoolType::kMax) inputs.push_back(state);
+  return Apply(PoolingGradOp(), attrs, std::move(inputs), name);
 }
 
 std::vector<PoolWindow> PoolWindows(const PoolingAttrs& attrs, const Shape& data) {
@@ -130,19 +176,9 @@ const OpDef& PoolingOp() {
             rule::AlikeDTypes(c, {0}, {0});
             if (IsMax(c.any_attrs())) c.SetOutput(1, DType::kUInt8);
           },
-      .batch_axis =
-          [](BatchAxisContext& c) {
-            rule::NotBatched(c);
-            if (c.input_axes[0] < 2) c.output_axes[0] = c.input_axes[0];  // windows mix nothing along N and C
-          },
+      .batch_axis = UnmixedBatchAxis,
       .check = CheckAttrs,
-      .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
-        // max: dx = dy at the element that won (the state). avg: dx = sum over the windows that see x of dy / divisor.
-        const auto& attrs = g.attrs<PoolingAttrs>();
-        std::vector<Symbol> inputs = {g.output_grad(0), g.input(0)};
-        if (attrs.type == PoolType::kMax) inputs.push_back(g.output(1));
-        return {Apply(PoolingGradOp(), attrs, std::move(inputs), g.NameFor("data"))};
-      },
+      .gradient = PoolingGradient,
       // Windows of zeros give zero; but along the channels only, never mixed, so blocked channels keep their padding.
       .zero_to_zero = true,
   };
@@ -153,27 +189,20 @@ const OpDef& PoolingGradOp() {
   static const OpDef op = {
       .name = "PoolingGrad",
       .doc = "max: dy where the maximum was; avg: dy / divisor everywhere in the window; summed over windows.",
-      .attrs_type = &AttrsOf<PoolingAttrs>(),
+      .attrs_type = &AttrsOf<PoolingGradAttrs>(),
       .inputs = [](const AnyAttrs& attrs, int) -> std::vector<std::string> {
-        if (IsMax(attrs)) return {"output_grad", "data", "state"};
-        return {"output_grad", "data"};
+        if (IsMaxGrad(attrs)) return {"output_grad", "state"};
+        return {"output_grad"};
       },
-      .shape_only = {1},
       .infer_shape = InferPoolingGrad,
       .infer_dtype =
           [](InferDTypeContext& c) {
-            rule::AlikeDTypes(c, {0, 1}, {0});
-            if (IsMax(c.any_attrs())) c.SetInput(2, DType::kUInt8);
+            rule::AlikeDTypes(c, {0}, {0});
+            if (IsMaxGrad(c.any_attrs())) c.SetInput(1, DType::kUInt8);
           },
-      .batch_axis = rule::BatchedAs(1),
-      .check = CheckAttrs,
-      .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
-        // The average's is linear: d/d dy = the average pooling of what flows back.
-        const auto& attrs = g.attrs<PoolingAttrs>();
-        if (attrs.type == PoolType::kMax)
-          Throw<ModelError>("PoolingGrad \"{}\": the second derivative of a maximum is not provided", g.name());
-        return {Apply(PoolingOp(), attrs, {g.output_grad(0)}, g.NameFor("output_grad")), {}};
-      },
+      .batch_axis = UnmixedBatchAxis,
+      .check = CheckGrad,
+      .gradient = PoolingGradGradient,
       .zero_to_zero = true,
   };
   return op;

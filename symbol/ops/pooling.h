@@ -43,6 +43,16 @@ struct PoolingAttrs {
   bool operator==(const PoolingAttrs&) const = default;
 };
 
+// Of the gradient: several extents of data give the same output.
+struct PoolingGradAttrs : PoolingAttrs {
+  std::vector<int64_t> extents = {};
+  static constexpr auto Fields() {
+    return std::tuple_cat(PoolingAttrs::Fields(), std::tuple{Field{"extents", &PoolingGradAttrs::extents,
+                                                                   "spatial extents of the data, required"}});
+  }
+  bool operator==(const PoolingGradAttrs&) const = default;
+};
+
 // data (N, C, spatial...) -> output (N, C, spatial'...). For max, a hidden second output "state" holds, in a form only
 // the kernels know, which element won; ties go to the first.
 Symbol Pooling(const Symbol& data, const PoolingAttrs& attrs, const std::string& name = {});
@@ -57,8 +67,11 @@ struct PoolWindow {
 // Per spatial axis of a data shape; throws ShapeError if a window does not fit.
 std::vector<PoolWindow> PoolWindows(const PoolingAttrs& attrs, const Shape& data);
 
+// (output gradient [, state if max]) -> data gradient
+Symbol PoolingGrad(const Symbol& output_grad, const Symbol& state, const PoolingGradAttrs& attrs,
+                   const std::string& name = {});
+
 const OpDef& PoolingOp();
-// (output gradient, data: shape only [, state if max]) -> data gradient
 const OpDef& PoolingGradOp();
 
 }  // namespace bindery

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "symbol/ops/common.h"
 #include "symbol/ops/elementwise.h"
+#include "symbol/ops/shape_ops.h"
 
 namespace bindery {
 namespace {
@@ -53,12 +54,12 @@ void InferMax(InferContext& c) {
   }
 }
 
-// (output gradient, data, ...) -> data gradient
-void InferReduceGrad(InferContext& c) {
+// (output gradient, data, output) -> data gradient
+void InferMaxGrad(InferContext& c) {
   const Value data = Value::In(c, 1), grad = Value::Out(c, 0);
   rule::Alike({data, grad});
   InferReduce(c.attrs<ReduceAttrs>(), data, Value::In(c, 0));
-  if (c.num_inputs() == 3) rule::Alike({Value::In(c, 0), Value::In(c, 2)});
+  rule::Alike({Value::In(c, 0), Value::In(c, 2)});
   rule::Alike({data, grad});
 }
 
@@ -89,19 +90,34 @@ OpDef Reduction(std::string name, std::string doc, GradientRule gradient) {
   };
 }
 
-OpDef ReductionGrad(std::string name, std::string doc, GradientRule gradient) {
-  return {
-      .name = std::move(name),
-      .doc = std::move(doc),
-      .attrs_type = &AttrsOf<ReduceAttrs>(),
-      .inputs = rule::Inputs({"output_grad", "data"}),
-      .shape_only = {1},
-      .infer_shape = InferReduceGrad,
-      .batch_axis = rule::BatchedAs(1),
-      .check = CheckAttrs,
-      .gradient = gradient,
-      .zero_to_zero = true,
-  };
+// dx = dy, stretched back over the reduced axes.
+Symbol Stretched(const GradientContext& g, const Symbol& dy) {
+  const Extents data = g.shape(0);
+  const uint32_t reduced = ReducedAxes(g.attrs<ReduceAttrs>(), rule::Unknown(static_cast<int>(data.size())));
+  Extents kept = data;
+  for (size_t axis = 0; axis < kept.size(); ++axis) {
+    if (reduced >> axis & 1) kept[axis] = {1, 0};
+  }
+  const bool drops_axes = reduced != 0 && !g.attrs<ReduceAttrs>().keepdims;
+  return rule::BroadcastTo(drops_axes ? rule::ReshapeTo(dy, kept) : dy, data);
+}
+
+// dy / n, n = reduced elements per element of the output. What of n follows the batch is counted when the graph runs.
+Symbol DividedByCount(const GradientContext& g) {
+  const Extents data = g.shape(0);
+  const uint32_t reduced = ReducedAxes(g.attrs<ReduceAttrs>(), rule::Unknown(static_cast<int>(data.size())));
+  Symbol dy = g.output_grad(0);
+  double count = 1;
+  for (size_t axis = 0; axis < data.size(); ++axis) {
+    if ((reduced >> axis & 1) == 0) continue;
+    if (data[axis].batches == 0) {
+      count *= static_cast<double>(data[axis].fixed);
+    } else {
+      const Symbol one = Constant(HostTensor::Full(g.output_dtype(0), {}, 1));
+      dy = dy / Sum(rule::BroadcastTo(one, {data[axis]}));
+    }
+  }
+  return count == 0 || count == 1 ? dy : dy / count;  // where the count is 0 there is no element to divide for
 }
 
 }  // namespace
@@ -128,18 +144,21 @@ Symbol Max(const Symbol& data, const ReduceAttrs& attrs, const std::string& name
   return Apply(MaxOp(), attrs, {data}, name);
 }
 
+Symbol MaxGrad(const Symbol& output_grad, const Symbol& data, const Symbol& output, const ReduceAttrs& attrs,
+               const std::string& name) {
+  return Apply(MaxGradOp(), attrs, {output_grad, data, output}, name);
+}
+
 const OpDef& SumOp() {
   static const OpDef op = Reduction("Sum", "The sum over axes.", [](const GradientContext& g) -> std::vector<Symbol> {
-    // dx = dy, stretched back.
-    return {Apply(SumGradOp(), g.attrs<ReduceAttrs>(), {g.output_grad(0), g.input(0)}, g.NameFor("data"))};
+    return {Stretched(g, g.output_grad(0))};
   });
   return op;
 }
 
 const OpDef& MeanOp() {
   static const OpDef op = Reduction("Mean", "The mean over axes.", [](const GradientContext& g) -> std::vector<Symbol> {
-    // dx = dy / n, stretched back, n = reduced elements per element of the output.
-    return {Apply(MeanGradOp(), g.attrs<ReduceAttrs>(), {g.output_grad(0), g.input(0)}, g.NameFor("data"))};
+    return {Stretched(g, DividedByCount(g))};
   });
   return op;
 }
@@ -148,30 +167,11 @@ const OpDef& MaxOp() {
   static const OpDef op = [] {
     OpDef def = Reduction("Max", "The maximum over axes.", [](const GradientContext& g) -> std::vector<Symbol> {
       // dx = dy [x = y] / (number of elements equal to y)
-      return {
-          Apply(MaxGradOp(), g.attrs<ReduceAttrs>(), {g.output_grad(0), g.input(0), g.output(0)}, g.NameFor("data"))};
+      return {MaxGrad(g.output_grad(0), g.input(0), g.output(0), g.attrs<ReduceAttrs>())};
     });
     def.infer_shape = InferMax;
     return def;
   }();
-  return op;
-}
-
-const OpDef& SumGradOp() {
-  static const OpDef op = ReductionGrad(
-      "SumGrad", "dx = dy, stretched over the reduced axes.", [](const GradientContext& g) -> std::vector<Symbol> {
-        // Stretching is linear: its transpose is the sum.
-        return {Sum(g.output_grad(0), g.attrs<ReduceAttrs>(), g.NameFor("output_grad")), {}};
-      });
-  return op;
-}
-
-const OpDef& MeanGradOp() {
-  static const OpDef op = ReductionGrad(
-      "MeanGrad", "dx = dy / n, stretched over the reduced axes, n = reduced elements per element of the output.",
-      [](const GradientContext& g) -> std::vector<Symbol> {
-        return {Mean(g.output_grad(0), g.attrs<ReduceAttrs>(), g.NameFor("output_grad")), {}};
-      });
   return op;
 }
 
@@ -181,7 +181,7 @@ const OpDef& MaxGradOp() {
       .doc = "dx = dy [x = y] / (number of elements equal to y): equal maxima share alike.",
       .attrs_type = &AttrsOf<ReduceAttrs>(),
       .inputs = rule::Inputs({"output_grad", "data", "output"}),
-      .infer_shape = InferReduceGrad,
+      .infer_shape = InferMaxGrad,
       .batch_axis = rule::BatchedAs(1),
       .check = CheckAttrs,
       .not_differentiable = "the second derivative of a maximum is not provided",

@@ -27,9 +27,10 @@ uint32_t ReducedAxes(const ReduceAttrs& attrs, const Shape& data);
 const OpDef& SumOp();
 const OpDef& MeanOp();
 const OpDef& MaxOp();
-const OpDef& SumGradOp();   // (output gradient, data: shape only) -> broadcast back; ReduceAttrs
-const OpDef& MeanGradOp();  // the same, divided by the number of reduced elements
-const OpDef& MaxGradOp();  // (output gradient, data, output) -> gradient shared equally among equal maxima; ReduceAttrs
+// (output gradient, data, output) -> data gradient, shared equally among equal maxima
+Symbol MaxGrad(const Symbol& output_grad, const Symbol& data, const Symbol& output, const ReduceAttrs& attrs,
+               const std::string& name = {});
+const OpDef& MaxGradOp();
 
 struct DotAttrs {
   bool transpose_a = false, transpose_b = false;

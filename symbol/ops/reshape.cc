@@ -1,5 +1,4 @@
-// Operators that keep the elements in their order: Identity, Flatten, Reshape, ReshapeLike; and Transpose, which does
-// not.
+// Operators that keep the elements in their order: Identity, Flatten, Reshape; and Transpose, which does not.
 #include <algorithm>
 
 #include "base/checked.h"
@@ -13,11 +12,13 @@ namespace {
 using rule::Value;
 
 // The gradient of all that only rename positions: dx = dy with x's shape.
-std::vector<Symbol> BackToShape(const GradientContext& g) {
-  return {Apply(ReshapeLikeOp(), {}, {g.output_grad(0), g.input(0)}, g.NameFor("data"))};
-}
+std::vector<Symbol> BackToShape(const GradientContext& g) { return {rule::ReshapeTo(g.output_grad(0), g.shape(0))}; }
 
 void ReshapedBatchAxis(BatchAxisContext& c) {
+  if (&c.any_attrs.type() == &AttrsOf<ReshapeAttrs>()) {
+    c.output_axes[0] = rule::FollowingAxis(c.attrs<ReshapeAttrs>().batches);
+    if (c.output_axes[0] >= 0) return;
+  }
   c.output_axes[0] = rule::BatchAxisAfterReshape(c.input_shapes[0], c.input_axes[0], c.output_shapes[0]);
 }
 
@@ -35,26 +36,34 @@ void InferFlatten(InferContext& c) {
 }
 
 void CheckReshape(const AnyAttrs& any) {
-  const auto& shape = any.get<ReshapeAttrs>().shape;
+  const auto& [shape, batches] = any.get<ReshapeAttrs>();
   if (shape.size() > Shape::kMaxRank) {
     Throw<ModelError>("shape has {} entries, more than the {} axes a shape can have", shape.size(), Shape::kMaxRank);
   }
-  if (std::ranges::any_of(shape, [](int64_t extent) { return extent < -1; })) {
-    Throw<ModelError>("shape must have extents, 0 and -1 only, got {}", rule::ToString(shape));
+  rule::CheckBatches("batches", batches, shape);
+  int rests = 0;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (!batches.empty() && batches[i] != 0) continue;
+    if (shape[i] < -1) Throw<ModelError>("shape must have extents, 0 and -1 only, got {}", rule::ToString(shape));
+    rests += shape[i] == -1;
   }
-  if (std::ranges::count(shape, -1) > 1) Throw<ModelError>("shape may have one -1, got {}", rule::ToString(shape));
+  if (rests > 1) Throw<ModelError>("shape may have one -1, got {}", rule::ToString(shape));
 }
 
 // Extents that are kept (0) are in both shapes and cancel; the product of all others must be the same on both sides:
 // `from` are the data's others, `to` the attribute's, with the -1 unknown. So a batch that is empty or not known yet
 // does no harm.
 void InferReshape(InferContext& c) {
-  const auto& wanted = c.attrs<ReshapeAttrs>().shape;
+  const auto& attrs = c.attrs<ReshapeAttrs>();
   const Value data = Value::In(c, 0), output = Value::Out(c, 0);
-  const int rank = static_cast<int>(wanted.size());
+  const int rank = static_cast<int>(attrs.shape.size());
+  constexpr int64_t kGiven = 1;  // an extent, perhaps not known yet
+  std::vector<int64_t> wanted = attrs.shape;
   Shape out = rule::Unknown(rank);
   for (int i = 0; i < rank; ++i) {
-    if (wanted[i] > 0) out.Set(i, wanted[i]);
+    const bool follows = !attrs.batches.empty() && attrs.batches[i] != 0;
+    if (follows || wanted[i] > 0) out.Set(i, rule::ExtentAt(attrs.shape, attrs.batches, i, c.batch()));
+    if (follows) wanted[i] = kGiven;
   }
   output.Set(out);
   out = *output.shape();
@@ -64,7 +73,7 @@ void InferReshape(InferContext& c) {
   for (int i = 0; i < rank; ++i) {
     if (wanted[i] != 0) continue;
     if (i >= in.rank())
-      Throw<ShapeError>("shape {} keeps axis {}, which data {} does not have", rule::ToString(wanted), i, in);
+      Throw<ShapeError>("shape {} keeps axis {}, which data {} does not have", rule::ToString(attrs.shape), i, in);
     if (in[i] == kUnknownDim) in.Set(i, out[i]);
     out.Set(i, in[i]);
     from.Set(i, 1);
@@ -74,11 +83,13 @@ void InferReshape(InferContext& c) {
   if (from_product != kUnknownDim && to_product != kUnknownDim) {
     if (from_product != to_product) Throw<ShapeError>("the elements of {} do not fit into {}", in, out);
   } else if (from_product != kUnknownDim) {
-    const auto rest = std::ranges::find(wanted, -1);  // the only unknown extent of `to`
+    const auto rest = std::ranges::find(wanted, -1);  // the only unknown extent of `to`, but for the batch's
+    if (rest == wanted.end()) return;
     const int axis = static_cast<int>(rest - wanted.begin());
-    const int64_t others = rule::ProductFrom(to.With(axis, 1), 0);  // at least 1: every extent is
-    if (from_product % others != 0) {
-      Throw<ShapeError>("data {} does not divide into {}", in, rule::ToString(wanted));
+    const int64_t others = rule::ProductFrom(to.With(axis, 1), 0);
+    if (others == kUnknownDim) return;
+    if (others == 0 || from_product % others != 0) {
+      Throw<ShapeError>("data {} does not divide into {}", in, rule::ToString(attrs.shape));
     }
     out.Set(axis, from_product / others);
   } else if (to_product != kUnknownDim) {
@@ -89,14 +100,6 @@ void InferReshape(InferContext& c) {
   }
   data.Set(in);
   output.Set(out);
-}
-
-void InferReshapeLike(InferContext& c) {
-  const Value data = Value::In(c, 0), like = Value::In(c, 1);
-  rule::Alike({like, Value::Out(c, 0)});
-  if (data.Known() && like.Known() && data.shape()->Elements() != like.shape()->Elements()) {
-    Throw<ShapeError>("the elements of {} do not fit into {}", *data.shape(), *like.shape());
-  }
 }
 
 void CheckTranspose(const AnyAttrs& any) {
@@ -188,30 +191,6 @@ const OpDef& ReshapeOp() {
   return op;
 }
 
-const OpDef& ReshapeLikeOp() {
-  static const OpDef op = {
-      .name = "ReshapeLike",
-      .doc = "data's elements in their order with the shape of `like`.",
-      .inputs = rule::Inputs({"data", "like"}),
-      .shape_only = {1},
-      .infer_shape = InferReshapeLike,
-      .batch_axis =
-          [](BatchAxisContext& c) {
-            if (c.input_axes[1] >= 0)
-              c.output_axes[0] = c.input_axes[1];  // a gradient: as what it is the gradient of
-            else
-              ReshapedBatchAxis(c);
-          },
-      .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
-        return {BackToShape(g)[0], {}};
-      },
-      .inplace = {{0, 0}},
-      .is_view = true,
-      .zero_to_zero = true,
-  };
-  return op;
-}
-
 const OpDef& TransposeOp() {
   static const OpDef op = {
       .name = "Transpose",
@@ -232,7 +211,7 @@ const OpDef& TransposeOp() {
         const auto& axes = g.attrs<TransposeAttrs>().axes;
         TransposeAttrs inverse{std::vector<int64_t>(axes.size())};
         for (size_t i = 0; i < axes.size(); ++i) inverse.axes[axes[i]] = static_cast<int64_t>(i);
-        return {Transpose(g.output_grad(0), inverse, g.NameFor("data"))};
+        return {Transpose(g.output_grad(0), inverse)};
       },
       .zero_to_zero = true,
   };

@@ -1,5 +1,12 @@
-// Operators that only move elements: Identity, Flatten, Reshape, Transpose, Concat, Slice, SliceChannel, Cast.
+// Operators that only move elements: Identity, Flatten, Reshape, BroadcastTo, Transpose, Concat, Slice, Pad, SliceChannel,
+// Cast; and SumTo, which undoes BroadcastTo.
+//
+// Extents and indices in their attributes may follow the batch: to entry i of a list `shape`, `begin` or `end` is added
+// the batch's extent times entry i of `batches`, `begin_batches` or `end_batches`. Gradients use it, so that a graph
+// with a gradient in fits every batch.
 #pragma once
+
+#include <optional>
 
 #include "symbol/op_def.h"
 
@@ -9,13 +16,28 @@ Symbol Identity(const Symbol& data, const std::string& name = {});
 Symbol Flatten(const Symbol& data, const std::string& name = {});  // (N, ...) -> (N, K)
 
 struct ReshapeAttrs {
-  std::vector<int64_t> shape = {};  // 0: the input's extent at this position; -1 (once): what remains
+  std::vector<int64_t> shape = {};    // 0: the input's extent at this position; -1 (once): what remains
+  std::vector<int64_t> batches = {};  // where one is not 0, 0 and -1 of `shape` mean nothing special
   static constexpr auto Fields() {
-    return std::tuple{Field{"shape", &ReshapeAttrs::shape, "0 keeps an extent, -1 takes the rest"}};
+    return std::tuple{Field{"shape", &ReshapeAttrs::shape, "0 keeps an extent, -1 takes the rest"},
+                      Field{"batches", &ReshapeAttrs::batches, "batches added to each extent; default none"}};
   }
   bool operator==(const ReshapeAttrs&) const = default;
 };
 Symbol Reshape(const Symbol& data, const ReshapeAttrs& attrs, const std::string& name = {});
+
+struct ToShapeAttrs {
+  std::vector<int64_t> shape = {}, batches = {};
+  static constexpr auto Fields() {
+    return std::tuple{Field{"shape", &ToShapeAttrs::shape, "extents of the output"},
+                      Field{"batches", &ToShapeAttrs::batches, "batches added to each extent; default none"}};
+  }
+  bool operator==(const ToShapeAttrs&) const = default;
+};
+// As in NumPy: axes are aligned at the last, extents of 1 and missing axes are stretched.
+Symbol BroadcastTo(const Symbol& data, const ToShapeAttrs& attrs, const std::string& name = {});
+// The sum over the axes along which a tensor of this shape would have been stretched to data's.
+Symbol SumTo(const Symbol& data, const ToShapeAttrs& attrs, const std::string& name = {});
 
 struct TransposeAttrs {
   std::vector<int64_t> axes = {};  // output axis i is input axis axes[i]; empty: reversed
@@ -28,10 +50,8 @@ Symbol Transpose(const Symbol& data, const TransposeAttrs& attrs = {}, const std
 
 struct ConcatAttrs {
   int64_t axis = 1;
-  int64_t num_args = 0;  // in ConcatGrad alone: the number of its outputs
   static constexpr auto Fields() {
-    return std::tuple{Field{"axis", &ConcatAttrs::axis, "axis along which inputs are joined"},
-                      Field{"num_args", &ConcatAttrs::num_args, "arguments, in ConcatGrad alone"}};
+    return std::tuple{Field{"axis", &ConcatAttrs::axis, "axis along which inputs are joined"}};
   }
   bool operator==(const ConcatAttrs&) const = default;
 };
@@ -42,11 +62,15 @@ struct SliceAttrs {
   // Per entry i, of axis axes[i] (empty axes: 0, 1, ...): indices begin[i], begin[i] + step[i], ... before end[i].
   // Negative begin/end count from the end; they are clamped to the extent; kSliceEnd as end means "to the end".
   std::vector<int64_t> begin = {}, end = {}, step = {}, axes = {};  // step empty: 1
+  std::vector<int64_t> begin_batches = {}, end_batches = {};
   static constexpr auto Fields() {
     using A = SliceAttrs;
-    return std::tuple{Field{"begin", &A::begin, "first index per axis"}, Field{"end", &A::end, "index after the last"},
+    return std::tuple{Field{"begin", &A::begin, "first index per axis"},
+                      Field{"end", &A::end, "index after the last"},
                       Field{"step", &A::step, "default 1; negative goes backward"},
-                      Field{"axes", &A::axes, "default 0, 1, ..."}};
+                      Field{"axes", &A::axes, "default 0, 1, ..."},
+                      Field{"begin_batches", &A::begin_batches, "batches added to each begin; default none"},
+                      Field{"end_batches", &A::end_batches, "batches added to each end; default none"}};
   }
   bool operator==(const SliceAttrs&) const = default;
 };
@@ -56,7 +80,30 @@ Symbol Slice(const Symbol& data, const SliceAttrs& attrs, const std::string& nam
 struct SliceRange {
   int64_t begin, step, count;
 };
-std::vector<SliceRange> SliceRanges(const SliceAttrs& attrs, const Shape& data);  // throws ShapeError
+// Throws ShapeError. `batch` is needed where indices follow it.
+std::vector<SliceRange> SliceRanges(const SliceAttrs& attrs, const Shape& data, std::optional<int64_t> batch);
+
+struct PadAttrs {
+  // Per entry i, of axis axes[i] (empty axes: 0, 1, ...): how many of `value` before the first element, after the last,
+  // and, less one, how far from element to element. Numbers that follow the batch count as 0 where they are negative.
+  std::vector<int64_t> begin = {}, end = {}, step = {}, axes = {};  // step empty: 1
+  double value = 0;
+  std::vector<int64_t> begin_batches = {}, end_batches = {};
+  static constexpr auto Fields() {
+    using A = PadAttrs;
+    return std::tuple{Field{"begin", &A::begin, "how many before the first element, per axis"},
+                      Field{"end", &A::end, "how many after the last"},
+                      Field{"step", &A::step, "from element to element, default 1"},
+                      Field{"axes", &A::axes, "default 0, 1, ..."},
+                      Field{"value", &A::value, "what is put around the elements"},
+                      Field{"begin_batches", &A::begin_batches, "batches added to each begin; default none"},
+                      Field{"end_batches", &A::end_batches, "batches added to each end; default none"}};
+  }
+  bool operator==(const PadAttrs&) const = default;
+};
+Symbol Pad(const Symbol& data, const PadAttrs& attrs, const std::string& name = {});
+// Where the elements of data stand in the output, per axis; throws ShapeError.
+std::vector<SliceRange> PadRanges(const PadAttrs& attrs, const Shape& data, std::optional<int64_t> batch);
 
 struct SliceChannelAttrs {
   int64_t num_outputs = 1;
@@ -87,10 +134,8 @@ const OpDef& ConcatOp();  // arg0, arg1, ... -> output
 const OpDef& SliceOp();
 const OpDef& SliceChannelOp();  // data -> output0, output1, ...
 const OpDef& CastOp();
-const OpDef& ReshapeLikeOp();  // (data, like: shape only) -> data with like's shape; a view
-const OpDef& ConcatGradOp();   // (output gradient, arg0: shape only, ...) -> one gradient per argument; ConcatAttrs
-const OpDef& SliceGradOp();  // (output gradient, data: shape only) -> data's shape, zero outside the slice; SliceAttrs
-const OpDef& SliceChannelGradOp();  // (gradient of output0, ...) -> data gradient; SliceChannelAttrs
-const OpDef& CastLikeOp();          // (data, like: shape only) -> data with like's dtype
+const OpDef& BroadcastToOp();
+const OpDef& SumToOp();
+const OpDef& PadOp();
 
 }  // namespace bindery

@@ -36,15 +36,10 @@ std::vector<Symbol> SoftmaxGradGradient(const GradientContext& g) {
   const auto& attrs = g.attrs<SoftmaxAttrs>();
   const Symbol &dx = g.output_grad(0), dy = g.input(0), y = g.input(1);
   std::vector<Symbol> result(2);
-  if (g.wants(0)) result[0] = Apply(SoftmaxGradOp(), attrs, {dx, y}, g.NameFor("output_grad"));
+  if (g.wants(0)) result[0] = SoftmaxGrad(dx, y, attrs);
   if (!g.wants(1)) return result;
-  const auto inner = [&](const Symbol& a, const std::string& what) {
-    return Sum(Mul(a, y, g.NameFor(what + "_product")), {.axes = {attrs.axis}, .keepdims = true}, g.NameFor(what));
-  };
-  const Symbol centred = Sub(dy, inner(dy, "s"), g.NameFor("centred"));
-  const Symbol difference =
-      Sub(Mul(dx, centred, g.NameFor("first")), Mul(inner(dx, "q"), dy, g.NameFor("second")), g.NameFor("difference"));
-  result[1] = Apply(DivScalarOp(), ScalarAttrs{attrs.temperature}, {difference}, g.NameFor("output"));
+  const auto dot = [&](const Symbol& a) { return Sum(a * y, {.axes = {attrs.axis}, .keepdims = true}); };
+  result[1] = (dx * (dy - dot(dy)) - dot(dx) * dy) / attrs.temperature;
   return result;
 }
 
@@ -52,6 +47,11 @@ std::vector<Symbol> SoftmaxGradGradient(const GradientContext& g) {
 
 Symbol Softmax(const Symbol& data, const SoftmaxAttrs& attrs, const std::string& name) {
   return Apply(SoftmaxOp(), attrs, {data}, name);
+}
+
+Symbol SoftmaxGrad(const Symbol& output_grad, const Symbol& output, const SoftmaxAttrs& attrs,
+                   const std::string& name) {
+  return Apply(SoftmaxGradOp(), attrs, {output_grad, output}, name);
 }
 
 const OpDef& SoftmaxOp() {
@@ -64,7 +64,7 @@ const OpDef& SoftmaxOp() {
       .check = CheckAttrs,
       .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
         // dx = y (dy - sum_j dy_j y_j) / t. Only y is kept.
-        return {Apply(SoftmaxGradOp(), g.attrs<SoftmaxAttrs>(), {g.output_grad(0), g.output(0)}, g.NameFor("data"))};
+        return {SoftmaxGrad(g.output_grad(0), g.output(0), g.attrs<SoftmaxAttrs>())};
       },
       .inplace = {{0, 0}},
   };

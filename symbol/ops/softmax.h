@@ -16,6 +16,8 @@ struct SoftmaxAttrs {
 };
 
 Symbol Softmax(const Symbol& data, const SoftmaxAttrs& attrs = {}, const std::string& name = {});
+Symbol SoftmaxGrad(const Symbol& output_grad, const Symbol& output, const SoftmaxAttrs& attrs,
+                   const std::string& name = {});
 const OpDef& SoftmaxOp();
 // (output gradient, output) -> data gradient = y (dy - sum_j dy_j y_j) / t
 const OpDef& SoftmaxGradOp();

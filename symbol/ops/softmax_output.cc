@@ -104,11 +104,10 @@ std::vector<Symbol> Gradient(const GradientContext& g) {
   std::vector<Symbol> inputs = {g.output(0), g.input(1)};
   if (attrs.normalization == Normalization::kValid) {
     const CountValidAttrs count{attrs.use_ignore, attrs.ignore_label};
-    const Symbol local = Apply(CountValidOp(), count, {g.input(1)}, g.NameFor("valid"));
-    inputs.push_back(Apply(SumOverDevicesOp(), {}, {local}, g.NameFor("all_valid")));
+    inputs.push_back(SumOverDevices(Apply(CountValidOp(), count, {g.input(1)})));
   }
   if (attrs.out_grad) inputs.push_back(g.output_grad(0));
-  return {Apply(SoftmaxOutputGradOp(), attrs, std::move(inputs), g.NameFor("data")), {}};
+  return {Apply(SoftmaxOutputGradOp(), attrs, std::move(inputs)), {}};
 }
 
 }  // namespace
@@ -171,6 +170,7 @@ const OpDef& SoftmaxOutputGradOp() {
       .check = CheckAttrs,
       .not_differentiable = "a loss head's gradient is a convention, not a function of its output alone",
       .inplace = {{0, 0}},
+      .reads_step = true,
   };
   return op;
 }

@@ -14,7 +14,7 @@ bool IsConstant(const Entry& entry) { return !entry.node->is_variable() && &entr
 
 bool MayFold(const Node& node, const std::vector<Entry>& inputs) {
   const OpDef& op = node.op();
-  return &op != &ConstantOp() && !op.is_random && !op.across_devices && op.auxiliary.empty() &&
+  return &op != &ConstantOp() && !op.is_random && !op.reads_step && !op.across_devices && op.auxiliary.empty() &&
          std::all_of(inputs.begin(), inputs.end(), IsConstant);
 }
 

@@ -451,8 +451,11 @@ TEST(ThreadedEngineTest, LogsAnErrorThatNobodyWaitedFor) {
       const auto engine = MakeThreadedEngine();
       const VarPtr a = engine->NewVar();
       engine->Push(Op("spoil", Cpu(0), {}, {a}, {}, [] { Throw<NumericError>("not finite"); }));
-      if (wait == std::string("idle")) EXPECT_NO_THROW(engine->WaitIdle(a));
-      if (wait == std::string("told")) EXPECT_THROW(engine->Wait(a), NumericError);
+      if (wait == std::string("idle")) {
+        EXPECT_NO_THROW(engine->WaitIdle(a));
+      } else if (wait == std::string("told")) {
+        EXPECT_THROW(engine->Wait(a), NumericError);
+      }
     }
     SetLogCallback(nullptr);
     EXPECT_EQ(lines.size(), wait == std::string("told") ? 0u : 1u) << wait;

@@ -100,21 +100,6 @@ std::vector<OperatorCase> BinaryCases() {
                      .batch_axes = {{"a", 0}, {"b", 0}, {"y", 0}},
                      .wrt = std::vector<std::string>{}});
   }
-
-  for (const Operands& shapes : {Operands{{2, 3, 4}, {2, 3, 4}},
-                                 {{2, 3, 4}, {3, 1}},
-                                 {{2, 3, 4}, {}},
-                                 {{2, 3, 4}, {1, 3, 4}},
-                                 {{2, 20, 2, 2}, {1, 20, 1, 1}},
-                                 {{2, 20, 2, 2}, {20, 1, 1}}}) {
-    cases.push_back({.name = fmt::format("SumLike {} {}", shapes.a, shapes.b),
-                     .symbol = Apply(SumLikeOp(), {}, {Variable("x"), Variable("like")}, "y"),
-                     .inputs = {{"x", Uniform(shapes.a)}, {"like", Uniform(shapes.b)}},
-                     .terms = TermsOf(shapes),
-                     .magnitude = 1,
-                     .wrt = std::vector<std::string>{"x"},
-                     .wrong_shapes = {{{"x", {2, 3}}, {"like", {2, 4}}}}});
-  }
   return cases;
 }
 

@@ -9,7 +9,7 @@ namespace {
 const std::vector<std::string> kNone;
 
 void AddViews(std::vector<OperatorCase>& cases) {
-  const Symbol x = Variable("x"), like = Variable("like");
+  const Symbol x = Variable("x");
   for (const Shape& shape : {Shape{3, 5}, Shape{2, 20, 2, 3}}) {
     cases.push_back({.name = fmt::format("Identity {}", shape),
                      .symbol = Identity(x, "y"),
@@ -36,15 +36,71 @@ void AddViews(std::vector<OperatorCase>& cases) {
                    .symbol = Reshape(x, {.shape = {0, 4, 5, -1}}, "y"),
                    .inputs = {{"x", Uniform({2, 20, 2, 3})}},
                    .batch_axes = {{"x", 0}}});
-  cases.push_back({.name = "ReshapeLike",
-                   .symbol = Apply(ReshapeLikeOp(), {}, {x, like}, "y"),
-                   .inputs = {{"x", Uniform({2, 3, 4})}, {"like", Uniform({4, 6})}},
-                   .wrt = std::vector<std::string>{"x"},
-                   .wrong_shapes = {{{"x", {2, 3, 4}}, {"like", {5, 5}}}}});
+}
+
+void AddStretches(std::vector<OperatorCase>& cases) {
+  const Symbol x = Variable("x");
+  const auto add = [&](const std::string& name, const Shape& small, const Shape& large) {
+    const std::vector<int64_t> to(large.begin(), large.end()), from(small.begin(), small.end());
+    const double terms = static_cast<double>(large.Elements()) / static_cast<double>(small.Elements());
+    cases.push_back({.name = "BroadcastTo, " + name,
+                     .symbol = BroadcastTo(x, {.shape = to}, "y"),
+                     .inputs = {{"x", Uniform(small)}},
+                     .terms = terms,
+                     .magnitude = 1});
+    cases.push_back({.name = "SumTo, " + name,
+                     .symbol = SumTo(x, {.shape = from}, "y"),
+                     .inputs = {{"x", Uniform(large)}},
+                     .terms = terms,
+                     .magnitude = 1});
+  };
+  add("nothing to do", {2, 3, 4}, {2, 3, 4});
+  add("rows", {3, 1}, {2, 3, 4});
+  add("scalar", {}, {2, 3, 4});
+  add("samples", {1, 3, 4}, {2, 3, 4});
+  add("middle", {2, 1, 4}, {2, 3, 4});
+  add("channels", {1, 20, 1, 1}, {2, 20, 2, 2});
+  add("channels without samples", {20, 1, 1}, {2, 20, 2, 2});
+  cases.back().wrong_shapes = {{{"x", {2, 20, 2}}}};
+  // What follows the batch.
+  cases.push_back({.name = "BroadcastTo every sample",
+                   .symbol = BroadcastTo(x, {.shape = {0, 4}, .batches = {1, 0}}, "y") + Variable("z"),
+                   .inputs = {{"x", Uniform({4})}, {"z", Uniform({3, 4})}},
+                   .batch_axes = {{"z", 0}},
+                   .terms = 3,
+                   .magnitude = 1});
+  cases.push_back({.name = "SumTo, a number per sample",
+                   .symbol = SumTo(x, {.shape = {0, 1}, .batches = {1, 0}}, "y"),
+                   .inputs = {{"x", Uniform({3, 4})}},
+                   .batch_axes = {{"x", 0}},
+                   .terms = 4,
+                   .magnitude = 1});
+  cases.push_back({.name = "Reshape to two samples in a row",
+                   .symbol = Reshape(Concat({x, x}), {.shape = {0, -1}, .batches = {2, 0}}, "y"),
+                   .inputs = {{"x", Uniform({3, 4})}},
+                   .batch_axes = {{"x", 0}}});
+}
+
+void AddPads(std::vector<OperatorCase>& cases) {
+  const Symbol x = Variable("x");
+  const auto add = [&](const std::string& name, const Shape& shape, const PadAttrs& attrs) {
+    cases.push_back({.name = "Pad " + name, .symbol = Pad(x, attrs, "y"), .inputs = {{"x", Uniform(shape)}}});
+  };
+  add("one axis", {5}, {.begin = {1}, .end = {3}});
+  add("first axes", {4, 5, 2}, {.begin = {1, 2}, .end = {0, 4}});
+  add("named axes", {4, 5, 2}, {.begin = {1, 0}, .end = {2, 1}, .axes = {1, -1}});
+  add("steps", {3, 4, 2}, {.begin = {0, 1}, .end = {2, 0}, .step = {3, 2}});
+  add("with a value", {2, 3}, {.begin = {1, 1}, .end = {1, 1}, .value = -1.5});
+  add("height", {2, 3, 4, 2}, {.begin = {1}, .end = {3}, .axes = {2}});
+  cases.back().batch_axes = {{"x", 0}};
+  cases.push_back({.name = "Pad to two batches",
+                   .symbol = Pad(x, {.begin = {0}, .end = {0}, .begin_batches = {1}}, "y"),
+                   .inputs = {{"x", Uniform({3, 4})}},
+                   .batch_axes = {{"x", 0}}});
 }
 
 void AddCasts(std::vector<OperatorCase>& cases) {
-  const Symbol x = Variable("x"), like = Variable("like");
+  const Symbol x = Variable("x");
   for (DType to : {DType::kFloat32, DType::kFloat64, DType::kBFloat16, DType::kFloat16}) {
     cases.push_back({.name = fmt::format("Cast to {}", to),
                      .symbol = Cast(Cast(x, {.dtype = to}, "there"), {.dtype = DType::kFloat64}, "back"),
@@ -53,11 +109,6 @@ void AddCasts(std::vector<OperatorCase>& cases) {
                      .gradient = [to](const HostTensorMap& in, const std::vector<HostTensor>&) -> HostTensorMap {
                        return {{"x", in.at("back_output_grad").Cast(to).Cast(DType::kFloat64)}};
                      }});
-    cases.push_back({.name = fmt::format("CastLike {}", to),
-                     .symbol = Apply(CastLikeOp(), {}, {x, like}, "y"),
-                     .inputs = {{"x", Distinct({3, 4})}, {"like", Uniform({2})}},
-                     .dtypes = {{"like", to}},
-                     .wrt = kNone});
   }
   for (DType to : {DType::kInt8, DType::kInt32, DType::kInt64, DType::kUInt8, DType::kBool}) {
     cases.push_back({.name = fmt::format("Cast to {}", to),
@@ -112,7 +163,10 @@ void AddConcats(std::vector<OperatorCase>& cases) {
   cases.push_back({.name = "Concat one", .symbol = Concat({a}, {}, "y"), .inputs = {{"a", Uniform({2, 3})}}});
   cases.push_back(
       {.name = "Concat a value with itself", .symbol = Concat({a, a}, {}, "y"), .inputs = {{"a", Uniform({2, 3})}}});
-  // One gradient of two is asked for: the other output of ConcatGrad is a null pointer.
+  cases.push_back({.name = "Concat of batches",
+                   .symbol = Concat({a, b, a}, {.axis = 0}, "y"),
+                   .inputs = {{"a", Uniform({2, 3})}, {"b", Uniform({2, 3})}},
+                   .batch_axes = {{"a", 0}, {"b", 0}}});
   cases.push_back({.name = "Concat, one gradient",
                    .symbol = Concat({a, b}, {}, "y"),
                    .inputs = {{"a", Uniform({2, 8, 2, 2})}, {"b", Uniform({2, 8, 2, 2}, 0, 1)}},
@@ -135,6 +189,11 @@ void AddSlices(std::vector<OperatorCase>& cases) {
   add("odd channels", {2, 24, 2, 2}, {.begin = {3}, .end = {20}, .axes = {1}});
   add("height", {2, 3, 4, 2}, {.begin = {1}, .end = {3}, .axes = {2}});
   cases[cases.size() - 3].batch_axes = {{"x", 0}};
+  add("of the first samples", {4, 3}, {.begin = {0}, .end = {2}});
+  cases.back().batch_axes = {{"x", 0}};
+  add("of the last samples", {4, 3}, {.begin = {-2}, .end = {kSliceEnd}});
+  cases.back().batch_axes = {{"x", 0}};
+  add("of nothing", {4, 3}, {.begin = {2}, .end = {2}});
 }
 
 void AddSliceChannels(std::vector<OperatorCase>& cases) {
@@ -164,6 +223,8 @@ void AddSliceChannels(std::vector<OperatorCase>& cases) {
 std::vector<OperatorCase> ShapeCases() {
   std::vector<OperatorCase> cases;
   AddViews(cases);
+  AddStretches(cases);
+  AddPads(cases);
   AddCasts(cases);
   AddTransposes(cases);
   AddConcats(cases);

@@ -45,11 +45,6 @@ std::vector<OperatorCase> UnaryCases() {
                        .inputs = {{"x", Uniform(shape, 0.3, 3)}},
                        .batch_axes = {{"x", 0}}});
     }
-    cases.push_back({.name = fmt::format("ZerosLike {}", shape),
-                     .symbol = Apply(ZerosLikeOp(), {}, {x}, "y"),
-                     .inputs = {{"x", Uniform(shape)}},
-                     .batch_axes = {{"x", 0}},
-                     .wrt = std::vector<std::string>{}});
     const HostTensor constant = Uniform(shape).Cast(DType::kFloat32);
     cases.push_back({.name = fmt::format("Constant {}", shape),
                      .symbol = x + Constant(constant, "c"),

@@ -14,24 +14,6 @@
 namespace bindery {
 namespace {
 
-double EpsilonOf(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat64: return 0x1p-52;
-    case DType::kFloat32: return 0x1p-23;
-    case DType::kFloat16: return 0x1p-10;
-    case DType::kBFloat16: return 0x1p-7;
-    default: return 0;
-  }
-}
-
-double MaxAbs(const HostTensor& tensor) {
-  double max = 0;
-  for (int64_t i = 0; i < tensor.elements(); ++i) {
-    if (std::isfinite(tensor.At(i))) max = std::max(max, std::fabs(tensor.At(i)));
-  }
-  return max;
-}
-
 // A case with its gradient graph, ready to be run in any dtype.
 class Checker {
  public:
@@ -40,7 +22,7 @@ class Checker {
     for (const std::string& name : names_) {
       if (!c.inputs.contains(name)) Throw("case \"{}\" has no values for \"{}\"", c.name, name);
     }
-    MakeGradient();
+    ChooseGradients();
   }
 
   void CheckAll() {
@@ -49,27 +31,28 @@ class Checker {
     CheckGradient();
     CheckWrongShapes();
     CheckNearShapes();
-    CheckNoSamples();
+    CheckOtherBatches();
     CheckSaveLoad();
   }
 
-  const Symbol& everything() const { return everything_; }
+  const Symbol& everything() const { return everything_; }  // in float64
 
   // The operators of nodes that a kernel of the fast table runs in some layout (or of those that none does).
   std::vector<std::string> Operators(bool wanted_fast) const {
     std::map<std::string, bool> fast;  // by node
-    const HostTensorMap values = CastTo(TypesFor(DType::kFloat32), values_, everything_);
+    const Symbol everything = GraphsFor(DType::kFloat32, case_.inputs).everything;
+    const HostTensorMap values = CastTo(TypesFor(DType::kFloat32), values_, everything);
     for (Layout layout : {Layout::kPlain, Layout::kBlocked8}) {
       RunOptions options = Options();
       options.layout = layout;
       options.watch = false;
-      const RunResult result = RunGraph(everything_, values, options);
-      for (const NodePtr& node : Graph::Of(everything_).nodes) {
+      const RunResult result = RunGraph(everything, values, options);
+      for (const NodePtr& node : Graph::Of(everything).nodes) {
         if (!node->is_variable()) fast[node->name()] |= result.implementations.at(node->name()) != "reference";
       }
     }
     std::set<std::string> operators;
-    for (const NodePtr& node : Graph::Of(everything_).nodes) {
+    for (const NodePtr& node : Graph::Of(everything).nodes) {
       if (!node->is_variable() && fast.at(node->name()) == wanted_fast) operators.insert(node->op().name);
     }
     return {operators.begin(), operators.end()};
@@ -98,7 +81,37 @@ class Checker {
     return types;
   }
 
-  void MakeGradient() {
+  // The gradients, and the symbol with those that are not zero.
+  struct Graphs {
+    std::vector<std::string> heads;
+    std::vector<Symbol> gradients;
+    Symbol everything;
+  };
+
+  // For values of these shapes in a dtype; for every batch if the case has one.
+  Graphs GraphsFor(DType dtype, const HostTensorMap& values) const {
+    if (wrt_.empty()) return {{}, {}, symbol_};
+    const Types types = TypesFor(dtype);
+    GivenTypes given{.batch_axes = BatchAxesOf(values)};
+    for (const std::string& name : names_) {
+      given.shapes[name] = values.at(name).shape();
+      given.dtypes[name] = types.of.at(name);
+    }
+    const GradientResult gradient = Gradient(symbol_, wrt_, given);
+    std::vector<Symbol> parts = {symbol_};
+    for (const Symbol& g : gradient.gradients) {
+      if (!g.empty()) parts.push_back(g);
+    }
+    return {gradient.head_gradients, gradient.gradients, Group(parts)};
+  }
+
+  std::map<std::string, int> BatchAxesOf(const HostTensorMap& values) const {
+    std::map<std::string, int> axes = case_.batch_axes;
+    std::erase_if(axes, [&](const auto& entry) { return values.at(entry.first).shape().rank() <= entry.second; });
+    return axes;
+  }
+
+  void ChooseGradients() {
     const Types types = TypesFor(DType::kFloat64);
     if (case_.wrt) {
       wrt_ = *case_.wrt;
@@ -110,14 +123,10 @@ class Checker {
     values_ = case_.inputs;
     everything_ = symbol_;
     if (wrt_.empty()) return;
-    const GradientResult gradient = Gradient(symbol_, wrt_);
-    heads_ = gradient.head_gradients;
-    gradients_ = gradient.gradients;
-    std::vector<Symbol> parts = {symbol_};
-    for (const Symbol& g : gradients_) {
-      if (!g.empty()) parts.push_back(g);
-    }
-    everything_ = Group(parts);
+    const Graphs graphs = GraphsFor(DType::kFloat64, case_.inputs);
+    heads_ = graphs.heads;
+    gradients_ = graphs.gradients;
+    everything_ = graphs.everything;
     const std::vector<HostTensor> outputs = Compute(symbol_, values_).outputs;
     for (size_t i = 0; i < heads_.size(); ++i) {
       if (!heads_[i].empty()) values_[heads_[i]] = Uniform(outputs[i].shape(), -1.1, 0.9);
@@ -148,7 +157,8 @@ class Checker {
   void CheckDType(DType dtype) {
     SCOPED_TRACE(ToString(dtype));
     const Types types = TypesFor(dtype);
-    const HostTensorMap rounded = CastTo(types, values_, everything_);
+    const Symbol everything = GraphsFor(dtype, case_.inputs).everything;
+    const HostTensorMap rounded = CastTo(types, values_, everything);
     HostTensorMap in_double;
     for (const auto& [name, value] : rounded) in_double[name] = value.Cast(DType::kFloat64);
     const std::vector<HostTensor> truth = Compute(everything_, in_double).outputs;
@@ -165,7 +175,7 @@ class Checker {
       SCOPED_TRACE(fmt::format("{} kernels, {} threads, {}",
                                options.policy == KernelPolicy::kFast ? "fast" : "reference", options.threads,
                                ToString(options.layout)));
-      const RunResult result = RunGraph(everything_, rounded, options);
+      const RunResult result = RunGraph(everything, rounded, options);
       for (size_t i = 0; i < truth.size(); ++i) {
         ExpectNear(result.outputs[i], truth[i], Tolerance(dtype, truth[i], static_cast<int>(i) >= symbol_.size()),
                    NameOf(i));
@@ -276,12 +286,13 @@ class Checker {
         others.push_back(shape.With(axis, shape[axis] + 1));
         if (shape[axis] > 0) others.push_back(shape.With(axis, shape[axis] - 1));
       }
-      for (const Shape& other : others) RunWithShapes({{name, other}}, "near shape");
+      for (const Shape& other : others) RunWithShapes({{name, other}}, "near shape", std::nullopt);
     }
   }
 
-  // Runs with zeros wherever shapes differ from the case's, unless the shapes are refused.
-  void RunWithShapes(const ShapeMap& changed, const char* what) const {
+  // Runs with zeros wherever shapes differ from the case's, unless the shapes are refused. `everything`: with gradients
+  // for these shapes, unless it is given.
+  void RunWithShapes(const ShapeMap& changed, const char* what, std::optional<Symbol> everything) const {
     HostTensorMap values = values_;
     for (const std::string& head : heads_) values.erase(head);
     std::string text;
@@ -294,21 +305,23 @@ class Checker {
     try {
       ShapeMap shapes;
       for (const std::string& name : names_) shapes[name] = values.at(name).shape();
-      for (const auto& shape : InferShapes(symbol_, shapes).outputs) outputs.push_back(*shape);
+      const Graph graph = Graph::Of(symbol_);
+      const NodeTypes types = InferTypes(graph, shapes, {}, BatchAxesOf(values));
+      for (const Entry& entry : graph.outputs) outputs.push_back(types[graph.IndexOf(entry.node)][entry.output].shape);
     } catch (const ShapeError&) {
       return;
     }
     for (size_t i = 0; i < heads_.size(); ++i) {
       if (!heads_[i].empty()) values[heads_[i]] = HostTensor(DType::kFloat64, outputs[i]);
     }
-    const HostTensorMap rounded = CastTo(TypesFor(DType::kFloat32), values, everything_);
+    if (!everything) everything = GraphsFor(DType::kFloat32, values).everything;
+    const HostTensorMap rounded = CastTo(TypesFor(DType::kFloat32), values, *everything);
     for (KernelPolicy policy : {KernelPolicy::kReference, KernelPolicy::kFast}) {
       RunOptions options = Options();
       options.policy = policy;
-      std::erase_if(options.batch_axes,
-                    [&](const auto& entry) { return values.at(entry.first).shape().rank() <= entry.second; });
+      options.batch_axes = BatchAxesOf(values);
       try {
-        const RunResult result = RunGraph(everything_, rounded, options);
+        const RunResult result = RunGraph(*everything, rounded, options);
         for (size_t i = 0; i < outputs.size(); ++i) EXPECT_EQ(result.outputs[i].shape(), outputs[i]);
       } catch (const ShapeError& e) {  // of the gradient graph
         ADD_FAILURE() << "inference took the shapes, but the gradient did not: " << e.what();
@@ -317,11 +330,15 @@ class Checker {
     }
   }
 
-  void CheckNoSamples() const {
+  void CheckOtherBatches() const {
     if (case_.batch_axes.empty()) return;
-    ShapeMap empty;
-    for (const auto& [name, axis] : case_.batch_axes) empty[name] = case_.inputs.at(name).shape().With(axis, 0);
-    RunWithShapes(empty, "no samples");
+    const Symbol everything = GraphsFor(DType::kFloat32, case_.inputs).everything;
+    for (const int64_t samples : {0, 1, 7}) {
+      ShapeMap shapes;
+      for (const auto& [name, axis] : case_.batch_axes)
+        shapes[name] = case_.inputs.at(name).shape().With(axis, samples);
+      RunWithShapes(shapes, "another batch", everything);
+    }
   }
 
   void CheckSaveLoad() const {
@@ -340,7 +357,7 @@ class Checker {
   std::vector<std::string> names_;        // of its variables
   std::vector<std::string> wrt_, heads_;  // heads_: names of head gradients, or ""
   std::vector<Symbol> gradients_;         // may be empty: zero
-  Symbol everything_;                     // outputs, then gradients that are not zero
+  Symbol everything_;                     // in float64: outputs, then gradients that are not zero
   HostTensorMap values_;                  // float64; head gradients too
 };
 

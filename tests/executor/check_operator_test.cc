@@ -74,7 +74,7 @@ OperatorCase CaseWith(const std::string& name, const Mistakes& mistakes, const S
          .gradient = [=](const GradientContext& g) -> std::vector<Symbol> {
            if (mistakes.gradient == 0) return {};
            return {Apply(FindOp("MulScalar"), FindOp("MulScalar").attrs_type->FromMap({{"scalar", mistakes.gradient}}),
-                         {g.output_grad(0)}, g.NameFor("data"))};
+                         {g.output_grad(0)})};
          }});
   AddKernel(name, [=](const KernelSpec& spec) -> std::optional<Kernel> {
     switch (spec.inputs[0].dtype) {

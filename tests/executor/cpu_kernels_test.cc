@@ -188,7 +188,7 @@ TEST(FastKernels, UsualConvolutionsNeverUseSlowLoops) {
     const Shape x = {2, c.in, c.size, c.size}, y = {2, c.out, size, size}, w = {c.out, c.in, c.kernel, c.kernel},
                 b = {c.out};
     const Kernel forward = Make(ConvolutionOp(), attrs, {x, w, b}, {y});
-    const Kernel data = Make(ConvolutionGradDataOp(), attrs, {y, w, x}, {x});
+    const Kernel data = Make(ConvolutionGradDataOp(), ConvolutionGradDataAttrs{attrs, {c.size, c.size}}, {y, w}, {x});
     const Kernel weight = Make(ConvolutionGradWeightOp(), attrs, {y, x}, {w, b});
     for (const Kernel* kernel : {&forward, &data, &weight}) {
       if (kernel == &data && c.in <= 3) continue;  // nobody wants the gradient of an image
@@ -215,6 +215,7 @@ TEST(FastKernels, ChannelwiseOperatorsKeepTheLayout) {
         Make(AddReluOp(), NoAttrs{}, {x, x}, {x}, {format, format}),
         Make(AddReluGradOp(), NoAttrs{}, {x, x, x}, {x}, {format, format, format}),
         Make(ConcatOp(), ConcatAttrs{}, {x, x}, {{2, 128, 8, 8}}, {format, format}),
+        Make(SliceOp(), SliceAttrs{.begin = {64}, .end = {128}, .axes = {1}}, {{2, 128, 8, 8}}, {x}, {format}),
     };
     for (const Kernel& kernel : kernels) {
       EXPECT_NE(kernel.implementation, "reference");
@@ -229,10 +230,10 @@ TEST(FastKernels, AStateIsReadByItsOwnFamilyOnly) {
   const Shape x = {2, 8, 6, 6}, y = {2, 8, 3, 3};
   const Kernel forward = Make(PoolingOp(), attrs, {x}, {y, y}, {Format::ChannelsLast(4)});
   ASSERT_EQ(forward.output_formats[1].kind, Format::Kind::kOpaque);
-  const Kernel backward = Make(PoolingGradOp(), attrs, {y, x, y}, {x}, {{}, {}, forward.output_formats[1]});
+  const PoolingGradAttrs grad{attrs, {6, 6}};
+  const Kernel backward = Make(PoolingGradOp(), grad, {y, y}, {x}, {{}, forward.output_formats[1]});
   EXPECT_EQ(backward.input_formats[0], Format::ChannelsLast(4));  // the layout travels in the state's name
-  const Kernel reference =
-      Make(PoolingGradOp(), attrs, {y, x, y}, {x}, {{}, {}, Format::Opaque(2 * 8 * 9 * 4, "reference")});
+  const Kernel reference = Make(PoolingGradOp(), grad, {y, y}, {x}, {{}, Format::Opaque(2 * 8 * 9 * 4, "reference")});
   EXPECT_EQ(reference.implementation, "reference");
 }
 
@@ -244,7 +245,7 @@ TEST(FastKernels, OneSampleTakesTheWeightAsItLies) {
   ASSERT_FALSE(packed.is_plain());
   const Kernel forward = Make(FullyConnectedOp(), attrs, {x, w, b}, {y}, {{}, packed, {}});
   EXPECT_EQ(forward.input_formats[1], packed);
-  const Kernel backward = Make(FullyConnectedGradDataOp(), attrs, {y, w, x}, {x}, {{}, packed, {}});
+  const Kernel backward = Make(FullyConnectedGradDataOp(), attrs, {y, w}, {x}, {{}, packed});
   EXPECT_EQ(backward.input_formats[1], packed);
   EXPECT_EQ(Make(FullyConnectedOp(), attrs, {x, w, b}, {y}).implementation, "loop");  // plain
 }

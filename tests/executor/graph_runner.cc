@@ -121,18 +121,18 @@ class Runner {
     for (const NodePtr& node : graph_.nodes) {
       if (!node->is_variable()) continue;
       const auto given = inputs.find(node->name());
-      if (given == inputs.end()) continue;  // only its shape may matter
+      if (given == inputs.end()) continue;
       shapes[node->name()] = given->second.shape();
       dtypes[node->name()] = given->second.dtype();
       const auto axis = options.batch_axes.find(node->name());
       if (axis != options.batch_axes.end()) batch_axes.insert(*axis);
     }
-    types_ = InferTypes(graph_, shapes, dtypes, batch_axes);
+    batch_ = BatchOf(graph_, shapes, batch_axes);
+    types_ = InferTypes(graph_, shapes, dtypes, batch_axes, batch_);
     used_.resize(graph_.nodes.size());
     for (size_t n = 0; n < graph_.nodes.size(); ++n) used_[n].resize(types_[n].size());
     for (const NodePtr& node : graph_.nodes) {
       for (size_t i = 0; i < node->inputs().size(); ++i) {
-        if (IsShapeOnly(node->op(), static_cast<int>(i))) continue;
         used_[graph_.IndexOf(node->inputs()[i].node)][node->inputs()[i].output] = true;
       }
     }
@@ -200,6 +200,7 @@ class Runner {
     }
     spec.output_used = used_[n];
     spec.mode = options_.mode;
+    spec.batch = batch_;
     spec.threads = options_.threads;
     return spec;
   }
@@ -221,10 +222,6 @@ class Runner {
 
     std::vector<BufferPtr> in;
     for (size_t i = 0; i < inputs.size(); ++i) {
-      if (IsShapeOnly(node.op(), static_cast<int>(i))) {
-        in.push_back(nullptr);
-        continue;
-      }
       inputs[i] = Reordered(inputs[i], kernel.input_formats[i]);
       in.push_back(inputs[i].buffer);
     }
@@ -301,6 +298,7 @@ class Runner {
   Graph graph_;
   const HostTensorMap& inputs_;
   const RunOptions& options_;
+  std::optional<int64_t> batch_;
   NodeTypes types_;
   std::vector<std::vector<bool>> used_;
   std::vector<std::vector<Value>> values_;

@@ -28,6 +28,11 @@ class Importer {
     for (const std::string& name : symbol.ListInputs()) known[name] = result_.values.at(name).shape();
     return *InferShapes(symbol, known).outputs.at(0);
   }
+  DType DTypeOf(const Symbol& symbol) const {
+    DTypeMap known;
+    for (const std::string& name : symbol.ListInputs()) known[name] = result_.values.at(name).dtype();
+    return InferDTypes(symbol, known).outputs.at(0);
+  }
   // An input whose value must be known here, because our operator has it as an attribute.
   const HostTensor& Static(size_t i) const {
     const auto found = constants_.find(node_->inputs.at(i));
@@ -299,10 +304,7 @@ const std::map<std::string, Handler>& Handlers() {
       {"AveragePool", [](Importer& im) { ImportPool(im, PoolType::kAvg); }},
       {"BatchNormalization", ImportBatchNorm},
       {"Cast", [](Importer& im) { im.Out(0, Cast(im.In(0), {.dtype = CastTarget(im.node().Int("to", 0))})); }},
-      {"CastLike",
-       [](Importer& im) {
-         im.Out(0, Apply(CastLikeOp(), {}, {im.In(0), im.In(1)}));
-       }},
+      {"CastLike", [](Importer& im) { im.Out(0, Cast(im.In(0), {.dtype = im.DTypeOf(im.In(1))})); }},
       {"Concat", ImportConcat},
       {"Constant", [](Importer& im) { im.OutConstant(im.node().tensors.at("value")); }},
       {"Conv", ImportConv},

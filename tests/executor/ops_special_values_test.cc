@@ -198,7 +198,9 @@ TEST(SpecialValues, Convolution) {
         backward["dy"] = WithOne(y.shape(), value, 11);
         const Symbol dy = Variable("dy");
         backward["x"] = WithOne(form.data, 0.5f, 0);
-        ExpectSameUnusual(Apply(ConvolutionGradDataOp(), attrs, {dy, Variable("w"), x}, "dx"), backward, layout);
+        const std::vector<int64_t> extents(form.data.begin() + 2, form.data.end());
+        const ConvolutionGradDataAttrs grad{attrs, extents};
+        ExpectSameUnusual(ConvolutionGradData(dy, Variable("w"), grad, "dx"), backward, layout);
         ExpectSameUnusual(Apply(ConvolutionGradWeightOp(), attrs, {dy, x}, "dw"), backward, layout);
       }
     }
@@ -223,7 +225,7 @@ TEST(SpecialValues, FullyConnectedAndDot) {
       attrs.activation = ActivationType::kNone;
       HostTensorMap backward = inputs;
       backward["x"] = WithOne({rows, columns}, 0.5f, 0);
-      ExpectSameUnusual(Apply(FullyConnectedGradDataOp(), attrs, {dy, w, x}, "dx"), backward, Layout::kPlain);
+      ExpectSameUnusual(FullyConnectedGradData(dy, w, attrs, "dx"), backward, Layout::kPlain);
       ExpectSameUnusual(Apply(FullyConnectedGradWeightOp(), attrs, {dy, x}, "dw"), backward, Layout::kPlain);
       ExpectSameUnusual(Dot(x, Variable("v"), {}, "y"), inputs, Layout::kPlain);
     }

@@ -59,6 +59,24 @@ HostTensor Integers(const Shape& shape, int64_t low, int64_t high) {
   return tensor;
 }
 
+double EpsilonOf(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat64: return 0x1p-52;
+    case DType::kFloat32: return 0x1p-23;
+    case DType::kFloat16: return 0x1p-10;
+    case DType::kBFloat16: return 0x1p-7;
+    default: return 0;
+  }
+}
+
+double MaxAbs(const HostTensor& tensor) {
+  double max = 0;
+  for (int64_t i = 0; i < tensor.elements(); ++i) {
+    if (std::isfinite(tensor.At(i))) max = std::max(max, std::fabs(tensor.At(i)));
+  }
+  return max;
+}
+
 void ExpectNear(const HostTensor& actual, const HostTensor& expected, double tolerance, const std::string& what) {
   ASSERT_EQ(actual.shape(), expected.shape()) << what;
   double worst = -1;

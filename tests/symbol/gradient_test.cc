@@ -15,7 +15,12 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-GradientResult GradientOf(const Symbol& heads, const Names& wrt) { return Gradient(heads, wrt); }
+// Every variable has one element.
+GradientResult GradientOf(const Symbol& heads, const Names& wrt) {
+  GivenTypes scalars;
+  for (const std::string& name : heads.ListInputs()) scalars.shapes[name] = {1};
+  return Gradient(heads, wrt, scalars);
+}
 
 Names InputNames(const Symbol& symbol) {
   Names names;
@@ -89,7 +94,8 @@ TEST(Gradient, TwiceTheSameGraphTwiceTheSameGradient) {
   const auto text = [] {
     const Symbol net =
         FullyConnected(Relu(FullyConnected(Variable("d"), {.num_hidden = 3}, "fc1")), {.num_hidden = 2}, "fc2");
-    return Group(GradientOf(net, {"fc1_weight", "d", "fc2_bias"}).gradients).DebugString();
+    const Names wrt = {"fc1_weight", "d", "fc2_bias"};
+    return Group(Gradient(net, wrt, {.shapes = {{"d", {4, 7}}}}).gradients).DebugString();
   };
   EXPECT_EQ(text(), text());
 }
@@ -97,11 +103,12 @@ TEST(Gradient, TwiceTheSameGraphTwiceTheSameGradient) {
 TEST(Gradient, OnlyWhatIsAskedForIsComputed) {
   const Symbol net =
       FullyConnected(Tanh(FullyConnected(Variable("data"), {.num_hidden = 3}, "fc1")), {.num_hidden = 2}, "fc2");
-  const Symbol last = Group(GradientOf(net, {"fc2_weight"}).gradients);
+  const auto gradients = [&](const Names& wrt) { return Gradient(net, wrt, {.shapes = {{"data", {4, 7}}}}).gradients; };
+  const Symbol last = Group(gradients({"fc2_weight"}));
   EXPECT_EQ(Count(last, FullyConnectedGradDataOp()), 0);
   EXPECT_EQ(Count(last, FullyConnectedGradWeightOp()), 1);
   EXPECT_EQ(Count(last, ActivationGradOp()), 0);
-  const Symbol data = Group(GradientOf(net, {"data"}).gradients);
+  const Symbol data = Group(gradients({"data"}));
   EXPECT_EQ(Count(data, FullyConnectedGradDataOp()), 2);
   EXPECT_EQ(Count(data, FullyConnectedGradWeightOp()), 0);
   EXPECT_TRUE(GradientOf(net, {}).gradients.empty());
@@ -115,13 +122,6 @@ TEST(Gradient, WhatHeadsDoNotDependOnHasNone) {
   const GradientResult blocked = GradientOf(Add(Square(x, "a"), BlockGrad(y, "stop"), "s"), {"y", "x"});
   EXPECT_TRUE(blocked.gradients[0].empty());
   EXPECT_FALSE(blocked.gradients[1].empty());
-}
-
-TEST(Gradient, ShapesAloneAreNoDependence) {
-  const Symbol net = Apply(SumLikeOp(), {}, {Variable("x"), Variable("like")}, "s");
-  const GradientResult result = GradientOf(net, {"like"});
-  EXPECT_TRUE(result.gradients[0].empty());
-  EXPECT_EQ(result.head_gradients, Names{""});
 }
 
 TEST(Gradient, HeadGradientsThatEndOnTheWayAreNotAskedFor) {
@@ -176,8 +176,9 @@ TEST(Gradient, ALossInTheMiddleIgnoresWhatFlowsBack) {
 
 TEST(Gradient, SoftmaxOutputTakesAHeadGradientOnlyOnRequest) {
   const Symbol x = Variable("x");
-  EXPECT_EQ(GradientOf(SoftmaxOutput(x, {}, "softmax"), {"x"}).head_gradients, Names{""});
-  const GradientResult result = GradientOf(SoftmaxOutput(x, {.out_grad = true}, "softmax"), {"x"});
+  const Names wrt = {"x"};
+  EXPECT_EQ(Gradient(SoftmaxOutput(x, {}, "softmax"), wrt).head_gradients, Names{""});
+  const GradientResult result = Gradient(SoftmaxOutput(x, {.out_grad = true}, "softmax"), wrt);
   EXPECT_EQ(result.head_gradients, Names{"softmax_output_grad"});
   EXPECT_EQ(result.gradients[0].ListArguments(), (Names{"x", "softmax_label", "softmax_output_grad"}));
 }
@@ -240,10 +241,60 @@ TEST(Gradient, ShapesOfAGradientFollow) {
   const Symbol net =
       FullyConnected(Tanh(FullyConnected(Variable("data"), {.num_hidden = 3}, "fc1")), {.num_hidden = 2}, "fc2");
   const Names wrt = {"data", "fc1_weight", "fc1_bias", "fc2_weight", "fc2_bias"};
-  const GradientResult result = Gradient(net, wrt);
+  const GradientResult result = Gradient(net, wrt, {.shapes = {{"data", {4, 7}}}});
   const InferredShapes forward = InferShapes(net, {{"data", {4, 7}}});
   const InferredShapes shapes = InferShapes(Group(result.gradients), {{"data", {4, 7}}, {"fc2_output_grad", {4, 2}}});
   EXPECT_EQ(shapes.outputs, forward.arguments);
+}
+
+TEST(Gradient, ARuleThatNeedsAShapeSaysWhatToDo) {
+  const Names wrt = {"x"};
+  EXPECT_EQ(
+      MessageOf<ModelError>([&] { Gradient(Add(Variable("x"), Variable("y"), "sum"), wrt); }),
+      "ModelError: the gradient of Add \"sum\" needs the shape of its argument \"a\", which is not known: bind the "
+      "symbol (the executor knows all types), declare the shapes of its variables, or give them to Gradient");
+  EXPECT_NO_THROW(Gradient(Add(Variable("x", {.shape = Shape{2}}), Variable("y", {.shape = Shape{2}})), wrt));
+  EXPECT_NO_THROW(Gradient(Add(Variable("x"), Variable("y")), wrt, {.shapes = {{"x", {2}}, {"y", {2}}}}));
+  EXPECT_NO_THROW(Gradient(Exp(Variable("x")), wrt));  // needs none
+}
+
+// Of an operand that is not stretched there is nothing to sum.
+TEST(Gradient, ShapesSpareNodes) {
+  const Names wrt = {"a", "b"};
+  const Symbol sum = Add(Variable("a"), Variable("b"), "sum");
+  const GradientResult result = Gradient(sum, wrt, {.shapes = {{"a", {4, 3}}, {"b", {3}}}});
+  EXPECT_EQ(result.gradients[0].name(), "sum_output_grad");
+  EXPECT_EQ(result.gradients[1].entry().node->op().name, "SumTo");
+}
+
+// A graph in which every rule of a shape has a part: one gradient of it serves all batches.
+TEST(Gradient, FollowsTheBatch) {
+  const Symbol x = Variable("x", {.shape = Shape{kUnknownDim, 2, 6}, .layout = "NCW"});
+  const Symbol pair = Concat({x, Slice(x, {.begin = {-3}, .end = {kSliceEnd}, .axes = {0}})}, {.axis = 0});
+  Symbol y = Mean(Flatten(pair) * Variable("w", {.shape = Shape{12}}), {.axes = {0}}, "mean");
+  y = Group({Sum(y, {}, "s"), Sum(FullyConnected(x, {.num_hidden = 3}, "fc"), {.axes = {0, 1}}, "t")});
+  const Names wrt = {"x", "w", "fc_weight", "fc_bias"};
+  const GradientResult result = Gradient(y, wrt);
+  for (const int64_t batch : {3, 5, 8}) {
+    const Graph graph = Graph::Of(Group(result.gradients));
+    const NodeTypes types = InferTypes(graph, {{"x", {batch, 2, 6}}, {"s_output_grad", {}}, {"t_output_grad", {}}}, {});
+    std::vector<Shape> shapes;
+    for (const Entry& entry : graph.outputs) shapes.push_back(types[graph.IndexOf(entry.node)][entry.output].shape);
+    EXPECT_EQ(shapes, (std::vector<Shape>{{batch, 2, 6}, {12}, {3, 12}, {3}}));
+    EXPECT_EQ(types[graph.IndexOf(graph.outputs[0].node)][0].batch_axis, 0);
+  }
+}
+
+TEST(Gradient, ItsNodesAreCalledAfterTheirOrigin) {
+  const Names wrt = {"x"};
+  const Symbol gradient = Gradient(Tanh(Variable("x"), "act"), wrt).gradients[0];
+  EXPECT_EQ(Describe(*gradient.entry().node), "gradient of Activation \"act\"");
+  const Symbol second = Gradient(gradient, wrt).gradients[0];
+  EXPECT_EQ(Describe(*second.entry().node).find("gradient of "), 0u);
+  EXPECT_EQ(MessageOf<ShapeError>([&] {
+              InferShapes(gradient, {{"x", {2}}, {"act_output_grad", {3}}});
+            }),
+            "ShapeError: gradient of Activation \"act\", argument \"output\": expected (3), got (2)");
 }
 
 TEST(ExpandComposites, PutsInThePartsWithNamesAndAnnotations) {

@@ -218,8 +218,6 @@ TEST(HostileModel, HugeSizesAreRefusedBeforeAnythingIsAllocated) {
   };
   ExpectErrorWithin(kMemory, "SliceChannel \"n\"",
                     node("op: \"SliceChannel\" attr { name: \"num_outputs\" i: 1000000000000 }"));
-  ExpectErrorWithin(kMemory, "ConcatGrad \"n\"",
-                    node("op: \"ConcatGrad\" attr { name: \"num_args\" i: 1000000000000 }"));
 }
 
 TEST(HostileModel, TensorLimitCountsAllTensors) {
@@ -258,8 +256,6 @@ TEST(HostileModel, DeclarationsFollowTheFileSize) {
     model.mutable_graph()->add_output("n0");
     return Bytes(model);
   };
-  EXPECT_EQ(ErrorOf(nodes(16, "SliceChannelGrad", 65'536, "")),
-            "ModelError: m.pb: SliceChannelGrad \"n2\": 65536 inputs left out are too many for a file of this size");
   EXPECT_NE(ErrorOf(nodes(20'000, "SliceChannel", 65'536, "x")).find("65536 outputs are too many"), std::string::npos);
   EXPECT_EQ(ErrorOf(nodes(1, "SliceChannel", 65'536, "x")), "nothing was thrown");
   EXPECT_EQ(ErrorOf(nodes(1'000, "SliceChannel", 100, "x")), "nothing was thrown");

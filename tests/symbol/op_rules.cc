@@ -24,6 +24,7 @@ class Context : public Base {
     Set(outputs_.at(i), fact, [&] { return "output \"" + op_.outputs(attrs_).at(i); });
   }
   bool may_assume() const { return assume; }
+  std::optional<int64_t> batch() const { return kExampleBatch; }
   bool assume = false, changed = false;
 
  private:
@@ -104,7 +105,9 @@ std::vector<int> OutputBatchAxes(const OpDef& op, const AnyAttrs& attrs, const s
     shapes[names[i]] = inputs[i];
     batch_axes[names[i]] = axes.at(i);
   }
-  const auto types = InferTypes(Graph::Of(symbol), shapes, {}, batch_axes);
+  const Graph graph = Graph::Of(symbol);
+  const int64_t batch = BatchOf(graph, shapes, batch_axes).value_or(kExampleBatch);
+  const auto types = InferTypes(graph, shapes, {}, batch_axes, batch);
   std::vector<int> result;
   for (const ValueType& type : types.back()) result.push_back(type.batch_axis);
   return result;

@@ -11,6 +11,7 @@ namespace bindery {
 
 using Shapes = std::vector<std::optional<Shape>>;
 inline constexpr int64_t kAny = kUnknownDim;
+inline constexpr int64_t kExampleBatch = 5;  // what attributes that follow the batch are multiples of
 
 struct NodeShapes {
   Shapes inputs, outputs;

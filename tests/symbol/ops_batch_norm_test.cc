@@ -148,7 +148,7 @@ TEST(SyncBatchNorm, ParametersGradientsAreLocalSums) {
   // With nothing to do for the data nothing is exchanged.
   EXPECT_EQ(CountOps(Group(Gradient(bn, parameters).gradients), "SumOverDevices"), 0);
   const Symbol fixed = ExpandComposites(BatchNorm(Variable("x"), {.sync = true}, "bn"));
-  EXPECT_EQ(Gradient(fixed, all).gradients[1].entry().node->op().name, "ZerosLike");
+  EXPECT_TRUE(Gradient(fixed, all).gradients[1].empty());  // gamma's is zero
 }
 
 TEST(SyncBatchNorm, HasToBeExpandedBeforeItsGradient) {

@@ -33,7 +33,7 @@ std::vector<ValueType> TypesOf(const Symbol& symbol, const Known& known) {
     if (known.axes.contains(name)) mine.axes[name] = known.axes.at(name);
   }
   const Graph graph = Graph::Of(symbol);
-  const NodeTypes types = InferTypes(graph, mine.shapes, mine.dtypes, mine.axes);
+  const NodeTypes types = InferTypes(graph, mine.shapes, mine.dtypes, mine.axes, kExampleBatch);
   std::vector<ValueType> result;
   for (const Entry& entry : symbol.entries()) result.push_back(types[graph.IndexOf(entry.node)][entry.output]);
   return result;
@@ -49,7 +49,13 @@ Symbol CheckGradient(const Symbol& heads, std::vector<std::string> wrt, Known& k
   const std::vector<std::string> inputs = heads.ListInputs();  // a linear operator's gradient needs no data
   std::erase_if(wrt,
                 [&](const std::string& name) { return std::find(inputs.begin(), inputs.end(), name) == inputs.end(); });
-  const GradientResult result = Gradient(heads, wrt);
+  GivenTypes given;
+  for (const std::string& name : inputs) {
+    if (known.shapes.contains(name)) given.shapes[name] = known.shapes.at(name);
+    if (known.dtypes.contains(name)) given.dtypes[name] = known.dtypes.at(name);
+    if (known.axes.contains(name)) given.batch_axes[name] = known.axes.at(name);
+  }
+  const GradientResult result = Gradient(heads, wrt, given);
   EXPECT_EQ(result.gradients.size(), wrt.size());
   const std::vector<ValueType> head_types = TypesOf(heads, known);
   for (size_t i = 0; i < head_types.size(); ++i) {

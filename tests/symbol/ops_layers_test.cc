@@ -47,8 +47,7 @@ TEST(FullyConnected, ShapesBackwardAndPartly) {
   const FullyConnectedAttrs last{.num_hidden = 10, .no_bias = true, .flatten = false};
   EXPECT_EQ(Infer(FullyConnectedOp(), last, {std::nullopt, Shape{10, 4}}, {Shape{2, 3, 10}}).inputs[0],
             (Shape{2, 3, 4}));
-  EXPECT_EQ(Infer(FullyConnectedGradDataOp(), attrs, {Shape{5, 10}, Shape{10, kAny}, Shape{5, 3, 4}}).outputs[0],
-            (Shape{5, 3, 4}));
+  EXPECT_EQ(Infer(FullyConnectedGradDataOp(), attrs, {Shape{5, 10}, Shape{10, 12}}).outputs[0], (Shape{5, 12}));
   EXPECT_EQ(Infer(FullyConnectedGradWeightOp(), attrs, {std::nullopt, Shape{5, 3, 4}}),
             (NodeShapes{{Shape{5, 10}, Shape{5, 3, 4}}, {Shape{10, 12}, Shape{10}}}));
 }
@@ -79,7 +78,7 @@ TEST(FullyConnected, BatchAxes) {
 TEST(FullyConnected, GradientAppliesTheActivationFirstAndPrunes) {
   const Symbol net = FullyConnected(Variable("x"), {.num_hidden = 4, .activation = ActivationType::kTanh}, "fc");
   const std::vector<std::string> all = {"x", "fc_weight", "fc_bias"};
-  const GradientResult result = Gradient(net, all);
+  const GradientResult result = Gradient(net, all, {.shapes = {{"x", {5, 3}}}});
   const NodePtr data = result.gradients[0].entry().node, weight = result.gradients[1].entry().node;
   EXPECT_EQ(data->op().name, "FullyConnectedGradData");
   EXPECT_EQ(data->attrs().get<FullyConnectedAttrs>().activation, ActivationType::kNone);
@@ -117,6 +116,25 @@ TEST(Convolution, ShapesBackwardAndPartly) {
   EXPECT_EQ(shapes.inputs[0], (Shape{5, 6, kAny}));
   EXPECT_EQ(Infer(ConvolutionGradWeightOp(), attrs, {std::nullopt, Shape{5, 10, 32, 32}}),
             (NodeShapes{{Shape{5, 21, 32, 32}, Shape{5, 10, 32, 32}}, {Shape{21, 10, 3, 3}, Shape{21}}}));
+}
+
+// With a stride the data's extents do not follow from the output's: they are attributes.
+TEST(Convolution, TheGradientKnowsTheExtentsThatAStrideHides) {
+  const ConvolutionAttrs strided{.num_filter = 4, .kernel = {3}, .stride = {2}}, plain{.num_filter = 4, .kernel = {3}};
+  EXPECT_EQ(CheckError(ConvolutionGradDataOp(), ConvolutionGradDataAttrs{strided, {}}),
+            "ModelError: extents are missing: with a stride above 1 the data's do not follow");
+  for (int64_t extent : {7, 8}) {
+    EXPECT_EQ(
+        Infer(ConvolutionGradDataOp(), ConvolutionGradDataAttrs{strided, {extent}}, {Shape{5, 4, 3}, Shape{4, 6, 3}})
+            .outputs[0],
+        (Shape{5, 6, extent}));
+  }
+  EXPECT_EQ(
+      Infer(ConvolutionGradDataOp(), ConvolutionGradDataAttrs{plain, {}}, {Shape{5, 4, 3}, Shape{4, 6, 3}}).outputs[0],
+      (Shape{5, 6, 5}));
+  EXPECT_EQ(
+      ShapeErrorOf(ConvolutionGradDataOp(), ConvolutionGradDataAttrs{strided, {9}}, {Shape{5, 4, 3}, Shape{4, 6, 3}}),
+      "ShapeError: argument \"output_grad\": expected (?, 4, 4), got (5, 4, 3)");
 }
 
 TEST(Convolution, ShapeErrors) {
@@ -218,11 +236,14 @@ TEST(Pooling, GlobalAndErrors) {
 
 TEST(Pooling, TheGradientOfMaxUsesTheState) {
   const std::vector<std::string> x = {"x"};
-  const Symbol max = Gradient(Pooling(Variable("x"), {.kernel = {2, 2}}, "p"), x).gradients[0];
-  EXPECT_EQ(max.entry().node->inputs().size(), 3u);
-  EXPECT_EQ(max.entry().node->inputs()[2].output, 1);
-  const Symbol avg = Gradient(Pooling(Variable("x"), {.type = PoolType::kAvg, .kernel = {2, 2}}, "p"), x).gradients[0];
-  EXPECT_EQ(avg.entry().node->inputs().size(), 2u);
+  const GivenTypes given{.shapes = {{"x", {5, 3, 7, 8}}}};
+  const Symbol max = Gradient(Pooling(Variable("x"), {.kernel = {2, 2}}, "p"), x, given).gradients[0];
+  EXPECT_EQ(max.entry().node->inputs().size(), 2u);
+  EXPECT_EQ(max.entry().node->inputs()[1].output, 1);
+  EXPECT_EQ(max.entry().node->attrs().get<PoolingGradAttrs>().extents, (std::vector<int64_t>{7, 8}));
+  const Symbol avg =
+      Gradient(Pooling(Variable("x"), {.type = PoolType::kAvg, .kernel = {2, 2}}, "p"), x, given).gradients[0];
+  EXPECT_EQ(avg.entry().node->inputs().size(), 1u);
   EXPECT_EQ(InferNodeDTypes(PoolingOp(), PoolingAttrs{.kernel = {2}}, {DType::kBFloat16}).outputs,
             (std::vector<std::optional<DType>>{DType::kBFloat16, DType::kUInt8}));
 }

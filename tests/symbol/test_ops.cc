@@ -34,10 +34,9 @@ double RunOnScalars(const Node& node, const std::vector<double>& x) {
   if (op == "AddScalar") return x[0] + c();
   if (op == "MulScalar") return x[0] * c();
   if (op == "DivScalar") return x[0] / c();
-  if (op == "ZerosLike") return 0;
   if (op == "Constant") return node.attrs().get<ConstantAttrs>().value->At(0);
   // On scalars of one type these are all the identity.
-  for (const char* identity : {"SumLike", "Identity", "Cast", "Transpose", "Fork", "TestLoss"}) {
+  for (const char* identity : {"SumTo", "BroadcastTo", "Identity", "Cast", "Transpose", "Fork", "TestLoss"}) {
     if (op == identity) return x[0];
   }
   Throw("a scalar {} is not known to the test", op);
@@ -57,7 +56,7 @@ const OpDef& ForkOp() {
       for (int i = 0; i < 2; ++i) {
         if (!g.output_grad(i).empty()) parts.push_back(g.output_grad(i));
       }
-      return {Apply(AddNOp(), {}, parts, g.NameFor("data"))};
+      return {Apply(AddNOp(), {}, parts)};
     };
     return def;
   }();

@@ -57,7 +57,6 @@ MaybeKernel MakeCast(const KernelSpec& spec) {
 
 constexpr KernelEntry kEntries[] = {
     {"Cast", MakeCast},
-    {"CastLike", MakeCast},
 };
 
 }  // namespace

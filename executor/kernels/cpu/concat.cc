@@ -4,6 +4,7 @@
 
 #include "engine/team.h"
 #include "executor/kernel_table.h"
+#include "executor/kernels/cpu/copy.h"
 #include "executor/kernels/cpu/util.h"
 #include "symbol/ops/shape_ops.h"
 
@@ -115,29 +116,34 @@ MaybeKernel MakeConcat(const KernelSpec& spec) {
   return Join(spec, spec.outputs[0].shape.Axis(static_cast<int>(spec.attributes<ConcatAttrs>().axis)));
 }
 
-// (dy, arg0: shape only, ...) -> one gradient per argument
-MaybeKernel MakeConcatGrad(const KernelSpec& spec) {
-  return Cut(spec, spec.inputs[0].shape.Axis(static_cast<int>(spec.attributes<ConcatAttrs>().axis)));
-}
-
 // data -> output0, output1, ...
 MaybeKernel MakeSliceChannel(const KernelSpec& spec) {
   return Cut(spec, spec.inputs[0].shape.Axis(static_cast<int>(spec.attributes<SliceChannelAttrs>().axis)));
 }
 
-// (gradient of output0, ...) -> data gradient
-MaybeKernel MakeSliceChannelGrad(const KernelSpec& spec) {
-  return Join(spec, spec.outputs[0].shape.Axis(static_cast<int>(spec.attributes<SliceChannelAttrs>().axis)));
-}
-
 constexpr KernelEntry kEntries[] = {
     {"Concat", MakeConcat},
-    {"ConcatGrad", MakeConcatGrad},
     {"SliceChannel", MakeSliceChannel},
-    {"SliceChannelGrad", MakeSliceChannelGrad},
 };
 
 }  // namespace
+
+Kernel PartKernel(const KernelSpec& spec, int axis, int64_t begin) {
+  const Shape &whole = spec.inputs[0].shape, &part = spec.outputs[0].shape;
+  // What comes before is a part, too, and so is what is left: in a blocked format each must hold whole blocks.
+  const Shape before = whole.With(axis, begin), after = whole.With(axis, whole[axis] - begin - part[axis]);
+  const std::vector<Shape> parts = {before, part, after};
+  const Format format = SharedFormat(spec.input_formats[0], whole, parts);
+  Kernel kernel = PlainKernel(spec, "copy");
+  kernel.input_formats[0] = kernel.output_formats[0] = format;
+  kernel.bind = [runs = RunsOf(format, whole, axis, spec.inputs[0].dtype, parts)](const KernelArgs& args) -> Call {
+    return [runs, whole = static_cast<char*>(args.inputs[0]),
+            parts = std::vector<char*>{nullptr, static_cast<char*>(args.outputs[0]), nullptr}] {
+      ForRuns(runs, whole, parts, [](const char* from, char* to, size_t bytes) { std::memcpy(to, from, bytes); });
+    };
+  };
+  return kernel;
+}
 
 KernelRows ConcatKernels() { return kEntries; }
 

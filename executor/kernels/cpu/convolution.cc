@@ -205,11 +205,11 @@ MaybeKernel MakeConvolution(const KernelSpec& spec) {
   return kernel;
 }
 
-// (dy, weight, data: shape only) -> dx
+// (dy, weight) -> dx
 MaybeKernel MakeConvolutionGradData(const KernelSpec& spec) {
-  const auto& attrs = spec.attributes<ConvolutionAttrs>();
+  const auto& attrs = spec.attributes<ConvolutionGradDataAttrs>();
   if (!AllFloat(spec)) return std::nullopt;
-  const Problem p(attrs, spec.inputs[2].shape, spec.inputs[0].shape, spec.inputs[1].shape);
+  const Problem p(attrs, spec.outputs[0].shape, spec.inputs[0].shape, spec.inputs[1].shape);
   Kernel kernel = PlainKernel(spec, "");
   kernel.threads = ThreadsForWork(spec, p.flops);
   const TeamScope team(kernel.threads);

@@ -139,10 +139,10 @@ MaybeKernel MakeFullyConnected(const KernelSpec& spec) {
   return kernel;
 }
 
-// (dy, weight, data: shape only) -> dx
+// (dy, weight) -> dx
 MaybeKernel MakeFullyConnectedGradData(const KernelSpec& spec) {
   if (!AllFloat(spec)) return std::nullopt;
-  const Product p(spec.attributes<FullyConnectedAttrs>(), spec.inputs[2].shape, spec.inputs[1].shape);
+  const Product p(spec.attributes<FullyConnectedAttrs>(), spec.outputs[0].shape, spec.inputs[1].shape);
   if ((p.IsTiny() || (p.m == 1 && p.n * p.k <= kSerialWeights)) && HasPlainWeight(spec)) {
     Kernel kernel = PlainKernel(spec, "loop");
     kernel.bind = [p](const KernelArgs& args) -> Call {

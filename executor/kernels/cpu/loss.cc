@@ -70,21 +70,19 @@ MaybeKernel MakeLinearRegressionOutputGrad(const KernelSpec& spec) {
   return kernel;
 }
 
-// (data: shape only [, valid count]) -> grad_scale / divisor
+// [valid count] -> grad_scale / divisor
 MaybeKernel MakeMakeLossGrad(const KernelSpec& spec) {
-  const auto attrs = spec.attributes<MakeLossAttrs>();
+  const auto attrs = spec.attributes<MakeLossGradAttrs>();
   if (!AllFloat(spec)) return std::nullopt;
-  Kernel kernel = PlainKernel(spec, "fill");
-  const int64_t n = spec.outputs[0].shape.Elements();
+  Kernel kernel = PlainKernel(spec, "scalar");
+  kernel.threads = 1;
   kernel.bind = [=](const KernelArgs& args) -> Call {
-    const float* valid = attrs.normalization == Normalization::kValid ? In(args, 1) : nullptr;
+    const float* valid = attrs.normalization == Normalization::kValid ? In(args, 0) : nullptr;
     return [=, dx = Out(args, 0), step = args.step] {
       double divisor = 1;
       if (attrs.normalization == Normalization::kBatch) divisor = static_cast<double>(step->batch_size);
       if (valid) divisor = std::max(1.0, static_cast<double>(*valid));
-      const float value = static_cast<float>(attrs.grad_scale / divisor);
-      ParallelFor(n, kGrain, kSerialElements,
-                  [&](int64_t begin, int64_t end, int) { std::fill(dx + begin, dx + end, value); });
+      *dx = static_cast<float>(attrs.grad_scale / divisor);
     };
   };
   return kernel;

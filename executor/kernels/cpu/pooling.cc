@@ -138,10 +138,10 @@ bool IsKnown(const Format& format, const Shape& shape) {
   return ViewChannels(format, shape, 1, &view);
 }
 
-// The data's own layout; plain data of many channels are worth a reorder.
-Format FormatFor(const KernelSpec& spec, int input) {
-  const Format& format = spec.input_formats[input];
-  const Shape& shape = spec.inputs[input].shape;
+// The input's own layout; plain data of many channels are worth a reorder.
+Format FormatFor(const KernelSpec& spec) {
+  const Format& format = spec.input_formats[0];
+  const Shape& shape = spec.inputs[0].shape;
   if (!format.is_plain() && IsKnown(format, shape)) return format;
   if (shape[1] % SimdBlock() == 0) return ChannelBlocked(shape.rank(), SimdBlock());
   return shape[1] > SimdBlock() ? Format::ChannelsLast(shape.rank()) : Format::Plain();
@@ -161,7 +161,7 @@ std::optional<Format> FormatOfState(const Format& state, int rank) {
 // data -> y [, state if max]
 MaybeKernel MakePooling(const KernelSpec& spec) {
   if (spec.inputs[0].dtype != DType::kFloat32) return std::nullopt;
-  const Format format = FormatFor(spec, 0);
+  const Format format = FormatFor(spec);
   const Geometry g(spec.attributes<PoolingAttrs>(), spec.inputs[0].shape, format);
   if (g.taps() > std::numeric_limits<int32_t>::max()) return std::nullopt;
   Kernel kernel = PlainKernel(spec, "loop");
@@ -196,14 +196,14 @@ MaybeKernel MakePooling(const KernelSpec& spec) {
   return kernel;
 }
 
-// (dy, data: shape only [, state if max]) -> dx. A plane is one thread's: windows may overlap.
+// (dy [, state if max]) -> dx. A plane is one thread's: windows may overlap.
 MaybeKernel MakePoolingGrad(const KernelSpec& spec) {
   if (spec.inputs[0].dtype != DType::kFloat32) return std::nullopt;
-  const auto& attrs = spec.attributes<PoolingAttrs>();
-  const Shape& shape = spec.inputs[1].shape;
-  Format format = FormatFor(spec, 1);
+  const auto& attrs = spec.attributes<PoolingGradAttrs>();
+  const Shape& shape = spec.outputs[0].shape;
+  Format format = FormatFor(spec);
   if (attrs.type == PoolType::kMax) {
-    const auto of_state = FormatOfState(spec.input_formats[2], shape.rank());
+    const auto of_state = FormatOfState(spec.input_formats[1], shape.rank());
     if (!of_state) return std::nullopt;
     format = *of_state;
   }
@@ -212,11 +212,11 @@ MaybeKernel MakePoolingGrad(const KernelSpec& spec) {
   Kernel kernel = PlainKernel(spec, "loop");
   kernel.input_formats[0] = Canonical(format, spec.inputs[0].shape);
   kernel.output_formats[0] = Canonical(format, shape);
-  if (g.is_max) kernel.input_formats[2] = spec.input_formats[2];
+  if (g.is_max) kernel.input_formats[1] = spec.input_formats[1];
   kernel.scratch_bytes = g.scratch_bytes(spec.threads);
   kernel.bind = [g, threads = spec.threads](const KernelArgs& args) -> Call {
     return
-        [=, dy = In(args, 0), dx = Out(args, 0), state = g.is_max ? args.inputs[2] : nullptr, scratch = args.scratch] {
+        [=, dy = In(args, 0), dx = Out(args, 0), state = g.is_max ? args.inputs[1] : nullptr, scratch = args.scratch] {
           const Loops& loops = BestLoops();
           ParallelFor(g.planes, 1, g.is_small() ? g.planes : 0, [&](int64_t begin, int64_t end, int thread) {
             TapList list = g.TapsFor(scratch, threads, thread);

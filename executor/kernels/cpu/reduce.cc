@@ -1,4 +1,4 @@
-// Sums, means and maxima over axes of plain float32, their gradients, and SumLike.
+// Sums, means and maxima over axes of plain float32, SumTo, and BroadcastTo, which goes the same way back.
 //
 // Neighbouring axes that are both kept or both reduced are one axis. If the innermost is reduced, each result is a sum
 // of contiguous runs; if it is kept, a strip of neighbouring results is accumulated row by row, in double. Where there
@@ -177,6 +177,16 @@ Kernel ReduceKernel(const KernelSpec& spec, const Reduction& r, Function functio
   return kernel;
 }
 
+// The axes of `to` along which `from` is stretched, as a bit mask.
+uint32_t StretchedAxes(const Shape& from, const Shape& to) {
+  uint32_t stretched = 0;
+  for (int axis = 0; axis < to.rank(); ++axis) {
+    const int at = axis - (to.rank() - from.rank());
+    if (at < 0 || from[at] != to[axis]) stretched |= 1u << axis;
+  }
+  return stretched;
+}
+
 // data -> output
 template <Function kFunction>
 MaybeKernel MakeReduce(const KernelSpec& spec) {
@@ -185,42 +195,34 @@ MaybeKernel MakeReduce(const KernelSpec& spec) {
   return ReduceKernel(spec, Reduction(shape, ReducedAxes(spec.attributes<ReduceAttrs>(), shape)), kFunction);
 }
 
-// (data, like: shape only) -> data summed over the axes along which `like` was stretched
-MaybeKernel MakeSumLike(const KernelSpec& spec) {
-  if (spec.inputs[0].dtype != DType::kFloat32) return std::nullopt;
-  const Shape& data = spec.inputs[0].shape;
-  const Shape& like = spec.outputs[0].shape;
-  if (data == like) return ViewKernel(spec);
-  uint32_t reduced = 0;
-  for (int axis = 0; axis < data.rank(); ++axis) {
-    const int at = axis - (data.rank() - like.rank());
-    if (at < 0 || like[at] != data[axis]) reduced |= 1u << axis;
-  }
-  return ReduceKernel(spec, Reduction(data, reduced), Function::kSum);
+// data -> output: the sum over the axes along which the output's shape was stretched to data's
+MaybeKernel MakeSumTo(const KernelSpec& spec) {
+  if (!AllFloat(spec)) return std::nullopt;
+  const Shape &data = spec.inputs[0].shape, &output = spec.outputs[0].shape;
+  if (data == output) return ViewKernel(spec);
+  return ReduceKernel(spec, Reduction(data, StretchedAxes(output, data)), Function::kSum);
 }
 
-// (dy, data: shape only) -> dx: dy for every element that was joined, for Mean divided by their number
-template <Function kFunction>
-MaybeKernel MakeReduceGrad(const KernelSpec& spec) {
+// data -> output, its shape stretched
+MaybeKernel MakeBroadcastTo(const KernelSpec& spec) {
   if (!AllFloat(spec)) return std::nullopt;
-  const Shape& shape = spec.outputs[0].shape;
-  const Reduction r(shape, ReducedAxes(spec.attributes<ReduceAttrs>(), shape));
-  const double divisor = kFunction == Function::kMean ? static_cast<double>(r.count()) : 1;
+  const Shape &data = spec.inputs[0].shape, &output = spec.outputs[0].shape;
+  if (data == output) return ViewKernel(spec);
+  const Reduction r(output, StretchedAxes(data, output));
   Kernel kernel = PlainKernel(spec, "loop");
   const int64_t length = std::min<int64_t>(r.inner(), kRun), parts = CeilDiv(r.inner(), length);
-  kernel.bind = [=, factor = static_cast<float>(1 / divisor)](const KernelArgs& args) -> Call {
-    return [=, dy = In(args, 0), dx = Out(args, 0)] {
-      const Loops& loops = BestLoops();
+  kernel.bind = [=](const KernelArgs& args) -> Call {
+    return [=, x = In(args, 0), y = Out(args, 0)] {
       const int64_t runs = r.kept() * r.reduced() * parts;
       ParallelFor(runs, 1, r.elements() <= kSerialElements ? runs : 0, [&](int64_t begin, int64_t end, int) {
         for (int64_t run = begin; run < end; ++run) {
           const int64_t row = run / parts, k = row / r.reduced(), first = run % parts * length;
           const int64_t n = std::min(length, r.inner() - first);
-          float* to = dx + r.KeptOffset(k) + r.ReducedOffset(row % r.reduced()) + first;
+          float* to = y + r.KeptOffset(k) + r.ReducedOffset(row % r.reduced()) + first;
           if (r.inner_reduced()) {
-            std::fill_n(to, n, dy[k] * factor);
+            std::fill_n(to, n, x[k]);
           } else {
-            loops.scale(dy + k * r.inner() + first, to, n, factor);
+            std::copy_n(x + k * r.inner() + first, n, to);
           }
         }
       });
@@ -230,9 +232,9 @@ MaybeKernel MakeReduceGrad(const KernelSpec& spec) {
 }
 
 constexpr KernelEntry kEntries[] = {
-    {"Sum", MakeReduce<Function::kSum>},         {"Mean", MakeReduce<Function::kMean>},
-    {"Max", MakeReduce<Function::kMax>},         {"SumLike", MakeSumLike},
-    {"SumGrad", MakeReduceGrad<Function::kSum>}, {"MeanGrad", MakeReduceGrad<Function::kMean>},
+    {"Sum", MakeReduce<Function::kSum>}, {"Mean", MakeReduce<Function::kMean>},
+    {"Max", MakeReduce<Function::kMax>}, {"SumTo", MakeSumTo},
+    {"BroadcastTo", MakeBroadcastTo},
 };
 
 }  // namespace

@@ -41,18 +41,6 @@ MaybeKernel MakeTranspose(const KernelSpec& spec) {
   return kernel;
 }
 
-MaybeKernel MakeZerosLike(const KernelSpec& spec) {
-  Kernel kernel = PlainKernel(spec, "fill");
-  const int64_t bytes = StorageBytes(Format::Plain(), spec.outputs[0].dtype, spec.outputs[0].shape);
-  kernel.bind = [bytes](const KernelArgs& args) -> Call {
-    return [bytes, y = static_cast<char*>(args.outputs[0])] {
-      ParallelFor(bytes, 4096, kSerialElements * 4,
-                  [=](int64_t begin, int64_t end, int) { std::memset(y + begin, 0, end - begin); });
-    };
-  };
-  return kernel;
-}
-
 MaybeKernel MakeConstant(const KernelSpec& spec) {
   const auto value = spec.attributes<ConstantAttrs>().value;
   if (!value) return std::nullopt;
@@ -64,12 +52,11 @@ MaybeKernel MakeConstant(const KernelSpec& spec) {
 }
 
 constexpr KernelEntry kEntries[] = {
-    {"Identity", ViewKernel},        {"BlockGrad", ViewKernel},
-    {"MakeLoss", ViewKernel},        {"LinearRegressionOutput", ViewKernel},
-    {"Flatten", ViewKernel},         {"Reshape", ViewKernel},
-    {"ReshapeLike", ViewKernel},     {"SumOverDevices", ViewKernel},
-    {"MergeStatistics", ViewKernel}, {"Transpose", MakeTranspose},
-    {"ZerosLike", MakeZerosLike},    {"Constant", MakeConstant},
+    {"Identity", ViewKernel},       {"BlockGrad", ViewKernel},
+    {"MakeLoss", ViewKernel},       {"LinearRegressionOutput", ViewKernel},
+    {"Flatten", ViewKernel},        {"Reshape", ViewKernel},
+    {"SumOverDevices", ViewKernel}, {"MergeStatistics", ViewKernel},
+    {"Transpose", MakeTranspose},   {"Constant", MakeConstant},
 };
 
 }  // namespace

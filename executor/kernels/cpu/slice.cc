@@ -2,8 +2,10 @@
 #include <cstring>
 #include <vector>
 
+#include "base/host_tensor.h"
 #include "engine/team.h"
 #include "executor/kernel_table.h"
+#include "executor/kernels/cpu/copy.h"
 #include "executor/kernels/cpu/util.h"
 #include "symbol/ops/shape_ops.h"
 
@@ -19,8 +21,7 @@ struct Box {
   Axis inner{1, 1};
   int64_t first = 0, rows = 1;
 
-  Box(const SliceAttrs& attrs, const Shape& data) {
-    const std::vector<SliceRange> ranges = SliceRanges(attrs, data);
+  Box(const std::vector<SliceRange>& ranges, const Shape& data) {
     int64_t stride = 1;
     bool joins = true;  // may the next axis outward become part of the run?
     for (int axis = data.rank() - 1; axis >= 0; stride *= data[axis--]) {
@@ -65,10 +66,19 @@ void CopyRun(const uint32_t* from, int64_t from_stride, uint32_t* to, int64_t to
 
 // data -> output
 MaybeKernel MakeSlice(const KernelSpec& spec) {
+  const Shape& data = spec.inputs[0].shape;
+  const std::vector<SliceRange> ranges = SliceRanges(spec.attributes<SliceAttrs>(), data, spec.batch);
+  // A part along one axis, as the gradient of Concat takes, is cut out in the format in which the data come.
+  int cuts = 0, cut_axis = 0;
+  for (int axis = 0; axis < data.rank(); ++axis) {
+    if (ranges[axis].count == data[axis] && ranges[axis].step == 1) continue;
+    ++cuts;
+    cut_axis = axis;
+  }
+  if (cuts == 1 && ranges[cut_axis].step == 1) return PartKernel(spec, cut_axis, ranges[cut_axis].begin);
   if (SizeOf(spec.inputs[0].dtype) != sizeof(uint32_t)) return std::nullopt;
   Kernel kernel = PlainKernel(spec, "copy");
-  const Box box(spec.attributes<SliceAttrs>(), spec.inputs[0].shape);
-  kernel.bind = [box](const KernelArgs& args) -> Call {
+  kernel.bind = [box = Box(ranges, data)](const KernelArgs& args) -> Call {
     return [box, x = static_cast<const uint32_t*>(args.inputs[0]), y = static_cast<uint32_t*>(args.outputs[0])] {
       box.ForRows([&](int64_t in_data, int64_t in_box) {
         CopyRun(x + in_data, box.inner.stride, y + in_box, 1, box.inner.count);
@@ -78,18 +88,20 @@ MaybeKernel MakeSlice(const KernelSpec& spec) {
   return kernel;
 }
 
-// (dy, data: shape only) -> dx, zero outside the slice
-MaybeKernel MakeSliceGrad(const KernelSpec& spec) {
+// data -> output, with a value around
+MaybeKernel MakePad(const KernelSpec& spec) {
   if (SizeOf(spec.outputs[0].dtype) != sizeof(uint32_t)) return std::nullopt;
+  const auto& attrs = spec.attributes<PadAttrs>();
+  const Box box(PadRanges(attrs, spec.inputs[0].shape, spec.batch), spec.outputs[0].shape);
+  uint32_t value;
+  std::memcpy(&value, HostTensor::Full(spec.outputs[0].dtype, {}, attrs.value).raw(), sizeof(value));
   Kernel kernel = PlainKernel(spec, "copy");
-  const Box box(spec.attributes<SliceAttrs>(), spec.outputs[0].shape);
-  const int64_t n = spec.outputs[0].shape.Elements();
-  kernel.bind = [box, n](const KernelArgs& args) -> Call {
-    return [box, n, dy = static_cast<const uint32_t*>(args.inputs[0]), dx = static_cast<uint32_t*>(args.outputs[0])] {
+  kernel.bind = [box, value, n = spec.outputs[0].shape.Elements()](const KernelArgs& args) -> Call {
+    return [=, x = static_cast<const uint32_t*>(args.inputs[0]), y = static_cast<uint32_t*>(args.outputs[0])] {
       ParallelFor(n, kGrain, kSerialElements,
-                  [&](int64_t begin, int64_t end, int) { std::fill(dx + begin, dx + end, 0u); });
-      box.ForRows([&](int64_t in_data, int64_t in_box) {
-        CopyRun(dy + in_box, 1, dx + in_data, box.inner.stride, box.inner.count);
+                  [&](int64_t begin, int64_t end, int) { std::fill(y + begin, y + end, value); });
+      box.ForRows([&](int64_t in_output, int64_t in_box) {
+        CopyRun(x + in_box, 1, y + in_output, box.inner.stride, box.inner.count);
       });
     };
   };
@@ -98,7 +110,7 @@ MaybeKernel MakeSliceGrad(const KernelSpec& spec) {
 
 constexpr KernelEntry kEntries[] = {
     {"Slice", MakeSlice},
-    {"SliceGrad", MakeSliceGrad},
+    {"Pad", MakePad},
 };
 
 }  // namespace

@@ -93,9 +93,9 @@ MaybeKernel MakeConvolution(const KernelSpec& spec) {
   });
 }
 
-// (dy, w, x: shape only) -> dx
+// (dy, w) -> dx
 MaybeKernel MakeConvolutionGradData(const KernelSpec& spec) {
-  const Geometry g(spec.attributes<ConvolutionAttrs>(), spec.inputs[2].shape, spec.inputs[0].shape);
+  const Geometry g(spec.attributes<ConvolutionGradDataAttrs>(), spec.outputs[0].shape, spec.inputs[0].shape);
   return InDouble(spec, [=](const Tensors& t) {
     const double *dy = t.in[0], *w = t.in[1];
     double* dx = t.out[0];

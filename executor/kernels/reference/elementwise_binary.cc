@@ -42,16 +42,6 @@ MaybeKernel MakeAddReluGrad(const KernelSpec& spec) {
   });
 }
 
-// (data, like: shape only): the gradient of stretching `like`'s shape to data's.
-MaybeKernel MakeSumLike(const KernelSpec& spec) {
-  const Shape shape = spec.inputs[0].shape;
-  if (shape == spec.outputs[0].shape) return Copy(spec);
-  const std::array<Strides, 2> strides = {PlainStrides(shape), BroadcastStrides(spec.outputs[0].shape, shape)};
-  return InDouble(spec, [=](const Tensors& t) {
-    Walk(shape, strides, [&](const std::array<int64_t, 2>& at) { t.out[0][at[1]] += t.in[0][at[0]]; });
-  });
-}
-
 constexpr KernelEntry kEntries[] = {
     {"Add", Binary<[](double a, double b) { return a + b; }>},
     {"Sub", Binary<[](double a, double b) { return a - b; }>},
@@ -65,7 +55,6 @@ constexpr KernelEntry kEntries[] = {
     {"AddRelu", Binary<[](double a, double b) { return Activate(ActivationType::kRelu, a + b); }>},
     {"AddN", MakeAddN},
     {"AddReluGrad", MakeAddReluGrad},
-    {"SumLike", MakeSumLike},
 };
 
 }  // namespace

@@ -30,9 +30,9 @@ MaybeKernel MakeFullyConnected(const KernelSpec& spec) {
   });
 }
 
-// (dy, w, x: shape only) -> dx = dy w
+// (dy, w) -> dx = dy w
 MaybeKernel MakeFullyConnectedGradData(const KernelSpec& spec) {
-  const Sizes s(spec.attributes<FullyConnectedAttrs>(), spec.inputs[2].shape);
+  const Sizes s(spec.attributes<FullyConnectedAttrs>(), spec.outputs[0].shape);
   return InDouble(spec, [=](const Tensors& t) {
     const double *dy = t.in[0], *w = t.in[1];
     for (int64_t m = 0; m < s.m; ++m) {

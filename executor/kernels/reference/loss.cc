@@ -38,15 +38,14 @@ MaybeKernel MakeLinearRegressionOutputGrad(const KernelSpec& spec) {
   });
 }
 
-// (data: shape only [, valid count]) -> grad_scale / divisor
+// [valid count] -> grad_scale / divisor
 MaybeKernel MakeMakeLossGrad(const KernelSpec& spec) {
-  const auto attrs = spec.attributes<MakeLossAttrs>();
-  const int64_t n = spec.outputs[0].shape.Elements();
+  const auto attrs = spec.attributes<MakeLossGradAttrs>();
   return InDouble(spec, [=](const Tensors& t) {
     double divisor = 1;
     if (attrs.normalization == Normalization::kBatch) divisor = static_cast<double>(t.step->batch_size);
-    if (attrs.normalization == Normalization::kValid) divisor = std::max(1.0, t.in[1][0]);
-    std::fill_n(t.out[0], n, attrs.grad_scale / divisor);
+    if (attrs.normalization == Normalization::kValid) divisor = std::max(1.0, t.in[0][0]);
+    t.out[0][0] = attrs.grad_scale / divisor;
   });
 }
 

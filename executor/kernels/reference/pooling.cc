@@ -112,14 +112,14 @@ MaybeKernel MakePooling(const KernelSpec& spec) {
   return MaxPooling(spec, g);
 }
 
-// (dy, x: shape only [, state if max]) -> dx
+// (dy [, state if max]) -> dx
 MaybeKernel MakePoolingGrad(const KernelSpec& spec) {
-  const auto& attrs = spec.attributes<PoolingAttrs>();
-  const Geometry g(attrs, spec.inputs[1].shape);
+  const auto& attrs = spec.attributes<PoolingGradAttrs>();
+  const Geometry g(attrs, spec.outputs[0].shape);
   if (attrs.type == PoolType::kMax) {
-    if (!IsReferenceState(spec.input_formats[2])) return std::nullopt;
+    if (!IsReferenceState(spec.input_formats[1])) return std::nullopt;
     return InDouble(spec, [=](const Tensors& t) {
-      const auto* state = reinterpret_cast<const int32_t*>(t.raw_in[2]);
+      const auto* state = reinterpret_cast<const int32_t*>(t.raw_in[1]);
       ForEachWindow(g, [&](int64_t output, int64_t plane, Extent, Extent, Extent) {
         t.out[0][plane * g.in_plane() + state[output]] += t.in[0][output];
       });

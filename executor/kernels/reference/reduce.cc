@@ -59,16 +59,13 @@ MaybeKernel MakeMax(const KernelSpec& spec) {
   });
 }
 
-// (dy, data: shape only) -> dx
-MaybeKernel MakeSumGrad(const KernelSpec& spec) {
-  const Reduction r(spec, spec.inputs[1].shape);
-  return InDouble(spec, [=](const Tensors& t) { r.ForEach([&](int64_t i, int64_t o) { t.out[0][i] = t.in[0][o]; }); });
-}
-
-MaybeKernel MakeMeanGrad(const KernelSpec& spec) {
-  const Reduction r(spec, spec.inputs[1].shape);
-  return InDouble(
-      spec, [=](const Tensors& t) { r.ForEach([&](int64_t i, int64_t o) { t.out[0][i] = t.in[0][o] / r.count; }); });
+// The elements that were repeated when the output's shape was stretched to data's are added.
+MaybeKernel MakeSumTo(const KernelSpec& spec) {
+  const Shape shape = spec.inputs[0].shape;
+  const std::array<Strides, 2> strides = {PlainStrides(shape), BroadcastStrides(spec.outputs[0].shape, shape)};
+  return InDouble(spec, [=](const Tensors& t) {
+    Walk(shape, strides, [&](const std::array<int64_t, 2>& at) { t.out[0][at[1]] += t.in[0][at[0]]; });
+  });
 }
 
 // (dy, data, y) -> dx: equal maxima share dy
@@ -103,8 +100,8 @@ MaybeKernel MakeDot(const KernelSpec& spec) {
 }
 
 constexpr KernelEntry kEntries[] = {
-    {"Sum", MakeSum},           {"Mean", MakeMean},       {"Max", MakeMax}, {"SumGrad", MakeSumGrad},
-    {"MeanGrad", MakeMeanGrad}, {"MaxGrad", MakeMaxGrad}, {"Dot", MakeDot},
+    {"Sum", MakeSum},     {"Mean", MakeMean},       {"Max", MakeMax},
+    {"SumTo", MakeSumTo}, {"MaxGrad", MakeMaxGrad}, {"Dot", MakeDot},
 };
 
 }  // namespace

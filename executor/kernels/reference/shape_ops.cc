@@ -32,12 +32,12 @@ struct Part {
 };
 
 // Where the tensors of `parts` lie, one after another, in the whole.
-std::vector<Part> PartsOf(const std::vector<ValueType>& parts, size_t first, const Shape& whole, int axis) {
+std::vector<Part> PartsOf(const std::vector<ValueType>& parts, const Shape& whole, int axis) {
   std::vector<Part> result;
   int64_t begin = 0;
-  for (size_t i = first; i < parts.size(); ++i) {
-    result.push_back({ViewAlong(parts[i].shape, axis), ViewAlong(whole, axis), begin});
-    begin += parts[i].shape[axis];
+  for (const ValueType& part : parts) {
+    result.push_back({ViewAlong(part.shape, axis), ViewAlong(whole, axis), begin});
+    begin += part.shape[axis];
   }
   return result;
 }
@@ -53,24 +53,19 @@ std::vector<Part> ChannelParts(const SliceChannelAttrs& attrs, const Shape& whol
   return result;
 }
 
-// The elements of a slice as a box in the data.
-struct SliceBox {
-  Shape box;
+// A box of elements inside a plain tensor.
+struct Box {
+  Shape shape;
   int64_t first = 0;  // offset of the first element
   Strides strides;
-  SliceBox(const SliceAttrs& attrs, const Shape& data) : box(data), strides(PlainStrides(data)) {
-    const std::vector<SliceRange> ranges = SliceRanges(attrs, data);
-    for (int axis = 0; axis < data.rank(); ++axis) {
+  Box(const Shape& box, const std::vector<SliceRange>& ranges, const Shape& around)
+      : shape(box), strides(PlainStrides(around)) {
+    for (int axis = 0; axis < around.rank(); ++axis) {
       first += ranges[axis].begin * strides[axis];
       strides[axis] *= ranges[axis].step;
-      box.Set(axis, ranges[axis].count);
     }
   }
 };
-
-size_t BytesOf(const ValueType& type) {
-  return static_cast<size_t>(StorageBytes(Format::Plain(), type.dtype, type.shape));
-}
 
 MaybeKernel MakeTranspose(const KernelSpec& spec) {
   const auto& axes = spec.attributes<TransposeAttrs>().axes;
@@ -87,40 +82,39 @@ MaybeKernel MakeTranspose(const KernelSpec& spec) {
 
 MaybeKernel MakeConcat(const KernelSpec& spec) {
   const int axis = static_cast<int>(spec.attributes<ConcatAttrs>().axis);
-  const std::vector<Part> parts = PartsOf(spec.inputs, 0, spec.outputs[0].shape, axis);
+  const std::vector<Part> parts = PartsOf(spec.inputs, spec.outputs[0].shape, axis);
   return OnBytes(spec, [=, size = SizeOf(spec.outputs[0].dtype)](const Tensors& t) {
     for (size_t i = 0; i < parts.size(); ++i) parts[i].Join(t.raw_in[i], t.raw_out[0], size);
   });
 }
 
-// (dy, arg0: shape only, ...) -> one gradient per argument
-MaybeKernel MakeConcatGrad(const KernelSpec& spec) {
-  const int axis = static_cast<int>(spec.attributes<ConcatAttrs>().axis);
-  const std::vector<Part> parts = PartsOf(spec.inputs, 1, spec.inputs[0].shape, axis);
-  return OnBytes(spec, [=, size = SizeOf(spec.inputs[0].dtype)](const Tensors& t) {
-    for (size_t i = 0; i < parts.size(); ++i) {
-      if (t.raw_out[i]) parts[i].Cut(t.raw_in[0], t.raw_out[i], size);
-    }
-  });
-}
-
 MaybeKernel MakeSlice(const KernelSpec& spec) {
-  const SliceBox slice(spec.attributes<SliceAttrs>(), spec.inputs[0].shape);
+  const Shape& in = spec.inputs[0].shape;
+  const Box box(spec.outputs[0].shape, SliceRanges(spec.attributes<SliceAttrs>(), in, spec.batch), in);
   return OnBytes(spec, [=, size = SizeOf(spec.inputs[0].dtype)](const Tensors& t) {
-    if (slice.box.Elements() == 0) return;
-    CopyBox(slice.box, size, t.raw_in[0] + slice.first * size, slice.strides, t.raw_out[0], PlainStrides(slice.box));
+    if (box.shape.Elements() == 0) return;
+    CopyBox(box.shape, size, t.raw_in[0] + box.first * size, box.strides, t.raw_out[0], PlainStrides(box.shape));
   });
 }
 
-// (dy, data: shape only) -> dx: zero outside the slice
-MaybeKernel MakeSliceGrad(const KernelSpec& spec) {
-  const SliceBox slice(spec.attributes<SliceAttrs>(), spec.inputs[1].shape);
-  const size_t bytes = BytesOf(spec.outputs[0]);
+MaybeKernel MakePad(const KernelSpec& spec) {
+  const auto& attrs = spec.attributes<PadAttrs>();
+  const Shape& in = spec.inputs[0].shape;
+  const Box box(in, PadRanges(attrs, in, spec.batch), spec.outputs[0].shape);
+  const HostTensor value = HostTensor::Full(spec.inputs[0].dtype, {}, attrs.value);
+  const int64_t n = spec.outputs[0].shape.Elements();
   return OnBytes(spec, [=, size = SizeOf(spec.inputs[0].dtype)](const Tensors& t) {
-    if (bytes == 0) return;
-    std::memset(t.raw_out[0], 0, bytes);
-    if (slice.box.Elements() == 0) return;
-    CopyBox(slice.box, size, t.raw_in[0], PlainStrides(slice.box), t.raw_out[0] + slice.first * size, slice.strides);
+    for (int64_t i = 0; i < n; ++i) std::memcpy(t.raw_out[0] + i * size, value.raw(), static_cast<size_t>(size));
+    if (box.shape.Elements() == 0) return;
+    CopyBox(box.shape, size, t.raw_in[0], PlainStrides(box.shape), t.raw_out[0] + box.first * size, box.strides);
+  });
+}
+
+MaybeKernel MakeBroadcastTo(const KernelSpec& spec) {
+  const Shape out = spec.outputs[0].shape;
+  const Strides from = BroadcastStrides(spec.inputs[0].shape, out);
+  return OnBytes(spec, [=, size = SizeOf(spec.inputs[0].dtype)](const Tensors& t) {
+    CopyBox(out, size, t.raw_in[0], from, t.raw_out[0], PlainStrides(out));
   });
 }
 
@@ -133,24 +127,10 @@ MaybeKernel MakeSliceChannel(const KernelSpec& spec) {
   });
 }
 
-// (gradient of output0, ...) -> dx
-MaybeKernel MakeSliceChannelGrad(const KernelSpec& spec) {
-  const std::vector<Part> parts = ChannelParts(spec.attributes<SliceChannelAttrs>(), spec.outputs[0].shape);
-  return OnBytes(spec, [=, size = SizeOf(spec.outputs[0].dtype)](const Tensors& t) {
-    for (size_t i = 0; i < parts.size(); ++i) parts[i].Join(t.raw_in[i], t.raw_out[0], size);
-  });
-}
-
 MaybeKernel MakeCast(const KernelSpec& spec) {
   if (spec.inputs[0].dtype == spec.outputs[0].dtype) return Copy(spec);
   const int64_t n = spec.outputs[0].shape.Elements();
   return InDouble(spec, [=](const Tensors& t) { std::copy_n(t.in[0], n, t.out[0]); });
-}
-
-MaybeKernel MakeZerosLike(const KernelSpec& spec) {
-  return OnBytes(spec, [bytes = BytesOf(spec.outputs[0])](const Tensors& t) {
-    if (bytes > 0) std::memset(t.raw_out[0], 0, bytes);
-  });
 }
 
 MaybeKernel MakeConstant(const KernelSpec& spec) {
@@ -166,19 +146,15 @@ constexpr KernelEntry kEntries[] = {
     {"LinearRegressionOutput", Copy},
     {"Flatten", Copy},
     {"Reshape", Copy},
-    {"ReshapeLike", Copy},
     {"SumOverDevices", Copy},  // of one device, as MergeStatistics
     {"MergeStatistics", Copy},
     {"Transpose", MakeTranspose},
     {"Concat", MakeConcat},
-    {"ConcatGrad", MakeConcatGrad},
     {"Slice", MakeSlice},
-    {"SliceGrad", MakeSliceGrad},
+    {"Pad", MakePad},
+    {"BroadcastTo", MakeBroadcastTo},
     {"SliceChannel", MakeSliceChannel},
-    {"SliceChannelGrad", MakeSliceChannelGrad},
     {"Cast", MakeCast},
-    {"CastLike", MakeCast},
-    {"ZerosLike", MakeZerosLike},
     {"Constant", MakeConstant},
 };
 

@@ -55,8 +55,7 @@ Kernel PlainKernel(const KernelSpec& spec) {
   Kernel kernel;
   kernel.implementation = kFamily;
   for (size_t i = 0; i < spec.inputs.size(); ++i) {
-    const bool as_it_is = IsShapeOnly(*spec.op, static_cast<int>(i)) || IsReferenceState(spec.input_formats[i]);
-    kernel.input_formats.push_back(as_it_is ? spec.input_formats[i] : Format::Plain());
+    kernel.input_formats.push_back(IsReferenceState(spec.input_formats[i]) ? spec.input_formats[i] : Format::Plain());
   }
   kernel.output_formats.resize(spec.outputs.size());
   return kernel;
@@ -78,7 +77,7 @@ Kernel InDouble(const KernelSpec& spec, Loop loop, std::vector<Format> output_fo
 
   auto conversions = std::make_shared<Conversions>();
   for (int i = 0; i < static_cast<int>(spec.inputs.size()); ++i) {
-    if (IsShapeOnly(*spec.op, i) || !kernel.input_formats[i].is_plain()) continue;
+    if (!kernel.input_formats[i].is_plain()) continue;
     conversions->Add(conversions->inputs, i, spec.inputs[i]);
   }
   for (int i = 0; i < static_cast<int>(spec.outputs.size()); ++i) {

@@ -19,11 +19,11 @@ namespace bindery::reference {
 
 // What a loop works on: doubles in plain order, or the tensors' own memory (`raw`, the only access to opaque states).
 struct Tensors {
-  std::vector<const double*> in;         // null if shape-only or opaque
-  std::vector<double*> out;              // zeros when the loop starts; null if opaque. Stored if somebody reads it
-  std::vector<const std::byte*> raw_in;  // null if shape-only
-  std::vector<std::byte*> raw_out;       // null if nobody reads the output
-  double* extra = nullptr;               // as many zeros as the kernel asked for
+  std::vector<const double*> in;  // null if opaque
+  std::vector<double*> out;       // zeros when the loop starts; null if opaque. Stored if somebody reads it
+  std::vector<const std::byte*> raw_in;
+  std::vector<std::byte*> raw_out;  // null if nobody reads the output
+  double* extra = nullptr;          // as many zeros as the kernel asked for
   const StepBlock* step = nullptr;
 };
 using Loop = std::function<void(const Tensors&)>;

@@ -1,0 +1,28 @@
+// Extents that follow the batch. A gradient says how large its argument is; the batch's part of that must not be fixed
+// when the gradient is taken, or the graph would fit one batch alone.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/checked.h"
+
+namespace bindery {
+
+// fixed + batches * N, with N the extent of the batch where the graph is bound.
+struct Extent {
+  int64_t fixed = 0, batches = 0;
+  bool operator==(const Extent&) const = default;
+};
+
+inline Extent operator+(const Extent& a, const Extent& b) {
+  return {CheckedAdd(a.fixed, b.fixed, "an extent"), CheckedAdd(a.batches, b.batches, "an extent")};
+}
+inline Extent operator*(const Extent& a, int64_t factor) {
+  return {CheckedMul(a.fixed, factor, "an extent"), CheckedMul(a.batches, factor, "an extent")};
+}
+inline Extent operator-(const Extent& a, const Extent& b) { return a + b * -1; }
+
+using Extents = std::vector<Extent>;  // a shape
+
+}  // namespace bindery

@@ -1,0 +1,94 @@
+#include "symbol/forward_types.h"
+
+#include "base/error.h"
+
+namespace bindery {
+namespace {
+
+// A batched variable: where its batch axis is, and its shape as far as it is known.
+struct Batched {
+  std::string name;
+  Shape shape;
+  int axis;
+};
+
+std::vector<Batched> BatchedVariables(const Graph& graph, const GivenTypes& given) {
+  std::vector<Batched> batched;
+  for (const NodePtr& node : graph.nodes) {
+    if (!node->is_variable()) continue;
+    const auto shape = given.shapes.find(node->name());
+    if (shape == given.shapes.end() && !node->declared_shape) continue;
+    Batched variable{node->name(), shape != given.shapes.end() ? shape->second : *node->declared_shape, -1};
+    const auto said = given.batch_axes.find(node->name());
+    variable.axis = said != given.batch_axes.end() ? said->second : AxisOfLayout(*node, variable.shape);
+    if (variable.axis >= 0 && variable.axis < variable.shape.rank()) batched.push_back(std::move(variable));
+  }
+  return batched;
+}
+
+}  // namespace
+
+std::optional<Extents> InferredForwardTypes::ShapeOf(const Entry& value) const {
+  Extents extents;
+  for (const int64_t extent : types_[graph_.IndexOf(value.node)][value.output].shape) extents.push_back({extent, 0});
+  return extents;
+}
+
+std::optional<DType> InferredForwardTypes::DTypeOf(const Entry& value) const {
+  return types_[graph_.IndexOf(value.node)][value.output].dtype;
+}
+
+const GivenForwardTypes::Inferred& GivenForwardTypes::Infer() const {
+  if (inferred_) return *inferred_;
+  const std::vector<Batched> batched = BatchedVariables(graph_, given_);
+  Inferred result;
+  // Where no batch is given any will do; not 1, which broadcasts.
+  constexpr int64_t kAnyBatch = 4;
+  result.batch = BatchOf(graph_, given_.shapes, given_.batch_axes).value_or(kAnyBatch);
+  const auto infer = [&](int64_t batch) {
+    ShapeMap shapes = given_.shapes;
+    for (const auto& [name, shape, axis] : batched) {
+      const int64_t extent = shape[axis] == kUnknownDim ? result.batch : shape[axis];
+      if (extent == result.batch) shapes[name] = shape.With(axis, batch);
+    }
+    return InferShapesPartial(graph_, shapes, batch);
+  };
+  result.at_batch = infer(result.batch);
+  if (!batched.empty()) {
+    try {
+      result.one_more = infer(result.batch + 1);
+      result.two_more = infer(result.batch + 2);
+    } catch (const ShapeError&) {  // the graph fits this batch alone
+      result.one_more.clear();
+    }
+  }
+  result.dtypes = InferDTypes(graph_, given_.dtypes);
+  return inferred_.emplace(std::move(result));
+}
+
+std::optional<Extents> GivenForwardTypes::ShapeOf(const Entry& value) const {
+  const Inferred& inferred = Infer();
+  const int node = graph_.IndexOf(value.node);
+  const std::optional<Shape>& shape = inferred.at_batch[node][value.output];
+  if (!shape || !shape->IsKnown()) return std::nullopt;
+  Extents extents;
+  for (int axis = 0; axis < shape->rank(); ++axis) {
+    const int64_t extent = (*shape)[axis];
+    extents.push_back({extent, 0});
+    if (inferred.one_more.empty()) continue;
+    const std::optional<Shape>&one_more = inferred.one_more[node][value.output],
+          &two_more = inferred.two_more[node][value.output];
+    if (!one_more || !two_more || one_more->rank() != shape->rank() || two_more->rank() != shape->rank()) continue;
+    const int64_t next = (*one_more)[axis], after = (*two_more)[axis];
+    if (next != extent && next - extent == after - next) {
+      extents.back() = Extent{extent, 0} + Extent{-inferred.batch, 1} * (next - extent);
+    }
+  }
+  return extents;
+}
+
+std::optional<DType> GivenForwardTypes::DTypeOf(const Entry& value) const {
+  return Infer().dtypes[graph_.IndexOf(value.node)][value.output];
+}
+
+}  // namespace bindery

@@ -1,0 +1,45 @@
+// Where gradient rules get the types of forward values from.
+#pragma once
+
+#include "symbol/gradient.h"
+#include "symbol/graph.h"
+#include "symbol/infer.h"
+#include "symbol/op_def.h"
+
+namespace bindery {
+
+// Types that were inferred already, of one batch. Refers to both.
+class InferredForwardTypes final : public ForwardTypes {
+ public:
+  InferredForwardTypes(const Graph& graph, const NodeTypes& types) : graph_(graph), types_(types) {}
+  std::optional<Extents> ShapeOf(const Entry& value) const override;
+  std::optional<DType> DTypeOf(const Entry& value) const override;
+
+ private:
+  const Graph& graph_;
+  const NodeTypes& types_;
+};
+
+// Types that follow from what is given and declared, inferred when the first is asked for, for batches of three sizes:
+// an extent that grows evenly with the batch follows it, others are as at the first. Refers to both.
+class GivenForwardTypes final : public ForwardTypes {
+ public:
+  GivenForwardTypes(const Graph& graph, const GivenTypes& given) : graph_(graph), given_(given) {}
+  std::optional<Extents> ShapeOf(const Entry& value) const override;
+  std::optional<DType> DTypeOf(const Entry& value) const override;
+
+ private:
+  struct Inferred {
+    int64_t batch = 0;            // of `at_batch`
+    PartialShapes at_batch = {};  // with one sample more, and with two more; empty: nothing follows the batch
+    PartialShapes one_more = {}, two_more = {};
+    std::vector<std::vector<DType>> dtypes = {};
+  };
+  const Inferred& Infer() const;
+
+  const Graph& graph_;
+  const GivenTypes& given_;
+  mutable std::optional<Inferred> inferred_;
+};
+
+}  // namespace bindery
