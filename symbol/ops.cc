@@ -26,28 +26,13 @@ std::span<const OpDef& (*const)()> BuiltinOps() {
       // dropout.h
       DropoutOp,
       DropoutGradOp,
-      // elementwise.h
-      AddOp,
-      SubOp,
-      MulOp,
-      DivOp,
-      MaximumOp,
-      MinimumOp,
-      GreaterEqualOp,
-      LessEqualOp,
+      // elementwise.h, besides the rows of its table
       AddScalarOp,
       SubScalarOp,
       RSubScalarOp,
       MulScalarOp,
       DivScalarOp,
       RDivScalarOp,
-      NegativeOp,
-      ExpOp,
-      LogOp,
-      SquareOp,
-      SqrtOp,
-      AbsOp,
-      SignOp,
       AddNOp,
       AddReluOp,
       AddReluGradOp,
@@ -92,7 +77,12 @@ std::span<const OpDef& (*const)()> BuiltinOps() {
       SoftmaxOp,
       SoftmaxGradOp,
   };
-  return kOps;
+  static const std::vector<const OpDef& (*)()> all = [] {
+    std::vector<const OpDef& (*)()> list(std::begin(kOps), std::end(kOps));
+    list.insert(list.end(), ElementwiseOps().begin(), ElementwiseOps().end());
+    return list;
+  }();
+  return all;
 }
 
 }  // namespace bindery

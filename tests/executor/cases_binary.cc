@@ -39,25 +39,28 @@ std::vector<OperatorCase> BinaryCases() {
       {{2, 1, 2, 2}, {2, 20, 2, 2}},
       {{2, 2, 2, 2, 2}, {1, 2, 1, 2, 1}},
   };
-  for (const Operator& o : {Operator{"Add", AddOp},
-                            {"Sub", SubOp},
-                            {"Mul", MulOp},
-                            {"Div", DivOp},
-                            {"Maximum", MaximumOp},
-                            {"Minimum", MinimumOp},
-                            {"GreaterEqual", GreaterEqualOp},
-                            {"LessEqual", LessEqualOp}}) {
-    const std::string name = o.name;
+  for (const char* op : {"Add", "Sub", "Mul", "Div", "Mod", "Power", "Maximum", "Minimum", "Less", "LessEqual",
+                         "Greater", "GreaterEqual", "Equal", "NotEqual", "And", "Or", "Xor"}) {
+    const std::string name = op;
+    const bool is_step = name.ends_with("Equal") || name == "Less" || name == "Greater" || name == "And" ||
+                         name == "Or" || name == "Xor";
     for (const Operands& shapes : operands) {
       OperatorCase c{.name = fmt::format("{} {} {}", name, shapes.a, shapes.b),
-                     .symbol = Binary(o.op()),
+                     .symbol = Binary(FindOp(name)),
                      .inputs = {{"a", AwayFromZero(shapes.a)}, {"b", AwayFromZero(shapes.b, 0.4, 1.9)}},
                      .terms = TermsOf(shapes),
                      .magnitude = 1};
+      if (name == "Power") {
+        c.inputs["a"] = Uniform(shapes.a, 0.4, 1.9);
+        c.tolerance = 4;
+        c.magnitude = 3;  // a^b log a
+      }
+      // A quotient that is rounded to the next whole number has another remainder.
+      if (name == "Mod") c.test_dtypes = {DType::kFloat32, DType::kFloat64};
       if (shapes.a.rank() > 0 && shapes.b.rank() == shapes.a.rank() && shapes.a[0] == shapes.b[0]) {
         c.batch_axes = {{"a", 0}, {"b", 0}};
       }
-      if (name.ends_with("Equal")) c.wrt.emplace();  // a step: no gradient
+      if (is_step) c.wrt.emplace();  // a step: no gradient
       cases.push_back(std::move(c));
     }
     cases.back().wrong_shapes = {{{"a", {2, 3}}, {"b", {2, 4}}}, {{"a", {2, 3}}, {"b", {2}}}};

@@ -1,4 +1,5 @@
 #include <memory>
+#include <utility>
 
 #include "symbol/ops/elementwise.h"
 #include "tests/executor/operator_cases.h"
@@ -9,6 +10,21 @@ namespace {
 struct Operator {
   const char* name;
   const OpDef& (*op)();
+};
+
+// Operands are taken from `low` to `high`, around 0 if these are opposite.
+struct Row {
+  const char* op;
+  double low, high;
+  bool is_step = false;  // piecewise constant: no gradient
+};
+const Row kRows[] = {
+    {"Negative", -2, 2},    {"Abs", -2, 2},         {"Sign", -2, 2, true},  {"Square", -2, 2},   {"Sqrt", 0.3, 3},
+    {"Reciprocal", 0.3, 3}, {"Exp", -2, 2},         {"Expm1", -1, 1},       {"Log", 0.3, 3},     {"Log1p", -0.5, 2},
+    {"Floor", -3, 3, true}, {"Ceil", -3, 3, true},  {"Round", -3, 3, true}, {"Erf", -1.5, 1.5},  {"Sin", -2, 2},
+    {"Cos", -2, 2},         {"Tan", -1, 1},         {"Asin", -0.8, 0.8},    {"Acos", -0.8, 0.8}, {"Atan", -2, 2},
+    {"Sinh", -1.5, 1.5},    {"Cosh", -1.5, 1.5},    {"Asinh", -2, 2},       {"Acosh", 1.3, 3},   {"Atanh", -0.8, 0.8},
+    {"Not", -2, 2, true},   {"IsNaN", -2, 2, true}, {"IsInf", -2, 2, true},
 };
 
 const Shape kShapes[] = {{3, 5}, {2, 20, 2, 3}, {1}};
@@ -31,19 +47,16 @@ std::vector<OperatorCase> UnaryCases() {
                        .batch_axes = {{"x", 0}},
                        .magnitude = 1});
     }
-    for (const Operator& o :
-         {Operator{"Negative", NegativeOp}, {"Exp", ExpOp}, {"Square", SquareOp}, {"Abs", AbsOp}, {"Sign", SignOp}}) {
-      cases.push_back({.name = fmt::format("{} {}", o.name, shape),
-                       .symbol = Apply(o.op(), {}, {x}, "y"),
-                       .inputs = {{"x", AwayFromZero(shape, 0.2, 2)}},
-                       .batch_axes = {{"x", 0}}});
-      if (std::string(o.name) == "Sign") cases.back().wrt.emplace();  // a step: no gradient
-    }
-    for (const Operator& o : {Operator{"Log", LogOp}, {"Sqrt", SqrtOp}}) {
-      cases.push_back({.name = fmt::format("{} {}", o.name, shape),
-                       .symbol = Apply(o.op(), {}, {x}, "y"),
-                       .inputs = {{"x", Uniform(shape, 0.3, 3)}},
-                       .batch_axes = {{"x", 0}}});
+    for (const Row& row : kRows) {
+      HostTensor x_value =
+          row.low == -row.high ? AwayFromZero(shape, row.high / 10, row.high) : Uniform(shape, row.low, row.high);
+      cases.push_back({.name = fmt::format("{} {}", row.op, shape),
+                       .symbol = Apply(FindOp(row.op), {}, {x}, "y"),
+                       .inputs = {{"x", std::move(x_value)}},
+                       .batch_axes = {{"x", 0}},
+                       .tolerance = row.is_step ? 1.0 : 4.0,  // gradients are rounded several times
+                       .magnitude = row.is_step ? 0.0 : 1.0});
+      if (row.is_step) cases.back().wrt.emplace();
     }
     const HostTensor constant = Uniform(shape).Cast(DType::kFloat32);
     cases.push_back({.name = fmt::format("Constant {}", shape),

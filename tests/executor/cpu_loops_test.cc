@@ -37,31 +37,39 @@ double UlpsApart(float got, double wanted) {
 double SoftRelu(double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::fabs(x))); }
 
 struct UnaryCase {
-  Unary op;
   const char* name;
   double ulps;
-  double (*f)(double x, double c);
+  double (*f)(double x);
 };
-constexpr float kScalar = 0.75f;
 const UnaryCase kUnaryCases[] = {
-    {Unary::kNegative, "negative", 0, [](double x, double) { return -x; }},
-    {Unary::kAbs, "abs", 0, [](double x, double) { return std::fabs(x); }},
-    {Unary::kSign, "sign", 0, [](double x, double) { return std::isnan(x) ? x : (x > 0) - (x < 0); }},
-    {Unary::kSquare, "square", 1, [](double x, double) { return x * x; }},
-    {Unary::kSqrt, "sqrt", 1, [](double x, double) { return std::sqrt(x); }},
-    {Unary::kExp, "exp", 2, [](double x, double) { return std::exp(x); }},
-    {Unary::kLog, "log", 2, [](double x, double) { return std::log(x); }},
-    {Unary::kAddScalar, "x + c", 1, [](double x, double c) { return x + c; }},
-    {Unary::kRSubScalar, "c - x", 1, [](double x, double c) { return c - x; }},
-    {Unary::kMulScalar, "x c", 1, [](double x, double c) { return x * c; }},
-    {Unary::kDivScalar, "x / c", 1, [](double x, double c) { return x / c; }},
-    {Unary::kRDivScalar, "c / x", 1, [](double x, double c) { return c / x; }},
-    {Unary::kRelu, "relu", 0, [](double x, double) { return x < 0 ? 0 : x; }},
-    {Unary::kSigmoid, "sigmoid", 4, [](double x, double) { return 1 / (1 + std::exp(-x)); }},
-    {Unary::kTanh, "tanh", 4, [](double x, double) { return std::tanh(x); }},
-    {Unary::kSoftRelu, "softrelu", 4, [](double x, double) { return SoftRelu(x); }},
-    {Unary::kSoftSign, "softsign", 2, [](double x, double) { return x / (1 + std::fabs(x)); }},
+    {"Negative", 0, [](double x) { return -x; }},
+    {"Abs", 0, [](double x) { return std::fabs(x); }},
+    {"Sign", 0, [](double x) { return std::isnan(x) ? x : (x > 0) - (x < 0); }},
+    {"Square", 1, [](double x) { return x * x; }},
+    {"Sqrt", 1, [](double x) { return std::sqrt(x); }},
+    {"Exp", 2, [](double x) { return std::exp(x); }},
+    {"Log", 2, [](double x) { return std::log(x); }},
+    {"Expm1", 1, [](double x) { return std::expm1(x); }},
+    {"Log1p", 1, [](double x) { return std::log1p(x); }},
+    {"Reciprocal", 1, [](double x) { return 1 / x; }},
+    {"Floor", 0, [](double x) { return std::floor(x); }},
+    {"Ceil", 0, [](double x) { return std::ceil(x); }},
+    {"Round", 0, [](double x) { return std::nearbyint(x); }},
+    {"Erf", 2, [](double x) { return std::erf(x); }},
+    {"Sin", 2, [](double x) { return std::sin(x); }},
+    {"Atan", 2, [](double x) { return std::atan(x); }},
+    {"relu", 0, [](double x) { return x < 0 ? 0 : x; }},
+    {"sigmoid", 4, [](double x) { return 1 / (1 + std::exp(-x)); }},
+    {"tanh", 4, [](double x) { return std::tanh(x); }},
+    {"softrelu", 4, [](double x) { return SoftRelu(x); }},
+    {"softsign", 2, [](double x) { return x / (1 + std::fabs(x)); }},
 };
+
+// By name, among the operators' functions and the activations.
+Loops::UnaryLoop UnaryLoopOf(const Loops& loops, const char* name) {
+  const size_t i = native::UnaryFunctions::Find(name);
+  return i < loops.unary.size() ? loops.unary[i] : loops.activation[native::ActivationFunctions::Find(name)];
+}
 
 std::vector<float> SpecialValues() {
   constexpr float kMax = std::numeric_limits<float>::max();
@@ -75,9 +83,9 @@ TEST_P(LoopsTest, UnaryFunctions) {
   for (float value : RandomFloats(4000, "near 0", -2, 2)) x.push_back(value);
   for (const UnaryCase& c : kUnaryCases) {
     std::vector<float> y(x.size());
-    loops().unary[static_cast<size_t>(c.op)](x.data(), y.data(), static_cast<int64_t>(x.size()), kScalar);
+    UnaryLoopOf(loops(), c.name)(x.data(), y.data(), static_cast<int64_t>(x.size()));
     for (size_t i = 0; i < x.size(); ++i) {
-      ASSERT_LE(UlpsApart(y[i], c.f(x[i], kScalar)), c.ulps) << c.name << " of " << x[i] << " gave " << y[i];
+      ASSERT_LE(UlpsApart(y[i], c.f(x[i])), c.ulps) << c.name << " of " << x[i] << " gave " << y[i];
     }
   }
 }
@@ -86,10 +94,10 @@ TEST_P(LoopsTest, EverySizeAndNothingBeyond) {
   for (int64_t n : kSizes) {
     const std::vector<float> a = RandomFloats(n, "a"), b = RandomFloats(n, "b");
     std::vector<float> y(static_cast<size_t>(n) + 32, -7);
-    loops().binary[static_cast<size_t>(Binary::kAdd)](a.data(), b.data(), y.data(), n);
+    loops().BinaryOf<native::fn::Add>()(a.data(), b.data(), y.data(), n);
     for (int64_t i = 0; i < n; ++i) ASSERT_EQ(y[i], a[i] + b[i]) << n;
-    loops().unary[static_cast<size_t>(Unary::kMulScalar)](a.data(), y.data(), n, 3);
-    for (int64_t i = 0; i < n; ++i) ASSERT_EQ(y[i], a[i] * 3) << n;
+    loops().UnaryOf<native::fn::Square>()(a.data(), y.data(), n);
+    for (int64_t i = 0; i < n; ++i) ASSERT_EQ(y[i], a[i] * a[i]) << n;
     loops().add_relu_grad(a.data(), b.data(), b.data(), y.data(), n);
     for (int64_t i = 0; i < n; ++i) ASSERT_EQ(y[i], b[i] > 0 ? a[i] + b[i] : 0) << n;
     for (int64_t i = n; i < n + 32; ++i) ASSERT_EQ(y[i], -7) << n;
@@ -98,36 +106,41 @@ TEST_P(LoopsTest, EverySizeAndNothingBeyond) {
 
 TEST_P(LoopsTest, BinaryFunctionsAndScalars) {
   const struct {
-    Binary op;
+    const char* name;
+    bool is_gradient;  // of an activation
     double (*f)(double a, double b);
   } cases[] = {
-      {Binary::kAdd, [](double a, double b) { return a + b; }},
-      {Binary::kSub, [](double a, double b) { return a - b; }},
-      {Binary::kMul, [](double a, double b) { return a * b; }},
-      {Binary::kDiv, [](double a, double b) { return a / b; }},
-      {Binary::kMaximum, [](double a, double b) { return a >= b || std::isnan(a) ? a : b; }},
-      {Binary::kMinimum, [](double a, double b) { return a <= b || std::isnan(a) ? a : b; }},
-      {Binary::kGreaterEqual, [](double a, double b) { return a >= b ? 1.0 : 0.0; }},
-      {Binary::kLessEqual, [](double a, double b) { return a <= b ? 1.0 : 0.0; }},
-      {Binary::kAddRelu, [](double a, double b) { return a + b < 0 ? 0 : a + b; }},
-      {Binary::kReluGrad, [](double dy, double y) { return y > 0 ? dy : 0; }},
-      {Binary::kSigmoidGrad, [](double dy, double y) { return dy * y * (1 - y); }},
-      {Binary::kTanhGrad, [](double dy, double y) { return dy * (1 - y * y); }},
-      {Binary::kSoftReluGrad, [](double dy, double y) { return dy * -std::expm1(-y); }},
-      {Binary::kSoftSignGrad, [](double dy, double y) { return dy * (1 - std::fabs(y)) * (1 - std::fabs(y)); }},
+      {"Add", false, [](double a, double b) { return a + b; }},
+      {"Sub", false, [](double a, double b) { return a - b; }},
+      {"Mul", false, [](double a, double b) { return a * b; }},
+      {"Div", false, [](double a, double b) { return a / b; }},
+      {"Maximum", false, [](double a, double b) { return a >= b || std::isnan(a) ? a : b; }},
+      {"Minimum", false, [](double a, double b) { return a <= b || std::isnan(a) ? a : b; }},
+      {"GreaterEqual", false, [](double a, double b) { return a >= b ? 1.0 : 0.0; }},
+      {"LessEqual", false, [](double a, double b) { return a <= b ? 1.0 : 0.0; }},
+      {"Less", false, [](double a, double b) { return a < b ? 1.0 : 0.0; }},
+      {"Equal", false, [](double a, double b) { return a == b ? 1.0 : 0.0; }},
+      {"Xor", false, [](double a, double b) { return (a != 0) != (b != 0) ? 1.0 : 0.0; }},
+      {"AddRelu", false, [](double a, double b) { return a + b < 0 ? 0 : a + b; }},
+      {"relu", true, [](double dy, double y) { return y > 0 ? dy : 0; }},
+      {"sigmoid", true, [](double dy, double y) { return dy * y * (1 - y); }},
+      {"tanh", true, [](double dy, double y) { return dy * (1 - y * y); }},
+      {"softrelu", true, [](double dy, double y) { return dy * -std::expm1(-y); }},
+      {"softsign", true, [](double dy, double y) { return dy * (1 - std::fabs(y)) * (1 - std::fabs(y)); }},
   };
   const int64_t n = 1031;
   std::vector<float> a = RandomFloats(n, "a"), b = RandomFloats(n, "b"), y(static_cast<size_t>(n));
   std::copy_n(a.begin(), 50, b.begin());  // ties
   for (const auto& c : cases) {
-    const size_t op = static_cast<size_t>(c.op);
-    loops().binary[op](a.data(), b.data(), y.data(), n);
-    for (int64_t i = 0; i < n; ++i) ASSERT_NEAR(y[i], c.f(a[i], b[i]), 1e-6 * (1 + std::fabs(y[i]))) << op;
-    if (op >= loops().binary_scalar_a.size()) continue;
+    const size_t op =
+        c.is_gradient ? native::ActivationGradFunctions::Find(c.name) : native::BinaryFunctions::Find(c.name);
+    (c.is_gradient ? loops().activation_grad[op] : loops().binary[op])(a.data(), b.data(), y.data(), n);
+    for (int64_t i = 0; i < n; ++i) ASSERT_NEAR(y[i], c.f(a[i], b[i]), 1e-6 * (1 + std::fabs(y[i]))) << c.name;
+    if (c.is_gradient) continue;
     loops().binary_scalar_b[op](a.data(), &b[3], y.data(), n);
-    for (int64_t i = 0; i < n; ++i) ASSERT_NEAR(y[i], c.f(a[i], b[3]), 1e-6 * (1 + std::fabs(y[i]))) << op;
+    for (int64_t i = 0; i < n; ++i) ASSERT_NEAR(y[i], c.f(a[i], b[3]), 1e-6 * (1 + std::fabs(y[i]))) << c.name;
     loops().binary_scalar_a[op](&a[3], b.data(), y.data(), n);
-    for (int64_t i = 0; i < n; ++i) ASSERT_NEAR(y[i], c.f(a[3], b[i]), 1e-6 * (1 + std::fabs(y[i]))) << op;
+    for (int64_t i = 0; i < n; ++i) ASSERT_NEAR(y[i], c.f(a[3], b[i]), 1e-6 * (1 + std::fabs(y[i]))) << c.name;
   }
 }
 
@@ -137,9 +150,9 @@ TEST_P(LoopsTest, MaximaAndMinimaOfSpecialValues) {
   for (float a : values) {
     std::vector<float> max(values.size()), min(values.size()), max_a(values.size());
     const std::vector<float> as(values.size(), a);
-    loops().binary[static_cast<size_t>(Binary::kMaximum)](as.data(), values.data(), max.data(), n);
-    loops().binary[static_cast<size_t>(Binary::kMinimum)](as.data(), values.data(), min.data(), n);
-    loops().binary_scalar_a[static_cast<size_t>(Binary::kMaximum)](&a, values.data(), max_a.data(), n);
+    loops().BinaryOf<native::fn::Maximum>()(as.data(), values.data(), max.data(), n);
+    loops().BinaryOf<native::fn::Minimum>()(as.data(), values.data(), min.data(), n);
+    loops().binary_scalar_a[native::BinaryFunctions::Find("Maximum")](&a, values.data(), max_a.data(), n);
     for (size_t i = 0; i < values.size(); ++i) {
       const bool nan = std::isnan(a) || std::isnan(values[i]);
       ASSERT_TRUE(nan ? std::isnan(max[i]) : max[i] == std::max(a, values[i])) << a << " " << values[i];

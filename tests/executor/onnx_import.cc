@@ -113,6 +113,34 @@ Handler Comparison(Symbol (*f)(const Symbol&, const Symbol&, const std::string&)
   return [f](Importer& im) { im.Out(0, Cast(f(im.In(0), im.In(1), ""), {.dtype = DType::kBool})); };
 }
 
+Handler Predicate(Symbol (*f)(const Symbol&, const std::string&)) {
+  return [f](Importer& im) { im.Out(0, Cast(f(im.In(0), ""), {.dtype = DType::kBool})); };
+}
+
+void ImportIsInf(Importer& im) {
+  if (!im.node().Int("detect_negative", 1) || !im.node().Int("detect_positive", 1)) Throw("both infinities count");
+  Predicate(IsInf)(im);
+}
+
+void ImportPow(Importer& im) {
+  if (im.DTypeOf(im.In(0)) != im.DTypeOf(im.In(1))) Throw("base and exponent have one type");
+  Binary(Power)(im);
+}
+
+void ImportMod(Importer& im) {
+  if (im.node().Int("fmod", 0)) Throw("the remainder has the divisor's sign");
+  Binary(Mod)(im);
+}
+
+// The bounds: attributes up to version 6, inputs since, each of which may be missing.
+void ImportClip(Importer& im) {
+  if (im.opset() < 11) Throw("the bounds are inputs");
+  Symbol y = Identity(im.In(0));
+  if (im.node().HasInput(1)) y = Maximum(y, im.In(1));
+  if (im.node().HasInput(2)) y = Minimum(y, im.In(2));
+  im.Out(0, y);
+}
+
 DType CastTarget(int64_t onnx_type) {
   switch (onnx_type) {
     case 1: return DType::kFloat32;
@@ -300,23 +328,41 @@ void ImportSplit(Importer& im) {
 const std::map<std::string, Handler>& Handlers() {
   static const std::map<std::string, Handler> handlers = {
       {"Abs", Unary(Abs)},
+      {"Acos", Unary(Acos)},
+      {"Acosh", Unary(Acosh)},
       {"Add", Binary(Add)},
+      {"And", Binary(And)},
+      {"Asin", Unary(Asin)},
+      {"Asinh", Unary(Asinh)},
+      {"Atan", Unary(Atan)},
+      {"Atanh", Unary(Atanh)},
       {"AveragePool", [](Importer& im) { ImportPool(im, PoolType::kAvg); }},
       {"BatchNormalization", ImportBatchNorm},
       {"Cast", [](Importer& im) { im.Out(0, Cast(im.In(0), {.dtype = CastTarget(im.node().Int("to", 0))})); }},
       {"CastLike", [](Importer& im) { im.Out(0, Cast(im.In(0), {.dtype = im.DTypeOf(im.In(1))})); }},
+      {"Ceil", Unary(Ceil)},
+      {"Clip", ImportClip},
       {"Concat", ImportConcat},
       {"Constant", [](Importer& im) { im.OutConstant(im.node().tensors.at("value")); }},
       {"Conv", ImportConv},
+      {"Cos", Unary(Cos)},
+      {"Cosh", Unary(Cosh)},
       {"Div", Binary(Div)},
       {"Dropout", ImportDropout},
+      {"Equal", Comparison(Equal)},
+      {"Erf", Unary(Erf)},
       {"Exp", Unary(Exp)},
       {"Flatten", ImportFlatten},
+      {"Floor", Unary(Floor)},
       {"Gemm", ImportGemm},
       {"GlobalAveragePool", GlobalPool(PoolType::kAvg)},
       {"GlobalMaxPool", GlobalPool(PoolType::kMax)},
+      {"Greater", Comparison(Greater)},
       {"GreaterOrEqual", Comparison(GreaterEqual)},
       {"Identity", Unary(Identity)},
+      {"IsInf", ImportIsInf},
+      {"IsNaN", Predicate(IsNaN)},
+      {"Less", Comparison(Less)},
       {"LessOrEqual", Comparison(LessEqual)},
       {"Log", Unary(Log)},
       {"MatMul", ImportMatMul},
@@ -324,16 +370,23 @@ const std::map<std::string, Handler>& Handlers() {
       {"MaxPool", [](Importer& im) { ImportPool(im, PoolType::kMax); }},
       {"Mean", [](Importer& im) { im.Out(0, Chain(im, Add) / static_cast<double>(im.node().inputs.size())); }},
       {"Min", Variadic(Minimum)},
+      {"Mod", ImportMod},
       {"Mul", Binary(Mul)},
       {"Neg", [](Importer& im) { im.Out(0, -im.In(0)); }},
-      {"Reciprocal", [](Importer& im) { im.Out(0, 1.0 / im.In(0)); }},
+      {"Not", Unary(Not)},
+      {"Or", Binary(Or)},
+      {"Pow", ImportPow},
+      {"Reciprocal", Unary(Reciprocal)},
       {"ReduceMax", Reduction(Max)},
       {"ReduceMean", Reduction(Mean)},
       {"ReduceSum", Reduction(Sum)},
       {"Relu", Unary(Relu)},
       {"Reshape", ImportReshape},
+      {"Round", Unary(Round)},
       {"Sigmoid", Unary(Sigmoid)},
       {"Sign", Unary(Sign)},
+      {"Sin", Unary(Sin)},
+      {"Sinh", Unary(Sinh)},
       {"Slice", ImportSlice},
       {"Softmax", ImportSoftmax},
       {"Softplus", Unary(SoftRelu)},
@@ -343,9 +396,11 @@ const std::map<std::string, Handler>& Handlers() {
       {"Squeeze", ImportSqueeze},
       {"Sub", Binary(Sub)},
       {"Sum", Variadic(Add)},
+      {"Tan", Unary(Tan)},
       {"Tanh", Unary(Tanh)},
       {"Transpose", [](Importer& im) { im.Out(0, Transpose(im.In(0), {.axes = im.node().Ints("perm")})); }},
       {"Unsqueeze", ImportUnsqueeze},
+      {"Xor", Binary(Xor)},
   };
   return handlers;
 }

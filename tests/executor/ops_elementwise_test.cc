@@ -1,5 +1,9 @@
 #include <gtest/gtest.h>
 
+#include <limits>
+
+#include "symbol/ops.h"
+#include "tests/executor/graph_runner.h"
 #include "tests/executor/operator_cases.h"
 
 namespace bindery {
@@ -8,6 +12,102 @@ namespace {
 TEST(Operators, Activation) { CheckOperators(ActivationCases()); }
 TEST(Operators, Binary) { CheckOperators(BinaryCases()); }
 TEST(Operators, Unary) { CheckOperators(UnaryCases()); }
+
+template <class T>
+HostTensor TensorOf(const std::vector<T>& values) {
+  HostTensor tensor(kDTypeOf<T>, {static_cast<int64_t>(values.size())});
+  std::copy(values.begin(), values.end(), tensor.data<T>().begin());
+  return tensor;
+}
+
+// f(a, b) of one element type, by the fast kernels.
+template <class T>
+std::vector<T> Compute(const char* op, const std::vector<T>& a, const std::vector<T>& b = {}) {
+  std::vector<Symbol> operands = {Variable("a")};
+  HostTensorMap inputs = {{"a", TensorOf(a)}};
+  if (!b.empty()) {
+    operands.push_back(Variable("b"));
+    inputs["b"] = TensorOf(b);
+  }
+  const RunResult result = RunGraph(Apply(FindOp(op), {}, operands, "y"), inputs, {});
+  EXPECT_NE(result.implementations.at("y"), "reference") << op;
+  const auto values = result.outputs[0].data<T>();
+  return {values.begin(), values.end()};
+}
+
+using Int64s = std::vector<int64_t>;
+using Int32s = std::vector<int32_t>;
+using Bytes = std::vector<uint8_t>;
+
+// Each type is computed in itself: nothing is rounded to what a double holds, and integers wrap around.
+TEST(ElementTypes, IntegersAreExact) {
+  const int64_t big = (int64_t{1} << 53) + 1, max = std::numeric_limits<int64_t>::max(),
+                min = std::numeric_limits<int64_t>::min();
+  EXPECT_EQ(Compute<int64_t>("Add", {big, max}, {2, 1}), (Int64s{big + 2, min}));
+  EXPECT_EQ(Compute<int64_t>("Sub", {big, min}, {1, 1}), (Int64s{big - 1, max}));
+  EXPECT_EQ(Compute<int64_t>("Mul", {big, big}, {3}), (Int64s{3 * big, 3 * big}));
+  EXPECT_EQ(Compute<int64_t>("Maximum", {big, big - 1}, {big + 1, big}), (Int64s{big + 1, big}));
+  EXPECT_EQ(Compute<int64_t>("Equal", {big, big}, {big - 1, big}), (Int64s{0, 1}));
+  EXPECT_EQ(Compute<int64_t>("Negative", {big, min}), (Int64s{-big, min}));
+  EXPECT_EQ(Compute<int64_t>("Abs", {-big, min}), (Int64s{big, min}));
+  EXPECT_EQ(Compute<int64_t>("Power", {3, -3, 2, -1, 7}, {5, 3, -1, -3, 0}), (Int64s{243, -27, 0, -1, 1}));
+  EXPECT_EQ(Compute<int32_t>("Square", {-5, 65536}), (Int32s{25, 0}));
+  EXPECT_EQ(Compute<uint8_t>("Add", {250, 3}, {10, 4}), (Bytes{4, 7}));
+  EXPECT_EQ(Compute<uint8_t>("Sub", {1}, {2}), (Bytes{255}));
+}
+
+// Division by zero, and of the least number by -1, is no processor's trap.
+TEST(ElementTypes, IntegersAreDividedSafely) {
+  const int32_t max = std::numeric_limits<int32_t>::max(), min = std::numeric_limits<int32_t>::min();
+  EXPECT_EQ(Compute<int32_t>("Div", {7, -7, 5, -5, 0, min}, {2, 2, 0, 0, 0, -1}), (Int32s{3, -3, max, min, 0, max}));
+  EXPECT_EQ(Compute<int32_t>("Mod", {7, -7, 7, -7, 5, min}, {3, 3, -3, -3, 0, -1}), (Int32s{1, 2, -2, -1, 0, 0}));
+  EXPECT_EQ(Compute<uint8_t>("Div", {7, 7}, {2, 0}), (Bytes{3, 255}));
+}
+
+TEST(ElementTypes, TruthValues) {
+  HostTensor a(DType::kBool, {4}), b(DType::kBool, {4});
+  for (int i = 0; i < 4; ++i) {
+    a.Set(i, i / 2);
+    b.Set(i, i % 2);
+  }
+  const auto truth = [&](const char* op) {
+    const RunResult result =
+        RunGraph(Apply(FindOp(op), {}, {Variable("a"), Variable("b")}, "y"), {{"a", a}, {"b", b}}, {});
+    std::string text;
+    for (int i = 0; i < 4; ++i) text += result.outputs[0].At(i) != 0 ? '1' : '0';
+    return text;
+  };
+  EXPECT_EQ(truth("And"), "0001");
+  EXPECT_EQ(truth("Or"), "0111");
+  EXPECT_EQ(truth("Xor"), "0110");
+  EXPECT_EQ(truth("Add"), "0111");
+  EXPECT_EQ(Compute<int64_t>("Not", {0, 3, -1}), (Int64s{1, 0, 0}));
+}
+
+TEST(ElementTypes, CastsAreExactOrSaturate) {
+  const int64_t big = (int64_t{1} << 53) + 1;
+  const auto cast = [](const HostTensor& from, DType to) {
+    const RunResult result = RunGraph(Cast(Variable("a"), {.dtype = to}, "y"), {{"a", from}}, {});
+    EXPECT_NE(result.implementations.at("y"), "reference") << ToString(to);
+    return result.outputs[0];
+  };
+  EXPECT_EQ(cast(TensorOf<int64_t>({big, -big, 5}), DType::kInt32),
+            TensorOf<int32_t>({std::numeric_limits<int32_t>::max(), std::numeric_limits<int32_t>::min(), 5}));
+  EXPECT_EQ(cast(TensorOf<int32_t>({-1, 256, 7}), DType::kUInt8), TensorOf<uint8_t>({0, 255, 7}));
+  EXPECT_EQ(cast(TensorOf<float>({2.5f, -3.5f, 1e30f}), DType::kInt32),
+            TensorOf<int32_t>({2, -4, std::numeric_limits<int32_t>::max()}));
+  EXPECT_EQ(cast(TensorOf<double>({0.1, -2, 1e-50}), DType::kFloat32), TensorOf<float>({0.1f, -2, 0}));
+}
+
+// What a function is made for is told by its name in the error.
+TEST(ElementTypes, FunctionsOfFloatsTakeNoIntegers) {
+  try {
+    RunGraph(Exp(Variable("a"), "y"), {{"a", TensorOf<int32_t>({1})}}, {});
+    FAIL() << "nothing was thrown";
+  } catch (const Error& e) {
+    EXPECT_NE(e.message().find("takes floating point numbers, got int32"), std::string::npos) << e.message();
+  }
+}
 
 }  // namespace
 }  // namespace bindery

@@ -56,8 +56,14 @@ const Symbol x = Variable("x"), a = Variable("a"), b = Variable("b");
 
 TEST(SpecialValues, Unary) {
   const HostTensor values = TensorOf({static_cast<int64_t>(kSpecial.size())}, kSpecial);
-  for (const char* name : {"Negative", "Exp", "Log", "Square", "Sqrt", "Abs", "Sign"}) {
-    ExpectTablesAgree(Apply(FindOp(name), {}, {x}, name), {{"x", values}});
+  for (const OpDef& (*op)() : ElementwiseOps()) {
+    if (op().inputs({}, 0).size() > 1) continue;
+    // How large angles are reduced is the C library's affair.
+    HostTensor operands = values;
+    if (op().name == "Sin" || op().name == "Cos" || op().name == "Tan") {
+      for (float& value : operands.data<float>()) value = std::fabs(value) == kLargest ? 3 : value;
+    }
+    ExpectTablesAgree(Apply(op(), {}, {x}, "y"), {{"x", operands}});
   }
   for (const char* name : {"AddScalar", "SubScalar", "RSubScalar", "MulScalar", "DivScalar", "RDivScalar"}) {
     for (double scalar : {0.75, -3.0}) {
@@ -74,8 +80,11 @@ TEST(SpecialValues, Unary) {
 
 TEST(SpecialValues, Binary) {
   const auto [left, right] = Pairs();
-  for (const char* name :
-       {"Add", "Sub", "Mul", "Div", "Maximum", "Minimum", "GreaterEqual", "LessEqual", "AddRelu", "AddN"}) {
+  for (const OpDef& (*op)() : ElementwiseOps()) {
+    if (op().inputs({}, 0).size() == 1) continue;
+    ExpectTablesAgree(Apply(op(), {}, {a, b}, "y"), {{"a", left}, {"b", right}});
+  }
+  for (const char* name : {"AddRelu", "AddN"}) {
     ExpectTablesAgree(Apply(FindOp(name), {}, {a, b}, name), {{"a", left}, {"b", right}});
   }
   const HostTensor values = TensorOf({static_cast<int64_t>(kSpecial.size())}, kSpecial);
@@ -181,6 +190,7 @@ TEST(SpecialValues, Convolution) {
     attrs.groups = form.groups;
     Shape weight = form.data.With(0, form.filters).With(1, form.data[1] / form.groups);
     for (int i = 2; i < weight.rank(); ++i) weight.Set(i, 3);
+    const std::vector<int64_t> extents(form.data.begin() + 2, form.data.end());
     for (const float value : kUnusual) {
       for (const Layout layout : {Layout::kPlain, Layout::kChannelsLast, Layout::kBlocked8}) {
         if (large && layout != Layout::kPlain) continue;

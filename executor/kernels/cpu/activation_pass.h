@@ -15,7 +15,7 @@ struct ActivationPass {
   void operator()(float* y, int64_t n) const {
     if (!loop) return;
     ParallelFor(n, kGrain, kSerialElements,
-                [&](int64_t begin, int64_t end, int) { loop(y + begin, y + begin, end - begin, 0); });
+                [&](int64_t begin, int64_t end, int) { loop(y + begin, y + begin, end - begin); });
   }
 };
 

@@ -1,3 +1,8 @@
+#include <algorithm>
+#include <limits>
+#include <type_traits>
+
+#include "base/dtype.h"
 #include "engine/team.h"
 #include "executor/kernel_table.h"
 #include "executor/kernels/cpu/copy.h"
@@ -6,35 +11,37 @@
 namespace bindery::cpu {
 namespace {
 
-// Element by element, rounded to nearest even once.
+// Rounded to nearest even once; what an integer cannot hold becomes the nearest that it can, as in the reference.
+template <class To, class From>
+To Converted(From x) {
+  constexpr bool kFromInteger = std::is_integral_v<From>;
+  if constexpr (kFromInteger && std::is_integral_v<To> && !std::is_same_v<To, bool>) {
+    using Limits = std::numeric_limits<To>;
+    return static_cast<To>(std::clamp<int64_t>(x, Limits::min(), Limits::max()));
+  } else if constexpr ((kFromInteger && std::is_floating_point_v<To>) || std::is_same_v<From, float> ||
+                       std::is_same_v<To, float>) {
+    if constexpr (std::is_integral_v<To>) {
+      return StoreDouble<To>(static_cast<double>(x));
+    } else {
+      return static_cast<To>(x);
+    }
+  } else {
+    return StoreDouble<To>(LoadDouble(x));
+  }
+}
+
 template <class From, class To>
 void Convert(const void* x, void* y, int64_t begin, int64_t end) {
   const auto* from = static_cast<const From*>(x);
   auto* to = static_cast<To*>(y);
-  for (int64_t i = begin; i < end; ++i) to[i] = static_cast<To>(from[i]);
+  for (int64_t i = begin; i < end; ++i) to[i] = Converted<To>(from[i]);
 }
 
 using Loop = void (*)(const void* x, void* y, int64_t begin, int64_t end);
 
-// Between float32 and what a processor converts in a vector; everything else is the reference's.
 Loop LoopOf(DType from, DType to) {
-  if (from == DType::kFloat32) {
-    switch (to) {
-      case DType::kFloat64: return Convert<float, double>;
-      case DType::kBFloat16: return Convert<float, bfloat16>;
-      default: return nullptr;
-    }
-  }
-  if (to != DType::kFloat32) return nullptr;
-  switch (from) {
-    case DType::kFloat64: return Convert<double, float>;
-    case DType::kBFloat16: return Convert<bfloat16, float>;
-    case DType::kInt32: return Convert<int32_t, float>;
-    case DType::kInt64: return Convert<int64_t, float>;
-    case DType::kInt8: return Convert<int8_t, float>;
-    case DType::kUInt8: return Convert<uint8_t, float>;
-    default: return nullptr;
-  }
+  return Dispatch(from,
+                  [to]<class From>() { return Dispatch(to, []<class To>() -> Loop { return Convert<From, To>; }); });
 }
 
 // data -> output, in whatever format the data are
@@ -42,7 +49,6 @@ MaybeKernel MakeCast(const KernelSpec& spec) {
   const DType from = spec.inputs[0].dtype, to = spec.outputs[0].dtype;
   if (from == to) return ViewKernel(spec);
   const Loop loop = LoopOf(from, to);
-  if (!loop) return std::nullopt;
   const Format format = CommonFormat(spec, {0}, true);
   Kernel kernel = PlainKernel(spec, "loop");
   kernel.input_formats[0] = kernel.output_formats[0] = format;

@@ -13,6 +13,7 @@ KernelRows ConcatKernels();
 KernelRows ConvolutionKernels();
 KernelRows DotKernels();
 KernelRows DropoutKernels();
+KernelRows ElementwiseKernels();
 KernelRows FullyConnectedKernels();
 KernelRows LossKernels();
 KernelRows PoolingKernels();
@@ -40,8 +41,8 @@ const KernelTable& CpuKernels() {
   using namespace cpu;  // NOLINT: the table is nothing but its names
   static const KernelTable table(
       {BatchNormKernels(), BinaryKernels(), CastKernels(), ConcatKernels(), ConvolutionKernels(), DotKernels(),
-       DropoutKernels(), FullyConnectedKernels(), LossKernels(), PoolingKernels(), ReduceKernels(), ShapeKernels(),
-       SliceKernels(), SoftmaxKernels(), SoftmaxOutputKernels(), UnaryKernels()},
+       DropoutKernels(), ElementwiseKernels(), FullyConnectedKernels(), LossKernels(), PoolingKernels(),
+       ReduceKernels(), ShapeKernels(), SliceKernels(), SoftmaxKernels(), SoftmaxOutputKernels(), UnaryKernels()},
       MakeFastReorder, Translate);
   return table;
 }

@@ -61,7 +61,7 @@ MaybeKernel MakeLinearRegressionOutputGrad(const KernelSpec& spec) {
           } else {
             for (int64_t i = 0; i < m; ++i) tile[i] = static_cast<float>(label[at + i]);
           }
-          loops.binary[static_cast<size_t>(Binary::kSub)](y + at, targets, dx + at, m);
+          loops.BinaryOf<native::fn::Sub>()(y + at, targets, dx + at, m);
           loops.scale(dx + at, dx + at, m, factor);
         }
       });

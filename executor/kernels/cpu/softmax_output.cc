@@ -124,7 +124,7 @@ MaybeKernel MakeSoftmaxOutputGrad(const KernelSpec& spec) {
       }
       if (!head) return;
       ParallelFor(n, kGrain, kSerialElements, [&](int64_t begin, int64_t end, int) {
-        BestLoops().binary[static_cast<size_t>(Binary::kMul)](dx + begin, head + begin, dx + begin, end - begin);
+        BestLoops().BinaryOf<native::fn::Mul>()(dx + begin, head + begin, dx + begin, end - begin);
       });
     };
   };

@@ -6,9 +6,9 @@ namespace reference {
 
 KernelRows ActivationKernels();
 KernelRows BatchNormKernels();
-KernelRows BinaryKernels();
 KernelRows ConvolutionKernels();
 KernelRows DropoutKernels();
+KernelRows ElementwiseKernels();
 KernelRows FullyConnectedKernels();
 KernelRows LossKernels();
 KernelRows PoolingKernels();
@@ -17,7 +17,6 @@ KernelRows ShapeKernels();
 KernelRows SoftmaxKernels();
 KernelRows SoftmaxOutputKernels();
 KernelRows SyncBatchNormKernels();
-KernelRows UnaryKernels();
 MaybeKernel MakeReorder(DType dtype, const Shape& shape, const Format& from, const Format& to, int threads);
 
 }  // namespace reference
@@ -25,9 +24,9 @@ MaybeKernel MakeReorder(DType dtype, const Shape& shape, const Format& from, con
 const KernelTable& ReferenceKernels() {
   using namespace reference;  // NOLINT: the table is nothing but its names
   static const KernelTable table(
-      {ActivationKernels(), BatchNormKernels(), BinaryKernels(), ConvolutionKernels(), DropoutKernels(),
+      {ActivationKernels(), BatchNormKernels(), ConvolutionKernels(), DropoutKernels(), ElementwiseKernels(),
        FullyConnectedKernels(), LossKernels(), PoolingKernels(), ReduceKernels(), ShapeKernels(), SoftmaxKernels(),
-       SoftmaxOutputKernels(), SyncBatchNormKernels(), UnaryKernels()},
+       SoftmaxOutputKernels(), SyncBatchNormKernels()},
       reference::MakeReorder);
   return table;
 }

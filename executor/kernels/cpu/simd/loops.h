@@ -10,57 +10,33 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "executor/kernels/native_functions.h"
+
 namespace bindery::cpu {
 
-// y = f(x, c)
-enum class Unary {
-  kNegative,
-  kAbs,
-  kSign,
-  kSquare,
-  kSqrt,
-  kExp,
-  kLog,
-  kAddScalar,
-  kRSubScalar,
-  kMulScalar,
-  kDivScalar,
-  kRDivScalar,  // x + c, c - x, x c, x / c, c / x
-  kRelu,
-  kSigmoid,
-  kTanh,
-  kSoftRelu,
-  kSoftSign,
-  kCount
-};
-// y = f(a, b). The gradients take (dy, y).
-enum class Binary {
-  kAdd,
-  kSub,
-  kMul,
-  kDiv,
-  kMaximum,
-  kMinimum,
-  kGreaterEqual,
-  kLessEqual,
-  kAddRelu,
-  kReluGrad,
-  kSigmoidGrad,
-  kTanhGrad,
-  kSoftReluGrad,
-  kSoftSignGrad,
-  kCount
-};
-
 struct Loops {
-  using UnaryLoop = void (*)(const float* x, float* y, int64_t n, float c);
+  // y = f(x) and y = f(a, b), in the order of the lists in executor/kernels/functions.h. Gradients take (dy, y).
+  using UnaryLoop = void (*)(const float* x, float* y, int64_t n);
   using BinaryLoop = void (*)(const float* a, const float* b, float* y, int64_t n);
 
   const char* name;  // "avx2"
-  std::array<UnaryLoop, static_cast<size_t>(Unary::kCount)> unary;
-  std::array<BinaryLoop, static_cast<size_t>(Binary::kCount)> binary;
-  // With b[0] (a[0]) in place of every b (a); only for the operators that broadcast, kAdd to kLessEqual.
-  std::array<BinaryLoop, static_cast<size_t>(Binary::kAddRelu)> binary_scalar_b, binary_scalar_a;
+  std::array<UnaryLoop, native::UnaryFunctions::kSize> unary;
+  std::array<UnaryLoop, native::ActivationFunctions::kSize> activation;
+  std::array<BinaryLoop, native::BinaryFunctions::kSize> binary;
+  std::array<BinaryLoop, native::ActivationGradFunctions::kSize> activation_grad;
+  // With b[0] (a[0]) in place of every b (a).
+  std::array<BinaryLoop, native::BinaryFunctions::kSize> binary_scalar_b, binary_scalar_a;
+
+  template <class F>
+  UnaryLoop UnaryOf() const {
+    constexpr size_t kIndex = native::UnaryFunctions::Find(F::kName);
+    return unary[kIndex];
+  }
+  template <class F>
+  BinaryLoop BinaryOf() const {
+    constexpr size_t kIndex = native::BinaryFunctions::Find(F::kName);
+    return binary[kIndex];
+  }
 
   void (*add_relu_grad)(const float* g0, const float* g1, const float* y, float* dx, int64_t n);  // (g0 + g1) [y > 0]
   void (*add_to)(const float* x, double* sums, int64_t n);                                        // sums += x

@@ -19,73 +19,29 @@ inline void Map2(const float* a, const float* b, float* y, int64_t n, F f) {
   if (i < n) StorePart(y + i, n - i, f(LoadPart(a + i, n - i), LoadPart(b + i, n - i)));
 }
 
-inline V Truth(I mask) { return mask ? Splat(1) : Splat(0); }
+#include "executor/kernels/functions.h"
 
-template <Unary kOp>
-inline V Apply(V x, float c) {
-  if constexpr (kOp == Unary::kNegative) return -x;
-  if constexpr (kOp == Unary::kAbs) return AbsOf(x);
-  if constexpr (kOp == Unary::kSign) return x != x ? x : Truth(x > 0) - Truth(x < 0);
-  if constexpr (kOp == Unary::kSquare) return x * x;
-  if constexpr (kOp == Unary::kSqrt) return SquareRoot(x);
-  if constexpr (kOp == Unary::kExp) return Exp(x);
-  if constexpr (kOp == Unary::kLog) return Log(x);
-  if constexpr (kOp == Unary::kAddScalar) return x + c;
-  if constexpr (kOp == Unary::kRSubScalar) return c - x;
-  if constexpr (kOp == Unary::kMulScalar) return x * c;
-  if constexpr (kOp == Unary::kDivScalar) return x / c;
-  if constexpr (kOp == Unary::kRDivScalar) return c / x;
-  if constexpr (kOp == Unary::kRelu) return Max0(x);
-  if constexpr (kOp == Unary::kSigmoid) return SigmoidOf(x);
-  if constexpr (kOp == Unary::kTanh) return TanhOf(x);
-  if constexpr (kOp == Unary::kSoftRelu) return SoftReluOf(x);
-  if constexpr (kOp == Unary::kSoftSign) return x / (1 + AbsOf(x));
-}
-
-template <Binary kOp>
-inline V Apply(V a, V b) {
-  if constexpr (kOp == Binary::kAdd) return a + b;
-  if constexpr (kOp == Binary::kSub) return a - b;
-  if constexpr (kOp == Binary::kMul) return a * b;
-  if constexpr (kOp == Binary::kDiv) return a / b;
-  if constexpr (kOp == Binary::kMaximum) return (a >= b) | (a != a) ? a : b;
-  if constexpr (kOp == Binary::kMinimum) return (a <= b) | (a != a) ? a : b;
-  if constexpr (kOp == Binary::kGreaterEqual) return Truth(a >= b);
-  if constexpr (kOp == Binary::kLessEqual) return Truth(a <= b);
-  if constexpr (kOp == Binary::kAddRelu) return Max0(a + b);
-  if constexpr (kOp == Binary::kReluGrad) return b > 0 ? a : Splat(0);
-  if constexpr (kOp == Binary::kSigmoidGrad) return a * (b * (1 - b));
-  if constexpr (kOp == Binary::kTanhGrad) return a * (1 - b * b);
-  if constexpr (kOp == Binary::kSoftReluGrad) return a * OneMinusExp(b);
-  if constexpr (kOp == Binary::kSoftSignGrad) return a * ((1 - AbsOf(b)) * (1 - AbsOf(b)));
-}
 // A class, not a lambda: the function pointer that a lambda without captures converts to would not have the file's
 // target.
-template <Binary kOp>
-struct Function {
-  V operator()(V a, V b) const { return Apply<kOp>(a, b); }
-};
-
-template <Unary kOp>
-void UnaryLoop(const float* x, float* y, int64_t n, float c) {
-  Map(
-      x, y, n, [c](V v) __attribute__((always_inline)) { return Apply<kOp>(v, c); });
+template <class F>
+void UnaryLoop(const float* x, float* y, int64_t n) {
+  Map(x, y, n, F());
 }
-template <Binary kOp>
+template <class F>
 void BinaryLoop(const float* a, const float* b, float* y, int64_t n) {
-  Map2(a, b, y, n, Function<kOp>());
+  Map2(a, b, y, n, F());
 }
-template <Binary kOp>
+template <class F>
 void BinaryScalarB(const float* a, const float* b, float* y, int64_t n) {
   const V scalar = Splat(*b);
   Map(
-      a, y, n, [scalar](V v) __attribute__((always_inline)) { return Apply<kOp>(v, scalar); });
+      a, y, n, [scalar](V v) __attribute__((always_inline)) { return F()(v, scalar); });
 }
-template <Binary kOp>
+template <class F>
 void BinaryScalarA(const float* a, const float* b, float* y, int64_t n) {
   const V scalar = Splat(*a);
   Map(
-      b, y, n, [scalar](V v) __attribute__((always_inline)) { return Apply<kOp>(scalar, v); });
+      b, y, n, [scalar](V v) __attribute__((always_inline)) { return F()(scalar, v); });
 }
 
 void AddReluGrad(const float* g0, const float* g1, const float* y, float* dx, int64_t n) {
@@ -100,7 +56,7 @@ void Scale(const float* x, float* y, int64_t n, float factor) {
   Map(
       x, y, n, [factor](V v) __attribute__((always_inline)) { return v * factor; });
 }
-void MaxTo(const float* x, float* y, int64_t n) { Map2(x, y, y, n, Function<Binary::kMaximum>()); }
+void MaxTo(const float* x, float* y, int64_t n) { Map2(x, y, y, n, fn::Maximum()); }
 void AddTo(const float* x, double* sums, int64_t n) {
   for (int64_t i = 0; i < n; ++i) sums[i] += x[i];
 }
@@ -201,7 +157,7 @@ inline void SoftmaxShortRows(const float* x, float* y, int64_t rows, int64_t n, 
     const float max = MaxOf(x + row * n, n);
     for (int64_t i = row * n; i < (row + 1) * n; ++i) y[i] = (x[i] - max) * inverse_temperature;
   }
-  UnaryLoop<Unary::kExp>(y, y, rows * n, 0);
+  UnaryLoop<fn::Exp>(y, y, rows * n);
   for (int64_t row = 0; row < rows; ++row) {
     float sum = 0;
     for (int64_t i = row * n; i < (row + 1) * n; ++i) sum += y[i];
@@ -327,31 +283,32 @@ void VectorMatrix(const float* dy, const float* w, float* dx, int64_t n, int64_t
 
 // ---- the table ----
 
-template <size_t... kIndex>
-constexpr auto UnaryTable(std::index_sequence<kIndex...>) {
-  return decltype(Loops::unary){UnaryLoop<static_cast<Unary>(kIndex)>...};
+template <class... F>
+constexpr std::array<Loops::UnaryLoop, sizeof...(F)> UnaryTable(FunctionList<F...>) {
+  return {UnaryLoop<F>...};
 }
-template <size_t... kIndex>
-constexpr auto BinaryTable(std::index_sequence<kIndex...>) {
-  return decltype(Loops::binary){BinaryLoop<static_cast<Binary>(kIndex)>...};
+template <class... F>
+constexpr std::array<Loops::BinaryLoop, sizeof...(F)> BinaryTable(FunctionList<F...>) {
+  return {BinaryLoop<F>...};
 }
-template <size_t... kIndex>
-constexpr auto ScalarBTable(std::index_sequence<kIndex...>) {
-  return decltype(Loops::binary_scalar_b){BinaryScalarB<static_cast<Binary>(kIndex)>...};
+template <class... F>
+constexpr std::array<Loops::BinaryLoop, sizeof...(F)> ScalarBTable(FunctionList<F...>) {
+  return {BinaryScalarB<F>...};
 }
-template <size_t... kIndex>
-constexpr auto ScalarATable(std::index_sequence<kIndex...>) {
-  return decltype(Loops::binary_scalar_a){BinaryScalarA<static_cast<Binary>(kIndex)>...};
+template <class... F>
+constexpr std::array<Loops::BinaryLoop, sizeof...(F)> ScalarATable(FunctionList<F...>) {
+  return {BinaryScalarA<F>...};
 }
 
 constexpr Loops TableOf(const char* name) {
-  using Broadcasting = std::make_index_sequence<static_cast<size_t>(Binary::kAddRelu)>;
   return {
       .name = name,
-      .unary = UnaryTable(std::make_index_sequence<static_cast<size_t>(Unary::kCount)>()),
-      .binary = BinaryTable(std::make_index_sequence<static_cast<size_t>(Binary::kCount)>()),
-      .binary_scalar_b = ScalarBTable(Broadcasting()),
-      .binary_scalar_a = ScalarATable(Broadcasting()),
+      .unary = UnaryTable(UnaryFunctions()),
+      .activation = UnaryTable(ActivationFunctions()),
+      .binary = BinaryTable(BinaryFunctions()),
+      .activation_grad = BinaryTable(ActivationGradFunctions()),
+      .binary_scalar_b = ScalarBTable(BinaryFunctions()),
+      .binary_scalar_a = ScalarATable(BinaryFunctions()),
       .add_relu_grad = AddReluGrad,
       .add_to = AddTo,
       .max_to = MaxTo,

@@ -119,3 +119,42 @@ inline V OneMinusExp(V y) {
   const V series = y * (1 - y * (0.5f - y * (0.166666667f - y * 0.0416666667f)));
   return AbsOf(y) < 0.05f ? series : 1 - Exp(-y);
 }
+
+// ---- the names that executor/kernels/functions.h uses ----
+
+template <class T>
+inline V Value(float x) {
+  return Splat(x);
+}
+template <class T>
+inline V Truth(I mask) {
+  return mask ? Splat(1) : Splat(0);
+}
+inline V abs(V x) { return AbsOf(x); }
+inline V sqrt(V x) { return SquareRoot(x); }
+inline V exp(V x) { return Exp(x); }
+inline V log(V x) { return Log(x); }
+inline V tanh(V x) { return TanhOf(x); }
+inline V sigmoid(V x) { return SigmoidOf(x); }
+inline V softrelu(V x) { return SoftReluOf(x); }
+inline V one_minus_exp(V y) { return OneMinusExp(y); }
+inline V quotient(V a, V b) { return a / b; }
+
+template <class F>
+inline V each(V x, F f) {
+  V y;
+  for (int i = 0; i < kLanes; ++i) y[i] = f(x[i]);
+  return y;
+}
+template <class F>
+inline V each(V a, V b, F f) {
+  V y;
+  for (int i = 0; i < kLanes; ++i) y[i] = f(a[i], b[i]);
+  return y;
+}
+inline V pow(V a, V b) {
+  return each(a, b, [](float x, float y) { return std::pow(x, y); });
+}
+inline V remainder(V a, V b) {
+  return each(a, b, [](float x, float y) { return native::remainder(x, y); });
+}

@@ -1,4 +1,4 @@
-// Operators of one operand, and of one operand and a constant.
+// Operators of one operand and a constant.
 #include <cmath>
 
 #include "base/error.h"
@@ -10,21 +10,16 @@ namespace {
 
 using GradientRule = std::vector<Symbol> (*)(const GradientContext&);
 
-OpDef Unary(std::string name, std::string doc, GradientRule gradient, bool zero_to_zero) {
+OpDef WithScalar(std::string name, std::string doc, GradientRule gradient, bool zero_to_zero) {
   return {
       .name = std::move(name),
       .doc = std::move(doc),
+      .attrs_type = &AttrsOf<ScalarAttrs>(),
       .infer_shape = rule::AllAlike,
       .gradient = gradient,
       .inplace = {{0, 0}},
       .zero_to_zero = zero_to_zero,
   };
-}
-
-OpDef WithScalar(std::string name, std::string doc, GradientRule gradient, bool zero_to_zero) {
-  OpDef op = Unary(std::move(name), std::move(doc), gradient, zero_to_zero);
-  op.attrs_type = &AttrsOf<ScalarAttrs>();
-  return op;
 }
 
 Symbol Scalar(const OpDef& op, const Symbol& x, double c) { return Apply(op, ScalarAttrs{c}, {x}); }
@@ -51,14 +46,7 @@ Symbol operator+(double c, const Symbol& a) { return Scalar(AddScalarOp(), a, c)
 Symbol operator-(double c, const Symbol& a) { return Scalar(RSubScalarOp(), a, c); }
 Symbol operator*(double c, const Symbol& a) { return Scalar(MulScalarOp(), a, c); }
 Symbol operator/(double c, const Symbol& a) { return Scalar(RDivScalarOp(), a, c); }
-Symbol operator-(const Symbol& a) { return Apply(NegativeOp(), {}, {a}); }
-
-Symbol Exp(const Symbol& data, const std::string& name) { return Apply(ExpOp(), {}, {data}, name); }
-Symbol Log(const Symbol& data, const std::string& name) { return Apply(LogOp(), {}, {data}, name); }
-Symbol Square(const Symbol& data, const std::string& name) { return Apply(SquareOp(), {}, {data}, name); }
-Symbol Sqrt(const Symbol& data, const std::string& name) { return Apply(SqrtOp(), {}, {data}, name); }
-Symbol Abs(const Symbol& data, const std::string& name) { return Apply(AbsOp(), {}, {data}, name); }
-Symbol Sign(const Symbol& data, const std::string& name) { return Apply(SignOp(), {}, {data}, name); }
+Symbol operator-(const Symbol& a) { return Elementwise("Negative", {a}); }
 
 const OpDef& AddScalarOp() {
   static const OpDef op = WithScalar("AddScalar", "x + c", PassOn, false);
@@ -113,74 +101,6 @@ const OpDef& RDivScalarOp() {
         return {-(g.output_grad(0) * g.output(0) / g.input(0))};
       },
       false);
-  return op;
-}
-
-const OpDef& NegativeOp() {
-  static const OpDef op = Unary("Negative", "-x", PassOnNegative, true);
-  return op;
-}
-
-const OpDef& ExpOp() {
-  static const OpDef op = Unary(
-      "Exp", "e^x",
-      [](const GradientContext& g) -> std::vector<Symbol> {
-        // dx = dy y
-        return {g.output_grad(0) * g.output(0)};
-      },
-      false);
-  return op;
-}
-
-const OpDef& LogOp() {
-  static const OpDef op = Unary(
-      "Log", "the natural logarithm",
-      [](const GradientContext& g) -> std::vector<Symbol> {
-        // dx = dy / x
-        return {g.output_grad(0) / g.input(0)};
-      },
-      false);
-  return op;
-}
-
-const OpDef& SquareOp() {
-  static const OpDef op = Unary(
-      "Square", "x^2",
-      [](const GradientContext& g) -> std::vector<Symbol> {
-        // dx = 2 dy x
-        return {g.output_grad(0) * g.input(0) * 2.0};
-      },
-      true);
-  return op;
-}
-
-const OpDef& SqrtOp() {
-  static const OpDef op = Unary(
-      "Sqrt", "the square root",
-      [](const GradientContext& g) -> std::vector<Symbol> {
-        // dx = dy / (2 y)
-        return {g.output_grad(0) / g.output(0) * 0.5};
-      },
-      true);
-  return op;
-}
-
-const OpDef& AbsOp() {
-  static const OpDef op = Unary(
-      "Abs", "|x|",
-      [](const GradientContext& g) -> std::vector<Symbol> {
-        // dx = dy sign(x), 0 at 0
-        return {g.output_grad(0) * Sign(g.input(0))};
-      },
-      true);
-  return op;
-}
-
-const OpDef& SignOp() {
-  static const OpDef op = Unary(
-      "Sign", "-1, 0 or 1. Its gradient is 0.",
-      [](const GradientContext&) -> std::vector<Symbol> { return {}; },  // piecewise constant
-      true);
   return op;
 }
 

@@ -1,0 +1,231 @@
+// The elementwise functions, each told once and compiled for every kind of number: vectors of floats (cpu/simd), the
+// element types (native_functions.h), and what another backend computes with. Included inside a namespace that has, for
+// its types T, Value<T>(c), a constant, Truth<T>(mask), 1 or 0, each(x, f), f of every number in x, and what is worth
+// more than that (exp, sqrt ...); so it has no include guard and includes nothing. What a function means for graphs is
+// in symbol/ops/elementwise.cc, what fast results are compared with in reference/elementwise.cc.
+//
+// `constexpr` lets compilers for accelerators use them there; masks of vectors have no && and ||.
+
+namespace fn {
+
+// y = f(x)
+struct Negative : Function<"Negative", kWraps> {
+  constexpr auto operator()(auto x) const { return -x; }
+};
+struct Abs : Function<"Abs"> {
+  constexpr auto operator()(auto x) const { return abs(x); }
+};
+struct Sign : Function<"Sign"> {
+  constexpr auto operator()(auto x) const { return x != x ? x : Truth<decltype(x)>(x > 0) - Truth<decltype(x)>(x < 0); }
+};
+struct Square : Function<"Square", kWraps> {
+  constexpr auto operator()(auto x) const { return x * x; }
+};
+struct Sqrt : Function<"Sqrt", kFloatsOnly> {
+  constexpr auto operator()(auto x) const { return sqrt(x); }
+};
+struct Exp : Function<"Exp", kFloatsOnly> {
+  constexpr auto operator()(auto x) const { return exp(x); }
+};
+struct Expm1 : Function<"Expm1", kFloatsOnly> {
+  constexpr auto operator()(auto x) const {
+    return each(x, [](auto v) { return std::expm1(v); });
+  }
+};
+struct Log : Function<"Log", kFloatsOnly> {
+  constexpr auto operator()(auto x) const { return log(x); }
+};
+struct Log1p : Function<"Log1p", kFloatsOnly> {
+  constexpr auto operator()(auto x) const {
+    return each(x, [](auto v) { return std::log1p(v); });
+  }
+};
+struct Reciprocal : Function<"Reciprocal", kFloatsOnly> {
+  constexpr auto operator()(auto x) const { return 1 / x; }
+};
+struct Floor : Function<"Floor", kFloatsOnly> {
+  constexpr auto operator()(auto x) const {
+    return each(x, [](auto v) { return std::floor(v); });
+  }
+};
+struct Ceil : Function<"Ceil", kFloatsOnly> {
+  constexpr auto operator()(auto x) const {
+    return each(x, [](auto v) { return std::ceil(v); });
+  }
+};
+struct Round : Function<"Round", kFloatsOnly> {
+  constexpr auto operator()(auto x) const {
+    return each(x, [](auto v) { return std::rint(v); });
+  }
+};
+struct Erf : Function<"Erf", kFloatsOnly> {
+  constexpr auto operator()(auto x) const {
+    return each(x, [](auto v) { return std::erf(v); });
+  }
+};
+struct Sin : Function<"Sin", kFloatsOnly> {
+  constexpr auto operator()(auto x) const {
+    return each(x, [](auto v) { return std::sin(v); });
+  }
+};
+struct Cos : Function<"Cos", kFloatsOnly> {
+  constexpr auto operator()(auto x) const {
+    return each(x, [](auto v) { return std::cos(v); });
+  }
+};
+struct Tan : Function<"Tan", kFloatsOnly> {
+  constexpr auto operator()(auto x) const {
+    return each(x, [](auto v) { return std::tan(v); });
+  }
+};
+struct Asin : Function<"Asin", kFloatsOnly> {
+  constexpr auto operator()(auto x) const {
+    return each(x, [](auto v) { return std::asin(v); });
+  }
+};
+struct Acos : Function<"Acos", kFloatsOnly> {
+  constexpr auto operator()(auto x) const {
+    return each(x, [](auto v) { return std::acos(v); });
+  }
+};
+struct Atan : Function<"Atan", kFloatsOnly> {
+  constexpr auto operator()(auto x) const {
+    return each(x, [](auto v) { return std::atan(v); });
+  }
+};
+struct Sinh : Function<"Sinh", kFloatsOnly> {
+  constexpr auto operator()(auto x) const {
+    return each(x, [](auto v) { return std::sinh(v); });
+  }
+};
+struct Cosh : Function<"Cosh", kFloatsOnly> {
+  constexpr auto operator()(auto x) const {
+    return each(x, [](auto v) { return std::cosh(v); });
+  }
+};
+struct Asinh : Function<"Asinh", kFloatsOnly> {
+  constexpr auto operator()(auto x) const {
+    return each(x, [](auto v) { return std::asinh(v); });
+  }
+};
+struct Acosh : Function<"Acosh", kFloatsOnly> {
+  constexpr auto operator()(auto x) const {
+    return each(x, [](auto v) { return std::acosh(v); });
+  }
+};
+struct Atanh : Function<"Atanh", kFloatsOnly> {
+  constexpr auto operator()(auto x) const {
+    return each(x, [](auto v) { return std::atanh(v); });
+  }
+};
+struct Not : Function<"Not"> {
+  constexpr auto operator()(auto x) const { return Truth<decltype(x)>(x == 0); }
+};
+struct IsNaN : Function<"IsNaN", kFloatsOnly> {
+  constexpr auto operator()(auto x) const { return Truth<decltype(x)>(x != x); }
+};
+struct IsInf : Function<"IsInf", kFloatsOnly> {
+  constexpr auto operator()(auto x) const { return Truth<decltype(x)>(abs(x) == Value<decltype(x)>(INFINITY)); }
+};
+
+// y = f(a, b), stretched where shapes differ
+struct Add : Function<"Add", kWraps> {
+  constexpr auto operator()(auto a, auto b) const { return a + b; }
+};
+struct Sub : Function<"Sub", kWraps> {
+  constexpr auto operator()(auto a, auto b) const { return a - b; }
+};
+struct Mul : Function<"Mul", kWraps> {
+  constexpr auto operator()(auto a, auto b) const { return a * b; }
+};
+struct Div : Function<"Div"> {
+  constexpr auto operator()(auto a, auto b) const { return quotient(a, b); }
+};
+struct Mod : Function<"Mod"> {
+  constexpr auto operator()(auto a, auto b) const { return remainder(a, b); }
+};
+struct Power : Function<"Power"> {
+  constexpr auto operator()(auto a, auto b) const { return pow(a, b); }
+};
+struct Maximum : Function<"Maximum"> {
+  constexpr auto operator()(auto a, auto b) const { return (a >= b) | (a != a) ? a : b; }
+};
+struct Minimum : Function<"Minimum"> {
+  constexpr auto operator()(auto a, auto b) const { return (a <= b) | (a != a) ? a : b; }
+};
+struct Less : Function<"Less"> {
+  constexpr auto operator()(auto a, auto b) const { return Truth<decltype(a)>(a < b); }
+};
+struct LessEqual : Function<"LessEqual"> {
+  constexpr auto operator()(auto a, auto b) const { return Truth<decltype(a)>(a <= b); }
+};
+struct Greater : Function<"Greater"> {
+  constexpr auto operator()(auto a, auto b) const { return Truth<decltype(a)>(a > b); }
+};
+struct GreaterEqual : Function<"GreaterEqual"> {
+  constexpr auto operator()(auto a, auto b) const { return Truth<decltype(a)>(a >= b); }
+};
+struct Equal : Function<"Equal"> {
+  constexpr auto operator()(auto a, auto b) const { return Truth<decltype(a)>(a == b); }
+};
+struct NotEqual : Function<"NotEqual"> {
+  constexpr auto operator()(auto a, auto b) const { return Truth<decltype(a)>(a != b); }
+};
+struct And : Function<"And"> {
+  constexpr auto operator()(auto a, auto b) const { return Truth<decltype(a)>((a != 0) & (b != 0)); }
+};
+struct Or : Function<"Or"> {
+  constexpr auto operator()(auto a, auto b) const { return Truth<decltype(a)>((a != 0) | (b != 0)); }
+};
+struct Xor : Function<"Xor"> {
+  constexpr auto operator()(auto a, auto b) const { return Truth<decltype(a)>((a != 0) ^ (b != 0)); }
+};
+
+// Activations, in the order of ActivationType after kNone, and their derivatives times dy from the result y.
+struct Relu : Function<"relu", kFloatsOnly | kZeroKept> {
+  constexpr auto operator()(auto x) const { return x < 0 ? Value<decltype(x)>(0) : x; }  // NaN passes
+};
+struct Sigmoid : Function<"sigmoid", kFloatsOnly> {
+  constexpr auto operator()(auto x) const { return sigmoid(x); }
+};
+struct Tanh : Function<"tanh", kFloatsOnly | kZeroKept> {
+  constexpr auto operator()(auto x) const { return tanh(x); }
+};
+struct SoftRelu : Function<"softrelu", kFloatsOnly> {
+  constexpr auto operator()(auto x) const { return softrelu(x); }
+};
+struct SoftSign : Function<"softsign", kFloatsOnly | kZeroKept> {
+  constexpr auto operator()(auto x) const { return x / (1 + abs(x)); }
+};
+struct ReluGrad : Function<"relu", kFloatsOnly | kZeroKept> {
+  constexpr auto operator()(auto dy, auto y) const { return y > 0 ? dy : Value<decltype(dy)>(0); }
+};
+struct SigmoidGrad : Function<"sigmoid", kFloatsOnly | kZeroKept> {
+  constexpr auto operator()(auto dy, auto y) const { return dy * (y * (1 - y)); }
+};
+struct TanhGrad : Function<"tanh", kFloatsOnly | kZeroKept> {
+  constexpr auto operator()(auto dy, auto y) const { return dy * (1 - y * y); }
+};
+struct SoftReluGrad : Function<"softrelu", kFloatsOnly | kZeroKept> {
+  constexpr auto operator()(auto dy, auto y) const { return dy * one_minus_exp(y); }
+};
+struct SoftSignGrad : Function<"softsign", kFloatsOnly | kZeroKept> {
+  constexpr auto operator()(auto dy, auto y) const { return dy * ((1 - abs(y)) * (1 - abs(y))); }
+};
+// Made by fusion: relu(a + b) of one shape.
+struct AddRelu : Function<"AddRelu", kFloatsOnly | kZeroKept> {
+  constexpr auto operator()(auto a, auto b) const { return Relu()(a + b); }
+};
+
+}  // namespace fn
+
+using UnaryFunctions =
+    FunctionList<fn::Negative, fn::Abs, fn::Sign, fn::Square, fn::Sqrt, fn::Exp, fn::Expm1, fn::Log, fn::Log1p,
+                 fn::Reciprocal, fn::Floor, fn::Ceil, fn::Round, fn::Erf, fn::Sin, fn::Cos, fn::Tan, fn::Asin, fn::Acos,
+                 fn::Atan, fn::Sinh, fn::Cosh, fn::Asinh, fn::Acosh, fn::Atanh, fn::Not, fn::IsNaN, fn::IsInf>;
+using BinaryFunctions = FunctionList<fn::Add, fn::Sub, fn::Mul, fn::Div, fn::Mod, fn::Power, fn::Maximum, fn::Minimum,
+                                     fn::Less, fn::LessEqual, fn::Greater, fn::GreaterEqual, fn::Equal, fn::NotEqual,
+                                     fn::And, fn::Or, fn::Xor, fn::AddRelu>;
+using ActivationFunctions = FunctionList<fn::Relu, fn::Sigmoid, fn::Tanh, fn::SoftRelu, fn::SoftSign>;
+using ActivationGradFunctions =
+    FunctionList<fn::ReluGrad, fn::SigmoidGrad, fn::TanhGrad, fn::SoftReluGrad, fn::SoftSignGrad>;

@@ -1,0 +1,140 @@
+// The elementwise operators' formulas in double: a second opinion on executor/kernels/functions.h.
+#include "symbol/ops/elementwise.h"
+
+#include <cmath>
+
+#include "executor/kernel_table.h"
+#include "executor/kernels/reference/util.h"
+
+namespace bindery::reference {
+namespace {
+
+template <class F>
+Kernel Map(const KernelSpec& spec, F f) {
+  const int64_t n = spec.outputs[0].shape.Elements();
+  return InDouble(spec, [=](const Tensors& t) {
+    for (int64_t i = 0; i < n; ++i) t.out[0][i] = f(t.in[0][i]);
+  });
+}
+
+template <auto kF>
+MaybeKernel Unary(const KernelSpec& spec) {
+  return Map(spec, kF);
+}
+
+// f(x, c) with the scalar of the operator's attributes.
+template <auto kF>
+MaybeKernel Scalar(const KernelSpec& spec) {
+  return Map(spec, [c = spec.attributes<ScalarAttrs>().scalar](double x) { return kF(x, c); });
+}
+
+// Integers are divided as in C: towards zero.
+template <auto kF>
+MaybeKernel Quotient(const KernelSpec& spec) {
+  if (IsFloat(spec.outputs[0].dtype)) return Scalar<kF>(spec);
+  return Scalar<[](double x, double c) { return std::trunc(kF(x, c)); }>(spec);
+}
+
+// y = f(a, b), both stretched to y's shape.
+template <auto kF>
+MaybeKernel Binary(const KernelSpec& spec) {
+  const Shape shape = spec.outputs[0].shape;
+  const std::array<Strides, 3> strides = {PlainStrides(shape), BroadcastStrides(spec.inputs[0].shape, shape),
+                                          BroadcastStrides(spec.inputs[1].shape, shape)};
+  return InDouble(spec, [=](const Tensors& t) {
+    Walk(shape, strides,
+         [&](const std::array<int64_t, 3>& at) { t.out[0][at[0]] = kF(t.in[0][at[1]], t.in[1][at[2]]); });
+  });
+}
+
+// Integers are divided as in C: towards zero.
+MaybeKernel MakeDiv(const KernelSpec& spec) {
+  if (IsFloat(spec.outputs[0].dtype)) return Binary<[](double a, double b) { return a / b; }>(spec);
+  return Binary<[](double a, double b) { return std::trunc(a / b); }>(spec);
+}
+
+MaybeKernel MakeAddN(const KernelSpec& spec) {
+  const int64_t n = spec.outputs[0].shape.Elements();
+  return InDouble(spec, [=](const Tensors& t) {
+    for (const double* x : t.in) {
+      for (int64_t i = 0; i < n; ++i) t.out[0][i] += x[i];
+    }
+  });
+}
+
+// (g0, g1, y) -> (g0 + g1) [y > 0]
+MaybeKernel MakeAddReluGrad(const KernelSpec& spec) {
+  const int64_t n = spec.outputs[0].shape.Elements();
+  return InDouble(spec, [=](const Tensors& t) {
+    for (int64_t i = 0; i < n; ++i) t.out[0][i] = t.in[2][i] > 0 ? t.in[0][i] + t.in[1][i] : 0;
+  });
+}
+
+double Mod(double a, double b) {
+  const double r = std::fmod(a, b);
+  return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+
+constexpr KernelEntry kEntries[] = {
+    {"AddScalar", Scalar<[](double x, double c) { return x + c; }>},
+    {"SubScalar", Scalar<[](double x, double c) { return x - c; }>},
+    {"RSubScalar", Scalar<[](double x, double c) { return c - x; }>},
+    {"MulScalar", Scalar<[](double x, double c) { return x * c; }>},
+    {"DivScalar", Quotient<[](double x, double c) { return x / c; }>},
+    {"RDivScalar", Quotient<[](double x, double c) { return c / x; }>},
+    {"Negative", Unary<[](double x) { return -x; }>},
+    {"Abs", Unary<[](double x) { return std::fabs(x); }>},
+    {"Sign", Unary<[](double x) -> double { return std::isnan(x) ? x : (x > 0) - (x < 0); }>},
+    {"Square", Unary<[](double x) { return x * x; }>},
+    {"Sqrt", Unary<[](double x) { return std::sqrt(x); }>},
+    {"Exp", Unary<[](double x) { return std::exp(x); }>},
+    {"Expm1", Unary<[](double x) { return std::expm1(x); }>},
+    {"Log", Unary<[](double x) { return std::log(x); }>},
+    {"Log1p", Unary<[](double x) { return std::log1p(x); }>},
+    {"Reciprocal", Unary<[](double x) { return 1 / x; }>},
+    {"Floor", Unary<[](double x) { return std::floor(x); }>},
+    {"Ceil", Unary<[](double x) { return std::ceil(x); }>},
+    {"Round", Unary<[](double x) { return std::nearbyint(x); }>},
+    {"Erf", Unary<[](double x) { return std::erf(x); }>},
+    {"Sin", Unary<[](double x) { return std::sin(x); }>},
+    {"Cos", Unary<[](double x) { return std::cos(x); }>},
+    {"Tan", Unary<[](double x) { return std::tan(x); }>},
+    {"Asin", Unary<[](double x) { return std::asin(x); }>},
+    {"Acos", Unary<[](double x) { return std::acos(x); }>},
+    {"Atan", Unary<[](double x) { return std::atan(x); }>},
+    {"Sinh", Unary<[](double x) { return std::sinh(x); }>},
+    {"Cosh", Unary<[](double x) { return std::cosh(x); }>},
+    {"Asinh", Unary<[](double x) { return std::asinh(x); }>},
+    {"Acosh", Unary<[](double x) { return std::acosh(x); }>},
+    {"Atanh", Unary<[](double x) { return std::atanh(x); }>},
+    {"Not", Unary<[](double x) -> double { return x == 0; }>},
+    {"IsNaN", Unary<[](double x) -> double { return std::isnan(x); }>},
+    {"IsInf", Unary<[](double x) -> double { return std::isinf(x); }>},
+    {"Add", Binary<[](double a, double b) { return a + b; }>},
+    {"Sub", Binary<[](double a, double b) { return a - b; }>},
+    {"Mul", Binary<[](double a, double b) { return a * b; }>},
+    {"Div", MakeDiv},
+    {"Mod", Binary<Mod>},
+    {"Power", Binary<[](double a, double b) { return std::pow(a, b); }>},
+    // NaN in either operand gives NaN.
+    {"Maximum", Binary<[](double a, double b) { return a >= b || std::isnan(a) ? a : b; }>},
+    {"Minimum", Binary<[](double a, double b) { return a <= b || std::isnan(a) ? a : b; }>},
+    {"Less", Binary<[](double a, double b) -> double { return a < b; }>},
+    {"LessEqual", Binary<[](double a, double b) -> double { return a <= b; }>},
+    {"Greater", Binary<[](double a, double b) -> double { return b < a; }>},
+    {"GreaterEqual", Binary<[](double a, double b) -> double { return b <= a; }>},
+    {"Equal", Binary<[](double a, double b) -> double { return a == b; }>},
+    {"NotEqual", Binary<[](double a, double b) -> double { return a != b; }>},
+    {"And", Binary<[](double a, double b) -> double { return a != 0 && b != 0; }>},
+    {"Or", Binary<[](double a, double b) -> double { return a != 0 || b != 0; }>},
+    {"Xor", Binary<[](double a, double b) -> double { return (a != 0) != (b != 0); }>},
+    {"AddRelu", Binary<[](double a, double b) { return Activate(ActivationType::kRelu, a + b); }>},
+    {"AddN", MakeAddN},
+    {"AddReluGrad", MakeAddReluGrad},
+};
+
+}  // namespace
+
+KernelRows ElementwiseKernels() { return kEntries; }
+
+}  // namespace bindery::reference
