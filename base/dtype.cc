@@ -7,7 +7,8 @@ namespace bindery {
 namespace {
 
 constexpr DType kAll[kNumDTypes] = {DType::kFloat32, DType::kFloat64, DType::kBFloat16, DType::kFloat16, DType::kInt8,
-                                    DType::kInt32,   DType::kInt64,   DType::kUInt8,    DType::kBool};
+                                    DType::kInt32,   DType::kInt64,   DType::kUInt8,    DType::kBool,    DType::kInt16,
+                                    DType::kUInt16,  DType::kUInt32,  DType::kUInt64};
 
 // A double as a float whose last bit is set whenever anything was lost ("round to odd"). Rounding that float once more
 // to a format of at most 22 bits gives what rounding the double directly would have given.
@@ -36,6 +37,10 @@ const char* ToString(DType dtype) {
     case DType::kInt64: return "int64";
     case DType::kUInt8: return "uint8";
     case DType::kBool: return "bool";
+    case DType::kInt16: return "int16";
+    case DType::kUInt16: return "uint16";
+    case DType::kUInt32: return "uint32";
+    case DType::kUInt64: return "uint64";
   }
   return "invalid dtype";
 }
@@ -109,5 +114,9 @@ template int32_t StoreDouble<int32_t>(double);
 template int64_t StoreDouble<int64_t>(double);
 template uint8_t StoreDouble<uint8_t>(double);
 template bool StoreDouble<bool>(double);
+template int16_t StoreDouble<int16_t>(double);
+template uint16_t StoreDouble<uint16_t>(double);
+template uint32_t StoreDouble<uint32_t>(double);
+template uint64_t StoreDouble<uint64_t>(double);
 
 }  // namespace bindery

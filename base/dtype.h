@@ -3,9 +3,11 @@
 
 #include <bit>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 
 #include "base/error.h"
 
@@ -22,8 +24,12 @@ enum class DType : uint8_t {
   kInt64 = 6,
   kUInt8 = 7,
   kBool = 8,
+  kInt16 = 9,
+  kUInt16 = 10,
+  kUInt32 = 11,
+  kUInt64 = 12,
 };
-inline constexpr int kNumDTypes = 9;
+inline constexpr int kNumDTypes = 13;
 
 int64_t SizeOf(DType dtype);              // bytes of one element
 const char* ToString(DType dtype);        // "float32"
@@ -69,9 +75,27 @@ double LoadDouble(T value) {
 template <class T>
 T StoreDouble(double value);
 
+// From one element type to another, rounded as by StoreDouble. Integers do not go through double, which would round
+// the largest.
+template <class To, class From>
+To Convert(From value) {
+  if constexpr (std::is_integral_v<From> && std::is_integral_v<To> && !std::is_same_v<To, bool>) {
+    using Limits = std::numeric_limits<To>;
+    const auto number = value + From{0};  // of bool, which the comparisons do not take, int
+    if (std::cmp_less(number, Limits::min())) return Limits::min();
+    if (std::cmp_greater(number, Limits::max())) return Limits::max();
+    return static_cast<To>(value);
+  } else if constexpr ((std::is_arithmetic_v<From> && std::is_floating_point_v<To>) || std::is_same_v<To, float> ||
+                       (std::is_same_v<From, float> && !std::is_integral_v<To>)) {
+    return static_cast<To>(value);
+  } else {
+    return StoreDouble<To>(LoadDouble(value));
+  }
+}
+
 // Dispatch(dtype, [&]<class T>() { ... }) calls the lambda with the C++ type of `dtype`.
 template <class F>
-decltype(auto) Dispatch(DType dtype, F&& f) {
+constexpr decltype(auto) Dispatch(DType dtype, F&& f) {
   switch (dtype) {
     case DType::kFloat32: return f.template operator()<float>();
     case DType::kFloat64: return f.template operator()<double>();
@@ -82,32 +106,21 @@ decltype(auto) Dispatch(DType dtype, F&& f) {
     case DType::kInt64: return f.template operator()<int64_t>();
     case DType::kUInt8: return f.template operator()<uint8_t>();
     case DType::kBool: return f.template operator()<bool>();
+    case DType::kInt16: return f.template operator()<int16_t>();
+    case DType::kUInt16: return f.template operator()<uint16_t>();
+    case DType::kUInt32: return f.template operator()<uint32_t>();
+    case DType::kUInt64: return f.template operator()<uint64_t>();
   }
   Throw("invalid dtype {}", static_cast<int>(dtype));
 }
 
 template <class T>
 inline constexpr DType kDTypeOf = [] {
-  if constexpr (std::is_same_v<T, float>)
-    return DType::kFloat32;
-  else if constexpr (std::is_same_v<T, double>)
-    return DType::kFloat64;
-  else if constexpr (std::is_same_v<T, bfloat16>)
-    return DType::kBFloat16;
-  else if constexpr (std::is_same_v<T, float16>)
-    return DType::kFloat16;
-  else if constexpr (std::is_same_v<T, int8_t>)
-    return DType::kInt8;
-  else if constexpr (std::is_same_v<T, int32_t>)
-    return DType::kInt32;
-  else if constexpr (std::is_same_v<T, int64_t>)
-    return DType::kInt64;
-  else if constexpr (std::is_same_v<T, uint8_t>)
-    return DType::kUInt8;
-  else {
-    static_assert(std::is_same_v<T, bool>, "not an element type");
-    return DType::kBool;
+  for (int i = 0; i < kNumDTypes; ++i) {
+    const auto dtype = static_cast<DType>(i);
+    if (Dispatch(dtype, []<class Element>() { return std::is_same_v<T, Element>; })) return dtype;
   }
+  throw "not an element type";  // as a constant: an error of the compiler
 }();
 
 }  // namespace bindery

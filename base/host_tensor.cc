@@ -31,12 +31,16 @@ void Copy(void* to, const void* from, int64_t bytes) {
 
 // Memory from a file may hold any byte where a bool belongs.
 template <class T>
-double Load(const void* data, int64_t index) {
+T Element(const void* data, int64_t index) {
   if constexpr (std::is_same_v<T, bool>) {
     return static_cast<const unsigned char*>(data)[index] != 0;
   } else {
-    return LoadDouble(static_cast<const T*>(data)[index]);
+    return static_cast<const T*>(data)[index];
   }
+}
+template <class T>
+double Load(const void* data, int64_t index) {
+  return LoadDouble(Element<T>(data, index));
 }
 
 double AbsDiff(double a, double b) {
@@ -103,7 +107,7 @@ HostTensor HostTensor::Cast(DType dtype) const {
   Dispatch(dtype_, [&]<class From>() {
     Dispatch(dtype, [&]<class To>() {
       To* to = static_cast<To*>(result.raw());
-      for (int64_t i = 0; i < elements_; ++i) to[i] = StoreDouble<To>(Load<From>(raw(), i));
+      for (int64_t i = 0; i < elements_; ++i) to[i] = Convert<To>(Element<From>(raw(), i));
     });
   });
   return result;

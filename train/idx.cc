@@ -16,13 +16,12 @@
 namespace bindery {
 namespace {
 
-// The codes of element types in the third byte of a file; int16, which we do not have, becomes int32.
-constexpr uint8_t kInt16 = 0x0b;
+// The codes of element types in the third byte of a file.
 std::optional<DType> DTypeOf(uint8_t code) {
   switch (code) {
     case 0x08: return DType::kUInt8;
     case 0x09: return DType::kInt8;
-    case kInt16:
+    case 0x0b: return DType::kInt16;
     case 0x0c: return DType::kInt32;
     case 0x0d: return DType::kFloat32;
     case 0x0e: return DType::kFloat64;
@@ -34,6 +33,7 @@ std::optional<uint8_t> CodeOf(DType dtype) {
   switch (dtype) {
     case DType::kUInt8: return 0x08;
     case DType::kInt8: return 0x09;
+    case DType::kInt16: return 0x0b;
     case DType::kInt32: return 0x0c;
     case DType::kFloat32: return 0x0d;
     case DType::kFloat64: return 0x0e;
@@ -51,24 +51,10 @@ void ReverseBytes(void* data, int64_t elements, int64_t size) {
   for (int64_t i = 0; size > 1 && i < elements; ++i) std::reverse(bytes + i * size, bytes + (i + 1) * size);
 }
 
-void ReadInt16(PackedReader* reader, const std::string& name, HostTensor* tensor) {
-  std::array<uint8_t, 4096> buffer;
-  int32_t* to = tensor->data<int32_t>().data();
-  for (int64_t left = tensor->elements(); left > 0;) {
-    const int64_t count = std::min<int64_t>(left, buffer.size() / 2);
-    if (!reader->Read(buffer.data(), 2 * count)) Throw<DataError>("\"{}\": cut off within its elements", name);
-    for (int64_t i = 0; i < count; ++i) {
-      *to++ = static_cast<int16_t>(static_cast<uint16_t>(buffer[2 * i] << 8 | buffer[2 * i + 1]));
-    }
-    left -= count;
-  }
-}
-
 HostTensor Parse(PackedReader* reader, const std::string& name, const IdxLimits& limits) {
   std::array<uint8_t, 4> magic;
   if (!reader->Read(magic.data(), 4)) Throw<DataError>("\"{}\": cut off within its header", name);
-  const uint8_t code = magic[2];
-  const std::optional<DType> dtype = DTypeOf(code);
+  const std::optional<DType> dtype = DTypeOf(magic[2]);
   const int rank = magic[3];
   if (magic[0] != 0 || magic[1] != 0 || !dtype) {
     Throw<DataError>(
@@ -84,29 +70,23 @@ HostTensor Parse(PackedReader* reader, const std::string& name, const IdxLimits&
     dims.push_back(FromBigEndian(extent.data()));
   }
   const Shape shape{std::span<const int64_t>(dims)};
-  const int64_t file_size = code == kInt16 ? 2 : SizeOf(*dtype);
-  int64_t file_bytes = 0, bytes = 0;
+  int64_t bytes = 0;
   try {
-    file_bytes = CheckedMul(shape.Elements(), file_size);
     bytes = CheckedMul(shape.Elements(), SizeOf(*dtype));
   } catch (const ShapeError&) {
     Throw<DataError>("\"{}\": impossible extents {}", name, shape);
   }
   // Before anything is allocated: could the file hold this much?
-  if (file_bytes > reader->MaxContent()) {
-    Throw<DataError>("\"{}\": cut off: {} of {} take {} bytes, which it cannot hold", name, shape, *dtype, file_bytes);
+  if (bytes > reader->MaxContent()) {
+    Throw<DataError>("\"{}\": cut off: {} of {} take {} bytes, which it cannot hold", name, shape, *dtype, bytes);
   }
   if (bytes > limits.tensor_bytes) {
     Throw<DataError>("\"{}\": {} of {} take {} bytes, the limit is {}", name, shape, *dtype, bytes,
                      limits.tensor_bytes);
   }
   HostTensor tensor(*dtype, shape);
-  if (code == kInt16) {
-    ReadInt16(reader, name, &tensor);
-  } else {
-    if (!reader->Read(tensor.raw(), bytes)) Throw<DataError>("\"{}\": cut off within its elements", name);
-    ReverseBytes(tensor.raw(), tensor.elements(), SizeOf(*dtype));
-  }
+  if (!reader->Read(tensor.raw(), bytes)) Throw<DataError>("\"{}\": cut off within its elements", name);
+  ReverseBytes(tensor.raw(), tensor.elements(), SizeOf(*dtype));
   if (!reader->AtEnd()) Throw<DataError>("\"{}\": bytes are left after its {} elements", name, tensor.elements());
   return tensor;
 }

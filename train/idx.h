@@ -17,7 +17,7 @@ struct IdxLimits {
   int64_t tensor_bytes = int64_t{4} << 30;
 };
 
-// uint8, int8, int32, float32 and float64 as they are; int16 becomes int32. Throws DataError.
+// uint8, int8, int16, int32, float32 and float64. Throws DataError.
 HostTensor ReadIdx(const std::string& path, const IdxLimits& limits = {});
 // The same for a file's content; `name` is for messages.
 HostTensor ParseIdx(std::string_view bytes, const std::string& name, const IdxLimits& limits = {});

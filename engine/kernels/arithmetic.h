@@ -1,7 +1,7 @@
 // How the flat loops compute with each element type. Private to engine/kernels.
 //
 // Float types compute in float32 (float64 in itself). Integers and bool compute in int64 and saturate when stored, so
-// their sums are exact while they fit.
+// their sums are exact while they fit; uint64 computes in itself.
 #pragma once
 
 #include <algorithm>
@@ -15,8 +15,8 @@
 namespace bindery::flat {
 
 template <class T>
-using Arithmetic =
-    std::conditional_t<std::is_integral_v<T>, int64_t, std::conditional_t<std::is_same_v<T, double>, double, float>>;
+using Arithmetic = std::conditional_t<std::is_same_v<T, double> || std::is_same_v<T, uint64_t>, T,
+                                      std::conditional_t<std::is_integral_v<T>, int64_t, float>>;
 
 // Memory from outside may hold any byte where a bool belongs: loops read bytes.
 template <class T>
@@ -73,7 +73,7 @@ template <class T>
     return result;
   } else if constexpr (std::is_same_v<T, bool>) {
     return value != 0;
-  } else if constexpr (std::is_integral_v<T>) {
+  } else if constexpr (std::is_integral_v<T> && sizeof(T) < sizeof(int64_t)) {
     return static_cast<T>(std::clamp<int64_t>(value, std::numeric_limits<T>::min(), std::numeric_limits<T>::max()));
   } else {
     return value;

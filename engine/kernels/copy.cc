@@ -25,7 +25,7 @@ void CastPart(const Stored<From>* in, To* out, int64_t n) {
   if constexpr (kFast<From, To>) {
     Vectorized<CastLoop<From, To>>(in, out, n);
   } else {
-    for (int64_t i = 0; i < n; ++i) out[i] = StoreDouble<To>(static_cast<double>(Load<From>(in[i])));
+    for (int64_t i = 0; i < n; ++i) out[i] = Convert<To>(static_cast<From>(in[i]));
   }
 }
 

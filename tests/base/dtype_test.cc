@@ -7,6 +7,8 @@
 #include <set>
 #include <string>
 
+#include "base/host_tensor.h"
+
 namespace bindery {
 namespace {
 
@@ -121,8 +123,34 @@ TEST(DTypeTest, IntegersRoundToEvenAndSaturate) {
   EXPECT_EQ(StoreDouble<int64_t>(-0x1p63), std::numeric_limits<int64_t>::min());
   EXPECT_EQ(StoreDouble<int64_t>(-kInfinity), std::numeric_limits<int64_t>::min());
   EXPECT_EQ(StoreDouble<int64_t>(kInfinity), std::numeric_limits<int64_t>::max());
+  EXPECT_EQ(StoreDouble<int16_t>(-32768.5), -32768);
+  EXPECT_EQ(StoreDouble<uint16_t>(65536), 65535);
+  EXPECT_EQ(StoreDouble<uint32_t>(4294967295.5), 4294967295u);
+  EXPECT_EQ(StoreDouble<uint64_t>(0x1p64), std::numeric_limits<uint64_t>::max());
+  EXPECT_EQ(StoreDouble<uint64_t>(0x1p63), uint64_t{1} << 63);
+  EXPECT_EQ(StoreDouble<uint64_t>(-1), 0u);
   EXPECT_EQ(StoreDouble<int32_t>(kNaN), 0);
   EXPECT_EQ(StoreDouble<uint8_t>(kNaN), 0);
+}
+
+TEST(DTypeTest, IntegersConvertWithoutLoss) {
+  constexpr uint64_t kMost = std::numeric_limits<uint64_t>::max();
+  constexpr int64_t kLeast = std::numeric_limits<int64_t>::min(), kOdd = (int64_t{1} << 62) + 1;
+  EXPECT_EQ((Convert<int64_t, uint64_t>(kMost)), std::numeric_limits<int64_t>::max());
+  EXPECT_EQ((Convert<uint64_t, int64_t>(-1)), 0u);
+  EXPECT_EQ((Convert<uint64_t, int64_t>(kOdd)), static_cast<uint64_t>(kOdd));
+  EXPECT_EQ((Convert<uint32_t, int8_t>(-5)), 0u);
+  EXPECT_EQ((Convert<int16_t, uint16_t>(65535)), 32767);
+  EXPECT_EQ((Convert<int8_t, int64_t>(kLeast)), -128);
+  EXPECT_EQ((Convert<uint64_t, bool>(true)), 1u);
+  EXPECT_EQ((Convert<bool, uint64_t>(kMost)), true);
+  EXPECT_EQ((Convert<float, int64_t>((int64_t{1} << 60) + (int64_t{1} << 36) + 1)), 0x1p60f + 0x1p37f);  // rounded once
+  EXPECT_EQ((Convert<bfloat16, double>(1.0 + 0x1p-8 + 0x1p-40)).bits,
+            StoreDouble<bfloat16>(1.0 + 0x1p-8 + 0x1p-40).bits);
+  EXPECT_EQ((Convert<uint16_t, float>(2.5f)), 2);
+  HostTensor large(DType::kInt64, {1});
+  large.data<int64_t>()[0] = kOdd;
+  EXPECT_EQ(large.Cast(DType::kUInt64).data<uint64_t>()[0], static_cast<uint64_t>(kOdd));
 }
 
 TEST(DTypeTest, BoolIsNotZero) {
@@ -164,10 +192,14 @@ TEST(DTypeTest, NumbersOfTheFileFormat) {
   EXPECT_EQ(static_cast<int>(DType::kInt64), 6);
   EXPECT_EQ(static_cast<int>(DType::kUInt8), 7);
   EXPECT_EQ(static_cast<int>(DType::kBool), 8);
+  EXPECT_EQ(static_cast<int>(DType::kInt16), 9);
+  EXPECT_EQ(static_cast<int>(DType::kUInt16), 10);
+  EXPECT_EQ(static_cast<int>(DType::kUInt32), 11);
+  EXPECT_EQ(static_cast<int>(DType::kUInt64), 12);
 }
 
 TEST(DTypeTest, UnknownNamesAndNumbersAreErrors) {
-  for (const char* name : {"", "float", "Float32", "float32 ", "int16"}) {
+  for (const char* name : {"", "float", "Float32", "float32 ", "int128"}) {
     try {
       ParseDType(name);
       FAIL() << name;
@@ -175,7 +207,7 @@ TEST(DTypeTest, UnknownNamesAndNumbersAreErrors) {
       EXPECT_NE(error.message().find("float32, float64"), std::string::npos) << error.what();
     }
   }
-  EXPECT_THROW(SizeOf(static_cast<DType>(9)), Error);
+  EXPECT_THROW(SizeOf(static_cast<DType>(kNumDTypes)), Error);
   EXPECT_STREQ(ToString(static_cast<DType>(200)), "invalid dtype");
 }
 

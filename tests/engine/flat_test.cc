@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -21,8 +22,11 @@
 namespace bindery {
 namespace {
 
-constexpr DType kAllDTypes[] = {DType::kFloat32, DType::kFloat64, DType::kBFloat16, DType::kFloat16, DType::kInt8,
-                                DType::kInt32,   DType::kInt64,   DType::kUInt8,    DType::kBool};
+constexpr auto kAllDTypes = [] {
+  std::array<DType, kNumDTypes> all{};
+  for (int i = 0; i < kNumDTypes; ++i) all[i] = static_cast<DType>(i);
+  return all;
+}();
 const std::vector<int64_t> kSizes = {0, 1, 3, 16, 33, 1023, 1025};
 constexpr int64_t kLarge = kSerialElements + 5 * 1024 + 77;  // parallel
 

@@ -110,7 +110,8 @@ void AddCasts(std::vector<OperatorCase>& cases) {
                        return {{"x", in.at("back_output_grad").Cast(to).Cast(DType::kFloat64)}};
                      }});
   }
-  for (DType to : {DType::kInt8, DType::kInt32, DType::kInt64, DType::kUInt8, DType::kBool}) {
+  for (DType to : {DType::kInt8, DType::kInt32, DType::kInt64, DType::kUInt8, DType::kBool, DType::kInt16,
+                   DType::kUInt16, DType::kUInt32, DType::kUInt64}) {
     cases.push_back({.name = fmt::format("Cast to {}", to),
                      .symbol = Cast(x, {.dtype = to}, "y"),
                      .inputs = {{"x", Values({7}, {0, 0.5, 1.5, 2.25, 200, 300, -3})}},

@@ -51,7 +51,7 @@ TEST_F(IdxTest, ReadsEveryElementType) {
     return t;
   }());
   EXPECT_EQ(ParseIdx(Bytes({0, 0, 9, 1, 0, 0, 0, 1, 0x80}), "f"), HostTensor::Full(DType::kInt8, {1}, -128));
-  EXPECT_EQ(ParseIdx(Bytes({0, 0, 0xb, 1, 0, 0, 0, 1, 0xff, 0x01}), "f"), HostTensor::Full(DType::kInt32, {1}, -255));
+  EXPECT_EQ(ParseIdx(Bytes({0, 0, 0xb, 1, 0, 0, 0, 1, 0xff, 0x01}), "f"), HostTensor::Full(DType::kInt16, {1}, -255));
   EXPECT_EQ(ParseIdx(Bytes({0, 0, 0xc, 1, 0, 0, 0, 1, 0, 1, 0, 2}), "f"), HostTensor::Full(DType::kInt32, {1}, 65538));
   EXPECT_EQ(ParseIdx(Bytes({0, 0, 0xd, 1, 0, 0, 0, 1, 0x3f, 0xc0, 0, 0}), "f"),
             HostTensor::Full(DType::kFloat32, {1}, 1.5));
@@ -59,7 +59,8 @@ TEST_F(IdxTest, ReadsEveryElementType) {
 }
 
 TEST_F(IdxTest, RoundTrips) {
-  for (const DType dtype : {DType::kUInt8, DType::kInt8, DType::kInt32, DType::kFloat32, DType::kFloat64}) {
+  for (const DType dtype :
+       {DType::kUInt8, DType::kInt8, DType::kInt16, DType::kInt32, DType::kFloat32, DType::kFloat64}) {
     for (const Shape& shape :
          {Shape{}, Shape{0}, Shape{7}, Shape{3, 0, 5}, Shape{30, 20, 10}, Shape{2, 1, 2, 1, 2, 1, 2, 1}}) {
       const HostTensor tensor = Ramp(dtype, shape);
