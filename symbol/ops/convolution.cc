@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "symbol/ops/common.h"
 #include "symbol/ops/shape_ops.h"
-#include "symbol/ops/window.h"
 
 namespace bindery {
 namespace {
@@ -15,10 +14,7 @@ using rule::Value;
 
 void CheckConvolution(const ConvolutionAttrs& attrs) {
   rule::CheckAtLeast("num_filter", attrs.num_filter, 1);
-  rule::CheckKernel(attrs.kernel);
-  rule::CheckPerAxis("stride", attrs.stride, attrs.kernel.size(), 1);
-  rule::CheckPerAxis("pad", attrs.pad, attrs.kernel.size(), 0);
-  rule::CheckPerAxis("dilate", attrs.dilate, attrs.kernel.size(), 1);
+  rule::CheckWindows(rule::WindowsOf(attrs));
   rule::CheckAtLeast("groups", attrs.groups, 1);
   if (attrs.num_filter % attrs.groups != 0) {
     Throw<ModelError>("num_filter {} is not divisible by groups {}", attrs.num_filter, attrs.groups);
@@ -29,34 +25,14 @@ bool HasStride(const ConvolutionAttrs& attrs) {
   return std::ranges::any_of(attrs.stride, [](int64_t stride) { return stride != 1; });
 }
 
-struct Window {
-  int64_t kernel, stride, pad, extent;  // extent: of the dilated kernel
-};
-
-Window WindowOf(const ConvolutionAttrs& attrs, int axis) {
-  const int64_t kernel = attrs.kernel[axis], dilate = rule::PerAxis(attrs.dilate, axis, 1);
-  return {kernel, rule::PerAxis(attrs.stride, axis, 1), rule::PerAxis(attrs.pad, axis, 0),
-          CheckedAdd(CheckedMul(dilate, kernel - 1, "the dilated kernel"), 1, "the dilated kernel")};
-}
-
 // Output extents from the data's, and back where the stride is 1 (else several inputs give the same output).
-//   output = floor((s + 2 pad - dilate (kernel - 1) - 1) / stride) + 1
 void InferSpatial(const ConvolutionAttrs& attrs, Shape& data, Shape& output) {
-  for (size_t i = 0; i < attrs.kernel.size(); ++i) {
-    const Window window = WindowOf(attrs, static_cast<int>(i));
-    const int axis = static_cast<int>(i) + 2;
+  const rule::WindowAttrs windows = rule::WindowsOf(attrs);
+  for (int axis = 2; axis < data.rank(); ++axis) {
     if (data[axis] != kUnknownDim) {
-      const int64_t padded = rule::PaddedExtent(data[axis], window.pad, window.pad);
-      if (window.extent > padded) {
-        Throw<ShapeError>("the window of {} along axis {} is larger than the input with padding, {}", window.extent,
-                          axis, padded);
-      }
-      output.Set(axis, (padded - window.extent) / window.stride + 1);
-    } else if (output[axis] != kUnknownDim && window.stride == 1) {
-      const int64_t padding = CheckedMul(2, window.pad, "the padding");
-      const int64_t extent = CheckedAdd(output[axis], window.extent - 1, "the input's extent") - padding;
-      if (extent < 1) Throw<ShapeError>("no input gives an output of {} along axis {}", output[axis], axis);
-      data.Set(axis, extent);
+      output.Set(axis, rule::WindowOf(windows, axis - 2, data[axis]).output);
+    } else if (output[axis] != kUnknownDim && (attrs.stride.empty() || attrs.stride[axis - 2] == 1)) {
+      data.Set(axis, rule::InputOf(windows, axis - 2, output[axis]));
     }
   }
 }
@@ -189,6 +165,14 @@ Symbol Convolution(const Symbol& data, const Symbol& weight, const Symbol& bias,
   if (!attrs.no_bias) inputs.push_back(bias);
   if (attrs.no_bias && !bias.empty()) throw ModelError("Convolution: a bias is given, but no_bias is set");
   return Apply(ConvolutionOp(), attrs, std::move(inputs), name);
+}
+
+std::vector<Window> ConvolutionWindows(const ConvolutionAttrs& attrs, const Shape& data) {
+  std::vector<Window> windows;
+  for (int axis = 2; axis < data.rank(); ++axis) {
+    windows.push_back(rule::WindowOf(rule::WindowsOf(attrs), axis - 2, data[axis]));
+  }
+  return windows;
 }
 
 Symbol ConvolutionGradData(const Symbol& output_grad, const Symbol& weight, const ConvolutionGradDataAttrs& attrs,

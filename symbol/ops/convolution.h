@@ -3,6 +3,7 @@
 
 #include "symbol/op_def.h"
 #include "symbol/ops/activation.h"
+#include "symbol/ops/window.h"
 
 namespace bindery {
 
@@ -10,8 +11,9 @@ struct ConvolutionAttrs {
   int64_t num_filter = 0;
   std::vector<int64_t> kernel = {};  // 1 to 3 extents; decides the number of spatial axes
   std::vector<int64_t> stride = {};  // empty: 1 everywhere
-  std::vector<int64_t> pad = {};     // empty: 0; on both sides
+  std::vector<int64_t> pad = {};     // empty: 0; one per axis: on both sides; or all beginnings, then all ends
   std::vector<int64_t> dilate = {};  // empty: 1
+  AutoPad auto_pad = AutoPad::kNone;
   int64_t groups = 1;
   bool no_bias = false;
   ActivationType activation = ActivationType::kNone;  // applied to the result
@@ -20,8 +22,9 @@ struct ConvolutionAttrs {
     return std::tuple{Field{"num_filter", &A::num_filter, "output channels, required"},
                       Field{"kernel", &A::kernel, "window, required"},
                       Field{"stride", &A::stride, "default 1"},
-                      Field{"pad", &A::pad, "zeros on both sides, default 0"},
+                      Field{"pad", &A::pad, kPadDoc},
                       Field{"dilate", &A::dilate, "default 1"},
+                      Field{"auto_pad", &A::auto_pad, kAutoPadDoc},
                       Field{"groups", &A::groups, "channel groups"},
                       Field{"no_bias", &A::no_bias, "leave the bias out"},
                       Field{"activation", &A::activation, "applied to the result"}};
@@ -40,11 +43,14 @@ struct ConvolutionGradDataAttrs : ConvolutionAttrs {
   bool operator==(const ConvolutionGradDataAttrs&) const = default;
 };
 
-// data (N, C, spatial...) -> (N, num_filter, spatial'...), spatial' = floor((s + 2 pad - dilate (kernel - 1) - 1) /
+// data (N, C, spatial...) -> (N, num_filter, spatial'...), spatial' = floor((s + pads - dilate (kernel - 1) - 1) /
 // stride) + 1; weight (num_filter, C / groups, kernel...), bias (num_filter).
 Symbol Convolution(const Symbol& data, const ConvolutionAttrs& attrs, const std::string& name = {});
 Symbol Convolution(const Symbol& data, const Symbol& weight, const Symbol& bias, const ConvolutionAttrs& attrs,
                    const std::string& name = {});
+
+// Per spatial axis of a data shape; throws ShapeError if none fits.
+std::vector<Window> ConvolutionWindows(const ConvolutionAttrs& attrs, const Shape& data);
 
 // (output gradient, weight) -> data gradient
 Symbol ConvolutionGradData(const Symbol& output_grad, const Symbol& weight, const ConvolutionGradDataAttrs& attrs,

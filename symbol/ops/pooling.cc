@@ -1,11 +1,7 @@
 #include "symbol/ops/pooling.h"
 
-#include <algorithm>
-
-#include "base/checked.h"
 #include "base/error.h"
 #include "symbol/ops/common.h"
-#include "symbol/ops/window.h"
 
 namespace bindery {
 namespace {
@@ -13,44 +9,27 @@ namespace {
 using rule::Value;
 
 void CheckPooling(const PoolingAttrs& attrs) {
-  if (attrs.global) return;  // kernel, stride and pad are not looked at
-  rule::CheckKernel(attrs.kernel);
-  rule::CheckPerAxis("stride", attrs.stride, attrs.kernel.size(), 1);
-  rule::CheckPerAxis("pad", attrs.pad, attrs.kernel.size(), 0);
+  if (attrs.global) return;  // kernel, stride and the like are not looked at
+  rule::CheckWindows(rule::WindowsOf(attrs));
+  const size_t spatial = attrs.kernel.size();
   for (size_t i = 0; i < attrs.pad.size(); ++i) {
-    if (attrs.convention == PoolConvention::kSame && attrs.pad[i] != 0) {
-      Throw<ModelError>("pad must be 0 with the convention same, which pads as needed, got {}",
-                        rule::ToString(attrs.pad));
-    }
-    if (attrs.pad[i] >= attrs.kernel[i]) {  // a window could see nothing but padding
-      Throw<ModelError>("pad {} must be smaller than kernel {}", rule::ToString(attrs.pad),
-                        rule::ToString(attrs.kernel));
+    const int64_t taps = attrs.kernel[i % spatial] - 1, dilate = attrs.dilate.empty() ? 1 : attrs.dilate[i % spatial];
+    if (attrs.pad[i] > taps * dilate) {  // a window could see nothing but padding
+      Throw<ModelError>("pad {} must be smaller than kernel {}{}", rule::ToString(attrs.pad),
+                        rule::ToString(attrs.kernel),
+                        attrs.dilate.empty() ? "" : fmt::format(" dilated by {}", rule::ToString(attrs.dilate)));
     }
   }
 }
 
-// The window of one axis of the input extent `size`.
-PoolWindow WindowOf(const PoolingAttrs& attrs, int axis, int64_t size) {
-  if (attrs.global) return {.kernel = size, .stride = 1, .pad_begin = 0, .pad_end = 0, .output = 1};
-  const int64_t kernel = attrs.kernel[axis], stride = rule::PerAxis(attrs.stride, axis, 1);
-  const int64_t pad = rule::PerAxis(attrs.pad, axis, 0);
-  if (attrs.convention == PoolConvention::kSame) {
-    const int64_t output = (size - 1) / stride + 1;
-    // What the last window needs beyond the input; (output - 1) * stride < size cannot overflow.
-    const int64_t needed = std::max<int64_t>(CheckedAdd((output - 1) * stride, kernel, "the window") - size, 0);
-    return {kernel, stride, needed / 2, needed - needed / 2, output};
+Window WindowOf(const PoolingAttrs& attrs, int axis, int64_t size) {
+  if (attrs.global) return {.kernel = size};
+  const Window window = rule::WindowOf(rule::WindowsOf(attrs), axis, size);
+  if (window.dilate > size && window.pad_begin > 0) {
+    Throw<ShapeError>("a window dilated by {} along axis {} of {} could see nothing but padding", window.dilate,
+                      axis + 2, size);
   }
-  const int64_t padded = rule::PaddedExtent(size, pad, pad);
-  if (kernel > padded) {
-    Throw<ShapeError>("the window of {} along axis {} is larger than the input with padding, {}", kernel, axis + 2,
-                      padded);
-  }
-  int64_t output = (padded - kernel) / stride + 1;
-  if (attrs.convention == PoolConvention::kFull && (padded - kernel) % stride != 0) {
-    // One more window for the rest, if it starts before the padding at the end; output * stride < padded + stride.
-    if (CheckedMul(output, stride, "the window") < size + pad) ++output;
-  }
-  return {kernel, stride, pad, pad, output};
+  return window;
 }
 
 const char* AxesOf(const PoolingAttrs& attrs) { return rule::DataAxes(static_cast<int>(attrs.kernel.size()) + 2); }
@@ -147,10 +126,10 @@ Symbol PoolingGrad(const Symbol& output_grad, const Symbol& state, const Pooling
   return Apply(PoolingGradOp(), attrs, std::move(inputs), name);
 }
 
-std::vector<PoolWindow> PoolWindows(const PoolingAttrs& attrs, const Shape& data) {
+std::vector<Window> PoolWindows(const PoolingAttrs& attrs, const Shape& data) {
   if (!attrs.global) rule::ExpectRank(data, static_cast<int>(attrs.kernel.size()) + 2, AxesOf(attrs));
   rule::ExpectNotEmpty(data);
-  std::vector<PoolWindow> windows;
+  std::vector<Window> windows;
   for (int axis = 2; axis < data.rank(); ++axis) windows.push_back(WindowOf(attrs, axis - 2, data[axis]));
   return windows;
 }

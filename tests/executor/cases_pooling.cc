@@ -29,21 +29,37 @@ std::vector<OperatorCase> PoolingCases() {
   add("a border no window reaches", {1, 2, 5, 6}, {.kernel = {2, 2}, .stride = {3, 4}});
   both_divisors("padded", {1, 3, 5, 5}, {.kernel = {3, 3}, .stride = {2, 2}, .pad = {1, 1}});
   both_divisors("unequal padding", {2, 2, 4, 5}, {.kernel = {2, 4}, .stride = {1, 2}, .pad = {1, 2}});
-  both_divisors("full", {2, 3, 6, 7}, {.kernel = {3, 3}, .stride = {2, 2}, .convention = PoolConvention::kFull});
-  both_divisors("full, padded", {1, 2, 6, 6},
-                {.kernel = {3, 3}, .stride = {2, 2}, .pad = {1, 1}, .convention = PoolConvention::kFull});
-  both_divisors("full, wide stride", {1, 2, 7, 8},
-                {.kernel = {2, 2}, .stride = {4, 3}, .pad = {1, 1}, .convention = PoolConvention::kFull});
-  both_divisors("same", {2, 3, 5, 6}, {.kernel = {3, 2}, .stride = {2, 2}, .convention = PoolConvention::kSame});
-  both_divisors("same, even kernel", {1, 2, 5, 4}, {.kernel = {4, 2}, .convention = PoolConvention::kSame});
+  both_divisors("rounded up", {2, 3, 6, 7}, {.kernel = {3, 3}, .stride = {2, 2}, .ceil_mode = true});
+  both_divisors("rounded up, padded", {1, 2, 6, 6},
+                {.kernel = {3, 3}, .stride = {2, 2}, .pad = {1, 1}, .ceil_mode = true});
+  both_divisors("rounded up, wide stride", {1, 2, 7, 8},
+                {.kernel = {2, 2}, .stride = {4, 3}, .pad = {1, 1}, .ceil_mode = true});
+  both_divisors("same", {2, 3, 5, 6}, {.kernel = {3, 2}, .stride = {2, 2}, .auto_pad = AutoPad::kSameUpper});
+  both_divisors("same, even kernel", {1, 2, 5, 4}, {.kernel = {4, 2}, .auto_pad = AutoPad::kSameUpper});
   both_divisors("same, kernel below stride", {1, 2, 5, 7},
-                {.kernel = {1, 2}, .stride = {2, 3}, .convention = PoolConvention::kSame});
+                {.kernel = {1, 2}, .stride = {2, 3}, .auto_pad = AutoPad::kSameUpper});
+  both_divisors("same, more in front", {1, 16, 5, 4}, {.kernel = {4, 2}, .auto_pad = AutoPad::kSameLower});
+  both_divisors("same, more in front, stride", {2, 3, 6, 7},
+                {.kernel = {3, 4}, .stride = {2, 3}, .auto_pad = AutoPad::kSameLower});
+  add("valid", {1, 2, 4, 5}, {.kernel = {2, 3}, .auto_pad = AutoPad::kValid});
+  both_divisors("sides padded unequally", {2, 3, 5, 6}, {.kernel = {3, 3}, .stride = {2, 2}, .pad = {0, 2, 1, 0}});
+  both_divisors("sides padded unequally, rounded up", {1, 16, 6, 6},
+                {.kernel = {3, 3}, .stride = {2, 2}, .pad = {1, 0, 0, 2}, .ceil_mode = true});
+  add("dilated", {1, 3, 7, 8}, {.kernel = {3, 2}, .dilate = {2, 4}});
+  both_divisors("dilated and padded", {1, 16, 6, 7},
+                {.kernel = {2, 3}, .stride = {2, 1}, .pad = {2, 3}, .dilate = {3, 2}});
+  both_divisors("dilated, sides padded unequally, rounded up", {2, 2, 7, 9},
+                {.kernel = {2, 2}, .stride = {3, 3}, .pad = {1, 0, 2, 1}, .dilate = {3, 2}, .ceil_mode = true});
+  both_divisors("dilated, same", {1, 2, 6, 5},
+                {.kernel = {2, 3}, .stride = {2, 1}, .dilate = {3, 2}, .auto_pad = AutoPad::kSameLower});
   add("global", {2, 3, 4, 5}, {.global = true});
   add("global, 20 channels", {2, 20, 2, 3}, {.global = true});
   add("1 spatial axis", {2, 3, 8}, {.kernel = {3}, .stride = {2}});
   both_divisors("1 spatial axis, padded", {2, 3, 8}, {.kernel = {3}, .stride = {2}, .pad = {1}});
   add("1 spatial axis, global", {2, 3, 8}, {.global = true});
   both_divisors("3 spatial axes", {1, 2, 4, 3, 4}, {.kernel = {2, 3, 2}, .stride = {2, 1, 2}, .pad = {1, 1, 0}});
+  both_divisors("3 spatial axes, dilated, sides padded unequally", {1, 2, 4, 5, 4},
+                {.kernel = {2, 3, 2}, .stride = {2, 1, 2}, .pad = {1, 1, 0, 0, 2, 1}, .dilate = {1, 2, 3}});
   add("3 spatial axes, global", {1, 2, 3, 2, 3}, {.global = true});
   cases[0].wrong_shapes = {{{"x", {2, 3, 4}}}, {{"x", {2, 3, 1, 6}}}, {{"x", {2, 3, 4, 6, 1}}}};
 

@@ -146,11 +146,15 @@ DType CastTarget(int64_t onnx_type) {
     case 1: return DType::kFloat32;
     case 2: return DType::kUInt8;
     case 3: return DType::kInt8;
+    case 4: return DType::kUInt16;
+    case 5: return DType::kInt16;
     case 6: return DType::kInt32;
     case 7: return DType::kInt64;
     case 9: return DType::kBool;
     case 10: return DType::kFloat16;
     case 11: return DType::kFloat64;
+    case 12: return DType::kUInt32;
+    case 13: return DType::kUInt64;
     case 16: return DType::kBFloat16;
     default: Throw("element type {} of ONNX has no counterpart", onnx_type);
   }
@@ -158,51 +162,80 @@ DType CastTarget(int64_t onnx_type) {
 
 // --- Windows.
 
-// Our padding is the same on both sides.
-std::vector<int64_t> SymmetricPads(const std::vector<int64_t>& pads) {
-  const size_t n = pads.size() / 2;
-  if (!std::equal(pads.begin(), pads.begin() + n, pads.begin() + n)) Throw("padding differs between the sides");
-  return {pads.begin(), pads.begin() + n};
+AutoPad AutoPadOf(const OnnxNode& node) {
+  const std::string name = node.String("auto_pad", "NOTSET");
+  return name == "VALID"        ? AutoPad::kValid
+         : name == "SAME_UPPER" ? AutoPad::kSameUpper
+         : name == "SAME_LOWER" ? AutoPad::kSameLower
+                                : AutoPad::kNone;
+}
+
+ConvolutionAttrs ConvolutionAttrsOf(Importer& im) {
+  const OnnxNode& node = im.node();
+  const Shape weight = im.ShapeOf(im.In(1));
+  return {.num_filter = weight[0],
+          .kernel = {weight.begin() + 2, weight.end()},
+          .stride = node.Ints("strides"),
+          .pad = node.Ints("pads"),
+          .dilate = node.Ints("dilations"),
+          .auto_pad = AutoPadOf(node),
+          .groups = node.Int("group", 1),
+          .no_bias = !node.HasInput(2)};
 }
 
 void ImportConv(Importer& im) {
-  const OnnxNode& node = im.node();
-  const Shape weight = im.ShapeOf(im.In(1)), data = im.ShapeOf(im.In(0));
-  ConvolutionAttrs attrs{.num_filter = weight[0],
-                         .kernel = {weight.begin() + 2, weight.end()},
-                         .stride = node.Ints("strides"),
-                         .pad = SymmetricPads(node.Ints("pads")),
-                         .dilate = node.Ints("dilations"),
-                         .groups = node.Int("group", 1),
-                         .no_bias = !node.HasInput(2)};
-  if (node.String("auto_pad", "NOTSET").starts_with("SAME")) {
-    attrs.pad.clear();
-    for (size_t i = 0; i < attrs.kernel.size(); ++i) {
-      const int64_t size = data[2 + static_cast<int>(i)], stride = attrs.stride.empty() ? 1 : attrs.stride[i];
-      const int64_t total = std::max<int64_t>((CeilDiv(size, stride) - 1) * stride + attrs.kernel[i] - size, 0);
-      if (total % 2 != 0) Throw("padding differs between the sides");
-      attrs.pad.push_back(total / 2);
-    }
-  }
+  const ConvolutionAttrs attrs = ConvolutionAttrsOf(im);
   std::vector<Symbol> inputs = {im.In(0), im.In(1)};
   if (!attrs.no_bias) inputs.push_back(im.In(2));
   im.Out(0, Apply(ConvolutionOp(), attrs, inputs));
 }
 
+// The gradient of a convolution's data. What the output loses at both sides is the convolution's padding.
+void ImportConvTranspose(Importer& im) {
+  const OnnxNode& node = im.node();
+  ConvolutionGradDataAttrs attrs{ConvolutionAttrsOf(im), {}};
+  attrs.no_bias = true;
+  attrs.auto_pad = AutoPad::kNone;
+  const Shape data = im.ShapeOf(im.In(0));
+  const size_t spatial = attrs.kernel.size();
+  const auto at = [&](const std::vector<int64_t>& list, size_t i, int64_t otherwise) {
+    return list.empty() ? otherwise : list[i];
+  };
+  const std::vector<int64_t> wanted = node.Ints("output_shape"), more = node.Ints("output_padding");
+  std::vector<int64_t> pads(2 * spatial);
+  for (size_t i = 0; i < spatial; ++i) {
+    const int64_t size = data[static_cast<int>(i) + 2], stride = at(attrs.stride, i, 1);
+    const int64_t whole = stride * (size - 1) + at(more, i, 0) + (attrs.kernel[i] - 1) * at(attrs.dilate, i, 1) + 1;
+    if (!wanted.empty() || AutoPadOf(node) != AutoPad::kNone) {
+      attrs.extents.push_back(at(wanted, i, size * stride));
+      const int64_t total = std::max<int64_t>(whole - attrs.extents[i], 0);
+      pads[i] = AutoPadOf(node) == AutoPad::kSameUpper ? total / 2 : total - total / 2;
+      pads[i + spatial] = total - pads[i];
+    } else {
+      attrs.extents.push_back(whole - at(attrs.pad, i, 0) - at(attrs.pad, i + spatial, 0));
+    }
+  }
+  if (attrs.pad.empty()) attrs.pad = pads;
+  Symbol y = ConvolutionGradData(im.In(0), im.In(1), attrs);
+  if (node.HasInput(2)) {
+    Shape bias = im.ShapeOf(im.In(2));
+    for (size_t i = 0; i < spatial; ++i) bias = bias.Insert(bias.rank(), 1);
+    y = y + ReshapeTo(im.In(2), bias);
+  }
+  im.Out(0, y);
+}
+
 void ImportPool(Importer& im, PoolType type) {
   const OnnxNode& node = im.node();
   im.OneOutput();
-  if (std::ranges::any_of(node.Ints("dilations"), [](int64_t d) { return d != 1; })) Throw("no dilation of pooling");
-  PoolingAttrs attrs{.type = type,
-                     .kernel = node.Ints("kernel_shape"),
-                     .stride = node.Ints("strides"),
-                     .pad = SymmetricPads(node.Ints("pads")),
-                     .convention = node.Int("ceil_mode", 0) ? PoolConvention::kFull : PoolConvention::kValid,
-                     .count_include_pad = node.Int("count_include_pad", 0) != 0};
-  const std::string auto_pad = node.String("auto_pad", "NOTSET");
-  if (auto_pad == "SAME_UPPER") attrs.convention = PoolConvention::kSame;
-  if (auto_pad == "SAME_LOWER") Throw("the odd padding goes to the end");
-  im.Out(0, Pooling(im.In(0), attrs));
+  im.Out(0, Pooling(im.In(0), {.type = type,
+                               .kernel = node.Ints("kernel_shape"),
+                               .stride = node.Ints("strides"),
+                               .pad = node.Ints("pads"),
+                               .dilate = node.Ints("dilations"),
+                               .auto_pad = AutoPadOf(node),
+                               .ceil_mode = node.Int("ceil_mode", 0) != 0,
+                               .count_include_pad = node.Int("count_include_pad", 0) != 0}));
 }
 
 Handler GlobalPool(PoolType type) {
@@ -347,6 +380,7 @@ const std::map<std::string, Handler>& Handlers() {
       {"Conv", ImportConv},
       {"Cos", Unary(Cos)},
       {"Cosh", Unary(Cosh)},
+      {"ConvTranspose", ImportConvTranspose},
       {"Div", Binary(Div)},
       {"Dropout", ImportDropout},
       {"Equal", Comparison(Equal)},

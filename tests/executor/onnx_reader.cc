@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <set>
 
 #include "base/files.h"
@@ -28,13 +29,19 @@ DType DTypeOf(int type) {
     case onnx_test::TensorProto::INT64: return DType::kInt64;
     case onnx_test::TensorProto::UINT8: return DType::kUInt8;
     case onnx_test::TensorProto::BOOL: return DType::kBool;
+    case onnx_test::TensorProto::INT16: return DType::kInt16;
+    case onnx_test::TensorProto::UINT16: return DType::kUInt16;
+    case onnx_test::TensorProto::UINT32: return DType::kUInt32;
+    case onnx_test::TensorProto::UINT64: return DType::kUInt64;
     default: Throw("element type {} of ONNX has no counterpart", type);
   }
 }
 
-HostTensor TensorOf(const onnx_test::TensorProto& proto) {
+HostTensor TensorOf(const onnx_test::TensorProto& proto, std::optional<DType> declared = {}) {
   const Shape shape(std::vector<int64_t>(proto.dims().begin(), proto.dims().end()));
-  HostTensor tensor(DTypeOf(proto.data_type()), shape);
+  DType dtype = DTypeOf(proto.data_type());
+  if (declared == DType::kBFloat16 && dtype == DType::kUInt16) dtype = *declared;  // files have the bits
+  HostTensor tensor(dtype, shape);
   if (proto.has_raw_data()) {
     if (static_cast<int64_t>(proto.raw_data().size()) != tensor.bytes()) Throw<DataError>("raw data of a wrong size");
     if (tensor.bytes() > 0) std::memcpy(tensor.raw(), proto.raw_data().data(), proto.raw_data().size());
@@ -46,6 +53,8 @@ HostTensor TensorOf(const onnx_test::TensorProto& proto) {
       tensor.Set(i, proto.float_data(i));
     } else if (proto.double_data_size() > i) {
       tensor.Set(i, proto.double_data(i));
+    } else if (proto.uint64_data_size() > i) {
+      tensor.Set(i, static_cast<double>(proto.uint64_data(i)));
     } else if (proto.int64_data_size() > i) {
       tensor.data<int64_t>()[i] = proto.int64_data(i);
     } else if (proto.int32_data_size() > i && is_half) {  // the bits
@@ -117,19 +126,20 @@ OnnxTest ReadOnnxTest(const std::string& folder) {
     if (!initializers.contains(input.name())) model.inputs.push_back(input.name());
   }
   for (const onnx_test::ValueInfoProto& output : graph.output()) model.outputs.push_back(output.name());
+  std::map<std::string, DType> declared;
   for (const auto* list : {&graph.input(), &graph.output()}) {
     for (const onnx_test::ValueInfoProto& value : *list) {
       if (!value.type().has_tensor_type()) Throw("{} is not a tensor", value.name());
+      declared[value.name()] = DTypeOf(value.type().tensor_type().elem_type());
     }
   }
 
   const std::string data = folder + "/test_data_set_0/";
-  for (size_t i = 0; i < model.inputs.size(); ++i) {
-    test.feeds[model.inputs[i]] = TensorOf(ReadMessage<onnx_test::TensorProto>(fmt::format("{}input_{}.pb", data, i)));
-  }
-  for (size_t i = 0; i < model.outputs.size(); ++i) {
-    test.expected.push_back(TensorOf(ReadMessage<onnx_test::TensorProto>(fmt::format("{}output_{}.pb", data, i))));
-  }
+  const auto read = [&](const char* kind, size_t i, const std::string& name) {
+    return TensorOf(ReadMessage<onnx_test::TensorProto>(fmt::format("{}{}_{}.pb", data, kind, i)), declared.at(name));
+  };
+  for (size_t i = 0; i < model.inputs.size(); ++i) test.feeds[model.inputs[i]] = read("input", i, model.inputs[i]);
+  for (size_t i = 0; i < model.outputs.size(); ++i) test.expected.push_back(read("output", i, model.outputs[i]));
   return test;
 }
 

@@ -48,15 +48,22 @@ TEST(WindowsTest, Pooling) {
                          .pad = {kHuge - 1, kHuge - 1},
                          .count_include_pad = count_include_pad};
       ExpectTablesAgree(Pooling(x, attrs, "pool"), RandomTensor({2, 3, 2, 3}, 1), {2, 3, 2, 3});
-      attrs.convention = PoolConvention::kFull;
+      attrs.ceil_mode = true;
       ExpectTablesAgree(Pooling(x, attrs, "pool"), RandomTensor({2, 16, 2, 3}, 1), {2, 16, 2, 3});
-      attrs.convention = PoolConvention::kSame;
+      attrs.auto_pad = AutoPad::kSameUpper;
       attrs.pad = {};
       attrs.stride = {1, 2};
       ExpectTablesAgree(Pooling(x, attrs, "pool"), RandomTensor({2, 3, 2, 3}, 1), {2, 3, 2, 2});
       // Many windows each see one element or few.
       attrs = {.type = type, .kernel = {20, 30}, .pad = {19, 29}, .count_include_pad = count_include_pad};
       ExpectTablesAgree(Pooling(x, attrs, "pool"), RandomTensor({1, 2, 2, 3}, 1), {1, 2, 21, 32});
+      attrs = {.type = type,
+               .kernel = {kHuge, 2},
+               .stride = {kHuge, 1},
+               .pad = {kHuge, 0, kHuge, 2},
+               .dilate = {2, 3},
+               .count_include_pad = count_include_pad};
+      ExpectTablesAgree(Pooling(x, attrs, "pool"), RandomTensor({1, 2, 5, 6}, 1), {1, 2, 1, 5});
     }
   }
 }
@@ -68,6 +75,8 @@ TEST(WindowsTest, Convolution) {
     ExpectTablesAgree(Convolution(x, {.num_filter = 4, .kernel = {1}, .stride = {kHuge}}, "conv"), data, {2, 4, 1});
     ExpectTablesAgree(Convolution(x, {.num_filter = 4, .kernel = {1}, .stride = {kHuge}, .pad = {kHuge}}, "conv"), data,
                       {2, 4, 3});
+    ExpectTablesAgree(Convolution(x, {.num_filter = 4, .kernel = {2}, .pad = {0, kHuge}, .dilate = {kHuge}}, "conv"),
+                      data, {2, 4, 5});
     const ConvolutionAttrs wide{.num_filter = 4, .kernel = {3}, .stride = {1 << 20}, .pad = {kHuge}, .dilate = {kHuge}};
     ExpectTablesAgree(Convolution(x, wide, "conv"), data, {2, 4, 1});
   }

@@ -75,21 +75,29 @@ void AddLayers(Examples& e) {
   grad.activation = ActivationType::kNone;
   e.Add(ConvolutionOp(), conv, {{5, 4, 9, 8}, {6, 2, 3, 2}, {6}});
   e.Add(ConvolutionOp(), ConvolutionAttrs{.num_filter = 6, .kernel = {3}, .no_bias = true}, {{5, 4, 9}, {6, 4, 3}});
+  e.Add(ConvolutionOp(), ConvolutionAttrs{.num_filter = 6, .kernel = {3, 2}, .pad = {0, 1, 2, 0}},
+        {{5, 4, 9, 8}, {6, 4, 3, 2}, {6}});
+  ConvolutionAttrs same{.num_filter = 6, .kernel = {3, 2}, .auto_pad = AutoPad::kSameLower};
+  e.Add(ConvolutionOp(), same, {{5, 4, 9, 8}, {6, 4, 3, 2}, {6}});
+  e.Add(ConvolutionGradDataOp(), ConvolutionGradDataAttrs{same, {}}, {{5, 6, 9, 8}, {6, 4, 3, 2}});
   ConvolutionGradDataAttrs grad_data{conv, {9, 8}};  // activation and bias are not looked at
   grad_data.no_bias = true;
   e.Add(ConvolutionGradDataOp(), grad_data, {{5, 6, 5, 6}, {6, 2, 3, 2}});
   e.Add(ConvolutionGradWeightOp(), grad, {{5, 6, 5, 6}, {5, 4, 9, 8}});
 
-  const PoolingAttrs max{.kernel = {3, 2}, .stride = {2, 1}, .pad = {1, 0}, .convention = PoolConvention::kFull};
+  const PoolingAttrs max{.kernel = {3, 2}, .stride = {2, 1}, .pad = {1, 0}, .ceil_mode = true};
   const PoolingAttrs avg{.type = PoolType::kAvg,
                          .kernel = {3, 2},
                          .stride = {2, 2},
-                         .convention = PoolConvention::kSame,
+                         .auto_pad = AutoPad::kSameUpper,
                          .count_include_pad = false};
   const PoolingAttrs global{.type = PoolType::kAvg, .global = true};
   e.Add(PoolingOp(), max, {{5, 4, 8, 8}});
   e.Add(PoolingOp(), avg, {{5, 4, 8, 8}});
   e.Add(PoolingOp(), global, {{5, 4, 8}});
+  const PoolingAttrs uneven{.kernel = {2, 3}, .pad = {0, 1, 1, 2}, .dilate = {2, 2}};
+  e.Add(PoolingOp(), uneven, {{5, 4, 8, 8}});
+  e.Add(PoolingGradOp(), PoolingGradAttrs{uneven, {8, 8}}, {{5, 4, 7, 7}, {1}});
   e.Add(PoolingGradOp(), PoolingGradAttrs{max, {8, 8}}, {{5, 4, 5, 7}, {1}});
   e.Add(PoolingGradOp(), PoolingGradAttrs{avg, {8, 8}}, {{5, 4, 4, 4}});
   e.Add(PoolingGradOp(), PoolingGradAttrs{global, {8}}, {{5, 4, 1}});

@@ -57,9 +57,9 @@ std::vector<AttrValue> OddValues(const AttrValue& usual) {
             List{1, 1, 1, 1}, List(9, 1),    List(100000, 1)};
   }
   if (std::holds_alternative<std::string>(usual)) {
-    return {std::string(),       std::string("no such"), std::string(1000, 'x'), int64_t{-1},
-            std::string("none"), std::string("null"),    std::string("valid"),   std::string("full"),
-            std::string("same"), std::string("avg"),     std::string("int8")};
+    return {std::string(),       std::string("no such"), std::string(1000, 'x'),   int64_t{-1},
+            std::string("none"), std::string("null"),    std::string("valid"),     std::string("full"),
+            std::string("avg"),  std::string("int8"),    std::string("same_lower")};
   }
   return {std::shared_ptr<const HostTensor>(), int64_t{0}};
 }

@@ -110,6 +110,13 @@ TEST(Convolution, ShapesBackwardAndPartly) {
   const ConvolutionAttrs attrs{.num_filter = 21, .kernel = {3, 3}, .pad = {1, 1}};
   EXPECT_EQ(Infer(ConvolutionOp(), attrs, {Shape{kAny, 10, kAny, kAny}}, {Shape{5, 21, 32, 32}}).inputs[0],
             (Shape{5, 10, 32, 32}));
+  ConvolutionAttrs uneven{.num_filter = 21, .kernel = {4, 2}, .pad = {3, 0, 1, 0}};
+  EXPECT_EQ(Infer(ConvolutionOp(), uneven, {Shape{kAny, 10, kAny, kAny}}, {Shape{5, 21, 32, 32}}).inputs[0],
+            (Shape{5, 10, 31, 33}));
+  uneven.pad.clear();
+  uneven.auto_pad = AutoPad::kSameLower;
+  EXPECT_EQ(Infer(ConvolutionOp(), uneven, {Shape{kAny, 10, kAny, kAny}}, {Shape{5, 21, 32, 32}}).inputs[0],
+            (Shape{5, 10, 32, 32}));
   // The channels from the weight; spatial extents not through a stride.
   const ConvolutionAttrs strided{.num_filter = 4, .kernel = {3}, .stride = {2}, .groups = 2};
   const NodeShapes shapes = Infer(ConvolutionOp(), strided, {std::nullopt, Shape{4, 3, 3}}, {Shape{5, 4, 7}});
@@ -163,7 +170,11 @@ TEST(Convolution, AttributeErrors) {
   EXPECT_EQ(error({.num_filter = 1, .kernel = {3, 3}, .stride = {0, 1}}),
             "ModelError: stride must be at least 1 everywhere, got (0, 1)");
   EXPECT_EQ(error({.num_filter = 1, .kernel = {3, 3}, .pad = {1}}),
-            "ModelError: pad must have 2 numbers, one per extent of the kernel, got (1)");
+            "ModelError: pad must have 2 numbers, one per extent of the kernel, or twice as many, got (1)");
+  EXPECT_EQ(error({.num_filter = 1, .kernel = {3, 3}, .pad = {1, 0, 1}}),
+            "ModelError: pad must have 2 numbers, one per extent of the kernel, or twice as many, got (1, 0, 1)");
+  EXPECT_EQ(error({.num_filter = 1, .kernel = {3, 3}, .pad = {0, 1}, .auto_pad = AutoPad::kValid}),
+            "ModelError: pad must be 0 with auto_pad valid, which says what there is, got (0, 1)");
   EXPECT_EQ(error({.num_filter = 1, .kernel = {3, 3}, .pad = {-1, 0}}),
             "ModelError: pad must be at least 0 everywhere, got (-1, 0)");
   EXPECT_EQ(error({.num_filter = 6, .kernel = {3}, .groups = 4}),
@@ -171,49 +182,81 @@ TEST(Convolution, AttributeErrors) {
   EXPECT_EQ(error({.num_filter = 6, .kernel = {3}, .groups = 0}), "ModelError: groups must be at least 1, got 0");
 }
 
-TEST(Pooling, Conventions) {
-  const auto output = [](PoolConvention convention, int64_t size, int64_t kernel, int64_t stride, int64_t pad) {
-    const PoolingAttrs attrs{.kernel = {kernel}, .stride = {stride}, .pad = {pad}, .convention = convention};
+// Output extents of both ways to round and of all ways to pad, each side told.
+TEST(Pooling, Windows) {
+  const auto window = [](int64_t size, PoolingAttrs attrs) {
     EXPECT_EQ(InferNode(PoolingOp(), attrs, {Shape{1, 1, size}}).outputs[1], (Shape{1}));  // the state
-    return (*InferNode(PoolingOp(), attrs, {Shape{1, 1, size}}).outputs[0])[2];
+    const Window w = PoolWindows(attrs, {1, 1, size}).at(0);
+    EXPECT_EQ((*InferNode(PoolingOp(), attrs, {Shape{1, 1, size}}).outputs[0])[2], w.output);
+    return std::array{w.output, w.pad_begin, w.pad_end};
   };
-  EXPECT_EQ(output(PoolConvention::kValid, 7, 2, 2, 0), 3);
-  EXPECT_EQ(output(PoolConvention::kFull, 7, 2, 2, 0), 4);
-  EXPECT_EQ(output(PoolConvention::kSame, 7, 2, 2, 0), 4);
-  EXPECT_EQ(output(PoolConvention::kFull, 8, 2, 2, 0), 4);
-  EXPECT_EQ(output(PoolConvention::kFull, 1, 3, 3, 1), 1);  // ceil would add nothing
-  EXPECT_EQ(output(PoolConvention::kFull, 4, 2, 3, 1), 2);  // a third window would start in the padding at the end
-  EXPECT_EQ(output(PoolConvention::kSame, 5, 3, 1, 0), 5);
-  EXPECT_EQ(output(PoolConvention::kSame, 5, 1, 4, 0), 2);
+  using W = std::array<int64_t, 3>;
+  constexpr AutoPad kUpper = AutoPad::kSameUpper, kLower = AutoPad::kSameLower;
+  EXPECT_EQ(window(7, {.kernel = {2}, .stride = {2}}), (W{3, 0, 0}));
+  EXPECT_EQ(window(7, {.kernel = {2}, .stride = {2}, .auto_pad = AutoPad::kValid}), (W{3, 0, 0}));
+  EXPECT_EQ(window(7, {.kernel = {2}, .stride = {2}, .ceil_mode = true}), (W{4, 0, 0}));
+  EXPECT_EQ(window(8, {.kernel = {2}, .stride = {2}, .ceil_mode = true}), (W{4, 0, 0}));
+  EXPECT_EQ(window(1, {.kernel = {3}, .stride = {3}, .pad = {1}, .ceil_mode = true}), (W{1, 1, 1}));
+  // A third window would start in the padding at the end.
+  EXPECT_EQ(window(4, {.kernel = {2}, .stride = {3}, .pad = {1}, .ceil_mode = true}), (W{2, 1, 1}));
+  EXPECT_EQ(window(4, {.kernel = {3}, .stride = {2}, .pad = {0, 2}}), (W{2, 0, 2}));
+  EXPECT_EQ(window(4, {.kernel = {3}, .stride = {2}, .pad = {2, 0}, .ceil_mode = true}), (W{3, 2, 0}));
+  EXPECT_EQ(window(9, {.kernel = {3}, .stride = {2}, .dilate = {3}}), (W{2, 0, 0}));
+  EXPECT_EQ(window(7, {.kernel = {2}, .stride = {2}, .auto_pad = kUpper}), (W{4, 0, 1}));
+  EXPECT_EQ(window(7, {.kernel = {2}, .stride = {2}, .auto_pad = kLower}), (W{4, 1, 0}));
+  EXPECT_EQ(window(5, {.kernel = {3}, .auto_pad = kUpper}), (W{5, 1, 1}));
+  EXPECT_EQ(window(5, {.kernel = {2}, .dilate = {3}, .auto_pad = kLower}), (W{5, 2, 1}));
+  EXPECT_EQ(window(5, {.kernel = {1}, .stride = {4}, .auto_pad = kUpper}), (W{2, 0, 0}));
 }
 
 TEST(Pooling, WindowsAlwaysHoldAnElement) {
-  for (PoolConvention convention : {PoolConvention::kValid, PoolConvention::kFull, PoolConvention::kSame}) {
-    for (int64_t size = 1; size <= 9; ++size) {
-      for (int64_t kernel = 1; kernel <= 5; ++kernel) {
-        for (int64_t stride = 1; stride <= 6; ++stride) {
-          for (int64_t pad = 0; pad < kernel; ++pad) {
-            if (convention == PoolConvention::kSame && pad > 0) continue;
-            if (convention != PoolConvention::kSame && kernel > size + 2 * pad) continue;
-            const PoolingAttrs attrs{.kernel = {kernel}, .stride = {stride}, .pad = {pad}, .convention = convention};
-            const PoolWindow w = PoolWindows(attrs, {1, 1, size}).at(0);
-            ASSERT_GE(w.output, 1);
-            for (int64_t i : {int64_t{0}, w.output - 1}) {
-              const int64_t first = i * stride - w.pad_begin;
-              EXPECT_TRUE(first < size && first + kernel > 0);
-            }
-            if (convention == PoolConvention::kSame) {
-              EXPECT_EQ(w.output, (size + stride - 1) / stride);
-              EXPECT_TRUE(w.pad_end - w.pad_begin == 0 || w.pad_end - w.pad_begin == 1);
-            } else if (convention == PoolConvention::kValid) {
-              EXPECT_LE((w.output - 1) * stride + kernel, size + 2 * pad);
-              EXPECT_GT(w.output * stride + kernel, size + 2 * pad);
-            }
+  int tried = 0;
+  const auto expect_elements = [&](const PoolingAttrs& attrs, int64_t size) {
+    Window w;
+    try {
+      PoolingOp().check(attrs);
+      w = PoolWindows(attrs, {1, 1, size}).at(0);
+    } catch (const Error&) {
+      return;
+    }
+    ++tried;
+    ASSERT_GE(w.output, 1);
+    for (int64_t p = 0; p < w.output; ++p) {
+      int64_t inside = 0;
+      for (int64_t k = 0; k < w.kernel; ++k) {
+        const int64_t at = p * w.stride - w.pad_begin + k * w.dilate;
+        inside += at >= 0 && at < size;
+      }
+      EXPECT_GT(inside, 0) << AnyAttrs(attrs).ToMap().size() << " " << size << " " << p;
+    }
+    const int64_t left = size + w.pad_begin + w.pad_end - (w.output - 1) * w.stride - w.extent();
+    if (attrs.auto_pad != AutoPad::kNone) {
+      EXPECT_EQ(w.output, (size + w.stride - 1) / w.stride);
+      EXPECT_EQ(std::abs(w.pad_end - w.pad_begin), (w.pad_end + w.pad_begin) % 2);
+    } else if (!attrs.ceil_mode) {
+      EXPECT_TRUE(left >= 0 && left < w.stride);
+    }
+  };
+  for (int64_t size = 1; size <= 7; ++size) {
+    for (int64_t kernel = 1; kernel <= 4; ++kernel) {
+      for (int64_t stride = 1; stride <= 5; ++stride) {
+        for (int64_t dilate = 1; dilate <= 3; ++dilate) {
+          for (AutoPad auto_pad : {AutoPad::kSameUpper, AutoPad::kSameLower}) {
+            expect_elements({.kernel = {kernel}, .stride = {stride}, .dilate = {dilate}, .auto_pad = auto_pad}, size);
+          }
+          for (int64_t pad = 0; pad < 49; ++pad) {
+            expect_elements({.kernel = {kernel},
+                             .stride = {stride},
+                             .pad = {pad / 7, pad % 7},
+                             .dilate = {dilate},
+                             .ceil_mode = size % 2 == 0},
+                            size);
           }
         }
       }
     }
   }
+  EXPECT_GT(tried, 3000);
 }
 
 TEST(Pooling, GlobalAndErrors) {
@@ -230,8 +273,12 @@ TEST(Pooling, GlobalAndErrors) {
   EXPECT_EQ(CheckError(PoolingOp(), PoolingAttrs{}), "ModelError: kernel must have 1 to 3 extents, got ()");
   EXPECT_EQ(CheckError(PoolingOp(), PoolingAttrs{.kernel = {2}, .pad = {2}}),
             "ModelError: pad (2) must be smaller than kernel (2)");
-  EXPECT_EQ(CheckError(PoolingOp(), PoolingAttrs{.kernel = {2}, .pad = {1}, .convention = PoolConvention::kSame}),
-            "ModelError: pad must be 0 with the convention same, which pads as needed, got (1)");
+  EXPECT_EQ(CheckError(PoolingOp(), PoolingAttrs{.kernel = {2}, .pad = {0, 3}, .dilate = {2}}),
+            "ModelError: pad (0, 3) must be smaller than kernel (2) dilated by (2)");
+  EXPECT_EQ(CheckError(PoolingOp(), PoolingAttrs{.kernel = {2}, .pad = {1}, .auto_pad = AutoPad::kSameUpper}),
+            "ModelError: pad must be 0 with auto_pad same_upper, which says what there is, got (1)");
+  EXPECT_EQ(ShapeErrorOf(PoolingOp(), PoolingAttrs{.kernel = {2}, .pad = {1}, .dilate = {2}}, {Shape{2, 3, 1}}),
+            "ShapeError: a window dilated by 2 along axis 2 of 1 could see nothing but padding");
 }
 
 TEST(Pooling, TheGradientOfMaxUsesTheState) {

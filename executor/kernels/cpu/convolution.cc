@@ -23,7 +23,7 @@ struct Problem {
   Shape data, output, weight;
   int64_t groups;
   bool has_bias;
-  memory::dims weight_dims, strides, dilates, pad;
+  memory::dims weight_dims, strides, dilates, pad_begin, pad_end;
   double flops;
 
   Problem(const ConvolutionAttrs& attrs, const Shape& data_shape, const Shape& output_shape, const Shape& weight_shape)
@@ -33,13 +33,11 @@ struct Problem {
       weight_dims.insert(weight_dims.begin(), groups);
       weight_dims[1] /= groups;
     }
-    for (int i = 0; i < data.rank() - 2; ++i) {
-      const auto at = [i](const std::vector<int64_t>& list, int64_t otherwise) {
-        return list.empty() ? otherwise : list[i];
-      };
-      strides.push_back(at(attrs.stride, 1));
-      dilates.push_back(at(attrs.dilate, 1) - 1);
-      pad.push_back(at(attrs.pad, 0));
+    for (const Window& window : ConvolutionWindows(attrs, data)) {
+      strides.push_back(window.stride);
+      dilates.push_back(window.dilate - 1);
+      pad_begin.push_back(window.pad_begin);
+      pad_end.push_back(window.pad_end);
     }
     flops = 2.0 * static_cast<double>(output.Elements()) * static_cast<double>(weight.CountFrom(1));
   }
@@ -64,8 +62,8 @@ struct Problem {
   dnnl::convolution_forward::desc Forward(const memory::desc& x, const memory::desc& w, const memory::desc& y) const {
     const auto kind = dnnl::prop_kind::forward_training;
     const auto algorithm = dnnl::algorithm::convolution_direct;
-    if (has_bias) return {kind, algorithm, x, w, Bias(), y, strides, dilates, pad, pad};
-    return {kind, algorithm, x, w, y, strides, dilates, pad, pad};
+    if (has_bias) return {kind, algorithm, x, w, Bias(), y, strides, dilates, pad_begin, pad_end};
+    return {kind, algorithm, x, w, y, strides, dilates, pad_begin, pad_end};
   }
 };
 
@@ -221,7 +219,7 @@ MaybeKernel MakeConvolutionGradData(const KernelSpec& spec) {
         const dnnl::convolution_forward::primitive_desc hint(p.Forward(c.x, p.AnyWeight(), c.y), UserScratchpad(),
                                                              Engine(), true);
         if (!hint) return Desc();
-        return Desc({dnnl::algorithm::convolution_direct, c.x, w, c.y, p.strides, p.dilates, p.pad, p.pad},
+        return Desc({dnnl::algorithm::convolution_direct, c.x, w, c.y, p.strides, p.dilates, p.pad_begin, p.pad_end},
                     UserScratchpad(), Engine(), hint, true);
       },
       [](const Desc& d) { return d.weights_desc(); });
@@ -260,10 +258,10 @@ MaybeKernel MakeConvolutionGradWeight(const KernelSpec& spec) {
         if (!hint) return Desc();
         const auto algorithm = dnnl::algorithm::convolution_direct;
         if (!p.has_bias)
-          return Desc({algorithm, c.x, w, c.y, p.strides, p.dilates, p.pad, p.pad}, UserScratchpad(), Engine(), hint,
-                      true);
-        return Desc({algorithm, c.x, w, p.Bias(), c.y, p.strides, p.dilates, p.pad, p.pad}, UserScratchpad(), Engine(),
-                    hint, true);
+          return Desc({algorithm, c.x, w, c.y, p.strides, p.dilates, p.pad_begin, p.pad_end}, UserScratchpad(),
+                      Engine(), hint, true);
+        return Desc({algorithm, c.x, w, p.Bias(), c.y, p.strides, p.dilates, p.pad_begin, p.pad_end}, UserScratchpad(),
+                    Engine(), hint, true);
       },
       [](const Desc& d) { return d.diff_weights_desc(); });
   if (!choice) return std::nullopt;

@@ -23,16 +23,20 @@ constexpr const char* kFamily = "cpu:";
 // One spatial axis; absent ones have extent 1.
 struct Axis {
   int64_t in = 1, padded_end = 1;  // where the padding at the end ends: windows that reach beyond it are cut there
-  PoolWindow window{1, 1, 0, 0, 1};
+  Window window;
 
   int64_t Begin(int64_t p) const { return p * window.stride - window.pad_begin; }
   // Taps [first, last) of output p that lie inside the input.
-  int64_t First(int64_t p) const { return std::max<int64_t>(-Begin(p), 0); }
-  int64_t Last(int64_t p) const { return std::min(window.kernel, in - Begin(p)); }
+  int64_t First(int64_t p) const { return TapsIn(std::max<int64_t>(-Begin(p), 0)); }
+  int64_t Last(int64_t p) const { return std::min(window.kernel, TapsIn(in - Begin(p))); }
   int64_t Counted(int64_t p, bool padding) const {
-    return padding ? std::min(Begin(p) + window.kernel, padded_end) - Begin(p) : Last(p) - First(p);
+    return padding ? std::min(window.kernel, TapsIn(padded_end - Begin(p))) : Last(p) - First(p);
   }
-  bool IsWhole(int64_t p) const { return First(p) == 0 && Last(p) == window.kernel; }
+  bool IsWhole(int64_t p) const { return Begin(p) >= 0 && Begin(p) + window.extent() <= in; }
+  // Of a window, within `distance` from its begin.
+  int64_t TapsIn(int64_t distance) const {
+    return window.dilate == 1 ? distance : CeilDiv(distance, window.dilate);  // divisions are slow
+  }
 };
 
 // A thread's list of the taps of a window, numbered in order, and which part of the window it lists: in most places all
@@ -56,7 +60,7 @@ struct Geometry {
     ViewChannels(format, data, 1, &view);
     lanes = format.is_plain() ? 1 : view.lanes;
     planes = data[0] * data[1] / lanes;
-    const std::vector<PoolWindow> windows = PoolWindows(attrs, data);
+    const std::vector<Window> windows = PoolWindows(attrs, data);
     for (size_t i = 0; i < windows.size(); ++i) {
       const int64_t in = data[2 + static_cast<int>(i)];
       axes[3 - windows.size() + i] = {in, in + windows[i].pad_end, windows[i]};
@@ -118,10 +122,12 @@ struct Geometry {
     if (part == list->part) return;
     list->part = part;
     int64_t count = 0;
+    const auto& [d, h, w] = axes;
     for (int64_t i = part[0]; i < part[1]; ++i) {
       for (int64_t j = part[2]; j < part[3]; ++j) {
         for (int64_t k = part[4]; k < part[5]; ++k) {
-          list->offsets[count] = ((i * axes[1].in + j) * axes[2].in + k) * lanes;
+          list->offsets[count] =
+              ((i * d.window.dilate * h.in + j * h.window.dilate) * w.in + k * w.window.dilate) * lanes;
           list->numbers[count] = static_cast<int32_t>(count);
           ++count;
         }

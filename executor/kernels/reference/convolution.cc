@@ -12,36 +12,32 @@
 namespace bindery::reference {
 namespace {
 
-struct Axis {
-  int64_t in = 1, out = 1, kernel = 1, stride = 1, pad = 0, dilate = 1;
+struct Axis : Window {
+  int64_t in = 1;
   // The outputs [first, last) at which kernel element k meets an input, and the input that output p meets.
   int64_t First(int64_t k) const {
-    return std::clamp<int64_t>(CeilDiv(std::max<int64_t>(pad - k * dilate, 0), stride), 0, out);
+    return std::clamp<int64_t>(CeilDiv(std::max<int64_t>(pad_begin - k * dilate, 0), stride), 0, output);
   }
   int64_t Last(int64_t k) const {
-    const int64_t room = in - 1 + pad - k * dilate;
-    return room < 0 ? 0 : std::min(out, room / stride + 1);
+    const int64_t room = in - 1 + pad_begin - k * dilate;
+    return room < 0 ? 0 : std::min(output, room / stride + 1);
   }
-  int64_t Input(int64_t p, int64_t k) const { return p * stride + k * dilate - pad; }
+  int64_t Input(int64_t p, int64_t k) const { return p * stride + k * dilate - pad_begin; }
 };
 
 struct Geometry {
   int64_t batch, in_channels, out_channels, groups;
   Axis d, h, w;  // missing axes have extent 1
 
-  Geometry(const ConvolutionAttrs& attrs, const Shape& x, const Shape& y)
-      : batch(x[0]), in_channels(x[1]), out_channels(y[1]), groups(attrs.groups) {
+  Geometry(const ConvolutionAttrs& attrs, const Shape& x)
+      : batch(x[0]), in_channels(x[1]), out_channels(attrs.num_filter), groups(attrs.groups) {
+    const std::vector<Window> windows = ConvolutionWindows(attrs, x);
     Axis* const axes[] = {&d, &h, &w};
-    const int rank = static_cast<int>(attrs.kernel.size());
-    for (int i = 0; i < rank; ++i) {
-      Axis& axis = *axes[3 - rank + i];
-      axis = {.in = x[2 + i], .out = y[2 + i], .kernel = attrs.kernel[i]};
-      if (!attrs.stride.empty()) axis.stride = attrs.stride[i];
-      if (!attrs.pad.empty()) axis.pad = attrs.pad[i];
-      if (!attrs.dilate.empty()) axis.dilate = attrs.dilate[i];
+    for (size_t i = 0; i < windows.size(); ++i) {
+      *axes[3 - windows.size() + i] = {windows[i], x[2 + static_cast<int>(i)]};
     }
   }
-  int64_t out_plane() const { return d.out * h.out * w.out; }
+  int64_t out_plane() const { return d.output * h.output * w.output; }
 };
 
 // Calls f(y, x, w, count) for every row of products: y + i meets x + i * g.w.stride through weight w, 0 <= i < count.
@@ -61,7 +57,7 @@ void ForEachRow(const Geometry& g, const F& f) {
               if (count <= 0) continue;
               for (int64_t d = g.d.First(kd); d < g.d.Last(kd); ++d) {
                 for (int64_t h = g.h.First(kh); h < g.h.Last(kh); ++h) {
-                  const int64_t y = ((y_plane * g.d.out + d) * g.h.out + h) * g.w.out + first;
+                  const int64_t y = ((y_plane * g.d.output + d) * g.h.output + h) * g.w.output + first;
                   const int64_t x = ((x_plane * g.d.in + g.d.Input(d, kd)) * g.h.in + g.h.Input(h, kh)) * g.w.in +
                                     g.w.Input(first, kw);
                   f(y, x, weight, count);
@@ -78,7 +74,7 @@ void ForEachRow(const Geometry& g, const F& f) {
 // (x, w [, b]) -> y
 MaybeKernel MakeConvolution(const KernelSpec& spec) {
   const auto attrs = spec.attributes<ConvolutionAttrs>();
-  const Geometry g(attrs, spec.inputs[0].shape, spec.outputs[0].shape);
+  const Geometry g(attrs, spec.inputs[0].shape);
   return InDouble(spec, [=](const Tensors& t) {
     const double *x = t.in[0], *w = t.in[1];
     double* y = t.out[0];
@@ -95,7 +91,7 @@ MaybeKernel MakeConvolution(const KernelSpec& spec) {
 
 // (dy, w) -> dx
 MaybeKernel MakeConvolutionGradData(const KernelSpec& spec) {
-  const Geometry g(spec.attributes<ConvolutionGradDataAttrs>(), spec.outputs[0].shape, spec.inputs[0].shape);
+  const Geometry g(spec.attributes<ConvolutionGradDataAttrs>(), spec.outputs[0].shape);
   return InDouble(spec, [=](const Tensors& t) {
     const double *dy = t.in[0], *w = t.in[1];
     double* dx = t.out[0];
@@ -108,7 +104,7 @@ MaybeKernel MakeConvolutionGradData(const KernelSpec& spec) {
 // (dy, x) -> dw [, db]
 MaybeKernel MakeConvolutionGradWeight(const KernelSpec& spec) {
   const auto attrs = spec.attributes<ConvolutionAttrs>();
-  const Geometry g(attrs, spec.inputs[1].shape, spec.inputs[0].shape);
+  const Geometry g(attrs, spec.inputs[1].shape);
   return InDouble(spec, [=](const Tensors& t) {
     const double *dy = t.in[0], *x = t.in[1];
     if (t.raw_out[0]) {

@@ -6,25 +6,28 @@
 #include <cmath>
 #include <limits>
 
+#include "base/checked.h"
 #include "executor/kernel_table.h"
 #include "executor/kernels/reference/util.h"
 
 namespace bindery::reference {
 namespace {
 
-// The inputs [begin, end) of one window along one axis; `padded` counts padding too.
+// The inputs of one window along one axis: [begin, end) in steps; `padded` counts padding too.
 struct Extent {
-  int64_t begin, end, padded;
+  int64_t begin, end, step, padded;
+  int64_t count() const { return CeilDiv(end - begin, step); }
 };
 
 struct Axis {
   int64_t in = 1;
   int64_t padded_end = 1;  // where the padding on the right ends: windows that reach beyond it are cut there
-  PoolWindow window{1, 1, 0, 0, 1};
+  Window window;
   Extent At(int64_t p) const {
-    const int64_t begin = p * window.stride - window.pad_begin;
-    const int64_t end = begin + window.kernel;
-    return {std::max<int64_t>(begin, 0), std::min(end, in), std::min(end, padded_end) - begin};
+    const int64_t begin = p * window.stride - window.pad_begin, step = window.dilate;
+    const int64_t end = begin + window.extent();
+    const int64_t first = begin < 0 ? begin + RoundUp(-begin, step) : begin;
+    return {first, std::min(end, in), step, CeilDiv(std::min(end, padded_end) - begin, step)};
   }
 };
 
@@ -35,7 +38,7 @@ struct Geometry {
 
   Geometry(const PoolingAttrs& attrs, const Shape& data)
       : planes(data[0] * data[1]), count_padding(attrs.count_include_pad) {
-    const std::vector<PoolWindow> windows = PoolWindows(attrs, data);
+    const std::vector<Window> windows = PoolWindows(attrs, data);
     Axis* const axes[] = {&d, &h, &w};
     for (size_t i = 0; i < windows.size(); ++i) {
       const int64_t in = data[2 + static_cast<int>(i)];
@@ -62,15 +65,15 @@ void ForEachWindow(const Geometry& g, const F& f) {
 // f(index in the plane) for every input of a window, in order.
 template <class F>
 void ForEachInput(const Geometry& g, const Extent& d, const Extent& h, const Extent& w, const F& f) {
-  for (int64_t i = d.begin; i < d.end; ++i) {
-    for (int64_t j = h.begin; j < h.end; ++j) {
-      for (int64_t k = w.begin; k < w.end; ++k) f((i * g.h.in + j) * g.w.in + k);
+  for (int64_t i = d.begin; i < d.end; i += d.step) {
+    for (int64_t j = h.begin; j < h.end; j += h.step) {
+      for (int64_t k = w.begin; k < w.end; k += w.step) f((i * g.h.in + j) * g.w.in + k);
     }
   }
 }
 
 double Divisor(const Geometry& g, const Extent& d, const Extent& h, const Extent& w) {
-  const auto count = [&](const Extent& e) { return static_cast<double>(g.count_padding ? e.padded : e.end - e.begin); };
+  const auto count = [&](const Extent& e) { return static_cast<double>(g.count_padding ? e.padded : e.count()); };
   return count(d) * count(h) * count(w);
 }
 
