@@ -43,6 +43,8 @@ AttrValue Load(const FieldSpec& field, const void* attrs) {
     case FieldKind::kDouble: return At<double>(field, attrs);
     case FieldKind::kString: return At<std::string>(field, attrs);
     case FieldKind::kInts: return At<std::vector<int64_t>>(field, attrs);
+    case FieldKind::kDoubles: return At<std::vector<double>>(field, attrs);
+    case FieldKind::kStrings: return At<std::vector<std::string>>(field, attrs);
     case FieldKind::kDType: return std::string(ToString(At<DType>(field, attrs)));
     case FieldKind::kTensor: return At<TensorPtr>(field, attrs);
     case FieldKind::kEnum: break;
@@ -57,6 +59,8 @@ const char* Expectation(FieldKind kind) {
     case FieldKind::kDouble: return "a number";
     case FieldKind::kString: return "a string";
     case FieldKind::kInts: return "a list of integers";
+    case FieldKind::kDoubles: return "a list of numbers";
+    case FieldKind::kStrings: return "a list of strings";
     case FieldKind::kDType: return "the name of an element type";
     case FieldKind::kTensor: return "a tensor";
     case FieldKind::kEnum: break;
@@ -66,12 +70,14 @@ const char* Expectation(FieldKind kind) {
 
 // The value with its type, short enough for a message.
 std::string Describe(const AttrValue& value) {
-  if (const auto* text = std::get_if<std::string>(&value)) {
-    if (text->size() <= 4 * kMaxPrinted) return fmt::format("the string \"{}\"", *text);
-    return fmt::format("the string \"{}...\"", text->substr(0, 4 * kMaxPrinted));
+  std::string text = ToString(value);
+  if (text.size() > 4 * kMaxPrinted && !std::holds_alternative<std::vector<int64_t>>(value)) {
+    text = text.substr(0, 4 * kMaxPrinted) + "...";
   }
-  static constexpr const char* kinds[] = {"", "the integer ", "the number ", "", "the list ", "the tensor "};
-  return kinds[value.index()] + ToString(value);
+  if (std::holds_alternative<std::string>(value)) return fmt::format("the string \"{}\"", text);
+  static constexpr const char* kinds[] = {"",          "the integer ", "the number ", "",
+                                          "the list ", "the list ",    "the list ",   "the tensor "};
+  return kinds[value.index()] + text;
 }
 
 [[noreturn]] void ThrowWrongType(const FieldSpec& field, const AttrValue& value) {
@@ -80,7 +86,8 @@ std::string Describe(const AttrValue& value) {
   Throw<ModelError>("attribute \"{}\": expected {}, got {}", field.name, expected, Describe(value));
 }
 
-// The alternative of `value` that the field takes. An integer is a number too if it is one exactly.
+// The alternative of `value` that the field takes. An integer is a number too if it is one exactly; a file does not
+// say what an empty list is a list of.
 template <class T>
 T Take(const FieldSpec& field, const AttrValue& value) {
   if (const T* exact = std::get_if<T>(&value)) return *exact;
@@ -92,6 +99,16 @@ T Take(const FieldSpec& field, const AttrValue& value) {
     }
     if constexpr (std::is_same_v<T, bool>) {
       if (*integer == 0 || *integer == 1) return *integer == 1;
+    }
+  }
+  if (const auto* integers = std::get_if<std::vector<int64_t>>(&value)) {
+    if constexpr (std::is_same_v<T, std::vector<double>>) {
+      std::vector<double> numbers;
+      for (const int64_t integer : *integers) numbers.push_back(Take<double>(field, integer));
+      return numbers;
+    }
+    if constexpr (std::is_same_v<T, std::vector<std::string>>) {
+      if (integers->empty()) return {};
     }
   }
   ThrowWrongType(field, value);
@@ -124,6 +141,8 @@ void Store(const FieldSpec& field, void* attrs, const AttrValue& value) {
     case FieldKind::kDouble: return take(static_cast<double*>(address));
     case FieldKind::kString: return take(static_cast<std::string*>(address));
     case FieldKind::kInts: return take(static_cast<std::vector<int64_t>*>(address));
+    case FieldKind::kDoubles: return take(static_cast<std::vector<double>*>(address));
+    case FieldKind::kStrings: return take(static_cast<std::vector<std::string>*>(address));
     case FieldKind::kTensor: return take(static_cast<TensorPtr*>(address));
     case FieldKind::kDType: return StoreDType(field, *static_cast<DType*>(address), value);
     case FieldKind::kEnum: return StoreEnum(field, address, value);
@@ -133,8 +152,10 @@ void Store(const FieldSpec& field, void* attrs, const AttrValue& value) {
 // Bits, not values: -0.0 and NaN are kept by a file too.
 bool SameStored(const AttrValue& a, const AttrValue& b) {
   if (a.index() != b.index()) return false;
-  if (const double* number = std::get_if<double>(&a)) {
-    return std::bit_cast<uint64_t>(*number) == std::bit_cast<uint64_t>(std::get<double>(b));
+  const auto same = [](double x, double y) { return std::bit_cast<uint64_t>(x) == std::bit_cast<uint64_t>(y); };
+  if (const double* number = std::get_if<double>(&a)) return same(*number, std::get<double>(b));
+  if (const auto* list = std::get_if<std::vector<double>>(&a)) {
+    return std::ranges::equal(*list, std::get<std::vector<double>>(b), same);
   }
   return a == b;
 }
@@ -146,6 +167,8 @@ std::string TypeName(const FieldSpec& field) {
     case FieldKind::kDouble: return "float";
     case FieldKind::kString: return "string";
     case FieldKind::kInts: return "ints";
+    case FieldKind::kDoubles: return "floats";
+    case FieldKind::kStrings: return "strings";
     case FieldKind::kDType: return "dtype";
     case FieldKind::kTensor: return "tensor";
     case FieldKind::kEnum: break;
@@ -201,20 +224,20 @@ void ThrowOtherType(const AttrsType& expected, const AttrsType& got) {
 }  // namespace attrs_internal
 
 std::string ToString(const AttrValue& value) {
-  struct Printer {
-    std::string operator()(bool flag) const { return flag ? "true" : "false"; }
-    std::string operator()(int64_t integer) const { return fmt::format("{}", integer); }
-    std::string operator()(double number) const { return fmt::format("{}", number); }
-    std::string operator()(const std::string& text) const { return text; }
-    std::string operator()(const std::vector<int64_t>& list) const {
-      if (list.size() <= kMaxPrinted) return fmt::format("({})", fmt::join(list, ", "));
-      return fmt::format("({}, ... {} in all)", fmt::join(list.begin(), list.begin() + kMaxPrinted, ", "), list.size());
-    }
-    std::string operator()(const TensorPtr& tensor) const {
-      return tensor ? fmt::format("{} {}", tensor->dtype(), tensor->shape()) : "none";
-    }
-  };
-  return std::visit(Printer{}, value);
+  return std::visit(
+      [](const auto& held) -> std::string {
+        if constexpr (
+            requires { held.begin() + 1; } && !requires { held.c_str(); }) {
+          if (held.size() <= kMaxPrinted) return fmt::format("({})", fmt::join(held, ", "));
+          return fmt::format("({}, ... {} in all)", fmt::join(held.begin(), held.begin() + kMaxPrinted, ", "),
+                             held.size());
+        } else if constexpr (requires { held->dtype(); }) {
+          return held ? fmt::format("{} {}", held->dtype(), held->shape()) : "none";
+        } else {
+          return fmt::format("{}", held);
+        }
+      },
+      value);
 }
 
 AnyAttrs::AnyAttrs() : type_(&AttrsOf<NoAttrs>()) {

@@ -7,8 +7,8 @@
 //   };
 //
 // from which saving, loading, printing, comparing and the command line's help are made. Field types: bool, int64_t,
-// double, std::string, std::vector<int64_t>, DType, HostTensor (as std::shared_ptr<const HostTensor>), and any enum
-// with
+// double, std::string, std::vector of int64_t, double or std::string, DType, HostTensor (as std::shared_ptr<const
+// HostTensor>), and any enum with
 //   std::span<const EnumName> EnumNames(E*)   found by argument-dependent look-up.
 #pragma once
 
@@ -29,8 +29,8 @@
 namespace bindery {
 
 // The stored form, as in a model file. Enums and dtypes are strings.
-using AttrValue =
-    std::variant<bool, int64_t, double, std::string, std::vector<int64_t>, std::shared_ptr<const HostTensor>>;
+using AttrValue = std::variant<bool, int64_t, double, std::string, std::vector<int64_t>, std::vector<double>,
+                               std::vector<std::string>, std::shared_ptr<const HostTensor>>;
 using AttrMap = std::map<std::string, AttrValue>;
 std::string ToString(const AttrValue& value);  // "5", "(5, 5)", "max", "true"
 

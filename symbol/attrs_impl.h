@@ -10,7 +10,7 @@
 namespace bindery {
 namespace attrs_internal {
 
-enum class FieldKind { kBool, kInt, kDouble, kString, kInts, kDType, kTensor, kEnum };
+enum class FieldKind { kBool, kInt, kDouble, kString, kInts, kDoubles, kStrings, kDType, kTensor, kEnum };
 
 // One field of some struct, without its C++ type.
 struct FieldSpec {
@@ -37,6 +37,10 @@ constexpr FieldKind KindOf() {
     return FieldKind::kString;
   else if constexpr (std::is_same_v<T, std::vector<int64_t>>)
     return FieldKind::kInts;
+  else if constexpr (std::is_same_v<T, std::vector<double>>)
+    return FieldKind::kDoubles;
+  else if constexpr (std::is_same_v<T, std::vector<std::string>>)
+    return FieldKind::kStrings;
   else if constexpr (std::is_same_v<T, DType>)
     return FieldKind::kDType;
   else if constexpr (std::is_same_v<T, std::shared_ptr<const HostTensor>>)

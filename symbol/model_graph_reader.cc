@@ -170,7 +170,8 @@ class GraphReader {
   }
 
   AttrValue ReadValue(const proto::Attr& attr) const {
-    if (attr.value_case() != proto::Attr::VALUE_NOT_SET && attr.ints_size() > 0) {
+    const bool has_one = attr.value_case() != proto::Attr::VALUE_NOT_SET;
+    if (has_one + (attr.ints_size() > 0) + (attr.floats_size() > 0) + (attr.strings_size() > 0) > 1) {
       Throw<ModelError>("attribute {} has two values", QuotedName(attr.name()));
     }
     switch (attr.value_case()) {
@@ -181,6 +182,8 @@ class GraphReader {
       case proto::Attr::kT: return read_tensor_(attr.t());
       case proto::Attr::VALUE_NOT_SET: break;
     }
+    if (attr.floats_size() > 0) return std::vector<double>(attr.floats().begin(), attr.floats().end());
+    if (attr.strings_size() > 0) return std::vector<std::string>(attr.strings().begin(), attr.strings().end());
     return std::vector<int64_t>(attr.ints().begin(), attr.ints().end());
   }
 

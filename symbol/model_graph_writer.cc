@@ -70,6 +70,10 @@ void WriteAttr(const std::string& name, const AttrValue& value, TensorWriter* te
     message->set_s(*text);
   } else if (const auto* list = std::get_if<std::vector<int64_t>>(&value)) {
     message->mutable_ints()->Add(list->begin(), list->end());
+  } else if (const auto* numbers = std::get_if<std::vector<double>>(&value)) {
+    message->mutable_floats()->Add(numbers->begin(), numbers->end());
+  } else if (const auto* texts = std::get_if<std::vector<std::string>>(&value)) {
+    message->mutable_strings()->Add(texts->begin(), texts->end());
   } else {
     const auto& tensor = std::get<TensorPtr>(value);
     if (tensor == nullptr) Throw<ModelError>("attribute \"{}\" is a tensor that is not there", name);

@@ -145,7 +145,12 @@ HostTensor TensorReader::Read(const proto::Tensor& message) {
   if (!message.has_external()) {
     HostTensor tensor(dtype, shape);
     if (message.has_data() && bytes > 0) std::memcpy(tensor.raw(), message.data().data(), static_cast<size_t>(bytes));
-    for (int i = 0; i < message.value_size(); ++i) tensor.Set(i, message.value(i));
+    for (int i = 0; i < message.value_size(); ++i) {
+      tensor.Set(i, message.value(i));
+      if (!IsFloat(dtype) && tensor.At(i) != message.value(i)) {
+        Throw<ModelError>("element {}: {} cannot be held by {}", i, message.value(i), dtype);
+      }
+    }
     CheckBools(tensor);
     return tensor;
   }

@@ -146,11 +146,15 @@ bool LooksLikeText(std::string_view bytes) {
 void CheckVersion(int64_t version, const ModelSource& source) {
   if (version == kModelVersion) return;
   if (version > kModelVersion) {
-    source.Fail({{"version"}}, fmt::format("format version {}, but this program reads versions up to {}: the file was "
+    source.Fail({{"version"}}, fmt::format("format version {}, but this program reads version {}: the file was "
                                            "written by a newer Bindery, please update",
                                            version, kModelVersion));
   }
-  source.Fail({{"version"}}, fmt::format("format version {} does not exist", version));
+  if (version < 1) source.Fail({{"version"}}, fmt::format("format version {} does not exist", version));
+  source.Fail({{"version"}},
+              fmt::format("format version {}, but this program reads version {}: the file was written by "
+                          "an older Bindery, please write it again with this one",
+                          version, kModelVersion));
 }
 
 void CheckWire(std::string_view bytes, const ModelLimits& limits, const ModelSource& source) {

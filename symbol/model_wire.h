@@ -10,7 +10,7 @@
 
 namespace bindery {
 
-inline constexpr int kModelVersion = 1;
+inline constexpr int kModelVersion = 2;
 
 // Binary: begins with a version that we read, ends with the checksum, and in between holds fields that
 // proto/model.proto knows, of the right kind, no more of them than the limits allow. Throws ModelError saying where:

@@ -89,7 +89,8 @@ class Reader {
     }
     if (there < kPreambleBytes) Fail("the file was cut off after {} bytes", size_);
     if (preamble.version != kCheckpointVersion) {
-      Fail("its format is {}, this program reads format {}", preamble.version, kCheckpointVersion);
+      Fail("its format is {}, this program reads format {}: it was written by {} Bindery", preamble.version,
+           kCheckpointVersion, preamble.version < kCheckpointVersion ? "an older" : "a newer");
     }
     if (preamble.checksum != Checksum(&preamble, kPreambleChecked))
       Fail("bytes 0..47 are damaged: the checksum is wrong");

@@ -16,8 +16,15 @@ uint64_t HashAttr(const AttrValue& value, uint64_t seed) {
   if (const auto* tensor = std::get_if<std::shared_ptr<const HostTensor>>(&value); tensor && *tensor) {
     seed = Checksum((*tensor)->raw(), (*tensor)->bytes(), seed);
   }
-  if (const auto* list = std::get_if<std::vector<int64_t>>(&value)) {  // a long one is printed in part
-    return Checksum(list->data(), static_cast<int64_t>(list->size() * sizeof(int64_t)), seed);
+  // A long list is printed in part.
+  const auto of_bytes = [seed](const auto& list) {
+    return Checksum(list.data(), static_cast<int64_t>(list.size() * sizeof(list[0])), seed);
+  };
+  if (const auto* list = std::get_if<std::vector<int64_t>>(&value)) return of_bytes(*list);
+  if (const auto* list = std::get_if<std::vector<double>>(&value)) return of_bytes(*list);
+  if (const auto* list = std::get_if<std::vector<std::string>>(&value)) {
+    for (const std::string& text : *list) seed = HashText(text, seed);
+    return seed;
   }
   return HashText(ToString(value), seed);
 }

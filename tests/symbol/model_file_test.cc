@@ -79,7 +79,7 @@ TEST_F(ModelFileTest, RoundTrips) {
     ExpectEqual(LoadModel(Path(name)), model);
     EXPECT_NE(DataFile(name), "");
   }
-  EXPECT_TRUE(ReadFile(Path("m.prototxt")).starts_with("version: 1\n"));
+  EXPECT_TRUE(ReadFile(Path("m.prototxt")).starts_with("version: 2\n"));
   // Relative names, too.
   const fs::path before = fs::current_path();
   fs::current_path(folder_);
@@ -195,11 +195,11 @@ TEST_F(ModelFileTest, RefusesFilesThatAreNoModels) {
     return at == std::string::npos ? text : text.substr(at + name.size());
   };
   EXPECT_EQ(message("m.pb", ""), ": not a binary Bindery model");
-  EXPECT_EQ(message("m.pb", "version: 1\ngraph {"),
+  EXPECT_EQ(message("m.pb", "version: 2\ngraph {"),
             ": not a binary Bindery model; a model as text has a name that ends in .prototxt");
   EXPECT_EQ(message("m.pb", "\x89PNG\r\n\x1a\n"), ": not a binary Bindery model");
   EXPECT_TRUE(message("m.prototxt", SerializeModel(SmallModel())).starts_with(":1:1: "))
-      << message("m.prototxt", "\x08\x01");
+      << message("m.prototxt", "\x08\x02");
   EXPECT_NE(MessageOf<DataError>([&] { LoadModel(Path("none.pb")); }), "nothing was thrown");
   EXPECT_NE(MessageOf<DataError>([&] { LoadModel(folder_); }), "nothing was thrown");
   EXPECT_NE(MessageOf<DataError>([&] { LoadModel(Path("m.pb"), {.file_bytes = 3}); }), "nothing was thrown");

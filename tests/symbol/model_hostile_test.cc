@@ -33,7 +33,10 @@ Model SmallModel() {
   Symbol x = FullyConnected(Variable("data", {.shape = Shape{4, 3}, .init = "one"}), {.num_hidden = 2}, "fc");
   x = BatchNorm(x, {.eps = 1e-4}, "bn");
   x = SliceChannel(x, {.num_outputs = 2}, "slice")[1];
-  return {.symbol = Add(x, Constant(HostTensor::From({1}, {2}), "two"), "sum"),
+  x = Add(x, Constant(HostTensor::From({1}, {2}), "two"), "sum");
+  const Symbol pool = Pooling(Variable("image", {.dtype = DType::kInt16}),
+                              {.kernel = {2, 2}, .pad = {1, 0, 0, 1}, .dilate = {2, 1}}, "pool");
+  return {.symbol = Group({x, pool}),
           .params = {{"fc_weight", weight}},
           .aux = {{"bn_running_mean", HostTensor(DType::kFloat32, {2})}},
           .metadata = {{"k", "v"}}};
@@ -50,7 +53,7 @@ std::string WithoutChecksum(std::string bytes) {
 }
 
 std::string Bytes(proto::Model model) {
-  if (!model.has_version()) model.set_version(1);
+  if (!model.has_version()) model.set_version(2);
   model.set_checksum(0);
   return model.SerializeAsString();
 }
@@ -178,17 +181,21 @@ TEST(HostileModel, NothingIsIgnored) {
   EXPECT_EQ(ErrorOf(Bytes(unknown)), "ModelError: m.pb: cut off: it does not end with its checksum");
   EXPECT_EQ(ErrorOf(SerializeModel({.params = {{"w", HostTensor({}, {1})}}}) + "x"),
             "ModelError: m.pb: cut off: it does not end with its checksum");
-  model.set_version(2);
+  model.set_version(3);
   EXPECT_EQ(ErrorOf(Bytes(model)),
-            "ModelError: m.pb: format version 2, but this program reads versions up to 1: the file was "
-            "written by a newer Bindery, please update");
+            "ModelError: m.pb: format version 3, but this program reads version 2: the file was written by a newer "
+            "Bindery, please update");
+  model.set_version(1);
+  EXPECT_EQ(ErrorOf(Bytes(model)),
+            "ModelError: m.pb: format version 1, but this program reads version 2: the file was written by an older "
+            "Bindery, please write it again with this one");
 }
 
 TEST(HostileModel, ManyEmptyMessagesTakeNoMemory) {
   std::string many;  // 12 \0: an empty node
   for (int i = 0; i < 1'000'000; ++i) many += std::string("\x12\0", 2);
   proto::Model model;
-  model.set_version(1);
+  model.set_version(2);
   std::string bytes = model.SerializeAsString() + "\x1a";
   for (size_t size = many.size(); size > 0; size >>= 7)
     bytes += static_cast<char>((size & 0x7f) | (size > 0x7f ? 0x80 : 0));
@@ -218,6 +225,42 @@ TEST(HostileModel, HugeSizesAreRefusedBeforeAnythingIsAllocated) {
   };
   ExpectErrorWithin(kMemory, "SliceChannel \"n\"",
                     node("op: \"SliceChannel\" attr { name: \"num_outputs\" i: 1000000000000 }"));
+}
+
+// Lists of all kinds in one attribute, and elements of a type that does not exist.
+TEST(HostileModel, ListsAndTypesOfTheSecondVersion) {
+  proto::Model model;
+  model.mutable_graph()->add_variable()->set_name("x");
+  model.mutable_graph()->add_output("p");
+  proto::Node* node = model.mutable_graph()->add_node();
+  node->set_op("Pooling");
+  node->set_name("p");
+  node->add_input("x");
+  proto::Attr* kernel = node->add_attr();
+  kernel->set_name("kernel");
+  kernel->add_ints(2);
+  ASSERT_EQ(ErrorOf(Bytes(model)), "nothing was thrown");
+  for (const int64_t pad : {int64_t{-1}, int64_t{1} << 31, std::numeric_limits<int64_t>::min()}) {
+    for (const char* name : {"pad", "dilate"}) {
+      proto::Model bad = model;
+      proto::Attr* attr = bad.mutable_graph()->mutable_node(0)->add_attr();
+      attr->set_name(name);
+      attr->add_ints(pad);
+      EXPECT_NE(ErrorOf(Bytes(bad)).find(fmt::format("Pooling \"p\": {} must be at ", name)), std::string::npos);
+    }
+  }
+  proto::Model bad = model;
+  bad.mutable_graph()->mutable_node(0)->mutable_attr(0)->add_strings(std::string(1 << 20, 'x'));
+  EXPECT_EQ(ErrorOf(Bytes(bad)),
+            "ModelError: m.pb: graph.node[0].attr[0]: Pooling \"p\": attribute \"kernel\" has two values");
+  bad.mutable_graph()->mutable_node(0)->mutable_attr(0)->clear_ints();
+  EXPECT_LT(ErrorOf(Bytes(bad)).size(), 300u);
+  bad = model;
+  bad.mutable_graph()->mutable_node(0)->mutable_attr(0)->mutable_unknown_fields()->AddFixed64(9, 1);
+  EXPECT_EQ(ErrorOf(Bytes(bad)), "ModelError: m.pb: graph.node[0].attr[0]: field \"strings\" has another type");
+  bad = model;
+  bad.mutable_graph()->mutable_variable(0)->mutable_unknown_fields()->AddVarint(3, kNumDTypes);
+  EXPECT_EQ(ErrorOf(Bytes(bad)), "ModelError: m.pb: graph.variable[0]: field \"dtype\": unknown value 13");
 }
 
 TEST(HostileModel, TensorLimitCountsAllTensors) {
@@ -262,7 +305,7 @@ TEST(HostileModel, DeclarationsFollowTheFileSize) {
 }
 
 TEST(HostileModel, AuxiliaryStatesAreVariables) {
-  const std::string text = R"(version: 1 graph {
+  const std::string text = R"(version: 2 graph {
     variable { name: "x" } variable { name: "m" }
     node { op: "Exp" name: "e" input: "m" }
     node { op: "BatchNorm" name: "bn" input: "x" input: "" input: "" input: "e" }

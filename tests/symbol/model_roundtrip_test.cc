@@ -151,6 +151,9 @@ TEST(ModelRoundTrip, BitsOfTensors) {
   model.params["int64"] = bits(DType::kInt64, {std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max(),
                                                (int64_t{1} << 53) + 1});
   model.params["exact64"] = bits(DType::kInt64, {int64_t{1} << 53, int64_t{-5}});
+  model.params["uint64"] = bits(DType::kUInt64, {uint64_t{0}, std::numeric_limits<uint64_t>::max(), uint64_t{1} << 63});
+  model.params["uint32"] = bits(DType::kUInt32, {0u, 0xffffffffu});
+  model.params["int16"] = bits(DType::kInt16, {int16_t{-32768}, int16_t{32767}});
   model.params["int8"] = bits(DType::kInt8, {int8_t{-128}, int8_t{127}});
   model.params["bool"] = bits(DType::kBool, {uint8_t{0}, uint8_t{1}});
   ExpectRoundTrip(model);
@@ -161,6 +164,32 @@ TEST(ModelRoundTrip, BitsOfTensors) {
   EXPECT_NE(
       text.find("param { name: \"special32\" dtype: FLOAT32 dim: [5] value: [inf, -inf, -0, 1.4012984643248171e-45"),
       std::string::npos);
+}
+
+struct ListsAttrs {
+  std::vector<int64_t> ints = {1};
+  std::vector<double> floats = {1};
+  std::vector<std::string> strings = {"one"};
+  static constexpr auto Fields() {
+    using A = ListsAttrs;
+    return std::tuple{Field{"ints", &A::ints}, Field{"floats", &A::floats}, Field{"strings", &A::strings}};
+  }
+  bool operator==(const ListsAttrs&) const = default;
+};
+
+TEST(ModelRoundTrip, ListsInAttributesOfAUsersOperator) {
+  OpDef op = IdentityOp();
+  op.name = "Lists";
+  op.attrs_type = &AttrsOf<ListsAttrs>();
+  AddOp(op);
+  for (const ListsAttrs& attrs : {ListsAttrs{}, ListsAttrs{{}, {}, {}}, ListsAttrs{{-1, 2}, {-0.0, 0.1, 1e300}, {""}},
+                                  ListsAttrs{{7}, {5e-324}, {"two", std::string("\0\xff\n", 3), "\"", "three"}}}) {
+    ExpectRoundTrip({.symbol = Apply(FindOp("Lists"), attrs, {Variable("x")}, "y")});
+  }
+  const Symbol y = Apply(FindOp("Lists"), ListsAttrs{{2}, {0.5, -1}, {"a", "b"}}, {Variable("x")}, "y");
+  const std::string text = SerializeModel({.symbol = y}, true);
+  EXPECT_NE(text.find("attr { name: \"floats\" floats: [0.5, -1] }\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("attr { name: \"strings\" strings: [\"a\", \"b\"] }\n"), std::string::npos) << text;
 }
 
 TEST(ModelRoundTrip, NumbersInAttributes) {

@@ -70,7 +70,7 @@ TEST(ModelText, IsPleasantToRead) {
   const Model model{.symbol = SoftmaxOutput(x, Variable("label"), {}, "softmax"),
                     .params = {{"fc1_bias", HostTensor::From({2}, {0.1f, 1})}},
                     .metadata = {{"note", "two\nlines"}}};
-  EXPECT_EQ(SerializeModel(model, true), R"(version: 1
+  EXPECT_EQ(SerializeModel(model, true), R"(version: 2
 producer: "bindery 0.1"
 graph {
   variable { name: "data" shape { dim: [64, 784] } }
@@ -127,7 +127,7 @@ TEST(ModelText, SaysWhereTheGrammarEnds) {
   EXPECT_EQ(ErrorOf("param { dtype: FLOAT8 }"), ":1:23: Unknown enumeration value of \"FLOAT8\" for field \"dtype\".");
   EXPECT_EQ(ErrorOf("param { dim: 1 dim: 99999999999999999999 }"),
             ":1:21: Integer out of range (99999999999999999999)");
-  EXPECT_EQ(ErrorOf("version: 1 version: 1"), ":1:19: Non-repeated field \"version\" is specified multiple times.");
+  EXPECT_EQ(ErrorOf("version: 2 version: 2"), ":1:19: Non-repeated field \"version\" is specified multiple times.");
   EXPECT_EQ(ErrorOf(std::string("graph \0", 7)), ":1:7: Invalid control characters encountered in text.");
 }
 
@@ -178,6 +178,18 @@ TEST(ModelText, SaysWhichAttributeIsWrong) {
             ":3:1: Convolution \"c\": attribute \"num_filter\": expected an integer, got the string \"3\"");
   EXPECT_EQ(attr_error("attr { name: \"num_filter\" i: 3 ints: [3] }"),
             ":3:1: Convolution \"c\": attribute \"num_filter\" has two values");
+  EXPECT_EQ(attr_error("attr { name: \"pad\" ints: [1, 1] floats: 1 }"),
+            ":3:1: Convolution \"c\": attribute \"pad\" has two values");
+  EXPECT_EQ(attr_error("attr { name: \"pad\" strings: [\"1\", \"1\"] s: \"1\" }"),
+            ":3:1: Convolution \"c\": attribute \"pad\" has two values");
+  EXPECT_EQ(attr_error("attr { name: \"pad\" floats: [1, 1] }"),
+            ":3:1: Convolution \"c\": attribute \"pad\": expected a list of integers, got the list (1, 1)");
+  EXPECT_EQ(attr_error("attr { name: \"num_filter\" i: 3 } attr { name: \"pad\" ints: [1, 1, 1] }"),
+            ":2:1: Convolution \"c\": pad must have 2 numbers, one per extent of the kernel, or twice as many, got (1, "
+            "1, 1)");
+  EXPECT_EQ(attr_error("attr { name: \"auto_pad\" s: \"same\" }"),
+            ":3:1: Convolution \"c\": attribute \"auto_pad\": expected one of none, valid, same_upper, same_lower, got "
+            "the string \"same\"");
   EXPECT_EQ(attr_error("attr { name: \"kernel\" ints: [5, 5] }"),
             ":3:1: Convolution \"c\": two attributes are called \"kernel\"");
   EXPECT_EQ(attr_error("attr { name: \"activation\" s: \"rely\" }"),
@@ -215,6 +227,11 @@ TEST(ModelText, SaysWhichTensorIsWrong) {
             ":1:1: param \"w\": expected one of data, value and external, got 2");
   EXPECT_EQ(tensor_error("dtype: BOOL dim: 2 data: \"\\001\\002\""),
             ":1:1: param \"w\": element 1 of a bool tensor is 2, expected 0 or 1");
+  EXPECT_EQ(tensor_error("dtype: UINT16 dim: 2 value: [1, 65536]"),
+            ":1:1: param \"w\": element 1: 65536 cannot be held by uint16");
+  EXPECT_EQ(tensor_error("dtype: UINT64 value: -1"), ":1:1: param \"w\": element 0: -1 cannot be held by uint64");
+  EXPECT_EQ(tensor_error("dtype: INT8 value: 0.5"), ":1:1: param \"w\": element 0: 0.5 cannot be held by int8");
+  EXPECT_EQ(tensor_error("dtype: INT32 value: nan"), ":1:1: param \"w\": element 0: nan cannot be held by int32");
   EXPECT_EQ(tensor_error("dim: 1 external { file: \"d\" bytes: 4 checksum: 1 }"),
             ":1:1: param \"w\": data file \"d\": a model in memory has no folder");
   EXPECT_EQ(ErrorOf("param { value: 1 }"), ":1:1: param \"\": it has no name");
@@ -225,12 +242,16 @@ TEST(ModelText, SaysWhichTensorIsWrong) {
 }
 
 TEST(ModelText, RefusesOtherVersions) {
-  EXPECT_EQ(ErrorOf("version: 2 graph { }"),
-            ":1:1: format version 2, but this program reads versions up to 1: the file was written by a newer Bindery, "
-            "please update");
-  EXPECT_EQ(ErrorOf("version: 2\nnew_field { x: 1 }\n graph { layer { } }"),
-            ":1:1: format version 2, but this program reads versions up to 1: the file was written by a newer Bindery, "
-            "please update");
+  const std::string newer =
+      ":1:1: format version 3, but this program reads version 2: the file was written by a newer Bindery, please "
+      "update";
+  EXPECT_EQ(ErrorOf("version: 3 graph { }"), newer);
+  EXPECT_EQ(ErrorOf("version: 3\nnew_field { x: 1 }\n graph { layer { } }"), newer);
+  const std::string older =
+      ":1:1: format version 1, but this program reads version 2: the file was written by an older Bindery, please "
+      "write it again with this one";
+  EXPECT_EQ(ErrorOf("version: 1 graph { }"), older);
+  EXPECT_EQ(ErrorOf("version: 1 graph { variable { name: \"x\" } output: \"x\" }"), older);
   EXPECT_EQ(ErrorOf("version: 0"), ":1:1: format version 0 does not exist");
   EXPECT_EQ(ErrorOf("version: -5"), ":1:1: format version -5 does not exist");
   EXPECT_EQ(ErrorOf(""), ": it has neither a graph nor parameters");

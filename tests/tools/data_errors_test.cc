@@ -155,7 +155,7 @@ TEST_F(DataErrorsTest, ModelsThatDoNotTakeImagesAndLabels) {
   const auto write = [&](const std::string& data, const std::string& label, const std::string& weight,
                          const std::string& heads) {
     Write("model.prototxt",
-          "version: 1 graph { variable { name: \"" + data + "\" shape { dim: [-1, 1, 28, 28] } } variable { name: \"" +
+          "version: 2 graph { variable { name: \"" + data + "\" shape { dim: [-1, 1, 28, 28] } } variable { name: \"" +
               label + "\" } variable { " + weight + " } node { op: \"FullyConnected\" name: \"fc\" input: \"" + data +
               "\" input: \"w\" attr { name: \"num_hidden\" i: 10 } attr { name: \"no_bias\" b: true } } "
               "node { op: \"SoftmaxOutput\" name: \"softmax\" input: \"fc\" input: \"" +

@@ -201,7 +201,10 @@ TEST_F(CheckpointTest, MessagesSayWhere) {
   EXPECT_EQ(load(bytes.substr(0, 5000)), fmt::format("the file was cut off: it has 5000 of {} bytes", bytes.size()));
   EXPECT_EQ(load(bytes + "x"),
             fmt::format("the file has {} bytes, but should end after {}", bytes.size() + 1, bytes.size()));
-  EXPECT_EQ(flip(8), "its format is 0, this program reads format 1");
+  EXPECT_EQ(flip(8), "its format is 3, this program reads format 2: it was written by a newer Bindery");
+  std::string older = bytes;
+  older[8] = 1;
+  EXPECT_EQ(load(older), "its format is 1, this program reads format 2: it was written by an older Bindery");
   EXPECT_EQ(flip(20), "bytes 0..47 are damaged: the checksum is wrong");
   EXPECT_NE(flip(100).find("the header, bytes 48.."), std::string::npos);
   EXPECT_NE(flip(bytes.size() - 1).find("optimizer state \"p0_weight:momentum\", bytes "), std::string::npos);
