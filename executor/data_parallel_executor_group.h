@@ -238,15 +238,15 @@ class DataParallelExecutorGroup {
                                               const CompileOptions& options) const;
   CompileOptions OptionsFor(DeviceKind device, const std::vector<Shape>& shapes, Mode mode, int64_t share) const;
   int AddressesVersion() const;
-  void CheckMergeable(const Plan& plan) const;
+  void CheckMergeable(const Plan& plan, const Graph& graph, const NodeTypes& types) const;
   // Loads `batches[d]` (one for all if there is only one) and pushes the forward segments.
   void Run(std::span<const BatchPtr> batches, Mode mode);
   // Per head, nullptr: none given; or empty: none at all.
   void RunBackward(std::span<const HostTensor* const> head_gradients);
   void PushHeadGradient(int head, const HostTensor& gradient);
-  Tensor Merge(std::vector<Tensor> parts, int axis, const std::string& rule) const;
+  Tensor Merge(std::vector<Tensor> parts, ValueType type, const std::string& rule) const;
   int CheckHeads(int begin, int end) const;      // the resolved end
-  int AxisOf(int head) const;                    // batch axis of a head's value
+  const ValueType& TypeOf(int head) const;       // on the first device
   const GroupStep& Ran(const char* what) const;  // throws Error unless forward has run
   void Measure(Metric* metric, const std::shared_ptr<Measurement>& measurement) const;
   GroupMetric& MetricOf(const Measurement& measurement) const;  // of the current binding, for these labels

@@ -299,12 +299,12 @@ std::shared_ptr<const Program> DataParallelExecutorGroup::CompileShare(const std
                                                                        int64_t samples,
                                                                        const CompileOptions& options) const {
   std::shared_ptr<const Program> program = Compile(symbol_, options);
-  CheckMergeable(program->plan);
   if (options_.devices.size() > 1) {
     // A parameter that takes its shape from the batch would be another one on every device.
     const CompileOptions whole = OptionsFor(options.device, shapes, mode, samples);
     const Graph graph = Graph::Of(ExpandComposites(symbol_));
     const NodeTypes types = InferTypes(graph, whole.shapes, whole.dtypes, whole.batch_axes);
+    CheckMergeable(program->plan, graph, types);
     std::map<std::string, Shape> expected;
     for (size_t n = 0; n < graph.nodes.size(); ++n) {
       if (graph.nodes[n]->is_variable()) expected[graph.nodes[n]->name()] = types[n][0].shape;
@@ -326,15 +326,31 @@ int DataParallelExecutorGroup::AddressesVersion() const {
   return version;
 }
 
-void DataParallelExecutorGroup::CheckMergeable(const Plan& plan) const {
-  if (options_.devices.size() == 1) return;
+void DataParallelExecutorGroup::CheckMergeable(const Plan& plan, const Graph& graph, const NodeTypes& types) const {
   for (size_t i = 0; i < plan.outputs.size(); ++i) {
-    if (plan.values[plan.outputs[i].value].type.batch_axis >= 0) continue;
-    if (merge_rules_[i].empty()) {
+    const ValueType& share = plan.values[plan.outputs[i].value].type;
+    const Entry& entry = graph.outputs[i];
+    const ValueType& whole = types[graph.IndexOf(entry.node)][entry.output];
+    if (share.batch_axis != whole.batch_axis || share.batch_fold != whole.batch_fold) {
       Throw<ModelError>(
-          "head \"{}\" of shape {} has no batch axis: annotate it with how it is merged over devices, merge = sum, "
+          "head \"{}\" has its samples elsewhere in a device's share, {}, than in the whole batch, {}: a Reshape "
+          "before it "
+          "names extents that are the batch's by chance; let it say -1 where the batch is",
+          plan.outputs[i].name, share.shape, whole.shape);
+    }
+    if (share.batch_axis >= 0) continue;
+    if (merge_rules_[i].empty()) {
+      // A Reshape that puts parts of several samples side by side is rarely meant.
+      const Node* node = LosesBatch(graph, types, entry);
+      const bool reshapes = node != nullptr && node->op().is_view;
+      Throw<ModelError>(
+          "head \"{}\" of shape {} has no batch axis{}: annotate it with how it is merged over devices, merge = sum, "
           "mean or first",
-          plan.outputs[i].name, plan.values[plan.outputs[i].value].type.shape);
+          plan.outputs[i].name, share.shape,
+          reshapes ? fmt::format(", for {} gives no axis whole samples (let an axis hold the batch alone, or with axes "
+                                 "next to it); if that is meant",
+                                 Describe(*node))
+                   : "");
     }
     const Node& head = *symbol_.entries()[i].node;
     if (options_.for_training && merge_rules_[i] != "sum" && IsLoss(head) && &head.op() != &BlockGradOp()) {

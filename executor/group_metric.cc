@@ -26,7 +26,8 @@ GroupMetric::GroupMetric(std::shared_ptr<Engine> engine, const std::vector<Group
         share->fetched.push_back(DefaultStorage()->AllocateStaging(device, outputs.back().bytes()));
         values = share->fetched.back()->data();
       }
-      share->inputs.outputs.emplace_back(output.name, ConstView{type.dtype, type.shape, values});
+      share->inputs.outputs.emplace_back(
+          output.name, ConstView{type.dtype, type.shape, values, type.batch_axis < 0 ? 0 : type.SampleView()[0]});
     }
     for (const DataDesc& label : labels) {
       share->inputs.labels.emplace_back(label.name, ConstView());
@@ -73,7 +74,8 @@ void GroupMetric::Accumulate(Share* share, size_t index, const Measurement& m) {
       share->slices.reserve(share->label_axes.size());
       label = &share->slices.emplace_back(label->Slice(axis, share->range.begin, share->range.end));
     }
-    view = {label->dtype(), label->shape(), label->raw()};
+    view = {label->dtype(), label->shape(), label->raw(), 0};
+    if (share->label_axes[i] >= 0) view.outer = view.shape.CountTo(share->label_axes[i]);
     if (axis == 0) {
       view.data =
           static_cast<const char*>(view.data) + share->range.begin * view.shape.CountFrom(1) * SizeOf(view.dtype);

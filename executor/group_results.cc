@@ -14,9 +14,9 @@ int DataParallelExecutorGroup::CheckHeads(int begin, int end) const {
   return end;
 }
 
-int DataParallelExecutorGroup::AxisOf(int head) const {
+const ValueType& DataParallelExecutorGroup::TypeOf(int head) const {
   const Plan& plan = current_->step->plan();
-  return plan.values[plan.outputs[head].value].type.batch_axis;
+  return plan.values[plan.outputs[head].value].type;
 }
 
 std::vector<Shape> DataParallelExecutorGroup::OutputShapes() const {
@@ -24,13 +24,16 @@ std::vector<Shape> DataParallelExecutorGroup::OutputShapes() const {
   const Plan& plan = current_->step->plan();
   for (const PlanOutput& output : plan.outputs) {
     const ValueType& type = plan.values[output.value].type;
-    shapes.push_back(type.batch_axis < 0 ? type.shape : type.shape.With(type.batch_axis, current_->samples));
+    const int64_t folded = type.batch_fold.outer * type.batch_fold.inner;
+    shapes.push_back(type.batch_axis < 0 ? type.shape : type.shape.With(type.batch_axis, folded * current_->samples));
   }
   return shapes;
 }
 
-// Parts of the devices with samples, in order and private to the caller, to one tensor on the first device.
-Tensor DataParallelExecutorGroup::Merge(std::vector<Tensor> parts, int axis, const std::string& rule) const {
+// Parts of the devices with samples, in order and private to the caller, to one tensor on the first device. `type` tells
+// where their samples are.
+Tensor DataParallelExecutorGroup::Merge(std::vector<Tensor> parts, ValueType type, const std::string& rule) const {
+  const int axis = type.batch_axis;
   if (parts.size() == 1 || (axis < 0 && (rule.empty() || rule == "first"))) return parts[0];
   const Device device = parts[0].device();
   for (Tensor& part : parts) {
@@ -40,7 +43,9 @@ Tensor DataParallelExecutorGroup::Merge(std::vector<Tensor> parts, int axis, con
     part = here;
   }
   Shape shape = parts[0].shape();
-  if (axis >= 0) shape.Set(axis, current_->samples);
+  type.shape = shape;
+  if (axis >= 0) shape.Set(axis, current_->samples * type.batch_fold.outer * type.batch_fold.inner);
+  const Shape view = axis < 0 ? shape : type.SampleView().With(1, current_->samples);
   const Tensor merged(engine_, device, parts[0].dtype(), shape);
   Operation operation{
       .name = "merge", .device = device, .reads = {}, .writes = {merged.var()}, .updates = {}, .run = {}};
@@ -52,7 +57,7 @@ Tensor DataParallelExecutorGroup::Merge(std::vector<Tensor> parts, int axis, con
     Stream& stream = context.stream;
     if (axis >= 0) {
       for (size_t i = 0; i < parts.size(); ++i) {
-        PasteSlice(flat, stream, merged.dtype(), merged.shape(), merged.address(), axis, ranges[i].begin, ranges[i].end,
+        PasteSlice(flat, stream, merged.dtype(), view, merged.address(), 1, ranges[i].begin, ranges[i].end,
                    parts[i].address());
       }
       return;
@@ -88,7 +93,7 @@ std::vector<Tensor> DataParallelExecutorGroup::Outputs(int begin, int end) const
   std::vector<Tensor> merged;
   for (const std::vector<Tensor>& parts : OutputsPerDevice(begin, end)) {
     const int head = begin + static_cast<int>(merged.size());
-    merged.push_back(Merge(parts, AxisOf(head), merge_rules_[head]));
+    merged.push_back(Merge(parts, TypeOf(head), merge_rules_[head]));
   }
   return merged;
 }
@@ -119,8 +124,7 @@ std::vector<Tensor> DataParallelExecutorGroup::InputGradients() const {
   const std::vector<std::vector<Tensor>> parts = InputGradientsPerDevice();
   for (const DataDesc& desc : options_.data) {
     if (grad_req_.at(desc.name) == GradReq::kNull) continue;
-    merged.push_back(
-        Merge(parts[i++], desc.BatchAxis(), "sum"));  // what every device got whole collects all devices' gradients
+    merged.push_back(Merge(parts[i++], {.dtype = DType::kFloat32, .shape = {}, .batch_axis = desc.BatchAxis()}, "sum"));
   }
   return merged;
 }

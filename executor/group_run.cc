@@ -198,7 +198,10 @@ void DataParallelExecutorGroup::RunBackward(std::span<const HostTensor* const> h
 }
 
 void DataParallelExecutorGroup::PushHeadGradient(int head, const HostTensor& gradient) {
-  const int axis = AxisOf(head);
+  ValueType whole = TypeOf(head);
+  const int axis = whole.batch_axis;
+  whole.shape = gradient.shape();
+  const Shape view = axis < 0 ? whole.shape : whole.SampleView();
   const auto& participants = current_->step->participants();
   for (size_t k = 0; k < participants.size(); ++k) {
     const GroupStep::Participant& p = participants[k];
@@ -214,7 +217,7 @@ void DataParallelExecutorGroup::PushHeadGradient(int head, const HostTensor& gra
       continue;
     }
     HostTensor share(target.dtype(), target.shape());
-    CopySlice(gradient.dtype(), gradient.shape(), gradient.raw(), axis, range.begin, range.end, share.dtype(),
+    CopySlice(gradient.dtype(), view, gradient.raw(), axis < 0 ? -1 : 1, range.begin, range.end, share.dtype(),
               share.raw());
     if (weight != 1) flat::Scale(share.dtype(), share.raw(), share.elements(), weight);
     target.CopyFrom(share);

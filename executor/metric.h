@@ -3,6 +3,7 @@
 // batch in device order, in double.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -19,9 +20,12 @@ struct ConstView {
   DType dtype = DType::kFloat32;
   Shape shape = {};
   const void* data = nullptr;
+  // Whatever the axes are, (T, N) or (N T, C), the elements are (outer, samples, inner); 0: there are no samples in it,
+  // as in a loss of the whole batch.
+  int64_t outer = 1;
 };
 
-// What a metric sees of one device's share. Only the first `samples` samples along axis 0 count, the rest is padding.
+// What a metric sees of one device's share: its samples, without padding.
 struct MetricInputs {
   std::vector<std::pair<std::string, ConstView>> outputs = {},
                                                  labels = {};  // by name, in order of heads and of label descriptions

@@ -221,18 +221,32 @@ void FollowFirstBatched(BatchAxisContext& context) {
   }
 }
 
-void InferBatchAxes(const Graph& graph, const std::map<std::string, int>& given, NodeTypes& types) {
+// The fold of an output that its rule said nothing of; nullopt if the output is no batch after all.
+std::optional<BatchFold> FoldOf(const BatchAxisContext& context, const Shape& output, int axis,
+                                std::optional<int64_t> batch) {
+  for (size_t i = 0; i < context.input_axes.size(); ++i) {
+    const int input_axis = context.input_axes[i];
+    if (input_axis >= 0 && context.input_shapes[i][input_axis] == output[axis]) return context.input_folds[i];
+  }
+  if (batch && output[axis] != *batch) return std::nullopt;
+  return BatchFold{};
+}
+
+void InferBatchAxes(const Graph& graph, const std::map<std::string, int>& given, std::optional<int64_t> batch,
+                    NodeTypes& types) {
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     const Node& node = *graph.nodes[n];
     if (node.is_variable()) {
       types[n][0].batch_axis = BatchAxisOfVariable(node, types[n][0].shape, given);
       continue;
     }
-    BatchAxisContext context{node.attrs(), {}, {}, {}, std::vector<int>(node.num_outputs(), -1)};
+    BatchAxisContext context{.any_attrs = node.attrs(), .output_axes = std::vector<int>(node.num_outputs(), -1)};
+    context.output_folds.resize(node.num_outputs());
     for (const Entry& input : node.inputs()) {
       const ValueType& type = types[graph.IndexOf(input.node)][input.output];
       context.input_shapes.push_back(type.shape);
       context.input_axes.push_back(type.batch_axis);
+      context.input_folds.push_back(type.batch_fold);
     }
     for (const ValueType& type : types[n]) context.output_shapes.push_back(type.shape);
     if (node.op().batch_axis) {
@@ -243,12 +257,36 @@ void InferBatchAxes(const Graph& graph, const std::map<std::string, int>& given,
     for (size_t o = 0; o < types[n].size(); ++o) {
       const int axis = context.output_axes.at(o);
       Check(axis >= -1 && axis < types[n][o].shape.rank(), "a batch-axis rule sets an axis of the output");
+      if (axis < 0) continue;
+      const auto fold =
+          context.output_folds.at(o) ? context.output_folds[o] : FoldOf(context, types[n][o].shape, axis, batch);
+      if (!fold) continue;
       types[n][o].batch_axis = axis;
+      types[n][o].batch_fold = *fold;
     }
   }
 }
 
 }  // namespace
+
+Shape ValueType::SampleView() const {
+  const int64_t folded = batch_fold.outer * batch_fold.inner, extent = shape[batch_axis];
+  return {shape.CountTo(batch_axis) * batch_fold.outer, folded == 0 ? 0 : extent / folded,
+          batch_fold.inner * shape.CountFrom(batch_axis + 1)};
+}
+
+const Node* LosesBatch(const Graph& graph, const NodeTypes& types, const Entry& value) {
+  const auto is_batched = [&](const Entry& entry) {
+    return types[graph.IndexOf(entry.node)][entry.output].batch_axis >= 0;
+  };
+  const Entry entries[] = {value};
+  for (const NodePtr& node : PostOrder(entries)) {
+    const std::vector<ValueType>& outputs = types[graph.IndexOf(node)];
+    const bool gives = std::ranges::any_of(outputs, [](const ValueType& type) { return type.batch_axis >= 0; });
+    if (!gives && std::ranges::any_of(node->inputs(), is_batched)) return node.get();
+  }
+  return nullptr;
+}
 
 InferredShapes InferShapesPartial(const Symbol& symbol, const ShapeMap& known) {
   return InferSymbol(symbol, known, false);
@@ -314,7 +352,7 @@ NodeTypes InferTypes(const Graph& graph, const ShapeMap& shapes, const DTypeMap&
     CheckCountable(*graph.nodes[values.producer(v)], *solved.facts()[v]);
     types[values.producer(v)].push_back({solved_dtypes[v], *solved.facts()[v], -1});
   }
-  InferBatchAxes(graph, batch_axes, types);
+  InferBatchAxes(graph, batch_axes, batch, types);
   return types;
 }
 

@@ -9,6 +9,7 @@
 #include "base/dtype.h"
 #include "base/shape.h"
 #include "symbol/graph.h"
+#include "symbol/op_def.h"
 #include "symbol/symbol.h"
 
 namespace bindery {
@@ -18,7 +19,11 @@ struct ValueType {
   DType dtype = DType::kFloat32;
   Shape shape;
   int batch_axis = -1;  // -1: not batched
+  BatchFold batch_fold = {};
   bool operator==(const ValueType&) const = default;
+
+  // A batched value seen as (outer, samples, inner): what lies before and after the samples, folded or not.
+  Shape SampleView() const;
 };
 
 using ShapeMap = std::map<std::string, Shape>;
@@ -61,6 +66,10 @@ using PartialShapes = std::vector<std::vector<std::optional<Shape>>>;
 PartialShapes InferShapesPartial(const Graph& graph, const ShapeMap& known, std::optional<int64_t> batch);
 // Element types per graph node and output.
 std::vector<std::vector<DType>> InferDTypes(const Graph& graph, const DTypeMap& known);
+
+// Where the samples of a value were lost on its way: the first node, in order, with a batched input and without a batched
+// output that the value depends on; null if there is none.
+const Node* LosesBatch(const Graph& graph, const NodeTypes& types, const Entry& value);
 
 // The default rule for batch axes: an output is batched where the first batched input is, if it has that input's rank
 // and extent there.

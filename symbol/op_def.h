@@ -58,12 +58,22 @@ class InferDTypeContext {
   virtual void SetOutput(int i, DType dtype) = 0;
 };
 
-// Where the batch axis of each value is, or -1. Shapes are known by then.
+// Other axes folded into the batch axis: its extent is outer * N * inner, with the samples in the middle. (N, T, C) seen
+// as (-1, C) has inner = T, (T, N, C) seen as (-1, C) has outer = T.
+struct BatchFold {
+  int64_t outer = 1, inner = 1;
+  bool operator==(const BatchFold&) const = default;
+};
+
+// Where the batch axis of each value is, or -1. Shapes are known by then. An output's fold need be set only where it
+// changes: else it is that of a batched input of the same extent, or none if the extent is the batch's.
 struct BatchAxisContext {
   const AnyAttrs& any_attrs;
   std::vector<Shape> input_shapes = {}, output_shapes = {};
   std::vector<int> input_axes = {};
   std::vector<int> output_axes = {};  // to be set; -1 at the start
+  std::vector<BatchFold> input_folds = {};
+  std::vector<std::optional<BatchFold>> output_folds = {};
   template <OpAttrs A>
   const A& attrs() const {
     return any_attrs.get<A>();

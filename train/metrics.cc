@@ -33,15 +33,6 @@ const Named& FindByName(const std::string& metric, const char* role, const std::
   Throw("metric \"{}\": no {} is named \"{}\"{}", metric, role, name, NameHint(name, names));
 }
 
-// The rows that count; throws ShapeError if there are fewer.
-void CheckRows(const std::string& metric, const Named& output, int64_t samples) {
-  const Shape& shape = output.second.shape;
-  if (shape.rank() == 0 || shape[0] < samples) {
-    Throw<ShapeError>("metric \"{}\": output \"{}\" of shape {} has no row for each of {} samples", metric,
-                      output.first, shape, samples);
-  }
-}
-
 // Calls visit(output, label) for the pairs that the metric is about.
 template <class Visit>
 void ForPairs(const std::string& metric, const MetricTarget& target, const MetricInputs& inputs, const Visit& visit) {
@@ -70,7 +61,7 @@ void ForPairs(const std::string& metric, const MetricTarget& target, const Metri
 
 // An output as scores (positions, classes) and a label as the class of each position.
 struct Scores {
-  int64_t positions = 0;  // that count: samples only
+  int64_t positions = 0;
   int64_t classes = 1;
   int64_t inner = 1;           // distance between two classes of one position, in elements
   bool distributions = false;  // the label has scores too
@@ -78,26 +69,32 @@ struct Scores {
   int64_t First(int64_t position) const { return position / inner * classes * inner + position % inner; }
 };
 
-Scores MakeScores(const std::string& metric, const ClassMetricOptions& options, const Named& output, const Named& label,
-                  int64_t samples) {
+// The elements of both must come in one order: time first, or samples first.
+void CheckOrder(const std::string& metric, const Named& output, const Named& label) {
+  if (output.second.outer > 0 && output.second.outer == label.second.outer) return;
+  Throw<ShapeError>(
+      "metric \"{}\": the samples of label \"{}\" of shape {} are not in the order of output \"{}\" of shape {}",
+      metric, label.first, label.second.shape, output.first, output.second.shape);
+}
+
+Scores MakeScores(const std::string& metric, const ClassMetricOptions& options, const Named& output,
+                  const Named& label) {
   const Shape &shape = output.second.shape, &label_shape = label.second.shape;
-  CheckRows(metric, output, samples);
   Scores scores;
-  int64_t expected = shape.Elements();
+  scores.positions = shape.Elements();
   std::string hint = ToString(shape);
   const bool same = shape == label_shape;
   if (!(same && shape.rank() <= options.axis)) {  // else the output is a class itself
     const int axis = shape.Axis(options.axis);
     scores.classes = shape[axis];
     scores.inner = shape.CountFrom(axis + 1);
-    expected = shape.CountTo(axis) * scores.inner;
+    scores.positions = shape.CountTo(axis) * scores.inner;
     scores.distributions = same && scores.classes > 1;
     hint = fmt::format("{} or {}", shape.Erase(axis), shape);
   }
-  const bool fits = scores.distributions ||
-                    (label_shape.rank() > 0 && label_shape[0] == shape[0] && label_shape.Elements() == expected);
+  const bool fits = scores.distributions || label_shape.Elements() == scores.positions;
   if (!fits || scores.classes == 0) FailShapes(metric, output, label, hint);
-  scores.positions = shape[0] == 0 ? 0 : expected / shape[0] * samples;
+  CheckOrder(metric, output, label);
   return scores;
 }
 
@@ -167,7 +164,7 @@ Accuracy::Accuracy(ClassMetricOptions options) : options_(Checked("accuracy", st
 
 void Accuracy::Accumulate(const MetricInputs& inputs, std::span<double> partial) const {
   ForPairs(name(), options_.target, inputs, [&](const Named& output, const Named& label) {
-    const Scores scores = MakeScores(name(), options_, output, label, inputs.samples);
+    const Scores scores = MakeScores(name(), options_, output, label);
     const Reader read_output = ReaderOf(output.second.dtype), read_label = ReaderOf(label.second.dtype);
     for (int64_t i = 0; i < scores.positions; ++i) {
       double predicted, wanted;
@@ -200,7 +197,7 @@ std::string TopKAccuracy::name() const { return fmt::format("top-{}", k_); }
 
 void TopKAccuracy::Accumulate(const MetricInputs& inputs, std::span<double> partial) const {
   ForPairs(name(), options_.target, inputs, [&](const Named& output, const Named& label) {
-    const Scores scores = MakeScores(name(), options_, output, label, inputs.samples);
+    const Scores scores = MakeScores(name(), options_, output, label);
     if (k_ > scores.classes) {
       Throw<ShapeError>("metric \"{}\": output \"{}\" of shape {} has {} classes only: k must be at most that", name(),
                         output.first, output.second.shape, scores.classes);
@@ -231,7 +228,7 @@ CrossEntropy::CrossEntropy(double eps, ClassMetricOptions options)
 
 void CrossEntropy::Accumulate(const MetricInputs& inputs, std::span<double> partial) const {
   ForPairs(name(), options_.target, inputs, [&](const Named& output, const Named& label) {
-    const Scores scores = MakeScores(name(), options_, output, label, inputs.samples);
+    const Scores scores = MakeScores(name(), options_, output, label);
     const Reader read_output = ReaderOf(output.second.dtype), read_label = ReaderOf(label.second.dtype);
     for (int64_t i = 0; i < scores.positions; ++i) {
       const int64_t first = scores.First(i);
@@ -274,13 +271,10 @@ std::string RegressionMetric::name() const {
 
 void RegressionMetric::Accumulate(const MetricInputs& inputs, std::span<double> partial) const {
   ForPairs(name(), target_, inputs, [&](const Named& output, const Named& label) {
-    CheckRows(name(), output, inputs.samples);
-    const Shape &shape = output.second.shape, &label_shape = label.second.shape;
-    if (label_shape.rank() == 0 || label_shape[0] != shape[0] || label_shape.Elements() != shape.Elements()) {
-      FailShapes(name(), output, label, ToString(shape));
-    }
+    const int64_t count = output.second.shape.Elements();
+    if (label.second.shape.Elements() != count) FailShapes(name(), output, label, ToString(output.second.shape));
+    CheckOrder(name(), output, label);
     const Reader read_output = ReaderOf(output.second.dtype), read_label = ReaderOf(label.second.dtype);
-    const int64_t count = inputs.samples * shape.CountFrom(1);
     for (int64_t i = 0; i < count; ++i) {
       const double difference = read_output(output.second.data, i) - read_label(label.second.data, i);
       ExactSum::Add(kind_ == RegressionKind::kMae ? std::abs(difference) : difference * difference, partial.data());
@@ -300,9 +294,8 @@ void Loss::Accumulate(const MetricInputs& inputs, std::span<double> partial) con
   const auto add = [&](const Named& output) {
     const ConstView& view = output.second;
     const Reader read = ReaderOf(view.dtype);
-    const bool batched = view.shape.rank() > 0 && view.shape[0] >= inputs.samples;
-    const double times = batched ? 1 : static_cast<double>(inputs.samples);
-    const int64_t count = batched ? inputs.samples * view.shape.CountFrom(1) : view.shape.Elements();
+    const double times = view.outer > 0 ? 1 : static_cast<double>(inputs.samples);
+    const int64_t count = view.shape.Elements();
     for (int64_t i = 0; i < count; ++i) ExactSum::Add(read(view.data, i) * times, partial.data());
     partial[ExactSum::kSize] += static_cast<double>(count) * times;
   };

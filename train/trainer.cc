@@ -59,6 +59,18 @@ std::vector<size_t> PlacesOf(const char* what, const std::vector<DataDesc>& want
 
 bool InOrder(const std::vector<size_t>& places) { return std::ranges::is_sorted(places); }
 
+// Outputs of several batches as one, in their order.
+HostTensor Joined(const std::vector<HostTensor>& parts, ValueType type) {
+  std::vector<HostTensor> views;
+  for (const HostTensor& part : parts) {
+    type.shape = part.shape();
+    views.push_back(part.Reshape(type.SampleView()));
+  }
+  const HostTensor whole = Concatenate(views, 1);
+  const int64_t extent = whole.shape()[1] * type.batch_fold.outer * type.batch_fold.inner;
+  return whole.Reshape(parts[0].shape().With(type.batch_axis, extent));
+}
+
 }  // namespace
 
 Trainer::Trainer(const Symbol& symbol, const TrainerOptions& options) : symbol_(symbol), options_(options) {
@@ -274,24 +286,24 @@ NamedValues Trainer::Score(DataIter& data, const std::string& metrics) {
 
 std::vector<HostTensor> Trainer::Predict(DataIter& data) {
   std::vector<std::vector<HostTensor>> parts(static_cast<size_t>(symbol_.size()));
-  std::vector<int> axes(parts.size());
+  std::vector<ValueType> types(parts.size());
   Sweep(data, [&](const Batch&) {
     const std::vector<Tensor> outputs = group_->Outputs();
     const Plan& plan = group_->plan();
     for (size_t i = 0; i < outputs.size(); ++i) {
       parts[i].push_back(outputs[i].ToHost());
-      axes[i] = plan.values[plan.outputs[i].value].type.batch_axis;
+      types[i] = plan.values[plan.outputs[i].value].type;
     }
   });
   std::vector<HostTensor> whole;
   for (size_t i = 0; i < parts.size(); ++i) {
-    if (axes[i] < 0 && parts[i].size() > 1) {
+    if (types[i].batch_axis < 0 && parts[i].size() > 1) {
       Throw<ModelError>(
           "output \"{}\" has no batch axis, so its values of {} batches cannot be joined; predict in one batch, or "
           "leave the output out",
           group_->output_names()[i], parts[i].size());
     }
-    whole.push_back(parts[i].size() == 1 ? std::move(parts[i][0]) : Concatenate(parts[i], axes[i]));
+    whole.push_back(parts[i].size() == 1 ? std::move(parts[i][0]) : Joined(parts[i], types[i]));
   }
   return whole;
 }

@@ -19,6 +19,12 @@ inline AxisView ViewAlong(const Shape& shape, int axis) {
   return {shape.CountTo(axis), shape[axis], shape.CountFrom(axis + 1)};
 }
 
+// A batched value as (outer, samples, inner), whatever is folded into its batch axis.
+inline AxisView SamplesOf(const ValueType& type) {
+  const Shape view = type.SampleView();
+  return {view[0], view[1], view[2]};
+}
+
 // SoftmaxOutput's data as (samples, classes, positions): softmax over the classes, one label per sample and position.
 inline AxisView ClassesOf(const SoftmaxOutputAttrs& attrs, const Shape& data) {
   if (attrs.multi_output) return ViewAlong(data, 1);

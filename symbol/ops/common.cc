@@ -122,14 +122,32 @@ void BatchAligned(BatchAxisContext& c) {
   c.output_axes[0] = result;
 }
 
-int BatchAxisAfterReshape(const Shape& from, int axis, const Shape& to) {
-  if (axis < 0) return -1;
-  const auto fits = [&](int i) { return to[i] == from[axis] && to.CountTo(i) == from.CountTo(axis); };
-  if (axis < to.rank() && fits(axis)) return axis;
-  for (int i = 0; i < to.rank(); ++i) {
-    if (fits(i)) return i;
+// Seen as (before, N, after), the samples of both are the same if an axis of the output holds `outer` of before's
+// elements, N and `inner` of after's, where the axes in front hold the others of before, and those behind of after.
+void BatchAfterReshape(BatchAxisContext& c, std::initializer_list<int> likely) {
+  const int axis = c.input_axes[0];
+  if (axis < 0) return;
+  const Shape &from = c.input_shapes[0], &to = c.output_shapes[0];
+  const BatchFold& fold = c.input_folds[0];
+  const int64_t before = from.CountTo(axis) * fold.outer, after = fold.inner * from.CountFrom(axis + 1);
+  const int64_t batch = from[axis] / std::max<int64_t>(fold.outer * fold.inner, 1);
+  const auto fold_at = [&](int i) -> std::optional<BatchFold> {
+    const int64_t in_front = to.CountTo(i), behind = to.CountFrom(i + 1);
+    if (in_front == 0 || behind == 0 || before % in_front != 0 || after % behind != 0) return std::nullopt;
+    const BatchFold result{before / in_front, after / behind};
+    return to[i] == result.outer * batch * result.inner ? std::optional(result) : std::nullopt;
+  };
+  const auto take = [&](int i, bool may_fold) {
+    const auto found = i >= 0 && i < to.rank() ? fold_at(i) : std::nullopt;
+    if (c.output_axes[0] >= 0 || !found || (!may_fold && *found != BatchFold{})) return;
+    c.output_axes[0] = i;
+    c.output_folds[0] = found;
+  };
+  for (const int i : likely) take(i, true);
+  for (const bool may_fold : {false, true}) {
+    take(axis, may_fold);
+    for (int i = 0; i < to.rank(); ++i) take(i, may_fold);
   }
-  return -1;
 }
 
 std::vector<int64_t> FixedParts(const Extents& extents) {

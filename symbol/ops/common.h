@@ -64,8 +64,10 @@ void NotBatched(BatchAxisContext& c);                         // parameters' gra
 std::function<void(BatchAxisContext&)> BatchedAs(int input);  // output 0 as that input, the others not
 // Broadcast operands, aligned at the last axis. Not batched if two operands' samples lie along different axes.
 void BatchAligned(BatchAxisContext& c);
-// Elements in their order, other extents: where the batch's extent stands behind as many elements as before, or -1.
-int BatchAxisAfterReshape(const Shape& from, int axis, const Shape& to);
+// Input 0's elements in their order, other extents: the output's axis in which all samples lie whole, with what is
+// folded into it; none where one axis would have a part of a sample next to another's. `likely` axes are tried first:
+// extents alone may leave several, and every share of a batch must have the same.
+void BatchAfterReshape(BatchAxisContext& c, std::initializer_list<int> likely = {});
 
 // --- Extents that follow the batch. As attributes they are two lists: `fixed`, and `batches`, which is empty if all are
 // fixed; extent i is fixed[i] + batches[i] * N.

@@ -16,10 +16,17 @@ std::vector<Symbol> BackToShape(const GradientContext& g) { return {rule::Reshap
 
 void ReshapedBatchAxis(BatchAxisContext& c) {
   if (&c.any_attrs.type() == &AttrsOf<ReshapeAttrs>()) {
-    c.output_axes[0] = rule::FollowingAxis(c.attrs<ReshapeAttrs>().batches);
-    if (c.output_axes[0] >= 0) return;
+    const auto& [shape, batches] = c.attrs<ReshapeAttrs>();
+    const int following = rule::FollowingAxis(batches);
+    // Where the batch's extent is kept, it is still the batch's; else what takes the rest grows with it.
+    const size_t axis = static_cast<size_t>(c.input_axes[0]);
+    const bool kept = axis < shape.size() && shape[axis] == 0;
+    const auto rest = static_cast<int>(std::ranges::find(shape, -1) - shape.begin());
+    rule::BatchAfterReshape(c, {following, kept ? c.input_axes[0] : -1, rest});
+    if (c.output_axes[0] < 0) c.output_axes[0] = following;
+    return;
   }
-  c.output_axes[0] = rule::BatchAxisAfterReshape(c.input_shapes[0], c.input_axes[0], c.output_shapes[0]);
+  rule::BatchAfterReshape(c);
 }
 
 // data (N, ...), output (N, K) with K the other extents' product.

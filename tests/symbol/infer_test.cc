@@ -243,6 +243,30 @@ TEST(BatchAxes, ComeFromTheMapOrTheLayout) {
             "Error: unknown argument \"b\"; known: a");
 }
 
+// (N, T, C) and (T, N, C) seen as rows: every sample has T of them, together or apart.
+TEST(BatchAxes, AReshapeFoldsOtherAxesIntoTheBatch) {
+  const auto type = [](const Symbol& symbol, const Shape& shape) {
+    const Graph graph = Graph::Of(symbol);
+    return InferTypes(graph, {{"x", shape}}, {})[graph.IndexOf(symbol.entry().node)][0];
+  };
+  const Symbol ntc = Variable("x", {.layout = "NTC"}), tnc = Variable("x", {.layout = "TNC"});
+  const Symbol rows = Reshape(ntc, {.shape = {-1, 4}}), apart = Reshape(tnc, {.shape = {-1, 4}});
+  EXPECT_EQ(type(rows, {5, 3, 4}).batch_fold, (BatchFold{1, 3}));
+  EXPECT_EQ(type(apart, {3, 5, 4}).batch_fold, (BatchFold{3, 1}));
+  EXPECT_EQ(type(apart, {3, 5, 4}).SampleView(), (Shape{3, 5, 4}));
+  // Through what keeps the axis, and back.
+  const Symbol layer = Tanh(FullyConnected(apart, {.num_hidden = 7}, "fc"));
+  EXPECT_EQ(type(layer, {3, 5, 4}), (ValueType{DType::kFloat32, {15, 7}, 0, {3, 1}}));
+  EXPECT_EQ(type(Reshape(layer, {.shape = {3, -1, 7}}), {3, 5, 4}), (ValueType{DType::kFloat32, {3, 5, 7}, 1}));
+  EXPECT_EQ(type(Reshape(layer, {.shape = {-1}}), {3, 5, 4}), (ValueType{DType::kFloat32, {105}, 0, {3, 7}}));
+  const Symbol cut = Exp(Reshape(layer, {.shape = {7, -1}}, "cut"));
+  EXPECT_EQ(type(cut, {3, 5, 4}).batch_axis, -1);
+  const Graph graph = Graph::Of(cut);
+  const Node* loses = LosesBatch(graph, InferTypes(graph, {{"x", {3, 5, 4}}}, {}), cut.entry());
+  ASSERT_NE(loses, nullptr);
+  EXPECT_EQ(loses->name(), "cut");
+}
+
 TEST(BatchAxes, TheDefaultFollowsTheFirstBatchedInputOfEqualExtent) {
   static const OpDef cut = [] {  // (n, k) -> (n, 1) and (1, k)
     OpDef op;

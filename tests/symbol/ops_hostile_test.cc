@@ -111,7 +111,9 @@ void TryNode(const OpDef& op, const AnyAttrs& attrs, Shapes inputs, Shapes outpu
     EXPECT_EQ(InferNode(op, attrs, found.inputs, found.outputs), found) << "inference had not come to an end";
     ++answers;
 
-    BatchAxisContext context{attrs, {}, {}, {}, std::vector<int>(found.outputs.size(), -1)};
+    BatchAxisContext context{.any_attrs = attrs, .output_axes = std::vector<int>(found.outputs.size(), -1)};
+    context.input_folds.resize(found.inputs.size());
+    context.output_folds.resize(found.outputs.size());
     for (const auto& shape : found.inputs) {
       if (!shape || !shape->IsKnown()) return;
       context.input_shapes.push_back(*shape);

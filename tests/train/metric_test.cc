@@ -16,8 +16,10 @@ using Tensors = std::vector<std::pair<std::string, HostTensor>>;
 
 MetricInputs Inputs(const Tensors& outputs, const Tensors& labels, int64_t samples) {
   MetricInputs inputs;
-  for (const auto& [name, tensor] : outputs)
-    inputs.outputs.push_back({name, {tensor.dtype(), tensor.shape(), tensor.raw()}});
+  for (const auto& [name, tensor] : outputs) {
+    const bool batched = tensor.shape().rank() > 0 && tensor.shape()[0] == samples;
+    inputs.outputs.push_back({name, {tensor.dtype(), tensor.shape(), tensor.raw(), batched}});
+  }
   for (const auto& [name, tensor] : labels)
     inputs.labels.push_back({name, {tensor.dtype(), tensor.shape(), tensor.raw()}});
   inputs.samples = samples;
@@ -66,10 +68,37 @@ TEST(Accuracy, LabelsOfAnyType) {
     EXPECT_EQ(Value("accuracy", kScores.Cast(dtype), kLabels), 2.0 / 3);
 }
 
-TEST(Accuracy, OnlySamplesCount) {
-  EXPECT_EQ(Value("accuracy", kScores, kLabels, 1), 0);
-  EXPECT_EQ(Value("accuracy", kScores, kLabels, 2), 0.5);
-  EXPECT_TRUE(std::isnan(Value("accuracy", kScores, kLabels, 0)));
+TEST(Accuracy, NoSamples) {
+  EXPECT_TRUE(std::isnan(Value("accuracy", HostTensor(DType::kFloat32, {0, 2}), HostTensor(DType::kFloat32, {0}))));
+}
+
+// Rows of scores by labels (N, T) or (T, N): as long as both have their samples in the same place.
+TEST(Metrics, TimeFoldedIntoTheRows) {
+  const HostTensor rows = HostTensor::From({4, 2}, {1, 0, 1, 0, 0, 1, 1, 0}),
+                   labels = HostTensor::From({2, 2}, {0, 1, 1, 0});
+  for (const char* text : {"accuracy", "top-k(1)", "cross-entropy", "mse(output=rows)"}) {
+    const auto metric = MakeMetric(text);
+    const auto value = [&](int64_t outer_of_rows, int64_t outer_of_labels) {
+      const HostTensor targets = HostTensor(DType::kFloat32, {2, 2, 2});
+      MetricInputs inputs = Inputs({{"rows", rows}}, {{"label", metric->name() == "mse" ? targets : labels}}, 2);
+      inputs.outputs[0].second.outer = outer_of_rows;
+      inputs.labels[0].second.outer = outer_of_labels;
+      std::vector<double> partial(static_cast<size_t>(metric->partial_size()));
+      metric->Accumulate(inputs, partial);
+      return metric->Values(partial)[0].second;
+    };
+    const double expected = metric->name() == "mse"             ? 0.5
+                            : metric->name() == "cross-entropy" ? -std::log(1e-12) / 4
+                                                                : 0.75;
+    EXPECT_NEAR(value(1, 1), expected, 1e-9) << text;
+    EXPECT_EQ(value(2, 2), value(1, 1)) << text;
+    EXPECT_EQ(
+        MessageOf<ShapeError>([&] { value(2, 1); }),
+        fmt::format(
+            "ShapeError: metric \"{}\": the samples of label \"label\" of shape {} are not in the order of output "
+            "\"rows\" of shape (4, 2)",
+            metric->name(), metric->name() == "mse" ? "(2, 2, 2)" : "(2, 2)"));
+  }
 }
 
 TEST(Accuracy, SeveralPositionsASample) {
@@ -122,12 +151,11 @@ TEST(Regression, ExactMeans) {
   EXPECT_EQ(Value("mse", output, label), (4 + 9 + 16) / 4.0);
   EXPECT_EQ(Value("mae", output, label), 9 / 4.0);
   EXPECT_EQ(Value("rmse", output, label), std::sqrt(29 / 4.0));
-  EXPECT_EQ(Value("mse", output, HostTensor::From({2, 1, 2}, {1, 0, 0, 0}), 1), 2);
+  EXPECT_EQ(Value("mse", output, HostTensor::From({2, 1, 2}, {1, 0, 0, 0})), (4 + 9 + 16) / 4.0);
 }
 
 TEST(Loss, MeanOfAnOutput) {
   EXPECT_EQ(Value("loss", HostTensor::From({3}, {1, 2, 6}), HostTensor()), 3);
-  EXPECT_EQ(Value("loss", HostTensor::From({3}, {1, 2, 6}), HostTensor(), 2), 1.5);
   Loss loss;  // a scalar of 3 samples and one of 1
   Update(&loss, HostTensor::From({}, {2}), HostTensor(), 3);
   Update(&loss, HostTensor::From({1}, {6}), HostTensor(), 1);
@@ -161,8 +189,7 @@ TEST(Metrics, GoOnFromASavedTotal) {
   Accuracy one, two;
   Update(&one, kScores, kLabels, 3);
   two.SetTotal({one.total().begin(), one.total().end()});
-  Update(&one, kScores, kLabels, 1);
-  Update(&two, kScores, kLabels, 1);
+  for (Accuracy* metric : {&one, &two}) Update(metric, kScores.Slice(0, 0, 1), kLabels.Slice(0, 0, 1), 1);
   EXPECT_EQ(one.Get(), two.Get());
   ExpectError<Error>("Error: metric \"accuracy\": a total has 2 numbers, got 3", [&] { two.SetTotal({1, 2, 3}); });
   ExpectError<Error>("Error: metric \"accuracy\": a partial has 2 numbers, got 1",
@@ -256,7 +283,8 @@ TEST(Metrics, Errors) {
       "shape (3, 2); expected (3, 2)",
       [&] { Value("mse", kScores, four); });
   ExpectError<ShapeError>(
-      "ShapeError: metric \"accuracy\": output \"softmax_output\" of shape (3, 2) has no row for each of 4 samples",
+      "ShapeError: metric \"accuracy\": the samples of label \"softmax_label\" of shape (3) are not in the order of "
+      "output \"softmax_output\" of shape (3, 2)",
       [&] { Value("accuracy", kScores, kLabels, 4); });
   for (const auto& [label, text] : {std::pair{2.f, "2"}, {-1.f, "-1"}, {0.5f, "0.5"}}) {
     ExpectError<DataError>(

@@ -68,7 +68,7 @@ MaybeKernel MakeDropout(const KernelSpec& spec) {
   }
   const int batch = spec.inputs[0].batch_axis;
   const MaskRule rule{spec.node_name, static_cast<uint32_t>(std::ceil(attrs.p * 0x1p24)),
-                      batch >= 0 ? ViewAlong(shape, batch) : AxisView{1, 1, n}, batch >= 0};
+                      batch >= 0 ? SamplesOf(spec.inputs[0]) : AxisView{1, 1, n}, batch >= 0};
   const float factor = static_cast<float>(1 / (1 - attrs.p));
   constexpr int64_t kTile = 4096;
   if (!spec.output_used[1]) kernel.scratch_bytes = kTile * spec.threads;

@@ -47,7 +47,7 @@ MaskRule RuleOf(const KernelSpec& spec) {
   const bool shared = std::ranges::any_of(
       attrs.axes, [&](int64_t axis) { return batch >= 0 && mask.Axis(static_cast<int>(axis)) == batch; });
   MaskRule rule{spec.node_name, attrs.p, {mask.Elements(), 1, 1}, batch >= 0 && !shared};
-  if (rule.per_sample) rule.view = ViewAlong(mask, batch);
+  if (rule.per_sample) rule.view = SamplesOf({DType::kUInt8, mask, batch, spec.inputs[0].batch_fold});
   return rule;
 }
 
