@@ -1,6 +1,7 @@
 #include "engine/host_call.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -17,34 +18,11 @@ struct Piece {
 
 }  // namespace
 
-HostCall::HostCall(std::shared_ptr<Engine> engine, const std::string& name, const std::vector<HostCallRange>& ranges,
-                   HostFunction function, const std::vector<VarPtr>& gates, std::shared_ptr<const void> kept)
-    : engine_(std::move(engine)), outcome_(engine_->NewVar()) {
-  const bool in_place = std::ranges::all_of(ranges, HostAddressable, &HostCallRange::device);
-  (this->*(in_place ? &HostCall::PrepareInPlace : &HostCall::PrepareCopies))(name, ranges, std::move(function), gates,
-                                                                             std::move(kept));
-}
-
-void HostCall::PrepareInPlace(const std::string& name, const std::vector<HostCallRange>& ranges, HostFunction function,
-                              const std::vector<VarPtr>& gates, std::shared_ptr<const void> kept) {
-  Operation call{
-      .name = name, .device = ranges[0].device, .reads = gates, .writes = {outcome_}, .updates = {}, .run = {}};
-  std::vector<void*> addresses;
-  for (const HostCallRange& range : ranges) {
-    if (range.read) call.reads.push_back(range.var);
-    if (range.after == HostCallRange::After::kWrite) call.writes.push_back(range.var);
-    if (range.after == HostCallRange::After::kUpdate) call.updates.push_back(range.var);
-    addresses.push_back(range.address);
-  }
-  call.run = [function = std::move(function), addresses = std::move(addresses),
-              kept = std::move(kept)](const OpContext&) { function(addresses); };
-  operations_.push_back(engine_->Prepare(std::move(call)));
-}
-
 // Per device one operation that fetches and one that stores, and between them the function, on the host. A device's
 // staging memory has a variable, which is created anew by whoever fills it.
-void HostCall::PrepareCopies(const std::string& name, const std::vector<HostCallRange>& ranges, HostFunction function,
-                             const std::vector<VarPtr>& gates, std::shared_ptr<const void> kept) {
+VarPtr AppendHostCall(Engine* engine, const std::string& name, const std::vector<HostCallRange>& ranges,
+                      HostFunction function, const std::vector<VarPtr>& gates, std::shared_ptr<const void> kept,
+                      StepParts* parts) {
   std::map<Device, std::vector<Piece>> pieces;
   std::vector<void*> addresses;
   for (const HostCallRange& range : ranges) {
@@ -60,11 +38,12 @@ void HostCall::PrepareCopies(const std::string& name, const std::vector<HostCall
     }
     addresses.push_back(piece->staging->data());
   }
-  Operation call{.name = name, .device = Cpu(), .reads = gates, .writes = {outcome_}, .updates = {}, .run = {}};
+  const VarPtr outcome = engine->NewVar();
+  Operation call{.name = name, .device = Cpu(), .reads = gates, .writes = {outcome}, .updates = {}, .run = {}};
   std::vector<Operation> fetches, stores;
   std::vector<std::shared_ptr<Chunk>> staging;
   for (const auto& [device, mine] : pieces) {
-    const VarPtr staged = engine_->NewVar();
+    const VarPtr staged = engine->NewVar();
     Operation fetch{.name = name + ", to the host",
                     .device = device,
                     .reads = {},
@@ -111,13 +90,10 @@ void HostCall::PrepareCopies(const std::string& name, const std::vector<HostCall
   }
   call.run = [function = std::move(function), addresses = std::move(addresses), staging = std::move(staging),
               kept](const OpContext&) { function(addresses); };
-  for (Operation& fetch : fetches) operations_.push_back(engine_->Prepare(std::move(fetch)));
-  operations_.push_back(engine_->Prepare(std::move(call)));
-  for (Operation& store : stores) operations_.push_back(engine_->Prepare(std::move(store)));
-}
-
-void HostCall::Push() const {
-  for (const PreparedPtr& operation : operations_) engine_->Push(operation);
+  std::ranges::move(fetches, std::back_inserter(*parts));
+  parts->push_back(std::move(call));
+  std::ranges::move(stores, std::back_inserter(*parts));
+  return outcome;
 }
 
 }  // namespace bindery

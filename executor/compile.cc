@@ -29,10 +29,7 @@ class Compiler : private ProgramBuilder {
 
   std::shared_ptr<const Program> Run() {
     DescribeInterface();
-    read_ = NeededOutputs(graph_, [&](const Node& node, int output) {
-      const auto rule = StatisticsOf(node);
-      return IsObserved(node, output) || (rule && (output == rule->mean_output || output == rule->variance_output));
-    });
+    read_ = NeededOutputs(graph_, [&](const Node& node, int output) { return IsObserved(node, output); });
     values_of_.resize(graph_.nodes.size());
     for (size_t n = 0; n < graph_.nodes.size(); ++n) {
       if (static_cast<int>(n) == lowered_.forward_nodes) EndForward();
@@ -43,20 +40,22 @@ class Compiler : private ProgramBuilder {
       });
     }
     if (!forward_ended_) EndForward();
+    EmitWaiting();
     FinishObserved();
     CutSegment(has_backward_ ? Phase::kBackward : Phase::kForward, /*keep_empty=*/true);
-    PlanMemory(&program(), {.root = roots(),
-                            .kept = kept_,
-                            .forward_end = forward_end_step_,
-                            .inplace = options_.inplace,
-                            .reuse = options_.reuse_memory});
+    PlanMemory(&program(),
+               {.root = roots(), .kept = kept_, .inplace = options_.inplace, .reuse = options_.reuse_memory});
     VerifyPlan(plan());
     return Finish();
   }
 
  private:
   const ValueType& TypeOf(const Entry& entry) const { return lowered_.types[graph_.IndexOf(entry.node)][entry.output]; }
-  int ValueOf(const Entry& entry) const { return values_of_[graph_.IndexOf(entry.node)][entry.output]; }
+  int ValueOf(const Entry& entry) { return ValueOf(graph_.IndexOf(entry.node), entry.output); }
+  int ValueOf(int n, int output) {
+    if (std::ranges::find(waiting_, n, &Waiting::node) != waiting_.end()) EmitWaiting();
+    return values_of_[n][output];
+  }
 
   void DescribeInterface() {
     Plan& p = plan();
@@ -99,17 +98,13 @@ class Compiler : private ProgramBuilder {
   bool IsObserved(const Node& node, int output) const {
     return observe_ && std::regex_search(node.OutputName(output), *observe_);
   }
-  std::optional<StatisticsRule> StatisticsOf(const Node& node) const {
-    if (options_.mode != Mode::kTrain || node.is_variable() || !node.op().statistics) return std::nullopt;
-    return node.op().statistics(node.attrs());
-  }
 
   // ---- nodes ----
 
   void EmitNode(int n) {
     const Node& node = *graph_.nodes[n];
     if (node.is_variable()) return EmitVariable(n);
-    if (node.op().across_devices) return EmitExchange(n);
+    if (node.op().across_devices != AcrossDevices::kNothing) return EmitExchange(n);
     if (IsView(n)) return EmitView(n);
     if (!EmitWithoutElements(n)) EmitKernel(n);
   }
@@ -178,15 +173,33 @@ class Compiler : private ProgramBuilder {
       values_of_[n][0] = NewAlias(input, node.OutputName(0), lowered_.types[n][0]);
       return;
     }
-    const int output = NewArenaValue(node.OutputName(0), lowered_.types[n][0], Format::Plain());
-    values_of_[n][0] = output;
+    Waiting waiting{.node = n, .exchange = {.input = input}};
+    if (node.op().across_devices == AcrossDevices::kGather) {
+      ValueType all = plan().values[input].type;
+      all.shape = all.shape.Insert(0, options_.devices);
+      waiting.exchange.what = Collective::kAllGather;
+      waiting.exchange.output = NewArenaValue(node.OutputName(0) + "@all", all, Format::Plain());
+    } else {
+      values_of_[n][0] = waiting.exchange.output =
+          NewArenaValue(node.OutputName(0), lowered_.types[n][0], Format::Plain());
+    }
+    exchanged_.insert(waiting.exchange.output);
+    waiting_.push_back(waiting);
+  }
+
+  // Somebody wants a value of an exchange: the segment ends here, with all exchanges that are ready by now.
+  void EmitWaiting() {
+    const std::vector<Waiting> waiting = std::exchange(waiting_, {});
+    if (waiting.empty()) return;
     const Phase phase = forward_ended_ ? Phase::kBackward : Phase::kForward;
     CutSegment(phase, false);
     if (plan().segments.empty() || plan().segments.back().phase != phase) {
       plan().segments.push_back({.phase = phase, .begin = NumSteps(), .end = NumSteps()});
     }
-    plan().segments.back().exchanges.push_back({node.op().name, input, output});
-    exchanged_.insert(output);
+    for (const Waiting& w : waiting) plan().segments.back().exchanges.push_back(w.exchange);
+    for (const Waiting& w : waiting) {
+      if (w.exchange.what == Collective::kAllGather) EmitKernel(w.node, w.exchange.output);
+    }
   }
 
   bool EmitWithoutElements(int n) {
@@ -205,7 +218,8 @@ class Compiler : private ProgramBuilder {
     return true;
   }
 
-  void EmitKernel(int n) {
+  // `gathered`: what takes the place of input 0, if not -1.
+  void EmitKernel(int n, int gathered = -1) {
     const Node& node = *graph_.nodes[n];
     const size_t num_inputs = node.inputs().size(), num_outputs = lowered_.types[n].size();
     KernelSpec spec{.op = &node.op(), .attrs = node.attrs(), .node_name = UniqueName(node)};
@@ -215,7 +229,7 @@ class Compiler : private ProgramBuilder {
     spec.threads = options_.threads;
     std::vector<int> inputs(num_inputs);
     for (size_t i = 0; i < num_inputs; ++i) {
-      inputs[i] = ValueOf(node.inputs()[i]);
+      inputs[i] = i == 0 && gathered >= 0 ? gathered : ValueOf(node.inputs()[i]);
       const PlanValue& value = plan().values[inputs[i]];
       spec.inputs.push_back(value.type);
       spec.input_formats.push_back(value.format);
@@ -252,20 +266,6 @@ class Compiler : private ProgramBuilder {
       outputs[o] = read_[n][o] ? id : -1;
     }
     Emit(node.op().name, node.name(), std::move(inputs), std::move(outputs), std::move(kernel));
-
-    if (const auto rule = StatisticsOf(node)) {
-      const auto aux = [&](int input) { return auxiliary_slot_.at(node.inputs()[input].node->name()); };
-      const Shape& data = spec.inputs[0].shape;
-      const int64_t channels = data[static_cast<int>(rule->channel_axis)];
-      plan().statistics.push_back({.node = node.name(),
-                                   .mean = values_of_[n][rule->mean_output],
-                                   .variance = values_of_[n][rule->variance_output],
-                                   .running_mean = aux(rule->mean_input),
-                                   .running_variance = aux(rule->variance_input),
-                                   .momentum = rule->momentum,
-                                   .count = channels == 0 ? 0 : data.Elements() / channels,
-                                   .merged = &node.op() == &BatchNormNormalizeOp() && options_.devices > 1});
-    }
   }
 
   // Random numbers are keyed by the node's name: a second node of that name gets another key.
@@ -285,7 +285,7 @@ class Compiler : private ProgramBuilder {
     for (const int slot : found->second) {
       PlanGradient& gradient = plan().gradients[slot];
       const PlanArgument& argument = plan().arguments[gradient.argument];
-      const int value = values_of_[n][o];
+      const int value = ValueOf(n, o);
       const PlanValue array{.name = argument.name + "_gradient",
                             .type = argument.type,
                             .format = argument.format,
@@ -331,9 +331,18 @@ class Compiler : private ProgramBuilder {
         plan().outputs.push_back({lowered_.head_names[i], KeptValue(ValueOf(head), lowered_.head_names[i])});
       });
     }
+    EmitWaiting();
+    for (const LoweredGraph::Update& update : lowered_.updates) {
+      const int slot = auxiliary_slot_.at(update.state), next = ValueOf(graph_.outputs[update.output]);
+      const ValueType& type = plan().auxiliary_types[slot];
+      Check(plan().values[next].type.shape == type.shape && plan().values[next].type.dtype == type.dtype,
+            "the next value of a state is of its type");
+      plan().updates.push_back(slot);
+      EmitCopy(InFormat(CloseFormat(next), Format::Plain()),
+               NewValue({.name = update.state, .type = type, .place = Place::kAuxiliary, .slot = slot}));
+    }
     CutSegment(Phase::kForward, /*keep_empty=*/true);
     forward_ended_ = true;
-    forward_end_step_ = NumSteps();
     forward_values_ = static_cast<int>(plan().values.size());
     for (const auto& [entry, slots] : gradients_of_) {
       if (entry.first >= lowered_.forward_nodes) continue;
@@ -365,6 +374,12 @@ class Compiler : private ProgramBuilder {
     return std::any_of(plan().segments.begin(), plan().segments.end(), [&](const auto& s) { return s.phase == phase; });
   }
 
+  // What devices combine comes when somebody needs it, so that what is ready by then is combined together.
+  struct Waiting {
+    int node;
+    PlanExchange exchange;
+  };
+
   LoweredGraph lowered_;
   const Graph& graph_;
   const CompileOptions& options_;
@@ -376,11 +391,12 @@ class Compiler : private ProgramBuilder {
   std::vector<std::vector<bool>> read_;                           // per node and output: see NeededOutputs
   std::vector<std::vector<int>> values_of_;                       // per node and output
   std::map<std::string, int> random_names_;
+  std::vector<Waiting> waiting_;
   std::unordered_set<int> exchanged_;  // values that exchanges write
   std::vector<int> kept_;              // values alive to the end
   std::optional<std::regex> observe_;
   bool forward_ended_ = false;
-  int forward_end_step_ = 0, forward_values_ = 0;  // steps and values of the forward phase
+  int forward_values_ = 0;  // values of the forward phase
 };
 
 }  // namespace

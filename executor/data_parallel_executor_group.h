@@ -87,8 +87,8 @@ struct StepNumber {
   uint64_t step = 0;
   uint32_t micro_batch = 0;
   int64_t batch_size = 0;  // samples of the whole step; 0: of this batch
-  // Running statistics do not move, but their candidates do, from where they are (ParameterStore::Block::candidates):
-  // whoever makes the step begins by setting them and ends by taking them over.
+  // Auxiliary states are not committed with the forward that moves them; micro-batches after the first see them moved.
+  // Whoever makes the step commits it (AppendPublish).
   bool tentative = false;
 };
 
@@ -126,6 +126,10 @@ class DataParallelExecutorGroup {
   void Backward(const std::vector<HostTensor>& head_gradients);
   void Backward(const std::map<std::string, HostTensor>& head_gradients);
   void SetStep(const StepNumber& step);
+  // The parts of a step that commit the auxiliary states, unless a gate carries an error.
+  void AppendPublish(const std::vector<VarPtr>& gates, StepParts* parts) const {
+    store_->AppendPublish(updated_blocks_, gates, parts);
+  }
   void SetSeed(uint64_t seed) { options_.seed = seed; }
   // Binds for other shapes, of the same names, dtypes and layouts; parameters stay. The same happens by itself when a
   // batch of another shape comes.
@@ -236,7 +240,8 @@ class DataParallelExecutorGroup {
   // of the whole batch.
   std::shared_ptr<const Program> CompileShare(const std::vector<Shape>& shapes, Mode mode, int64_t samples,
                                               const CompileOptions& options) const;
-  CompileOptions OptionsFor(DeviceKind device, const std::vector<Shape>& shapes, Mode mode, int64_t share) const;
+  CompileOptions OptionsFor(DeviceKind device, const std::vector<Shape>& shapes, Mode mode, int64_t share,
+                            int64_t devices) const;  // that have a share
   int AddressesVersion() const;
   void CheckMergeable(const Plan& plan, const Graph& graph, const NodeTypes& types) const;
   // Loads `batches[d]` (one for all if there is only one) and pushes the forward segments.
@@ -260,6 +265,7 @@ class DataParallelExecutorGroup {
   std::map<std::string, GradReq> grad_req_;
   std::vector<std::string> merge_rules_;  // per head: "", "sum", "mean", "first"
   std::shared_ptr<ParameterStore> store_;
+  std::vector<int> updated_blocks_;  // of the store, by training
   std::vector<std::shared_ptr<Arena>> arenas_;
   std::vector<std::unique_ptr<Replica>> replicas_;
   ProgramCache programs_;

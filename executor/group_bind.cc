@@ -20,6 +20,10 @@ bool Contains(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
+int64_t NumBusy(const std::vector<SampleRange>& ranges) {
+  return std::ranges::count_if(ranges, [](const SampleRange& range) { return range.size() > 0; });
+}
+
 }  // namespace
 
 DataParallelExecutorGroup::DataParallelExecutorGroup(const Symbol& symbol, const GroupOptions& options, Unbound)
@@ -65,7 +69,7 @@ std::vector<DataParallelExecutorGroup::DevicePlan> DataParallelExecutorGroup::Ma
   std::map<std::string, Format> formats;  // of parameters, as the first device chose them
   for (size_t d = 0; d < ranges.size(); ++d) {
     if (ranges[d].size() == 0) continue;
-    CompileOptions compile = group.OptionsFor(group.devices()[d].kind, shapes, mode, ranges[d].size());
+    CompileOptions compile = group.OptionsFor(group.devices()[d].kind, shapes, mode, ranges[d].size(), NumBusy(ranges));
     compile.storage_formats = formats;
     const auto program = group.CompileShare(shapes, mode, ranges.back().end, compile);
     for (const PlanArgument& a : program->plan.arguments) {
@@ -172,7 +176,7 @@ GradReq DataParallelExecutorGroup::grad_req(const std::string& argument) const {
 }
 
 CompileOptions DataParallelExecutorGroup::OptionsFor(DeviceKind device, const std::vector<Shape>& shapes, Mode mode,
-                                                     int64_t share) const {
+                                                     int64_t share, int64_t devices) const {
   CompileOptions o;
   o.device = device;
   o.plain_parameters = std::any_of(options_.devices.begin(), options_.devices.end(),
@@ -195,7 +199,7 @@ CompileOptions DataParallelExecutorGroup::OptionsFor(DeviceKind device, const st
   o.mode = mode;
   o.with_backward = options_.for_training && mode == Mode::kTrain;
   o.threads = device == DeviceKind::kCpu ? threads_ : 1;
-  o.devices = static_cast<int>(options_.devices.size());
+  o.devices = static_cast<int>(devices);
   o.policy = options_.policy;
   o.observe = watch_;
   o.passes = options_.passes;
@@ -279,15 +283,17 @@ std::unique_ptr<DataParallelExecutorGroup::Binding> DataParallelExecutorGroup::M
   binding->watch = watch_;
   binding->shapes = shapes;
   binding->ranges = ranges;
+  const int64_t busy = NumBusy(ranges);
   std::vector<GroupStep::Participant> participants;
   for (size_t d = 0; d < replicas_.size(); ++d) {
     if (ranges[d].size() == 0) continue;
-    const CompileOptions options = OptionsFor(options_.devices[d].kind, shapes, mode, ranges[d].size());
+    const CompileOptions options = OptionsFor(options_.devices[d].kind, shapes, mode, ranges[d].size(), busy);
     const auto program = programs_.Get(ProgramKey(options), [&] {
       std::shared_ptr<const Program> made = CompileShare(shapes, mode, ranges.back().end, options);
       store_->Adopt(made->plan);
       return made;
     });
+    if (mode == Mode::kTrain) updated_blocks_ = store_->UpdatedBlocks(program->plan);
     participants.push_back({replicas_[d].get(), replicas_[d]->Bind(program)});
   }
   binding->addresses = AddressesVersion();
@@ -301,7 +307,7 @@ std::shared_ptr<const Program> DataParallelExecutorGroup::CompileShare(const std
   std::shared_ptr<const Program> program = Compile(symbol_, options);
   if (options_.devices.size() > 1) {
     // A parameter that takes its shape from the batch would be another one on every device.
-    const CompileOptions whole = OptionsFor(options.device, shapes, mode, samples);
+    const CompileOptions whole = OptionsFor(options.device, shapes, mode, samples, 1);
     const Graph graph = Graph::Of(ExpandComposites(symbol_));
     const NodeTypes types = InferTypes(graph, whole.shapes, whole.dtypes, whole.batch_axes);
     CheckMergeable(program->plan, graph, types);

@@ -130,7 +130,8 @@ void DataParallelExecutorGroup::Run(std::span<const BatchPtr> batches, Mode mode
     p.replica->PushLoad(options_.data, options_.labels, batches[batches.size() > 1 ? d : 0], range.begin, range.end,
                         with_labels, block);
   }
-  current_->step->Forward(step_ && step_->tentative && mode == Mode::kTrain);
+  const bool tentative = step_ && step_->tentative;
+  current_->step->Forward(!tentative || step_->micro_batch == 0, !tentative);
   ran_forward_ = true;
 }
 

@@ -126,9 +126,21 @@ LoweredGraph Lower(const Symbol& symbol, const CompileOptions& options) {
     lowered.head_types.push_back(forward_types[forward.IndexOf(head.node)][head.output]);
   }
 
-  // The joint graph: heads, then gradients.
+  // The joint graph: heads, then updates, then gradients. What the updates are made of comes before the first of them,
+  // so that what devices combine for them is combined at once.
   std::vector<Entry> outputs = heads.entries();
-  lowered.head_gradients.resize(outputs.size());
+  if (options.mode == Mode::kTrain) {
+    const std::vector<NextState> next = NextStates(heads, forward_types);
+    for (const NextState& state : next) {
+      for (const Entry& input : state.value.entry().node->inputs()) outputs.push_back(input);
+    }
+    for (const NextState& state : next) {
+      lowered.updates.push_back({state.name, static_cast<int>(outputs.size())});
+      outputs.push_back(state.value.entry());
+    }
+  }
+  const auto num_forward = static_cast<std::ptrdiff_t>(outputs.size());
+  lowered.head_gradients.resize(lowered.head_types.size());
   ShapeMap shapes = options.shapes;
   DTypeMap dtypes = options.dtypes;
   std::map<std::string, int> batch_axes = options.batch_axes;
@@ -180,8 +192,7 @@ LoweredGraph Lower(const Symbol& symbol, const CompileOptions& options) {
     lowered.types = InferTypes(lowered.graph, shapes, dtypes, batch_axes, lowered.batch);
   }
   const std::vector<Entry>& all = lowered.graph.outputs;
-  lowered.forward_nodes =
-      static_cast<int>(Graph::Of(Symbol({all.begin(), all.begin() + lowered.num_heads})).nodes.size());
+  lowered.forward_nodes = static_cast<int>(Graph::Of(Symbol({all.begin(), all.begin() + num_forward})).nodes.size());
   return lowered;
 }
 

@@ -12,11 +12,11 @@
 namespace bindery {
 
 struct LoweredGraph {
-  Graph graph;                        // outputs: heads, then the non-empty gradients
+  Graph graph;                        // outputs: heads, what forward computes besides, the non-empty gradients
   NodeTypes types;                    // per node of `graph`
   std::optional<int64_t> batch = {};  // its extent
   int num_heads = 0;
-  int forward_nodes = 0;  // nodes [0, forward_nodes) are what the heads need
+  int forward_nodes = 0;  // nodes [0, forward_nodes) are what the heads and the updates need
 
   // Of the symbol as it was given, in listing order.
   std::vector<std::string> arguments = {}, auxiliary = {}, head_names = {};
@@ -29,6 +29,11 @@ struct LoweredGraph {
     int output = -1;  // index in graph.outputs; -1: zero
   };
   std::vector<Gradient> gradients = {};  // in the order of arguments
+  struct Update {
+    std::string state;  // auxiliary
+    int output = -1;    // index in graph.outputs of its next value
+  };
+  std::vector<Update> updates = {};
 };
 
 LoweredGraph Lower(const Symbol& symbol, const CompileOptions& options);

@@ -1,5 +1,6 @@
 #include "executor/parameter_store.h"
 
+#include <algorithm>
 #include <set>
 #include <tuple>
 
@@ -69,7 +70,18 @@ void ParameterStore::Adopt(const Plan& plan) {
     for (const Device& device : devices_) {
       block.values.emplace_back(engine_, device, dtype, Shape{block.elements});
       if (with_gradients) block.gradients.emplace_back(engine_, device, dtype, Shape{block.elements});
-      if (auxiliary) block.candidates.emplace_back(engine_, device, dtype, Shape{block.elements});
+    }
+  }
+
+  std::map<int, std::vector<Tensor>> candidates;  // of blocks that are there or made, without
+  for (const int slot : plan.updates) {
+    const StoredParameter* p = Find(plan.auxiliary[slot]);
+    if (!p) p = &*std::ranges::find(fresh, plan.auxiliary[slot], &StoredParameter::name);
+    const bool is_made = p->block >= static_cast<int>(blocks_.size());
+    const Block& block = is_made ? made[p->block - blocks_.size()] : blocks_[p->block];
+    if (!block.candidates.empty() || candidates.contains(p->block)) continue;
+    for (const Device& device : devices_) {
+      candidates[p->block].emplace_back(engine_, device, block.dtype, Shape{block.elements});
     }
   }
 
@@ -97,6 +109,7 @@ void ParameterStore::Adopt(const Plan& plan) {
     parameters_.push_back(std::move(p));
   }
   for (Block& block : made) blocks_.push_back(std::move(block));
+  for (auto& [block, tensors] : candidates) blocks_[block].candidates = std::move(tensors);
 }
 
 const StoredParameter* ParameterStore::Find(const std::string& name) const {
@@ -140,6 +153,46 @@ HostTensor ParameterStore::GetGradient(const StoredParameter& p, int device) con
   const Tensor gradient = Gradient(p, device);
   if (!gradient.defined()) Throw("parameter \"{}\" has no gradient: its gradient request is null", p.name);
   return FromStorage(p.dtype, p.shape, p.format, gradient.ToHost().raw());
+}
+
+std::vector<int> ParameterStore::UpdatedBlocks(const Plan& plan) const {
+  std::set<int> blocks;
+  for (const int slot : plan.updates) blocks.insert(Find(plan.auxiliary[slot])->block);
+  return {blocks.begin(), blocks.end()};
+}
+
+void ParameterStore::AppendBegin(const std::vector<int>& blocks, StepParts* parts) const {
+  for (const int b : blocks) {
+    for (size_t d = 0; d < devices_.size(); ++d) {
+      const Tensor &from = blocks_[b].values[d], &to = blocks_[b].candidates[d];
+      parts->push_back({.name = "begin states",
+                        .device = devices_[d],
+                        .reads = {from.var()},
+                        .writes = {to.var()},
+                        .updates = {},
+                        .run = [from, to, &flat = Backend::Of(devices_[d].kind).flat()](const OpContext& context) {
+                          flat.Copy(context.stream, from.address(), to.address(), to.bytes());
+                        }});
+    }
+  }
+}
+
+void ParameterStore::AppendPublish(const std::vector<int>& blocks, const std::vector<VarPtr>& gates,
+                                   StepParts* parts) const {
+  for (const int b : blocks) {
+    for (size_t d = 0; d < devices_.size(); ++d) {
+      const Tensor &from = blocks_[b].candidates[d], &to = blocks_[b].values[d];
+      parts->push_back({.name = "publish states",
+                        .device = devices_[d],
+                        .reads = gates,
+                        .writes = {},
+                        .updates = {to.var()},
+                        .run = [from, to, &flat = Backend::Of(devices_[d].kind).flat()](const OpContext& context) {
+                          flat.CopyFinite(context.stream, to.dtype(), from.address(), to.address(), to.elements());
+                        }});
+      parts->back().reads.push_back(from.var());
+    }
+  }
 }
 
 void ParameterStore::ZeroGradients() const {

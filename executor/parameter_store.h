@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/step.h"
 #include "engine/tensor.h"
 #include "executor/plan.h"
 
@@ -37,7 +38,8 @@ class ParameterStore {
     bool auxiliary = false;
     std::vector<Tensor> values;     // per device: flat
     std::vector<Tensor> gradients;  // per device: flat; empty if its parameters have none
-    // Of auxiliary states, per device: what they will be if the step that is running is committed (StepNumber).
+    // Per device: what states will be if the step that is running is committed (StepNumber). Empty if none of them is
+    // ever updated.
     std::vector<Tensor> candidates = {};
     std::vector<int> parameters = {};  // indices, in order of offset
   };
@@ -57,7 +59,7 @@ class ParameterStore {
 
   // Flat storage of one parameter on one device; shares its block's memory and variable.
   Tensor Value(const StoredParameter& parameter, int device) const;
-  Tensor Candidate(const StoredParameter& state, int device) const;     // of an auxiliary state
+  Tensor Candidate(const StoredParameter& state, int device) const;     // of an auxiliary state that is updated
   Tensor Gradient(const StoredParameter& parameter, int device) const;  // undefined if it has none
 
   // To every device, from a plain tensor of any dtype. Throws ShapeError on another shape.
@@ -65,6 +67,13 @@ class ParameterStore {
   HostTensor Get(const StoredParameter& parameter, int device = 0) const;      // waits
   HostTensor GetGradient(const StoredParameter& parameter, int device) const;  // waits; throws Error if it has none
   void ZeroGradients() const;                                                  // asynchronous
+
+  // Of the states that a plan updates: the blocks they lie in, and the parts of a step that make candidates of their
+  // values at its head and values of their candidates when it is committed: if all are finite, so that a model never
+  // keeps others, and if the gates are whole.
+  std::vector<int> UpdatedBlocks(const Plan& plan) const;
+  void AppendBegin(const std::vector<int>& blocks, StepParts* parts) const;
+  void AppendPublish(const std::vector<int>& blocks, const std::vector<VarPtr>& gates, StepParts* parts) const;
 
  private:
   std::shared_ptr<Engine> engine_;

@@ -56,7 +56,7 @@ std::string ToString(const Plan& plan) {
                      step.threads, Names(plan, step.inputs), Names(plan, step.outputs));
     }
     for (const PlanExchange& e : segment.exchanges) {
-      fmt::format_to(out, "       across devices: {} ({}) -> ({})\n", e.op, plan.values[e.input].name,
+      fmt::format_to(out, "       {} ({}) -> ({})\n", ToString(e.what), plan.values[e.input].name,
                      plan.values[e.output].name);
     }
   }

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/collective.h"
 #include "executor/format.h"
 #include "executor/kernel.h"
 #include "symbol/infer.h"
@@ -55,7 +56,7 @@ enum class Phase : uint8_t { kForward, kBackward };
 // Values that are combined over all devices after a segment: `input` of each device, in device order, into `output`
 // of each.
 struct PlanExchange {
-  std::string op = {};  // "SumOverDevices", "MergeStatistics"
+  Collective what = Collective::kAllReduceSum;
   int input = -1, output = -1;
   bool operator==(const PlanExchange&) const = default;
 };
@@ -93,17 +94,6 @@ struct PlanOutput {
   bool operator==(const PlanOutput&) const = default;
 };
 
-// Batch statistics that move running ones at the end of forward.
-struct PlanStatistics {
-  std::string node = {};
-  int mean = -1, variance = -1;                  // values
-  int running_mean = -1, running_variance = -1;  // auxiliary slots
-  double momentum = 0.9;
-  int64_t count = 0;    // elements per channel on this device
-  bool merged = false;  // already the same on every device
-  bool operator==(const PlanStatistics&) const = default;
-};
-
 struct Plan {
   std::vector<PlanValue> values = {};
   std::vector<PlanStorage> storages = {};
@@ -116,7 +106,7 @@ struct Plan {
   std::vector<PlanOutput> outputs = {};          // heads of the symbol, in order
   std::vector<std::string> head_gradients = {};  // per head: name of its gradient's argument, or ""
   std::vector<PlanOutput> observed = {};         // values watched by a monitor, in order of execution
-  std::vector<PlanStatistics> statistics = {};
+  std::vector<int> updates = {};                 // auxiliary slots whose candidates forward reads and, last, writes
   int64_t arena_bytes = 0;
   int64_t peak_live_bytes = 0;  // the lower bound: most bytes alive at one step
   bool operator==(const Plan&) const = default;
@@ -128,8 +118,8 @@ std::string ToString(const Plan& plan);
 //   every value is written before it is read, and once; no two storages that are alive together overlap; storages lie
 //   within the arena; scratch belongs to one step; two values of one storage are never both needed with different
 //   content; views and in-place pairs have equal formats; segments cover the steps in order and never go back from backward to
-//   forward; every gradient asked for fits its argument and is written once, in backward; batch statistics are there
-//   when forward ends.
+//   forward; every gradient asked for fits its argument and is written once, in backward, and every state that is
+//   updated once, in forward, after its last reader.
 void VerifyPlan(const Plan& plan);
 
 // Bytes by what they are for. `activations` and `workspace`: arena bytes that hold values and scratch at the step where

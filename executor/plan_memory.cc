@@ -61,9 +61,6 @@ class MemoryPlanner {
         for (const int v : {e.input, e.output}) TouchBetween(v, segment.end);
       }
     }
-    for (const PlanStatistics& s : plan_.statistics) {
-      for (const int v : {s.mean, s.variance}) TouchBetween(v, options_.forward_end);
-    }
     for (const int v : options_.kept) TouchBetween(v, static_cast<int>(plan_.steps.size()));
     for (size_t v = 0; v < plan_.values.size(); ++v) {
       PlanValue& value = plan_.values[v];

@@ -10,7 +10,6 @@ namespace bindery {
 struct MemoryOptions {
   const std::vector<int>& root;  // per value: the value whose memory it is (itself, unless a view)
   const std::vector<int>& kept;  // values that live to the end of the program
-  int forward_end = 0;  // number of steps of the forward phase: batch statistics are read when these are through
   bool inplace = true, reuse = true;
 };
 

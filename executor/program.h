@@ -30,7 +30,7 @@ struct CompileOptions {
   DeviceKind device = DeviceKind::kCpu;
   int threads = 1;
   bool plain_parameters = false;  // keep open storage formats plain, for a group of several kinds of devices
-  int devices = 1;                // of the group: with more than one, across-device operators cut segments
+  int devices = 1;                // that take part: with more than one, across-device operators cut segments
   KernelPolicy policy = KernelPolicy::kFast;
   std::string observe = {};  // a regular expression on value names; matching values are kept, plain
   // Each may be switched off without changing what is computed.

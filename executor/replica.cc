@@ -158,6 +158,8 @@ std::shared_ptr<const BoundProgram> Replica::Bind(const std::shared_ptr<const Pr
   }
   for (const std::string& name : plan.auxiliary)
     addresses.auxiliary.push_back(store_->Value(*store_->Find(name), index_).address());
+  for (const int slot : plan.updates)
+    addresses.auxiliary[slot] = store_->Candidate(*store_->Find(plan.auxiliary[slot]), index_).address();
 
   auto bound = std::make_shared<BoundProgram>();
   bound->program = program;
@@ -184,6 +186,10 @@ PreparedPtr Replica::PrepareSegment(const std::shared_ptr<const BoundProgram>& b
   for (const std::string& name : plan.auxiliary) used[store_->Find(name)->block] = true;
   for (size_t b = 0; b < used.size(); ++b)
     if (used[b]) operation.reads.push_back(store_->blocks()[b].values[index_].var());
+  for (const int b : store_->UpdatedBlocks(plan)) {  // a forward that fails fails the candidates, too
+    operation.reads.push_back(store_->blocks()[b].candidates[index_].var());
+    if (segment.phase == Phase::kForward) operation.writes.push_back(operation.reads.back());
+  }
 
   std::vector<std::pair<void*, int64_t>> zeros;  // gradients that nothing computes
   if (segment.phase == Phase::kBackward) {

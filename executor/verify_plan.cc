@@ -15,7 +15,8 @@ class Verifier {
  public:
   explicit Verifier(const Plan& plan)
       : plan_(plan), last_writer_(plan.storages.size(), -1), writes_(plan.values.size(), 0),
-        seen_writer_(plan.values.size(), -1), gradient_written_(plan.gradients.size(), false) {}
+        seen_writer_(plan.values.size(), -1), gradient_written_(plan.gradients.size(), false),
+        state_written_(plan.auxiliary.size(), false) {}
 
   void Run() {
     CheckRanges();
@@ -80,7 +81,7 @@ class Verifier {
     }
   }
 
-  // Gradients and statistics: what they name exists, and gradient arrays have their arguments' bytes.
+  // Gradients and updates: what they name exists, and gradient arrays have their arguments' bytes.
   void CheckInterface() const {
     const auto in_list = [](int i, const auto& list) { return i >= 0 && i < static_cast<int>(list.size()); };
     for (const PlanGradient& g : plan_.gradients) {
@@ -94,12 +95,8 @@ class Verifier {
         Breach("value \"{}\" does not fit the gradient of \"{}\"", v.name, a.name);
       }
     }
-    for (const PlanStatistics& s : plan_.statistics) {
-      CheckValue(s.mean);
-      CheckValue(s.variance);
-      if (!in_list(s.running_mean, plan_.auxiliary) || !in_list(s.running_variance, plan_.auxiliary)) {
-        Breach("the statistics of \"{}\" move auxiliary states {} and {}", s.node, s.running_mean, s.running_variance);
-      }
+    for (const int slot : plan_.updates) {
+      if (!in_list(slot, plan_.auxiliary)) Breach("auxiliary state {}, which is updated, does not exist", slot);
     }
   }
 
@@ -165,6 +162,9 @@ class Verifier {
     if (v.place == Place::kGradient && (!gradient_written_[v.slot] || plan_.gradients[v.slot].req == GradReq::kAdd)) {
       Breach("step {} reads \"{}\" from a gradient that does not hold it", step, v.name);
     }
+    if (v.place == Place::kAuxiliary && state_written_[v.slot]) {
+      Breach("step {} reads state \"{}\" after it was updated", step, v.name);
+    }
     if (v.place != Place::kArena) return;
     const PlanStorage& s = plan_.storages[v.storage];
     if (step < s.first || step > s.last)
@@ -191,10 +191,18 @@ class Verifier {
     gradient_written_[v.slot] = true;
   }
 
+  void WriteState(const PlanValue& v, int step, Phase phase) {
+    if (phase == Phase::kBackward) Breach("step {} updates state \"{}\" in backward", step, v.name);
+    if (std::ranges::find(plan_.updates, v.slot) == plan_.updates.end() || state_written_[v.slot]) {
+      Breach("step {} updates state \"{}\" unasked or again", step, v.name);
+    }
+    state_written_[v.slot] = true;
+  }
+
   void Write(int value, int step, Phase phase) {
     const PlanValue& v = plan_.values[value];
-    if (v.place == Place::kArgument || v.place == Place::kAuxiliary)
-      Breach("step {} writes argument \"{}\"", step, v.name);
+    if (v.place == Place::kArgument) Breach("step {} writes argument \"{}\"", step, v.name);
+    if (v.place == Place::kAuxiliary) return WriteState(v, step, phase);
     if (v.place == Place::kNone) Breach("step {} writes \"{}\", which has no memory", step, v.name);
     if (v.place == Place::kGradient) return WriteGradient(v, step, phase);
     const PlanStorage& s = plan_.storages[v.storage];
@@ -203,8 +211,7 @@ class Verifier {
   }
 
   void Replay() {
-    for (size_t k = 0; k < plan_.segments.size(); ++k) {
-      const PlanSegment& segment = plan_.segments[k];
+    for (const PlanSegment& segment : plan_.segments) {
       for (int i = segment.begin; i < segment.end; ++i) {
         const PlanStep& step = plan_.steps[i];
         for (const int v : step.inputs)
@@ -220,13 +227,6 @@ class Verifier {
       for (const PlanExchange& e : segment.exchanges) {
         Read(e.input, before);
         Write(e.output, before, segment.phase);
-      }
-      const bool ends_forward = segment.phase == Phase::kForward &&
-                                (k + 1 == plan_.segments.size() || plan_.segments[k + 1].phase != Phase::kForward);
-      if (!ends_forward) continue;
-      for (const PlanStatistics& s : plan_.statistics) {
-        Read(s.mean, before);
-        Read(s.variance, before);
       }
     }
   }
@@ -249,6 +249,9 @@ class Verifier {
         Read(output.value, end);
       }
     }
+    for (const int slot : plan_.updates) {
+      if (!state_written_[slot]) Breach("nothing updates state \"{}\"", plan_.auxiliary[slot]);
+    }
     for (size_t i = 0; i < plan_.gradients.size(); ++i) {
       if (gradient_written_[i] || plan_.gradients[i].is_zero) continue;
       if (plan_.arguments[plan_.gradients[i].argument].type.shape.Elements() == 0) continue;
@@ -260,7 +263,7 @@ class Verifier {
   std::vector<int> last_writer_;  // per storage: the value written last
   std::vector<int> writes_;       // per value
   std::vector<int> seen_writer_;  // per view: whose content its readers saw
-  std::vector<bool> gradient_written_;
+  std::vector<bool> gradient_written_, state_written_;
 };
 
 }  // namespace

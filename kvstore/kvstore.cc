@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/names.h"
-#include "kvstore/reduction.h"
+#include "engine/collective.h"
 
 namespace bindery {
 namespace {
@@ -21,7 +21,9 @@ bool Same(const Tensor& a, const Tensor& b) {
 // The store of one process: everything is in memory that it can address.
 class LocalStore final : public KVStore {
  public:
-  LocalStore(KVStoreType type, std::shared_ptr<Engine> engine) : type_(type), engine_(std::move(engine)) {}
+  LocalStore(KVStoreType type, std::shared_ptr<Engine> engine)
+      : type_(type), engine_(std::move(engine)),
+        collectives_(MemoryCollectives(engine_, type == KVStoreType::kDevice)) {}
 
   KVStoreType type() const override { return type_; }
   int rank() const override { return 0; }
@@ -47,7 +49,7 @@ class LocalStore final : public KVStore {
     Entry& entry = Find(key);
     CheckTensors(key, entry, "value", values);
     Prepare(key, entry, values, {});
-    Run(entry);
+    entry.last_push.range.Push();
   }
 
   void Pull(const Key& key, std::span<const Tensor> out) override {
@@ -62,11 +64,11 @@ class LocalStore final : public KVStore {
     CheckTensors(key, entry, "output", out);
     if (updater_) {
       Prepare(key, entry, values, {});
-      Run(entry);
+      entry.last_push.range.Push();
       for (const Tensor& tensor : out) tensor.CopyFrom(entry.stored);
     } else {
       Prepare(key, entry, values, out);
-      Run(entry);
+      entry.last_push.range.Push();
     }
   }
 
@@ -80,23 +82,27 @@ class LocalStore final : public KVStore {
     for (auto& [key, entry] : entries_) entry.last_push = {};  // they were prepared for the one before
   }
 
-  std::unique_ptr<Reduction> PrepareReduction(std::vector<Bucket> buckets, RangeFunction function, int threads,
-                                              ReductionHooks hooks) override {
+  Reduction MakeReduction(std::vector<Bucket> buckets, RangeFunction function, int threads,
+                          ReductionHooks hooks) override {
     std::vector<Device> workers = DevicesOf(buckets);
     if (type_ == KVStoreType::kLocal && !workers.empty()) workers.resize(1);
-    return MakeReduction(engine_, std::move(buckets),
-                         {.name = "reduce",
-                          .workers = std::move(workers),
-                          .threads = threads,
-                          .function = std::move(function),
-                          .hooks = std::move(hooks)});
+    Reduction reduction;
+    reduction.outcome = AppendRangeWork(engine_,
+                                        {.buckets = std::move(buckets),
+                                         .workers = std::move(workers),
+                                         .threads = threads,
+                                         .function = std::move(function),
+                                         .check = std::move(hooks.check),
+                                         .gates = std::move(hooks.gates)},
+                                        &reduction.parts);
+    return reduction;
   }
 
  private:
   // A push of these very tensors, ready to be repeated.
   struct PreparedPush {
     std::vector<Tensor> values, out;
-    std::vector<std::unique_ptr<Reduction>> steps;
+    StepRange range = {};
   };
   struct Entry {
     Tensor stored;
@@ -149,24 +155,17 @@ class LocalStore final : public KVStore {
     }
   }
 
-  std::vector<Device> Workers(const std::vector<Bucket>& buckets) const {
-    if (type_ == KVStoreType::kLocal) return {buckets[0].sources[0].device()};
-    return DevicesOf(buckets);
-  }
-
   // Makes entry.last_push the push of `values` into the stored value and, without updater, into `out`.
   void Prepare(const Key& key, Entry& entry, std::span<const Tensor> values, std::span<const Tensor> out) {
     PreparedPush& push = entry.last_push;
-    if (!push.steps.empty() && std::ranges::equal(push.values, values, Same) && std::ranges::equal(push.out, out, Same))
+    if (!push.values.empty() && std::ranges::equal(push.values, values, Same) &&
+        std::ranges::equal(push.out, out, Same)) {
       return;
-    PreparedPush next{.values = {values.begin(), values.end()}, .out = {out.begin(), out.end()}, .steps = {}};
-    const std::string name = "push key " + ToString(key);
+    }
+    StepParts parts;
     const auto add_sum = [&](std::vector<Tensor> replicas) {
-      std::vector<Bucket> buckets = {{.sources = next.values, .replicas = std::move(replicas)}};
-      std::vector<Device> workers = Workers(buckets);
-      next.steps.push_back(MakeReduction(
-          engine_, std::move(buckets),
-          {.name = name, .mode = ReductionMode::kReplace, .workers = std::move(workers), .function = nullptr}));
+      collectives_->Append(Collective::kAllReduceSum, "push key " + ToString(key),
+                           {{.sources = {values.begin(), values.end()}, .replicas = std::move(replicas)}}, &parts);
     };
     if (!updater_) {
       std::vector<Tensor> replicas = {entry.stored};
@@ -187,21 +186,21 @@ class LocalStore final : public KVStore {
                                                                          std::span<void* const> replicas) {
         (*updater)(key, dtype, sources[0], replicas[0], end - begin);
       };
-      next.steps.push_back(MakeReduction(engine_, {{.sources = {sum}, .replicas = {entry.stored}}},
-                                         {.name = "update key " + ToString(key),
-                                          .mode = ReductionMode::kUpdate,
-                                          .workers = {entry.stored.device()},
-                                          .function = update}));
+      AppendRangeWork(engine_,
+                      {.name = "update key " + ToString(key),
+                       .buckets = {{.sources = {sum}, .replicas = {entry.stored}}},
+                       .workers = {entry.stored.device()},
+                       .function = update},
+                      &parts);
     }
-    push = std::move(next);
-  }
-
-  static void Run(const Entry& entry) {
-    for (const std::unique_ptr<Reduction>& step : entry.last_push.steps) step->Run();
+    push = {.values = {values.begin(), values.end()},
+            .out = {out.begin(), out.end()},
+            .range = StepRange(engine_, std::move(parts))};
   }
 
   const KVStoreType type_;
   const std::shared_ptr<Engine> engine_;
+  const std::unique_ptr<Collectives> collectives_;
   std::shared_ptr<const KeyUpdater> updater_;
   std::map<Key, Entry> entries_;
 };

@@ -7,8 +7,8 @@
 //   kv->Push("w", grads);        // the sum over the list; without updater it replaces the stored value,
 //   kv->Pull("w", values);       // with one: updater(key, sum, stored)
 //
-// and the one beneath it for a trainer: PrepareReduction over flat buckets, pushed once per step without allocation or
-// look-up, summing, updating and spreading in one pass over memory.
+// and the one beneath it for a trainer: MakeReduction over flat buckets, parts of a step that sum, update and spread in
+// one pass over memory.
 //
 // Order of sums is the order of the list, always, so results do not depend on timing. Everything is asynchronous, by
 // the engine of the tensors; errors of an operation travel in the tensors. Types: `local` sums on the first device's
@@ -27,8 +27,7 @@
 #include <vector>
 
 #include "base/host_tensor.h"
-#include "engine/engine.h"
-#include "engine/tensor.h"
+#include "engine/range_work.h"
 
 namespace bindery {
 
@@ -44,34 +43,15 @@ std::string ToString(const Key& key);
 // `elements` elements; it changes `stored`.
 using KeyUpdater = std::function<void(const Key& key, DType dtype, const void* sum, void* stored, int64_t elements)>;
 
-// Equal flat tensors on several devices: sources[d] are summed, replicas[d] get the result.
-struct Bucket {
-  std::vector<Tensor> sources = {};  // per device, in the order of summation; may be fewer than replicas (idle devices)
-  std::vector<Tensor> replicas = {};  // per device; all hold equal values
+// A reduction over fixed buckets: parts of a step, and variables that tell how the last run went: one of them carries
+// its error, if it has one.
+struct Reduction {
+  StepParts parts;
+  std::vector<VarPtr> outcome;
 };
-// Works on elements begin..end-1 of bucket `bucket`, called once for each range, concurrently for disjoint ranges:
-// sources[d], replicas[d] are the addresses of element `begin`.
-using RangeFunction = std::function<void(int bucket, int64_t begin, int64_t end, std::span<const void* const> sources,
-                                         std::span<void* const> replicas)>;
-
-// Looks at elements begin..end-1 of bucket `bucket`; called once for each range, concurrently for disjoint ranges. What
-// it throws keeps the whole reduction from touching anything.
-using RangeCheck = std::function<void(int bucket, int64_t begin, int64_t end, std::span<const void* const> sources)>;
-
 struct ReductionHooks {
   RangeCheck check = nullptr;      // of all ranges, before the first is reduced
   std::vector<VarPtr> gates = {};  // variables that must be whole
-};
-
-// A prepared reduction over fixed buckets.
-class Reduction {
- public:
-  virtual ~Reduction() = default;
-  // Pushes it: after everything pushed before on these tensors, before everything pushed later. If a source or a gate
-  // failed, or the check did, no replica is touched (they stay readable).
-  virtual void Run() = 0;
-  // Variables that tell how the last run went: one of them carries its error, if it has one.
-  virtual const std::vector<VarPtr>& outcome() const = 0;
 };
 
 class KVStore {
@@ -99,11 +79,12 @@ class KVStore {
   void Push(std::span<const Key> keys, std::span<const std::vector<Tensor>> values);
   void Pull(std::span<const Key> keys, std::span<const std::vector<Tensor>> out);
 
-  // The trainer's interface. Throws ShapeError unless all tensors of a bucket have one element count and dtype.
-  // Without `function`: the sum goes into every replica. `threads`: of each device's worker (TeamScope), which share
-  // its range when that is long enough.
-  virtual std::unique_ptr<Reduction> PrepareReduction(std::vector<Bucket> buckets, RangeFunction function = nullptr,
-                                                      int threads = 1, ReductionHooks hooks = {}) = 0;
+  // The trainer's interface (engine/range_work.h). If a source or a gate failed, or the check did, no replica is touched
+  // (they stay readable). Throws ShapeError unless all tensors of a bucket have one element count and dtype. Without
+  // `function`: the sum goes into every replica. `threads`: of each device's worker (TeamScope), which share its range
+  // when that is long enough.
+  virtual Reduction MakeReduction(std::vector<Bucket> buckets, RangeFunction function = nullptr, int threads = 1,
+                                  ReductionHooks hooks = {}) = 0;
 };
 
 }  // namespace bindery

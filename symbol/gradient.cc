@@ -190,6 +190,33 @@ GradientResult Gradient(const Symbol& heads, std::span<const std::string> wrt, c
   return Backward(graph, wrt, InferredForwardTypes(graph, types)).Run(wrt);
 }
 
+std::vector<NextState> NextStates(const Symbol& heads, const NodeTypes& node_types) {
+  const Graph graph = Graph::Of(heads);
+  const InferredForwardTypes types(graph, node_types);
+  std::vector<NextState> next;
+  const auto find = [&](const std::string& name) { return std::ranges::find(next, name, &NextState::name); };
+  for (const NodePtr& node : graph.nodes) {
+    if (node->is_variable() || !node->op().updates) continue;
+    const OnBehalfOf scope(*node, "_update_");
+    std::vector<Symbol> states;
+    for (const Entry& input : node->inputs()) {
+      const auto moved = find(input.node->name());
+      states.push_back(input.node->is_variable() && moved != next.end() ? moved->value : Symbol(input));
+    }
+    for (StateUpdate& update : node->op().updates(UpdateContext(node, std::move(states), &types))) {
+      const Node& state = *node->inputs()[update.input].node;
+      if (!state.is_variable()) continue;  // computed: it is its own rule's business
+      const auto moved = find(state.name());
+      if (moved == next.end()) {
+        next.push_back({state.name(), std::move(update.value)});
+      } else {
+        moved->value = std::move(update.value);
+      }
+    }
+  }
+  return next;
+}
+
 Symbol ExpandComposites(const Symbol& symbol) {
   return Rewrite(symbol, [](const NodePtr& node, const std::vector<Entry>& inputs) {
     std::vector<Entry> outputs;

@@ -46,6 +46,14 @@ GradientResult Gradient(const Symbol& heads, std::span<const std::string> wrt, c
 // With all types known, in the order of Graph::Of(heads): a gradient for these shapes alone, of fewer nodes.
 GradientResult Gradient(const Symbol& heads, std::span<const std::string> wrt, const NodeTypes& types);
 
+// What training makes of auxiliary states (OpDef::updates): the last value of each, in the order of the graph. `types`
+// are those of Graph::Of(heads).
+struct NextState {
+  std::string name;
+  Symbol value;
+};
+std::vector<NextState> NextStates(const Symbol& heads, const NodeTypes& types);
+
 // Replaces composite operators (OpDef::expand) by what they are made of, once.
 Symbol ExpandComposites(const Symbol& symbol);
 

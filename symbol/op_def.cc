@@ -21,22 +21,22 @@ std::string InputName(const Node& node, int i) {
 
 }  // namespace
 
-Extents GradientContext::shape(int input) const {
+Extents NodeContext::shape(int input) const {
   if (auto shape = types_->ShapeOf(node_->inputs()[input])) return *std::move(shape);
   ThrowUnknown("shape", *node_, "argument", InputName(*node_, input));
 }
 
-Extents GradientContext::output_shape(int output) const {
+Extents NodeContext::output_shape(int output) const {
   if (auto shape = types_->ShapeOf({node_, output})) return *std::move(shape);
   ThrowUnknown("shape", *node_, "output", node_->op().outputs(node_->attrs()).at(output));
 }
 
-DType GradientContext::dtype(int input) const {
+DType NodeContext::dtype(int input) const {
   if (const auto dtype = types_->DTypeOf(node_->inputs()[input])) return *dtype;
   ThrowUnknown("element type", *node_, "argument", InputName(*node_, input));
 }
 
-DType GradientContext::output_dtype(int output) const {
+DType NodeContext::output_dtype(int output) const {
   if (const auto dtype = types_->DTypeOf({node_, output})) return *dtype;
   ThrowUnknown("element type", *node_, "output", node_->op().outputs(node_->attrs()).at(output));
 }

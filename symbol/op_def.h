@@ -88,13 +88,11 @@ class ForwardTypes {
   virtual std::optional<DType> DTypeOf(const Entry& value) const = 0;
 };
 
-// What a gradient rule may use. Every symbol here has one output. Nodes that the rule makes without a name are named
-// after the node whose gradient they are.
-class GradientContext {
+// What a rule that makes symbols may use of its node. Every symbol here has one output. Nodes that the rule makes without
+// a name are named after the node.
+class NodeContext {
  public:
-  GradientContext(const NodePtr& node, std::vector<Symbol> output_grads, std::vector<bool> wanted,
-                  const ForwardTypes* types)
-      : node_(node), output_grads_(std::move(output_grads)), wanted_(std::move(wanted)), types_(types) {}
+  NodeContext(const NodePtr& node, const ForwardTypes* types) : node_(node), types_(types) {}
   template <OpAttrs A>
   const A& attrs() const {
     return node_->attrs().get<A>();
@@ -103,9 +101,6 @@ class GradientContext {
   int num_inputs() const { return static_cast<int>(node_->inputs().size()); }
   Symbol input(int i) const { return Symbol(node_->inputs()[i]); }
   Symbol output(int i) const { return Symbol(Entry{node_, i}); }
-  // Empty if nothing flows back into that output.
-  const Symbol& output_grad(int i) const { return output_grads_[i]; }
-  bool wants(int i) const { return wanted_[i]; }  // is the gradient of input i asked for?
 
   // Types of inputs and outputs. ModelError, which tells what to do, where they are not known (see Gradient).
   Extents shape(int input) const;
@@ -115,9 +110,37 @@ class GradientContext {
 
  private:
   NodePtr node_;
+  const ForwardTypes* types_;
+};
+
+class GradientContext : public NodeContext {
+ public:
+  GradientContext(const NodePtr& node, std::vector<Symbol> output_grads, std::vector<bool> wanted,
+                  const ForwardTypes* types)
+      : NodeContext(node, types), output_grads_(std::move(output_grads)), wanted_(std::move(wanted)) {}
+  // Empty if nothing flows back into that output.
+  const Symbol& output_grad(int i) const { return output_grads_[i]; }
+  bool wants(int i) const { return wanted_[i]; }  // is the gradient of input i asked for?
+
+ private:
   std::vector<Symbol> output_grads_;
   std::vector<bool> wanted_;
-  const ForwardTypes* types_;
+};
+
+// The next value of an auxiliary state, which the step's commit makes the current one.
+struct StateUpdate {
+  int input = 0;
+  Symbol value;
+};
+class UpdateContext : public NodeContext {
+ public:
+  UpdateContext(const NodePtr& node, std::vector<Symbol> states, const ForwardTypes* types)
+      : NodeContext(node, types), states_(std::move(states)) {}
+  // The auxiliary state at input i, as nodes before this one leave it: several may share a state.
+  const Symbol& state(int i) const { return states_[i]; }
+
+ private:
+  std::vector<Symbol> states_;
 };
 
 struct InplacePair {
@@ -125,15 +148,9 @@ struct InplacePair {
   bool operator==(const InplacePair&) const = default;
 };
 
-// How an operator's batch statistics move its running ones (BatchNorm), once per step, merged over all devices.
-// Inputs `mean`, `variance` of the operator are auxiliary states; outputs carry the batch's mean and biased variance
-// over `count` = elements per channel. running = momentum * running + (1 - momentum) * merged.
-struct StatisticsRule {
-  int mean_output = 1, variance_output = 2;
-  int mean_input = 3, variance_input = 4;
-  double momentum = 0.9;
-  int channel_axis = 1;
-};
+// What an operator makes of the values that the devices of a group have for its input 0: it is the sum of them, or its
+// kernel gets them all, in device order along a new axis 0. On one device both are that device's value.
+enum class AcrossDevices : uint8_t { kNothing, kSum, kGather };
 
 struct OpDef {
   std::string name = {};  // "Convolution"
@@ -167,17 +184,20 @@ struct OpDef {
   // A loss head: its gradient does not depend on what flows back into its output.
   std::function<bool(const AnyAttrs&)> is_loss = {};
 
+  // In training: what becomes of its auxiliary states, from its inputs and outputs, merged over all devices
+  // (AcrossDevices). Done after forward, once for each micro-batch.
+  std::function<std::vector<StateUpdate>(const UpdateContext&)> updates = {};
+
   // The operator in terms of others (BatchNorm with `sync`), done before gradients; empty result = leave as it is.
   std::function<std::vector<Symbol>(const NodePtr&)> expand = {};
 
   // Input i and output o may share memory if their dtypes, shapes and formats are equal; the kernel may still decline.
   std::vector<InplacePair> inplace = {};
-  bool is_view = false;         // output 0 has input 0's elements in the same order: costs nothing if plain
-  bool zero_to_zero = false;    // f(0, 0, ...) = 0: padding of blocked formats stays zero
-  bool is_random = false;       // never merged by common-subexpression elimination
-  bool reads_step = false;      // depends on the step (its batch size): no constant, whatever its inputs are
-  bool across_devices = false;  // combines the values of all devices: the executor cuts its segments here
-  std::function<std::optional<StatisticsRule>(const AnyAttrs&)> statistics = {};
+  bool is_view = false;       // output 0 has input 0's elements in the same order: costs nothing if plain
+  bool zero_to_zero = false;  // f(0, 0, ...) = 0: padding of blocked formats stays zero
+  bool is_random = false;     // never merged by common-subexpression elimination
+  bool reads_step = false;    // depends on the step (its batch size): no constant, whatever its inputs are
+  AcrossDevices across_devices = AcrossDevices::kNothing;
 };
 
 // Number of inputs/outputs etc. of a node, from its definition.

@@ -16,6 +16,8 @@ std::span<const OpDef& (*const)()> BuiltinOps() {
       BatchNormGradOp,
       BatchNormStatisticsOp,
       MergeStatisticsOp,
+      BatchStatisticsOp,
+      MoveStatisticsOp,
       BatchNormNormalizeOp,
       BatchNormGradSumsOp,
       BatchNormGradInputOp,

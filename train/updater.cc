@@ -54,19 +54,22 @@ Updater::Updater(DataParallelExecutorGroup* group, const UpdaterOptions& options
   committed_ = engine.NewVar();
   for (VarPtr& done : done_) done = engine.NewVar();
   Prepare();
-  const auto prepare = [&](const char* name, std::vector<VarPtr> reads, std::vector<VarPtr> writes) {
-    return engine.Prepare({.name = name,
-                           .device = Cpu(),
-                           .reads = std::move(reads),
-                           .writes = std::move(writes),
-                           .updates = {},
-                           .run = [](const OpContext&) {}});
+  const auto noop = [&](const char* name, std::vector<VarPtr> reads, std::vector<VarPtr> writes) {
+    return Operation{.name = name,
+                     .device = Cpu(),
+                     .reads = std::move(reads),
+                     .writes = std::move(writes),
+                     .updates = {},
+                     .run = [](const OpContext&) {}};
   };
-  forgive_ = prepare("forgive", {}, {committed_});
+  forgive_ = engine.Prepare(noop("forgive", {}, {committed_}));
   std::vector<VarPtr> outcome = {committed_, gate_};  // reads what it writes: once failed, always failed
-  if (reduction_) outcome.insert(outcome.end(), reduction_->outcome().begin(), reduction_->outcome().end());
-  for (int64_t i = 0; i < kInFlight; ++i) commit_[i] = prepare("commit", outcome, {committed_, done_[i]});
-  PrepareCommit();
+  outcome.insert(outcome.end(), outcome_.begin(), outcome_.end());
+  for (const VarPtr& done : done_) {
+    StepParts parts = {noop("commit", outcome, {committed_, done})};
+    group_->AppendPublish({committed_}, &parts);
+    commit_.emplace_back(group_->engine(), std::move(parts));
+  }
 }
 
 Updater::~Updater() {
@@ -122,45 +125,24 @@ void Updater::Prepare() {
       CheckRange(blocks_[static_cast<size_t>(bucket)], begin, end, sources);
     };
   }
-  reduction_ = kvstore_->PrepareReduction(
+  // After the last update and before the next: both update the first replica.
+  StepParts parts = {
+      {.name = "step values",
+       .device = group_->devices()[0],
+       .reads = {},
+       .writes = {},
+       .updates = {first},
+       .run = [this](const OpContext& context) { values_ = *static_cast<const StepValues*>(context.payload); }}};
+  Reduction reduction = kvstore_->MakeReduction(
       std::move(buckets),
       [this](int bucket, int64_t begin, int64_t end, std::span<const void* const> sources,
              std::span<void* const> replicas) {
         UpdateRange(blocks_[static_cast<size_t>(bucket)], begin, end, sources, replicas);
       },
       group_->threads_per_device(), std::move(hooks));
-  // After the last update and before the next: both update the first replica.
-  set_values_ = group_->engine()->Prepare(
-      {.name = "step values",
-       .device = group_->devices()[0],
-       .reads = {},
-       .writes = {},
-       .updates = {first},
-       .run = [this](const OpContext& context) { values_ = *static_cast<const StepValues*>(context.payload); }});
-}
-
-void Updater::PrepareCommit() {
-  const ParameterStore& store = group_->store();
-  blocks_seen_ = store.blocks().size();
-  begin_statistics_.clear();
-  commit_statistics_.clear();
-  for (const ParameterStore::Block& block : store.blocks()) {
-    for (size_t d = 0; d < block.candidates.size(); ++d) {
-      const Tensor &now = block.values[d], &next = block.candidates[d];
-      const auto copy = [&](const char* name, const Tensor& from, const Tensor& to, bool commit) {
-        Operation operation{
-            .name = name, .device = from.device(), .reads = {from.var()}, .writes = {}, .updates = {}, .run = {}};
-        (commit ? operation.updates : operation.writes).push_back(to.var());
-        if (commit) operation.reads.push_back(committed_);
-        operation.run = [from, to, &flat = Backend::Of(from.device().kind).flat()](const OpContext& context) {
-          flat.Copy(context.stream, from.address(), to.address(), from.bytes());
-        };
-        return group_->engine()->Prepare(std::move(operation));
-      };
-      begin_statistics_.push_back(copy("begin statistics", now, next, false));
-      commit_statistics_.push_back(copy("commit statistics", next, now, true));
-    }
-  }
+  std::ranges::move(reduction.parts, std::back_inserter(parts));
+  update_ = StepRange(group_->engine(), std::move(parts));
+  outcome_ = std::move(reduction.outcome);
 }
 
 // A block's padding is zero, so parameters need not be told apart unless something is wrong.
@@ -222,16 +204,10 @@ double Updater::LearningRate() const { return schedule_->LearningRate(step_ + 1)
 
 void Updater::Compute(const BatchPtr& batch) {
   if (adds_up_) group_->ZeroGradients();
-  BeginStatistics();
   group_->SetStep({.step = static_cast<uint64_t>(step_), .tentative = true});
   group_->Forward(batch, Mode::kTrain);
   group_->Backward();
   group_->SetStep({.step = static_cast<uint64_t>(step_)});  // what runs by other hands is no part of a step
-}
-
-void Updater::BeginStatistics() {
-  if (blocks_seen_ != group_->store().blocks().size()) PrepareCommit();
-  for (const PreparedPtr& copy : begin_statistics_) group_->engine()->Push(copy);
 }
 
 void Updater::Forgive() { group_->engine()->Push(forgive_); }
@@ -262,7 +238,6 @@ void Updater::Update(std::span<const BatchPtr> micro_batches) {
   for (const BatchPtr& batch : micro_batches) samples += group_->CheckBatch(*batch, Mode::kTrain);
   Forgive();
   group_->ZeroGradients();
-  BeginStatistics();
   uint32_t number = 0;
   for (const BatchPtr& batch : micro_batches) {
     group_->SetStep(
@@ -277,18 +252,15 @@ void Updater::Update(std::span<const BatchPtr> micro_batches) {
 void Updater::Apply(int64_t samples) {
   if (samples < 1) Throw("Apply: gradients are of at least 1 sample, got {}", samples);
   ++step_;
-  Engine& engine = *group_->engine();
-  if (reduction_) {
+  if (!blocks_.empty()) {
     const std::shared_ptr<StepValues> free = pending_.Take();
     const double automatic = divide_by_samples_ ? 1.0 / static_cast<double>(samples) : 1.0;
     *free = {.learning_rate = schedule_->LearningRate(step_),
              .rescale = optimizer_->options().rescale_gradient.value_or(automatic),
              .step = step_};
-    engine.Push(set_values_, free);
-    reduction_->Run();
+    update_.Push(free);
   }
-  engine.Push(commit_[step_ % kInFlight]);
-  for (const PreparedPtr& copy : commit_statistics_) engine.Push(copy);
+  commit_[step_ % kInFlight].Push();
 }
 
 void Updater::Wait() const {

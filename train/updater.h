@@ -99,8 +99,6 @@ class Updater {
     std::vector<Tensor> states = {};  // flat, like the block; in host memory
   };
   void Prepare();
-  void PrepareCommit();
-  void BeginStatistics();
   void CheckRange(const BlockState& block, int64_t begin, int64_t end, std::span<const void* const> grads) const;
   void UpdateRange(const BlockState& block, int64_t begin, int64_t end, std::span<const void* const> grads,
                    std::span<void* const> replicas) const;
@@ -113,15 +111,13 @@ class Updater {
   bool divide_by_samples_ = true;
   bool adds_up_ = false;  // some gradient is bound with kAdd
   std::vector<BlockState> blocks_;
-  std::unique_ptr<Reduction> reduction_;  // nullptr if nothing is trained
+  StepRange update_;             // of no parts if nothing is trained
+  std::vector<VarPtr> outcome_;  // tells how it went
   bool check_gradients_ = true;
   VarPtr gate_, committed_;  // the latter carries the error of the first step that failed
   VarPtr done_[kInFlight];
-  PreparedPtr forgive_, commit_[kInFlight];
-  // Running statistics to their candidates, and back when the step is committed; per block and device of the store.
-  std::vector<PreparedPtr> begin_statistics_, commit_statistics_;
-  size_t blocks_seen_ = 0;  // of the store, when these were prepared
-  PreparedPtr set_values_;
+  PreparedPtr forgive_;
+  std::vector<StepRange> commit_;  // by done_
   StepValues values_;
   PayloadPool<StepValues> pending_;
   int64_t step_ = 0;

@@ -38,6 +38,9 @@ class CpuFlatKernels final : public FlatKernels {
     flat::Fill(dtype, out, n, value);
   }
   void Copy(Stream&, const void* in, void* out, int64_t bytes) const override { flat::Copy(in, out, bytes); }
+  void CopyFinite(Stream&, DType dtype, const void* in, void* out, int64_t n) const override {
+    if (flat::AllFinite(dtype, in, n)) flat::Copy(in, out, n * SizeOf(dtype));
+  }
   void CopyRows(Stream&, const void* in, int64_t in_stride, void* out, int64_t out_stride, int64_t rows,
                 int64_t bytes) const override {
     for (int64_t i = 0; i < rows; ++i) {

@@ -52,6 +52,12 @@ class SimFlatKernels final : public FlatKernels {
     SimStream& s = SimStreamOf(stream);
     s.Enqueue([=, from = s.View(in), to = s.View(out)] { flat::Copy(from, to, bytes); });
   }
+  void CopyFinite(Stream& stream, DType dtype, const void* in, void* out, int64_t n) const override {
+    SimStream& s = SimStreamOf(stream);
+    s.Enqueue([=, from = s.View(in), to = s.View(out)] {
+      if (flat::AllFinite(dtype, from, n)) flat::Copy(from, to, n * SizeOf(dtype));
+    });
+  }
   void CopyRows(Stream& stream, const void* in, int64_t in_stride, void* out, int64_t out_stride, int64_t rows,
                 int64_t bytes) const override {
     SimStream& s = SimStreamOf(stream);

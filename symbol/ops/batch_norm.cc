@@ -61,6 +61,12 @@ std::vector<std::string> BatchNormOutputs(const BatchNormAttrs& attrs) {
   return {"output", "mean", "var"};
 }
 
+std::vector<StateUpdate> MoveRunning(const UpdateContext& c, const Symbol& statistics, int mean) {
+  const auto moved =
+      ApplyAll(MoveStatisticsOp(), c.attrs<BatchNormAttrs>(), {statistics, c.state(mean), c.state(mean + 1)}, "moved");
+  return {{mean, moved[0]}, {mean + 1, moved[1]}};
+}
+
 void RefuseStatisticsGradient(const GradientContext& g) {
   if (!g.output_grad(1).empty() || !g.output_grad(2).empty()) {
     Throw<ModelError>("BatchNorm \"{}\": the outputs mean and var have no gradient; put BlockGrad behind them",
@@ -111,6 +117,20 @@ std::vector<Symbol> BatchNormGradient(const GradientContext& g) {
   return {grads[0], grads[1], grads[2], {}, {}};
 }
 
+// The devices' statistics are merged, each counting by its elements, and move the running values.
+std::vector<StateUpdate> BatchNormUpdates(const UpdateContext& c) {
+  const auto& attrs = c.attrs<BatchNormAttrs>();
+  if (attrs.use_global_stats) return {};
+  const Extents shape = c.shape(0);
+  int64_t count = 1;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (static_cast<int64_t>(i) != (attrs.axis < 0 ? attrs.axis + static_cast<int64_t>(shape.size()) : attrs.axis))
+      count *= shape[i].fixed;
+  }
+  const Symbol local = Apply(BatchStatisticsOp(), BatchStatisticsAttrs{count}, {c.output(1), c.output(2)}, "local");
+  return rule::MoveRunning(c, Apply(MergeStatisticsOp(), {}, {local}, "merged"), 3);
+}
+
 // BatchNormStatistics -> MergeStatistics -> BatchNormNormalize, which keeps the node's name.
 std::vector<Symbol> ExpandSync(const NodePtr& node) {
   auto attrs = node->attrs().get<BatchNormAttrs>();
@@ -152,13 +172,9 @@ const OpDef& BatchNormOp() {
       .batch_axis = rule::BatchedAs(0),
       .check = rule::CheckBatchNorm,
       .gradient = BatchNormGradient,
+      .updates = BatchNormUpdates,
       .expand = ExpandSync,
       .inplace = {{0, 0}},
-      .statistics = [](const AnyAttrs& any) -> std::optional<StatisticsRule> {
-        const auto& attrs = any.get<BatchNormAttrs>();
-        if (attrs.use_global_stats) return std::nullopt;
-        return StatisticsRule{1, 2, 3, 4, attrs.momentum, static_cast<int>(attrs.axis)};
-      },
   };
   return op;
 }

@@ -42,10 +42,21 @@ const OpDef& BatchNormOp();
 // and with use_global_stats dx = gamma / sqrt(var + eps) * g.
 const OpDef& BatchNormGradOp();
 
-// `sync` is made of these (OpDef::expand); statistics are (3, C): count, mean, M2 = sum (x - mean)^2.
+// `sync` is made of these (OpDef::expand), and what moves the running values (OpDef::updates); statistics are (3, C): count, mean, M2 = sum (x - mean)^2.
 const OpDef& BatchNormStatisticsOp();  // data -> statistics
-// statistics -> statistics of all devices, in device order (Chan et al.); across_devices
+// statistics -> statistics of all devices, in device order (Chan et al.)
 const OpDef& MergeStatisticsOp();
+// (mean, var) over `count` elements per channel -> statistics
+struct BatchStatisticsAttrs {
+  int64_t count = 0;
+  static constexpr auto Fields() {
+    return std::tuple{Field{"count", &BatchStatisticsAttrs::count, "elements per channel"}};
+  }
+  bool operator==(const BatchStatisticsAttrs&) const = default;
+};
+const OpDef& BatchStatisticsOp();
+// (statistics, running_mean, running_var) -> the next running_mean and running_var, by `momentum`
+const OpDef& MoveStatisticsOp();
 // (data, gamma, beta, statistics, running_mean, running_var) -> output, mean, var. In prediction mode by the running
 // values.
 const OpDef& BatchNormNormalizeOp();

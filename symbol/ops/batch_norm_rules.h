@@ -25,6 +25,9 @@ void BatchNormDTypes(InferDTypeContext& c, const BatchNormTypes& types);
 
 std::vector<std::string> BatchNormOutputs(const BatchNormAttrs& attrs);
 
+// The running values at inputs `mean` and `mean` + 1, moved by the statistics of all devices.
+std::vector<StateUpdate> MoveRunning(const UpdateContext& c, const Symbol& statistics, int mean);
+
 // Throws ModelError if something flows back into mean or var.
 void RefuseStatisticsGradient(const GradientContext& g);
 

@@ -1,5 +1,5 @@
-// The parts of which synchronised batch normalisation is made: statistics of each device's share, merged over all
-// devices, then used by each.
+// The parts of which synchronised batch normalisation and the moving of running values are made: statistics of each
+// device's share, merged over all devices, then used by each.
 #include "symbol/ops/batch_norm.h"
 #include "symbol/ops/batch_norm_rules.h"
 #include "symbol/ops/common.h"
@@ -90,7 +90,47 @@ const OpDef& MergeStatisticsOp() {
           },
       .batch_axis = rule::NotBatched,
       .not_differentiable = "the gradient of BatchNormNormalize includes it",
-      .across_devices = true,
+      .across_devices = AcrossDevices::kGather,
+  };
+  return op;
+}
+
+const OpDef& BatchStatisticsOp() {
+  static const OpDef op = {
+      .name = "BatchStatistics",
+      .doc = "Per channel: count, mean and M2 = count var, as (3, C).",
+      .attrs_type = &AttrsOf<BatchStatisticsAttrs>(),
+      .inputs = rule::Inputs({"mean", "var"}),
+      .outputs = rule::Outputs({"statistics"}),
+      .infer_shape =
+          [](InferContext& c) {
+            rule::Alike({Value::In(c, 0), Value::In(c, 1)});
+            c.SetOutput(0, {3, c.input(0) ? (*c.input(0))[0] : kUnknownDim});
+          },
+      .batch_axis = rule::NotBatched,
+      .not_differentiable = "running statistics have no gradient",
+  };
+  return op;
+}
+
+const OpDef& MoveStatisticsOp() {
+  static const OpDef op = {
+      .name = "MoveStatistics",
+      .doc = "running = momentum running + (1 - momentum) batch, of mean and biased variance M2 / count.",
+      .attrs_type = &AttrsOf<BatchNormAttrs>(),
+      .inputs = rule::Inputs({"statistics", "running_mean", "running_var"}),
+      .outputs = rule::Outputs({"running_mean", "running_var"}),
+      .infer_shape =
+          [](InferContext& c) {
+            rule::Alike({Value::In(c, 1), Value::In(c, 2), Value::Out(c, 0), Value::Out(c, 1)});
+            c.SetInput(0, {3, c.input(1) ? (*c.input(1))[0] : kUnknownDim});
+            if (c.input(0)) Value::In(c, 1).Set({(*c.input(0))[1]});
+            rule::Alike({Value::In(c, 1), Value::In(c, 2), Value::Out(c, 0), Value::Out(c, 1)});
+          },
+      .batch_axis = rule::NotBatched,
+      .check = rule::CheckBatchNorm,
+      .not_differentiable = "running statistics have no gradient",
+      .inplace = {{1, 0}, {2, 1}},
   };
   return op;
 }
@@ -112,12 +152,8 @@ const OpDef& BatchNormNormalizeOp() {
       .batch_axis = rule::BatchedAs(0),
       .check = rule::CheckBatchNorm,
       .gradient = NormalizeGradient,
+      .updates = [](const UpdateContext& c) { return rule::MoveRunning(c, c.input(3), 4); },
       .inplace = {{0, 0}},
-      // Mean and var are those of all devices already: merging them once more changes nothing.
-      .statistics = [](const AnyAttrs& any) -> std::optional<StatisticsRule> {
-        const auto& attrs = any.get<BatchNormAttrs>();
-        return StatisticsRule{1, 2, 4, 5, attrs.momentum, static_cast<int>(attrs.axis)};
-      },
   };
   return op;
 }

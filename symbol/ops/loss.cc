@@ -97,7 +97,7 @@ const OpDef& SumOverDevicesOp() {
         return {SumOverDevices(g.output_grad(0))};
       },
       .zero_to_zero = true,
-      .across_devices = true,
+      .across_devices = AcrossDevices::kSum,
   };
   return op;
 }

@@ -62,7 +62,7 @@ struct CountValidAttrs {
   bool operator==(const CountValidAttrs&) const = default;
 };
 const OpDef& CountValidOp();  // label -> (1) float32: how many are valid
-// x -> sum of x over all devices, in device order; across_devices
+// x -> sum of x over all devices, in device order
 Symbol SumOverDevices(const Symbol& data, const std::string& name = {});
 const OpDef& SumOverDevicesOp();
 

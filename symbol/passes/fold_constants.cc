@@ -14,8 +14,8 @@ bool IsConstant(const Entry& entry) { return !entry.node->is_variable() && &entr
 
 bool MayFold(const Node& node, const std::vector<Entry>& inputs) {
   const OpDef& op = node.op();
-  return &op != &ConstantOp() && !op.is_random && !op.reads_step && !op.across_devices && op.auxiliary.empty() &&
-         std::all_of(inputs.begin(), inputs.end(), IsConstant);
+  return &op != &ConstantOp() && !op.is_random && !op.reads_step && op.across_devices == AcrossDevices::kNothing &&
+         op.auxiliary.empty() && std::all_of(inputs.begin(), inputs.end(), IsConstant);
 }
 
 // The outputs of a node that depends on constants only, hidden ones included.

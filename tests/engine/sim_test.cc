@@ -206,17 +206,20 @@ TEST(HostCallTest, TouchesNothingUnlessEverythingWentWell) {
     for (const Tensor& t : tensors) {
       ranges.push_back({t.device(), t.address(), t.bytes(), t.var(), true, HostCallRange::After::kUpdate});
     }
-    return HostCall(engine, "add up", ranges, [fail](std::span<void* const> addresses) {
+    const auto add_up = [fail](std::span<void* const> addresses) {
       float sum = 0;
       for (void* address : addresses) sum += *static_cast<float*>(address);
       for (void* address : addresses) *static_cast<float*>(address) = sum;
       if (fail) throw DataError("no good");
-    });
+    };
+    StepParts parts;
+    AppendHostCall(engine.get(), "add up", ranges, add_up, {}, nullptr, &parts);
+    return StepRange(engine, std::move(parts));
   };
   call(true).Push();
   EXPECT_EQ(MessageOf<DataError>([&] { engine->WaitAll(); }), "DataError: operation \"add up\" failed: no good");
   for (size_t i = 0; i < tensors.size(); ++i) EXPECT_EQ(tensors[i].ToHost().At(0), static_cast<double>(i + 1));
-  const HostCall add = call(false);
+  const StepRange add = call(false);
   add.Push();
   add.Push();
   for (const Tensor& t : tensors) EXPECT_EQ(t.ToHost().At(0), 18);
@@ -236,7 +239,9 @@ TEST(HostCallTest, MayGoWhileItIsInFlightWithTheMemoryItUses) {
     const auto add = [](std::span<void* const> addresses) {
       for (int i = 0; i < 1000; ++i) static_cast<float*>(addresses[1])[i] += static_cast<float*>(addresses[0])[i];
     };
-    HostCall(engine, "add", ranges, add, {}, one).Push();
+    StepParts parts;
+    AppendHostCall(engine.get(), "add", ranges, add, {}, one, &parts);
+    StepRange(engine, std::move(parts)).Push();
   }
   EXPECT_EQ(sum.ToHost(), HostTensor::Full(DType::kFloat32, {1000}, 20));
   sim::Reset();

@@ -104,6 +104,10 @@ std::vector<OperatorCase> BatchNormCases() {
   const HostTensor statistics = Values({3, 3}, {24, 24, 24, 0.1, -0.2, 0.3, 24, 48, 12});
   cases.push_back(PartCase("statistics", BatchNormStatisticsOp(), attrs, {x}, {{"x", Uniform({4, 3, 3, 2}, -2, 2)}}));
   cases.push_back(PartCase("merge", MergeStatisticsOp(), {}, {s}, {{"s", statistics}}));
+  cases.push_back(PartCase("batch statistics", BatchStatisticsOp(), BatchStatisticsAttrs{24}, {x, s},
+                           {{"x", Values({3}, {0.1, -0.2, 0.3})}, {"s", Values({3}, {1, 2, 0.5})}}));
+  cases.push_back(PartCase("move", MoveStatisticsOp(), attrs, {s, x, dy},
+                           {{"s", statistics}, {"x", Uniform({3})}, {"dy", Uniform({3}, 0.5, 2)}}));
   cases.push_back(PartCase("sums", BatchNormGradSumsOp(), attrs, {dy, x, s},
                            {{"dy", Uniform({4, 3, 3, 2})}, {"x", Uniform({4, 3, 3, 2}, -2, 2)}, {"s", statistics}}));
   cases.push_back(PartCase("input gradient", BatchNormGradInputOp(), attrs, {dy, x, gamma, s, sums},

@@ -72,6 +72,73 @@ TEST(GroupStatistics, ADivergedStepMovesNone) {
   EXPECT_NEAR(healthy.at("bna_running_mean").At(0), 6, 1e-6);
 }
 
+// data, auxiliary count -> data; every training forward that is committed adds one to the count.
+const OpDef& CountedOp() {
+  static const OpDef& op = []() -> const OpDef& {
+    AddOp({.name = "Counted",
+           .inputs =
+               [](const AnyAttrs&, int) {
+                 return std::vector<std::string>{"data", "count"};
+               },
+           .auxiliary = {"count"},
+           .infer_shape =
+               [](InferContext& c) {
+                 c.SetInput(1, {1});
+                 if (c.input(0)) c.SetOutput(0, *c.input(0));
+               },
+           .batch_axis = [](BatchAxisContext& c) { c.output_axes[0] = c.input_axes[0]; },
+           .gradient =
+               [](const GradientContext& g) {
+                 return std::vector<Symbol>{g.output_grad(0), {}};
+               },
+           .updates =
+               [](const UpdateContext& c) {
+                 return std::vector<StateUpdate>{{1, c.state(1) + 1}};
+               },
+           .inplace = {{0, 0}},
+           .is_view = true});
+    return FindOp("Counted");
+  }();
+  return op;
+}
+
+TEST(GroupStates, AnyOperatorMayUpdateItsOwn) {
+  const Symbol count = Variable("count");
+  Symbol net = FullyConnected(Variable("data"), {.num_hidden = 2}, "fc");
+  for (int i = 0; i < 2; ++i) net = Apply(CountedOp(), {}, {net, count});  // two nodes with one state
+  net = MakeLoss(net, {}, "loss");
+  DataParallelExecutorGroup group(
+      net, {.devices = {TestDevice(0), TestDevice(1), TestDevice(2)}, .data = {{"data", {6, 3}}}});
+  InitialiseEqually({&group}, 1);
+  const auto counted = [&] {
+    const StoredParameter& state = *group.store().Find("count");
+    const HostTensor first = group.store().Get(state, 0);
+    for (int d = 1; d < 3; ++d) EXPECT_EQ(group.store().Get(state, d), first);
+    return first.At(0);
+  };
+  const double start = counted();
+  group.Forward(RandomBatch(6, 3, 2, 1));
+  EXPECT_EQ(counted(), start + 2);
+  group.Forward(RandomBatch(6, 3, 2, 1), Mode::kPredict);
+  EXPECT_EQ(counted(), start + 2);
+  group.Forward(RandomBatch(1, 3, 2, 1));  // two devices sit out
+  EXPECT_EQ(counted(), start + 4);
+  for (uint32_t i = 0; i < 3; ++i) {
+    group.SetStep({.micro_batch = i, .tentative = true});
+    group.Forward(RandomBatch(i + 2, 3, 2, 1));
+    EXPECT_EQ(counted(), start + 4);
+  }
+  StepParts parts;
+  group.AppendPublish({}, &parts);
+  StepRange(group.engine(), std::move(parts)).Push();
+  EXPECT_EQ(counted(), start + 10);
+  group.SetStep({.tentative = true});
+  group.Forward(RandomBatch(6, 3, 2, 1));  // never committed
+  group.SetStep({});
+  group.Forward(RandomBatch(6, 3, 2, 1));
+  EXPECT_EQ(counted(), start + 12);
+}
+
 TEST(GroupMetric, SlicedAndPreSlicedGiveTheSameForAnySplit) {
   const Batch batch = RandomBatch(7, 6, 3, 2);
   std::vector<double> values;

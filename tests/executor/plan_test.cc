@@ -13,7 +13,7 @@ namespace {
 
 const ValueType kType{DType::kFloat32, {4}, -1};
 
-// x -> a = Relu(x) [forward]; dx = ReluGrad(a), with scratch [backward]. Statistics: a moves the state s.
+// x -> a = Relu(x) [forward]; dx = ReluGrad(a), with scratch [backward].
 Plan SmallPlan() {
   Plan plan;
   plan.arguments = {{.name = "x", .type = kType}};
@@ -29,7 +29,6 @@ Plan SmallPlan() {
                 {.op = "ReluGrad", .node = "dx", .inputs = {1}, .outputs = {2}, .scratch = 1}};
   plan.segments = {{.phase = Phase::kForward, .begin = 0, .end = 1}, {.phase = Phase::kBackward, .begin = 1, .end = 2}};
   plan.outputs = {{"a", 1}};
-  plan.statistics = {{.node = "a", .mean = 1, .variance = 1, .running_mean = 0, .running_variance = 0}};
   plan.arena_bytes = 128;
   return plan;
 }
@@ -86,23 +85,31 @@ TEST(VerifyPlanTest, ScratchIsOneStepsOwn) {
                [](Plan* p) { p->storages[1].first = p->storages[1].last = 0; });
 }
 
-TEST(VerifyPlanTest, StatisticsAreThereWhenForwardEnds) {
-  ExpectBreach("value 3 does not exist", [](Plan* p) { p->statistics[0].mean = 3; });
-  ExpectBreach("the statistics of \"a\" move auxiliary states 0 and 1",
-               [](Plan* p) { p->statistics[0].running_variance = 1; });
-  ExpectBreach("step 1 reads \"a\" after \"b\" took its memory", [](Plan* p) {  // b = Exp(a), in place, in forward
-    p->values.push_back({.name = "b", .type = kType, .place = Place::kArena, .storage = 0});
-    p->steps.insert(p->steps.begin() + 1, {.op = "Exp", .node = "b", .inputs = {1}, .outputs = {3}});
-    p->steps[2].inputs[0] = 3;
-    p->outputs[0].value = 3;
+TEST(VerifyPlanTest, StatesAreUpdatedOnceInForwardAfterTheirReaders) {
+  const auto update = [](Plan* p) {  // s = Copy(a), in forward
+    p->values.push_back({.name = "s", .type = kType, .place = Place::kAuxiliary, .slot = 0});
+    p->steps.insert(p->steps.begin() + 1, {.op = "Copy", .node = "a", .inputs = {1}, .outputs = {3}});
     p->segments = {{.phase = Phase::kForward, .begin = 0, .end = 2}, {.phase = Phase::kBackward, .begin = 2, .end = 3}};
     p->storages[0].last = p->storages[1].first = p->storages[1].last = 2;
-  });
+    p->updates = {0};
+  };
+  EXPECT_EQ(BreachOf(update), "nothing was thrown");
+  const auto expect = [&](const std::string& breach, const std::function<void(Plan*)>& spoil) {
+    ExpectBreach(breach, [&](Plan* p) {
+      update(p);
+      spoil(p);
+    });
+  };
+  expect("auxiliary state 1, which is updated, does not exist", [](Plan* p) { p->updates = {1}; });
+  expect("step 1 updates state \"s\" unasked or again", [](Plan* p) { p->updates.clear(); });
+  expect("step 1 updates state \"s\" in backward", [](Plan* p) { p->segments[0].end = p->segments[1].begin = 1; });
+  expect("step 2 reads state \"s\" after it was updated", [](Plan* p) { p->steps[2].inputs[0] = 3; });
+  expect("nothing updates state \"s\"", [](Plan* p) { p->steps[1].outputs[0] = -1; });
 }
 
 TEST(VerifyPlanTest, ExchangesStayInTheArena) {
   ExpectBreach("an exchange writes \"dx\" outside the arena",
-               [](Plan* p) { p->segments[1].exchanges = {{.op = "SumOverDevices", .input = 1, .output = 2}}; });
+               [](Plan* p) { p->segments[1].exchanges = {{.input = 1, .output = 2}}; });
 }
 
 // An exchange behind the last step reads its input: that step must not work in it.
@@ -116,14 +123,11 @@ TEST(PlanMemoryTest, TheLastStepKeepsWhatAnExchangeReads) {
               {.name = "sum", .type = kType, .place = Place::kArena}};
   p.steps = {{.op = "Relu", .node = "a", .inputs = {0}, .outputs = {1}},
              {.op = "Exp", .node = "b", .inputs = {1}, .outputs = {2}}};
-  p.segments = {{.phase = Phase::kForward,
-                 .begin = 0,
-                 .end = 2,
-                 .exchanges = {{.op = "SumOverDevices", .input = 1, .output = 3}}}};
+  p.segments = {{.phase = Phase::kForward, .begin = 0, .end = 2, .exchanges = {{.input = 1, .output = 3}}}};
   p.outputs = {{"b", 2}, {"sum", 3}};
   program.kernels = {Kernel{}, Kernel{.inplace = {{0, 0}}}};
   const std::vector<int> root = {0, 1, 2, 3}, kept = {2, 3};
-  PlanMemory(&program, {.root = root, .kept = kept, .forward_end = 2});
+  PlanMemory(&program, {.root = root, .kept = kept});
   EXPECT_NO_THROW(VerifyPlan(p));
   EXPECT_NE(p.values[1].storage, p.values[2].storage);
 }

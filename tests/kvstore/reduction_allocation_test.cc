@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <new>
 
-#include "kvstore/kvstore.h"
+#include "tests/kvstore/prepared_reduction.h"
 
 namespace {
 std::atomic<int64_t> allocations{0};
@@ -39,14 +39,14 @@ TEST(ReductionAllocation, NoneWhenItRunsAgain) {
         }
         RangeFunction function;
         if (with_function) function = [](int, int64_t, int64_t, auto, auto) {};
-        const auto reduction = KVStore::Create(type, engine)->PrepareReduction({bucket}, function, 2);
+        const PreparedReduction reduction(engine, KVStore::Create(type, engine)->MakeReduction({bucket}, function, 2));
         for (int i = 0; i < 3; ++i) {
-          reduction->Run();
+          reduction.Run();
           engine->WaitAll();
         }
         const int64_t before = allocations;
         for (int i = 0; i < 50; ++i) {
-          reduction->Run();
+          reduction.Run();
           engine->WaitAll();
         }
         EXPECT_EQ(allocations - before, 0) << engine->name() << " " << ToString(type) << " " << with_function;

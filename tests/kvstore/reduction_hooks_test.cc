@@ -4,7 +4,7 @@
 #include <atomic>
 
 #include "base/error.h"
-#include "kvstore/kvstore.h"
+#include "tests/kvstore/prepared_reduction.h"
 #include "tests/message_of.h"
 #include "tests/test_device.h"
 
@@ -57,11 +57,12 @@ TEST_P(ReductionHooksTest, ChecksAndGatesComeBeforeTheFirstChange) {
         seen += end - begin;
         if (refuse && bucket == 1 && end == 70) Throw<NumericError>("no");
       };
-      const auto reduction = KVStore::Create(type, engine_)->PrepareReduction(buckets, AddAll, 2, {check, {gate}});
+      const PreparedReduction reduction(
+          engine_, KVStore::Create(type, engine_)->MakeReduction(buckets, AddAll, 2, {check, {gate}}));
       const auto outcome = [&] {
-        for (const VarPtr& var : reduction->outcome()) engine_->Wait(var);
+        for (const VarPtr& var : reduction.outcome()) engine_->Wait(var);
       };
-      reduction->Run();
+      reduction.Run();
       EXPECT_EQ(MessageOf<NumericError>(outcome), "NumericError: operation \"reduce\" failed: no");
       for (const Bucket& bucket : buckets) ExpectAll(bucket, 0);
       EXPECT_EQ(seen, 3070);
@@ -70,13 +71,13 @@ TEST_P(ReductionHooksTest, ChecksAndGatesComeBeforeTheFirstChange) {
           {.name = "close", .device = Cpu(), .reads = {}, .writes = {gate}, .updates = {}, .run = [](const OpContext&) {
              throw DataError("closed");
            }});
-      reduction->Run();
+      reduction.Run();
       EXPECT_THROW(outcome(), DataError);
       for (const Bucket& bucket : buckets) ExpectAll(bucket, 0);
       engine_->Push(
           {.name = "open", .device = Cpu(), .reads = {}, .writes = {gate}, .updates = {}, .run = [](const OpContext&) {
            }});
-      reduction->Run();
+      reduction.Run();
       EXPECT_NO_THROW(outcome());
       for (const Bucket& bucket : buckets) ExpectAll(bucket, devices * (devices + 1) / 2);
       EXPECT_THROW(engine_->WaitAll(), NumericError);

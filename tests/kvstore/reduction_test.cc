@@ -1,5 +1,3 @@
-#include "kvstore/reduction.h"
-
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -10,7 +8,9 @@
 
 #include "base/error.h"
 #include "base/philox.h"
+#include "engine/range_work.h"
 #include "engine/team.h"
+#include "tests/kvstore/prepared_reduction.h"
 #include "tests/message_of.h"
 #include "tests/test_device.h"
 
@@ -86,9 +86,9 @@ class ReductionTest : public testing::TestWithParam<bool> {
  protected:
   ReductionTest() : engine_(GetParam() ? MakeThreadedEngine() : MakeInlineEngine()) {}
 
-  std::unique_ptr<Reduction> Prepare(KVStoreType type, std::vector<Bucket> buckets, RangeFunction function = nullptr,
-                                     int threads = 1) {
-    return KVStore::Create(type, engine_)->PrepareReduction(std::move(buckets), std::move(function), threads);
+  PreparedReduction Prepare(KVStoreType type, std::vector<Bucket> buckets, RangeFunction function = nullptr,
+                            int threads = 1) {
+    return {engine_, KVStore::Create(type, engine_)->MakeReduction(std::move(buckets), std::move(function), threads)};
   }
   Tensor Make(int device, int64_t elements, double value, DType dtype = DType::kFloat32) const {
     Tensor tensor(engine_, TestDevice(device), dtype, {elements});
@@ -138,7 +138,7 @@ TEST_P(ReductionTest, SumsBucketsIntoReplicas) {
       const auto reduction = Prepare(type, buckets);
       const double n = devices, pairs = n * (n - 1) / 2;
       for (int step = 0; step < 3; ++step) {
-        reduction->Run();
+        reduction.Run();
         ExpectAll(buckets[0], n + pairs);
         ExpectAll(buckets[1], 2 * n + pairs);
         ExpectAll(buckets[2], 3);
@@ -167,7 +167,7 @@ TEST_P(ReductionTest, FunctionSeesEveryRangeOnce) {
           EXPECT_TRUE(ranges.insert({bucket, begin, end}).second);
           threads.insert(std::this_thread::get_id());
         });
-    reduction->Run();
+    reduction.Run();
     engine_->WaitAll();
     std::map<int64_t, int64_t> next;
     for (const auto& [bucket, begin, end] : ranges) {
@@ -195,13 +195,13 @@ TEST_P(ReductionTest, TeamsShareLongRanges) {
         }
         AddAll(bucket, begin, end, sources, replicas);
       };
-      Prepare(type, buckets, add, 3)->Run();
+      Prepare(type, buckets, add, 3).Run();
       ExpectAll(buckets[0], devices == 1 ? 1 : 3);
       ExpectAll(buckets[1], devices == 1 ? 2 : 5);
       const size_t workers = GetParam() && type == KVStoreType::kDevice ? static_cast<size_t>(devices) : 1;
       EXPECT_GE(threads.size(), 1 + workers);
       EXPECT_LE(threads.size(), 3 * workers);
-      Prepare(type, buckets, nullptr, 3)->Run();  // without a function: sums
+      Prepare(type, buckets, nullptr, 3).Run();  // without a function: sums
       ExpectAll(buckets[1], devices == 1 ? 2 : 5);
     }
   }
@@ -215,7 +215,7 @@ TEST_P(ReductionTest, IsOrderedWithWhatIsPushedBeforeAndAfter) {
     double expected = 0;
     for (int step = 1; step <= 200; ++step) {
       for (const Tensor& source : bucket.sources) source.Fill(step % 7);
-      reduction->Run();
+      reduction.Run();
       expected += devices * (step % 7);
       if (step % 10 == 0) {  // a reader and a writer right behind
         for (const Tensor& replica : bucket.replicas) {
@@ -238,12 +238,12 @@ TEST_P(ReductionTest, AFailedSourceLeavesReplicasAlone) {
                                              MakeBucket(devices, devices, 9, 1, 5)};
         const auto reduction = Prepare(type, buckets, with_function ? RangeFunction(AddAll) : nullptr);
         Spoil(buckets[0].sources.back());
-        reduction->Run();
+        reduction.Run();
         for (const Bucket& bucket : buckets) ExpectAll(bucket, 5);
-        reduction->Run();
+        reduction.Run();
         for (const Bucket& bucket : buckets) ExpectAll(bucket, 5);
         buckets[0].sources.back().Fill(devices);
-        reduction->Run();
+        reduction.Run();
         const double sum = devices * (devices + 1) / 2;
         for (const Bucket& bucket : buckets) ExpectAll(bucket, with_function ? 5 + sum : sum);
         EXPECT_THROW(engine_->WaitAll(), NumericError);
@@ -263,7 +263,7 @@ TEST_P(ReductionTest, AFunctionThatThrowsFailsTheReplicas) {
             if (fail && end == 3000) Throw<NumericError>("element {} is not finite", end - 1);
             AddAll(b, begin, end, sources, replicas);
           });
-      reduction->Run();
+      reduction.Run();
       for (const Tensor& replica : buckets[0].replicas) {
         try {
           replica.Wait();
@@ -273,10 +273,10 @@ TEST_P(ReductionTest, AFunctionThatThrowsFailsTheReplicas) {
         }
       }
       fail = false;
-      reduction->Run();  // failed replicas stay failed
+      reduction.Run();  // failed replicas stay failed
       for (const Tensor& replica : buckets[0].replicas) EXPECT_THROW(replica.Wait(), NumericError);
       for (const Tensor& replica : buckets[0].replicas) replica.Fill(0);
-      reduction->Run();  // until they are written
+      reduction.Run();  // until they are written
       ExpectAll(buckets[0], devices * (devices + 1) / 2);
       EXPECT_THROW(engine_->WaitAll(), NumericError);
       EXPECT_NO_THROW(engine_->WaitAll());
@@ -293,17 +293,17 @@ TEST_P(ReductionTest, ThroughTheHostAFunctionThatThrowsTouchesNothing) {
         AddAll(b, begin, end, sources, replicas);
         if (fail) Throw<NumericError>("element {} is not finite", end - 1);
       });
-  reduction->Run();
+  reduction.Run();
   ExpectAll(buckets[0], 5);
   EXPECT_THROW(engine_->WaitAll(), NumericError);
   fail = false;
-  reduction->Run();
+  reduction.Run();
   ExpectAll(buckets[0], 11);
 }
 
 TEST_P(ReductionTest, MayGoWhileItRuns) {
   const std::vector<Bucket> buckets = {MakeBucket(3, 3, 100000, 1)};
-  for (int i = 0; i < 20; ++i) Prepare(KVStoreType::kDevice, buckets)->Run();
+  for (int i = 0; i < 20; ++i) Prepare(KVStoreType::kDevice, buckets).Run();
   ExpectAll(buckets[0], 6);
 }
 
@@ -312,9 +312,9 @@ TEST_P(ReductionTest, ReplicasMayBeTheSources) {
   for (int i = 0; i < 3; ++i) buckets[0].sources.push_back(Make(i, 70000, i + 1));
   buckets[0].replicas = buckets[0].sources;
   const auto reduction = Prepare(KVStoreType::kDevice, buckets);
-  reduction->Run();
+  reduction.Run();
   ExpectAll(buckets[0], 6);
-  reduction->Run();
+  reduction.Run();
   ExpectAll(buckets[0], 18);
 }
 
@@ -355,7 +355,7 @@ TEST(ReductionResults, ThreadedEqualsInline) {
         bucket.sources.back().CopyFrom(values);
         bucket.replicas.emplace_back(engine, TestDevice(d), DType::kFloat32, values.shape());
       }
-      KVStore::Create(type, engine)->PrepareReduction({bucket})->Run();
+      PreparedReduction(engine, KVStore::Create(type, engine)->MakeReduction({bucket})).Run();
       for (const Tensor& replica : bucket.replicas) results.push_back(replica.ToHost());
     }
   }

@@ -112,6 +112,8 @@ void AddLayers(Examples& e) {
   e.Add(BatchNormGradOp(), relu, {{5, 3, 4}, {5, 3, 4}, {4}, {4}, {4}, {1}});
   e.Add(BatchNormStatisticsOp(), bn, {{5, 3, 4}});
   e.Add(MergeStatisticsOp(), {}, {{3, 4}}, {-1});
+  e.Add(BatchStatisticsOp(), BatchStatisticsAttrs{12}, {{4}, {4}}, {-1, -1});
+  e.Add(MoveStatisticsOp(), bn, {{3, 4}, {4}, {4}}, {-1, -1, -1});
   e.Add(BatchNormNormalizeOp(), bn, {{5, 3, 4}, {4}, {4}, {3, 4}, {4}, {4}});
   e.Add(BatchNormNormalizeOp(), fixed, {{5, 3, 4}, {4}, {4}, {3, 4}, {4}, {4}});
   e.Add(BatchNormGradSumsOp(), bn, {{5, 3, 4}, {5, 3, 4}, {3, 4}});

@@ -125,7 +125,7 @@ TEST(SyncBatchNorm, ExpandsIntoItsParts) {
   EXPECT_EQ(normalize.attrs().get<BatchNormAttrs>().eps, 0.5);
   const Node& merge = *normalize.inputs()[3].node;
   EXPECT_EQ(merge.op().name, "MergeStatistics");
-  EXPECT_TRUE(merge.op().across_devices);
+  EXPECT_EQ(merge.op().across_devices, AcrossDevices::kGather);
   EXPECT_EQ(merge.inputs()[0].node->op().name, "BatchNormStatistics");
   // Local normalisation and frozen statistics stay as they are.
   for (const BatchNormAttrs& attrs : {BatchNormAttrs{}, BatchNormAttrs{.use_global_stats = true, .sync = true}}) {

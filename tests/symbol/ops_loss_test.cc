@@ -108,7 +108,7 @@ TEST(SoftmaxOutput, ValidCountsOverAllDevices) {
   const Symbol grad = GradientOf(SoftmaxOutput(Variable("x"), Variable("l"), attrs, "sm"), "x");
   const NodePtr sum = grad.entry().node->inputs().at(2).node;
   EXPECT_EQ(sum->op().name, "SumOverDevices");
-  EXPECT_TRUE(sum->op().across_devices);
+  EXPECT_EQ(sum->op().across_devices, AcrossDevices::kSum);
   const NodePtr count = sum->inputs()[0].node;
   EXPECT_EQ(count->attrs().get<CountValidAttrs>(), (CountValidAttrs{true, 7}));
   EXPECT_EQ(count->inputs()[0].node->name(), "l");

@@ -41,7 +41,7 @@ TEST(OperatorTable, EveryOperatorIsDescribed) {
     EXPECT_TRUE(op.infer_shape);
     EXPECT_NE(static_cast<bool>(op.gradient), !op.not_differentiable.empty()) << "either a gradient or a reason";
     for (const FieldInfo& field : op.attrs_type->Fields()) EXPECT_FALSE(field.doc.empty()) << field.name;
-    EXPECT_TRUE(op.statistics == nullptr || op.auxiliary.size() == 2);
+    EXPECT_TRUE(!op.updates || !op.auxiliary.empty());
   }
 }
 
@@ -64,22 +64,6 @@ TEST(OperatorTable, NamesOfInputsAndOutputsAreUnique) {
     }
     EXPECT_TRUE(!example.op->is_view || !example.op->inplace.empty());
   }
-}
-
-TEST(OperatorTable, StatisticsNameMeanAndVariance) {
-  for (const OpDef* op : {&BatchNormOp(), &BatchNormNormalizeOp()}) {
-    const AnyAttrs attrs = BatchNormAttrs{.momentum = 0.75, .axis = -1};
-    const auto rule = op->statistics(attrs);
-    ASSERT_TRUE(rule);
-    const Names inputs = op->inputs(attrs, 0), outputs = op->outputs(attrs);
-    EXPECT_EQ(inputs.at(rule->mean_input), "running_mean");
-    EXPECT_EQ(inputs.at(rule->variance_input), "running_var");
-    EXPECT_EQ(outputs.at(rule->mean_output), "mean");
-    EXPECT_EQ(outputs.at(rule->variance_output), "var");
-    EXPECT_EQ(rule->momentum, 0.75);
-    EXPECT_EQ(rule->channel_axis, -1);
-  }
-  EXPECT_FALSE(BatchNormOp().statistics(BatchNormAttrs{.use_global_stats = true}));
 }
 
 // Attributes survive a model file's form, alone and with all defaults written out; and over all examples every field

@@ -55,8 +55,8 @@ constexpr KernelEntry kEntries[] = {
     {"Identity", ViewKernel},       {"BlockGrad", ViewKernel},
     {"MakeLoss", ViewKernel},       {"LinearRegressionOutput", ViewKernel},
     {"Flatten", ViewKernel},        {"Reshape", ViewKernel},
-    {"SumOverDevices", ViewKernel}, {"MergeStatistics", ViewKernel},
-    {"Transpose", MakeTranspose},   {"Constant", MakeConstant},
+    {"SumOverDevices", ViewKernel}, {"Transpose", MakeTranspose},
+    {"Constant", MakeConstant},
 };
 
 }  // namespace

@@ -146,8 +146,7 @@ constexpr KernelEntry kEntries[] = {
     {"LinearRegressionOutput", Copy},
     {"Flatten", Copy},
     {"Reshape", Copy},
-    {"SumOverDevices", Copy},  // of one device, as MergeStatistics
-    {"MergeStatistics", Copy},
+    {"SumOverDevices", Copy},  // of one device
     {"Transpose", MakeTranspose},
     {"Concat", MakeConcat},
     {"Slice", MakeSlice},

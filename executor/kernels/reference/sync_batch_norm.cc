@@ -42,6 +42,53 @@ MaybeKernel MakeBatchNormStatistics(const KernelSpec& spec) {
   });
 }
 
+// statistics of one device or, along a new axis 0, of several -> statistics
+MaybeKernel MakeMergeStatistics(const KernelSpec& spec) {
+  const Shape& out = spec.outputs[0].shape;
+  const int64_t channels = out[1], each = out.Elements(), all = spec.inputs[0].shape.Elements();
+  return InDouble(spec, [=](const Tensors& t) {
+    double *n = t.out[0], *mean = n + channels, *m2 = mean + channels;
+    for (int64_t c = 0; c < channels; ++c) {
+      for (const double* s = t.in[0] + c; s < t.in[0] + all; s += each) {
+        n[c] += s[0];
+        mean[c] += s[0] * s[channels];
+      }
+      if (n[c] > 0) mean[c] /= n[c];
+      for (const double* s = t.in[0] + c; s < t.in[0] + all; s += each) {
+        const double delta = s[channels] - mean[c];
+        m2[c] += s[2 * channels] + s[0] * delta * delta;
+      }
+    }
+  });
+}
+
+// (mean, var) -> statistics
+MaybeKernel MakeBatchStatistics(const KernelSpec& spec) {
+  const int64_t channels = spec.inputs[0].shape[0];
+  const auto count = static_cast<double>(spec.attributes<BatchStatisticsAttrs>().count);
+  return InDouble(spec, [=](const Tensors& t) {
+    for (int64_t c = 0; c < channels; ++c) {
+      t.out[0][c] = count;
+      t.out[0][channels + c] = t.in[0][c];
+      t.out[0][2 * channels + c] = count * t.in[1][c];
+    }
+  });
+}
+
+// (statistics, running_mean, running_var) -> running_mean, running_var
+MaybeKernel MakeMoveStatistics(const KernelSpec& spec) {
+  const int64_t channels = spec.inputs[1].shape[0];
+  const double momentum = spec.attributes<BatchNormAttrs>().momentum;
+  return InDouble(spec, [=](const Tensors& t) {
+    for (int64_t c = 0; c < channels; ++c) {
+      const Moments m(t.in[0], channels, c);
+      const double old = m.n > 0 ? momentum : 1;
+      t.out[0][c] = old * t.in[1][c] + (1 - old) * m.mean;
+      t.out[1][c] = old * t.in[2][c] + (1 - old) * m.var;
+    }
+  });
+}
+
 // (data, gamma, beta, statistics, running_mean, running_var) -> y, mean, var
 MaybeKernel MakeBatchNormNormalize(const KernelSpec& spec) {
   const auto attrs = spec.attributes<BatchNormAttrs>();
@@ -98,9 +145,9 @@ MaybeKernel MakeBatchNormGradInput(const KernelSpec& spec) {
 }
 
 constexpr KernelEntry kEntries[] = {
-    {"BatchNormStatistics", MakeBatchNormStatistics},
-    {"BatchNormNormalize", MakeBatchNormNormalize},
-    {"BatchNormGradSums", MakeBatchNormGradSums},
+    {"BatchNormStatistics", MakeBatchNormStatistics}, {"MergeStatistics", MakeMergeStatistics},
+    {"BatchStatistics", MakeBatchStatistics},         {"MoveStatistics", MakeMoveStatistics},
+    {"BatchNormNormalize", MakeBatchNormNormalize},   {"BatchNormGradSums", MakeBatchNormGradSums},
     {"BatchNormGradInput", MakeBatchNormGradInput},
 };
 

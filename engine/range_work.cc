@@ -1,7 +1,6 @@
-#include "kvstore/reduction.h"
+#include "engine/range_work.h"
 
 #include <algorithm>
-#include <deque>
 #include <exception>
 #include <utility>
 
@@ -31,21 +30,22 @@ bool OverlapInPart(const Tensor& a, const Tensor& b) {
          begin_b < begin_a + static_cast<uintptr_t>(a.bytes());
 }
 
-void CheckBucket(const Bucket& bucket, const Engine* engine, size_t index) {
+void CheckBucket(const Bucket& bucket, const Engine* engine, size_t index, bool gathers) {
   if (bucket.sources.empty()) Throw("bucket {} has no sources", index);
   if (bucket.replicas.empty()) Throw("bucket {} has no replicas", index);
-  const auto check = [&](const std::vector<Tensor>& tensors, const char* role) {
+  const auto check = [&](const std::vector<Tensor>& tensors, const char* role, size_t times) {
     for (size_t i = 0; i < tensors.size(); ++i) {
       CheckTensor(tensors[i], engine, index, role, i);
       const Tensor& first = bucket.sources[0];
-      if (tensors[i].elements() != first.elements() || tensors[i].dtype() != first.dtype()) {
+      const int64_t elements = first.elements() * static_cast<int64_t>(times);
+      if (tensors[i].elements() != elements || tensors[i].dtype() != first.dtype()) {
         Throw<ShapeError>("bucket {}, {} {}: expected {} elements of {} as in source 0, got {} of {}", index, role, i,
-                          first.elements(), first.dtype(), tensors[i].elements(), tensors[i].dtype());
+                          elements, first.dtype(), tensors[i].elements(), tensors[i].dtype());
       }
     }
   };
-  check(bucket.sources, "source");
-  check(bucket.replicas, "replica");
+  check(bucket.sources, "source", 1);
+  check(bucket.replicas, "replica", gathers ? bucket.sources.size() : 1);
   for (size_t r = 0; r < bucket.replicas.size(); ++r) {
     for (size_t s = 0; s < bucket.sources.size(); ++s) {
       if (OverlapInPart(bucket.replicas[r], bucket.sources[s])) {
@@ -133,12 +133,12 @@ Work MakeWork(const BucketRange& range, const Bucket& bucket) {
   return work;
 }
 
-std::shared_ptr<State> MakeState(std::vector<Bucket> buckets, const ReductionOptions& options) {
+std::shared_ptr<State> MakeState(const RangeWork& work) {
   auto state = std::make_shared<State>();
-  state->buckets = std::move(buckets);
-  state->function = options.function;
-  state->check = options.hooks.check;
-  const int threads = state->threads = options.threads, workers = static_cast<int>(options.workers.size());
+  state->buckets = work.buckets;
+  state->function = work.function;
+  state->check = work.check;
+  const int threads = state->threads = work.threads, workers = static_cast<int>(work.workers.size());
   std::vector<int64_t> elements;
   for (const Bucket& bucket : state->buckets) elements.push_back(bucket.sources[0].elements());
   const auto shares = CutBuckets(elements, workers * threads);
@@ -158,161 +158,117 @@ std::shared_ptr<State> MakeState(std::vector<Bucket> buckets, const ReductionOpt
   return state;
 }
 
-class PreparedReduction final : public Reduction {
- public:
-  PreparedReduction(std::shared_ptr<Engine> engine, std::vector<Bucket> buckets, const ReductionOptions& options)
-      : engine_(std::move(engine)), name_(options.name) {
-    std::vector<VarPtr> sources, replicas;
-    for (const Bucket& bucket : buckets) {
-      for (const Tensor& tensor : bucket.sources) sources.push_back(tensor.var());
-      for (const Tensor& tensor : bucket.replicas) replicas.push_back(tensor.var());
+std::vector<VarPtr> AppendInPlace(Engine* engine, const RangeWork& work, StepParts* parts) {
+  std::vector<VarPtr> sources, replicas;
+  for (const Bucket& bucket : work.buckets) {
+    for (const Tensor& tensor : bucket.sources) sources.push_back(tensor.var());
+    for (const Tensor& tensor : bucket.replicas) replicas.push_back(tensor.var());
+  }
+  const auto state = MakeState(work);
+  const VarPtr token = engine->NewVar();
+  std::vector<VarPtr> to_know = {token}, done;  // what carries the errors of a run; what the epilogue comes after
+  const auto part = [&](Device worker) {
+    return Operation{.name = work.name, .device = worker, .reads = {}, .writes = {}, .updates = {}, .run = {}};
+  };
+
+  Operation prologue = part(work.workers[0]);
+  prologue.reads = sources;
+  prologue.reads.insert(prologue.reads.end(), work.gates.begin(), work.gates.end());
+  prologue.writes = {token};
+  for (const VarPtr& replica : replicas) (work.replaces ? prologue.writes : prologue.updates).push_back(replica);
+  if (state->parts.size() > 1) {
+    prologue.run = [](const OpContext&) {};
+    parts->push_back(std::move(prologue));
+    std::vector<VarPtr> before = sources;  // what a part comes after
+    before.push_back(token);
+    for (size_t i = 0; state->check && i < state->parts.size(); ++i) {
+      to_know.push_back(engine->NewVar());
+      Operation check = part(work.workers[i]);
+      check.reads = before;
+      check.writes = {to_know.back()};
+      check.run = [state, i](const OpContext&) { state->Check(state->parts[i]); };
+      parts->push_back(std::move(check));
     }
-    const bool replace = options.mode == ReductionMode::kReplace;
-    const std::vector<Device>& workers = options.workers;
-    const auto state = MakeState(std::move(buckets), options);
-    const VarPtr token = engine_->NewVar();
-
-    Operation& prologue = New(workers[0]);
-    prologue.reads = sources;
-    prologue.reads.insert(prologue.reads.end(), options.hooks.gates.begin(), options.hooks.gates.end());
-    prologue.writes = {token};
-    for (const VarPtr& replica : replicas) (replace ? prologue.writes : prologue.updates).push_back(replica);
-    std::vector<VarPtr> to_know = {token};  // what carries the errors of a run
-    if (state->parts.size() > 1) {
-      prologue.run = [](const OpContext&) {};
-      std::vector<VarPtr> before = sources, done;  // what a part comes after
-      before.push_back(token);
-      if (state->check) {
-        for (size_t i = 0; i < state->parts.size(); ++i) {
-          to_know.push_back(engine_->NewVar());
-          Operation& check = New(workers[i]);
-          check.reads = before;
-          check.writes = {to_know.back()};
-          check.run = [state, i](const OpContext&) { state->Check(state->parts[i]); };
-        }
-      }
-      before.insert(before.end(), to_know.begin() + 1, to_know.end());
-      for (size_t i = 0; i < state->parts.size(); ++i) {
-        done.push_back(engine_->NewVar());
-        Operation& part = New(workers[i]);
-        part.reads = before;
-        part.updates = {done.back()};
-        part.run = [state, i](const OpContext&) { state->DoAndKeepError(state->parts[i]); };
-      }
-      AddEpilogue(state, workers[0], done, replicas);
-    } else if (replace || !state->function) {  // nobody to share with, no half updates
-      prologue.run = [state](const OpContext&) {
-        if (state->check) state->Check(state->parts[0]);
-        state->Do(state->parts[0]);
-      };
-    } else {  // the prologue is the only part
-      const VarPtr done = engine_->NewVar();
-      prologue.updates.push_back(done);
-      prologue.run = [state](const OpContext&) {
-        if (state->check) state->Check(state->parts[0]);
-        state->DoAndKeepError(state->parts[0]);
-      };
-      AddEpilogue(state, workers[0], {done}, replicas);
+    before.insert(before.end(), to_know.begin() + 1, to_know.end());
+    for (size_t i = 0; i < state->parts.size(); ++i) {
+      done.push_back(engine->NewVar());
+      Operation range = part(work.workers[i]);
+      range.reads = before;
+      range.updates = {done.back()};
+      range.run = [state, i](const OpContext&) { state->DoAndKeepError(state->parts[i]); };
+      parts->push_back(std::move(range));
     }
-    outcome_ = std::move(to_know);
-    outcome_.insert(outcome_.end(), replicas.begin(), replicas.end());
-    for (Operation& operation : pending_) operations_.push_back(engine_->Prepare(std::move(operation)));
-    pending_.clear();
+  } else {                                                       // the prologue is the only part
+    const bool keeps_error = !work.replaces && state->function;  // otherwise there are no half updates
+    if (keeps_error) {
+      done.push_back(engine->NewVar());
+      prologue.updates.push_back(done.back());
+    }
+    prologue.run = [state, keeps_error](const OpContext&) {
+      if (state->check) state->Check(state->parts[0]);
+      keeps_error ? state->DoAndKeepError(state->parts[0]) : state->Do(state->parts[0]);
+    };
+    parts->push_back(std::move(prologue));
   }
-
-  void Run() override {
-    for (const PreparedPtr& operation : operations_) engine_->Push(operation);
-  }
-  const std::vector<VarPtr>& outcome() const override { return outcome_; }
-
- private:
-  Operation& New(Device worker) {
-    return pending_.emplace_back(
-        Operation{.name = name_, .device = worker, .reads = {}, .writes = {}, .updates = {}, .run = {}});
-  }
-  void AddEpilogue(const std::shared_ptr<State>& state, Device worker, const std::vector<VarPtr>& done,
-                   const std::vector<VarPtr>& replicas) {
-    Operation& epilogue = New(worker);
+  if (!done.empty()) {
+    Operation epilogue = part(work.workers[0]);
     epilogue.reads = done;
     epilogue.reads.insert(epilogue.reads.end(), replicas.begin(), replicas.end());
     epilogue.writes = replicas;
     epilogue.run = [state](const OpContext&) { state->TakeErrors(); };
+    parts->push_back(std::move(epilogue));
   }
+  to_know.insert(to_know.end(), replicas.begin(), replicas.end());
+  return to_know;
+}
 
-  const std::shared_ptr<Engine> engine_;
-  const std::string name_;
-  std::vector<VarPtr> outcome_;
-  std::deque<Operation> pending_;        // while they are made
-  std::vector<PreparedPtr> operations_;  // in the order of pushing
-};
-
-// Through host memory.
-class StagedReduction final : public Reduction {
- public:
-  StagedReduction(std::shared_ptr<Engine> engine, const std::vector<Bucket>& buckets, const ReductionOptions& options) {
-    struct Job {
-      DType dtype;
-      int64_t elements;
-      size_t sources, replicas;
+std::vector<VarPtr> AppendStaged(Engine* engine, const RangeWork& work, StepParts* parts) {
+  using After = HostCallRange::After;
+  std::vector<HostCallRange> ranges;  // per bucket the sources, then the replicas
+  for (const Bucket& bucket : work.buckets) {
+    const auto add = [&](const Tensor& tensor, bool read, After after) {
+      ranges.push_back({tensor.device(), tensor.address(), tensor.bytes(), tensor.var(), read, after});
     };
-    const bool replace = options.mode == ReductionMode::kReplace;
-    std::vector<Job> jobs;
-    std::vector<HostCallRange> ranges;  // per bucket the sources, then the replicas
-    for (const Bucket& bucket : buckets) {
-      const Tensor& first = bucket.sources[0];
-      jobs.push_back({first.dtype(), first.elements(), bucket.sources.size(), bucket.replicas.size()});
-      const auto add = [&](const Tensor& tensor, bool read, HostCallRange::After after) {
-        ranges.push_back({tensor.device(), tensor.address(), tensor.bytes(), tensor.var(), read, after});
-      };
-      for (const Tensor& source : bucket.sources) add(source, true, HostCallRange::After::kNothing);
-      for (const Tensor& replica : bucket.replicas) {
-        add(replica, !replace || options.function,
-            replace ? HostCallRange::After::kWrite : HostCallRange::After::kUpdate);
-      }
+    for (const Tensor& source : bucket.sources) add(source, true, After::kNothing);
+    for (const Tensor& replica : bucket.replicas) {
+      add(replica, !work.replaces, work.replaces ? After::kWrite : After::kUpdate);
     }
-    call_ = std::make_unique<HostCall>(
-        std::move(engine), options.name, ranges,
-        [jobs, function = options.function, check = options.hooks.check](std::span<void* const> addresses) {
-          std::span<void* const> at = addresses;
-          for (size_t b = 0; check && b < jobs.size(); ++b) {
-            check(static_cast<int>(b), 0, jobs[b].elements,
-                  {const_cast<const void* const*>(at.data()), jobs[b].sources});
-            at = at.subspan(jobs[b].sources + jobs[b].replicas);
-          }
-          for (size_t b = 0; b < jobs.size(); ++b) {
-            const Job& job = jobs[b];
-            const std::span<const void* const> sources(const_cast<const void* const*>(addresses.data()), job.sources);
-            const std::span<void* const> replicas = addresses.subspan(job.sources, job.replicas);
-            if (function) {
-              function(static_cast<int>(b), 0, job.elements, sources, replicas);
-            } else {
-              SumInto(job.dtype, sources, replicas, job.elements);
-            }
-            addresses = addresses.subspan(job.sources + job.replicas);
-          }
-        },
-        options.hooks.gates, std::make_shared<std::vector<Bucket>>(buckets));
-    outcome_ = {call_->outcome()};
   }
-  void Run() override { call_->Push(); }
-  const std::vector<VarPtr>& outcome() const override { return outcome_; }
-
- private:
-  std::unique_ptr<HostCall> call_;
-  std::vector<VarPtr> outcome_;
-};
+  const auto kept = std::make_shared<const RangeWork>(work);
+  const auto run = [kept](std::span<void* const> addresses) {
+    // visit(bucket, its number of elements, sources, replicas)
+    const auto for_each = [&](const auto& visit) {
+      std::span<void* const> at = addresses;
+      for (size_t b = 0; b < kept->buckets.size(); ++b) {
+        const size_t sources = kept->buckets[b].sources.size(), replicas = kept->buckets[b].replicas.size();
+        visit(static_cast<int>(b), kept->buckets[b].sources[0].elements(),
+              std::span(const_cast<const void* const*>(at.data()), sources), at.subspan(sources, replicas));
+        at = at.subspan(sources + replicas);
+      }
+    };
+    if (kept->check) {
+      for_each([&](int b, int64_t elements, auto sources, auto) { kept->check(b, 0, elements, sources); });
+    }
+    for_each([&](int b, int64_t elements, auto sources, auto replicas) {
+      if (kept->function) {
+        kept->function(b, 0, elements, sources, replicas);
+      } else {
+        SumInto(kept->buckets[static_cast<size_t>(b)].sources[0].dtype(), sources, replicas, elements);
+      }
+    });
+  };
+  return {AppendHostCall(engine, work.name, ranges, run, work.gates, kept, parts)};
+}
 
 }  // namespace
 
-std::unique_ptr<Reduction> MakeReduction(std::shared_ptr<Engine> engine, std::vector<Bucket> buckets,
-                                         ReductionOptions options) {
-  if (buckets.empty()) Throw("a reduction needs at least one bucket");
-  Check(!options.workers.empty(), "a reduction has workers");
-  if (options.threads < 1) Throw("a reduction needs at least 1 thread per worker, got {}", options.threads);
-  for (size_t i = 0; i < buckets.size(); ++i) CheckBucket(buckets[i], engine.get(), i);
-  if (!std::ranges::all_of(DevicesOf(buckets), HostAddressable))
-    return std::make_unique<StagedReduction>(std::move(engine), buckets, options);
-  return std::make_unique<PreparedReduction>(std::move(engine), std::move(buckets), options);
+std::vector<VarPtr> AppendRangeWork(const std::shared_ptr<Engine>& engine, RangeWork work, StepParts* parts) {
+  if (work.buckets.empty()) Throw("a reduction needs at least one bucket");
+  Check(!work.workers.empty(), "work over ranges has workers");
+  if (work.threads < 1) Throw("a reduction needs at least 1 thread per worker, got {}", work.threads);
+  for (size_t i = 0; i < work.buckets.size(); ++i) CheckBucket(work.buckets[i], engine.get(), i, work.gathers);
+  const bool in_place = std::ranges::all_of(DevicesOf(work.buckets), HostAddressable);
+  return (in_place ? AppendInPlace : AppendStaged)(engine.get(), work, parts);
 }
 
 std::vector<Device> DevicesOf(const std::vector<Bucket>& buckets) {
