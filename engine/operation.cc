@@ -69,11 +69,12 @@ PreparedOperation::PreparedOperation(Operation op, EngineToken token)
 }
 
 std::exception_ptr PreparedOperation::Call(Stream& stream, const void* payload) const noexcept {
+  const std::string* name = &operation.name;
   try {
-    operation.run(OpContext{stream, payload});
+    operation.run(OpContext{stream, payload, &name});
     return nullptr;
   } catch (...) {
-    return CurrentErrorNamed(operation.name);
+    return CurrentErrorNamed(*name);
   }
 }
 

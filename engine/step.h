@@ -3,6 +3,10 @@
 // train the update and the commit. Nothing but the order and the accesses says what waits for what.
 //
 // A StepRange is a stretch of that sequence made ready: pushed once per step, without allocation or look-up.
+//
+// Parts of one lane of which the later needs what the earlier creates become one engine operation, where nothing between
+// them stands in the way and no other lane would have to wait longer. It fails as one: with any of its parts, all that
+// they were to create.
 #pragma once
 
 #include <memory>
@@ -23,6 +27,7 @@ class StepRange {
   void Push(const std::shared_ptr<const void>& payload = nullptr) const {
     for (const PreparedPtr& operation : operations_) engine_->Push(operation, payload);
   }
+  int num_operations() const { return static_cast<int>(operations_.size()); }
 
  private:
   std::shared_ptr<Engine> engine_;
