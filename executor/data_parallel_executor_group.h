@@ -30,6 +30,7 @@
 
 #include "base/device.h"
 #include "base/host_tensor.h"
+#include "engine/payload_pool.h"
 #include "engine/tensor.h"
 #include "executor/batch.h"
 #include "executor/group_metric.h"
@@ -113,6 +114,8 @@ class DataParallelExecutorGroup {
   // it throws, parameters are as they were and later batches run. Once it has begun to bind, earlier results are gone.
   void Forward(const BatchPtr& batch, std::optional<Mode> mode = std::nullopt);
   void Forward(Batch batch, std::optional<Mode> mode = std::nullopt);
+  // Forward in training mode and Backward, at once: what a step consists of. Throws what either does.
+  void ForwardBackward(const BatchPtr& batch);
   // The samples that Forward would compute, of a batch without batch axis 1. Throws what Forward does for a batch that
   // does not fit.
   int64_t CheckBatch(const Batch& batch, Mode mode) const;
@@ -244,8 +247,8 @@ class DataParallelExecutorGroup {
                             int64_t devices) const;  // that have a share
   int AddressesVersion() const;
   void CheckMergeable(const Plan& plan, const Graph& graph, const NodeTypes& types) const;
-  // Loads `batches[d]` (one for all if there is only one) and pushes the forward segments.
-  void Run(std::span<const BatchPtr> batches, Mode mode);
+  // Loads `batches[d]` (one for all if there is only one) and runs forward.
+  void Run(std::span<const BatchPtr> batches, Mode mode, bool with_backward);
   // Per head, nullptr: none given; or empty: none at all.
   void RunBackward(std::span<const HostTensor* const> head_gradients);
   void PushHeadGradient(int head, const HostTensor& gradient);
@@ -274,6 +277,7 @@ class DataParallelExecutorGroup {
   bool ran_forward_ = false, ran_backward_ = false;  // of the current binding, since it became that
   std::string watch_;
   std::optional<StepNumber> step_;
+  PayloadPool<StepInput> step_inputs_;
   std::vector<Shape> batch_shapes_;  // of the last batch; kept so that a step allocates nothing
   uint64_t steps_ = 0;               // training forwards so far, where nobody sets the step
   uint64_t predictions_ = 0;         // since the last step

@@ -297,7 +297,8 @@ std::unique_ptr<DataParallelExecutorGroup::Binding> DataParallelExecutorGroup::M
     participants.push_back({replicas_[d].get(), replicas_[d]->Bind(program)});
   }
   binding->addresses = AddressesVersion();
-  binding->step = std::make_unique<GroupStep>(engine_, *store_, std::move(participants));
+  binding->step =
+      std::make_unique<GroupStep>(engine_, *store_, std::move(participants), options_.data, options_.labels, ranges);
   return binding;
 }
 

@@ -64,7 +64,17 @@ void DataParallelExecutorGroup::Forward(const BatchPtr& batch, std::optional<Mod
   const Mode mode = wanted.value_or(options_.for_training ? Mode::kTrain : Mode::kPredict);
   ShapesOf(*batch, mode, &batch_shapes_);
   Bind(batch_shapes_, mode);
-  Run({&batch, 1}, mode);
+  Run({&batch, 1}, mode, false);
+}
+
+void DataParallelExecutorGroup::ForwardBackward(const BatchPtr& batch) {
+  ShapesOf(*batch, Mode::kTrain, &batch_shapes_);
+  Bind(batch_shapes_, Mode::kTrain);
+  const std::vector<std::string>& wanted = current_->step->plan().head_gradients;
+  const bool at_once = options_.for_training && !inputs_add_up_ &&
+                       std::ranges::all_of(wanted, [](const std::string& name) { return name.empty(); });
+  Run({&batch, 1}, Mode::kTrain, at_once);
+  if (!at_once) Backward();
 }
 
 void DataParallelExecutorGroup::Forward(const std::vector<BatchPtr>& per_device, std::optional<Mode> wanted) {
@@ -99,7 +109,7 @@ void DataParallelExecutorGroup::Forward(const std::vector<BatchPtr>& per_device,
     }
   }
   Bind(shapes, mode, &ranges);
-  Run(per_device, mode);
+  Run(per_device, mode, false);
 }
 
 void DataParallelExecutorGroup::SetStep(const StepNumber& step) {
@@ -107,9 +117,12 @@ void DataParallelExecutorGroup::SetStep(const StepNumber& step) {
   predictions_ = 0;
 }
 
-void DataParallelExecutorGroup::Run(std::span<const BatchPtr> batches, Mode mode) {
-  const bool with_labels = !options_.labels.empty() && !batches[0]->label.empty();
-  StepBlock block{.seed = options_.seed, .step = step_ ? step_->step : steps_};
+void DataParallelExecutorGroup::Run(std::span<const BatchPtr> batches, Mode mode, bool with_backward) {
+  const std::shared_ptr<StepInput> input = step_inputs_.Take();
+  input->is_cut = batches.size() > 1;
+  input->with_labels = !options_.labels.empty() && !batches[0]->label.empty();
+  StepBlock& block = input->block;
+  block = {.seed = options_.seed, .step = step_ ? step_->step : steps_};
   if (mode == Mode::kTrain) {
     if (step_) {
       block.micro_batch = step_->micro_batch;
@@ -122,17 +135,17 @@ void DataParallelExecutorGroup::Run(std::span<const BatchPtr> batches, Mode mode
     block.micro_batch = StepBlock::kPrediction;
   }
   block.batch_size = step_ && step_->batch_size > 0 ? step_->batch_size : current_->samples;
+  input->shares.resize(devices().size());
   for (const GroupStep::Participant& p : current_->step->participants()) {
     const int d = p.replica->index();
-    SampleRange range = current_->ranges[d];
-    block.sample_offset = range.begin;
-    if (batches.size() > 1) range = {0, range.size()};  // already cut
-    p.replica->PushLoad(options_.data, options_.labels, batches[batches.size() > 1 ? d : 0], range.begin, range.end,
-                        with_labels, block);
+    input->shares[d].batch = batches[input->is_cut ? d : 0];
   }
-  const bool tentative = step_ && step_->tentative;
-  current_->step->Forward(!tentative || step_->micro_batch == 0, !tentative);
+  const bool commits = !(step_ && step_->tentative);
+  current_->step->Push(
+      {.begins = commits || block.micro_batch == 0, .forward = true, .commits = commits, .backward = with_backward},
+      input);
   ran_forward_ = true;
+  ran_backward_ = with_backward;
 }
 
 const GroupStep& DataParallelExecutorGroup::Ran(const char* what) const {
@@ -194,7 +207,7 @@ void DataParallelExecutorGroup::RunBackward(std::span<const HostTensor* const> h
     for (const auto& replica : replicas_) replica->ZeroInputGradients();
     added_up_ = {current_->shapes, current_->ranges};
   }
-  current_->step->Backward();
+  current_->step->Push({.backward = true});
   ran_backward_ = true;
 }
 

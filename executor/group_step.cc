@@ -7,21 +7,34 @@
 
 namespace bindery {
 
-GroupStep::GroupStep(std::shared_ptr<Engine> engine, const ParameterStore& store, std::vector<Participant> participants)
+namespace {
+
+void AppendAll(const StepParts& from, StepParts* to) { to->insert(to->end(), from.begin(), from.end()); }
+
+}  // namespace
+
+GroupStep::GroupStep(std::shared_ptr<Engine> engine, const ParameterStore& store, std::vector<Participant> participants,
+                     const std::vector<DataDesc>& data, const std::vector<DataDesc>& labels,
+                     const std::vector<SampleRange>& ranges)
     : engine_(std::move(engine)), participants_(std::move(participants)) {
-  for (const PlanSegment& segment : plan().segments) forward_segments_ += segment.phase == Phase::kForward;
   for (const Participant& p : participants_) {
     Check(p.bound->plan().segments.size() == plan().segments.size(), "all devices' programs have the same segments");
+    load_.push_back(p.replica->LoadPart(data, labels, ranges[p.replica->index()]));
   }
-  PrepareExchanges();
-  PrepareStates(store);
-  PrepareIdle(engine_.get(), store);
+  AppendSegments(Phase::kForward);
+  AppendStates(store);
+  AppendIdle(store);
+  AppendSegments(Phase::kBackward);
 }
 
-void GroupStep::PrepareExchanges() {
+void GroupStep::AppendSegments(Phase phase) {
   const auto collectives = MemoryCollectives(engine_, false);
+  StepParts& parts = phase == Phase::kForward ? forward_ : backward_;
   for (size_t s = 0; s < plan().segments.size(); ++s) {
-    StepParts parts;
+    if (plan().segments[s].phase != phase) continue;
+    for (const Participant& p : participants_) {
+      parts.push_back(p.replica->SegmentPart(*p.bound, static_cast<int>(s)));
+    }
     const std::vector<PlanExchange>& exchanges = plan().segments[s].exchanges;
     for (size_t e = 0; e < exchanges.size();) {
       const Collective what = exchanges[e].what;
@@ -37,29 +50,24 @@ void GroupStep::PrepareExchanges() {
       // Each arena is read and written: one device's failure fails all, and nothing is half combined.
       collectives->Append(what, ToString(what), std::move(buckets), &parts);
     }
-    exchanges_.emplace_back(engine_, std::move(parts));
   }
 }
 
-void GroupStep::PrepareStates(const ParameterStore& store) {
+void GroupStep::AppendStates(const ParameterStore& store) {
   const std::vector<int> blocks = store.UpdatedBlocks(plan());
   if (blocks.empty()) return;
-  StepParts begin, broadcast, publish;
-  store.AppendBegin(blocks, &begin);
-  store.AppendPublish(blocks, {}, &publish);
-  begin_ = StepRange(engine_, std::move(begin));
-  publish_ = StepRange(engine_, std::move(publish));
+  store.AppendBegin(blocks, &begin_);
+  store.AppendPublish(blocks, {}, &publish_);
   if (participants_.size() == store.devices().size()) return;
   std::vector<Bucket> buckets;
   for (const int b : blocks) {
     const std::vector<Tensor>& candidates = store.blocks()[b].candidates;
     buckets.push_back({.sources = {candidates[participants_[0].replica->index()]}, .replicas = candidates});
   }
-  MemoryCollectives(engine_, false)->Append(Collective::kBroadcast, "states", std::move(buckets), &broadcast);
-  broadcast_ = StepRange(engine_, std::move(broadcast));
+  MemoryCollectives(engine_, false)->Append(Collective::kBroadcast, "states", std::move(buckets), &forward_);
 }
 
-void GroupStep::PrepareIdle(Engine* engine, const ParameterStore& store) {
+void GroupStep::AppendIdle(const ParameterStore& store) {
   std::set<std::string> written;
   for (const PlanGradient& g : plan().gradients) {
     if (g.req == GradReq::kWrite && plan().arguments[g.argument].is_parameter) written.insert(g.name);
@@ -85,28 +93,27 @@ void GroupStep::PrepareIdle(Engine* engine, const ParameterStore& store) {
                        &flat = Backend::Of(store.devices()[d].kind).flat()](const OpContext& context) {
         for (const Tensor& zero : zeros) flat.Zero(context.stream, zero.address(), zero.bytes());
       };
-      idle_.push_back(engine->Prepare(std::move(operation)));
+      backward_.push_back(std::move(operation));
     }
   }
 }
 
-void GroupStep::Forward(bool begins, bool commits) {
-  if (begins) begin_.Push();
-  Push(0, forward_segments_);
-  broadcast_.Push();
-  if (commits) publish_.Push();
-}
-
-void GroupStep::Backward() {
-  for (const PreparedPtr& zero : idle_) engine_->Push(zero);
-  Push(forward_segments_, static_cast<int>(plan().segments.size()));
-}
-
-void GroupStep::Push(int begin, int end) {
-  for (int s = begin; s < end; ++s) {
-    for (const Participant& p : participants_) p.replica->PushSegment(*p.bound, s);
-    exchanges_[s].Push();
+void GroupStep::Push(const Extent& extent, const std::shared_ptr<const StepInput>& input) {
+  std::optional<StepRange>& range =
+      ranges_[8 * extent.begins + 4 * extent.forward + 2 * extent.commits + 1 * extent.backward];
+  if (!range) {
+    StepParts parts;
+    if (extent.forward) AppendAll(load_, &parts);
+    if (extent.begins) AppendAll(begin_, &parts);
+    if (extent.forward) AppendAll(forward_, &parts);
+    if (extent.commits) AppendAll(publish_, &parts);
+    if (extent.backward) AppendAll(backward_, &parts);
+    range.emplace(engine_, std::move(parts));
   }
+  if (extent.forward) {
+    for (const Participant& p : participants_) p.replica->NextRun();
+  }
+  range->Push(input);
 }
 
 }  // namespace bindery

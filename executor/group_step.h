@@ -1,12 +1,14 @@
-// GroupStep: several replicas running one step together. A step is: on every device the segments, and between two
-// segments, where the plan says so, collectives over the devices. Forward in training mode moves candidates of the
-// auxiliary states (ParameterStore), which a commit makes the states; devices that sit out get the others'. In backward,
-// their gradients become zero.
+// GroupStep: several replicas running one step together. Its parts (engine/step.h): load on every device; the segments
+// of forward and of backward, and between two segments, where the plan says so, collectives over the devices. Forward in
+// training mode moves candidates of the auxiliary states (ParameterStore), which a commit makes the states; devices that
+// sit out get the others'. In backward, their gradients become zero.
 //
-// Made once for a set of bound programs (one for each device that has samples); running it pushes prepared operations.
+// Made once for a set of bound programs (one for each device that has samples); each stretch of it that is ever run is
+// made ready when it first is.
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "engine/step.h"
@@ -23,27 +25,30 @@ class GroupStep {
   };
 
   // At least one participant; all programs come from one symbol and one set of options but for shapes. `store`: also
-  // the devices that sit out get the new states, and zero gradients where requests are kWrite.
-  GroupStep(std::shared_ptr<Engine> engine, const ParameterStore& store, std::vector<Participant> participants);
+  // the devices that sit out get the new states, and zero gradients where requests are kWrite. `ranges`: per device.
+  GroupStep(std::shared_ptr<Engine> engine, const ParameterStore& store, std::vector<Participant> participants,
+            const std::vector<DataDesc>& data, const std::vector<DataDesc>& labels,
+            const std::vector<SampleRange>& ranges);
 
-  // `begins`: with candidates that are the states; otherwise they are as the last forward left them. `commits`: at once.
-  void Forward(bool begins, bool commits);
-  void Backward();
+  struct Extent {
+    bool begins = false;   // candidates of states begin as these; otherwise they are as the last forward left them
+    bool forward = false;  // load, too: with an input
+    bool commits = false;  // makes the candidates the states
+    bool backward = false;
+  };
+  void Push(const Extent& extent, const std::shared_ptr<const StepInput>& input = nullptr);
   const std::vector<Participant>& participants() const { return participants_; }
   const Plan& plan() const { return participants_.front().bound->plan(); }
 
  private:
-  void Push(int begin, int end);  // these segments
-  void PrepareExchanges();
-  void PrepareStates(const ParameterStore& store);
-  void PrepareIdle(Engine* engine, const ParameterStore& store);
+  void AppendSegments(Phase phase);
+  void AppendStates(const ParameterStore& store);
+  void AppendIdle(const ParameterStore& store);
 
   std::shared_ptr<Engine> engine_;
   std::vector<Participant> participants_;
-  std::vector<StepRange> exchanges_;       // per segment
-  StepRange begin_, broadcast_, publish_;  // of states
-  std::vector<PreparedPtr> idle_;          // per device that sits out and block of gradients: zeroes them
-  int forward_segments_ = 0;
+  StepParts load_, begin_, forward_, publish_, backward_;
+  std::optional<StepRange> ranges_[16];  // by extent
 };
 
 }  // namespace bindery

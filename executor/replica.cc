@@ -12,50 +12,63 @@ namespace {
 
 constexpr int64_t kAlignment = 64;  // of pieces of staging memory
 
-// Visits the arrays of a step's input: visit(source, slot).
-template <class Visit>
-void ForEachArray(const StepInput& input, const Visit& visit) {
-  for (size_t i = 0; i < input.data.size(); ++i) visit(input.batch->data[i], input.data[i]);
-  if (!input.with_labels) return;
-  for (size_t i = 0; i < input.label.size(); ++i) visit(input.batch->label[i], input.label[i]);
-}
+// Where one device's samples go.
+struct Loader {
+  Device device;
+  int index;  // in the group
+  SampleRange range;
+  StepBlock* block;
+  std::vector<InputSlot> data, label;
 
-void Cut(const HostTensor& source, const StepInput& input, const InputSlot& slot, void* to) {
-  CopySlice(source.dtype(), source.shape(), source.raw(), slot.axis, input.begin, input.end, slot.dtype, to);
-}
-
-int64_t ShareBytes(const HostTensor& source, const StepInput& input, const InputSlot& slot) {
-  const Shape& shape = source.shape();
-  const int64_t elements = slot.axis < 0 ? shape.Elements() : shape.With(slot.axis, input.end - input.begin).Elements();
-  return elements * SizeOf(slot.dtype);
-}
-
-// Runs on the device's worker: cuts the device's share of a batch out and puts it in its place.
-void Load(const StepInput& input, Device device, StepBlock* step, const OpContext& context) {
-  if (HostAddressable(device)) {
-    *step = input.step;
-    ForEachArray(input, [&](const HostTensor& source, const InputSlot& slot) { Cut(source, input, slot, slot.data); });
-  } else {
-    int64_t bytes = RoundUp(static_cast<int64_t>(sizeof(StepBlock)), kAlignment);
-    ForEachArray(input, [&](const HostTensor& source, const InputSlot& slot) {
-      bytes += RoundUp(ShareBytes(source, input, slot), kAlignment);
-    });
-    if (!input.staging || input.staging->bytes() < bytes) {
-      input.staging = DefaultStorage()->AllocateStaging(device, bytes);
-    }
-    char* at = static_cast<char*>(input.staging->data());
-    std::memcpy(at, &input.step, sizeof(StepBlock));
-    CopyBetween(context.stream, Cpu(), at, device, step, sizeof(StepBlock));
-    at += RoundUp(static_cast<int64_t>(sizeof(StepBlock)), kAlignment);
-    ForEachArray(input, [&](const HostTensor& source, const InputSlot& slot) {
-      const int64_t share = ShareBytes(source, input, slot);
-      Cut(source, input, slot, at);
-      CopyBetween(context.stream, Cpu(), at, device, slot.data, share);
-      at += RoundUp(share, kAlignment);
-    });
+  // Visits the arrays of a step's input: visit(source, slot).
+  template <class Visit>
+  void ForEachArray(const StepInput& input, const Visit& visit) const {
+    const Batch& batch = *input.shares[index].batch;
+    for (size_t i = 0; i < data.size(); ++i) visit(batch.data[i], data[i]);
+    if (!input.with_labels) return;
+    for (size_t i = 0; i < label.size(); ++i) visit(batch.label[i], label[i]);
   }
-  input.batch.reset();
-}
+
+  void Cut(const StepInput& input, const HostTensor& source, const InputSlot& slot, void* to) const {
+    const SampleRange mine = input.is_cut ? SampleRange{0, range.size()} : range;
+    CopySlice(source.dtype(), source.shape(), source.raw(), slot.axis, mine.begin, mine.end, slot.dtype, to);
+  }
+
+  int64_t ShareBytes(const HostTensor& source, const InputSlot& slot) const {
+    const Shape& shape = source.shape();
+    const int64_t elements = slot.axis < 0 ? shape.Elements() : shape.With(slot.axis, range.size()).Elements();
+    return elements * SizeOf(slot.dtype);
+  }
+
+  // Runs on the device's worker.
+  void Load(const StepInput& input, const OpContext& context) const {
+    StepBlock here = input.block;
+    here.sample_offset = range.begin;
+    if (HostAddressable(device)) {
+      *block = here;
+      ForEachArray(input,
+                   [&](const HostTensor& source, const InputSlot& slot) { Cut(input, source, slot, slot.data); });
+    } else {
+      int64_t bytes = RoundUp(static_cast<int64_t>(sizeof(StepBlock)), kAlignment);
+      ForEachArray(input, [&](const HostTensor& source, const InputSlot& slot) {
+        bytes += RoundUp(ShareBytes(source, slot), kAlignment);
+      });
+      std::shared_ptr<Chunk>& staging = input.shares[index].staging;
+      if (!staging || staging->bytes() < bytes) staging = DefaultStorage()->AllocateStaging(device, bytes);
+      char* at = static_cast<char*>(staging->data());
+      std::memcpy(at, &here, sizeof(StepBlock));
+      CopyBetween(context.stream, Cpu(), at, device, block, sizeof(StepBlock));
+      at += RoundUp(static_cast<int64_t>(sizeof(StepBlock)), kAlignment);
+      ForEachArray(input, [&](const HostTensor& source, const InputSlot& slot) {
+        const int64_t share = ShareBytes(source, slot);
+        Cut(input, source, slot, at);
+        CopyBetween(context.stream, Cpu(), at, device, slot.data, share);
+        at += RoundUp(share, kAlignment);
+      });
+    }
+    input.shares[index].batch.reset();
+  }
+};
 
 }  // namespace
 
@@ -63,19 +76,7 @@ Replica::Replica(std::shared_ptr<Engine> engine, std::shared_ptr<ParameterStore>
                  std::shared_ptr<Arena> arena)
     : engine_(std::move(engine)), store_(std::move(store)), index_(index), device_(store_->devices()[index]),
       arena_(std::move(arena)), inputs_var_(engine_->NewVar()), input_gradients_var_(engine_->NewVar()),
-      step_(DefaultStorage()->Allocate(device_, sizeof(StepBlock))) {
-  load_ = engine_->Prepare({.name = fmt::format("load {}", device_),
-                            .device = device_,
-                            .reads = {},
-                            .writes = {inputs_var_},
-                            .updates = {},
-                            .run =
-                                [step = step_, device = device_](const OpContext& context) {
-                                  Load(*static_cast<const StepInput*>(context.payload), device,
-                                       static_cast<StepBlock*>(step->data()), context);
-                                },
-                            .lane = Lane::kCopy});
-}
+      step_(DefaultStorage()->Allocate(device_, sizeof(StepBlock))) {}
 
 Replica::~Replica() {
   try {
@@ -164,14 +165,12 @@ std::shared_ptr<const BoundProgram> Replica::Bind(const std::shared_ptr<const Pr
   auto bound = std::make_shared<BoundProgram>();
   bound->program = program;
   bound->instance = std::make_shared<const Instance>(program, addresses);
-  for (size_t s = 0; s < plan.segments.size(); ++s)
-    bound->segments.push_back(PrepareSegment(bound, static_cast<int>(s)));
   bound_.push_back(bound);
   return bound;
 }
 
-PreparedPtr Replica::PrepareSegment(const std::shared_ptr<const BoundProgram>& bound, int s) const {
-  const Plan& plan = bound->plan();
+Operation Replica::SegmentPart(const BoundProgram& bound, int s) const {
+  const Plan& plan = bound.plan();
   const PlanSegment& segment = plan.segments[s];
   Operation operation{.name = fmt::format("{} {}", segment.phase == Phase::kForward ? "forward" : "backward", device_),
                       .device = device_,
@@ -197,7 +196,7 @@ PreparedPtr Replica::PrepareSegment(const std::shared_ptr<const BoundProgram>& b
     for (const PlanGradient& g : plan.gradients) {
       const PlanArgument& a = plan.arguments[g.argument];
       const Tensor array =
-          a.is_parameter ? store_->Gradient(*store_->Find(a.name), index_) : InputGradient(*bound, a.name);
+          a.is_parameter ? store_->Gradient(*store_->Find(a.name), index_) : InputGradient(bound, a.name);
       if (std::find(written.begin(), written.end(), array.var()) == written.end()) written.push_back(array.var());
       if (g.is_zero && g.req == GradReq::kWrite)
         zeros.emplace_back(array.address(), StorageBytes(a.format, a.type.dtype, a.type.shape));
@@ -206,37 +205,38 @@ PreparedPtr Replica::PrepareSegment(const std::shared_ptr<const BoundProgram>& b
     operation.writes.insert(operation.writes.end(), written.begin(), written.end());
   }
   if (s + 1 < static_cast<int>(plan.segments.size())) zeros.clear();  // the last segment does it
-  operation.run = [instance = bound->instance, s, zeros = std::move(zeros),
+  operation.run = [instance = bound.instance, s, zeros = std::move(zeros),
                    &flat = Backend::Of(device_.kind).flat()](const OpContext& context) {
     for (const auto& [address, bytes] : zeros) flat.Zero(context.stream, address, bytes);
     instance->Run(s);
   };
-  return engine_->Prepare(std::move(operation));
+  return operation;
 }
 
-void Replica::PushLoad(const std::vector<DataDesc>& data, const std::vector<DataDesc>& labels, const BatchPtr& batch,
-                       int64_t begin, int64_t end, bool with_labels, const StepBlock& step) {
-  const std::shared_ptr<StepInput> free = step_inputs_.Take();
-  StepInput& input = *free;
-  input.batch = batch;
-  input.begin = begin;
-  input.end = end;
-  input.with_labels = with_labels;
-  input.step = step;
+Operation Replica::LoadPart(const std::vector<DataDesc>& data, const std::vector<DataDesc>& labels,
+                            SampleRange range) const {
+  Loader loader{.device = device_,
+                .index = index_,
+                .range = range,
+                .block = static_cast<StepBlock*>(step_->data()),
+                .data = {},
+                .label = {}};
   const auto fill = [&](const std::vector<DataDesc>& descs, std::vector<InputSlot>* slots) {
-    slots->resize(descs.size());
-    for (size_t i = 0; i < descs.size(); ++i) {
-      (*slots)[i] = {.dtype = descs[i].dtype, .axis = descs[i].BatchAxis(), .data = Address(descs[i].name)};
+    for (const DataDesc& desc : descs) {
+      slots->push_back({.dtype = desc.dtype, .axis = desc.BatchAxis(), .data = Address(desc.name)});
     }
   };
-  fill(data, &input.data);
-  fill(labels, &input.label);
-  engine_->Push(load_, free);
-}
-
-void Replica::PushSegment(const BoundProgram& bound, int s) {
-  if (s == 0) generation_ = arena_->NextGeneration();
-  engine_->Push(bound.segments[s]);
+  fill(data, &loader.data);
+  fill(labels, &loader.label);
+  return {
+      .name = fmt::format("load {}", device_),
+      .device = device_,
+      .reads = {},
+      .writes = {inputs_var_},
+      .updates = {},
+      .run = [loader = std::move(loader), step = step_](
+                 const OpContext& context) { loader.Load(*static_cast<const StepInput*>(context.payload), context); },
+      .lane = Lane::kCopy};
 }
 
 Tensor Replica::Input(const BoundProgram& bound, const std::string& name) const {

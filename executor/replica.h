@@ -2,8 +2,7 @@
 // (ParameterStore) and the arena, and binds programs to them. A group runs one for each of its devices
 // (executor/group_step.h).
 //
-// Everything it runs is a prepared engine operation on its device: one that loads a step's inputs, one per segment.
-// Not thread safe.
+// What it runs are parts of a step on its device: one that loads the inputs, one per segment. Not thread safe.
 #pragma once
 
 #include <map>
@@ -13,11 +12,11 @@
 
 #include "engine/arena.h"
 #include "engine/engine.h"
-#include "engine/payload_pool.h"
 #include "engine/tensor.h"
 #include "executor/batch.h"
 #include "executor/parameter_store.h"
 #include "executor/program.h"
+#include "executor/split_batch.h"
 
 namespace bindery {
 
@@ -25,7 +24,6 @@ namespace bindery {
 struct BoundProgram {
   std::shared_ptr<const Program> program;
   std::shared_ptr<const Instance> instance;
-  std::vector<PreparedPtr> segments;
   const Plan& plan() const { return program->plan; }
 };
 
@@ -36,15 +34,17 @@ struct InputSlot {
   void* data = nullptr;
 };
 
-// What the load operation of one step needs. Reused from step to step.
+// What the parts of one run are given. Used again from step to step.
 struct StepInput {
-  // The device's share as its stream copies it, where the host cannot write it to its place: block, data, labels.
-  mutable std::shared_ptr<Chunk> staging;
-  mutable BatchPtr batch;      // until it is loaded
-  int64_t begin = 0, end = 0;  // samples of the batch that are this device's
+  struct Share {
+    BatchPtr batch;  // until it is loaded
+    // As the device's stream copies it, where the host cannot write it to its place: block, data, labels.
+    std::shared_ptr<Chunk> staging;
+  };
+  mutable std::vector<Share> shares = {};  // per device of the group
+  bool is_cut = false;                     // every share has a batch of its own
   bool with_labels = true;
-  StepBlock step;
-  std::vector<InputSlot> data, label;
+  StepBlock block = {};  // but for what each device has of its own
 };
 
 class Replica {
@@ -57,11 +57,12 @@ class Replica {
   // as needed (waits then).
   std::shared_ptr<const BoundProgram> Bind(const std::shared_ptr<const Program>& program);
 
-  // Loads a step's inputs and step block into the input arrays.
-  void PushLoad(const std::vector<DataDesc>& data, const std::vector<DataDesc>& labels, const BatchPtr& batch,
-                int64_t begin, int64_t end, bool with_labels, const StepBlock& step);
-  // Runs segment `s`. The first one takes a new generation of the arena.
-  void PushSegment(const BoundProgram& bound, int s);
+  // The part that writes the device's samples of a StepInput, and the step block, to their place; until the input arrays
+  // move (addresses_version).
+  Operation LoadPart(const std::vector<DataDesc>& data, const std::vector<DataDesc>& labels, SampleRange range) const;
+  Operation SegmentPart(const BoundProgram& bound, int s) const;
+  // Whatever runs from now on, until the next call, is one run of a program: it takes a new generation of the arena.
+  void NextRun() { generation_ = arena_->NextGeneration(); }
 
   // Grows by one whenever the input arrays move; programs bound before hold old addresses.
   int addresses_version() const { return addresses_version_; }
@@ -92,7 +93,6 @@ class Replica {
   void Reserve(std::map<std::string, Buffer>* buffers, const PlanArgument& argument);
   std::shared_ptr<Chunk> NewZeros(int64_t bytes, const VarPtr& var) const;
   void* Address(const std::string& name) const;
-  PreparedPtr PrepareSegment(const std::shared_ptr<const BoundProgram>& bound, int s) const;
   void WaitIdle() const;
 
   std::shared_ptr<Engine> engine_;
@@ -102,9 +102,8 @@ class Replica {
   std::shared_ptr<Arena> arena_;
   VarPtr inputs_var_, input_gradients_var_;
   std::map<std::string, Buffer> inputs_, input_gradients_;
-  std::shared_ptr<Chunk> step_;              // a StepBlock, in device memory
-  PreparedPtr load_, zero_input_gradients_;  // the latter nullptr until it is wanted, and when the arrays move
-  PayloadPool<StepInput> step_inputs_;
+  std::shared_ptr<Chunk> step_;                           // a StepBlock, in device memory
+  PreparedPtr zero_input_gradients_;                      // nullptr until it is wanted, and when the arrays move
   std::vector<std::weak_ptr<const BoundProgram>> bound_;  // those that somebody still uses
   uint64_t generation_ = 0;
   int addresses_version_ = 0;

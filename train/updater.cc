@@ -205,8 +205,7 @@ double Updater::LearningRate() const { return schedule_->LearningRate(step_ + 1)
 void Updater::Compute(const BatchPtr& batch) {
   if (adds_up_) group_->ZeroGradients();
   group_->SetStep({.step = static_cast<uint64_t>(step_), .tentative = true});
-  group_->Forward(batch, Mode::kTrain);
-  group_->Backward();
+  group_->ForwardBackward(batch);
   group_->SetStep({.step = static_cast<uint64_t>(step_)});  // what runs by other hands is no part of a step
 }
 
@@ -242,8 +241,7 @@ void Updater::Update(std::span<const BatchPtr> micro_batches) {
   for (const BatchPtr& batch : micro_batches) {
     group_->SetStep(
         {.step = static_cast<uint64_t>(step_), .micro_batch = number++, .batch_size = samples, .tentative = true});
-    group_->Forward(batch, Mode::kTrain);
-    group_->Backward();
+    group_->ForwardBackward(batch);
   }
   group_->SetStep({.step = static_cast<uint64_t>(step_)});
   Apply(samples);
