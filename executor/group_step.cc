@@ -21,20 +21,20 @@ GroupStep::GroupStep(std::shared_ptr<Engine> engine, const ParameterStore& store
     Check(p.bound->plan().segments.size() == plan().segments.size(), "all devices' programs have the same segments");
     load_.push_back(p.replica->LoadPart(data, labels, ranges[p.replica->index()]));
   }
-  AppendSegments(Phase::kForward);
+  std::vector<StepParts> segments;  // per participant
+  for (const Participant& p : participants_) segments.push_back(p.replica->SegmentParts(*p.bound));
+  AppendSegments(Phase::kForward, segments);
   AppendStates(store);
   AppendIdle(store);
-  AppendSegments(Phase::kBackward);
+  AppendSegments(Phase::kBackward, segments);
 }
 
-void GroupStep::AppendSegments(Phase phase) {
+void GroupStep::AppendSegments(Phase phase, const std::vector<StepParts>& segments) {
   const auto collectives = MemoryCollectives(engine_, false);
   StepParts& parts = phase == Phase::kForward ? forward_ : backward_;
   for (size_t s = 0; s < plan().segments.size(); ++s) {
     if (plan().segments[s].phase != phase) continue;
-    for (const Participant& p : participants_) {
-      parts.push_back(p.replica->SegmentPart(*p.bound, static_cast<int>(s)));
-    }
+    for (const StepParts& parts_of_device : segments) parts.push_back(parts_of_device[s]);
     const std::vector<PlanExchange>& exchanges = plan().segments[s].exchanges;
     for (size_t e = 0; e < exchanges.size();) {
       const Collective what = exchanges[e].what;

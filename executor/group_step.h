@@ -41,7 +41,7 @@ class GroupStep {
   const Plan& plan() const { return participants_.front().bound->plan(); }
 
  private:
-  void AppendSegments(Phase phase);
+  void AppendSegments(Phase phase, const std::vector<StepParts>& segments);
   void AppendStates(const ParameterStore& store);
   void AppendIdle(const ParameterStore& store);
 

@@ -124,6 +124,42 @@ void* Replica::Address(const std::string& name) const {
   return found == inputs_.end() ? nullptr : found->second.chunk->data();
 }
 
+// What each segment of a program uses: looked up once, since there may be as many segments as layers.
+struct Replica::Uses {
+  std::vector<VarPtr> parameters;                // blocks of parameters and states that are read
+  std::vector<VarPtr> candidates;                // of states that forward moves
+  std::vector<VarPtr> written, added;            // of gradients; `added`: read, too
+  std::vector<std::pair<void*, int64_t>> zeros;  // gradients that nothing computes
+};
+
+Replica::Uses Replica::UsesOf(const BoundProgram& bound) const {
+  const Plan& plan = bound.plan();
+  Uses uses;
+  const auto add = [](const VarPtr& var, std::vector<VarPtr>* vars) {
+    if (std::find(vars->begin(), vars->end(), var) == vars->end()) vars->push_back(var);
+  };
+  const auto parameter = [&](const std::string& name) {
+    add(store_->blocks()[store_->Find(name)->block].values[index_].var(), &uses.parameters);
+  };
+  for (const PlanArgument& a : plan.arguments) {
+    if (a.is_parameter) parameter(a.name);
+  }
+  for (const std::string& name : plan.auxiliary) parameter(name);
+  for (const int b : store_->UpdatedBlocks(plan))
+    uses.candidates.push_back(store_->blocks()[b].candidates[index_].var());
+  for (const PlanGradient& g : plan.gradients) {
+    const PlanArgument& a = plan.arguments[g.argument];
+    const Tensor array =
+        a.is_parameter ? store_->Gradient(*store_->Find(a.name), index_) : InputGradient(bound, a.name);
+    add(array.var(), &uses.written);
+    if (g.req == GradReq::kAdd) add(array.var(), &uses.added);
+    if (g.is_zero && g.req == GradReq::kWrite) {
+      uses.zeros.emplace_back(array.address(), StorageBytes(a.format, a.type.dtype, a.type.shape));
+    }
+  }
+  return uses;
+}
+
 std::shared_ptr<const BoundProgram> Replica::Bind(const std::shared_ptr<const Program>& program) {
   const Plan& plan = program->plan;
   for (const PlanArgument& a : plan.arguments) {
@@ -169,48 +205,40 @@ std::shared_ptr<const BoundProgram> Replica::Bind(const std::shared_ptr<const Pr
   return bound;
 }
 
-Operation Replica::SegmentPart(const BoundProgram& bound, int s) const {
+StepParts Replica::SegmentParts(const BoundProgram& bound) const {
   const Plan& plan = bound.plan();
-  const PlanSegment& segment = plan.segments[s];
-  Operation operation{.name = fmt::format("{} {}", segment.phase == Phase::kForward ? "forward" : "backward", device_),
-                      .device = device_,
-                      .reads = {inputs_var_},
-                      .writes = {arena_->var()},
-                      .updates = {},
-                      .run = {}};
-  if (s > 0) operation.reads.push_back(arena_->var());  // a failed segment fails the next
-  std::vector<bool> used(store_->blocks().size(), false);
-  for (const PlanArgument& a : plan.arguments)
-    if (a.is_parameter) used[store_->Find(a.name)->block] = true;
-  for (const std::string& name : plan.auxiliary) used[store_->Find(name)->block] = true;
-  for (size_t b = 0; b < used.size(); ++b)
-    if (used[b]) operation.reads.push_back(store_->blocks()[b].values[index_].var());
-  for (const int b : store_->UpdatedBlocks(plan)) {  // a forward that fails fails the candidates, too
-    operation.reads.push_back(store_->blocks()[b].candidates[index_].var());
-    if (segment.phase == Phase::kForward) operation.writes.push_back(operation.reads.back());
-  }
-
-  std::vector<std::pair<void*, int64_t>> zeros;  // gradients that nothing computes
-  if (segment.phase == Phase::kBackward) {
-    std::vector<VarPtr> written;
-    for (const PlanGradient& g : plan.gradients) {
-      const PlanArgument& a = plan.arguments[g.argument];
-      const Tensor array =
-          a.is_parameter ? store_->Gradient(*store_->Find(a.name), index_) : InputGradient(bound, a.name);
-      if (std::find(written.begin(), written.end(), array.var()) == written.end()) written.push_back(array.var());
-      if (g.is_zero && g.req == GradReq::kWrite)
-        zeros.emplace_back(array.address(), StorageBytes(a.format, a.type.dtype, a.type.shape));
-      if (g.req == GradReq::kAdd) operation.reads.push_back(array.var());
+  const Uses uses = UsesOf(bound);
+  StepParts parts;
+  for (int s = 0; s < static_cast<int>(plan.segments.size()); ++s) {
+    const bool forward = plan.segments[s].phase == Phase::kForward;
+    Operation part{.name = fmt::format("{} {}", forward ? "forward" : "backward", device_),
+                   .device = device_,
+                   .reads = {inputs_var_},
+                   .writes = {arena_->var()},
+                   .updates = {},
+                   .run = {}};
+    if (s > 0) part.reads.push_back(arena_->var());  // a failed segment fails the next
+    const auto append = [](const std::vector<VarPtr>& vars, std::vector<VarPtr>* to) {
+      to->insert(to->end(), vars.begin(), vars.end());
+    };
+    append(uses.parameters, &part.reads);
+    append(uses.candidates, &part.reads);
+    std::vector<std::pair<void*, int64_t>> zeros;
+    if (forward) {
+      append(uses.candidates, &part.writes);  // a forward that fails fails them, too
+    } else {
+      append(uses.added, &part.reads);
+      append(uses.written, &part.writes);
+      if (s + 1 == static_cast<int>(plan.segments.size())) zeros = uses.zeros;
     }
-    operation.writes.insert(operation.writes.end(), written.begin(), written.end());
+    part.run = [instance = bound.instance, s, zeros = std::move(zeros),
+                &flat = Backend::Of(device_.kind).flat()](const OpContext& context) {
+      for (const auto& [address, bytes] : zeros) flat.Zero(context.stream, address, bytes);
+      instance->Run(s);
+    };
+    parts.push_back(std::move(part));
   }
-  if (s + 1 < static_cast<int>(plan.segments.size())) zeros.clear();  // the last segment does it
-  operation.run = [instance = bound.instance, s, zeros = std::move(zeros),
-                   &flat = Backend::Of(device_.kind).flat()](const OpContext& context) {
-    for (const auto& [address, bytes] : zeros) flat.Zero(context.stream, address, bytes);
-    instance->Run(s);
-  };
-  return operation;
+  return parts;
 }
 
 Operation Replica::LoadPart(const std::vector<DataDesc>& data, const std::vector<DataDesc>& labels,

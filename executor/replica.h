@@ -60,7 +60,7 @@ class Replica {
   // The part that writes the device's samples of a StepInput, and the step block, to their place; until the input arrays
   // move (addresses_version).
   Operation LoadPart(const std::vector<DataDesc>& data, const std::vector<DataDesc>& labels, SampleRange range) const;
-  Operation SegmentPart(const BoundProgram& bound, int s) const;
+  StepParts SegmentParts(const BoundProgram& bound) const;  // one per segment
   // Whatever runs from now on, until the next call, is one run of a program: it takes a new generation of the arena.
   void NextRun() { generation_ = arena_->NextGeneration(); }
 
@@ -93,6 +93,8 @@ class Replica {
   void Reserve(std::map<std::string, Buffer>* buffers, const PlanArgument& argument);
   std::shared_ptr<Chunk> NewZeros(int64_t bytes, const VarPtr& var) const;
   void* Address(const std::string& name) const;
+  struct Uses;
+  Uses UsesOf(const BoundProgram& bound) const;
   void WaitIdle() const;
 
   std::shared_ptr<Engine> engine_;
