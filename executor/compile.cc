@@ -133,21 +133,15 @@ class Compiler : private ProgramBuilder {
     }
   }
 
-  // Does output 0 have input 0's elements in the same order, at these shapes, dtypes and in this mode?
   bool IsView(int n) const {
     const Node& node = *graph_.nodes[n];
-    const OpDef* op = &node.op();
-    if (op->is_view) return true;
-    if (node.inputs().empty()) return false;
-    const ValueType& in = TypeOf(node.inputs()[0]);
-    const ValueType& out = lowered_.types[n][0];
-    if (op == &SumToOp() || op == &BroadcastToOp()) return in.shape == out.shape;
-    if (op == &CastOp()) return in.dtype == out.dtype;
-    if (op == &DropoutOp()) {
-      const auto& attrs = node.attrs().get<DropoutAttrs>();
-      return (attrs.p == 0 || (options_.mode == Mode::kPredict && attrs.mode != DropoutMode::kAlways)) && !read_[n][1];
-    }
-    return false;
+    if (!node.op().is_view) return false;
+    const std::vector<bool>& read = read_[n];
+    return node.op().is_view({.attrs = node.attrs(),
+                              .input = TypeOf(node.inputs()[0]),
+                              .output = lowered_.types[n][0],
+                              .training = options_.mode == Mode::kTrain,
+                              .by_products = std::find(read.begin() + 1, read.end(), true) != read.end()});
   }
 
   void EmitView(int n) {

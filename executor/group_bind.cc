@@ -349,7 +349,11 @@ void DataParallelExecutorGroup::CheckMergeable(const Plan& plan, const Graph& gr
     if (merge_rules_[i].empty()) {
       // A Reshape that puts parts of several samples side by side is rarely meant.
       const Node* node = LosesBatch(graph, types, entry);
-      const bool reshapes = node != nullptr && node->op().is_view;
+      const auto type_of = [&](const Entry& e) -> const ValueType& { return types[graph.IndexOf(e.node)][e.output]; };
+      const bool reshapes =
+          node != nullptr && node->op().is_view &&
+          node->op().is_view(
+              {.attrs = node->attrs(), .input = type_of(node->inputs()[0]), .output = types[graph.index.at(node)][0]});
       Throw<ModelError>(
           "head \"{}\" of shape {} has no batch axis{}: annotate it with how it is merged over devices, merge = sum, "
           "mean or first",
@@ -360,7 +364,7 @@ void DataParallelExecutorGroup::CheckMergeable(const Plan& plan, const Graph& gr
                    : "");
     }
     const Node& head = *symbol_.entries()[i].node;
-    if (options_.for_training && merge_rules_[i] != "sum" && IsLoss(head) && &head.op() != &BlockGradOp()) {
+    if (options_.for_training && merge_rules_[i] != "sum" && IsLoss(head) && !head.op().blocks_gradient) {
       Throw<ModelError>(
           "head \"{}\" is a loss without batch axis, and the devices' gradients add up: they would not be those of one "
           "device with merge = {}; make the loss one of single samples, or a sum over them with merge = sum",

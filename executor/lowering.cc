@@ -5,32 +5,24 @@
 
 #include "base/names.h"
 #include "executor/evaluate.h"
-#include "executor/fusion.h"
 #include "symbol/gradient.h"
-#include "symbol/ops/batch_norm.h"
+#include "symbol/op_def.h"
 #include "symbol/passes/passes.h"
 
 namespace bindery {
 namespace {
 
-// Normalisation layers whose own parameters are all fixed keep and use their running statistics; `sync` means nothing
-// on one device and in prediction.
-Symbol SpecialiseBatchNorm(const Symbol& symbol, const CompileOptions& options) {
-  const bool keep_sync = options.devices > 1 && options.mode == Mode::kTrain;
+// Operators adapt their attributes to the binding (OpDef::adapt).
+Symbol Adapt(const Symbol& symbol, const CompileOptions& options) {
   return Rewrite(symbol, [&](const NodePtr& node, const std::vector<Entry>& inputs) -> std::vector<Entry> {
-    if (&node->op() != &BatchNormOp()) return {};
-    BatchNormAttrs attrs = node->attrs().get<BatchNormAttrs>();
-    const auto frozen = [&](int input) {
-      return inputs[input].node->is_variable() && options.frozen.contains(inputs[input].node->name());
-    };
-    if (frozen(2) && (attrs.fix_gamma || frozen(1))) attrs.use_global_stats = true;
-    if (!keep_sync || attrs.use_global_stats) attrs.sync = false;
-    if (attrs == node->attrs().get<BatchNormAttrs>()) return {};
-    auto copy = std::make_shared<Node>(&node->op(), attrs, node->name(), inputs, node->annotations());
-    copy->origin = node->origin;
-    std::vector<Entry> outputs;
-    for (int i = 0; i < copy->num_outputs(); ++i) outputs.push_back({copy, i});
-    return outputs;
+    if (!node->op().adapt) return {};
+    BindContext binding{.training = options.mode == Mode::kTrain, .devices = options.devices};
+    for (const Entry& input : inputs) {
+      binding.fixed.push_back(input.node->is_variable() && options.frozen.contains(input.node->name()));
+    }
+    AnyAttrs attrs = node->op().adapt(node->attrs(), binding);
+    if (attrs == node->attrs()) return {};
+    return OutputsOf(Remake(*node, node->op(), std::move(attrs), inputs));
   });
 }
 
@@ -111,11 +103,11 @@ LoweredGraph Lower(const Symbol& symbol, const CompileOptions& options) {
   lowered.auxiliary = symbol.ListAuxiliaryStates();
   lowered.head_names = symbol.ListOutputs();
 
-  const Symbol heads = ExpandComposites(SpecialiseBatchNorm(symbol, options));
-  const Graph forward = Graph::Of(heads);
+  Symbol heads = ExpandComposites(Adapt(symbol, options));
+  if (options.passes) heads = RemoveIdentities(heads);
+  Graph forward = Graph::Of(heads);
   lowered.batch = BatchOf(forward, options.shapes, options.batch_axes);
-  const NodeTypes forward_types =
-      InferTypes(forward, options.shapes, options.dtypes, options.batch_axes, lowered.batch);
+  NodeTypes forward_types = InferTypes(forward, options.shapes, options.dtypes, options.batch_axes, lowered.batch);
   std::unordered_map<std::string, ValueType> variables;
   for (size_t i = 0; i < forward.nodes.size(); ++i) {
     if (forward.nodes[i]->is_variable()) variables.emplace(forward.nodes[i]->name(), forward_types[i][0]);
@@ -126,11 +118,26 @@ LoweredGraph Lower(const Symbol& symbol, const CompileOptions& options) {
     lowered.head_types.push_back(forward_types[forward.IndexOf(head.node)][head.output]);
   }
 
+  ShapeMap shapes = options.shapes;
+  DTypeMap dtypes = options.dtypes;
+  std::map<std::string, int> batch_axes = options.batch_axes;
+  for (const auto& [name, type] : variables) {
+    shapes[name] = type.shape;
+    dtypes[name] = type.dtype;
+  }
+  const auto fuse = [&](Graph* graph, NodeTypes* types) {
+    if (!options.fusion || !options.observe.empty()) return;
+    const Symbol fused = Fuse(*graph, *types);
+    if (fused.entries() == graph->outputs) return;
+    *graph = Graph::Of(fused);
+    *types = InferTypes(*graph, shapes, dtypes, batch_axes, lowered.batch);
+  };
   // The joint graph: heads, then updates, then gradients. What the updates are made of comes before the first of them,
   // so that what devices combine for them is combined at once.
-  std::vector<Entry> outputs = heads.entries();
+  if (options.mode == Mode::kTrain) fuse(&forward, &forward_types);
+  std::vector<Entry> outputs = forward.outputs;
   if (options.mode == Mode::kTrain) {
-    const std::vector<NextState> next = NextStates(heads, forward_types);
+    const std::vector<NextState> next = NextStates(Symbol(forward.outputs), forward_types);
     for (const NextState& state : next) {
       for (const Entry& input : state.value.entry().node->inputs()) outputs.push_back(input);
     }
@@ -141,16 +148,9 @@ LoweredGraph Lower(const Symbol& symbol, const CompileOptions& options) {
   }
   const auto num_forward = static_cast<std::ptrdiff_t>(outputs.size());
   lowered.head_gradients.resize(lowered.head_types.size());
-  ShapeMap shapes = options.shapes;
-  DTypeMap dtypes = options.dtypes;
-  std::map<std::string, int> batch_axes = options.batch_axes;
-  for (const auto& [name, type] : variables) {
-    shapes[name] = type.shape;
-    dtypes[name] = type.dtype;
-  }
   if (options.with_backward && options.mode == Mode::kTrain) {
     const std::vector<std::string> wrt = GradientOrder(forward, options);
-    GradientResult result = Gradient(heads, wrt, forward_types);
+    GradientResult result = Gradient(Symbol(forward.outputs), wrt, forward_types);
     lowered.head_gradients = result.head_gradients;
     for (size_t i = 0; i < lowered.head_types.size(); ++i) {
       const std::string& name = lowered.head_gradients[i];
@@ -186,11 +186,7 @@ LoweredGraph Lower(const Symbol& symbol, const CompileOptions& options) {
   keep_present(&dtypes);
   keep_present(&batch_axes);
   lowered.types = InferTypes(lowered.graph, shapes, dtypes, batch_axes, lowered.batch);
-  if (options.fusion && options.observe.empty()) {
-    joint = Fuse(lowered.graph, lowered.types);
-    lowered.graph = Graph::Of(joint);
-    lowered.types = InferTypes(lowered.graph, shapes, dtypes, batch_axes, lowered.batch);
-  }
+  fuse(&lowered.graph, &lowered.types);
   const std::vector<Entry>& all = lowered.graph.outputs;
   lowered.forward_nodes = static_cast<int>(Graph::Of(Symbol({all.begin(), all.begin() + num_forward})).nodes.size());
   return lowered;

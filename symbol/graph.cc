@@ -68,6 +68,18 @@ std::string Describe(const Node& node) {
   return fmt::format("{} \"{}\"", node.is_variable() ? "variable" : node.op().name, node.name());
 }
 
+NodePtr Remake(const Node& node, const OpDef& op, AnyAttrs attrs, std::vector<Entry> inputs) {
+  auto made = std::make_shared<Node>(&op, std::move(attrs), node.name(), std::move(inputs), node.annotations());
+  made->origin = node.origin;
+  return made;
+}
+
+std::vector<Entry> OutputsOf(const NodePtr& node) {
+  std::vector<Entry> outputs;
+  for (int i = 0; i < node->num_outputs(); ++i) outputs.push_back({node, i});
+  return outputs;
+}
+
 NodePtr WithInputs(const Node& node, std::vector<Entry> inputs) {
   return Copy(node, std::move(inputs), node.annotations());
 }

@@ -35,6 +35,10 @@ std::string Describe(const Node& node);
 // The same node with other inputs, or other annotations.
 NodePtr WithInputs(const Node& node, std::vector<Entry> inputs);
 NodePtr WithAnnotations(const Node& node, Annotations annotations);
+// Another operator in its place: of its name, annotations and origin.
+NodePtr Remake(const Node& node, const OpDef& op, AnyAttrs attrs, std::vector<Entry> inputs);
+// All outputs, hidden included.
+std::vector<Entry> OutputsOf(const NodePtr& node);
 
 // Rebuilds a symbol bottom up: `rewrite` gets each non-variable node with its new inputs and returns its new outputs
 // (all of them, hidden included), or an empty list to keep the node (re-made only if an input changed).

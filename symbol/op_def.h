@@ -152,6 +152,23 @@ struct InplacePair {
 // kernel gets them all, in device order along a new axis 0. On one device both are that device's value.
 enum class AcrossDevices : uint8_t { kNothing, kSum, kGather };
 
+struct ValueType;
+
+// What tells whether a node is a view.
+struct ViewContext {
+  const AnyAttrs& attrs;
+  const ValueType &input, &output;  // types of input 0 and of output 0
+  bool training = false;
+  bool by_products = false;  // is an output beyond 0 read?
+};
+
+// How a node is bound, as far as operators adapt to it.
+struct BindContext {
+  std::vector<bool> fixed = {};  // per input: is it a parameter that is not trained?
+  bool training = false;
+  int devices = 1;
+};
+
 struct OpDef {
   std::string name = {};  // "Convolution"
   std::string doc = {};   // the formula, in a line or two
@@ -183,6 +200,12 @@ struct OpDef {
   std::string not_differentiable = {};  // the reason, if there is no gradient rule
   // A loss head: its gradient does not depend on what flows back into its output.
   std::function<bool(const AnyAttrs&)> is_loss = {};
+  // Of a loss head: its gradient is divided by the number of samples already, so an update does not divide again.
+  std::function<bool(const AnyAttrs&)> is_mean = {};
+  bool blocks_gradient = false;  // of a loss head: nothing flows back (BlockGrad), so nothing is trained by it
+
+  // Its attributes for one binding, before anything else is done; default: as they are.
+  std::function<AnyAttrs(const AnyAttrs&, const BindContext&)> adapt = {};
 
   // In training: what becomes of its auxiliary states, from its inputs and outputs, merged over all devices
   // (AcrossDevices). Done after forward, once for each micro-batch.
@@ -193,7 +216,10 @@ struct OpDef {
 
   // Input i and output o may share memory if their dtypes, shapes and formats are equal; the kernel may still decline.
   std::vector<InplacePair> inplace = {};
-  bool is_view = false;       // output 0 has input 0's elements in the same order: costs nothing if plain
+  // Output 0 has input 0's elements in the same order: costs nothing if plain.
+  std::function<bool(const ViewContext&)> is_view = {};
+  // Output 0 is input 0, whatever its type: nodes of this kind are left out.
+  std::function<bool(const AnyAttrs&, const std::vector<Entry>& inputs)> is_identity = {};
   bool zero_to_zero = false;  // f(0, 0, ...) = 0: padding of blocked formats stays zero
   bool is_random = false;     // never merged by common-subexpression elimination
   bool reads_step = false;    // depends on the step (its batch size): no constant, whatever its inputs are

@@ -2,13 +2,13 @@
 
 #include "base/error.h"
 #include "engine/kernels/flat.h"
-#include "symbol/ops/loss.h"
+#include "symbol/op_def.h"
 
 namespace bindery {
 
 TrainingMetric::TrainingMetric(std::unique_ptr<Metric> metric, const Symbol& symbol) : metric_(std::move(metric)) {
   for (const Entry& head : symbol.entries()) {
-    watched_.push_back(!head.node->is_variable() && &head.node->op() != &BlockGradOp());
+    watched_.push_back(!head.node->is_variable() && !head.node->op().blocks_gradient);
   }
 }
 

@@ -9,8 +9,8 @@
 #include "engine/kernels/flat.h"
 #include "executor/reformat.h"
 #include "symbol/graph.h"
+#include "symbol/op_def.h"
 #include "symbol/ops/fixed_gamma.h"
-#include "symbol/ops/loss.h"
 
 namespace bindery {
 namespace {
@@ -20,12 +20,9 @@ std::optional<bool> HeadsLeaveDivision(const Symbol& symbol) {
   bool sums = false, means = false;
   for (const Entry& head : symbol.entries()) {
     if (head.node->is_variable()) continue;
-    Normalization normalization = Normalization::kNull;
-    if (&head.node->op() == &SoftmaxOutputOp())
-      normalization = head.node->attrs().get<SoftmaxOutputAttrs>().normalization;
-    if (&head.node->op() == &MakeLossOp()) normalization = head.node->attrs().get<MakeLossAttrs>().normalization;
-    if (&head.node->op() == &BlockGradOp()) continue;
-    (normalization == Normalization::kNull ? sums : means) = true;
+    const OpDef& op = head.node->op();
+    if (op.blocks_gradient) continue;
+    (op.is_mean && op.is_mean(head.node->attrs()) ? means : sums) = true;
   }
   if (sums && means) return std::nullopt;
   return !means;

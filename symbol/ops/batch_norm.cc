@@ -144,6 +144,15 @@ std::vector<Symbol> ExpandSync(const NodePtr& node) {
                   node->name());
 }
 
+// A layer whose own parameters are all fixed keeps and uses its running statistics; `sync` means nothing on one device
+// and in prediction.
+AnyAttrs Adapted(const AnyAttrs& any, const BindContext& c) {
+  auto attrs = any.get<BatchNormAttrs>();
+  if (c.fixed[2] && (attrs.fix_gamma || c.fixed[1])) attrs.use_global_stats = true;
+  if (c.devices == 1 || !c.training || attrs.use_global_stats) attrs.sync = false;
+  return attrs;
+}
+
 }  // namespace
 
 Symbol BatchNorm(const Symbol& data, const BatchNormAttrs& attrs, const std::string& name) {
@@ -172,6 +181,7 @@ const OpDef& BatchNormOp() {
       .batch_axis = rule::BatchedAs(0),
       .check = rule::CheckBatchNorm,
       .gradient = BatchNormGradient,
+      .adapt = Adapted,
       .updates = BatchNormUpdates,
       .expand = ExpandSync,
       .inplace = {{0, 0}},

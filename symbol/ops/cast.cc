@@ -1,3 +1,4 @@
+#include "symbol/infer.h"
 #include "symbol/ops/common.h"
 #include "symbol/ops/shape_ops.h"
 
@@ -18,6 +19,12 @@ const OpDef& CastOp() {
         // dx = dy in x's type
         return {Cast(g.output_grad(0), {.dtype = g.dtype(0)})};
       },
+      .is_view = [](const ViewContext& c) { return c.input.dtype == c.output.dtype; },
+      .is_identity =
+          [](const AnyAttrs& attrs, const std::vector<Entry>& inputs) {
+            const Node& before = *inputs[0].node;
+            return !before.is_variable() && &before.op() == &CastOp() && before.attrs() == attrs;
+          },
       .zero_to_zero = true,
   };
   return op;

@@ -54,6 +54,8 @@ Shape FillFromProduct(Shape shape, int first, int64_t product);
 // Throws ShapeError unless the rank is `rank`; `axes` tells what they are: "(N, C, H, W)".
 void ExpectRank(const Shape& shape, int rank, const char* axes);
 
+bool AlwaysView(const ViewContext&);
+
 // --- Dtypes.
 void AlikeDTypes(InferDTypeContext& c, std::initializer_list<int> inputs, std::initializer_list<int> outputs);
 // Sums and statistics over data of this type: float64 for float64, else float32.

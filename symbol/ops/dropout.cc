@@ -73,6 +73,11 @@ const OpDef& DropoutOp() {
         return {DropoutGrad(g.output_grad(0), g.output(1), g.attrs<DropoutAttrs>())};
       },
       .inplace = {{0, 0}},
+      .is_view =
+          [](const ViewContext& c) {
+            const auto& attrs = c.attrs.get<DropoutAttrs>();
+            return (attrs.p == 0 || (!c.training && attrs.mode != DropoutMode::kAlways)) && !c.by_products;
+          },
       .zero_to_zero = true,
       .is_random = true,
   };

@@ -196,5 +196,7 @@ struct ConstantAttrs {
 };
 Symbol Constant(HostTensor value, const std::string& name = {});
 const OpDef& ConstantOp();  // no inputs
+// The tensor of a Constant; nullptr for other nodes.
+std::shared_ptr<const HostTensor> ConstantValue(const Node& node);
 
 }  // namespace bindery

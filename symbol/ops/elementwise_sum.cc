@@ -18,6 +18,11 @@ bool ConstantAttrs::operator==(const ConstantAttrs& other) const {
   return value == other.value || (value != nullptr && other.value != nullptr && *value == *other.value);
 }
 
+std::shared_ptr<const HostTensor> ConstantValue(const Node& node) {
+  if (node.is_variable() || &node.op() != &ConstantOp()) return nullptr;
+  return node.attrs().get<ConstantAttrs>().value;
+}
+
 Symbol Constant(HostTensor value, const std::string& name) {
   return Apply(ConstantOp(), ConstantAttrs{std::make_shared<const HostTensor>(std::move(value))}, {}, name);
 }
@@ -34,6 +39,7 @@ const OpDef& AddNOp() {
         return std::vector<Symbol>(g.num_inputs(), g.output_grad(0));
       },
       .inplace = {{0, 0}},
+      .is_identity = [](const AnyAttrs&, const std::vector<Entry>& inputs) { return inputs.size() == 1; },
       .zero_to_zero = true,
   };
   return op;

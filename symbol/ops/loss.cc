@@ -123,7 +123,7 @@ const OpDef& LinearRegressionOutputOp() {
       },
       .is_loss = Always,
       .inplace = {{0, 0}},
-      .is_view = true,
+      .is_view = rule::AlwaysView,
       .zero_to_zero = true,
   };
   return op;
@@ -163,8 +163,9 @@ const OpDef& MakeLossOp() {
         return {rule::BroadcastTo(Apply(MakeLossGradOp(), grad, std::move(inputs)), g.shape(0))};
       },
       .is_loss = Always,
+      .is_mean = [](const AnyAttrs& attrs) { return attrs.get<MakeLossAttrs>().normalization != Normalization::kNull; },
       .inplace = {{0, 0}},
-      .is_view = true,
+      .is_view = rule::AlwaysView,
       .zero_to_zero = true,
   };
   return op;
@@ -204,8 +205,9 @@ const OpDef& BlockGradOp() {
       .infer_shape = rule::AllAlike,
       .gradient = [](const GradientContext&) -> std::vector<Symbol> { return {}; },
       .is_loss = Always,  // as a head it asks for no head gradient
+      .blocks_gradient = true,
       .inplace = {{0, 0}},
-      .is_view = true,
+      .is_view = rule::AlwaysView,
       .zero_to_zero = true,
   };
   return op;

@@ -162,7 +162,8 @@ const OpDef& IdentityOp() {
       .infer_shape = rule::AllAlike,
       .gradient = [](const GradientContext& g) -> std::vector<Symbol> { return {g.output_grad(0)}; },  // dx = dy
       .inplace = {{0, 0}},
-      .is_view = true,
+      .is_view = rule::AlwaysView,
+      .is_identity = [](const AnyAttrs&, const std::vector<Entry>&) { return true; },
       .zero_to_zero = true,
   };
   return op;
@@ -176,7 +177,7 @@ const OpDef& FlattenOp() {
       .batch_axis = ReshapedBatchAxis,
       .gradient = BackToShape,
       .inplace = {{0, 0}},
-      .is_view = true,
+      .is_view = rule::AlwaysView,
       .zero_to_zero = true,
   };
   return op;
@@ -192,7 +193,7 @@ const OpDef& ReshapeOp() {
       .check = CheckReshape,
       .gradient = BackToShape,
       .inplace = {{0, 0}},
-      .is_view = true,
+      .is_view = rule::AlwaysView,
       .zero_to_zero = true,
   };
   return op;
@@ -220,6 +221,11 @@ const OpDef& TransposeOp() {
         for (size_t i = 0; i < axes.size(); ++i) inverse.axes[axes[i]] = static_cast<int64_t>(i);
         return {Transpose(g.output_grad(0), inverse)};
       },
+      .is_identity =
+          [](const AnyAttrs& attrs, const std::vector<Entry>&) {
+            const auto& axes = attrs.get<TransposeAttrs>().axes;  // empty: reversed
+            return !axes.empty() && std::ranges::is_sorted(axes);
+          },
       .zero_to_zero = true,
   };
   return op;

@@ -137,6 +137,8 @@ const OpDef& SoftmaxOutputOp() {
       .check = CheckAttrs,
       .gradient = Gradient,
       .is_loss = [](const AnyAttrs& attrs) { return !attrs.get<SoftmaxOutputAttrs>().out_grad; },
+      .is_mean =
+          [](const AnyAttrs& attrs) { return attrs.get<SoftmaxOutputAttrs>().normalization != Normalization::kNull; },
       .inplace = {{0, 0}},
   };
   return op;

@@ -1,5 +1,6 @@
 // BroadcastTo and SumTo, which are each other's gradients.
 #include "base/error.h"
+#include "symbol/infer.h"
 #include "symbol/ops/broadcast.h"
 #include "symbol/ops/common.h"
 #include "symbol/ops/shape_ops.h"
@@ -57,6 +58,7 @@ OpDef ToShape(std::string name, std::string doc) {
       .attrs_type = &AttrsOf<ToShapeAttrs>(),
       .batch_axis = ToShapeBatchAxis,
       .check = CheckAttrs,
+      .is_view = [](const ViewContext& c) { return c.input.shape == c.output.shape; },
       .zero_to_zero = true,
   };
 }

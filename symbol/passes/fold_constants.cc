@@ -10,19 +10,11 @@
 namespace bindery {
 namespace {
 
-bool IsConstant(const Entry& entry) { return !entry.node->is_variable() && &entry.node->op() == &ConstantOp(); }
-
 bool MayFold(const Node& node, const std::vector<Entry>& inputs) {
   const OpDef& op = node.op();
-  return &op != &ConstantOp() && !op.is_random && !op.reads_step && op.across_devices == AcrossDevices::kNothing &&
-         op.auxiliary.empty() && std::all_of(inputs.begin(), inputs.end(), IsConstant);
-}
-
-// The outputs of a node that depends on constants only, hidden ones included.
-std::vector<Entry> OutputsOf(const NodePtr& node) {
-  std::vector<Entry> outputs;
-  for (int i = 0; i < node->num_outputs(); ++i) outputs.push_back({node, i});
-  return outputs;
+  return !ConstantValue(node) && !op.is_random && !op.reads_step && op.across_devices == AcrossDevices::kNothing &&
+         op.auxiliary.empty() &&
+         std::ranges::all_of(inputs, [](const Entry& input) { return ConstantValue(*input.node) != nullptr; });
 }
 
 bool IsSmall(const NodePtr& node, int64_t max_elements) {
@@ -46,7 +38,7 @@ Symbol FoldConstants(const Symbol& symbol, const Evaluator& evaluate, int64_t ma
     const NodePtr folded = WithInputs(*node, inputs);
     if (!IsSmall(folded, max_elements)) return outputs;
     std::vector<HostTensor> values;
-    for (const Entry& input : inputs) values.push_back(*input.node->attrs().get<ConstantAttrs>().value);
+    for (const Entry& input : inputs) values.push_back(*ConstantValue(*input.node));
     std::vector<HostTensor> results = evaluate(*folded, values);
     if (results.size() != static_cast<size_t>(node->num_outputs())) {
       Throw("{}: its evaluation gave {} values for {} outputs", Describe(*node), results.size(), node->num_outputs());

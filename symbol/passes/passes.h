@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "base/host_tensor.h"
+#include "symbol/graph.h"
+#include "symbol/infer.h"
 #include "symbol/symbol.h"
 
 namespace bindery {
@@ -23,5 +25,10 @@ Symbol FoldConstants(const Symbol& symbol, const Evaluator& evaluate, int64_t ma
 // known from Cast(Cast(x)), additions of nothing (AddN of one). One that is a head stays: it gives the output its name.
 // Dead nodes go by themselves: a graph holds only what its outputs need.
 Symbol RemoveIdentities(const Symbol& symbol);
+
+// Neighbouring operators become one where a kernel does both in one pass over memory (symbol/ops/fusions.h), if nobody
+// else reads the value between them. `types` are those of the graph. A forward graph is fused before its gradient is
+// taken, which then is that of the fused operators; what gradients add is fused after it.
+Symbol Fuse(const Graph& graph, const NodeTypes& types);
 
 }  // namespace bindery

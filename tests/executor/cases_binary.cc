@@ -53,7 +53,8 @@ std::vector<OperatorCase> BinaryCases() {
       if (name == "Power") {
         c.inputs["a"] = Uniform(shapes.a, 0.4, 1.9);
         c.tolerance = 4;
-        c.magnitude = 3;  // a^b log a
+        // What lies between is rounded, and cancels when it is summed.
+        if (shapes.a != shapes.b) c.test_dtypes = {DType::kFloat32, DType::kFloat64};
       }
       // A quotient that is rounded to the next whole number has another remainder.
       if (name == "Mod") c.test_dtypes = {DType::kFloat32, DType::kFloat64};

@@ -162,5 +162,46 @@ TEST(RemoveIdentities, HeadsKeepTheirNames) {
   EXPECT_EQ(NodeCount(removed), 2);
 }
 
+Symbol Fused(const Symbol& net, const ShapeMap& shapes) {
+  const Graph graph = Graph::Of(net);
+  return Fuse(graph, InferTypes(graph, shapes, {}, {}));
+}
+
+TEST(Fusion, NeighboursBecomeOne) {
+  const ShapeMap image = {{"x", {2, 3, 4, 4}}};
+  const Symbol x = Variable("x");
+  const Symbol layer = Convolution(x, {.num_filter = 3, .kernel = {3, 3}, .pad = {1, 1}}, "conv");
+  const Symbol norm = BatchNorm(layer, {}, "bn");
+  const Symbol net = Fused(Group({Tanh(Add(x, Relu(norm), "add"))}), image);
+  EXPECT_EQ(Count(net, ActivationOp()), 1);  // no kernel adds and takes the tanh
+  const Symbol fused = Fused(FullyConnected(Relu(Add(x, Relu(norm))), {.num_hidden = 4}, "fc"), image);
+  EXPECT_EQ(Count(fused, ActivationOp()), 0);
+  EXPECT_EQ(Count(fused, AddReluOp()), 1);
+  EXPECT_EQ(Count(fused, BatchNormOp()), 1);
+  EXPECT_EQ(Count(Fused(Tanh(layer), image), ActivationOp()), 0);
+  EXPECT_EQ(Count(Fused(Sigmoid(Relu(layer)), image), ActivationOp()), 1);  // a layer takes one
+}
+
+TEST(Fusion, OnlyWhereNobodyElseReads) {
+  const ShapeMap shapes = {{"x", {2, 3}}, {"one", {1, 3}}};
+  const Symbol x = Variable("x"), layer = FullyConnected(x, {.num_hidden = 3}, "fc");
+  for (const Symbol& net : {Group({Relu(layer), layer}), Relu(layer) + layer, Group({Relu(layer), Tanh(layer)}),
+                            Relu(Add(x, Variable("one")))}) {
+    EXPECT_EQ(Fused(net, shapes).entries(), net.entries());
+  }
+}
+
+// The gradient of a fused operator needs nothing of what is between the two, and is fused in its turn.
+TEST(Fusion, GradientsAreThoseOfFusedOperators) {
+  const ShapeMap image = {{"x", {2, 3, 4, 4}}};
+  const Symbol x = Variable("x");
+  Symbol net = Relu(BatchNorm(Convolution(x, {.num_filter = 3, .kernel = {1, 1}}, "conv"), {}, "bn"));
+  net = Fused(MakeLoss(Relu(net + x)), image);
+  const GradientResult result = Gradient(net, std::vector<std::string>{"conv_weight", "x"}, {.shapes = image});
+  const Symbol joint = Group({net, result.gradients[0], result.gradients[1]});
+  EXPECT_EQ(Count(joint, ActivationGradOp()), 1);  // that of the sum; the normalisation's does the other
+  EXPECT_EQ(Count(joint, BatchNormGradOp()), 1);
+}
+
 }  // namespace
 }  // namespace bindery
