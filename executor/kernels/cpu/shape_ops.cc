@@ -51,12 +51,17 @@ MaybeKernel MakeConstant(const KernelSpec& spec) {
   return kernel;
 }
 
+// Of one device.
+MaybeKernel MakeMergeStatistics(const KernelSpec& spec) {
+  return spec.inputs[0].shape == spec.outputs[0].shape ? ViewKernel(spec) : std::nullopt;
+}
+
 constexpr KernelEntry kEntries[] = {
     {"Identity", ViewKernel},       {"BlockGrad", ViewKernel},
     {"MakeLoss", ViewKernel},       {"LinearRegressionOutput", ViewKernel},
     {"Flatten", ViewKernel},        {"Reshape", ViewKernel},
-    {"SumOverDevices", ViewKernel}, {"Transpose", MakeTranspose},
-    {"Constant", MakeConstant},
+    {"SumOverDevices", ViewKernel}, {"MergeStatistics", MakeMergeStatistics},
+    {"Transpose", MakeTranspose},   {"Constant", MakeConstant},
 };
 
 }  // namespace
