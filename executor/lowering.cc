@@ -49,8 +49,8 @@ std::vector<std::string> GradientOrder(const Graph& graph, const CompileOptions&
   return names;
 }
 
-Symbol RunPasses(Symbol symbol, Mode mode) {
-  symbol = RemoveIdentities(symbol);
+Symbol RunPasses(Symbol symbol, const DTypeMap& dtypes, Mode mode) {
+  symbol = GiveScalarsTypes(RemoveIdentities(symbol), dtypes);
   symbol = FoldConstants(symbol, [mode](const Node& node, const std::vector<HostTensor>& inputs) {
     return EvaluateNode(node, inputs, mode, KernelPolicy::kReference);
   });
@@ -172,7 +172,7 @@ LoweredGraph Lower(const Symbol& symbol, const CompileOptions& options) {
   }
 
   Symbol joint{std::move(outputs)};
-  if (options.passes) joint = RunPasses(joint, options.mode);
+  if (options.passes) joint = RunPasses(joint, dtypes, options.mode);
   lowered.graph = Graph::Of(joint);
   // Passes may have removed the last use of a variable.
   const auto keep_present = [&](auto* map) {

@@ -31,6 +31,7 @@ NodeName NameFor(const OpDef& op, const AnyAttrs& attrs, const std::vector<Symbo
   for (const Symbol& input : inputs) {
     if (input.empty()) continue;
     const Node& first = *input.entries()[0].node;
+    if (!first.is_variable() && first.inputs().empty()) continue;  // a constant: 2.0 * x is named after x
     const std::string& base = first.auto_base.empty() ? first.name() : first.auto_base;
     const int depth = first.auto_depth + 1;
     return {fmt::format("{}_{}{}", base, op_name, depth), base, depth};

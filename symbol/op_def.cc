@@ -41,6 +41,11 @@ DType NodeContext::output_dtype(int output) const {
   ThrowUnknown("element type", *node_, "output", node_->op().outputs(node_->attrs()).at(output));
 }
 
+bool GradientContext::is_number(int input) const {
+  const auto shape = types_->ShapeOf(node_->inputs()[input]);
+  return shape && shape->empty();
+}
+
 int NumOutputs(const OpDef& op, const AnyAttrs& attrs) {
   return op.num_outputs ? op.num_outputs(attrs) : static_cast<int>(op.outputs(attrs).size());
 }

@@ -107,6 +107,7 @@ class NodeContext {
   Extents output_shape(int output) const;
   DType dtype(int input) const;
   DType output_dtype(int output) const;
+  bool is_number(int input) const;  // is it known to have no axes?
 
  private:
   NodePtr node_;

@@ -29,16 +29,11 @@ std::span<const OpDef& (*const)()> BuiltinOps() {
       DropoutOp,
       DropoutGradOp,
       // elementwise.h, besides the rows of its table
-      AddScalarOp,
-      SubScalarOp,
-      RSubScalarOp,
-      MulScalarOp,
-      DivScalarOp,
-      RDivScalarOp,
       AddNOp,
       AddReluOp,
       AddReluGradOp,
       ConstantOp,
+      ScalarOp,
       // fully_connected.h
       FullyConnectedOp,
       FullyConnectedGradDataOp,

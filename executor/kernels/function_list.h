@@ -19,6 +19,7 @@ enum FunctionFlags : unsigned {
   kFloatsOnly = 1,  // made for floating point types alone
   kZeroKept = 2,    // f(0) = +0: padding stays what it is
   kWraps = 4,       // integers overflow as in two's complement
+  kTruth = 8,       // the result is bool
 };
 
 template <FixedString kText, unsigned kTraits = kAnyType>

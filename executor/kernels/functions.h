@@ -118,14 +118,14 @@ struct Atanh : Function<"Atanh", kFloatsOnly> {
     return each(x, [](auto v) { return std::atanh(v); });
   }
 };
-struct Not : Function<"Not"> {
-  constexpr auto operator()(auto x) const { return Truth<decltype(x)>(x == 0); }
+struct Not : Function<"Not", kTruth> {
+  constexpr bool operator()(auto x) const { return x == 0; }
 };
-struct IsNaN : Function<"IsNaN", kFloatsOnly> {
-  constexpr auto operator()(auto x) const { return Truth<decltype(x)>(x != x); }
+struct IsNaN : Function<"IsNaN", kFloatsOnly | kTruth> {
+  constexpr bool operator()(auto x) const { return x != x; }
 };
-struct IsInf : Function<"IsInf", kFloatsOnly> {
-  constexpr auto operator()(auto x) const { return Truth<decltype(x)>(abs(x) == Value<decltype(x)>(INFINITY)); }
+struct IsInf : Function<"IsInf", kFloatsOnly | kTruth> {
+  constexpr bool operator()(auto x) const { return abs(x) == Value<decltype(x)>(INFINITY); }
 };
 
 // y = f(a, b), stretched where shapes differ
@@ -153,32 +153,32 @@ struct Maximum : Function<"Maximum"> {
 struct Minimum : Function<"Minimum"> {
   constexpr auto operator()(auto a, auto b) const { return (a <= b) | (a != a) ? a : b; }
 };
-struct Less : Function<"Less"> {
-  constexpr auto operator()(auto a, auto b) const { return Truth<decltype(a)>(a < b); }
+struct Less : Function<"Less", kTruth> {
+  constexpr bool operator()(auto a, auto b) const { return a < b; }
 };
-struct LessEqual : Function<"LessEqual"> {
-  constexpr auto operator()(auto a, auto b) const { return Truth<decltype(a)>(a <= b); }
+struct LessEqual : Function<"LessEqual", kTruth> {
+  constexpr bool operator()(auto a, auto b) const { return a <= b; }
 };
-struct Greater : Function<"Greater"> {
-  constexpr auto operator()(auto a, auto b) const { return Truth<decltype(a)>(a > b); }
+struct Greater : Function<"Greater", kTruth> {
+  constexpr bool operator()(auto a, auto b) const { return a > b; }
 };
-struct GreaterEqual : Function<"GreaterEqual"> {
-  constexpr auto operator()(auto a, auto b) const { return Truth<decltype(a)>(a >= b); }
+struct GreaterEqual : Function<"GreaterEqual", kTruth> {
+  constexpr bool operator()(auto a, auto b) const { return a >= b; }
 };
-struct Equal : Function<"Equal"> {
-  constexpr auto operator()(auto a, auto b) const { return Truth<decltype(a)>(a == b); }
+struct Equal : Function<"Equal", kTruth> {
+  constexpr bool operator()(auto a, auto b) const { return a == b; }
 };
-struct NotEqual : Function<"NotEqual"> {
-  constexpr auto operator()(auto a, auto b) const { return Truth<decltype(a)>(a != b); }
+struct NotEqual : Function<"NotEqual", kTruth> {
+  constexpr bool operator()(auto a, auto b) const { return a != b; }
 };
-struct And : Function<"And"> {
-  constexpr auto operator()(auto a, auto b) const { return Truth<decltype(a)>((a != 0) & (b != 0)); }
+struct And : Function<"And", kTruth> {
+  constexpr bool operator()(auto a, auto b) const { return a != 0 && b != 0; }
 };
-struct Or : Function<"Or"> {
-  constexpr auto operator()(auto a, auto b) const { return Truth<decltype(a)>((a != 0) | (b != 0)); }
+struct Or : Function<"Or", kTruth> {
+  constexpr bool operator()(auto a, auto b) const { return a != 0 || b != 0; }
 };
-struct Xor : Function<"Xor"> {
-  constexpr auto operator()(auto a, auto b) const { return Truth<decltype(a)>((a != 0) ^ (b != 0)); }
+struct Xor : Function<"Xor", kTruth> {
+  constexpr bool operator()(auto a, auto b) const { return (a != 0) != (b != 0); }
 };
 
 // Activations, in the order of ActivationType after kNone, and their derivatives times dy from the result y.
@@ -222,10 +222,12 @@ struct AddRelu : Function<"AddRelu", kFloatsOnly | kZeroKept> {
 using UnaryFunctions =
     FunctionList<fn::Negative, fn::Abs, fn::Sign, fn::Square, fn::Sqrt, fn::Exp, fn::Expm1, fn::Log, fn::Log1p,
                  fn::Reciprocal, fn::Floor, fn::Ceil, fn::Round, fn::Erf, fn::Sin, fn::Cos, fn::Tan, fn::Asin, fn::Acos,
-                 fn::Atan, fn::Sinh, fn::Cosh, fn::Asinh, fn::Acosh, fn::Atanh, fn::Not, fn::IsNaN, fn::IsInf>;
-using BinaryFunctions = FunctionList<fn::Add, fn::Sub, fn::Mul, fn::Div, fn::Mod, fn::Power, fn::Maximum, fn::Minimum,
-                                     fn::Less, fn::LessEqual, fn::Greater, fn::GreaterEqual, fn::Equal, fn::NotEqual,
-                                     fn::And, fn::Or, fn::Xor, fn::AddRelu>;
+                 fn::Atan, fn::Sinh, fn::Cosh, fn::Asinh, fn::Acosh, fn::Atanh>;
+using BinaryFunctions =
+    FunctionList<fn::Add, fn::Sub, fn::Mul, fn::Div, fn::Mod, fn::Power, fn::Maximum, fn::Minimum, fn::AddRelu>;
+using Predicates = FunctionList<fn::Not, fn::IsNaN, fn::IsInf>;
+using Relations = FunctionList<fn::Less, fn::LessEqual, fn::Greater, fn::GreaterEqual, fn::Equal, fn::NotEqual, fn::And,
+                               fn::Or, fn::Xor>;
 using ActivationFunctions = FunctionList<fn::Relu, fn::Sigmoid, fn::Tanh, fn::SoftRelu, fn::SoftSign>;
 using ActivationGradFunctions =
     FunctionList<fn::ReluGrad, fn::SigmoidGrad, fn::TanhGrad, fn::SoftReluGrad, fn::SoftSignGrad>;

@@ -100,17 +100,20 @@ template <class F, class T>
 inline constexpr bool kTakes = !(F::kFlags & kFloatsOnly) || std::is_floating_point_v<T> ||
                                std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>;
 
+template <class F, class T>
+using Result = std::conditional_t<(F::kFlags & kTruth) != 0, bool, T>;
+
 // f of elements of type T, computed in the type that stands for it.
 template <class F, class T, class... Operands>
-T Call(Operands... x) {
+Result<F, T> Call(Operands... x) {
   if constexpr (std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>) {
-    return static_cast<T>(F()(static_cast<float>(x)...));
+    return static_cast<Result<F, T>>(F()(static_cast<float>(x)...));
   } else if constexpr (std::is_same_v<T, bool>) {
     return F()(static_cast<int>(x)...) != 0;
   } else if constexpr (std::is_integral_v<T> && (F::kFlags & kWraps) && sizeof(T) >= sizeof(int)) {
     return static_cast<T>(F()(static_cast<std::make_unsigned_t<T>>(x)...));
   } else {
-    return static_cast<T>(F()(x...));
+    return static_cast<Result<F, T>>(F()(x...));
   }
 }
 

@@ -6,6 +6,7 @@
 #include "executor/kernel.h"
 #include "symbol/ops/batch_norm.h"
 #include "symbol/ops/dropout.h"
+#include "symbol/ops/elementwise.h"
 #include "symbol/ops/loss.h"
 
 namespace bindery {
@@ -30,6 +31,14 @@ inline AxisView ClassesOf(const SoftmaxOutputAttrs& attrs, const Shape& data) {
   if (attrs.multi_output) return ViewAlong(data, 1);
   if (attrs.preserve_shape) return ViewAlong(data, -1);
   return {data[0], data.CountFrom(1), 1};
+}
+
+// What a Constant or a Scalar gives.
+inline std::shared_ptr<const HostTensor> ConstantOf(const KernelSpec& spec) {
+  if (spec.op == &ConstantOp()) return spec.attributes<ConstantAttrs>().value;
+  const auto number = std::make_shared<HostTensor>(spec.outputs[0].dtype, Shape());
+  number->Set(0, spec.attributes<ScalarAttrs>().scalar);
+  return number;
 }
 
 // Does this Dropout, or its gradient, leave every element as it is?

@@ -5,8 +5,7 @@
 
 namespace bindery::rule {
 
-// Inputs 0 and 1, output 0. Backward, an operand whose extent is not known is taken to be as the other's, not
-// stretched.
+// All inputs, output 0. Backward, an operand whose extent is not known is taken to be as the output's, not stretched.
 void InferBroadcast(InferContext& c);
 
 // Can `small` be stretched to `large`? Unknown extents fit everything.

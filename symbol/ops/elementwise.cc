@@ -18,6 +18,7 @@ enum Flags : unsigned {
   kAny = 0,
   kFloats = 1,    // floating point operands only
   kZeroKept = 2,  // f(0) = 0, f(0, 0) = 0
+  kTruth = 4,     // gives bool
 };
 
 // What a gradient is made of: dy, the operands, the result.
@@ -67,9 +68,9 @@ constexpr UnaryRow kUnary[] = {
     {"Asinh", "the inverse of Sinh", kFloats | kZeroKept, [](G g) { return g.dy / Sqrt(Square(g.x) + 1.0); }},
     {"Acosh", "the inverse of Cosh, not negative", kFloats, [](G g) { return g.dy / Sqrt(Square(g.x) - 1.0); }},
     {"Atanh", "the inverse of tanh", kFloats | kZeroKept, [](G g) { return g.dy / (1.0 - Square(g.x)); }},
-    {"Not", "1 where x is 0, else 0", kAny, nullptr},
-    {"IsNaN", "1 where x is not a number, else 0", kFloats | kZeroKept, nullptr},
-    {"IsInf", "1 where x is infinite, else 0", kFloats | kZeroKept, nullptr},
+    {"Not", "x is 0", kTruth, nullptr},
+    {"IsNaN", "x is not a number", kFloats | kTruth | kZeroKept, nullptr},
+    {"IsInf", "x is infinite", kFloats | kTruth | kZeroKept, nullptr},
 };
 
 constexpr BinaryRow kBinary[] = {
@@ -81,61 +82,56 @@ constexpr BinaryRow kBinary[] = {
     {"Mod", "a - floor(a / b) b", kAny, [](G g) { return g.dy; }, [](G g) { return -(g.dy * Floor(g.a / g.b)); }},
     {"Power", "a^b", kAny, [](G g) { return g.dy * g.b * Power(g.a, g.b - 1.0); },
      [](G g) { return g.dy * g.y * Log(g.a); }},
-    {"Maximum", "max(a, b)", kZeroKept, [](G g) { return g.dy * GreaterEqual(g.a, g.b); },
-     [](G g) { return g.dy * (1.0 - GreaterEqual(g.a, g.b)); }},
-    {"Minimum", "min(a, b)", kZeroKept, [](G g) { return g.dy * LessEqual(g.a, g.b); },
-     [](G g) { return g.dy * (1.0 - LessEqual(g.a, g.b)); }},
-    {"Less", "1 where a < b, else 0", kZeroKept, nullptr, nullptr},
-    {"LessEqual", "1 where a <= b, else 0", kAny, nullptr, nullptr},
-    {"Greater", "1 where a > b, else 0", kZeroKept, nullptr, nullptr},
-    {"GreaterEqual", "1 where a >= b, else 0", kAny, nullptr, nullptr},
-    {"Equal", "1 where a = b, else 0", kAny, nullptr, nullptr},
-    {"NotEqual", "1 where a is not b, else 0", kZeroKept, nullptr, nullptr},
-    {"And", "1 where neither is 0, else 0", kZeroKept, nullptr, nullptr},
-    {"Or", "1 where one is not 0, else 0", kZeroKept, nullptr, nullptr},
-    {"Xor", "1 where one is 0 and the other is not, else 0", kZeroKept, nullptr, nullptr},
+    {"Maximum", "max(a, b)", kZeroKept, [](G g) { return Where(GreaterEqual(g.a, g.b), g.dy, 0.0); },
+     [](G g) { return Where(GreaterEqual(g.a, g.b), 0.0, g.dy); }},
+    {"Minimum", "min(a, b)", kZeroKept, [](G g) { return Where(LessEqual(g.a, g.b), g.dy, 0.0); },
+     [](G g) { return Where(LessEqual(g.a, g.b), 0.0, g.dy); }},
+    {"Less", "a < b", kTruth | kZeroKept, nullptr, nullptr},
+    {"LessEqual", "a <= b", kTruth, nullptr, nullptr},
+    {"Greater", "a > b", kTruth | kZeroKept, nullptr, nullptr},
+    {"GreaterEqual", "a >= b", kTruth, nullptr, nullptr},
+    {"Equal", "a = b", kTruth, nullptr, nullptr},
+    {"NotEqual", "a is not b", kTruth | kZeroKept, nullptr, nullptr},
+    {"And", "neither is 0", kTruth | kZeroKept, nullptr, nullptr},
+    {"Or", "one is not 0", kTruth | kZeroKept, nullptr, nullptr},
+    {"Xor", "one is 0 and the other is not", kTruth | kZeroKept, nullptr, nullptr},
 };
 
-// One type for all; floating point if the row wants it.
-void FloatsAlike(InferDTypeContext& c) {
-  std::optional<DType> common = c.output(0);
-  for (int i = 0; i < c.num_inputs() && !common; ++i) common = c.input(i);
-  if (!common) return;
-  if (!IsFloat(*common)) Throw<ShapeError>("takes floating point numbers, got {}", *common);
-  for (int i = 0; i < c.num_inputs(); ++i) c.SetInput(i, *common);
-  c.SetOutput(0, *common);
+// One type for all operands, floating point if the row wants it; the result's too, or bool.
+auto TypesOf(unsigned flags) {
+  return [flags](InferDTypeContext& c) {
+    std::optional<DType> common = flags & kTruth ? std::nullopt : c.output(0);
+    for (int i = 0; i < c.num_inputs() && !common; ++i) common = c.input(i);
+    if (flags & kTruth) c.SetOutput(0, DType::kBool);
+    if (!common) return;
+    if ((flags & kFloats) && !IsFloat(*common)) Throw<ShapeError>("takes floating point numbers, got {}", *common);
+    for (int i = 0; i < c.num_inputs(); ++i) c.SetInput(i, *common);
+    if (!(flags & kTruth)) c.SetOutput(0, *common);
+  };
 }
 
 // A rule of a row as a gradient: each operand's in the output's shape, then summed to the operand's.
 std::vector<Symbol> GradientOf(const GradientContext& g, std::initializer_list<Rule> rules) {
-  const bool unary = rules.size() == 1;
-  const Terms terms = {.dy = g.output_grad(0),
-                       .x = unary ? g.input(0) : Symbol(),
-                       .y = g.output(0),
-                       .a = unary ? Symbol() : g.input(0),
-                       .b = unary ? Symbol() : g.input(1)};
+  const Symbol second = rules.size() > 1 ? g.input(1) : Symbol();
+  const Terms terms = {.dy = g.output_grad(0), .x = g.input(0), .y = g.output(0), .a = g.input(0), .b = second};
   std::vector<Symbol> gradients;
-  int i = 0;
   for (const Rule rule : rules) {
-    if (!rule || !g.wants(i)) {
-      gradients.emplace_back();
-    } else {
-      gradients.push_back(unary ? rule(terms) : rule::OperandGradient(g, i, rule(terms)));
-    }
-    ++i;
+    const int i = static_cast<int>(gradients.size());
+    gradients.push_back(rule && g.wants(i) ? rule::OperandGradient(g, i, rule(terms)) : Symbol());
   }
   return gradients;
 }
 
 OpDef Common(const char* name, const char* doc, unsigned flags) {
   OpDef op = {.name = name, .doc = doc, .zero_to_zero = (flags & kZeroKept) != 0};
-  if (flags & kFloats) op.infer_dtype = FloatsAlike;
+  op.infer_shape = rule::InferBroadcast;
+  op.infer_dtype = TypesOf(flags);
+  op.batch_axis = rule::BatchAligned;
   return op;
 }
 
 OpDef Define(const UnaryRow& row) {
   OpDef op = Common(row.name, row.doc, row.flags);
-  op.infer_shape = rule::AllAlike;
   op.gradient = [dx = row.dx](const GradientContext& g) { return GradientOf(g, {dx}); };
   op.inplace = {{0, 0}};
   return op;
@@ -144,10 +140,29 @@ OpDef Define(const UnaryRow& row) {
 OpDef Define(const BinaryRow& row) {
   OpDef op = Common(row.name, row.doc, row.flags);
   op.inputs = rule::Inputs({"a", "b"});
-  op.infer_shape = rule::InferBroadcast;
-  op.batch_axis = rule::BatchAligned;
   op.gradient = [da = row.da, db = row.db](const GradientContext& g) { return GradientOf(g, {da, db}); };
   op.inplace = {{0, 0}, {1, 0}};  // for the operand that is not stretched
+  return op;
+}
+
+const OpDef& WhereOp() {
+  static const OpDef op = [] {
+    OpDef def = Common("Where", "a where the condition is true, else b.", kZeroKept);
+    def.inputs = rule::Inputs({"condition", "a", "b"});
+    def.infer_dtype = [](InferDTypeContext& c) {
+      c.SetInput(0, DType::kBool);
+      rule::AlikeDTypes(c, {1, 2}, {0});
+    };
+    def.gradient = [](const GradientContext& g) -> std::vector<Symbol> {
+      const Symbol &condition = g.input(0), &dy = g.output_grad(0);
+      std::vector<Symbol> gradients(3);
+      if (g.wants(1)) gradients[1] = rule::OperandGradient(g, 1, Where(condition, dy, 0.0));
+      if (g.wants(2)) gradients[2] = rule::OperandGradient(g, 2, Where(condition, 0.0, dy));
+      return gradients;
+    };
+    def.inplace = {{1, 0}, {2, 0}};
+    return def;
+  }();
   return op;
 }
 
@@ -159,7 +174,7 @@ const OpDef& OpOf() {
 
 using Accessor = const OpDef& (*)();
 constexpr auto kOps = []<size_t... kU, size_t... kB>(std::index_sequence<kU...>, std::index_sequence<kB...>) {
-  return std::array<Accessor, sizeof...(kU) + sizeof...(kB)>{OpOf<kUnary, kU>..., OpOf<kBinary, kB>...};
+  return std::array<Accessor, sizeof...(kU) + sizeof...(kB) + 1>{OpOf<kUnary, kU>..., OpOf<kBinary, kB>..., WhereOp};
 }
 (std::make_index_sequence<std::size(kUnary)>(), std::make_index_sequence<std::size(kBinary)>());
 
@@ -168,15 +183,17 @@ constexpr auto kOps = []<size_t... kU, size_t... kB>(std::index_sequence<kU...>,
 std::span<const OpDef& (*const)()> ElementwiseOps() { return kOps; }
 
 const OpDef& ElementwiseOp(std::string_view name) {
-  for (size_t i = 0; i < kOps.size(); ++i) {
-    if (name == (i < std::size(kUnary) ? kUnary[i].name : kBinary[i - std::size(kUnary)].name)) return kOps[i]();
+  for (size_t i = 0; i < std::size(kUnary); ++i) {
+    if (name == kUnary[i].name) return kOps[i]();
+  }
+  for (size_t i = 0; i < std::size(kBinary); ++i) {
+    if (name == kBinary[i].name) return kOps[std::size(kUnary) + i]();
   }
   Throw<ModelError>("no elementwise operator is called \"{}\"", name);
 }
 
-Symbol operator+(const Symbol& a, const Symbol& b) { return Add(a, b); }
-Symbol operator-(const Symbol& a, const Symbol& b) { return Sub(a, b); }
-Symbol operator*(const Symbol& a, const Symbol& b) { return Mul(a, b); }
-Symbol operator/(const Symbol& a, const Symbol& b) { return Div(a, b); }
+Symbol Where(const Symbol& condition, const Operand& a, const Operand& b, const std::string& name) {
+  return Apply(WhereOp(), {}, {condition, a.symbol, b.symbol}, name);
+}
 
 }  // namespace bindery

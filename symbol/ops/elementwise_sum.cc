@@ -1,4 +1,6 @@
-// Sums of several operands, and constants.
+// Sums of several operands, constants and numbers.
+#include <fmt/format.h>
+
 #include "base/error.h"
 #include "symbol/ops/activation.h"
 #include "symbol/ops/common.h"
@@ -26,6 +28,8 @@ std::shared_ptr<const HostTensor> ConstantValue(const Node& node) {
 Symbol Constant(HostTensor value, const std::string& name) {
   return Apply(ConstantOp(), ConstantAttrs{std::make_shared<const HostTensor>(std::move(value))}, {}, name);
 }
+
+Symbol Scalar(double number) { return Apply(ScalarOp(), ScalarAttrs{number}, {}, fmt::format("{}", number)); }
 
 const OpDef& AddNOp() {
   static const OpDef op = {
@@ -91,6 +95,20 @@ const OpDef& ConstantOp() {
       .infer_dtype = [](InferDTypeContext& c) { c.SetOutput(0, Checked(c.attrs<ConstantAttrs>()).value->dtype()); },
       .batch_axis = rule::NotBatched,
       .check = [](const AnyAttrs& attrs) { Checked(attrs.get<ConstantAttrs>()); },
+      .gradient = [](const GradientContext&) -> std::vector<Symbol> { return {}; },  // no inputs
+  };
+  return op;
+}
+
+const OpDef& ScalarOp() {
+  static const OpDef op = {
+      .name = "Scalar",
+      .doc = "A number, in the element type of what it is combined with.",
+      .attrs_type = &AttrsOf<ScalarAttrs>(),
+      .inputs = rule::Inputs({}),
+      .infer_shape = [](InferContext& c) { c.SetOutput(0, {}); },
+      .infer_dtype = [](InferDTypeContext&) {},
+      .batch_axis = rule::NotBatched,
       .gradient = [](const GradientContext&) -> std::vector<Symbol> { return {}; },  // no inputs
   };
   return op;

@@ -48,4 +48,22 @@ Symbol FoldConstants(const Symbol& symbol, const Evaluator& evaluate, int64_t ma
   });
 }
 
+Symbol GiveScalarsTypes(const Symbol& symbol, const std::map<std::string, DType>& known) {
+  const Graph graph = Graph::Of(symbol);
+  const auto is_scalar = [](const NodePtr& node) { return !node->is_variable() && &node->op() == &ScalarOp(); };
+  if (std::none_of(graph.nodes.begin(), graph.nodes.end(), is_scalar)) return symbol;
+  const std::vector<std::vector<DType>> dtypes = InferDTypes(graph, known);
+  return Rewrite(symbol, [&](const NodePtr& node, const std::vector<Entry>&) -> std::vector<Entry> {
+    if (!is_scalar(node)) return {};
+    const double number = node->attrs().get<ScalarAttrs>().scalar;
+    HostTensor value(dtypes[graph.IndexOf(node)][0], {});
+    value.Set(0, number);
+    if (!IsFloat(value.dtype()) && value.At(0) != number) {
+      Throw<ModelError>("{}: {} is no {}; cast what it is combined with to a floating point type", Describe(*node),
+                        number, value.dtype());
+    }
+    return {MakeConstant(*node, 0, std::move(value))};
+  });
+}
+
 }  // namespace bindery

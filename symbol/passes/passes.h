@@ -2,6 +2,8 @@
 #pragma once
 
 #include <functional>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "base/host_tensor.h"
@@ -20,6 +22,10 @@ Symbol EliminateCommonSubexpressions(const Symbol& symbol);
 // `max_elements`. `evaluate` runs one node and returns all of its outputs. Random operators are left alone.
 using Evaluator = std::function<std::vector<HostTensor>(const Node& node, const std::vector<HostTensor>& inputs)>;
 Symbol FoldConstants(const Symbol& symbol, const Evaluator& evaluate, int64_t max_elements = 1 << 20);
+
+// Puts a Constant in the place of every Scalar, of the type that the symbol's types (`known`: those of variables) give it,
+// so that equal numbers of one type are one, and can be computed with. ModelError for 0.5 among integers.
+Symbol GiveScalarsTypes(const Symbol& symbol, const std::map<std::string, DType>& known);
 
 // Removes nodes that change nothing: Identity, a Transpose that keeps the order, a Cast to the same type where it is
 // known from Cast(Cast(x)), additions of nothing (AddN of one). One that is a head stays: it gives the output its name.

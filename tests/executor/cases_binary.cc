@@ -1,13 +1,10 @@
+#include <array>
+
 #include "symbol/ops/elementwise.h"
 #include "tests/executor/operator_cases.h"
 
 namespace bindery {
 namespace {
-
-struct Operator {
-  const char* name;
-  const OpDef& (*op)();
-};
 
 struct Operands {
   Shape a, b;
@@ -66,15 +63,33 @@ std::vector<OperatorCase> BinaryCases() {
     }
     cases.back().wrong_shapes = {{{"a", {2, 3}}, {"b", {2, 4}}}, {{"a", {2, 3}}, {"b", {2}}}};
   }
-  for (const Operator& o : {Operator{"GreaterEqual", GreaterEqualOp}, {"LessEqual", LessEqualOp}}) {
-    cases.push_back({.name = std::string(o.name) + " of equal numbers",
-                     .symbol = Binary(o.op()),
+  for (const BinaryFunction& f : {GreaterEqual, LessEqual}) {
+    cases.push_back({.name = std::string(f.of) + " of equal numbers",
+                     .symbol = Binary(f.op()),
                      .inputs = {{"a", Values({4}, {1, 2, 3, -0.0})}, {"b", Values({4}, {1, 3, 2, 0})}},
                      .wrt = std::vector<std::string>{},
-                     .forward = [less = o.op == LessEqualOp](const HostTensorMap&) -> std::vector<HostTensor> {
+                     .forward = [less = f.of == LessEqual.of](const HostTensorMap&) -> std::vector<HostTensor> {
                        return {less ? Values({4}, {1, 1, 0, 1}) : Values({4}, {1, 0, 1, 1})};
                      }});
   }
+
+  for (const auto& [c, a, b] : {std::array<Shape, 3>{Shape{2, 20, 2, 3}, {2, 20, 2, 3}, {2, 20, 2, 3}},
+                                {Shape{7}, {}, {7}},
+                                {Shape{}, {3, 4}, {3, 4}},
+                                {Shape{2, 3, 4}, {}, {}},
+                                {Shape{2, 1, 4}, {3, 1}, {2, 3, 4}},
+                                {Shape{20, 1, 1}, {2, 20, 2, 3}, {2, 1, 2, 3}}}) {
+    cases.push_back({.name = fmt::format("Where {} {} {}", c, a, b),
+                     .symbol = Where(Variable("c"), Variable("a"), Variable("b"), "y"),
+                     .inputs = {{"c", Integers(c, 0, 1)}, {"a", Uniform(a)}, {"b", Uniform(b)}},
+                     .dtypes = {{"c", DType::kBool}},
+                     .terms = 240,
+                     .magnitude = 1});
+  }
+  cases.back().wrong_shapes = {{{"c", {2}}, {"a", {2, 3}}, {"b", {2, 3}}}};
+  cases.push_back({.name = "Clip",
+                   .symbol = Clip(Variable("x"), -0.5, 0.5),
+                   .inputs = {{"x", Values({2, 3}, {-2, -0.4, 0.1, 0.4, 0.9, 3})}}});
 
   for (int n : {1, 2, 3, 5}) {
     OperatorCase c{.name = fmt::format("sum of {}", n), .terms = static_cast<double>(n), .magnitude = 1};

@@ -117,6 +117,7 @@ std::vector<OperatorCase> LargeCases() {
 
   cases.back().wrt.emplace();
   for (const OpDef& (*op)() : ElementwiseOps()) {
+    if (op().inputs({}, 0).size() > 2) continue;
     const bool unary = op().inputs({}, 0).size() == 1;
     const double low = op().name == "Acosh" ? 1.2 : 0.3, high = op().name.starts_with("A") && low < 1 ? 0.9 : 3;
     HostTensorMap inputs = {{"x", Uniform(kMatrix, low, high)}};
@@ -125,13 +126,18 @@ std::vector<OperatorCase> LargeCases() {
         Large("large " + op().name, Apply(op(), {}, unary ? std::vector{x} : std::vector{a, b}, "y"), inputs));
     cases.back().wrt.emplace();  // gradients are made of these
   }
-  for (const char* name : {"SubScalar", "RSubScalar", "DivScalar", "RDivScalar"}) {
-    cases.push_back(
-        Large(fmt::format("large {}", name), Apply(FindOp(name), ScalarAttrs{-1.25}, {x}, "y"), {{"x", matrix}}));
+  for (const BinaryFunction& f : {Sub, Div}) {
+    cases.push_back(Large(fmt::format("large {} with a number", f.of), f(x, -1.25), {{"x", matrix}}));
+    cases.push_back(Large(fmt::format("large {} of a number", f.of), f(-1.25, x), {{"x", matrix}}));
   }
   cases.push_back(
       Large("large AddReluGrad", Apply(AddReluGradOp(), {}, {a, b, a}, "y"), {{"a", images}, {"b", Uniform(kImages)}}));
   cases.back().wrt.emplace();
+
+  cases.push_back(Large("large choice", Where(Variable("c"), a, b, "y"),
+                        {{"c", Integers(kImages, 0, 1)}, {"a", images}, {"b", Uniform(kImages)}}));
+  cases.back().dtypes = {{"c", DType::kBool}};
+  cases.push_back(Large("large choice of a number", Where(Less(a, 0.0), 0.5, a, "y"), {{"a", images}}));
 
   // Sums of more than two, each with a gradient of its own.
   OperatorCase sum = Large("large sum of 3", Apply(AddNOp(), {}, {a, b, x}, "y"), {{"b", Uniform(kImages)}}, 3);

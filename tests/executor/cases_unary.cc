@@ -7,11 +7,6 @@
 namespace bindery {
 namespace {
 
-struct Operator {
-  const char* name;
-  const OpDef& (*op)();
-};
-
 // Operands are taken from `low` to `high`, around 0 if these are opposite.
 struct Row {
   const char* op;
@@ -35,14 +30,12 @@ std::vector<OperatorCase> UnaryCases() {
   std::vector<OperatorCase> cases;
   const Symbol x = Variable("x");
   for (const Shape& shape : kShapes) {
-    for (const Operator& o : {Operator{"AddScalar", AddScalarOp},
-                              {"SubScalar", SubScalarOp},
-                              {"RSubScalar", RSubScalarOp},
-                              {"MulScalar", MulScalarOp},
-                              {"DivScalar", DivScalarOp},
-                              {"RDivScalar", RDivScalarOp}}) {
-      cases.push_back({.name = fmt::format("{} {}", o.name, shape),
-                       .symbol = Apply(o.op(), ScalarAttrs{-1.25}, {x}, "y"),
+    const std::pair<const char*, Symbol> with_numbers[] = {{"x + c", x - 1.25},  {"x - c", x - -1.25},
+                                                           {"c - x", -1.25 - x}, {"x c", x * -1.25},
+                                                           {"x / c", x / -1.25}, {"c / x", -1.25 / x}};
+    for (const auto& [name, symbol] : with_numbers) {
+      cases.push_back({.name = fmt::format("{} {}", name, shape),
+                       .symbol = symbol,
                        .inputs = {{"x", AwayFromZero(shape)}},
                        .batch_axes = {{"x", 0}},
                        .magnitude = 1});
@@ -67,7 +60,7 @@ std::vector<OperatorCase> UnaryCases() {
                      .wrt = std::vector<std::string>{}});
   }
   cases.push_back({.name = "Sign of zeros",
-                   .symbol = Apply(SignOp(), {}, {x}, "y"),
+                   .symbol = Apply(Sign.op(), {}, {x}, "y"),
                    .inputs = {{"x", Values({4}, {0, -0.0, 3, -2})}},
                    .wrt = std::vector<std::string>{},
                    .forward = [](const HostTensorMap&) -> std::vector<HostTensor> {

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "symbol/op_def.h"
+#include "symbol/ops/elementwise.h"
 #include "tests/executor/graph_runner.h"
 
 namespace bindery {
@@ -73,8 +74,7 @@ OperatorCase CaseWith(const std::string& name, const Mistakes& mistakes, const S
              },
          .gradient = [=](const GradientContext& g) -> std::vector<Symbol> {
            if (mistakes.gradient == 0) return {};
-           return {Apply(FindOp("MulScalar"), FindOp("MulScalar").attrs_type->FromMap({{"scalar", mistakes.gradient}}),
-                         {g.output_grad(0)})};
+           return {g.output_grad(0) * mistakes.gradient};
          }});
   AddKernel(name, [=](const KernelSpec& spec) -> std::optional<Kernel> {
     switch (spec.inputs[0].dtype) {

@@ -211,7 +211,7 @@ TEST(FastKernels, ChannelwiseOperatorsKeepTheLayout) {
         Make(BatchNormOp(), BatchNormAttrs{}, {x, c, c, c, c}, {x, c, c}, {format}),
         Make(BatchNormGradOp(), BatchNormAttrs{}, {x, x, c, c, c}, {x, c, c}, {format, format}),
         Make(ActivationOp(), ActivationAttrs{}, {x}, {x}, {format}),
-        Make(AddOp(), NoAttrs{}, {x, x}, {x}, {format, format}),
+        Make(Add.op(), NoAttrs{}, {x, x}, {x}, {format, format}),
         Make(AddReluOp(), NoAttrs{}, {x, x}, {x}, {format, format}),
         Make(AddReluGradOp(), NoAttrs{}, {x, x, x}, {x}, {format, format, format}),
         Make(ConcatOp(), ConcatAttrs{}, {x, x}, {{2, 128, 8, 8}}, {format, format}),

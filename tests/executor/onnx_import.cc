@@ -80,12 +80,13 @@ Symbol ReshapeTo(const Symbol& x, const Shape& shape) { return Reshape(x, {.shap
 
 // --- Element-wise operators.
 
-Handler Unary(Symbol (*f)(const Symbol&, const std::string&)) {
+template <class F>
+Handler Unary(const F& f) {
   return [f](Importer& im) { im.Out(0, f(im.In(0), "")); };
 }
 
 // Up to version 6 the second operand may be aligned at an axis instead of the last one.
-Handler Binary(Symbol (*f)(const Symbol&, const Symbol&, const std::string&)) {
+Handler Binary(const BinaryFunction& f) {
   return [f](Importer& im) {
     Symbol b = im.In(1);
     const int64_t axis = im.node().Int("axis", -1);
@@ -99,27 +100,19 @@ Handler Binary(Symbol (*f)(const Symbol&, const Symbol&, const std::string&)) {
 }
 
 // Any number of operands, from left to right.
-Symbol Chain(Importer& im, Symbol (*f)(const Symbol&, const Symbol&, const std::string&)) {
+Symbol Chain(Importer& im, const BinaryFunction& f) {
   Symbol y = Identity(im.In(0));
   for (size_t i = 1; i < im.node().inputs.size(); ++i) y = f(y, im.In(i), "");
   return y;
 }
 
-Handler Variadic(Symbol (*f)(const Symbol&, const Symbol&, const std::string&)) {
+Handler Variadic(const BinaryFunction& f) {
   return [f](Importer& im) { im.Out(0, Chain(im, f)); };
-}
-
-Handler Comparison(Symbol (*f)(const Symbol&, const Symbol&, const std::string&)) {
-  return [f](Importer& im) { im.Out(0, Cast(f(im.In(0), im.In(1), ""), {.dtype = DType::kBool})); };
-}
-
-Handler Predicate(Symbol (*f)(const Symbol&, const std::string&)) {
-  return [f](Importer& im) { im.Out(0, Cast(f(im.In(0), ""), {.dtype = DType::kBool})); };
 }
 
 void ImportIsInf(Importer& im) {
   if (!im.node().Int("detect_negative", 1) || !im.node().Int("detect_positive", 1)) Throw("both infinities count");
-  Predicate(IsInf)(im);
+  Unary(IsInf)(im);
 }
 
 void ImportPow(Importer& im) {
@@ -383,7 +376,7 @@ const std::map<std::string, Handler>& Handlers() {
       {"ConvTranspose", ImportConvTranspose},
       {"Div", Binary(Div)},
       {"Dropout", ImportDropout},
-      {"Equal", Comparison(Equal)},
+      {"Equal", Binary(Equal)},
       {"Erf", Unary(Erf)},
       {"Exp", Unary(Exp)},
       {"Flatten", ImportFlatten},
@@ -391,13 +384,13 @@ const std::map<std::string, Handler>& Handlers() {
       {"Gemm", ImportGemm},
       {"GlobalAveragePool", GlobalPool(PoolType::kAvg)},
       {"GlobalMaxPool", GlobalPool(PoolType::kMax)},
-      {"Greater", Comparison(Greater)},
-      {"GreaterOrEqual", Comparison(GreaterEqual)},
+      {"Greater", Binary(Greater)},
+      {"GreaterOrEqual", Binary(GreaterEqual)},
       {"Identity", Unary(Identity)},
       {"IsInf", ImportIsInf},
-      {"IsNaN", Predicate(IsNaN)},
-      {"Less", Comparison(Less)},
-      {"LessOrEqual", Comparison(LessEqual)},
+      {"IsNaN", Unary(IsNaN)},
+      {"Less", Binary(Less)},
+      {"LessOrEqual", Binary(LessEqual)},
       {"Log", Unary(Log)},
       {"MatMul", ImportMatMul},
       {"Max", Variadic(Maximum)},
@@ -434,6 +427,7 @@ const std::map<std::string, Handler>& Handlers() {
       {"Tanh", Unary(Tanh)},
       {"Transpose", [](Importer& im) { im.Out(0, Transpose(im.In(0), {.axes = im.node().Ints("perm")})); }},
       {"Unsqueeze", ImportUnsqueeze},
+      {"Where", [](Importer& im) { im.Out(0, Where(im.In(0), im.In(1), im.In(2))); }},
       {"Xor", Binary(Xor)},
   };
   return handlers;

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 
 #include "symbol/ops.h"
@@ -47,7 +48,6 @@ TEST(ElementTypes, IntegersAreExact) {
   EXPECT_EQ(Compute<int64_t>("Sub", {big, min}, {1, 1}), (Int64s{big - 1, max}));
   EXPECT_EQ(Compute<int64_t>("Mul", {big, big}, {3}), (Int64s{3 * big, 3 * big}));
   EXPECT_EQ(Compute<int64_t>("Maximum", {big, big - 1}, {big + 1, big}), (Int64s{big + 1, big}));
-  EXPECT_EQ(Compute<int64_t>("Equal", {big, big}, {big - 1, big}), (Int64s{0, 1}));
   EXPECT_EQ(Compute<int64_t>("Negative", {big, min}), (Int64s{-big, min}));
   EXPECT_EQ(Compute<int64_t>("Abs", {-big, min}), (Int64s{big, min}));
   EXPECT_EQ(Compute<int64_t>("Power", {3, -3, 2, -1, 7}, {5, 3, -1, -3, 0}), (Int64s{243, -27, 0, -1, 1}));
@@ -81,7 +81,22 @@ TEST(ElementTypes, TruthValues) {
   EXPECT_EQ(truth("Or"), "0111");
   EXPECT_EQ(truth("Xor"), "0110");
   EXPECT_EQ(truth("Add"), "0111");
-  EXPECT_EQ(Compute<int64_t>("Not", {0, 3, -1}), (Int64s{1, 0, 0}));
+  const auto holds = [](const Symbol& symbol, const HostTensorMap& inputs) {
+    const RunResult result = RunGraph(symbol, inputs, {});
+    EXPECT_EQ(result.outputs[0].dtype(), DType::kBool);
+    EXPECT_NE(result.implementations.at("y"), "reference");
+    std::string text;
+    for (int64_t i = 0; i < result.outputs[0].elements(); ++i) text += result.outputs[0].At(i) != 0 ? '1' : '0';
+    return text;
+  };
+  const int64_t big = (int64_t{1} << 53) + 1;
+  const Symbol x = Variable("x");
+  EXPECT_EQ(holds(Not(x, "y"), {{"x", TensorOf<int64_t>({0, 3, -1})}}), "100");
+  EXPECT_EQ(holds(Equal(x, Variable("z"), "y"),
+                  {{"x", TensorOf<int64_t>({big, big})}, {"z", TensorOf<int64_t>({big - 1, big})}}),
+            "01");
+  EXPECT_EQ(holds(IsNaN(x, "y"), {{"x", TensorOf<float>({0, NAN, INFINITY})}}), "010");
+  EXPECT_EQ(holds(LessEqual(x, 2.0, "y"), {{"x", TensorOf<uint8_t>({1, 2, 3})}}), "110");
 }
 
 TEST(ElementTypes, CastsAreExactOrSaturate) {

@@ -65,23 +65,18 @@ TEST(SpecialValues, Unary) {
     }
     ExpectTablesAgree(Apply(op(), {}, {x}, "y"), {{"x", operands}});
   }
-  for (const char* name : {"AddScalar", "SubScalar", "RSubScalar", "MulScalar", "DivScalar", "RDivScalar"}) {
-    for (double scalar : {0.75, -3.0}) {
-      ExpectTablesAgree(Apply(FindOp(name), ScalarAttrs{scalar}, {x}, name), {{"x", values}});
-    }
-  }
   for (ActivationType type : {ActivationType::kRelu, ActivationType::kSigmoid, ActivationType::kTanh,
                               ActivationType::kSoftRelu, ActivationType::kSoftSign}) {
     ExpectTablesAgree(Activation(x, {.type = type}, "y"), {{"x", values}});
   }
   const RunOptions reference{.policy = KernelPolicy::kReference};
-  EXPECT_TRUE(std::isnan(RunGraph(Apply(SignOp(), {}, {x}, "y"), {{"x", values}}, reference).outputs[0].At(0)));
+  EXPECT_TRUE(std::isnan(RunGraph(Apply(Sign.op(), {}, {x}, "y"), {{"x", values}}, reference).outputs[0].At(0)));
 }
 
 TEST(SpecialValues, Binary) {
   const auto [left, right] = Pairs();
   for (const OpDef& (*op)() : ElementwiseOps()) {
-    if (op().inputs({}, 0).size() == 1) continue;
+    if (op().inputs({}, 0).size() != 2) continue;
     ExpectTablesAgree(Apply(op(), {}, {a, b}, "y"), {{"a", left}, {"b", right}});
   }
   for (const char* name : {"AddRelu", "AddN"}) {

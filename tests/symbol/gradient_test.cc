@@ -315,7 +315,7 @@ TEST(ExpandComposites, PutsInThePartsWithNamesAndAnnotations) {
   const Symbol net = Exp(Apply(composite, {}, {inner, Variable("c")}, "outer"), "e");
   const Symbol expanded = ExpandComposites(net);
   EXPECT_EQ(Count(expanded, composite), 0);
-  EXPECT_EQ(Count(expanded, SquareOp()), 4);
+  EXPECT_EQ(Count(expanded, Square.op()), 4);
   EXPECT_EQ(expanded.ListArguments(), net.ListArguments());
   EXPECT_EQ(expanded.Internals().ListOutputs(),
             (Names{"a", "inner_square0_output", "b", "inner_square1_output", "inner_output", "outer_square0_output",
@@ -326,11 +326,11 @@ TEST(ExpandComposites, PutsInThePartsWithNamesAndAnnotations) {
 
 TEST(LongChains, AMillionNodesAreDifferentiated) {
   Symbol x = Variable("x");
-  for (int i = 0; i < 1'000'000; ++i) x = Apply(AddScalarOp(), ScalarAttrs{1}, {x}, "s");
+  for (int i = 0; i < 1'000'000; ++i) x = Negative(x, "s");
   EXPECT_EQ(GradientOf(x, {"x"}).gradients[0].name(), "s_output_grad");  // each passes on what comes
   x = Variable("x");
-  for (int i = 0; i < 200'000; ++i) x = Apply(ExpOp(), {}, {x}, "s");
-  EXPECT_EQ(Count(GradientOf(x, {"x"}).gradients[0], MulOp()), 200'000);
+  for (int i = 0; i < 200'000; ++i) x = Apply(Exp.op(), {}, {x}, "s");
+  EXPECT_EQ(Count(GradientOf(x, {"x"}).gradients[0], Mul.op()), 200'000);
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ std::vector<std::string> NamesOf(const std::vector<NodePtr>& nodes) {
 
 Symbol Chain(int length) {
   Symbol x = Variable("x");
-  for (int i = 0; i < length; ++i) x = Apply(SquareOp(), {}, {x}, "s");
+  for (int i = 0; i < length; ++i) x = Apply(Square.op(), {}, {x}, "s");
   return x;
 }
 
@@ -79,7 +79,7 @@ TEST(Rewrite, KeepsWhatDoesNotChange) {
   const Symbol net = Add(Exp(a, "e"), kept, "sum").WithAnnotation("merge", "mean");
   EXPECT_EQ(Rewrite(net, {}).entry(), net.entry());
   const Symbol changed = Rewrite(net, [](const NodePtr& node, const std::vector<Entry>& inputs) {
-    if (&node->op() != &ExpOp()) return std::vector<Entry>{};
+    if (&node->op() != &Exp.op()) return std::vector<Entry>{};
     return Log(Symbol(inputs[0]), "log").entries();
   });
   EXPECT_EQ(NamesOf(Graph::Of(changed).nodes), (std::vector<std::string>{"a", "log", "b", "kept", "sum"}));

@@ -302,10 +302,10 @@ TEST(InferTypes, ElementsCanBeCounted) {
 
 TEST(LongChains, InferenceIsLinearInBothDirections) {
   Symbol x = Variable("x");
-  for (int i = 0; i < 1'000'000; ++i) x = Apply(SquareOp(), {}, {x}, "s");
+  for (int i = 0; i < 1'000'000; ++i) x = Apply(Square.op(), {}, {x}, "s");
   EXPECT_EQ(InferShapes(x, {{"x", {2, 3}}}).outputs, (Shapes{Shape{2, 3}}));
   x = {};
-  for (int i = 0; i < 100'000; ++i) x = Apply(SquareOp(), {}, {i == 0 ? Variable("x") : x}, "s");
+  for (int i = 0; i < 100'000; ++i) x = Apply(Square.op(), {}, {i == 0 ? Variable("x") : x}, "s");
   const Symbol net = AddN2(x, Variable("y", {.shape = Shape{4, 5}, .dtype = DType::kFloat64}));
   EXPECT_EQ(InferShapes(net, {}).arguments[0], (Shape{4, 5}));
   EXPECT_EQ(InferDTypes(net, {}).arguments[0], DType::kFloat64);

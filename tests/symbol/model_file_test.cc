@@ -212,7 +212,7 @@ TEST(SaveModel, RefusesWhatCouldNotBeLoaded) {
   EXPECT_TRUE(message({.symbol = Group({x, Variable("x")})})
                   .starts_with("ModelError: two different variables are called \"x\""));
   static const OpDef unknown = [] {
-    OpDef op = ExpOp();
+    OpDef op = Exp.op();
     op.name = "Expo";
     return op;
   }();
@@ -222,7 +222,7 @@ TEST(SaveModel, RefusesWhatCouldNotBeLoaded) {
                                                   "c", std::vector<Entry>{x.entry()}, Annotations{});
   EXPECT_TRUE(message({.symbol = Symbol(Entry{convolution, 0})})
                   .starts_with("ModelError: cannot save the model: Convolution \"c\": "));
-  const auto nameless = std::make_shared<Node>(&ExpOp(), AnyAttrs(), "", std::vector<Entry>{x.entry()}, Annotations{});
+  const auto nameless = std::make_shared<Node>(&Exp.op(), AnyAttrs(), "", std::vector<Entry>{x.entry()}, Annotations{});
   EXPECT_EQ(message({.symbol = Symbol(Entry{nameless, 0})}),
             "ModelError: cannot save the model: node number 0, \"Exp\", has no name");
   HostTensor flag(DType::kBool, {1});

@@ -27,13 +27,14 @@ void AddElementwise(Examples& e) {
       e.Add(op(), {}, {{5, 3, 2}});
       continue;
     }
+    if (op().inputs({}, 0).size() == 3) {
+      e.Add(op(), {}, {{5, 3, 2}, {5, 3, 2}, {5, 3, 2}});
+      e.Add(op(), {}, {{5, 1, 2}, {3, 1}, {}}, {0, -1, -1});
+      continue;
+    }
     e.Add(op(), {}, {{5, 3, 2}, {5, 3, 2}});
     e.Add(op(), {}, {{5, 3, 2}, {3, 1}}, {0, -1});
     e.Add(op(), {}, {{2}, {5, 3, 1}}, {-1, 0});
-  }
-  for (const OpDef* op :
-       {&AddScalarOp(), &SubScalarOp(), &RSubScalarOp(), &MulScalarOp(), &DivScalarOp(), &RDivScalarOp()}) {
-    e.Add(*op, ScalarAttrs{2.5}, {{5, 3}});
   }
   for (const OpDef* op : {&IdentityOp(), &BlockGradOp(), &FlattenOp(), &SumOverDevicesOp()}) {
     e.Add(*op, {}, {{5, 3, 2}}, {op == &SumOverDevicesOp() ? -1 : 0});
@@ -42,6 +43,7 @@ void AddElementwise(Examples& e) {
   e.Add(AddReluOp(), {}, {{5, 3}, {5, 3}});
   e.Add(AddReluGradOp(), {}, {{5, 3}, {5, 3}, {5, 3}});
   e.Add(ConstantOp(), ConstantAttrs{std::make_shared<const HostTensor>(HostTensor::From({2}, {1, 2}))}, {});
+  e.Add(ScalarOp(), ScalarAttrs{2.5}, {});
   e.Add(CastOp(), CastAttrs{DType::kFloat64}, {{5, 3}});
   for (ActivationType type : {ActivationType::kRelu, ActivationType::kSigmoid, ActivationType::kTanh,
                               ActivationType::kSoftRelu, ActivationType::kSoftSign}) {

@@ -7,6 +7,7 @@
 #include "symbol/graph.h"
 #include "symbol/infer.h"
 #include "symbol/ops.h"
+#include "tests/message_of.h"
 #include "tests/symbol/test_ops.h"
 
 namespace bindery {
@@ -45,7 +46,7 @@ TEST(CommonSubexpressions, OutputsOfOneNodeAreDifferent) {
   const std::vector<Symbol> fork = Outputs(ForkOp(), {Variable("x")}, "fork");
   const Symbol net = Group({Exp(fork[0], "e0"), Exp(fork[1], "e1"), Exp(fork[0], "e2")});
   const Symbol merged = EliminateCommonSubexpressions(net);
-  EXPECT_EQ(Count(merged, ExpOp()), 2);
+  EXPECT_EQ(Count(merged, Exp.op()), 2);
   EXPECT_EQ(merged[0].entry(), merged[2].entry());
 }
 
@@ -93,13 +94,25 @@ TEST(FoldConstants, ComputesWhatDependsOnNoVariable) {
   const Symbol x = Variable("x");
   const Symbol constant = Mul(Scalar(3, "three"), Scalar(2, "two") + 5.0, "product");
   const Symbol net = Add(Mul(x, constant, "scaled"), Square(x, "sq"), "net");
-  const Symbol folded = FoldConstants(net, Evaluate);
+  const Symbol folded = FoldConstants(GiveScalarsTypes(net, {}), Evaluate);
   EXPECT_EQ(Count(folded, ConstantOp()), 1);
   EXPECT_EQ(NodeCount(folded), 5);
   EXPECT_EQ(folded.Internals().ListOutputs(),
             (Names{"x", "product_output", "scaled_output", "sq_output", "net_output"}));
   EXPECT_EQ(RunOnScalars(folded, {{"x", 2}}), RunOnScalars(net, {{"x", 2}}));
   EXPECT_EQ(FoldConstants(folded, Evaluate).entry(), folded.entry());
+}
+
+// Equal numbers become one only where their types are equal.
+TEST(GiveScalarsTypes, NumbersFollowWhatTheyAreCombinedWith) {
+  const Symbol net = Group({Variable("x") + 2.0, 2.0 * Variable("x"), Variable("n") + 2.0});
+  const DTypeMap types = {{"x", DType::kFloat64}, {"n", DType::kInt32}};
+  const Symbol typed = EliminateCommonSubexpressions(GiveScalarsTypes(net, types));
+  EXPECT_EQ(Count(typed, bindery::ScalarOp()), 0);
+  EXPECT_EQ(Count(typed, ConstantOp()), 2);
+  EXPECT_EQ(InferDTypes(typed, types).outputs, (std::vector{DType::kFloat64, DType::kFloat64, DType::kInt32}));
+  EXPECT_EQ(MessageOf<ModelError>([&] { GiveScalarsTypes(Variable("n") * 0.5, types); }),
+            "ModelError: Scalar \"0.5\": 0.5 is no int32; cast what it is combined with to a floating point type");
 }
 
 TEST(FoldConstants, KeepsAnnotationsAndNamesOfHeads) {

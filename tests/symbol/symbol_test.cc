@@ -241,14 +241,14 @@ TEST(Annotations, WithAnnotationCopiesTheNodeAndSharesItsInputs) {
 TEST(Apply, ErrorsNameTheNode) {
   const Symbol a = Variable("a"), fork = Apply(ForkOp(), {}, {a}, "fork");
   EXPECT_EQ(MessageOf<ModelError>([&] {
-              Apply(SquareOp(), {}, {a, a}, "sq");
+              Apply(Square.op(), {}, {a, a}, "sq");
             }),
             "ModelError: Square \"sq\": takes at most 1 inputs (data), got 2");
   EXPECT_EQ(
-      MessageOf<ModelError>([&] { Apply(SquareOp(), {}, {fork}, "sq"); }),
+      MessageOf<ModelError>([&] { Apply(Square.op(), {}, {fork}, "sq"); }),
       "ModelError: Square \"sq\", argument \"data\": expected one output, got 2 (fork_first, fork_second); pick one "
       "by its number or name");
-  EXPECT_EQ(MessageOf<ModelError>([&] { Apply(SquareOp(), ScalarAttrs{2}, {a}, "sq"); }),
+  EXPECT_EQ(MessageOf<ModelError>([&] { Apply(Square.op(), ScalarAttrs{2}, {a}, "sq"); }),
             "ModelError: Square \"sq\": these are the attributes of another operator");
 }
 

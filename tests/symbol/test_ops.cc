@@ -21,7 +21,6 @@ std::vector<std::string> Names(std::initializer_list<const char*> names) { retur
 
 double RunOnScalars(const Node& node, const std::vector<double>& x) {
   const std::string& op = node.op().name;
-  const auto c = [&] { return node.attrs().get<ScalarAttrs>().scalar; };
   if (op == "Add") return x[0] + x[1];
   if (op == "Sub") return x[0] - x[1];
   if (op == "Mul") return x[0] * x[1];
@@ -31,9 +30,7 @@ double RunOnScalars(const Node& node, const std::vector<double>& x) {
   if (op == "Log") return std::log(x[0]);
   if (op == "Square") return x[0] * x[0];
   if (op == "Negative") return -x[0];
-  if (op == "AddScalar") return x[0] + c();
-  if (op == "MulScalar") return x[0] * c();
-  if (op == "DivScalar") return x[0] / c();
+  if (op == "Scalar") return node.attrs().get<ScalarAttrs>().scalar;
   if (op == "Constant") return node.attrs().get<ConstantAttrs>().value->At(0);
   // On scalars of one type these are all the identity.
   for (const char* identity : {"SumTo", "BroadcastTo", "Identity", "Cast", "Transpose", "Fork", "TestLoss"}) {

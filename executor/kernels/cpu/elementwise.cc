@@ -3,6 +3,9 @@
 #include "symbol/ops/elementwise.h"
 
 #include <algorithm>
+#include <array>
+#include <functional>
+#include <utility>
 #include <vector>
 
 #include "base/checked.h"
@@ -17,112 +20,88 @@
 namespace bindery::cpu {
 namespace {
 
+constexpr size_t kMaxOperands = 3;
+using Operands = std::array<const std::byte*, kMaxOperands>;
+// n results. Of each operand the elements lie one after another, or one number stands for all.
+using Run = std::function<void(const Operands& x, void* y, int64_t n)>;
+// The run for operands some of which stand still: bit i for operand i.
+using RunMaker = Run (*)(unsigned still);
+
 template <class T>
-using UnaryLoop = void (*)(const T* x, T* y, int64_t n);
-template <class T>
-using BinaryLoop = void (*)(const T* a, const T* b, T* y, int64_t n);
-// Both operands go along, or one stands still.
-template <class T>
-struct BinaryLoops {
-  BinaryLoop<T> both, scalar_b, scalar_a;
+const T* As(const std::byte* x) {
+  return reinterpret_cast<const T*>(x);
+}
+template <class X, class Y>
+Run RunOf(void (*loop)(const X* x, Y* y, int64_t n)) {
+  return [loop](const Operands& x, void* y, int64_t n) { loop(As<X>(x[0]), static_cast<Y*>(y), n); };
+}
+template <class X, class Y>
+Run RunOf(void (*loop)(const X* a, const X* b, Y* y, int64_t n)) {
+  return [loop](const Operands& x, void* y, int64_t n) { loop(As<X>(x[0]), As<X>(x[1]), static_cast<Y*>(y), n); };
+}
+
+// How far an operand moves, in bytes, when the result moves by one element along an axis; 0 where it is stretched.
+struct Axis {
+  int64_t extent;
+  std::array<int64_t, kMaxOperands> step;
 };
 
-template <class F, class T>
-void NativeUnary(const T* x, T* y, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) y[i] = native::Call<F, T>(x[i]);
-}
-template <class F, class T, int kStrideA, int kStrideB>
-void NativeBinary(const T* a, const T* b, T* y, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) y[i] = native::Call<F, T>(a[i * kStrideA], b[i * kStrideB]);
-}
-
-// y = f(x) in memory order.
-template <class T>
-Kernel UnaryKernel(const KernelSpec& spec, UnaryLoop<T> loop, bool zero_to_zero) {
-  const Format format = CommonFormat(spec, {0}, zero_to_zero);
-  Kernel kernel = FlatKernel(spec, "loop", format);
-  const int64_t n = StorageElements(format, spec.outputs[0].shape);
-  kernel.bind = [=](const KernelArgs& args) -> Call {
-    return [=, x = static_cast<const T*>(args.inputs[0]), y = static_cast<T*>(args.outputs[0])] {
-      if (n <= kSerialElements) return loop(x, y, n);
-      ParallelFor(n, kGrain, 0, [&](int64_t begin, int64_t end, int) { loop(x + begin, y + begin, end - begin); });
-    };
-  };
-  return kernel;
-}
-
-// y = f(a, b) of equal shapes, in memory order.
-template <class T>
-Kernel FlatBinary(const KernelSpec& spec, BinaryLoop<T> loop, bool zero_to_zero) {
-  const Format format = CommonFormat(spec, {0, 1}, zero_to_zero);
-  Kernel kernel = FlatKernel(spec, "loop", format);
-  const int64_t n = StorageElements(format, spec.outputs[0].shape);
-  kernel.bind = [=](const KernelArgs& args) -> Call {
-    return [=, a = static_cast<const T*>(args.inputs[0]), b = static_cast<const T*>(args.inputs[1]),
-            y = static_cast<T*>(args.outputs[0])] {
-      if (n <= kSerialElements) return loop(a, b, y, n);
-      ParallelFor(n, kGrain, 0,
-                  [&](int64_t begin, int64_t end, int) { loop(a + begin, b + begin, y + begin, end - begin); });
-    };
-  };
-  return kernel;
-}
-
-// The axes of y, neighbours joined where both operands go on in the same way; per axis the operands' strides, 0 where
-// they are stretched.
-struct Broadcast {
-  struct Axis {
-    int64_t extent, a, b;
-  };
-  std::vector<Axis> axes;  // outermost first; at least one
-
-  Broadcast(const Shape& y, const Shape& a, const Shape& b) {
-    int64_t stride_a = 1, stride_b = 1;
-    for (int i = 1; i <= y.rank(); ++i) {
-      const int64_t in_a = i <= a.rank() ? a[-i] : 1, in_b = i <= b.rank() ? b[-i] : 1;
-      const Axis axis{y[-i], in_a == 1 ? 0 : stride_a, in_b == 1 ? 0 : stride_b};
-      stride_a *= in_a;
-      stride_b *= in_b;
-      if (axis.extent == 1) continue;
-      if (!axes.empty() && Continues(axes.back().a, axes.back().extent, axis.a) &&
-          Continues(axes.back().b, axes.back().extent, axis.b)) {
-        axes.back().extent *= axis.extent;
-      } else {
-        axes.push_back(axis);
-      }
+// The axes of the result, outermost first, neighbours joined where all operands go on in the same way; at least one.
+std::vector<Axis> AxesOf(const KernelSpec& spec) {
+  const Shape& y = spec.outputs[0].shape;
+  std::array<int64_t, kMaxOperands> stride{};
+  for (size_t k = 0; k < spec.inputs.size(); ++k) stride[k] = SizeOf(spec.inputs[k].dtype);
+  std::vector<Axis> axes;
+  for (int i = 1; i <= y.rank(); ++i) {
+    Axis axis{y[-i], {}};
+    for (size_t k = 0; k < spec.inputs.size(); ++k) {
+      const Shape& x = spec.inputs[k].shape;
+      const int64_t extent = i <= x.rank() ? x[-i] : 1;
+      axis.step[k] = extent == 1 ? 0 : stride[k];
+      stride[k] *= extent;
     }
-    if (axes.empty()) axes.push_back({1, 0, 0});
-    axes = {axes.rbegin(), axes.rend()};
+    if (axis.extent == 1) continue;
+    bool joins = !axes.empty();
+    for (size_t k = 0; k < spec.inputs.size(); ++k) {
+      joins = joins && axis.step[k] == axes.back().step[k] * axes.back().extent;
+    }
+    if (joins) {
+      axes.back().extent *= axis.extent;
+    } else {
+      axes.push_back(axis);
+    }
   }
-  static bool Continues(int64_t inner_stride, int64_t extent, int64_t outer_stride) {
-    return outer_stride == inner_stride * extent;
-  }
-};
+  if (axes.empty()) axes.push_back({1, {}});
+  return {axes.rbegin(), axes.rend()};
+}
 
-// y = f(a, b) in plain order with stretched operands: an odometer over the outer axes, runs along the innermost, which
-// is cut where it is so long that there may be fewer rows than threads.
-template <class T>
-Kernel BroadcastBinary(const KernelSpec& spec, const BinaryLoops<T>& loops) {
+// In plain order with stretched operands: an odometer over the outer axes, runs along the innermost, which is cut where
+// it is so long that there may be fewer rows than threads.
+Kernel Stretched(const KernelSpec& spec, RunMaker run_of) {
   Kernel kernel = FlatKernel(spec, "broadcast loop", Format::Plain());
-  const Broadcast broadcast(spec.outputs[0].shape, spec.inputs[0].shape, spec.inputs[1].shape);
-  const Broadcast::Axis& last = broadcast.axes.back();
-  const BinaryLoop<T> run = last.a && last.b ? loops.both : last.a ? loops.scalar_b : loops.scalar_a;
-  const int64_t inner = last.extent, rows = spec.outputs[0].shape.Elements() / inner;
+  const std::vector<Axis> axes = AxesOf(spec);
+  const size_t count = spec.inputs.size();
+  unsigned still = 0;
+  for (size_t k = 0; k < count; ++k) still |= static_cast<unsigned>(axes.back().step[k] == 0) << k;
+  const int64_t inner = axes.back().extent, rows = spec.outputs[0].shape.Elements() / inner;
   const int64_t length = std::min<int64_t>(inner, kRun), parts = CeilDiv(inner, length);
-  kernel.bind = [=, axes = broadcast.axes](const KernelArgs& args) -> Call {
-    return [=, a = static_cast<const T*>(args.inputs[0]), b = static_cast<const T*>(args.inputs[1]),
-            y = static_cast<T*>(args.outputs[0])] {
+  const int64_t size = SizeOf(spec.outputs[0].dtype);
+  kernel.bind = [=, run = run_of(still)](const KernelArgs& args) -> Call {
+    Operands x{};
+    for (size_t k = 0; k < count; ++k) x[k] = static_cast<const std::byte*>(args.inputs[k]);
+    return [=, y = static_cast<std::byte*>(args.outputs[0])] {
       ParallelFor(rows * parts, 1, kSerialElements / length, [&](int64_t begin, int64_t end, int) {
         for (int64_t unit = begin; unit < end; ++unit) {
           const int64_t row = unit / parts, first = unit % parts * length;
-          int64_t at_a = first * axes.back().a, at_b = first * axes.back().b, rest = row;
+          Operands at = x;
+          for (size_t k = 0; k < count; ++k) at[k] += first * axes.back().step[k];
+          int64_t rest = row;
           for (size_t i = axes.size() - 1; i-- > 0;) {
             const int64_t index = rest % axes[i].extent;
             rest /= axes[i].extent;
-            at_a += index * axes[i].a;
-            at_b += index * axes[i].b;
+            for (size_t k = 0; k < count; ++k) at[k] += index * axes[i].step[k];
           }
-          run(a + at_a, b + at_b, y + row * inner + first, std::min(length, inner - first));
+          run(at, y + (row * inner + first) * size, std::min(length, inner - first));
         }
       });
     };
@@ -130,187 +109,227 @@ Kernel BroadcastBinary(const KernelSpec& spec, const BinaryLoops<T>& loops) {
   return kernel;
 }
 
-// Every operand and result has one type; f of it, or nothing where F is not made for it.
-template <class F, class Make>
-MaybeKernel InItsType(const KernelSpec& spec, const Make& make) {
-  const DType dtype = spec.outputs[0].dtype;
-  for (const ValueType& input : spec.inputs) {
-    if (input.dtype != dtype) return std::nullopt;
+// y = f(x0, ...): in memory order where every operand has y's shape or is one number. `zero_to_zero`: padding stays zero.
+Kernel Elementwise(const KernelSpec& spec, RunMaker run_of, bool zero_to_zero) {
+  const Shape& shape = spec.outputs[0].shape;
+  const int count = static_cast<int>(spec.inputs.size());
+  unsigned still = 0;
+  for (int k = 0; k < count; ++k) {
+    if (spec.inputs[k].shape == shape) continue;
+    if (spec.inputs[k].shape.Elements() != 1) return Stretched(spec, run_of);
+    still |= 1u << k;
   }
-  return Dispatch(dtype, [&]<class T>() -> MaybeKernel {
-    if constexpr (native::kTakes<F, T>) {
-      return make.template operator()<T>();
-    } else {
-      return std::nullopt;
-    }
-  });
-}
-
-// Is padding still zero afterwards? -0 is not.
-template <class F>
-bool KeepsZero(const KernelSpec& spec) {
-  return (F::kFlags & kZeroKept) || (spec.op->zero_to_zero && std::string_view(F::kName) != "Negative");
-}
-
-// data -> output. `loop` is the vectors' one.
-template <class F>
-MaybeKernel MakeUnary(const KernelSpec& spec, Loops::UnaryLoop loop) {
-  return InItsType<F>(spec, [&]<class T>() {
-    UnaryLoop<T> own = NativeUnary<F, T>;
-    if constexpr (std::is_same_v<T, float>) own = loop;
-    return UnaryKernel<T>(spec, own, KeepsZero<F>(spec));
-  });
-}
-template <class F>
-MaybeKernel MakeUnary(const KernelSpec& spec) {
-  return MakeUnary<F>(spec, BestLoops().UnaryOf<F>());
-}
-
-// (a, b) -> y
-template <class F>
-MaybeKernel MakeBinary(const KernelSpec& spec) {
-  return InItsType<F>(spec, [&]<class T>() {
-    BinaryLoops<T> loops = {NativeBinary<F, T, 1, 1>, NativeBinary<F, T, 1, 0>, NativeBinary<F, T, 0, 1>};
-    if constexpr (std::is_same_v<T, float>) {
-      constexpr size_t kIndex = native::BinaryFunctions::Find(F::kName);
-      const Loops& best = BestLoops();
-      loops = {best.binary[kIndex], best.binary_scalar_b[kIndex], best.binary_scalar_a[kIndex]};
-    }
-    if (spec.inputs[0].shape != spec.inputs[1].shape) return BroadcastBinary<T>(spec, loops);
-    return FlatBinary<T>(spec, loops.both, KeepsZero<F>(spec));
-  });
-}
-
-// f(x, c) or f(c, x) with the scalar of the operator's attributes. 0 * c and 0 / c are +0 for finite, positive c.
-template <class F, bool kFirst = false>
-MaybeKernel MakeScalar(const KernelSpec& spec) {
-  if (!AllFloat(spec)) return std::nullopt;
-  const float c = static_cast<float>(spec.attributes<ScalarAttrs>().scalar);
-  const Format format = CommonFormat(spec, {0}, spec.op->zero_to_zero && c >= 0 && c - c == 0);
+  Format format = Format::Plain();
+  for (int k = 0; k < count && format.is_plain(); ++k) {
+    if (!(still >> k & 1)) format = CommonFormat(spec, {k}, zero_to_zero && still == 0);
+  }
   Kernel kernel = FlatKernel(spec, "loop", format);
-  const int64_t n = StorageElements(format, spec.outputs[0].shape);
-  constexpr size_t kIndex = native::BinaryFunctions::Find(F::kName);
-  const auto loop = kFirst ? BestLoops().binary_scalar_a[kIndex] : BestLoops().binary_scalar_b[kIndex];
-  kernel.bind = [=](const KernelArgs& args) -> Call {
-    return [=, x = In(args, 0), y = Out(args, 0)] {
-      ParallelFor(n, kGrain, kSerialElements, [&](int64_t begin, int64_t end, int) {
-        loop(kFirst ? &c : x + begin, kFirst ? x + begin : &c, y + begin, end - begin);
+  std::array<int64_t, kMaxOperands> step{};
+  for (int k = 0; k < count; ++k) {
+    if (still >> k & 1) {
+      kernel.input_formats[k] = Format::Plain();
+    } else {
+      step[k] = SizeOf(spec.inputs[k].dtype);
+    }
+  }
+  const int64_t n = StorageElements(format, shape), size = SizeOf(spec.outputs[0].dtype);
+  kernel.bind = [=, run = run_of(still)](const KernelArgs& args) -> Call {
+    Operands x{};
+    for (int k = 0; k < count; ++k) x[k] = static_cast<const std::byte*>(args.inputs[k]);
+    return [=, y = static_cast<std::byte*>(args.outputs[0])] {
+      if (n <= kSerialElements) return run(x, y, n);
+      ParallelFor(n, kGrain, 0, [&](int64_t begin, int64_t end, int) {
+        Operands at = x;
+        for (int k = 0; k < count; ++k) at[k] += begin * step[k];
+        run(at, y + begin * size, end - begin);
       });
     };
   };
   return kernel;
 }
 
-template <class... F>
-MaybeKernel MakeActivationOf(const KernelSpec& spec, size_t which, FunctionList<F...>) {
-  static constexpr MaybeKernel (*kMakers[])(const KernelSpec&, Loops::UnaryLoop) = {MakeUnary<F>...};
-  return kMakers[which](spec, BestLoops().activation[which]);
+template <class F, class T>
+void NativeUnary(const T* x, native::Result<F, T>* y, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) y[i] = native::Call<F, T>(x[i]);
+}
+template <class F, class T, int kStepA, int kStepB>
+void NativeBinary(const T* a, const T* b, native::Result<F, T>* y, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) y[i] = native::Call<F, T>(a[i * kStepA], b[i * kStepB]);
 }
 
-// data -> output
-MaybeKernel MakeActivation(const KernelSpec& spec) {
-  const ActivationType type = spec.attributes<ActivationAttrs>().type;
-  if (type == ActivationType::kNone) return ViewKernel(spec);
-  return MakeActivationOf(spec, static_cast<size_t>(type) - 1, native::ActivationFunctions());
+// The loops of a function; float's are the vectors', where there are some.
+template <class F, class T>
+Run UnaryRun(unsigned) {
+  constexpr size_t kActivation = native::ActivationFunctions::Find(F::kName);
+  if constexpr (!std::is_same_v<T, float> || (F::kFlags & kTruth) != 0) {
+    return RunOf(NativeUnary<F, T>);
+  } else if constexpr (kActivation < native::ActivationFunctions::kSize) {
+    return RunOf(BestLoops().activation[kActivation]);
+  } else {
+    return RunOf(BestLoops().UnaryOf<F>());
+  }
+}
+template <class F, class T>
+Run BinaryRun(unsigned still) {
+  constexpr bool kVectors = std::is_same_v<T, float> && (F::kFlags & kTruth) == 0;
+  constexpr size_t kGradient = native::ActivationGradFunctions::Find(F::kName);
+  if constexpr (kVectors && kGradient < native::ActivationGradFunctions::kSize) {
+    return RunOf(BestLoops().activation_grad[kGradient]);
+  } else if constexpr (kVectors) {
+    constexpr size_t kIndex = native::BinaryFunctions::Find(F::kName);
+    const Loops& best = BestLoops();
+    const auto& loops = still == 2 ? best.binary_scalar_b : still == 1 ? best.binary_scalar_a : best.binary;
+    return RunOf(loops[kIndex]);
+  } else {
+    return RunOf(still == 2   ? NativeBinary<F, T, 1, 0>
+                 : still == 1 ? NativeBinary<F, T, 0, 1>
+                              : NativeBinary<F, T, 1, 1>);
+  }
 }
 
-template <class F>
-MaybeKernel MakeGradient(const KernelSpec& spec, Loops::BinaryLoop loop) {
-  return InItsType<F>(spec, [&]<class T>() {
-    BinaryLoop<T> own = NativeBinary<F, T, 1, 1>;
-    if constexpr (std::is_same_v<T, float>) own = loop;
-    return FlatBinary<T>(spec, own, true);
+// Every operand has one type: f of it, or nothing where F is not made for it.
+template <class F, size_t kOperands>
+MaybeKernel Make(const KernelSpec& spec) {
+  for (const ValueType& input : spec.inputs) {
+    if (input.dtype != spec.inputs[0].dtype) return std::nullopt;
+  }
+  // Is padding still zero afterwards? -0 is not.
+  const bool keeps_zero =
+      (F::kFlags & kZeroKept) || (spec.op->zero_to_zero && std::string_view(F::kName) != "Negative");
+  return Dispatch(spec.inputs[0].dtype, [&]<class T>() -> MaybeKernel {
+    if constexpr (!native::kTakes<F, T>) {
+      return std::nullopt;
+    } else if constexpr (kOperands == 1) {
+      return Elementwise(spec, UnaryRun<F, T>, keeps_zero);
+    } else {
+      return Elementwise(spec, BinaryRun<F, T>, keeps_zero);
+    }
   });
 }
 
-template <class... F>
-MaybeKernel MakeActivationGradOf(const KernelSpec& spec, size_t which, FunctionList<F...>) {
-  static constexpr MaybeKernel (*kMakers[])(const KernelSpec&, Loops::BinaryLoop) = {MakeGradient<F>...};
-  return kMakers[which](spec, BestLoops().activation_grad[which]);
+// What an Activation, or its gradient, is: one of the list.
+template <size_t kOperands, class... F>
+MaybeKernel MakeActivationOf(const KernelSpec& spec, FunctionList<F...>) {
+  static constexpr KernelMaker kMakers[] = {ViewKernel, Make<F, kOperands>...};
+  return kMakers[static_cast<size_t>(spec.attributes<ActivationAttrs>().type)](spec);
 }
-
+// data -> output
+MaybeKernel MakeActivation(const KernelSpec& spec) { return MakeActivationOf<1>(spec, native::ActivationFunctions()); }
 // (dy, y) -> dx. dy = 0 gives 0 whatever y is.
 MaybeKernel MakeActivationGrad(const KernelSpec& spec) {
-  const ActivationType type = spec.attributes<ActivationAttrs>().type;
-  if (type == ActivationType::kNone) return ViewKernel(spec);
-  return MakeActivationGradOf(spec, static_cast<size_t>(type) - 1, native::ActivationGradFunctions());
+  return MakeActivationOf<2>(spec, native::ActivationGradFunctions());
+}
+
+// (condition, a, b) -> y: elements are moved, whatever they are.
+template <class T, unsigned kStill>
+void Choose(const Operands& x, void* y, int64_t n) {
+  constexpr int kC = kStill & 1 ? 0 : 1, kA = kStill & 2 ? 0 : 1, kB = kStill & 4 ? 0 : 1;
+  const bool* c = As<bool>(x[0]);
+  const T *a = As<T>(x[1]), *b = As<T>(x[2]);
+  T* out = static_cast<T*>(y);
+  for (int64_t i = 0; i < n; ++i) out[i] = c[i * kC] ? a[i * kA] : b[i * kB];
+}
+template <class T>
+Run ChooseRun(unsigned still) {
+  static constexpr auto kRuns = []<size_t... k>(std::index_sequence<k...>) { return std::array{Choose<T, k>...}; }
+  (std::make_index_sequence<8>());
+  return kRuns[still];
+}
+MaybeKernel MakeWhere(const KernelSpec& spec) {
+  switch (SizeOf(spec.outputs[0].dtype)) {
+    case 1: return Elementwise(spec, ChooseRun<uint8_t>, true);
+    case 2: return Elementwise(spec, ChooseRun<uint16_t>, true);
+    case 4: return Elementwise(spec, ChooseRun<uint32_t>, true);
+    default: return Elementwise(spec, ChooseRun<uint64_t>, true);
+  }
 }
 
 // (g0, g1, y) -> (g0 + g1) [y > 0]
 MaybeKernel MakeAddReluGrad(const KernelSpec& spec) {
   if (!AllFloat(spec)) return std::nullopt;
-  const Format format = CommonFormat(spec, {2, 0, 1}, true);
-  Kernel kernel = FlatKernel(spec, "loop", format);
-  const int64_t n = StorageElements(format, spec.outputs[0].shape);
-  kernel.bind = [n](const KernelArgs& args) -> Call {
-    return [n, g0 = In(args, 0), g1 = In(args, 1), y = In(args, 2), dx = Out(args, 0)] {
-      const auto loop = BestLoops().add_relu_grad;
-      ParallelFor(n, kGrain, kSerialElements, [&](int64_t begin, int64_t end, int) {
-        loop(g0 + begin, g1 + begin, y + begin, dx + begin, end - begin);
-      });
-    };
-  };
-  return kernel;
+  return Elementwise(
+      spec,
+      [](unsigned) -> Run {
+        return [loop = BestLoops().add_relu_grad](const Operands& x, void* y, int64_t n) {
+          loop(As<float>(x[0]), As<float>(x[1]), As<float>(x[2]), static_cast<float*>(y), n);
+        };
+      },
+      true);
 }
 
-// arg0, arg1, ... -> their sum, in order. A tile of the result stays in the nearest cache while they are added.
+// y[begin..end) = the sum of `inputs`, in order. A tile of it stays in the nearest cache while they are added.
+using SumLoop = void (*)(const std::vector<void*>& inputs, void* y, int64_t begin, int64_t end);
+constexpr int64_t kTile = 2048;
+template <class T>
+void SumTiles(const std::vector<void*>& inputs, void* y, int64_t begin, int64_t end) {
+  const Run add = BinaryRun<native::fn::Add, T>(0);
+  const auto from = [&](const void* x, int64_t at) {
+    return reinterpret_cast<const std::byte*>(static_cast<const T*>(x) + at);
+  };
+  for (int64_t at = begin; at < end; at += kTile) {
+    const void* sum = inputs[0];
+    for (size_t i = 1; i < inputs.size(); ++i, sum = y) {
+      add({from(sum, at), from(inputs[i], at)}, static_cast<T*>(y) + at, std::min(kTile, end - at));
+    }
+  }
+}
+// 16-bit floats are added in float and rounded once.
+template <class T>
+void SumHalves(const std::vector<void*>& inputs, void* y, int64_t begin, int64_t end) {
+  float sum[kTile];
+  for (int64_t at = begin; at < end; at += kTile) {
+    const int64_t n = std::min(kTile, end - at);
+    std::fill_n(sum, n, 0.0f);
+    for (const void* x : inputs) {
+      for (int64_t i = 0; i < n; ++i) sum[i] += static_cast<float>(static_cast<const T*>(x)[at + i]);
+    }
+    for (int64_t i = 0; i < n; ++i) static_cast<T*>(y)[at + i] = static_cast<T>(sum[i]);
+  }
+}
+
+// arg0, arg1, ... -> their sum
 MaybeKernel MakeAddN(const KernelSpec& spec) {
-  if (!AllFloat(spec)) return std::nullopt;
   if (spec.inputs.size() == 1) return ViewKernel(spec);
-  if (spec.inputs.size() == 2) return FlatBinary<float>(spec, BestLoops().BinaryOf<native::fn::Add>(), true);
+  if (spec.inputs.size() == 2) return Make<native::fn::Add, 2>(spec);
   Format format = Format::Plain();
   for (int i = static_cast<int>(spec.inputs.size()) - 1; i >= 0; --i) {
     if (const Format f = CommonFormat(spec, {i}, true); !f.is_plain()) format = f;
   }
   Kernel kernel = FlatKernel(spec, "loop", format);
   const int64_t n = StorageElements(format, spec.outputs[0].shape);
-  kernel.bind = [n](const KernelArgs& args) -> Call {
+  const SumLoop loop = Dispatch(spec.outputs[0].dtype, []<class T>() -> SumLoop {
+    if constexpr (std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>) return SumHalves<T>;
+    return SumTiles<T>;
+  });
+  kernel.bind = [=](const KernelArgs& args) -> Call {
     const std::vector<void*> inputs(args.inputs.begin(), args.inputs.end());
-    return [=, y = Out(args, 0)] {
-      constexpr int64_t kTile = 2048;
-      const auto add = BestLoops().BinaryOf<native::fn::Add>();
-      ParallelFor(n, kGrain, kSerialElements, [&](int64_t begin, int64_t end, int) {
-        for (int64_t at = begin; at < end; at += kTile) {
-          const int64_t m = std::min(kTile, end - at);
-          const float* sum = static_cast<const float*>(inputs[0]) + at;
-          for (size_t i = 1; i < inputs.size(); ++i, sum = y + at) {
-            add(sum, static_cast<const float*>(inputs[i]) + at, y + at, m);
-          }
-        }
-      });
+    return [=, y = args.outputs[0]] {
+      ParallelFor(n, kGrain, kSerialElements, [&](int64_t begin, int64_t end, int) { loop(inputs, y, begin, end); });
     };
   };
   return kernel;
 }
 
 constexpr KernelEntry kEntries[] = {
-    {"AddScalar", MakeScalar<native::fn::Add>},
-    {"SubScalar", MakeScalar<native::fn::Sub>},
-    {"RSubScalar", MakeScalar<native::fn::Sub, true>},
-    {"MulScalar", MakeScalar<native::fn::Mul>},
-    {"DivScalar", MakeScalar<native::fn::Div>},
-    {"RDivScalar", MakeScalar<native::fn::Div, true>},
     {"Activation", MakeActivation},
     {"ActivationGrad", MakeActivationGrad},
     {"AddReluGrad", MakeAddReluGrad},
     {"AddN", MakeAddN},
+    {"Where", MakeWhere},
 };
 
-template <class... F>
-KernelRows UnaryRows(FunctionList<F...>) {
-  static constexpr KernelEntry kRows[] = {{F::kName, MakeUnary<F>}...};
-  return kRows;
-}
-template <class... F>
-KernelRows BinaryRows(FunctionList<F...>) {
-  static constexpr KernelEntry kRows[] = {{F::kName, MakeBinary<F>}...};
+template <size_t kOperands, class... F>
+KernelRows RowsOf(FunctionList<F...>) {
+  static constexpr KernelEntry kRows[] = {{F::kName, Make<F, kOperands>}...};
   return kRows;
 }
 
 }  // namespace
 
 KernelRows ElementwiseKernels() { return kEntries; }
-KernelRows UnaryKernels() { return UnaryRows(native::UnaryFunctions()); }
-KernelRows BinaryKernels() { return BinaryRows(native::BinaryFunctions()); }
+KernelRows UnaryKernels() { return RowsOf<1>(native::UnaryFunctions()); }
+KernelRows BinaryKernels() { return RowsOf<2>(native::BinaryFunctions()); }
+KernelRows PredicateKernels() { return RowsOf<1>(native::Predicates()); }
+KernelRows RelationKernels() { return RowsOf<2>(native::Relations()); }
 
 }  // namespace bindery::cpu

@@ -17,7 +17,9 @@ KernelRows ElementwiseKernels();
 KernelRows FullyConnectedKernels();
 KernelRows LossKernels();
 KernelRows PoolingKernels();
+KernelRows PredicateKernels();
 KernelRows ReduceKernels();
+KernelRows RelationKernels();
 KernelRows ShapeKernels();
 KernelRows SliceKernels();
 KernelRows SoftmaxKernels();
@@ -42,7 +44,8 @@ const KernelTable& CpuKernels() {
   static const KernelTable table(
       {BatchNormKernels(), BinaryKernels(), CastKernels(), ConcatKernels(), ConvolutionKernels(), DotKernels(),
        DropoutKernels(), ElementwiseKernels(), FullyConnectedKernels(), LossKernels(), PoolingKernels(),
-       ReduceKernels(), ShapeKernels(), SliceKernels(), SoftmaxKernels(), SoftmaxOutputKernels(), UnaryKernels()},
+       PredicateKernels(), ReduceKernels(), RelationKernels(), ShapeKernels(), SliceKernels(), SoftmaxKernels(),
+       SoftmaxOutputKernels(), UnaryKernels()},
       MakeFastReorder, Translate);
   return table;
 }

@@ -42,8 +42,7 @@ MaybeKernel MakeTranspose(const KernelSpec& spec) {
 }
 
 MaybeKernel MakeConstant(const KernelSpec& spec) {
-  const auto value = spec.attributes<ConstantAttrs>().value;
-  if (!value) return std::nullopt;
+  const auto value = ConstantOf(spec);
   Kernel kernel = PlainKernel(spec, "copy");
   kernel.bind = [value](const KernelArgs& args) -> Call {
     return [value, y = args.outputs[0]] { ParallelCopy(y, value->raw(), value->bytes()); };
@@ -62,6 +61,7 @@ constexpr KernelEntry kEntries[] = {
     {"Flatten", ViewKernel},        {"Reshape", ViewKernel},
     {"SumOverDevices", ViewKernel}, {"MergeStatistics", MakeMergeStatistics},
     {"Transpose", MakeTranspose},   {"Constant", MakeConstant},
+    {"Scalar", MakeConstant},
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "symbol/ops/elementwise.h"
 
 #include <cmath>
+#include <cstring>
 
 #include "executor/kernel_table.h"
 #include "executor/kernels/reference/util.h"
@@ -22,19 +23,6 @@ MaybeKernel Unary(const KernelSpec& spec) {
   return Map(spec, kF);
 }
 
-// f(x, c) with the scalar of the operator's attributes.
-template <auto kF>
-MaybeKernel Scalar(const KernelSpec& spec) {
-  return Map(spec, [c = spec.attributes<ScalarAttrs>().scalar](double x) { return kF(x, c); });
-}
-
-// Integers are divided as in C: towards zero.
-template <auto kF>
-MaybeKernel Quotient(const KernelSpec& spec) {
-  if (IsFloat(spec.outputs[0].dtype)) return Scalar<kF>(spec);
-  return Scalar<[](double x, double c) { return std::trunc(kF(x, c)); }>(spec);
-}
-
 // y = f(a, b), both stretched to y's shape.
 template <auto kF>
 MaybeKernel Binary(const KernelSpec& spec) {
@@ -51,6 +39,20 @@ MaybeKernel Binary(const KernelSpec& spec) {
 MaybeKernel MakeDiv(const KernelSpec& spec) {
   if (IsFloat(spec.outputs[0].dtype)) return Binary<[](double a, double b) { return a / b; }>(spec);
   return Binary<[](double a, double b) { return std::trunc(a / b); }>(spec);
+}
+
+// (condition, a, b) -> y: bits are moved, whatever they are.
+MaybeKernel MakeWhere(const KernelSpec& spec) {
+  const Shape shape = spec.outputs[0].shape;
+  std::array<Strides, 4> strides = {PlainStrides(shape)};
+  for (int i = 0; i < 3; ++i) strides[i + 1] = BroadcastStrides(spec.inputs[i].shape, shape);
+  const int64_t size = SizeOf(spec.outputs[0].dtype);
+  return OnBytes(spec, [=](const Tensors& t) {
+    Walk(shape, strides, [&](const std::array<int64_t, 4>& at) {
+      const int chosen = t.raw_in[0][at[1]] != std::byte{0} ? 1 : 2;
+      std::memcpy(t.raw_out[0] + at[0] * size, t.raw_in[chosen] + at[chosen + 1] * size, static_cast<size_t>(size));
+    });
+  });
 }
 
 MaybeKernel MakeAddN(const KernelSpec& spec) {
@@ -76,12 +78,6 @@ double Mod(double a, double b) {
 }
 
 constexpr KernelEntry kEntries[] = {
-    {"AddScalar", Scalar<[](double x, double c) { return x + c; }>},
-    {"SubScalar", Scalar<[](double x, double c) { return x - c; }>},
-    {"RSubScalar", Scalar<[](double x, double c) { return c - x; }>},
-    {"MulScalar", Scalar<[](double x, double c) { return x * c; }>},
-    {"DivScalar", Quotient<[](double x, double c) { return x / c; }>},
-    {"RDivScalar", Quotient<[](double x, double c) { return c / x; }>},
     {"Negative", Unary<[](double x) { return -x; }>},
     {"Abs", Unary<[](double x) { return std::fabs(x); }>},
     {"Sign", Unary<[](double x) -> double { return std::isnan(x) ? x : (x > 0) - (x < 0); }>},
@@ -128,6 +124,7 @@ constexpr KernelEntry kEntries[] = {
     {"And", Binary<[](double a, double b) -> double { return a != 0 && b != 0; }>},
     {"Or", Binary<[](double a, double b) -> double { return a != 0 || b != 0; }>},
     {"Xor", Binary<[](double a, double b) -> double { return (a != 0) != (b != 0); }>},
+    {"Where", MakeWhere},
     {"AddRelu", Binary<[](double a, double b) { return Activate(ActivationType::kRelu, a + b); }>},
     {"AddN", MakeAddN},
     {"AddReluGrad", MakeAddReluGrad},

@@ -134,7 +134,7 @@ MaybeKernel MakeCast(const KernelSpec& spec) {
 }
 
 MaybeKernel MakeConstant(const KernelSpec& spec) {
-  return OnBytes(spec, [value = spec.attributes<ConstantAttrs>().value](const Tensors& t) {
+  return OnBytes(spec, [value = ConstantOf(spec)](const Tensors& t) {
     if (value->bytes() > 0) std::memcpy(t.raw_out[0], value->raw(), static_cast<size_t>(value->bytes()));
   });
 }
@@ -155,6 +155,7 @@ constexpr KernelEntry kEntries[] = {
     {"SliceChannel", MakeSliceChannel},
     {"Cast", MakeCast},
     {"Constant", MakeConstant},
+    {"Scalar", MakeConstant},
 };
 
 }  // namespace
