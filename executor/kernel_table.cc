@@ -3,8 +3,9 @@
 namespace bindery {
 
 KernelTable::KernelTable(std::initializer_list<KernelRows> rows, ReorderMaker reorder,
+                         MaybeKernel (*otherwise)(const KernelSpec& spec, KernelMaker make),
                          void (*translate)(const KernelSpec& spec))
-    : reorder_(reorder), translate_(translate) {
+    : reorder_(reorder), otherwise_(otherwise), translate_(translate) {
   for (const KernelRows& list : rows) {
     for (const KernelEntry& entry : list) {
       if (!makers_.emplace(entry.op, entry.make).second)
@@ -18,7 +19,8 @@ MaybeKernel KernelTable::Make(const KernelSpec& spec) const {
   const auto found = makers_.find(spec.op->name);
   if (found == makers_.end()) return std::nullopt;
   try {
-    return found->second(spec);
+    MaybeKernel kernel = found->second(spec);
+    return kernel || !otherwise_ ? kernel : otherwise_(spec, found->second);
   } catch (...) {
     if (translate_) translate_(spec);
     throw;

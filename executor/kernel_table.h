@@ -23,9 +23,10 @@ using ReorderMaker = MaybeKernel (*)(DType dtype, const Shape& shape, const Form
 
 class KernelTable {
  public:
-  // `translate` is called while an exception of a maker is handled: it throws ours in its place, naming operator and
-  // node, or returns if it does not know the exception.
+  // `otherwise` is asked what to make with a maker that declined. `translate` is called while an exception of a maker is
+  // handled: it throws ours in its place, naming operator and node, or returns if it does not know the exception.
   KernelTable(std::initializer_list<KernelRows> rows, ReorderMaker reorder,
+              MaybeKernel (*otherwise)(const KernelSpec& spec, KernelMaker make) = nullptr,
               void (*translate)(const KernelSpec& spec) = nullptr);
 
   const std::vector<KernelEntry>& entries() const { return entries_; }
@@ -38,6 +39,7 @@ class KernelTable {
   std::vector<KernelEntry> entries_;
   std::unordered_map<std::string, KernelMaker> makers_;
   ReorderMaker reorder_;
+  MaybeKernel (*otherwise_)(const KernelSpec& spec, KernelMaker make);
   void (*translate_)(const KernelSpec& spec);
 };
 

@@ -44,7 +44,8 @@ struct DnnlArgument {
   int argument;  // DNNL_ARG_SRC ...
   dnnl::memory::desc desc;
   enum Role { kInput, kOutput, kScratch } role;
-  int64_t index = 0;  // of the kernel's inputs or outputs; for scratch: its offset in bytes
+  int64_t index = 0;   // of the kernel's inputs or outputs; for scratch: its offset in bytes
+  Format format = {};  // of that input or output
 };
 
 // A primitive with where its arguments are found among a kernel's inputs, outputs and scratch memory.
@@ -74,6 +75,22 @@ class DnnlStep {
 
 // 'Convolution "conv1"'
 std::string WhoOf(const KernelSpec& spec);
+
+// Makes it the kernel that runs a primitive, `desc` its descriptor: named, with formats and scratch memory, and bound.
+template <class PrimitiveDesc>
+Kernel WithDnnl(Kernel kernel, std::string who, const dnnl::primitive& primitive, const PrimitiveDesc& desc,
+                std::vector<DnnlArgument> arguments) {
+  for (const DnnlArgument& argument : arguments) {
+    auto& formats = argument.role == DnnlArgument::kInput ? kernel.input_formats : kernel.output_formats;
+    formats[argument.index] = argument.format;
+  }
+  const DnnlStep step(primitive, desc, std::move(who), std::move(arguments));
+  kernel.implementation = std::string("dnnl ") + desc.impl_info_str();
+  kernel.scratch_bytes = step.scratch_bytes();
+  kernel.bind = [step](const KernelArgs& args) { return step.Bind(args); };
+  return kernel;
+}
+
 // Attributes of every primitive: the scratchpad is ours.
 dnnl::primitive_attr UserScratchpad();
 // Threads for this many floating point operations: one below what pays for waking the team, else all.

@@ -46,14 +46,10 @@ MaybeKernel MakeDot(const KernelSpec& spec) {
              product = Matrix(m, n, false);
   const dnnl::matmul::primitive_desc desc({left, right, product}, UserScratchpad(), Engine(), true);
   if (!desc) return std::nullopt;
-  const DnnlStep step(dnnl::matmul(desc), desc, WhoOf(spec),
-                      {{DNNL_ARG_SRC, left, DnnlArgument::kInput, 0},
-                       {DNNL_ARG_WEIGHTS, right, DnnlArgument::kInput, 1},
-                       {DNNL_ARG_DST, product, DnnlArgument::kOutput, 0}});
-  kernel.implementation = std::string("dnnl ") + desc.impl_info_str();
-  kernel.scratch_bytes = step.scratch_bytes();
-  kernel.bind = [step](const KernelArgs& args) { return step.Bind(args); };
-  return kernel;
+  return WithDnnl(std::move(kernel), WhoOf(spec), dnnl::matmul(desc), desc,
+                  {{DNNL_ARG_SRC, left, DnnlArgument::kInput, 0},
+                   {DNNL_ARG_WEIGHTS, right, DnnlArgument::kInput, 1},
+                   {DNNL_ARG_DST, product, DnnlArgument::kOutput, 0}});
 }
 
 constexpr KernelEntry kEntries[] = {

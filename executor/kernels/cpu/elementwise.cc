@@ -236,12 +236,18 @@ Run ChooseRun(unsigned still) {
   return kRuns[still];
 }
 MaybeKernel MakeWhere(const KernelSpec& spec) {
-  switch (SizeOf(spec.outputs[0].dtype)) {
-    case 1: return Elementwise(spec, ChooseRun<uint8_t>, true);
-    case 2: return Elementwise(spec, ChooseRun<uint16_t>, true);
-    case 4: return Elementwise(spec, ChooseRun<uint32_t>, true);
-    default: return Elementwise(spec, ChooseRun<uint64_t>, true);
-  }
+  return OfSize(SizeOf(spec.outputs[0].dtype), [&]<class T>() { return Elementwise(spec, ChooseRun<T>, true); });
+}
+
+// data -> output, its shape stretched
+template <class T>
+Run CopyRun(unsigned still) {
+  if (still == 0) return RunOf<T, T>([](const T* x, T* y, int64_t n) { std::copy_n(x, n, y); });
+  return RunOf<T, T>([](const T* x, T* y, int64_t n) { std::fill_n(y, n, *x); });
+}
+MaybeKernel MakeBroadcastTo(const KernelSpec& spec) {
+  if (spec.inputs[0].shape == spec.outputs[0].shape) return ViewKernel(spec);
+  return OfSize(SizeOf(spec.outputs[0].dtype), [&]<class T>() { return Elementwise(spec, CopyRun<T>, true); });
 }
 
 // (g0, g1, y) -> (g0 + g1) [y > 0]
@@ -316,6 +322,7 @@ constexpr KernelEntry kEntries[] = {
     {"AddReluGrad", MakeAddReluGrad},
     {"AddN", MakeAddN},
     {"Where", MakeWhere},
+    {"BroadcastTo", MakeBroadcastTo},
 };
 
 template <size_t kOperands, class... F>

@@ -94,15 +94,6 @@ std::optional<std::pair<PrimitiveDesc, Format>> Choose(const Product& p, const s
 // Own loops read plain weights; one that is stored otherwise is not worth a reorder in every run.
 bool HasPlainWeight(const KernelSpec& spec) { return spec.input_is_open[1] || spec.input_formats[1].is_plain(); }
 
-Kernel DnnlKernel(const KernelSpec& spec, int threads, const char* info, const DnnlStep& step) {
-  Kernel kernel = PlainKernel(spec, "");
-  kernel.implementation = std::string("dnnl ") + info;
-  kernel.threads = threads;
-  kernel.scratch_bytes = step.scratch_bytes();
-  kernel.bind = [step](const KernelArgs& args) { return step.Bind(args); };
-  return kernel;
-}
-
 // (data, weight [, bias]) -> y
 MaybeKernel MakeFullyConnected(const KernelSpec& spec) {
   const auto& attrs = spec.attributes<FullyConnectedAttrs>();
@@ -111,8 +102,9 @@ MaybeKernel MakeFullyConnected(const KernelSpec& spec) {
   const ActivationPass pass(attrs.activation);
   if ((p.IsTiny() || p.m == 1) && HasPlainWeight(spec)) return OwnForward(spec, p, pass);
 
-  const int threads = ThreadsForWork(spec, p.flops());
-  const TeamScope team(threads);
+  Kernel kernel = PlainKernel(spec, "");
+  kernel.threads = ThreadsForWork(spec, p.flops());
+  const TeamScope team(kernel.threads);
   using Desc = dnnl::inner_product_forward::primitive_desc;
   // A weight that was stored already is taken as it lies if that is fast: packing pays only when it is done once.
   const std::optional<Format> stored = spec.input_is_open[1] ? std::nullopt : std::optional(spec.input_formats[1]);
@@ -122,15 +114,13 @@ MaybeKernel MakeFullyConnected(const KernelSpec& spec) {
   if (!choice) return std::nullopt;
   const auto& [desc, weight] = *choice;
   std::vector<DnnlArgument> arguments = {{DNNL_ARG_SRC, p.X(), DnnlArgument::kInput, 0},
-                                         {DNNL_ARG_WEIGHTS, desc.weights_desc(), DnnlArgument::kInput, 1},
+                                         {DNNL_ARG_WEIGHTS, desc.weights_desc(), DnnlArgument::kInput, 1, weight},
                                          {DNNL_ARG_DST, p.Y(), DnnlArgument::kOutput, 0}};
   if (p.has_bias) arguments.push_back({DNNL_ARG_BIAS, p.Bias(), DnnlArgument::kInput, 2});
-  const DnnlStep step(dnnl::inner_product_forward(desc), desc, WhoOf(spec), std::move(arguments));
-  Kernel kernel = DnnlKernel(spec, threads, desc.impl_info_str(), step);
-  kernel.input_formats[1] = weight;
+  kernel = WithDnnl(std::move(kernel), WhoOf(spec), dnnl::inner_product_forward(desc), desc, std::move(arguments));
   if (pass.loop) {
-    kernel.bind = [step, pass, n = p.m * p.n](const KernelArgs& args) -> Call {
-      return [run = step.Bind(args), pass, n, y = Out(args, 0)] {
+    kernel.bind = [product = kernel.bind, pass, n = p.m * p.n](const KernelArgs& args) -> Call {
+      return [run = product(args), pass, n, y = Out(args, 0)] {
         run();
         pass(y, n);
       };
@@ -152,8 +142,9 @@ MaybeKernel MakeFullyConnectedGradData(const KernelSpec& spec) {
     };
     return kernel;
   }
-  const int threads = ThreadsForWork(spec, p.flops());
-  const TeamScope team(threads);
+  Kernel kernel = PlainKernel(spec, "");
+  kernel.threads = ThreadsForWork(spec, p.flops());
+  const TeamScope team(kernel.threads);
   const auto hint = p.Hint();
   if (!hint) return std::nullopt;
   using Desc = dnnl::inner_product_backward_data::primitive_desc;
@@ -165,13 +156,10 @@ MaybeKernel MakeFullyConnectedGradData(const KernelSpec& spec) {
       [](const Desc& d) { return d.weights_desc(); });
   if (!choice) return std::nullopt;
   const auto& [desc, weight] = *choice;
-  const DnnlStep step(dnnl::inner_product_backward_data(desc), desc, WhoOf(spec),
-                      {{DNNL_ARG_DIFF_DST, p.Y(), DnnlArgument::kInput, 0},
-                       {DNNL_ARG_WEIGHTS, desc.weights_desc(), DnnlArgument::kInput, 1},
-                       {DNNL_ARG_DIFF_SRC, p.X(), DnnlArgument::kOutput, 0}});
-  Kernel kernel = DnnlKernel(spec, threads, desc.impl_info_str(), step);
-  kernel.input_formats[1] = weight;
-  return kernel;
+  return WithDnnl(std::move(kernel), WhoOf(spec), dnnl::inner_product_backward_data(desc), desc,
+                  {{DNNL_ARG_DIFF_DST, p.Y(), DnnlArgument::kInput, 0},
+                   {DNNL_ARG_WEIGHTS, desc.weights_desc(), DnnlArgument::kInput, 1, weight},
+                   {DNNL_ARG_DIFF_SRC, p.X(), DnnlArgument::kOutput, 0}});
 }
 
 // (dy, data) -> dw [, db]
@@ -197,8 +185,9 @@ MaybeKernel MakeFullyConnectedGradWeight(const KernelSpec& spec) {
     };
     return kernel;
   }
-  const int threads = ThreadsForWork(spec, p.flops());
-  const TeamScope team(threads);
+  Kernel kernel = PlainKernel(spec, "");
+  kernel.threads = ThreadsForWork(spec, p.flops());
+  const TeamScope team(kernel.threads);
   const auto hint = p.Hint();
   if (!hint) return std::nullopt;
   using Desc = dnnl::inner_product_backward_weights::primitive_desc;
@@ -211,14 +200,13 @@ MaybeKernel MakeFullyConnectedGradWeight(const KernelSpec& spec) {
       [](const Desc& d) { return d.diff_weights_desc(); });
   if (!choice) return std::nullopt;
   const auto& [desc, weight] = *choice;
-  std::vector<DnnlArgument> arguments = {{DNNL_ARG_DIFF_DST, p.Y(), DnnlArgument::kInput, 0},
-                                         {DNNL_ARG_SRC, p.X(), DnnlArgument::kInput, 1},
-                                         {DNNL_ARG_DIFF_WEIGHTS, desc.diff_weights_desc(), DnnlArgument::kOutput, 0}};
+  std::vector<DnnlArgument> arguments = {
+      {DNNL_ARG_DIFF_DST, p.Y(), DnnlArgument::kInput, 0},
+      {DNNL_ARG_SRC, p.X(), DnnlArgument::kInput, 1},
+      {DNNL_ARG_DIFF_WEIGHTS, desc.diff_weights_desc(), DnnlArgument::kOutput, 0, weight}};
   if (p.has_bias) arguments.push_back({DNNL_ARG_DIFF_BIAS, p.Bias(), DnnlArgument::kOutput, 1});
-  const DnnlStep step(dnnl::inner_product_backward_weights(desc), desc, WhoOf(spec), std::move(arguments));
-  Kernel kernel = DnnlKernel(spec, threads, desc.impl_info_str(), step);
-  kernel.output_formats[0] = weight;
-  return kernel;
+  return WithDnnl(std::move(kernel), WhoOf(spec), dnnl::inner_product_backward_weights(desc), desc,
+                  std::move(arguments));
 }
 
 constexpr KernelEntry kEntries[] = {

@@ -2,6 +2,7 @@
 #include "executor/kernel_table.h"
 
 #include "executor/kernels/cpu/dnnl_util.h"
+#include "executor/kernels/cpu/through_float.h"
 
 namespace bindery {
 namespace cpu {
@@ -46,7 +47,7 @@ const KernelTable& CpuKernels() {
        DropoutKernels(), ElementwiseKernels(), FullyConnectedKernels(), LossKernels(), PoolingKernels(),
        PredicateKernels(), ReduceKernels(), RelationKernels(), ShapeKernels(), SliceKernels(), SoftmaxKernels(),
        SoftmaxOutputKernels(), UnaryKernels()},
-      MakeFastReorder, Translate);
+      MakeFastReorder, ThroughFloat, Translate);
   return table;
 }
 

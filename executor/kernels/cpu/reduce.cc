@@ -1,4 +1,4 @@
-// Sums, means and maxima over axes of plain float32, SumTo, and BroadcastTo, which goes the same way back.
+// Sums, means and maxima over axes of plain data, and SumTo.
 //
 // Neighbouring axes that are both kept or both reduced are one axis. If the innermost is reduced, each result is a sum
 // of contiguous runs; if it is kept, a strip of neighbouring results is accumulated row by row, in double. Where there
@@ -7,7 +7,8 @@
 #include "symbol/ops/reduce.h"
 
 #include <algorithm>
-#include <cmath>
+#include <limits>
+#include <type_traits>
 #include <vector>
 
 #include "base/checked.h"
@@ -77,11 +78,6 @@ enum class Function { kSum, kMean, kMax };
 
 constexpr int64_t kStrip = 512;  // results accumulated side by side
 
-double Join(Function function, double a, double b) {
-  if (function != Function::kMax) return a + b;
-  return b > a || b != b ? b : a;  // NaN wins
-}
-
 // Results whose elements are contiguous runs, cut into blocks of about kRun elements: some runs, or a part of one.
 struct Blocks {
   int64_t runs, length;   // of one block: so many runs of the reduced positions, so many elements of each
@@ -96,85 +92,163 @@ struct Blocks {
     groups = CeilDiv(r.reduced(), runs);
     parts = CeilDiv(r.inner(), length);
   }
-  double Reduce(const Reduction& r, Function function, const float* x, int64_t block) const {
-    const Loops& loops = BestLoops();
-    const int64_t k = block / per_result(), group = block / parts % groups, first = block % parts * length;
-    const int64_t n = std::min(length, r.inner() - first), end = std::min((group + 1) * runs, r.reduced());
-    double result = function == Function::kMax ? -INFINITY : 0;
-    for (int64_t j = group * runs; j < end; ++j) {
-      const float* run = x + r.KeptOffset(k) + r.ReducedOffset(j) + first;
-      const double next = function == Function::kMax ? static_cast<double>(loops.max(run, n)) : loops.sum(run, n);
-      result = Join(function, result, next);
+};
+
+// What results are accumulated in.
+template <class T>
+using Accumulator =
+    std::conditional_t<!std::is_integral_v<T>, double, std::conditional_t<std::is_unsigned_v<T>, uint64_t, int64_t>>;
+
+// Integers wrap around; NaN is greatest.
+template <Function kFunction, class A>
+A Join(A a, A b) {
+  if constexpr (kFunction == Function::kMax) {
+    return b > a || b != b ? b : a;
+  } else if constexpr (std::is_integral_v<A>) {
+    return static_cast<A>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+  } else {
+    return a + b;
+  }
+}
+
+template <class T>
+Accumulator<T> Load(T x) {
+  if constexpr (std::is_integral_v<T>) {
+    return x;
+  } else {
+    return LoadDouble(x);
+  }
+}
+
+// The result, of a mean divided by its elements: to the nearest even number, as far as the type goes.
+template <class T>
+T Finish(Accumulator<T> result, int64_t divisor) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return result != 0;
+  } else if constexpr (std::is_integral_v<T>) {
+    using A = Accumulator<T>;
+    const A by = static_cast<A>(divisor), rest = result % by;
+    const A twice = rest < 0 ? -rest * 2 : rest * 2;
+    result /= by;
+    if (twice > by || (twice == by && result % 2 != 0)) result += rest < 0 ? -1 : 1;
+    return static_cast<T>(std::clamp<A>(result, std::numeric_limits<T>::min(), std::numeric_limits<T>::max()));
+  } else {
+    return StoreDouble<T>(result / static_cast<double>(divisor));
+  }
+}
+
+// A reduction of elements of type T.
+template <class T, Function kFunction>
+struct Reducer {
+  using A = Accumulator<T>;
+  static constexpr bool kMax = kFunction == Function::kMax, kVectors = std::is_same_v<T, float>;
+  Reduction r;
+
+  int64_t divisor() const { return kFunction == Function::kMean ? r.count() : 1; }
+
+  // n >= 1 elements, joined.
+  static A JoinRun(const T* x, int64_t n) {
+    if constexpr (kVectors && kMax) {
+      return static_cast<double>(BestLoops().max(x, n));
+    } else if constexpr (kVectors) {
+      return BestLoops().sum(x, n);
+    } else {
+      A result = Load(x[0]);
+      for (int64_t i = 1; i < n; ++i) result = Join<kFunction>(result, Load(x[i]));
+      return result;
+    }
+  }
+
+  A JoinBlock(const Blocks& blocks, const T* x, int64_t block) const {
+    const int64_t k = block / blocks.per_result(), group = block / blocks.parts % blocks.groups;
+    const int64_t first = block % blocks.parts * blocks.length, n = std::min(blocks.length, r.inner() - first);
+    const int64_t begin = group * blocks.runs, end = std::min(begin + blocks.runs, r.reduced());
+    const T* start = x + r.KeptOffset(k) + first;
+    A result = JoinRun(start + r.ReducedOffset(begin), n);
+    for (int64_t j = begin + 1; j < end; ++j) {
+      result = Join<kFunction>(result, JoinRun(start + r.ReducedOffset(j), n));
     }
     return result;
   }
+
+  // One strip of results: columns [first, first + n) of the kept position k.
+  void JoinStrip(const T* x, T* y, int64_t k, int64_t first, int64_t n) const {
+    const T* column = x + r.KeptOffset(k) + first;
+    T* to = y + k * r.inner() + first;
+    if constexpr (kVectors && kMax) {
+      std::copy_n(column, n, to);
+      for (int64_t j = 1; j < r.reduced(); ++j) BestLoops().max_to(column + r.ReducedOffset(j), to, n);
+    } else {
+      A results[kStrip] = {};
+      if (kMax) std::transform(column, column + n, results, Load<T>);
+      for (int64_t j = kMax ? 1 : 0; j < r.reduced(); ++j) {
+        const T* row = column + r.ReducedOffset(j);
+        if constexpr (kVectors) {
+          BestLoops().add_to(row, results, n);
+        } else {
+          for (int64_t i = 0; i < n; ++i) results[i] = Join<kFunction>(results[i], Load(row[i]));
+        }
+      }
+      for (int64_t i = 0; i < n; ++i) to[i] = Finish<T>(results[i], divisor());
+    }
+  }
+
+  // Results whose elements are contiguous runs.
+  Kernel ByRuns(const KernelSpec& spec) const {
+    Kernel kernel = PlainKernel(spec, "loop");
+    const Blocks blocks(r);
+    const int64_t n = r.kept() * blocks.per_result();
+    const bool whole = blocks.per_result() == 1;
+    if (!whole) kernel.scratch_bytes = n * static_cast<int64_t>(sizeof(A));
+    kernel.bind = [=, own = *this](const KernelArgs& args) -> Call {
+      return [=, x = static_cast<const T*>(args.inputs[0]), y = static_cast<T*>(args.outputs[0]),
+              results = static_cast<A*>(args.scratch)] {
+        ParallelFor(n, 1, own.r.elements() <= kSerialElements ? n : 0, [&](int64_t begin, int64_t end, int) {
+          for (int64_t block = begin; block < end; ++block) {
+            const A result = own.JoinBlock(blocks, x, block);
+            if (whole) {
+              y[block] = Finish<T>(result, own.divisor());
+            } else {
+              results[block] = result;
+            }
+          }
+        });
+        for (int64_t k = 0; k < own.r.kept() && !whole; ++k) {
+          const A* parts = results + k * blocks.per_result();
+          A result = parts[0];
+          for (int64_t i = 1; i < blocks.per_result(); ++i) result = Join<kFunction>(result, parts[i]);
+          y[k] = Finish<T>(result, own.divisor());
+        }
+      };
+    };
+    return kernel;
+  }
+
+  Kernel ByStrips(const KernelSpec& spec) const {
+    Kernel kernel = PlainKernel(spec, "loop");
+    int64_t strip = kStrip;  // narrower ones if there is not one for every thread; that changes no result
+    while (strip > 32 && r.kept() * CeilDiv(r.inner(), strip) < spec.threads) strip /= 2;
+    const int64_t strips = CeilDiv(r.inner(), strip), units = r.kept() * strips;
+    kernel.bind = [=, own = *this](const KernelArgs& args) -> Call {
+      return [=, x = static_cast<const T*>(args.inputs[0]), y = static_cast<T*>(args.outputs[0])] {
+        ParallelFor(units, 1, own.r.elements() <= kSerialElements ? units : 0, [&](int64_t begin, int64_t end, int) {
+          for (int64_t unit = begin; unit < end; ++unit) {
+            const int64_t first = unit % strips * strip;
+            own.JoinStrip(x, y, unit / strips, first, std::min(strip, own.r.inner() - first));
+          }
+        });
+      };
+    };
+    return kernel;
+  }
 };
 
-Kernel ReduceRuns(const KernelSpec& spec, const Reduction& r, Function function) {
-  Kernel kernel = PlainKernel(spec, "loop");
-  const Blocks blocks(r);
-  const double divisor = function == Function::kMean ? static_cast<double>(r.count()) : 1;
-  const int64_t n = r.kept() * blocks.per_result();
-  const bool whole = blocks.per_result() == 1;
-  if (!whole) kernel.scratch_bytes = n * static_cast<int64_t>(sizeof(double));
-  kernel.bind = [=](const KernelArgs& args) -> Call {
-    return [=, x = In(args, 0), y = Out(args, 0), results = static_cast<double*>(args.scratch)] {
-      ParallelFor(n, 1, r.elements() <= kSerialElements ? n : 0, [&](int64_t begin, int64_t end, int) {
-        for (int64_t block = begin; block < end; ++block) {
-          const double result = blocks.Reduce(r, function, x, block);
-          if (whole) {
-            y[block] = static_cast<float>(result / divisor);
-          } else {
-            results[block] = result;
-          }
-        }
-      });
-      if (whole) return;
-      for (int64_t k = 0; k < r.kept(); ++k) {
-        const double* own = results + k * blocks.per_result();
-        double result = own[0];
-        for (int64_t i = 1; i < blocks.per_result(); ++i) result = Join(function, result, own[i]);
-        y[k] = static_cast<float>(result / divisor);
-      }
-    };
-  };
-  return kernel;
-}
-
-// One strip of results: columns [first, first + n) of the kept position k.
-void ReduceStrip(const Reduction& r, Function function, const float* x, float* y, int64_t k, int64_t first, int64_t n) {
-  const Loops& loops = BestLoops();
-  const float* column = x + r.KeptOffset(k) + first;
-  float* to = y + k * r.inner() + first;
-  if (function == Function::kMax) {
-    std::copy_n(column, n, to);
-    for (int64_t j = 1; j < r.reduced(); ++j) loops.max_to(column + r.ReducedOffset(j), to, n);
-    return;
-  }
-  double sums[kStrip] = {};
-  for (int64_t j = 0; j < r.reduced(); ++j) loops.add_to(column + r.ReducedOffset(j), sums, n);
-  const double divisor = function == Function::kMean ? static_cast<double>(r.count()) : 1;
-  for (int64_t i = 0; i < n; ++i) to[i] = static_cast<float>(sums[i] / divisor);
-}
-
-Kernel ReduceKernel(const KernelSpec& spec, const Reduction& r, Function function) {
-  if (r.inner_reduced()) return ReduceRuns(spec, r, function);
-  Kernel kernel = PlainKernel(spec, "loop");
-  int64_t strip = kStrip;  // narrower ones if there is not one for every thread; that changes no result
-  while (strip > 32 && r.kept() * CeilDiv(r.inner(), strip) < spec.threads) strip /= 2;
-  const int64_t strips = CeilDiv(r.inner(), strip);
-  kernel.bind = [=](const KernelArgs& args) -> Call {
-    return [=, x = In(args, 0), y = Out(args, 0)] {
-      const bool serial = r.elements() <= kSerialElements;
-      ParallelFor(r.kept() * strips, 1, serial ? r.kept() * strips : 0, [&](int64_t begin, int64_t end, int) {
-        for (int64_t unit = begin; unit < end; ++unit) {
-          const int64_t first = unit % strips * strip;
-          ReduceStrip(r, function, x, y, unit / strips, first, std::min(strip, r.inner() - first));
-        }
-      });
-    };
-  };
-  return kernel;
+template <Function kFunction>
+Kernel ReduceKernel(const KernelSpec& spec, const Reduction& r) {
+  return Dispatch(spec.inputs[0].dtype, [&]<class T>() {
+    const Reducer<T, kFunction> reducer{r};
+    return r.inner_reduced() ? reducer.ByRuns(spec) : reducer.ByStrips(spec);
+  });
 }
 
 // The axes of `to` along which `from` is stretched, as a bit mask.
@@ -190,51 +264,22 @@ uint32_t StretchedAxes(const Shape& from, const Shape& to) {
 // data -> output
 template <Function kFunction>
 MaybeKernel MakeReduce(const KernelSpec& spec) {
-  if (!AllFloat(spec)) return std::nullopt;
   const Shape& shape = spec.inputs[0].shape;
-  return ReduceKernel(spec, Reduction(shape, ReducedAxes(spec.attributes<ReduceAttrs>(), shape)), kFunction);
+  return ReduceKernel<kFunction>(spec, Reduction(shape, ReducedAxes(spec.attributes<ReduceAttrs>(), shape)));
 }
 
 // data -> output: the sum over the axes along which the output's shape was stretched to data's
 MaybeKernel MakeSumTo(const KernelSpec& spec) {
-  if (!AllFloat(spec)) return std::nullopt;
   const Shape &data = spec.inputs[0].shape, &output = spec.outputs[0].shape;
   if (data == output) return ViewKernel(spec);
-  return ReduceKernel(spec, Reduction(data, StretchedAxes(output, data)), Function::kSum);
-}
-
-// data -> output, its shape stretched
-MaybeKernel MakeBroadcastTo(const KernelSpec& spec) {
-  if (!AllFloat(spec)) return std::nullopt;
-  const Shape &data = spec.inputs[0].shape, &output = spec.outputs[0].shape;
-  if (data == output) return ViewKernel(spec);
-  const Reduction r(output, StretchedAxes(data, output));
-  Kernel kernel = PlainKernel(spec, "loop");
-  const int64_t length = std::min<int64_t>(r.inner(), kRun), parts = CeilDiv(r.inner(), length);
-  kernel.bind = [=](const KernelArgs& args) -> Call {
-    return [=, x = In(args, 0), y = Out(args, 0)] {
-      const int64_t runs = r.kept() * r.reduced() * parts;
-      ParallelFor(runs, 1, r.elements() <= kSerialElements ? runs : 0, [&](int64_t begin, int64_t end, int) {
-        for (int64_t run = begin; run < end; ++run) {
-          const int64_t row = run / parts, k = row / r.reduced(), first = run % parts * length;
-          const int64_t n = std::min(length, r.inner() - first);
-          float* to = y + r.KeptOffset(k) + r.ReducedOffset(row % r.reduced()) + first;
-          if (r.inner_reduced()) {
-            std::fill_n(to, n, x[k]);
-          } else {
-            std::copy_n(x + k * r.inner() + first, n, to);
-          }
-        }
-      });
-    };
-  };
-  return kernel;
+  return ReduceKernel<Function::kSum>(spec, Reduction(data, StretchedAxes(output, data)));
 }
 
 constexpr KernelEntry kEntries[] = {
-    {"Sum", MakeReduce<Function::kSum>}, {"Mean", MakeReduce<Function::kMean>},
-    {"Max", MakeReduce<Function::kMax>}, {"SumTo", MakeSumTo},
-    {"BroadcastTo", MakeBroadcastTo},
+    {"Sum", MakeReduce<Function::kSum>},
+    {"Mean", MakeReduce<Function::kMean>},
+    {"Max", MakeReduce<Function::kMax>},
+    {"SumTo", MakeSumTo},
 };
 
 }  // namespace

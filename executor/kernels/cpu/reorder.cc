@@ -25,13 +25,9 @@ MaybeKernel MakeFastReorder(DType dtype, const Shape& shape, const Format& from,
   const TeamScope team(kernel.threads);
   const dnnl::reorder::primitive_desc desc(Engine(), *source, Engine(), *target, UserScratchpad(), true);
   if (!desc) return std::nullopt;
-  kernel.implementation = std::string("dnnl ") + desc.impl_info_str();
-  const DnnlStep step(
-      dnnl::reorder(desc), desc, "Reorder",
-      {{DNNL_ARG_FROM, *source, DnnlArgument::kInput, 0}, {DNNL_ARG_TO, *target, DnnlArgument::kOutput, 0}});
-  kernel.scratch_bytes = step.scratch_bytes();
-  kernel.bind = [step](const KernelArgs& args) { return step.Bind(args); };
-  return kernel;
+  return WithDnnl(
+      std::move(kernel), "Reorder", dnnl::reorder(desc), desc,
+      {{DNNL_ARG_FROM, *source, DnnlArgument::kInput, 0, from}, {DNNL_ARG_TO, *target, DnnlArgument::kOutput, 0, to}});
 }
 
 }  // namespace bindery::cpu

@@ -36,6 +36,17 @@ struct Labels {
   }
 };
 
+// f.operator()<T>() for a number type of as many bytes, for what moves elements whatever they are.
+template <class F>
+auto OfSize(int64_t bytes, F&& f) {
+  switch (bytes) {
+    case 1: return f.template operator()<uint8_t>();
+    case 2: return f.template operator()<uint16_t>();
+    case 4: return f.template operator()<uint32_t>();
+    default: return f.template operator()<uint64_t>();
+  }
+}
+
 // A kernel of the whole team with everything plain, and no bind yet.
 Kernel PlainKernel(const KernelSpec& spec, const char* implementation);
 
