@@ -41,7 +41,7 @@ DType NodeContext::output_dtype(int output) const {
   ThrowUnknown("element type", *node_, "output", node_->op().outputs(node_->attrs()).at(output));
 }
 
-bool GradientContext::is_number(int input) const {
+bool NodeContext::is_number(int input) const {
   const auto shape = types_->ShapeOf(node_->inputs()[input]);
   return shape && shape->empty();
 }

@@ -21,6 +21,7 @@ struct ScalarAttrs {
 };
 Symbol Scalar(double number);
 const OpDef& ScalarOp();  // no inputs
+std::optional<double> ScalarValue(const Node& node);  // of a Scalar
 
 struct Operand {
   Operand(const Symbol& of) : symbol(of) {}           // NOLINT: both are operands as they stand

@@ -29,6 +29,11 @@ Symbol Constant(HostTensor value, const std::string& name) {
   return Apply(ConstantOp(), ConstantAttrs{std::make_shared<const HostTensor>(std::move(value))}, {}, name);
 }
 
+std::optional<double> ScalarValue(const Node& node) {
+  if (node.is_variable() || &node.op() != &ScalarOp()) return std::nullopt;
+  return node.attrs().get<ScalarAttrs>().scalar;
+}
+
 Symbol Scalar(double number) { return Apply(ScalarOp(), ScalarAttrs{number}, {}, fmt::format("{}", number)); }
 
 const OpDef& AddNOp() {

@@ -44,7 +44,7 @@ std::span<const Fusion> Fusions() {
       {&BatchNormOp(), &ActivationOp(), NormWithRelu},
       {&ConvolutionOp(), &ActivationOp(), WithActivation<ConvolutionAttrs>},
       {&FullyConnectedOp(), &ActivationOp(), WithActivation<FullyConnectedAttrs>},
-      {&AddOp(), &ActivationOp(), AddAndRelu},
+      {&Add.op(), &ActivationOp(), AddAndRelu},
       {&AddNOp(), &ActivationGradOp(), AddAndReluGrad},
   };
   return rows;

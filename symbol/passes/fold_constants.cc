@@ -50,12 +50,12 @@ Symbol FoldConstants(const Symbol& symbol, const Evaluator& evaluate, int64_t ma
 
 Symbol GiveScalarsTypes(const Symbol& symbol, const std::map<std::string, DType>& known) {
   const Graph graph = Graph::Of(symbol);
-  const auto is_scalar = [](const NodePtr& node) { return !node->is_variable() && &node->op() == &ScalarOp(); };
+  const auto is_scalar = [](const NodePtr& node) { return ScalarValue(*node).has_value(); };
   if (std::none_of(graph.nodes.begin(), graph.nodes.end(), is_scalar)) return symbol;
   const std::vector<std::vector<DType>> dtypes = InferDTypes(graph, known);
   return Rewrite(symbol, [&](const NodePtr& node, const std::vector<Entry>&) -> std::vector<Entry> {
     if (!is_scalar(node)) return {};
-    const double number = node->attrs().get<ScalarAttrs>().scalar;
+    const double number = *ScalarValue(*node);
     HostTensor value(dtypes[graph.IndexOf(node)][0], {});
     value.Set(0, number);
     if (!IsFloat(value.dtype()) && value.At(0) != number) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 
 #include "base/checked.h"
 #include "symbol/infer.h"
@@ -111,23 +112,32 @@ Handler Variadic(const BinaryFunction& f) {
 }
 
 void ImportIsInf(Importer& im) {
-  if (!im.node().Int("detect_negative", 1) || !im.node().Int("detect_positive", 1)) Throw("both infinities count");
-  Unary(IsInf)(im);
+  const Symbol x = im.In(0);
+  Symbol y = IsInf(x);
+  if (!im.node().Int("detect_negative", 1)) y = And(y, Greater(x, 0.0));
+  if (!im.node().Int("detect_positive", 1)) y = And(y, Less(x, 0.0));
+  im.Out(0, y);
 }
 
+// The result has the base's type.
 void ImportPow(Importer& im) {
-  if (im.DTypeOf(im.In(0)) != im.DTypeOf(im.In(1))) Throw("base and exponent have one type");
-  Binary(Power)(im);
+  const DType base = im.DTypeOf(im.In(0)), exponent = im.DTypeOf(im.In(1));
+  if (base == exponent) return Binary(Power)(im);
+  const DType own = IsFloat(base) || !IsFloat(exponent) ? base : exponent;
+  const Symbol y = Power(Cast(im.In(0), {.dtype = own}), Cast(im.In(1), {.dtype = own}));
+  im.Out(0, Cast(y, {.dtype = base}));
 }
 
+// With `fmod` the remainder has the dividend's sign, else the divisor's.
 void ImportMod(Importer& im) {
-  if (im.node().Int("fmod", 0)) Throw("the remainder has the divisor's sign");
-  Binary(Mod)(im);
+  if (!im.node().Int("fmod", 0)) return Binary(Mod)(im);
+  im.Out(0, Sign(im.In(0)) * Mod(Abs(im.In(0)), Abs(im.In(1))));
 }
 
 // The bounds: attributes up to version 6, inputs since, each of which may be missing.
 void ImportClip(Importer& im) {
-  if (im.opset() < 11) Throw("the bounds are inputs");
+  constexpr double kMost = std::numeric_limits<float>::max();
+  if (im.opset() < 11) return im.Out(0, Clip(im.In(0), im.node().Float("min", -kMost), im.node().Float("max", kMost)));
   Symbol y = Identity(im.In(0));
   if (im.node().HasInput(1)) y = Maximum(y, im.In(1));
   if (im.node().HasInput(2)) y = Minimum(y, im.In(2));
