@@ -41,8 +41,6 @@ using VarPtr = std::shared_ptr<Var>;
 struct OpContext {
   Stream& stream;                 // of the operation's device and lane: where the work goes
   const void* payload = nullptr;  // what was passed to Push(prepared, payload)
-  // An operation of several parts (engine/step.h) tells which of them it is at: the name that messages give.
-  const std::string** name = nullptr;
 };
 
 // What to run, where, and which variables it touches. The lists may overlap and repeat; the strongest access counts

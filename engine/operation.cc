@@ -69,12 +69,12 @@ PreparedOperation::PreparedOperation(Operation op, EngineToken token)
 }
 
 std::exception_ptr PreparedOperation::Call(Stream& stream, const void* payload) const noexcept {
-  const std::string* name = &operation.name;
+  stream.Enter(operation.name);
   try {
-    operation.run(OpContext{stream, payload, &name});
+    operation.run(OpContext{stream, payload});
     return nullptr;
   } catch (...) {
-    return CurrentErrorNamed(*name);
+    return CurrentErrorNamed(stream.part());
   }
 }
 

@@ -64,7 +64,7 @@ struct Merged {
     }
     whole.run = [parts = std::move(parts)](const OpContext& context) {
       for (const Operation& part : parts) {
-        *context.name = &part.name;
+        context.stream.Enter(part.name);
         part.run(context);
       }
     };

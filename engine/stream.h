@@ -57,9 +57,14 @@ class Stream {
   // Until nothing enqueued is left. The first error since the last call, or null.
   virtual std::exception_ptr Synchronize() noexcept = 0;
 
+  // The operation that is being enqueued, or the part of it (engine/step.h): the name that messages give.
+  void Enter(const std::string& part) { part_ = &part; }
+  const std::string& part() const { return *part_; }
+
  private:
   const Device device_;
   const Lane lane_;
+  const std::string* part_ = nullptr;
 };
 
 }  // namespace bindery

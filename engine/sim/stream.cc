@@ -15,6 +15,7 @@ class SimStream::Batch final : public Fence, public std::enable_shared_from_this
   struct Work {
     std::function<void()> run;
     std::string what;
+    const std::string* part;  // of the operation, which is kept
   };
   struct Use {
     FencePtr fence;
@@ -84,7 +85,7 @@ std::exception_ptr SimStream::Begin(const std::string& operation, std::span<cons
 
 void SimStream::Enqueue(std::function<void()> work, std::string what) {
   Check(open_ != nullptr, "work is enqueued by an operation");
-  open_->work.push_back({std::move(work), std::move(what)});
+  open_->work.push_back({std::move(work), std::move(what), &part()});
 }
 
 FencePtr SimStream::End(std::shared_ptr<const void> operation, std::shared_ptr<const void> payload) {
@@ -145,7 +146,7 @@ void SimStream::Main() {
           if (at->what.empty()) throw;
           std::rethrow_exception(CurrentErrorAfter(at->what + ": "));
         } catch (...) {
-          error = CurrentErrorNamed(batch->operation);
+          error = CurrentErrorNamed(*at->part);
         }
       }
     }
