@@ -96,7 +96,7 @@ const OpDef& CountedOp() {
                  return std::vector<StateUpdate>{{1, c.state(1) + 1}};
                },
            .inplace = {{0, 0}},
-           .is_view = true});
+           .is_view = [](const ViewContext&) { return true; }});
     return FindOp("Counted");
   }();
   return op;
