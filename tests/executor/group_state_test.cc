@@ -32,7 +32,8 @@ TEST(GroupStatistics, RunningValuesIncludeThePartBetweenDevices) {
 // sizes they would be 4 and 17.3.
 TEST(GroupStatistics, UnequalSharesCountByTheirSamples) {
   const Symbol net = MakeLoss(BatchNorm(Variable("data"), {.momentum = 0.25}, "bn"), {}, "loss");
-  DataParallelExecutorGroup group(net, {.devices = {Cpu(0), Cpu(1)}, .workload = {1, 3}, .data = {{"data", {4, 1}}}});
+  DataParallelExecutorGroup group(
+      net, {.devices = {TestDevice(0), TestDevice(1)}, .workload = {1, 3}, .data = {{"data", {4, 1}}}});
   InitialiseEqually({&group}, 1);
   EXPECT_EQ(group.slices(), (std::vector<SampleRange>{{0, 1}, {1, 4}}));
   group.Forward(Batch{.data = {HostTensor::From({4, 1}, {0, 6, 8, 10})}});
@@ -41,6 +42,18 @@ TEST(GroupStatistics, UnequalSharesCountByTheirSamples) {
   const double mean = 6, variance = (36 + 0 + 4 + 16) / 4.0;
   EXPECT_NEAR(aux.at("bn_running_mean").At(0), 0.25 * 0 + 0.75 * mean, 1e-6);
   EXPECT_NEAR(aux.at("bn_running_var").At(0), 0.25 * 1 + 0.75 * variance, 1e-5);
+}
+
+TEST(GroupStatistics, DevicesMergeThoseOfAllLayersAtOnce) {
+  Symbol x = Variable("data");
+  for (int i = 0; i < 3; ++i) {
+    x = BatchNorm(FullyConnected(x, {.num_hidden = 3}, fmt::format("fc{}", i)), {}, fmt::format("bn{}", i));
+  }
+  const auto plans = DataParallelExecutorGroup::MakePlans(
+      MakeLoss(x, {}, "loss"), {.devices = {TestDevice(0), TestDevice(1)}, .data = {{"data", {4, 2}}}});
+  std::vector<size_t> exchanges;
+  for (const PlanSegment& segment : plans[0].plan.segments) exchanges.push_back(segment.exchanges.size());
+  EXPECT_EQ(exchanges, (std::vector<size_t>{3, 0, 0}));  // forward, the rest of forward, backward
 }
 
 TEST(GroupStatistics, FixedLayersKeepTheirStatistics) {
