@@ -1,7 +1,6 @@
 // The elementwise functions, each told once and compiled for every kind of number: vectors of floats (cpu/simd), the
 // element types (native_functions.h), and what another backend computes with. Included inside a namespace that has, for
-// its types T, Value<T>(c), a constant, Truth<T>(mask), 1 or 0, each(x, f), f of every number in x, and what is worth
-// more than that (exp, sqrt ...); so it has no include guard and includes nothing. What a function means for graphs is
+// its types T, Value<T>(c), a constant, Truth<T>(mask), 1 or 0, and the functions of <cmath>; so it has no include guard and includes nothing. What a function means for graphs is
 // in symbol/ops/elementwise.cc, what fast results are compared with in reference/elementwise.cc.
 //
 // `constexpr` lets compilers for accelerators use them there; masks of vectors have no && and ||.
@@ -28,95 +27,61 @@ struct Exp : Function<"Exp", kFloatsOnly> {
   constexpr auto operator()(auto x) const { return exp(x); }
 };
 struct Expm1 : Function<"Expm1", kFloatsOnly> {
-  constexpr auto operator()(auto x) const {
-    return each(x, [](auto v) { return std::expm1(v); });
-  }
+  constexpr auto operator()(auto x) const { return expm1(x); }
 };
 struct Log : Function<"Log", kFloatsOnly> {
   constexpr auto operator()(auto x) const { return log(x); }
 };
 struct Log1p : Function<"Log1p", kFloatsOnly> {
-  constexpr auto operator()(auto x) const {
-    return each(x, [](auto v) { return std::log1p(v); });
-  }
+  constexpr auto operator()(auto x) const { return log1p(x); }
 };
 struct Reciprocal : Function<"Reciprocal", kFloatsOnly> {
   constexpr auto operator()(auto x) const { return 1 / x; }
 };
 struct Floor : Function<"Floor", kFloatsOnly> {
-  constexpr auto operator()(auto x) const {
-    return each(x, [](auto v) { return std::floor(v); });
-  }
+  constexpr auto operator()(auto x) const { return floor(x); }
 };
 struct Ceil : Function<"Ceil", kFloatsOnly> {
-  constexpr auto operator()(auto x) const {
-    return each(x, [](auto v) { return std::ceil(v); });
-  }
+  constexpr auto operator()(auto x) const { return ceil(x); }
 };
 struct Round : Function<"Round", kFloatsOnly> {
-  constexpr auto operator()(auto x) const {
-    return each(x, [](auto v) { return std::rint(v); });
-  }
+  constexpr auto operator()(auto x) const { return rint(x); }
 };
 struct Erf : Function<"Erf", kFloatsOnly> {
-  constexpr auto operator()(auto x) const {
-    return each(x, [](auto v) { return std::erf(v); });
-  }
+  constexpr auto operator()(auto x) const { return erf(x); }
 };
 struct Sin : Function<"Sin", kFloatsOnly> {
-  constexpr auto operator()(auto x) const {
-    return each(x, [](auto v) { return std::sin(v); });
-  }
+  constexpr auto operator()(auto x) const { return sin(x); }
 };
 struct Cos : Function<"Cos", kFloatsOnly> {
-  constexpr auto operator()(auto x) const {
-    return each(x, [](auto v) { return std::cos(v); });
-  }
+  constexpr auto operator()(auto x) const { return cos(x); }
 };
 struct Tan : Function<"Tan", kFloatsOnly> {
-  constexpr auto operator()(auto x) const {
-    return each(x, [](auto v) { return std::tan(v); });
-  }
+  constexpr auto operator()(auto x) const { return tan(x); }
 };
 struct Asin : Function<"Asin", kFloatsOnly> {
-  constexpr auto operator()(auto x) const {
-    return each(x, [](auto v) { return std::asin(v); });
-  }
+  constexpr auto operator()(auto x) const { return asin(x); }
 };
 struct Acos : Function<"Acos", kFloatsOnly> {
-  constexpr auto operator()(auto x) const {
-    return each(x, [](auto v) { return std::acos(v); });
-  }
+  constexpr auto operator()(auto x) const { return acos(x); }
 };
 struct Atan : Function<"Atan", kFloatsOnly> {
-  constexpr auto operator()(auto x) const {
-    return each(x, [](auto v) { return std::atan(v); });
-  }
+  constexpr auto operator()(auto x) const { return atan(x); }
 };
 struct Sinh : Function<"Sinh", kFloatsOnly> {
-  constexpr auto operator()(auto x) const {
-    return each(x, [](auto v) { return std::sinh(v); });
-  }
+  constexpr auto operator()(auto x) const { return sinh(x); }
 };
 struct Cosh : Function<"Cosh", kFloatsOnly> {
-  constexpr auto operator()(auto x) const {
-    return each(x, [](auto v) { return std::cosh(v); });
-  }
+  constexpr auto operator()(auto x) const { return cosh(x); }
 };
 struct Asinh : Function<"Asinh", kFloatsOnly> {
-  constexpr auto operator()(auto x) const {
-    return each(x, [](auto v) { return std::asinh(v); });
-  }
+  constexpr auto operator()(auto x) const { return asinh(x); }
 };
 struct Acosh : Function<"Acosh", kFloatsOnly> {
-  constexpr auto operator()(auto x) const {
-    return each(x, [](auto v) { return std::acosh(v); });
-  }
+  constexpr auto operator()(auto x) const { return acosh(x); }
 };
 struct Atanh : Function<"Atanh", kFloatsOnly> {
-  constexpr auto operator()(auto x) const {
-    return each(x, [](auto v) { return std::atanh(v); });
-  }
+  constexpr auto operator()(auto x) const { return atanh(x); }
 };
 struct Not : Function<"Not", kTruth> {
   constexpr bool operator()(auto x) const { return x == 0; }

@@ -12,7 +12,9 @@
 
 namespace bindery::native {
 
-using std::exp, std::log, std::sqrt, std::tanh;
+using std::acos, std::acosh, std::asin, std::asinh, std::atan, std::atanh, std::ceil, std::cos, std::cosh, std::erf,
+    std::exp, std::expm1, std::floor, std::log, std::log1p, std::rint, std::sin, std::sinh, std::sqrt, std::tan,
+    std::tanh;
 
 template <class T>
 constexpr T Value(double x) {
@@ -21,11 +23,6 @@ constexpr T Value(double x) {
 template <class T>
 constexpr T Truth(bool mask) {
   return static_cast<T>(mask);
-}
-
-template <class T, class F>
-constexpr T each(T x, F f) {
-  return f(x);
 }
 
 template <class T>

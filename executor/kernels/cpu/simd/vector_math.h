@@ -140,21 +140,32 @@ inline V softrelu(V x) { return SoftReluOf(x); }
 inline V one_minus_exp(V y) { return OneMinusExp(y); }
 inline V quotient(V a, V b) { return a / b; }
 
-template <class F>
-inline V each(V x, F f) {
+inline V each(V x, float (*f)(float)) {
   V y;
   for (int i = 0; i < kLanes; ++i) y[i] = f(x[i]);
   return y;
 }
-template <class F>
-inline V each(V a, V b, F f) {
+inline V each(V a, V b, float (*f)(float, float)) {
   V y;
   for (int i = 0; i < kLanes; ++i) y[i] = f(a[i], b[i]);
   return y;
 }
-inline V pow(V a, V b) {
-  return each(a, b, [](float x, float y) { return std::pow(x, y); });
-}
-inline V remainder(V a, V b) {
-  return each(a, b, [](float x, float y) { return native::remainder(x, y); });
-}
+inline V expm1(V x) { return each(x, std::expm1); }
+inline V log1p(V x) { return each(x, std::log1p); }
+inline V floor(V x) { return each(x, std::floor); }
+inline V ceil(V x) { return each(x, std::ceil); }
+inline V rint(V x) { return each(x, std::rint); }
+inline V erf(V x) { return each(x, std::erf); }
+inline V sin(V x) { return each(x, std::sin); }
+inline V cos(V x) { return each(x, std::cos); }
+inline V tan(V x) { return each(x, std::tan); }
+inline V asin(V x) { return each(x, std::asin); }
+inline V acos(V x) { return each(x, std::acos); }
+inline V atan(V x) { return each(x, std::atan); }
+inline V sinh(V x) { return each(x, std::sinh); }
+inline V cosh(V x) { return each(x, std::cosh); }
+inline V asinh(V x) { return each(x, std::asinh); }
+inline V acosh(V x) { return each(x, std::acosh); }
+inline V atanh(V x) { return each(x, std::atanh); }
+inline V pow(V a, V b) { return each(a, b, std::pow); }
+inline V remainder(V a, V b) { return each(a, b, native::remainder<float>); }
