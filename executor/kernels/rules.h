@@ -35,7 +35,7 @@ inline AxisView ClassesOf(const SoftmaxOutputAttrs& attrs, const Shape& data) {
 
 // What a Constant or a Scalar gives.
 inline std::shared_ptr<const HostTensor> ConstantOf(const KernelSpec& spec) {
-  if (spec.op == &ConstantOp()) return spec.attributes<ConstantAttrs>().value;
+  if (&spec.attrs.type() == &AttrsOf<ConstantAttrs>()) return spec.attributes<ConstantAttrs>().value;
   const auto number = std::make_shared<HostTensor>(spec.outputs[0].dtype, Shape());
   number->Set(0, spec.attributes<ScalarAttrs>().scalar);
   return number;
