@@ -50,6 +50,7 @@ std::unique_ptr<DataParallelExecutorGroup> Bind(const Symbol& symbol, const std:
   GroupOptions options{.data = {{"data", ShapeOf(layout, kSamples, kFeatures), DType::kFloat32, layout + "C"}},
                        .labels = {{"label", ShapeOf(layout, kSamples), DType::kFloat32, layout}},
                        .inputs_need_grad = true};
+  options.devices.clear();
   for (int i = 0; i < devices; ++i) {
     options.devices.push_back(TestDevice(i));
     options.workload.push_back(i == 1 ? 1 : 2.5);

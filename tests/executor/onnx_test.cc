@@ -23,6 +23,10 @@ constexpr int kPassing = 443;
 
 // Name -> part of the message with which it must fail.
 const std::map<std::string, std::string> kExcluded = {
+    // These files have the upper half of each float, not the nearest bfloat16.
+    {"test_cast_FLOAT_to_BFLOAT16", "0.48046875 instead of 0.478515625"},
+    {"test_castlike_FLOAT_to_BFLOAT16", "0.48046875 instead of 0.478515625"},
+    {"test_castlike_FLOAT_to_BFLOAT16_expanded", "0.48046875 instead of 0.478515625"},
     // Strings.
     {"test_cast_FLOAT_to_STRING", "element type 8 of ONNX"},
     {"test_cast_STRING_to_FLOAT", "element type 8 of ONNX"},

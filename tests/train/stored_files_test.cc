@@ -1,5 +1,6 @@
 // Files of each version of our formats, committed once and never changed: they load for ever, and give what they gave.
-// The expected values of the model were computed by plain loops in double, outside of this library.
+// Expected results were computed by plain loops in double, outside
+// of this library.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -90,6 +91,53 @@ TEST(StoredFiles, ModelOfVersion2InBinary) {
   ASSERT_EQ(large.shape(), (Shape{20, 25}));
   for (int64_t i = 0; i < large.elements(); ++i) ASSERT_EQ(large.At(i), static_cast<double>(i) / 4);
   EXPECT_EQ(model.symbol.DebugString(), LoadModel(kFolder + "version2.prototxt").symbol.DebugString());
+}
+
+// After two of four steps of two samples; the expected parameters are those of the last two steps by hand.
+TEST(StoredFiles, CheckpointOfVersion2) {
+  const std::string folder = testing::TempDir() + "/stored_files";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  std::filesystem::copy(kFolder + "version2.ckpt", folder + "/step-0000000002.ckpt");
+  const Checkpoint checkpoint = LoadCheckpoint(kFolder + "version2.ckpt");
+  EXPECT_EQ(checkpoint.step, 2);
+  EXPECT_EQ(checkpoint.epoch, 0);
+  EXPECT_EQ(checkpoint.batch_in_epoch, 2);
+  EXPECT_EQ(checkpoint.seed, 11u);
+  EXPECT_EQ(checkpoint.optimizer, "sgd(lr=0.25, momentum=0.5)");
+  ExpectValues(checkpoint.model.params.at("fc1_bias"), {0.0180528797, -0.00455408357, -0.0499135554}, "fc1_bias");
+  ExpectValues(checkpoint.model.params.at("fc1_weight"),
+               {0.688853502, -0.435059488, -0.231141612, -0.130319729, 0.345305294, 0.108360596, -0.64779222,
+                -0.653802216, 0.634114802, 0.337235302, -0.838758588, -0.291634947},
+               "fc1_weight");
+  ExpectValues(checkpoint.model.params.at("fc2_bias"), {-0.0316768996, 0.0316769108}, "fc2_bias");
+  ExpectValues(checkpoint.model.params.at("fc2_weight"),
+               {-0.162693009, -0.442077398, -0.481644779, 0.888109624, -1.04337597, 0.0434249677}, "fc2_weight");
+  ExpectValues(checkpoint.optimizer_state.at("fc1_bias:momentum"), {0.0171578713, -0.00443799235, -0.0112395287},
+               "fc1_bias:momentum");
+  ExpectValues(checkpoint.optimizer_state.at("fc1_weight:momentum"),
+               {-0.0890814811, -0.00706125051, -0.0234359913, -0.0113507193, 0.039155107, 0.00760903675, 0.0119454488,
+                0.0087185353, -0.0491850898, 0.00263897516, -0.0199612714, 0.00544885732},
+               "fc1_weight:momentum");
+  ExpectValues(checkpoint.optimizer_state.at("fc2_bias:momentum"), {-0.0213694163, 0.02136942}, "fc2_bias:momentum");
+  ExpectValues(checkpoint.optimizer_state.at("fc2_weight:momentum"),
+               {0.0674324483, 0.00969769061, 0.0442659073, -0.0674324483, -0.00969768688, -0.0442659073},
+               "fc2_weight:momentum");
+  HostTensor data(DType::kFloat32, {8, 4}), label(DType::kFloat32, {8});
+  for (int64_t i = 0; i < 32; ++i) data.Set(i, static_cast<double>(i * 3 % 7 - 3) / 4);
+  for (int64_t i = 0; i < 8; ++i) label.Set(i, static_cast<double>(i % 3 == 0));
+  ArrayIter train(data, label, {.batch_size = 2});
+  Trainer trainer(checkpoint.model.symbol, {.optimizer = "sgd(lr=0.25, momentum=0.5)", .seed = 11});
+  EXPECT_EQ(trainer.Fit(train, {.epochs = 1, .checkpoints = folder, .resume = true}).steps, 4);
+  const Model trained = trainer.ToModel();
+  ExpectValues(trained.params.at("fc1_weight"),
+               {0.529172818, -0.310007903, -0.336083619, -0.15498256, 0.438057969, 0.0330127108, -0.571913706,
+                -0.65264237, 0.532795081, 0.414718489, -0.908007871, -0.287295486},
+               "fc1_weight");
+  ExpectValues(trained.params.at("fc1_bias"), {-0.125895259, 0.0895484719, -0.144239256}, "fc1_bias");
+  ExpectValues(trained.params.at("fc2_weight"),
+               {0.000673394489, -0.492419141, -0.532187873, 0.724743221, -0.993034224, 0.0939680612}, "fc2_weight");
+  ExpectValues(trained.params.at("fc2_bias"), {0.149711102, -0.149711089}, "fc2_bias");
 }
 
 }  // namespace
