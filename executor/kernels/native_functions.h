@@ -107,8 +107,10 @@ Result<F, T> Call(Operands... x) {
     return static_cast<Result<F, T>>(F()(static_cast<float>(x)...));
   } else if constexpr (std::is_same_v<T, bool>) {
     return F()(static_cast<int>(x)...) != 0;
-  } else if constexpr (std::is_integral_v<T> && (F::kFlags & kWraps) && sizeof(T) >= sizeof(int)) {
-    return static_cast<T>(F()(static_cast<std::make_unsigned_t<T>>(x)...));
+  } else if constexpr (std::is_integral_v<T> && (F::kFlags & kWraps)) {
+    // Two uint16 would be multiplied as int, which must not overflow.
+    using Unsigned = std::common_type_t<std::make_unsigned_t<T>, unsigned>;
+    return static_cast<T>(F()(static_cast<Unsigned>(x)...));
   } else {
     return static_cast<Result<F, T>>(F()(x...));
   }

@@ -54,6 +54,14 @@ TEST(ElementTypes, IntegersAreExact) {
   EXPECT_EQ(Compute<int32_t>("Square", {-5, 65536}), (Int32s{25, 0}));
   EXPECT_EQ(Compute<uint8_t>("Add", {250, 3}, {10, 4}), (Bytes{4, 7}));
   EXPECT_EQ(Compute<uint8_t>("Sub", {1}, {2}), (Bytes{255}));
+  const uint64_t most = std::numeric_limits<uint64_t>::max();
+  EXPECT_EQ(Compute<uint64_t>("Add", {most, most - 7}, {1, 2}), (std::vector<uint64_t>{0, most - 5}));
+  EXPECT_EQ(Compute<uint64_t>("Maximum", {most, 3}, {1, most}), (std::vector<uint64_t>{most, most}));
+  EXPECT_EQ(Compute<uint64_t>("Div", {most, 9}, {2, 0}), (std::vector<uint64_t>{most / 2, most}));
+  EXPECT_EQ(Compute<uint32_t>("Power", {3, 2, 2}, {5, 31, 32}), (std::vector<uint32_t>{243, 1u << 31, 0}));
+  EXPECT_EQ(Compute<uint16_t>("Mul", {65535, 300}, {65535, 300}), (std::vector<uint16_t>{1, 24464}));
+  EXPECT_EQ(Compute<int16_t>("Square", {-32768, 182}), (std::vector<int16_t>{0, -32412}));
+  EXPECT_EQ(Compute<int16_t>("Abs", {-5, -32768}), (std::vector<int16_t>{5, -32768}));
 }
 
 // Division by zero, and of the least number by -1, is no processor's trap.
@@ -108,6 +116,12 @@ TEST(ElementTypes, CastsAreExactOrSaturate) {
   };
   EXPECT_EQ(cast(TensorOf<int64_t>({big, -big, 5}), DType::kInt32),
             TensorOf<int32_t>({std::numeric_limits<int32_t>::max(), std::numeric_limits<int32_t>::min(), 5}));
+  const uint64_t most = std::numeric_limits<uint64_t>::max();
+  EXPECT_EQ(cast(TensorOf<uint64_t>({most, 5}), DType::kInt64),
+            TensorOf<int64_t>({std::numeric_limits<int64_t>::max(), 5}));
+  EXPECT_EQ(cast(TensorOf<int64_t>({-1, big}), DType::kUInt64), TensorOf<uint64_t>({0, static_cast<uint64_t>(big)}));
+  EXPECT_EQ(cast(TensorOf<uint64_t>({most, 70000}), DType::kUInt16), TensorOf<uint16_t>({65535, 65535}));
+  EXPECT_EQ(cast(TensorOf<double>({0x1p64, -3, 2.5}), DType::kUInt32), TensorOf<uint32_t>({4294967295u, 0, 2}));
   EXPECT_EQ(cast(TensorOf<int32_t>({-1, 256, 7}), DType::kUInt8), TensorOf<uint8_t>({0, 255, 7}));
   EXPECT_EQ(cast(TensorOf<float>({2.5f, -3.5f, 1e30f}), DType::kInt32),
             TensorOf<int32_t>({2, -4, std::numeric_limits<int32_t>::max()}));

@@ -1,7 +1,3 @@
-#include <algorithm>
-#include <limits>
-#include <type_traits>
-
 #include "base/dtype.h"
 #include "engine/team.h"
 #include "executor/kernel_table.h"
@@ -11,37 +7,18 @@
 namespace bindery::cpu {
 namespace {
 
-// Rounded to nearest even once; what an integer cannot hold becomes the nearest that it can, as in the reference.
-template <class To, class From>
-To Converted(From x) {
-  constexpr bool kFromInteger = std::is_integral_v<From>;
-  if constexpr (kFromInteger && std::is_integral_v<To> && !std::is_same_v<To, bool>) {
-    using Limits = std::numeric_limits<To>;
-    return static_cast<To>(std::clamp<int64_t>(x, Limits::min(), Limits::max()));
-  } else if constexpr ((kFromInteger && std::is_floating_point_v<To>) || std::is_same_v<From, float> ||
-                       std::is_same_v<To, float>) {
-    if constexpr (std::is_integral_v<To>) {
-      return StoreDouble<To>(static_cast<double>(x));
-    } else {
-      return static_cast<To>(x);
-    }
-  } else {
-    return StoreDouble<To>(LoadDouble(x));
-  }
-}
-
 template <class From, class To>
-void Convert(const void* x, void* y, int64_t begin, int64_t end) {
+void ConvertAll(const void* x, void* y, int64_t begin, int64_t end) {
   const auto* from = static_cast<const From*>(x);
   auto* to = static_cast<To*>(y);
-  for (int64_t i = begin; i < end; ++i) to[i] = Converted<To>(from[i]);
+  for (int64_t i = begin; i < end; ++i) to[i] = Convert<To>(from[i]);
 }
 
 using Loop = void (*)(const void* x, void* y, int64_t begin, int64_t end);
 
 Loop LoopOf(DType from, DType to) {
   return Dispatch(from,
-                  [to]<class From>() { return Dispatch(to, []<class To>() -> Loop { return Convert<From, To>; }); });
+                  [to]<class From>() { return Dispatch(to, []<class To>() -> Loop { return ConvertAll<From, To>; }); });
 }
 
 // data -> output, in whatever format the data are
