@@ -340,9 +340,8 @@ void DataParallelExecutorGroup::CheckMergeable(const Plan& plan, const Graph& gr
     const ValueType& whole = types[graph.IndexOf(entry.node)][entry.output];
     if (share.batch_axis != whole.batch_axis || share.batch_fold != whole.batch_fold) {
       Throw<ModelError>(
-          "head \"{}\" has its samples elsewhere in a device's share, {}, than in the whole batch, {}: a Reshape "
-          "before it "
-          "names extents that are the batch's by chance; let it say -1 where the batch is",
+          "head \"{}\" has its samples elsewhere in a device's share, {}, than in the whole batch, {}: "
+          "a Reshape before it names extents that are the batch's by chance; let it say -1 where the batch is",
           plan.outputs[i].name, share.shape, whole.shape);
     }
     if (share.batch_axis >= 0) continue;
