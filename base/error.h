@@ -55,6 +55,12 @@ class DeviceError : public Error {
  public:
   explicit DeviceError(const std::string& message) : Error("DeviceError", message) {}
 };
+// A device that does not come to an end with something. Nothing has failed: all that was pushed is in flight still, and
+// goes on if the device does.
+class HangError final : public DeviceError {
+ public:
+  using DeviceError::DeviceError;
+};
 // NaN, infinity or divergence where finite numbers are required.
 class NumericError : public Error {
  public:

@@ -20,6 +20,10 @@
 // the work runs fails the variables that the operation was to write, at the fence, by the same rules: what comes after
 // it and reads or updates them is skipped. Whatever was pushed is kept alive until its fence.
 //
+// Devices that hang. Wait, WaitAll and Recover throw HangError, naming the device, what it is at and since when, if a
+// device has been at one thing, a node of a network say, for longer than the engine's limit. Nothing is given up: all
+// that was pushed stays in flight, and goes on if the device does. Destructors and WaitIdle wait until then.
+//
 // Thread safety: all methods may be called from any thread, also from inside an operation, except Wait, WaitAll and
 // Recover, which must not be called from an operation (they would wait for it: throws Error).
 #pragma once
@@ -31,6 +35,7 @@
 #include <vector>
 
 #include "base/device.h"
+#include "base/error.h"
 #include "engine/stream.h"
 
 namespace bindery {
@@ -53,6 +58,7 @@ struct Operation {
   std::vector<VarPtr> updates = {};  // read and changed in place; untouched if the operation is skipped
   std::function<void(const OpContext&)> run = {};
   Lane lane = Lane::kCompute;
+  std::function<std::string()> at = {};  // what a long one is doing, "" for nothing: any thread asks, while it runs
 };
 
 class PreparedOperation;  // opaque; an Operation ready to be pushed again and again without allocation
@@ -86,10 +92,14 @@ class Engine {
 // under 1 us).
 struct ThreadedEngineOptions {
   int spin_microseconds = 50;
+  // How long a device may be at one thing; 0: for ever. A device that hangs is logged, once, and given to `on_hang`, by
+  // whoever waits: a program that only wants to end had better do it there, since it cannot wait for the device.
+  int hang_milliseconds = 600'000;
+  std::function<void(const HangError&)> on_hang = {};
 };
 std::shared_ptr<Engine> MakeThreadedEngine(const ThreadedEngineOptions& options = {});
 
-// Runs every operation at once, in the caller's thread, with the same rules for errors. The oracle for tests, and the
+// Runs every operation at once, in the caller's thread, with the same rules for errors; it waits for whatever hangs. The oracle for tests, and the
 // right engine for a debugger.
 std::shared_ptr<Engine> MakeInlineEngine();
 

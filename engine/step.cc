@@ -51,6 +51,7 @@ struct Merged {
     if (parts.size() == 1) return std::move(parts[0]);
     Operation whole{.device = device, .lane = lane};
     Vars inside;  // created by a part before
+    std::vector<std::function<std::string()>> at;
     for (const Operation& part : parts) {
       const auto append = [&](const std::vector<VarPtr>& list, std::vector<VarPtr>* to) {
         std::ranges::copy_if(list, std::back_inserter(*to),
@@ -61,7 +62,14 @@ struct Merged {
       append(part.updates, &whole.updates);
       append(part.writes, &whole.writes);
       Add(part.writes, &inside);
+      if (part.at) at.push_back(part.at);
     }
+    // Of parts that do not run it is "".
+    whole.at = [at = std::move(at)] {
+      std::string found;
+      for (size_t i = 0; i < at.size() && found.empty(); ++i) found = at[i]();
+      return found;
+    };
     whole.run = [parts = std::move(parts)](const OpContext& context) {
       for (const Operation& part : parts) {
         context.stream.Enter(part.name);

@@ -5,9 +5,11 @@
 // The engine brackets every operation with Begin and End, so whatever it enqueues comes after what it depends on, and
 // is known as one thing, the operation's fence, to whoever depends on it (engine/engine.h).
 //
-// Thread safety: a stream belongs to one worker; any thread may call Synchronize, and wait for fences.
+// Thread safety: a stream belongs to one worker; any thread may call Synchronize, WaitFor and Doing, and wait
+// for fences.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <exception>
 #include <memory>
@@ -26,9 +28,10 @@ enum class Lane : uint8_t { kCompute, kCopy, kCollective };
 class Fence {
  public:
   virtual ~Fence() = default;
-  virtual void Wait() const noexcept = 0;           // blocks the calling thread
-  virtual std::exception_ptr error() const = 0;     // valid once it is done
-  virtual const void* stream() const noexcept = 0;  // an identity, nothing more
+  virtual void Wait() const noexcept = 0;                                   // blocks the calling thread
+  virtual bool WaitFor(std::chrono::milliseconds time) const noexcept = 0;  // the same, no longer: is it done?
+  virtual std::exception_ptr error() const = 0;                             // valid once it is done
+  virtual const void* stream() const noexcept = 0;                          // an identity, nothing more
 };
 using FencePtr = std::shared_ptr<const Fence>;
 
@@ -56,6 +59,14 @@ class Stream {
   virtual FencePtr End(std::shared_ptr<const void> operation, std::shared_ptr<const void> payload) = 0;
   // Until nothing enqueued is left. The first error since the last call, or null.
   virtual std::exception_ptr Synchronize() noexcept = 0;
+  virtual bool WaitFor(std::chrono::milliseconds) const noexcept { return true; }  // for that, no longer: is it so?
+  // What runs on it now, `number` being another for each piece of work; no text while it waits for other streams, or if
+  // it is synchronous: then its worker knows.
+  struct Work {
+    uint64_t number = 0;
+    std::string what = {};
+  };
+  virtual Work Doing() const { return {}; }
 
   // The operation that is being enqueued, or the part of it (engine/step.h): the name that messages give.
   void Enter(const std::string& part) { part_ = &part; }

@@ -14,7 +14,7 @@
 //
 // Waiting: Wait(var) enters an exclusive access of its own, granted when everything before it is over, and leaves at
 // once, with the fences of the variable, for which it then waits. WaitAll and Recover wait until nothing is in flight,
-// and for all streams.
+// and for all streams. A wait that takes long looks now and then whether a device hangs (watchdog.h).
 //
 // Sleeping: a worker without work spins for a while on the sequence number of its queue, then parks on its condition
 // variable. A waiting thread does the same for a shorter time, since a worker's team may want its core.
@@ -45,7 +45,9 @@ constexpr int kLockAttempts = 200;  // the holder needs less than a microsecond,
 // What the engine and its worker threads share.
 class State : public std::enable_shared_from_this<State> {
  public:
-  explicit State(const ThreadedEngineOptions& options) : spin_microseconds_(options.spin_microseconds) {}
+  explicit State(const ThreadedEngineOptions& options)
+      : spin_microseconds_(options.spin_microseconds), watchdog_(options.hang_milliseconds), on_hang_(options.on_hang) {
+  }
 
   const EngineToken token = std::make_shared<char>();
 
@@ -78,8 +80,19 @@ class State : public std::enable_shared_from_this<State> {
       waiter.access.exclusive = true;
       if (Enter(waiter, {&waiter.access, 1})) GoAhead(waiter);
     }
-    Sleep([&] { return waiter.done.load(std::memory_order_acquire); });
-    for (const FencePtr& fence : waiter.fences) fence->Wait();
+    const auto done = [&] { return waiter.done.load(std::memory_order_acquire); };
+    if (!SpinUntil(std::min(spin_microseconds_, kWaiterSpinMicroseconds), done)) {
+      auto lock = Lock();
+      std::string hang;
+      if (!Block(lock, done, tell ? &hang : nullptr)) {
+        Leave(waiter.access, [](Claim&) {});  // it was not granted: nobody can go ahead by that
+        lock.unlock();
+        throw HangError(hang);
+      }
+    }
+    for (const FencePtr& fence : waiter.fences) {
+      while (!fence->WaitFor(watchdog_.period())) Watch(/*patient=*/!tell);
+    }
     if (!waiter.error && tell && waiter.creator) {
       waiter.error = waiter.creator->error();
       if (waiter.error) {
@@ -112,9 +125,9 @@ class State : public std::enable_shared_from_this<State> {
   // workers finish by themselves, and the last of them takes this state along.
   void Stop() noexcept {
     const bool inside = current == this;
-    if (!inside) SynchronizeStreams();
+    if (!inside) SynchronizeStreams(/*patient=*/true);
     {
-      const auto lock = inside ? Lock() : LockWhenIdle();
+      const auto lock = inside ? Lock() : LockWhenIdle(/*patient=*/true);
       stopping_ = true;
       for (auto& worker : workers_) {
         if (inside) worker->thread.detach();
@@ -152,41 +165,67 @@ class State : public std::enable_shared_from_this<State> {
 
   // Until nothing is in flight and everything that was enqueued is over; notes the errors that showed there. Without
   // the mutex: streams let go of what they kept, and that may be anything.
-  void SynchronizeStreams() {
+  void SynchronizeStreams(bool patient = false) {
     std::vector<Stream*> streams;
     {
-      const auto lock = LockWhenIdle();
+      const auto lock = LockWhenIdle(patient);
       for (const auto& worker : workers_) {
         if (!HostAddressable(worker->stream->device())) streams.push_back(worker->stream.get());
       }
     }
     for (Stream* stream : streams) {
+      while (!stream->WaitFor(watchdog_.period())) Watch(patient);
       const std::exception_ptr error = stream->Synchronize();
       const auto lock = Lock();
       failures_.NoteLate(error);
     }
   }
 
-  std::unique_lock<std::mutex> LockWhenIdle() {
+  std::unique_lock<std::mutex> LockWhenIdle(bool patient = false) {
     const auto idle = [&] { return in_flight_.load(std::memory_order_acquire) == 0; };
     SpinUntil(std::min(spin_microseconds_, kWaiterSpinMicroseconds), idle);
     auto lock = Lock();
-    Block(lock, idle);
-    return lock;
+    std::string hang;
+    if (Block(lock, idle, patient ? nullptr : &hang)) return lock;
+    lock.unlock();
+    throw HangError(hang);
   }
 
+  // Until `done`. With `hang` also until a device hangs, and what is to be said of it: is it done?
   template <class Done>
-  void Sleep(const Done& done) {
-    if (SpinUntil(std::min(spin_microseconds_, kWaiterSpinMicroseconds), done)) return;
-    auto lock = Lock();
-    Block(lock, done);
-  }
-
-  template <class Done>
-  void Block(std::unique_lock<std::mutex>& lock, const Done& done) {
+  bool Block(std::unique_lock<std::mutex>& lock, const Done& done, std::string* hang) {
     ++sleepers_;
-    finished_.wait(lock, done);
+    while (!finished_.wait_for(lock, watchdog_.period(), done)) {
+      std::string found = Hang(lock);
+      if (found.empty() || !hang) continue;
+      *hang = std::move(found);
+      break;
+    }
     --sleepers_;
+    return done();
+  }
+
+  // What is to be said of devices that hang, if any do; it is told, without the lock, if that is news.
+  std::string Hang(std::unique_lock<std::mutex>& lock) {
+    bool news = false;
+    std::string found = watchdog_.Look(workers_, &news);
+    if (news) {
+      lock.unlock();
+      try {
+        Log(LogLevel::kError, found);
+        if (on_hang_) on_hang_(HangError(found));
+      } catch (...) {  // what tells of it may not keep anybody from waiting
+      }
+      lock.lock();
+    }
+    return found;
+  }
+
+  void Watch(bool patient) {
+    auto lock = Lock();
+    const std::string hang = Hang(lock);
+    lock.unlock();
+    if (!hang.empty() && !patient) throw HangError(hang);
   }
 
   // Everything below: under the mutex.
@@ -293,13 +332,17 @@ class State : public std::enable_shared_from_this<State> {
       if (Run* run = worker.first) {
         worker.first = run->next;
         if (!worker.first) worker.last = nullptr;
+        worker.current = run;
+        ++worker.taken;
         error = failures_.Inherited(run->operation->accesses);
         uses.clear();
         if (!error) failures_.AppendUses(run->operation->accesses, &uses);
         lock.unlock();
         finished.reset();
         fence.reset();
+        worker.waits.store(true, std::memory_order_relaxed);
         if (!error) error = stream.Begin(run->operation->operation.name, uses);
+        worker.waits.store(false, std::memory_order_relaxed);
         const bool skipped = error != nullptr;
         if (!skipped) {
           error = run->operation->Call(stream, run->payload.get());
@@ -308,6 +351,7 @@ class State : public std::enable_shared_from_this<State> {
         run->payload.reset();
         if (run->operation.use_count() == 1) run->operation->operation.run = nullptr;
         Acquire(lock);
+        worker.current = nullptr;
         finished = Finish(*run, error, skipped, fence);
       } else {
         const uint64_t seen = worker.sequence.load(std::memory_order_relaxed);
@@ -345,6 +389,8 @@ class State : public std::enable_shared_from_this<State> {
   bool stopping_ = false;
   std::vector<std::unique_ptr<Worker>> workers_;
   Failures failures_;
+  Watchdog watchdog_;
+  const std::function<void(const HangError&)> on_hang_;
 };
 
 thread_local const State* State::current = nullptr;
@@ -387,6 +433,7 @@ std::shared_ptr<Engine> MakeThreadedEngine(const ThreadedEngineOptions& options)
   if (options.spin_microseconds < 0 || options.spin_microseconds > kMaxSpinMicroseconds) {
     Throw("spin_microseconds must be in 0..{}, got {}", kMaxSpinMicroseconds, options.spin_microseconds);
   }
+  if (options.hang_milliseconds < 0) Throw("hang_milliseconds must be >= 0, got {}", options.hang_milliseconds);
   return std::make_shared<ThreadedEngine>(options);
 }
 

@@ -14,6 +14,7 @@
 #include "engine/access_queue.h"
 #include "engine/operation.h"
 #include "engine/stream.h"
+#include "engine/watchdog.h"
 
 namespace bindery {
 
@@ -29,6 +30,11 @@ struct Worker {
   bool parked = false;
   Run* first = nullptr;  // runs that are ready, in order
   Run* last = nullptr;
+  // For the watchdog.
+  const Run* current = nullptr;
+  uint64_t taken = 0;              // runs so far
+  std::atomic<bool> waits{false};  // for other devices, before it begins
+  Sight sight;
 };
 
 class ThreadedOperation final : public PreparedOperation {

@@ -7,8 +7,10 @@
 namespace bindery {
 namespace {
 
+std::string Describe(const PlanStep& step) { return fmt::format("{} \"{}\"", step.op, step.node); }
+
 [[noreturn]] void RethrowAt(const PlanStep& step) {
-  const std::string where = fmt::format("{} \"{}\": ", step.op, step.node);  // a kernel may have said it
+  const std::string where = Describe(step) + ": ";  // a kernel may have said it
   try {
     throw;
   } catch (const Error&) {
@@ -63,11 +65,21 @@ void Instance::Run(int segment) const {
   try {
     for (const Stretch& stretch : stretches_[segment]) {
       const TeamScope team(stretch.threads);
-      for (at = stretch.begin; at < stretch.end; ++at) calls_[at]();
+      for (at = stretch.begin; at < stretch.end; ++at) {
+        at_.store(at, std::memory_order_relaxed);
+        calls_[at]();
+      }
     }
+    at_.store(-1, std::memory_order_relaxed);
   } catch (...) {
+    at_.store(-1, std::memory_order_relaxed);
     RethrowAt(program_->plan.steps[at]);
   }
+}
+
+std::string Instance::At() const {
+  const int at = at_.load(std::memory_order_relaxed);
+  return at < 0 ? "" : Describe(program_->plan.steps[at]);
 }
 
 void Instance::RunTimed(int segment, std::vector<int64_t>* times) const {

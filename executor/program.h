@@ -3,6 +3,7 @@
 // formats -> order -> memory plan -> verification. Nothing is allocated on a device and nothing runs.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <set>
@@ -62,6 +63,8 @@ class Instance {
   void Run(int segment) const;
   // The same, giving nanoseconds per step to `times` (sized to the number of steps): for benchmarks.
   void RunTimed(int segment, std::vector<int64_t>* times) const;
+  // The node that is run, `Convolution "conv1"`; "" while there is none. Any thread.
+  std::string At() const;
   const Program& program() const { return *program_; }
   void* AddressOf(int value) const;
 
@@ -73,6 +76,7 @@ class Instance {
   Addresses addresses_;
   std::vector<Call> calls_;
   std::vector<std::vector<Stretch>> stretches_;  // per segment
+  mutable std::atomic<int> at_{-1};              // the step that is run
 };
 
 }  // namespace bindery

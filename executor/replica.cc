@@ -236,6 +236,7 @@ StepParts Replica::SegmentParts(const BoundProgram& bound) const {
       for (const auto& [address, bytes] : zeros) flat.Zero(context.stream, address, bytes);
       instance->Run(s);
     };
+    part.at = [instance = bound.instance] { return instance->At(); };
     parts.push_back(std::move(part));
   }
   return parts;

@@ -102,6 +102,8 @@ class Trainer {
   // not) and what the devices threw. The parameters and running statistics are then those before the failed step. Fit
   // hears of it when it has pushed one or two steps more, which changed nothing either: it sets the iterator back, and
   // the next Fit goes on with the batch after the failed one.
+  // Throws HangError if a device hangs (engine/engine.h). The steps in flight stay there: if the device comes back, the
+  // next Fit goes on as if nothing had been.
   // Throws NumericError, too, where a checkpoint is due and at the end, if a parameter, a running statistic or a state
   // of the optimizer is not finite: the values stay as they are and no checkpoint is written, so that the last one is
   // good.
@@ -163,6 +165,7 @@ class Trainer {
   void Settle(DataIter* iterator);  // waits for the oldest step in flight, and counts its metrics
   void SettleAll(DataIter* iterator);
   void GoBack(int64_t failed_step, const IterState& after, DataIter* iterator);
+  void GiveBackUntouched(const IterState& after, DataIter* iterator);
   // What an error of a step says, with the first value that was not finite.
   std::exception_ptr Explain(std::exception_ptr error, const BatchPtr& batch, int64_t step);
   std::string FirstBadValue(const BatchPtr& batch, int64_t step);

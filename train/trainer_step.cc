@@ -20,10 +20,13 @@ std::string WithoutOperation(const std::string& message) {
 }
 
 Trainer::~Trainer() {
-  for (int64_t i = 0; i < in_flight_; ++i) {
+  for (int64_t i = 0; i < in_flight_;) {
     try {
       updater_->WaitFor(flying_[i].step);  // it uses the metric
-    } catch (...) {                        // nobody is left to be told
+      ++i;
+    } catch (const HangError&) {  // until the device is back
+    } catch (...) {               // nobody is left to be told
+      ++i;
     }
   }
 }
@@ -54,6 +57,9 @@ void Trainer::Settle(DataIter* iterator) {
   std::exception_ptr error;
   try {
     updater_->WaitFor(flying_[0].step);
+  } catch (const HangError&) {
+    GiveBackUntouched(flying_[in_flight_ - 1].after, iterator);
+    throw;
   } catch (...) {
     error = std::current_exception();
   }
@@ -89,6 +95,10 @@ void Trainer::GoBack(int64_t failed_step, const IterState& after, DataIter* iter
   }
   updater_->SetStep(failed_step - 1);
   updater_->Forgive();
+  GiveBackUntouched(after, iterator);
+}
+
+void Trainer::GiveBackUntouched(const IterState& after, DataIter* iterator) {
   const int64_t batches = std::exchange(untouched_, 0);
   if (batches == 0 || !iterator) return;  // without it, the batches behind the failed one are left out like that
   batch_in_epoch_ -= batches;

@@ -12,7 +12,7 @@ namespace bindery::sim {
 
 class SimStream::Batch final : public Fence, public std::enable_shared_from_this<Batch> {
  public:
-  struct Work {
+  struct Piece {
     std::function<void()> run;
     std::string what;
     const std::string* part;  // of the operation, which is kept
@@ -27,6 +27,10 @@ class SimStream::Batch final : public Fence, public std::enable_shared_from_this
   void Wait() const noexcept override {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return done_; });
+  }
+  bool WaitFor(std::chrono::milliseconds time) const noexcept override {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, time, [&] { return done_; });
   }
   std::exception_ptr error() const override {
     const std::lock_guard lock(mutex_);
@@ -43,7 +47,7 @@ class SimStream::Batch final : public Fence, public std::enable_shared_from_this
 
   const std::string operation;
   std::vector<Use> uses;
-  std::vector<Work> work;
+  std::vector<Piece> work;
   std::shared_ptr<const void> kept_operation, kept_payload;
 
  private:
@@ -109,11 +113,26 @@ std::exception_ptr SimStream::Synchronize() noexcept {
   return error;
 }
 
+bool SimStream::WaitFor(std::chrono::milliseconds time) const noexcept {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, time, [&] { return queue_.empty() && !busy_; });
+}
+
+Stream::Work SimStream::Doing() const {
+  const std::lock_guard lock(mutex_);
+  return doing_;
+}
+
 void SimStream::Forget() {
   std::vector<std::shared_ptr<const void>> finished;
   const std::lock_guard lock(mutex_);
   finished.swap(finished_);
 }  // `finished` goes after the lock
+
+void SimStream::Say(std::string what) {
+  const std::lock_guard lock(mutex_);
+  doing_ = {.number = doing_.number + 1, .what = std::move(what)};
+}
 
 void SimStream::Main() {
   pthread_setname_np(pthread_self(), (ToString(device()) + " stream").substr(0, 15).c_str());
@@ -134,10 +153,11 @@ void SimStream::Main() {
     }
     if (const int delay = NextDelay()) std::this_thread::sleep_for(std::chrono::microseconds(delay));
     if (!error) {
-      const Batch::Work* at = nullptr;
+      const Batch::Piece* at = nullptr;
       try {
-        for (const Batch::Work& work : batch->work) {
+        for (const Batch::Piece& work : batch->work) {
           at = &work;
+          Say(fmt::format("operation \"{}\"{}{}", batch->operation, work.what.empty() ? "" : ", ", work.what));
           device_state_.faults.BeforeKernel();
           work.run();
         }
@@ -150,6 +170,7 @@ void SimStream::Main() {
         }
       }
     }
+    Say({});
     batch->uses.clear();
     batch->Finish(error);
 

@@ -35,10 +35,11 @@ TEST_F(UsageTest, OptionsAndStrayWordsOfEveryCommand) {
 
 TEST_F(UsageTest, ValuesThatAreMissing) {
   for (const char* option :
-       {"--model",       "--weights",          "--dropout",     "--device",      "--workload",     "--threads",
-        "--data",        "--train-digits",     "--test-digits", "--digits-seed", "--batch-size",   "--epochs",
-        "--optimizer",   "--schedule",         "--initializer", "--metrics",     "--kvstore",      "--seed",
-        "--checkpoints", "--checkpoint-every", "--keep",        "--save",        "--write-digits", "--progress"}) {
+       {"--model",          "--weights",     "--dropout",          "--device",      "--workload",    "--threads",
+        "--device-timeout", "--data",        "--train-digits",     "--test-digits", "--digits-seed", "--batch-size",
+        "--epochs",         "--optimizer",   "--schedule",         "--initializer", "--metrics",     "--kvstore",
+        "--seed",           "--checkpoints", "--checkpoint-every", "--keep",        "--save",        "--write-digits",
+        "--progress"}) {
     Fails(2, std::string(option) + ": its value is missing", {"train", option});
     Fails(2, std::string(option) + ": its value is missing before \"--json\"", {"train", option, "--json"});
   }
@@ -66,6 +67,8 @@ TEST_F(UsageTest, WholeNumbers) {
       {"train", "--digits-seed", "from 0 to 18446744073709551615", true},
       {"train", "--seed", "from 0 to 18446744073709551615", true},
       {"train", "--threads", "from 0 to 1024", true},
+      {"train", "--device-timeout", "from 0 to 1000000", true},
+      {"test", "--device-timeout", "from 0 to 1000000", true},
       {"train", "--checkpoint-every", "from 0 to 9223372036854775807", true},
       {"test", "--batch-size", "from 1 to 1000000"},
       {"predict", "--show", "from 0 to 9223372036854775807", true},

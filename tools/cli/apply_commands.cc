@@ -29,6 +29,7 @@ struct ApplyCommand {
   void AddTo(CLI::App* sub) {
     model.AddTo(sub);
     device.AddTo(sub);
+    device.AddTimeoutTo(sub);
     data.AddTo(sub);
     sub->add_option("--checkpoints", checkpoints, "folder whose newest checkpoint is used, unless --weights is given")
         ->capture_default_str();
@@ -39,7 +40,8 @@ struct ApplyCommand {
     const TrainerOptions options{.devices = device.Devices(),
                                  .workload = device.workload,
                                  .metrics = metrics,
-                                 .threads_per_device = device.threads};
+                                 .threads_per_device = device.threads,
+                                 .engine = device.MakeEngine()};
     std::string source;
     const Model trained = LoadTrained(checkpoints, model, &source);
     CheckArguments(trained, /*labelled=*/!for_prediction);

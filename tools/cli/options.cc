@@ -6,10 +6,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <system_error>
 
 #include "base/names.h"
+#include "tools/cli/console.h"
+#include "tools/cli/exit_codes.h"
 #include "train/digits.h"
 #include "train/zoo.h"
 
@@ -89,6 +92,20 @@ void DeviceOptions::AddTo(CLI::App* app) {
       ->capture_default_str();
   AddNumbers(app, "--workload", &workload, 0, 1e9, "share of each device, e.g. 2,1; default equal");
   AddNumber(app, "--threads", &threads, 0, 1024, "threads per device; 0: the cores, shared out");
+}
+
+void DeviceOptions::AddTimeoutTo(CLI::App* app) {
+  AddNumber(app, "--device-timeout", &timeout, 0, 1'000'000,
+            "seconds after which a device that is still at the same operator is given up; 0: none");
+}
+
+std::shared_ptr<Engine> DeviceOptions::MakeEngine() const {
+  const auto leave =
+      [](const HangError&) {  // which is logged; whatever runs now would wait for the device when it ends
+        Say("bindery: the run ends here, without that device; checkpoints are as they were\n");
+        std::_Exit(kDevice);
+      };
+  return MakeThreadedEngine({.hang_milliseconds = timeout * 1000, .on_hang = leave});
 }
 
 std::vector<Device> DeviceOptions::Devices() const {

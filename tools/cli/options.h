@@ -34,8 +34,13 @@ struct DeviceOptions {
   std::vector<double> workload = {};
   int threads = 0;
 
+  int timeout = 600;
+
   void AddTo(CLI::App* app);
+  void AddTimeoutTo(CLI::App* app);
   std::vector<Device> Devices() const;
+  // Ends the program if a device hangs.
+  std::shared_ptr<Engine> MakeEngine() const;
 };
 
 struct DataOptions {

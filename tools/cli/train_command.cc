@@ -126,7 +126,8 @@ TrainerOptions TrainCommand::Parse() const {
           .metrics = metrics,
           .kvstore = ParseOption("--kvstore", [&] { return ParseKVStoreType(kvstore); }),
           .seed = seed,
-          .threads_per_device = device.threads};
+          .threads_per_device = device.threads,
+          .engine = device.MakeEngine()};
 }
 
 void TrainCommand::CheckOutputs() const {
@@ -260,6 +261,7 @@ void AddTrain(CLI::App* app, RunFn* run) {
   c->model.AddTo(sub);
   c->model.AddVariantsTo(sub);
   c->device.AddTo(sub);
+  c->device.AddTimeoutTo(sub);
   c->data.AddTo(sub);
   const auto text = [&](const char* name, std::string* value, const char* help) {
     sub->add_option(name, *value, help)->capture_default_str();

@@ -1,0 +1,42 @@
+// Watchdog: tells whether some device is at one and the same thing for too long. Private to engine/.
+//
+// It has no thread and costs a running operation nothing: whoever waits looks now and then at what all workers and
+// their streams are doing. Only time in which somebody looked counts, so that a process that was stopped for an hour,
+// by a debugger say, finds no device hanging when it goes on.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+namespace bindery {
+
+struct Worker;
+
+// What a watchdog has seen of one worker.
+struct Sight {
+  uint64_t number = 0;    // of the piece of work
+  std::string what = {};  // empty: nothing
+  std::chrono::duration<double> seconds{0};
+  bool told = false;
+};
+
+// Not thread safe: the engine's lock protects it.
+class Watchdog {
+ public:
+  // What is allowed to take longer than `milliseconds` is nothing; 0: everything.
+  explicit Watchdog(int milliseconds);
+
+  std::chrono::milliseconds period() const { return period_; }  // between two looks
+  // Which devices hang, at what, and since when; "" if none does. `news`: one of them did not at the last look.
+  std::string Look(std::span<const std::unique_ptr<Worker>> workers, bool* news);
+
+ private:
+  const std::chrono::duration<double> limit_;
+  std::chrono::milliseconds period_;
+  std::chrono::steady_clock::time_point looked_ = {};
+};
+
+}  // namespace bindery
