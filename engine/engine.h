@@ -18,7 +18,8 @@
 // the fence of that work. A successor on the same stream goes on at once, one on another device's stream makes its
 // stream wait for the fence, one on a CPU blocks its worker, and Wait blocks the caller. An error that shows only when
 // the work runs fails the variables that the operation was to write, at the fence, by the same rules: what comes after
-// it and reads or updates them is skipped. Whatever was pushed is kept alive until its fence.
+// it and reads or updates them is skipped. It fails those that were to be updated, too, since the work may have stopped
+// half-way. Whatever was pushed is kept alive until its fence.
 //
 // Devices that hang. Wait, WaitAll and Recover throw HangError, naming the device, what it is at and since when, if a
 // device has been at one thing, a node of a network say, for longer than the engine's limit. Nothing is given up: all

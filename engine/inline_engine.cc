@@ -99,11 +99,12 @@ class InlineEngine final : public Engine {
     const PreparedOperation& operation = *pushed.operation;
     std::exception_ptr error = failures_.Inherited(operation.accesses);
     const bool skipped = error != nullptr;
-    if (!skipped) error = RunNow(pushed);
-    failures_.Settle(operation.accesses, error, !skipped);
+    bool half_way = false;
+    if (!skipped) error = RunNow(pushed, &half_way);
+    failures_.Settle(operation.accesses, error, !skipped, half_way);
   }
 
-  std::exception_ptr RunNow(const Pushed& pushed) noexcept {
+  std::exception_ptr RunNow(const Pushed& pushed, bool* half_way) noexcept {
     const PreparedOperation& operation = *pushed.operation;
     Stream& stream = StreamOf(operation.operation.device, operation.operation.lane);
     stream.Begin(operation.operation.name, {});  // nothing is ever left to be waited for
@@ -113,6 +114,7 @@ class InlineEngine final : public Engine {
     fence->Wait();
     const std::exception_ptr late = fence->error();
     stream.Synchronize();  // lets go of what it kept
+    *half_way = late != nullptr;
     return error ? error : late;
   }
 

@@ -113,9 +113,10 @@ std::exception_ptr Failures::Inherited(std::span<const DeclaredAccess> accesses)
   return nullptr;
 }
 
-void Failures::Settle(std::span<const DeclaredAccess> accesses, const std::exception_ptr& error, bool thrown) {
+void Failures::Settle(std::span<const DeclaredAccess> accesses, const std::exception_ptr& error, bool thrown,
+                      bool half_way) {
   for (const DeclaredAccess& access : accesses) {
-    if (!access.creates) continue;
+    if (!access.creates && !(half_way && access.exclusive)) continue;
     if (error || access.var->error) access.var->error = error;
     access.var->error_round = round_;
   }
@@ -127,11 +128,19 @@ void Failures::Settle(std::span<const DeclaredAccess> accesses, const std::excep
 void Failures::AppendUses(std::span<const DeclaredAccess> accesses, std::vector<FenceUse>* uses) const {
   for (const DeclaredAccess& access : accesses) {
     const Var& var = *access.var;
-    const bool inherits = access.reads && var.creator && var.creator_round == round_;
-    if (inherits) uses->push_back({var.creator.get(), true});
-    if (var.exclusive && !(inherits && var.exclusive == var.creator)) uses->push_back({var.exclusive.get(), false});
+    const Fence* last = var.exclusive.get();
+    const auto inherit = [&](const FencePtr& fence, Inherits what) {
+      if (!fence) return;
+      uses->push_back({fence.get(), what});
+      if (fence.get() == last) last = nullptr;
+    };
+    if (access.reads && var.creator_round == round_) {
+      inherit(var.creator, Inherits::kAll);
+      for (const FencePtr& fence : var.updaters) inherit(fence, Inherits::kItsOwn);
+    }
+    if (last) uses->push_back({last});
     if (!access.exclusive) continue;
-    for (const FencePtr& fence : var.shared) uses->push_back({fence.get(), false});
+    for (const FencePtr& fence : var.shared) uses->push_back({fence.get()});
   }
 }
 
@@ -141,9 +150,18 @@ void Failures::SetFence(std::span<const DeclaredAccess> accesses, const FencePtr
     if (access.exclusive) {
       var.exclusive = fence;
       var.shared.clear();
+      if (access.creates || var.creator_round != round_) {
+        var.creator = nullptr;
+        var.updaters.clear();
+        var.creator_round = round_;
+      }
       if (access.creates) {
         var.creator = fence;
-        var.creator_round = round_;
+      } else if (fence) {
+        std::erase_if(var.updaters, [](const FencePtr& f) {
+          return f->WaitFor(std::chrono::milliseconds(0)) && !InheritedError(*f, Inherits::kItsOwn);
+        });
+        var.updaters.push_back(fence);
       }
     } else if (fence) {
       const auto mine = std::find_if(var.shared.begin(), var.shared.end(),
@@ -155,6 +173,14 @@ void Failures::SetFence(std::span<const DeclaredAccess> accesses, const FencePtr
       }
     }
   }
+}
+
+std::exception_ptr Failures::LateErrors::Find() const {
+  if (creator && creator->error()) return creator->error();
+  for (const FencePtr& fence : updaters) {
+    if (const std::exception_ptr error = InheritedError(*fence, Inherits::kItsOwn)) return error;
+  }
+  return nullptr;
 }
 
 void Failures::NoteLate(const std::exception_ptr& error) {

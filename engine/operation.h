@@ -33,7 +33,9 @@ class Var {
   // provided that `creator_round` is the engine's current round. Changed like `error`.
   FencePtr exclusive, creator;
   std::vector<FencePtr> shared;
-  uint64_t creator_round = 0;
+  // Of operations that updated it since: one that fails by itself may have stopped half-way, so it fails, too.
+  std::vector<FencePtr> updaters;
+  uint64_t creator_round = 0;  // of the creator and the updaters
   // Pending accesses in push order (threaded engine, under its mutex).
   PendingAccess* first = nullptr;
   PendingAccess* last = nullptr;
@@ -84,15 +86,24 @@ class Failures {
   // The error that keeps an operation from running: of the first failed variable that it reads or updates, or null.
   std::exception_ptr Inherited(std::span<const DeclaredAccess> accesses) const;
 
-  // After a run: what the operation creates is whole, or carries `error`. `thrown`: the error came up here and now.
-  void Settle(std::span<const DeclaredAccess> accesses, const std::exception_ptr& error, bool thrown);
+  // After a run: what the operation creates is whole, or carries `error`. `thrown`: the error came up here and now;
+  // `half_way`: in work on an asynchronous device, so that what it updates carries it, too.
+  void Settle(std::span<const DeclaredAccess> accesses, const std::exception_ptr& error, bool thrown,
+              bool half_way = false);
 
   // What the work of an operation with these accesses comes after.
   void AppendUses(std::span<const DeclaredAccess> accesses, std::vector<FenceUse>* uses) const;
   // After an operation that was not skipped: the fence of its work (null: over already) is in its variables.
   void SetFence(std::span<const DeclaredAccess> accesses, const FencePtr& fence);
-  // The fence by which a variable that is whole so far may still fail, or null.
-  FencePtr CreatorOf(const Var& var) const { return var.creator_round == round_ ? var.creator : nullptr; }
+  // The fences by which a variable that is whole so far may still fail.
+  struct LateErrors {
+    FencePtr creator;
+    std::vector<FencePtr> updaters;
+    std::exception_ptr Find() const;  // once they are done
+  };
+  LateErrors LateErrorsOf(const Var& var) const {
+    return var.creator_round == round_ ? LateErrors{var.creator, var.updaters} : LateErrors{};
+  }
   // An error that showed at a fence: found by the stream, or by a caller who is told of it now.
   void NoteLate(const std::exception_ptr& error);
   void TellLate(const std::exception_ptr& error) { told_late_ = error; }

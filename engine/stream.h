@@ -28,19 +28,26 @@ enum class Lane : uint8_t { kCompute, kCopy, kCollective };
 class Fence {
  public:
   virtual ~Fence() = default;
-  virtual void Wait() const noexcept = 0;                                   // blocks the calling thread
-  virtual bool WaitFor(std::chrono::milliseconds time) const noexcept = 0;  // the same, no longer: is it done?
-  virtual std::exception_ptr error() const = 0;                             // valid once it is done
-  virtual const void* stream() const noexcept = 0;                          // an identity, nothing more
+  virtual void Wait() const noexcept = 0;                              // blocks the calling thread
+  virtual bool WaitFor(std::chrono::milliseconds) const noexcept = 0;  // no longer than that: is it done?
+  // Valid once it is done. `inherited`: the error is another operation's, and nothing of this one was done.
+  virtual std::exception_ptr error() const = 0;
+  virtual bool inherited() const = 0;
+  virtual const void* stream() const noexcept = 0;  // an identity, nothing more
 };
 using FencePtr = std::shared_ptr<const Fence>;
 
-// What an operation comes after. `inherits`: if that failed, this operation does nothing and fails by the same error;
-// otherwise only the order counts.
+// What an operation comes after, and which errors of that keep it from doing anything: it then fails by the same one.
+enum class Inherits : uint8_t { kNothing, kItsOwn, kAll };
 struct FenceUse {
   const Fence* fence = nullptr;
-  bool inherits = false;
+  Inherits inherits = Inherits::kNothing;
 };
+// Of a fence that is done; null if nothing is inherited.
+inline std::exception_ptr InheritedError(const Fence& fence, Inherits inherits) {
+  if (inherits == Inherits::kNothing || (inherits == Inherits::kItsOwn && fence.inherited())) return nullptr;
+  return fence.error();
+}
 
 class Stream {
  public:

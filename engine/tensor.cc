@@ -109,16 +109,17 @@ HostTensor Tensor::ToHost() const {
   const auto result = std::make_shared<HostTensor>(dtype_, shape_);
   std::shared_ptr<Chunk> staged;  // where the device cannot write to any host memory
   if (!HostAddressable(device_)) staged = DefaultStorage()->AllocateStaging(device_, bytes());
+  const VarPtr arrived = engine_->NewVar();  // carries the copy's own error, too
   engine_->Push({.name = "copy to host",
                  .device = device_,
                  .reads = {var_},
-                 .writes = {},
+                 .writes = {arrived},
                  .updates = {},
                  .run = [result, staged, keep = keep_alive_, from = device_, in = data_,
                          bytes = bytes()](const OpContext& context) {
                    CopyBetween(context.stream, from, in, Cpu(), staged ? staged->data() : result->raw(), bytes);
                  }});
-  engine_->Wait(var_);
+  engine_->Wait(arrived);
   if (staged) std::memcpy(result->raw(), staged->data(), static_cast<size_t>(bytes()));
   return std::move(*result);
 }

@@ -93,8 +93,8 @@ class State : public std::enable_shared_from_this<State> {
     for (const FencePtr& fence : waiter.fences) {
       while (!fence->WaitFor(watchdog_.period())) Watch(/*patient=*/!tell);
     }
-    if (!waiter.error && tell && waiter.creator) {
-      waiter.error = waiter.creator->error();
+    if (!waiter.error && tell) {
+      waiter.error = waiter.late.Find();
       if (waiter.error) {
         const auto lock = Lock();
         failures_.TellLate(waiter.error);
@@ -256,8 +256,9 @@ class State : public std::enable_shared_from_this<State> {
       auto& waiter = static_cast<Waiter&>(claim);
       const Var& var = *waiter.access.var;
       if (waiter.tell) waiter.error = failures_.Tell(var);
-      waiter.creator = failures_.CreatorOf(var);
+      waiter.late = failures_.LateErrorsOf(var);
       if (var.creator) waiter.fences.push_back(var.creator);
+      waiter.fences.insert(waiter.fences.end(), var.updaters.begin(), var.updaters.end());
       if (var.exclusive) waiter.fences.push_back(var.exclusive);
       waiter.fences.insert(waiter.fences.end(), var.shared.begin(), var.shared.end());
       Leave(waiter.access, [this](Claim& next) { GoAhead(next); });

@@ -60,7 +60,7 @@ struct Waiter : Claim {
   bool tell = true;  // wants to know of an error
   std::exception_ptr error;
   std::vector<FencePtr> fences;
-  FencePtr creator;
+  Failures::LateErrors late;
   std::atomic<bool> done{false};
 };
 

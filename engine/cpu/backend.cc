@@ -24,7 +24,7 @@ class CpuStream final : public Stream {
     std::exception_ptr error;
     for (const FenceUse& use : uses) {
       use.fence->Wait();
-      if (use.inherits && !error) error = use.fence->error();
+      if (!error) error = InheritedError(*use.fence, use.inherits);
     }
     return error;
   }

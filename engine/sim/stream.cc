@@ -19,7 +19,7 @@ class SimStream::Batch final : public Fence, public std::enable_shared_from_this
   };
   struct Use {
     FencePtr fence;
-    bool inherits;
+    Inherits inherits;
   };
 
   Batch(const void* stream, std::string operation) : operation(std::move(operation)), stream_(stream) {}
@@ -36,11 +36,16 @@ class SimStream::Batch final : public Fence, public std::enable_shared_from_this
     const std::lock_guard lock(mutex_);
     return error_;
   }
+  bool inherited() const override {
+    const std::lock_guard lock(mutex_);
+    return inherited_;
+  }
   const void* stream() const noexcept override { return stream_; }
 
-  void Finish(const std::exception_ptr& error) {
+  void Finish(const std::exception_ptr& error, bool inherited) {
     const std::lock_guard lock(mutex_);
     error_ = error;
+    inherited_ = inherited;
     done_ = true;
     changed_.notify_all();
   }
@@ -54,7 +59,7 @@ class SimStream::Batch final : public Fence, public std::enable_shared_from_this
   const void* const stream_;
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
-  bool done_ = false;
+  bool done_ = false, inherited_ = false;
   std::exception_ptr error_;
 };
 
@@ -79,9 +84,9 @@ std::exception_ptr SimStream::Begin(const std::string& operation, std::span<cons
       continue;
     }
     use.fence->Wait();  // of another kind of device
-    if (use.inherits && use.fence->error()) {
+    if (const std::exception_ptr error = InheritedError(*use.fence, use.inherits)) {
       open_ = nullptr;
-      return use.fence->error();
+      return error;
     }
   }
   return nullptr;
@@ -146,11 +151,11 @@ void SimStream::Main() {
     lock.unlock();
 
     std::exception_ptr error;
-    bool inherited = false;
     for (const Batch::Use& use : batch->uses) {
       use.fence->Wait();
-      if (use.inherits && !error) inherited = (error = use.fence->error()) != nullptr;
+      if (!error) error = InheritedError(*use.fence, use.inherits);
     }
+    const bool inherited = error != nullptr;
     if (const int delay = NextDelay()) std::this_thread::sleep_for(std::chrono::microseconds(delay));
     if (!error) {
       const Batch::Piece* at = nullptr;
@@ -172,7 +177,7 @@ void SimStream::Main() {
     }
     Say({});
     batch->uses.clear();
-    batch->Finish(error);
+    batch->Finish(error, inherited);
 
     lock.lock();
     finished_.push_back(std::move(batch->kept_operation));

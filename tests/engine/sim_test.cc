@@ -129,6 +129,46 @@ TEST_P(SimTest, AFailureThatShowsLaterTravelsAndLeavesWhatIsUpdatedUntouched) {
   EXPECT_EQ(parameter.ToHost().At(0), 6);
 }
 
+// Some of it may be done: nobody is to read it.
+TEST_P(SimTest, AnUpdateThatFailsItselfFailsWhatItUpdates) {
+  const Tensor sum = New(HostTensor::Full(DType::kFloat32, {2}, 5)), other = New(HostTensor(DType::kFloat32, {2}));
+  const auto update = [&](bool twice) {
+    engine_->Push({.name = "update",
+                   .device = Sim(0),
+                   .reads = {other.var()},
+                   .writes = {},
+                   .updates = {sum.var()},
+                   .run = [=](const OpContext& context) {
+                     for (int i = 0; i <= twice; ++i) {
+                       Backend::Of(DeviceKind::kSim).flat().Fill(context.stream, DType::kFloat32, sum.address(), 2, i);
+                     }
+                   }});
+  };
+  engine_->WaitAll();
+  sim::FailKernel(Sim(0), 2);
+  update(true);
+  const std::string message = "DeviceError: operation \"update\" failed: sim:0: a kernel failed, as was asked for";
+  update(false);  // skipped
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(MessageOf<DeviceError>([&] { sum.ToHost(); }), message);
+  EXPECT_EQ(MessageOf<DeviceError>([&] { sum.Wait(); }), message);
+  const Tensor copy(engine_, Sim(1), DType::kFloat32, {2});
+  copy.CopyFrom(sum);
+  EXPECT_EQ(MessageOf<DeviceError>([&] { copy.ToHost(); }), message);
+  EXPECT_EQ(other.ToHost().At(0), 0);
+  sum.Fill(3);  // written anew
+  update(false);
+  EXPECT_EQ(sum.ToHost().At(0), 0);
+}
+
+TEST_P(SimTest, ACopyToTheHostThatFailsIsToldAndLeavesTheTensor) {
+  const Tensor tensor = New(HostTensor::Full(DType::kFloat32, {2}, 5));
+  engine_->WaitAll();
+  sim::FailKernel(Sim(0), 1);
+  EXPECT_EQ(MessageOf<DeviceError>([&] { tensor.ToHost(); }),
+            "DeviceError: operation \"copy to host\" failed: sim:0: a kernel failed, as was asked for");
+  EXPECT_EQ(tensor.ToHost().At(1), 5);
+}
+
 TEST_P(SimTest, RecoverClearsFailuresThatShowLater) {
   const Tensor tensor = New(HostTensor::Full(DType::kFloat32, {2}, 1));
   engine_->WaitAll();
