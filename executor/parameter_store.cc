@@ -149,6 +149,39 @@ HostTensor ParameterStore::Get(const StoredParameter& p, int device) const {
   return FromStorage(p.dtype, p.shape, p.format, Value(p, device).ToHost().raw());
 }
 
+HostTensor ParameterStore::Get(const StoredParameter& p) const {
+  for (int d = 0;; ++d) {
+    try {
+      return Get(p, d);
+    } catch (const DeviceError&) {
+      if (d + 1 == static_cast<int>(devices_.size())) throw;
+    }
+  }
+}
+
+void ParameterStore::Mend(bool set) const {
+  for (const Block& block : blocks_) {
+    std::vector<const Tensor*> whole, lost;
+    for (const Tensor& values : block.values) {
+      try {
+        values.Wait();
+        whole.push_back(&values);
+      } catch (const HangError&) {
+        throw;
+      } catch (const Error&) {
+        lost.push_back(&values);
+      }
+    }
+    for (const Tensor* values : lost) {
+      if (!whole.empty()) {
+        values->CopyFrom(*whole[0]);
+      } else if (set) {
+        values->Fill(0);
+      }
+    }
+  }
+}
+
 HostTensor ParameterStore::GetGradient(const StoredParameter& p, int device) const {
   const Tensor gradient = Gradient(p, device);
   if (!gradient.defined()) Throw("parameter \"{}\" has no gradient: its gradient request is null", p.name);

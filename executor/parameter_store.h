@@ -64,9 +64,13 @@ class ParameterStore {
 
   // To every device, from a plain tensor of any dtype. Throws ShapeError on another shape.
   void Set(const StoredParameter& parameter, const HostTensor& value) const;
-  HostTensor Get(const StoredParameter& parameter, int device = 0) const;      // waits
+  HostTensor Get(const StoredParameter& parameter) const;              // waits; from the first device that can give it
+  HostTensor Get(const StoredParameter& parameter, int device) const;  // waits
   HostTensor GetGradient(const StoredParameter& parameter, int device) const;  // waits; throws Error if it has none
-  void ZeroGradients() const;                                                  // asynchronous
+  // A device that failed while its values were written has lost them: brings them from one that has them. If none does,
+  // they stay lost, or become zero where all of them are about to be `set`. Waits.
+  void Mend(bool set = false) const;
+  void ZeroGradients() const;  // asynchronous
 
   // Of the states that a plan updates: the blocks they lie in, and the parts of a step that make candidates of their
   // values at its head and values of their candidates when it is committed: if all are finite, so that a model never

@@ -177,6 +177,7 @@ void Trainer::Restore(const Checkpoint& checkpoint, DataIter* train) {
   WarnOfDifferences(checkpoint);
   options_.seed = checkpoint.seed;
   if (group_) {
+    group_->store().Mend(/*set=*/true);
     group_->SetParams(checkpoint.model.params, checkpoint.model.aux);
     group_->SetSeed(checkpoint.seed);
   } else {

@@ -117,6 +117,9 @@ void Updater::Prepare() {
     for (const Tensor& state : block.states) state.Wait();  // their zeros
   const VarPtr first = buckets[0].replicas[0].var();
   ReductionHooks hooks{.check = nullptr, .gates = {gate_, committed_}};
+  StepParts publish;  // what these read must be there, on every device
+  group_->AppendPublish({}, &publish);
+  for (const Operation& part : publish) hooks.gates.insert(hooks.gates.end(), part.reads.begin(), part.reads.end());
   if (check_gradients_) {
     hooks.check = [this](int bucket, int64_t begin, int64_t end, std::span<const void* const> sources) {
       CheckRange(blocks_[static_cast<size_t>(bucket)], begin, end, sources);
@@ -258,9 +261,21 @@ void Updater::Apply(int64_t samples) {
   commit_[step_ % kInFlight].Push();
 }
 
+// A device may have lost its values, but not all of them: then the state is that of the others.
 void Updater::Wait() const {
-  for (const BlockState& block : blocks_)
-    for (const Tensor& values : group_->store().blocks()[block.block].values) values.Wait();
+  for (const BlockState& block : blocks_) {
+    const std::vector<Tensor>& values = group_->store().blocks()[block.block].values;
+    size_t lost = 0;
+    for (const Tensor& device : values) {
+      try {
+        device.Wait();
+      } catch (const HangError&) {
+        throw;
+      } catch (const DeviceError&) {
+        if (++lost == values.size()) throw;
+      }
+    }
+  }
 }
 
 HostTensorMap Updater::State() const {

@@ -90,6 +90,8 @@ TEST_F(InterruptTest, ResumingIsNotMixedUp) {
   EXPECT_EQ(Files("run"), Words{"step-0000000002.ckpt"});
   Fails(0, "results are equal up to rounding, not to the bit", Training(2, run + Words{"--workload", "1,3"}));
   EXPECT_EQ(Files("run").size(), 2u);
+  Fails(0, "was trained on cpu:0,cpu:1 with workload 1,3, this run goes on on cpu:0:",
+        Training(3, run + Words{"--devices", "cpu:0"}));
   // Forgetting --resume is noticed before anything is replaced.
   EXPECT_NE(Succeeds(Training(1, {"--checkpoints", "run"})).err.find("this one starts anew"), std::string::npos);
 }
