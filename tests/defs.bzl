@@ -2,7 +2,7 @@
 
 load("@rules_cc//cc:defs.bzl", "cc_library", "cc_test")
 
-def bindery_tests(deps = [], medium = [], loader = [], data = [], on_devices = []):
+def bindery_tests(deps = [], medium = [], loader = [], data = [], on_devices = [], delayed = []):
     """Declares a cc_test for every *_test.cc beside the BUILD file, named after the file.
 
     Other .cc and .h files of the folder are helpers that all of its tests share.
@@ -14,6 +14,7 @@ def bindery_tests(deps = [], medium = [], loader = [], data = [], on_devices = [
       data: files that the tests open at run time.
       on_devices: names of tests that run on CPUs and again, as <name>_on_sim and <name>_on_mixed, on simulated devices
         and on both kinds in turn (tests/test_device.h).
+      delayed: those of them that also run ten times on both kinds, as <name>_delayed, with random delays by ten seeds.
     """
     native.filegroup(
         name = "sources",
@@ -21,7 +22,7 @@ def bindery_tests(deps = [], medium = [], loader = [], data = [], on_devices = [
         visibility = ["//tests:__subpackages__"],
     )
     sources = native.glob(["*_test.cc"], allow_empty = True)
-    for name in medium + loader + on_devices:
+    for name in medium + loader + on_devices + delayed:
         if name + ".cc" not in sources:
             fail("no test source %s.cc" % name)
     cc_library(
@@ -57,5 +58,17 @@ def bindery_tests(deps = [], medium = [], loader = [], data = [], on_devices = [
                 data = data,
                 env = {"BINDERY_TEST_DEVICES": devices},
                 tags = ["loader"] if name in loader and not suffix else [],
+                deps = [name + "_code", "//third_party:gtest_main"],
+            )
+        if name in delayed:
+            cc_test(
+                name = name + "_delayed",
+                size = "small",
+                args = ["--gtest_repeat=10"],
+                data = data,
+                env = {
+                    "BINDERY_TEST_DELAYS": "1",
+                    "BINDERY_TEST_DEVICES": "mixed",
+                },
                 deps = [name + "_code", "//third_party:gtest_main"],
             )

@@ -2,6 +2,8 @@
 // the environment says, so that one test is three (bindery_tests, on_devices).
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <cstdlib>
 #include <string>
 
@@ -13,12 +15,21 @@ namespace bindery {
 inline const std::string& TestDevices() {
   static const std::string kind = [] {
     const char* const devices = std::getenv("BINDERY_TEST_DEVICES");
-    const char* const seed = std::getenv("BINDERY_TEST_DELAYS");
-    if (seed) sim::SetDelays(std::strtoull(seed, nullptr, 10), 200);
     return std::string(devices ? devices : "cpu");
   }();
   return kind;
 }
+
+// Random delays, with another seed in each repetition of a program (--gtest_repeat).
+class TestDelays : public testing::Environment {
+ public:
+  void SetUp() override { sim::SetDelays(++seed_, 200); }
+
+ private:
+  uint64_t seed_ = 0;
+};
+inline testing::Environment* const kTestDelays =
+    std::getenv("BINDERY_TEST_DELAYS") ? testing::AddGlobalTestEnvironment(new TestDelays) : nullptr;
 
 inline Device TestDevice(int index = 0) {
   if (TestDevices() == "sim") return Sim(index);

@@ -19,12 +19,14 @@ ArrayIter Digits(int64_t count, int64_t batch, bool shuffle = true, int64_t firs
   return ArrayIter(std::move(set.images), std::move(set.labels), {.batch_size = batch, .shuffle = shuffle, .seed = 3});
 }
 
+// Simulated devices have the reference kernels only, which are slow.
+Symbol Net(double dropout = 0) { return ModelByName(OnCpusOnly() ? "lenet" : "mlp", {.dropout = dropout}); }
+
 TEST(Training, LearnsDigits) {
-  ArrayIter train = Digits(4000, 64), test = Digits(500, 64, false, 100000);
-  Trainer trainer(ModelByName("lenet"),
-                  {.devices = {TestDevice(0), TestDevice(1)}, .optimizer = "sgd(lr=0.05, momentum=0.9)"});
+  ArrayIter train = Digits(OnCpusOnly() ? 4000 : 1000, 64), test = Digits(500, 64, false, 100000);
+  Trainer trainer(Net(), {.devices = {TestDevice(0), TestDevice(1)}, .optimizer = "sgd(lr=0.05, momentum=0.9)"});
   const FitResult result = trainer.Fit(train, {.epochs = 3, .validation = &test});
-  EXPECT_GE(result.validation[0].second, 0.95);
+  EXPECT_GE(result.validation[0].second, OnCpusOnly() ? 0.95 : 0.7);
   // Saved, loaded, and at another batch size, the predictions are the same.
   const std::string path = testing::TempDir() + "/learned.pb";
   trainer.Save(path);
@@ -40,10 +42,10 @@ TEST(Training, LearnsDigits) {
 
 TEST(Training, ResumedAnywhereItEndsInTheSameBits) {
   const auto make = [] {
-    return Trainer(ModelByName("lenet", {.dropout = 0.3}), {.devices = {TestDevice(0), TestDevice(1)},
-                                                            .optimizer = "sgd(lr=0.02, momentum=0.9)",
-                                                            .schedule = "factor(step=5, factor=0.9)",
-                                                            .seed = 4});
+    return Trainer(Net(0.3), {.devices = {TestDevice(0), TestDevice(1)},
+                              .optimizer = "sgd(lr=0.02, momentum=0.9)",
+                              .schedule = "factor(step=5, factor=0.9)",
+                              .seed = 4});
   };
   const auto params = [](Trainer& trainer) { return trainer.ToModel().params; };
   ArrayIter all = Digits(330, 64);
