@@ -6,6 +6,7 @@
 #include <cstring>
 #include <memory>
 
+#include "engine/cpu/pages.h"
 #include "engine/isa.h"
 #include "executor/kernels/cpu/layout.h"
 
@@ -13,6 +14,8 @@ namespace bindery::cpu {
 namespace {
 
 using dnnl::memory;
+
+constexpr int64_t kLeastAddressSpace = int64_t{64} << 20;  // it crashes where it gets none
 
 // Where outer block and inner block of each axis lie, in elements, for a format that pads to whole blocks.
 std::optional<dnnl::memory::desc> BlockedDesc(const Format& format, memory::data_type type, const Shape& shape) {
@@ -94,8 +97,18 @@ bool Allows(dnnl::cpu_isa isa) {
 }
 
 const dnnl::engine& Engine() {
+  if (const int64_t left = AvailableAddressSpace(); left < kLeastAddressSpace) {
+    Throw<DeviceError>(
+        "oneDNN needs {} MiB of address space to make kernels, {} MiB are left: that of the process is limited (ulimit "
+        "-v)",
+        kLeastAddressSpace >> 20, left >> 20);
+  }
   static const dnnl::engine engine = [] {
     Allows(dnnl::cpu_isa::sse41);  // before anything else
+    // Its own Gemm, which others use when they run, is made by its first call: now, while there is room.
+    const float one = 1;
+    float sum = 0;
+    dnnl_sgemm('N', 'N', 1, 1, 1, 1, &one, 1, &one, 1, 0, &sum, 1);
     return dnnl::engine(dnnl::engine::kind::cpu, 0);
   }();
   return engine;

@@ -14,7 +14,7 @@
 
 namespace bindery::cpu {
 
-const dnnl::engine& Engine();
+const dnnl::engine& Engine();  // throws DeviceError where so little address space is left that oneDNN would crash
 // May oneDNN use these instructions? The machine has them, and neither BINDERY_MAX_ISA nor ONEDNN_MAX_CPU_ISA forbids
 // it.
 bool Allows(dnnl::cpu_isa isa);
