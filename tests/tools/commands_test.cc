@@ -218,6 +218,20 @@ TEST_F(CommandsTest, Divergence) {
   EXPECT_EQ(Files("run"), Words{"step-0000000002.ckpt"});
   EXPECT_TRUE(ModelFiles("model.pb").empty());
   Succeeds(Words{"test", "--checkpoints", "run"} + kTestDigits);
+  // All values finite, all relus dead.
+  Fails(0, "the model has learned nothing: its training accuracy of ",
+        Words{"train", "--train-digits", "256", "--epochs", "2", "--checkpoints=", "--optimizer", "sgd(lr=1e30)"} +
+            kTestDigits);
+  const Outcome good = Succeeds(Training(3, {"--checkpoints="}));
+  EXPECT_EQ(good.err.find("learned nothing"), std::string::npos) << good;
+}
+
+// Where there is too little to begin with, an error says so; oneDNN would crash.
+TEST_F(CommandsTest, HardlyAnyAddressSpace) {
+  for (int64_t mebibytes = 100; mebibytes <= 300; mebibytes += 20) {
+    const Outcome outcome = WithAddressSpace(mebibytes << 10, Training(1, {"--checkpoints="}));
+    EXPECT_TRUE(outcome.status == 0 || outcome.status == 6) << mebibytes << " MiB: " << outcome;
+  }
 }
 
 TEST_F(CommandsTest, AModelThatIsNotFiniteIsNoModel) {

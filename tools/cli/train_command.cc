@@ -2,9 +2,12 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <csignal>
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -164,6 +167,28 @@ void TrainCommand::Report(const FitResult& result, const Model& trained, const S
   if (!save.empty()) row("model file", save);
 }
 
+// Says so if the model that was trained is no better than the best answer that does not look at the images: their
+// labels' shares, or the label that is the most frequent.
+void WarnIfNothingWasLearned(const NamedValues& trained, const std::map<double, int64_t>& counts) {
+  double samples = 0, most = 0, entropy = 0;
+  for (const auto& [label, count] : counts) samples += static_cast<double>(count);
+  for (const auto& [label, count] : counts) {
+    const double share = static_cast<double>(count) / samples;
+    most = std::max(most, share);
+    entropy -= share * std::log(share);
+  }
+  for (const auto& [name, value] : trained) {
+    const bool accuracy = name == "accuracy";
+    if (counts.size() < 2 || !(accuracy ? value <= most : name == "cross-entropy" && value >= entropy)) continue;
+    Log(LogLevel::kWarning,
+        fmt::format(
+            "the model has learned nothing: its training {} of {:.4f} is no better than that of one and the same "
+            "answer to all images, {:.4f}; train longer, or with a lower learning rate",
+            name, value, accuracy ? most : entropy));
+    return;
+  }
+}
+
 int TrainCommand::Run() const {
   const ProgressStyle style = ParseStyle(progress);
   const TrainerOptions options = Parse();
@@ -181,6 +206,8 @@ int TrainCommand::Run() const {
     test.images = FitImages(test.images, *sample, model.Name());
   }
   const Shape batch = train.images.shape().With(0, data.batch_size);
+  std::map<double, int64_t> label_counts;
+  for (int64_t i = 0; i < train.labels.elements(); ++i) ++label_counts[train.labels.At(i)];
   CheckMetrics(metrics, loaded.symbol, batch.With(0, 1));
   SetSampleShape(&loaded, batch.Erase(0));
   if (!checkpoints.empty()) {
@@ -235,6 +262,7 @@ int TrainCommand::Run() const {
   display.Clear();
   CheckFinite("train", result.train);
   CheckFinite("test", result.validation);
+  if (!result.stopped) WarnIfNothingWasLearned(result.train, label_counts);
   if (!save.empty()) trainer.Save(save);
   if (json) {
     const nlohmann::json line = {
