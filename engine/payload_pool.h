@@ -1,5 +1,6 @@
 // PayloadPool: payloads of a prepared operation (Engine::Push), used again when the engine has let go of them, so that
-// pushing allocates only while more runs are in flight than ever before.
+// pushing allocates only while more runs are in flight than ever before. They take turns: what is in one is made in its
+// first use, so after some runs nothing is left to be made.
 //
 // Not thread safe itself; its payloads go to the engine's threads and come back.
 #pragma once
@@ -14,7 +15,10 @@ class PayloadPool {
  public:
   // One that nobody else holds. What its last holder did to it has happened before.
   std::shared_ptr<T> Take() {
-    for (const std::shared_ptr<T>& payload : payloads_) {
+    while (payloads_.size() < kAtFirst) payloads_.push_back(std::make_shared<T>());
+    for (size_t i = 0; i < payloads_.size(); ++i) {
+      const std::shared_ptr<T>& payload = payloads_[next_];
+      next_ = (next_ + 1) % payloads_.size();
       // use_count() is a relaxed load and orders nothing. The copy's increment does (it is acquire-release in
       // libstdc++): it follows the decrement, a release, by which the last holder let go.
       if (payload.use_count() == 1) return payload;
@@ -23,7 +27,9 @@ class PayloadPool {
   }
 
  private:
+  static constexpr size_t kAtFirst = 3;  // as many steps as are in flight, and the end of one more
   std::vector<std::shared_ptr<T>> payloads_;
+  size_t next_ = 0;
 };
 
 }  // namespace bindery

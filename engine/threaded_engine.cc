@@ -40,6 +40,7 @@ namespace {
 
 constexpr int kWaiterSpinMicroseconds = 20;
 constexpr int kMaxSpinMicroseconds = 1'000'000;
+constexpr int kPreparedRuns = 3;    // as many steps as are in flight, and the end of one more
 constexpr int kLockAttempts = 200;  // the holder needs less than a microsecond, being woken by the kernel some 45
 
 // What the engine and its worker threads share.
@@ -51,9 +52,10 @@ class State : public std::enable_shared_from_this<State> {
 
   const EngineToken token = std::make_shared<char>();
 
-  PreparedPtr Prepare(Operation operation) {
+  std::shared_ptr<ThreadedOperation> Prepare(Operation operation, int runs) {
     auto prepared = std::make_shared<ThreadedOperation>(std::move(operation), token);
     prepared->worker = FindWorker(prepared->operation.device, prepared->operation.lane);
+    for (int i = 0; i < runs; ++i) AddRun(prepared.get());
     return prepared;
   }
 
@@ -235,20 +237,23 @@ class State : public std::enable_shared_from_this<State> {
   }
 
   static Run& TakeRun(ThreadedOperation& operation) {
-    if (Run* run = operation.free) {
-      operation.free = run->next;
-      return *run;
+    if (!operation.free) AddRun(&operation);
+    Run& run = *operation.free;
+    operation.free = run.next;
+    return run;
+  }
+
+  static void AddRun(ThreadedOperation* operation) {
+    Run& run = *operation->runs.emplace_back(std::make_unique<Run>());
+    run.count = operation->accesses.size();
+    run.accesses = std::make_unique<PendingAccess[]>(run.count);
+    for (size_t i = 0; i < run.count; ++i) {
+      run.accesses[i].claim = &run;
+      run.accesses[i].var = operation->accesses[i].var;
+      run.accesses[i].exclusive = operation->accesses[i].exclusive;
     }
-    auto run = std::make_unique<Run>();
-    run->count = operation.accesses.size();
-    run->accesses = std::make_unique<PendingAccess[]>(run->count);
-    for (size_t i = 0; i < run->count; ++i) {
-      run->accesses[i].claim = run.get();
-      run->accesses[i].var = operation.accesses[i].var;
-      run->accesses[i].exclusive = operation.accesses[i].exclusive;
-    }
-    operation.runs.push_back(std::move(run));
-    return *operation.runs.back();
+    run.next = operation->free;
+    operation->free = &run;
   }
 
   void GoAhead(Claim& claim) {
@@ -402,8 +407,8 @@ class ThreadedEngine final : public Engine {
   ~ThreadedEngine() override { state_->Stop(); }
 
   VarPtr NewVar() override { return std::make_shared<Var>(state_->token); }
-  PreparedPtr Prepare(Operation operation) override { return state_->Prepare(std::move(operation)); }
-  void Push(Operation operation) override { Push(Prepare(std::move(operation)), nullptr); }
+  PreparedPtr Prepare(Operation operation) override { return state_->Prepare(std::move(operation), kPreparedRuns); }
+  void Push(Operation operation) override { state_->Push(state_->Prepare(std::move(operation), 1), nullptr); }
 
   void Push(const PreparedPtr& prepared, std::shared_ptr<const void> payload) override {
     CheckOwner(prepared, state_->token);
