@@ -4,6 +4,7 @@
 
 #include "engine/backend.h"
 #include "engine/storage.h"
+#include "executor/slice_copy.h"
 
 namespace bindery {
 
@@ -33,6 +34,7 @@ GroupMetric::GroupMetric(std::shared_ptr<Engine> engine, const std::vector<Group
       share->inputs.labels.emplace_back(label.name, ConstView());
       share->label_axes.push_back(label.BatchAxis());
     }
+    share->slices.resize(labels.size());
     VarPtr source = p.replica->arena()->var();
     if (!on_host) {
       const VarPtr fetched = engine_->NewVar();
@@ -65,14 +67,17 @@ GroupMetric::GroupMetric(std::shared_ptr<Engine> engine, const std::vector<Group
 }
 
 void GroupMetric::Accumulate(Share* share, size_t index, const Measurement& m) {
-  share->slices.clear();
   for (size_t i = 0; i < share->label_axes.size(); ++i) {
     const HostTensor* label = m.cut_labels ? &(*m.cut_labels)[index][i] : &(*m.labels)[i];
     const int axis = m.cut_labels ? -1 : share->label_axes[i];
     ConstView& view = share->inputs.labels[i].second;
     if (axis > 0) {
-      share->slices.reserve(share->label_axes.size());
-      label = &share->slices.emplace_back(label->Slice(axis, share->range.begin, share->range.end));
+      HostTensor& slice = share->slices[i];
+      const Shape shape = label->shape().With(axis, share->range.size());
+      if (slice.dtype() != label->dtype() || slice.shape() != shape) slice = HostTensor(label->dtype(), shape);
+      CopySlice(label->dtype(), label->shape(), label->raw(), axis, share->range.begin, share->range.end, slice.dtype(),
+                slice.raw());
+      label = &slice;
     }
     view = {label->dtype(), label->shape(), label->raw(), 0};
     if (share->label_axes[i] >= 0) view.outer = view.shape.CountTo(share->label_axes[i]);

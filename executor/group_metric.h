@@ -38,7 +38,7 @@ class GroupMetric {
     MetricInputs inputs;
     SampleRange range;
     std::vector<int> label_axes;                  // -1: not batched
-    std::vector<HostTensor> slices;               // of labels that are not batched along axis 0
+    std::vector<HostTensor> slices;               // per label, of one that is batched along another axis than 0
     std::vector<std::shared_ptr<Chunk>> fetched;  // outputs of a device that the host cannot address
   };
   static void Accumulate(Share* share, size_t index, const Measurement& measurement);
