@@ -36,9 +36,9 @@ struct Merged {
 
   // May `part` run here, before all of `between`? `shared`: what several lanes use.
   bool Takes(const Merged& part, std::span<const Merged> between, const Vars& shared) const {
+    if (!parts[0].updates.empty() || !part.parts[0].updates.empty()) return false;
     Vars needed;
     Add(part.parts[0].reads, &needed);
-    Add(part.parts[0].updates, &needed);
     return Meet(needed, created) &&
            std::ranges::none_of(created,
                                 [&](const Var* var) { return shared.contains(var) && !part.created.contains(var); }) &&
@@ -59,7 +59,6 @@ struct Merged {
       };
       whole.name += (whole.name.empty() ? "" : ", ") + part.name;
       append(part.reads, &whole.reads);
-      append(part.updates, &whole.updates);
       append(part.writes, &whole.writes);
       Add(part.writes, &inside);
       if (part.at) at.push_back(part.at);

@@ -22,7 +22,7 @@ class SimStream::Batch final : public Fence, public std::enable_shared_from_this
     Inherits inherits;
   };
 
-  Batch(const void* stream, std::string operation) : operation(std::move(operation)), stream_(stream) {}
+  explicit Batch(const void* stream) : stream_(stream) {}
 
   void Wait() const noexcept override {
     std::unique_lock lock(mutex_);
@@ -50,7 +50,6 @@ class SimStream::Batch final : public Fence, public std::enable_shared_from_this
     changed_.notify_all();
   }
 
-  const std::string operation;
   std::vector<Use> uses;
   std::vector<Piece> work;
   std::shared_ptr<const void> kept_operation, kept_payload;
@@ -75,9 +74,9 @@ SimStream::~SimStream() {
   thread_.join();
 }
 
-std::exception_ptr SimStream::Begin(const std::string& operation, std::span<const FenceUse> uses) {
+std::exception_ptr SimStream::Begin(const std::string&, std::span<const FenceUse> uses) {
   Forget();
-  open_ = std::make_shared<Batch>(this, operation);
+  open_ = std::make_shared<Batch>(this);
   for (const FenceUse& use : uses) {
     if (const auto* batch = dynamic_cast<const Batch*>(use.fence)) {
       open_->uses.push_back({batch->shared_from_this(), use.inherits});
@@ -162,7 +161,7 @@ void SimStream::Main() {
       try {
         for (const Batch::Piece& work : batch->work) {
           at = &work;
-          Say(fmt::format("operation \"{}\"{}{}", batch->operation, work.what.empty() ? "" : ", ", work.what));
+          Say(fmt::format("operation \"{}\"{}{}", *work.part, work.what.empty() ? "" : ", ", work.what));
           device_state_.faults.BeforeKernel();
           work.run();
         }
