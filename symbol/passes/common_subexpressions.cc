@@ -3,6 +3,7 @@
 #include "base/files.h"
 #include "symbol/graph.h"
 #include "symbol/op_def.h"
+#include "symbol/ops/elementwise.h"
 #include "symbol/passes/passes.h"
 
 namespace bindery {
@@ -40,10 +41,11 @@ uint64_t Hash(const Node& node, const std::vector<Entry>& inputs) {
   return hash;
 }
 
-// Two random nodes differ by name. Two updates of a state are not one. Two equal losses give twice the gradient.
+// Two random nodes differ by name. Two updates of a state are not one. Two equal losses give twice the gradient. Two
+// numbers may be of different types, until they are constants.
 bool MayMerge(const Node& node) {
   const OpDef& op = node.op();
-  return !op.is_random && op.auxiliary.empty() && !IsLoss(node);
+  return !op.is_random && op.auxiliary.empty() && !IsLoss(node) && !ScalarValue(node);
 }
 
 bool Same(const Node& a, const Node& b) {
