@@ -1,6 +1,7 @@
 #include "engine/team.h"
 #include "executor/kernel_table.h"
 #include "executor/kernels/cpu/dnnl_util.h"
+#include "executor/kernels/cpu/gemm.h"
 #include "executor/kernels/cpu/simd/loops.h"
 #include "executor/kernels/cpu/util.h"
 #include "symbol/ops/reduce.h"
@@ -17,8 +18,9 @@ dnnl::memory::desc Matrix(int64_t rows, int64_t columns, bool transposed) {
 // (M, K) x (K, N), each perhaps stored transposed; (K) x (K); and the latter's gradients, (1) x (K)^T and (K)^T x (1)
 MaybeKernel MakeDot(const KernelSpec& spec) {
   const auto& attrs = spec.attributes<DotAttrs>();
-  if (!AllFloat(spec)) return std::nullopt;
   const Shape &a = spec.inputs[0].shape, &b = spec.inputs[1].shape;
+  const bool in_float64 = AllOf(spec, DType::kFloat64) && a.rank() == 2 && b.rank() == 2;
+  if (!in_float64 && !AllFloat(spec)) return std::nullopt;
   Kernel kernel = PlainKernel(spec, "loop");
   if (a.rank() == 1) {
     kernel.threads = 1;
@@ -40,6 +42,10 @@ MaybeKernel MakeDot(const KernelSpec& spec) {
   }
   if (a.rank() != 2 || b.rank() != 2) return std::nullopt;
   const int64_t m = a[attrs.transpose_a ? 1 : 0], k = a[attrs.transpose_a ? 0 : 1], n = b[attrs.transpose_b ? 0 : 1];
+  if (in_float64) {
+    const GemmOperand left{0, attrs.transpose_a ? 1 : k, attrs.transpose_a ? m : 1};
+    return Float64Gemm(spec, m, n, k, left, {1, attrs.transpose_b ? 1 : n, attrs.transpose_b ? k : 1});
+  }
   kernel.threads = ThreadsForWork(spec, 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k));
   const TeamScope team(kernel.threads);
   const auto left = Matrix(m, k, attrs.transpose_a), right = Matrix(k, n, attrs.transpose_b),

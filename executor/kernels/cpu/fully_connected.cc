@@ -3,6 +3,7 @@
 // weights.
 #include "symbol/ops/fully_connected.h"
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "executor/kernels/cpu/activation_pass.h"
 #include "executor/kernels/cpu/bias_gradient.h"
 #include "executor/kernels/cpu/dnnl_util.h"
+#include "executor/kernels/cpu/gemm.h"
 #include "executor/kernels/cpu/simd/loops.h"
 #include "executor/kernels/cpu/util.h"
 
@@ -94,11 +96,42 @@ std::optional<std::pair<PrimitiveDesc, Format>> Choose(const Product& p, const s
 // Own loops read plain weights; one that is stored otherwise is not worth a reorder in every run.
 bool HasPlainWeight(const KernelSpec& spec) { return spec.input_is_open[1] || spec.input_formats[1].is_plain(); }
 
+// f(y + bias) for rows of n.
+template <class F>
+void FinishRows(double* y, const double* bias, int64_t rows, int64_t n) {
+  for (int64_t i = 0; i < rows * n; ++i) y[i] = F()(bias ? y[i] + bias[i % n] : y[i]);
+}
+struct Same {
+  double operator()(double x) const { return x; }
+};
+template <class... F>
+auto FinishOf(ActivationType type, FunctionList<F...>) {
+  static constexpr void (*kLoops[])(double*, const double*, int64_t, int64_t) = {FinishRows<Same>, FinishRows<F>...};
+  return kLoops[static_cast<size_t>(type)];
+}
+
+// (data, weight [, bias]) -> y, in float64
+Kernel Float64Forward(const KernelSpec& spec, const Product& p, ActivationType activation) {
+  Kernel kernel = Float64Gemm(spec, p.m, p.n, p.k, {0, p.k, 1}, {1, 1, p.k});
+  if (!p.has_bias && activation == ActivationType::kNone) return kernel;
+  const auto finish = FinishOf(activation, native::ActivationFunctions());
+  kernel.bind = [=, product = kernel.bind](const KernelArgs& args) -> Call {
+    const auto* bias = p.has_bias ? static_cast<const double*>(args.inputs[2]) : nullptr;
+    return [=, run = product(args), y = static_cast<double*>(args.outputs[0])] {
+      run();
+      ParallelFor(p.m, 1, kSerialElements / p.n,
+                  [&](int64_t begin, int64_t end, int) { finish(y + begin * p.n, bias, end - begin, p.n); });
+    };
+  };
+  return kernel;
+}
+
 // (data, weight [, bias]) -> y
 MaybeKernel MakeFullyConnected(const KernelSpec& spec) {
   const auto& attrs = spec.attributes<FullyConnectedAttrs>();
-  if (!AllFloat(spec)) return std::nullopt;
   const Product p(attrs, spec.inputs[0].shape, spec.inputs[1].shape);
+  if (AllOf(spec, DType::kFloat64)) return Float64Forward(spec, p, attrs.activation);
+  if (!AllFloat(spec)) return std::nullopt;
   const ActivationPass pass(attrs.activation);
   if ((p.IsTiny() || p.m == 1) && HasPlainWeight(spec)) return OwnForward(spec, p, pass);
 
@@ -131,8 +164,9 @@ MaybeKernel MakeFullyConnected(const KernelSpec& spec) {
 
 // (dy, weight) -> dx
 MaybeKernel MakeFullyConnectedGradData(const KernelSpec& spec) {
-  if (!AllFloat(spec)) return std::nullopt;
   const Product p(spec.attributes<FullyConnectedAttrs>(), spec.outputs[0].shape, spec.inputs[1].shape);
+  if (AllOf(spec, DType::kFloat64)) return Float64Gemm(spec, p.m, p.k, p.n, {0, p.n, 1}, {1, p.k, 1});
+  if (!AllFloat(spec)) return std::nullopt;
   if ((p.IsTiny() || (p.m == 1 && p.n * p.k <= kSerialWeights)) && HasPlainWeight(spec)) {
     Kernel kernel = PlainKernel(spec, "loop");
     kernel.bind = [p](const KernelArgs& args) -> Call {
@@ -162,12 +196,30 @@ MaybeKernel MakeFullyConnectedGradData(const KernelSpec& spec) {
                    {DNNL_ARG_DIFF_SRC, p.X(), DnnlArgument::kOutput, 0}});
 }
 
+// (dy, data) -> dw [, db], in float64
+Kernel Float64GradWeight(const KernelSpec& spec, const Product& p) {
+  Kernel kernel = Float64Gemm(spec, p.n, p.k, p.m, {0, 1, p.n}, {1, p.k, 1});
+  if (!p.has_bias) return kernel;
+  kernel.bind = [=, product = kernel.bind](const KernelArgs& args) -> Call {
+    return [=, run = product(args), dy = static_cast<const double*>(args.inputs[0]),
+            db = static_cast<double*>(args.outputs[1])] {
+      run();
+      std::copy_n(dy, p.n, db);
+      for (int64_t s = 1; s < p.m; ++s) {
+        for (int64_t i = 0; i < p.n; ++i) db[i] += dy[s * p.n + i];
+      }
+    };
+  };
+  return kernel;
+}
+
 // (dy, data) -> dw [, db]
 MaybeKernel MakeFullyConnectedGradWeight(const KernelSpec& spec) {
-  if (!AllFloat(spec)) return std::nullopt;
-  if (!spec.output_used[0]) return MakeBiasGradient(spec, spec.inputs[0].shape.rank() - 1);
   Product p(spec.attributes<FullyConnectedAttrs>(), spec.inputs[1].shape, spec.outputs[0].shape);
   p.has_bias = spec.outputs.size() > 1 && spec.output_used[1];
+  if (AllOf(spec, DType::kFloat64) && spec.output_used[0]) return Float64GradWeight(spec, p);
+  if (!AllFloat(spec)) return std::nullopt;
+  if (!spec.output_used[0]) return MakeBiasGradient(spec, spec.inputs[0].shape.rank() - 1);
   if (p.IsTiny() || (p.m == 1 && p.n * p.k <= kSerialWeights)) {
     Kernel kernel = PlainKernel(spec, "loop");
     kernel.bind = [p](const KernelArgs& args) -> Call {

@@ -1,8 +1,15 @@
 #include "executor/kernels/cpu/util.h"
 
+#include <algorithm>
+
 namespace bindery::cpu {
 
-bool AllFloat(const KernelSpec& spec) { return AllFloatButLabel(spec, -1); }
+bool AllOf(const KernelSpec& spec, DType dtype) {
+  const auto is_of = [dtype](const ValueType& type) { return type.dtype == dtype; };
+  return std::ranges::all_of(spec.inputs, is_of) && std::ranges::all_of(spec.outputs, is_of);
+}
+
+bool AllFloat(const KernelSpec& spec) { return AllOf(spec, DType::kFloat32); }
 
 bool AllFloatButLabel(const KernelSpec& spec, int label) {
   for (int i = 0; i < static_cast<int>(spec.inputs.size()); ++i) {

@@ -13,8 +13,9 @@ namespace bindery::cpu {
 inline const float* In(const KernelArgs& args, int i) { return static_cast<const float*>(args.inputs[i]); }
 inline float* Out(const KernelArgs& args, int i) { return static_cast<float*>(args.outputs[i]); }
 
-// Are these inputs and all outputs (or only those listed) float32?
-bool AllFloat(const KernelSpec& spec);
+// Are all inputs and outputs of this type?
+bool AllOf(const KernelSpec& spec, DType dtype);
+bool AllFloat(const KernelSpec& spec);  // float32
 
 // The same without one input, a label, which has a type that Labels reads.
 bool AllFloatButLabel(const KernelSpec& spec, int label);
