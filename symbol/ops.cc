@@ -30,7 +30,6 @@ std::span<const OpDef& (*const)()> BuiltinOps() {
       DropoutGradOp,
       // elementwise.h, besides the rows of its table
       AddNOp,
-      AddReluOp,
       AddReluGradOp,
       ConstantOp,
       ScalarOp,

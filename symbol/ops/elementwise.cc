@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "symbol/ops/activation.h"
 #include "symbol/ops/broadcast.h"
 #include "symbol/ops/common.h"
 
@@ -40,6 +41,7 @@ struct BinaryRow {
   Rule da, db;
 };
 
+constexpr ActivationAttrs kRelu{ActivationType::kRelu};
 constexpr double kTwoOverRootPi = 1.1283791670955126;
 
 constexpr UnaryRow kUnary[] = {
@@ -86,6 +88,8 @@ constexpr BinaryRow kBinary[] = {
      [](G g) { return Where(GreaterEqual(g.a, g.b), 0.0, g.dy); }},
     {"Minimum", "min(a, b)", kZeroKept, [](G g) { return Where(LessEqual(g.a, g.b), g.dy, 0.0); },
      [](G g) { return Where(LessEqual(g.a, g.b), 0.0, g.dy); }},
+    {"AddRelu", "max(0, a + b); made by fusion", kZeroKept, [](G g) { return ActivationGrad(g.dy, g.y, kRelu); },
+     [](G g) { return ActivationGrad(g.dy, g.y, kRelu); }},
     {"Less", "a < b", kTruth | kZeroKept, nullptr, nullptr},
     {"LessEqual", "a <= b", kTruth, nullptr, nullptr},
     {"Greater", "a > b", kTruth | kZeroKept, nullptr, nullptr},

@@ -20,7 +20,7 @@ struct ScalarAttrs {
   bool operator==(const ScalarAttrs&) const = default;
 };
 Symbol Scalar(double number);
-const OpDef& ScalarOp();  // no inputs
+const OpDef& ScalarOp();                              // no inputs
 std::optional<double> ScalarValue(const Node& node);  // of a Scalar
 
 struct Operand {
@@ -103,8 +103,8 @@ inline Symbol operator/(const Operand& a, const Operand& b) { return Div(a, b); 
 inline Symbol operator-(const Symbol& a) { return Negative(a); }
 
 const OpDef& AddNOp();  // arg0, arg1, ... of one shape -> their sum, in order
-// Made by fusion: a + b of one shape, then relu; and its gradient's sum first: (a + b) [y > 0].
-const OpDef& AddReluOp();      // a, b -> output
+// Made by fusion: relu of a sum; and of its gradient, the sum first.
+inline constexpr BinaryFunction AddRelu{"AddRelu"};
 const OpDef& AddReluGradOp();  // (g0, g1, output) -> (g0 + g1) [output > 0]
 
 struct ConstantAttrs {

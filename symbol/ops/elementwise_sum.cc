@@ -54,24 +54,6 @@ const OpDef& AddNOp() {
   return op;
 }
 
-const OpDef& AddReluOp() {
-  static const OpDef op = {
-      .name = "AddRelu",
-      .doc = "max(0, a + b) of one shape. Made by fusion.",
-      .inputs = rule::Inputs({"a", "b"}),
-      .infer_shape = rule::AllAlike,
-      .batch_axis = rule::BatchAligned,
-      .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
-        // da = db = dy [y > 0]
-        const Symbol grad = ActivationGrad(g.output_grad(0), g.output(0), {ActivationType::kRelu});
-        return {grad, grad};
-      },
-      .inplace = {{0, 0}, {1, 0}},
-      .zero_to_zero = true,
-  };
-  return op;
-}
-
 const OpDef& AddReluGradOp() {
   static const OpDef op = {
       .name = "AddReluGrad",

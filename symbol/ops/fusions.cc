@@ -29,7 +29,7 @@ Result NormWithRelu(const Node& norm, const Node& activation, const Fusion::Type
 
 Result AddAndRelu(const Node& add, const Node& activation, const Fusion::TypeOf& type_of) {
   if (!IsRelu(activation) || type_of(add.inputs()[0]).shape != type_of(add.inputs()[1]).shape) return {};
-  return FusedOp{&AddReluOp(), NoAttrs{}};
+  return FusedOp{&AddRelu.op(), NoAttrs{}};
 }
 
 Result AddAndReluGrad(const Node& sum, const Node& grad, const Fusion::TypeOf&) {

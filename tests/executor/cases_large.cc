@@ -47,8 +47,6 @@ std::vector<OperatorCase> LargeCases() {
       Large("large mul of a number", Mul(a, b, "y"), {{"a", matrix}, {"b", Values({1}, {1.5})}}, elements),
       Large("large div by a number", Div(a, b, "y"), {{"a", matrix}, {"b", Values({}, {1.5})}}, elements),
       Large("large sum of 2", Apply(AddNOp(), {}, {a, b}, "y"), {{"a", images}, {"b", Uniform(kImages)}}),
-      Large("large AddRelu", Apply(AddReluOp(), {}, {a, b}, "y"),
-            {{"a", images}, {"b", Uniform(kImages, -0.05, 0.05)}}),
       Large("large batch norm", BatchNorm(x, {.fix_gamma = false}, "bn"),
             {{"x", images},
              {"bn_gamma", Uniform({20}, 0.5, 2)},

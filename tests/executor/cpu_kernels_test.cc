@@ -212,7 +212,7 @@ TEST(FastKernels, ChannelwiseOperatorsKeepTheLayout) {
         Make(BatchNormGradOp(), BatchNormAttrs{}, {x, x, c, c, c}, {x, c, c}, {format, format}),
         Make(ActivationOp(), ActivationAttrs{}, {x}, {x}, {format}),
         Make(Add.op(), NoAttrs{}, {x, x}, {x}, {format, format}),
-        Make(AddReluOp(), NoAttrs{}, {x, x}, {x}, {format, format}),
+        Make(AddRelu.op(), NoAttrs{}, {x, x}, {x}, {format, format}),
         Make(AddReluGradOp(), NoAttrs{}, {x, x, x}, {x}, {format, format, format}),
         Make(ConcatOp(), ConcatAttrs{}, {x, x}, {{2, 128, 8, 8}}, {format, format}),
         Make(SliceOp(), SliceAttrs{.begin = {64}, .end = {128}, .axes = {1}}, {{2, 128, 8, 8}}, {x}, {format}),

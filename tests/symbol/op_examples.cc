@@ -40,7 +40,6 @@ void AddElementwise(Examples& e) {
     e.Add(*op, {}, {{5, 3, 2}}, {op == &SumOverDevicesOp() ? -1 : 0});
   }
   e.Add(AddNOp(), {}, {{5, 3}, {5, 3}, {5, 3}});
-  e.Add(AddReluOp(), {}, {{5, 3}, {5, 3}});
   e.Add(AddReluGradOp(), {}, {{5, 3}, {5, 3}, {5, 3}});
   e.Add(ConstantOp(), ConstantAttrs{std::make_shared<const HostTensor>(HostTensor::From({2}, {1, 2}))}, {});
   e.Add(ScalarOp(), ScalarAttrs{2.5}, {});

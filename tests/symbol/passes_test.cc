@@ -189,7 +189,7 @@ TEST(Fusion, NeighboursBecomeOne) {
   EXPECT_EQ(Count(net, ActivationOp()), 1);  // no kernel adds and takes the tanh
   const Symbol fused = Fused(FullyConnected(Relu(Add(x, Relu(norm))), {.num_hidden = 4}, "fc"), image);
   EXPECT_EQ(Count(fused, ActivationOp()), 0);
-  EXPECT_EQ(Count(fused, AddReluOp()), 1);
+  EXPECT_EQ(Count(fused, AddRelu.op()), 1);
   EXPECT_EQ(Count(fused, BatchNormOp()), 1);
   EXPECT_EQ(Count(Fused(Tanh(layer), image), ActivationOp()), 0);
   EXPECT_EQ(Count(Fused(Sigmoid(Relu(layer)), image), ActivationOp()), 1);  // a layer takes one
