@@ -142,8 +142,6 @@ int64_t SamplesAtOnce(const Shape& output, ActivationType activation) {
   return batch;
 }
 
-std::string Implementation(const char* info) { return std::string("dnnl ") + info; }
-
 // (data, weight [, bias]) -> y
 MaybeKernel MakeConvolution(const KernelSpec& spec) {
   const auto& attrs = spec.attributes<ConvolutionAttrs>();
@@ -167,30 +165,24 @@ MaybeKernel MakeConvolution(const KernelSpec& spec) {
       [](const Desc& d) { return d.weights_desc(); });
   if (!choice) return std::nullopt;
 
-  std::vector<DnnlArgument> arguments = {{DNNL_ARG_SRC, choice->formats.x, DnnlArgument::kInput, 0},
-                                         {DNNL_ARG_WEIGHTS, choice->desc.weights_desc(), DnnlArgument::kInput, 1},
-                                         {DNNL_ARG_DST, choice->formats.y, DnnlArgument::kOutput, 0}};
+  std::vector<DnnlArgument> arguments = {
+      {DNNL_ARG_SRC, choice->formats.x, DnnlArgument::kInput, 0, Canonical(choice->formats.input, data)},
+      {DNNL_ARG_WEIGHTS, choice->desc.weights_desc(), DnnlArgument::kInput, 1, choice->weight},
+      {DNNL_ARG_DST, choice->formats.y, DnnlArgument::kOutput, 0, Canonical(choice->formats.output, output)}};
   if (p.has_bias) arguments.push_back({DNNL_ARG_BIAS, p.Bias(), DnnlArgument::kInput, 2});
-  const DnnlStep step(dnnl::convolution_forward(choice->desc), choice->desc, WhoOf(spec), std::move(arguments));
-  kernel.implementation = Implementation(choice->desc.impl_info_str());
-  kernel.input_formats[0] = Canonical(choice->formats.input, data);
-  kernel.input_formats[1] = choice->weight;
-  kernel.output_formats[0] = Canonical(choice->formats.output, output);
-  kernel.scratch_bytes = step.scratch_bytes();
+  kernel = WithDnnl(std::move(kernel), WhoOf(spec), dnnl::convolution_forward(choice->desc), choice->desc,
+                    std::move(arguments));
   const ActivationPass pass(attrs.activation);
-  if (!pass.loop) {
-    kernel.bind = [step](const KernelArgs& args) { return step.Bind(args); };
-    return kernel;
-  }
+  if (!pass.loop) return kernel;
   if (IsPadded(choice->formats.output, p.output)) return std::nullopt;  // sigmoid(0) is not 0
   const int64_t times = output[0] / samples, n = StorageElements(choice->formats.output, p.output);
   const int64_t step_in = StorageElements(choice->formats.input, p.data);
-  kernel.bind = [=](const KernelArgs& args) -> Call {
+  kernel.bind = [=, convolve = kernel.bind](const KernelArgs& args) -> Call {
     std::vector<void*> inputs(args.inputs.begin(), args.inputs.end());
     std::vector<Call> parts;
     for (int64_t i = 0; i < times; ++i) {
       void* const y = Out(args, 0) + i * n;
-      parts.push_back(step.Bind({.inputs = inputs, .outputs = {&y, 1}, .scratch = args.scratch, .step = args.step}));
+      parts.push_back(convolve({.inputs = inputs, .outputs = {&y, 1}, .scratch = args.scratch, .step = args.step}));
       inputs[0] = static_cast<float*>(inputs[0]) + step_in;
     }
     return [parts = std::move(parts), pass, n, y = Out(args, 0)] {
@@ -225,17 +217,11 @@ MaybeKernel MakeConvolutionGradData(const KernelSpec& spec) {
       [](const Desc& d) { return d.weights_desc(); });
   if (!choice) return std::nullopt;
 
-  const DnnlStep step(dnnl::convolution_backward_data(choice->desc), choice->desc, WhoOf(spec),
-                      {{DNNL_ARG_DIFF_DST, choice->formats.y, DnnlArgument::kInput, 0},
-                       {DNNL_ARG_WEIGHTS, choice->desc.weights_desc(), DnnlArgument::kInput, 1},
-                       {DNNL_ARG_DIFF_SRC, choice->formats.x, DnnlArgument::kOutput, 0}});
-  kernel.implementation = Implementation(choice->desc.impl_info_str());
-  kernel.input_formats[0] = Canonical(choice->formats.output, p.output);
-  kernel.input_formats[1] = choice->weight;
-  kernel.output_formats[0] = Canonical(choice->formats.input, p.data);
-  kernel.scratch_bytes = step.scratch_bytes();
-  kernel.bind = [step](const KernelArgs& args) { return step.Bind(args); };
-  return kernel;
+  const auto& [x, y] = std::pair(Canonical(choice->formats.input, p.data), Canonical(choice->formats.output, p.output));
+  return WithDnnl(std::move(kernel), WhoOf(spec), dnnl::convolution_backward_data(choice->desc), choice->desc,
+                  {{DNNL_ARG_DIFF_DST, choice->formats.y, DnnlArgument::kInput, 0, y},
+                   {DNNL_ARG_WEIGHTS, choice->desc.weights_desc(), DnnlArgument::kInput, 1, choice->weight},
+                   {DNNL_ARG_DIFF_SRC, choice->formats.x, DnnlArgument::kOutput, 0, x}});
 }
 
 // (dy, data) -> dw [, db]
@@ -267,19 +253,12 @@ MaybeKernel MakeConvolutionGradWeight(const KernelSpec& spec) {
   if (!choice) return std::nullopt;
 
   std::vector<DnnlArgument> arguments = {
-      {DNNL_ARG_DIFF_DST, choice->formats.y, DnnlArgument::kInput, 0},
-      {DNNL_ARG_SRC, choice->formats.x, DnnlArgument::kInput, 1},
-      {DNNL_ARG_DIFF_WEIGHTS, choice->desc.diff_weights_desc(), DnnlArgument::kOutput, 0}};
+      {DNNL_ARG_DIFF_DST, choice->formats.y, DnnlArgument::kInput, 0, Canonical(choice->formats.output, p.output)},
+      {DNNL_ARG_SRC, choice->formats.x, DnnlArgument::kInput, 1, Canonical(choice->formats.input, p.data)},
+      {DNNL_ARG_DIFF_WEIGHTS, choice->desc.diff_weights_desc(), DnnlArgument::kOutput, 0, choice->weight}};
   if (p.has_bias) arguments.push_back({DNNL_ARG_DIFF_BIAS, p.Bias(), DnnlArgument::kOutput, 1});
-  const DnnlStep step(dnnl::convolution_backward_weights(choice->desc), choice->desc, WhoOf(spec),
-                      std::move(arguments));
-  kernel.implementation = Implementation(choice->desc.impl_info_str());
-  kernel.input_formats[0] = Canonical(choice->formats.output, p.output);
-  kernel.input_formats[1] = Canonical(choice->formats.input, p.data);
-  kernel.output_formats[0] = choice->weight;
-  kernel.scratch_bytes = step.scratch_bytes();
-  kernel.bind = [step](const KernelArgs& args) { return step.Bind(args); };
-  return kernel;
+  return WithDnnl(std::move(kernel), WhoOf(spec), dnnl::convolution_backward_weights(choice->desc), choice->desc,
+                  std::move(arguments));
 }
 
 constexpr KernelEntry kEntries[] = {

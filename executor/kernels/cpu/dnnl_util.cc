@@ -211,19 +211,27 @@ std::optional<Format> FromGroupedDesc(const memory::desc& desc, const Shape& sha
   return FromDesc(memory::desc(joined), shape);
 }
 
-Call DnnlStep::Bind(const KernelArgs& args) const {
-  auto execution = std::make_shared<Execution>(Execution{primitive_, dnnl::stream(Engine()), {}, {}, who_});
-  for (const DnnlArgument& argument : arguments_) {
-    void* address = nullptr;
-    switch (argument.role) {
-      case DnnlArgument::kInput: address = args.inputs[argument.index]; break;
-      case DnnlArgument::kOutput: address = args.outputs[argument.index]; break;
-      case DnnlArgument::kScratch: address = static_cast<char*>(args.scratch) + argument.index; break;
-    }
-    execution->memories.emplace_back(argument.desc, Engine(), address);
-    execution->arguments.push_back({argument.argument, execution->memories.back().get()});
+Kernel WithDnnl(Kernel kernel, std::string who, const dnnl::primitive& primitive, const char* info,
+                const memory::desc& scratch, std::vector<DnnlArgument> arguments) {
+  for (const DnnlArgument& argument : arguments) {
+    auto& formats = argument.role == DnnlArgument::kInput ? kernel.input_formats : kernel.output_formats;
+    formats[argument.index] = argument.format;
   }
-  return [execution = std::shared_ptr<const Execution>(std::move(execution))] { execution->Run(); };
+  kernel.implementation = std::string("dnnl ") + info;
+  kernel.scratch_bytes = static_cast<int64_t>(scratch.get_size());
+  if (kernel.scratch_bytes > 0) arguments.push_back({DNNL_ARG_SCRATCHPAD, scratch, DnnlArgument::kScratch});
+  kernel.bind = [primitive, who = std::move(who), arguments = std::move(arguments)](const KernelArgs& args) -> Call {
+    auto execution = std::make_shared<Execution>(Execution{primitive, dnnl::stream(Engine()), {}, {}, who});
+    for (const DnnlArgument& argument : arguments) {
+      void* const address = argument.role == DnnlArgument::kInput    ? args.inputs[argument.index]
+                            : argument.role == DnnlArgument::kOutput ? args.outputs[argument.index]
+                                                                     : args.scratch;
+      execution->memories.emplace_back(argument.desc, Engine(), address);
+      execution->arguments.push_back({argument.argument, execution->memories.back().get()});
+    }
+    return [execution = std::shared_ptr<const Execution>(std::move(execution))] { execution->Run(); };
+  };
+  return kernel;
 }
 
 std::string WhoOf(const KernelSpec& spec) { return fmt::format("{} \"{}\"", spec.op->name, spec.node_name); }

@@ -48,47 +48,18 @@ struct DnnlArgument {
   Format format = {};  // of that input or output
 };
 
-// A primitive with where its arguments are found among a kernel's inputs, outputs and scratch memory.
-class DnnlStep {
- public:
-  DnnlStep() = default;
-  // `who` names operator and node in errors.
-  template <class PrimitiveDesc>
-  DnnlStep(const dnnl::primitive& primitive, const PrimitiveDesc& desc, std::string who,
-           std::vector<DnnlArgument> arguments, int64_t scratch_offset = 0)
-      : primitive_(primitive), who_(std::move(who)), arguments_(std::move(arguments)) {
-    scratch_bytes_ = static_cast<int64_t>(desc.scratchpad_desc().get_size());
-    if (scratch_bytes_ > 0) {
-      arguments_.push_back({DNNL_ARG_SCRATCHPAD, desc.scratchpad_desc(), DnnlArgument::kScratch, scratch_offset});
-    }
-  }
-  int64_t scratch_bytes() const { return scratch_bytes_; }
-  // The prepared execution; throws DeviceError when it runs and oneDNN fails.
-  Call Bind(const KernelArgs& args) const;
-
- private:
-  dnnl::primitive primitive_;
-  std::string who_;
-  std::vector<DnnlArgument> arguments_;
-  int64_t scratch_bytes_ = 0;
-};
-
 // 'Convolution "conv1"'
 std::string WhoOf(const KernelSpec& spec);
 
-// Makes it the kernel that runs a primitive, `desc` its descriptor: named, with formats and scratch memory, and bound.
+// Makes it the kernel that runs a primitive: named, with formats and scratch memory, and bound. `who` names operator and
+// node in errors; when it runs and oneDNN fails it throws DeviceError.
+Kernel WithDnnl(Kernel kernel, std::string who, const dnnl::primitive& primitive, const char* info,
+                const dnnl::memory::desc& scratch, std::vector<DnnlArgument> arguments);
 template <class PrimitiveDesc>
 Kernel WithDnnl(Kernel kernel, std::string who, const dnnl::primitive& primitive, const PrimitiveDesc& desc,
                 std::vector<DnnlArgument> arguments) {
-  for (const DnnlArgument& argument : arguments) {
-    auto& formats = argument.role == DnnlArgument::kInput ? kernel.input_formats : kernel.output_formats;
-    formats[argument.index] = argument.format;
-  }
-  const DnnlStep step(primitive, desc, std::move(who), std::move(arguments));
-  kernel.implementation = std::string("dnnl ") + desc.impl_info_str();
-  kernel.scratch_bytes = step.scratch_bytes();
-  kernel.bind = [step](const KernelArgs& args) { return step.Bind(args); };
-  return kernel;
+  return WithDnnl(std::move(kernel), std::move(who), primitive, desc.impl_info_str(), desc.scratchpad_desc(),
+                  std::move(arguments));
 }
 
 // Attributes of every primitive: the scratchpad is ours.
