@@ -103,6 +103,29 @@ TEST(Trainer, PredictionsAreJoinedAlongTheirBatchAxis) {
   EXPECT_EQ(both.Predict(whole)[1].elements(), 1);
 }
 
+// (T, N, C) seen as (T N, C): rows of several batches come time by time, and scores do not depend on the batches.
+TEST(Trainer, RowsOfTimeAndBatchAreThoseOfOneBatch) {
+  const Symbol rows = Reshape(Variable("data"), {.shape = {-1, 3}}, "rows");
+  const Symbol net = SoftmaxOutput(rows, Reshape(Variable("softmax_label"), {.shape = {-1}}), {}, "softmax");
+  const HostTensor inputs = Ramp({2, 6, 3}, 1);
+  HostTensor words(DType::kFloat32, {2, 6});
+  for (int64_t i = 0; i < 12; ++i) words.Set(i, static_cast<double>(i * i % 3));
+  std::vector<NamedValues> scores;
+  for (const int64_t batch : {6, 4}) {
+    for (const int devices : {1, 2}) {
+      TrainerOptions options{.workload = {2, 1}};
+      options.workload.resize(static_cast<size_t>(devices));
+      options.devices.assign(static_cast<size_t>(devices), Cpu(0));
+      ArrayIter data({Array("data", inputs, "TNC")}, {Array("softmax_label", words, "TN")}, {.batch_size = batch});
+      Trainer trainer(Model{.symbol = Group({net, rows * 2.0})}, options);
+      EXPECT_EQ(MaxAbsDiff(trainer.Predict(data)[1], Ramp({2, 6, 3}, 2).Reshape({12, 3})), 0);
+      scores.push_back(trainer.Score(data, "accuracy(output=softmax_output),cross-entropy(output=softmax_output)"));
+      EXPECT_EQ(scores.back()[0].second, scores[0][0].second);
+      EXPECT_NEAR(scores.back()[1].second, scores[0][1].second, 1e-6);
+    }
+  }
+}
+
 TEST(Trainer, RepeatingIteratorsEndTheirEpochs) {
   for (const bool prefetch : {false, true}) {
     Trainer trainer(Net());
