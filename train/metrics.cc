@@ -25,32 +25,27 @@ Reader ReaderOf(DType dtype) {
 
 const Named& FindByName(const std::string& metric, const char* role, const std::vector<Named>& list,
                         const std::string& name) {
-  std::vector<std::string> names;
   for (const Named& entry : list) {
     if (entry.first == name) return entry;
-    names.push_back(entry.first);
   }
+  std::vector<std::string> names;
+  for (const Named& entry : list) names.push_back(entry.first);
   Throw("metric \"{}\": no {} is named \"{}\"{}", metric, role, name, NameHint(name, names));
 }
 
 // Calls visit(output, label) for the pairs that the metric is about.
 template <class Visit>
 void ForPairs(const std::string& metric, const MetricTarget& target, const MetricInputs& inputs, const Visit& visit) {
-  std::vector<const Named*> outputs, labels;
-  const auto choose = [&](const char* role, const std::vector<Named>& all, const std::string& name, auto& chosen) {
-    if (!name.empty()) {
-      chosen.push_back(&FindByName(metric, role, all, name));
-    } else {
-      for (const Named& entry : all) chosen.push_back(&entry);
-    }
+  const auto choose = [&](const char* role, const std::vector<Named>& all, const std::string& name) {
+    return name.empty() ? std::span(all) : std::span(&FindByName(metric, role, all, name), 1);
   };
-  choose("output", inputs.outputs, target.output, outputs);
-  choose("label", inputs.labels, target.label, labels);
+  const std::span<const Named> outputs = choose("output", inputs.outputs, target.output);
+  const std::span<const Named> labels = choose("label", inputs.labels, target.label);
   if (outputs.size() != labels.size() || outputs.empty()) {
     Throw("metric \"{}\": {} outputs cannot be paired with {} labels; say which by output= and label=", metric,
           outputs.size(), labels.size());
   }
-  for (size_t i = 0; i < outputs.size(); ++i) visit(*outputs[i], *labels[i]);
+  for (size_t i = 0; i < outputs.size(); ++i) visit(outputs[i], labels[i]);
 }
 
 [[noreturn]] void FailShapes(const std::string& metric, const Named& output, const Named& label,
@@ -82,18 +77,19 @@ Scores MakeScores(const std::string& metric, const ClassMetricOptions& options, 
   const Shape &shape = output.second.shape, &label_shape = label.second.shape;
   Scores scores;
   scores.positions = shape.Elements();
-  std::string hint = ToString(shape);
+  int axis = -1;
   const bool same = shape == label_shape;
   if (!(same && shape.rank() <= options.axis)) {  // else the output is a class itself
-    const int axis = shape.Axis(options.axis);
+    axis = shape.Axis(options.axis);
     scores.classes = shape[axis];
     scores.inner = shape.CountFrom(axis + 1);
     scores.positions = shape.CountTo(axis) * scores.inner;
     scores.distributions = same && scores.classes > 1;
-    hint = fmt::format("{} or {}", shape.Erase(axis), shape);
   }
   const bool fits = scores.distributions || label_shape.Elements() == scores.positions;
-  if (!fits || scores.classes == 0) FailShapes(metric, output, label, hint);
+  if (!fits || scores.classes == 0) {
+    FailShapes(metric, output, label, axis < 0 ? ToString(shape) : fmt::format("{} or {}", shape.Erase(axis), shape));
+  }
   CheckOrder(metric, output, label);
   return scores;
 }
