@@ -142,7 +142,13 @@ void DataParallelExecutorGroup::Measure(Metric* metric, const std::shared_ptr<Me
   GroupMetric& operations = MetricOf(*measurement);
   const VarPtr done = engine_->NewVar();
   operations.Push(measurement, done);
-  engine_->Wait(done);
+  for (bool over = false; !over;) {
+    try {
+      engine_->Wait(done);
+      over = true;
+    } catch (const HangError&) {  // until the device is back: the metric and the labels are the caller's
+    }
+  }
   for (const std::vector<double>& partial : measurement->partials) metric->Merge(partial);  // in device order
 }
 

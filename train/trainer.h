@@ -125,9 +125,9 @@ class Trainer {
   // throws what Fit would.
   Checkpoint ToCheckpoint(DataIter* train = nullptr);
   // The next Fit goes on from there. Throws CheckpointError if the checkpoint is of another graph or other data, or if
-  // its optimizer kept other state; nothing has changed then. (Before the first Fit, an optimizer's state that does not
-  // fit shows in Fit.) Other devices, schedules, settings of the optimizer and so on are possible, and logged as
-  // warnings.
+  // its optimizer kept other state, and HangError while steps in flight do not end; nothing has changed then. (Before
+  // the first Fit, an optimizer's state that does not fit shows in Fit.) Other devices, schedules, settings of the
+  // optimizer and so on are possible, and logged as warnings.
   void Restore(const Checkpoint& checkpoint, DataIter* train = nullptr);
 
   // Ends Fit before its next step, with a checkpoint if a folder is given; without one running, the next Fit before its

@@ -173,6 +173,14 @@ void Trainer::WarnOfDifferences(const Checkpoint& checkpoint) const {
 
 void Trainer::Restore(const Checkpoint& checkpoint, DataIter* train) {
   CheckFits(checkpoint);
+  while (in_flight_ > 0) {  // of a Fit that ended by an exception
+    try {
+      Settle(nullptr);
+    } catch (const HangError&) {
+      throw;
+    } catch (const Error&) {  // what became of them does not matter any more
+    }
+  }
   if (train && !checkpoint.iterator.empty()) train->LoadState(checkpoint.iterator);
   WarnOfDifferences(checkpoint);
   options_.seed = checkpoint.seed;
