@@ -25,7 +25,7 @@ void SetLogCallback(LogCallback callback) {
   sink.callback = std::move(callback);
 }
 
-void Log(LogLevel level, const std::string& message) {
+void LogLine(LogLevel level, const std::string& message) {
   Sink& sink = TheSink();
   std::lock_guard lock(sink.mutex);
   if (sink.callback) sink.callback(level, message);

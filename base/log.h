@@ -11,6 +11,6 @@ enum class LogLevel { kDebug, kInfo, kWarning, kError };
 using LogCallback = std::function<void(LogLevel, const std::string&)>;
 
 void SetLogCallback(LogCallback callback);
-void Log(LogLevel level, const std::string& message);
+void LogLine(LogLevel level, const std::string& message);
 
 }  // namespace bindery

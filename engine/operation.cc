@@ -97,9 +97,9 @@ std::exception_ptr CurrentErrorNamed(const std::string& name) noexcept {
     try {
       std::rethrow_exception(original);
     } catch (const Error& error) {
-      Log(LogLevel::kError, fmt::format("operation \"{}\" failed: {}", name, error.message()));
+      LogLine(LogLevel::kError, fmt::format("operation \"{}\" failed: {}", name, error.message()));
     } catch (const std::exception& error) {
-      Log(LogLevel::kError, fmt::format("operation \"{}\" failed: {}", name, error.what()));
+      LogLine(LogLevel::kError, fmt::format("operation \"{}\" failed: {}", name, error.what()));
     }
   } catch (...) {  // no memory for the message, a foreign type, or a log callback that throws: the original will do
   }

@@ -139,7 +139,7 @@ std::string ThreadedState::Hang(std::unique_lock<std::mutex>& lock) {
   if (news) {
     lock.unlock();
     try {
-      Log(LogLevel::kError, found);
+      LogLine(LogLevel::kError, found);
       if (on_hang_) on_hang_(HangError(found));
     } catch (...) {  // what tells of it may not keep anybody from waiting
     }
@@ -160,7 +160,7 @@ void ThreadedState::LogUntoldError() noexcept {
     if (std::exception_ptr error = failures_.Untold()) std::rethrow_exception(error);
   } catch (const std::exception& error) {
     try {
-      Log(LogLevel::kWarning, fmt::format("an engine ended with an error that nobody waited for: {}", error.what()));
+      LogLine(LogLevel::kWarning, fmt::format("an engine ended with an error that nobody waited for: {}", error.what()));
     } catch (...) {  // a log callback that throws must not end the process
     }
   } catch (...) {  // nothing to say about an exception of a foreign type

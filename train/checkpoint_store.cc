@@ -51,7 +51,7 @@ std::vector<int64_t> StepsOf(const std::string& folder) {
 
 // Tidying up must not end a run.
 void Tidy(const std::string& path, const std::error_code& error) {
-  if (error) Log(LogLevel::kWarning, fmt::format("cannot remove or rename \"{}\": {}", path, error.message()));
+  if (error) LogLine(LogLevel::kWarning, fmt::format("cannot remove or rename \"{}\": {}", path, error.message()));
 }
 
 }  // namespace
@@ -70,7 +70,7 @@ std::string CheckpointStore::Save(const Checkpoint& checkpoint) {
   for (const int64_t step : StepsOf(folder_)) {
     if (step <= checkpoint.step) continue;
     const std::string later = path_of(FileName(step));
-    Log(LogLevel::kWarning, fmt::format("\"{}\" is of a later step than this run's {}: it is kept as \"{}.old\"", later,
+    LogLine(LogLevel::kWarning, fmt::format("\"{}\" is of a later step than this run's {}: it is kept as \"{}.old\"", later,
                                         checkpoint.step, later));
     fs::rename(later, later + ".old", error);
     Tidy(later, error);
@@ -97,7 +97,7 @@ std::optional<Checkpoint> CheckpointStore::LoadNewest() const {
     try {
       return LoadCheckpoint(*path);
     } catch (const CheckpointError& error) {
-      Log(LogLevel::kWarning, fmt::format("skipping a damaged checkpoint: {}", error.message()));
+      LogLine(LogLevel::kWarning, fmt::format("skipping a damaged checkpoint: {}", error.message()));
       if (complaint.empty()) complaint = error.message();
     }
   }

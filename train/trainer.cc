@@ -176,12 +176,12 @@ FitResult Trainer::Fit(DataIter& train, const FitOptions& options) {
     if (const std::optional<Checkpoint> newest = store->LoadNewest()) {
       Restore(*newest, &train);
       const bool done = epoch_ >= options.epochs;
-      Log(LogLevel::kInfo,
+      LogLine(LogLevel::kInfo,
           done ? fmt::format("the checkpoint of step {} has {} epochs already: nothing is left to train", newest->step,
                              epoch_)
                : fmt::format("going on after step {}, in epoch {}", newest->step, epoch_ + 1));
     } else {
-      Log(LogLevel::kInfo, fmt::format("there is no checkpoint in \"{}\" yet: starting anew", options.checkpoints));
+      LogLine(LogLevel::kInfo, fmt::format("there is no checkpoint in \"{}\" yet: starting anew", options.checkpoints));
     }
   }
   FitResult result;

@@ -146,7 +146,7 @@ void Trainer::CheckFits(const Checkpoint& checkpoint) const {
 }
 
 void Trainer::WarnOfDifferences(const Checkpoint& checkpoint) const {
-  const auto warn = [](const std::string& message) { Log(LogLevel::kWarning, message); };
+  const auto warn = [](const std::string& message) { LogLine(LogLevel::kWarning, message); };
   std::map<std::string, std::string> theirs = checkpoint.info, ours = Info();
   if (theirs["devices"] != ours["devices"] || theirs["workload"] != ours["workload"]) {
     warn(fmt::format(

@@ -142,7 +142,7 @@ std::string Trainer::FirstBadValue(const BatchPtr& batch, int64_t step) {
       break;
     }
   } catch (const std::exception& e) {
-    Log(LogLevel::kWarning, fmt::format("cannot tell which value was not finite first: {}", e.what()));
+    LogLine(LogLevel::kWarning, fmt::format("cannot tell which value was not finite first: {}", e.what()));
   }
   group_->Watch(watched);
   group_->SetStep({.step = static_cast<uint64_t>(updater_->step())});

@@ -17,15 +17,15 @@ class LogTest : public testing::Test {
 
 TEST_F(LogTest, DiscardsWithoutACallback) {
   SetLogCallback(nullptr);
-  EXPECT_NO_THROW(Log(LogLevel::kError, "nobody listens"));
+  EXPECT_NO_THROW(LogLine(LogLevel::kError, "nobody listens"));
 }
 
 TEST_F(LogTest, HandsLinesToTheLatestCallback) {
   std::vector<std::pair<LogLevel, std::string>> first, second;
   SetLogCallback([&](LogLevel level, const std::string& line) { first.emplace_back(level, line); });
-  Log(LogLevel::kWarning, "one");
+  LogLine(LogLevel::kWarning, "one");
   SetLogCallback([&](LogLevel level, const std::string& line) { second.emplace_back(level, line); });
-  Log(LogLevel::kDebug, "two");
+  LogLine(LogLevel::kDebug, "two");
   EXPECT_EQ(first, (std::vector<std::pair<LogLevel, std::string>>{{LogLevel::kWarning, "one"}}));
   EXPECT_EQ(second, (std::vector<std::pair<LogLevel, std::string>>{{LogLevel::kDebug, "two"}}));
 }
@@ -36,7 +36,7 @@ TEST_F(LogTest, OneLineAtATimeFromManyThreads) {
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([t] {
-      for (int i = 0; i < 500; ++i) Log(LogLevel::kInfo, "line " + std::to_string(t));
+      for (int i = 0; i < 500; ++i) LogLine(LogLevel::kInfo, "line " + std::to_string(t));
     });
   }
   for (std::thread& thread : threads) thread.join();

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <functional>
 
 #include "engine/isa.h"
 #include "symbol/ops.h"
@@ -13,7 +14,7 @@
 namespace bindery {
 namespace {
 
-using BinaryFn = Symbol (*)(const Symbol&, const Symbol&, const std::string&);
+using BinaryFn = std::function<Symbol(const Symbol&, const Symbol&)>;
 const std::map<std::string, GradReq> kBoth = {{"a", GradReq::kWrite}, {"b", GradReq::kWrite}};
 
 // What a binary operator gives, and its gradients where 1 flows back.

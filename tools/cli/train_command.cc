@@ -180,7 +180,7 @@ void WarnIfNothingWasLearned(const NamedValues& trained, const std::map<double, 
   for (const auto& [name, value] : trained) {
     const bool accuracy = name == "accuracy";
     if (counts.size() < 2 || !(accuracy ? value <= most : name == "cross-entropy" && value >= entropy)) continue;
-    Log(LogLevel::kWarning,
+    LogLine(LogLevel::kWarning,
         fmt::format(
             "the model has learned nothing: its training {} of {:.4f} is no better than that of one and the same "
             "answer to all images, {:.4f}; train longer, or with a lower learning rate",
@@ -215,7 +215,7 @@ int TrainCommand::Run() const {
     LockFolder("--checkpoints", checkpoints);
     const std::vector<std::string> earlier = CheckpointStore(checkpoints).List();
     if (!resume && !earlier.empty()) {
-      Log(LogLevel::kWarning, fmt::format("\"{}\" is of an earlier run; this one starts anew and will replace it "
+      LogLine(LogLevel::kWarning, fmt::format("\"{}\" is of an earlier run; this one starts anew and will replace it "
                                           "(--resume would continue it)",
                                           earlier.back()));
     }
