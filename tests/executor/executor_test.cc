@@ -14,7 +14,7 @@
 namespace bindery {
 namespace {
 
-using BinaryFn = std::function<Symbol(const Symbol&, const Symbol&)>;
+using BinaryFn = std::function<Symbol(const Symbol&, const Symbol&, const std::string&)>;
 const std::map<std::string, GradReq> kBoth = {{"a", GradReq::kWrite}, {"b", GradReq::kWrite}};
 
 // What a binary operator gives, and its gradients where 1 flows back.

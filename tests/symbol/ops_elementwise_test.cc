@@ -111,7 +111,7 @@ TEST(Elementwise, GradientsAsTheFormulasSay) {
   EXPECT_EQ(Chain(GradientOf(Log(a, "y"), "a")), "Div");
   EXPECT_EQ(Chain(GradientOf(Square(a, "y"), "a")), "Mul Mul");
   EXPECT_EQ(Chain(GradientOf(Sqrt(a, "y"), "a")), "Mul Div");
-  EXPECT_EQ(Chain(GradientOf(2.0 / a, "a")), "Negative Div Mul");
+  EXPECT_EQ(Chain(GradientOf(2.0 / a, "a")), "Negative Mul Div");
   EXPECT_TRUE(GradientOf(Sign(a, "y"), "a").empty());
   EXPECT_TRUE(GradientOf(GreaterEqual(a, b, "y"), "a").empty());
   EXPECT_TRUE(GradientOf(BlockGrad(a, "y"), "a").empty());
