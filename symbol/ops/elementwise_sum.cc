@@ -34,7 +34,10 @@ std::optional<double> ScalarValue(const Node& node) {
   return node.attrs().get<ScalarAttrs>().scalar;
 }
 
-Symbol Scalar(double number) { return Apply(ScalarOp(), ScalarAttrs{number}, {}, fmt::format("{}", number)); }
+// Named as it reads, but in a scope that names by itself.
+Symbol Scalar(double number) {
+  return Apply(ScalarOp(), ScalarAttrs{number}, {}, NameScope::Current() ? "" : fmt::format("{}", number));
+}
 
 const OpDef& AddNOp() {
   static const OpDef op = {

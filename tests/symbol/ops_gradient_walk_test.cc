@@ -96,10 +96,12 @@ TEST(GradientWalk, TypesAreThoseOfTheArguments) {
     for (int i = 0; i < count; ++i) {
       known.shapes[names[i]] = example.inputs[i];
       known.axes[names[i]] = example.batch_axes[i];
-      const bool fixed = IsLabel(names[i]) || names[i] == "state" || names[i] == "mask" || names[i] == "valid_count";
-      known.dtypes[names[i]] = names[i] == "state" || names[i] == "mask" ? DType::kUInt8
-                               : names[i] == "valid_count"               ? DType::kFloat32
-                                                                         : DType::kFloat64;
+      static const std::map<std::string, DType> kFixed = {{"state", DType::kUInt8},
+                                                          {"mask", DType::kUInt8},
+                                                          {"valid_count", DType::kFloat32},
+                                                          {"condition", DType::kBool}};
+      const bool fixed = IsLabel(names[i]) || kFixed.contains(names[i]);
+      known.dtypes[names[i]] = kFixed.contains(names[i]) ? kFixed.at(names[i]) : DType::kFloat64;
       if (!fixed && !IsAuxiliary(op, names[i])) wrt.push_back(names[i]);
     }
     try {

@@ -105,13 +105,16 @@ TEST(FoldConstants, ComputesWhatDependsOnNoVariable) {
 
 // Equal numbers become one only where their types are equal.
 TEST(GiveScalarsTypes, NumbersFollowWhatTheyAreCombinedWith) {
-  const Symbol net = Group({Variable("x") + 2.0, 2.0 * Variable("x"), Variable("n") + 2.0});
+  const Symbol x = Variable("x"), n = Variable("n");
+  const Symbol net = Group({x + 2.0, 2.0 * x, n + 2.0});
   const DTypeMap types = {{"x", DType::kFloat64}, {"n", DType::kInt32}};
   const Symbol typed = EliminateCommonSubexpressions(GiveScalarsTypes(net, types));
   EXPECT_EQ(Count(typed, bindery::ScalarOp()), 0);
   EXPECT_EQ(Count(typed, ConstantOp()), 2);
   EXPECT_EQ(InferDTypes(typed, types).outputs, (std::vector{DType::kFloat64, DType::kFloat64, DType::kInt32}));
-  EXPECT_EQ(MessageOf<ModelError>([&] { GiveScalarsTypes(Variable("n") * 0.5, types); }),
+  EXPECT_EQ(MessageOf<ModelError>([&] {
+              GiveScalarsTypes(n * 0.5, {{"n", DType::kInt32}});
+            }),
             "ModelError: Scalar \"0.5\": 0.5 is no int32; cast what it is combined with to a floating point type");
 }
 
