@@ -15,7 +15,7 @@
 #include "executor/program_builder.h"
 #include "executor/with_node.h"
 #include "executor/without_elements.h"
-#include "symbol/ops.h"
+#include "symbol/op_def.h"
 
 namespace bindery {
 namespace {
@@ -119,7 +119,6 @@ class Compiler : private ProgramBuilder {
       value.place = Place::kArgument;
       value.slot = argument_slot_.at(node.name());
       value.format = plan().arguments[value.slot].format;
-      value.type = lowered_.types[n][0];
       if (read_[n][0]) plan().arguments[value.slot].used = true;
     }
     values_of_[n][0] = NewValue(std::move(value));
@@ -136,12 +135,11 @@ class Compiler : private ProgramBuilder {
   bool IsView(int n) const {
     const Node& node = *graph_.nodes[n];
     if (!node.op().is_view) return false;
-    const std::vector<bool>& read = read_[n];
     return node.op().is_view({.attrs = node.attrs(),
                               .input = TypeOf(node.inputs()[0]),
                               .output = lowered_.types[n][0],
                               .training = options_.mode == Mode::kTrain,
-                              .by_products = std::find(read.begin() + 1, read.end(), true) != read.end()});
+                              .by_products = std::ranges::count(read_[n], true) > read_[n][0]});
   }
 
   void EmitView(int n) {
