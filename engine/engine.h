@@ -100,8 +100,8 @@ struct ThreadedEngineOptions {
 };
 std::shared_ptr<Engine> MakeThreadedEngine(const ThreadedEngineOptions& options = {});
 
-// Runs every operation at once, in the caller's thread, with the same rules for errors; it waits for whatever hangs. The oracle for tests, and the
-// right engine for a debugger.
+// Runs every operation at once, in the caller's thread, with the same rules for errors; it waits for whatever hangs.
+// The oracle for tests, and the right engine for a debugger.
 std::shared_ptr<Engine> MakeInlineEngine();
 
 // The engine that is used where none is named: a threaded one, made on first use. SetDefaultEngine replaces it (the old

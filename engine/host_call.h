@@ -1,8 +1,8 @@
 // A function of the host over the memory of devices some of which the host cannot address: what it reads is copied to
 // the host first, and what it writes is copied back.
 //
-// If something that it reads or a gate has failed, or the function throws, no device's memory is touched: what it was to
-// `write` fails, and what it was to `update` stays as it is, readable (engine/engine.h).
+// If something that it reads or a gate has failed, or the function throws, no device's memory is touched: what it was
+// to `write` fails, and what it was to `update` stays as it is, readable (engine/engine.h).
 #pragma once
 
 #include <functional>

@@ -4,9 +4,10 @@
 //
 // A StepRange is a stretch of that sequence made ready: pushed once per step, without allocation or look-up.
 //
-// Parts of one lane of which the later needs what the earlier creates become one engine operation, where nothing between
-// them stands in the way and no other lane would have to wait longer. It fails as one: with any of its parts, all that
-// they were to create. So parts that update in place stay by themselves: another's failure must not touch what they do.
+// Parts of one lane of which the later needs what the earlier creates become one engine operation, where nothing
+// between them stands in the way and no other lane would have to wait longer. It fails as one: with any of its parts,
+// all that they were to create. So parts that update in place stay by themselves: another's failure must not touch what
+// they do.
 #pragma once
 
 #include <memory>

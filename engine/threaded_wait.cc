@@ -160,7 +160,8 @@ void ThreadedState::LogUntoldError() noexcept {
     if (std::exception_ptr error = failures_.Untold()) std::rethrow_exception(error);
   } catch (const std::exception& error) {
     try {
-      LogLine(LogLevel::kWarning, fmt::format("an engine ended with an error that nobody waited for: {}", error.what()));
+      LogLine(LogLevel::kWarning,
+              fmt::format("an engine ended with an error that nobody waited for: {}", error.what()));
     } catch (...) {  // a log callback that throws must not end the process
     }
   } catch (...) {  // nothing to say about an exception of a foreign type

@@ -8,11 +8,11 @@
 #include "executor/data_parallel_executor_group.h"
 #include "kvstore/kvstore.h"
 #include "symbol/ops.h"
-#include "train/array_iter.h"
-#include "train/digits.h"
+#include "train/data/array_iter.h"
+#include "train/data/digits.h"
 #include "train/initializer.h"
-#include "train/key_updater.h"
-#include "train/metrics.h"
+#include "train/metrics/metrics.h"
+#include "train/optimizers/key_updater.h"
 
 using namespace bindery;
 

@@ -8,8 +8,8 @@
 #include <string>
 
 #include "symbol/ops.h"
-#include "train/array_iter.h"
-#include "train/digits.h"
+#include "train/data/array_iter.h"
+#include "train/data/digits.h"
 #include "train/trainer.h"
 
 using namespace bindery;

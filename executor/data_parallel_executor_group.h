@@ -33,12 +33,12 @@
 #include "engine/payload_pool.h"
 #include "engine/tensor.h"
 #include "executor/batch.h"
-#include "executor/group_metric.h"
-#include "executor/group_step.h"
+#include "executor/group/metric.h"
+#include "executor/group/program_cache.h"
+#include "executor/group/replica.h"
+#include "executor/group/split_batch.h"
+#include "executor/group/step.h"
 #include "executor/metric.h"
-#include "executor/program_cache.h"
-#include "executor/replica.h"
-#include "executor/split_batch.h"
 #include "symbol/symbol.h"
 
 namespace bindery {

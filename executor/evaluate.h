@@ -10,8 +10,9 @@
 
 namespace bindery {
 
-// All outputs of `node`, hidden ones included, for these inputs (one per input of the node). An output in a form that only kernels understand comes out as zeros of its nominal shape.
-// Thread safe. Throws ShapeError if the inputs do not fit, Error if there is no kernel.
+// All outputs of `node`, hidden ones included, for these inputs (one per input of the node). An output in a form that
+// only kernels understand comes out as zeros of its nominal shape. Thread safe. Throws ShapeError if the inputs do not
+// fit, Error if there is no kernel.
 std::vector<HostTensor> EvaluateNode(const Node& node, const std::vector<HostTensor>& inputs, Mode mode,
                                      KernelPolicy policy);
 

@@ -23,8 +23,8 @@ using ReorderMaker = MaybeKernel (*)(DType dtype, const Shape& shape, const Form
 
 class KernelTable {
  public:
-  // `otherwise` is asked what to make with a maker that declined. `translate` is called while an exception of a maker is
-  // handled: it throws ours in its place, naming operator and node, or returns if it does not know the exception.
+  // `otherwise` is asked what to make with a maker that declined. `translate` is called while an exception of a maker
+  // is handled: it throws ours in its place, naming operator and node, or returns if it does not know the exception.
   KernelTable(std::initializer_list<KernelRows> rows, ReorderMaker reorder,
               MaybeKernel (*otherwise)(const KernelSpec& spec, KernelMaker make) = nullptr,
               void (*translate)(const KernelSpec& spec) = nullptr);

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/checked.h"
-#include "executor/memory_plan.h"
+#include "executor/compile/memory_plan.h"
 
 namespace bindery {
 namespace {

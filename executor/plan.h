@@ -117,9 +117,9 @@ std::string ToString(const Plan& plan);
 // Checks a plan against the rules, whatever made it; throws Error naming the first breach:
 //   every value is written before it is read, and once; no two storages that are alive together overlap; storages lie
 //   within the arena; scratch belongs to one step; two values of one storage are never both needed with different
-//   content; views and in-place pairs have equal formats; segments cover the steps in order and never go back from backward to
-//   forward; every gradient asked for fits its argument and is written once, in backward, and every state that is
-//   updated once, in forward, after its last reader.
+//   content; views and in-place pairs have equal formats; segments cover the steps in order and never go back from
+//   backward to forward; every gradient asked for fits its argument and is written once, in backward, and every state
+//   that is updated once, in forward, after its last reader.
 void VerifyPlan(const Plan& plan);
 
 // Bytes by what they are for. `activations` and `workspace`: arena bytes that hold values and scratch at the step where

@@ -79,10 +79,10 @@ class KVStore {
   void Push(std::span<const Key> keys, std::span<const std::vector<Tensor>> values);
   void Pull(std::span<const Key> keys, std::span<const std::vector<Tensor>> out);
 
-  // The trainer's interface (engine/range_work.h). If a source or a gate failed, or the check did, no replica is touched
-  // (they stay readable). Throws ShapeError unless all tensors of a bucket have one element count and dtype. Without
-  // `function`: the sum goes into every replica. `threads`: of each device's worker (TeamScope), which share its range
-  // when that is long enough.
+  // The trainer's interface (engine/range_work.h). If a source or a gate failed, or the check did, no replica is
+  // touched (they stay readable). Throws ShapeError unless all tensors of a bucket have one element count and dtype.
+  // Without `function`: the sum goes into every replica. `threads`: of each device's worker (TeamScope), which share
+  // its range when that is long enough.
   virtual Reduction MakeReduction(std::vector<Bucket> buckets, RangeFunction function = nullptr, int threads = 1,
                                   ReductionHooks hooks = {}) = 0;
 };

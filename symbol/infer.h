@@ -67,8 +67,8 @@ PartialShapes InferShapesPartial(const Graph& graph, const ShapeMap& known, std:
 // Element types per graph node and output.
 std::vector<std::vector<DType>> InferDTypes(const Graph& graph, const DTypeMap& known);
 
-// Where the samples of a value were lost on its way: the first node, in order, with a batched input and without a batched
-// output that the value depends on; null if there is none.
+// Where the samples of a value were lost on its way: the first node, in order, with a batched input and without a
+// batched output that the value depends on; null if there is none.
 const Node* LosesBatch(const Graph& graph, const NodeTypes& types, const Entry& value);
 
 // The default rule for batch axes: an output is batched where the first batched input is, if it has that input's rank

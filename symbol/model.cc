@@ -12,11 +12,11 @@
 #include <set>
 
 #include "base/files.h"
-#include "symbol/model_graph.h"
-#include "symbol/model_source.h"
-#include "symbol/model_tensor.h"
-#include "symbol/model_text.h"
-#include "symbol/model_wire.h"
+#include "symbol/model/graph.h"
+#include "symbol/model/source.h"
+#include "symbol/model/tensor.h"
+#include "symbol/model/text.h"
+#include "symbol/model/wire.h"
 
 namespace bindery {
 namespace {

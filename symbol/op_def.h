@@ -58,8 +58,8 @@ class InferDTypeContext {
   virtual void SetOutput(int i, DType dtype) = 0;
 };
 
-// Other axes folded into the batch axis: its extent is outer * N * inner, with the samples in the middle. (N, T, C) seen
-// as (-1, C) has inner = T, (T, N, C) seen as (-1, C) has outer = T.
+// Other axes folded into the batch axis: its extent is outer * N * inner, with the samples in the middle. (N, T, C)
+// seen as (-1, C) has inner = T, (T, N, C) seen as (-1, C) has outer = T.
 struct BatchFold {
   int64_t outer = 1, inner = 1;
   bool operator==(const BatchFold&) const = default;
@@ -88,8 +88,8 @@ class ForwardTypes {
   virtual std::optional<DType> DTypeOf(const Entry& value) const = 0;
 };
 
-// What a rule that makes symbols may use of its node. Every symbol here has one output. Nodes that the rule makes without
-// a name are named after the node.
+// What a rule that makes symbols may use of its node. Every symbol here has one output. Nodes that the rule makes
+// without a name are named after the node.
 class NodeContext {
  public:
   NodeContext(const NodePtr& node, const ForwardTypes* types) : node_(node), types_(types) {}

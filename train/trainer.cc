@@ -13,8 +13,8 @@
 #include "base/names.h"
 #include "symbol/graph.h"
 #include "train/initializer.h"
+#include "train/metrics/training_metric.h"
 #include "train/trainer_step.h"
-#include "train/training_metric.h"
 
 namespace bindery {
 namespace {
@@ -177,9 +177,9 @@ FitResult Trainer::Fit(DataIter& train, const FitOptions& options) {
       Restore(*newest, &train);
       const bool done = epoch_ >= options.epochs;
       LogLine(LogLevel::kInfo,
-          done ? fmt::format("the checkpoint of step {} has {} epochs already: nothing is left to train", newest->step,
-                             epoch_)
-               : fmt::format("going on after step {}, in epoch {}", newest->step, epoch_ + 1));
+              done ? fmt::format("the checkpoint of step {} has {} epochs already: nothing is left to train",
+                                 newest->step, epoch_)
+                   : fmt::format("going on after step {}, in epoch {}", newest->step, epoch_ + 1));
     } else {
       LogLine(LogLevel::kInfo, fmt::format("there is no checkpoint in \"{}\" yet: starting anew", options.checkpoints));
     }

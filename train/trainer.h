@@ -25,9 +25,9 @@
 
 #include "executor/data_parallel_executor_group.h"
 #include "symbol/model.h"
-#include "train/checkpoint.h"
-#include "train/data_iter.h"
-#include "train/metrics.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/data/data_iter.h"
+#include "train/metrics/metrics.h"
 #include "train/updater.h"
 
 namespace bindery {

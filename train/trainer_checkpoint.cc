@@ -7,8 +7,8 @@
 #include "base/log.h"
 #include "base/names.h"
 #include "train/finite.h"
+#include "train/metrics/training_metric.h"
 #include "train/trainer.h"
-#include "train/training_metric.h"
 
 namespace bindery {
 namespace {

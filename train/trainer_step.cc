@@ -8,8 +8,8 @@
 
 #include "base/log.h"
 #include "engine/kernels/flat.h"
+#include "train/metrics/training_metric.h"
 #include "train/trainer.h"
-#include "train/training_metric.h"
 
 namespace bindery {
 

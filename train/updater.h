@@ -25,9 +25,9 @@
 #include "engine/payload_pool.h"
 #include "executor/data_parallel_executor_group.h"
 #include "kvstore/kvstore.h"
-#include "train/multipliers.h"
-#include "train/optimizer.h"
-#include "train/schedule.h"
+#include "train/optimizers/multipliers.h"
+#include "train/optimizers/optimizer.h"
+#include "train/optimizers/schedule.h"
 
 namespace bindery {
 

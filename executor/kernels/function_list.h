@@ -31,7 +31,8 @@ struct Function {
 template <class... F>
 struct FunctionList {
   static constexpr size_t kSize = sizeof...(F);
-  // Position in the list, which is the same for every type that the functions are compiled for; kSize if it is not there.
+  // Position in the list, which is the same for every type that the functions are compiled for; kSize if it is not
+  // there.
   static constexpr size_t Find(std::string_view name) {
     size_t i = 0;
     static_cast<void>(((name == F::kName ? false : (++i, true)) && ...));

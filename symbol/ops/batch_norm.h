@@ -42,7 +42,8 @@ const OpDef& BatchNormOp();
 // and with use_global_stats dx = gamma / sqrt(var + eps) * g.
 const OpDef& BatchNormGradOp();
 
-// `sync` is made of these (OpDef::expand), and what moves the running values (OpDef::updates); statistics are (3, C): count, mean, M2 = sum (x - mean)^2.
+// `sync` is made of these (OpDef::expand), and what moves the running values (OpDef::updates); statistics are (3, C):
+// count, mean, M2 = sum (x - mean)^2.
 const OpDef& BatchNormStatisticsOp();  // data -> statistics
 // statistics -> statistics of all devices, in device order (Chan et al.)
 const OpDef& MergeStatisticsOp();

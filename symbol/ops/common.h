@@ -71,8 +71,8 @@ void BatchAligned(BatchAxisContext& c);
 // extents alone may leave several, and every share of a batch must have the same.
 void BatchAfterReshape(BatchAxisContext& c, std::initializer_list<int> likely = {});
 
-// --- Extents that follow the batch. As attributes they are two lists: `fixed`, and `batches`, which is empty if all are
-// fixed; extent i is fixed[i] + batches[i] * N.
+// --- Extents that follow the batch. As attributes they are two lists: `fixed`, and `batches`, which is empty if all
+// are fixed; extent i is fixed[i] + batches[i] * N.
 std::vector<int64_t> FixedParts(const Extents& extents);
 std::vector<int64_t> BatchParts(const Extents& extents);
 // kUnknownDim while the batch is needed and not known. Checked.

@@ -1,5 +1,5 @@
-// Operators that only move elements: Identity, Flatten, Reshape, BroadcastTo, Transpose, Concat, Slice, Pad, SliceChannel,
-// Cast; and SumTo, which undoes BroadcastTo.
+// Operators that only move elements: Identity, Flatten, Reshape, BroadcastTo, Transpose, Concat, Slice, Pad,
+// SliceChannel, Cast; and SumTo, which undoes BroadcastTo.
 //
 // Extents and indices in their attributes may follow the batch: to entry i of a list `shape`, `begin` or `end` is added
 // the batch's extent times entry i of `batches`, `begin_batches` or `end_batches`. Gradients use it, so that a graph

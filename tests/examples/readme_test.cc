@@ -6,9 +6,9 @@
 
 #include "symbol/model.h"
 #include "symbol/ops.h"
-#include "train/array_iter.h"
-#include "train/digits.h"
-#include "train/idx.h"
+#include "train/data/array_iter.h"
+#include "train/data/digits.h"
+#include "train/data/idx.h"
 #include "train/trainer.h"
 
 namespace bindery {

@@ -7,7 +7,8 @@
 // rounding of the results and of sums in float (double for float64), which grows with the square root of their terms;
 // every kernel keeps the rules of tests/executor/graph_runner.h. The gradient (as the graph that Gradient() returns) is
 // what central finite differences in double say for a random head gradient, or what a formula says. Wrong shapes fail
-// with ShapeError, any near shapes fail so or run; gradients made for one batch run with others, of no samples too; saving and loading gives the same graph.
+// with ShapeError, any near shapes fail so or run; gradients made for one batch run with others, of no samples too;
+// saving and loading gives the same graph.
 #pragma once
 
 #include <functional>

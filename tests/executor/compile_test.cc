@@ -1,4 +1,5 @@
-// The compiler on graphs that a net written by hand rarely has: gradients that run without the net, gradients that are also heads, heads and auxiliary states that cannot be.
+// The compiler on graphs that a net written by hand rarely has: gradients that run without the net, gradients that are
+// also heads, heads and auxiliary states that cannot be.
 #include <gtest/gtest.h>
 
 #include <algorithm>

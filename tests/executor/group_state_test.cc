@@ -10,7 +10,7 @@
 #include "symbol/ops.h"
 #include "tests/executor/group_helpers.h"
 #include "tests/test_device.h"
-#include "train/metrics.h"
+#include "train/metrics/metrics.h"
 
 namespace bindery {
 namespace {

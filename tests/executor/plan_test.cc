@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "base/philox.h"
-#include "executor/memory_plan.h"
-#include "executor/plan_memory.h"
+#include "executor/compile/memory_plan.h"
+#include "executor/compile/plan_memory.h"
 #include "tests/executor/group_helpers.h"
 
 namespace bindery {

@@ -1,4 +1,4 @@
-#include "executor/program_cache.h"
+#include "executor/group/program_cache.h"
 
 #include <gtest/gtest.h>
 

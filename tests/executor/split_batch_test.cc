@@ -1,4 +1,4 @@
-#include "executor/split_batch.h"
+#include "executor/group/split_batch.h"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 
 #include "symbol/model.h"
 #include "tests/tools/program.h"
-#include "train/idx.h"
+#include "train/data/idx.h"
 
 namespace bindery {
 namespace {

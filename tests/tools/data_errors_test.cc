@@ -8,9 +8,9 @@
 
 #include "base/files.h"
 #include "tests/tools/program.h"
-#include "train/digits.h"
-#include "train/gunzip.h"
-#include "train/idx.h"
+#include "train/data/digits.h"
+#include "train/data/gunzip.h"
+#include "train/data/idx.h"
 
 namespace bindery {
 namespace {

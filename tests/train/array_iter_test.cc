@@ -1,4 +1,4 @@
-#include "train/array_iter.h"
+#include "train/data/array_iter.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "train/checkpoint.h"
+#include "train/checkpoint/checkpoint.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 #include "base/philox.h"
 #include "proto/checkpoint.pb.h"
 #include "symbol/ops.h"
-#include "train/checkpoint_format.h"
+#include "train/checkpoint/checkpoint_format.h"
 
 namespace bindery {
 namespace {

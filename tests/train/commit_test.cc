@@ -8,7 +8,7 @@
 #include "symbol/ops.h"
 #include "tests/message_of.h"
 #include "tests/test_device.h"
-#include "train/array_iter.h"
+#include "train/data/array_iter.h"
 #include "train/trainer.h"
 
 namespace bindery {

@@ -5,7 +5,7 @@
 
 #include "engine/sim/sim.h"
 #include "symbol/ops.h"
-#include "train/array_iter.h"
+#include "train/data/array_iter.h"
 #include "train/trainer.h"
 
 namespace bindery {

@@ -1,4 +1,4 @@
-#include "train/digits.h"
+#include "train/data/digits.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "train/idx.h"
+#include "train/data/idx.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -10,8 +10,8 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "tests/message_of.h"
-#include "train/digits.h"
-#include "train/gunzip.h"
+#include "train/data/digits.h"
+#include "train/data/gunzip.h"
 
 namespace bindery {
 namespace {

@@ -1,4 +1,4 @@
-#include "train/key_updater.h"
+#include "train/optimizers/key_updater.h"
 
 #include <gtest/gtest.h>
 
@@ -9,8 +9,8 @@
 #include "symbol/ops.h"
 #include "tests/message_of.h"
 #include "tests/test_device.h"
-#include "train/array_iter.h"
-#include "train/digits.h"
+#include "train/data/array_iter.h"
+#include "train/data/digits.h"
 #include "train/initializer.h"
 #include "train/updater.h"
 

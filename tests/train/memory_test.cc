@@ -11,9 +11,9 @@
 #include "base/files.h"
 #include "base/philox.h"
 #include "tests/message_of.h"
-#include "train/checkpoint.h"
-#include "train/gunzip.h"
-#include "train/idx.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/data/gunzip.h"
+#include "train/data/idx.h"
 
 namespace bindery {
 namespace {

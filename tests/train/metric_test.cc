@@ -7,7 +7,7 @@
 #include "base/host_tensor.h"
 #include "base/philox.h"
 #include "tests/message_of.h"
-#include "train/metrics.h"
+#include "train/metrics/metrics.h"
 
 namespace bindery {
 namespace {

@@ -1,4 +1,4 @@
-#include "train/optimizer.h"
+#include "train/optimizers/optimizer.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/philox.h"
-#include "train/multipliers.h"
+#include "train/optimizers/multipliers.h"
 
 namespace bindery {
 namespace {

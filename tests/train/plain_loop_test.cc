@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "symbol/ops.h"
-#include "train/array_iter.h"
+#include "train/data/array_iter.h"
 #include "train/trainer.h"
 
 namespace bindery {

@@ -1,4 +1,4 @@
-#include "train/prefetch_iter.h"
+#include "train/data/prefetch_iter.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "tests/message_of.h"
-#include "train/array_iter.h"
+#include "train/data/array_iter.h"
 
 namespace bindery {
 namespace {

@@ -3,11 +3,11 @@
 
 #include "base/philox.h"
 #include "symbol/ops.h"
-#include "train/array_iter.h"
-#include "train/digits.h"
+#include "tests/test_device.h"
+#include "train/data/array_iter.h"
+#include "train/data/digits.h"
 #include "train/trainer.h"
 #include "train/zoo.h"
-#include "tests/test_device.h"
 
 namespace bindery {
 namespace {

@@ -11,10 +11,10 @@
 
 #include "symbol/ops.h"
 #include "tests/test_device.h"
-#include "train/array_iter.h"
-#include "train/digits.h"
+#include "train/data/array_iter.h"
+#include "train/data/digits.h"
 #include "train/initializer.h"
-#include "train/metrics.h"
+#include "train/metrics/metrics.h"
 #include "train/updater.h"
 #include "train/zoo.h"
 

@@ -8,8 +8,8 @@
 
 #include "executor/executor.h"
 #include "symbol/model.h"
-#include "train/array_iter.h"
-#include "train/checkpoint.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/data/array_iter.h"
 #include "train/trainer.h"
 
 namespace bindery {

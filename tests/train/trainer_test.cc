@@ -9,8 +9,8 @@
 
 #include "symbol/ops.h"
 #include "tests/message_of.h"
-#include "train/array_iter.h"
-#include "train/prefetch_iter.h"
+#include "train/data/array_iter.h"
+#include "train/data/prefetch_iter.h"
 
 namespace bindery {
 namespace {

@@ -6,8 +6,8 @@
 #include "base/philox.h"
 #include "symbol/ops.h"
 #include "tests/test_device.h"
-#include "train/array_iter.h"
-#include "train/digits.h"
+#include "train/data/array_iter.h"
+#include "train/data/digits.h"
 #include "train/trainer.h"
 #include "train/zoo.h"
 

@@ -13,7 +13,7 @@
 #include "base/names.h"
 #include "tools/cli/console.h"
 #include "tools/cli/exit_codes.h"
-#include "train/digits.h"
+#include "train/data/digits.h"
 #include "train/zoo.h"
 
 namespace bindery::cli {

@@ -8,8 +8,8 @@
 
 #include "symbol/model.h"
 #include "tools/cli/arguments.h"
-#include "train/array_iter.h"
-#include "train/idx.h"
+#include "train/data/array_iter.h"
+#include "train/data/idx.h"
 #include "train/trainer.h"
 
 namespace bindery::cli {

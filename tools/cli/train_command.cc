@@ -19,10 +19,10 @@
 #include "tools/cli/exit_codes.h"
 #include "tools/cli/options.h"
 #include "tools/cli/progress.h"
-#include "train/checkpoint.h"
-#include "train/idx.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/data/idx.h"
+#include "train/data/prefetch_iter.h"
 #include "train/initializer.h"
-#include "train/prefetch_iter.h"
 
 namespace bindery::cli {
 namespace {
@@ -181,10 +181,10 @@ void WarnIfNothingWasLearned(const NamedValues& trained, const std::map<double, 
     const bool accuracy = name == "accuracy";
     if (counts.size() < 2 || !(accuracy ? value <= most : name == "cross-entropy" && value >= entropy)) continue;
     LogLine(LogLevel::kWarning,
-        fmt::format(
-            "the model has learned nothing: its training {} of {:.4f} is no better than that of one and the same "
-            "answer to all images, {:.4f}; train longer, or with a lower learning rate",
-            name, value, accuracy ? most : entropy));
+            fmt::format(
+                "the model has learned nothing: its training {} of {:.4f} is no better than that of one and the same "
+                "answer to all images, {:.4f}; train longer, or with a lower learning rate",
+                name, value, accuracy ? most : entropy));
     return;
   }
 }
@@ -216,8 +216,8 @@ int TrainCommand::Run() const {
     const std::vector<std::string> earlier = CheckpointStore(checkpoints).List();
     if (!resume && !earlier.empty()) {
       LogLine(LogLevel::kWarning, fmt::format("\"{}\" is of an earlier run; this one starts anew and will replace it "
-                                          "(--resume would continue it)",
-                                          earlier.back()));
+                                              "(--resume would continue it)",
+                                              earlier.back()));
     }
   }
   if (!json) {

@@ -7,7 +7,7 @@
 #include "symbol/graph.h"
 #include "symbol/infer.h"
 #include "tools/cli/options.h"
-#include "train/checkpoint.h"
+#include "train/checkpoint/checkpoint.h"
 #include "train/finite.h"
 
 namespace bindery::cli {

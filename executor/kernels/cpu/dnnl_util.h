@@ -51,8 +51,8 @@ struct DnnlArgument {
 // 'Convolution "conv1"'
 std::string WhoOf(const KernelSpec& spec);
 
-// Makes it the kernel that runs a primitive: named, with formats and scratch memory, and bound. `who` names operator and
-// node in errors; when it runs and oneDNN fails it throws DeviceError.
+// Makes it the kernel that runs a primitive: named, with formats and scratch memory, and bound. `who` names operator
+// and node in errors; when it runs and oneDNN fails it throws DeviceError.
 Kernel WithDnnl(Kernel kernel, std::string who, const dnnl::primitive& primitive, const char* info,
                 const dnnl::memory::desc& scratch, std::vector<DnnlArgument> arguments);
 template <class PrimitiveDesc>

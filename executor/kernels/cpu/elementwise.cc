@@ -109,7 +109,8 @@ Kernel Stretched(const KernelSpec& spec, RunMaker run_of) {
   return kernel;
 }
 
-// y = f(x0, ...): in memory order where every operand has y's shape or is one number. `zero_to_zero`: padding stays zero.
+// y = f(x0, ...): in memory order where every operand has y's shape or is one number. `zero_to_zero`: padding stays
+// zero.
 Kernel Elementwise(const KernelSpec& spec, RunMaker run_of, bool zero_to_zero) {
   const Shape& shape = spec.outputs[0].shape;
   const int count = static_cast<int>(spec.inputs.size());

@@ -14,7 +14,8 @@
 namespace bindery::cpu {
 namespace {
 
-// A box of elements inside plain data: runs along the last axis, and outer axes that go on in the same way joined to it.
+// A box of elements inside plain data: runs along the last axis, and outer axes that go on in the same way joined to
+// it.
 struct Box {
   struct Axis {
     int64_t count, stride;  // of indices taken; in the data, in elements, negative if they go backward

@@ -1,0 +1,400 @@
+// From the lowered graph to a program. One walk over the nodes emits steps: it asks for each node's kernel, reorders
+// inputs into the formats that the kernel takes, lets views and identities share their input's memory, and puts
+// gradients where they belong. Then lifetimes are known, and in-place pairs and offsets are decided.
+#include <algorithm>
+#include <map>
+#include <regex>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "executor/compile/internal_kernels.h"
+#include "executor/compile/liveness.h"
+#include "executor/compile/lowering.h"
+#include "executor/compile/plan_memory.h"
+#include "executor/compile/program_builder.h"
+#include "executor/compile/with_node.h"
+#include "executor/compile/without_elements.h"
+#include "executor/program.h"
+#include "symbol/op_def.h"
+
+namespace bindery {
+namespace {
+
+class Compiler : private ProgramBuilder {
+ public:
+  Compiler(LoweredGraph lowered, const CompileOptions& options)
+      : ProgramBuilder(options.threads, options.policy, options.device), lowered_(std::move(lowered)),
+        graph_(lowered_.graph), options_(options),
+        has_backward_(options.with_backward && options.mode == Mode::kTrain) {}
+
+  std::shared_ptr<const Program> Run() {
+    DescribeInterface();
+    read_ = NeededOutputs(graph_, [&](const Node& node, int output) { return IsObserved(node, output); });
+    values_of_.resize(graph_.nodes.size());
+    for (size_t n = 0; n < graph_.nodes.size(); ++n) {
+      if (static_cast<int>(n) == lowered_.forward_nodes) EndForward();
+      values_of_[n].assign(lowered_.types[n].size(), -1);
+      WithNode(*graph_.nodes[n], [&] {
+        EmitNode(static_cast<int>(n));
+        for (size_t o = 0; o < values_of_[n].size(); ++o) PlaceGradients(static_cast<int>(n), static_cast<int>(o));
+      });
+    }
+    if (!forward_ended_) EndForward();
+    EmitWaiting();
+    FinishObserved();
+    CutSegment(has_backward_ ? Phase::kBackward : Phase::kForward, /*keep_empty=*/true);
+    PlanMemory(&program(),
+               {.root = roots(), .kept = kept_, .inplace = options_.inplace, .reuse = options_.reuse_memory});
+    VerifyPlan(plan());
+    return Finish();
+  }
+
+ private:
+  const ValueType& TypeOf(const Entry& entry) const { return lowered_.types[graph_.IndexOf(entry.node)][entry.output]; }
+  int ValueOf(const Entry& entry) { return ValueOf(graph_.IndexOf(entry.node), entry.output); }
+  int ValueOf(int n, int output) {
+    if (std::ranges::find(waiting_, n, &Waiting::node) != waiting_.end()) EmitWaiting();
+    return values_of_[n][output];
+  }
+
+  void DescribeInterface() {
+    Plan& p = plan();
+    for (size_t i = 0; i < lowered_.arguments.size(); ++i) {
+      const std::string& name = lowered_.arguments[i];
+      PlanArgument argument{.name = name, .type = lowered_.argument_types[i], .used = false};
+      argument.is_parameter = options_.parameters.contains(name);
+      if (argument.is_parameter) {
+        const auto fixed = options_.storage_formats.find(name);
+        if (fixed != options_.storage_formats.end()) argument.format = fixed->second;
+        open_.push_back(fixed == options_.storage_formats.end() && !options_.plain_parameters);
+      } else {
+        open_.push_back(false);
+      }
+      argument_slot_[name] = static_cast<int>(p.arguments.size());
+      p.arguments.push_back(std::move(argument));
+    }
+    for (size_t i = 0; i < lowered_.head_gradients.size(); ++i) {
+      if (lowered_.head_gradients[i].empty()) continue;
+      argument_slot_[lowered_.head_gradients[i]] = static_cast<int>(p.arguments.size());
+      p.arguments.push_back({.name = lowered_.head_gradients[i], .type = lowered_.head_types[i], .used = false});
+      open_.push_back(false);
+    }
+    p.head_gradients = lowered_.head_gradients;
+    p.auxiliary = lowered_.auxiliary;
+    p.auxiliary_types = lowered_.auxiliary_types;
+    for (size_t i = 0; i < p.auxiliary.size(); ++i) auxiliary_slot_[p.auxiliary[i]] = static_cast<int>(i);
+    for (const LoweredGraph::Gradient& g : lowered_.gradients) {
+      const int slot = static_cast<int>(p.gradients.size());
+      p.gradients.push_back(
+          {.name = g.name, .argument = argument_slot_.at(g.name), .req = g.req, .is_zero = g.output < 0});
+      if (g.output >= 0) {
+        const Entry& entry = graph_.outputs[g.output];
+        gradients_of_[{graph_.IndexOf(entry.node), entry.output}].push_back(slot);
+      }
+    }
+    if (!options_.observe.empty()) observe_ = std::regex(options_.observe);
+  }
+
+  bool IsObserved(const Node& node, int output) const {
+    return observe_ && std::regex_search(node.OutputName(output), *observe_);
+  }
+
+  // ---- nodes ----
+
+  void EmitNode(int n) {
+    const Node& node = *graph_.nodes[n];
+    if (node.is_variable()) return EmitVariable(n);
+    if (node.op().across_devices != AcrossDevices::kNothing) return EmitExchange(n);
+    if (IsView(n)) return EmitView(n);
+    if (!EmitWithoutElements(n)) EmitKernel(n);
+  }
+
+  void EmitVariable(int n) {
+    const Node& node = *graph_.nodes[n];
+    PlanValue value{.name = node.name(), .type = lowered_.types[n][0]};
+    if (const auto aux = auxiliary_slot_.find(node.name()); aux != auxiliary_slot_.end()) {
+      value.place = Place::kAuxiliary;
+      value.slot = aux->second;
+    } else {
+      value.place = Place::kArgument;
+      value.slot = argument_slot_.at(node.name());
+      value.format = plan().arguments[value.slot].format;
+      if (read_[n][0]) plan().arguments[value.slot].used = true;
+    }
+    values_of_[n][0] = NewValue(std::move(value));
+  }
+
+  // Nobody reads these outputs.
+  void EmitNothing(int n, size_t first_output) {
+    const std::vector<std::string> names = graph_.nodes[n]->OutputNames();
+    for (size_t o = first_output; o < names.size(); ++o) {
+      values_of_[n][o] = NewValue({.name = names[o], .type = lowered_.types[n][o]});
+    }
+  }
+
+  bool IsView(int n) const {
+    const Node& node = *graph_.nodes[n];
+    if (!node.op().is_view) return false;
+    return node.op().is_view({.attrs = node.attrs(),
+                              .input = TypeOf(node.inputs()[0]),
+                              .output = lowered_.types[n][0],
+                              .training = options_.mode == Mode::kTrain,
+                              .by_products = std::ranges::count(read_[n], true) > read_[n][0]});
+  }
+
+  void EmitView(int n) {
+    const Node& node = *graph_.nodes[n];
+    int input = CloseFormat(ValueOf(node.inputs()[0]));
+    const ValueType& type = lowered_.types[n][0];
+    if (plan().values[input].type.shape != type.shape) input = InFormat(input, Format::Plain());
+    values_of_[n][0] = NewAlias(input, node.OutputName(0), type);
+    EmitNothing(n, 1);
+  }
+
+  // A parameter whose format is open and that somebody reads as it is stays as it is.
+  int CloseFormat(int value) {
+    const PlanValue& v = plan().values[value];
+    if (v.place == Place::kArgument) open_[v.slot] = false;
+    return value;
+  }
+
+  void EmitExchange(int n) {
+    const Node& node = *graph_.nodes[n];
+    const int input = InFormat(CloseFormat(ValueOf(node.inputs()[0])), Format::Plain());
+    if (options_.devices == 1) {
+      values_of_[n][0] = NewAlias(input, node.OutputName(0), lowered_.types[n][0]);
+      return;
+    }
+    Waiting waiting{.node = n, .exchange = {.input = input}};
+    if (node.op().across_devices == AcrossDevices::kGather) {
+      ValueType all = plan().values[input].type;
+      all.shape = all.shape.Insert(0, options_.devices);
+      waiting.exchange.what = Collective::kAllGather;
+      waiting.exchange.output = NewArenaValue(node.OutputName(0) + "@all", all, Format::Plain());
+    } else {
+      values_of_[n][0] = waiting.exchange.output =
+          NewArenaValue(node.OutputName(0), lowered_.types[n][0], Format::Plain());
+    }
+    exchanged_.insert(waiting.exchange.output);
+    waiting_.push_back(waiting);
+  }
+
+  // Somebody wants a value of an exchange: the segment ends here, with all exchanges that are ready by now.
+  void EmitWaiting() {
+    const std::vector<Waiting> waiting = std::exchange(waiting_, {});
+    if (waiting.empty()) return;
+    const Phase phase = forward_ended_ ? Phase::kBackward : Phase::kForward;
+    CutSegment(phase, false);
+    if (plan().segments.empty() || plan().segments.back().phase != phase) {
+      plan().segments.push_back({.phase = phase, .begin = NumSteps(), .end = NumSteps()});
+    }
+    for (const Waiting& w : waiting) plan().segments.back().exchanges.push_back(w.exchange);
+    for (const Waiting& w : waiting) {
+      if (w.exchange.what == Collective::kAllGather) EmitKernel(w.node, w.exchange.output);
+    }
+  }
+
+  bool EmitWithoutElements(int n) {
+    const Node& node = *graph_.nodes[n];
+    std::vector<ValueType> inputs;
+    for (const Entry& input : node.inputs()) inputs.push_back(TypeOf(input));
+    const auto results = ResultsWithoutElements(node, inputs, lowered_.types[n], read_[n], options_.mode);
+    if (!results) return false;
+    EmitNothing(n, 0);
+    for (size_t o = 0; o < results->size(); ++o) {
+      if (!read_[n][o]) continue;
+      plan().values[values_of_[n][o]].place = Place::kArena;
+      if ((*results)[o].bytes() == 0) continue;
+      Emit(node.op().name, node.name(), {}, {values_of_[n][o]}, MakeConstantFill((*results)[o]));
+    }
+    return true;
+  }
+
+  // `gathered`: what takes the place of input 0, if not -1.
+  void EmitKernel(int n, int gathered = -1) {
+    const Node& node = *graph_.nodes[n];
+    const size_t num_inputs = node.inputs().size(), num_outputs = lowered_.types[n].size();
+    KernelSpec spec{.op = &node.op(), .attrs = node.attrs(), .node_name = UniqueName(node)};
+    spec.mode = options_.mode;
+    spec.device = options_.device;
+    spec.batch = lowered_.batch;
+    spec.threads = options_.threads;
+    std::vector<int> inputs(num_inputs);
+    for (size_t i = 0; i < num_inputs; ++i) {
+      inputs[i] = i == 0 && gathered >= 0 ? gathered : ValueOf(node.inputs()[i]);
+      const PlanValue& value = plan().values[inputs[i]];
+      spec.inputs.push_back(value.type);
+      spec.input_formats.push_back(value.format);
+      spec.input_is_open.push_back(value.place == Place::kArgument && open_[value.slot]);
+    }
+    spec.outputs = lowered_.types[n];
+    spec.output_wishes.resize(num_outputs);
+    for (size_t o = 0; o < num_outputs; ++o) {
+      spec.output_used.push_back(read_[n][o]);
+      const auto gradient = gradients_of_.find({n, static_cast<int>(o)});
+      if (gradient != gradients_of_.end()) {
+        spec.output_wishes[o] = plan().arguments[plan().gradients[gradient->second.front()].argument].format;
+      }
+    }
+    Kernel kernel = MakeKernel(spec, options_.policy);
+    Check(kernel.input_formats.size() == num_inputs && kernel.output_formats.size() == num_outputs,
+          "a kernel names a format for each input and output");
+
+    for (size_t i = 0; i < num_inputs; ++i) {
+      PlanValue& value = plan().values[inputs[i]];
+      if (value.place == Place::kArgument && open_[value.slot]) {
+        open_[value.slot] = false;
+        value.format = plan().arguments[value.slot].format = kernel.input_formats[i];
+      }
+      inputs[i] = InFormat(inputs[i], kernel.input_formats[i]);
+    }
+    const std::vector<std::string> names = node.OutputNames();
+    std::vector<int> outputs(num_outputs);
+    for (size_t o = 0; o < num_outputs; ++o) {
+      PlanValue value{.name = names[o], .type = spec.outputs[o], .format = kernel.output_formats[o]};
+      value.place = read_[n][o] ? Place::kArena : Place::kNone;
+      const int id = NewValue(std::move(value));
+      values_of_[n][o] = id;
+      outputs[o] = read_[n][o] ? id : -1;
+    }
+    Emit(node.op().name, node.name(), std::move(inputs), std::move(outputs), std::move(kernel));
+  }
+
+  // Random numbers are keyed by the node's name: a second node of that name gets another key.
+  std::string UniqueName(const Node& node) {
+    if (!node.op().is_random) return node.name();
+    const int count = ++random_names_[node.name()];
+    return count == 1 ? node.name() : fmt::format("{}#{}", node.name(), count);
+  }
+
+  // ---- gradients, outputs, segments ----
+
+  // Called when an entry's value is there: brings it into the arrays of the gradients that it is. Forward leaves these
+  // alone (another step may still reduce them): a gradient that is also one of its values is copied after it.
+  void PlaceGradients(int n, int o) {
+    const auto found = gradients_of_.find({n, o});
+    if (found == gradients_of_.end() || !forward_ended_) return;
+    for (const int slot : found->second) {
+      PlanGradient& gradient = plan().gradients[slot];
+      const PlanArgument& argument = plan().arguments[gradient.argument];
+      const int value = ValueOf(n, o);
+      const PlanValue array{.name = argument.name + "_gradient",
+                            .type = argument.type,
+                            .format = argument.format,
+                            .place = Place::kGradient,
+                            .slot = slot};
+      if (gradient.req == GradReq::kAdd) {
+        const int source = InFormat(value, argument.format);
+        const int target = NewValue(array);
+        Emit("AddTo", argument.name, {source}, {target},
+             MakeAddTo(argument.type.dtype, StorageElements(argument.format, argument.type.shape), argument.format));
+      } else if (plan().values[value].format != argument.format) {
+        EmitReorder(value, NewValue(array));
+      } else if (IsMovable(RootOf(value))) {
+        MoveToGradient(value, slot);
+      } else {
+        EmitCopy(value, NewValue(array));
+      }
+    }
+  }
+  // Does a step of backward write it into the arena?
+  bool IsMovable(int root) {
+    return root >= forward_values_ && plan().values[root].place == Place::kArena && !exchanged_.contains(root);
+  }
+  // A head or watched value must be plain and stay in the arena to the end of the program.
+  int KeptValue(int value, const std::string& name) {
+    CloseFormat(value);
+    const PlanValue& v = plan().values[value];
+    if (!v.format.is_plain()) {
+      value = InFormat(value, Format::Plain());
+    } else if (v.place != Place::kArena) {
+      const int copy = NewArenaValue(name, v.type, v.format);
+      EmitCopy(value, copy);
+      value = copy;
+    }
+    kept_.push_back(value);
+    return value;
+  }
+
+  void EndForward() {
+    for (int i = 0; i < lowered_.num_heads; ++i) {
+      const Entry& head = graph_.outputs[i];
+      WithNode(*head.node, [&] {
+        plan().outputs.push_back({lowered_.head_names[i], KeptValue(ValueOf(head), lowered_.head_names[i])});
+      });
+    }
+    EmitWaiting();
+    for (const LoweredGraph::Update& update : lowered_.updates) {
+      const int slot = auxiliary_slot_.at(update.state), next = ValueOf(graph_.outputs[update.output]);
+      const ValueType& type = plan().auxiliary_types[slot];
+      Check(plan().values[next].type.shape == type.shape && plan().values[next].type.dtype == type.dtype,
+            "the next value of a state is of its type");
+      plan().updates.push_back(slot);
+      EmitCopy(InFormat(CloseFormat(next), Format::Plain()),
+               NewValue({.name = update.state, .type = type, .place = Place::kAuxiliary, .slot = slot}));
+    }
+    CutSegment(Phase::kForward, /*keep_empty=*/true);
+    forward_ended_ = true;
+    forward_values_ = static_cast<int>(plan().values.size());
+    for (const auto& [entry, slots] : gradients_of_) {
+      if (entry.first >= lowered_.forward_nodes) continue;
+      WithNode(*graph_.nodes[entry.first], [&] { PlaceGradients(entry.first, entry.second); });
+    }
+  }
+
+  void FinishObserved() {
+    for (size_t n = 0; n < graph_.nodes.size(); ++n) {
+      const Node& node = *graph_.nodes[n];
+      if (node.is_variable()) continue;
+      for (int o = 0; o < node.num_outputs(); ++o) {
+        const int value = values_of_[n][o];
+        if (!IsObserved(node, o) || plan().values[value].place == Place::kNone ||
+            plan().values[value].format.kind == Format::Kind::kOpaque) {
+          continue;
+        }
+        plan().observed.push_back({node.OutputName(o), KeptValue(value, node.OutputName(o))});
+      }
+    }
+  }
+
+  void CutSegment(Phase phase, bool keep_empty) {
+    const int begin = plan().segments.empty() ? 0 : plan().segments.back().end;
+    if (begin == NumSteps() && !(keep_empty && !HasPhase(phase))) return;
+    plan().segments.push_back({.phase = phase, .begin = begin, .end = NumSteps()});
+  }
+  bool HasPhase(Phase phase) {
+    return std::any_of(plan().segments.begin(), plan().segments.end(), [&](const auto& s) { return s.phase == phase; });
+  }
+
+  // What devices combine comes when somebody needs it, so that what is ready by then is combined together.
+  struct Waiting {
+    int node;
+    PlanExchange exchange;
+  };
+
+  LoweredGraph lowered_;
+  const Graph& graph_;
+  const CompileOptions& options_;
+  const bool has_backward_;
+
+  std::map<std::string, int> argument_slot_, auxiliary_slot_;
+  std::vector<bool> open_;                                        // per argument: format not yet decided
+  std::map<std::pair<int, int>, std::vector<int>> gradients_of_;  // (node, output) -> gradient slots
+  std::vector<std::vector<bool>> read_;                           // per node and output: see NeededOutputs
+  std::vector<std::vector<int>> values_of_;                       // per node and output
+  std::map<std::string, int> random_names_;
+  std::vector<Waiting> waiting_;
+  std::unordered_set<int> exchanged_;  // values that exchanges write
+  std::vector<int> kept_;              // values alive to the end
+  std::optional<std::regex> observe_;
+  bool forward_ended_ = false;
+  int forward_values_ = 0;  // values of the forward phase
+};
+
+}  // namespace
+
+std::shared_ptr<const Program> Compile(const Symbol& symbol, const CompileOptions& options) {
+  return Compiler(Lower(symbol, options), options).Run();
+}
+
+}  // namespace bindery

@@ -1,0 +1,160 @@
+#include "executor/compile/plan_memory.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "executor/compile/memory_plan.h"
+
+namespace bindery {
+namespace {
+
+class MemoryPlanner {
+ public:
+  MemoryPlanner(Program* program, const MemoryOptions& options)
+      : plan_(program->plan), kernels_(program->kernels), options_(options) {}
+
+  void Run() {
+    FindLifetimes();
+    if (options_.inplace) ShareInPlace();
+    DropEmptied();
+    plan_.peak_live_bytes = PeakLiveBytes(plan_.storages);
+    plan_.arena_bytes = AssignOffsets(&plan_.storages, options_.reuse);
+  }
+
+ private:
+  int LastStep() const { return std::max(0, static_cast<int>(plan_.steps.size()) - 1); }
+  int64_t BytesOf(int value) const {
+    const PlanValue& v = plan_.values[value];
+    return StorageBytes(v.format, v.type.dtype, v.type.shape);
+  }
+
+  // `value`'s memory is needed while `step` runs.
+  void Touch(int value, int step) {
+    const int root = options_.root[value];
+    if (plan_.values[root].place != Place::kArena) return;
+    const auto [found, is_new] = storage_of_.try_emplace(root, static_cast<int>(plan_.storages.size()));
+    if (is_new) plan_.storages.push_back({.first = step, .last = step});
+    PlanStorage& s = plan_.storages[found->second];
+    s.first = std::min(s.first, step);
+    s.last = std::max(s.last, step);
+    s.bytes = std::max(s.bytes, BytesOf(value));
+  }
+
+  // `value` is read between the steps before `step` and `step` itself: alive on both sides, so that neither overwrites
+  // it in place.
+  void TouchBetween(int value, int step) {
+    Touch(value, std::max(0, step - 1));
+    Touch(value, std::min(step, LastStep()));
+    if (step > LastStep()) read_at_end_.push_back(value);
+  }
+
+  // One storage per root in the arena; [first, last] over all values that share it.
+  void FindLifetimes() {
+    for (const PlanSegment& segment : plan_.segments) {
+      for (int i = segment.begin; i < segment.end; ++i) {
+        for (const int v : plan_.steps[i].inputs)
+          if (v >= 0) Touch(v, i);
+        for (const int v : plan_.steps[i].outputs)
+          if (v >= 0) Touch(v, i);
+      }
+      for (const PlanExchange& e : segment.exchanges) {
+        for (const int v : {e.input, e.output}) TouchBetween(v, segment.end);
+      }
+    }
+    for (const int v : options_.kept) TouchBetween(v, static_cast<int>(plan_.steps.size()));
+    for (size_t v = 0; v < plan_.values.size(); ++v) {
+      PlanValue& value = plan_.values[v];
+      if (value.place != Place::kArena) continue;
+      const auto found = storage_of_.find(options_.root[v]);
+      if (found == storage_of_.end()) {
+        value.place = Place::kNone;
+      } else {
+        value.storage = found->second;
+      }
+    }
+  }
+
+  // output = f(input) in the input's memory, where the kernel allows it and nobody needs the input later.
+  void ShareInPlace() {
+    merged_into_.resize(plan_.storages.size());
+    for (size_t s = 0; s < merged_into_.size(); ++s) merged_into_[s] = static_cast<int>(s);
+    for (size_t i = 0; i < plan_.steps.size(); ++i) {
+      std::vector<bool> taken(plan_.steps[i].outputs.size(), false);
+      for (const InplacePair& pair : kernels_[i].inplace) {
+        if (!taken[pair.output] && TryShare(static_cast<int>(i), pair)) taken[pair.output] = true;
+      }
+    }
+    for (PlanValue& value : plan_.values) {
+      if (value.storage >= 0) value.storage = Find(value.storage);
+    }
+  }
+
+  bool TryShare(int i, const InplacePair& pair) {
+    const PlanStep& step = plan_.steps[i];
+    const int in = step.inputs[pair.input], out = step.outputs[pair.output];
+    if (in < 0 || out < 0) return false;
+    const PlanValue& a = plan_.values[in];
+    const PlanValue& b = plan_.values[out];
+    if (a.place != Place::kArena || b.place != Place::kArena) return false;
+    if (a.format != b.format || a.type.dtype != b.type.dtype || a.type.shape != b.type.shape) return false;
+    const int from = Find(a.storage), to = Find(b.storage);
+    // The input must end here, the output begin here.
+    if (from == to || plan_.storages[from].last != i || plan_.storages[to].first != i) return false;
+    if (i == LastStep() && IsReadAtEnd(from)) return false;
+    // Another input or output in the same memory would see it change.
+    const auto in_from = [&](int v) {
+      return v >= 0 && plan_.values[v].storage >= 0 && Find(plan_.values[v].storage) == from;
+    };
+    for (size_t k = 0; k < step.inputs.size(); ++k) {
+      if (static_cast<int>(k) != pair.input && in_from(step.inputs[k])) return false;
+    }
+    for (const int v : step.outputs)
+      if (in_from(v)) return false;
+    merged_into_[to] = from;
+    plan_.storages[from].last = plan_.storages[to].last;
+    plan_.storages[from].bytes = std::max(plan_.storages[from].bytes, plan_.storages[to].bytes);
+    return true;
+  }
+  int Find(int s) const {
+    while (merged_into_[s] != s) s = merged_into_[s];
+    return s;
+  }
+  bool IsReadAtEnd(int storage) const {
+    return std::any_of(read_at_end_.begin(), read_at_end_.end(),
+                       [&](int v) { return plan_.values[v].storage >= 0 && Find(plan_.values[v].storage) == storage; });
+  }
+
+  // The plan lists only storages that exist.
+  void DropEmptied() {
+    std::vector<bool> in_use(plan_.storages.size(), false);
+    for (const PlanValue& v : plan_.values)
+      if (v.storage >= 0) in_use[v.storage] = true;
+    for (const PlanStep& s : plan_.steps)
+      if (s.scratch >= 0) in_use[s.scratch] = true;
+    std::vector<int> renumber(in_use.size(), -1);
+    std::vector<PlanStorage> storages;
+    for (size_t s = 0; s < in_use.size(); ++s) {
+      if (!in_use[s]) continue;
+      renumber[s] = static_cast<int>(storages.size());
+      storages.push_back(plan_.storages[s]);
+    }
+    for (PlanValue& v : plan_.values)
+      if (v.storage >= 0) v.storage = renumber[v.storage];
+    for (PlanStep& s : plan_.steps)
+      if (s.scratch >= 0) s.scratch = renumber[s.scratch];
+    plan_.storages = std::move(storages);
+  }
+
+  Plan& plan_;
+  const std::vector<Kernel>& kernels_;
+  const MemoryOptions& options_;
+  std::unordered_map<int, int> storage_of_;  // root value -> storage
+  std::vector<int> merged_into_;
+  std::vector<int> read_at_end_;  // values that are read after the last step
+};
+
+}  // namespace
+
+void PlanMemory(Program* program, const MemoryOptions& options) { MemoryPlanner(program, options).Run(); }
+
+}  // namespace bindery

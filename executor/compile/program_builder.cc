@@ -1,0 +1,83 @@
+#include "executor/compile/program_builder.h"
+
+#include "executor/compile/internal_kernels.h"
+
+namespace bindery {
+
+int ProgramBuilder::NewValue(PlanValue value) {
+  plan().values.push_back(std::move(value));
+  const int id = static_cast<int>(root_.size());
+  root_.push_back(id);
+  next_view_.push_back(id);
+  return id;
+}
+
+int ProgramBuilder::NewArenaValue(std::string name, const ValueType& type, const Format& format) {
+  return NewValue({.name = std::move(name), .type = type, .format = format, .place = Place::kArena});
+}
+
+int ProgramBuilder::NewAlias(int of, std::string name, const ValueType& type) {
+  PlanValue value = plan().values[of];
+  value.name = std::move(name);
+  value.type = type;
+  const int id = NewValue(std::move(value));
+  root_[id] = root_[of];
+  std::swap(next_view_[id], next_view_[root_[of]]);
+  return id;
+}
+
+int64_t ProgramBuilder::BytesOf(int value) {
+  const PlanValue& v = plan().values[value];
+  return StorageBytes(v.format, v.type.dtype, v.type.shape);
+}
+
+void ProgramBuilder::MoveToGradient(int value, int slot) {
+  int v = value;
+  do {
+    plan().values[v].place = Place::kGradient;
+    plan().values[v].slot = slot;
+    v = next_view_[v];
+  } while (v != value);
+}
+
+int ProgramBuilder::InFormat(int value, const Format& format) {
+  if (plan().values[value].format == format) return value;
+  std::vector<std::pair<Format, int>>& copies = reordered_[value];
+  for (const auto& [known, copy] : copies) {
+    if (known == format) return copy;
+  }
+  const PlanValue from = plan().values[value];
+  const int to = NewArenaValue(fmt::format("{}@{}", from.name, format), from.type, format);
+  EmitReorder(value, to);
+  copies.emplace_back(format, to);
+  return to;
+}
+
+void ProgramBuilder::EmitReorder(int from, int to) {
+  const PlanValue& a = plan().values[from];
+  const PlanValue& b = plan().values[to];
+  Emit("Reorder", a.name, {from}, {to},
+       MakeReorder(a.type.dtype, a.type.shape, a.format, b.format, threads_, policy_, device_));
+}
+
+void ProgramBuilder::EmitCopy(int from, int to) {
+  Emit("Copy", plan().values[from].name, {from}, {to}, MakeCopy(BytesOf(from), plan().values[from].format));
+}
+
+void ProgramBuilder::Emit(std::string op, std::string node, std::vector<int> inputs, std::vector<int> outputs,
+                          Kernel kernel) {
+  PlanStep step{.op = std::move(op),
+                .node = std::move(node),
+                .implementation = kernel.implementation,
+                .inputs = std::move(inputs),
+                .outputs = std::move(outputs),
+                .threads = kernel.threads};
+  if (kernel.scratch_bytes > 0) {
+    step.scratch = static_cast<int>(plan().storages.size());
+    plan().storages.push_back({.bytes = kernel.scratch_bytes, .first = NumSteps(), .last = NumSteps()});
+  }
+  plan().steps.push_back(std::move(step));
+  program_->kernels.push_back(std::move(kernel));
+}
+
+}  // namespace bindery

@@ -1,0 +1,273 @@
+// The plan verifier: knows nothing of how plans are made. It replays a plan and watches who wrote each storage last.
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <vector>
+
+#include "base/checked.h"
+#include "executor/compile/memory_plan.h"
+#include "executor/plan.h"
+
+namespace bindery {
+namespace {
+
+class Verifier {
+ public:
+  explicit Verifier(const Plan& plan)
+      : plan_(plan), last_writer_(plan.storages.size(), -1), writes_(plan.values.size(), 0),
+        seen_writer_(plan.values.size(), -1), gradient_written_(plan.gradients.size(), false),
+        state_written_(plan.auxiliary.size(), false) {}
+
+  void Run() {
+    CheckRanges();
+    CheckInterface();
+    CheckScratch();
+    CheckOverlap();
+    CountWrites();
+    Replay();
+    CheckEnds();
+  }
+
+ private:
+  template <class... Args>
+  [[noreturn]] static void Breach(fmt::format_string<Args...> format, Args&&... args) {
+    throw Error("invalid plan: " + fmt::format(format, std::forward<Args>(args)...));
+  }
+  const std::string& NameOf(int value) const { return plan_.values[value].name; }
+
+  void CheckValue(int value) const {
+    if (value < 0 || value >= static_cast<int>(plan_.values.size())) Breach("value {} does not exist", value);
+  }
+
+  void CheckRanges() const {
+    const int steps = static_cast<int>(plan_.steps.size());
+    int at = 0;
+    Phase phase = Phase::kForward;
+    for (const PlanSegment& segment : plan_.segments) {
+      if (segment.begin != at || segment.end < segment.begin || segment.end > steps) {
+        Breach("segment of steps {} to {} does not continue at {}", segment.begin, segment.end, at);
+      }
+      if (segment.phase < phase) Breach("a forward segment follows a backward one");
+      phase = segment.phase;
+      at = segment.end;
+      for (const PlanExchange& e : segment.exchanges) {
+        CheckValue(e.input);
+        CheckValue(e.output);
+        if (plan_.values[e.output].place != Place::kArena) {
+          Breach("an exchange writes \"{}\" outside the arena", NameOf(e.output));
+        }
+      }
+    }
+    if (at != steps) Breach("segments end at step {} of {}", at, steps);
+    for (size_t i = 0; i < plan_.storages.size(); ++i) {
+      const PlanStorage& s = plan_.storages[i];
+      if (s.offset < 0 || s.bytes < 0 || s.offset % kArenaAlignment != 0 || s.offset + s.bytes > plan_.arena_bytes) {
+        Breach("storage {} at {} of {} bytes is not within the arena of {}", i, s.offset, s.bytes, plan_.arena_bytes);
+      }
+      if (s.first > s.last) Breach("storage {} ends before it begins", i);
+    }
+    const auto slots = [](const auto& list) { return static_cast<int>(list.size()); };
+    for (const PlanValue& v : plan_.values) {
+      const int limit = v.place == Place::kArgument    ? slots(plan_.arguments)
+                        : v.place == Place::kGradient  ? slots(plan_.gradients)
+                        : v.place == Place::kAuxiliary ? slots(plan_.auxiliary)
+                                                       : 0;
+      if (limit > 0 && (v.slot < 0 || v.slot >= limit)) Breach("value \"{}\" has slot {}", v.name, v.slot);
+      if (v.place != Place::kArena) continue;
+      if (v.storage < 0 || v.storage >= slots(plan_.storages)) Breach("value \"{}\" has no storage", v.name);
+      if (StorageBytes(v.format, v.type.dtype, v.type.shape) > plan_.storages[v.storage].bytes) {
+        Breach("value \"{}\" is larger than its storage", v.name);
+      }
+    }
+  }
+
+  // Gradients and updates: what they name exists, and gradient arrays have their arguments' bytes.
+  void CheckInterface() const {
+    const auto in_list = [](int i, const auto& list) { return i >= 0 && i < static_cast<int>(list.size()); };
+    for (const PlanGradient& g : plan_.gradients) {
+      if (in_list(g.argument, plan_.arguments)) continue;
+      Breach("the gradient of \"{}\" belongs to argument {}", g.name, g.argument);
+    }
+    for (const PlanValue& v : plan_.values) {
+      if (v.place != Place::kGradient) continue;
+      const PlanArgument& a = plan_.arguments[plan_.gradients[v.slot].argument];
+      if (v.format != a.format || v.type.dtype != a.type.dtype || v.type.shape.Elements() != a.type.shape.Elements()) {
+        Breach("value \"{}\" does not fit the gradient of \"{}\"", v.name, a.name);
+      }
+    }
+    for (const int slot : plan_.updates) {
+      if (!in_list(slot, plan_.auxiliary)) Breach("auxiliary state {}, which is updated, does not exist", slot);
+    }
+  }
+
+  // Scratch is one step's own.
+  void CheckScratch() const {
+    std::vector<bool> taken(plan_.storages.size(), false);
+    for (const PlanValue& v : plan_.values)
+      if (v.place == Place::kArena) taken[v.storage] = true;
+    for (size_t i = 0; i < plan_.steps.size(); ++i) {
+      const int scratch = plan_.steps[i].scratch, step = static_cast<int>(i);
+      if (scratch < 0) continue;
+      if (scratch >= static_cast<int>(plan_.storages.size())) Breach("step {} has scratch storage {}", i, scratch);
+      if (taken[scratch]) Breach("the scratch of step {} is in use for something else", i);
+      taken[scratch] = true;
+      const PlanStorage& s = plan_.storages[scratch];
+      if (step < s.first || step > s.last) Breach("step {} has its scratch only from {} to {}", i, s.first, s.last);
+    }
+  }
+
+  // Goes through the steps. What is alive does not overlap, so only neighbours of a new storage can overlap with it.
+  void CheckOverlap() const {
+    std::vector<int> by_first;
+    for (size_t i = 0; i < plan_.storages.size(); ++i)
+      if (plan_.storages[i].bytes > 0) by_first.push_back(static_cast<int>(i));
+    std::vector<int> by_last = by_first;
+    const auto storage = [this](int i) -> const PlanStorage& { return plan_.storages[static_cast<size_t>(i)]; };
+    std::ranges::stable_sort(by_first, {}, [&](int i) { return storage(i).first; });
+    std::ranges::stable_sort(by_last, {}, [&](int i) { return storage(i).last; });
+    const auto check = [&](int a, int b) {
+      const PlanStorage &s = storage(a), &t = storage(b);
+      if (s.offset >= t.offset + t.bytes || t.offset >= s.offset + s.bytes) return;
+      Breach("storages {} and {} overlap while both are alive (steps {} to {} and {} to {})", a, b, s.first, s.last,
+             t.first, t.last);
+    };
+    std::map<int64_t, int> alive;  // by offset
+    auto ended = by_last.begin();
+    for (const int i : by_first) {
+      for (; storage(*ended).last < storage(i).first; ++ended) alive.erase(storage(*ended).offset);
+      const auto next = alive.lower_bound(storage(i).offset);
+      if (next != alive.end()) check(i, next->second);
+      if (next != alive.begin()) check(i, std::prev(next)->second);
+      alive.emplace(storage(i).offset, i);
+    }
+  }
+
+  void CountWrites() {
+    const auto count = [&](int value) {
+      if (value < 0) return;
+      CheckValue(value);
+      if (++writes_[value] > 1) Breach("value \"{}\" is written twice", NameOf(value));
+    };
+    for (const PlanStep& step : plan_.steps)
+      for (const int v : step.outputs) count(v);
+    for (const PlanSegment& segment : plan_.segments)
+      for (const PlanExchange& e : segment.exchanges) count(e.output);
+  }
+
+  void Read(int value, int step) {
+    CheckValue(value);
+    const PlanValue& v = plan_.values[value];
+    if (v.place == Place::kNone) Breach("step {} reads \"{}\", which has no memory", step, v.name);
+    if (v.type.shape.Elements() == 0) return;  // nothing to write either
+    if (v.place == Place::kGradient && (!gradient_written_[v.slot] || plan_.gradients[v.slot].req == GradReq::kAdd)) {
+      Breach("step {} reads \"{}\" from a gradient that does not hold it", step, v.name);
+    }
+    if (v.place == Place::kAuxiliary && state_written_[v.slot]) {
+      Breach("step {} reads state \"{}\" after it was updated", step, v.name);
+    }
+    if (v.place != Place::kArena) return;
+    const PlanStorage& s = plan_.storages[v.storage];
+    if (step < s.first || step > s.last)
+      Breach("step {} reads \"{}\" outside its lifetime ({} to {})", step, v.name, s.first, s.last);
+    const int writer = last_writer_[v.storage];
+    if (writer < 0) Breach("step {} reads \"{}\" before it is written", step, v.name);
+    if (writes_[value] > 0) {
+      if (writer != value) Breach("step {} reads \"{}\" after \"{}\" took its memory", step, v.name, NameOf(writer));
+    } else {
+      // A view: all its readers must find the same content.
+      if (seen_writer_[value] >= 0 && seen_writer_[value] != writer) {
+        Breach("step {} reads view \"{}\" after \"{}\" took its memory", step, v.name, NameOf(writer));
+      }
+      seen_writer_[value] = writer;
+    }
+  }
+
+  // Another step may still reduce the gradients while forward runs.
+  void WriteGradient(const PlanValue& v, int step, Phase phase) {
+    const PlanGradient& gradient = plan_.gradients[v.slot];
+    if (phase == Phase::kForward) Breach("step {} writes the gradient of \"{}\" in forward", step, gradient.name);
+    if (gradient.is_zero) Breach("step {} writes the gradient of \"{}\", which is zero", step, gradient.name);
+    if (gradient_written_[v.slot]) Breach("step {} writes the gradient of \"{}\" again", step, gradient.name);
+    gradient_written_[v.slot] = true;
+  }
+
+  void WriteState(const PlanValue& v, int step, Phase phase) {
+    if (phase == Phase::kBackward) Breach("step {} updates state \"{}\" in backward", step, v.name);
+    if (std::ranges::find(plan_.updates, v.slot) == plan_.updates.end() || state_written_[v.slot]) {
+      Breach("step {} updates state \"{}\" unasked or again", step, v.name);
+    }
+    state_written_[v.slot] = true;
+  }
+
+  void Write(int value, int step, Phase phase) {
+    const PlanValue& v = plan_.values[value];
+    if (v.place == Place::kArgument) Breach("step {} writes argument \"{}\"", step, v.name);
+    if (v.place == Place::kAuxiliary) return WriteState(v, step, phase);
+    if (v.place == Place::kNone) Breach("step {} writes \"{}\", which has no memory", step, v.name);
+    if (v.place == Place::kGradient) return WriteGradient(v, step, phase);
+    const PlanStorage& s = plan_.storages[v.storage];
+    if (step < s.first || step > s.last) Breach("step {} writes \"{}\" outside its lifetime", step, v.name);
+    last_writer_[v.storage] = value;
+  }
+
+  void Replay() {
+    for (const PlanSegment& segment : plan_.segments) {
+      for (int i = segment.begin; i < segment.end; ++i) {
+        const PlanStep& step = plan_.steps[i];
+        for (const int v : step.inputs)
+          if (v >= 0) Read(v, i);
+        for (const int out : step.outputs) {
+          if (out < 0) continue;
+          for (const int in : step.inputs)
+            if (in >= 0) CheckInPlace(in, out, i);
+          Write(out, i, segment.phase);
+        }
+      }
+      const int before = std::max(0, segment.end - 1);
+      for (const PlanExchange& e : segment.exchanges) {
+        Read(e.input, before);
+        Write(e.output, before, segment.phase);
+      }
+    }
+  }
+
+  void CheckInPlace(int in, int out, int step) const {
+    const PlanValue& a = plan_.values[in];
+    const PlanValue& b = plan_.values[out];
+    if (a.place != Place::kArena || b.place != Place::kArena || a.storage != b.storage) return;
+    if (a.format != b.format || a.type.shape != b.type.shape || a.type.dtype != b.type.dtype) {
+      Breach("step {} writes \"{}\" over \"{}\" of another format", step, b.name, a.name);
+    }
+  }
+
+  void CheckEnds() {
+    const int end = std::max(0, static_cast<int>(plan_.steps.size()) - 1);
+    for (const auto* list : {&plan_.outputs, &plan_.observed}) {
+      for (const PlanOutput& output : *list) {
+        CheckValue(output.value);
+        if (!plan_.values[output.value].format.is_plain()) Breach("output \"{}\" is not plain", output.name);
+        Read(output.value, end);
+      }
+    }
+    for (const int slot : plan_.updates) {
+      if (!state_written_[slot]) Breach("nothing updates state \"{}\"", plan_.auxiliary[slot]);
+    }
+    for (size_t i = 0; i < plan_.gradients.size(); ++i) {
+      if (gradient_written_[i] || plan_.gradients[i].is_zero) continue;
+      if (plan_.arguments[plan_.gradients[i].argument].type.shape.Elements() == 0) continue;
+      Breach("nothing writes the gradient of \"{}\"", plan_.gradients[i].name);
+    }
+  }
+
+  const Plan& plan_;
+  std::vector<int> last_writer_;  // per storage: the value written last
+  std::vector<int> writes_;       // per value
+  std::vector<int> seen_writer_;  // per view: whose content its readers saw
+  std::vector<bool> gradient_written_, state_written_;
+};
+
+}  // namespace
+
+void VerifyPlan(const Plan& plan) { Verifier(plan).Run(); }
+
+}  // namespace bindery

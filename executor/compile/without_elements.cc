@@ -1,0 +1,31 @@
+#include "executor/compile/without_elements.h"
+
+#include "executor/evaluate.h"
+#include "executor/kernel_table.h"
+
+namespace bindery {
+
+std::optional<std::vector<HostTensor>> ResultsWithoutElements(const Node& node, const std::vector<ValueType>& inputs,
+                                                              const std::vector<ValueType>& outputs,
+                                                              const std::vector<bool>& is_read, Mode mode) {
+  const auto has_elements = [](const ValueType& type) { return type.shape.Elements() > 0; };
+  const OpDef& op = node.op();
+  const size_t visible = op.num_visible_outputs ? op.num_visible_outputs(node.attrs()) : outputs.size();
+  bool gives = false, takes = false, has_inputs = false;
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    if (!is_read[o]) continue;
+    if (o >= visible) return std::nullopt;
+    gives = gives || has_elements(outputs[o]);
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    has_inputs = true;
+    takes = takes || has_elements(inputs[i]);
+  }
+  if (!gives) return std::vector<HostTensor>(outputs.size());
+  if (takes || !has_inputs || !ReferenceKernels().Contains(op.name)) return std::nullopt;
+  std::vector<HostTensor> values;
+  for (const ValueType& input : inputs) values.emplace_back(input.dtype, input.shape);
+  return EvaluateNode(node, values, mode, KernelPolicy::kReference);
+}
+
+}  // namespace bindery

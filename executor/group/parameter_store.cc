@@ -1,0 +1,235 @@
+#include "executor/group/parameter_store.h"
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+
+#include "base/checked.h"
+#include "engine/backend.h"
+#include "executor/reformat.h"
+
+namespace bindery {
+namespace {
+
+constexpr int64_t kOffsetElements = 64;  // 64 bytes for the smallest element
+
+}  // namespace
+
+ParameterStore::ParameterStore(std::shared_ptr<Engine> engine, std::vector<Device> devices)
+    : engine_(std::move(engine)), devices_(std::move(devices)) {}
+
+void ParameterStore::Adopt(const Plan& plan) {
+  std::set<std::string> has_gradient;
+  for (const PlanGradient& g : plan.gradients) has_gradient.insert(g.name);
+
+  // Whatever may throw comes first; the store changes at the end.
+  std::vector<StoredParameter> fresh;                                  // in the plan's order
+  std::map<std::tuple<bool, DType, bool>, std::vector<size_t>> kinds;  // of them: (auxiliary, dtype, with gradient)
+  std::map<int, std::vector<Tensor>> gradients;                        // of blocks that are there without
+  const auto add = [&](const std::string& name, const ValueType& type, const Format& format, bool auxiliary) {
+    const bool with_gradient = has_gradient.contains(name);
+    const StoredParameter* p = Find(name);
+    if (!p) {
+      kinds[{auxiliary, type.dtype, with_gradient}].push_back(fresh.size());
+      fresh.push_back({.name = name,
+                       .dtype = type.dtype,
+                       .shape = type.shape,
+                       .format = format,
+                       .elements = StorageElements(format, type.shape),
+                       .auxiliary = auxiliary});
+      return;
+    }
+    if (p->dtype != type.dtype || p->shape != type.shape) {
+      Throw<ShapeError>(
+          "parameter \"{}\" is shared as {} {}, but this network needs {} {}; if it is to be one parameter "
+          "for batches of all shapes, declare its shape",
+          name, p->dtype, p->shape, type.dtype, type.shape);
+    }
+    Check(p->format == format, "a program follows the group's storage format");
+    if (!with_gradient || !blocks_[p->block].gradients.empty() || gradients.contains(p->block)) return;
+    for (const Device& device : devices_) {
+      gradients[p->block].emplace_back(engine_, device, p->dtype, Shape{blocks_[p->block].elements});
+    }
+  };
+  for (const PlanArgument& a : plan.arguments) {
+    if (a.is_parameter) add(a.name, a.type, a.format, false);
+  }
+  for (size_t i = 0; i < plan.auxiliary.size(); ++i) {
+    add(plan.auxiliary[i], plan.auxiliary_types[i], Format::Plain(), true);
+  }
+  std::vector<Block> made;
+  for (const auto& [kind, members] : kinds) {
+    const auto& [auxiliary, dtype, with_gradients] = kind;
+    Block& block = made.emplace_back(Block{.dtype = dtype, .auxiliary = auxiliary, .values = {}, .gradients = {}});
+    for (const size_t i : members) {
+      fresh[i].block = static_cast<int>(blocks_.size() + made.size()) - 1;
+      fresh[i].offset = block.elements;
+      block.parameters.push_back(static_cast<int>(parameters_.size() + i));
+      block.elements = CheckedAdd(block.elements, RoundUp(fresh[i].elements, kOffsetElements), "parameter elements");
+    }
+    for (const Device& device : devices_) {
+      block.values.emplace_back(engine_, device, dtype, Shape{block.elements});
+      if (with_gradients) block.gradients.emplace_back(engine_, device, dtype, Shape{block.elements});
+    }
+  }
+
+  std::map<int, std::vector<Tensor>> candidates;  // of blocks that are there or made, without
+  for (const int slot : plan.updates) {
+    const StoredParameter* p = Find(plan.auxiliary[slot]);
+    if (!p) p = &*std::ranges::find(fresh, plan.auxiliary[slot], &StoredParameter::name);
+    const bool is_made = p->block >= static_cast<int>(blocks_.size());
+    const Block& block = is_made ? made[p->block - blocks_.size()] : blocks_[p->block];
+    if (!block.candidates.empty() || candidates.contains(p->block)) continue;
+    for (const Device& device : devices_) {
+      candidates[p->block].emplace_back(engine_, device, block.dtype, Shape{block.elements});
+    }
+  }
+
+  std::vector<PreparedPtr> zeros;
+  const auto prepare_zeros = [&](const std::vector<Tensor>& tensors) {
+    for (const Tensor& gradient : tensors) {
+      zeros.push_back(engine_->Prepare(
+          {.name = "zero gradients",
+           .device = gradient.device(),
+           .reads = {},
+           .writes = {gradient.var()},
+           .updates = {},
+           .run = [gradient, &flat = Backend::Of(gradient.device().kind).flat()](const OpContext& context) {
+             flat.Zero(context.stream, gradient.address(), gradient.bytes());
+           }}));
+    }
+  };
+  for (const auto& [block, tensors] : gradients) prepare_zeros(tensors);
+  for (const Block& block : made) prepare_zeros(block.gradients);
+
+  zero_gradients_.insert(zero_gradients_.end(), zeros.begin(), zeros.end());
+  for (auto& [block, tensors] : gradients) blocks_[block].gradients = std::move(tensors);
+  for (StoredParameter& p : fresh) {
+    index_[p.name] = static_cast<int>(parameters_.size());
+    parameters_.push_back(std::move(p));
+  }
+  for (Block& block : made) blocks_.push_back(std::move(block));
+  for (auto& [block, tensors] : candidates) blocks_[block].candidates = std::move(tensors);
+}
+
+const StoredParameter* ParameterStore::Find(const std::string& name) const {
+  const auto found = index_.find(name);
+  return found == index_.end() ? nullptr : &parameters_[found->second];
+}
+
+std::map<std::string, Format> ParameterStore::StorageFormats() const {
+  std::map<std::string, Format> formats;
+  for (const StoredParameter& p : parameters_)
+    if (!p.auxiliary) formats[p.name] = p.format;
+  return formats;
+}
+
+Tensor ParameterStore::Value(const StoredParameter& p, int device) const {
+  return blocks_[p.block].values[device].Slice(p.offset, p.offset + p.elements);
+}
+
+Tensor ParameterStore::Candidate(const StoredParameter& p, int device) const {
+  return blocks_[p.block].candidates[device].Slice(p.offset, p.offset + p.elements);
+}
+
+Tensor ParameterStore::Gradient(const StoredParameter& p, int device) const {
+  const Block& block = blocks_[p.block];
+  return block.gradients.empty() ? Tensor() : block.gradients[device].Slice(p.offset, p.offset + p.elements);
+}
+
+void ParameterStore::Set(const StoredParameter& p, const HostTensor& value) const {
+  if (value.shape() != p.shape)
+    Throw<ShapeError>("parameter \"{}\": expected {}, got {}", p.name, p.shape, value.shape());
+  HostTensor stored(p.dtype, {p.elements});
+  ToStorage(value.dtype() == p.dtype ? value : value.Cast(p.dtype), p.format, stored.raw());
+  for (size_t d = 0; d < devices_.size(); ++d) Value(p, static_cast<int>(d)).CopyFrom(stored);
+}
+
+HostTensor ParameterStore::Get(const StoredParameter& p, int device) const {
+  return FromStorage(p.dtype, p.shape, p.format, Value(p, device).ToHost().raw());
+}
+
+HostTensor ParameterStore::Get(const StoredParameter& p) const {
+  for (int d = 0;; ++d) {
+    try {
+      return Get(p, d);
+    } catch (const DeviceError&) {
+      if (d + 1 == static_cast<int>(devices_.size())) throw;
+    }
+  }
+}
+
+void ParameterStore::Mend(bool set) const {
+  for (const Block& block : blocks_) {
+    std::vector<const Tensor*> whole, lost;
+    for (const Tensor& values : block.values) {
+      try {
+        values.Wait();
+        whole.push_back(&values);
+      } catch (const HangError&) {
+        throw;
+      } catch (const Error&) {
+        lost.push_back(&values);
+      }
+    }
+    for (const Tensor* values : lost) {
+      if (!whole.empty()) {
+        values->CopyFrom(*whole[0]);
+      } else if (set) {
+        values->Fill(0);
+      }
+    }
+  }
+}
+
+HostTensor ParameterStore::GetGradient(const StoredParameter& p, int device) const {
+  const Tensor gradient = Gradient(p, device);
+  if (!gradient.defined()) Throw("parameter \"{}\" has no gradient: its gradient request is null", p.name);
+  return FromStorage(p.dtype, p.shape, p.format, gradient.ToHost().raw());
+}
+
+std::vector<int> ParameterStore::UpdatedBlocks(const Plan& plan) const {
+  std::set<int> blocks;
+  for (const int slot : plan.updates) blocks.insert(Find(plan.auxiliary[slot])->block);
+  return {blocks.begin(), blocks.end()};
+}
+
+void ParameterStore::AppendBegin(const std::vector<int>& blocks, StepParts* parts) const {
+  for (const int b : blocks) {
+    for (size_t d = 0; d < devices_.size(); ++d) {
+      const Tensor &from = blocks_[b].values[d], &to = blocks_[b].candidates[d];
+      parts->push_back({.name = "begin states",
+                        .device = devices_[d],
+                        .reads = {from.var()},
+                        .writes = {to.var()},
+                        .updates = {},
+                        .run = [from, to, &flat = Backend::Of(devices_[d].kind).flat()](const OpContext& context) {
+                          flat.Copy(context.stream, from.address(), to.address(), to.bytes());
+                        }});
+    }
+  }
+}
+
+void ParameterStore::AppendPublish(const std::vector<int>& blocks, const std::vector<VarPtr>& gates,
+                                   StepParts* parts) const {
+  for (const int b : blocks) {
+    for (size_t d = 0; d < devices_.size(); ++d) {
+      const Tensor &from = blocks_[b].candidates[d], &to = blocks_[b].values[d];
+      parts->push_back({.name = "publish states",
+                        .device = devices_[d],
+                        .reads = gates,
+                        .writes = {},
+                        .updates = {to.var()},
+                        .run = [from, to, &flat = Backend::Of(devices_[d].kind).flat()](const OpContext& context) {
+                          flat.CopyFinite(context.stream, to.dtype(), from.address(), to.address(), to.elements());
+                        }});
+      parts->back().reads.push_back(from.var());
+    }
+  }
+}
+
+void ParameterStore::ZeroGradients() const {
+  for (const PreparedPtr& zero : zero_gradients_) engine_->Push(zero);
+}
+
+}  // namespace bindery

@@ -1,0 +1,138 @@
+// DataParallelExecutorGroup: parameters, gradients and states.
+#include <algorithm>
+
+#include "base/names.h"
+#include "executor/data_parallel_executor_group.h"
+#include "executor/group/slice_copy.h"
+
+namespace bindery {
+namespace {
+
+void CheckNames(const HostTensorMap& given, const std::vector<std::string>& known, const char* what,
+                const SetParamsOptions& options, bool missing) {
+  if (missing && !options.allow_missing) {
+    for (const std::string& name : known) {
+      if (!given.contains(name)) Throw("SetParams: {} \"{}\" is missing; allow_missing leaves it as it is", what, name);
+    }
+  }
+  if (!missing && !options.allow_extra) {
+    for (const auto& [name, value] : given) {
+      if (std::find(known.begin(), known.end(), name) == known.end()) {
+        Throw("SetParams: there is no {} \"{}\"{}; allow_extra ignores it", what, name, NameHint(name, known));
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void DataParallelExecutorGroup::SetParams(const HostTensorMap& args, const HostTensorMap& aux,
+                                          const SetParamsOptions& options) {
+  for (const bool missing : {true, false}) {  // missing is reported before extra
+    CheckNames(args, param_names_, "parameter", options, missing);
+    CheckNames(aux, aux_names_, "auxiliary state", options, missing);
+  }
+  // All shapes are checked before anything is changed.
+  std::vector<std::pair<const StoredParameter*, const HostTensor*>> sets;
+  for (const auto* map : {&args, &aux}) {
+    for (const auto& [name, value] : *map) {
+      const StoredParameter* p = store_->Find(name);
+      if (!p) continue;
+      if (value.shape() != p->shape)
+        Throw<ShapeError>("parameter \"{}\": expected {}, got {}", name, p->shape, value.shape());
+      sets.emplace_back(p, &value);
+    }
+  }
+  for (const auto& [p, value] : sets) store_->Set(*p, *value);
+}
+
+void DataParallelExecutorGroup::GetParams(HostTensorMap* args, HostTensorMap* aux) const {
+  const auto get = [&](const std::vector<std::string>& names, HostTensorMap* map) {
+    if (!map) return;
+    for (const std::string& name : names) {
+      HostTensor value = store_->Get(*store_->Find(name));
+      const auto present = map->find(name);
+      if (present != map->end() && present->second.dtype() != value.dtype() && present->second.elements() > 0) {
+        value = value.Cast(present->second.dtype());
+      }
+      (*map)[name] = std::move(value);
+    }
+  };
+  get(param_names_, args);
+  get(aux_names_, aux);
+}
+
+HostTensor DataParallelExecutorGroup::GetGradient(const std::string& name, int device) const {
+  if (device < 0 || device >= static_cast<int>(devices().size()))
+    Throw("device index {} is not in 0..{}", device, devices().size() - 1);
+  if (grad_req(name) == GradReq::kNull) Throw("\"{}\" has no gradient: its gradient request is null", name);
+  if (std::find(param_names_.begin(), param_names_.end(), name) != param_names_.end()) {
+    return store_->GetGradient(*store_->Find(name), device);
+  }
+  const GroupStep& step = Ran("GetGradient");
+  if (!ran_backward_) Throw("GetGradient: call Backward first");
+  for (const GroupStep::Participant& p : step.participants()) {
+    if (p.replica->index() == device) return p.replica->InputGradient(*p.bound, name).ToHost();
+  }
+  Throw("GetGradient: {} had no samples", devices()[device]);
+}
+
+void DataParallelExecutorGroup::ZeroGradients() {
+  store_->ZeroGradients();
+  for (const auto& replica : replicas_) replica->ZeroInputGradients();
+}
+
+std::vector<ReplicatedParam> DataParallelExecutorGroup::params() const {
+  std::vector<ReplicatedParam> params;
+  for (const std::string& name : param_names_) {
+    const StoredParameter& p = *store_->Find(name);
+    ReplicatedParam& replicated = params.emplace_back(ReplicatedParam{name, static_cast<int>(params.size()), {}, {}});
+    for (size_t d = 0; d < devices().size(); ++d) {
+      replicated.values.push_back(store_->Value(p, static_cast<int>(d)));
+      if (grad_req_.at(name) != GradReq::kNull) replicated.grads.push_back(store_->Gradient(p, static_cast<int>(d)));
+    }
+  }
+  return params;
+}
+
+std::vector<std::vector<Tensor>> DataParallelExecutorGroup::States() const {
+  std::vector<std::vector<Tensor>> states;
+  for (const DataDesc& desc : options_.states) {
+    std::vector<Tensor>& parts = states.emplace_back();
+    for (const GroupStep::Participant& p : current_->step->participants())
+      parts.push_back(p.replica->Input(*p.bound, desc.name));
+  }
+  return states;
+}
+
+void DataParallelExecutorGroup::SetStates(double value) {
+  for (const std::vector<Tensor>& parts : States())
+    for (const Tensor& part : parts) part.Fill(value);
+}
+
+void DataParallelExecutorGroup::SetStates(const std::vector<HostTensor>& merged) {
+  const std::vector<std::vector<Tensor>> states = States();
+  if (merged.size() != states.size()) Throw("SetStates: expected {} states, got {}", states.size(), merged.size());
+  for (size_t i = 0; i < states.size(); ++i) {
+    const int axis = options_.states[i].BatchAxis();
+    const auto& participants = current_->step->participants();
+    for (size_t k = 0; k < participants.size(); ++k) {
+      const SampleRange range = current_->ranges[participants[k].replica->index()];
+      states[i][k].CopyFrom(axis < 0 ? merged[i] : merged[i].Slice(axis, range.begin, range.end));
+    }
+  }
+}
+
+void DataParallelExecutorGroup::SetStates(const std::vector<std::vector<Tensor>>& per_device) {
+  const std::vector<std::vector<Tensor>> states = States();
+  if (per_device.size() != states.size())
+    Throw("SetStates: expected {} states, got {}", states.size(), per_device.size());
+  for (size_t i = 0; i < states.size(); ++i) {
+    if (per_device[i].size() != states[i].size())
+      Throw("SetStates: state \"{}\": expected {} devices, got {}", options_.states[i].name, states[i].size(),
+            per_device[i].size());
+    for (size_t k = 0; k < states[i].size(); ++k) states[i][k].CopyFrom(per_device[i][k]);
+  }
+}
+
+}  // namespace bindery

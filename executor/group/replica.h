@@ -1,0 +1,114 @@
+// Replica: one device's side of a bound symbol. It owns the input arrays and their gradients, shares the parameters
+// (ParameterStore) and the arena, and binds programs to them. A group runs one for each of its devices
+// (executor/group/step.h).
+//
+// What it runs are parts of a step on its device: one that loads the inputs, one per segment. Not thread safe.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/arena.h"
+#include "engine/engine.h"
+#include "engine/tensor.h"
+#include "executor/batch.h"
+#include "executor/group/parameter_store.h"
+#include "executor/group/split_batch.h"
+#include "executor/program.h"
+
+namespace bindery {
+
+// A program bound to a replica's addresses.
+struct BoundProgram {
+  std::shared_ptr<const Program> program;
+  std::shared_ptr<const Instance> instance;
+  const Plan& plan() const { return program->plan; }
+};
+
+// Where one input of a batch goes on a device.
+struct InputSlot {
+  DType dtype = DType::kFloat32;
+  int axis = -1;  // batch axis
+  void* data = nullptr;
+};
+
+// What the parts of one run are given. Used again from step to step.
+struct StepInput {
+  struct Share {
+    BatchPtr batch;  // until it is loaded
+    // As the device's stream copies it, where the host cannot write it to its place: block, data, labels.
+    std::shared_ptr<Chunk> staging;
+  };
+  mutable std::vector<Share> shares = {};  // per device of the group
+  bool is_cut = false;                     // every share has a batch of its own
+  bool with_labels = true;
+  StepBlock block = {};  // but for what each device has of its own
+};
+
+class Replica {
+ public:
+  Replica(std::shared_ptr<Engine> engine, std::shared_ptr<ParameterStore> store, int index,
+          std::shared_ptr<Arena> arena);
+  ~Replica();  // waits for what it pushed
+
+  // The program bound to this replica's arrays, for as long as somebody holds it; grows the arena and the input arrays
+  // as needed (waits then).
+  std::shared_ptr<const BoundProgram> Bind(const std::shared_ptr<const Program>& program);
+
+  // The part that writes the device's samples of a StepInput, and the step block, to their place; until the input
+  // arrays move (addresses_version).
+  Operation LoadPart(const std::vector<DataDesc>& data, const std::vector<DataDesc>& labels, SampleRange range) const;
+  StepParts SegmentParts(const BoundProgram& bound) const;  // one per segment
+  // Whatever runs from now on, until the next call, is one run of a program: it takes a new generation of the arena.
+  void NextRun() { generation_ = arena_->NextGeneration(); }
+
+  // Grows by one whenever the input arrays move; programs bound before hold old addresses.
+  int addresses_version() const { return addresses_version_; }
+  Device device() const { return device_; }
+  int index() const { return index_; }
+  const std::shared_ptr<Arena>& arena() const { return arena_; }
+  // Of the last forward; values in the arena are this replica's while it equals arena()->generation().
+  uint64_t generation() const { return generation_; }
+
+  // Plain arrays, by argument name; of the shape that `bound` has them in. Inputs, states and head gradients.
+  Tensor Input(const BoundProgram& bound, const std::string& name) const;
+  Tensor InputGradient(const BoundProgram& bound, const std::string& name) const;  // throws Error if none is asked for
+  // A plan's value that lies in the arena, where it is: until another program runs there.
+  Tensor Value(const BoundProgram& bound, int value) const;
+  // A copy of output `i` of the last run, in a tensor of its own.
+  Tensor CopyOutput(const BoundProgram& bound, int i) const;
+  void ZeroInputGradients();
+  // Throws Error unless the arena still holds this replica's values.
+  void CheckFresh(const char* what) const;
+
+ private:
+  struct Buffer {
+    std::shared_ptr<Chunk> chunk;
+    int64_t bytes = 0;
+  };
+  // Makes room for one argument, zero-filled where it moves; nothing is bound to the old place then. What throws
+  // changes nothing.
+  void Reserve(std::map<std::string, Buffer>* buffers, const PlanArgument& argument);
+  std::shared_ptr<Chunk> NewZeros(int64_t bytes, const VarPtr& var) const;
+  void* Address(const std::string& name) const;
+  struct Uses;
+  Uses UsesOf(const BoundProgram& bound) const;
+  void WaitIdle() const;
+
+  std::shared_ptr<Engine> engine_;
+  std::shared_ptr<ParameterStore> store_;
+  int index_;
+  Device device_;
+  std::shared_ptr<Arena> arena_;
+  VarPtr inputs_var_, input_gradients_var_;
+  std::map<std::string, Buffer> inputs_, input_gradients_;
+  std::shared_ptr<Chunk> step_;                           // a StepBlock, in device memory
+  PreparedPtr zero_input_gradients_;                      // nullptr until it is wanted, and when the arrays move
+  std::vector<std::weak_ptr<const BoundProgram>> bound_;  // those that somebody still uses
+  uint64_t generation_ = 0;
+  int addresses_version_ = 0;
+};
+
+}  // namespace bindery

@@ -1,0 +1,119 @@
+#include "executor/group/step.h"
+
+#include <set>
+
+#include "engine/backend.h"
+#include "engine/collective.h"
+
+namespace bindery {
+
+namespace {
+
+void AppendAll(const StepParts& from, StepParts* to) { to->insert(to->end(), from.begin(), from.end()); }
+
+}  // namespace
+
+GroupStep::GroupStep(std::shared_ptr<Engine> engine, const ParameterStore& store, std::vector<Participant> participants,
+                     const std::vector<DataDesc>& data, const std::vector<DataDesc>& labels,
+                     const std::vector<SampleRange>& ranges)
+    : engine_(std::move(engine)), participants_(std::move(participants)) {
+  for (const Participant& p : participants_) {
+    Check(p.bound->plan().segments.size() == plan().segments.size(), "all devices' programs have the same segments");
+    load_.push_back(p.replica->LoadPart(data, labels, ranges[p.replica->index()]));
+  }
+  std::vector<StepParts> segments;  // per participant
+  for (const Participant& p : participants_) segments.push_back(p.replica->SegmentParts(*p.bound));
+  AppendSegments(Phase::kForward, segments);
+  AppendStates(store);
+  AppendIdle(store);
+  AppendSegments(Phase::kBackward, segments);
+}
+
+void GroupStep::AppendSegments(Phase phase, const std::vector<StepParts>& segments) {
+  const auto collectives = MemoryCollectives(engine_, false);
+  StepParts& parts = phase == Phase::kForward ? forward_ : backward_;
+  for (size_t s = 0; s < plan().segments.size(); ++s) {
+    if (plan().segments[s].phase != phase) continue;
+    for (const StepParts& parts_of_device : segments) parts.push_back(parts_of_device[s]);
+    const std::vector<PlanExchange>& exchanges = plan().segments[s].exchanges;
+    for (size_t e = 0; e < exchanges.size();) {
+      const Collective what = exchanges[e].what;
+      std::vector<Bucket> buckets;
+      for (; e < exchanges.size() && exchanges[e].what == what; ++e) {
+        Bucket& bucket = buckets.emplace_back();
+        for (const Participant& p : participants_) {
+          const PlanExchange& exchange = p.bound->plan().segments[s].exchanges[e];
+          bucket.sources.push_back(p.replica->Value(*p.bound, exchange.input));
+          bucket.replicas.push_back(p.replica->Value(*p.bound, exchange.output));
+        }
+      }
+      // Each arena is read and written: one device's failure fails all, and nothing is half combined.
+      collectives->Append(what, ToString(what), std::move(buckets), &parts);
+    }
+  }
+}
+
+void GroupStep::AppendStates(const ParameterStore& store) {
+  const std::vector<int> blocks = store.UpdatedBlocks(plan());
+  if (blocks.empty()) return;
+  store.AppendBegin(blocks, &begin_);
+  store.AppendPublish(blocks, {}, &publish_);
+  if (participants_.size() == store.devices().size()) return;
+  std::vector<Bucket> buckets;
+  for (const int b : blocks) {
+    const std::vector<Tensor>& candidates = store.blocks()[b].candidates;
+    buckets.push_back({.sources = {candidates[participants_[0].replica->index()]}, .replicas = candidates});
+  }
+  MemoryCollectives(engine_, false)->Append(Collective::kBroadcast, "states", std::move(buckets), &forward_);
+}
+
+void GroupStep::AppendIdle(const ParameterStore& store) {
+  std::set<std::string> written;
+  for (const PlanGradient& g : plan().gradients) {
+    if (g.req == GradReq::kWrite && plan().arguments[g.argument].is_parameter) written.insert(g.name);
+  }
+  std::vector<bool> busy(store.devices().size(), false);
+  for (const Participant& p : participants_) busy[p.replica->index()] = true;
+  for (size_t d = 0; d < busy.size(); ++d) {
+    if (busy[d]) continue;
+    for (const ParameterStore::Block& block : store.blocks()) {
+      if (block.gradients.empty()) continue;
+      std::vector<Tensor> zeros;
+      for (const int i : block.parameters) {
+        const StoredParameter& p = store.parameters()[i];
+        if (written.contains(p.name)) zeros.push_back(store.Gradient(p, static_cast<int>(d)));
+      }
+      if (zeros.empty()) continue;
+      const VarPtr& var = block.gradients[d].var();
+      Operation operation{
+          .name = "zero gradients", .device = store.devices()[d], .reads = {}, .writes = {}, .updates = {}, .run = {}};
+      // Written as a whole, the block is whole again after a failed step. Others in it may add up.
+      (zeros.size() == block.parameters.size() ? operation.writes : operation.updates).push_back(var);
+      operation.run = [zeros = std::move(zeros),
+                       &flat = Backend::Of(store.devices()[d].kind).flat()](const OpContext& context) {
+        for (const Tensor& zero : zeros) flat.Zero(context.stream, zero.address(), zero.bytes());
+      };
+      backward_.push_back(std::move(operation));
+    }
+  }
+}
+
+void GroupStep::Push(const Extent& extent, const std::shared_ptr<const StepInput>& input) {
+  std::optional<StepRange>& range =
+      ranges_[8 * extent.begins + 4 * extent.forward + 2 * extent.commits + 1 * extent.backward];
+  if (!range) {
+    StepParts parts;
+    if (extent.forward) AppendAll(load_, &parts);
+    if (extent.begins) AppendAll(begin_, &parts);
+    if (extent.forward) AppendAll(forward_, &parts);
+    if (extent.commits) AppendAll(publish_, &parts);
+    if (extent.backward) AppendAll(backward_, &parts);
+    range.emplace(engine_, std::move(parts));
+  }
+  if (extent.forward) {
+    for (const Participant& p : participants_) p.replica->NextRun();
+  }
+  range->Push(input);
+}
+
+}  // namespace bindery

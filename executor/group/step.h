@@ -1,0 +1,54 @@
+// GroupStep: several replicas running one step together. Its parts (engine/step.h): load on every device; the segments
+// of forward and of backward, and between two segments, where the plan says so, collectives over the devices. Forward
+// in training mode moves candidates of the auxiliary states (ParameterStore), which a commit makes the states; devices
+// that sit out get the others'. In backward, their gradients become zero.
+//
+// Made once for a set of bound programs (one for each device that has samples); each stretch of it that is ever run is
+// made ready when it first is.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "engine/step.h"
+#include "executor/group/replica.h"
+
+namespace bindery {
+
+class GroupStep {
+ public:
+  struct Participant {
+    Replica* replica;
+    std::shared_ptr<const BoundProgram> bound;
+    bool operator==(const Participant&) const = default;
+  };
+
+  // At least one participant; all programs come from one symbol and one set of options but for shapes. `store`: also
+  // the devices that sit out get the new states, and zero gradients where requests are kWrite. `ranges`: per device.
+  GroupStep(std::shared_ptr<Engine> engine, const ParameterStore& store, std::vector<Participant> participants,
+            const std::vector<DataDesc>& data, const std::vector<DataDesc>& labels,
+            const std::vector<SampleRange>& ranges);
+
+  struct Extent {
+    bool begins = false;   // candidates of states begin as these; otherwise they are as the last forward left them
+    bool forward = false;  // load, too: with an input
+    bool commits = false;  // makes the candidates the states
+    bool backward = false;
+  };
+  void Push(const Extent& extent, const std::shared_ptr<const StepInput>& input = nullptr);
+  const std::vector<Participant>& participants() const { return participants_; }
+  const Plan& plan() const { return participants_.front().bound->plan(); }
+
+ private:
+  void AppendSegments(Phase phase, const std::vector<StepParts>& segments);
+  void AppendStates(const ParameterStore& store);
+  void AppendIdle(const ParameterStore& store);
+
+  std::shared_ptr<Engine> engine_;
+  std::vector<Participant> participants_;
+  StepParts load_, begin_, forward_, publish_, backward_;
+  std::optional<StepRange> ranges_[16];  // by extent
+};
+
+}  // namespace bindery

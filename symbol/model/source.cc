@@ -1,0 +1,48 @@
+#include "symbol/model/source.h"
+
+#include "proto/model.pb.h"
+
+namespace bindery {
+namespace {
+
+constexpr size_t kMaxQuoted = 100;
+
+}  // namespace
+
+void ModelSource::Fail(FieldPath path, std::string_view message) const {
+  const google::protobuf::TextFormat::ParseInfoTree* tree = &locations_;
+  const google::protobuf::Descriptor* type = proto::Model::descriptor();
+  google::protobuf::TextFormat::ParseLocation place;
+  // The innermost step that the text has: a field that was left out is complained about where its message starts.
+  for (const FieldStep& step : path) {
+    if (!text_ || tree == nullptr || type == nullptr) break;
+    const google::protobuf::FieldDescriptor* field = type->FindFieldByName(step.field);
+    const auto found = tree->GetLocation(field, step.index);
+    if (found.line < 0) break;
+    place = found;
+    tree = tree->GetTreeForNested(field, step.index);
+    type = field->message_type();
+  }
+  if (place.line >= 0) FailAt(place.line, place.column, message);
+  Throw<ModelError>("{}: {}", name_, message);
+}
+
+void ModelSource::FailAt(int line, int column, std::string_view message) const {
+  Throw<ModelError>("{}:{}:{}: {}", name_, line + 1, column + 1, message);
+}
+
+std::string QuotedName(std::string_view name) {
+  std::string quoted = "\"";
+  for (const char c : name.substr(0, kMaxQuoted)) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte == 0x7f) {
+      quoted += fmt::format("\\x{:02x}", byte);
+    } else {
+      quoted += c;
+    }
+  }
+  if (name.size() > kMaxQuoted) quoted += "...";
+  return quoted + "\"";
+}
+
+}  // namespace bindery

@@ -1,0 +1,115 @@
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <system_error>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "train/checkpoint/checkpoint.h"
+
+namespace bindery {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kPrefix = "step-", kSuffix = ".ckpt";
+
+std::string FileName(int64_t step) { return fmt::format("{}{:010}{}", kPrefix, step, kSuffix); }
+
+// The step in a file's name; no value if it is not a checkpoint's.
+std::optional<int64_t> StepOf(const std::string& name) {
+  if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix)) return std::nullopt;
+  const char* const end = name.data() + name.size() - kSuffix.size();
+  int64_t step = 0;
+  const auto [rest, error] = std::from_chars(name.data() + kPrefix.size(), end, step);
+  if (error != std::errc() || rest != end || step < 0 || FileName(step) != name) return std::nullopt;
+  return step;
+}
+
+bool IsTemporary(const std::string& name) { return name.starts_with(".bindery-") && name.ends_with(".tmp"); }
+
+std::vector<std::string> FilesOf(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    names.push_back(entry->path().filename().string());
+  }
+  if (error && error != std::errc::no_such_file_or_directory) {
+    Throw<DataError>("cannot read the folder \"{}\": {} (errno {})", folder, error.message(), error.value());
+  }
+  return names;
+}
+
+std::vector<int64_t> StepsOf(const std::string& folder) {
+  std::vector<int64_t> steps;
+  for (const std::string& name : FilesOf(folder)) {
+    if (const std::optional<int64_t> step = StepOf(name)) steps.push_back(*step);
+  }
+  std::sort(steps.begin(), steps.end());
+  return steps;
+}
+
+// Tidying up must not end a run.
+void Tidy(const std::string& path, const std::error_code& error) {
+  if (error) LogLine(LogLevel::kWarning, fmt::format("cannot remove or rename \"{}\": {}", path, error.message()));
+}
+
+}  // namespace
+
+CheckpointStore::CheckpointStore(std::string folder, int keep) : folder_(std::move(folder)), keep_(keep) {
+  if (folder_.empty()) Throw("a store of checkpoints needs a folder");
+  if (keep < 1) Throw("a store of checkpoints keeps at least 1, got {}", keep);
+}
+
+std::string CheckpointStore::Save(const Checkpoint& checkpoint) {
+  std::error_code error;
+  fs::create_directories(folder_, error);
+  if (error) Throw<DataError>("cannot make the folder \"{}\": {} (errno {})", folder_, error.message(), error.value());
+  const auto path_of = [&](const std::string& name) { return (fs::path(folder_) / name).string(); };
+
+  for (const int64_t step : StepsOf(folder_)) {
+    if (step <= checkpoint.step) continue;
+    const std::string later = path_of(FileName(step));
+    LogLine(LogLevel::kWarning, fmt::format("\"{}\" is of a later step than this run's {}: it is kept as \"{}.old\"",
+                                            later, checkpoint.step, later));
+    fs::rename(later, later + ".old", error);
+    Tidy(later, error);
+  }
+  const std::string path = path_of(FileName(checkpoint.step));
+  SaveCheckpoint(checkpoint, path);
+  for (const std::string& name : FilesOf(folder_)) {
+    if (!IsTemporary(name)) continue;
+    fs::remove(path_of(name), error);
+    Tidy(path_of(name), error);
+  }
+  const std::vector<int64_t> steps = StepsOf(folder_);
+  for (size_t i = 0; i + static_cast<size_t>(keep_) < steps.size() && steps[i] < checkpoint.step; ++i) {
+    fs::remove(path_of(FileName(steps[i])), error);
+    Tidy(path_of(FileName(steps[i])), error);
+  }
+  return path;
+}
+
+std::optional<Checkpoint> CheckpointStore::LoadNewest() const {
+  const std::vector<std::string> paths = List();
+  std::string complaint;
+  for (auto path = paths.rbegin(); path != paths.rend(); ++path) {
+    try {
+      return LoadCheckpoint(*path);
+    } catch (const CheckpointError& error) {
+      LogLine(LogLevel::kWarning, fmt::format("skipping a damaged checkpoint: {}", error.message()));
+      if (complaint.empty()) complaint = error.message();
+    }
+  }
+  if (paths.empty()) return std::nullopt;
+  Throw<CheckpointError>("none of the {} checkpoints in \"{}\" can be read; the newest: {}", paths.size(), folder_,
+                         complaint);
+}
+
+std::vector<std::string> CheckpointStore::List() const {
+  std::vector<std::string> paths;
+  for (const int64_t step : StepsOf(folder_)) paths.push_back((fs::path(folder_) / FileName(step)).string());
+  return paths;
+}
+
+}  // namespace bindery
