@@ -61,55 +61,53 @@ void CheckBucket(const Bucket& bucket, const Engine* engine, size_t index, bool 
 }
 
 // One range with the addresses of its first element.
-struct Work {
+struct Stretch {
   BucketRange range;
-  DType dtype = DType::kFloat32;
   std::vector<const void*> sources;
   std::vector<void*> replicas;
 };
 
+void Do(const RangeWork& work, const BucketRange& range, std::span<const void* const> sources,
+        std::span<void* const> replicas) {
+  const auto& [bucket, begin, end] = range;
+  if (work.function) {
+    work.function(bucket, begin, end, sources, replicas);
+  } else {
+    SumInto(work.buckets[static_cast<size_t>(bucket)].sources[0].dtype(), sources, replicas, end - begin);
+  }
+}
+
 // What one worker does: a share for each thread of its team.
 struct Part {
-  std::vector<std::vector<Work>> shares;
+  std::vector<std::vector<Stretch>> shares;
   int64_t elements = 0;
   std::exception_ptr error;  // of the last run, until the epilogue takes it
 };
 
-// What the operations share; they keep it alive, so the Reduction may go while they are in flight.
+// What the operations share and keep alive, the tensors' memory with it.
 struct State {
-  std::vector<Bucket> buckets;  // keeps the tensors' memory alive
-  RangeFunction function;
-  RangeCheck check;
-  int threads = 1;
+  RangeWork work;
   std::vector<Part> parts;
 
-  // work(Work) for all of a part, by its worker's team.
-  template <class F>
-  void ForEach(const Part& part, const F& work) const {
-    const TeamScope team(part.elements > kSerialElements ? threads : 1);
+  // visit(Stretch) for all of a part, by its worker's team.
+  template <class Visit>
+  void ForEach(const Part& part, const Visit& visit) const {
+    const TeamScope team(part.elements > kSerialElements ? work.threads : 1);
     ParallelFor(static_cast<int64_t>(part.shares.size()), 1, 1, [&](int64_t begin, int64_t end, int) {
       for (int64_t share = begin; share < end; ++share) {
-        for (const Work& w : part.shares[static_cast<size_t>(share)]) work(w);
+        for (const Stretch& stretch : part.shares[static_cast<size_t>(share)]) visit(stretch);
       }
     });
   }
-  void Check(const Part& part) const {
-    ForEach(part, [&](const Work& work) { check(work.range.bucket, work.range.begin, work.range.end, work.sources); });
+  void CheckPart(const Part& part) const {
+    ForEach(part, [&](const Stretch& s) { work.check(s.range.bucket, s.range.begin, s.range.end, s.sources); });
   }
-  void Do(const Part& part) const {
-    ForEach(part, [&](const Work& work) { Do(work); });
-  }
-  void Do(const Work& work) const {
-    const auto& [bucket, begin, end] = work.range;
-    if (function) {
-      function(bucket, begin, end, work.sources, work.replicas);
-    } else {
-      SumInto(work.dtype, work.sources, work.replicas, end - begin);
-    }
+  void DoPart(const Part& part) const {
+    ForEach(part, [&](const Stretch& s) { Do(work, s.range, s.sources, s.replicas); });
   }
   void DoAndKeepError(Part& part) const noexcept {
     try {
-      Do(part);
+      DoPart(part);
     } catch (...) {
       part.error = std::current_exception();
     }
@@ -125,32 +123,30 @@ struct State {
   }
 };
 
-Work MakeWork(const BucketRange& range, const Bucket& bucket) {
-  Work work{.range = range, .dtype = bucket.sources[0].dtype(), .sources = {}, .replicas = {}};
-  const int64_t offset = range.begin * SizeOf(work.dtype);
-  for (const Tensor& source : bucket.sources) work.sources.push_back(static_cast<const char*>(source.data()) + offset);
-  for (const Tensor& replica : bucket.replicas) work.replicas.push_back(static_cast<char*>(replica.data()) + offset);
-  return work;
+Stretch MakeStretch(const BucketRange& range, const Bucket& bucket) {
+  Stretch stretch{.range = range, .sources = {}, .replicas = {}};
+  const int64_t offset = range.begin * SizeOf(bucket.sources[0].dtype());
+  for (const Tensor& tensor : bucket.sources)
+    stretch.sources.push_back(static_cast<const char*>(tensor.data()) + offset);
+  for (const Tensor& tensor : bucket.replicas) stretch.replicas.push_back(static_cast<char*>(tensor.data()) + offset);
+  return stretch;
 }
 
 std::shared_ptr<State> MakeState(const RangeWork& work) {
-  auto state = std::make_shared<State>();
-  state->buckets = work.buckets;
-  state->function = work.function;
-  state->check = work.check;
-  const int threads = state->threads = work.threads, workers = static_cast<int>(work.workers.size());
+  auto state = std::make_shared<State>(State{.work = work, .parts = {}});
+  const int threads = work.threads, workers = static_cast<int>(work.workers.size());
   std::vector<int64_t> elements;
-  for (const Bucket& bucket : state->buckets) elements.push_back(bucket.sources[0].elements());
+  for (const Bucket& bucket : work.buckets) elements.push_back(bucket.sources[0].elements());
   const auto shares = CutBuckets(elements, workers * threads);
   for (size_t first = 0; first < shares.size(); first += static_cast<size_t>(threads)) {
     Part part;
     for (size_t share = first; share < first + static_cast<size_t>(threads); ++share) {
-      std::vector<Work> work;
+      std::vector<Stretch> stretches;
       for (const BucketRange& range : shares[share]) {
-        work.push_back(MakeWork(range, state->buckets[static_cast<size_t>(range.bucket)]));
+        stretches.push_back(MakeStretch(range, work.buckets[static_cast<size_t>(range.bucket)]));
         part.elements += range.end - range.begin;
       }
-      if (!work.empty()) part.shares.push_back(std::move(work));
+      if (!stretches.empty()) part.shares.push_back(std::move(stretches));
     }
     if (!part.shares.empty()) state->parts.push_back(std::move(part));
   }
@@ -181,12 +177,12 @@ std::vector<VarPtr> AppendInPlace(Engine* engine, const RangeWork& work, StepPar
     parts->push_back(std::move(prologue));
     std::vector<VarPtr> before = sources;  // what a part comes after
     before.push_back(token);
-    for (size_t i = 0; state->check && i < state->parts.size(); ++i) {
+    for (size_t i = 0; work.check && i < state->parts.size(); ++i) {
       to_know.push_back(engine->NewVar());
       Operation check = part(work.workers[i]);
       check.reads = before;
       check.writes = {to_know.back()};
-      check.run = [state, i](const OpContext&) { state->Check(state->parts[i]); };
+      check.run = [state, i](const OpContext&) { state->CheckPart(state->parts[i]); };
       parts->push_back(std::move(check));
     }
     before.insert(before.end(), to_know.begin() + 1, to_know.end());
@@ -198,15 +194,15 @@ std::vector<VarPtr> AppendInPlace(Engine* engine, const RangeWork& work, StepPar
       range.run = [state, i](const OpContext&) { state->DoAndKeepError(state->parts[i]); };
       parts->push_back(std::move(range));
     }
-  } else {                                                       // the prologue is the only part
-    const bool keeps_error = !work.replaces && state->function;  // otherwise there are no half updates
+  } else {                                                     // the prologue is the only part
+    const bool keeps_error = !work.replaces && work.function;  // otherwise there are no half updates
     if (keeps_error) {
       done.push_back(engine->NewVar());
       prologue.updates.push_back(done.back());
     }
     prologue.run = [state, keeps_error](const OpContext&) {
-      if (state->check) state->Check(state->parts[0]);
-      keeps_error ? state->DoAndKeepError(state->parts[0]) : state->Do(state->parts[0]);
+      if (state->work.check) state->CheckPart(state->parts[0]);
+      keeps_error ? state->DoAndKeepError(state->parts[0]) : state->DoPart(state->parts[0]);
     };
     parts->push_back(std::move(prologue));
   }
@@ -250,11 +246,7 @@ std::vector<VarPtr> AppendStaged(Engine* engine, const RangeWork& work, StepPart
       for_each([&](int b, int64_t elements, auto sources, auto) { kept->check(b, 0, elements, sources); });
     }
     for_each([&](int b, int64_t elements, auto sources, auto replicas) {
-      if (kept->function) {
-        kept->function(b, 0, elements, sources, replicas);
-      } else {
-        SumInto(kept->buckets[static_cast<size_t>(b)].sources[0].dtype(), sources, replicas, elements);
-      }
+      Do(*kept, {b, 0, elements}, sources, replicas);
     });
   };
   return {AppendHostCall(engine, work.name, ranges, run, work.gates, kept, parts)};
