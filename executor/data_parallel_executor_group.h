@@ -66,10 +66,9 @@ struct GroupOptions {
   std::shared_ptr<Engine> engine = nullptr;  // default: the shared group's, else DefaultEngine()
   int threads_per_device = 0;                // of CPUs; 0: the cores this process may use, shared out evenly
   uint64_t seed = 0;                         // of random operators
-  KernelPolicy policy = KernelPolicy::kFast;
+  CompileSwitches switches = {};
   // Host memory for programs of shapes and modes met before; those beyond it are made again when they are met again.
   int64_t program_bytes = ProgramCache::kBytes;
-  bool passes = true, fusion = true, inplace = true, reuse_memory = true;  // switches for tests and debugging
 };
 
 // A parameter as the devices hold it: flat storage, in the group's format, equal on all devices.

@@ -14,11 +14,7 @@ Executor::Executor(const Symbol& symbol, const ExecutorOptions& options) {
                      .engine = options.engine,
                      .threads_per_device = options.threads,
                      .seed = options.seed,
-                     .policy = options.policy,
-                     .passes = options.passes,
-                     .fusion = options.fusion,
-                     .inplace = options.inplace,
-                     .reuse_memory = options.reuse_memory};
+                     .switches = options.switches};
   auto zeros = std::make_shared<Batch>();
   for (DataDesc& desc : group.data) {
     const Shape& first = group.data[0].shape;

@@ -33,8 +33,7 @@ struct ExecutorOptions {
   std::shared_ptr<Engine> engine = nullptr;
   int threads = 0;  // 0: all cores
   uint64_t seed = 0;
-  KernelPolicy policy = KernelPolicy::kFast;
-  bool passes = true, fusion = true, inplace = true, reuse_memory = true;
+  CompileSwitches switches = {};
 };
 
 class Executor {

@@ -16,6 +16,13 @@
 
 namespace bindery {
 
+// What may be switched without changing what is computed, but for rounding. For tests, debugging and comparison.
+struct CompileSwitches {
+  KernelPolicy policy = KernelPolicy::kFast;
+  bool passes = true, fusion = true, inplace = true, reuse_memory = true;
+  bool operator==(const CompileSwitches&) const = default;
+};
+
 struct CompileOptions {
   ShapeMap shapes;  // by argument name; the rest is inferred
   DTypeMap dtypes;
@@ -32,10 +39,8 @@ struct CompileOptions {
   int threads = 1;
   bool plain_parameters = false;  // keep open storage formats plain, for a group of several kinds of devices
   int devices = 1;                // that take part: with more than one, across-device operators cut segments
-  KernelPolicy policy = KernelPolicy::kFast;
+  CompileSwitches switches = {};
   std::string observe = {};  // a regular expression on value names; matching values are kept, plain
-  // Each may be switched off without changing what is computed.
-  bool passes = true, fusion = true, inplace = true, reuse_memory = true;
   bool operator==(const CompileOptions&) const = default;
 };
 

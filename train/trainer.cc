@@ -102,7 +102,7 @@ void Trainer::Bind(const std::vector<DataDesc>& data, const std::vector<DataDesc
                             .engine = options_.engine,
                             .threads_per_device = options_.threads_per_device,
                             .seed = options_.seed,
-                            .policy = options_.policy});
+                            .switches = {.policy = options_.policy}});
   SetInitialParams(group.get(), ToModel());
   std::unique_ptr<Updater> updater;
   if (for_training) {

@@ -23,7 +23,7 @@ namespace {
 class Compiler : private ProgramBuilder {
  public:
   Compiler(LoweredGraph lowered, const CompileOptions& options)
-      : ProgramBuilder(options.threads, options.policy, options.device), lowered_(std::move(lowered)),
+      : ProgramBuilder(options.threads, options.switches.policy, options.device), lowered_(std::move(lowered)),
         graph_(lowered_.graph), options_(options),
         has_backward_(options.with_backward && options.mode == Mode::kTrain) {}
 
@@ -43,8 +43,10 @@ class Compiler : private ProgramBuilder {
     EmitWaiting();
     FinishObserved();
     CutSegment(has_backward_ ? Phase::kBackward : Phase::kForward, /*keep_empty=*/true);
-    PlanMemory(&program(),
-               {.root = roots(), .kept = kept_, .inplace = options_.inplace, .reuse = options_.reuse_memory});
+    PlanMemory(&program(), {.root = roots(),
+                            .kept = kept_,
+                            .inplace = options_.switches.inplace,
+                            .reuse = options_.switches.reuse_memory});
     VerifyPlan(plan());
     return Finish();
   }
@@ -236,7 +238,7 @@ class Compiler : private ProgramBuilder {
         spec.output_wishes[o] = plan().arguments[plan().gradients[gradient->second.front()].argument].format;
       }
     }
-    Kernel kernel = MakeKernel(spec, options_.policy);
+    Kernel kernel = MakeKernel(spec, options_.switches.policy);
     Check(kernel.input_formats.size() == num_inputs && kernel.output_formats.size() == num_outputs,
           "a kernel names a format for each input and output");
 

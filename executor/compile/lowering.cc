@@ -104,7 +104,7 @@ LoweredGraph Lower(const Symbol& symbol, const CompileOptions& options) {
   lowered.head_names = symbol.ListOutputs();
 
   Symbol heads = ExpandComposites(Adapt(symbol, options));
-  if (options.passes) heads = RemoveIdentities(heads);
+  if (options.switches.passes) heads = RemoveIdentities(heads);
   Graph forward = Graph::Of(heads);
   lowered.batch = BatchOf(forward, options.shapes, options.batch_axes);
   NodeTypes forward_types = InferTypes(forward, options.shapes, options.dtypes, options.batch_axes, lowered.batch);
@@ -126,7 +126,7 @@ LoweredGraph Lower(const Symbol& symbol, const CompileOptions& options) {
     dtypes[name] = type.dtype;
   }
   const auto fuse = [&](Graph* graph, NodeTypes* types) {
-    if (!options.fusion || !options.observe.empty()) return;
+    if (!options.switches.fusion || !options.observe.empty()) return;
     const Symbol fused = Fuse(*graph, *types);
     if (fused.entries() == graph->outputs) return;
     *graph = Graph::Of(fused);
@@ -172,7 +172,7 @@ LoweredGraph Lower(const Symbol& symbol, const CompileOptions& options) {
   }
 
   Symbol joint{std::move(outputs)};
-  if (options.passes) joint = RunPasses(joint, dtypes, options.mode);
+  if (options.switches.passes) joint = RunPasses(joint, dtypes, options.mode);
   lowered.graph = Graph::Of(joint);
   // Passes may have removed the last use of a variable.
   const auto keep_present = [&](auto* map) {

@@ -109,12 +109,8 @@ CompileOptions DataParallelExecutorGroup::OptionsFor(DeviceKind device, const st
   o.with_backward = options_.for_training && mode == Mode::kTrain;
   o.threads = device == DeviceKind::kCpu ? threads_ : 1;
   o.devices = static_cast<int>(devices);
-  o.policy = options_.policy;
+  o.switches = options_.switches;
   o.observe = watch_;
-  o.passes = options_.passes;
-  o.fusion = options_.fusion;
-  o.inplace = options_.inplace;
-  o.reuse_memory = options_.reuse_memory;
   return o;
 }
 

@@ -34,7 +34,7 @@ TEST(CompileTest, WhatTheGradientDoesNotReadIsNotComputed) {
   const Symbol gradient = Gradient(MakeLoss(Sum(fc), {}, "loss"), wrt, {.shapes = {{"data", {5, 3}}}}).gradients[0];
   for (const KernelPolicy policy : kPolicies) {
     for (const Symbol& symbol : {gradient, Group({gradient, BlockGrad(fc)})}) {
-      Executor e(symbol, {.inputs = {{"data", {5, 3}}}, .for_training = false, .policy = policy});
+      Executor e(symbol, {.inputs = {{"data", {5, 3}}}, .for_training = false, .switches = {.policy = policy}});
       e.Forward({{"data", RandomTensor({5, 3}, 1)}});
       EXPECT_EQ(e.Output(0), HostTensor::Full(DType::kFloat32, {4}, 5));
       EXPECT_EQ(StepsOf(e.plan(), "FullyConnected"), symbol.size() - 1);
@@ -50,7 +50,8 @@ TEST(CompileTest, ExtentsOfZero) {
                               Concat({x, Variable("more")}, {}, "both")});
   const HostTensor empty(DType::kFloat32, {2, 0}), more = RandomTensor({2, 3}, 1);
   for (const KernelPolicy policy : kPolicies) {
-    Executor e(heads, {.inputs = {{"data", {2, 0}}, {"more", {2, 3}}}, .for_training = false, .policy = policy});
+    Executor e(heads,
+               {.inputs = {{"data", {2, 0}}, {"more", {2, 3}}}, .for_training = false, .switches = {.policy = policy}});
     e.Forward({{"data", empty}, {"more", more}});
     EXPECT_EQ(e.Output(0), HostTensor(DType::kFloat32, {2}));
     for (int i = 0; i < 2; ++i) EXPECT_TRUE(std::isnan(e.Output(1).At(i)));
@@ -87,14 +88,14 @@ TEST(CompileTest, HiddenOutputsAlone) {
     // The sum's gradient needs to know who won, but not the maximum itself.
     const GivenTypes given{.shapes = {{"data", data.shape()}}};
     Executor won(Gradient(MakeLoss(Sum(pool), {}, "loss"), std::vector<std::string>{"data"}, given).gradients[0],
-                 {.inputs = {{"data", data.shape()}}, .for_training = false, .policy = policy});
+                 {.inputs = {{"data", data.shape()}}, .for_training = false, .switches = {.policy = policy}});
     won.Forward({{"data", data}}, Mode::kTrain);
     double winners = 0;
     for (int64_t i = 0; i < data.elements(); ++i) winners += won.Output(0).At(i);
     EXPECT_EQ(winners, 2 * 3 * 2 * 2);
 
     // Nobody reads the normalisation, but it moves the running statistics.
-    Executor n(BlockGrad(mean), {.inputs = {{"data", data.shape()}}, .policy = policy});
+    Executor n(BlockGrad(mean), {.inputs = {{"data", data.shape()}}, .switches = {.policy = policy}});
     const HostTensor moving = HostTensor::Full(DType::kFloat32, {3}, 10);
     n.SetParams({}, {{"bn_running_mean", moving}, {"bn_running_var", moving}}, {.allow_missing = true});
     n.Forward({{"data", data}});
@@ -137,7 +138,7 @@ TEST(CompileTest, GradientsAlone) {
         inputs.push_back({"softmax_label", Shape{net.data[0]}});
         values["softmax_label"] = HostTensor::Full(DType::kFloat32, Shape{net.data[0]}, 2);
       }
-      const ExecutorOptions options{.inputs = inputs, .seed = 3, .policy = policy, .fusion = false};
+      const ExecutorOptions options{.inputs = inputs, .seed = 3, .switches = {.policy = policy, .fusion = false}};
       Executor joint(net.symbol, options);
       InitialiseEqually({&joint.group()}, 1);
       HostTensorMap args, aux;
@@ -175,7 +176,7 @@ TEST(CompileTest, ForwardLeavesGradientsAlone) {
     for (const GradReq req : {GradReq::kWrite, GradReq::kAdd}) {
       for (const bool passes : {false, true}) {
         Executor e(Group({loss, BlockGrad(head, "head")}),
-                   {.inputs = {{"data", {4, 6}}}, .grad_req = req, .passes = passes});
+                   {.inputs = {{"data", {4, 6}}}, .grad_req = req, .switches = {.passes = passes}});
         e.SetParams({{"w", value}});
         HostTensor expected(DType::kFloat32, {2, 3});
         for (const HostTensor& x : data) {

@@ -57,8 +57,11 @@ TEST(Executor, GradientsOfArithmetic) {
         {.inputs = {a, b}, .grad_req = kBoth},
         {.inputs = {b, a}, .grad_req = kBoth, .engine = at_once},
         {.inputs = {a, b}, .grad_req = list, .engine = at_once},
-        {.inputs = {a, b}, .grad_req = kBoth, .engine = at_once, .passes = false, .fusion = false, .inplace = false},
-        {.inputs = {a, b}, .grad_req = kBoth, .engine = at_once, .policy = KernelPolicy::kReference},
+        {.inputs = {a, b},
+         .grad_req = kBoth,
+         .engine = at_once,
+         .switches = {.passes = false, .fusion = false, .inplace = false}},
+        {.inputs = {a, b}, .grad_req = kBoth, .engine = at_once, .switches = {.policy = KernelPolicy::kReference}},
         {.inputs = {a, b}, .for_training = false, .engine = at_once},
     };
     for (const Binary& f : kBinaries) {
@@ -276,16 +279,20 @@ void ExpectNear(const Outcome& a, const Outcome& b, double tolerance) {
 
 TEST(Compiler, NothingThatCanBeSwitchedOffChangesTheResult) {
   for (const KernelPolicy policy : {KernelPolicy::kFast, KernelPolicy::kReference}) {
-    const Outcome all = RunEverything({.threads_per_device = 1, .policy = policy});
-    ExpectNear(all, RunEverything({.threads_per_device = 1, .policy = policy}), 0);                    // twice: bits
-    ExpectNear(all, RunEverything({.threads_per_device = 1, .policy = policy, .inplace = false}), 0);  // memory: bits
-    ExpectNear(all, RunEverything({.threads_per_device = 1, .policy = policy, .reuse_memory = false}), 0);
-    ExpectNear(all, RunEverything({.engine = MakeInlineEngine(), .threads_per_device = 1, .policy = policy}), 0);
-    ExpectNear(all, RunEverything({.threads_per_device = 1, .policy = policy, .passes = false}), 2e-5);
-    ExpectNear(all, RunEverything({.threads_per_device = 1, .policy = policy, .fusion = false}), 2e-5);
-    ExpectNear(all, RunEverything({.threads_per_device = 2, .policy = policy}), 2e-5);
+    const auto run = [](const CompileSwitches& switches, int threads = 1) {
+      return RunEverything({.threads_per_device = threads, .switches = switches});
+    };
+    const Outcome all = run({.policy = policy});
+    ExpectNear(all, run({.policy = policy}), 0);                    // twice: bits
+    ExpectNear(all, run({.policy = policy, .inplace = false}), 0);  // memory: bits
+    ExpectNear(all, run({.policy = policy, .reuse_memory = false}), 0);
+    ExpectNear(
+        all, RunEverything({.engine = MakeInlineEngine(), .threads_per_device = 1, .switches = {.policy = policy}}), 0);
+    ExpectNear(all, run({.policy = policy, .passes = false}), 2e-5);
+    ExpectNear(all, run({.policy = policy, .fusion = false}), 2e-5);
+    ExpectNear(all, run({.policy = policy}, 2), 2e-5);
   }
-  ExpectNear(RunEverything({.policy = KernelPolicy::kFast}), RunEverything({.policy = KernelPolicy::kReference}), 1e-4);
+  ExpectNear(RunEverything({}), RunEverything({.switches = {.policy = KernelPolicy::kReference}}), 1e-4);
 }
 
 TEST(Compiler, TwoBindsGiveEqualPlansThatPrint) {

@@ -34,7 +34,8 @@ CompileOptions ForTraining(const Symbol& symbol) {
   }
   options.mode = Mode::kTrain;
   options.with_backward = true;
-  options.policy = KernelPolicy::kReference;  // the library's kernels take most of the time, and the same for each
+  options.switches.policy =
+      KernelPolicy::kReference;  // the library's kernels take most of the time, and the same for each
   return options;
 }
 

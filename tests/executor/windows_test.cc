@@ -20,7 +20,7 @@ struct Results {
 Results Run(const Symbol& symbol, const HostTensor& x, KernelPolicy policy) {
   Executor e(symbol, {.inputs = {{"x", x.shape(), x.dtype()}},
                       .grad_req = std::map<std::string, GradReq>{{"x", GradReq::kWrite}},
-                      .policy = policy});
+                      .switches = {.policy = policy}});
   for (const StoredParameter& p : e.group().store().parameters()) {
     e.SetParams({{p.name, HostTensor::Full(p.dtype, p.shape, 0.5)}}, {}, {.allow_missing = true});
   }

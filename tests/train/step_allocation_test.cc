@@ -79,7 +79,7 @@ int64_t AllocationsOf(const std::shared_ptr<Engine>& engine, GradReq request, bo
                                         .grad_req = request,
                                         .engine = engine,
                                         .threads_per_device = 1,
-                                        .policy = KernelPolicy::kReference});
+                                        .switches = {.policy = KernelPolicy::kReference}});
   Updater updater(&group, {.optimizer = MakeOptimizer("sgd(lr=0.1, momentum=0.9)")});
   const auto batch = std::make_shared<const Batch>(
       Batch{.data = {HostTensor::Full(DType::kFloat32, {6, 4}, 1)}, .label = {HostTensor(DType::kFloat32, {6})}});

@@ -64,9 +64,9 @@ void ExpectVersion2(const Model& model) {
   EXPECT_EQ(model.params.at("scalar"), HostTensor::Full(DType::kInt64, {}, -7));
 
   for (const KernelPolicy policy : {KernelPolicy::kReference, KernelPolicy::kFast}) {
-    Executor e(
-        model.symbol,
-        {.inputs = {{"data", {2, 2, 5, 4}}, {"softmax_label", {2}}}, .grad_req = GradReq::kNull, .policy = policy});
+    Executor e(model.symbol, {.inputs = {{"data", {2, 2, 5, 4}}, {"softmax_label", {2}}},
+                              .grad_req = GradReq::kNull,
+                              .switches = {.policy = policy}});
     e.SetParams(model.params, model.aux, {.allow_extra = true});
     e.Forward({{"data", Images()}}, Mode::kPredict);
     ExpectValues(e.Output(0), {0.549768338, 0.292731781, 0.157499881, 0.484042112, 0.298980906, 0.216976982},
