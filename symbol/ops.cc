@@ -48,6 +48,12 @@ std::span<const OpDef& (*const)()> BuiltinOps() {
       MakeLossGradOp,
       CountAboveOp,
       BlockGradOp,
+      // measure.h
+      ArgMaxOp,
+      PickOp,
+      RankOfOp,
+      SumExactlyOp,
+      FirstOutsideOp,
       // pooling.h
       PoolingOp,
       PoolingGradOp,

@@ -8,6 +8,7 @@
 #include "symbol/ops/elementwise.h"
 #include "symbol/ops/fully_connected.h"
 #include "symbol/ops/loss.h"
+#include "symbol/ops/measure.h"
 #include "symbol/ops/pooling.h"
 #include "symbol/ops/reduce.h"
 #include "symbol/ops/shape_ops.h"

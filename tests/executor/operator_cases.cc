@@ -8,7 +8,7 @@ std::vector<OperatorCase> AllOperatorCases() {
   std::vector<OperatorCase> all;
   for (auto* family :
        {ActivationCases, BatchNormCases, ConvolutionCases, DropoutCases, BinaryCases, UnaryCases, FullyConnectedCases,
-        LossCases, PoolingCases, ReduceCases, ShapeCases, SoftmaxCases, LargeCases}) {
+        LossCases, MeasureCases, PoolingCases, ReduceCases, ShapeCases, SoftmaxCases, LargeCases}) {
     std::vector<OperatorCase> cases = family();
     all.insert(all.end(), std::make_move_iterator(cases.begin()), std::make_move_iterator(cases.end()));
   }

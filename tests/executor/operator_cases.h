@@ -16,6 +16,7 @@ std::vector<OperatorCase> BinaryCases();  // element-wise, two operands and more
 std::vector<OperatorCase> UnaryCases();   // element-wise, one operand
 std::vector<OperatorCase> FullyConnectedCases();
 std::vector<OperatorCase> LossCases();
+std::vector<OperatorCase> MeasureCases();
 std::vector<OperatorCase> PoolingCases();
 std::vector<OperatorCase> ReduceCases();
 std::vector<OperatorCase> ShapeCases();

@@ -12,6 +12,7 @@ namespace {
 
 TEST(Operators, Softmax) { CheckOperators(SoftmaxCases()); }
 TEST(Operators, Loss) { CheckOperators(LossCases()); }
+TEST(Operators, Measure) { CheckOperators(MeasureCases()); }
 
 class LossTest : public testing::TestWithParam<KernelPolicy> {
  protected:

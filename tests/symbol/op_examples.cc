@@ -148,6 +148,19 @@ void AddHeads(Examples& e) {
         {-1});
 }
 
+void AddMeasures(Examples& e) {
+  for (const int64_t axis : {1, -1}) {
+    e.Add(ArgMaxOp(), PlaceAttrs{axis}, {{5, 4, 3}});
+    e.Add(PickOp(), PlaceAttrs{axis}, {{5, 4, 3}, {5, axis == 1 ? 3 : 4}});
+    e.Add(RankOfOp(), PlaceAttrs{axis}, {{5, 4, 3}, {5, axis == 1 ? 3 : 4}});
+  }
+  e.Add(ArgMaxOp(), PlaceAttrs{0}, {{4, 5}}, {1});
+  e.Add(SumExactlyOp(), {}, {{5, 3}});
+  e.Add(FirstOutsideOp(), FirstOutsideAttrs{}, {{5, 3}});
+  e.Add(FirstOutsideOp(), FirstOutsideAttrs{.low = 0, .high = 9, .whole = true, .use_ignore = true, .ignore = -2},
+        {{5, 3}});
+}
+
 void AddShapeOps(Examples& e) {
   e.Add(ReshapeOp(), ReshapeAttrs{{0, -1, 2}}, {{5, 4, 3}});
   e.Add(ReshapeOp(), ReshapeAttrs{.shape = {0, 4, -1}, .batches = {1, 0, 0}}, {{5, 12}});
@@ -188,6 +201,7 @@ const std::vector<OpExample>& OpExamples() {
     AddElementwise(examples);
     AddLayers(examples);
     AddHeads(examples);
+    AddMeasures(examples);
     AddShapeOps(examples);
     return examples.list;
   }();

@@ -141,21 +141,6 @@ ClassMetricOptions Checked(const char* metric, ClassMetricOptions options) {
 
 }  // namespace
 
-void ExactSum::Add(double value, double* pieces) {
-  constexpr double kUnits[kSize] = {0x1p-20, 0x1p-50, 0x1p-80};
-  if (!(std::abs(value) < 0x1p50)) {  // too large to be cut, infinite or NaN
-    pieces[0] += value;
-    return;
-  }
-  for (int i = 0; i < kSize; ++i) {
-    const double piece = std::nearbyint(value / kUnits[i]) * kUnits[i];
-    pieces[i] += piece;
-    value -= piece;  // exact: both are multiples of value's last bit
-  }
-}
-
-double ExactSum::Total(const double* pieces) { return pieces[0] + (pieces[1] + pieces[2]); }
-
 Accuracy::Accuracy(ClassMetricOptions options) : options_(Checked("accuracy", std::move(options))) {}
 
 void Accuracy::Accumulate(const MetricInputs& inputs, std::span<double> partial) const {

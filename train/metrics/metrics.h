@@ -13,18 +13,10 @@
 #include <string_view>
 #include <vector>
 
+#include "base/exact_sum.h"
 #include "executor/metric.h"
 
 namespace bindery {
-
-// A sum of doubles that does not depend on the order of adding. A number is cut into three pieces, multiples of 2^-20,
-// 2^-50 and 2^-80, and each kind of piece is added by itself: exact, because it stays far below 2^53 multiples (for
-// 2^24 numbers up to 2^9 each). What is left of a number, below 2^-81, is dropped.
-struct ExactSum {
-  static constexpr int kSize = 3;
-  static void Add(double value, double* pieces);
-  static double Total(const double* pieces);
-};
 
 // The output and the label that a metric is about, by name. Empty: all, output i with label i.
 struct MetricTarget {

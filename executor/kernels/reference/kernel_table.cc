@@ -11,6 +11,7 @@ KernelRows DropoutKernels();
 KernelRows ElementwiseKernels();
 KernelRows FullyConnectedKernels();
 KernelRows LossKernels();
+KernelRows MeasureKernels();
 KernelRows PoolingKernels();
 KernelRows ReduceKernels();
 KernelRows ShapeKernels();
@@ -25,7 +26,7 @@ const KernelTable& ReferenceKernels() {
   using namespace reference;  // NOLINT: the table is nothing but its names
   static const KernelTable table(
       {ActivationKernels(), BatchNormKernels(), ConvolutionKernels(), DropoutKernels(), ElementwiseKernels(),
-       FullyConnectedKernels(), LossKernels(), PoolingKernels(), ReduceKernels(), ShapeKernels(), SoftmaxKernels(),
+       FullyConnectedKernels(), LossKernels(), MeasureKernels(), PoolingKernels(), ReduceKernels(), ShapeKernels(), SoftmaxKernels(),
        SoftmaxOutputKernels(), SyncBatchNormKernels()},
       reference::MakeReorder);
   return table;

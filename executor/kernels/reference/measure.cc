@@ -1,0 +1,146 @@
+// Along an axis, and over all elements: on the tensors' own memory, since what is read is large and what is given small.
+#include "symbol/ops/measure.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/exact_sum.h"
+#include "executor/kernel_table.h"
+#include "executor/kernels/reference/util.h"
+
+namespace bindery::reference {
+namespace {
+
+// An element as it is compared: the 16-bit floats as float.
+template <class T>
+auto Number(T x) {
+  if constexpr (std::is_arithmetic_v<T>) {
+    return x;
+  } else {
+    return static_cast<float>(x);
+  }
+}
+
+// The elements along the axis at one position of the output.
+template <class T>
+struct Row {
+  const T* first;
+  int64_t extent, stride;
+  auto operator[](int64_t k) const { return Number(first[k * stride]); }
+};
+
+// Where an index of any type points to; -1 if to none of `extent`.
+int64_t PlaceAt(DType dtype, const std::byte* places, int64_t i, int64_t extent) {
+  return Dispatch(dtype, [&]<class T>() -> int64_t {
+    const double place = LoadDouble(reinterpret_cast<const T*>(places)[i]);
+    return place >= 0 && place < static_cast<double>(extent) && place == std::floor(place) ? static_cast<int64_t>(place)
+                                                                                           : -1;
+  });
+}
+
+// (data [, place]) -> Y: output[i] = f(row i [, the place in it])
+template <class F>
+MaybeKernel AlongAxis(const KernelSpec& spec, const F& f) {
+  const Shape& shape = spec.inputs[0].shape;
+  const int axis = shape.Axis(static_cast<int>(spec.attributes<PlaceAttrs>().axis));
+  const int64_t positions = spec.outputs[0].shape.Elements(), extent = shape[axis], inner = shape.CountFrom(axis + 1);
+  const DType places = spec.inputs.size() > 1 ? spec.inputs[1].dtype : DType::kInt64;
+  return Dispatch(spec.inputs[0].dtype, [&]<class T>() -> Kernel {
+    return OnBytes(spec, [=](const Tensors& t) {
+      const T* data = reinterpret_cast<const T*>(t.raw_in[0]);
+      for (int64_t i = 0; i < positions; ++i) {
+        const Row<T> row{data + i / inner * extent * inner + i % inner, extent, inner};
+        const auto result = f(row, t.raw_in.size() > 1 ? PlaceAt(places, t.raw_in[1], i, extent) : 0);
+        reinterpret_cast<std::remove_const_t<decltype(result)>*>(t.raw_out[0])[i] = result;
+      }
+    });
+  });
+}
+
+MaybeKernel MakeArgMax(const KernelSpec& spec) {
+  return AlongAxis(spec, []<class T>(const Row<T>& row, int64_t) {
+    int64_t best = 0;
+    for (int64_t k = 1; k < row.extent; ++k) {
+      if (row[k] > row[best] || (row[k] != row[k] && row[best] == row[best])) best = k;
+    }
+    return best;
+  });
+}
+
+MaybeKernel MakePick(const KernelSpec& spec) {
+  return AlongAxis(spec, []<class T>(const Row<T>& row, int64_t place) {
+    if (place >= 0) return row.first[place * row.stride];
+    if constexpr (std::is_integral_v<T>)
+      return T{};
+    else
+      return static_cast<T>(NAN);
+  });
+}
+
+MaybeKernel MakeRankOf(const KernelSpec& spec) {
+  return AlongAxis(spec, []<class T>(const Row<T>& row, int64_t place) {
+    if (place < 0) return row.extent;
+    const auto own = row[place];
+    int64_t before = 0, nans = 0;
+    for (int64_t k = 0; k < row.extent; ++k) {
+      before += row[k] > own;
+      nans += row[k] != row[k];
+    }
+    for (int64_t k = 0; k < place; ++k) before += row[k] == own;
+    return nans > 0 ? row.extent : before;
+  });
+}
+
+MaybeKernel MakeSumExactly(const KernelSpec& spec) {
+  const int64_t n = spec.inputs[0].shape.Elements();
+  return Dispatch(spec.inputs[0].dtype, [&]<class T>() -> Kernel {
+    return OnBytes(spec, [n](const Tensors& t) {
+      double* pieces = reinterpret_cast<double*>(t.raw_out[0]);
+      std::fill_n(pieces, ExactSum::kSize, 0.0);
+      for (int64_t i = 0; i < n; ++i) ExactSum::Add(LoadDouble(reinterpret_cast<const T*>(t.raw_in[0])[i]), pieces);
+    });
+  });
+}
+
+MaybeKernel MakeFirstOutside(const KernelSpec& spec) {
+  const int64_t n = spec.inputs[0].shape.Elements();
+  return Dispatch(spec.inputs[0].dtype, [&, attrs = spec.attributes<FirstOutsideAttrs>()]<class T>() -> Kernel {
+    return OnBytes(spec, [=](const Tensors& t) {
+      const auto at = [x = reinterpret_cast<const T*>(t.raw_in[0])](int64_t i) { return LoadDouble(x[i]); };
+      const auto within = [&](double x) { return (x >= attrs.low) & (x <= attrs.high); };
+      const auto inside = [&](double x) {
+        return (within(x) && (!attrs.whole || x == std::floor(x))) || (attrs.use_ignore && x == attrs.ignore);
+      };
+      double* result = reinterpret_cast<double*>(t.raw_out[0]);
+      result[0] = -1;
+      result[1] = 0;
+      constexpr int64_t kBlock = 256;  // looked at without a branch for each element
+      for (int64_t begin = 0; begin < n; begin += kBlock) {
+        const int64_t end = std::min(n, begin + kBlock);
+        int64_t count = 0;
+        for (int64_t i = begin; i < end; ++i) count += within(at(i));
+        if (count == end - begin && !attrs.whole) continue;
+        for (int64_t i = begin; i < end; ++i) {
+          if (inside(at(i))) continue;
+          result[0] = static_cast<double>(i);
+          result[1] = at(i);
+          return;
+        }
+      }
+    });
+  });
+}
+
+constexpr KernelEntry kEntries[] = {
+    {"ArgMax", MakeArgMax},
+    {"Pick", MakePick},
+    {"RankOf", MakeRankOf},
+    {"SumExactly", MakeSumExactly},
+    {"FirstOutside", MakeFirstOutside},
+};
+
+}  // namespace
+
+KernelRows MeasureKernels() { return kEntries; }
+
+}  // namespace bindery::reference

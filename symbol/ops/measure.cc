@@ -1,0 +1,117 @@
+#include "symbol/ops/measure.h"
+
+#include "base/error.h"
+#include "base/exact_sum.h"
+#include "symbol/ops/common.h"
+
+namespace bindery {
+namespace {
+
+using rule::Value;
+
+constexpr char kNoGradient[] = "it serves metrics and checks";
+
+// (data [, place]) -> output: data's shape without the axis
+void InferPlace(InferContext& c) {
+  const Value data = Value::In(c, 0), output = Value::Out(c, 0);
+  if (!data.shape()) return;
+  const int axis = rule::Axis(c.attrs<PlaceAttrs>().axis, *data.shape());
+  output.Set(data.shape()->Erase(axis));
+  if (c.num_inputs() > 1) rule::Alike({Value::In(c, 1), output});
+  data.Set(output.shape()->Insert(axis, (*data.shape())[axis]));
+  if (data.Known() && (*data.shape())[axis] == 0 && output.shape()->Elements() != 0) {
+    Throw<ShapeError>("there are no elements along axis {} of {}", axis, *data.shape());
+  }
+}
+
+void PlaceBatchAxis(BatchAxisContext& c) {
+  rule::NotBatched(c);
+  const int axis = rule::Axis(c.attrs<PlaceAttrs>().axis, c.input_shapes[0]), batch = c.input_axes[0];
+  if (batch >= 0 && batch != axis) c.output_axes[0] = batch - (axis < batch ? 1 : 0);
+}
+
+OpDef Place(std::string name, std::string doc, std::vector<std::string> inputs) {
+  return {
+      .name = std::move(name),
+      .doc = std::move(doc),
+      .attrs_type = &AttrsOf<PlaceAttrs>(),
+      .inputs = rule::Inputs(std::move(inputs)),
+      .infer_shape = InferPlace,
+      .infer_dtype = [](InferDTypeContext& c) { c.SetOutput(0, DType::kInt64); },  // of any types
+      .batch_axis = PlaceBatchAxis,
+      .check = [](const AnyAttrs& attrs) { rule::CheckAxisAttr("axis", attrs.get<PlaceAttrs>().axis); },
+      .not_differentiable = kNoGradient,
+  };
+}
+
+// data -> (kSize), float64
+template <int kSize>
+OpDef Summary(std::string name, std::string doc) {
+  return {
+      .name = std::move(name),
+      .doc = std::move(doc),
+      .infer_shape = [](InferContext& c) { c.SetOutput(0, {kSize}); },
+      .infer_dtype = [](InferDTypeContext& c) { c.SetOutput(0, DType::kFloat64); },  // of any type
+      .batch_axis = rule::NotBatched,
+      .not_differentiable = kNoGradient,
+  };
+}
+
+}  // namespace
+
+Symbol ArgMax(const Symbol& data, const PlaceAttrs& attrs, const std::string& name) {
+  return Apply(ArgMaxOp(), attrs, {data}, name);
+}
+Symbol Pick(const Symbol& data, const Symbol& place, const PlaceAttrs& attrs, const std::string& name) {
+  return Apply(PickOp(), attrs, {data, place}, name);
+}
+Symbol RankOf(const Symbol& data, const Symbol& place, const PlaceAttrs& attrs, const std::string& name) {
+  return Apply(RankOfOp(), attrs, {data, place}, name);
+}
+Symbol SumExactly(const Symbol& data, const std::string& name) { return Apply(SumExactlyOp(), {}, {data}, name); }
+Symbol FirstOutside(const Symbol& data, const FirstOutsideAttrs& attrs, const std::string& name) {
+  return Apply(FirstOutsideOp(), attrs, {data}, name);
+}
+
+const OpDef& ArgMaxOp() {
+  static const OpDef op = Place("ArgMax", "Along an axis, where the first of the largest elements is.", {"data"});
+  return op;
+}
+
+const OpDef& PickOp() {
+  static const OpDef op = [] {
+    OpDef def = Place("Pick", "Along an axis, the element at a place.", {"data", "place"});
+    def.infer_dtype = [](InferDTypeContext& c) { rule::AlikeDTypes(c, {0}, {0}); };  // places of any type
+    return def;
+  }();
+  return op;
+}
+
+const OpDef& RankOfOp() {
+  static const OpDef op =
+      Place("RankOf", "Along an axis, how many elements are larger than the one at a place, or equal and before it.",
+            {"data", "place"});
+  return op;
+}
+
+const OpDef& SumExactlyOp() {
+  static const OpDef op = Summary<ExactSum::kSize>("SumExactly", "The sum of all elements, whatever their order.");
+  return op;
+}
+
+const OpDef& FirstOutsideOp() {
+  static const OpDef op = [] {
+    OpDef def = Summary<2>("FirstOutside", "Place and value of the first element outside an interval; or -1 and 0.");
+    def.attrs_type = &AttrsOf<FirstOutsideAttrs>();
+    def.check = [](const AnyAttrs& any) {
+      const auto& attrs = any.get<FirstOutsideAttrs>();
+      rule::CheckFinite("low", attrs.low);
+      rule::CheckFinite("high", attrs.high);
+      rule::CheckFinite("ignore", attrs.ignore);
+    };
+    return def;
+  }();
+  return op;
+}
+
+}  // namespace bindery

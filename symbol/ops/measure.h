@@ -1,0 +1,53 @@
+// What metrics and checks are made of: which element along an axis, and what is to be told of all elements of a tensor.
+// None has a gradient.
+#pragma once
+
+#include <limits>
+
+#include "symbol/op_def.h"
+
+namespace bindery {
+
+struct PlaceAttrs {
+  int64_t axis = 1;
+  static constexpr auto Fields() {
+    return std::tuple{Field{"axis", &PlaceAttrs::axis, "axis along which elements are counted"}};
+  }
+  bool operator==(const PlaceAttrs&) const = default;
+};
+// The axis is gone from the outputs, of int64 for places. `place` has the output's shape and any type.
+// The place of the first of the largest elements; a NaN is larger than any number.
+Symbol ArgMax(const Symbol& data, const PlaceAttrs& attrs = {}, const std::string& name = {});
+// The element at a place; NaN (of integers, 0) where that is none.
+Symbol Pick(const Symbol& data, const Symbol& place, const PlaceAttrs& attrs = {}, const std::string& name = {});
+// How many elements come before the one at a place when the largest come first, and of equal ones the first. All,
+// where that is none or an element is NaN.
+Symbol RankOf(const Symbol& data, const Symbol& place, const PlaceAttrs& attrs = {}, const std::string& name = {});
+
+// All elements as an ExactSum (base/exact_sum.h): its pieces (3), float64.
+Symbol SumExactly(const Symbol& data, const std::string& name = {});
+
+struct FirstOutsideAttrs {
+  double low = std::numeric_limits<double>::lowest(), high = std::numeric_limits<double>::max();  // what is finite
+  bool whole = false;       // only whole numbers are inside
+  bool use_ignore = false;  // and this one
+  double ignore = -1;
+  static constexpr auto Fields() {
+    using A = FirstOutsideAttrs;
+    return std::tuple{Field{"low", &A::low, "the least"}, Field{"high", &A::high, "the most"},
+                      Field{"whole", &A::whole, "only whole numbers"},
+                      Field{"use_ignore", &A::use_ignore, "let `ignore` pass"},
+                      Field{"ignore", &A::ignore, "a number that passes"}};
+  }
+  bool operator==(const FirstOutsideAttrs&) const = default;
+};
+// The first element, in C order, that is not from `low` to `high`: its place and value (2), float64; or -1 and 0.
+Symbol FirstOutside(const Symbol& data, const FirstOutsideAttrs& attrs = {}, const std::string& name = {});
+
+const OpDef& ArgMaxOp();
+const OpDef& PickOp();
+const OpDef& RankOfOp();
+const OpDef& SumExactlyOp();
+const OpDef& FirstOutsideOp();
+
+}  // namespace bindery
