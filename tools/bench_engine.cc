@@ -12,6 +12,7 @@
 
 #include "engine/engine.h"
 #include "engine/kernels/flat.h"
+#include "engine/kernels/update_rules.h"
 #include "engine/storage.h"
 #include "engine/team.h"
 
@@ -115,16 +116,21 @@ void BenchFlat(int threads) {
   };
   rate("copy", 2, [&] { flat::Copy(weight, chunks[3]->data(), bytes); });
   rate("add", 3, [&] { flat::Add(DType::kFloat32, state, weight, kElements); });
-  rate("sgd, momentum, 1 gradient", 5, [&] {
-    flat::Sgd(DType::kFloat32, {grads, 1}, weight, state, {}, kElements, {0.01, 0.9, 1e-4, 1, 0});
-  });
-  rate("sgd, momentum, 2 gradients", 6, [&] {
-    flat::Sgd(DType::kFloat32, grads, weight, state, {}, kElements, {0.01, 0.9, 1e-4, 1, 0});
-  });
-  rate("sgd, momentum, 1 gradient, 1 replica", 6, [&] {
-    void* const replica = chunks[3]->data();
-    flat::Sgd(DType::kFloat32, {grads, 1}, weight, state, {&replica, 1}, kElements, {0.01, 0.9, 1e-4, 1, 0});
-  });
+  const auto update = [&](std::span<const void* const> gradients, std::span<void* const> copies) {
+    const double momentum = 0.9;
+    UpdateKernelOf<update_rules::Momentum>(DType::kFloat32, {.weight_decay = 1e-4, .settings = {&momentum, 1}},
+                                           {.gradients = gradients,
+                                            .weight = weight,
+                                            .new_weight = weight,
+                                            .states = {&state, 1},
+                                            .new_states = {&state, 1},
+                                            .copies = copies,
+                                            .elements = kElements});
+  };
+  void* const replica = chunks[3]->data();
+  rate("sgd, momentum, 1 gradient", 5, [&] { update({grads, 1}, {}); });
+  rate("sgd, momentum, 2 gradients", 6, [&] { update(grads, {}); });
+  rate("sgd, momentum, 1 gradient, 1 replica", 6, [&] { update({grads, 1}, {&replica, 1}); });
   rate("sum of squares", 1, [&] { flat::SumOfSquares(DType::kFloat32, weight, kElements); });
   rate("all finite", 1, [&] { flat::AllFinite(DType::kFloat32, weight, kElements); });
 }

@@ -33,7 +33,7 @@ std::string StateName(const std::string& parameter, const std::string& state) { 
 }  // namespace
 
 Updater::Updater(DataParallelExecutorGroup* group, const UpdaterOptions& options)
-    : group_(group), optimizer_(options.optimizer ? options.optimizer : std::make_shared<const Sgd>()),
+    : group_(group), optimizer_(options.optimizer ? options.optimizer : std::make_shared<const Optimizer>(Sgd())),
       schedule_(options.schedule ? options.schedule : ConstantSchedule(optimizer_->options().learning_rate)),
       kvstore_(KVStore::Create(options.kvstore, group->engine())), check_gradients_(options.check_gradients) {
   if (!group_->options().for_training) Throw("an updater needs a group that is bound for training");

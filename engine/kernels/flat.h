@@ -1,5 +1,6 @@
 // Flat device math: loops over contiguous elements, without shapes. Called inside operations, by the device's worker;
-// parallel over the calling thread's Team. What the updater, the reducer and copies are made of.
+// parallel over the calling thread's Team. What the reducer and copies are made of; updates are in
+// engine/kernels/update.h.
 //
 // Vector code is chosen at run time (baseline, AVX2, AVX-512); all variants give the same bits: one fixed order of
 // additions per element, no FMA contraction differences between them.
@@ -27,16 +28,5 @@ void Scale(DType dtype, void* out, int64_t n, double factor);
 
 bool AllFinite(DType dtype, const void* in, int64_t n);       // integers always are
 double SumOfSquares(DType dtype, const void* in, int64_t n);  // in double, in an order that depends on n only
-
-// One step of SGD, in place, for float32 and float64 weights (MXNet's convention, learning rate inside the momentum):
-//   g = sum over `grads` (in list order) * rescale, then clipped to [-clip, clip] if clip > 0
-//   momentum == 0:  w = w - lr * (g + wd * w)
-//   momentum != 0:  m = momentum * m - lr * (g + wd * w);  w = w + m
-// Reads every gradient once and writes weight, momentum and every `replicas` copy of the new weight in one pass.
-struct SgdArgs {
-  double learning_rate = 0.01, momentum = 0, weight_decay = 0, rescale = 1, clip = 0;
-};
-void Sgd(DType dtype, std::span<const void* const> grads, void* weight, void* momentum_state,
-         std::span<void* const> replicas, int64_t n, const SgdArgs& args);
 
 }  // namespace bindery::flat

@@ -18,6 +18,7 @@
 #include "engine/kernels/arithmetic.h"
 #include "engine/kernels/vectorized.h"
 #include "engine/team.h"
+#include "tests/engine/flat_helpers.h"
 
 namespace bindery {
 namespace {
@@ -28,28 +29,6 @@ constexpr auto kAllDTypes = [] {
   return all;
 }();
 const std::vector<int64_t> kSizes = {0, 1, 3, 16, 33, 1023, 1025};
-constexpr int64_t kLarge = kSerialElements + 5 * 1024 + 77;  // parallel
-
-HostTensor Random(DType dtype, int64_t n, const std::string& name, double scale = 4) {
-  HostTensor result(dtype, {n});
-  PhiloxStream random(5, name);
-  for (int64_t i = 0; i < n; ++i) result.Set(i, (random.Uniform() * 2 - 1) * scale);
-  return result;
-}
-
-// `run` must give the same bits for every team and instruction set; returns them. Small sizes are serial in every team.
-HostTensor SameForAllMachines(int64_t n, const std::function<HostTensor()>& run) {
-  const HostTensor expected = run();
-  for (Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
-    flat::LimitIsa(isa);
-    for (int team : n > kSerialElements ? std::vector{1, 2, 3, 8} : std::vector{2}) {
-      const TeamScope scope(team);
-      EXPECT_TRUE(run() == expected) << "isa " << static_cast<int>(isa) << ", team " << team;
-    }
-  }
-  flat::LimitIsa(Isa::kAvx512);
-  return expected;
-}
 
 // Relative error of one rounding to `dtype`.
 double Epsilon(DType dtype) {
@@ -292,65 +271,6 @@ TEST(FlatTest, SumOfSquaresOfManyBlocks) {
     const TeamScope scope(team);
     EXPECT_EQ(flat::SumOfSquares(DType::kFloat32, values.raw(), n), 2.25 * static_cast<double>(n));
   }
-}
-
-TEST(FlatTest, SgdFollowsItsFormulas) {
-  for (DType dtype : {DType::kFloat32, DType::kFloat64}) {
-    for (int64_t n : {int64_t{0}, int64_t{1}, int64_t{17}, int64_t{1025}, kLarge}) {
-      const HostTensor weight = Random(dtype, n, "weight"), state = Random(dtype, n, "state");
-      std::vector<HostTensor> grads;
-      for (int k = 0; k < 3; ++k) grads.push_back(Random(dtype, n, "grad" + std::to_string(k)));
-      for (const flat::SgdArgs& args : std::vector<flat::SgdArgs>{{.learning_rate = 0.1},
-                                                                  {.learning_rate = 0.1, .momentum = 0.9},
-                                                                  {0.05, 0.9, 1e-2, 1.0 / 64, 0.02},
-                                                                  {0.05, 0, 1e-2, 0.5, 1}}) {
-        for (size_t count : {1, 2, 3}) {
-          for (size_t replica_count : {0, 2}) {
-            if (n == kLarge && (count != 2 || replica_count != 2)) continue;
-            std::vector<const void*> pointers;
-            for (size_t k = 0; k < count; ++k) pointers.push_back(grads[k].raw());
-            // Weight, state and the replicas, one after the other.
-            const HostTensor actual = SameForAllMachines(n, [&] {
-              HostTensor w = weight, m = state;
-              std::vector<HostTensor> replicas(replica_count, HostTensor(dtype, {n}));
-              std::vector<void*> replica_pointers;
-              for (HostTensor& replica : replicas) replica_pointers.push_back(replica.raw());
-              flat::Sgd(dtype, pointers, w.raw(), args.momentum != 0 ? m.raw() : nullptr, replica_pointers, n, args);
-              std::vector<HostTensor> all = {w, m};
-              all.insert(all.end(), replicas.begin(), replicas.end());
-              return Concatenate(all, 0);
-            });
-            ExpectNear(actual, [&](int64_t at) {
-              const int64_t i = at % n;
-              double g = 0;
-              for (size_t k = 0; k < count; ++k) g += grads[k].At(i);
-              g *= args.rescale;
-              if (args.clip > 0) g = std::clamp(g, -args.clip, args.clip);
-              const double step = args.learning_rate * (g + args.weight_decay * weight.At(i));
-              const double m = args.momentum * state.At(i) - step;
-              if (at / n == 1) return args.momentum != 0 ? m : state.At(i);
-              return args.momentum != 0 ? weight.At(i) + m : weight.At(i) - step;
-            });
-          }
-        }
-      }
-    }
-  }
-}
-
-TEST(FlatTest, SgdKeepsNaNThroughClipping) {
-  float grad = std::numeric_limits<float>::quiet_NaN(), weight = 1;
-  const void* const grads[] = {&grad};
-  flat::Sgd(DType::kFloat32, grads, &weight, nullptr, {}, 1, {.clip = 1});
-  EXPECT_TRUE(std::isnan(weight));
-}
-
-TEST(FlatTest, SgdRejectsWhatItCannotDo) {
-  float value[2] = {};
-  const void* const grads[] = {value};
-  EXPECT_THROW(flat::Sgd(DType::kFloat16, grads, value, nullptr, {}, 1, {}), Error);
-  EXPECT_THROW(flat::Sgd(DType::kFloat32, {}, value, nullptr, {}, 1, {}), Error);
-  EXPECT_THROW(flat::Sgd(DType::kFloat32, grads, value, nullptr, {}, 1, {.momentum = 0.9}), Error);
 }
 
 // Integer sums are exact beyond float's 24 bits, and saturate.

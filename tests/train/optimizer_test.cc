@@ -6,6 +6,8 @@
 
 #include "base/error.h"
 #include "base/philox.h"
+#include "engine/kernels/update_rules.h"
+#include "tests/message_of.h"
 #include "train/optimizers/multipliers.h"
 
 namespace bindery {
@@ -22,7 +24,7 @@ std::vector<T> RandomValues(int64_t n, const char* stream) {
 // Several steps against the formula in double.
 template <class T>
 void CheckSgd(const OptimizerOptions& options, double momentum, double tolerance) {
-  const Sgd sgd(options, momentum);
+  const Optimizer sgd = Sgd(options, momentum);
   const int64_t n = 1003;
   std::vector<T> weight = RandomValues<T>(n, "weight"), copy(weight.size()), state(weight.size());
   std::vector<double> w(weight.begin(), weight.end()), m(w.size());
@@ -56,7 +58,7 @@ TEST(Sgd, FollowsItsFormula) {
 }
 
 TEST(Sgd, RangesTogetherAreTheWhole) {
-  const Sgd sgd({}, 0.9);
+  const Optimizer sgd = Sgd({}, 0.9);
   const int64_t n = 700;
   const std::vector<float> grad = RandomValues<float>(n, "grad");
   std::vector<float> whole = RandomValues<float>(n, "weight"), parts = whole, state_whole(whole.size(), 0.5f),
@@ -86,7 +88,8 @@ TEST(Sgd, StateAndDTypes) {
 
 TEST(MakeOptimizer, ReadsWhatItPrints) {
   for (const char* text :
-       {"sgd(lr=0.01)", "sgd(lr=0.1, momentum=0.9, wd=0.0001)", "sgd(lr=0.1, clip_gradient=1, rescale=0.015625)"}) {
+       {"sgd(lr=0.01)", "sgd(lr=0.1, momentum=0.9, wd=0.0001)", "sgd(lr=0.1, clip_gradient=1, rescale=0.015625)",
+        "nag(lr=0.1)", "nag(lr=0.1, momentum=0.5)", "adam(lr=0.001)", "adam(lr=0.001, beta2=0.99, epsilon=0.0001)"}) {
     EXPECT_EQ(MakeOptimizer(text)->Text(), text);
   }
   const auto optimizer = MakeOptimizer("SGD(momentum=0.9,wd=1e-4)");
@@ -109,7 +112,46 @@ TEST(MakeOptimizer, Errors) {
   expect("Error: optimizer \"sgd(momentun=1)\": unknown setting \"momentun\"; did you mean \"momentum\"?",
          "sgd(momentun=1)");
   expect("Error: optimizer: momentum must be in [0, 1), got 1", "sgd(momentum=1)");
+  expect("Error: optimizer: beta2 must be in [0, 1), got 1", "adam(beta2=1)");
+  expect("Error: optimizer \"adam(1, 2, 3, 4, 5, 6, 7, 8)\": adam takes at most 7 settings",
+         "adam(1, 2, 3, 4, 5, 6, 7, 8)");
   expect("Error: optimizer: weight_decay must be a number >= 0, got -1", "sgd(wd=-1)");
+}
+
+// Its sign alone, with the momentum in front.
+struct Signum {
+  static constexpr int kStates = 1;
+  static UpdateNumbers Prepare(const UpdateArgs& a) { return {a.learning_rate, a.weight_decay, a.settings[0]}; }
+  template <class T>
+  [[gnu::always_inline]] static void Step(const T* c, T g, T& w, T* s) {
+    s[0] = c[2] * s[0] + (1 - c[2]) * (g + c[1] * w);
+    w -= s[0] > 0 ? c[0] : -c[0];
+  }
+};
+
+TEST(AddOptimizer, AUsersRuleIsLikeTheOthers) {
+  AddOptimizer(
+      {.name = "signum", .states = {"momentum"}, .settings = {{"momentum", 0.9, 1}}, .kernel = UpdateKernelOf<Signum>});
+  const auto signum = MakeOptimizer("signum(lr=0.5, momentum=0.5)");
+  EXPECT_EQ(signum->Text(), "signum(lr=0.5, momentum=0.5)");
+  EXPECT_EQ(signum->state_names(), std::vector<std::string>{"momentum"});
+  double weight[] = {1, 1}, state[] = {0, -1};
+  const double gradient[] = {3, 0.5};
+  const void* const gradients[] = {gradient};
+  void* const states[] = {state};
+  signum->Update(DType::kFloat64, {.learning_rate = 0.5}, gradients, weight, states, {}, 2);
+  EXPECT_EQ(weight[0], 0.5);
+  EXPECT_EQ(weight[1], 1.5);
+  EXPECT_EQ(state[1], -0.25);
+
+  const auto message = [](const UpdateRule& rule) { return MessageOf<Error>([&] { AddOptimizer(rule); }); };
+  EXPECT_EQ(message({.name = "sgd", .kernel = UpdateKernelOf<update_rules::Sgd>}),
+            "Error: AddOptimizer: there is an optimizer \"sgd\"");
+  EXPECT_EQ(message({.name = "Sign"}),
+            "Error: AddOptimizer: a name has lower-case letters, digits and \"_\", got \"Sign\"");
+  EXPECT_EQ(message({.name = "sign"}), "Error: AddOptimizer: \"sign\" has no kernel");
+  EXPECT_EQ(message({.name = "sign", .settings = {{"lr"}}, .kernel = UpdateKernelOf<update_rules::Sgd>}),
+            "Error: AddOptimizer: \"sign\": every optimizer has the setting \"lr\"");
 }
 
 TEST(Multipliers, DefaultsAndAnnotations) {
@@ -135,7 +177,7 @@ TEST(Multipliers, DefaultsAndAnnotations) {
 // Learning rate multiplier 0 keeps a weight; a bias without weight decay changes by its gradient only; half the weight
 // decay.
 TEST(Multipliers, InAnUpdate) {
-  const Sgd sgd({.learning_rate = 0.1, .weight_decay = 1});
+  const Optimizer sgd = Sgd({.learning_rate = 0.1, .weight_decay = 1});
   const auto update = [&](const std::string& name, const Annotations& annotations) {
     const Multipliers multipliers = MultipliersOf(name, annotations);
     float weight = 2;

@@ -69,7 +69,7 @@ Bound Bind(const ModelBenchOptions& o) {
   if (o.training)
     bound.updater = std::make_unique<Updater>(
         bound.group.get(),
-        UpdaterOptions{.optimizer = std::make_shared<const Sgd>(OptimizerOptions{.learning_rate = 1e-3}, 0.9)});
+        UpdaterOptions{.optimizer = std::make_shared<const Optimizer>(Sgd({.learning_rate = 1e-3}, 0.9))});
   return bound;
 }
 

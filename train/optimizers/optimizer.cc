@@ -1,88 +1,144 @@
 #include "train/optimizers/optimizer.h"
 
+#include <algorithm>
 #include <cmath>
+#include <mutex>
+#include <utility>
 
 #include "base/error.h"
 #include "base/names.h"
-#include "engine/kernels/flat.h"
+#include "train/call_text.h"
 
 namespace bindery {
 namespace {
 
-void CheckNumber(const char* name, double value, double below = INFINITY) {
+constexpr const char* kCommon[] = {"lr", "wd", "clip_gradient", "rescale"};  // the settings of OptimizerOptions
+
+void CheckNumber(const std::string& name, double value, double below = INFINITY) {
   if (!(value >= 0 && value < below)) {
     if (std::isinf(below)) Throw("optimizer: {} must be a number >= 0, got {}", name, value);
     Throw("optimizer: {} must be in [0, {}), got {}", name, below, value);
   }
 }
 
+// The built-in rules and the user's.
+struct Rules {
+  std::mutex mutex;
+  std::vector<UpdateRule> all = UpdateRules();
+};
+Rules& TheRules() {
+  static Rules& rules = *new Rules;
+  return rules;
+}
+
+UpdateRule FindRule(const std::string& name) {
+  Rules& rules = TheRules();
+  const std::lock_guard lock(rules.mutex);
+  const auto found = std::ranges::find(rules.all, name, &UpdateRule::name);
+  if (found != rules.all.end()) return *found;
+  std::vector<std::string> known;
+  for (const UpdateRule& rule : rules.all) known.push_back(rule.name);
+  Throw("unknown optimizer \"{}\"{}", name, NameHint(name, known));
+}
+
 }  // namespace
 
-Optimizer::Optimizer(const OptimizerOptions& options) : options_(options) {
+Optimizer::Optimizer(const UpdateRule& rule, const OptimizerOptions& options, std::vector<double> settings)
+    : rule_(rule), options_(options), settings_(std::move(settings)) {
   CheckNumber("learning_rate", options.learning_rate);
   CheckNumber("weight_decay", options.weight_decay);
   CheckNumber("clip_gradient", options.clip_gradient);
   if (options.rescale_gradient && !std::isfinite(*options.rescale_gradient)) {
     Throw("optimizer: rescale must be a finite number, got {}", *options.rescale_gradient);
   }
+  if (settings_.size() > rule_.settings.size()) {
+    Throw("optimizer: {} has {} settings, got {}", rule_.name, rule_.settings.size(), settings_.size());
+  }
+  for (size_t i = 0; i < rule_.settings.size(); ++i) {
+    const UpdateSetting& setting = rule_.settings[i];
+    if (i == settings_.size()) settings_.push_back(setting.value);
+    CheckNumber(setting.name, settings_[i], setting.below);
+  }
+  stateless_ = rule_.stateless && settings_[0] == 0;
 }
 
 std::string Optimizer::Text() const {
   CallPrinter printer(name());
   printer.Add("lr", options_.learning_rate);
-  PrintSettings(&printer);
+  for (size_t i = 0; i < settings_.size(); ++i) {
+    if (settings_[i] != rule_.settings[i].value) printer.Add(rule_.settings[i].name, settings_[i]);
+  }
   if (options_.weight_decay != 0) printer.Add("wd", options_.weight_decay);
   if (options_.clip_gradient != 0) printer.Add("clip_gradient", options_.clip_gradient);
   if (options_.rescale_gradient) printer.Add("rescale", *options_.rescale_gradient);
   return printer.Text();
 }
 
-Sgd::Sgd(const OptimizerOptions& options, double momentum) : Optimizer(options), momentum_(momentum) {
-  CheckNumber("momentum", momentum, 1);
+std::vector<std::string> Optimizer::state_names() const {
+  return stateless_ ? std::vector<std::string>() : rule_.states;
 }
 
-std::vector<std::string> Sgd::state_names() const {
-  if (momentum_ == 0) return {};
-  return {"momentum"};
-}
-
-void Sgd::Update(DType dtype, const UpdateArgs& args, std::span<const void* const> grads, void* weight,
-                 std::span<void* const> states, std::span<void* const> copies, int64_t n) const {
+void Optimizer::Update(DType dtype, UpdateArgs args, std::span<const void* const> grads, void* weight,
+                       std::span<void* const> states, std::span<void* const> copies, int64_t n) const {
   if (dtype != DType::kFloat32 && dtype != DType::kFloat64)
-    Throw("sgd updates float32 or float64 parameters, got {}", dtype);
-  Check(states.size() == (momentum_ != 0 ? 1u : 0u), "an optimizer gets its state tensors");
-  flat::Sgd(dtype, grads, weight, states.empty() ? nullptr : states[0], copies, n,
-            {.learning_rate = args.learning_rate,
-             .momentum = momentum_,
-             .weight_decay = args.weight_decay,
-             .rescale = args.rescale,
-             .clip = options().clip_gradient});
+    Throw("{} updates float32 or float64 parameters, got {}", name(), dtype);
+  args.clip = options_.clip_gradient;
+  args.settings = settings_;
+  kernel()(dtype, args,
+           {.gradients = grads,
+            .weight = weight,
+            .new_weight = weight,
+            .states = states,
+            .new_states = states,
+            .copies = copies,
+            .elements = n});
 }
 
-void Sgd::PrintSettings(CallPrinter* printer) const {
-  if (momentum_ != 0) printer->Add("momentum", momentum_);
+Optimizer Sgd(const OptimizerOptions& options, double momentum) {
+  return Optimizer(FindRule("sgd"), options, {momentum});
 }
 
 std::unique_ptr<Optimizer> MakeOptimizer(std::string_view text) {
   CallText call("optimizer", text);
-  const auto declare = [&](std::vector<std::string> own) {
-    std::vector<std::string> names = {"lr"};
-    names.insert(names.end(), own.begin(), own.end());
-    for (const char* name : {"wd", "clip_gradient", "rescale"}) names.emplace_back(name);
-    call.Declare(std::move(names));
-    OptimizerOptions options;
-    options.learning_rate = call.Number("lr").value_or(options.learning_rate);
-    options.weight_decay = call.Number("wd").value_or(options.weight_decay);
-    options.clip_gradient = call.Number("clip_gradient").value_or(options.clip_gradient);
-    options.rescale_gradient = call.Number("rescale");
-    return options;
-  };
-  if (call.name() == "sgd") {
-    const OptimizerOptions options = declare({"momentum"});
-    return std::make_unique<Sgd>(options, call.Number("momentum").value_or(0));
+  const UpdateRule rule = FindRule(call.name());
+  std::vector<std::string> names = {"lr"};
+  for (const UpdateSetting& setting : rule.settings) names.push_back(setting.name);
+  for (const char* name : {"wd", "clip_gradient", "rescale"}) names.emplace_back(name);
+  call.Declare(std::move(names));
+  OptimizerOptions options;
+  options.learning_rate = call.Number("lr").value_or(options.learning_rate);
+  options.weight_decay = call.Number("wd").value_or(options.weight_decay);
+  options.clip_gradient = call.Number("clip_gradient").value_or(options.clip_gradient);
+  options.rescale_gradient = call.Number("rescale");
+  std::vector<double> settings;
+  for (const UpdateSetting& setting : rule.settings) {
+    settings.push_back(call.Number(setting.name).value_or(setting.value));
   }
-  const std::vector<std::string> known = {"sgd"};
-  Throw("unknown optimizer \"{}\"{}", call.name(), NameHint(call.name(), known));
+  return std::make_unique<Optimizer>(rule, options, std::move(settings));
+}
+
+void AddOptimizer(UpdateRule rule) {
+  const std::string& name = rule.name;
+  const auto is_plain = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; };
+  if (name.empty() || !std::ranges::all_of(name, is_plain)) {
+    Throw("AddOptimizer: a name has lower-case letters, digits and \"_\", got \"{}\"", name);
+  }
+  if (!rule.kernel) Throw("AddOptimizer: \"{}\" has no kernel", name);
+  if (rule.states.size() > kMaxUpdateStates) {
+    Throw("AddOptimizer: \"{}\" has {} states, at most {} are possible", name, rule.states.size(), kMaxUpdateStates);
+  }
+  if (rule.stateless && rule.settings.empty()) Throw("AddOptimizer: \"{}\" has no setting that could be 0", name);
+  for (const UpdateSetting& setting : rule.settings) {
+    for (const char* taken : kCommon) {
+      if (setting.name == taken) Throw("AddOptimizer: \"{}\": every optimizer has the setting \"{}\"", name, taken);
+    }
+  }
+  Rules& rules = TheRules();
+  const std::lock_guard lock(rules.mutex);
+  if (std::ranges::find(rules.all, name, &UpdateRule::name) != rules.all.end()) {
+    Throw("AddOptimizer: there is an optimizer \"{}\"", name);
+  }
+  rules.all.push_back(std::move(rule));
 }
 
 }  // namespace bindery

@@ -1,13 +1,20 @@
-// Optimizer: one step of gradient descent on a range of one parameter, flat. It has settings but no memory: its state
-// is tensors that the caller keeps, shaped and stored like the parameter, so a checkpoint holds them as they are and
-// every worker can update a range of its own.
+// Optimizer: an update rule (engine/kernels/update.h) with its settings. It has no memory: its state is tensors that the
+// caller keeps, shaped and stored like the parameter, so a checkpoint holds them as they are and every device can update
+// a range of its own.
 //
-//   auto optimizer = MakeOptimizer("sgd(momentum=0.9, wd=1e-4)");
-//   optimizer->Update(DType::kFloat32, {.step = t, .learning_rate = lr, .weight_decay = wd, .rescale = 1.0 / batch},
-//                     grads, weight, states, copies, n);
+//   auto optimizer = MakeOptimizer("adam(lr=0.001, wd=1e-4)");
 //
-// A new optimizer says how many state tensors it has and what one step does; numbers that change with the step (such as
-// Adam's bias correction) follow from the step number. All objects are immutable: any thread may use them.
+// With g = clip(rescale * sum of gradients) and G = g + wd w:
+//
+//   sgd(momentum=0)                              w = w - lr G                            without momentum
+//                                                m = momentum m - lr G;  w = w + m       with
+//   nag(momentum=0.9)                            m = momentum m - lr G;  w = w + momentum m - lr G
+//   adam(beta1=0.9, beta2=0.999, epsilon=1e-8)   m = beta1 m + (1 - beta1) G;  v = beta2 v + (1 - beta2) G^2
+//                                                w = w - lr (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + epsilon)
+//
+// all with lr=, wd=, clip_gradient= and rescale=. A new one is a row (engine/kernels/update_rules.h), or, in a program of
+// one's own, AddOptimizer with a rule from engine/kernels/update_loop.h. Optimizers are immutable: any thread may use
+// them.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +25,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/dtype.h"
-#include "train/call_text.h"
+#include "engine/kernels/update.h"
 
 namespace bindery {
 
@@ -31,59 +37,43 @@ struct OptimizerOptions {
   std::optional<double> rescale_gradient = {};  // default: 1 / samples of the whole step
 };
 
-// What one parameter's update depends on, besides the settings.
-struct UpdateArgs {
-  int64_t step = 1;             // number of this update, from 1
-  double learning_rate = 0.01;  // of this step, times the parameter's lr_mult
-  double weight_decay = 0;      // times the parameter's wd_mult
-  double rescale = 1;           // factor of the gradients' sum
-};
-
 class Optimizer {
  public:
-  virtual ~Optimizer() = default;
+  // `settings`: the rule's own, in its order; its defaults for those left out. Throws Error if some make no sense.
+  explicit Optimizer(const UpdateRule& rule, const OptimizerOptions& options = {}, std::vector<double> settings = {});
 
-  virtual std::string name() const = 0;  // "sgd"
+  const std::string& name() const { return rule_.name; }  // "sgd"
   const OptimizerOptions& options() const { return options_; }
+  std::span<const double> settings() const { return settings_; }
+  UpdateKernel kernel() const { return stateless_ ? rule_.stateless : rule_.kernel; }
   // MakeOptimizer(Text()) is the same optimizer.
   std::string Text() const;
 
   // State tensors per parameter, by name: {"momentum"}. They start at zero.
-  virtual std::vector<std::string> state_names() const = 0;
+  std::vector<std::string> state_names() const;
   int state_count() const { return static_cast<int>(state_names().size()); }
 
-  // Elements 0..n-1 of one parameter of `dtype` (float32 or float64; throws Error otherwise), in place, by the calling
-  // thread's team. The gradient is the sum of `grads` in list order; `states[i]` is the range of state i; the new
-  // weight is written to every one of `copies` too. Pointers are to the range's first element.
-  virtual void Update(DType dtype, const UpdateArgs& args, std::span<const void* const> grads, void* weight,
-                      std::span<void* const> states, std::span<void* const> copies, int64_t n) const = 0;
-
- protected:
-  explicit Optimizer(const OptimizerOptions& options);  // throws Error if they make no sense
-  virtual void PrintSettings(CallPrinter*) const {}     // those of its own that differ from the default
+  // Elements 0..n-1 of one parameter of `dtype` (float32 or float64; throws Error otherwise), in place, in host memory,
+  // by the calling thread's team. The gradient is the sum of `grads` in list order; `states[i]` is the range of state
+  // i; the new weight is written to every one of `copies` too. Pointers are to the range's first element. Clipping and
+  // settings are the optimizer's own, whatever `args` say.
+  void Update(DType dtype, UpdateArgs args, std::span<const void* const> grads, void* weight,
+              std::span<void* const> states, std::span<void* const> copies, int64_t n) const;
 
  private:
+  UpdateRule rule_;
   OptimizerOptions options_;
+  std::vector<double> settings_;
+  bool stateless_ = false;
 };
 
-// Stochastic gradient descent, g = clip(rescale * sum of gradients):
-//   w = w - lr (g + wd w)                          without momentum
-//   m = momentum m - lr (g + wd w);  w = w + m     with
-class Sgd final : public Optimizer {
- public:
-  explicit Sgd(const OptimizerOptions& options = {}, double momentum = 0);  // 0 <= momentum < 1
-  double momentum() const { return momentum_; }
-  std::string name() const override { return "sgd"; }
-  std::vector<std::string> state_names() const override;
-  void Update(DType dtype, const UpdateArgs& args, std::span<const void* const> grads, void* weight,
-              std::span<void* const> states, std::span<void* const> copies, int64_t n) const override;
-
- private:
-  void PrintSettings(CallPrinter* printer) const override;
-  double momentum_;
-};
+Optimizer Sgd(const OptimizerOptions& options = {}, double momentum = 0);
 
 // "sgd", "sgd(momentum=0.9, wd=1e-4, lr=0.1, clip_gradient=1, rescale=1)". Throws Error.
 std::unique_ptr<Optimizer> MakeOptimizer(std::string_view text);
+
+// A user's rule, for MakeOptimizer and so for whatever names an optimizer by its text. Throws Error if the name is taken
+// (they are lower case) or the rule is not whole. Thread safe.
+void AddOptimizer(UpdateRule rule);
 
 }  // namespace bindery

@@ -1,0 +1,61 @@
+// Update rules: what a step of an optimizer does to a weight. A rule is a row, written once (engine/kernels/
+// update_rules.h, or a user's own, engine/kernels/update_loop.h), and every backend makes its kernel of it: one pass
+// over flat ranges.
+//
+//   g = clip(rescale * sum of the gradients);  weight, states = Rule(g, weight, states, settings, step, rate, decay)
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/dtype.h"
+
+namespace bindery {
+
+// What an update depends on besides its arrays.
+struct UpdateArgs {
+  int64_t step = 1;                       // number of this update, from 1
+  double learning_rate = 0.01;            // of this step and parameter
+  double weight_decay = 0;                // of this parameter
+  double rescale = 1;                     // factor of the gradients' sum
+  double clip = 0;                        // > 0: then each element is clipped to [-clip, clip]
+  std::span<const double> settings = {};  // the rule's own, in its order
+};
+
+// Equal ranges of flat arrays of float32 or float64. The new weight and states may be written over the old, or to
+// arrays of their own that overlap nothing.
+struct UpdateArrays {
+  std::span<const void* const> gradients = {};  // summed in this order; at least one
+  const void* weight = nullptr;
+  void* new_weight = nullptr;
+  std::span<void*const> states = {}, new_states = {};
+  std::span<void* const> copies = {};  // of the new weight
+  int64_t elements = 0;
+};
+
+// In host memory, by the calling thread's team. Throws Error for other dtypes, no gradients, or another number of
+// states than the rule has.
+using UpdateKernel = void (*)(DType dtype, const UpdateArgs& args, const UpdateArrays& arrays);
+
+struct UpdateSetting {
+  std::string name;
+  double value = 0;                                        // where nobody says otherwise
+  double below = std::numeric_limits<double>::infinity();  // and not negative
+};
+
+struct UpdateRule {
+  std::string name;                      // "adam"
+  std::vector<std::string> states = {};  // of each weight: equal arrays, which begin as zero
+  std::vector<UpdateSetting> settings = {};
+  UpdateKernel kernel = nullptr;
+  UpdateKernel stateless = nullptr;  // where its first setting is 0, if that needs no states
+};
+
+inline constexpr int kMaxUpdateStates = 8;
+
+const std::vector<UpdateRule>& UpdateRules();  // the built-in ones (engine/kernels/update_rules.cc)
+
+}  // namespace bindery
