@@ -1,10 +1,11 @@
-// DataParallelExecutorGroup: what its options mean for this symbol.
+#include "executor/group/options.h"
+
 #include <algorithm>
-#include <set>
+#include <utility>
 
 #include "base/names.h"
 #include "engine/backend.h"
-#include "executor/data_parallel_executor_group.h"
+#include "engine/team.h"
 #include "symbol/graph.h"
 
 namespace bindery {
@@ -16,28 +17,48 @@ bool Contains(const std::vector<std::string>& names, const std::string& name) {
 
 }  // namespace
 
-void DataParallelExecutorGroup::CheckOptions() {
-  if (options_.devices.empty()) Throw("a group needs at least one device");
-  if (options_.workload.empty()) options_.workload.assign(options_.devices.size(), 1.0);
-  if (options_.workload.size() != options_.devices.size()) {
-    Throw("workload: expected {} numbers, one per device, got {}", options_.devices.size(), options_.workload.size());
+GroupSpec::GroupSpec(const Symbol& bound, const GroupOptions& given)
+    : symbol(bound), options(given), threads(given.threads_per_device), arg_names(bound.ListArguments()),
+      aux_names(bound.ListAuxiliaryStates()), output_names(bound.ListOutputs()) {
+  options.shared_group = nullptr;
+  if (options.devices.empty()) Throw("a group needs at least one device");
+  if (options.workload.empty()) options.workload.assign(options.devices.size(), 1.0);
+  if (options.workload.size() != options.devices.size()) {
+    Throw("workload: expected {} numbers, one per device, got {}", options.devices.size(), options.workload.size());
   }
-  for (const Device& device : options_.devices) Backend::Of(device);  // throws unless it is there
-  if (options_.data.empty()) Throw("a group needs at least one data description");
-  if (options_.inputs_need_grad && !options_.for_training) Throw("inputs_need_grad needs for_training");
+  for (const Device& device : options.devices) Backend::Of(device);  // throws unless it is there
+  if (options.data.empty()) Throw("a group needs at least one data description");
+  if (options.inputs_need_grad && !options.for_training) Throw("inputs_need_grad needs for_training");
+  CheckInputs();
+  for (const std::string& name : options.fixed_params) {
+    if (!is_parameter(name)) Throw("fixed parameter \"{}\" is not a parameter{}", name, NameHint(name, param_names));
+  }
+  for (const Entry& head : symbol.entries()) {
+    const auto& annotations = head.node->annotations();
+    const auto rule = annotations.find("merge");
+    merge_rules.push_back(rule == annotations.end() ? "" : rule->second);
+    if (const std::string& r = merge_rules.back(); !r.empty() && r != "sum" && r != "mean" && r != "first") {
+      Throw<ModelError>("head \"{}\": merge is \"{}\"; known: sum, mean, first", head.node->name(), r);
+    }
+  }
+  for (const std::string& name : arg_names) grad_req[name] = GradReq::kNull;
+  if (options.for_training) ReadGradRequests();
+  for (const auto& [name, req] : grad_req) inputs_add_up |= req == GradReq::kAdd && !is_parameter(name);
+  if (threads == 0) {
+    const std::set<Device> devices(options.devices.begin(), options.devices.end());
+    const auto cpus = std::count_if(devices.begin(), devices.end(), HostAddressable);
+    threads = std::max(1, NumCores() / std::max(1, static_cast<int>(cpus)));
+  }
+}
 
-  arg_names_ = symbol_.ListArguments();
-  aux_names_ = symbol_.ListAuxiliaryStates();
-  output_names_ = symbol_.ListOutputs();
+void GroupSpec::CheckInputs() {
   std::set<std::string> inputs;
-  const auto check = [&](const std::string& name, const char* what) {
-    if (!Contains(arg_names_, name))
-      Throw("{} \"{}\" is not an argument of the symbol{}", what, name, NameHint(name, arg_names_));
-  };
-  for (const auto& [list, what] : {std::pair(&options_.data, "data"), std::pair(&options_.labels, "label"),
-                                   std::pair(&options_.states, "state")}) {
+  for (const auto& [list, what] :
+       {std::pair(&options.data, "data"), std::pair(&options.labels, "label"), std::pair(&options.states, "state")}) {
     for (const DataDesc& desc : *list) {
-      check(desc.name, what);
+      if (!Contains(arg_names, desc.name)) {
+        Throw("{} \"{}\" is not an argument of the symbol{}", what, desc.name, NameHint(desc.name, arg_names));
+      }
       if (!inputs.insert(desc.name).second) Throw("\"{}\" is described twice", desc.name);
       if (!desc.layout.empty() && static_cast<int>(desc.layout.size()) != desc.shape.rank()) {
         Throw<ShapeError>("{} \"{}\": layout \"{}\" does not fit shape {}", what, desc.name, desc.layout, desc.shape);
@@ -46,60 +67,74 @@ void DataParallelExecutorGroup::CheckOptions() {
         Throw<ShapeError>("{} \"{}\": a batched input needs an axis, got shape {}", what, desc.name, desc.shape);
     }
   }
-  if (options_.labels.empty()) {
-    for (const std::string& name : ListLabels(symbol_)) {
-      if (inputs.insert(name).second) unbound_labels_.insert(name);
+  if (options.labels.empty()) {
+    for (const std::string& name : ListLabels(symbol)) {
+      if (inputs.insert(name).second) unbound_labels.insert(name);
     }
   }
-  for (const std::string& name : arg_names_)
-    if (!inputs.contains(name)) param_names_.push_back(name);
-  for (const std::string& name : options_.fixed_params) {
-    if (!Contains(param_names_, name))
-      Throw("fixed parameter \"{}\" is not a parameter{}", name, NameHint(name, param_names_));
-  }
-  for (const Entry& head : symbol_.entries()) {
-    const auto& annotations = head.node->annotations();
-    const auto rule = annotations.find("merge");
-    merge_rules_.push_back(rule == annotations.end() ? "" : rule->second);
-    if (const std::string& r = merge_rules_.back(); !r.empty() && r != "sum" && r != "mean" && r != "first") {
-      Throw<ModelError>("head \"{}\": merge is \"{}\"; known: sum, mean, first", head.node->name(), r);
-    }
-  }
+  for (const std::string& name : arg_names)
+    if (!inputs.contains(name)) param_names.push_back(name);
 }
 
-void DataParallelExecutorGroup::ResolveGradRequests() {
-  for (const std::string& name : arg_names_) grad_req_[name] = GradReq::kNull;
-  if (options_.for_training) ReadGradRequests();
-  for (const auto& [name, req] : grad_req_) inputs_add_up_ |= req == GradReq::kAdd && !Contains(param_names_, name);
-}
-
-void DataParallelExecutorGroup::ReadGradRequests() {
+void GroupSpec::ReadGradRequests() {
   const auto by_default = [&](GradReq req) {
-    for (const std::string& name : param_names_)
-      grad_req_[name] = Contains(options_.fixed_params, name) ? GradReq::kNull : req;
-    if (options_.inputs_need_grad)
-      for (const DataDesc& desc : options_.data) grad_req_[desc.name] = req;
+    for (const std::string& name : param_names)
+      grad_req[name] = Contains(options.fixed_params, name) ? GradReq::kNull : req;
+    if (options.inputs_need_grad)
+      for (const DataDesc& desc : options.data) grad_req[desc.name] = req;
   };
-  if (const auto* one = std::get_if<GradReq>(&options_.grad_req)) {
+  if (const auto* one = std::get_if<GradReq>(&options.grad_req)) {
     by_default(*one);
-  } else if (const auto* list = std::get_if<std::vector<GradReq>>(&options_.grad_req)) {
-    if (list->size() != arg_names_.size())
-      Throw("grad_req: expected {} requests, one per argument, got {}", arg_names_.size(), list->size());
-    for (size_t i = 0; i < list->size(); ++i) grad_req_[arg_names_[i]] = (*list)[i];
+  } else if (const auto* list = std::get_if<std::vector<GradReq>>(&options.grad_req)) {
+    if (list->size() != arg_names.size())
+      Throw("grad_req: expected {} requests, one per argument, got {}", arg_names.size(), list->size());
+    for (size_t i = 0; i < list->size(); ++i) grad_req[arg_names[i]] = (*list)[i];
   } else {
     by_default(GradReq::kWrite);
-    for (const auto& [name, req] : std::get<std::map<std::string, GradReq>>(options_.grad_req)) {
-      if (!grad_req_.contains(name))
-        Throw("grad_req names \"{}\", which is not an argument{}", name, NameHint(name, arg_names_));
-      grad_req_[name] = req;
+    for (const auto& [name, req] : std::get<std::map<std::string, GradReq>>(options.grad_req)) {
+      if (!grad_req.contains(name))
+        Throw("grad_req names \"{}\", which is not an argument{}", name, NameHint(name, arg_names));
+      grad_req[name] = req;
     }
   }
 }
 
-GradReq DataParallelExecutorGroup::grad_req(const std::string& argument) const {
-  const auto found = grad_req_.find(argument);
-  if (found == grad_req_.end()) Throw("\"{}\" is not an argument{}", argument, NameHint(argument, arg_names_));
-  return found->second;
+bool GroupSpec::is_parameter(const std::string& argument) const { return Contains(param_names, argument); }
+
+const DataDesc& GroupSpec::input(size_t i) const {
+  return i < options.data.size() ? options.data[i] : options.labels[i - options.data.size()];
+}
+
+std::vector<Shape> GroupSpec::InputShapes() const {
+  std::vector<Shape> shapes;
+  for (size_t i = 0; i < num_inputs(); ++i) shapes.push_back(input(i).shape);
+  return shapes;
+}
+
+std::optional<int64_t> GroupSpec::SamplesOf(const std::vector<Shape>& inputs) const {
+  std::optional<int64_t> samples;
+  const std::string* first = nullptr;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const DataDesc& desc = input(i);
+    if (desc.BatchAxis() < 0) continue;
+    const int64_t extent = inputs[i][desc.BatchAxis()];
+    if (!samples) {
+      samples = extent;
+      first = &desc.name;
+    } else if (extent != *samples) {
+      Throw<ShapeError>("all inputs must have the same batch size: \"{}\" has {}, \"{}\" has {}", *first, *samples,
+                        desc.name, extent);
+    }
+  }
+  if (samples == 0) Throw<ShapeError>("a batch must have at least one sample");
+  return samples;
+}
+
+std::vector<SampleRange> GroupSpec::Split(std::optional<int64_t> samples) const {
+  if (samples) return SplitBatch(*samples, options.workload);
+  std::vector<SampleRange> split(options.devices.size(), SampleRange{1, 1});
+  split[0] = {0, 1};
+  return split;
 }
 
 }  // namespace bindery

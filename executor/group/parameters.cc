@@ -3,7 +3,6 @@
 
 #include "base/names.h"
 #include "executor/data_parallel_executor_group.h"
-#include "executor/group/slice_copy.h"
 
 namespace bindery {
 namespace {
@@ -29,28 +28,28 @@ void CheckNames(const HostTensorMap& given, const std::vector<std::string>& know
 void DataParallelExecutorGroup::SetParams(const HostTensorMap& args, const HostTensorMap& aux,
                                           const SetParamsOptions& options) {
   for (const bool missing : {true, false}) {  // missing is reported before extra
-    CheckNames(args, param_names_, "parameter", options, missing);
-    CheckNames(aux, aux_names_, "auxiliary state", options, missing);
+    CheckNames(args, spec_.param_names, "parameter", options, missing);
+    CheckNames(aux, spec_.aux_names, "auxiliary state", options, missing);
   }
   // All shapes are checked before anything is changed.
   std::vector<std::pair<const StoredParameter*, const HostTensor*>> sets;
   for (const auto* map : {&args, &aux}) {
     for (const auto& [name, value] : *map) {
-      const StoredParameter* p = store_->Find(name);
+      const StoredParameter* p = store().Find(name);
       if (!p) continue;
       if (value.shape() != p->shape)
         Throw<ShapeError>("parameter \"{}\": expected {}, got {}", name, p->shape, value.shape());
       sets.emplace_back(p, &value);
     }
   }
-  for (const auto& [p, value] : sets) store_->Set(*p, *value);
+  for (const auto& [p, value] : sets) store().Set(*p, *value);
 }
 
 void DataParallelExecutorGroup::GetParams(HostTensorMap* args, HostTensorMap* aux) const {
   const auto get = [&](const std::vector<std::string>& names, HostTensorMap* map) {
     if (!map) return;
     for (const std::string& name : names) {
-      HostTensor value = store_->Get(*store_->Find(name));
+      HostTensor value = store().Get(*store().Find(name));
       const auto present = map->find(name);
       if (present != map->end() && present->second.dtype() != value.dtype() && present->second.elements() > 0) {
         value = value.Cast(present->second.dtype());
@@ -58,38 +57,35 @@ void DataParallelExecutorGroup::GetParams(HostTensorMap* args, HostTensorMap* au
       (*map)[name] = std::move(value);
     }
   };
-  get(param_names_, args);
-  get(aux_names_, aux);
+  get(spec_.param_names, args);
+  get(spec_.aux_names, aux);
 }
 
 HostTensor DataParallelExecutorGroup::GetGradient(const std::string& name, int device) const {
   if (device < 0 || device >= static_cast<int>(devices().size()))
     Throw("device index {} is not in 0..{}", device, devices().size() - 1);
   if (grad_req(name) == GradReq::kNull) Throw("\"{}\" has no gradient: its gradient request is null", name);
-  if (std::find(param_names_.begin(), param_names_.end(), name) != param_names_.end()) {
-    return store_->GetGradient(*store_->Find(name), device);
-  }
-  const GroupStep& step = Ran("GetGradient");
-  if (!ran_backward_) Throw("GetGradient: call Backward first");
-  for (const GroupStep::Participant& p : step.participants()) {
+  if (spec_.is_parameter(name)) return store().GetGradient(*store().Find(name), device);
+  for (const GroupStep::Participant& p : RanBackward("GetGradient").participants()) {
     if (p.replica->index() == device) return p.replica->InputGradient(*p.bound, name).ToHost();
   }
   Throw("GetGradient: {} had no samples", devices()[device]);
 }
 
 void DataParallelExecutorGroup::ZeroGradients() {
-  store_->ZeroGradients();
-  for (const auto& replica : replicas_) replica->ZeroInputGradients();
+  store().ZeroGradients();
+  for (const auto& replica : replicas()) replica->ZeroInputGradients();
 }
 
 std::vector<ReplicatedParam> DataParallelExecutorGroup::params() const {
   std::vector<ReplicatedParam> params;
-  for (const std::string& name : param_names_) {
-    const StoredParameter& p = *store_->Find(name);
+  for (const std::string& name : spec_.param_names) {
+    const StoredParameter& p = *store().Find(name);
     ReplicatedParam& replicated = params.emplace_back(ReplicatedParam{name, static_cast<int>(params.size()), {}, {}});
     for (size_t d = 0; d < devices().size(); ++d) {
-      replicated.values.push_back(store_->Value(p, static_cast<int>(d)));
-      if (grad_req_.at(name) != GradReq::kNull) replicated.grads.push_back(store_->Gradient(p, static_cast<int>(d)));
+      replicated.values.push_back(store().Value(p, static_cast<int>(d)));
+      if (spec_.grad_req.at(name) != GradReq::kNull)
+        replicated.grads.push_back(store().Gradient(p, static_cast<int>(d)));
     }
   }
   return params;
@@ -97,9 +93,9 @@ std::vector<ReplicatedParam> DataParallelExecutorGroup::params() const {
 
 std::vector<std::vector<Tensor>> DataParallelExecutorGroup::States() const {
   std::vector<std::vector<Tensor>> states;
-  for (const DataDesc& desc : options_.states) {
+  for (const DataDesc& desc : spec_.options.states) {
     std::vector<Tensor>& parts = states.emplace_back();
-    for (const GroupStep::Participant& p : current_->step->participants())
+    for (const GroupStep::Participant& p : current_->participants())
       parts.push_back(p.replica->Input(*p.bound, desc.name));
   }
   return states;
@@ -114,8 +110,8 @@ void DataParallelExecutorGroup::SetStates(const std::vector<HostTensor>& merged)
   const std::vector<std::vector<Tensor>> states = States();
   if (merged.size() != states.size()) Throw("SetStates: expected {} states, got {}", states.size(), merged.size());
   for (size_t i = 0; i < states.size(); ++i) {
-    const int axis = options_.states[i].BatchAxis();
-    const auto& participants = current_->step->participants();
+    const int axis = spec_.options.states[i].BatchAxis();
+    const auto& participants = current_->participants();
     for (size_t k = 0; k < participants.size(); ++k) {
       const SampleRange range = current_->ranges[participants[k].replica->index()];
       states[i][k].CopyFrom(axis < 0 ? merged[i] : merged[i].Slice(axis, range.begin, range.end));
@@ -129,7 +125,7 @@ void DataParallelExecutorGroup::SetStates(const std::vector<std::vector<Tensor>>
     Throw("SetStates: expected {} states, got {}", states.size(), per_device.size());
   for (size_t i = 0; i < states.size(); ++i) {
     if (per_device[i].size() != states[i].size())
-      Throw("SetStates: state \"{}\": expected {} devices, got {}", options_.states[i].name, states[i].size(),
+      Throw("SetStates: state \"{}\": expected {} devices, got {}", spec_.options.states[i].name, states[i].size(),
             per_device[i].size());
     for (size_t k = 0; k < states[i].size(); ++k) states[i][k].CopyFrom(per_device[i][k]);
   }

@@ -1,0 +1,285 @@
+#include "executor/data_parallel_executor_group.h"
+
+#include <algorithm>
+#include <regex>
+
+#include "base/names.h"
+
+namespace bindery {
+namespace {
+
+std::shared_ptr<Engine> EngineOf(const GroupOptions& options) {
+  if (options.engine) return options.engine;
+  return options.shared_group ? options.shared_group->engine() : DefaultEngine();
+}
+
+}  // namespace
+
+DataParallelExecutorGroup::DataParallelExecutorGroup(const Symbol& symbol, const GroupOptions& options)
+    : spec_(symbol, options),
+      bindings_(spec_, EngineOf(options), options.shared_group ? &options.shared_group->bindings_ : nullptr),
+      feeder_(spec_), merger_(spec_, engine()) {
+  Bind(spec_.InputShapes(), spec_.mode());
+}
+
+DataParallelExecutorGroup::~DataParallelExecutorGroup() = default;
+
+void DataParallelExecutorGroup::Bind(const std::vector<Shape>& shapes, Mode mode,
+                                     const std::vector<SampleRange>* ranges) {
+  ran_forward_ = ran_backward_ = false;
+  current_ = bindings_.Find(shapes, mode, watch_, ranges);
+}
+
+void DataParallelExecutorGroup::Reshape(const std::vector<DataDesc>& data, const std::vector<DataDesc>& labels) {
+  const auto check = [](const std::vector<DataDesc>& now, const std::vector<DataDesc>& wanted, const char* what) {
+    if (now.size() != wanted.size())
+      Throw("Reshape: expected {} {} descriptions, got {}", now.size(), what, wanted.size());
+    for (size_t i = 0; i < now.size(); ++i) {
+      if (now[i].name != wanted[i].name)
+        Throw("Reshape: expected {} \"{}\", got \"{}\"", what, now[i].name, wanted[i].name);
+      if (now[i].dtype != wanted[i].dtype || now[i].layout != wanted[i].layout) {
+        Throw("Reshape: {} \"{}\" is bound as {} with layout \"{}\", got {} with \"{}\"; only shapes may change", what,
+              now[i].name, now[i].dtype, now[i].layout, wanted[i].dtype, wanted[i].layout);
+      }
+      if (now[i].shape.rank() != wanted[i].shape.rank()) {
+        Throw<ShapeError>("Reshape: {} \"{}\": expected {} axes as in {}, got {}", what, now[i].name,
+                          now[i].shape.rank(), now[i].shape, wanted[i].shape);
+      }
+    }
+  };
+  check(spec_.options.data, data, "data");
+  check(spec_.options.labels, labels, "label");
+  std::vector<Shape> shapes;
+  for (const auto* list : {&data, &labels})
+    for (const DataDesc& desc : *list) shapes.push_back(desc.shape);
+  Bind(shapes, spec_.mode());
+  spec_.options.data = data;
+  spec_.options.labels = labels;
+}
+
+// --- running ---
+
+int64_t DataParallelExecutorGroup::CheckBatch(const Batch& batch, Mode mode) const {
+  std::vector<Shape> shapes;
+  feeder_.ShapesOf(batch, mode, &shapes);
+  return spec_.SamplesOf(shapes).value_or(1);
+}
+
+void DataParallelExecutorGroup::Forward(Batch batch, std::optional<Mode> mode) {
+  Forward(std::make_shared<const Batch>(std::move(batch)), mode);
+}
+
+void DataParallelExecutorGroup::Forward(const BatchPtr& batch, std::optional<Mode> wanted) {
+  const Mode mode = wanted.value_or(spec_.mode());
+  feeder_.ShapesOf(*batch, mode, &batch_shapes_);
+  Bind(batch_shapes_, mode);
+  Run({&batch, 1}, mode, false);
+}
+
+void DataParallelExecutorGroup::Forward(const std::vector<BatchPtr>& per_device, std::optional<Mode> wanted) {
+  if (per_device.size() != devices().size())
+    Throw("expected {} batches, one per device, got {}", devices().size(), per_device.size());
+  if (per_device.size() == 1) return Forward(per_device[0], wanted);
+  const Mode mode = wanted.value_or(spec_.mode());
+  const Feeder::Joined joined = feeder_.Join(per_device, mode);
+  Bind(joined.shapes, mode, &joined.ranges);
+  Run(per_device, mode, false);
+}
+
+void DataParallelExecutorGroup::ForwardBackward(const BatchPtr& batch) {
+  feeder_.ShapesOf(*batch, Mode::kTrain, &batch_shapes_);
+  Bind(batch_shapes_, Mode::kTrain);
+  const std::vector<std::string>& wanted = current_->step->plan().head_gradients;
+  const bool at_once = spec_.options.for_training && !spec_.inputs_add_up &&
+                       std::ranges::all_of(wanted, [](const std::string& name) { return name.empty(); });
+  Run({&batch, 1}, Mode::kTrain, at_once);
+  if (!at_once) Backward();
+}
+
+void DataParallelExecutorGroup::Run(std::span<const BatchPtr> batches, Mode mode, bool with_backward) {
+  const std::shared_ptr<const StepInput> input = feeder_.Next(batches, mode, current_->ranges);
+  const bool commits = !feeder_.tentative();
+  current_->step->Push({.begins = commits || input->block.micro_batch == 0,
+                        .forward = true,
+                        .commits = commits,
+                        .backward = with_backward},
+                       input);
+  ran_forward_ = true;
+  ran_backward_ = with_backward;
+}
+
+const Binding& DataParallelExecutorGroup::Ran(const char* what) const {
+  if (!ran_forward_) Throw("{}: nothing has run yet; call Forward first", what);
+  return *current_;
+}
+
+const Binding& DataParallelExecutorGroup::RanBackward(const char* what) const {
+  Ran(what);
+  if (!ran_backward_) Throw("{}: call Backward first", what);
+  return *current_;
+}
+
+void DataParallelExecutorGroup::Backward(const std::vector<HostTensor>& head_gradients) {
+  if (head_gradients.size() != output_names().size()) {
+    Throw("Backward: expected {} head gradients, one per output, got {}", output_names().size(), head_gradients.size());
+  }
+  std::vector<const HostTensor*> by_head;
+  for (const HostTensor& gradient : head_gradients) by_head.push_back(&gradient);
+  RunBackward(by_head);
+}
+
+void DataParallelExecutorGroup::Backward(const std::map<std::string, HostTensor>& head_gradients) {
+  const std::vector<std::string>& names = output_names();
+  std::vector<const HostTensor*> by_head(names.size(), nullptr);
+  for (const auto& [name, gradient] : head_gradients) {
+    const auto found = std::find(names.begin(), names.end(), name);
+    if (found == names.end()) Throw("Backward: \"{}\" is not an output{}", name, NameHint(name, names));
+    if (std::find(found + 1, names.end(), name) != names.end()) {
+      Throw("Backward: several heads are named \"{}\": give the gradients by position", name);
+    }
+    by_head[static_cast<size_t>(found - names.begin())] = &gradient;
+  }
+  RunBackward(by_head);
+}
+
+void DataParallelExecutorGroup::RunBackward(std::span<const HostTensor* const> head_gradients) {
+  if (!spec_.options.for_training) {
+    Throw("Backward: the group is bound for prediction; bind it with for_training = true");
+  }
+  Ran("Backward");
+  if (current_->mode != Mode::kTrain) Throw("Backward: the last Forward was in prediction mode");
+  if (ran_backward_) {
+    Throw(
+        "Backward: the values of the last Forward are used up; run Forward again (GradReq::kAdd adds up over several "
+        "pairs of Forward and Backward)");
+  }
+  merger_.PushHeadGradients(*current_, head_gradients);
+  if (spec_.inputs_add_up && (added_up_.first != current_->shapes || added_up_.second != current_->ranges)) {
+    for (const auto& replica : replicas()) replica->ZeroInputGradients();
+    added_up_ = {current_->shapes, current_->ranges};
+  }
+  current_->step->Push({.backward = true});
+  ran_backward_ = true;
+}
+
+// --- results ---
+
+std::vector<Shape> DataParallelExecutorGroup::OutputShapes() const {
+  std::vector<Shape> shapes;
+  for (size_t i = 0; i < output_names().size(); ++i) shapes.push_back(current_->OutputShape(static_cast<int>(i)));
+  return shapes;
+}
+
+std::vector<Tensor> DataParallelExecutorGroup::Outputs(int begin, int end) const {
+  return merger_.Outputs(Ran("Outputs"), begin, end);
+}
+
+std::vector<std::vector<Tensor>> DataParallelExecutorGroup::OutputsPerDevice(int begin, int end) const {
+  return merger_.OutputsPerDevice(Ran("Outputs"), begin, end);
+}
+
+std::vector<Tensor> DataParallelExecutorGroup::InputGradients() const {
+  return merger_.InputGradients(RanBackward("InputGradients"));
+}
+
+std::vector<std::vector<Tensor>> DataParallelExecutorGroup::InputGradientsPerDevice() const {
+  return merger_.InputGradientsPerDevice(RanBackward("InputGradients"));
+}
+
+void DataParallelExecutorGroup::UpdateMetric(Metric* metric, const std::vector<HostTensor>& labels) const {
+  Measure(metric, std::make_shared<Measurement>(Measurement{.metric = metric, .labels = &labels}));
+}
+
+void DataParallelExecutorGroup::UpdateMetric(Metric* metric,
+                                             const std::vector<std::vector<HostTensor>>& pre_sliced) const {
+  Measure(metric, std::make_shared<Measurement>(Measurement{.metric = metric, .cut_labels = &pre_sliced}));
+}
+
+void DataParallelExecutorGroup::Measure(Metric* metric, const std::shared_ptr<Measurement>& measurement) const {
+  GroupMetric& operations = MetricOf(*measurement);
+  const VarPtr done = engine()->NewVar();
+  operations.Push(measurement, done);
+  for (bool over = false; !over;) {
+    try {
+      engine()->Wait(done);
+      over = true;
+    } catch (const HangError&) {  // until the device is back: the metric and the labels are the caller's
+    }
+  }
+  for (const std::vector<double>& partial : measurement->partials) metric->Merge(partial);  // in device order
+}
+
+void DataParallelExecutorGroup::PushMetric(const std::shared_ptr<Measurement>& measurement, const VarPtr& done) const {
+  MetricOf(*measurement).Push(measurement, done);
+}
+
+GroupMetric& DataParallelExecutorGroup::MetricOf(const Measurement& m) const {
+  const auto& participants = Ran("UpdateMetric").participants();
+  const size_t expected = spec_.options.labels.size();
+  if (m.cut_labels && m.cut_labels->size() != participants.size()) {
+    throw DataError(fmt::format("UpdateMetric: expected the labels of {} devices, got {}", participants.size(),
+                                m.cut_labels->size()));
+  }
+  for (size_t k = 0; k < participants.size(); ++k) {
+    participants[k].replica->CheckFresh("UpdateMetric");
+    const size_t given = m.cut_labels ? (*m.cut_labels)[k].size() : m.labels->size();
+    if (given != expected) {
+      throw DataError(fmt::format("UpdateMetric: expected {} labels on {}, got {}", expected,
+                                  participants[k].replica->device(), given));
+    }
+  }
+  for (size_t i = 0; m.labels && i < expected; ++i) {
+    const int axis = spec_.options.labels[i].BatchAxis();
+    const Shape& shape = (*m.labels)[i].shape();
+    if (axis < 0) continue;
+    if (axis >= shape.rank() || shape[axis] < current_->samples()) {
+      Throw<ShapeError>("UpdateMetric: label \"{}\" of shape {} has no {} samples along axis {}",
+                        spec_.options.labels[i].name, shape, current_->samples(), axis);
+    }
+  }
+  if (!current_->metric) {
+    current_->metric = std::make_unique<GroupMetric>(engine(), participants, spec_.options.labels, current_->ranges);
+  }
+  return *current_->metric;
+}
+
+std::vector<DataParallelExecutorGroup::Watched> DataParallelExecutorGroup::WatchedValues() const {
+  const bool trains = spec_.options.for_training && current_->mode == Mode::kTrain;
+  const Binding& ran = trains ? RanBackward("WatchedValues") : Ran("WatchedValues");
+  std::vector<Watched> watched;
+  for (const GroupStep::Participant& p : ran.participants()) {
+    p.replica->CheckFresh("WatchedValues");
+    for (const PlanOutput& value : p.bound->plan().observed) {
+      watched.push_back({p.replica->device(), value.name, p.replica->Value(*p.bound, value.value).ToHost()});
+    }
+  }
+  return watched;
+}
+
+void DataParallelExecutorGroup::Watch(const std::string& pattern) {
+  try {
+    const std::regex check(pattern);
+  } catch (const std::regex_error& e) {
+    Throw("\"{}\" is not a regular expression: {}", pattern, e.what());
+  }
+  watch_ = pattern;
+}
+
+// --- description ---
+
+GradReq DataParallelExecutorGroup::grad_req(const std::string& argument) const {
+  const auto found = spec_.grad_req.find(argument);
+  if (found == spec_.grad_req.end()) Throw("\"{}\" is not an argument{}", argument, NameHint(argument, arg_names()));
+  return found->second;
+}
+
+MemoryReport DataParallelExecutorGroup::memory(int device) const { return ReportMemory(plan(device)); }
+
+const Plan& DataParallelExecutorGroup::plan(int device) const {
+  const auto& participants = current_->participants();
+  if (device < 0 || device >= static_cast<int>(participants.size()))
+    Throw("device index {} is not in 0..{}", device, participants.size() - 1);
+  return participants[device].bound->plan();
+}
+
+}  // namespace bindery

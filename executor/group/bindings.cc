@@ -1,0 +1,232 @@
+#include "executor/group/bindings.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "symbol/gradient.h"
+#include "symbol/graph.h"
+#include "symbol/op_def.h"
+
+namespace bindery {
+namespace {
+
+constexpr size_t kKept = 64;
+
+int64_t NumBusy(const std::vector<SampleRange>& ranges) {
+  return std::ranges::count_if(ranges, [](const SampleRange& range) { return range.size() > 0; });
+}
+
+// Programs of one set of shapes.
+struct Compiler {
+  const GroupSpec& spec;
+  const std::vector<Shape>& shapes;
+  Mode mode;
+  std::string watch = {};
+
+  // `devices`: that have a share.
+  CompileOptions OptionsFor(DeviceKind device, int64_t share, int64_t devices) const;
+  // Compiles for a share of a batch of `samples`. Throws unless its outputs can be merged and its parameters are those
+  // of the whole batch.
+  std::shared_ptr<const Program> CompileShare(int64_t samples, const CompileOptions& options) const;
+  void CheckMergeable(const Plan& plan, const Graph& graph, const NodeTypes& types) const;
+};
+
+CompileOptions Compiler::OptionsFor(DeviceKind device, int64_t share, int64_t devices) const {
+  const GroupOptions& options = spec.options;
+  CompileOptions o;
+  o.device = device;
+  o.plain_parameters = std::any_of(options.devices.begin(), options.devices.end(),
+                                   [&](const Device& d) { return d.kind != options.devices[0].kind; });
+  const auto add = [&](const DataDesc& desc, const Shape& shape) {
+    const int axis = desc.BatchAxis();
+    o.shapes[desc.name] = axis < 0 ? shape : shape.With(axis, share);
+    o.dtypes[desc.name] = desc.dtype;
+    o.batch_axes[desc.name] = axis;
+  };
+  for (size_t i = 0; i < shapes.size(); ++i) add(spec.input(i), shapes[i]);
+  for (const DataDesc& desc : options.states) add(desc, desc.shape);
+  for (const std::string& name : spec.unbound_labels) o.batch_axes[name] = 0;
+  o.parameters.insert(spec.param_names.begin(), spec.param_names.end());
+  o.grad_req = spec.grad_req;
+  o.frozen.insert(options.fixed_params.begin(), options.fixed_params.end());
+  o.mode = mode;
+  o.with_backward = options.for_training && mode == Mode::kTrain;
+  o.threads = device == DeviceKind::kCpu ? spec.threads : 1;
+  o.devices = static_cast<int>(devices);
+  o.switches = options.switches;
+  o.observe = watch;
+  return o;
+}
+
+std::shared_ptr<const Program> Compiler::CompileShare(int64_t samples, const CompileOptions& options) const {
+  std::shared_ptr<const Program> program = Compile(spec.symbol, options);
+  if (spec.options.devices.size() > 1) {
+    // A parameter that takes its shape from the batch would be another one on every device.
+    const CompileOptions whole = OptionsFor(options.device, samples, 1);
+    const Graph graph = Graph::Of(ExpandComposites(spec.symbol));
+    const NodeTypes types = InferTypes(graph, whole.shapes, whole.dtypes, whole.batch_axes);
+    CheckMergeable(program->plan, graph, types);
+    std::map<std::string, Shape> expected;
+    for (size_t n = 0; n < graph.nodes.size(); ++n) {
+      if (graph.nodes[n]->is_variable()) expected[graph.nodes[n]->name()] = types[n][0].shape;
+    }
+    for (const PlanArgument& a : program->plan.arguments) {
+      if (!a.is_parameter || a.type.shape == expected.at(a.name)) continue;
+      Throw<ShapeError>(
+          "parameter \"{}\" takes its shape from the batch: {} for all of it, {} for a device's share; "
+          "declare the shape of its variable",
+          a.name, expected.at(a.name), a.type.shape);
+    }
+  }
+  return program;
+}
+
+void Compiler::CheckMergeable(const Plan& plan, const Graph& graph, const NodeTypes& types) const {
+  for (size_t i = 0; i < plan.outputs.size(); ++i) {
+    const ValueType& share = plan.values[plan.outputs[i].value].type;
+    const Entry& entry = graph.outputs[i];
+    const ValueType& whole = types[graph.IndexOf(entry.node)][entry.output];
+    if (share.batch_axis != whole.batch_axis || share.batch_fold != whole.batch_fold) {
+      Throw<ModelError>(
+          "head \"{}\" has its samples elsewhere in a device's share, {}, than in the whole batch, {}: "
+          "a Reshape before it names extents that are the batch's by chance; let it say -1 where the batch is",
+          plan.outputs[i].name, share.shape, whole.shape);
+    }
+    if (share.batch_axis >= 0) continue;
+    if (spec.merge_rules[i].empty()) {
+      // A Reshape that puts parts of several samples side by side is rarely meant.
+      const Node* node = LosesBatch(graph, types, entry);
+      const auto type_of = [&](const Entry& e) -> const ValueType& { return types[graph.IndexOf(e.node)][e.output]; };
+      const bool reshapes =
+          node != nullptr && node->op().is_view &&
+          node->op().is_view(
+              {.attrs = node->attrs(), .input = type_of(node->inputs()[0]), .output = types[graph.index.at(node)][0]});
+      Throw<ModelError>(
+          "head \"{}\" of shape {} has no batch axis{}: annotate it with how it is merged over devices, merge = sum, "
+          "mean or first",
+          plan.outputs[i].name, share.shape,
+          reshapes ? fmt::format(", for {} gives no axis whole samples (let an axis hold the batch alone, or with axes "
+                                 "next to it); if that is meant",
+                                 Describe(*node))
+                   : "");
+    }
+    const Node& head = *spec.symbol.entries()[i].node;
+    if (spec.options.for_training && spec.merge_rules[i] != "sum" && IsLoss(head) && !head.op().blocks_gradient) {
+      Throw<ModelError>(
+          "head \"{}\" is a loss without batch axis, and the devices' gradients add up: they would not be those of one "
+          "device with merge = {}; make the loss one of single samples, or a sum over them with merge = sum",
+          plan.outputs[i].name, spec.merge_rules[i]);
+    }
+  }
+}
+
+}  // namespace
+
+const ValueType& Binding::OutputType(int head) const {
+  return step->plan().values[step->plan().outputs[head].value].type;
+}
+
+Shape Binding::OutputShape(int head) const {
+  const ValueType& type = OutputType(head);
+  if (type.batch_axis < 0) return type.shape;
+  return type.shape.With(type.batch_axis, type.batch_fold.outer * type.batch_fold.inner * samples());
+}
+
+Bindings::Bindings(const GroupSpec& spec, std::shared_ptr<Engine> engine, const Bindings* shared)
+    : spec_(spec), engine_(std::move(engine)), programs_(spec.options.program_bytes) {
+  const std::vector<Device>& devices = spec.options.devices;
+  if (shared) {
+    if (shared->store_->devices() != devices) Throw("a group can share only with a group on the same devices");
+    if (shared->engine_ != engine_) Throw("a group can share only with a group of the same engine");
+    store_ = shared->store_;
+    arenas_ = shared->arenas_;
+  } else {
+    store_ = std::make_shared<ParameterStore>(engine_, devices);
+    for (const Device& device : devices) arenas_.push_back(Arena::Make(device, engine_));
+  }
+  for (size_t d = 0; d < devices.size(); ++d) {
+    replicas_.push_back(std::make_unique<Replica>(engine_, store_, static_cast<int>(d), arenas_[d]));
+  }
+}
+
+Binding* Bindings::Find(const std::vector<Shape>& shapes, Mode mode, const std::string& watch,
+                        const std::vector<SampleRange>* ranges) {
+  const int addresses = AddressesVersion();
+  const auto found = std::find_if(bindings_.begin(), bindings_.end(), [&](const auto& b) {
+    return b->addresses == addresses && b->mode == mode && b->watch == watch && b->shapes == shapes &&
+           (ranges ? b->ranges == *ranges : !b->cut_beforehand);
+  });
+  if (found != bindings_.end()) {
+    if (found != bindings_.begin()) {
+      bindings_.splice(bindings_.begin(), bindings_, found);
+      for (const GroupStep::Participant& p : (*found)->participants()) programs_.Touch(p.bound->program.get());
+    }
+    return bindings_.front().get();
+  }
+  bindings_.push_front(Make(shapes, mode, watch, ranges ? *ranges : spec_.Split(spec_.SamplesOf(shapes))));
+  Binding* const made = bindings_.front().get();
+  made->cut_beforehand = ranges != nullptr;
+  // Bindings go with the addresses they hold, and with their programs: what is bound is not kept beyond the cache's
+  // budget.
+  std::erase_if(bindings_, [&](const auto& b) {
+    return b.get() != made && (b->addresses != made->addresses ||
+                               !std::ranges::all_of(b->participants(), [&](const GroupStep::Participant& p) {
+                                 return programs_.Holds(p.bound->program.get());
+                               }));
+  });
+  if (bindings_.size() > kKept) bindings_.pop_back();
+  return made;
+}
+
+std::unique_ptr<Binding> Bindings::Make(const std::vector<Shape>& shapes, Mode mode, const std::string& watch,
+                                        const std::vector<SampleRange>& ranges) {
+  const Compiler compiler{spec_, shapes, mode, watch};
+  const int64_t busy = NumBusy(ranges);
+  std::vector<GroupStep::Participant> participants;
+  for (size_t d = 0; d < replicas_.size(); ++d) {
+    if (ranges[d].size() == 0) continue;
+    CompileOptions options = compiler.OptionsFor(replicas_[d]->device().kind, ranges[d].size(), busy);
+    options.storage_formats = store_->StorageFormats();
+    const auto program = programs_.Get(ProgramKey(options), [&] {
+      std::shared_ptr<const Program> made = compiler.CompileShare(ranges.back().end, options);
+      store_->Adopt(made->plan);
+      return made;
+    });
+    if (mode == Mode::kTrain) updated_blocks_ = store_->UpdatedBlocks(program->plan);
+    participants.push_back({replicas_[d].get(), replicas_[d]->Bind(program)});
+  }
+  auto binding = std::make_unique<Binding>(
+      Binding{.mode = mode, .watch = watch, .shapes = shapes, .ranges = ranges, .addresses = AddressesVersion()});
+  binding->step = std::make_unique<GroupStep>(engine_, *store_, std::move(participants), spec_.options.data,
+                                              spec_.options.labels, ranges);
+  return binding;
+}
+
+std::vector<DevicePlan> Bindings::MakePlans(const GroupSpec& spec) {
+  const std::vector<Shape> shapes = spec.InputShapes();
+  const std::vector<SampleRange> ranges = spec.Split(spec.SamplesOf(shapes));
+  const Compiler compiler{spec, shapes, spec.mode()};
+  std::vector<DevicePlan> plans;
+  std::map<std::string, Format> formats;  // of parameters, as the first device chose them
+  for (size_t d = 0; d < ranges.size(); ++d) {
+    if (ranges[d].size() == 0) continue;
+    const Device device = spec.options.devices[d];
+    CompileOptions options = compiler.OptionsFor(device.kind, ranges[d].size(), NumBusy(ranges));
+    options.storage_formats = formats;
+    const auto program = compiler.CompileShare(ranges.back().end, options);
+    for (const PlanArgument& a : program->plan.arguments) {
+      if (a.is_parameter) formats.emplace(a.name, a.format);
+    }
+    plans.push_back({.device = device, .samples = ranges[d], .plan = program->plan});
+  }
+  return plans;
+}
+
+int Bindings::AddressesVersion() const {
+  int version = 0;
+  for (const auto& replica : replicas_) version += replica->addresses_version();
+  return version;
+}
+
+}  // namespace bindery

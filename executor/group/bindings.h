@@ -1,0 +1,79 @@
+// Bindings: the sets of programs, one per device with samples, that a group has bound: each for the shapes of a batch, a
+// mode, what is watched and how the batch is shared out. They are found again when they are met again, so that batches
+// of any size may follow each other, and go when their programs leave the cache or their arrays move.
+//
+// Holds what they are bound to: parameters, arenas and the devices' replicas. Not thread safe.
+#pragma once
+
+#include <list>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "executor/group/metric.h"
+#include "executor/group/options.h"
+#include "executor/group/replica.h"
+#include "executor/group/step.h"
+
+namespace bindery {
+
+struct Binding {
+  Mode mode = Mode::kPredict;
+  std::string watch = {};
+  std::vector<Shape> shapes = {};        // of the inputs
+  std::vector<SampleRange> ranges = {};  // per device
+  bool cut_beforehand = false;           // ranges as the caller cut them, not by workload
+  int addresses = 0;                     // sum of the replicas' addresses_version() when bound
+  std::unique_ptr<GroupStep> step = nullptr;
+  std::unique_ptr<GroupMetric> metric = nullptr;  // made when it is first measured
+
+  int64_t samples() const { return ranges.back().end; }
+  const std::vector<GroupStep::Participant>& participants() const { return step->participants(); }
+  const SampleRange& RangeOf(const GroupStep::Participant& p) const { return ranges[p.replica->index()]; }
+  const ValueType& OutputType(int head) const;  // of the first device's share
+  Shape OutputShape(int head) const;            // of the whole batch's
+};
+
+// What a device with samples would run.
+struct DevicePlan {
+  Device device;
+  SampleRange samples;
+  Plan plan;
+};
+
+class Bindings {
+ public:
+  // On the memory of `shared`, unless it is null: throws Error if its devices or engine are others. `spec` stays the
+  // caller's.
+  Bindings(const GroupSpec& spec, std::shared_ptr<Engine> engine, const Bindings* shared);
+
+  // Found or made; stays until the next call. `ranges`: if not the usual split. Throws Error, ShapeError, ModelError,
+  // DeviceError, and the last one found stays then.
+  Binding* Find(const std::vector<Shape>& shapes, Mode mode, const std::string& watch,
+                const std::vector<SampleRange>* ranges = nullptr);
+
+  // What Find would make for the inputs as described: only compiled, nothing is allocated on a device.
+  static std::vector<DevicePlan> MakePlans(const GroupSpec& spec);
+
+  const std::shared_ptr<Engine>& engine() const { return engine_; }
+  const std::shared_ptr<ParameterStore>& store() const { return store_; }
+  const std::vector<std::unique_ptr<Replica>>& replicas() const { return replicas_; }
+  const ProgramCache& programs() const { return programs_; }
+  const std::vector<int>& updated_blocks() const { return updated_blocks_; }  // of the store, by training
+
+ private:
+  std::unique_ptr<Binding> Make(const std::vector<Shape>& shapes, Mode mode, const std::string& watch,
+                                const std::vector<SampleRange>& ranges);
+  int AddressesVersion() const;
+
+  const GroupSpec& spec_;
+  std::shared_ptr<Engine> engine_;
+  std::shared_ptr<ParameterStore> store_;
+  std::vector<std::shared_ptr<Arena>> arenas_;
+  std::vector<std::unique_ptr<Replica>> replicas_;  // wait for what they pushed
+  ProgramCache programs_;
+  std::list<std::unique_ptr<Binding>> bindings_;  // most recently used first
+  std::vector<int> updated_blocks_;
+};
+
+}  // namespace bindery

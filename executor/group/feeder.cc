@@ -1,0 +1,115 @@
+#include "executor/group/feeder.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace bindery {
+
+void Feeder::ShapesOf(const Batch& batch, Mode mode, std::vector<Shape>* shapes) const {
+  const GroupOptions& options = spec_.options;
+  const auto check_count = [](size_t given, size_t described, const char* what) {
+    if (given != described) {
+      throw DataError(fmt::format("the batch has {} {} arrays, {} are described", given, what, described));
+    }
+  };
+  check_count(batch.data.size(), options.data.size(), "data");
+  const bool with_labels = !options.labels.empty() && !batch.label.empty();
+  if (with_labels) check_count(batch.label.size(), options.labels.size(), "label");
+  if (mode == Mode::kTrain && !options.labels.empty() && !with_labels) throw DataError("a training batch needs labels");
+  if (mode == Mode::kTrain && options.for_training && !spec_.unbound_labels.empty()) {
+    throw DataError(fmt::format("cannot train: the group is bound without labels; describe \"{}\" in its options",
+                                *spec_.unbound_labels.begin()));
+  }
+  std::optional<int64_t> rows;
+  shapes->clear();
+  for (size_t i = 0; i < batch.data.size() + (with_labels ? batch.label.size() : 0); ++i) {
+    const DataDesc& desc = spec_.input(i);
+    const Shape& shape = (i < batch.data.size() ? batch.data[i] : batch.label[i - batch.data.size()]).shape();
+    if (shape.rank() != desc.shape.rank()) {
+      throw DataError(
+          fmt::format("\"{}\": expected {} axes as in {}, got {}", desc.name, desc.shape.rank(), desc.shape, shape));
+    }
+    const int axis = desc.BatchAxis();
+    if (axis >= 0 && !rows) {
+      rows = shape[axis];
+      if (batch.pad < 0 || batch.pad >= *rows || (batch.samples > 0 && batch.samples != *rows - batch.pad)) {
+        throw DataError(fmt::format("a batch of {} samples and {} rows of padding does not fit its data of {} rows",
+                                    batch.samples, batch.pad, *rows));
+      }
+    }
+    shapes->push_back(axis < 0 ? shape : shape.With(axis, std::max<int64_t>(0, shape[axis] - batch.pad)));
+  }
+  for (size_t i = shapes->size(); i < spec_.num_inputs(); ++i) {
+    const DataDesc& desc = spec_.input(i);
+    shapes->push_back(desc.BatchAxis() >= 0 && rows ? desc.shape.With(desc.BatchAxis(), *rows - batch.pad)
+                                                    : desc.shape);
+  }
+}
+
+Feeder::Joined Feeder::Join(const std::vector<BatchPtr>& per_device, Mode mode) const {
+  Joined joined;
+  std::vector<Shape> part;
+  int64_t samples = 0;
+  for (const BatchPtr& batch : per_device) {
+    ShapesOf(*batch, mode, &part);
+    if (!spec_.options.labels.empty() && batch->label.empty() != per_device[0]->label.empty()) {
+      throw DataError("some devices' batches have labels and some have none");
+    }
+    const std::optional<int64_t> share = spec_.SamplesOf(part);
+    if (!share) throw DataError("a batch per device needs an input with a batch axis");
+    joined.ranges.push_back({samples, samples + *share});
+    samples += *share;
+    if (joined.shapes.empty()) joined.shapes = part;
+    for (size_t i = 0; i < part.size(); ++i) {
+      const DataDesc& desc = spec_.input(i);
+      Shape whole = part[i];
+      if (desc.BatchAxis() >= 0) {
+        whole.Set(desc.BatchAxis(), samples);
+        joined.shapes[i].Set(desc.BatchAxis(), samples);
+      }
+      if (joined.shapes[i] != whole) {
+        throw DataError(fmt::format("\"{}\": the devices' batches have different shapes, {} and {}", desc.name,
+                                    joined.shapes[i], part[i]));
+      }
+    }
+  }
+  return joined;
+}
+
+void Feeder::SetStep(const StepNumber& step) {
+  step_ = step;
+  predictions_ = 0;
+}
+
+StepBlock Feeder::NextBlock(Mode mode, int64_t samples) {
+  StepBlock block{.seed = spec_.options.seed, .step = step_ ? step_->step : steps_};
+  if (mode == Mode::kTrain) {
+    if (step_) {
+      block.micro_batch = step_->micro_batch;
+    } else {
+      ++steps_;
+    }
+    predictions_ = 0;
+  } else {
+    block.step += predictions_++;
+    block.micro_batch = StepBlock::kPrediction;
+  }
+  block.batch_size = step_ && step_->batch_size > 0 ? step_->batch_size : samples;
+  return block;
+}
+
+std::shared_ptr<const StepInput> Feeder::Next(std::span<const BatchPtr> batches, Mode mode,
+                                              const std::vector<SampleRange>& ranges) {
+  const std::shared_ptr<StepInput> input = inputs_.Take();
+  input->is_cut = batches.size() > 1;
+  input->with_labels = !spec_.options.labels.empty() && !batches[0]->label.empty();
+  input->block = NextBlock(mode, ranges.back().end);
+  input->shares.resize(ranges.size());
+  for (size_t d = 0; d < ranges.size(); ++d) {
+    if (ranges[d].size() > 0) input->shares[d].batch = batches[input->is_cut ? d : 0];
+  }
+  return input;
+}
+
+}  // namespace bindery

@@ -1,0 +1,61 @@
+// Feeder: what becomes of a batch before it runs. Does it fit the descriptions, in which shapes is it computed, what is
+// each device's share of it, and which numbers does the step get that random operators and divisors read (StepBlock).
+//
+// Knows nothing of devices' memory: what it makes is loaded by the replicas. Not thread safe.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "engine/payload_pool.h"
+#include "executor/batch.h"
+#include "executor/group/options.h"
+#include "executor/group/replica.h"
+
+namespace bindery {
+
+// What random numbers and divisors depend on, besides the batch. Set by a trainer; otherwise the step counts by itself.
+struct StepNumber {
+  uint64_t step = 0;
+  uint32_t micro_batch = 0;
+  int64_t batch_size = 0;  // samples of the whole step; 0: of this batch
+  // Auxiliary states are not committed with the forward that moves them; micro-batches after the first see them moved.
+  // Whoever makes the step commits it (AppendPublish).
+  bool tentative = false;
+};
+
+class Feeder {
+ public:
+  explicit Feeder(const GroupSpec& spec) : spec_(spec) {}  // `spec` stays the caller's
+
+  // The shapes that a batch is computed in: its own, without padding rows. Throws DataError unless it can run in
+  // `mode`.
+  void ShapesOf(const Batch& batch, Mode mode, std::vector<Shape>* shapes) const;
+  // One batch per device, as one. Throws DataError, ShapeError unless they fit together.
+  struct Joined {
+    std::vector<Shape> shapes;
+    std::vector<SampleRange> ranges;
+  };
+  Joined Join(const std::vector<BatchPtr>& per_device, Mode mode) const;
+
+  void SetStep(const StepNumber& step);
+  bool tentative() const { return step_ && step_->tentative; }
+  // What the next run is given: one batch, or one per device, whose samples are shared out by `ranges`. Allocates
+  // nothing once it is warm.
+  std::shared_ptr<const StepInput> Next(std::span<const BatchPtr> batches, Mode mode,
+                                        const std::vector<SampleRange>& ranges);
+
+ private:
+  StepBlock NextBlock(Mode mode, int64_t samples);
+
+  const GroupSpec& spec_;
+  PayloadPool<StepInput> inputs_;
+  std::optional<StepNumber> step_;
+  uint64_t steps_ = 0;        // training forwards so far, where nobody sets the step
+  uint64_t predictions_ = 0;  // since the last step
+};
+
+}  // namespace bindery

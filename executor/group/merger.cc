@@ -1,0 +1,164 @@
+#include "executor/group/merger.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "engine/backend.h"
+#include "engine/kernels/flat.h"
+#include "executor/group/slice_copy.h"
+
+namespace bindery {
+namespace {
+
+std::vector<SampleRange> NotEmpty(std::vector<SampleRange> ranges) {
+  std::erase_if(ranges, [](const SampleRange& range) { return range.size() == 0; });
+  return ranges;
+}
+
+double PartOf(const SampleRange& range, int64_t samples) {
+  return static_cast<double>(range.size()) / static_cast<double>(samples);
+}
+
+}  // namespace
+
+Tensor Merger::Merge(std::vector<Tensor> parts, ValueType type, const std::string& rule,
+                     const std::vector<SampleRange>& all_ranges) const {
+  const int axis = type.batch_axis;
+  if (parts.size() == 1 || (axis < 0 && (rule.empty() || rule == "first"))) return parts[0];
+  const Device device = parts[0].device();
+  for (Tensor& part : parts) {
+    if (ShareMemory(part.device(), device)) continue;
+    const Tensor here(engine_, device, part.dtype(), part.shape());
+    here.CopyFrom(part);
+    part = here;
+  }
+  const int64_t samples = all_ranges.back().end;
+  Shape shape = parts[0].shape();
+  type.shape = shape;
+  if (axis >= 0) shape.Set(axis, samples * type.batch_fold.outer * type.batch_fold.inner);
+  const Shape view = axis < 0 ? shape : type.SampleView().With(1, samples);
+  const Tensor merged(engine_, device, parts[0].dtype(), shape);
+  Operation operation{
+      .name = "merge", .device = device, .reads = {}, .writes = {merged.var()}, .updates = {}, .run = {}};
+  for (const Tensor& part : parts) (rule == "mean" ? operation.updates : operation.reads).push_back(part.var());
+  operation.run = [=, ranges = NotEmpty(all_ranges),
+                   &flat = Backend::Of(device.kind).flat()](const OpContext& context) {
+    Stream& stream = context.stream;
+    if (axis >= 0) {
+      for (size_t i = 0; i < parts.size(); ++i) {
+        PasteSlice(flat, stream, merged.dtype(), view, merged.address(), 1, ranges[i].begin, ranges[i].end,
+                   parts[i].address());
+      }
+      return;
+    }
+    // sum, or mean weighted by samples
+    std::vector<const void*> sources;
+    for (size_t i = 0; i < parts.size(); ++i) {
+      const Tensor& part = parts[i];
+      if (rule == "mean") {
+        flat.Scale(stream, part.dtype(), part.address(), part.elements(), PartOf(ranges[i], samples));
+      }
+      sources.push_back(part.address());
+    }
+    flat.Sum(stream, merged.dtype(), sources, merged.address(), merged.elements());
+  };
+  engine_->Push(std::move(operation));
+  return merged;
+}
+
+std::vector<std::vector<Tensor>> Merger::OutputsPerDevice(const Binding& binding, int begin, int end) const {
+  const int heads = static_cast<int>(spec_.output_names.size());
+  if (end < 0) end = heads;
+  if (begin < 0 || begin > end || end > heads) Throw("outputs {} to {} of {}", begin, end, heads);
+  std::vector<std::vector<Tensor>> outputs;
+  for (int i = begin; i < end; ++i) {
+    std::vector<Tensor>& parts = outputs.emplace_back();
+    for (const GroupStep::Participant& p : binding.participants()) parts.push_back(p.replica->CopyOutput(*p.bound, i));
+  }
+  return outputs;
+}
+
+std::vector<Tensor> Merger::Outputs(const Binding& binding, int begin, int end) const {
+  std::vector<Tensor> merged;
+  for (const std::vector<Tensor>& parts : OutputsPerDevice(binding, begin, end)) {
+    const int head = begin + static_cast<int>(merged.size());
+    merged.push_back(Merge(parts, binding.OutputType(head), spec_.merge_rules[head], binding.ranges));
+  }
+  return merged;
+}
+
+std::vector<std::vector<Tensor>> Merger::InputGradientsPerDevice(const Binding& binding) const {
+  std::vector<std::vector<Tensor>> gradients;
+  for (const DataDesc& desc : spec_.options.data) {
+    if (spec_.grad_req.at(desc.name) == GradReq::kNull) {
+      if (spec_.options.inputs_need_grad) continue;
+      Throw("InputGradients: bind the group with inputs_need_grad = true (no gradient is asked for \"{}\")", desc.name);
+    }
+    std::vector<Tensor>& parts = gradients.emplace_back();
+    for (const GroupStep::Participant& p : binding.participants()) {
+      const Tensor inside = p.replica->InputGradient(*p.bound, desc.name);
+      const Tensor copy(engine_, inside.device(), inside.dtype(), inside.shape());
+      copy.CopyFrom(inside);
+      parts.push_back(copy);
+    }
+  }
+  return gradients;
+}
+
+std::vector<Tensor> Merger::InputGradients(const Binding& binding) const {
+  std::vector<Tensor> merged;
+  const std::vector<std::vector<Tensor>> parts = InputGradientsPerDevice(binding);
+  for (const DataDesc& desc : spec_.options.data) {
+    if (spec_.grad_req.at(desc.name) == GradReq::kNull) continue;
+    const ValueType type{.dtype = desc.dtype, .shape = {}, .batch_axis = desc.BatchAxis()};
+    merged.push_back(Merge(parts[merged.size()], type, "sum", binding.ranges));
+  }
+  return merged;
+}
+
+void Merger::PushHeadGradients(const Binding& binding, std::span<const HostTensor* const> gradients) const {
+  const std::vector<std::string>& wanted = binding.step->plan().head_gradients;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    if (wanted[i].empty()) continue;
+    if (gradients.empty() || !gradients[i]) {
+      Throw("Backward: head \"{}\" is not a loss, so its gradient must be given (or make it a loss with MakeLoss)",
+            spec_.output_names[i]);
+    }
+    const Shape expected = binding.OutputShape(static_cast<int>(i));
+    if (gradients[i]->shape() != expected) {
+      Throw<ShapeError>("Backward: gradient of head \"{}\": expected {}, got {}", spec_.output_names[i], expected,
+                        gradients[i]->shape());
+    }
+  }
+  for (const GroupStep::Participant& p : binding.participants()) p.replica->CheckFresh("Backward");
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    if (!wanted[i].empty()) PushHeadGradient(binding, static_cast<int>(i), *gradients[i]);
+  }
+}
+
+void Merger::PushHeadGradient(const Binding& binding, int head, const HostTensor& gradient) const {
+  ValueType whole = binding.OutputType(head);
+  const int axis = whole.batch_axis;
+  whole.shape = gradient.shape();
+  const Shape view = axis < 0 ? whole.shape : whole.SampleView();
+  const std::string rule = axis < 0 ? spec_.merge_rules[head] : "";
+  for (const GroupStep::Participant& p : binding.participants()) {
+    const Tensor target = p.replica->Input(*p.bound, p.bound->plan().head_gradients[head]);
+    const SampleRange range = binding.RangeOf(p);
+    double weight = 1;  // of this device's value in the merged one
+    if (rule == "mean") weight = PartOf(range, binding.samples());
+    if (rule == "first") weight = p == binding.participants()[0] ? 1 : 0;
+    // The arrays of inputs have one variable, so the rest of it must be whole.
+    if (weight == 0) {
+      target.Fill(0);
+      continue;
+    }
+    HostTensor share(target.dtype(), target.shape());
+    CopySlice(gradient.dtype(), view, gradient.raw(), axis < 0 ? -1 : 1, range.begin, range.end, share.dtype(),
+              share.raw());
+    if (weight != 1) flat::Scale(share.dtype(), share.raw(), share.elements(), weight);
+    target.CopyFrom(share);
+  }
+}
+
+}  // namespace bindery

@@ -1,0 +1,80 @@
+// GroupOptions: how a symbol is bound to a group of devices; and GroupSpec, what that means for this symbol.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/device.h"
+#include "engine/engine.h"
+#include "executor/batch.h"
+#include "executor/group/program_cache.h"
+#include "executor/group/split_batch.h"
+#include "executor/program.h"
+#include "symbol/symbol.h"
+
+namespace bindery {
+
+class DataParallelExecutorGroup;
+
+// One value for all parameters; or one per argument, in the order of ListArguments, verbatim; or single ones by name on
+// top of the default (write for parameters).
+using GradRequest = std::variant<GradReq, std::vector<GradReq>, std::map<std::string, GradReq>>;
+
+struct GroupOptions {
+  std::vector<Device> devices = {Cpu(0)};  // one may appear twice: two replicas share its worker
+  std::vector<double> workload = {};       // only ratios matter; empty: equal
+  std::vector<DataDesc> data = {};         // shapes of a whole batch; at least one
+  std::vector<DataDesc> labels = {};       // empty: label arguments are bound as zeros, for prediction only
+  std::vector<DataDesc> states = {};       // arguments that are neither data, label nor parameter: zero until set
+  bool for_training = true;
+  bool inputs_need_grad = false;
+  // Get no gradient; a normalisation layer all of whose parameters are fixed keeps its statistics.
+  std::vector<std::string> fixed_params = {};
+  GradRequest grad_req = GradReq::kWrite;
+  // Shares parameters, gradients, auxiliary states and working memory with it (same devices and engine). Only read by
+  // the constructor.
+  DataParallelExecutorGroup* shared_group = nullptr;
+  std::shared_ptr<Engine> engine = nullptr;  // default: the shared group's, else DefaultEngine()
+  int threads_per_device = 0;                // of CPUs; 0: the cores this process may use, shared out evenly
+  uint64_t seed = 0;                         // of random operators
+  CompileSwitches switches = {};
+  // Host memory for programs of shapes and modes met before; those beyond it are made again when they are met again.
+  int64_t program_bytes = ProgramCache::kBytes;
+};
+
+// The options of a group, checked and complete. "Inputs" are data, then labels.
+struct GroupSpec {
+  GroupSpec(const Symbol& symbol, const GroupOptions& options);  // throws Error, ShapeError, ModelError, DeviceError
+
+  bool is_parameter(const std::string& argument) const;
+  Mode mode() const { return options.for_training ? Mode::kTrain : Mode::kPredict; }  // unless said otherwise
+  size_t num_inputs() const { return options.data.size() + options.labels.size(); }
+  const DataDesc& input(size_t i) const;
+  std::vector<Shape> InputShapes() const;  // as described
+  // The extent of the batch axes of inputs of these shapes; no value if nothing is batched. Throws ShapeError if they
+  // differ.
+  std::optional<int64_t> SamplesOf(const std::vector<Shape>& inputs) const;
+  // By workload. Where nothing is batched, the first device does all, as with a batch of one.
+  std::vector<SampleRange> Split(std::optional<int64_t> samples) const;
+
+  Symbol symbol;
+  GroupOptions options;
+  int threads = 1;  // of a CPU
+  std::vector<std::string> arg_names = {}, param_names = {}, aux_names = {}, output_names = {};
+  std::set<std::string> unbound_labels = {};  // arguments of a group bound without labels
+  std::map<std::string, GradReq> grad_req = {};
+  bool inputs_add_up = false;                 // some input's gradient is asked for with kAdd
+  std::vector<std::string> merge_rules = {};  // per head: "", "sum", "mean", "first"
+
+ private:
+  void CheckInputs();
+  void ReadGradRequests();
+};
+
+}  // namespace bindery
