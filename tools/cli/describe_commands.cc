@@ -65,7 +65,7 @@ int InspectCommand::Run() const {
                                                                           .data = {{"data", shapes.at("data")}},
                                                                           .for_training = !predict,
                                                                           .threads_per_device = device.threads});
-  for (const DataParallelExecutorGroup::DevicePlan& p : plans) {
+  for (const DevicePlan& p : plans) {
     fmt::print("{} ({} samples, {})\n", p.device, p.samples.size(), predict ? "prediction" : "training");
     if (memory) fmt::print("{}", ToString(ReportMemory(p.plan)));
     if (plan) fmt::print("{}", ToString(p.plan));
