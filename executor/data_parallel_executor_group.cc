@@ -89,9 +89,9 @@ void DataParallelExecutorGroup::Forward(const std::vector<BatchPtr>& per_device,
 void DataParallelExecutorGroup::ForwardBackward(const BatchPtr& batch) {
   feeder_.ShapesOf(*batch, Mode::kTrain, &batch_shapes_);
   Bind(batch_shapes_, Mode::kTrain);
-  const std::vector<std::string>& wanted = current_->step->plan().head_gradients;
+  const std::vector<int>& wanted = current_->step->plan().head_gradients;
   const bool at_once = spec_.options.for_training && !spec_.inputs_add_up &&
-                       std::ranges::all_of(wanted, [](const std::string& name) { return name.empty(); });
+                       std::ranges::all_of(wanted, [](int argument) { return argument < 0; });
   Run({&batch, 1}, Mode::kTrain, at_once);
   if (!at_once) Backward();
 }
@@ -268,9 +268,9 @@ void DataParallelExecutorGroup::Watch(const std::string& pattern) {
 // --- description ---
 
 GradReq DataParallelExecutorGroup::grad_req(const std::string& argument) const {
-  const auto found = spec_.grad_req.find(argument);
-  if (found == spec_.grad_req.end()) Throw("\"{}\" is not an argument{}", argument, NameHint(argument, arg_names()));
-  return found->second;
+  const int position = spec_.Find(argument);
+  if (position < 0) Throw("\"{}\" is not an argument{}", argument, NameHint(argument, arg_names()));
+  return spec_.signature.arguments[position].request;
 }
 
 MemoryReport DataParallelExecutorGroup::memory(int device) const { return ReportMemory(plan(device)); }

@@ -154,8 +154,8 @@ class DataParallelExecutorGroup {
   const std::vector<SampleRange>& slices() const { return current_->ranges; }
   const std::vector<std::string>& arg_names() const { return spec_.arg_names; }
   const std::vector<std::string>& param_names() const { return spec_.param_names; }
-  const std::vector<std::string>& aux_names() const { return spec_.aux_names; }
-  const std::vector<std::string>& output_names() const { return spec_.output_names; }
+  const std::vector<std::string>& aux_names() const { return spec_.signature.auxiliary; }
+  const std::vector<std::string>& output_names() const { return spec_.signature.heads; }
   GradReq grad_req(const std::string& argument) const;
   MemoryReport memory(int device = 0) const;  // of the current binding
   const Plan& plan(int device = 0) const;     // of the current binding; device: index among those with samples

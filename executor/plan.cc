@@ -68,14 +68,10 @@ std::string ToString(const Plan& plan) {
 MemoryReport ReportMemory(const Plan& plan) {
   MemoryReport report{.arena = plan.arena_bytes, .peak_live = plan.peak_live_bytes};
   for (const PlanArgument& a : plan.arguments) {
-    const int64_t bytes = StorageBytes(a.format, a.type.dtype, a.type.shape);
-    (a.is_parameter ? report.parameters : report.inputs) += bytes;
+    (a.is_parameter() ? report.parameters : report.inputs) += a.bytes();
   }
-  for (const PlanGradient& g : plan.gradients) {
-    const PlanArgument& a = plan.arguments[g.argument];
-    report.gradients += StorageBytes(a.format, a.type.dtype, a.type.shape);
-  }
-  for (const ValueType& type : plan.auxiliary_types) report.auxiliary += StorageBytes({}, type.dtype, type.shape);
+  for (const PlanGradient& g : plan.gradients) report.gradients += plan.ArgumentOf(g).bytes();
+  for (const PlanState& s : plan.auxiliary) report.auxiliary += StorageBytes({}, s.type.dtype, s.type.shape);
 
   // What is alive at the step where most is.
   std::vector<bool> is_scratch(plan.storages.size(), false);

@@ -13,6 +13,7 @@
 #include "engine/collective.h"
 #include "executor/format.h"
 #include "executor/kernel.h"
+#include "executor/signature.h"
 #include "symbol/infer.h"
 
 namespace bindery {
@@ -32,6 +33,7 @@ struct PlanValue {
   Place place = Place::kNone;
   int slot = -1;     // argument, gradient or auxiliary index
   int storage = -1;  // kArena: index in Plan::storages
+  int64_t bytes() const { return StorageBytes(format, type.dtype, type.shape); }
   bool operator==(const PlanValue&) const = default;
 };
 
@@ -69,19 +71,25 @@ struct PlanSegment {
   bool operator==(const PlanSegment&) const = default;
 };
 
+// An argument of the signature, with all that was found out about it.
 struct PlanArgument {
   std::string name = {};
+  Role role = Role::kParameter;
+  int place = -1;  // see Argument
   ValueType type = {};
   Format format = {};  // plain, or the storage format of a parameter
-  bool is_parameter = false;
-  bool used = true;  // false: nobody reads it
+  bool is_parameter() const { return role == Role::kParameter; }
+  int64_t bytes() const { return StorageBytes(format, type.dtype, type.shape); }
   bool operator==(const PlanArgument&) const = default;
 };
 
-enum class GradReq : uint8_t { kNull, kWrite, kAdd };
+struct PlanState {
+  std::string name = {};
+  ValueType type = {};  // plain
+  bool operator==(const PlanState&) const = default;
+};
 
 struct PlanGradient {
-  std::string name = {};  // of the argument
   int argument = -1;
   GradReq req = GradReq::kWrite;
   bool is_zero = false;  // the heads do not depend on it: nothing computes it, the executor fills it with zero
@@ -99,17 +107,18 @@ struct Plan {
   std::vector<PlanStorage> storages = {};
   std::vector<PlanStep> steps = {};
   std::vector<PlanSegment> segments = {};
-  std::vector<PlanArgument> arguments = {};  // arguments of the symbol in listing order, then head gradients
-  std::vector<std::string> auxiliary = {};
-  std::vector<ValueType> auxiliary_types = {};
-  std::vector<PlanGradient> gradients = {};
-  std::vector<PlanOutput> outputs = {};          // heads of the symbol, in order
-  std::vector<std::string> head_gradients = {};  // per head: name of its gradient's argument, or ""
-  std::vector<PlanOutput> observed = {};         // values watched by a monitor, in order of execution
-  std::vector<int> updates = {};                 // auxiliary slots whose candidates forward reads and, last, writes
+  std::vector<PlanArgument> arguments = {};  // those of the signature, then head gradients
+  std::vector<PlanState> auxiliary = {};
+  std::vector<PlanGradient> gradients = {};  // in the order of arguments
+  std::vector<PlanOutput> outputs = {};      // heads of the symbol, in order
+  std::vector<int> head_gradients = {};      // per head: the argument that is its gradient, or -1
+  std::vector<PlanOutput> observed = {};     // values watched by a monitor, in order of execution
+  std::vector<int> updates = {};             // auxiliary slots whose candidates forward reads and, last, writes
   int64_t arena_bytes = 0;
   int64_t peak_live_bytes = 0;  // the lower bound: most bytes alive at one step
   bool operator==(const Plan&) const = default;
+
+  const PlanArgument& ArgumentOf(const PlanGradient& gradient) const { return arguments[gradient.argument]; }
 };
 
 std::string ToString(const Plan& plan);

@@ -4,14 +4,13 @@
 #pragma once
 
 #include <atomic>
-#include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "executor/kernel.h"
 #include "executor/plan.h"
+#include "executor/signature.h"
 #include "symbol/symbol.h"
 
 namespace bindery {
@@ -24,20 +23,12 @@ struct CompileSwitches {
 };
 
 struct CompileOptions {
-  ShapeMap shapes;  // by argument name; the rest is inferred
-  DTypeMap dtypes;
-  std::map<std::string, int> batch_axes = {};  // by argument name; absent: not batched
-  std::set<std::string> parameters = {};       // arguments kept in the group's storage format
-  // Those of parameters that are fixed already; others are chosen here, see Plan::arguments.
-  std::map<std::string, Format> storage_formats = {};
-  std::map<std::string, GradReq> grad_req = {};  // absent: null. Ignored in prediction.
-  // Parameters that are fixed: normalisation layers all of whose own are frozen use and keep their running statistics.
-  std::set<std::string> frozen = {};
+  Signature signature = {};  // of the symbol
   Mode mode = Mode::kPredict;
   bool with_backward = false;  // training programs that also compute gradients
   DeviceKind device = DeviceKind::kCpu;
   int threads = 1;
-  bool plain_parameters = false;  // keep open storage formats plain, for a group of several kinds of devices
+  bool plain_parameters = false;  // where the signature has no format, for a group of several kinds of devices
   int devices = 1;                // that take part: with more than one, across-device operators cut segments
   CompileSwitches switches = {};
   std::string observe = {};  // a regular expression on value names; matching values are kept, plain

@@ -23,8 +23,7 @@ namespace {
 class Compiler : private ProgramBuilder {
  public:
   Compiler(LoweredGraph lowered, const CompileOptions& options)
-      : ProgramBuilder(options.threads, options.switches.policy, options.device), lowered_(std::move(lowered)),
-        graph_(lowered_.graph), options_(options),
+      : ProgramBuilder(std::move(lowered.plan), options), lowered_(std::move(lowered)), graph_(lowered_.graph),
         has_backward_(options.with_backward && options.mode == Mode::kTrain) {}
 
   std::shared_ptr<const Program> Run() {
@@ -60,39 +59,14 @@ class Compiler : private ProgramBuilder {
   }
 
   void DescribeInterface() {
-    Plan& p = plan();
-    for (size_t i = 0; i < lowered_.arguments.size(); ++i) {
-      const std::string& name = lowered_.arguments[i];
-      PlanArgument argument{.name = name, .type = lowered_.argument_types[i], .used = false};
-      argument.is_parameter = options_.parameters.contains(name);
-      if (argument.is_parameter) {
-        const auto fixed = options_.storage_formats.find(name);
-        if (fixed != options_.storage_formats.end()) argument.format = fixed->second;
-        open_.push_back(fixed == options_.storage_formats.end() && !options_.plain_parameters);
-      } else {
-        open_.push_back(false);
-      }
-      argument_slot_[name] = static_cast<int>(p.arguments.size());
-      p.arguments.push_back(std::move(argument));
+    const std::vector<Argument>& given = options_.signature.arguments;
+    for (size_t i = 0; i < plan().arguments.size(); ++i) {
+      open_.push_back(plan().arguments[i].is_parameter() && !given[i].format && !options_.plain_parameters);
     }
-    for (size_t i = 0; i < lowered_.head_gradients.size(); ++i) {
-      if (lowered_.head_gradients[i].empty()) continue;
-      argument_slot_[lowered_.head_gradients[i]] = static_cast<int>(p.arguments.size());
-      p.arguments.push_back({.name = lowered_.head_gradients[i], .type = lowered_.head_types[i], .used = false});
-      open_.push_back(false);
-    }
-    p.head_gradients = lowered_.head_gradients;
-    p.auxiliary = lowered_.auxiliary;
-    p.auxiliary_types = lowered_.auxiliary_types;
-    for (size_t i = 0; i < p.auxiliary.size(); ++i) auxiliary_slot_[p.auxiliary[i]] = static_cast<int>(i);
-    for (const LoweredGraph::Gradient& g : lowered_.gradients) {
-      const int slot = static_cast<int>(p.gradients.size());
-      p.gradients.push_back(
-          {.name = g.name, .argument = argument_slot_.at(g.name), .req = g.req, .is_zero = g.output < 0});
-      if (g.output >= 0) {
-        const Entry& entry = graph_.outputs[g.output];
-        gradients_of_[{graph_.IndexOf(entry.node), entry.output}].push_back(slot);
-      }
+    for (size_t g = 0; g < lowered_.gradients.size(); ++g) {
+      if (lowered_.gradients[g] < 0) continue;
+      const Entry& entry = graph_.outputs[lowered_.gradients[g]];
+      gradients_of_[{graph_.IndexOf(entry.node), entry.output}].push_back(static_cast<int>(g));
     }
     if (!options_.observe.empty()) observe_ = std::regex(options_.observe);
   }
@@ -113,16 +87,9 @@ class Compiler : private ProgramBuilder {
 
   void EmitVariable(int n) {
     const Node& node = *graph_.nodes[n];
-    PlanValue value{.name = node.name(), .type = lowered_.types[n][0]};
-    if (const auto aux = auxiliary_slot_.find(node.name()); aux != auxiliary_slot_.end()) {
-      value.place = Place::kAuxiliary;
-      value.slot = aux->second;
-    } else {
-      value.place = Place::kArgument;
-      value.slot = argument_slot_.at(node.name());
-      value.format = plan().arguments[value.slot].format;
-      if (read_[n][0]) plan().arguments[value.slot].used = true;
-    }
+    const auto [place, slot] = lowered_.variables[n];
+    PlanValue value{.name = node.name(), .type = lowered_.types[n][0], .place = place, .slot = slot};
+    if (place == Place::kArgument) value.format = plan().arguments[slot].format;
     values_of_[n][0] = NewValue(std::move(value));
   }
 
@@ -319,21 +286,18 @@ class Compiler : private ProgramBuilder {
   }
 
   void EndForward() {
-    for (int i = 0; i < lowered_.num_heads; ++i) {
+    for (size_t i = 0; i < plan().outputs.size(); ++i) {
       const Entry& head = graph_.outputs[i];
-      WithNode(*head.node, [&] {
-        plan().outputs.push_back({lowered_.head_names[i], KeptValue(ValueOf(head), lowered_.head_names[i])});
-      });
+      WithNode(*head.node, [&] { plan().outputs[i].value = KeptValue(ValueOf(head), plan().outputs[i].name); });
     }
     EmitWaiting();
-    for (const LoweredGraph::Update& update : lowered_.updates) {
-      const int slot = auxiliary_slot_.at(update.state), next = ValueOf(graph_.outputs[update.output]);
-      const ValueType& type = plan().auxiliary_types[slot];
+    for (size_t u = 0; u < lowered_.updates.size(); ++u) {
+      const int slot = plan().updates[u], next = ValueOf(graph_.outputs[lowered_.updates[u]]);
+      const auto& [name, type] = plan().auxiliary[slot];
       Check(plan().values[next].type.shape == type.shape && plan().values[next].type.dtype == type.dtype,
             "the next value of a state is of its type");
-      plan().updates.push_back(slot);
       EmitCopy(InFormat(CloseFormat(next), Format::Plain()),
-               NewValue({.name = update.state, .type = type, .place = Place::kAuxiliary, .slot = slot}));
+               NewValue({.name = name, .type = type, .place = Place::kAuxiliary, .slot = slot}));
     }
     CutSegment(Phase::kForward, /*keep_empty=*/true);
     forward_ended_ = true;
@@ -376,10 +340,8 @@ class Compiler : private ProgramBuilder {
 
   LoweredGraph lowered_;
   const Graph& graph_;
-  const CompileOptions& options_;
   const bool has_backward_;
 
-  std::map<std::string, int> argument_slot_, auxiliary_slot_;
   std::vector<bool> open_;                                        // per argument: format not yet decided
   std::map<std::pair<int, int>, std::vector<int>> gradients_of_;  // (node, output) -> gradient slots
   std::vector<std::vector<bool>> read_;                           // per node and output: see NeededOutputs

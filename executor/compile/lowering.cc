@@ -1,9 +1,10 @@
 #include "executor/compile/lowering.h"
 
 #include <algorithm>
+#include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 
-#include "base/names.h"
 #include "executor/evaluate.h"
 #include "symbol/gradient.h"
 #include "symbol/op_def.h"
@@ -14,59 +15,20 @@ namespace {
 
 // Operators adapt their attributes to the binding (OpDef::adapt).
 Symbol Adapt(const Symbol& symbol, const CompileOptions& options) {
+  std::unordered_set<std::string_view> fixed;
+  for (const Argument& a : options.signature.arguments) {
+    if (a.is_fixed) fixed.insert(a.name);
+  }
   return Rewrite(symbol, [&](const NodePtr& node, const std::vector<Entry>& inputs) -> std::vector<Entry> {
     if (!node->op().adapt) return {};
     BindContext binding{.training = options.mode == Mode::kTrain, .devices = options.devices};
     for (const Entry& input : inputs) {
-      binding.fixed.push_back(input.node->is_variable() && options.frozen.contains(input.node->name()));
+      binding.fixed.push_back(input.node->is_variable() && fixed.contains(input.node->name()));
     }
     AnyAttrs attrs = node->op().adapt(node->attrs(), binding);
     if (attrs == node->attrs()) return {};
     return OutputsOf(Remake(*node, node->op(), std::move(attrs), inputs));
   });
-}
-
-// The arguments that want gradients, latest used first: gradients are asked for in this order, so that depth-first
-// order computes each layer's weight gradient as soon as the gradient of its output is there, and lets that go early.
-std::vector<std::string> GradientOrder(const Graph& graph, const CompileOptions& options) {
-  std::unordered_map<std::string, int> first_use;
-  for (size_t i = 0; i < graph.nodes.size(); ++i) {
-    for (const Entry& input : graph.nodes[i]->inputs()) {
-      if (input.node->is_variable()) first_use.try_emplace(input.node->name(), static_cast<int>(i));
-    }
-  }
-  std::vector<std::pair<int, std::string>> wanted;
-  for (const NodePtr& node : graph.nodes) {
-    if (!node->is_variable()) continue;
-    const auto req = options.grad_req.find(node->name());
-    if (req == options.grad_req.end() || req->second == GradReq::kNull) continue;
-    const auto use = first_use.find(node->name());
-    wanted.emplace_back(use == first_use.end() ? -1 : use->second, node->name());
-  }
-  std::stable_sort(wanted.begin(), wanted.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
-  std::vector<std::string> names;
-  for (auto& [use, name] : wanted) names.push_back(std::move(name));
-  return names;
-}
-
-Symbol RunPasses(Symbol symbol, const DTypeMap& dtypes, Mode mode) {
-  symbol = GiveScalarsTypes(RemoveIdentities(symbol), dtypes);
-  symbol = FoldConstants(symbol, [mode](const Node& node, const std::vector<HostTensor>& inputs) {
-    return EvaluateNode(node, inputs, mode, KernelPolicy::kReference);
-  });
-  return EliminateCommonSubexpressions(symbol);
-}
-
-void CheckNames(const Symbol& symbol, const CompileOptions& options) {
-  const std::vector<std::string> arguments = symbol.ListArguments();
-  const std::set<std::string> known(arguments.begin(), arguments.end());
-  const auto check = [&](const std::string& name, const char* what) {
-    if (!known.contains(name))
-      Throw("{} names \"{}\", which is not an argument{}", what, name, NameHint(name, arguments));
-  };
-  for (const auto& [name, shape] : options.shapes) check(name, "a shape");
-  for (const auto& [name, dtype] : options.dtypes) check(name, "a dtype");
-  for (const auto& [name, req] : options.grad_req) check(name, "a gradient request");
 }
 
 // By-products of an operator are for its gradient; some have a form that only kernels understand.
@@ -90,106 +52,196 @@ void CheckPlacement(const Graph& graph) {
   }
 }
 
-}  // namespace
+class Lowering {
+ public:
+  Lowering(const Symbol& symbol, const CompileOptions& options)
+      : symbol_(symbol), options_(options), has_backward_(options.with_backward && options.mode == Mode::kTrain) {}
 
-LoweredGraph Lower(const Symbol& symbol, const CompileOptions& options) {
-  if (symbol.empty()) Throw("cannot bind a symbol without outputs");
-  CheckNames(symbol, options);
-  CheckHeads(symbol);
-  CheckPlacement(Graph::Of(symbol));
-  LoweredGraph lowered;
-  lowered.num_heads = symbol.size();
-  lowered.arguments = symbol.ListArguments();
-  lowered.auxiliary = symbol.ListAuxiliaryStates();
-  lowered.head_names = symbol.ListOutputs();
+  LoweredGraph Run() {
+    if (symbol_.empty()) Throw("cannot bind a symbol without outputs");
+    CheckHeads(symbol_);
+    CheckPlacement(Graph::Of(symbol_));
+    DescribeInterface();
 
-  Symbol heads = ExpandComposites(Adapt(symbol, options));
-  if (options.switches.passes) heads = RemoveIdentities(heads);
-  Graph forward = Graph::Of(heads);
-  lowered.batch = BatchOf(forward, options.shapes, options.batch_axes);
-  NodeTypes forward_types = InferTypes(forward, options.shapes, options.dtypes, options.batch_axes, lowered.batch);
-  std::unordered_map<std::string, ValueType> variables;
-  for (size_t i = 0; i < forward.nodes.size(); ++i) {
-    if (forward.nodes[i]->is_variable()) variables.emplace(forward.nodes[i]->name(), forward_types[i][0]);
-  }
-  for (const std::string& name : lowered.arguments) lowered.argument_types.push_back(variables.at(name));
-  for (const std::string& name : lowered.auxiliary) lowered.auxiliary_types.push_back(variables.at(name));
-  for (const Entry& head : forward.outputs) {
-    lowered.head_types.push_back(forward_types[forward.IndexOf(head.node)][head.output]);
+    Symbol heads = ExpandComposites(Adapt(symbol_, options_));
+    if (options_.switches.passes) heads = RemoveIdentities(heads);
+    Graph forward = Graph::Of(heads);
+    NodeTypes types = InferForward(forward);
+    // The joint graph: heads, then updates, then gradients. What the updates are made of comes before the first of
+    // them, so that what devices combine for them is combined at once.
+    if (options_.mode == Mode::kTrain) Fuse(&forward, &types);
+    outputs_ = forward.outputs;
+    if (options_.mode == Mode::kTrain) AppendUpdates(forward, types);
+    const auto num_forward = static_cast<std::ptrdiff_t>(outputs_.size());
+    plan_.head_gradients.assign(plan_.outputs.size(), -1);
+    if (has_backward_) AppendGradients(forward, types);
+
+    Symbol joint{std::move(outputs_)};
+    if (options_.switches.passes) joint = RunPasses(joint);
+    lowered_.graph = Graph::Of(joint);
+    lowered_.types = Infer(lowered_.graph);
+    Fuse(&lowered_.graph, &lowered_.types);
+    for (const NodePtr& node : lowered_.graph.nodes) {
+      lowered_.variables.push_back(node->is_variable() ? VariableOf(*node) : Variable());
+    }
+    const std::vector<Entry>& all = lowered_.graph.outputs;
+    lowered_.forward_nodes = static_cast<int>(PostOrder(std::span(all).first(static_cast<size_t>(num_forward))).size());
+    return std::move(lowered_);
   }
 
-  ShapeMap shapes = options.shapes;
-  DTypeMap dtypes = options.dtypes;
-  std::map<std::string, int> batch_axes = options.batch_axes;
-  for (const auto& [name, type] : variables) {
-    shapes[name] = type.shape;
-    dtypes[name] = type.dtype;
+ private:
+  using Variable = LoweredGraph::Variable;
+
+  void DescribeInterface() {
+    const Signature& signature = options_.signature;
+    for (const Argument& a : signature.arguments) {
+      variables_[a.name] = {Place::kArgument, static_cast<int>(plan_.arguments.size())};
+      plan_.arguments.push_back(
+          {.name = a.name, .role = a.role, .place = a.place, .format = a.format.value_or(Format())});
+    }
+    for (const std::string& name : signature.auxiliary) {
+      variables_[name] = {Place::kAuxiliary, static_cast<int>(plan_.auxiliary.size())};
+      plan_.auxiliary.push_back({.name = name});
+    }
+    for (const std::string& name : signature.heads) plan_.outputs.push_back({.name = name});
   }
-  const auto fuse = [&](Graph* graph, NodeTypes* types) {
-    if (!options.switches.fusion || !options.observe.empty()) return;
-    const Symbol fused = Fuse(*graph, *types);
+
+  Variable VariableOf(const Node& node) const {
+    const auto found = variables_.find(node.name());
+    if (found == variables_.end()) Throw("{} is not in the signature that the symbol is compiled for", Describe(node));
+    return found->second;
+  }
+  ValueType& TypeOf(const Variable& variable) {
+    return variable.place == Place::kArgument ? plan_.arguments[variable.slot].type
+                                              : plan_.auxiliary[variable.slot].type;
+  }
+
+  // From what is given to the types of all variables.
+  NodeTypes InferForward(const Graph& forward) {
+    const GivenTypes given = options_.signature.Given();
+    lowered_.batch = BatchOf(forward, given.shapes, given.batch_axes);
+    NodeTypes types = InferTypes(forward, given.shapes, given.dtypes, given.batch_axes, lowered_.batch);
+    size_t found = 0;
+    for (size_t n = 0; n < forward.nodes.size(); ++n) {
+      if (!forward.nodes[n]->is_variable()) continue;
+      TypeOf(VariableOf(*forward.nodes[n])) = types[n][0];
+      ++found;
+    }
+    if (found != variables_.size() || forward.outputs.size() != plan_.outputs.size()) {
+      Throw("the signature has {} variables and {} heads, the symbol that is compiled for it {} and {}",
+            variables_.size(), plan_.outputs.size(), found, forward.outputs.size());
+    }
+    return types;
+  }
+
+  NodeTypes Infer(const Graph& graph) {
+    GivenTypes given;
+    for (const NodePtr& node : graph.nodes) {
+      if (!node->is_variable()) continue;
+      const ValueType& type = TypeOf(VariableOf(*node));
+      given.shapes[node->name()] = type.shape;
+      given.dtypes[node->name()] = type.dtype;
+      given.batch_axes[node->name()] = type.batch_axis;
+    }
+    return InferTypes(graph, given.shapes, given.dtypes, given.batch_axes, lowered_.batch);
+  }
+
+  void Fuse(Graph* graph, NodeTypes* types) {
+    if (!options_.switches.fusion || !options_.observe.empty()) return;
+    const Symbol fused = bindery::Fuse(*graph, *types);
     if (fused.entries() == graph->outputs) return;
     *graph = Graph::Of(fused);
-    *types = InferTypes(*graph, shapes, dtypes, batch_axes, lowered.batch);
-  };
-  // The joint graph: heads, then updates, then gradients. What the updates are made of comes before the first of them,
-  // so that what devices combine for them is combined at once.
-  if (options.mode == Mode::kTrain) fuse(&forward, &forward_types);
-  std::vector<Entry> outputs = forward.outputs;
-  if (options.mode == Mode::kTrain) {
-    const std::vector<NextState> next = NextStates(Symbol(forward.outputs), forward_types);
-    for (const NextState& state : next) {
-      for (const Entry& input : state.value.entry().node->inputs()) outputs.push_back(input);
-    }
-    for (const NextState& state : next) {
-      lowered.updates.push_back({state.name, static_cast<int>(outputs.size())});
-      outputs.push_back(state.value.entry());
-    }
+    *types = Infer(*graph);
   }
-  const auto num_forward = static_cast<std::ptrdiff_t>(outputs.size());
-  lowered.head_gradients.resize(lowered.head_types.size());
-  if (options.with_backward && options.mode == Mode::kTrain) {
-    const std::vector<std::string> wrt = GradientOrder(forward, options);
-    GradientResult result = Gradient(Symbol(forward.outputs), wrt, forward_types);
-    lowered.head_gradients = result.head_gradients;
-    for (size_t i = 0; i < lowered.head_types.size(); ++i) {
-      const std::string& name = lowered.head_gradients[i];
-      if (name.empty()) continue;
-      shapes[name] = lowered.head_types[i].shape;
-      dtypes[name] = lowered.head_types[i].dtype;
-      batch_axes[name] = lowered.head_types[i].batch_axis;
+
+  Symbol RunPasses(Symbol symbol) {
+    DTypeMap dtypes;
+    for (const auto& [name, variable] : variables_) dtypes[std::string(name)] = TypeOf(variable).dtype;
+    symbol = GiveScalarsTypes(RemoveIdentities(symbol), dtypes);
+    symbol = FoldConstants(symbol, [this](const Node& node, const std::vector<HostTensor>& inputs) {
+      return EvaluateNode(node, inputs, options_.mode, KernelPolicy::kReference);
+    });
+    return EliminateCommonSubexpressions(symbol);
+  }
+
+  int Append(const Entry& output) {
+    outputs_.push_back(output);
+    return static_cast<int>(outputs_.size()) - 1;
+  }
+
+  void AppendUpdates(const Graph& forward, const NodeTypes& types) {
+    const std::vector<NextState> next = NextStates(Symbol(forward.outputs), types);
+    for (const NextState& state : next) {
+      for (const Entry& input : state.value.entry().node->inputs()) Append(input);
     }
-    std::unordered_map<std::string, int> position;
-    for (size_t i = 0; i < wrt.size(); ++i) {
-      const Symbol& gradient = result.gradients[i];
-      position[wrt[i]] = gradient.empty() ? -1 : static_cast<int>(outputs.size());
-      if (!gradient.empty()) outputs.push_back(gradient.entry());
-    }
-    for (const std::string& name : lowered.arguments) {
-      const auto found = position.find(name);
-      if (found != position.end()) lowered.gradients.push_back({name, options.grad_req.at(name), found->second});
+    for (const NextState& state : next) {
+      plan_.updates.push_back(variables_.at(state.name).slot);
+      lowered_.updates.push_back(Append(state.value.entry()));
     }
   }
 
-  Symbol joint{std::move(outputs)};
-  if (options.switches.passes) joint = RunPasses(joint, dtypes, options.mode);
-  lowered.graph = Graph::Of(joint);
-  // Passes may have removed the last use of a variable.
-  const auto keep_present = [&](auto* map) {
-    std::set<std::string> present;
-    for (const NodePtr& node : lowered.graph.nodes) {
-      if (node->is_variable()) present.insert(node->name());
+  // The arguments that want gradients, latest used first: gradients are asked for in this order, so that depth-first
+  // order computes each layer's weight gradient as soon as the gradient of its output is there, and lets that go early.
+  std::vector<int> GradientOrder(const Graph& graph) const {
+    std::unordered_map<const Node*, int> first_use;
+    for (size_t i = 0; i < graph.nodes.size(); ++i) {
+      for (const Entry& input : graph.nodes[i]->inputs()) {
+        if (input.node->is_variable()) first_use.try_emplace(input.node.get(), static_cast<int>(i));
+      }
     }
-    std::erase_if(*map, [&](const auto& item) { return !present.contains(item.first); });
-  };
-  keep_present(&shapes);
-  keep_present(&dtypes);
-  keep_present(&batch_axes);
-  lowered.types = InferTypes(lowered.graph, shapes, dtypes, batch_axes, lowered.batch);
-  fuse(&lowered.graph, &lowered.types);
-  const std::vector<Entry>& all = lowered.graph.outputs;
-  lowered.forward_nodes = static_cast<int>(Graph::Of(Symbol({all.begin(), all.begin() + num_forward})).nodes.size());
-  return lowered;
-}
+    std::vector<std::pair<int, int>> wanted;  // (first use, argument)
+    for (const NodePtr& node : graph.nodes) {
+      if (!node->is_variable()) continue;
+      const auto [place, slot] = VariableOf(*node);
+      if (place != Place::kArgument || options_.signature.arguments[slot].request == GradReq::kNull) continue;
+      const auto use = first_use.find(node.get());
+      wanted.emplace_back(use == first_use.end() ? -1 : use->second, slot);
+    }
+    std::ranges::stable_sort(wanted, std::greater(), &std::pair<int, int>::first);
+    std::vector<int> order;
+    for (const auto& [use, argument] : wanted) order.push_back(argument);
+    return order;
+  }
+
+  void AppendGradients(const Graph& forward, const NodeTypes& types) {
+    const std::vector<int> order = GradientOrder(forward);
+    std::vector<std::string> names;
+    for (const int argument : order) names.push_back(plan_.arguments[argument].name);
+    const GradientResult result = Gradient(Symbol(forward.outputs), names, types);
+    for (size_t i = 0; i < result.head_gradients.size(); ++i) {
+      if (result.head_gradients[i].empty()) continue;
+      const Entry& head = forward.outputs[i];
+      plan_.head_gradients[i] = static_cast<int>(plan_.arguments.size());
+      variables_[result.head_gradients[i]] = {Place::kArgument, plan_.head_gradients[i]};
+      plan_.arguments.push_back({.name = result.head_gradients[i],
+                                 .role = Role::kHeadGradient,
+                                 .type = types[forward.IndexOf(head.node)][head.output]});
+    }
+    std::vector<std::optional<int>> outputs(plan_.arguments.size());
+    for (size_t i = 0; i < order.size(); ++i) {
+      const Symbol& gradient = result.gradients[i];
+      outputs[order[i]] = gradient.empty() ? -1 : Append(gradient.entry());
+    }
+    for (size_t a = 0; a < outputs.size(); ++a) {
+      if (!outputs[a]) continue;
+      plan_.gradients.push_back({.argument = static_cast<int>(a),
+                                 .req = options_.signature.arguments[a].request,
+                                 .is_zero = *outputs[a] < 0});
+      lowered_.gradients.push_back(*outputs[a]);
+    }
+  }
+
+  const Symbol& symbol_;
+  const CompileOptions& options_;
+  const bool has_backward_;
+  LoweredGraph lowered_;
+  Plan& plan_ = lowered_.plan;
+  std::unordered_map<std::string, Variable> variables_;  // by name
+  std::vector<Entry> outputs_;                           // of the joint graph
+};
+
+}  // namespace
+
+LoweredGraph Lower(const Symbol& symbol, const CompileOptions& options) { return Lowering(symbol, options).Run(); }
 
 }  // namespace bindery

@@ -2,7 +2,7 @@
 // operators fused, every type known.
 #pragma once
 
-#include <string>
+#include <optional>
 #include <vector>
 
 #include "executor/program.h"
@@ -12,28 +12,19 @@
 namespace bindery {
 
 struct LoweredGraph {
-  Graph graph;                        // outputs: heads, what forward computes besides, the non-empty gradients
-  NodeTypes types;                    // per node of `graph`
-  std::optional<int64_t> batch = {};  // its extent
-  int num_heads = 0;
-  int forward_nodes = 0;  // nodes [0, forward_nodes) are what the heads and the updates need
-
-  // Of the symbol as it was given, in listing order.
-  std::vector<std::string> arguments = {}, auxiliary = {}, head_names = {};
-  std::vector<ValueType> argument_types = {}, auxiliary_types = {};
-  std::vector<std::string> head_gradients = {};  // per head, "" where none is needed
-  std::vector<ValueType> head_types = {};
-  struct Gradient {
-    std::string name;  // of the argument
-    GradReq req;
-    int output = -1;  // index in graph.outputs; -1: zero
+  Graph graph;      // outputs: heads, what forward computes besides, the non-empty gradients
+  NodeTypes types;  // per node of `graph`
+  struct Variable {
+    Place place = Place::kNone;  // kArgument, kAuxiliary; kNone: an operator's node
+    int slot = -1;
   };
-  std::vector<Gradient> gradients = {};  // in the order of arguments
-  struct Update {
-    std::string state;  // auxiliary
-    int output = -1;    // index in graph.outputs of its next value
-  };
-  std::vector<Update> updates = {};
+  std::vector<Variable> variables = {};  // per node of `graph`
+  std::optional<int64_t> batch = {};     // its extent
+  int forward_nodes = 0;                 // nodes [0, forward_nodes) are what the heads and the updates need
+  // Its interface: arguments, auxiliary states, gradients, head gradients, updates; outputs by name.
+  Plan plan = {};
+  // Indices in graph.outputs: of the plan's gradients (-1: zero), and of the next values of its updates.
+  std::vector<int> gradients = {}, updates = {};
 };
 
 LoweredGraph Lower(const Symbol& symbol, const CompileOptions& options);

@@ -23,10 +23,6 @@ class MemoryPlanner {
 
  private:
   int LastStep() const { return std::max(0, static_cast<int>(plan_.steps.size()) - 1); }
-  int64_t BytesOf(int value) const {
-    const PlanValue& v = plan_.values[value];
-    return StorageBytes(v.format, v.type.dtype, v.type.shape);
-  }
 
   // `value`'s memory is needed while `step` runs.
   void Touch(int value, int step) {
@@ -37,7 +33,7 @@ class MemoryPlanner {
     PlanStorage& s = plan_.storages[found->second];
     s.first = std::min(s.first, step);
     s.last = std::max(s.last, step);
-    s.bytes = std::max(s.bytes, BytesOf(value));
+    s.bytes = std::max(s.bytes, plan_.values[value].bytes());
   }
 
   // `value` is read between the steps before `step` and `step` itself: alive on both sides, so that neither overwrites

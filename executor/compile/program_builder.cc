@@ -26,11 +26,6 @@ int ProgramBuilder::NewAlias(int of, std::string name, const ValueType& type) {
   return id;
 }
 
-int64_t ProgramBuilder::BytesOf(int value) {
-  const PlanValue& v = plan().values[value];
-  return StorageBytes(v.format, v.type.dtype, v.type.shape);
-}
-
 void ProgramBuilder::MoveToGradient(int value, int slot) {
   int v = value;
   do {
@@ -57,11 +52,13 @@ void ProgramBuilder::EmitReorder(int from, int to) {
   const PlanValue& a = plan().values[from];
   const PlanValue& b = plan().values[to];
   Emit("Reorder", a.name, {from}, {to},
-       MakeReorder(a.type.dtype, a.type.shape, a.format, b.format, threads_, policy_, device_));
+       MakeReorder(a.type.dtype, a.type.shape, a.format, b.format, options_.threads, options_.switches.policy,
+                   options_.device));
 }
 
 void ProgramBuilder::EmitCopy(int from, int to) {
-  Emit("Copy", plan().values[from].name, {from}, {to}, MakeCopy(BytesOf(from), plan().values[from].format));
+  const PlanValue& value = plan().values[from];
+  Emit("Copy", value.name, {from}, {to}, MakeCopy(value.bytes(), value.format));
 }
 
 void ProgramBuilder::Emit(std::string op, std::string node, std::vector<int> inputs, std::vector<int> outputs,

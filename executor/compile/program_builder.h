@@ -13,8 +13,9 @@ namespace bindery {
 
 class ProgramBuilder {
  public:
-  ProgramBuilder(int threads, KernelPolicy policy, DeviceKind device)
-      : threads_(threads), policy_(policy), device_(device) {}
+  // From a plan of an interface alone. `options` stay the caller's.
+  ProgramBuilder(Plan interface, const CompileOptions& options)
+      : options_(options), program_(std::make_shared<Program>(Program{.plan = std::move(interface)})) {}
 
   Program& program() { return *program_; }
   Plan& plan() { return program_->plan; }
@@ -29,7 +30,6 @@ class ProgramBuilder {
   // The value whose memory it is: itself, unless a view.
   int RootOf(int value) const { return root_[value]; }
   const std::vector<int>& roots() const { return root_; }
-  int64_t BytesOf(int value);
   // The value and all views of it lie in a gradient's array.
   void MoveToGradient(int value, int slot);
 
@@ -39,11 +39,11 @@ class ProgramBuilder {
   void EmitCopy(int from, int to);
   void Emit(std::string op, std::string node, std::vector<int> inputs, std::vector<int> outputs, Kernel kernel);
 
+ protected:
+  const CompileOptions& options_;
+
  private:
-  int threads_;
-  KernelPolicy policy_;
-  DeviceKind device_;
-  std::shared_ptr<Program> program_ = std::make_shared<Program>();
+  std::shared_ptr<Program> program_;
   std::vector<int> root_;
   std::vector<int> next_view_;  // per value: another one in the same memory, in a circle
   std::unordered_map<int, std::vector<std::pair<Format, int>>> reordered_;  // value -> its copies in other formats

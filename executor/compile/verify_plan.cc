@@ -75,7 +75,7 @@ class Verifier {
       if (limit > 0 && (v.slot < 0 || v.slot >= limit)) Breach("value \"{}\" has slot {}", v.name, v.slot);
       if (v.place != Place::kArena) continue;
       if (v.storage < 0 || v.storage >= slots(plan_.storages)) Breach("value \"{}\" has no storage", v.name);
-      if (StorageBytes(v.format, v.type.dtype, v.type.shape) > plan_.storages[v.storage].bytes) {
+      if (v.bytes() > plan_.storages[v.storage].bytes) {
         Breach("value \"{}\" is larger than its storage", v.name);
       }
     }
@@ -84,13 +84,20 @@ class Verifier {
   // Gradients and updates: what they name exists, and gradient arrays have their arguments' bytes.
   void CheckInterface() const {
     const auto in_list = [](int i, const auto& list) { return i >= 0 && i < static_cast<int>(list.size()); };
-    for (const PlanGradient& g : plan_.gradients) {
-      if (in_list(g.argument, plan_.arguments)) continue;
-      Breach("the gradient of \"{}\" belongs to argument {}", g.name, g.argument);
+    for (size_t g = 0; g < plan_.gradients.size(); ++g) {
+      const int argument = plan_.gradients[g].argument;
+      if (!in_list(argument, plan_.arguments)) Breach("gradient {} is that of argument {}", g, argument);
+    }
+    for (size_t i = 0; i < plan_.head_gradients.size(); ++i) {
+      const int argument = plan_.head_gradients[i];
+      if (argument == -1) continue;
+      if (!in_list(argument, plan_.arguments) || plan_.arguments[argument].role != Role::kHeadGradient) {
+        Breach("the gradient of head {} is argument {}", i, argument);
+      }
     }
     for (const PlanValue& v : plan_.values) {
       if (v.place != Place::kGradient) continue;
-      const PlanArgument& a = plan_.arguments[plan_.gradients[v.slot].argument];
+      const PlanArgument& a = plan_.ArgumentOf(plan_.gradients[v.slot]);
       if (v.format != a.format || v.type.dtype != a.type.dtype || v.type.shape.Elements() != a.type.shape.Elements()) {
         Breach("value \"{}\" does not fit the gradient of \"{}\"", v.name, a.name);
       }
@@ -185,9 +192,10 @@ class Verifier {
   // Another step may still reduce the gradients while forward runs.
   void WriteGradient(const PlanValue& v, int step, Phase phase) {
     const PlanGradient& gradient = plan_.gradients[v.slot];
-    if (phase == Phase::kForward) Breach("step {} writes the gradient of \"{}\" in forward", step, gradient.name);
-    if (gradient.is_zero) Breach("step {} writes the gradient of \"{}\", which is zero", step, gradient.name);
-    if (gradient_written_[v.slot]) Breach("step {} writes the gradient of \"{}\" again", step, gradient.name);
+    const std::string& name = plan_.ArgumentOf(gradient).name;
+    if (phase == Phase::kForward) Breach("step {} writes the gradient of \"{}\" in forward", step, name);
+    if (gradient.is_zero) Breach("step {} writes the gradient of \"{}\", which is zero", step, name);
+    if (gradient_written_[v.slot]) Breach("step {} writes the gradient of \"{}\" again", step, name);
     gradient_written_[v.slot] = true;
   }
 
@@ -250,12 +258,12 @@ class Verifier {
       }
     }
     for (const int slot : plan_.updates) {
-      if (!state_written_[slot]) Breach("nothing updates state \"{}\"", plan_.auxiliary[slot]);
+      if (!state_written_[slot]) Breach("nothing updates state \"{}\"", plan_.auxiliary[slot].name);
     }
     for (size_t i = 0; i < plan_.gradients.size(); ++i) {
       if (gradient_written_[i] || plan_.gradients[i].is_zero) continue;
-      if (plan_.arguments[plan_.gradients[i].argument].type.shape.Elements() == 0) continue;
-      Breach("nothing writes the gradient of \"{}\"", plan_.gradients[i].name);
+      const PlanArgument& argument = plan_.ArgumentOf(plan_.gradients[i]);
+      if (argument.type.shape.Elements() > 0) Breach("nothing writes the gradient of \"{}\"", argument.name);
     }
   }
 

@@ -34,22 +34,15 @@ struct Compiler {
 
 CompileOptions Compiler::OptionsFor(DeviceKind device, int64_t share, int64_t devices) const {
   const GroupOptions& options = spec.options;
-  CompileOptions o;
+  CompileOptions o{.signature = spec.signature};
+  std::vector<Argument>& arguments = o.signature.arguments;
+  for (size_t i = 0; i < shapes.size(); ++i) arguments[spec.inputs[i]].shape = shapes[i];
+  for (Argument& a : arguments) {
+    if (a.shape && *a.batch_axis >= 0) a.shape->Set(*a.batch_axis, share);
+  }
   o.device = device;
   o.plain_parameters = std::any_of(options.devices.begin(), options.devices.end(),
                                    [&](const Device& d) { return d.kind != options.devices[0].kind; });
-  const auto add = [&](const DataDesc& desc, const Shape& shape) {
-    const int axis = desc.BatchAxis();
-    o.shapes[desc.name] = axis < 0 ? shape : shape.With(axis, share);
-    o.dtypes[desc.name] = desc.dtype;
-    o.batch_axes[desc.name] = axis;
-  };
-  for (size_t i = 0; i < shapes.size(); ++i) add(spec.input(i), shapes[i]);
-  for (const DataDesc& desc : options.states) add(desc, desc.shape);
-  for (const std::string& name : spec.unbound_labels) o.batch_axes[name] = 0;
-  o.parameters.insert(spec.param_names.begin(), spec.param_names.end());
-  o.grad_req = spec.grad_req;
-  o.frozen.insert(options.fixed_params.begin(), options.fixed_params.end());
   o.mode = mode;
   o.with_backward = options.for_training && mode == Mode::kTrain;
   o.threads = device == DeviceKind::kCpu ? spec.threads : 1;
@@ -63,20 +56,20 @@ std::shared_ptr<const Program> Compiler::CompileShare(int64_t samples, const Com
   std::shared_ptr<const Program> program = Compile(spec.symbol, options);
   if (spec.options.devices.size() > 1) {
     // A parameter that takes its shape from the batch would be another one on every device.
-    const CompileOptions whole = OptionsFor(options.device, samples, 1);
+    const GivenTypes whole = OptionsFor(options.device, samples, 1).signature.Given();
     const Graph graph = Graph::Of(ExpandComposites(spec.symbol));
     const NodeTypes types = InferTypes(graph, whole.shapes, whole.dtypes, whole.batch_axes);
     CheckMergeable(program->plan, graph, types);
-    std::map<std::string, Shape> expected;
     for (size_t n = 0; n < graph.nodes.size(); ++n) {
-      if (graph.nodes[n]->is_variable()) expected[graph.nodes[n]->name()] = types[n][0].shape;
-    }
-    for (const PlanArgument& a : program->plan.arguments) {
-      if (!a.is_parameter || a.type.shape == expected.at(a.name)) continue;
+      const int position = graph.nodes[n]->is_variable() ? spec.Find(graph.nodes[n]->name()) : -1;
+      if (position < 0) continue;
+      const PlanArgument& a = program->plan.arguments[position];
+      const Shape& expected = types[n][0].shape;
+      if (!a.is_parameter() || a.type.shape == expected) continue;
       Throw<ShapeError>(
           "parameter \"{}\" takes its shape from the batch: {} for all of it, {} for a device's share; "
           "declare the shape of its variable",
-          a.name, expected.at(a.name), a.type.shape);
+          a.name, expected, a.type.shape);
     }
   }
   return program;
@@ -187,7 +180,7 @@ std::unique_ptr<Binding> Bindings::Make(const std::vector<Shape>& shapes, Mode m
   for (size_t d = 0; d < replicas_.size(); ++d) {
     if (ranges[d].size() == 0) continue;
     CompileOptions options = compiler.OptionsFor(replicas_[d]->device().kind, ranges[d].size(), busy);
-    options.storage_formats = store_->StorageFormats();
+    store_->FillFormats(&options.signature);
     const auto program = programs_.Get(ProgramKey(options), [&] {
       std::shared_ptr<const Program> made = compiler.CompileShare(ranges.back().end, options);
       store_->Adopt(made->plan);
@@ -198,8 +191,7 @@ std::unique_ptr<Binding> Bindings::Make(const std::vector<Shape>& shapes, Mode m
   }
   auto binding = std::make_unique<Binding>(
       Binding{.mode = mode, .watch = watch, .shapes = shapes, .ranges = ranges, .addresses = AddressesVersion()});
-  binding->step = std::make_unique<GroupStep>(engine_, *store_, std::move(participants), spec_.options.data,
-                                              spec_.options.labels, ranges);
+  binding->step = std::make_unique<GroupStep>(engine_, *store_, std::move(participants), ranges);
   return binding;
 }
 
@@ -208,16 +200,16 @@ std::vector<DevicePlan> Bindings::MakePlans(const GroupSpec& spec) {
   const std::vector<SampleRange> ranges = spec.Split(spec.SamplesOf(shapes));
   const Compiler compiler{spec, shapes, spec.mode()};
   std::vector<DevicePlan> plans;
-  std::map<std::string, Format> formats;  // of parameters, as the first device chose them
+  std::vector<PlanArgument> first;  // the first device chooses the formats of parameters
   for (size_t d = 0; d < ranges.size(); ++d) {
     if (ranges[d].size() == 0) continue;
     const Device device = spec.options.devices[d];
     CompileOptions options = compiler.OptionsFor(device.kind, ranges[d].size(), NumBusy(ranges));
-    options.storage_formats = formats;
-    const auto program = compiler.CompileShare(ranges.back().end, options);
-    for (const PlanArgument& a : program->plan.arguments) {
-      if (a.is_parameter) formats.emplace(a.name, a.format);
+    for (size_t a = 0; !first.empty() && a < options.signature.arguments.size(); ++a) {
+      options.signature.arguments[a].format = first[a].format;
     }
+    const auto program = compiler.CompileShare(ranges.back().end, options);
+    if (first.empty()) first = program->plan.arguments;
     plans.push_back({.device = device, .samples = ranges[d], .plan = program->plan});
   }
   return plans;

@@ -17,9 +17,9 @@ void Feeder::ShapesOf(const Batch& batch, Mode mode, std::vector<Shape>* shapes)
   const bool with_labels = !options.labels.empty() && !batch.label.empty();
   if (with_labels) check_count(batch.label.size(), options.labels.size(), "label");
   if (mode == Mode::kTrain && !options.labels.empty() && !with_labels) throw DataError("a training batch needs labels");
-  if (mode == Mode::kTrain && options.for_training && !spec_.unbound_labels.empty()) {
+  if (mode == Mode::kTrain && options.for_training && spec_.unbound_label >= 0) {
     throw DataError(fmt::format("cannot train: the group is bound without labels; describe \"{}\" in its options",
-                                *spec_.unbound_labels.begin()));
+                                spec_.arg_names[spec_.unbound_label]));
   }
   std::optional<int64_t> rows;
   shapes->clear();

@@ -67,7 +67,7 @@ Tensor Merger::Merge(std::vector<Tensor> parts, ValueType type, const std::strin
 }
 
 std::vector<std::vector<Tensor>> Merger::OutputsPerDevice(const Binding& binding, int begin, int end) const {
-  const int heads = static_cast<int>(spec_.output_names.size());
+  const int heads = static_cast<int>(spec_.signature.heads.size());
   if (end < 0) end = heads;
   if (begin < 0 || begin > end || end > heads) Throw("outputs {} to {} of {}", begin, end, heads);
   std::vector<std::vector<Tensor>> outputs;
@@ -89,14 +89,15 @@ std::vector<Tensor> Merger::Outputs(const Binding& binding, int begin, int end) 
 
 std::vector<std::vector<Tensor>> Merger::InputGradientsPerDevice(const Binding& binding) const {
   std::vector<std::vector<Tensor>> gradients;
-  for (const DataDesc& desc : spec_.options.data) {
-    if (spec_.grad_req.at(desc.name) == GradReq::kNull) {
+  for (size_t i = 0; i < spec_.options.data.size(); ++i) {
+    const DataDesc& desc = spec_.options.data[i];
+    if (spec_.RequestOf(i) == GradReq::kNull) {
       if (spec_.options.inputs_need_grad) continue;
       Throw("InputGradients: bind the group with inputs_need_grad = true (no gradient is asked for \"{}\")", desc.name);
     }
     std::vector<Tensor>& parts = gradients.emplace_back();
     for (const GroupStep::Participant& p : binding.participants()) {
-      const Tensor inside = p.replica->InputGradient(*p.bound, desc.name);
+      const Tensor inside = p.replica->InputGradient(*p.bound, spec_.inputs[i]);
       const Tensor copy(engine_, inside.device(), inside.dtype(), inside.shape());
       copy.CopyFrom(inside);
       parts.push_back(copy);
@@ -108,8 +109,9 @@ std::vector<std::vector<Tensor>> Merger::InputGradientsPerDevice(const Binding& 
 std::vector<Tensor> Merger::InputGradients(const Binding& binding) const {
   std::vector<Tensor> merged;
   const std::vector<std::vector<Tensor>> parts = InputGradientsPerDevice(binding);
-  for (const DataDesc& desc : spec_.options.data) {
-    if (spec_.grad_req.at(desc.name) == GradReq::kNull) continue;
+  for (size_t i = 0; i < spec_.options.data.size(); ++i) {
+    if (spec_.RequestOf(i) == GradReq::kNull) continue;
+    const DataDesc& desc = spec_.options.data[i];
     const ValueType type{.dtype = desc.dtype, .shape = {}, .batch_axis = desc.BatchAxis()};
     merged.push_back(Merge(parts[merged.size()], type, "sum", binding.ranges));
   }
@@ -117,22 +119,22 @@ std::vector<Tensor> Merger::InputGradients(const Binding& binding) const {
 }
 
 void Merger::PushHeadGradients(const Binding& binding, std::span<const HostTensor* const> gradients) const {
-  const std::vector<std::string>& wanted = binding.step->plan().head_gradients;
+  const std::vector<int>& wanted = binding.step->plan().head_gradients;
   for (size_t i = 0; i < wanted.size(); ++i) {
-    if (wanted[i].empty()) continue;
+    if (wanted[i] < 0) continue;
     if (gradients.empty() || !gradients[i]) {
       Throw("Backward: head \"{}\" is not a loss, so its gradient must be given (or make it a loss with MakeLoss)",
-            spec_.output_names[i]);
+            spec_.signature.heads[i]);
     }
     const Shape expected = binding.OutputShape(static_cast<int>(i));
     if (gradients[i]->shape() != expected) {
-      Throw<ShapeError>("Backward: gradient of head \"{}\": expected {}, got {}", spec_.output_names[i], expected,
+      Throw<ShapeError>("Backward: gradient of head \"{}\": expected {}, got {}", spec_.signature.heads[i], expected,
                         gradients[i]->shape());
     }
   }
   for (const GroupStep::Participant& p : binding.participants()) p.replica->CheckFresh("Backward");
   for (size_t i = 0; i < wanted.size(); ++i) {
-    if (!wanted[i].empty()) PushHeadGradient(binding, static_cast<int>(i), *gradients[i]);
+    if (wanted[i] >= 0) PushHeadGradient(binding, static_cast<int>(i), *gradients[i]);
   }
 }
 

@@ -9,17 +9,10 @@
 #include "symbol/graph.h"
 
 namespace bindery {
-namespace {
-
-bool Contains(const std::vector<std::string>& names, const std::string& name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
-
-}  // namespace
-
 GroupSpec::GroupSpec(const Symbol& bound, const GroupOptions& given)
-    : symbol(bound), options(given), threads(given.threads_per_device), arg_names(bound.ListArguments()),
-      aux_names(bound.ListAuxiliaryStates()), output_names(bound.ListOutputs()) {
+    : symbol(bound), options(given), threads(given.threads_per_device), signature(Signature::Of(bound)) {
+  for (const Argument& a : signature.arguments) arg_names.push_back(a.name);
+  for (size_t i = 0; i < arg_names.size(); ++i) positions_[arg_names[i]] = static_cast<int>(i);
   options.shared_group = nullptr;
   if (options.devices.empty()) Throw("a group needs at least one device");
   if (options.workload.empty()) options.workload.assign(options.devices.size(), 1.0);
@@ -31,7 +24,11 @@ GroupSpec::GroupSpec(const Symbol& bound, const GroupOptions& given)
   if (options.inputs_need_grad && !options.for_training) Throw("inputs_need_grad needs for_training");
   CheckInputs();
   for (const std::string& name : options.fixed_params) {
-    if (!is_parameter(name)) Throw("fixed parameter \"{}\" is not a parameter{}", name, NameHint(name, param_names));
+    const int position = Find(name);
+    if (position < 0 || signature.arguments[position].role != Role::kParameter) {
+      Throw("fixed parameter \"{}\" is not a parameter{}", name, NameHint(name, param_names));
+    }
+    signature.arguments[position].is_fixed = true;
   }
   for (const Entry& head : symbol.entries()) {
     const auto& annotations = head.node->annotations();
@@ -41,9 +38,9 @@ GroupSpec::GroupSpec(const Symbol& bound, const GroupOptions& given)
       Throw<ModelError>("head \"{}\": merge is \"{}\"; known: sum, mean, first", head.node->name(), r);
     }
   }
-  for (const std::string& name : arg_names) grad_req[name] = GradReq::kNull;
   if (options.for_training) ReadGradRequests();
-  for (const auto& [name, req] : grad_req) inputs_add_up |= req == GradReq::kAdd && !is_parameter(name);
+  inputs_add_up = std::ranges::any_of(
+      signature.arguments, [](const Argument& a) { return a.role != Role::kParameter && a.request == GradReq::kAdd; });
   if (threads == 0) {
     const std::set<Device> devices(options.devices.begin(), options.devices.end());
     const auto cpus = std::count_if(devices.begin(), devices.end(), HostAddressable);
@@ -52,54 +49,74 @@ GroupSpec::GroupSpec(const Symbol& bound, const GroupOptions& given)
 }
 
 void GroupSpec::CheckInputs() {
-  std::set<std::string> inputs;
-  for (const auto& [list, what] :
-       {std::pair(&options.data, "data"), std::pair(&options.labels, "label"), std::pair(&options.states, "state")}) {
-    for (const DataDesc& desc : *list) {
-      if (!Contains(arg_names, desc.name)) {
+  const auto describe = [&](const std::vector<DataDesc>& list, Role role, const char* what,
+                            std::vector<int>* positions) {
+    for (const DataDesc& desc : list) {
+      const int position = Find(desc.name);
+      if (position < 0) {
         Throw("{} \"{}\" is not an argument of the symbol{}", what, desc.name, NameHint(desc.name, arg_names));
       }
-      if (!inputs.insert(desc.name).second) Throw("\"{}\" is described twice", desc.name);
+      Argument& argument = signature.arguments[position];
+      if (argument.role != Role::kParameter) Throw("\"{}\" is described twice", desc.name);
+      const int axis = desc.BatchAxis();
       if (!desc.layout.empty() && static_cast<int>(desc.layout.size()) != desc.shape.rank()) {
         Throw<ShapeError>("{} \"{}\": layout \"{}\" does not fit shape {}", what, desc.name, desc.layout, desc.shape);
       }
-      if (desc.BatchAxis() >= desc.shape.rank())
+      if (axis >= desc.shape.rank())
         Throw<ShapeError>("{} \"{}\": a batched input needs an axis, got shape {}", what, desc.name, desc.shape);
+      argument = {.name = desc.name,
+                  .role = role,
+                  .place = static_cast<int>(&desc - list.data()),
+                  .shape = desc.shape,
+                  .dtype = desc.dtype,
+                  .batch_axis = axis};
+      positions->push_back(position);
     }
-  }
+  };
+  describe(options.data, Role::kData, "data", &inputs);
+  describe(options.labels, Role::kLabel, "label", &inputs);
+  describe(options.states, Role::kState, "state", &states);
   if (options.labels.empty()) {
     for (const std::string& name : ListLabels(symbol)) {
-      if (inputs.insert(name).second) unbound_labels.insert(name);
+      const int position = Find(name);
+      if (position < 0 || signature.arguments[position].role != Role::kParameter) continue;
+      signature.arguments[position].role = Role::kLabel;
+      signature.arguments[position].batch_axis = 0;
+      if (unbound_label < 0) unbound_label = position;
     }
   }
-  for (const std::string& name : arg_names)
-    if (!inputs.contains(name)) param_names.push_back(name);
+  for (const Argument& a : signature.arguments)
+    if (a.role == Role::kParameter) param_names.push_back(a.name);
 }
 
 void GroupSpec::ReadGradRequests() {
-  const auto by_default = [&](GradReq req) {
-    for (const std::string& name : param_names)
-      grad_req[name] = Contains(options.fixed_params, name) ? GradReq::kNull : req;
-    if (options.inputs_need_grad)
-      for (const DataDesc& desc : options.data) grad_req[desc.name] = req;
+  std::vector<Argument>& arguments = signature.arguments;
+  const auto by_default = [&](GradReq request) {
+    for (Argument& a : arguments) {
+      const bool wanted = a.role == Role::kParameter ? !a.is_fixed : a.role == Role::kData && options.inputs_need_grad;
+      if (wanted) a.request = request;
+    }
   };
   if (const auto* one = std::get_if<GradReq>(&options.grad_req)) {
     by_default(*one);
   } else if (const auto* list = std::get_if<std::vector<GradReq>>(&options.grad_req)) {
-    if (list->size() != arg_names.size())
-      Throw("grad_req: expected {} requests, one per argument, got {}", arg_names.size(), list->size());
-    for (size_t i = 0; i < list->size(); ++i) grad_req[arg_names[i]] = (*list)[i];
+    if (list->size() != arguments.size())
+      Throw("grad_req: expected {} requests, one per argument, got {}", arguments.size(), list->size());
+    for (size_t i = 0; i < list->size(); ++i) arguments[i].request = (*list)[i];
   } else {
     by_default(GradReq::kWrite);
-    for (const auto& [name, req] : std::get<std::map<std::string, GradReq>>(options.grad_req)) {
-      if (!grad_req.contains(name))
-        Throw("grad_req names \"{}\", which is not an argument{}", name, NameHint(name, arg_names));
-      grad_req[name] = req;
+    for (const auto& [name, request] : std::get<std::map<std::string, GradReq>>(options.grad_req)) {
+      const int position = Find(name);
+      if (position < 0) Throw("grad_req names \"{}\", which is not an argument{}", name, NameHint(name, arg_names));
+      arguments[position].request = request;
     }
   }
 }
 
-bool GroupSpec::is_parameter(const std::string& argument) const { return Contains(param_names, argument); }
+int GroupSpec::Find(std::string_view argument) const {
+  const auto found = positions_.find(argument);
+  return found == positions_.end() ? -1 : found->second;
+}
 
 const DataDesc& GroupSpec::input(size_t i) const {
   return i < options.data.size() ? options.data[i] : options.labels[i - options.data.size()];

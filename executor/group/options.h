@@ -5,8 +5,9 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
+#include <string_view>
+#include <unordered_map>
 #include <variant>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "executor/group/program_cache.h"
 #include "executor/group/split_batch.h"
 #include "executor/program.h"
+#include "executor/signature.h"
 #include "symbol/symbol.h"
 
 namespace bindery {
@@ -51,11 +53,14 @@ struct GroupOptions {
 // The options of a group, checked and complete. "Inputs" are data, then labels.
 struct GroupSpec {
   GroupSpec(const Symbol& symbol, const GroupOptions& options);  // throws Error, ShapeError, ModelError, DeviceError
+  GroupSpec(const GroupSpec&) = delete;
+  GroupSpec& operator=(const GroupSpec&) = delete;
 
-  bool is_parameter(const std::string& argument) const;
+  int Find(std::string_view argument) const;                                          // its position, or -1
   Mode mode() const { return options.for_training ? Mode::kTrain : Mode::kPredict; }  // unless said otherwise
   size_t num_inputs() const { return options.data.size() + options.labels.size(); }
   const DataDesc& input(size_t i) const;
+  GradReq RequestOf(size_t input) const { return signature.arguments[inputs[input]].request; }
   std::vector<Shape> InputShapes() const;  // as described
   // The extent of the batch axes of inputs of these shapes; no value if nothing is batched. Throws ShapeError if they
   // differ.
@@ -66,15 +71,18 @@ struct GroupSpec {
   Symbol symbol;
   GroupOptions options;
   int threads = 1;  // of a CPU
-  std::vector<std::string> arg_names = {}, param_names = {}, aux_names = {}, output_names = {};
-  std::set<std::string> unbound_labels = {};  // arguments of a group bound without labels
-  std::map<std::string, GradReq> grad_req = {};
+  // With what the descriptions say: of inputs all but the shapes that batches have.
+  Signature signature = {};
+  std::vector<std::string> arg_names = {}, param_names = {};
+  std::vector<int> inputs = {}, states = {};  // positions of the arguments that are described
+  int unbound_label = -1;                     // an argument of a group bound without labels, if there is one
   bool inputs_add_up = false;                 // some input's gradient is asked for with kAdd
   std::vector<std::string> merge_rules = {};  // per head: "", "sum", "mean", "first"
 
  private:
   void CheckInputs();
   void ReadGradRequests();
+  std::unordered_map<std::string_view, int> positions_;  // of arguments, by name
 };
 
 }  // namespace bindery

@@ -19,15 +19,15 @@ ParameterStore::ParameterStore(std::shared_ptr<Engine> engine, std::vector<Devic
     : engine_(std::move(engine)), devices_(std::move(devices)) {}
 
 void ParameterStore::Adopt(const Plan& plan) {
-  std::set<std::string> has_gradient;
-  for (const PlanGradient& g : plan.gradients) has_gradient.insert(g.name);
+  std::vector<bool> has_gradient(plan.arguments.size(), false);
+  for (const PlanGradient& g : plan.gradients) has_gradient[g.argument] = true;
 
   // Whatever may throw comes first; the store changes at the end.
   std::vector<StoredParameter> fresh;                                  // in the plan's order
   std::map<std::tuple<bool, DType, bool>, std::vector<size_t>> kinds;  // of them: (auxiliary, dtype, with gradient)
   std::map<int, std::vector<Tensor>> gradients;                        // of blocks that are there without
-  const auto add = [&](const std::string& name, const ValueType& type, const Format& format, bool auxiliary) {
-    const bool with_gradient = has_gradient.contains(name);
+  const auto add = [&](const std::string& name, const ValueType& type, const Format& format, bool auxiliary,
+                       bool with_gradient) {
     const StoredParameter* p = Find(name);
     if (!p) {
       kinds[{auxiliary, type.dtype, with_gradient}].push_back(fresh.size());
@@ -51,12 +51,11 @@ void ParameterStore::Adopt(const Plan& plan) {
       gradients[p->block].emplace_back(engine_, device, p->dtype, Shape{blocks_[p->block].elements});
     }
   };
-  for (const PlanArgument& a : plan.arguments) {
-    if (a.is_parameter) add(a.name, a.type, a.format, false);
+  for (size_t i = 0; i < plan.arguments.size(); ++i) {
+    const PlanArgument& a = plan.arguments[i];
+    if (a.is_parameter()) add(a.name, a.type, a.format, false, has_gradient[i]);
   }
-  for (size_t i = 0; i < plan.auxiliary.size(); ++i) {
-    add(plan.auxiliary[i], plan.auxiliary_types[i], Format::Plain(), true);
-  }
+  for (const PlanState& s : plan.auxiliary) add(s.name, s.type, Format::Plain(), true, false);
   std::vector<Block> made;
   for (const auto& [kind, members] : kinds) {
     const auto& [auxiliary, dtype, with_gradients] = kind;
@@ -75,8 +74,8 @@ void ParameterStore::Adopt(const Plan& plan) {
 
   std::map<int, std::vector<Tensor>> candidates;  // of blocks that are there or made, without
   for (const int slot : plan.updates) {
-    const StoredParameter* p = Find(plan.auxiliary[slot]);
-    if (!p) p = &*std::ranges::find(fresh, plan.auxiliary[slot], &StoredParameter::name);
+    const StoredParameter* p = Find(plan.auxiliary[slot].name);
+    if (!p) p = &*std::ranges::find(fresh, plan.auxiliary[slot].name, &StoredParameter::name);
     const bool is_made = p->block >= static_cast<int>(blocks_.size());
     const Block& block = is_made ? made[p->block - blocks_.size()] : blocks_[p->block];
     if (!block.candidates.empty() || candidates.contains(p->block)) continue;
@@ -117,11 +116,11 @@ const StoredParameter* ParameterStore::Find(const std::string& name) const {
   return found == index_.end() ? nullptr : &parameters_[found->second];
 }
 
-std::map<std::string, Format> ParameterStore::StorageFormats() const {
-  std::map<std::string, Format> formats;
-  for (const StoredParameter& p : parameters_)
-    if (!p.auxiliary) formats[p.name] = p.format;
-  return formats;
+void ParameterStore::FillFormats(Signature* signature) const {
+  for (Argument& a : signature->arguments) {
+    if (a.role != Role::kParameter) continue;
+    if (const StoredParameter* p = Find(a.name); p && !p->auxiliary) a.format = p->format;
+  }
 }
 
 Tensor ParameterStore::Value(const StoredParameter& p, int device) const {
@@ -190,7 +189,7 @@ HostTensor ParameterStore::GetGradient(const StoredParameter& p, int device) con
 
 std::vector<int> ParameterStore::UpdatedBlocks(const Plan& plan) const {
   std::set<int> blocks;
-  for (const int slot : plan.updates) blocks.insert(Find(plan.auxiliary[slot])->block);
+  for (const int slot : plan.updates) blocks.insert(Find(plan.auxiliary[slot].name)->block);
   return {blocks.begin(), blocks.end()};
 }
 

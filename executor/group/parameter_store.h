@@ -8,9 +8,9 @@
 // Executors that share a store share the values. Thread safety: one thread at a time.
 #pragma once
 
-#include <map>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "engine/step.h"
@@ -55,7 +55,7 @@ class ParameterStore {
   const std::vector<StoredParameter>& parameters() const { return parameters_; }
   const std::vector<Block>& blocks() const { return blocks_; }
   const StoredParameter* Find(const std::string& name) const;  // nullptr if absent
-  std::map<std::string, Format> StorageFormats() const;        // of parameters
+  void FillFormats(Signature* signature) const;                // of the parameters that it has
 
   // Flat storage of one parameter on one device; shares its block's memory and variable.
   Tensor Value(const StoredParameter& parameter, int device) const;
@@ -84,7 +84,7 @@ class ParameterStore {
   std::vector<Device> devices_;
   std::vector<StoredParameter> parameters_;
   std::vector<Block> blocks_;
-  std::map<std::string, int> index_;
+  std::unordered_map<std::string, int> index_;
   std::vector<PreparedPtr> zero_gradients_;  // per block with gradients and device
 };
 

@@ -29,7 +29,7 @@ void DataParallelExecutorGroup::SetParams(const HostTensorMap& args, const HostT
                                           const SetParamsOptions& options) {
   for (const bool missing : {true, false}) {  // missing is reported before extra
     CheckNames(args, spec_.param_names, "parameter", options, missing);
-    CheckNames(aux, spec_.aux_names, "auxiliary state", options, missing);
+    CheckNames(aux, spec_.signature.auxiliary, "auxiliary state", options, missing);
   }
   // All shapes are checked before anything is changed.
   std::vector<std::pair<const StoredParameter*, const HostTensor*>> sets;
@@ -58,16 +58,18 @@ void DataParallelExecutorGroup::GetParams(HostTensorMap* args, HostTensorMap* au
     }
   };
   get(spec_.param_names, args);
-  get(spec_.aux_names, aux);
+  get(spec_.signature.auxiliary, aux);
 }
 
 HostTensor DataParallelExecutorGroup::GetGradient(const std::string& name, int device) const {
   if (device < 0 || device >= static_cast<int>(devices().size()))
     Throw("device index {} is not in 0..{}", device, devices().size() - 1);
   if (grad_req(name) == GradReq::kNull) Throw("\"{}\" has no gradient: its gradient request is null", name);
-  if (spec_.is_parameter(name)) return store().GetGradient(*store().Find(name), device);
+  const int position = spec_.Find(name);
+  if (spec_.signature.arguments[position].role == Role::kParameter)
+    return store().GetGradient(*store().Find(name), device);
   for (const GroupStep::Participant& p : RanBackward("GetGradient").participants()) {
-    if (p.replica->index() == device) return p.replica->InputGradient(*p.bound, name).ToHost();
+    if (p.replica->index() == device) return p.replica->InputGradient(*p.bound, position).ToHost();
   }
   Throw("GetGradient: {} had no samples", devices()[device]);
 }
@@ -79,13 +81,13 @@ void DataParallelExecutorGroup::ZeroGradients() {
 
 std::vector<ReplicatedParam> DataParallelExecutorGroup::params() const {
   std::vector<ReplicatedParam> params;
-  for (const std::string& name : spec_.param_names) {
-    const StoredParameter& p = *store().Find(name);
-    ReplicatedParam& replicated = params.emplace_back(ReplicatedParam{name, static_cast<int>(params.size()), {}, {}});
+  for (const Argument& a : spec_.signature.arguments) {
+    if (a.role != Role::kParameter) continue;
+    const StoredParameter& p = *store().Find(a.name);
+    ReplicatedParam& replicated = params.emplace_back(ReplicatedParam{a.name, static_cast<int>(params.size()), {}, {}});
     for (size_t d = 0; d < devices().size(); ++d) {
       replicated.values.push_back(store().Value(p, static_cast<int>(d)));
-      if (spec_.grad_req.at(name) != GradReq::kNull)
-        replicated.grads.push_back(store().Gradient(p, static_cast<int>(d)));
+      if (a.request != GradReq::kNull) replicated.grads.push_back(store().Gradient(p, static_cast<int>(d)));
     }
   }
   return params;
@@ -93,10 +95,9 @@ std::vector<ReplicatedParam> DataParallelExecutorGroup::params() const {
 
 std::vector<std::vector<Tensor>> DataParallelExecutorGroup::States() const {
   std::vector<std::vector<Tensor>> states;
-  for (const DataDesc& desc : spec_.options.states) {
+  for (const int state : spec_.states) {
     std::vector<Tensor>& parts = states.emplace_back();
-    for (const GroupStep::Participant& p : current_->participants())
-      parts.push_back(p.replica->Input(*p.bound, desc.name));
+    for (const GroupStep::Participant& p : current_->participants()) parts.push_back(p.replica->Input(*p.bound, state));
   }
   return states;
 }

@@ -23,10 +23,10 @@ void Mix(const T& value, size_t* hash) {
 
 // The programs of a group differ by their inputs' shapes, by mode and by what is watched.
 ProgramKey::ProgramKey(CompileOptions options) : options_(std::move(options)), hash_(0) {
-  options_.storage_formats.clear();
-  for (const auto& [name, shape] : options_.shapes) {
-    Mix(name, &hash_);
-    for (const int64_t extent : shape) Mix(extent, &hash_);
+  for (Argument& a : options_.signature.arguments) {
+    a.format.reset();
+    if (!a.shape) continue;
+    for (const int64_t extent : *a.shape) Mix(extent, &hash_);
   }
   Mix(static_cast<int>(options_.device), &hash_);
   Mix(static_cast<int>(options_.mode), &hash_);

@@ -13,8 +13,8 @@
 
 namespace bindery {
 
-// Equal keys give equal programs: the options, but for the storage formats. (The symbol is the group's. So are the
-// formats: they never change once fixed, and programs come here when the group has taken theirs.)
+// Equal keys give equal programs: the signature and the other options, but for the storage formats. (The symbol is the
+// group's. So are the formats: they never change once fixed, and programs come here when the group has taken theirs.)
 class ProgramKey {
  public:
   explicit ProgramKey(CompileOptions options);

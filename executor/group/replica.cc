@@ -75,7 +75,7 @@ struct Loader {
 Replica::Replica(std::shared_ptr<Engine> engine, std::shared_ptr<ParameterStore> store, int index,
                  std::shared_ptr<Arena> arena)
     : engine_(std::move(engine)), store_(std::move(store)), index_(index), device_(store_->devices()[index]),
-      arena_(std::move(arena)), inputs_var_(engine_->NewVar()), input_gradients_var_(engine_->NewVar()),
+      arena_(std::move(arena)), inputs_{.var = engine_->NewVar()}, input_gradients_{.var = engine_->NewVar()},
       step_(DefaultStorage()->Allocate(device_, sizeof(StepBlock))) {}
 
 Replica::~Replica() {
@@ -87,16 +87,15 @@ Replica::~Replica() {
 }
 
 void Replica::WaitIdle() const {
-  for (const VarPtr& var : {arena_->var(), inputs_var_, input_gradients_var_}) engine_->WaitIdle(var);
+  for (const VarPtr& var : {arena_->var(), inputs_.var, input_gradients_.var}) engine_->WaitIdle(var);
 }
 
-void Replica::Reserve(std::map<std::string, Buffer>* buffers, const PlanArgument& argument) {
-  const int64_t bytes = StorageBytes(argument.format, argument.type.dtype, argument.type.shape);
-  const auto found = buffers->find(argument.name);
-  if (found != buffers->end() && found->second.bytes >= bytes) return;
+void Replica::Reserve(Arrays* arrays, int argument, int64_t bytes) {
+  std::vector<Buffer>& buffers = arrays->buffers;
+  if (buffers.size() <= static_cast<size_t>(argument)) buffers.resize(static_cast<size_t>(argument) + 1);
+  if (buffers[argument].chunk && buffers[argument].bytes >= bytes) return;
   WaitIdle();
-  Buffer larger{.chunk = NewZeros(bytes, buffers == &inputs_ ? inputs_var_ : input_gradients_var_), .bytes = bytes};
-  (*buffers)[argument.name] = std::move(larger);
+  buffers[argument] = {.chunk = NewZeros(bytes, arrays->var), .bytes = bytes};
   bound_.clear();
   zero_input_gradients_ = nullptr;
   ++addresses_version_;
@@ -119,58 +118,18 @@ std::shared_ptr<Chunk> Replica::NewZeros(int64_t bytes, const VarPtr& var) const
   return chunk;
 }
 
-void* Replica::Address(const std::string& name) const {
-  const auto found = inputs_.find(name);
-  return found == inputs_.end() ? nullptr : found->second.chunk->data();
-}
-
-// What each segment of a program uses: looked up once, since there may be as many segments as layers.
-struct Replica::Uses {
-  std::vector<VarPtr> parameters;                // blocks of parameters and states that are read
-  std::vector<VarPtr> candidates;                // of states that forward moves
-  std::vector<VarPtr> written, added;            // of gradients; `added`: read, too
-  std::vector<std::pair<void*, int64_t>> zeros;  // gradients that nothing computes
-};
-
-Replica::Uses Replica::UsesOf(const BoundProgram& bound) const {
-  const Plan& plan = bound.plan();
-  Uses uses;
-  const auto add = [](const VarPtr& var, std::vector<VarPtr>* vars) {
-    if (std::find(vars->begin(), vars->end(), var) == vars->end()) vars->push_back(var);
-  };
-  const auto parameter = [&](const std::string& name) {
-    add(store_->blocks()[store_->Find(name)->block].values[index_].var(), &uses.parameters);
-  };
-  for (const PlanArgument& a : plan.arguments) {
-    if (a.is_parameter) parameter(a.name);
-  }
-  for (const std::string& name : plan.auxiliary) parameter(name);
-  for (const int b : store_->UpdatedBlocks(plan))
-    uses.candidates.push_back(store_->blocks()[b].candidates[index_].var());
-  for (const PlanGradient& g : plan.gradients) {
-    const PlanArgument& a = plan.arguments[g.argument];
-    const Tensor array =
-        a.is_parameter ? store_->Gradient(*store_->Find(a.name), index_) : InputGradient(bound, a.name);
-    add(array.var(), &uses.written);
-    if (g.req == GradReq::kAdd) add(array.var(), &uses.added);
-    if (g.is_zero && g.req == GradReq::kWrite) {
-      uses.zeros.emplace_back(array.address(), StorageBytes(a.format, a.type.dtype, a.type.shape));
-    }
-  }
-  return uses;
-}
-
 std::shared_ptr<const BoundProgram> Replica::Bind(const std::shared_ptr<const Program>& program) {
-  const Plan& plan = program->plan;
-  for (const PlanArgument& a : plan.arguments) {
-    if (!a.is_parameter) Reserve(&inputs_, a);
-  }
-  for (const PlanGradient& g : plan.gradients) {
-    if (!plan.arguments[g.argument].is_parameter) Reserve(&input_gradients_, plan.arguments[g.argument]);
-  }
   std::erase_if(bound_, [](const auto& bound) { return bound.expired(); });
   for (const auto& known : bound_) {
     if (auto bound = known.lock(); bound->program == program) return bound;
+  }
+  const Plan& plan = program->plan;
+  for (size_t a = 0; a < plan.arguments.size(); ++a) {
+    if (!plan.arguments[a].is_parameter()) Reserve(&inputs_, static_cast<int>(a), plan.arguments[a].bytes());
+  }
+  for (const PlanGradient& g : plan.gradients) {
+    const PlanArgument& a = plan.ArgumentOf(g);
+    if (!a.is_parameter()) Reserve(&input_gradients_, g.argument, a.bytes());
   }
   if (plan.arena_bytes > arena_->committed()) {
     WaitIdle();
@@ -178,28 +137,47 @@ std::shared_ptr<const BoundProgram> Replica::Bind(const std::shared_ptr<const Pr
     for (const PlanStep& step : plan.steps) threads = std::max(threads, step.threads);
     arena_->Grow(plan.arena_bytes, threads);
   }
+
+  auto bound = std::make_shared<BoundProgram>();
+  bound->program = program;
+  const auto add = [](const VarPtr& var, std::vector<VarPtr>* vars) {
+    if (std::ranges::find(*vars, var) == vars->end()) vars->push_back(var);
+  };
   Instance::Addresses addresses{.arena = arena_->base(),
                                 .arguments = {},
                                 .gradients = {},
                                 .auxiliary = {},
                                 .step = static_cast<const StepBlock*>(step_->data()),
                                 .stream = &engine_->StreamOf(device_)};
+  std::vector<const StoredParameter*> stored;  // by argument; nullptr: an input
   for (const PlanArgument& a : plan.arguments) {
-    addresses.arguments.push_back(a.is_parameter ? store_->Value(*store_->Find(a.name), index_).address()
-                                                 : Address(a.name));
+    stored.push_back(a.is_parameter() ? store_->Find(a.name) : nullptr);
+    if (!stored.back()) {
+      addresses.arguments.push_back(inputs_.buffers[stored.size() - 1].chunk->data());
+      continue;
+    }
+    const Tensor value = store_->Value(*stored.back(), index_);
+    addresses.arguments.push_back(value.address());
+    add(value.var(), &bound->parameters);
   }
   for (const PlanGradient& g : plan.gradients) {
-    const PlanArgument& a = plan.arguments[g.argument];
-    addresses.gradients.push_back(a.is_parameter ? store_->Gradient(*store_->Find(a.name), index_).address()
-                                                 : input_gradients_.at(a.name).chunk->data());
+    const StoredParameter* parameter = stored[g.argument];
+    const Tensor array = parameter ? store_->Gradient(*parameter, index_) : InputGradient(*bound, g.argument);
+    addresses.gradients.push_back(array.address());
+    add(array.var(), &bound->written);
+    if (g.req == GradReq::kAdd) add(array.var(), &bound->added);
+    if (g.is_zero && g.req == GradReq::kWrite) bound->zeros.emplace_back(array.address(), plan.ArgumentOf(g).bytes());
   }
-  for (const std::string& name : plan.auxiliary)
-    addresses.auxiliary.push_back(store_->Value(*store_->Find(name), index_).address());
-  for (const int slot : plan.updates)
-    addresses.auxiliary[slot] = store_->Candidate(*store_->Find(plan.auxiliary[slot]), index_).address();
-
-  auto bound = std::make_shared<BoundProgram>();
-  bound->program = program;
+  for (const PlanState& state : plan.auxiliary) {
+    const Tensor value = store_->Value(*store_->Find(state.name), index_);
+    addresses.auxiliary.push_back(value.address());
+    add(value.var(), &bound->parameters);
+  }
+  for (const int slot : plan.updates) {
+    const Tensor candidate = store_->Candidate(*store_->Find(plan.auxiliary[slot].name), index_);
+    addresses.auxiliary[slot] = candidate.address();
+    add(candidate.var(), &bound->candidates);
+  }
   bound->instance = std::make_shared<const Instance>(program, addresses);
   bound_.push_back(bound);
   return bound;
@@ -207,13 +185,12 @@ std::shared_ptr<const BoundProgram> Replica::Bind(const std::shared_ptr<const Pr
 
 StepParts Replica::SegmentParts(const BoundProgram& bound) const {
   const Plan& plan = bound.plan();
-  const Uses uses = UsesOf(bound);
   StepParts parts;
   for (int s = 0; s < static_cast<int>(plan.segments.size()); ++s) {
     const bool forward = plan.segments[s].phase == Phase::kForward;
     Operation part{.name = fmt::format("{} {}", forward ? "forward" : "backward", device_),
                    .device = device_,
-                   .reads = {inputs_var_},
+                   .reads = {inputs_.var},
                    .writes = {arena_->var()},
                    .updates = {},
                    .run = {}};
@@ -221,15 +198,15 @@ StepParts Replica::SegmentParts(const BoundProgram& bound) const {
     const auto append = [](const std::vector<VarPtr>& vars, std::vector<VarPtr>* to) {
       to->insert(to->end(), vars.begin(), vars.end());
     };
-    append(uses.parameters, &part.reads);
-    append(uses.candidates, &part.reads);
+    append(bound.parameters, &part.reads);
+    append(bound.candidates, &part.reads);
     std::vector<std::pair<void*, int64_t>> zeros;
     if (forward) {
-      append(uses.candidates, &part.writes);  // a forward that fails fails them, too
+      append(bound.candidates, &part.writes);  // a forward that fails fails them, too
     } else {
-      append(uses.added, &part.reads);
-      append(uses.written, &part.writes);
-      if (s + 1 == static_cast<int>(plan.segments.size())) zeros = uses.zeros;
+      append(bound.added, &part.reads);
+      append(bound.written, &part.writes);
+      if (s + 1 == static_cast<int>(plan.segments.size())) zeros = bound.zeros;
     }
     part.run = [instance = bound.instance, s, zeros = std::move(zeros),
                 &flat = Backend::Of(device_.kind).flat()](const OpContext& context) {
@@ -242,61 +219,57 @@ StepParts Replica::SegmentParts(const BoundProgram& bound) const {
   return parts;
 }
 
-Operation Replica::LoadPart(const std::vector<DataDesc>& data, const std::vector<DataDesc>& labels,
-                            SampleRange range) const {
+Operation Replica::LoadPart(const BoundProgram& bound, SampleRange range) const {
   Loader loader{.device = device_,
                 .index = index_,
                 .range = range,
                 .block = static_cast<StepBlock*>(step_->data()),
                 .data = {},
                 .label = {}};
-  const auto fill = [&](const std::vector<DataDesc>& descs, std::vector<InputSlot>* slots) {
-    for (const DataDesc& desc : descs) {
-      slots->push_back({.dtype = desc.dtype, .axis = desc.BatchAxis(), .data = Address(desc.name)});
-    }
-  };
-  fill(data, &loader.data);
-  fill(labels, &loader.label);
+  const std::vector<PlanArgument>& arguments = bound.plan().arguments;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const PlanArgument& a = arguments[i];
+    if (a.place < 0 || (a.role != Role::kData && a.role != Role::kLabel)) continue;
+    std::vector<InputSlot>& slots = a.role == Role::kData ? loader.data : loader.label;
+    if (slots.size() <= static_cast<size_t>(a.place)) slots.resize(static_cast<size_t>(a.place) + 1);
+    slots[a.place] = {.dtype = a.type.dtype, .axis = a.type.batch_axis, .data = inputs_.buffers[i].chunk->data()};
+  }
   return {
       .name = fmt::format("load {}", device_),
       .device = device_,
       .reads = {},
-      .writes = {inputs_var_},
+      .writes = {inputs_.var},
       .updates = {},
       .run = [loader = std::move(loader), step = step_](
                  const OpContext& context) { loader.Load(*static_cast<const StepInput*>(context.payload), context); },
       .lane = Lane::kCopy};
 }
 
-Tensor Replica::Input(const BoundProgram& bound, const std::string& name) const {
-  for (const PlanArgument& a : bound.plan().arguments) {
-    if (a.name != name || a.is_parameter) continue;
-    const Buffer& buffer = inputs_.at(name);
-    return Tensor(engine_, device_, a.type.dtype, a.type.shape, buffer.chunk->data(), buffer.chunk, inputs_var_);
+Tensor Replica::ArrayOf(const Arrays& arrays, const BoundProgram& bound, int argument) const {
+  const PlanArgument& a = bound.plan().arguments[argument];
+  if (arrays.buffers.size() <= static_cast<size_t>(argument) || !arrays.buffers[argument].chunk) {
+    Throw("{} for \"{}\"", &arrays == &inputs_ ? "there is no array" : "no gradient is asked", a.name);
   }
-  Throw("\"{}\" is not an input", name);
+  const std::shared_ptr<Chunk>& chunk = arrays.buffers[argument].chunk;
+  return Tensor(engine_, device_, a.type.dtype, a.type.shape, chunk->data(), chunk, arrays.var);
 }
 
-Tensor Replica::InputGradient(const BoundProgram& bound, const std::string& name) const {
-  for (const PlanGradient& g : bound.plan().gradients) {
-    if (g.name != name) continue;
-    const ValueType& type = bound.plan().arguments[g.argument].type;
-    const Buffer& buffer = input_gradients_.at(name);
-    return Tensor(engine_, device_, type.dtype, type.shape, buffer.chunk->data(), buffer.chunk, input_gradients_var_);
-  }
-  Throw("no gradient is asked for input \"{}\"", name);
+Tensor Replica::Input(const BoundProgram& bound, int argument) const { return ArrayOf(inputs_, bound, argument); }
+
+Tensor Replica::InputGradient(const BoundProgram& bound, int argument) const {
+  return ArrayOf(input_gradients_, bound, argument);
 }
 
 void Replica::ZeroInputGradients() {
-  if (input_gradients_.empty()) return;
+  if (input_gradients_.buffers.empty()) return;
   if (!zero_input_gradients_) {
-    std::vector<Buffer> buffers;
-    for (const auto& [name, buffer] : input_gradients_) buffers.push_back(buffer);
+    std::vector<Buffer> buffers = input_gradients_.buffers;
+    std::erase_if(buffers, [](const Buffer& b) { return !b.chunk; });
     zero_input_gradients_ = engine_->Prepare(
         {.name = "zero input gradients",
          .device = device_,
          .reads = {},
-         .writes = {input_gradients_var_},
+         .writes = {input_gradients_.var},
          .updates = {},
          .run = [buffers = std::move(buffers), &flat = Backend::Of(device_.kind).flat()](const OpContext& context) {
            for (const Buffer& b : buffers) {

@@ -5,9 +5,8 @@
 // What it runs are parts of a step on its device: one that loads the inputs, one per segment. Not thread safe.
 #pragma once
 
-#include <map>
 #include <memory>
-#include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/arena.h"
@@ -24,6 +23,11 @@ namespace bindery {
 struct BoundProgram {
   std::shared_ptr<const Program> program;
   std::shared_ptr<const Instance> instance;
+  // What its segments use, collected once, since there may be as many of them as layers.
+  std::vector<VarPtr> parameters;                // blocks of parameters and states that are read
+  std::vector<VarPtr> candidates;                // of states that forward moves
+  std::vector<VarPtr> written, added;            // of gradients; `added`: read, too
+  std::vector<std::pair<void*, int64_t>> zeros;  // gradients that nothing computes
   const Plan& plan() const { return program->plan; }
 };
 
@@ -59,7 +63,7 @@ class Replica {
 
   // The part that writes the device's samples of a StepInput, and the step block, to their place; until the input
   // arrays move (addresses_version).
-  Operation LoadPart(const std::vector<DataDesc>& data, const std::vector<DataDesc>& labels, SampleRange range) const;
+  Operation LoadPart(const BoundProgram& bound, SampleRange range) const;
   StepParts SegmentParts(const BoundProgram& bound) const;  // one per segment
   // Whatever runs from now on, until the next call, is one run of a program: it takes a new generation of the arena.
   void NextRun() { generation_ = arena_->NextGeneration(); }
@@ -72,9 +76,9 @@ class Replica {
   // Of the last forward; values in the arena are this replica's while it equals arena()->generation().
   uint64_t generation() const { return generation_; }
 
-  // Plain arrays, by argument name; of the shape that `bound` has them in. Inputs, states and head gradients.
-  Tensor Input(const BoundProgram& bound, const std::string& name) const;
-  Tensor InputGradient(const BoundProgram& bound, const std::string& name) const;  // throws Error if none is asked for
+  // Plain arrays, by position of the argument, of the shape that `bound` has them in. Inputs, states, head gradients.
+  Tensor Input(const BoundProgram& bound, int argument) const;
+  Tensor InputGradient(const BoundProgram& bound, int argument) const;  // throws Error if none is asked for
   // A plan's value that lies in the arena, where it is: until another program runs there.
   Tensor Value(const BoundProgram& bound, int value) const;
   // A copy of output `i` of the last run, in a tensor of its own.
@@ -88,13 +92,16 @@ class Replica {
     std::shared_ptr<Chunk> chunk;
     int64_t bytes = 0;
   };
+  // By position of the argument; only inputs have them.
+  struct Arrays {
+    VarPtr var;
+    std::vector<Buffer> buffers = {};
+  };
   // Makes room for one argument, zero-filled where it moves; nothing is bound to the old place then. What throws
   // changes nothing.
-  void Reserve(std::map<std::string, Buffer>* buffers, const PlanArgument& argument);
+  void Reserve(Arrays* arrays, int argument, int64_t bytes);
   std::shared_ptr<Chunk> NewZeros(int64_t bytes, const VarPtr& var) const;
-  void* Address(const std::string& name) const;
-  struct Uses;
-  Uses UsesOf(const BoundProgram& bound) const;
+  Tensor ArrayOf(const Arrays& arrays, const BoundProgram& bound, int argument) const;
   void WaitIdle() const;
 
   std::shared_ptr<Engine> engine_;
@@ -102,8 +109,7 @@ class Replica {
   int index_;
   Device device_;
   std::shared_ptr<Arena> arena_;
-  VarPtr inputs_var_, input_gradients_var_;
-  std::map<std::string, Buffer> inputs_, input_gradients_;
+  Arrays inputs_, input_gradients_;
   std::shared_ptr<Chunk> step_;                           // a StepBlock, in device memory
   PreparedPtr zero_input_gradients_;                      // nullptr until it is wanted, and when the arrays move
   std::vector<std::weak_ptr<const BoundProgram>> bound_;  // those that somebody still uses

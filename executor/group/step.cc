@@ -14,12 +14,11 @@ void AppendAll(const StepParts& from, StepParts* to) { to->insert(to->end(), fro
 }  // namespace
 
 GroupStep::GroupStep(std::shared_ptr<Engine> engine, const ParameterStore& store, std::vector<Participant> participants,
-                     const std::vector<DataDesc>& data, const std::vector<DataDesc>& labels,
                      const std::vector<SampleRange>& ranges)
     : engine_(std::move(engine)), participants_(std::move(participants)) {
   for (const Participant& p : participants_) {
     Check(p.bound->plan().segments.size() == plan().segments.size(), "all devices' programs have the same segments");
-    load_.push_back(p.replica->LoadPart(data, labels, ranges[p.replica->index()]));
+    load_.push_back(p.replica->LoadPart(*p.bound, ranges[p.replica->index()]));
   }
   std::vector<StepParts> segments;  // per participant
   for (const Participant& p : participants_) segments.push_back(p.replica->SegmentParts(*p.bound));
@@ -70,7 +69,8 @@ void GroupStep::AppendStates(const ParameterStore& store) {
 void GroupStep::AppendIdle(const ParameterStore& store) {
   std::set<std::string> written;
   for (const PlanGradient& g : plan().gradients) {
-    if (g.req == GradReq::kWrite && plan().arguments[g.argument].is_parameter) written.insert(g.name);
+    const PlanArgument& a = plan().ArgumentOf(g);
+    if (g.req == GradReq::kWrite && a.is_parameter()) written.insert(a.name);
   }
   std::vector<bool> busy(store.devices().size(), false);
   for (const Participant& p : participants_) busy[p.replica->index()] = true;

@@ -27,7 +27,6 @@ class GroupStep {
   // At least one participant; all programs come from one symbol and one set of options but for shapes. `store`: also
   // the devices that sit out get the new states, and zero gradients where requests are kWrite. `ranges`: per device.
   GroupStep(std::shared_ptr<Engine> engine, const ParameterStore& store, std::vector<Participant> participants,
-            const std::vector<DataDesc>& data, const std::vector<DataDesc>& labels,
             const std::vector<SampleRange>& ranges);
 
   struct Extent {

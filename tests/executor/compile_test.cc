@@ -210,6 +210,30 @@ TEST(CompileTest, TheLastStepKeepsTheStatistics) {
   }
 }
 
+TEST(CompileTest, TheSignatureIsTheSymbols) {
+  const Symbol symbol = FullyConnected(Variable("data"), {.num_hidden = 4}, "fc");
+  const auto message = [&](auto&& change) {
+    CompileOptions options{.signature = Signature::Of(symbol)};
+    options.signature.arguments[0].shape = Shape{2, 3};
+    change(options.signature.arguments);
+    return MessageOf([&] { Compile(symbol, options); });
+  };
+  EXPECT_EQ(message([](std::vector<Argument>&) {}), "");
+  EXPECT_EQ(message([](std::vector<Argument>& a) { a.pop_back(); }),
+            "Error: variable \"fc_bias\" is not in the signature that the symbol is compiled for");
+  EXPECT_EQ(message([](std::vector<Argument>& a) { a.push_back({.name = "fc_wait"}); }),
+            "Error: the signature has 4 variables and 1 heads, the symbol that is compiled for it 3 and 1");
+  const auto program = [&] {
+    CompileOptions options{.signature = Signature::Of(symbol)};
+    options.signature.arguments[0].shape = Shape{2, 3};
+    return Compile(symbol, options);
+  }();
+  const Plan& plan = program->plan;
+  ASSERT_EQ(plan.arguments.size(), 3u);
+  EXPECT_EQ(plan.arguments[1].name, "fc_weight");
+  EXPECT_EQ(plan.arguments[1].type.shape, (Shape{4, 3}));
+}
+
 TEST(CompileTest, HiddenOutputsAreNoHeads) {
   const Symbol x = Variable("data");
   const Symbol norm = BatchNorm(x, {}, "bn"), pool = Pooling(x, {.kernel = {2}}, "pool");

@@ -57,12 +57,12 @@ TEST(GroupFailures, AParameterShapedByTheBatchIsRefused) {
 TEST(GroupFailures, AFailedAdoptionChangesNothing) {
   ParameterStore store(MakeInlineEngine(), {TestDevice(0)});
   const auto argument = [](const std::string& name, const Shape& shape) {
-    return PlanArgument{.name = name, .type = {.dtype = DType::kFloat32, .shape = shape}, .is_parameter = true};
+    return PlanArgument{.name = name, .type = {.dtype = DType::kFloat32, .shape = shape}};
   };
   Plan first, wrong, right;
   first.arguments = {argument("b", {2})};
   wrong.arguments = {argument("a", {3}), argument("b", {5})};
-  wrong.gradients = {{.name = "b", .argument = 1}};
+  wrong.gradients = {{.argument = 1}};
   right.arguments = {argument("a", {4}), argument("b", {2})};
   store.Adopt(first);
   EXPECT_THROW(store.Adopt(wrong), ShapeError);

@@ -196,7 +196,7 @@ TEST(GroupLstm, DeeperNetSharesTheShallowOnesMemory) {  // E16
   for (const DataParallelExecutorGroup* group : {&three, &five}) {
     std::vector<std::string> inputs;
     for (const PlanArgument& a : group->plan().arguments)
-      if (!a.is_parameter) inputs.push_back(a.name);
+      if (!a.is_parameter()) inputs.push_back(a.name);
     EXPECT_EQ(inputs, (std::vector<std::string>{"data", "softmax_label"}));
     EXPECT_EQ(group->memory().inputs, 16 * 80 * 4 + 16 * 4);  // on one device
   }

@@ -206,8 +206,8 @@ TEST(GroupRequests, NullHasNoArrayAndCostsNothing) {
   labels.Forward(Batch{.data = {HostTensor::Full(DType::kFloat32, {4, 6}, 1)},
                        .label = {HostTensor::Full(DType::kFloat32, {4, 6}, 3)}});
   labels.Backward();
-  const GroupStep::Participant& only = labels.step().participants()[0];
-  EXPECT_EQ(only.replica->InputGradient(*only.bound, "target").ToHost(), HostTensor::Full(DType::kFloat32, {4, 6}, 4));
+  const GroupStep::Participant& only = labels.step().participants()[0];  // of the arguments data and target
+  EXPECT_EQ(only.replica->InputGradient(*only.bound, 1).ToHost(), HostTensor::Full(DType::kFloat32, {4, 6}, 4));
 }
 
 TEST(GroupRequests, WriteOverwritesAndAddAccumulatesUntilZeroed) {  // E17's rule

@@ -26,11 +26,16 @@ Symbol Stack(int layers) {
 }
 
 CompileOptions ForTraining(const Symbol& symbol) {
-  CompileOptions options{.shapes = {{"data", {4, 8}}, {"softmax_label", {4}}}, .dtypes = {}};
-  for (const std::string& name : symbol.ListArguments()) {
-    if (options.shapes.contains(name)) continue;
-    options.parameters.insert(name);
-    options.grad_req[name] = GradReq::kWrite;
+  CompileOptions options{.signature = Signature::Of(symbol)};
+  for (Argument& a : options.signature.arguments) {
+    if (a.name == "data") {
+      a.shape = Shape{4, 8};
+    } else if (a.name == "softmax_label") {
+      a.shape = Shape{4};
+    } else {
+      a.request = GradReq::kWrite;
+    }
+    if (a.shape) a.role = Role::kData;
   }
   options.mode = Mode::kTrain;
   options.with_backward = true;

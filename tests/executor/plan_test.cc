@@ -17,9 +17,8 @@ const ValueType kType{DType::kFloat32, {4}, -1};
 Plan SmallPlan() {
   Plan plan;
   plan.arguments = {{.name = "x", .type = kType}};
-  plan.auxiliary = {"s"};
-  plan.auxiliary_types = {kType};
-  plan.gradients = {{.name = "x", .argument = 0}};
+  plan.auxiliary = {{.name = "s", .type = kType}};
+  plan.gradients = {{.argument = 0}};
   plan.values = {{.name = "x", .type = kType, .place = Place::kArgument, .slot = 0},
                  {.name = "a", .type = kType, .place = Place::kArena, .storage = 0},
                  {.name = "dx", .type = kType, .place = Place::kGradient, .slot = 0}};
@@ -55,7 +54,8 @@ TEST(VerifyPlanTest, GradientsAreWrittenOnceAndInBackward) {
   ExpectBreach("step 1 writes the gradient of \"x\", which is zero", [](Plan* p) { p->gradients[0].is_zero = true; });
   ExpectBreach("nothing writes the gradient of \"x\"", [](Plan* p) { p->steps[1].outputs[0] = -1; });
   ExpectBreach("value \"dx\" does not fit the gradient of \"x\"", [](Plan* p) { p->values[2].type.shape = {5}; });
-  ExpectBreach("the gradient of \"x\" belongs to argument 1", [](Plan* p) { p->gradients[0].argument = 1; });
+  ExpectBreach("gradient 0 is that of argument 1", [](Plan* p) { p->gradients[0].argument = 1; });
+  ExpectBreach("the gradient of head 0 is argument 0", [](Plan* p) { p->head_gradients = {0}; });
 }
 
 TEST(VerifyPlanTest, GradientsAreReadAfterTheyAreWritten) {

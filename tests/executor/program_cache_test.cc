@@ -15,7 +15,7 @@ TEST(ProgramCache, DropsTheLeastRecentlyUsedBeyondItsBudget) {
   ProgramCache cache(int64_t{120} << 10, 1);  // five steps' worth
   const auto get = [&](const std::string& name, int steps) {
     CompileOptions options;
-    options.parameters = {name};
+    options.signature.arguments = {{.name = name}};
     return cache.Get(ProgramKey(options), [&] { return ProgramOf(steps); });
   };
   const auto a = get("a", 2), b = get("b", 2);
@@ -40,43 +40,44 @@ TEST(ProgramCache, KeepsTheLastOnesWhateverTheirSize) {
   ProgramCache cache(1, 3);
   for (int i = 0; i < 10; ++i) {
     CompileOptions options;
-    options.shapes = {{"data", {i + 1, 4}}};
+    options.signature.arguments = {{.name = "data", .role = Role::kData, .shape = Shape{i + 1, 4}}};
     cache.Get(ProgramKey(options), [] { return ProgramOf(5); });
     EXPECT_EQ(cache.size(), std::min(i + 1, 3));
   }
 }
 
-// Each pair would be one text if names were strung together.
-TEST(ProgramKey, NamesMayHoldAnything) {
-  const auto with = [](auto&& change) {
+TEST(ProgramKey, IsAllThatDecidesAProgramButFormats) {
+  const auto key = [](auto&& change) {
     CompileOptions options;
+    options.signature.arguments = {{.name = "data", .role = Role::kData, .shape = Shape{2, 3}}, {.name = "w"}};
     change(options);
     return ProgramKey(options);
   };
-  const auto named = [&](const std::set<std::string>& parameters, const std::set<std::string>& frozen = {}) {
-    return with([&](CompileOptions& o) {
-      o.parameters = parameters;
-      o.frozen = frozen;
-    });
+  const ProgramKey plain = key([](CompileOptions&) {});
+  const auto differs = [&](auto&& change) { return !(key(change) == plain); };
+  EXPECT_TRUE(differs([](CompileOptions& o) { o.signature.arguments[0].shape = Shape{3, 2}; }));
+  EXPECT_TRUE(differs([](CompileOptions& o) { o.signature.arguments[0].batch_axis = 0; }));
+  EXPECT_TRUE(differs([](CompileOptions& o) { o.signature.arguments[1].request = GradReq::kAdd; }));
+  EXPECT_TRUE(differs([](CompileOptions& o) { o.signature.arguments[1].is_fixed = true; }));
+  EXPECT_TRUE(differs([](CompileOptions& o) { o.signature.arguments[1].role = Role::kState; }));
+  EXPECT_TRUE(differs([](CompileOptions& o) { o.observe = "fc"; }));
+  EXPECT_TRUE(differs([](CompileOptions& o) { o.switches.fusion = false; }));
+  EXPECT_TRUE(differs([](CompileOptions& o) { o.devices = 2; }));
+  EXPECT_FALSE(differs([](CompileOptions& o) { o.signature.arguments[1].format = Format::ChannelsLast(4); }));
+  EXPECT_EQ(key([](CompileOptions&) {}).hash(), plain.hash());
+}
+
+// Each pair would be one text if names were strung together.
+TEST(ProgramKey, NamesMayHoldAnything) {
+  const auto named = [](const std::vector<std::string>& names) {
+    CompileOptions options;
+    for (const std::string& name : names) options.signature.arguments.push_back({.name = name});
+    return ProgramKey(options);
   };
   EXPECT_FALSE(named({"a,b"}) == named({"a", "b"}));
-  EXPECT_FALSE(named({}, {"a!b"}) == named({}, {"a", "b"}));
-  EXPECT_FALSE(named({}, {"a"}) == named({"a"}, {}));
-  EXPECT_FALSE(with([](CompileOptions& o) {
-                 o.grad_req = {{"a=1;b", GradReq::kWrite}};
-               }) == with([](CompileOptions& o) {
-                 o.grad_req = {{"a", GradReq::kWrite}, {"b", GradReq::kWrite}};
-               }));
-  EXPECT_FALSE(with([](CompileOptions& o) {
-                 o.shapes = {{"a(2);b", {2}}};
-               }) == with([](CompileOptions& o) {
-                 o.shapes = {{"a", {2}}, {"b", {2}}};
-               }));
-  EXPECT_FALSE(with([](CompileOptions& o) { o.observe = "fc"; }) == named({}));
-  EXPECT_TRUE(named({"a", "b"}) == named({"b", "a"}));
-  EXPECT_EQ(named({"a"}).hash(), named({"a"}).hash());
-  // Formats are not part of it.
-  EXPECT_TRUE(with([](CompileOptions& o) { o.storage_formats = {{"w", Format::Plain()}}; }) == named({}));
+  EXPECT_FALSE(named({"a(2);b"}) == named({"a", "b"}));
+  EXPECT_FALSE(named({"a", ""}) == named({"a"}));
+  EXPECT_TRUE(named({"a", "b"}) == named({"a", "b"}));
 }
 
 }  // namespace
