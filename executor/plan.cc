@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "base/checked.h"
 #include "executor/compile/memory_plan.h"
 
 namespace bindery {
@@ -74,24 +73,16 @@ MemoryReport ReportMemory(const Plan& plan) {
   for (const PlanState& s : plan.auxiliary) report.auxiliary += StorageBytes({}, s.type.dtype, s.type.shape);
 
   // What is alive at the step where most is.
-  std::vector<bool> is_scratch(plan.storages.size(), false);
+  std::vector<PlanStorage> scratch;
   for (const PlanStep& step : plan.steps)
-    if (step.scratch >= 0) is_scratch[step.scratch] = true;
-  std::vector<int64_t> values(plan.steps.size() + 2, 0), scratch(plan.steps.size() + 2, 0);  // change at each step
-  for (size_t i = 0; i < plan.storages.size(); ++i) {
-    const PlanStorage& s = plan.storages[i];
-    std::vector<int64_t>& change = is_scratch[i] ? scratch : values;
-    change.at(s.first) += RoundUp(s.bytes, kArenaAlignment);
-    change.at(s.last + 1) -= RoundUp(s.bytes, kArenaAlignment);
-  }
-  int64_t activations = 0, workspace = 0;
-  for (size_t i = 0; i < plan.steps.size(); ++i) {
-    activations += values[i];
-    workspace += scratch[i];
-    if (activations + workspace <= report.activations + report.workspace) continue;
-    report.activations = activations;
-    report.workspace = workspace;
-  }
+    if (step.scratch >= 0) scratch.push_back(plan.storages[step.scratch]);
+  const std::vector<int64_t> all = LiveBytes(plan.storages);
+  std::vector<int64_t> of_scratch = LiveBytes(scratch);
+  of_scratch.resize(all.size());
+  const auto fullest = std::ranges::max_element(all);
+  if (fullest == all.end()) return report;
+  report.workspace = of_scratch[static_cast<size_t>(fullest - all.begin())];
+  report.activations = *fullest - report.workspace;
   return report;
 }
 

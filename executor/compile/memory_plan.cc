@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -123,18 +124,23 @@ int64_t PlaceInTime(std::vector<Item> order, bool backwards, std::vector<int64_t
 
 }  // namespace
 
-int64_t PeakLiveBytes(const std::vector<PlanStorage>& storages) {
+std::vector<int64_t> LiveBytes(const std::vector<PlanStorage>& storages) {
   int end = 0;
   for (const PlanStorage& s : storages) end = std::max(end, s.last + 1);
-  std::vector<int64_t> change(static_cast<size_t>(end) + 1, 0);
+  std::vector<int64_t> live(static_cast<size_t>(end) + 1, 0);  // changes at first
   for (const PlanStorage& s : storages) {
     const int64_t bytes = RoundUp(s.bytes, kArenaAlignment);
-    change[s.first] += bytes;
-    change[s.last + 1] -= bytes;
+    live[s.first] += bytes;
+    live[s.last + 1] -= bytes;
   }
-  int64_t live = 0, peak = 0;
-  for (const int64_t delta : change) peak = std::max(peak, live += delta);
-  return peak;
+  std::partial_sum(live.begin(), live.end(), live.begin());
+  live.pop_back();
+  return live;
+}
+
+int64_t PeakLiveBytes(const std::vector<PlanStorage>& storages) {
+  const std::vector<int64_t> live = LiveBytes(storages);
+  return live.empty() ? 0 : std::ranges::max(live);
 }
 
 int64_t AssignOffsets(std::vector<PlanStorage>* storages, bool reuse) {

@@ -1,7 +1,6 @@
 #include "executor/compile/plan_memory.h"
 
 #include <algorithm>
-#include <unordered_map>
 
 #include "executor/compile/memory_plan.h"
 
@@ -11,7 +10,7 @@ namespace {
 class MemoryPlanner {
  public:
   MemoryPlanner(Program* program, const MemoryOptions& options)
-      : plan_(program->plan), kernels_(program->kernels), options_(options) {}
+      : plan_(program->plan), kernels_(program->kernels), options_(options), storage_of_(plan_.values.size(), -1) {}
 
   void Run() {
     FindLifetimes();
@@ -28,9 +27,11 @@ class MemoryPlanner {
   void Touch(int value, int step) {
     const int root = options_.root[value];
     if (plan_.values[root].place != Place::kArena) return;
-    const auto [found, is_new] = storage_of_.try_emplace(root, static_cast<int>(plan_.storages.size()));
-    if (is_new) plan_.storages.push_back({.first = step, .last = step});
-    PlanStorage& s = plan_.storages[found->second];
+    if (storage_of_[root] < 0) {
+      storage_of_[root] = static_cast<int>(plan_.storages.size());
+      plan_.storages.push_back({.first = step, .last = step});
+    }
+    PlanStorage& s = plan_.storages[storage_of_[root]];
     s.first = std::min(s.first, step);
     s.last = std::max(s.last, step);
     s.bytes = std::max(s.bytes, plan_.values[value].bytes());
@@ -61,12 +62,8 @@ class MemoryPlanner {
     for (size_t v = 0; v < plan_.values.size(); ++v) {
       PlanValue& value = plan_.values[v];
       if (value.place != Place::kArena) continue;
-      const auto found = storage_of_.find(options_.root[v]);
-      if (found == storage_of_.end()) {
-        value.place = Place::kNone;
-      } else {
-        value.storage = found->second;
-      }
+      value.storage = storage_of_[options_.root[v]];
+      if (value.storage < 0) value.place = Place::kNone;
     }
   }
 
@@ -144,7 +141,7 @@ class MemoryPlanner {
   Plan& plan_;
   const std::vector<Kernel>& kernels_;
   const MemoryOptions& options_;
-  std::unordered_map<int, int> storage_of_;  // root value -> storage
+  std::vector<int> storage_of_;  // per root value; -1: none
   std::vector<int> merged_into_;
   std::vector<int> read_at_end_;  // values that are read after the last step
 };

@@ -218,7 +218,7 @@ TEST(CompileTest, TheSignatureIsTheSymbols) {
     change(options.signature.arguments);
     return MessageOf([&] { Compile(symbol, options); });
   };
-  EXPECT_EQ(message([](std::vector<Argument>&) {}), "");
+  EXPECT_EQ(message([](std::vector<Argument>&) {}), "nothing was thrown");
   EXPECT_EQ(message([](std::vector<Argument>& a) { a.pop_back(); }),
             "Error: variable \"fc_bias\" is not in the signature that the symbol is compiled for");
   EXPECT_EQ(message([](std::vector<Argument>& a) { a.push_back({.name = "fc_wait"}); }),
