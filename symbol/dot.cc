@@ -33,7 +33,7 @@ std::unordered_set<const Node*> Weights(const Graph& graph, const ShapeMap& show
   std::unordered_set<const Node*> weights;
   for (const NodePtr& node : graph.nodes) {
     if (node->is_variable() || IsLoss(*node)) continue;
-    const auto names = node->op().inputs(node->attrs(), static_cast<int>(node->inputs().size()));
+    const std::vector<std::string> names = InputNames(*node);
     for (size_t i = 1; i < node->inputs().size(); ++i) {
       const Node& input = *node->inputs()[i].node;
       if (!input.is_variable() || shown.contains(input.name())) continue;

@@ -45,39 +45,38 @@ const GivenForwardTypes::Inferred& GivenForwardTypes::Infer() const {
   // Where no batch is given any will do; not 1, which broadcasts.
   constexpr int64_t kAnyBatch = 4;
   result.batch = BatchOf(graph_, given_.shapes, given_.batch_axes).value_or(kAnyBatch);
-  const auto infer = [&](int64_t batch) {
+  const auto infer = [&](int64_t batch, const DTypeMap* dtypes) {
     ShapeMap shapes = given_.shapes;
     for (const auto& [name, shape, axis] : batched) {
       const int64_t extent = shape[axis] == kUnknownDim ? result.batch : shape[axis];
       if (extent == result.batch) shapes[name] = shape.With(axis, batch);
     }
-    return InferShapesPartial(graph_, shapes, batch);
+    return InferPartial(graph_, shapes, dtypes, batch);
   };
-  result.at_batch = infer(result.batch);
+  result.at_batch = infer(result.batch, &given_.dtypes);
   if (!batched.empty()) {
     try {
-      result.one_more = infer(result.batch + 1);
-      result.two_more = infer(result.batch + 2);
+      result.one_more = infer(result.batch + 1, nullptr);
+      result.two_more = infer(result.batch + 2, nullptr);
     } catch (const ShapeError&) {  // the graph fits this batch alone
       result.one_more.clear();
     }
   }
-  result.dtypes = InferDTypes(graph_, given_.dtypes);
   return inferred_.emplace(std::move(result));
 }
 
 std::optional<Extents> GivenForwardTypes::ShapeOf(const Entry& value) const {
   const Inferred& inferred = Infer();
   const int node = graph_.IndexOf(value.node);
-  const std::optional<Shape>& shape = inferred.at_batch[node][value.output];
+  const std::optional<Shape>& shape = inferred.at_batch[node][value.output].shape;
   if (!shape || !shape->IsKnown()) return std::nullopt;
   Extents extents;
   for (int axis = 0; axis < shape->rank(); ++axis) {
     const int64_t extent = (*shape)[axis];
     extents.push_back({extent, 0});
     if (inferred.one_more.empty()) continue;
-    const std::optional<Shape>&one_more = inferred.one_more[node][value.output],
-          &two_more = inferred.two_more[node][value.output];
+    const std::optional<Shape>&one_more = inferred.one_more[node][value.output].shape,
+          &two_more = inferred.two_more[node][value.output].shape;
     if (!one_more || !two_more || one_more->rank() != shape->rank() || two_more->rank() != shape->rank()) continue;
     const int64_t next = (*one_more)[axis], after = (*two_more)[axis];
     if (next != extent && next - extent == after - next) {
@@ -88,7 +87,7 @@ std::optional<Extents> GivenForwardTypes::ShapeOf(const Entry& value) const {
 }
 
 std::optional<DType> GivenForwardTypes::DTypeOf(const Entry& value) const {
-  return Infer().dtypes[graph_.IndexOf(value.node)][value.output];
+  return Infer().at_batch[graph_.IndexOf(value.node)][value.output].dtype;
 }
 
 }  // namespace bindery

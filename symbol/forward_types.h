@@ -30,10 +30,9 @@ class GivenForwardTypes final : public ForwardTypes {
 
  private:
   struct Inferred {
-    int64_t batch = 0;            // of `at_batch`
-    PartialShapes at_batch = {};  // with one sample more, and with two more; empty: nothing follows the batch
-    PartialShapes one_more = {}, two_more = {};
-    std::vector<std::vector<DType>> dtypes = {};
+    int64_t batch = 0;           // of `at_batch`
+    PartialTypes at_batch = {};  // with one sample more, and with two more; empty: nothing follows the batch
+    PartialTypes one_more = {}, two_more = {};
   };
   const Inferred& Infer() const;
 

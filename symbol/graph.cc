@@ -54,7 +54,7 @@ std::set<std::string> ListLabels(const Symbol& symbol) {
   std::set<std::string> labels;
   for (const NodePtr& node : Graph::Of(symbol).nodes) {
     if (node->is_variable()) continue;
-    const auto names = node->op().inputs(node->attrs(), static_cast<int>(node->inputs().size()));
+    const std::vector<std::string> names = InputNames(*node);
     for (size_t i = 0; i < names.size(); ++i) {
       const Node& input = *node->inputs()[i].node;
       if (names[i] == "label" && input.is_variable()) labels.insert(input.name());

@@ -9,44 +9,6 @@
 #include "symbol/op_def.h"
 
 namespace bindery {
-namespace infer {
-
-Merged Merge(std::optional<Shape>& known, const Shape& fact) {
-  if (!known) {
-    known = fact;
-    return Merged::kChanged;
-  }
-  if (known->rank() != fact.rank()) return Merged::kConflict;
-  Shape merged = *known;
-  for (int axis = 0; axis < fact.rank(); ++axis) {
-    if (fact[axis] == kUnknownDim || fact[axis] == merged[axis]) continue;
-    if (merged[axis] != kUnknownDim) return Merged::kConflict;
-    merged.Set(axis, fact[axis]);
-  }
-  if (merged == *known) return Merged::kSame;
-  known = merged;
-  return Merged::kChanged;
-}
-
-Merged Merge(std::optional<DType>& known, DType fact) {
-  if (known) return *known == fact ? Merged::kSame : Merged::kConflict;
-  known = fact;
-  return Merged::kChanged;
-}
-
-// Without a rule of its own an operator has one element type for all its inputs and outputs.
-void Traits<DType>::Rule(const OpDef& op, InferDTypeContext& context) {
-  if (op.infer_dtype) return op.infer_dtype(context);
-  std::optional<DType> common;
-  for (int i = 0; i < context.num_inputs() && !common; ++i) common = context.input(i);
-  for (int i = 0; i < context.num_outputs() && !common; ++i) common = context.output(i);
-  if (!common) return;
-  for (int i = 0; i < context.num_inputs(); ++i) context.SetInput(i, *common);
-  for (int i = 0; i < context.num_outputs(); ++i) context.SetOutput(i, *common);
-}
-
-}  // namespace infer
-
 namespace {
 
 constexpr size_t kMaxListed = 20;
@@ -70,50 +32,25 @@ struct Variables {
   std::map<std::string_view, int> nodes;
 };
 
-using ShapeFacts = infer::FixedPoint<Shape>;
-using DTypeFacts = infer::FixedPoint<DType>;
-
-// Adds to a variable what it was declared with and what the caller gives.
-template <class Fact>
-void AddVariable(infer::FixedPoint<Fact>& facts, const Node& node, int value, const std::optional<Fact>& declared,
-                 const std::map<std::string, Fact>& given) {
-  if (declared) facts.Add(value, *declared);
-  const auto it = given.find(node.name());
-  if (it != given.end() && !facts.Add(value, it->second)) {
-    Throw<ShapeError>("{}: declared as {}, got {}", Describe(node), *declared, it->second);
-  }
-}
-
-ShapeFacts SolveShapes(const Graph& graph, const ValueIndex& values, const ShapeMap& known,
-                       std::optional<int64_t> batch) {
+// Starts from what variables were declared with and what the caller gives.
+FixedPoint Start(const Graph& graph, const ValueIndex& values, const ShapeMap* shapes, const DTypeMap* dtypes,
+                 std::optional<int64_t> batch = {}) {
   const Variables variables(graph);
-  variables.CheckNames(known);
-  ShapeFacts facts(graph, values, batch);
-  for (const auto& [name, n] : variables.nodes) {
-    AddVariable(facts, *graph.nodes[n], values.Of(n, 0), graph.nodes[n]->declared_shape, known);
-  }
-  facts.Run();
-  return facts;
-}
-
-std::vector<DType> SolveDTypes(const Graph& graph, const ValueIndex& values, const DTypeMap& known) {
-  const Variables variables(graph);
-  variables.CheckNames(known);
-  DTypeFacts facts(graph, values);
-  for (const auto& [name, n] : variables.nodes) {
-    AddVariable(facts, *graph.nodes[n], values.Of(n, 0), graph.nodes[n]->declared_dtype, known);
-  }
-  facts.Run();
-  std::vector<DType> dtypes;
-  dtypes.reserve(values.size());
-  for (int v = 0; v < values.size(); ++v) {  // inputs first, so that what follows from them is not guessed
-    if (!facts.facts()[v]) {
-      facts.Add(v, DType::kFloat32);
-      facts.Run();
+  FixedPoint facts(graph, values, batch);
+  const auto add = [&](const auto& given, auto declared) {
+    variables.CheckNames(given);
+    for (const auto& [name, n] : variables.nodes) {
+      const Node& node = *graph.nodes[n];
+      if (node.*declared) facts.Add(values.Of(n, 0), *(node.*declared));
+      const auto it = given.find(node.name());
+      if (it != given.end() && !facts.Add(values.Of(n, 0), it->second)) {
+        Throw<ShapeError>("{}: declared as {}, got {}", Describe(node), *(node.*declared), it->second);
+      }
     }
-    dtypes.push_back(*facts.facts()[v]);
-  }
-  return dtypes;
+  };
+  if (shapes != nullptr) add(*shapes, &Node::declared_shape);
+  if (dtypes != nullptr) add(*dtypes, &Node::declared_dtype);
+  return facts;
 }
 
 bool IsComplete(const std::optional<Shape>& shape) { return shape && shape->IsKnown(); }
@@ -124,19 +61,19 @@ bool FollowsBatch(const Node& node) {
   return attrs.contains("batches") || attrs.contains("begin_batches") || attrs.contains("end_batches");
 }
 
-void CheckComplete(const Graph& graph, const ValueIndex& values, const ShapeFacts::Facts& shapes,
+void CheckComplete(const Graph& graph, const ValueIndex& values, const FixedPoint& facts,
                    std::optional<int64_t> batch) {
   std::string arguments;
   size_t count = 0;
   int first_other = -1;  // value of an operator
   for (int v = 0; v < values.size(); ++v) {
-    if (IsComplete(shapes[v])) continue;
+    const std::optional<Shape>& shape = facts[v].shape;
+    if (IsComplete(shape)) continue;
     const Node& node = *graph.nodes[values.producer(v)];
     if (!node.is_variable()) {
       if (first_other < 0) first_other = v;
     } else if (++count <= kMaxListed) {
-      arguments +=
-          fmt::format("{}{}{}", count > 1 ? ", " : "", node.name(), shapes[v] ? " " + ToString(*shapes[v]) : "");
+      arguments += fmt::format("{}{}{}", count > 1 ? ", " : "", node.name(), shape ? " " + ToString(*shape) : "");
     }
   }
   if (count > kMaxListed) arguments += fmt::format(" and {} more", count - kMaxListed);
@@ -161,16 +98,15 @@ void CheckCountable(const Node& node, const Shape& shape) {
   }
 }
 
-template <class Fact, class Values>
-void List(const Symbol& symbol, const Graph& graph, const ValueIndex& values, const Values& all,
+// What `get` says of each value, in the order in which a symbol lists them.
+template <class Fact, class Get>
+void List(const Symbol& symbol, const Graph& graph, const ValueIndex& values, const Get& get,
           std::vector<Fact>& arguments, std::vector<Fact>& outputs, std::vector<Fact>& auxiliary) {
   const Variables variables(graph);
-  for (const std::string& name : symbol.ListArguments())
-    arguments.push_back(all[values.Of(variables.nodes.at(name), 0)]);
-  for (const std::string& name : symbol.ListAuxiliaryStates()) {
-    auxiliary.push_back(all[values.Of(variables.nodes.at(name), 0)]);
-  }
-  for (const Entry& entry : symbol.entries()) outputs.push_back(all[values.Of(entry)]);
+  const auto of = [&](const std::string& name) { return get(values.Of(variables.nodes.at(name), 0)); };
+  for (const std::string& name : symbol.ListArguments()) arguments.push_back(of(name));
+  for (const std::string& name : symbol.ListAuxiliaryStates()) auxiliary.push_back(of(name));
+  for (const Entry& entry : symbol.entries()) outputs.push_back(get(values.Of(entry)));
 }
 
 // Nobody says which axes are the batch's: by layouts, or as most have it.
@@ -189,11 +125,14 @@ InferredShapes InferSymbol(const Symbol& symbol, const ShapeMap& known, bool mus
   const Graph graph = Graph::Of(symbol);
   const ValueIndex values(graph);
   const std::optional<int64_t> batch = LikelyBatch(graph, known);
-  const ShapeFacts solved = SolveShapes(graph, values, known, batch);
-  if (must_be_complete) CheckComplete(graph, values, solved.facts(), batch);
+  FixedPoint facts = Start(graph, values, &known, nullptr, batch);
+  facts.RunAssuming();
+  if (must_be_complete) CheckComplete(graph, values, facts, batch);
   InferredShapes result;
-  result.complete = std::all_of(solved.facts().begin(), solved.facts().end(), IsComplete);
-  List(symbol, graph, values, solved.facts(), result.arguments, result.outputs, result.auxiliary);
+  result.complete = true;
+  for (int v = 0; v < values.size(); ++v) result.complete = result.complete && IsComplete(facts[v].shape);
+  const auto shape = [&](int value) { return facts[value].shape; };
+  List(symbol, graph, values, shape, result.arguments, result.outputs, result.auxiliary);
   return result;
 }
 
@@ -205,66 +144,6 @@ int BatchAxisOfVariable(const Node& node, const Shape& shape, const std::map<std
     return it->second;
   }
   return AxisOfLayout(node, shape);
-}
-
-// The default rule (see the header).
-void FollowFirstBatched(BatchAxisContext& context) {
-  for (size_t i = 0; i < context.input_axes.size(); ++i) {
-    const int axis = context.input_axes[i];
-    if (axis < 0) continue;
-    const Shape& input = context.input_shapes[i];
-    for (size_t o = 0; o < context.output_axes.size(); ++o) {
-      const Shape& output = context.output_shapes[o];
-      if (output.rank() == input.rank() && output[axis] == input[axis]) context.output_axes[o] = axis;
-    }
-    return;
-  }
-}
-
-// The fold of an output that its rule said nothing of; nullopt if the output is no batch after all.
-std::optional<BatchFold> FoldOf(const BatchAxisContext& context, const Shape& output, int axis,
-                                std::optional<int64_t> batch) {
-  for (size_t i = 0; i < context.input_axes.size(); ++i) {
-    const int input_axis = context.input_axes[i];
-    if (input_axis >= 0 && context.input_shapes[i][input_axis] == output[axis]) return context.input_folds[i];
-  }
-  if (batch && output[axis] != *batch) return std::nullopt;
-  return BatchFold{};
-}
-
-void InferBatchAxes(const Graph& graph, const std::map<std::string, int>& given, std::optional<int64_t> batch,
-                    NodeTypes& types) {
-  for (size_t n = 0; n < graph.nodes.size(); ++n) {
-    const Node& node = *graph.nodes[n];
-    if (node.is_variable()) {
-      types[n][0].batch_axis = BatchAxisOfVariable(node, types[n][0].shape, given);
-      continue;
-    }
-    BatchAxisContext context{.any_attrs = node.attrs(), .output_axes = std::vector<int>(node.num_outputs(), -1)};
-    context.output_folds.resize(node.num_outputs());
-    for (const Entry& input : node.inputs()) {
-      const ValueType& type = types[graph.IndexOf(input.node)][input.output];
-      context.input_shapes.push_back(type.shape);
-      context.input_axes.push_back(type.batch_axis);
-      context.input_folds.push_back(type.batch_fold);
-    }
-    for (const ValueType& type : types[n]) context.output_shapes.push_back(type.shape);
-    if (node.op().batch_axis) {
-      node.op().batch_axis(context);
-    } else {
-      FollowFirstBatched(context);
-    }
-    for (size_t o = 0; o < types[n].size(); ++o) {
-      const int axis = context.output_axes.at(o);
-      Check(axis >= -1 && axis < types[n][o].shape.rank(), "a batch-axis rule sets an axis of the output");
-      if (axis < 0) continue;
-      const auto fold =
-          context.output_folds.at(o) ? context.output_folds[o] : FoldOf(context, types[n][o].shape, axis, batch);
-      if (!fold) continue;
-      types[n][o].batch_axis = axis;
-      types[n][o].batch_fold = *fold;
-    }
-  }
 }
 
 }  // namespace
@@ -297,8 +176,11 @@ InferredShapes InferShapes(const Symbol& symbol, const ShapeMap& known) { return
 InferredDTypes InferDTypes(const Symbol& symbol, const DTypeMap& known) {
   const Graph graph = Graph::Of(symbol);
   const ValueIndex values(graph);
+  FixedPoint facts = Start(graph, values, nullptr, &known);
+  facts.RunWithDefault();
   InferredDTypes result;
-  List(symbol, graph, values, SolveDTypes(graph, values, known), result.arguments, result.outputs, result.auxiliary);
+  const auto dtype = [&](int value) { return *facts[value].dtype; };
+  List(symbol, graph, values, dtype, result.arguments, result.outputs, result.auxiliary);
   return result;
 }
 
@@ -323,19 +205,23 @@ std::optional<int64_t> BatchOf(const Graph& graph, const ShapeMap& shapes,
   return std::nullopt;
 }
 
-PartialShapes InferShapesPartial(const Graph& graph, const ShapeMap& known, std::optional<int64_t> batch) {
+PartialTypes InferPartial(const Graph& graph, const ShapeMap& shapes, const DTypeMap* dtypes,
+                          std::optional<int64_t> batch) {
   const ValueIndex values(graph);
-  const ShapeFacts solved = SolveShapes(graph, values, known, batch);
-  PartialShapes shapes(graph.nodes.size());
-  for (int v = 0; v < values.size(); ++v) shapes[values.producer(v)].push_back(solved.facts()[v]);
-  return shapes;
+  FixedPoint facts = Start(graph, values, &shapes, dtypes, batch);
+  facts.RunAssuming();
+  if (dtypes != nullptr) facts.RunWithDefault();
+  PartialTypes types(graph.nodes.size());
+  for (int v = 0; v < values.size(); ++v) types[values.producer(v)].push_back(facts[v]);
+  return types;
 }
 
 std::vector<std::vector<DType>> InferDTypes(const Graph& graph, const DTypeMap& known) {
   const ValueIndex values(graph);
-  const std::vector<DType> solved = SolveDTypes(graph, values, known);
+  FixedPoint facts = Start(graph, values, nullptr, &known);
+  facts.RunWithDefault();
   std::vector<std::vector<DType>> dtypes(graph.nodes.size());
-  for (int v = 0; v < values.size(); ++v) dtypes[values.producer(v)].push_back(solved[v]);
+  for (int v = 0; v < values.size(); ++v) dtypes[values.producer(v)].push_back(*facts[v].dtype);
   return dtypes;
 }
 
@@ -344,16 +230,18 @@ NodeTypes InferTypes(const Graph& graph, const ShapeMap& shapes, const DTypeMap&
   const ValueIndex values(graph);
   Variables(graph).CheckNames(batch_axes);
   if (!batch) batch = BatchOf(graph, shapes, batch_axes);
-  const ShapeFacts solved = SolveShapes(graph, values, shapes, batch);
-  CheckComplete(graph, values, solved.facts(), batch);
-  const std::vector<DType> solved_dtypes = SolveDTypes(graph, values, dtypes);
-  NodeTypes types(graph.nodes.size());
+  FixedPoint facts = Start(graph, values, &shapes, &dtypes, batch);
+  facts.RunAssuming();
+  CheckComplete(graph, values, facts, batch);
+  facts.RunWithDefault();
+  std::vector<int> axes(graph.nodes.size(), -1);
   for (int v = 0; v < values.size(); ++v) {
-    CheckCountable(*graph.nodes[values.producer(v)], *solved.facts()[v]);
-    types[values.producer(v)].push_back({solved_dtypes[v], *solved.facts()[v], -1});
+    const int n = values.producer(v);
+    const Node& node = *graph.nodes[n];
+    CheckCountable(node, *facts[v].shape);
+    if (node.is_variable()) axes[n] = BatchAxisOfVariable(node, *facts[v].shape, batch_axes);
   }
-  InferBatchAxes(graph, batch_axes, batch, types);
-  return types;
+  return facts.PlaceBatches(axes);
 }
 
 }  // namespace bindery

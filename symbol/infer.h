@@ -61,17 +61,15 @@ using NodeTypes = std::vector<std::vector<ValueType>>;
 NodeTypes InferTypes(const Graph& graph, const ShapeMap& shapes, const DTypeMap& dtypes,
                      const std::map<std::string, int>& batch_axes = {}, std::optional<int64_t> batch = {});
 
-// Shapes per graph node and output as far as they are known.
-using PartialShapes = std::vector<std::vector<std::optional<Shape>>>;
-PartialShapes InferShapesPartial(const Graph& graph, const ShapeMap& known, std::optional<int64_t> batch);
+// The same without batch axes, as far as shapes are known. No `dtypes`: element types are left open, too.
+using PartialTypes = std::vector<std::vector<PartialType>>;
+PartialTypes InferPartial(const Graph& graph, const ShapeMap& shapes, const DTypeMap* dtypes,
+                          std::optional<int64_t> batch);
 // Element types per graph node and output.
 std::vector<std::vector<DType>> InferDTypes(const Graph& graph, const DTypeMap& known);
 
 // Where the samples of a value were lost on its way: the first node, in order, with a batched input and without a
 // batched output that the value depends on; null if there is none.
 const Node* LosesBatch(const Graph& graph, const NodeTypes& types, const Entry& value);
-
-// The default rule for batch axes: an output is batched where the first batched input is, if it has that input's rank
-// and extent there.
 
 }  // namespace bindery

@@ -64,7 +64,7 @@ Entry InputEntry(const OpDef& op, const std::string& name, const std::string& in
 NodePtr MakeNode(const OpDef& op, AnyAttrs attrs, const std::vector<Symbol>& inputs, const std::string& given_name) {
   NodeName name = NameFor(op, attrs, inputs, given_name);
   CheckAttrs(op, attrs, name.name);
-  const std::vector<std::string> input_names = op.inputs(attrs, static_cast<int>(inputs.size()));
+  const std::vector<std::string> input_names = op.inputs.Names(attrs, static_cast<int>(inputs.size()));
   if (inputs.size() > input_names.size()) {
     Throw<ModelError>("{} \"{}\": takes at most {} inputs ({}), got {}", op.name, name.name, input_names.size(),
                       fmt::join(input_names, ", "), inputs.size());
@@ -87,8 +87,8 @@ NodePtr MakeNode(const OpDef& op, AnyAttrs attrs, const std::vector<Symbol>& inp
 Node::Node(const OpDef* op, AnyAttrs attrs, std::string name, std::vector<Entry> inputs, Annotations annotations)
     : op_(op), attrs_(std::move(attrs)), name_(std::move(name)), inputs_(std::move(inputs)),
       annotations_(std::move(annotations)), num_outputs_(op == nullptr ? 1 : NumOutputs(*op, attrs_)) {
-  if (op == nullptr || op->auxiliary.empty()) return;
-  const std::vector<std::string> names = op->inputs(attrs_, static_cast<int>(inputs_.size()));
+  if (op == nullptr || !op->inputs.has_auxiliary()) return;
+  const std::vector<std::string> names = InputNames(*this);
   for (size_t i = 0; i < inputs_.size(); ++i) {
     if (inputs_[i].node->is_variable() || !IsAuxiliary(*op, names.at(i))) continue;
     Throw<ModelError>("{}, argument \"{}\": an auxiliary state must be a variable, got {}", Describe(*this), names[i],
@@ -115,12 +115,12 @@ Node::~Node() {
 
 std::string Node::OutputName(int output) const {
   if (is_variable()) return name_;
-  return name_ + "_" + op_->outputs(attrs_).at(output);
+  return name_ + "_" + op_->outputs.Names(attrs_).at(output);
 }
 
 std::vector<std::string> Node::OutputNames() const {
   if (is_variable()) return {name_};
-  std::vector<std::string> names = op_->outputs(attrs_);
+  std::vector<std::string> names = op_->outputs.Names(attrs_);
   for (std::string& name : names) name.insert(0, name_ + "_");
   return names;
 }

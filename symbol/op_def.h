@@ -11,74 +11,11 @@
 #include "base/shape.h"
 #include "symbol/attrs.h"
 #include "symbol/extents.h"
+#include "symbol/infer_context.h"
+#include "symbol/slots.h"
 #include "symbol/symbol.h"
 
 namespace bindery {
-
-// Shapes of one node while they are inferred, forward and backward, to a fixed point. A rule reads what is known and
-// sets what follows; setting merges with what is there (unknown extents are filled in), and a contradiction throws
-// ShapeError with the argument's name, the shape expected and the one that came. A rule returns early while it
-// knows too little; it must not throw for lack of knowledge.
-class InferContext {
- public:
-  virtual ~InferContext() = default;
-  virtual const AnyAttrs& any_attrs() const = 0;
-  template <OpAttrs A>
-  const A& attrs() const {
-    return any_attrs().get<A>();
-  }
-  virtual int num_inputs() const = 0;
-  virtual int num_outputs() const = 0;                         // hidden ones included
-  virtual const std::optional<Shape>& input(int i) const = 0;  // extents may be kUnknownDim
-  virtual const std::optional<Shape>& output(int i) const = 0;
-  virtual void SetInput(int i, const Shape& shape) = 0;
-  virtual void SetOutput(int i, const Shape& shape) = 0;
-  // May the rule take what is likely, though later knowledge could contradict it: an operand whose shape is not known
-  // has the other operand's and is not stretched? False until nothing follows without assuming.
-  virtual bool may_assume() const { return true; }
-  // The extent of the batch, if it is known: what attributes that follow the batch are multiples of.
-  virtual std::optional<int64_t> batch() const { return std::nullopt; }
-  // The message gets node and argument in front. For rules' own complaints: throw ShapeError.
-};
-
-// The same for dtypes.
-class InferDTypeContext {
- public:
-  virtual ~InferDTypeContext() = default;
-  virtual const AnyAttrs& any_attrs() const = 0;
-  template <OpAttrs A>
-  const A& attrs() const {
-    return any_attrs().get<A>();
-  }
-  virtual int num_inputs() const = 0;
-  virtual int num_outputs() const = 0;
-  virtual std::optional<DType> input(int i) const = 0;
-  virtual std::optional<DType> output(int i) const = 0;
-  virtual void SetInput(int i, DType dtype) = 0;
-  virtual void SetOutput(int i, DType dtype) = 0;
-};
-
-// Other axes folded into the batch axis: its extent is outer * N * inner, with the samples in the middle. (N, T, C)
-// seen as (-1, C) has inner = T, (T, N, C) seen as (-1, C) has outer = T.
-struct BatchFold {
-  int64_t outer = 1, inner = 1;
-  bool operator==(const BatchFold&) const = default;
-};
-
-// Where the batch axis of each value is, or -1. Shapes are known by then. An output's fold need be set only where it
-// changes: else it is that of a batched input of the same extent, or none if the extent is the batch's.
-struct BatchAxisContext {
-  const AnyAttrs& any_attrs;
-  std::vector<Shape> input_shapes = {}, output_shapes = {};
-  std::vector<int> input_axes = {};
-  std::vector<int> output_axes = {};  // to be set; -1 at the start
-  std::vector<BatchFold> input_folds = {};
-  std::vector<std::optional<BatchFold>> output_folds = {};
-  template <OpAttrs A>
-  const A& attrs() const {
-    return any_attrs.get<A>();
-  }
-};
 
 // What is known of forward values when gradients are taken.
 class ForwardTypes {
@@ -175,24 +112,12 @@ struct OpDef {
   std::string doc = {};   // the formula, in a line or two
   const AttrsType* attrs_type = &AttrsOf<NoAttrs>();
 
-  // Names, in order. `given` is the number of inputs the caller passed (for operators with any number of them).
-  std::function<std::vector<std::string>(const AnyAttrs&, int given)> inputs = [](const AnyAttrs&, int) {
-    return std::vector<std::string>{"data"};
-  };
-  std::function<std::vector<std::string>(const AnyAttrs&)> outputs = [](const AnyAttrs&) {
-    return std::vector<std::string>{"output"};
-  };
-  // How many these are, where an attribute tells and may tell of many. Default: counted.
-  std::function<int(const AnyAttrs&)> num_outputs = {};
-  // Outputs beyond this many are hidden: for the gradient only. 0 = all visible.
-  std::function<int(const AnyAttrs&)> num_visible_outputs = {};
-  std::vector<std::string> auxiliary = {};  // input names that are auxiliary states
+  Slots inputs = {"data"}, outputs = {"output"};
   // Stem of automatic names ("tanh"); default: the operator's name in lower case.
   std::function<std::string(const AnyAttrs&)> auto_name = {};
 
-  std::function<void(InferContext&)> infer_shape = {};       // required
-  std::function<void(InferDTypeContext&)> infer_dtype = {};  // default: all inputs and outputs are alike
-  std::function<void(BatchAxisContext&)> batch_axis = {};    // default: see symbol/infer.h
+  // Element types, shapes, and where the batch goes. Required; what many operators have in common: symbol/ops/rules.h.
+  std::function<void(InferContext&)> infer = {};
   // Throws ModelError if the attributes are wrong by themselves (a stride of 0); called when a node is made or loaded.
   std::function<void(const AnyAttrs&)> check = {};
 
@@ -227,10 +152,10 @@ struct OpDef {
   AcrossDevices across_devices = AcrossDevices::kNothing;
 };
 
-// Number of inputs/outputs etc. of a node, from its definition.
-int NumOutputs(const OpDef& op, const AnyAttrs& attrs);
-int NumVisibleOutputs(const OpDef& op, const AnyAttrs& attrs);
-bool IsAuxiliary(const OpDef& op, const std::string& input_name);
+inline int NumOutputs(const OpDef& op, const AnyAttrs& attrs) { return op.outputs.Count(attrs); }  // of a node
+inline int NumVisibleOutputs(const OpDef& op, const AnyAttrs& attrs) { return op.outputs.Visible(attrs); }
+inline bool IsAuxiliary(const OpDef& op, const std::string& input_name) { return op.inputs.IsAuxiliary(input_name); }
+std::vector<std::string> InputNames(const Node& node);
 
 // Every operator: the built-in table (symbol/ops.cc) and those that the user added.
 // Thread safe. Names are case sensitive.

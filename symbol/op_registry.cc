@@ -35,7 +35,7 @@ class Registry {
 
   void Add(OpDef op) {
     if (op.name.empty()) Throw("an operator needs a name");
-    if (!op.infer_shape) Throw("operator \"{}\" needs a shape rule", op.name);
+    if (!op.infer) Throw("operator \"{}\" needs an infer rule", op.name);
     std::unique_lock lock(mutex_);
     if (ops_.contains(op.name)) Throw("there is an operator \"{}\" already", op.name);
     added_.push_back(std::make_unique<const OpDef>(std::move(op)));
@@ -46,7 +46,7 @@ class Registry {
   Registry() {
     for (const OpDef& (*accessor)() : BuiltinOps()) {
       const OpDef& op = accessor();
-      Check(!op.name.empty() && op.infer_shape, "a built-in operator has a name and a shape rule");
+      Check(!op.name.empty() && op.infer, "a built-in operator has a name and an infer rule");
       Check(ops_.emplace(op.name, &op).second, "built-in operators have different names");
     }
   }

@@ -45,7 +45,7 @@ struct Parameters {
   Parameters(const Graph& graph, const ShapeMap& inputs) {
     for (const NodePtr& node : graph.nodes) {
       if (node->is_variable()) continue;
-      const auto names = node->op().inputs(node->attrs(), static_cast<int>(node->inputs().size()));
+      const std::vector<std::string> names = InputNames(*node);
       for (size_t i = 0; i < node->inputs().size(); ++i) {
         const Node* input = node->inputs()[i].node.get();
         if (!input->is_variable() || inputs.contains(input->name())) continue;

@@ -27,8 +27,8 @@ std::vector<NodePtr> Variables(const std::vector<Entry>& entries, VariableRole r
   const std::vector<NodePtr> nodes = PostOrder(entries);
   std::unordered_set<const Node*> auxiliary;
   for (const NodePtr& node : nodes) {
-    if (node->is_variable() || node->op().auxiliary.empty()) continue;
-    const auto names = node->op().inputs(node->attrs(), static_cast<int>(node->inputs().size()));
+    if (node->is_variable() || !node->op().inputs.has_auxiliary()) continue;
+    const std::vector<std::string> names = InputNames(*node);
     for (size_t i = 0; i < names.size(); ++i) {
       if (IsAuxiliary(node->op(), names[i])) auxiliary.insert(node->inputs()[i].node.get());
     }

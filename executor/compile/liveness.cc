@@ -17,7 +17,7 @@ std::vector<std::vector<bool>> NeededOutputs(const Graph& graph,
     if (node.is_variable()) continue;
     for (int o = 0; o < node.num_outputs(); ++o) needed[n][o] = needed[n][o] || wanted(node, o);
     if (std::find(needed[n].begin(), needed[n].end(), true) == needed[n].end()) continue;
-    if (node.op().num_visible_outputs) needed[n][0] = true;
+    if (node.op().outputs.may_hide()) needed[n][0] = true;
     for (const Entry& input : node.inputs()) needed[graph.IndexOf(input.node)][input.output] = true;
   }
   return needed;

@@ -10,7 +10,7 @@ std::optional<std::vector<HostTensor>> ResultsWithoutElements(const Node& node, 
                                                               const std::vector<bool>& is_read, Mode mode) {
   const auto has_elements = [](const ValueType& type) { return type.shape.Elements() > 0; };
   const OpDef& op = node.op();
-  const size_t visible = op.num_visible_outputs ? op.num_visible_outputs(node.attrs()) : outputs.size();
+  const size_t visible = static_cast<size_t>(NumVisibleOutputs(op, node.attrs()));
   bool gives = false, takes = false, has_inputs = false;
   for (size_t o = 0; o < outputs.size(); ++o) {
     if (!is_read[o]) continue;

@@ -194,7 +194,7 @@ class GraphReader {
   void AddLeftOut(int i) {
     const proto::Node& node = message_.node(i);
     const OpDef& op = *ItemOf(i).op;
-    const std::vector<std::string> names = op.inputs(ItemOf(i).attrs, node.input_size());
+    const std::vector<std::string> names = op.inputs.Names(ItemOf(i).attrs, node.input_size());
     const int count = static_cast<int>(names.size());
     if (node.input_size() > count) {
       source_.Fail({{"graph"}, {"node", i}, {"input", count}},

@@ -1,8 +1,8 @@
 #include "symbol/ops/activation.h"
 
 #include "base/error.h"
-#include "symbol/ops/common.h"
 #include "symbol/ops/elementwise.h"
+#include "symbol/ops/rules.h"
 
 namespace bindery {
 namespace {
@@ -65,7 +65,7 @@ const OpDef& ActivationOp() {
       .doc = "y = f(x): relu max(0, x); sigmoid 1 / (1 + e^-x); tanh; softrelu log(1 + e^x); softsign x / (1 + |x|).",
       .attrs_type = &AttrsOf<ActivationAttrs>(),
       .auto_name = [](const AnyAttrs& attrs) { return TypeName(attrs.get<ActivationAttrs>().type); },
-      .infer_shape = rule::AllAlike,
+      .infer = rule::Like(0),
       .check = CheckType,
       .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
         // dx = dy f'(x), where f' is known from y: only y is kept.
@@ -84,9 +84,8 @@ const OpDef& ActivationGradOp() {
           "dx = dy f', from the output y: relu [y > 0]; sigmoid y (1 - y); tanh 1 - y^2; softrelu 1 - e^-y; softsign "
           "(1 - |y|)^2.",
       .attrs_type = &AttrsOf<ActivationAttrs>(),
-      .inputs = rule::Inputs({"output_grad", "output"}),
-      .infer_shape = rule::AllAlike,
-      .batch_axis = rule::BatchedAs(1),
+      .inputs = {"output_grad", "output"},
+      .infer = rule::Like(1),
       .check = CheckType,
       .gradient = ActivationGradGradient,
       .inplace = {{0, 0}, {1, 0}},

@@ -1,66 +1,73 @@
+// BatchNorm, and the parts of which its synchronised form and the moving of running values are made: statistics of each
+// device's share, merged over all devices, then used by each.
 #include "symbol/ops/batch_norm.h"
 
-#include <algorithm>
-
 #include "base/error.h"
-#include "symbol/ops/batch_norm_rules.h"
-#include "symbol/ops/common.h"
 #include "symbol/ops/elementwise.h"
+#include "symbol/ops/loss.h"
+#include "symbol/ops/rules.h"
+#include "symbol/ops/shape_ops.h"
 
 namespace bindery {
+namespace {
 
-namespace rule {
+using rule::Value;
+
+constexpr const char* kNoSecond = "second derivatives of batch normalisation are not provided";
+constexpr const char* kIncluded = "the gradient of BatchNormNormalize includes it";
+constexpr const char* kRunning = "running statistics have no gradient";
 
 void CheckBatchNorm(const AnyAttrs& any) {
   const auto& attrs = any.get<BatchNormAttrs>();
-  CheckFinite("eps", attrs.eps);
+  rule::CheckFinite("eps", attrs.eps);
   if (!(attrs.eps > 0)) Throw<ModelError>("eps must be above 0, got {}", attrs.eps);
   if (!(attrs.momentum >= 0 && attrs.momentum <= 1))
     Throw<ModelError>("momentum must be from 0 to 1, got {}", attrs.momentum);
-  CheckAxisAttr("axis", attrs.axis);
+  rule::CheckAxisAttr("axis", attrs.axis);
   if (attrs.sync && attrs.relu) throw ModelError("relu and sync do not go together: put Relu after the operator");
 }
 
-void InferChannels(const BatchNormAttrs& attrs, Value data, std::initializer_list<Value> per_channel) {
-  Alike(per_channel);
-  const Value& first = *per_channel.begin();
-  if (!data.shape()) {
-    for (const Value& value : per_channel) value.Set({kUnknownDim});
-    return;
-  }
-  const int axis = Axis(attrs.axis, *data.shape());
-  for (const Value& value : per_channel) value.Set({(*data.shape())[axis]});
-  data.Set(data.shape()->With(axis, (*first.shape())[0]));
-}
-
-void BatchNormDTypes(InferDTypeContext& c, const BatchNormTypes& types) {
-  const auto listed = [](const std::vector<int>& list, int i) {
-    return std::find(list.begin(), list.end(), i) != list.end();
+// Data of one type and shape, with C channels; parameters and statistics of them, (C) each; and matrices of these,
+// (rows, C). All but data are float64 for data of float64, else float32, which says nothing of data.
+struct Matrix {
+  Value value;
+  int rows;
+};
+void InferPerChannel(const BatchNormAttrs& attrs, std::initializer_list<Value> data,
+                     std::initializer_list<Value> vectors, std::initializer_list<Matrix> matrices = {}) {
+  std::optional<DType> dtype;
+  const auto for_each_statistic = [&](const auto& f) {
+    for (const Value& value : vectors) f(value, 0);
+    for (const Matrix& matrix : matrices) f(matrix.value, matrix.rows);
   };
-  if (types.state_input >= 0) c.SetInput(types.state_input, DType::kUInt8);
-  if (types.state_output >= 0) c.SetOutput(types.state_output, DType::kUInt8);
-  // Data's type is that of any value like it. Parameters of float64 belong to data of float64; float32 says nothing.
-  std::optional<DType> data;
-  for (int i : types.data_inputs) data = data ? data : c.input(i);
-  for (int i : types.data_outputs) data = data ? data : c.output(i);
-  for (int i = 0; i < c.num_inputs(); ++i) {
-    if (!data && c.input(i) == DType::kFloat64) data = DType::kFloat64;
+  for (const Value& value : data) dtype = dtype ? dtype : value.dtype();
+  for_each_statistic([&](const Value& value, int) {
+    if (!dtype && value.dtype() == DType::kFloat64) dtype = DType::kFloat64;
+  });
+  for (const Value& value : data) {
+    if (dtype) value.SetDType(*dtype);
   }
-  if (!data) return;
-  const DType statistics = StatisticsDType(*data);
-  for (int i = 0; i < c.num_inputs(); ++i) {
-    if (i != types.state_input) c.SetInput(i, listed(types.data_inputs, i) ? *data : statistics);
-  }
-  for (int i = 0; i < c.num_outputs(); ++i) {
-    if (i != types.state_output) c.SetOutput(i, listed(types.data_outputs, i) ? *data : statistics);
+  for_each_statistic([&](const Value& value, int) {
+    if (dtype) value.SetDType(rule::StatisticsDType(*dtype));
+  });
+
+  rule::SameShape(data);
+  const std::optional<Shape> shape = data.size() == 0 ? std::nullopt : data.begin()->shape();
+  const int axis = shape ? rule::Axis(attrs.axis, *shape) : -1;
+  int64_t channels = shape ? (*shape)[axis] : kUnknownDim;
+  for_each_statistic([&](const Value& value, int rows) {
+    value.Set(rows == 0 ? Shape{channels} : Shape{rows, channels});
+    channels = (*value.shape())[-1];
+  });
+  for_each_statistic([&](const Value& value, int rows) {
+    value.Set(rows == 0 ? Shape{channels} : Shape{rows, channels});
+  });
+  for (const Value& value : data) {
+    if (shape) value.Set(shape->With(axis, channels));
   }
 }
 
-std::vector<std::string> BatchNormOutputs(const BatchNormAttrs& attrs) {
-  if (attrs.relu) return {"output", "mean", "var", "state"};
-  return {"output", "mean", "var"};
-}
-
+// The running values at inputs `mean` and `mean` + 1, moved by the statistics of all devices.
 std::vector<StateUpdate> MoveRunning(const UpdateContext& c, const Symbol& statistics, int mean) {
   const auto moved =
       ApplyAll(MoveStatisticsOp(), c.attrs<BatchNormAttrs>(), {statistics, c.state(mean), c.state(mean + 1)}, "moved");
@@ -74,39 +81,13 @@ void RefuseStatisticsGradient(const GradientContext& g) {
   }
 }
 
-}  // namespace rule
-
-namespace {
-
-using rule::Value;
-
-void InferBatchNorm(InferContext& c) {
-  const auto& attrs = c.attrs<BatchNormAttrs>();
-  rule::Alike({Value::In(c, 0), Value::Out(c, 0)});
-  rule::InferChannels(
-      attrs, Value::In(c, 0),
-      {Value::In(c, 1), Value::In(c, 2), Value::In(c, 3), Value::In(c, 4), Value::Out(c, 1), Value::Out(c, 2)});
-  rule::Alike({Value::In(c, 0), Value::Out(c, 0)});
-  if (attrs.relu) c.SetOutput(3, {1});
-}
-
-// Inputs: output gradient, data, mean, var, gamma [, state]. Outputs: data, gamma, beta gradients.
-void InferBatchNormGrad(InferContext& c) {
-  const auto& attrs = c.attrs<BatchNormAttrs>();
-  rule::Alike({Value::In(c, 0), Value::In(c, 1), Value::Out(c, 0)});
-  rule::InferChannels(attrs, Value::In(c, 1),
-                      {Value::In(c, 2), Value::In(c, 3), Value::In(c, 4), Value::Out(c, 1), Value::Out(c, 2)});
-  rule::Alike({Value::In(c, 0), Value::In(c, 1), Value::Out(c, 0)});
-  if (attrs.relu) c.SetInput(5, {1});
-}
-
 // With n = elements per channel, x^ = (x - mean) / sqrt(var + eps), g = dy (zeroed where relu cut):
 //   dbeta = sum g;  dgamma = sum g x^ (0 if fix_gamma);  dx = gamma / sqrt(var + eps) (g - dbeta / n - x^ sum(g x^) /
 //   n)
 // and with use_global_stats dx = gamma / sqrt(var + eps) g. The mean and variance depend on x: that is the rest of dx.
 std::vector<Symbol> BatchNormGradient(const GradientContext& g) {
   const auto& attrs = g.attrs<BatchNormAttrs>();
-  rule::RefuseStatisticsGradient(g);
+  RefuseStatisticsGradient(g);
   if (attrs.sync && !attrs.use_global_stats) {
     Throw<ModelError>("BatchNorm \"{}\": sync has to be expanded before gradients are taken (ExpandComposites)",
                       g.name());
@@ -128,7 +109,7 @@ std::vector<StateUpdate> BatchNormUpdates(const UpdateContext& c) {
       count *= shape[i].fixed;
   }
   const Symbol local = Apply(BatchStatisticsOp(), BatchStatisticsAttrs{count}, {c.output(1), c.output(2)}, "local");
-  return rule::MoveRunning(c, Apply(MergeStatisticsOp(), {}, {local}, "merged"), 3);
+  return MoveRunning(c, Apply(MergeStatisticsOp(), {}, {local}, "merged"), 3);
 }
 
 // BatchNormStatistics -> MergeStatistics -> BatchNormNormalize, which keeps the node's name.
@@ -153,6 +134,30 @@ AnyAttrs Adapted(const AnyAttrs& any, const BindContext& c) {
   return attrs;
 }
 
+// Row `row` of the sums (2, C), as (C).
+Symbol SumsRow(const Symbol& sums, int64_t row) {
+  return Reshape(Slice(sums, {.begin = {row}, .end = {row + 1}, .axes = {0}}), {.shape = {-1}});
+}
+
+// With all sums over every device's samples, n their number per channel:
+//   dx = gamma / sqrt(var + eps) (g - sum g / n - x^ sum(g x^) / n);  dbeta = sum g, dgamma = sum g x^ over this
+//   device's
+// samples alone, as all parameters' gradients are summed over devices later. Nothing flows into the statistics: that
+// mean and variance depend on x is in dx.
+std::vector<Symbol> NormalizeGradient(const GradientContext& g) {
+  const auto& attrs = g.attrs<BatchNormAttrs>();
+  RefuseStatisticsGradient(g);
+  const Symbol &dy = g.output_grad(0), data = g.input(0), gamma = g.input(1), statistics = g.input(3);
+  std::vector<Symbol> result(6);
+  const Symbol sums = Apply(BatchNormGradSumsOp(), attrs, {dy, data, statistics});
+  if (g.wants(0)) result[0] = Apply(BatchNormGradInputOp(), attrs, {dy, data, gamma, statistics, SumOverDevices(sums)});
+  if (g.wants(1) && !attrs.fix_gamma) result[1] = SumsRow(sums, 1);
+  if (g.wants(2)) result[2] = SumsRow(sums, 0);
+  return result;
+}
+
+Slot ShownMean() { return Hidden("mean", Unless(&BatchNormAttrs::output_mean_var)); }  // and what follows it
+
 }  // namespace
 
 Symbol BatchNorm(const Symbol& data, const BatchNormAttrs& attrs, const std::string& name) {
@@ -164,22 +169,18 @@ const OpDef& BatchNormOp() {
       .name = "BatchNorm",
       .doc =
           "y = gamma (x - mean) / sqrt(var + eps) + beta per channel, by the batch's mean and biased variance in "
-          "training, "
-          "by the running ones in prediction.",
+          "training, by the running ones in prediction.",
       .attrs_type = &AttrsOf<BatchNormAttrs>(),
-      .inputs = rule::Inputs({"data", "gamma", "beta", "running_mean", "running_var"}),
-      // The state (which elements relu cut) has a nominal shape: its kernels give it an opaque format of their size.
-      .outputs = [](const AnyAttrs& attrs) { return rule::BatchNormOutputs(attrs.get<BatchNormAttrs>()); },
-      .num_visible_outputs = [](const AnyAttrs& attrs) { return attrs.get<BatchNormAttrs>().output_mean_var ? 3 : 1; },
-      .auxiliary = {"running_mean", "running_var"},
-      .infer_shape = InferBatchNorm,
-      .infer_dtype =
-          [](InferDTypeContext& c) {
-            const bool relu = c.attrs<BatchNormAttrs>().relu;
-            rule::BatchNormDTypes(c, {.data_inputs = {0}, .data_outputs = {0}, .state_output = relu ? 3 : -1});
+      .inputs = {"data", "gamma", "beta", Auxiliary("running_mean"), Auxiliary("running_var")},
+      .outputs = {"output", ShownMean(), "var", Hidden(Optional("state", If(&BatchNormAttrs::relu)))},
+      .infer =
+          [](InferContext& c) {
+            InferPerChannel(c.attrs<BatchNormAttrs>(), {c.in(0), c.out(0)},
+                            {c.in(1), c.in(2), c.in(3), c.in(4), c.out(1), c.out(2)});
+            rule::State(c.out(3));  // which elements relu cut
+            c.in(0).Carry(c.out(0));
           },
-      .batch_axis = rule::BatchedAs(0),
-      .check = rule::CheckBatchNorm,
+      .check = CheckBatchNorm,
       .gradient = BatchNormGradient,
       .adapt = Adapted,
       .updates = BatchNormUpdates,
@@ -196,20 +197,147 @@ const OpDef& BatchNormGradOp() {
           "dbeta = sum g, dgamma = sum g x^, dx = gamma / sqrt(var + eps) (g - dbeta / n - x^ sum(g x^) / n); "
           "with use_global_stats dx = gamma / sqrt(var + eps) g.",
       .attrs_type = &AttrsOf<BatchNormAttrs>(),
-      .inputs = [](const AnyAttrs& attrs, int) -> std::vector<std::string> {
-        if (attrs.get<BatchNormAttrs>().relu) return {"output_grad", "data", "mean", "var", "gamma", "state"};
-        return {"output_grad", "data", "mean", "var", "gamma"};
-      },
-      .outputs = rule::Outputs({"data_grad", "gamma_grad", "beta_grad"}),
-      .infer_shape = InferBatchNormGrad,
-      .infer_dtype =
-          [](InferDTypeContext& c) {
-            const bool relu = c.attrs<BatchNormAttrs>().relu;
-            rule::BatchNormDTypes(c, {.data_inputs = {0, 1}, .data_outputs = {0}, .state_input = relu ? 5 : -1});
+      .inputs = {"output_grad", "data", "mean", "var", "gamma", Optional("state", If(&BatchNormAttrs::relu))},
+      .outputs = {"data_grad", "gamma_grad", "beta_grad"},
+      .infer =
+          [](InferContext& c) {
+            InferPerChannel(c.attrs<BatchNormAttrs>(), {c.in(0), c.in(1), c.out(0)},
+                            {c.in(2), c.in(3), c.in(4), c.out(1), c.out(2)});
+            rule::State(c.in(5));
+            c.in(1).Carry(c.out(0));
           },
-      .batch_axis = rule::BatchedAs(1),
-      .check = rule::CheckBatchNorm,
-      .not_differentiable = "second derivatives of batch normalisation are not provided",
+      .check = CheckBatchNorm,
+      .not_differentiable = kNoSecond,
+      .inplace = {{0, 0}},
+  };
+  return op;
+}
+
+const OpDef& BatchNormStatisticsOp() {
+  static const OpDef op = {
+      .name = "BatchNormStatistics",
+      .doc = "Per channel: count, mean and M2 = sum (x - mean)^2, as (3, C).",
+      .attrs_type = &AttrsOf<BatchNormAttrs>(),
+      .outputs = {"statistics"},
+      .infer =
+          [](InferContext& c) {
+            InferPerChannel(c.attrs<BatchNormAttrs>(), {c.in(0)}, {}, {{c.out(0), 3}});
+          },
+      .check = CheckBatchNorm,
+      .not_differentiable = kIncluded,
+  };
+  return op;
+}
+
+const OpDef& MergeStatisticsOp() {
+  static const OpDef op = {
+      .name = "MergeStatistics",
+      .doc =
+          "Statistics of all devices, in device order (Chan et al.): n = sum n_d, mean = sum n_d mean_d / n, "
+          "M2 = sum M2_d + sum n_d (mean_d - mean)^2.",
+      .inputs = {"statistics"},
+      .outputs = {"statistics"},
+      .infer =
+          [](InferContext& c) {
+            c.in(0).Set({3, kUnknownDim});
+            rule::AllAlike(c);
+          },
+      .not_differentiable = kIncluded,
+      .across_devices = AcrossDevices::kGather,
+  };
+  return op;
+}
+
+const OpDef& BatchStatisticsOp() {
+  static const OpDef op = {
+      .name = "BatchStatistics",
+      .doc = "Per channel: count, mean and M2 = count var, as (3, C).",
+      .attrs_type = &AttrsOf<BatchStatisticsAttrs>(),
+      .inputs = {"mean", "var"},
+      .outputs = {"statistics"},
+      .infer =
+          [](InferContext& c) {
+            rule::SameDTypes(c);
+            InferPerChannel({}, {}, {c.in(0), c.in(1)}, {{c.out(0), 3}});
+          },
+      .not_differentiable = kRunning,
+  };
+  return op;
+}
+
+const OpDef& MoveStatisticsOp() {
+  static const OpDef op = {
+      .name = "MoveStatistics",
+      .doc = "running = momentum running + (1 - momentum) batch, of mean and biased variance M2 / count.",
+      .attrs_type = &AttrsOf<BatchNormAttrs>(),
+      .inputs = {"statistics", "running_mean", "running_var"},
+      .outputs = {"running_mean", "running_var"},
+      .infer =
+          [](InferContext& c) {
+            rule::SameDTypes(c);
+            InferPerChannel({}, {}, {c.in(1), c.in(2), c.out(0), c.out(1)}, {{c.in(0), 3}});
+          },
+      .check = CheckBatchNorm,
+      .not_differentiable = kRunning,
+      .inplace = {{1, 0}, {2, 1}},
+  };
+  return op;
+}
+
+const OpDef& BatchNormNormalizeOp() {
+  static const OpDef op = {
+      .name = "BatchNormNormalize",
+      .doc =
+          "y = gamma (x - mean) / sqrt(M2 / count + eps) + beta by the statistics given in training, by the running "
+          "ones in prediction; also mean and var.",
+      .attrs_type = &AttrsOf<BatchNormAttrs>(),
+      .inputs = {"data", "gamma", "beta", "statistics", Auxiliary("running_mean"), Auxiliary("running_var")},
+      .outputs = {"output", ShownMean(), "var"},
+      .infer =
+          [](InferContext& c) {
+            InferPerChannel(c.attrs<BatchNormAttrs>(), {c.in(0), c.out(0)},
+                            {c.in(1), c.in(2), c.in(4), c.in(5), c.out(1), c.out(2)}, {{c.in(3), 3}});
+            c.in(0).Carry(c.out(0));
+          },
+      .check = CheckBatchNorm,
+      .gradient = NormalizeGradient,
+      .updates = [](const UpdateContext& c) { return MoveRunning(c, c.input(3), 4); },
+      .inplace = {{0, 0}},
+  };
+  return op;
+}
+
+const OpDef& BatchNormGradSumsOp() {
+  static const OpDef op = {
+      .name = "BatchNormGradSums",
+      .doc = "Per channel: sum g and sum g x^, as (2, C), with g = dy and x^ = (x - mean) / sqrt(var + eps).",
+      .attrs_type = &AttrsOf<BatchNormAttrs>(),
+      .inputs = {"output_grad", "data", "statistics"},
+      .outputs = {"sums"},
+      .infer =
+          [](InferContext& c) {
+            InferPerChannel(c.attrs<BatchNormAttrs>(), {c.in(0), c.in(1)}, {}, {{c.in(2), 3}, {c.out(0), 2}});
+          },
+      .check = CheckBatchNorm,
+      .not_differentiable = kNoSecond,
+  };
+  return op;
+}
+
+const OpDef& BatchNormGradInputOp() {
+  static const OpDef op = {
+      .name = "BatchNormGradInput",
+      .doc = "dx = gamma / sqrt(var + eps) (g - sum g / n - x^ sum(g x^) / n), sums and n over all devices.",
+      .attrs_type = &AttrsOf<BatchNormAttrs>(),
+      .inputs = {"output_grad", "data", "gamma", "statistics", "sums"},
+      .infer =
+          [](InferContext& c) {
+            InferPerChannel(c.attrs<BatchNormAttrs>(), {c.in(0), c.in(1), c.out(0)}, {c.in(2)},
+                            {{c.in(3), 3}, {c.in(4), 2}});
+            c.in(1).Carry(c.out(0));
+          },
+      .check = CheckBatchNorm,
+      .not_differentiable = kNoSecond,
       .inplace = {{0, 0}},
   };
   return op;

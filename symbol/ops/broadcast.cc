@@ -3,55 +3,62 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "symbol/ops/common.h"
 
 namespace bindery::rule {
 
-void InferBroadcast(InferContext& c) {
+void BroadcastShapes(InferContext& c) {
   const int count = c.num_inputs();
-  std::optional<Shape> known = c.output(0);  // an operand's that nothing is known of, if one may assume
+  const Value output = c.out(0);
+  std::optional<Shape> known = output.shape();  // an operand's that nothing is known of, if one may assume
   int rank = 0;
   bool all = true;
   for (int i = 0; i < count; ++i) {
-    all = all && c.input(i);
-    if (!c.input(i)) continue;
-    rank = std::max(rank, c.input(i)->rank());
-    if (!c.output(0) && (!known || known->rank() < rank)) known = c.input(i);
+    const std::optional<Shape>& shape = c.in(i).shape();
+    all = all && shape;
+    if (!shape) continue;
+    rank = std::max(rank, shape->rank());
+    if (!output.shape() && (!known || known->rank() < rank)) known = shape;
   }
   if (!all) {
     for (int i = 0; i < count && known && (count == 1 || c.may_assume()); ++i) {
-      if (!c.input(i)) c.SetInput(i, *known);
+      if (!c.in(i).shape()) c.in(i).Set(*known);
     }
     return;
   }
-  if (c.output(0) && c.output(0)->rank() != rank) c.SetOutput(0, Unknown(rank));  // a contradiction: complains
-  Shape output = c.output(0).value_or(Unknown(rank));
+  if (output.shape() && output.shape()->rank() != rank) output.Set(Unknown(rank));  // a contradiction: complains
+  Shape out = output.shape().value_or(Unknown(rank));
   for (int axis = 1; axis <= rank; ++axis) {  // from the last one
     int64_t extent = 1;                       // what the operands say of the output's
     int widest = -1, unknown = 0;
     for (int i = 0; i < count; ++i) {
-      const Shape& shape = *c.input(i);
+      const Shape& shape = *c.in(i).shape();
       const int64_t own = axis > shape.rank() ? 1 : shape[-axis];
       unknown += own == kUnknownDim;
       if (own == kUnknownDim || own == 1 || own == extent) continue;
       if (extent != 1) {
-        Throw<ShapeError>("shapes {} and {} do not broadcast: extents must be equal or 1", *c.input(widest), shape);
+        Throw<ShapeError>("shapes {} and {} do not broadcast: extents must be equal or 1", *c.in(widest).shape(),
+                          shape);
       }
       extent = own;
       widest = i;
     }
-    if (extent != 1 || unknown == 0) output.Set(-axis, extent);
-    const int64_t target = output[-axis];
+    if (extent != 1 || unknown == 0) out.Set(-axis, extent);
+    const int64_t target = out[-axis];
     if (unknown == 0 || target == kUnknownDim) continue;
     // Only one operand can have stretched the others, or nothing was stretched.
     if (!(unknown == 1 && extent == 1) && target != 1 && !c.may_assume()) continue;
     for (int i = 0; i < count; ++i) {
-      const Shape shape = *c.input(i);
-      if (axis > shape.rank() || shape[-axis] != kUnknownDim) continue;
-      c.SetInput(i, shape.With(-axis, target));
+      const Shape& shape = *c.in(i).shape();
+      if (axis <= shape.rank() && shape[-axis] == kUnknownDim) c.in(i).Set(shape.With(-axis, target));
     }
   }
-  c.SetOutput(0, output);
+  output.Set(out);
+  for (int i = 0; i < count; ++i) CarryAligned(c.in(i), output);
+}
+
+void CarryAligned(Value operand, Value output) {
+  operand.Carry(output,
+                [&](int axis) { return std::max(axis + output.shape()->rank() - operand.shape()->rank(), -1); });
 }
 
 bool StretchesTo(const Shape& small, const Shape& large) {

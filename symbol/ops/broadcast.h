@@ -1,12 +1,16 @@
 // Shapes of operands that stretch as in NumPy. Private to symbol/ops.
 #pragma once
 
-#include "symbol/op_def.h"
+#include "symbol/ops/rules.h"
 
 namespace bindery::rule {
 
-// All inputs, output 0. Backward, an operand whose extent is not known is taken to be as the output's, not stretched.
-void InferBroadcast(InferContext& c);
+// Of all inputs and output 0, and where the batch goes. Backward, an operand whose extent is not known is taken to be as
+// the output's, not stretched.
+void BroadcastShapes(InferContext& c);
+
+// The samples of both are the same, along axes that are aligned at the last.
+void CarryAligned(Value operand, Value output);
 
 // Can `small` be stretched to `large`? Unknown extents fit everything.
 bool StretchesTo(const Shape& small, const Shape& large);

@@ -1,5 +1,5 @@
 #include "symbol/infer.h"
-#include "symbol/ops/common.h"
+#include "symbol/ops/rules.h"
 #include "symbol/ops/shape_ops.h"
 
 namespace bindery {
@@ -13,8 +13,12 @@ const OpDef& CastOp() {
       .name = "Cast",
       .doc = "The same numbers in another element type; integers round to nearest even and saturate.",
       .attrs_type = &AttrsOf<CastAttrs>(),
-      .infer_shape = rule::AllAlike,
-      .infer_dtype = [](InferDTypeContext& c) { c.SetOutput(0, c.attrs<CastAttrs>().dtype); },  // of any type
+      .infer =
+          [](InferContext& c) {  // of any type
+            rule::SameShape({c.in(0), c.out(0)});
+            c.out(0).SetDType(c.attrs<CastAttrs>().dtype);
+            c.in(0).Carry(c.out(0));
+          },
       .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
         // dx = dy in x's type
         return {Cast(g.output_grad(0), {.dtype = g.dtype(0)})};

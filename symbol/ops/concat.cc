@@ -1,8 +1,8 @@
 // Concat and SliceChannel.
 #include "base/checked.h"
 #include "base/error.h"
-#include "symbol/ops/common.h"
 #include "symbol/ops/elementwise.h"
+#include "symbol/ops/rules.h"
 #include "symbol/ops/shape_ops.h"
 
 namespace bindery {
@@ -52,18 +52,17 @@ void InferConcat(int64_t axis_attr, std::span<const Value> parts, Value whole) {
   }
 }
 
-std::vector<Value> Inputs(InferContext& c) {
-  std::vector<Value> values;
-  for (int i = 0; i < c.num_inputs(); ++i) values.push_back(Value::In(c, i));
-  return values;
-}
-
 // Joined along the batch axis the samples of the inputs stand one behind the other: a share of the batch is no share of
 // the result.
-void ConcatBatchAxis(BatchAxisContext& c) {
-  rule::BatchAligned(c);
-  int& axis = c.output_axes[0];
-  if (axis >= 0 && axis == rule::Axis(c.attrs<ConcatAttrs>().axis, c.output_shapes[0])) axis = -1;
+void InferConcatOp(InferContext& c) {
+  const int64_t axis = c.attrs<ConcatAttrs>().axis;
+  std::vector<Value> parts;
+  for (int i = 0; i < c.num_inputs(); ++i) parts.push_back(c.in(i));
+  rule::SameDTypes(c);
+  InferConcat(axis, parts, c.out(0));
+  for (const Value& part : parts) {
+    part.Carry(c.out(0), [&](int own) { return own == rule::Axis(axis, *c.out(0).shape()) ? -1 : own; });
+  }
 }
 
 void CheckConcat(const AnyAttrs& any) { rule::CheckAxisAttr("axis", any.get<ConcatAttrs>().axis); }
@@ -95,39 +94,39 @@ void CheckSliceChannel(const AnyAttrs& any) {
     Throw<ModelError>("num_outputs must be at most {}, got {}", kMaxParts, attrs.num_outputs);
 }
 
-std::vector<std::string> PartNames(const AnyAttrs& attrs, const char* stem) {
-  CheckSliceChannel(attrs);
-  std::vector<std::string> names;
-  for (int64_t i = 0; i < attrs.get<SliceChannelAttrs>().num_outputs; ++i) names.push_back(stem + std::to_string(i));
-  return names;
-}
-
-// `parts` are equal parts of `whole`, without the axis if it is squeezed.
-void InferParts(const SliceChannelAttrs& attrs, Value whole, std::span<const Value> parts) {
-  rule::Alike(parts);
+// Equal parts of the whole, without the axis if it is squeezed.
+void InferParts(InferContext& c) {
+  const auto& attrs = c.attrs<SliceChannelAttrs>();
+  const Value whole = c.in(0), part = c.out(0);
+  const int count = c.num_outputs();
+  rule::SameDTypes(c);
+  for (int i = 1; i < count; ++i) rule::SameShape({part, c.out(i)});
   if (!whole.shape()) {
-    if (!parts[0].shape()) return;
-    const int rank = parts[0].shape()->rank() + (attrs.squeeze_axis ? 1 : 0);
-    if (rank > Shape::kMaxRank) Throw<ShapeError>("{} with one more axis has too many", *parts[0].shape());
+    if (!part.shape()) return;
+    const int rank = part.shape()->rank() + (attrs.squeeze_axis ? 1 : 0);
+    if (rank > Shape::kMaxRank) Throw<ShapeError>("{} with one more axis has too many", *part.shape());
     whole.Set(rule::Unknown(rank));
   }
   const int axis = rule::Axis(attrs.axis, *whole.shape());
-  const int64_t extent = (*whole.shape())[axis], count = attrs.num_outputs;
+  const int64_t extent = (*whole.shape())[axis];
   if (extent != kUnknownDim && (attrs.squeeze_axis ? extent != count : extent % count != 0)) {
     Throw<ShapeError>("data {} has {} along axis {}: expected {} {}", *whole.shape(), extent, axis,
                       attrs.squeeze_axis ? "exactly" : "a multiple of", count);
   }
-  const int64_t part_extent = extent == kUnknownDim ? kUnknownDim : extent / count;
-  for (const Value& part : parts) {
-    part.Set(attrs.squeeze_axis ? whole.shape()->Erase(axis) : whole.shape()->With(axis, part_extent));
-  }
-  Shape back = *parts[0].shape();
+  const Shape cut = attrs.squeeze_axis      ? whole.shape()->Erase(axis)
+                    : extent == kUnknownDim ? *whole.shape()
+                                            : whole.shape()->With(axis, extent / count);
+  for (int i = 0; i < count; ++i) c.out(i).Set(cut);
+  Shape back = *part.shape();
   if (attrs.squeeze_axis) {
     back = back.Insert(axis, count);
   } else if (back[axis] != kUnknownDim) {
     back.Set(axis, CheckedMul(back[axis], count, "the extent before the cut"));
   }
   whole.Set(back);
+  for (int i = 0; i < count; ++i) {
+    whole.Carry(c.out(i), [&](int own) { return own == axis ? -1 : attrs.squeeze_axis && own > axis ? own - 1 : own; });
+  }
 }
 
 // The parts' gradients joined, with the axis made anew if it was dropped; parts into which nothing flows are zero.
@@ -167,9 +166,8 @@ const OpDef& ConcatOp() {
       .name = "Concat",
       .doc = "The inputs joined along an axis.",
       .attrs_type = &AttrsOf<ConcatAttrs>(),
-      .inputs = rule::AnyNumberOfInputs,
-      .infer_shape = [](InferContext& c) { InferConcat(c.attrs<ConcatAttrs>().axis, Inputs(c), Value::Out(c, 0)); },
-      .batch_axis = ConcatBatchAxis,
+      .inputs = {Variadic("arg")},
+      .infer = InferConcatOp,
       .check = CheckConcat,
       .gradient = ConcatGradient,
       .zero_to_zero = true,
@@ -182,21 +180,8 @@ const OpDef& SliceChannelOp() {
       .name = "SliceChannel",
       .doc = "data cut into equal parts along an axis, which may then be dropped.",
       .attrs_type = &AttrsOf<SliceChannelAttrs>(),
-      .outputs = [](const AnyAttrs& attrs) { return PartNames(attrs, "output"); },
-      .num_outputs = [](const AnyAttrs& attrs) { return static_cast<int>(attrs.get<SliceChannelAttrs>().num_outputs); },
-      .infer_shape =
-          [](InferContext& c) {
-            std::vector<Value> parts;
-            for (int i = 0; i < c.num_outputs(); ++i) parts.push_back(Value::Out(c, i));
-            InferParts(c.attrs<SliceChannelAttrs>(), Value::In(c, 0), parts);
-          },
-      .batch_axis =
-          [](BatchAxisContext& c) {
-            const auto& attrs = c.attrs<SliceChannelAttrs>();
-            const int axis = c.input_axes[0], cut = rule::Axis(attrs.axis, c.input_shapes[0]);
-            const int result = axis == cut ? -1 : attrs.squeeze_axis && axis > cut ? axis - 1 : axis;
-            c.output_axes.assign(c.output_axes.size(), result);
-          },
+      .outputs = {Variadic("output", [](const AnyAttrs& any) { return any.get<SliceChannelAttrs>().num_outputs; })},
+      .infer = InferParts,
       .check = CheckSliceChannel,
       .gradient = SliceChannelGradient,
       .zero_to_zero = true,

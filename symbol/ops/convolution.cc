@@ -4,7 +4,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
-#include "symbol/ops/common.h"
+#include "symbol/ops/linear_layer.h"
 #include "symbol/ops/shape_ops.h"
 
 namespace bindery {
@@ -64,6 +64,7 @@ void InferConvolution(const ConvolutionAttrs& attrs, Value data, Value weight, V
   InferSpatial(attrs, in, out);
   data.Set(in);
   output.Set(out);
+  rule::Share(data, output, [](int axis) { return axis == 0; });
 }
 
 void CheckAttrs(const AnyAttrs& any) { CheckConvolution(any.get<ConvolutionAttrs>()); }
@@ -77,82 +78,55 @@ void CheckGradData(const AnyAttrs& any) {
   }
 }
 
-// (output gradient, weight) -> data gradient
+void Infer(InferContext& c) {
+  const auto& attrs = c.attrs<ConvolutionAttrs>();
+  rule::SameDTypes(c);
+  c.in(2).Set({attrs.num_filter});
+  InferConvolution(attrs, c.in(0), c.in(1), c.out(0));
+}
+
 void InferGradData(InferContext& c) {
   const auto& attrs = c.attrs<ConvolutionGradDataAttrs>();
-  const int rank = static_cast<int>(attrs.kernel.size()) + 2;
-  Shape data = rule::Unknown(rank);
+  rule::SameDTypes(c);
+  Shape data = rule::Unknown(static_cast<int>(attrs.kernel.size()) + 2);
   for (size_t i = 0; i < attrs.extents.size(); ++i) data.Set(static_cast<int>(i) + 2, attrs.extents[i]);
-  c.SetOutput(0, data);
-  InferConvolution(attrs, Value::Out(c, 0), Value::In(c, 1), Value::In(c, 0));
+  c.out(0).Set(data);
+  InferConvolution(attrs, c.out(0), c.in(1), c.in(0));
 }
 
 void InferGradWeight(InferContext& c) {
   const auto& attrs = c.attrs<ConvolutionAttrs>();
-  InferConvolution(attrs, Value::In(c, 1), Value::Out(c, 0), Value::In(c, 0));
-  if (!attrs.no_bias) c.SetOutput(1, {attrs.num_filter});
+  rule::SameDTypes(c);
+  InferConvolution(attrs, c.in(1), c.out(0), c.in(0));
+  c.out(1).Set({attrs.num_filter});
 }
 
-ConvolutionAttrs Linear(ConvolutionAttrs attrs, bool no_bias) {
-  attrs.activation = ActivationType::kNone;
-  attrs.no_bias = no_bias;
-  return attrs;
-}
-
-// The gradient of data by dy; `data` tells its shape, which is asked for only if a stride leaves it open.
-template <class ShapeOf>
-Symbol DataGradient(const Symbol& dy, const Symbol& weight, const ConvolutionAttrs& attrs, const ShapeOf& data) {
-  ConvolutionGradDataAttrs grad{Linear(attrs, true), {}};
-  if (HasStride(attrs)) {
-    const Extents shape = data();
-    for (size_t i = 2; i < shape.size(); ++i) grad.extents.push_back(shape[i].fixed);
+// dx = the transposed convolution of dy with w, dw = the correlation of x with dy, db = the sum of dy over samples and
+// positions.
+struct Layer {
+  using Attrs = ConvolutionAttrs;
+  static Symbol Forward(const Symbol& x, const Symbol& w, const Symbol& b, const Attrs& attrs) {
+    return Convolution(x, w, b, attrs);
   }
-  return ConvolutionGradData(dy, weight, grad);
-}
-
-// With g = dy f': dx = the transposed convolution of g with w, dw = the correlation of x with g, db = sum of g over
-// samples and positions.
-std::vector<Symbol> ConvolutionGradient(const GradientContext& g) {
-  const auto& attrs = g.attrs<ConvolutionAttrs>();
-  Symbol dy = g.output_grad(0);
-  if (attrs.activation != ActivationType::kNone) dy = ActivationGrad(dy, g.output(0), {attrs.activation});
-  std::vector<Symbol> result(g.num_inputs());
-  if (g.wants(0)) result[0] = DataGradient(dy, g.input(1), attrs, [&] { return g.shape(0); });
-  const bool wants_bias = !attrs.no_bias && g.wants(2);
-  if (g.wants(1) || wants_bias) {
-    const Symbol grads = ConvolutionGradWeight(dy, g.input(0), Linear(attrs, !wants_bias));
-    if (g.wants(1)) result[1] = grads[0];
-    if (wants_bias) result[2] = grads[1];
+  template <class ShapeOf>
+  static Symbol GradData(const Symbol& dy, const Symbol& w, const Attrs& attrs, const ShapeOf& data) {
+    ConvolutionGradDataAttrs grad{attrs, {}};
+    if (HasStride(attrs)) {
+      const Extents shape = data();
+      for (size_t i = 2; i < shape.size(); ++i) grad.extents.push_back(shape[i].fixed);
+    }
+    return ConvolutionGradData(dy, w, grad);
   }
-  return result;
-}
-
-// Bilinear. With G the gradient of dx: d/d dy = conv(G, w), d/d w = the weight gradient of dy and G.
-std::vector<Symbol> GradDataGradient(const GradientContext& g) {
-  const auto attrs = Linear(g.attrs<ConvolutionGradDataAttrs>(), true);
-  const Symbol& grad = g.output_grad(0);
-  std::vector<Symbol> result(2);
-  if (g.wants(0)) result[0] = Convolution(grad, g.input(1), {}, attrs);
-  if (g.wants(1)) result[1] = ConvolutionGradWeight(g.input(0), grad, attrs);
-  return result;
-}
-
-// Bilinear. With G, h the gradients of dw and db: d/d dy = conv(x, G) + h, d/d x = the data gradient of dy by G.
-std::vector<Symbol> GradWeightGradient(const GradientContext& g) {
-  const auto& attrs = g.attrs<ConvolutionAttrs>();
-  const Symbol& grad = g.output_grad(0);
-  const Symbol bias = attrs.no_bias ? Symbol() : g.output_grad(1);
-  std::vector<Symbol> result(2);
-  if (g.wants(0) && !grad.empty()) {
-    result[0] = Convolution(g.input(1), grad, bias, Linear(attrs, bias.empty()));
-  } else if (g.wants(0)) {
+  static Symbol GradWeight(const Symbol& dy, const Symbol& x, const Attrs& attrs) {
+    return ConvolutionGradWeight(dy, x, attrs);
+  }
+  static Symbol Spread(const Symbol& b, const Attrs& attrs, const Extents& shape) {
     std::vector<int64_t> per_channel(attrs.kernel.size() + 1, 1);
     per_channel[0] = attrs.num_filter;
-    result[0] = rule::BroadcastTo(Reshape(bias, {.shape = per_channel}), g.shape(0));
+    return rule::BroadcastTo(Reshape(b, {.shape = per_channel}), shape);
   }
-  if (g.wants(1) && !grad.empty()) result[1] = DataGradient(g.input(0), grad, attrs, [&] { return g.shape(1); });
-  return result;
-}
+};
+using Linear = rule::LinearLayer<Layer>;
 
 }  // namespace
 
@@ -161,10 +135,7 @@ Symbol Convolution(const Symbol& data, const ConvolutionAttrs& attrs, const std:
 }
 Symbol Convolution(const Symbol& data, const Symbol& weight, const Symbol& bias, const ConvolutionAttrs& attrs,
                    const std::string& name) {
-  std::vector<Symbol> inputs = {data, weight};
-  if (!attrs.no_bias) inputs.push_back(bias);
-  if (attrs.no_bias && !bias.empty()) throw ModelError("Convolution: a bias is given, but no_bias is set");
-  return Apply(ConvolutionOp(), attrs, std::move(inputs), name);
+  return Linear::Make(ConvolutionOp(), data, weight, bias, attrs, name);
 }
 
 std::vector<Window> ConvolutionWindows(const ConvolutionAttrs& attrs, const Shape& data) {
@@ -191,19 +162,10 @@ const OpDef& ConvolutionOp() {
           "y[n, f, o] = f(b[f] + sum over c, k of w[f, c, k] x[n, c, o stride + k dilate - pad]), f the activation, if "
           "any.",
       .attrs_type = &AttrsOf<ConvolutionAttrs>(),
-      .inputs = [](const AnyAttrs& attrs, int) -> std::vector<std::string> {
-        if (attrs.get<ConvolutionAttrs>().no_bias) return {"data", "weight"};
-        return {"data", "weight", "bias"};
-      },
-      .infer_shape =
-          [](InferContext& c) {
-            const auto& attrs = c.attrs<ConvolutionAttrs>();
-            if (!attrs.no_bias) c.SetInput(2, {attrs.num_filter});
-            InferConvolution(attrs, Value::In(c, 0), Value::In(c, 1), Value::Out(c, 0));
-          },
-      .batch_axis = rule::BatchedAtFirstAxis,
+      .inputs = {"data", "weight", Optional("bias", Unless(&ConvolutionAttrs::no_bias))},
+      .infer = Infer,
       .check = CheckAttrs,
-      .gradient = ConvolutionGradient,
+      .gradient = Linear::Gradient,
   };
   return op;
 }
@@ -215,11 +177,10 @@ const OpDef& ConvolutionGradDataOp() {
           "dx[n, c, i] = sum of w[f, c, k] dy[n, f, o] where o stride + k dilate - pad = i: the transposed "
           "convolution.",
       .attrs_type = &AttrsOf<ConvolutionGradDataAttrs>(),
-      .inputs = rule::Inputs({"output_grad", "weight"}),
-      .infer_shape = InferGradData,
-      .batch_axis = rule::BatchedAtFirstAxis,
+      .inputs = {"output_grad", "weight"},
+      .infer = InferGradData,
       .check = CheckGradData,
-      .gradient = GradDataGradient,
+      .gradient = Linear::GradDataGradient<ConvolutionGradDataAttrs>,
       .zero_to_zero = true,
   };
   return op;
@@ -231,15 +192,11 @@ const OpDef& ConvolutionGradWeightOp() {
       .doc =
           "dw[f, c, k] = sum over n, o of dy[n, f, o] x[n, c, o stride + k dilate - pad]; db[f] = sum of dy[n, f, o].",
       .attrs_type = &AttrsOf<ConvolutionAttrs>(),
-      .inputs = rule::Inputs({"output_grad", "data"}),
-      .outputs = [](const AnyAttrs& attrs) -> std::vector<std::string> {
-        if (attrs.get<ConvolutionAttrs>().no_bias) return {"weight_grad"};
-        return {"weight_grad", "bias_grad"};
-      },
-      .infer_shape = InferGradWeight,
-      .batch_axis = rule::NotBatched,
+      .inputs = {"output_grad", "data"},
+      .outputs = {"weight_grad", Optional("bias_grad", Unless(&ConvolutionAttrs::no_bias))},
+      .infer = InferGradWeight,
       .check = CheckAttrs,
-      .gradient = GradWeightGradient,
+      .gradient = Linear::GradWeightGradient,
       .zero_to_zero = true,
   };
   return op;

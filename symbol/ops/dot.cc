@@ -1,8 +1,8 @@
 #include <utility>
 
 #include "base/error.h"
-#include "symbol/ops/common.h"
 #include "symbol/ops/reduce.h"
+#include "symbol/ops/rules.h"
 
 namespace bindery {
 namespace {
@@ -49,41 +49,29 @@ void InferMatrices(const DotAttrs& attrs, Value a, Value b, Value output) {
   set(a, m, k, attrs.transpose_a);
   set(b, k, n, attrs.transpose_b);
   output.Set({m, n});
+  // The samples are rows of op(a) or columns of op(b); along the contracted axis they are summed.
+  a.Carry(output, [&](int axis) { return axis == (attrs.transpose_a ? 1 : 0) ? 0 : -1; });
+  b.Carry(output, [&](int axis) { return axis == (attrs.transpose_b ? 0 : 1) ? 1 : -1; });
 }
 
 void InferDot(InferContext& c) {
   const auto& attrs = c.attrs<DotAttrs>();
-  const Value a = Value::In(c, 0), b = Value::In(c, 1), output = Value::Out(c, 0);
-  if (a.shape() && !b.shape()) b.Set(rule::Unknown(a.shape()->rank()));
-  if (b.shape() && !a.shape()) a.Set(rule::Unknown(b.shape()->rank()));
-  if (!a.shape() && output.shape() && output.shape()->rank() == 2) {
-    a.Set(rule::Unknown(2));
-    b.Set(rule::Unknown(2));
-  }
-  if (!a.shape()) return;
+  const Value a = c.in(0), b = c.in(1), output = c.out(0);
+  rule::SameDTypes(c);
+  if (!a.shape() && output.shape() && output.shape()->rank() == 2) a.Set(rule::Unknown(2));
+  if (!rule::SameRank(a, b)) return;
   CheckRanks(attrs, *a.shape(), *b.shape());
   if (a.shape()->rank() == 2) return InferMatrices(attrs, a, b, output);
   if (!attrs.transpose_a && !attrs.transpose_b) {
-    rule::Alike({a, b});
+    rule::SameShape({a, b});
     output.Set({1});
   } else if (attrs.transpose_b) {  // (1) x (K)^T
     a.Set({1});
-    rule::Alike({b, output});
+    rule::SameShape({b, output});
   } else {  // (K)^T x (1)
     b.Set({1});
-    rule::Alike({a, output});
+    rule::SameShape({a, output});
   }
-}
-
-// The samples are rows of op(a) or columns of op(b); along the contracted axis they are summed.
-void DotBatchAxis(BatchAxisContext& c) {
-  rule::NotBatched(c);
-  if (c.input_shapes[0].rank() != 2) return;
-  const auto& attrs = c.attrs<DotAttrs>();
-  const int a = c.input_axes[0], b = c.input_axes[1];
-  const bool rows = a == (attrs.transpose_a ? 1 : 0), columns = b == (attrs.transpose_b ? 0 : 1);
-  if (rows && b < 0) c.output_axes[0] = 0;
-  if (columns && a < 0) c.output_axes[0] = 1;
 }
 
 Symbol Product(const Symbol& a, bool transpose_a, const Symbol& b, bool transpose_b) {
@@ -122,9 +110,8 @@ const OpDef& DotOp() {
       .name = "Dot",
       .doc = "The product of two matrices, or the inner product of two vectors.",
       .attrs_type = &AttrsOf<DotAttrs>(),
-      .inputs = rule::Inputs({"a", "b"}),
-      .infer_shape = InferDot,
-      .batch_axis = DotBatchAxis,
+      .inputs = {"a", "b"},
+      .infer = InferDot,
       .gradient = DotGradient,
       .zero_to_zero = true,
   };

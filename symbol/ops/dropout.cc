@@ -1,10 +1,14 @@
 #include "symbol/ops/dropout.h"
 
+#include <algorithm>
+
 #include "base/error.h"
-#include "symbol/ops/common.h"
+#include "symbol/ops/rules.h"
 
 namespace bindery {
 namespace {
+
+using rule::Value;
 
 void CheckAttrs(const AnyAttrs& any) {
   const auto& attrs = any.get<DropoutAttrs>();
@@ -12,35 +16,27 @@ void CheckAttrs(const AnyAttrs& any) {
   rule::CheckAxesAttr("axes", attrs.axes);
 }
 
-// The mask's shape for a data shape.
-Shape MaskShape(const DropoutAttrs& attrs, Shape data) {
-  for (int64_t axis : attrs.axes) data.Set(rule::Axis(axis, data), 1);
-  return data;
+// The mask is uint8, of data's shape but for the axes along which a decision is shared: 1 there. From the mask data's
+// shape follows if none is.
+void InferMask(const DropoutAttrs& attrs, Value data, Value mask) {
+  mask.SetDType(DType::kUInt8);
+  if (!data.shape() && attrs.axes.empty() && mask.shape()) data.Set(*mask.shape());
+  if (!data.shape()) return;
+  Shape shape = *data.shape();
+  for (int64_t axis : attrs.axes) shape.Set(rule::Axis(axis, shape), 1);
+  mask.Set(shape);
+  data.Carry(mask, [&](int axis) {
+    const auto shared = [&](int64_t of_all) { return rule::Axis(of_all, shape) == axis; };
+    return std::ranges::any_of(attrs.axes, shared) ? -1 : axis;
+  });
 }
 
-void InferDropout(InferContext& c) {
-  const auto data = rule::Value::In(c, 0);
-  rule::Alike({data, rule::Value::Out(c, 0)});
-  if (data.shape()) c.SetOutput(1, MaskShape(c.attrs<DropoutAttrs>(), *data.shape()));
-}
-
-void InferDropoutGrad(InferContext& c) {
-  const auto output_grad = rule::Value::In(c, 0);
-  rule::Alike({output_grad, rule::Value::Out(c, 0)});
-  if (output_grad.shape()) {
-    c.SetInput(1, MaskShape(c.attrs<DropoutAttrs>(), *output_grad.shape()));
-  } else if (c.attrs<DropoutAttrs>().axes.empty() && c.input(1)) {
-    output_grad.Set(*c.input(1));
-  }
-}
-
-void DropoutBatchAxis(BatchAxisContext& c) {
-  const int axis = c.input_axes[0];
-  c.output_axes = {axis, axis};
-  if (axis < 0) return;
-  for (int64_t shared : c.attrs<DropoutAttrs>().axes) {
-    if (rule::Axis(shared, c.input_shapes[0]) == axis) c.output_axes[1] = -1;  // one decision for all samples
-  }
+void InferDropout(InferContext& c, Value mask) {
+  rule::Same({c.in(0), c.out(0)});
+  InferMask(c.attrs<DropoutAttrs>(), c.in(0), mask);
+  rule::SameShape({c.in(0), c.out(0)});
+  c.in(0).Carry(c.out(0));
+  mask.Carry(c.out(0));  // in the gradient
 }
 
 }  // namespace
@@ -58,15 +54,8 @@ const OpDef& DropoutOp() {
       .name = "Dropout",
       .doc = "y = x mask / (1 - p) with mask = 1 with probability 1 - p in training; y = x in prediction.",
       .attrs_type = &AttrsOf<DropoutAttrs>(),
-      .outputs = rule::Outputs({"output", "mask"}),
-      .num_visible_outputs = [](const AnyAttrs&) { return 1; },
-      .infer_shape = InferDropout,
-      .infer_dtype =
-          [](InferDTypeContext& c) {
-            rule::AlikeDTypes(c, {0}, {0});
-            c.SetOutput(1, DType::kUInt8);
-          },
-      .batch_axis = DropoutBatchAxis,
+      .outputs = {"output", Hidden("mask")},
+      .infer = [](InferContext& c) { InferDropout(c, c.out(1)); },
       .check = CheckAttrs,
       .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
         // dx = dy mask / (1 - p)
@@ -89,13 +78,8 @@ const OpDef& DropoutGradOp() {
       .name = "DropoutGrad",
       .doc = "dx = dy mask / (1 - p); dx = dy where the forward pass was the identity.",
       .attrs_type = &AttrsOf<DropoutAttrs>(),
-      .inputs = rule::Inputs({"output_grad", "mask"}),
-      .infer_shape = InferDropoutGrad,
-      .infer_dtype =
-          [](InferDTypeContext& c) {
-            rule::AlikeDTypes(c, {0}, {0});
-            c.SetInput(1, DType::kUInt8);
-          },
+      .inputs = {"output_grad", "mask"},
+      .infer = [](InferContext& c) { InferDropout(c, c.in(1)); },
       .check = CheckAttrs,
       .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
         // Linear in dy, with the same factor.

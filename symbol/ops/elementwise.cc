@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "symbol/ops/activation.h"
 #include "symbol/ops/broadcast.h"
-#include "symbol/ops/common.h"
+#include "symbol/ops/rules.h"
 
 namespace bindery {
 namespace {
@@ -102,16 +102,14 @@ constexpr BinaryRow kBinary[] = {
 };
 
 // One type for all operands, floating point if the row wants it; the result's too, or bool.
-auto TypesOf(unsigned flags) {
-  return [flags](InferDTypeContext& c) {
-    std::optional<DType> common = flags & kTruth ? std::nullopt : c.output(0);
-    for (int i = 0; i < c.num_inputs() && !common; ++i) common = c.input(i);
-    if (flags & kTruth) c.SetOutput(0, DType::kBool);
-    if (!common) return;
-    if ((flags & kFloats) && !IsFloat(*common)) Throw<ShapeError>("takes floating point numbers, got {}", *common);
-    for (int i = 0; i < c.num_inputs(); ++i) c.SetInput(i, *common);
-    if (!(flags & kTruth)) c.SetOutput(0, *common);
-  };
+void InferTypes(InferContext& c, unsigned flags) {
+  std::optional<DType> common = flags & kTruth ? std::nullopt : c.out(0).dtype();
+  for (int i = 0; i < c.num_inputs() && !common; ++i) common = c.in(i).dtype();
+  if (flags & kTruth) c.out(0).SetDType(DType::kBool);
+  if (!common) return;
+  if ((flags & kFloats) && !IsFloat(*common)) Throw<ShapeError>("takes floating point numbers, got {}", *common);
+  for (int i = 0; i < c.num_inputs(); ++i) c.in(i).SetDType(*common);
+  if (!(flags & kTruth)) c.out(0).SetDType(*common);
 }
 
 // A rule of a row as a gradient: each operand's in the output's shape, then summed to the operand's.
@@ -126,47 +124,58 @@ std::vector<Symbol> GradientOf(const GradientContext& g, std::initializer_list<R
   return gradients;
 }
 
-OpDef Common(const char* name, const char* doc, unsigned flags) {
-  OpDef op = {.name = name, .doc = doc, .zero_to_zero = (flags & kZeroKept) != 0};
-  op.infer_shape = rule::InferBroadcast;
-  op.infer_dtype = TypesOf(flags);
-  op.batch_axis = rule::BatchAligned;
-  return op;
-}
-
 OpDef Define(const UnaryRow& row) {
-  OpDef op = Common(row.name, row.doc, row.flags);
-  op.gradient = [dx = row.dx](const GradientContext& g) { return GradientOf(g, {dx}); };
-  op.inplace = {{0, 0}};
-  return op;
+  return {.name = row.name,
+          .doc = row.doc,
+          .infer =
+              [flags = row.flags](InferContext& c) {
+                InferTypes(c, flags);
+                rule::SameShape({c.in(0), c.out(0)});
+                c.in(0).Carry(c.out(0));
+              },
+          .gradient = [dx = row.dx](const GradientContext& g) { return GradientOf(g, {dx}); },
+          .inplace = {{0, 0}},
+          .zero_to_zero = (row.flags & kZeroKept) != 0};
 }
 
 OpDef Define(const BinaryRow& row) {
-  OpDef op = Common(row.name, row.doc, row.flags);
-  op.inputs = rule::Inputs({"a", "b"});
-  op.gradient = [da = row.da, db = row.db](const GradientContext& g) { return GradientOf(g, {da, db}); };
-  op.inplace = {{0, 0}, {1, 0}};  // for the operand that is not stretched
-  return op;
+  return {.name = row.name,
+          .doc = row.doc,
+          .inputs = {"a", "b"},
+          .infer =
+              [flags = row.flags](InferContext& c) {
+                InferTypes(c, flags);
+                rule::BroadcastShapes(c);
+              },
+          .gradient =
+              [da = row.da, db = row.db](const GradientContext& g) {
+                return GradientOf(g, {da, db});
+              },
+          .inplace = {{0, 0}, {1, 0}},  // for the operand that is not stretched
+          .zero_to_zero = (row.flags & kZeroKept) != 0};
 }
 
 const OpDef& WhereOp() {
-  static const OpDef op = [] {
-    OpDef def = Common("Where", "a where the condition is true, else b.", kZeroKept);
-    def.inputs = rule::Inputs({"condition", "a", "b"});
-    def.infer_dtype = [](InferDTypeContext& c) {
-      c.SetInput(0, DType::kBool);
-      rule::AlikeDTypes(c, {1, 2}, {0});
-    };
-    def.gradient = [](const GradientContext& g) -> std::vector<Symbol> {
-      const Symbol &condition = g.input(0), &dy = g.output_grad(0);
-      std::vector<Symbol> gradients(3);
-      if (g.wants(1)) gradients[1] = rule::OperandGradient(g, 1, Where(condition, dy, 0.0));
-      if (g.wants(2)) gradients[2] = rule::OperandGradient(g, 2, Where(condition, 0.0, dy));
-      return gradients;
-    };
-    def.inplace = {{1, 0}, {2, 0}};
-    return def;
-  }();
+  static const OpDef op = {
+      .name = "Where",
+      .doc = "a where the condition is true, else b.",
+      .inputs = {"condition", "a", "b"},
+      .infer =
+          [](InferContext& c) {
+            c.in(0).SetDType(DType::kBool);
+            rule::SameDType({c.in(1), c.in(2), c.out(0)});
+            rule::BroadcastShapes(c);
+          },
+      .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
+        const Symbol &condition = g.input(0), &dy = g.output_grad(0);
+        std::vector<Symbol> gradients(3);
+        if (g.wants(1)) gradients[1] = rule::OperandGradient(g, 1, Where(condition, dy, 0.0));
+        if (g.wants(2)) gradients[2] = rule::OperandGradient(g, 2, Where(condition, 0.0, dy));
+        return gradients;
+      },
+      .inplace = {{1, 0}, {2, 0}},
+      .zero_to_zero = true,
+  };
   return op;
 }
 

@@ -3,8 +3,8 @@
 
 #include "base/error.h"
 #include "symbol/ops/activation.h"
-#include "symbol/ops/common.h"
 #include "symbol/ops/elementwise.h"
+#include "symbol/ops/rules.h"
 
 namespace bindery {
 namespace {
@@ -43,9 +43,8 @@ const OpDef& AddNOp() {
   static const OpDef op = {
       .name = "AddN",
       .doc = "arg0 + arg1 + ..., in order; one shape.",
-      .inputs = rule::AnyNumberOfInputs,
-      .infer_shape = rule::AllAlike,
-      .batch_axis = rule::BatchAligned,
+      .inputs = {Variadic("arg")},
+      .infer = rule::LikeEach,
       .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
         // Each gets dy.
         return std::vector<Symbol>(g.num_inputs(), g.output_grad(0));
@@ -61,9 +60,8 @@ const OpDef& AddReluGradOp() {
   static const OpDef op = {
       .name = "AddReluGrad",
       .doc = "(g0 + g1) [output > 0] of one shape. Made by fusion.",
-      .inputs = rule::Inputs({"g0", "g1", "output"}),
-      .infer_shape = rule::AllAlike,
-      .batch_axis = rule::BatchedAs(2),
+      .inputs = {"g0", "g1", "output"},
+      .infer = rule::Like(2),
       .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
         // dg0 = dg1 = dx [output > 0]; nothing for the output, as relu' is piecewise constant.
         const Symbol grad = ActivationGrad(g.output_grad(0), g.input(2), {ActivationType::kRelu});
@@ -80,10 +78,13 @@ const OpDef& ConstantOp() {
       .name = "Constant",
       .doc = "A tensor given with the model.",
       .attrs_type = &AttrsOf<ConstantAttrs>(),
-      .inputs = rule::Inputs({}),
-      .infer_shape = [](InferContext& c) { c.SetOutput(0, Checked(c.attrs<ConstantAttrs>()).value->shape()); },
-      .infer_dtype = [](InferDTypeContext& c) { c.SetOutput(0, Checked(c.attrs<ConstantAttrs>()).value->dtype()); },
-      .batch_axis = rule::NotBatched,
+      .inputs = {},
+      .infer =
+          [](InferContext& c) {
+            const HostTensor& value = *Checked(c.attrs<ConstantAttrs>()).value;
+            c.out(0).SetDType(value.dtype());
+            c.out(0).Set(value.shape());
+          },
       .check = [](const AnyAttrs& attrs) { Checked(attrs.get<ConstantAttrs>()); },
       .gradient = [](const GradientContext&) -> std::vector<Symbol> { return {}; },  // no inputs
   };
@@ -95,10 +96,8 @@ const OpDef& ScalarOp() {
       .name = "Scalar",
       .doc = "A number, in the element type of what it is combined with.",
       .attrs_type = &AttrsOf<ScalarAttrs>(),
-      .inputs = rule::Inputs({}),
-      .infer_shape = [](InferContext& c) { c.SetOutput(0, {}); },
-      .infer_dtype = [](InferDTypeContext&) {},
-      .batch_axis = rule::NotBatched,
+      .inputs = {},
+      .infer = [](InferContext& c) { c.out(0).Set({}); },                            // of any type
       .gradient = [](const GradientContext&) -> std::vector<Symbol> { return {}; },  // no inputs
   };
   return op;

@@ -1,7 +1,7 @@
 #include "symbol/ops/fully_connected.h"
 
 #include "base/error.h"
-#include "symbol/ops/common.h"
+#include "symbol/ops/linear_layer.h"
 
 namespace bindery {
 namespace {
@@ -39,82 +39,50 @@ void InferProduct(const FullyConnectedAttrs& attrs, Value data, Value weight, Va
     output.Set(data.shape()->With(-1, attrs.num_hidden));
     data.Set(output.shape()->With(-1, kUnknownDim));
   }
+  rule::Share(data, output, [&](int axis) { return axis < first; });
 }
 
-// (output gradient, weight) -> data gradient, of which `flatten` has joined the axes
+void Infer(InferContext& c) {
+  const auto& attrs = c.attrs<FullyConnectedAttrs>();
+  rule::SameDTypes(c);
+  c.in(2).Set({attrs.num_hidden});
+  InferProduct(attrs, c.in(0), c.in(1), c.out(0));
+}
+
+// Of data that `flatten` has joined the axes of.
 void InferGradData(InferContext& c) {
   const auto& attrs = c.attrs<FullyConnectedAttrs>();
-  if (attrs.flatten) c.SetOutput(0, rule::Unknown(2));
-  InferProduct(attrs, Value::Out(c, 0), Value::In(c, 1), Value::In(c, 0));
+  rule::SameDTypes(c);
+  if (attrs.flatten) c.out(0).Set(rule::Unknown(2));
+  InferProduct(attrs, c.out(0), c.in(1), c.in(0));
 }
 
 void InferGradWeight(InferContext& c) {
   const auto& attrs = c.attrs<FullyConnectedAttrs>();
-  InferProduct(attrs, Value::In(c, 1), Value::Out(c, 0), Value::In(c, 0));
-  if (!attrs.no_bias) c.SetOutput(1, {attrs.num_hidden});
+  rule::SameDTypes(c);
+  InferProduct(attrs, c.in(1), c.out(0), c.in(0));
+  c.out(1).Set({attrs.num_hidden});
 }
 
-void BatchAxis(BatchAxisContext& c) {
-  const auto& attrs = c.attrs<FullyConnectedAttrs>();
-  const int axis = c.input_axes[0];
-  const bool kept = attrs.flatten ? axis == 0 : axis < c.input_shapes[0].rank() - 1;
-  c.output_axes[0] = kept ? axis : -1;
-}
-
-FullyConnectedAttrs Linear(FullyConnectedAttrs attrs, bool no_bias) {
-  attrs.activation = ActivationType::kNone;
-  attrs.no_bias = no_bias;
-  return attrs;
-}
-
-// dy W, as data's shape has it.
-template <class ShapeOf>
-Symbol DataGradient(const Symbol& dy, const Symbol& weight, const FullyConnectedAttrs& attrs, const ShapeOf& data) {
-  const Symbol grad = FullyConnectedGradData(dy, weight, Linear(attrs, true));
-  if (!attrs.flatten) return grad;
-  const Extents shape = data();
-  return shape.size() == 2 ? grad : rule::ReshapeTo(grad, shape);
-}
-
-// With g = dy f': dx = g W, dW = g^T x, db = sum over samples of g.
-std::vector<Symbol> FullyConnectedGradient(const GradientContext& g) {
-  const auto& attrs = g.attrs<FullyConnectedAttrs>();
-  Symbol dy = g.output_grad(0);
-  if (attrs.activation != ActivationType::kNone) dy = ActivationGrad(dy, g.output(0), {attrs.activation});
-  std::vector<Symbol> result(g.num_inputs());
-  if (g.wants(0)) result[0] = DataGradient(dy, g.input(1), attrs, [&] { return g.shape(0); });
-  const bool wants_bias = !attrs.no_bias && g.wants(2);
-  if (g.wants(1) || wants_bias) {
-    const Symbol grads = FullyConnectedGradWeight(dy, g.input(0), Linear(attrs, !wants_bias));
-    if (g.wants(1)) result[1] = grads[0];
-    if (wants_bias) result[2] = grads[1];
+// dx = dy W, as data's shape has it; dW = dy^T x, db = the sum of dy over samples.
+struct Layer {
+  using Attrs = FullyConnectedAttrs;
+  static Symbol Forward(const Symbol& x, const Symbol& w, const Symbol& b, const Attrs& attrs) {
+    return FullyConnected(x, w, b, attrs);
   }
-  return result;
-}
-
-// Bilinear. With G the gradient of dx: d/d dy = G W^T, d/d W = dy^T G.
-std::vector<Symbol> GradDataGradient(const GradientContext& g) {
-  const auto attrs = Linear(g.attrs<FullyConnectedAttrs>(), true);
-  const Symbol& grad = g.output_grad(0);
-  std::vector<Symbol> result(2);
-  if (g.wants(0)) result[0] = FullyConnected(grad, g.input(1), {}, attrs);
-  if (g.wants(1)) result[1] = FullyConnectedGradWeight(g.input(0), grad, attrs);
-  return result;
-}
-
-// Bilinear. With G, h the gradients of dW and db: d/d dy = x G^T + h, d/d x = dy G.
-std::vector<Symbol> GradWeightGradient(const GradientContext& g) {
-  const auto& attrs = g.attrs<FullyConnectedAttrs>();
-  const Symbol& grad = g.output_grad(0);
-  const Symbol bias = attrs.no_bias ? Symbol() : g.output_grad(1);
-  std::vector<Symbol> result(2);
-  if (g.wants(0)) {
-    result[0] = grad.empty() ? rule::BroadcastTo(bias, g.shape(0))
-                             : FullyConnected(g.input(1), grad, bias, Linear(attrs, bias.empty()));
+  template <class ShapeOf>
+  static Symbol GradData(const Symbol& dy, const Symbol& w, const Attrs& attrs, const ShapeOf& data) {
+    const Symbol grad = FullyConnectedGradData(dy, w, attrs);
+    if (!attrs.flatten) return grad;
+    const Extents shape = data();
+    return shape.size() == 2 ? grad : rule::ReshapeTo(grad, shape);
   }
-  if (g.wants(1) && !grad.empty()) result[1] = DataGradient(g.input(0), grad, attrs, [&] { return g.shape(1); });
-  return result;
-}
+  static Symbol GradWeight(const Symbol& dy, const Symbol& x, const Attrs& attrs) {
+    return FullyConnectedGradWeight(dy, x, attrs);
+  }
+  static Symbol Spread(const Symbol& b, const Attrs&, const Extents& shape) { return rule::BroadcastTo(b, shape); }
+};
+using Linear = rule::LinearLayer<Layer>;
 
 }  // namespace
 
@@ -123,10 +91,7 @@ Symbol FullyConnected(const Symbol& data, const FullyConnectedAttrs& attrs, cons
 }
 Symbol FullyConnected(const Symbol& data, const Symbol& weight, const Symbol& bias, const FullyConnectedAttrs& attrs,
                       const std::string& name) {
-  std::vector<Symbol> inputs = {data, weight};
-  if (!attrs.no_bias) inputs.push_back(bias);
-  if (attrs.no_bias && !bias.empty()) throw ModelError("FullyConnected: a bias is given, but no_bias is set");
-  return Apply(FullyConnectedOp(), attrs, std::move(inputs), name);
+  return Linear::Make(FullyConnectedOp(), data, weight, bias, attrs, name);
 }
 
 Symbol FullyConnectedGradData(const Symbol& output_grad, const Symbol& weight, const FullyConnectedAttrs& attrs,
@@ -143,19 +108,10 @@ const OpDef& FullyConnectedOp() {
       .name = "FullyConnected",
       .doc = "y = f(x W^T + b), f the activation, if any.",
       .attrs_type = &AttrsOf<FullyConnectedAttrs>(),
-      .inputs = [](const AnyAttrs& attrs, int) -> std::vector<std::string> {
-        if (attrs.get<FullyConnectedAttrs>().no_bias) return {"data", "weight"};
-        return {"data", "weight", "bias"};
-      },
-      .infer_shape =
-          [](InferContext& c) {
-            const auto& attrs = c.attrs<FullyConnectedAttrs>();
-            if (!attrs.no_bias) c.SetInput(2, {attrs.num_hidden});
-            InferProduct(attrs, Value::In(c, 0), Value::In(c, 1), Value::Out(c, 0));
-          },
-      .batch_axis = BatchAxis,
+      .inputs = {"data", "weight", Optional("bias", Unless(&FullyConnectedAttrs::no_bias))},
+      .infer = Infer,
       .check = CheckAttrs,
-      .gradient = FullyConnectedGradient,
+      .gradient = Linear::Gradient,
   };
   return op;
 }
@@ -165,11 +121,10 @@ const OpDef& FullyConnectedGradDataOp() {
       .name = "FullyConnectedGradData",
       .doc = "dx = dy W.",
       .attrs_type = &AttrsOf<FullyConnectedAttrs>(),
-      .inputs = rule::Inputs({"output_grad", "weight"}),
-      .infer_shape = InferGradData,
-      .batch_axis = BatchAxis,
+      .inputs = {"output_grad", "weight"},
+      .infer = InferGradData,
       .check = CheckAttrs,
-      .gradient = GradDataGradient,
+      .gradient = Linear::GradDataGradient<FullyConnectedAttrs>,
       .zero_to_zero = true,
   };
   return op;
@@ -180,15 +135,11 @@ const OpDef& FullyConnectedGradWeightOp() {
       .name = "FullyConnectedGradWeight",
       .doc = "dW = dy^T x, db = sum over samples of dy.",
       .attrs_type = &AttrsOf<FullyConnectedAttrs>(),
-      .inputs = rule::Inputs({"output_grad", "data"}),
-      .outputs = [](const AnyAttrs& attrs) -> std::vector<std::string> {
-        if (attrs.get<FullyConnectedAttrs>().no_bias) return {"weight_grad"};
-        return {"weight_grad", "bias_grad"};
-      },
-      .infer_shape = InferGradWeight,
-      .batch_axis = rule::NotBatched,
+      .inputs = {"output_grad", "data"},
+      .outputs = {"weight_grad", Optional("bias_grad", Unless(&FullyConnectedAttrs::no_bias))},
+      .infer = InferGradWeight,
       .check = CheckAttrs,
-      .gradient = GradWeightGradient,
+      .gradient = Linear::GradWeightGradient,
       .zero_to_zero = true,
   };
   return op;

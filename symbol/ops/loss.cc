@@ -2,7 +2,7 @@
 #include "symbol/ops/loss.h"
 
 #include "base/error.h"
-#include "symbol/ops/common.h"
+#include "symbol/ops/rules.h"
 
 namespace bindery {
 namespace {
@@ -14,28 +14,31 @@ constexpr const char* kHeadGradient = "a loss head's gradient is a convention, n
 bool Always(const AnyAttrs&) { return true; }
 
 // How many: (1), float32.
-OpDef Count(std::string name, std::string doc, const AttrsType& type, std::string input) {
+OpDef Count(std::string name, std::string doc, const AttrsType& type, const char* input) {
   return {
       .name = std::move(name),
       .doc = std::move(doc),
       .attrs_type = &type,
-      .inputs = rule::Inputs({std::move(input)}),
-      .infer_shape = [](InferContext& c) { c.SetOutput(0, {1}); },
-      .infer_dtype = [](InferDTypeContext& c) { c.SetOutput(0, DType::kFloat32); },
-      .batch_axis = rule::NotBatched,
+      .inputs = {input},
+      .infer =
+          [](InferContext& c) {
+            c.out(0).Set({1});
+            c.out(0).SetDType(DType::kFloat32);
+          },
       .not_differentiable = "a count has no derivative",
   };
 }
 
-// The label has as many elements as data: its shape, or for example (N) for data (N, 1).
+// The label has as many elements as data: its shape, or for example (N) for data (N, 1). It may be of any type.
 void InferRegression(InferContext& c) {
-  const Value data = Value::In(c, 0), label = Value::In(c, 1);
-  rule::Alike({data, Value::Out(c, 0)});
+  const Value data = c.in(0), label = c.in(1), output = c.out(0);
+  rule::Same({data, output});
+  data.Carry(output);
   if (data.shape() && data.shape()->rank() < 1) throw ShapeError("expected data of 1 or more axes (N, ...), got ()");
   if (data.shape() && !label.shape() && c.may_assume()) label.Set(*data.shape());
   if (!data.shape() || !label.shape()) return;
   if (data.shape()->rank() == label.shape()->rank()) {
-    rule::Alike({data, label, Value::Out(c, 0)});
+    rule::SameShape({data, label, output});
   } else if (data.Known() && label.Known() && data.shape()->Elements() != label.shape()->Elements()) {
     Throw<ShapeError>("data {} and label {} differ in their number of elements", *data.shape(), *label.shape());
   }
@@ -90,8 +93,7 @@ const OpDef& SumOverDevicesOp() {
   static const OpDef op = {
       .name = "SumOverDevices",
       .doc = "The sum of x over all devices, in device order: the same on each.",
-      .infer_shape = rule::AllAlike,
-      .batch_axis = rule::NotBatched,
+      .infer = rule::AllAlike,
       .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
         // Each device's x is in every device's sum: dx = the sum of dy over all devices.
         return {SumOverDevices(g.output_grad(0))};
@@ -107,10 +109,8 @@ const OpDef& LinearRegressionOutputOp() {
       .name = "LinearRegressionOutput",
       .doc = "y = x; a loss head: dx = (x - label) grad_scale / (elements per sample).",
       .attrs_type = &AttrsOf<LinearRegressionOutputAttrs>(),
-      .inputs = rule::Inputs({"data", "label"}),
-      .infer_shape = InferRegression,
-      .infer_dtype = [](InferDTypeContext& c) { rule::AlikeDTypes(c, {0}, {0}); },  // labels of any type
-      .batch_axis = rule::BatchedAs(0),
+      .inputs = {"data", "label"},
+      .infer = InferRegression,
       .check =
           [](const AnyAttrs& any) {
             rule::CheckFinite("grad_scale", any.get<LinearRegressionOutputAttrs>().grad_scale);
@@ -134,10 +134,8 @@ const OpDef& LinearRegressionOutputGradOp() {
       .name = "LinearRegressionOutputGrad",
       .doc = "dx = (output - label) grad_scale / (elements per sample).",
       .attrs_type = &AttrsOf<LinearRegressionOutputAttrs>(),
-      .inputs = rule::Inputs({"output", "label"}),
-      .infer_shape = InferRegression,
-      .infer_dtype = [](InferDTypeContext& c) { rule::AlikeDTypes(c, {0}, {0}); },
-      .batch_axis = rule::BatchedAs(0),
+      .inputs = {"output", "label"},
+      .infer = InferRegression,
       .check = LinearRegressionOutputOp().check,
       .not_differentiable = kHeadGradient,
       .inplace = {{0, 0}},
@@ -150,7 +148,7 @@ const OpDef& MakeLossOp() {
       .name = "MakeLoss",
       .doc = "y = x; a loss head: dx = grad_scale / divisor everywhere.",
       .attrs_type = &AttrsOf<MakeLossAttrs>(),
-      .infer_shape = rule::AllAlike,
+      .infer = rule::Like(0),
       .check = CheckMakeLoss,
       .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
         const auto& attrs = g.attrs<MakeLossAttrs>();
@@ -176,21 +174,14 @@ const OpDef& MakeLossGradOp() {
       .name = "MakeLossGrad",
       .doc = "grad_scale / divisor, a scalar: the gradient of every element.",
       .attrs_type = &AttrsOf<MakeLossGradAttrs>(),
-      .inputs = [](const AnyAttrs& attrs, int) -> std::vector<std::string> {
-        if (CountsValid(attrs)) return {"valid_count"};
-        return {};
-      },
-      .infer_shape =
+      .inputs = {Optional("valid_count", CountsValid)},
+      .infer =
           [](InferContext& c) {
-            c.SetOutput(0, {});
-            if (CountsValid(c.any_attrs())) c.SetInput(0, {1});
+            c.out(0).Set({});
+            c.out(0).SetDType(c.attrs<MakeLossGradAttrs>().dtype);
+            c.in(0).Set({1});
+            c.in(0).SetDType(DType::kFloat32);
           },
-      .infer_dtype =
-          [](InferDTypeContext& c) {
-            c.SetOutput(0, c.attrs<MakeLossGradAttrs>().dtype);
-            if (CountsValid(c.any_attrs())) c.SetInput(0, DType::kFloat32);
-          },
-      .batch_axis = rule::NotBatched,
       .check = [](const AnyAttrs& any) { rule::CheckFinite("grad_scale", any.get<MakeLossGradAttrs>().grad_scale); },
       .not_differentiable = kHeadGradient,
       .reads_step = true,
@@ -202,7 +193,7 @@ const OpDef& BlockGradOp() {
   static const OpDef op = {
       .name = "BlockGrad",
       .doc = "y = x; no gradient passes.",
-      .infer_shape = rule::AllAlike,
+      .infer = rule::Like(0),
       .gradient = [](const GradientContext&) -> std::vector<Symbol> { return {}; },
       .is_loss = Always,  // as a head it asks for no head gradient
       .blocks_gradient = true,

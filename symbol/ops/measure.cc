@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "base/exact_sum.h"
-#include "symbol/ops/common.h"
+#include "symbol/ops/rules.h"
 
 namespace bindery {
 namespace {
@@ -11,48 +11,53 @@ using rule::Value;
 
 constexpr char kNoGradient[] = "it serves metrics and checks";
 
-// (data [, place]) -> output: data's shape without the axis
+// (data [, place]) -> output: data's shape without the axis. Places may be of any type.
 void InferPlace(InferContext& c) {
-  const Value data = Value::In(c, 0), output = Value::Out(c, 0);
+  const Value data = c.in(0), output = c.out(0);
   if (!data.shape()) return;
   const int axis = rule::Axis(c.attrs<PlaceAttrs>().axis, *data.shape());
   output.Set(data.shape()->Erase(axis));
-  if (c.num_inputs() > 1) rule::Alike({Value::In(c, 1), output});
+  if (c.num_inputs() > 1) rule::SameShape({c.in(1), output});
   data.Set(output.shape()->Insert(axis, (*data.shape())[axis]));
   if (data.Known() && (*data.shape())[axis] == 0 && output.shape()->Elements() != 0) {
     Throw<ShapeError>("there are no elements along axis {} of {}", axis, *data.shape());
   }
+  data.Carry(output, [&](int own) { return own == axis ? -1 : own - (axis < own ? 1 : 0); });
 }
 
-void PlaceBatchAxis(BatchAxisContext& c) {
-  rule::NotBatched(c);
-  const int axis = rule::Axis(c.attrs<PlaceAttrs>().axis, c.input_shapes[0]), batch = c.input_axes[0];
-  if (batch >= 0 && batch != axis) c.output_axes[0] = batch - (axis < batch ? 1 : 0);
+void InferPlaceAsNumber(InferContext& c) {
+  c.out(0).SetDType(DType::kInt64);
+  InferPlace(c);
 }
 
-OpDef Place(std::string name, std::string doc, std::vector<std::string> inputs) {
+void InferPick(InferContext& c) {
+  rule::SameDType({c.in(0), c.out(0)});
+  InferPlace(c);
+}
+
+OpDef Place(std::string name, std::string doc, Slots inputs, void (*infer)(InferContext&)) {
   return {
       .name = std::move(name),
       .doc = std::move(doc),
       .attrs_type = &AttrsOf<PlaceAttrs>(),
-      .inputs = rule::Inputs(std::move(inputs)),
-      .infer_shape = InferPlace,
-      .infer_dtype = [](InferDTypeContext& c) { c.SetOutput(0, DType::kInt64); },  // of any types
-      .batch_axis = PlaceBatchAxis,
+      .inputs = std::move(inputs),
+      .infer = infer,
       .check = [](const AnyAttrs& attrs) { rule::CheckAxisAttr("axis", attrs.get<PlaceAttrs>().axis); },
       .not_differentiable = kNoGradient,
   };
 }
 
-// data -> (kSize), float64
+// data, of any type -> (kSize), float64
 template <int kSize>
 OpDef Summary(std::string name, std::string doc) {
   return {
       .name = std::move(name),
       .doc = std::move(doc),
-      .infer_shape = [](InferContext& c) { c.SetOutput(0, {kSize}); },
-      .infer_dtype = [](InferDTypeContext& c) { c.SetOutput(0, DType::kFloat64); },  // of any type
-      .batch_axis = rule::NotBatched,
+      .infer =
+          [](InferContext& c) {
+            c.out(0).Set({kSize});
+            c.out(0).SetDType(DType::kFloat64);
+          },
       .not_differentiable = kNoGradient,
   };
 }
@@ -74,23 +79,20 @@ Symbol FirstOutside(const Symbol& data, const FirstOutsideAttrs& attrs, const st
 }
 
 const OpDef& ArgMaxOp() {
-  static const OpDef op = Place("ArgMax", "Along an axis, where the first of the largest elements is.", {"data"});
+  static const OpDef op =
+      Place("ArgMax", "Along an axis, where the first of the largest elements is.", {"data"}, InferPlaceAsNumber);
   return op;
 }
 
 const OpDef& PickOp() {
-  static const OpDef op = [] {
-    OpDef def = Place("Pick", "Along an axis, the element at a place.", {"data", "place"});
-    def.infer_dtype = [](InferDTypeContext& c) { rule::AlikeDTypes(c, {0}, {0}); };  // places of any type
-    return def;
-  }();
+  static const OpDef op = Place("Pick", "Along an axis, the element at a place.", {"data", "place"}, InferPick);
   return op;
 }
 
 const OpDef& RankOfOp() {
   static const OpDef op =
       Place("RankOf", "Along an axis, how many elements are larger than the one at a place, or equal and before it.",
-            {"data", "place"});
+            {"data", "place"}, InferPlaceAsNumber);
   return op;
 }
 

@@ -1,7 +1,7 @@
 #include "symbol/ops/pooling.h"
 
 #include "base/error.h"
-#include "symbol/ops/common.h"
+#include "symbol/ops/rules.h"
 
 namespace bindery {
 namespace {
@@ -34,17 +34,16 @@ Window WindowOf(const PoolingAttrs& attrs, int axis, int64_t size) {
 
 const char* AxesOf(const PoolingAttrs& attrs) { return rule::DataAxes(static_cast<int>(attrs.kernel.size()) + 2); }
 
-// data (N, C, spatial...), output (N, C, spatial'...); extents of the output follow from the data's, not back.
+// data (N, C, spatial...), output (N, C, spatial'...); extents of the output follow from the data's, not back. Windows
+// mix nothing along N and C.
 void InferPooling(const PoolingAttrs& attrs, Value data, Value output) {
+  rule::SameDType({data, output});
   if (!attrs.global) {
     const int rank = static_cast<int>(attrs.kernel.size()) + 2;
     if (data.shape()) rule::ExpectRank(*data.shape(), rank, AxesOf(attrs));
     data.Set(rule::Unknown(rank));
   }
-  if (!data.shape()) {
-    if (output.shape()) data.Set(rule::Unknown(output.shape()->rank()));
-    if (!data.shape()) return;
-  }
+  if (!data.shape() && !rule::SameRank(data, output)) return;
   const Shape in = *data.shape();
   if (in.rank() < 3 || in.rank() > 2 + static_cast<int>(rule::kMaxSpatial)) {
     Throw<ShapeError>("expected 3 to 5 axes (N, C, spatial...), got {}", in);
@@ -60,6 +59,7 @@ void InferPooling(const PoolingAttrs& attrs, Value data, Value output) {
   }
   output.Set(out);
   data.Set(rule::Unknown(in.rank()).With(0, (*output.shape())[0]).With(1, (*output.shape())[1]));
+  rule::Share(data, output, [](int axis) { return axis < 2; });
 }
 
 void CheckAttrs(const AnyAttrs& any) { CheckPooling(any.get<PoolingAttrs>()); }
@@ -73,27 +73,24 @@ void CheckGrad(const AnyAttrs& any) {
   rule::CheckPerAxis("extents", attrs.extents, attrs.global ? attrs.extents.size() : attrs.kernel.size(), 1);
 }
 
-bool IsMax(const AnyAttrs& any) { return any.get<PoolingAttrs>().type == PoolType::kMax; }
-bool IsMaxGrad(const AnyAttrs& any) { return any.get<PoolingGradAttrs>().type == PoolType::kMax; }
+template <class Attrs>
+Slot StateOfMax() {
+  return Optional("state", [](const AnyAttrs& any) { return any.get<Attrs>().type == PoolType::kMax; });
+}
 
 // (output gradient [, state]) -> data gradient
 void InferPoolingGrad(InferContext& c) {
   const auto& attrs = c.attrs<PoolingGradAttrs>();
-  const Value grad = Value::In(c, 0), data = Value::Out(c, 0);
+  const Value grad = c.in(0), data = c.out(0);
   Shape shape = rule::Unknown(static_cast<int>(attrs.extents.size()) + 2);
   for (size_t i = 0; i < attrs.extents.size(); ++i) shape.Set(static_cast<int>(i) + 2, attrs.extents[i]);
-  data.Set(shape);
   if (grad.shape() && grad.shape()->rank() == shape.rank()) {
-    data.Set(rule::Unknown(shape.rank()).With(0, (*grad.shape())[0]).With(1, (*grad.shape())[1]));
+    shape.Set(0, (*grad.shape())[0]);
+    shape.Set(1, (*grad.shape())[1]);
   }
+  data.Set(shape);
   InferPooling(attrs, data, grad);
-  if (attrs.type == PoolType::kMax) c.SetInput(1, {1});
-}
-
-// Windows mix nothing along N and C.
-void UnmixedBatchAxis(BatchAxisContext& c) {
-  rule::NotBatched(c);
-  if (c.input_axes[0] < 2) c.output_axes[0] = c.input_axes[0];
+  rule::State(c.in(1));
 }
 
 // max: dx = dy at the element that won (the state). avg: dx = sum over the windows that see x of dy / divisor.
@@ -139,23 +136,12 @@ const OpDef& PoolingOp() {
       .name = "Pooling",
       .doc = "The maximum or the average of each window.",
       .attrs_type = &AttrsOf<PoolingAttrs>(),
-      // The state's shape and type here are nominal: its kernels give it an opaque format of the size they need.
-      .outputs = [](const AnyAttrs& attrs) -> std::vector<std::string> {
-        if (IsMax(attrs)) return {"output", "state"};
-        return {"output"};
-      },
-      .num_visible_outputs = [](const AnyAttrs&) { return 1; },
-      .infer_shape =
+      .outputs = {"output", Hidden(StateOfMax<PoolingAttrs>())},
+      .infer =
           [](InferContext& c) {
-            InferPooling(c.attrs<PoolingAttrs>(), Value::In(c, 0), Value::Out(c, 0));
-            if (IsMax(c.any_attrs())) c.SetOutput(1, {1});
+            InferPooling(c.attrs<PoolingAttrs>(), c.in(0), c.out(0));
+            rule::State(c.out(1));
           },
-      .infer_dtype =
-          [](InferDTypeContext& c) {
-            rule::AlikeDTypes(c, {0}, {0});
-            if (IsMax(c.any_attrs())) c.SetOutput(1, DType::kUInt8);
-          },
-      .batch_axis = UnmixedBatchAxis,
       .check = CheckAttrs,
       .gradient = PoolingGradient,
       // Windows of zeros give zero; but along the channels only, never mixed, so blocked channels keep their padding.
@@ -169,17 +155,8 @@ const OpDef& PoolingGradOp() {
       .name = "PoolingGrad",
       .doc = "max: dy where the maximum was; avg: dy / divisor everywhere in the window; summed over windows.",
       .attrs_type = &AttrsOf<PoolingGradAttrs>(),
-      .inputs = [](const AnyAttrs& attrs, int) -> std::vector<std::string> {
-        if (IsMaxGrad(attrs)) return {"output_grad", "state"};
-        return {"output_grad"};
-      },
-      .infer_shape = InferPoolingGrad,
-      .infer_dtype =
-          [](InferDTypeContext& c) {
-            rule::AlikeDTypes(c, {0}, {0});
-            if (IsMaxGrad(c.any_attrs())) c.SetInput(1, DType::kUInt8);
-          },
-      .batch_axis = UnmixedBatchAxis,
+      .inputs = {"output_grad", StateOfMax<PoolingGradAttrs>()},
+      .infer = InferPoolingGrad,
       .check = CheckGrad,
       .gradient = PoolingGradGradient,
       .zero_to_zero = true,

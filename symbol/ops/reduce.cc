@@ -1,8 +1,8 @@
 #include "symbol/ops/reduce.h"
 
 #include "base/error.h"
-#include "symbol/ops/common.h"
 #include "symbol/ops/elementwise.h"
+#include "symbol/ops/rules.h"
 #include "symbol/ops/shape_ops.h"
 
 namespace bindery {
@@ -12,43 +12,44 @@ using rule::Value;
 
 void CheckAttrs(const AnyAttrs& attrs) { rule::CheckAxesAttr("axes", attrs.get<ReduceAttrs>().axes); }
 
-// The output's shape for a data shape; extents may be unknown.
-Shape ReducedShape(const ReduceAttrs& attrs, const Shape& data) {
-  const uint32_t reduced = ReducedAxes(attrs, data);
-  std::vector<int64_t> dims;
-  for (int axis = 0; axis < data.rank(); ++axis) {
-    if ((reduced >> axis & 1) == 0)
-      dims.push_back(data[axis]);
-    else if (attrs.keepdims)
-      dims.push_back(1);
-  }
-  return Shape(std::span<const int64_t>(dims));
+// Axis `axis` of the data, seen in the output; -1 if it is reduced. A reduction over the batch axis mixes samples.
+int KeptAxis(uint32_t reduced, bool keepdims, int axis) {
+  if (reduced >> axis & 1) return -1;
+  return keepdims ? axis : axis - __builtin_popcount(reduced & ((1u << axis) - 1));
 }
 
 // data -> output, and the kept extents back.
 void InferReduce(const ReduceAttrs& attrs, Value data, Value output) {
   if (!data.shape()) {
     if (attrs.axes.empty() && !attrs.keepdims) output.Set({});
-    if (!attrs.keepdims || !output.shape()) return;
-    data.Set(rule::Unknown(output.shape()->rank()));
+    if (!attrs.keepdims || !rule::SameRank(data, output)) return;
   }
-  output.Set(ReducedShape(attrs, *data.shape()));
-  const uint32_t reduced = ReducedAxes(attrs, *data.shape());
-  Shape back = *data.shape();
-  int from = 0;
-  for (int axis = 0; axis < back.rank(); ++axis) {
-    const bool kept = (reduced >> axis & 1) == 0;
-    if (kept) back.Set(axis, (*output.shape())[from]);
-    if (kept || attrs.keepdims) ++from;
+  Shape in = *data.shape();
+  const uint32_t reduced = ReducedAxes(attrs, in);
+  const int dropped = attrs.keepdims ? 0 : __builtin_popcount(reduced);
+  Shape out(std::vector<int64_t>(in.rank() - dropped, 1));
+  for (int axis = 0; axis < in.rank(); ++axis) {
+    const int kept = KeptAxis(reduced, attrs.keepdims, axis);
+    if (kept >= 0) out.Set(kept, in[axis]);
   }
-  data.Set(back);
+  output.Set(out);
+  out = *output.shape();
+  for (int axis = 0; axis < in.rank(); ++axis) {
+    const int kept = KeptAxis(reduced, attrs.keepdims, axis);
+    if (kept >= 0) in.Set(axis, out[kept]);
+  }
+  data.Set(in);
+  data.Carry(output, [&](int axis) { return KeptAxis(reduced, attrs.keepdims, axis); });
 }
 
-void InferReduceOp(InferContext& c) { InferReduce(c.attrs<ReduceAttrs>(), Value::In(c, 0), Value::Out(c, 0)); }
+void InferReduceOp(InferContext& c) {
+  rule::SameDTypes(c);
+  InferReduce(c.attrs<ReduceAttrs>(), c.in(0), c.out(0));
+}
 
 void InferMax(InferContext& c) {
   InferReduceOp(c);
-  const Value data = Value::In(c, 0), output = Value::Out(c, 0);
+  const Value data = c.in(0), output = c.out(0);
   if (data.Known() && data.shape()->Elements() == 0 && output.shape()->Elements() != 0) {
     Throw<ShapeError>("the maximum of no elements: {} is reduced to {}", *data.shape(), *output.shape());
   }
@@ -56,34 +57,23 @@ void InferMax(InferContext& c) {
 
 // (output gradient, data, output) -> data gradient
 void InferMaxGrad(InferContext& c) {
-  const Value data = Value::In(c, 1), grad = Value::Out(c, 0);
-  rule::Alike({data, grad});
-  InferReduce(c.attrs<ReduceAttrs>(), data, Value::In(c, 0));
-  rule::Alike({Value::In(c, 0), Value::In(c, 2)});
-  rule::Alike({data, grad});
-}
-
-// A reduction over the batch axis mixes samples; otherwise the axis moves by the axes dropped before it.
-void ReduceBatchAxis(BatchAxisContext& c) {
-  rule::NotBatched(c);
-  const int axis = c.input_axes[0];
-  if (axis < 0) return;
-  const auto& attrs = c.attrs<ReduceAttrs>();
-  const uint32_t reduced = ReducedAxes(attrs, c.input_shapes[0]);
-  if (reduced >> axis & 1) return;
-  const int dropped = __builtin_popcount(reduced & ((1u << axis) - 1));
-  c.output_axes[0] = attrs.keepdims ? axis : axis - dropped;
+  const Value data = c.in(1), grad = c.out(0);
+  rule::SameDTypes(c);
+  rule::SameShape({data, grad});
+  InferReduce(c.attrs<ReduceAttrs>(), data, c.in(0));
+  rule::SameShape({c.in(0), c.in(2)});
+  rule::SameShape({data, grad});
+  data.Carry(grad);
 }
 
 using GradientRule = std::vector<Symbol> (*)(const GradientContext&);
 
-OpDef Reduction(std::string name, std::string doc, GradientRule gradient) {
+OpDef Reduction(std::string name, std::string doc, void (*infer)(InferContext&), GradientRule gradient) {
   return {
       .name = std::move(name),
       .doc = std::move(doc),
       .attrs_type = &AttrsOf<ReduceAttrs>(),
-      .infer_shape = InferReduceOp,
-      .batch_axis = ReduceBatchAxis,
+      .infer = infer,
       .check = CheckAttrs,
       .gradient = gradient,
       .zero_to_zero = true,
@@ -150,28 +140,24 @@ Symbol MaxGrad(const Symbol& output_grad, const Symbol& data, const Symbol& outp
 }
 
 const OpDef& SumOp() {
-  static const OpDef op = Reduction("Sum", "The sum over axes.", [](const GradientContext& g) -> std::vector<Symbol> {
-    return {Stretched(g, g.output_grad(0))};
+  static const OpDef op = Reduction("Sum", "The sum over axes.", InferReduceOp, [](const GradientContext& g) {
+    return std::vector{Stretched(g, g.output_grad(0))};
   });
   return op;
 }
 
 const OpDef& MeanOp() {
-  static const OpDef op = Reduction("Mean", "The mean over axes.", [](const GradientContext& g) -> std::vector<Symbol> {
-    return {Stretched(g, DividedByCount(g))};
+  static const OpDef op = Reduction("Mean", "The mean over axes.", InferReduceOp, [](const GradientContext& g) {
+    return std::vector{Stretched(g, DividedByCount(g))};
   });
   return op;
 }
 
 const OpDef& MaxOp() {
-  static const OpDef op = [] {
-    OpDef def = Reduction("Max", "The maximum over axes.", [](const GradientContext& g) -> std::vector<Symbol> {
-      // dx = dy [x = y] / (number of elements equal to y)
-      return {MaxGrad(g.output_grad(0), g.input(0), g.output(0), g.attrs<ReduceAttrs>())};
-    });
-    def.infer_shape = InferMax;
-    return def;
-  }();
+  static const OpDef op = Reduction("Max", "The maximum over axes.", InferMax, [](const GradientContext& g) {
+    // dx = dy [x = y] / (number of elements equal to y)
+    return std::vector{MaxGrad(g.output_grad(0), g.input(0), g.output(0), g.attrs<ReduceAttrs>())};
+  });
   return op;
 }
 
@@ -180,9 +166,8 @@ const OpDef& MaxGradOp() {
       .name = "MaxGrad",
       .doc = "dx = dy [x = y] / (number of elements equal to y): equal maxima share alike.",
       .attrs_type = &AttrsOf<ReduceAttrs>(),
-      .inputs = rule::Inputs({"output_grad", "data", "output"}),
-      .infer_shape = InferMaxGrad,
-      .batch_axis = rule::BatchedAs(1),
+      .inputs = {"output_grad", "data", "output"},
+      .infer = InferMaxGrad,
       .check = CheckAttrs,
       .not_differentiable = "the second derivative of a maximum is not provided",
       // zero_to_zero would be right by dy, but the count of maxima must not see padding.

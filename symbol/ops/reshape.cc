@@ -3,7 +3,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
-#include "symbol/ops/common.h"
+#include "symbol/ops/rules.h"
 #include "symbol/ops/shape_ops.h"
 
 namespace bindery {
@@ -14,43 +14,44 @@ using rule::Value;
 // The gradient of all that only rename positions: dx = dy with x's shape.
 std::vector<Symbol> BackToShape(const GradientContext& g) { return {rule::ReshapeTo(g.output_grad(0), g.shape(0))}; }
 
-void ReshapedBatchAxis(BatchAxisContext& c) {
-  if (&c.any_attrs.type() == &AttrsOf<ReshapeAttrs>()) {
-    const auto& [shape, batches] = c.attrs<ReshapeAttrs>();
-    const int following = rule::FollowingAxis(batches);
-    // Where the batch's extent is kept, it is still the batch's; else what takes the rest grows with it.
-    const size_t axis = static_cast<size_t>(c.input_axes[0]);
-    const bool kept = axis < shape.size() && shape[axis] == 0;
-    const auto rest = static_cast<int>(std::ranges::find(shape, -1) - shape.begin());
-    rule::BatchAfterReshape(c, {following, kept ? c.input_axes[0] : -1, rest});
-    if (c.output_axes[0] < 0) c.output_axes[0] = following;
-    return;
+// Input 0's elements in their order, other extents: the output's axis in which all samples lie whole, with what is folded
+// into it; none where one axis would have a part of a sample next to another's. Seen as (before, N, after), the samples
+// of both are the same if an axis of the output holds `outer` of before's elements, N and `inner` of after's, where the
+// axes in front hold the others of before, and those behind of after. `likely` axes are tried first: extents alone may
+// leave several, and every share of a batch must have the same.
+bool CarryReshaped(InferContext& c, std::initializer_list<int> likely = {}) {
+  if (c.batch_of_input() == nullptr || c.batch_of_input()->axis < 0) return false;
+  const auto& [axis, fold] = *c.batch_of_input();
+  const Shape &from = *c.in(0).shape(), &to = *c.out(0).shape();
+  const int64_t before = from.CountTo(axis) * fold.outer, after = fold.inner * from.CountFrom(axis + 1);
+  const int64_t batch = from[axis] / std::max<int64_t>(fold.outer * fold.inner, 1);
+  const auto take = [&](int i, bool may_fold) {
+    if (i < 0 || i >= to.rank()) return false;
+    const int64_t in_front = to.CountTo(i), behind = to.CountFrom(i + 1);
+    if (in_front == 0 || behind == 0 || before % in_front != 0 || after % behind != 0) return false;
+    const BatchFold result{before / in_front, after / behind};
+    if (to[i] != result.outer * batch * result.inner || (!may_fold && result != BatchFold{})) return false;
+    c.PlaceBatch(0, i, result);
+    return true;
+  };
+  for (const int i : likely) {
+    if (take(i, true)) return true;
   }
-  rule::BatchAfterReshape(c);
-}
-
-// data (N, ...), output (N, K) with K the other extents' product.
-void InferFlatten(InferContext& c) {
-  const Value data = Value::In(c, 0), output = Value::Out(c, 0);
-  output.Set(rule::Unknown(2));
-  if (!data.shape()) return;
-  const int rank = data.shape()->rank();
-  if (rank < 1) throw ShapeError("expected 1 or more axes (N, ...), got ()");
-  output.Set({(*data.shape())[0], rule::ProductFrom(*data.shape(), 1)});
-  const Shape out = *output.shape();
-  data.Set(rule::Unknown(rank).With(0, out[0]));
-  if (out[1] != kUnknownDim) data.Set(rule::FillFromProduct(*data.shape(), 1, out[1]));
+  for (const bool may_fold : {false, true}) {
+    if (take(axis, may_fold)) return true;
+    for (int i = 0; i < to.rank(); ++i) {
+      if (take(i, may_fold)) return true;
+    }
+  }
+  return false;
 }
 
 void CheckReshape(const AnyAttrs& any) {
   const auto& [shape, batches] = any.get<ReshapeAttrs>();
-  if (shape.size() > Shape::kMaxRank) {
-    Throw<ModelError>("shape has {} entries, more than the {} axes a shape can have", shape.size(), Shape::kMaxRank);
-  }
-  rule::CheckBatches("batches", batches, shape);
+  rule::CheckShapeAttr({shape, batches});
   int rests = 0;
   for (size_t i = 0; i < shape.size(); ++i) {
-    if (!batches.empty() && batches[i] != 0) continue;
+    if (rule::ExtentList{shape, batches}.Follows(i)) continue;
     if (shape[i] < -1) Throw<ModelError>("shape must have extents, 0 and -1 only, got {}", rule::ToString(shape));
     rests += shape[i] == -1;
   }
@@ -60,17 +61,17 @@ void CheckReshape(const AnyAttrs& any) {
 // Extents that are kept (0) are in both shapes and cancel; the product of all others must be the same on both sides:
 // `from` are the data's others, `to` the attribute's, with the -1 unknown. So a batch that is empty or not known yet
 // does no harm.
-void InferReshape(InferContext& c) {
-  const auto& attrs = c.attrs<ReshapeAttrs>();
-  const Value data = Value::In(c, 0), output = Value::Out(c, 0);
+void InferReshaped(InferContext& c, const ReshapeAttrs& attrs) {
+  const rule::ExtentList list{attrs.shape, attrs.batches};
+  const Value data = c.in(0), output = c.out(0);
+  rule::SameDType({data, output});
   const int rank = static_cast<int>(attrs.shape.size());
   constexpr int64_t kGiven = 1;  // an extent, perhaps not known yet
   std::vector<int64_t> wanted = attrs.shape;
   Shape out = rule::Unknown(rank);
   for (int i = 0; i < rank; ++i) {
-    const bool follows = !attrs.batches.empty() && attrs.batches[i] != 0;
-    if (follows || wanted[i] > 0) out.Set(i, rule::ExtentAt(attrs.shape, attrs.batches, i, c.batch()));
-    if (follows) wanted[i] = kGiven;
+    if (list.Follows(i) || wanted[i] > 0) out.Set(i, rule::ExtentAt(list, i, c.batch()));
+    if (list.Follows(i)) wanted[i] = kGiven;
   }
   output.Set(out);
   out = *output.shape();
@@ -107,6 +108,12 @@ void InferReshape(InferContext& c) {
   }
   data.Set(in);
   output.Set(out);
+
+  // Where the batch's extent is kept, it is still the batch's; else what takes the rest grows with it.
+  const int axis = c.batch_of_input() == nullptr ? -1 : c.batch_of_input()->axis, following = list.FirstFollowing();
+  const bool kept = axis >= 0 && axis < rank && attrs.shape[axis] == 0;
+  const auto rest = static_cast<int>(std::ranges::find(attrs.shape, -1) - attrs.shape.begin());
+  if (!CarryReshaped(c, {following, kept ? axis : -1, rest})) c.PlaceBatch(0, following);
 }
 
 void CheckTranspose(const AnyAttrs& any) {
@@ -126,22 +133,25 @@ int SourceAxis(const TransposeAttrs& attrs, int rank, int i) {
 
 void InferTranspose(InferContext& c) {
   const auto& attrs = c.attrs<TransposeAttrs>();
-  const Value data = Value::In(c, 0), output = Value::Out(c, 0);
+  const Value data = c.in(0), output = c.out(0);
+  rule::SameDType({data, output});
   if (!attrs.axes.empty()) {
     const int rank = static_cast<int>(attrs.axes.size());
     if (data.shape()) rule::ExpectRank(*data.shape(), rank, "to permute");
     data.Set(rule::Unknown(rank));
   }
-  if (!data.shape()) {
-    if (!output.shape()) return;
-    data.Set(rule::Unknown(output.shape()->rank()));
-  }
+  if (!rule::SameRank(data, output)) return;
   const int rank = data.shape()->rank();
   Shape out = rule::Unknown(rank), in = out;
   for (int i = 0; i < rank; ++i) out.Set(i, (*data.shape())[SourceAxis(attrs, rank, i)]);
   output.Set(out);
   for (int i = 0; i < rank; ++i) in.Set(SourceAxis(attrs, rank, i), (*output.shape())[i]);
   data.Set(in);
+  data.Carry(output, [&](int axis) {
+    int i = 0;
+    while (SourceAxis(attrs, rank, i) != axis) ++i;
+    return i;
+  });
 }
 
 }  // namespace
@@ -159,7 +169,7 @@ const OpDef& IdentityOp() {
   static const OpDef op = {
       .name = "Identity",
       .doc = "y = x.",
-      .infer_shape = rule::AllAlike,
+      .infer = rule::Like(0),
       .gradient = [](const GradientContext& g) -> std::vector<Symbol> { return {g.output_grad(0)}; },  // dx = dy
       .inplace = {{0, 0}},
       .is_view = rule::AlwaysView,
@@ -173,8 +183,13 @@ const OpDef& FlattenOp() {
   static const OpDef op = {
       .name = "Flatten",
       .doc = "(N, ...) seen as (N, K).",
-      .infer_shape = InferFlatten,
-      .batch_axis = ReshapedBatchAxis,
+      .infer =
+          [](InferContext& c) {
+            if (c.in(0).shape() && c.in(0).shape()->rank() == 0)
+              throw ShapeError("expected 1 or more axes (N, ...), got ()");
+            static const ReshapeAttrs joined{.shape = {0, -1}};
+            InferReshaped(c, joined);
+          },
       .gradient = BackToShape,
       .inplace = {{0, 0}},
       .is_view = rule::AlwaysView,
@@ -188,8 +203,7 @@ const OpDef& ReshapeOp() {
       .name = "Reshape",
       .doc = "The elements in their order with another shape: 0 keeps an extent, -1 takes what remains.",
       .attrs_type = &AttrsOf<ReshapeAttrs>(),
-      .infer_shape = InferReshape,
-      .batch_axis = ReshapedBatchAxis,
+      .infer = [](InferContext& c) { InferReshaped(c, c.attrs<ReshapeAttrs>()); },
       .check = CheckReshape,
       .gradient = BackToShape,
       .inplace = {{0, 0}},
@@ -204,15 +218,7 @@ const OpDef& TransposeOp() {
       .name = "Transpose",
       .doc = "Output axis i is input axis axes[i]; the axes reversed by default.",
       .attrs_type = &AttrsOf<TransposeAttrs>(),
-      .infer_shape = InferTranspose,
-      .batch_axis =
-          [](BatchAxisContext& c) {
-            const auto& attrs = c.attrs<TransposeAttrs>();
-            const int rank = c.input_shapes[0].rank();
-            for (int i = 0; i < rank; ++i) {
-              if (c.input_axes[0] >= 0 && SourceAxis(attrs, rank, i) == c.input_axes[0]) c.output_axes[0] = i;
-            }
-          },
+      .infer = InferTranspose,
       .check = CheckTranspose,
       .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
         // dx = dy with the inverse permutation; reversing is its own inverse.

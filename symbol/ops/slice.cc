@@ -1,8 +1,10 @@
+// Slice and Pad: the one takes elements out of a tensor along some axes, the other puts them into a larger one. Each is
+// the other's gradient.
 #include <algorithm>
 
 #include "base/checked.h"
 #include "base/error.h"
-#include "symbol/ops/common.h"
+#include "symbol/ops/rules.h"
 #include "symbol/ops/shape_ops.h"
 
 namespace bindery {
@@ -10,22 +12,88 @@ namespace {
 
 using rule::Value;
 
-void CheckAttrs(const AnyAttrs& any) {
-  const auto& attrs = any.get<SliceAttrs>();
-  rule::CheckCut(attrs.begin, attrs.end, attrs.step, attrs.axes);
-  rule::CheckBatches("begin_batches", attrs.begin_batches, attrs.begin);
-  rule::CheckBatches("end_batches", attrs.end_batches, attrs.end);
-  if (std::ranges::find(attrs.step, 0) != attrs.step.end()) {
-    Throw<ModelError>("step must not be 0, got {}", rule::ToString(attrs.step));
+// The attributes of both: entry i of each list is of axis axes[i], or of axis i.
+struct Cut {
+  rule::ExtentList begin, end;
+  const std::vector<int64_t>&step, &axes;
+  int64_t Step(size_t i) const { return step.empty() ? 1 : step[i]; }
+  int Following() const {  // the first entry that follows the batch, or -1
+    return end.FirstFollowing() >= 0 ? end.FirstFollowing() : begin.FirstFollowing();
   }
+};
+template <class Attrs>
+Cut CutOf(const Attrs& a) {
+  return {{a.begin, a.begin_batches}, {a.end, a.end_batches}, a.step, a.axes};
 }
 
-// Index i of a list; nullopt if it follows the batch, which is not known.
-std::optional<int64_t> IndexAt(const std::vector<int64_t>& fixed, const std::vector<int64_t>& batches, size_t i,
-                               std::optional<int64_t> batch) {
-  if (batches.empty() || batches[i] == 0) return fixed[i];
-  if (!batch) return std::nullopt;
-  return CheckedAdd(fixed[i], CheckedMul(batches[i], *batch, "an index"), "an index");
+void CheckCut(const Cut& cut) {
+  const size_t count = cut.begin.size();
+  const auto expect = [&](const char* field, const std::vector<int64_t>& list, bool may_be_empty) {
+    if (list.size() == count || (may_be_empty && list.empty())) return;
+    Throw<ModelError>("{} must have as many entries as begin, {}, got {}", field, count, rule::ToString(list));
+  };
+  if (count > Shape::kMaxRank) {
+    Throw<ModelError>("begin has {} entries, more than the {} axes a shape can have", count, Shape::kMaxRank);
+  }
+  expect("end", cut.end.fixed, false);
+  expect("step", cut.step, true);
+  expect("axes", cut.axes, true);
+  rule::CheckAxesAttr("axes", cut.axes);
+  cut.begin.CheckLength("begin_batches");
+  cut.end.CheckLength("end_batches");
+}
+
+// Throws ShapeError if one is named twice or is not there.
+std::vector<int> AxesIn(const Shape& shape, const Cut& cut) {
+  std::vector<int> axes;
+  for (size_t i = 0; i < cut.begin.size(); ++i) {
+    const int axis = rule::Axis(cut.axes.empty() ? static_cast<int64_t>(i) : cut.axes[i], shape);
+    if (std::ranges::find(axes, axis) != axes.end()) Throw<ShapeError>("axis {} of {} is named twice", axis, shape);
+    axes.push_back(axis);
+  }
+  return axes;
+}
+std::vector<int> AxesIn(const Extents& shape, const Cut& cut) {
+  return AxesIn(rule::Unknown(static_cast<int>(shape.size())), cut);
+}
+
+// Along the axes that are cut, `cut_extent(i, extent)` tells the output's extent from the data's, or nothing yet; the
+// others are alike.
+template <class CutExtent>
+void InferCut(InferContext& c, const Cut& cut, const CutExtent& cut_extent) {
+  const Value data = c.in(0), output = c.out(0);
+  rule::SameDType({data, output});
+  if (!rule::SameRank(data, output)) return;
+  const std::vector<int> axes = AxesIn(*data.shape(), cut);
+  Shape out = *data.shape();
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const int64_t extent = out[axes[i]];
+    out.Set(axes[i], extent == kUnknownDim ? extent : cut_extent(i, extent).value_or(kUnknownDim));
+  }
+  output.Set(out);
+  Shape back = *output.shape();
+  for (int axis : axes) back.Set(axis, kUnknownDim);
+  data.Set(back);
+
+  // A part of the samples is not the batch; all of them in their order are, and so is what follows the batch: what
+  // joins several of them, and the gradient of that.
+  const auto* batch = c.batch_of_input();
+  if (batch == nullptr) return;
+  const auto keeps = [&](int axis) {
+    const auto found = std::ranges::find(axes, axis);
+    return found == axes.end() ||
+           ((*output.shape())[axis] == (*data.shape())[axis] && cut.Step(found - axes.begin()) > 0);
+  };
+  if (batch->axis >= 0 && keeps(batch->axis)) return data.Carry(output);
+  if (cut.Following() >= 0) c.PlaceBatch(0, axes[cut.Following()]);
+}
+
+// --- Slice
+
+void CheckSlice(const AnyAttrs& any) {
+  const auto& step = any.get<SliceAttrs>().step;
+  CheckCut(CutOf(any.get<SliceAttrs>()));
+  if (std::ranges::find(step, 0) != step.end()) Throw<ModelError>("step must not be 0, got {}", rule::ToString(step));
 }
 
 // Python's rule. No sum overflows: an extent is added to negative numbers only.
@@ -45,103 +113,154 @@ SliceRange RangeOf(int64_t begin, int64_t end, int64_t step, int64_t extent) {
   return {std::max<int64_t>(first, 0), count > 1 ? step : 1, count};
 }
 
-std::optional<SliceRange> RangeAt(const SliceAttrs& attrs, size_t i, int64_t extent, std::optional<int64_t> batch) {
-  const auto begin = IndexAt(attrs.begin, attrs.begin_batches, i, batch);
-  const auto end = IndexAt(attrs.end, attrs.end_batches, i, batch);
+// No value where an index follows the batch, which is not known.
+std::optional<SliceRange> RangeAt(const Cut& cut, size_t i, int64_t extent, std::optional<int64_t> batch) {
+  const auto begin = cut.begin.At(i, batch, "an index"), end = cut.end.At(i, batch, "an index");
   if (!begin || !end) return std::nullopt;
-  return RangeOf(*begin, *end, attrs.step.empty() ? 1 : attrs.step[i], extent);
+  return RangeOf(*begin, *end, cut.Step(i), extent);
 }
 
-// data -> output; the axes that are not cut back.
 void InferSlice(InferContext& c) {
-  const auto& attrs = c.attrs<SliceAttrs>();
-  const Value data = Value::In(c, 0), output = Value::Out(c, 0);
-  if (!data.shape()) {
-    if (!output.shape()) return;
-    data.Set(rule::Unknown(output.shape()->rank()));
-  }
-  const Shape in = *data.shape();
-  const std::vector<int> axes = rule::CutAxes(attrs.axes, attrs.begin.size(), in);
-  Shape out = in;
-  for (size_t i = 0; i < axes.size(); ++i) {
-    const int64_t extent = in[axes[i]];
-    out.Set(axes[i], kUnknownDim);
-    if (extent == kUnknownDim) continue;
-    if (const auto range = RangeAt(attrs, i, extent, c.batch())) out.Set(axes[i], range->count);
-  }
-  output.Set(out);
-  Shape back = *output.shape();
-  for (int axis : axes) back.Set(axis, kUnknownDim);
-  data.Set(back);
+  const Cut cut = CutOf(c.attrs<SliceAttrs>());
+  InferCut(c, cut, [&](size_t i, int64_t extent) -> std::optional<int64_t> {
+    const auto range = RangeAt(cut, i, extent, c.batch());
+    return range ? std::optional(range->count) : std::nullopt;
+  });
 }
 
 // dx = dy at the indices taken, 0 elsewhere: along an axis of n elements, of which those of index first, first + step,
 // ... were taken, first zeros come before and n - 1 - (the last index) after. Going backward dy comes in reverse.
 std::vector<Symbol> SliceGradient(const GradientContext& g) {
-  const auto& attrs = g.attrs<SliceAttrs>();
+  const Cut cut = CutOf(g.attrs<SliceAttrs>());
   const Extents shape = g.shape(0), taken = g.output_shape(0);
-  const std::vector<int> axes =
-      rule::CutAxes(attrs.axes, attrs.begin.size(), rule::Unknown(static_cast<int>(shape.size())));
+  const std::vector<int> axes = AxesIn(shape, cut);
   Extents begins, ends;
   PadAttrs pad{.axes = {axes.begin(), axes.end()}};
   SliceAttrs reverse;
   for (size_t i = 0; i < axes.size(); ++i) {
-    const Extent extent = shape[axes[i]], count = taken[axes[i]];
-    const int64_t step = attrs.step.empty() ? 1 : attrs.step[i];
-    const bool follows = extent.batches != 0 || count.batches != 0 || rule::FollowingAxis(attrs.begin_batches) >= 0 ||
-                         rule::FollowingAxis(attrs.end_batches) >= 0;
-    Extent first;
-    if (!follows) {
-      const SliceRange range = RangeOf(attrs.begin[i], attrs.end[i], step, extent.fixed);
+    const Extent extent = shape[axes[i]], count = taken[axes[i]], begin = cut.begin[i];
+    int64_t step = cut.Step(i);
+    Extent first = begin;
+    if (extent.batches == 0 && count.batches == 0 && cut.Following() < 0) {
+      const SliceRange range = RangeOf(begin.fixed, cut.end[i].fixed, step, extent.fixed);
       first = {range.begin, 0};
-      pad.step.push_back(range.step < 0 ? -range.step : range.step);
+      step = range.step;
     } else {
-      first = {attrs.begin[i], attrs.begin_batches.empty() ? 0 : attrs.begin_batches[i]};
-      if (attrs.begin[i] < 0 && first.batches == 0) first = first + extent;
-      if (step < 0 && attrs.begin[i] > 0) first = extent - Extent{1, 0};  // "from the end on"
-      pad.step.push_back(step < 0 ? -step : step);
+      if (begin.fixed < 0 && begin.batches == 0) first = first + extent;
+      if (step < 0 && begin.fixed > 0) first = extent - Extent{1, 0};  // "from the end on"
     }
+    pad.step.push_back(step < 0 ? -step : step);
     const Extent reach = (count - Extent{1, 0}) * pad.step.back();
-    if (step < 0) {
+    if (cut.Step(i) < 0) {
       first = first - reach;
       reverse.axes.push_back(axes[i]);
       reverse.begin.push_back(kSliceEnd);
       reverse.end.push_back(-kSliceEnd);
       reverse.step.push_back(-1);
     }
-    if (count == Extent{0, 0}) {  // nothing was taken
-      begins.push_back({0, 0});
-      ends.push_back(extent);
-      continue;
-    }
-    begins.push_back(first);
-    ends.push_back(extent - first - reach - Extent{1, 0});
+    const bool none = count == Extent{0, 0};  // was taken
+    begins.push_back(none ? count : first);
+    ends.push_back(none ? extent : extent - first - reach - Extent{1, 0});
   }
   pad.begin = rule::FixedParts(begins);
   pad.begin_batches = rule::BatchParts(begins);
   pad.end = rule::FixedParts(ends);
   pad.end_batches = rule::BatchParts(ends);
-  const Symbol dy = reverse.axes.empty() ? g.output_grad(0) : Slice(g.output_grad(0), reverse);
-  return {Pad(dy, pad)};
+  return {Pad(reverse.axes.empty() ? g.output_grad(0) : Slice(g.output_grad(0), reverse), pad)};
+}
+
+// --- Pad
+
+void CheckPad(const AnyAttrs& any) {
+  const auto& attrs = any.get<PadAttrs>();
+  const Cut cut = CutOf(attrs);
+  CheckCut(cut);
+  rule::CheckFinite("value", attrs.value);
+  const auto check = [](const char* field, const rule::ExtentList& list) {
+    for (size_t i = 0; i < list.size(); ++i) {
+      if (list.fixed[i] >= 0 || list.Follows(i)) continue;
+      Throw<ModelError>("{} must be 0 or more everywhere, got {}; Slice takes elements away", field,
+                        rule::ToString(list.fixed));
+    }
+  };
+  check("begin", cut.begin);
+  check("end", cut.end);
+  for (int64_t step : attrs.step) rule::CheckAtLeast("step", step, 1);
+}
+
+std::optional<int64_t> Padding(const rule::ExtentList& list, size_t i, std::optional<int64_t> batch) {
+  const auto count = list.At(i, batch, "the padding");
+  return count ? std::optional(std::max<int64_t>(*count, 0)) : std::nullopt;
+}
+
+void InferPad(InferContext& c) {
+  const Cut cut = CutOf(c.attrs<PadAttrs>());
+  InferCut(c, cut, [&](size_t i, int64_t count) -> std::optional<int64_t> {
+    const auto begin = Padding(cut.begin, i, c.batch()), end = Padding(cut.end, i, c.batch());
+    if (!begin || !end) return std::nullopt;
+    constexpr const char* kWhat = "the padded extent";
+    // From the first element to the last, both included.
+    const int64_t reach = count == 0 ? 0 : CheckedAdd(CheckedMul(count - 1, cut.Step(i), kWhat), 1, kWhat);
+    return CheckedAdd(CheckedAdd(*begin, reach, kWhat), *end, kWhat);
+  });
+}
+
+// dx = dy at the places of x's elements.
+std::vector<Symbol> PadGradient(const GradientContext& g) {
+  const Cut cut = CutOf(g.attrs<PadAttrs>());
+  const Extents shape = g.shape(0);
+  const std::vector<int> axes = AxesIn(shape, cut);
+  Extents begins, ends;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const Extent count = shape[axes[i]];
+    const Extent reach = count == Extent{0, 0} ? count : (count - Extent{1, 0}) * cut.Step(i) + Extent{1, 0};
+    begins.push_back(cut.begin[i]);
+    ends.push_back(cut.begin[i] + reach);
+  }
+  return {Slice(g.output_grad(0), {.begin = rule::FixedParts(begins),
+                                   .end = rule::FixedParts(ends),
+                                   .step = cut.step,
+                                   .axes = {axes.begin(), axes.end()},
+                                   .begin_batches = rule::BatchParts(begins),
+                                   .end_batches = rule::BatchParts(ends)})};
+}
+
+// Per axis of data, `range(i, extent)` of those that are cut.
+template <class RangeOfCut>
+std::vector<SliceRange> Ranges(const Cut& cut, const Shape& data, const RangeOfCut& range) {
+  if (!data.IsKnown()) Throw<ShapeError>("the extents of {} are not known yet", data);
+  std::vector<SliceRange> ranges;
+  for (int64_t extent : data) ranges.push_back({0, 1, extent});
+  const std::vector<int> axes = AxesIn(data, cut);
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const std::optional<SliceRange> found = range(i, data[axes[i]]);
+    if (!found) throw ShapeError("the batch is not known");
+    ranges[axes[i]] = *found;
+  }
+  return ranges;
 }
 
 }  // namespace
 
 std::vector<SliceRange> SliceRanges(const SliceAttrs& attrs, const Shape& data, std::optional<int64_t> batch) {
-  if (!data.IsKnown()) Throw<ShapeError>("the extents of {} are not known yet", data);
-  std::vector<SliceRange> ranges;
-  for (int64_t extent : data) ranges.push_back({0, 1, extent});
-  const std::vector<int> axes = rule::CutAxes(attrs.axes, attrs.begin.size(), data);
-  for (size_t i = 0; i < axes.size(); ++i) {
-    const auto range = RangeAt(attrs, i, data[axes[i]], batch);
-    if (!range) throw ShapeError("the batch is not known");
-    ranges[axes[i]] = *range;
-  }
-  return ranges;
+  const Cut cut = CutOf(attrs);
+  return Ranges(cut, data, [&](size_t i, int64_t extent) { return RangeAt(cut, i, extent, batch); });
+}
+
+std::vector<SliceRange> PadRanges(const PadAttrs& attrs, const Shape& data, std::optional<int64_t> batch) {
+  const Cut cut = CutOf(attrs);
+  return Ranges(cut, data, [&](size_t i, int64_t extent) -> std::optional<SliceRange> {
+    const auto begin = Padding(cut.begin, i, batch);
+    if (!begin) return std::nullopt;
+    return SliceRange{*begin, extent <= 1 ? 1 : cut.Step(i), extent};
+  });
 }
 
 Symbol Slice(const Symbol& data, const SliceAttrs& attrs, const std::string& name) {
   return Apply(SliceOp(), attrs, {data}, name);
+}
+Symbol Pad(const Symbol& data, const PadAttrs& attrs, const std::string& name) {
+  return Apply(PadOp(), attrs, {data}, name);
 }
 
 const OpDef& SliceOp() {
@@ -149,28 +268,22 @@ const OpDef& SliceOp() {
       .name = "Slice",
       .doc = "Per axis the indices begin, begin + step, ... before end; negative ones count from the end.",
       .attrs_type = &AttrsOf<SliceAttrs>(),
-      .infer_shape = InferSlice,
-      .batch_axis =
-          [](BatchAxisContext& c) {
-            // A part of the samples is not the batch; all of them in their order are, and so is a part that follows the
-            // batch: the gradient of what joined several.
-            const auto& attrs = c.attrs<SliceAttrs>();
-            const int axis = c.input_axes[0], follows = rule::FollowingAxis(attrs.end_batches);
-            const std::vector<int> axes = rule::CutAxes(attrs.axes, attrs.begin.size(), c.input_shapes[0]);
-            const auto cut = std::ranges::find(axes, axis);
-            if (axis >= 0 && cut == axes.end()) {
-              c.output_axes[0] = axis;
-            } else if (follows >= 0) {
-              c.output_axes[0] = axes[follows];
-            } else if (axis >= 0) {
-              const int64_t extent = c.input_shapes[0][axis];
-              const auto range = RangeAt(attrs, cut - axes.begin(), extent, std::nullopt);
-              if (range && range->begin == 0 && range->step == 1 && range->count == extent) c.output_axes[0] = axis;
-            }
-          },
-      .check = CheckAttrs,
+      .infer = InferSlice,
+      .check = CheckSlice,
       .gradient = SliceGradient,
       .zero_to_zero = true,
+  };
+  return op;
+}
+
+const OpDef& PadOp() {
+  static const OpDef op = {
+      .name = "Pad",
+      .doc = "data with a value put before, after and between its elements along some axes.",
+      .attrs_type = &AttrsOf<PadAttrs>(),
+      .infer = InferPad,
+      .check = CheckPad,
+      .gradient = PadGradient,
   };
   return op;
 }

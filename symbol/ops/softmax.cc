@@ -3,12 +3,14 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "symbol/ops/common.h"
 #include "symbol/ops/elementwise.h"
 #include "symbol/ops/reduce.h"
+#include "symbol/ops/rules.h"
 
 namespace bindery {
 namespace {
+
+using rule::Value;
 
 void CheckAttrs(const AnyAttrs& any) {
   const auto& attrs = any.get<SoftmaxAttrs>();
@@ -18,16 +20,13 @@ void CheckAttrs(const AnyAttrs& any) {
   rule::CheckAxisAttr("axis", attrs.axis);
 }
 
+// A softmax along the batch axis mixes samples. These are data's, or the output's in the gradient.
 void InferSoftmax(InferContext& c) {
   rule::AllAlike(c);
-  if (c.output(0)) rule::Axis(c.attrs<SoftmaxAttrs>().axis, *c.output(0));
-}
-
-// A softmax along the batch axis mixes samples.
-void SoftmaxBatchAxis(BatchAxisContext& c) {
-  const int axis = c.input_axes.back();  // data, or the output in the gradient
-  const bool mixes = axis >= 0 && rule::Axis(c.attrs<SoftmaxAttrs>().axis, c.input_shapes.back()) == axis;
-  c.output_axes[0] = mixes ? -1 : axis;
+  const Value output = c.out(0);
+  if (!output.shape()) return;
+  const int along = rule::Axis(c.attrs<SoftmaxAttrs>().axis, *output.shape());
+  c.in(c.num_inputs() - 1).Carry(output, [&](int axis) { return axis == along ? -1 : axis; });
 }
 
 // dx = y (dy - s) / t, s = sum_j dy_j y_j. With g the gradient of dx and q = sum_j g_j y_j:
@@ -59,8 +58,7 @@ const OpDef& SoftmaxOp() {
       .name = "Softmax",
       .doc = "y_i = exp((x_i - m) / t) / sum_j exp((x_j - m) / t) along one axis, with m = max_j x_j.",
       .attrs_type = &AttrsOf<SoftmaxAttrs>(),
-      .infer_shape = InferSoftmax,
-      .batch_axis = SoftmaxBatchAxis,
+      .infer = InferSoftmax,
       .check = CheckAttrs,
       .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
         // dx = y (dy - sum_j dy_j y_j) / t. Only y is kept.
@@ -76,9 +74,8 @@ const OpDef& SoftmaxGradOp() {
       .name = "SoftmaxGrad",
       .doc = "dx = y (dy - sum_j dy_j y_j) / t, from the output y.",
       .attrs_type = &AttrsOf<SoftmaxAttrs>(),
-      .inputs = rule::Inputs({"output_grad", "output"}),
-      .infer_shape = InferSoftmax,
-      .batch_axis = SoftmaxBatchAxis,
+      .inputs = {"output_grad", "output"},
+      .infer = InferSoftmax,
       .check = CheckAttrs,
       .gradient = SoftmaxGradGradient,
       .inplace = {{0, 0}, {1, 0}},

@@ -1,8 +1,8 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "symbol/ops/common.h"
 #include "symbol/ops/loss.h"
+#include "symbol/ops/rules.h"
 
 namespace bindery {
 namespace {
@@ -37,7 +37,7 @@ int64_t Classes(const SoftmaxOutputAttrs& attrs, const Shape& data) {
   return attrs.multi_output ? data[1] : rule::ProductFrom(data, 1);
 }
 
-void InferHead(InferContext& c, Value data, Value label) {
+void InferLabel(InferContext& c, Value data, Value label) {
   const auto& attrs = c.attrs<SoftmaxOutputAttrs>();
   if (!data.shape()) return;
   const Shape in = *data.shape();
@@ -55,7 +55,7 @@ void InferHead(InferContext& c, Value data, Value label) {
     if (attrs.use_ignore || attrs.normalization == Normalization::kValid) {
       throw ShapeError("use_ignore and normalization valid need class numbers, but the label has data's shape");
     }
-    rule::Alike({data, label});
+    rule::SameShape({data, label});
     return;
   }
   if (!label.shape() && !c.may_assume()) return;  // it may yet turn out to be probabilities
@@ -72,37 +72,36 @@ void InferHead(InferContext& c, Value data, Value label) {
   data.Set(back);
 }
 
-// Output, label [, valid count] [, head gradient] -> data gradient.
-struct GradInputs {
-  explicit GradInputs(const SoftmaxOutputAttrs& attrs)
-      : count(attrs.normalization == Normalization::kValid ? 2 : -1), head(attrs.out_grad ? (count < 0 ? 2 : 3) : -1) {}
-  int count, head;  // -1: there is none
-};
+// Data and label -> output; of the gradient: output, label [, valid count] [, head gradient] -> data gradient.
+void Infer(InferContext& c) {
+  const Value data = c.in(0), output = c.out(0);
+  rule::Same({data, output});
+  InferLabel(c, data, c.in(1));  // of any type
+  rule::SameShape({data, output});
+  const auto& attrs = c.attrs<SoftmaxOutputAttrs>();
+  data.Carry(output, [&](int axis) {  // a softmax over the batch mixes samples
+    const bool inside = attrs.preserve_shape ? axis == data.shape()->rank() - 1
+                        : attrs.multi_output ? axis == 1
+                                             : axis > 0;
+    return inside ? -1 : axis;
+  });
+}
 
 void InferGrad(InferContext& c) {
-  const auto& attrs = c.attrs<SoftmaxOutputAttrs>();
-  const GradInputs at(attrs);
-  const Value output = Value::In(c, 0), grad = Value::Out(c, 0);
-  rule::Alike({output, grad});
-  if (at.head >= 0) rule::Alike({output, Value::In(c, at.head)});
-  InferHead(c, output, Value::In(c, 1));
-  if (at.count >= 0) c.SetInput(at.count, {1});
-  rule::Alike({output, grad});
+  rule::Same({c.in(0), c.in(3), c.out(0)});
+  Infer(c);
+  c.in(2).Set({1});
+  c.in(2).SetDType(DType::kFloat32);
 }
 
-void BatchAxis(BatchAxisContext& c) {
-  const auto& attrs = c.attrs<SoftmaxOutputAttrs>();
-  const int axis = c.input_axes[0], rank = c.input_shapes[0].rank();
-  const bool inside = attrs.preserve_shape ? axis == rank - 1 : attrs.multi_output ? axis == 1 : axis > 0;
-  c.output_axes[0] = inside ? -1 : axis;  // a softmax over the batch mixes samples
-}
+bool CountsValid(const SoftmaxOutputAttrs& attrs) { return attrs.normalization == Normalization::kValid; }
 
 // dx = (p - target) grad_scale / divisor, zero for ignored samples; times the head gradient if out_grad.
 std::vector<Symbol> Gradient(const GradientContext& g) {
   const auto& attrs = g.attrs<SoftmaxOutputAttrs>();
   if (!g.wants(0) || (attrs.out_grad && g.output_grad(0).empty())) return {};
   std::vector<Symbol> inputs = {g.output(0), g.input(1)};
-  if (attrs.normalization == Normalization::kValid) {
+  if (CountsValid(attrs)) {
     const CountValidAttrs count{attrs.use_ignore, attrs.ignore_label};
     inputs.push_back(SumOverDevices(Apply(CountValidOp(), count, {g.input(1)})));
   }
@@ -125,15 +124,8 @@ const OpDef& SoftmaxOutputOp() {
       .name = "SoftmaxOutput",
       .doc = "p = softmax(x); a loss head: dx = (p - target) grad_scale / divisor.",
       .attrs_type = &AttrsOf<SoftmaxOutputAttrs>(),
-      .inputs = rule::Inputs({"data", "label"}),
-      .infer_shape =
-          [](InferContext& c) {
-            rule::Alike({Value::In(c, 0), Value::Out(c, 0)});
-            InferHead(c, Value::In(c, 0), Value::In(c, 1));
-            rule::Alike({Value::In(c, 0), Value::Out(c, 0)});
-          },
-      .infer_dtype = [](InferDTypeContext& c) { rule::AlikeDTypes(c, {0}, {0}); },  // labels of any type
-      .batch_axis = BatchAxis,
+      .inputs = {"data", "label"},
+      .infer = Infer,
       .check = CheckAttrs,
       .gradient = Gradient,
       .is_loss = [](const AnyAttrs& attrs) { return !attrs.get<SoftmaxOutputAttrs>().out_grad; },
@@ -150,25 +142,9 @@ const OpDef& SoftmaxOutputGradOp() {
       .doc =
           "dx = (p - target) grad_scale / divisor, zero for ignored samples; times the head gradient if there is one.",
       .attrs_type = &AttrsOf<SoftmaxOutputAttrs>(),
-      .inputs =
-          [](const AnyAttrs& any, int) {
-            const GradInputs at(any.get<SoftmaxOutputAttrs>());
-            std::vector<std::string> names = {"output", "label"};
-            if (at.count >= 0) names.push_back("valid_count");
-            if (at.head >= 0) names.push_back("head_grad");
-            return names;
-          },
-      .infer_shape = InferGrad,
-      .infer_dtype =
-          [](InferDTypeContext& c) {
-            const GradInputs at(c.attrs<SoftmaxOutputAttrs>());
-            if (at.head >= 0)
-              rule::AlikeDTypes(c, {0, at.head}, {0});
-            else
-              rule::AlikeDTypes(c, {0}, {0});
-            if (at.count >= 0) c.SetInput(at.count, DType::kFloat32);
-          },
-      .batch_axis = rule::BatchedAs(0),
+      .inputs = {"output", "label", Optional("valid_count", If(CountsValid)),
+                 Optional("head_grad", If(&SoftmaxOutputAttrs::out_grad))},
+      .infer = InferGrad,
       .check = CheckAttrs,
       .not_differentiable = "a loss head's gradient is a convention, not a function of its output alone",
       .inplace = {{0, 0}},

@@ -2,62 +2,51 @@
 #include "base/error.h"
 #include "symbol/infer.h"
 #include "symbol/ops/broadcast.h"
-#include "symbol/ops/common.h"
+#include "symbol/ops/rules.h"
 #include "symbol/ops/shape_ops.h"
 
 namespace bindery {
 namespace {
 
-using rule::Value;
-
 void CheckAttrs(const AnyAttrs& any) {
   const auto& [shape, batches] = any.get<ToShapeAttrs>();
-  if (shape.size() > Shape::kMaxRank) {
-    Throw<ModelError>("shape has {} entries, more than the {} axes a shape can have", shape.size(), Shape::kMaxRank);
-  }
-  rule::CheckBatches("batches", batches, shape);
+  const rule::ExtentList list{shape, batches};
+  rule::CheckShapeAttr(list);
   for (size_t i = 0; i < shape.size(); ++i) {
-    if (shape[i] >= 0 || (!batches.empty() && batches[i] != 0)) continue;
+    if (shape[i] >= 0 || list.Follows(i)) continue;
     Throw<ModelError>("shape must have extents of 0 or more, got {}", rule::ToString(shape));
   }
 }
 
-Shape Target(InferContext& c) {
+// The batch is along the axis that follows it; or where the samples were, aligned at the last axis, if there are as many.
+void InferToShape(InferContext& c, bool broadcasts) {
   const auto& [shape, batches] = c.attrs<ToShapeAttrs>();
+  const rule::ExtentList list{shape, batches};
+  const rule::Value data = c.in(0), output = c.out(0);
+  rule::SameDType({data, output});
   Shape target = rule::Unknown(static_cast<int>(shape.size()));
-  for (int i = 0; i < target.rank(); ++i) target.Set(i, rule::ExtentAt(shape, batches, i, c.batch()));
-  return target;
-}
-
-void InferBroadcastTo(InferContext& c) {
-  const Shape target = Target(c);
-  c.SetOutput(0, target);
-  if (c.input(0) && !rule::StretchesTo(*c.input(0), target)) {
-    Throw<ShapeError>("{} does not broadcast to {}", *c.input(0), target);
+  for (int i = 0; i < target.rank(); ++i) target.Set(i, rule::ExtentAt(list, i, c.batch()));
+  output.Set(target);
+  if (!data.shape()) return;
+  if (broadcasts && !rule::StretchesTo(*data.shape(), target)) {
+    Throw<ShapeError>("{} does not broadcast to {}", *data.shape(), target);
   }
-}
-
-void InferSumTo(InferContext& c) {
-  const Shape target = Target(c);
-  c.SetOutput(0, target);
-  if (c.input(0) && !rule::StretchesTo(target, *c.input(0))) {
-    Throw<ShapeError>("{} does not come from broadcasting {}", *c.input(0), target);
+  if (!broadcasts && !rule::StretchesTo(target, *data.shape())) {
+    Throw<ShapeError>("{} does not come from broadcasting {}", *data.shape(), target);
   }
+  if (list.FirstFollowing() >= 0) return c.PlaceBatch(0, list.FirstFollowing());
+  rule::CarryAligned(data, output);
 }
 
-// The axis that follows the batch; or where the samples were, aligned at the last axis, if there are as many.
-void ToShapeBatchAxis(BatchAxisContext& c) {
-  c.output_axes[0] = rule::FollowingAxis(c.attrs<ToShapeAttrs>().batches);
-  if (c.output_axes[0] < 0) rule::BatchAligned(c);
-}
-
-OpDef ToShape(std::string name, std::string doc) {
+OpDef ToShape(std::string name, std::string doc, bool broadcasts,
+              Symbol (*back)(const Symbol& grad, const Extents& shape)) {
   return {
       .name = std::move(name),
       .doc = std::move(doc),
       .attrs_type = &AttrsOf<ToShapeAttrs>(),
-      .batch_axis = ToShapeBatchAxis,
+      .infer = [broadcasts](InferContext& c) { InferToShape(c, broadcasts); },
       .check = CheckAttrs,
+      .gradient = [back](const GradientContext& g) { return std::vector{back(g.output_grad(0), g.shape(0))}; },
       .is_view = [](const ViewContext& c) { return c.input.shape == c.output.shape; },
       .zero_to_zero = true,
   };
@@ -72,29 +61,16 @@ Symbol SumTo(const Symbol& data, const ToShapeAttrs& attrs, const std::string& n
   return Apply(SumToOp(), attrs, {data}, name);
 }
 
-const OpDef& BroadcastToOp() {
-  static const OpDef op = [] {
-    OpDef def = ToShape("BroadcastTo", "data stretched to a shape: extents of 1 and missing first axes are repeated.");
-    def.infer_shape = InferBroadcastTo;
-    def.gradient = [](const GradientContext& g) -> std::vector<Symbol> {
-      // dx = dy, summed over what was repeated
-      return {rule::SumTo(g.output_grad(0), g.shape(0))};
-    };
-    return def;
-  }();
+const OpDef& BroadcastToOp() {  // dx = dy, summed over what was repeated
+  static const OpDef op = ToShape(
+      "BroadcastTo", "data stretched to a shape: extents of 1 and missing first axes are repeated.", true, rule::SumTo);
   return op;
 }
 
-const OpDef& SumToOp() {
-  static const OpDef op = [] {
-    OpDef def = ToShape("SumTo", "data summed over the axes along which a tensor of the shape is stretched to data's.");
-    def.infer_shape = InferSumTo;
-    def.gradient = [](const GradientContext& g) -> std::vector<Symbol> {
-      // dx = dy for every element that was added
-      return {rule::BroadcastTo(g.output_grad(0), g.shape(0))};
-    };
-    return def;
-  }();
+const OpDef& SumToOp() {  // dx = dy for every element that was added
+  static const OpDef op =
+      ToShape("SumTo", "data summed over the axes along which a tensor of the shape is stretched to data's.", false,
+              rule::BroadcastTo);
   return op;
 }
 

@@ -4,7 +4,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
-#include "symbol/ops/common.h"
+#include "symbol/ops/rules.h"
 
 namespace bindery::rule {
 namespace {
@@ -108,11 +108,6 @@ void ExpectNotEmpty(const Shape& data) {
   for (int axis = 1; axis < data.rank(); ++axis) {
     if (data[axis] == 0) Throw<ShapeError>("data {} has no elements along axis {}", data, axis);
   }
-}
-
-void BatchedAtFirstAxis(BatchAxisContext& c) {
-  NotBatched(c);
-  if (c.input_axes[0] == 0) c.output_axes[0] = 0;
 }
 
 }  // namespace bindery::rule

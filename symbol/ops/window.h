@@ -59,8 +59,6 @@ int64_t InputOf(const WindowAttrs& attrs, int axis, int64_t output);
 const char* DataAxes(int rank);  // "(N, C, H, W)" for 4
 // Only the batch may be empty: throws ShapeError if a channel or spatial extent is 0.
 void ExpectNotEmpty(const Shape& data);
-// Output 0 is batched where input 0 is, if that is the first axis.
-void BatchedAtFirstAxis(BatchAxisContext& c);
 
 }  // namespace rule
 }  // namespace bindery

@@ -45,7 +45,7 @@ uint64_t Hash(const Node& node, const std::vector<Entry>& inputs) {
 // numbers may be of different types, until they are constants.
 bool MayMerge(const Node& node) {
   const OpDef& op = node.op();
-  return !op.is_random && op.auxiliary.empty() && !IsLoss(node) && !ScalarValue(node);
+  return !op.is_random && !op.inputs.has_auxiliary() && !IsLoss(node) && !ScalarValue(node);
 }
 
 bool Same(const Node& a, const Node& b) {

@@ -13,7 +13,7 @@ namespace {
 bool MayFold(const Node& node, const std::vector<Entry>& inputs) {
   const OpDef& op = node.op();
   return !ConstantValue(node) && !op.is_random && !op.reads_step && op.across_devices == AcrossDevices::kNothing &&
-         op.auxiliary.empty() &&
+         !op.inputs.has_auxiliary() &&
          std::ranges::all_of(inputs, [](const Entry& input) { return ConstantValue(*input.node) != nullptr; });
 }
 

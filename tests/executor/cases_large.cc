@@ -115,8 +115,8 @@ std::vector<OperatorCase> LargeCases() {
 
   cases.back().wrt.emplace();
   for (const OpDef& (*op)() : ElementwiseOps()) {
-    if (op().inputs({}, 0).size() > 2) continue;
-    const bool unary = op().inputs({}, 0).size() == 1;
+    if (op().inputs.Count({}) > 2) continue;
+    const bool unary = op().inputs.Count({}) == 1;
     const double low = op().name == "Acosh" ? 1.2 : 0.3, high = op().name.starts_with("A") && low < 1 ? 0.9 : 3;
     HostTensorMap inputs = {{"x", Uniform(kMatrix, low, high)}};
     if (!unary) inputs = {{"a", Uniform(kImages, low, high)}, {"b", Uniform(kImages, 0.5, 2)}};

@@ -8,6 +8,7 @@
 
 #include "symbol/op_def.h"
 #include "symbol/ops/elementwise.h"
+#include "symbol/ops/rules.h"
 #include "tests/executor/graph_runner.h"
 
 namespace bindery {
@@ -68,10 +69,7 @@ std::optional<Kernel> MakeDouble(const KernelSpec& spec, const Mistakes& m) {
 OperatorCase CaseWith(const std::string& name, const Mistakes& mistakes, const Shape& shape = {2, 3}) {
   AddOp({.name = name,
          .doc = "y = 2 x",
-         .infer_shape =
-             [](InferContext& c) {
-               if (c.input(0)) c.SetOutput(0, *c.input(0));
-             },
+         .infer = rule::Like(0),
          .gradient = [=](const GradientContext& g) -> std::vector<Symbol> {
            if (mistakes.gradient == 0) return {};
            return {g.output_grad(0) * mistakes.gradient};

@@ -5,6 +5,7 @@
 #include "engine/team.h"
 #include "symbol/graph.h"
 #include "symbol/ops.h"
+#include "symbol/ops/rules.h"
 #include "symbol/passes/passes.h"
 #include "tests/executor/check_operator.h"
 #include "tests/executor/graph_runner.h"
@@ -30,9 +31,7 @@ TEST_P(EvaluateTest, OneOutput) {
 TEST_P(EvaluateTest, TheCallersTeamIsNotUsed) {
   AddOp({.name = fmt::format("TeamSize{}", static_cast<int>(GetParam())),
          .doc = "the size of the team that runs it",
-         .infer_shape = [](InferContext& c) {
-           if (c.input(0)) c.SetOutput(0, *c.input(0));
-         }});
+         .infer = rule::Like(0)});
   const OpDef& op = FindOp(fmt::format("TeamSize{}", static_cast<int>(GetParam())));
   AddKernel(op.name, [](const KernelSpec&) {
     return std::optional(Kernel{.implementation = "mine",

@@ -8,6 +8,7 @@
 
 #include "engine/isa.h"
 #include "symbol/ops.h"
+#include "symbol/ops/rules.h"
 #include "tests/executor/group_helpers.h"
 #include "tests/test_device.h"
 
@@ -212,9 +213,7 @@ TEST(Executor, NoGradientThroughOperatorsThatHaveNone) {  // E30
   OpDef op;
   op.name = "Opaque";
   op.doc = "An operator without a gradient.";
-  op.infer_shape = [](InferContext& c) {
-    if (c.input(0)) c.SetOutput(0, *c.input(0));
-  };
+  op.infer = rule::Like(0);
   op.not_differentiable = "it is a test";
   AddOp(std::move(op));
   AddKernel("Opaque", [](const KernelSpec&) -> std::optional<Kernel> {

@@ -8,6 +8,7 @@
 
 #include "executor/data_parallel_executor_group.h"
 #include "symbol/ops.h"
+#include "symbol/ops/rules.h"
 #include "tests/executor/group_helpers.h"
 #include "tests/test_device.h"
 #include "train/metrics/metrics.h"
@@ -89,17 +90,14 @@ TEST(GroupStatistics, ADivergedStepMovesNone) {
 const OpDef& CountedOp() {
   static const OpDef& op = []() -> const OpDef& {
     AddOp({.name = "Counted",
-           .inputs =
-               [](const AnyAttrs&, int) {
-                 return std::vector<std::string>{"data", "count"};
-               },
-           .auxiliary = {"count"},
-           .infer_shape =
+           .inputs = {"data", Auxiliary("count")},
+           .infer =
                [](InferContext& c) {
-                 c.SetInput(1, {1});
-                 if (c.input(0)) c.SetOutput(0, *c.input(0));
+                 rule::SameDTypes(c);
+                 rule::SameShape({c.in(0), c.out(0)});
+                 c.in(0).Carry(c.out(0));
+                 c.in(1).Set({1});
                },
-           .batch_axis = [](BatchAxisContext& c) { c.output_axes[0] = c.input_axes[0]; },
            .gradient =
                [](const GradientContext& g) {
                  return std::vector<Symbol>{g.output_grad(0), {}};
@@ -266,10 +264,7 @@ const OpDef& BreakableOp() {
     OpDef op;
     op.name = "Breakable";
     op.doc = "The identity; throws while the test says so.";
-    op.infer_shape = [](InferContext& c) {
-      if (c.input(0)) c.SetOutput(0, *c.input(0));
-      if (c.output(0)) c.SetInput(0, *c.output(0));
-    };
+    op.infer = rule::Like(0);
     op.gradient = [](const GradientContext& g) -> std::vector<Symbol> { return {g.output_grad(0)}; };
     AddOp(std::move(op));
     AddKernel("Breakable", [](const KernelSpec& spec) -> std::optional<Kernel> {

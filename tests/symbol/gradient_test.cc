@@ -196,8 +196,8 @@ TEST(Gradient, RulesMustAnswerForEveryInput) {
   static const OpDef sloppy = [] {
     OpDef op;
     op.name = "Sloppy";
-    op.inputs = [](const AnyAttrs&, int) { return Names{"a", "b"}; };
-    op.infer_shape = [](InferContext&) {};
+    op.inputs = {"a", "b"};
+    op.infer = [](InferContext&) {};
     op.gradient = [](const GradientContext& g) { return std::vector<Symbol>{g.output_grad(0)}; };
     return op;
   }();
@@ -247,7 +247,7 @@ TEST(Gradient, ShapesOfAGradientFollow) {
   EXPECT_EQ(shapes.outputs, forward.arguments);
 }
 
-TEST(Gradient, ARuleThatNeedsAShapeSaysWhatToDo) {
+TEST(Gradient, ARuleThatNeedsAShapeSaysHowToGiveIt) {
   const Names wrt = {"x"};
   EXPECT_EQ(
       MessageOf<ModelError>([&] { Gradient(Add(Variable("x"), Variable("y"), "sum"), wrt); }),
@@ -301,8 +301,8 @@ TEST(ExpandComposites, PutsInThePartsWithNamesAndAnnotations) {
   static const OpDef composite = [] {
     OpDef op;
     op.name = "SquareSum";
-    op.inputs = [](const AnyAttrs&, int) { return Names{"a", "b"}; };
-    op.infer_shape = [](InferContext&) {};
+    op.inputs = {"a", "b"};
+    op.infer = [](InferContext&) {};
     op.expand = [](const NodePtr& node) {
       const Symbol a(node->inputs()[0]), b(node->inputs()[1]);
       const Symbol squares[] = {Square(a), Square(b)};

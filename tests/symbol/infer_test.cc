@@ -86,8 +86,8 @@ TEST(InferShapes, AShapeThatNeverFollowsNamesTheOperator) {
   static const OpDef vague = [] {
     OpDef op;
     op.name = "Vague";
-    op.inputs = [](const AnyAttrs&, int) { return std::vector<std::string>{}; };
-    op.infer_shape = [](InferContext&) {};
+    op.inputs = {};
+    op.infer = [](InferContext&) {};
     return op;
   }();
   EXPECT_EQ(MessageOf<ShapeError>([] { InferShapes(Apply(vague, {}, {}, "v"), {}); }),
@@ -98,8 +98,8 @@ TEST(InferShapes, ComplaintsOfRulesNameTheNode) {
   static const OpDef strict = [] {
     OpDef op;
     op.name = "Strict";
-    op.infer_shape = [](InferContext& context) {
-      if (context.input(0)) Throw<ShapeError>("expected something else, got {}", *context.input(0));
+    op.infer = [](InferContext& c) {
+      if (c.in(0).shape()) Throw<ShapeError>("expected something else, got {}", *c.in(0).shape());
     };
     return op;
   }();
@@ -267,15 +267,17 @@ TEST(BatchAxes, AReshapeFoldsOtherAxesIntoTheBatch) {
   EXPECT_EQ(loses->name(), "cut");
 }
 
-TEST(BatchAxes, TheDefaultFollowsTheFirstBatchedInputOfEqualExtent) {
-  static const OpDef cut = [] {  // (n, k) -> (n, 1) and (1, k)
+TEST(BatchAxes, AreCarriedToAxesOfEqualExtent) {
+  static const OpDef cut = [] {  // (n, k) -> (n, 1), (1, k), and (n, k) of which nothing is said
     OpDef op;
     op.name = "Cut";
-    op.outputs = [](const AnyAttrs&) { return std::vector<std::string>{"left", "top"}; };
-    op.infer_shape = [](InferContext& context) {
-      if (!context.input(0)) return;
-      context.SetOutput(0, context.input(0)->With(1, 1));
-      context.SetOutput(1, context.input(0)->With(0, 1));
+    op.outputs = {"left", "top", "all"};
+    op.infer = [](InferContext& c) {
+      if (!c.in(0).shape()) return;
+      c.out(0).Set(c.in(0).shape()->With(1, 1));
+      c.out(1).Set(c.in(0).shape()->With(0, 1));
+      c.out(2).Set(*c.in(0).shape());
+      for (int o : {0, 1}) c.in(0).Carry(c.out(o));
     };
     return op;
   }();
@@ -283,14 +285,15 @@ TEST(BatchAxes, TheDefaultFollowsTheFirstBatchedInputOfEqualExtent) {
   const auto types = InferTypes(graph, {{"a", {4, 3}}}, {}, {{"a", 0}})[1];
   EXPECT_EQ(types[0].batch_axis, 0);
   EXPECT_EQ(types[1].batch_axis, -1);  // its extent there is another
+  EXPECT_EQ(types[2].batch_axis, -1);
 }
 
 TEST(InferTypes, ElementsCanBeCounted) {
   static const OpDef outer = [] {  // (n) -> (n, n)
     OpDef op;
     op.name = "Outer";
-    op.infer_shape = [](InferContext& context) {
-      if (context.input(0)) context.SetOutput(0, {(*context.input(0))[0], (*context.input(0))[0]});
+    op.infer = [](InferContext& c) {
+      if (c.in(0).shape()) c.out(0).Set({(*c.in(0).shape())[0], (*c.in(0).shape())[0]});
     };
     return op;
   }();

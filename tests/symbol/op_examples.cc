@@ -23,11 +23,11 @@ class Examples {
 
 void AddElementwise(Examples& e) {
   for (const OpDef& (*op)() : ElementwiseOps()) {
-    if (op().inputs({}, 0).size() == 1) {
+    if (op().inputs.Count({}) == 1) {
       e.Add(op(), {}, {{5, 3, 2}});
       continue;
     }
-    if (op().inputs({}, 0).size() == 3) {
+    if (op().inputs.Count({}) == 3) {
       e.Add(op(), {}, {{5, 3, 2}, {5, 3, 2}, {5, 3, 2}});
       e.Add(op(), {}, {{5, 1, 2}, {3, 1}, {}}, {0, -1, -1});
       continue;

@@ -6,37 +6,44 @@
 namespace bindery {
 namespace {
 
-// Both contexts; Facts is std::vector<std::optional<Shape>> or of DType.
-template <class Base, class Facts, class Result, class Param>
-class Context : public Base {
+// A node alone.
+class Context final : public InferContext {
  public:
-  Context(const OpDef& op, const AnyAttrs& attrs, Facts& inputs, Facts& outputs)
-      : op_(op), attrs_(attrs), inputs_(inputs), outputs_(outputs) {}
-  const AnyAttrs& any_attrs() const override { return attrs_; }
-  int num_inputs() const override { return static_cast<int>(inputs_.size()); }
-  int num_outputs() const override { return static_cast<int>(outputs_.size()); }
-  Result input(int i) const override { return inputs_.at(i); }
-  Result output(int i) const override { return outputs_.at(i); }
-  void SetInput(int i, Param fact) override {
-    Set(inputs_.at(i), fact, [&] { return "argument \"" + op_.inputs(attrs_, num_inputs()).at(i); });
+  Context(const OpDef& op, const AnyAttrs& attrs, size_t given_inputs)
+      : InferContext(op.inputs, op.outputs, attrs), op_(op),
+        inputs(op.inputs.Count(attrs, static_cast<int>(given_inputs))), outputs(NumOutputs(op, attrs)) {}
+  int num_inputs() const override { return static_cast<int>(inputs.size()); }
+  int num_outputs() const override { return static_cast<int>(outputs.size()); }
+  bool may_assume() const override { return assume_; }
+  std::optional<int64_t> batch() const override { return kExampleBatch; }
+
+  void Run(bool assume) {
+    do {
+      changed_ = false;
+      op_.infer(*this);
+      if (!changed_ && !assume_) assume_ = changed_ = assume;
+    } while (changed_);
   }
-  void SetOutput(int i, Param fact) override {
-    Set(outputs_.at(i), fact, [&] { return "output \"" + op_.outputs(attrs_).at(i); });
+
+ protected:
+  const PartialType& Known(bool output, int i) const override { return (output ? outputs : inputs).at(i); }
+  void Learn(bool output, int i, const Shape& fact) override {
+    Learn((output ? outputs : inputs).at(i).shape, output, i, fact);
   }
-  bool may_assume() const { return assume; }
-  std::optional<int64_t> batch() const { return kExampleBatch; }
-  bool assume = false, changed = false;
+  void Learn(bool output, int i, DType fact) override {
+    Learn((output ? outputs : inputs).at(i).dtype, output, i, fact);
+  }
 
  private:
-  static bool Merge(std::optional<DType>& known, DType fact, bool& changed) {
-    changed = changed || !known;
+  bool Merge(std::optional<DType>& known, DType fact) {
+    changed_ = changed_ || !known;
     if (!known) known = fact;
     return *known == fact;
   }
-  static bool Merge(std::optional<Shape>& known, const Shape& fact, bool& changed) {
+  bool Merge(std::optional<Shape>& known, const Shape& fact) {
     if (!known) {
       known = fact;
-      changed = true;
+      changed_ = true;
       return true;
     }
     if (known->rank() != fact.rank()) return false;
@@ -45,52 +52,54 @@ class Context : public Base {
       if (fact[axis] == kUnknownDim || fact[axis] == old) continue;
       if (old != kUnknownDim) return false;
       known->Set(axis, fact[axis]);
-      changed = true;
+      changed_ = true;
     }
     return true;
   }
-  template <class Fact, class Name>
-  void Set(std::optional<Fact>& known, const Fact& fact, Name name) {
-    if (!Merge(known, fact, changed)) Throw<ShapeError>("{}\": expected {}, got {}", name(), fact, *known);
+  template <class Fact>
+  void Learn(std::optional<Fact>& known, bool output, int i, const Fact& fact) {
+    if (Merge(known, fact)) return;
+    const auto names = output ? op_.outputs.Names(any_attrs()) : op_.inputs.Names(any_attrs(), num_inputs());
+    Throw<ShapeError>("{} \"{}\": expected {}, got {}", output ? "output" : "argument", names.at(i), fact, *known);
   }
 
   const OpDef& op_;
-  const AnyAttrs& attrs_;
-  Facts &inputs_, &outputs_;
+  bool assume_ = false, changed_ = false;
+
+ public:
+  std::vector<PartialType> inputs, outputs;
 };
 
-using ShapeContext = Context<InferContext, Shapes, const std::optional<Shape>&, const Shape&>;
-using DTypeContext = Context<InferDTypeContext, std::vector<std::optional<DType>>, std::optional<DType>, DType>;
+// The node's rule run from what is known of some part of its types, and that part of the result.
+template <class Facts, class Fact>
+std::pair<Facts, Facts> Infer(const OpDef& op, const AnyAttrs& attrs, const Facts& inputs, const Facts& outputs,
+                              bool assume, Fact PartialType::*part) {
+  Context context(op, attrs, inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) context.inputs.at(i).*part = inputs[i];
+  for (size_t i = 0; i < outputs.size(); ++i) context.outputs.at(i).*part = outputs[i];
+  context.Run(assume);
+  Facts in, out;
+  for (const PartialType& type : context.inputs) in.push_back(type.*part);
+  for (const PartialType& type : context.outputs) out.push_back(type.*part);
+  return {in, out};
+}
 
 }  // namespace
 
 NodeShapes InferNode(const OpDef& op, const AnyAttrs& attrs, Shapes inputs, Shapes outputs, bool assume) {
-  inputs.resize(op.inputs(attrs, static_cast<int>(inputs.size())).size());
-  outputs.resize(NumOutputs(op, attrs));
-  ShapeContext context(op, attrs, inputs, outputs);
-  do {
-    context.changed = false;
-    op.infer_shape(context);
-    if (!context.changed && !context.assume) context.assume = context.changed = assume;
-  } while (context.changed);
-  return {inputs, outputs};
+  const auto [in, out] = Infer(op, attrs, inputs, outputs, assume, &PartialType::shape);
+  return {in, out};
 }
 
 NodeDTypes InferNodeDTypes(const OpDef& op, const AnyAttrs& attrs, std::vector<std::optional<DType>> inputs,
                            std::vector<std::optional<DType>> outputs) {
-  inputs.resize(op.inputs(attrs, static_cast<int>(inputs.size())).size());
-  outputs.resize(NumOutputs(op, attrs));
-  DTypeContext context(op, attrs, inputs, outputs);
-  do {
-    context.changed = false;
-    op.infer_dtype(context);
-  } while (context.changed);
-  return {inputs, outputs};
+  const auto [in, out] = Infer(op, attrs, inputs, outputs, false, &PartialType::dtype);
+  return {in, out};
 }
 
 std::vector<Symbol> NodeOf(const OpDef& op, const AnyAttrs& attrs, int num_inputs, const std::string& name) {
   std::vector<Symbol> inputs;
-  for (const std::string& input : op.inputs(attrs, num_inputs)) inputs.push_back(Variable(input));
+  for (const std::string& input : op.inputs.Names(attrs, num_inputs)) inputs.push_back(Variable(input));
   return ApplyAll(op, attrs, std::move(inputs), name);
 }
 
@@ -100,7 +109,7 @@ std::vector<int> OutputBatchAxes(const OpDef& op, const AnyAttrs& attrs, const s
   const Symbol symbol = Group(NodeOf(op, attrs, count));
   ShapeMap shapes;
   std::map<std::string, int> batch_axes;
-  const std::vector<std::string> names = op.inputs(attrs, count);
+  const std::vector<std::string> names = op.inputs.Names(attrs, count);
   for (int i = 0; i < count; ++i) {
     shapes[names[i]] = inputs[i];
     batch_axes[names[i]] = axes.at(i);

@@ -85,9 +85,9 @@ TEST(GradientWalk, TypesAreThoseOfTheArguments) {
     const OpDef& op = *example.op;
     if (!op.gradient || example.inputs.empty()) continue;
     const int count = static_cast<int>(example.inputs.size());
-    const std::vector<std::string> names = op.inputs(example.attrs, count);
+    const std::vector<std::string> names = op.inputs.Names(example.attrs, count);
     const std::vector<Symbol> outputs = NodeOf(op, example.attrs, count);
-    const bool only_first = !op.auxiliary.empty();  // mean and var of BatchNorm have no gradient
+    const bool only_first = op.inputs.has_auxiliary();  // mean and var of BatchNorm have no gradient
     const int heads_count = only_first ? 1 : NumVisibleOutputs(op, example.attrs);
     const Symbol heads = ExpandComposites(Group(std::span(outputs).first(heads_count)));
 

@@ -38,27 +38,24 @@ TEST(OperatorTable, EveryOperatorIsDescribed) {
     const OpDef& op = make();
     SCOPED_TRACE(op.name);
     EXPECT_GE(op.doc.size(), 2u);
-    EXPECT_TRUE(op.infer_shape);
+    EXPECT_TRUE(op.infer);
     EXPECT_NE(static_cast<bool>(op.gradient), !op.not_differentiable.empty()) << "either a gradient or a reason";
     for (const FieldInfo& field : op.attrs_type->Fields()) EXPECT_FALSE(field.doc.empty()) << field.name;
-    EXPECT_TRUE(!op.updates || !op.auxiliary.empty());
+    EXPECT_TRUE(!op.updates || op.inputs.has_auxiliary());
   }
 }
 
 TEST(OperatorTable, NamesOfInputsAndOutputsAreUnique) {
   for (const OpExample& example : OpExamples()) {
     SCOPED_TRACE(example.label);
-    const Names inputs = example.op->inputs(example.attrs, static_cast<int>(example.inputs.size()));
-    const Names outputs = example.op->outputs(example.attrs);
+    const Names inputs = example.op->inputs.Names(example.attrs, static_cast<int>(example.inputs.size()));
+    const Names outputs = example.op->outputs.Names(example.attrs);
     EXPECT_EQ(inputs.size(), example.inputs.size());
     EXPECT_EQ(std::set(inputs.begin(), inputs.end()).size(), inputs.size());
     EXPECT_EQ(std::set(outputs.begin(), outputs.end()).size(), outputs.size());
     EXPECT_GE(outputs.size(), 1u);
     const int visible = NumVisibleOutputs(*example.op, example.attrs);
     EXPECT_TRUE(visible >= 1 && visible <= static_cast<int>(outputs.size()));
-    for (const std::string& name : example.op->auxiliary) {
-      EXPECT_NE(std::find(inputs.begin(), inputs.end(), name), inputs.end()) << name;
-    }
     for (const InplacePair& pair : example.op->inplace) {
       EXPECT_TRUE(pair.input < static_cast<int>(inputs.size()) && pair.output < static_cast<int>(outputs.size()));
     }

@@ -257,7 +257,7 @@ TEST(Apply, CallsTheOperatorsCheck) {
     OpDef op;
     op.name = "Picky";
     op.attrs_type = &AttrsOf<ScalarAttrs>();
-    op.infer_shape = [](InferContext&) {};
+    op.infer = [](InferContext&) {};
     op.check = [](const AnyAttrs& attrs) {
       if (attrs.get<ScalarAttrs>().scalar < 0) Throw<ModelError>("scalar must not be negative");
     };
@@ -280,8 +280,8 @@ TEST(Registry, FindsBuiltInOperatorsAndSuggestsNames) {
 TEST(Registry, TakesOperatorsOfUsers) {
   OpDef op;
   op.name = "UsersOwn";
-  EXPECT_EQ(MessageOf<Error>([&] { AddOp(op); }), "Error: operator \"UsersOwn\" needs a shape rule");
-  op.infer_shape = [](InferContext&) {};
+  EXPECT_EQ(MessageOf<Error>([&] { AddOp(op); }), "Error: operator \"UsersOwn\" needs an infer rule");
+  op.infer = [](InferContext&) {};
   AddOp(op);
   EXPECT_EQ(MessageOf<Error>([&] { AddOp(op); }), "Error: there is an operator \"UsersOwn\" already");
   op.name = "";

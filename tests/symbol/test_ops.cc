@@ -6,18 +6,10 @@
 #include "base/error.h"
 #include "symbol/graph.h"
 #include "symbol/ops/elementwise.h"
+#include "symbol/ops/rules.h"
 
 namespace bindery {
 namespace {
-
-void AllOutputsLikeData(InferContext& context) {
-  for (int i = 0; i < context.num_outputs(); ++i) {
-    if (context.input(0)) context.SetOutput(i, *context.input(0));
-    if (context.output(i)) context.SetInput(0, *context.output(i));
-  }
-}
-
-std::vector<std::string> Names(std::initializer_list<const char*> names) { return {names.begin(), names.end()}; }
 
 double RunOnScalars(const Node& node, const std::vector<double>& x) {
   const std::string& op = node.op().name;
@@ -45,9 +37,8 @@ const OpDef& ForkOp() {
   static const OpDef op = [] {
     OpDef def;
     def.name = "Fork";
-    def.outputs = [](const AnyAttrs&) { return Names({"first", "second", "hidden"}); };
-    def.num_visible_outputs = [](const AnyAttrs&) { return 2; };
-    def.infer_shape = AllOutputsLikeData;
+    def.outputs = {"first", "second", Hidden("hidden")};
+    def.infer = rule::Like(0);
     def.gradient = [](const GradientContext& g) -> std::vector<Symbol> {
       std::vector<Symbol> parts;
       for (int i = 0; i < 2; ++i) {
@@ -64,12 +55,13 @@ const OpDef& StatefulOp() {
   static const OpDef op = [] {
     OpDef def;
     def.name = "Stateful";
-    def.inputs = [](const AnyAttrs&, int) { return Names({"data", "scale", "state"}); };
-    def.auxiliary = {"state"};
-    def.infer_shape = [](InferContext& context) {
-      AllOutputsLikeData(context);
-      context.SetInput(1, {1});
-      context.SetInput(2, {1});
+    def.inputs = {"data", "scale", Auxiliary("state")};
+    def.infer = [](InferContext& c) {
+      rule::SameDTypes(c);
+      rule::SameShape({c.in(0), c.out(0)});
+      c.in(0).Carry(c.out(0));
+      c.in(1).Set({1});
+      c.in(2).Set({1});
     };
     def.not_differentiable = "it is a test";
     return def;
@@ -81,7 +73,7 @@ const OpDef& TestLossOp() {
   static const OpDef op = [] {
     OpDef def;
     def.name = "TestLoss";
-    def.infer_shape = AllOutputsLikeData;
+    def.infer = rule::Like(0);
     def.is_loss = [](const AnyAttrs&) { return true; };
     def.gradient = [](const GradientContext& g) -> std::vector<Symbol> {
       Check(g.output_grad(0).empty(), "a loss gets no head gradient");

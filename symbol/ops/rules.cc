@@ -1,0 +1,218 @@
+#include "symbol/ops/rules.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "symbol/ops/elementwise.h"
+#include "symbol/ops/shape_ops.h"
+
+namespace bindery::rule {
+
+namespace {
+
+Value At(InferContext& c, int i) { return i < c.num_inputs() ? c.in(i) : c.out(i - c.num_inputs()); }
+
+// First everything known goes into one value, then from there into all: setting merges.
+template <class Of>
+void MergeShapes(int count, const Of& of) {
+  std::optional<Value> first;
+  for (int i = 0; i < count; ++i) {
+    const Value value = of(i);
+    if (!value.shape()) continue;
+    if (!first) {
+      first = value;
+      continue;
+    }
+    value.Set(*first->shape());  // complains in the name of the later one
+    first->Set(*value.shape());
+  }
+  for (int i = 0; i < count && first; ++i) of(i).Set(*first->shape());
+}
+
+template <class Of>
+void MergeDTypes(int count, const Of& of) {
+  std::optional<DType> dtype;
+  for (int i = 0; i < count && !dtype; ++i) dtype = of(i).dtype();
+  for (int i = 0; i < count && dtype; ++i) of(i).SetDType(*dtype);
+}
+
+}  // namespace
+
+void SameDTypes(InferContext& c) {
+  MergeDTypes(c.num_inputs() + c.num_outputs(), [&](int i) { return At(c, i); });
+}
+
+void AllAlike(InferContext& c) {
+  SameDTypes(c);
+  MergeShapes(c.num_inputs() + c.num_outputs(), [&](int i) { return At(c, i); });
+}
+
+std::function<void(InferContext&)> Like(int input) {
+  return [input](InferContext& c) {
+    AllAlike(c);
+    for (int o = 0; o < c.num_outputs(); ++o) c.in(input).Carry(c.out(o));
+  };
+}
+
+void LikeEach(InferContext& c) {
+  AllAlike(c);
+  for (int i = 0; i < c.num_inputs(); ++i) c.in(i).Carry(c.out(0));
+}
+
+void SameShape(std::initializer_list<Value> values) {
+  MergeShapes(static_cast<int>(values.size()), [&](int i) { return values.begin()[i]; });
+}
+
+void SameDType(std::initializer_list<Value> values) {
+  MergeDTypes(static_cast<int>(values.size()), [&](int i) { return values.begin()[i]; });
+}
+
+void Same(std::initializer_list<Value> values) {
+  SameDType(values);
+  SameShape(values);
+}
+
+void State(Value value) {
+  value.Set({1});
+  value.SetDType(DType::kUInt8);
+}
+
+bool SameRank(Value a, Value b) {
+  if (a.shape() && !b.shape()) b.Set(Unknown(a.shape()->rank()));
+  if (b.shape() && !a.shape()) a.Set(Unknown(b.shape()->rank()));
+  return a.shape().has_value();
+}
+
+Shape Unknown(int rank) {
+  const std::vector<int64_t> dims(rank, kUnknownDim);
+  return Shape(std::span<const int64_t>(dims));
+}
+
+int Axis(int64_t axis, const Shape& shape) {
+  const int rank = shape.rank();
+  if (axis < -rank || axis >= rank) {
+    if (rank == 0) Throw<ShapeError>("axis {} is out of range: a scalar has no axes", axis);
+    Throw<ShapeError>("axis {} is out of range for shape {}: expected {} to {}", axis, shape, -rank, rank - 1);
+  }
+  return static_cast<int>(axis < 0 ? axis + rank : axis);
+}
+
+int64_t ProductFrom(const Shape& shape, int first) {
+  const Shape rest(shape.dims().subspan(first));
+  return rest.IsKnown() ? rest.Elements() : kUnknownDim;
+}
+
+Shape FillFromProduct(Shape shape, int first, int64_t product) {
+  int unknown = -1;
+  for (int axis = first; axis < shape.rank(); ++axis) {
+    if (shape[axis] != kUnknownDim) continue;
+    if (unknown >= 0) return shape;
+    unknown = axis;
+  }
+  if (unknown < 0) return shape;
+  const int64_t others = ProductFrom(shape.With(unknown, 1), first);
+  if (others > 0 && product % others == 0) shape.Set(unknown, product / others);
+  return shape;
+}
+
+void ExpectRank(const Shape& shape, int rank, const char* axes) {
+  if (shape.rank() != rank) Throw<ShapeError>("expected {} axes {}, got {}", rank, axes, shape);
+}
+
+DType StatisticsDType(DType data) { return data == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32; }
+
+std::vector<int64_t> FixedParts(const Extents& extents) {
+  std::vector<int64_t> fixed;
+  for (const Extent& extent : extents) fixed.push_back(extent.fixed);
+  return fixed;
+}
+
+std::vector<int64_t> BatchParts(const Extents& extents) {
+  std::vector<int64_t> batches;
+  for (const Extent& extent : extents) batches.push_back(extent.batches);
+  return std::ranges::count(batches, 0) == std::ssize(batches) ? std::vector<int64_t>() : batches;
+}
+
+int ExtentList::FirstFollowing() const {
+  const auto first = std::ranges::find_if(batches, [](int64_t count) { return count != 0; });
+  return first == batches.end() ? -1 : static_cast<int>(first - batches.begin());
+}
+
+std::optional<int64_t> ExtentList::At(size_t i, std::optional<int64_t> batch, const char* what) const {
+  if (!Follows(i)) return fixed[i];
+  if (!batch) return std::nullopt;
+  return CheckedAdd(fixed[i], CheckedMul(batches[i], *batch, what), what);
+}
+
+void ExtentList::CheckLength(const char* field) const {
+  if (batches.empty() || batches.size() == fixed.size()) return;
+  Throw<ModelError>("{} must be empty or have {} entries, got {}", field, fixed.size(), ToString(batches));
+}
+
+int64_t ExtentAt(const ExtentList& list, size_t i, std::optional<int64_t> batch) {
+  const std::optional<int64_t> extent = list.At(i, batch, "an extent");
+  if (extent && *extent < 0 && list.Follows(i)) {
+    Throw<ShapeError>("an extent of {} batches and {} elements cannot be, with a batch of {}", list.batches[i],
+                      list.fixed[i], *batch);
+  }
+  return extent.value_or(kUnknownDim);
+}
+
+void CheckShapeAttr(const ExtentList& shape) {
+  if (shape.size() > Shape::kMaxRank) {
+    Throw<ModelError>("shape has {} entries, more than the {} axes a shape can have", shape.size(), Shape::kMaxRank);
+  }
+  shape.CheckLength("batches");
+}
+
+Symbol ReshapeTo(const Symbol& data, const Extents& shape) {
+  // Reshape takes 0 for "as it is": what has no elements is made anew.
+  if (std::ranges::find(shape, Extent{0, 0}) != shape.end()) return BroadcastTo(SumTo(data, Extents{}), shape);
+  return Reshape(data, {.shape = FixedParts(shape), .batches = BatchParts(shape)});
+}
+
+Symbol BroadcastTo(const Symbol& data, const Extents& shape) {
+  return bindery::BroadcastTo(data, {.shape = FixedParts(shape), .batches = BatchParts(shape)});
+}
+
+Symbol SumTo(const Symbol& data, const Extents& shape) {
+  return bindery::SumTo(data, {.shape = FixedParts(shape), .batches = BatchParts(shape)});
+}
+
+Symbol Zeros(const Extents& shape, DType dtype) { return BroadcastTo(Constant(HostTensor(dtype, {})), shape); }
+
+void CheckFinite(const char* field, double value) {
+  if (!std::isfinite(value)) Throw<ModelError>("{} must be a finite number, got {}", field, value);
+}
+
+void CheckAtLeast(const char* field, int64_t value, int64_t least) {
+  if (value < least) Throw<ModelError>("{} must be at least {}, got {}", field, least, value);
+}
+
+void CheckAxisAttr(const char* field, int64_t axis) {
+  if (axis < -Shape::kMaxRank || axis >= Shape::kMaxRank) {
+    Throw<ModelError>("{} must be from {} to {}, got {}", field, -Shape::kMaxRank, Shape::kMaxRank - 1, axis);
+  }
+}
+
+void CheckAxesAttr(const char* field, const std::vector<int64_t>& axes) {
+  if (axes.size() > Shape::kMaxRank) {
+    Throw<ModelError>("{} has {} entries, more than the {} axes a shape can have", field, axes.size(), Shape::kMaxRank);
+  }
+  for (size_t i = 0; i < axes.size(); ++i) {
+    CheckAxisAttr(field, axes[i]);
+    if (std::find(axes.begin(), axes.begin() + i, axes[i]) != axes.begin() + i) {
+      Throw<ModelError>("{} names axis {} twice", field, axes[i]);
+    }
+  }
+}
+
+std::string ToString(const std::vector<int64_t>& list) {
+  std::string text = "(";
+  for (size_t i = 0; i < list.size() && i < 10; ++i) text += (i == 0 ? "" : ", ") + std::to_string(list[i]);
+  return text + (list.size() > 10 ? ", ...)" : ")");
+}
+
+}  // namespace bindery::rule
