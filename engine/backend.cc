@@ -24,7 +24,11 @@ void CopyBetween(Stream& stream, Device from, const void* source, Device to, voi
   if (bytes == 0) return;
   Backend& a = Backend::Of(from.kind);
   if (ShareMemory(from, to)) return a.flat().Copy(stream, source, target, bytes);
-  (a.host_addressable() ? Backend::Of(to.kind) : a).CopyAcross(stream, from, source, to, target, bytes);
+  Backend& b = Backend::Of(to.kind);
+  if (&a != &b && !a.host_addressable() && !b.host_addressable()) {
+    Throw<DeviceError>("nothing copies from {} to {} but by the host", from, to);
+  }
+  (a.host_addressable() ? b : a).CopyAcross(stream, from, source, to, target, bytes);
 }
 
 }  // namespace bindery

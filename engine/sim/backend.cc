@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <map>
-#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -15,6 +13,7 @@
 #include "engine/sim/device.h"
 #include "engine/sim/sim.h"
 #include "engine/sim/stream.h"
+#include "engine/staging.h"
 
 namespace bindery::sim {
 namespace {
@@ -85,37 +84,6 @@ class SimFlatKernels final : public FlatKernels {
   }
 };
 
-// Host memory that the devices may copy from and to.
-class Staging {
- public:
-  void* Allocate(int64_t bytes) {
-    void* const memory = std::aligned_alloc(kAlignment, RoundUp(bytes, kAlignment));
-    if (!memory) return nullptr;
-    const std::lock_guard lock(mutex_);
-    pieces_[static_cast<char*>(memory)] = bytes;
-    return memory;
-  }
-  void Free(void* memory) noexcept {
-    {
-      const std::lock_guard lock(mutex_);
-      pieces_.erase(static_cast<char*>(memory));
-    }
-    std::free(memory);
-  }
-  bool Holds(const void* memory, int64_t bytes) const {
-    const char* const begin = static_cast<const char*>(memory);
-    const std::lock_guard lock(mutex_);
-    auto piece = pieces_.upper_bound(const_cast<char*>(begin));
-    if (piece == pieces_.begin()) return false;
-    --piece;
-    return begin + bytes <= piece->first + piece->second;
-  }
-
- private:
-  mutable std::mutex mutex_;
-  std::map<char*, int64_t> pieces_;
-};
-
 class Sims final : public Backend {
  public:
   bool host_addressable() const override { return false; }
@@ -128,8 +96,15 @@ class Sims final : public Backend {
   void Free(Device device, void* memory, int64_t bytes) noexcept override {
     DeviceOf(device).memory.Free(memory, bytes);
   }
-  void* AllocateStaging(Device, int64_t bytes) override { return staging_.Allocate(bytes); }
-  void FreeStaging(Device, void* memory, int64_t) noexcept override { staging_.Free(memory); }
+  void* AllocateStaging(Device, int64_t bytes) override {
+    void* const memory = std::aligned_alloc(kAlignment, RoundUp(bytes, kAlignment));
+    if (memory) staging_.Add(memory, bytes);
+    return memory;
+  }
+  void FreeStaging(Device, void* memory, int64_t) noexcept override {
+    staging_.Remove(memory);
+    std::free(memory);
+  }
 
   std::shared_ptr<Arena> MakeArena(Device device, const std::shared_ptr<Engine>& engine, int64_t reserve) override {
     return std::make_shared<SimArena>(device, engine.get(), RoundUp(std::min(reserve, kArenaRange), PageBytes()));
@@ -150,7 +125,7 @@ class Sims final : public Backend {
     SimStream& s = SimStreamOf(stream);
     if (from.kind == DeviceKind::kCpu && !staging_.Holds(source, bytes)) {
       // Read now, while the operation has the source to itself.
-      const std::shared_ptr<void> copy(staging_.Allocate(bytes), [this](void* p) { staging_.Free(p); });
+      const std::shared_ptr<void> copy(std::aligned_alloc(kAlignment, RoundUp(bytes, kAlignment)), std::free);
       if (!copy) Throw<DeviceError>("{}: no memory for a copy of {} bytes", stream.device(), bytes);
       std::memcpy(copy.get(), in, static_cast<size_t>(bytes));
       s.Enqueue([=] { std::memcpy(out, copy.get(), static_cast<size_t>(bytes)); });
@@ -169,7 +144,7 @@ class Sims final : public Backend {
   }
 
   const SimFlatKernels flat_;
-  Staging staging_;
+  StagingPieces staging_;
 };
 
 }  // namespace
