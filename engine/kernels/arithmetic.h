@@ -1,4 +1,5 @@
-// How the flat loops compute with each element type. Private to engine/kernels.
+// How the flat loops compute with each element type. Private to engine/kernels and engine/cuda, whose compiler takes
+// for its devices what is constexpr.
 //
 // Float types compute in float32 (float64 in itself). Integers and bool compute in int64 and saturate when stored, so
 // their sums are exact while they fit; uint64 computes in itself.
@@ -23,7 +24,7 @@ template <class T>
 using Stored = std::conditional_t<std::is_same_v<T, bool>, uint8_t, T>;
 
 // base/dtype.cc's conversions again, without branches, so that loops over them become vector code. Same bits.
-[[gnu::always_inline]] inline float HalfToFloat(uint16_t bits) {
+[[gnu::always_inline]] constexpr float HalfToFloat(uint16_t bits) {
   const uint32_t sign = (bits & 0x8000u) << 16, magnitude = (bits & 0x7fffu) << 13;
   const uint32_t normal = magnitude + (112u << 23);
   const uint32_t special = magnitude + (224u << 23);  // infinity, NaN
@@ -33,7 +34,7 @@ using Stored = std::conditional_t<std::is_same_v<T, bool>, uint8_t, T>;
   return std::bit_cast<float>(sign | result);
 }
 
-[[gnu::always_inline]] inline uint16_t FloatToHalf(float value) {
+[[gnu::always_inline]] constexpr uint16_t FloatToHalf(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const uint32_t sign = bits >> 16 & 0x8000u, magnitude = bits & 0x7fffffffu;
   const uint32_t nan = 0x7e00u | (magnitude >> 13 & 0x3ffu);
@@ -46,14 +47,14 @@ using Stored = std::conditional_t<std::is_same_v<T, bool>, uint8_t, T>;
   return static_cast<uint16_t>(sign | (magnitude >= 0x477ff000u ? large : finite));  // 65520 and more are infinity
 }
 
-[[gnu::always_inline]] inline uint16_t FloatToBFloat(float value) {
+[[gnu::always_inline]] constexpr uint16_t FloatToBFloat(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16, nan = bits >> 16 | 0x40u;
   return static_cast<uint16_t>((bits & 0x7fffffffu) > 0x7f800000u ? nan : rounded);
 }
 
 template <class T>
-[[gnu::always_inline]] inline Arithmetic<T> Load(Stored<T> value) {
+[[gnu::always_inline]] constexpr Arithmetic<T> Load(Stored<T> value) {
   if constexpr (std::is_same_v<T, bfloat16>) {
     return std::bit_cast<float>(static_cast<uint32_t>(value.bits) << 16);
   } else if constexpr (std::is_same_v<T, float16>) {
@@ -66,9 +67,9 @@ template <class T>
 }
 
 template <class T>
-[[gnu::always_inline]] inline T Store(Arithmetic<T> value) {
+[[gnu::always_inline]] constexpr T Store(Arithmetic<T> value) {
   if constexpr (std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>) {
-    T result;
+    T result{};
     result.bits = std::is_same_v<T, bfloat16> ? FloatToBFloat(value) : FloatToHalf(value);
     return result;
   } else if constexpr (std::is_same_v<T, bool>) {
@@ -82,7 +83,7 @@ template <class T>
 
 // Integer sums wrap, where C++ would call a signed overflow undefined.
 template <class A>
-[[gnu::always_inline]] inline A Plus(A a, A b) {
+[[gnu::always_inline]] constexpr A Plus(A a, A b) {
   if constexpr (std::is_same_v<A, int64_t>) {
     return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
   } else {

@@ -1,0 +1,17 @@
+// Our own kernels, for GPUs: what is in the image, by the names of kernel_args.h. No bounds on threads: they are few
+// and light.
+#include "engine/cuda/gpu_block.cuh"
+#include "engine/cuda/kernels_body.h"
+
+using namespace bindery::cuda;
+
+extern "C" {
+
+__global__ void bindery_fill(const __grid_constant__ FillArgs args) { Run(GpuBlock(), args); }
+__global__ void bindery_copy(const __grid_constant__ CopyArgs args) { Run(GpuBlock(), args); }
+__global__ void bindery_cast(const __grid_constant__ CastArgs args) { Run(GpuBlock(), args); }
+__global__ void bindery_sum(const __grid_constant__ SumArgs args) { Run(GpuBlock(), args); }
+__global__ void bindery_scale(const __grid_constant__ ScaleArgs args) { Run(GpuBlock(), args); }
+__global__ void bindery_find_not_finite(const __grid_constant__ FindNotFiniteArgs args) { Run(GpuBlock(), args); }
+
+}  // extern "C"

@@ -1,0 +1,182 @@
+// The kernels for GPUs, by their bodies for CPUs: the answers of the CPU's own loops, bit for bit, whatever the number of
+// blocks and threads, whatever the alignment.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "base/error.h"
+#include "engine/cuda/cpu_block.h"
+#include "engine/cuda/kernels_body.h"
+#include "engine/kernels/flat.h"
+
+namespace bindery {
+namespace {
+
+constexpr int64_t kSizes[] = {1, 3, 16, 17, 1000, 4099};
+struct Launch {
+  int blocks, threads;
+};
+constexpr Launch kLaunches[] = {{1, 1}, {1, 7}, {3, 32}, {5, 256}};
+
+std::vector<DType> AllTypes() {
+  std::vector<DType> types;
+  for (int i = 0; i < kNumDTypes; ++i) types.push_back(static_cast<DType>(i));
+  return types;
+}
+
+// `n` elements, `offset` elements behind an address that all packs may have.
+class Values {
+ public:
+  Values(DType dtype, int64_t n, int64_t offset = 0)
+      : bytes_(n * SizeOf(dtype)), offset_(offset * SizeOf(dtype)),
+        memory_(static_cast<size_t>((bytes_ + offset_) / 16 + 2)) {}
+  char* data() { return reinterpret_cast<char*>(memory_.data()) + offset_; }
+  const char* data() const { return reinterpret_cast<const char*>(memory_.data()) + offset_; }
+  // Nothing before or behind the elements counts.
+  bool operator==(const Values& other) const {
+    return bytes_ == other.bytes_ && std::memcmp(data(), other.data(), static_cast<size_t>(bytes_)) == 0;
+  }
+
+ private:
+  int64_t bytes_, offset_;
+  std::vector<cuda::Unit16> memory_;
+};
+
+// Numbers of all sizes, and those at the edges of types. NaN's bits are nobody's promise.
+Values Numbers(DType dtype, int64_t n, int64_t offset, uint64_t seed) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  constexpr double kEdges[] = {0,     -0.0,  0.5,        -0.5,       1.5,  2.5,    254.5,     127.5,      -128.5,
+                               65519, 65520, 2147483647, 2147483648, 1e19, -1e300, kInfinity, -kInfinity, 1e-40};
+  std::mt19937_64 random(seed);
+  std::normal_distribution<double> normal(0, 3);
+  Values values(dtype, n, offset);
+  Dispatch(dtype, [&]<class T>() {
+    for (int64_t i = 0; i < n; ++i) {
+      const double value = random() % 3 == 0 ? kEdges[random() % std::size(kEdges)] : std::exp2(normal(random) * 4);
+      reinterpret_cast<T*>(values.data())[i] = StoreDouble<T>(value);
+    }
+  });
+  return values;
+}
+
+TEST(CudaKernelsTest, Fill) {
+  for (const DType dtype : AllTypes()) {
+    for (const int64_t n : kSizes) {
+      for (const Launch& launch : kLaunches) {
+        Values expected(dtype, n, 1), actual(dtype, n, 1);
+        flat::Fill(dtype, expected.data(), n, 1.7);
+        cuda::FillArgs args{.out = actual.data(), .units = n, .unit = static_cast<int32_t>(SizeOf(dtype))};
+        std::memcpy(&args.value, expected.data(), static_cast<size_t>(SizeOf(dtype)));
+        RunOnCpu(args, launch.blocks, launch.threads);
+        EXPECT_EQ(actual, expected) << ToString(dtype) << " " << n;
+      }
+    }
+  }
+}
+
+TEST(CudaKernelsTest, CopiesRowsUnlessTold) {
+  for (const int32_t unit : {1, 2, 4, 8, 16}) {
+    for (const Launch& launch : kLaunches) {
+      const int64_t rows = 5, units = 7, stride = 11 * unit;
+      Values in = Numbers(DType::kUInt8, 2 * rows * stride, 0, 1), out(DType::kUInt8, rows * stride);
+      const uint32_t found = 1, not_found = 0;
+      cuda::CopyArgs args{.in = in.data(),
+                          .out = out.data(),
+                          .rows = rows,
+                          .units = units,
+                          .in_stride = 2 * stride,
+                          .out_stride = stride,
+                          .unit = unit,
+                          .unless = &found};
+      RunOnCpu(args, launch.blocks, launch.threads);
+      EXPECT_EQ(out, Values(DType::kUInt8, rows * stride));
+      args.unless = unit == 4 ? nullptr : &not_found;
+      RunOnCpu(args, launch.blocks, launch.threads);
+      for (int64_t i = 0; i < rows * stride; ++i) {
+        const int64_t row = i / stride, at = i % stride;
+        EXPECT_EQ(out.data()[i], at < units * unit ? in.data()[row * 2 * stride + at] : 0) << unit << " " << i;
+      }
+    }
+  }
+}
+
+TEST(CudaKernelsTest, CastsBetweenAllTypes) {
+  for (const DType from : AllTypes()) {
+    for (const DType to : AllTypes()) {
+      for (const int64_t n : kSizes) {
+        for (const int64_t offset : {0, 1}) {
+          const Values in = Numbers(from, n, offset, 2);
+          Values expected(to, n), actual(to, n);
+          flat::Cast(from, in.data(), to, expected.data(), n);
+          if (from == to) continue;  // a copy
+          RunOnCpu(cuda::CastArgs{.in = in.data(), .out = actual.data(), .n = n, .from = from, .to = to}, 3, 32);
+          EXPECT_EQ(actual, expected) << ToString(from) << " to " << ToString(to) << ", " << n;
+        }
+      }
+    }
+  }
+}
+
+TEST(CudaKernelsTest, Sums) {
+  for (const DType dtype : AllTypes()) {
+    for (const int64_t n : kSizes) {
+      for (const Launch& launch : kLaunches) {
+        for (const int count : {2, 3}) {
+          for (const int64_t offset : {0, 1}) {
+            std::vector<Values> in;
+            std::vector<const void*> addresses;
+            for (int k = 0; k < count; ++k) {
+              in.push_back(Numbers(dtype, n, k == 1 ? offset : 0, static_cast<uint64_t>(k)));
+              if (k > 0 && IsFloat(dtype)) flat::Fill(dtype, in.back().data(), n, 0.3);  // no infinity less infinity
+            }
+            cuda::SumArgs args{.count = count, .dtype = dtype, .n = n};
+            for (int k = 0; k < count; ++k) addresses.push_back(args.in[k] = in[static_cast<size_t>(k)].data());
+            Values expected(dtype, n);
+            flat::Sum(dtype, addresses, expected.data(), n);
+            args.out = in[0].data();  // in place
+            RunOnCpu(args, launch.blocks, launch.threads);
+            EXPECT_EQ(in[0], expected) << ToString(dtype) << " " << n;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(CudaKernelsTest, Scales) {
+  for (const DType dtype : AllTypes()) {
+    for (const int64_t n : kSizes) {
+      for (const double factor : {0.25, -3.7}) {
+        Values actual = Numbers(dtype, n, 1, 3), expected = actual;
+        flat::Scale(dtype, expected.data(), n, factor);
+        RunOnCpu(cuda::ScaleArgs{.out = actual.data(), .n = n, .factor = factor, .dtype = dtype}, 5, 7);
+        EXPECT_EQ(actual, expected) << ToString(dtype) << " " << n;
+      }
+    }
+  }
+}
+
+TEST(CudaKernelsTest, FindsWhatIsNotFinite) {
+  for (const DType dtype : AllTypes()) {
+    for (const int64_t n : kSizes) {
+      for (const double bad : {0.0, HUGE_VAL, -HUGE_VAL, std::nan("")}) {
+        Values in(dtype, n);
+        flat::Fill(dtype, in.data(), n, dtype == DType::kFloat16 ? 65504 : 3e38);  // the largest are fine
+        Dispatch(dtype, [&]<class T>() { reinterpret_cast<T*>(in.data())[n / 2] = StoreDouble<T>(bad); });
+        for (const Launch& launch : kLaunches) {
+          uint32_t found = 0;
+          RunOnCpu(cuda::FindNotFiniteArgs{.in = in.data(), .n = n, .dtype = dtype, .found = &found}, launch.blocks,
+                   launch.threads);
+          EXPECT_EQ(found == 0, flat::AllFinite(dtype, in.data(), n)) << ToString(dtype) << " " << n << " " << bad;
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace bindery
