@@ -99,7 +99,7 @@ TEST(ArenaTest, OutOfMemoryIsAnErrorAndKeepsWhatWasUsable) {
 TEST(ArenaTest, RejectsInvalidArguments) {
   EXPECT_THROW(Arena::Make(Cpu(0), nullptr), Error);
   EXPECT_THROW(Arena::Make(Cpu(0), MakeInlineEngine(), 0), Error);
-  EXPECT_THROW(Arena::Make(Cuda(0), MakeInlineEngine()), DeviceError);
+  EXPECT_THROW(Arena::Make(Cuda(999), MakeInlineEngine()), DeviceError);
   EXPECT_NO_THROW(MakeArena(int64_t{1} << 60));  // never more than the machine has
   EXPECT_THROW(MakeArena()->Grow(1, 0), Error);
   EXPECT_THROW(MakeArena(1000)->Grow(3 << 20), DeviceError);

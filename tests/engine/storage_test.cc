@@ -110,7 +110,7 @@ TEST(StorageTest, RejectsInvalidArguments) {
   const auto storage = MakeStorage();
   EXPECT_THROW(storage->Allocate(Cpu(0), -1), Error);
   EXPECT_THROW(storage->Allocate(Cpu(-1), 1), DeviceError);
-  EXPECT_THROW(storage->Allocate(Cuda(0), 1), DeviceError);
+  EXPECT_THROW(storage->Allocate(Cuda(999), 1), DeviceError);
   EXPECT_THROW(storage->SetLimit(Cpu(0), -1), Error);
 }
 

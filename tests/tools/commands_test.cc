@@ -183,6 +183,7 @@ TEST_F(CommandsTest, DescribesModelsAndDevices) {
   const json devices = json::parse(Succeeds({"devices", "--json"}).out);
   EXPECT_EQ(devices.at("devices").at(0).at("name"), "cpu");
   EXPECT_GE(devices.at("devices").at(0).at("cores"), 1);
+  EXPECT_EQ(devices.at("devices").size() == 1, devices.at("cuda").at("problem") != "");  // GPUs, or why there are none
   EXPECT_NE(Succeeds({"devices"}).out.find("cpu"), std::string::npos);
   const json mlp = json::parse(Succeeds({"inspect", "--model", "mlp", "--json"}).out);
   EXPECT_EQ(mlp.at("model"), "mlp");

@@ -113,7 +113,8 @@ TEST_F(UsageTest, DevicesAndWorkloads) {
   std::string many = "cpu:0";
   for (int i = 1; i < 65; ++i) many += ",cpu:" + std::to_string(i);
   Fails(2, "--device: at most 64 devices, got 65", {"train", "--device", many});
-  Fails(6, "cuda:0 is not available in this build", {"train", "--device", "cuda:0"});
+  Fails(6, " is not available: ", {"train", "--device", "cuda:999"});  // neither on machines with GPUs
+  Fails(6, "sim:0 is for tests", {"train", "--device", "sim:0"});
 }
 
 TEST_F(UsageTest, NamesAndSettings) {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "engine/cuda/report.h"
 #include "engine/isa.h"
 #include "engine/team.h"
 #include "symbol/summary.h"
@@ -78,14 +79,35 @@ int ListDevices(bool json) {
   sysinfo(&info);
   const double gib = static_cast<double>(info.totalram) * info.mem_unit / (1 << 30);
   const char* isa = ToString(MachineIsa());
+  const CudaReport cuda = ReportCuda();
+  const auto gib_of = [](const CudaReport::Gpu& gpu) { return static_cast<double>(gpu.bytes) / (1 << 30); };
   if (json) {
+    nlohmann::json devices = {{{"name", "cpu"}, {"cores", NumCores()}, {"memory_gib", gib}, {"instructions", isa}}};
+    for (size_t i = 0; i < cuda.gpus.size(); ++i) {
+      const CudaReport::Gpu& gpu = cuda.gpus[i];
+      devices.push_back({{"name", ToString(Cuda(static_cast<int>(i)))},
+                         {"model", gpu.name},
+                         {"memory_gib", gib_of(gpu)},
+                         {"compute_capability", gpu.capability}});
+    }
+    nlohmann::json libraries = nlohmann::json::object();
+    for (const CudaReport::Library& library : cuda.libraries) libraries[library.name] = library.version;
     const nlohmann::json line = {
-        {"devices", {{{"name", "cpu"}, {"cores", NumCores()}, {"memory_gib", gib}, {"instructions", isa}}}}};
+        {"devices", devices}, {"cuda", {{"problem", cuda.problem}, {"driver", cuda.driver}, {"libraries", libraries}}}};
     fmt::print("{}\n", line.dump());
-  } else {
-    fmt::print("cpu   {} cores, {:.1f} GiB, {}; cpu:0, cpu:1 ... are workers over the same memory\n", NumCores(), gib,
-               isa);
-    fmt::print("cuda  not in this build\n");
+    return kOk;
+  }
+  fmt::print("cpu   {} cores, {:.1f} GiB, {}; cpu:0, cpu:1 ... are workers over the same memory\n", NumCores(), gib,
+             isa);
+  for (size_t i = 0; i < cuda.gpus.size(); ++i) {
+    const CudaReport::Gpu& gpu = cuda.gpus[i];
+    fmt::print("{}  {}, {:.1f} GiB, compute capability {}\n", Cuda(static_cast<int>(i)), gpu.name, gib_of(gpu),
+               gpu.capability);
+  }
+  if (!cuda.problem.empty()) fmt::print("cuda  none: {}\n", cuda.problem);
+  if (!cuda.driver.empty()) fmt::print("      driver for CUDA {}\n", cuda.driver);
+  for (const CudaReport::Library& library : cuda.libraries) {
+    fmt::print("      {} {}\n", library.name, library.version.empty() ? "not found" : library.version);
   }
   return kOk;
 }

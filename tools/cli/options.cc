@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "base/names.h"
+#include "engine/backend.h"
 #include "tools/cli/console.h"
 #include "tools/cli/exit_codes.h"
 #include "train/data/digits.h"
@@ -116,9 +117,8 @@ std::vector<Device> DeviceOptions::Devices() const {
     throw UsageError("--device: " + e.message());
   }
   for (const Device& device : parsed) {
-    if (device.kind != DeviceKind::kCpu) {
-      Throw<DeviceError>("{} is not available in this build; cpu:0, cpu:1 ... are", device);
-    }
+    if (device.kind == DeviceKind::kSim) Throw<DeviceError>("{} is for tests; cpu:0, cpu:1 ... compute", device);
+    Backend::Of(device);
   }
   if (parsed.size() > Updater::kMaxDevices) {
     throw UsageError(fmt::format("--device: at most {} devices, got {}", Updater::kMaxDevices, parsed.size()));

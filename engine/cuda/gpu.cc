@@ -1,0 +1,180 @@
+#include "engine/cuda/gpu.h"
+
+#include <type_traits>
+#include <utility>
+
+#include "base/error.h"
+#include "engine/cuda/image.h"
+#include "engine/cuda/stream.h"
+
+namespace bindery::cuda {
+
+std::vector<GpuFacts> FindGpus(const RuntimeApi& api) {
+  const auto check = [&](CUresult result, const char* call) { CheckCall(api, result, "CUDA", call); };
+  check(api.init(0), "cuInit");
+  int count = 0;
+  check(api.device_get_count(&count), "cuDeviceGetCount");
+  if (count == 0) Throw<DeviceError>("this machine has no GPU that CUDA can use");
+  std::vector<GpuFacts> found(static_cast<size_t>(count));
+  for (int i = 0; i < count; ++i) {
+    GpuFacts& gpu = found[static_cast<size_t>(i)];
+    check(api.device_get(&gpu.handle, i), "cuDeviceGet");
+    char name[256] = {};
+    check(api.device_get_name(name, sizeof name - 1, gpu.handle), "cuDeviceGetName");
+    gpu.name = name;
+    size_t bytes = 0;
+    check(api.device_total_mem(&bytes, gpu.handle), "cuDeviceTotalMem");
+    gpu.bytes = static_cast<int64_t>(bytes);
+    const auto get = [&](CUdevice_attribute attribute, int* value) {
+      check(api.device_get_attribute(value, attribute, gpu.handle), "cuDeviceGetAttribute");
+    };
+    get(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &gpu.major);
+    get(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &gpu.minor);
+    get(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &gpu.multiprocessors);
+  }
+  return found;
+}
+
+Gpu::Gpu(const RuntimeApi& runtime, int index, const std::vector<GpuFacts>& all)
+    : api(runtime), device(Cuda(index)), facts(all[static_cast<size_t>(index)]) {
+  if (facts.major < 8) {
+    Throw<DeviceError>("{} is not available: {} has compute capability {}.{}, 8.0 is needed", device, facts.name,
+                       facts.major, facts.minor);
+  }
+  Check(api.device_primary_ctx_retain(&context_, facts.handle), "cuDevicePrimaryCtxRetain");
+  const Scope scope(*this);
+  Check(api.stream_create_with_priority(&memory_stream_, CU_STREAM_NON_BLOCKING, 0), "cuStreamCreateWithPriority");
+
+  CUmemPoolProps properties = {};
+  properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = facts.handle};
+  Check(api.mem_pool_create(&pool_, &properties), "cuMemPoolCreate");
+  for (const GpuFacts& other : all) {
+    int reaches = other.handle == facts.handle;
+    if (!reaches) {
+      Check(api.device_can_access_peer(&reaches, other.handle, facts.handle), "cuDeviceCanAccessPeer");
+    }
+    if (!reaches) continue;
+    access_.push_back({.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = other.handle},
+                       .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE});
+  }
+  Check(api.mem_pool_set_access(pool_, access_.data(), access_.size()), "cuMemPoolSetAccess");
+  LoadKernels();
+}
+
+void Gpu::LoadKernels() {
+  CUmodule module = nullptr;
+  Check(api.module_load_data(&module, bindery_cuda_image), "cuModuleLoadData");
+  [&]<size_t... kIndices>(std::index_sequence<kIndices...>) {
+    (Check(api.module_get_function(&kernels_[kIndices], module, std::tuple_element_t<kIndices, AllKernels>::kName),
+           std::tuple_element_t<kIndices, AllKernels>::kName),
+     ...);
+  }
+  (std::make_index_sequence<kNumKernels>());
+}
+
+void Gpu::Enter() const noexcept { FailUnless(api.ctx_push_current(context_)); }
+
+void Gpu::Leave() const noexcept {
+  CUcontext mine = nullptr;
+  api.ctx_pop_current(&mine);
+}
+
+void* Gpu::Allocate(int64_t bytes) {
+  const Scope scope(*this);
+  CUdeviceptr memory = 0;
+  const CUresult result = api.mem_alloc_from_pool_async(&memory, static_cast<size_t>(bytes), pool_, memory_stream_);
+  if (result == CUDA_ERROR_OUT_OF_MEMORY) return nullptr;
+  Check(result, "cuMemAllocFromPoolAsync");
+  Check(api.stream_synchronize(memory_stream_), "cuStreamSynchronize");
+  return reinterpret_cast<void*>(memory);
+}
+
+void Gpu::Free(void* memory) noexcept {
+  const Scope scope(*this);
+  api.mem_free_async(reinterpret_cast<CUdeviceptr>(memory), memory_stream_);  // a lost GPU's memory is lost
+}
+
+void* Gpu::AllocateHost(int64_t bytes) {
+  const Scope scope(*this);
+  void* memory = nullptr;
+  const CUresult result = api.mem_host_alloc(&memory, static_cast<size_t>(bytes), CU_MEMHOSTALLOC_PORTABLE);
+  if (result == CUDA_ERROR_OUT_OF_MEMORY) return nullptr;
+  Check(result, "cuMemHostAlloc");
+  return memory;
+}
+
+void Gpu::FreeHost(void* memory) noexcept {
+  const Scope scope(*this);
+  api.mem_free_host(memory);
+}
+
+void Gpu::Zero(void* memory, int64_t bytes) {
+  const Scope scope(*this);
+  Check(api.memset_d8_async(reinterpret_cast<CUdeviceptr>(memory), 0, static_cast<size_t>(bytes), memory_stream_),
+        "cuMemsetD8Async");
+  Check(api.stream_synchronize(memory_stream_), "cuStreamSynchronize");
+}
+
+void Gpu::CopyNow(const void* from, void* to, int64_t bytes, bool to_host) {
+  const Scope scope(*this);
+  const auto size = static_cast<size_t>(bytes);
+  if (to_host) {
+    Check(api.memcpy_dtoh_async(to, reinterpret_cast<CUdeviceptr>(from), size, memory_stream_), "cuMemcpyDtoHAsync");
+  } else {
+    Check(api.memcpy_htod_async(reinterpret_cast<CUdeviceptr>(to), from, size, memory_stream_), "cuMemcpyHtoDAsync");
+  }
+  Check(api.stream_synchronize(memory_stream_), "cuStreamSynchronize");
+}
+
+CUevent Gpu::TakeEvent() noexcept {
+  const std::lock_guard lock(events_mutex_);
+  if (free_events_.empty()) {
+    const Scope scope(*this);
+    CUevent event = nullptr;
+    FailUnless(api.event_create(&event, CU_EVENT_DISABLE_TIMING));
+    free_events_.reserve(++num_events_);  // now, so that giving it back needs no memory
+    return event;
+  }
+  const CUevent event = free_events_.back();
+  free_events_.pop_back();
+  return event;
+}
+
+void Gpu::GiveBack(CUevent event) noexcept {
+  const std::lock_guard lock(events_mutex_);
+  if (event) free_events_.push_back(event);
+}
+
+void Gpu::Fail(CUresult result) const noexcept {
+  const std::lock_guard streams_lock(streams_mutex_);
+  if (failed()) return;
+  std::string text = fmt::format("{} is lost: {}", device, TextOf(api, result));
+  const char* before = ", in ";
+  for (const CudaStream* stream : streams_) {  // what ran: nothing else can have failed
+    if (const std::string what = stream->Doing().what; !what.empty()) {
+      text += before + what;
+      before = " or ";
+    }
+  }
+  const std::lock_guard lock(failure_mutex_);
+  failure_ = std::move(text);
+  failed_.store(true, std::memory_order_release);
+}
+
+std::string Gpu::failure() const {
+  const std::lock_guard lock(failure_mutex_);
+  return failure_;
+}
+
+void Gpu::Add(const CudaStream* stream) {
+  const std::lock_guard lock(streams_mutex_);
+  streams_.push_back(stream);
+}
+
+void Gpu::Remove(const CudaStream* stream) noexcept {
+  const std::lock_guard lock(streams_mutex_);
+  std::erase(streams_, stream);
+}
+
+}  // namespace bindery::cuda

@@ -1,0 +1,296 @@
+#include "engine/cuda/stream.h"
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+#include <utility>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "engine/operation.h"
+#include "engine/spin.h"
+
+namespace bindery::cuda {
+namespace {
+
+constexpr int kThreads = 256;           // of a block
+constexpr int kBlocksPerProcessor = 8;  // fill it
+constexpr int kSpinMicroseconds = 20;
+constexpr std::chrono::microseconds kSleep{50};
+
+}  // namespace
+
+class CudaStream::Progress {
+ public:
+  Progress(Gpu& gpu, Lane lane) : gpu_(gpu), word_(static_cast<uint64_t*>(gpu.AllocateHost(sizeof(uint64_t)))) {
+    if (!word_) Throw<DeviceError>("{}: no memory of the host for a stream", gpu.device);
+    *word_ = 0;
+    const Gpu::Scope scope(gpu);
+    int least = 0, greatest = 0;
+    gpu.Check(gpu.api.ctx_get_stream_priority_range(&least, &greatest), "cuCtxGetStreamPriorityRange");
+    // What other devices wait for goes first.
+    gpu.Check(gpu.api.stream_create_with_priority(&stream_, CU_STREAM_NON_BLOCKING,
+                                                  lane == Lane::kCompute ? least : greatest),
+              "cuStreamCreateWithPriority");
+  }
+  ~Progress() {
+    const Gpu::Scope scope(gpu_);
+    gpu_.api.stream_destroy(stream_);
+    gpu_.FreeHost(word_);
+  }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  CUstream stream() const { return stream_; }
+  CUdeviceptr word() const { return reinterpret_cast<CUdeviceptr>(word_); }  // one address for all
+  uint64_t done() const { return std::atomic_ref<uint64_t>(*word_).load(std::memory_order_acquire); }
+  // Asks the driver whether the GPU still works.
+  void Look() const noexcept {
+    if (gpu_.failed()) return;
+    const Gpu::Scope scope(gpu_);
+    const CUresult result = gpu_.api.stream_query(stream_);
+    if (result != CUDA_ERROR_NOT_READY) gpu_.FailUnless(result);
+  }
+
+ private:
+  Gpu& gpu_;
+  uint64_t* const word_;
+  CUstream stream_ = nullptr;
+};
+
+class CudaStream::Batch final : public Fence, public std::enable_shared_from_this<Batch> {
+ public:
+  struct Piece {
+    uint64_t number;
+    std::string what;
+    const std::string* part;  // of the operation, which is kept
+  };
+  struct Use {
+    std::shared_ptr<const Batch> batch;
+    Inherits inherits;
+  };
+
+  Batch(Gpu& gpu, std::shared_ptr<const Progress> progress, const void* stream)
+      : event(gpu.TakeEvent()), gpu_(gpu), progress_(std::move(progress)), stream_(stream) {}
+  ~Batch() override { gpu_.GiveBack(event); }
+
+  bool Done() const noexcept {
+    if (settled_.load(std::memory_order_acquire)) return true;
+    if (progress_->done() < number && !gpu_.failed()) return false;
+    Settle();
+    return true;
+  }
+  void Wait() const noexcept override {
+    while (!WaitFor(std::chrono::hours(1))) {
+    }
+  }
+  bool WaitFor(std::chrono::milliseconds time) const noexcept override {
+    const auto deadline = std::chrono::steady_clock::now() + time;
+    if (SpinUntil(time.count() == 0 ? 0 : kSpinMicroseconds, [&] { return Done(); })) return true;
+    while (std::chrono::steady_clock::now() < deadline) {
+      progress_->Look();
+      LookAtOthers();
+      if (Done()) return true;
+      std::this_thread::sleep_for(kSleep);
+    }
+    return Done();
+  }
+  std::exception_ptr error() const override {
+    const std::lock_guard lock(mutex_);
+    return error_;
+  }
+  bool inherited() const override {
+    const std::lock_guard lock(mutex_);
+    return inherited_;
+  }
+  const void* stream() const noexcept override { return stream_; }
+
+  // The piece that runs, if it is one of these: null too while it waits for others.
+  const Piece* Running() const {
+    const uint64_t next = progress_->done() + 1;
+    for (const Use& use : uses) {
+      if (!use.batch->Finished()) return nullptr;
+    }
+    const auto piece = std::ranges::find(pieces, next, &Piece::number);
+    return piece == pieces.end() ? nullptr : &*piece;
+  }
+  // Has all of it been done? Never of what a failed GPU has left.
+  bool Finished() const { return progress_->done() >= number; }
+
+  void Release(std::vector<std::shared_ptr<const void>>* objects) {
+    const std::lock_guard lock(mutex_);
+    for (Use& use : uses) objects->push_back(std::move(use.batch));
+    uses.clear();
+    std::ranges::move(kept, std::back_inserter(*objects));
+    kept.clear();
+  }
+
+  const CUevent event;
+  // Set before End, constant from then on until they are released.
+  std::vector<Use> uses;
+  std::vector<Piece> pieces;
+  std::vector<std::shared_ptr<const void>> kept;
+  uint64_t number = 0;  // of the last piece
+
+ private:
+  // A GPU that waits for a lost one waits for ever: it is lost, too.
+  void LookAtOthers() const noexcept {
+    const auto lost = [](const Use& use) { return use.batch->gpu_.failed() && !use.batch->Finished(); };
+    {
+      const std::lock_guard lock(mutex_);
+      if (std::ranges::none_of(uses, lost)) return;
+    }
+    gpu_.Fail(CUDA_ERROR_DEVICE_UNAVAILABLE);
+  }
+  void Settle() const noexcept {
+    const std::lock_guard lock(mutex_);
+    if (settled_.load(std::memory_order_relaxed)) return;
+    const uint64_t done = progress_->done();
+    if (done < number) {  // the GPU failed
+      for (const Use& use : uses) {
+        if (!error_ && use.batch->Done()) error_ = InheritedError(*use.batch, use.inherits);
+      }
+      inherited_ = error_ != nullptr;
+      const auto first = std::ranges::find_if(pieces, [&](const Piece& piece) { return piece.number > done; });
+      try {
+        if (!error_) Throw<DeviceError>("{}", gpu_.failure());
+      } catch (...) {
+        error_ = CurrentErrorNamed(*first->part);
+      }
+    }
+    settled_.store(true, std::memory_order_release);
+  }
+
+  Gpu& gpu_;
+  const std::shared_ptr<const Progress> progress_;
+  const void* const stream_;
+  mutable std::mutex mutex_;
+  mutable std::atomic<bool> settled_ = false;
+  mutable bool inherited_ = false;
+  mutable std::exception_ptr error_;
+};
+
+CudaStream::CudaStream(Gpu& gpu, Lane lane)
+    : Stream(gpu.device, lane), gpu_(gpu), progress_(std::make_shared<Progress>(gpu, lane)),
+      flag_(static_cast<uint32_t*>(gpu.Allocate(sizeof(uint32_t)))) {
+  if (!flag_) Throw<DeviceError>("{}: no memory for a stream", gpu.device);
+  gpu_.Add(this);
+}
+
+CudaStream::~CudaStream() {
+  Synchronize();
+  gpu_.Remove(this);
+  gpu_.Free(flag_);
+}
+
+std::exception_ptr CudaStream::Begin(const std::string&, std::span<const FenceUse> uses) {
+  Forget();
+  auto batch = std::make_shared<Batch>(gpu_, progress_, this);
+  for (const FenceUse& use : uses) {
+    const auto* other = dynamic_cast<const Batch*>(use.fence);
+    if (!other) use.fence->Wait();  // of another kind of device
+    if (!other || other->Done()) {
+      if (const std::exception_ptr error = InheritedError(*use.fence, use.inherits)) return error;
+    } else {
+      batch->uses.push_back({other->shared_from_this(), use.inherits});
+    }
+  }
+  gpu_.Enter();
+  open_ = std::move(batch);
+  for (const Batch::Use& use : open_->uses) {
+    if (use.batch->stream() == this || gpu_.failed()) continue;
+    gpu_.FailUnless(gpu_.api.stream_wait_event(progress_->stream(), use.batch->event, CU_EVENT_WAIT_DEFAULT));
+  }
+  return nullptr;
+}
+
+CUstream CudaStream::Handle(const std::string& what) {
+  Check(open_ != nullptr, "work is enqueued by an operation");
+  if (gpu_.failed()) Throw<DeviceError>("{}", gpu_.failure());
+  const auto& pieces = open_->pieces;
+  if (pieces.empty() || pieces.back().part != &part() || pieces.back().what != what) BeginPiece(what);
+  return progress_->stream();
+}
+
+void CudaStream::BeginPiece(const std::string& what) {
+  EndPiece();
+  open_->pieces.push_back({++issued_, what, &part()});
+}
+
+void CudaStream::EndPiece() noexcept {
+  if (open_->pieces.empty() || gpu_.failed()) return;
+  gpu_.FailUnless(
+      gpu_.api.stream_write_value64(progress_->stream(), progress_->word(), open_->pieces.back().number, 0));
+}
+
+void CudaStream::LaunchKernel(CUfunction kernel, const char* name, void** arguments, int64_t threads,
+                              const std::string& what) {
+  if (threads <= 0) return;
+  const CUstream stream = Handle(what);
+  const auto blocks = static_cast<unsigned>(
+      std::min<int64_t>(CeilDiv(threads, kThreads), int64_t{gpu_.facts.multiprocessors} * kBlocksPerProcessor));
+  gpu_.Check(gpu_.api.launch_kernel(kernel, blocks, 1, 1, kThreads, 1, 1, 0, stream, arguments, nullptr), name);
+}
+
+void CudaStream::Keep(std::shared_ptr<const void> object) { open_->kept.push_back(std::move(object)); }
+
+FencePtr CudaStream::End(std::shared_ptr<const void> operation, std::shared_ptr<const void> payload) {
+  if (open_->pieces.empty()) BeginPiece({});  // its fence comes after what it waits for
+  EndPiece();
+  std::shared_ptr<Batch> batch = std::move(open_);
+  batch->number = batch->pieces.back().number;
+  batch->kept.push_back(std::move(operation));
+  batch->kept.push_back(std::move(payload));
+  if (!gpu_.failed()) gpu_.FailUnless(gpu_.api.event_record(batch->event, progress_->stream()));
+  gpu_.Leave();
+  const std::lock_guard lock(mutex_);
+  in_flight_.push_back(batch);
+  return batch;
+}
+
+std::exception_ptr CudaStream::Synchronize() noexcept {
+  while (!WaitFor(std::chrono::hours(1))) {
+  }
+  Forget();
+  const std::lock_guard lock(mutex_);
+  return std::exchange(first_error_, nullptr);
+}
+
+bool CudaStream::WaitFor(std::chrono::milliseconds time) const noexcept {
+  std::shared_ptr<const Batch> last;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!in_flight_.empty()) last = in_flight_.back();
+  }
+  return !last || last->WaitFor(time);
+}
+
+Stream::Work CudaStream::Doing() const {
+  const std::lock_guard lock(mutex_);
+  for (const std::shared_ptr<Batch>& batch : in_flight_) {
+    if (batch->Finished()) continue;
+    const Batch::Piece* const piece = batch->Running();
+    if (!piece) return {};
+    return {.number = piece->number,
+            .what = fmt::format("operation \"{}\"{}{}", *piece->part, piece->what.empty() ? "" : ", ", piece->what)};
+  }
+  return {};
+}
+
+void CudaStream::Forget() {
+  std::vector<std::shared_ptr<const void>> finished;
+  const std::lock_guard lock(mutex_);
+  while (!in_flight_.empty() && in_flight_.front()->Done()) {
+    const Batch& batch = *in_flight_.front();
+    if (!first_error_ && batch.error() && !batch.inherited()) first_error_ = batch.error();
+    in_flight_.front()->Release(&finished);
+    in_flight_.pop_front();
+  }
+}  // `finished` goes after the lock
+
+CudaStream& CudaStreamOf(Stream& stream) {
+  Check(stream.device().kind == DeviceKind::kCuda, "a GPU's work goes to its stream");
+  return static_cast<CudaStream&>(stream);
+}
+
+}  // namespace bindery::cuda

@@ -1,0 +1,63 @@
+// A lane of a GPU: a CUDA stream, and how far it came. Private to engine/cuda and executor/kernels/cuda.
+//
+// The work of a stream is numbered piece by piece: after each piece the stream writes the piece's number to a word of
+// host memory. So the host sees without a call what is done, what runs, and, if the GPU fails, what had not ended. A
+// piece is the work of one part of an operation, or of one node, if the work says which.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "engine/cuda/gpu.h"
+#include "engine/stream.h"
+
+namespace bindery::cuda {
+
+class CudaStream final : public Stream {
+ public:
+  CudaStream(Gpu& gpu, Lane lane);
+  ~CudaStream() override;
+
+  std::exception_ptr Begin(const std::string& operation, std::span<const FenceUse> uses) override;
+  FencePtr End(std::shared_ptr<const void> operation, std::shared_ptr<const void> payload) override;
+  std::exception_ptr Synchronize() noexcept override;
+  bool WaitFor(std::chrono::milliseconds time) const noexcept override;
+  Work Doing() const override;
+
+  // Between Begin and End: where work goes that is enqueued now. `what` names it in errors; empty: the operation alone
+  // does.
+  CUstream Handle(const std::string& what = {});
+  template <class Args>
+  void Launch(Args args, int64_t threads, const std::string& what = {}) {  // at least so many, together
+    void* arguments[] = {&args};
+    LaunchKernel(gpu_.Kernel<Args>(), Args::kName, arguments, threads, what);
+  }
+  void Keep(std::shared_ptr<const void> object);  // until that work is done
+  uint32_t* flag() const { return flag_; }        // a word of device memory, for whoever works on the stream now
+  Gpu& gpu() const { return gpu_; }
+
+ private:
+  class Progress;  // the CUDA stream and its word, which fences share
+  class Batch;     // what one operation enqueued: its fence
+  void LaunchKernel(CUfunction kernel, const char* name, void** arguments, int64_t threads, const std::string& what);
+  void BeginPiece(const std::string& what);
+  void EndPiece() noexcept;
+  void Forget();  // lets go of what finished operations kept
+
+  Gpu& gpu_;
+  std::shared_ptr<Progress> progress_;
+  uint32_t* flag_ = nullptr;
+  uint64_t issued_ = 0;          // pieces so far
+  std::shared_ptr<Batch> open_;  // between Begin and End
+  mutable std::mutex mutex_;
+  std::deque<std::shared_ptr<Batch>> in_flight_;
+  std::exception_ptr first_error_;
+};
+
+// A stream of a GPU. Throws Error for another kind.
+CudaStream& CudaStreamOf(Stream& stream);
+
+}  // namespace bindery::cuda

@@ -1,0 +1,41 @@
+"""What a build with CUDA has and one without has not."""
+
+load("@cuda//:toolkit.bzl", "CUDA_HOME", "CUDA_PROBLEM")
+
+# Code for these, and PTX for all that come after the first.
+_ARCHITECTURES = ["80", "90", "100"]
+
+def if_cuda(yes, no):
+    """`yes` in builds with CUDA, `no` in others."""
+    return select({
+        "//third_party/cuda:wanted": yes,
+        "//third_party/cuda:unwanted": no,
+        "//conditions:default": no if CUDA_PROBLEM else yes,
+    })
+
+# target_compatible_with of tests that need the toolkit's headers; elsewhere they are skipped by name.
+CUDA_ONLY = if_cuda([], ["@platforms//:incompatible"])
+
+def cuda_image(name, src, headers, symbol, out):
+    """Compiles a .cu file to an array `symbol` in a C++ file: code for all architectures, without any of the host's."""
+    architectures = ["-gencode arch=compute_%s,code=sm_%s" % (a, a) for a in _ARCHITECTURES]
+    architectures.append("-gencode arch=compute_%s,code=compute_%s" % (_ARCHITECTURES[0], _ARCHITECTURES[0]))
+    compile = [
+        CUDA_HOME + "/bin/nvcc --fatbin -std=c++20 --expt-relaxed-constexpr --fmad=false --compress-mode=size -Werror all-warnings -I.",
+        " ".join(architectures),
+        "-o $(@D)/%s.fatbin $(location %s)" % (name, src),
+    ]
+    print = "%s/bin/bin2c --const --padd 0 --type longlong --name %s $(@D)/%s.fatbin" % (CUDA_HOME, symbol, name)
+    found = " && ".join([
+        " ".join(compile),
+        "echo '#include \"engine/cuda/image.h\"' > $@",
+        print + " >> $@",
+        "rm $(@D)/%s.fatbin" % name,
+    ])
+    native.genrule(
+        name = name,
+        srcs = [src] + headers,
+        outs = [out],
+        cmd = "echo '%s' >&2; exit 1" % CUDA_PROBLEM if CUDA_PROBLEM else found,
+        message = "Compiling for GPUs",
+    )
