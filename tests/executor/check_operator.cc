@@ -37,6 +37,37 @@ class Checker {
 
   const Symbol& everything() const { return everything_; }  // in float64
 
+  // Runs the case in a dtype, with its gradients if they are of floats, and expects that the fast table has every kernel,
+  // and the same results in integers. False if the operators do not take the dtype.
+  bool CheckNative(DType dtype) const {
+    SCOPED_TRACE(ToString(dtype));
+    Types types;
+    Symbol symbol = symbol_;
+    try {
+      types = TypesFor(dtype);
+      if (IsFloat(dtype)) symbol = GraphsFor(dtype, case_.inputs).everything;
+    } catch (const ShapeError&) {
+      return false;
+    }
+    const HostTensorMap values = CastTo(types, values_, symbol);
+    RunOptions options = Options();
+    options.policy = KernelPolicy::kReference;
+    const RunResult reference = RunGraph(symbol, values, options);
+    options.policy = KernelPolicy::kFast;
+    options.threads = 2;
+    for (Layout layout : {Layout::kPlain, Layout::kChannelsLast, Layout::kBlocked8}) {
+      if (layout != Layout::kPlain && !HasLayouts(values)) continue;
+      options.layout = layout;
+      const RunResult fast = RunGraph(symbol, values, options);
+      for (const auto& [node, implementation] : fast.implementations) EXPECT_NE(implementation, "reference") << node;
+      if (dtype != DType::kInt32 && dtype != DType::kInt64) continue;  // narrow ones wrap where the reference saturates
+      for (size_t i = 0; i < fast.outputs.size(); ++i) {
+        ExpectNear(fast.outputs[i], reference.outputs[i], EpsilonOf(reference.outputs[i].dtype()), NameOf(i));
+      }
+    }
+    return true;
+  }
+
   // The operators of nodes that a kernel of the fast table runs in some layout (or of those that none does).
   std::vector<std::string> Operators(bool wanted_fast) const {
     std::map<std::string, bool> fast;  // by node
@@ -388,6 +419,11 @@ std::vector<std::string> OperatorsIn(const OperatorCase& c) {
     }
   }
   return {names.begin(), names.end()};
+}
+
+bool CheckNativeKernels(const OperatorCase& c, DType dtype) {
+  SCOPED_TRACE("case " + c.name);
+  return Checker(c).CheckNative(dtype);
 }
 
 std::vector<std::string> FastOperatorsIn(const OperatorCase& c) { return Checker(c).Operators(true); }

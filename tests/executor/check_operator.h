@@ -55,6 +55,9 @@ struct OperatorCase {
 void CheckOperator(const OperatorCase& c);
 void CheckOperators(const std::vector<OperatorCase>& cases);
 
+// Expects that the fast table has a kernel for every node of a case in a dtype. False if its operators do not take that.
+bool CheckNativeKernels(const OperatorCase& c, DType dtype);
+
 // The operators that a case runs, gradients included, by name.
 std::vector<std::string> OperatorsIn(const OperatorCase& c);
 // Those of them that the fast table takes in float32, plain or blocked; and those of which it declines a node.

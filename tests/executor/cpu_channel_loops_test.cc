@@ -146,7 +146,7 @@ TEST_P(ChannelLoopsTest, PoolingOfRows) {
     const int64_t outputs = 5, taps = 3, width = 11;
     const int64_t offsets[] = {0, lanes, 2 * lanes};
     const int32_t numbers[] = {4, 5, 6};
-    const Loops::PoolRow row{outputs, lanes, 2 * lanes, taps, offsets, numbers};
+    const PoolRow row{outputs, lanes, 2 * lanes, taps, offsets, numbers};
     std::vector<float> x = RandomFloats(width * lanes, "x");
     std::fill_n(x.begin(), 2 * lanes, 1.0f);  // ties: the first wins
     const std::vector<float> dy = RandomFloats(outputs * lanes, "dy");

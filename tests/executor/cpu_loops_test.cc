@@ -226,5 +226,69 @@ TEST_P(LoopsTest, DropoutFollowsPhilox) {
   }
 }
 
+// Those of doubles are the same source: what differs is their mathematics, their lanes and where vectors end.
+class DoubleLoopsTest : public testing::TestWithParam<const LoopSet*> {};
+INSTANTIATE_TEST_SUITE_P(All, DoubleLoopsTest, testing::ValuesIn(LoopSets()),
+                         [](const auto& info) { return std::string(info.param->floats.name); });
+
+TEST_P(DoubleLoopsTest, AgreeWithTheFormulas) {
+  const LoopsOf<double>& loops = GetParam()->doubles;
+  const auto random = [](int64_t n, const char* name) {
+    const std::vector<float> values = RandomFloats(n, name, -5, 5);
+    return std::vector<double>(values.begin(), values.end());
+  };
+  for (int64_t n : kSizes) {
+    const std::vector<double> x = random(n, "x"), other = random(n, "other");
+    std::vector<double> y(static_cast<size_t>(n) + 16, -7), z(y);
+    const auto expect = [&](const char* what, double (*f)(double)) {
+      for (int64_t i = 0; i < n; ++i) ASSERT_NEAR(y[i], f(x[i]), 1e-14 * (1 + std::fabs(f(x[i])))) << what << " " << n;
+      for (int64_t i = n; i < n + 16; ++i) ASSERT_EQ(y[i], -7) << what << " " << n;
+    };
+    for (const UnaryCase& c : kUnaryCases) {
+      const size_t i = native::UnaryFunctions::Find(c.name), k = native::ActivationFunctions::Find(c.name);
+      (i < loops.unary.size() ? loops.unary[i] : loops.activation[k])(x.data(), y.data(), n);
+      if (c.name != std::string("Sqrt") && !std::string(c.name).starts_with("Log")) expect(c.name, c.f);
+    }
+    loops.softmax(x.data(), y.data(), 1, n, 1);
+    EXPECT_NEAR(std::accumulate(y.begin(), y.begin() + n, 0.0), 1, 1e-14);
+    loops.softmax_columns(x.data(), z.data(), n, 1, 1, 1);
+    for (int64_t i = 0; i < n; ++i) ASSERT_NEAR(y[i], z[i], 1e-15) << n;
+    const double dot = std::inner_product(x.begin(), x.end(), other.begin(), 0.0);
+    EXPECT_NEAR(loops.dot(x.data(), other.data(), n), dot, 1e-12) << n;
+    EXPECT_EQ(loops.max(x.data(), n), *std::max_element(x.begin(), x.end())) << n;
+
+    const LoopsOf<double>::Channel channel{0.5, 2, -0.25, 0, 0};
+    loops.normalize(x.data(), y.data(), n, channel, false);
+    expect("normalize", [](double v) { return (v - 0.5) * 2 - 0.25; });
+    double sums[2] = {};
+    loops.moments(x.data(), n, 0.5, sums);
+    double sum = 0, square = 0;
+    for (double v : x) {
+      sum += v - 0.5;
+      square += (v - 0.5) * (v - 0.5);
+    }
+    EXPECT_NEAR(sums[0], sum, 1e-11) << n;
+    EXPECT_NEAR(sums[1], square, 1e-11) << n;
+
+    // Windows of two neighbours along n lanes, of which there are three rows.
+    const int64_t offsets[] = {0, n};
+    const int32_t taps[] = {3, 4};
+    std::vector<double> rows = random(3 * n, "rows"), pooled(2 * n), mean(2 * n), back(3 * n);
+    std::vector<uint8_t> index(2 * n);
+    const PoolRow row{2, n, n, 2, offsets, taps};
+    loops.max_pool(row, rows.data(), pooled.data(), index.data());
+    loops.average_pool(row, rows.data(), mean.data(), 0.5);
+    loops.max_pool_grad(row, pooled.data(), index.data(), back.data());
+    std::vector<double> wanted(3 * n);
+    for (int64_t i = 0; i < 2 * n; ++i) {
+      ASSERT_EQ(pooled[i], std::max(rows[i], rows[i + n])) << n;
+      ASSERT_EQ(index[i], rows[i + n] > rows[i] ? 4 : 3) << n;
+      ASSERT_NEAR(mean[i], (rows[i] + rows[i + n]) / 2, 1e-15) << n;
+      wanted[rows[i + n] > rows[i] ? i + n : i] += pooled[i];
+    }
+    EXPECT_EQ(back, wanted) << n;
+  }
+}
+
 }  // namespace
 }  // namespace bindery::cpu

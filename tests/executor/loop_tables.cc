@@ -1,6 +1,8 @@
 #include "tests/executor/loop_tables.h"
 
 #include <cmath>
+#include <limits>
+#include <type_traits>
 #include <utility>
 
 #include "base/philox.h"
@@ -11,32 +13,52 @@
 namespace bindery::cpu {
 namespace {
 
-namespace sixteen_lanes {
+typedef uint64_t Register __attribute__((vector_size(64)));
+inline Register MultiplyLow32(Register a, Register b) { return (a & 0xffffffffu) * (b & 0xffffffffu); }
 
+namespace floats {
+using Real = float;
 constexpr int kLanes = 16;
 typedef float Floats __attribute__((vector_size(64)));
-typedef uint64_t Register __attribute__((vector_size(64)));
 inline Floats SquareRoot(Floats x) {
   for (int i = 0; i < kLanes; ++i) x[i] = std::sqrt(x[i]);
   return x;
 }
+#include "executor/kernels/cpu/simd/vector_math_float.h"
 inline Floats MultiplyAdd(Floats a, Floats b, Floats c) { return a * b + c; }
-inline Register MultiplyLow32(Register a, Register b) { return (a & 0xffffffffu) * (b & 0xffffffffu); }
 #include "executor/kernels/cpu/simd/loops_body.h"
+}  // namespace floats
 
-const Loops& Table() {
-  static constexpr Loops kLoops = TableOf("sixteen_lanes");
+namespace doubles {
+using Real = double;
+constexpr int kLanes = 8;
+typedef double Doubles __attribute__((vector_size(64)));
+inline Doubles SquareRoot(Doubles x) {
+  for (int i = 0; i < kLanes; ++i) x[i] = std::sqrt(x[i]);
+  return x;
+}
+#include "executor/kernels/cpu/simd/vector_math_double.h"
+inline Doubles MultiplyAdd(Doubles a, Doubles b, Doubles c) { return a * b + c; }
+#include "executor/kernels/cpu/simd/loops_body.h"
+}  // namespace doubles
+
+const LoopSet& SixteenLanes() {
+  static constexpr LoopSet kLoops = {floats::TableOf("sixteen_lanes"), doubles::TableOf("sixteen_lanes")};
   return kLoops;
 }
 
-}  // namespace sixteen_lanes
-
 }  // namespace
 
+std::vector<const LoopSet*> LoopSets() {
+  std::vector<const LoopSet*> sets = {&BaselineLoops(), &SixteenLanes()};
+  if (MachineIsa() >= Isa::kAvx2) sets.push_back(&Avx2Loops());
+  if (MachineIsa() == Isa::kAvx512) sets.push_back(&Avx512Loops());
+  return sets;
+}
+
 std::vector<const Loops*> LoopTables() {
-  std::vector<const Loops*> tables = {&BaselineLoops(), &sixteen_lanes::Table()};
-  if (MachineIsa() >= Isa::kAvx2) tables.push_back(&Avx2Loops());
-  if (MachineIsa() == Isa::kAvx512) tables.push_back(&Avx512Loops());
+  std::vector<const Loops*> tables;
+  for (const LoopSet* set : LoopSets()) tables.push_back(&set->floats);
   return tables;
 }
 

@@ -1,5 +1,7 @@
 // Batch normalisation with loops of our own: one pass for the statistics, one to normalise; two backward. relu costs no
 // mask in memory: its state is a copy of beta, from which the gradient finds again, bit for bit, what was cut off.
+//
+// Where the devices of a group share statistics these are (3, C): count, mean, M2 = sum (x - mean)^2.
 #include "symbol/ops/batch_norm.h"
 
 #include <cmath>
@@ -7,243 +9,228 @@
 
 #include "executor/kernel_table.h"
 #include "executor/kernels/cpu/channel_passes.h"
+#include "executor/kernels/cpu/copy.h"
 #include "executor/kernels/cpu/util.h"
 
 namespace bindery::cpu {
 namespace {
 
-constexpr const char* kFamily = "cpu:beta";
+int AxisOf(const KernelSpec& spec) { return static_cast<int>(spec.attributes<BatchNormAttrs>().axis); }
 
-// The format of `input` if its channels can be walked there, else plain.
-Format ChannelFormat(const KernelSpec& spec, int input, int axis, ChannelView* view) {
-  const Shape& shape = spec.inputs[input].shape;
-  if (ViewChannels(spec.input_formats[input], shape, axis, view)) return spec.input_formats[input];
-  ViewChannels(Format::Plain(), shape, axis, view);
-  return Format::Plain();
+template <class T>
+Format StateOf(int64_t channels) {
+  return Format::Opaque(channels * static_cast<int64_t>(sizeof(T)), "cpu:beta");
 }
 
-double InverseDeviation(float var, double eps) { return 1 / std::sqrt(static_cast<double>(var) + eps); }
+double InverseDeviation(double var, double eps) { return 1 / std::sqrt(var + eps); }
 
-// (data, gamma, beta, running_mean, running_var) -> y, mean, var [, state if relu]
-MaybeKernel MakeBatchNorm(const KernelSpec& spec) {
+// One channel of statistics.
+template <class T>
+struct Moments {
+  T n, mean, var;
+  Moments(const T* statistics, int64_t channels, int64_t c)
+      : n(statistics[c]), mean(statistics[channels + c]), var(n > 0 ? statistics[2 * channels + c] / n : 0) {}
+};
+
+// (data, gamma, beta [, statistics if shared], running_mean, running_var) -> y, mean, var [, state if relu]
+template <class T, bool kShared>
+MaybeKernel MakeNormalize(const KernelSpec& spec) {
   const auto attrs = spec.attributes<BatchNormAttrs>();
-  if (spec.inputs[0].dtype != DType::kFloat32 || spec.inputs[1].dtype != DType::kFloat32) return std::nullopt;
-  const int axis = spec.inputs[0].shape.Axis(static_cast<int>(attrs.axis));
-  ChannelView view;
-  Kernel kernel = PlainKernel(spec, "loop");
-  const Format format = ChannelFormat(spec, 0, axis, &view);
-  const ChannelPasses passes(view, spec.threads);
+  const bool relu = !kShared && attrs.relu;
+  auto [kernel, passes] = MakeOverChannels<T>(spec, AxisOf(spec), {0}, true);
   const int64_t channels = passes.channels();
-  kernel.input_formats[0] = kernel.output_formats[0] = format;
-  if (attrs.relu) kernel.output_formats[3] = Format::Opaque(channels * static_cast<int64_t>(sizeof(float)), kFamily);
-  kernel.scratch_bytes = passes.scratch_bytes();
-  kernel.inplace = {{0, 0}};
-  const bool running = UsesRunningValues(spec);
-  kernel.bind = [=](const KernelArgs& args) -> Call {
-    const ChannelPasses::Arrays arrays = passes.In(args.scratch);
-    const float* gamma = attrs.fix_gamma ? nullptr : In(args, 1);
-    float* state = attrs.relu ? Out(args, 3) : nullptr;
-    const auto prepare = [=, beta = In(args, 2), running_mean = In(args, 3), running_var = In(args, 4),
-                          mean_out = Out(args, 1), var_out = Out(args, 2)] {
-      for (int64_t i = 0; i < channels; ++i) {
-        const float mean = running ? running_mean[i] : static_cast<float>(arrays.first[i]);
-        const float var = running ? running_var[i] : static_cast<float>(arrays.second[i] / passes.count());
-        if (mean_out) mean_out[i] = mean;
-        if (var_out) var_out[i] = var;
-        arrays.mean[i] = mean;
-        arrays.scale[i] = static_cast<float>((gamma ? gamma[i] : 1) * InverseDeviation(var, attrs.eps));
-        arrays.beta[i] = beta[i];
+  if (relu) kernel.output_formats[3] = StateOf<T>(channels);
+  return WithLoop(std::move(kernel), [=, passes = passes, running = UsesRunningValues(spec)](const Arguments& args) {
+    const auto arrays = passes.In(args.scratch);
+    const T *x = args.in<T>(0), *gamma = attrs.fix_gamma ? nullptr : args.in<T>(1), *beta = args.in<T>(2);
+    const T *running_mean = args.in<T>(3 + kShared), *running_var = args.in<T>(4 + kShared);
+    T *y = args.out<T>(0), *mean_out = args.out<T>(1), *var_out = args.out<T>(2);
+    if (!running && !kShared) passes.Moments(x, arrays);
+    for (int64_t i = 0; i < channels; ++i) {
+      T mean = running_mean[i], var = running_var[i];
+      if (!running && kShared) {
+        const Moments<T> shared(args.in<T>(3), channels, i);
+        mean = shared.mean;
+        var = shared.var;
+      } else if (!running) {
+        mean = static_cast<T>(arrays.first[i]);
+        var = static_cast<T>(arrays.second[i] / passes.count());
       }
-      if (state) std::memcpy(state, beta, static_cast<size_t>(channels) * sizeof(float));
-    };
-    return [=, x = In(args, 0), y = Out(args, 0)] {
-      if (!running) passes.Moments(x, arrays);
-      prepare();
-      if (y) passes.Normalize(x, y, arrays, attrs.relu);  // else somebody asked for the statistics only
-    };
-  };
-  return kernel;
+      if (mean_out) mean_out[i] = mean;
+      if (var_out) var_out[i] = var;
+      arrays.mean[i] = mean;
+      arrays.scale[i] = static_cast<T>((gamma ? gamma[i] : 1) * InverseDeviation(var, attrs.eps));
+      arrays.beta[i] = beta[i];
+    }
+    if (T* state = relu ? args.out<T>(3) : nullptr) std::memcpy(state, beta, static_cast<size_t>(channels) * sizeof(T));
+    if (y) passes.Normalize(x, y, arrays, relu);  // else somebody asked for the statistics only
+  });
 }
 
 // (dy, data, mean, var, gamma [, state if relu]) -> dx, dgamma, dbeta
+template <class T>
 MaybeKernel MakeBatchNormGrad(const KernelSpec& spec) {
   const auto attrs = spec.attributes<BatchNormAttrs>();
-  if (spec.inputs[0].dtype != DType::kFloat32 || spec.inputs[2].dtype != DType::kFloat32) return std::nullopt;
-  const int axis = spec.inputs[1].shape.Axis(static_cast<int>(attrs.axis));
-  ChannelView view;
-  Kernel kernel = PlainKernel(spec, "loop");
-  const Format format = ChannelFormat(spec, 1, axis, &view);
-  const ChannelPasses passes(view, spec.threads);
+  auto [kernel, passes] = MakeOverChannels<T>(spec, AxisOf(spec), {0, 1}, true);
   const int64_t channels = passes.channels();
-  kernel.input_formats[0] = kernel.input_formats[1] = kernel.output_formats[0] = format;
   if (attrs.relu) {
-    kernel.input_formats[5] = Format::Opaque(channels * static_cast<int64_t>(sizeof(float)), kFamily);
+    kernel.input_formats[5] = StateOf<T>(channels);
     if (spec.input_formats[5] != kernel.input_formats[5]) return std::nullopt;
   }
-  kernel.scratch_bytes = passes.scratch_bytes();
-  kernel.inplace = {{0, 0}};
-  const bool running = UsesRunningValues(spec);
-  kernel.bind = [=](const KernelArgs& args) -> Call {
-    const ChannelPasses::Arrays arrays = passes.In(args.scratch);
-    const float* gamma = attrs.fix_gamma ? nullptr : In(args, 4);
-    const float* beta = attrs.relu ? In(args, 5) : nullptr;
-    const auto prepare = [=, mean = In(args, 2), var = In(args, 3)] {
-      for (int64_t i = 0; i < channels; ++i) {
-        arrays.mean[i] = mean[i];
-        arrays.scale[i] = static_cast<float>((gamma ? gamma[i] : 1) * InverseDeviation(var[i], attrs.eps));
-        arrays.beta[i] = beta ? beta[i] : 0;
-        arrays.b[i] = arrays.c[i] = 0;
-      }
-    };
-    const auto finish = [=, var = In(args, 3), dgamma = Out(args, 1), dbeta = Out(args, 2)] {
-      for (int64_t i = 0; i < channels; ++i) {
-        const double inverse = InverseDeviation(var[i], attrs.eps);
-        if (dgamma) dgamma[i] = gamma ? static_cast<float>(arrays.second[i] * inverse) : 0;
-        if (dbeta) dbeta[i] = static_cast<float>(arrays.first[i]);
-        if (running) continue;
-        arrays.b[i] = static_cast<float>(-arrays.scale[i] * inverse * inverse * arrays.second[i] / passes.count());
-        arrays.c[i] = static_cast<float>(-arrays.scale[i] * arrays.first[i] / passes.count());
-      }
-    };
-    return [=, dy = In(args, 0), x = In(args, 1), dx = Out(args, 0), relu = attrs.relu] {
-      prepare();
-      passes.GradSums(dy, x, arrays, relu);
-      finish();
-      if (dx) passes.GradInput(dy, x, dx, arrays, relu);
-    };
-  };
-  return kernel;
+  return WithLoop(std::move(kernel), [=, passes = passes, running = UsesRunningValues(spec)](const Arguments& args) {
+    const auto arrays = passes.In(args.scratch);
+    const T *dy = args.in<T>(0), *x = args.in<T>(1), *mean = args.in<T>(2), *var = args.in<T>(3);
+    const T *gamma = attrs.fix_gamma ? nullptr : args.in<T>(4), *beta = attrs.relu ? args.in<T>(5) : nullptr;
+    T *dx = args.out<T>(0), *dgamma = args.out<T>(1), *dbeta = args.out<T>(2);
+    for (int64_t i = 0; i < channels; ++i) {
+      arrays.mean[i] = mean[i];
+      arrays.scale[i] = static_cast<T>((gamma ? gamma[i] : 1) * InverseDeviation(var[i], attrs.eps));
+      arrays.beta[i] = beta ? beta[i] : 0;
+      arrays.b[i] = arrays.c[i] = 0;
+    }
+    passes.GradSums(dy, x, arrays, attrs.relu);
+    for (int64_t i = 0; i < channels; ++i) {
+      const double inverse = InverseDeviation(var[i], attrs.eps);
+      if (dgamma) dgamma[i] = gamma ? static_cast<T>(arrays.second[i] * inverse) : 0;
+      if (dbeta) dbeta[i] = static_cast<T>(arrays.first[i]);
+      if (running) continue;
+      arrays.b[i] = static_cast<T>(-arrays.scale[i] * inverse * inverse * arrays.second[i] / passes.count());
+      arrays.c[i] = static_cast<T>(-arrays.scale[i] * arrays.first[i] / passes.count());
+    }
+    if (dx) passes.GradInput(dy, x, dx, arrays, attrs.relu);
+  });
 }
 
-// data -> statistics (3, C): count, mean, M2
+// data -> statistics
+template <class T>
 MaybeKernel MakeBatchNormStatistics(const KernelSpec& spec) {
-  if (!AllFloat(spec)) return std::nullopt;
-  ChannelView view;
-  Kernel kernel = PlainKernel(spec, "loop");
-  kernel.input_formats[0] = ChannelFormat(
-      spec, 0, spec.inputs[0].shape.Axis(static_cast<int>(spec.attributes<BatchNormAttrs>().axis)), &view);
-  const ChannelPasses passes(view, spec.threads);
-  kernel.scratch_bytes = passes.scratch_bytes();
-  kernel.bind = [passes](const KernelArgs& args) -> Call {
-    return [passes, x = In(args, 0), statistics = Out(args, 0), arrays = passes.In(args.scratch)] {
-      passes.Moments(x, arrays);
-      const int64_t channels = passes.channels();
-      for (int64_t i = 0; i < channels; ++i) {
-        statistics[i] = static_cast<float>(passes.count());
-        statistics[channels + i] = static_cast<float>(arrays.first[i]);
-        statistics[2 * channels + i] = static_cast<float>(arrays.second[i]);
-      }
-    };
-  };
-  return kernel;
-}
-
-// (data, gamma, beta, statistics, running_mean, running_var) -> y, mean, var
-MaybeKernel MakeBatchNormNormalize(const KernelSpec& spec) {
-  const auto attrs = spec.attributes<BatchNormAttrs>();
-  if (!AllFloat(spec)) return std::nullopt;
-  ChannelView view;
-  Kernel kernel = PlainKernel(spec, "loop");
-  kernel.input_formats[0] = kernel.output_formats[0] =
-      ChannelFormat(spec, 0, spec.inputs[0].shape.Axis(static_cast<int>(attrs.axis)), &view);
-  const ChannelPasses passes(view, spec.threads);
-  kernel.scratch_bytes = passes.scratch_bytes();
-  kernel.inplace = {{0, 0}};
-  const bool running = UsesRunningValues(spec);
-  kernel.bind = [=](const KernelArgs& args) -> Call {
-    const ChannelPasses::Arrays arrays = passes.In(args.scratch);
-    const auto prepare = [=, gamma = In(args, 1), beta = In(args, 2), statistics = In(args, 3),
-                          running_mean = In(args, 4), running_var = In(args, 5), mean_out = Out(args, 1),
-                          var_out = Out(args, 2)] {
-      const int64_t channels = passes.channels();
-      for (int64_t i = 0; i < channels; ++i) {
-        const float mean = running ? running_mean[i] : statistics[channels + i];
-        const float var = running ? running_var[i] : statistics[2 * channels + i] / statistics[i];
-        if (mean_out) mean_out[i] = mean;
-        if (var_out) var_out[i] = var;
-        arrays.mean[i] = mean;
-        arrays.scale[i] = static_cast<float>((attrs.fix_gamma ? 1 : gamma[i]) * InverseDeviation(var, attrs.eps));
-        arrays.beta[i] = beta[i];
-      }
-    };
-    return [=, x = In(args, 0), y = Out(args, 0)] {
-      prepare();
-      if (y) passes.Normalize(x, y, arrays, false);
-    };
-  };
-  return kernel;
+  auto [kernel, passes] = MakeOverChannels<T>(spec, AxisOf(spec), {0}, false);
+  return WithLoop(std::move(kernel), [passes = passes](const Arguments& args) {
+    const auto arrays = passes.In(args.scratch);
+    passes.Moments(args.in<T>(0), arrays);
+    const int64_t channels = passes.channels();
+    T* statistics = args.out<T>(0);
+    for (int64_t i = 0; i < channels; ++i) {
+      statistics[i] = static_cast<T>(passes.count());
+      statistics[channels + i] = static_cast<T>(arrays.first[i]);
+      statistics[2 * channels + i] = static_cast<T>(arrays.second[i]);
+    }
+  });
 }
 
 // (dy, data, statistics) -> sums (2, C): sum dy, sum dy x^
+template <class T>
 MaybeKernel MakeBatchNormGradSums(const KernelSpec& spec) {
-  const auto attrs = spec.attributes<BatchNormAttrs>();
-  if (!AllFloat(spec)) return std::nullopt;
-  ChannelView view;
-  Kernel kernel = PlainKernel(spec, "loop");
-  kernel.input_formats[0] = kernel.input_formats[1] =
-      ChannelFormat(spec, 1, spec.inputs[1].shape.Axis(static_cast<int>(attrs.axis)), &view);
-  const ChannelPasses passes(view, spec.threads);
-  kernel.scratch_bytes = passes.scratch_bytes();
-  kernel.bind = [passes, attrs](const KernelArgs& args) -> Call {
-    return [passes, attrs, dy = In(args, 0), x = In(args, 1), statistics = In(args, 2), sums = Out(args, 0),
-            arrays = passes.In(args.scratch)] {
-      const int64_t channels = passes.channels();
-      for (int64_t i = 0; i < channels; ++i) {
-        arrays.mean[i] = statistics[channels + i];
-        arrays.scale[i] = arrays.beta[i] = arrays.b[i] = arrays.c[i] = 0;
-      }
-      passes.GradSums(dy, x, arrays, false);
-      for (int64_t i = 0; i < channels; ++i) {
-        const float var = statistics[2 * channels + i] / statistics[i];
-        sums[i] = static_cast<float>(arrays.first[i]);
-        sums[channels + i] = static_cast<float>(arrays.second[i] * InverseDeviation(var, attrs.eps));
-      }
-    };
-  };
-  return kernel;
+  auto [kernel, passes] = MakeOverChannels<T>(spec, AxisOf(spec), {0, 1}, false);
+  return WithLoop(
+      std::move(kernel), [passes = passes, eps = spec.attributes<BatchNormAttrs>().eps](const Arguments& args) {
+        const auto arrays = passes.In(args.scratch);
+        const int64_t channels = passes.channels();
+        const T* statistics = args.in<T>(2);
+        T* sums = args.out<T>(0);
+        for (int64_t i = 0; i < channels; ++i) {
+          arrays.mean[i] = Moments<T>(statistics, channels, i).mean;
+          arrays.scale[i] = arrays.beta[i] = arrays.b[i] = arrays.c[i] = 0;
+        }
+        passes.GradSums(args.in<T>(0), args.in<T>(1), arrays, false);
+        for (int64_t i = 0; i < channels; ++i) {
+          sums[i] = static_cast<T>(arrays.first[i]);
+          sums[channels + i] =
+              static_cast<T>(arrays.second[i] * InverseDeviation(Moments<T>(statistics, channels, i).var, eps));
+        }
+      });
 }
 
 // (dy, data, gamma, statistics, sums) -> dx
+template <class T>
 MaybeKernel MakeBatchNormGradInput(const KernelSpec& spec) {
   const auto attrs = spec.attributes<BatchNormAttrs>();
-  if (!AllFloat(spec)) return std::nullopt;
-  ChannelView view;
+  auto [kernel, passes] = MakeOverChannels<T>(spec, AxisOf(spec), {0, 1}, true);
+  return WithLoop(std::move(kernel), [passes = passes, attrs](const Arguments& args) {
+    const auto arrays = passes.In(args.scratch);
+    const int64_t channels = passes.channels();
+    const T *gamma = args.in<T>(2), *sums = args.in<T>(4);
+    for (int64_t i = 0; i < channels; ++i) {
+      const Moments<T> m(args.in<T>(3), channels, i);
+      const double n = m.n, inverse = InverseDeviation(m.var, attrs.eps);
+      const double scale = (attrs.fix_gamma ? 1 : gamma[i]) * inverse;
+      arrays.mean[i] = m.mean;
+      arrays.scale[i] = static_cast<T>(scale);
+      arrays.beta[i] = 0;
+      arrays.b[i] = static_cast<T>(-scale * inverse * sums[channels + i] / n);
+      arrays.c[i] = static_cast<T>(-scale * sums[i] / n);
+    }
+    passes.GradInput(args.in<T>(0), args.in<T>(1), args.out<T>(0), arrays, false);
+  });
+}
+
+// f(channel, arguments), one after another: there are few channels.
+template <class F>
+MaybeKernel ForChannels(const KernelSpec& spec, int64_t channels, F f) {
   Kernel kernel = PlainKernel(spec, "loop");
-  kernel.input_formats[0] = kernel.input_formats[1] = kernel.output_formats[0] =
-      ChannelFormat(spec, 1, spec.inputs[1].shape.Axis(static_cast<int>(attrs.axis)), &view);
-  const ChannelPasses passes(view, spec.threads);
-  kernel.scratch_bytes = passes.scratch_bytes();
-  kernel.inplace = {{0, 0}};
-  kernel.bind = [=](const KernelArgs& args) -> Call {
-    const ChannelPasses::Arrays arrays = passes.In(args.scratch);
-    const auto prepare = [=, gamma = In(args, 2), statistics = In(args, 3), sums = In(args, 4)] {
-      const int64_t channels = passes.channels();
-      for (int64_t i = 0; i < channels; ++i) {
-        const double n = statistics[i];
-        const double inverse = InverseDeviation(statistics[2 * channels + i] / statistics[i], attrs.eps);
-        const double scale = (attrs.fix_gamma ? 1 : gamma[i]) * inverse;
-        arrays.mean[i] = statistics[channels + i];
-        arrays.scale[i] = static_cast<float>(scale);
-        arrays.beta[i] = 0;
-        arrays.b[i] = static_cast<float>(-scale * inverse * sums[channels + i] / n);
-        arrays.c[i] = static_cast<float>(-scale * sums[i] / n);
-      }
+  kernel.threads = 1;
+  return WithLoop(std::move(kernel), [channels, f](const Arguments& args) {
+    for (int64_t c = 0; c < channels; ++c) f(c, args);
+  });
+}
+
+// statistics of one device or, along a new axis 0, of several -> statistics
+template <class T>
+MaybeKernel MakeMergeStatistics(const KernelSpec& spec) {
+  const Shape& out = spec.outputs[0].shape;
+  if (spec.inputs[0].shape == out) return ViewKernel(spec);
+  const int64_t channels = out[1], devices = spec.inputs[0].shape[0];
+  return ForChannels(spec, channels, [=](int64_t c, const Arguments& args) {
+    const auto part = [&](int64_t device, int64_t row) -> double {
+      return args.in<T>(0)[(device * 3 + row) * channels + c];
     };
-    return [=, dy = In(args, 0), x = In(args, 1), dx = Out(args, 0)] {
-      prepare();
-      passes.GradInput(dy, x, dx, arrays, false);
-    };
-  };
-  return kernel;
+    double n = 0, mean = 0, m2 = 0;
+    for (int64_t d = 0; d < devices; ++d) n += part(d, 0);
+    for (int64_t d = 0; d < devices; ++d) mean += n > 0 ? part(d, 0) * part(d, 1) / n : 0;
+    for (int64_t d = 0; d < devices; ++d) m2 += part(d, 2) + part(d, 0) * (part(d, 1) - mean) * (part(d, 1) - mean);
+    T* statistics = args.out<T>(0) + c;
+    statistics[0] = static_cast<T>(n);
+    statistics[channels] = static_cast<T>(mean);
+    statistics[2 * channels] = static_cast<T>(m2);
+  });
+}
+
+// (mean, var) -> statistics
+template <class T>
+MaybeKernel MakeBatchStatistics(const KernelSpec& spec) {
+  const int64_t channels = spec.inputs[0].shape[0];
+  const auto count = static_cast<T>(spec.attributes<BatchStatisticsAttrs>().count);
+  return ForChannels(spec, channels, [=](int64_t c, const Arguments& args) {
+    T* statistics = args.out<T>(0) + c;
+    statistics[0] = count;
+    statistics[channels] = args.in<T>(0)[c];
+    statistics[2 * channels] = count * args.in<T>(1)[c];
+  });
+}
+
+// (statistics, running_mean, running_var) -> running_mean, running_var
+template <class T>
+MaybeKernel MakeMoveStatistics(const KernelSpec& spec) {
+  const int64_t channels = spec.inputs[1].shape[0];
+  const double momentum = spec.attributes<BatchNormAttrs>().momentum;
+  return ForChannels(spec, channels, [=](int64_t c, const Arguments& args) {
+    const Moments<T> m(args.in<T>(0), channels, c);
+    const double old = m.n > 0 ? momentum : 1;
+    if (T* mean = args.out<T>(0)) mean[c] = static_cast<T>(old * args.in<T>(1)[c] + (1 - old) * m.mean);
+    if (T* var = args.out<T>(1)) var[c] = static_cast<T>(old * args.in<T>(2)[c] + (1 - old) * m.var);
+  });
 }
 
 constexpr KernelEntry kEntries[] = {
-    {"BatchNorm", MakeBatchNorm},
-    {"BatchNormGrad", MakeBatchNormGrad},
-    {"BatchNormStatistics", MakeBatchNormStatistics},
-    {"BatchNormNormalize", MakeBatchNormNormalize},
-    {"BatchNormGradSums", MakeBatchNormGradSums},
-    {"BatchNormGradInput", MakeBatchNormGradInput},
+    {"BatchNorm", OfReals<MakeNormalize<float, false>, MakeNormalize<double, false>>},
+    {"BatchNormNormalize", OfReals<MakeNormalize<float, true>, MakeNormalize<double, true>>},
+    {"BatchNormGrad", OfReals<MakeBatchNormGrad<float>, MakeBatchNormGrad<double>>},
+    {"BatchNormStatistics", OfReals<MakeBatchNormStatistics<float>, MakeBatchNormStatistics<double>>},
+    {"BatchNormGradSums", OfReals<MakeBatchNormGradSums<float>, MakeBatchNormGradSums<double>>},
+    {"BatchNormGradInput", OfReals<MakeBatchNormGradInput<float>, MakeBatchNormGradInput<double>>},
+    {"MergeStatistics", OfReals<MakeMergeStatistics<float>, MakeMergeStatistics<double>>},
+    {"BatchStatistics", OfReals<MakeBatchStatistics<float>, MakeBatchStatistics<double>>},
+    {"MoveStatistics", OfReals<MakeMoveStatistics<float>, MakeMoveStatistics<double>>},
 };
 
 }  // namespace

@@ -5,19 +5,24 @@
 // being the mean of a few elements of the channel, so that nothing cancels; one pass over memory instead of two.
 #pragma once
 
+#include <initializer_list>
+#include <iterator>
+
 #include "executor/kernels/cpu/layout.h"
 #include "executor/kernels/cpu/simd/loops.h"
+#include "executor/kernels/cpu/util.h"
 
 namespace bindery::cpu {
 
+template <class T>
 class ChannelPasses {
  public:
-  // Arrays of one double or float per channel, in scratch memory.
+  // Arrays of one double or T per channel, in scratch memory.
   struct Arrays {
-    double *first, *second;              // merged sums; each thread's partial sums follow
-    float *mean, *scale, *beta, *b, *c;  // see Loops::Channel
-    Loops::Channels All() const { return {mean, scale, beta, b, c}; }
-    Loops::Channel At(int64_t i) const { return {mean[i], scale[i], beta[i], b[i], c[i]}; }
+    double *first, *second;          // merged sums; each thread's partial sums follow
+    T *mean, *scale, *beta, *b, *c;  // see typename LoopsOf<T>::Channel
+    typename LoopsOf<T>::Channel At(int64_t i) const { return {mean[i], scale[i], beta[i], b[i], c[i]}; }
+    typename LoopsOf<T>::Channels From(int64_t i) const { return {mean + i, scale + i, beta + i, b + i, c + i}; }
   };
 
   ChannelPasses(const ChannelView& view, int threads);
@@ -27,19 +32,16 @@ class ChannelPasses {
   Arrays In(void* scratch) const;
 
   // first = mean, second = sum of (x - mean)^2
-  void Moments(const float* x, const Arrays& arrays) const;
+  void Moments(const T* x, const Arrays& arrays) const;
   // first = sum g, second = sum g (x - mean); uses mean, and with relu scale and beta
-  void GradSums(const float* dy, const float* x, const Arrays& arrays, bool relu) const;
+  void GradSums(const T* dy, const T* x, const Arrays& arrays, bool relu) const;
   // y = (x - mean) scale + beta
-  void Normalize(const float* x, float* y, const Arrays& arrays, bool relu) const;
+  void Normalize(const T* x, T* y, const Arrays& arrays, bool relu) const;
   // dx = scale g + b (x - mean) + c; `relu` as above
-  void GradInput(const float* dy, const float* x, float* dx, const Arrays& arrays, bool relu) const;
+  void GradInput(const T* dy, const T* x, T* dx, const Arrays& arrays, bool relu) const;
 
  private:
-  // f(offset, rows, first channel) for the units of [begin, end)
-  template <class F>
-  void ForUnits(int64_t begin, int64_t end, const F& f) const;
-  // Runs pass(begin, end, thread) over all units by the team.
+  // pass(offset, rows, first channel, thread) for all units, by the team.
   template <class F>
   void ForTeam(const F& pass) const;
   // sum(unit..., first, second) into each thread's own sums, then all into the first.
@@ -50,5 +52,35 @@ class ChannelPasses {
   int threads_;
   int64_t rows_per_unit_, units_per_run_, units_;
 };
+
+extern template class ChannelPasses<float>;
+extern template class ChannelPasses<double>;
+
+// A kernel that walks the channels along `axis` of some inputs, which have the format in which the last of them comes if
+// it can be walked there; output 0 has it, too, if `writes` it.
+template <class T>
+struct OverChannels {
+  Kernel kernel;
+  ChannelPasses<T> passes;
+};
+template <class T>
+OverChannels<T> MakeOverChannels(const KernelSpec& spec, int axis, std::initializer_list<int> inputs, bool writes) {
+  ChannelView view;
+  const int last = *std::prev(inputs.end());
+  const Shape& shape = spec.inputs[last].shape;
+  Format format = spec.input_formats[last];
+  if (!ViewChannels(format, shape, shape.Axis(axis), &view)) {
+    format = Format::Plain();
+    ViewChannels(format, shape, shape.Axis(axis), &view);
+  }
+  OverChannels<T> result{PlainKernel(spec, "loop"), {view, spec.threads}};
+  for (int i : inputs) result.kernel.input_formats[i] = format;
+  if (writes) {
+    result.kernel.output_formats[0] = format;
+    result.kernel.inplace = {{0, 0}};
+  }
+  result.kernel.scratch_bytes = result.passes.scratch_bytes();
+  return result;
+}
 
 }  // namespace bindery::cpu

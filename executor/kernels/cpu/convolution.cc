@@ -1,16 +1,17 @@
-// Convolution by oneDNN: direct algorithms, weights in the format that the primitive likes best, activations in
+// Convolution of float32 by oneDNN: direct algorithms, weights in the format that the primitive likes best, activations in
 // PreferredActivationFormats. Where oneDNN has only its slow loops for these, other formats are tried in a fixed order.
+// float64 and integers are products of matrices, one of which is made of windows as its tiles are needed.
 #include "symbol/ops/convolution.h"
 
 #include <algorithm>
-#include <string>
+#include <array>
 #include <vector>
 
-#include "engine/team.h"
 #include "executor/kernel_table.h"
 #include "executor/kernels/cpu/activation_pass.h"
 #include "executor/kernels/cpu/bias_gradient.h"
 #include "executor/kernels/cpu/dnnl_util.h"
+#include "executor/kernels/cpu/gemm.h"
 #include "executor/kernels/cpu/layout.h"
 #include "executor/kernels/cpu/util.h"
 
@@ -65,70 +66,191 @@ struct Problem {
     if (has_bias) return {kind, algorithm, x, w, Bias(), y, strides, dilates, pad_begin, pad_end};
     return {kind, algorithm, x, w, y, strides, dilates, pad_begin, pad_end};
   }
+  // The backward primitives want to know the forward one.
+  template <class Candidate>
+  dnnl::convolution_forward::primitive_desc Hint(const Candidate& c) const {
+    return {Forward(c.x, AnyWeight(), c.y), UserScratchpad(), Engine(), true};
+  }
 };
 
 struct Candidate {
   Format input, output;  // as the primitive sees them
-  memory::desc x, y;
+  memory::desc x, y, weight;
 };
 
-// The preferred formats first, then the others.
-std::vector<Candidate> Candidates(const Problem& p) {
+// The preferred formats first, then the others; for each the format of weights wished for, the primitive's own choice
+// and plain.
+std::vector<Candidate> Candidates(const Problem& p, const std::optional<Format>& wish) {
   const int rank = p.data.rank();
-  const ActivationFormats best = PreferredActivationFormats(rank, p.data[1], p.output[1], p.groups);
-  std::vector<Candidate> candidates;
-  const auto add = [&](const Format& in, const Format& out) {
-    for (const Candidate& c : candidates) {
-      if (c.input == in && c.output == out) return;
-    }
-    candidates.push_back({in, out, *ToDesc(in, DType::kFloat32, p.data), *ToDesc(out, DType::kFloat32, p.output)});
+  const Format last = Format::ChannelsLast(rank), blocked = ChannelBlocked(rank, SimdBlock());
+  std::vector<ActivationFormats> formats = {PreferredActivationFormats(rank, p.data[1], p.output[1], p.groups)};
+  const auto add = [&](const Format& format) {
+    if (formats[0].input != format || formats[0].output != format) formats.push_back({format, format});
   };
-  add(best.input, best.output);
-  add(Format::ChannelsLast(rank), Format::ChannelsLast(rank));
-  const Format blocked = ChannelBlocked(rank, SimdBlock());
-  if (p.data[1] % SimdBlock() == 0 && p.output[1] % SimdBlock() == 0) add(blocked, blocked);
-  add(Format::Plain(), Format::Plain());
+  add(last);
+  if (p.data[1] % SimdBlock() == 0 && p.output[1] % SimdBlock() == 0) add(blocked);
+  add(Format::Plain());
+  std::vector<memory::desc> weights = {p.AnyWeight(), p.PlainWeight()};
+  if (const auto wished = wish ? p.WeightIn(*wish) : std::nullopt) weights.insert(weights.begin(), *wished);
+  std::vector<Candidate> candidates;
+  for (const auto& [in, out] : formats) {
+    const auto x = ToDesc(in, DType::kFloat32, p.data), y = ToDesc(out, DType::kFloat32, p.output);
+    for (const memory::desc& weight : weights) candidates.push_back({in, out, *x, *y, weight});
+  }
   return candidates;
 }
 
-// A primitive descriptor with the candidate and the format of weights it was made for.
-template <class PrimitiveDesc>
-struct Choice {
-  PrimitiveDesc desc;
-  Candidate formats;
-  Format weight;
-};
+// Nothing but the data's and the output's batch is told apart: (N, C, X...) and (N, O, Y...).
+struct Geometry {
+  struct Axis : Window {
+    int64_t in = 1;
+  };
+  int64_t in_channels, out_channels, groups;  // of one group
+  int64_t batch, taps = 1, in_plane = 1, out_plane = 1;
+  std::array<Axis, 3> axes;  // missing ones have extent 1
 
-// make(candidate, weight desc) -> primitive desc, perhaps empty, or dnnl::error for a window that oneDNN cannot
-// describe. The first candidate with a fast implementation and an expressible format of weights; else the first with
-// any; nullopt if oneDNN has none.
-template <class PrimitiveDesc, class Make, class WeightOf>
-std::optional<Choice<PrimitiveDesc>> Choose(const Problem& p, const std::optional<Format>& wish, const Make& make,
-                                            const WeightOf& weight_of) {
-  std::optional<Choice<PrimitiveDesc>> slow;
-  for (const Candidate& candidate : Candidates(p)) {
-    std::vector<memory::desc> weights;
-    if (wish) {
-      if (const auto wished = p.WeightIn(*wish)) weights.push_back(*wished);
-    }
-    weights.push_back(p.AnyWeight());
-    weights.push_back(p.PlainWeight());
-    for (const memory::desc& weight : weights) {
-      PrimitiveDesc desc;
-      try {
-        desc = make(candidate, weight);
-      } catch (const dnnl::error&) {
-        continue;
-      }
-      if (!desc) continue;
-      const auto format = p.FormatOfWeight(weight_of(desc));
-      if (!format) continue;
-      Choice<PrimitiveDesc> choice{desc, candidate, *format};
-      if (!IsSlow(desc.impl_info_str())) return choice;
-      if (!slow) slow = choice;
+  Geometry(const ConvolutionAttrs& attrs, const Shape& data)
+      : in_channels(data[1] / attrs.groups), out_channels(attrs.num_filter / attrs.groups), groups(attrs.groups),
+        batch(data[0]) {
+    const std::vector<Window> windows = ConvolutionWindows(attrs, data);
+    for (size_t i = 0; i < windows.size(); ++i) {
+      axes[3 - windows.size() + i] = {windows[i], data[2 + static_cast<int>(i)]};
+      taps *= windows[i].kernel;
+      in_plane *= data[2 + static_cast<int>(i)];
+      out_plane *= windows[i].output;
     }
   }
-  return slow;
+};
+
+// What meets in a product of windows: a tap with its plane, and a place in a plane.
+struct Spot {
+  int64_t plane;  // offset
+  std::array<int64_t, 3> at;
+};
+Spot SpotOf(int64_t index, const std::array<int64_t, 3>& extents, int64_t plane) {
+  Spot spot;
+  for (int i = 2; i >= 0; index /= extents[i--]) spot.at[i] = index % extents[i];
+  spot.plane = index * plane;
+  return spot;
+}
+
+// The matrix of windows over input 0 or 1: taps (and their planes) by places, or the other way round. Forward, a place is
+// an output, which meets the data under its window; backward, it is an element of the data, which meets the outputs whose
+// windows have a tap there.
+struct Windows {
+  Geometry g;
+  int input;
+  bool backward, places_are_rows;
+
+  template <class T>
+  void Load(const Arguments& args, const TilePart& part, Accumulator<T>* tile) const {
+    std::array<int64_t, 3> taps, places, extents;
+    for (int i = 0; i < 3; ++i) {
+      taps[i] = g.axes[i].kernel;
+      places[i] = backward ? g.axes[i].in : g.axes[i].output;
+      extents[i] = backward ? g.axes[i].output : g.axes[i].in;
+    }
+    const int64_t plane = backward ? g.out_plane : g.in_plane;
+    const int64_t group = plane * (backward ? g.out_channels : g.in_channels);
+    const int64_t sample = group * g.groups;  // places of several samples are one after another
+    const T* x =
+        args.in<T>(input) + part.product % g.groups * group + (places_are_rows ? 0 : part.product / g.groups * sample);
+    std::array<Spot, kGemmTile> columns;
+    for (int64_t j = 0; j < part.columns; ++j) {
+      columns[j] = places_are_rows ? SpotOf(part.column + j, taps, plane) : SpotOf(part.column + j, places, sample);
+    }
+    for (int64_t i = 0; i < part.rows; ++i) {
+      const Spot row = places_are_rows ? SpotOf(part.row + i, places, sample) : SpotOf(part.row + i, taps, plane);
+      for (int64_t j = 0; j < part.columns; ++j) {
+        const Spot &tap = places_are_rows ? columns[j] : row, &place = places_are_rows ? row : columns[j];
+        int64_t offset = 0;
+        bool meets = true;
+        for (int a = 0; a < 3 && meets; ++a) {
+          const Geometry::Axis& axis = g.axes[a];
+          int64_t other = place.at[a] * axis.stride + tap.at[a] * axis.dilate - axis.pad_begin;
+          if (backward) {
+            other = place.at[a] + axis.pad_begin - tap.at[a] * axis.dilate;
+            meets = other % axis.stride == 0;
+            other /= axis.stride;
+          }
+          meets = meets && other >= 0 && other < extents[a];
+          offset = offset * extents[a] + other;
+        }
+        tile[i * kGemmTile + j] = meets ? Widened(x[tap.plane + place.plane + offset]) : Accumulator<T>{};
+      }
+    }
+  }
+};
+
+MaybeKernel WindowGemm(const KernelSpec& spec, const GemmSpec& gemm, const Windows& windows) {
+  return OfGemmTypes(spec.outputs[0].dtype, [&]<class T>() {
+    return OwnGemm<T>(spec, gemm, [windows](const Arguments& args, const TilePart& part, Accumulator<T>* tile) {
+      windows.Load<T>(args, part, tile);
+    });
+  });
+}
+
+// y[n, g] (O, Y) = w[g] (O, C K) windows of x[n, g] (C K, Y)
+MaybeKernel OwnForward(const KernelSpec& spec) {
+  const auto& attrs = spec.attributes<ConvolutionAttrs>();
+  const Geometry g(attrs, spec.inputs[0].shape);
+  const int64_t k = g.in_channels * g.taps;
+  const GemmOperand weight = {
+      .input = 1, .row = k, .column = 1, .matrices = g.groups, .next_matrix = g.out_channels * k};
+  return WindowGemm(spec,
+                    {.m = g.out_channels,
+                     .n = g.out_plane,
+                     .k = k,
+                     .a = weight,
+                     .b = {},
+                     .bias = attrs.no_bias ? -1 : 2,
+                     .activation = attrs.activation,
+                     .products = g.batch * g.groups,
+                     .bias_of_rows = true},
+                    {g, 0, false, false});
+}
+
+// dx[n, g] (C, X) = w[g]^T (C, O K) windows of dy[n, g] (O K, X)
+MaybeKernel OwnGradData(const KernelSpec& spec) {
+  const Geometry g(spec.attributes<ConvolutionGradDataAttrs>(), spec.outputs[0].shape);
+  const int64_t filter = g.in_channels * g.taps;
+  const GemmOperand weight = {.input = 1,
+                              .row = g.taps,
+                              .column = 1,
+                              .split = g.taps,
+                              .next_part = filter,
+                              .matrices = g.groups,
+                              .next_matrix = g.out_channels * filter};
+  return WindowGemm(spec,
+                    {.m = g.in_channels,
+                     .n = g.in_plane,
+                     .k = g.out_channels * g.taps,
+                     .a = weight,
+                     .b = {},
+                     .products = g.batch * g.groups},
+                    {g, 0, true, false});
+}
+
+// dw[g] (O, C K) = dy[., g] (O, N Y) windows of x[., g] (N Y, C K)
+MaybeKernel OwnGradWeight(const KernelSpec& spec) {
+  const Geometry g(spec.attributes<ConvolutionAttrs>(), spec.inputs[1].shape);
+  const int64_t group = g.out_channels * g.out_plane;
+  const GemmOperand dy = {.input = 0,
+                          .row = g.out_plane,
+                          .column = 1,
+                          .split = g.out_plane,
+                          .next_part = group * g.groups,
+                          .matrices = g.groups,
+                          .next_matrix = group};
+  return WithBiasGradient(WindowGemm(spec,
+                                     {.m = g.out_channels,
+                                      .n = g.in_channels * g.taps,
+                                      .k = g.batch * g.out_plane,
+                                      .a = dy,
+                                      .b = {},
+                                      .products = g.groups},
+                                     {g, 1, false, true}),
+                          spec, 1);
 }
 
 // How many samples are computed before the activation passes over them: all, or so few that it finds them in cache.
@@ -145,50 +267,46 @@ int64_t SamplesAtOnce(const Shape& output, ActivationType activation) {
 // (data, weight [, bias]) -> y
 MaybeKernel MakeConvolution(const KernelSpec& spec) {
   const auto& attrs = spec.attributes<ConvolutionAttrs>();
-  if (!AllFloat(spec)) return std::nullopt;
+  if (!AllFloat(spec)) return OwnForward(spec);
   const Shape &data = spec.inputs[0].shape, &output = spec.outputs[0].shape;
   const int64_t samples = SamplesAtOnce(output, attrs.activation);
   const Problem p(attrs, data.With(0, samples), output.With(0, samples), spec.inputs[1].shape);
-  Kernel kernel = PlainKernel(spec, "");
-  kernel.threads = ThreadsForWork(spec, p.flops);
-  const TeamScope team(kernel.threads);
-
   using Desc = dnnl::convolution_forward::primitive_desc;
   // A format that the weight is stored in already is kept if it is fast, unless it is plain, which nobody chose.
   const std::optional<Format> stored =
       spec.input_is_open[1] || spec.input_formats[1].is_plain() ? std::nullopt : std::optional(spec.input_formats[1]);
-  const auto choice = Choose<Desc>(
-      p, stored,
-      [&](const Candidate& c, const memory::desc& w) {
-        return Desc(p.Forward(c.x, w, c.y), UserScratchpad(), Engine(), true);
-      },
-      [](const Desc& d) { return d.weights_desc(); });
-  if (!choice) return std::nullopt;
-
-  std::vector<DnnlArgument> arguments = {
-      {DNNL_ARG_SRC, choice->formats.x, DnnlArgument::kInput, 0, Canonical(choice->formats.input, data)},
-      {DNNL_ARG_WEIGHTS, choice->desc.weights_desc(), DnnlArgument::kInput, 1, choice->weight},
-      {DNNL_ARG_DST, choice->formats.y, DnnlArgument::kOutput, 0, Canonical(choice->formats.output, output)}};
-  if (p.has_bias) arguments.push_back({DNNL_ARG_BIAS, p.Bias(), DnnlArgument::kInput, 2});
-  kernel = WithDnnl(std::move(kernel), WhoOf(spec), dnnl::convolution_forward(choice->desc), choice->desc,
-                    std::move(arguments));
+  Candidate chosen;
+  MaybeKernel kernel = ChooseDnnl<dnnl::convolution_forward>(
+      spec, p.flops, Candidates(p, stored),
+      [&](const Candidate& c) { return Desc(p.Forward(c.x, c.weight, c.y), UserScratchpad(), Engine(), true); },
+      [&](const Desc& d) { return p.FormatOfWeight(d.weights_desc()); },
+      [&](const Candidate& c, const Desc& d, const Format& weight) {
+        chosen = c;
+        std::vector<DnnlArgument> arguments = {
+            {DNNL_ARG_SRC, c.x, DnnlArgument::kInput, 0, Canonical(c.input, data)},
+            {DNNL_ARG_WEIGHTS, d.weights_desc(), DnnlArgument::kInput, 1, weight},
+            {DNNL_ARG_DST, c.y, DnnlArgument::kOutput, 0, Canonical(c.output, output)}};
+        if (p.has_bias) arguments.push_back({DNNL_ARG_BIAS, p.Bias(), DnnlArgument::kInput, 2});
+        return arguments;
+      });
   const ActivationPass pass(attrs.activation);
-  if (!pass.loop) return kernel;
-  if (IsPadded(choice->formats.output, p.output)) return std::nullopt;  // sigmoid(0) is not 0
-  const int64_t times = output[0] / samples, n = StorageElements(choice->formats.output, p.output);
-  const int64_t step_in = StorageElements(choice->formats.input, p.data);
-  kernel.bind = [=, convolve = kernel.bind](const KernelArgs& args) -> Call {
+  if (kernel && !pass.loop) return kernel;
+  if (!kernel || IsPadded(chosen.output, p.output)) return OwnForward(spec);  // sigmoid(0) is not 0
+  const int64_t times = output[0] / samples, n = StorageElements(chosen.output, p.output);
+  const int64_t step_in = StorageElements(chosen.input, p.data);
+  kernel->bind = [=, convolve = kernel->bind](const KernelArgs& args) -> Call {
     std::vector<void*> inputs(args.inputs.begin(), args.inputs.end());
+    float* const first = static_cast<float*>(args.outputs[0]);
     std::vector<Call> parts;
     for (int64_t i = 0; i < times; ++i) {
-      void* const y = Out(args, 0) + i * n;
+      void* const y = first + i * n;
       parts.push_back(convolve({.inputs = inputs, .outputs = {&y, 1}, .scratch = args.scratch, .step = args.step}));
       inputs[0] = static_cast<float*>(inputs[0]) + step_in;
     }
-    return [parts = std::move(parts), pass, n, y = Out(args, 0)] {
+    return [parts = std::move(parts), pass, n, first] {
       for (size_t i = 0; i < parts.size(); ++i) {
         parts[i]();
-        pass(y + static_cast<int64_t>(i) * n, n);
+        pass(first + static_cast<int64_t>(i) * n, n);
       }
     };
   };
@@ -198,67 +316,57 @@ MaybeKernel MakeConvolution(const KernelSpec& spec) {
 // (dy, weight) -> dx
 MaybeKernel MakeConvolutionGradData(const KernelSpec& spec) {
   const auto& attrs = spec.attributes<ConvolutionGradDataAttrs>();
-  if (!AllFloat(spec)) return std::nullopt;
+  if (!AllFloat(spec)) return OwnGradData(spec);
   const Problem p(attrs, spec.outputs[0].shape, spec.inputs[0].shape, spec.inputs[1].shape);
-  Kernel kernel = PlainKernel(spec, "");
-  kernel.threads = ThreadsForWork(spec, p.flops);
-  const TeamScope team(kernel.threads);
-
   using Desc = dnnl::convolution_backward_data::primitive_desc;
-  const auto choice = Choose<Desc>(
-      p, std::nullopt,
-      [&](const Candidate& c, const memory::desc& w) {
-        const dnnl::convolution_forward::primitive_desc hint(p.Forward(c.x, p.AnyWeight(), c.y), UserScratchpad(),
-                                                             Engine(), true);
+  MaybeKernel kernel = ChooseDnnl<dnnl::convolution_backward_data>(
+      spec, p.flops, Candidates(p, std::nullopt),
+      [&](const Candidate& c) {
+        const auto hint = p.Hint(c);
         if (!hint) return Desc();
-        return Desc({dnnl::algorithm::convolution_direct, c.x, w, c.y, p.strides, p.dilates, p.pad_begin, p.pad_end},
-                    UserScratchpad(), Engine(), hint, true);
+        return Desc(
+            {dnnl::algorithm::convolution_direct, c.x, c.weight, c.y, p.strides, p.dilates, p.pad_begin, p.pad_end},
+            UserScratchpad(), Engine(), hint, true);
       },
-      [](const Desc& d) { return d.weights_desc(); });
-  if (!choice) return std::nullopt;
-
-  const auto& [x, y] = std::pair(Canonical(choice->formats.input, p.data), Canonical(choice->formats.output, p.output));
-  return WithDnnl(std::move(kernel), WhoOf(spec), dnnl::convolution_backward_data(choice->desc), choice->desc,
-                  {{DNNL_ARG_DIFF_DST, choice->formats.y, DnnlArgument::kInput, 0, y},
-                   {DNNL_ARG_WEIGHTS, choice->desc.weights_desc(), DnnlArgument::kInput, 1, choice->weight},
-                   {DNNL_ARG_DIFF_SRC, choice->formats.x, DnnlArgument::kOutput, 0, x}});
+      [&](const Desc& d) { return p.FormatOfWeight(d.weights_desc()); },
+      [&](const Candidate& c, const Desc& d, const Format& weight) -> std::vector<DnnlArgument> {
+        return {{DNNL_ARG_DIFF_DST, c.y, DnnlArgument::kInput, 0, Canonical(c.output, p.output)},
+                {DNNL_ARG_WEIGHTS, d.weights_desc(), DnnlArgument::kInput, 1, weight},
+                {DNNL_ARG_DIFF_SRC, c.x, DnnlArgument::kOutput, 0, Canonical(c.input, p.data)}};
+      });
+  return kernel ? kernel : OwnGradData(spec);
 }
 
 // (dy, data) -> dw [, db]
 MaybeKernel MakeConvolutionGradWeight(const KernelSpec& spec) {
   const auto& attrs = spec.attributes<ConvolutionAttrs>();
-  if (!AllFloat(spec)) return std::nullopt;
   if (!spec.output_used[0]) return MakeBiasGradient(spec, 1);
+  if (!AllFloat(spec)) return OwnGradWeight(spec);
   Problem p(attrs, spec.inputs[1].shape, spec.inputs[0].shape, spec.outputs[0].shape);
   p.has_bias = spec.outputs.size() > 1 && spec.output_used[1];
-  Kernel kernel = PlainKernel(spec, "");
-  kernel.threads = ThreadsForWork(spec, p.flops);
-  const TeamScope team(kernel.threads);
-
   using Desc = dnnl::convolution_backward_weights::primitive_desc;
-  const auto choice = Choose<Desc>(
-      p, spec.output_wishes[0],
-      [&](const Candidate& c, const memory::desc& w) {
-        const dnnl::convolution_forward::primitive_desc hint(p.Forward(c.x, p.AnyWeight(), c.y), UserScratchpad(),
-                                                             Engine(), true);
+  MaybeKernel kernel = ChooseDnnl<dnnl::convolution_backward_weights>(
+      spec, p.flops, Candidates(p, spec.output_wishes[0]),
+      [&](const Candidate& c) {
+        const auto hint = p.Hint(c);
         if (!hint) return Desc();
         const auto algorithm = dnnl::algorithm::convolution_direct;
         if (!p.has_bias)
-          return Desc({algorithm, c.x, w, c.y, p.strides, p.dilates, p.pad_begin, p.pad_end}, UserScratchpad(),
+          return Desc({algorithm, c.x, c.weight, c.y, p.strides, p.dilates, p.pad_begin, p.pad_end}, UserScratchpad(),
                       Engine(), hint, true);
-        return Desc({algorithm, c.x, w, p.Bias(), c.y, p.strides, p.dilates, p.pad_begin, p.pad_end}, UserScratchpad(),
-                    Engine(), hint, true);
+        return Desc({algorithm, c.x, c.weight, p.Bias(), c.y, p.strides, p.dilates, p.pad_begin, p.pad_end},
+                    UserScratchpad(), Engine(), hint, true);
       },
-      [](const Desc& d) { return d.diff_weights_desc(); });
-  if (!choice) return std::nullopt;
-
-  std::vector<DnnlArgument> arguments = {
-      {DNNL_ARG_DIFF_DST, choice->formats.y, DnnlArgument::kInput, 0, Canonical(choice->formats.output, p.output)},
-      {DNNL_ARG_SRC, choice->formats.x, DnnlArgument::kInput, 1, Canonical(choice->formats.input, p.data)},
-      {DNNL_ARG_DIFF_WEIGHTS, choice->desc.diff_weights_desc(), DnnlArgument::kOutput, 0, choice->weight}};
-  if (p.has_bias) arguments.push_back({DNNL_ARG_DIFF_BIAS, p.Bias(), DnnlArgument::kOutput, 1});
-  return WithDnnl(std::move(kernel), WhoOf(spec), dnnl::convolution_backward_weights(choice->desc), choice->desc,
-                  std::move(arguments));
+      [&](const Desc& d) { return p.FormatOfWeight(d.diff_weights_desc()); },
+      [&](const Candidate& c, const Desc& d, const Format& weight) {
+        std::vector<DnnlArgument> arguments = {
+            {DNNL_ARG_DIFF_DST, c.y, DnnlArgument::kInput, 0, Canonical(c.output, p.output)},
+            {DNNL_ARG_SRC, c.x, DnnlArgument::kInput, 1, Canonical(c.input, p.data)},
+            {DNNL_ARG_DIFF_WEIGHTS, d.diff_weights_desc(), DnnlArgument::kOutput, 0, weight}};
+        if (p.has_bias) arguments.push_back({DNNL_ARG_DIFF_BIAS, p.Bias(), DnnlArgument::kOutput, 1});
+        return arguments;
+      });
+  return kernel ? kernel : OwnGradWeight(spec);
 }
 
 constexpr KernelEntry kEntries[] = {

@@ -10,7 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "engine/team.h"
 #include "executor/kernel.h"
+#include "executor/kernels/cpu/util.h"
 
 namespace bindery::cpu {
 
@@ -44,7 +46,7 @@ struct DnnlArgument {
   int argument;  // DNNL_ARG_SRC ...
   dnnl::memory::desc desc;
   enum Role { kInput, kOutput, kScratch } role;
-  int64_t index = 0;   // of the kernel's inputs or outputs; for scratch: its offset in bytes
+  int64_t index = 0;   // of the kernel's inputs or outputs
   Format format = {};  // of that input or output
 };
 
@@ -66,5 +68,48 @@ Kernel WithDnnl(Kernel kernel, std::string who, const dnnl::primitive& primitive
 dnnl::primitive_attr UserScratchpad();
 // Threads for this many floating point operations: one below what pays for waking the team, else all.
 int ThreadsForWork(const KernelSpec& spec, double flops);
+
+// The kernel that runs the first of some candidates that is fast, or else the first at all, for so much work. make(c) is
+// its primitive descriptor, perhaps empty, or throws dnnl::error for what oneDNN cannot describe; format_of(its
+// descriptor) that of the weight, if there is one that our formats can express; arguments(c, descriptor, format) what it
+// takes.
+template <class Primitive, class Candidate, class Make, class FormatOf, class ArgumentsOf>
+MaybeKernel ChooseDnnl(const KernelSpec& spec, double flops, const std::vector<Candidate>& candidates, const Make& make,
+                       const FormatOf& format_of, const ArgumentsOf& arguments) {
+  using Desc = typename Primitive::primitive_desc;
+  Kernel kernel = PlainKernel(spec, "");
+  kernel.threads = ThreadsForWork(spec, flops);
+  const TeamScope team(kernel.threads);
+  struct Choice {
+    const Candidate* candidate = nullptr;
+    Desc desc = {};
+    Format weight = {};
+  };
+  Choice choice;
+  for (const Candidate& candidate : candidates) {
+    Desc desc;
+    try {
+      desc = make(candidate);
+    } catch (const dnnl::error&) {
+      continue;
+    }
+    if (!desc) continue;
+    const std::optional<Format> format = format_of(desc);
+    if (!format) continue;
+    const bool fast = !IsSlow(desc.impl_info_str());
+    if (fast || !choice.candidate) choice = {&candidate, desc, *format};
+    if (fast) break;
+  }
+  if (!choice.candidate) return std::nullopt;
+  return WithDnnl(std::move(kernel), WhoOf(spec), Primitive(choice.desc), choice.desc,
+                  arguments(*choice.candidate, choice.desc, choice.weight));
+}
+// Where there is nothing to choose.
+template <class Primitive, class Make>
+MaybeKernel MakeDnnl(const KernelSpec& spec, double flops, const Make& make, std::vector<DnnlArgument> arguments) {
+  return ChooseDnnl<Primitive>(
+      spec, flops, std::vector<int>{0}, [&](int) { return make(); }, [](const auto&) { return Format::Plain(); },
+      [&](int, const auto&, const Format&) { return arguments; });
+}
 
 }  // namespace bindery::cpu

@@ -8,12 +8,12 @@
 #include <utility>
 #include <vector>
 
-#include "base/checked.h"
 #include "engine/team.h"
 #include "executor/kernel_table.h"
 #include "executor/kernels/cpu/copy.h"
 #include "executor/kernels/cpu/simd/loops.h"
 #include "executor/kernels/cpu/util.h"
+#include "executor/kernels/cpu/walk.h"
 #include "executor/kernels/native_functions.h"
 #include "symbol/ops/activation.h"
 
@@ -40,73 +40,25 @@ Run RunOf(void (*loop)(const X* a, const X* b, Y* y, int64_t n)) {
   return [loop](const Operands& x, void* y, int64_t n) { loop(As<X>(x[0]), As<X>(x[1]), static_cast<Y*>(y), n); };
 }
 
-// How far an operand moves, in bytes, when the result moves by one element along an axis; 0 where it is stretched.
-struct Axis {
-  int64_t extent;
-  std::array<int64_t, kMaxOperands> step;
-};
-
-// The axes of the result, outermost first, neighbours joined where all operands go on in the same way; at least one.
-std::vector<Axis> AxesOf(const KernelSpec& spec) {
-  const Shape& y = spec.outputs[0].shape;
-  std::array<int64_t, kMaxOperands> stride{};
-  for (size_t k = 0; k < spec.inputs.size(); ++k) stride[k] = SizeOf(spec.inputs[k].dtype);
-  std::vector<Axis> axes;
-  for (int i = 1; i <= y.rank(); ++i) {
-    Axis axis{y[-i], {}};
-    for (size_t k = 0; k < spec.inputs.size(); ++k) {
-      const Shape& x = spec.inputs[k].shape;
-      const int64_t extent = i <= x.rank() ? x[-i] : 1;
-      axis.step[k] = extent == 1 ? 0 : stride[k];
-      stride[k] *= extent;
-    }
-    if (axis.extent == 1) continue;
-    bool joins = !axes.empty();
-    for (size_t k = 0; k < spec.inputs.size(); ++k) {
-      joins = joins && axis.step[k] == axes.back().step[k] * axes.back().extent;
-    }
-    if (joins) {
-      axes.back().extent *= axis.extent;
-    } else {
-      axes.push_back(axis);
-    }
-  }
-  if (axes.empty()) axes.push_back({1, {}});
-  return {axes.rbegin(), axes.rend()};
-}
-
-// In plain order with stretched operands: an odometer over the outer axes, runs along the innermost, which is cut where
-// it is so long that there may be fewer rows than threads.
+// In plain order with stretched operands.
 Kernel Stretched(const KernelSpec& spec, RunMaker run_of) {
-  Kernel kernel = FlatKernel(spec, "broadcast loop", Format::Plain());
-  const std::vector<Axis> axes = AxesOf(spec);
   const size_t count = spec.inputs.size();
+  std::array<Shape, kMaxOperands + 1> shapes = {spec.outputs[0].shape};
+  std::array<int64_t, kMaxOperands + 1> sizes = {SizeOf(spec.outputs[0].dtype)};
+  for (size_t k = 0; k < count; ++k) {
+    shapes[k + 1] = spec.inputs[k].shape;
+    sizes[k + 1] = SizeOf(spec.inputs[k].dtype);
+  }
+  const auto walk = StretchedWalk<kMaxOperands + 1>(shapes[0], shapes, sizes);
   unsigned still = 0;
-  for (size_t k = 0; k < count; ++k) still |= static_cast<unsigned>(axes.back().step[k] == 0) << k;
-  const int64_t inner = axes.back().extent, rows = spec.outputs[0].shape.Elements() / inner;
-  const int64_t length = std::min<int64_t>(inner, kRun), parts = CeilDiv(inner, length);
-  const int64_t size = SizeOf(spec.outputs[0].dtype);
-  kernel.bind = [=, run = run_of(still)](const KernelArgs& args) -> Call {
-    Operands x{};
-    for (size_t k = 0; k < count; ++k) x[k] = static_cast<const std::byte*>(args.inputs[k]);
-    return [=, y = static_cast<std::byte*>(args.outputs[0])] {
-      ParallelFor(rows * parts, 1, kSerialElements / length, [&](int64_t begin, int64_t end, int) {
-        for (int64_t unit = begin; unit < end; ++unit) {
-          const int64_t row = unit / parts, first = unit % parts * length;
-          Operands at = x;
-          for (size_t k = 0; k < count; ++k) at[k] += first * axes.back().step[k];
-          int64_t rest = row;
-          for (size_t i = axes.size() - 1; i-- > 0;) {
-            const int64_t index = rest % axes[i].extent;
-            rest /= axes[i].extent;
-            for (size_t k = 0; k < count; ++k) at[k] += index * axes[i].step[k];
-          }
-          run(at, y + (row * inner + first) * size, std::min(length, inner - first));
-        }
-      });
-    };
-  };
-  return kernel;
+  for (size_t k = 0; k < count; ++k) still |= static_cast<unsigned>(walk.inner_steps()[k + 1] == 0) << k;
+  return WithLoop(FlatKernel(spec, "broadcast loop", Format::Plain()), [=, run = run_of(still)](const Arguments& args) {
+    walk.ForRuns([&](const auto& at, const auto&, int64_t n) {
+      Operands x{};
+      for (size_t k = 0; k < count; ++k) x[k] = args.in<std::byte>(static_cast<int>(k)) + at[k + 1];
+      run(x, args.out<std::byte>(0) + at[0], n);
+    });
+  });
 }
 
 // y = f(x0, ...): in memory order where every operand has y's shape or is one number. `zero_to_zero`: padding stays
@@ -134,19 +86,13 @@ Kernel Elementwise(const KernelSpec& spec, RunMaker run_of, bool zero_to_zero) {
     }
   }
   const int64_t n = StorageElements(format, shape), size = SizeOf(spec.outputs[0].dtype);
-  kernel.bind = [=, run = run_of(still)](const KernelArgs& args) -> Call {
-    Operands x{};
-    for (int k = 0; k < count; ++k) x[k] = static_cast<const std::byte*>(args.inputs[k]);
-    return [=, y = static_cast<std::byte*>(args.outputs[0])] {
-      if (n <= kSerialElements) return run(x, y, n);
-      ParallelFor(n, kGrain, 0, [&](int64_t begin, int64_t end, int) {
-        Operands at = x;
-        for (int k = 0; k < count; ++k) at[k] += begin * step[k];
-        run(at, y + begin * size, end - begin);
-      });
-    };
-  };
-  return kernel;
+  return WithLoop(std::move(kernel), [=, run = run_of(still)](const Arguments& args) {
+    ParallelFor(n, kGrain, kSerialElements, [&](int64_t begin, int64_t end, int) {
+      Operands x{};
+      for (int k = 0; k < count; ++k) x[k] = args.in<std::byte>(k) + begin * step[k];
+      run(x, args.out<std::byte>(0) + begin * size, end - begin);
+    });
+  });
 }
 
 template <class F, class T>
@@ -158,27 +104,27 @@ void NativeBinary(const T* a, const T* b, native::Result<F, T>* y, int64_t n) {
   for (int64_t i = 0; i < n; ++i) y[i] = native::Call<F, T>(a[i * kStepA], b[i * kStepB]);
 }
 
-// The loops of a function; float's are the vectors', where there are some.
+// The loops of a function; those of float and double are the vectors', where there are some.
 template <class F, class T>
 Run UnaryRun(unsigned) {
   constexpr size_t kActivation = native::ActivationFunctions::Find(F::kName);
-  if constexpr (!std::is_same_v<T, float> || (F::kFlags & kTruth) != 0) {
+  if constexpr (!std::is_floating_point_v<T> || (F::kFlags & kTruth) != 0) {
     return RunOf(NativeUnary<F, T>);
   } else if constexpr (kActivation < native::ActivationFunctions::kSize) {
-    return RunOf(BestLoops().activation[kActivation]);
+    return RunOf(BestLoops<T>().activation[kActivation]);
   } else {
-    return RunOf(BestLoops().UnaryOf<F>());
+    return RunOf(BestLoops<T>().template UnaryOf<F>());
   }
 }
 template <class F, class T>
 Run BinaryRun(unsigned still) {
-  constexpr bool kVectors = std::is_same_v<T, float> && (F::kFlags & kTruth) == 0;
+  constexpr bool kVectors = std::is_floating_point_v<T> && (F::kFlags & kTruth) == 0;
   constexpr size_t kGradient = native::ActivationGradFunctions::Find(F::kName);
   if constexpr (kVectors && kGradient < native::ActivationGradFunctions::kSize) {
-    return RunOf(BestLoops().activation_grad[kGradient]);
+    return RunOf(BestLoops<T>().activation_grad[kGradient]);
   } else if constexpr (kVectors) {
     constexpr size_t kIndex = native::BinaryFunctions::Find(F::kName);
-    const Loops& best = BestLoops();
+    const LoopsOf<T>& best = BestLoops<T>();
     const auto& loops = still == 2 ? best.binary_scalar_b : still == 1 ? best.binary_scalar_a : best.binary;
     return RunOf(loops[kIndex]);
   } else {
@@ -252,23 +198,29 @@ MaybeKernel MakeBroadcastTo(const KernelSpec& spec) {
 }
 
 // (g0, g1, y) -> (g0 + g1) [y > 0]
+template <class T>
+Run AddReluGradRun(unsigned) {
+  return [](const Operands& x, void* y, int64_t n) {
+    if constexpr (std::is_floating_point_v<T>) {
+      BestLoops<T>().add_relu_grad(As<T>(x[0]), As<T>(x[1]), As<T>(x[2]), static_cast<T*>(y), n);
+    } else {
+      const T zero{};
+      for (int64_t i = 0; i < n; ++i) {
+        const bool passes = native::Call<native::fn::Greater, T>(As<T>(x[2])[i], zero);
+        static_cast<T*>(y)[i] = passes ? native::Call<native::fn::Add, T>(As<T>(x[0])[i], As<T>(x[1])[i]) : zero;
+      }
+    }
+  };
+}
 MaybeKernel MakeAddReluGrad(const KernelSpec& spec) {
-  if (!AllFloat(spec)) return std::nullopt;
-  return Elementwise(
-      spec,
-      [](unsigned) -> Run {
-        return [loop = BestLoops().add_relu_grad](const Operands& x, void* y, int64_t n) {
-          loop(As<float>(x[0]), As<float>(x[1]), As<float>(x[2]), static_cast<float*>(y), n);
-        };
-      },
-      true);
+  return Dispatch(spec.outputs[0].dtype, [&]<class T>() { return Elementwise(spec, AddReluGradRun<T>, true); });
 }
 
 // y[begin..end) = the sum of `inputs`, in order. A tile of it stays in the nearest cache while they are added.
-using SumLoop = void (*)(const std::vector<void*>& inputs, void* y, int64_t begin, int64_t end);
+using SumLoop = void (*)(const std::vector<const void*>& inputs, void* y, int64_t begin, int64_t end);
 constexpr int64_t kTile = 2048;
 template <class T>
-void SumTiles(const std::vector<void*>& inputs, void* y, int64_t begin, int64_t end) {
+void SumTiles(const std::vector<const void*>& inputs, void* y, int64_t begin, int64_t end) {
   const Run add = BinaryRun<native::fn::Add, T>(0);
   const auto from = [&](const void* x, int64_t at) {
     return reinterpret_cast<const std::byte*>(static_cast<const T*>(x) + at);
@@ -282,7 +234,7 @@ void SumTiles(const std::vector<void*>& inputs, void* y, int64_t begin, int64_t 
 }
 // 16-bit floats are added in float and rounded once.
 template <class T>
-void SumHalves(const std::vector<void*>& inputs, void* y, int64_t begin, int64_t end) {
+void SumHalves(const std::vector<const void*>& inputs, void* y, int64_t begin, int64_t end) {
   float sum[kTile];
   for (int64_t at = begin; at < end; at += kTile) {
     const int64_t n = std::min(kTile, end - at);
@@ -308,13 +260,10 @@ MaybeKernel MakeAddN(const KernelSpec& spec) {
     if constexpr (std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>) return SumHalves<T>;
     return SumTiles<T>;
   });
-  kernel.bind = [=](const KernelArgs& args) -> Call {
-    const std::vector<void*> inputs(args.inputs.begin(), args.inputs.end());
-    return [=, y = args.outputs[0]] {
-      ParallelFor(n, kGrain, kSerialElements, [&](int64_t begin, int64_t end, int) { loop(inputs, y, begin, end); });
-    };
-  };
-  return kernel;
+  return WithLoop(std::move(kernel), [=](const Arguments& args) {
+    ParallelFor(n, kGrain, kSerialElements,
+                [&](int64_t begin, int64_t end, int) { loop(args.inputs, args.outputs[0], begin, end); });
+  });
 }
 
 constexpr KernelEntry kEntries[] = {

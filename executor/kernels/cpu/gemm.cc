@@ -4,61 +4,128 @@
 
 #include "base/checked.h"
 #include "engine/team.h"
-#include "executor/kernels/cpu/util.h"
+#include "executor/kernels/cpu/activation_pass.h"
+#include "executor/kernels/cpu/dnnl_util.h"
+#include "executor/kernels/cpu/simd/loops.h"
 
 namespace bindery::cpu {
 namespace {
 
-constexpr int64_t kRows = 64, kColumns = 64, kDepth = 128, kStrip = 8;  // of a tile; kStrip columns stay in registers
-
-// One tile of y += a b, with b's part of it packed: rows of kColumns.
-void AddTile(const double* a, int64_t a_row, int64_t a_column, const double* packed, double* y, int64_t y_row,
-             int64_t rows, int64_t columns, int64_t depth) {
-  for (int64_t i = 0; i < rows; ++i) {
-    for (int64_t j = 0; j < columns; j += kStrip) {
-      double sums[kStrip] = {};
-      const int64_t width = std::min(kStrip, columns - j);
-      std::copy_n(y + i * y_row + j, width, sums);
+// y (rows, kGemmTile) += a (rows, depth) b (depth, kGemmTile)
+template <class A>
+void AddProducts(const A* a, const A* b, A* y, int64_t rows, int64_t depth) {
+  if constexpr (std::is_floating_point_v<A>) {
+    static_assert(kGemmTile == LoopsOf<A>::kTile);
+    BestLoops<A>().add_products(a, b, y, rows, depth);
+  } else {
+    for (int64_t i = 0; i < rows; ++i) {
       for (int64_t p = 0; p < depth; ++p) {
-        const double factor = a[i * a_row + p * a_column];
-        for (int64_t q = 0; q < kStrip; ++q) sums[q] += factor * packed[p * kColumns + j + q];
+        const A factor = a[i * kGemmTile + p];
+        for (int64_t j = 0; j < kGemmTile; ++j) {
+          y[i * kGemmTile + j] = Sum(y[i * kGemmTile + j], factor, b[p * kGemmTile + j]);
+        }
       }
-      std::copy_n(sums, width, y + i * y_row + j);
     }
   }
 }
 
+template <class T>
+TileLoader<T> LoaderOf(const GemmOperand& from) {
+  return [from](const Arguments& args, const TilePart& part, Accumulator<T>* tile) {
+    const T* x = args.in<T>(from.input) + part.product % from.matrices * from.next_matrix + part.row * from.row;
+    for (int64_t j = 0; j < part.columns; ++j) {
+      const int64_t at = part.column + j;
+      const T* column = x + at % from.split * from.column + at / from.split * from.next_part;
+      for (int64_t i = 0; i < part.rows; ++i) tile[i * kGemmTile + j] = Widened(column[i * from.row]);
+    }
+  };
+}
+
+// Rows and columns, which may lie either way, as oneDNN's matrix.
+dnnl::memory::desc DescOf(int64_t rows, int64_t columns, const GemmOperand& from) {
+  return {{rows, columns}, dnnl::memory::data_type::f32, dnnl::memory::dims{from.row, from.column}};
+}
+
+MaybeKernel DnnlGemm(const KernelSpec& spec, const GemmSpec& g) {
+  const auto a = DescOf(g.m, g.k, g.a), b = DescOf(g.k, g.n, g.b), y = DescOf(g.m, g.n, {0, g.n, 1});
+  const auto bias = DescOf(1, g.n, {0, g.n, 1});
+  std::vector<DnnlArgument> arguments = {{DNNL_ARG_SRC, a, DnnlArgument::kInput, g.a.input},
+                                         {DNNL_ARG_WEIGHTS, b, DnnlArgument::kInput, g.b.input},
+                                         {DNNL_ARG_DST, y, DnnlArgument::kOutput, 0}};
+  if (g.bias >= 0) arguments.push_back({DNNL_ARG_BIAS, bias, DnnlArgument::kInput, g.bias});
+  MaybeKernel kernel = MakeDnnl<dnnl::matmul>(
+      spec, 2 * g.work(),
+      [&] {
+        const auto product = g.bias >= 0 ? dnnl::matmul::desc(a, b, bias, y) : dnnl::matmul::desc(a, b, y);
+        return dnnl::matmul::primitive_desc(product, UserScratchpad(), Engine(), true);
+      },
+      std::move(arguments));
+  if (kernel) kernel = ActivationPass(g.activation).After(*std::move(kernel), g.m * g.n);
+  return kernel;
+}
+
 }  // namespace
 
-Kernel Float64Gemm(const KernelSpec& spec, int64_t m, int64_t n, int64_t k, const GemmOperand& a,
-                   const GemmOperand& b) {
-  Kernel kernel = PlainKernel(spec, "gemm");
-  const int64_t wide = CeilDiv(n, kColumns), tiles = CeilDiv(m, kRows) * wide;
-  const double work = static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
-  const int64_t serial_below = work <= kSerialElements ? tiles : 0;
-  kernel.bind = [=](const KernelArgs& args) -> Call {
-    return [=, left = static_cast<const double*>(args.inputs[a.input]),
-            right = static_cast<const double*>(args.inputs[b.input]), y = static_cast<double*>(args.outputs[0])] {
-      ParallelFor(tiles, 1, serial_below, [&](int64_t begin, int64_t end, int) {
-        alignas(64) double packed[kDepth * kColumns];
-        for (int64_t tile = begin; tile < end; ++tile) {
-          const int64_t i = tile / wide * kRows, j = tile % wide * kColumns;
-          const int64_t rows = std::min(kRows, m - i), columns = std::min(kColumns, n - j);
-          for (int64_t r = 0; r < rows; ++r) std::fill_n(y + (i + r) * n + j, columns, 0.0);
-          for (int64_t first = 0; first < k; first += kDepth) {
-            const int64_t depth = std::min(kDepth, k - first);
-            for (int64_t p = 0; p < depth; ++p) {
-              const double* row = right + (first + p) * b.row + j * b.column;
-              for (int64_t q = 0; q < kColumns; ++q) packed[p * kColumns + q] = q < columns ? row[q * b.column] : 0.0;
-            }
-            AddTile(left + i * a.row + first * a.column, a.row, a.column, packed, y + i * n + j, n, rows, columns,
-                    depth);
-          }
+template <class T>
+MaybeKernel OwnGemm(const KernelSpec& spec, const GemmSpec& g, TileLoader<T> load_b) {
+  using A = Accumulator<T>;
+  typename LoopsOf<double>::UnaryLoop activation = nullptr;
+  if constexpr (std::is_floating_point_v<T>) {
+    activation = ActivationPass<double>(g.activation).loop;
+  } else if (g.activation != ActivationType::kNone) {
+    return std::nullopt;
+  }
+  int64_t rows = kGemmTile;  // of a tile; fewer if there are not enough for every thread, which changes no result
+  const int64_t wide = CeilDiv(g.n, kGemmTile);
+  while (rows > 8 && g.products * CeilDiv(g.m, rows) * wide < 2 * spec.threads) rows /= 2;
+  const int64_t high = CeilDiv(g.m, rows), tiles = g.products * high * wide;
+  return WithLoop(PlainKernel(spec, "gemm"), [=, load_a = LoaderOf<T>(g.a)](const Arguments& args) {
+    const T* bias = g.bias >= 0 ? args.in<T>(g.bias) : nullptr;
+    ParallelFor(tiles, 1, g.work() <= kSerialElements ? tiles : 0, [&](int64_t begin, int64_t end, int) {
+      alignas(64) A a[kGemmTile * kGemmTile], b[kGemmTile * kGemmTile], sums[kGemmTile * kGemmTile];
+      std::ranges::fill(b, A{});  // its last columns may be missing
+      for (int64_t tile = begin; tile < end; ++tile) {
+        const int64_t product = tile / (high * wide), row = tile / wide % high * rows, column = tile % wide * kGemmTile;
+        const int64_t height = std::min(rows, g.m - row), width = std::min(kGemmTile, g.n - column);
+        std::fill_n(sums, height * kGemmTile, A{});
+        for (int64_t at = 0; at < g.k; at += kGemmTile) {
+          const int64_t depth = std::min(kGemmTile, g.k - at);
+          load_a(args, {product, row, height, at, depth}, a);
+          load_b(args, {product, at, depth, column, width}, b);
+          AddProducts(a, b, sums, height, depth);
         }
-      });
-    };
-  };
-  return kernel;
+        for (int64_t i = 0; i < height; ++i) {
+          A* sum = sums + i * kGemmTile;
+          const T* add = bias ? bias + (g.bias_of_rows ? product % g.a.matrices * g.m + row + i : column) : nullptr;
+          for (int64_t j = 0; j < width && add; ++j) sum[j] = Sum(sum[j], Widened(add[g.bias_of_rows ? 0 : j]));
+          if constexpr (std::is_floating_point_v<A>) {
+            if (activation) activation(sum, sum, width);
+          }
+          T* y = args.out<T>(0) + (product * g.m + row + i) * g.n + column;
+          for (int64_t j = 0; j < width; ++j) y[j] = Narrowed<T>(sum[j]);
+        }
+      }
+    });
+  });
+}
+
+template MaybeKernel OwnGemm<float>(const KernelSpec&, const GemmSpec&, TileLoader<float>);
+template MaybeKernel OwnGemm<double>(const KernelSpec&, const GemmSpec&, TileLoader<double>);
+template MaybeKernel OwnGemm<int8_t>(const KernelSpec&, const GemmSpec&, TileLoader<int8_t>);
+template MaybeKernel OwnGemm<int16_t>(const KernelSpec&, const GemmSpec&, TileLoader<int16_t>);
+template MaybeKernel OwnGemm<int32_t>(const KernelSpec&, const GemmSpec&, TileLoader<int32_t>);
+template MaybeKernel OwnGemm<int64_t>(const KernelSpec&, const GemmSpec&, TileLoader<int64_t>);
+template MaybeKernel OwnGemm<uint8_t>(const KernelSpec&, const GemmSpec&, TileLoader<uint8_t>);
+template MaybeKernel OwnGemm<uint16_t>(const KernelSpec&, const GemmSpec&, TileLoader<uint16_t>);
+template MaybeKernel OwnGemm<uint32_t>(const KernelSpec&, const GemmSpec&, TileLoader<uint32_t>);
+template MaybeKernel OwnGemm<uint64_t>(const KernelSpec&, const GemmSpec&, TileLoader<uint64_t>);
+template MaybeKernel OwnGemm<bool>(const KernelSpec&, const GemmSpec&, TileLoader<bool>);
+
+MaybeKernel Gemm(const KernelSpec& spec, const GemmSpec& g) {
+  if (AllFloat(spec) && g.products == 1) {
+    if (MaybeKernel kernel = DnnlGemm(spec, g)) return kernel;
+  }
+  return OfGemmTypes(spec.outputs[0].dtype, [&]<class T>() { return OwnGemm<T>(spec, g, LoaderOf<T>(g.b)); });
 }
 
 }  // namespace bindery::cpu

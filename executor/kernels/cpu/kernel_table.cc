@@ -24,7 +24,6 @@ KernelRows RelationKernels();
 KernelRows ShapeKernels();
 KernelRows SliceKernels();
 KernelRows SoftmaxKernels();
-KernelRows SoftmaxOutputKernels();
 KernelRows UnaryKernels();
 MaybeKernel MakeFastReorder(DType dtype, const Shape& shape, const Format& from, const Format& to, int threads);
 
@@ -46,7 +45,7 @@ const KernelTable& CpuKernels() {
       {BatchNormKernels(), BinaryKernels(), CastKernels(), ConcatKernels(), ConvolutionKernels(), DotKernels(),
        DropoutKernels(), ElementwiseKernels(), FullyConnectedKernels(), LossKernels(), PoolingKernels(),
        PredicateKernels(), ReduceKernels(), RelationKernels(), ShapeKernels(), SliceKernels(), SoftmaxKernels(),
-       SoftmaxOutputKernels(), UnaryKernels()},
+       UnaryKernels()},
       MakeFastReorder, ThroughFloat, Translate);
   return table;
 }

@@ -10,20 +10,20 @@
 namespace bindery::cpu {
 namespace {
 
+Kernel SerialKernel(const KernelSpec& spec, const char* implementation) {
+  Kernel kernel = PlainKernel(spec, implementation);
+  kernel.threads = 1;
+  return kernel;
+}
+
 template <class F>
 MaybeKernel CountIf(const KernelSpec& spec, F counts) {
-  if (!AllFloatButLabel(spec, 0)) return std::nullopt;
-  Kernel kernel = PlainKernel(spec, "loop");
-  kernel.threads = 1;
-  const int64_t n = spec.inputs[0].shape.Elements();
-  kernel.bind = [=, dtype = spec.inputs[0].dtype](const KernelArgs& args) -> Call {
-    return [=, x = Labels{args.inputs[0], dtype}, y = Out(args, 0)] {
-      int64_t count = 0;
-      for (int64_t i = 0; i < n; ++i) count += counts(x[i]);
-      *y = static_cast<float>(count);
-    };
-  };
-  return kernel;
+  return Dispatch(spec.inputs[0].dtype, [&]<class T>() {
+    return WithLoop(SerialKernel(spec, "loop"), [counts, n = spec.inputs[0].shape.Elements()](const Arguments& args) {
+      const T* x = args.in<T>(0);
+      *args.out(0) = static_cast<float>(std::count_if(x, x + n, [&](T v) { return counts(LoadDouble(v)); }));
+    });
+  });
 }
 
 // label -> (1)
@@ -39,59 +39,51 @@ MaybeKernel MakeCountAbove(const KernelSpec& spec) {
 }
 
 // (output, label) -> (output - label) grad_scale / (elements per sample)
+template <class T>
 MaybeKernel MakeLinearRegressionOutputGrad(const KernelSpec& spec) {
-  if (!AllFloatButLabel(spec, 1)) return std::nullopt;
-  Kernel kernel = FlatKernel(spec, "loop", Format::Plain());
   const ValueType& output = spec.inputs[0];
   const int64_t n = output.shape.Elements();
   const int64_t samples = output.shape.rank() == 0 ? 1 : output.shape[std::max(output.batch_axis, 0)];
   const double grad_scale = spec.attributes<LinearRegressionOutputAttrs>().grad_scale;
-  const float factor = static_cast<float>(grad_scale / static_cast<double>(n / samples));
-  kernel.bind = [=, dtype = spec.inputs[1].dtype](const KernelArgs& args) -> Call {
-    return [=, y = In(args, 0), label = Labels{args.inputs[1], dtype}, dx = Out(args, 0)] {
-      const Loops& loops = BestLoops();
-      ParallelFor(n, kGrain, kSerialElements, [&](int64_t begin, int64_t end, int) {
-        constexpr int64_t kTile = 2048;  // the labels and the difference stay in the nearest cache
-        float tile[kTile];
-        for (int64_t at = begin; at < end; at += kTile) {
-          const int64_t m = std::min(kTile, end - at);
-          const float* targets = tile;
-          if (label.dtype == DType::kFloat32) {
-            targets = static_cast<const float*>(label.data) + at;
-          } else {
-            for (int64_t i = 0; i < m; ++i) tile[i] = static_cast<float>(label[at + i]);
-          }
-          loops.BinaryOf<native::fn::Sub>()(y + at, targets, dx + at, m);
-          loops.scale(dx + at, dx + at, m, factor);
+  const T factor = static_cast<T>(grad_scale / static_cast<double>(n / samples));
+  return WithLoop(FlatKernel(spec, "loop", Format::Plain()), [=, dtype = spec.inputs[1].dtype](const Arguments& args) {
+    const LoopsOf<T>& loops = BestLoops<T>();
+    const Numbers label(dtype, args.inputs[1]);
+    ParallelFor(n, kGrain, kSerialElements, [&](int64_t begin, int64_t end, int) {
+      constexpr int64_t kTile = 2048;  // the labels and the difference stay in the nearest cache
+      T tile[kTile];
+      for (int64_t at = begin; at < end; at += kTile) {
+        const int64_t m = std::min(kTile, end - at);
+        const T* targets = tile;
+        if (dtype == kDTypeOf<T>) {
+          targets = args.in<T>(1) + at;
+        } else {
+          for (int64_t i = 0; i < m; ++i) tile[i] = static_cast<T>(label[at + i]);
         }
-      });
-    };
-  };
-  return kernel;
+        T* dx = args.out<T>(0) + at;
+        loops.template BinaryOf<native::fn::Sub>()(args.in<T>(0) + at, targets, dx, m);
+        loops.scale(dx, dx, m, factor);
+      }
+    });
+  });
 }
 
 // [valid count] -> grad_scale / divisor
 MaybeKernel MakeMakeLossGrad(const KernelSpec& spec) {
   const auto attrs = spec.attributes<MakeLossGradAttrs>();
-  if (!AllFloat(spec)) return std::nullopt;
-  Kernel kernel = PlainKernel(spec, "scalar");
-  kernel.threads = 1;
-  kernel.bind = [=](const KernelArgs& args) -> Call {
-    const float* valid = attrs.normalization == Normalization::kValid ? In(args, 0) : nullptr;
-    return [=, dx = Out(args, 0), step = args.step] {
-      double divisor = 1;
-      if (attrs.normalization == Normalization::kBatch) divisor = static_cast<double>(step->batch_size);
-      if (valid) divisor = std::max(1.0, static_cast<double>(*valid));
-      *dx = static_cast<float>(attrs.grad_scale / divisor);
-    };
-  };
-  return kernel;
+  const DType valid_dtype = spec.inputs.empty() ? DType::kFloat32 : spec.inputs[0].dtype;
+  return WithLoop(SerialKernel(spec, "scalar"), [=, dtype = spec.outputs[0].dtype](const Arguments& args) {
+    const void* valid = args.inputs.empty() ? nullptr : args.inputs[0];
+    const double dx = attrs.grad_scale / DivisorOf(attrs.normalization, *args.step, valid_dtype, valid);
+    Dispatch(dtype, [&]<class T>() { *args.out<T>(0) = StoreDouble<T>(dx); });
+  });
 }
 
 constexpr KernelEntry kEntries[] = {
     {"CountValid", MakeCountValid},
     {"CountAbove", MakeCountAbove},
-    {"LinearRegressionOutputGrad", MakeLinearRegressionOutputGrad},
+    {"LinearRegressionOutputGrad",
+     OfReals<MakeLinearRegressionOutputGrad<float>, MakeLinearRegressionOutputGrad<double>>},
     {"MakeLossGrad", MakeMakeLossGrad},
 };
 

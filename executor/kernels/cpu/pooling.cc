@@ -12,6 +12,7 @@
 #include "base/checked.h"
 #include "engine/team.h"
 #include "executor/kernel_table.h"
+#include "executor/kernels/cpu/accumulator.h"
 #include "executor/kernels/cpu/simd/loops.h"
 #include "executor/kernels/cpu/util.h"
 
@@ -112,7 +113,7 @@ struct Geometry {
         return static_cast<double>(axis.Counted(p, count_padding));
       };
       const double divisor = counted(d, od) * counted(h, oh) * counted(w, begin);  // may exceed an int64
-      f(list->row, origin, begin * lanes, 1 / static_cast<float>(divisor));
+      f(list->row, origin, begin * lanes, divisor);
       begin = end;
     }
   }
@@ -164,9 +165,47 @@ std::optional<Format> FormatOfState(const Format& state, int rank) {
   return std::nullopt;
 }
 
+// The loops of simd/loops.h for integers, too. NaN wins, of equal maxima the first.
+template <class F>
+void ForOutputs(const Loops::PoolRow& row, const F& f) {
+  for (int64_t output = 0; output < row.outputs; ++output) {
+    for (int64_t l = 0; l < row.lanes; ++l) f(output * row.step + l, output * row.lanes + l);
+  }
+}
+
+template <class T, class Index>
+void MaxPool(const Loops::PoolRow& row, const T* x, T* y, Index* index) {
+  if constexpr (std::is_floating_point_v<T>) {
+    if constexpr (sizeof(Index) == 1) return BestLoops<T>().max_pool(row, x, y, index);
+    if constexpr (sizeof(Index) == 4) return BestLoops<T>().max_pool_wide(row, x, y, index);
+  } else {
+    ForOutputs(row, [&](int64_t from, int64_t to) {
+      int64_t best = 0;
+      for (int64_t t = 1; t < row.count; ++t) {
+        if (x[from + row.offsets[t]] > x[from + row.offsets[best]]) best = t;
+      }
+      y[to] = x[from + row.offsets[best]];
+      if (index) index[to] = static_cast<Index>(row.taps[best]);
+    });
+  }
+}
+
+template <class T>
+void AveragePool(const Loops::PoolRow& row, const T* x, T* y, double divisor) {
+  if constexpr (std::is_floating_point_v<T>) {
+    BestLoops<T>().average_pool(row, x, y, 1 / static_cast<T>(divisor));
+  } else {
+    ForOutputs(row, [&](int64_t from, int64_t to) {
+      Accumulator<T> sum = 0;
+      for (int64_t t = 0; t < row.count; ++t) sum = Sum(sum, Widened(x[from + row.offsets[t]]));
+      y[to] = Narrowed<T>(sum, static_cast<int64_t>(std::min(divisor, 0x1p62)));
+    });
+  }
+}
+
 // data -> y [, state if max]
-MaybeKernel MakePooling(const KernelSpec& spec) {
-  if (spec.inputs[0].dtype != DType::kFloat32) return std::nullopt;
+template <class T>
+MaybeKernel PoolingOf(const KernelSpec& spec) {
   const Format format = FormatFor(spec);
   const Geometry g(spec.attributes<PoolingAttrs>(), spec.inputs[0].shape, format);
   if (g.taps() > std::numeric_limits<int32_t>::max()) return std::nullopt;
@@ -175,36 +214,38 @@ MaybeKernel MakePooling(const KernelSpec& spec) {
   kernel.output_formats[0] = Canonical(format, spec.outputs[0].shape);
   if (g.is_max) kernel.output_formats[1] = Format::Opaque(g.state_bytes(), (kFamily + ToString(format)).c_str());
   kernel.scratch_bytes = g.scratch_bytes(spec.threads);
-  kernel.bind = [g, threads = spec.threads](const KernelArgs& args) -> Call {
-    return [=, x = In(args, 0), y = Out(args, 0), state = g.is_max ? args.outputs[1] : nullptr,
-            scratch = args.scratch] {
-      const Loops& loops = BestLoops();
-      const int64_t rows = g.planes * g.out_rows();
-      ParallelFor(rows, 1, g.is_small() ? rows : 0, [&](int64_t begin, int64_t end, int thread) {
-        TapList list = g.TapsFor(scratch, threads, thread);
-        for (int64_t r = begin; r < end; ++r) {
-          const float* plane = x + r / g.out_rows() * g.in_plane();
-          g.ForRuns(
-              r % g.out_rows(), &list, [&](const Loops::PoolRow& run, int64_t origin, int64_t column, float scale) {
-                const int64_t at = r * g.out_row() + column;
-                if (!g.is_max) {
-                  loops.average_pool(run, plane + origin, y + at, scale);
-                } else if (g.narrow_index()) {
-                  loops.max_pool(run, plane + origin, y + at, state ? static_cast<uint8_t*>(state) + at : nullptr);
-                } else {
-                  loops.max_pool_wide(run, plane + origin, y + at, state ? static_cast<int32_t*>(state) + at : nullptr);
-                }
-              });
-        }
-      });
-    };
-  };
-  return kernel;
+  return WithLoop(std::move(kernel), [g, threads = spec.threads](const Arguments& args) {
+    const int64_t rows = g.planes * g.out_rows();
+    uint8_t* narrow = g.is_max && g.narrow_index() ? args.out<uint8_t>(1) : nullptr;
+    int32_t* wide = g.is_max && !g.narrow_index() ? args.out<int32_t>(1) : nullptr;
+    ParallelFor(rows, 1, g.is_small() ? rows : 0, [&](int64_t begin, int64_t end, int thread) {
+      TapList list = g.TapsFor(args.scratch, threads, thread);
+      for (int64_t r = begin; r < end; ++r) {
+        const T* plane = args.in<T>(0) + r / g.out_rows() * g.in_plane();
+        g.ForRuns(r % g.out_rows(), &list,
+                  [&](const Loops::PoolRow& run, int64_t origin, int64_t column, double divisor) {
+                    const int64_t at = r * g.out_row() + column;
+                    const T* from = plane + origin;
+                    T* to = args.out<T>(0) + at;
+                    if (!g.is_max) return AveragePool(run, from, to, divisor);
+                    if (g.narrow_index()) return MaxPool(run, from, to, narrow ? narrow + at : nullptr);
+                    MaxPool(run, from, to, wide ? wide + at : nullptr);
+                  });
+      }
+    });
+  });
+}
+
+MaybeKernel MakePooling(const KernelSpec& spec) {
+  return Dispatch(spec.inputs[0].dtype, [&]<class T>() -> MaybeKernel {
+    if constexpr (std::is_arithmetic_v<T>) return PoolingOf<T>(spec);
+    return std::nullopt;
+  });
 }
 
 // (dy [, state if max]) -> dx. A plane is one thread's: windows may overlap.
+template <class T>
 MaybeKernel MakePoolingGrad(const KernelSpec& spec) {
-  if (spec.inputs[0].dtype != DType::kFloat32) return std::nullopt;
   const auto& attrs = spec.attributes<PoolingGradAttrs>();
   const Shape& shape = spec.outputs[0].shape;
   Format format = FormatFor(spec);
@@ -220,37 +261,34 @@ MaybeKernel MakePoolingGrad(const KernelSpec& spec) {
   kernel.output_formats[0] = Canonical(format, shape);
   if (g.is_max) kernel.input_formats[1] = spec.input_formats[1];
   kernel.scratch_bytes = g.scratch_bytes(spec.threads);
-  kernel.bind = [g, threads = spec.threads](const KernelArgs& args) -> Call {
-    return
-        [=, dy = In(args, 0), dx = Out(args, 0), state = g.is_max ? args.inputs[1] : nullptr, scratch = args.scratch] {
-          const Loops& loops = BestLoops();
-          ParallelFor(g.planes, 1, g.is_small() ? g.planes : 0, [&](int64_t begin, int64_t end, int thread) {
-            TapList list = g.TapsFor(scratch, threads, thread);
-            for (int64_t p = begin; p < end; ++p) {
-              float* plane = dx + p * g.in_plane();
-              std::fill_n(plane, g.in_plane(), 0.0f);
-              for (int64_t r = 0; r < g.out_rows(); ++r) {
-                g.ForRuns(r, &list, [&](const Loops::PoolRow& run, int64_t origin, int64_t column, float scale) {
-                  const int64_t at = (p * g.out_rows() + r) * g.out_row() + column;
-                  if (!g.is_max) {
-                    loops.average_pool_grad(run, dy + at, plane + origin, scale);
-                  } else if (g.narrow_index()) {
-                    loops.max_pool_grad(run, dy + at, static_cast<const uint8_t*>(state) + at, plane + origin);
-                  } else {
-                    loops.max_pool_grad_wide(run, dy + at, static_cast<const int32_t*>(state) + at, plane + origin);
-                  }
-                });
-              }
+  return WithLoop(std::move(kernel), [g, threads = spec.threads](const Arguments& args) {
+    const LoopsOf<T>& loops = BestLoops<T>();
+    ParallelFor(g.planes, 1, g.is_small() ? g.planes : 0, [&](int64_t begin, int64_t end, int thread) {
+      TapList list = g.TapsFor(args.scratch, threads, thread);
+      for (int64_t p = begin; p < end; ++p) {
+        T* plane = args.out<T>(0) + p * g.in_plane();
+        std::fill_n(plane, g.in_plane(), T{0});
+        for (int64_t r = 0; r < g.out_rows(); ++r) {
+          g.ForRuns(r, &list, [&](const Loops::PoolRow& run, int64_t origin, int64_t column, double divisor) {
+            const int64_t at = (p * g.out_rows() + r) * g.out_row() + column;
+            const T* dy = args.in<T>(0) + at;
+            if (!g.is_max) {
+              loops.average_pool_grad(run, dy, plane + origin, 1 / static_cast<T>(divisor));
+            } else if (g.narrow_index()) {
+              loops.max_pool_grad(run, dy, args.in<uint8_t>(1) + at, plane + origin);
+            } else {
+              loops.max_pool_grad_wide(run, dy, args.in<int32_t>(1) + at, plane + origin);
             }
           });
-        };
-  };
-  return kernel;
+        }
+      }
+    });
+  });
 }
 
 constexpr KernelEntry kEntries[] = {
     {"Pooling", MakePooling},
-    {"PoolingGrad", MakePoolingGrad},
+    {"PoolingGrad", OfReals<MakePoolingGrad<float>, MakePoolingGrad<double>>},
 };
 
 }  // namespace

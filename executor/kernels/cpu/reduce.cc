@@ -7,16 +7,19 @@
 #include "symbol/ops/reduce.h"
 
 #include <algorithm>
-#include <limits>
+#include <numeric>
+#include <optional>
 #include <type_traits>
 #include <vector>
 
 #include "base/checked.h"
 #include "engine/team.h"
 #include "executor/kernel_table.h"
+#include "executor/kernels/cpu/accumulator.h"
 #include "executor/kernels/cpu/copy.h"
 #include "executor/kernels/cpu/simd/loops.h"
 #include "executor/kernels/cpu/util.h"
+#include "executor/kernels/cpu/walk.h"
 
 namespace bindery::cpu {
 namespace {
@@ -94,54 +97,27 @@ struct Blocks {
   }
 };
 
-// What results are accumulated in.
-template <class T>
-using Accumulator =
-    std::conditional_t<!std::is_integral_v<T>, double, std::conditional_t<std::is_unsigned_v<T>, uint64_t, int64_t>>;
+// f(offset in the data, number of elements) for the runs of a block.
+template <class F>
+void ForBlock(const Reduction& r, const Blocks& blocks, int64_t block, const F& f) {
+  const int64_t k = block / blocks.per_result(), group = block / blocks.parts % blocks.groups;
+  const int64_t first = block % blocks.parts * blocks.length, n = std::min(blocks.length, r.inner() - first);
+  const int64_t begin = group * blocks.runs, end = std::min(begin + blocks.runs, r.reduced());
+  for (int64_t j = begin; j < end; ++j) f(r.KeptOffset(k) + first + r.ReducedOffset(j), n);
+}
 
 // Integers wrap around; NaN is greatest.
 template <Function kFunction, class A>
 A Join(A a, A b) {
-  if constexpr (kFunction == Function::kMax) {
-    return b > a || b != b ? b : a;
-  } else if constexpr (std::is_integral_v<A>) {
-    return static_cast<A>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
-  } else {
-    return a + b;
-  }
-}
-
-template <class T>
-Accumulator<T> Load(T x) {
-  if constexpr (std::is_integral_v<T>) {
-    return x;
-  } else {
-    return LoadDouble(x);
-  }
-}
-
-// The result, of a mean divided by its elements: to the nearest even number, as far as the type goes.
-template <class T>
-T Finish(Accumulator<T> result, int64_t divisor) {
-  if constexpr (std::is_same_v<T, bool>) {
-    return result != 0;
-  } else if constexpr (std::is_integral_v<T>) {
-    using A = Accumulator<T>;
-    const A by = static_cast<A>(divisor), rest = result % by;
-    const A twice = rest < 0 ? -rest * 2 : rest * 2;
-    result /= by;
-    if (twice > by || (twice == by && result % 2 != 0)) result += rest < 0 ? -1 : 1;
-    return static_cast<T>(std::clamp<A>(result, std::numeric_limits<T>::min(), std::numeric_limits<T>::max()));
-  } else {
-    return StoreDouble<T>(result / static_cast<double>(divisor));
-  }
+  if constexpr (kFunction == Function::kMax) return b > a || b != b ? b : a;
+  return Sum(a, b);
 }
 
 // A reduction of elements of type T.
 template <class T, Function kFunction>
 struct Reducer {
   using A = Accumulator<T>;
-  static constexpr bool kMax = kFunction == Function::kMax, kVectors = std::is_same_v<T, float>;
+  static constexpr bool kMax = kFunction == Function::kMax, kVectors = std::is_floating_point_v<T>;
   Reduction r;
 
   int64_t divisor() const { return kFunction == Function::kMean ? r.count() : 1; }
@@ -149,26 +125,23 @@ struct Reducer {
   // n >= 1 elements, joined.
   static A JoinRun(const T* x, int64_t n) {
     if constexpr (kVectors && kMax) {
-      return static_cast<double>(BestLoops().max(x, n));
+      return static_cast<double>(BestLoops<T>().max(x, n));
     } else if constexpr (kVectors) {
-      return BestLoops().sum(x, n);
+      return BestLoops<T>().sum(x, n);
     } else {
-      A result = Load(x[0]);
-      for (int64_t i = 1; i < n; ++i) result = Join<kFunction>(result, Load(x[i]));
+      A result = Widened(x[0]);
+      for (int64_t i = 1; i < n; ++i) result = Join<kFunction>(result, Widened(x[i]));
       return result;
     }
   }
 
   A JoinBlock(const Blocks& blocks, const T* x, int64_t block) const {
-    const int64_t k = block / blocks.per_result(), group = block / blocks.parts % blocks.groups;
-    const int64_t first = block % blocks.parts * blocks.length, n = std::min(blocks.length, r.inner() - first);
-    const int64_t begin = group * blocks.runs, end = std::min(begin + blocks.runs, r.reduced());
-    const T* start = x + r.KeptOffset(k) + first;
-    A result = JoinRun(start + r.ReducedOffset(begin), n);
-    for (int64_t j = begin + 1; j < end; ++j) {
-      result = Join<kFunction>(result, JoinRun(start + r.ReducedOffset(j), n));
-    }
-    return result;
+    std::optional<A> result;
+    ForBlock(r, blocks, block, [&](int64_t at, int64_t n) {
+      const A run = JoinRun(x + at, n);
+      result = result ? Join<kFunction>(*result, run) : run;
+    });
+    return *result;
   }
 
   // One strip of results: columns [first, first + n) of the kept position k.
@@ -177,19 +150,19 @@ struct Reducer {
     T* to = y + k * r.inner() + first;
     if constexpr (kVectors && kMax) {
       std::copy_n(column, n, to);
-      for (int64_t j = 1; j < r.reduced(); ++j) BestLoops().max_to(column + r.ReducedOffset(j), to, n);
+      for (int64_t j = 1; j < r.reduced(); ++j) BestLoops<T>().max_to(column + r.ReducedOffset(j), to, n);
     } else {
       A results[kStrip] = {};
-      if (kMax) std::transform(column, column + n, results, Load<T>);
+      if (kMax) std::transform(column, column + n, results, Widened<T>);
       for (int64_t j = kMax ? 1 : 0; j < r.reduced(); ++j) {
         const T* row = column + r.ReducedOffset(j);
         if constexpr (kVectors) {
-          BestLoops().add_to(row, results, n);
+          BestLoops<T>().add_to(row, results, n);
         } else {
-          for (int64_t i = 0; i < n; ++i) results[i] = Join<kFunction>(results[i], Load(row[i]));
+          for (int64_t i = 0; i < n; ++i) results[i] = Join<kFunction>(results[i], Widened(row[i]));
         }
       }
-      for (int64_t i = 0; i < n; ++i) to[i] = Finish<T>(results[i], divisor());
+      for (int64_t i = 0; i < n; ++i) to[i] = Narrowed<T>(results[i], divisor());
     }
   }
 
@@ -200,28 +173,26 @@ struct Reducer {
     const int64_t n = r.kept() * blocks.per_result();
     const bool whole = blocks.per_result() == 1;
     if (!whole) kernel.scratch_bytes = n * static_cast<int64_t>(sizeof(A));
-    kernel.bind = [=, own = *this](const KernelArgs& args) -> Call {
-      return [=, x = static_cast<const T*>(args.inputs[0]), y = static_cast<T*>(args.outputs[0]),
-              results = static_cast<A*>(args.scratch)] {
-        ParallelFor(n, 1, own.r.elements() <= kSerialElements ? n : 0, [&](int64_t begin, int64_t end, int) {
-          for (int64_t block = begin; block < end; ++block) {
-            const A result = own.JoinBlock(blocks, x, block);
-            if (whole) {
-              y[block] = Finish<T>(result, own.divisor());
-            } else {
-              results[block] = result;
-            }
+    return WithLoop(std::move(kernel), [=, own = *this](const Arguments& args) {
+      const T* x = args.in<T>(0);
+      T* y = args.out<T>(0);
+      A* results = static_cast<A*>(args.scratch);
+      ParallelFor(n, 1, own.r.elements() <= kSerialElements ? n : 0, [&](int64_t begin, int64_t end, int) {
+        for (int64_t block = begin; block < end; ++block) {
+          const A result = own.JoinBlock(blocks, x, block);
+          if (whole) {
+            y[block] = Narrowed<T>(result, own.divisor());
+          } else {
+            results[block] = result;
           }
-        });
-        for (int64_t k = 0; k < own.r.kept() && !whole; ++k) {
-          const A* parts = results + k * blocks.per_result();
-          A result = parts[0];
-          for (int64_t i = 1; i < blocks.per_result(); ++i) result = Join<kFunction>(result, parts[i]);
-          y[k] = Finish<T>(result, own.divisor());
         }
-      };
-    };
-    return kernel;
+      });
+      for (int64_t k = 0; k < own.r.kept() && !whole; ++k) {
+        const A* parts = results + k * blocks.per_result();
+        y[k] = Narrowed<T>(std::accumulate(parts + 1, parts + blocks.per_result(), parts[0], Join<kFunction, A>),
+                           own.divisor());
+      }
+    });
   }
 
   Kernel ByStrips(const KernelSpec& spec) const {
@@ -229,17 +200,14 @@ struct Reducer {
     int64_t strip = kStrip;  // narrower ones if there is not one for every thread; that changes no result
     while (strip > 32 && r.kept() * CeilDiv(r.inner(), strip) < spec.threads) strip /= 2;
     const int64_t strips = CeilDiv(r.inner(), strip), units = r.kept() * strips;
-    kernel.bind = [=, own = *this](const KernelArgs& args) -> Call {
-      return [=, x = static_cast<const T*>(args.inputs[0]), y = static_cast<T*>(args.outputs[0])] {
-        ParallelFor(units, 1, own.r.elements() <= kSerialElements ? units : 0, [&](int64_t begin, int64_t end, int) {
-          for (int64_t unit = begin; unit < end; ++unit) {
-            const int64_t first = unit % strips * strip;
-            own.JoinStrip(x, y, unit / strips, first, std::min(strip, own.r.inner() - first));
-          }
-        });
-      };
-    };
-    return kernel;
+    return WithLoop(std::move(kernel), [=, own = *this](const Arguments& args) {
+      ParallelFor(units, 1, own.r.elements() <= kSerialElements ? units : 0, [&](int64_t begin, int64_t end, int) {
+        for (int64_t unit = begin; unit < end; ++unit) {
+          const int64_t first = unit % strips * strip;
+          own.JoinStrip(args.in<T>(0), args.out<T>(0), unit / strips, first, std::min(strip, own.r.inner() - first));
+        }
+      });
+    });
   }
 };
 
@@ -275,11 +243,80 @@ MaybeKernel MakeSumTo(const KernelSpec& spec) {
   return ReduceKernel<Function::kSum>(spec, Reduction(data, StretchedAxes(output, data)));
 }
 
+// dx = dy / winners where x = y.
+template <class T>
+T ShareOf(T dy, int64_t winners) {
+  return winners > 0 ? Narrowed<T>(Widened(dy), winners) : T{};
+}
+
+// (dy, data, y) -> dx: equal maxima share dy. They are counted first, in the blocks or strips of a reduction.
+template <class T>
+Kernel MaxGradOf(const KernelSpec& spec, const Reduction& r) {
+  Kernel kernel = PlainKernel(spec, "loop");
+  const Blocks blocks(r);
+  const int64_t strips = CeilDiv(r.inner(), kStrip);
+  const int64_t units = r.kept() * (r.inner_reduced() ? blocks.per_result() : strips);
+  const int64_t serial_below = r.elements() <= kSerialElements ? units : 0;
+  if (r.inner_reduced()) {
+    kernel.scratch_bytes = units * static_cast<int64_t>(sizeof(int64_t));
+    return WithLoop(std::move(kernel), [=](const Arguments& args) {
+      const T *dy = args.in<T>(0), *x = args.in<T>(1), *y = args.in<T>(2);
+      auto* counts = static_cast<int64_t*>(args.scratch);
+      const int64_t each = blocks.per_result();
+      ParallelFor(units, 1, serial_below, [&](int64_t begin, int64_t end, int) {
+        for (int64_t block = begin; block < end; ++block) {
+          const auto max = Widened(y[block / each]);
+          counts[block] = 0;
+          ForBlock(r, blocks, block, [&](int64_t at, int64_t n) {
+            for (int64_t i = at; i < at + n; ++i) counts[block] += Widened(x[i]) == max;
+          });
+        }
+      });
+      ParallelFor(units, 1, serial_below, [&](int64_t begin, int64_t end, int) {
+        for (int64_t block = begin; block < end; ++block) {
+          const int64_t k = block / each;
+          const auto max = Widened(y[k]);
+          const T share = ShareOf(dy[k], std::accumulate(counts + k * each, counts + (k + 1) * each, int64_t{0}));
+          ForBlock(r, blocks, block, [&](int64_t at, int64_t n) {
+            for (int64_t i = at; i < at + n; ++i) args.out<T>(0)[i] = Widened(x[i]) == max ? share : T{};
+          });
+        }
+      });
+    });
+  }
+  return WithLoop(std::move(kernel), [=](const Arguments& args) {
+    ParallelFor(units, 1, serial_below, [&](int64_t begin, int64_t end, int) {
+      for (int64_t unit = begin; unit < end; ++unit) {
+        const int64_t k = unit / strips, first = unit % strips * kStrip, n = std::min(kStrip, r.inner() - first);
+        const T *dy = args.in<T>(0) + k * r.inner() + first, *y = args.in<T>(2) + k * r.inner() + first;
+        int64_t winners[kStrip] = {};
+        for (int64_t j = 0; j < r.reduced(); ++j) {
+          const T* x = args.in<T>(1) + r.KeptOffset(k) + first + r.ReducedOffset(j);
+          for (int64_t i = 0; i < n; ++i) winners[i] += Widened(x[i]) == Widened(y[i]);
+        }
+        for (int64_t j = 0; j < r.reduced(); ++j) {
+          const int64_t at = r.KeptOffset(k) + first + r.ReducedOffset(j);
+          const T* x = args.in<T>(1) + at;
+          T* dx = args.out<T>(0) + at;
+          for (int64_t i = 0; i < n; ++i) dx[i] = Widened(x[i]) == Widened(y[i]) ? ShareOf(dy[i], winners[i]) : T{};
+        }
+      }
+    });
+  });
+}
+
+MaybeKernel MakeMaxGrad(const KernelSpec& spec) {
+  const Shape& shape = spec.inputs[1].shape;
+  const Reduction r(shape, ReducedAxes(spec.attributes<ReduceAttrs>(), shape));
+  return Dispatch(spec.inputs[1].dtype, [&]<class T>() { return MaxGradOf<T>(spec, r); });
+}
+
 constexpr KernelEntry kEntries[] = {
     {"Sum", MakeReduce<Function::kSum>},
     {"Mean", MakeReduce<Function::kMean>},
     {"Max", MakeReduce<Function::kMax>},
     {"SumTo", MakeSumTo},
+    {"MaxGrad", MakeMaxGrad},
 };
 
 }  // namespace

@@ -18,16 +18,11 @@ MaybeKernel MakeConstant(const KernelSpec& spec) {
   return kernel;
 }
 
-// Of one device.
-MaybeKernel MakeMergeStatistics(const KernelSpec& spec) {
-  return spec.inputs[0].shape == spec.outputs[0].shape ? ViewKernel(spec) : std::nullopt;
-}
-
 constexpr KernelEntry kEntries[] = {
     {"Identity", ViewKernel},       {"BlockGrad", ViewKernel},
     {"MakeLoss", ViewKernel},       {"LinearRegressionOutput", ViewKernel},
     {"Flatten", ViewKernel},        {"Reshape", ViewKernel},
-    {"SumOverDevices", ViewKernel}, {"MergeStatistics", MakeMergeStatistics},
+    {"SumOverDevices", ViewKernel},  // of one device
     {"Constant", MakeConstant},     {"Scalar", MakeConstant},
 };
 

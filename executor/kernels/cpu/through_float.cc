@@ -1,5 +1,6 @@
 #include "executor/kernels/cpu/through_float.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "base/checked.h"
@@ -8,47 +9,52 @@
 namespace bindery::cpu {
 namespace {
 
-// A value of 16-bit floats and its copy in float32, of the same format.
+// A value of another type and its copy in the type that is computed with, of the same format.
 struct Copied {
   size_t index;
   DType dtype;
   int64_t elements, offset;  // in scratch memory, in bytes
 };
 
-// Lists those that are 16-bit floats and makes them float32.
-std::vector<Copied> MakeFloat(std::vector<ValueType>& values) {
+// Lists those that are to be copied and gives them the type that is computed with.
+std::vector<Copied> Retype(std::vector<ValueType>& values, const std::vector<Format>& formats, bool integers,
+                           DType arithmetic) {
   std::vector<Copied> copied;
   for (size_t i = 0; i < values.size(); ++i) {
-    if (values[i].dtype != DType::kBFloat16 && values[i].dtype != DType::kFloat16) continue;
-    copied.push_back({i, values[i].dtype, 0, 0});
-    values[i].dtype = DType::kFloat32;
+    const DType dtype = values[i].dtype;
+    const bool is_half = dtype == DType::kBFloat16 || dtype == DType::kFloat16;
+    if (!is_half && (!integers || IsFloat(dtype))) continue;
+    if (i < formats.size() && formats[i].kind == Format::Kind::kOpaque) continue;
+    copied.push_back({i, dtype, 0, 0});
+    values[i].dtype = arithmetic;
   }
   return copied;
 }
 
-}  // namespace
-
-MaybeKernel ThroughFloat(const KernelSpec& spec, KernelMaker make) {
-  KernelSpec in_float = spec;
-  std::vector<Copied> inputs = MakeFloat(in_float.inputs), outputs = MakeFloat(in_float.outputs);
+MaybeKernel Through(const KernelSpec& spec, KernelMaker make, bool integers, DType arithmetic) {
+  KernelSpec typed = spec;
+  std::vector<Copied> inputs = Retype(typed.inputs, spec.input_formats, integers, arithmetic);
+  std::vector<Copied> outputs = Retype(typed.outputs, {}, integers, arithmetic);
   if (inputs.empty() && outputs.empty()) return std::nullopt;
-  MaybeKernel inner = make(in_float);
+  MaybeKernel inner = make(typed);
   if (!inner) return std::nullopt;
+  std::erase_if(outputs,
+                [&](const Copied& value) { return inner->output_formats[value.index].kind == Format::Kind::kOpaque; });
 
   Kernel kernel = *inner;
-  kernel.implementation += " in float32";
+  kernel.implementation += fmt::format(" in {}", arithmetic);
   kernel.inplace.clear();
   const auto reserve = [&](std::vector<Copied>& list, const std::vector<Format>& formats,
                            const std::vector<ValueType>& types) {
     for (Copied& value : list) {
       value.elements = StorageElements(formats[value.index], types[value.index].shape);
       value.offset = RoundUp(kernel.scratch_bytes, 64);
-      kernel.scratch_bytes = CheckedAdd(value.offset, CheckedMul(value.elements, int64_t{sizeof(float)}));
+      kernel.scratch_bytes = CheckedAdd(value.offset, CheckedMul(value.elements, SizeOf(arithmetic)));
     }
   };
   reserve(inputs, kernel.input_formats, spec.inputs);
   reserve(outputs, kernel.output_formats, spec.outputs);
-  kernel.bind = [inputs, outputs, bind = inner->bind](const KernelArgs& args) -> Call {
+  kernel.bind = [inputs, outputs, arithmetic, bind = inner->bind](const KernelArgs& args) -> Call {
     std::vector<void*> own_inputs(args.inputs.begin(), args.inputs.end());
     std::vector<void*> own_outputs(args.outputs.begin(), args.outputs.end());
     const auto at = [&](const Copied& value) { return static_cast<std::byte*>(args.scratch) + value.offset; };
@@ -68,11 +74,11 @@ MaybeKernel ThroughFloat(const KernelSpec& spec, KernelMaker make) {
     };
     std::vector<Conversion> before, after;
     for (const Copied& value : inputs) {
-      before.push_back({value.dtype, DType::kFloat32, args.inputs[value.index], at(value), value.elements});
+      before.push_back({value.dtype, arithmetic, args.inputs[value.index], at(value), value.elements});
     }
     for (const Copied& value : outputs) {
       if (void* target = args.outputs[value.index]) {
-        after.push_back({DType::kFloat32, value.dtype, at(value), target, value.elements});
+        after.push_back({arithmetic, value.dtype, at(value), target, value.elements});
       }
     }
     return [before = std::move(before), call = std::move(call), after = std::move(after)] {
@@ -82,6 +88,15 @@ MaybeKernel ThroughFloat(const KernelSpec& spec, KernelMaker make) {
     };
   };
   return kernel;
+}
+
+}  // namespace
+
+MaybeKernel ThroughFloat(const KernelSpec& spec, KernelMaker make) {
+  if (MaybeKernel kernel = Through(spec, make, false, DType::kFloat32)) return kernel;
+  const auto is_float = [](const ValueType& type) { return type.dtype == DType::kFloat32; };
+  const bool with_float = std::ranges::any_of(spec.inputs, is_float) || std::ranges::any_of(spec.outputs, is_float);
+  return Through(spec, make, true, with_float ? DType::kFloat32 : DType::kFloat64);
 }
 
 }  // namespace bindery::cpu

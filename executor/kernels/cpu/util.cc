@@ -11,15 +11,17 @@ bool AllOf(const KernelSpec& spec, DType dtype) {
 
 bool AllFloat(const KernelSpec& spec) { return AllOf(spec, DType::kFloat32); }
 
-bool AllFloatButLabel(const KernelSpec& spec, int label) {
-  for (int i = 0; i < static_cast<int>(spec.inputs.size()); ++i) {
-    const DType dtype = spec.inputs[i].dtype;
-    if (i == label ? !Labels::Takes(dtype) : dtype != DType::kFloat32) return false;
-  }
-  for (const ValueType& output : spec.outputs) {
-    if (output.dtype != DType::kFloat32) return false;
-  }
-  return true;
+Numbers::Numbers(DType dtype, const void* data)
+    : at_(Dispatch(dtype,
+                   []<class T>() -> double (*)(const void*, int64_t) {
+                     return [](const void* from, int64_t i) { return LoadDouble(static_cast<const T*>(from)[i]); };
+                   })),
+      data_(data) {}
+
+double DivisorOf(Normalization normalization, const StepBlock& step, DType valid_dtype, const void* valid) {
+  if (normalization == Normalization::kBatch) return static_cast<double>(step.batch_size);
+  if (normalization == Normalization::kValid) return std::max(1.0, Numbers(valid_dtype, valid)[0]);
+  return 1;
 }
 
 Kernel PlainKernel(const KernelSpec& spec, const char* implementation) {

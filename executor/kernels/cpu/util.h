@@ -3,6 +3,9 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <memory>
+#include <utility>
+#include <vector>
 
 #include "executor/kernel.h"
 #include "executor/kernels/cpu/layout.h"
@@ -10,32 +13,62 @@
 
 namespace bindery::cpu {
 
-inline const float* In(const KernelArgs& args, int i) { return static_cast<const float*>(args.inputs[i]); }
-inline float* Out(const KernelArgs& args, int i) { return static_cast<float*>(args.outputs[i]); }
+// What a kernel was bound to, as its loop finds it.
+struct Arguments {
+  std::vector<const void*> inputs;
+  std::vector<void*> outputs;
+  void* scratch;
+  const StepBlock* step;
+
+  explicit Arguments(const KernelArgs& args)
+      : inputs(args.inputs.begin(), args.inputs.end()), outputs(args.outputs.begin(), args.outputs.end()),
+        scratch(args.scratch), step(args.step) {}
+  template <class T = float>
+  const T* in(int i) const {
+    return static_cast<const T*>(inputs[i]);
+  }
+  template <class T = float>
+  T* out(int i) const {
+    return static_cast<T*>(outputs[i]);
+  }
+};
+
+// A kernel whose Call is loop(arguments).
+template <class F>
+Kernel WithLoop(Kernel kernel, F loop) {
+  kernel.bind = [loop = std::make_shared<const F>(std::move(loop))](const KernelArgs& args) -> Call {
+    return [loop, own = Arguments(args)] { (*loop)(own); };
+  };
+  return kernel;
+}
+
+// The maker for input 0's type, where there is one.
+template <KernelMaker kFloat, KernelMaker kDouble>
+MaybeKernel OfReals(const KernelSpec& spec) {
+  switch (spec.inputs[0].dtype) {
+    case DType::kFloat32: return kFloat(spec);
+    case DType::kFloat64: return kDouble(spec);
+    default: return std::nullopt;
+  }
+}
 
 // Are all inputs and outputs of this type?
 bool AllOf(const KernelSpec& spec, DType dtype);
 bool AllFloat(const KernelSpec& spec);  // float32
 
-// The same without one input, a label, which has a type that Labels reads.
-bool AllFloatButLabel(const KernelSpec& spec, int label);
+// A value's elements as numbers, whatever its type is.
+class Numbers {
+ public:
+  Numbers(DType dtype, const void* data);
+  double operator[](int64_t i) const { return at_(data_, i); }
 
-// A label's elements as numbers, whichever of its usual types it has.
-struct Labels {
-  const void* data;
-  DType dtype;
-
-  static bool Takes(DType dtype) {
-    return dtype == DType::kFloat32 || dtype == DType::kInt32 || dtype == DType::kInt64;
-  }
-  double operator[](int64_t i) const {
-    switch (dtype) {
-      case DType::kInt32: return static_cast<const int32_t*>(data)[i];
-      case DType::kInt64: return static_cast<double>(static_cast<const int64_t*>(data)[i]);
-      default: return static_cast<double>(static_cast<const float*>(data)[i]);
-    }
-  }
+ private:
+  double (*at_)(const void* data, int64_t i);
+  const void* data_;
 };
+
+// What a loss head's gradient is divided by; `valid` is the number of valid labels, where that matters.
+double DivisorOf(Normalization normalization, const StepBlock& step, DType valid_dtype, const void* valid);
 
 // f.operator()<T>() for a number type of as many bytes, for what moves elements whatever they are.
 template <class F>
@@ -59,7 +92,5 @@ Kernel FlatKernel(const KernelSpec& spec, const char* implementation, const Form
 
 // Loops over elements are cut at multiples of a cache line of floats.
 inline constexpr int64_t kGrain = 16;
-// Longer rows are cut into runs of this many elements, which several threads take.
-inline constexpr int64_t kRun = 8192;
 
 }  // namespace bindery::cpu

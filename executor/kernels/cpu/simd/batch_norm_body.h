@@ -45,7 +45,7 @@ inline void TwoRowSums(int64_t rows, int64_t stride, int64_t begin, int64_t end_
   }
 }
 
-void Moments(const float* x, int64_t n, float shift, double* sums) {
+void Moments(const Real* x, int64_t n, Real shift, double* sums) {
   TwoSums(
       n, sums,
       [=](int64_t i, V * a, V * b) __attribute__((always_inline)) {
@@ -54,7 +54,7 @@ void Moments(const float* x, int64_t n, float shift, double* sums) {
         *b += d * d;
       },
       [=](int64_t i) __attribute__((always_inline)) {
-        const float d = x[i] - shift;
+        const Real d = x[i] - shift;
         sums[0] += d;
         sums[1] += d * d;
       });
@@ -69,10 +69,10 @@ inline void ForLanes(int64_t lanes, F f) {
   if (l == lanes) return;
   if (lanes > kLanes) return f(lanes - kLanes, l + kLanes - lanes, kLanes, Load);
   f(
-      0, 0, lanes, [lanes](const float* p) __attribute__((always_inline)) { return LoadPart(p, lanes); });
+      0, 0, lanes, [lanes](const Real* p) __attribute__((always_inline)) { return LoadPart(p, lanes); });
 }
 
-void MomentsRows(const float* x, int64_t rows, int64_t stride, int64_t lanes, const float* shift, double* sum,
+void MomentsRows(const Real* x, int64_t rows, int64_t stride, int64_t lanes, const Real* shift, double* sum,
                  double* square) {
   ForLanes(
       lanes, [=](int64_t l, int64_t begin, int64_t end, auto load) __attribute__((always_inline)) {
@@ -99,9 +99,9 @@ inline V Passed(V dy, V centred, V scale, V beta) {
 }
 
 template <bool kRelu>
-inline void GradSumsOf(const float* dy, const float* x, int64_t n, const Loops::Channel& c, double* sums) {
+inline void GradSumsOf(const Real* dy, const Real* x, int64_t n, const Table::Channel& c, double* sums) {
   const V scale = Splat(c.scale), beta = Splat(c.beta);
-  const float mean = c.mean;
+  const Real mean = c.mean;
   const auto add = [=](V g, V v, V * a, V * b) __attribute__((always_inline)) {
     const V centred = v - mean;
     const V passed = Passed<kRelu>(g, centred, scale, beta);
@@ -117,13 +117,13 @@ inline void GradSumsOf(const float* dy, const float* x, int64_t n, const Loops::
         sums[1] += b[0];
       });
 }
-void GradSums(const float* dy, const float* x, int64_t n, const Loops::Channel& c, bool relu, double* sums) {
+void GradSums(const Real* dy, const Real* x, int64_t n, const Table::Channel& c, bool relu, double* sums) {
   relu ? GradSumsOf<true>(dy, x, n, c, sums) : GradSumsOf<false>(dy, x, n, c, sums);
 }
 
 template <bool kRelu>
-inline void GradSumsRowsOf(const float* dy, const float* x, int64_t rows, int64_t stride, int64_t lanes,
-                           const Loops::Channels& c, double* sum, double* product) {
+inline void GradSumsRowsOf(const Real* dy, const Real* x, int64_t rows, int64_t stride, int64_t lanes,
+                           const Table::Channels& c, double* sum, double* product) {
   ForLanes(
       lanes, [=](int64_t l, int64_t begin, int64_t end, auto load) __attribute__((always_inline)) {
         const V mean = load(c.mean + l), scale = load(c.scale + l), beta = load(c.beta + l);
@@ -137,8 +137,8 @@ inline void GradSumsRowsOf(const float* dy, const float* x, int64_t rows, int64_
             });
       });
 }
-void GradSumsRows(const float* dy, const float* x, int64_t rows, int64_t stride, int64_t lanes,
-                  const Loops::Channels& c, bool relu, double* sum, double* product) {
+void GradSumsRows(const Real* dy, const Real* x, int64_t rows, int64_t stride, int64_t lanes,
+                  const Table::Channels& c, bool relu, double* sum, double* product) {
   relu ? GradSumsRowsOf<true>(dy, x, rows, stride, lanes, c, sum, product)
        : GradSumsRowsOf<false>(dy, x, rows, stride, lanes, c, sum, product);
 }
@@ -150,7 +150,7 @@ inline V Normalized(V x, V mean, V scale, V beta) {
   return y;
 }
 
-void Normalize(const float* x, float* y, int64_t n, const Loops::Channel& c, bool relu) {
+void Normalize(const Real* x, Real* y, int64_t n, const Table::Channel& c, bool relu) {
   const V mean = Splat(c.mean), scale = Splat(c.scale), beta = Splat(c.beta);
   if (relu) {
     Map(
@@ -168,14 +168,14 @@ inline V InputGradient(V dy, V x, V mean, V scale, V beta, V b, V c) {
 }
 
 template <bool kRelu>
-inline void GradInputOf(const float* dy, const float* x, float* dx, int64_t n, const Loops::Channel& channel) {
+inline void GradInputOf(const Real* dy, const Real* x, Real* dx, int64_t n, const Table::Channel& channel) {
   const V mean = Splat(channel.mean), scale = Splat(channel.scale), beta = Splat(channel.beta), b = Splat(channel.b),
           c = Splat(channel.c);
   Map2(
       dy, x, dx,
       n, [=](V g, V v) __attribute__((always_inline)) { return InputGradient<kRelu>(g, v, mean, scale, beta, b, c); });
 }
-void GradInput(const float* dy, const float* x, float* dx, int64_t n, const Loops::Channel& c, bool relu) {
+void GradInput(const Real* dy, const Real* x, Real* dx, int64_t n, const Table::Channel& c, bool relu) {
   relu ? GradInputOf<true>(dy, x, dx, n, c) : GradInputOf<false>(dy, x, dx, n, c);
 }
 
@@ -183,7 +183,7 @@ void GradInput(const float* dy, const float* x, float* dx, int64_t n, const Loop
 // lanes in registers if a row is one vector (blocked formats). Where the last vector of a row overlaps the one before,
 // it is computed before that is stored, so y may be x.
 template <class F, class G>
-inline void ForRows(int64_t rows, int64_t lanes, float* y, F f, G part) {
+inline void ForRows(int64_t rows, int64_t lanes, Real* y, F f, G part) {
   if (lanes == kLanes) {
     for (int64_t row = 0; row < rows; ++row) Store(y + row * kLanes, f(row * kLanes, 0));
     return;
@@ -203,7 +203,7 @@ inline void ForRows(int64_t rows, int64_t lanes, float* y, F f, G part) {
 }
 
 template <bool kRelu>
-inline void NormalizeRowsOf(const float* x, float* y, int64_t rows, int64_t lanes, const Loops::Channels& c) {
+inline void NormalizeRowsOf(const Real* x, Real* y, int64_t rows, int64_t lanes, const Table::Channels& c) {
   ForRows(
       rows, lanes, y,
       [=](int64_t at, int64_t l) __attribute__((always_inline)) {
@@ -213,13 +213,13 @@ inline void NormalizeRowsOf(const float* x, float* y, int64_t rows, int64_t lane
         return Normalized<kRelu>(LoadPart(x + at, n), LoadPart(c.mean, n), LoadPart(c.scale, n), LoadPart(c.beta, n));
       });
 }
-void NormalizeRows(const float* x, float* y, int64_t rows, int64_t lanes, const Loops::Channels& c, bool relu) {
+void NormalizeRows(const Real* x, Real* y, int64_t rows, int64_t lanes, const Table::Channels& c, bool relu) {
   relu ? NormalizeRowsOf<true>(x, y, rows, lanes, c) : NormalizeRowsOf<false>(x, y, rows, lanes, c);
 }
 
 template <bool kRelu>
-inline void GradInputRowsOf(const float* dy, const float* x, float* dx, int64_t rows, int64_t lanes,
-                            const Loops::Channels& c) {
+inline void GradInputRowsOf(const Real* dy, const Real* x, Real* dx, int64_t rows, int64_t lanes,
+                            const Table::Channels& c) {
   ForRows(
       rows, lanes, dx,
       [=](int64_t at, int64_t l) __attribute__((always_inline)) {
@@ -231,7 +231,7 @@ inline void GradInputRowsOf(const float* dy, const float* x, float* dx, int64_t 
                                     LoadPart(c.scale, n), LoadPart(c.beta, n), LoadPart(c.b, n), LoadPart(c.c, n));
       });
 }
-void GradInputRows(const float* dy, const float* x, float* dx, int64_t rows, int64_t lanes, const Loops::Channels& c,
+void GradInputRows(const Real* dy, const Real* x, Real* dx, int64_t rows, int64_t lanes, const Table::Channels& c,
                    bool relu) {
   relu ? GradInputRowsOf<true>(dy, x, dx, rows, lanes, c) : GradInputRowsOf<false>(dy, x, dx, rows, lanes, c);
 }

@@ -1,6 +1,9 @@
 // Part of loops_body.h: dropout masks. Blocks of Philox4x32-10 (base/philox.h) side by side: each 64-bit lane holds one
 // word of one block in its lower half; what gathers in the upper half is ignored by the next multiplication.
 
+typedef uint64_t W __attribute__((vector_size(kBytes)));
+constexpr int kWords = kBytes / 8;
+
 // Products of the lower halves.
 inline W Times(W a, uint32_t b) { return (W)MultiplyLow32((Register)a, (Register)(W{} + b)); }
 
@@ -25,10 +28,10 @@ struct PhiloxLanes {
   }
 };
 
-// 4 kLanes elements from block `first` on: even blocks and odd ones apart, so that their results interleave in memory.
-inline W MaskOf(const Loops::DropoutKey& key, uint32_t first, uint32_t threshold) {
+// 8 kWords elements from block `first` on: even blocks and odd ones apart, so that their results interleave in memory.
+inline W MaskOf(const Table::DropoutKey& key, uint32_t first, uint32_t threshold) {
   W even;
-  for (int i = 0; i < kLanes / 2; ++i) even[i] = first + 2 * static_cast<uint32_t>(i);
+  for (int i = 0; i < kWords; ++i) even[i] = first + 2 * static_cast<uint32_t>(i);
   const W zero{};
   PhiloxLanes a{even, zero + key.c1, zero + key.c2, zero + key.c3}, b = a;
   b.c0 += 1;
@@ -42,11 +45,11 @@ inline W MaskOf(const Loops::DropoutKey& key, uint32_t first, uint32_t threshold
   return a.Kept(threshold) | b.Kept(threshold) << 32;
 }
 
-void DropoutMask(const Loops::DropoutKey& key, int64_t first, int64_t n, uint32_t threshold, uint8_t* mask) {
-  constexpr int64_t kStep = 4 * kLanes;
+void DropoutMask(const Table::DropoutKey& key, int64_t first, int64_t n, uint32_t threshold, uint8_t* mask) {
+  constexpr int64_t kStep = 8 * kWords;
   uint32_t block = static_cast<uint32_t>(first / 4);
   int64_t done = 0;
-  for (; done + kStep <= n; done += kStep, block += kLanes) {
+  for (; done + kStep <= n; done += kStep, block += 2 * kWords) {
     const W bytes = MaskOf(key, block, threshold);
     __builtin_memcpy(mask + done, &bytes, kStep);
   }
@@ -56,6 +59,6 @@ void DropoutMask(const Loops::DropoutKey& key, int64_t first, int64_t n, uint32_
   }
 }
 
-void MaskedScale(const float* x, const uint8_t* mask, float* y, int64_t n, float factor) {
-  for (int64_t i = 0; i < n; ++i) y[i] = x[i] * (mask[i] ? factor : 0.0f);
+void MaskedScale(const Real* x, const uint8_t* mask, Real* y, int64_t n, Real factor) {
+  for (int64_t i = 0; i < n; ++i) y[i] = x[i] * (mask[i] ? factor : Real{0});
 }

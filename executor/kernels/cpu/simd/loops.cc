@@ -5,8 +5,8 @@
 
 namespace bindery::cpu {
 
-const Loops& BestLoops() {
-  static const Loops& loops = []() -> const Loops& {
+const LoopSet& BestLoopSet() {
+  static const LoopSet& loops = []() -> const LoopSet& {
     const Isa isa = MachineIsa();
     if (isa == Isa::kAvx512 && Allows(dnnl::cpu_isa::avx512_core)) return Avx512Loops();
     if (isa >= Isa::kAvx2 && Allows(dnnl::cpu_isa::avx2)) return Avx2Loops();

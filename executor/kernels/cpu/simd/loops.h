@@ -1,23 +1,39 @@
-// Flat loops over float arrays, in the widest vectors that this processor has.
+// Flat loops over arrays of floats and of doubles, in the widest vectors that this processor has.
 //
-// The same source, loops_body.h, is compiled three times (loops_baseline.cc, loops_avx2.cc, loops_avx512.cc);
-// BestLoops() picks one table at run time, once, by what oneDNN may use (BINDERY_MAX_ISA and ONEDNN_MAX_CPU_ISA limit
-// both). Every function is serial: parts of a team's loop call it. Unless told otherwise x and y may be the same array
+// The same source, loops_body.h, is compiled for both types in each of loops_baseline.cc, loops_avx2.cc and
+// loops_avx512.cc; BestLoops() picks one table at run time, once, by what oneDNN may use (BINDERY_MAX_ISA and
+// ONEDNN_MAX_CPU_ISA limit both). Every function is serial: parts of a team's loop call it. Unless told otherwise x and y may be the same array
 // but must not overlap otherwise.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "executor/kernels/native_functions.h"
 
 namespace bindery::cpu {
 
-struct Loops {
+// Pooling of `outputs` neighbours along a row, each of `lanes` values; the next one's window begins `step` further on
+// in x. `offsets` are where the window's `count` taps lie in x, `taps` their numbers.
+struct PoolRow {
+  int64_t outputs, lanes, step, count;
+  const int64_t* offsets;
+  const int32_t* taps;
+};
+struct DropoutKey {
+  uint32_t k0, k1, c1, c2, c3;
+};
+
+template <class Real>
+struct LoopsOf {
+  using PoolRow = cpu::PoolRow;
+  using DropoutKey = cpu::DropoutKey;
+
   // y = f(x) and y = f(a, b), in the order of the lists in executor/kernels/functions.h. Gradients take (dy, y).
-  using UnaryLoop = void (*)(const float* x, float* y, int64_t n);
-  using BinaryLoop = void (*)(const float* a, const float* b, float* y, int64_t n);
+  using UnaryLoop = void (*)(const Real* x, Real* y, int64_t n);
+  using BinaryLoop = void (*)(const Real* a, const Real* b, Real* y, int64_t n);
 
   const char* name;  // "avx2"
   std::array<UnaryLoop, native::UnaryFunctions::kSize> unary;
@@ -38,28 +54,31 @@ struct Loops {
     return binary[kIndex];
   }
 
-  void (*add_relu_grad)(const float* g0, const float* g1, const float* y, float* dx, int64_t n);  // (g0 + g1) [y > 0]
-  void (*add_to)(const float* x, double* sums, int64_t n);                                        // sums += x
-  void (*max_to)(const float* x, float* y, int64_t n);                                            // y = max(y, x)
-  void (*scale)(const float* x, float* y, int64_t n, float factor);
-  double (*sum)(const float* x, int64_t n);
-  float (*max)(const float* x, int64_t n);  // n >= 1; NaN if there is one
-  double (*dot)(const float* a, const float* b, int64_t n);
+  void (*add_relu_grad)(const Real* g0, const Real* g1, const Real* y, Real* dx, int64_t n);  // (g0 + g1) [y > 0]
+  void (*add_to)(const Real* x, double* sums, int64_t n);                                        // sums += x
+  void (*max_to)(const Real* x, Real* y, int64_t n);                                            // y = max(y, x)
+  void (*scale)(const Real* x, Real* y, int64_t n, Real factor);
+  double (*sum)(const Real* x, int64_t n);
+  Real (*max)(const Real* x, int64_t n);  // n >= 1; NaN if there is one
+  double (*dot)(const Real* a, const Real* b, int64_t n);
 
   // Softmax over each of some rows, and over one its gradient: y_i (dy_i - sum_j dy_j y_j) * factor.
   // `inverse_temperature` scales x.
-  void (*softmax)(const float* x, float* y, int64_t rows, int64_t n, float inverse_temperature);
-  void (*softmax_grad)(const float* dy, const float* y, float* dx, int64_t n, float factor);
+  void (*softmax)(const Real* x, Real* y, int64_t rows, int64_t n, Real inverse_temperature);
+  void (*softmax_grad)(const Real* dy, const Real* y, Real* dx, int64_t n, Real factor);
   // Over the middle axis of (n, inner), `inner` columns at once: every element of a column is `stride` further on.
-  void (*softmax_columns)(const float* x, float* y, int64_t n, int64_t stride, int64_t inner,
-                          float inverse_temperature);
-  void (*softmax_grad_columns)(const float* dy, const float* y, float* dx, int64_t n, int64_t stride, int64_t inner,
-                               float factor);
+  void (*softmax_columns)(const Real* x, Real* y, int64_t n, int64_t stride, int64_t inner,
+                          Real inverse_temperature);
+  void (*softmax_grad_columns)(const Real* dy, const Real* y, Real* dx, int64_t n, int64_t stride, int64_t inner,
+                               Real factor);
 
   // y[0..n) = w x for w (n, k), and dx[0..k) = dy w; each row of w is read once. `bias` may be null.
-  void (*matrix_vector)(const float* w, const float* x, const float* bias, float* y, int64_t n, int64_t k);
-  void (*vector_matrix)(const float* dy, const float* w, float* dx, int64_t n, int64_t k);
-  void (*axpy)(const float* x, float* y, int64_t n, float factor);  // y += factor x
+  void (*matrix_vector)(const Real* w, const Real* x, const Real* bias, Real* y, int64_t n, int64_t k);
+  void (*vector_matrix)(const Real* dy, const Real* w, Real* dx, int64_t n, int64_t k);
+  void (*axpy)(const Real* x, Real* y, int64_t n, Real factor);  // y += factor x
+  // y (rows, kTile) += a (rows, depth) b (depth, kTile), in order of depth; the rows of all are kTile long.
+  static constexpr int64_t kTile = 64;
+  void (*add_products)(const Real* a, const Real* b, Real* y, int64_t rows, int64_t depth);
 
   // Batch normalisation. `stride` is the distance of rows, each of `lanes` channels.
   //   moments: sums of a contiguous array / of rows per lane: sum and sum of squares of (x - shift)
@@ -68,50 +87,52 @@ struct Loops {
   //   grad_input: dx = scale g + b (x - mean) + c
   // Contiguous arrays belong to one channel and take the constants of `c`; rows take one per lane.
   struct Channel {
-    float mean, scale, beta, b, c;
+    Real mean, scale, beta, b, c;
   };
   struct Channels {
-    const float *mean, *scale, *beta, *b, *c;
+    const Real *mean, *scale, *beta, *b, *c;
   };
-  void (*moments)(const float* x, int64_t n, float shift, double* sums);
-  void (*moments_rows)(const float* x, int64_t rows, int64_t stride, int64_t lanes, const float* shift, double* sum,
+  void (*moments)(const Real* x, int64_t n, Real shift, double* sums);
+  void (*moments_rows)(const Real* x, int64_t rows, int64_t stride, int64_t lanes, const Real* shift, double* sum,
                        double* square);
-  void (*grad_sums)(const float* dy, const float* x, int64_t n, const Channel& c, bool relu, double* sums);
-  void (*grad_sums_rows)(const float* dy, const float* x, int64_t rows, int64_t stride, int64_t lanes,
+  void (*grad_sums)(const Real* dy, const Real* x, int64_t n, const Channel& c, bool relu, double* sums);
+  void (*grad_sums_rows)(const Real* dy, const Real* x, int64_t rows, int64_t stride, int64_t lanes,
                          const Channels& c, bool relu, double* sum, double* product);
-  void (*normalize)(const float* x, float* y, int64_t n, const Channel& c, bool relu);
-  void (*normalize_rows)(const float* x, float* y, int64_t rows, int64_t lanes, const Channels& c, bool relu);
-  void (*grad_input)(const float* dy, const float* x, float* dx, int64_t n, const Channel& c, bool relu);
-  void (*grad_input_rows)(const float* dy, const float* x, float* dx, int64_t rows, int64_t lanes, const Channels& c,
+  void (*normalize)(const Real* x, Real* y, int64_t n, const Channel& c, bool relu);
+  void (*normalize_rows)(const Real* x, Real* y, int64_t rows, int64_t lanes, const Channels& c, bool relu);
+  void (*grad_input)(const Real* dy, const Real* x, Real* dx, int64_t n, const Channel& c, bool relu);
+  void (*grad_input_rows)(const Real* dy, const Real* x, Real* dx, int64_t rows, int64_t lanes, const Channels& c,
                           bool relu);
 
-  // Dropout, see dropout.cc: the decisions of elements [first, first + n) of one sample, `first` a multiple of 4.
-  struct DropoutKey {
-    uint32_t k0, k1, c1, c2, c3;
-  };
+  // The decisions of elements [first, first + n) of one sample, `first` a multiple of 4; see dropout.cc.
   void (*dropout_mask)(const DropoutKey& key, int64_t first, int64_t n, uint32_t threshold, uint8_t* mask);
-  void (*masked_scale)(const float* x, const uint8_t* mask, float* y, int64_t n, float factor);  // y = x mask factor
+  void (*masked_scale)(const Real* x, const uint8_t* mask, Real* y, int64_t n, Real factor);  // y = x mask factor
 
-  // Pooling of `outputs` neighbours along a row, each of `lanes` values; the next one's window begins `step` further on
-  // in x. `offsets` are where the window's `count` taps lie in x, `taps` their numbers. Gradients add to dx.
-  struct PoolRow {
-    int64_t outputs, lanes, step, count;
-    const int64_t* offsets;
-    const int32_t* taps;
-  };
-  void (*max_pool)(const PoolRow& row, const float* x, float* y,
+  // Pooling, see PoolRow. Gradients add to dx.
+  void (*max_pool)(const PoolRow& row, const Real* x, Real* y,
                    uint8_t* index);  // index: number of the winner; may be null
-  void (*max_pool_wide)(const PoolRow& row, const float* x, float* y, int32_t* index);
-  void (*max_pool_grad)(const PoolRow& row, const float* dy, const uint8_t* index, float* dx);
-  void (*max_pool_grad_wide)(const PoolRow& row, const float* dy, const int32_t* index, float* dx);
-  void (*average_pool)(const PoolRow& row, const float* x, float* y, float scale);
-  void (*average_pool_grad)(const PoolRow& row, const float* dy, float* dx, float scale);
+  void (*max_pool_wide)(const PoolRow& row, const Real* x, Real* y, int32_t* index);
+  void (*max_pool_grad)(const PoolRow& row, const Real* dy, const uint8_t* index, Real* dx);
+  void (*max_pool_grad_wide)(const PoolRow& row, const Real* dy, const int32_t* index, Real* dx);
+  void (*average_pool)(const PoolRow& row, const Real* x, Real* y, Real scale);
+  void (*average_pool_grad)(const PoolRow& row, const Real* dy, Real* dx, Real scale);
 };
 
-const Loops& BestLoops();
+using Loops = LoopsOf<float>;
 
-const Loops& BaselineLoops();
-const Loops& Avx2Loops();
-const Loops& Avx512Loops();
+struct LoopSet {
+  LoopsOf<float> floats;
+  LoopsOf<double> doubles;
+};
+const LoopSet& BestLoopSet();
+template <class Real = float>
+const LoopsOf<Real>& BestLoops() {
+  if constexpr (std::is_same_v<Real, double>) return BestLoopSet().doubles;
+  if constexpr (std::is_same_v<Real, float>) return BestLoopSet().floats;
+}
+
+const LoopSet& BaselineLoops();
+const LoopSet& Avx2Loops();
+const LoopSet& Avx512Loops();
 
 }  // namespace bindery::cpu

@@ -1,6 +1,8 @@
 #include <immintrin.h>
 
 #include <cmath>
+#include <limits>
+#include <type_traits>
 #include <utility>
 
 #include "executor/kernels/cpu/simd/loops.h"
@@ -11,17 +13,31 @@
 namespace bindery::cpu {
 namespace {
 
-constexpr int kLanes = 8;
-inline __m256 SquareRoot(__m256 x) { return _mm256_sqrt_ps(x); }
-inline __m256 MultiplyAdd(__m256 a, __m256 b, __m256 c) { return _mm256_fmadd_ps(a, b, c); }
 using Register = __m256i;
 inline Register MultiplyLow32(Register a, Register b) { return _mm256_mul_epu32(a, b); }
+
+namespace floats {
+using Real = float;
+constexpr int kLanes = 8;
+inline __m256 SquareRoot(__m256 x) { return _mm256_sqrt_ps(x); }
+#include "executor/kernels/cpu/simd/vector_math_float.h"
+inline __m256 MultiplyAdd(__m256 a, __m256 b, __m256 c) { return _mm256_fmadd_ps(a, b, c); }
 #include "executor/kernels/cpu/simd/loops_body.h"
+}  // namespace floats
+
+namespace doubles {
+using Real = double;
+constexpr int kLanes = 4;
+inline __m256d SquareRoot(__m256d x) { return _mm256_sqrt_pd(x); }
+#include "executor/kernels/cpu/simd/vector_math_double.h"
+inline __m256d MultiplyAdd(__m256d a, __m256d b, __m256d c) { return _mm256_fmadd_pd(a, b, c); }
+#include "executor/kernels/cpu/simd/loops_body.h"
+}  // namespace doubles
 
 }  // namespace
 
-const Loops& Avx2Loops() {
-  static constexpr Loops kLoops = TableOf("avx2");
+const LoopSet& Avx2Loops() {
+  static constexpr LoopSet kLoops = {floats::TableOf("avx2"), doubles::TableOf("avx2")};
   return kLoops;
 }
 

@@ -1,6 +1,8 @@
 #include <immintrin.h>
 
 #include <cmath>
+#include <limits>
+#include <type_traits>
 #include <utility>
 
 #include "executor/kernels/cpu/simd/loops.h"
@@ -11,18 +13,32 @@
 namespace bindery::cpu {
 namespace {
 
-constexpr int kLanes = 16;
 // The forms with a mask: those without one rely on an undefined value, of which g++ 12 warns.
-inline __m512 SquareRoot(__m512 x) { return _mm512_maskz_sqrt_ps(0xffff, x); }
-inline __m512 MultiplyAdd(__m512 a, __m512 b, __m512 c) { return _mm512_fmadd_ps(a, b, c); }
 using Register = __m512i;
 inline Register MultiplyLow32(Register a, Register b) { return _mm512_maskz_mul_epu32(0xff, a, b); }
+
+namespace floats {
+using Real = float;
+constexpr int kLanes = 16;
+inline __m512 SquareRoot(__m512 x) { return _mm512_maskz_sqrt_ps(0xffff, x); }
+#include "executor/kernels/cpu/simd/vector_math_float.h"
+inline __m512 MultiplyAdd(__m512 a, __m512 b, __m512 c) { return _mm512_fmadd_ps(a, b, c); }
 #include "executor/kernels/cpu/simd/loops_body.h"
+}  // namespace floats
+
+namespace doubles {
+using Real = double;
+constexpr int kLanes = 8;
+inline __m512d SquareRoot(__m512d x) { return _mm512_maskz_sqrt_pd(0xff, x); }
+#include "executor/kernels/cpu/simd/vector_math_double.h"
+inline __m512d MultiplyAdd(__m512d a, __m512d b, __m512d c) { return _mm512_fmadd_pd(a, b, c); }
+#include "executor/kernels/cpu/simd/loops_body.h"
+}  // namespace doubles
 
 }  // namespace
 
-const Loops& Avx512Loops() {
-  static constexpr Loops kLoops = TableOf("avx512");
+const LoopSet& Avx512Loops() {
+  static constexpr LoopSet kLoops = {floats::TableOf("avx512"), doubles::TableOf("avx512")};
   return kLoops;
 }
 

@@ -1,6 +1,8 @@
 #include <immintrin.h>
 
 #include <cmath>
+#include <limits>
+#include <type_traits>
 #include <utility>
 
 #include "executor/kernels/cpu/simd/loops.h"
@@ -8,17 +10,31 @@
 namespace bindery::cpu {
 namespace {
 
-constexpr int kLanes = 4;
-inline __m128 SquareRoot(__m128 x) { return _mm_sqrt_ps(x); }
-inline __m128 MultiplyAdd(__m128 a, __m128 b, __m128 c) { return _mm_add_ps(_mm_mul_ps(a, b), c); }
 using Register = __m128i;
 inline Register MultiplyLow32(Register a, Register b) { return _mm_mul_epu32(a, b); }
+
+namespace floats {
+using Real = float;
+constexpr int kLanes = 4;
+inline __m128 SquareRoot(__m128 x) { return _mm_sqrt_ps(x); }
+#include "executor/kernels/cpu/simd/vector_math_float.h"
+inline __m128 MultiplyAdd(__m128 a, __m128 b, __m128 c) { return _mm_add_ps(_mm_mul_ps(a, b), c); }
 #include "executor/kernels/cpu/simd/loops_body.h"
+}  // namespace floats
+
+namespace doubles {
+using Real = double;
+constexpr int kLanes = 2;
+inline __m128d SquareRoot(__m128d x) { return _mm_sqrt_pd(x); }
+#include "executor/kernels/cpu/simd/vector_math_double.h"
+inline __m128d MultiplyAdd(__m128d a, __m128d b, __m128d c) { return _mm_add_pd(_mm_mul_pd(a, b), c); }
+#include "executor/kernels/cpu/simd/loops_body.h"
+}  // namespace doubles
 
 }  // namespace
 
-const Loops& BaselineLoops() {
-  static constexpr Loops kLoops = TableOf("baseline");
+const LoopSet& BaselineLoops() {
+  static constexpr LoopSet kLoops = {floats::TableOf("baseline"), doubles::TableOf("baseline")};
   return kLoops;
 }
 

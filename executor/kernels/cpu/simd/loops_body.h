@@ -1,19 +1,19 @@
-// The loops of loops.h. Included by loops_*.cc inside a namespace that defines what vector_math.h asks for, under that
-// file's target pragma; no include guard, includes only its parts.
+// The loops of loops.h. Included by loops_*.cc after the vector math of a type, under that file's target pragma; no
+// include guard, includes only its parts.
 
-#include "executor/kernels/cpu/simd/vector_math.h"
+using Table = LoopsOf<Real>;
 
 // ---- maps ----
 
 template <class F>
-inline void Map(const float* x, float* y, int64_t n, F f) {
+inline void Map(const Real* x, Real* y, int64_t n, F f) {
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) Store(y + i, f(Load(x + i)));
   if (i < n) StorePart(y + i, n - i, f(LoadPart(x + i, n - i)));
 }
 
 template <class F>
-inline void Map2(const float* a, const float* b, float* y, int64_t n, F f) {
+inline void Map2(const Real* a, const Real* b, Real* y, int64_t n, F f) {
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) Store(y + i, f(Load(a + i), Load(b + i)));
   if (i < n) StorePart(y + i, n - i, f(LoadPart(a + i, n - i), LoadPart(b + i, n - i)));
@@ -24,27 +24,27 @@ inline void Map2(const float* a, const float* b, float* y, int64_t n, F f) {
 // A class, not a lambda: the function pointer that a lambda without captures converts to would not have the file's
 // target.
 template <class F>
-void UnaryLoop(const float* x, float* y, int64_t n) {
+void UnaryLoop(const Real* x, Real* y, int64_t n) {
   Map(x, y, n, F());
 }
 template <class F>
-void BinaryLoop(const float* a, const float* b, float* y, int64_t n) {
+void BinaryLoop(const Real* a, const Real* b, Real* y, int64_t n) {
   Map2(a, b, y, n, F());
 }
 template <class F>
-void BinaryScalarB(const float* a, const float* b, float* y, int64_t n) {
+void BinaryScalarB(const Real* a, const Real* b, Real* y, int64_t n) {
   const V scalar = Splat(*b);
   Map(
       a, y, n, [scalar](V v) __attribute__((always_inline)) { return F()(v, scalar); });
 }
 template <class F>
-void BinaryScalarA(const float* a, const float* b, float* y, int64_t n) {
+void BinaryScalarA(const Real* a, const Real* b, Real* y, int64_t n) {
   const V scalar = Splat(*a);
   Map(
       b, y, n, [scalar](V v) __attribute__((always_inline)) { return F()(scalar, v); });
 }
 
-void AddReluGrad(const float* g0, const float* g1, const float* y, float* dx, int64_t n) {
+void AddReluGrad(const Real* g0, const Real* g1, const Real* y, Real* dx, int64_t n) {
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) {
     Store(dx + i, Load(y + i) > 0 ? Load(g0 + i) + Load(g1 + i) : Splat(0));
@@ -52,15 +52,15 @@ void AddReluGrad(const float* g0, const float* g1, const float* y, float* dx, in
   for (; i < n; ++i) dx[i] = y[i] > 0 ? g0[i] + g1[i] : 0;
 }
 
-void Scale(const float* x, float* y, int64_t n, float factor) {
+void Scale(const Real* x, Real* y, int64_t n, Real factor) {
   Map(
       x, y, n, [factor](V v) __attribute__((always_inline)) { return v * factor; });
 }
-void MaxTo(const float* x, float* y, int64_t n) { Map2(x, y, y, n, fn::Maximum()); }
-void AddTo(const float* x, double* sums, int64_t n) {
+void MaxTo(const Real* x, Real* y, int64_t n) { Map2(x, y, y, n, fn::Maximum()); }
+void AddTo(const Real* x, double* sums, int64_t n) {
   for (int64_t i = 0; i < n; ++i) sums[i] += x[i];
 }
-void Axpy(const float* x, float* y, int64_t n, float factor) {
+void Axpy(const Real* x, Real* y, int64_t n, Real factor) {
   Map2(
       x, y, y, n, [factor](V a, V b) __attribute__((always_inline)) { return b + a * factor; });
 }
@@ -91,18 +91,18 @@ inline double SumOver(int64_t n, F f, P part) {
   return total;
 }
 
-double Sum(const float* x, int64_t n) {
+double Sum(const Real* x, int64_t n) {
   return SumOver(
       n, [=](int64_t i) __attribute__((always_inline)) { return Load(x + i); },
       [=](int64_t i, int64_t m) __attribute__((always_inline)) { return LoadPart(x + i, m); });
 }
-double Dot(const float* a, const float* b, int64_t n) {
+double Dot(const Real* a, const Real* b, int64_t n) {
   return SumOver(
       n, [=](int64_t i) __attribute__((always_inline)) { return Load(a + i) * Load(b + i); },
       [=](int64_t i, int64_t m) __attribute__((always_inline)) { return LoadPart(a + i, m) * LoadPart(b + i, m); });
 }
-float MaxOf(const float* x, int64_t n) {
-  float max = x[0];
+Real MaxOf(const Real* x, int64_t n) {
+  Real max = x[0];
   int64_t i = 0;
   if (n >= kLanes) {
     V m = Load(x);
@@ -133,16 +133,16 @@ inline V InParts(int64_t n, F f) {
 
 // ---- softmax ----
 
-inline void SoftmaxRow(const float* x, float* y, int64_t n, float inverse_temperature) {
-  const float max = MaxOf(x, n);
-  const auto f = [=](V v) __attribute__((always_inline)) { return Exp((v - max) * inverse_temperature); };
+inline void SoftmaxRow(const Real* x, Real* y, int64_t n, Real inverse_temperature) {
+  const Real max = MaxOf(x, n);
+  const auto f = [=](V v) __attribute__((always_inline)) { return exp((v - max) * inverse_temperature); };
   const V sums = InParts(
       n / kLanes, [=](int64_t k) __attribute__((always_inline)) {
         const V e = f(Load(x + k * kLanes));
         Store(y + k * kLanes, e);
         return e;
       });
-  float sum = SumOf(sums);
+  Real sum = SumOf(sums);
   int64_t i = n / kLanes * kLanes;
   if (i < n) {
     StorePart(y + i, n - i, f(LoadPart(x + i, n - i)));
@@ -152,21 +152,21 @@ inline void SoftmaxRow(const float* x, float* y, int64_t n, float inverse_temper
 }
 
 // Rows shorter than a few vectors: the exponentials of many rows are taken together.
-inline void SoftmaxShortRows(const float* x, float* y, int64_t rows, int64_t n, float inverse_temperature) {
+inline void SoftmaxShortRows(const Real* x, Real* y, int64_t rows, int64_t n, Real inverse_temperature) {
   for (int64_t row = 0; row < rows; ++row) {
-    const float max = MaxOf(x + row * n, n);
+    const Real max = MaxOf(x + row * n, n);
     for (int64_t i = row * n; i < (row + 1) * n; ++i) y[i] = (x[i] - max) * inverse_temperature;
   }
   UnaryLoop<fn::Exp>(y, y, rows * n);
   for (int64_t row = 0; row < rows; ++row) {
-    float sum = 0;
+    Real sum = 0;
     for (int64_t i = row * n; i < (row + 1) * n; ++i) sum += y[i];
-    const float inverse = 1 / sum;
+    const Real inverse = 1 / sum;
     for (int64_t i = row * n; i < (row + 1) * n; ++i) y[i] *= inverse;
   }
 }
 
-void Softmax(const float* x, float* y, int64_t rows, int64_t n, float inverse_temperature) {
+void Softmax(const Real* x, Real* y, int64_t rows, int64_t n, Real inverse_temperature) {
   constexpr int64_t kTile = 1024;  // stays in the nearest cache
   if (n < 4 * kLanes) {
     const int64_t step = kTile / n;
@@ -178,8 +178,8 @@ void Softmax(const float* x, float* y, int64_t rows, int64_t n, float inverse_te
   for (int64_t row = 0; row < rows; ++row) SoftmaxRow(x + row * n, y + row * n, n, inverse_temperature);
 }
 
-void SoftmaxGrad(const float* dy, const float* y, float* dx, int64_t n, float factor) {
-  const float sum = static_cast<float>(Dot(dy, y, n));
+void SoftmaxGrad(const Real* dy, const Real* y, Real* dx, int64_t n, Real factor) {
+  const Real sum = static_cast<Real>(Dot(dy, y, n));
   Map2(
       dy, y, dx, n, [=](V g, V p) __attribute__((always_inline)) { return p * (g - sum) * factor; });
 }
@@ -192,12 +192,12 @@ inline void ForColumns(int64_t inner, F f) {
   if (i < inner) {
     const int64_t m = inner - i;
     f(
-        i, [m](const float* p) __attribute__((always_inline)) { return LoadPart(p, m); },
-        [m](float* p, V v) __attribute__((always_inline)) { StorePart(p, m, v); });
+        i, [m](const Real* p) __attribute__((always_inline)) { return LoadPart(p, m); },
+        [m](Real* p, V v) __attribute__((always_inline)) { StorePart(p, m, v); });
   }
 }
 
-void SoftmaxColumns(const float* x, float* y, int64_t n, int64_t stride, int64_t inner, float inverse_temperature) {
+void SoftmaxColumns(const Real* x, Real* y, int64_t n, int64_t stride, int64_t inner, Real inverse_temperature) {
   ForColumns(
       inner, [=](int64_t i, auto load, auto store) __attribute__((always_inline)) {
         V max = load(x + i);
@@ -207,7 +207,7 @@ void SoftmaxColumns(const float* x, float* y, int64_t n, int64_t stride, int64_t
         }
         const V inverse = 1 / InParts(
                                   n, [=](int64_t k) __attribute__((always_inline)) {
-                                    const V e = Exp((load(x + k * stride + i) - max) * inverse_temperature);
+                                    const V e = exp((load(x + k * stride + i) - max) * inverse_temperature);
                                     store(y + k * stride + i, e);
                                     return e;
                                   });
@@ -215,8 +215,8 @@ void SoftmaxColumns(const float* x, float* y, int64_t n, int64_t stride, int64_t
       });
 }
 
-void SoftmaxGradColumns(const float* dy, const float* y, float* dx, int64_t n, int64_t stride, int64_t inner,
-                        float factor) {
+void SoftmaxGradColumns(const Real* dy, const Real* y, Real* dx, int64_t n, int64_t stride, int64_t inner,
+                        Real factor) {
   ForColumns(
       inner, [=](int64_t i, auto load, auto store) __attribute__((always_inline)) {
         const V sum = InParts(
@@ -231,16 +231,16 @@ void SoftmaxGradColumns(const float* dy, const float* y, float* dx, int64_t n, i
 
 // ---- matrix and vector ----
 
-void MatrixVector(const float* w, const float* x, const float* bias, float* y, int64_t n, int64_t k) {
+void MatrixVector(const Real* w, const Real* x, const Real* bias, Real* y, int64_t n, int64_t k) {
   const int64_t whole = k / kLanes * kLanes;
   const auto finish = [=](V sums, int64_t row) __attribute__((always_inline)) {
-    float sum = SumOf(sums);
+    Real sum = SumOf(sums);
     for (int64_t i = whole; i < k; ++i) sum += w[row * k + i] * x[i];
     y[row] = bias ? sum + bias[row] : sum;
   };
   int64_t row = 0;
   for (; row + 4 <= n; row += 4) {
-    const float* r = w + row * k;
+    const Real* r = w + row * k;
     V s0 = Splat(0), s1 = s0, s2 = s0, s3 = s0;
     for (int64_t i = 0; i < whole; i += kLanes) {
       const V v = Load(x + i);
@@ -261,12 +261,12 @@ void MatrixVector(const float* w, const float* x, const float* bias, float* y, i
   }
 }
 
-void VectorMatrix(const float* dy, const float* w, float* dx, int64_t n, int64_t k) {
+void VectorMatrix(const Real* dy, const Real* w, Real* dx, int64_t n, int64_t k) {
   for (int64_t i = 0; i < k; ++i) dx[i] = 0;
   int64_t row = 0;
   for (; row + 4 <= n; row += 4) {
-    const float* r = w + row * k;
-    const float d0 = dy[row], d1 = dy[row + 1], d2 = dy[row + 2], d3 = dy[row + 3];
+    const Real* r = w + row * k;
+    const Real d0 = dy[row], d1 = dy[row + 1], d2 = dy[row + 2], d3 = dy[row + 3];
     int64_t i = 0;
     for (; i + kLanes <= k; i += kLanes) {
       Store(dx + i, Load(dx + i) + ((Load(r + i) * d0 + Load(r + k + i) * d1) +
@@ -277,6 +277,35 @@ void VectorMatrix(const float* dy, const float* w, float* dx, int64_t n, int64_t
   for (; row < n; ++row) Axpy(w + row * k, dx, k, dy[row]);
 }
 
+// Two vectors of each of kRows rows.
+template <int kRows>
+inline void AddStrip(const Real* a, const Real* b, Real* y, int64_t depth) {
+  V sums[kRows][2];
+  for (int r = 0; r < kRows; ++r) {
+    sums[r][0] = Load(y + r * Table::kTile);
+    sums[r][1] = Load(y + r * Table::kTile + kLanes);
+  }
+  for (int64_t p = 0; p < depth; ++p) {
+    const V b0 = Load(b + p * Table::kTile), b1 = Load(b + p * Table::kTile + kLanes);
+    for (int r = 0; r < kRows; ++r) {
+      const V factor = Splat(a[r * Table::kTile + p]);
+      sums[r][0] = MultiplyAdd(factor, b0, sums[r][0]);
+      sums[r][1] = MultiplyAdd(factor, b1, sums[r][1]);
+    }
+  }
+  for (int r = 0; r < kRows; ++r) {
+    Store(y + r * Table::kTile, sums[r][0]);
+    Store(y + r * Table::kTile + kLanes, sums[r][1]);
+  }
+}
+void AddProducts(const Real* a, const Real* b, Real* y, int64_t rows, int64_t depth) {
+  for (int64_t j = 0; j < Table::kTile; j += 2 * kLanes) {
+    int64_t i = 0;
+    for (; i + 4 <= rows; i += 4) AddStrip<4>(a + i * Table::kTile, b + j, y + i * Table::kTile + j, depth);
+    for (; i < rows; ++i) AddStrip<1>(a + i * Table::kTile, b + j, y + i * Table::kTile + j, depth);
+  }
+}
+
 #include "executor/kernels/cpu/simd/batch_norm_body.h"
 #include "executor/kernels/cpu/simd/dropout_body.h"
 #include "executor/kernels/cpu/simd/pooling_body.h"
@@ -284,23 +313,23 @@ void VectorMatrix(const float* dy, const float* w, float* dx, int64_t n, int64_t
 // ---- the table ----
 
 template <class... F>
-constexpr std::array<Loops::UnaryLoop, sizeof...(F)> UnaryTable(FunctionList<F...>) {
+constexpr std::array<Table::UnaryLoop, sizeof...(F)> UnaryTable(FunctionList<F...>) {
   return {UnaryLoop<F>...};
 }
 template <class... F>
-constexpr std::array<Loops::BinaryLoop, sizeof...(F)> BinaryTable(FunctionList<F...>) {
+constexpr std::array<Table::BinaryLoop, sizeof...(F)> BinaryTable(FunctionList<F...>) {
   return {BinaryLoop<F>...};
 }
 template <class... F>
-constexpr std::array<Loops::BinaryLoop, sizeof...(F)> ScalarBTable(FunctionList<F...>) {
+constexpr std::array<Table::BinaryLoop, sizeof...(F)> ScalarBTable(FunctionList<F...>) {
   return {BinaryScalarB<F>...};
 }
 template <class... F>
-constexpr std::array<Loops::BinaryLoop, sizeof...(F)> ScalarATable(FunctionList<F...>) {
+constexpr std::array<Table::BinaryLoop, sizeof...(F)> ScalarATable(FunctionList<F...>) {
   return {BinaryScalarA<F>...};
 }
 
-constexpr Loops TableOf(const char* name) {
+constexpr Table TableOf(const char* name) {
   return {
       .name = name,
       .unary = UnaryTable(UnaryFunctions()),
@@ -323,6 +352,7 @@ constexpr Loops TableOf(const char* name) {
       .matrix_vector = MatrixVector,
       .vector_matrix = VectorMatrix,
       .axpy = Axpy,
+      .add_products = AddProducts,
       .moments = Moments,
       .moments_rows = MomentsRows,
       .grad_sums = GradSums,

@@ -1,33 +1,23 @@
-// Part of loops_body.h: pooling of rows of outputs whose windows have the same taps. See Loops::PoolRow.
-
-typedef uint8_t B __attribute__((vector_size(kLanes)));
+// Part of loops_body.h: pooling of rows of outputs whose windows have the same taps. See Table::PoolRow.
 
 template <class Index>
 inline I LoadIndex(const Index* p) {
-  if constexpr (sizeof(Index) == 1) {
-    B bytes;
-    __builtin_memcpy(&bytes, p, sizeof bytes);
-    return __builtin_convertvector(bytes, I);
-  } else {
-    I index;
-    __builtin_memcpy(&index, p, sizeof index);
-    return index;
-  }
+  typedef Index Indices __attribute__((vector_size(kLanes * sizeof(Index))));
+  Indices index;
+  __builtin_memcpy(&index, p, sizeof index);
+  return __builtin_convertvector(index, I);
 }
 template <class Index>
 inline void StoreIndex(Index* p, I index) {
-  if constexpr (sizeof(Index) == 1) {
-    const B bytes = __builtin_convertvector(index, B);
-    __builtin_memcpy(p, &bytes, sizeof bytes);
-  } else {
-    __builtin_memcpy(p, &index, sizeof index);
-  }
+  typedef Index Indices __attribute__((vector_size(kLanes * sizeof(Index))));
+  const Indices indices = __builtin_convertvector(index, Indices);
+  __builtin_memcpy(p, &indices, sizeof indices);
 }
 
 // f(output, lane, keep) for vectors of lanes; the last may overlap the one before, `keep` is then zero in the lanes
 // that were done. g(output, lane) for single lanes, where there are fewer than a vector.
 template <class F, class G>
-inline void ForPooled(const Loops::PoolRow& row, F f, G g) {
+inline void ForPooled(const Table::PoolRow& row, F f, G g) {
   const int64_t tail = row.lanes % kLanes;
   I fresh{};
   for (int i = 0; i < kLanes; ++i) fresh[i] = i >= kLanes - tail ? -1 : 0;
@@ -43,11 +33,11 @@ inline void ForPooled(const Loops::PoolRow& row, F f, G g) {
 
 // Ties go to the first tap; NaN wins.
 template <class Index>
-void MaxPool(const Loops::PoolRow& row, const float* x, float* y, Index* index) {
+void MaxPool(const Table::PoolRow& row, const Real* x, Real* y, Index* index) {
   ForPooled(
       row,
       [&](int64_t output, int64_t l, I) __attribute__((always_inline)) {
-        const float* from = x + output * row.step + l;
+        const Real* from = x + output * row.step + l;
         V best = Load(from + row.offsets[0]);
         I winner = I{} + row.taps[0];
         for (int64_t t = 1; t < row.count; ++t) {
@@ -60,11 +50,11 @@ void MaxPool(const Loops::PoolRow& row, const float* x, float* y, Index* index) 
         if (index) StoreIndex(index + output * row.lanes + l, winner);
       },
       [&](int64_t output, int64_t l) __attribute__((always_inline)) {
-        const float* from = x + output * row.step + l;
-        float best = from[row.offsets[0]];
+        const Real* from = x + output * row.step + l;
+        Real best = from[row.offsets[0]];
         int32_t winner = row.taps[0];
         for (int64_t t = 1; t < row.count; ++t) {
-          const float next = from[row.offsets[t]];
+          const Real next = from[row.offsets[t]];
           if (next > best || (next != next && best == best)) {
             best = next;
             winner = row.taps[t];
@@ -76,16 +66,16 @@ void MaxPool(const Loops::PoolRow& row, const float* x, float* y, Index* index) 
 }
 
 template <class Index>
-void MaxPoolGrad(const Loops::PoolRow& row, const float* dy, const Index* index, float* dx) {
+void MaxPoolGrad(const Table::PoolRow& row, const Real* dy, const Index* index, Real* dx) {
   ForPooled(
       row,
       [&](int64_t output, int64_t l, I keep) __attribute__((always_inline)) {
         const int64_t at = output * row.lanes + l;
         const V g = keep ? Load(dy + at) : Splat(0);
         const I winner = LoadIndex(index + at);
-        float* to = dx + output * row.step + l;
+        Real* to = dx + output * row.step + l;
         for (int64_t t = 0; t < row.count; ++t) {
-          float* tap = to + row.offsets[t];
+          Real* tap = to + row.offsets[t];
           Store(tap, Load(tap) + (winner == row.taps[t] ? g : Splat(0)));
         }
       },
@@ -97,11 +87,11 @@ void MaxPoolGrad(const Loops::PoolRow& row, const float* dy, const Index* index,
       });
 }
 
-void AveragePool(const Loops::PoolRow& row, const float* x, float* y, float scale) {
+void AveragePool(const Table::PoolRow& row, const Real* x, Real* y, Real scale) {
   ForPooled(
       row,
       [&](int64_t output, int64_t l, I) __attribute__((always_inline)) {
-        const float* from = x + output * row.step + l;
+        const Real* from = x + output * row.step + l;
         const V sum = InParts(
             row.count, [ =, &row ](int64_t t) __attribute__((always_inline)) { return Load(from + row.offsets[t]); });
         Store(y + output * row.lanes + l, sum * scale);
@@ -109,22 +99,22 @@ void AveragePool(const Loops::PoolRow& row, const float* x, float* y, float scal
       [&](int64_t output, int64_t l) __attribute__((always_inline)) {
         double sum = 0;
         for (int64_t t = 0; t < row.count; ++t) sum += x[output * row.step + l + row.offsets[t]];
-        y[output * row.lanes + l] = static_cast<float>(sum * scale);
+        y[output * row.lanes + l] = static_cast<Real>(sum * scale);
       });
 }
 
-void AveragePoolGrad(const Loops::PoolRow& row, const float* dy, float* dx, float scale) {
+void AveragePoolGrad(const Table::PoolRow& row, const Real* dy, Real* dx, Real scale) {
   ForPooled(
       row,
       [&](int64_t output, int64_t l, I keep) __attribute__((always_inline)) {
         const V g = keep ? Load(dy + output * row.lanes + l) * scale : Splat(0);
         for (int64_t t = 0; t < row.count; ++t) {
-          float* tap = dx + output * row.step + l + row.offsets[t];
+          Real* tap = dx + output * row.step + l + row.offsets[t];
           Store(tap, Load(tap) + g);
         }
       },
       [&](int64_t output, int64_t l) __attribute__((always_inline)) {
-        const float g = dy[output * row.lanes + l] * scale;
+        const Real g = dy[output * row.lanes + l] * scale;
         for (int64_t t = 0; t < row.count; ++t) dx[output * row.step + l + row.offsets[t]] += g;
       });
 }

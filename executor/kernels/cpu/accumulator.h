@@ -1,0 +1,54 @@
+// Sums of elements in the type that holds them best: integers in 64 bits, where they wrap around, floats in double.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include "base/dtype.h"
+
+namespace bindery::cpu {
+
+template <class T>
+using Accumulator =
+    std::conditional_t<!std::is_integral_v<T>, double, std::conditional_t<std::is_unsigned_v<T>, uint64_t, int64_t>>;
+
+template <class T>
+Accumulator<T> Widened(T x) {
+  if constexpr (std::is_integral_v<T>) {
+    return x;
+  } else {
+    return LoadDouble(x);
+  }
+}
+
+// a + b c
+template <class A>
+A Sum(A a, A b, A c = 1) {
+  if constexpr (std::is_integral_v<A>) {
+    return static_cast<A>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b) * static_cast<uint64_t>(c));
+  } else {
+    return a + b * c;
+  }
+}
+
+// The sum, divided by so many elements for their mean, as an element: to the nearest, of two the even one, as far as the
+// type goes.
+template <class T>
+T Narrowed(Accumulator<T> sum, int64_t divisor = 1) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return sum != 0;
+  } else if constexpr (std::is_integral_v<T>) {
+    using A = Accumulator<T>;
+    const A by = static_cast<A>(divisor), rest = sum % by;
+    const A left = (rest < 0 ? -rest : rest), lacks = by - left;
+    sum /= by;
+    if (left > lacks || (left == lacks && sum % 2 != 0)) sum += rest < 0 ? -1 : 1;
+    return static_cast<T>(std::clamp<A>(sum, std::numeric_limits<T>::min(), std::numeric_limits<T>::max()));
+  } else {
+    return StoreDouble<T>(sum / static_cast<double>(divisor));
+  }
+}
+
+}  // namespace bindery::cpu

@@ -1,0 +1,10 @@
+// vector_math.h for doubles: the library's functions, lane by lane.
+
+#include "executor/kernels/cpu/simd/vector_math.h"
+
+inline V exp(V x) { return each(x, std::exp); }
+inline V log(V x) { return each(x, std::log); }
+inline V tanh(V x) { return each(x, std::tanh); }
+inline V sigmoid(V x) { return 1 / (1 + exp(-x)); }
+inline V softrelu(V x) { return Max0(x) + log1p(exp(-abs(x))); }
+inline V one_minus_exp(V y) { return -expm1(-y); }

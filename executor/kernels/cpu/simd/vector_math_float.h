@@ -1,0 +1,90 @@
+// vector_math.h for floats. Polynomials are those of the Cephes library (Moshier), good to 1 or 2 units in the last
+// place.
+
+#include "executor/kernels/cpu/simd/vector_math.h"
+
+inline V CopySign(V magnitude, V sign) { return (V)((I)magnitude | ((I)sign & kSignBit)); }
+
+// 2^n, -126 <= n <= 127
+inline V PowerOf2(I n) { return (V)((n + 127) << 23); }
+
+inline V exp(V x) {
+  x = x > 89 ? Splat(89) : x;  // e^89 overflows, e^-105 rounds to 0; NaN passes
+  x = x < -105 ? Splat(-105) : x;
+  const V shifted = x * 1.44269504088896341f + 12582912.0f;  // 1.5 * 2^23: the fraction is rounded away
+  const V n = shifted - 12582912.0f;
+  V r = x - n * 0.693359375f;
+  r = r + n * 2.12194440e-4f;
+  V p = r * 1.9875691500e-4f + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  p = p * (r * r) + r + 1;
+  const I whole = __builtin_convertvector(n, I);
+  const I half = whole >> 1;  // two factors, so that results may be denormal
+  return p * PowerOf2(half) * PowerOf2(whole - half);
+}
+
+inline V log(V x) {
+  const I denormal = x < 1.17549435e-38f;
+  const V scaled = denormal ? x * 8388608.0f : x;
+  const I bits = (I)scaled;
+  // x = m 2^e with m in [sqrt(1/2), sqrt(2))
+  I e = ((bits >> 23) & 255) - 126;
+  V m = (V)((bits & 0x007fffff) | 0x3f000000);
+  const I low = m < 0.707106781186547524f;
+  m = low ? m + m : m;
+  e = e + (low & -1);  // low is -1 where true
+  const V exponent = __builtin_convertvector(e, V) - (denormal ? Splat(23) : Splat(0));
+  const V t = m - 1;
+  const V z = t * t;
+  V p = t * 7.0376836292e-2f - 1.1514610310e-1f;
+  p = p * t + 1.1676998740e-1f;
+  p = p * t - 1.2420140846e-1f;
+  p = p * t + 1.4249322787e-1f;
+  p = p * t - 1.6668057665e-1f;
+  p = p * t + 2.0000714765e-1f;
+  p = p * t - 2.4999993993e-1f;
+  p = p * t + 3.3333331174e-1f;
+  V y = p * t * z;
+  y = y + exponent * -2.12194440e-4f;
+  y = y - 0.5f * z;
+  y = t + y + exponent * 0.693359375f;
+  y = x == 0 ? Splat(-INFINITY) : y;
+  y = x < 0 ? Splat(NAN) : y;
+  return (x != x) | (x == INFINITY) ? x : y;
+}
+
+inline V tanh(V x) {
+  const V a = abs(x);
+  const V z = x * x;
+  V p = z * -5.70498872745e-3f + 2.06390887954e-2f;
+  p = p * z - 5.37397155531e-2f;
+  p = p * z + 1.33314422036e-1f;
+  p = p * z - 3.33332819422e-1f;
+  const V small = p * z * x + x;
+  const V large = CopySign(1 - 2 / (exp(a + a) + 1), x);
+  return a < 0.625f ? small : large;
+}
+
+inline V sigmoid(V x) {
+  const V e = exp(-abs(x));
+  const V y = 1 / (1 + e);
+  return x < 0 ? e * y : y;
+}
+
+// log(1 + e^x) = max(x, 0) + log1p(t), t = e^-|x|; log1p(t) = log(u) t / (u - 1) with u = 1 + t (Kahan).
+inline V softrelu(V x) {
+  const V t = exp(-abs(x));
+  const V u = 1 + t;
+  const V d = u - 1;
+  const V log1p = d == 0 ? t : log(u) * (t / d);
+  return Max0(x) + log1p;
+}
+
+// 1 - e^-y, by its series where the difference would cancel.
+inline V one_minus_exp(V y) {
+  const V series = y * (1 - y * (0.5f - y * (0.166666667f - y * 0.0416666667f)));
+  return abs(y) < 0.05f ? series : 1 - exp(-y);
+}

@@ -1,0 +1,77 @@
+// Every operator runs in its own type, with kernels of the production table: the reference kernels are for tests and for
+// simulated devices. (What has no elements is theirs, too: there is nothing to compute.)
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+
+#include "symbol/graph.h"
+#include "tests/executor/graph_runner.h"
+#include "tests/executor/operator_cases.h"
+#include "tests/symbol/op_examples.h"
+#include "tests/symbol/op_rules.h"
+
+namespace bindery {
+namespace {
+
+TEST(NativeTypes, EveryCaseInEveryType) {
+  std::set<DType> taken;
+  for (const OperatorCase& c : AllOperatorCases()) {
+    for (int i = 0; i < kNumDTypes; ++i) {
+      const auto dtype = static_cast<DType>(i);
+      try {
+        if (CheckNativeKernels(c, dtype)) taken.insert(dtype);
+      } catch (const std::exception& e) {
+        ADD_FAILURE() << "case " << c.name << " in " << ToString(dtype) << ": " << e.what();
+      }
+    }
+  }
+  EXPECT_EQ(taken.size(), static_cast<size_t>(kNumDTypes));
+}
+
+// Gradients of integers have no use, but a graph may hold any operator with any types that it allows.
+TEST(NativeTypes, EveryOperatorInEveryType) {
+  for (const OpExample& example : OpExamples()) {
+    const int count = static_cast<int>(example.inputs.size());
+    const std::vector<std::string> names = example.op->inputs(example.attrs, count);
+    // A state is read by the family that wrote it: the cases above have both.
+    if (std::ranges::find(names, "state") != names.end()) continue;
+    const Graph graph = Graph::Of(Group(NodeOf(*example.op, example.attrs, count)));
+    ShapeMap shapes;
+    std::map<std::string, int> batch_axes;
+    for (int i = 0; i < count; ++i) {
+      shapes[names[i]] = example.inputs[i];
+      if (example.batch_axes[i] >= 0) batch_axes[names[i]] = example.batch_axes[i];
+    }
+    for (int i = 0; i < kNumDTypes; ++i) {
+      const auto dtype = static_cast<DType>(i);
+      SCOPED_TRACE(example.label + " in " + ToString(dtype));
+      NodeTypes types;
+      try {
+        const DTypeMap dtypes = names.empty() ? DTypeMap() : DTypeMap{{names[0], dtype}};
+        types =
+            InferTypes(graph, shapes, dtypes, batch_axes, BatchOf(graph, shapes, batch_axes).value_or(kExampleBatch));
+      } catch (const ShapeError&) {
+        continue;  // not of this type
+      }
+      KernelSpec spec{
+          .op = example.op, .attrs = example.attrs, .node_name = "node", .batch = kExampleBatch, .threads = 2};
+      for (const std::string& name : names) {
+        for (size_t n = 0; n < graph.nodes.size(); ++n) {
+          if (graph.nodes[n]->name() == name) spec.inputs.push_back(types[n][0]);
+        }
+      }
+      spec.outputs = types.back();
+      spec.input_formats.resize(spec.inputs.size());
+      spec.input_is_open.resize(spec.inputs.size());
+      spec.output_wishes.resize(spec.outputs.size());
+      spec.output_used.assign(spec.outputs.size(), true);
+      EXPECT_NE(MakeKernel(spec, KernelPolicy::kFast).implementation, "reference");
+    }
+  }
+}
+
+}  // namespace
+}  // namespace bindery
