@@ -108,11 +108,16 @@ std::vector<OperatorCase> LargeCases() {
       Large("large product of matrices", Dot(a, b, {}, "y"), {{"a", matrix}, {"b", Uniform({257, 101})}}, 257),
   };
 
-  // Without gradients: the maximum's is the reference's, the others have none.
   cases.push_back(Large("large maximum of everything", Max(x, {}, "y"), {{"x", Distinct(kMatrix)}}));
-  cases.back().wrt.emplace();
   cases.push_back(Large("large maximum of rows", Max(x, {.axes = {1}}, "y"), {{"x", matrix}}));
+  cases.push_back(Large("large maximum of columns", Max(x, {.axes = {0}}, "y"), {{"x", matrix}}));
 
+  // Without gradients.
+  cases.push_back(
+      Large("large measures",
+            Group({Pick(x, label), RankOf(x, label), ArgMax(x), SumExactly(x), FirstOutside(x, {.high = 2.5})}),
+            {{"x", matrix}, {"label", Integers({193}, 0, 256)}}));
+  cases.back().dtypes = {{"label", DType::kInt32}};
   cases.back().wrt.emplace();
   for (const OpDef& (*op)() : ElementwiseOps()) {
     if (op().inputs.Count({}) > 2) continue;

@@ -3,11 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "symbol/graph.h"
+#include "symbol/ops.h"
 #include "tests/executor/graph_runner.h"
 #include "tests/executor/operator_cases.h"
 #include "tests/symbol/op_examples.h"
@@ -70,6 +73,43 @@ TEST(NativeTypes, EveryOperatorInEveryType) {
       spec.output_used.assign(spec.outputs.size(), true);
       EXPECT_NE(MakeKernel(spec, KernelPolicy::kFast).implementation, "reference");
     }
+  }
+}
+
+// 2^53 + 1 is no double.
+TEST(NativeTypes, LargeIntegersAreExact) {
+  const auto integers = [](const Shape& shape, std::vector<int64_t> values) {
+    HostTensor tensor(DType::kInt64, shape);
+    std::memcpy(tensor.raw(), values.data(), static_cast<size_t>(tensor.bytes()));
+    return tensor;
+  };
+  constexpr int64_t kBig = (int64_t{1} << 53) + 1;
+  const Symbol x = Variable("x"), w = Variable("w");
+  const HostTensor row = integers({1, 4}, {kBig, 1, -kBig, 7}), image = integers({1, 1, 2, 2}, {kBig, 1, -kBig, 7});
+  const struct {
+    const char* name;
+    Symbol symbol;
+    HostTensorMap inputs;
+    HostTensor wanted;
+  } cases[] = {
+      {"Dot", Dot(x, w), {{"x", row}, {"w", integers({4, 1}, {1, 0, 0, 0})}}, integers({1, 1}, {kBig})},
+      {"FullyConnected",
+       FullyConnected(x, w, {}, {.num_hidden = 2, .no_bias = true}),
+       {{"x", row}, {"w", integers({2, 4}, {1, 1, 0, 0, 0, 0, 1, 0})}},
+       integers({1, 2}, {kBig + 1, -kBig})},
+      {"Convolution",
+       Convolution(x, w, {}, {.num_filter = 1, .kernel = {2, 2}, .pad = {0, 1}, .no_bias = true}),
+       {{"x", image}, {"w", integers({1, 1, 2, 2}, {1, 1, 0, 1})}},
+       integers({1, 1, 1, 3}, {0, kBig + 8, 1})},
+      {"maximum", Pooling(x, {.kernel = {2, 2}}), {{"x", image}}, integers({1, 1, 1, 1}, {kBig})},
+      {"average",
+       Pooling(x, {.type = PoolType::kAvg, .kernel = {1, 2}}),
+       {{"x", integers({1, 1, 1, 2}, {kBig, kBig + 2})}},
+       integers({1, 1, 1, 1}, {kBig + 1})},
+  };
+  for (const auto& c : cases) {
+    const RunResult result = RunGraph(c.symbol, c.inputs, {.threads = 2});
+    EXPECT_EQ(result.outputs[0], c.wanted) << c.name;
   }
 }
 

@@ -17,6 +17,7 @@ KernelRows DropoutKernels();
 KernelRows ElementwiseKernels();
 KernelRows FullyConnectedKernels();
 KernelRows LossKernels();
+KernelRows MeasureKernels();
 KernelRows PoolingKernels();
 KernelRows PredicateKernels();
 KernelRows ReduceKernels();
@@ -43,9 +44,9 @@ const KernelTable& CpuKernels() {
   using namespace cpu;  // NOLINT: the table is nothing but its names
   static const KernelTable table(
       {BatchNormKernels(), BinaryKernels(), CastKernels(), ConcatKernels(), ConvolutionKernels(), DotKernels(),
-       DropoutKernels(), ElementwiseKernels(), FullyConnectedKernels(), LossKernels(), PoolingKernels(),
-       PredicateKernels(), ReduceKernels(), RelationKernels(), ShapeKernels(), SliceKernels(), SoftmaxKernels(),
-       UnaryKernels()},
+       DropoutKernels(), ElementwiseKernels(), FullyConnectedKernels(), LossKernels(), MeasureKernels(),
+       PoolingKernels(), PredicateKernels(), ReduceKernels(), RelationKernels(), ShapeKernels(), SliceKernels(),
+       SoftmaxKernels(), UnaryKernels()},
       MakeFastReorder, ThroughFloat, Translate);
   return table;
 }

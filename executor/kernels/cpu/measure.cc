@@ -1,0 +1,147 @@
+// What metrics are made of, by the team: along an axis, every position of the output is one thread's; over all elements,
+// parts are joined in an order that changes nothing.
+#include "symbol/ops/measure.h"
+
+#include <algorithm>
+#include <cmath>
+#include <type_traits>
+
+#include "base/exact_sum.h"
+#include "engine/team.h"
+#include "executor/kernel_table.h"
+#include "executor/kernels/cpu/util.h"
+
+namespace bindery::cpu {
+namespace {
+
+// An element as it is compared: 16-bit floats as float.
+template <class T>
+auto Comparable(T x) {
+  if constexpr (std::is_arithmetic_v<T>) return x;
+  if constexpr (!std::is_arithmetic_v<T>) return static_cast<float>(x);
+}
+
+// f(elements along the axis, their number, their distance, place): one output.
+template <class F>
+MaybeKernel AlongAxis(const KernelSpec& spec, const F& f) {
+  const AxisView view = ViewAlong(spec.inputs[0].shape, static_cast<int>(spec.attributes<PlaceAttrs>().axis));
+  const bool has_place = spec.inputs.size() > 1;
+  return Dispatch(spec.inputs[0].dtype, [&]<class T>() {
+    return WithLoop(PlainKernel(spec, "loop"), [=, dtype = spec.inputs.back().dtype](const Arguments& args) {
+      const Numbers places(dtype, args.inputs.back());
+      ParallelFor(view.outer * view.inner, 1, kSerialElements / view.axis, [&](int64_t begin, int64_t end, int) {
+        for (int64_t i = begin; i < end; ++i) {
+          const T* row = args.in<T>(0) + i / view.inner * view.axis * view.inner + i % view.inner;
+          const double number = has_place ? places[i] : 0;
+          const bool exists = number >= 0 && number < static_cast<double>(view.axis) && number == std::floor(number);
+          const auto result = f(row, view.axis, view.inner, exists ? static_cast<int64_t>(number) : -1);
+          args.out<std::remove_const_t<decltype(result)>>(0)[i] = result;
+        }
+      });
+    });
+  });
+}
+
+MaybeKernel MakeArgMax(const KernelSpec& spec) {
+  return AlongAxis(spec, []<class T>(const T* row, int64_t extent, int64_t step, int64_t) {
+    auto best = Comparable(row[0]);
+    int64_t place = 0;
+    for (int64_t k = 1; k < extent && best == best; ++k) {
+      const auto next = Comparable(row[k * step]);
+      if (next <= best) continue;  // not of NaN, which is greatest
+      best = next;
+      place = k;
+    }
+    return place;
+  });
+}
+
+MaybeKernel MakePick(const KernelSpec& spec) {
+  return AlongAxis(spec, []<class T>(const T* row, int64_t, int64_t step, int64_t place) {
+    return place >= 0 ? row[place * step] : std::is_integral_v<T> ? T{} : static_cast<T>(NAN);
+  });
+}
+
+// How many are greater, or equal and before; all if there is a NaN, or no such place.
+MaybeKernel MakeRankOf(const KernelSpec& spec) {
+  return AlongAxis(spec, []<class T>(const T* row, int64_t extent, int64_t step, int64_t place) {
+    if (place < 0) return extent;
+    const auto own = Comparable(row[place * step]);
+    int64_t rank = 0;
+    bool has_nan = false;
+    for (int64_t k = 0; k < extent; ++k) {
+      const auto next = Comparable(row[k * step]);
+      has_nan |= next != next;
+      rank += next > own || (next == own && k < place);
+    }
+    return has_nan ? extent : rank;
+  });
+}
+
+MaybeKernel MakeSumExactly(const KernelSpec& spec) {
+  Kernel kernel = PlainKernel(spec, "loop");
+  constexpr int64_t kSize = ExactSum::kSize;
+  kernel.scratch_bytes = kSize * spec.threads * static_cast<int64_t>(sizeof(double));
+  return Dispatch(spec.inputs[0].dtype, [&]<class T>() {
+    return WithLoop(std::move(kernel),
+                    [n = spec.inputs[0].shape.Elements(), threads = spec.threads](const Arguments& args) {
+                      double *parts = static_cast<double*>(args.scratch), *sum = args.out<double>(0);
+                      std::fill_n(parts, kSize * threads, 0.0);
+                      std::fill_n(sum, kSize, 0.0);
+                      ParallelFor(n, kGrain, kSerialElements / 8, [&](int64_t begin, int64_t end, int thread) {
+                        for (int64_t i = begin; i < end; ++i)
+                          ExactSum::Add(LoadDouble(args.in<T>(0)[i]), parts + thread * kSize);
+                      });
+                      for (int64_t i = 0; i < kSize * threads; ++i) sum[i % kSize] += parts[i];
+                    });
+  });
+}
+
+MaybeKernel MakeFirstOutside(const KernelSpec& spec) {
+  Kernel kernel = PlainKernel(spec, "loop");
+  kernel.scratch_bytes = spec.threads * static_cast<int64_t>(sizeof(int64_t));
+  return Dispatch(spec.inputs[0].dtype, [&, attrs = spec.attributes<FirstOutsideAttrs>()]<class T>() {
+    return WithLoop(std::move(kernel),
+                    [=, n = spec.inputs[0].shape.Elements(), threads = spec.threads](const Arguments& args) {
+                      const T* x = args.in<T>(0);
+                      auto* firsts = static_cast<int64_t*>(args.scratch);
+                      std::fill_n(firsts, threads, n);
+                      ParallelFor(n, kGrain, kSerialElements, [&](int64_t begin, int64_t end, int thread) {
+                        const auto is_within = [&](T element) {
+                          return (LoadDouble(element) >= attrs.low) & (LoadDouble(element) <= attrs.high);
+                        };
+                        const auto is_outside = [&](T element) {
+                          const double v = LoadDouble(element);
+                          return !(is_within(element) && (!attrs.whole || v == std::floor(v))) &&
+                                 !(attrs.use_ignore && v == attrs.ignore);
+                        };
+                        constexpr int64_t kBlock = 256;  // looked at without a branch for each element
+                        for (int64_t at = begin; at < end && firsts[thread] == n; at += kBlock) {
+                          const int64_t block_end = std::min(at + kBlock, end);
+                          int64_t count = 0;
+                          for (int64_t i = at; i < block_end; ++i) count += is_within(x[i]);
+                          if (count == block_end - at && !attrs.whole) continue;
+                          const T* found = std::find_if(x + at, x + block_end, is_outside);
+                          if (found != x + block_end) firsts[thread] = found - x;
+                        }
+                      });
+                      const int64_t first = *std::min_element(firsts, firsts + threads);
+                      args.out<double>(0)[0] = first < n ? static_cast<double>(first) : -1;
+                      args.out<double>(0)[1] = first < n ? LoadDouble(x[first]) : 0;
+                    });
+  });
+}
+
+constexpr KernelEntry kEntries[] = {
+    {"ArgMax", MakeArgMax},
+    {"Pick", MakePick},
+    {"RankOf", MakeRankOf},
+    {"SumExactly", MakeSumExactly},
+    {"FirstOutside", MakeFirstOutside},
+};
+
+}  // namespace
+
+KernelRows MeasureKernels() { return kEntries; }
+
+}  // namespace bindery::cpu
