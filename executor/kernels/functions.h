@@ -148,7 +148,7 @@ struct Xor : Function<"Xor", kTruth> {
 };
 
 // Activations, in the order of ActivationType after kNone, and their derivatives times dy from the result y.
-struct Relu : Function<"relu", kFloatsOnly | kZeroKept> {
+struct Relu : Function<"relu", kZeroKept> {
   constexpr auto operator()(auto x) const { return x < 0 ? Value<decltype(x)>(0) : x; }  // NaN passes
 };
 struct Sigmoid : Function<"sigmoid", kFloatsOnly> {
@@ -163,7 +163,7 @@ struct SoftRelu : Function<"softrelu", kFloatsOnly> {
 struct SoftSign : Function<"softsign", kFloatsOnly | kZeroKept> {
   constexpr auto operator()(auto x) const { return x / (1 + abs(x)); }
 };
-struct ReluGrad : Function<"relu", kFloatsOnly | kZeroKept> {
+struct ReluGrad : Function<"relu", kZeroKept> {
   constexpr auto operator()(auto dy, auto y) const { return y > 0 ? dy : Value<decltype(dy)>(0); }
 };
 struct SigmoidGrad : Function<"sigmoid", kFloatsOnly | kZeroKept> {
@@ -179,8 +179,8 @@ struct SoftSignGrad : Function<"softsign", kFloatsOnly | kZeroKept> {
   constexpr auto operator()(auto dy, auto y) const { return dy * ((1 - abs(y)) * (1 - abs(y))); }
 };
 // Made by fusion: relu(a + b) of one shape.
-struct AddRelu : Function<"AddRelu", kFloatsOnly | kZeroKept> {
-  constexpr auto operator()(auto a, auto b) const { return Relu()(a + b); }
+struct AddRelu : Function<"AddRelu", kZeroKept> {
+  constexpr auto operator()(auto a, auto b) const { return Relu()(sum(a, b)); }
 };
 
 }  // namespace fn

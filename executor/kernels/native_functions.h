@@ -36,6 +36,16 @@ constexpr T abs(T x) {
   }
 }
 
+// Integers wrap around.
+template <class T>
+constexpr T sum(T a, T b) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return a + b;
+  } else {
+    return static_cast<T>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+  }
+}
+
 // Integers are divided towards zero; what has no quotient gives the nearest there is, as in the reference.
 template <class T>
 constexpr T quotient(T a, T b) {

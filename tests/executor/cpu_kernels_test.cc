@@ -112,7 +112,7 @@ TEST(Reorder, BetweenAllFormats) {
   for (const Shape& shape : {Shape{3, 13, 4, 5}, Shape{16, 8, 1, 3}, Shape{2, 1, 3, 3}}) {
     for (const Format& from : formats) {
       for (const Format& to : formats) {
-        for (DType dtype : {DType::kFloat32, DType::kUInt8}) {
+        for (DType dtype : {DType::kFloat32, DType::kUInt8, DType::kBFloat16, DType::kFloat64}) {
           const auto kernel = CpuKernels().reorder()(dtype, shape, from, to, 2);
           ASSERT_TRUE(kernel) << ToString(from) << " " << ToString(to);
           const int64_t size = SizeOf(dtype);
@@ -131,7 +131,7 @@ TEST(Reorder, BetweenAllFormats) {
           };
           each([&](int64_t value, int64_t at, int64_t) {
             const float f = static_cast<float>(value);
-            const auto u = static_cast<uint8_t>(value);
+            const uint64_t u = static_cast<uint64_t>(value) * 0x0101010101010101u;
             std::memcpy(&source[at * size], size == 4 ? static_cast<const void*>(&f) : &u, size);
           });
           void* in = source.data();

@@ -48,6 +48,7 @@ inline V Truth(I mask) {
 }
 inline V abs(V x) { return (V)((I)x & ~kSignBit); }
 inline V sqrt(V x) { return SquareRoot(x); }
+inline V sum(V a, V b) { return a + b; }
 inline V quotient(V a, V b) { return a / b; }
 
 inline V each(V x, Real (*f)(Real)) {
