@@ -288,8 +288,18 @@ void ImportGemm(Importer& im) {
 }
 
 void ImportMatMul(Importer& im) {
-  if (im.ShapeOf(im.In(0)).rank() != 2 || im.ShapeOf(im.In(1)).rank() != 2) Throw("only matrices are multiplied");
-  im.Out(0, Dot(im.In(0), im.In(1)));
+  const Shape a = im.ShapeOf(im.In(0)), b = im.ShapeOf(im.In(1));
+  const int rank = a.rank();
+  if (rank == 2 && b.rank() == 2) return im.Out(0, Dot(im.In(0), im.In(1)));
+  if (rank < 2 || b.rank() != rank || b.With(rank - 2, a[-2]).With(rank - 1, a[-1]) != a)
+    Throw("only equally many matrices are multiplied");
+  // Stacks of them, one by one.
+  const SliceChannelAttrs each{.num_outputs = a.CountTo(rank - 2), .axis = 0, .squeeze_axis = true};
+  const Symbol left = SliceChannel(ReshapeTo(im.In(0), {each.num_outputs, a[-2], a[-1]}), each);
+  const Symbol right = SliceChannel(ReshapeTo(im.In(1), {each.num_outputs, b[-2], b[-1]}), each);
+  std::vector<Symbol> products;
+  for (int i = 0; i < each.num_outputs; ++i) products.push_back(Dot(left[i], right[i]));
+  im.Out(0, ReshapeTo(Concat(products, {.axis = 0}), a.With(rank - 1, b[-1])));
 }
 
 Handler Reduction(Symbol (*f)(const Symbol&, const ReduceAttrs&, const std::string&)) {
