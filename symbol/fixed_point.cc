@@ -121,7 +121,12 @@ void FixedPoint::Run() {
     queue_.pop_front();
     waiting_[n] = false;
     Context context(this, n);
-    RunRule(n, context);
+    running_ = n;
+    do {  // at once, while its types are near
+      again_ = false;
+      RunRule(n, context);
+    } while (again_);
+    running_ = -1;
   }
 }
 
@@ -181,7 +186,8 @@ bool FixedPoint::HasShapes(int n) const {
 }
 
 void FixedPoint::Enqueue(int n) {
-  if (waiting_[n] || graph_.nodes[n]->is_variable()) return;
+  if (n == running_) again_ = true;
+  if (n == running_ || waiting_[n] || graph_.nodes[n]->is_variable()) return;
   waiting_[n] = true;
   queue_.push_back(n);
 }

@@ -46,7 +46,9 @@ class FixedPoint {
   std::vector<PartialType> facts_;
   std::deque<int> queue_;      // of nodes with an operator
   std::vector<bool> waiting_;  // is the node in the queue?
-  bool assume_ = false;        // may the rule that runs now assume what is likely?
+  int running_ = -1;           // the node whose rule runs, and runs again if it changes what it reads
+  bool again_ = false;
+  bool assume_ = false;  // may the rule that runs now assume what is likely?
 };
 
 }  // namespace bindery

@@ -14,21 +14,23 @@ namespace {
 
 Value At(InferContext& c, int i) { return i < c.num_inputs() ? c.in(i) : c.out(i - c.num_inputs()); }
 
-// First everything known goes into one value, then from there into all: setting merges.
+// What is known goes into the first of which anything is, then from there into all: setting merges.
 template <class Of>
 void MergeShapes(int count, const Of& of) {
-  std::optional<Value> first;
+  int first = 0;
+  while (first < count && !of(first).shape()) ++first;
+  if (first == count) return;
+  const Value target = of(first);
+  for (int i = first + 1; i < count; ++i) {
+    const Value value = of(i);
+    if (!value.shape() || *value.shape() == *target.shape()) continue;
+    value.Set(*target.shape());  // complains in the name of the later one
+    target.Set(*value.shape());
+  }
   for (int i = 0; i < count; ++i) {
     const Value value = of(i);
-    if (!value.shape()) continue;
-    if (!first) {
-      first = value;
-      continue;
-    }
-    value.Set(*first->shape());  // complains in the name of the later one
-    first->Set(*value.shape());
+    if (value.shape() != target.shape()) value.Set(*target.shape());
   }
-  for (int i = 0; i < count && first; ++i) of(i).Set(*first->shape());
 }
 
 template <class Of>
