@@ -93,7 +93,7 @@ void Trainer::GoBack(int64_t failed_step, const IterState& after, DataIter* iter
     group_->engine()->Wait(updater_->gate());  // the last one's own error, which nobody else will ask for
   } catch (...) {
   }
-  group_->store().Mend();
+  updater_->Mend();
   updater_->SetStep(failed_step - 1);
   updater_->Forgive();
   GiveBackUntouched(after, iterator);

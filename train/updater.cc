@@ -4,10 +4,8 @@
 #include <array>
 #include <set>
 
-#include "base/names.h"
 #include "engine/backend.h"
 #include "engine/kernels/flat.h"
-#include "executor/reformat.h"
 #include "symbol/graph.h"
 #include "symbol/op_def.h"
 #include "symbol/ops/fixed_gamma.h"
@@ -27,8 +25,6 @@ std::optional<bool> HeadsLeaveDivision(const Symbol& symbol) {
   if (sums && means) return std::nullopt;
   return !means;
 }
-
-std::string StateName(const std::string& parameter, const std::string& state) { return parameter + ":" + state; }
 
 }  // namespace
 
@@ -64,6 +60,7 @@ Updater::Updater(DataParallelExecutorGroup* group, const UpdaterOptions& options
   outcome.insert(outcome.end(), outcome_.begin(), outcome_.end());
   for (const VarPtr& done : done_) {
     StepParts parts = {noop("commit", outcome, {committed_, done})};
+    parts[0].run = [verdict = verdict_](const OpContext&) { verdict->Reach(); };
     group_->AppendPublish({committed_}, &parts);
     commit_.emplace_back(group_->engine(), std::move(parts));
   }
@@ -87,39 +84,54 @@ void Updater::Prepare() {
   for (const NodePtr& node : Graph::Of(group_->symbol()).nodes) {
     if (node->is_variable()) annotations[node->name()] = node->annotations();
   }
-  const Device home = HostAddressable(group_->devices()[0]) ? group_->devices()[0] : Cpu();  // updates run on the host
   const std::set<std::string> fixed_gammas = ListFixedGammas(group_->symbol());
-  std::vector<Bucket> buckets;
   for (size_t b = 0; b < store.blocks().size(); ++b) {
     const ParameterStore::Block& block = store.blocks()[b];
     if (block.auxiliary || block.gradients.empty()) continue;
     BlockState state{.block = static_cast<int>(b), .dtype = block.dtype};
+    bool joins = false;
     for (const int index : block.parameters) {
       const StoredParameter& p = store.parameters()[index];
       const auto own = annotations.find(p.name);
-      if (own == annotations.end() || group_->grad_req(p.name) == GradReq::kNull || fixed_gammas.contains(p.name))
+      if (own == annotations.end() || group_->grad_req(p.name) == GradReq::kNull || fixed_gammas.contains(p.name)) {
+        joins = false;
         continue;  // another group's, fixed, or held constant by the graph
+      }
       if (p.dtype != DType::kFloat32 && p.dtype != DType::kFloat64) {
         Throw<ModelError>("parameter \"{}\" is {}: parameters are trained in float32 or float64", p.name, p.dtype);
       }
       adds_up_ |= group_->grad_req(p.name) == GradReq::kAdd;
-      state.pieces.push_back({p.offset, p.offset + p.elements, MultipliersOf(p.name, own->second), p.name});
+      state.pieces.push_back({p.offset, p.offset + p.elements, MultipliersOf(p.name, own->second), p.name, joins});
+      joins = true;
     }
-    if (state.pieces.empty()) continue;
-    for (int i = 0; i < optimizer_->state_count(); ++i) {
-      state.states.emplace_back(group_->engine(), home, block.dtype, Shape{block.elements});
-    }
-    blocks_.push_back(std::move(state));
-    buckets.push_back({.sources = block.gradients, .replicas = block.values});
+    if (!state.pieces.empty()) blocks_.push_back(std::move(state));
   }
-  if (buckets.empty()) return;
-  for (const BlockState& block : blocks_)
-    for (const Tensor& state : block.states) state.Wait();  // their zeros
-  const VarPtr first = buckets[0].replicas[0].var();
-  ReductionHooks hooks{.check = nullptr, .gates = {gate_, committed_}};
+  if (blocks_.empty()) return;
+  std::vector<VarPtr> gates = {gate_, committed_};
   StepParts publish;  // what these read must be there, on every device
   group_->AppendPublish({}, &publish);
-  for (const Operation& part : publish) hooks.gates.insert(hooks.gates.end(), part.reads.begin(), part.reads.end());
+  for (const Operation& part : publish) gates.insert(gates.end(), part.reads.begin(), part.reads.end());
+  const bool on_host = std::ranges::all_of(group_->devices(), HostAddressable);
+  update_ = StepRange(group_->engine(), on_host ? HostParts(std::move(gates)) : DeviceParts(gates));
+}
+
+std::vector<Tensor> Updater::NewStates(Device device, DType dtype, int64_t elements) const {
+  std::vector<Tensor> states;
+  for (int i = 0; i < optimizer_->state_count(); ++i) {
+    states.emplace_back(group_->engine(), device, dtype, Shape{elements}).Wait();  // for the zeros
+  }
+  return states;
+}
+
+StepParts Updater::HostParts(std::vector<VarPtr> gates) {
+  std::vector<Bucket> buckets;
+  for (BlockState& block : blocks_) {
+    const ParameterStore::Block& stored = group_->store().blocks()[block.block];
+    buckets.push_back({.sources = stored.gradients, .replicas = stored.values});
+    block.states.push_back({.begin = 0, .end = stored.elements});
+    block.states[0].slots[0] = NewStates(group_->devices()[0], block.dtype, stored.elements);
+  }
+  ReductionHooks hooks{.check = nullptr, .gates = std::move(gates)};
   if (check_gradients_) {
     hooks.check = [this](int bucket, int64_t begin, int64_t end, std::span<const void* const> sources) {
       CheckRange(blocks_[static_cast<size_t>(bucket)], begin, end, sources);
@@ -127,12 +139,12 @@ void Updater::Prepare() {
   }
   // After the last update and before the next: both update the first replica.
   StepParts parts = {
-      {.name = "step values",
+      {.name = "step rates",
        .device = group_->devices()[0],
        .reads = {},
        .writes = {},
-       .updates = {first},
-       .run = [this](const OpContext& context) { values_ = *static_cast<const StepValues*>(context.payload); }}};
+       .updates = {buckets[0].replicas[0].var()},
+       .run = [this](const OpContext& context) { rates_ = *static_cast<const StepRates*>(context.payload); }}};
   Reduction reduction = kvstore_->MakeReduction(
       std::move(buckets),
       [this](int bucket, int64_t begin, int64_t end, std::span<const void* const> sources,
@@ -141,8 +153,8 @@ void Updater::Prepare() {
       },
       group_->threads_per_device(), std::move(hooks));
   std::ranges::move(reduction.parts, std::back_inserter(parts));
-  update_ = StepRange(group_->engine(), std::move(parts));
   outcome_ = std::move(reduction.outcome);
+  return parts;
 }
 
 // A block's padding is zero, so parameters need not be told apart unless something is wrong.
@@ -180,7 +192,8 @@ void Updater::UpdateRange(const BlockState& block, int64_t begin, int64_t end, s
   const int64_t size = SizeOf(dtype);
   std::array<const void*, kMaxDevices> g;
   std::array<void*, kMaxDevices> copies;
-  std::array<void*, 8> states;
+  std::array<void*, kMaxUpdateStates> states;
+  const std::vector<Tensor>& stored = block.states[0].slots[0];
   auto piece = std::lower_bound(block.pieces.begin(), block.pieces.end(), begin,
                                 [](const Piece& p, int64_t at) { return p.end <= at; });
   for (; piece != block.pieces.end() && piece->begin < end; ++piece) {
@@ -188,15 +201,14 @@ void Updater::UpdateRange(const BlockState& block, int64_t begin, int64_t end, s
     for (size_t d = 0; d < grads.size(); ++d) g[d] = static_cast<const char*>(grads[d]) + (from - begin) * size;
     for (size_t d = 1; d < replicas.size(); ++d)
       copies[d - 1] = static_cast<char*>(replicas[d]) + (from - begin) * size;
-    for (size_t i = 0; i < block.states.size(); ++i)
-      states[i] = static_cast<char*>(block.states[i].data()) + from * size;
+    for (size_t i = 0; i < stored.size(); ++i) states[i] = static_cast<char*>(stored[i].data()) + from * size;
     optimizer_->Update(dtype,
-                       {.step = values_.step,
-                        .learning_rate = values_.learning_rate * piece->multipliers.lr,
+                       {.step = rates_.step,
+                        .learning_rate = rates_.learning_rate * piece->multipliers.lr,
                         .weight_decay = optimizer_->options().weight_decay * piece->multipliers.wd,
-                        .rescale = values_.rescale},
+                        .rescale = rates_.rescale},
                        {g.data(), grads.size()}, static_cast<char*>(replicas[0]) + (from - begin) * size,
-                       {states.data(), block.states.size()}, {copies.data(), replicas.size() - 1}, to - from);
+                       {states.data(), stored.size()}, {copies.data(), replicas.size() - 1}, to - from);
   }
 }
 
@@ -251,7 +263,7 @@ void Updater::Apply(int64_t samples) {
   if (samples < 1) Throw("Apply: gradients are of at least 1 sample, got {}", samples);
   ++step_;
   if (!blocks_.empty()) {
-    const std::shared_ptr<StepValues> free = pending_.Take();
+    const std::shared_ptr<StepRates> free = pending_.Take();
     const double automatic = divide_by_samples_ ? 1.0 / static_cast<double>(samples) : 1.0;
     *free = {.learning_rate = schedule_->LearningRate(step_),
              .rescale = optimizer_->options().rescale_gradient.value_or(automatic),
@@ -261,73 +273,13 @@ void Updater::Apply(int64_t samples) {
   commit_[step_ % kInFlight].Push();
 }
 
-// A device may have lost its values, but not all of them: then the state is that of the others.
-void Updater::Wait() const {
-  for (const BlockState& block : blocks_) {
-    const std::vector<Tensor>& values = group_->store().blocks()[block.block].values;
-    size_t lost = 0;
-    for (const Tensor& device : values) {
-      try {
-        device.Wait();
-      } catch (const HangError&) {
-        throw;
-      } catch (const DeviceError&) {
-        if (++lost == values.size()) throw;
-      }
-    }
+void Updater::Verdict::Reach() {
+  for (const Tensor& tensor : statuses) {
+    const StepStatus& status = *static_cast<const StepStatus*>(tensor.data());
+    if (status.kind != StepStatus::kNotFinite) continue;
+    throw NumericError(fmt::format("the gradient of \"{}\" is not finite", names[static_cast<size_t>(status.place)]));
   }
-}
-
-HostTensorMap Updater::State() const {
-  Wait();
-  HostTensorMap state;
-  const std::vector<std::string> names = optimizer_->state_names();
-  for (const BlockState& block : blocks_) {
-    for (const int index : group_->store().blocks()[block.block].parameters) {
-      const StoredParameter& p = group_->store().parameters()[index];
-      if (std::none_of(block.pieces.begin(), block.pieces.end(),
-                       [&](const Piece& piece) { return piece.begin == p.offset; }))
-        continue;
-      for (size_t i = 0; i < names.size(); ++i) {
-        const void* stored = static_cast<const char*>(block.states[i].data()) + p.offset * SizeOf(p.dtype);
-        state[StateName(p.name, names[i])] = FromStorage(p.dtype, p.shape, p.format, stored);
-      }
-    }
-  }
-  return state;
-}
-
-void Updater::CheckState(const HostTensorMap& state) const {
-  const HostTensorMap present = State();
-  for (const auto& [name, tensor] : present) {
-    const auto given = state.find(name);
-    if (given == state.end()) throw CheckpointError(fmt::format("the optimizer state \"{}\" is missing", name));
-    if (given->second.shape() != tensor.shape() || given->second.dtype() != tensor.dtype()) {
-      throw CheckpointError(fmt::format("optimizer state \"{}\": expected {} {}, got {} {}", name, tensor.dtype(),
-                                        tensor.shape(), given->second.dtype(), given->second.shape()));
-    }
-  }
-  std::vector<std::string> known;
-  for (const auto& [name, tensor] : present) known.push_back(name);
-  for (const auto& [name, tensor] : state) {
-    if (!present.contains(name))
-      throw CheckpointError(fmt::format("there is no optimizer state \"{}\"{}", name, NameHint(name, known)));
-  }
-}
-
-void Updater::SetState(const HostTensorMap& state) {
-  CheckState(state);
-  const std::vector<std::string> names = optimizer_->state_names();
-  for (const BlockState& block : blocks_) {
-    for (const int index : group_->store().blocks()[block.block].parameters) {
-      const StoredParameter& p = group_->store().parameters()[index];
-      for (size_t i = 0; i < names.size(); ++i) {
-        const auto given = state.find(StateName(p.name, names[i]));
-        if (given == state.end()) continue;
-        ToStorage(given->second, p.format, static_cast<char*>(block.states[i].data()) + p.offset * SizeOf(p.dtype));
-      }
-    }
-  }
+  ++committed;
 }
 
 }  // namespace bindery

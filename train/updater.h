@@ -1,7 +1,9 @@
 // Updater: one training step of a group. In this order, always: forward and backward on every device -> gradients
-// summed over the devices in one fixed order -> are the sums finite? -> update -> new parameters on every device. The
-// sum, the update and the spreading are one pass over memory, shared out among the devices' workers
-// (KVStore::PrepareReduction).
+// summed over the devices in one fixed order -> are the sums finite? -> update -> new parameters on every device.
+//
+// Where the host can address all devices' memory, the sum, the update and the spreading are one pass over memory, shared
+// out among the devices' workers (KVStore::MakeReduction). Where it cannot, each device sums and updates a range of the
+// elements and keeps the optimizer's state of that range (train/updater_devices.cc).
 //
 // A step is committed or not, as a whole. If anything in it failed, if a gradient is not finite, or if what the caller
 // hangs on `gate()` failed, then no parameter, no optimizer state and no running statistic changes, and neither do they
@@ -12,7 +14,7 @@
 // the whole step: all devices, all micro-batches. Heads that normalise themselves (`batch`, `valid`) are not divided
 // again. An explicit rescale of the optimizer wins.
 //
-// One optimizer state, not one per device. Thread safety: one thread at a time.
+// One optimizer state, not one per device: each element's is on one of them. Thread safety: one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -64,6 +66,8 @@ class Updater {
   const VarPtr& gate() const { return gate_; }
   // Steps are committed again after one that failed.
   void Forgive();
+  // After a step that failed on a device: what it lost comes from those that have it (ParameterStore::Mend). Waits.
+  void Mend();
   // Until step `step` (one of the last kInFlight, step() after its Apply) is over; rethrows its error, or that of the
   // failed step before it.
   static constexpr int64_t kInFlight = 2;
@@ -75,34 +79,51 @@ class Updater {
   const Optimizer& optimizer() const { return *optimizer_; }
   const Schedule& schedule() const { return *schedule_; }
 
-  // Optimizer state as plain tensors, named "<parameter>:<state>"; waits. Check and Set throw CheckpointError for
-  // missing, unknown or misshapen ones; nothing has changed then.
+  // Optimizer state as plain tensors, named "<parameter>:<state>"; waits. Throws DeviceError if it lies on a device that
+  // is lost. Check and Set throw CheckpointError for missing, unknown or misshapen ones; nothing has changed then.
   HostTensorMap State() const;
   void CheckState(const HostTensorMap& state) const;
   void SetState(const HostTensorMap& state);
 
  private:
-  // Read by the update operations when they run, set by an operation before them: never captured by value.
-  struct StepValues {
-    double learning_rate = 0, rescale = 1;
-    int64_t step = 1;
-  };
   struct Piece {  // a parameter within its block
     int64_t begin = 0, end = 0;
     Multipliers multipliers = {};
     std::string name = {};
+    bool joins = false;  // nothing but padding between it and the piece before
+  };
+  // The optimizer's states of elements begin..end-1, where these are updated.
+  struct StateRange {
+    int64_t begin = 0, end = 0;
+    std::vector<Tensor> slots[2] = {};  // each flat; of the second, see DeviceUpdate: none where states are in place
+    Tensor committed = {};              // int64, which slot holds
   };
   struct BlockState {
-    int block = -1;                   // of the store
-    DType dtype = DType::kFloat32;    // kept here: the store may grow while a step runs
-    std::vector<Piece> pieces = {};   // in order
-    std::vector<Tensor> states = {};  // flat, like the block; in host memory
+    int block = -1;                       // of the store
+    DType dtype = DType::kFloat32;        // kept here: the store may grow while a step runs
+    std::vector<Piece> pieces = {};       // in order
+    std::vector<StateRange> states = {};  // in order, together the whole block
+  };
+  // What became of a step, as the host sees it when it is over.
+  struct Verdict {
+    std::vector<Tensor> statuses = {};    // of the devices that update, for the host to read
+    std::vector<std::string> names = {};  // of their places
+    int64_t committed = 0;                // steps since the states were set
+    void Reach();                         // throws NumericError unless all statuses are good
   };
   void Prepare();
+  StepParts HostParts(std::vector<VarPtr> gates);
+  StepParts DeviceParts(const std::vector<VarPtr>& gates);  // updater_devices.cc
+  std::vector<Tensor> NewStates(Device device, DType dtype, int64_t elements) const;
   void CheckRange(const BlockState& block, int64_t begin, int64_t end, std::span<const void* const> grads) const;
   void UpdateRange(const BlockState& block, int64_t begin, int64_t end, std::span<const void* const> grads,
                    std::span<void* const> replicas) const;
+  // visit(parameter, its piece) for all that are updated of a block.
+  template <class Visit>
+  void ForEachParameter(const BlockState& block, const Visit& visit) const;
   void Wait() const;
+  void Recount() const;  // the devices' counts of committed steps become the host's; waits
+  std::vector<HostTensor> Gather(const BlockState& block) const;  // each state, of the whole block
 
   DataParallelExecutorGroup* group_;
   std::shared_ptr<const Optimizer> optimizer_;
@@ -118,8 +139,10 @@ class Updater {
   VarPtr done_[kInFlight];
   PreparedPtr forgive_;
   std::vector<StepRange> commit_;  // by done_
-  StepValues values_;
-  PayloadPool<StepValues> pending_;
+  StepRange recount_;
+  std::shared_ptr<Verdict> verdict_ = std::make_shared<Verdict>();
+  StepRates rates_;  // of the update on the host: set by an operation before it, never captured by value
+  PayloadPool<StepRates> pending_;
   int64_t step_ = 0;
 };
 

@@ -57,6 +57,19 @@ class CpuFlatKernels final : public FlatKernels {
   void Scale(Stream&, DType dtype, void* out, int64_t n, double factor) const override {
     flat::Scale(dtype, out, n, factor);
   }
+  void CheckFinite(Stream&, DType dtype, const void* in, int64_t n, int64_t place, StepStatus* status) const override {
+    flat::CheckFinite(dtype, in, n, place, status);
+  }
+  void Update(Stream&, const DeviceUpdate& update, const StepRates* rates, const int64_t* committed,
+              StepStatuses statuses) const override {
+    if (flat::AllGood(statuses)) flat::Update(update, *rates, *committed);
+  }
+  void Commit(Stream&, StepStatuses statuses, const void* in, void* out, int64_t bytes,
+              int64_t* committed) const override {
+    if (!flat::AllGood(statuses)) return;
+    flat::Copy(in, out, bytes);
+    if (committed) ++*committed;
+  }
 };
 
 class Cpus final : public Backend {

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "base/dtype.h"
+#include "engine/kernels/update.h"
 #include "engine/stream.h"
 
 namespace bindery {
@@ -29,6 +30,16 @@ class FlatKernels {
   virtual void Sum(Stream& stream, DType dtype, std::span<const void* const> in, void* out, int64_t n) const = 0;
   virtual void Add(Stream& stream, DType dtype, const void* in, void* out, int64_t n) const = 0;   // out += in
   virtual void Scale(Stream& stream, DType dtype, void* out, int64_t n, double factor) const = 0;  // out *= factor
+
+  // What a step's commit is made of (engine/kernels/update.h).
+  virtual void CheckFinite(Stream& stream, DType dtype, const void* in, int64_t n, int64_t place,
+                           StepStatus* status) const = 0;
+  // Nothing, unless all statuses are good. `committed`: how many updates were.
+  virtual void Update(Stream& stream, const DeviceUpdate& update, const StepRates* rates, const int64_t* committed,
+                      StepStatuses statuses) const = 0;
+  // Nothing, unless all statuses are good: copies, then counts, unless `committed` is null.
+  virtual void Commit(Stream& stream, StepStatuses statuses, const void* in, void* out, int64_t bytes,
+                      int64_t* committed) const = 0;
 };
 
 }  // namespace bindery

@@ -5,6 +5,7 @@
 //   g = clip(rescale * sum of the gradients);  weight, states = Rule(g, weight, states, settings, step, rate, decay)
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <limits>
 #include <span>
@@ -55,6 +56,46 @@ struct UpdateRule {
 };
 
 inline constexpr int kMaxUpdateStates = 8;
+
+// What the host says of a step to updates, in the memory of the device: read when they run, never captured.
+struct StepRates {
+  double learning_rate = 0.01;  // times a parameter's factor
+  double rescale = 1;
+  int64_t step = 1;  // number of this update, from 1
+};
+
+// What a device says of a step, in its memory. Bad: then nothing of the step is committed, on no device.
+struct StepStatus {
+  enum Kind : int64_t { kGood, kNotFinite };
+  int64_t kind = kGood;
+  int64_t place = 0;    // which of the things that were looked at
+  int64_t element = 0;  // of it: the first bad one
+  double value = 0;
+};
+using StepStatuses = std::span<const StepStatus* const>;  // of all devices that have a say
+
+// An update on a device, by the step's rates; addresses are the device's. States lie there twice: those that hold, at
+// [updates committed so far % 2], and room for the next. So neither they nor the weight change before the commit.
+struct DeviceUpdate {
+  UpdateKernel kernel = nullptr;
+  DType dtype = DType::kFloat32;
+  UpdateArgs args = {};  // learning rate, rescale: factors of the step's
+  const void* gradient = nullptr;
+  const void* weight = nullptr;
+  void* new_weight = nullptr;
+  int num_states = 0;
+  std::array<void*, kMaxUpdateStates> states[2] = {};
+  int64_t elements = 0;
+};
+
+namespace flat {
+
+bool AllGood(StepStatuses statuses);
+// Unless all `n` are finite or the status is bad already, it becomes that of the first that is not, at `place`.
+void CheckFinite(DType dtype, const void* in, int64_t n, int64_t place, StepStatus* status);
+void Update(const DeviceUpdate& update, const StepRates& rates, int64_t committed);
+
+}  // namespace flat
 
 const std::vector<UpdateRule>& UpdateRules();  // the built-in ones (engine/kernels/update_rules.cc)
 

@@ -82,6 +82,45 @@ class SimFlatKernels final : public FlatKernels {
     SimStream& s = SimStreamOf(stream);
     s.Enqueue([=, to = s.View(out)] { flat::Scale(dtype, to, n, factor); });
   }
+  void CheckFinite(Stream& stream, DType dtype, const void* in, int64_t n, int64_t place,
+                   StepStatus* status) const override {
+    SimStream& s = SimStreamOf(stream);
+    s.Enqueue([=, from = s.View(in), status = Seen(s, status)] { flat::CheckFinite(dtype, from, n, place, status); });
+  }
+  void Update(Stream& stream, const DeviceUpdate& update, const StepRates* rates, const int64_t* committed,
+              StepStatuses statuses) const override {
+    SimStream& s = SimStreamOf(stream);
+    DeviceUpdate here = update;
+    here.gradient = s.View(update.gradient);
+    here.weight = s.View(update.weight);
+    here.new_weight = s.View(update.new_weight);
+    for (auto& slot : here.states) {
+      for (void*& state : slot) state = s.View(state);
+    }
+    s.Enqueue([here, rates = Seen(s, rates), committed = Seen(s, committed), all = Seen(s, statuses)] {
+      if (flat::AllGood(all)) flat::Update(here, *rates, *committed);
+    });
+  }
+  void Commit(Stream& stream, StepStatuses statuses, const void* in, void* out, int64_t bytes,
+              int64_t* committed) const override {
+    SimStream& s = SimStreamOf(stream);
+    s.Enqueue([=, all = Seen(s, statuses), from = s.View(in), to = s.View(out), count = Seen(s, committed)] {
+      if (!flat::AllGood(all)) return;
+      flat::Copy(from, to, bytes);
+      if (count) ++*count;
+    });
+  }
+
+ private:
+  template <class T>
+  static T* Seen(const SimStream& stream, T* address) {
+    return reinterpret_cast<T*>(stream.View(address));
+  }
+  static std::vector<const StepStatus*> Seen(const SimStream& stream, StepStatuses statuses) {
+    std::vector<const StepStatus*> all;
+    for (const StepStatus* status : statuses) all.push_back(Seen(stream, status));
+    return all;
+  }
 };
 
 class Sims final : public Backend {

@@ -141,8 +141,10 @@ TEST_P(FaultsTest, AKernelThatFails) {
     SCOPED_TRACE(nth);
     Training run(GetParam());
     int64_t before = 0;
+    Checkpoint checkpoint;
     const std::string message = MessageOf<DeviceError>([&] {
       run.Fit([&] {
+        checkpoint = run.trainer().ToCheckpoint(&run.data());
         before = sim::KernelsRun(failing_);
         sim::FailKernel(failing_, nth);
       });
@@ -167,6 +169,9 @@ TEST_P(FaultsTest, AKernelThatFails) {
     } catch (const DeviceError& error) {  // it failed while its parameters were being written, and no other has them
       EXPECT_TRUE(alone) << error.what();
       ++lost;
+      run.trainer().Restore(checkpoint, &run.data());
+      run.Fit();
+      EXPECT_EQ(StepsOf(run.Get()), Both(kSteps));
       continue;
     }
     EXPECT_EQ(StepsOf(now), Both(run.step())) << message;
