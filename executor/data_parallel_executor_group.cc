@@ -13,6 +13,8 @@ std::shared_ptr<Engine> EngineOf(const GroupOptions& options) {
   return options.shared_group ? options.shared_group->engine() : DefaultEngine();
 }
 
+constexpr size_t kMetrics = 4;  // whose programs are kept with a binding
+
 }  // namespace
 
 DataParallelExecutorGroup::DataParallelExecutorGroup(const Symbol& symbol, const GroupOptions& options)
@@ -186,61 +188,75 @@ std::vector<std::vector<Tensor>> DataParallelExecutorGroup::InputGradientsPerDev
   return merger_.InputGradientsPerDevice(RanBackward("InputGradients"));
 }
 
+GroupMetric& DataParallelExecutorGroup::MetricOf(const Metric& metric, const LabelLists* lists) const {
+  const auto& participants = Ran("UpdateMetric").participants();
+  for (const GroupStep::Participant& p : participants) p.replica->CheckFresh("UpdateMetric");
+  std::vector<std::unique_ptr<GroupMetric>>& known = current_->metrics;
+  for (const auto& candidate : known) {
+    if (candidate->IsFor(metric, lists)) return *candidate;
+  }
+  CompileOptions options;
+  options.threads = spec_.threads;
+  options.switches = spec_.options.switches;
+  auto made = std::make_unique<GroupMetric>(engine(), metric, participants, spec_.options.labels, lists,
+                                            current_->ranges, options);
+  if (known.size() == kMetrics) known.erase(known.begin());
+  known.push_back(std::move(made));
+  return *known.back();
+}
+
+void DataParallelExecutorGroup::PushMetric(const Metric& metric, const std::shared_ptr<Measurement>& measurement,
+                                           const VarPtr& done) const {
+  MetricOf(metric, nullptr).Push(measurement, done);
+}
+
 void DataParallelExecutorGroup::UpdateMetric(Metric* metric, const std::vector<HostTensor>& labels) const {
-  Measure(metric, std::make_shared<Measurement>(Measurement{.metric = metric, .labels = &labels}));
-}
-
-void DataParallelExecutorGroup::UpdateMetric(Metric* metric,
-                                             const std::vector<std::vector<HostTensor>>& pre_sliced) const {
-  Measure(metric, std::make_shared<Measurement>(Measurement{.metric = metric, .cut_labels = &pre_sliced}));
-}
-
-void DataParallelExecutorGroup::Measure(Metric* metric, const std::shared_ptr<Measurement>& measurement) const {
-  GroupMetric& operations = MetricOf(*measurement);
-  const VarPtr done = engine()->NewVar();
-  operations.Push(measurement, done);
-  for (bool over = false; !over;) {
-    try {
-      engine()->Wait(done);
-      over = true;
-    } catch (const HangError&) {  // until the device is back: the metric and the labels are the caller's
+  LabelLists lists;
+  for (const GroupStep::Participant& p : Ran("UpdateMetric").participants()) {
+    const SampleRange range = current_->ranges[p.replica->index()];
+    std::vector<HostTensor>& list = lists.emplace_back(labels);
+    for (size_t i = 0; i < labels.size() && i < spec_.options.labels.size(); ++i) {
+      const int axis = spec_.options.labels[i].BatchAxis();
+      if (axis < 0) continue;
+      const Shape& shape = labels[i].shape();
+      if (axis >= shape.rank() || shape[axis] < current_->samples()) {
+        Throw<ShapeError>("UpdateMetric: label \"{}\" of shape {} has no {} samples along axis {}",
+                          spec_.options.labels[i].name, shape, current_->samples(), axis);
+      }
+      list[i] = labels[i].Slice(axis, range.begin, range.end);
     }
+  }
+  UpdateMetric(metric, lists);
+}
+
+void DataParallelExecutorGroup::UpdateMetric(Metric* metric, const LabelLists& lists) const {
+  const auto& participants = Ran("UpdateMetric").participants();
+  if (lists.size() != participants.size()) {
+    throw DataError(
+        fmt::format("UpdateMetric: expected the labels of {} devices, got {}", participants.size(), lists.size()));
+  }
+  for (size_t k = 0; k < lists.size(); ++k) {
+    if (lists[k].size() == spec_.options.labels.size()) continue;
+    throw DataError(fmt::format("UpdateMetric: expected {} labels on {}, got {}", spec_.options.labels.size(),
+                                participants[k].replica->device(), lists[k].size()));
+  }
+  const auto measurement = std::make_shared<Measurement>();
+  if (const auto* on_host = dynamic_cast<const HostMetric*>(metric)) {
+    const std::vector<std::vector<Tensor>> outputs = OutputsPerDevice();
+    for (size_t k = 0; k < participants.size(); ++k) {
+      MetricInputs share{.samples = current_->ranges[participants[k].replica->index()].size()};
+      for (size_t i = 0; i < outputs.size(); ++i) share.outputs.emplace_back(output_names()[i], outputs[i][k].ToHost());
+      for (size_t i = 0; i < lists[k].size(); ++i) share.labels.emplace_back(spec_.options.labels[i].name, lists[k][i]);
+      on_host->Accumulate(share, measurement->partials.emplace_back(static_cast<size_t>(metric->partial_size())));
+    }
+  } else {
+    GroupMetric& program = MetricOf(*metric, &lists);
+    program.SetLabels(lists);
+    const VarPtr done = engine()->NewVar();
+    program.Push(measurement, done);
+    engine()->Wait(done);
   }
   for (const std::vector<double>& partial : measurement->partials) metric->Merge(partial);  // in device order
-}
-
-void DataParallelExecutorGroup::PushMetric(const std::shared_ptr<Measurement>& measurement, const VarPtr& done) const {
-  MetricOf(*measurement).Push(measurement, done);
-}
-
-GroupMetric& DataParallelExecutorGroup::MetricOf(const Measurement& m) const {
-  const auto& participants = Ran("UpdateMetric").participants();
-  const size_t expected = spec_.options.labels.size();
-  if (m.cut_labels && m.cut_labels->size() != participants.size()) {
-    throw DataError(fmt::format("UpdateMetric: expected the labels of {} devices, got {}", participants.size(),
-                                m.cut_labels->size()));
-  }
-  for (size_t k = 0; k < participants.size(); ++k) {
-    participants[k].replica->CheckFresh("UpdateMetric");
-    const size_t given = m.cut_labels ? (*m.cut_labels)[k].size() : m.labels->size();
-    if (given != expected) {
-      throw DataError(fmt::format("UpdateMetric: expected {} labels on {}, got {}", expected,
-                                  participants[k].replica->device(), given));
-    }
-  }
-  for (size_t i = 0; m.labels && i < expected; ++i) {
-    const int axis = spec_.options.labels[i].BatchAxis();
-    const Shape& shape = (*m.labels)[i].shape();
-    if (axis < 0) continue;
-    if (axis >= shape.rank() || shape[axis] < current_->samples()) {
-      Throw<ShapeError>("UpdateMetric: label \"{}\" of shape {} has no {} samples along axis {}",
-                        spec_.options.labels[i].name, shape, current_->samples(), axis);
-    }
-  }
-  if (!current_->metric) {
-    current_->metric = std::make_unique<GroupMetric>(engine(), participants, spec_.options.labels, current_->ranges);
-  }
-  return *current_->metric;
 }
 
 std::vector<DataParallelExecutorGroup::Watched> DataParallelExecutorGroup::WatchedValues() const {

@@ -128,13 +128,13 @@ class DataParallelExecutorGroup {
 
   // --- metrics and watching ---
   // Labels of the last batch, whole (split like data) or, pre-sliced, one list per device with samples. Waits for the
-  // outputs.
+  // metric. Programs for the last few metrics are kept with the binding.
   void UpdateMetric(Metric* metric, const std::vector<HostTensor>& labels) const;
-  void UpdateMetric(Metric* metric, const std::vector<std::vector<HostTensor>>& pre_sliced) const;
-  // The same without waiting, for the last training step: `measurement` gets its partials when `done` is written, which
-  // carries the metric's error. It must live until then. Allocates nothing once it is warm, unless labels are
-  // batched along another axis than 0 and have to be cut.
-  void PushMetric(const std::shared_ptr<Measurement>& measurement, const VarPtr& done) const;
+  void UpdateMetric(Metric* metric, const LabelLists& pre_sliced) const;
+  // The same without waiting, for a metric that is a graph, with the labels that the last batch brought to the devices:
+  // `measurement` gets its partials when `done` is written, which carries the metric's error. Allocates nothing once it
+  // is warm. Throws at once where outputs and labels do not fit the metric.
+  void PushMetric(const Metric& metric, const std::shared_ptr<Measurement>& measurement, const VarPtr& done) const;
   // Values whose names match the regular expression are kept by the next steps ("" stops). Another program does that;
   // the normal one is not slowed down.
   void Watch(const std::string& pattern);
@@ -173,8 +173,7 @@ class DataParallelExecutorGroup {
   void RunBackward(std::span<const HostTensor* const> head_gradients);
   const Binding& Ran(const char* what) const;          // the current one; throws Error unless forward has run
   const Binding& RanBackward(const char* what) const;  // the same of backward
-  void Measure(Metric* metric, const std::shared_ptr<Measurement>& measurement) const;
-  GroupMetric& MetricOf(const Measurement& measurement) const;  // of the current binding, for these labels
+  GroupMetric& MetricOf(const Metric& metric, const LabelLists* lists) const;  // of the current binding
 
   GroupSpec spec_;
   Bindings bindings_;

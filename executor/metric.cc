@@ -1,8 +1,17 @@
 #include "executor/metric.h"
 
+#include <atomic>
+
 #include "base/error.h"
 
 namespace bindery {
+namespace {
+
+std::atomic<uint64_t> metrics_made{0};
+
+}  // namespace
+
+Metric::Metric() : id_(++metrics_made) {}
 
 void Metric::Merge(std::span<const double> partial) {
   if (partial.size() != static_cast<size_t>(partial_size())) {
@@ -24,6 +33,10 @@ void Metric::SetTotal(std::vector<double> total) {
     Throw("metric \"{}\": a total has {} numbers, got {}", name(), partial_size(), total.size());
   }
   total_ = std::move(total);
+}
+
+MetricGraph HostMetric::AsGraph(const MetricArrays&) const {
+  Throw("metric \"{}\" is host code and cannot be part of another: measure it by itself", name());
 }
 
 }  // namespace bindery

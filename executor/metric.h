@@ -1,45 +1,59 @@
 // Metric: how good outputs are, as partial sums that add up exactly, so that the value does not depend on the number of
-// devices. Each device's share of a batch gives a partial, computed where its outputs are; partials are merged once per
-// batch in device order, in double.
+// devices. Each device's share of a batch gives a partial; partials are merged once per batch in device order, in
+// double.
+//
+// A metric describes itself as a graph, which is compiled and run beside the program whose outputs it reads, on its
+// device: only partials come to the host. One in host code (HostMetric) gets copies of everything.
 #pragma once
 
 #include <cstdint>
-#include <memory>
+#include <functional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "base/dtype.h"
-#include "base/shape.h"
+#include "base/host_tensor.h"
+#include "symbol/symbol.h"
 
 namespace bindery {
 
-// A plain tensor in host-addressable memory, for reading.
-struct ConstView {
+// An output or a label of one device's share, as a graph reads it.
+struct MetricArray {
+  std::string name = {};
+  Symbol symbol = {};
   DType dtype = DType::kFloat32;
   Shape shape = {};
-  const void* data = nullptr;
   // Whatever the axes are, (T, N) or (N T, C), the elements are (outer, samples, inner); 0: there are no samples in it,
   // as in a loss of the whole batch.
   int64_t outer = 1;
 };
 
 // What a metric sees of one device's share: its samples, without padding.
-struct MetricInputs {
-  std::vector<std::pair<std::string, ConstView>> outputs = {},
-                                                 labels = {};  // by name, in order of heads and of label descriptions
+struct MetricArrays {
+  std::vector<MetricArray> outputs = {}, labels = {};  // in order of heads and of label descriptions
   int64_t samples = 0;
+};
+
+// A metric of one share.
+struct MetricGraph {
+  // What must not be: a symbol as FirstOutside gives it, and what throws when there is such an element.
+  struct Check {
+    Symbol first;
+    std::function<void(int64_t place, double value)> fail;
+  };
+  Symbol partial = {};  // (partial_size), float64
+  std::vector<Check> checks = {};
 };
 
 class Metric {
  public:
+  Metric();
   virtual ~Metric() = default;
   virtual std::string name() const = 0;  // "accuracy"
   virtual int partial_size() const = 0;  // doubles in a partial
-  // Adds this share to `partial` (zeros at first). Pure; called by device workers. Throws ShapeError/DataError on
-  // outputs and labels that do not fit the metric.
-  virtual void Accumulate(const MetricInputs& inputs, std::span<double> partial) const = 0;
+  // Pure. Throws ShapeError or Error for outputs and labels that do not fit the metric.
+  virtual MetricGraph AsGraph(const MetricArrays& share) const = 0;
   // name and value from the sum of all partials; NaN before any sample.
   virtual std::vector<std::pair<std::string, double>> Values(std::span<const double> total) const = 0;
 
@@ -50,8 +64,24 @@ class Metric {
   std::span<const double> total() const { return total_; }
   void SetTotal(std::vector<double> total);  // from a checkpoint; throws Error if its size is not partial_size() or 0
 
+  uint64_t id() const { return id_; }  // in the process: no other has it, but for copies
+
  private:
   std::vector<double> total_;
+  uint64_t id_;
+};
+
+// The same on the host, for metrics that are more easily said in C++.
+struct MetricInputs {
+  std::vector<std::pair<std::string, HostTensor>> outputs = {}, labels = {};  // by name
+  int64_t samples = 0;
+};
+
+class HostMetric : public Metric {
+ public:
+  // Adds this share to `partial`. Throws ShapeError/DataError on outputs and labels that do not fit the metric.
+  virtual void Accumulate(const MetricInputs& share, std::span<double> partial) const = 0;
+  MetricGraph AsGraph(const MetricArrays& share) const final;  // throws Error: there is none
 };
 
 }  // namespace bindery

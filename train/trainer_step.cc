@@ -39,15 +39,11 @@ void Trainer::Step(const BatchPtr& batch, DataIter* iterator) {
   }
   InFlight& step = flying_[in_flight_];
   if (!step.measurement) step.measurement = std::make_shared<Measurement>();
-  Measurement& measurement = *step.measurement;
-  measurement.metric = metric_.get();
-  measurement.labels = &batch->label;
-  measurement.batch = batch;
   step.batch = batch;
   step.after = iterator->SaveState();
   updater_->Compute(batch);
   // The metric has a say in whether the step is committed: it refuses outputs that are not finite, and labels.
-  group_->PushMetric(step.measurement, updater_->gate());
+  group_->PushMetric(*metric_, step.measurement, updater_->gate());
   updater_->Apply(group_->batch_size());
   step.step = updater_->step();
   ++in_flight_;  // what throws before is not in flight
@@ -71,7 +67,6 @@ void Trainer::Settle(DataIter* iterator) {
   --in_flight_;
   InFlight& settled = flying_[in_flight_];
   const BatchPtr batch = std::move(settled.batch);
-  settled.measurement->batch = nullptr;
   if (error) {
     GoBack(settled.step, settled.after, iterator);
     std::rethrow_exception(Explain(error, batch, settled.step));

@@ -25,7 +25,7 @@ struct Binding {
   bool cut_beforehand = false;           // ranges as the caller cut them, not by workload
   int addresses = 0;                     // sum of the replicas' addresses_version() when bound
   std::unique_ptr<GroupStep> step = nullptr;
-  std::unique_ptr<GroupMetric> metric = nullptr;  // made when it is first measured
+  std::vector<std::unique_ptr<GroupMetric>> metrics = {};  // those measured last
 
   int64_t samples() const { return ranges.back().end; }
   const std::vector<GroupStep::Participant>& participants() const { return step->participants(); }

@@ -1,113 +1,187 @@
 #include "executor/group/metric.h"
 
 #include <algorithm>
+#include <map>
 
 #include "engine/backend.h"
 #include "engine/storage.h"
-#include "executor/group/slice_copy.h"
+#include "symbol/ops/shape_ops.h"
 
 namespace bindery {
+namespace {
 
-GroupMetric::GroupMetric(std::shared_ptr<Engine> engine, const std::vector<GroupStep::Participant>& participants,
-                         const std::vector<DataDesc>& labels, const std::vector<SampleRange>& ranges)
-    : engine_(std::move(engine)) {
+// Everything that a graph gives as one output: the partial, then two numbers for each check.
+Symbol HeadOf(const MetricGraph& graph) {
+  std::vector<Symbol> parts = {graph.partial};
+  for (const MetricGraph::Check& check : graph.checks) parts.push_back(check.first);
+  return Concat(parts, {.axis = 0}, "partial");
+}
+
+// Where the samples of a label are: the product of the extents before them; 0 if there are none.
+int64_t OuterOf(const DataDesc& desc, const Shape& shape) {
+  const int axis = desc.BatchAxis();
+  if (axis >= shape.rank()) {
+    Throw<ShapeError>("UpdateMetric: label \"{}\" of shape {} has no samples along axis {}", desc.name, shape, axis);
+  }
+  return axis < 0 ? 0 : shape.CountTo(axis);
+}
+
+int LabelOf(const Plan& plan, int place) {
+  const auto found = std::ranges::find_if(
+      plan.arguments, [&](const PlanArgument& a) { return a.role == Role::kLabel && a.place == place; });
+  Check(found != plan.arguments.end(), "every label that is described is an argument");
+  return static_cast<int>(found - plan.arguments.begin());
+}
+
+}  // namespace
+
+// One device's.
+struct GroupMetric::Share {
+  std::vector<Tensor> arrays;  // its program's arguments
+  std::shared_ptr<const Program> program;
+  std::vector<MetricGraph::Check> checks;
+  std::shared_ptr<Chunk> memory;   // of the program
+  std::shared_ptr<Chunk> fetched;  // its output on the host; null where the host can address the device
+  std::shared_ptr<const Instance> instance;
+  const double* values = nullptr;  // its output, as the host reads it
+};
+
+GroupMetric::GroupMetric(std::shared_ptr<Engine> engine, const Metric& metric,
+                         const std::vector<GroupStep::Participant>& participants, const std::vector<DataDesc>& labels,
+                         const LabelLists* lists, const std::vector<SampleRange>& ranges, const CompileOptions& options)
+    : engine_(std::move(engine)), metric_(metric.id()), partial_size_(static_cast<size_t>(metric.partial_size())),
+      labels_of_batch_(!lists) {
+  StepParts parts;
+  CompileOptions last;  // of the share before
+  int64_t last_samples = -1;
   for (size_t k = 0; k < participants.size(); ++k) {
     const GroupStep::Participant& p = participants[k];
     const Device device = p.replica->device();
-    const bool on_host = HostAddressable(device);
-    const auto share = std::make_shared<Share>();
-    share->range = ranges[p.replica->index()];
-    share->inputs.samples = share->range.size();
-    std::vector<Tensor> outputs;
+    MetricArrays arrays{.samples = ranges[p.replica->index()].size()};
+    std::map<std::string, Tensor> tensors;  // by variable
+    const auto add = [&](const char* role, std::vector<MetricArray>* list, const std::string& name,
+                         const Tensor& tensor, int64_t outer) {
+      const std::string variable = fmt::format("{}{}", role, list->size());
+      list->push_back({name, Variable(variable), tensor.dtype(), tensor.shape(), outer});
+      tensors.emplace(variable, tensor);
+    };
     for (const PlanOutput& output : p.bound->plan().outputs) {
       const ValueType& type = p.bound->plan().values[output.value].type;
-      const void* values = p.bound->instance->AddressOf(output.value);
-      if (!on_host) {
-        outputs.push_back(p.replica->Value(*p.bound, output.value));
-        share->fetched.push_back(DefaultStorage()->AllocateStaging(device, outputs.back().bytes()));
-        values = share->fetched.back()->data();
-      }
-      share->inputs.outputs.emplace_back(
-          output.name, ConstView{type.dtype, type.shape, values, type.batch_axis < 0 ? 0 : type.SampleView()[0]});
+      add("output", &arrays.outputs, output.name, p.replica->Value(*p.bound, output.value),
+          type.batch_axis < 0 ? 0 : type.SampleView()[0]);
     }
-    for (const DataDesc& label : labels) {
-      share->inputs.labels.emplace_back(label.name, ConstView());
-      share->label_axes.push_back(label.BatchAxis());
+    std::vector<Tensor>& mine = labels_.emplace_back();
+    for (size_t i = 0; i < labels.size(); ++i) {
+      mine.push_back(lists ? Tensor(engine_, device, (*lists)[k][i].dtype(), (*lists)[k][i].shape())
+                           : p.replica->Input(*p.bound, LabelOf(p.bound->plan(), static_cast<int>(i))));
+      add("label", &arrays.labels, labels[i].name, mine[i], OuterOf(labels[i], mine[i].shape()));
     }
-    share->slices.resize(labels.size());
-    VarPtr source = p.replica->arena()->var();
-    if (!on_host) {
-      const VarPtr fetched = engine_->NewVar();
-      operations_.push_back(engine_->Prepare({.name = "fetch outputs",
-                                              .device = device,
-                                              .reads = {source},
-                                              .writes = {fetched},
-                                              .updates = {},
-                                              .run = [share, outputs](const OpContext& context) {
-                                                for (size_t i = 0; i < outputs.size(); ++i) {
-                                                  CopyBetween(context.stream, outputs[i].device(), outputs[i].address(),
-                                                              Cpu(), share->fetched[i]->data(), outputs[i].bytes());
-                                                }
-                                              }}));
-      source = fetched;
+
+    MetricGraph graph = metric.AsGraph(arrays);
+    const Symbol head = HeadOf(graph);
+    CompileOptions own = options;
+    own.device = device.kind;
+    if (device.kind != DeviceKind::kCpu) own.threads = 1;
+    const auto share = std::make_shared<Share>();
+    own.signature = Signature::Of(head);
+    for (Argument& a : own.signature.arguments) {
+      share->arrays.push_back(tensors.at(a.name));
+      a = {.name = a.name,
+           .role = Role::kData,
+           .shape = tensors.at(a.name).shape(),
+           .dtype = tensors.at(a.name).dtype()};
     }
-    measured_.push_back(engine_->NewVar());
-    // On the outputs' own worker, where they are in its caches, or where the host has its copy.
-    operations_.push_back(engine_->Prepare({.name = "metric",
-                                            .device = on_host ? device : Cpu(),
-                                            .reads = {source},
-                                            .writes = {measured_.back()},
-                                            .updates = {},
-                                            .run = [share, k](const OpContext& context) {
-                                              Accumulate(share.get(), k,
-                                                         *static_cast<const Measurement*>(context.payload));
-                                            }}));
+    const bool again = own == last && arrays.samples == last_samples;
+    share->program = again ? shares_.back()->program : Compile(head, own);
+    share->checks = std::move(graph.checks);
+    last = std::move(own);
+    last_samples = arrays.samples;
+
+    const Plan& plan = share->program->plan;
+    const int output = plan.outputs[0].value;
+    const Shape expected = {static_cast<int64_t>(partial_size_ + 2 * share->checks.size())};
+    if (const ValueType& type = plan.values[output].type; type.dtype != DType::kFloat64 || type.shape != expected) {
+      Throw("metric \"{}\": its graph gives {} {}, expected {} {}", metric.name(), type.dtype, type.shape,
+            DType::kFloat64, expected);
+    }
+    Instance::Addresses addresses;
+    addresses.stream = &engine_->StreamOf(device);
+    if (plan.arena_bytes > 0) {
+      share->memory = DefaultStorage()->Allocate(device, plan.arena_bytes);
+      addresses.arena = static_cast<char*>(share->memory->data());
+    }
+    for (const Tensor& array : share->arrays) addresses.arguments.push_back(array.address());
+    share->instance = std::make_shared<const Instance>(share->program, addresses);
+    const void* address = share->instance->AddressOf(output);
+    const int64_t bytes = expected[0] * static_cast<int64_t>(sizeof(double));
+    if (!HostAddressable(device)) share->fetched = DefaultStorage()->AllocateStaging(device, bytes);
+    share->values = static_cast<const double*>(share->fetched ? share->fetched->data() : address);
+
+    Operation part{.name = fmt::format("metric {}", device),
+                   .device = device,
+                   .reads = {p.replica->arena()->var()},
+                   .writes = {measured_.emplace_back(engine_->NewVar())},
+                   .updates = {},
+                   .run = [share, device, address, bytes](const OpContext& context) {
+                     share->instance->Run(0);
+                     if (!share->fetched) return;
+                     CopyBetween(context.stream, device, address, Cpu(), share->fetched->data(), bytes);
+                   }};
+    for (const Tensor& array : share->arrays) {
+      if (std::ranges::find(part.reads, array.var()) == part.reads.end()) part.reads.push_back(array.var());
+    }
+    part.at = [instance = share->instance] { return instance->At(); };
+    parts.push_back(std::move(part));
     shares_.push_back(share);
+  }
+  parts_ = StepRange(engine_, std::move(parts));
+}
+
+bool GroupMetric::IsFor(const Metric& metric, const LabelLists* lists) const {
+  if (metric_ != metric.id() || labels_of_batch_ != !lists) return false;
+  for (size_t k = 0; lists && k < labels_.size(); ++k) {
+    const bool fit = std::ranges::equal((*lists)[k], labels_[k], [](const HostTensor& given, const Tensor& mine) {
+      return given.dtype() == mine.dtype() && given.shape() == mine.shape();
+    });
+    if (!fit) return false;
+  }
+  return true;
+}
+
+void GroupMetric::SetLabels(const LabelLists& lists) const {
+  for (size_t k = 0; k < labels_.size(); ++k) {
+    for (size_t i = 0; i < labels_[k].size(); ++i) labels_[k][i].CopyFrom(lists[k][i]);
   }
 }
 
-void GroupMetric::Accumulate(Share* share, size_t index, const Measurement& m) {
-  for (size_t i = 0; i < share->label_axes.size(); ++i) {
-    const HostTensor* label = m.cut_labels ? &(*m.cut_labels)[index][i] : &(*m.labels)[i];
-    const int axis = m.cut_labels ? -1 : share->label_axes[i];
-    ConstView& view = share->inputs.labels[i].second;
-    if (axis > 0) {
-      HostTensor& slice = share->slices[i];
-      const Shape shape = label->shape().With(axis, share->range.size());
-      if (slice.dtype() != label->dtype() || slice.shape() != shape) slice = HostTensor(label->dtype(), shape);
-      CopySlice(label->dtype(), label->shape(), label->raw(), axis, share->range.begin, share->range.end, slice.dtype(),
-                slice.raw());
-      label = &slice;
-    }
-    view = {label->dtype(), label->shape(), label->raw(), 0};
-    if (share->label_axes[i] >= 0) view.outer = view.shape.CountTo(share->label_axes[i]);
-    if (axis == 0) {
-      view.data =
-          static_cast<const char*>(view.data) + share->range.begin * view.shape.CountFrom(1) * SizeOf(view.dtype);
-      view.shape.Set(0, share->range.size());
+void GroupMetric::Finish(const std::vector<std::shared_ptr<Share>>& shares, size_t partial_size,
+                         const Measurement& measurement) {
+  for (size_t k = 0; k < shares.size(); ++k) {
+    const double* at = shares[k]->values;
+    measurement.partials[k].assign(at, at + partial_size);
+    at += partial_size;
+    for (const MetricGraph::Check& check : shares[k]->checks) {
+      if (at[0] >= 0) check.fail(static_cast<int64_t>(at[0]), at[1]);
+      at += 2;
     }
   }
-  std::vector<double>& partial = m.partials[index];
-  std::fill(partial.begin(), partial.end(), 0.0);
-  m.metric->Accumulate(share->inputs, partial);
 }
 
 void GroupMetric::Push(const std::shared_ptr<Measurement>& measurement, const VarPtr& done) {
   measurement->partials.resize(shares_.size());
-  for (std::vector<double>& partial : measurement->partials) {
-    partial.resize(static_cast<size_t>(measurement->metric->partial_size()));
-  }
   if (done_ != done) {
     end_ = engine_->Prepare({.name = "metric",
                              .device = Cpu(),
                              .reads = measured_,
                              .writes = {done},
                              .updates = {},
-                             .run = [](const OpContext&) {}});
+                             .run = [shares = shares_, size = partial_size_](const OpContext& context) {
+                               Finish(shares, size, *static_cast<const Measurement*>(context.payload));
+                             }});
     done_ = done;
   }
-  for (const PreparedPtr& operation : operations_) engine_->Push(operation, measurement);
-  engine_->Push(end_);
+  parts_.Push(measurement);
+  engine_->Push(end_, measurement);
 }
 
 }  // namespace bindery

@@ -1,5 +1,6 @@
-// GroupMetric: a metric's partial sums over the outputs of one binding, computed where the outputs are, as prepared
-// operations: one a device with samples, then one that ends it.
+// GroupMetric: a metric's graph, compiled for the outputs of one binding and run beside its programs, where the outputs
+// are: one part of a step for each device with samples, which leaves its few numbers where the host can read them, and
+// one that ends it. That one makes the metric's checks, so that whatever waits for it hears of a bad label.
 #pragma once
 
 #include <memory>
@@ -7,47 +8,46 @@
 
 #include "base/host_tensor.h"
 #include "executor/batch.h"
-#include "executor/group/split_batch.h"
 #include "executor/group/step.h"
 #include "executor/metric.h"
 
 namespace bindery {
 
-// One measuring of one step. The labels are whole, or cut beforehand: one list per device with samples.
+// What one measuring of one step gives: a partial per device with samples.
 struct Measurement {
-  const Metric* metric = nullptr;
-  const std::vector<HostTensor>* labels = nullptr;
-  const std::vector<std::vector<HostTensor>>* cut_labels = nullptr;
-  BatchPtr batch = nullptr;  // keeps the labels alive, if they are its own
-  // Per device with samples: the result. Each operation has one to itself.
   mutable std::vector<std::vector<double>> partials = {};
 };
 
+using LabelLists = std::vector<std::vector<HostTensor>>;  // per device with samples, in order of descriptions
+
 class GroupMetric {
  public:
-  // `labels`: descriptions; `ranges`: per device of the group.
-  GroupMetric(std::shared_ptr<Engine> engine, const std::vector<GroupStep::Participant>& participants,
-              const std::vector<DataDesc>& labels, const std::vector<SampleRange>& ranges);
+  // Of `labels`, the descriptions, the values are those that the last batch brought to the devices; or, where lists are
+  // given, those that SetLabels will bring, of the same types. `ranges`: per device of the group. Of `options` counts
+  // what is not of the graph's own. Throws what the metric does for outputs and labels that do not fit.
+  GroupMetric(std::shared_ptr<Engine> engine, const Metric& metric,
+              const std::vector<GroupStep::Participant>& participants, const std::vector<DataDesc>& labels,
+              const LabelLists* lists, const std::vector<SampleRange>& ranges, const CompileOptions& options);
 
+  bool IsFor(const Metric& metric, const LabelLists* lists) const;
+  void SetLabels(const LabelLists& lists) const;
   // `done` is written when all partials are there, and carries the first error.
   void Push(const std::shared_ptr<Measurement>& measurement, const VarPtr& done);
 
  private:
-  // One device's share: what its metric operation reads, made once but for the labels.
-  struct Share {
-    MetricInputs inputs;
-    SampleRange range;
-    std::vector<int> label_axes;                  // -1: not batched
-    std::vector<HostTensor> slices;               // per label, of one that is batched along another axis than 0
-    std::vector<std::shared_ptr<Chunk>> fetched;  // outputs of a device that the host cannot address
-  };
-  static void Accumulate(Share* share, size_t index, const Measurement& measurement);
+  struct Share;
+  static void Finish(const std::vector<std::shared_ptr<Share>>& shares, size_t partial_size,
+                     const Measurement& measurement);
 
   std::shared_ptr<Engine> engine_;
+  uint64_t metric_;
+  size_t partial_size_;
+  bool labels_of_batch_;
+  std::vector<std::vector<Tensor>> labels_;  // per share; set by SetLabels unless they are the batch's
   std::vector<std::shared_ptr<Share>> shares_;
-  std::vector<PreparedPtr> operations_;
   std::vector<VarPtr> measured_;  // per share
-  VarPtr done_;                   // that the last operation was prepared for
+  StepRange parts_;
+  VarPtr done_;  // that the last operation was prepared for
   PreparedPtr end_;
 };
 

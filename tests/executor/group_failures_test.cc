@@ -179,7 +179,7 @@ TEST(GroupFailures, PaddingIsLessThanTheBatch) {
   EXPECT_THROW(group.Forward(batch), ShapeError);
 }
 
-class Counter : public Metric {
+class Counter : public HostMetric {
  public:
   std::string name() const override { return "counter"; }
   int partial_size() const override { return 1; }

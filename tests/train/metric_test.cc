@@ -1,11 +1,14 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 
 #include "base/error.h"
 #include "base/host_tensor.h"
 #include "base/philox.h"
+#include "tests/executor/graph_runner.h"
 #include "tests/message_of.h"
 #include "train/metrics/metrics.h"
 
@@ -14,22 +17,44 @@ namespace {
 
 using Tensors = std::vector<std::pair<std::string, HostTensor>>;
 
-MetricInputs Inputs(const Tensors& outputs, const Tensors& labels, int64_t samples) {
-  MetricInputs inputs;
-  for (const auto& [name, tensor] : outputs) {
-    const bool batched = tensor.shape().rank() > 0 && tensor.shape()[0] == samples;
-    inputs.outputs.push_back({name, {tensor.dtype(), tensor.shape(), tensor.raw(), batched}});
+using OuterExtents = std::map<std::string, int64_t>;  // of arrays by name; others: the samples are along axis 0
+
+// What a metric says of these, by its graph.
+std::vector<double> PartialOf(const Metric& metric, const Tensors& outputs, const Tensors& labels, int64_t samples,
+                              const OuterExtents& outer = {}) {
+  MetricArrays arrays{.samples = samples};
+  HostTensorMap values;
+  const auto add = [&](const Tensors& tensors, std::vector<MetricArray>* list) {
+    for (const auto& [name, tensor] : tensors) {
+      const bool batched = list == &arrays.labels || (tensor.shape().rank() > 0 && tensor.shape()[0] == samples);
+      const auto known = outer.find(name);
+      list->push_back(
+          {name, Variable(name), tensor.dtype(), tensor.shape(), known != outer.end() ? known->second : batched});
+      values[name] = tensor;
+    }
+  };
+  add(outputs, &arrays.outputs);
+  add(labels, &arrays.labels);
+  const MetricGraph graph = metric.AsGraph(arrays);
+  std::vector<Symbol> heads = {graph.partial};
+  for (const MetricGraph::Check& check : graph.checks) heads.push_back(check.first);
+  const Symbol all = Group(heads);
+  std::erase_if(values, [names = all.ListArguments()](const auto& entry) {
+    return std::ranges::find(names, entry.first) == names.end();
+  });
+  const std::vector<HostTensor> results = RunGraph(all, values, {.mode = Mode::kPredict}).outputs;
+  for (size_t i = 0; i < graph.checks.size(); ++i) {
+    const HostTensor& first = results[i + 1];
+    if (first.At(0) >= 0) graph.checks[i].fail(static_cast<int64_t>(first.At(0)), first.At(1));
   }
-  for (const auto& [name, tensor] : labels)
-    inputs.labels.push_back({name, {tensor.dtype(), tensor.shape(), tensor.raw()}});
-  inputs.samples = samples;
-  return inputs;
+  EXPECT_EQ(results[0].shape(), Shape{metric.partial_size()});
+  std::vector<double> partial;
+  for (int64_t i = 0; i < results[0].elements(); ++i) partial.push_back(results[0].At(i));
+  return partial;
 }
 
 void Update(Metric* metric, const HostTensor& output, const HostTensor& label, int64_t samples) {
-  std::vector<double> partial(static_cast<size_t>(metric->partial_size()));
-  metric->Accumulate(Inputs({{"softmax_output", output}}, {{"softmax_label", label}}, samples), partial);
-  metric->Merge(partial);
+  metric->Merge(PartialOf(*metric, {{"softmax_output", output}}, {{"softmax_label", label}}, samples));
 }
 
 double Value(const std::string& text, const HostTensor& output, const HostTensor& label, int64_t samples = -1) {
@@ -80,12 +105,10 @@ TEST(Metrics, TimeFoldedIntoTheRows) {
     const auto metric = MakeMetric(text);
     const auto value = [&](int64_t outer_of_rows, int64_t outer_of_labels) {
       const HostTensor targets = HostTensor(DType::kFloat32, {2, 2, 2});
-      MetricInputs inputs = Inputs({{"rows", rows}}, {{"label", metric->name() == "mse" ? targets : labels}}, 2);
-      inputs.outputs[0].second.outer = outer_of_rows;
-      inputs.labels[0].second.outer = outer_of_labels;
-      std::vector<double> partial(static_cast<size_t>(metric->partial_size()));
-      metric->Accumulate(inputs, partial);
-      return metric->Values(partial)[0].second;
+      return metric
+          ->Values(PartialOf(*metric, {{"rows", rows}}, {{"label", metric->name() == "mse" ? targets : labels}}, 2,
+                             {{"rows", outer_of_rows}, {"label", outer_of_labels}}))[0]
+          .second;
     };
     const double expected = metric->name() == "mse"             ? 0.5
                             : metric->name() == "cross-entropy" ? -std::log(1e-12) / 4
@@ -215,10 +238,8 @@ TEST(Metrics, DoNotDependOnTheSplit) {
       std::vector<std::vector<double>> partials;
       for (int64_t begin = 0; begin < n;) {
         const int64_t end = std::min(n, begin + 1 + static_cast<int64_t>(random.Below(90)));
-        partials.emplace_back(static_cast<size_t>(metric->partial_size()));
-        metric->Accumulate(
-            Inputs({{"o", scores.Slice(0, begin, end)}}, {{"l", label.Slice(0, begin, end)}}, end - begin),
-            partials.back());
+        partials.push_back(
+            PartialOf(*metric, {{"o", scores.Slice(0, begin, end)}}, {{"l", label.Slice(0, begin, end)}}, end - begin));
         begin = end;
       }
       if (round % 2) std::reverse(partials.begin(), partials.end());
@@ -257,9 +278,7 @@ TEST(Metrics, PairsByOrderOrName) {
   const Tensors outputs = {{"a_output", kScores}, {"b_output", other}}, labels = {{"x", kLabels}, {"y", kLabels}};
   const auto value = [&](const std::string& text, const Tensors& some_labels) {
     const auto metric = MakeMetric(text);
-    std::vector<double> partial(static_cast<size_t>(metric->partial_size()));
-    metric->Accumulate(Inputs(outputs, some_labels, 3), partial);
-    metric->Merge(partial);
+    metric->Merge(PartialOf(*metric, outputs, some_labels, 3));
     return metric->Get()[0].second;
   };
   EXPECT_EQ(value("accuracy", labels), 0.5);

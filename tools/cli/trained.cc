@@ -110,18 +110,14 @@ std::vector<std::string> ParseMetrics(const std::string& metrics) {
 void CheckMetrics(const std::string& metrics, const Symbol& symbol, const Shape& images) {
   const ShapeMap known = {{kData, images}, {kLabel, {images[0]}}};
   const InferredShapes shapes = InferShapes(symbol, known);
-  std::vector<HostTensor> outputs;
-  MetricInputs inputs{.samples = images[0]};
-  const auto view = [](const HostTensor& tensor) { return ConstView{tensor.dtype(), tensor.shape(), tensor.raw()}; };
+  MetricArrays arrays{.samples = images[0]};
   const std::vector<std::string> names = symbol.ListOutputs();
-  for (const std::optional<Shape>& shape : shapes.outputs) outputs.emplace_back(DType::kFloat32, *shape);
-  for (size_t i = 0; i < names.size(); ++i) inputs.outputs.emplace_back(names[i], view(outputs[i]));
-  const HostTensor labels(DType::kFloat32, {images[0]});
-  inputs.labels.emplace_back(kLabel, view(labels));
+  for (size_t i = 0; i < names.size(); ++i) {
+    arrays.outputs.push_back({.name = names[i], .symbol = Variable(names[i]), .shape = *shapes.outputs[i]});
+  }
+  arrays.labels.push_back({.name = kLabel, .symbol = Variable(kLabel), .shape = {images[0]}});
   try {
-    const std::unique_ptr<Metric> metric = MakeMetric(metrics);
-    std::vector<double> partial(static_cast<size_t>(metric->partial_size()), 0.0);
-    metric->Accumulate(inputs, partial);
+    MakeMetric(metrics)->AsGraph(arrays);
   } catch (const Error& e) {
     throw UsageError("--metrics: " + e.message());
   }

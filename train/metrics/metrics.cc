@@ -6,132 +6,123 @@
 
 #include "base/error.h"
 #include "base/names.h"
+#include "symbol/ops/elementwise.h"
+#include "symbol/ops/measure.h"
+#include "symbol/ops/reduce.h"
+#include "symbol/ops/shape_ops.h"
 #include "train/call_text.h"
 
 namespace bindery {
 namespace {
 
-using Named = std::pair<std::string, ConstView>;
-
 double Ratio(double sum, double count) { return count > 0 ? sum / count : std::numeric_limits<double>::quiet_NaN(); }
 
-// Reads element `index` as double, whatever the type.
-using Reader = double (*)(const void* data, int64_t index);
-Reader ReaderOf(DType dtype) {
-  return Dispatch(dtype, []<class T>() -> Reader {
-    return [](const void* data, int64_t index) { return LoadDouble(static_cast<const T*>(data)[index]); };
-  });
+Symbol Double(const Symbol& x) { return Cast(x, {.dtype = DType::kFloat64}); }
+Symbol Flat(const Symbol& x) { return Reshape(x, {.shape = {-1}}); }
+Symbol Numbers(std::initializer_list<double> numbers) {
+  HostTensor values(DType::kFloat64, {static_cast<int64_t>(numbers.size())});
+  int64_t i = 0;
+  for (const double number : numbers) values.Set(i++, number);
+  return Constant(std::move(values));
 }
+Symbol Join(std::initializer_list<Symbol> parts) { return Concat(parts, {.axis = 0}); }
+Symbol CountOf(const Symbol& truth) { return Flat(Sum(Double(truth))); }
 
-const Named& FindByName(const std::string& metric, const char* role, const std::vector<Named>& list,
-                        const std::string& name) {
-  for (const Named& entry : list) {
-    if (entry.first == name) return entry;
-  }
+const MetricArray& FindByName(const std::string& metric, const char* role, const std::vector<MetricArray>& list,
+                              const std::string& name) {
   std::vector<std::string> names;
-  for (const Named& entry : list) names.push_back(entry.first);
+  for (const MetricArray& array : list) {
+    if (array.name == name) return array;
+    names.push_back(array.name);
+  }
   Throw("metric \"{}\": no {} is named \"{}\"{}", metric, role, name, NameHint(name, names));
 }
 
-// Calls visit(output, label) for the pairs that the metric is about.
-template <class Visit>
-void ForPairs(const std::string& metric, const MetricTarget& target, const MetricInputs& inputs, const Visit& visit) {
-  const auto choose = [&](const char* role, const std::vector<Named>& all, const std::string& name) {
+// The sum of measure(output, label) over the pairs that the metric is about.
+template <class Measure>
+MetricGraph OverPairs(const std::string& metric, const MetricTarget& target, const MetricArrays& share,
+                      const Measure& measure) {
+  const auto choose = [&](const char* role, const std::vector<MetricArray>& all, const std::string& name) {
     return name.empty() ? std::span(all) : std::span(&FindByName(metric, role, all, name), 1);
   };
-  const std::span<const Named> outputs = choose("output", inputs.outputs, target.output);
-  const std::span<const Named> labels = choose("label", inputs.labels, target.label);
+  const std::span<const MetricArray> outputs = choose("output", share.outputs, target.output);
+  const std::span<const MetricArray> labels = choose("label", share.labels, target.label);
   if (outputs.size() != labels.size() || outputs.empty()) {
     Throw("metric \"{}\": {} outputs cannot be paired with {} labels; say which by output= and label=", metric,
           outputs.size(), labels.size());
   }
-  for (size_t i = 0; i < outputs.size(); ++i) visit(outputs[i], labels[i]);
+  MetricGraph all = measure(outputs[0], labels[0]);
+  for (size_t i = 1; i < outputs.size(); ++i) {
+    MetricGraph one = measure(outputs[i], labels[i]);
+    all.partial = all.partial + one.partial;
+    for (MetricGraph::Check& check : one.checks) all.checks.push_back(std::move(check));
+  }
+  return all;
 }
 
-[[noreturn]] void FailShapes(const std::string& metric, const Named& output, const Named& label,
+[[noreturn]] void FailShapes(const std::string& metric, const MetricArray& output, const MetricArray& label,
                              const std::string& expected) {
   Throw<ShapeError>("metric \"{}\": label \"{}\" of shape {} does not fit output \"{}\" of shape {}; expected {}",
-                    metric, label.first, label.second.shape, output.first, output.second.shape, expected);
+                    metric, label.name, label.shape, output.name, output.shape, expected);
 }
-
-// An output as scores (positions, classes) and a label as the class of each position.
-struct Scores {
-  int64_t positions = 0;
-  int64_t classes = 1;
-  int64_t inner = 1;           // distance between two classes of one position, in elements
-  bool distributions = false;  // the label has scores too
-
-  int64_t First(int64_t position) const { return position / inner * classes * inner + position % inner; }
-};
 
 // The elements of both must come in one order: time first, or samples first.
-void CheckOrder(const std::string& metric, const Named& output, const Named& label) {
-  if (output.second.outer > 0 && output.second.outer == label.second.outer) return;
+void CheckOrder(const std::string& metric, const MetricArray& output, const MetricArray& label) {
+  if (output.outer > 0 && output.outer == label.outer) return;
   Throw<ShapeError>(
       "metric \"{}\": the samples of label \"{}\" of shape {} are not in the order of output \"{}\" of shape {}",
-      metric, label.first, label.second.shape, output.first, output.second.shape);
+      metric, label.name, label.shape, output.name, output.shape);
 }
 
-Scores MakeScores(const std::string& metric, const ClassMetricOptions& options, const Named& output,
-                  const Named& label) {
-  const Shape &shape = output.second.shape, &label_shape = label.second.shape;
-  Scores scores;
-  scores.positions = shape.Elements();
+// An output as scores, and what a label says of each position.
+struct Scores {
+  int64_t positions = 0, classes = 1;
+  Symbol scores;               // (a, classes, b)
+  Symbol label;                // (a, b), or of the scores' shape
+  bool distributions = false;  // the latter
+
+  // The classes (a, b) in double; -1 where there is none.
+  Symbol Wanted(DType dtype) const {
+    if (!distributions) return Double(label);
+    const Symbol place = ArgMax(label);
+    return IsFloat(dtype) ? Where(IsNaN(Pick(label, place)), -1.0, Double(place)) : Double(place);
+  }
+};
+
+Scores MakeScores(const std::string& metric, const ClassMetricOptions& options, const MetricArray& output,
+                  const MetricArray& label) {
+  const Shape& shape = output.shape;
+  Scores s;
+  s.positions = shape.Elements();
+  int64_t inner = 1;
   int axis = -1;
-  const bool same = shape == label_shape;
+  const bool same = shape == label.shape;
   if (!(same && shape.rank() <= options.axis)) {  // else the output is a class itself
     axis = shape.Axis(options.axis);
-    scores.classes = shape[axis];
-    scores.inner = shape.CountFrom(axis + 1);
-    scores.positions = shape.CountTo(axis) * scores.inner;
-    scores.distributions = same && scores.classes > 1;
+    s.classes = shape[axis];
+    inner = shape.CountFrom(axis + 1);
+    s.positions = shape.CountTo(axis) * inner;
+    s.distributions = same && s.classes > 1;
   }
-  const bool fits = scores.distributions || label_shape.Elements() == scores.positions;
-  if (!fits || scores.classes == 0) {
+  const bool fits = s.distributions || label.shape.Elements() == s.positions;
+  if (!fits || s.classes == 0) {
     FailShapes(metric, output, label, axis < 0 ? ToString(shape) : fmt::format("{} or {}", shape.Erase(axis), shape));
   }
   CheckOrder(metric, output, label);
-  return scores;
+  if (s.positions == 0) return s;
+  s.scores = Reshape(output.symbol, {.shape = {-1, s.classes, inner}});
+  s.label = Reshape(label.symbol, {.shape = s.distributions ? std::vector<int64_t>{-1, s.classes, inner}
+                                                            : std::vector<int64_t>{-1, inner}});
+  return s;
 }
 
-// The first of the largest; -1 if one is NaN.
-template <class T>
-int64_t ArgMax(const T* first, int64_t count, int64_t stride) {
-  int64_t best = 0;
-  double largest = LoadDouble(first[0]);
-  bool nan = std::isnan(largest);
-  for (int64_t k = 1; k < count; ++k) {
-    const double value = LoadDouble(first[k * stride]);
-    nan |= std::isnan(value);
-    if (value > largest) {
-      largest = value;
-      best = k;
-    }
+// (right, counted), of positions where `right` says so; those with the label to ignore do not count.
+MetricGraph CountRight(const Scores& s, const ClassMetricOptions& options, const Symbol& wanted, const Symbol& right) {
+  if (!options.ignore_label) {
+    return {.partial = Join({CountOf(right), Numbers({static_cast<double>(s.positions)})})};
   }
-  return nan ? -1 : best;
-}
-
-int64_t ArgMaxOf(const ConstView& view, const Scores& scores, int64_t position) {
-  return Dispatch(view.dtype, [&]<class T>() {
-    return ArgMax(static_cast<const T*>(view.data) + scores.First(position), scores.classes, scores.inner);
-  });
-}
-
-// How many of the others are larger than that of class `k`, or equal and before it; no end if one is NaN.
-template <class T>
-int64_t Rank(const T* first, int64_t count, int64_t stride, int64_t k) {
-  const double own = LoadDouble(first[k * stride]);
-  int64_t rank = 0;
-  for (int64_t other = 0; other < count; ++other) {
-    const double value = LoadDouble(first[other * stride]);
-    if (std::isnan(value)) return std::numeric_limits<int64_t>::max();
-    rank += value > own || (value == own && other < k);
-  }
-  return rank;
-}
-
-bool IsClass(double label, int64_t classes) {
-  return label >= 0 && label < static_cast<double>(classes) && label == std::floor(label);
+  const Symbol counted = NotEqual(wanted, *options.ignore_label);
+  return {.partial = Join({CountOf(And(right, counted)), CountOf(counted)})};
 }
 
 ClassMetricOptions Checked(const char* metric, ClassMetricOptions options) {
@@ -139,30 +130,23 @@ ClassMetricOptions Checked(const char* metric, ClassMetricOptions options) {
   return options;
 }
 
+// The mean of what was added exactly: pieces, then how many.
+std::vector<std::pair<std::string, double>> MeanOf(const std::string& name, std::span<const double> total) {
+  return {{name, Ratio(ExactSum::Total(total.data()), total[ExactSum::kSize])}};
+}
+
 }  // namespace
 
 Accuracy::Accuracy(ClassMetricOptions options) : options_(Checked("accuracy", std::move(options))) {}
 
-void Accuracy::Accumulate(const MetricInputs& inputs, std::span<double> partial) const {
-  ForPairs(name(), options_.target, inputs, [&](const Named& output, const Named& label) {
-    const Scores scores = MakeScores(name(), options_, output, label);
-    const Reader read_output = ReaderOf(output.second.dtype), read_label = ReaderOf(label.second.dtype);
-    for (int64_t i = 0; i < scores.positions; ++i) {
-      double predicted, wanted;
-      if (scores.distributions) {
-        wanted = static_cast<double>(ArgMaxOf(label.second, scores, i));
-      } else {
-        wanted = read_label(label.second.data, i);
-      }
-      if (options_.ignore_label && wanted == *options_.ignore_label) continue;
-      if (scores.classes > 1) {
-        predicted = static_cast<double>(ArgMaxOf(output.second, scores, i));
-      } else {
-        predicted = std::nearbyint(read_output(output.second.data, i));
-      }
-      partial[0] += predicted == wanted && !(scores.classes > 1 && predicted < 0);
-      partial[1] += 1;
-    }
+MetricGraph Accuracy::AsGraph(const MetricArrays& share) const {
+  return OverPairs(name(), options_.target, share, [&](const MetricArray& output, const MetricArray& label) {
+    const Scores s = MakeScores(name(), options_, output, label);
+    if (s.positions == 0) return MetricGraph{.partial = Numbers({0, 0})};
+    const Symbol wanted = s.Wanted(label.dtype);
+    if (s.classes > 1) return CountRight(s, options_, wanted, Less(RankOf(s.scores, wanted), 1.0));
+    const Symbol predicted = Round(Double(Flat(s.scores)));
+    return CountRight(s, options_, Flat(wanted), Equal(predicted, Flat(wanted)));
   });
 }
 
@@ -176,25 +160,16 @@ TopKAccuracy::TopKAccuracy(int k, ClassMetricOptions options) : k_(k), options_(
 
 std::string TopKAccuracy::name() const { return fmt::format("top-{}", k_); }
 
-void TopKAccuracy::Accumulate(const MetricInputs& inputs, std::span<double> partial) const {
-  ForPairs(name(), options_.target, inputs, [&](const Named& output, const Named& label) {
-    const Scores scores = MakeScores(name(), options_, output, label);
-    if (k_ > scores.classes) {
+MetricGraph TopKAccuracy::AsGraph(const MetricArrays& share) const {
+  return OverPairs(name(), options_.target, share, [&](const MetricArray& output, const MetricArray& label) {
+    const Scores s = MakeScores(name(), options_, output, label);
+    if (k_ > s.classes) {
       Throw<ShapeError>("metric \"{}\": output \"{}\" of shape {} has {} classes only: k must be at most that", name(),
-                        output.first, output.second.shape, scores.classes);
+                        output.name, output.shape, s.classes);
     }
-    const Reader read_label = ReaderOf(label.second.dtype);
-    for (int64_t i = 0; i < scores.positions; ++i) {
-      const double wanted = scores.distributions ? static_cast<double>(ArgMaxOf(label.second, scores, i))
-                                                 : read_label(label.second.data, i);
-      if (options_.ignore_label && wanted == *options_.ignore_label) continue;
-      partial[1] += 1;
-      if (!IsClass(wanted, scores.classes)) continue;
-      partial[0] += Dispatch(output.second.dtype, [&]<class T>() {
-        const T* first = static_cast<const T*>(output.second.data) + scores.First(i);
-        return Rank(first, scores.classes, scores.inner, static_cast<int64_t>(wanted)) < k_;
-      });
-    }
+    if (s.positions == 0) return MetricGraph{.partial = Numbers({0, 0})};
+    const Symbol wanted = s.Wanted(label.dtype);
+    return CountRight(s, options_, wanted, Less(RankOf(s.scores, wanted), static_cast<double>(k_)));
   });
 }
 
@@ -207,35 +182,40 @@ CrossEntropy::CrossEntropy(double eps, ClassMetricOptions options)
   if (!(eps >= 0 && eps < 1)) Throw("metric \"cross-entropy\": eps must be in [0, 1), got {}", eps);
 }
 
-void CrossEntropy::Accumulate(const MetricInputs& inputs, std::span<double> partial) const {
-  ForPairs(name(), options_.target, inputs, [&](const Named& output, const Named& label) {
-    const Scores scores = MakeScores(name(), options_, output, label);
-    const Reader read_output = ReaderOf(output.second.dtype), read_label = ReaderOf(label.second.dtype);
-    for (int64_t i = 0; i < scores.positions; ++i) {
-      const int64_t first = scores.First(i);
-      double loss = 0;
-      if (scores.distributions) {
-        for (int64_t k = 0; k < scores.classes; ++k) {
-          const double weight = read_label(label.second.data, first + k * scores.inner);
-          if (weight != 0) loss -= weight * std::log(read_output(output.second.data, first + k * scores.inner) + eps_);
-        }
-      } else {
-        const double wanted = read_label(label.second.data, i);
-        if (options_.ignore_label && wanted == *options_.ignore_label) continue;
-        if (!IsClass(wanted, scores.classes)) {
-          Throw<DataError>("metric \"{}\": label \"{}\", element {}: expected a class 0..{}, got {}", name(),
-                           label.first, i, scores.classes - 1, wanted);
-        }
-        loss = -std::log(read_output(output.second.data, first + static_cast<int64_t>(wanted) * scores.inner) + eps_);
-      }
-      ExactSum::Add(loss, partial.data());
-      partial[ExactSum::kSize] += 1;
+MetricGraph CrossEntropy::AsGraph(const MetricArrays& share) const {
+  return OverPairs(name(), options_.target, share, [&](const MetricArray& output, const MetricArray& label) {
+    const Scores s = MakeScores(name(), options_, output, label);
+    if (s.positions == 0) return MetricGraph{.partial = Numbers({0, 0, 0, 0})};
+    const Symbol count = Numbers({static_cast<double>(s.positions)});
+    const auto loss = [&](const Symbol& probability) { return -Log(Double(probability) + eps_); };
+    if (s.distributions) {
+      const Symbol weight = Double(s.label);
+      const Symbol losses = Where(NotEqual(weight, 0.0), weight * loss(s.scores), 0.0);
+      return MetricGraph{.partial = Join({SumExactly(losses), count})};
     }
+    const FirstOutsideAttrs classes{.low = 0,
+                                    .high = static_cast<double>(s.classes - 1),
+                                    .whole = true,
+                                    .use_ignore = options_.ignore_label.has_value(),
+                                    .ignore = options_.ignore_label.value_or(-1)};
+    const auto fail = [metric = name(), label = label.name, last = s.classes - 1](int64_t place, double value) {
+      Throw<DataError>("metric \"{}\": label \"{}\", element {}: expected a class 0..{}, got {}", metric, label, place,
+                       last, value);
+    };
+    MetricGraph graph{.checks = {{FirstOutside(s.label, classes), fail}}};
+    const Symbol losses = loss(Pick(s.scores, s.label));
+    if (options_.ignore_label) {
+      const Symbol counted = NotEqual(Double(s.label), *options_.ignore_label);
+      graph.partial = Join({SumExactly(Where(counted, losses, 0.0)), CountOf(counted)});
+    } else {
+      graph.partial = Join({SumExactly(losses), count});
+    }
+    return graph;
   });
 }
 
 std::vector<std::pair<std::string, double>> CrossEntropy::Values(std::span<const double> total) const {
-  return {{name(), Ratio(ExactSum::Total(total.data()), total[ExactSum::kSize])}};
+  return MeanOf(name(), total);
 }
 
 RegressionMetric::RegressionMetric(RegressionKind kind, MetricTarget target)
@@ -250,45 +230,39 @@ std::string RegressionMetric::name() const {
   return "";
 }
 
-void RegressionMetric::Accumulate(const MetricInputs& inputs, std::span<double> partial) const {
-  ForPairs(name(), target_, inputs, [&](const Named& output, const Named& label) {
-    const int64_t count = output.second.shape.Elements();
-    if (label.second.shape.Elements() != count) FailShapes(name(), output, label, ToString(output.second.shape));
+MetricGraph RegressionMetric::AsGraph(const MetricArrays& share) const {
+  return OverPairs(name(), target_, share, [&](const MetricArray& output, const MetricArray& label) {
+    const int64_t count = output.shape.Elements();
+    if (label.shape.Elements() != count) FailShapes(name(), output, label, ToString(output.shape));
     CheckOrder(name(), output, label);
-    const Reader read_output = ReaderOf(output.second.dtype), read_label = ReaderOf(label.second.dtype);
-    for (int64_t i = 0; i < count; ++i) {
-      const double difference = read_output(output.second.data, i) - read_label(label.second.data, i);
-      ExactSum::Add(kind_ == RegressionKind::kMae ? std::abs(difference) : difference * difference, partial.data());
-    }
-    partial[ExactSum::kSize] += static_cast<double>(count);
+    const Symbol difference = Double(Flat(output.symbol)) - Double(Flat(label.symbol));
+    const Symbol sum = SumExactly(kind_ == RegressionKind::kMae ? Abs(difference) : Square(difference));
+    return MetricGraph{.partial = Join({sum, Numbers({static_cast<double>(count)})})};
   });
 }
 
 std::vector<std::pair<std::string, double>> RegressionMetric::Values(std::span<const double> total) const {
-  const double mean = Ratio(ExactSum::Total(total.data()), total[ExactSum::kSize]);
-  return {{name(), kind_ == RegressionKind::kRmse ? std::sqrt(mean) : mean}};
+  auto values = MeanOf(name(), total);
+  if (kind_ == RegressionKind::kRmse) values[0].second = std::sqrt(values[0].second);
+  return values;
 }
 
 Loss::Loss(std::string output) : output_(std::move(output)) {}
 
-void Loss::Accumulate(const MetricInputs& inputs, std::span<double> partial) const {
-  const auto add = [&](const Named& output) {
-    const ConstView& view = output.second;
-    const Reader read = ReaderOf(view.dtype);
-    const double times = view.outer > 0 ? 1 : static_cast<double>(inputs.samples);
-    const int64_t count = view.shape.Elements();
-    for (int64_t i = 0; i < count; ++i) ExactSum::Add(read(view.data, i) * times, partial.data());
-    partial[ExactSum::kSize] += static_cast<double>(count) * times;
-  };
-  if (!output_.empty()) {
-    add(FindByName(name(), "output", inputs.outputs, output_));
-  } else {
-    for (const Named& output : inputs.outputs) add(output);
+MetricGraph Loss::AsGraph(const MetricArrays& share) const {
+  MetricGraph graph;
+  for (const MetricArray& output : share.outputs) {
+    if (!output_.empty() && &output != &FindByName(name(), "output", share.outputs, output_)) continue;
+    const double times = output.outer > 0 ? 1 : static_cast<double>(share.samples);
+    const Symbol sum = SumExactly(times == 1 ? output.symbol : Double(output.symbol) * times);
+    const Symbol one = Join({sum, Numbers({static_cast<double>(output.shape.Elements()) * times})});
+    graph.partial = graph.partial.empty() ? one : graph.partial + one;
   }
+  return graph;
 }
 
 std::vector<std::pair<std::string, double>> Loss::Values(std::span<const double> total) const {
-  return {{name(), Ratio(ExactSum::Total(total.data()), total[ExactSum::kSize])}};
+  return MeanOf(name(), total);
 }
 
 CompositeMetric::CompositeMetric(std::vector<std::shared_ptr<const Metric>> metrics) : metrics_(std::move(metrics)) {
@@ -307,13 +281,16 @@ int CompositeMetric::partial_size() const {
   return size;
 }
 
-void CompositeMetric::Accumulate(const MetricInputs& inputs, std::span<double> partial) const {
-  size_t begin = 0;
+MetricGraph CompositeMetric::AsGraph(const MetricArrays& share) const {
+  MetricGraph all;
+  std::vector<Symbol> partials;
   for (const auto& metric : metrics_) {
-    const size_t size = static_cast<size_t>(metric->partial_size());
-    metric->Accumulate(inputs, partial.subspan(begin, size));
-    begin += size;
+    MetricGraph one = metric->AsGraph(share);
+    partials.push_back(one.partial);
+    for (MetricGraph::Check& check : one.checks) all.checks.push_back(std::move(check));
   }
+  all.partial = Concat(partials, {.axis = 0});
+  return all;
 }
 
 std::vector<std::pair<std::string, double>> CompositeMetric::Values(std::span<const double> total) const {

@@ -2,9 +2,9 @@
 //
 //   auto metric = MakeMetric("accuracy,cross-entropy");
 //
-// All count in integers or add in ExactSum, so a value has the same bits for any split of the data into batches and
-// devices. Outputs and labels are paired in order, unless a metric is told which ones it is about. Outputs of any float
-// type and labels of any type are read; sums are in double.
+// All are graphs (executor/metric.h) that count in integers or add in ExactSum, so a value has the same bits for any
+// split of the data into batches and devices. Outputs and labels are paired in order, unless a metric is told which ones
+// it is about. Outputs of any float type and labels of any type are read; sums are in double.
 #pragma once
 
 #include <memory>
@@ -37,7 +37,7 @@ class Accuracy final : public Metric {
   explicit Accuracy(ClassMetricOptions options = {});
   std::string name() const override { return "accuracy"; }
   int partial_size() const override { return 2; }  // right, counted
-  void Accumulate(const MetricInputs& inputs, std::span<double> partial) const override;
+  MetricGraph AsGraph(const MetricArrays& share) const override;
   std::vector<std::pair<std::string, double>> Values(std::span<const double> total) const override;
 
  private:
@@ -51,7 +51,7 @@ class TopKAccuracy final : public Metric {
   explicit TopKAccuracy(int k, ClassMetricOptions options = {});  // k >= 1
   std::string name() const override;                              // "top-5"
   int partial_size() const override { return 2; }
-  void Accumulate(const MetricInputs& inputs, std::span<double> partial) const override;
+  MetricGraph AsGraph(const MetricArrays& share) const override;
   std::vector<std::pair<std::string, double>> Values(std::span<const double> total) const override;
 
  private:
@@ -60,13 +60,13 @@ class TopKAccuracy final : public Metric {
 };
 
 // The mean over positions of -log(p + eps), p the probability of the label; with labels of the output's shape
-// -sum label * log(p + eps). Throws DataError for a label that is no class.
+// -sum label * log(p + eps). A label that is no class is refused (DataError).
 class CrossEntropy final : public Metric {
  public:
   explicit CrossEntropy(double eps = 1e-12, ClassMetricOptions options = {});
   std::string name() const override { return "cross-entropy"; }
   int partial_size() const override { return ExactSum::kSize + 1; }
-  void Accumulate(const MetricInputs& inputs, std::span<double> partial) const override;
+  MetricGraph AsGraph(const MetricArrays& share) const override;
   std::vector<std::pair<std::string, double>> Values(std::span<const double> total) const override;
 
  private:
@@ -82,7 +82,7 @@ class RegressionMetric final : public Metric {
   explicit RegressionMetric(RegressionKind kind, MetricTarget target = {});
   std::string name() const override;
   int partial_size() const override { return ExactSum::kSize + 1; }
-  void Accumulate(const MetricInputs& inputs, std::span<double> partial) const override;
+  MetricGraph AsGraph(const MetricArrays& share) const override;
   std::vector<std::pair<std::string, double>> Values(std::span<const double> total) const override;
 
  private:
@@ -97,7 +97,7 @@ class Loss final : public Metric {
   explicit Loss(std::string output = {});
   std::string name() const override { return "loss"; }
   int partial_size() const override { return ExactSum::kSize + 1; }
-  void Accumulate(const MetricInputs& inputs, std::span<double> partial) const override;
+  MetricGraph AsGraph(const MetricArrays& share) const override;
   std::vector<std::pair<std::string, double>> Values(std::span<const double> total) const override;
 
  private:
@@ -110,7 +110,7 @@ class CompositeMetric final : public Metric {
   explicit CompositeMetric(std::vector<std::shared_ptr<const Metric>> metrics);
   std::string name() const override;  // "accuracy,mse"
   int partial_size() const override;
-  void Accumulate(const MetricInputs& inputs, std::span<double> partial) const override;
+  MetricGraph AsGraph(const MetricArrays& share) const override;
   std::vector<std::pair<std::string, double>> Values(std::span<const double> total) const override;
 
  private:

@@ -1,8 +1,8 @@
 #include "train/metrics/training_metric.h"
 
 #include "base/error.h"
-#include "engine/kernels/flat.h"
 #include "symbol/op_def.h"
+#include "symbol/ops/measure.h"
 
 namespace bindery {
 
@@ -12,13 +12,19 @@ TrainingMetric::TrainingMetric(std::unique_ptr<Metric> metric, const Symbol& sym
   }
 }
 
-void TrainingMetric::Accumulate(const MetricInputs& inputs, std::span<double> partial) const {
-  for (size_t i = 0; i < inputs.outputs.size(); ++i) {
-    const auto& [name, output] = inputs.outputs[i];
-    if (!watched_[i] || flat::AllFinite(output.dtype, output.data, output.shape.Elements())) continue;
-    throw NumericError(fmt::format("output \"{}\" is not finite", name));
+MetricGraph TrainingMetric::AsGraph(const MetricArrays& share) const {
+  MetricGraph graph = metric_->AsGraph(share);
+  std::vector<MetricGraph::Check> checks;
+  for (size_t i = 0; i < share.outputs.size(); ++i) {
+    const MetricArray& output = share.outputs[i];
+    if (!watched_[i] || !IsFloat(output.dtype)) continue;
+    const auto fail = [name = output.name](int64_t, double) {
+      throw NumericError(fmt::format("output \"{}\" is not finite", name));
+    };
+    checks.push_back({FirstOutside(output.symbol), fail});
   }
-  metric_->Accumulate(inputs, partial);
+  graph.checks.insert(graph.checks.begin(), checks.begin(), checks.end());
+  return graph;
 }
 
 std::vector<std::pair<std::string, double>> TrainingMetric::Values(std::span<const double> total) const {

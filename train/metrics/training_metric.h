@@ -1,4 +1,4 @@
-// TrainingMetric: a metric that refuses outputs which are not finite, in the same pass. Private to train/trainer*.cc.
+// TrainingMetric: a metric that refuses outputs which are not finite. Private to train/trainer*.cc.
 #pragma once
 
 #include <memory>
@@ -18,8 +18,7 @@ class TrainingMetric final : public Metric {
 
   std::string name() const override { return metric_->name(); }
   int partial_size() const override { return metric_->partial_size(); }
-  // Throws NumericError naming the first output that is not finite.
-  void Accumulate(const MetricInputs& inputs, std::span<double> partial) const override;
+  MetricGraph AsGraph(const MetricArrays& share) const override;  // its checks throw NumericError naming the output
   std::vector<std::pair<std::string, double>> Values(std::span<const double> total) const override;
 
  private:
