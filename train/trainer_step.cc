@@ -22,7 +22,7 @@ std::string WithoutOperation(const std::string& message) {
 Trainer::~Trainer() {
   for (int64_t i = 0; i < in_flight_;) {
     try {
-      updater_->WaitFor(flying_[i].step);  // it uses the metric
+      updater_->WaitFor(flying_[i].step);  // it uses the updater
       ++i;
     } catch (const HangError&) {  // until the device is back
     } catch (...) {               // nobody is left to be told

@@ -10,6 +10,7 @@
 #include "symbol/ops.h"
 #include "symbol/ops/rules.h"
 #include "tests/executor/group_helpers.h"
+#include "tests/message_of.h"
 #include "tests/test_device.h"
 #include "train/metrics/metrics.h"
 
@@ -186,6 +187,78 @@ TEST(GroupMetric, MeansAreOverSamplesNotOverDevices) {
   EXPECT_NEAR(metric->Get()[0].second, 13.0 / 3, 1e-12);
   EXPECT_THROW(group.UpdateMetric(metric.get(), std::vector<HostTensor>{}), DataError);
   EXPECT_THROW(group.UpdateMetric(metric.get(), std::vector<std::vector<HostTensor>>(1)), DataError);
+}
+
+// A metric in host code: the sum of an output, and of the labels.
+class Sums : public HostMetric {
+ public:
+  std::string name() const override { return "sums"; }
+  int partial_size() const override { return 2; }
+  void Accumulate(const MetricInputs& share, std::span<double> partial) const override {
+    for (int64_t i = 0; i < share.outputs[0].second.elements(); ++i) partial[0] += share.outputs[0].second.At(i);
+    for (int64_t i = 0; i < share.samples; ++i) partial[1] += share.labels[0].second.At(i);
+  }
+  std::vector<std::pair<std::string, double>> Values(std::span<const double> total) const override {
+    return {{"outputs", total[0]}, {"labels", total[1]}};
+  }
+};
+
+// Outputs that are the batch itself, so that every device has the same. Labels are the caller's, or those of the batch.
+TEST(GroupMetric, TheSameBitsOnEveryKindOfDevice) {
+  const Symbol net = Group({BlockGrad(Variable("data"), "scores"), BlockGrad(Variable("classes"), "seen")});
+  const Batch batch = RandomBatch(7, 6, 3, 2);
+  std::vector<double> expected;
+  for (const std::vector<Device>& devices :
+       {std::vector<Device>{Cpu(0)}, {TestDevice(0), TestDevice(1), TestDevice(2)}, {Sim(0), Cpu(0), Sim(1)}}) {
+    DataParallelExecutorGroup group(
+        net, {.devices = devices,
+              .workload = devices.size() == 1 ? std::vector<double>{} : std::vector<double>{1, 2, 3},
+              .data = {{"data", {7, 6}}},
+              .labels = {{"classes", {7}}},
+              .for_training = false});
+    const char* const text =
+        "accuracy(output=scores_output), top-k(3, output=scores_output), loss(output=scores_output), "
+        "cross-entropy(eps=0.9, output=scores_output), cross-entropy(ignore=1, eps=0.9, output=scores_output), "
+        "mse(output=seen_output), accuracy(output=seen_output)";
+    const auto whole = MakeMetric(text), of_batch = MakeMetric(text);
+    Sums sums;
+    for (int round = 0; round < 2; ++round) {
+      group.Forward(batch);
+      group.UpdateMetric(whole.get(), batch.label);
+      group.UpdateMetric(&sums, batch.label);
+      const auto measurement = std::make_shared<Measurement>();
+      const VarPtr done = group.engine()->NewVar();
+      group.PushMetric(*of_batch, measurement, done);
+      group.engine()->Wait(done);
+      for (const std::vector<double>& partial : measurement->partials) of_batch->Merge(partial);
+    }
+    const std::vector<double> total(whole->total().begin(), whole->total().end());
+    if (expected.empty()) expected = total;
+    EXPECT_EQ(total, expected);
+    EXPECT_EQ(std::vector<double>(of_batch->total().begin(), of_batch->total().end()), expected);
+    EXPECT_NEAR(sums.total()[0] / (2 * 7 * 6), whole->Get()[2].second, 1e-12);
+    EXPECT_EQ(whole->Get()[5].second, 0);
+    EXPECT_EQ(whole->Get()[6].second, 1);
+  }
+}
+
+TEST(GroupMetric, WhatItRefusesIsNotCounted) {
+  DataParallelExecutorGroup group(
+      SmallNet(),
+      {.devices = {TestDevice(0), TestDevice(1)}, .data = {{"data", {4, 6}}}, .labels = {{"softmax_label", {4}}}});
+  InitialiseEqually({&group}, 1);
+  group.Forward(RandomBatch(4, 6, 3, 2));
+  const auto metric = MakeMetric("cross-entropy");
+  const auto refused = [&](const HostTensor& labels) {
+    return MessageOf<DataError>([&] { group.UpdateMetric(metric.get(), std::vector<HostTensor>{labels}); });
+  };
+  EXPECT_NE(refused(HostTensor::From({4}, {0, 1, 2, 7})).find("element 1: expected a class 0..2, got 7"),
+            std::string::npos);  // of the second device's share
+  EXPECT_NE(refused(HostTensor::From({4}, {0, -1, 2, 1})).find("element 1: expected a class 0..2, got -1"),
+            std::string::npos);
+  EXPECT_TRUE(metric->total().empty());
+  group.UpdateMetric(metric.get(), std::vector<HostTensor>{HostTensor::From({4}, {0, 1, 2, 1})});
+  EXPECT_EQ(metric->total()[3], 4);
 }
 
 TEST(GroupWatch, ValuesByNameOnEveryDevice) {
