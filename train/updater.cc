@@ -111,7 +111,9 @@ void Updater::Prepare() {
   StepParts publish;  // what these read must be there, on every device
   group_->AppendPublish({}, &publish);
   for (const Operation& part : publish) gates.insert(gates.end(), part.reads.begin(), part.reads.end());
-  const bool on_host = std::ranges::all_of(group_->devices(), HostAddressable);
+  const auto updates = [](const Device& device) { return Backend::Of(device.kind).flat().has_updates(); };
+  const bool on_host =
+      std::ranges::all_of(group_->devices(), HostAddressable) || !std::ranges::all_of(group_->devices(), updates);
   update_ = StepRange(group_->engine(), on_host ? HostParts(std::move(gates)) : DeviceParts(gates));
 }
 
@@ -124,12 +126,13 @@ std::vector<Tensor> Updater::NewStates(Device device, DType dtype, int64_t eleme
 }
 
 StepParts Updater::HostParts(std::vector<VarPtr> gates) {
+  const Device home = HostAddressable(group_->devices()[0]) ? group_->devices()[0] : Cpu();
   std::vector<Bucket> buckets;
   for (BlockState& block : blocks_) {
     const ParameterStore::Block& stored = group_->store().blocks()[block.block];
     buckets.push_back({.sources = stored.gradients, .replicas = stored.values});
     block.states.push_back({.begin = 0, .end = stored.elements});
-    block.states[0].slots[0] = NewStates(group_->devices()[0], block.dtype, stored.elements);
+    block.states[0].slots[0] = NewStates(home, block.dtype, stored.elements);
   }
   ReductionHooks hooks{.check = nullptr, .gates = std::move(gates)};
   if (check_gradients_) {
