@@ -111,9 +111,10 @@ class Updater {
     int64_t committed = 0;                // steps since the states were set
     void Reach();                         // throws NumericError unless all statuses are good
   };
+  class OnDevices;  // updater_devices.cc
   void Prepare();
   StepParts HostParts(std::vector<VarPtr> gates);
-  StepParts DeviceParts(const std::vector<VarPtr>& gates);  // updater_devices.cc
+  StepParts DeviceParts(const std::vector<VarPtr>& gates);
   std::vector<Tensor> NewStates(Device device, DType dtype, int64_t elements) const;
   void CheckRange(const BlockState& block, int64_t begin, int64_t end, std::span<const void* const> grads) const;
   void UpdateRange(const BlockState& block, int64_t begin, int64_t end, std::span<const void* const> grads,

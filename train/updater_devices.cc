@@ -69,230 +69,268 @@ void AppendVars(const std::vector<Tensor>& tensors, std::vector<VarPtr>* vars) {
 
 }  // namespace
 
-StepParts Updater::DeviceParts(const std::vector<VarPtr>& gates) {
-  const std::shared_ptr<Engine>& engine = group_->engine();
-  const std::vector<Device>& devices = group_->devices();
-  const auto stored = [&](int block) -> const ParameterStore::Block& {
-    return group_->store().blocks()[blocks_[static_cast<size_t>(block)].block];
-  };
-  const auto part = [](const char* name, Device device, Lane lane) {
-    return Operation{.name = fmt::format("{} {}", name, device),
-                     .device = device,
-                     .reads = {},
-                     .writes = {},
-                     .updates = {},
-                     .run = {},
-                     .lane = lane};
-  };
-  std::vector<int64_t> elements, first_place;
-  for (size_t b = 0; b < blocks_.size(); ++b) {
-    elements.push_back(stored(static_cast<int>(b)).elements);
-    first_place.push_back(static_cast<int64_t>(verdict_->names.size()));
-    for (const Piece& piece : blocks_[b].pieces) verdict_->names.push_back(piece.name);
+// Appends those parts for all devices, one after the other.
+class Updater::OnDevices {
+ public:
+  OnDevices(Updater* updater, const std::vector<VarPtr>& gates)
+      : updater_(*updater), gates_(gates), engine_(updater->group_->engine()), devices_(updater->group_->devices()) {
+    for (const BlockState& block : updater_.blocks_) {
+      first_place_.push_back(static_cast<int64_t>(updater_.verdict_->names.size()));
+      for (const Piece& piece : block.pieces) updater_.verdict_->names.push_back(piece.name);
+    }
+    ShareOut();
+    AppendRates();
+    for (Owner& owner : owners_) AppendSum(&owner);
+    AppendStatuses();
+    for (const Owner& owner : owners_) AppendUpdate(owner);
+    AppendFetches();
+    for (size_t d = 0; d < devices_.size(); ++d) AppendCommit(d);
   }
-  const auto bytes = [&](Device device, size_t size) {
-    return Tensor(engine, device, DType::kUInt8, Shape{static_cast<int64_t>(size)});
-  };
+  StepParts Take() { return std::move(parts_); }
 
-  // Who updates what.
-  std::vector<Owner> owners;
-  const auto cut = CutBuckets(elements, kvstore_->type() == KVStoreType::kLocal ? 1 : static_cast<int>(devices.size()));
+ private:
+  const ParameterStore::Block& Stored(int block) const { return updater_.group_->store().blocks()[Block(block).block]; }
+  BlockState& Block(int block) const { return updater_.blocks_[static_cast<size_t>(block)]; }
+  static Operation Part(const char* name, Device device, Lane lane = Lane::kCollective) {
+    return {.name = fmt::format("{} {}", name, device),
+            .device = device,
+            .reads = {},
+            .writes = {},
+            .updates = {},
+            .run = {},
+            .lane = lane};
+  }
+  std::vector<Tensor> Fetch(const char* what, const std::vector<Tensor>& sources, Device to) {
+    return AppendFetch(engine_, fmt::format("{} for {}", what, to), sources, to, &parts_);
+  }
+  // visit(piece, its place, begin, end) for what a share has of its block's parameters.
+  template <class Visit>
+  void ForEachPiece(const Share& share, const Visit& visit) const {
+    int64_t place = first_place_[static_cast<size_t>(share.block)];
+    for (const Piece& piece : Block(share.block).pieces) {
+      const int64_t begin = std::max(share.begin, piece.begin), end = std::min(share.end, piece.end);
+      if (begin < end) visit(piece, place, begin, end);
+      ++place;
+    }
+  }
+
+  void ShareOut();
+  void AppendRates();
+  void AppendSum(Owner* owner);
+  void AppendStatuses();
+  void AppendUpdate(const Owner& owner);
+  void AppendFetches();
+  void AppendCommit(size_t d);
+
+  Updater& updater_;
+  const std::vector<VarPtr>& gates_;
+  const std::shared_ptr<Engine> engine_;
+  const std::vector<Device>& devices_;
+  std::vector<int64_t> first_place_;  // of each block, among all parameters
+  std::vector<Owner> owners_;
+  std::vector<std::vector<Tensor>> statuses_, new_weights_;  // of all owners, as each device reads them
+  StepParts parts_;
+};
+
+void Updater::OnDevices::ShareOut() {
+  std::vector<int64_t> elements;
+  for (size_t b = 0; b < first_place_.size(); ++b) elements.push_back(Stored(static_cast<int>(b)).elements);
+  const bool all = updater_.kvstore_->type() != KVStoreType::kLocal;
+  const auto cut = CutBuckets(elements, all ? static_cast<int>(devices_.size()) : 1);
   for (size_t d = 0; d < cut.size(); ++d) {
     if (cut[d].empty()) continue;
-    Owner& owner = owners.emplace_back(Owner{.device = d});
-    owner.rates = bytes(devices[d], sizeof(StepRates));
-    owner.status = bytes(devices[d], sizeof(StepStatus));
-    owner.committed = Tensor(engine, devices[d], DType::kInt64, Shape{1});
+    const auto bytes = [&](size_t size) {
+      return Tensor(engine_, devices_[d], DType::kUInt8, Shape{static_cast<int64_t>(size)});
+    };
+    Owner& owner = owners_.emplace_back(Owner{.device = d});
+    owner.rates = bytes(sizeof(StepRates));
+    owner.status = bytes(sizeof(StepStatus));
+    owner.committed = Tensor(engine_, devices_[d], DType::kInt64, Shape{1});
     for (const auto& [b, begin, end] : cut[d]) {
-      BlockState& block = blocks_[static_cast<size_t>(b)];
+      BlockState& block = Block(b);
       const Shape shape{end - begin};
-      owner.shares.push_back({b, begin, end, {}, Tensor(engine, devices[d], block.dtype, shape)});
+      owner.shares.push_back({b, begin, end, {}, Tensor(engine_, devices_[d], block.dtype, shape)});
       StateRange& states = block.states.emplace_back(StateRange{begin, end, {}, owner.committed});
       for (std::vector<Tensor>& slot : states.slots) {
-        for (const Tensor& state : NewStates(devices[d], block.dtype, end - begin)) {
-          slot.emplace_back(engine, devices[d], block.dtype, shape, state.address(),
+        for (const Tensor& state : updater_.NewStates(devices_[d], block.dtype, end - begin)) {
+          slot.emplace_back(engine_, devices_[d], block.dtype, shape, state.address(),
                             std::make_shared<const Tensor>(state), owner.committed.var());
         }
       }
     }
   }
+}
 
-  StepParts parts, recount;
-  for (const Owner& owner : owners) {
-    const Device device = devices[owner.device];
-    Operation rates = part("step rates", device, Lane::kCollective), count = part("count", device, Lane::kCollective);
+void Updater::OnDevices::AppendRates() {
+  StepParts recount;
+  for (const Owner& owner : owners_) {
+    Operation rates = Part("step rates", devices_[owner.device]), count = Part("count", devices_[owner.device]);
     rates.writes = {owner.rates.var()};
     rates.run = [to = owner.rates](const OpContext& context) {
       CopyBetween(context.stream, Cpu(), context.payload, to.device(), to.address(), sizeof(StepRates));
     };
-    parts.push_back(std::move(rates));
+    parts_.push_back(std::move(rates));
     count.writes = {owner.committed.var()};
-    count.run = [to = owner.committed, verdict = verdict_](const OpContext& context) {
+    count.run = [to = owner.committed, verdict = updater_.verdict_](const OpContext& context) {
       CopyBetween(context.stream, Cpu(), &verdict->committed, to.device(), to.address(), sizeof(int64_t));
     };
     recount.push_back(std::move(count));
   }
-  recount_ = StepRange(engine, std::move(recount));
+  updater_.recount_ = StepRange(engine_, std::move(recount));
+}
 
-  for (Owner& owner : owners) {
-    const Device device = devices[owner.device];
-    const FlatKernels& flat = Backend::Of(device.kind).flat();
-    std::vector<Tensor> gradients;  // by share and device
-    for (const Share& share : owner.shares) {
-      for (const Tensor& gradient : stored(share.block).gradients) {
-        gradients.push_back(gradient.Slice(share.begin, share.end));
-      }
+void Updater::OnDevices::AppendSum(Owner* owner) {
+  const Device device = devices_[owner->device];
+  std::vector<Tensor> gradients;  // by share and device
+  for (const Share& share : owner->shares) {
+    for (const Tensor& gradient : Stored(share.block).gradients) {
+      gradients.push_back(gradient.Slice(share.begin, share.end));
     }
-    gradients = AppendFetch(engine, fmt::format("gradients for {}", device), gradients, device, &parts);
-    Operation sum = part("sum of gradients", device, Lane::kCollective);
-    AppendVars(gradients, &sum.reads);
-    sum.writes = {owner.status.var()};
-    std::vector<CheckedRange> checks;
-    std::vector<std::vector<const void*>> sources;
-    for (size_t i = 0; i < owner.shares.size(); ++i) {
-      Share& share = owner.shares[i];
-      const BlockState& block = blocks_[static_cast<size_t>(share.block)];
-      share.sum = gradients[i * devices.size()];
-      if (devices.size() > 1) {
-        share.sum = Tensor(engine, device, block.dtype, Shape{share.end - share.begin});
-        sum.writes.push_back(share.sum.var());
-      }
-      std::vector<const void*>& list = sources.emplace_back();
-      for (size_t d = 0; d < devices.size(); ++d) list.push_back(gradients[i * devices.size() + d].address());
-      for (size_t p = 0; check_gradients_ && p < block.pieces.size(); ++p) {
-        const int64_t from = std::max(share.begin, block.pieces[p].begin),
-                      to = std::min(share.end, block.pieces[p].end);
-        if (from >= to) continue;
-        checks.push_back({block.dtype, At(share.sum, from - share.begin), to - from,
-                          first_place[static_cast<size_t>(share.block)] + static_cast<int64_t>(p)});
-      }
-    }
-    sum.run = [&flat, gradients, shares = owner.shares, status = owner.status, sources = std::move(sources),
-               checks = std::move(checks)](const OpContext& context) {
-      flat.Zero(context.stream, status.address(), status.bytes());
-      for (size_t i = 0; i < shares.size() && sources[i].size() > 1; ++i) {
-        const Tensor& to = shares[i].sum;
-        flat.Sum(context.stream, to.dtype(), sources[i], to.address(), to.elements());
-      }
-      for (const CheckedRange& check : checks) {
-        flat.CheckFinite(context.stream, check.dtype, check.gradient, check.elements, check.place,
-                         Of<StepStatus>(status));
-      }
-    };
-    parts.push_back(std::move(sum));
   }
+  gradients = Fetch("gradients", gradients, device);
+  Operation sum = Part("sum of gradients", device);
+  AppendVars(gradients, &sum.reads);
+  sum.writes = {owner->status.var()};
+  std::vector<CheckedRange> checks;
+  std::vector<std::vector<const void*>> sources;
+  for (size_t i = 0; i < owner->shares.size(); ++i) {
+    Share& share = owner->shares[i];
+    const DType dtype = Block(share.block).dtype;
+    share.sum = gradients[i * devices_.size()];
+    if (devices_.size() > 1) {
+      share.sum = Tensor(engine_, device, dtype, Shape{share.end - share.begin});
+      sum.writes.push_back(share.sum.var());
+    }
+    std::vector<const void*>& list = sources.emplace_back();
+    for (size_t d = 0; d < devices_.size(); ++d) list.push_back(gradients[i * devices_.size() + d].address());
+    if (!updater_.check_gradients_) continue;
+    ForEachPiece(share, [&](const Piece&, int64_t place, int64_t begin, int64_t end) {
+      checks.push_back({dtype, At(share.sum, begin - share.begin), end - begin, place});
+    });
+  }
+  sum.run = [&flat = Backend::Of(device.kind).flat(), gradients, shares = owner->shares, status = owner->status,
+             sources = std::move(sources), checks = std::move(checks)](const OpContext& context) {
+    flat.Zero(context.stream, status.address(), status.bytes());
+    for (size_t i = 0; i < shares.size() && sources[i].size() > 1; ++i) {
+      const Tensor& to = shares[i].sum;
+      flat.Sum(context.stream, to.dtype(), sources[i], to.address(), to.elements());
+    }
+    for (const CheckedRange& check : checks) {
+      flat.CheckFinite(context.stream, check.dtype, check.gradient, check.elements, check.place,
+                       Of<StepStatus>(status));
+    }
+  };
+  parts_.push_back(std::move(sum));
+}
 
-  // Every device, and the host, sees all statuses.
+void Updater::OnDevices::AppendStatuses() {
   std::vector<Tensor> statuses;
-  for (const Owner& owner : owners) statuses.push_back(owner.status);
-  std::vector<std::vector<Tensor>> seen;  // by device
-  for (const Device& device : devices) {
-    seen.push_back(AppendFetch(engine, fmt::format("statuses for {}", device), statuses, device, &parts));
-    AppendVars(seen.back(), &outcome_);
+  for (const Owner& owner : owners_) statuses.push_back(owner.status);
+  for (const Device& device : devices_) {
+    statuses_.push_back(Fetch("statuses", statuses, device));
+    AppendVars(statuses_.back(), &updater_.outcome_);
   }
+}
 
-  for (const Owner& owner : owners) {
-    const Device device = devices[owner.device];
-    Operation update = part("update", device, Lane::kCollective);
-    update.reads = gates;
-    AppendVars({owner.rates, owner.status, owner.committed}, &update.reads);
-    AppendVars(seen[owner.device], &update.reads);
-    std::vector<DeviceUpdate> updates;
-    for (const Share& share : owner.shares) {
-      const BlockState& block = blocks_[static_cast<size_t>(share.block)];
-      const Tensor& weight = stored(share.block).values[owner.device];
-      update.reads.push_back(weight.var());
-      AppendVars({share.sum}, &update.reads);
-      update.writes.push_back(share.new_weight.var());
-      const StateRange& states = *std::ranges::find(block.states, share.begin, &StateRange::begin);
-      for (const Piece& piece : block.pieces) {
-        const int64_t from = std::max(share.begin, piece.begin), to = std::min(share.end, piece.end);
-        if (from >= to) continue;
-        const int64_t at = from - share.begin;
-        DeviceUpdate& u = updates.emplace_back(
-            DeviceUpdate{.kernel = optimizer_->kernel(),
-                         .dtype = block.dtype,
-                         .args = {.learning_rate = piece.multipliers.lr,
-                                  .weight_decay = optimizer_->options().weight_decay * piece.multipliers.wd,
-                                  .clip = optimizer_->options().clip_gradient,
-                                  .settings = optimizer_->settings()},
-                         .gradient = At(share.sum, at),
-                         .weight = At(weight, from),
-                         .new_weight = At(share.new_weight, at),
-                         .num_states = optimizer_->state_count(),
-                         .elements = to - from});
-        for (int slot = 0; slot < 2; ++slot) {
-          for (size_t i = 0; i < states.slots[slot].size(); ++i) u.states[slot][i] = At(states.slots[slot][i], at);
-        }
+void Updater::OnDevices::AppendUpdate(const Owner& owner) {
+  const Optimizer& optimizer = *updater_.optimizer_;
+  const Device device = devices_[owner.device];
+  Operation update = Part("update", device);
+  update.reads = gates_;
+  AppendVars({owner.rates, owner.status, owner.committed}, &update.reads);
+  AppendVars(statuses_[owner.device], &update.reads);
+  std::vector<DeviceUpdate> updates;
+  for (const Share& share : owner.shares) {
+    const BlockState& block = Block(share.block);
+    const Tensor& weight = Stored(share.block).values[owner.device];
+    AppendVars({weight, share.sum}, &update.reads);
+    update.writes.push_back(share.new_weight.var());
+    const StateRange& states = *std::ranges::find(block.states, share.begin, &StateRange::begin);
+    ForEachPiece(share, [&](const Piece& piece, int64_t, int64_t begin, int64_t end) {
+      const int64_t at = begin - share.begin;
+      DeviceUpdate& u = updates.emplace_back(
+          DeviceUpdate{.kernel = optimizer.kernel(),
+                       .dtype = block.dtype,
+                       .args = {.learning_rate = piece.multipliers.lr,
+                                .weight_decay = optimizer.options().weight_decay * piece.multipliers.wd,
+                                .clip = optimizer.options().clip_gradient,
+                                .settings = optimizer.settings()},
+                       .gradient = At(share.sum, at),
+                       .weight = At(weight, begin),
+                       .new_weight = At(share.new_weight, at),
+                       .num_states = optimizer.state_count(),
+                       .elements = end - begin});
+      for (int slot = 0; slot < 2; ++slot) {
+        for (size_t i = 0; i < states.slots[slot].size(); ++i) u.states[slot][i] = At(states.slots[slot][i], at);
       }
+    });
+  }
+  // The slot that does not hold goes with the new weights: whoever creates these writes it.
+  update.run = [&flat = Backend::Of(device.kind).flat(), owner, updates = std::move(updates),
+                statuses = statuses_[owner.device], blocks = updater_.blocks_,
+                optimizer = updater_.optimizer_](const OpContext& context) {
+    const std::vector<const StepStatus*> all = Addresses(statuses);
+    for (const DeviceUpdate& u : updates) {
+      flat.Update(context.stream, u, Of<const StepRates>(owner.rates), Of<const int64_t>(owner.committed), all);
     }
-    // The slot that does not hold is whoever's who creates the new weights: only an update or SetState writes it.
-    update.run = [&flat = Backend::Of(device.kind).flat(), owner, updates = std::move(updates),
-                  seen = seen[owner.device], states = blocks_, optimizer = optimizer_](const OpContext& context) {
-      const std::vector<const StepStatus*> all = Addresses(seen);
-      for (const DeviceUpdate& u : updates) {
-        flat.Update(context.stream, u, Of<const StepRates>(owner.rates), Of<const int64_t>(owner.committed), all);
-      }
-    };
-    parts.push_back(std::move(update));
-  }
+  };
+  parts_.push_back(std::move(update));
+}
 
-  verdict_->statuses = AppendFetch(engine, "statuses", statuses, Cpu(), &parts);
-  AppendVars(verdict_->statuses, &outcome_);
-  std::vector<Tensor> new_weights;
-  for (const Owner& owner : owners) {
+void Updater::OnDevices::AppendFetches() {
+  std::vector<Tensor> statuses, new_weights;
+  for (const Owner& owner : owners_) {
+    statuses.push_back(owner.status);
     for (const Share& share : owner.shares) new_weights.push_back(share.new_weight);
   }
-  std::vector<std::vector<Tensor>> fetched;  // by device
-  for (const Device& device : devices) {
-    fetched.push_back(AppendFetch(engine, fmt::format("new parameters for {}", device), new_weights, device, &parts));
-    AppendVars(fetched.back(), &outcome_);
+  updater_.verdict_->statuses = AppendFetch(engine_, "statuses for the host", statuses, Cpu(), &parts_);
+  AppendVars(updater_.verdict_->statuses, &updater_.outcome_);
+  for (const Device& device : devices_) {
+    new_weights_.push_back(Fetch("new parameters", new_weights, device));
+    AppendVars(new_weights_.back(), &updater_.outcome_);
   }
+}
 
-  for (size_t d = 0; d < devices.size(); ++d) {
-    Operation commit = part("commit", devices[d], Lane::kCompute);
-    commit.reads = outcome_;
-    std::vector<Copy> copies;
-    size_t i = 0;
-    for (const Owner& owner : owners) {
-      for (const Share& share : owner.shares) {
-        const Tensor& from = fetched[d][i++];
-        const Tensor& to = stored(share.block).values[d];
-        commit.updates.push_back(to.var());
-        bool joins = false;
-        for (const Piece& piece : blocks_[static_cast<size_t>(share.block)].pieces) {
-          const int64_t begin = std::max(share.begin, piece.begin), end = std::min(share.end, piece.end);
-          joins &= piece.joins;
-          if (begin >= end) continue;
-          char* const first = At(to, begin);
-          if (joins) {
-            copies.back().bytes = first + (end - begin) * SizeOf(to.dtype()) - static_cast<char*>(copies.back().to);
-          } else {
-            copies.push_back({At(from, begin - share.begin), first, (end - begin) * SizeOf(to.dtype())});
-          }
-          joins = true;
+void Updater::OnDevices::AppendCommit(size_t d) {
+  Operation commit = Part("commit", devices_[d], Lane::kCompute);
+  commit.reads = updater_.outcome_;
+  std::vector<Copy> copies;
+  std::vector<Tensor> kept = new_weights_[d];
+  Tensor committed;
+  size_t i = 0;
+  for (const Owner& owner : owners_) {
+    for (const Share& share : owner.shares) {
+      const Tensor& from = new_weights_[d][i++];
+      const Tensor& to = kept.emplace_back(Stored(share.block).values[d]);
+      commit.updates.push_back(to.var());
+      bool first = true;
+      ForEachPiece(share, [&](const Piece& piece, int64_t, int64_t begin, int64_t end) {
+        char* const at = At(to, begin);
+        const int64_t bytes = (end - begin) * SizeOf(to.dtype());
+        if (!first && piece.joins) {
+          copies.back().bytes = at + bytes - static_cast<char*>(copies.back().to);
+        } else {
+          copies.push_back({At(from, begin - share.begin), at, bytes});
         }
-      }
+        first = false;
+      });
     }
-    Tensor committed;
-    for (const Owner& owner : owners) {
-      if (owner.device != d) continue;
+    if (owner.device == d) {
       committed = owner.committed;
       commit.updates.push_back(committed.var());
     }
-    std::vector<Tensor> values;
-    for (size_t b = 0; b < blocks_.size(); ++b) values.push_back(stored(static_cast<int>(b)).values[d]);
-    commit.run = [&flat = Backend::Of(devices[d].kind).flat(), copies = std::move(copies), committed, seen = seen[d],
-                  values = std::move(values), fetched = fetched[d]](const OpContext& context) {
-      const std::vector<const StepStatus*> all = Addresses(seen);
-      for (const Copy& copy : copies) {
-        flat.Commit(context.stream, all, copy.from, copy.to, copy.bytes,
-                    committed.defined() && &copy == &copies.back() ? Of<int64_t>(committed) : nullptr);
-      }
-    };
-    parts.push_back(std::move(commit));
   }
-  return parts;
+  commit.run = [&flat = Backend::Of(devices_[d].kind).flat(), copies = std::move(copies), committed,
+                statuses = statuses_[d], kept = std::move(kept)](const OpContext& context) {
+    const std::vector<const StepStatus*> all = Addresses(statuses);
+    for (const Copy& copy : copies) {
+      const bool last = &copy == &copies.back() && committed.defined();
+      flat.Commit(context.stream, all, copy.from, copy.to, copy.bytes, last ? Of<int64_t>(committed) : nullptr);
+    }
+  };
+  parts_.push_back(std::move(commit));
 }
+
+StepParts Updater::DeviceParts(const std::vector<VarPtr>& gates) { return OnDevices(this, gates).Take(); }
 
 }  // namespace bindery
