@@ -60,14 +60,17 @@ void* Instance::AddressOf(int value) const {
   return nullptr;
 }
 
-void Instance::Run(int segment) const {
+void Instance::Run(int segment, std::vector<int64_t>* times) const {
+  using Clock = std::chrono::steady_clock;
   int at = 0;
   try {
     for (const Stretch& stretch : stretches_[segment]) {
       const TeamScope team(stretch.threads);
       for (at = stretch.begin; at < stretch.end; ++at) {
         at_.store(at, std::memory_order_relaxed);
+        const Clock::time_point start = times ? Clock::now() : Clock::time_point();
         calls_[at]();
+        if (times) (*times)[at] = std::chrono::nanoseconds(Clock::now() - start).count();
       }
     }
     at_.store(-1, std::memory_order_relaxed);
@@ -80,18 +83,6 @@ void Instance::Run(int segment) const {
 std::string Instance::At() const {
   const int at = at_.load(std::memory_order_relaxed);
   return at < 0 ? "" : Describe(program_->plan.steps[at]);
-}
-
-void Instance::RunTimed(int segment, std::vector<int64_t>* times) const {
-  using Clock = std::chrono::steady_clock;
-  for (const Stretch& stretch : stretches_[segment]) {
-    const TeamScope team(stretch.threads);
-    for (int i = stretch.begin; i < stretch.end; ++i) {
-      const Clock::time_point start = Clock::now();
-      calls_[i]();
-      (*times)[i] = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start).count();
-    }
-  }
 }
 
 }  // namespace bindery

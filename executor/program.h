@@ -55,10 +55,9 @@ class Instance {
   Instance(std::shared_ptr<const Program> program, const Addresses& addresses);
 
   // Puts the steps of a segment into the stream, in order; allocates nothing of its own. An exception leaves at the
-  // failing step, with the node's name in front of the message.
-  void Run(int segment) const;
-  // The same, giving nanoseconds per step to `times` (sized to the number of steps): for benchmarks.
-  void RunTimed(int segment, std::vector<int64_t>* times) const;
+  // failing step, with the node's name in front of the message. `times`, for benchmarks, gets nanoseconds per step
+  // (sized to the number of steps).
+  void Run(int segment, std::vector<int64_t>* times = nullptr) const;
   // The node that is run, `Convolution "conv1"`; "" while there is none. Any thread.
   std::string At() const;
   const Program& program() const { return *program_; }

@@ -12,13 +12,22 @@
 #include "executor/compile/lowering.h"
 #include "executor/compile/plan_memory.h"
 #include "executor/compile/program_builder.h"
-#include "executor/compile/with_node.h"
 #include "executor/compile/without_elements.h"
 #include "executor/program.h"
 #include "symbol/op_def.h"
 
 namespace bindery {
 namespace {
+
+// Adds the node to an error, unless its message names it already, without changing its type.
+template <class F>
+void WithNode(const Node& node, F&& f) {
+  try {
+    f();
+  } catch (const Error&) {
+    std::rethrow_exception(CurrentErrorAfter(Describe(node) + ": "));
+  }
+}
 
 class Compiler : private ProgramBuilder {
  public:
