@@ -63,7 +63,6 @@ RuntimeApi OpenRuntime(const std::string& library) {
   find("cuMemcpyDtoHAsync_v2", api.memcpy_dtoh_async);
   find("cuMemcpyDtoDAsync_v2", api.memcpy_dtod_async);
   find("cuMemcpyPeerAsync", api.memcpy_peer_async);
-  find("cuMemcpy2DAsync_v2", api.memcpy_2d_async);
   find("cuStreamCreateWithPriority", api.stream_create_with_priority);
   find("cuStreamDestroy_v2", api.stream_destroy);
   find("cuStreamSynchronize", api.stream_synchronize);
@@ -71,7 +70,6 @@ RuntimeApi OpenRuntime(const std::string& library) {
   find("cuStreamWaitEvent", api.stream_wait_event);
   find("cuStreamWriteValue64_v2", api.stream_write_value64);
   find("cuEventCreate", api.event_create);
-  find("cuEventDestroy_v2", api.event_destroy);
   find("cuEventRecord", api.event_record);
   find("cuModuleLoadData", api.module_load_data);
   find("cuModuleGetFunction", api.module_get_function);

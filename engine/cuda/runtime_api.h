@@ -50,7 +50,6 @@ struct RuntimeApi {
   decltype(&::cuMemcpyDtoHAsync) memcpy_dtoh_async = nullptr;
   decltype(&::cuMemcpyDtoDAsync) memcpy_dtod_async = nullptr;
   decltype(&::cuMemcpyPeerAsync) memcpy_peer_async = nullptr;
-  decltype(&::cuMemcpy2DAsync) memcpy_2d_async = nullptr;
 
   decltype(&::cuStreamCreateWithPriority) stream_create_with_priority = nullptr;
   decltype(&::cuStreamDestroy) stream_destroy = nullptr;
@@ -59,7 +58,6 @@ struct RuntimeApi {
   decltype(&::cuStreamWaitEvent) stream_wait_event = nullptr;
   decltype(&::cuStreamWriteValue64) stream_write_value64 = nullptr;
   decltype(&::cuEventCreate) event_create = nullptr;
-  decltype(&::cuEventDestroy) event_destroy = nullptr;
   decltype(&::cuEventRecord) event_record = nullptr;
 
   decltype(&::cuModuleLoadData) module_load_data = nullptr;

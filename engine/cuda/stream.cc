@@ -17,6 +17,7 @@ constexpr int kThreads = 256;           // of a block
 constexpr int kBlocksPerProcessor = 8;  // fill it
 constexpr int kSpinMicroseconds = 20;
 constexpr std::chrono::microseconds kSleep{50};
+constexpr int kSleepsPerLook = 16;
 
 }  // namespace
 
@@ -87,9 +88,8 @@ class CudaStream::Batch final : public Fence, public std::enable_shared_from_thi
   bool WaitFor(std::chrono::milliseconds time) const noexcept override {
     const auto deadline = std::chrono::steady_clock::now() + time;
     if (SpinUntil(time.count() == 0 ? 0 : kSpinMicroseconds, [&] { return Done(); })) return true;
-    while (std::chrono::steady_clock::now() < deadline) {
-      progress_->Look();
-      LookAtOthers();
+    for (int i = 0; std::chrono::steady_clock::now() < deadline; ++i) {
+      if (i % kSleepsPerLook == 0) LookAround();
       if (Done()) return true;
       std::this_thread::sleep_for(kSleep);
     }
@@ -133,14 +133,26 @@ class CudaStream::Batch final : public Fence, public std::enable_shared_from_thi
   uint64_t number = 0;  // of the last piece
 
  private:
-  // A GPU that waits for a lost one waits for ever: it is lost, too.
-  void LookAtOthers() const noexcept {
-    const auto lost = [](const Use& use) { return use.batch->gpu_.failed() && !use.batch->Finished(); };
-    {
-      const std::lock_guard lock(mutex_);
-      if (std::ranges::none_of(uses, lost)) return;
+  // Asks after all GPUs that it waits for, by whatever way. One that waits for a lost GPU waits for ever: it is lost,
+  // too.
+  void LookAround() const {
+    static std::atomic<uint64_t> turns = 0;
+    const uint64_t turn = ++turns;
+    std::vector<std::shared_ptr<const Batch>> reached = {shared_from_this()};
+    for (size_t i = 0; i < reached.size(); ++i) {
+      const std::shared_ptr<const Batch> batch = reached[i];
+      batch->progress_->Look();
+      bool waits_for_lost = false;
+      {
+        const std::lock_guard lock(batch->mutex_);
+        for (const Use& use : batch->uses) {
+          if (use.batch->Finished() || use.batch->looked_.exchange(turn) == turn) continue;
+          waits_for_lost |= use.batch->gpu_.failed();
+          reached.push_back(use.batch);
+        }
+      }
+      if (waits_for_lost) batch->gpu_.Fail(CUDA_ERROR_DEVICE_UNAVAILABLE);
     }
-    gpu_.Fail(CUDA_ERROR_DEVICE_UNAVAILABLE);
   }
   void Settle() const noexcept {
     const std::lock_guard lock(mutex_);
@@ -166,6 +178,7 @@ class CudaStream::Batch final : public Fence, public std::enable_shared_from_thi
   const void* const stream_;
   mutable std::mutex mutex_;
   mutable std::atomic<bool> settled_ = false;
+  mutable std::atomic<uint64_t> looked_ = 0;  // in which turn of LookAround
   mutable bool inherited_ = false;
   mutable std::exception_ptr error_;
 };
@@ -236,16 +249,17 @@ void CudaStream::Keep(std::shared_ptr<const void> object) { open_->kept.push_bac
 
 FencePtr CudaStream::End(std::shared_ptr<const void> operation, std::shared_ptr<const void> payload) {
   if (open_->pieces.empty()) BeginPiece({});  // its fence comes after what it waits for
+  open_->number = open_->pieces.back().number;
+  open_->kept.push_back(std::move(operation));
+  open_->kept.push_back(std::move(payload));
+  {
+    const std::lock_guard lock(mutex_);
+    in_flight_.push_back(open_);  // before the calls that may tell of a failure, which wants to know what is in flight
+  }
   EndPiece();
-  std::shared_ptr<Batch> batch = std::move(open_);
-  batch->number = batch->pieces.back().number;
-  batch->kept.push_back(std::move(operation));
-  batch->kept.push_back(std::move(payload));
-  if (!gpu_.failed()) gpu_.FailUnless(gpu_.api.event_record(batch->event, progress_->stream()));
+  if (!gpu_.failed()) gpu_.FailUnless(gpu_.api.event_record(open_->event, progress_->stream()));
   gpu_.Leave();
-  const std::lock_guard lock(mutex_);
-  in_flight_.push_back(batch);
-  return batch;
+  return std::move(open_);
 }
 
 std::exception_ptr CudaStream::Synchronize() noexcept {
