@@ -2,7 +2,9 @@
 
 load("@rules_cc//cc:defs.bzl", "cc_library", "cc_test")
 
-def bindery_tests(deps = [], medium = [], loader = [], data = [], on_devices = [], delayed = []):
+_FAKE_CUDA = "//tests/engine/cuda/fake"
+
+def bindery_tests(deps = [], medium = [], loader = [], data = [], on_devices = [], delayed = [], on_cuda = [], of_cuda = []):
     """Declares a cc_test for every *_test.cc beside the BUILD file, named after the file.
 
     Other .cc and .h files of the folder are helpers that all of its tests share.
@@ -14,6 +16,9 @@ def bindery_tests(deps = [], medium = [], loader = [], data = [], on_devices = [
       data: files that the tests open at run time.
       on_devices: names of tests that run on CPUs and again, as <name>_on_sim and <name>_on_mixed, on simulated devices
         and on both kinds in turn (tests/test_device.h).
+      on_cuda: those of them that also run, as <name>_on_cuda, on GPUs over a fake of CUDA's driver, where the toolkit is
+        found (elsewhere they are skipped).
+      of_cuda: names of tests of that backend itself, over the fake.
       delayed: those of them that also run ten times on both kinds, as <name>_delayed, with random delays by ten seeds.
     """
     native.filegroup(
@@ -22,7 +27,7 @@ def bindery_tests(deps = [], medium = [], loader = [], data = [], on_devices = [
         visibility = ["//tests:__subpackages__"],
     )
     sources = native.glob(["*_test.cc"], allow_empty = True)
-    for name in medium + loader + on_devices + delayed:
+    for name in medium + loader + on_devices + delayed + on_cuda + of_cuda:
         if name + ".cc" not in sources:
             fail("no test source %s.cc" % name)
     cc_library(
@@ -47,10 +52,11 @@ def bindery_tests(deps = [], medium = [], loader = [], data = [], on_devices = [
             alwayslink = True,
             # In the program itself, not in a library of its own: some tests replace operator new.
             linkstatic = True,
-            deps = deps + [":helpers", "//tests:test_device", "//third_party:gtest"],
+            deps = deps + [":helpers", "//tests:test_device", "//third_party:gtest"] +
+                   ([_FAKE_CUDA] if name in of_cuda else []),
         )
-        for suffix, devices in [("", "cpu"), ("_on_sim", "sim"), ("_on_mixed", "mixed")]:
-            if suffix and name not in on_devices:
+        for suffix, devices in [("", "cpu"), ("_on_sim", "sim"), ("_on_mixed", "mixed"), ("_on_cuda", "cuda")]:
+            if suffix and name not in (on_cuda if devices == "cuda" else on_devices):
                 continue
             cc_test(
                 name = name + suffix,
@@ -58,7 +64,7 @@ def bindery_tests(deps = [], medium = [], loader = [], data = [], on_devices = [
                 data = data,
                 env = {"BINDERY_TEST_DEVICES": devices},
                 tags = ["loader"] if name in loader and not suffix else [],
-                deps = [name + "_code", "//third_party:gtest_main"],
+                deps = [name + "_code", "//third_party:gtest_main"] + ([_FAKE_CUDA] if devices == "cuda" else []),
             )
         if name in delayed:
             cc_test(

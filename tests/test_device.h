@@ -1,5 +1,6 @@
-// The devices that a test runs on: CPUs, or simulated accelerators, or both in turn (cpu, sim, cpu ...). Which ones,
-// the environment says, so that one test is three (bindery_tests, on_devices).
+// The devices that a test runs on: CPUs, or simulated accelerators, or both in turn (cpu, sim, cpu ...), or GPUs over a
+// fake of their driver. Which ones, the environment says, so that one test is three or four (bindery_tests, on_devices,
+// on_cuda).
 #pragma once
 
 #include <gtest/gtest.h>
@@ -33,6 +34,7 @@ inline testing::Environment* const kTestDelays =
 
 inline Device TestDevice(int index = 0) {
   if (TestDevices() == "sim") return Sim(index);
+  if (TestDevices() == "cuda") return Cuda(index);
   if (TestDevices() == "mixed") return index % 2 == 0 ? Cpu(index / 2) : Sim(index / 2);
   return Cpu(index);
 }

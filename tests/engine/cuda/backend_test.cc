@@ -1,0 +1,326 @@
+// GPUs over the fake of the driver: what they keep of the engine's promises, and what they do to memory, streams and
+// events.
+#include "engine/backend.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "base/error.h"
+#include "engine/arena.h"
+#include "engine/cuda/report.h"
+#include "engine/cuda/stream.h"
+#include "engine/sim/sim.h"
+#include "engine/step.h"
+#include "engine/storage.h"
+#include "engine/tensor.h"
+#include "tests/engine/cuda/fake/fake.h"
+#include "tests/message_of.h"
+
+namespace bindery {
+namespace {
+
+namespace fake = cuda::fake;
+
+// Devices that are lost stay so: each test that loses some has its own.
+constexpr int kNamed = 2, kLost = 4, kWaiting = 6, kMisused = 8;
+
+class CudaTest : public testing::TestWithParam<bool> {
+ protected:
+  CudaTest() : engine_(GetParam() ? MakeThreadedEngine() : MakeInlineEngine()) {}
+  ~CudaTest() override {
+    sim::Reset();
+    for (const std::string& violation : fake::TakeViolations()) ADD_FAILURE() << violation;
+  }
+  // Of two devices that a test may lose, the one of this engine.
+  Device OneOf(int first) const { return Cuda(first + GetParam()); }
+
+  Tensor New(const HostTensor& values, Device device) {
+    Tensor tensor(engine_, device, values.dtype(), values.shape());
+    tensor.CopyFrom(values);
+    return tensor;
+  }
+  // Adds 1 to the elements of a float tensor, on its device, in an operation that updates it.
+  void Increment(const Tensor& tensor) {
+    const Tensor ones = New(HostTensor::Full(tensor.dtype(), tensor.shape(), 1), tensor.device());
+    engine_->Push({.name = "increment",
+                   .device = tensor.device(),
+                   .reads = {ones.var()},
+                   .writes = {},
+                   .updates = {tensor.var()},
+                   .run = [tensor, ones](const OpContext& context) {
+                     Backend::Of(tensor.device().kind)
+                         .flat()
+                         .Add(context.stream, tensor.dtype(), ones.address(), tensor.address(), tensor.elements());
+                   }});
+  }
+
+  std::shared_ptr<Engine> engine_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Engines, CudaTest, testing::Bool(),
+                         [](const auto& info) { return info.param ? "Threaded" : "Inline"; });
+
+TEST_P(CudaTest, MemoryIsOutOfTheHostsReach) {
+  const Tensor tensor = New(HostTensor::Full(DType::kFloat32, {4}, 2), Cuda(0));
+  EXPECT_EQ(MessageOf<DeviceError>([&] { tensor.data(); }),
+            "DeviceError: the host cannot address a tensor on cuda:0; copy it with ToHost");
+  EXPECT_TRUE(tensor.ToHost() == HostTensor::Full(DType::kFloat32, {4}, 2));
+}
+
+TEST_P(CudaTest, CopiesCastsAndFillsBetweenAllKinds) {
+  HostTensor values(DType::kFloat32, {3, 5});
+  for (int64_t i = 0; i < 15; ++i) values.Set(i, static_cast<double>(i) - 7);
+  for (const Device from : {Cpu(0), Cuda(0)}) {
+    for (const Device to : {Cpu(1), Cuda(0), Cuda(1), Cuda(fake::kLonelyGpu)}) {
+      for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kInt32}) {
+        const Tensor source = New(values, from);
+        const Tensor target(engine_, to, dtype, {3, 5});
+        target.CopyFrom(source);
+        EXPECT_TRUE(target.ToHost() == values.Cast(dtype)) << ToString(from) << " to " << ToString(to);
+        target.Slice(1, 2).Fill(3);
+        EXPECT_EQ(target.ToHost().At(7), 3);
+        EXPECT_EQ(target.ToHost().At(4), -3);
+      }
+    }
+  }
+}
+
+TEST_P(CudaTest, OperationsOfSeveralDevicesRunInOrderWhateverTheDelays) {
+  for (uint64_t seed = 0; seed < 10; ++seed) {
+    sim::SetDelays(seed, 300);
+    const std::vector<Tensor> tensors = {New(HostTensor(DType::kFloat32, {8}), Cuda(0)),
+                                         New(HostTensor(DType::kFloat32, {8}), Cpu(0)),
+                                         New(HostTensor(DType::kFloat32, {8}), Cuda(1))};
+    for (int round = 0; round < 4; ++round) {
+      for (size_t t = 0; t < tensors.size(); ++t) {
+        Increment(tensors[t]);
+        tensors[(t + 1) % tensors.size()].CopyFrom(tensors[t]);
+      }
+    }
+    // Each round goes once around and adds 1 at each of three stations.
+    EXPECT_EQ(tensors[0].ToHost().At(3), 12) << seed;
+    EXPECT_EQ(tensors[2].ToHost().At(3), 12) << seed;
+  }
+}
+
+// Lanes of one device, which only events keep in order.
+TEST_P(CudaTest, LanesWaitForEachOther) {
+  for (uint64_t seed = 0; seed < 10; ++seed) {
+    sim::SetDelays(seed, 300);
+    const Tensor sum = New(HostTensor(DType::kFloat32, {100}), Cuda(1));
+    const Tensor one = New(HostTensor::Full(DType::kFloat32, {100}, 1), Cuda(1));
+    for (int i = 0; i < 12; ++i) {
+      engine_->Push({.name = "add",
+                     .device = Cuda(1),
+                     .reads = {one.var()},
+                     .writes = {},
+                     .updates = {sum.var()},
+                     .run =
+                         [=](const OpContext& context) {
+                           const FlatKernels& flat = Backend::Of(DeviceKind::kCuda).flat();
+                           flat.Add(context.stream, DType::kFloat32, one.address(), sum.address(), 100);
+                           flat.Scale(context.stream, DType::kFloat32, sum.address(), 100, 2);
+                         },
+                     .lane = static_cast<Lane>(i % 3)});
+    }
+    EXPECT_EQ(sum.ToHost(), HostTensor::Full(DType::kFloat32, {100}, 8190));
+  }
+}
+
+TEST_P(CudaTest, FlatMathIsThatOfCpus) {
+  HostTensor values(DType::kFloat32, {4, 33}), bad = values;
+  for (int64_t i = 0; i < values.elements(); ++i) values.Set(i, static_cast<double>(i * i) / 7);
+  bad.Set(100, HUGE_VAL);
+  std::vector<HostTensor> results[2];
+  for (const Device device : {Cpu(0), Cuda(0)}) {
+    const Tensor in = New(values, device), infinite = New(bad, device),
+                 out = New(HostTensor(DType::kFloat32, {4, 33}), device);
+    const FlatKernels& flat = Backend::Of(device.kind).flat();
+    std::vector<HostTensor>& mine = results[device.kind == DeviceKind::kCuda];
+    const auto run = [&](const std::function<void(Stream&)>& work) {
+      engine_->Push({.name = "work",
+                     .device = device,
+                     .reads = {in.var(), infinite.var()},
+                     .writes = {},
+                     .updates = {out.var()},
+                     .run = [work](const OpContext& context) { work(context.stream); }});
+      mine.push_back(out.ToHost());
+    };
+    const void* const sources[] = {in.address(), in.address(), in.address()};
+    run([&](Stream& s) { flat.Sum(s, DType::kFloat32, sources, out.address(), 132); });
+    run([&](Stream& s) { flat.Scale(s, DType::kFloat32, out.address(), 131, -0.3); });
+    run([&](Stream& s) { flat.CopyFinite(s, DType::kFloat32, infinite.address(), out.address(), 132); });
+    run([&](Stream& s) { flat.CopyFinite(s, DType::kFloat32, in.address(), out.address(), 132); });
+    run([&](Stream& s) { flat.CopyRows(s, in.address(), 33 * 4, out.address(), 32 * 4, 4, 20); });
+    run([&](Stream& s) { flat.Sum(s, DType::kFloat32, {}, out.address(), 50); });
+    run([&](Stream& s) { flat.Sum(s, DType::kFloat32, {sources, 1}, out.address(), 7); });
+    engine_->WaitAll();
+  }
+  EXPECT_EQ(results[0], results[1]);
+}
+
+TEST_P(CudaTest, AFailureNamesWhatRanAndLosesTheDevice) {
+  const Device device = OneOf(kNamed);
+  const Tensor tensor = New(HostTensor::Full(DType::kFloat32, {2}, 5), device);
+  const Tensor elsewhere = New(HostTensor::Full(DType::kFloat32, {2}, 5), Cuda(0));
+  engine_->WaitAll();
+  fake::FailKernel(device.index, 1);
+  Increment(elsewhere);
+  tensor.Fill(1);
+  const std::string message = "DeviceError: operation \"fill\" failed: " + ToString(device) +
+                              " is lost: an illegal memory access was encountered (CUDA_ERROR_ILLEGAL_ADDRESS), in "
+                              "operation \"fill\"";
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(MessageOf<DeviceError>([&] { tensor.ToHost(); }), message);
+  EXPECT_EQ(MessageOf<DeviceError>([&] { engine_->WaitAll(); }), message);
+  EXPECT_EQ(elsewhere.ToHost().At(1), 6);  // other devices go on
+  // What comes later fails, too, by its own name.
+  tensor.Fill(2);
+  const std::string later = MessageOf<DeviceError>([&] { tensor.Wait(); });
+  EXPECT_NE(later.find("operation \"fill\" failed: " + ToString(device) + " is lost: "), std::string::npos) << later;
+  engine_->Recover();
+}
+
+// It would wait for ever.
+TEST_P(CudaTest, WhoWaitsForALostDeviceIsLost) {
+  if (!GetParam()) return;  // where nothing ever waits
+  const Device device = OneOf(kLost), other = OneOf(kWaiting);
+  const Tensor source = New(HostTensor::Full(DType::kFloat32, {2}, 5), device);
+  const Tensor target = New(HostTensor::Full(DType::kFloat32, {2}, 5), other);
+  engine_->WaitAll();
+  fake::HangKernel(device.index, 1);
+  fake::FailKernel(device.index, 2);
+  source.Fill(1);
+  source.Fill(2);
+  target.CopyFrom(source);
+  fake::Release(device.index);
+  const std::string message = MessageOf<DeviceError>([&] { target.ToHost(); });
+  EXPECT_NE(message.find("operation \"fill\" failed: " + ToString(device) + " is lost: "), std::string::npos)
+      << message;
+  engine_->Recover();
+}
+
+TEST_P(CudaTest, WorkComesLaterAndWhatItUsesLivesAsLong) {
+  if (!GetParam()) return;
+  const auto payload = std::make_shared<int>(1);
+  const std::weak_ptr<int> watch = payload;
+  const Tensor tensor = New(HostTensor(DType::kFloat32, {2}), Cuda(0));
+  engine_->WaitAll();
+  fake::HangKernel(0, 1);
+  const PreparedPtr operation = engine_->Prepare(
+      {.name = "work",
+       .device = Cuda(0),
+       .reads = {},
+       .writes = {tensor.var()},
+       .updates = {},
+       .run = [&](const OpContext& context) {
+         Backend::Of(DeviceKind::kCuda).flat().Fill(context.stream, DType::kFloat32, tensor.address(), 2, 4);
+       }});
+  engine_->Push(operation, std::make_shared<std::shared_ptr<int>>(payload));
+  const Tensor elsewhere(engine_, Cuda(1), DType::kFloat32, {2});
+  EXPECT_EQ(elsewhere.ToHost().At(0), 0);  // another device is not held up
+  EXPECT_GT(watch.use_count(), 1);
+  fake::Release(0);
+  EXPECT_EQ(tensor.ToHost().At(0), 4);
+  engine_->WaitAll();
+  EXPECT_EQ(watch.use_count(), 1);
+}
+
+TEST(CudaMemoryTest, LimitsAndRefusals) {
+  const auto storage = MakeStorage();
+  fake::SetMemoryLimit(3, 1 << 20);
+  EXPECT_THROW(storage->Allocate(Cuda(3), 2 << 20), DeviceError);
+  EXPECT_NO_THROW(storage->Allocate(Cuda(3), 1 << 18));
+  fake::FailAllocation(3, 1);
+  storage->ReleasePool();
+  EXPECT_NO_THROW(storage->Allocate(Cuda(3), 1 << 18));  // tried again when the pool was released
+  fake::SetMemoryLimit(3, 0);
+  EXPECT_EQ(MessageOf<DeviceError>([&] { storage->Allocate(Cuda(12), 1); }),
+            "DeviceError: cuda:12 is not available: the GPUs of this machine are cuda:0 to cuda:11");
+}
+
+TEST(CudaMemoryTest, ArenasGrowInPlaceAndBeginWithZeros) {
+  Backend::Of(Cuda(0));
+  DefaultStorage()->ReleasePool();
+  const fake::Live before = fake::CountLive();
+  {
+    const std::shared_ptr<Engine> engine = MakeInlineEngine();
+    const auto arena = Arena::Make(Cuda(0), engine);
+    char* const base = arena->base();
+    const auto look = [&](int64_t begin) {
+      Tensor view(engine, Cuda(0), DType::kUInt8, {100}, arena->base() + begin, nullptr, arena->var());
+      return view.ToHost();
+    };
+    arena->Grow(10000);
+    EXPECT_EQ(look(9900), HostTensor(DType::kUInt8, {100}));
+    arena->Grow(5 << 20);
+    EXPECT_EQ(look((5 << 20) - 100), HostTensor(DType::kUInt8, {100}));
+    EXPECT_EQ(look((2 << 20) - 50), HostTensor(DType::kUInt8, {100}));  // across the border of two mappings
+    fake::SetMemoryLimit(0, 1 << 20);
+    EXPECT_THROW(arena->Grow(100 << 20), DeviceError);
+    fake::SetMemoryLimit(0, 0);
+    EXPECT_GE(arena->committed(), 5 << 20);
+    arena->SetLimit(6 << 20);
+    EXPECT_THROW(arena->Grow(7 << 20), DeviceError);
+    EXPECT_EQ(arena->base(), base);
+  }
+  DefaultStorage()->ReleasePool();
+  EXPECT_EQ(fake::CountLive(), before);
+}
+
+TEST(CudaMemoryTest, NothingIsLeftOfAnEngine) {
+  for (int i = 0; i < 2; ++i) Backend::Of(Cuda(i));
+  DefaultStorage()->ReleasePool();
+  const fake::Live before = fake::CountLive();
+  {
+    const std::shared_ptr<Engine> engine = MakeThreadedEngine();
+    const Tensor a(engine, Cuda(1), DType::kFloat32, {1000}), b(engine, Cuda(0), DType::kFloat32, {1000});
+    a.Fill(3);
+    b.CopyFrom(a);
+    EXPECT_EQ(b.ToHost().At(999), 3);
+    EXPECT_NE(fake::CountLive(), before);
+  }
+  DefaultStorage()->ReleasePool();
+  EXPECT_EQ(fake::CountLive(), before);
+}
+
+TEST(CudaMemoryTest, UseAfterFreeIsSeen) {
+  const std::shared_ptr<Engine> engine = MakeThreadedEngine();
+  const auto storage = MakeStorage();
+  const Device device = Cuda(kMisused);
+  void* address = nullptr;
+  {
+    const auto chunk = storage->Allocate(device, 64);
+    address = chunk->data();
+  }
+  storage->ReleasePool();
+  Tensor gone(engine, device, DType::kFloat32, {4}, address, nullptr, engine->NewVar());
+  gone.Fill(1);
+  EXPECT_THROW(gone.Wait(), DeviceError);
+  const std::vector<std::string> violations = fake::TakeViolations();
+  ASSERT_EQ(violations.size(), 1u);
+  EXPECT_NE(violations[0].find("bindery_fill on GPU 8 uses 1 bytes at"), std::string::npos) << violations[0];
+}
+
+TEST(CudaReportTest, TellsOfGpus) {
+  const CudaReport report = ReportCuda();
+  EXPECT_EQ(report.problem, "");
+  EXPECT_EQ(report.driver, "13.0");
+  ASSERT_EQ(report.gpus.size(), static_cast<size_t>(fake::kNumGpus));
+  EXPECT_EQ(report.gpus[0].name, "fake GPU");
+  EXPECT_EQ(report.gpus[0].bytes, 1 << 30);
+  EXPECT_EQ(report.gpus[0].capability, "9.0");
+}
+
+TEST(CudaRuntimeTest, AMissingDriverIsNamed) {
+  EXPECT_EQ(MessageOf<DeviceError>([] {
+              cuda::OpenRuntime("no-such-library.so");
+            }).find("DeviceError: no NVIDIA driver: no-such-library.so"),
+            0u);
+  EXPECT_NE(MessageOf<DeviceError>([] { cuda::OpenRuntime("libm.so.6"); }).find("libm.so.6 has no cuInit"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace bindery

@@ -1,0 +1,148 @@
+#include "tests/engine/cuda/fake/device.h"
+
+#include <pthread.h>
+
+#include <array>
+#include <chrono>
+#include <utility>
+
+#include "base/error.h"
+
+namespace bindery::cuda::fake {
+namespace {
+
+constexpr std::chrono::milliseconds kGlance{5};
+
+struct Violations {
+  std::mutex mutex;
+  std::vector<std::string> texts;
+};
+Violations& TheViolations() {
+  static Violations& violations = *new Violations;
+  return violations;
+}
+
+}  // namespace
+
+void Violation(std::string text) {
+  const std::lock_guard lock(TheViolations().mutex);
+  TheViolations().texts.push_back(std::move(text));
+}
+
+std::vector<std::string> TakeViolations() {
+  const std::lock_guard lock(TheViolations().mutex);
+  return std::exchange(TheViolations().texts, {});
+}
+
+FakeGpu::FakeGpu(int i) : index(i), memory(Cuda(i)), faults(Cuda(i)) {}
+
+FakeGpu& GpuAt(int index) {
+  static auto& gpus = *new std::array<std::unique_ptr<FakeGpu>, kNumGpus>;  // never destroyed: tensors may be static
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  std::unique_ptr<FakeGpu>& gpu = gpus.at(static_cast<size_t>(index));
+  if (!gpu) gpu = std::make_unique<FakeGpu>(index);
+  return *gpu;
+}
+
+char* Resolve(const FakeGpu& gpu, CUdeviceptr address, size_t bytes, const char* what) {
+  for (int i = 0; i < kNumGpus; ++i) {
+    FakeGpu& owner = GpuAt(i);
+    if (!owner.memory.Holds(reinterpret_cast<const void*>(address))) continue;
+    const std::lock_guard lock(owner.mutex);
+    auto piece = owner.pieces.upper_bound(address);
+    if (piece == owner.pieces.begin()) break;
+    --piece;
+    // Mapped pieces that touch are one.
+    CUdeviceptr end = piece->first + piece->second.bytes;
+    for (auto next = std::next(piece); next != owner.pieces.end() && next->first == end && next->second.mapped; ++next)
+      end += next->second.bytes;
+    if (address + bytes > end) break;
+    if (!piece->second.ready) {
+      Violation(fmt::format("{} on GPU {} uses memory before it is allocated", what, gpu.index));
+    } else if (!piece->second.access.contains(gpu.index)) {
+      Violation(fmt::format("{} on GPU {} uses memory of GPU {}, which it may not", what, gpu.index, owner.index));
+    } else {
+      return owner.memory.View(reinterpret_cast<const void*>(address));
+    }
+    return nullptr;
+  }
+  Violation(
+      fmt::format("{} on GPU {} uses {} bytes at {:#x}, where nothing is (any more)", what, gpu.index, bytes, address));
+  return nullptr;
+}
+
+FakeStream::~FakeStream() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    changed_.notify_all();
+  }
+  thread_.join();
+}
+
+void FakeStream::Enqueue(std::function<CUresult()> work, bool touches_memory) {
+  const std::lock_guard lock(mutex_);
+  queue_.push_back({std::move(work), touches_memory});
+  changed_.notify_all();
+}
+
+void FakeStream::WaitFor(std::shared_ptr<FakeEvent> event) {
+  const std::lock_guard event_lock(event->mutex);
+  Enqueue(
+      [this, event, number = event->recorded] {
+        std::unique_lock lock(event->mutex);
+        while (event->reached < number && !Stuck()) event->changed.wait_for(lock, kGlance);
+        return CUDA_SUCCESS;
+      },
+      false);
+}
+
+// It waits for a device that was lost: for ever, unless its own end comes.
+bool FakeStream::Stuck() const { return stopping_ || gpu.error != CUDA_SUCCESS; }
+
+void FakeStream::Synchronize() {
+  std::unique_lock lock(mutex_);
+  while ((!queue_.empty() || busy_) && gpu.error == CUDA_SUCCESS) changed_.wait_for(lock, kGlance);
+}
+
+bool FakeStream::idle() const {
+  const std::lock_guard lock(mutex_);
+  return queue_.empty() && !busy_;
+}
+
+void FakeStream::Main() {
+  pthread_setname_np(pthread_self(), "fake CUDA");
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [&] { return stopping_ || !queue_.empty(); });
+    if (queue_.empty()) return;
+    Item item = std::move(queue_.front());
+    queue_.pop_front();
+    busy_ = true;
+    lock.unlock();
+    CUresult result = CUDA_SUCCESS;
+    if (item.touches_memory && gpu.error == CUDA_SUCCESS) {
+      if (const int delay = sim::NextDelay()) std::this_thread::sleep_for(std::chrono::microseconds(delay));
+      try {
+        gpu.faults.BeforeKernel();
+      } catch (const DeviceError&) {
+        result = CUDA_ERROR_ILLEGAL_ADDRESS;
+      }
+    }
+    if (result == CUDA_SUCCESS && gpu.error == CUDA_SUCCESS) result = item.work();
+    if (result != CUDA_SUCCESS) gpu.Lose(result);
+    item.work = nullptr;
+    lock.lock();
+    busy_ = false;
+    changed_.notify_all();
+  }
+}
+
+void FailKernel(int gpu, int64_t nth) { GpuAt(gpu).faults.FailKernel(nth); }
+void HangKernel(int gpu, int64_t nth) { GpuAt(gpu).faults.HangKernel(nth); }
+void Release(int gpu) { GpuAt(gpu).faults.Release(); }
+void FailAllocation(int gpu, int64_t nth) { GpuAt(gpu).faults.FailAllocation(nth); }
+void SetMemoryLimit(int gpu, int64_t bytes) { GpuAt(gpu).memory.SetLimit(bytes); }
+
+}  // namespace bindery::cuda::fake

@@ -1,0 +1,94 @@
+// One GPU of the fake, and what it has: memory, streams, events. Private to the fake.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine/sim/device.h"
+#include "tests/engine/cuda/fake/fake.h"
+
+namespace bindery::cuda::fake {
+
+struct FakeGpu;
+
+void Violation(std::string text);
+
+// A point in a stream: how often it was recorded, and reached.
+struct FakeEvent {
+  std::mutex mutex;
+  std::condition_variable changed;
+  uint64_t recorded = 0, reached = 0;
+};
+
+class FakeStream {
+ public:
+  explicit FakeStream(FakeGpu& gpu) : gpu(gpu), thread_(&FakeStream::Main, this) {}
+  ~FakeStream();  // when all is done, or can never be
+
+  FakeGpu& gpu;
+
+  // `work` fails by what it returns. `touches_memory`: it may be delayed, made to fail and to hang.
+  void Enqueue(std::function<CUresult()> work, bool touches_memory);
+  void WaitFor(std::shared_ptr<FakeEvent> event);
+  void Synchronize();  // until nothing is left, or the device is lost
+  bool idle() const;
+
+ private:
+  struct Item {
+    std::function<CUresult()> work;
+    bool touches_memory;
+  };
+  void Main();
+  bool Stuck() const;  // waits for what cannot come
+
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+  std::deque<Item> queue_;
+  bool busy_ = false;
+  std::atomic<bool> stopping_ = false;
+  std::thread thread_;
+};
+
+struct FakeGpu {
+  explicit FakeGpu(int index);
+
+  const int index;
+  sim::Memory memory;
+  sim::Faults faults;
+
+  void Lose(CUresult result) {
+    CUresult none = CUDA_SUCCESS;
+    error.compare_exchange_strong(none, result);
+  }
+  std::atomic<CUresult> error = CUDA_SUCCESS;
+
+  // Live pieces of memory, by address: allocated, or mapped into reserved address space.
+  struct Piece {
+    size_t bytes;
+    bool ready;  // its stream has come to where it was allocated
+    bool mapped;
+    std::set<int> access;  // by these GPUs
+  };
+  std::mutex mutex;
+  std::map<CUdeviceptr, Piece> pieces;
+  std::map<CUdeviceptr, size_t> reservations;
+  std::set<int> pool_access;
+};
+
+FakeGpu& GpuAt(int index);
+
+// Where the host finds `bytes` bytes that `gpu` uses; null, and a violation, if it may not.
+char* Resolve(const FakeGpu& gpu, CUdeviceptr address, size_t bytes, const char* what);
+// Of pinned memory.
+bool IsPinned(const void* memory, size_t bytes);
+
+}  // namespace bindery::cuda::fake

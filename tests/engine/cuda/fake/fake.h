@@ -1,0 +1,45 @@
+// A stand-in for CUDA's driver, for tests on machines without a GPU: the functions of engine/cuda/runtime_api.h over
+// memory of simulated devices (engine/sim/device.h) and streams that are threads. Linked into a test, it is what the
+// backend finds (install.cc). It is never linked into a program.
+//
+// What is hard about a GPU is here, too: memory that the host cannot address; streams that run later, after random
+// delays (sim::SetDelays), and in no order but that of events; copies from and to pinned memory only; memory that is
+// usable, and freed, in the order of a stream; errors of work that show later and leave the device lost. What the real
+// driver would do silently, or not at all, is a violation and is reported: use of memory that is not there or no longer,
+// double frees, calls without a context or with another device's.
+//
+// Kernels run by their bodies for CPUs, found by name.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/cuda/runtime_api.h"
+
+namespace bindery::cuda::fake {
+
+inline constexpr int kNumGpus = 12;
+// The last one can reach no other's memory, and no other its.
+inline constexpr int kLonelyGpu = kNumGpus - 1;
+
+const RuntimeApi& Api();
+
+// Faults, counted from the call, from 1; once. A kernel is any work that touches memory, copies included.
+void FailKernel(int gpu, int64_t nth);  // reads where nothing is: the device is lost to this process
+void HangKernel(int gpu, int64_t nth);  // does not end until Release
+void Release(int gpu);
+void FailAllocation(int gpu, int64_t nth);
+void SetMemoryLimit(int gpu, int64_t bytes);
+// What is alive now, when all streams have come to rest.
+struct Live {
+  int64_t bytes = 0;  // of device memory, mapped or allocated
+  int allocations = 0, mappings = 0, reservations = 0, pinned = 0, streams = 0;
+  bool operator==(const Live&) const = default;
+};
+Live CountLive();
+
+// What was done that a real GPU would have punished, since the last call.
+std::vector<std::string> TakeViolations();
+
+}  // namespace bindery::cuda::fake

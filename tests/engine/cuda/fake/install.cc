@@ -1,0 +1,23 @@
+// Whatever this is linked into finds the fake where the driver would be, from the beginning, and fails if it did what
+// the driver would not have let pass.
+#include <gtest/gtest.h>
+
+#include "tests/engine/cuda/fake/fake.h"
+
+namespace bindery::cuda::fake {
+namespace {
+
+class FakeEnvironment : public testing::Environment {
+ public:
+  void TearDown() override {
+    for (const std::string& violation : TakeViolations()) ADD_FAILURE() << violation;
+  }
+};
+
+[[maybe_unused]] testing::Environment* const kFake = [] {
+  UseRuntime(Api());
+  return testing::AddGlobalTestEnvironment(new FakeEnvironment);
+}();
+
+}  // namespace
+}  // namespace bindery::cuda::fake

@@ -1,0 +1,47 @@
+// What the functions of the fake share. As with the driver's, whatever fails says so by its result; what the driver
+// would let pass is a violation, too. Private to the fake.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "tests/engine/cuda/fake/device.h"
+
+namespace bindery::cuda::fake {
+
+// What handles stand for: the address of a pool, a module and the like is never followed.
+struct State {
+  std::mutex mutex;
+  std::set<FakeStream*> streams;
+  std::map<CUevent, std::shared_ptr<FakeEvent>> events;
+  std::map<const char*, size_t> pinned;
+  std::map<CUmemGenericAllocationHandle, std::pair<int, size_t>> handles;  // GPU, bytes
+  CUmemGenericAllocationHandle next_handle = 1;
+};
+State& TheState();
+
+// The calling thread's contexts, innermost last.
+std::vector<FakeGpu*>& Contexts();
+// The calling thread's GPU; null, and a violation, if it has none.
+FakeGpu* Current(const char* call);
+CUresult Refuse(const char* call, const char* why, CUresult result = CUDA_ERROR_INVALID_VALUE);
+// The stream that a call puts work on, if it may.
+CUresult FindStream(const char* call, CUstream handle, FakeStream** stream);
+// f(stream) on it.
+template <class F>
+CUresult OnStream(const char* call, CUstream handle, const F& f) {
+  FakeStream* stream = nullptr;
+  const CUresult result = FindStream(call, handle, &stream);
+  return result == CUDA_SUCCESS ? f(*stream) : result;
+}
+
+void FillDevices(RuntimeApi* api);
+void FillMemory(RuntimeApi* api);
+void FillStreams(RuntimeApi* api);
+void FillKernels(RuntimeApi* api);
+
+}  // namespace bindery::cuda::fake
