@@ -42,6 +42,11 @@ class TestSummaryTest : public testing::Test {
     events_ += R"({"id":{"targetCompleted":{"label":")" + label + R"("}},"completed":{"failureDetail":{}}})" + "\n";
   }
 
+  void IsNotForThisMachine(const std::string& label) {
+    Configured(label, "cc_test");
+    events_ += R"({"id":{"targetCompleted":{"label":")" + label + R"("}},"aborted":{"reason":"SKIPPED"}})" + "\n";
+  }
+
   Summary Run(int bazel_status) {
     const std::string events = Folder() + "/events.json";
     std::ofstream(events) << events_;
@@ -113,6 +118,14 @@ TEST_F(TestSummaryTest, SkippedCasesCountApartAndDisabledOnesNot) {
   Ran("//tests/a:a", "PASSED", Gtest(3, 0, 2, 5));
   const Summary summary = Run(0);
   EXPECT_EQ(summary.last_line, "3 passed, 0 failed, 2 skipped");
+  EXPECT_EQ(summary.exit_status, 0);
+}
+
+TEST_F(TestSummaryTest, TestsThatAreNotForThisMachineAreNamed) {
+  Ran("//tests/a:a", "PASSED", Gtest(3, 0));
+  IsNotForThisMachine("//tests/a:cuda");
+  const Summary summary = Run(0);
+  EXPECT_EQ(summary.text, "skipped, not for this machine: //tests/a:cuda\n3 passed, 0 failed, 1 skipped\n");
   EXPECT_EQ(summary.exit_status, 0);
 }
 
