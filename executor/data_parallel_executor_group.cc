@@ -20,7 +20,7 @@ constexpr size_t kMetrics = 4;  // whose programs are kept with a binding
 DataParallelExecutorGroup::DataParallelExecutorGroup(const Symbol& symbol, const GroupOptions& options)
     : spec_(symbol, options),
       bindings_(spec_, EngineOf(options), options.shared_group ? &options.shared_group->bindings_ : nullptr),
-      feeder_(spec_), merger_(spec_, engine()) {
+      feeder_(spec_, engine()), merger_(spec_, engine()) {
   Bind(spec_.InputShapes(), spec_.mode());
 }
 
@@ -101,11 +101,11 @@ void DataParallelExecutorGroup::ForwardBackward(const BatchPtr& batch) {
 void DataParallelExecutorGroup::Run(std::span<const BatchPtr> batches, Mode mode, bool with_backward) {
   const std::shared_ptr<const StepInput> input = feeder_.Next(batches, mode, current_->ranges);
   const bool commits = !feeder_.tentative();
+  current_->step->Load(input, feeder_.NextFromDevices(batches, *current_));
   current_->step->Push({.begins = commits || input->block.micro_batch == 0,
                         .forward = true,
                         .commits = commits,
-                        .backward = with_backward},
-                       input);
+                        .backward = with_backward});
   ran_forward_ = true;
   ran_backward_ = with_backward;
 }
@@ -121,30 +121,34 @@ const Binding& DataParallelExecutorGroup::RanBackward(const char* what) const {
   return *current_;
 }
 
-void DataParallelExecutorGroup::Backward(const std::vector<HostTensor>& head_gradients) {
+void DataParallelExecutorGroup::Backward(const DeviceArrays& head_gradients) {
   if (head_gradients.size() != output_names().size()) {
     Throw("Backward: expected {} head gradients, one per output, got {}", output_names().size(), head_gradients.size());
   }
-  std::vector<const HostTensor*> by_head;
-  for (const HostTensor& gradient : head_gradients) by_head.push_back(&gradient);
-  RunBackward(by_head);
+  RunBackward(head_gradients);
 }
 
 void DataParallelExecutorGroup::Backward(const std::map<std::string, HostTensor>& head_gradients) {
   const std::vector<std::string>& names = output_names();
-  std::vector<const HostTensor*> by_head(names.size(), nullptr);
+  DeviceArrays by_head;
   for (const auto& [name, gradient] : head_gradients) {
     const auto found = std::find(names.begin(), names.end(), name);
     if (found == names.end()) Throw("Backward: \"{}\" is not an output{}", name, NameHint(name, names));
     if (std::find(found + 1, names.end(), name) != names.end()) {
       Throw("Backward: several heads are named \"{}\": give the gradients by position", name);
     }
-    by_head[static_cast<size_t>(found - names.begin())] = &gradient;
+    by_head.Set(static_cast<size_t>(found - names.begin()), bindery::OnHost(engine(), gradient));
   }
   RunBackward(by_head);
 }
 
-void DataParallelExecutorGroup::RunBackward(std::span<const HostTensor* const> head_gradients) {
+DeviceArrays DataParallelExecutorGroup::OnHost(const std::vector<HostTensor>& arrays) const {
+  DeviceArrays on_host;
+  for (const HostTensor& array : arrays) on_host.Set(on_host.size(), bindery::OnHost(engine(), array));
+  return on_host;
+}
+
+void DataParallelExecutorGroup::RunBackward(const DeviceArrays& head_gradients) {
   if (!spec_.options.for_training) {
     Throw("Backward: the group is bound for prediction; bind it with for_training = true");
   }

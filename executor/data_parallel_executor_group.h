@@ -70,6 +70,7 @@ class DataParallelExecutorGroup {
   // Mode: training if bound for it, unless said otherwise. Labels may be absent in prediction, and are ignored by a
   // group bound without. Padding rows are left out. Throws DataError, ShapeError for batches that do not fit; whatever
   // it throws, parameters are as they were and later batches run. Once it has begun to bind, earlier results are gone.
+  // Arrays may lie on devices, another group's outputs say: `b.Forward({.device_data = a.Outputs()})`.
   void Forward(const BatchPtr& batch, std::optional<Mode> mode = std::nullopt);
   void Forward(Batch batch, std::optional<Mode> mode = std::nullopt);
   // Forward in training mode and Backward, at once: what a step consists of. Throws what either does.
@@ -84,8 +85,9 @@ class DataParallelExecutorGroup {
   // or by output name; those of loss heads are ignored. A head without batch axis passes on what its annotation `merge`
   // implies: all of it (sum), each device's share (mean), all to the first device with samples (first).
   void Backward() { RunBackward({}); }
-  void Backward(const std::vector<HostTensor>& head_gradients);
+  void Backward(const std::vector<HostTensor>& head_gradients) { Backward(OnHost(head_gradients)); }
   void Backward(const std::map<std::string, HostTensor>& head_gradients);
+  void Backward(const DeviceArrays& head_gradients);  // as another group's InputGradients() gives them
   void SetStep(const StepNumber& step) { feeder_.SetStep(step); }
   // The parts of a step that commit the auxiliary states, unless a gate carries an error.
   void AppendPublish(const std::vector<VarPtr>& gates, StepParts* parts) const {
@@ -122,9 +124,9 @@ class DataParallelExecutorGroup {
 
   // --- states ---
   void SetStates(double value);
-  void SetStates(const std::vector<HostTensor>& merged);               // split like data
-  void SetStates(const std::vector<std::vector<Tensor>>& per_device);  // [state][device with samples]
-  std::vector<std::vector<Tensor>> States() const;
+  void SetStates(const std::vector<HostTensor>& merged);  // split like data
+  void SetStates(const DeviceArrays& states);
+  std::vector<std::vector<Tensor>> States() const;  // [state][device with samples]
 
   // --- metrics and watching ---
   // Labels of the last batch, whole (split like data) or, pre-sliced, one list per device with samples. Waits for the
@@ -169,8 +171,8 @@ class DataParallelExecutorGroup {
   void Bind(const std::vector<Shape>& shapes, Mode mode, const std::vector<SampleRange>* ranges = nullptr);
   // Runs forward on the current binding: one batch, or one per device.
   void Run(std::span<const BatchPtr> batches, Mode mode, bool with_backward);
-  // Per head, nullptr: none given; or empty: none at all.
-  void RunBackward(std::span<const HostTensor* const> head_gradients);
+  void RunBackward(const DeviceArrays& head_gradients);
+  DeviceArrays OnHost(const std::vector<HostTensor>& arrays) const;
   const Binding& Ran(const char* what) const;          // the current one; throws Error unless forward has run
   const Binding& RanBackward(const char* what) const;  // the same of backward
   GroupMetric& MetricOf(const Metric& metric, const LabelLists* lists) const;  // of the current binding

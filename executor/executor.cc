@@ -34,25 +34,29 @@ size_t Executor::PlaceOf(const std::string& input) const {
   return static_cast<size_t>(found - input_names_.begin());
 }
 
-void Executor::Replace(const std::vector<HostTensor*>& values) {
-  if (readers_->load(std::memory_order_acquire) == 0) {
-    for (size_t i = 0; i < values.size(); ++i) {
-      if (values[i]) batch_->data[i] = std::move(*values[i]);
+Batch* Executor::Inputs(const std::vector<size_t>& set) {
+  if (readers_->load(std::memory_order_acquire) > 0) {
+    auto fresh = std::make_shared<Batch>(Batch{.device_data = batch_->device_data});
+    for (size_t i = 0; i < batch_->data.size(); ++i) {
+      const bool stays = std::ranges::find(set, i) == set.end();
+      fresh->data.push_back(stays ? batch_->data[i] : HostTensor());
     }
-    return;
+    batch_ = std::move(fresh);
+    readers_ = std::make_shared<std::atomic<int>>(0);
   }
-  auto fresh = std::make_shared<Batch>();
-  for (size_t i = 0; i < values.size(); ++i) {
-    fresh->data.push_back(values[i] ? std::move(*values[i]) : batch_->data[i]);
-  }
-  batch_ = std::move(fresh);
-  readers_ = std::make_shared<std::atomic<int>>(0);
+  for (const size_t i : set)
+    if (batch_->device_data.Find(i)) batch_->device_data.Set(i, {});
+  return batch_.get();
 }
 
 void Executor::SetInput(const std::string& name, HostTensor value) {
-  std::vector<HostTensor*> values(input_names_.size(), nullptr);
-  values[PlaceOf(name)] = &value;
-  Replace(values);
+  const size_t place = PlaceOf(name);
+  Inputs({place})->data[place] = std::move(value);
+}
+
+void Executor::SetInput(const std::string& name, const Tensor& value) {
+  const size_t place = PlaceOf(name);
+  Inputs({place})->device_data.Set(place, {value});
 }
 
 void Executor::Forward(std::optional<Mode> mode) {
@@ -63,10 +67,11 @@ void Executor::Forward(std::optional<Mode> mode) {
 }
 
 void Executor::Forward(const HostTensorMap& inputs, std::optional<Mode> mode) {
-  HostTensorMap copies = inputs;
-  std::vector<HostTensor*> values(input_names_.size(), nullptr);
-  for (auto& [name, value] : copies) values[PlaceOf(name)] = &value;  // none is set if one is unknown
-  Replace(values);
+  std::vector<size_t> places;
+  for (const auto& [name, value] : inputs) places.push_back(PlaceOf(name));  // none is set if one is unknown
+  Batch* const batch = Inputs(places);
+  size_t i = 0;
+  for (const auto& [name, value] : inputs) batch->data[places[i++]] = value;
   Forward(mode);
 }
 

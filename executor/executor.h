@@ -42,6 +42,7 @@ class Executor {
 
   // Throws Error for a name that is not an input.
   void SetInput(const std::string& name, HostTensor value);
+  void SetInput(const std::string& name, const Tensor& value);  // that lies on any device of the engine
   void SetParams(const HostTensorMap& args, const HostTensorMap& aux = {}, const SetParamsOptions& options = {}) {
     group_->SetParams(args, aux, options);
   }
@@ -53,6 +54,7 @@ class Executor {
   // Gradients of heads that are no losses, by output name; one tensor for a symbol of one head.
   void Backward(const std::map<std::string, HostTensor>& head_gradients = {}) { group_->Backward(head_gradients); }
   void Backward(const HostTensor& head_gradient) { group_->Backward(std::vector<HostTensor>{head_gradient}); }
+  void Backward(const Tensor& head_gradient) { group_->Backward(DeviceArrays({head_gradient})); }
 
   HostTensor Output(int index) const;  // waits
   HostTensor Output(const std::string& name) const;
@@ -67,8 +69,8 @@ class Executor {
 
  private:
   size_t PlaceOf(const std::string& input) const;  // throws Error for a name that is not an input
-  // Sets the inputs that have a value here (null: it stays). Copies the others only if a step may still read them.
-  void Replace(const std::vector<HostTensor*>& values);
+  // The inputs, to be changed. Copies them only if a step may still read them, without those that are about to be `set`.
+  Batch* Inputs(const std::vector<size_t>& set);
 
   std::unique_ptr<DataParallelExecutorGroup> group_;
   std::vector<std::string> input_names_;

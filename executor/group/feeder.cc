@@ -5,6 +5,11 @@
 #include "base/error.h"
 
 namespace bindery {
+namespace {
+
+ValueType TypeOf(const DataDesc& desc) { return {.dtype = desc.dtype, .shape = {}, .batch_axis = desc.BatchAxis()}; }
+
+}  // namespace
 
 void Feeder::ShapesOf(const Batch& batch, Mode mode, std::vector<Shape>* shapes) const {
   const GroupOptions& options = spec_.options;
@@ -13,9 +18,9 @@ void Feeder::ShapesOf(const Batch& batch, Mode mode, std::vector<Shape>* shapes)
       throw DataError(fmt::format("the batch has {} {} arrays, {} are described", given, what, described));
     }
   };
-  check_count(batch.data.size(), options.data.size(), "data");
-  const bool with_labels = !options.labels.empty() && !batch.label.empty();
-  if (with_labels) check_count(batch.label.size(), options.labels.size(), "label");
+  check_count(batch.num_data(), options.data.size(), "data");
+  const bool with_labels = !options.labels.empty() && batch.num_labels() > 0;
+  if (with_labels) check_count(batch.num_labels(), options.labels.size(), "label");
   if (mode == Mode::kTrain && !options.labels.empty() && !with_labels) throw DataError("a training batch needs labels");
   if (mode == Mode::kTrain && options.for_training && spec_.unbound_label >= 0) {
     throw DataError(fmt::format("cannot train: the group is bound without labels; describe \"{}\" in its options",
@@ -23,9 +28,9 @@ void Feeder::ShapesOf(const Batch& batch, Mode mode, std::vector<Shape>* shapes)
   }
   std::optional<int64_t> rows;
   shapes->clear();
-  for (size_t i = 0; i < batch.data.size() + (with_labels ? batch.label.size() : 0); ++i) {
+  for (size_t i = 0; i < (with_labels ? spec_.num_inputs() : options.data.size()); ++i) {
     const DataDesc& desc = spec_.input(i);
-    const Shape& shape = (i < batch.data.size() ? batch.data[i] : batch.label[i - batch.data.size()]).shape();
+    const Shape shape = ShapeOf(batch, i);
     if (shape.rank() != desc.shape.rank()) {
       throw DataError(
           fmt::format("\"{}\": expected {} axes as in {}, got {}", desc.name, desc.shape.rank(), desc.shape, shape));
@@ -47,13 +52,28 @@ void Feeder::ShapesOf(const Batch& batch, Mode mode, std::vector<Shape>* shapes)
   }
 }
 
+const std::vector<Tensor>* Feeder::PiecesOf(const Batch& batch, size_t i) const {
+  const size_t num_data = spec_.options.data.size();
+  return i < num_data ? batch.device_data.Find(i) : batch.device_label.Find(i - num_data);
+}
+
+Shape Feeder::ShapeOf(const Batch& batch, size_t i) const {
+  const DataDesc& desc = spec_.input(i);
+  if (const auto* pieces = PiecesOf(batch, i)) return WholeShape(*pieces, TypeOf(desc), *engine_, desc.name);
+  const size_t num_data = spec_.options.data.size();
+  const std::vector<HostTensor>& on_host = i < num_data ? batch.data : batch.label;
+  const size_t place = i < num_data ? i : i - num_data;
+  if (place >= on_host.size()) throw DataError(fmt::format("the batch has no array for \"{}\"", desc.name));
+  return on_host[place].shape();
+}
+
 Feeder::Joined Feeder::Join(const std::vector<BatchPtr>& per_device, Mode mode) const {
   Joined joined;
   std::vector<Shape> part;
   int64_t samples = 0;
   for (const BatchPtr& batch : per_device) {
     ShapesOf(*batch, mode, &part);
-    if (!spec_.options.labels.empty() && batch->label.empty() != per_device[0]->label.empty()) {
+    if (!spec_.options.labels.empty() && (batch->num_labels() == 0) != (per_device[0]->num_labels() == 0)) {
       throw DataError("some devices' batches have labels and some have none");
     }
     const std::optional<int64_t> share = spec_.SamplesOf(part);
@@ -103,13 +123,35 @@ std::shared_ptr<const StepInput> Feeder::Next(std::span<const BatchPtr> batches,
                                               const std::vector<SampleRange>& ranges) {
   const std::shared_ptr<StepInput> input = inputs_.Take();
   input->is_cut = batches.size() > 1;
-  input->with_labels = !spec_.options.labels.empty() && !batches[0]->label.empty();
+  input->with_labels = !spec_.options.labels.empty() && batches[0]->num_labels() > 0;
   input->block = NextBlock(mode, ranges.back().end);
   input->shares.resize(ranges.size());
   for (size_t d = 0; d < ranges.size(); ++d) {
     if (ranges[d].size() > 0) input->shares[d].batch = batches[input->is_cut ? d : 0];
   }
   return input;
+}
+
+std::vector<DeviceFeed> Feeder::NextFromDevices(std::span<const BatchPtr> batches, const Binding& binding) const {
+  const auto from_devices = [](const BatchPtr& b) { return b->device_data.any() || b->device_label.any(); };
+  if (std::ranges::none_of(batches, from_devices)) return {};
+  const auto& participants = binding.participants();
+  std::vector<DeviceFeed> feeds;
+  for (size_t k = 0; k < participants.size(); ++k) {
+    const GroupStep::Participant& p = participants[k];
+    const bool is_cut = batches.size() > 1;
+    const Batch& batch = *batches[is_cut ? static_cast<size_t>(p.replica->index()) : 0];
+    SampleRange range = binding.RangeOf(p);
+    if (is_cut) range = {0, range.size()};
+    DeviceFeed& feed =
+        feeds.emplace_back(engine_, p.replica->device(), is_cut ? 0 : k, is_cut ? 1 : participants.size());
+    for (size_t i = 0; i < spec_.num_inputs(); ++i) {
+      if (const auto* pieces = PiecesOf(batch, i)) {
+        feed.Add(*pieces, TypeOf(spec_.input(i)), range, p.replica->Input(*p.bound, spec_.inputs[i]));
+      }
+    }
+  }
+  return feeds;
 }
 
 }  // namespace bindery

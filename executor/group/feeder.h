@@ -1,19 +1,21 @@
 // Feeder: what becomes of a batch before it runs. Does it fit the descriptions, in which shapes is it computed, what is
 // each device's share of it, and which numbers does the step get that random operators and divisors read (StepBlock).
 //
-// Knows nothing of devices' memory: what it makes is loaded by the replicas. Not thread safe.
+// What it makes is loaded by the replicas. Not thread safe.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "engine/payload_pool.h"
 #include "executor/batch.h"
+#include "executor/group/bindings.h"
+#include "executor/group/device_feed.h"
 #include "executor/group/options.h"
-#include "executor/group/replica.h"
 
 namespace bindery {
 
@@ -29,7 +31,8 @@ struct StepNumber {
 
 class Feeder {
  public:
-  explicit Feeder(const GroupSpec& spec) : spec_(spec) {}  // `spec` stays the caller's
+  // `spec` stays the caller's.
+  Feeder(const GroupSpec& spec, std::shared_ptr<Engine> engine) : spec_(spec), engine_(std::move(engine)) {}
 
   // The shapes that a batch is computed in: its own, without padding rows. Throws DataError unless it can run in
   // `mode`.
@@ -47,11 +50,16 @@ class Feeder {
   // nothing once it is warm.
   std::shared_ptr<const StepInput> Next(std::span<const BatchPtr> batches, Mode mode,
                                         const std::vector<SampleRange>& ranges);
+  // What else it is given, by participant, if some of its arrays lie on devices; else nothing.
+  std::vector<DeviceFeed> NextFromDevices(std::span<const BatchPtr> batches, const Binding& binding) const;
 
  private:
+  const std::vector<Tensor>* PiecesOf(const Batch& batch, size_t input) const;  // nullptr: it is on the host
+  Shape ShapeOf(const Batch& batch, size_t input) const;
   StepBlock NextBlock(Mode mode, int64_t samples);
 
   const GroupSpec& spec_;
+  std::shared_ptr<Engine> engine_;
   PayloadPool<StepInput> inputs_;
   std::optional<StepNumber> step_;
   uint64_t steps_ = 0;        // training forwards so far, where nobody sets the step

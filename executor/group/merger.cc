@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "engine/backend.h"
-#include "engine/kernels/flat.h"
+#include "executor/group/device_feed.h"
 #include "executor/group/slice_copy.h"
 
 namespace bindery {
@@ -118,48 +118,46 @@ std::vector<Tensor> Merger::InputGradients(const Binding& binding) const {
   return merged;
 }
 
-void Merger::PushHeadGradients(const Binding& binding, std::span<const HostTensor* const> gradients) const {
+void Merger::PushHeadGradients(const Binding& binding, const DeviceArrays& gradients) const {
   const std::vector<int>& wanted = binding.step->plan().head_gradients;
+  std::vector<Sharing> arrays;
   for (size_t i = 0; i < wanted.size(); ++i) {
     if (wanted[i] < 0) continue;
-    if (gradients.empty() || !gradients[i]) {
+    const int head = static_cast<int>(i);
+    const std::vector<Tensor>* given = gradients.Find(i);
+    if (!given) {
       Throw("Backward: head \"{}\" is not a loss, so its gradient must be given (or make it a loss with MakeLoss)",
             spec_.signature.heads[i]);
     }
-    const Shape expected = binding.OutputShape(static_cast<int>(i));
-    if (gradients[i]->shape() != expected) {
+    const ValueType& type = binding.OutputType(head);
+    const Shape expected = binding.OutputShape(head),
+                got = WholeShape(*given, type, *engine_, spec_.signature.heads[i]);
+    if (got != expected) {
       Throw<ShapeError>("Backward: gradient of head \"{}\": expected {}, got {}", spec_.signature.heads[i], expected,
-                        gradients[i]->shape());
+                        got);
     }
+    arrays.push_back({wanted[i], *given, type, type.batch_axis < 0 ? spec_.merge_rules[i] : ""});
   }
   for (const GroupStep::Participant& p : binding.participants()) p.replica->CheckFresh("Backward");
-  for (size_t i = 0; i < wanted.size(); ++i) {
-    if (wanted[i] >= 0) PushHeadGradient(binding, static_cast<int>(i), *gradients[i]);
-  }
+  if (!arrays.empty()) ShareOut(binding, "head gradients", arrays);
 }
 
-void Merger::PushHeadGradient(const Binding& binding, int head, const HostTensor& gradient) const {
-  ValueType whole = binding.OutputType(head);
-  const int axis = whole.batch_axis;
-  whole.shape = gradient.shape();
-  const Shape view = axis < 0 ? whole.shape : whole.SampleView();
-  const std::string rule = axis < 0 ? spec_.merge_rules[head] : "";
-  for (const GroupStep::Participant& p : binding.participants()) {
-    const Tensor target = p.replica->Input(*p.bound, p.bound->plan().head_gradients[head]);
+void Merger::ShareOut(const Binding& binding, const char* what, const std::vector<Sharing>& arrays) const {
+  const auto& participants = binding.participants();
+  std::vector<DeviceFeed> feeds;
+  for (size_t k = 0; k < participants.size(); ++k) {
+    const GroupStep::Participant& p = participants[k];
     const SampleRange range = binding.RangeOf(p);
-    double weight = 1;  // of this device's value in the merged one
-    if (rule == "mean") weight = PartOf(range, binding.samples());
-    if (rule == "first") weight = p == binding.participants()[0] ? 1 : 0;
-    // The arrays of inputs have one variable, so the rest of it must be whole.
-    if (weight == 0) {
-      target.Fill(0);
-      continue;
+    DeviceFeed& feed = feeds.emplace_back(engine_, p.replica->device(), k, participants.size());
+    for (const Sharing& array : arrays) {
+      double weight = 1;  // of this device's value in the merged one
+      if (array.rule == "mean") weight = PartOf(range, binding.samples());
+      if (array.rule == "first") weight = k == 0 ? 1 : 0;
+      feed.Add(array.pieces, array.type, range, p.replica->Input(*p.bound, array.argument), weight);
     }
-    HostTensor share(target.dtype(), target.shape());
-    CopySlice(gradient.dtype(), view, gradient.raw(), axis < 0 ? -1 : 1, range.begin, range.end, share.dtype(),
-              share.raw());
-    if (weight != 1) flat::Scale(share.dtype(), share.raw(), share.elements(), weight);
-    target.CopyFrom(share);
+  }
+  for (size_t k = 0; k < participants.size(); ++k) {
+    feeds[k].Push(what, participants[k].replica->Input(*participants[k].bound, arrays[0].argument).var());
   }
 }
 

@@ -5,12 +5,10 @@
 #pragma once
 
 #include <memory>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "base/host_tensor.h"
 #include "engine/tensor.h"
 #include "executor/group/bindings.h"
 #include "executor/group/options.h"
@@ -32,13 +30,20 @@ class Merger {
   std::vector<std::vector<Tensor>> InputGradientsPerDevice(const Binding& binding) const;
   std::vector<Tensor> InputGradients(const Binding& binding) const;
 
-  // Writes every device's share of the head gradients that the binding needs to its place. Per head, nullptr: not given;
-  // or empty: none at all. Throws Error, ShapeError unless they are there, before anything is written.
-  void PushHeadGradients(const Binding& binding, std::span<const HostTensor* const> gradients) const;
+  // Shares out an array that is an input of the bound programs. Without a batch axis `rule` says how much of it each
+  // device gets: the first all (first), each its part (mean), all of them all.
+  struct Sharing {
+    int argument;
+    const std::vector<Tensor>& pieces;
+    ValueType type = {};
+    std::string rule = {};
+  };
+  void ShareOut(const Binding& binding, const char* what, const std::vector<Sharing>& arrays) const;
+  // The head gradients that the binding needs. Throws Error, ShapeError, DataError unless they are there, before
+  // anything is written.
+  void PushHeadGradients(const Binding& binding, const DeviceArrays& gradients) const;
 
  private:
-  void PushHeadGradient(const Binding& binding, int head, const HostTensor& gradient) const;
-
   const GroupSpec& spec_;
   std::shared_ptr<Engine> engine_;
 };

@@ -3,6 +3,7 @@
 
 #include "base/names.h"
 #include "executor/data_parallel_executor_group.h"
+#include "executor/group/device_feed.h"
 
 namespace bindery {
 namespace {
@@ -107,29 +108,24 @@ void DataParallelExecutorGroup::SetStates(double value) {
     for (const Tensor& part : parts) part.Fill(value);
 }
 
-void DataParallelExecutorGroup::SetStates(const std::vector<HostTensor>& merged) {
-  const std::vector<std::vector<Tensor>> states = States();
-  if (merged.size() != states.size()) Throw("SetStates: expected {} states, got {}", states.size(), merged.size());
-  for (size_t i = 0; i < states.size(); ++i) {
-    const int axis = spec_.options.states[i].BatchAxis();
-    const auto& participants = current_->participants();
-    for (size_t k = 0; k < participants.size(); ++k) {
-      const SampleRange range = current_->ranges[participants[k].replica->index()];
-      states[i][k].CopyFrom(axis < 0 ? merged[i] : merged[i].Slice(axis, range.begin, range.end));
-    }
-  }
-}
+void DataParallelExecutorGroup::SetStates(const std::vector<HostTensor>& merged) { SetStates(OnHost(merged)); }
 
-void DataParallelExecutorGroup::SetStates(const std::vector<std::vector<Tensor>>& per_device) {
-  const std::vector<std::vector<Tensor>> states = States();
-  if (per_device.size() != states.size())
-    Throw("SetStates: expected {} states, got {}", states.size(), per_device.size());
-  for (size_t i = 0; i < states.size(); ++i) {
-    if (per_device[i].size() != states[i].size())
-      Throw("SetStates: state \"{}\": expected {} devices, got {}", spec_.options.states[i].name, states[i].size(),
-            per_device[i].size());
-    for (size_t k = 0; k < states[i].size(); ++k) states[i][k].CopyFrom(per_device[i][k]);
+void DataParallelExecutorGroup::SetStates(const DeviceArrays& states) {
+  const std::vector<DataDesc>& descs = spec_.options.states;
+  if (states.size() != descs.size()) Throw("SetStates: expected {} states, got {}", descs.size(), states.size());
+  std::vector<Merger::Sharing> arrays;
+  for (size_t i = 0; i < descs.size(); ++i) {
+    const std::vector<Tensor>* given = states.Find(i);
+    if (!given) Throw("SetStates: state \"{}\" has no tensor", descs[i].name);
+    const int axis = descs[i].BatchAxis();
+    const ValueType type{.dtype = descs[i].dtype, .shape = {}, .batch_axis = axis};
+    const Shape expected = axis < 0 ? descs[i].shape : descs[i].shape.With(axis, batch_size());
+    const Shape got = WholeShape(*given, type, *engine(), descs[i].name);
+    if (got != expected)
+      Throw<ShapeError>("SetStates: state \"{}\": expected {}, got {}", descs[i].name, expected, got);
+    arrays.push_back({spec_.states[i], *given, type});
   }
+  if (!arrays.empty()) merger_.ShareOut(*current_, "states", arrays);
 }
 
 }  // namespace bindery

@@ -3,80 +3,15 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/checked.h"
 #include "engine/backend.h"
-#include "executor/group/slice_copy.h"
 
 namespace bindery {
-namespace {
-
-constexpr int64_t kAlignment = 64;  // of pieces of staging memory
-
-// Where one device's samples go.
-struct Loader {
-  Device device;
-  int index;  // in the group
-  SampleRange range;
-  StepBlock* block;
-  std::vector<InputSlot> data, label;
-
-  // Visits the arrays of a step's input: visit(source, slot).
-  template <class Visit>
-  void ForEachArray(const StepInput& input, const Visit& visit) const {
-    const Batch& batch = *input.shares[index].batch;
-    for (size_t i = 0; i < data.size(); ++i) visit(batch.data[i], data[i]);
-    if (!input.with_labels) return;
-    for (size_t i = 0; i < label.size(); ++i) visit(batch.label[i], label[i]);
-  }
-
-  void Cut(const StepInput& input, const HostTensor& source, const InputSlot& slot, void* to) const {
-    const SampleRange mine = input.is_cut ? SampleRange{0, range.size()} : range;
-    CopySlice(source.dtype(), source.shape(), source.raw(), slot.axis, mine.begin, mine.end, slot.dtype, to);
-  }
-
-  int64_t ShareBytes(const HostTensor& source, const InputSlot& slot) const {
-    const Shape& shape = source.shape();
-    const int64_t elements = slot.axis < 0 ? shape.Elements() : shape.With(slot.axis, range.size()).Elements();
-    return elements * SizeOf(slot.dtype);
-  }
-
-  // Runs on the device's worker.
-  void Load(const StepInput& input, const OpContext& context) const {
-    StepBlock here = input.block;
-    here.sample_offset = range.begin;
-    if (HostAddressable(device)) {
-      *block = here;
-      ForEachArray(input,
-                   [&](const HostTensor& source, const InputSlot& slot) { Cut(input, source, slot, slot.data); });
-    } else {
-      int64_t bytes = RoundUp(static_cast<int64_t>(sizeof(StepBlock)), kAlignment);
-      ForEachArray(input, [&](const HostTensor& source, const InputSlot& slot) {
-        bytes += RoundUp(ShareBytes(source, slot), kAlignment);
-      });
-      std::shared_ptr<Chunk>& staging = input.shares[index].staging;
-      if (!staging || staging->bytes() < bytes) staging = DefaultStorage()->AllocateStaging(device, bytes);
-      char* at = static_cast<char*>(staging->data());
-      std::memcpy(at, &here, sizeof(StepBlock));
-      CopyBetween(context.stream, Cpu(), at, device, block, sizeof(StepBlock));
-      at += RoundUp(static_cast<int64_t>(sizeof(StepBlock)), kAlignment);
-      ForEachArray(input, [&](const HostTensor& source, const InputSlot& slot) {
-        const int64_t share = ShareBytes(source, slot);
-        Cut(input, source, slot, at);
-        CopyBetween(context.stream, Cpu(), at, device, slot.data, share);
-        at += RoundUp(share, kAlignment);
-      });
-    }
-    input.shares[index].batch.reset();
-  }
-};
-
-}  // namespace
 
 Replica::Replica(std::shared_ptr<Engine> engine, std::shared_ptr<ParameterStore> store, int index,
                  std::shared_ptr<Arena> arena)
     : engine_(std::move(engine)), store_(std::move(store)), index_(index), device_(store_->devices()[index]),
       arena_(std::move(arena)), inputs_{.var = engine_->NewVar()}, input_gradients_{.var = engine_->NewVar()},
-      step_(DefaultStorage()->Allocate(device_, sizeof(StepBlock))) {}
+      landed_(engine_->NewVar()), step_(DefaultStorage()->Allocate(device_, sizeof(StepBlock))) {}
 
 Replica::~Replica() {
   try {
@@ -87,7 +22,7 @@ Replica::~Replica() {
 }
 
 void Replica::WaitIdle() const {
-  for (const VarPtr& var : {arena_->var(), inputs_.var, input_gradients_.var}) engine_->WaitIdle(var);
+  for (const VarPtr& var : {arena_->var(), landed_, inputs_.var, input_gradients_.var}) engine_->WaitIdle(var);
 }
 
 void Replica::Reserve(Arrays* arrays, int argument, int64_t bytes) {
@@ -219,30 +154,28 @@ StepParts Replica::SegmentParts(const BoundProgram& bound) const {
   return parts;
 }
 
-Operation Replica::LoadPart(const BoundProgram& bound, SampleRange range) const {
-  Loader loader{.device = device_,
-                .index = index_,
-                .range = range,
-                .block = static_cast<StepBlock*>(step_->data()),
-                .data = {},
-                .label = {}};
+StepParts Replica::LoadParts(const BoundProgram& bound, SampleRange range) {
+  std::vector<InputSlot> data, labels;
   const std::vector<PlanArgument>& arguments = bound.plan().arguments;
   for (size_t i = 0; i < arguments.size(); ++i) {
     const PlanArgument& a = arguments[i];
     if (a.place < 0 || (a.role != Role::kData && a.role != Role::kLabel)) continue;
-    std::vector<InputSlot>& slots = a.role == Role::kData ? loader.data : loader.label;
+    std::vector<InputSlot>& slots = a.role == Role::kData ? data : labels;
     if (slots.size() <= static_cast<size_t>(a.place)) slots.resize(static_cast<size_t>(a.place) + 1);
-    slots[a.place] = {.dtype = a.type.dtype, .axis = a.type.batch_axis, .data = inputs_.buffers[i].chunk->data()};
+    slots[a.place] = {
+        .dtype = a.type.dtype, .axis = a.type.batch_axis, .data = inputs_.buffers[i].chunk->data(), .bytes = a.bytes()};
   }
-  return {
-      .name = fmt::format("load {}", device_),
-      .device = device_,
-      .reads = {},
-      .writes = {inputs_.var},
-      .updates = {},
-      .run = [loader = std::move(loader), step = step_](
-                 const OpContext& context) { loader.Load(*static_cast<const StepInput*>(context.payload), context); },
-      .lane = Lane::kCopy};
+  Loader loader{
+      .device = device_, .index = index_, .range = range, .block = step_, .slots = {}, .num_data = data.size()};
+  for (const InputSlot& slot : data) loader.AddSlot(slot);
+  for (const InputSlot& slot : labels) loader.AddSlot(slot);
+  if (!HostAddressable(device_)) {
+    if (!landing_ || landing_->bytes() < loader.LandingBytes()) {
+      landing_ = DefaultStorage()->Allocate(device_, loader.LandingBytes());
+    }
+    loader.landing = landing_;
+  }
+  return loader.Parts(landed_, inputs_.var);
 }
 
 Tensor Replica::ArrayOf(const Arrays& arrays, const BoundProgram& bound, int argument) const {

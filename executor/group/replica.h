@@ -13,6 +13,7 @@
 #include "engine/engine.h"
 #include "engine/tensor.h"
 #include "executor/batch.h"
+#include "executor/group/loader.h"
 #include "executor/group/parameter_store.h"
 #include "executor/group/split_batch.h"
 #include "executor/program.h"
@@ -31,26 +32,6 @@ struct BoundProgram {
   const Plan& plan() const { return program->plan; }
 };
 
-// Where one input of a batch goes on a device.
-struct InputSlot {
-  DType dtype = DType::kFloat32;
-  int axis = -1;  // batch axis
-  void* data = nullptr;
-};
-
-// What the parts of one run are given. Used again from step to step.
-struct StepInput {
-  struct Share {
-    BatchPtr batch;  // until it is loaded
-    // As the device's stream copies it, where the host cannot write it to its place: block, data, labels.
-    std::shared_ptr<Chunk> staging;
-  };
-  mutable std::vector<Share> shares = {};  // per device of the group
-  bool is_cut = false;                     // every share has a batch of its own
-  bool with_labels = true;
-  StepBlock block = {};  // but for what each device has of its own
-};
-
 class Replica {
  public:
   Replica(std::shared_ptr<Engine> engine, std::shared_ptr<ParameterStore> store, int index,
@@ -61,9 +42,9 @@ class Replica {
   // as needed (waits then).
   std::shared_ptr<const BoundProgram> Bind(const std::shared_ptr<const Program>& program);
 
-  // The part that writes the device's samples of a StepInput, and the step block, to their place; until the input
-  // arrays move (addresses_version).
-  Operation LoadPart(const BoundProgram& bound, SampleRange range) const;
+  // The parts that write the device's samples of a StepInput, and the step block, to their place; until the input
+  // arrays move (addresses_version). The last of them writes the inputs.
+  StepParts LoadParts(const BoundProgram& bound, SampleRange range);
   StepParts SegmentParts(const BoundProgram& bound) const;  // one per segment
   // Whatever runs from now on, until the next call, is one run of a program: it takes a new generation of the arena.
   void NextRun() { generation_ = arena_->NextGeneration(); }
@@ -110,7 +91,9 @@ class Replica {
   Device device_;
   std::shared_ptr<Arena> arena_;
   Arrays inputs_, input_gradients_;
+  VarPtr landed_;                                         // orders access to landing_
   std::shared_ptr<Chunk> step_;                           // a StepBlock, in device memory
+  std::shared_ptr<Chunk> landing_;                        // see Loader
   PreparedPtr zero_input_gradients_;                      // nullptr until it is wanted, and when the arrays move
   std::vector<std::weak_ptr<const BoundProgram>> bound_;  // those that somebody still uses
   uint64_t generation_ = 0;

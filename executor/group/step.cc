@@ -18,8 +18,11 @@ GroupStep::GroupStep(std::shared_ptr<Engine> engine, const ParameterStore& store
     : engine_(std::move(engine)), participants_(std::move(participants)) {
   for (const Participant& p : participants_) {
     Check(p.bound->plan().segments.size() == plan().segments.size(), "all devices' programs have the same segments");
-    load_.push_back(p.replica->LoadPart(*p.bound, ranges[p.replica->index()]));
+    load_.push_back(p.replica->LoadParts(*p.bound, ranges[p.replica->index()]));
   }
+  StepParts loads;
+  for (const StepParts& parts : load_) AppendAll(parts, &loads);
+  load_range_ = StepRange(engine_, std::move(loads));
   std::vector<StepParts> segments;  // per participant
   for (const Participant& p : participants_) segments.push_back(p.replica->SegmentParts(*p.bound));
   AppendSegments(Phase::kForward, segments);
@@ -98,12 +101,30 @@ void GroupStep::AppendIdle(const ParameterStore& store) {
   }
 }
 
-void GroupStep::Push(const Extent& extent, const std::shared_ptr<const StepInput>& input) {
+void GroupStep::Load(const std::shared_ptr<const StepInput>& input, const std::vector<DeviceFeed>& feeds) {
+  if (feeds.empty()) return load_range_.Push(input);
+  for (size_t k = 0; k < load_.size(); ++k) {
+    for (size_t i = 0; i < load_[k].size(); ++i) {
+      Operation part = load_[k][i];
+      std::optional<DeviceFeed> feed;
+      if (i + 1 == load_[k].size()) {
+        feed = feeds[k];
+        part.reads.insert(part.reads.end(), feed->reads().begin(), feed->reads().end());
+      }
+      part.run = [run = std::move(part.run), input, feed = std::move(feed)](const OpContext& context) {
+        run({context.stream, input.get()});
+        if (feed) feed->Run(context.stream);
+      };
+      engine_->Push(std::move(part));
+    }
+  }
+}
+
+void GroupStep::Push(const Extent& extent) {
   std::optional<StepRange>& range =
       ranges_[8 * extent.begins + 4 * extent.forward + 2 * extent.commits + 1 * extent.backward];
   if (!range) {
     StepParts parts;
-    if (extent.forward) AppendAll(load_, &parts);
     if (extent.begins) AppendAll(begin_, &parts);
     if (extent.forward) AppendAll(forward_, &parts);
     if (extent.commits) AppendAll(publish_, &parts);
@@ -113,7 +134,7 @@ void GroupStep::Push(const Extent& extent, const std::shared_ptr<const StepInput
   if (extent.forward) {
     for (const Participant& p : participants_) p.replica->NextRun();
   }
-  range->Push(input);
+  range->Push();
 }
 
 }  // namespace bindery

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/step.h"
+#include "executor/group/device_feed.h"
 #include "executor/group/replica.h"
 
 namespace bindery {
@@ -30,12 +31,16 @@ class GroupStep {
             const std::vector<SampleRange>& ranges);
 
   struct Extent {
-    bool begins = false;   // candidates of states begin as these; otherwise they are as the last forward left them
-    bool forward = false;  // load, too: with an input
+    bool loads = false;   // with an input
+    bool begins = false;  // candidates of states begin as these; otherwise they are as the last forward left them
+    bool forward = false;
     bool commits = false;  // makes the candidates the states
     bool backward = false;
   };
-  void Push(const Extent& extent, const std::shared_ptr<const StepInput>& input = nullptr);
+  // What forward reads. A stretch of its own: in one operation with forward the next load would wait for both. `feeds`,
+  // by participant: if some arrays lie on devices; that is not made ready beforehand.
+  void Load(const std::shared_ptr<const StepInput>& input, const std::vector<DeviceFeed>& feeds);
+  void Push(const Extent& extent);
   const std::vector<Participant>& participants() const { return participants_; }
   const Plan& plan() const { return participants_.front().bound->plan(); }
 
@@ -46,7 +51,9 @@ class GroupStep {
 
   std::shared_ptr<Engine> engine_;
   std::vector<Participant> participants_;
-  StepParts load_, begin_, forward_, publish_, backward_;
+  std::vector<StepParts> load_;  // per participant
+  StepRange load_range_;
+  StepParts begin_, forward_, publish_, backward_;
   std::optional<StepRange> ranges_[16];  // by extent
 };
 

@@ -1,0 +1,110 @@
+#include "executor/group/loader.h"
+
+#include <cstring>
+
+#include "base/checked.h"
+#include "engine/backend.h"
+#include "executor/group/slice_copy.h"
+
+namespace bindery {
+namespace {
+
+constexpr int64_t kAlignment = 64;  // of pieces of staging memory
+constexpr int64_t kBlockBytes = (sizeof(StepBlock) + kAlignment - 1) / kAlignment * kAlignment;
+
+}  // namespace
+
+void Loader::AddSlot(InputSlot slot) {
+  slot.landing = LandingBytes();
+  slots.push_back(slot);
+}
+
+int64_t Loader::LandingBytes() const {
+  return slots.empty() ? kBlockBytes : slots.back().landing + RoundUp(slots.back().bytes, kAlignment);
+}
+
+StepBlock Loader::BlockOf(const StepInput& input) const {
+  StepBlock mine = input.block;
+  mine.sample_offset = range.begin;
+  return mine;
+}
+
+// visit(source, i) for each slot.
+template <class Visit>
+void Loader::ForEachHostArray(const StepInput& input, const Visit& visit) const {
+  const Batch& batch = *input.shares[index].batch;
+  const size_t end = input.with_labels ? slots.size() : num_data;
+  for (size_t i = 0; i < end; ++i) {
+    const bool is_data = i < num_data;
+    const size_t place = is_data ? i : i - num_data;
+    if ((is_data ? batch.device_data : batch.device_label).Find(place)) continue;
+    visit((is_data ? batch.data : batch.label)[place], i);
+  }
+}
+
+void Loader::Cut(const StepInput& input, const HostTensor& source, const InputSlot& slot, void* to) const {
+  const SampleRange mine = input.is_cut ? SampleRange{0, range.size()} : range;
+  CopySlice(source.dtype(), source.shape(), source.raw(), slot.axis, mine.begin, mine.end, slot.dtype, to);
+}
+
+void Loader::Load(const StepInput& input) const {
+  *static_cast<StepBlock*>(block->data()) = BlockOf(input);
+  ForEachHostArray(input, [&](const HostTensor& source, size_t i) { Cut(input, source, slots[i], slots[i].data); });
+  input.shares[index].batch.reset();
+}
+
+void Loader::Stage(const StepInput& input, Stream& stream) const {
+  StepInput::Share& share = input.shares[index];
+  if (!share.staging || share.staging->bytes() < LandingBytes()) {
+    share.staging = DefaultStorage()->AllocateStaging(device, LandingBytes());
+  }
+  char* const staging = static_cast<char*>(share.staging->data());
+  const auto land = [&](int64_t offset, int64_t bytes) {
+    CopyBetween(stream, Cpu(), staging + offset, device, static_cast<char*>(landing->data()) + offset, bytes);
+  };
+  const StepBlock mine = BlockOf(input);
+  std::memcpy(staging, &mine, sizeof(StepBlock));
+  land(0, sizeof(StepBlock));
+  share.landed.assign(slots.size(), false);
+  ForEachHostArray(input, [&](const HostTensor& source, size_t i) {
+    Cut(input, source, slots[i], staging + slots[i].landing);
+    land(slots[i].landing, slots[i].bytes);
+    share.landed[i] = true;
+  });
+  share.batch.reset();
+}
+
+void Loader::Place(const StepInput& input, Stream& stream) const {
+  const FlatKernels& flat = Backend::Of(device.kind).flat();
+  const char* const from = static_cast<const char*>(landing->data());
+  flat.Copy(stream, from, block->data(), sizeof(StepBlock));
+  for (size_t i = 0; i < slots.size(); ++i) {
+    if (input.shares[index].landed[i]) flat.Copy(stream, from + slots[i].landing, slots[i].data, slots[i].bytes);
+  }
+}
+
+StepParts Loader::Parts(const VarPtr& landed, const VarPtr& inputs) const {
+  const auto input = [](const OpContext& context) -> const StepInput& {
+    return *static_cast<const StepInput*>(context.payload);
+  };
+  const std::string name = fmt::format("load {}", device);
+  if (HostAddressable(device)) {
+    return {{.name = name,
+             .device = device,
+             .writes = {inputs},
+             .run = [loader = *this, input](const OpContext& context) { loader.Load(input(context)); },
+             .lane = Lane::kCopy}};
+  }
+  return {{.name = fmt::format("stage {}", device),
+           .device = device,
+           .writes = {landed},
+           .run = [loader = *this, input](const OpContext& context) { loader.Stage(input(context), context.stream); },
+           .lane = Lane::kCopy},
+          {.name = name,
+           .device = device,
+           .reads = {landed},
+           .writes = {inputs},
+           .run = [loader = *this, input](const OpContext& context) { loader.Place(input(context), context.stream); }}};
+}
+
+}  // namespace bindery
