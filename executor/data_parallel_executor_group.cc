@@ -161,7 +161,7 @@ void DataParallelExecutorGroup::RunBackward(const DeviceArrays& head_gradients) 
   }
   merger_.PushHeadGradients(*current_, head_gradients);
   if (spec_.inputs_add_up && (added_up_.first != current_->shapes || added_up_.second != current_->ranges)) {
-    for (const auto& replica : replicas()) replica->ZeroInputGradients();
+    for (const auto& executor : executors()) executor->ZeroInputGradients();
     added_up_ = {current_->shapes, current_->ranges};
   }
   current_->step->Push({.backward = true});
@@ -194,7 +194,7 @@ std::vector<std::vector<Tensor>> DataParallelExecutorGroup::InputGradientsPerDev
 
 GroupMetric& DataParallelExecutorGroup::MetricOf(const Metric& metric, const LabelLists* lists) const {
   const auto& participants = Ran("UpdateMetric").participants();
-  for (const GroupStep::Participant& p : participants) p.replica->CheckFresh("UpdateMetric");
+  for (const GroupStep::Participant& p : participants) p.executor->CheckFresh("UpdateMetric");
   std::vector<std::unique_ptr<GroupMetric>>& known = current_->metrics;
   for (const auto& candidate : known) {
     if (candidate->IsFor(metric, lists)) return *candidate;
@@ -217,7 +217,7 @@ void DataParallelExecutorGroup::PushMetric(const Metric& metric, const std::shar
 void DataParallelExecutorGroup::UpdateMetric(Metric* metric, const std::vector<HostTensor>& labels) const {
   LabelLists lists;
   for (const GroupStep::Participant& p : Ran("UpdateMetric").participants()) {
-    const SampleRange range = current_->ranges[p.replica->index()];
+    const SampleRange range = current_->ranges[p.executor->index()];
     std::vector<HostTensor>& list = lists.emplace_back(labels);
     for (size_t i = 0; i < labels.size() && i < spec_.options.labels.size(); ++i) {
       const int axis = spec_.options.labels[i].BatchAxis();
@@ -242,13 +242,13 @@ void DataParallelExecutorGroup::UpdateMetric(Metric* metric, const LabelLists& l
   for (size_t k = 0; k < lists.size(); ++k) {
     if (lists[k].size() == spec_.options.labels.size()) continue;
     throw DataError(fmt::format("UpdateMetric: expected {} labels on {}, got {}", spec_.options.labels.size(),
-                                participants[k].replica->device(), lists[k].size()));
+                                participants[k].executor->device(), lists[k].size()));
   }
   const auto measurement = std::make_shared<Measurement>();
   if (const auto* on_host = dynamic_cast<const HostMetric*>(metric)) {
     const std::vector<std::vector<Tensor>> outputs = OutputsPerDevice();
     for (size_t k = 0; k < participants.size(); ++k) {
-      MetricInputs share{.samples = current_->ranges[participants[k].replica->index()].size()};
+      MetricInputs share{.samples = current_->ranges[participants[k].executor->index()].size()};
       for (size_t i = 0; i < outputs.size(); ++i) share.outputs.emplace_back(output_names()[i], outputs[i][k].ToHost());
       for (size_t i = 0; i < lists[k].size(); ++i) share.labels.emplace_back(spec_.options.labels[i].name, lists[k][i]);
       on_host->Accumulate(share, measurement->partials.emplace_back(static_cast<size_t>(metric->partial_size())));
@@ -268,9 +268,9 @@ std::vector<DataParallelExecutorGroup::Watched> DataParallelExecutorGroup::Watch
   const Binding& ran = trains ? RanBackward("WatchedValues") : Ran("WatchedValues");
   std::vector<Watched> watched;
   for (const GroupStep::Participant& p : ran.participants()) {
-    p.replica->CheckFresh("WatchedValues");
+    p.executor->CheckFresh("WatchedValues");
     for (const PlanOutput& value : p.bound->plan().observed) {
-      watched.push_back({p.replica->device(), value.name, p.replica->Value(*p.bound, value.value).ToHost()});
+      watched.push_back({p.executor->device(), value.name, p.executor->Value(*p.bound, value.value).ToHost()});
     }
   }
   return watched;

@@ -162,7 +162,7 @@ class DataParallelExecutorGroup {
   MemoryReport memory(int device = 0) const;  // of the current binding
   const Plan& plan(int device = 0) const;     // of the current binding; device: index among those with samples
   const ProgramCache& programs() const { return bindings_.programs(); }
-  const std::vector<std::unique_ptr<Replica>>& replicas() const { return bindings_.replicas(); }
+  const std::vector<std::unique_ptr<DeviceExecutor>>& executors() const { return bindings_.executors(); }
   const GroupStep& step() const { return *current_->step; }
   const std::shared_ptr<Engine>& engine() const { return bindings_.engine(); }
   int threads_per_device() const { return spec_.threads; }

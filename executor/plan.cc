@@ -23,7 +23,7 @@ const char* ToString(Place place) {
 std::string Where(const Plan& plan, const PlanValue& v) {
   if (v.place == Place::kArena) {
     const PlanStorage& s = plan.storages[v.storage];
-    return fmt::format("arena[{}+{}] steps {}-{}", s.offset, s.bytes, s.first, s.last);
+    return fmt::format("arena[{}+{}] calls {}-{}", s.offset, s.bytes, s.first, s.last);
   }
   return v.slot < 0 ? ToString(v.place) : fmt::format("{} {}", ToString(v.place), v.slot);
 }
@@ -39,7 +39,7 @@ std::string Names(const Plan& plan, const std::vector<int>& values) {
 std::string ToString(const Plan& plan) {
   fmt::memory_buffer text;
   const auto out = std::back_inserter(text);
-  fmt::format_to(out, "plan: {} steps, {} segments, arena {} bytes, peak live {} bytes\n", plan.steps.size(),
+  fmt::format_to(out, "plan: {} calls, {} segments, arena {} bytes, peak live {} bytes\n", plan.calls.size(),
                  plan.segments.size(), plan.arena_bytes, plan.peak_live_bytes);
   fmt::format_to(out, "\nvalues\n");
   for (size_t i = 0; i < plan.values.size(); ++i) {
@@ -50,9 +50,9 @@ std::string ToString(const Plan& plan) {
     const PlanSegment& segment = plan.segments[s];
     fmt::format_to(out, "\nsegment {} ({})\n", s, segment.phase == Phase::kForward ? "forward" : "backward");
     for (int i = segment.begin; i < segment.end; ++i) {
-      const PlanStep& step = plan.steps[i];
-      fmt::format_to(out, "  {:4} {} \"{}\" [{}] threads {} ({}) -> ({})\n", i, step.op, step.node, step.implementation,
-                     step.threads, Names(plan, step.inputs), Names(plan, step.outputs));
+      const PlanCall& call = plan.calls[i];
+      fmt::format_to(out, "  {:4} {} \"{}\" [{}] threads {} ({}) -> ({})\n", i, call.op, call.node, call.implementation,
+                     call.threads, Names(plan, call.inputs), Names(plan, call.outputs));
     }
     for (const PlanExchange& e : segment.exchanges) {
       fmt::format_to(out, "       {} ({}) -> ({})\n", ToString(e.what), plan.values[e.input].name,
@@ -72,10 +72,10 @@ MemoryReport ReportMemory(const Plan& plan) {
   for (const PlanGradient& g : plan.gradients) report.gradients += plan.ArgumentOf(g).bytes();
   for (const PlanState& s : plan.auxiliary) report.auxiliary += StorageBytes({}, s.type.dtype, s.type.shape);
 
-  // What is alive at the step where most is.
+  // What is alive at the call where most is.
   std::vector<PlanStorage> scratch;
-  for (const PlanStep& step : plan.steps)
-    if (step.scratch >= 0) scratch.push_back(plan.storages[step.scratch]);
+  for (const PlanCall& call : plan.calls)
+    if (call.scratch >= 0) scratch.push_back(plan.storages[call.scratch]);
   const std::vector<int64_t> all = LiveBytes(plan.storages);
   std::vector<int64_t> of_scratch = LiveBytes(scratch);
   of_scratch.resize(all.size());

@@ -1,9 +1,9 @@
 // Plan: everything that was decided about a program, as a value. It can be compared, printed (`bindery inspect --plan`)
 // and checked (VerifyPlan). Two binds of the same symbol with the same options give equal plans.
 //
-// A program is a list of steps over values. A value lies in the device's arena, at an offset, while it lives, or in an
+// A program is a list of calls over values. A value lies in the device's arena, at an offset, while it lives, or in an
 // array that outlives the program: an argument, a gradient, an auxiliary state. Values that share memory on purpose
-// (views, in-place results) share one *storage*: one interval of steps, one range of bytes.
+// (views, in-place results) share one *storage*: one interval of calls, one range of bytes.
 #pragma once
 
 #include <cstdint>
@@ -37,20 +37,20 @@ struct PlanValue {
   bool operator==(const PlanValue&) const = default;
 };
 
-// A range of arena bytes, in use from the start of step `first` to the end of step `last`.
+// A range of arena bytes, in use from the start of call `first` to the end of call `last`.
 struct PlanStorage {
   int64_t offset = 0, bytes = 0;
   int first = 0, last = 0;
   bool operator==(const PlanStorage&) const = default;
 };
 
-struct PlanStep {
+struct PlanCall {
   std::string op = {}, node = {};              // operator and node; "Reorder", "Copy", "AddTo" are the compiler's own
   std::string implementation = {};             // of the kernel
   std::vector<int> inputs = {}, outputs = {};  // values; -1: not given (unused output)
   int scratch = -1;                            // storage
   int threads = 1;
-  bool operator==(const PlanStep&) const = default;
+  bool operator==(const PlanCall&) const = default;
 };
 
 enum class Phase : uint8_t { kForward, kBackward };
@@ -63,10 +63,10 @@ struct PlanExchange {
   bool operator==(const PlanExchange&) const = default;
 };
 
-// Steps that run without waiting for another device.
+// Calls that run without waiting for another device.
 struct PlanSegment {
   Phase phase = Phase::kForward;
-  int begin = 0, end = 0;                    // steps
+  int begin = 0, end = 0;                    // calls
   std::vector<PlanExchange> exchanges = {};  // when all devices are through
   bool operator==(const PlanSegment&) const = default;
 };
@@ -105,7 +105,7 @@ struct PlanOutput {
 struct Plan {
   std::vector<PlanValue> values = {};
   std::vector<PlanStorage> storages = {};
-  std::vector<PlanStep> steps = {};
+  std::vector<PlanCall> calls = {};
   std::vector<PlanSegment> segments = {};
   std::vector<PlanArgument> arguments = {};  // those of the signature, then head gradients
   std::vector<PlanState> auxiliary = {};
@@ -115,7 +115,7 @@ struct Plan {
   std::vector<PlanOutput> observed = {};     // values watched by a monitor, in order of execution
   std::vector<int> updates = {};             // auxiliary slots whose candidates forward reads and, last, writes
   int64_t arena_bytes = 0;
-  int64_t peak_live_bytes = 0;  // the lower bound: most bytes alive at one step
+  int64_t peak_live_bytes = 0;  // the lower bound: most bytes alive at one call
   bool operator==(const Plan&) const = default;
 
   const PlanArgument& ArgumentOf(const PlanGradient& gradient) const { return arguments[gradient.argument]; }
@@ -125,13 +125,13 @@ std::string ToString(const Plan& plan);
 
 // Checks a plan against the rules, whatever made it; throws Error naming the first breach:
 //   every value is written before it is read, and once; no two storages that are alive together overlap; storages lie
-//   within the arena; scratch belongs to one step; two values of one storage are never both needed with different
-//   content; views and in-place pairs have equal formats; segments cover the steps in order and never go back from
+//   within the arena; scratch belongs to one call; two values of one storage are never both needed with different
+//   content; views and in-place pairs have equal formats; segments cover the calls in order and never go back from
 //   backward to forward; every gradient asked for fits its argument and is written once, in backward, and every state
 //   that is updated once, in forward, after its last reader.
 void VerifyPlan(const Plan& plan);
 
-// Bytes by what they are for. `activations` and `workspace`: arena bytes that hold values and scratch at the step where
+// Bytes by what they are for. `activations` and `workspace`: arena bytes that hold values and scratch at the call where
 // most is alive.
 struct MemoryReport {
   int64_t parameters = 0, gradients = 0, auxiliary = 0, inputs = 0, arena = 0, peak_live = 0, activations = 0,

@@ -7,10 +7,10 @@
 namespace bindery {
 namespace {
 
-std::string Describe(const PlanStep& step) { return fmt::format("{} \"{}\"", step.op, step.node); }
+std::string Describe(const PlanCall& call) { return fmt::format("{} \"{}\"", call.op, call.node); }
 
-[[noreturn]] void RethrowAt(const PlanStep& step) {
-  const std::string where = Describe(step) + ": ";  // a kernel may have said it
+[[noreturn]] void RethrowAt(const PlanCall& call) {
+  const std::string where = Describe(call) + ": ";  // a kernel may have said it
   try {
     throw;
   } catch (const Error&) {
@@ -25,14 +25,14 @@ std::string Describe(const PlanStep& step) { return fmt::format("{} \"{}\"", ste
 Instance::Instance(std::shared_ptr<const Program> program, const Addresses& addresses)
     : program_(std::move(program)), addresses_(addresses) {
   const Plan& plan = program_->plan;
-  calls_.reserve(plan.steps.size());
-  for (size_t i = 0; i < plan.steps.size(); ++i) {
-    const PlanStep& step = plan.steps[i];
+  calls_.reserve(plan.calls.size());
+  for (size_t i = 0; i < plan.calls.size(); ++i) {
+    const PlanCall& call = plan.calls[i];
     std::vector<void*> inputs, outputs;
-    for (const int v : step.inputs) inputs.push_back(v < 0 ? nullptr : AddressOf(v));
-    for (const int v : step.outputs) outputs.push_back(v < 0 ? nullptr : AddressOf(v));
-    void* scratch = step.scratch < 0 ? nullptr : addresses_.arena + plan.storages[step.scratch].offset;
-    const TeamScope team(step.threads);
+    for (const int v : call.inputs) inputs.push_back(v < 0 ? nullptr : AddressOf(v));
+    for (const int v : call.outputs) outputs.push_back(v < 0 ? nullptr : AddressOf(v));
+    void* scratch = call.scratch < 0 ? nullptr : addresses_.arena + plan.storages[call.scratch].offset;
+    const TeamScope team(call.threads);
     calls_.push_back(program_->kernels[i].bind({.inputs = inputs,
                                                 .outputs = outputs,
                                                 .scratch = scratch,
@@ -42,7 +42,7 @@ Instance::Instance(std::shared_ptr<const Program> program, const Addresses& addr
   for (const PlanSegment& segment : plan.segments) {
     std::vector<Stretch>& list = stretches_.emplace_back();
     for (int i = segment.begin; i < segment.end; ++i) {
-      if (list.empty() || list.back().threads != plan.steps[i].threads) list.push_back({i, i, plan.steps[i].threads});
+      if (list.empty() || list.back().threads != plan.calls[i].threads) list.push_back({i, i, plan.calls[i].threads});
       list.back().end = i + 1;
     }
   }
@@ -76,13 +76,13 @@ void Instance::Run(int segment, std::vector<int64_t>* times) const {
     at_.store(-1, std::memory_order_relaxed);
   } catch (...) {
     at_.store(-1, std::memory_order_relaxed);
-    RethrowAt(program_->plan.steps[at]);
+    RethrowAt(program_->plan.calls[at]);
   }
 }
 
 std::string Instance::At() const {
   const int at = at_.load(std::memory_order_relaxed);
-  return at < 0 ? "" : Describe(program_->plan.steps[at]);
+  return at < 0 ? "" : Describe(program_->plan.calls[at]);
 }
 
 }  // namespace bindery

@@ -37,7 +37,7 @@ struct CompileOptions {
 
 struct Program {
   Plan plan;
-  std::vector<Kernel> kernels = {};  // per step
+  std::vector<Kernel> kernels = {};  // per call
 };
 
 // Throws ShapeError, ModelError, Error. The symbol's heads become outputs.
@@ -54,9 +54,9 @@ class Instance {
   };
   Instance(std::shared_ptr<const Program> program, const Addresses& addresses);
 
-  // Puts the steps of a segment into the stream, in order; allocates nothing of its own. An exception leaves at the
-  // failing step, with the node's name in front of the message. `times`, for benchmarks, gets nanoseconds per step
-  // (sized to the number of steps).
+  // Puts the calls of a segment into the stream, in order; allocates nothing of its own. An exception leaves at the
+  // failing call, with the node's name in front of the message. `times`, for benchmarks, gets nanoseconds per call
+  // (sized to the number of calls).
   void Run(int segment, std::vector<int64_t>* times = nullptr) const;
   // The node that is run, `Convolution "conv1"`; "" while there is none. Any thread.
   std::string At() const;
@@ -71,7 +71,7 @@ class Instance {
   Addresses addresses_;
   std::vector<Call> calls_;
   std::vector<std::vector<Stretch>> stretches_;  // per segment
-  mutable std::atomic<int> at_{-1};              // the step that is run
+  mutable std::atomic<int> at_{-1};              // the call that is run
 };
 
 }  // namespace bindery

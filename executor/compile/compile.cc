@@ -1,4 +1,4 @@
-// From the lowered graph to a program. One walk over the nodes emits steps: it asks for each node's kernel, reorders
+// From the lowered graph to a program. One walk over the nodes emits calls: it asks for each node's kernel, reorders
 // inputs into the formats that the kernel takes, lets views and identities share their input's memory, and puts
 // gradients where they belong. Then lifetimes are known, and in-place pairs and offsets are decided.
 #include <algorithm>
@@ -164,7 +164,7 @@ class Compiler : private ProgramBuilder {
     const Phase phase = forward_ended_ ? Phase::kBackward : Phase::kForward;
     CutSegment(phase, false);
     if (plan().segments.empty() || plan().segments.back().phase != phase) {
-      plan().segments.push_back({.phase = phase, .begin = NumSteps(), .end = NumSteps()});
+      plan().segments.push_back({.phase = phase, .begin = NumCalls(), .end = NumCalls()});
     }
     for (const Waiting& w : waiting) plan().segments.back().exchanges.push_back(w.exchange);
     for (const Waiting& w : waiting) {
@@ -275,7 +275,7 @@ class Compiler : private ProgramBuilder {
       }
     }
   }
-  // Does a step of backward write it into the arena?
+  // Does a call of backward write it into the arena?
   bool IsMovable(int root) {
     return root >= forward_values_ && plan().values[root].place == Place::kArena && !exchanged_.contains(root);
   }
@@ -334,8 +334,8 @@ class Compiler : private ProgramBuilder {
 
   void CutSegment(Phase phase, bool keep_empty) {
     const int begin = plan().segments.empty() ? 0 : plan().segments.back().end;
-    if (begin == NumSteps() && !(keep_empty && !HasPhase(phase))) return;
-    plan().segments.push_back({.phase = phase, .begin = begin, .end = NumSteps()});
+    if (begin == NumCalls() && !(keep_empty && !HasPhase(phase))) return;
+    plan().segments.push_back({.phase = phase, .begin = begin, .end = NumCalls()});
   }
   bool HasPhase(Phase phase) {
     return std::any_of(plan().segments.begin(), plan().segments.end(), [&](const auto& s) { return s.phase == phase; });

@@ -1,4 +1,4 @@
-// The compiler's own steps, which no kernel of an operator stands for. One output, and one input of its format, flat.
+// The compiler's own calls, which no kernel of an operator stands for. One output, and one input of its format, flat.
 #pragma once
 
 #include "base/host_tensor.h"

@@ -16,7 +16,7 @@ inline constexpr int64_t kArenaAlignment = 64;
 // time), by first use, by last use; the first that meets the lower bound ends the search. With `reuse` off, each
 // storage has bytes of its own.
 int64_t AssignOffsets(std::vector<PlanStorage>* storages, bool reuse);
-// Bytes alive in each step, rounded up to the alignment, to the last one that has any.
+// Bytes alive in each call, rounded up to the alignment, to the last one that has any.
 std::vector<int64_t> LiveBytes(const std::vector<PlanStorage>& storages);
 // The most of them: no assignment can do with less.
 int64_t PeakLiveBytes(const std::vector<PlanStorage>& storages);

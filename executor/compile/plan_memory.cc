@@ -21,44 +21,44 @@ class MemoryPlanner {
   }
 
  private:
-  int LastStep() const { return std::max(0, static_cast<int>(plan_.steps.size()) - 1); }
+  int LastCall() const { return std::max(0, static_cast<int>(plan_.calls.size()) - 1); }
 
-  // `value`'s memory is needed while `step` runs.
-  void Touch(int value, int step) {
+  // `value`'s memory is needed while `call` runs.
+  void Touch(int value, int call) {
     const int root = options_.root[value];
     if (plan_.values[root].place != Place::kArena) return;
     if (storage_of_[root] < 0) {
       storage_of_[root] = static_cast<int>(plan_.storages.size());
-      plan_.storages.push_back({.first = step, .last = step});
+      plan_.storages.push_back({.first = call, .last = call});
     }
     PlanStorage& s = plan_.storages[storage_of_[root]];
-    s.first = std::min(s.first, step);
-    s.last = std::max(s.last, step);
+    s.first = std::min(s.first, call);
+    s.last = std::max(s.last, call);
     s.bytes = std::max(s.bytes, plan_.values[value].bytes());
   }
 
-  // `value` is read between the steps before `step` and `step` itself: alive on both sides, so that neither overwrites
+  // `value` is read between the calls before `call` and `call` itself: alive on both sides, so that neither overwrites
   // it in place.
-  void TouchBetween(int value, int step) {
-    Touch(value, std::max(0, step - 1));
-    Touch(value, std::min(step, LastStep()));
-    if (step > LastStep()) read_at_end_.push_back(value);
+  void TouchBetween(int value, int call) {
+    Touch(value, std::max(0, call - 1));
+    Touch(value, std::min(call, LastCall()));
+    if (call > LastCall()) read_at_end_.push_back(value);
   }
 
   // One storage per root in the arena; [first, last] over all values that share it.
   void FindLifetimes() {
     for (const PlanSegment& segment : plan_.segments) {
       for (int i = segment.begin; i < segment.end; ++i) {
-        for (const int v : plan_.steps[i].inputs)
+        for (const int v : plan_.calls[i].inputs)
           if (v >= 0) Touch(v, i);
-        for (const int v : plan_.steps[i].outputs)
+        for (const int v : plan_.calls[i].outputs)
           if (v >= 0) Touch(v, i);
       }
       for (const PlanExchange& e : segment.exchanges) {
         for (const int v : {e.input, e.output}) TouchBetween(v, segment.end);
       }
     }
-    for (const int v : options_.kept) TouchBetween(v, static_cast<int>(plan_.steps.size()));
+    for (const int v : options_.kept) TouchBetween(v, static_cast<int>(plan_.calls.size()));
     for (size_t v = 0; v < plan_.values.size(); ++v) {
       PlanValue& value = plan_.values[v];
       if (value.place != Place::kArena) continue;
@@ -71,8 +71,8 @@ class MemoryPlanner {
   void ShareInPlace() {
     merged_into_.resize(plan_.storages.size());
     for (size_t s = 0; s < merged_into_.size(); ++s) merged_into_[s] = static_cast<int>(s);
-    for (size_t i = 0; i < plan_.steps.size(); ++i) {
-      std::vector<bool> taken(plan_.steps[i].outputs.size(), false);
+    for (size_t i = 0; i < plan_.calls.size(); ++i) {
+      std::vector<bool> taken(plan_.calls[i].outputs.size(), false);
       for (const InplacePair& pair : kernels_[i].inplace) {
         if (!taken[pair.output] && TryShare(static_cast<int>(i), pair)) taken[pair.output] = true;
       }
@@ -83,8 +83,8 @@ class MemoryPlanner {
   }
 
   bool TryShare(int i, const InplacePair& pair) {
-    const PlanStep& step = plan_.steps[i];
-    const int in = step.inputs[pair.input], out = step.outputs[pair.output];
+    const PlanCall& call = plan_.calls[i];
+    const int in = call.inputs[pair.input], out = call.outputs[pair.output];
     if (in < 0 || out < 0) return false;
     const PlanValue& a = plan_.values[in];
     const PlanValue& b = plan_.values[out];
@@ -93,15 +93,15 @@ class MemoryPlanner {
     const int from = Find(a.storage), to = Find(b.storage);
     // The input must end here, the output begin here.
     if (from == to || plan_.storages[from].last != i || plan_.storages[to].first != i) return false;
-    if (i == LastStep() && IsReadAtEnd(from)) return false;
+    if (i == LastCall() && IsReadAtEnd(from)) return false;
     // Another input or output in the same memory would see it change.
     const auto in_from = [&](int v) {
       return v >= 0 && plan_.values[v].storage >= 0 && Find(plan_.values[v].storage) == from;
     };
-    for (size_t k = 0; k < step.inputs.size(); ++k) {
-      if (static_cast<int>(k) != pair.input && in_from(step.inputs[k])) return false;
+    for (size_t k = 0; k < call.inputs.size(); ++k) {
+      if (static_cast<int>(k) != pair.input && in_from(call.inputs[k])) return false;
     }
-    for (const int v : step.outputs)
+    for (const int v : call.outputs)
       if (in_from(v)) return false;
     merged_into_[to] = from;
     plan_.storages[from].last = plan_.storages[to].last;
@@ -122,7 +122,7 @@ class MemoryPlanner {
     std::vector<bool> in_use(plan_.storages.size(), false);
     for (const PlanValue& v : plan_.values)
       if (v.storage >= 0) in_use[v.storage] = true;
-    for (const PlanStep& s : plan_.steps)
+    for (const PlanCall& s : plan_.calls)
       if (s.scratch >= 0) in_use[s.scratch] = true;
     std::vector<int> renumber(in_use.size(), -1);
     std::vector<PlanStorage> storages;
@@ -133,7 +133,7 @@ class MemoryPlanner {
     }
     for (PlanValue& v : plan_.values)
       if (v.storage >= 0) v.storage = renumber[v.storage];
-    for (PlanStep& s : plan_.steps)
+    for (PlanCall& s : plan_.calls)
       if (s.scratch >= 0) s.scratch = renumber[s.scratch];
     plan_.storages = std::move(storages);
   }
@@ -143,7 +143,7 @@ class MemoryPlanner {
   const MemoryOptions& options_;
   std::vector<int> storage_of_;  // per root value; -1: none
   std::vector<int> merged_into_;
-  std::vector<int> read_at_end_;  // values that are read after the last step
+  std::vector<int> read_at_end_;  // values that are read after the last call
 };
 
 }  // namespace

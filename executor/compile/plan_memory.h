@@ -1,4 +1,4 @@
-// The memory side of a plan, once its steps are known: lifetimes, in-place sharing, offsets.
+// The memory side of a plan, once its calls are known: lifetimes, in-place sharing, offsets.
 #pragma once
 
 #include <vector>

@@ -63,17 +63,17 @@ void ProgramBuilder::EmitCopy(int from, int to) {
 
 void ProgramBuilder::Emit(std::string op, std::string node, std::vector<int> inputs, std::vector<int> outputs,
                           Kernel kernel) {
-  PlanStep step{.op = std::move(op),
+  PlanCall call{.op = std::move(op),
                 .node = std::move(node),
                 .implementation = kernel.implementation,
                 .inputs = std::move(inputs),
                 .outputs = std::move(outputs),
                 .threads = kernel.threads};
   if (kernel.scratch_bytes > 0) {
-    step.scratch = static_cast<int>(plan().storages.size());
-    plan().storages.push_back({.bytes = kernel.scratch_bytes, .first = NumSteps(), .last = NumSteps()});
+    call.scratch = static_cast<int>(plan().storages.size());
+    plan().storages.push_back({.bytes = kernel.scratch_bytes, .first = NumCalls(), .last = NumCalls()});
   }
-  plan().steps.push_back(std::move(step));
+  plan().calls.push_back(std::move(call));
   program_->kernels.push_back(std::move(kernel));
 }
 

@@ -1,4 +1,4 @@
-// ProgramBuilder: a program while it is made: values, views of them, copies in other formats, steps with their kernels.
+// ProgramBuilder: a program while it is made: values, views of them, copies in other formats, calls with their kernels.
 #pragma once
 
 #include <memory>
@@ -19,7 +19,7 @@ class ProgramBuilder {
 
   Program& program() { return *program_; }
   Plan& plan() { return program_->plan; }
-  int NumSteps() { return static_cast<int>(plan().steps.size()); }
+  int NumCalls() { return static_cast<int>(plan().calls.size()); }
   std::shared_ptr<const Program> Finish() { return program_; }
 
   // Values are named by their index in the plan.

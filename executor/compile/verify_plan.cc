@@ -40,12 +40,12 @@ class Verifier {
   }
 
   void CheckRanges() const {
-    const int steps = static_cast<int>(plan_.steps.size());
+    const int calls = static_cast<int>(plan_.calls.size());
     int at = 0;
     Phase phase = Phase::kForward;
     for (const PlanSegment& segment : plan_.segments) {
-      if (segment.begin != at || segment.end < segment.begin || segment.end > steps) {
-        Breach("segment of steps {} to {} does not continue at {}", segment.begin, segment.end, at);
+      if (segment.begin != at || segment.end < segment.begin || segment.end > calls) {
+        Breach("segment of calls {} to {} does not continue at {}", segment.begin, segment.end, at);
       }
       if (segment.phase < phase) Breach("a forward segment follows a backward one");
       phase = segment.phase;
@@ -58,7 +58,7 @@ class Verifier {
         }
       }
     }
-    if (at != steps) Breach("segments end at step {} of {}", at, steps);
+    if (at != calls) Breach("segments end at call {} of {}", at, calls);
     for (size_t i = 0; i < plan_.storages.size(); ++i) {
       const PlanStorage& s = plan_.storages[i];
       if (s.offset < 0 || s.bytes < 0 || s.offset % kArenaAlignment != 0 || s.offset + s.bytes > plan_.arena_bytes) {
@@ -107,23 +107,23 @@ class Verifier {
     }
   }
 
-  // Scratch is one step's own.
+  // Scratch is one call's own.
   void CheckScratch() const {
     std::vector<bool> taken(plan_.storages.size(), false);
     for (const PlanValue& v : plan_.values)
       if (v.place == Place::kArena) taken[v.storage] = true;
-    for (size_t i = 0; i < plan_.steps.size(); ++i) {
-      const int scratch = plan_.steps[i].scratch, step = static_cast<int>(i);
+    for (size_t i = 0; i < plan_.calls.size(); ++i) {
+      const int scratch = plan_.calls[i].scratch, call = static_cast<int>(i);
       if (scratch < 0) continue;
-      if (scratch >= static_cast<int>(plan_.storages.size())) Breach("step {} has scratch storage {}", i, scratch);
-      if (taken[scratch]) Breach("the scratch of step {} is in use for something else", i);
+      if (scratch >= static_cast<int>(plan_.storages.size())) Breach("call {} has scratch storage {}", i, scratch);
+      if (taken[scratch]) Breach("the scratch of call {} is in use for something else", i);
       taken[scratch] = true;
       const PlanStorage& s = plan_.storages[scratch];
-      if (step < s.first || step > s.last) Breach("step {} has its scratch only from {} to {}", i, s.first, s.last);
+      if (call < s.first || call > s.last) Breach("call {} has its scratch only from {} to {}", i, s.first, s.last);
     }
   }
 
-  // Goes through the steps. What is alive does not overlap, so only neighbours of a new storage can overlap with it.
+  // Goes through the calls. What is alive does not overlap, so only neighbours of a new storage can overlap with it.
   void CheckOverlap() const {
     std::vector<int> by_first;
     for (size_t i = 0; i < plan_.storages.size(); ++i)
@@ -135,7 +135,7 @@ class Verifier {
     const auto check = [&](int a, int b) {
       const PlanStorage &s = storage(a), &t = storage(b);
       if (s.offset >= t.offset + t.bytes || t.offset >= s.offset + s.bytes) return;
-      Breach("storages {} and {} overlap while both are alive (steps {} to {} and {} to {})", a, b, s.first, s.last,
+      Breach("storages {} and {} overlap while both are alive (calls {} to {} and {} to {})", a, b, s.first, s.last,
              t.first, t.last);
     };
     std::map<int64_t, int> alive;  // by offset
@@ -155,78 +155,78 @@ class Verifier {
       CheckValue(value);
       if (++writes_[value] > 1) Breach("value \"{}\" is written twice", NameOf(value));
     };
-    for (const PlanStep& step : plan_.steps)
-      for (const int v : step.outputs) count(v);
+    for (const PlanCall& call : plan_.calls)
+      for (const int v : call.outputs) count(v);
     for (const PlanSegment& segment : plan_.segments)
       for (const PlanExchange& e : segment.exchanges) count(e.output);
   }
 
-  void Read(int value, int step) {
+  void Read(int value, int call) {
     CheckValue(value);
     const PlanValue& v = plan_.values[value];
-    if (v.place == Place::kNone) Breach("step {} reads \"{}\", which has no memory", step, v.name);
+    if (v.place == Place::kNone) Breach("call {} reads \"{}\", which has no memory", call, v.name);
     if (v.type.shape.Elements() == 0) return;  // nothing to write either
     if (v.place == Place::kGradient && (!gradient_written_[v.slot] || plan_.gradients[v.slot].req == GradReq::kAdd)) {
-      Breach("step {} reads \"{}\" from a gradient that does not hold it", step, v.name);
+      Breach("call {} reads \"{}\" from a gradient that does not hold it", call, v.name);
     }
     if (v.place == Place::kAuxiliary && state_written_[v.slot]) {
-      Breach("step {} reads state \"{}\" after it was updated", step, v.name);
+      Breach("call {} reads state \"{}\" after it was updated", call, v.name);
     }
     if (v.place != Place::kArena) return;
     const PlanStorage& s = plan_.storages[v.storage];
-    if (step < s.first || step > s.last)
-      Breach("step {} reads \"{}\" outside its lifetime ({} to {})", step, v.name, s.first, s.last);
+    if (call < s.first || call > s.last)
+      Breach("call {} reads \"{}\" outside its lifetime ({} to {})", call, v.name, s.first, s.last);
     const int writer = last_writer_[v.storage];
-    if (writer < 0) Breach("step {} reads \"{}\" before it is written", step, v.name);
+    if (writer < 0) Breach("call {} reads \"{}\" before it is written", call, v.name);
     if (writes_[value] > 0) {
-      if (writer != value) Breach("step {} reads \"{}\" after \"{}\" took its memory", step, v.name, NameOf(writer));
+      if (writer != value) Breach("call {} reads \"{}\" after \"{}\" took its memory", call, v.name, NameOf(writer));
     } else {
       // A view: all its readers must find the same content.
       if (seen_writer_[value] >= 0 && seen_writer_[value] != writer) {
-        Breach("step {} reads view \"{}\" after \"{}\" took its memory", step, v.name, NameOf(writer));
+        Breach("call {} reads view \"{}\" after \"{}\" took its memory", call, v.name, NameOf(writer));
       }
       seen_writer_[value] = writer;
     }
   }
 
   // Another step may still reduce the gradients while forward runs.
-  void WriteGradient(const PlanValue& v, int step, Phase phase) {
+  void WriteGradient(const PlanValue& v, int call, Phase phase) {
     const PlanGradient& gradient = plan_.gradients[v.slot];
     const std::string& name = plan_.ArgumentOf(gradient).name;
-    if (phase == Phase::kForward) Breach("step {} writes the gradient of \"{}\" in forward", step, name);
-    if (gradient.is_zero) Breach("step {} writes the gradient of \"{}\", which is zero", step, name);
-    if (gradient_written_[v.slot]) Breach("step {} writes the gradient of \"{}\" again", step, name);
+    if (phase == Phase::kForward) Breach("call {} writes the gradient of \"{}\" in forward", call, name);
+    if (gradient.is_zero) Breach("call {} writes the gradient of \"{}\", which is zero", call, name);
+    if (gradient_written_[v.slot]) Breach("call {} writes the gradient of \"{}\" again", call, name);
     gradient_written_[v.slot] = true;
   }
 
-  void WriteState(const PlanValue& v, int step, Phase phase) {
-    if (phase == Phase::kBackward) Breach("step {} updates state \"{}\" in backward", step, v.name);
+  void WriteState(const PlanValue& v, int call, Phase phase) {
+    if (phase == Phase::kBackward) Breach("call {} updates state \"{}\" in backward", call, v.name);
     if (std::ranges::find(plan_.updates, v.slot) == plan_.updates.end() || state_written_[v.slot]) {
-      Breach("step {} updates state \"{}\" unasked or again", step, v.name);
+      Breach("call {} updates state \"{}\" unasked or again", call, v.name);
     }
     state_written_[v.slot] = true;
   }
 
-  void Write(int value, int step, Phase phase) {
+  void Write(int value, int call, Phase phase) {
     const PlanValue& v = plan_.values[value];
-    if (v.place == Place::kArgument) Breach("step {} writes argument \"{}\"", step, v.name);
-    if (v.place == Place::kAuxiliary) return WriteState(v, step, phase);
-    if (v.place == Place::kNone) Breach("step {} writes \"{}\", which has no memory", step, v.name);
-    if (v.place == Place::kGradient) return WriteGradient(v, step, phase);
+    if (v.place == Place::kArgument) Breach("call {} writes argument \"{}\"", call, v.name);
+    if (v.place == Place::kAuxiliary) return WriteState(v, call, phase);
+    if (v.place == Place::kNone) Breach("call {} writes \"{}\", which has no memory", call, v.name);
+    if (v.place == Place::kGradient) return WriteGradient(v, call, phase);
     const PlanStorage& s = plan_.storages[v.storage];
-    if (step < s.first || step > s.last) Breach("step {} writes \"{}\" outside its lifetime", step, v.name);
+    if (call < s.first || call > s.last) Breach("call {} writes \"{}\" outside its lifetime", call, v.name);
     last_writer_[v.storage] = value;
   }
 
   void Replay() {
     for (const PlanSegment& segment : plan_.segments) {
       for (int i = segment.begin; i < segment.end; ++i) {
-        const PlanStep& step = plan_.steps[i];
-        for (const int v : step.inputs)
+        const PlanCall& call = plan_.calls[i];
+        for (const int v : call.inputs)
           if (v >= 0) Read(v, i);
-        for (const int out : step.outputs) {
+        for (const int out : call.outputs) {
           if (out < 0) continue;
-          for (const int in : step.inputs)
+          for (const int in : call.inputs)
             if (in >= 0) CheckInPlace(in, out, i);
           Write(out, i, segment.phase);
         }
@@ -239,17 +239,17 @@ class Verifier {
     }
   }
 
-  void CheckInPlace(int in, int out, int step) const {
+  void CheckInPlace(int in, int out, int call) const {
     const PlanValue& a = plan_.values[in];
     const PlanValue& b = plan_.values[out];
     if (a.place != Place::kArena || b.place != Place::kArena || a.storage != b.storage) return;
     if (a.format != b.format || a.type.shape != b.type.shape || a.type.dtype != b.type.dtype) {
-      Breach("step {} writes \"{}\" over \"{}\" of another format", step, b.name, a.name);
+      Breach("call {} writes \"{}\" over \"{}\" of another format", call, b.name, a.name);
     }
   }
 
   void CheckEnds() {
-    const int end = std::max(0, static_cast<int>(plan_.steps.size()) - 1);
+    const int end = std::max(0, static_cast<int>(plan_.calls.size()) - 1);
     for (const auto* list : {&plan_.outputs, &plan_.observed}) {
       for (const PlanOutput& output : *list) {
         CheckValue(output.value);

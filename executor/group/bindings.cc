@@ -139,7 +139,7 @@ Bindings::Bindings(const GroupSpec& spec, std::shared_ptr<Engine> engine, const 
     for (const Device& device : devices) arenas_.push_back(Arena::Make(device, engine_));
   }
   for (size_t d = 0; d < devices.size(); ++d) {
-    replicas_.push_back(std::make_unique<Replica>(engine_, store_, static_cast<int>(d), arenas_[d]));
+    executors_.push_back(std::make_unique<DeviceExecutor>(engine_, store_, static_cast<int>(d), arenas_[d]));
   }
 }
 
@@ -177,9 +177,9 @@ std::unique_ptr<Binding> Bindings::Make(const std::vector<Shape>& shapes, Mode m
   const Compiler compiler{spec_, shapes, mode, watch};
   const int64_t busy = NumBusy(ranges);
   std::vector<GroupStep::Participant> participants;
-  for (size_t d = 0; d < replicas_.size(); ++d) {
+  for (size_t d = 0; d < executors_.size(); ++d) {
     if (ranges[d].size() == 0) continue;
-    CompileOptions options = compiler.OptionsFor(replicas_[d]->device().kind, ranges[d].size(), busy);
+    CompileOptions options = compiler.OptionsFor(executors_[d]->device().kind, ranges[d].size(), busy);
     store_->FillFormats(&options.signature);
     const auto program = programs_.Get(ProgramKey(options), [&] {
       std::shared_ptr<const Program> made = compiler.CompileShare(ranges.back().end, options);
@@ -187,7 +187,7 @@ std::unique_ptr<Binding> Bindings::Make(const std::vector<Shape>& shapes, Mode m
       return made;
     });
     if (mode == Mode::kTrain) updated_blocks_ = store_->UpdatedBlocks(program->plan);
-    participants.push_back({replicas_[d].get(), replicas_[d]->Bind(program)});
+    participants.push_back({executors_[d].get(), executors_[d]->Bind(program)});
   }
   auto binding = std::make_unique<Binding>(
       Binding{.mode = mode, .watch = watch, .shapes = shapes, .ranges = ranges, .addresses = AddressesVersion()});
@@ -217,7 +217,7 @@ std::vector<DevicePlan> Bindings::MakePlans(const GroupSpec& spec) {
 
 int Bindings::AddressesVersion() const {
   int version = 0;
-  for (const auto& replica : replicas_) version += replica->addresses_version();
+  for (const auto& executor : executors_) version += executor->addresses_version();
   return version;
 }
 

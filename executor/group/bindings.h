@@ -2,7 +2,7 @@
 // mode, what is watched and how the batch is shared out. They are found again when they are met again, so that batches
 // of any size may follow each other, and go when their programs leave the cache or their arrays move.
 //
-// Holds what they are bound to: parameters, arenas and the devices' replicas. Not thread safe.
+// Holds what they are bound to: parameters, arenas and the devices' executors. Not thread safe.
 #pragma once
 
 #include <list>
@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "executor/group/device_executor.h"
 #include "executor/group/metric.h"
 #include "executor/group/options.h"
-#include "executor/group/replica.h"
 #include "executor/group/step.h"
 
 namespace bindery {
@@ -23,13 +23,13 @@ struct Binding {
   std::vector<Shape> shapes = {};        // of the inputs
   std::vector<SampleRange> ranges = {};  // per device
   bool cut_beforehand = false;           // ranges as the caller cut them, not by workload
-  int addresses = 0;                     // sum of the replicas' addresses_version() when bound
+  int addresses = 0;                     // sum of the executors' addresses_version() when bound
   std::unique_ptr<GroupStep> step = nullptr;
   std::vector<std::unique_ptr<GroupMetric>> metrics = {};  // those measured last
 
   int64_t samples() const { return ranges.back().end; }
   const std::vector<GroupStep::Participant>& participants() const { return step->participants(); }
-  const SampleRange& RangeOf(const GroupStep::Participant& p) const { return ranges[p.replica->index()]; }
+  const SampleRange& RangeOf(const GroupStep::Participant& p) const { return ranges[p.executor->index()]; }
   const ValueType& OutputType(int head) const;  // of the first device's share
   Shape OutputShape(int head) const;            // of the whole batch's
 };
@@ -57,7 +57,7 @@ class Bindings {
 
   const std::shared_ptr<Engine>& engine() const { return engine_; }
   const std::shared_ptr<ParameterStore>& store() const { return store_; }
-  const std::vector<std::unique_ptr<Replica>>& replicas() const { return replicas_; }
+  const std::vector<std::unique_ptr<DeviceExecutor>>& executors() const { return executors_; }
   const ProgramCache& programs() const { return programs_; }
   const std::vector<int>& updated_blocks() const { return updated_blocks_; }  // of the store, by training
 
@@ -70,7 +70,7 @@ class Bindings {
   std::shared_ptr<Engine> engine_;
   std::shared_ptr<ParameterStore> store_;
   std::vector<std::shared_ptr<Arena>> arenas_;
-  std::vector<std::unique_ptr<Replica>> replicas_;  // wait for what they pushed
+  std::vector<std::unique_ptr<DeviceExecutor>> executors_;  // wait for what they pushed
   ProgramCache programs_;
   std::list<std::unique_ptr<Binding>> bindings_;  // most recently used first
   std::vector<int> updated_blocks_;

@@ -140,14 +140,14 @@ std::vector<DeviceFeed> Feeder::NextFromDevices(std::span<const BatchPtr> batche
   for (size_t k = 0; k < participants.size(); ++k) {
     const GroupStep::Participant& p = participants[k];
     const bool is_cut = batches.size() > 1;
-    const Batch& batch = *batches[is_cut ? static_cast<size_t>(p.replica->index()) : 0];
+    const Batch& batch = *batches[is_cut ? static_cast<size_t>(p.executor->index()) : 0];
     SampleRange range = binding.RangeOf(p);
     if (is_cut) range = {0, range.size()};
     DeviceFeed& feed =
-        feeds.emplace_back(engine_, p.replica->device(), is_cut ? 0 : k, is_cut ? 1 : participants.size());
+        feeds.emplace_back(engine_, p.executor->device(), is_cut ? 0 : k, is_cut ? 1 : participants.size());
     for (size_t i = 0; i < spec_.num_inputs(); ++i) {
       if (const auto* pieces = PiecesOf(batch, i)) {
-        feed.Add(*pieces, TypeOf(spec_.input(i)), range, p.replica->Input(*p.bound, spec_.inputs[i]));
+        feed.Add(*pieces, TypeOf(spec_.input(i)), range, p.executor->Input(*p.bound, spec_.inputs[i]));
       }
     }
   }

@@ -1,7 +1,7 @@
 // Feeder: what becomes of a batch before it runs. Does it fit the descriptions, in which shapes is it computed, what is
 // each device's share of it, and which numbers does the step get that random operators and divisors read (StepBlock).
 //
-// What it makes is loaded by the replicas. Not thread safe.
+// What it makes is loaded by the devices' executors. Not thread safe.
 #pragma once
 
 #include <cstdint>

@@ -73,7 +73,7 @@ std::vector<std::vector<Tensor>> Merger::OutputsPerDevice(const Binding& binding
   std::vector<std::vector<Tensor>> outputs;
   for (int i = begin; i < end; ++i) {
     std::vector<Tensor>& parts = outputs.emplace_back();
-    for (const GroupStep::Participant& p : binding.participants()) parts.push_back(p.replica->CopyOutput(*p.bound, i));
+    for (const GroupStep::Participant& p : binding.participants()) parts.push_back(p.executor->CopyOutput(*p.bound, i));
   }
   return outputs;
 }
@@ -97,7 +97,7 @@ std::vector<std::vector<Tensor>> Merger::InputGradientsPerDevice(const Binding& 
     }
     std::vector<Tensor>& parts = gradients.emplace_back();
     for (const GroupStep::Participant& p : binding.participants()) {
-      const Tensor inside = p.replica->InputGradient(*p.bound, spec_.inputs[i]);
+      const Tensor inside = p.executor->InputGradient(*p.bound, spec_.inputs[i]);
       const Tensor copy(engine_, inside.device(), inside.dtype(), inside.shape());
       copy.CopyFrom(inside);
       parts.push_back(copy);
@@ -138,7 +138,7 @@ void Merger::PushHeadGradients(const Binding& binding, const DeviceArrays& gradi
     }
     arrays.push_back({wanted[i], *given, type, type.batch_axis < 0 ? spec_.merge_rules[i] : ""});
   }
-  for (const GroupStep::Participant& p : binding.participants()) p.replica->CheckFresh("Backward");
+  for (const GroupStep::Participant& p : binding.participants()) p.executor->CheckFresh("Backward");
   if (!arrays.empty()) ShareOut(binding, "head gradients", arrays);
 }
 
@@ -148,16 +148,16 @@ void Merger::ShareOut(const Binding& binding, const char* what, const std::vecto
   for (size_t k = 0; k < participants.size(); ++k) {
     const GroupStep::Participant& p = participants[k];
     const SampleRange range = binding.RangeOf(p);
-    DeviceFeed& feed = feeds.emplace_back(engine_, p.replica->device(), k, participants.size());
+    DeviceFeed& feed = feeds.emplace_back(engine_, p.executor->device(), k, participants.size());
     for (const Sharing& array : arrays) {
       double weight = 1;  // of this device's value in the merged one
       if (array.rule == "mean") weight = PartOf(range, binding.samples());
       if (array.rule == "first") weight = k == 0 ? 1 : 0;
-      feed.Add(array.pieces, array.type, range, p.replica->Input(*p.bound, array.argument), weight);
+      feed.Add(array.pieces, array.type, range, p.executor->Input(*p.bound, array.argument), weight);
     }
   }
   for (size_t k = 0; k < participants.size(); ++k) {
-    feeds[k].Push(what, participants[k].replica->Input(*participants[k].bound, arrays[0].argument).var());
+    feeds[k].Push(what, participants[k].executor->Input(*participants[k].bound, arrays[0].argument).var());
   }
 }
 

@@ -56,8 +56,8 @@ GroupMetric::GroupMetric(std::shared_ptr<Engine> engine, const Metric& metric,
   int64_t last_samples = -1;
   for (size_t k = 0; k < participants.size(); ++k) {
     const GroupStep::Participant& p = participants[k];
-    const Device device = p.replica->device();
-    MetricArrays arrays{.samples = ranges[p.replica->index()].size()};
+    const Device device = p.executor->device();
+    MetricArrays arrays{.samples = ranges[p.executor->index()].size()};
     std::map<std::string, Tensor> tensors;  // by variable
     const auto add = [&](const char* role, std::vector<MetricArray>* list, const std::string& name,
                          const Tensor& tensor, int64_t outer) {
@@ -67,13 +67,13 @@ GroupMetric::GroupMetric(std::shared_ptr<Engine> engine, const Metric& metric,
     };
     for (const PlanOutput& output : p.bound->plan().outputs) {
       const ValueType& type = p.bound->plan().values[output.value].type;
-      add("output", &arrays.outputs, output.name, p.replica->Value(*p.bound, output.value),
+      add("output", &arrays.outputs, output.name, p.executor->Value(*p.bound, output.value),
           type.batch_axis < 0 ? 0 : type.SampleView()[0]);
     }
     std::vector<Tensor>& mine = labels_.emplace_back();
     for (size_t i = 0; i < labels.size(); ++i) {
       mine.push_back(lists ? Tensor(engine_, device, (*lists)[k][i].dtype(), (*lists)[k][i].shape())
-                           : p.replica->Input(*p.bound, LabelOf(p.bound->plan(), static_cast<int>(i))));
+                           : p.executor->Input(*p.bound, LabelOf(p.bound->plan(), static_cast<int>(i))));
       add("label", &arrays.labels, labels[i].name, mine[i], OuterOf(labels[i], mine[i].shape()));
     }
 
@@ -119,7 +119,7 @@ GroupMetric::GroupMetric(std::shared_ptr<Engine> engine, const Metric& metric,
 
     Operation part{.name = fmt::format("metric {}", device),
                    .device = device,
-                   .reads = {p.replica->arena()->var()},
+                   .reads = {p.executor->arena()->var()},
                    .writes = {measured_.emplace_back(engine_->NewVar())},
                    .updates = {},
                    .run = [share, device, address, bytes](const OpContext& context) {

@@ -29,7 +29,7 @@ class DataParallelExecutorGroup;
 using GradRequest = std::variant<GradReq, std::vector<GradReq>, std::map<std::string, GradReq>>;
 
 struct GroupOptions {
-  std::vector<Device> devices = {Cpu(0)};  // one may appear twice: two replicas share its worker
+  std::vector<Device> devices = {Cpu(0)};  // one may appear twice: two executors share its worker
   std::vector<double> workload = {};       // only ratios matter; empty: equal
   std::vector<DataDesc> data = {};         // shapes of a whole batch; at least one
   std::vector<DataDesc> labels = {};       // empty: label arguments are bound as zeros, for prediction only

@@ -70,14 +70,14 @@ HostTensor DataParallelExecutorGroup::GetGradient(const std::string& name, int d
   if (spec_.signature.arguments[position].role == Role::kParameter)
     return store().GetGradient(*store().Find(name), device);
   for (const GroupStep::Participant& p : RanBackward("GetGradient").participants()) {
-    if (p.replica->index() == device) return p.replica->InputGradient(*p.bound, position).ToHost();
+    if (p.executor->index() == device) return p.executor->InputGradient(*p.bound, position).ToHost();
   }
   Throw("GetGradient: {} had no samples", devices()[device]);
 }
 
 void DataParallelExecutorGroup::ZeroGradients() {
   store().ZeroGradients();
-  for (const auto& replica : replicas()) replica->ZeroInputGradients();
+  for (const auto& executor : executors()) executor->ZeroInputGradients();
 }
 
 std::vector<ReplicatedParam> DataParallelExecutorGroup::params() const {
@@ -98,7 +98,8 @@ std::vector<std::vector<Tensor>> DataParallelExecutorGroup::States() const {
   std::vector<std::vector<Tensor>> states;
   for (const int state : spec_.states) {
     std::vector<Tensor>& parts = states.emplace_back();
-    for (const GroupStep::Participant& p : current_->participants()) parts.push_back(p.replica->Input(*p.bound, state));
+    for (const GroupStep::Participant& p : current_->participants())
+      parts.push_back(p.executor->Input(*p.bound, state));
   }
   return states;
 }

@@ -10,7 +10,7 @@ namespace {
 // Measured, with all that comes with a program: of predictions by mlp and lenet 23 and 27 KiB a step, of trainings of
 // lenet and resnet20 17 and 10. Most of it is oneDNN's generated code.
 int64_t EstimateBytes(const Program& program) {
-  return static_cast<int64_t>(program.plan.steps.size()) * (24 << 10) +
+  return static_cast<int64_t>(program.plan.calls.size()) * (24 << 10) +
          static_cast<int64_t>(program.plan.values.size()) * 600;
 }
 

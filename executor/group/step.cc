@@ -18,13 +18,13 @@ GroupStep::GroupStep(std::shared_ptr<Engine> engine, const ParameterStore& store
     : engine_(std::move(engine)), participants_(std::move(participants)) {
   for (const Participant& p : participants_) {
     Check(p.bound->plan().segments.size() == plan().segments.size(), "all devices' programs have the same segments");
-    load_.push_back(p.replica->LoadParts(*p.bound, ranges[p.replica->index()]));
+    load_.push_back(p.executor->LoadParts(*p.bound, ranges[p.executor->index()]));
   }
   StepParts loads;
   for (const StepParts& parts : load_) AppendAll(parts, &loads);
   load_range_ = StepRange(engine_, std::move(loads));
   std::vector<StepParts> segments;  // per participant
-  for (const Participant& p : participants_) segments.push_back(p.replica->SegmentParts(*p.bound));
+  for (const Participant& p : participants_) segments.push_back(p.executor->SegmentParts(*p.bound));
   AppendSegments(Phase::kForward, segments);
   AppendStates(store);
   AppendIdle(store);
@@ -45,8 +45,8 @@ void GroupStep::AppendSegments(Phase phase, const std::vector<StepParts>& segmen
         Bucket& bucket = buckets.emplace_back();
         for (const Participant& p : participants_) {
           const PlanExchange& exchange = p.bound->plan().segments[s].exchanges[e];
-          bucket.sources.push_back(p.replica->Value(*p.bound, exchange.input));
-          bucket.replicas.push_back(p.replica->Value(*p.bound, exchange.output));
+          bucket.sources.push_back(p.executor->Value(*p.bound, exchange.input));
+          bucket.replicas.push_back(p.executor->Value(*p.bound, exchange.output));
         }
       }
       // Each arena is read and written: one device's failure fails all, and nothing is half combined.
@@ -64,7 +64,7 @@ void GroupStep::AppendStates(const ParameterStore& store) {
   std::vector<Bucket> buckets;
   for (const int b : blocks) {
     const std::vector<Tensor>& candidates = store.blocks()[b].candidates;
-    buckets.push_back({.sources = {candidates[participants_[0].replica->index()]}, .replicas = candidates});
+    buckets.push_back({.sources = {candidates[participants_[0].executor->index()]}, .replicas = candidates});
   }
   MemoryCollectives(engine_, false)->Append(Collective::kBroadcast, "states", std::move(buckets), &forward_);
 }
@@ -76,7 +76,7 @@ void GroupStep::AppendIdle(const ParameterStore& store) {
     if (g.req == GradReq::kWrite && a.is_parameter()) written.insert(a.name);
   }
   std::vector<bool> busy(store.devices().size(), false);
-  for (const Participant& p : participants_) busy[p.replica->index()] = true;
+  for (const Participant& p : participants_) busy[p.executor->index()] = true;
   for (size_t d = 0; d < busy.size(); ++d) {
     if (busy[d]) continue;
     for (const ParameterStore::Block& block : store.blocks()) {
@@ -132,7 +132,7 @@ void GroupStep::Push(const Extent& extent) {
     range.emplace(engine_, std::move(parts));
   }
   if (extent.forward) {
-    for (const Participant& p : participants_) p.replica->NextRun();
+    for (const Participant& p : participants_) p.executor->NextRun();
   }
   range->Push();
 }

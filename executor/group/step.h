@@ -1,7 +1,7 @@
-// GroupStep: several replicas running one step together. Its parts (engine/step.h): load on every device; the segments
-// of forward and of backward, and between two segments, where the plan says so, collectives over the devices. Forward
-// in training mode moves candidates of the auxiliary states (ParameterStore), which a commit makes the states; devices
-// that sit out get the others'. In backward, their gradients become zero.
+// GroupStep: the executors of several devices running one step together. Its parts (engine/step.h): load on every
+// device; the segments of forward and of backward, and between two segments, where the plan says so, collectives over
+// the devices. Forward in training mode moves candidates of the auxiliary states (ParameterStore), which a commit makes
+// the states; devices that sit out get the others'. In backward, their gradients become zero.
 //
 // Made once for a set of bound programs (one for each device that has samples); each stretch of it that is ever run is
 // made ready when it first is.
@@ -12,15 +12,15 @@
 #include <vector>
 
 #include "engine/step.h"
+#include "executor/group/device_executor.h"
 #include "executor/group/device_feed.h"
-#include "executor/group/replica.h"
 
 namespace bindery {
 
 class GroupStep {
  public:
   struct Participant {
-    Replica* replica;
+    DeviceExecutor* executor;
     std::shared_ptr<const BoundProgram> bound;
     bool operator==(const Participant&) const = default;
   };

@@ -16,9 +16,9 @@ namespace {
 
 const std::vector<KernelPolicy> kPolicies = {KernelPolicy::kFast, KernelPolicy::kReference};
 
-int StepsOf(const Plan& plan, const std::string& op) {
+int CallsOf(const Plan& plan, const std::string& op) {
   return static_cast<int>(
-      std::count_if(plan.steps.begin(), plan.steps.end(), [&](const PlanStep& step) { return step.op == op; }));
+      std::count_if(plan.calls.begin(), plan.calls.end(), [&](const PlanCall& call) { return call.op == op; }));
 }
 
 void ExpectSameBits(const HostTensor& a, const HostTensor& b, const std::string& what) {
@@ -37,12 +37,12 @@ TEST(CompileTest, WhatTheGradientDoesNotReadIsNotComputed) {
       Executor e(symbol, {.inputs = {{"data", {5, 3}}}, .for_training = false, .switches = {.policy = policy}});
       e.Forward({{"data", RandomTensor({5, 3}, 1)}});
       EXPECT_EQ(e.Output(0), HostTensor::Full(DType::kFloat32, {4}, 5));
-      EXPECT_EQ(StepsOf(e.plan(), "FullyConnected"), symbol.size() - 1);
+      EXPECT_EQ(CallsOf(e.plan(), "FullyConnected"), symbol.size() - 1);
     }
   }
 }
 
-// No kernel is asked for values without elements: where nothing comes out there is no step, and what a reduction of
+// No kernel is asked for values without elements: where nothing comes out there is no call, and what a reduction of
 // nothing gives is known when the plan is made.
 TEST(CompileTest, ExtentsOfZero) {
   const Symbol x = Variable("data");
@@ -57,10 +57,10 @@ TEST(CompileTest, ExtentsOfZero) {
     for (int i = 0; i < 2; ++i) EXPECT_TRUE(std::isnan(e.Output(1).At(i)));
     EXPECT_EQ(e.Output(2), empty);
     EXPECT_EQ(e.Output(3), more);
-    EXPECT_EQ(StepsOf(e.plan(), "Exp"), 0) << ToString(e.plan());
-    for (const PlanStep& step : e.plan().steps) {
-      if (step.op != "Concat") {
-        EXPECT_EQ(step.implementation, "constant") << step.op;
+    EXPECT_EQ(CallsOf(e.plan(), "Exp"), 0) << ToString(e.plan());
+    for (const PlanCall& call : e.plan().calls) {
+      if (call.op != "Concat") {
+        EXPECT_EQ(call.implementation, "constant") << call.op;
       }
     }
   }
@@ -192,7 +192,7 @@ TEST(CompileTest, ForwardLeavesGradientsAlone) {
   }
 }
 
-// The running statistics are moved after forward: its last step must not have overwritten what moves them.
+// The running statistics are moved after forward: its last call must not have overwritten what moves them.
 TEST(CompileTest, TheLastStepKeepsTheStatistics) {
   const Symbol norm = BatchNorm(Variable("data"), {.momentum = 0, .output_mean_var = true}, "bn");
   for (const int i : {1, 2}) {

@@ -334,22 +334,22 @@ TEST(Compiler, TheVerifierFindsBrokenPlans) {
     }
   }
   EXPECT_GT(found, 10);
-  for (size_t i = 0; i + 1 < good.steps.size(); ++i) {  // exchange a step with the next where the next reads its result
+  for (size_t i = 0; i + 1 < good.calls.size(); ++i) {  // exchange a call with the next where the next reads its result
     bool reads = false;
-    for (const int in : good.steps[i + 1].inputs)
-      for (const int out : good.steps[i].outputs)
+    for (const int in : good.calls[i + 1].inputs)
+      for (const int out : good.calls[i].outputs)
         reads |= in >= 0 && in == out && good.values[in].place == Place::kArena;
     if (!reads) continue;
     Plan bad = good;
-    std::swap(bad.steps[i], bad.steps[i + 1]);
+    std::swap(bad.calls[i], bad.calls[i + 1]);
     EXPECT_THROW(VerifyPlan(bad), Error) << i;
   }
   Plan shifted = good;
   shifted.segments.back().begin += 1;
   EXPECT_THROW(VerifyPlan(shifted), Error);
   Plan lost = good;
-  for (PlanStep& step : lost.steps)
-    for (int& out : step.outputs)
+  for (PlanCall& call : lost.calls)
+    for (int& out : call.outputs)
       if (out >= 0 && lost.values[out].place == Place::kGradient) out = -1;
   EXPECT_THROW(VerifyPlan(lost), Error);
 }

@@ -192,7 +192,7 @@ TEST(GroupLstm, DeeperNetSharesTheShallowOnesMemory) {  // E16
     EXPECT_EQ(three.grad_req(p.name), five.grad_req(p.name));
   }
   // Working memory is shared; each group has arrays of its own for exactly the data and the label.
-  for (size_t d = 0; d < 2; ++d) EXPECT_EQ(three.replicas()[d]->arena(), five.replicas()[d]->arena());
+  for (size_t d = 0; d < 2; ++d) EXPECT_EQ(three.executors()[d]->arena(), five.executors()[d]->arena());
   for (const DataParallelExecutorGroup* group : {&three, &five}) {
     std::vector<std::string> inputs;
     for (const PlanArgument& a : group->plan().arguments)

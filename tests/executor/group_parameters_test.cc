@@ -194,7 +194,7 @@ TEST(GroupRequests, NullHasNoArrayAndCostsNothing) {
              some = bind(std::map<std::string, GradReq>{{"fc1_weight", GradReq::kNull}, {"fc1_bias", GradReq::kNull}});
   EXPECT_TRUE(some->params()[0].grads.empty());
   EXPECT_EQ(some->params()[2].grads.size(), 1u);
-  EXPECT_LT(some->plan().steps.size(), all->plan().steps.size());
+  EXPECT_LT(some->plan().calls.size(), all->plan().calls.size());
   EXPECT_EQ(some->memory().gradients, all->memory().gradients - (5 * 6 + 5) * 4);
   EXPECT_NE(MessageOf([&] { some->GetGradient("fc1_weight", 0); }).find("its gradient request is null"),
             std::string::npos);
@@ -207,7 +207,7 @@ TEST(GroupRequests, NullHasNoArrayAndCostsNothing) {
                        .label = {HostTensor::Full(DType::kFloat32, {4, 6}, 3)}});
   labels.Backward();
   const GroupStep::Participant& only = labels.step().participants()[0];  // of the arguments data and target
-  EXPECT_EQ(only.replica->InputGradient(*only.bound, 1).ToHost(), HostTensor::Full(DType::kFloat32, {4, 6}, 4));
+  EXPECT_EQ(only.executor->InputGradient(*only.bound, 1).ToHost(), HostTensor::Full(DType::kFloat32, {4, 6}, 4));
 }
 
 TEST(GroupRequests, WriteOverwritesAndAddAccumulatesUntilZeroed) {  // E17's rule
@@ -281,13 +281,13 @@ TEST(GroupMemory, ManyReshapesOverFewShapesDoNotGrow) {
   for (int64_t n = 1; n <= 20; ++n) run(n);
   group.Outputs()[0].ToHost();
   const int programs = group.programs().size();
-  const int64_t misses = group.programs().misses(), committed = group.replicas()[0]->arena()->committed();
+  const int64_t misses = group.programs().misses(), committed = group.executors()[0]->arena()->committed();
   const int64_t in_use = bytes_in_use();
   for (int i = 0; i < 1000; ++i) run(1 + i * 7 % 20);
   group.Outputs()[0].ToHost();
   EXPECT_EQ(group.programs().size(), programs);
   EXPECT_EQ(group.programs().misses(), misses);
-  EXPECT_EQ(group.replicas()[0]->arena()->committed(), committed);
+  EXPECT_EQ(group.executors()[0]->arena()->committed(), committed);
   EXPECT_EQ(bytes_in_use(), in_use);
 }
 

@@ -24,7 +24,7 @@ Plan SmallPlan() {
                  {.name = "dx", .type = kType, .place = Place::kGradient, .slot = 0}};
   plan.storages = {{.offset = 0, .bytes = 16, .first = 0, .last = 1},
                    {.offset = 64, .bytes = 16, .first = 1, .last = 1}};
-  plan.steps = {{.op = "Relu", .node = "a", .inputs = {0}, .outputs = {1}},
+  plan.calls = {{.op = "Relu", .node = "a", .inputs = {0}, .outputs = {1}},
                 {.op = "ReluGrad", .node = "dx", .inputs = {1}, .outputs = {2}, .scratch = 1}};
   plan.segments = {{.phase = Phase::kForward, .begin = 0, .end = 1}, {.phase = Phase::kBackward, .begin = 1, .end = 2}};
   plan.outputs = {{"a", 1}};
@@ -44,15 +44,15 @@ void ExpectBreach(const std::string& breach, const std::function<void(Plan*)>& s
 TEST(VerifyPlanTest, AcceptsAGoodPlan) { EXPECT_NO_THROW(VerifyPlan(SmallPlan())); }
 
 TEST(VerifyPlanTest, GradientsAreWrittenOnceAndInBackward) {
-  ExpectBreach("step 0 writes the gradient of \"x\" in forward", [](Plan* p) { p->values[1] = p->values[2]; });
-  ExpectBreach("step 2 writes the gradient of \"x\" again", [](Plan* p) {
+  ExpectBreach("call 0 writes the gradient of \"x\" in forward", [](Plan* p) { p->values[1] = p->values[2]; });
+  ExpectBreach("call 2 writes the gradient of \"x\" again", [](Plan* p) {
     p->values.push_back(p->values[2]);
-    p->steps.push_back({.op = "Copy", .node = "dx", .inputs = {1}, .outputs = {3}});
+    p->calls.push_back({.op = "Copy", .node = "dx", .inputs = {1}, .outputs = {3}});
     p->segments[1].end = 3;
     p->storages[0].last = 2;
   });
-  ExpectBreach("step 1 writes the gradient of \"x\", which is zero", [](Plan* p) { p->gradients[0].is_zero = true; });
-  ExpectBreach("nothing writes the gradient of \"x\"", [](Plan* p) { p->steps[1].outputs[0] = -1; });
+  ExpectBreach("call 1 writes the gradient of \"x\", which is zero", [](Plan* p) { p->gradients[0].is_zero = true; });
+  ExpectBreach("nothing writes the gradient of \"x\"", [](Plan* p) { p->calls[1].outputs[0] = -1; });
   ExpectBreach("value \"dx\" does not fit the gradient of \"x\"", [](Plan* p) { p->values[2].type.shape = {5}; });
   ExpectBreach("gradient 0 is that of argument 1", [](Plan* p) { p->gradients[0].argument = 1; });
   ExpectBreach("the gradient of head 0 is argument 0", [](Plan* p) { p->head_gradients = {0}; });
@@ -62,33 +62,33 @@ TEST(VerifyPlanTest, GradientsAreReadAfterTheyAreWritten) {
   const auto read_after = [](Plan* p) {  // b = Copy(dx)
     p->values.push_back({.name = "b", .type = kType, .place = Place::kArena, .storage = 2});
     p->storages.push_back({.offset = 64, .bytes = 16, .first = 2, .last = 2});
-    p->steps.push_back({.op = "Copy", .node = "b", .inputs = {2}, .outputs = {3}});
+    p->calls.push_back({.op = "Copy", .node = "b", .inputs = {2}, .outputs = {3}});
     p->segments[1].end = 3;
     p->storages[0].last = 2;
   };
   EXPECT_EQ(BreachOf(read_after), "nothing was thrown");
-  ExpectBreach("step 2 reads \"dx\" from a gradient that does not hold it", [&](Plan* p) {
+  ExpectBreach("call 2 reads \"dx\" from a gradient that does not hold it", [&](Plan* p) {
     read_after(p);
     p->gradients[0].req = GradReq::kAdd;  // the array holds a sum
   });
-  ExpectBreach("step 1 reads \"dx\" from a gradient that does not hold it", [](Plan* p) { p->steps[1].inputs[0] = 2; });
+  ExpectBreach("call 1 reads \"dx\" from a gradient that does not hold it", [](Plan* p) { p->calls[1].inputs[0] = 2; });
 }
 
 TEST(VerifyPlanTest, ScratchIsOneStepsOwn) {
-  ExpectBreach("step 1 has scratch storage 2", [](Plan* p) { p->steps[1].scratch = 2; });
-  ExpectBreach("the scratch of step 1 is in use for something else", [](Plan* p) { p->steps[1].scratch = 0; });
-  ExpectBreach("the scratch of step 1 is in use for something else", [](Plan* p) {
-    p->steps[0].scratch = 1;
+  ExpectBreach("call 1 has scratch storage 2", [](Plan* p) { p->calls[1].scratch = 2; });
+  ExpectBreach("the scratch of call 1 is in use for something else", [](Plan* p) { p->calls[1].scratch = 0; });
+  ExpectBreach("the scratch of call 1 is in use for something else", [](Plan* p) {
+    p->calls[0].scratch = 1;
     p->storages[1].first = 0;
   });
-  ExpectBreach("step 1 has its scratch only from 0 to 0",
+  ExpectBreach("call 1 has its scratch only from 0 to 0",
                [](Plan* p) { p->storages[1].first = p->storages[1].last = 0; });
 }
 
 TEST(VerifyPlanTest, StatesAreUpdatedOnceInForwardAfterTheirReaders) {
   const auto update = [](Plan* p) {  // s = Copy(a), in forward
     p->values.push_back({.name = "s", .type = kType, .place = Place::kAuxiliary, .slot = 0});
-    p->steps.insert(p->steps.begin() + 1, {.op = "Copy", .node = "a", .inputs = {1}, .outputs = {3}});
+    p->calls.insert(p->calls.begin() + 1, {.op = "Copy", .node = "a", .inputs = {1}, .outputs = {3}});
     p->segments = {{.phase = Phase::kForward, .begin = 0, .end = 2}, {.phase = Phase::kBackward, .begin = 2, .end = 3}};
     p->storages[0].last = p->storages[1].first = p->storages[1].last = 2;
     p->updates = {0};
@@ -101,10 +101,10 @@ TEST(VerifyPlanTest, StatesAreUpdatedOnceInForwardAfterTheirReaders) {
     });
   };
   expect("auxiliary state 1, which is updated, does not exist", [](Plan* p) { p->updates = {1}; });
-  expect("step 1 updates state \"s\" unasked or again", [](Plan* p) { p->updates.clear(); });
-  expect("step 1 updates state \"s\" in backward", [](Plan* p) { p->segments[0].end = p->segments[1].begin = 1; });
-  expect("step 2 reads state \"s\" after it was updated", [](Plan* p) { p->steps[2].inputs[0] = 3; });
-  expect("nothing updates state \"s\"", [](Plan* p) { p->steps[1].outputs[0] = -1; });
+  expect("call 1 updates state \"s\" unasked or again", [](Plan* p) { p->updates.clear(); });
+  expect("call 1 updates state \"s\" in backward", [](Plan* p) { p->segments[0].end = p->segments[1].begin = 1; });
+  expect("call 2 reads state \"s\" after it was updated", [](Plan* p) { p->calls[2].inputs[0] = 3; });
+  expect("nothing updates state \"s\"", [](Plan* p) { p->calls[1].outputs[0] = -1; });
 }
 
 TEST(VerifyPlanTest, ExchangesStayInTheArena) {
@@ -112,7 +112,7 @@ TEST(VerifyPlanTest, ExchangesStayInTheArena) {
                [](Plan* p) { p->segments[1].exchanges = {{.input = 1, .output = 2}}; });
 }
 
-// An exchange behind the last step reads its input: that step must not work in it.
+// An exchange behind the last call reads its input: that call must not work in it.
 TEST(PlanMemoryTest, TheLastStepKeepsWhatAnExchangeReads) {
   Program program;
   Plan& p = program.plan;
@@ -121,7 +121,7 @@ TEST(PlanMemoryTest, TheLastStepKeepsWhatAnExchangeReads) {
               {.name = "a", .type = kType, .place = Place::kArena},
               {.name = "b", .type = kType, .place = Place::kArena},
               {.name = "sum", .type = kType, .place = Place::kArena}};
-  p.steps = {{.op = "Relu", .node = "a", .inputs = {0}, .outputs = {1}},
+  p.calls = {{.op = "Relu", .node = "a", .inputs = {0}, .outputs = {1}},
              {.op = "Exp", .node = "b", .inputs = {1}, .outputs = {2}}};
   p.segments = {{.phase = Phase::kForward, .begin = 0, .end = 2, .exchanges = {{.input = 1, .output = 3}}}};
   p.outputs = {{"b", 2}, {"sum", 3}};
@@ -136,11 +136,11 @@ TEST(MemoryPlanTest, AnyLifetimes) {
   PhiloxStream random(1, "lifetimes");
   for (int trial = 0; trial < 200; ++trial) {
     std::vector<PlanStorage> storages(1 + random.Below(40));
-    const uint64_t steps = 1 + random.Below(30);
+    const uint64_t calls = 1 + random.Below(30);
     int64_t total = 0;
     for (PlanStorage& s : storages) {
-      s.first = static_cast<int>(random.Below(steps));
-      s.last = s.first + static_cast<int>(random.Below(steps - static_cast<uint64_t>(s.first)));
+      s.first = static_cast<int>(random.Below(calls));
+      s.last = s.first + static_cast<int>(random.Below(calls - static_cast<uint64_t>(s.first)));
       s.bytes = static_cast<int64_t>(random.Below(1000));
       total += (s.bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
     }
@@ -163,7 +163,7 @@ TEST(MemoryPlanTest, AnyLifetimes) {
   }
 }
 
-// The report's peak is that of the step where most is alive, counted one by one.
+// The report's peak is that of the call where most is alive, counted one by one.
 TEST(MemoryPlanTest, TheReportFindsTheFullestStep) {
   Plan plan = SmallPlan();
   plan.storages[0].bytes = 100;
@@ -171,7 +171,7 @@ TEST(MemoryPlanTest, TheReportFindsTheFullestStep) {
   EXPECT_EQ(report.activations, 128);
   EXPECT_EQ(report.workspace, 64);
   EXPECT_EQ(report.gradients, 16);
-  plan.steps[1].scratch = -1;
+  plan.calls[1].scratch = -1;
   plan.storages.pop_back();
   report = ReportMemory(plan);
   EXPECT_EQ(report.activations, 128);

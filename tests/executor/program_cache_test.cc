@@ -7,7 +7,7 @@ namespace {
 
 std::shared_ptr<const Program> ProgramOf(int steps) {
   auto program = std::make_shared<Program>();
-  program->plan.steps.resize(static_cast<size_t>(steps));
+  program->plan.calls.resize(static_cast<size_t>(steps));
   return program;
 }
 

@@ -35,7 +35,7 @@ nlohmann::json ToJson(const ModelBenchResult& r) {
                          {"arena_bytes", r.arena_bytes},
                          {"peak_live_bytes", r.peak_live_bytes},
                          {"plans_equal", r.plans_equal},
-                         {"steps", r.steps_in_plan},
+                         {"steps", r.calls_in_plan},
                          {"reorders", r.reorders}};
   for (const KernelTime& k : r.kernels)
     json["kernels"].push_back(
@@ -55,7 +55,7 @@ void Print(const ModelBenchResult& r) {
       "live; bind {:.0f} ms; {} steps, {} reorders; plans of two binds {}\n",
       r.allocations_ours, r.allocations_libraries, r.page_faults, static_cast<double>(r.arena_bytes) / mib,
       static_cast<double>(r.arena_bytes) / static_cast<double>(std::max<int64_t>(1, r.peak_live_bytes)), r.bind_ms,
-      r.steps_in_plan, r.reorders, r.plans_equal ? "equal" : "DIFFER");
+      r.calls_in_plan, r.reorders, r.plans_equal ? "equal" : "DIFFER");
   for (const KernelTime& k : r.kernels)
     fmt::print("          {:9.4f} ms  {:24} {:32} {}\n", k.milliseconds, k.op, k.node, k.implementation);
 }

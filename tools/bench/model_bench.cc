@@ -74,7 +74,7 @@ Bound Bind(const ModelBenchOptions& o) {
 }
 
 void WaitForStep(const Bound& b) {
-  for (const auto& p : b.group->step().participants()) b.group->engine()->Wait(p.replica->arena()->var());
+  for (const auto& p : b.group->step().participants()) b.group->engine()->Wait(p.executor->arena()->var());
   if (b.updater)
     for (const auto& block : b.group->store().blocks())
       for (const Tensor& values : block.values) values.Wait();
@@ -95,22 +95,22 @@ double TimedStep(const Bound& b, std::vector<std::vector<double>>* times) {
   Engine& engine = *b.group->engine();
   const auto& participants = b.group->step().participants();
   std::vector<std::vector<int64_t>> nanoseconds;
-  for (const auto& p : participants) nanoseconds.emplace_back(p.bound->plan().steps.size(), 0);
+  for (const auto& p : participants) nanoseconds.emplace_back(p.bound->plan().calls.size(), 0);
   // The same segments on the same workers, at the same time; no exchange lies between them in these models.
   for (size_t s = 0; s < participants[0].bound->plan().segments.size(); ++s) {
     for (size_t k = 0; k < participants.size(); ++k) {
       const auto& p = participants[k];
       engine.Push({.name = "timed",
-                   .device = p.replica->device(),
+                   .device = p.executor->device(),
                    .reads = {},
-                   .writes = {p.replica->arena()->var()},
+                   .writes = {p.executor->arena()->var()},
                    .updates = {},
                    .run = [instance = p.bound->instance, s, out = &nanoseconds[k]](const OpContext&) {
                      instance->Run(static_cast<int>(s), out);
                    }});
     }
   }
-  for (const auto& p : participants) engine.Wait(p.replica->arena()->var());
+  for (const auto& p : participants) engine.Wait(p.executor->arena()->var());
   double slowest = 0;
   for (const auto& list : nanoseconds) {
     double sum = 0;
@@ -137,7 +137,7 @@ ModelBenchResult RunModelBench(const ModelBenchOptions& options) {
   result.threads = b.group->threads_per_device();
   for (int i = 0; i < options.warmup; ++i) Step(b);
   const Plan& plan = b.group->plan();
-  std::vector<std::vector<double>> times(plan.steps.size());
+  std::vector<std::vector<double>> times(plan.calls.size());
   std::vector<double> whole, kernels, ratios;
   Allocations allocations{};
   int64_t faults = 0;
@@ -168,11 +168,11 @@ ModelBenchResult RunModelBench(const ModelBenchOptions& options) {
   result.page_faults = static_cast<double>(faults) / options.steps;
   result.arena_bytes = plan.arena_bytes;
   result.peak_live_bytes = plan.peak_live_bytes;
-  result.steps_in_plan = static_cast<int>(plan.steps.size());
-  for (size_t i = 0; i < plan.steps.size(); ++i) {
-    result.reorders += plan.steps[i].op == "Reorder";
+  result.calls_in_plan = static_cast<int>(plan.calls.size());
+  for (size_t i = 0; i < plan.calls.size(); ++i) {
+    result.reorders += plan.calls[i].op == "Reorder";
     if (options.per_kernel)
-      result.kernels.push_back({plan.steps[i].op, plan.steps[i].node, plan.steps[i].implementation, Median(times[i])});
+      result.kernels.push_back({plan.calls[i].op, plan.calls[i].node, plan.calls[i].implementation, Median(times[i])});
   }
   result.plans_equal = Bind(options).group->plan() == plan;
   return result;

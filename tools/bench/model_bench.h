@@ -38,7 +38,7 @@ struct ModelBenchResult {
   double allocations_ours = 0, allocations_libraries = 0, page_faults = 0;  // per step
   int64_t arena_bytes = 0, peak_live_bytes = 0;
   bool plans_equal = false;  // of two binds
-  int steps_in_plan = 0, reorders = 0;
+  int calls_in_plan = 0, reorders = 0;
   std::vector<KernelTime> kernels = {};
 };
 

@@ -1,4 +1,4 @@
-#include "executor/group/replica.h"
+#include "executor/group/device_executor.h"
 
 #include <algorithm>
 #include <cstring>
@@ -7,13 +7,13 @@
 
 namespace bindery {
 
-Replica::Replica(std::shared_ptr<Engine> engine, std::shared_ptr<ParameterStore> store, int index,
-                 std::shared_ptr<Arena> arena)
+DeviceExecutor::DeviceExecutor(std::shared_ptr<Engine> engine, std::shared_ptr<ParameterStore> store, int index,
+                               std::shared_ptr<Arena> arena)
     : engine_(std::move(engine)), store_(std::move(store)), index_(index), device_(store_->devices()[index]),
       arena_(std::move(arena)), inputs_{.var = engine_->NewVar()}, input_gradients_{.var = engine_->NewVar()},
       landed_(engine_->NewVar()), step_(DefaultStorage()->Allocate(device_, sizeof(StepBlock))) {}
 
-Replica::~Replica() {
+DeviceExecutor::~DeviceExecutor() {
   try {
     WaitIdle();
   } catch (...) {
@@ -21,11 +21,11 @@ Replica::~Replica() {
   }
 }
 
-void Replica::WaitIdle() const {
+void DeviceExecutor::WaitIdle() const {
   for (const VarPtr& var : {arena_->var(), landed_, inputs_.var, input_gradients_.var}) engine_->WaitIdle(var);
 }
 
-void Replica::Reserve(Arrays* arrays, int argument, int64_t bytes) {
+void DeviceExecutor::Reserve(Arrays* arrays, int argument, int64_t bytes) {
   std::vector<Buffer>& buffers = arrays->buffers;
   if (buffers.size() <= static_cast<size_t>(argument)) buffers.resize(static_cast<size_t>(argument) + 1);
   if (buffers[argument].chunk && buffers[argument].bytes >= bytes) return;
@@ -36,7 +36,7 @@ void Replica::Reserve(Arrays* arrays, int argument, int64_t bytes) {
   ++addresses_version_;
 }
 
-std::shared_ptr<Chunk> Replica::NewZeros(int64_t bytes, const VarPtr& var) const {
+std::shared_ptr<Chunk> DeviceExecutor::NewZeros(int64_t bytes, const VarPtr& var) const {
   std::shared_ptr<Chunk> chunk = DefaultStorage()->Allocate(device_, bytes);
   if (HostAddressable(device_)) {
     std::memset(chunk->data(), 0, static_cast<size_t>(bytes));  // nobody else knows this memory yet
@@ -53,7 +53,7 @@ std::shared_ptr<Chunk> Replica::NewZeros(int64_t bytes, const VarPtr& var) const
   return chunk;
 }
 
-std::shared_ptr<const BoundProgram> Replica::Bind(const std::shared_ptr<const Program>& program) {
+std::shared_ptr<const BoundProgram> DeviceExecutor::Bind(const std::shared_ptr<const Program>& program) {
   std::erase_if(bound_, [](const auto& bound) { return bound.expired(); });
   for (const auto& known : bound_) {
     if (auto bound = known.lock(); bound->program == program) return bound;
@@ -69,7 +69,7 @@ std::shared_ptr<const BoundProgram> Replica::Bind(const std::shared_ptr<const Pr
   if (plan.arena_bytes > arena_->committed()) {
     WaitIdle();
     int threads = 1;
-    for (const PlanStep& step : plan.steps) threads = std::max(threads, step.threads);
+    for (const PlanCall& call : plan.calls) threads = std::max(threads, call.threads);
     arena_->Grow(plan.arena_bytes, threads);
   }
 
@@ -118,7 +118,7 @@ std::shared_ptr<const BoundProgram> Replica::Bind(const std::shared_ptr<const Pr
   return bound;
 }
 
-StepParts Replica::SegmentParts(const BoundProgram& bound) const {
+StepParts DeviceExecutor::SegmentParts(const BoundProgram& bound) const {
   const Plan& plan = bound.plan();
   StepParts parts;
   for (int s = 0; s < static_cast<int>(plan.segments.size()); ++s) {
@@ -154,7 +154,7 @@ StepParts Replica::SegmentParts(const BoundProgram& bound) const {
   return parts;
 }
 
-StepParts Replica::LoadParts(const BoundProgram& bound, SampleRange range) {
+StepParts DeviceExecutor::LoadParts(const BoundProgram& bound, SampleRange range) {
   std::vector<InputSlot> data, labels;
   const std::vector<PlanArgument>& arguments = bound.plan().arguments;
   for (size_t i = 0; i < arguments.size(); ++i) {
@@ -178,7 +178,7 @@ StepParts Replica::LoadParts(const BoundProgram& bound, SampleRange range) {
   return loader.Parts(landed_, inputs_.var);
 }
 
-Tensor Replica::ArrayOf(const Arrays& arrays, const BoundProgram& bound, int argument) const {
+Tensor DeviceExecutor::ArrayOf(const Arrays& arrays, const BoundProgram& bound, int argument) const {
   const PlanArgument& a = bound.plan().arguments[argument];
   if (arrays.buffers.size() <= static_cast<size_t>(argument) || !arrays.buffers[argument].chunk) {
     Throw("{} for \"{}\"", &arrays == &inputs_ ? "there is no array" : "no gradient is asked", a.name);
@@ -187,13 +187,15 @@ Tensor Replica::ArrayOf(const Arrays& arrays, const BoundProgram& bound, int arg
   return Tensor(engine_, device_, a.type.dtype, a.type.shape, chunk->data(), chunk, arrays.var);
 }
 
-Tensor Replica::Input(const BoundProgram& bound, int argument) const { return ArrayOf(inputs_, bound, argument); }
+Tensor DeviceExecutor::Input(const BoundProgram& bound, int argument) const {
+  return ArrayOf(inputs_, bound, argument);
+}
 
-Tensor Replica::InputGradient(const BoundProgram& bound, int argument) const {
+Tensor DeviceExecutor::InputGradient(const BoundProgram& bound, int argument) const {
   return ArrayOf(input_gradients_, bound, argument);
 }
 
-void Replica::ZeroInputGradients() {
+void DeviceExecutor::ZeroInputGradients() {
   if (input_gradients_.buffers.empty()) return;
   if (!zero_input_gradients_) {
     std::vector<Buffer> buffers = input_gradients_.buffers;
@@ -213,7 +215,7 @@ void Replica::ZeroInputGradients() {
   engine_->Push(zero_input_gradients_);
 }
 
-void Replica::CheckFresh(const char* what) const {
+void DeviceExecutor::CheckFresh(const char* what) const {
   if (generation_ == 0) Throw("{}: nothing has run yet; call Forward first", what);
   if (generation_ != arena_->generation()) {
     Throw(
@@ -223,12 +225,12 @@ void Replica::CheckFresh(const char* what) const {
   }
 }
 
-Tensor Replica::Value(const BoundProgram& bound, int value) const {
+Tensor DeviceExecutor::Value(const BoundProgram& bound, int value) const {
   const ValueType& type = bound.plan().values[value].type;
   return Tensor(engine_, device_, type.dtype, type.shape, bound.instance->AddressOf(value), arena_, arena_->var());
 }
 
-Tensor Replica::CopyOutput(const BoundProgram& bound, int i) const {
+Tensor DeviceExecutor::CopyOutput(const BoundProgram& bound, int i) const {
   CheckFresh("outputs");
   const Tensor inside = Value(bound, bound.plan().outputs[i].value);
   Tensor copy(engine_, device_, inside.dtype(), inside.shape());

@@ -1,6 +1,6 @@
-// Replica: one device's side of a bound symbol. It owns the input arrays and their gradients, shares the parameters
-// (ParameterStore) and the arena, and binds programs to them. A group runs one for each of its devices
-// (executor/group/step.h).
+// DeviceExecutor: what binds and runs programs on one device. It owns the input arrays and their gradients, shares the
+// parameters (ParameterStore) and the arena, and binds programs to them. A group has one for each of its devices
+// (executor/group/step.h); an Executor (executor/executor.h) is a group of one.
 //
 // What it runs are parts of a step on its device: one that loads the inputs, one per segment. Not thread safe.
 #pragma once
@@ -20,7 +20,7 @@
 
 namespace bindery {
 
-// A program bound to a replica's addresses.
+// A program bound to one device's addresses.
 struct BoundProgram {
   std::shared_ptr<const Program> program;
   std::shared_ptr<const Instance> instance;
@@ -32,13 +32,13 @@ struct BoundProgram {
   const Plan& plan() const { return program->plan; }
 };
 
-class Replica {
+class DeviceExecutor {
  public:
-  Replica(std::shared_ptr<Engine> engine, std::shared_ptr<ParameterStore> store, int index,
-          std::shared_ptr<Arena> arena);
-  ~Replica();  // waits for what it pushed
+  DeviceExecutor(std::shared_ptr<Engine> engine, std::shared_ptr<ParameterStore> store, int index,
+                 std::shared_ptr<Arena> arena);
+  ~DeviceExecutor();  // waits for what it pushed
 
-  // The program bound to this replica's arrays, for as long as somebody holds it; grows the arena and the input arrays
+  // The program bound to this device's arrays, for as long as somebody holds it; grows the arena and the input arrays
   // as needed (waits then).
   std::shared_ptr<const BoundProgram> Bind(const std::shared_ptr<const Program>& program);
 
@@ -54,7 +54,7 @@ class Replica {
   Device device() const { return device_; }
   int index() const { return index_; }
   const std::shared_ptr<Arena>& arena() const { return arena_; }
-  // Of the last forward; values in the arena are this replica's while it equals arena()->generation().
+  // Of the last forward; values in the arena are this device's while it equals arena()->generation().
   uint64_t generation() const { return generation_; }
 
   // Plain arrays, by position of the argument, of the shape that `bound` has them in. Inputs, states, head gradients.
@@ -65,7 +65,7 @@ class Replica {
   // A copy of output `i` of the last run, in a tensor of its own.
   Tensor CopyOutput(const BoundProgram& bound, int i) const;
   void ZeroInputGradients();
-  // Throws Error unless the arena still holds this replica's values.
+  // Throws Error unless the arena still holds this device's values.
   void CheckFresh(const char* what) const;
 
  private:
