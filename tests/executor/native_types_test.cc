@@ -38,7 +38,7 @@ TEST(NativeTypes, EveryCaseInEveryType) {
 TEST(NativeTypes, EveryOperatorInEveryType) {
   for (const OpExample& example : OpExamples()) {
     const int count = static_cast<int>(example.inputs.size());
-    const std::vector<std::string> names = example.op->inputs(example.attrs, count);
+    const std::vector<std::string> names = example.op->inputs.Names(example.attrs, count);
     // A state is read by the family that wrote it: the cases above have both.
     if (std::ranges::find(names, "state") != names.end()) continue;
     const Graph graph = Graph::Of(Group(NodeOf(*example.op, example.attrs, count)));
