@@ -1,8 +1,8 @@
 // The elementwise functions, each told once and compiled for every kind of number: vectors of floats (cpu/simd), the
 // element types (native_functions.h), and what another backend computes with. Included inside a namespace that has, for
-// its types T, Value<T>(c), a constant, Truth<T>(mask), 1 or 0, sum(a, b), where integers wrap around,
-// quotient(a, b), remainder(a, b), and the functions of <cmath>; so it has no include guard and includes nothing. What a function means for graphs is in symbol/ops/elementwise.cc, what fast
-// results are compared with in reference/elementwise.cc.
+// its types T, Value<T>(c), a constant, Truth<T>(mask), 1 or 0, sum(a, b), where integers wrap around, quotient(a, b),
+// remainder(a, b), and the functions of <cmath>; so it has no include guard and includes nothing. What a function means
+// for graphs is in symbol/ops/elementwise.cc, what fast results are compared with in reference/elementwise.cc.
 //
 // `constexpr` lets compilers for accelerators use them there; masks of vectors have no && and ||.
 

@@ -1,4 +1,4 @@
-// vector_math.h for doubles: the library's functions, lane by lane.
+// vector_math.h for doubles, the library's functions lane by lane; no include guard either.
 
 #include "executor/kernels/cpu/simd/vector_math.h"
 
