@@ -32,7 +32,8 @@ void Share(const Value& a, const Value& b, const Kept& kept) {
   a.Carry(b, where);
   b.Carry(a, where);
 }
-// Of no use, not known and not asked for: a kernel gives it an opaque format of the size it needs.
+// A by-product that only kernels can read: this shape and type are nominal, they give it an opaque format of the size
+// that they need.
 void State(Value value);
 inline bool AlwaysView(const ViewContext&) { return true; }
 // Sums and statistics over data of this type: float64 for float64, else float32.
