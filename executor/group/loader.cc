@@ -4,13 +4,30 @@
 
 #include "base/checked.h"
 #include "engine/backend.h"
-#include "executor/group/slice_copy.h"
+#include "engine/kernels/flat.h"
 
 namespace bindery {
 namespace {
 
 constexpr int64_t kAlignment = 64;  // of pieces of staging memory
 constexpr int64_t kBlockBytes = (sizeof(StepBlock) + kAlignment - 1) / kAlignment * kAlignment;
+
+// Rows begin..end-1 of a host array along `axis` (-1: all of it), of `out_dtype` and one behind the other.
+void CopySlice(const HostTensor& in, int axis, int64_t begin, int64_t end, DType out_dtype, void* out) {
+  const Shape& shape = in.shape();
+  const int64_t inner = axis < 0 ? shape.Elements() : shape.CountFrom(axis + 1);
+  const int64_t stride = axis < 0 ? 0 : shape[axis] * inner, first = axis < 0 ? 0 : begin * inner;
+  const int64_t run = axis < 0 ? inner : (end - begin) * inner;
+  for (int64_t i = 0; i < (axis < 0 ? 1 : shape.CountTo(axis)); ++i) {
+    const char* from = static_cast<const char*>(in.raw()) + (i * stride + first) * SizeOf(in.dtype());
+    char* to = static_cast<char*>(out) + i * run * SizeOf(out_dtype);
+    if (in.dtype() == out_dtype) {
+      flat::Copy(from, to, run * SizeOf(out_dtype));
+    } else {
+      flat::Cast(in.dtype(), from, out_dtype, to, run);
+    }
+  }
+}
 
 }  // namespace
 
@@ -44,7 +61,7 @@ void Loader::ForEachHostArray(const StepInput& input, const Visit& visit) const 
 
 void Loader::Cut(const StepInput& input, const HostTensor& source, const InputSlot& slot, void* to) const {
   const SampleRange mine = input.is_cut ? SampleRange{0, range.size()} : range;
-  CopySlice(source.dtype(), source.shape(), source.raw(), slot.axis, mine.begin, mine.end, slot.dtype, to);
+  CopySlice(source, slot.axis, mine.begin, mine.end, slot.dtype, to);
 }
 
 void Loader::Load(const StepInput& input) const {

@@ -5,7 +5,6 @@
 #include "base/error.h"
 #include "engine/backend.h"
 #include "executor/group/device_feed.h"
-#include "executor/group/slice_copy.h"
 
 namespace bindery {
 namespace {
@@ -21,46 +20,41 @@ double PartOf(const SampleRange& range, int64_t samples) {
 
 }  // namespace
 
-Tensor Merger::Merge(std::vector<Tensor> parts, ValueType type, const std::string& rule,
+Tensor Merger::Merge(std::vector<Tensor> parts, const ValueType& type, const std::string& rule,
                      const std::vector<SampleRange>& all_ranges) const {
   const int axis = type.batch_axis;
   if (parts.size() == 1 || (axis < 0 && (rule.empty() || rule == "first"))) return parts[0];
   const Device device = parts[0].device();
-  for (Tensor& part : parts) {
-    if (ShareMemory(part.device(), device)) continue;
-    const Tensor here(engine_, device, part.dtype(), part.shape());
-    here.CopyFrom(part);
-    part = here;
-  }
   const int64_t samples = all_ranges.back().end;
   Shape shape = parts[0].shape();
-  type.shape = shape;
   if (axis >= 0) shape.Set(axis, samples * type.batch_fold.outer * type.batch_fold.inner);
-  const Shape view = axis < 0 ? shape : type.SampleView().With(1, samples);
   const Tensor merged(engine_, device, parts[0].dtype(), shape);
-  Operation operation{
-      .name = "merge", .device = device, .reads = {}, .writes = {merged.var()}, .updates = {}, .run = {}};
-  for (const Tensor& part : parts) (rule == "mean" ? operation.updates : operation.reads).push_back(part.var());
+  if (axis >= 0) {
+    DeviceFeed feed(engine_, device, 0, 1);
+    feed.Add(parts, type, {0, samples}, merged);
+    feed.Push("merge", merged.var());
+    return merged;
+  }
+  Operation operation{.name = "merge", .device = device, .writes = {merged.var()}};
+  for (Tensor& part : parts) {
+    if (!ShareMemory(part.device(), device)) {
+      const Tensor here(engine_, device, part.dtype(), part.shape());
+      here.CopyFrom(part);
+      part = here;
+    }
+    (rule == "mean" ? operation.updates : operation.reads).push_back(part.var());
+  }
   operation.run = [=, ranges = NotEmpty(all_ranges),
                    &flat = Backend::Of(device.kind).flat()](const OpContext& context) {
-    Stream& stream = context.stream;
-    if (axis >= 0) {
-      for (size_t i = 0; i < parts.size(); ++i) {
-        PasteSlice(flat, stream, merged.dtype(), view, merged.address(), 1, ranges[i].begin, ranges[i].end,
-                   parts[i].address());
-      }
-      return;
-    }
-    // sum, or mean weighted by samples
     std::vector<const void*> sources;
     for (size_t i = 0; i < parts.size(); ++i) {
       const Tensor& part = parts[i];
       if (rule == "mean") {
-        flat.Scale(stream, part.dtype(), part.address(), part.elements(), PartOf(ranges[i], samples));
+        flat.Scale(context.stream, part.dtype(), part.address(), part.elements(), PartOf(ranges[i], samples));
       }
       sources.push_back(part.address());
     }
-    flat.Sum(stream, merged.dtype(), sources, merged.address(), merged.elements());
+    flat.Sum(context.stream, merged.dtype(), sources, merged.address(), merged.elements());
   };
   engine_->Push(std::move(operation));
   return merged;

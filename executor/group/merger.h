@@ -21,7 +21,7 @@ class Merger {
 
   // Parts of the devices with samples, in order and private to the caller, to one tensor on the first part's device.
   // `type` tells where their samples are; without a batch axis `rule` says how they are merged ("" as "first").
-  Tensor Merge(std::vector<Tensor> parts, ValueType type, const std::string& rule,
+  Tensor Merge(std::vector<Tensor> parts, const ValueType& type, const std::string& rule,
                const std::vector<SampleRange>& ranges) const;
 
   // Of the last run of a binding. [head][device with samples]; `end` -1: to the last head.
