@@ -12,6 +12,7 @@
 
 #include "engine/engine.h"
 #include "engine/kernels/flat.h"
+#include "engine/kernels/update_loop.h"
 #include "engine/kernels/update_rules.h"
 #include "engine/storage.h"
 #include "engine/team.h"

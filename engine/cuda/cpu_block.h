@@ -2,6 +2,9 @@
 // before the kernels.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
+
 #define __device__  // nvcc's word for what runs on GPUs
 
 namespace bindery::cuda {
@@ -19,11 +22,12 @@ class CpuBlock {
     for (int i = 0; i < threads_; ++i) f(index_ % 2 == 0 ? i : threads_ - 1 - i);
   }
   template <class F>
-  bool Any(const F& f) const {
-    bool any = false;
-    Each([&](int thread) { any |= f(thread); });
-    return any;
+  uint64_t Least(const F& f) const {
+    uint64_t least = ~uint64_t{0};
+    Each([&](int thread) { least = std::min(least, f(thread)); });
+    return least;
   }
+  void SetLeast(uint64_t* address, uint64_t value) const { *address = std::min(*address, value); }
 
  private:
   const int index_, count_, threads_;

@@ -3,9 +3,14 @@
 #include <algorithm>
 #include <cstring>
 #include <initializer_list>
+#include <iterator>
+#include <tuple>
+#include <type_traits>
 
 #include "base/error.h"
 #include "engine/cuda/stream.h"
+#include "engine/kernels/update_loop.h"
+#include "engine/kernels/update_rules.h"
 
 namespace bindery::cuda {
 namespace {
@@ -19,13 +24,39 @@ int32_t UnitOf(std::initializer_list<uint64_t> values) {
   return static_cast<int32_t>(bits & -bits);
 }
 
-void CopyUnless(CudaStream& stream, const uint32_t* unless, const void* in, int64_t in_stride, void* out,
+void CopyUnless(CudaStream& stream, const uint64_t* unless, const void* in, int64_t in_stride, void* out,
                 int64_t out_stride, int64_t rows, int64_t bytes) {
   CopyArgs args{.in = in, .out = out, .rows = rows, .in_stride = in_stride, .out_stride = out_stride, .unless = unless};
   args.unit = UnitOf({Address(in), Address(out), static_cast<uint64_t>(in_stride), static_cast<uint64_t>(out_stride),
                       static_cast<uint64_t>(bytes)});
   args.units = bytes / args.unit;
   stream.Launch(args, rows * args.units);
+}
+
+// Into the stream's word: the index of the first, or kNone.
+void FindNotFinite(CudaStream& stream, DType dtype, const void* in, int64_t n) {
+  const Gpu& gpu = stream.gpu();
+  gpu.Check(gpu.api.memset_d8_async(Address(stream.word()), 0xff, sizeof kNone, stream.Handle()), "cuMemsetD8Async");
+  stream.Launch(FindNotFiniteArgs{.in = in, .n = n, .dtype = dtype, .first = stream.word()}, n);
+}
+
+Statuses Listed(Stream& stream, StepStatuses statuses) {
+  if (statuses.size() > Statuses::kMaxCount) {
+    Throw<DeviceError>("{}: at most {} devices have a say, got {}", stream.device(), Statuses::kMaxCount,
+                       statuses.size());
+  }
+  Statuses listed{.count = static_cast<int32_t>(statuses.size())};
+  std::ranges::copy(statuses, listed.of);
+  return listed;
+}
+
+// The number in update_rules::All of the rule that a kernel for CPUs is of; -1 for another's.
+int32_t RuleOf(UpdateKernel kernel) {
+  return [&]<class... Rules>(std::type_identity<std::tuple<Rules...>>) {
+    const UpdateKernel kernels[] = {UpdateKernelOf<Rules>...};
+    const auto found = std::ranges::find(kernels, kernel);
+    return found == std::end(kernels) ? -1 : static_cast<int32_t>(found - kernels);
+  }(std::type_identity<update_rules::All>());
 }
 
 }  // namespace
@@ -55,9 +86,8 @@ void CudaFlatKernels::CopyFinite(Stream& stream, DType dtype, const void* in, vo
   const int64_t bytes = n * SizeOf(dtype);
   if (!IsFloat(dtype)) return Copy(stream, in, out, bytes);
   CudaStream& s = CudaStreamOf(stream);
-  s.gpu().Check(s.gpu().api.memset_d8_async(Address(s.flag()), 0, sizeof(uint32_t), s.Handle()), "cuMemsetD8Async");
-  s.Launch(FindNotFiniteArgs{.in = in, .n = n, .dtype = dtype, .found = s.flag()}, n);
-  CopyUnless(s, s.flag(), in, 0, out, 0, 1, bytes);
+  FindNotFinite(s, dtype, in, n);
+  CopyUnless(s, s.word(), in, 0, out, 0, 1, bytes);
 }
 
 void CudaFlatKernels::CopyRows(Stream& stream, const void* in, int64_t in_stride, void* out, int64_t out_stride,
@@ -88,6 +118,45 @@ void CudaFlatKernels::Add(Stream& stream, DType dtype, const void* in, void* out
 
 void CudaFlatKernels::Scale(Stream& stream, DType dtype, void* out, int64_t n, double factor) const {
   CudaStreamOf(stream).Launch(ScaleArgs{.out = out, .n = n, .factor = factor, .dtype = dtype}, n);
+}
+
+void CudaFlatKernels::CheckFinite(Stream& stream, DType dtype, const void* in, int64_t n, int64_t place,
+                                  StepStatus* status) const {
+  if (!IsFloat(dtype)) return;
+  CudaStream& s = CudaStreamOf(stream);
+  FindNotFinite(s, dtype, in, n);
+  s.Launch(SetStatusArgs{.in = in, .dtype = dtype, .first = s.word(), .place = place, .status = status}, 1);
+}
+
+void CudaFlatKernels::Update(Stream& stream, const DeviceUpdate& update, const StepRates* rates,
+                             const int64_t* committed, StepStatuses statuses) const {
+  UpdateKernelArgs args{.rule = RuleOf(update.kernel),
+                        .dtype = update.dtype,
+                        .learning_rate = update.args.learning_rate,
+                        .weight_decay = update.args.weight_decay,
+                        .rescale = update.args.rescale,
+                        .clip = update.args.clip,
+                        .gradient = update.gradient,
+                        .weight = update.weight,
+                        .new_weight = update.new_weight,
+                        .n = update.elements,
+                        .rates = rates,
+                        .committed = committed,
+                        .statuses = Listed(stream, statuses)};
+  if (args.rule < 0) Throw<DeviceError>("{}: this update rule has no kernel for GPUs", stream.device());
+  Check(update.args.settings.size() <= std::size(args.settings) && update.num_states <= args.kMaxStates,
+        "built-in rules fit their launch");
+  std::ranges::copy(update.args.settings, args.settings);
+  for (int slot : {0, 1}) std::copy_n(update.states[slot].begin(), update.num_states, args.states[slot]);
+  CudaStreamOf(stream).Launch(args, update.elements);
+}
+
+void CudaFlatKernels::Commit(Stream& stream, StepStatuses statuses, const void* in, void* out, int64_t bytes,
+                             int64_t* committed) const {
+  CommitArgs args{.in = in, .out = out, .committed = committed, .statuses = Listed(stream, statuses)};
+  args.unit = UnitOf({Address(in), Address(out), static_cast<uint64_t>(bytes)});
+  args.units = bytes / args.unit;
+  CudaStreamOf(stream).Launch(args, std::max<int64_t>(args.units, 1));
 }
 
 }  // namespace bindery::cuda

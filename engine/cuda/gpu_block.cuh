@@ -1,6 +1,8 @@
 // The blocks of a GPU (kernels_body.h).
 #pragma once
 
+#include <cstdint>
+
 namespace bindery::cuda {
 
 struct GpuBlock {
@@ -13,9 +15,23 @@ struct GpuBlock {
     f(static_cast<int>(threadIdx.x));
     __syncthreads();
   }
+  // Of whole warps.
   template <class F>
-  __device__ bool Any(const F& f) const {
-    return __syncthreads_or(f(static_cast<int>(threadIdx.x))) != 0;
+  __device__ uint64_t Least(const F& f) const {
+    __shared__ uint64_t of_warps[32];
+    uint64_t least = f(static_cast<int>(threadIdx.x));
+    for (int step = 16; step > 0; step /= 2) {
+      const uint64_t other = __shfl_down_sync(~0u, least, step);
+      least = other < least ? other : least;
+    }
+    if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = least;
+    __syncthreads();
+    for (unsigned warp = 0; warp < blockDim.x / 32; ++warp) least = of_warps[warp] < least ? of_warps[warp] : least;
+    __syncthreads();
+    return least;
+  }
+  __device__ void SetLeast(uint64_t* address, uint64_t value) const {
+    atomicMin(reinterpret_cast<unsigned long long*>(address), static_cast<unsigned long long>(value));
   }
 };
 

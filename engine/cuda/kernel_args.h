@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "base/dtype.h"
+#include "engine/kernels/update.h"
 
 namespace bindery::cuda {
 
@@ -27,14 +28,17 @@ struct FillArgs {
   void Addresses(const auto& visit) { visit(out); }
 };
 
-// `rows` runs of `units` units each, `in_stride` and `out_stride` bytes apart; nothing if *unless is not 0.
+// No element: where the index of one is looked for.
+inline constexpr uint64_t kNone = ~uint64_t{0};
+
+// `rows` runs of `units` units each, `in_stride` and `out_stride` bytes apart; nothing if *unless is not kNone.
 struct CopyArgs {
   static constexpr const char* kName = "bindery_copy";
   const void* in = nullptr;
   void* out = nullptr;
   int64_t rows = 1, units = 0, in_stride = 0, out_stride = 0;
   int32_t unit = 1;
-  const uint32_t* unless = nullptr;  // may be null
+  const uint64_t* unless = nullptr;  // may be null
   void Addresses(const auto& visit) {
     visit(in);
     visit(out);
@@ -78,20 +82,91 @@ struct ScaleArgs {
   void Addresses(const auto& visit) { visit(out); }
 };
 
-// *found = 1 if some element is infinite or not a number; else it stays as it is.
+// *first becomes the index of the first element that is infinite or not a number, if that is less.
 struct FindNotFiniteArgs {
   static constexpr const char* kName = "bindery_find_not_finite";
   const void* in = nullptr;
   int64_t n = 0;
   DType dtype = {};
-  uint32_t* found = nullptr;
+  uint64_t* first = nullptr;
   void Addresses(const auto& visit) {
     visit(in);
-    visit(found);
+    visit(first);
+  }
+};
+
+// If *first is an element of `in` and the status is good, it becomes that element's. One thread.
+struct SetStatusArgs {
+  static constexpr const char* kName = "bindery_set_status";
+  const void* in = nullptr;
+  DType dtype = {};
+  const uint64_t* first = nullptr;
+  int64_t place = 0;
+  StepStatus* status = nullptr;
+  void Addresses(const auto& visit) {
+    visit(in);
+    visit(first);
+    visit(status);
+  }
+};
+
+struct Statuses {
+  static constexpr int kMaxCount = 128;
+  const StepStatus* of[kMaxCount] = {};
+  int32_t count = 0;
+  void Addresses(const auto& visit) {
+    for (int32_t i = 0; i < count; ++i) visit(of[i]);
+  }
+};
+
+// An update by the rule of this number in update_rules::All: DeviceUpdate, flat.
+struct UpdateKernelArgs {
+  static constexpr const char* kName = "bindery_update";
+  static constexpr int kMaxStates = 2, kMaxSettings = 4;
+  int32_t rule = 0;
+  DType dtype = {};
+  double learning_rate = 0, weight_decay = 0, rescale = 1, clip = 0;
+  double settings[kMaxSettings] = {};
+  const void* gradient = nullptr;
+  const void* weight = nullptr;
+  void* new_weight = nullptr;
+  void* states[2][kMaxStates] = {};
+  int64_t n = 0;
+  const StepRates* rates = nullptr;
+  const int64_t* committed = nullptr;
+  Statuses statuses = {};
+  void Addresses(const auto& visit) {
+    visit(gradient);
+    visit(weight);
+    visit(new_weight);
+    for (auto& slot : states) {
+      for (void*& state : slot) visit(state);
+    }
+    visit(rates);
+    visit(committed);
+    statuses.Addresses(visit);
+  }
+};
+
+// If all statuses are good: out = in, and one more in *committed, which may be null.
+struct CommitArgs {
+  static constexpr const char* kName = "bindery_commit";
+  const void* in = nullptr;
+  void* out = nullptr;
+  int64_t units = 0;
+  int32_t unit = 1;
+  int64_t* committed = nullptr;
+  Statuses statuses = {};
+  void Addresses(const auto& visit) {
+    visit(in);
+    visit(out);
+    visit(committed);
+    statuses.Addresses(visit);
   }
 };
 
 // All kernels that there are.
-using AllKernels = std::tuple<FillArgs, CopyArgs, CastArgs, SumArgs, ScaleArgs, FindNotFiniteArgs>;
+using AllKernels = std::tuple<FillArgs, CopyArgs, CastArgs, SumArgs, ScaleArgs, FindNotFiniteArgs, SetStatusArgs,
+                              UpdateKernelArgs, CommitArgs>;
 
 }  // namespace bindery::cuda

@@ -185,15 +185,15 @@ class CudaStream::Batch final : public Fence, public std::enable_shared_from_thi
 
 CudaStream::CudaStream(Gpu& gpu, Lane lane)
     : Stream(gpu.device, lane), gpu_(gpu), progress_(std::make_shared<Progress>(gpu, lane)),
-      flag_(static_cast<uint32_t*>(gpu.Allocate(sizeof(uint32_t)))) {
-  if (!flag_) Throw<DeviceError>("{}: no memory for a stream", gpu.device);
+      word_(static_cast<uint64_t*>(gpu.Allocate(sizeof(uint64_t)))) {
+  if (!word_) Throw<DeviceError>("{}: no memory for a stream", gpu.device);
   gpu_.Add(this);
 }
 
 CudaStream::~CudaStream() {
   Synchronize();
   gpu_.Remove(this);
-  gpu_.Free(flag_);
+  gpu_.Free(word_);
 }
 
 std::exception_ptr CudaStream::Begin(const std::string&, std::span<const FenceUse> uses) {

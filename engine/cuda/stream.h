@@ -36,7 +36,7 @@ class CudaStream final : public Stream {
     LaunchKernel(gpu_.Kernel<Args>(), Args::kName, arguments, threads, what);
   }
   void Keep(std::shared_ptr<const void> object);  // until that work is done
-  uint32_t* flag() const { return flag_; }        // a word of device memory, for whoever works on the stream now
+  uint64_t* word() const { return word_; }        // of device memory, for whoever works on the stream now
   Gpu& gpu() const { return gpu_; }
 
  private:
@@ -49,7 +49,7 @@ class CudaStream final : public Stream {
 
   Gpu& gpu_;
   std::shared_ptr<Progress> progress_;
-  uint32_t* flag_ = nullptr;
+  uint64_t* word_ = nullptr;
   uint64_t issued_ = 0;          // pieces so far
   std::shared_ptr<Batch> open_;  // between Begin and End
   mutable std::mutex mutex_;

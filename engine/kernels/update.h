@@ -26,6 +26,9 @@ struct UpdateArgs {
   std::span<const double> settings = {};  // the rule's own, in its order
 };
 
+// What a rule computes of them, once for all elements.
+using UpdateNumbers = std::array<double, 8>;
+
 // Equal ranges of flat arrays of float32 or float64. The new weight and states may be written over the old, or to
 // arrays of their own that overlap nothing.
 struct UpdateArrays {

@@ -4,10 +4,10 @@
 //   struct Momentum {
 //     static constexpr int kStates = 1;
 //     // The numbers that Step reads, computed once, in double.
-//     static UpdateNumbers Prepare(const UpdateArgs& a) { return {a.learning_rate, a.weight_decay, a.settings[0]}; }
+//     static constexpr UpdateNumbers Prepare(const UpdateArgs& a) { return {a.learning_rate, a.weight_decay, a.settings[0]}; }
 //     // One element. T: float or double, and on other devices their kinds of numbers.
 //     template <class T>
-//     [[gnu::always_inline]] static void Step(const T* c, T g, T& w, T* s) {
+//     [[gnu::always_inline]] static constexpr void Step(const T* c, T g, T& w, T* s) {
 //       s[0] = c[2] * s[0] - c[0] * (g + c[1] * w);
 //       w += s[0];
 //     }
@@ -26,8 +26,6 @@
 #include "engine/team.h"
 
 namespace bindery {
-
-using UpdateNumbers = std::array<double, 8>;
 
 namespace flat {
 

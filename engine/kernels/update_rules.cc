@@ -1,5 +1,7 @@
 #include "engine/kernels/update_rules.h"
 
+#include "engine/kernels/update_loop.h"
+
 namespace bindery {
 
 const std::vector<UpdateRule>& UpdateRules() {

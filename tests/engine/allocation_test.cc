@@ -9,6 +9,7 @@
 
 #include "engine/engine.h"
 #include "engine/kernels/flat.h"
+#include "engine/kernels/update_loop.h"
 #include "engine/kernels/update_rules.h"
 #include "engine/team.h"
 

@@ -7,9 +7,11 @@
 
 #include "engine/backend.h"
 #include "engine/fetch.h"
+#include "engine/kernels/update_loop.h"
 #include "engine/kernels/update_rules.h"
 #include "engine/sim/sim.h"
 #include "tests/message_of.h"
+#include "tests/test_device.h"
 
 namespace bindery {
 namespace {
@@ -45,9 +47,8 @@ class DeviceUpdateTest : public testing::TestWithParam<Device> {
 
   const std::shared_ptr<Engine> engine_ = MakeThreadedEngine();
 };
-INSTANTIATE_TEST_SUITE_P(Devices, DeviceUpdateTest, testing::Values(Cpu(0), Sim(0)), [](const auto& info) {
-  return std::string(info.param.kind == DeviceKind::kCpu ? "cpu" : "sim");
-});
+INSTANTIATE_TEST_SUITE_P(Devices, DeviceUpdateTest, testing::Values(TestDevice()),
+                         [](const auto& info) { return ToString(info.param.kind); });
 
 TEST_P(DeviceUpdateTest, TheStatusIsOfTheFirstBadValue) {
   std::vector<double> values(100'000, 1);

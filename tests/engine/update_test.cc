@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "engine/kernels/update_loop.h"
 #include "engine/kernels/update_rules.h"
 #include "tests/engine/flat_helpers.h"
 

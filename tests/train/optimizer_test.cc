@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/philox.h"
+#include "engine/kernels/update_loop.h"
 #include "engine/kernels/update_rules.h"
 #include "tests/message_of.h"
 #include "train/optimizers/multipliers.h"

@@ -12,6 +12,7 @@
 #include "engine/cuda/cpu_block.h"
 #include "engine/cuda/kernels_body.h"
 #include "engine/kernels/flat.h"
+#include "engine/kernels/update_loop.h"
 
 namespace bindery {
 namespace {
@@ -83,7 +84,7 @@ TEST(CudaKernelsTest, CopiesRowsUnlessTold) {
     for (const Launch& launch : kLaunches) {
       const int64_t rows = 5, units = 7, stride = 11 * unit;
       Values in = Numbers(DType::kUInt8, 2 * rows * stride, 0, 1), out(DType::kUInt8, rows * stride);
-      const uint32_t found = 1, not_found = 0;
+      const uint64_t found = 1, not_found = cuda::kNone;
       cuda::CopyArgs args{.in = in.data(),
                           .out = out.data(),
                           .rows = rows,
@@ -166,15 +167,121 @@ TEST(CudaKernelsTest, FindsWhatIsNotFinite) {
       for (const double bad : {0.0, HUGE_VAL, -HUGE_VAL, std::nan("")}) {
         Values in(dtype, n);
         flat::Fill(dtype, in.data(), n, dtype == DType::kFloat16 ? 65504 : 3e38);  // the largest are fine
-        Dispatch(dtype, [&]<class T>() { reinterpret_cast<T*>(in.data())[n / 2] = StoreDouble<T>(bad); });
+        Dispatch(dtype, [&]<class T>() {
+          for (const int64_t i : {n / 2, n - 1}) reinterpret_cast<T*>(in.data())[i] = StoreDouble<T>(bad);
+        });
+        const bool all = flat::AllFinite(dtype, in.data(), n);
         for (const Launch& launch : kLaunches) {
-          uint32_t found = 0;
-          RunOnCpu(cuda::FindNotFiniteArgs{.in = in.data(), .n = n, .dtype = dtype, .found = &found}, launch.blocks,
+          uint64_t first = cuda::kNone;
+          RunOnCpu(cuda::FindNotFiniteArgs{.in = in.data(), .n = n, .dtype = dtype, .first = &first}, launch.blocks,
                    launch.threads);
-          EXPECT_EQ(found == 0, flat::AllFinite(dtype, in.data(), n)) << ToString(dtype) << " " << n << " " << bad;
+          EXPECT_EQ(first, all ? cuda::kNone : static_cast<uint64_t>(n / 2)) << ToString(dtype) << " " << n;
+          StepStatus status, expected;
+          flat::CheckFinite(dtype, in.data(), n, 7, &expected);
+          const cuda::SetStatusArgs set{
+              .in = in.data(), .dtype = dtype, .first = &first, .place = 7, .status = &status};
+          RunOnCpu(set, 1, launch.threads);
+          EXPECT_EQ(status.kind, expected.kind);
+          EXPECT_EQ(status.place, expected.place);
+          EXPECT_EQ(status.element, expected.element);
+          EXPECT_TRUE(status.value == expected.value || std::isnan(expected.value)) << status.value;
         }
       }
     }
+  }
+}
+
+TEST(CudaKernelsTest, UpdatesByEveryRule) {
+  const double settings[] = {0.9, 0.99, 1e-8, 0};
+  const StepStatus good, bad{.kind = StepStatus::kNotFinite};
+  const StepRates rates{.learning_rate = 0.5, .rescale = 0.3, .step = 4};
+  const int64_t committed = 5;
+  const auto check = [&]<class Rule>(int32_t rule, DType dtype, int64_t n, const Launch& launch, double clip) {
+    Values gradient = Numbers(dtype, n, 0, 4), weight = Numbers(dtype, n, 0, 5);
+    for (Values* values : {&gradient, &weight}) {
+      Dispatch(dtype, [&]<class T>() {
+        T* const element = reinterpret_cast<T*>(values->data());
+        for (int64_t i = 0; i < n; ++i) element[i] = std::isfinite(LoadDouble(element[i])) ? element[i] : T(1);
+      });
+    }
+    std::vector<Values> states[2], expected_states[2];
+    cuda::UpdateKernelArgs args{.rule = rule,
+                                .dtype = dtype,
+                                .learning_rate = 0.1,
+                                .weight_decay = 0.01,
+                                .rescale = 2,
+                                .clip = clip,
+                                .gradient = gradient.data(),
+                                .weight = weight.data(),
+                                .n = n,
+                                .rates = &rates,
+                                .committed = &committed,
+                                .statuses = {.of = {&good, &bad}, .count = 2}};
+    DeviceUpdate update{
+        .kernel = UpdateKernelOf<Rule>,
+        .dtype = dtype,
+        .args = {.learning_rate = 0.1, .weight_decay = 0.01, .rescale = 2, .clip = clip, .settings = settings},
+        .gradient = gradient.data(),
+        .weight = weight.data(),
+        .num_states = Rule::kStates,
+        .elements = n};
+    std::ranges::copy(settings, args.settings);
+    for (size_t slot = 0; slot < 2; ++slot) {
+      for (int k = 0; k < Rule::kStates; ++k) {
+        Values zeros(dtype, n);
+        flat::Fill(dtype, zeros.data(), n, 0.25 * static_cast<double>(slot));
+        states[slot].push_back(zeros);
+        expected_states[slot].push_back(zeros);
+      }
+      for (size_t k = 0; k < Rule::kStates; ++k) {
+        args.states[slot][k] = states[slot][k].data();
+        update.states[slot][k] = expected_states[slot][k].data();
+      }
+    }
+    Values actual(dtype, n), expected(dtype, n);
+    args.new_weight = actual.data();
+    update.new_weight = expected.data();
+    RunOnCpu(args, launch.blocks, launch.threads);
+    EXPECT_EQ(actual, expected);  // a status was bad
+    args.statuses.count = 1;
+    RunOnCpu(args, launch.blocks, launch.threads);
+    flat::Update(update, rates, committed);
+    EXPECT_EQ(actual, expected) << rule << " " << ToString(dtype) << " " << n;
+    for (size_t slot = 0; slot < 2; ++slot) EXPECT_EQ(states[slot], expected_states[slot]) << rule;
+  };
+  for (const DType dtype : {DType::kFloat32, DType::kFloat64}) {
+    for (const int64_t n : kSizes) {
+      for (const Launch& launch : kLaunches) {
+        for (const double clip : {0.0, 1.5}) {
+          [&]<class... Rules>(std::type_identity<std::tuple<Rules...>>) {
+            int32_t rule = 0;
+            (check.template operator()<Rules>(rule++, dtype, n, launch, clip), ...);
+          }(std::type_identity<update_rules::All>());
+        }
+      }
+    }
+  }
+}
+
+TEST(CudaKernelsTest, CommitsIfAllAreGood) {
+  const StepStatus good, bad{.kind = StepStatus::kNotFinite};
+  for (const Launch& launch : kLaunches) {
+    const Values in = Numbers(DType::kUInt8, 100, 0, 6);
+    Values out(DType::kUInt8, 100);
+    int64_t committed = 0;
+    cuda::CommitArgs args{.in = in.data(),
+                          .out = out.data(),
+                          .units = 25,
+                          .unit = 4,
+                          .committed = &committed,
+                          .statuses = {.of = {&good, &bad}, .count = 2}};
+    RunOnCpu(args, launch.blocks, launch.threads);
+    EXPECT_EQ(out, Values(DType::kUInt8, 100));
+    EXPECT_EQ(committed, 0);
+    args.statuses.of[1] = &good;
+    RunOnCpu(args, launch.blocks, launch.threads);
+    EXPECT_EQ(out, in);
+    EXPECT_EQ(committed, 1);
   }
 }
 
