@@ -111,7 +111,9 @@ void Updater::Prepare() {
   StepParts publish;  // what these read must be there, on every device
   group_->AppendPublish({}, &publish);
   for (const Operation& part : publish) gates.insert(gates.end(), part.reads.begin(), part.reads.end());
-  const auto updates = [](const Device& device) { return Backend::Of(device.kind).flat().has_updates(); };
+  const auto updates = [&](const Device& device) {
+    return Backend::Of(device.kind).flat().HasUpdate(optimizer_->kernel());
+  };
   const bool on_host =
       std::ranges::all_of(group_->devices(), HostAddressable) || !std::ranges::all_of(group_->devices(), updates);
   update_ = StepRange(group_->engine(), on_host ? HostParts(std::move(gates)) : DeviceParts(gates));

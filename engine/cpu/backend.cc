@@ -57,7 +57,7 @@ class CpuFlatKernels final : public FlatKernels {
   void Scale(Stream&, DType dtype, void* out, int64_t n, double factor) const override {
     flat::Scale(dtype, out, n, factor);
   }
-  bool has_updates() const override { return true; }
+  bool HasUpdate(UpdateKernel) const override { return true; }
   void CheckFinite(Stream&, DType dtype, const void* in, int64_t n, int64_t place, StepStatus* status) const override {
     flat::CheckFinite(dtype, in, n, place, status);
   }

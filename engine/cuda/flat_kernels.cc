@@ -120,6 +120,8 @@ void CudaFlatKernels::Scale(Stream& stream, DType dtype, void* out, int64_t n, d
   CudaStreamOf(stream).Launch(ScaleArgs{.out = out, .n = n, .factor = factor, .dtype = dtype}, n);
 }
 
+bool CudaFlatKernels::HasUpdate(UpdateKernel rule) const { return RuleOf(rule) >= 0; }
+
 void CudaFlatKernels::CheckFinite(Stream& stream, DType dtype, const void* in, int64_t n, int64_t place,
                                   StepStatus* status) const {
   if (!IsFloat(dtype)) return;

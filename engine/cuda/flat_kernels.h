@@ -16,9 +16,9 @@ class CudaFlatKernels final : public FlatKernels {
   void Sum(Stream& stream, DType dtype, std::span<const void* const> in, void* out, int64_t n) const override;
   void Add(Stream& stream, DType dtype, const void* in, void* out, int64_t n) const override;
   void Scale(Stream& stream, DType dtype, void* out, int64_t n, double factor) const override;
+  bool HasUpdate(UpdateKernel rule) const override;  // the built-in ones: another's code is the host's
   void CheckFinite(Stream& stream, DType dtype, const void* in, int64_t n, int64_t place,
                    StepStatus* status) const override;
-  // By a built-in rule; throws DeviceError for another: its code is the host's.
   void Update(Stream& stream, const DeviceUpdate& update, const StepRates* rates, const int64_t* committed,
               StepStatuses statuses) const override;
   void Commit(Stream& stream, StepStatuses statuses, const void* in, void* out, int64_t bytes,

@@ -31,17 +31,17 @@ class FlatKernels {
   virtual void Add(Stream& stream, DType dtype, const void* in, void* out, int64_t n) const = 0;   // out += in
   virtual void Scale(Stream& stream, DType dtype, void* out, int64_t n, double factor) const = 0;  // out *= factor
 
-  // What a step's update and commit are made of (engine/kernels/update.h). A backend that has no kernels for them throws
-  // DeviceError; then updates run on the host.
-  virtual bool has_updates() const { return false; }
+  // What a step's update and commit are made of (engine/kernels/update.h). A backend may have no kernel for a rule:
+  // Update by it throws DeviceError, so it runs on the host.
+  virtual bool HasUpdate(UpdateKernel rule) const = 0;
   virtual void CheckFinite(Stream& stream, DType dtype, const void* in, int64_t n, int64_t place,
-                           StepStatus* status) const;
+                           StepStatus* status) const = 0;
   // Nothing, unless all statuses are good. `committed`: how many updates were.
   virtual void Update(Stream& stream, const DeviceUpdate& update, const StepRates* rates, const int64_t* committed,
-                      StepStatuses statuses) const;
+                      StepStatuses statuses) const = 0;
   // Nothing, unless all statuses are good: copies, then counts, unless `committed` is null.
   virtual void Commit(Stream& stream, StepStatuses statuses, const void* in, void* out, int64_t bytes,
-                      int64_t* committed) const;
+                      int64_t* committed) const = 0;
 };
 
 }  // namespace bindery

@@ -2,30 +2,9 @@
 
 #include <algorithm>
 
-#include "base/error.h"
 #include "engine/kernels/flat.h"
-#include "engine/kernels/flat_kernels.h"
 
-namespace bindery {
-namespace {
-
-[[noreturn]] void NoUpdates(const Stream& stream) {
-  Throw<DeviceError>("{}: this kind of device has no kernels for updates", stream.device());
-}
-
-}  // namespace
-
-void FlatKernels::CheckFinite(Stream& stream, DType, const void*, int64_t, int64_t, StepStatus*) const {
-  NoUpdates(stream);
-}
-void FlatKernels::Update(Stream& stream, const DeviceUpdate&, const StepRates*, const int64_t*, StepStatuses) const {
-  NoUpdates(stream);
-}
-void FlatKernels::Commit(Stream& stream, StepStatuses, const void*, void*, int64_t, int64_t*) const {
-  NoUpdates(stream);
-}
-
-namespace flat {
+namespace bindery::flat {
 
 bool AllGood(StepStatuses statuses) {
   return std::ranges::all_of(statuses, [](const StepStatus* status) { return status->kind == StepStatus::kGood; });
@@ -67,5 +46,4 @@ void Update(const DeviceUpdate& update, const StepRates& rates, int64_t committe
                  .elements = update.elements});
 }
 
-}  // namespace flat
-}  // namespace bindery
+}  // namespace bindery::flat

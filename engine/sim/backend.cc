@@ -82,7 +82,7 @@ class SimFlatKernels final : public FlatKernels {
     SimStream& s = SimStreamOf(stream);
     s.Enqueue([=, to = s.View(out)] { flat::Scale(dtype, to, n, factor); });
   }
-  bool has_updates() const override { return true; }
+  bool HasUpdate(UpdateKernel) const override { return true; }
   void CheckFinite(Stream& stream, DType dtype, const void* in, int64_t n, int64_t place,
                    StepStatus* status) const override {
     SimStream& s = SimStreamOf(stream);

@@ -11,6 +11,7 @@
 #include "engine/arena.h"
 #include "engine/cuda/report.h"
 #include "engine/cuda/stream.h"
+#include "engine/kernels/update.h"
 #include "engine/sim/sim.h"
 #include "engine/step.h"
 #include "engine/storage.h"
@@ -301,6 +302,15 @@ TEST(CudaMemoryTest, UseAfterFreeIsSeen) {
   const std::vector<std::string> violations = fake::TakeViolations();
   ASSERT_EQ(violations.size(), 1u);
   EXPECT_NE(violations[0].find("bindery_fill on GPU 8 uses 1 bytes at"), std::string::npos) << violations[0];
+}
+
+TEST(CudaUpdateTest, HasTheBuiltInRules) {
+  const FlatKernels& flat = Backend::Of(DeviceKind::kCuda).flat();
+  for (const UpdateRule& rule : UpdateRules()) {
+    EXPECT_TRUE(flat.HasUpdate(rule.kernel)) << rule.name;
+    EXPECT_TRUE(!rule.stateless || flat.HasUpdate(rule.stateless)) << rule.name;
+  }
+  EXPECT_FALSE(flat.HasUpdate([](DType, const UpdateArgs&, const UpdateArrays&) {}));  // a user's
 }
 
 TEST(CudaReportTest, TellsOfGpus) {
