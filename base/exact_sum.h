@@ -1,7 +1,7 @@
 // ExactSum: a sum of doubles that does not depend on the order of adding. A number is cut into three pieces, multiples
-// of 2^-20, 2^-50 and 2^-80, and each kind of piece is added by itself: exact, because it stays far below 2^53 multiples
-// (for 2^24 numbers up to 2^9 each). What is left of a number, below 2^-81, is dropped. Two sums are added piece by
-// piece.
+// of 2^-20, 2^-50 and 2^-80, and each kind of piece is added by itself: exact, because it stays far below 2^53
+// multiples (for 2^24 numbers up to 2^9 each). What is left of a number, below 2^-81, is dropped. Two sums are added
+// piece by piece.
 #pragma once
 
 #include <cmath>

@@ -2,8 +2,8 @@
 // the host first, and what it writes is copied back.
 //
 // If something that it reads or a gate has failed, or the function throws, no device's memory is touched: what it was
-// to `write` fails, and what it was to `update` stays as it is, readable (engine/engine.h). A copy back that fails fails
-// what that device was to get; other devices have theirs.
+// to `write` fails, and what it was to `update` stays as it is, readable (engine/engine.h). A copy back that fails
+// fails what that device was to get; other devices have theirs.
 #pragma once
 
 #include <functional>

@@ -23,8 +23,8 @@
 //     leaves them failed when they are, but does not fail them with a source.
 //   - true (values): they are created, by the prologue, so they carry a source's error.
 //
-// All of that is for memory that the host can address. If some tensor lies elsewhere, the work is a host call, by copies
-// (engine/host_call.h): what is on the devices changes only when all of it has been done.
+// All of that is for memory that the host can address. If some tensor lies elsewhere, the work is a host call, by
+// copies (engine/host_call.h): what is on the devices changes only when all of it has been done.
 #pragma once
 
 #include <cstdint>

@@ -33,9 +33,9 @@ struct DataDesc {
 };
 
 // Arrays that lie on devices, one by one in pieces: rows that follow each other along the batch axis, in any number, of
-// any dtype, on any devices of the group's engine. A piece that lies where it is wanted never leaves its device. An array
-// without batch axis is one piece, or one per device with samples. They are read when the devices get there: whoever
-// changes them later does so by operations of the engine.
+// any dtype, on any devices of the group's engine. A piece that lies where it is wanted never leaves its device. An
+// array without batch axis is one piece, or one per device with samples. They are read when the devices get there:
+// whoever changes them later does so by operations of the engine.
 class DeviceArrays {
  public:
   DeviceArrays() = default;

@@ -69,7 +69,8 @@ class Executor {
 
  private:
   size_t PlaceOf(const std::string& input) const;  // throws Error for a name that is not an input
-  // The inputs, to be changed. Copies them only if a step may still read them, without those that are about to be `set`.
+  // The inputs, to be changed. Copies them only if a step may still read them, without those that are about to be
+  // `set`.
   Batch* Inputs(const std::vector<size_t>& set);
 
   std::unique_ptr<DataParallelExecutorGroup> group_;

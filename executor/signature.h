@@ -1,6 +1,6 @@
 // Signature: what a symbol shows to whoever binds it, by position: its arguments in the order of ListArguments, its
-// auxiliary states, its heads. A binding says once what each argument is for and what is known of it. The compiler finds
-// out the rest (Plan::arguments) at the same positions, and nothing behind it looks anything up by name.
+// auxiliary states, its heads. A binding says once what each argument is for and what is known of it. The compiler
+// finds out the rest (Plan::arguments) at the same positions, and nothing behind it looks anything up by name.
 #pragma once
 
 #include <cstdint>

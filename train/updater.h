@@ -1,9 +1,9 @@
 // Updater: one training step of a group. In this order, always: forward and backward on every device -> gradients
 // summed over the devices in one fixed order -> are the sums finite? -> update -> new parameters on every device.
 //
-// Where the host can address all devices' memory, the sum, the update and the spreading are one pass over memory, shared
-// out among the devices' workers (KVStore::MakeReduction). Where it cannot, each device sums and updates a range of the
-// elements and keeps the optimizer's state of that range (train/updater_devices.cc).
+// Where the host can address all devices' memory, the sum, the update and the spreading are one pass over memory,
+// shared out among the devices' workers (KVStore::MakeReduction). Where it cannot, each device sums and updates a range
+// of the elements and keeps the optimizer's state of that range (train/updater_devices.cc).
 //
 // A step is committed or not, as a whole. If anything in it failed, if a gradient is not finite, or if what the caller
 // hangs on `gate()` failed, then no parameter, no optimizer state and no running statistic changes, and neither do they
@@ -79,8 +79,8 @@ class Updater {
   const Optimizer& optimizer() const { return *optimizer_; }
   const Schedule& schedule() const { return *schedule_; }
 
-  // Optimizer state as plain tensors, named "<parameter>:<state>"; waits. Throws DeviceError if it lies on a device that
-  // is lost. Check and Set throw CheckpointError for missing, unknown or misshapen ones; nothing has changed then.
+  // Optimizer state as plain tensors, named "<parameter>:<state>"; waits. Throws DeviceError if it lies on a device
+  // that is lost. Check and Set throw CheckpointError for missing, unknown or misshapen ones; nothing has changed then.
   HostTensorMap State() const;
   void CheckState(const HostTensorMap& state) const;
   void SetState(const HostTensorMap& state);

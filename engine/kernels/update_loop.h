@@ -4,7 +4,7 @@
 //   struct Momentum {
 //     static constexpr int kStates = 1;
 //     // The numbers that Step reads, computed once, in double.
-//     static constexpr UpdateNumbers Prepare(const UpdateArgs& a) { return {a.learning_rate, a.weight_decay, a.settings[0]}; }
+//     static constexpr UpdateNumbers Prepare(const UpdateArgs& a) { return {a.learning_rate, a.weight_decay}; }
 //     // One element. T: float or double, and on other devices their kinds of numbers.
 //     template <class T>
 //     [[gnu::always_inline]] static constexpr void Step(const T* c, T g, T& w, T* s) {

@@ -1,6 +1,6 @@
-// Bindings: the sets of programs, one per device with samples, that a group has bound: each for the shapes of a batch, a
-// mode, what is watched and how the batch is shared out. They are found again when they are met again, so that batches
-// of any size may follow each other, and go when their programs leave the cache or their arrays move.
+// Bindings: the sets of programs, one per device with samples, that a group has bound: each for the shapes of a batch,
+// a mode, what is watched and how the batch is shared out. They are found again when they are met again, so that
+// batches of any size may follow each other, and go when their programs leave the cache or their arrays move.
 //
 // Holds what they are bound to: parameters, arenas and the devices' executors. Not thread safe.
 #pragma once

@@ -1,8 +1,8 @@
 // Loader: brings one device's share of the arrays that a batch has on the host, and the step block, to their place.
 //
-// A device whose memory the host can write gets them in one go. For others it takes two parts. The first cuts the arrays
-// into staging memory and copies them to a landing place on the device, by the copy lane and while the step before is
-// still running; the second moves them from there, by the compute lane, when that step is over.
+// A device whose memory the host can write gets them in one go. For others it takes two parts. The first cuts the
+// arrays into staging memory and copies them to a landing place on the device, by the copy lane and while the step
+// before is still running; the second moves them from there, by the compute lane, when that step is over.
 #pragma once
 
 #include <memory>

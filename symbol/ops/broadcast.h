@@ -5,8 +5,8 @@
 
 namespace bindery::rule {
 
-// Of all inputs and output 0, and where the batch goes. Backward, an operand whose extent is not known is taken to be as
-// the output's, not stretched.
+// Of all inputs and output 0, and where the batch goes. Backward, an operand whose extent is not known is taken to be
+// as the output's, not stretched.
 void BroadcastShapes(InferContext& c);
 
 // The samples of both are the same, along axes that are aligned at the last.

@@ -14,11 +14,11 @@ using rule::Value;
 // The gradient of all that only rename positions: dx = dy with x's shape.
 std::vector<Symbol> BackToShape(const GradientContext& g) { return {rule::ReshapeTo(g.output_grad(0), g.shape(0))}; }
 
-// Input 0's elements in their order, other extents: the output's axis in which all samples lie whole, with what is folded
-// into it; none where one axis would have a part of a sample next to another's. Seen as (before, N, after), the samples
-// of both are the same if an axis of the output holds `outer` of before's elements, N and `inner` of after's, where the
-// axes in front hold the others of before, and those behind of after. `likely` axes are tried first: extents alone may
-// leave several, and every share of a batch must have the same.
+// Input 0's elements in their order, other extents: the output's axis in which all samples lie whole, with what is
+// folded into it; none where one axis would have a part of a sample next to another's. Seen as (before, N, after), the
+// samples of both are the same if an axis of the output holds `outer` of before's elements, N and `inner` of after's,
+// where the axes in front hold the others of before, and those behind of after. `likely` axes are tried first: extents
+// alone may leave several, and every share of a batch must have the same.
 bool CarryReshaped(InferContext& c, std::initializer_list<int> likely = {}) {
   if (c.batch_of_input() == nullptr || c.batch_of_input()->axis < 0) return false;
   const auto& [axis, fold] = *c.batch_of_input();

@@ -18,7 +18,8 @@ void CheckAttrs(const AnyAttrs& any) {
   }
 }
 
-// The batch is along the axis that follows it; or where the samples were, aligned at the last axis, if there are as many.
+// The batch is along the axis that follows it; or where the samples were, aligned at the last axis, if there are as
+// many.
 void InferToShape(InferContext& c, bool broadcasts) {
   const auto& [shape, batches] = c.attrs<ToShapeAttrs>();
   const rule::ExtentList list{shape, batches};

@@ -1,5 +1,5 @@
-// The parts of a step's commit on each kind of device: is the sum finite, the update, the commit; and what devices fetch
-// of each other's memory.
+// The parts of a step's commit on each kind of device: is the sum finite, the update, the commit; and what devices
+// fetch of each other's memory.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -37,8 +37,8 @@ class Checker {
 
   const Symbol& everything() const { return everything_; }  // in float64
 
-  // Runs the case in a dtype, with its gradients if they are of floats, and expects that the fast table has every kernel,
-  // and the same results in integers. False if the operators do not take the dtype.
+  // Runs the case in a dtype, with its gradients if they are of floats, and expects that the fast table has every
+  // kernel, and the same results in integers. False if the operators do not take the dtype.
   bool CheckNative(DType dtype) const {
     SCOPED_TRACE(ToString(dtype));
     Types types;

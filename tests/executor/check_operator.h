@@ -55,7 +55,8 @@ struct OperatorCase {
 void CheckOperator(const OperatorCase& c);
 void CheckOperators(const std::vector<OperatorCase>& cases);
 
-// Expects that the fast table has a kernel for every node of a case in a dtype. False if its operators do not take that.
+// Expects that the fast table has a kernel for every node of a case in a dtype. False if its operators do not take
+// that.
 bool CheckNativeKernels(const OperatorCase& c, DType dtype);
 
 // The operators that a case runs, gradients included, by name.

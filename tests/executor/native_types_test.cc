@@ -1,5 +1,5 @@
-// Every operator runs in its own type, with kernels of the production table: the reference kernels are for tests and for
-// simulated devices. (What has no elements is theirs, too: there is nothing to compute.)
+// Every operator runs in its own type, with kernels of the production table: the reference kernels are for tests and
+// for simulated devices. (What has no elements is theirs, too: there is nothing to compute.)
 #include <gtest/gtest.h>
 
 #include <algorithm>

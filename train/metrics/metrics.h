@@ -3,8 +3,8 @@
 //   auto metric = MakeMetric("accuracy,cross-entropy");
 //
 // All are graphs (executor/metric.h) that count in integers or add in ExactSum, so a value has the same bits for any
-// split of the data into batches and devices. Outputs and labels are paired in order, unless a metric is told which ones
-// it is about. Outputs of any float type and labels of any type are read; sums are in double.
+// split of the data into batches and devices. Outputs and labels are paired in order, unless a metric is told which
+// ones it is about. Outputs of any float type and labels of any type are read; sums are in double.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,6 @@
-// Optimizer: an update rule (engine/kernels/update.h) with its settings. It has no memory: its state is tensors that the
-// caller keeps, shaped and stored like the parameter, so a checkpoint holds them as they are and every device can update
-// a range of its own.
+// Optimizer: an update rule (engine/kernels/update.h) with its settings. It has no memory: its state is tensors that
+// the caller keeps, shaped and stored like the parameter, so a checkpoint holds them as they are and every device can
+// update a range of its own.
 //
 //   auto optimizer = MakeOptimizer("adam(lr=0.001, wd=1e-4)");
 //
@@ -12,9 +12,9 @@
 //   adam(beta1=0.9, beta2=0.999, epsilon=1e-8)   m = beta1 m + (1 - beta1) G;  v = beta2 v + (1 - beta2) G^2
 //                                                w = w - lr (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + epsilon)
 //
-// all with lr=, wd=, clip_gradient= and rescale=. A new one is a row (engine/kernels/update_rules.h), or, in a program of
-// one's own, AddOptimizer with a rule from engine/kernels/update_loop.h. Optimizers are immutable: any thread may use
-// them.
+// all with lr=, wd=, clip_gradient= and rescale=. A new one is a row (engine/kernels/update_rules.h), or, in a program
+// of one's own, AddOptimizer with a rule from engine/kernels/update_loop.h. Optimizers are immutable: any thread may
+// use them.
 #pragma once
 
 #include <cstdint>
@@ -72,8 +72,8 @@ Optimizer Sgd(const OptimizerOptions& options = {}, double momentum = 0);
 // "sgd", "sgd(momentum=0.9, wd=1e-4, lr=0.1, clip_gradient=1, rescale=1)". Throws Error.
 std::unique_ptr<Optimizer> MakeOptimizer(std::string_view text);
 
-// A user's rule, for MakeOptimizer and so for whatever names an optimizer by its text. Throws Error if the name is taken
-// (they are lower case) or the rule is not whole. Thread safe.
+// A user's rule, for MakeOptimizer and so for whatever names an optimizer by its text. Throws Error if the name is
+// taken (they are lower case) or the rule is not whole. Thread safe.
 void AddOptimizer(UpdateRule rule);
 
 }  // namespace bindery

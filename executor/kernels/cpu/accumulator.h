@@ -33,8 +33,8 @@ A Sum(A a, A b, A c = 1) {
   }
 }
 
-// The sum, divided by so many elements for their mean, as an element: to the nearest, of two the even one, as far as the
-// type goes.
+// The sum, divided by so many elements for their mean, as an element: to the nearest, of two the even one, as far as
+// the type goes.
 template <class T>
 T Narrowed(Accumulator<T> sum, int64_t divisor = 1) {
   if constexpr (std::is_same_v<T, bool>) {

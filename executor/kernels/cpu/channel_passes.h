@@ -56,8 +56,8 @@ class ChannelPasses {
 extern template class ChannelPasses<float>;
 extern template class ChannelPasses<double>;
 
-// A kernel that walks the channels along `axis` of some inputs, which have the format in which the last of them comes if
-// it can be walked there; output 0 has it, too, if `writes` it.
+// A kernel that walks the channels along `axis` of some inputs, which have the format in which the last of them comes
+// if it can be walked there; output 0 has it, too, if `writes` it.
 template <class T>
 struct OverChannels {
   Kernel kernel;

@@ -1,6 +1,6 @@
-// Convolution of float32 by oneDNN: direct algorithms, weights in the format that the primitive likes best, activations in
-// PreferredActivationFormats. Where oneDNN has only its slow loops for these, other formats are tried in a fixed order.
-// float64 and integers are products of matrices, one of which is made of windows as its tiles are needed.
+// Convolution of float32 by oneDNN: direct algorithms, weights in the format that the primitive likes best, activations
+// in PreferredActivationFormats. Where oneDNN has only its slow loops for these, other formats are tried in a fixed
+// order. float64 and integers are products of matrices, one of which is made of windows as its tiles are needed.
 #include "symbol/ops/convolution.h"
 
 #include <algorithm>
@@ -134,9 +134,9 @@ Spot SpotOf(int64_t index, const std::array<int64_t, 3>& extents, int64_t plane)
   return spot;
 }
 
-// The matrix of windows over input 0 or 1: taps (and their planes) by places, or the other way round. Forward, a place is
-// an output, which meets the data under its window; backward, it is an element of the data, which meets the outputs whose
-// windows have a tap there.
+// The matrix of windows over input 0 or 1: taps (and their planes) by places, or the other way round. Forward, a place
+// is an output, which meets the data under its window; backward, it is an element of the data, which meets the outputs
+// whose windows have a tap there.
 struct Windows {
   Geometry g;
   int input;

@@ -69,10 +69,10 @@ dnnl::primitive_attr UserScratchpad();
 // Threads for this many floating point operations: one below what pays for waking the team, else all.
 int ThreadsForWork(const KernelSpec& spec, double flops);
 
-// The kernel that runs the first of some candidates that is fast, or else the first at all, for so much work. make(c) is
-// its primitive descriptor, perhaps empty, or throws dnnl::error for what oneDNN cannot describe; format_of(its
-// descriptor) that of the weight, if there is one that our formats can express; arguments(c, descriptor, format) what it
-// takes.
+// The kernel that runs the first of some candidates that is fast, or else the first at all, for so much work. make(c)
+// is its primitive descriptor, perhaps empty, or throws dnnl::error for what oneDNN cannot describe; format_of(its
+// descriptor) that of the weight, if there is one that our formats can express; arguments(c, descriptor, format) what
+// it takes.
 template <class Primitive, class Candidate, class Make, class FormatOf, class ArgumentsOf>
 MaybeKernel ChooseDnnl(const KernelSpec& spec, double flops, const std::vector<Candidate>& candidates, const Make& make,
                        const FormatOf& format_of, const ArgumentsOf& arguments) {

@@ -1,5 +1,5 @@
-// What metrics are made of, by the team: along an axis, every position of the output is one thread's; over all elements,
-// parts are joined in an order that changes nothing.
+// What metrics are made of, by the team: along an axis, every position of the output is one thread's; over all
+// elements, parts are joined in an order that changes nothing.
 #include "symbol/ops/measure.h"
 
 #include <algorithm>

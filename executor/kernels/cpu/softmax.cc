@@ -108,8 +108,8 @@ struct Gradient {
     return view.axis > 1 ? static_cast<T>(attrs.smooth_alpha / static_cast<double>(view.axis - 1)) : 0;
   }
 
-  // For samples [begin, end) of one label each. p and dx may be the same memory: the elements at the labels are computed
-  // before the others are overwritten.
+  // For samples [begin, end) of one label each. p and dx may be the same memory: the elements at the labels are
+  // computed before the others are overwritten.
   void RunRows(int64_t begin, int64_t end, const T* p, const Numbers& label, T factor, T* dx) const {
     constexpr int64_t kTile = 64;
     T own[kTile];

@@ -1,5 +1,5 @@
-// Walks over several values of one shape, each with strides of its own: along the innermost axis in runs, over the others
-// as an odometer, by the team. Neighbouring axes along which all values go on in the same way are one axis.
+// Walks over several values of one shape, each with strides of its own: along the innermost axis in runs, over the
+// others as an odometer, by the team. Neighbouring axes along which all values go on in the same way are one axis.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// Along an axis, and over all elements: on the tensors' own memory, since what is read is large and what is given small.
+// Along an axis, and over all elements: on the tensors' own memory, since what is read is large and what is given
+// small.
 #include "symbol/ops/measure.h"
 
 #include <algorithm>

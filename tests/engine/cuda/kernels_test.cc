@@ -1,5 +1,5 @@
-// The kernels for GPUs, by their bodies for CPUs: the answers of the CPU's own loops, bit for bit, whatever the number of
-// blocks and threads, whatever the alignment.
+// The kernels for GPUs, by their bodies for CPUs: the answers of the CPU's own loops, bit for bit, whatever the number
+// of blocks and threads, whatever the alignment.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -2,8 +2,8 @@
 //
 // The same source, loops_body.h, is compiled for both types in each of loops_baseline.cc, loops_avx2.cc and
 // loops_avx512.cc; BestLoops() picks one table at run time, once, by what oneDNN may use (BINDERY_MAX_ISA and
-// ONEDNN_MAX_CPU_ISA limit both). Every function is serial: parts of a team's loop call it. Unless told otherwise x and y may be the same array
-// but must not overlap otherwise.
+// ONEDNN_MAX_CPU_ISA limit both). Every function is serial: parts of a team's loop call it. Unless told otherwise x and
+// y may be the same array but must not overlap otherwise.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// vector_math.h for floats; no include guard either. Polynomials are those of the Cephes library (Moshier), good to 1 or
-// 2 units in the last place.
+// vector_math.h for floats; no include guard either. Polynomials are those of the Cephes library (Moshier), good to 1
+// or 2 units in the last place.
 
 #include "executor/kernels/cpu/simd/vector_math.h"
 

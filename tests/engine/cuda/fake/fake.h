@@ -5,8 +5,8 @@
 // What is hard about a GPU is here, too: memory that the host cannot address; streams that run later, after random
 // delays (sim::SetDelays), and in no order but that of events; copies from and to pinned memory only; memory that is
 // usable, and freed, in the order of a stream; errors of work that show later and leave the device lost. What the real
-// driver would do silently, or not at all, is a violation and is reported: use of memory that is not there or no longer,
-// double frees, calls without a context or with another device's.
+// driver would do silently, or not at all, is a violation and is reported: use of memory that is not there or no
+// longer, double frees, calls without a context or with another device's.
 //
 // Kernels run by their bodies for CPUs, found by name.
 #pragma once
