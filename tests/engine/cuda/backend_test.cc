@@ -290,12 +290,14 @@ TEST(CudaMemoryTest, UseAfterFreeIsSeen) {
   const std::shared_ptr<Engine> engine = MakeThreadedEngine();
   const auto storage = MakeStorage();
   const Device device = Cuda(kMisused);
+  engine->StreamOf(device);  // what it needs of the device's memory it takes now
   void* address = nullptr;
   {
     const auto chunk = storage->Allocate(device, 64);
     address = chunk->data();
   }
   storage->ReleasePool();
+  fake::CountLive();  // waits until it is free
   Tensor gone(engine, device, DType::kFloat32, {4}, address, nullptr, engine->NewVar());
   gone.Fill(1);
   EXPECT_THROW(gone.Wait(), DeviceError);
