@@ -1,6 +1,7 @@
 // Updater: the optimizer's state, from the devices that have it and to them.
 #include <algorithm>
 #include <cstring>
+#include <map>
 
 #include "base/names.h"
 #include "executor/reformat.h"
@@ -91,24 +92,26 @@ HostTensorMap Updater::State() const {
 }
 
 void Updater::CheckState(const HostTensorMap& state) const {
-  std::vector<std::string> known;
+  std::map<std::string, const StoredParameter*>
+      known;  // by name of the state, so that messages do not depend on blocks
   for (const BlockState& block : blocks_) {
     ForEachParameter(block, [&](const StoredParameter& p) {
-      for (const std::string& own : optimizer_->state_names()) {
-        const std::string& name = known.emplace_back(StateName(p.name, own));
-        const auto given = state.find(name);
-        if (given == state.end()) throw CheckpointError(fmt::format("the optimizer state \"{}\" is missing", name));
-        if (given->second.shape() != p.shape || given->second.dtype() != p.dtype) {
-          throw CheckpointError(fmt::format("optimizer state \"{}\": expected {} {}, got {} {}", name, p.dtype, p.shape,
-                                            given->second.dtype(), given->second.shape()));
-        }
-      }
+      for (const std::string& own : optimizer_->state_names()) known.emplace(StateName(p.name, own), &p);
     });
   }
-  std::ranges::sort(known);
+  for (const auto& [name, p] : known) {
+    const auto given = state.find(name);
+    if (given == state.end()) throw CheckpointError(fmt::format("the optimizer state \"{}\" is missing", name));
+    if (given->second.shape() != p->shape || given->second.dtype() != p->dtype) {
+      throw CheckpointError(fmt::format("optimizer state \"{}\": expected {} {}, got {} {}", name, p->dtype, p->shape,
+                                        given->second.dtype(), given->second.shape()));
+    }
+  }
   for (const auto& [name, tensor] : state) {
-    if (!std::ranges::binary_search(known, name))
-      throw CheckpointError(fmt::format("there is no optimizer state \"{}\"{}", name, NameHint(name, known)));
+    if (known.contains(name)) continue;
+    std::vector<std::string> names;
+    for (const auto& [one, p] : known) names.push_back(one);
+    throw CheckpointError(fmt::format("there is no optimizer state \"{}\"{}", name, NameHint(name, names)));
   }
 }
 
