@@ -219,7 +219,8 @@ void DataParallelExecutorGroup::UpdateMetric(Metric* metric, const std::vector<H
   for (const GroupStep::Participant& p : Ran("UpdateMetric").participants()) {
     const SampleRange range = current_->ranges[p.executor->index()];
     std::vector<HostTensor>& list = lists.emplace_back(labels);
-    for (size_t i = 0; i < labels.size() && i < spec_.options.labels.size(); ++i) {
+    if (labels.size() != spec_.options.labels.size()) continue;  // refused below
+    for (size_t i = 0; i < labels.size(); ++i) {
       const int axis = spec_.options.labels[i].BatchAxis();
       if (axis < 0) continue;
       const Shape& shape = labels[i].shape();

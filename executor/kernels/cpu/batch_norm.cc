@@ -24,10 +24,10 @@ Format StateOf(int64_t channels) {
 
 double InverseDeviation(double var, double eps) { return 1 / std::sqrt(var + eps); }
 
-// One channel of statistics.
+// One channel of statistics. In double, as every kind of device reckons with them: running values come out the same.
 template <class T>
 struct Moments {
-  T n, mean, var;
+  double n, mean, var;
   Moments(const T* statistics, int64_t channels, int64_t c)
       : n(statistics[c]), mean(statistics[channels + c]), var(n > 0 ? statistics[2 * channels + c] / n : 0) {}
 };
@@ -50,8 +50,8 @@ MaybeKernel MakeNormalize(const KernelSpec& spec) {
       T mean = running_mean[i], var = running_var[i];
       if (!running && kShared) {
         const Moments<T> shared(args.in<T>(3), channels, i);
-        mean = shared.mean;
-        var = shared.var;
+        mean = static_cast<T>(shared.mean);
+        var = static_cast<T>(shared.var);
       } else if (!running) {
         mean = static_cast<T>(arrays.first[i]);
         var = static_cast<T>(arrays.second[i] / passes.count());
@@ -129,7 +129,7 @@ MaybeKernel MakeBatchNormGradSums(const KernelSpec& spec) {
         const T* statistics = args.in<T>(2);
         T* sums = args.out<T>(0);
         for (int64_t i = 0; i < channels; ++i) {
-          arrays.mean[i] = Moments<T>(statistics, channels, i).mean;
+          arrays.mean[i] = static_cast<T>(Moments<T>(statistics, channels, i).mean);
           arrays.scale[i] = arrays.beta[i] = arrays.b[i] = arrays.c[i] = 0;
         }
         passes.GradSums(args.in<T>(0), args.in<T>(1), arrays, false);
@@ -154,7 +154,7 @@ MaybeKernel MakeBatchNormGradInput(const KernelSpec& spec) {
       const Moments<T> m(args.in<T>(3), channels, i);
       const double n = m.n, inverse = InverseDeviation(m.var, attrs.eps);
       const double scale = (attrs.fix_gamma ? 1 : gamma[i]) * inverse;
-      arrays.mean[i] = m.mean;
+      arrays.mean[i] = static_cast<T>(m.mean);
       arrays.scale[i] = static_cast<T>(scale);
       arrays.beta[i] = 0;
       arrays.b[i] = static_cast<T>(-scale * inverse * sums[channels + i] / n);
@@ -185,8 +185,11 @@ MaybeKernel MakeMergeStatistics(const KernelSpec& spec) {
       return args.in<T>(0)[(device * 3 + row) * channels + c];
     };
     double n = 0, mean = 0, m2 = 0;
-    for (int64_t d = 0; d < devices; ++d) n += part(d, 0);
-    for (int64_t d = 0; d < devices; ++d) mean += n > 0 ? part(d, 0) * part(d, 1) / n : 0;
+    for (int64_t d = 0; d < devices; ++d) {
+      n += part(d, 0);
+      mean += part(d, 0) * part(d, 1);
+    }
+    if (n > 0) mean /= n;
     for (int64_t d = 0; d < devices; ++d) m2 += part(d, 2) + part(d, 0) * (part(d, 1) - mean) * (part(d, 1) - mean);
     T* statistics = args.out<T>(0) + c;
     statistics[0] = static_cast<T>(n);

@@ -1,7 +1,7 @@
 // Vectors of kLanes numbers of type Real and functions of them. Included inside a namespace that defines Real (float or
 // double), kLanes and what plain C++ cannot say (SquareRoot; MultiplyAdd, a b + c; Register, of integers;
-// MultiplyLow32), once per type and set of instructions, by vector_math_float.h or vector_math_double.h; it has no
-// include guard and includes nothing.
+// MultiplyLow32), once per type and set of instructions, by vector_math_float.h or vector_math_double.h; it has
+// no include guard and includes nothing.
 
 using Integer = std::conditional_t<sizeof(Real) == 4, int32_t, int64_t>;
 constexpr Integer kSignBit = std::numeric_limits<Integer>::min();
