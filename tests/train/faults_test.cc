@@ -135,7 +135,7 @@ TEST_P(FaultsTest, DevicesHaveTheSameValues) {
 // Whichever kernel or copy it is that fails, of all that run in the steps after the first.
 TEST_P(FaultsTest, AKernelThatFails) {
   const bool alone = GetParam().size() == 1;
-  int failed = 0, in_nodes = 0, lost = 0;
+  int failed = 0, in_nodes = 0;
   for (int64_t nth = 1;; ++nth) {
     sim::Reset();
     SCOPED_TRACE(nth);
@@ -168,7 +168,8 @@ TEST_P(FaultsTest, AKernelThatFails) {
       now = run.Get();
     } catch (const DeviceError& error) {  // it failed while its parameters were being written, and no other has them
       EXPECT_TRUE(alone) << error.what();
-      ++lost;
+      EXPECT_TRUE(std::regex_search(message, std::regex("^DeviceError: operation \"(commit sim:0|publish states)\"")))
+          << message;
       run.trainer().Restore(checkpoint, &run.data());
       run.Fit();
       EXPECT_EQ(StepsOf(run.Get()), Both(kSteps));
@@ -180,7 +181,6 @@ TEST_P(FaultsTest, AKernelThatFails) {
   }
   EXPECT_GT(failed, 30);
   EXPECT_GT(in_nodes, 10);
-  EXPECT_LE(lost, 2 * 3);  // in each of two steps
 }
 
 TEST_P(FaultsTest, AKernelThatHangs) {
