@@ -58,9 +58,9 @@ class Cudas final : public Backend {
     CudaStream& s = CudaStreamOf(stream);
     const Gpu& gpu = s.gpu();
     if (from.kind == to.kind) {
-      gpu.Check(gpu.api.memcpy_peer_async(Address(target), GpuOf(to).context(), Address(source), GpuOf(from).context(),
-                                          size, s.Handle()),
-                "cuMemcpyPeerAsync");
+      gpu.CheckWork(gpu.api.memcpy_peer_async(Address(target), GpuOf(to).context(), Address(source),
+                                              GpuOf(from).context(), size, s.Handle()),
+                    "cuMemcpyPeerAsync");
     } else if (to.kind == DeviceKind::kCuda) {
       if (!staging_.Holds(source, bytes)) {  // read now, while the operation has the source to itself
         const std::shared_ptr<Chunk> copy = DefaultStorage()->AllocateStaging(to, bytes);
@@ -68,12 +68,12 @@ class Cudas final : public Backend {
         s.Keep(copy);
         source = copy->data();
       }
-      gpu.Check(gpu.api.memcpy_htod_async(Address(target), source, size, s.Handle()), "cuMemcpyHtoDAsync");
+      gpu.CheckWork(gpu.api.memcpy_htod_async(Address(target), source, size, s.Handle()), "cuMemcpyHtoDAsync");
     } else {
       if (!staging_.Holds(target, bytes)) {
         Throw<DeviceError>("{}: a stream copies to staging memory of the host only", stream.device());
       }
-      gpu.Check(gpu.api.memcpy_dtoh_async(target, Address(source), size, s.Handle()), "cuMemcpyDtoHAsync");
+      gpu.CheckWork(gpu.api.memcpy_dtoh_async(target, Address(source), size, s.Handle()), "cuMemcpyDtoHAsync");
     }
   }
 

@@ -36,7 +36,8 @@ void CopyUnless(CudaStream& stream, const uint64_t* unless, const void* in, int6
 // Into the stream's word: the index of the first, or kNone.
 void FindNotFinite(CudaStream& stream, DType dtype, const void* in, int64_t n) {
   const Gpu& gpu = stream.gpu();
-  gpu.Check(gpu.api.memset_d8_async(Address(stream.word()), 0xff, sizeof kNone, stream.Handle()), "cuMemsetD8Async");
+  gpu.CheckWork(gpu.api.memset_d8_async(Address(stream.word()), 0xff, sizeof kNone, stream.Handle()),
+                "cuMemsetD8Async");
   stream.Launch(FindNotFiniteArgs{.in = in, .n = n, .dtype = dtype, .first = stream.word()}, n);
 }
 
@@ -78,8 +79,8 @@ void CudaFlatKernels::Fill(Stream& stream, DType dtype, void* out, int64_t n, do
 void CudaFlatKernels::Copy(Stream& stream, const void* in, void* out, int64_t bytes) const {
   if (in == out || bytes == 0) return;
   CudaStream& s = CudaStreamOf(stream);
-  s.gpu().Check(s.gpu().api.memcpy_dtod_async(Address(out), Address(in), static_cast<size_t>(bytes), s.Handle()),
-                "cuMemcpyDtoDAsync");
+  s.gpu().CheckWork(s.gpu().api.memcpy_dtod_async(Address(out), Address(in), static_cast<size_t>(bytes), s.Handle()),
+                    "cuMemcpyDtoDAsync");
 }
 
 void CudaFlatKernels::CopyFinite(Stream& stream, DType dtype, const void* in, void* out, int64_t n) const {

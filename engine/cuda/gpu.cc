@@ -9,6 +9,28 @@
 
 namespace bindery::cuda {
 
+namespace {
+
+// Errors of work that ran, which the driver tells whoever calls next.
+bool IsOfWork(CUresult result) {
+  switch (result) {
+    case CUDA_ERROR_ECC_UNCORRECTABLE:
+    case CUDA_ERROR_NVLINK_UNCORRECTABLE:
+    case CUDA_ERROR_ILLEGAL_ADDRESS:
+    case CUDA_ERROR_LAUNCH_TIMEOUT:
+    case CUDA_ERROR_ASSERT:
+    case CUDA_ERROR_HARDWARE_STACK_ERROR:
+    case CUDA_ERROR_ILLEGAL_INSTRUCTION:
+    case CUDA_ERROR_MISALIGNED_ADDRESS:
+    case CUDA_ERROR_INVALID_ADDRESS_SPACE:
+    case CUDA_ERROR_INVALID_PC:
+    case CUDA_ERROR_LAUNCH_FAILED: return true;
+    default: return false;
+  }
+}
+
+}  // namespace
+
 std::vector<GpuFacts> FindGpus(const RuntimeApi& api) {
   const auto check = [&](CUresult result, const char* call) { CheckCall(api, result, "CUDA", call); };
   check(api.init(0), "cuInit");
@@ -78,6 +100,11 @@ void Gpu::Enter() const noexcept { FailUnless(api.ctx_push_current(context_)); }
 void Gpu::Leave() const noexcept {
   CUcontext mine = nullptr;
   api.ctx_pop_current(&mine);
+}
+
+void Gpu::CheckWork(CUresult result, const char* call) const {
+  if (IsOfWork(result)) Fail(result);
+  if (!failed()) Check(result, call);
 }
 
 void* Gpu::Allocate(int64_t bytes) {

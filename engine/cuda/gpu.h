@@ -63,6 +63,10 @@ class Gpu {
   // Throws DeviceError unless `result` is success.
   void Check(CUresult result, const char* call) const { CheckCall(api, result, ToString(device), call); }
 
+  // Of a call that enqueues work. Where the GPU has failed meanwhile, by earlier work, nothing is thrown: the operation
+  // fails by its fence, with the error of what it waits for, if that is why.
+  void CheckWork(CUresult result, const char* call) const;
+
   // Null when memory is short. Memory is given and taken in the order of a stream of its own, so that neither stops the
   // device.
   void* Allocate(int64_t bytes);

@@ -219,7 +219,6 @@ std::exception_ptr CudaStream::Begin(const std::string&, std::span<const FenceUs
 
 CUstream CudaStream::Handle(const std::string& what) {
   Check(open_ != nullptr, "work is enqueued by an operation");
-  if (gpu_.failed()) Throw<DeviceError>("{}", gpu_.failure());
   const auto& pieces = open_->pieces;
   if (pieces.empty() || pieces.back().part != &part() || pieces.back().what != what) BeginPiece(what);
   return progress_->stream();
@@ -242,7 +241,7 @@ void CudaStream::LaunchKernel(CUfunction kernel, const char* name, void** argume
   const CUstream stream = Handle(what);
   const auto blocks = static_cast<unsigned>(
       std::min<int64_t>(CeilDiv(threads, kThreads), int64_t{gpu_.facts.multiprocessors} * kBlocksPerProcessor));
-  gpu_.Check(gpu_.api.launch_kernel(kernel, blocks, 1, 1, kThreads, 1, 1, 0, stream, arguments, nullptr), name);
+  gpu_.CheckWork(gpu_.api.launch_kernel(kernel, blocks, 1, 1, kThreads, 1, 1, 0, stream, arguments, nullptr), name);
 }
 
 void CudaStream::Keep(std::shared_ptr<const void> object) { open_->kept.push_back(std::move(object)); }
