@@ -14,8 +14,6 @@
 //
 // Thread safety: one thread at a time. Results are computed by the devices' workers; an error there is rethrown by
 // whatever reads the results (engine/engine.h).
-#pragma once
-
 //
 // Made of a Feeder (what becomes of a batch before it runs), Bindings (the programs for its shapes) and a Merger (whole
 // values and the devices' shares of them), in executor/group.
