@@ -221,9 +221,21 @@ double Updater::LearningRate() const { return schedule_->LearningRate(step_ + 1)
 
 void Updater::Compute(const BatchPtr& batch) {
   if (adds_up_) group_->ZeroGradients();
-  group_->SetStep({.step = static_cast<uint64_t>(step_), .tentative = true});
-  group_->ForwardBackward(batch);
-  group_->SetStep({.step = static_cast<uint64_t>(step_)});  // what runs by other hands is no part of a step
+  Compute({&batch, 1}, 0);
+}
+
+void Updater::Compute(std::span<const BatchPtr> micro_batches, int64_t samples) {
+  const auto step = static_cast<uint64_t>(step_);
+  struct Leave {  // what runs by other hands is no part of a step, whatever is thrown here
+    DataParallelExecutorGroup* group;
+    uint64_t step;
+    ~Leave() { group->SetStep({.step = step}); }
+  } leave{group_, step};
+  uint32_t number = 0;
+  for (const BatchPtr& batch : micro_batches) {
+    group_->SetStep({.step = step, .micro_batch = number++, .batch_size = samples, .tentative = true});
+    group_->ForwardBackward(batch);
+  }
 }
 
 void Updater::Forgive() { group_->engine()->Push(forgive_); }
@@ -254,13 +266,7 @@ void Updater::Update(std::span<const BatchPtr> micro_batches) {
   for (const BatchPtr& batch : micro_batches) samples += group_->CheckBatch(*batch, Mode::kTrain);
   Forgive();
   group_->ZeroGradients();
-  uint32_t number = 0;
-  for (const BatchPtr& batch : micro_batches) {
-    group_->SetStep(
-        {.step = static_cast<uint64_t>(step_), .micro_batch = number++, .batch_size = samples, .tentative = true});
-    group_->ForwardBackward(batch);
-  }
-  group_->SetStep({.step = static_cast<uint64_t>(step_)});
+  Compute(micro_batches, samples);
   Apply(samples);
 }
 

@@ -112,6 +112,8 @@ class Updater {
     void Reach();                         // throws NumericError unless all statuses are good
   };
   class OnDevices;  // updater_devices.cc
+  // Forward and backward of one after the other; `samples` of the whole step, 0: of the batch.
+  void Compute(std::span<const BatchPtr> micro_batches, int64_t samples);
   void Prepare();
   StepParts HostParts(std::vector<VarPtr> gates);
   StepParts DeviceParts(const std::vector<VarPtr>& gates);

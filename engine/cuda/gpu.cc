@@ -155,16 +155,18 @@ void Gpu::CopyNow(const void* from, void* to, int64_t bytes, bool to_host) {
 }
 
 CUevent Gpu::TakeEvent() noexcept {
-  const std::lock_guard lock(events_mutex_);
-  if (free_events_.empty()) {
-    const Scope scope(*this);
-    CUevent event = nullptr;
-    FailUnless(api.event_create(&event, CU_EVENT_DISABLE_TIMING));
+  {
+    const std::lock_guard lock(events_mutex_);
+    if (!free_events_.empty()) {
+      const CUevent event = free_events_.back();
+      free_events_.pop_back();
+      return event;
+    }
     free_events_.reserve(++num_events_);  // now, so that giving it back needs no memory
-    return event;
   }
-  const CUevent event = free_events_.back();
-  free_events_.pop_back();
+  const Scope scope(*this);  // a failure here asks the streams, whose locks are taken before that of events
+  CUevent event = nullptr;
+  FailUnless(api.event_create(&event, CU_EVENT_DISABLE_TIMING));
   return event;
 }
 

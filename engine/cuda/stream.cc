@@ -297,9 +297,10 @@ void CudaStream::Forget() {
     const Batch& batch = *in_flight_.front();
     if (!first_error_ && batch.error() && !batch.inherited()) first_error_ = batch.error();
     in_flight_.front()->Release(&finished);
+    finished.push_back(std::move(in_flight_.front()));
     in_flight_.pop_front();
   }
-}  // `finished` goes after the lock
+}  // `finished` goes after the lock: a batch gives back its event, and events have a lock of their own
 
 CudaStream& CudaStreamOf(Stream& stream) {
   Check(stream.device().kind == DeviceKind::kCuda, "a GPU's work goes to its stream");

@@ -126,8 +126,8 @@ std::shared_ptr<const StepInput> Feeder::Next(std::span<const BatchPtr> batches,
   input->with_labels = !spec_.options.labels.empty() && batches[0]->num_labels() > 0;
   input->block = NextBlock(mode, ranges.back().end);
   input->shares.resize(ranges.size());
-  for (size_t d = 0; d < ranges.size(); ++d) {
-    if (ranges[d].size() > 0) input->shares[d].batch = batches[input->is_cut ? d : 0];
+  for (size_t d = 0; d < ranges.size(); ++d) {  // idle ones, too, let go of what a load that was skipped has left
+    input->shares[d].batch = ranges[d].size() > 0 ? batches[input->is_cut ? d : 0] : nullptr;
   }
   return input;
 }

@@ -85,6 +85,13 @@ TEST_F(CommitTest, NothingMovesAfterAFailureUntilItIsForgiven) {
   EXPECT_NE(StateOf(group_, updater_).aux, before.aux);
 }
 
+TEST_F(CommitTest, ABatchThatIsRefusedLeavesNoStepBehind) {
+  EXPECT_THROW(updater_.Update(std::make_shared<const Batch>()), DataError);
+  const HostTensorMap before = StateOf(group_, updater_).aux;
+  group_.Forward(DataOf(1), Mode::kTrain);  // of no step: commits its running statistics itself
+  EXPECT_NE(StateOf(group_, updater_).aux, before);
+}
+
 TEST_F(CommitTest, TheGateHasASay) {
   const State before = StateOf(group_, updater_);
   const auto good = std::make_shared<const Batch>(DataOf(0));
