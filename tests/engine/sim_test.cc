@@ -14,6 +14,7 @@
 #include "engine/host_call.h"
 #include "engine/sim/stream.h"
 #include "engine/tensor.h"
+#include "tests/engine/asynchronous_devices.h"
 #include "tests/message_of.h"
 
 namespace bindery {
@@ -22,38 +23,17 @@ namespace {
 using MakeEngine = std::shared_ptr<Engine> (*)();
 std::shared_ptr<Engine> Threaded() { return MakeThreadedEngine(); }
 
-class SimTest : public testing::TestWithParam<MakeEngine> {
+class SimTest : public testing::TestWithParam<MakeEngine>, protected AsynchronousDevices {
  protected:
+  SimTest() : AsynchronousDevices(GetParam()()) {}
   ~SimTest() override { sim::Reset(); }
-
-  Tensor New(const HostTensor& values, Device device = Sim(0)) {
-    Tensor tensor(engine_, device, values.dtype(), values.shape());
-    tensor.CopyFrom(values);
-    return tensor;
-  }
-  // Adds 1 to the elements of a float tensor, on its device, in an operation that updates it.
-  void Increment(const Tensor& tensor) {
-    const Tensor ones = New(HostTensor::Full(tensor.dtype(), tensor.shape(), 1), tensor.device());
-    engine_->Push({.name = "increment",
-                   .device = tensor.device(),
-                   .reads = {ones.var()},
-                   .writes = {},
-                   .updates = {tensor.var()},
-                   .run = [tensor, ones](const OpContext& context) {
-                     Backend::Of(tensor.device().kind)
-                         .flat()
-                         .Add(context.stream, tensor.dtype(), ones.address(), tensor.address(), tensor.elements());
-                   }});
-  }
-
-  std::shared_ptr<Engine> engine_ = GetParam()();
 };
 
 INSTANTIATE_TEST_SUITE_P(Engines, SimTest, testing::Values(&Threaded, &MakeInlineEngine),
                          [](const auto& info) { return info.index ? "inline" : "threaded"; });
 
 TEST_P(SimTest, MemoryIsOutOfTheHostsReach) {
-  const Tensor tensor = New(HostTensor::Full(DType::kFloat32, {4}, 2));
+  const Tensor tensor = New(HostTensor::Full(DType::kFloat32, {4}, 2), Sim(0));
   EXPECT_EQ(MessageOf<DeviceError>([&] { tensor.data(); }),
             "DeviceError: the host cannot address a tensor on sim:0; copy it with ToHost");
   EXPECT_DEATH(*static_cast<volatile float*>(tensor.address()) = 1, "");
@@ -61,44 +41,14 @@ TEST_P(SimTest, MemoryIsOutOfTheHostsReach) {
 }
 
 TEST_P(SimTest, CopiesCastsAndFillsBetweenAllKinds) {
-  HostTensor values(DType::kFloat32, {3, 5});
-  for (int64_t i = 0; i < 15; ++i) values.Set(i, static_cast<double>(i) - 7);
-  for (const Device from : {Cpu(0), Sim(0)}) {
-    for (const Device to : {Cpu(1), Sim(0), Sim(1)}) {
-      for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kInt32}) {
-        const Tensor source = New(values, from);
-        const Tensor target(engine_, to, dtype, {3, 5});
-        target.CopyFrom(source);
-        EXPECT_TRUE(target.ToHost() == values.Cast(dtype)) << ToString(from) << " to " << ToString(to);
-        target.Slice(1, 2).Fill(3);
-        EXPECT_EQ(target.ToHost().At(7), 3);
-        EXPECT_EQ(target.ToHost().At(4), -3);
-      }
-    }
-  }
+  ExpectCopiesCastsAndFills({Cpu(0), Sim(0)}, {Cpu(1), Sim(0), Sim(1)});
 }
 
-TEST_P(SimTest, OperationsOfSeveralDevicesRunInOrderWhateverTheDelays) {
-  for (uint64_t seed = 0; seed < 10; ++seed) {
-    sim::SetDelays(seed, 300);
-    const std::vector<Tensor> tensors = {New(HostTensor(DType::kFloat32, {8}), Sim(0)),
-                                         New(HostTensor(DType::kFloat32, {8}), Cpu(0)),
-                                         New(HostTensor(DType::kFloat32, {8}), Sim(1))};
-    for (int round = 0; round < 4; ++round) {
-      for (size_t t = 0; t < tensors.size(); ++t) {
-        Increment(tensors[t]);
-        tensors[(t + 1) % tensors.size()].CopyFrom(tensors[t]);
-      }
-    }
-    // Each round goes once around and adds 1 at each of three stations.
-    EXPECT_EQ(tensors[0].ToHost().At(3), 12) << seed;
-    EXPECT_EQ(tensors[2].ToHost().At(3), 12) << seed;
-  }
-}
+TEST_P(SimTest, OperationsOfSeveralDevicesRunInOrderWhateverTheDelays) { ExpectOrderWhateverTheDelays(Sim(0), Sim(1)); }
 
 TEST_P(SimTest, AFailureThatShowsLaterTravelsAndLeavesWhatIsUpdatedUntouched) {
   const Tensor parameter = New(HostTensor::Full(DType::kFloat32, {2}, 5), Sim(1));
-  const Tensor source = New(HostTensor::Full(DType::kFloat32, {2}, 1));
+  const Tensor source = New(HostTensor::Full(DType::kFloat32, {2}, 1), Sim(0));
   Tensor created(engine_, Sim(0), DType::kFloat32, {2});
   engine_->WaitAll();
   sim::FailKernel(Sim(0), 1);
@@ -131,7 +81,8 @@ TEST_P(SimTest, AFailureThatShowsLaterTravelsAndLeavesWhatIsUpdatedUntouched) {
 
 // Some of it may be done: nobody is to read it.
 TEST_P(SimTest, AnUpdateThatFailsItselfFailsWhatItUpdates) {
-  const Tensor sum = New(HostTensor::Full(DType::kFloat32, {2}, 5)), other = New(HostTensor(DType::kFloat32, {2}));
+  const Tensor sum = New(HostTensor::Full(DType::kFloat32, {2}, 5), Sim(0)),
+               other = New(HostTensor(DType::kFloat32, {2}), Sim(0));
   const auto update = [&](bool twice) {
     engine_->Push({.name = "update",
                    .device = Sim(0),
@@ -161,7 +112,7 @@ TEST_P(SimTest, AnUpdateThatFailsItselfFailsWhatItUpdates) {
 }
 
 TEST_P(SimTest, ACopyToTheHostThatFailsIsToldAndLeavesTheTensor) {
-  const Tensor tensor = New(HostTensor::Full(DType::kFloat32, {2}, 5));
+  const Tensor tensor = New(HostTensor::Full(DType::kFloat32, {2}, 5), Sim(0));
   engine_->WaitAll();
   sim::FailKernel(Sim(0), 1);
   EXPECT_EQ(MessageOf<DeviceError>([&] { tensor.ToHost(); }),
@@ -170,7 +121,7 @@ TEST_P(SimTest, ACopyToTheHostThatFailsIsToldAndLeavesTheTensor) {
 }
 
 TEST_P(SimTest, RecoverClearsFailuresThatShowLater) {
-  const Tensor tensor = New(HostTensor::Full(DType::kFloat32, {2}, 1));
+  const Tensor tensor = New(HostTensor::Full(DType::kFloat32, {2}, 1), Sim(0));
   engine_->WaitAll();
   sim::FailKernel(Sim(0), 1);
   tensor.Fill(7);

@@ -16,6 +16,7 @@
 #include "engine/step.h"
 #include "engine/storage.h"
 #include "engine/tensor.h"
+#include "tests/engine/asynchronous_devices.h"
 #include "tests/engine/cuda/fake/fake.h"
 #include "tests/message_of.h"
 
@@ -27,37 +28,15 @@ namespace fake = cuda::fake;
 // Devices that are lost stay so: each test that loses some has its own.
 constexpr int kNamed = 2, kLost = 4, kWaiting = 6, kMisused = 8;
 
-class CudaTest : public testing::TestWithParam<bool> {
+class CudaTest : public testing::TestWithParam<bool>, protected AsynchronousDevices {
  protected:
-  CudaTest() : engine_(GetParam() ? MakeThreadedEngine() : MakeInlineEngine()) {}
+  CudaTest() : AsynchronousDevices(GetParam() ? MakeThreadedEngine() : MakeInlineEngine()) {}
   ~CudaTest() override {
     sim::Reset();
     for (const std::string& violation : fake::TakeViolations()) ADD_FAILURE() << violation;
   }
   // Of two devices that a test may lose, the one of this engine.
   Device OneOf(int first) const { return Cuda(first + GetParam()); }
-
-  Tensor New(const HostTensor& values, Device device) {
-    Tensor tensor(engine_, device, values.dtype(), values.shape());
-    tensor.CopyFrom(values);
-    return tensor;
-  }
-  // Adds 1 to the elements of a float tensor, on its device, in an operation that updates it.
-  void Increment(const Tensor& tensor) {
-    const Tensor ones = New(HostTensor::Full(tensor.dtype(), tensor.shape(), 1), tensor.device());
-    engine_->Push({.name = "increment",
-                   .device = tensor.device(),
-                   .reads = {ones.var()},
-                   .writes = {},
-                   .updates = {tensor.var()},
-                   .run = [tensor, ones](const OpContext& context) {
-                     Backend::Of(tensor.device().kind)
-                         .flat()
-                         .Add(context.stream, tensor.dtype(), ones.address(), tensor.address(), tensor.elements());
-                   }});
-  }
-
-  std::shared_ptr<Engine> engine_;
 };
 
 INSTANTIATE_TEST_SUITE_P(Engines, CudaTest, testing::Bool(),
@@ -71,39 +50,11 @@ TEST_P(CudaTest, MemoryIsOutOfTheHostsReach) {
 }
 
 TEST_P(CudaTest, CopiesCastsAndFillsBetweenAllKinds) {
-  HostTensor values(DType::kFloat32, {3, 5});
-  for (int64_t i = 0; i < 15; ++i) values.Set(i, static_cast<double>(i) - 7);
-  for (const Device from : {Cpu(0), Cuda(0)}) {
-    for (const Device to : {Cpu(1), Cuda(0), Cuda(1), Cuda(fake::kLonelyGpu)}) {
-      for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kInt32}) {
-        const Tensor source = New(values, from);
-        const Tensor target(engine_, to, dtype, {3, 5});
-        target.CopyFrom(source);
-        EXPECT_TRUE(target.ToHost() == values.Cast(dtype)) << ToString(from) << " to " << ToString(to);
-        target.Slice(1, 2).Fill(3);
-        EXPECT_EQ(target.ToHost().At(7), 3);
-        EXPECT_EQ(target.ToHost().At(4), -3);
-      }
-    }
-  }
+  ExpectCopiesCastsAndFills({Cpu(0), Cuda(0)}, {Cpu(1), Cuda(0), Cuda(1), Cuda(fake::kLonelyGpu)});
 }
 
 TEST_P(CudaTest, OperationsOfSeveralDevicesRunInOrderWhateverTheDelays) {
-  for (uint64_t seed = 0; seed < 10; ++seed) {
-    sim::SetDelays(seed, 300);
-    const std::vector<Tensor> tensors = {New(HostTensor(DType::kFloat32, {8}), Cuda(0)),
-                                         New(HostTensor(DType::kFloat32, {8}), Cpu(0)),
-                                         New(HostTensor(DType::kFloat32, {8}), Cuda(1))};
-    for (int round = 0; round < 4; ++round) {
-      for (size_t t = 0; t < tensors.size(); ++t) {
-        Increment(tensors[t]);
-        tensors[(t + 1) % tensors.size()].CopyFrom(tensors[t]);
-      }
-    }
-    // Each round goes once around and adds 1 at each of three stations.
-    EXPECT_EQ(tensors[0].ToHost().At(3), 12) << seed;
-    EXPECT_EQ(tensors[2].ToHost().At(3), 12) << seed;
-  }
+  ExpectOrderWhateverTheDelays(Cuda(0), Cuda(1));
 }
 
 // Lanes of one device, which only events keep in order.
