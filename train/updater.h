@@ -3,7 +3,8 @@
 //
 // Where the host can address all devices' memory, the sum, the update and the spreading are one pass over memory,
 // shared out among the devices' workers (KVStore::MakeReduction). Where it cannot, each device sums and updates a range
-// of the elements and keeps the optimizer's state of that range (train/updater_devices.cc).
+// of the elements and keeps the optimizer's state of that range (train/updater_devices.cc); unless some kind of device
+// has no kernel for the rule: then the host does it all, by copies.
 //
 // A step is committed or not, as a whole. If anything in it failed, if a gradient is not finite, or if what the caller
 // hangs on `gate()` failed, then no parameter, no optimizer state and no running statistic changes, and neither do they

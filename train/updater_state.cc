@@ -92,8 +92,8 @@ HostTensorMap Updater::State() const {
 }
 
 void Updater::CheckState(const HostTensorMap& state) const {
-  std::map<std::string, const StoredParameter*>
-      known;  // by name of the state, so that messages do not depend on blocks
+  // By name of the state, so that what is told first does not depend on blocks.
+  std::map<std::string, const StoredParameter*> known;
   for (const BlockState& block : blocks_) {
     ForEachParameter(block, [&](const StoredParameter& p) {
       for (const std::string& own : optimizer_->state_names()) known.emplace(StateName(p.name, own), &p);

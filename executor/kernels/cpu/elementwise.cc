@@ -1,5 +1,5 @@
-// Elementwise operators, each in its own element type: float in vectors (simd/loops.h), the others by loops over single
-// numbers. Which function belongs to which operator is said by its name in executor/kernels/functions.h.
+// Elementwise operators, each in its own element type: float and double in vectors (simd/loops.h), the others by loops
+// over single numbers. Which function belongs to which operator is said by its name in executor/kernels/functions.h.
 #include "symbol/ops/elementwise.h"
 
 #include <algorithm>

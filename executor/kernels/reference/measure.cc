@@ -108,26 +108,18 @@ MaybeKernel MakeFirstOutside(const KernelSpec& spec) {
   return Dispatch(spec.inputs[0].dtype, [&, attrs = spec.attributes<FirstOutsideAttrs>()]<class T>() -> Kernel {
     return OnBytes(spec, [=](const Tensors& t) {
       const auto at = [x = reinterpret_cast<const T*>(t.raw_in[0])](int64_t i) { return LoadDouble(x[i]); };
-      const auto within = [&](double x) { return (x >= attrs.low) & (x <= attrs.high); };
       const auto inside = [&](double x) {
-        return (within(x) && (!attrs.whole || x == std::floor(x))) || (attrs.use_ignore && x == attrs.ignore);
+        return (x >= attrs.low && x <= attrs.high && (!attrs.whole || x == std::floor(x))) ||
+               (attrs.use_ignore && x == attrs.ignore);
       };
       double* result = reinterpret_cast<double*>(t.raw_out[0]);
       result[0] = -1;
       result[1] = 0;
-      constexpr int64_t kBlock = 256;  // looked at without a branch for each element
-      for (int64_t begin = 0; begin < n; begin += kBlock) {
-        const int64_t end = std::min(n, begin + kBlock);
-        int64_t count = 0;
-        for (int64_t i = begin; i < end; ++i) count += within(at(i));
-        if (count == end - begin && !attrs.whole) continue;
-        for (int64_t i = begin; i < end; ++i) {
-          if (inside(at(i))) continue;
-          result[0] = static_cast<double>(i);
-          result[1] = at(i);
-          return;
-        }
-      }
+      int64_t first = 0;
+      while (first < n && inside(at(first))) ++first;
+      if (first == n) return;
+      result[0] = static_cast<double>(first);
+      result[1] = at(first);
     });
   });
 }
