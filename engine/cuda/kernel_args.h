@@ -122,7 +122,7 @@ struct Statuses {
 // An update by the rule of this number in update_rules::All: DeviceUpdate, flat.
 struct UpdateKernelArgs {
   static constexpr const char* kName = "bindery_update";
-  static constexpr int kMaxStates = 2, kMaxSettings = 4;
+  static constexpr int kMaxStates = 3, kMaxSettings = 4;
   int32_t rule = 0;
   DType dtype = {};
   double learning_rate = 0, weight_decay = 0, rescale = 1, clip = 0;

@@ -298,8 +298,8 @@ __device__ void UpdateAll(const Block& block, const UpdateKernelArgs& args) {
                                                .weight_decay = args.weight_decay,
                                                .settings = {args.settings, UpdateKernelArgs::kMaxSettings}});
   const T rescale = static_cast<T>(args.rescale * rates.rescale), clip = static_cast<T>(args.clip);
-  T c[8];
-  for (int k = 0; k < 8; ++k) c[k] = static_cast<T>(numbers[static_cast<size_t>(k)]);
+  T c[std::tuple_size_v<UpdateNumbers>];
+  for (size_t k = 0; k < std::size(c); ++k) c[k] = static_cast<T>(numbers[k]);
   const int64_t now = *args.committed % 2;
   void* const* const old_states = args.states[now];
   void* const* const new_states = args.states[1 - now];

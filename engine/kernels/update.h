@@ -27,7 +27,7 @@ struct UpdateArgs {
 };
 
 // What a rule computes of them, once for all elements.
-using UpdateNumbers = std::array<double, 8>;
+using UpdateNumbers = std::array<double, 9>;
 
 // Equal ranges of flat arrays of float32 or float64. The new weight and states may be written over the old, or to
 // arrays of their own that overlap nothing.
@@ -55,7 +55,7 @@ struct UpdateRule {
   std::vector<std::string> states = {};  // of each weight: equal arrays, which begin as zero
   std::vector<UpdateSetting> settings = {};
   UpdateKernel kernel = nullptr;
-  UpdateKernel stateless = nullptr;  // where its first setting is 0, if that needs no states
+  UpdateKernel without_first = nullptr;  // where its first setting is 0, if that needs no first state
 };
 
 inline constexpr int kMaxUpdateStates = 8;

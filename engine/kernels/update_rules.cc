@@ -6,10 +6,25 @@ namespace bindery {
 
 const std::vector<UpdateRule>& UpdateRules() {
   using namespace update_rules;
+  const std::vector<UpdateSetting> kAdam = {{"beta1", 0.9, 1}, {"beta2", 0.999, 1}, {"epsilon", 1e-8}};
+  const std::vector<UpdateSetting> kRmsProp = {{"momentum", 0, 1}, {"rho", 0.9, 1}, {"epsilon", 1e-8}};
   static const auto& rules = *new std::vector<UpdateRule>{
       {"sgd", {"momentum"}, {{"momentum", 0, 1}}, UpdateKernelOf<Momentum>, UpdateKernelOf<Sgd>},
       {"nag", {"momentum"}, {{"momentum", 0.9, 1}}, UpdateKernelOf<Nesterov>},
-      {"adam", {"mean", "variance"}, {{"beta1", 0.9, 1}, {"beta2", 0.999, 1}, {"epsilon", 1e-8}}, UpdateKernelOf<Adam>},
+      {"adam", {"mean", "variance"}, kAdam, UpdateKernelOf<Adam>},
+      {"adamw", {"mean", "variance"}, kAdam, UpdateKernelOf<AdamW>},
+      {"nadam",
+       {"mean", "variance"},
+       {{"beta1", 0.9, 1}, {"beta2", 0.999, 1}, {"epsilon", 1e-8}, {"schedule_decay", 0.004}},
+       UpdateKernelOf<Nadam>},
+      {"adamax", {"mean", "largest"}, kAdam, UpdateKernelOf<Adamax>},
+      {"rmsprop", {"momentum", "square"}, kRmsProp, UpdateKernelOf<RmsPropMomentum>, UpdateKernelOf<RmsProp>},
+      {"centered_rmsprop", {"momentum", "square", "mean"}, kRmsProp, UpdateKernelOf<CenteredRmsProp>},
+      {"adagrad", {"history"}, {{"lr_decay", 0}, {"epsilon", 1e-10}}, UpdateKernelOf<AdaGrad>},
+      {"adadelta", {"square", "delta"}, {{"rho", 0.9, 1}, {"epsilon", 1e-6}}, UpdateKernelOf<AdaDelta>},
+      {"ftrl", {"z", "n"}, {{"lambda1", 0.01}, {"beta", 1}}, UpdateKernelOf<Ftrl>},
+      {"signum", {"momentum"}, {{"momentum", 0.9, 1}, {"wd_lh", 0}}, UpdateKernelOf<Signum>, UpdateKernelOf<SignSgd>},
+      {"lion", {"momentum"}, {{"beta1", 0.9, 1}, {"beta2", 0.99, 1}}, UpdateKernelOf<Lion>},
   };
   return rules;
 }

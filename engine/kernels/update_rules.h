@@ -68,6 +68,224 @@ struct Adam {
   }
 };
 
-using All = std::tuple<Sgd, Momentum, Nesterov, Adam>;
+// Loshchilov and Hutter: Adam whose weight decay does not go through the averages:
+//   w = (1 - lr wd) w;  then Adam's step with G = g
+struct AdamW {
+  static constexpr int kStates = 2;
+  static constexpr UpdateNumbers Prepare(const UpdateArgs& a) {
+    UpdateNumbers numbers = Adam::Prepare(a);
+    numbers[1] = a.learning_rate * a.weight_decay;
+    return numbers;
+  }
+  template <class T>
+  [[gnu::always_inline]] static constexpr void Step(const T* c, T g, T& w, T* s) {
+    w -= c[1] * w;
+    s[0] = c[2] * s[0] + c[3] * g;
+    s[1] = c[4] * s[1] + c[5] * (g * g);
+    w -= c[0] * s[0] / (c[6] * std::sqrt(s[1]) + c[7]);
+  }
+};
+
+// Dozat's Nesterov-accelerated Adam, with G = g + wd w, mu_t = beta1 (1 - 0.5 * 0.96^(schedule_decay t)) and P_t = the
+// product of mu_1 to mu_t:
+//   m, v as in Adam
+//   w = w - lr ((1 - mu_t) / (1 - P_t) G + mu_{t+1} / (1 - P_{t+1}) m) / (sqrt(v / (1 - beta2^t)) + epsilon)
+struct Nadam {
+  static constexpr int kStates = 2;
+  static constexpr UpdateNumbers Prepare(const UpdateArgs& a) {
+    const double beta1 = a.settings[0], beta2 = a.settings[1], decay = std::pow(0.96, a.settings[3]);
+    double power = 1, mu = 0, product = 1;
+    for (int64_t t = 1; t <= a.step; ++t) {
+      power *= decay;
+      mu = beta1 * (1 - 0.5 * power);
+      product *= mu;
+      if (product < 1e-17) {  // nothing beside 1, and later ones, too
+        power = std::pow(decay, static_cast<double>(a.step));
+        mu = beta1 * (1 - 0.5 * power);
+        break;
+      }
+    }
+    const double next = beta1 * (1 - 0.5 * power * decay);
+    return {a.learning_rate * (1 - mu) / (1 - product),
+            a.weight_decay,
+            beta1,
+            1 - beta1,
+            beta2,
+            1 - beta2,
+            1 / std::sqrt(1 - std::pow(beta2, static_cast<double>(a.step))),
+            a.settings[2],
+            a.learning_rate * next / (1 - product * next)};
+  }
+  template <class T>
+  [[gnu::always_inline]] static constexpr void Step(const T* c, T g, T& w, T* s) {
+    g += c[1] * w;
+    s[0] = c[2] * s[0] + c[3] * g;
+    s[1] = c[4] * s[1] + c[5] * (g * g);
+    w -= (c[0] * g + c[8] * s[0]) / (c[6] * std::sqrt(s[1]) + c[7]);
+  }
+};
+
+// Kingma and Ba's variant by the largest gradient, with G = g + wd w:
+//   m = beta1 m + (1 - beta1) G;  u = max(beta2 u, |G| + epsilon);  w = w - lr / (1 - beta1^t) m / u
+struct Adamax {
+  static constexpr int kStates = 2;
+  static constexpr UpdateNumbers Prepare(const UpdateArgs& a) {
+    const double beta1 = a.settings[0], t = static_cast<double>(a.step);
+    return {a.learning_rate / (1 - std::pow(beta1, t)), a.weight_decay, beta1, 1 - beta1, a.settings[1], a.settings[2]};
+  }
+  template <class T>
+  [[gnu::always_inline]] static constexpr void Step(const T* c, T g, T& w, T* s) {
+    g += c[1] * w;
+    s[0] = c[2] * s[0] + c[3] * g;
+    const T size = (g < 0 ? -g : g) + c[5], kept = c[4] * s[1];
+    s[1] = kept > size ? kept : size;  // NaN stays NaN
+    w -= c[0] * s[0] / s[1];
+  }
+};
+
+// Tieleman and Hinton, with G = g + wd w:
+//   v = rho v + (1 - rho) G^2;  w = w - lr G / (sqrt(v) + epsilon)
+struct RmsProp {
+  static constexpr int kStates = 1;
+  static constexpr UpdateNumbers Prepare(const UpdateArgs& a) {
+    return {a.learning_rate, a.weight_decay, a.settings[0], a.settings[1], 1 - a.settings[1], a.settings[2]};
+  }
+  template <class T>
+  [[gnu::always_inline]] static constexpr void Step(const T* c, T g, T& w, T* s) {
+    g += c[1] * w;
+    s[0] = c[3] * s[0] + c[4] * (g * g);
+    w -= c[0] * g / (std::sqrt(s[0]) + c[5]);
+  }
+};
+// m = momentum m - lr G / (sqrt(v) + epsilon);  w = w + m
+struct RmsPropMomentum {
+  static constexpr int kStates = 2;
+  static constexpr UpdateNumbers Prepare(const UpdateArgs& a) { return RmsProp::Prepare(a); }
+  template <class T>
+  [[gnu::always_inline]] static constexpr void Step(const T* c, T g, T& w, T* s) {
+    g += c[1] * w;
+    s[1] = c[3] * s[1] + c[4] * (g * g);
+    s[0] = c[2] * s[0] - c[0] * g / (std::sqrt(s[1]) + c[5]);
+    w += s[0];
+  }
+};
+
+// Graves: RMSProp by the variance around a running mean:
+//   v = rho v + (1 - rho) G^2;  a = rho a + (1 - rho) G
+//   m = momentum m - lr G / (sqrt(max(v - a^2, 0)) + epsilon);  w = w + m
+struct CenteredRmsProp {
+  static constexpr int kStates = 3;
+  static constexpr UpdateNumbers Prepare(const UpdateArgs& a) { return RmsProp::Prepare(a); }
+  template <class T>
+  [[gnu::always_inline]] static constexpr void Step(const T* c, T g, T& w, T* s) {
+    g += c[1] * w;
+    s[1] = c[3] * s[1] + c[4] * (g * g);
+    s[2] = c[3] * s[2] + c[4] * g;
+    const T variance = s[1] - s[2] * s[2];
+    s[0] = c[2] * s[0] - c[0] * g / (std::sqrt(variance < 0 ? 0 : variance) + c[5]);  // rounding may take it below
+    w += s[0];
+  }
+};
+
+// Duchi, Hazan and Singer, with G = g + wd w:
+//   h = h + G^2;  w = w - lr / (1 + (t - 1) lr_decay) G / (sqrt(h) + epsilon)
+struct AdaGrad {
+  static constexpr int kStates = 1;
+  static constexpr UpdateNumbers Prepare(const UpdateArgs& a) {
+    return {a.learning_rate / (1 + static_cast<double>(a.step - 1) * a.settings[0]), a.weight_decay, a.settings[1]};
+  }
+  template <class T>
+  [[gnu::always_inline]] static constexpr void Step(const T* c, T g, T& w, T* s) {
+    g += c[1] * w;
+    s[0] += g * g;
+    w -= c[0] * g / (std::sqrt(s[0]) + c[2]);
+  }
+};
+
+// Zeiler, with G = g + wd w; the published rule has lr = 1:
+//   v = rho v + (1 - rho) G^2;  d = sqrt(u + epsilon) / sqrt(v + epsilon) G;  u = rho u + (1 - rho) d^2;  w = w - lr d
+struct AdaDelta {
+  static constexpr int kStates = 2;
+  static constexpr UpdateNumbers Prepare(const UpdateArgs& a) {
+    return {a.learning_rate, a.weight_decay, a.settings[0], 1 - a.settings[0], a.settings[1]};
+  }
+  template <class T>
+  [[gnu::always_inline]] static constexpr void Step(const T* c, T g, T& w, T* s) {
+    g += c[1] * w;
+    s[0] = c[2] * s[0] + c[3] * (g * g);
+    const T d = std::sqrt(s[1] + c[4]) / std::sqrt(s[0] + c[4]) * g;
+    s[1] = c[2] * s[1] + c[3] * (d * d);
+    w -= c[0] * d;
+  }
+};
+
+// McMahan and others, "Ad click prediction", with wd as lambda2 (there is no step of lr = 0):
+//   z = z + g - (sqrt(n + g^2) - sqrt(n)) / lr w;  n = n + g^2
+//   w = 0 if |z| <= lambda1, else (sign(z) lambda1 - z) / ((beta + sqrt(n)) / lr + wd)
+struct Ftrl {
+  static constexpr int kStates = 2;
+  static constexpr UpdateNumbers Prepare(const UpdateArgs& a) {
+    const double per_rate = a.learning_rate > 0 ? 1 / a.learning_rate : 0;
+    return {a.learning_rate, a.weight_decay, a.settings[0], a.settings[1], per_rate};
+  }
+  template <class T>
+  [[gnu::always_inline]] static constexpr void Step(const T* c, T g, T& w, T* s) {
+    const T squares = s[1] + g * g, after = std::sqrt(squares), sum = after + std::sqrt(s[1]);
+    const T growth = sum == 0 ? 0 : g * g / sum;  // the difference of the roots
+    const T z = s[0] + g - growth * c[4] * w;
+    const T size = z < 0 ? -z : z, beyond = z < 0 ? z + c[2] : z - c[2];
+    const T next = size <= c[2] ? 0 : -beyond / ((c[3] + after) * c[4] + c[1]);
+    const bool moves = c[0] > 0;
+    s[0] = moves ? z : s[0];
+    s[1] = moves ? squares : s[1];
+    w = moves ? next : w;
+  }
+};
+
+template <class T>
+[[gnu::always_inline]] constexpr T SignOf(T x) {
+  return x > 0 ? T(1) : x < 0 ? T(-1) : x;  // NaN stays NaN
+}
+
+// Bernstein and others, with G = g + wd w; wd_lh decays the weight apart from the sign:
+//   w = (1 - lr wd_lh) w - lr sign(G)
+struct SignSgd {
+  static constexpr int kStates = 0;
+  static constexpr UpdateNumbers Prepare(const UpdateArgs& a) {
+    return {a.learning_rate, a.weight_decay, a.settings[0], 1 - a.settings[0], a.learning_rate * a.settings[1]};
+  }
+  template <class T>
+  [[gnu::always_inline]] static constexpr void Step(const T* c, T g, T& w, T*) {
+    w -= c[4] * w + c[0] * SignOf(g + c[1] * w);
+  }
+};
+// m = momentum m + (1 - momentum) G;  w = (1 - lr wd_lh) w - lr sign(m)
+struct Signum {
+  static constexpr int kStates = 1;
+  static constexpr UpdateNumbers Prepare(const UpdateArgs& a) { return SignSgd::Prepare(a); }
+  template <class T>
+  [[gnu::always_inline]] static constexpr void Step(const T* c, T g, T& w, T* s) {
+    s[0] = c[2] * s[0] + c[3] * (g + c[1] * w);
+    w -= c[4] * w + c[0] * SignOf(s[0]);
+  }
+};
+
+// Chen and others, found by symbolic search:
+//   w = w - lr (sign(beta1 m + (1 - beta1) g) + wd w);  m = beta2 m + (1 - beta2) g
+struct Lion {
+  static constexpr int kStates = 1;
+  static constexpr UpdateNumbers Prepare(const UpdateArgs& a) {
+    const double beta1 = a.settings[0], beta2 = a.settings[1];
+    return {a.learning_rate, a.weight_decay, beta1, 1 - beta1, beta2, 1 - beta2};
+  }
+  template <class T>
+  [[gnu::always_inline]] static constexpr void Step(const T* c, T g, T& w, T* s) {
+    w -= c[0] * (SignOf(c[2] * s[0] + c[3] * g) + c[1] * w);
+    s[0] = c[4] * s[0] + c[5] * g;
+  }
+};
+
+using All = std::tuple<Sgd, Momentum, Nesterov, Adam, AdamW, Nadam, Adamax, RmsProp, RmsPropMomentum, CenteredRmsProp,
+                       AdaGrad, AdaDelta, Ftrl, SignSgd, Signum, Lion>;
 
 }  // namespace bindery::update_rules

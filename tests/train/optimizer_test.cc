@@ -90,7 +90,11 @@ TEST(Sgd, StateAndDTypes) {
 TEST(MakeOptimizer, ReadsWhatItPrints) {
   for (const char* text :
        {"sgd(lr=0.01)", "sgd(lr=0.1, momentum=0.9, wd=0.0001)", "sgd(lr=0.1, clip_gradient=1, rescale=0.015625)",
-        "nag(lr=0.1)", "nag(lr=0.1, momentum=0.5)", "adam(lr=0.001)", "adam(lr=0.001, beta2=0.99, epsilon=0.0001)"}) {
+        "nag(lr=0.1)", "nag(lr=0.1, momentum=0.5)", "adam(lr=0.001)", "adam(lr=0.001, beta2=0.99, epsilon=0.0001)",
+        "adamw(lr=0.001, wd=0.01)", "nadam(lr=0.001, schedule_decay=0.01)", "adamax(lr=0.001)",
+        "rmsprop(lr=0.001, momentum=0.9)", "centered_rmsprop(lr=0.001, rho=0.99)", "adagrad(lr=0.1, lr_decay=0.01)",
+        "adadelta(lr=1)", "ftrl(lr=0.1, lambda1=0.001)", "signum(lr=0.001, momentum=0, wd_lh=0.1)",
+        "lion(lr=0.0001)"}) {
     EXPECT_EQ(MakeOptimizer(text)->Text(), text);
   }
   const auto optimizer = MakeOptimizer("SGD(momentum=0.9,wd=1e-4)");
@@ -120,7 +124,7 @@ TEST(MakeOptimizer, Errors) {
 }
 
 // Its sign alone, with the momentum in front.
-struct Signum {
+struct OwnSign {
   static constexpr int kStates = 1;
   static UpdateNumbers Prepare(const UpdateArgs& a) { return {a.learning_rate, a.weight_decay, a.settings[0]}; }
   template <class T>
@@ -131,10 +135,12 @@ struct Signum {
 };
 
 TEST(AddOptimizer, AUsersRuleIsLikeTheOthers) {
-  AddOptimizer(
-      {.name = "signum", .states = {"momentum"}, .settings = {{"momentum", 0.9, 1}}, .kernel = UpdateKernelOf<Signum>});
-  const auto signum = MakeOptimizer("signum(lr=0.5, momentum=0.5)");
-  EXPECT_EQ(signum->Text(), "signum(lr=0.5, momentum=0.5)");
+  AddOptimizer({.name = "own_sign",
+                .states = {"momentum"},
+                .settings = {{"momentum", 0.9, 1}},
+                .kernel = UpdateKernelOf<OwnSign>});
+  const auto signum = MakeOptimizer("own_sign(lr=0.5, momentum=0.5)");
+  EXPECT_EQ(signum->Text(), "own_sign(lr=0.5, momentum=0.5)");
   EXPECT_EQ(signum->state_names(), std::vector<std::string>{"momentum"});
   double weight[] = {1, 1}, state[] = {0, -1};
   const double gradient[] = {3, 0.5};

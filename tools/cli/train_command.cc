@@ -295,7 +295,7 @@ void AddTrain(CLI::App* app, RunFn* run) {
     sub->add_option(name, *value, help)->capture_default_str();
   };
   AddNumber(sub, "--epochs", &c->epochs, 1, 1'000'000, "sweeps over the data, those before a resume included");
-  text("--optimizer", &c->optimizer, "sgd, nag or adam, e.g. \"sgd(lr=0.05, momentum=0.9, wd=1e-4)\"");
+  text("--optimizer", &c->optimizer, "sgd, adam, adamw, rmsprop, ..., e.g. \"sgd(lr=0.05, momentum=0.9, wd=1e-4)\"");
   text("--schedule", &c->schedule, "e.g. \"factor(step=1000, factor=0.5)\"");
   text("--initializer", &c->initializer, "e.g. xavier, \"normal(0.01)\", msra");
   text("--metrics", &c->metrics, "comma-separated: accuracy, top-k(5), cross-entropy, mse, ...");

@@ -59,7 +59,7 @@ Optimizer::Optimizer(const UpdateRule& rule, const OptimizerOptions& options, st
     if (i == settings_.size()) settings_.push_back(setting.value);
     CheckNumber(setting.name, settings_[i], setting.below);
   }
-  stateless_ = rule_.stateless && settings_[0] == 0;
+  without_first_ = rule_.without_first && settings_[0] == 0;
 }
 
 std::string Optimizer::Text() const {
@@ -75,7 +75,7 @@ std::string Optimizer::Text() const {
 }
 
 std::vector<std::string> Optimizer::state_names() const {
-  return stateless_ ? std::vector<std::string>() : rule_.states;
+  return {rule_.states.begin() + without_first_, rule_.states.end()};
 }
 
 void Optimizer::Update(DType dtype, UpdateArgs args, std::span<const void* const> grads, void* weight,
@@ -127,7 +127,9 @@ void AddOptimizer(UpdateRule rule) {
   if (rule.states.size() > kMaxUpdateStates) {
     Throw("AddOptimizer: \"{}\" has {} states, at most {} are possible", name, rule.states.size(), kMaxUpdateStates);
   }
-  if (rule.stateless && rule.settings.empty()) Throw("AddOptimizer: \"{}\" has no setting that could be 0", name);
+  if (rule.without_first && (rule.settings.empty() || rule.states.empty())) {
+    Throw("AddOptimizer: \"{}\" has no setting that could be 0, or no state that it could do without", name);
+  }
   for (const UpdateSetting& setting : rule.settings) {
     for (const char* taken : kCommon) {
       if (setting.name == taken) Throw("AddOptimizer: \"{}\": every optimizer has the setting \"{}\"", name, taken);

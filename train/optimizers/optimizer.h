@@ -11,6 +11,10 @@
 //   nag(momentum=0.9)                            m = momentum m - lr G;  w = w + momentum m - lr G
 //   adam(beta1=0.9, beta2=0.999, epsilon=1e-8)   m = beta1 m + (1 - beta1) G;  v = beta2 v + (1 - beta2) G^2
 //                                                w = w - lr (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + epsilon)
+//   adamw(beta1=0.9, beta2=0.999, epsilon=1e-8), nadam(... , schedule_decay=0.004), adamax(as adam),
+//   rmsprop(momentum=0, rho=0.9, epsilon=1e-8), centered_rmsprop(as rmsprop), adagrad(lr_decay=0, epsilon=1e-10),
+//   adadelta(rho=0.9, epsilon=1e-6), ftrl(lambda1=0.01, beta=1), signum(momentum=0.9, wd_lh=0),
+//   lion(beta1=0.9, beta2=0.99)                  with the formulas of engine/kernels/update_rules.h
 //
 // all with lr=, wd=, clip_gradient= and rescale=. A new one is a row (engine/kernels/update_rules.h), or, in a program
 // of one's own, AddOptimizer with a rule from engine/kernels/update_loop.h. Optimizers are immutable: any thread may
@@ -45,7 +49,7 @@ class Optimizer {
   const std::string& name() const { return rule_.name; }  // "sgd"
   const OptimizerOptions& options() const { return options_; }
   std::span<const double> settings() const { return settings_; }
-  UpdateKernel kernel() const { return stateless_ ? rule_.stateless : rule_.kernel; }
+  UpdateKernel kernel() const { return without_first_ ? rule_.without_first : rule_.kernel; }
   // MakeOptimizer(Text()) is the same optimizer.
   std::string Text() const;
 
@@ -64,7 +68,7 @@ class Optimizer {
   UpdateRule rule_;
   OptimizerOptions options_;
   std::vector<double> settings_;
-  bool stateless_ = false;
+  bool without_first_ = false;
 };
 
 Optimizer Sgd(const OptimizerOptions& options = {}, double momentum = 0);

@@ -261,7 +261,7 @@ TEST(CudaUpdateTest, HasTheBuiltInRules) {
   const FlatKernels& flat = Backend::Of(DeviceKind::kCuda).flat();
   for (const UpdateRule& rule : UpdateRules()) {
     EXPECT_TRUE(flat.HasUpdate(rule.kernel)) << rule.name;
-    EXPECT_TRUE(!rule.stateless || flat.HasUpdate(rule.stateless)) << rule.name;
+    EXPECT_TRUE(!rule.without_first || flat.HasUpdate(rule.without_first)) << rule.name;
   }
   EXPECT_FALSE(flat.HasUpdate([](DType, const UpdateArgs&, const UpdateArrays&) {}));  // a user's
 }
