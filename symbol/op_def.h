@@ -152,6 +152,28 @@ struct OpDef {
   AcrossDevices across_devices = AcrossDevices::kNothing;
 };
 
+// Functions that make a node of an operator of one input or of two: Softmax(x, {.axis = 1}, "name"). An empty symbol is a
+// variable, as in Apply.
+template <OpAttrs A, int kInputs = 1>
+struct OpFunction {
+  const OpDef& (*op)();
+  Symbol operator()(const Symbol& data, const A& attrs = {}, const std::string& name = {}) const {
+    return Apply(op(), attrs, {data}, name);
+  }
+};
+template <OpAttrs A>
+struct OpFunction<A, 2> {
+  const OpDef& (*op)();
+  Symbol operator()(const Symbol& a, const Symbol& b, const A& attrs = {}, const std::string& name = {}) const {
+    return Apply(op(), attrs, {a, b}, name);
+  }
+};
+template <>
+struct OpFunction<NoAttrs> {
+  const OpDef& (*op)();
+  Symbol operator()(const Symbol& data, const std::string& name = {}) const { return Apply(op(), {}, {data}, name); }
+};
+
 inline int NumOutputs(const OpDef& op, const AnyAttrs& attrs) { return op.outputs.Count(attrs); }  // of a node
 inline int NumVisibleOutputs(const OpDef& op, const AnyAttrs& attrs) { return op.outputs.Visible(attrs); }
 inline bool IsAuxiliary(const OpDef& op, const std::string& input_name) { return op.inputs.IsAuxiliary(input_name); }

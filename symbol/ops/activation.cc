@@ -39,26 +39,6 @@ std::vector<Symbol> ActivationGradGradient(const GradientContext& g) {
 
 }  // namespace
 
-Symbol Activation(const Symbol& data, const ActivationAttrs& attrs, const std::string& name) {
-  return Apply(ActivationOp(), attrs, {data}, name);
-}
-Symbol Relu(const Symbol& data, const std::string& name) { return Activation(data, {ActivationType::kRelu}, name); }
-Symbol Sigmoid(const Symbol& data, const std::string& name) {
-  return Activation(data, {ActivationType::kSigmoid}, name);
-}
-Symbol Tanh(const Symbol& data, const std::string& name) { return Activation(data, {ActivationType::kTanh}, name); }
-Symbol SoftRelu(const Symbol& data, const std::string& name) {
-  return Activation(data, {ActivationType::kSoftRelu}, name);
-}
-Symbol SoftSign(const Symbol& data, const std::string& name) {
-  return Activation(data, {ActivationType::kSoftSign}, name);
-}
-
-Symbol ActivationGrad(const Symbol& output_grad, const Symbol& output, const ActivationAttrs& attrs,
-                      const std::string& name) {
-  return Apply(ActivationGradOp(), attrs, {output_grad, output}, name);
-}
-
 const OpDef& ActivationOp() {
   static const OpDef op = {
       .name = "Activation",

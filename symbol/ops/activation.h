@@ -22,20 +22,21 @@ struct ActivationAttrs {
   bool operator==(const ActivationAttrs&) const = default;
 };
 
-Symbol Activation(const Symbol& data, const ActivationAttrs& attrs, const std::string& name = {});
-Symbol Relu(const Symbol& data, const std::string& name = {});
-Symbol Sigmoid(const Symbol& data, const std::string& name = {});
-Symbol Tanh(const Symbol& data, const std::string& name = {});
-Symbol SoftRelu(const Symbol& data, const std::string& name = {});  // log(1 + e^x)
-Symbol SoftSign(const Symbol& data, const std::string& name = {});  // x / (1 + |x|)
-
-// (output gradient, output) -> data gradient
-Symbol ActivationGrad(const Symbol& output_grad, const Symbol& output, const ActivationAttrs& attrs,
-                      const std::string& name = {});
-
 const OpDef& ActivationOp();
+inline constexpr OpFunction<ActivationAttrs> Activation{ActivationOp};
+struct ActivationFunction {
+  ActivationType type;
+  Symbol operator()(const Symbol& data, const std::string& name = {}) const { return Activation(data, {type}, name); }
+};
+inline constexpr ActivationFunction Relu{ActivationType::kRelu};
+inline constexpr ActivationFunction Sigmoid{ActivationType::kSigmoid};
+inline constexpr ActivationFunction Tanh{ActivationType::kTanh};
+inline constexpr ActivationFunction SoftRelu{ActivationType::kSoftRelu};  // log(1 + e^x)
+inline constexpr ActivationFunction SoftSign{ActivationType::kSoftSign};  // x / (1 + |x|)
+
 // (output gradient, output) -> data gradient
 //   relu: dy [y > 0]; sigmoid: dy y (1 - y); tanh: dy (1 - y^2); softrelu: dy (1 - e^-y); softsign: dy (1 - |y|)^2
 const OpDef& ActivationGradOp();
+inline constexpr OpFunction<ActivationAttrs, 2> ActivationGrad{ActivationGradOp};
 
 }  // namespace bindery

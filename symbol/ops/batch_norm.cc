@@ -160,10 +160,6 @@ Slot ShownMean() { return Hidden("mean", Unless(&BatchNormAttrs::output_mean_var
 
 }  // namespace
 
-Symbol BatchNorm(const Symbol& data, const BatchNormAttrs& attrs, const std::string& name) {
-  return Apply(BatchNormOp(), attrs, {data}, name);
-}
-
 const OpDef& BatchNormOp() {
   static const OpDef op = {
       .name = "BatchNorm",

@@ -32,9 +32,9 @@ struct BatchNormAttrs {
 // Outputs: output; mean (C), var (C; biased): hidden unless output_mean_var, without gradient; [state if relu: hidden].
 // In training mode mean and var are the batch's; with use_global_stats or in prediction the running ones.
 // gamma, beta, mean, var and the running values are float32 for float32 and 16-bit data, float64 for float64.
-Symbol BatchNorm(const Symbol& data, const BatchNormAttrs& attrs = {}, const std::string& name = {});
-
 const OpDef& BatchNormOp();
+inline constexpr OpFunction<BatchNormAttrs> BatchNorm{BatchNormOp};
+
 // (output gradient, data, mean, var, gamma [, state if relu]) -> data, gamma, beta gradients. With n = elements per
 // channel, x^ = (x - mean) / sqrt(var + eps), g = output gradient (zeroed where relu cut):
 //   dbeta = sum g; dgamma = sum g x^ (0 if fix_gamma)

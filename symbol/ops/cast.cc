@@ -4,10 +4,6 @@
 
 namespace bindery {
 
-Symbol Cast(const Symbol& data, const CastAttrs& attrs, const std::string& name) {
-  return Apply(CastOp(), attrs, {data}, name);
-}
-
 const OpDef& CastOp() {
   static const OpDef op = {
       .name = "Cast",

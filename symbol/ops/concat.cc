@@ -157,10 +157,6 @@ Symbol Concat(std::span<const Symbol> inputs, const ConcatAttrs& attrs, const st
 Symbol Concat(std::initializer_list<Symbol> inputs, const ConcatAttrs& attrs, const std::string& name) {
   return Concat(std::span(inputs.begin(), inputs.size()), attrs, name);
 }
-Symbol SliceChannel(const Symbol& data, const SliceChannelAttrs& attrs, const std::string& name) {
-  return Apply(SliceChannelOp(), attrs, {data}, name);
-}
-
 const OpDef& ConcatOp() {
   static const OpDef op = {
       .name = "Concat",

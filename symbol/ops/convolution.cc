@@ -146,15 +146,6 @@ std::vector<Window> ConvolutionWindows(const ConvolutionAttrs& attrs, const Shap
   return windows;
 }
 
-Symbol ConvolutionGradData(const Symbol& output_grad, const Symbol& weight, const ConvolutionGradDataAttrs& attrs,
-                           const std::string& name) {
-  return Apply(ConvolutionGradDataOp(), attrs, {output_grad, weight}, name);
-}
-Symbol ConvolutionGradWeight(const Symbol& output_grad, const Symbol& data, const ConvolutionAttrs& attrs,
-                             const std::string& name) {
-  return Apply(ConvolutionGradWeightOp(), attrs, {output_grad, data}, name);
-}
-
 const OpDef& ConvolutionOp() {
   static const OpDef op = {
       .name = "Convolution",

@@ -45,6 +45,7 @@ struct ConvolutionGradDataAttrs : ConvolutionAttrs {
 
 // data (N, C, spatial...) -> (N, num_filter, spatial'...), spatial' = floor((s + pads - dilate (kernel - 1) - 1) /
 // stride) + 1; weight (num_filter, C / groups, kernel...), bias (num_filter).
+const OpDef& ConvolutionOp();
 Symbol Convolution(const Symbol& data, const ConvolutionAttrs& attrs, const std::string& name = {});
 Symbol Convolution(const Symbol& data, const Symbol& weight, const Symbol& bias, const ConvolutionAttrs& attrs,
                    const std::string& name = {});
@@ -53,14 +54,10 @@ Symbol Convolution(const Symbol& data, const Symbol& weight, const Symbol& bias,
 std::vector<Window> ConvolutionWindows(const ConvolutionAttrs& attrs, const Shape& data);
 
 // (output gradient, weight) -> data gradient
-Symbol ConvolutionGradData(const Symbol& output_grad, const Symbol& weight, const ConvolutionGradDataAttrs& attrs,
-                           const std::string& name = {});
-// (output gradient, data) -> weight gradient [, bias gradient unless no_bias]
-Symbol ConvolutionGradWeight(const Symbol& output_grad, const Symbol& data, const ConvolutionAttrs& attrs,
-                             const std::string& name = {});
-
-const OpDef& ConvolutionOp();
 const OpDef& ConvolutionGradDataOp();
+inline constexpr OpFunction<ConvolutionGradDataAttrs, 2> ConvolutionGradData{ConvolutionGradDataOp};
+// (output gradient, data) -> weight gradient [, bias gradient unless no_bias]
 const OpDef& ConvolutionGradWeightOp();
+inline constexpr OpFunction<ConvolutionAttrs, 2> ConvolutionGradWeight{ConvolutionGradWeightOp};
 
 }  // namespace bindery

@@ -93,10 +93,6 @@ std::vector<Symbol> DotGradient(const GradientContext& g) {
 
 }  // namespace
 
-Symbol Dot(const Symbol& a, const Symbol& b, const DotAttrs& attrs, const std::string& name) {
-  return Apply(DotOp(), attrs, {a, b}, name);
-}
-
 DotSizes ProductSizes(const DotAttrs& attrs, const Shape& a, const Shape& b) {
   CheckRanks(attrs, a, b);
   const auto [m, k] = RowsAndColumns(a, attrs.transpose_a, true);

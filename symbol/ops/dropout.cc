@@ -41,14 +41,6 @@ void InferDropout(InferContext& c, Value mask) {
 
 }  // namespace
 
-Symbol Dropout(const Symbol& data, const DropoutAttrs& attrs, const std::string& name) {
-  return Apply(DropoutOp(), attrs, {data}, name);
-}
-
-Symbol DropoutGrad(const Symbol& output_grad, const Symbol& mask, const DropoutAttrs& attrs, const std::string& name) {
-  return Apply(DropoutGradOp(), attrs, {output_grad, mask}, name);
-}
-
 const OpDef& DropoutOp() {
   static const OpDef op = {
       .name = "Dropout",

@@ -28,12 +28,10 @@ struct DropoutAttrs {
 
 // data -> output; hidden output "mask" (uint8, 0 or 1; data's shape with the shared axes 1).
 // The mask of a sample depends on (seed, node name, step, micro-batch, global sample index, index in the sample) only.
-Symbol Dropout(const Symbol& data, const DropoutAttrs& attrs = {}, const std::string& name = {});
-Symbol DropoutGrad(const Symbol& output_grad, const Symbol& mask, const DropoutAttrs& attrs,
-                   const std::string& name = {});
-
 const OpDef& DropoutOp();
+inline constexpr OpFunction<DropoutAttrs> Dropout{DropoutOp};
 // (output gradient, mask) -> data gradient = output gradient * mask / (1 - p); identity where the forward was
 const OpDef& DropoutGradOp();
+inline constexpr OpFunction<DropoutAttrs, 2> DropoutGrad{DropoutGradOp};
 
 }  // namespace bindery

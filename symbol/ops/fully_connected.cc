@@ -94,15 +94,6 @@ Symbol FullyConnected(const Symbol& data, const Symbol& weight, const Symbol& bi
   return Linear::Make(FullyConnectedOp(), data, weight, bias, attrs, name);
 }
 
-Symbol FullyConnectedGradData(const Symbol& output_grad, const Symbol& weight, const FullyConnectedAttrs& attrs,
-                              const std::string& name) {
-  return Apply(FullyConnectedGradDataOp(), attrs, {output_grad, weight}, name);
-}
-Symbol FullyConnectedGradWeight(const Symbol& output_grad, const Symbol& data, const FullyConnectedAttrs& attrs,
-                                const std::string& name) {
-  return Apply(FullyConnectedGradWeightOp(), attrs, {output_grad, data}, name);
-}
-
 const OpDef& FullyConnectedOp() {
   static const OpDef op = {
       .name = "FullyConnected",

@@ -22,19 +22,16 @@ struct FullyConnectedAttrs {
 };
 
 // data (N, ...) -> (N, num_hidden); weight (num_hidden, K), bias (num_hidden).
+const OpDef& FullyConnectedOp();
 Symbol FullyConnected(const Symbol& data, const FullyConnectedAttrs& attrs, const std::string& name = {});
 Symbol FullyConnected(const Symbol& data, const Symbol& weight, const Symbol& bias, const FullyConnectedAttrs& attrs,
                       const std::string& name = {});
 
 // (output gradient, weight) -> data gradient, (N, K) if `flatten`
-Symbol FullyConnectedGradData(const Symbol& output_grad, const Symbol& weight, const FullyConnectedAttrs& attrs,
-                              const std::string& name = {});
-// (output gradient, data) -> weight gradient [, bias gradient unless no_bias]
-Symbol FullyConnectedGradWeight(const Symbol& output_grad, const Symbol& data, const FullyConnectedAttrs& attrs,
-                                const std::string& name = {});
-
-const OpDef& FullyConnectedOp();
 const OpDef& FullyConnectedGradDataOp();
+inline constexpr OpFunction<FullyConnectedAttrs, 2> FullyConnectedGradData{FullyConnectedGradDataOp};
+// (output gradient, data) -> weight gradient [, bias gradient unless no_bias]
 const OpDef& FullyConnectedGradWeightOp();
+inline constexpr OpFunction<FullyConnectedAttrs, 2> FullyConnectedGradWeight{FullyConnectedGradWeightOp};
 
 }  // namespace bindery

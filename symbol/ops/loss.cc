@@ -55,21 +55,6 @@ bool CountsValid(const AnyAttrs& attrs) {
 
 }  // namespace
 
-Symbol LinearRegressionOutput(const Symbol& data, const LinearRegressionOutputAttrs& attrs, const std::string& name) {
-  return Apply(LinearRegressionOutputOp(), attrs, {data}, name);
-}
-Symbol LinearRegressionOutput(const Symbol& data, const Symbol& label, const LinearRegressionOutputAttrs& attrs,
-                              const std::string& name) {
-  return Apply(LinearRegressionOutputOp(), attrs, {data, label}, name);
-}
-Symbol MakeLoss(const Symbol& data, const MakeLossAttrs& attrs, const std::string& name) {
-  return Apply(MakeLossOp(), attrs, {data}, name);
-}
-Symbol SumOverDevices(const Symbol& data, const std::string& name) {
-  return Apply(SumOverDevicesOp(), {}, {data}, name);
-}
-Symbol BlockGrad(const Symbol& data, const std::string& name) { return Apply(BlockGradOp(), {}, {data}, name); }
-
 const OpDef& CountValidOp() {
   static const OpDef op = [] {
     OpDef def = Count("CountValid", "How many labels are valid, that is, not ignore_label.", AttrsOf<CountValidAttrs>(),

@@ -12,6 +12,15 @@
 
 namespace bindery {
 
+// A loss of data and a label, whose variable is "<name>_label" if it is not given.
+template <OpAttrs A>
+struct LossFunction : OpFunction<A> {
+  using OpFunction<A>::operator();
+  Symbol operator()(const Symbol& data, const Symbol& label, const A& attrs = {}, const std::string& name = {}) const {
+    return Apply(this->op(), attrs, {data, label}, name);
+  }
+};
+
 enum class Normalization { kNull, kBatch, kValid };
 inline std::span<const EnumName> EnumNames(Normalization*) {
   static constexpr std::array<EnumName, 3> names{{{0, "null"}, {1, "batch"}, {2, "valid"}}};
@@ -43,11 +52,9 @@ struct SoftmaxOutputAttrs {
 };
 // data (N, K) [other axes join K unless multi_output or preserve_shape] -> probabilities of the same shape. label (N)
 // of class numbers, any dtype, or of data's shape: probabilities (then neither use_ignore nor `valid` may be asked
-// for). The label's variable is "<name>_label" if not given.
-Symbol SoftmaxOutput(const Symbol& data, const SoftmaxOutputAttrs& attrs = {}, const std::string& name = {});
-Symbol SoftmaxOutput(const Symbol& data, const Symbol& label, const SoftmaxOutputAttrs& attrs = {},
-                     const std::string& name = {});
+// for).
 const OpDef& SoftmaxOutputOp();
+inline constexpr LossFunction<SoftmaxOutputAttrs> SoftmaxOutput{SoftmaxOutputOp};
 // (output, label [, valid count (1) if normalization is valid] [, head gradient if out_grad]) -> data gradient
 //   (p - target) * grad_scale / divisor, zero for ignored samples
 const OpDef& SoftmaxOutputGradOp();
@@ -63,8 +70,8 @@ struct CountValidAttrs {
 };
 const OpDef& CountValidOp();  // label -> (1) float32: how many are valid
 // x -> sum of x over all devices, in device order
-Symbol SumOverDevices(const Symbol& data, const std::string& name = {});
 const OpDef& SumOverDevicesOp();
+inline constexpr OpFunction<NoAttrs> SumOverDevices{SumOverDevicesOp};
 
 struct LinearRegressionOutputAttrs {
   double grad_scale = 1;
@@ -74,11 +81,8 @@ struct LinearRegressionOutputAttrs {
   bool operator==(const LinearRegressionOutputAttrs&) const = default;
 };
 // output = data; label of the same number of elements. Gradient (data - label) * grad_scale / (elements per sample).
-Symbol LinearRegressionOutput(const Symbol& data, const LinearRegressionOutputAttrs& attrs = {},
-                              const std::string& name = {});
-Symbol LinearRegressionOutput(const Symbol& data, const Symbol& label, const LinearRegressionOutputAttrs& attrs = {},
-                              const std::string& name = {});
 const OpDef& LinearRegressionOutputOp();
+inline constexpr LossFunction<LinearRegressionOutputAttrs> LinearRegressionOutput{LinearRegressionOutputOp};
 const OpDef& LinearRegressionOutputGradOp();  // (output, label) -> data gradient
 
 struct MakeLossAttrs {
@@ -94,8 +98,8 @@ struct MakeLossAttrs {
   bool operator==(const MakeLossAttrs&) const = default;
 };
 // output = data; gradient grad_scale / divisor everywhere.
-Symbol MakeLoss(const Symbol& data, const MakeLossAttrs& attrs = {}, const std::string& name = {});
 const OpDef& MakeLossOp();
+inline constexpr OpFunction<MakeLossAttrs> MakeLoss{MakeLossOp};
 struct MakeLossGradAttrs {
   double grad_scale = 1;
   Normalization normalization = Normalization::kNull;
@@ -119,7 +123,7 @@ struct CountAboveAttrs {
 const OpDef& CountAboveOp();  // data -> (1) float32
 
 // output = data; no gradient passes.
-Symbol BlockGrad(const Symbol& data, const std::string& name = {});
 const OpDef& BlockGradOp();
+inline constexpr OpFunction<NoAttrs> BlockGrad{BlockGradOp};
 
 }  // namespace bindery

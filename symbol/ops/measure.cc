@@ -64,20 +64,6 @@ OpDef Summary(std::string name, std::string doc) {
 
 }  // namespace
 
-Symbol ArgMax(const Symbol& data, const PlaceAttrs& attrs, const std::string& name) {
-  return Apply(ArgMaxOp(), attrs, {data}, name);
-}
-Symbol Pick(const Symbol& data, const Symbol& place, const PlaceAttrs& attrs, const std::string& name) {
-  return Apply(PickOp(), attrs, {data, place}, name);
-}
-Symbol RankOf(const Symbol& data, const Symbol& place, const PlaceAttrs& attrs, const std::string& name) {
-  return Apply(RankOfOp(), attrs, {data, place}, name);
-}
-Symbol SumExactly(const Symbol& data, const std::string& name) { return Apply(SumExactlyOp(), {}, {data}, name); }
-Symbol FirstOutside(const Symbol& data, const FirstOutsideAttrs& attrs, const std::string& name) {
-  return Apply(FirstOutsideOp(), attrs, {data}, name);
-}
-
 const OpDef& ArgMaxOp() {
   static const OpDef op =
       Place("ArgMax", "Along an axis, where the first of the largest elements is.", {"data"}, InferPlaceAsNumber);

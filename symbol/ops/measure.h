@@ -17,15 +17,19 @@ struct PlaceAttrs {
 };
 // The axis is gone from the outputs, of int64 for places. `place` has the output's shape and any type.
 // The place of the first of the largest elements; a NaN is larger than any number.
-Symbol ArgMax(const Symbol& data, const PlaceAttrs& attrs = {}, const std::string& name = {});
+const OpDef& ArgMaxOp();
+inline constexpr OpFunction<PlaceAttrs> ArgMax{ArgMaxOp};
 // The element at a place; NaN (of integers, 0) where that is none.
-Symbol Pick(const Symbol& data, const Symbol& place, const PlaceAttrs& attrs = {}, const std::string& name = {});
+const OpDef& PickOp();
+inline constexpr OpFunction<PlaceAttrs, 2> Pick{PickOp};
 // How many elements come before the one at a place when the largest come first, and of equal ones the first. All,
 // where that is none or an element is NaN.
-Symbol RankOf(const Symbol& data, const Symbol& place, const PlaceAttrs& attrs = {}, const std::string& name = {});
+const OpDef& RankOfOp();
+inline constexpr OpFunction<PlaceAttrs, 2> RankOf{RankOfOp};
 
 // All elements as an ExactSum (base/exact_sum.h): its pieces (3), float64.
-Symbol SumExactly(const Symbol& data, const std::string& name = {});
+const OpDef& SumExactlyOp();
+inline constexpr OpFunction<NoAttrs> SumExactly{SumExactlyOp};
 
 struct FirstOutsideAttrs {
   double low = std::numeric_limits<double>::lowest(), high = std::numeric_limits<double>::max();  // what is finite
@@ -42,12 +46,7 @@ struct FirstOutsideAttrs {
   bool operator==(const FirstOutsideAttrs&) const = default;
 };
 // The first element, in C order, that is not from `low` to `high`: its place and value (2), float64; or -1 and 0.
-Symbol FirstOutside(const Symbol& data, const FirstOutsideAttrs& attrs = {}, const std::string& name = {});
-
-const OpDef& ArgMaxOp();
-const OpDef& PickOp();
-const OpDef& RankOfOp();
-const OpDef& SumExactlyOp();
 const OpDef& FirstOutsideOp();
+inline constexpr OpFunction<FirstOutsideAttrs> FirstOutside{FirstOutsideOp};
 
 }  // namespace bindery

@@ -112,10 +112,6 @@ std::vector<Symbol> PoolingGradGradient(const GradientContext& g) {
 
 }  // namespace
 
-Symbol Pooling(const Symbol& data, const PoolingAttrs& attrs, const std::string& name) {
-  return Apply(PoolingOp(), attrs, {data}, name);
-}
-
 Symbol PoolingGrad(const Symbol& output_grad, const Symbol& state, const PoolingGradAttrs& attrs,
                    const std::string& name) {
   std::vector<Symbol> inputs = {output_grad};

@@ -52,7 +52,8 @@ struct PoolingGradAttrs : PoolingAttrs {
 // data (N, C, spatial...) -> output (N, C, spatial'...), spatial' = floor((s + pads - dilate (kernel - 1) - 1) /
 // stride) + 1, or ceil. For max, a hidden second output "state" holds, in a form only
 // the kernels know, which element won; ties go to the first.
-Symbol Pooling(const Symbol& data, const PoolingAttrs& attrs, const std::string& name = {});
+const OpDef& PoolingOp();
+inline constexpr OpFunction<PoolingAttrs> Pooling{PoolingOp};
 
 // Per spatial axis of a data shape; throws ShapeError if none fits. Every window holds at least one element of the
 // input. With ceil_mode the last may reach beyond the padding, where nothing is: that part is never counted in an
@@ -60,10 +61,8 @@ Symbol Pooling(const Symbol& data, const PoolingAttrs& attrs, const std::string&
 std::vector<Window> PoolWindows(const PoolingAttrs& attrs, const Shape& data);
 
 // (output gradient [, state if max]) -> data gradient
+const OpDef& PoolingGradOp();
 Symbol PoolingGrad(const Symbol& output_grad, const Symbol& state, const PoolingGradAttrs& attrs,
                    const std::string& name = {});
-
-const OpDef& PoolingOp();
-const OpDef& PoolingGradOp();
 
 }  // namespace bindery

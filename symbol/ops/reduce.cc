@@ -124,16 +124,6 @@ uint32_t ReducedAxes(const ReduceAttrs& attrs, const Shape& data) {
   return attrs.exclude ? all & ~named : named;
 }
 
-Symbol Sum(const Symbol& data, const ReduceAttrs& attrs, const std::string& name) {
-  return Apply(SumOp(), attrs, {data}, name);
-}
-Symbol Mean(const Symbol& data, const ReduceAttrs& attrs, const std::string& name) {
-  return Apply(MeanOp(), attrs, {data}, name);
-}
-Symbol Max(const Symbol& data, const ReduceAttrs& attrs, const std::string& name) {
-  return Apply(MaxOp(), attrs, {data}, name);
-}
-
 Symbol MaxGrad(const Symbol& output_grad, const Symbol& data, const Symbol& output, const ReduceAttrs& attrs,
                const std::string& name) {
   return Apply(MaxGradOp(), attrs, {output_grad, data, output}, name);

@@ -18,15 +18,15 @@ struct ReduceAttrs {
   bool operator==(const ReduceAttrs&) const = default;
 };
 // No axes left gives shape (), a scalar. The mean of nothing is NaN, the sum 0; the maximum of nothing is an error.
-Symbol Sum(const Symbol& data, const ReduceAttrs& attrs = {}, const std::string& name = {});
-Symbol Mean(const Symbol& data, const ReduceAttrs& attrs = {}, const std::string& name = {});
-Symbol Max(const Symbol& data, const ReduceAttrs& attrs = {}, const std::string& name = {});
+const OpDef& SumOp();
+inline constexpr OpFunction<ReduceAttrs> Sum{SumOp};
+const OpDef& MeanOp();
+inline constexpr OpFunction<ReduceAttrs> Mean{MeanOp};
+const OpDef& MaxOp();
+inline constexpr OpFunction<ReduceAttrs> Max{MaxOp};
 // Which axes of a data shape are reduced, as a bit mask; throws ShapeError.
 uint32_t ReducedAxes(const ReduceAttrs& attrs, const Shape& data);
 
-const OpDef& SumOp();
-const OpDef& MeanOp();
-const OpDef& MaxOp();
 // (output gradient, data, output) -> data gradient, shared equally among equal maxima
 Symbol MaxGrad(const Symbol& output_grad, const Symbol& data, const Symbol& output, const ReduceAttrs& attrs,
                const std::string& name = {});
@@ -43,8 +43,8 @@ struct DotAttrs {
 // (M, K) x (K, N) -> (M, N); (K) x (K) -> (1). Of two vectors the first is a row and the second a column, and a
 // transposed one is the other; so (1) x (K)^T -> (K) and (K)^T x (1) -> (K), which are the inner product's gradients.
 // Both transposed would be an outer product: refused.
-Symbol Dot(const Symbol& a, const Symbol& b, const DotAttrs& attrs = {}, const std::string& name = {});
 const OpDef& DotOp();
+inline constexpr OpFunction<DotAttrs, 2> Dot{DotOp};
 // op(a) is (m, k) and op(b) is (k, n), of vectors too: all that a kernel needs. Throws ShapeError if they do not fit.
 struct DotSizes {
   int64_t m, k, n;

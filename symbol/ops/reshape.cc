@@ -156,15 +156,6 @@ void InferTranspose(InferContext& c) {
 
 }  // namespace
 
-Symbol Identity(const Symbol& data, const std::string& name) { return Apply(IdentityOp(), {}, {data}, name); }
-Symbol Flatten(const Symbol& data, const std::string& name) { return Apply(FlattenOp(), {}, {data}, name); }
-Symbol Reshape(const Symbol& data, const ReshapeAttrs& attrs, const std::string& name) {
-  return Apply(ReshapeOp(), attrs, {data}, name);
-}
-Symbol Transpose(const Symbol& data, const TransposeAttrs& attrs, const std::string& name) {
-  return Apply(TransposeOp(), attrs, {data}, name);
-}
-
 const OpDef& IdentityOp() {
   static const OpDef op = {
       .name = "Identity",

@@ -12,8 +12,10 @@
 
 namespace bindery {
 
-Symbol Identity(const Symbol& data, const std::string& name = {});
-Symbol Flatten(const Symbol& data, const std::string& name = {});  // (N, ...) -> (N, K)
+const OpDef& IdentityOp();
+inline constexpr OpFunction<NoAttrs> Identity{IdentityOp};
+const OpDef& FlattenOp();  // (N, ...) -> (N, K)
+inline constexpr OpFunction<NoAttrs> Flatten{FlattenOp};
 
 struct ReshapeAttrs {
   std::vector<int64_t> shape = {};    // 0: the input's extent at this position; -1 (once): what remains
@@ -24,7 +26,8 @@ struct ReshapeAttrs {
   }
   bool operator==(const ReshapeAttrs&) const = default;
 };
-Symbol Reshape(const Symbol& data, const ReshapeAttrs& attrs, const std::string& name = {});
+const OpDef& ReshapeOp();
+inline constexpr OpFunction<ReshapeAttrs> Reshape{ReshapeOp};
 
 struct ToShapeAttrs {
   std::vector<int64_t> shape = {}, batches = {};
@@ -35,9 +38,11 @@ struct ToShapeAttrs {
   bool operator==(const ToShapeAttrs&) const = default;
 };
 // As in NumPy: axes are aligned at the last, extents of 1 and missing axes are stretched.
-Symbol BroadcastTo(const Symbol& data, const ToShapeAttrs& attrs, const std::string& name = {});
+const OpDef& BroadcastToOp();
+inline constexpr OpFunction<ToShapeAttrs> BroadcastTo{BroadcastToOp};
 // The sum over the axes along which a tensor of this shape would have been stretched to data's.
-Symbol SumTo(const Symbol& data, const ToShapeAttrs& attrs, const std::string& name = {});
+const OpDef& SumToOp();
+inline constexpr OpFunction<ToShapeAttrs> SumTo{SumToOp};
 
 struct TransposeAttrs {
   std::vector<int64_t> axes = {};  // output axis i is input axis axes[i]; empty: reversed
@@ -46,7 +51,8 @@ struct TransposeAttrs {
   }
   bool operator==(const TransposeAttrs&) const = default;
 };
-Symbol Transpose(const Symbol& data, const TransposeAttrs& attrs = {}, const std::string& name = {});
+const OpDef& TransposeOp();
+inline constexpr OpFunction<TransposeAttrs> Transpose{TransposeOp};
 
 struct ConcatAttrs {
   int64_t axis = 1;
@@ -55,6 +61,7 @@ struct ConcatAttrs {
   }
   bool operator==(const ConcatAttrs&) const = default;
 };
+const OpDef& ConcatOp();  // arg0, arg1, ... -> output
 Symbol Concat(std::span<const Symbol> inputs, const ConcatAttrs& attrs = {}, const std::string& name = {});
 Symbol Concat(std::initializer_list<Symbol> inputs, const ConcatAttrs& attrs = {}, const std::string& name = {});
 
@@ -75,7 +82,8 @@ struct SliceAttrs {
   bool operator==(const SliceAttrs&) const = default;
 };
 inline constexpr int64_t kSliceEnd = INT64_MAX;
-Symbol Slice(const Symbol& data, const SliceAttrs& attrs, const std::string& name = {});
+const OpDef& SliceOp();
+inline constexpr OpFunction<SliceAttrs> Slice{SliceOp};
 // Resolved, per axis of `data`: first index, step, number of indices.
 struct SliceRange {
   int64_t begin, step, count;
@@ -101,7 +109,8 @@ struct PadAttrs {
   }
   bool operator==(const PadAttrs&) const = default;
 };
-Symbol Pad(const Symbol& data, const PadAttrs& attrs, const std::string& name = {});
+const OpDef& PadOp();
+inline constexpr OpFunction<PadAttrs> Pad{PadOp};
 // Where the elements of data stand in the output, per axis; throws ShapeError.
 std::vector<SliceRange> PadRanges(const PadAttrs& attrs, const Shape& data, std::optional<int64_t> batch);
 
@@ -116,26 +125,15 @@ struct SliceChannelAttrs {
   }
   bool operator==(const SliceChannelAttrs&) const = default;
 };
-Symbol SliceChannel(const Symbol& data, const SliceChannelAttrs& attrs,
-                    const std::string& name = {});  // num_outputs outputs
+const OpDef& SliceChannelOp();  // data -> output0, output1, ...
+inline constexpr OpFunction<SliceChannelAttrs> SliceChannel{SliceChannelOp};
 
 struct CastAttrs {
   DType dtype = DType::kFloat32;
   static constexpr auto Fields() { return std::tuple{Field{"dtype", &CastAttrs::dtype, "element type of the output"}}; }
   bool operator==(const CastAttrs&) const = default;
 };
-Symbol Cast(const Symbol& data, const CastAttrs& attrs, const std::string& name = {});
-
-const OpDef& IdentityOp();
-const OpDef& FlattenOp();
-const OpDef& ReshapeOp();
-const OpDef& TransposeOp();
-const OpDef& ConcatOp();  // arg0, arg1, ... -> output
-const OpDef& SliceOp();
-const OpDef& SliceChannelOp();  // data -> output0, output1, ...
 const OpDef& CastOp();
-const OpDef& BroadcastToOp();
-const OpDef& SumToOp();
-const OpDef& PadOp();
+inline constexpr OpFunction<CastAttrs> Cast{CastOp};
 
 }  // namespace bindery

@@ -256,13 +256,6 @@ std::vector<SliceRange> PadRanges(const PadAttrs& attrs, const Shape& data, std:
   });
 }
 
-Symbol Slice(const Symbol& data, const SliceAttrs& attrs, const std::string& name) {
-  return Apply(SliceOp(), attrs, {data}, name);
-}
-Symbol Pad(const Symbol& data, const PadAttrs& attrs, const std::string& name) {
-  return Apply(PadOp(), attrs, {data}, name);
-}
-
 const OpDef& SliceOp() {
   static const OpDef op = {
       .name = "Slice",

@@ -44,15 +44,6 @@ std::vector<Symbol> SoftmaxGradGradient(const GradientContext& g) {
 
 }  // namespace
 
-Symbol Softmax(const Symbol& data, const SoftmaxAttrs& attrs, const std::string& name) {
-  return Apply(SoftmaxOp(), attrs, {data}, name);
-}
-
-Symbol SoftmaxGrad(const Symbol& output_grad, const Symbol& output, const SoftmaxAttrs& attrs,
-                   const std::string& name) {
-  return Apply(SoftmaxGradOp(), attrs, {output_grad, output}, name);
-}
-
 const OpDef& SoftmaxOp() {
   static const OpDef op = {
       .name = "Softmax",

@@ -15,11 +15,10 @@ struct SoftmaxAttrs {
   bool operator==(const SoftmaxAttrs&) const = default;
 };
 
-Symbol Softmax(const Symbol& data, const SoftmaxAttrs& attrs = {}, const std::string& name = {});
-Symbol SoftmaxGrad(const Symbol& output_grad, const Symbol& output, const SoftmaxAttrs& attrs,
-                   const std::string& name = {});
 const OpDef& SoftmaxOp();
+inline constexpr OpFunction<SoftmaxAttrs> Softmax{SoftmaxOp};
 // (output gradient, output) -> data gradient = y (dy - sum_j dy_j y_j) / t
 const OpDef& SoftmaxGradOp();
+inline constexpr OpFunction<SoftmaxAttrs, 2> SoftmaxGrad{SoftmaxGradOp};
 
 }  // namespace bindery

@@ -111,14 +111,6 @@ std::vector<Symbol> Gradient(const GradientContext& g) {
 
 }  // namespace
 
-Symbol SoftmaxOutput(const Symbol& data, const SoftmaxOutputAttrs& attrs, const std::string& name) {
-  return Apply(SoftmaxOutputOp(), attrs, {data}, name);
-}
-Symbol SoftmaxOutput(const Symbol& data, const Symbol& label, const SoftmaxOutputAttrs& attrs,
-                     const std::string& name) {
-  return Apply(SoftmaxOutputOp(), attrs, {data, label}, name);
-}
-
 const OpDef& SoftmaxOutputOp() {
   static const OpDef op = {
       .name = "SoftmaxOutput",

@@ -55,13 +55,6 @@ OpDef ToShape(std::string name, std::string doc, bool broadcasts,
 
 }  // namespace
 
-Symbol BroadcastTo(const Symbol& data, const ToShapeAttrs& attrs, const std::string& name) {
-  return Apply(BroadcastToOp(), attrs, {data}, name);
-}
-Symbol SumTo(const Symbol& data, const ToShapeAttrs& attrs, const std::string& name) {
-  return Apply(SumToOp(), attrs, {data}, name);
-}
-
 const OpDef& BroadcastToOp() {  // dx = dy, summed over what was repeated
   static const OpDef op = ToShape(
       "BroadcastTo", "data stretched to a shape: extents of 1 and missing first axes are repeated.", true, rule::SumTo);

@@ -302,7 +302,7 @@ void ImportMatMul(Importer& im) {
   im.Out(0, ReshapeTo(Concat(products, {.axis = 0}), a.With(rank - 1, b[-1])));
 }
 
-Handler Reduction(Symbol (*f)(const Symbol&, const ReduceAttrs&, const std::string&)) {
+Handler Reduction(const OpFunction<ReduceAttrs>& f) {
   return [f](Importer& im) {
     const std::vector<int64_t> axes = im.AttributeOrInput("axes", 1);
     if (axes.empty() && im.node().Int("noop_with_empty_axes", 0)) return im.Out(0, Identity(im.In(0)));
