@@ -61,7 +61,6 @@ std::span<const OpDef& (*const)()> BuiltinOps() {
       SumOp,
       MeanOp,
       MaxOp,
-      MaxGradOp,
       DotOp,
       // shape_ops.h
       IdentityOp,

@@ -55,17 +55,6 @@ void InferMax(InferContext& c) {
   }
 }
 
-// (output gradient, data, output) -> data gradient
-void InferMaxGrad(InferContext& c) {
-  const Value data = c.in(1), grad = c.out(0);
-  rule::SameDTypes(c);
-  rule::SameShape({data, grad});
-  InferReduce(c.attrs<ReduceAttrs>(), data, c.in(0));
-  rule::SameShape({c.in(0), c.in(2)});
-  rule::SameShape({data, grad});
-  data.Carry(grad);
-}
-
 using GradientRule = std::vector<Symbol> (*)(const GradientContext&);
 
 OpDef Reduction(std::string name, std::string doc, void (*infer)(InferContext&), GradientRule gradient) {
@@ -80,16 +69,20 @@ OpDef Reduction(std::string name, std::string doc, void (*infer)(InferContext&),
   };
 }
 
-// dx = dy, stretched back over the reduced axes.
-Symbol Stretched(const GradientContext& g, const Symbol& dy) {
-  const Extents data = g.shape(0);
-  const uint32_t reduced = ReducedAxes(g.attrs<ReduceAttrs>(), rule::Unknown(static_cast<int>(data.size())));
-  Extents kept = data;
+// A value of the output's shape as one of the data's axes: those that were dropped have extent 1.
+Symbol WithAllAxes(const GradientContext& g, const Symbol& value) {
+  Extents kept = g.shape(0);
+  const uint32_t reduced = ReducedAxes(g.attrs<ReduceAttrs>(), rule::Unknown(static_cast<int>(kept.size())));
+  if (reduced == 0 || g.attrs<ReduceAttrs>().keepdims) return value;
   for (size_t axis = 0; axis < kept.size(); ++axis) {
     if (reduced >> axis & 1) kept[axis] = {1, 0};
   }
-  const bool drops_axes = reduced != 0 && !g.attrs<ReduceAttrs>().keepdims;
-  return rule::BroadcastTo(drops_axes ? rule::ReshapeTo(dy, kept) : dy, data);
+  return rule::ReshapeTo(value, kept);
+}
+
+// dx = dy, stretched back over the reduced axes.
+Symbol Stretched(const GradientContext& g, const Symbol& dy) {
+  return rule::BroadcastTo(WithAllAxes(g, dy), g.shape(0));
 }
 
 // dy / n, n = reduced elements per element of the output. What of n follows the batch is counted when the graph runs.
@@ -110,6 +103,16 @@ Symbol DividedByCount(const GradientContext& g) {
   return count == 0 || count == 1 ? dy : dy / count;  // where the count is 0 there is no element to divide for
 }
 
+// dx = dy [x = y] / (number of elements equal to y): equal maxima share alike. They are counted in a type that can.
+std::vector<Symbol> MaxGradient(const GradientContext& g) {
+  const DType exact = rule::StatisticsDType(g.dtype(0));
+  ReduceAttrs all_axes = g.attrs<ReduceAttrs>();
+  all_axes.keepdims = true;
+  const Symbol won = Equal(g.input(0), WithAllAxes(g, g.output(0)));
+  const Symbol share = Cast(WithAllAxes(g, g.output_grad(0)), {exact}) / Sum(Cast(won, {exact}), all_axes);
+  return {Where(won, Cast(share, {g.dtype(0)}), 0.0)};
+}
+
 }  // namespace
 
 uint32_t ReducedAxes(const ReduceAttrs& attrs, const Shape& data) {
@@ -122,11 +125,6 @@ uint32_t ReducedAxes(const ReduceAttrs& attrs, const Shape& data) {
     named |= bit;
   }
   return attrs.exclude ? all & ~named : named;
-}
-
-Symbol MaxGrad(const Symbol& output_grad, const Symbol& data, const Symbol& output, const ReduceAttrs& attrs,
-               const std::string& name) {
-  return Apply(MaxGradOp(), attrs, {output_grad, data, output}, name);
 }
 
 const OpDef& SumOp() {
@@ -144,24 +142,7 @@ const OpDef& MeanOp() {
 }
 
 const OpDef& MaxOp() {
-  static const OpDef op = Reduction("Max", "The maximum over axes.", InferMax, [](const GradientContext& g) {
-    // dx = dy [x = y] / (number of elements equal to y)
-    return std::vector{MaxGrad(g.output_grad(0), g.input(0), g.output(0), g.attrs<ReduceAttrs>())};
-  });
-  return op;
-}
-
-const OpDef& MaxGradOp() {
-  static const OpDef op = {
-      .name = "MaxGrad",
-      .doc = "dx = dy [x = y] / (number of elements equal to y): equal maxima share alike.",
-      .attrs_type = &AttrsOf<ReduceAttrs>(),
-      .inputs = {"output_grad", "data", "output"},
-      .infer = InferMaxGrad,
-      .check = CheckAttrs,
-      .not_differentiable = "the second derivative of a maximum is not provided",
-      // zero_to_zero would be right by dy, but the count of maxima must not see padding.
-  };
+  static const OpDef op = Reduction("Max", "The maximum over axes.", InferMax, MaxGradient);
   return op;
 }
 

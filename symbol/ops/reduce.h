@@ -27,11 +27,6 @@ inline constexpr OpFunction<ReduceAttrs> Max{MaxOp};
 // Which axes of a data shape are reduced, as a bit mask; throws ShapeError.
 uint32_t ReducedAxes(const ReduceAttrs& attrs, const Shape& data);
 
-// (output gradient, data, output) -> data gradient, shared equally among equal maxima
-Symbol MaxGrad(const Symbol& output_grad, const Symbol& data, const Symbol& output, const ReduceAttrs& attrs,
-               const std::string& name = {});
-const OpDef& MaxGradOp();
-
 struct DotAttrs {
   bool transpose_a = false, transpose_b = false;
   static constexpr auto Fields() {

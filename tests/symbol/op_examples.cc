@@ -185,7 +185,6 @@ void AddShapeOps(Examples& e) {
     e.Add(*op, ReduceAttrs{.axes = {0}, .keepdims = true, .exclude = true}, {{5, 2, 3}});
     e.Add(*op, ReduceAttrs{}, {{5, 2, 3}});
   }
-  e.Add(MaxGradOp(), ReduceAttrs{.axes = {1, -1}}, {{5}, {5, 2, 3}, {5}});
   for (bool a : {false, true}) {
     for (bool b : {false, true})
       e.Add(DotOp(), DotAttrs{a, b}, {a ? Shape{3, 5} : Shape{5, 3}, b ? Shape{4, 3} : Shape{3, 4}}, {a ? 1 : 0, -1});

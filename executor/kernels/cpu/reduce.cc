@@ -243,80 +243,11 @@ MaybeKernel MakeSumTo(const KernelSpec& spec) {
   return ReduceKernel<Function::kSum>(spec, Reduction(data, StretchedAxes(output, data)));
 }
 
-// dx = dy / winners where x = y.
-template <class T>
-T ShareOf(T dy, int64_t winners) {
-  return winners > 0 ? Narrowed<T>(Widened(dy), winners) : T{};
-}
-
-// (dy, data, y) -> dx: equal maxima share dy. They are counted first, in the blocks or strips of a reduction.
-template <class T>
-Kernel MaxGradOf(const KernelSpec& spec, const Reduction& r) {
-  Kernel kernel = PlainKernel(spec, "loop");
-  const Blocks blocks(r);
-  const int64_t strips = CeilDiv(r.inner(), kStrip);
-  const int64_t units = r.kept() * (r.inner_reduced() ? blocks.per_result() : strips);
-  const int64_t serial_below = r.elements() <= kSerialElements ? units : 0;
-  if (r.inner_reduced()) {
-    kernel.scratch_bytes = units * static_cast<int64_t>(sizeof(int64_t));
-    return WithLoop(std::move(kernel), [=](const Arguments& args) {
-      const T *dy = args.in<T>(0), *x = args.in<T>(1), *y = args.in<T>(2);
-      auto* counts = static_cast<int64_t*>(args.scratch);
-      const int64_t each = blocks.per_result();
-      ParallelFor(units, 1, serial_below, [&](int64_t begin, int64_t end, int) {
-        for (int64_t block = begin; block < end; ++block) {
-          const auto max = Widened(y[block / each]);
-          counts[block] = 0;
-          ForBlock(r, blocks, block, [&](int64_t at, int64_t n) {
-            for (int64_t i = at; i < at + n; ++i) counts[block] += Widened(x[i]) == max;
-          });
-        }
-      });
-      ParallelFor(units, 1, serial_below, [&](int64_t begin, int64_t end, int) {
-        for (int64_t block = begin; block < end; ++block) {
-          const int64_t k = block / each;
-          const auto max = Widened(y[k]);
-          const T share = ShareOf(dy[k], std::accumulate(counts + k * each, counts + (k + 1) * each, int64_t{0}));
-          ForBlock(r, blocks, block, [&](int64_t at, int64_t n) {
-            for (int64_t i = at; i < at + n; ++i) args.out<T>(0)[i] = Widened(x[i]) == max ? share : T{};
-          });
-        }
-      });
-    });
-  }
-  return WithLoop(std::move(kernel), [=](const Arguments& args) {
-    ParallelFor(units, 1, serial_below, [&](int64_t begin, int64_t end, int) {
-      for (int64_t unit = begin; unit < end; ++unit) {
-        const int64_t k = unit / strips, first = unit % strips * kStrip, n = std::min(kStrip, r.inner() - first);
-        const T *dy = args.in<T>(0) + k * r.inner() + first, *y = args.in<T>(2) + k * r.inner() + first;
-        int64_t winners[kStrip] = {};
-        for (int64_t j = 0; j < r.reduced(); ++j) {
-          const T* x = args.in<T>(1) + r.KeptOffset(k) + first + r.ReducedOffset(j);
-          for (int64_t i = 0; i < n; ++i) winners[i] += Widened(x[i]) == Widened(y[i]);
-        }
-        for (int64_t j = 0; j < r.reduced(); ++j) {
-          const int64_t at = r.KeptOffset(k) + first + r.ReducedOffset(j);
-          const T* x = args.in<T>(1) + at;
-          T* dx = args.out<T>(0) + at;
-          for (int64_t i = 0; i < n; ++i) dx[i] = Widened(x[i]) == Widened(y[i]) ? ShareOf(dy[i], winners[i]) : T{};
-        }
-      }
-    });
-  });
-}
-
-MaybeKernel MakeMaxGrad(const KernelSpec& spec) {
-  const Shape& shape = spec.inputs[1].shape;
-  const Reduction r(shape, ReducedAxes(spec.attributes<ReduceAttrs>(), shape));
-  return Dispatch(spec.inputs[1].dtype, [&]<class T>() { return MaxGradOf<T>(spec, r); });
-}
-
 constexpr KernelEntry kEntries[] = {
     {"Sum", MakeReduce<Function::kSum>},
     {"Mean", MakeReduce<Function::kMean>},
     {"Max", MakeReduce<Function::kMax>},
     {"SumTo", MakeSumTo},
-    {"MaxGrad", MakeMaxGrad},
 };
 
 }  // namespace

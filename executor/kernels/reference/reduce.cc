@@ -68,20 +68,6 @@ MaybeKernel MakeSumTo(const KernelSpec& spec) {
   });
 }
 
-// (dy, data, y) -> dx: equal maxima share dy
-MaybeKernel MakeMaxGrad(const KernelSpec& spec) {
-  const Reduction r(spec, spec.inputs[1].shape);
-  return InDouble(
-      spec,
-      [=](const Tensors& t) {
-        const double *dy = t.in[0], *x = t.in[1], *y = t.in[2];
-        double* winners = t.extra;
-        r.ForEach([&](int64_t i, int64_t o) { winners[o] += x[i] == y[o]; });
-        r.ForEach([&](int64_t i, int64_t o) { t.out[0][i] = x[i] == y[o] ? dy[o] / winners[o] : 0; });
-      },
-      {}, r.outputs);
-}
-
 // (m, k) x (k, n), each perhaps stored transposed; vectors are rows and columns
 MaybeKernel MakeDot(const KernelSpec& spec) {
   const auto attrs = spec.attributes<DotAttrs>();
@@ -100,8 +86,7 @@ MaybeKernel MakeDot(const KernelSpec& spec) {
 }
 
 constexpr KernelEntry kEntries[] = {
-    {"Sum", MakeSum},     {"Mean", MakeMean},       {"Max", MakeMax},
-    {"SumTo", MakeSumTo}, {"MaxGrad", MakeMaxGrad}, {"Dot", MakeDot},
+    {"Sum", MakeSum}, {"Mean", MakeMean}, {"Max", MakeMax}, {"SumTo", MakeSumTo}, {"Dot", MakeDot},
 };
 
 }  // namespace

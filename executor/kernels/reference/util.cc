@@ -37,7 +37,6 @@ struct Converted {
 // What one InDouble kernel converts.
 struct Conversions {
   std::vector<Converted> inputs, outputs;
-  int64_t extra = 0, extra_offset = 0;
   int64_t scratch_bytes = 0;
 
   int64_t Reserve(int64_t doubles) {
@@ -71,7 +70,7 @@ Tensors Addresses(const KernelArgs& args) {
 
 }  // namespace
 
-Kernel InDouble(const KernelSpec& spec, Loop loop, std::vector<Format> output_formats, int64_t extra) {
+Kernel InDouble(const KernelSpec& spec, Loop loop, std::vector<Format> output_formats) {
   Kernel kernel = PlainKernel(spec);
   if (!output_formats.empty()) kernel.output_formats = std::move(output_formats);
 
@@ -84,8 +83,6 @@ Kernel InDouble(const KernelSpec& spec, Loop loop, std::vector<Format> output_fo
     if (!kernel.output_formats[i].is_plain()) continue;
     conversions->Add(conversions->outputs, i, spec.outputs[i]);
   }
-  conversions->extra = extra;
-  conversions->extra_offset = conversions->Reserve(extra);
   kernel.scratch_bytes = conversions->scratch_bytes;
 
   // Every input is read before the first output is written.
@@ -104,13 +101,11 @@ Kernel InDouble(const KernelSpec& spec, Loop loop, std::vector<Format> output_fo
     };
     for (const Converted& c : conversions->inputs) tensors.in[c.index] = doubles(c.scratch_offset);
     for (const Converted& c : conversions->outputs) tensors.out[c.index] = doubles(c.scratch_offset);
-    tensors.extra = doubles(conversions->extra_offset);
     return [conversions, loop, tensors = std::move(tensors)] {
       for (const Converted& c : conversions->inputs) {
         Load(c.dtype, tensors.raw_in[c.index], c.elements, const_cast<double*>(tensors.in[c.index]));
       }
       for (const Converted& c : conversions->outputs) std::fill_n(tensors.out[c.index], c.elements, 0.0);
-      std::fill_n(tensors.extra, conversions->extra, 0.0);
       loop(tensors);
       for (const Converted& c : conversions->outputs) {
         if (void* to = tensors.raw_out[c.index]) Store(c.dtype, tensors.out[c.index], c.elements, to);

@@ -23,13 +23,12 @@ struct Tensors {
   std::vector<double*> out;       // zeros when the loop starts; null if opaque. Stored if somebody reads it
   std::vector<const std::byte*> raw_in;
   std::vector<std::byte*> raw_out;  // null if nobody reads the output
-  double* extra = nullptr;          // as many zeros as the kernel asked for
   const StepBlock* step = nullptr;
 };
 using Loop = std::function<void(const Tensors&)>;
 
 // A kernel that runs `loop` between conversions from and to double. Output formats are plain unless given.
-Kernel InDouble(const KernelSpec& spec, Loop loop, std::vector<Format> output_formats = {}, int64_t extra = 0);
+Kernel InDouble(const KernelSpec& spec, Loop loop, std::vector<Format> output_formats = {});
 // A kernel that moves elements: `in` and `out` stay empty. The pairs given may share memory.
 Kernel OnBytes(const KernelSpec& spec, Loop loop, std::vector<InplacePair> inplace = {});
 // Output 0 = input 0, same elements in the same order.
