@@ -1,9 +1,8 @@
-// Attributes of an operator: a plain struct with defaulted values, `operator==` and one list of its fields,
+// Attributes of an operator: a plain struct with defaulted values and one list of its fields,
 //
 //   struct SoftmaxAttrs {
 //     int64_t axis = -1;
 //     static constexpr auto Fields() { return std::tuple{Field{"axis", &SoftmaxAttrs::axis, "axis of the sum"}}; }
-//     bool operator==(const SoftmaxAttrs&) const = default;
 //   };
 //
 // from which saving, loading, printing, comparing and the command line's help are made. Field types: bool, int64_t,
@@ -51,13 +50,12 @@ struct EnumName {
 };
 
 template <class A>
-concept OpAttrs = std::default_initializable<A> && std::equality_comparable<A> && requires {
+concept OpAttrs = std::default_initializable<A> && requires {
   A::Fields();
 };
 
 struct NoAttrs {
   static constexpr auto Fields() { return std::tuple{}; }
-  bool operator==(const NoAttrs&) const = default;
 };
 
 // What is known of one field, for documentation and help.
@@ -79,7 +77,7 @@ class AnyAttrs {
   AttrMap ToMap() const;      // fields that differ from their default
   AttrMap ToFullMap() const;  // all fields
   const AttrsType& type() const { return *type_; }
-  bool operator==(const AnyAttrs& other) const;
+  bool operator==(const AnyAttrs& other) const;  // field by field; tensors by content
 
  private:
   friend class AttrsType;

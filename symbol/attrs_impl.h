@@ -76,6 +76,15 @@ constexpr std::array<FieldSpec, sizeof...(I)> SpecsOf(std::index_sequence<I...>)
   return {SpecOf<A, I>()...};
 }
 
+template <class T>
+bool Same(const T& a, const T& b) {
+  return a == b;
+}
+template <class T>
+bool Same(const std::shared_ptr<T>& a, const std::shared_ptr<T>& b) {
+  return a == b || (a && b && *a == *b);
+}
+
 void Fill(FieldSpecs fields, void* attrs, const AttrMap& map);
 // The fields that differ from those of `defaults`; all if that is null.
 AttrMap Collect(FieldSpecs fields, const void* attrs, const void* defaults);
@@ -95,7 +104,9 @@ class AttrsTypeOf final : public AttrsType {
     return Collect(kFields, value, all ? nullptr : &defaults);
   }
   bool Equal(const void* a, const void* b) const override {
-    return *static_cast<const A*>(a) == *static_cast<const A*>(b);
+    const A &x = *static_cast<const A*>(a), &y = *static_cast<const A*>(b);
+    const auto same = [&](const auto&... field) { return (Same(x.*field.member, y.*field.member) && ...); };
+    return std::apply(same, A::Fields());
   }
   std::vector<FieldInfo> Fields() const override {
     const A defaults{};

@@ -19,7 +19,6 @@ inline std::span<const EnumName> EnumNames(ActivationType*) {
 struct ActivationAttrs {
   ActivationType type = ActivationType::kRelu;
   static constexpr auto Fields() { return std::tuple{Field{"type", &ActivationAttrs::type, "the function"}}; }
-  bool operator==(const ActivationAttrs&) const = default;
 };
 
 const OpDef& ActivationOp();

@@ -25,7 +25,6 @@ struct BatchNormAttrs {
                       Field{"sync", &A::sync, "statistics over all devices"},
                       Field{"relu", &A::relu, "apply max(0, .) to the result"}};
   }
-  bool operator==(const BatchNormAttrs&) const = default;
 };
 
 // Inputs data, gamma (C), beta (C), auxiliary running_mean (C), running_var (C).
@@ -53,7 +52,6 @@ struct BatchStatisticsAttrs {
   static constexpr auto Fields() {
     return std::tuple{Field{"count", &BatchStatisticsAttrs::count, "elements per channel"}};
   }
-  bool operator==(const BatchStatisticsAttrs&) const = default;
 };
 const OpDef& BatchStatisticsOp();
 // (statistics, running_mean, running_var) -> the next running_mean and running_var, by `momentum`

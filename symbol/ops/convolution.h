@@ -29,7 +29,6 @@ struct ConvolutionAttrs {
                       Field{"no_bias", &A::no_bias, "leave the bias out"},
                       Field{"activation", &A::activation, "applied to the result"}};
   }
-  bool operator==(const ConvolutionAttrs&) const = default;
 };
 
 // Of the gradient with respect to data, which a stride leaves open: several extents give the same output.
@@ -40,7 +39,6 @@ struct ConvolutionGradDataAttrs : ConvolutionAttrs {
                           std::tuple{Field{"extents", &ConvolutionGradDataAttrs::extents,
                                            "spatial extents of the data; may be left out if no stride is above 1"}});
   }
-  bool operator==(const ConvolutionGradDataAttrs&) const = default;
 };
 
 // data (N, C, spatial...) -> (N, num_filter, spatial'...), spatial' = floor((s + pads - dilate (kernel - 1) - 1) /

@@ -23,7 +23,6 @@ struct DropoutAttrs {
                       Field{"axes", &A::axes, "axes along which a decision is shared"},
                       Field{"mode", &A::mode, "training, or always: in prediction too"}};
   }
-  bool operator==(const DropoutAttrs&) const = default;
 };
 
 // data -> output; hidden output "mask" (uint8, 0 or 1; data's shape with the shared axes 1).

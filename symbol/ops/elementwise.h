@@ -17,7 +17,6 @@ std::span<const OpDef& (*const)()> ElementwiseOps();  // every row
 struct ScalarAttrs {
   double scalar = 0;
   static constexpr auto Fields() { return std::tuple{Field{"scalar", &ScalarAttrs::scalar, "the number"}}; }
-  bool operator==(const ScalarAttrs&) const = default;
 };
 Symbol Scalar(double number);
 const OpDef& ScalarOp();                              // no inputs
@@ -110,7 +109,6 @@ const OpDef& AddReluGradOp();  // (g0, g1, output) -> (g0 + g1) [output > 0]
 struct ConstantAttrs {
   std::shared_ptr<const HostTensor> value = {};
   static constexpr auto Fields() { return std::tuple{Field{"value", &ConstantAttrs::value, "the tensor"}}; }
-  bool operator==(const ConstantAttrs& other) const;  // by content
 };
 Symbol Constant(HostTensor value, const std::string& name = {});
 const OpDef& ConstantOp();  // no inputs

@@ -16,10 +16,6 @@ const ConstantAttrs& Checked(const ConstantAttrs& attrs) {
 
 }  // namespace
 
-bool ConstantAttrs::operator==(const ConstantAttrs& other) const {
-  return value == other.value || (value != nullptr && other.value != nullptr && *value == *other.value);
-}
-
 std::shared_ptr<const HostTensor> ConstantValue(const Node& node) {
   if (node.is_variable() || &node.op() != &ConstantOp()) return nullptr;
   return node.attrs().get<ConstantAttrs>().value;

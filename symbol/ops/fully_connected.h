@@ -18,7 +18,6 @@ struct FullyConnectedAttrs {
                       Field{"flatten", &A::flatten, "join all axes but the first; else contract the last only"},
                       Field{"activation", &A::activation, "applied to the result"}};
   }
-  bool operator==(const FullyConnectedAttrs&) const = default;
 };
 
 // data (N, ...) -> (N, num_hidden); weight (num_hidden, K), bias (num_hidden).

@@ -48,7 +48,6 @@ struct SoftmaxOutputAttrs {
                       Field{"preserve_shape", &A::preserve_shape, "softmax over the last axis"},
                       Field{"out_grad", &A::out_grad, "multiply by the head gradient"}};
   }
-  bool operator==(const SoftmaxOutputAttrs&) const = default;
 };
 // data (N, K) [other axes join K unless multi_output or preserve_shape] -> probabilities of the same shape. label (N)
 // of class numbers, any dtype, or of data's shape: probabilities (then neither use_ignore nor `valid` may be asked
@@ -66,7 +65,6 @@ struct CountValidAttrs {
     return std::tuple{Field{"use_ignore", &CountValidAttrs::use_ignore, "skip ignore_label"},
                       Field{"ignore_label", &CountValidAttrs::ignore_label, "not counted"}};
   }
-  bool operator==(const CountValidAttrs&) const = default;
 };
 const OpDef& CountValidOp();  // label -> (1) float32: how many are valid
 // x -> sum of x over all devices, in device order
@@ -78,7 +76,6 @@ struct LinearRegressionOutputAttrs {
   static constexpr auto Fields() {
     return std::tuple{Field{"grad_scale", &LinearRegressionOutputAttrs::grad_scale, "factor of the gradient"}};
   }
-  bool operator==(const LinearRegressionOutputAttrs&) const = default;
 };
 // output = data; label of the same number of elements. Gradient (data - label) * grad_scale / (elements per sample).
 const OpDef& LinearRegressionOutputOp();
@@ -95,7 +92,6 @@ struct MakeLossAttrs {
                       Field{"normalization", &A::normalization, "divisor: null, batch, valid"},
                       Field{"valid_thresh", &A::valid_thresh, "with valid: elements above it count"}};
   }
-  bool operator==(const MakeLossAttrs&) const = default;
 };
 // output = data; gradient grad_scale / divisor everywhere.
 const OpDef& MakeLossOp();
@@ -110,7 +106,6 @@ struct MakeLossGradAttrs {
                       Field{"normalization", &A::normalization, "divisor: null, batch, valid"},
                       Field{"dtype", &A::dtype, "element type of the gradient"}};
   }
-  bool operator==(const MakeLossGradAttrs&) const = default;
 };
 const OpDef& MakeLossGradOp();  // ([valid count]) -> (): the gradient of every element of data
 struct CountAboveAttrs {
@@ -118,7 +113,6 @@ struct CountAboveAttrs {
   static constexpr auto Fields() {
     return std::tuple{Field{"threshold", &CountAboveAttrs::threshold, "elements above it count"}};
   }
-  bool operator==(const CountAboveAttrs&) const = default;
 };
 const OpDef& CountAboveOp();  // data -> (1) float32
 

@@ -13,7 +13,6 @@ struct PlaceAttrs {
   static constexpr auto Fields() {
     return std::tuple{Field{"axis", &PlaceAttrs::axis, "axis along which elements are counted"}};
   }
-  bool operator==(const PlaceAttrs&) const = default;
 };
 // The axis is gone from the outputs, of int64 for places. `place` has the output's shape and any type.
 // The place of the first of the largest elements; a NaN is larger than any number.
@@ -43,7 +42,6 @@ struct FirstOutsideAttrs {
                       Field{"use_ignore", &A::use_ignore, "let `ignore` pass"},
                       Field{"ignore", &A::ignore, "a number that passes"}};
   }
-  bool operator==(const FirstOutsideAttrs&) const = default;
 };
 // The first element, in C order, that is not from `low` to `high`: its place and value (2), float64; or -1 and 0.
 const OpDef& FirstOutsideOp();

@@ -36,7 +36,6 @@ struct PoolingAttrs {
                       Field{"ceil_mode", &A::ceil_mode, "round the output extents up"},
                       Field{"count_include_pad", &A::count_include_pad, "count padding in an average's divisor"}};
   }
-  bool operator==(const PoolingAttrs&) const = default;
 };
 
 // Of the gradient: several extents of data give the same output.
@@ -46,7 +45,6 @@ struct PoolingGradAttrs : PoolingAttrs {
     return std::tuple_cat(PoolingAttrs::Fields(), std::tuple{Field{"extents", &PoolingGradAttrs::extents,
                                                                    "spatial extents of the data, required"}});
   }
-  bool operator==(const PoolingGradAttrs&) const = default;
 };
 
 // data (N, C, spatial...) -> output (N, C, spatial'...), spatial' = floor((s + pads - dilate (kernel - 1) - 1) /

@@ -15,7 +15,6 @@ struct ReduceAttrs {
                       Field{"keepdims", &A::keepdims, "keep them with extent 1"},
                       Field{"exclude", &A::exclude, "reduce all others"}};
   }
-  bool operator==(const ReduceAttrs&) const = default;
 };
 // No axes left gives shape (), a scalar. The mean of nothing is NaN, the sum 0; the maximum of nothing is an error.
 const OpDef& SumOp();
@@ -33,7 +32,6 @@ struct DotAttrs {
     return std::tuple{Field{"transpose_a", &DotAttrs::transpose_a, "use a^T"},
                       Field{"transpose_b", &DotAttrs::transpose_b, "use b^T"}};
   }
-  bool operator==(const DotAttrs&) const = default;
 };
 // (M, K) x (K, N) -> (M, N); (K) x (K) -> (1). Of two vectors the first is a row and the second a column, and a
 // transposed one is the other; so (1) x (K)^T -> (K) and (K)^T x (1) -> (K), which are the inner product's gradients.

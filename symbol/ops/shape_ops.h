@@ -24,7 +24,6 @@ struct ReshapeAttrs {
     return std::tuple{Field{"shape", &ReshapeAttrs::shape, "0 keeps an extent, -1 takes the rest"},
                       Field{"batches", &ReshapeAttrs::batches, "batches added to each extent; default none"}};
   }
-  bool operator==(const ReshapeAttrs&) const = default;
 };
 const OpDef& ReshapeOp();
 inline constexpr OpFunction<ReshapeAttrs> Reshape{ReshapeOp};
@@ -35,7 +34,6 @@ struct ToShapeAttrs {
     return std::tuple{Field{"shape", &ToShapeAttrs::shape, "extents of the output"},
                       Field{"batches", &ToShapeAttrs::batches, "batches added to each extent; default none"}};
   }
-  bool operator==(const ToShapeAttrs&) const = default;
 };
 // As in NumPy: axes are aligned at the last, extents of 1 and missing axes are stretched.
 const OpDef& BroadcastToOp();
@@ -49,7 +47,6 @@ struct TransposeAttrs {
   static constexpr auto Fields() {
     return std::tuple{Field{"axes", &TransposeAttrs::axes, "permutation; empty reverses"}};
   }
-  bool operator==(const TransposeAttrs&) const = default;
 };
 const OpDef& TransposeOp();
 inline constexpr OpFunction<TransposeAttrs> Transpose{TransposeOp};
@@ -59,7 +56,6 @@ struct ConcatAttrs {
   static constexpr auto Fields() {
     return std::tuple{Field{"axis", &ConcatAttrs::axis, "axis along which inputs are joined"}};
   }
-  bool operator==(const ConcatAttrs&) const = default;
 };
 const OpDef& ConcatOp();  // arg0, arg1, ... -> output
 Symbol Concat(std::span<const Symbol> inputs, const ConcatAttrs& attrs = {}, const std::string& name = {});
@@ -79,7 +75,6 @@ struct SliceAttrs {
                       Field{"begin_batches", &A::begin_batches, "batches added to each begin; default none"},
                       Field{"end_batches", &A::end_batches, "batches added to each end; default none"}};
   }
-  bool operator==(const SliceAttrs&) const = default;
 };
 inline constexpr int64_t kSliceEnd = INT64_MAX;
 const OpDef& SliceOp();
@@ -107,7 +102,6 @@ struct PadAttrs {
                       Field{"begin_batches", &A::begin_batches, "batches added to each begin; default none"},
                       Field{"end_batches", &A::end_batches, "batches added to each end; default none"}};
   }
-  bool operator==(const PadAttrs&) const = default;
 };
 const OpDef& PadOp();
 inline constexpr OpFunction<PadAttrs> Pad{PadOp};
@@ -123,7 +117,6 @@ struct SliceChannelAttrs {
     return std::tuple{Field{"num_outputs", &A::num_outputs, "equal parts"}, Field{"axis", &A::axis, "axis that is cut"},
                       Field{"squeeze_axis", &A::squeeze_axis, "drop the axis"}};
   }
-  bool operator==(const SliceChannelAttrs&) const = default;
 };
 const OpDef& SliceChannelOp();  // data -> output0, output1, ...
 inline constexpr OpFunction<SliceChannelAttrs> SliceChannel{SliceChannelOp};
@@ -131,7 +124,6 @@ inline constexpr OpFunction<SliceChannelAttrs> SliceChannel{SliceChannelOp};
 struct CastAttrs {
   DType dtype = DType::kFloat32;
   static constexpr auto Fields() { return std::tuple{Field{"dtype", &CastAttrs::dtype, "element type of the output"}}; }
-  bool operator==(const CastAttrs&) const = default;
 };
 const OpDef& CastOp();
 inline constexpr OpFunction<CastAttrs> Cast{CastOp};

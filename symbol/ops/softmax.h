@@ -12,7 +12,6 @@ struct SoftmaxAttrs {
     return std::tuple{Field{"axis", &SoftmaxAttrs::axis, "axis of the sum"},
                       Field{"temperature", &SoftmaxAttrs::temperature, "t > 0"}};
   }
-  bool operator==(const SoftmaxAttrs&) const = default;
 };
 
 const OpDef& SoftmaxOp();

@@ -174,7 +174,6 @@ struct ListsAttrs {
     using A = ListsAttrs;
     return std::tuple{Field{"ints", &A::ints}, Field{"floats", &A::floats}, Field{"strings", &A::strings}};
   }
-  bool operator==(const ListsAttrs&) const = default;
 };
 
 TEST(ModelRoundTrip, ListsInAttributesOfAUsersOperator) {

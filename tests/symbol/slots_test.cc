@@ -17,7 +17,6 @@ struct Attrs {
     return std::tuple{Field{"no_bias", &Attrs::no_bias}, Field{"counted", &Attrs::counted},
                       Field{"parts", &Attrs::parts}};
   }
-  bool operator==(const Attrs&) const = default;
 };
 
 TEST(Slots, AbsentOnesAreNotAmongTheNodesInputs) {
