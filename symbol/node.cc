@@ -65,7 +65,8 @@ NodePtr MakeNode(const OpDef& op, AnyAttrs attrs, const std::vector<Symbol>& inp
   NodeName name = NameFor(op, attrs, inputs, given_name);
   CheckAttrs(op, attrs, name.name);
   const std::vector<std::string> input_names = op.inputs.Names(attrs, static_cast<int>(inputs.size()));
-  if (inputs.size() > input_names.size()) {
+  const auto extra = inputs.begin() + static_cast<ptrdiff_t>(std::min(inputs.size(), input_names.size()));
+  if (std::any_of(extra, inputs.end(), [](const Symbol& input) { return !input.empty(); })) {
     Throw<ModelError>("{} \"{}\": takes at most {} inputs ({}), got {}", op.name, name.name, input_names.size(),
                       fmt::join(input_names, ", "), inputs.size());
   }

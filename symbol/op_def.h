@@ -152,26 +152,25 @@ struct OpDef {
   AcrossDevices across_devices = AcrossDevices::kNothing;
 };
 
-// Functions that make a node of an operator of one input or of two: Softmax(x, {.axis = 1}, "name"). An empty symbol is a
-// variable, as in Apply.
+// The function that makes a node of an operator of one input, or of two or three: Softmax(x, {.axis = 1}, "name"),
+// Convolution(x, w, b, {.num_filter = 8, ...}). Inputs that are empty or left out are those of Apply.
 template <OpAttrs A, int kInputs = 1>
 struct OpFunction {
   const OpDef& (*op)();
   Symbol operator()(const Symbol& data, const A& attrs = {}, const std::string& name = {}) const {
     return Apply(op(), attrs, {data}, name);
   }
-};
-template <OpAttrs A>
-struct OpFunction<A, 2> {
-  const OpDef& (*op)();
-  Symbol operator()(const Symbol& a, const Symbol& b, const A& attrs = {}, const std::string& name = {}) const {
+  Symbol operator()(const Symbol& data, const std::string& name) const requires std::same_as<A, NoAttrs> {
+    return Apply(op(), {}, {data}, name);
+  }
+  Symbol operator()(const Symbol& a, const Symbol& b, const A& attrs = {}, const std::string& name = {}) const
+      requires(kInputs == 2) {
     return Apply(op(), attrs, {a, b}, name);
   }
-};
-template <>
-struct OpFunction<NoAttrs> {
-  const OpDef& (*op)();
-  Symbol operator()(const Symbol& data, const std::string& name = {}) const { return Apply(op(), {}, {data}, name); }
+  Symbol operator()(const Symbol& a, const Symbol& b, const Symbol& c, const A& attrs = {},
+                    const std::string& name = {}) const requires(kInputs == 3) {
+    return Apply(op(), attrs, {a, b, c}, name);
+  }
 };
 
 inline int NumOutputs(const OpDef& op, const AnyAttrs& attrs) { return op.outputs.Count(attrs); }  // of a node

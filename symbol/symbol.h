@@ -142,7 +142,8 @@ Symbol Group(std::span<const Symbol> symbols);  // nested groups are flattened
 Symbol Group(std::initializer_list<Symbol> symbols);
 
 // The general form of every operator's function. `inputs` in the order of the operator's input names; empty symbols and
-// missing trailing ones become variables `<name>_<input name>`. The result has the operator's visible outputs.
+// missing trailing ones become variables `<name>_<input name>`, or nothing where the operator has no such input. The
+// result has the operator's visible outputs.
 // Throws ModelError for wrong counts, multi-output inputs and attributes that OpDef::check refuses. `op` must outlive
 // the symbol: one from FindOp, or an object of static storage.
 Symbol Apply(const OpDef& op, AnyAttrs attrs, std::vector<Symbol> inputs, const std::string& name = {});

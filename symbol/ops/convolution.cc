@@ -67,46 +67,28 @@ void InferConvolution(const ConvolutionAttrs& attrs, Value data, Value weight, V
   rule::Share(data, output, [](int axis) { return axis == 0; });
 }
 
-void CheckAttrs(const AnyAttrs& any) { CheckConvolution(any.get<ConvolutionAttrs>()); }
-
-void CheckGradData(const AnyAttrs& any) {
-  const auto& attrs = any.get<ConvolutionGradDataAttrs>();
-  CheckConvolution(attrs);
-  rule::CheckPerAxis("extents", attrs.extents, attrs.kernel.size(), 1);
-  if (attrs.extents.empty() && HasStride(attrs)) {
-    throw ModelError("extents are missing: with a stride above 1 the data's do not follow");
-  }
-}
-
-void Infer(InferContext& c) {
-  const auto& attrs = c.attrs<ConvolutionAttrs>();
-  rule::SameDTypes(c);
-  c.in(2).Set({attrs.num_filter});
-  InferConvolution(attrs, c.in(0), c.in(1), c.out(0));
-}
-
-void InferGradData(InferContext& c) {
-  const auto& attrs = c.attrs<ConvolutionGradDataAttrs>();
-  rule::SameDTypes(c);
-  Shape data = rule::Unknown(static_cast<int>(attrs.kernel.size()) + 2);
-  for (size_t i = 0; i < attrs.extents.size(); ++i) data.Set(static_cast<int>(i) + 2, attrs.extents[i]);
-  c.out(0).Set(data);
-  InferConvolution(attrs, c.out(0), c.in(1), c.in(0));
-}
-
-void InferGradWeight(InferContext& c) {
-  const auto& attrs = c.attrs<ConvolutionAttrs>();
-  rule::SameDTypes(c);
-  InferConvolution(attrs, c.in(1), c.out(0), c.in(0));
-  c.out(1).Set({attrs.num_filter});
-}
-
 // dx = the transposed convolution of dy with w, dw = the correlation of x with dy, db = the sum of dy over samples and
 // positions.
 struct Layer {
   using Attrs = ConvolutionAttrs;
-  static Symbol Forward(const Symbol& x, const Symbol& w, const Symbol& b, const Attrs& attrs) {
-    return Convolution(x, w, b, attrs);
+  using GradDataAttrs = ConvolutionGradDataAttrs;
+  static constexpr char kName[] = "Convolution";
+  static constexpr auto kForward = Convolution;
+  static constexpr auto kGradWeight = ConvolutionGradWeight;
+  static int64_t Outputs(const Attrs& attrs) { return attrs.num_filter; }
+  static constexpr auto Infer = InferConvolution;
+  static void Check(const Attrs& attrs) { CheckConvolution(attrs); }
+  static void Check(const GradDataAttrs& attrs) {
+    CheckConvolution(attrs);
+    rule::CheckPerAxis("extents", attrs.extents, attrs.kernel.size(), 1);
+    if (attrs.extents.empty() && HasStride(attrs)) {
+      throw ModelError("extents are missing: with a stride above 1 the data's do not follow");
+    }
+  }
+  static void SetData(const GradDataAttrs& attrs, Value data) {
+    Shape shape = rule::Unknown(static_cast<int>(attrs.kernel.size()) + 2);
+    for (size_t i = 0; i < attrs.extents.size(); ++i) shape.Set(static_cast<int>(i) + 2, attrs.extents[i]);
+    data.Set(shape);
   }
   template <class ShapeOf>
   static Symbol GradData(const Symbol& dy, const Symbol& w, const Attrs& attrs, const ShapeOf& data) {
@@ -116,9 +98,6 @@ struct Layer {
       for (size_t i = 2; i < shape.size(); ++i) grad.extents.push_back(shape[i].fixed);
     }
     return ConvolutionGradData(dy, w, grad);
-  }
-  static Symbol GradWeight(const Symbol& dy, const Symbol& x, const Attrs& attrs) {
-    return ConvolutionGradWeight(dy, x, attrs);
   }
   static Symbol Spread(const Symbol& b, const Attrs& attrs, const Extents& shape) {
     std::vector<int64_t> per_channel(attrs.kernel.size() + 1, 1);
@@ -130,14 +109,6 @@ using Linear = rule::LinearLayer<Layer>;
 
 }  // namespace
 
-Symbol Convolution(const Symbol& data, const ConvolutionAttrs& attrs, const std::string& name) {
-  return Apply(ConvolutionOp(), attrs, {data}, name);
-}
-Symbol Convolution(const Symbol& data, const Symbol& weight, const Symbol& bias, const ConvolutionAttrs& attrs,
-                   const std::string& name) {
-  return Linear::Make(ConvolutionOp(), data, weight, bias, attrs, name);
-}
-
 std::vector<Window> ConvolutionWindows(const ConvolutionAttrs& attrs, const Shape& data) {
   std::vector<Window> windows;
   for (int axis = 2; axis < data.rank(); ++axis) {
@@ -147,49 +118,21 @@ std::vector<Window> ConvolutionWindows(const ConvolutionAttrs& attrs, const Shap
 }
 
 const OpDef& ConvolutionOp() {
-  static const OpDef op = {
-      .name = "Convolution",
-      .doc =
-          "y[n, f, o] = f(b[f] + sum over c, k of w[f, c, k] x[n, c, o stride + k dilate - pad]), f the activation, if "
-          "any.",
-      .attrs_type = &AttrsOf<ConvolutionAttrs>(),
-      .inputs = {"data", "weight", Optional("bias", Unless(&ConvolutionAttrs::no_bias))},
-      .infer = Infer,
-      .check = CheckAttrs,
-      .gradient = Linear::Gradient,
-  };
+  static const OpDef op = Linear::Forward(
+      "y[n, f, o] = f(b[f] + sum over c, k of w[f, c, k] x[n, c, o stride + k dilate - pad]), f the activation, if "
+      "any.");
   return op;
 }
 
 const OpDef& ConvolutionGradDataOp() {
-  static const OpDef op = {
-      .name = "ConvolutionGradData",
-      .doc =
-          "dx[n, c, i] = sum of w[f, c, k] dy[n, f, o] where o stride + k dilate - pad = i: the transposed "
-          "convolution.",
-      .attrs_type = &AttrsOf<ConvolutionGradDataAttrs>(),
-      .inputs = {"output_grad", "weight"},
-      .infer = InferGradData,
-      .check = CheckGradData,
-      .gradient = Linear::GradDataGradient<ConvolutionGradDataAttrs>,
-      .zero_to_zero = true,
-  };
+  static const OpDef op = Linear::GradData(
+      "dx[n, c, i] = sum of w[f, c, k] dy[n, f, o] where o stride + k dilate - pad = i: the transposed convolution.");
   return op;
 }
 
 const OpDef& ConvolutionGradWeightOp() {
-  static const OpDef op = {
-      .name = "ConvolutionGradWeight",
-      .doc =
-          "dw[f, c, k] = sum over n, o of dy[n, f, o] x[n, c, o stride + k dilate - pad]; db[f] = sum of dy[n, f, o].",
-      .attrs_type = &AttrsOf<ConvolutionAttrs>(),
-      .inputs = {"output_grad", "data"},
-      .outputs = {"weight_grad", Optional("bias_grad", Unless(&ConvolutionAttrs::no_bias))},
-      .infer = InferGradWeight,
-      .check = CheckAttrs,
-      .gradient = Linear::GradWeightGradient,
-      .zero_to_zero = true,
-  };
+  static const OpDef op = Linear::GradWeight(
+      "dw[f, c, k] = sum over n, o of dy[n, f, o] x[n, c, o stride + k dilate - pad]; db[f] = sum of dy[n, f, o].");
   return op;
 }
 

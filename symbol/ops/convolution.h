@@ -44,9 +44,7 @@ struct ConvolutionGradDataAttrs : ConvolutionAttrs {
 // data (N, C, spatial...) -> (N, num_filter, spatial'...), spatial' = floor((s + pads - dilate (kernel - 1) - 1) /
 // stride) + 1; weight (num_filter, C / groups, kernel...), bias (num_filter).
 const OpDef& ConvolutionOp();
-Symbol Convolution(const Symbol& data, const ConvolutionAttrs& attrs, const std::string& name = {});
-Symbol Convolution(const Symbol& data, const Symbol& weight, const Symbol& bias, const ConvolutionAttrs& attrs,
-                   const std::string& name = {});
+inline constexpr OpFunction<ConvolutionAttrs, 3> Convolution{ConvolutionOp};
 
 // Per spatial axis of a data shape; throws ShapeError if none fits.
 std::vector<Window> ConvolutionWindows(const ConvolutionAttrs& attrs, const Shape& data);

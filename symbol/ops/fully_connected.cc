@@ -8,11 +8,6 @@ namespace {
 
 using rule::Value;
 
-void CheckAttrs(const AnyAttrs& any) {
-  const auto& attrs = any.get<FullyConnectedAttrs>();
-  rule::CheckAtLeast("num_hidden", attrs.num_hidden, 1);
-}
-
 // data (N, ...) or (..., K); weight (H, K); output (N, H) or (..., H), in every direction.
 void InferProduct(const FullyConnectedAttrs& attrs, Value data, Value weight, Value output) {
   if (!attrs.flatten && !data.shape() && output.shape() && output.shape()->rank() > 0) {
@@ -42,33 +37,18 @@ void InferProduct(const FullyConnectedAttrs& attrs, Value data, Value weight, Va
   rule::Share(data, output, [&](int axis) { return axis < first; });
 }
 
-void Infer(InferContext& c) {
-  const auto& attrs = c.attrs<FullyConnectedAttrs>();
-  rule::SameDTypes(c);
-  c.in(2).Set({attrs.num_hidden});
-  InferProduct(attrs, c.in(0), c.in(1), c.out(0));
-}
-
-// Of data that `flatten` has joined the axes of.
-void InferGradData(InferContext& c) {
-  const auto& attrs = c.attrs<FullyConnectedAttrs>();
-  rule::SameDTypes(c);
-  if (attrs.flatten) c.out(0).Set(rule::Unknown(2));
-  InferProduct(attrs, c.out(0), c.in(1), c.in(0));
-}
-
-void InferGradWeight(InferContext& c) {
-  const auto& attrs = c.attrs<FullyConnectedAttrs>();
-  rule::SameDTypes(c);
-  InferProduct(attrs, c.in(1), c.out(0), c.in(0));
-  c.out(1).Set({attrs.num_hidden});
-}
-
 // dx = dy W, as data's shape has it; dW = dy^T x, db = the sum of dy over samples.
 struct Layer {
   using Attrs = FullyConnectedAttrs;
-  static Symbol Forward(const Symbol& x, const Symbol& w, const Symbol& b, const Attrs& attrs) {
-    return FullyConnected(x, w, b, attrs);
+  using GradDataAttrs = FullyConnectedAttrs;
+  static constexpr char kName[] = "FullyConnected";
+  static constexpr auto kForward = FullyConnected;
+  static constexpr auto kGradWeight = FullyConnectedGradWeight;
+  static int64_t Outputs(const Attrs& attrs) { return attrs.num_hidden; }
+  static constexpr auto Infer = InferProduct;
+  static void Check(const Attrs& attrs) { rule::CheckAtLeast("num_hidden", attrs.num_hidden, 1); }
+  static void SetData(const Attrs& attrs, Value data) {
+    if (attrs.flatten) data.Set(rule::Unknown(2));  // its axes are joined
   }
   template <class ShapeOf>
   static Symbol GradData(const Symbol& dy, const Symbol& w, const Attrs& attrs, const ShapeOf& data) {
@@ -77,62 +57,24 @@ struct Layer {
     const Extents shape = data();
     return shape.size() == 2 ? grad : rule::ReshapeTo(grad, shape);
   }
-  static Symbol GradWeight(const Symbol& dy, const Symbol& x, const Attrs& attrs) {
-    return FullyConnectedGradWeight(dy, x, attrs);
-  }
   static Symbol Spread(const Symbol& b, const Attrs&, const Extents& shape) { return rule::BroadcastTo(b, shape); }
 };
 using Linear = rule::LinearLayer<Layer>;
 
 }  // namespace
 
-Symbol FullyConnected(const Symbol& data, const FullyConnectedAttrs& attrs, const std::string& name) {
-  return Apply(FullyConnectedOp(), attrs, {data}, name);
-}
-Symbol FullyConnected(const Symbol& data, const Symbol& weight, const Symbol& bias, const FullyConnectedAttrs& attrs,
-                      const std::string& name) {
-  return Linear::Make(FullyConnectedOp(), data, weight, bias, attrs, name);
-}
-
 const OpDef& FullyConnectedOp() {
-  static const OpDef op = {
-      .name = "FullyConnected",
-      .doc = "y = f(x W^T + b), f the activation, if any.",
-      .attrs_type = &AttrsOf<FullyConnectedAttrs>(),
-      .inputs = {"data", "weight", Optional("bias", Unless(&FullyConnectedAttrs::no_bias))},
-      .infer = Infer,
-      .check = CheckAttrs,
-      .gradient = Linear::Gradient,
-  };
+  static const OpDef op = Linear::Forward("y = f(x W^T + b), f the activation, if any.");
   return op;
 }
 
 const OpDef& FullyConnectedGradDataOp() {
-  static const OpDef op = {
-      .name = "FullyConnectedGradData",
-      .doc = "dx = dy W.",
-      .attrs_type = &AttrsOf<FullyConnectedAttrs>(),
-      .inputs = {"output_grad", "weight"},
-      .infer = InferGradData,
-      .check = CheckAttrs,
-      .gradient = Linear::GradDataGradient<FullyConnectedAttrs>,
-      .zero_to_zero = true,
-  };
+  static const OpDef op = Linear::GradData("dx = dy W.");
   return op;
 }
 
 const OpDef& FullyConnectedGradWeightOp() {
-  static const OpDef op = {
-      .name = "FullyConnectedGradWeight",
-      .doc = "dW = dy^T x, db = sum over samples of dy.",
-      .attrs_type = &AttrsOf<FullyConnectedAttrs>(),
-      .inputs = {"output_grad", "data"},
-      .outputs = {"weight_grad", Optional("bias_grad", Unless(&FullyConnectedAttrs::no_bias))},
-      .infer = InferGradWeight,
-      .check = CheckAttrs,
-      .gradient = Linear::GradWeightGradient,
-      .zero_to_zero = true,
-  };
+  static const OpDef op = Linear::GradWeight("dW = dy^T x, db = sum over samples of dy.");
   return op;
 }
 

@@ -22,9 +22,7 @@ struct FullyConnectedAttrs {
 
 // data (N, ...) -> (N, num_hidden); weight (num_hidden, K), bias (num_hidden).
 const OpDef& FullyConnectedOp();
-Symbol FullyConnected(const Symbol& data, const FullyConnectedAttrs& attrs, const std::string& name = {});
-Symbol FullyConnected(const Symbol& data, const Symbol& weight, const Symbol& bias, const FullyConnectedAttrs& attrs,
-                      const std::string& name = {});
+inline constexpr OpFunction<FullyConnectedAttrs, 3> FullyConnected{FullyConnectedOp};
 
 // (output gradient, weight) -> data gradient, (N, K) if `flatten`
 const OpDef& FullyConnectedGradDataOp();

@@ -2,9 +2,14 @@
 // the weight, so that its gradients are made of the same three operators again. A layer is described by
 //
 //   using Attrs = ...;                     with no_bias and activation
-//   Symbol Forward(x, w, b, attrs);        y; no bias if `b` is empty
+//   using GradDataAttrs = ...;             the same, perhaps with what x's shape needs
+//   const char* kName = ...;               the operators are <name>, <name>GradData and <name>GradWeight
+//   kForward, kGradWeight                  two of their functions
+//   int64_t Outputs(attrs);                the bias' extent
+//   void Check(attrs);                     of both kinds; throws ModelError
+//   void Infer(attrs, x, w, y);            shapes and the batch, in every direction
+//   void SetData(attrs, x);                what the attributes of GradData say of x's shape
 //   Symbol GradData(dy, w, attrs, shape);  shape() tells that of x; asked for only where it does not follow
-//   Symbol GradWeight(dy, x, attrs);       dw [, db]
 //   Symbol Spread(b, attrs, shape);        a bias in the shape of y
 //
 // Private to symbol/ops.
@@ -13,28 +18,74 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
 #include "symbol/ops/activation.h"
 #include "symbol/ops/rules.h"
 
 namespace bindery::rule {
 
 template <class Layer>
-struct LinearLayer {
+class LinearLayer {
   using Attrs = typename Layer::Attrs;
+  using GradDataAttrs = typename Layer::GradDataAttrs;
+
+ public:
+  // The three definitions.
+  static OpDef Forward(std::string doc) {
+    return {.name = Layer::kName,
+            .doc = std::move(doc),
+            .attrs_type = &AttrsOf<Attrs>(),
+            .inputs = {"data", "weight", Optional("bias", Unless(&Attrs::no_bias))},
+            .infer =
+                [](InferContext& c) {
+                  SameDTypes(c);
+                  c.in(2).Set({Layer::Outputs(c.attrs<Attrs>())});
+                  Layer::Infer(c.attrs<Attrs>(), c.in(0), c.in(1), c.out(0));
+                },
+            .check = Check<Attrs>,
+            .gradient = Gradient};
+  }
+  static OpDef GradData(std::string doc) {
+    return {.name = std::string(Layer::kName) + "GradData",
+            .doc = std::move(doc),
+            .attrs_type = &AttrsOf<GradDataAttrs>(),
+            .inputs = {"output_grad", "weight"},
+            .infer =
+                [](InferContext& c) {
+                  SameDTypes(c);
+                  Layer::SetData(c.attrs<GradDataAttrs>(), c.out(0));
+                  Layer::Infer(c.attrs<GradDataAttrs>(), c.out(0), c.in(1), c.in(0));
+                },
+            .check = Check<GradDataAttrs>,
+            .gradient = GradDataGradient,
+            .zero_to_zero = true};
+  }
+  static OpDef GradWeight(std::string doc) {
+    return {.name = std::string(Layer::kName) + "GradWeight",
+            .doc = std::move(doc),
+            .attrs_type = &AttrsOf<Attrs>(),
+            .inputs = {"output_grad", "data"},
+            .outputs = {"weight_grad", Optional("bias_grad", Unless(&Attrs::no_bias))},
+            .infer =
+                [](InferContext& c) {
+                  SameDTypes(c);
+                  Layer::Infer(c.attrs<Attrs>(), c.in(1), c.out(0), c.in(0));
+                  c.out(1).Set({Layer::Outputs(c.attrs<Attrs>())});
+                },
+            .check = Check<Attrs>,
+            .gradient = GradWeightGradient,
+            .zero_to_zero = true};
+  }
+
+ private:
+  template <OpAttrs OwnAttrs>
+  static void Check(const AnyAttrs& attrs) {
+    Layer::Check(attrs.get<OwnAttrs>());
+  }
 
   static Attrs Linear(Attrs attrs, bool no_bias) {
     attrs.activation = ActivationType::kNone;
     attrs.no_bias = no_bias;
     return attrs;
-  }
-
-  static Symbol Make(const OpDef& op, const Symbol& data, const Symbol& weight, const Symbol& bias, const Attrs& attrs,
-                     const std::string& name) {
-    if (attrs.no_bias && !bias.empty()) Throw<ModelError>("{}: a bias is given, but no_bias is set", op.name);
-    std::vector<Symbol> inputs = {data, weight};
-    if (!attrs.no_bias) inputs.push_back(bias);
-    return Apply(op, attrs, std::move(inputs), name);
   }
 
   // With g = dy f': dx, dw and db by g.
@@ -46,7 +97,7 @@ struct LinearLayer {
     if (g.wants(0)) result[0] = Layer::GradData(dy, g.input(1), Linear(attrs, true), [&] { return g.shape(0); });
     const bool wants_bias = !attrs.no_bias && g.wants(2);
     if (g.wants(1) || wants_bias) {
-      const Symbol grads = Layer::GradWeight(dy, g.input(0), Linear(attrs, !wants_bias));
+      const Symbol grads = Layer::kGradWeight(dy, g.input(0), Linear(attrs, !wants_bias));
       if (g.wants(1)) result[1] = grads[0];
       if (wants_bias) result[2] = grads[1];
     }
@@ -54,13 +105,12 @@ struct LinearLayer {
   }
 
   // (dy, w) -> dx is bilinear. With G the gradient of dx: d/d dy = L(G, w), d/d w = the weight's by dy and G.
-  template <OpAttrs OwnAttrs>
   static std::vector<Symbol> GradDataGradient(const GradientContext& g) {
-    const Attrs attrs = Linear(g.attrs<OwnAttrs>(), true);
+    const Attrs attrs = Linear(g.attrs<GradDataAttrs>(), true);
     const Symbol& grad = g.output_grad(0);
     std::vector<Symbol> result(2);
-    if (g.wants(0)) result[0] = Layer::Forward(grad, g.input(1), {}, attrs);
-    if (g.wants(1)) result[1] = Layer::GradWeight(g.input(0), grad, attrs);
+    if (g.wants(0)) result[0] = Layer::kForward(grad, g.input(1), {}, attrs);
+    if (g.wants(1)) result[1] = Layer::kGradWeight(g.input(0), grad, attrs);
     return result;
   }
 
@@ -73,7 +123,7 @@ struct LinearLayer {
     std::vector<Symbol> result(2);
     if (g.wants(0)) {
       result[0] = grad.empty() ? Layer::Spread(bias, attrs, g.shape(0))
-                               : Layer::Forward(g.input(1), grad, bias, Linear(attrs, bias.empty()));
+                               : Layer::kForward(g.input(1), grad, bias, Linear(attrs, bias.empty()));
     }
     if (g.wants(1) && !grad.empty()) {
       result[1] = Layer::GradData(g.input(0), grad, Linear(attrs, true), [&] { return g.shape(1); });

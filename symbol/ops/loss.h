@@ -12,15 +12,6 @@
 
 namespace bindery {
 
-// A loss of data and a label, whose variable is "<name>_label" if it is not given.
-template <OpAttrs A>
-struct LossFunction : OpFunction<A> {
-  using OpFunction<A>::operator();
-  Symbol operator()(const Symbol& data, const Symbol& label, const A& attrs = {}, const std::string& name = {}) const {
-    return Apply(this->op(), attrs, {data, label}, name);
-  }
-};
-
 enum class Normalization { kNull, kBatch, kValid };
 inline std::span<const EnumName> EnumNames(Normalization*) {
   static constexpr std::array<EnumName, 3> names{{{0, "null"}, {1, "batch"}, {2, "valid"}}};
@@ -51,9 +42,9 @@ struct SoftmaxOutputAttrs {
 };
 // data (N, K) [other axes join K unless multi_output or preserve_shape] -> probabilities of the same shape. label (N)
 // of class numbers, any dtype, or of data's shape: probabilities (then neither use_ignore nor `valid` may be asked
-// for).
+// for). The label's variable is "<name>_label" if not given.
 const OpDef& SoftmaxOutputOp();
-inline constexpr LossFunction<SoftmaxOutputAttrs> SoftmaxOutput{SoftmaxOutputOp};
+inline constexpr OpFunction<SoftmaxOutputAttrs, 2> SoftmaxOutput{SoftmaxOutputOp};
 // (output, label [, valid count (1) if normalization is valid] [, head gradient if out_grad]) -> data gradient
 //   (p - target) * grad_scale / divisor, zero for ignored samples
 const OpDef& SoftmaxOutputGradOp();
@@ -79,7 +70,7 @@ struct LinearRegressionOutputAttrs {
 };
 // output = data; label of the same number of elements. Gradient (data - label) * grad_scale / (elements per sample).
 const OpDef& LinearRegressionOutputOp();
-inline constexpr LossFunction<LinearRegressionOutputAttrs> LinearRegressionOutput{LinearRegressionOutputOp};
+inline constexpr OpFunction<LinearRegressionOutputAttrs, 2> LinearRegressionOutput{LinearRegressionOutputOp};
 const OpDef& LinearRegressionOutputGradOp();  // (output, label) -> data gradient
 
 struct MakeLossAttrs {

@@ -112,13 +112,6 @@ std::vector<Symbol> PoolingGradGradient(const GradientContext& g) {
 
 }  // namespace
 
-Symbol PoolingGrad(const Symbol& output_grad, const Symbol& state, const PoolingGradAttrs& attrs,
-                   const std::string& name) {
-  std::vector<Symbol> inputs = {output_grad};
-  if (attrs.type == PoolType::kMax) inputs.push_back(state);
-  return Apply(PoolingGradOp(), attrs, std::move(inputs), name);
-}
-
 std::vector<Window> PoolWindows(const PoolingAttrs& attrs, const Shape& data) {
   if (!attrs.global) rule::ExpectRank(data, static_cast<int>(attrs.kernel.size()) + 2, AxesOf(attrs));
   rule::ExpectNotEmpty(data);

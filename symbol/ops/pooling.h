@@ -60,7 +60,6 @@ std::vector<Window> PoolWindows(const PoolingAttrs& attrs, const Shape& data);
 
 // (output gradient [, state if max]) -> data gradient
 const OpDef& PoolingGradOp();
-Symbol PoolingGrad(const Symbol& output_grad, const Symbol& state, const PoolingGradAttrs& attrs,
-                   const std::string& name = {});
+inline constexpr OpFunction<PoolingGradAttrs, 2> PoolingGrad{PoolingGradOp};
 
 }  // namespace bindery
