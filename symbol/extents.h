@@ -23,6 +23,10 @@ inline Extent operator*(const Extent& a, int64_t factor) {
 }
 inline Extent operator-(const Extent& a, const Extent& b) { return a + b * -1; }
 
+// A batch larger than those that programs have: what a graph makes of it shows whether an extent stays limited (as that
+// of the first 100 samples) or follows the batch.
+inline constexpr int64_t kManySamples = 1 << 20;
+
 using Extents = std::vector<Extent>;  // a shape
 
 }  // namespace bindery

@@ -26,6 +26,23 @@ std::vector<Batched> BatchedVariables(const Graph& graph, const GivenTypes& give
   return batched;
 }
 
+// Is every extent a fixed number and some for each sample?
+bool FollowEvenly(const PartialTypes& at_batch, const PartialTypes& one_more, const PartialTypes& many_more) {
+  for (size_t node = 0; node < at_batch.size(); ++node) {
+    for (size_t output = 0; output < at_batch[node].size(); ++output) {
+      const std::optional<Shape>&shape = at_batch[node][output].shape, &next = one_more[node][output].shape,
+            &many = many_more[node][output].shape;
+      if (!shape || !shape->IsKnown()) continue;
+      if (!next || !many || next->rank() != shape->rank() || many->rank() != shape->rank()) return false;
+      for (int axis = 0; axis < shape->rank(); ++axis) {
+        const int64_t each = (*next)[axis] - (*shape)[axis], all = (*many)[axis] - (*shape)[axis];
+        if (all % kManySamples != 0 || all / kManySamples != each) return false;
+      }
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
 std::optional<Extents> InferredForwardTypes::ShapeOf(const Entry& value) const {
@@ -57,7 +74,8 @@ const GivenForwardTypes::Inferred& GivenForwardTypes::Infer() const {
   if (!batched.empty()) {
     try {
       result.one_more = infer(result.batch + 1, nullptr);
-      result.two_more = infer(result.batch + 2, nullptr);
+      const PartialTypes many_more = infer(result.batch + kManySamples, nullptr);
+      if (!FollowEvenly(result.at_batch, result.one_more, many_more)) result.one_more.clear();
     } catch (const ShapeError&) {  // the graph fits this batch alone
       result.one_more.clear();
     }
@@ -71,17 +89,11 @@ std::optional<Extents> GivenForwardTypes::ShapeOf(const Entry& value) const {
   const std::optional<Shape>& shape = inferred.at_batch[node][value.output].shape;
   if (!shape || !shape->IsKnown()) return std::nullopt;
   Extents extents;
+  for (const int64_t extent : *shape) extents.push_back({extent, 0});
+  if (inferred.one_more.empty()) return extents;
+  const Shape& one_more = *inferred.one_more[node][value.output].shape;
   for (int axis = 0; axis < shape->rank(); ++axis) {
-    const int64_t extent = (*shape)[axis];
-    extents.push_back({extent, 0});
-    if (inferred.one_more.empty()) continue;
-    const std::optional<Shape>&one_more = inferred.one_more[node][value.output].shape,
-          &two_more = inferred.two_more[node][value.output].shape;
-    if (!one_more || !two_more || one_more->rank() != shape->rank() || two_more->rank() != shape->rank()) continue;
-    const int64_t next = (*one_more)[axis], after = (*two_more)[axis];
-    if (next != extent && next - extent == after - next) {
-      extents.back() = Extent{extent, 0} + Extent{-inferred.batch, 1} * (next - extent);
-    }
+    extents[axis] = extents[axis] + Extent{-inferred.batch, 1} * (one_more[axis] - extents[axis].fixed);
   }
   return extents;
 }

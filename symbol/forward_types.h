@@ -21,7 +21,8 @@ class InferredForwardTypes final : public ForwardTypes {
 };
 
 // Types that follow from what is given and declared, inferred when the first is asked for, for batches of three sizes:
-// an extent that grows evenly with the batch follows it, others are as at the first. Refers to both.
+// an extent that grows evenly with the batch follows it. Where one grows otherwise, as that of every second sample, all
+// are as at the first: a gradient fits this batch alone. Refers to both.
 class GivenForwardTypes final : public ForwardTypes {
  public:
   GivenForwardTypes(const Graph& graph, const GivenTypes& given) : graph_(graph), given_(given) {}
@@ -30,9 +31,9 @@ class GivenForwardTypes final : public ForwardTypes {
 
  private:
   struct Inferred {
-    int64_t batch = 0;           // of `at_batch`
-    PartialTypes at_batch = {};  // with one sample more, and with two more; empty: nothing follows the batch
-    PartialTypes one_more = {}, two_more = {};
+    int64_t batch = 0;  // of `at_batch`
+    PartialTypes at_batch = {};
+    PartialTypes one_more = {};  // with one sample more; empty: nothing follows the batch
   };
   const Inferred& Infer() const;
 

@@ -128,6 +128,22 @@ void InferSlice(InferContext& c) {
   });
 }
 
+// The first index taken of an axis, and the step, one that can be negated.
+std::pair<Extent, int64_t> FirstAndStep(const Cut& cut, size_t i, const Extent& extent, const Extent& count) {
+  const Extent begin = cut.begin[i], end = cut.end[i];
+  if (begin.batches == 0 && end.batches == 0) {
+    // As the count does, it grows evenly with a batch that the axis follows: two batches tell how.
+    const auto range = [&](int64_t batch) {
+      return RangeOf(begin.fixed, end.fixed, cut.Step(i), (extent + Extent{extent.batches, 0} * batch).fixed);
+    };
+    const SliceRange at = range(kManySamples), next = range(kManySamples + 1);
+    const int64_t more = next.begin - at.begin;
+    return {Extent{at.begin, 0} - Extent{kManySamples, -1} * more, at.step};
+  }
+  const int64_t step = count == Extent{1, 0} ? 1 : std::max(cut.Step(i), -INT64_MAX);
+  return {begin.fixed < 0 && begin.batches == 0 ? begin + extent : begin, step};
+}
+
 // dx = dy at the indices taken, 0 elsewhere: along an axis of n elements, of which those of index first, first + step,
 // ... were taken, first zeros come before and n - 1 - (the last index) after. Going backward dy comes in reverse.
 std::vector<Symbol> SliceGradient(const GradientContext& g) {
@@ -138,17 +154,9 @@ std::vector<Symbol> SliceGradient(const GradientContext& g) {
   PadAttrs pad{.axes = {axes.begin(), axes.end()}};
   SliceAttrs reverse;
   for (size_t i = 0; i < axes.size(); ++i) {
-    const Extent extent = shape[axes[i]], count = taken[axes[i]], begin = cut.begin[i];
-    int64_t step = cut.Step(i);
-    Extent first = begin;
-    if (extent.batches == 0 && count.batches == 0 && cut.Following() < 0) {
-      const SliceRange range = RangeOf(begin.fixed, cut.end[i].fixed, step, extent.fixed);
-      first = {range.begin, 0};
-      step = range.step;
-    } else {
-      if (begin.fixed < 0 && begin.batches == 0) first = first + extent;
-      if (step < 0 && begin.fixed > 0) first = extent - Extent{1, 0};  // "from the end on"
-    }
+    const Extent extent = shape[axes[i]], count = taken[axes[i]];
+    const auto [first_taken, step] = FirstAndStep(cut, i, extent, count);
+    Extent first = first_taken;
     pad.step.push_back(step < 0 ? -step : step);
     const Extent reach = (count - Extent{1, 0}) * pad.step.back();
     if (cut.Step(i) < 0) {
