@@ -48,77 +48,63 @@ Runs RunsOf(const Format& format, const Shape& whole, int axis, DType dtype, con
   return runs;
 }
 
-// copy(whole + ..., part + ..., bytes) for every run of every part that is there.
-template <class Copy>
-void ForRuns(const Runs& runs, char* whole, const std::vector<char*>& parts, const Copy& copy) {
-  const int64_t count = static_cast<int64_t>(parts.size()), units = runs.outer * count;
-  const auto body = [&](int64_t begin, int64_t end, int) {
-    for (int64_t unit = begin; unit < end; ++unit) {
-      const int64_t row = unit / count;
-      const size_t part = static_cast<size_t>(unit % count);
-      if (!parts[part]) continue;
-      copy(whole + row * runs.row + runs.offset[part], parts[part] + row * runs.bytes[part],
-           static_cast<size_t>(runs.bytes[part]));
-    }
-  };
-  ParallelFor(units, 1, runs.outer * runs.row <= 4 * kSerialElements ? units : 0, body);
-}
+// What is joined, or cut: the parts of output 0, or of input 0, along an axis. Each is the input or output of its number;
+// negative: nobody's.
+struct Parts {
+  bool joined;
+  std::vector<Shape> shapes = {};
+  std::vector<int> values = {};
+};
 
-std::vector<char*> Addresses(std::span<void* const> pointers) {
-  std::vector<char*> addresses;
-  for (void* pointer : pointers) addresses.push_back(static_cast<char*>(pointer));
-  return addresses;
-}
-
-std::vector<Shape> ShapesOf(const std::vector<ValueType>& values) {
-  std::vector<Shape> shapes;
-  for (const ValueType& value : values) shapes.push_back(value.shape);
-  return shapes;
-}
-
-// All inputs are parts of output 0.
-Kernel Join(const KernelSpec& spec, int axis) {
-  const Shape& whole = spec.outputs[0].shape;
-  const std::vector<Shape> parts = ShapesOf(spec.inputs);
+Kernel CopyParts(const KernelSpec& spec, int axis, const Parts& parts) {
+  const ValueType& whole = parts.joined ? spec.outputs[0] : spec.inputs[0];
   Format format;
   for (const Format& candidate : spec.input_formats) {
-    if (format = SharedFormat(candidate, whole, parts); !format.is_plain()) break;
+    if (format = SharedFormat(candidate, whole.shape, parts.shapes); !format.is_plain()) break;
   }
   Kernel kernel = PlainKernel(spec, "copy");
   kernel.input_formats.assign(spec.inputs.size(), format);
-  kernel.output_formats[0] = format;
-  kernel.bind = [runs = RunsOf(format, whole, axis, spec.outputs[0].dtype, parts)](const KernelArgs& args) -> Call {
-    return [runs, whole = static_cast<char*>(args.outputs[0]), parts = Addresses(args.inputs)] {
-      ForRuns(runs, whole, parts, [](char* to, const char* from, size_t bytes) { std::memcpy(to, from, bytes); });
-    };
-  };
-  return kernel;
+  kernel.output_formats.assign(spec.outputs.size(), format);
+  return WithLoop(std::move(kernel),
+                  [parts, runs = RunsOf(format, whole.shape, axis, whole.dtype, parts.shapes)](const Arguments& args) {
+                    const int64_t count = static_cast<int64_t>(parts.values.size()), units = runs.outer * count;
+                    const int64_t serial_below = runs.outer * runs.row <= 4 * kSerialElements ? units : 0;
+                    ParallelFor(units, 1, serial_below, [&](int64_t begin, int64_t end, int) {
+                      for (int64_t unit = begin; unit < end; ++unit) {
+                        const int64_t row = unit / count, part = unit % count;
+                        const int value = parts.values[part];
+                        if (value < 0 || (!parts.joined && !args.outputs[value])) continue;
+                        const int64_t at_whole = row * runs.row + runs.offset[part], at_part = row * runs.bytes[part];
+                        const auto bytes = static_cast<size_t>(runs.bytes[part]);
+                        if (parts.joined) {
+                          std::memcpy(args.out<char>(0) + at_whole, args.in<char>(value) + at_part, bytes);
+                        } else {
+                          std::memcpy(args.out<char>(value) + at_part, args.in<char>(0) + at_whole, bytes);
+                        }
+                      }
+                    });
+                  });
 }
 
-// All outputs are parts of input 0.
-Kernel Cut(const KernelSpec& spec, int axis) {
-  const Shape& whole = spec.inputs[0].shape;
-  const std::vector<Shape> parts = ShapesOf(spec.outputs);
-  const Format format = SharedFormat(spec.input_formats[0], whole, parts);
-  Kernel kernel = PlainKernel(spec, "copy");
-  kernel.input_formats[0] = format;
-  kernel.output_formats.assign(spec.outputs.size(), format);
-  kernel.bind = [runs = RunsOf(format, whole, axis, spec.inputs[0].dtype, parts)](const KernelArgs& args) -> Call {
-    return [runs, whole = static_cast<char*>(args.inputs[0]), parts = Addresses(args.outputs)] {
-      ForRuns(runs, whole, parts, [](const char* from, char* to, size_t bytes) { std::memcpy(to, from, bytes); });
-    };
-  };
-  return kernel;
+Parts PartsOf(bool joined, const std::vector<ValueType>& values) {
+  Parts parts{joined};
+  for (const ValueType& value : values) {
+    parts.values.push_back(static_cast<int>(parts.shapes.size()));
+    parts.shapes.push_back(value.shape);
+  }
+  return parts;
 }
 
 // arg0, arg1, ... -> output
 MaybeKernel MakeConcat(const KernelSpec& spec) {
-  return Join(spec, spec.outputs[0].shape.Axis(static_cast<int>(spec.attributes<ConcatAttrs>().axis)));
+  const int axis = spec.outputs[0].shape.Axis(static_cast<int>(spec.attributes<ConcatAttrs>().axis));
+  return CopyParts(spec, axis, PartsOf(true, spec.inputs));
 }
 
 // data -> output0, output1, ...
 MaybeKernel MakeSliceChannel(const KernelSpec& spec) {
-  return Cut(spec, spec.inputs[0].shape.Axis(static_cast<int>(spec.attributes<SliceChannelAttrs>().axis)));
+  const int axis = spec.inputs[0].shape.Axis(static_cast<int>(spec.attributes<SliceChannelAttrs>().axis));
+  return CopyParts(spec, axis, PartsOf(false, spec.outputs));
 }
 
 constexpr KernelEntry kEntries[] = {
@@ -132,17 +118,7 @@ Kernel PartKernel(const KernelSpec& spec, int axis, int64_t begin) {
   const Shape &whole = spec.inputs[0].shape, &part = spec.outputs[0].shape;
   // What comes before is a part, too, and so is what is left: in a blocked format each must hold whole blocks.
   const Shape before = whole.With(axis, begin), after = whole.With(axis, whole[axis] - begin - part[axis]);
-  const std::vector<Shape> parts = {before, part, after};
-  const Format format = SharedFormat(spec.input_formats[0], whole, parts);
-  Kernel kernel = PlainKernel(spec, "copy");
-  kernel.input_formats[0] = kernel.output_formats[0] = format;
-  kernel.bind = [runs = RunsOf(format, whole, axis, spec.inputs[0].dtype, parts)](const KernelArgs& args) -> Call {
-    return [runs, whole = static_cast<char*>(args.inputs[0]),
-            parts = std::vector<char*>{nullptr, static_cast<char*>(args.outputs[0]), nullptr}] {
-      ForRuns(runs, whole, parts, [](const char* from, char* to, size_t bytes) { std::memcpy(to, from, bytes); });
-    };
-  };
-  return kernel;
+  return CopyParts(spec, axis, {false, {before, part, after}, {-1, 0, -1}});
 }
 
 KernelRows ConcatKernels() { return kEntries; }

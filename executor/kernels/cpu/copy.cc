@@ -2,8 +2,12 @@
 
 #include <cstring>
 
+#include "base/host_tensor.h"
+#include "engine/kernels/flat.h"
 #include "engine/team.h"
+#include "executor/kernel_table.h"
 #include "executor/kernels/cpu/util.h"
+#include "symbol/ops/elementwise.h"
 
 namespace bindery::cpu {
 
@@ -20,10 +24,8 @@ Kernel CopyKernel(int64_t bytes, const Format& from, const Format& to, int threa
   Kernel kernel{.implementation = "copy", .input_formats = {from}, .output_formats = {to}};
   kernel.threads = threads;
   if (from == to) kernel.inplace = {{0, 0}};
-  kernel.bind = [bytes](const KernelArgs& args) -> Call {
-    return [target = args.outputs[0], source = args.inputs[0], bytes] { ParallelCopy(target, source, bytes); };
-  };
-  return kernel;
+  return WithLoop(std::move(kernel),
+                  [bytes](const Arguments& args) { ParallelCopy(args.outputs[0], args.inputs[0], bytes); });
 }
 
 MaybeKernel ViewKernel(const KernelSpec& spec) {
@@ -36,11 +38,47 @@ MaybeKernel ViewKernel(const KernelSpec& spec) {
   Kernel kernel = PlainKernel(spec, "copy");
   kernel.input_formats[0] = kernel.output_formats[0] = format;
   kernel.inplace = {{0, 0}};
-  const int64_t bytes = StorageBytes(format, spec.inputs[0].dtype, spec.inputs[0].shape);
-  kernel.bind = [bytes](const KernelArgs& args) -> Call {
-    return [bytes, x = args.inputs[0], y = args.outputs[0]] { ParallelCopy(y, x, bytes); };
-  };
-  return kernel;
+  return WithLoop(std::move(kernel),
+                  [bytes = StorageBytes(format, spec.inputs[0].dtype, spec.inputs[0].shape)](const Arguments& args) {
+                    ParallelCopy(args.outputs[0], args.inputs[0], bytes);
+                  });
 }
+
+namespace {
+
+MaybeKernel MakeConstant(const KernelSpec& spec) {
+  return WithLoop(PlainKernel(spec, "copy"), [value = ConstantOf(spec)](const Arguments& args) {
+    ParallelCopy(args.outputs[0], value->raw(), value->bytes());
+  });
+}
+
+// data -> output, in whatever format the data are
+MaybeKernel MakeCast(const KernelSpec& spec) {
+  const DType from = spec.inputs[0].dtype, to = spec.outputs[0].dtype;
+  if (from == to) return ViewKernel(spec);
+  const Format format = CommonFormat(spec, {0}, true);
+  Kernel kernel = PlainKernel(spec, "loop");
+  kernel.input_formats[0] = kernel.output_formats[0] = format;
+  return WithLoop(std::move(kernel), [=, n = StorageElements(format, spec.outputs[0].shape)](const Arguments& args) {
+    flat::Cast(from, args.inputs[0], to, args.outputs[0], n);
+  });
+}
+
+constexpr KernelEntry kEntries[] = {
+    {"Identity", ViewKernel},
+    {"BlockGrad", ViewKernel},
+    {"MakeLoss", ViewKernel},
+    {"LinearRegressionOutput", ViewKernel},
+    {"Flatten", ViewKernel},
+    {"Reshape", ViewKernel},
+    {"SumOverDevices", ViewKernel},  // of one device
+    {"Cast", MakeCast},
+    {"Constant", MakeConstant},
+    {"Scalar", MakeConstant},
+};
+
+}  // namespace
+
+KernelRows CopyKernels() { return kEntries; }
 
 }  // namespace bindery::cpu

@@ -9,9 +9,9 @@ namespace cpu {
 
 KernelRows BatchNormKernels();
 KernelRows BinaryKernels();
-KernelRows CastKernels();
 KernelRows ConcatKernels();
 KernelRows ConvolutionKernels();
+KernelRows CopyKernels();
 KernelRows DotKernels();
 KernelRows DropoutKernels();
 KernelRows ElementwiseKernels();
@@ -22,7 +22,6 @@ KernelRows PoolingKernels();
 KernelRows PredicateKernels();
 KernelRows ReduceKernels();
 KernelRows RelationKernels();
-KernelRows ShapeKernels();
 KernelRows SliceKernels();
 KernelRows SoftmaxKernels();
 KernelRows UnaryKernels();
@@ -43,10 +42,10 @@ void Translate(const KernelSpec& spec) {
 const KernelTable& CpuKernels() {
   using namespace cpu;  // NOLINT: the table is nothing but its names
   static const KernelTable table(
-      {BatchNormKernels(), BinaryKernels(), CastKernels(), ConcatKernels(), ConvolutionKernels(), DotKernels(),
+      {BatchNormKernels(), BinaryKernels(), ConcatKernels(), ConvolutionKernels(), CopyKernels(), DotKernels(),
        DropoutKernels(), ElementwiseKernels(), FullyConnectedKernels(), LossKernels(), MeasureKernels(),
-       PoolingKernels(), PredicateKernels(), ReduceKernels(), RelationKernels(), ShapeKernels(), SliceKernels(),
-       SoftmaxKernels(), UnaryKernels()},
+       PoolingKernels(), PredicateKernels(), ReduceKernels(), RelationKernels(), SliceKernels(), SoftmaxKernels(),
+       UnaryKernels()},
       MakeFastReorder, ThroughFloat, Translate);
   return table;
 }
