@@ -56,7 +56,7 @@ class DataParallelExecutorGroup {
  public:
   // Binds for the shapes given. Throws Error, ShapeError, ModelError; nothing is left behind then.
   DataParallelExecutorGroup(const Symbol& symbol, const GroupOptions& options);
-  ~DataParallelExecutorGroup();  // waits for what it pushed
+  ~DataParallelExecutorGroup();  // waits for what it pushed, for devices that hang, too (engine/engine.h)
   // What the constructor would bind for each device with samples: only compiled, nothing is allocated on a device.
   static std::vector<DevicePlan> MakePlans(const Symbol& symbol, const GroupOptions& options) {
     return Bindings::MakePlans(GroupSpec(symbol, options));

@@ -13,69 +13,82 @@ namespace {
 
 constexpr size_t kKept = 64;
 
-int64_t NumBusy(const std::vector<SampleRange>& ranges) {
-  return std::ranges::count_if(ranges, [](const SampleRange& range) { return range.size() > 0; });
-}
-
 // Programs of one set of shapes.
-struct Compiler {
-  const GroupSpec& spec;
-  const std::vector<Shape>& shapes;
-  Mode mode;
-  std::string watch = {};
+class Compiler {
+ public:
+  Compiler(const GroupSpec& spec, const std::vector<Shape>& shapes, const std::vector<SampleRange>& ranges, Mode mode,
+           const std::string& watch = {})
+      : spec_(spec), shapes_(shapes), ranges_(ranges), mode_(mode), watch_(watch) {}
 
-  // `devices`: that have a share.
-  CompileOptions OptionsFor(DeviceKind device, int64_t share, int64_t devices) const;
-  // Compiles for a share of a batch of `samples`. Throws unless its outputs can be merged and its parameters are those
-  // of the whole batch.
-  std::shared_ptr<const Program> CompileShare(int64_t samples, const CompileOptions& options) const;
-  void CheckMergeable(const Plan& plan, const Graph& graph, const NodeTypes& types) const;
+  CompileOptions OptionsFor(DeviceKind device, int64_t share) const;
+  // Throws unless the outputs of a share's program can be merged and its parameters are those of the whole batch. That
+  // a program was a share of another batch before says nothing about this one.
+  void CheckShare(const Plan& plan);
+
+ private:
+  struct Types {
+    Graph graph;
+    NodeTypes types;
+  };
+  const Types& Whole();  // of the symbol on the whole batch
+  void CheckMergeable(const Plan& plan, const Types& whole) const;
+
+  const GroupSpec& spec_;
+  const std::vector<Shape>& shapes_;
+  const std::vector<SampleRange>& ranges_;
+  const Mode mode_;
+  const std::string watch_;
+  std::optional<Types> whole_;  // when it is wanted
 };
 
-CompileOptions Compiler::OptionsFor(DeviceKind device, int64_t share, int64_t devices) const {
-  const GroupOptions& options = spec.options;
-  CompileOptions o{.signature = spec.signature};
+CompileOptions Compiler::OptionsFor(DeviceKind device, int64_t share) const {
+  const GroupOptions& options = spec_.options;
+  CompileOptions o{.signature = spec_.signature};
   std::vector<Argument>& arguments = o.signature.arguments;
-  for (size_t i = 0; i < shapes.size(); ++i) arguments[spec.inputs[i]].shape = shapes[i];
+  for (size_t i = 0; i < shapes_.size(); ++i) arguments[spec_.inputs[i]].shape = shapes_[i];
   for (Argument& a : arguments) {
     if (a.shape && *a.batch_axis >= 0) a.shape->Set(*a.batch_axis, share);
   }
   o.device = device;
   o.plain_parameters = std::any_of(options.devices.begin(), options.devices.end(),
                                    [&](const Device& d) { return d.kind != options.devices[0].kind; });
-  o.mode = mode;
-  o.with_backward = options.for_training && mode == Mode::kTrain;
-  o.threads = device == DeviceKind::kCpu ? spec.threads : 1;
-  o.devices = static_cast<int>(devices);
+  o.mode = mode_;
+  o.with_backward = options.for_training && mode_ == Mode::kTrain;
+  o.threads = device == DeviceKind::kCpu ? spec_.threads : 1;
+  o.devices = static_cast<int>(NumBusy(ranges_));
   o.switches = options.switches;
-  o.observe = watch;
+  o.observe = watch_;
   return o;
 }
 
-std::shared_ptr<const Program> Compiler::CompileShare(int64_t samples, const CompileOptions& options) const {
-  std::shared_ptr<const Program> program = Compile(spec.symbol, options);
-  if (spec.options.devices.size() > 1) {
-    // A parameter that takes its shape from the batch would be another one on every device.
-    const GivenTypes whole = OptionsFor(options.device, samples, 1).signature.Given();
-    const Graph graph = Graph::Of(ExpandComposites(spec.symbol));
-    const NodeTypes types = InferTypes(graph, whole.shapes, whole.dtypes, whole.batch_axes);
-    CheckMergeable(program->plan, graph, types);
-    for (size_t n = 0; n < graph.nodes.size(); ++n) {
-      const int position = graph.nodes[n]->is_variable() ? spec.Find(graph.nodes[n]->name()) : -1;
-      if (position < 0) continue;
-      const PlanArgument& a = program->plan.arguments[position];
-      const Shape& expected = types[n][0].shape;
-      if (!a.is_parameter() || a.type.shape == expected) continue;
-      Throw<ShapeError>(
-          "parameter \"{}\" takes its shape from the batch: {} for all of it, {} for a device's share; "
-          "declare the shape of its variable",
-          a.name, expected, a.type.shape);
-    }
+const Compiler::Types& Compiler::Whole() {
+  if (!whole_) {
+    const GivenTypes given = OptionsFor(DeviceKind::kCpu, ranges_.back().end).signature.Given();
+    whole_ = {.graph = Graph::Of(ExpandComposites(spec_.symbol)), .types = {}};
+    whole_->types = InferTypes(whole_->graph, given.shapes, given.dtypes, given.batch_axes);
   }
-  return program;
+  return *whole_;
 }
 
-void Compiler::CheckMergeable(const Plan& plan, const Graph& graph, const NodeTypes& types) const {
+void Compiler::CheckShare(const Plan& plan) {
+  if (spec_.options.devices.size() == 1) return;
+  const auto& [graph, types] = Whole();
+  CheckMergeable(plan, Whole());
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    const int position = graph.nodes[n]->is_variable() ? spec_.Find(graph.nodes[n]->name()) : -1;
+    if (position < 0) continue;
+    const PlanArgument& a = plan.arguments[position];
+    const Shape& expected = types[n][0].shape;
+    if (!a.is_parameter() || a.type.shape == expected) continue;
+    Throw<ShapeError>(
+        "parameter \"{}\" takes its shape from the batch: {} for all of it, {} for a device's share; "
+        "declare the shape of its variable",
+        a.name, expected, a.type.shape);
+  }
+}
+
+void Compiler::CheckMergeable(const Plan& plan, const Types& all) const {
+  const auto& [graph, types] = all;
   for (size_t i = 0; i < plan.outputs.size(); ++i) {
     const ValueType& share = plan.values[plan.outputs[i].value].type;
     const Entry& entry = graph.outputs[i];
@@ -87,10 +100,12 @@ void Compiler::CheckMergeable(const Plan& plan, const Graph& graph, const NodeTy
           plan.outputs[i].name, share.shape, whole.shape);
     }
     if (share.batch_axis >= 0) continue;
-    if (spec.merge_rules[i].empty()) {
+    if (spec_.merge_rules[i].empty()) {
       // A Reshape that puts parts of several samples side by side is rarely meant.
       const Node* node = LosesBatch(graph, types, entry);
-      const auto type_of = [&](const Entry& e) -> const ValueType& { return types[graph.IndexOf(e.node)][e.output]; };
+      const auto type_of = [&types, &graph](const Entry& e) -> const ValueType& {
+        return types[graph.IndexOf(e.node)][e.output];
+      };
       const bool reshapes =
           node != nullptr && node->op().is_view &&
           node->op().is_view(
@@ -104,12 +119,12 @@ void Compiler::CheckMergeable(const Plan& plan, const Graph& graph, const NodeTy
                                  Describe(*node))
                    : "");
     }
-    const Node& head = *spec.symbol.entries()[i].node;
-    if (spec.options.for_training && spec.merge_rules[i] != "sum" && IsLoss(head) && !head.op().blocks_gradient) {
+    const Node& head = *spec_.symbol.entries()[i].node;
+    if (spec_.options.for_training && spec_.merge_rules[i] != "sum" && IsLoss(head) && !head.op().blocks_gradient) {
       Throw<ModelError>(
           "head \"{}\" is a loss without batch axis, and the devices' gradients add up: they would not be those of one "
           "device with merge = {}; make the loss one of single samples, or a sum over them with merge = sum",
-          plan.outputs[i].name, spec.merge_rules[i]);
+          plan.outputs[i].name, spec_.merge_rules[i]);
     }
   }
 }
@@ -174,18 +189,19 @@ Binding* Bindings::Find(const std::vector<Shape>& shapes, Mode mode, const std::
 
 std::unique_ptr<Binding> Bindings::Make(const std::vector<Shape>& shapes, Mode mode, const std::string& watch,
                                         const std::vector<SampleRange>& ranges) {
-  const Compiler compiler{spec_, shapes, mode, watch};
-  const int64_t busy = NumBusy(ranges);
+  Compiler compiler(spec_, shapes, ranges, mode, watch);
   std::vector<GroupStep::Participant> participants;
   for (size_t d = 0; d < executors_.size(); ++d) {
     if (ranges[d].size() == 0) continue;
-    CompileOptions options = compiler.OptionsFor(executors_[d]->device().kind, ranges[d].size(), busy);
+    CompileOptions options = compiler.OptionsFor(executors_[d]->device().kind, ranges[d].size());
     store_->FillFormats(&options.signature);
     const auto program = programs_.Get(ProgramKey(options), [&] {
-      std::shared_ptr<const Program> made = compiler.CompileShare(ranges.back().end, options);
+      std::shared_ptr<const Program> made = Compile(spec_.symbol, options);
+      compiler.CheckShare(made->plan);  // before its parameters stay
       store_->Adopt(made->plan);
       return made;
     });
+    compiler.CheckShare(program->plan);
     if (mode == Mode::kTrain) updated_blocks_ = store_->UpdatedBlocks(program->plan);
     participants.push_back({executors_[d].get(), executors_[d]->Bind(program)});
   }
@@ -198,17 +214,18 @@ std::unique_ptr<Binding> Bindings::Make(const std::vector<Shape>& shapes, Mode m
 std::vector<DevicePlan> Bindings::MakePlans(const GroupSpec& spec) {
   const std::vector<Shape> shapes = spec.InputShapes();
   const std::vector<SampleRange> ranges = spec.Split(spec.SamplesOf(shapes));
-  const Compiler compiler{spec, shapes, spec.mode()};
+  Compiler compiler(spec, shapes, ranges, spec.mode());
   std::vector<DevicePlan> plans;
   std::vector<PlanArgument> first;  // the first device chooses the formats of parameters
   for (size_t d = 0; d < ranges.size(); ++d) {
     if (ranges[d].size() == 0) continue;
     const Device device = spec.options.devices[d];
-    CompileOptions options = compiler.OptionsFor(device.kind, ranges[d].size(), NumBusy(ranges));
+    CompileOptions options = compiler.OptionsFor(device.kind, ranges[d].size());
     for (size_t a = 0; !first.empty() && a < options.signature.arguments.size(); ++a) {
       options.signature.arguments[a].format = first[a].format;
     }
-    const auto program = compiler.CompileShare(ranges.back().end, options);
+    const auto program = Compile(spec.symbol, options);
+    compiler.CheckShare(program->plan);
     if (first.empty()) first = program->plan.arguments;
     plans.push_back({.device = device, .samples = ranges[d], .plan = program->plan});
   }

@@ -44,6 +44,12 @@ Shape WholeShape(const std::vector<Tensor>& pieces, const ValueType& type, const
   return whole;
 }
 
+void CheckPieces(const std::vector<Tensor>& pieces, const ValueType& type, size_t places, const std::string& name) {
+  if (type.batch_axis >= 0 || pieces.size() == 1 || pieces.size() == places) return;
+  const std::string one_each = places > 1 ? fmt::format(", or {} for the devices with samples", places) : "";
+  throw DataError(fmt::format("\"{}\" has no batch axis: expected one piece{}, got {}", name, one_each, pieces.size()));
+}
+
 std::vector<Tensor> OnHost(const std::shared_ptr<Engine>& engine, HostTensor value) {
   const auto kept = std::make_shared<HostTensor>(std::move(value));
   return {Tensor(engine, Cpu(), kept->dtype(), kept->shape(), kept->raw(), kept, engine->NewVar())};
@@ -61,12 +67,7 @@ void DeviceFeed::Add(const std::vector<Tensor>& pieces, ValueType type, SampleRa
     copies_.push_back(std::move(copy));
   };
   if (type.batch_axis < 0) {
-    if (pieces.size() != 1 && pieces.size() != places_) {
-      throw DataError(
-          fmt::format("an array without batch axis: expected one piece, or {} for the devices with samples, "
-                      "got {}",
-                      places_, pieces.size()));
-    }
+    Check(pieces.size() == 1 || pieces.size() == places_, "the pieces of an array were counted");
     return add(pieces[pieces.size() == 1 ? 0 : place_], {.from = {}, .to = {}, .run = target.elements()});
   }
   int64_t begin = 0;

@@ -21,6 +21,10 @@ namespace bindery {
 Shape WholeShape(const std::vector<Tensor>& pieces, const ValueType& type, const Engine& engine,
                  const std::string& name);
 
+// An array without batch axis is one piece, or one for each of the `places` with samples: throws DataError, naming it,
+// unless it is.
+void CheckPieces(const std::vector<Tensor>& pieces, const ValueType& type, size_t places, const std::string& name);
+
 // A value on the host as one piece.
 std::vector<Tensor> OnHost(const std::shared_ptr<Engine>& engine, HostTensor value);
 
@@ -30,7 +34,8 @@ class DeviceFeed {
   DeviceFeed(std::shared_ptr<Engine> engine, Device device, size_t place, size_t places)
       : engine_(std::move(engine)), device_(device), place_(place), places_(places) {}
 
-  // Samples `range` of an array, times `weight`, are to go to `target`, all of it. Pushes what fetches them.
+  // Samples `range` of an array, times `weight`, are to go to `target`, all of it. Pushes what fetches them. What the
+  // functions above refuse must not get here.
   void Add(const std::vector<Tensor>& pieces, ValueType type, SampleRange range, const Tensor& target,
            double weight = 1);
   // What Run reads.

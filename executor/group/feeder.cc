@@ -11,7 +11,7 @@ ValueType TypeOf(const DataDesc& desc) { return {.dtype = desc.dtype, .shape = {
 
 }  // namespace
 
-void Feeder::ShapesOf(const Batch& batch, Mode mode, std::vector<Shape>* shapes) const {
+void Feeder::ShapesOf(const Batch& batch, Mode mode, std::vector<Shape>* shapes, bool is_cut) const {
   const GroupOptions& options = spec_.options;
   const auto check_count = [](size_t given, size_t described, const char* what) {
     if (given != described) {
@@ -50,6 +50,12 @@ void Feeder::ShapesOf(const Batch& batch, Mode mode, std::vector<Shape>* shapes)
     shapes->push_back(desc.BatchAxis() >= 0 && rows ? desc.shape.With(desc.BatchAxis(), *rows - batch.pad)
                                                     : desc.shape);
   }
+  for (size_t i = 0; i < spec_.num_inputs(); ++i) {
+    const std::vector<Tensor>* pieces = PiecesOf(batch, i);
+    if (!pieces || pieces->size() == 1) continue;  // how many devices have samples need not be known
+    const std::optional<int64_t> samples = rows ? std::optional(*rows - batch.pad) : std::nullopt;
+    CheckPieces(*pieces, TypeOf(spec_.input(i)), is_cut ? 1 : NumBusy(spec_.Split(samples)), spec_.input(i).name);
+  }
 }
 
 const std::vector<Tensor>* Feeder::PiecesOf(const Batch& batch, size_t i) const {
@@ -72,7 +78,7 @@ Feeder::Joined Feeder::Join(const std::vector<BatchPtr>& per_device, Mode mode) 
   std::vector<Shape> part;
   int64_t samples = 0;
   for (const BatchPtr& batch : per_device) {
-    ShapesOf(*batch, mode, &part);
+    ShapesOf(*batch, mode, &part, /*is_cut=*/true);
     if (!spec_.options.labels.empty() && (batch->num_labels() == 0) != (per_device[0]->num_labels() == 0)) {
       throw DataError("some devices' batches have labels and some have none");
     }

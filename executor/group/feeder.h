@@ -35,8 +35,8 @@ class Feeder {
   Feeder(const GroupSpec& spec, std::shared_ptr<Engine> engine) : spec_(spec), engine_(std::move(engine)) {}
 
   // The shapes that a batch is computed in: its own, without padding rows. Throws DataError unless it can run in
-  // `mode`.
-  void ShapesOf(const Batch& batch, Mode mode, std::vector<Shape>* shapes) const;
+  // `mode`. `is_cut`: on one device, in place of a share.
+  void ShapesOf(const Batch& batch, Mode mode, std::vector<Shape>* shapes, bool is_cut = false) const;
   // One batch per device, as one. Throws DataError, ShapeError unless they fit together.
   struct Joined {
     std::vector<Shape> shapes;

@@ -126,6 +126,7 @@ void Merger::PushHeadGradients(const Binding& binding, const DeviceArrays& gradi
     const ValueType& type = binding.OutputType(head);
     const Shape expected = binding.OutputShape(head),
                 got = WholeShape(*given, type, *engine_, spec_.signature.heads[i]);
+    CheckPieces(*given, type, binding.participants().size(), spec_.signature.heads[i]);
     if (got != expected) {
       Throw<ShapeError>("Backward: gradient of head \"{}\": expected {}, got {}", spec_.signature.heads[i], expected,
                         got);

@@ -122,6 +122,7 @@ void DataParallelExecutorGroup::SetStates(const DeviceArrays& states) {
     const ValueType type{.dtype = descs[i].dtype, .shape = {}, .batch_axis = axis};
     const Shape expected = axis < 0 ? descs[i].shape : descs[i].shape.With(axis, batch_size());
     const Shape got = WholeShape(*given, type, *engine(), descs[i].name);
+    CheckPieces(*given, type, current_->participants().size(), descs[i].name);
     if (got != expected)
       Throw<ShapeError>("SetStates: state \"{}\": expected {}, got {}", descs[i].name, expected, got);
     arrays.push_back({spec_.states[i], *given, type});

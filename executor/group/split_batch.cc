@@ -49,4 +49,8 @@ std::vector<SampleRange> SplitBatch(int64_t batch, std::span<const double> workl
   return ranges;
 }
 
+size_t NumBusy(std::span<const SampleRange> ranges) {
+  return static_cast<size_t>(std::ranges::count_if(ranges, [](const SampleRange& range) { return range.size() > 0; }));
+}
+
 }  // namespace bindery

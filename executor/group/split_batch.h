@@ -1,6 +1,7 @@
 // How a batch is shared out among devices.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -17,5 +18,7 @@ struct SampleRange {
 // remainder: each is within one of batch * w / sum(w); of equal remainders the first device gets the sample. Any batch
 // >= 0 is fine: a share may be empty. Throws Error unless workloads are finite, >= 0 and not all 0.
 std::vector<SampleRange> SplitBatch(int64_t batch, std::span<const double> workload);
+
+size_t NumBusy(std::span<const SampleRange> ranges);  // how many of them have samples
 
 }  // namespace bindery

@@ -78,6 +78,27 @@ TEST(CompileTest, GradientsWithoutElements) {
   }
 }
 
+// Where backward reads a hidden output, a kernel is made all the same: the reference's, which divides by no extent.
+TEST(CompileTest, HiddenOutputsWithoutElements) {
+  const Symbol x = Variable("data");
+  const std::vector<std::pair<Symbol, Shape>> nets = {
+      {Dropout(x, {.p = 0.5}, "drop"), {2, 0}},
+      {Pooling(x, {.kernel = {2, 2}, .stride = {2, 2}}, "pool"), {2, 0, 4, 4}},
+      {BatchNorm(x, {.fix_gamma = false}, "bn"), {2, 3, 0}},
+      {Max(x, {.axes = {1}}), {2, 3, 0}},
+  };
+  for (const auto& [symbol, shape] : nets) {
+    for (const KernelPolicy policy : kPolicies) {
+      Executor e(MakeLoss(symbol, {}, "loss"), {.inputs = {{"data", shape}},
+                                                .grad_req = std::map<std::string, GradReq>{{"data", GradReq::kWrite}},
+                                                .switches = {.policy = policy}});
+      e.Forward({{"data", HostTensor(DType::kFloat32, shape)}});
+      e.Backward();
+      EXPECT_EQ(e.Gradient("data"), HostTensor(DType::kFloat32, shape)) << ToString(e.plan());
+    }
+  }
+}
+
 // The hidden outputs of an operator are computed along with its first, which has memory even if nobody reads it.
 TEST(CompileTest, HiddenOutputsAlone) {
   const Symbol x = Variable("data");

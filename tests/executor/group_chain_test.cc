@@ -138,7 +138,19 @@ TEST(GroupChain, WithoutABatchAxisOnePieceForAllOrOneForEach) {
   const HostTensor each = run({one, two});
   EXPECT_EQ(each.Slice(0, 0, 2), x.Slice(0, 0, 2));
   EXPECT_EQ(each.At(7), 2 * x.At(7));
-  EXPECT_THROW(run({one, two, two}), DataError);
+  // The wrong number of pieces is refused before anything changes.
+  EXPECT_EQ(MessageOf<DataError>([&] {
+              run({one, two, two});
+            }),
+            "DataError: \"scale\" has no batch axis: expected one piece, or 2 for the devices with samples, got 3");
+  EXPECT_EQ(group.Outputs()[0].ToHost(), each);
+  const auto half = std::make_shared<Batch>(Batch{.data = {x.Slice(0, 0, 2)}});
+  half->device_data.Set(1, {one, two});
+  EXPECT_EQ(MessageOf<DataError>([&] {
+              group.Forward(std::vector<BatchPtr>{half, half});
+            }),
+            "DataError: \"scale\" has no batch axis: expected one piece, got 2");
+  EXPECT_EQ(group.Outputs()[0].ToHost(), each);
   EXPECT_EQ(run({one}), x);
 }
 

@@ -152,6 +152,22 @@ TEST(GroupRecurrent, AReshapeThatFitsAShareByChanceIsRefused) {
       << message;
 }
 
+// Halves of 4 and of 6 samples have their rows where the whole has them: nowhere. The same programs make up a batch of
+// 5, whose rows happen to be samples.
+TEST(GroupRecurrent, ProgramsFoundAgainAreCheckedAgainstEachBatch) {
+  const Symbol rows = Reshape(Variable("data"), {.shape = {5, -1}}, "rows").WithAnnotation("merge", "sum");
+  DataParallelExecutorGroup group(
+      rows, {.devices = {TestDevice(0), TestDevice(1)}, .data = {{"data", {4, 10}}}, .for_training = false});
+  const auto run = [&](int64_t samples) { group.Forward(Batch{.data = {HostTensor(DType::kFloat32, {samples, 10})}}); };
+  EXPECT_NO_THROW(run(6));
+  const std::string message = MessageOf<ModelError>([&] { run(5); });
+  EXPECT_NE(message.find("has its samples elsewhere in a device's share, (5, 6), than in the whole batch, (5, 10)"),
+            std::string::npos)
+      << message;
+  EXPECT_EQ(group.programs().misses(), 2);
+  EXPECT_NO_THROW(run(4));
+}
+
 TEST(GroupRecurrent, AReshapeThatCutsSamplesApartIsNamed) {
   const Symbol cut = Reshape(Variable("data"), {.shape = {kFeatures, -1}}, "cut");
   const std::string message = MessageOf([&] {
