@@ -78,6 +78,16 @@ std::vector<double> ExpectedUpdate(const std::string& rule, const UpdateArgs& a,
   return s;
 }
 
+TEST(UpdateTest, PowersAreThoseOfTheLibrary) {
+  for (const double base : {0.0, 0.5, 0.9, 0.99, 0.999, 0.9999}) {
+    for (const int64_t n : {0, 1, 2, 3, 10, 63, 64, 1000, 12'345, 1'000'000}) {
+      const double expected = std::pow(base, static_cast<double>(n));
+      EXPECT_NEAR(update_rules::Power(base, n), expected, expected * static_cast<double>(n + 1) * 0x1p-53)
+          << base << "^" << n;
+    }
+  }
+}
+
 // Every built-in rule, in place and to arrays of its own.
 TEST(UpdateTest, FollowsItsFormula) {
   const std::vector<double> settings = {0.9, 0.99, 1e-3, 0.004};
