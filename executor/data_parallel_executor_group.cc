@@ -62,9 +62,19 @@ void DataParallelExecutorGroup::Reshape(const std::vector<DataDesc>& data, const
 // --- running ---
 
 int64_t DataParallelExecutorGroup::CheckBatch(const Batch& batch, Mode mode) const {
-  std::vector<Shape> shapes;
-  feeder_.ShapesOf(batch, mode, &shapes);
-  return spec_.SamplesOf(shapes).value_or(1);
+  feeder_.ShapesOf(batch, mode, &batch_shapes_);
+  return spec_.SamplesOf(batch_shapes_).value_or(1);
+}
+
+void DataParallelExecutorGroup::SetRates(const StepRates& rates) {
+  const std::shared_ptr<const StepInput> input = feeder_.NextRates(rates);
+  if (!input) return;
+  if (block_.num_operations() == 0) {
+    StepParts parts;
+    for (const auto& executor : executors()) std::ranges::move(executor->BlockParts(), std::back_inserter(parts));
+    block_ = StepRange(engine(), std::move(parts));
+  }
+  block_.Push(input);
 }
 
 void DataParallelExecutorGroup::Forward(Batch batch, std::optional<Mode> mode) {
@@ -99,9 +109,10 @@ void DataParallelExecutorGroup::ForwardBackward(const BatchPtr& batch) {
 }
 
 void DataParallelExecutorGroup::Run(std::span<const BatchPtr> batches, Mode mode, bool with_backward) {
+  const std::vector<DeviceFeed> feeds = feeder_.NextFromDevices(batches, *current_);
   const std::shared_ptr<const StepInput> input = feeder_.Next(batches, mode, current_->ranges);
   const bool commits = !feeder_.tentative();
-  current_->step->Load(input, feeder_.NextFromDevices(batches, *current_));
+  current_->step->Load(input, feeds);
   current_->step->Push({.begins = commits || input->block.micro_batch == 0,
                         .forward = true,
                         .commits = commits,

@@ -87,6 +87,9 @@ class DataParallelExecutorGroup {
   void Backward(const std::map<std::string, HostTensor>& head_gradients);
   void Backward(const DeviceArrays& head_gradients);  // as another group's InputGradients() gives them
   void SetStep(const StepNumber& step) { feeder_.SetStep(step); }
+  // What updates on the devices read in their step blocks: these rates, from now on until the next forward, which
+  // brings those of SetStep. Nothing is to be done where it has brought these.
+  void SetRates(const StepRates& rates);
   // The parts of a step that commit the auxiliary states, unless a gate carries an error.
   void AppendPublish(const std::vector<VarPtr>& gates, StepParts* parts) const {
     store().AppendPublish(bindings_.updated_blocks(), gates, parts);
@@ -182,7 +185,8 @@ class DataParallelExecutorGroup {
   Binding* current_ = nullptr;
   bool ran_forward_ = false, ran_backward_ = false;  // of the current binding, since it became that
   std::string watch_;
-  std::vector<Shape> batch_shapes_;  // of the last batch; kept so that a step allocates nothing
+  StepRange block_;                          // writes the step blocks alone; of no parts until it is needed
+  mutable std::vector<Shape> batch_shapes_;  // of the last batch; kept so that a step allocates nothing
   // The shapes and ranges of the batches whose gradients have been added up in inputs' gradients.
   std::pair<std::vector<Shape>, std::vector<SampleRange>> added_up_;
 };

@@ -1,8 +1,12 @@
 // StepBlock: the values that change from step to step, in device memory, read by kernels when they run and never
-// captured by value, so that a program (and one day a captured GPU graph) is the same for every step.
+// captured by value, so that a program (and one day a captured GPU graph) is the same for every step. This is the half
+// that the host writes, at the head of a step, by one copy; the other, which the device owns, is StepTally
+// (engine/kernels/update.h).
 #pragma once
 
 #include <cstdint>
+
+#include "engine/kernels/update.h"
 
 namespace bindery {
 
@@ -15,6 +19,7 @@ struct StepBlock {
   uint32_t reserved = 0;
   int64_t sample_offset = 0;  // global index, within the micro-batch, of this shard's first sample
   int64_t batch_size = 1;     // samples of the whole step, on all devices: the divisor of `batch` normalisation
+  StepRates rates = {};       // of whoever updates: programs do not look at them
 };
 
 }  // namespace bindery

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "engine/backend.h"
+#include "engine/fetch.h"
 #include "engine/kernels/flat.h"
 #include "symbol/graph.h"
 #include "symbol/op_def.h"
@@ -24,6 +25,12 @@ std::optional<bool> HeadsLeaveDivision(const Symbol& symbol) {
   }
   if (sums && means) return std::nullopt;
   return !means;
+}
+
+// An element as it is stored: a parameter's format may have another order than its axes.
+[[noreturn]] void ThrowNotFinite(const std::string& parameter, int64_t element, double value) {
+  Throw<NumericError>("the gradient of \"{}\" is not finite: element {}, as it is stored, is {}", parameter, element,
+                      value);
 }
 
 }  // namespace
@@ -142,14 +149,16 @@ StepParts Updater::HostParts(std::vector<VarPtr> gates) {
       CheckRange(blocks_[static_cast<size_t>(bucket)], begin, end, sources);
     };
   }
+  StepParts parts;
+  const Tensor rates =
+      AppendFetch(group_->engine(), "step rates", {group_->executors()[0]->Rates()}, home, &parts).front();
   // After the last update and before the next: both update the first replica.
-  StepParts parts = {
-      {.name = "step rates",
-       .device = group_->devices()[0],
-       .reads = {},
-       .writes = {},
-       .updates = {buckets[0].replicas[0].var()},
-       .run = [this](const OpContext& context) { rates_ = *static_cast<const StepRates*>(context.payload); }}};
+  parts.push_back({.name = "step rates",
+                   .device = home,
+                   .reads = {rates.var()},
+                   .writes = {},
+                   .updates = {buckets[0].replicas[0].var()},
+                   .run = [this, rates](const OpContext&) { rates_ = *static_cast<const StepRates*>(rates.data()); }});
   Reduction reduction = kvstore_->MakeReduction(
       std::move(buckets),
       [this](int bucket, int64_t begin, int64_t end, std::span<const void* const> sources,
@@ -182,10 +191,12 @@ void Updater::CheckRange(const BlockState& block, int64_t begin, int64_t end,
     if (all_finite(from, count)) continue;
     for (int64_t i = from; i < from + count; ++i) {
       if (all_finite(i, 1)) continue;
+      double value = 0;  // one gradient is its own sum
+      flat::Cast(block.dtype, grads.size() == 1 ? static_cast<const char*>(grads[0]) + i * size : sum, DType::kFloat64,
+                 &value, 1);
       const int64_t at = begin + i;
       for (const Piece& piece : block.pieces) {
-        if (at < piece.begin || at >= piece.end) continue;
-        throw NumericError(fmt::format("the gradient of \"{}\" is not finite", piece.name));
+        if (at >= piece.begin && at < piece.end) ThrowNotFinite(piece.name, at - piece.begin, value);
       }
     }
   }
@@ -219,9 +230,17 @@ void Updater::UpdateRange(const BlockState& block, int64_t begin, int64_t end, s
 
 double Updater::LearningRate() const { return schedule_->LearningRate(step_ + 1); }
 
+StepRates Updater::RatesOf(int64_t step, int64_t samples) const {
+  const double automatic = divide_by_samples_ ? 1.0 / static_cast<double>(samples) : 1.0;
+  return {.learning_rate = schedule_->LearningRate(step),
+          .rescale = optimizer_->options().rescale_gradient.value_or(automatic),
+          .step = step};
+}
+
 void Updater::Compute(const BatchPtr& batch) {
+  const int64_t samples = group_->CheckBatch(*batch, Mode::kTrain);
   if (adds_up_) group_->ZeroGradients();
-  Compute({&batch, 1}, 0);
+  Compute({&batch, 1}, samples);
 }
 
 void Updater::Compute(std::span<const BatchPtr> micro_batches, int64_t samples) {
@@ -231,9 +250,10 @@ void Updater::Compute(std::span<const BatchPtr> micro_batches, int64_t samples) 
     uint64_t step;
     ~Leave() { group->SetStep({.step = step}); }
   } leave{group_, step};
+  const StepRates rates = RatesOf(step_ + 1, samples);
   uint32_t number = 0;
   for (const BatchPtr& batch : micro_batches) {
-    group_->SetStep({.step = step, .micro_batch = number++, .batch_size = samples, .tentative = true});
+    group_->SetStep({.step = step, .micro_batch = number++, .batch_size = samples, .rates = rates, .tentative = true});
     group_->ForwardBackward(batch);
   }
 }
@@ -274,12 +294,8 @@ void Updater::Apply(int64_t samples) {
   if (samples < 1) Throw("Apply: gradients are of at least 1 sample, got {}", samples);
   ++step_;
   if (!blocks_.empty()) {
-    const std::shared_ptr<StepRates> free = pending_.Take();
-    const double automatic = divide_by_samples_ ? 1.0 / static_cast<double>(samples) : 1.0;
-    *free = {.learning_rate = schedule_->LearningRate(step_),
-             .rescale = optimizer_->options().rescale_gradient.value_or(automatic),
-             .step = step_};
-    update_.Push(free);
+    group_->SetRates(RatesOf(step_, samples));
+    update_.Push();
   }
   commit_[step_ % kInFlight].Push();
 }
@@ -288,7 +304,7 @@ void Updater::Verdict::Reach() {
   for (const Tensor& tensor : statuses) {
     const StepStatus& status = *static_cast<const StepStatus*>(tensor.data());
     if (status.kind != StepStatus::kNotFinite) continue;
-    throw NumericError(fmt::format("the gradient of \"{}\" is not finite", names[static_cast<size_t>(status.place)]));
+    ThrowNotFinite(names[static_cast<size_t>(status.place)], status.element, status.value);
   }
   ++committed;
 }

@@ -25,7 +25,6 @@
 #include <string>
 #include <vector>
 
-#include "engine/payload_pool.h"
 #include "executor/data_parallel_executor_group.h"
 #include "kvstore/kvstore.h"
 #include "train/optimizers/multipliers.h"
@@ -107,15 +106,16 @@ class Updater {
   };
   // What became of a step, as the host sees it when it is over.
   struct Verdict {
-    std::vector<Tensor> statuses = {};    // of the devices that update, for the host to read
+    std::vector<Tensor> statuses = {};    // of the devices that update, as the host reads them
     std::vector<std::string> names = {};  // of their places
     int64_t committed = 0;                // steps since the states were set
     void Reach();                         // throws NumericError unless all statuses are good
   };
   class OnDevices;  // updater_devices.cc
-  // Forward and backward of one after the other; `samples` of the whole step, 0: of the batch.
+  // Forward and backward of one after the other; `samples` of the whole step.
   void Compute(std::span<const BatchPtr> micro_batches, int64_t samples);
   void Prepare();
+  StepRates RatesOf(int64_t step, int64_t samples) const;
   StepParts HostParts(std::vector<VarPtr> gates);
   StepParts DeviceParts(const std::vector<VarPtr>& gates);
   std::vector<Tensor> NewStates(Device device, DType dtype, int64_t elements) const;
@@ -146,7 +146,6 @@ class Updater {
   StepRange recount_;
   std::shared_ptr<Verdict> verdict_ = std::make_shared<Verdict>();
   StepRates rates_;  // of the update on the host: set by an operation before it, never captured by value
-  PayloadPool<StepRates> pending_;
   int64_t step_ = 0;
 };
 

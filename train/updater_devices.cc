@@ -1,11 +1,11 @@
 // Updater, where the host cannot address the memory of all devices. Each device updates a range of the elements, with
 // the optimizer's state of that range in its memory. A step's parts, in order, on every device:
 //
-//   rates       the step's rates go to the device
 //   fetch, sum  the range of all devices' gradients, in their order; is it finite? The device's status tells
-//   update      by the rates, to arrays of its own: new weights, and the states' other slot. Nothing unless all
-//               devices' statuses are good
-//   fetch       the other devices' new weights; and the statuses, to the host
+//   fetch       the other devices' statuses, to each device and to the host
+//   update      by the rates in the step block, to arrays of its own: new weights, and the states' other slot. Nothing
+//               unless all devices' statuses are good
+//   fetch       the other devices' new weights
 //   commit      new weights become the parameters, and the states' other slot the one that holds. Again nothing unless
 //               all statuses are good
 //
@@ -14,6 +14,7 @@
 // is that of a committed step: the device's parameters are failed then, other devices have them, and its states are
 // whole, but the count that says which of them hold must be mended (Recount).
 #include <algorithm>
+#include <cstddef>
 #include <utility>
 
 #include "engine/backend.h"
@@ -33,14 +34,14 @@ struct Share {
 struct Owner {
   size_t device = 0;
   std::vector<Share> shares = {};
-  Tensor rates = {}, status = {}, committed = {};
+  Tensor status = {}, committed = {};  // of its StepTally
 };
 
 // What a part of a step holds and works on.
 struct CheckedRange {
   DType dtype;
   const void* gradient;
-  int64_t elements, place;
+  int64_t elements, place, first;
 };
 struct Copy {
   const void* from;
@@ -79,11 +80,15 @@ class Updater::OnDevices {
       for (const Piece& piece : block.pieces) updater_.verdict_->names.push_back(piece.name);
     }
     ShareOut();
-    AppendRates();
+    MakeRecount();
     for (Owner& owner : owners_) AppendSum(&owner);
     AppendStatuses();
     for (const Owner& owner : owners_) AppendUpdate(owner);
-    AppendFetches();
+    std::vector<Tensor> new_weights;
+    for (const Owner& owner : owners_) {
+      for (const Share& share : owner.shares) new_weights.push_back(share.new_weight);
+    }
+    new_weights_ = FetchForAll("new parameters", new_weights);
     for (size_t d = 0; d < devices_.size(); ++d) AppendCommit(d);
   }
   StepParts Take() { return std::move(parts_); }
@@ -103,6 +108,17 @@ class Updater::OnDevices {
   std::vector<Tensor> Fetch(const char* what, const std::vector<Tensor>& sources, Device to) {
     return AppendFetch(engine_, fmt::format("{} for {}", what, to), sources, to, &parts_);
   }
+  // As each device reads them, CPUs the same copies; all of them must be there before the step is committed.
+  std::vector<std::vector<Tensor>> FetchForAll(const char* what, const std::vector<Tensor>& sources) {
+    std::vector<std::vector<Tensor>> copies;
+    for (const Device& device : devices_) {
+      const auto before = std::ranges::find_if(devices_, [&](const Device& d) { return ShareMemory(d, device); });
+      const size_t same = static_cast<size_t>(before - devices_.begin());
+      copies.push_back(same < copies.size() ? copies[same] : Fetch(what, sources, device));
+      AppendVars(copies.back(), &updater_.outcome_);
+    }
+    return copies;
+  }
   // visit(piece, its place, begin, end) for what a share has of its block's parameters.
   template <class Visit>
   void ForEachPiece(const Share& share, const Visit& visit) const {
@@ -115,11 +131,10 @@ class Updater::OnDevices {
   }
 
   void ShareOut();
-  void AppendRates();
+  void MakeRecount();
   void AppendSum(Owner* owner);
   void AppendStatuses();
   void AppendUpdate(const Owner& owner);
-  void AppendFetches();
   void AppendCommit(size_t d);
 
   Updater& updater_;
@@ -139,13 +154,15 @@ void Updater::OnDevices::ShareOut() {
   const auto cut = CutBuckets(elements, all ? static_cast<int>(devices_.size()) : 1);
   for (size_t d = 0; d < cut.size(); ++d) {
     if (cut[d].empty()) continue;
-    const auto bytes = [&](size_t size) {
-      return Tensor(engine_, devices_[d], DType::kUInt8, Shape{static_cast<int64_t>(size)});
-    };
     Owner& owner = owners_.emplace_back(Owner{.device = d});
-    owner.rates = bytes(sizeof(StepRates));
-    owner.status = bytes(sizeof(StepStatus));
-    owner.committed = Tensor(engine_, devices_[d], DType::kInt64, Shape{1});
+    const Tensor tally(engine_, devices_[d], DType::kUInt8, {sizeof(StepTally)});
+    tally.Wait();  // for the zeros
+    const auto part = [&](DType dtype, int64_t elements, size_t offset) {
+      return Tensor(engine_, devices_[d], dtype, {elements}, Of<char>(tally) + offset,
+                    std::make_shared<const Tensor>(tally), engine_->NewVar());
+    };
+    owner.committed = part(DType::kInt64, 1, offsetof(StepTally, committed));
+    owner.status = part(DType::kUInt8, sizeof(StepStatus), offsetof(StepTally, status));
     for (const auto& [b, begin, end] : cut[d]) {
       BlockState& block = Block(b);
       const Shape shape{end - begin};
@@ -161,22 +178,16 @@ void Updater::OnDevices::ShareOut() {
   }
 }
 
-void Updater::OnDevices::AppendRates() {
-  StepParts recount;
+void Updater::OnDevices::MakeRecount() {
+  StepParts parts;
   for (const Owner& owner : owners_) {
-    Operation rates = Part("step rates", devices_[owner.device]), count = Part("count", devices_[owner.device]);
-    rates.writes = {owner.rates.var()};
-    rates.run = [to = owner.rates](const OpContext& context) {
-      CopyBetween(context.stream, Cpu(), context.payload, to.device(), to.address(), sizeof(StepRates));
-    };
-    parts_.push_back(std::move(rates));
+    Operation& count = parts.emplace_back(Part("count", devices_[owner.device]));
     count.writes = {owner.committed.var()};
     count.run = [to = owner.committed, verdict = updater_.verdict_](const OpContext& context) {
       CopyBetween(context.stream, Cpu(), &verdict->committed, to.device(), to.address(), sizeof(int64_t));
     };
-    recount.push_back(std::move(count));
   }
-  updater_.recount_ = StepRange(engine_, std::move(recount));
+  updater_.recount_ = StepRange(engine_, std::move(parts));
 }
 
 void Updater::OnDevices::AppendSum(Owner* owner) {
@@ -204,8 +215,8 @@ void Updater::OnDevices::AppendSum(Owner* owner) {
     std::vector<const void*>& list = sources.emplace_back();
     for (size_t d = 0; d < devices_.size(); ++d) list.push_back(gradients[i * devices_.size() + d].address());
     if (!updater_.check_gradients_) continue;
-    ForEachPiece(share, [&](const Piece&, int64_t place, int64_t begin, int64_t end) {
-      checks.push_back({dtype, At(share.sum, begin - share.begin), end - begin, place});
+    ForEachPiece(share, [&](const Piece& piece, int64_t place, int64_t begin, int64_t end) {
+      checks.push_back({dtype, At(share.sum, begin - share.begin), end - begin, place, begin - piece.begin});
     });
   }
   sum.run = [&flat = Backend::Of(device.kind).flat(), gradients, shares = owner->shares, status = owner->status,
@@ -216,7 +227,7 @@ void Updater::OnDevices::AppendSum(Owner* owner) {
       flat.Sum(context.stream, to.dtype(), sources[i], to.address(), to.elements());
     }
     for (const CheckedRange& check : checks) {
-      flat.CheckFinite(context.stream, check.dtype, check.gradient, check.elements, check.place,
+      flat.CheckFinite(context.stream, check.dtype, check.gradient, check.elements, check.place, check.first,
                        Of<StepStatus>(status));
     }
   };
@@ -226,10 +237,11 @@ void Updater::OnDevices::AppendSum(Owner* owner) {
 void Updater::OnDevices::AppendStatuses() {
   std::vector<Tensor> statuses;
   for (const Owner& owner : owners_) statuses.push_back(owner.status);
-  for (const Device& device : devices_) {
-    statuses_.push_back(Fetch("statuses", statuses, device));
-    AppendVars(statuses_.back(), &updater_.outcome_);
-  }
+  statuses_ = FetchForAll("statuses", statuses);
+  const auto on_host = std::ranges::find_if(devices_, HostAddressable);
+  updater_.verdict_->statuses = on_host == devices_.end() ? Fetch("statuses", statuses, Cpu())
+                                                          : statuses_[static_cast<size_t>(on_host - devices_.begin())];
+  AppendVars(updater_.verdict_->statuses, &updater_.outcome_);
 }
 
 void Updater::OnDevices::AppendUpdate(const Owner& owner) {
@@ -237,7 +249,8 @@ void Updater::OnDevices::AppendUpdate(const Owner& owner) {
   const Device device = devices_[owner.device];
   Operation update = Part("update", device);
   update.reads = gates_;
-  AppendVars({owner.rates, owner.status, owner.committed}, &update.reads);
+  const Tensor rates = updater_.group_->executors()[owner.device]->Rates();
+  AppendVars({rates, owner.status, owner.committed}, &update.reads);
   AppendVars(statuses_[owner.device], &update.reads);
   std::vector<DeviceUpdate> updates;
   for (const Share& share : owner.shares) {
@@ -266,29 +279,15 @@ void Updater::OnDevices::AppendUpdate(const Owner& owner) {
     });
   }
   // The slot that does not hold goes with the new weights: whoever creates these writes it.
-  update.run = [&flat = Backend::Of(device.kind).flat(), owner, updates = std::move(updates),
+  update.run = [&flat = Backend::Of(device.kind).flat(), owner, rates, updates = std::move(updates),
                 statuses = statuses_[owner.device], blocks = updater_.blocks_,
                 optimizer = updater_.optimizer_](const OpContext& context) {
     const std::vector<const StepStatus*> all = Addresses(statuses);
     for (const DeviceUpdate& u : updates) {
-      flat.Update(context.stream, u, Of<const StepRates>(owner.rates), Of<const int64_t>(owner.committed), all);
+      flat.Update(context.stream, u, Of<const StepRates>(rates), Of<const int64_t>(owner.committed), all);
     }
   };
   parts_.push_back(std::move(update));
-}
-
-void Updater::OnDevices::AppendFetches() {
-  std::vector<Tensor> statuses, new_weights;
-  for (const Owner& owner : owners_) {
-    statuses.push_back(owner.status);
-    for (const Share& share : owner.shares) new_weights.push_back(share.new_weight);
-  }
-  updater_.verdict_->statuses = AppendFetch(engine_, "statuses for the host", statuses, Cpu(), &parts_);
-  AppendVars(updater_.verdict_->statuses, &updater_.outcome_);
-  for (const Device& device : devices_) {
-    new_weights_.push_back(Fetch("new parameters", new_weights, device));
-    AppendVars(new_weights_.back(), &updater_.outcome_);
-  }
 }
 
 void Updater::OnDevices::AppendCommit(size_t d) {

@@ -58,8 +58,9 @@ class CpuFlatKernels final : public FlatKernels {
     flat::Scale(dtype, out, n, factor);
   }
   bool HasUpdate(UpdateKernel) const override { return true; }
-  void CheckFinite(Stream&, DType dtype, const void* in, int64_t n, int64_t place, StepStatus* status) const override {
-    flat::CheckFinite(dtype, in, n, place, status);
+  void CheckFinite(Stream&, DType dtype, const void* in, int64_t n, int64_t place, int64_t first,
+                   StepStatus* status) const override {
+    flat::CheckFinite(dtype, in, n, place, first, status);
   }
   void Update(Stream&, const DeviceUpdate& update, const StepRates* rates, const int64_t* committed,
               StepStatuses statuses) const override {

@@ -123,12 +123,13 @@ void CudaFlatKernels::Scale(Stream& stream, DType dtype, void* out, int64_t n, d
 
 bool CudaFlatKernels::HasUpdate(UpdateKernel rule) const { return RuleOf(rule) >= 0; }
 
-void CudaFlatKernels::CheckFinite(Stream& stream, DType dtype, const void* in, int64_t n, int64_t place,
+void CudaFlatKernels::CheckFinite(Stream& stream, DType dtype, const void* in, int64_t n, int64_t place, int64_t first,
                                   StepStatus* status) const {
   if (!IsFloat(dtype)) return;
   CudaStream& s = CudaStreamOf(stream);
   FindNotFinite(s, dtype, in, n);
-  s.Launch(SetStatusArgs{.in = in, .dtype = dtype, .first = s.word(), .place = place, .status = status}, 1);
+  s.Launch(
+      SetStatusArgs{.in = in, .dtype = dtype, .first = s.word(), .place = place, .offset = first, .status = status}, 1);
 }
 
 void CudaFlatKernels::Update(Stream& stream, const DeviceUpdate& update, const StepRates* rates,

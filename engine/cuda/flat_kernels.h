@@ -17,7 +17,7 @@ class CudaFlatKernels final : public FlatKernels {
   void Add(Stream& stream, DType dtype, const void* in, void* out, int64_t n) const override;
   void Scale(Stream& stream, DType dtype, void* out, int64_t n, double factor) const override;
   bool HasUpdate(UpdateKernel rule) const override;  // the built-in ones: another's code is the host's
-  void CheckFinite(Stream& stream, DType dtype, const void* in, int64_t n, int64_t place,
+  void CheckFinite(Stream& stream, DType dtype, const void* in, int64_t n, int64_t place, int64_t first,
                    StepStatus* status) const override;
   void Update(Stream& stream, const DeviceUpdate& update, const StepRates* rates, const int64_t* committed,
               StepStatuses statuses) const override;

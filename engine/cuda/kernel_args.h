@@ -95,13 +95,14 @@ struct FindNotFiniteArgs {
   }
 };
 
-// If *first is an element of `in` and the status is good, it becomes that element's. One thread.
+// If *first is an element of `in`, which begins with element `offset` of `place`, and the status is good, it becomes
+// that element's. One thread.
 struct SetStatusArgs {
   static constexpr const char* kName = "bindery_set_status";
   const void* in = nullptr;
   DType dtype = {};
   const uint64_t* first = nullptr;
-  int64_t place = 0;
+  int64_t place = 0, offset = 0;
   StepStatus* status = nullptr;
   void Addresses(const auto& visit) {
     visit(in);

@@ -275,7 +275,7 @@ __device__ void Run(const Block& block, const SetStatusArgs& args) {
       const auto value = flat::Load<T>(static_cast<const flat::Stored<T>*>(args.in)[first]);
       *args.status = {.kind = StepStatus::kNotFinite,
                       .place = args.place,
-                      .element = static_cast<int64_t>(first),
+                      .element = args.offset + static_cast<int64_t>(first),
                       .value = static_cast<double>(value)};
     });
   });

@@ -34,7 +34,7 @@ class FlatKernels {
   // What a step's update and commit are made of (engine/kernels/update.h). A backend may have no kernel for a rule:
   // Update by it throws DeviceError, so it runs on the host.
   virtual bool HasUpdate(UpdateKernel rule) const = 0;
-  virtual void CheckFinite(Stream& stream, DType dtype, const void* in, int64_t n, int64_t place,
+  virtual void CheckFinite(Stream& stream, DType dtype, const void* in, int64_t n, int64_t place, int64_t first,
                            StepStatus* status) const = 0;
   // Nothing, unless all statuses are good. `committed`: how many updates were.
   virtual void Update(Stream& stream, const DeviceUpdate& update, const StepRates* rates, const int64_t* committed,

@@ -10,7 +10,7 @@ bool AllGood(StepStatuses statuses) {
   return std::ranges::all_of(statuses, [](const StepStatus* status) { return status->kind == StepStatus::kGood; });
 }
 
-void CheckFinite(DType dtype, const void* in, int64_t n, int64_t place, StepStatus* status) {
+void CheckFinite(DType dtype, const void* in, int64_t n, int64_t place, int64_t first, StepStatus* status) {
   if (status->kind != StepStatus::kGood || AllFinite(dtype, in, n)) return;
   const int64_t width = SizeOf(dtype);
   const auto at = [&](int64_t i) { return static_cast<const char*>(in) + i * width; };
@@ -26,7 +26,7 @@ void CheckFinite(DType dtype, const void* in, int64_t n, int64_t place, StepStat
   }
   double value = 0;
   Cast(dtype, at(begin), DType::kFloat64, &value, 1);
-  *status = {.kind = StepStatus::kNotFinite, .place = place, .element = begin, .value = value};
+  *status = {.kind = StepStatus::kNotFinite, .place = place, .element = first + begin, .value = value};
 }
 
 void Update(const DeviceUpdate& update, const StepRates& rates, int64_t committed) {

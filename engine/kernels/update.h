@@ -60,20 +60,27 @@ struct UpdateRule {
 
 inline constexpr int kMaxUpdateStates = 8;
 
-// What the host says of a step to updates, in the memory of the device: read when they run, never captured.
+// What the host says of a step to updates, in the memory of the device: part of what is written there at the head of
+// the step (executor/step_block.h), read when they run, never captured.
 struct StepRates {
   double learning_rate = 0.01;  // times a parameter's factor
   double rescale = 1;
   int64_t step = 1;  // number of this update, from 1
+  bool operator==(const StepRates&) const = default;
 };
 
-// What a device says of a step, in its memory. Bad: then nothing of the step is committed, on no device.
+// What a device says of a step. Bad: then nothing of the step is committed, on no device.
 struct StepStatus {
   enum Kind : int64_t { kGood, kNotFinite };
   int64_t kind = kGood;
   int64_t place = 0;    // which of the things that were looked at
   int64_t element = 0;  // of it: the first bad one
   double value = 0;
+};
+// What a device keeps of steps, in its memory.
+struct StepTally {
+  int64_t committed = 0;   // updates
+  StepStatus status = {};  // of the last step
 };
 using StepStatuses = std::span<const StepStatus* const>;  // of all devices that have a say
 
@@ -94,8 +101,9 @@ struct DeviceUpdate {
 namespace flat {
 
 bool AllGood(StepStatuses statuses);
-// Unless all `n` are finite or the status is bad already, it becomes that of the first that is not, at `place`.
-void CheckFinite(DType dtype, const void* in, int64_t n, int64_t place, StepStatus* status);
+// Unless all `n` are finite or the status is bad already, it becomes that of the first that is not. `in` begins with
+// element `first` of `place`.
+void CheckFinite(DType dtype, const void* in, int64_t n, int64_t place, int64_t first, StepStatus* status);
 void Update(const DeviceUpdate& update, const StepRates& rates, int64_t committed);
 
 }  // namespace flat

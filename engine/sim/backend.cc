@@ -83,10 +83,11 @@ class SimFlatKernels final : public FlatKernels {
     s.Enqueue([=, to = s.View(out)] { flat::Scale(dtype, to, n, factor); });
   }
   bool HasUpdate(UpdateKernel) const override { return true; }
-  void CheckFinite(Stream& stream, DType dtype, const void* in, int64_t n, int64_t place,
+  void CheckFinite(Stream& stream, DType dtype, const void* in, int64_t n, int64_t place, int64_t first,
                    StepStatus* status) const override {
     SimStream& s = SimStreamOf(stream);
-    s.Enqueue([=, from = s.View(in), status = Seen(s, status)] { flat::CheckFinite(dtype, from, n, place, status); });
+    s.Enqueue(
+        [=, from = s.View(in), status = Seen(s, status)] { flat::CheckFinite(dtype, from, n, place, first, status); });
   }
   void Update(Stream& stream, const DeviceUpdate& update, const StepRates* rates, const int64_t* committed,
               StepStatuses statuses) const override {

@@ -191,8 +191,12 @@ std::unique_ptr<Binding> Bindings::Make(const std::vector<Shape>& shapes, Mode m
                                         const std::vector<SampleRange>& ranges) {
   Compiler compiler(spec_, shapes, ranges, mode, watch);
   std::vector<GroupStep::Participant> participants;
+  std::vector<DeviceExecutor*> idle;
   for (size_t d = 0; d < executors_.size(); ++d) {
-    if (ranges[d].size() == 0) continue;
+    if (ranges[d].size() == 0) {
+      idle.push_back(executors_[d].get());
+      continue;
+    }
     CompileOptions options = compiler.OptionsFor(executors_[d]->device().kind, ranges[d].size());
     store_->FillFormats(&options.signature);
     const auto program = programs_.Get(ProgramKey(options), [&] {
@@ -207,7 +211,7 @@ std::unique_ptr<Binding> Bindings::Make(const std::vector<Shape>& shapes, Mode m
   }
   auto binding = std::make_unique<Binding>(
       Binding{.mode = mode, .watch = watch, .shapes = shapes, .ranges = ranges, .addresses = AddressesVersion()});
-  binding->step = std::make_unique<GroupStep>(engine_, *store_, std::move(participants), ranges);
+  binding->step = std::make_unique<GroupStep>(engine_, *store_, std::move(participants), idle, ranges);
   return binding;
 }
 

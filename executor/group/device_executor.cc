@@ -1,6 +1,7 @@
 #include "executor/group/device_executor.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 
 #include "engine/backend.h"
@@ -11,7 +12,8 @@ DeviceExecutor::DeviceExecutor(std::shared_ptr<Engine> engine, std::shared_ptr<P
                                std::shared_ptr<Arena> arena)
     : engine_(std::move(engine)), store_(std::move(store)), index_(index), device_(store_->devices()[index]),
       arena_(std::move(arena)), inputs_{.var = engine_->NewVar()}, input_gradients_{.var = engine_->NewVar()},
-      landed_(engine_->NewVar()), step_(DefaultStorage()->Allocate(device_, sizeof(StepBlock))) {}
+      landed_(engine_->NewVar()), block_(engine_->NewVar()),
+      step_(DefaultStorage()->Allocate(device_, sizeof(StepBlock))) {}
 
 DeviceExecutor::~DeviceExecutor() {
   try {
@@ -22,7 +24,7 @@ DeviceExecutor::~DeviceExecutor() {
 }
 
 void DeviceExecutor::WaitIdle() const {
-  for (const VarPtr& var : {arena_->var(), landed_, inputs_.var, input_gradients_.var}) engine_->WaitIdle(var);
+  for (const VarPtr& var : {arena_->var(), landed_, block_, inputs_.var, input_gradients_.var}) engine_->WaitIdle(var);
 }
 
 void DeviceExecutor::Reserve(Arrays* arrays, int argument, int64_t bytes) {
@@ -125,7 +127,7 @@ StepParts DeviceExecutor::SegmentParts(const BoundProgram& bound) const {
     const bool forward = plan.segments[s].phase == Phase::kForward;
     Operation part{.name = fmt::format("{} {}", forward ? "forward" : "backward", device_),
                    .device = device_,
-                   .reads = {inputs_.var},
+                   .reads = {inputs_.var, block_},
                    .writes = {arena_->var()},
                    .updates = {},
                    .run = {}};
@@ -155,8 +157,17 @@ StepParts DeviceExecutor::SegmentParts(const BoundProgram& bound) const {
 }
 
 StepParts DeviceExecutor::LoadParts(const BoundProgram& bound, SampleRange range) {
+  return LoadParts(bound.plan().arguments, range, {inputs_.var, block_});
+}
+
+Tensor DeviceExecutor::Rates() const {
+  char* const address = static_cast<char*>(step_->data()) + offsetof(StepBlock, rates);
+  return Tensor(engine_, device_, DType::kUInt8, {sizeof(StepRates)}, address, step_, block_);
+}
+
+StepParts DeviceExecutor::LoadParts(const std::vector<PlanArgument>& arguments, SampleRange range,
+                                    const std::vector<VarPtr>& written) {
   std::vector<InputSlot> data, labels;
-  const std::vector<PlanArgument>& arguments = bound.plan().arguments;
   for (size_t i = 0; i < arguments.size(); ++i) {
     const PlanArgument& a = arguments[i];
     if (a.place < 0 || (a.role != Role::kData && a.role != Role::kLabel)) continue;
@@ -175,7 +186,7 @@ StepParts DeviceExecutor::LoadParts(const BoundProgram& bound, SampleRange range
     }
     loader.landing = landing_;
   }
-  return loader.Parts(landed_, inputs_.var);
+  return loader.Parts(landed_, written);
 }
 
 Tensor DeviceExecutor::ArrayOf(const Arrays& arrays, const BoundProgram& bound, int argument) const {

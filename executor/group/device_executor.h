@@ -45,7 +45,9 @@ class DeviceExecutor {
   // The parts that write the device's samples of a StepInput, and the step block, to their place; until the input
   // arrays move (addresses_version). The last of them writes the inputs.
   StepParts LoadParts(const BoundProgram& bound, SampleRange range);
-  StepParts SegmentParts(const BoundProgram& bound) const;  // one per segment
+  StepParts BlockParts() { return LoadParts({}, {}, {block_}); }  // the step block alone
+  Tensor Rates() const;                                           // StepRates, as bytes, in the step block
+  StepParts SegmentParts(const BoundProgram& bound) const;        // one per segment
   // Whatever runs from now on, until the next call, is one run of a program: it takes a new generation of the arena.
   void NextRun() { generation_ = arena_->NextGeneration(); }
 
@@ -82,6 +84,8 @@ class DeviceExecutor {
   // changes nothing.
   void Reserve(Arrays* arrays, int argument, int64_t bytes);
   std::shared_ptr<Chunk> NewZeros(int64_t bytes, const VarPtr& var) const;
+  StepParts LoadParts(const std::vector<PlanArgument>& arguments, SampleRange range,
+                      const std::vector<VarPtr>& written);
   Tensor ArrayOf(const Arrays& arrays, const BoundProgram& bound, int argument) const;
   void WaitIdle() const;
 
@@ -91,7 +95,7 @@ class DeviceExecutor {
   Device device_;
   std::shared_ptr<Arena> arena_;
   Arrays inputs_, input_gradients_;
-  VarPtr landed_;                                         // orders access to landing_
+  VarPtr landed_, block_;                                 // order access to landing_ and step_
   std::shared_ptr<Chunk> step_;                           // a StepBlock, in device memory
   std::shared_ptr<Chunk> landing_;                        // see Loader
   PreparedPtr zero_input_gradients_;                      // nullptr until it is wanted, and when the arrays move

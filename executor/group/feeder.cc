@@ -122,6 +122,8 @@ StepBlock Feeder::NextBlock(Mode mode, int64_t samples) {
     block.micro_batch = StepBlock::kPrediction;
   }
   block.batch_size = step_ && step_->batch_size > 0 ? step_->batch_size : samples;
+  if (step_) block.rates = step_->rates;
+  block_ = block;
   return block;
 }
 
@@ -135,6 +137,17 @@ std::shared_ptr<const StepInput> Feeder::Next(std::span<const BatchPtr> batches,
   for (size_t d = 0; d < ranges.size(); ++d) {  // idle ones, too, let go of what a load that was skipped has left
     input->shares[d].batch = ranges[d].size() > 0 ? batches[input->is_cut ? d : 0] : nullptr;
   }
+  return input;
+}
+
+std::shared_ptr<const StepInput> Feeder::NextRates(const StepRates& rates) {
+  if (block_ && block_->rates == rates) return nullptr;
+  if (!block_) block_ = StepBlock{};
+  block_->rates = rates;
+  const std::shared_ptr<StepInput> input = inputs_.Take();
+  input->block = *block_;
+  input->shares.resize(spec_.options.devices.size());
+  for (StepInput::Share& share : input->shares) share.batch = nullptr;
   return input;
 }
 

@@ -24,6 +24,7 @@ struct StepNumber {
   uint64_t step = 0;
   uint32_t micro_batch = 0;
   int64_t batch_size = 0;  // samples of the whole step; 0: of this batch
+  StepRates rates = {};    // of its update
   // Auxiliary states are not committed with the forward that moves them; micro-batches after the first see them moved.
   // Whoever makes the step commits it (AppendPublish).
   bool tentative = false;
@@ -50,6 +51,8 @@ class Feeder {
   // nothing once it is warm.
   std::shared_ptr<const StepInput> Next(std::span<const BatchPtr> batches, Mode mode,
                                         const std::vector<SampleRange>& ranges);
+  // What makes these the update's rates on all devices; null if the last run has brought them.
+  std::shared_ptr<const StepInput> NextRates(const StepRates& rates);
   // What else it is given, by participant, if some of its arrays lie on devices; else nothing.
   std::vector<DeviceFeed> NextFromDevices(std::span<const BatchPtr> batches, const Binding& binding) const;
 
@@ -62,8 +65,9 @@ class Feeder {
   std::shared_ptr<Engine> engine_;
   PayloadPool<StepInput> inputs_;
   std::optional<StepNumber> step_;
-  uint64_t steps_ = 0;        // training forwards so far, where nobody sets the step
-  uint64_t predictions_ = 0;  // since the last step
+  std::optional<StepBlock> block_;  // on the devices
+  uint64_t steps_ = 0;              // training forwards so far, where nobody sets the step
+  uint64_t predictions_ = 0;        // since the last step
 };
 
 }  // namespace bindery

@@ -49,13 +49,13 @@ StepBlock Loader::BlockOf(const StepInput& input) const {
 // visit(source, i) for each slot.
 template <class Visit>
 void Loader::ForEachHostArray(const StepInput& input, const Visit& visit) const {
-  const Batch& batch = *input.shares[index].batch;
+  const BatchPtr& share = input.shares[index].batch;  // null for the block alone
   const size_t end = input.with_labels ? slots.size() : num_data;
   for (size_t i = 0; i < end; ++i) {
     const bool is_data = i < num_data;
     const size_t place = is_data ? i : i - num_data;
-    if ((is_data ? batch.device_data : batch.device_label).Find(place)) continue;
-    visit((is_data ? batch.data : batch.label)[place], i);
+    if ((is_data ? share->device_data : share->device_label).Find(place)) continue;
+    visit((is_data ? share->data : share->label)[place], i);
   }
 }
 
@@ -100,7 +100,7 @@ void Loader::Place(const StepInput& input, Stream& stream) const {
   }
 }
 
-StepParts Loader::Parts(const VarPtr& landed, const VarPtr& inputs) const {
+StepParts Loader::Parts(const VarPtr& landed, const std::vector<VarPtr>& written) const {
   const auto input = [](const OpContext& context) -> const StepInput& {
     return *static_cast<const StepInput*>(context.payload);
   };
@@ -108,7 +108,7 @@ StepParts Loader::Parts(const VarPtr& landed, const VarPtr& inputs) const {
   if (HostAddressable(device)) {
     return {{.name = name,
              .device = device,
-             .writes = {inputs},
+             .writes = written,
              .run = [loader = *this, input](const OpContext& context) { loader.Load(input(context)); },
              .lane = Lane::kCopy}};
   }
@@ -120,7 +120,7 @@ StepParts Loader::Parts(const VarPtr& landed, const VarPtr& inputs) const {
           {.name = name,
            .device = device,
            .reads = {landed},
-           .writes = {inputs},
+           .writes = written,
            .run = [loader = *this, input](const OpContext& context) { loader.Place(input(context), context.stream); }}};
 }
 

@@ -1,4 +1,5 @@
-// Loader: brings one device's share of the arrays that a batch has on the host, and the step block, to their place.
+// Loader: brings one device's share of the arrays that a batch has on the host, and the step block, to their place; or
+// the block alone, where a device sits out.
 //
 // A device whose memory the host can write gets them in one go. For others it takes two parts. The first cuts the
 // arrays into staging memory and copies them to a landing place on the device, by the copy lane and while the step
@@ -50,8 +51,8 @@ struct Loader {
   void AddSlot(InputSlot slot);
   int64_t LandingBytes() const;
 
-  // The parts, in order: they write `inputs` and, on the way, `landed`. Their payload is a StepInput.
-  StepParts Parts(const VarPtr& landed, const VarPtr& inputs) const;
+  // The parts, in order: they write `written` and, on the way, `landed`. Their payload is a StepInput.
+  StepParts Parts(const VarPtr& landed, const std::vector<VarPtr>& written) const;
 
  private:
   void Load(const StepInput& input) const;

@@ -14,12 +14,13 @@ void AppendAll(const StepParts& from, StepParts* to) { to->insert(to->end(), fro
 }  // namespace
 
 GroupStep::GroupStep(std::shared_ptr<Engine> engine, const ParameterStore& store, std::vector<Participant> participants,
-                     const std::vector<SampleRange>& ranges)
+                     const std::vector<DeviceExecutor*>& idle, const std::vector<SampleRange>& ranges)
     : engine_(std::move(engine)), participants_(std::move(participants)) {
   for (const Participant& p : participants_) {
     Check(p.bound->plan().segments.size() == plan().segments.size(), "all devices' programs have the same segments");
     load_.push_back(p.executor->LoadParts(*p.bound, ranges[p.executor->index()]));
   }
+  for (DeviceExecutor* executor : idle) load_.push_back(executor->BlockParts());
   StepParts loads;
   for (const StepParts& parts : load_) AppendAll(parts, &loads);
   load_range_ = StepRange(engine_, std::move(loads));
@@ -27,7 +28,7 @@ GroupStep::GroupStep(std::shared_ptr<Engine> engine, const ParameterStore& store
   for (const Participant& p : participants_) segments.push_back(p.executor->SegmentParts(*p.bound));
   AppendSegments(Phase::kForward, segments);
   AppendStates(store);
-  AppendIdle(store);
+  AppendIdle(store, idle);
   AppendSegments(Phase::kBackward, segments);
 }
 
@@ -69,31 +70,28 @@ void GroupStep::AppendStates(const ParameterStore& store) {
   MemoryCollectives(engine_, false)->Append(Collective::kBroadcast, "states", std::move(buckets), &forward_);
 }
 
-void GroupStep::AppendIdle(const ParameterStore& store) {
+void GroupStep::AppendIdle(const ParameterStore& store, const std::vector<DeviceExecutor*>& idle) {
   std::set<std::string> written;
   for (const PlanGradient& g : plan().gradients) {
     const PlanArgument& a = plan().ArgumentOf(g);
     if (g.req == GradReq::kWrite && a.is_parameter()) written.insert(a.name);
   }
-  std::vector<bool> busy(store.devices().size(), false);
-  for (const Participant& p : participants_) busy[p.executor->index()] = true;
-  for (size_t d = 0; d < busy.size(); ++d) {
-    if (busy[d]) continue;
+  for (const DeviceExecutor* executor : idle) {
     for (const ParameterStore::Block& block : store.blocks()) {
       if (block.gradients.empty()) continue;
       std::vector<Tensor> zeros;
       for (const int i : block.parameters) {
         const StoredParameter& p = store.parameters()[i];
-        if (written.contains(p.name)) zeros.push_back(store.Gradient(p, static_cast<int>(d)));
+        if (written.contains(p.name)) zeros.push_back(store.Gradient(p, executor->index()));
       }
       if (zeros.empty()) continue;
-      const VarPtr& var = block.gradients[d].var();
+      const VarPtr& var = block.gradients[executor->index()].var();
       Operation operation{
-          .name = "zero gradients", .device = store.devices()[d], .reads = {}, .writes = {}, .updates = {}, .run = {}};
+          .name = "zero gradients", .device = executor->device(), .reads = {}, .writes = {}, .updates = {}, .run = {}};
       // Written as a whole, the block is whole again after a failed step. Others in it may add up.
       (zeros.size() == block.parameters.size() ? operation.writes : operation.updates).push_back(var);
       operation.run = [zeros = std::move(zeros),
-                       &flat = Backend::Of(store.devices()[d].kind).flat()](const OpContext& context) {
+                       &flat = Backend::Of(executor->device().kind).flat()](const OpContext& context) {
         for (const Tensor& zero : zeros) flat.Zero(context.stream, zero.address(), zero.bytes());
       };
       backward_.push_back(std::move(operation));
@@ -107,7 +105,7 @@ void GroupStep::Load(const std::shared_ptr<const StepInput>& input, const std::v
     for (size_t i = 0; i < load_[k].size(); ++i) {
       Operation part = load_[k][i];
       std::optional<DeviceFeed> feed;
-      if (i + 1 == load_[k].size()) {
+      if (k < feeds.size() && i + 1 == load_[k].size()) {
         feed = feeds[k];
         part.reads.insert(part.reads.end(), feed->reads().begin(), feed->reads().end());
       }

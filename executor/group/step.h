@@ -25,10 +25,11 @@ class GroupStep {
     bool operator==(const Participant&) const = default;
   };
 
-  // At least one participant; all programs come from one symbol and one set of options but for shapes. `store`: also
-  // the devices that sit out get the new states, and zero gradients where requests are kWrite. `ranges`: per device.
+  // At least one participant; all programs come from one symbol and one set of options but for shapes. `idle`: the
+  // devices that sit out get the step block, too, the new states, and zero gradients where requests are kWrite.
+  // `ranges`: per device.
   GroupStep(std::shared_ptr<Engine> engine, const ParameterStore& store, std::vector<Participant> participants,
-            const std::vector<SampleRange>& ranges);
+            const std::vector<DeviceExecutor*>& idle, const std::vector<SampleRange>& ranges);
 
   struct Extent {
     bool loads = false;   // with an input
@@ -47,11 +48,11 @@ class GroupStep {
  private:
   void AppendSegments(Phase phase, const std::vector<StepParts>& segments);
   void AppendStates(const ParameterStore& store);
-  void AppendIdle(const ParameterStore& store);
+  void AppendIdle(const ParameterStore& store, const std::vector<DeviceExecutor*>& idle);
 
   std::shared_ptr<Engine> engine_;
   std::vector<Participant> participants_;
-  std::vector<StepParts> load_;  // per participant
+  std::vector<StepParts> load_;  // per participant, then of those that sit out
   StepRange load_range_;
   StepParts begin_, forward_, publish_, backward_;
   std::optional<StepRange> ranges_[16];  // by extent

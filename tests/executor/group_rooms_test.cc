@@ -72,6 +72,27 @@ TEST(Feeder, NumbersStepsAndPredictions) {
   EXPECT_EQ(set->block.batch_size, 10);
 }
 
+TEST(Feeder, BringsTheRatesOfAnUpdateWithABatchOrAlone) {
+  const GroupSpec spec(SmallNet(), OptionsOf(3, 8));
+  Feeder feeder(spec, DefaultEngine());
+  const auto batch = std::make_shared<const Batch>(RandomBatch(2, 4, 3, 1));
+  const StepRates rates{.learning_rate = 0.5, .rescale = 0.25, .step = 3}, other{.step = 4};
+  EXPECT_NE(feeder.NextRates({}), nullptr);  // no block has been written yet
+  EXPECT_EQ(feeder.NextRates({}), nullptr);
+  feeder.SetStep({.step = 2, .rates = rates, .tentative = true});
+  EXPECT_EQ(feeder.Next({&batch, 1}, Mode::kTrain, spec.Split(2))->block.rates, rates);
+  EXPECT_EQ(feeder.NextRates(rates), nullptr);
+  const auto alone = feeder.NextRates(other);
+  ASSERT_NE(alone, nullptr);
+  EXPECT_EQ(alone->block.rates, other);
+  EXPECT_EQ(alone->block.step, 2u);
+  EXPECT_EQ(alone->block.batch_size, 2);
+  EXPECT_EQ(alone->shares.size(), 3u);
+  EXPECT_EQ(alone->shares[0].batch, nullptr);
+  feeder.Next({&batch, 1}, Mode::kPredict, spec.Split(2));  // brings those of the step again
+  EXPECT_NE(feeder.NextRates(other), nullptr);
+}
+
 TEST(Bindings, AreFoundAgainByShapesModeWatchAndSplit) {
   const GroupSpec spec(SmallNet(), OptionsOf(2, 8));
   Bindings bindings(spec, DefaultEngine(), nullptr);

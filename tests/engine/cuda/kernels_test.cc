@@ -177,9 +177,9 @@ TEST(CudaKernelsTest, FindsWhatIsNotFinite) {
                    launch.threads);
           EXPECT_EQ(first, all ? cuda::kNone : static_cast<uint64_t>(n / 2)) << ToString(dtype) << " " << n;
           StepStatus status, expected;
-          flat::CheckFinite(dtype, in.data(), n, 7, &expected);
+          flat::CheckFinite(dtype, in.data(), n, 7, 100, &expected);
           const cuda::SetStatusArgs set{
-              .in = in.data(), .dtype = dtype, .first = &first, .place = 7, .status = &status};
+              .in = in.data(), .dtype = dtype, .first = &first, .place = 7, .offset = 100, .status = &status};
           RunOnCpu(set, 1, launch.threads);
           EXPECT_EQ(status.kind, expected.kind);
           EXPECT_EQ(status.place, expected.place);
