@@ -86,9 +86,11 @@ struct Merged {
 
 }  // namespace
 
-StepRange::StepRange(std::shared_ptr<Engine> engine, StepParts parts) : engine_(std::move(engine)) {
+StepRange::StepRange(std::shared_ptr<Engine> engine, StepParts parts, const std::vector<VarPtr>& awaited)
+    : engine_(std::move(engine)) {
   std::map<const Var*, std::pair<Device, Lane>> users;  // the first lane that uses it
   Vars shared;
+  Add(awaited, &shared);
   for (const Operation& part : parts) {
     for (const auto* list : {&part.reads, &part.writes, &part.updates}) {
       for (const VarPtr& var : *list) {

@@ -22,7 +22,8 @@ using StepParts = std::vector<Operation>;  // in order
 class StepRange {
  public:
   StepRange() = default;  // of no parts
-  StepRange(std::shared_ptr<Engine> engine, StepParts parts);
+  // `awaited`: what others wait for that are not among these parts.
+  StepRange(std::shared_ptr<Engine> engine, StepParts parts, const std::vector<VarPtr>& awaited = {});
 
   // Every part gets the payload, which lives until the last of them is over.
   void Push(const std::shared_ptr<const void>& payload = nullptr) const {

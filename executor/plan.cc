@@ -64,6 +64,16 @@ std::string ToString(const Plan& plan) {
   return fmt::to_string(text);
 }
 
+std::vector<int> Plan::GradientCalls() const {
+  std::vector<int> writers(gradients.size(), -1);
+  for (size_t c = 0; c < calls.size(); ++c) {
+    for (const int v : calls[c].outputs) {
+      if (v >= 0 && values[v].place == Place::kGradient) writers[values[v].slot] = static_cast<int>(c);
+    }
+  }
+  return writers;
+}
+
 MemoryReport ReportMemory(const Plan& plan) {
   MemoryReport report{.arena = plan.arena_bytes, .peak_live = plan.peak_live_bytes};
   for (const PlanArgument& a : plan.arguments) {

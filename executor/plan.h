@@ -119,6 +119,7 @@ struct Plan {
   bool operator==(const Plan&) const = default;
 
   const PlanArgument& ArgumentOf(const PlanGradient& gradient) const { return arguments[gradient.argument]; }
+  std::vector<int> GradientCalls() const;  // per gradient: the call that writes it, -1 if none does
 };
 
 std::string ToString(const Plan& plan);

@@ -39,13 +39,6 @@ Instance::Instance(std::shared_ptr<const Program> program, const Addresses& addr
                                                 .step = addresses_.step,
                                                 .stream = addresses_.stream}));
   }
-  for (const PlanSegment& segment : plan.segments) {
-    std::vector<Stretch>& list = stretches_.emplace_back();
-    for (int i = segment.begin; i < segment.end; ++i) {
-      if (list.empty() || list.back().threads != plan.calls[i].threads) list.push_back({i, i, plan.calls[i].threads});
-      list.back().end = i + 1;
-    }
-  }
 }
 
 void* Instance::AddressOf(int value) const {
@@ -60,13 +53,15 @@ void* Instance::AddressOf(int value) const {
   return nullptr;
 }
 
-void Instance::Run(int segment, std::vector<int64_t>* times) const {
+void Instance::RunCalls(int begin, int end, std::vector<int64_t>* times) const {
   using Clock = std::chrono::steady_clock;
-  int at = 0;
+  const std::vector<PlanCall>& calls = program_->plan.calls;
+  int at = begin;
   try {
-    for (const Stretch& stretch : stretches_[segment]) {
-      const TeamScope team(stretch.threads);
-      for (at = stretch.begin; at < stretch.end; ++at) {
+    while (at < end) {
+      const int threads = calls[at].threads;
+      const TeamScope team(threads);
+      for (; at < end && calls[at].threads == threads; ++at) {
         at_.store(at, std::memory_order_relaxed);
         const Clock::time_point start = times ? Clock::now() : Clock::time_point();
         calls_[at]();
@@ -76,7 +71,7 @@ void Instance::Run(int segment, std::vector<int64_t>* times) const {
     at_.store(-1, std::memory_order_relaxed);
   } catch (...) {
     at_.store(-1, std::memory_order_relaxed);
-    RethrowAt(program_->plan.calls[at]);
+    RethrowAt(calls[at]);
   }
 }
 

@@ -57,21 +57,21 @@ class Instance {
   // Puts the calls of a segment into the stream, in order; allocates nothing of its own. An exception leaves at the
   // failing call, with the node's name in front of the message. `times`, for benchmarks, gets nanoseconds per call
   // (sized to the number of calls).
-  void Run(int segment, std::vector<int64_t>* times = nullptr) const;
+  void Run(int segment, std::vector<int64_t>* times = nullptr) const {
+    const PlanSegment& all = program_->plan.segments[segment];
+    RunCalls(all.begin, all.end, times);
+  }
+  void RunCalls(int begin, int end, std::vector<int64_t>* times = nullptr) const;
   // The node that is run, `Convolution "conv1"`; "" while there is none. Any thread.
   std::string At() const;
   const Program& program() const { return *program_; }
   void* AddressOf(int value) const;
 
  private:
-  struct Stretch {
-    int begin, end, threads;
-  };  // consecutive calls with one team size
   std::shared_ptr<const Program> program_;
   Addresses addresses_;
   std::vector<Call> calls_;
-  std::vector<std::vector<Stretch>> stretches_;  // per segment
-  mutable std::atomic<int> at_{-1};              // the call that is run
+  mutable std::atomic<int> at_{-1};  // the call that is run
 };
 
 }  // namespace bindery

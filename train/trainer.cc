@@ -102,7 +102,8 @@ void Trainer::Bind(const std::vector<DataDesc>& data, const std::vector<DataDesc
                             .engine = options_.engine,
                             .threads_per_device = options_.threads_per_device,
                             .seed = options_.seed,
-                            .switches = {.policy = options_.policy}});
+                            .switches = {.policy = options_.policy},
+                            .bucket_bytes = options_.bucket_bytes});
   SetInitialParams(group.get(), ToModel());
   std::unique_ptr<Updater> updater;
   if (for_training) {

@@ -48,6 +48,7 @@ struct TrainerOptions {
   int threads_per_device = 0;
   KernelPolicy policy = KernelPolicy::kFast;
   std::shared_ptr<Engine> engine = nullptr;
+  std::optional<int64_t> bucket_bytes = std::nullopt;  // GroupOptions
 };
 
 using NamedValues = std::vector<std::pair<std::string, double>>;  // metric name, value

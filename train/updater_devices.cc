@@ -1,7 +1,8 @@
 // Updater, where the host cannot address the memory of all devices. Each device updates a range of the elements, with
 // the optimizer's state of that range in its memory. A step's parts, in order, on every device:
 //
-//   fetch, sum  the range of all devices' gradients, in their order; is it finite? The device's status tells
+//   fetch, sum  the range of all devices' gradients, in their order; is it finite? The device's status tells. Bucket by
+//               bucket (ParameterStore), each when all devices' backwards have finished it
 //   fetch       the other devices' statuses, to each device and to the host
 //   update      by the rates in the step block, to arrays of its own: new weights, and the states' other slot. Nothing
 //               unless all devices' statuses are good
@@ -39,7 +40,6 @@ struct Owner {
 
 // What a part of a step holds and works on.
 struct CheckedRange {
-  DType dtype;
   const void* gradient;
   int64_t elements, place, first;
 };
@@ -81,7 +81,9 @@ class Updater::OnDevices {
     }
     ShareOut();
     MakeRecount();
-    for (Owner& owner : owners_) AppendSum(&owner);
+    for (int b = 0; b < static_cast<int>(updater_.blocks_.size()); ++b) {
+      for (Owner& owner : owners_) AppendSum(&owner, b);
+    }
     AppendStatuses();
     for (const Owner& owner : owners_) AppendUpdate(owner);
     std::vector<Tensor> new_weights;
@@ -132,7 +134,7 @@ class Updater::OnDevices {
 
   void ShareOut();
   void MakeRecount();
-  void AppendSum(Owner* owner);
+  void AppendSum(Owner* owner, int block);
   void AppendStatuses();
   void AppendUpdate(const Owner& owner);
   void AppendCommit(size_t d);
@@ -147,13 +149,17 @@ class Updater::OnDevices {
   StepParts parts_;
 };
 
+// Each block among all devices: whichever bucket is finished first, all of them have something to do.
 void Updater::OnDevices::ShareOut() {
-  std::vector<int64_t> elements;
-  for (size_t b = 0; b < first_place_.size(); ++b) elements.push_back(Stored(static_cast<int>(b)).elements);
-  const bool all = updater_.kvstore_->type() != KVStoreType::kLocal;
-  const auto cut = CutBuckets(elements, all ? static_cast<int>(devices_.size()) : 1);
-  for (size_t d = 0; d < cut.size(); ++d) {
-    if (cut[d].empty()) continue;
+  const size_t number = updater_.kvstore_->type() == KVStoreType::kLocal ? 1 : devices_.size();
+  for (size_t d = 0; d < number; ++d) {
+    std::vector<BucketRange> mine;
+    for (int b = 0; b < static_cast<int>(updater_.blocks_.size()); ++b) {
+      for (const auto& [_, begin, end] : CutBuckets({Stored(b).elements}, static_cast<int>(number))[d]) {
+        mine.push_back({b, begin, end});
+      }
+    }
+    if (mine.empty()) continue;
     Owner& owner = owners_.emplace_back(Owner{.device = d});
     const Tensor tally(engine_, devices_[d], DType::kUInt8, {sizeof(StepTally)});
     tally.Wait();  // for the zeros
@@ -163,7 +169,7 @@ void Updater::OnDevices::ShareOut() {
     };
     owner.committed = part(DType::kInt64, 1, offsetof(StepTally, committed));
     owner.status = part(DType::kUInt8, sizeof(StepStatus), offsetof(StepTally, status));
-    for (const auto& [b, begin, end] : cut[d]) {
+    for (const auto& [b, begin, end] : mine) {
       BlockState& block = Block(b);
       const Shape shape{end - begin};
       owner.shares.push_back({b, begin, end, {}, Tensor(engine_, devices_[d], block.dtype, shape)});
@@ -190,44 +196,39 @@ void Updater::OnDevices::MakeRecount() {
   updater_.recount_ = StepRange(engine_, std::move(parts));
 }
 
-void Updater::OnDevices::AppendSum(Owner* owner) {
+void Updater::OnDevices::AppendSum(Owner* owner, int block) {
   const Device device = devices_[owner->device];
-  std::vector<Tensor> gradients;  // by share and device
-  for (const Share& share : owner->shares) {
-    for (const Tensor& gradient : Stored(share.block).gradients) {
-      gradients.push_back(gradient.Slice(share.begin, share.end));
-    }
-  }
+  const auto found = std::ranges::find(owner->shares, block, &Share::block);
+  if (found == owner->shares.end()) return;
+  Share& share = *found;
+  const bool first = found == owner->shares.begin();
+  const DType dtype = Block(block).dtype;
+  std::vector<Tensor> gradients;  // by device
+  for (const Tensor& gradient : Stored(block).gradients) gradients.push_back(gradient.Slice(share.begin, share.end));
   gradients = Fetch("gradients", gradients, device);
+  share.sum = gradients[0];
   Operation sum = Part("sum of gradients", device);
   AppendVars(gradients, &sum.reads);
   sum.writes = {owner->status.var()};
+  if (!first) sum.reads.push_back(owner->status.var());  // of the buckets before
+  if (devices_.size() > 1) {
+    share.sum = Tensor(engine_, device, dtype, Shape{share.end - share.begin});
+    sum.writes.push_back(share.sum.var());
+  }
+  std::vector<const void*> sources;
+  for (const Tensor& gradient : gradients) sources.push_back(gradient.address());
   std::vector<CheckedRange> checks;
-  std::vector<std::vector<const void*>> sources;
-  for (size_t i = 0; i < owner->shares.size(); ++i) {
-    Share& share = owner->shares[i];
-    const DType dtype = Block(share.block).dtype;
-    share.sum = gradients[i * devices_.size()];
-    if (devices_.size() > 1) {
-      share.sum = Tensor(engine_, device, dtype, Shape{share.end - share.begin});
-      sum.writes.push_back(share.sum.var());
-    }
-    std::vector<const void*>& list = sources.emplace_back();
-    for (size_t d = 0; d < devices_.size(); ++d) list.push_back(gradients[i * devices_.size() + d].address());
-    if (!updater_.check_gradients_) continue;
+  if (updater_.check_gradients_) {
     ForEachPiece(share, [&](const Piece& piece, int64_t place, int64_t begin, int64_t end) {
-      checks.push_back({dtype, At(share.sum, begin - share.begin), end - begin, place, begin - piece.begin});
+      checks.push_back({At(share.sum, begin - share.begin), end - begin, place, begin - piece.begin});
     });
   }
-  sum.run = [&flat = Backend::Of(device.kind).flat(), gradients, shares = owner->shares, status = owner->status,
+  sum.run = [&flat = Backend::Of(device.kind).flat(), first, dtype, gradients, to = share.sum, status = owner->status,
              sources = std::move(sources), checks = std::move(checks)](const OpContext& context) {
-    flat.Zero(context.stream, status.address(), status.bytes());
-    for (size_t i = 0; i < shares.size() && sources[i].size() > 1; ++i) {
-      const Tensor& to = shares[i].sum;
-      flat.Sum(context.stream, to.dtype(), sources[i], to.address(), to.elements());
-    }
+    if (first) flat.Zero(context.stream, status.address(), status.bytes());
+    if (sources.size() > 1) flat.Sum(context.stream, dtype, sources, to.address(), to.elements());
     for (const CheckedRange& check : checks) {
-      flat.CheckFinite(context.stream, check.dtype, check.gradient, check.elements, check.place, check.first,
+      flat.CheckFinite(context.stream, dtype, check.gradient, check.elements, check.place, check.first,
                        Of<StepStatus>(status));
     }
   };

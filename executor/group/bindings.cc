@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "engine/backend.h"
 #include "symbol/gradient.h"
 #include "symbol/graph.h"
 #include "symbol/op_def.h"
@@ -12,6 +13,12 @@ namespace bindery {
 namespace {
 
 constexpr size_t kKept = 64;
+
+int64_t BucketBytes(const GroupOptions& options) {
+  const std::vector<Device>& devices = options.devices;
+  const bool pays = devices.size() > 1 && !std::ranges::all_of(devices, HostAddressable);
+  return options.bucket_bytes.value_or(pays ? GroupOptions::kBucketBytes : 0);
+}
 
 // Programs of one set of shapes.
 class Compiler {
@@ -150,7 +157,7 @@ Bindings::Bindings(const GroupSpec& spec, std::shared_ptr<Engine> engine, const 
     store_ = shared->store_;
     arenas_ = shared->arenas_;
   } else {
-    store_ = std::make_shared<ParameterStore>(engine_, devices);
+    store_ = std::make_shared<ParameterStore>(engine_, devices, BucketBytes(spec.options));
     for (const Device& device : devices) arenas_.push_back(Arena::Make(device, engine_));
   }
   for (size_t d = 0; d < devices.size(); ++d) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <map>
 
 #include "engine/backend.h"
 
@@ -97,12 +98,12 @@ std::shared_ptr<const BoundProgram> DeviceExecutor::Bind(const std::shared_ptr<c
     addresses.arguments.push_back(value.address());
     add(value.var(), &bound->parameters);
   }
+  bound->gradient_calls = plan.GradientCalls();
   for (const PlanGradient& g : plan.gradients) {
     const StoredParameter* parameter = stored[g.argument];
     const Tensor array = parameter ? store_->Gradient(*parameter, index_) : InputGradient(*bound, g.argument);
     addresses.gradients.push_back(array.address());
-    add(array.var(), &bound->written);
-    if (g.req == GradReq::kAdd) add(array.var(), &bound->added);
+    bound->gradients.push_back(array.var());
     if (g.is_zero && g.req == GradReq::kWrite) bound->zeros.emplace_back(array.address(), plan.ArgumentOf(g).bytes());
   }
   for (const PlanState& state : plan.auxiliary) {
@@ -120,40 +121,79 @@ std::shared_ptr<const BoundProgram> DeviceExecutor::Bind(const std::shared_ptr<c
   return bound;
 }
 
-StepParts DeviceExecutor::SegmentParts(const BoundProgram& bound) const {
+std::vector<StepParts> DeviceExecutor::SegmentParts(const BoundProgram& bound) const {
   const Plan& plan = bound.plan();
-  StepParts parts;
-  for (int s = 0; s < static_cast<int>(plan.segments.size()); ++s) {
-    const bool forward = plan.segments[s].phase == Phase::kForward;
-    Operation part{.name = fmt::format("{} {}", forward ? "forward" : "backward", device_),
-                   .device = device_,
-                   .reads = {inputs_.var, block_},
-                   .writes = {arena_->var()},
-                   .updates = {},
-                   .run = {}};
-    if (s > 0) part.reads.push_back(arena_->var());  // a failed segment fails the next
-    const auto append = [](const std::vector<VarPtr>& vars, std::vector<VarPtr>* to) {
-      to->insert(to->end(), vars.begin(), vars.end());
-    };
-    append(bound.parameters, &part.reads);
-    append(bound.candidates, &part.reads);
-    std::vector<std::pair<void*, int64_t>> zeros;
-    if (forward) {
-      append(bound.candidates, &part.writes);  // a forward that fails fails them, too
-    } else {
-      append(bound.added, &part.reads);
-      append(bound.written, &part.writes);
-      if (s + 1 == static_cast<int>(plan.segments.size())) zeros = bound.zeros;
+  std::vector<int> cuts;  // the calls with which buckets are finished
+  if (store_->bucket_bytes() > 0) {
+    std::map<VarPtr, int> last;
+    for (size_t g = 0; g < bound.gradients.size(); ++g) {
+      if (!plan.ArgumentOf(plan.gradients[g]).is_parameter()) continue;
+      int& call = last.try_emplace(bound.gradients[g], -1).first->second;
+      call = std::max(call, bound.gradient_calls[g]);
     }
-    part.run = [instance = bound.instance, s, zeros = std::move(zeros),
-                &flat = Backend::Of(device_.kind).flat()](const OpContext& context) {
-      for (const auto& [address, bytes] : zeros) flat.Zero(context.stream, address, bytes);
-      instance->Run(s);
-    };
-    part.at = [instance = bound.instance] { return instance->At(); };
-    parts.push_back(std::move(part));
+    for (const auto& [var, call] : last) cuts.push_back(call);
+    std::ranges::sort(cuts);
   }
-  return parts;
+  std::vector<StepParts> segments;
+  for (int s = 0; s < static_cast<int>(plan.segments.size()); ++s) {
+    StepParts& parts = segments.emplace_back();
+    int begin = plan.segments[s].begin;
+    const int end = plan.segments[s].end;
+    for (const int call : cuts) {
+      if (call < begin || call + 1 >= end) continue;
+      parts.push_back(PartOf(bound, s, begin, call + 1));
+      begin = call + 1;
+    }
+    parts.push_back(PartOf(bound, s, begin, end));
+  }
+  return segments;
+}
+
+Operation DeviceExecutor::PartOf(const BoundProgram& bound, int segment, int begin, int end) const {
+  const Plan& plan = bound.plan();
+  const bool forward = plan.segments[segment].phase == Phase::kForward;
+  Operation part{.name = fmt::format("{} {}", forward ? "forward" : "backward", device_),
+                 .device = device_,
+                 .reads = {inputs_.var, block_},
+                 .writes = {arena_->var()},
+                 .updates = {},
+                 .run = {}};
+  // What failed before fails it.
+  if (segment > 0 || begin > plan.segments[segment].begin) part.reads.push_back(arena_->var());
+  const auto append = [](const std::vector<VarPtr>& vars, std::vector<VarPtr>* to) {
+    to->insert(to->end(), vars.begin(), vars.end());
+  };
+  append(bound.parameters, &part.reads);
+  append(bound.candidates, &part.reads);
+  std::vector<std::pair<void*, int64_t>> zeros;
+  if (forward) {
+    append(bound.candidates, &part.writes);  // a forward that fails fails them, too
+  } else {
+    // What nothing computes belongs to the first part of backward.
+    const bool first =
+        begin == plan.segments[segment].begin && (segment == 0 || plan.segments[segment - 1].phase == Phase::kForward);
+    if (first) zeros = bound.zeros;
+    for (size_t g = 0; g < bound.gradients.size(); ++g) {
+      const int call = bound.gradient_calls[g];
+      if (call < 0 ? !first : call < begin || call >= end) continue;
+      part.writes.push_back(bound.gradients[g]);
+      if (plan.gradients[g].req == GradReq::kAdd) part.reads.push_back(bound.gradients[g]);
+    }
+    for (int call = begin; call < end; ++call) {  // gradients that are there already
+      for (const int v : plan.calls[call].inputs) {
+        if (v < 0 || plan.values[v].place != Place::kGradient) continue;
+        const int g = plan.values[v].slot;
+        if (bound.gradient_calls[g] < begin) part.reads.push_back(bound.gradients[g]);
+      }
+    }
+  }
+  part.run = [instance = bound.instance, begin, end, zeros = std::move(zeros),
+              &flat = Backend::Of(device_.kind).flat()](const OpContext& context) {
+    for (const auto& [address, bytes] : zeros) flat.Zero(context.stream, address, bytes);
+    instance->RunCalls(begin, end);
+  };
+  part.at = [instance = bound.instance] { return instance->At(); };
+  return part;
 }
 
 StepParts DeviceExecutor::LoadParts(const BoundProgram& bound, SampleRange range) {

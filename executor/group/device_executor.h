@@ -27,7 +27,8 @@ struct BoundProgram {
   // What its segments use, collected once, since there may be as many of them as layers.
   std::vector<VarPtr> parameters;                // blocks of parameters and states that are read
   std::vector<VarPtr> candidates;                // of states that forward moves
-  std::vector<VarPtr> written, added;            // of gradients; `added`: read, too
+  std::vector<VarPtr> gradients;                 // by gradient of the plan
+  std::vector<int> gradient_calls;               // that write them (Plan::GradientCalls)
   std::vector<std::pair<void*, int64_t>> zeros;  // gradients that nothing computes
   const Plan& plan() const { return program->plan; }
 };
@@ -47,7 +48,8 @@ class DeviceExecutor {
   StepParts LoadParts(const BoundProgram& bound, SampleRange range);
   StepParts BlockParts() { return LoadParts({}, {}, {block_}); }  // the step block alone
   Tensor Rates() const;                                           // StepRates, as bytes, in the step block
-  StepParts SegmentParts(const BoundProgram& bound) const;        // one per segment
+  // Per segment. One part each, but that backward is cut where the last gradient of a bucket is there.
+  std::vector<StepParts> SegmentParts(const BoundProgram& bound) const;
   // Whatever runs from now on, until the next call, is one run of a program: it takes a new generation of the arena.
   void NextRun() { generation_ = arena_->NextGeneration(); }
 
@@ -87,6 +89,7 @@ class DeviceExecutor {
   StepParts LoadParts(const std::vector<PlanArgument>& arguments, SampleRange range,
                       const std::vector<VarPtr>& written);
   Tensor ArrayOf(const Arrays& arrays, const BoundProgram& bound, int argument) const;
+  Operation PartOf(const BoundProgram& bound, int segment, int begin, int end) const;
   void WaitIdle() const;
 
   std::shared_ptr<Engine> engine_;

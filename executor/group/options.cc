@@ -20,6 +20,7 @@ GroupSpec::GroupSpec(const Symbol& bound, const GroupOptions& given)
     Throw("workload: expected {} numbers, one per device, got {}", options.devices.size(), options.workload.size());
   }
   for (const Device& device : options.devices) Backend::Of(device);  // throws unless it is there
+  if (options.bucket_bytes.value_or(0) < 0) Throw("bucket_bytes must be >= 0, got {}", *options.bucket_bytes);
   if (options.data.empty()) Throw("a group needs at least one data description");
   if (options.inputs_need_grad && !options.for_training) Throw("inputs_need_grad needs for_training");
   CheckInputs();

@@ -46,6 +46,11 @@ struct GroupOptions {
   int threads_per_device = 0;                // of CPUs; 0: the cores this process may use, shared out evenly
   uint64_t seed = 0;                         // of random operators
   CompileSwitches switches = {};
+  // Gradients are reduced in buckets of about that many bytes, each while backward still computes the next ones; 0: all
+  // at once, at its end. The same bits. Default: kBucketBytes where there are several devices and the host cannot
+  // address them all, else 0, as CPUs have one lane for both. A shared group's holds.
+  std::optional<int64_t> bucket_bytes = std::nullopt;
+  static constexpr int64_t kBucketBytes = 4 << 20;
   // Host memory for programs of shapes and modes met before; those beyond it are made again when they are met again.
   int64_t program_bytes = ProgramCache::kBytes;
 };

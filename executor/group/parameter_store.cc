@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <span>
 #include <tuple>
 
 #include "base/checked.h"
@@ -15,12 +16,17 @@ constexpr int64_t kOffsetElements = 64;  // 64 bytes for the smallest element
 
 }  // namespace
 
-ParameterStore::ParameterStore(std::shared_ptr<Engine> engine, std::vector<Device> devices)
-    : engine_(std::move(engine)), devices_(std::move(devices)) {}
+ParameterStore::ParameterStore(std::shared_ptr<Engine> engine, std::vector<Device> devices, int64_t bucket_bytes)
+    : engine_(std::move(engine)), devices_(std::move(devices)), bucket_bytes_(bucket_bytes) {}
 
 void ParameterStore::Adopt(const Plan& plan) {
   std::vector<bool> has_gradient(plan.arguments.size(), false);
-  for (const PlanGradient& g : plan.gradients) has_gradient[g.argument] = true;
+  std::map<std::string, int> finished;  // the call that writes a gradient
+  const std::vector<int> calls = plan.GradientCalls();
+  for (size_t g = 0; g < calls.size(); ++g) {
+    has_gradient[plan.gradients[g].argument] = true;
+    finished[plan.ArgumentOf(plan.gradients[g]).name] = calls[g];
+  }
 
   // Whatever may throw comes first; the store changes at the end.
   std::vector<StoredParameter> fresh;                                  // in the plan's order
@@ -57,18 +63,28 @@ void ParameterStore::Adopt(const Plan& plan) {
   }
   for (const PlanState& s : plan.auxiliary) add(s.name, s.type, Format::Plain(), true, false);
   std::vector<Block> made;
-  for (const auto& [kind, members] : kinds) {
+  for (auto& [kind, members] : kinds) {
     const auto& [auxiliary, dtype, with_gradients] = kind;
-    Block& block = made.emplace_back(Block{.dtype = dtype, .auxiliary = auxiliary, .values = {}, .gradients = {}});
+    const bool in_buckets = with_gradients && bucket_bytes_ > 0;
+    if (in_buckets) {
+      std::ranges::stable_sort(members, {}, [&](size_t i) { return finished.at(fresh[i].name); });
+    }
+    const size_t first = made.size();
     for (const size_t i : members) {
+      if (i == members[0] || (in_buckets && made.back().elements * SizeOf(dtype) >= bucket_bytes_)) {
+        made.push_back({.dtype = dtype, .auxiliary = auxiliary, .values = {}, .gradients = {}});
+      }
+      Block& block = made.back();
       fresh[i].block = static_cast<int>(blocks_.size() + made.size()) - 1;
       fresh[i].offset = block.elements;
       block.parameters.push_back(static_cast<int>(parameters_.size() + i));
       block.elements = CheckedAdd(block.elements, RoundUp(fresh[i].elements, kOffsetElements), "parameter elements");
     }
-    for (const Device& device : devices_) {
-      block.values.emplace_back(engine_, device, dtype, Shape{block.elements});
-      if (with_gradients) block.gradients.emplace_back(engine_, device, dtype, Shape{block.elements});
+    for (Block& block : std::span(made).subspan(first)) {
+      for (const Device& device : devices_) {
+        block.values.emplace_back(engine_, device, dtype, Shape{block.elements});
+        if (with_gradients) block.gradients.emplace_back(engine_, device, dtype, Shape{block.elements});
+      }
     }
   }
 

@@ -3,7 +3,9 @@
 // A parameter has one storage format, fixed by the first program that used it and followed by all others of the group.
 // Parameters of one dtype that have gradients, or have none, lie one behind the other in one block per device, values
 // and gradients in the same order and format: an update or a reduction is one flat loop over a block. Padding is zero
-// and stays zero. Auxiliary states are plain, in blocks of their own.
+// and stays zero. Auxiliary states are plain, in blocks of their own. In buckets, parameters with gradients lie in the
+// order in which the first program's backward finishes these, and a block is a bucket: of the size wanted, or a little
+// more.
 //
 // Executors that share a store share the values. Thread safety: one thread at a time.
 #pragma once
@@ -44,7 +46,8 @@ class ParameterStore {
     std::vector<int> parameters = {};  // indices, in order of offset
   };
 
-  ParameterStore(std::shared_ptr<Engine> engine, std::vector<Device> devices);
+  // `bucket_bytes`: 0: no buckets.
+  ParameterStore(std::shared_ptr<Engine> engine, std::vector<Device> devices, int64_t bucket_bytes = 0);
 
   // Makes room for what the plan uses and the store does not have. For what it has, dtype, shape and format must agree:
   // throws ShapeError naming the parameter. A gradient asked for a parameter stored without one is made here too. What
@@ -52,6 +55,7 @@ class ParameterStore {
   void Adopt(const Plan& plan);
 
   const std::vector<Device>& devices() const { return devices_; }
+  int64_t bucket_bytes() const { return bucket_bytes_; }
   const std::vector<StoredParameter>& parameters() const { return parameters_; }
   const std::vector<Block>& blocks() const { return blocks_; }
   const StoredParameter* Find(const std::string& name) const;  // nullptr if absent
@@ -82,6 +86,7 @@ class ParameterStore {
  private:
   std::shared_ptr<Engine> engine_;
   std::vector<Device> devices_;
+  int64_t bucket_bytes_;
   std::vector<StoredParameter> parameters_;
   std::vector<Block> blocks_;
   std::unordered_map<std::string, int> index_;

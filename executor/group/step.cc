@@ -24,20 +24,24 @@ GroupStep::GroupStep(std::shared_ptr<Engine> engine, const ParameterStore& store
   StepParts loads;
   for (const StepParts& parts : load_) AppendAll(parts, &loads);
   load_range_ = StepRange(engine_, std::move(loads));
-  std::vector<StepParts> segments;  // per participant
+  std::vector<std::vector<StepParts>> segments;  // per participant
   for (const Participant& p : participants_) segments.push_back(p.executor->SegmentParts(*p.bound));
   AppendSegments(Phase::kForward, segments);
   AppendStates(store);
   AppendIdle(store, idle);
   AppendSegments(Phase::kBackward, segments);
+  if (store.bucket_bytes() == 0) return;
+  for (const ParameterStore::Block& block : store.blocks()) {
+    for (const Tensor& gradients : block.gradients) awaited_.push_back(gradients.var());
+  }
 }
 
-void GroupStep::AppendSegments(Phase phase, const std::vector<StepParts>& segments) {
+void GroupStep::AppendSegments(Phase phase, const std::vector<std::vector<StepParts>>& segments) {
   const auto collectives = MemoryCollectives(engine_, false);
   StepParts& parts = phase == Phase::kForward ? forward_ : backward_;
   for (size_t s = 0; s < plan().segments.size(); ++s) {
     if (plan().segments[s].phase != phase) continue;
-    for (const StepParts& parts_of_device : segments) parts.push_back(parts_of_device[s]);
+    for (const std::vector<StepParts>& device : segments) AppendAll(device[s], &parts);
     const std::vector<PlanExchange>& exchanges = plan().segments[s].exchanges;
     for (size_t e = 0; e < exchanges.size();) {
       const Collective what = exchanges[e].what;
@@ -127,7 +131,7 @@ void GroupStep::Push(const Extent& extent) {
     if (extent.forward) AppendAll(forward_, &parts);
     if (extent.commits) AppendAll(publish_, &parts);
     if (extent.backward) AppendAll(backward_, &parts);
-    range.emplace(engine_, std::move(parts));
+    range.emplace(engine_, std::move(parts), awaited_);
   }
   if (extent.forward) {
     for (const Participant& p : participants_) p.executor->NextRun();

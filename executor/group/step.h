@@ -46,7 +46,7 @@ class GroupStep {
   const Plan& plan() const { return participants_.front().bound->plan(); }
 
  private:
-  void AppendSegments(Phase phase, const std::vector<StepParts>& segments);
+  void AppendSegments(Phase phase, const std::vector<std::vector<StepParts>>& segments);
   void AppendStates(const ParameterStore& store);
   void AppendIdle(const ParameterStore& store, const std::vector<DeviceExecutor*>& idle);
 
@@ -55,6 +55,7 @@ class GroupStep {
   std::vector<StepParts> load_;  // per participant, then of those that sit out
   StepRange load_range_;
   StepParts begin_, forward_, publish_, backward_;
+  std::vector<VarPtr> awaited_;          // buckets of gradients
   std::optional<StepRange> ranges_[16];  // by extent
 };
 

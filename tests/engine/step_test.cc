@@ -75,6 +75,10 @@ TEST_P(StepRangeTest, OthersStayByThemselves) {
   EXPECT_EQ(operations({Part("a", 0, {}, {0}), Part("b", 1, {}, {}, {2}), Part("c", 0, {0, 2}, {0})}), 3);  // between
   // Another lane waits for the first part alone.
   EXPECT_EQ(operations({Part("a", 0, {}, {0}), Part("b", 0, {0}, {1}), Part("c", 1, {0}, {2})}), 3);
+  // Others, too, who are not of the range.
+  const StepParts two = {Part("a", 0, {}, {0, 2}), Part("b", 0, {0}, {0, 1})};
+  EXPECT_EQ(StepRange(engine_, two).num_operations(), 1);
+  EXPECT_EQ(StepRange(engine_, two, {vars_[2]}).num_operations(), 2);
 }
 
 }  // namespace
