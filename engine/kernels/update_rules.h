@@ -110,7 +110,7 @@ struct Nadam {
       mu = beta1 * (1 - 0.5 * power);
       product *= mu;
       if (product < 1e-17) {  // nothing beside 1, and later ones, too
-        power = std::pow(decay, static_cast<double>(a.step));
+        power = Power(decay, a.step);
         mu = beta1 * (1 - 0.5 * power);
         break;
       }
@@ -122,7 +122,7 @@ struct Nadam {
             1 - beta1,
             beta2,
             1 - beta2,
-            1 / std::sqrt(1 - std::pow(beta2, static_cast<double>(a.step))),
+            1 / std::sqrt(1 - Power(beta2, a.step)),
             a.settings[2],
             a.learning_rate * next / (1 - product * next)};
   }
@@ -140,8 +140,9 @@ struct Nadam {
 struct Adamax {
   static constexpr int kStates = 2;
   static constexpr UpdateNumbers Prepare(const UpdateArgs& a) {
-    const double beta1 = a.settings[0], t = static_cast<double>(a.step);
-    return {a.learning_rate / (1 - std::pow(beta1, t)), a.weight_decay, beta1, 1 - beta1, a.settings[1], a.settings[2]};
+    const double beta1 = a.settings[0];
+    return {
+        a.learning_rate / (1 - Power(beta1, a.step)), a.weight_decay, beta1, 1 - beta1, a.settings[1], a.settings[2]};
   }
   template <class T>
   [[gnu::always_inline]] static constexpr void Step(const T* c, T g, T& w, T* s) {
