@@ -110,7 +110,7 @@ TEST(SoftmaxOutput, ValidCountsOverAllDevices) {
   EXPECT_EQ(sum->op().name, "SumOverDevices");
   EXPECT_EQ(sum->op().across_devices, AcrossDevices::kSum);
   const NodePtr count = sum->inputs()[0].node;
-  EXPECT_EQ(count->attrs().get<CountValidAttrs>(), (CountValidAttrs{true, 7}));
+  EXPECT_EQ(count->attrs(), AnyAttrs(CountValidAttrs{true, 7}));
   EXPECT_EQ(count->inputs()[0].node->name(), "l");
   EXPECT_EQ(grad.entry().node->inputs().at(3).node->name(), "sm_output_grad");
 }
