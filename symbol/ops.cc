@@ -11,6 +11,9 @@ std::span<const OpDef& (*const)()> BuiltinOps() {
       // activation.h
       ActivationOp,
       ActivationGradOp,
+      // attention.h
+      AttentionOp,
+      AttentionGradOp,
       // batch_norm.h
       BatchNormOp,
       BatchNormGradOp,
@@ -48,6 +51,8 @@ std::span<const OpDef& (*const)()> BuiltinOps() {
       MakeLossGradOp,
       CountAboveOp,
       BlockGradOp,
+      // matmul.h
+      MatMulOp,
       // measure.h
       ArgMaxOp,
       PickOp,

@@ -2,12 +2,14 @@
 #pragma once
 
 #include "symbol/ops/activation.h"
+#include "symbol/ops/attention.h"
 #include "symbol/ops/batch_norm.h"
 #include "symbol/ops/convolution.h"
 #include "symbol/ops/dropout.h"
 #include "symbol/ops/elementwise.h"
 #include "symbol/ops/fully_connected.h"
 #include "symbol/ops/loss.h"
+#include "symbol/ops/matmul.h"
 #include "symbol/ops/measure.h"
 #include "symbol/ops/pooling.h"
 #include "symbol/ops/reduce.h"

@@ -105,6 +105,8 @@ std::vector<OperatorCase> LargeCases() {
       Large("large concatenation", Concat({a, b}, {.axis = 1}, "y"), {{"a", images}, {"b", Uniform({7, 9, 19, 17})}}),
       Large("large slice", Slice(x, {.begin = {3}, .end = {250}, .axes = {1}}, "y"), {{"x", matrix}}),
       Large("large parts", SliceChannel(x, {.num_outputs = 4}, "y"), {{"x", images}}),
+      Large("large products of matrices", MatMul(a, b, {}, "y"),
+            {{"a", Uniform({5, 3, 67, 71})}, {"b", Uniform({3, 71, 43})}}, 5 * 67),
       Large("large product of matrices", Dot(a, b, {}, "y"), {{"a", matrix}, {"b", Uniform({257, 101})}}, 257),
   };
 
@@ -133,6 +135,10 @@ std::vector<OperatorCase> LargeCases() {
     cases.push_back(Large(fmt::format("large {} with a number", f.of), f(x, -1.25), {{"x", matrix}}));
     cases.push_back(Large(fmt::format("large {} of a number", f.of), f(-1.25, x), {{"x", matrix}}));
   }
+  cases.push_back(
+      Large("large attention", Attention(x, a, b, {.causal = true}, "y"),
+            {{"x", Uniform({3, 4, 70, 24})}, {"a", Uniform({3, 2, 70, 24})}, {"b", Uniform({3, 2, 70, 10})}}, 70 * 24));
+  cases.back().batch_axes["b"] = 0;
   cases.push_back(
       Large("large AddReluGrad", Apply(AddReluGradOp(), {}, {a, b, a}, "y"), {{"a", images}, {"b", Uniform(kImages)}}));
   cases.back().wrt.emplace();

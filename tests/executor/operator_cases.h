@@ -9,6 +9,7 @@
 namespace bindery {
 
 std::vector<OperatorCase> ActivationCases();
+std::vector<OperatorCase> AttentionCases();
 std::vector<OperatorCase> BatchNormCases();
 std::vector<OperatorCase> ConvolutionCases();
 std::vector<OperatorCase> DropoutCases();
@@ -16,6 +17,7 @@ std::vector<OperatorCase> BinaryCases();  // element-wise, two operands and more
 std::vector<OperatorCase> UnaryCases();   // element-wise, one operand
 std::vector<OperatorCase> FullyConnectedCases();
 std::vector<OperatorCase> LossCases();
+std::vector<OperatorCase> MatMulCases();
 std::vector<OperatorCase> MeasureCases();
 std::vector<OperatorCase> PoolingCases();
 std::vector<OperatorCase> ReduceCases();

@@ -192,6 +192,25 @@ void AddShapeOps(Examples& e) {
   e.Add(DotOp(), DotAttrs{}, {{3}, {3}}, {-1, -1});
 }
 
+void AddSequences(Examples& e) {
+  // attention.h
+  const AttentionAttrs folded{.heads = 4, .kv_heads = 2, .scale = 0.5, .softcap = 2, .causal = true};
+  const AttentionAttrs apart{.masked = true, .left_window = 2, .right_window = 1, .offset = 1};
+  e.Add(AttentionOp(), folded, {{5, 3, 12}, {5, 4, 6}, {5, 4, 4}});
+  e.Add(AttentionOp(), apart, {{5, 4, 3, 2}, {5, 2, 6, 2}, {5, 2, 6, 7}, {5, 1, 3, 6}});
+  e.Add(AttentionGradOp(), AttentionGradAttrs{folded, false},
+        {{5, 3, 8}, {5, 3, 12}, {5, 4, 6}, {5, 4, 4}, {5, 3, 8}, {5, 4, 3}});
+  e.Add(AttentionGradOp(), AttentionGradAttrs{apart, true},
+        {{5, 4, 3, 7}, {5, 4, 3, 2}, {5, 2, 6, 2}, {5, 2, 6, 7}, {3, 6}, {5, 4, 3, 7}, {5, 4, 3}});
+  // matmul.h
+  e.Add(MatMulOp(), MatMulAttrs{}, {{5, 2, 3}, {5, 3, 4}});
+  e.Add(MatMulOp(), MatMulAttrs{.transpose_a = true}, {{5, 1, 3, 2}, {6, 3, 4}});
+  e.Add(MatMulOp(), MatMulAttrs{.transpose_b = true}, {{5, 2, 3}, {4, 3}});
+  e.Add(MatMulOp(), MatMulAttrs{.transpose_a = true, .transpose_b = true}, {{3, 2}, {5, 4, 3}}, {-1, 0});
+  e.Add(MatMulOp(), MatMulAttrs{}, {{3}, {5, 3, 4}}, {-1, 0});
+  e.Add(MatMulOp(), MatMulAttrs{}, {{5, 2, 3}, {3}});
+}
+
 }  // namespace
 
 const std::vector<OpExample>& OpExamples() {
@@ -202,6 +221,7 @@ const std::vector<OpExample>& OpExamples() {
     AddHeads(examples);
     AddMeasures(examples);
     AddShapeOps(examples);
+    AddSequences(examples);
     return examples.list;
   }();
   return list;

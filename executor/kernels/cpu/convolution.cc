@@ -195,8 +195,7 @@ MaybeKernel OwnForward(const KernelSpec& spec) {
   const auto& attrs = spec.attributes<ConvolutionAttrs>();
   const Geometry g(attrs, spec.inputs[0].shape);
   const int64_t k = g.in_channels * g.taps;
-  const GemmOperand weight = {
-      .input = 1, .row = k, .column = 1, .matrices = g.groups, .next_matrix = g.out_channels * k};
+  const GemmOperand weight = {.input = 1, .row = k, .column = 1};
   return WindowGemm(spec,
                     {.m = g.out_channels,
                      .n = g.out_plane,
@@ -205,7 +204,7 @@ MaybeKernel OwnForward(const KernelSpec& spec) {
                      .b = {},
                      .bias = attrs.no_bias ? -1 : 2,
                      .activation = attrs.activation,
-                     .products = g.batch * g.groups,
+                     .batch = {{g.batch, 0, 0}, {g.groups, g.out_channels * k, 0}},
                      .bias_of_rows = true},
                     {g, 0, false, false});
 }
@@ -214,20 +213,14 @@ MaybeKernel OwnForward(const KernelSpec& spec) {
 MaybeKernel OwnGradData(const KernelSpec& spec) {
   const Geometry g(spec.attributes<ConvolutionGradDataAttrs>(), spec.outputs[0].shape);
   const int64_t filter = g.in_channels * g.taps;
-  const GemmOperand weight = {.input = 1,
-                              .row = g.taps,
-                              .column = 1,
-                              .split = g.taps,
-                              .next_part = filter,
-                              .matrices = g.groups,
-                              .next_matrix = g.out_channels * filter};
+  const GemmOperand weight = {.input = 1, .row = g.taps, .column = 1, .split = g.taps, .next_part = filter};
   return WindowGemm(spec,
                     {.m = g.in_channels,
                      .n = g.in_plane,
                      .k = g.out_channels * g.taps,
                      .a = weight,
                      .b = {},
-                     .products = g.batch * g.groups},
+                     .batch = {{g.batch, 0, 0}, {g.groups, g.out_channels * filter, 0}}},
                     {g, 0, true, false});
 }
 
@@ -235,20 +228,15 @@ MaybeKernel OwnGradData(const KernelSpec& spec) {
 MaybeKernel OwnGradWeight(const KernelSpec& spec) {
   const Geometry g(spec.attributes<ConvolutionAttrs>(), spec.inputs[1].shape);
   const int64_t group = g.out_channels * g.out_plane;
-  const GemmOperand dy = {.input = 0,
-                          .row = g.out_plane,
-                          .column = 1,
-                          .split = g.out_plane,
-                          .next_part = group * g.groups,
-                          .matrices = g.groups,
-                          .next_matrix = group};
+  const GemmOperand dy = {
+      .input = 0, .row = g.out_plane, .column = 1, .split = g.out_plane, .next_part = group * g.groups};
   return WithBiasGradient(WindowGemm(spec,
                                      {.m = g.out_channels,
                                       .n = g.in_channels * g.taps,
                                       .k = g.batch * g.out_plane,
                                       .a = dy,
                                       .b = {},
-                                      .products = g.groups},
+                                      .batch = {{g.groups, group, 0}}},
                                      {g, 1, false, true}),
                           spec, 1);
 }

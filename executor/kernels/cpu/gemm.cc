@@ -16,7 +16,8 @@ template <class A>
 void AddProducts(const A* a, const A* b, A* y, int64_t rows, int64_t depth) {
   if constexpr (std::is_floating_point_v<A>) {
     static_assert(kGemmTile == LoopsOf<A>::kTile);
-    BestLoops<A>().add_products(a, b, y, rows, depth);
+    BestLoops<A>().add_products(
+        {.a = a, .a_row = kGemmTile, .a_column = 1, .b = b, .y = y, .rows = rows, .depth = depth});
   } else {
     for (int64_t i = 0; i < rows; ++i) {
       for (int64_t p = 0; p < depth; ++p) {
@@ -30,9 +31,13 @@ void AddProducts(const A* a, const A* b, A* y, int64_t rows, int64_t depth) {
 }
 
 template <class T>
-TileLoader<T> LoaderOf(const GemmOperand& from) {
-  return [from](const Arguments& args, const TilePart& part, Accumulator<T>* tile) {
-    const T* x = args.in<T>(from.input) + part.product % from.matrices * from.next_matrix + part.row * from.row;
+TileLoader<T> LoaderOf(const GemmSpec& g, const GemmOperand& from, int64_t MatMulAxis::*step) {
+  return [from, step, batch = g.batch](const Arguments& args, const TilePart& part, Accumulator<T>* tile) {
+    const T* x = args.in<T>(from.input) + part.row * from.row;
+    int64_t product = part.product;
+    for (size_t axis = batch.size(); axis-- > 0; product /= batch[axis].extent) {
+      x += product % batch[axis].extent * (batch[axis].*step);
+    }
     for (int64_t j = 0; j < part.columns; ++j) {
       const int64_t at = part.column + j;
       const T* column = x + at % from.split * from.column + at / from.split * from.next_part;
@@ -41,14 +46,27 @@ TileLoader<T> LoaderOf(const GemmOperand& from) {
   };
 }
 
-// Rows and columns, which may lie either way, as oneDNN's matrix.
-dnnl::memory::desc DescOf(int64_t rows, int64_t columns, const GemmOperand& from) {
-  return {{rows, columns}, dnnl::memory::data_type::f32, dnnl::memory::dims{from.row, from.column}};
+// Rows and columns, which may lie either way, as oneDNN's matrix or matrices, one of which may serve a whole axis.
+dnnl::memory::desc DescOf(int64_t rows, int64_t columns, int64_t row, int64_t column,
+                          const std::vector<MatMulAxis>& batch, int64_t MatMulAxis::*step) {
+  dnnl::memory::dims dims, strides;
+  for (const MatMulAxis& axis : batch) {
+    dims.push_back(axis.*step == 0 ? 1 : axis.extent);
+    strides.push_back(axis.*step == 0 ? rows * columns : axis.*step);
+  }
+  dims.insert(dims.end(), {rows, columns});
+  strides.insert(strides.end(), {row, column});
+  return {dims, dnnl::memory::data_type::f32, strides};
 }
 
 MaybeKernel DnnlGemm(const KernelSpec& spec, const GemmSpec& g) {
-  const auto a = DescOf(g.m, g.k, g.a), b = DescOf(g.k, g.n, g.b), y = DescOf(g.m, g.n, {0, g.n, 1});
-  const auto bias = DescOf(1, g.n, {0, g.n, 1});
+  std::vector<MatMulAxis> output = g.batch;  // a: of y, b: of the bias
+  int64_t step = g.m * g.n;
+  for (size_t i = output.size(); i-- > 0; step *= output[i].extent) output[i] = {output[i].extent, step, 0};
+  const auto a = DescOf(g.m, g.k, g.a.row, g.a.column, g.batch, &MatMulAxis::a);
+  const auto b = DescOf(g.k, g.n, g.b.row, g.b.column, g.batch, &MatMulAxis::b);
+  const auto y = DescOf(g.m, g.n, g.n, 1, output, &MatMulAxis::a);
+  const auto bias = DescOf(1, g.n, g.n, 1, output, &MatMulAxis::b);
   std::vector<DnnlArgument> arguments = {{DNNL_ARG_SRC, a, DnnlArgument::kInput, g.a.input},
                                          {DNNL_ARG_WEIGHTS, b, DnnlArgument::kInput, g.b.input},
                                          {DNNL_ARG_DST, y, DnnlArgument::kOutput, 0}};
@@ -60,7 +78,7 @@ MaybeKernel DnnlGemm(const KernelSpec& spec, const GemmSpec& g) {
         return dnnl::matmul::primitive_desc(product, UserScratchpad(), Engine(), true);
       },
       std::move(arguments));
-  if (kernel) kernel = ActivationPass(g.activation).After(*std::move(kernel), g.m * g.n);
+  if (kernel) kernel = ActivationPass(g.activation).After(*std::move(kernel), g.products() * g.m * g.n);
   return kernel;
 }
 
@@ -77,9 +95,10 @@ MaybeKernel OwnGemm(const KernelSpec& spec, const GemmSpec& g, TileLoader<T> loa
   }
   int64_t rows = kGemmTile;  // of a tile; fewer if there are not enough for every thread, which changes no result
   const int64_t wide = CeilDiv(g.n, kGemmTile);
-  while (rows > 8 && g.products * CeilDiv(g.m, rows) * wide < 2 * spec.threads) rows /= 2;
-  const int64_t high = CeilDiv(g.m, rows), tiles = g.products * high * wide;
-  return WithLoop(PlainKernel(spec, "gemm"), [=, load_a = LoaderOf<T>(g.a)](const Arguments& args) {
+  while (rows > 8 && g.products() * CeilDiv(g.m, rows) * wide < 2 * spec.threads) rows /= 2;
+  const int64_t high = CeilDiv(g.m, rows), tiles = g.products() * high * wide;
+  const int64_t biases = g.bias_of_rows && !g.batch.empty() ? g.batch.back().extent : 1;
+  return WithLoop(PlainKernel(spec, "gemm"), [=, load_a = LoaderOf<T>(g, g.a, &MatMulAxis::a)](const Arguments& args) {
     const T* bias = g.bias >= 0 ? args.in<T>(g.bias) : nullptr;
     ParallelFor(tiles, 1, g.work() <= kSerialElements ? tiles : 0, [&](int64_t begin, int64_t end, int) {
       alignas(64) A a[kGemmTile * kGemmTile], b[kGemmTile * kGemmTile], sums[kGemmTile * kGemmTile];
@@ -96,7 +115,7 @@ MaybeKernel OwnGemm(const KernelSpec& spec, const GemmSpec& g, TileLoader<T> loa
         }
         for (int64_t i = 0; i < height; ++i) {
           A* sum = sums + i * kGemmTile;
-          const T* add = bias ? bias + (g.bias_of_rows ? product % g.a.matrices * g.m + row + i : column) : nullptr;
+          const T* add = bias ? bias + (g.bias_of_rows ? product % biases * g.m + row + i : column) : nullptr;
           for (int64_t j = 0; j < width && add; ++j) sum[j] = Sum(sum[j], Widened(add[g.bias_of_rows ? 0 : j]));
           if constexpr (std::is_floating_point_v<A>) {
             if (activation) activation(sum, sum, width);
@@ -122,10 +141,11 @@ template MaybeKernel OwnGemm<uint64_t>(const KernelSpec&, const GemmSpec&, TileL
 template MaybeKernel OwnGemm<bool>(const KernelSpec&, const GemmSpec&, TileLoader<bool>);
 
 MaybeKernel Gemm(const KernelSpec& spec, const GemmSpec& g) {
-  if (AllFloat(spec) && g.products == 1) {
+  if (AllFloat(spec) && !g.bias_of_rows) {
     if (MaybeKernel kernel = DnnlGemm(spec, g)) return kernel;
   }
-  return OfGemmTypes(spec.outputs[0].dtype, [&]<class T>() { return OwnGemm<T>(spec, g, LoaderOf<T>(g.b)); });
+  return OfGemmTypes(spec.outputs[0].dtype,
+                     [&]<class T>() { return OwnGemm<T>(spec, g, LoaderOf<T>(g, g.b, &MatMulAxis::b)); });
 }
 
 }  // namespace bindery::cpu

@@ -7,10 +7,12 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <vector>
 
 #include "executor/kernels/cpu/accumulator.h"
 #include "executor/kernels/cpu/util.h"
 #include "symbol/ops/activation.h"
+#include "symbol/ops/matmul.h"
 
 namespace bindery::cpu {
 
@@ -18,9 +20,8 @@ namespace bindery::cpu {
 struct GemmOperand {
   int input;
   int64_t row, column;
-  // Columns may go on elsewhere after so many; products take the matrices in turn, from the first again after the last.
+  // Columns may go on elsewhere after so many.
   int64_t split = std::numeric_limits<int64_t>::max(), next_part = 0;
-  int64_t matrices = 1, next_matrix = 0;
 };
 
 struct GemmSpec {
@@ -28,10 +29,15 @@ struct GemmSpec {
   GemmOperand a, b;                                   // (m, k) and (k, n)
   int bias = -1;                                      // an input; -1: none
   ActivationType activation = ActivationType::kNone;  // of the result
-  int64_t products = 1;                               // one after another in output 0, each row by row
-  bool bias_of_rows = false;                          // of all rows of a.matrices products; else of columns
+  std::vector<MatMulAxis> batch = {};                 // the products are one after another in output 0, each row by row
+  bool bias_of_rows = false;  // of all rows of the products along the last axis of the batch; else of columns
+  int64_t products() const {
+    int64_t count = 1;
+    for (const MatMulAxis& axis : batch) count *= axis.extent;
+    return count;
+  }
   double work() const {
-    return static_cast<double>(products) * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+    return static_cast<double>(products()) * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
   }
 };
 

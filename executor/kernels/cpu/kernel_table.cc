@@ -7,6 +7,7 @@
 namespace bindery {
 namespace cpu {
 
+KernelRows AttentionKernels();
 KernelRows BatchNormKernels();
 KernelRows BinaryKernels();
 KernelRows ConcatKernels();
@@ -17,6 +18,7 @@ KernelRows DropoutKernels();
 KernelRows ElementwiseKernels();
 KernelRows FullyConnectedKernels();
 KernelRows LossKernels();
+KernelRows MatMulKernels();
 KernelRows MeasureKernels();
 KernelRows PoolingKernels();
 KernelRows PredicateKernels();
@@ -42,10 +44,10 @@ void Translate(const KernelSpec& spec) {
 const KernelTable& CpuKernels() {
   using namespace cpu;  // NOLINT: the table is nothing but its names
   static const KernelTable table(
-      {BatchNormKernels(), BinaryKernels(), ConcatKernels(), ConvolutionKernels(), CopyKernels(), DotKernels(),
-       DropoutKernels(), ElementwiseKernels(), FullyConnectedKernels(), LossKernels(), MeasureKernels(),
-       PoolingKernels(), PredicateKernels(), ReduceKernels(), RelationKernels(), SliceKernels(), SoftmaxKernels(),
-       UnaryKernels()},
+      {AttentionKernels(), BatchNormKernels(), BinaryKernels(),  ConcatKernels(),      ConvolutionKernels(),
+       CopyKernels(),      DotKernels(),       DropoutKernels(), ElementwiseKernels(), FullyConnectedKernels(),
+       LossKernels(),      MatMulKernels(),    MeasureKernels(), PoolingKernels(),     PredicateKernels(),
+       ReduceKernels(),    RelationKernels(),  SliceKernels(),   SoftmaxKernels(),     UnaryKernels()},
       MakeFastReorder, ThroughFloat, Translate);
   return table;
 }

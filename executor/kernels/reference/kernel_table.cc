@@ -5,12 +5,14 @@ namespace bindery {
 namespace reference {
 
 KernelRows ActivationKernels();
+KernelRows AttentionKernels();
 KernelRows BatchNormKernels();
 KernelRows ConvolutionKernels();
 KernelRows DropoutKernels();
 KernelRows ElementwiseKernels();
 KernelRows FullyConnectedKernels();
 KernelRows LossKernels();
+KernelRows MatMulKernels();
 KernelRows MeasureKernels();
 KernelRows PoolingKernels();
 KernelRows ReduceKernels();
@@ -24,11 +26,11 @@ MaybeKernel MakeReorder(DType dtype, const Shape& shape, const Format& from, con
 
 const KernelTable& ReferenceKernels() {
   using namespace reference;  // NOLINT: the table is nothing but its names
-  static const KernelTable table(
-      {ActivationKernels(), BatchNormKernels(), ConvolutionKernels(), DropoutKernels(), ElementwiseKernels(),
-       FullyConnectedKernels(), LossKernels(), MeasureKernels(), PoolingKernels(), ReduceKernels(), ShapeKernels(), SoftmaxKernels(),
-       SoftmaxOutputKernels(), SyncBatchNormKernels()},
-      reference::MakeReorder);
+  static const KernelTable table({ActivationKernels(), AttentionKernels(), BatchNormKernels(), ConvolutionKernels(),
+                                  DropoutKernels(), ElementwiseKernels(), FullyConnectedKernels(), LossKernels(),
+                                  MatMulKernels(), MeasureKernels(), PoolingKernels(), ReduceKernels(), ShapeKernels(),
+                                  SoftmaxKernels(), SoftmaxOutputKernels(), SyncBatchNormKernels()},
+                                 reference::MakeReorder);
   return table;
 }
 

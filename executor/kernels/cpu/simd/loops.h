@@ -55,8 +55,8 @@ struct LoopsOf {
   }
 
   void (*add_relu_grad)(const Real* g0, const Real* g1, const Real* y, Real* dx, int64_t n);  // (g0 + g1) [y > 0]
-  void (*add_to)(const Real* x, double* sums, int64_t n);                                        // sums += x
-  void (*max_to)(const Real* x, Real* y, int64_t n);                                            // y = max(y, x)
+  void (*add_to)(const Real* x, double* sums, int64_t n);                                     // sums += x
+  void (*max_to)(const Real* x, Real* y, int64_t n);                                          // y = max(y, x)
   void (*scale)(const Real* x, Real* y, int64_t n, Real factor);
   double (*sum)(const Real* x, int64_t n);
   Real (*max)(const Real* x, int64_t n);  // n >= 1; NaN if there is one
@@ -67,8 +67,7 @@ struct LoopsOf {
   void (*softmax)(const Real* x, Real* y, int64_t rows, int64_t n, Real inverse_temperature);
   void (*softmax_grad)(const Real* dy, const Real* y, Real* dx, int64_t n, Real factor);
   // Over the middle axis of (n, inner), `inner` columns at once: every element of a column is `stride` further on.
-  void (*softmax_columns)(const Real* x, Real* y, int64_t n, int64_t stride, int64_t inner,
-                          Real inverse_temperature);
+  void (*softmax_columns)(const Real* x, Real* y, int64_t n, int64_t stride, int64_t inner, Real inverse_temperature);
   void (*softmax_grad_columns)(const Real* dy, const Real* y, Real* dx, int64_t n, int64_t stride, int64_t inner,
                                Real factor);
 
@@ -76,9 +75,17 @@ struct LoopsOf {
   void (*matrix_vector)(const Real* w, const Real* x, const Real* bias, Real* y, int64_t n, int64_t k);
   void (*vector_matrix)(const Real* dy, const Real* w, Real* dx, int64_t n, int64_t k);
   void (*axpy)(const Real* x, Real* y, int64_t n, Real factor);  // y += factor x
-  // y (rows, kTile) += a (rows, depth) b (depth, kTile), in order of depth; the rows of all are kTile long.
+  // y (rows, columns) += a (rows, depth) b (depth, columns), in order of depth. Rows of b and y are kTile apart and may
+  // be read and written up to their ends beyond `columns`, which is at most kTile; a lies as told.
   static constexpr int64_t kTile = 64;
-  void (*add_products)(const Real* a, const Real* b, Real* y, int64_t rows, int64_t depth);
+  struct Product {
+    const Real* a;
+    int64_t a_row, a_column;
+    const Real* b;
+    Real* y;
+    int64_t rows, depth, columns = kTile;
+  };
+  void (*add_products)(const Product& p);
 
   // Batch normalisation. `stride` is the distance of rows, each of `lanes` channels.
   //   moments: sums of a contiguous array / of rows per lane: sum and sum of squares of (x - shift)
@@ -96,8 +103,8 @@ struct LoopsOf {
   void (*moments_rows)(const Real* x, int64_t rows, int64_t stride, int64_t lanes, const Real* shift, double* sum,
                        double* square);
   void (*grad_sums)(const Real* dy, const Real* x, int64_t n, const Channel& c, bool relu, double* sums);
-  void (*grad_sums_rows)(const Real* dy, const Real* x, int64_t rows, int64_t stride, int64_t lanes,
-                         const Channels& c, bool relu, double* sum, double* product);
+  void (*grad_sums_rows)(const Real* dy, const Real* x, int64_t rows, int64_t stride, int64_t lanes, const Channels& c,
+                         bool relu, double* sum, double* product);
   void (*normalize)(const Real* x, Real* y, int64_t n, const Channel& c, bool relu);
   void (*normalize_rows)(const Real* x, Real* y, int64_t rows, int64_t lanes, const Channels& c, bool relu);
   void (*grad_input)(const Real* dy, const Real* x, Real* dx, int64_t n, const Channel& c, bool relu);

@@ -277,18 +277,20 @@ void VectorMatrix(const Real* dy, const Real* w, Real* dx, int64_t n, int64_t k)
   for (; row < n; ++row) Axpy(w + row * k, dx, k, dy[row]);
 }
 
-// Two vectors of each of kRows rows.
+// Two vectors, from column j on, of each of kRows rows from row i on.
 template <int kRows>
-inline void AddStrip(const Real* a, const Real* b, Real* y, int64_t depth) {
+inline void AddStrip(const Table::Product& p, int64_t i, int64_t j) {
+  const Real *a = p.a + i * p.a_row, *b = p.b + j;
+  Real* y = p.y + i * Table::kTile + j;
   V sums[kRows][2];
   for (int r = 0; r < kRows; ++r) {
     sums[r][0] = Load(y + r * Table::kTile);
     sums[r][1] = Load(y + r * Table::kTile + kLanes);
   }
-  for (int64_t p = 0; p < depth; ++p) {
-    const V b0 = Load(b + p * Table::kTile), b1 = Load(b + p * Table::kTile + kLanes);
+  for (int64_t k = 0; k < p.depth; ++k, a += p.a_column, b += Table::kTile) {
+    const V b0 = Load(b), b1 = Load(b + kLanes);
     for (int r = 0; r < kRows; ++r) {
-      const V factor = Splat(a[r * Table::kTile + p]);
+      const V factor = Splat(a[r * p.a_row]);
       sums[r][0] = MultiplyAdd(factor, b0, sums[r][0]);
       sums[r][1] = MultiplyAdd(factor, b1, sums[r][1]);
     }
@@ -298,11 +300,11 @@ inline void AddStrip(const Real* a, const Real* b, Real* y, int64_t depth) {
     Store(y + r * Table::kTile + kLanes, sums[r][1]);
   }
 }
-void AddProducts(const Real* a, const Real* b, Real* y, int64_t rows, int64_t depth) {
-  for (int64_t j = 0; j < Table::kTile; j += 2 * kLanes) {
+void AddProducts(const Table::Product& p) {
+  for (int64_t j = 0; j < p.columns; j += 2 * kLanes) {
     int64_t i = 0;
-    for (; i + 4 <= rows; i += 4) AddStrip<4>(a + i * Table::kTile, b + j, y + i * Table::kTile + j, depth);
-    for (; i < rows; ++i) AddStrip<1>(a + i * Table::kTile, b + j, y + i * Table::kTile + j, depth);
+    for (; i + 4 <= p.rows; i += 4) AddStrip<4>(p, i, j);
+    for (; i < p.rows; ++i) AddStrip<1>(p, i, j);
   }
 }
 

@@ -1,0 +1,385 @@
+// Attention, block by block of 64 queries and 64 keys, with queries side by side: scores (keys, queries) = k q^T, so that
+// keys and values are read as they lie, and a softmax over keys works on vectors of queries. Forward the softmax is an
+// online one: the greatest score and the sum so far are kept for each query, and what was summed before is scaled where
+// a greater one comes.
+#include "symbol/ops/attention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/checked.h"
+#include "engine/team.h"
+#include "executor/kernel_table.h"
+#include "executor/kernels/cpu/simd/loops.h"
+#include "executor/kernels/cpu/util.h"
+
+namespace bindery::cpu {
+namespace {
+
+constexpr int64_t kTile = 64;
+
+// Queries and keys of one head of one sample that meet.
+struct Block {
+  int64_t sample, head, query, queries, key, keys;
+};
+
+template <class Real>
+struct Scores {
+  const LoopsOf<Real>& loops = BestLoops<Real>();
+  AttentionAttrs attrs;
+  AttentionForm form;
+  bool is_bool = false;
+  std::array<int64_t, 4> mask_strides{};
+
+  Scores(const KernelSpec& spec, const AttentionAttrs& a, int first)  // inputs from `first` on: query, key, value, mask
+      : attrs(a),
+        form(FormOf(a, spec.inputs[first].shape, spec.inputs[first + 1].shape, spec.inputs[first + 2].shape)) {
+    if (!attrs.masked) return;
+    is_bool = spec.inputs[first + 3].dtype == DType::kBool;
+    mask_strides = MaskStrides(spec.inputs[first + 3].shape);
+  }
+
+  int64_t blocks() const { return CeilDiv(form.queries, kTile); }
+  int64_t group() const { return form.heads / form.kv_heads; }
+  int64_t Start(const AttentionForm::Strides& strides, int64_t sample, int64_t head, int64_t row) const {
+    return sample * strides.sample + head * strides.head + row * strides.row;
+  }
+  bool IsSmall() const {
+    return static_cast<double>(form.samples * form.heads) * static_cast<double>(form.queries) *
+               static_cast<double>(form.keys) * static_cast<double>(form.depth + form.width) <=
+           4.0 * kSerialElements;
+  }
+  // The keys that some of a block's queries see.
+  KeyRange SeenBy(int64_t query, int64_t queries) const {
+    return {SeenKeys(attrs, query, form.keys).first, SeenKeys(attrs, query + queries - 1, form.keys).last};
+  }
+
+  template <class F>
+  void ForRows(const Block& b, Real* tile, const F& f) const {
+    for (int64_t k = 0; k < b.keys; ++k) f(tile + k * kTile);
+  }
+  void Subtract(const Block& b, Real* tile, const Real* of_queries) const {
+    ForRows(b, tile, [&](Real* row) { loops.template BinaryOf<native::fn::Sub>()(row, of_queries, row, kTile); });
+  }
+  void Exponentials(const Block& b, Real* tile) const {
+    loops.template UnaryOf<native::fn::Exp>()(tile, tile, b.keys * kTile);
+  }
+
+  // The block's scores (keys, kTile) from its scaled queries side by side, (D, kTile). `slopes`, if not null, gets the
+  // derivative of what caps them.
+  void Compute(const Arguments& args, int first, const Block& b, const Real* columns, Real* tile, Real* slopes) const {
+    const Real* keys = args.in<Real>(first + 1) + Start(form.key, b.sample, b.head / group(), b.key);
+    std::fill_n(tile, b.keys * kTile, Real{0});
+    loops.add_products({.a = keys,
+                        .a_row = form.key.row,
+                        .a_column = 1,
+                        .b = columns,
+                        .y = tile,
+                        .rows = b.keys,
+                        .depth = form.depth,
+                        .columns = b.queries});
+    if (attrs.softcap > 0) {
+      const Real cap = static_cast<Real>(attrs.softcap);
+      const int64_t n = b.keys * kTile;
+      loops.scale(tile, tile, n, 1 / cap);
+      loops.activation[native::ActivationFunctions::Find(native::fn::Tanh::kName)](tile, tile, n);
+      for (int64_t i = 0; i < n && slopes; ++i) slopes[i] = 1 - tile[i] * tile[i];
+      loops.scale(tile, tile, n, cap);
+    }
+    if (attrs.masked) is_bool ? Mask<bool>(args, first, b, tile) : Mask<Real>(args, first, b, tile);
+    constexpr Real kHidden = -std::numeric_limits<Real>::infinity();
+    for (int64_t q = 0; q < b.queries; ++q) {
+      const KeyRange seen = SeenKeys(attrs, b.query + q, form.keys);
+      const int64_t before = std::clamp<int64_t>(seen.first - b.key, 0, b.keys);
+      const int64_t behind = std::clamp<int64_t>(seen.last - b.key, 0, b.keys);
+      for (int64_t k = 0; k < before; ++k) tile[k * kTile + q] = kHidden;
+      for (int64_t k = behind; k < b.keys; ++k) tile[k * kTile + q] = kHidden;
+    }
+  }
+
+ private:
+  template <class M>
+  void Mask(const Arguments& args, int first, const Block& b, Real* tile) const {
+    const auto& [sample, head, query, key] = mask_strides;
+    const M* mask = args.in<M>(first + 3) + b.sample * sample + b.head * head + b.query * query + b.key * key;
+    for (int64_t k = 0; k < b.keys; ++k) {
+      for (int64_t q = 0; q < b.queries; ++q) {
+        const M own = mask[k * key + q * query];
+        Real& score = tile[k * kTile + q];
+        if constexpr (std::is_same_v<M, bool>) {
+          if (!own) score = -std::numeric_limits<Real>::infinity();
+        } else {
+          score += own;
+        }
+      }
+    }
+  }
+};
+
+// Rows (rows, width) side by side, (width, kTile), the columns beyond them zero.
+template <class Real>
+void LoadColumns(const Real* x, int64_t row_step, int64_t rows, int64_t width, Real factor, Real* tile) {
+  if (rows < kTile) std::fill_n(tile, width * kTile, Real{0});
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t i = 0; i < width; ++i) tile[i * kTile + row] = x[row * row_step + i] * factor;
+  }
+}
+
+// Rows (rows, width) as panels of (kTile, kTile): their columns, kTile at a time. Rows and columns beyond are zero.
+template <class Real>
+void LoadPanels(const Real* x, int64_t row_step, int64_t rows, int64_t width, Real factor, Real* panels) {
+  if (rows < kTile || width % kTile != 0) std::fill_n(panels, RoundUp(width, kTile) * kTile, Real{0});
+  for (int64_t at = 0; at < width; at += kTile, panels += kTile * kTile) {
+    for (int64_t row = 0; row < rows; ++row) {
+      BestLoops<Real>().scale(x + row * row_step + at, panels + row * kTile, std::min(kTile, width - at), factor);
+    }
+  }
+}
+template <class Real>
+void StorePanels(const Real* panels, int64_t rows, int64_t width, Real factor, Real* y, int64_t row_step) {
+  for (int64_t at = 0; at < width; at += kTile, panels += kTile * kTile) {
+    for (int64_t row = 0; row < rows; ++row) {
+      BestLoops<Real>().scale(panels + row * kTile, y + row * row_step + at, std::min(kTile, width - at), factor);
+    }
+  }
+}
+// panels += a (rows, depth) b, both of `width` columns.
+template <class Real>
+void AddToPanels(const Real* a, int64_t a_row, int64_t a_column, const Real* b, int64_t rows, int64_t depth,
+                 int64_t width, Real* panels) {
+  for (int64_t at = 0; at < width; at += kTile, b += kTile * kTile, panels += kTile * kTile) {
+    BestLoops<Real>().add_products({.a = a,
+                                    .a_row = a_row,
+                                    .a_column = a_column,
+                                    .b = b,
+                                    .y = panels,
+                                    .rows = rows,
+                                    .depth = depth,
+                                    .columns = std::min(kTile, width - at)});
+  }
+}
+
+// A thread's part of the scratch memory, handed out piece by piece.
+template <class Real>
+struct Pieces {
+  Real* next;
+  Real* Take(int64_t elements) { return std::exchange(next, next + elements); }
+};
+
+// (query, key, value [, mask]) -> output, log_sum_exp
+template <class Real>
+MaybeKernel MakeAttention(const KernelSpec& spec) {
+  const Scores<Real> scores(spec, spec.attributes<AttentionAttrs>(), 0);
+  const int64_t own = CheckedMul(kTile, CheckedAdd(CheckedAdd(scores.form.depth, scores.form.width), kTile + 4));
+  Kernel kernel = PlainKernel(spec, "online");
+  kernel.scratch_bytes = CheckedMul(CheckedMul(own, sizeof(Real)), spec.threads);
+  return WithLoop(std::move(kernel), [=](const Arguments& args) {
+    const AttentionForm& f = scores.form;
+    const auto& loops = scores.loops;
+    const auto times = loops.template BinaryOf<native::fn::Mul>();
+    const int64_t blocks = scores.blocks(), units = f.samples * f.heads * blocks;
+    ParallelFor(units, 1, scores.IsSmall() ? units : 0, [&](int64_t begin, int64_t end, int thread) {
+      Pieces<Real> scratch{static_cast<Real*>(args.scratch) + thread * own};
+      Real* const columns = scratch.Take(f.depth * kTile);
+      Real* const sums = scratch.Take(f.width * kTile);  // of values, weighted, side by side
+      Real* const tile = scratch.Take(kTile * kTile);
+      Real *max = scratch.Take(kTile), *next = scratch.Take(kTile), *factor = scratch.Take(kTile);
+      Real* const total = scratch.Take(kTile);
+      for (int64_t unit = begin; unit < end; ++unit) {
+        Block b{.sample = unit / blocks / f.heads,
+                .head = unit / blocks % f.heads,
+                .query = 0,
+                .queries = 0,
+                .key = 0,
+                .keys = 0};
+        // The first and the last in turn: later queries see more where they are causal.
+        const int64_t turn = unit % blocks;
+        b.query = (turn % 2 == 0 ? turn / 2 : blocks - 1 - turn / 2) * kTile;
+        b.queries = std::min(kTile, f.queries - b.query);
+        const Real* queries = args.in<Real>(0) + scores.Start(f.query, b.sample, b.head, b.query);
+        LoadColumns(queries, f.query.row, b.queries, f.depth, static_cast<Real>(f.scale), columns);
+        const Real* values = args.in<Real>(2) + scores.Start(f.value, b.sample, b.head / scores.group(), 0);
+        std::fill_n(sums, f.width * kTile, Real{0});
+        std::fill_n(total, kTile, Real{0});
+        std::fill_n(max, kTile, std::numeric_limits<Real>::lowest());
+        const KeyRange seen = scores.SeenBy(b.query, b.queries);
+        for (b.key = seen.first; b.key < seen.last; b.key += kTile) {
+          b.keys = std::min(kTile, seen.last - b.key);
+          scores.Compute(args, 0, b, columns, tile, nullptr);
+          std::copy_n(max, kTile, next);
+          scores.ForRows(b, tile, [&](const Real* row) { loops.max_to(row, next, kTile); });
+          loops.template BinaryOf<native::fn::Sub>()(max, next, factor, kTile);
+          loops.template UnaryOf<native::fn::Exp>()(factor, factor, kTile);
+          std::swap(max, next);
+          scores.Subtract(b, tile, max);
+          scores.Exponentials(b, tile);
+          times(total, factor, total, kTile);
+          scores.ForRows(b, tile, [&](const Real* row) { loops.axpy(row, total, kTile, 1); });
+          for (int64_t i = 0; i < f.width && b.key > seen.first; ++i) {
+            times(sums + i * kTile, factor, sums + i * kTile, kTile);
+          }
+          loops.add_products({.a = values + b.key * f.value.row,
+                              .a_row = 1,
+                              .a_column = f.value.row,
+                              .b = tile,
+                              .y = sums,
+                              .rows = f.width,
+                              .depth = b.keys,
+                              .columns = b.queries});
+        }
+        Real* y = args.out<Real>(0) + scores.Start(f.output, b.sample, b.head, b.query);
+        Real* log_sum_exp = args.out<Real>(1);
+        for (int64_t q = 0; q < b.queries; ++q) {
+          const bool sees_nothing = total[q] == 0;
+          const Real inverse = sees_nothing ? 0 : 1 / total[q];
+          for (int64_t i = 0; i < f.width; ++i) y[q * f.output.row + i] = sums[i * kTile + q] * inverse;
+          if (!log_sum_exp) continue;
+          log_sum_exp[(b.sample * f.heads + b.head) * f.queries + b.query + q] =
+              sees_nothing ? 0 : max[q] + std::log(total[q]);
+        }
+      }
+    });
+  });
+}
+
+// Backward for one head of keys of one sample at a time: sums over queries stay in order.
+template <class Real>
+struct Backward {
+  Scores<Real> scores;
+  int output, scores_out;  // input and output numbers
+
+  int64_t key_panels() const { return CeilDiv(scores.form.keys, kTile); }
+  int64_t scratch() const {
+    const AttentionForm& f = scores.form;
+    const int64_t depth = RoundUp(f.depth, kTile), width = RoundUp(f.width, kTile);
+    const int64_t both = CheckedAdd(depth, width);
+    return CheckedMul(kTile, CheckedAdd(CheckedMul(both, CheckedAdd(key_panels(), 4)), 3 * kTile + 2));
+  }
+
+  void Run(const Arguments& args, int64_t sample, int64_t kv_head, Real* memory) const {
+    const AttentionForm& f = scores.form;
+    const int64_t depth = RoundUp(f.depth, kTile) * kTile, width = RoundUp(f.width, kTile) * kTile;
+    Pieces<Real> scratch{memory};
+    Real *const key_grads = scratch.Take(depth * key_panels()), *const value_grads = scratch.Take(width * key_panels());
+    Real *const columns = scratch.Take(depth), *const rows = scratch.Take(depth), *const keys = scratch.Take(depth);
+    Real* const query_grads = scratch.Take(depth);
+    Real *const dy_columns = scratch.Take(width), *const dy_rows = scratch.Take(width);
+    Real *const p = scratch.Take(kTile * kTile), *const dp = scratch.Take(kTile * kTile);
+    Real* const slopes = scratch.Take(kTile * kTile);
+    Real *const log_sum_exp = scratch.Take(kTile), *const dots = scratch.Take(kTile);
+    const auto& loops = scores.loops;
+    const auto times = loops.template BinaryOf<native::fn::Mul>();
+    const Real scale = static_cast<Real>(f.scale);
+    const Real* all_keys = args.in<Real>(2) + scores.Start(f.key, sample, kv_head, 0);
+    const Real* all_values = args.in<Real>(3) + scores.Start(f.value, sample, kv_head, 0);
+    std::fill_n(key_grads, (depth + width) * key_panels(), Real{0});
+
+    const int64_t group = scores.group();
+    for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
+      for (int64_t query = 0; query < f.queries; query += kTile) {
+        Block b{.sample = sample,
+                .head = head,
+                .query = query,
+                .queries = std::min(kTile, f.queries - query),
+                .key = 0,
+                .keys = 0};
+        const Real* q = args.in<Real>(1) + scores.Start(f.query, sample, head, query);
+        const int64_t at = scores.Start(f.output, sample, head, query);
+        const Real *dy = args.in<Real>(0) + at, *y = args.in<Real>(output) + at;
+        LoadColumns(q, f.query.row, b.queries, f.depth, scale, columns);
+        LoadPanels(q, f.query.row, b.queries, f.depth, scale, rows);
+        LoadColumns(dy, f.output.row, b.queries, f.width, Real{1}, dy_columns);
+        LoadPanels(dy, f.output.row, b.queries, f.width, Real{1}, dy_rows);
+        std::fill_n(log_sum_exp, 2 * kTile, Real{0});
+        std::copy_n(args.in<Real>(output + 1) + (sample * f.heads + head) * f.queries + query, b.queries, log_sum_exp);
+        for (int64_t i = 0; i < b.queries; ++i) {
+          dots[i] = static_cast<Real>(loops.dot(dy + i * f.output.row, y + i * f.output.row, f.width));
+        }
+        std::fill_n(query_grads, depth, Real{0});
+        const KeyRange seen = scores.SeenBy(query, b.queries);
+        for (int64_t block = seen.first / kTile; block * kTile < seen.last; ++block) {
+          b.key = block * kTile;
+          b.keys = std::min(kTile, f.keys - b.key);
+          scores.Compute(args, 1, b, columns, p, slopes);
+          scores.Subtract(b, p, log_sum_exp);
+          scores.Exponentials(b, p);
+          AddToPanels(p, kTile, 1, dy_rows, b.keys, b.queries, f.width, value_grads + block * width);
+          std::fill_n(dp, b.keys * kTile, Real{0});
+          loops.add_products({.a = all_values + b.key * f.value.row,
+                              .a_row = f.value.row,
+                              .a_column = 1,
+                              .b = dy_columns,
+                              .y = dp,
+                              .rows = b.keys,
+                              .depth = f.width,
+                              .columns = b.queries});
+          scores.Subtract(b, dp, dots);
+          times(dp, p, dp, b.keys * kTile);
+          if (scores_out >= 0) StoreScores(args, b, dp);
+          if (scores.attrs.softcap > 0) times(dp, slopes, dp, b.keys * kTile);
+          AddToPanels(dp, kTile, 1, rows, b.keys, b.queries, f.depth, key_grads + block * depth);
+          LoadPanels(all_keys + b.key * f.key.row, f.key.row, b.keys, f.depth, Real{1}, keys);
+          AddToPanels(dp, 1, kTile, keys, b.queries, b.keys, f.depth, query_grads);
+        }
+        if (Real* out = args.out<Real>(0)) {
+          StorePanels(query_grads, b.queries, f.depth, scale, out + scores.Start(f.query, sample, head, query),
+                      f.query.row);
+        }
+      }
+    }
+    for (int64_t block = 0; block < key_panels(); ++block) {
+      const int64_t key = block * kTile, count = std::min(kTile, f.keys - key);
+      if (Real* out = args.out<Real>(1)) {
+        StorePanels(key_grads + block * depth, count, f.depth, Real{1}, out + scores.Start(f.key, sample, kv_head, key),
+                    f.key.row);
+      }
+      if (Real* out = args.out<Real>(2)) {
+        StorePanels(value_grads + block * width, count, f.width, Real{1},
+                    out + scores.Start(f.value, sample, kv_head, key), f.value.row);
+      }
+    }
+  }
+
+  void StoreScores(const Arguments& args, const Block& b, const Real* tile) const {
+    const AttentionForm& f = scores.form;
+    Real* y = args.out<Real>(scores_out);
+    if (!y) return;
+    y += ((b.sample * f.heads + b.head) * f.queries + b.query) * f.keys + b.key;
+    for (int64_t q = 0; q < b.queries; ++q) {
+      for (int64_t k = 0; k < b.keys; ++k) y[q * f.keys + k] = tile[k * kTile + q];
+    }
+  }
+};
+
+// (dy, query, key, value [, mask], output, log_sum_exp) -> dq, dk, dv [, d scores]
+template <class Real>
+MaybeKernel MakeAttentionGrad(const KernelSpec& spec) {
+  const auto& attrs = spec.attributes<AttentionGradAttrs>();
+  const Backward<Real> backward{Scores<Real>(spec, attrs, 1), attrs.masked ? 5 : 4, attrs.mask_grad ? 3 : -1};
+  const int64_t own = backward.scratch();
+  Kernel kernel = PlainKernel(spec, "recomputed");
+  kernel.scratch_bytes = CheckedMul(CheckedMul(own, sizeof(Real)), spec.threads);
+  const int64_t all_scores = attrs.mask_grad ? spec.outputs[3].shape.Elements() : 0;
+  return WithLoop(std::move(kernel), [=](const Arguments& args) {
+    const AttentionForm& f = backward.scores.form;
+    if (attrs.mask_grad && args.out<Real>(3)) std::fill_n(args.out<Real>(3), all_scores, Real{0});
+    const int64_t units = f.samples * f.kv_heads;
+    ParallelFor(units, 1, backward.scores.IsSmall() ? units : 0, [&](int64_t begin, int64_t end, int thread) {
+      for (int64_t unit = begin; unit < end; ++unit) {
+        backward.Run(args, unit / f.kv_heads, unit % f.kv_heads, static_cast<Real*>(args.scratch) + thread * own);
+      }
+    });
+  });
+}
+
+constexpr KernelEntry kEntries[] = {
+    {"Attention", OfReals<MakeAttention<float>, MakeAttention<double>>},
+    {"AttentionGrad", OfReals<MakeAttentionGrad<float>, MakeAttentionGrad<double>>},
+};
+
+}  // namespace
+
+KernelRows AttentionKernels() { return kEntries; }
+
+}  // namespace bindery::cpu
