@@ -28,6 +28,9 @@ std::span<const OpDef& (*const)()> BuiltinOps() {
       ConvolutionOp,
       ConvolutionGradDataOp,
       ConvolutionGradWeightOp,
+      // curve.h
+      CurveOp,
+      CurveGradOp,
       // dropout.h
       DropoutOp,
       DropoutGradOp,

@@ -16,10 +16,11 @@ struct FixedString {
 
 enum FunctionFlags : unsigned {
   kAnyType = 0,
-  kFloatsOnly = 1,  // made for floating point types alone
-  kZeroKept = 2,    // f(0) = +0: padding stays what it is
-  kWraps = 4,       // integers overflow as in two's complement
-  kTruth = 8,       // the result is bool
+  kFloatsOnly = 1,     // made for floating point types alone
+  kZeroKept = 2,       // f(0) = +0: padding stays what it is
+  kWraps = 4,          // integers overflow as in two's complement
+  kTruth = 8,          // the result is bool
+  kIntegersOnly = 16,  // made for integers alone, not for bool
 };
 
 template <FixedString kText, unsigned kTraits = kAnyType>

@@ -1,7 +1,7 @@
 // The elementwise functions, each told once and compiled for every kind of number: vectors of floats (cpu/simd), the
 // element types (native_functions.h), and what another backend computes with. Included inside a namespace that has, for
 // its types T, Value<T>(c), a constant, Truth<T>(mask), 1 or 0, sum(a, b), where integers wrap around, quotient(a, b),
-// remainder(a, b), and the functions of <cmath>; so it has no include guard and includes nothing. What a function means
+// remainder(a, b), dividends_remainder(a, b), and the functions of <cmath>; so it has no include guard and includes nothing. What a function means
 // for graphs is in symbol/ops/elementwise.cc, what fast results are compared with in reference/elementwise.cc.
 //
 // `constexpr` lets compilers for accelerators use them there; masks of vectors have no && and ||.
@@ -47,6 +47,9 @@ struct Ceil : Function<"Ceil", kFloatsOnly> {
 };
 struct Round : Function<"Round", kFloatsOnly> {
   constexpr auto operator()(auto x) const { return rint(x); }
+};
+struct Trunc : Function<"Trunc", kFloatsOnly> {
+  constexpr auto operator()(auto x) const { return trunc(x); }
 };
 struct Erf : Function<"Erf", kFloatsOnly> {
   constexpr auto operator()(auto x) const { return erf(x); }
@@ -110,6 +113,9 @@ struct Div : Function<"Div"> {
 struct Mod : Function<"Mod"> {
   constexpr auto operator()(auto a, auto b) const { return remainder(a, b); }
 };
+struct Fmod : Function<"Fmod"> {
+  constexpr auto operator()(auto a, auto b) const { return dividends_remainder(a, b); }
+};
 struct Power : Function<"Power"> {
   constexpr auto operator()(auto a, auto b) const { return pow(a, b); }
 };
@@ -118,6 +124,9 @@ struct Maximum : Function<"Maximum"> {
 };
 struct Minimum : Function<"Minimum"> {
   constexpr auto operator()(auto a, auto b) const { return (a <= b) | (a != a) ? a : b; }
+};
+struct PRelu : Function<"PRelu", kFloatsOnly> {
+  constexpr auto operator()(auto a, auto b) const { return a < 0 ? a * b : a; }
 };
 struct Less : Function<"Less", kTruth> {
   constexpr bool operator()(auto a, auto b) const { return a < b; }
@@ -145,6 +154,26 @@ struct Or : Function<"Or", kTruth> {
 };
 struct Xor : Function<"Xor", kTruth> {
   constexpr bool operator()(auto a, auto b) const { return (a != 0) != (b != 0); }
+};
+
+// Of integers alone, so not compiled for vectors of floats.
+struct BitNot : Function<"BitNot", kIntegersOnly> {
+  constexpr auto operator()(auto x) const { return ~x; }
+};
+struct BitAnd : Function<"BitAnd", kIntegersOnly> {
+  constexpr auto operator()(auto a, auto b) const { return a & b; }
+};
+struct BitOr : Function<"BitOr", kIntegersOnly> {
+  constexpr auto operator()(auto a, auto b) const { return a | b; }
+};
+struct BitXor : Function<"BitXor", kIntegersOnly> {
+  constexpr auto operator()(auto a, auto b) const { return a ^ b; }
+};
+struct ShiftLeft : Function<"ShiftLeft", kIntegersOnly> {
+  constexpr auto operator()(auto a, auto b) const { return shift_left(a, b); }
+};
+struct ShiftRight : Function<"ShiftRight", kIntegersOnly> {
+  constexpr auto operator()(auto a, auto b) const { return shift_right(a, b); }
 };
 
 // Activations, in the order of ActivationType after kNone, and their derivatives times dy from the result y.
@@ -178,6 +207,103 @@ struct SoftReluGrad : Function<"softrelu", kFloatsOnly | kZeroKept> {
 struct SoftSignGrad : Function<"softsign", kFloatsOnly | kZeroKept> {
   constexpr auto operator()(auto dy, auto y) const { return dy * ((1 - abs(y)) * (1 - abs(y))); }
 };
+
+// Curves, in the order of CurveType: f(x) with two numbers a and b, and its slope there.
+struct LeakyRelu : Function<"leaky_relu", kFloatsOnly | kZeroKept> {
+  constexpr auto operator()(auto x, auto a, auto) const { return x < 0 ? a * x : x; }
+  constexpr auto slope(auto x, auto a, auto) const { return x < 0 ? a : Value<decltype(x)>(1); }
+};
+struct Selu : Function<"selu", kFloatsOnly | kZeroKept> {
+  constexpr auto operator()(auto x, auto a, auto b) const { return b * (x < 0 ? -a * one_minus_exp(-x) : x); }
+  constexpr auto slope(auto x, auto a, auto b) const { return x < 0 ? b * a * exp(x) : b; }
+};
+struct Celu : Function<"celu", kFloatsOnly | kZeroKept> {
+  constexpr auto operator()(auto x, auto a, auto) const { return x < 0 ? -a * one_minus_exp(-x / a) : x; }
+  constexpr auto slope(auto x, auto a, auto) const { return x < 0 ? exp(x / a) : Value<decltype(x)>(1); }
+};
+struct Gelu : Function<"gelu", kFloatsOnly | kZeroKept> {
+  static constexpr auto part(auto x) {  // of a normal distribution that is below x
+    using T = decltype(x);
+    return (1 + erf(x * Value<T>(0.70710678118654752))) * Value<T>(0.5);
+  }
+  constexpr auto operator()(auto x, auto, auto) const { return x * part(x); }
+  constexpr auto slope(auto x, auto, auto) const {
+    using T = decltype(x);
+    return part(x) + x * exp(x * x * Value<T>(-0.5)) * Value<T>(0.39894228040143268);
+  }
+};
+struct GeluTanh : Function<"gelu_tanh", kFloatsOnly | kZeroKept> {
+  static constexpr auto bend(auto x) {
+    using T = decltype(x);
+    return tanh(x * (Value<T>(0.79788456080286536) + x * x * Value<T>(0.035677408136300125)));
+  }
+  constexpr auto operator()(auto x, auto, auto) const { return x * (1 + bend(x)) * Value<decltype(x)>(0.5); }
+  constexpr auto slope(auto x, auto, auto) const {
+    using T = decltype(x);
+    const T t = bend(x), inner = Value<T>(0.79788456080286536) + x * x * Value<T>(0.10703222440890037);
+    return (1 + t + x * (1 - t * t) * inner) * Value<T>(0.5);
+  }
+};
+struct Swish : Function<"swish", kFloatsOnly | kZeroKept> {
+  constexpr auto operator()(auto x, auto a, auto) const { return x * sigmoid(a * x); }
+  constexpr auto slope(auto x, auto a, auto) const {
+    const auto s = sigmoid(a * x);
+    return s * (1 + a * x * (1 - s));
+  }
+};
+struct HardSigmoid : Function<"hard_sigmoid", kFloatsOnly> {
+  constexpr auto operator()(auto x, auto a, auto b) const {
+    using T = decltype(x);
+    const T y = a * x + b;
+    return y < 0 ? Value<T>(0) : y > 1 ? Value<T>(1) : y;
+  }
+  constexpr auto slope(auto x, auto a, auto b) const {
+    const auto y = a * x + b;
+    return (y > 0) & (y < 1) ? a : Value<decltype(x)>(0);
+  }
+};
+struct HardSwish : Function<"hard_swish", kFloatsOnly | kZeroKept> {
+  constexpr auto operator()(auto x, auto a, auto b) const { return x * HardSigmoid()(x, a, b); }
+  constexpr auto slope(auto x, auto a, auto b) const {
+    return HardSigmoid()(x, a, b) + x * HardSigmoid().slope(x, a, b);
+  }
+};
+struct HardTanh : Function<"hard_tanh", kFloatsOnly> {
+  constexpr auto operator()(auto x, auto a, auto b) const { return x < a ? a : x > b ? b : x; }
+  constexpr auto slope(auto x, auto a, auto b) const {
+    using T = decltype(x);
+    return (x < a) | (x > b) ? Value<T>(0) : Value<T>(1);
+  }
+};
+struct ThresholdedRelu : Function<"thresholded_relu", kFloatsOnly> {
+  constexpr auto operator()(auto x, auto a, auto) const { return x <= a ? Value<decltype(x)>(0) : x; }
+  constexpr auto slope(auto x, auto a, auto) const { return Truth<decltype(x)>(x > a); }
+};
+struct Shrink : Function<"shrink", kFloatsOnly | kZeroKept> {
+  constexpr auto operator()(auto x, auto a, auto b) const {
+    return x < -a ? x + b : x > a ? x - b : Value<decltype(x)>(0);
+  }
+  constexpr auto slope(auto x, auto a, auto) const { return Truth<decltype(x)>(abs(x) > a); }
+};
+struct Mish : Function<"mish", kFloatsOnly | kZeroKept> {
+  constexpr auto operator()(auto x, auto, auto) const { return x * tanh(softrelu(x)); }
+  constexpr auto slope(auto x, auto, auto) const {
+    const auto t = tanh(softrelu(x));
+    return t + x * (1 - t * t) * sigmoid(x);
+  }
+};
+struct SmoothL1 : Function<"smooth_l1", kFloatsOnly | kZeroKept> {
+  constexpr auto operator()(auto x, auto a, auto) const {
+    using T = decltype(x);
+    const T square = a * a, size = abs(x);
+    return size * square < 1 ? x * x * square * Value<T>(0.5) : size - Value<T>(0.5) / square;
+  }
+  constexpr auto slope(auto x, auto a, auto) const {
+    using T = decltype(x);
+    const T square = a * a;
+    return abs(x) * square < 1 ? x * square : x < 0 ? Value<T>(-1) : Value<T>(1);
+  }
+};
 // Made by fusion: relu(a + b) of one shape.
 struct AddRelu : Function<"AddRelu", kZeroKept> {
   constexpr auto operator()(auto a, auto b) const { return Relu()(sum(a, b)); }
@@ -187,13 +313,17 @@ struct AddRelu : Function<"AddRelu", kZeroKept> {
 
 using UnaryFunctions =
     FunctionList<fn::Negative, fn::Abs, fn::Sign, fn::Square, fn::Sqrt, fn::Exp, fn::Expm1, fn::Log, fn::Log1p,
-                 fn::Reciprocal, fn::Floor, fn::Ceil, fn::Round, fn::Erf, fn::Sin, fn::Cos, fn::Tan, fn::Asin, fn::Acos,
-                 fn::Atan, fn::Sinh, fn::Cosh, fn::Asinh, fn::Acosh, fn::Atanh>;
-using BinaryFunctions =
-    FunctionList<fn::Add, fn::Sub, fn::Mul, fn::Div, fn::Mod, fn::Power, fn::Maximum, fn::Minimum, fn::AddRelu>;
-using Predicates = FunctionList<fn::Not, fn::IsNaN, fn::IsInf>;
+                 fn::Reciprocal, fn::Floor, fn::Ceil, fn::Round, fn::Trunc, fn::Erf, fn::Sin, fn::Cos, fn::Tan,
+                 fn::Asin, fn::Acos, fn::Atan, fn::Sinh, fn::Cosh, fn::Asinh, fn::Acosh, fn::Atanh>;
+using BinaryFunctions = FunctionList<fn::Add, fn::Sub, fn::Mul, fn::Div, fn::Mod, fn::Fmod, fn::Power, fn::Maximum,
+                                     fn::Minimum, fn::PRelu, fn::AddRelu>;
+// Not compiled for vectors: what gives bool, and what is of integers.
+using Predicates = FunctionList<fn::Not, fn::IsNaN, fn::IsInf, fn::BitNot>;
 using Relations = FunctionList<fn::Less, fn::LessEqual, fn::Greater, fn::GreaterEqual, fn::Equal, fn::NotEqual, fn::And,
-                               fn::Or, fn::Xor>;
+                               fn::Or, fn::Xor, fn::BitAnd, fn::BitOr, fn::BitXor, fn::ShiftLeft, fn::ShiftRight>;
 using ActivationFunctions = FunctionList<fn::Relu, fn::Sigmoid, fn::Tanh, fn::SoftRelu, fn::SoftSign>;
+using CurveFunctions =
+    FunctionList<fn::LeakyRelu, fn::Selu, fn::Celu, fn::Gelu, fn::GeluTanh, fn::Swish, fn::HardSigmoid, fn::HardSwish,
+                 fn::HardTanh, fn::ThresholdedRelu, fn::Shrink, fn::Mish, fn::SmoothL1>;
 using ActivationGradFunctions =
     FunctionList<fn::ReluGrad, fn::SigmoidGrad, fn::TanhGrad, fn::SoftReluGrad, fn::SoftSignGrad>;

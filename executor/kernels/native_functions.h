@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 #include <type_traits>
+#include <utility>
 
 #include "base/dtype.h"
 #include "executor/kernels/function_list.h"
@@ -14,7 +15,7 @@ namespace bindery::native {
 
 using std::acos, std::acosh, std::asin, std::asinh, std::atan, std::atanh, std::ceil, std::cos, std::cosh, std::erf,
     std::exp, std::expm1, std::floor, std::log, std::log1p, std::rint, std::sin, std::sinh, std::sqrt, std::tan,
-    std::tanh;
+    std::tanh, std::trunc;
 
 template <class T>
 constexpr T Value(double x) {
@@ -59,16 +60,20 @@ constexpr T quotient(T a, T b) {
   }
 }
 
-// a - floor(a / b) b: the divisor's sign, as in NumPy. Integers divided by 0 leave 0.
+// a - trunc(a / b) b: the dividend's sign, as in C. Integers divided by 0 leave 0.
 template <class T>
-constexpr T remainder(T a, T b) {
-  T r{};
+constexpr T dividends_remainder(T a, T b) {
   if constexpr (std::is_floating_point_v<T>) {
-    r = std::fmod(a, b);
+    return std::fmod(a, b);
   } else {
     if (b == 0 || (std::is_signed_v<T> && b == static_cast<T>(-1))) return 0;
-    r = static_cast<T>(a % b);
+    return static_cast<T>(a % b);
   }
+}
+// a - floor(a / b) b: the divisor's sign, as in NumPy.
+template <class T>
+constexpr T remainder(T a, T b) {
+  const T r = dividends_remainder(a, b);
   return r != 0 && (r < 0) != (b < 0) ? static_cast<T>(r + b) : r;
 }
 
@@ -85,6 +90,20 @@ constexpr T pow(T a, T b) {
     }
     return static_cast<T>(result);
   }
+}
+
+// Bits that leave at one end are gone; by a negative number, or by as many bits as there are, all of them.
+template <class T>
+constexpr T shift_left(T a, T b) {
+  return std::cmp_less(b, 0) || std::cmp_greater_equal(b, 8 * sizeof(T))
+             ? T{0}
+             : static_cast<T>(static_cast<uint64_t>(a) << b);
+}
+template <class T>
+constexpr T shift_right(T a, T b) {  // the sign stays
+  if (std::cmp_less(b, 0) || std::cmp_greater_equal(b, 8 * sizeof(T)))
+    return static_cast<T>(std::cmp_less(a, 0) ? -1 : 0);
+  return static_cast<T>(a >> b);
 }
 
 template <class T>
@@ -104,8 +123,9 @@ constexpr T one_minus_exp(T y) {
 
 // Is the function made for this element type?
 template <class F, class T>
-inline constexpr bool kTakes = !(F::kFlags & kFloatsOnly) || std::is_floating_point_v<T> ||
-                               std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>;
+inline constexpr bool kTakes = (!(F::kFlags & kFloatsOnly) ||
+                                !std::is_integral_v<T>)&&(!(F::kFlags & kIntegersOnly) ||
+                                                          (std::is_integral_v<T> && !std::is_same_v<T, bool>));
 
 template <class F, class T>
 using Result = std::conditional_t<(F::kFlags & kTruth) != 0, bool, T>;

@@ -20,6 +20,7 @@ enum Flags : unsigned {
   kFloats = 1,    // floating point operands only
   kZeroKept = 2,  // f(0) = 0, f(0, 0) = 0
   kTruth = 4,     // gives bool
+  kIntegers = 8,  // integer operands only, not bool
 };
 
 // What a gradient is made of: dy, the operands, the result.
@@ -58,6 +59,7 @@ constexpr UnaryRow kUnary[] = {
     {"Floor", "the next whole number below", kFloats | kZeroKept, nullptr},
     {"Ceil", "the next whole number above", kFloats | kZeroKept, nullptr},
     {"Round", "the nearest whole number; of two, the even one", kFloats | kZeroKept, nullptr},
+    {"Trunc", "the next whole number towards zero", kFloats | kZeroKept, nullptr},
     {"Erf", "the error function", kFloats | kZeroKept, [](G g) { return g.dy * Exp(-Square(g.x)) * kTwoOverRootPi; }},
     {"Sin", "sin x", kFloats | kZeroKept, [](G g) { return g.dy * Cos(g.x); }},
     {"Cos", "cos x", kFloats, [](G g) { return -(g.dy * Sin(g.x)); }},
@@ -73,6 +75,7 @@ constexpr UnaryRow kUnary[] = {
     {"Not", "x is 0", kTruth, nullptr},
     {"IsNaN", "x is not a number", kFloats | kTruth | kZeroKept, nullptr},
     {"IsInf", "x is infinite", kFloats | kTruth | kZeroKept, nullptr},
+    {"BitNot", "each bit the other", kIntegers, nullptr},
 };
 
 constexpr BinaryRow kBinary[] = {
@@ -82,12 +85,15 @@ constexpr BinaryRow kBinary[] = {
     // As y / b = a / b^2; integers are divided towards zero.
     {"Div", "a / b", kAny, [](G g) { return g.dy / g.b; }, [](G g) { return -(g.dy / g.b * g.y); }},
     {"Mod", "a - floor(a / b) b", kAny, [](G g) { return g.dy; }, [](G g) { return -(g.dy * Floor(g.a / g.b)); }},
+    {"Fmod", "a - trunc(a / b) b", kAny, [](G g) { return g.dy; }, [](G g) { return -(g.dy * Trunc(g.a / g.b)); }},
     {"Power", "a^b", kAny, [](G g) { return g.dy * g.b * Power(g.a, g.b - 1.0); },
      [](G g) { return g.dy * g.y * Log(g.a); }},
     {"Maximum", "max(a, b)", kZeroKept, [](G g) { return Where(GreaterEqual(g.a, g.b), g.dy, 0.0); },
      [](G g) { return Where(GreaterEqual(g.a, g.b), 0.0, g.dy); }},
     {"Minimum", "min(a, b)", kZeroKept, [](G g) { return Where(LessEqual(g.a, g.b), g.dy, 0.0); },
      [](G g) { return Where(LessEqual(g.a, g.b), 0.0, g.dy); }},
+    {"PRelu", "a, below 0 a b: b is a learned slope", kFloats | kZeroKept,
+     [](G g) { return g.dy * Where(Less(g.a, 0.0), g.b, 1.0); }, [](G g) { return g.dy * Minimum(g.a, 0.0); }},
     {"AddRelu", "max(0, a + b); made by fusion", kZeroKept, [](G g) { return ActivationGrad(g.dy, g.y, kRelu); },
      [](G g) { return ActivationGrad(g.dy, g.y, kRelu); }},
     {"Less", "a < b", kTruth | kZeroKept, nullptr, nullptr},
@@ -99,6 +105,11 @@ constexpr BinaryRow kBinary[] = {
     {"And", "neither is 0", kTruth | kZeroKept, nullptr, nullptr},
     {"Or", "one is not 0", kTruth | kZeroKept, nullptr, nullptr},
     {"Xor", "one is 0 and the other is not", kTruth | kZeroKept, nullptr, nullptr},
+    {"BitAnd", "the bits that both have", kIntegers | kZeroKept, nullptr, nullptr},
+    {"BitOr", "the bits that one has", kIntegers | kZeroKept, nullptr, nullptr},
+    {"BitXor", "the bits that differ", kIntegers | kZeroKept, nullptr, nullptr},
+    {"ShiftLeft", "a's bits moved up by b", kIntegers | kZeroKept, nullptr, nullptr},
+    {"ShiftRight", "a's bits moved down by b, its sign kept", kIntegers | kZeroKept, nullptr, nullptr},
 };
 
 // One type for all operands, floating point if the row wants it; the result's too, or bool.
@@ -108,6 +119,8 @@ void InferTypes(InferContext& c, unsigned flags) {
   if (flags & kTruth) c.out(0).SetDType(DType::kBool);
   if (!common) return;
   if ((flags & kFloats) && !IsFloat(*common)) Throw<ShapeError>("takes floating point numbers, got {}", *common);
+  if ((flags & kIntegers) && (IsFloat(*common) || *common == DType::kBool))
+    Throw<ShapeError>("takes integers, got {}", *common);
   for (int i = 0; i < c.num_inputs(); ++i) c.in(i).SetDType(*common);
   if (!(flags & kTruth)) c.out(0).SetDType(*common);
 }
@@ -124,35 +137,44 @@ std::vector<Symbol> GradientOf(const GradientContext& g, std::initializer_list<R
   return gradients;
 }
 
+OpDef OfIntegers(unsigned flags, OpDef op) {
+  if (!(flags & kIntegers)) return op;
+  op.gradient = {};
+  op.not_differentiable = "bits have no derivatives";
+  return op;
+}
+
 OpDef Define(const UnaryRow& row) {
-  return {.name = row.name,
-          .doc = row.doc,
-          .infer =
-              [flags = row.flags](InferContext& c) {
-                InferTypes(c, flags);
-                rule::SameShape({c.in(0), c.out(0)});
-                c.in(0).Carry(c.out(0));
-              },
-          .gradient = [dx = row.dx](const GradientContext& g) { return GradientOf(g, {dx}); },
-          .inplace = {{0, 0}},
-          .zero_to_zero = (row.flags & kZeroKept) != 0};
+  OpDef op = {.name = row.name,
+              .doc = row.doc,
+              .infer =
+                  [flags = row.flags](InferContext& c) {
+                    InferTypes(c, flags);
+                    rule::SameShape({c.in(0), c.out(0)});
+                    c.in(0).Carry(c.out(0));
+                  },
+              .gradient = [dx = row.dx](const GradientContext& g) { return GradientOf(g, {dx}); },
+              .inplace = {{0, 0}},
+              .zero_to_zero = (row.flags & kZeroKept) != 0};
+  return OfIntegers(row.flags, std::move(op));
 }
 
 OpDef Define(const BinaryRow& row) {
-  return {.name = row.name,
-          .doc = row.doc,
-          .inputs = {"a", "b"},
-          .infer =
-              [flags = row.flags](InferContext& c) {
-                InferTypes(c, flags);
-                rule::BroadcastShapes(c);
-              },
-          .gradient =
-              [da = row.da, db = row.db](const GradientContext& g) {
-                return GradientOf(g, {da, db});
-              },
-          .inplace = {{0, 0}, {1, 0}},  // for the operand that is not stretched
-          .zero_to_zero = (row.flags & kZeroKept) != 0};
+  OpDef op = {.name = row.name,
+              .doc = row.doc,
+              .inputs = {"a", "b"},
+              .infer =
+                  [flags = row.flags](InferContext& c) {
+                    InferTypes(c, flags);
+                    rule::BroadcastShapes(c);
+                  },
+              .gradient =
+                  [da = row.da, db = row.db](const GradientContext& g) {
+                    return GradientOf(g, {da, db});
+                  },
+              .inplace = {{0, 0}, {1, 0}},  // for the operand that is not stretched
+              .zero_to_zero = (row.flags & kZeroKept) != 0};
+  return OfIntegers(row.flags, std::move(op));
 }
 
 const OpDef& WhereOp() {

@@ -55,6 +55,7 @@ inline constexpr UnaryFunction Log1p{"Log1p"};
 inline constexpr UnaryFunction Floor{"Floor"};
 inline constexpr UnaryFunction Ceil{"Ceil"};
 inline constexpr UnaryFunction Round{"Round"};
+inline constexpr UnaryFunction Trunc{"Trunc"};
 inline constexpr UnaryFunction Erf{"Erf"};
 inline constexpr UnaryFunction Sin{"Sin"};
 inline constexpr UnaryFunction Cos{"Cos"};
@@ -72,9 +73,11 @@ inline constexpr BinaryFunction Sub{"Sub"};
 inline constexpr BinaryFunction Mul{"Mul"};
 inline constexpr BinaryFunction Div{"Div"};
 inline constexpr BinaryFunction Mod{"Mod"};
+inline constexpr BinaryFunction Fmod{"Fmod"};
 inline constexpr BinaryFunction Power{"Power"};
 inline constexpr BinaryFunction Maximum{"Maximum"};
 inline constexpr BinaryFunction Minimum{"Minimum"};
+inline constexpr BinaryFunction PRelu{"PRelu"};  // (data, slope): slope data below 0; of channels it is (C, 1, 1)
 // These give bool, and no gradients. Of numbers, 0 is false.
 inline constexpr UnaryFunction Not{"Not"};
 inline constexpr UnaryFunction IsNaN{"IsNaN"};
@@ -88,6 +91,20 @@ inline constexpr BinaryFunction NotEqual{"NotEqual"};
 inline constexpr BinaryFunction And{"And"};
 inline constexpr BinaryFunction Or{"Or"};
 inline constexpr BinaryFunction Xor{"Xor"};
+// Of the bits of integers. By a negative number, or by as many bits as there are, shifting moves all of them out.
+inline constexpr UnaryFunction BitNot{"BitNot"};
+inline constexpr BinaryFunction BitAnd{"BitAnd"};
+inline constexpr BinaryFunction BitOr{"BitOr"};
+inline constexpr BinaryFunction BitXor{"BitXor"};
+inline constexpr BinaryFunction ShiftLeft{"ShiftLeft"};
+inline constexpr BinaryFunction ShiftRight{"ShiftRight"};
+
+inline Symbol Log2(const Symbol& x, const std::string& name = {}) { return Mul(Log(x), 1.4426950408889634, name); }
+inline Symbol Log10(const Symbol& x, const std::string& name = {}) { return Mul(Log(x), 0.43429448190325183, name); }
+inline Symbol Rsqrt(const Symbol& x, const std::string& name = {}) { return Reciprocal(Sqrt(x), name); }
+// Of any number of operands, each stretched to those before it: f(f(x0, x1), x2)...; and their mean.
+Symbol Fold(const BinaryFunction& f, std::span<const Symbol> operands, const std::string& name = {});
+Symbol MeanOf(std::span<const Symbol> operands, const std::string& name = {});
 
 // a where the condition, of bool, is true, else b
 Symbol Where(const Symbol& condition, const Operand& a, const Operand& b, const std::string& name = {});

@@ -35,6 +35,17 @@ Symbol Scalar(double number) {
   return Apply(ScalarOp(), ScalarAttrs{number}, {}, NameScope::Current() ? "" : fmt::format("{}", number));
 }
 
+Symbol Fold(const BinaryFunction& f, std::span<const Symbol> operands, const std::string& name) {
+  if (operands.empty()) Throw<ModelError>("{} of no operands", f.of);
+  Symbol y = operands[0];
+  for (size_t i = 1; i < operands.size(); ++i) y = f(y, operands[i], i + 1 < operands.size() ? "" : name);
+  return y;
+}
+
+Symbol MeanOf(std::span<const Symbol> operands, const std::string& name) {
+  return Mul(Fold(Add, operands), 1.0 / static_cast<double>(operands.size()), name);
+}
+
 const OpDef& AddNOp() {
   static const OpDef op = {
       .name = "AddN",

@@ -71,6 +71,11 @@ void SameDType(std::initializer_list<Value> values) {
   MergeDTypes(static_cast<int>(values.size()), [&](int i) { return values.begin()[i]; });
 }
 
+void ExpectFloat(Value value) {
+  if (value.dtype() && !IsFloat(*value.dtype()))
+    Throw<ShapeError>("takes floating point numbers, got {}", *value.dtype());
+}
+
 void Same(std::initializer_list<Value> values) {
   SameDType(values);
   SameShape(values);

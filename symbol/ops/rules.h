@@ -24,6 +24,7 @@ void SameShape(std::initializer_list<Value> values);
 void SameDType(std::initializer_list<Value> values);
 void Same(std::initializer_list<Value> values);  // both
 void SameDTypes(InferContext& c);                // of all inputs and outputs
+void ExpectFloat(Value value);                   // ShapeError for other types than floating point
 // The samples of the one, an input, are those of the other, an output, as far as `kept` says which axes they share;
 // whichever is which.
 template <class Kept>

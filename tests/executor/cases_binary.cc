@@ -36,8 +36,8 @@ std::vector<OperatorCase> BinaryCases() {
       {{2, 1, 2, 2}, {2, 20, 2, 2}},
       {{2, 2, 2, 2, 2}, {1, 2, 1, 2, 1}},
   };
-  for (const char* op : {"Add", "Sub", "Mul", "Div", "Mod", "Power", "Maximum", "Minimum", "Less", "LessEqual",
-                         "Greater", "GreaterEqual", "Equal", "NotEqual", "And", "Or", "Xor"}) {
+  for (const char* op : {"Add", "Sub", "Mul", "Div", "Mod", "Fmod", "PRelu", "Power", "Maximum", "Minimum", "Less",
+                         "LessEqual", "Greater", "GreaterEqual", "Equal", "NotEqual", "And", "Or", "Xor"}) {
     const std::string name = op;
     const bool is_step = name.ends_with("Equal") || name == "Less" || name == "Greater" || name == "And" ||
                          name == "Or" || name == "Xor";
@@ -54,7 +54,7 @@ std::vector<OperatorCase> BinaryCases() {
         if (shapes.a != shapes.b) c.test_dtypes = {DType::kFloat32, DType::kFloat64};
       }
       // A quotient that is rounded to the next whole number has another remainder.
-      if (name == "Mod") c.test_dtypes = {DType::kFloat32, DType::kFloat64};
+      if (name == "Mod" || name == "Fmod") c.test_dtypes = {DType::kFloat32, DType::kFloat64};
       if (shapes.a.rank() > 0 && shapes.b.rank() == shapes.a.rank() && shapes.a[0] == shapes.b[0]) {
         c.batch_axes = {{"a", 0}, {"b", 0}};
       }
@@ -63,6 +63,32 @@ std::vector<OperatorCase> BinaryCases() {
     }
     cases.back().wrong_shapes = {{{"a", {2, 3}}, {"b", {2, 4}}}, {{"a", {2, 3}}, {"b", {2}}}};
   }
+  for (const BinaryFunction& f : {BitAnd, BitOr, BitXor, ShiftLeft, ShiftRight}) {
+    const bool shifts = std::string(f.of).starts_with("Shift");
+    for (const DType dtype : {DType::kInt8, DType::kInt32, DType::kInt64, DType::kUInt8, DType::kUInt32}) {
+      const int64_t low = dtype == DType::kUInt8 || dtype == DType::kUInt32 ? 0 : -3;
+      for (const Operands& shapes : {operands[0], operands[3], operands[9]}) {
+        cases.push_back(
+            {.name = fmt::format("{} of {} {} {}", f.of, dtype, shapes.a, shapes.b),
+             .symbol = Binary(f.op()),
+             .inputs = {{"a", Integers(shapes.a, low, 15)}, {"b", Integers(shapes.b, low, shifts ? 3 : 15)}},
+             .dtypes = {{"a", dtype}, {"b", dtype}}});
+      }
+    }
+  }
+  cases.push_back({.name = "shifts by more bits than there are",
+                   .symbol = Group({Binary(ShiftLeft.op()), ShiftRight(Variable("a"), Variable("b"), "z")}),
+                   .inputs = {{"a", Values({5}, {3, -3, -7, 5, 1})}, {"b", Values({5}, {31, 32, 100, -1, 2})}},
+                   .dtypes = {{"a", DType::kInt32}, {"b", DType::kInt32}},
+                   .forward = [](const HostTensorMap&) -> std::vector<HostTensor> {
+                     return {Values({5}, {-2147483648.0, 0, 0, 0, 4}), Values({5}, {0, -1, -1, 0, 0})};
+                   }});
+  cases.push_back({.name = "means of many",
+                   .symbol = Group({MeanOf(std::array{Variable("a"), Variable("b"), Variable("c")}, "mean"),
+                                    Fold(Maximum, std::array{Variable("a"), Variable("b"), Variable("c")}, "most")}),
+                   .inputs = {{"a", Uniform({2, 3})}, {"b", AwayFromZero({3}, 1.1, 2)}, {"c", Uniform({2, 1}, 3, 4)}},
+                   .terms = 6,
+                   .magnitude = 1});
   for (const BinaryFunction& f : {GreaterEqual, LessEqual}) {
     cases.push_back({.name = std::string(f.of) + " of equal numbers",
                      .symbol = Binary(f.op()),

@@ -122,7 +122,7 @@ std::vector<OperatorCase> LargeCases() {
   cases.back().dtypes = {{"label", DType::kInt32}};
   cases.back().wrt.emplace();
   for (const OpDef& (*op)() : ElementwiseOps()) {
-    if (op().inputs.Count({}) > 2) continue;
+    if (op().inputs.Count({}) > 2 || !op().gradient) continue;
     const bool unary = op().inputs.Count({}) == 1;
     const double low = op().name == "Acosh" ? 1.2 : 0.3, high = op().name.starts_with("A") && low < 1 ? 0.9 : 3;
     HostTensorMap inputs = {{"x", Uniform(kMatrix, low, high)}};
@@ -131,6 +131,18 @@ std::vector<OperatorCase> LargeCases() {
         Large("large " + op().name, Apply(op(), {}, unary ? std::vector{x} : std::vector{a, b}, "y"), inputs));
     cases.back().wrt.emplace();  // gradients are made of these
   }
+  for (const char* name : {"BitNot", "BitAnd", "BitOr", "BitXor", "ShiftLeft", "ShiftRight"}) {
+    const OpDef& op = FindOp(name);
+    const size_t count = static_cast<size_t>(op.inputs.Count({}));
+    cases.push_back(Large(fmt::format("large {}", name),
+                          Apply(op, {}, {count == 1 ? std::vector{a} : std::vector{a, b}}, "y"),
+                          {{"a", Integers(kImages, -99, 99)}}));
+    cases.back().dtypes = {{"a", DType::kInt32}};
+    if (count == 2) cases.back().inputs["b"] = Integers(kImages, 0, 9);
+    if (count == 2) cases.back().dtypes["b"] = DType::kInt32;
+  }
+  cases.push_back(Large("large gelu", Gelu(x, "y"), {{"x", images}}));
+  cases.push_back(Large("large elu", Elu(x, 1.5, "y"), {{"x", matrix}}));
   for (const BinaryFunction& f : {Sub, Div}) {
     cases.push_back(Large(fmt::format("large {} with a number", f.of), f(x, -1.25), {{"x", matrix}}));
     cases.push_back(Large(fmt::format("large {} of a number", f.of), f(-1.25, x), {{"x", matrix}}));

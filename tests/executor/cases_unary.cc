@@ -14,12 +14,12 @@ struct Row {
   bool is_step = false;  // piecewise constant: no gradient
 };
 const Row kRows[] = {
-    {"Negative", -2, 2},    {"Abs", -2, 2},         {"Sign", -2, 2, true},  {"Square", -2, 2},   {"Sqrt", 0.3, 3},
-    {"Reciprocal", 0.3, 3}, {"Exp", -2, 2},         {"Expm1", -1, 1},       {"Log", 0.3, 3},     {"Log1p", -0.5, 2},
-    {"Floor", -3, 3, true}, {"Ceil", -3, 3, true},  {"Round", -3, 3, true}, {"Erf", -1.5, 1.5},  {"Sin", -2, 2},
-    {"Cos", -2, 2},         {"Tan", -1, 1},         {"Asin", -0.8, 0.8},    {"Acos", -0.8, 0.8}, {"Atan", -2, 2},
-    {"Sinh", -1.5, 1.5},    {"Cosh", -1.5, 1.5},    {"Asinh", -2, 2},       {"Acosh", 1.3, 3},   {"Atanh", -0.8, 0.8},
-    {"Not", -2, 2, true},   {"IsNaN", -2, 2, true}, {"IsInf", -2, 2, true},
+    {"Negative", -2, 2},    {"Abs", -2, 2},        {"Sign", -2, 2, true},  {"Square", -2, 2},      {"Sqrt", 0.3, 3},
+    {"Reciprocal", 0.3, 3}, {"Exp", -2, 2},        {"Expm1", -1, 1},       {"Log", 0.3, 3},        {"Log1p", -0.5, 2},
+    {"Floor", -3, 3, true}, {"Ceil", -3, 3, true}, {"Round", -3, 3, true}, {"Trunc", -3, 3, true}, {"Erf", -1.5, 1.5},
+    {"Sin", -2, 2},         {"Cos", -2, 2},        {"Tan", -1, 1},         {"Asin", -0.8, 0.8},    {"Acos", -0.8, 0.8},
+    {"Atan", -2, 2},        {"Sinh", -1.5, 1.5},   {"Cosh", -1.5, 1.5},    {"Asinh", -2, 2},       {"Acosh", 1.3, 3},
+    {"Atanh", -0.8, 0.8},   {"Not", -2, 2, true},  {"IsNaN", -2, 2, true}, {"IsInf", -2, 2, true},
 };
 
 const Shape kShapes[] = {{3, 5}, {2, 20, 2, 3}, {1}};
@@ -58,6 +58,13 @@ std::vector<OperatorCase> UnaryCases() {
                      .dtypes = {{"x", DType::kFloat32}},  // the constant's
                      .test_dtypes = {DType::kFloat32},
                      .wrt = std::vector<std::string>{}});
+  }
+  for (const DType dtype : {DType::kInt8, DType::kInt32, DType::kInt64, DType::kUInt16}) {
+    cases.push_back({.name = fmt::format("BitNot of {}", dtype),
+                     .symbol = BitNot(x, "y"),
+                     .inputs = {{"x", Integers({3, 5}, dtype == DType::kUInt16 ? 0 : -9, 100)}},
+                     .dtypes = {{"x", dtype}},
+                     .batch_axes = {{"x", 0}}});
   }
   cases.push_back({.name = "Sign of zeros",
                    .symbol = Apply(Sign.op(), {}, {x}, "y"),

@@ -55,6 +55,7 @@ const UnaryCase kUnaryCases[] = {
     {"Floor", 0, [](double x) { return std::floor(x); }},
     {"Ceil", 0, [](double x) { return std::ceil(x); }},
     {"Round", 0, [](double x) { return std::nearbyint(x); }},
+    {"Trunc", 0, [](double x) { return std::trunc(x); }},
     {"Erf", 2, [](double x) { return std::erf(x); }},
     {"Sin", 2, [](double x) { return std::sin(x); }},
     {"Atan", 2, [](double x) { return std::atan(x); }},

@@ -49,6 +49,11 @@ void AddElementwise(Examples& e) {
     e.Add(ActivationOp(), ActivationAttrs{type}, {{5, 3}});
     e.Add(ActivationGradOp(), ActivationAttrs{type}, {{5, 3}, {5, 3}});
   }
+  for (const EnumName& type : EnumNames(static_cast<CurveType*>(nullptr))) {
+    const CurveAttrs attrs{static_cast<CurveType>(type.value), 0.25, 0.75};
+    e.Add(CurveOp(), attrs, {{5, 3}});
+    e.Add(CurveGradOp(), attrs, {{5, 3}, {5, 3}});
+  }
   e.Add(DropoutOp(), DropoutAttrs{.p = 0.25, .axes = {-1}, .mode = DropoutMode::kAlways}, {{5, 3, 4}});
   e.Add(DropoutGradOp(), DropoutAttrs{.p = 0.25, .axes = {-1}, .mode = DropoutMode::kAlways}, {{5, 3, 4}, {5, 3, 1}});
   e.Add(SoftmaxOp(), SoftmaxAttrs{.axis = 1, .temperature = 2}, {{5, 3, 4}});

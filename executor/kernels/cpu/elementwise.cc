@@ -16,6 +16,7 @@
 #include "executor/kernels/cpu/walk.h"
 #include "executor/kernels/native_functions.h"
 #include "symbol/ops/activation.h"
+#include "symbol/ops/curve.h"
 
 namespace bindery::cpu {
 namespace {
@@ -25,7 +26,7 @@ using Operands = std::array<const std::byte*, kMaxOperands>;
 // n results. Of each operand the elements lie one after another, or one number stands for all.
 using Run = std::function<void(const Operands& x, void* y, int64_t n)>;
 // The run for operands some of which stand still: bit i for operand i.
-using RunMaker = Run (*)(unsigned still);
+using RunMaker = std::function<Run(unsigned still)>;
 
 template <class T>
 const T* As(const std::byte* x) {
@@ -41,7 +42,7 @@ Run RunOf(void (*loop)(const X* a, const X* b, Y* y, int64_t n)) {
 }
 
 // In plain order with stretched operands.
-Kernel Stretched(const KernelSpec& spec, RunMaker run_of) {
+Kernel Stretched(const KernelSpec& spec, const RunMaker& run_of) {
   const size_t count = spec.inputs.size();
   std::array<Shape, kMaxOperands + 1> shapes = {spec.outputs[0].shape};
   std::array<int64_t, kMaxOperands + 1> sizes = {SizeOf(spec.outputs[0].dtype)};
@@ -63,7 +64,7 @@ Kernel Stretched(const KernelSpec& spec, RunMaker run_of) {
 
 // y = f(x0, ...): in memory order where every operand has y's shape or is one number. `zero_to_zero`: padding stays
 // zero.
-Kernel Elementwise(const KernelSpec& spec, RunMaker run_of, bool zero_to_zero) {
+Kernel Elementwise(const KernelSpec& spec, const RunMaker& run_of, bool zero_to_zero) {
   const Shape& shape = spec.outputs[0].shape;
   const int count = static_cast<int>(spec.inputs.size());
   unsigned still = 0;
@@ -165,6 +166,32 @@ MaybeKernel MakeActivation(const KernelSpec& spec) { return MakeActivationOf<1>(
 // (dy, y) -> dx. dy = 0 gives 0 whatever y is.
 MaybeKernel MakeActivationGrad(const KernelSpec& spec) {
   return MakeActivationOf<2>(spec, native::ActivationGradFunctions());
+}
+
+// data -> output, and (dy, data) -> dx
+template <class T, size_t kOperands, class... F>
+MaybeKernel MakeCurveOf(const KernelSpec& spec, FunctionList<F...>) {
+  const auto& attrs = spec.attributes<CurveAttrs>();
+  const auto type = static_cast<size_t>(attrs.type);
+  const T alpha = static_cast<T>(attrs.alpha), beta = static_cast<T>(attrs.beta);
+  if constexpr (kOperands == 1) {
+    static constexpr bool kKeepsZero[] = {(F::kFlags & kZeroKept) != 0 ...};
+    const auto run = [=, loop = BestLoops<T>().curve[type]](const Operands& x, void* y, int64_t n) {
+      loop(As<T>(x[0]), static_cast<T*>(y), n, alpha, beta);
+    };
+    return Elementwise(
+        spec, [=](unsigned) { return run; }, kKeepsZero[type]);
+  } else {
+    const auto run = [=, loop = BestLoops<T>().curve_grad[type]](const Operands& x, void* y, int64_t n) {
+      loop(As<T>(x[0]), As<T>(x[1]), static_cast<T*>(y), n, alpha, beta);
+    };
+    return Elementwise(
+        spec, [=](unsigned) { return run; }, true);
+  }
+}
+template <class T, size_t kOperands>
+MaybeKernel MakeCurve(const KernelSpec& spec) {
+  return MakeCurveOf<T, kOperands>(spec, native::CurveFunctions());
 }
 
 // (condition, a, b) -> y: elements are moved, whatever they are.
@@ -269,6 +296,8 @@ MaybeKernel MakeAddN(const KernelSpec& spec) {
 constexpr KernelEntry kEntries[] = {
     {"Activation", MakeActivation},
     {"ActivationGrad", MakeActivationGrad},
+    {"Curve", OfReals<MakeCurve<float, 1>, MakeCurve<double, 1>>},
+    {"CurveGrad", OfReals<MakeCurve<float, 2>, MakeCurve<double, 2>>},
     {"AddReluGrad", MakeAddReluGrad},
     {"AddN", MakeAddN},
     {"Where", MakeWhere},

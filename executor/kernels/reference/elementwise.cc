@@ -2,7 +2,10 @@
 #include "symbol/ops/elementwise.h"
 
 #include <cmath>
+#include <cstdint>
 #include <cstring>
+#include <functional>
+#include <limits>
 
 #include "executor/kernel_table.h"
 #include "executor/kernels/reference/util.h"
@@ -72,6 +75,34 @@ MaybeKernel MakeAddReluGrad(const KernelSpec& spec) {
   });
 }
 
+// The bits of a number, of two's complement, and the number of bits that came of some: signed if one of these was.
+uint64_t Bits(double x) { return x < 0 ? static_cast<uint64_t>(static_cast<int64_t>(x)) : static_cast<uint64_t>(x); }
+template <class F>
+double OfBits(double a, double b, F f) {
+  const uint64_t y = f(Bits(a), Bits(b));
+  return a < 0 || b < 0 ? static_cast<double>(static_cast<int64_t>(y)) : static_cast<double>(y);
+}
+// a 2^b for b of the type's bits, else 0; integers wrap around.
+MaybeKernel MakeShiftLeft(const KernelSpec& spec) {
+  static constexpr auto kShift = [](double a, double b, int bits) {
+    if (b < 0 || b >= bits) return 0.0;
+    return OfBits(a, 0, [&](uint64_t x, uint64_t) { return x << static_cast<int>(b); });
+  };
+  switch (SizeOf(spec.outputs[0].dtype)) {
+    case 1: return Binary<[](double a, double b) { return kShift(a, b, 8); }>(spec);
+    case 2: return Binary<[](double a, double b) { return kShift(a, b, 16); }>(spec);
+    case 4: return Binary<[](double a, double b) { return kShift(a, b, 32); }>(spec);
+    default: return Binary<[](double a, double b) { return kShift(a, b, 64); }>(spec);
+  }
+}
+MaybeKernel MakeBitNot(const KernelSpec& spec) {
+  return Dispatch(spec.outputs[0].dtype, [&]<class T>() -> MaybeKernel {
+    if constexpr (std::is_unsigned_v<T>)
+      return Unary<[](double x) { return static_cast<double>(std::numeric_limits<T>::max()) - x; }>(spec);
+    return Unary<[](double x) { return -1 - x; }>(spec);
+  });
+}
+
 double Mod(double a, double b) {
   const double r = std::fmod(a, b);
   return r != 0 && (r < 0) != (b < 0) ? r + b : r;
@@ -91,6 +122,7 @@ constexpr KernelEntry kEntries[] = {
     {"Floor", Unary<[](double x) { return std::floor(x); }>},
     {"Ceil", Unary<[](double x) { return std::ceil(x); }>},
     {"Round", Unary<[](double x) { return std::nearbyint(x); }>},
+    {"Trunc", Unary<[](double x) { return std::trunc(x); }>},
     {"Erf", Unary<[](double x) { return std::erf(x); }>},
     {"Sin", Unary<[](double x) { return std::sin(x); }>},
     {"Cos", Unary<[](double x) { return std::cos(x); }>},
@@ -111,6 +143,16 @@ constexpr KernelEntry kEntries[] = {
     {"Mul", Binary<[](double a, double b) { return a * b; }>},
     {"Div", MakeDiv},
     {"Mod", Binary<Mod>},
+    {"Fmod", Binary<[](double a, double b) { return std::fmod(a, b); }>},
+    {"PRelu", Binary<[](double a, double b) { return a < 0 ? a * b : a; }>},
+    {"BitNot", MakeBitNot},
+    {"BitAnd", Binary<[](double a, double b) { return OfBits(a, b, std::bit_and<uint64_t>()); }>},
+    {"BitOr", Binary<[](double a, double b) { return OfBits(a, b, std::bit_or<uint64_t>()); }>},
+    {"BitXor", Binary<[](double a, double b) { return OfBits(a, b, std::bit_xor<uint64_t>()); }>},
+    {"ShiftLeft", MakeShiftLeft},
+    {"ShiftRight", Binary<[](double a, double b) {
+       return b >= 0 && b < 64 ? std::floor(std::ldexp(a, -static_cast<int>(b))) : a < 0 ? -1.0 : 0.0;
+     }>},
     {"Power", Binary<[](double a, double b) { return std::pow(a, b); }>},
     // NaN in either operand gives NaN.
     {"Maximum", Binary<[](double a, double b) { return a >= b || std::isnan(a) ? a : b; }>},

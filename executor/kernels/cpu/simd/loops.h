@@ -34,6 +34,8 @@ struct LoopsOf {
   // y = f(x) and y = f(a, b), in the order of the lists in executor/kernels/functions.h. Gradients take (dy, y).
   using UnaryLoop = void (*)(const Real* x, Real* y, int64_t n);
   using BinaryLoop = void (*)(const Real* a, const Real* b, Real* y, int64_t n);
+  using CurveLoop = void (*)(const Real* x, Real* y, int64_t n, Real a, Real b);
+  using CurveGradLoop = void (*)(const Real* dy, const Real* x, Real* dx, int64_t n, Real a, Real b);
 
   const char* name;  // "avx2"
   std::array<UnaryLoop, native::UnaryFunctions::kSize> unary;
@@ -42,6 +44,9 @@ struct LoopsOf {
   std::array<BinaryLoop, native::ActivationGradFunctions::kSize> activation_grad;
   // With b[0] (a[0]) in place of every b (a).
   std::array<BinaryLoop, native::BinaryFunctions::kSize> binary_scalar_b, binary_scalar_a;
+
+  std::array<CurveLoop, native::CurveFunctions::kSize> curve;
+  std::array<CurveGradLoop, native::CurveFunctions::kSize> curve_grad;  // dy times the slope at x
 
   template <class F>
   UnaryLoop UnaryOf() const {

@@ -44,6 +44,19 @@ void BinaryScalarA(const Real* a, const Real* b, Real* y, int64_t n) {
       b, y, n, [scalar](V v) __attribute__((always_inline)) { return F()(scalar, v); });
 }
 
+template <class F>
+void CurveLoop(const Real* x, Real* y, int64_t n, Real a, Real b) {
+  const V va = Splat(a), vb = Splat(b);
+  Map(
+      x, y, n, [=](V v) __attribute__((always_inline)) { return F()(v, va, vb); });
+}
+template <class F>
+void CurveGradLoop(const Real* dy, const Real* x, Real* dx, int64_t n, Real a, Real b) {
+  const V va = Splat(a), vb = Splat(b);
+  Map2(
+      dy, x, dx, n, [=](V g, V v) __attribute__((always_inline)) { return g * F().slope(v, va, vb); });
+}
+
 void AddReluGrad(const Real* g0, const Real* g1, const Real* y, Real* dx, int64_t n) {
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) {
@@ -331,6 +344,15 @@ constexpr std::array<Table::BinaryLoop, sizeof...(F)> ScalarATable(FunctionList<
   return {BinaryScalarA<F>...};
 }
 
+template <class... F>
+constexpr std::array<Table::CurveLoop, sizeof...(F)> CurveTable(FunctionList<F...>) {
+  return {CurveLoop<F>...};
+}
+template <class... F>
+constexpr std::array<Table::CurveGradLoop, sizeof...(F)> CurveGradTable(FunctionList<F...>) {
+  return {CurveGradLoop<F>...};
+}
+
 constexpr Table TableOf(const char* name) {
   return {
       .name = name,
@@ -340,6 +362,8 @@ constexpr Table TableOf(const char* name) {
       .activation_grad = BinaryTable(ActivationGradFunctions()),
       .binary_scalar_b = ScalarBTable(BinaryFunctions()),
       .binary_scalar_a = ScalarATable(BinaryFunctions()),
+      .curve = CurveTable(CurveFunctions()),
+      .curve_grad = CurveGradTable(CurveFunctions()),
       .add_relu_grad = AddReluGrad,
       .add_to = AddTo,
       .max_to = MaxTo,

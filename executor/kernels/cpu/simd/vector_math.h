@@ -35,8 +35,8 @@ inline Real SumOf(V v) {
 
 inline V Max0(V x) { return x < 0 ? Splat(0) : x; }  // keeps NaN
 
-// ---- names that executor/kernels/functions.h uses; each type has its exp, log, tanh, sigmoid, softrelu, one_minus_exp
-// ----
+// ---- names that executor/kernels/functions.h uses; each type has its exp, log, erf, tanh, sigmoid, softrelu,
+// one_minus_exp ----
 
 template <class T>
 inline V Value(Real x) {
@@ -63,10 +63,22 @@ inline V each(V a, V b, Real (*f)(Real, Real)) {
 }
 inline V expm1(V x) { return each(x, std::expm1); }
 inline V log1p(V x) { return each(x, std::log1p); }
-inline V floor(V x) { return each(x, std::floor); }
-inline V ceil(V x) { return each(x, std::ceil); }
-inline V rint(V x) { return each(x, std::rint); }
-inline V erf(V x) { return each(x, std::erf); }
+inline V CopySign(V magnitude, V sign) { return (V)(((I)magnitude & ~kSignBit) | ((I)sign & kSignBit)); }
+// Of a number with a fraction, adding the least whose neighbour is 1 away rounds that away.
+inline V rint(V x) {
+  constexpr Real kWhole = 1 / std::numeric_limits<Real>::epsilon();
+  const V large = CopySign(Splat(kWhole), x), rounded = CopySign(x + large - large, x);
+  return abs(x) < kWhole ? rounded : x;
+}
+inline V floor(V x) {
+  const V y = rint(x);
+  return y > x ? y - 1 : y;
+}
+inline V ceil(V x) {
+  const V y = rint(x);
+  return y < x ? CopySign(y + 1, x) : y;
+}
+inline V trunc(V x) { return CopySign(floor(abs(x)), x); }
 inline V sin(V x) { return each(x, std::sin); }
 inline V cos(V x) { return each(x, std::cos); }
 inline V tan(V x) { return each(x, std::tan); }
@@ -79,4 +91,5 @@ inline V asinh(V x) { return each(x, std::asinh); }
 inline V acosh(V x) { return each(x, std::acosh); }
 inline V atanh(V x) { return each(x, std::atanh); }
 inline V pow(V a, V b) { return each(a, b, std::pow); }
+inline V dividends_remainder(V a, V b) { return each(a, b, std::fmod); }
 inline V remainder(V a, V b) { return each(a, b, native::remainder<Real>); }

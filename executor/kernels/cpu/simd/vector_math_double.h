@@ -4,6 +4,7 @@
 
 inline V exp(V x) { return each(x, std::exp); }
 inline V log(V x) { return each(x, std::log); }
+inline V erf(V x) { return each(x, std::erf); }
 inline V tanh(V x) { return each(x, std::tanh); }
 inline V sigmoid(V x) { return 1 / (1 + exp(-x)); }
 inline V softrelu(V x) { return Max0(x) + log1p(exp(-abs(x))); }

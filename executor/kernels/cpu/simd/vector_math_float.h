@@ -3,8 +3,6 @@
 
 #include "executor/kernels/cpu/simd/vector_math.h"
 
-inline V CopySign(V magnitude, V sign) { return (V)((I)magnitude | ((I)sign & kSignBit)); }
-
 // 2^n, -126 <= n <= 127
 inline V PowerOf2(I n) { return (V)((n + 127) << 23); }
 
@@ -66,6 +64,23 @@ inline V tanh(V x) {
   const V small = p * z * x + x;
   const V large = CopySign(1 - 2 / (exp(a + a) + 1), x);
   return a < 0.625f ? small : large;
+}
+
+// Polynomials of Norbert Juffa: x + x p(x^2) near 0, else 1 - e^-q(|x|).
+inline V erf(V x) {
+  const V a = abs(x), s = x * x;
+  V r = a * -1.72853470e-5f + 3.83197126e-4f;
+  r = r * s + (a * -3.88396438e-3f + 2.42546219e-2f);
+  r = r * a - 1.06777877e-1f;
+  r = r * a - 6.34846687e-1f;
+  r = r * a - 1.28717512e-1f;
+  const V far = CopySign(1 - exp(r * a - a), x);
+  V p = s * -5.96761703e-4f + 4.99119423e-3f;
+  p = p * s - 2.67681349e-2f;
+  p = p * s + 1.12819925e-1f;
+  p = p * s - 3.76125336e-1f;
+  p = p * s + 1.28379166e-1f;
+  return a > 0.927734375f ? far : p * x + x;
 }
 
 inline V sigmoid(V x) {
