@@ -62,6 +62,11 @@ std::span<const OpDef& (*const)()> BuiltinOps() {
       RankOfOp,
       SumExactlyOp,
       FirstOutsideOp,
+      // normalize.h
+      NormalizeOp,
+      NormalizeGradOp,
+      LRNOp,
+      LRNGradOp,
       // pooling.h
       PoolingOp,
       PoolingGradOp,

@@ -12,6 +12,7 @@
 #include "symbol/ops/loss.h"
 #include "symbol/ops/matmul.h"
 #include "symbol/ops/measure.h"
+#include "symbol/ops/normalize.h"
 #include "symbol/ops/pooling.h"
 #include "symbol/ops/reduce.h"
 #include "symbol/ops/shape_ops.h"

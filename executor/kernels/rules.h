@@ -8,6 +8,7 @@
 #include "symbol/ops/dropout.h"
 #include "symbol/ops/elementwise.h"
 #include "symbol/ops/loss.h"
+#include "symbol/ops/normalize.h"
 
 namespace bindery {
 
@@ -31,6 +32,28 @@ inline AxisView ClassesOf(const SoftmaxOutputAttrs& attrs, const Shape& data) {
   if (attrs.multi_output) return ViewAlong(data, 1);
   if (attrs.preserve_shape) return ViewAlong(data, -1);
   return {data[0], data.CountFrom(1), 1};
+}
+
+// What Normalize normalises: `groups` groups, each of `channels` runs of `inner` elements. A parameter belongs to a
+// position in the group, or to a channel; without parameters the group is one channel.
+struct GroupView {
+  int64_t groups, channels, inner, groups_per_sample;
+  bool by_position;
+  int64_t elements() const { return channels * inner; }
+  int64_t parameters() const { return by_position ? inner : groups_per_sample * channels; }
+  int64_t Parameter(int64_t group, int64_t element) const {
+    return by_position ? element : group % groups_per_sample * channels + element / inner;
+  }
+};
+inline GroupView GroupsOf(const NormalizeAttrs& attrs, const Shape& data) {
+  const bool has_parameters = attrs.scale || attrs.shift;
+  if (attrs.groups == 0) {
+    const int axis = data.Axis(static_cast<int>(attrs.axis));
+    return {data.CountTo(axis), 1, data.CountFrom(axis), 1, has_parameters};
+  }
+  const int64_t per_sample = attrs.groups > 0 ? attrs.groups : data[1],
+                channels = per_sample > 0 ? data[1] / per_sample : 0;
+  return {data[0] * per_sample, channels, data.CountFrom(2), per_sample, false};
 }
 
 // What a Constant or a Scalar gives.

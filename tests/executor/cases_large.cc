@@ -141,6 +141,12 @@ std::vector<OperatorCase> LargeCases() {
     if (count == 2) cases.back().inputs["b"] = Integers(kImages, 0, 9);
     if (count == 2) cases.back().dtypes["b"] = DType::kInt32;
   }
+  const HostTensorMap of_columns = {{"x", matrix}, {"ln_gamma", Uniform({257}, 0.5, 2)}, {"ln_beta", Uniform({257})}};
+  cases.push_back(Large("large layer norm", LayerNorm(x, -1, 1e-5, "ln"), of_columns, 257));
+  cases.push_back(Large("large group norm", GroupNorm(x, 5, 1e-5, "gn"),
+                        {{"x", images}, {"gn_gamma", Uniform({20}, 0.5, 2)}, {"gn_beta", Uniform({20})}}, 4 * 19 * 17));
+  cases.push_back(Large("large length", L2Normalization(x, L2Mode::kInstance, 1e-10, "y"), {{"x", matrix}}, 257));
+  cases.push_back(Large("large LRN", LRN(x, {.alpha = 0.5}, "y"), {{"x", images}}, 5));
   cases.push_back(Large("large gelu", Gelu(x, "y"), {{"x", images}}));
   cases.push_back(Large("large elu", Elu(x, 1.5, "y"), {{"x", matrix}}));
   for (const BinaryFunction& f : {Sub, Div}) {

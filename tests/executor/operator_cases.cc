@@ -6,9 +6,25 @@ namespace bindery {
 
 std::vector<OperatorCase> AllOperatorCases() {
   std::vector<OperatorCase> all;
-  for (auto* family : {ActivationCases, AttentionCases, BatchNormCases, ConvolutionCases, DropoutCases, BinaryCases,
-                       UnaryCases, FullyConnectedCases, LossCases, MatMulCases, MeasureCases, PoolingCases, ReduceCases,
-                       ShapeCases, SoftmaxCases, LargeCases}) {
+  for (auto* family : {
+           ActivationCases,
+           AttentionCases,
+           BatchNormCases,
+           BinaryCases,
+           ConvolutionCases,
+           DropoutCases,
+           FullyConnectedCases,
+           LargeCases,
+           LossCases,
+           MatMulCases,
+           MeasureCases,
+           NormalizeCases,
+           PoolingCases,
+           ReduceCases,
+           ShapeCases,
+           SoftmaxCases,
+           UnaryCases,
+       }) {
     std::vector<OperatorCase> cases = family();
     all.insert(all.end(), std::make_move_iterator(cases.begin()), std::make_move_iterator(cases.end()));
   }

@@ -19,6 +19,7 @@ std::vector<OperatorCase> FullyConnectedCases();
 std::vector<OperatorCase> LossCases();
 std::vector<OperatorCase> MatMulCases();
 std::vector<OperatorCase> MeasureCases();
+std::vector<OperatorCase> NormalizeCases();
 std::vector<OperatorCase> PoolingCases();
 std::vector<OperatorCase> ReduceCases();
 std::vector<OperatorCase> ShapeCases();

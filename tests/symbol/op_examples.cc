@@ -126,6 +126,20 @@ void AddLayers(Examples& e) {
   e.Add(BatchNormGradInputOp(), bn, {{5, 3, 4}, {5, 3, 4}, {4}, {3, 4}, {2, 4}});
 }
 
+void AddNormalizations(Examples& e) {
+  const NormalizeAttrs layer{.axis = 1, .eps = 1e-3}, group{.groups = 2, .output_statistics = true};
+  const NormalizeAttrs length{.groups = -1, .center = false, .sum = true, .scale = false, .shift = false};
+  e.Add(NormalizeOp(), layer, {{5, 3, 4}, {3, 4}, {3, 4}});
+  e.Add(NormalizeOp(), group, {{5, 4, 3}, {4}, {4}});
+  e.Add(NormalizeOp(), length, {{5, 4, 3}});
+  e.Add(NormalizeGradOp(), layer, {{5, 3, 4}, {5, 3, 4}, {5, 1, 1}, {5, 1, 1}, {3, 4}});
+  e.Add(NormalizeGradOp(), group, {{5, 4, 3}, {5, 4, 3}, {5, 2}, {5, 2}, {4}});
+  e.Add(NormalizeGradOp(), length, {{5, 4, 3}, {5, 4, 3}, {5, 4}, {5, 4}});
+  const LRNAttrs lrn{.size = 3, .alpha = 0.1, .beta = 0.5, .bias = 2};
+  e.Add(LRNOp(), lrn, {{5, 4, 3}});
+  e.Add(LRNGradOp(), lrn, {{5, 4, 3}, {5, 4, 3}});
+}
+
 void AddHeads(Examples& e) {
   const SoftmaxOutputAttrs valid{.grad_scale = 2,
                                  .normalization = Normalization::kValid,
@@ -223,6 +237,7 @@ const std::vector<OpExample>& OpExamples() {
     Examples examples;
     AddElementwise(examples);
     AddLayers(examples);
+    AddNormalizations(examples);
     AddHeads(examples);
     AddMeasures(examples);
     AddShapeOps(examples);

@@ -20,6 +20,7 @@ KernelRows FullyConnectedKernels();
 KernelRows LossKernels();
 KernelRows MatMulKernels();
 KernelRows MeasureKernels();
+KernelRows NormalizeKernels();
 KernelRows PoolingKernels();
 KernelRows PredicateKernels();
 KernelRows ReduceKernels();
@@ -44,10 +45,13 @@ void Translate(const KernelSpec& spec) {
 const KernelTable& CpuKernels() {
   using namespace cpu;  // NOLINT: the table is nothing but its names
   static const KernelTable table(
-      {AttentionKernels(), BatchNormKernels(), BinaryKernels(),  ConcatKernels(),      ConvolutionKernels(),
-       CopyKernels(),      DotKernels(),       DropoutKernels(), ElementwiseKernels(), FullyConnectedKernels(),
-       LossKernels(),      MatMulKernels(),    MeasureKernels(), PoolingKernels(),     PredicateKernels(),
-       ReduceKernels(),    RelationKernels(),  SliceKernels(),   SoftmaxKernels(),     UnaryKernels()},
+      {
+          AttentionKernels(), BatchNormKernels(), BinaryKernels(),   ConcatKernels(),      ConvolutionKernels(),
+          CopyKernels(),      DotKernels(),       DropoutKernels(),  ElementwiseKernels(), FullyConnectedKernels(),
+          LossKernels(),      MatMulKernels(),    MeasureKernels(),  NormalizeKernels(),   PoolingKernels(),
+          PredicateKernels(), ReduceKernels(),    RelationKernels(), SliceKernels(),       SoftmaxKernels(),
+          UnaryKernels(),
+      },
       MakeFastReorder, ThroughFloat, Translate);
   return table;
 }

@@ -14,6 +14,7 @@ KernelRows FullyConnectedKernels();
 KernelRows LossKernels();
 KernelRows MatMulKernels();
 KernelRows MeasureKernels();
+KernelRows NormalizeKernels();
 KernelRows PoolingKernels();
 KernelRows ReduceKernels();
 KernelRows ShapeKernels();
@@ -26,11 +27,27 @@ MaybeKernel MakeReorder(DType dtype, const Shape& shape, const Format& from, con
 
 const KernelTable& ReferenceKernels() {
   using namespace reference;  // NOLINT: the table is nothing but its names
-  static const KernelTable table({ActivationKernels(), AttentionKernels(), BatchNormKernels(), ConvolutionKernels(),
-                                  DropoutKernels(), ElementwiseKernels(), FullyConnectedKernels(), LossKernels(),
-                                  MatMulKernels(), MeasureKernels(), PoolingKernels(), ReduceKernels(), ShapeKernels(),
-                                  SoftmaxKernels(), SoftmaxOutputKernels(), SyncBatchNormKernels()},
-                                 reference::MakeReorder);
+  static const KernelTable table(
+      {
+          ActivationKernels(),
+          AttentionKernels(),
+          BatchNormKernels(),
+          ConvolutionKernels(),
+          DropoutKernels(),
+          ElementwiseKernels(),
+          FullyConnectedKernels(),
+          LossKernels(),
+          MatMulKernels(),
+          MeasureKernels(),
+          NormalizeKernels(),
+          PoolingKernels(),
+          ReduceKernels(),
+          ShapeKernels(),
+          SoftmaxKernels(),
+          SoftmaxOutputKernels(),
+          SyncBatchNormKernels(),
+      },
+      reference::MakeReorder);
   return table;
 }
 

@@ -116,6 +116,14 @@ struct LoopsOf {
   void (*grad_input_rows)(const Real* dy, const Real* x, Real* dx, int64_t rows, int64_t lanes, const Channels& c,
                           bool relu);
 
+  // Normalisation of a group with parameters by position. affine: y = (x - mean) scale gamma + beta; affine_sums: sum g
+  // and sum g (x - mean), g = dy gamma; affine_grad: dx = scale g + b (x - mean) + c, and to dgamma and dbeta are added
+  // dy (x - mean) scale and dy.
+  void (*affine)(const Real* x, const Real* gamma, const Real* beta, Real* y, int64_t n, Real mean, Real scale);
+  void (*affine_sums)(const Real* dy, const Real* x, const Real* gamma, int64_t n, Real mean, double* sums);
+  void (*affine_grad)(const Real* dy, const Real* x, const Real* gamma, Real* dx, int64_t n, const Channel& c,
+                      Real* dgamma, Real* dbeta);
+
   // The decisions of elements [first, first + n) of one sample, `first` a multiple of 4; see dropout.cc.
   void (*dropout_mask)(const DropoutKey& key, int64_t first, int64_t n, uint32_t threshold, uint8_t* mask);
   void (*masked_scale)(const Real* x, const uint8_t* mask, Real* y, int64_t n, Real factor);  // y = x mask factor

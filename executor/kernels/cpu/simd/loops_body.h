@@ -323,6 +323,7 @@ void AddProducts(const Table::Product& p) {
 
 #include "executor/kernels/cpu/simd/batch_norm_body.h"
 #include "executor/kernels/cpu/simd/dropout_body.h"
+#include "executor/kernels/cpu/simd/normalize_body.h"
 #include "executor/kernels/cpu/simd/pooling_body.h"
 
 // ---- the table ----
@@ -387,6 +388,9 @@ constexpr Table TableOf(const char* name) {
       .normalize_rows = NormalizeRows,
       .grad_input = GradInput,
       .grad_input_rows = GradInputRows,
+      .affine = ScaleAndShift,
+      .affine_sums = AffineSums,
+      .affine_grad = AffineGrad,
       .dropout_mask = DropoutMask,
       .masked_scale = MaskedScale,
       .max_pool = MaxPool,
