@@ -57,10 +57,6 @@ Symbol Bend(const CurveAttrs& attrs, const Symbol& x) {
 
 }  // namespace
 
-Symbol Curve(const Symbol& data, const CurveAttrs& attrs, const std::string& name) {
-  return Apply(CurveOp(), attrs, {data}, name);
-}
-
 const OpDef& CurveOp() {
   static const OpDef op = {
       .name = "Curve",

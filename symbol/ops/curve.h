@@ -57,12 +57,12 @@ struct CurveAttrs {
                       Field{"alpha", &CurveAttrs::alpha, "a of the function"},
                       Field{"beta", &CurveAttrs::beta, "b of the function"}};
   }
-  bool operator==(const CurveAttrs&) const = default;
 };
 
 // Floating point data of any shape -> the same. ModelError: alpha of 0 for celu and smooth_l1, negative for shrink,
 // alpha above beta for hard_tanh, numbers that are not finite.
-Symbol Curve(const Symbol& data, const CurveAttrs& attrs, const std::string& name = {});
+const OpDef& CurveOp();
+inline constexpr OpFunction<CurveAttrs> Curve{CurveOp};
 inline Symbol LeakyRelu(const Symbol& data, double slope = 0.01, const std::string& name = {}) {
   return Curve(data, {CurveType::kLeakyRelu, slope}, name);
 }
@@ -105,7 +105,6 @@ inline Symbol SmoothL1(const Symbol& data, double sigma = 1, const std::string& 
   return Curve(data, {CurveType::kSmoothL1, sigma}, name);
 }
 
-const OpDef& CurveOp();
 const OpDef& CurveGradOp();  // (output gradient, data) -> data gradient
 
 }  // namespace bindery

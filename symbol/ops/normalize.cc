@@ -92,16 +92,12 @@ void InferLRN(InferContext& c) {
 
 }  // namespace
 
-Symbol Normalize(std::vector<Symbol> inputs, const NormalizeAttrs& attrs, const std::string& name) {
-  return Apply(NormalizeOp(), attrs, std::move(inputs), name);
-}
-
 Symbol L2Normalization(const Symbol& data, L2Mode mode, double eps, const std::string& name) {
   if (mode == L2Mode::kChannel) {
     return Div(data, Sqrt(Sum(Square(data), {.axes = {1}, .keepdims = true}) + eps), name);
   }
   const int64_t axis = mode == L2Mode::kInstance ? 1 : 2;
-  return Normalize({data}, {.axis = axis, .eps = eps, .center = false, .sum = true, .scale = false, .shift = false},
+  return Normalize(data, {.axis = axis, .eps = eps, .center = false, .sum = true, .scale = false, .shift = false},
                    name);
 }
 
@@ -110,10 +106,6 @@ Symbol MeanVarianceNormalization(const Symbol& data, const std::vector<int64_t>&
   const ReduceAttrs over{.axes = axes, .keepdims = true};
   const Symbol centred = data - Mean(data, over);
   return Div(centred, Sqrt(Mean(Square(centred), over) + eps * eps), name);
-}
-
-Symbol LRN(const Symbol& data, const LRNAttrs& attrs, const std::string& name) {
-  return Apply(LRNOp(), attrs, {data}, name);
 }
 
 const OpDef& NormalizeOp() {

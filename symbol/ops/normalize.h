@@ -30,22 +30,22 @@ struct NormalizeAttrs {
                       Field{"shift", &A::shift, "add beta"},
                       Field{"output_statistics", &A::output_statistics, "means and inverse deviations as outputs"}};
   }
-  bool operator==(const NormalizeAttrs&) const = default;
 };
 
 // data [, gamma] [, beta] -> output [, mean, inverse deviation: of float32, of float64 for float64 data; by axis they
 // have data's shape with extents of 1 from the axis on, else (N, groups)]. Parameters that are not given become
 // variables "<name>_gamma" and "<name>_beta". The statistics have no gradient.
-Symbol Normalize(std::vector<Symbol> inputs, const NormalizeAttrs& attrs, const std::string& name = {});
+const OpDef& NormalizeOp();
+inline constexpr OpFunction<NormalizeAttrs, 3> Normalize{NormalizeOp};
 inline Symbol LayerNorm(const Symbol& data, int64_t axis = -1, double eps = 1e-5, const std::string& name = {}) {
-  return Normalize({data}, {.axis = axis, .eps = eps}, name);
+  return Normalize(data, {.axis = axis, .eps = eps}, name);
 }
 // x / sqrt(mean x^2 + eps) gamma; Zhang and Sennrich, arXiv 1910.07467
 inline Symbol RMSNorm(const Symbol& data, int64_t axis = -1, double eps = 1e-5, const std::string& name = {}) {
-  return Normalize({data}, {.axis = axis, .eps = eps, .center = false, .shift = false}, name);
+  return Normalize(data, {.axis = axis, .eps = eps, .center = false, .shift = false}, name);
 }
 inline Symbol GroupNorm(const Symbol& data, int64_t groups, double eps = 1e-5, const std::string& name = {}) {
-  return Normalize({data}, {.groups = groups, .eps = eps}, name);
+  return Normalize(data, {.groups = groups, .eps = eps}, name);
 }
 inline Symbol InstanceNorm(const Symbol& data, double eps = 1e-5, const std::string& name = {}) {
   return GroupNorm(data, -1, eps, name);
@@ -60,7 +60,6 @@ Symbol L2Normalization(const Symbol& data, L2Mode mode = L2Mode::kInstance, doub
 Symbol MeanVarianceNormalization(const Symbol& data, const std::vector<int64_t>& axes = {0, 2, 3}, double eps = 1e-9,
                                  const std::string& name = {});
 
-const OpDef& NormalizeOp();
 const OpDef& NormalizeGradOp();  // (output gradient, data, mean, inverse [, gamma]) -> data [, gamma] [, beta] gradient
 
 // y = x s^-beta, s = bias + alpha / size sum x^2 over the channels from c - floor((size - 1) / 2) to
@@ -74,10 +73,9 @@ struct LRNAttrs {
                       Field{"alpha", &A::alpha, "factor of the mean square"}, Field{"beta", &A::beta, "exponent"},
                       Field{"bias", &A::bias, "added; above 0"}};
   }
-  bool operator==(const LRNAttrs&) const = default;
 };
-Symbol LRN(const Symbol& data, const LRNAttrs& attrs = {}, const std::string& name = {});
 const OpDef& LRNOp();
+inline constexpr OpFunction<LRNAttrs> LRN{LRNOp};
 const OpDef& LRNGradOp();  // (output gradient, data) -> data gradient
 
 }  // namespace bindery

@@ -7,7 +7,7 @@ namespace {
 OperatorCase NormalizeCase(const std::string& name, const Shape& shape, const Shape& parameters,
                            const NormalizeAttrs& attrs) {
   OperatorCase c{.name = name,
-                 .symbol = Normalize({Variable("x")}, attrs, "y"),
+                 .symbol = Normalize(Variable("x"), attrs, "y"),
                  .inputs = {{"x", Uniform(shape, -2, 3)}},
                  .batch_axes = {{"x", 0}},
                  .terms = static_cast<double>(shape.Elements()),
