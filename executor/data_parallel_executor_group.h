@@ -124,6 +124,7 @@ class DataParallelExecutorGroup {
   const ParameterStore& store() const { return *bindings_.store(); }
 
   // --- states ---
+  // Where what one is set from has failed, every run fails until they are set again.
   void SetStates(double value);
   void SetStates(const std::vector<HostTensor>& merged);  // split like data
   void SetStates(const DeviceArrays& states);

@@ -12,8 +12,8 @@ namespace bindery {
 DeviceExecutor::DeviceExecutor(std::shared_ptr<Engine> engine, std::shared_ptr<ParameterStore> store, int index,
                                std::shared_ptr<Arena> arena)
     : engine_(std::move(engine)), store_(std::move(store)), index_(index), device_(store_->devices()[index]),
-      arena_(std::move(arena)), inputs_{.var = engine_->NewVar()}, input_gradients_{.var = engine_->NewVar()},
-      landed_(engine_->NewVar()), block_(engine_->NewVar()),
+      arena_(std::move(arena)), inputs_{.var = engine_->NewVar()}, states_{.var = engine_->NewVar()},
+      input_gradients_{.var = engine_->NewVar()}, landed_(engine_->NewVar()), block_(engine_->NewVar()),
       step_(DefaultStorage()->Allocate(device_, sizeof(StepBlock))) {}
 
 DeviceExecutor::~DeviceExecutor() {
@@ -25,7 +25,9 @@ DeviceExecutor::~DeviceExecutor() {
 }
 
 void DeviceExecutor::WaitIdle() const {
-  for (const VarPtr& var : {arena_->var(), landed_, block_, inputs_.var, input_gradients_.var}) engine_->WaitIdle(var);
+  for (const VarPtr& var : {arena_->var(), landed_, block_, inputs_.var, states_.var, input_gradients_.var}) {
+    engine_->WaitIdle(var);
+  }
 }
 
 void DeviceExecutor::Reserve(Arrays* arrays, int argument, int64_t bytes) {
@@ -63,7 +65,8 @@ std::shared_ptr<const BoundProgram> DeviceExecutor::Bind(const std::shared_ptr<c
   }
   const Plan& plan = program->plan;
   for (size_t a = 0; a < plan.arguments.size(); ++a) {
-    if (!plan.arguments[a].is_parameter()) Reserve(&inputs_, static_cast<int>(a), plan.arguments[a].bytes());
+    const PlanArgument& argument = plan.arguments[a];
+    if (!argument.is_parameter()) Reserve(&HomeOf(argument), static_cast<int>(a), argument.bytes());
   }
   for (const PlanGradient& g : plan.gradients) {
     const PlanArgument& a = plan.ArgumentOf(g);
@@ -91,7 +94,7 @@ std::shared_ptr<const BoundProgram> DeviceExecutor::Bind(const std::shared_ptr<c
   for (const PlanArgument& a : plan.arguments) {
     stored.push_back(a.is_parameter() ? store_->Find(a.name) : nullptr);
     if (!stored.back()) {
-      addresses.arguments.push_back(inputs_.buffers[stored.size() - 1].chunk->data());
+      addresses.arguments.push_back(HomeOf(a).buffers[stored.size() - 1].chunk->data());
       continue;
     }
     const Tensor value = store_->Value(*stored.back(), index_);
@@ -154,7 +157,7 @@ Operation DeviceExecutor::PartOf(const BoundProgram& bound, int segment, int beg
   const bool forward = plan.segments[segment].phase == Phase::kForward;
   Operation part{.name = fmt::format("{} {}", forward ? "forward" : "backward", device_),
                  .device = device_,
-                 .reads = {inputs_.var, block_},
+                 .reads = {inputs_.var, states_.var, block_},
                  .writes = {arena_->var()},
                  .updates = {},
                  .run = {}};
@@ -232,14 +235,14 @@ StepParts DeviceExecutor::LoadParts(const std::vector<PlanArgument>& arguments, 
 Tensor DeviceExecutor::ArrayOf(const Arrays& arrays, const BoundProgram& bound, int argument) const {
   const PlanArgument& a = bound.plan().arguments[argument];
   if (arrays.buffers.size() <= static_cast<size_t>(argument) || !arrays.buffers[argument].chunk) {
-    Throw("{} for \"{}\"", &arrays == &inputs_ ? "there is no array" : "no gradient is asked", a.name);
+    Throw("{} for \"{}\"", &arrays == &input_gradients_ ? "no gradient is asked" : "there is no array", a.name);
   }
   const std::shared_ptr<Chunk>& chunk = arrays.buffers[argument].chunk;
   return Tensor(engine_, device_, a.type.dtype, a.type.shape, chunk->data(), chunk, arrays.var);
 }
 
 Tensor DeviceExecutor::Input(const BoundProgram& bound, int argument) const {
-  return ArrayOf(inputs_, bound, argument);
+  return ArrayOf(bound.plan().arguments[argument].role == Role::kState ? states_ : inputs_, bound, argument);
 }
 
 Tensor DeviceExecutor::InputGradient(const BoundProgram& bound, int argument) const {

@@ -82,6 +82,7 @@ class DeviceExecutor {
     VarPtr var;
     std::vector<Buffer> buffers = {};
   };
+  Arrays& HomeOf(const PlanArgument& input) { return input.role == Role::kState ? states_ : inputs_; }
   // Makes room for one argument, zero-filled where it moves; nothing is bound to the old place then. What throws
   // changes nothing.
   void Reserve(Arrays* arrays, int argument, int64_t bytes);
@@ -97,7 +98,7 @@ class DeviceExecutor {
   int index_;
   Device device_;
   std::shared_ptr<Arena> arena_;
-  Arrays inputs_, input_gradients_;
+  Arrays inputs_, states_, input_gradients_;              // what a load writes anew; what stays until it is set
   VarPtr landed_, block_;                                 // order access to landing_ and step_
   std::shared_ptr<Chunk> step_;                           // a StepBlock, in device memory
   std::shared_ptr<Chunk> landing_;                        // see Loader

@@ -138,9 +138,9 @@ void DeviceFeed::Run(Stream& stream) const {
   }
 }
 
-void DeviceFeed::Push(const char* name, const VarPtr& var) const {
+void DeviceFeed::Push(const char* name, const VarPtr& var, bool all) const {
   std::vector<VarPtr> reads = reads_;
-  reads.push_back(var);  // the rest of what it stands for must be whole
+  if (!all) reads.push_back(var);  // the rest of what it stands for must be whole
   engine_->Push({.name = name,
                  .device = device_,
                  .reads = std::move(reads),

@@ -41,8 +41,8 @@ class DeviceFeed {
   // What Run reads.
   const std::vector<VarPtr>& reads() const { return reads_; }
   void Run(Stream& stream) const;
-  // As an operation that changes some of the arrays that `var` stands for, and fails all of them if it cannot.
-  void Push(const char* name, const VarPtr& var) const;
+  // As an operation that changes some of the arrays that `var` stands for, or all, and fails all of them if it cannot.
+  void Push(const char* name, const VarPtr& var, bool all = false) const;
 
  private:
   // `outer` runs of `run` elements, `stride` elements apart.

@@ -151,8 +151,9 @@ void Merger::ShareOut(const Binding& binding, const char* what, const std::vecto
       feed.Add(array.pieces, array.type, range, p.executor->Input(*p.bound, array.argument), weight);
     }
   }
+  const bool all = binding.step->plan().arguments[arrays[0].argument].role == Role::kState;
   for (size_t k = 0; k < participants.size(); ++k) {
-    feeds[k].Push(what, participants[k].executor->Input(*participants[k].bound, arrays[0].argument).var());
+    feeds[k].Push(what, participants[k].executor->Input(*participants[k].bound, arrays[0].argument).var(), all);
   }
 }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/names.h"
+#include "engine/backend.h"
 #include "executor/data_parallel_executor_group.h"
 #include "executor/group/device_feed.h"
 
@@ -105,8 +106,17 @@ std::vector<std::vector<Tensor>> DataParallelExecutorGroup::States() const {
 }
 
 void DataParallelExecutorGroup::SetStates(double value) {
-  for (const std::vector<Tensor>& parts : States())
-    for (const Tensor& part : parts) part.Fill(value);
+  const std::vector<std::vector<Tensor>> states = States();
+  for (size_t k = 0; !states.empty() && k < states[0].size(); ++k) {
+    const Tensor& first = states[0][k];  // one variable stands for all of a device
+    Operation set{.name = "states", .device = first.device(), .reads = {}, .writes = {first.var()}};
+    set.run = [states, k, value, &flat = Backend::Of(first.device().kind).flat()](const OpContext& context) {
+      for (const std::vector<Tensor>& parts : states) {
+        flat.Fill(context.stream, parts[k].dtype(), parts[k].address(), parts[k].elements(), value);
+      }
+    };
+    engine()->Push(std::move(set));
+  }
 }
 
 void DataParallelExecutorGroup::SetStates(const std::vector<HostTensor>& merged) { SetStates(OnHost(merged)); }

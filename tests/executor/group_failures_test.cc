@@ -276,5 +276,35 @@ TEST(GroupFailures, AScalarInputIsNotBatched) {
   EXPECT_EQ(executor.Output(0), Full({4, 3}, 10));
 }
 
+// What is loaded with each batch is whole again by that; states are not.
+TEST(GroupFailures, StatesWhoseSourceFailedFailEveryRunUntilTheyAreSetAgain) {
+  const auto engine = MakeThreadedEngine();
+  DataParallelExecutorGroup group(Variable("data") + Variable("state"), {.devices = {TestDevice(0), TestDevice(1)},
+                                                                         .data = {{"data", {4, 2}}},
+                                                                         .states = {{"state", {4, 2}}},
+                                                                         .for_training = false,
+                                                                         .engine = engine});
+  const auto full = [](double value) { return HostTensor::Full(DType::kFloat32, {4, 2}, value); };
+  const Tensor source(engine, TestDevice(0), DType::kFloat32, {4, 2});
+  const auto set_failed = [&] {
+    engine->Push({.name = "break", .device = TestDevice(0), .writes = {source.var()}, .run = [](const OpContext&) {
+                    throw DataError("no");
+                  }});
+    group.SetStates(std::vector<std::vector<Tensor>>{{source}});
+    for (int run = 0; run < 2; ++run) {
+      group.Forward(Batch{.data = {full(1)}});
+      EXPECT_THROW(group.Outputs()[0].ToHost(), DataError);
+    }
+  };
+  set_failed();
+  group.SetStates(2);
+  group.Forward(Batch{.data = {full(1)}});
+  EXPECT_EQ(group.Outputs()[0].ToHost(), full(3));
+  set_failed();
+  group.SetStates(std::vector<HostTensor>{full(4)});
+  group.Forward(Batch{.data = {full(1)}});
+  EXPECT_EQ(group.Outputs()[0].ToHost(), full(5));
+}
+
 }  // namespace
 }  // namespace bindery
