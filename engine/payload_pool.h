@@ -1,11 +1,12 @@
 // PayloadPool: payloads of a prepared operation (Engine::Push), used again when the engine has let go of them, so that
-// pushing allocates only while more runs are in flight than ever before. They take turns: what is in one is made in its
-// first use, so after some runs nothing is left to be made.
+// pushing allocates only while more runs are in flight than ever before. They take turns, and begin as copies of a
+// first one: what that has room for need not be made in the first use of each.
 //
 // Not thread safe itself; its payloads go to the engine's threads and come back.
 #pragma once
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 namespace bindery {
@@ -13,9 +14,11 @@ namespace bindery {
 template <class T>
 class PayloadPool {
  public:
+  explicit PayloadPool(T first = {}) : first_(std::move(first)) {}
+
   // One that nobody else holds. What its last holder did to it has happened before.
   std::shared_ptr<T> Take() {
-    while (payloads_.size() < kAtFirst) payloads_.push_back(std::make_shared<T>());
+    while (payloads_.size() < kAtFirst) payloads_.push_back(std::make_shared<T>(first_));
     for (size_t i = 0; i < payloads_.size(); ++i) {
       const std::shared_ptr<T>& payload = payloads_[next_];
       next_ = (next_ + 1) % payloads_.size();
@@ -23,11 +26,12 @@ class PayloadPool {
       // libstdc++): it follows the decrement, a release, by which the last holder let go.
       if (payload.use_count() == 1) return payload;
     }
-    return payloads_.emplace_back(std::make_shared<T>());
+    return payloads_.emplace_back(std::make_shared<T>(first_));
   }
 
  private:
   static constexpr size_t kAtFirst = 3;  // as many steps as are in flight, and the end of one more
+  const T first_;
   std::vector<std::shared_ptr<T>> payloads_;
   size_t next_ = 0;
 };

@@ -11,6 +11,12 @@ ValueType TypeOf(const DataDesc& desc) { return {.dtype = desc.dtype, .shape = {
 
 }  // namespace
 
+Feeder::Feeder(const GroupSpec& spec, std::shared_ptr<Engine> engine)
+    : spec_(spec), engine_(std::move(engine)),
+      inputs_(StepInput{.shares = std::vector<StepInput::Share>(
+                            spec.options.devices.size(),
+                            {.batch = {}, .staging = {}, .landed = std::vector<bool>(spec.num_inputs())})}) {}
+
 void Feeder::ShapesOf(const Batch& batch, Mode mode, std::vector<Shape>* shapes, bool is_cut) const {
   const GroupOptions& options = spec_.options;
   const auto check_count = [](size_t given, size_t described, const char* what) {
@@ -133,7 +139,6 @@ std::shared_ptr<const StepInput> Feeder::Next(std::span<const BatchPtr> batches,
   input->is_cut = batches.size() > 1;
   input->with_labels = !spec_.options.labels.empty() && batches[0]->num_labels() > 0;
   input->block = NextBlock(mode, ranges.back().end);
-  input->shares.resize(ranges.size());
   for (size_t d = 0; d < ranges.size(); ++d) {  // idle ones, too, let go of what a load that was skipped has left
     input->shares[d].batch = ranges[d].size() > 0 ? batches[input->is_cut ? d : 0] : nullptr;
   }
@@ -146,7 +151,6 @@ std::shared_ptr<const StepInput> Feeder::NextRates(const StepRates& rates) {
   block_->rates = rates;
   const std::shared_ptr<StepInput> input = inputs_.Take();
   input->block = *block_;
-  input->shares.resize(spec_.options.devices.size());
   for (StepInput::Share& share : input->shares) share.batch = nullptr;
   return input;
 }

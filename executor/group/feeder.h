@@ -33,7 +33,7 @@ struct StepNumber {
 class Feeder {
  public:
   // `spec` stays the caller's.
-  Feeder(const GroupSpec& spec, std::shared_ptr<Engine> engine) : spec_(spec), engine_(std::move(engine)) {}
+  Feeder(const GroupSpec& spec, std::shared_ptr<Engine> engine);
 
   // The shapes that a batch is computed in: its own, without padding rows. Throws DataError unless it can run in
   // `mode`. `is_cut`: on one device, in place of a share.

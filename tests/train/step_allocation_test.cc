@@ -67,22 +67,33 @@ namespace {
 
 constexpr int kSteps = 20;
 
-// Of `kSteps` warm steps. Kernels are our own: the net has nothing that a library computes.
-int64_t AllocationsOf(const std::shared_ptr<Engine>& engine, GradReq request, bool inputs_need_grad) {
+// Kernels are our own: the net has nothing that a library computes.
+std::unique_ptr<DataParallelExecutorGroup> GroupOf(const std::shared_ptr<Engine>& engine, GradReq request,
+                                                   bool inputs_need_grad) {
   const Symbol scaled = Variable("data") * Variable("w", {.shape = Shape{4}}) + Variable("b", {.shape = Shape{4}});
   const Symbol net = SoftmaxOutput(Tanh(BatchNorm(scaled, {}, "bn")), {}, "softmax");
-  DataParallelExecutorGroup group(net, {.devices = {Cpu(0), Cpu(1)},
-                                        .workload = {2, 1},
-                                        .data = {{"data", {6, 4}}},
-                                        .labels = {{"softmax_label", {6}}},
-                                        .inputs_need_grad = inputs_need_grad,
-                                        .grad_req = request,
-                                        .engine = engine,
-                                        .threads_per_device = 1,
-                                        .switches = {.policy = KernelPolicy::kReference}});
-  Updater updater(&group, {.optimizer = MakeOptimizer("sgd(lr=0.1, momentum=0.9)")});
-  const auto batch = std::make_shared<const Batch>(
+  return std::make_unique<DataParallelExecutorGroup>(net,
+                                                     GroupOptions{.devices = {Cpu(0), Cpu(1)},
+                                                                  .workload = {2, 1},
+                                                                  .data = {{"data", {6, 4}}},
+                                                                  .labels = {{"softmax_label", {6}}},
+                                                                  .inputs_need_grad = inputs_need_grad,
+                                                                  .grad_req = request,
+                                                                  .engine = engine,
+                                                                  .threads_per_device = 1,
+                                                                  .switches = {.policy = KernelPolicy::kReference}});
+}
+
+BatchPtr OnesAndZeros() {
+  return std::make_shared<const Batch>(
       Batch{.data = {HostTensor::Full(DType::kFloat32, {6, 4}, 1)}, .label = {HostTensor(DType::kFloat32, {6})}});
+}
+
+// Of `kSteps` warm steps.
+int64_t AllocationsOf(const std::shared_ptr<Engine>& engine, GradReq request, bool inputs_need_grad) {
+  const auto group = GroupOf(engine, request, inputs_need_grad);
+  Updater updater(group.get(), {.optimizer = MakeOptimizer("sgd(lr=0.1, momentum=0.9)")});
+  const BatchPtr batch = OnesAndZeros();
   // How many steps are in flight at a time depends on the scheduler: hold the first ones back until all are pushed, and
   // push more of them than are counted.
   std::atomic<bool> go{engine->name() == std::string("inline")};
@@ -109,6 +120,17 @@ TEST(StepAllocation, NoneOnceItIsWarm) {
       }
     }
   }
+}
+
+// Where nothing is in flight, one step makes all that there is to be made.
+TEST(StepAllocation, NoneAfterTheFirstOne) {
+  const auto group = GroupOf(MakeInlineEngine(), GradReq::kWrite, false);
+  Updater updater(group.get(), {.optimizer = MakeOptimizer("sgd(lr=0.1, momentum=0.9)")});
+  const BatchPtr batch = OnesAndZeros();
+  updater.Update(batch);
+  const int64_t before = allocations;
+  for (int i = 0; i < kSteps; ++i) updater.Update(batch);
+  EXPECT_EQ(allocations - before, 0);
 }
 
 // One batch over and over.
