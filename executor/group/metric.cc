@@ -57,7 +57,8 @@ GroupMetric::GroupMetric(std::shared_ptr<Engine> engine, const Metric& metric,
   for (size_t k = 0; k < participants.size(); ++k) {
     const GroupStep::Participant& p = participants[k];
     const Device device = p.executor->device();
-    MetricArrays arrays{.samples = ranges[p.executor->index()].size()};
+    const SampleRange& range = ranges[p.executor->index()];
+    MetricArrays arrays{.samples = range.size(), .first = range.begin};
     std::map<std::string, Tensor> tensors;  // by variable
     const auto add = [&](const char* role, std::vector<MetricArray>* list, const std::string& name,
                          const Tensor& tensor, int64_t outer) {

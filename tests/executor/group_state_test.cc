@@ -254,9 +254,9 @@ TEST(GroupMetric, WhatItRefusesIsNotCounted) {
   const auto refused = [&](const HostTensor& labels) {
     return MessageOf<DataError>([&] { group.UpdateMetric(metric.get(), std::vector<HostTensor>{labels}); });
   };
-  EXPECT_NE(refused(HostTensor::From({4}, {0, 1, 2, 7})).find("element 1: expected a class 0..2, got 7"),
+  EXPECT_NE(refused(HostTensor::From({4}, {0, 1, 2, 7})).find("sample 3, element 1: expected a class 0..2, got 7"),
             std::string::npos);  // of the second device's share
-  EXPECT_NE(refused(HostTensor::From({4}, {0, -1, 2, 1})).find("element 1: expected a class 0..2, got -1"),
+  EXPECT_NE(refused(HostTensor::From({4}, {0, -1, 2, 1})).find("sample 1, element 1: expected a class 0..2, got -1"),
             std::string::npos);
   EXPECT_TRUE(metric->total().empty());
   group.UpdateMetric(metric.get(), std::vector<HostTensor>{HostTensor::From({4}, {0, 1, 2, 1})});

@@ -306,13 +306,12 @@ TEST(Metrics, Errors) {
       "output \"softmax_output\" of shape (3, 2)",
       [&] { Value("accuracy", kScores, kLabels, 4); });
   for (const auto& [label, text] : {std::pair{2.f, "2"}, {-1.f, "-1"}, {0.5f, "0.5"}}) {
-    ExpectError<DataError>(
-        fmt::format(
-            "DataError: metric \"cross-entropy\": label \"softmax_label\", element 1: expected a class 0..1, got {}",
-            text),
-        [&] {
-          Value("cross-entropy", kScores, HostTensor::From({3}, {0, label, 1}));
-        });
+    ExpectError<DataError>(fmt::format("DataError: metric \"cross-entropy\": label \"softmax_label\", sample 1, "
+                                       "element 1: expected a class 0..1, got {}",
+                                       text),
+                           [&] {
+                             Value("cross-entropy", kScores, HostTensor::From({3}, {0, label, 1}));
+                           });
   }
   EXPECT_THROW(Value("accuracy(axis=2)", kScores, kLabels), ShapeError);
   ExpectError<Error>("Error: unknown metric \"acuracy\"; did you mean \"accuracy\"?", [] { MakeMetric("acuracy"); });

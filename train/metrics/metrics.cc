@@ -198,9 +198,10 @@ MetricGraph CrossEntropy::AsGraph(const MetricArrays& share) const {
                                     .whole = true,
                                     .use_ignore = options_.ignore_label.has_value(),
                                     .ignore = options_.ignore_label.value_or(-1)};
-    const auto fail = [metric = name(), label = label.name, last = s.classes - 1](int64_t place, double value) {
-      Throw<DataError>("metric \"{}\": label \"{}\", element {}: expected a class 0..{}, got {}", metric, label, place,
-                       last, value);
+    const auto fail = [metric = name(), share = MetricArrays{.samples = share.samples, .first = share.first}, label,
+                       last = s.classes - 1](int64_t place, double value) {
+      Throw<DataError>("metric \"{}\": label \"{}\", sample {}, element {}: expected a class 0..{}, got {}", metric,
+                       label.name, share.SampleOf(label, place), place, last, value);
     };
     MetricGraph graph{.checks = {{FirstOutside(s.label, classes), fail}}};
     const Symbol losses = loss(Pick(s.scores, s.label));
