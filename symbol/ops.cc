@@ -43,6 +43,15 @@ std::span<const OpDef& (*const)()> BuiltinOps() {
       FullyConnectedOp,
       FullyConnectedGradDataOp,
       FullyConnectedGradWeightOp,
+      // indexing.h
+      TakeOp,
+      GatherNDOp,
+      GatherElementsOp,
+      PickOp,
+      ScatterNDOp,
+      ScatterElementsOp,
+      OneHotOp,
+      EmbeddingOp,
       // loss.h
       SoftmaxOutputOp,
       SoftmaxOutputGradOp,
@@ -58,7 +67,7 @@ std::span<const OpDef& (*const)()> BuiltinOps() {
       MatMulOp,
       // measure.h
       ArgMaxOp,
-      PickOp,
+      ArgMinOp,
       RankOfOp,
       SumExactlyOp,
       FirstOutsideOp,

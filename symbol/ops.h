@@ -9,6 +9,7 @@
 #include "symbol/ops/dropout.h"
 #include "symbol/ops/elementwise.h"
 #include "symbol/ops/fully_connected.h"
+#include "symbol/ops/indexing.h"
 #include "symbol/ops/loss.h"
 #include "symbol/ops/matmul.h"
 #include "symbol/ops/measure.h"

@@ -11,38 +11,29 @@ using rule::Value;
 
 constexpr char kNoGradient[] = "it serves metrics and checks";
 
-// (data [, place]) -> output: data's shape without the axis. Places may be of any type.
-void InferPlace(InferContext& c) {
+// (data [, place]) -> output: data's shape without the axis, or with extent 1 there. Places may be of any type.
+void InferPlace(InferContext& c, int64_t along, bool keepdims) {
   const Value data = c.in(0), output = c.out(0);
+  output.SetDType(DType::kInt64);
   if (!data.shape()) return;
-  const int axis = rule::Axis(c.attrs<PlaceAttrs>().axis, *data.shape());
-  output.Set(data.shape()->Erase(axis));
+  const int axis = rule::Axis(along, *data.shape());
+  output.Set(keepdims ? data.shape()->With(axis, 1) : data.shape()->Erase(axis));
   if (c.num_inputs() > 1) rule::SameShape({c.in(1), output});
-  data.Set(output.shape()->Insert(axis, (*data.shape())[axis]));
+  const int64_t extent = (*data.shape())[axis];
+  data.Set(keepdims ? output.shape()->With(axis, extent) : output.shape()->Insert(axis, extent));
   if (data.Known() && (*data.shape())[axis] == 0 && output.shape()->Elements() != 0) {
     Throw<ShapeError>("there are no elements along axis {} of {}", axis, *data.shape());
   }
-  data.Carry(output, [&](int own) { return own == axis ? -1 : own - (axis < own ? 1 : 0); });
+  data.Carry(output, [&](int own) { return own == axis ? -1 : own - (!keepdims && axis < own); });
 }
 
-void InferPlaceAsNumber(InferContext& c) {
-  c.out(0).SetDType(DType::kInt64);
-  InferPlace(c);
-}
-
-void InferPick(InferContext& c) {
-  rule::SameDType({c.in(0), c.out(0)});
-  InferPlace(c);
-}
-
-OpDef Place(std::string name, std::string doc, Slots inputs, void (*infer)(InferContext&)) {
+OpDef Arg(std::string name, std::string doc) {
   return {
       .name = std::move(name),
       .doc = std::move(doc),
-      .attrs_type = &AttrsOf<PlaceAttrs>(),
-      .inputs = std::move(inputs),
-      .infer = infer,
-      .check = [](const AnyAttrs& attrs) { rule::CheckAxisAttr("axis", attrs.get<PlaceAttrs>().axis); },
+      .attrs_type = &AttrsOf<ArgAttrs>(),
+      .infer = [](InferContext& c) { InferPlace(c, c.attrs<ArgAttrs>().axis, c.attrs<ArgAttrs>().keepdims); },
+      .check = [](const AnyAttrs& attrs) { rule::CheckAxisAttr("axis", attrs.get<ArgAttrs>().axis); },
       .not_differentiable = kNoGradient,
   };
 }
@@ -65,20 +56,25 @@ OpDef Summary(std::string name, std::string doc) {
 }  // namespace
 
 const OpDef& ArgMaxOp() {
-  static const OpDef op =
-      Place("ArgMax", "Along an axis, where the first of the largest elements is.", {"data"}, InferPlaceAsNumber);
+  static const OpDef op = Arg("ArgMax", "Along an axis, where the first of the largest elements is.");
   return op;
 }
 
-const OpDef& PickOp() {
-  static const OpDef op = Place("Pick", "Along an axis, the element at a place.", {"data", "place"}, InferPick);
+const OpDef& ArgMinOp() {
+  static const OpDef op = Arg("ArgMin", "Along an axis, where the first of the smallest elements is.");
   return op;
 }
 
 const OpDef& RankOfOp() {
-  static const OpDef op =
-      Place("RankOf", "Along an axis, how many elements are larger than the one at a place, or equal and before it.",
-            {"data", "place"}, InferPlaceAsNumber);
+  static const OpDef op = {
+      .name = "RankOf",
+      .doc = "Along an axis, how many elements are larger than the one at a place, or equal and before it.",
+      .attrs_type = &AttrsOf<PlaceAttrs>(),
+      .inputs = {"data", "place"},
+      .infer = [](InferContext& c) { InferPlace(c, c.attrs<PlaceAttrs>().axis, false); },
+      .check = [](const AnyAttrs& attrs) { rule::CheckAxisAttr("axis", attrs.get<PlaceAttrs>().axis); },
+      .not_differentiable = kNoGradient,
+  };
   return op;
 }
 

@@ -1,4 +1,4 @@
-// What metrics and checks are made of: which element along an axis, and what is to be told of all elements of a tensor.
+// What metrics and checks are made of (Pick is in indexing.h): which element along an axis, and what is to be told of all elements of a tensor.
 // None has a gradient.
 #pragma once
 
@@ -14,13 +14,23 @@ struct PlaceAttrs {
     return std::tuple{Field{"axis", &PlaceAttrs::axis, "axis along which elements are counted"}};
   }
 };
-// The axis is gone from the outputs, of int64 for places. `place` has the output's shape and any type.
-// The place of the first of the largest elements; a NaN is larger than any number.
+struct ArgAttrs {
+  int64_t axis = 1;
+  bool keepdims = false;
+  bool select_last_index = false;  // of equal elements
+  static constexpr auto Fields() {
+    using A = ArgAttrs;
+    return std::tuple{Field{"axis", &A::axis, "axis along which elements are counted"},
+                      Field{"keepdims", &A::keepdims, "keep it with extent 1"},
+                      Field{"select_last_index", &A::select_last_index, "of equal elements the last, not the first"}};
+  }
+};
+// The place of the first of the largest (smallest) elements, int64; a NaN is larger (smaller) than any number.
 const OpDef& ArgMaxOp();
-inline constexpr OpFunction<PlaceAttrs> ArgMax{ArgMaxOp};
-// The element at a place; NaN (of integers, 0) where that is none.
-const OpDef& PickOp();
-inline constexpr OpFunction<PlaceAttrs, 2> Pick{PickOp};
+inline constexpr OpFunction<ArgAttrs> ArgMax{ArgMaxOp};
+const OpDef& ArgMinOp();
+inline constexpr OpFunction<ArgAttrs> ArgMin{ArgMinOp};
+// The axis is gone from the output, of int64. `place` has the output's shape and any type.
 // How many elements come before the one at a place when the largest come first, and of equal ones the first. All,
 // where that is none or an element is NaN.
 const OpDef& RankOfOp();

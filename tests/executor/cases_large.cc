@@ -121,6 +121,37 @@ std::vector<OperatorCase> LargeCases() {
             {{"x", matrix}, {"label", Integers({193}, 0, 256)}}));
   cases.back().dtypes = {{"label", DType::kInt32}};
   cases.back().wrt.emplace();
+  cases.push_back(
+      Large("large arguments", Group({ArgMin(x), ArgMax(x, {.axis = 0, .select_last_index = true})}), {{"x", matrix}}));
+  cases.back().wrt.emplace();
+
+  // indexing.h
+  const auto add_indexed = [&](const std::string& name, const Symbol& symbol, HostTensorMap inputs, double terms = 1) {
+    cases.push_back(Large("large " + name, symbol, std::move(inputs), terms));
+    cases.back().dtypes = {{"label", DType::kInt32}};
+  };
+  add_indexed("embedding", Embedding(label, {.input_dim = 40, .output_dim = 257}, "e"),
+              {{"label", Integers({193}, 0, 39)}, {"e_weight", Uniform({40, 257})}}, 20);
+  add_indexed("narrow embedding", Embedding(label, {.input_dim = 40, .output_dim = 3}, "e"),
+              {{"label", Integers({193, 101}, 0, 39)}, {"e_weight", Uniform({40, 3})}}, 1000);
+  add_indexed("take of columns", Take(x, Variable("i"), {.axis = 1}, "y"),
+              {{"x", matrix}, {"i", Integers({301}, -257, 256)}}, 8);
+  cases.back().dtypes = {{"i", DType::kInt64}};
+  add_indexed("pairs", GatherND(x, label, {.batch_dims = 1}, "y"),
+              {{"x", images}, {"label", Integers({7, 101, 2}, 0, 18)}}, 8);
+  add_indexed("elements", GatherElements(x, label, {.axis = 1}, "y"),
+              {{"x", matrix}, {"label", Integers({193, 211}, 0, 256)}}, 8);
+  add_indexed("picks", Pick(x, label, {}, "y"), {{"x", matrix}, {"label", Integers({193}, 0, 256)}});
+  add_indexed("scattered rows", ScatterND(b, Variable("i"), a, {.reduction = ScatterReduction::kMax}, "y"),
+              {{"b", Uniform({301, 257})}, {"i", Integers({193, 1}, 0, 300)}, {"a", Distinct(kMatrix)}});
+  cases.back().dtypes = {{"i", DType::kInt32}};
+  cases.back().batch_axes.clear();
+  add_indexed("scattered elements", ScatterElements(b, Variable("i"), a, {.reduction = ScatterReduction::kAdd}, "y"),
+              {{"b", Uniform({301, 257})}, {"i", Integers(kMatrix, 0, 300)}, {"a", matrix}}, 8);
+  cases.back().dtypes = {{"i", DType::kInt32}};
+  cases.back().batch_axes.clear();
+  add_indexed("one hot", OneHot(label, {.depth = 257}, "y"), {{"label", Integers({193}, -1, 257)}});
+
   for (const OpDef& (*op)() : ElementwiseOps()) {
     if (op().inputs.Count({}) > 2 || !op().gradient) continue;
     const bool unary = op().inputs.Count({}) == 1;

@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "base/exact_sum.h"
+#include "symbol/ops/indexing.h"
 #include "symbol/ops/measure.h"
 #include "tests/executor/operator_cases.h"
 

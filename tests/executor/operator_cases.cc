@@ -14,6 +14,7 @@ std::vector<OperatorCase> AllOperatorCases() {
            ConvolutionCases,
            DropoutCases,
            FullyConnectedCases,
+           IndexingCases,
            LargeCases,
            LossCases,
            MatMulCases,

@@ -16,6 +16,7 @@ std::vector<OperatorCase> DropoutCases();
 std::vector<OperatorCase> BinaryCases();  // element-wise, two operands and more
 std::vector<OperatorCase> UnaryCases();   // element-wise, one operand
 std::vector<OperatorCase> FullyConnectedCases();
+std::vector<OperatorCase> IndexingCases();
 std::vector<OperatorCase> LossCases();
 std::vector<OperatorCase> MatMulCases();
 std::vector<OperatorCase> MeasureCases();

@@ -169,15 +169,43 @@ void AddHeads(Examples& e) {
 
 void AddMeasures(Examples& e) {
   for (const int64_t axis : {1, -1}) {
-    e.Add(ArgMaxOp(), PlaceAttrs{axis}, {{5, 4, 3}});
-    e.Add(PickOp(), PlaceAttrs{axis}, {{5, 4, 3}, {5, axis == 1 ? 3 : 4}});
+    e.Add(ArgMaxOp(), ArgAttrs{axis}, {{5, 4, 3}});
+    e.Add(ArgMinOp(), ArgAttrs{.axis = axis, .keepdims = true, .select_last_index = true}, {{5, 4, 3}});
+    e.Add(PickOp(), PickAttrs{axis}, {{5, 4, 3}, {5, axis == 1 ? 3 : 4}});
     e.Add(RankOfOp(), PlaceAttrs{axis}, {{5, 4, 3}, {5, axis == 1 ? 3 : 4}});
   }
-  e.Add(ArgMaxOp(), PlaceAttrs{0}, {{4, 5}}, {1});
+  e.Add(ArgMaxOp(), ArgAttrs{0}, {{4, 5}}, {1});
   e.Add(SumExactlyOp(), {}, {{5, 3}});
   e.Add(FirstOutsideOp(), FirstOutsideAttrs{}, {{5, 3}});
   e.Add(FirstOutsideOp(), FirstOutsideAttrs{.low = 0, .high = 9, .whole = true, .use_ignore = true, .ignore = -2},
         {{5, 3}});
+}
+
+void AddIndexing(Examples& e) {
+  const IndexMode skip = IndexMode::kSkip;
+  e.Add(TakeOp(), TakeAttrs{.axis = -1}, {{5, 3, 4}, {2}});
+  e.Add(TakeOp(), TakeAttrs{.axis = 2, .batch_dims = 1, .mode = skip, .padding = 3}, {{5, 3, 4}, {5, 2}});
+  e.Add(TakeOp(), TakeAttrs{}, {{3, 4}, {5, 2}}, {-1, 0});
+  e.Add(GatherNDOp(), TakeAttrs{.batch_dims = 1}, {{5, 3, 4}, {5, 6, 2}});
+  e.Add(GatherNDOp(), TakeAttrs{.axis = 1}, {{5, 3, 4}, {6, 1}});
+  e.Add(GatherElementsOp(), GatherElementsAttrs{.axis = 1, .mode = skip}, {{5, 3, 4}, {5, 6, 2}});
+  e.Add(PickOp(), PickAttrs{.axis = 2, .keepdims = true, .mode = IndexMode::kWrap}, {{5, 3, 4}, {5, 3, 1}});
+  for (const ScatterReduction reduction : {ScatterReduction::kNone, ScatterReduction::kMul, ScatterReduction::kMax}) {
+    ScatterAttrs attrs{.axis = 1, .batch_dims = 1, .mode = skip, .reduction = reduction};
+    e.Add(ScatterNDOp(), attrs, {{5, 3, 4}, {5, 2, 1}, {5, 2, 4}});
+    attrs.batch_dims = 0;
+    e.Add(ScatterElementsOp(), attrs, {{5, 3, 4}, {5, 6, 2}, {5, 6, 2}});
+  }
+  const ScatterReduction add = ScatterReduction::kAdd;
+  e.Add(ScatterNDOp(), ScatterAttrs{.reduction = add, .padding = 0, .shape = {6, 4}}, {{5, 1}, {5, 4}});
+  e.Add(ScatterElementsOp(), ScatterAttrs{.axis = 1, .reduction = add, .shape = {0, 6}, .batches = {1, 0}},
+        {{5, 3}, {5, 3}});
+  e.Add(OneHotOp(),
+        OneHotAttrs{.depth = 3, .axis = 1, .on_value = 2, .off_value = -1, .from_end = true, .dtype = DType::kInt8},
+        {{5, 4}});
+  e.Add(OneHotOp(), OneHotAttrs{.depth = 3}, {{5, 4}});
+  e.Add(EmbeddingOp(), EmbeddingAttrs{.input_dim = 7, .output_dim = 3, .padding_idx = -1, .mode = IndexMode::kClip},
+        {{5, 4}, {7, 3}});
 }
 
 void AddShapeOps(Examples& e) {
@@ -240,6 +268,7 @@ const std::vector<OpExample>& OpExamples() {
     AddNormalizations(examples);
     AddHeads(examples);
     AddMeasures(examples);
+    AddIndexing(examples);
     AddShapeOps(examples);
     AddSequences(examples);
     return examples.list;

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/names.h"
 #include "symbol/ops/elementwise.h"
+#include "symbol/ops/indexing.h"
 #include "symbol/ops/measure.h"
 #include "symbol/ops/reduce.h"
 #include "symbol/ops/shape_ops.h"

@@ -17,6 +17,7 @@ KernelRows DotKernels();
 KernelRows DropoutKernels();
 KernelRows ElementwiseKernels();
 KernelRows FullyConnectedKernels();
+KernelRows IndexingKernels();
 KernelRows LossKernels();
 KernelRows MatMulKernels();
 KernelRows MeasureKernels();
@@ -46,11 +47,11 @@ const KernelTable& CpuKernels() {
   using namespace cpu;  // NOLINT: the table is nothing but its names
   static const KernelTable table(
       {
-          AttentionKernels(), BatchNormKernels(), BinaryKernels(),   ConcatKernels(),      ConvolutionKernels(),
-          CopyKernels(),      DotKernels(),       DropoutKernels(),  ElementwiseKernels(), FullyConnectedKernels(),
-          LossKernels(),      MatMulKernels(),    MeasureKernels(),  NormalizeKernels(),   PoolingKernels(),
-          PredicateKernels(), ReduceKernels(),    RelationKernels(), SliceKernels(),       SoftmaxKernels(),
-          UnaryKernels(),
+          AttentionKernels(), BatchNormKernels(), BinaryKernels(),  ConcatKernels(),      ConvolutionKernels(),
+          CopyKernels(),      DotKernels(),       DropoutKernels(), ElementwiseKernels(), FullyConnectedKernels(),
+          IndexingKernels(),  LossKernels(),      MatMulKernels(),  MeasureKernels(),     NormalizeKernels(),
+          PoolingKernels(),   PredicateKernels(), ReduceKernels(),  RelationKernels(),    SliceKernels(),
+          SoftmaxKernels(),   UnaryKernels(),
       },
       MakeFastReorder, ThroughFloat, Translate);
   return table;

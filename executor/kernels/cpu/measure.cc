@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <type_traits>
 
 #include "base/exact_sum.h"
@@ -23,8 +24,8 @@ auto Comparable(T x) {
 
 // f(elements along the axis, their number, their distance, place): one output.
 template <class F>
-MaybeKernel AlongAxis(const KernelSpec& spec, const F& f) {
-  const AxisView view = ViewAlong(spec.inputs[0].shape, static_cast<int>(spec.attributes<PlaceAttrs>().axis));
+MaybeKernel AlongAxis(const KernelSpec& spec, int64_t axis, const F& f) {
+  const AxisView view = ViewAlong(spec.inputs[0].shape, static_cast<int>(axis));
   const bool has_place = spec.inputs.size() > 1;
   return Dispatch(spec.inputs[0].dtype, [&]<class T>() {
     return WithLoop(PlainKernel(spec, "loop"), [=, dtype = spec.inputs.back().dtype](const Arguments& args) {
@@ -42,40 +43,42 @@ MaybeKernel AlongAxis(const KernelSpec& spec, const F& f) {
   });
 }
 
-MaybeKernel MakeArgMax(const KernelSpec& spec) {
-  return AlongAxis(spec, []<class T>(const T* row, int64_t extent, int64_t step, int64_t) {
-    auto best = Comparable(row[0]);
-    int64_t place = 0;
-    for (int64_t k = 1; k < extent && best == best; ++k) {
-      const auto next = Comparable(row[k * step]);
-      if (next <= best) continue;  // not of NaN, which is greatest
-      best = next;
-      place = k;
-    }
-    return place;
-  });
-}
-
-MaybeKernel MakePick(const KernelSpec& spec) {
-  return AlongAxis(spec, []<class T>(const T* row, int64_t, int64_t step, int64_t place) {
-    return place >= 0 ? row[place * step] : std::is_integral_v<T> ? T{} : static_cast<T>(NAN);
-  });
+// Of numbers that are `Better` the first, or the last; the first (last) NaN before any number.
+template <class Better>
+MaybeKernel MakeArg(const KernelSpec& spec) {
+  const auto& attrs = spec.attributes<ArgAttrs>();
+  const auto arg = [&]<bool kLast>() {
+    return AlongAxis(spec, attrs.axis, []<class T>(const T* row, int64_t extent, int64_t step, int64_t) {
+      auto best = Comparable(row[kLast ? (extent - 1) * step : 0]);
+      int64_t place = kLast ? extent - 1 : 0;
+      for (int64_t i = 1; i < extent && best == best; ++i) {
+        const int64_t k = kLast ? extent - 1 - i : i;
+        const auto next = Comparable(row[k * step]);
+        if (!Better()(next, best) && next == next) continue;
+        best = next;
+        place = k;
+      }
+      return place;
+    });
+  };
+  return attrs.select_last_index ? arg.template operator()<true>() : arg.template operator()<false>();
 }
 
 // How many are greater, or equal and before; all if there is a NaN, or no such place.
 MaybeKernel MakeRankOf(const KernelSpec& spec) {
-  return AlongAxis(spec, []<class T>(const T* row, int64_t extent, int64_t step, int64_t place) {
-    if (place < 0) return extent;
-    const auto own = Comparable(row[place * step]);
-    int64_t rank = 0;
-    bool has_nan = false;
-    for (int64_t k = 0; k < extent; ++k) {
-      const auto next = Comparable(row[k * step]);
-      has_nan |= next != next;
-      rank += next > own || (next == own && k < place);
-    }
-    return has_nan ? extent : rank;
-  });
+  return AlongAxis(spec, spec.attributes<PlaceAttrs>().axis,
+                   []<class T>(const T* row, int64_t extent, int64_t step, int64_t place) {
+                     if (place < 0) return extent;
+                     const auto own = Comparable(row[place * step]);
+                     int64_t rank = 0;
+                     bool has_nan = false;
+                     for (int64_t k = 0; k < extent; ++k) {
+                       const auto next = Comparable(row[k * step]);
+                       has_nan |= next != next;
+                       rank += next > own || (next == own && k < place);
+                     }
+                     return has_nan ? extent : rank;
+                   });
 }
 
 MaybeKernel MakeSumExactly(const KernelSpec& spec) {
@@ -133,11 +136,8 @@ MaybeKernel MakeFirstOutside(const KernelSpec& spec) {
 }
 
 constexpr KernelEntry kEntries[] = {
-    {"ArgMax", MakeArgMax},
-    {"Pick", MakePick},
-    {"RankOf", MakeRankOf},
-    {"SumExactly", MakeSumExactly},
-    {"FirstOutside", MakeFirstOutside},
+    {"ArgMax", MakeArg<std::greater<>>}, {"ArgMin", MakeArg<std::less<>>},   {"RankOf", MakeRankOf},
+    {"SumExactly", MakeSumExactly},      {"FirstOutside", MakeFirstOutside},
 };
 
 }  // namespace

@@ -11,6 +11,7 @@ KernelRows ConvolutionKernels();
 KernelRows DropoutKernels();
 KernelRows ElementwiseKernels();
 KernelRows FullyConnectedKernels();
+KernelRows IndexingKernels();
 KernelRows LossKernels();
 KernelRows MatMulKernels();
 KernelRows MeasureKernels();
@@ -36,6 +37,7 @@ const KernelTable& ReferenceKernels() {
           DropoutKernels(),
           ElementwiseKernels(),
           FullyConnectedKernels(),
+          IndexingKernels(),
           LossKernels(),
           MatMulKernels(),
           MeasureKernels(),

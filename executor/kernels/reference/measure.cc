@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "base/exact_sum.h"
 #include "executor/kernel_table.h"
@@ -41,9 +42,9 @@ int64_t PlaceAt(DType dtype, const std::byte* places, int64_t i, int64_t extent)
 
 // (data [, place]) -> Y: output[i] = f(row i [, the place in it])
 template <class F>
-MaybeKernel AlongAxis(const KernelSpec& spec, const F& f) {
+MaybeKernel AlongAxis(const KernelSpec& spec, int64_t along, const F& f) {
   const Shape& shape = spec.inputs[0].shape;
-  const int axis = shape.Axis(static_cast<int>(spec.attributes<PlaceAttrs>().axis));
+  const int axis = shape.Axis(static_cast<int>(along));
   const int64_t positions = spec.outputs[0].shape.Elements(), extent = shape[axis], inner = shape.CountFrom(axis + 1);
   const DType places = spec.inputs.size() > 1 ? spec.inputs[1].dtype : DType::kInt64;
   return Dispatch(spec.inputs[0].dtype, [&]<class T>() -> Kernel {
@@ -58,28 +59,23 @@ MaybeKernel AlongAxis(const KernelSpec& spec, const F& f) {
   });
 }
 
-MaybeKernel MakeArgMax(const KernelSpec& spec) {
-  return AlongAxis(spec, []<class T>(const Row<T>& row, int64_t) {
+// NaN is larger (smaller) than any number.
+template <class Better>
+MaybeKernel MakeArg(const KernelSpec& spec) {
+  const auto attrs = spec.attributes<ArgAttrs>();
+  return AlongAxis(spec, attrs.axis, [attrs]<class T>(const Row<T>& row, int64_t) {
     int64_t best = 0;
     for (int64_t k = 1; k < row.extent; ++k) {
-      if (row[k] > row[best] || (row[k] != row[k] && row[best] == row[best])) best = k;
+      const bool is_equal = row[k] == row[best] || (row[k] != row[k] && row[best] != row[best]);
+      const bool is_better = Better()(row[k], row[best]) || (row[k] != row[k] && row[best] == row[best]);
+      if (is_better || (is_equal && attrs.select_last_index)) best = k;
     }
     return best;
   });
 }
 
-MaybeKernel MakePick(const KernelSpec& spec) {
-  return AlongAxis(spec, []<class T>(const Row<T>& row, int64_t place) {
-    if (place >= 0) return row.first[place * row.stride];
-    if constexpr (std::is_integral_v<T>)
-      return T{};
-    else
-      return static_cast<T>(NAN);
-  });
-}
-
 MaybeKernel MakeRankOf(const KernelSpec& spec) {
-  return AlongAxis(spec, []<class T>(const Row<T>& row, int64_t place) {
+  return AlongAxis(spec, spec.attributes<PlaceAttrs>().axis, []<class T>(const Row<T>& row, int64_t place) {
     if (place < 0) return row.extent;
     const auto own = row[place];
     int64_t before = 0, nans = 0;
@@ -125,11 +121,8 @@ MaybeKernel MakeFirstOutside(const KernelSpec& spec) {
 }
 
 constexpr KernelEntry kEntries[] = {
-    {"ArgMax", MakeArgMax},
-    {"Pick", MakePick},
-    {"RankOf", MakeRankOf},
-    {"SumExactly", MakeSumExactly},
-    {"FirstOutside", MakeFirstOutside},
+    {"ArgMax", MakeArg<std::greater<>>}, {"ArgMin", MakeArg<std::less<>>},   {"RankOf", MakeRankOf},
+    {"SumExactly", MakeSumExactly},      {"FirstOutside", MakeFirstOutside},
 };
 
 }  // namespace

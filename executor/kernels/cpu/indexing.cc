@@ -1,0 +1,350 @@
+// What is taken and put by index. First all indices become offsets in data, in scratch memory, by the team; what is
+// wrong with one is an error before anything is written. Then rows move: whole runs of contiguous elements, by their
+// size whatever their type is. Where updates are joined, each thread has a part of the output as its own, rows or
+// columns, and takes the updates in their order: the same bits for any number of threads.
+#include "symbol/ops/indexing.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "base/error.h"
+#include "engine/team.h"
+#include "executor/kernel_table.h"
+#include "executor/kernels/cpu/copy.h"
+#include "executor/kernels/cpu/simd/loops.h"
+#include "executor/kernels/cpu/util.h"
+
+namespace bindery::cpu {
+namespace {
+
+constexpr int64_t kNowhere = -1;
+
+// How indices count.
+struct Counting {
+  IndexMode mode;
+  int64_t padding = kNoIndex;
+  std::string node_name = {};
+  bool from_end = mode == IndexMode::kRaise;  // are negative ones counted so?
+
+  template <class T>
+  int64_t PlaceOf(T value, int64_t extent) const {
+    int64_t index = AsIndex(value);
+    if (from_end && index < 0) index += extent;
+    if (static_cast<uint64_t>(index) >= static_cast<uint64_t>(extent)) index = Outside(value, index, extent);
+    return index == (padding < 0 && padding != kNoIndex ? padding + extent : padding) ? kNowhere : index;
+  }
+
+ private:
+  static constexpr int64_t kFar = int64_t{1} << 62;  // no extent reaches it
+
+  template <class T>
+  int64_t AsIndex(T value) const {
+    if constexpr (std::is_integral_v<T>) {
+      return std::cmp_less(value + T{0}, kFar) ? static_cast<int64_t>(value) : kFar;
+    } else {
+      const double number = LoadDouble(value), below = std::floor(number);
+      if (number == below) return static_cast<int64_t>(std::clamp(number, -0x1p62, 0x1p62));
+      const bool takes_below = mode == IndexMode::kClip || mode == IndexMode::kWrap;
+      return !takes_below ? kFar : std::isnan(number) ? 0 : static_cast<int64_t>(std::clamp(below, -0x1p62, 0x1p62));
+    }
+  }
+
+  template <class T>
+  int64_t Outside(T value, int64_t index, int64_t extent) const {
+    switch (mode) {
+      case IndexMode::kRaise: break;
+      case IndexMode::kClip: return std::clamp<int64_t>(index, 0, extent - 1);
+      case IndexMode::kWrap: return (index % extent + extent) % extent;
+      case IndexMode::kSkip:
+      case IndexMode::kZero: return kNowhere;
+    }
+    Throw<DataError>("node \"{}\": index {} is not in {}..{}", node_name, LoadDouble(value), -extent, extent - 1);
+  }
+};
+
+// Data seen as (slabs, extent, inner), rows as (slabs, count, inner): row c of a slab is at offset(slab / outer, c) of
+// it. `resolve` makes the offsets of tuples [begin, end) of all (batches, count).
+struct Rows {
+  int64_t slabs, outer, count, extent, inner;
+  std::function<void(const void* indices, int64_t begin, int64_t end, int64_t* offsets)> resolve;
+
+  int64_t tuples() const { return slabs / outer * count; }
+  int64_t scratch_bytes() const { return tuples() * static_cast<int64_t>(sizeof(int64_t)); }
+  const int64_t* Resolve(const Arguments& args, int indices) const {
+    auto* offsets = static_cast<int64_t*>(args.scratch);
+    ParallelFor(tuples(), kGrain, kSerialElements / 4, [&](int64_t begin, int64_t end, int) {
+      resolve(args.inputs[static_cast<size_t>(indices)], begin, end, offsets + begin);
+    });
+    return offsets;
+  }
+};
+
+Rows RowsAt(const TakenRows& taken, DType dtype, const Counting& counting) {
+  Rows rows{taken.batches * taken.outer, taken.outer, taken.count, taken.extent, taken.inner, {}};
+  rows.resolve = Dispatch(dtype, [&]<class T>() -> decltype(rows.resolve) {
+    return [counting, extents = taken.extents, inner = taken.inner](const void* indices, int64_t begin, int64_t end,
+                                                                    int64_t* offsets) {
+      const auto* index = static_cast<const T*>(indices) + begin * static_cast<int64_t>(extents.size());
+      for (int64_t c = begin; c < end; ++c, ++offsets) {
+        *offsets = 0;
+        for (const int64_t extent : extents) {
+          const int64_t place = counting.PlaceOf(*index++, extent);
+          *offsets = place < 0 || *offsets < 0 ? kNowhere : *offsets * extent + place;
+        }
+        if (*offsets > 0) *offsets *= inner;
+      }
+    };
+  });
+  return rows;
+}
+
+// Elements are rows of length 1: each leading position that data and indices share is a slab.
+Rows ElementsAt(const Shape& data, const Shape& indices, int64_t along, DType dtype, const Counting& counting) {
+  const int axis = data.Axis(static_cast<int>(along)), last = data.rank() - 1;
+  int shared = 0;
+  while (shared < axis && data[shared] == indices[shared]) ++shared;
+  const int64_t slabs = data.CountTo(shared);
+  Rows rows{slabs, 1, indices.Elements() / slabs, data.Elements() / slabs, 1, {}};
+  rows.resolve = Dispatch(dtype, [&]<class T>() -> decltype(rows.resolve) {
+    return [=, extent = data[axis], stride = data.CountFrom(axis + 1)](const void* from, int64_t begin, int64_t end,
+                                                                       int64_t* offsets) {
+      const int64_t length = indices[last];
+      for (int64_t at = begin; at < end;) {  // run by run along the last axis
+        int64_t base = 0, row = at / length, step = 1;
+        for (int i = last; i-- > 0; row /= indices[i]) {
+          step *= data[i + 1];
+          if (i >= shared && i != axis) base += row % indices[i] * step;
+        }
+        const int64_t first = at % length, n = std::min(length - first, end - at);
+        const T* index = static_cast<const T*>(from) + at;
+        const int64_t next = axis == last ? 0 : 1;
+        for (int64_t i = 0; i < n; ++i) {
+          const int64_t place = counting.PlaceOf(index[i], extent);
+          offsets[i] = place < 0 ? kNowhere : base + (first + i) * next + place * stride;
+        }
+        at += n;
+        offsets += n;
+      }
+    };
+  });
+  return rows;
+}
+
+// (data, indices), at these inputs -> rows
+Kernel Gather(const KernelSpec& spec, const Rows& rows, IndexMode mode, int data = 0, int indices = 1) {
+  Kernel kernel = PlainKernel(spec, "loop");
+  kernel.scratch_bytes = rows.scratch_bytes();
+  const DType dtype = spec.outputs[0].dtype;
+  const HostTensor nothing = HostTensor::Full(dtype, {}, mode == IndexMode::kSkip && IsFloat(dtype) ? NAN : 0);
+  return OfSize(SizeOf(dtype), [&]<class T>() {
+    T empty;
+    std::memcpy(&empty, nothing.raw(), sizeof(T));
+    return WithLoop(std::move(kernel), [=](const Arguments& args) {
+      const int64_t* offsets = rows.Resolve(args, indices);
+      const T* from = args.in<T>(data);
+      const int64_t inner = rows.inner, slab_size = rows.extent * inner;
+      ParallelFor(rows.slabs * rows.count * inner, kGrain, kSerialElements, [&](int64_t begin, int64_t end, int) {
+        T* to = args.out<T>(0) + begin;
+        int64_t row = begin / inner, column = begin % inner;
+        while (begin < end) {  // the rows of one slab
+          const int64_t slab = row / rows.count, first = row % rows.count;
+          const T* own = from + slab * slab_size;
+          const int64_t* at = offsets + slab / rows.outer * rows.count;
+          for (int64_t c = first; c < rows.count && begin < end; ++c, ++row, column = 0) {
+            const int64_t n = std::min(inner - column, end - begin);
+            if (at[c] < 0) {
+              std::fill_n(to, n, empty);
+            } else if (n == 1) {
+              *to = own[at[c] + column];
+            } else {
+              std::memcpy(to, own + at[c] + column, static_cast<size_t>(n) * sizeof(T));
+            }
+            begin += n;
+            to += n;
+          }
+        }
+      });
+    });
+  });
+}
+
+// y = y joined with x, n of them
+struct Replace {
+  template <class T>
+  static void Run(const T* x, T* y, int64_t n) {
+    if (n == 1) {
+      *y = *x;
+    } else {
+      std::memcpy(y, x, static_cast<size_t>(n) * sizeof(T));
+    }
+  }
+};
+template <class F>
+struct JoinBy {
+  template <class T>
+  static void Run(const T* x, T* y, int64_t n) {
+    if constexpr (std::is_floating_point_v<T>) {
+      if (n >= kGrain) return BestLoops<T>().template BinaryOf<F>()(y, x, y, n);
+    }
+    for (int64_t i = 0; i < n; ++i) y[i] = native::Call<F, T>(y[i], x[i]);
+  }
+};
+
+// ([data,] indices, updates) -> data with the updates
+template <class T, class Join>
+Kernel ScatterOf(const KernelSpec& spec, const Rows& rows) {
+  Kernel kernel = PlainKernel(spec, "loop");
+  kernel.scratch_bytes = rows.scratch_bytes();
+  const int last = static_cast<int>(spec.inputs.size()) - 1;
+  if (last == 2) kernel.inplace = {{0, 0}};
+  // Columns are shared out evenly whatever the indices are, if each thread has some cache lines of every row.
+  const bool by_columns = rows.inner * static_cast<int64_t>(sizeof(T)) >= 256 * spec.threads;
+  return WithLoop(std::move(kernel), [=](const Arguments& args) {
+    const int64_t* offsets = rows.Resolve(args, last - 1);
+    T* to = args.out<T>(0);
+    const T* updates = args.in<T>(last);
+    const int64_t inner = rows.inner, elements = rows.slabs * rows.extent * inner;
+    if (last == 2) {
+      ParallelCopy(to, args.inputs[0], elements * static_cast<int64_t>(sizeof(T)));
+    } else {
+      ParallelFor(elements, 4096, 16 * 4096, [&](int64_t begin, int64_t end, int) {
+        std::memset(static_cast<void*>(to + begin), 0, static_cast<size_t>(end - begin) * sizeof(T));
+      });
+    }
+    // Rows [begin, end) of data, columns [first, first + n) of each.
+    const auto put = [&](int64_t begin, int64_t end, int64_t first, int64_t n) {
+      for (int64_t slab = begin / rows.extent; begin < end; ++slab, begin = slab * rows.extent) {
+        const int64_t low = (begin - slab * rows.extent) * inner;
+        const int64_t high = std::min(end - slab * rows.extent, rows.extent) * inner;
+        const int64_t* at = offsets + slab / rows.outer * rows.count;
+        T* own = to + slab * rows.extent * inner + first;
+        const T* from = updates + slab * rows.count * inner + first;
+        for (int64_t c = 0; c < rows.count; ++c, from += inner) {
+          if (at[c] >= low && at[c] < high) Join::Run(from, own + at[c], n);
+        }
+      }
+    };
+    const int64_t all = rows.slabs * rows.extent;
+    const int64_t serial = rows.slabs * rows.count * inner <= kSerialElements ? INT64_MAX : 0;
+    if (by_columns) {
+      ParallelFor(inner, kGrain, serial, [&](int64_t begin, int64_t end, int) {
+        if (begin < end) put(0, all, begin, end - begin);
+      });
+    } else {
+      ParallelFor(all, 1, serial, [&](int64_t begin, int64_t end, int) { put(begin, end, 0, inner); });
+    }
+  });
+}
+
+template <class F>
+MaybeKernel JoinedScatter(const KernelSpec& spec, const Rows& rows) {
+  return Dispatch(spec.outputs[0].dtype, [&]<class T>() -> MaybeKernel {
+    if constexpr (std::is_arithmetic_v<T>) return ScatterOf<T, JoinBy<F>>(spec, rows);
+    return std::nullopt;  // sums of 16-bit floats are made in float32
+  });
+}
+
+MaybeKernel Scatter(const KernelSpec& spec, const Rows& rows) {
+  switch (spec.attributes<ScatterAttrs>().reduction) {
+    case ScatterReduction::kNone: break;
+    case ScatterReduction::kAdd: return JoinedScatter<native::fn::Add>(spec, rows);
+    case ScatterReduction::kMul: return JoinedScatter<native::fn::Mul>(spec, rows);
+    case ScatterReduction::kMax: return JoinedScatter<native::fn::Maximum>(spec, rows);
+    case ScatterReduction::kMin: return JoinedScatter<native::fn::Minimum>(spec, rows);
+  }
+  return OfSize(SizeOf(spec.outputs[0].dtype), [&]<class T>() { return ScatterOf<T, Replace>(spec, rows); });
+}
+
+template <bool kTuples>
+MaybeKernel MakeTake(const KernelSpec& spec) {
+  const auto& attrs = spec.attributes<TakeAttrs>();
+  const TakenRows taken = RowsOf(attrs, kTuples, spec.inputs[0].shape, spec.inputs[1].shape);
+  return Gather(spec, RowsAt(taken, spec.inputs[1].dtype, {attrs.mode, attrs.padding, spec.node_name}), attrs.mode);
+}
+
+MaybeKernel MakeEmbedding(const KernelSpec& spec) {
+  const IndexMode mode = spec.attributes<EmbeddingAttrs>().mode;
+  const TakenRows taken = RowsOf({.mode = mode}, false, spec.inputs[1].shape, spec.inputs[0].shape);
+  const Counting counting = {.mode = mode, .node_name = spec.node_name};
+  return Gather(spec, RowsAt(taken, spec.inputs[0].dtype, counting), mode, 1, 0);
+}
+
+MaybeKernel MakeGatherElements(const KernelSpec& spec) {
+  const auto& [axis, mode] = spec.attributes<GatherElementsAttrs>();
+  return Gather(spec,
+                ElementsAt(spec.inputs[0].shape, spec.inputs[1].shape, axis, spec.inputs[1].dtype,
+                           {.mode = mode, .node_name = spec.node_name}),
+                mode);
+}
+
+MaybeKernel MakePick(const KernelSpec& spec) {
+  const auto& attrs = spec.attributes<PickAttrs>();
+  const Shape& data = spec.inputs[0].shape;
+  const Shape places = data.With(data.Axis(static_cast<int>(attrs.axis)), 1);
+  return Gather(
+      spec,
+      ElementsAt(data, places, attrs.axis, spec.inputs[1].dtype, {.mode = attrs.mode, .node_name = spec.node_name}),
+      attrs.mode);
+}
+
+MaybeKernel MakeScatterND(const KernelSpec& spec) {
+  const auto& attrs = spec.attributes<ScatterAttrs>();
+  const ValueType& indices = spec.inputs[spec.inputs.size() - 2];
+  const TakeAttrs take = {attrs.axis, attrs.batch_dims, attrs.mode, attrs.padding};
+  const TakenRows taken = RowsOf(take, true, spec.outputs[0].shape, indices.shape);
+  return Scatter(spec, RowsAt(taken, indices.dtype, {attrs.mode, attrs.padding, spec.node_name}));
+}
+
+MaybeKernel MakeScatterElements(const KernelSpec& spec) {
+  const auto& attrs = spec.attributes<ScatterAttrs>();
+  const ValueType& indices = spec.inputs[spec.inputs.size() - 2];
+  return Scatter(spec, ElementsAt(spec.outputs[0].shape, indices.shape, attrs.axis, indices.dtype,
+                                  {.mode = attrs.mode, .node_name = spec.node_name}));
+}
+
+// First all elements are off, then some are on.
+MaybeKernel MakeOneHot(const KernelSpec& spec) {
+  const auto attrs = spec.attributes<OneHotAttrs>();
+  const DType dtype = spec.outputs[0].dtype;
+  HostTensor values(dtype, {2});
+  values.Set(0, attrs.off_value);
+  values.Set(1, attrs.on_value);
+  const Counting counting{.mode = IndexMode::kZero, .from_end = attrs.from_end};
+  return OfSize(SizeOf(dtype), [&]<class T>() {
+    return Dispatch(spec.inputs[0].dtype, [&]<class Index>() {
+      return WithLoop(
+          PlainKernel(spec, "loop"),
+          [=, view = ViewAlong(spec.outputs[0].shape, static_cast<int>(attrs.axis))](const Arguments& args) {
+            T off_on[2];
+            std::memcpy(off_on, values.raw(), sizeof off_on);
+            T* y = args.out<T>(0);
+            ParallelFor(view.outer * view.axis * view.inner, kGrain, kSerialElements,
+                        [&](int64_t begin, int64_t end, int) { std::fill(y + begin, y + end, off_on[0]); });
+            ParallelFor(view.outer * view.inner, kGrain, kSerialElements / 8, [&](int64_t begin, int64_t end, int) {
+              for (int64_t i = begin; i < end; ++i) {
+                const int64_t place = counting.PlaceOf(args.in<Index>(0)[i], view.axis);
+                if (place >= 0) y[(i / view.inner * view.axis + place) * view.inner + i % view.inner] = off_on[1];
+              }
+            });
+          });
+    });
+  });
+}
+
+constexpr KernelEntry kEntries[] = {
+    {"Take", MakeTake<false>},
+    {"GatherND", MakeTake<true>},
+    {"Embedding", MakeEmbedding},
+    {"GatherElements", MakeGatherElements},
+    {"Pick", MakePick},
+    {"ScatterND", MakeScatterND},
+    {"ScatterElements", MakeScatterElements},
+    {"OneHot", MakeOneHot},
+};
+
+}  // namespace
+
+KernelRows IndexingKernels() { return kEntries; }
+
+}  // namespace bindery::cpu

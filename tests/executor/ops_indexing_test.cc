@@ -1,0 +1,25 @@
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "symbol/ops/indexing.h"
+#include "tests/executor/graph_runner.h"
+#include "tests/executor/operator_cases.h"
+#include "tests/message_of.h"
+
+namespace bindery {
+namespace {
+
+TEST(Operators, Indexing) { CheckOperators(IndexingCases()); }
+
+TEST(Indexing, RaisesWithTheNodesName) {
+  const Symbol y = Take(Variable("x"), Variable("i"), {}, "lookup");
+  for (const KernelPolicy policy : {KernelPolicy::kFast, KernelPolicy::kReference}) {
+    EXPECT_EQ(MessageOf<DataError>([&] {
+                RunGraph(y, {{"x", Values({3}, {1, 2, 3})}, {"i", Values({2}, {0, -4})}}, {.policy = policy});
+              }),
+              "DataError: node \"lookup\": index -4 is not in -3..2");
+  }
+}
+
+}  // namespace
+}  // namespace bindery
