@@ -4,11 +4,10 @@
 #include "engine/backend.h"
 
 #include <cstdlib>
-#include <cstring>
 
 #include "engine/cpu/arena.h"
 #include "engine/cpu/pages.h"
-#include "engine/kernels/flat.h"
+#include "engine/kernels/host_flat_kernels.h"
 
 namespace bindery {
 namespace {
@@ -32,45 +31,10 @@ class CpuStream final : public Stream {
   std::exception_ptr Synchronize() noexcept override { return nullptr; }
 };
 
-class CpuFlatKernels final : public FlatKernels {
- public:
-  void Fill(Stream&, DType dtype, void* out, int64_t n, double value) const override {
-    flat::Fill(dtype, out, n, value);
-  }
-  void Copy(Stream&, const void* in, void* out, int64_t bytes) const override { flat::Copy(in, out, bytes); }
-  void CopyFinite(Stream&, DType dtype, const void* in, void* out, int64_t n) const override {
-    if (flat::AllFinite(dtype, in, n)) flat::Copy(in, out, n * SizeOf(dtype));
-  }
-  void CopyRows(Stream&, const void* in, int64_t in_stride, void* out, int64_t out_stride, int64_t rows,
-                int64_t bytes) const override {
-    for (int64_t i = 0; i < rows; ++i) {
-      flat::Copy(static_cast<const char*>(in) + i * in_stride, static_cast<char*>(out) + i * out_stride, bytes);
-    }
-  }
-  void Cast(Stream&, DType from, const void* in, DType to, void* out, int64_t n) const override {
-    flat::Cast(from, in, to, out, n);
-  }
-  void Sum(Stream&, DType dtype, std::span<const void* const> in, void* out, int64_t n) const override {
-    flat::Sum(dtype, in, out, n);
-  }
-  void Add(Stream&, DType dtype, const void* in, void* out, int64_t n) const override { flat::Add(dtype, in, out, n); }
-  void Scale(Stream&, DType dtype, void* out, int64_t n, double factor) const override {
-    flat::Scale(dtype, out, n, factor);
-  }
-  bool HasUpdate(UpdateKernel) const override { return true; }
-  void CheckFinite(Stream&, DType dtype, const void* in, int64_t n, int64_t place, int64_t first,
-                   StepStatus* status) const override {
-    flat::CheckFinite(dtype, in, n, place, first, status);
-  }
-  void Update(Stream&, const DeviceUpdate& update, const StepRates* rates, const int64_t* committed,
-              StepStatuses statuses) const override {
-    if (flat::AllGood(statuses)) flat::Update(update, *rates, *committed);
-  }
-  void Commit(Stream&, StepStatuses statuses, const void* in, void* out, int64_t bytes,
-              int64_t* committed) const override {
-    if (!flat::AllGood(statuses)) return;
-    flat::Copy(in, out, bytes);
-    if (committed) ++*committed;
+struct CpuHost {
+  template <class F, class... Arguments>
+  static void Run(Stream&, const F& f, const Arguments&... arguments) {
+    f(arguments...);
   }
 };
 
@@ -110,7 +74,7 @@ class Cpus final : public Backend {
   }
 
  private:
-  const CpuFlatKernels flat_;
+  const HostFlatKernels<CpuHost> flat_;
 };
 
 }  // namespace

@@ -9,7 +9,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "engine/cpu/pages.h"
-#include "engine/kernels/flat.h"
+#include "engine/kernels/host_flat_kernels.h"
 #include "engine/sim/device.h"
 #include "engine/sim/sim.h"
 #include "engine/sim/stream.h"
@@ -41,87 +41,32 @@ class SimArena final : public Arena {
   SimulatedDevice& mine_;
 };
 
-class SimFlatKernels final : public FlatKernels {
- public:
-  void Fill(Stream& stream, DType dtype, void* out, int64_t n, double value) const override {
+struct SimHost {
+  template <class F, class... Arguments>
+  static void Run(Stream& stream, const F& f, const Arguments&... arguments) {
     SimStream& s = SimStreamOf(stream);
-    s.Enqueue([=, to = s.View(out)] { flat::Fill(dtype, to, n, value); });
-  }
-  void Copy(Stream& stream, const void* in, void* out, int64_t bytes) const override {
-    SimStream& s = SimStreamOf(stream);
-    s.Enqueue([=, from = s.View(in), to = s.View(out)] { flat::Copy(from, to, bytes); });
-  }
-  void CopyFinite(Stream& stream, DType dtype, const void* in, void* out, int64_t n) const override {
-    SimStream& s = SimStreamOf(stream);
-    s.Enqueue([=, from = s.View(in), to = s.View(out)] {
-      if (flat::AllFinite(dtype, from, n)) flat::Copy(from, to, n * SizeOf(dtype));
-    });
-  }
-  void CopyRows(Stream& stream, const void* in, int64_t in_stride, void* out, int64_t out_stride, int64_t rows,
-                int64_t bytes) const override {
-    SimStream& s = SimStreamOf(stream);
-    s.Enqueue([=, from = s.View(in), to = s.View(out)] {
-      for (int64_t i = 0; i < rows; ++i) flat::Copy(from + i * in_stride, to + i * out_stride, bytes);
-    });
-  }
-  void Cast(Stream& stream, DType from, const void* in, DType to, void* out, int64_t n) const override {
-    SimStream& s = SimStreamOf(stream);
-    s.Enqueue([=, source = s.View(in), target = s.View(out)] { flat::Cast(from, source, to, target, n); });
-  }
-  void Sum(Stream& stream, DType dtype, std::span<const void* const> in, void* out, int64_t n) const override {
-    SimStream& s = SimStreamOf(stream);
-    std::vector<const void*> sources;
-    for (const void* source : in) sources.push_back(s.View(source));
-    s.Enqueue([=, sources = std::move(sources), to = s.View(out)] { flat::Sum(dtype, sources, to, n); });
-  }
-  void Add(Stream& stream, DType dtype, const void* in, void* out, int64_t n) const override {
-    SimStream& s = SimStreamOf(stream);
-    s.Enqueue([=, from = s.View(in), to = s.View(out)] { flat::Add(dtype, from, to, n); });
-  }
-  void Scale(Stream& stream, DType dtype, void* out, int64_t n, double factor) const override {
-    SimStream& s = SimStreamOf(stream);
-    s.Enqueue([=, to = s.View(out)] { flat::Scale(dtype, to, n, factor); });
-  }
-  bool HasUpdate(UpdateKernel) const override { return true; }
-  void CheckFinite(Stream& stream, DType dtype, const void* in, int64_t n, int64_t place, int64_t first,
-                   StepStatus* status) const override {
-    SimStream& s = SimStreamOf(stream);
-    s.Enqueue(
-        [=, from = s.View(in), status = Seen(s, status)] { flat::CheckFinite(dtype, from, n, place, first, status); });
-  }
-  void Update(Stream& stream, const DeviceUpdate& update, const StepRates* rates, const int64_t* committed,
-              StepStatuses statuses) const override {
-    SimStream& s = SimStreamOf(stream);
-    DeviceUpdate here = update;
-    here.gradient = s.View(update.gradient);
-    here.weight = s.View(update.weight);
-    here.new_weight = s.View(update.new_weight);
-    for (auto& slot : here.states) {
-      for (void*& state : slot) state = s.View(state);
-    }
-    s.Enqueue([here, rates = Seen(s, rates), committed = Seen(s, committed), all = Seen(s, statuses)] {
-      if (flat::AllGood(all)) flat::Update(here, *rates, *committed);
-    });
-  }
-  void Commit(Stream& stream, StepStatuses statuses, const void* in, void* out, int64_t bytes,
-              int64_t* committed) const override {
-    SimStream& s = SimStreamOf(stream);
-    s.Enqueue([=, all = Seen(s, statuses), from = s.View(in), to = s.View(out), count = Seen(s, committed)] {
-      if (!flat::AllGood(all)) return;
-      flat::Copy(from, to, bytes);
-      if (count) ++*count;
-    });
+    s.Enqueue([f, ... seen = Seen(s, arguments)] { f(seen...); });
   }
 
  private:
   template <class T>
-  static T* Seen(const SimStream& stream, T* address) {
-    return reinterpret_cast<T*>(stream.View(address));
+  static T* Seen(const SimStream& s, T* address) {
+    return reinterpret_cast<T*>(s.View(address));
   }
-  static std::vector<const StepStatus*> Seen(const SimStream& stream, StepStatuses statuses) {
-    std::vector<const StepStatus*> all;
-    for (const StepStatus* status : statuses) all.push_back(Seen(stream, status));
-    return all;
+  template <class T>
+  static std::vector<T> Seen(const SimStream& s, std::span<const T> addresses) {
+    std::vector<T> seen;
+    for (T address : addresses) seen.push_back(Seen(s, address));
+    return seen;
+  }
+  static DeviceUpdate Seen(const SimStream& s, DeviceUpdate update) {
+    update.gradient = s.View(update.gradient);
+    update.weight = s.View(update.weight);
+    update.new_weight = s.View(update.new_weight);
+    for (auto& slot : update.states) {
+      for (void*& state : slot) state = s.View(state);
+    }
+    return update;
   }
 };
 
@@ -184,7 +129,7 @@ class Sims final : public Backend {
                                            : static_cast<char*>(const_cast<void*>(address));
   }
 
-  const SimFlatKernels flat_;
+  const HostFlatKernels<SimHost> flat_;
   StagingPieces staging_;
 };
 
