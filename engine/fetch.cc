@@ -29,13 +29,7 @@ std::vector<Tensor> AppendFetch(const std::shared_ptr<Engine>& engine, const std
     mine.list.emplace_back(source, result.back());
   }
   for (auto& [device, mine] : copies) {
-    Operation fetch{.name = name,
-                    .device = device,
-                    .reads = {},
-                    .writes = {mine.made},
-                    .updates = {},
-                    .run = {},
-                    .lane = Lane::kCollective};
+    Operation fetch{.name = name, .device = device, .writes = {mine.made}, .lane = Lane::kCollective};
     for (const auto& [source, copy] : mine.list) fetch.reads.push_back(source.var());
     fetch.run = [list = std::move(mine.list)](const OpContext& context) {
       for (const auto& [source, copy] : list) {

@@ -39,25 +39,13 @@ VarPtr AppendHostCall(Engine* engine, const std::string& name, const std::vector
     addresses.push_back(piece->staging->data());
   }
   const VarPtr outcome = engine->NewVar();
-  Operation call{.name = name, .device = Cpu(), .reads = gates, .writes = {outcome}, .updates = {}, .run = {}};
+  Operation call{.name = name, .device = Cpu(), .reads = gates, .writes = {outcome}};
   std::vector<Operation> fetches, stores;
   std::vector<std::shared_ptr<Chunk>> staging;
   for (const auto& [device, mine] : pieces) {
     const VarPtr staged = engine->NewVar();
-    Operation fetch{.name = name + ", to the host",
-                    .device = device,
-                    .reads = {},
-                    .writes = {staged},
-                    .updates = {},
-                    .run = {},
-                    .lane = Lane::kCollective};
-    Operation store{.name = name + ", from the host",
-                    .device = device,
-                    .reads = {staged},
-                    .writes = {},
-                    .updates = {},
-                    .run = {},
-                    .lane = Lane::kCollective};
+    Operation fetch{.name = name + ", to the host", .device = device, .writes = {staged}, .lane = Lane::kCollective};
+    Operation store{.name = name + ", from the host", .device = device, .reads = {staged}, .lane = Lane::kCollective};
     std::vector<Piece> read, written;
     for (const Piece& piece : mine) {
       staging.push_back(piece.staging);

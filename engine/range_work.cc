@@ -63,8 +63,8 @@ void CheckBucket(const Bucket& bucket, const Engine* engine, size_t index, bool 
 // One range with the addresses of its first element.
 struct Stretch {
   BucketRange range;
-  std::vector<const void*> sources;
-  std::vector<void*> replicas;
+  std::vector<const void*> sources = {};
+  std::vector<void*> replicas = {};
 };
 
 void Do(const RangeWork& work, const BucketRange& range, std::span<const void* const> sources,
@@ -87,7 +87,7 @@ struct Part {
 // What the operations share and keep alive, the tensors' memory with it.
 struct State {
   RangeWork work;
-  std::vector<Part> parts;
+  std::vector<Part> parts = {};
 
   // visit(Stretch) for all of a part, by its worker's team.
   template <class Visit>
@@ -124,7 +124,7 @@ struct State {
 };
 
 Stretch MakeStretch(const BucketRange& range, const Bucket& bucket) {
-  Stretch stretch{.range = range, .sources = {}, .replicas = {}};
+  Stretch stretch{.range = range};
   const int64_t offset = range.begin * SizeOf(bucket.sources[0].dtype());
   for (const Tensor& tensor : bucket.sources)
     stretch.sources.push_back(static_cast<const char*>(tensor.data()) + offset);
@@ -133,7 +133,7 @@ Stretch MakeStretch(const BucketRange& range, const Bucket& bucket) {
 }
 
 std::shared_ptr<State> MakeState(const RangeWork& work) {
-  auto state = std::make_shared<State>(State{.work = work, .parts = {}});
+  auto state = std::make_shared<State>(State{.work = work});
   const int threads = work.threads, workers = static_cast<int>(work.workers.size());
   std::vector<int64_t> elements;
   for (const Bucket& bucket : work.buckets) elements.push_back(bucket.sources[0].elements());
@@ -163,9 +163,7 @@ std::vector<VarPtr> AppendInPlace(Engine* engine, const RangeWork& work, StepPar
   const auto state = MakeState(work);
   const VarPtr token = engine->NewVar();
   std::vector<VarPtr> to_know = {token}, done;  // what carries the errors of a run; what the epilogue comes after
-  const auto part = [&](Device worker) {
-    return Operation{.name = work.name, .device = worker, .reads = {}, .writes = {}, .updates = {}, .run = {}};
-  };
+  const auto part = [&](Device worker) { return Operation{.name = work.name, .device = worker}; };
 
   Operation prologue = part(work.workers[0]);
   prologue.reads = sources;

@@ -114,7 +114,6 @@ HostTensor Tensor::ToHost() const {
                  .device = device_,
                  .reads = {var_},
                  .writes = {arrived},
-                 .updates = {},
                  .run = [result, staged, keep = keep_alive_, from = device_, in = data_,
                          bytes = bytes()](const OpContext& context) {
                    CopyBetween(context.stream, from, in, Cpu(), staged ? staged->data() : result->raw(), bytes);

@@ -48,7 +48,7 @@ class Instance {
  public:
   struct Addresses {
     char* arena = nullptr;
-    std::vector<void*> arguments, gradients, auxiliary;  // by slot; null where unused
+    std::vector<void*> arguments = {}, gradients = {}, auxiliary = {};  // by slot; null where unused
     const StepBlock* step = nullptr;
     Stream* stream = nullptr;
   };

@@ -34,7 +34,7 @@ class LocalStore final : public KVStore {
     CheckNew(key);
     const Tensor stored(engine_, Cpu(), value.dtype(), value.shape());
     stored.CopyFrom(value);
-    entries_.emplace(key, Entry{.stored = stored, .merged = {}, .last_push = {}});
+    entries_.emplace(key, Entry{.stored = stored});
   }
 
   void Init(const Key& key, const Tensor& value) override {
@@ -42,7 +42,7 @@ class LocalStore final : public KVStore {
     CheckTensor(key, "value", 0, value);
     const Tensor stored(engine_, value.device(), value.dtype(), value.shape());
     stored.CopyFrom(value);
-    entries_.emplace(key, Entry{.stored = stored, .merged = {}, .last_push = {}});
+    entries_.emplace(key, Entry{.stored = stored});
   }
 
   void Push(const Key& key, std::span<const Tensor> values) override {
@@ -106,8 +106,8 @@ class LocalStore final : public KVStore {
   };
   struct Entry {
     Tensor stored;
-    Tensor merged;  // the sum that an updater gets; made when it is needed
-    PreparedPush last_push;
+    Tensor merged = {};  // the sum that an updater gets; made when it is needed
+    PreparedPush last_push = {};
   };
 
   void CheckKind(const Key& key) const {

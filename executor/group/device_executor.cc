@@ -46,14 +46,10 @@ std::shared_ptr<Chunk> DeviceExecutor::NewZeros(int64_t bytes, const VarPtr& var
   if (HostAddressable(device_)) {
     std::memset(chunk->data(), 0, static_cast<size_t>(bytes));  // nobody else knows this memory yet
   } else {
-    engine_->Push({.name = "zero",
-                   .device = device_,
-                   .reads = {},
-                   .writes = {},
-                   .updates = {var},
-                   .run = [chunk, bytes](const OpContext& context) {
-                     Backend::Of(chunk->device().kind).flat().Zero(context.stream, chunk->data(), bytes);
-                   }});
+    engine_->Push(
+        {.name = "zero", .device = device_, .updates = {var}, .run = [chunk, bytes](const OpContext& context) {
+           Backend::Of(chunk->device().kind).flat().Zero(context.stream, chunk->data(), bytes);
+         }});
   }
   return chunk;
 }
@@ -85,9 +81,6 @@ std::shared_ptr<const BoundProgram> DeviceExecutor::Bind(const std::shared_ptr<c
     if (std::ranges::find(*vars, var) == vars->end()) vars->push_back(var);
   };
   Instance::Addresses addresses{.arena = arena_->base(),
-                                .arguments = {},
-                                .gradients = {},
-                                .auxiliary = {},
                                 .step = static_cast<const StepBlock*>(step_->data()),
                                 .stream = &engine_->StreamOf(device_)};
   std::vector<const StoredParameter*> stored;  // by argument; nullptr: an input
@@ -158,9 +151,7 @@ Operation DeviceExecutor::PartOf(const BoundProgram& bound, int segment, int beg
   Operation part{.name = fmt::format("{} {}", forward ? "forward" : "backward", device_),
                  .device = device_,
                  .reads = {inputs_.var, states_.var, block_},
-                 .writes = {arena_->var()},
-                 .updates = {},
-                 .run = {}};
+                 .writes = {arena_->var()}};
   // What failed before fails it.
   if (segment > 0 || begin > plan.segments[segment].begin) part.reads.push_back(arena_->var());
   const auto append = [](const std::vector<VarPtr>& vars, std::vector<VarPtr>* to) {
@@ -219,8 +210,7 @@ StepParts DeviceExecutor::LoadParts(const std::vector<PlanArgument>& arguments, 
     slots[a.place] = {
         .dtype = a.type.dtype, .axis = a.type.batch_axis, .data = inputs_.buffers[i].chunk->data(), .bytes = a.bytes()};
   }
-  Loader loader{
-      .device = device_, .index = index_, .range = range, .block = step_, .slots = {}, .num_data = data.size()};
+  Loader loader{.device = device_, .index = index_, .range = range, .block = step_, .num_data = data.size()};
   for (const InputSlot& slot : data) loader.AddSlot(slot);
   for (const InputSlot& slot : labels) loader.AddSlot(slot);
   if (!HostAddressable(device_)) {
@@ -257,9 +247,7 @@ void DeviceExecutor::ZeroInputGradients() {
     zero_input_gradients_ = engine_->Prepare(
         {.name = "zero input gradients",
          .device = device_,
-         .reads = {},
          .writes = {input_gradients_.var},
-         .updates = {},
          .run = [buffers = std::move(buffers), &flat = Backend::Of(device_.kind).flat()](const OpContext& context) {
            for (const Buffer& b : buffers) {
              flat.Zero(context.stream, b.chunk->data(), b.bytes);

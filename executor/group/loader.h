@@ -44,7 +44,7 @@ struct Loader {
   int index;  // in the group
   SampleRange range;
   std::shared_ptr<Chunk> block;         // a StepBlock
-  std::vector<InputSlot> slots;         // data, then labels
+  std::vector<InputSlot> slots = {};    // data, then labels
   size_t num_data = 0;                  // of them
   std::shared_ptr<Chunk> landing = {};  // of LandingBytes; not for host addressable devices
 

@@ -122,7 +122,6 @@ GroupMetric::GroupMetric(std::shared_ptr<Engine> engine, const Metric& metric,
                    .device = device,
                    .reads = {p.executor->arena()->var()},
                    .writes = {measured_.emplace_back(engine_->NewVar())},
-                   .updates = {},
                    .run = [share, device, address, bytes](const OpContext& context) {
                      share->instance->Run(0);
                      if (!share->fetched) return;
@@ -175,7 +174,6 @@ void GroupMetric::Push(const std::shared_ptr<Measurement>& measurement, const Va
                              .device = Cpu(),
                              .reads = measured_,
                              .writes = {done},
-                             .updates = {},
                              .run = [shares = shares_, size = partial_size_](const OpContext& context) {
                                Finish(shares, size, *static_cast<const Measurement*>(context.payload));
                              }});

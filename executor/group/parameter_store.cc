@@ -72,7 +72,7 @@ void ParameterStore::Adopt(const Plan& plan) {
     const size_t first = made.size();
     for (const size_t i : members) {
       if (i == members[0] || (in_buckets && made.back().elements * SizeOf(dtype) >= bucket_bytes_)) {
-        made.push_back({.dtype = dtype, .auxiliary = auxiliary, .values = {}, .gradients = {}});
+        made.push_back({.dtype = dtype, .auxiliary = auxiliary});
       }
       Block& block = made.back();
       fresh[i].block = static_cast<int>(blocks_.size() + made.size()) - 1;
@@ -106,9 +106,7 @@ void ParameterStore::Adopt(const Plan& plan) {
       zeros.push_back(engine_->Prepare(
           {.name = "zero gradients",
            .device = gradient.device(),
-           .reads = {},
            .writes = {gradient.var()},
-           .updates = {},
            .run = [gradient, &flat = Backend::Of(gradient.device().kind).flat()](const OpContext& context) {
              flat.Zero(context.stream, gradient.address(), gradient.bytes());
            }}));
@@ -217,7 +215,6 @@ void ParameterStore::AppendBegin(const std::vector<int>& blocks, StepParts* part
                         .device = devices_[d],
                         .reads = {from.var()},
                         .writes = {to.var()},
-                        .updates = {},
                         .run = [from, to, &flat = Backend::Of(devices_[d].kind).flat()](const OpContext& context) {
                           flat.Copy(context.stream, from.address(), to.address(), to.bytes());
                         }});
@@ -233,7 +230,6 @@ void ParameterStore::AppendPublish(const std::vector<int>& blocks, const std::ve
       parts->push_back({.name = "publish states",
                         .device = devices_[d],
                         .reads = gates,
-                        .writes = {},
                         .updates = {to.var()},
                         .run = [from, to, &flat = Backend::Of(devices_[d].kind).flat()](const OpContext& context) {
                           flat.CopyFinite(context.stream, to.dtype(), from.address(), to.address(), to.elements());

@@ -38,8 +38,8 @@ class ParameterStore {
     DType dtype = DType::kFloat32;
     int64_t elements = 0;
     bool auxiliary = false;
-    std::vector<Tensor> values;     // per device: flat
-    std::vector<Tensor> gradients;  // per device: flat; empty if its parameters have none
+    std::vector<Tensor> values = {};     // per device: flat
+    std::vector<Tensor> gradients = {};  // per device: flat; empty if its parameters have none
     // Per device: what states will be if the step that is running is committed (StepNumber). Empty if none of them is
     // ever updated.
     std::vector<Tensor> candidates = {};

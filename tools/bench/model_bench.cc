@@ -102,9 +102,7 @@ double TimedStep(const Bound& b, std::vector<std::vector<double>>* times) {
       const auto& p = participants[k];
       engine.Push({.name = "timed",
                    .device = p.executor->device(),
-                   .reads = {},
                    .writes = {p.executor->arena()->var()},
-                   .updates = {},
                    .run = [instance = p.bound->instance, s, out = &nanoseconds[k]](const OpContext&) {
                      instance->Run(static_cast<int>(s), out);
                    }});

@@ -14,7 +14,7 @@ using Role = proto::StoredTensor::Role;
 // Fills in the header, and lists the tensors in its order.
 std::vector<const HostTensor*> MakeHeader(const Checkpoint& checkpoint, proto::Checkpoint* header) {
   if (!checkpoint.model.symbol.empty()) {
-    header->set_model(SerializeModel({.symbol = checkpoint.model.symbol, .params = {}, .aux = {}, .metadata = {}}));
+    header->set_model(SerializeModel({.symbol = checkpoint.model.symbol}));
   }
   header->set_optimizer(checkpoint.optimizer);
   header->set_schedule(checkpoint.schedule);

@@ -15,7 +15,7 @@ namespace bindery {
 namespace {
 
 int BatchAxis(const ArrayData& array) {
-  return DataDesc{.name = {}, .shape = array.values->shape(), .layout = array.layout}.BatchAxis();
+  return DataDesc{.shape = array.values->shape(), .layout = array.layout}.BatchAxis();
 }
 
 // Checks an array and returns its number of samples; -1 if it is not batched.

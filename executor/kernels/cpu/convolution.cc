@@ -201,7 +201,6 @@ MaybeKernel OwnForward(const KernelSpec& spec) {
                      .n = g.out_plane,
                      .k = k,
                      .a = weight,
-                     .b = {},
                      .bias = attrs.no_bias ? -1 : 2,
                      .activation = attrs.activation,
                      .batch = {{g.batch, 0, 0}, {g.groups, g.out_channels * k, 0}},
@@ -219,7 +218,6 @@ MaybeKernel OwnGradData(const KernelSpec& spec) {
                      .n = g.in_plane,
                      .k = g.out_channels * g.taps,
                      .a = weight,
-                     .b = {},
                      .batch = {{g.batch, 0, 0}, {g.groups, g.out_channels * filter, 0}}},
                     {g, 0, true, false});
 }
@@ -235,7 +233,6 @@ MaybeKernel OwnGradWeight(const KernelSpec& spec) {
                                       .n = g.in_channels * g.taps,
                                       .k = g.batch * g.out_plane,
                                       .a = dy,
-                                      .b = {},
                                       .batch = {{g.groups, group, 0}}},
                                      {g, 1, false, true}),
                           spec, 1);

@@ -26,7 +26,7 @@ struct GemmOperand {
 
 struct GemmSpec {
   int64_t m, n, k;
-  GemmOperand a, b;                                   // (m, k) and (k, n)
+  GemmOperand a = {}, b = {};                         // (m, k) and (k, n)
   int bias = -1;                                      // an input; -1: none
   ActivationType activation = ActivationType::kNone;  // of the result
   std::vector<MatMulAxis> batch = {};                 // the products are one after another in output 0, each row by row
