@@ -59,7 +59,6 @@ Updater::Updater(DataParallelExecutorGroup* group, const UpdaterOptions& options
                      .device = Cpu(),
                      .reads = std::move(reads),
                      .writes = std::move(writes),
-                     .updates = {},
                      .run = [](const OpContext&) {}};
   };
   forgive_ = engine.Prepare(noop("forgive", {}, {committed_}));
@@ -156,7 +155,6 @@ StepParts Updater::HostParts(std::vector<VarPtr> gates) {
   parts.push_back({.name = "step rates",
                    .device = home,
                    .reads = {rates.var()},
-                   .writes = {},
                    .updates = {buckets[0].replicas[0].var()},
                    .run = [this, rates](const OpContext&) { rates_ = *static_cast<const StepRates*>(rates.data()); }});
   Reduction reduction = kvstore_->MakeReduction(

@@ -99,13 +99,7 @@ class Updater::OnDevices {
   const ParameterStore::Block& Stored(int block) const { return updater_.group_->store().blocks()[Block(block).block]; }
   BlockState& Block(int block) const { return updater_.blocks_[static_cast<size_t>(block)]; }
   static Operation Part(const char* name, Device device, Lane lane = Lane::kCollective) {
-    return {.name = fmt::format("{} {}", name, device),
-            .device = device,
-            .reads = {},
-            .writes = {},
-            .updates = {},
-            .run = {},
-            .lane = lane};
+    return {.name = fmt::format("{} {}", name, device), .device = device, .lane = lane};
   }
   std::vector<Tensor> Fetch(const char* what, const std::vector<Tensor>& sources, Device to) {
     return AppendFetch(engine_, fmt::format("{} for {}", what, to), sources, to, &parts_);

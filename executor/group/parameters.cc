@@ -109,7 +109,7 @@ void DataParallelExecutorGroup::SetStates(double value) {
   const std::vector<std::vector<Tensor>> states = States();
   for (size_t k = 0; !states.empty() && k < states[0].size(); ++k) {
     const Tensor& first = states[0][k];  // one variable stands for all of a device
-    Operation set{.name = "states", .device = first.device(), .reads = {}, .writes = {first.var()}};
+    Operation set{.name = "states", .device = first.device(), .writes = {first.var()}};
     set.run = [states, k, value, &flat = Backend::Of(first.device().kind).flat()](const OpContext& context) {
       for (const std::vector<Tensor>& parts : states) {
         flat.Fill(context.stream, parts[k].dtype(), parts[k].address(), parts[k].elements(), value);

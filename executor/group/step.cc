@@ -90,8 +90,7 @@ void GroupStep::AppendIdle(const ParameterStore& store, const std::vector<Device
       }
       if (zeros.empty()) continue;
       const VarPtr& var = block.gradients[executor->index()].var();
-      Operation operation{
-          .name = "zero gradients", .device = executor->device(), .reads = {}, .writes = {}, .updates = {}, .run = {}};
+      Operation operation{.name = "zero gradients", .device = executor->device()};
       // Written as a whole, the block is whole again after a failed step. Others in it may add up.
       (zeros.size() == block.parameters.size() ? operation.writes : operation.updates).push_back(var);
       operation.run = [zeros = std::move(zeros),
