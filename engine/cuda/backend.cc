@@ -50,7 +50,7 @@ class Cudas final : public Backend {
   std::unique_ptr<Stream> MakeStream(Device device, Lane lane) override {
     return std::make_unique<CudaStream>(GpuOf(device), lane);
   }
-  const FlatKernels& flat() const override { return flat_; }
+  const FlatKernels& flat() const override { return CudaFlat(); }
 
   void CopyAcross(Stream& stream, Device from, const void* source, Device to, void* target, int64_t bytes) override {
     const auto size = static_cast<size_t>(bytes);
@@ -107,7 +107,6 @@ class Cudas final : public Backend {
   const std::vector<GpuFacts> facts_;
   mutable std::mutex mutex_;
   mutable std::vector<std::unique_ptr<Gpu>> gpus_;  // those that are used
-  const CudaFlatKernels flat_;
   StagingPieces staging_;
 };
 

@@ -60,107 +60,106 @@ int32_t RuleOf(UpdateKernel kernel) {
   }(std::type_identity<update_rules::All>());
 }
 
+class CudaFlatKernels final : public FlatKernels {
+ public:
+  void Fill(Stream& stream, DType dtype, void* out, int64_t n, double value) const override {
+    FillArgs args{.out = out};
+    const int64_t bytes = n * SizeOf(dtype);
+    args.unit = UnitOf({Address(out), static_cast<uint64_t>(bytes)});
+    args.units = bytes / args.unit;
+    Dispatch(dtype, [&]<class T>() {
+      const T element = StoreDouble<T>(value);
+      for (size_t at = 0; at < sizeof args.value; at += sizeof element) {
+        std::memcpy(reinterpret_cast<char*>(&args.value) + at, &element, sizeof element);
+      }
+    });
+    CudaStreamOf(stream).Launch(args, args.units);
+  }
+  void Copy(Stream& stream, const void* in, void* out, int64_t bytes) const override {
+    if (in == out || bytes == 0) return;
+    CudaStream& s = CudaStreamOf(stream);
+    s.gpu().CheckWork(s.gpu().api.memcpy_dtod_async(Address(out), Address(in), static_cast<size_t>(bytes), s.Handle()),
+                      "cuMemcpyDtoDAsync");
+  }
+  void CopyFinite(Stream& stream, DType dtype, const void* in, void* out, int64_t n) const override {
+    const int64_t bytes = n * SizeOf(dtype);
+    if (!IsFloat(dtype)) return Copy(stream, in, out, bytes);
+    CudaStream& s = CudaStreamOf(stream);
+    FindNotFinite(s, dtype, in, n);
+    CopyUnless(s, s.word(), in, 0, out, 0, 1, bytes);
+  }
+  void CopyRows(Stream& stream, const void* in, int64_t in_stride, void* out, int64_t out_stride, int64_t rows,
+                int64_t bytes) const override {
+    CopyUnless(CudaStreamOf(stream), nullptr, in, in_stride, out, out_stride, rows, bytes);
+  }
+  void Cast(Stream& stream, DType from, const void* in, DType to, void* out, int64_t n) const override {
+    if (from == to) return Copy(stream, in, out, n * SizeOf(from));
+    CudaStreamOf(stream).Launch(CastArgs{.in = in, .out = out, .n = n, .from = from, .to = to}, n);
+  }
+  void Sum(Stream& stream, DType dtype, std::span<const void* const> in, void* out, int64_t n) const override {
+    if (in.empty()) return Fill(stream, dtype, out, n, 0);
+    if (in.size() == 1) return Copy(stream, in[0], out, n * SizeOf(dtype));
+    if (in.size() > SumArgs::kMaxCount) {
+      Throw<DeviceError>("{}: a sum is of at most {} tensors, got {}", stream.device(), SumArgs::kMaxCount, in.size());
+    }
+    SumArgs args{.count = static_cast<int32_t>(in.size()), .dtype = dtype, .out = out, .n = n};
+    std::ranges::copy(in, args.in);
+    CudaStreamOf(stream).Launch(args, n);
+  }
+  void Add(Stream& stream, DType dtype, const void* in, void* out, int64_t n) const override {
+    const void* const both[] = {out, in};
+    Sum(stream, dtype, both, out, n);
+  }
+  void Scale(Stream& stream, DType dtype, void* out, int64_t n, double factor) const override {
+    CudaStreamOf(stream).Launch(ScaleArgs{.out = out, .n = n, .factor = factor, .dtype = dtype}, n);
+  }
+  // The built-in ones: another's code is the host's.
+  bool HasUpdate(UpdateKernel rule) const override { return RuleOf(rule) >= 0; }
+  void CheckFinite(Stream& stream, DType dtype, const void* in, int64_t n, int64_t place, int64_t first,
+                   StepStatus* status) const override {
+    if (!IsFloat(dtype)) return;
+    CudaStream& s = CudaStreamOf(stream);
+    FindNotFinite(s, dtype, in, n);
+    s.Launch(
+        SetStatusArgs{.in = in, .dtype = dtype, .first = s.word(), .place = place, .offset = first, .status = status},
+        1);
+  }
+  void Update(Stream& stream, const DeviceUpdate& update, const StepRates* rates, const int64_t* committed,
+              StepStatuses statuses) const override {
+    UpdateKernelArgs args{.rule = RuleOf(update.kernel),
+                          .dtype = update.dtype,
+                          .learning_rate = update.args.learning_rate,
+                          .weight_decay = update.args.weight_decay,
+                          .rescale = update.args.rescale,
+                          .clip = update.args.clip,
+                          .gradient = update.gradient,
+                          .weight = update.weight,
+                          .new_weight = update.new_weight,
+                          .n = update.elements,
+                          .rates = rates,
+                          .committed = committed,
+                          .statuses = Listed(stream, statuses)};
+    if (args.rule < 0) Throw<DeviceError>("{}: this update rule has no kernel for GPUs", stream.device());
+    Check(update.args.settings.size() <= std::size(args.settings) && update.num_states <= args.kMaxStates,
+          "built-in rules fit their launch");
+    std::ranges::copy(update.args.settings, args.settings);
+    for (int slot : {0, 1}) std::copy_n(update.states[slot].begin(), update.num_states, args.states[slot]);
+    CudaStreamOf(stream).Launch(args, update.elements);
+  }
+  void Commit(Stream& stream, StepStatuses statuses, const void* in, void* out, int64_t bytes,
+              int64_t* committed) const override {
+    CommitArgs args{.in = in, .out = out, .committed = committed, .statuses = Listed(stream, statuses)};
+    args.unit = UnitOf({Address(in), Address(out), static_cast<uint64_t>(bytes)});
+    args.units = bytes / args.unit;
+    CudaStreamOf(stream).Launch(args, std::max<int64_t>(args.units, 1));
+  }
+};
+
 }  // namespace
 
-void CudaFlatKernels::Fill(Stream& stream, DType dtype, void* out, int64_t n, double value) const {
-  FillArgs args{.out = out};
-  const int64_t bytes = n * SizeOf(dtype);
-  args.unit = UnitOf({Address(out), static_cast<uint64_t>(bytes)});
-  args.units = bytes / args.unit;
-  Dispatch(dtype, [&]<class T>() {
-    const T element = StoreDouble<T>(value);
-    for (size_t at = 0; at < sizeof args.value; at += sizeof element) {
-      std::memcpy(reinterpret_cast<char*>(&args.value) + at, &element, sizeof element);
-    }
-  });
-  CudaStreamOf(stream).Launch(args, args.units);
-}
-
-void CudaFlatKernels::Copy(Stream& stream, const void* in, void* out, int64_t bytes) const {
-  if (in == out || bytes == 0) return;
-  CudaStream& s = CudaStreamOf(stream);
-  s.gpu().CheckWork(s.gpu().api.memcpy_dtod_async(Address(out), Address(in), static_cast<size_t>(bytes), s.Handle()),
-                    "cuMemcpyDtoDAsync");
-}
-
-void CudaFlatKernels::CopyFinite(Stream& stream, DType dtype, const void* in, void* out, int64_t n) const {
-  const int64_t bytes = n * SizeOf(dtype);
-  if (!IsFloat(dtype)) return Copy(stream, in, out, bytes);
-  CudaStream& s = CudaStreamOf(stream);
-  FindNotFinite(s, dtype, in, n);
-  CopyUnless(s, s.word(), in, 0, out, 0, 1, bytes);
-}
-
-void CudaFlatKernels::CopyRows(Stream& stream, const void* in, int64_t in_stride, void* out, int64_t out_stride,
-                               int64_t rows, int64_t bytes) const {
-  CopyUnless(CudaStreamOf(stream), nullptr, in, in_stride, out, out_stride, rows, bytes);
-}
-
-void CudaFlatKernels::Cast(Stream& stream, DType from, const void* in, DType to, void* out, int64_t n) const {
-  if (from == to) return Copy(stream, in, out, n * SizeOf(from));
-  CudaStreamOf(stream).Launch(CastArgs{.in = in, .out = out, .n = n, .from = from, .to = to}, n);
-}
-
-void CudaFlatKernels::Sum(Stream& stream, DType dtype, std::span<const void* const> in, void* out, int64_t n) const {
-  if (in.empty()) return Fill(stream, dtype, out, n, 0);
-  if (in.size() == 1) return Copy(stream, in[0], out, n * SizeOf(dtype));
-  if (in.size() > SumArgs::kMaxCount) {
-    Throw<DeviceError>("{}: a sum is of at most {} tensors, got {}", stream.device(), SumArgs::kMaxCount, in.size());
-  }
-  SumArgs args{.count = static_cast<int32_t>(in.size()), .dtype = dtype, .out = out, .n = n};
-  std::ranges::copy(in, args.in);
-  CudaStreamOf(stream).Launch(args, n);
-}
-
-void CudaFlatKernels::Add(Stream& stream, DType dtype, const void* in, void* out, int64_t n) const {
-  const void* const both[] = {out, in};
-  Sum(stream, dtype, both, out, n);
-}
-
-void CudaFlatKernels::Scale(Stream& stream, DType dtype, void* out, int64_t n, double factor) const {
-  CudaStreamOf(stream).Launch(ScaleArgs{.out = out, .n = n, .factor = factor, .dtype = dtype}, n);
-}
-
-bool CudaFlatKernels::HasUpdate(UpdateKernel rule) const { return RuleOf(rule) >= 0; }
-
-void CudaFlatKernels::CheckFinite(Stream& stream, DType dtype, const void* in, int64_t n, int64_t place, int64_t first,
-                                  StepStatus* status) const {
-  if (!IsFloat(dtype)) return;
-  CudaStream& s = CudaStreamOf(stream);
-  FindNotFinite(s, dtype, in, n);
-  s.Launch(
-      SetStatusArgs{.in = in, .dtype = dtype, .first = s.word(), .place = place, .offset = first, .status = status}, 1);
-}
-
-void CudaFlatKernels::Update(Stream& stream, const DeviceUpdate& update, const StepRates* rates,
-                             const int64_t* committed, StepStatuses statuses) const {
-  UpdateKernelArgs args{.rule = RuleOf(update.kernel),
-                        .dtype = update.dtype,
-                        .learning_rate = update.args.learning_rate,
-                        .weight_decay = update.args.weight_decay,
-                        .rescale = update.args.rescale,
-                        .clip = update.args.clip,
-                        .gradient = update.gradient,
-                        .weight = update.weight,
-                        .new_weight = update.new_weight,
-                        .n = update.elements,
-                        .rates = rates,
-                        .committed = committed,
-                        .statuses = Listed(stream, statuses)};
-  if (args.rule < 0) Throw<DeviceError>("{}: this update rule has no kernel for GPUs", stream.device());
-  Check(update.args.settings.size() <= std::size(args.settings) && update.num_states <= args.kMaxStates,
-        "built-in rules fit their launch");
-  std::ranges::copy(update.args.settings, args.settings);
-  for (int slot : {0, 1}) std::copy_n(update.states[slot].begin(), update.num_states, args.states[slot]);
-  CudaStreamOf(stream).Launch(args, update.elements);
-}
-
-void CudaFlatKernels::Commit(Stream& stream, StepStatuses statuses, const void* in, void* out, int64_t bytes,
-                             int64_t* committed) const {
-  CommitArgs args{.in = in, .out = out, .committed = committed, .statuses = Listed(stream, statuses)};
-  args.unit = UnitOf({Address(in), Address(out), static_cast<uint64_t>(bytes)});
-  args.units = bytes / args.unit;
-  CudaStreamOf(stream).Launch(args, std::max<int64_t>(args.units, 1));
+const FlatKernels& CudaFlat() {
+  static const FlatKernels& kernels = *new CudaFlatKernels;  // never destroyed, as backends are not
+  return kernels;
 }
 
 }  // namespace bindery::cuda
