@@ -34,7 +34,7 @@ struct MetricArrays {
   std::vector<MetricArray> outputs = {}, labels = {};  // in order of heads and of label descriptions
   int64_t samples = 0;
   int64_t first = 0;  // of these samples, its number in the batch
-  // The number in the batch of the sample that an element is of: who is to blame. -1: there are no samples in the array.
+  // The number in the batch of the sample that an element is of, who is to blame; -1: the array has no samples.
   int64_t SampleOf(const MetricArray& array, int64_t element) const {
     if (array.outer == 0 || samples == 0) return -1;
     return first + element / (array.shape.Elements() / (array.outer * samples)) % samples;

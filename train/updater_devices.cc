@@ -149,9 +149,8 @@ void Updater::OnDevices::ShareOut() {
   for (size_t d = 0; d < number; ++d) {
     std::vector<BucketRange> mine;
     for (int b = 0; b < static_cast<int>(updater_.blocks_.size()); ++b) {
-      for (const auto& [_, begin, end] : CutBuckets({Stored(b).elements}, static_cast<int>(number))[d]) {
-        mine.push_back({b, begin, end});
-      }
+      const auto cut = CutBuckets({Stored(b).elements}, static_cast<int>(number));
+      for (const BucketRange& range : cut[d]) mine.push_back({b, range.begin, range.end});
     }
     if (mine.empty()) continue;
     Owner& owner = owners_.emplace_back(Owner{.device = d});
