@@ -151,7 +151,7 @@ StepParts Updater::HostParts(std::vector<VarPtr> gates) {
   StepParts parts;
   const Tensor rates =
       AppendFetch(group_->engine(), "step rates", {group_->executors()[0]->Rates()}, home, &parts).front();
-  gates.push_back(rates.var());
+  hooks.gates.push_back(rates.var());
   // After the last update and before the next: both update the first replica.
   parts.push_back({.name = "step rates",
                    .device = home,
