@@ -64,6 +64,15 @@ Tensor Tensor::Slice(int64_t begin, int64_t end) const {
   return view;
 }
 
+Tensor Tensor::For(std::shared_ptr<Engine> engine) const {
+  CheckDefined("For");
+  if (!engine) Throw("a tensor needs an engine");
+  Tensor view = *this;
+  view.engine_ = std::move(engine);
+  view.var_ = view.engine_->NewVar();
+  return view;
+}
+
 // The elements wait in a pooled staging piece, already cast, so that the device's worker only copies.
 void Tensor::CopyFrom(const HostTensor& source) const {
   CheckDefined("CopyFrom");

@@ -41,9 +41,13 @@ class Tensor {
   // The same for the host. Throws DeviceError where the host cannot address the device's memory.
   void* data() const;
   const VarPtr& var() const { return var_; }
+  bool whole() const { return whole_; }  // var() stands for nothing but these elements
 
   Tensor Reshape(const Shape& shape) const;        // a view; throws ShapeError on another count
   Tensor Slice(int64_t begin, int64_t end) const;  // a view of rows along axis 0; throws ShapeError
+  // The same memory as a tensor of another engine. Neither engine knows what the other still has to do there: wait for
+  // this tensor first, and write it by one of them only while the other leaves it alone.
+  Tensor For(std::shared_ptr<Engine> engine) const;
 
   // The three ways to write, all asynchronous, run by this tensor's device. An error that travels here fails the
   // tensor, with all its views. Writing a whole tensor makes it whole again; writing a part (a slice, a tensor on

@@ -48,10 +48,6 @@ struct ReplicatedParam {
   std::vector<Tensor> values, grads;  // per device; grads empty if its request is null
 };
 
-struct SetParamsOptions {
-  bool allow_missing = false, allow_extra = false;
-};
-
 class DataParallelExecutorGroup {
  public:
   // Binds for the shapes given. Throws Error, ShapeError, ModelError; nothing is left behind then.

@@ -8,6 +8,12 @@ Signature Signature::Of(const Symbol& symbol) {
   return signature;
 }
 
+std::vector<std::string> Signature::ArgumentNames() const {
+  std::vector<std::string> names;
+  for (const Argument& a : arguments) names.push_back(a.name);
+  return names;
+}
+
 GivenTypes Signature::Given() const {
   GivenTypes given;
   for (const Argument& a : arguments) {

@@ -39,7 +39,8 @@ struct Signature {
   std::vector<std::string> auxiliary = {}, heads = {};
 
   static Signature Of(const Symbol& symbol);  // all parameters, nothing known of them
-  GivenTypes Given() const;                   // what is known, by name, for inference
+  std::vector<std::string> ArgumentNames() const;
+  GivenTypes Given() const;  // what is known, by name, for inference
   bool operator==(const Signature&) const = default;
 };
 

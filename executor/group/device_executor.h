@@ -1,6 +1,6 @@
 // DeviceExecutor: what binds and runs programs on one device. It owns the input arrays and their gradients, shares the
 // parameters (ParameterStore) and the arena, and binds programs to them. A group has one for each of its devices
-// (executor/group/step.h); an Executor (executor/executor.h) is a group of one.
+// (executor/group/step.h); an Executor (executor/executor.h) has one and nothing else.
 //
 // What it runs are parts of a step on its device: one that loads the inputs, one per segment. Not thread safe.
 #pragma once

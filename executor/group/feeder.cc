@@ -109,36 +109,13 @@ Feeder::Joined Feeder::Join(const std::vector<BatchPtr>& per_device, Mode mode) 
   return joined;
 }
 
-void Feeder::SetStep(const StepNumber& step) {
-  step_ = step;
-  predictions_ = 0;
-}
-
-StepBlock Feeder::NextBlock(Mode mode, int64_t samples) {
-  StepBlock block{.seed = spec_.options.seed, .step = step_ ? step_->step : steps_};
-  if (mode == Mode::kTrain) {
-    if (step_) {
-      block.micro_batch = step_->micro_batch;
-    } else {
-      ++steps_;
-    }
-    predictions_ = 0;
-  } else {
-    block.step += predictions_++;
-    block.micro_batch = StepBlock::kPrediction;
-  }
-  block.batch_size = step_ && step_->batch_size > 0 ? step_->batch_size : samples;
-  if (step_) block.rates = step_->rates;
-  block_ = block;
-  return block;
-}
-
 std::shared_ptr<const StepInput> Feeder::Next(std::span<const BatchPtr> batches, Mode mode,
                                               const std::vector<SampleRange>& ranges) {
   const std::shared_ptr<StepInput> input = inputs_.Take();
   input->is_cut = batches.size() > 1;
   input->with_labels = !spec_.options.labels.empty() && batches[0]->num_labels() > 0;
-  input->block = NextBlock(mode, ranges.back().end);
+  block_ = steps_.Next(mode, ranges.back().end, spec_.options.seed);
+  input->block = *block_;
   for (size_t d = 0; d < ranges.size(); ++d) {  // idle ones, too, let go of what a load that was skipped has left
     input->shares[d].batch = ranges[d].size() > 0 ? batches[input->is_cut ? d : 0] : nullptr;
   }

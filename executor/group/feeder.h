@@ -16,19 +16,9 @@
 #include "executor/group/bindings.h"
 #include "executor/group/device_feed.h"
 #include "executor/group/options.h"
+#include "executor/step_counter.h"
 
 namespace bindery {
-
-// What random numbers and divisors depend on, besides the batch. Set by a trainer; otherwise the step counts by itself.
-struct StepNumber {
-  uint64_t step = 0;
-  uint32_t micro_batch = 0;
-  int64_t batch_size = 0;  // samples of the whole step; 0: of this batch
-  StepRates rates = {};    // of its update
-  // Auxiliary states are not committed with the forward that moves them; micro-batches after the first see them moved.
-  // Whoever makes the step commits it (AppendPublish).
-  bool tentative = false;
-};
 
 class Feeder {
  public:
@@ -45,8 +35,8 @@ class Feeder {
   };
   Joined Join(const std::vector<BatchPtr>& per_device, Mode mode) const;
 
-  void SetStep(const StepNumber& step);
-  bool tentative() const { return step_ && step_->tentative; }
+  void SetStep(const StepNumber& step) { steps_.Set(step); }
+  bool tentative() const { return steps_.tentative(); }
   // What the next run is given: one batch, or one per device, whose samples are shared out by `ranges`. Allocates
   // nothing once it is warm.
   std::shared_ptr<const StepInput> Next(std::span<const BatchPtr> batches, Mode mode,
@@ -59,15 +49,12 @@ class Feeder {
  private:
   const std::vector<Tensor>* PiecesOf(const Batch& batch, size_t input) const;  // nullptr: it is on the host
   Shape ShapeOf(const Batch& batch, size_t input) const;
-  StepBlock NextBlock(Mode mode, int64_t samples);
 
   const GroupSpec& spec_;
   std::shared_ptr<Engine> engine_;
   PayloadPool<StepInput> inputs_;
-  std::optional<StepNumber> step_;
+  StepCounter steps_;
   std::optional<StepBlock> block_;  // on the devices
-  uint64_t steps_ = 0;              // training forwards so far, where nobody sets the step
-  uint64_t predictions_ = 0;        // since the last step
 };
 
 }  // namespace bindery

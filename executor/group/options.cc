@@ -9,9 +9,10 @@
 #include "symbol/graph.h"
 
 namespace bindery {
+
 GroupSpec::GroupSpec(const Symbol& bound, const GroupOptions& given)
-    : symbol(bound), options(given), threads(given.threads_per_device), signature(Signature::Of(bound)) {
-  for (const Argument& a : signature.arguments) arg_names.push_back(a.name);
+    : symbol(bound), options(given), threads(given.threads_per_device), signature(Signature::Of(bound)),
+      arg_names(signature.ArgumentNames()) {
   for (size_t i = 0; i < arg_names.size(); ++i) positions_[arg_names[i]] = static_cast<int>(i);
   options.shared_group = nullptr;
   if (options.devices.empty()) Throw("a group needs at least one device");
@@ -39,7 +40,7 @@ GroupSpec::GroupSpec(const Symbol& bound, const GroupOptions& given)
       Throw<ModelError>("head \"{}\": merge is \"{}\"; known: sum, mean, first", head.node->name(), r);
     }
   }
-  if (options.for_training) ReadGradRequests();
+  if (options.for_training) ReadGradRequests(options.grad_req, options.inputs_need_grad, &signature);
   inputs_add_up = std::ranges::any_of(
       signature.arguments, [](const Argument& a) { return a.role != Role::kParameter && a.request == GradReq::kAdd; });
   if (threads == 0) {
@@ -90,26 +91,27 @@ void GroupSpec::CheckInputs() {
     if (a.role == Role::kParameter) param_names.push_back(a.name);
 }
 
-void GroupSpec::ReadGradRequests() {
-  std::vector<Argument>& arguments = signature.arguments;
-  const auto by_default = [&](GradReq request) {
+void ReadGradRequests(const GradRequest& request, bool inputs_need_grad, Signature* signature) {
+  std::vector<Argument>& arguments = signature->arguments;
+  const auto by_default = [&](GradReq wanted) {
     for (Argument& a : arguments) {
-      const bool wanted = a.role == Role::kParameter ? !a.is_fixed : a.role == Role::kData && options.inputs_need_grad;
-      if (wanted) a.request = request;
+      if (a.role == Role::kParameter ? !a.is_fixed : a.role == Role::kData && inputs_need_grad) a.request = wanted;
     }
   };
-  if (const auto* one = std::get_if<GradReq>(&options.grad_req)) {
+  if (const auto* one = std::get_if<GradReq>(&request)) {
     by_default(*one);
-  } else if (const auto* list = std::get_if<std::vector<GradReq>>(&options.grad_req)) {
+  } else if (const auto* list = std::get_if<std::vector<GradReq>>(&request)) {
     if (list->size() != arguments.size())
       Throw("grad_req: expected {} requests, one per argument, got {}", arguments.size(), list->size());
     for (size_t i = 0; i < list->size(); ++i) arguments[i].request = (*list)[i];
   } else {
     by_default(GradReq::kWrite);
-    for (const auto& [name, request] : std::get<std::map<std::string, GradReq>>(options.grad_req)) {
-      const int position = Find(name);
-      if (position < 0) Throw("grad_req names \"{}\", which is not an argument{}", name, NameHint(name, arg_names));
-      arguments[position].request = request;
+    for (const auto& [name, wanted] : std::get<std::map<std::string, GradReq>>(request)) {
+      const auto found = std::ranges::find(arguments, name, &Argument::name);
+      if (found == arguments.end()) {
+        Throw("grad_req names \"{}\", which is not an argument{}", name, NameHint(name, signature->ArgumentNames()));
+      }
+      found->request = wanted;
     }
   }
 }

@@ -28,6 +28,10 @@ class DataParallelExecutorGroup;
 // top of the default (write for parameters).
 using GradRequest = std::variant<GradReq, std::vector<GradReq>, std::map<std::string, GradReq>>;
 
+// Sets the requests of a signature whose roles are known. By default parameters get gradients, unless they are fixed,
+// and, if `inputs_need_grad`, data. Throws Error for unknown names and lists of another length.
+void ReadGradRequests(const GradRequest& request, bool inputs_need_grad, Signature* signature);
+
 struct GroupOptions {
   std::vector<Device> devices = {Cpu(0)};  // one may appear twice: two executors share its worker
   std::vector<double> workload = {};       // only ratios matter; empty: equal
@@ -86,7 +90,6 @@ struct GroupSpec {
 
  private:
   void CheckInputs();
-  void ReadGradRequests();
   std::unordered_map<std::string_view, int> positions_;  // of arguments, by name
 };
 

@@ -102,15 +102,8 @@ void ParameterStore::Adopt(const Plan& plan) {
 
   std::vector<PreparedPtr> zeros;
   const auto prepare_zeros = [&](const std::vector<Tensor>& tensors) {
-    for (const Tensor& gradient : tensors) {
-      zeros.push_back(engine_->Prepare(
-          {.name = "zero gradients",
-           .device = gradient.device(),
-           .writes = {gradient.var()},
-           .run = [gradient, &flat = Backend::Of(gradient.device().kind).flat()](const OpContext& context) {
-             flat.Zero(context.stream, gradient.address(), gradient.bytes());
-           }}));
-    }
+    const std::vector<PreparedPtr> more = PrepareZeros(tensors);
+    zeros.insert(zeros.end(), more.begin(), more.end());
   };
   for (const auto& [block, tensors] : gradients) prepare_zeros(tensors);
   for (const Block& block : made) prepare_zeros(block.gradients);
@@ -123,6 +116,56 @@ void ParameterStore::Adopt(const Plan& plan) {
   }
   for (Block& block : made) blocks_.push_back(std::move(block));
   for (auto& [block, tensors] : candidates) blocks_[block].candidates = std::move(tensors);
+}
+
+std::vector<PreparedPtr> ParameterStore::PrepareZeros(const std::vector<Tensor>& gradients) const {
+  std::vector<PreparedPtr> zeros;
+  for (const Tensor& gradient : gradients) {
+    zeros.push_back(engine_->Prepare(
+        {.name = "zero gradients",
+         .device = gradient.device(),
+         .reads = {},
+         .writes = {gradient.var()},
+         .updates = {},
+         .run = [gradient, &flat = Backend::Of(gradient.device().kind).flat()](const OpContext& context) {
+           flat.Zero(context.stream, gradient.address(), gradient.bytes());
+         }}));
+  }
+  return zeros;
+}
+
+void ParameterStore::Hold(const std::string& name, const std::vector<Tensor>& values,
+                          const std::vector<Tensor>& gradients, bool auxiliary) {
+  Check(!Find(name), "an array is held before the first program that uses it");
+  const int64_t elements = values[0].elements();
+  Block block{.dtype = values[0].dtype(), .elements = elements, .auxiliary = auxiliary, .values = {}, .gradients = {}};
+  for (const Tensor& value : values) block.values.push_back(value.Reshape({elements}));
+  for (const Tensor& gradient : gradients) block.gradients.push_back(gradient.Reshape({elements}));
+  block.parameters.push_back(static_cast<int>(parameters_.size()));
+  const std::vector<PreparedPtr> zeros = PrepareZeros(block.gradients);
+  zero_gradients_.insert(zero_gradients_.end(), zeros.begin(), zeros.end());
+  index_[name] = static_cast<int>(parameters_.size());
+  parameters_.push_back({.name = name,
+                         .dtype = block.dtype,
+                         .shape = values[0].shape(),
+                         .format = Format::Plain(),
+                         .block = static_cast<int>(blocks_.size()),
+                         .elements = elements,
+                         .auxiliary = auxiliary});
+  blocks_.push_back(std::move(block));
+}
+
+std::shared_ptr<ParameterStore> ParameterStore::View(const ParameterStore& store, std::shared_ptr<Engine> engine) {
+  auto view = std::make_shared<ParameterStore>(engine, store.devices_);
+  view->parameters_ = store.parameters_;
+  view->index_ = store.index_;
+  for (const Block& block : store.blocks_) {
+    Block& copy = view->blocks_.emplace_back(block);
+    copy.gradients.clear();
+    copy.candidates.clear();
+    for (Tensor& values : copy.values) values = values.For(engine);
+  }
+  return view;
 }
 
 const StoredParameter* ParameterStore::Find(const std::string& name) const {

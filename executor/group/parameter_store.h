@@ -32,6 +32,10 @@ struct StoredParameter {
   bool auxiliary = false;
 };
 
+struct SetParamsOptions {
+  bool allow_missing = false, allow_extra = false;
+};
+
 class ParameterStore {
  public:
   struct Block {
@@ -53,6 +57,12 @@ class ParameterStore {
   // throws ShapeError naming the parameter. A gradient asked for a parameter stored without one is made here too. What
   // throws changes nothing.
   void Adopt(const Plan& plan);
+  // An array that exists, plain, a tensor for each device, in place of the room that Adopt would make, and before it
+  // does. `gradients`: the same for its gradient; none: made if it is asked for.
+  void Hold(const std::string& name, const std::vector<Tensor>& values, const std::vector<Tensor>& gradients,
+            bool auxiliary);
+  // The values as another engine sees them, for programs that only read them. What writes them must be over.
+  static std::shared_ptr<ParameterStore> View(const ParameterStore& store, std::shared_ptr<Engine> engine);
 
   const std::vector<Device>& devices() const { return devices_; }
   int64_t bucket_bytes() const { return bucket_bytes_; }
@@ -60,6 +70,13 @@ class ParameterStore {
   const std::vector<Block>& blocks() const { return blocks_; }
   const StoredParameter* Find(const std::string& name) const;  // nullptr if absent
   void FillFormats(Signature* signature) const;                // of the parameters that it has
+
+  // All that are named, by name. Throws Error for unknown and missing names, unless allowed (missing is reported first),
+  // and ShapeError; nothing has changed then.
+  void SetParams(const std::vector<std::string>& params, const std::vector<std::string>& auxiliary,
+                 const HostTensorMap& args, const HostTensorMap& aux, const SetParamsOptions& options) const;
+  // Plain, all of `names`; waits. Entries that are there already give the dtype.
+  void GetParams(const std::vector<std::string>& names, HostTensorMap* values) const;
 
   // Flat storage of one parameter on one device; shares its block's memory and variable.
   Tensor Value(const StoredParameter& parameter, int device) const;
@@ -84,6 +101,8 @@ class ParameterStore {
   void AppendPublish(const std::vector<int>& blocks, const std::vector<VarPtr>& gates, StepParts* parts) const;
 
  private:
+  std::vector<PreparedPtr> PrepareZeros(const std::vector<Tensor>& gradients) const;
+
   std::shared_ptr<Engine> engine_;
   std::vector<Device> devices_;
   int64_t bucket_bytes_;

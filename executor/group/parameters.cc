@@ -1,4 +1,4 @@
-// DataParallelExecutorGroup: parameters, gradients and states.
+// Parameters by name; those of a DataParallelExecutorGroup, its gradients and states.
 #include <algorithm>
 
 #include "base/names.h"
@@ -27,40 +27,47 @@ void CheckNames(const HostTensorMap& given, const std::vector<std::string>& know
 
 }  // namespace
 
-void DataParallelExecutorGroup::SetParams(const HostTensorMap& args, const HostTensorMap& aux,
-                                          const SetParamsOptions& options) {
+void ParameterStore::SetParams(const std::vector<std::string>& params, const std::vector<std::string>& auxiliary,
+                               const HostTensorMap& args, const HostTensorMap& aux,
+                               const SetParamsOptions& options) const {
   for (const bool missing : {true, false}) {  // missing is reported before extra
-    CheckNames(args, spec_.param_names, "parameter", options, missing);
-    CheckNames(aux, spec_.signature.auxiliary, "auxiliary state", options, missing);
+    CheckNames(args, params, "parameter", options, missing);
+    CheckNames(aux, auxiliary, "auxiliary state", options, missing);
   }
   // All shapes are checked before anything is changed.
   std::vector<std::pair<const StoredParameter*, const HostTensor*>> sets;
-  for (const auto* map : {&args, &aux}) {
+  for (const auto& [known, map] : {std::pair(&params, &args), std::pair(&auxiliary, &aux)}) {
     for (const auto& [name, value] : *map) {
-      const StoredParameter* p = store().Find(name);
+      if (std::ranges::find(*known, name) == known->end()) continue;
+      const StoredParameter* p = Find(name);
       if (!p) continue;
       if (value.shape() != p->shape)
         Throw<ShapeError>("parameter \"{}\": expected {}, got {}", name, p->shape, value.shape());
       sets.emplace_back(p, &value);
     }
   }
-  for (const auto& [p, value] : sets) store().Set(*p, *value);
+  for (const auto& [p, value] : sets) Set(*p, *value);
+}
+
+void ParameterStore::GetParams(const std::vector<std::string>& names, HostTensorMap* values) const {
+  for (const std::string& name : names) {
+    HostTensor value = Get(*Find(name));
+    const auto present = values->find(name);
+    if (present != values->end() && present->second.dtype() != value.dtype() && present->second.elements() > 0) {
+      value = value.Cast(present->second.dtype());
+    }
+    (*values)[name] = std::move(value);
+  }
+}
+
+void DataParallelExecutorGroup::SetParams(const HostTensorMap& args, const HostTensorMap& aux,
+                                          const SetParamsOptions& options) {
+  store().SetParams(spec_.param_names, spec_.signature.auxiliary, args, aux, options);
 }
 
 void DataParallelExecutorGroup::GetParams(HostTensorMap* args, HostTensorMap* aux) const {
-  const auto get = [&](const std::vector<std::string>& names, HostTensorMap* map) {
-    if (!map) return;
-    for (const std::string& name : names) {
-      HostTensor value = store().Get(*store().Find(name));
-      const auto present = map->find(name);
-      if (present != map->end() && present->second.dtype() != value.dtype() && present->second.elements() > 0) {
-        value = value.Cast(present->second.dtype());
-      }
-      (*map)[name] = std::move(value);
-    }
-  };
-  get(spec_.param_names, args);
-  get(spec_.signature.auxiliary, aux);
+  if (args) store().GetParams(spec_.param_names, args);
+  if (aux) store().GetParams(spec_.signature.auxiliary, aux);
 }
 
 HostTensor DataParallelExecutorGroup::GetGradient(const std::string& name, int device) const {

@@ -1,9 +1,10 @@
-// The program at the head of README.md, compiled as it stands there, does what it seems to.
+// The programs in README.md, compiled as they stand there, one after the other, do what they seem to.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <filesystem>
 
+#include "executor/executor.h"
 #include "symbol/model.h"
 #include "symbol/ops.h"
 #include "train/data/array_iter.h"
@@ -23,7 +24,11 @@ TEST(Readme, ItsLinesTrainAndSave) {
   EXPECT_GT(trainer.Score(test, "accuracy")[0].second, 0.9);
   EXPECT_EQ(CheckpointStore("run1").LoadNewest()->epoch, 10);
   Trainer loaded(LoadModel("mlp.pb"));
-  EXPECT_LT(MaxAbsDiff(loaded.Predict(test)[0], trainer.Predict(test)[0]), 1e-5);
+  const HostTensor all = trainer.Predict(test)[0];
+  EXPECT_LT(MaxAbsDiff(loaded.Predict(test)[0], all), 1e-5);
+  EXPECT_LT(MaxAbsDiff(probabilities, all.Slice(0, 0, 64)), 1e-5);
+  EXPECT_EQ(gradient.shape(), (Shape{128, 784}));
+  EXPECT_GT(MaxAbsDiff(gradient.ToHost(), HostTensor(DType::kFloat32, {128, 784})), 0);
 }
 
 }  // namespace

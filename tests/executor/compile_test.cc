@@ -161,13 +161,13 @@ TEST(CompileTest, GradientsAlone) {
       }
       const ExecutorOptions options{.inputs = inputs, .seed = 3, .switches = {.policy = policy, .fusion = false}};
       Executor joint(net.symbol, options);
-      InitialiseEqually({&joint.group()}, 1);
+      Initialise(&joint, 1);
       HostTensorMap args, aux;
       joint.GetParams(&args, &aux);
       joint.Forward(values);
       joint.Backward();
 
-      const std::vector<std::string>& names = joint.group().param_names();
+      const std::vector<std::string>& names = joint.param_names();
       GivenTypes given{.batch_axes = {{"data", 0}}};
       for (const DataDesc& input : inputs) given.shapes[input.name] = input.shape;
       const GradientResult gradients = Gradient(net.symbol, names, given);

@@ -284,11 +284,11 @@ TEST(GroupChain, Executors) {
   Executor b(Tanh(Variable("x") * Variable("y")), {.device = TestDevice(0),
                                                    .inputs = {{"x", {kSamples, 5}}, {"y", {kSamples, 5}}},
                                                    .grad_req = std::map<std::string, GradReq>{{"x", GradReq::kWrite}}});
-  InitialiseEqually({&a.group()}, 1);
+  Initialise(&a, 1);
   const HostTensor y = RandomTensor({kSamples, 5}, 2), ones = HostTensor::Full(DType::kFloat32, {kSamples, 5}, 1);
   a.Forward({{"data", RandomTensor({kSamples, 4}, 1)}});
   b.SetInput("y", y);
-  b.SetInput("x", a.group().Outputs()[0]);
+  b.SetInput("x", a.OutputArray(0));
   b.Forward();
   const HostTensor chained = b.Output(0);
   b.Backward(On(DefaultEngine(), device, ones));

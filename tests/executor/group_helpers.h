@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/philox.h"
 #include "executor/data_parallel_executor_group.h"
+#include "executor/executor.h"
 #include "symbol/ops.h"
 #include "tests/message_of.h"
 
@@ -44,6 +45,20 @@ inline void InitialiseEqually(const std::vector<DataParallelExecutorGroup*>& gro
     }
   }
   for (DataParallelExecutorGroup* group : groups) group->SetParams(args, aux);
+}
+
+// Those of InitialiseEqually.
+inline void Initialise(Executor* executor, uint64_t seed) {
+  HostTensorMap args, aux;
+  for (const std::string& name : executor->param_names()) {
+    const Tensor array = executor->ArgumentArray(name);
+    args[name] = RandomTensor(array.shape(), StreamKey(seed, name).k0, array.dtype());
+  }
+  for (const std::string& name : executor->aux_names()) {
+    const Tensor array = executor->AuxiliaryArray(name);
+    aux[name] = HostTensor::Full(array.dtype(), array.shape(), name.ends_with("var") ? 1 : 0);
+  }
+  executor->SetParams(args, aux);
 }
 
 inline HostTensor SumOfGradients(const DataParallelExecutorGroup& group, const std::string& name) {

@@ -21,11 +21,9 @@ Results Run(const Symbol& symbol, const HostTensor& x, KernelPolicy policy) {
   Executor e(symbol, {.inputs = {{"x", x.shape(), x.dtype()}},
                       .grad_req = std::map<std::string, GradReq>{{"x", GradReq::kWrite}},
                       .switches = {.policy = policy}});
-  for (const StoredParameter& p : e.group().store().parameters()) {
-    e.SetParams({{p.name, HostTensor::Full(p.dtype, p.shape, 0.5)}}, {}, {.allow_missing = true});
-  }
+  for (const std::string& name : e.param_names()) e.ArgumentArray(name).Fill(0.5);
   e.Forward({{"x", x}});
-  e.Backward(HostTensor::Full(x.dtype(), e.group().OutputShapes()[0], 1));
+  e.Backward(HostTensor::Full(x.dtype(), e.OutputShape(0), 1));
   return {e.Output(0), e.Gradient("x"), e.memory().arena};
 }
 

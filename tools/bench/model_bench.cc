@@ -8,7 +8,6 @@
 
 #include "base/philox.h"
 #include "executor/data_parallel_executor_group.h"
-#include "executor/executor.h"
 #include "symbol/ops.h"
 #include "tools/bench/allocations.h"
 #include "train/initializer.h"
@@ -179,10 +178,10 @@ ModelBenchResult RunModelBench(const ModelBenchOptions& options) {
 double ChainNanoseconds(int length) {
   Symbol x = Variable("data");
   for (int i = 0; i < length; ++i) x = x + 1.0;
-  Executor executor(x, {.inputs = {{"data", {1}}}, .for_training = false});
-  const auto& p = executor.group().step().participants()[0];
-  executor.Forward();
-  executor.Output(0);
+  DataParallelExecutorGroup group(x, {.data = {{"data", {1}}}, .for_training = false});
+  const auto& p = group.step().participants()[0];
+  group.Forward(Batch{.data = {HostTensor(DType::kFloat32, {1})}});
+  group.Outputs()[0].Wait();
   double best = 1e30;
   for (int run = 0; run < 200; ++run) {
     const Clock::time_point start = Clock::now();

@@ -1,0 +1,57 @@
+// StepCounter: gives each run the numbers that random operators and divisors read (StepBlock). Counts by itself, unless
+// a trainer says which step it is.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "executor/kernel.h"
+#include "executor/step_block.h"
+
+namespace bindery {
+
+// What random numbers and divisors depend on, besides the batch. Set by a trainer; otherwise the step counts by itself.
+struct StepNumber {
+  uint64_t step = 0;
+  uint32_t micro_batch = 0;
+  int64_t batch_size = 0;  // samples of the whole step; 0: of this batch
+  StepRates rates = {};    // of its update
+  // Auxiliary states are not committed with the forward that moves them; micro-batches after the first see them moved.
+  // Whoever makes the step commits it (AppendPublish).
+  bool tentative = false;
+};
+
+class StepCounter {
+ public:
+  void Set(const StepNumber& step) {
+    step_ = step;
+    predictions_ = 0;
+  }
+  bool tentative() const { return step_ && step_->tentative; }
+
+  // Of the next run, of a batch of `samples`.
+  StepBlock Next(Mode mode, int64_t samples, uint64_t seed) {
+    StepBlock block{.seed = seed, .step = step_ ? step_->step : steps_};
+    if (mode == Mode::kTrain) {
+      if (step_) {
+        block.micro_batch = step_->micro_batch;
+      } else {
+        ++steps_;
+      }
+      predictions_ = 0;
+    } else {
+      block.step += predictions_++;
+      block.micro_batch = StepBlock::kPrediction;
+    }
+    block.batch_size = step_ && step_->batch_size > 0 ? step_->batch_size : samples;
+    if (step_) block.rates = step_->rates;
+    return block;
+  }
+
+ private:
+  std::optional<StepNumber> step_;
+  uint64_t steps_ = 0;        // training forwards so far, where nobody sets the step
+  uint64_t predictions_ = 0;  // since the last step
+};
+
+}  // namespace bindery
