@@ -1,5 +1,7 @@
 #include "symbol/fixed_point.h"
 
+#include <limits>
+
 #include "base/error.h"
 
 namespace bindery {
@@ -29,6 +31,17 @@ Merged Merge(std::optional<DType>& known, DType fact) {
   if (known) return *known == fact ? Merged::kSame : Merged::kConflict;
   known = fact;
   return Merged::kChanged;
+}
+
+// Has it so few elements that their numbers are worth knowing?
+bool IsSmall(const std::optional<Shape>& shape) {
+  if (!shape) return false;
+  int64_t count = 1;
+  for (const int64_t extent : *shape) {
+    if (extent == kUnknownDim || extent > kMaxNumbers) return false;
+    count *= extent;
+  }
+  return count <= kMaxNumbers;
 }
 
 // Thrown for a contradiction; its message names node and argument already.
@@ -74,6 +87,13 @@ class FixedPoint::Context final : public InferContext {
   const PartialType& Known(bool output, int i) const override { return parent_.facts_[ValueOf(output, i)]; }
   void Learn(bool output, int i, const Shape& shape) override { LearnFact(output, i, shape); }
   void Learn(bool output, int i, DType dtype) override { LearnFact(output, i, dtype); }
+  void Learn(bool output, int i, Numbers numbers) override {
+    const int value = ValueOf(output, i);
+    const std::optional<Shape>& shape = parent_.facts_[value].shape;
+    if (!IsSmall(shape) || shape->Elements() != std::ssize(numbers)) return;
+    if (places_ == nullptr) return parent_.Add(value, numbers);
+    parent_.facts_[value].numbers = std::move(numbers);
+  }
 
  private:
   int ValueOf(bool output, int i) const {
@@ -113,6 +133,18 @@ bool FixedPoint::Add(int value, DType dtype) {
   const Merged merged = Merge(facts_[value].dtype, dtype);
   if (merged == Merged::kChanged) Wake(value);
   return merged != Merged::kConflict;
+}
+
+void FixedPoint::Add(int value, const Numbers& numbers) {
+  std::optional<Numbers>& known = facts_[value].numbers;
+  bool changed = !known;
+  if (!known) known = Numbers(numbers.size(), std::numeric_limits<double>::quiet_NaN());
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    if ((*known)[i].IsKnown() || !numbers[i].IsKnown()) continue;
+    (*known)[i] = numbers[i];
+    changed = true;
+  }
+  if (changed) Wake(value);
 }
 
 void FixedPoint::Run() {
@@ -158,7 +190,7 @@ void FixedPoint::RunWithDefault() {
   }
 }
 
-NodeTypes FixedPoint::PlaceBatches(const std::vector<int>& axes_of_variables) {
+NodeTypes FixedPoint::PlaceBatches(const std::vector<InferContext::BatchPlace>& of_variables) {
   NodeTypes types(graph_.nodes.size());
   for (int v = 0; v < values_.size(); ++v) {
     types[values_.producer(v)].push_back({.dtype = *facts_[v].dtype, .shape = *facts_[v].shape});
@@ -166,7 +198,8 @@ NodeTypes FixedPoint::PlaceBatches(const std::vector<int>& axes_of_variables) {
   Context::Places places;
   for (int n = 0; n < static_cast<int>(graph_.nodes.size()); ++n) {
     if (graph_.nodes[n]->is_variable()) {
-      types[n][0].batch_axis = axes_of_variables[n];
+      types[n][0].batch_axis = of_variables[n].axis;
+      types[n][0].batch_fold = of_variables[n].fold;
     } else {
       Context(this, n).PlaceBatches(types, places);
     }
@@ -201,6 +234,7 @@ void FixedPoint::RunRule(int n, Context& context) {
   const Node& node = *graph_.nodes[n];
   try {
     node.op().infer(context);
+    if (node.op().numbers && IsSmall(facts_[values_.Of(n, 0)].shape)) node.op().numbers(context);
   } catch (const Contradiction&) {
     throw;
   } catch (const ShapeError& error) {

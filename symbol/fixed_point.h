@@ -25,13 +25,15 @@ class FixedPoint {
   // Adds what is known from outside; false if it contradicts.
   bool Add(int value, const Shape& shape);
   bool Add(int value, DType dtype);
+  void Add(int value, const Numbers& numbers);  // never contradicts: fills in what was not known
 
   void Run();             // everything that follows
   void RunAssuming();     // and, operator by operator, what a rule may assume of shapes, and what follows from that
   void RunWithDefault();  // and float32 where no element type follows
 
-  // With all types known: where the batch goes, from where it is in variables (by node; see InferTypes).
-  NodeTypes PlaceBatches(const std::vector<int>& axes_of_variables);
+  // With all types known: where the batch goes, from where it is in variables (by node; see InferTypes). Numbers are
+  // found again, with what follows the batch.
+  NodeTypes PlaceBatches(const std::vector<InferContext::BatchPlace>& of_variables);
 
  private:
   class Context;

@@ -55,6 +55,18 @@ std::optional<DType> InferredForwardTypes::DTypeOf(const Entry& value) const {
   return types_[graph_.IndexOf(value.node)][value.output].dtype;
 }
 
+std::optional<Extents> BoundForwardTypes::ShapeOf(const Entry& value) const {
+  return ExtentsOf(types_[graph_.IndexOf(value.node)][value.output], batch_);
+}
+
+std::optional<DType> BoundForwardTypes::DTypeOf(const Entry& value) const {
+  return types_[graph_.IndexOf(value.node)][value.output].dtype;
+}
+
+std::optional<Numbers> BoundForwardTypes::NumbersOf(const Entry& value) const {
+  return numbers_[graph_.IndexOf(value.node)][value.output];
+}
+
 const GivenForwardTypes::Inferred& GivenForwardTypes::Infer() const {
   if (inferred_) return *inferred_;
   const std::vector<Batched> batched = BatchedVariables(graph_, given_);
@@ -96,6 +108,20 @@ std::optional<Extents> GivenForwardTypes::ShapeOf(const Entry& value) const {
     extents[axis] = extents[axis] + Extent{-inferred.batch, 1} * (one_more[axis] - extents[axis].fixed);
   }
   return extents;
+}
+
+std::optional<Numbers> GivenForwardTypes::NumbersOf(const Entry& value) const {
+  const Inferred& inferred = Infer();
+  const auto numbers = [&](const PartialTypes& types) {
+    return types.empty() ? std::nullopt : types[graph_.IndexOf(value.node)][value.output].numbers;
+  };
+  std::optional<Numbers> result = numbers(inferred.at_batch);
+  const std::optional<Numbers> next = numbers(inferred.one_more), after = numbers(inferred.two_more);
+  if (!result || !next || !after || next->size() != result->size() || after->size() != result->size()) return result;
+  for (size_t i = 0; i < result->size(); ++i) {
+    (*result)[i] = Number((*result)[i].at[0], (*next)[i].at[0], (*after)[i].at[0]);
+  }
+  return result;
 }
 
 std::optional<DType> GivenForwardTypes::DTypeOf(const Entry& value) const {

@@ -14,10 +14,33 @@ class InferredForwardTypes final : public ForwardTypes {
   InferredForwardTypes(const Graph& graph, const NodeTypes& types) : graph_(graph), types_(types) {}
   std::optional<Extents> ShapeOf(const Entry& value) const override;
   std::optional<DType> DTypeOf(const Entry& value) const override;
+  std::optional<Numbers> NumbersOf(const Entry&) const override { return std::nullopt; }
+  std::optional<int64_t> Batch() const override { return std::nullopt; }
+  bool OfEveryBatch() const override { return false; }
 
  private:
   const Graph& graph_;
   const NodeTypes& types_;
+};
+
+// The same, for what operators are made of at bind: with numbers, and extents that are the batch's follow it, so that
+// it is known where the batch is. Refers to all.
+class BoundForwardTypes final : public ForwardTypes {
+ public:
+  BoundForwardTypes(const Graph& graph, const NodeTypes& types, const NodeNumbers& numbers,
+                    std::optional<int64_t> batch)
+      : graph_(graph), types_(types), numbers_(numbers), batch_(batch) {}
+  std::optional<Extents> ShapeOf(const Entry& value) const override;
+  std::optional<DType> DTypeOf(const Entry& value) const override;
+  std::optional<Numbers> NumbersOf(const Entry& value) const override;
+  std::optional<int64_t> Batch() const override { return batch_; }
+  bool OfEveryBatch() const override { return false; }
+
+ private:
+  const Graph& graph_;
+  const NodeTypes& types_;
+  const NodeNumbers& numbers_;
+  const std::optional<int64_t> batch_;
 };
 
 // Types that follow from what is given and declared, inferred when the first is asked for, for batches of three sizes:
@@ -28,6 +51,9 @@ class GivenForwardTypes final : public ForwardTypes {
   GivenForwardTypes(const Graph& graph, const GivenTypes& given) : graph_(graph), given_(given) {}
   std::optional<Extents> ShapeOf(const Entry& value) const override;
   std::optional<DType> DTypeOf(const Entry& value) const override;
+  std::optional<Numbers> NumbersOf(const Entry& value) const override;
+  std::optional<int64_t> Batch() const override { return Infer().batch; }
+  bool OfEveryBatch() const override { return !Infer().one_more.empty(); }
 
  private:
   struct Inferred {

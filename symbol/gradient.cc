@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/names.h"
+#include "symbol/compose.h"
 #include "symbol/forward_types.h"
 #include "symbol/graph.h"
 #include "symbol/op_def.h"
@@ -143,6 +144,11 @@ class Backward {
     }
     if (!flows) return;
     const OpDef& op = node->op();
+    if (op.compose) {
+      Throw<ModelError>(
+          "{}: its gradient depends on the shapes of its inputs, and on numbers in them: give the shapes of arguments",
+          Describe(*node));
+    }
     if (!op.gradient) {
       Throw<ModelError>(
           "{} lies between the heads and what the gradient is asked of, but has no gradient: {}; put "
@@ -179,9 +185,32 @@ class Backward {
 
 }  // namespace
 
+// Of what `heads` are made of. Arguments that only gave numbers to shapes are gone there: their gradient is zero.
+static GradientResult GradientOfParts(const Symbol& parts, std::span<const std::string> wrt, GivenTypes given) {
+  const std::vector<std::string> inputs = parts.ListInputs();
+  const std::set<std::string_view> left(inputs.begin(), inputs.end());
+  const auto is_gone = [&](const auto& entry) { return !left.contains(entry.first); };
+  std::erase_if(given.shapes, is_gone);
+  std::erase_if(given.dtypes, is_gone);
+  std::erase_if(given.batch_axes, is_gone);
+  std::vector<std::string> wanted(wrt.begin(), wrt.end());
+  std::erase_if(wanted, [&](const std::string& name) { return !left.contains(name); });
+  GradientResult result = Gradient(parts, wanted, given);
+  for (size_t i = 0; i < wrt.size(); ++i) {
+    if (!left.contains(wrt[i])) result.gradients.insert(result.gradients.begin() + i, Symbol());
+  }
+  return result;
+}
+
 GradientResult Gradient(const Symbol& heads, std::span<const std::string> wrt, const GivenTypes& given) {
   const Graph graph = Graph::Of(heads);
-  return Backward(graph, wrt, GivenForwardTypes(graph, given)).Run(wrt);
+  const GivenForwardTypes types(graph, given);
+  Backward backward(graph, wrt, types);
+  if (HasComposed(graph)) {
+    const Symbol parts = Compose(graph, types);
+    if (parts.entries() != heads.entries()) return GradientOfParts(parts, wrt, given);
+  }
+  return backward.Run(wrt);
 }
 
 GradientResult Gradient(const Symbol& heads, std::span<const std::string> wrt, const NodeTypes& types) {

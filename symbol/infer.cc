@@ -81,11 +81,16 @@ void CheckComplete(const Graph& graph, const ValueIndex& values, const FixedPoin
   if (first_other >= 0) {
     const int n = values.producer(first_other);
     const Node& node = *graph.nodes[n];
+    std::string hint;
+    if (!batch && FollowsBatch(node)) {
+      hint = "; it follows the batch: say which axis of an input is that, by a layout with N";
+    }
+    for (size_t i = 1; i < node.inputs().size() && node.op().compose && hint.empty(); ++i) {
+      if (facts[values.inputs(n)[i]].numbers) continue;
+      hint = fmt::format("; the numbers in \"{}\" have to follow from constants and from shapes", InputNames(node)[i]);
+    }
     Throw<ShapeError>("{}: the shape of its output \"{}\" does not follow from its inputs{}", Describe(node),
-                      node.OutputName(first_other - values.Of(n, 0)),
-                      !batch && FollowsBatch(node) ? "; it follows the batch: say which axis of an input is that, by a "
-                                                     "layout with N"
-                                                   : "");
+                      node.OutputName(first_other - values.Of(n, 0)), hint);
   }
 }
 
@@ -152,6 +157,15 @@ Shape ValueType::SampleView() const {
   const int64_t folded = batch_fold.outer * batch_fold.inner, extent = shape[batch_axis];
   return {shape.CountTo(batch_axis) * batch_fold.outer, folded == 0 ? 0 : extent / folded,
           batch_fold.inner * shape.CountFrom(batch_axis + 1)};
+}
+
+Extents ExtentsOf(const ValueType& type, std::optional<int64_t> batch) {
+  Extents extents;
+  for (const int64_t extent : type.shape) extents.push_back({extent, 0});
+  if (!batch || type.batch_axis < 0) return extents;
+  const int64_t folded = type.batch_fold.outer * type.batch_fold.inner;
+  if (type.shape[type.batch_axis] == folded * *batch) extents[type.batch_axis] = {0, folded};
+  return extents;
 }
 
 const Node* LosesBatch(const Graph& graph, const NodeTypes& types, const Entry& value) {
@@ -226,7 +240,7 @@ std::vector<std::vector<DType>> InferDTypes(const Graph& graph, const DTypeMap& 
 }
 
 NodeTypes InferTypes(const Graph& graph, const ShapeMap& shapes, const DTypeMap& dtypes,
-                     const std::map<std::string, int>& batch_axes, std::optional<int64_t> batch) {
+                     const std::map<std::string, int>& batch_axes, std::optional<int64_t> batch, NodeNumbers* numbers) {
   const ValueIndex values(graph);
   Variables(graph).CheckNames(batch_axes);
   if (!batch) batch = BatchOf(graph, shapes, batch_axes);
@@ -234,14 +248,22 @@ NodeTypes InferTypes(const Graph& graph, const ShapeMap& shapes, const DTypeMap&
   facts.RunAssuming();
   CheckComplete(graph, values, facts, batch);
   facts.RunWithDefault();
-  std::vector<int> axes(graph.nodes.size(), -1);
+  std::vector<InferContext::BatchPlace> places(graph.nodes.size());
   for (int v = 0; v < values.size(); ++v) {
     const int n = values.producer(v);
     const Node& node = *graph.nodes[n];
     CheckCountable(node, *facts[v].shape);
-    if (node.is_variable()) axes[n] = BatchAxisOfVariable(node, *facts[v].shape, batch_axes);
+    if (node.is_variable()) places[n].axis = BatchAxisOfVariable(node, *facts[v].shape, batch_axes);
   }
-  return facts.PlaceBatches(axes);
+  NodeTypes types = facts.PlaceBatches(places);
+  if (numbers == nullptr) return types;
+  numbers->assign(graph.nodes.size(), {});
+  for (int v = 0; v < values.size(); ++v) {
+    const std::optional<Numbers>& found = facts[v].numbers;
+    const bool all = found && std::ranges::all_of(*found, &Number::IsKnown);
+    (*numbers)[values.producer(v)].push_back(all ? found : std::nullopt);
+  }
+  return types;
 }
 
 }  // namespace bindery

@@ -26,6 +26,9 @@ struct ValueType {
   Shape SampleView() const;
 };
 
+// The shape, with the extent of its batch axis as one that follows a batch of this extent.
+Extents ExtentsOf(const ValueType& type, std::optional<int64_t> batch);
+
 using ShapeMap = std::map<std::string, Shape>;
 using DTypeMap = std::map<std::string, DType>;
 
@@ -57,9 +60,12 @@ std::optional<int64_t> BatchOf(const Graph& graph, const ShapeMap& shapes,
 
 // Everything at once, per graph node and output: types[node][output]. `batch_axes` as above; `batch`: its extent, if it
 // is not to be found by BatchOf. Throws as above; all shapes must come out complete.
+// `numbers`: gets the numbers in values that hold such, where all of them are known.
 using NodeTypes = std::vector<std::vector<ValueType>>;
+using NodeNumbers = std::vector<std::vector<std::optional<Numbers>>>;
 NodeTypes InferTypes(const Graph& graph, const ShapeMap& shapes, const DTypeMap& dtypes,
-                     const std::map<std::string, int>& batch_axes = {}, std::optional<int64_t> batch = {});
+                     const std::map<std::string, int>& batch_axes = {}, std::optional<int64_t> batch = {},
+                     NodeNumbers* numbers = nullptr);
 
 // The same without batch axes, as far as shapes are known. No `dtypes`: element types are left open, too.
 using PartialTypes = std::vector<std::vector<PartialType>>;

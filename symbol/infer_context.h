@@ -4,18 +4,21 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/dtype.h"
 #include "base/shape.h"
 #include "symbol/attrs.h"
+#include "symbol/numbers.h"
 #include "symbol/slots.h"
 
 namespace bindery {
 
 struct PartialType {
   std::optional<DType> dtype = {};
-  std::optional<Shape> shape = {};  // extents may be kUnknownDim
+  std::optional<Shape> shape = {};      // extents may be kUnknownDim
+  std::optional<Numbers> numbers = {};  // that it holds, where they follow from constants and shapes
 };
 
 // Other axes folded into the batch axis: its extent is outer * N * inner, with the samples in the middle. (N, T, C)
@@ -49,6 +52,11 @@ class InferContext {
     }
     void SetDType(DType dtype) const {
       if (exists()) context_->Learn(is_output_, index_, dtype);
+    }
+    // The numbers that it holds; null if nothing is known of them. Only small values have any, of known shape.
+    const Numbers* numbers() const { return type().numbers ? &*type().numbers : nullptr; }
+    void SetNumbers(Numbers numbers) const {
+      if (exists()) context_->Learn(is_output_, index_, std::move(numbers));
     }
     // The samples of this input are those of the output `to`: a batch along axis a of the one is one along where(a) of
     // the other, if the extents there are equal; or it is lost (-1), as where samples are summed or mixed. An output
@@ -97,9 +105,9 @@ class InferContext {
     int axis = -1;  // -1: not batched
     BatchFold fold = {};
   };
-  // Of input 0, when all types are known and the rule is asked where the batch goes; null before.
-  const BatchPlace* batch_of_input() const {
-    return places_ == nullptr || places_->inputs.empty() ? nullptr : &places_->inputs[0];
+  // Of an input of the node, when all types are known and the rule is asked where the batch goes; null before.
+  const BatchPlace* batch_of_input(int i = 0) const {
+    return places_ == nullptr || i >= num_inputs() ? nullptr : &places_->inputs[i];
   }
   void PlaceBatch(int output, int axis, std::optional<BatchFold> fold = {});  // no fold: that of an input of the extent
 
@@ -107,6 +115,7 @@ class InferContext {
   virtual const PartialType& Known(bool output, int i) const = 0;
   virtual void Learn(bool output, int i, const Shape& shape) = 0;
   virtual void Learn(bool output, int i, DType dtype) = 0;
+  virtual void Learn(bool /*output*/, int /*i*/, Numbers /*numbers*/) {}
 
   struct Places {
     std::vector<BatchPlace> inputs, outputs;

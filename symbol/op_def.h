@@ -23,6 +23,9 @@ class ForwardTypes {
   virtual ~ForwardTypes() = default;
   virtual std::optional<Extents> ShapeOf(const Entry& value) const = 0;
   virtual std::optional<DType> DTypeOf(const Entry& value) const = 0;
+  virtual std::optional<Numbers> NumbersOf(const Entry& value) const = 0;  // where all are known
+  virtual std::optional<int64_t> Batch() const = 0;                        // its extent, if there is one
+  virtual bool OfEveryBatch() const = 0;  // extents that follow the batch may become those of any other
 };
 
 // What a rule that makes symbols may use of its node. Every symbol here has one output. Nodes that the rule makes
@@ -49,6 +52,22 @@ class NodeContext {
  private:
   NodePtr node_;
   const ForwardTypes* types_;
+};
+
+// What an operator that is made of others is told of its node, when all shapes of its inputs are known.
+struct ComposeContext {
+  const AnyAttrs& any_attrs;
+  std::vector<Symbol> inputs;
+  std::vector<Extents> shapes;
+  std::vector<std::optional<DType>> dtypes;
+  std::vector<std::optional<Numbers>> numbers;  // of inputs that hold such; all of a value's or none
+  std::optional<int64_t> batch;                 // its extent, if there is one
+  bool of_every_batch;                          // does what is made have to fit any other batch?
+  std::string name;                             // for the last node that is made
+  template <OpAttrs A>
+  const A& attrs() const {
+    return any_attrs.get<A>();
+  }
 };
 
 class GradientContext : public NodeContext {
@@ -139,6 +158,11 @@ struct OpDef {
 
   // The operator in terms of others (BatchNorm with `sync`), done before gradients; empty result = leave as it is.
   std::function<std::vector<Symbol>(const NodePtr&)> expand = {};
+  // The operator in terms of others, one symbol per output, as soon as shapes are known: it has no gradient and no
+  // kernel of its own. Empty result: the numbers in some input are not known. See symbol/compose.h.
+  std::function<std::vector<Symbol>(const ComposeContext&)> compose = {};
+  // Sets the numbers in small outputs, from those in inputs or from shapes; run after `infer`.
+  std::function<void(InferContext&)> numbers = {};
 
   // Input i and output o may share memory if their dtypes, shapes and formats are equal; the kernel may still decline.
   std::vector<InplacePair> inplace = {};

@@ -84,6 +84,10 @@ std::span<const OpDef& (*const)()> BuiltinOps() {
       MeanOp,
       MaxOp,
       DotOp,
+      // shape_of.h, besides the rows of its table
+      ShapeArrayOp,
+      SizeArrayOp,
+      RangeOp,
       // shape_ops.h
       IdentityOp,
       FlattenOp,
@@ -103,6 +107,7 @@ std::span<const OpDef& (*const)()> BuiltinOps() {
   static const std::vector<const OpDef& (*)()> all = [] {
     std::vector<const OpDef& (*)()> list(std::begin(kOps), std::end(kOps));
     list.insert(list.end(), ElementwiseOps().begin(), ElementwiseOps().end());
+    list.insert(list.end(), ByNumbersOps().begin(), ByNumbersOps().end());
     return list;
   }();
   return all;

@@ -16,5 +16,6 @@
 #include "symbol/ops/normalize.h"
 #include "symbol/ops/pooling.h"
 #include "symbol/ops/reduce.h"
+#include "symbol/ops/shape_of.h"
 #include "symbol/ops/shape_ops.h"
 #include "symbol/ops/softmax.h"

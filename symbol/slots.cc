@@ -30,7 +30,7 @@ Slot Hidden(Slot output, AttrTest when) {
   return output;
 }
 
-Slots::Slots(std::initializer_list<Slot> slots) : slots_(slots) {
+Slots::Slots(std::vector<Slot> slots) : slots_(std::move(slots)) {
   for (const Slot& slot : slots_) {
     Check(!slot.is_many || slots_.size() == 1, "many inputs or outputs are the only ones");
     has_optional_ = has_optional_ || slot.present;

@@ -50,7 +50,8 @@ Slot Hidden(
 class Slots {
  public:
   Slots() = default;  // none
-  Slots(std::initializer_list<Slot> slots);
+  Slots(std::initializer_list<Slot> slots) : Slots(std::vector<Slot>(slots)) {}
+  explicit Slots(std::vector<Slot> slots);
 
   // Of a node with these attributes, in order. `given`: the number of inputs that the caller passed.
   std::vector<std::string> Names(const AnyAttrs& attrs, int given = 0) const;

@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "executor/evaluate.h"
+#include "symbol/compose.h"
 #include "symbol/gradient.h"
 #include "symbol/op_def.h"
 #include "symbol/passes/passes.h"
@@ -66,7 +67,10 @@ class Lowering {
     Symbol heads = ExpandComposites(Adapt(symbol_, options_));
     if (options_.switches.passes) heads = RemoveIdentities(heads);
     Graph forward = Graph::Of(heads);
-    NodeTypes types = InferForward(forward);
+    NodeNumbers numbers;
+    NodeTypes types = InferForward(forward, &numbers);
+    ComposeAll(&forward, &types, &numbers, lowered_.batch,
+               [this](const Graph& graph, NodeNumbers* found) { return Infer(graph, found); });
     // The joint graph: heads, then updates, then gradients. What the updates are made of comes before the first of
     // them, so that what devices combine for them is combined at once.
     if (options_.mode == Mode::kTrain) Fuse(&forward, &types);
@@ -117,10 +121,10 @@ class Lowering {
   }
 
   // From what is given to the types of all variables.
-  NodeTypes InferForward(const Graph& forward) {
+  NodeTypes InferForward(const Graph& forward, NodeNumbers* numbers) {
     const GivenTypes given = options_.signature.Given();
     lowered_.batch = BatchOf(forward, given.shapes, given.batch_axes);
-    NodeTypes types = InferTypes(forward, given.shapes, given.dtypes, given.batch_axes, lowered_.batch);
+    NodeTypes types = InferTypes(forward, given.shapes, given.dtypes, given.batch_axes, lowered_.batch, numbers);
     size_t found = 0;
     for (size_t n = 0; n < forward.nodes.size(); ++n) {
       if (!forward.nodes[n]->is_variable()) continue;
@@ -134,7 +138,7 @@ class Lowering {
     return types;
   }
 
-  NodeTypes Infer(const Graph& graph) {
+  NodeTypes Infer(const Graph& graph, NodeNumbers* numbers = nullptr) {
     GivenTypes given;
     for (const NodePtr& node : graph.nodes) {
       if (!node->is_variable()) continue;
@@ -143,7 +147,7 @@ class Lowering {
       given.dtypes[node->name()] = type.dtype;
       given.batch_axes[node->name()] = type.batch_axis;
     }
-    return InferTypes(graph, given.shapes, given.dtypes, given.batch_axes, lowered_.batch);
+    return InferTypes(graph, given.shapes, given.dtypes, given.batch_axes, lowered_.batch, numbers);
   }
 
   void Fuse(Graph* graph, NodeTypes* types) {

@@ -2,6 +2,10 @@
 // the reference kernels are there to check the others.
 #pragma once
 
+#include <algorithm>
+#include <memory>
+#include <vector>
+
 #include "base/shape.h"
 #include "executor/kernel.h"
 #include "symbol/ops/batch_norm.h"
@@ -9,6 +13,7 @@
 #include "symbol/ops/elementwise.h"
 #include "symbol/ops/loss.h"
 #include "symbol/ops/normalize.h"
+#include "symbol/ops/shape_of.h"
 
 namespace bindery {
 
@@ -56,9 +61,17 @@ inline GroupView GroupsOf(const NormalizeAttrs& attrs, const Shape& data) {
   return {data[0] * per_sample, channels, data.CountFrom(2), per_sample, false};
 }
 
-// What a Constant or a Scalar gives.
+// What a Constant gives, and what else is known when it is bound: a Scalar, a ShapeArray and a SizeArray.
 inline std::shared_ptr<const HostTensor> ConstantOf(const KernelSpec& spec) {
   if (&spec.attrs.type() == &AttrsOf<ConstantAttrs>()) return spec.attributes<ConstantAttrs>().value;
+  if (!spec.inputs.empty()) {
+    const Shape& data = spec.inputs[0].shape;
+    const auto value = std::make_shared<HostTensor>(DType::kInt64, spec.outputs[0].shape);
+    const bool is_size = &spec.attrs.type() != &AttrsOf<ShapeArrayAttrs>();
+    std::ranges::copy(is_size ? std::vector{data.Elements()} : ListExtents(spec.attributes<ShapeArrayAttrs>(), data),
+                      value->data<int64_t>().begin());
+    return value;
+  }
   const auto number = std::make_shared<HostTensor>(spec.outputs[0].dtype, Shape());
   number->Set(0, spec.attributes<ScalarAttrs>().scalar);
   return number;

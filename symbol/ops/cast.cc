@@ -1,4 +1,5 @@
 #include "symbol/infer.h"
+#include "symbol/ops/numbers.h"
 #include "symbol/ops/rules.h"
 #include "symbol/ops/shape_ops.h"
 
@@ -19,6 +20,7 @@ const OpDef& CastOp() {
         // dx = dy in x's type
         return {Cast(g.output_grad(0), {.dtype = g.dtype(0)})};
       },
+      .numbers = rule::CastNumbers,
       .is_view = [](const ViewContext& c) { return c.input.dtype == c.output.dtype; },
       .is_identity =
           [](const AnyAttrs& attrs, const std::vector<Entry>& inputs) {

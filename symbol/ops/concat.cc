@@ -2,6 +2,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "symbol/ops/elementwise.h"
+#include "symbol/ops/numbers.h"
 #include "symbol/ops/rules.h"
 #include "symbol/ops/shape_ops.h"
 
@@ -166,6 +167,7 @@ const OpDef& ConcatOp() {
       .infer = InferConcatOp,
       .check = CheckConcat,
       .gradient = ConcatGradient,
+      .numbers = rule::ConcatNumbers,
       .zero_to_zero = true,
   };
   return op;
@@ -180,6 +182,7 @@ const OpDef& SliceChannelOp() {
       .infer = InferParts,
       .check = CheckSliceChannel,
       .gradient = SliceChannelGradient,
+      .numbers = rule::SliceChannelNumbers,
       .zero_to_zero = true,
   };
   return op;

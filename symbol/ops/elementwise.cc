@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "symbol/ops/activation.h"
 #include "symbol/ops/broadcast.h"
+#include "symbol/ops/numbers.h"
 #include "symbol/ops/rules.h"
 
 namespace bindery {
@@ -154,6 +155,7 @@ OpDef Define(const UnaryRow& row) {
                     c.in(0).Carry(c.out(0));
                   },
               .gradient = [dx = row.dx](const GradientContext& g) { return GradientOf(g, {dx}); },
+              .numbers = rule::ElementwiseNumbers(row.name),
               .inplace = {{0, 0}},
               .zero_to_zero = (row.flags & kZeroKept) != 0};
   return OfIntegers(row.flags, std::move(op));
@@ -172,6 +174,7 @@ OpDef Define(const BinaryRow& row) {
                   [da = row.da, db = row.db](const GradientContext& g) {
                     return GradientOf(g, {da, db});
                   },
+              .numbers = rule::ElementwiseNumbers(row.name),
               .inplace = {{0, 0}, {1, 0}},  // for the operand that is not stretched
               .zero_to_zero = (row.flags & kZeroKept) != 0};
   return OfIntegers(row.flags, std::move(op));
@@ -195,6 +198,7 @@ const OpDef& WhereOp() {
         if (g.wants(2)) gradients[2] = rule::OperandGradient(g, 2, Where(condition, 0.0, dy));
         return gradients;
       },
+      .numbers = rule::WhereNumbers,
       .inplace = {{1, 0}, {2, 0}},
       .zero_to_zero = true,
   };

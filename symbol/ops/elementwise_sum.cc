@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "symbol/ops/activation.h"
 #include "symbol/ops/elementwise.h"
+#include "symbol/ops/numbers.h"
 #include "symbol/ops/rules.h"
 
 namespace bindery {
@@ -94,6 +95,7 @@ const OpDef& ConstantOp() {
           },
       .check = [](const AnyAttrs& attrs) { Checked(attrs.get<ConstantAttrs>()); },
       .gradient = [](const GradientContext&) -> std::vector<Symbol> { return {}; },  // no inputs
+      .numbers = rule::ConstantNumbers,
   };
   return op;
 }
@@ -106,6 +108,7 @@ const OpDef& ScalarOp() {
       .inputs = {},
       .infer = [](InferContext& c) { c.out(0).Set({}); },                            // of any type
       .gradient = [](const GradientContext&) -> std::vector<Symbol> { return {}; },  // no inputs
+      .numbers = rule::ScalarNumbers,
   };
   return op;
 }

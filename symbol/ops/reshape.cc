@@ -3,6 +3,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "symbol/ops/numbers.h"
 #include "symbol/ops/rules.h"
 #include "symbol/ops/shape_ops.h"
 
@@ -47,7 +48,7 @@ bool CarryReshaped(InferContext& c, std::initializer_list<int> likely = {}) {
 }
 
 void CheckReshape(const AnyAttrs& any) {
-  const auto& [shape, batches] = any.get<ReshapeAttrs>();
+  const auto& [shape, batches, allow_zero] = any.get<ReshapeAttrs>();
   rule::CheckShapeAttr({shape, batches});
   int rests = 0;
   for (size_t i = 0; i < shape.size(); ++i) {
@@ -56,6 +57,9 @@ void CheckReshape(const AnyAttrs& any) {
     rests += shape[i] == -1;
   }
   if (rests > 1) Throw<ModelError>("shape may have one -1, got {}", rule::ToString(shape));
+  if (rests > 0 && allow_zero && std::ranges::find(shape, 0) != shape.end()) {
+    Throw<ModelError>("shape {} has an extent of 0, so what takes the rest could be any", rule::ToString(shape));
+  }
 }
 
 // Extents that are kept (0) are in both shapes and cancel; the product of all others must be the same on both sides:
@@ -70,8 +74,9 @@ void InferReshaped(InferContext& c, const ReshapeAttrs& attrs) {
   std::vector<int64_t> wanted = attrs.shape;
   Shape out = rule::Unknown(rank);
   for (int i = 0; i < rank; ++i) {
-    if (list.Follows(i) || wanted[i] > 0) out.Set(i, rule::ExtentAt(list, i, c.batch()));
-    if (list.Follows(i)) wanted[i] = kGiven;
+    const bool given = list.Follows(i) || wanted[i] > 0 || (wanted[i] == 0 && attrs.allow_zero);
+    if (given) out.Set(i, rule::ExtentAt(list, i, c.batch()));
+    if (given) wanted[i] = kGiven;
   }
   output.Set(out);
   out = *output.shape();
@@ -111,7 +116,7 @@ void InferReshaped(InferContext& c, const ReshapeAttrs& attrs) {
 
   // Where the batch's extent is kept, it is still the batch's; else what takes the rest grows with it.
   const int axis = c.batch_of_input() == nullptr ? -1 : c.batch_of_input()->axis, following = list.FirstFollowing();
-  const bool kept = axis >= 0 && axis < rank && attrs.shape[axis] == 0;
+  const bool kept = axis >= 0 && axis < rank && wanted[axis] == 0;
   const auto rest = static_cast<int>(std::ranges::find(attrs.shape, -1) - attrs.shape.begin());
   if (!CarryReshaped(c, {following, kept ? axis : -1, rest})) c.PlaceBatch(0, following);
 }
@@ -162,6 +167,7 @@ const OpDef& IdentityOp() {
       .doc = "y = x.",
       .infer = rule::Like(0),
       .gradient = [](const GradientContext& g) -> std::vector<Symbol> { return {g.output_grad(0)}; },  // dx = dy
+      .numbers = rule::SameNumbers,
       .inplace = {{0, 0}},
       .is_view = rule::AlwaysView,
       .is_identity = [](const AnyAttrs&, const std::vector<Entry>&) { return true; },
@@ -182,6 +188,7 @@ const OpDef& FlattenOp() {
             InferReshaped(c, joined);
           },
       .gradient = BackToShape,
+      .numbers = rule::SameNumbers,
       .inplace = {{0, 0}},
       .is_view = rule::AlwaysView,
       .zero_to_zero = true,
@@ -197,6 +204,7 @@ const OpDef& ReshapeOp() {
       .infer = [](InferContext& c) { InferReshaped(c, c.attrs<ReshapeAttrs>()); },
       .check = CheckReshape,
       .gradient = BackToShape,
+      .numbers = rule::SameNumbers,
       .inplace = {{0, 0}},
       .is_view = rule::AlwaysView,
       .zero_to_zero = true,
@@ -218,6 +226,7 @@ const OpDef& TransposeOp() {
         for (size_t i = 0; i < axes.size(); ++i) inverse.axes[axes[i]] = static_cast<int64_t>(i);
         return {Transpose(g.output_grad(0), inverse)};
       },
+      .numbers = rule::TransposeNumbers,
       .is_identity =
           [](const AnyAttrs& attrs, const std::vector<Entry>&) {
             const auto& axes = attrs.get<TransposeAttrs>().axes;  // empty: reversed

@@ -20,9 +20,11 @@ inline constexpr OpFunction<NoAttrs> Flatten{FlattenOp};
 struct ReshapeAttrs {
   std::vector<int64_t> shape = {};    // 0: the input's extent at this position; -1 (once): what remains
   std::vector<int64_t> batches = {};  // where one is not 0, 0 and -1 of `shape` mean nothing special
+  bool allow_zero = false;            // 0 is an extent of 0
   static constexpr auto Fields() {
     return std::tuple{Field{"shape", &ReshapeAttrs::shape, "0 keeps an extent, -1 takes the rest"},
-                      Field{"batches", &ReshapeAttrs::batches, "batches added to each extent; default none"}};
+                      Field{"batches", &ReshapeAttrs::batches, "batches added to each extent; default none"},
+                      Field{"allow_zero", &ReshapeAttrs::allow_zero, "0 is an extent of 0"}};
   }
 };
 const OpDef& ReshapeOp();

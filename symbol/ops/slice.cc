@@ -4,6 +4,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "symbol/ops/numbers.h"
 #include "symbol/ops/rules.h"
 #include "symbol/ops/shape_ops.h"
 
@@ -272,6 +273,7 @@ const OpDef& SliceOp() {
       .infer = InferSlice,
       .check = CheckSlice,
       .gradient = SliceGradient,
+      .numbers = rule::SliceNumbers,
       .zero_to_zero = true,
   };
   return op;
@@ -285,6 +287,7 @@ const OpDef& PadOp() {
       .infer = InferPad,
       .check = CheckPad,
       .gradient = PadGradient,
+      .numbers = rule::PadNumbers,
   };
   return op;
 }

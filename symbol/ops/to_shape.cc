@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "symbol/infer.h"
 #include "symbol/ops/broadcast.h"
+#include "symbol/ops/numbers.h"
 #include "symbol/ops/rules.h"
 #include "symbol/ops/shape_ops.h"
 
@@ -48,6 +49,7 @@ OpDef ToShape(std::string name, std::string doc, bool broadcasts,
       .infer = [broadcasts](InferContext& c) { InferToShape(c, broadcasts); },
       .check = CheckAttrs,
       .gradient = [back](const GradientContext& g) { return std::vector{back(g.output_grad(0), g.shape(0))}; },
+      .numbers = broadcasts ? rule::NumbersRule(rule::BroadcastNumbers) : nullptr,
       .is_view = [](const ViewContext& c) { return c.input.shape == c.output.shape; },
       .zero_to_zero = true,
   };

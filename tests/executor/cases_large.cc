@@ -114,6 +114,9 @@ std::vector<OperatorCase> LargeCases() {
   cases.push_back(Large("large maximum of rows", Max(x, {.axes = {1}}, "y"), {{"x", matrix}}));
   cases.push_back(Large("large maximum of columns", Max(x, {.axes = {0}}, "y"), {{"x", matrix}}));
 
+  cases.push_back(
+      Large("large range", Group({Exp(x), Range({.begin = -1, .end = 20000, .step = 0.5})}), {{"x", matrix}}));
+
   // Without gradients.
   cases.push_back(
       Large("large measures",

@@ -77,20 +77,20 @@ class Checker {
   // The operators of nodes that a kernel of the fast table runs in some layout (or of those that none does).
   std::vector<std::string> Operators(bool wanted_fast) const {
     std::map<std::string, bool> fast;  // by node
+    std::map<std::string, std::string> names;
     const Symbol everything = GraphsFor(DType::kFloat32, case_.inputs).everything;
     const HostTensorMap values = CastTo(TypesFor(DType::kFloat32), values_, everything);
     for (Layout layout : {Layout::kPlain, Layout::kBlocked8}) {
       RunOptions options = Options();
       options.layout = layout;
       options.watch = false;
-      const RunResult result = RunGraph(everything, values, options);
-      for (const NodePtr& node : Graph::Of(everything).nodes) {
-        if (!node->is_variable()) fast[node->name()] |= result.implementations.at(node->name()) != "reference";
-      }
+      RunResult result = RunGraph(everything, values, options);
+      for (const auto& [node, implementation] : result.implementations) fast[node] |= implementation != "reference";
+      names.merge(result.operators);
     }
     std::set<std::string> operators;
-    for (const NodePtr& node : Graph::Of(everything).nodes) {
-      if (!node->is_variable() && fast.at(node->name()) == wanted_fast) operators.insert(node->op().name);
+    for (const auto& [node, name] : names) {
+      if (fast.at(node) == wanted_fast) operators.insert(name);
     }
     return {operators.begin(), operators.end()};
   }

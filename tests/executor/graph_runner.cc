@@ -9,6 +9,8 @@
 
 #include "base/checked.h"
 #include "engine/team.h"
+#include "symbol/compose.h"
+#include "symbol/forward_types.h"
 #include "symbol/graph.h"
 #include "symbol/infer.h"
 
@@ -115,20 +117,12 @@ class Runner {
  public:
   Runner(const Symbol& symbol, const HostTensorMap& inputs, const RunOptions& options)
       : graph_(Graph::Of(symbol)), inputs_(inputs), options_(options) {
-    ShapeMap shapes;
-    DTypeMap dtypes;
-    std::map<std::string, int> batch_axes;
-    for (const NodePtr& node : graph_.nodes) {
-      if (!node->is_variable()) continue;
-      const auto given = inputs.find(node->name());
-      if (given == inputs.end()) continue;
-      shapes[node->name()] = given->second.shape();
-      dtypes[node->name()] = given->second.dtype();
-      const auto axis = options.batch_axes.find(node->name());
-      if (axis != options.batch_axes.end()) batch_axes.insert(*axis);
+    NodeNumbers numbers;
+    Infer(&numbers);
+    while (HasComposed(graph_)) {
+      graph_ = Graph::Of(Compose(graph_, BoundForwardTypes(graph_, types_, numbers, batch_)));
+      Infer(&numbers);
     }
-    batch_ = BatchOf(graph_, shapes, batch_axes);
-    types_ = InferTypes(graph_, shapes, dtypes, batch_axes, batch_);
     used_.resize(graph_.nodes.size());
     for (size_t n = 0; n < graph_.nodes.size(); ++n) used_[n].resize(types_[n].size());
     for (const NodePtr& node : graph_.nodes) {
@@ -150,6 +144,23 @@ class Runner {
   }
 
  private:
+  void Infer(NodeNumbers* numbers) {
+    ShapeMap shapes;
+    DTypeMap dtypes;
+    std::map<std::string, int> batch_axes;
+    for (const NodePtr& node : graph_.nodes) {
+      if (!node->is_variable()) continue;
+      const auto given = inputs_.find(node->name());
+      if (given == inputs_.end()) continue;
+      shapes[node->name()] = given->second.shape();
+      dtypes[node->name()] = given->second.dtype();
+      const auto axis = options_.batch_axes.find(node->name());
+      if (axis != options_.batch_axes.end()) batch_axes.insert(*axis);
+    }
+    if (!batch_) batch_ = BatchOf(graph_, shapes, batch_axes);
+    types_ = InferTypes(graph_, shapes, dtypes, batch_axes, batch_, numbers);
+  }
+
   const Value& ValueOf(const Entry& entry) const { return values_[graph_.IndexOf(entry.node)][entry.output]; }
 
   Value Feed(const Node& node, const ValueType& type) const {
@@ -219,6 +230,7 @@ class Runner {
       return MakeKernel(spec, options_.policy);
     }();
     result_.implementations[node.name()] = kernel.implementation;
+    result_.operators[node.name()] = node.op().name;
 
     std::vector<BufferPtr> in;
     for (size_t i = 0; i < inputs.size(); ++i) {

@@ -31,6 +31,7 @@ struct RunOptions {
 struct RunResult {
   std::vector<HostTensor> outputs;                     // of the symbol, plain
   std::map<std::string, std::string> implementations;  // node name -> kernel
+  std::map<std::string, std::string> operators;        // node name -> operator; of nodes as they run
 };
 // `inputs` by variable name: shapes and dtypes are taken from them.
 RunResult RunGraph(const Symbol& symbol, const HostTensorMap& inputs, const RunOptions& options);

@@ -37,6 +37,7 @@ TEST(NativeTypes, EveryCaseInEveryType) {
 // Gradients of integers have no use, but a graph may hold any operator with any types that it allows.
 TEST(NativeTypes, EveryOperatorInEveryType) {
   for (const OpExample& example : OpExamples()) {
+    if (example.op->compose) continue;  // nothing of it is left when it runs
     const int count = static_cast<int>(example.inputs.size());
     const std::vector<std::string> names = example.op->inputs.Names(example.attrs, count);
     // A state is read by the family that wrote it: the cases above have both.

@@ -8,6 +8,7 @@ std::vector<OperatorCase> AllOperatorCases() {
   std::vector<OperatorCase> all;
   for (auto* family : {
            ActivationCases,
+           ArrangeCases,
            AttentionCases,
            BatchNormCases,
            BinaryCases,

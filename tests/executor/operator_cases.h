@@ -10,6 +10,7 @@ namespace bindery {
 
 std::vector<OperatorCase> ActivationCases();
 std::vector<OperatorCase> AttentionCases();
+std::vector<OperatorCase> ArrangeCases();  // what is made of others, and by numbers in tensors
 std::vector<OperatorCase> BatchNormCases();
 std::vector<OperatorCase> ConvolutionCases();
 std::vector<OperatorCase> DropoutCases();

@@ -7,6 +7,7 @@ namespace {
 
 TEST(Operators, Shape) { CheckOperators(ShapeCases()); }
 TEST(Operators, Reduce) { CheckOperators(ReduceCases()); }
+TEST(Operators, Arrange) { CheckOperators(ArrangeCases()); }
 
 }  // namespace
 }  // namespace bindery

@@ -227,6 +227,7 @@ void AddShapeOps(Examples& e) {
   e.Add(PadOp(), PadAttrs{.begin = {0}, .end = {0}, .begin_batches = {1}, .end_batches = {2}}, {{5, 2}});
   e.Add(SliceChannelOp(), SliceChannelAttrs{.num_outputs = 3, .axis = 2}, {{5, 2, 6}});
   e.Add(SliceChannelOp(), SliceChannelAttrs{.num_outputs = 2, .axis = -2, .squeeze_axis = true}, {{5, 2, 6}});
+  e.Add(ReshapeOp(), ReshapeAttrs{.shape = {5, 12}, .allow_zero = true}, {{5, 4, 3}});
   for (const OpDef* op : {&SumOp(), &MeanOp(), &MaxOp()}) {
     e.Add(*op, ReduceAttrs{.axes = {1, -1}}, {{5, 2, 3}});
     e.Add(*op, ReduceAttrs{.axes = {0}, .keepdims = true, .exclude = true}, {{5, 2, 3}});
@@ -258,7 +259,32 @@ void AddSequences(Examples& e) {
   e.Add(MatMulOp(), MatMulAttrs{}, {{5, 2, 3}, {3}});
 }
 
+void AddShapeArrays(Examples& e) {
+  e.Add(ShapeArrayOp(), ShapeArrayAttrs{.begin = 1, .end = -1}, {{5, 4, 3}});
+  e.Add(SizeArrayOp(), {}, {{5, 4, 3}});
+  e.Add(RangeOp(), RangeAttrs{.begin = 7, .end = -1, .step = -2.5, .dtype = DType::kInt16}, {});
+  e.Add(RangeOp(), RangeAttrs{.end = 4}, {});
+  e.Add(ReshapeBy.op(), ReshapeAttrs{}, {{5, 4, 3}, {3}});
+  e.Add(BroadcastToBy.op(), ToShapeAttrs{}, {{3, 1}, {3}}, {-1, -1});
+  e.Add(SliceBy.op(), SliceAttrs{}, {{5, 7, 6}, {2}, {2}, {2}, {2}});
+  e.Add(PadBy.op(), PadAttrs{.value = 2}, {{5, 3}, {2}, {2}});
+  e.Add(RangeBy.op(), RangeAttrs{.dtype = DType::kInt64}, {{}, {}, {}});
+}
+
 }  // namespace
+
+std::map<int, HostTensor> ExampleNumbers(const OpDef& op) {
+  const auto list = [](std::initializer_list<float> numbers) {
+    return HostTensor::From({std::ssize(numbers)}, numbers).Cast(DType::kInt64);
+  };
+  const auto number = [](double value) { return HostTensor::Full(DType::kInt64, {}, value); };
+  if (&op == &ReshapeBy.op()) return {{1, list({0, -1, 2})}};
+  if (&op == &BroadcastToBy.op()) return {{1, list({4, 3, 2})}};
+  if (&op == &SliceBy.op()) return {{1, list({1, -1})}, {2, list({9, 0})}, {3, list({2, 1})}, {4, list({2, -2})}};
+  if (&op == &PadBy.op()) return {{1, list({0, 2})}, {2, list({0, 1})}};
+  if (&op == &RangeBy.op()) return {{0, number(1)}, {1, number(8)}, {2, number(3)}};
+  return {};
+}
 
 const std::vector<OpExample>& OpExamples() {
   static const std::vector<OpExample> list = [] {
@@ -271,6 +297,7 @@ const std::vector<OpExample>& OpExamples() {
     AddIndexing(examples);
     AddShapeOps(examples);
     AddSequences(examples);
+    AddShapeArrays(examples);
     return examples.list;
   }();
   return list;

@@ -2,9 +2,11 @@
 // shapes that fit. What walks over all operators starts from these.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
+#include "base/host_tensor.h"
 #include "symbol/op_def.h"
 
 namespace bindery {
@@ -18,5 +20,8 @@ struct OpExample {
 };
 
 const std::vector<OpExample>& OpExamples();
+
+// What the inputs of an operator hold, by their places, where its attributes are numbers in them.
+std::map<int, HostTensor> ExampleNumbers(const OpDef& op);
 
 }  // namespace bindery

@@ -2,6 +2,8 @@
 
 #include "base/error.h"
 #include "symbol/infer.h"
+#include "symbol/ops/elementwise.h"
+#include "tests/symbol/op_examples.h"
 
 namespace bindery {
 namespace {
@@ -11,7 +13,8 @@ class Context final : public InferContext {
  public:
   Context(const OpDef& op, const AnyAttrs& attrs, size_t given_inputs)
       : InferContext(op.inputs, op.outputs, attrs), op_(op),
-        inputs(op.inputs.Count(attrs, static_cast<int>(given_inputs))), outputs(NumOutputs(op, attrs)) {}
+        inputs(op.inputs.Count(attrs, static_cast<int>(given_inputs))), outputs(NumOutputs(op, attrs)),
+        constants_(ExampleNumbers(op)) {}
   int num_inputs() const override { return static_cast<int>(inputs.size()); }
   int num_outputs() const override { return static_cast<int>(outputs.size()); }
   bool may_assume() const override { return assume_; }
@@ -20,6 +23,9 @@ class Context final : public InferContext {
   void Run(bool assume) {
     do {
       changed_ = false;
+      for (const auto& [i, value] : constants_) {
+        if (inputs.at(i).shape == value.shape()) inputs[i].numbers = NumbersOf(value);
+      }
       op_.infer(*this);
       if (!changed_ && !assume_) assume_ = changed_ = assume;
     } while (changed_);
@@ -35,6 +41,11 @@ class Context final : public InferContext {
   }
 
  private:
+  static Numbers NumbersOf(const HostTensor& value) {
+    Numbers numbers;
+    for (int64_t i = 0; i < value.elements(); ++i) numbers.emplace_back(value.At(i));
+    return numbers;
+  }
   bool Merge(std::optional<DType>& known, DType fact) {
     changed_ = changed_ || !known;
     if (!known) known = fact;
@@ -68,6 +79,9 @@ class Context final : public InferContext {
 
  public:
   std::vector<PartialType> inputs, outputs;
+
+ private:
+  const std::map<int, HostTensor> constants_;
 };
 
 // The node's rule run from what is known of some part of its types, and that part of the result.
@@ -100,6 +114,7 @@ NodeDTypes InferNodeDTypes(const OpDef& op, const AnyAttrs& attrs, std::vector<s
 std::vector<Symbol> NodeOf(const OpDef& op, const AnyAttrs& attrs, int num_inputs, const std::string& name) {
   std::vector<Symbol> inputs;
   for (const std::string& input : op.inputs.Names(attrs, num_inputs)) inputs.push_back(Variable(input));
+  for (const auto& [i, value] : ExampleNumbers(op)) inputs.at(i) = Constant(value, inputs.at(i).name());
   return ApplyAll(op, attrs, std::move(inputs), name);
 }
 
@@ -110,7 +125,9 @@ std::vector<int> OutputBatchAxes(const OpDef& op, const AnyAttrs& attrs, const s
   ShapeMap shapes;
   std::map<std::string, int> batch_axes;
   const std::vector<std::string> names = op.inputs.Names(attrs, count);
+  const std::map<int, HostTensor> constants = ExampleNumbers(op);
   for (int i = 0; i < count; ++i) {
+    if (constants.contains(i)) continue;
     shapes[names[i]] = inputs[i];
     batch_axes[names[i]] = axes.at(i);
   }

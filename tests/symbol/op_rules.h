@@ -32,7 +32,7 @@ NodeDTypes InferNodeDTypes(const OpDef& op, const AnyAttrs& attrs, std::vector<s
 std::vector<int> OutputBatchAxes(const OpDef& op, const AnyAttrs& attrs, const std::vector<Shape>& inputs,
                                  const std::vector<int>& axes);
 
-// The node of the operator, its inputs being variables of their names.
+// The node of the operator, its inputs being variables of their names, or constants (see ExampleNumbers).
 std::vector<Symbol> NodeOf(const OpDef& op, const AnyAttrs& attrs, int num_inputs, const std::string& name = "node");
 
 }  // namespace bindery

@@ -39,7 +39,8 @@ TEST(OperatorTable, EveryOperatorIsDescribed) {
     SCOPED_TRACE(op.name);
     EXPECT_GE(op.doc.size(), 2u);
     EXPECT_TRUE(op.infer);
-    EXPECT_NE(static_cast<bool>(op.gradient), !op.not_differentiable.empty()) << "either a gradient or a reason";
+    const int differentiated = (op.gradient != nullptr) + (op.compose != nullptr) + !op.not_differentiable.empty();
+    EXPECT_EQ(differentiated, 1) << "a gradient, what it is made of, or a reason";
     for (const FieldInfo& field : op.attrs_type->Fields()) EXPECT_FALSE(field.doc.empty()) << field.name;
     EXPECT_TRUE(!op.updates || op.inputs.has_auxiliary());
   }

@@ -8,6 +8,7 @@
 #include "executor/kernel_table.h"
 #include "executor/kernels/cpu/util.h"
 #include "symbol/ops/elementwise.h"
+#include "symbol/ops/shape_of.h"
 
 namespace bindery::cpu {
 
@@ -64,6 +65,18 @@ MaybeKernel MakeCast(const KernelSpec& spec) {
   });
 }
 
+MaybeKernel MakeRange(const KernelSpec& spec) {
+  const auto attrs = spec.attributes<RangeAttrs>();
+  return Dispatch(attrs.dtype, [&]<class T>() {
+    return WithLoop(PlainKernel(spec, "loop"), [=, n = spec.outputs[0].shape.Elements()](const Arguments& args) {
+      T* y = args.out<T>(0);
+      ParallelFor(n, kGrain, kSerialElements, [&](int64_t begin, int64_t end, int) {
+        for (int64_t i = begin; i < end; ++i) y[i] = StoreDouble<T>(attrs.begin + static_cast<double>(i) * attrs.step);
+      });
+    });
+  });
+}
+
 constexpr KernelEntry kEntries[] = {
     {"Identity", ViewKernel},
     {"BlockGrad", ViewKernel},
@@ -75,6 +88,10 @@ constexpr KernelEntry kEntries[] = {
     {"Cast", MakeCast},
     {"Constant", MakeConstant},
     {"Scalar", MakeConstant},
+    // shape_of.h
+    {"ShapeArray", MakeConstant},
+    {"SizeArray", MakeConstant},
+    {"Range", MakeRange},
 };
 
 }  // namespace

@@ -139,6 +139,13 @@ MaybeKernel MakeConstant(const KernelSpec& spec) {
   });
 }
 
+MaybeKernel MakeRange(const KernelSpec& spec) {
+  const auto attrs = spec.attributes<RangeAttrs>();
+  return InDouble(spec, [=, n = spec.outputs[0].shape.Elements()](const Tensors& t) {
+    for (int64_t i = 0; i < n; ++i) t.out[0][i] = attrs.begin + static_cast<double>(i) * attrs.step;
+  });
+}
+
 constexpr KernelEntry kEntries[] = {
     {"Identity", Copy},
     {"BlockGrad", Copy},
@@ -156,6 +163,10 @@ constexpr KernelEntry kEntries[] = {
     {"Cast", MakeCast},
     {"Constant", MakeConstant},
     {"Scalar", MakeConstant},
+    // shape_of.h
+    {"ShapeArray", MakeConstant},
+    {"SizeArray", MakeConstant},
+    {"Range", MakeRange},
 };
 
 }  // namespace

@@ -1,0 +1,34 @@
+// Operators that are made of others (OpDef::compose). Which ones may depend on the shapes of the inputs, and on the
+// numbers in them, as far as these follow from constants and from shapes: a Tile is a Reshape, a BroadcastTo and a
+// Reshape of extents that its input's shape tells; a ReshapeBy takes its shape from a tensor. A symbol holds them as they
+// are, and inference looks through them; gradients are those of what they are made of, and what is bound is only that.
+#pragma once
+
+#include <optional>
+
+#include "symbol/graph.h"
+#include "symbol/infer.h"
+#include "symbol/op_def.h"
+
+namespace bindery {
+
+// What is known of a node whose operator is made of others; nothing if a shape of its inputs is not known. `inputs` take
+// the place of the node's.
+std::optional<ComposeContext> ComposeContextOf(const Node& node, const std::vector<Entry>& inputs,
+                                               const ForwardTypes& types);
+
+// The infer rule of such an operator: what follows for what it is made of.
+void InferComposed(InferContext& c, const std::function<std::vector<Symbol>(const ComposeContext&)>& compose);
+
+bool HasComposed(const Graph& graph);
+// Puts in the place of such nodes what they are made of, where `types` tell enough; once: parts may be made of others.
+Symbol Compose(const Graph& graph, const ForwardTypes& types);
+
+// A graph as it is bound: with what its nodes are made of, down to the last; and Constants in the place of small values
+// of integers whose numbers are known, so that what only shapes were computed from is left out. `types` and `numbers`
+// are those of the graph, and become those of the new one by `infer`.
+using InferGraph = std::function<NodeTypes(const Graph& graph, NodeNumbers* numbers)>;
+void ComposeAll(Graph* graph, NodeTypes* types, NodeNumbers* numbers, std::optional<int64_t> batch,
+                const InferGraph& infer);
+
+}  // namespace bindery
