@@ -83,6 +83,12 @@ std::span<const OpDef& (*const)()> BuiltinOps() {
       SumOp,
       MeanOp,
       MaxOp,
+      MinOp,
+      ProdOp,
+      L1NormOp,
+      L2NormOp,
+      SumSquareOp,
+      LogSumExpOp,
       DotOp,
       // shape_of.h, besides the rows of its table
       ShapeArrayOp,

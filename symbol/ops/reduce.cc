@@ -21,7 +21,7 @@ int KeptAxis(uint32_t reduced, bool keepdims, int axis) {
 // data -> output, and the kept extents back.
 void InferReduce(const ReduceAttrs& attrs, Value data, Value output) {
   if (!data.shape()) {
-    if (attrs.axes.empty() && !attrs.keepdims) output.Set({});
+    if (attrs.axes.empty() && !attrs.keepdims && !attrs.noop_with_empty_axes) output.Set({});
     if (!attrs.keepdims || !rule::SameRank(data, output)) return;
   }
   Shape in = *data.shape();
@@ -47,12 +47,10 @@ void InferReduceOp(InferContext& c) {
   InferReduce(c.attrs<ReduceAttrs>(), c.in(0), c.out(0));
 }
 
-void InferMax(InferContext& c) {
+void InferOfFloats(InferContext& c) {
   InferReduceOp(c);
-  const Value data = c.in(0), output = c.out(0);
-  if (data.Known() && data.shape()->Elements() == 0 && output.shape()->Elements() != 0) {
-    Throw<ShapeError>("the maximum of no elements: {} is reduced to {}", *data.shape(), *output.shape());
-  }
+  const auto dtype = c.in(0).dtype();
+  if (dtype && !IsFloat(*dtype)) Throw<ShapeError>("takes floating point numbers, got {}", *dtype);
 }
 
 using GradientRule = std::vector<Symbol> (*)(const GradientContext&);
@@ -103,21 +101,36 @@ Symbol DividedByCount(const GradientContext& g) {
   return count == 0 || count == 1 ? dy : dy / count;  // where the count is 0 there is no element to divide for
 }
 
-// dx = dy [x = y] / (number of elements equal to y): equal maxima share alike. They are counted in a type that can.
-std::vector<Symbol> MaxGradient(const GradientContext& g) {
+// The same reduction with all axes kept.
+ReduceAttrs KeepingAxes(const GradientContext& g) {
+  ReduceAttrs attrs = g.attrs<ReduceAttrs>();
+  attrs.keepdims = true;
+  return attrs;
+}
+
+// dx = dy [x = y] / (number of elements equal to y): equal extremes share alike. They are counted in a type that can.
+std::vector<Symbol> ExtremeGradient(const GradientContext& g) {
   const DType exact = rule::StatisticsDType(g.dtype(0));
-  ReduceAttrs all_axes = g.attrs<ReduceAttrs>();
-  all_axes.keepdims = true;
   const Symbol won = Equal(g.input(0), WithAllAxes(g, g.output(0)));
-  const Symbol share = Cast(WithAllAxes(g, g.output_grad(0)), {exact}) / Sum(Cast(won, {exact}), all_axes);
+  const Symbol share = Cast(WithAllAxes(g, g.output_grad(0)), {exact}) / Sum(Cast(won, {exact}), KeepingAxes(g));
   return {Where(won, Cast(share, {g.dtype(0)}), 0.0)};
+}
+
+// dx = dy (product of the others): y / x, and where a factor is 0 the product of those that are not, for the only one.
+std::vector<Symbol> ProdGradient(const GradientContext& g) {
+  const Symbol is_zero = Equal(g.input(0), 0.0), factors = Where(is_zero, 1.0, g.input(0));
+  const Symbol zeros = Sum(Cast(is_zero, {rule::StatisticsDType(g.dtype(0))}), KeepingAxes(g));
+  const Symbol rest = Prod(factors, KeepingAxes(g));
+  const Symbol others =
+      Where(is_zero, Where(Equal(zeros, 1.0), rest, 0.0), Where(Equal(zeros, 0.0), rest / factors, 0.0));
+  return {WithAllAxes(g, g.output_grad(0)) * others};
 }
 
 }  // namespace
 
 uint32_t ReducedAxes(const ReduceAttrs& attrs, const Shape& data) {
   const uint32_t all = (1u << data.rank()) - 1;
-  if (attrs.axes.empty()) return all;
+  if (attrs.axes.empty()) return attrs.noop_with_empty_axes ? 0 : all;
   uint32_t named = 0;
   for (int64_t axis : attrs.axes) {
     const uint32_t bit = 1u << rule::Axis(axis, data);
@@ -142,8 +155,60 @@ const OpDef& MeanOp() {
 }
 
 const OpDef& MaxOp() {
-  static const OpDef op = Reduction("Max", "The maximum over axes.", InferMax, MaxGradient);
+  static const OpDef op = Reduction("Max", "The maximum over axes.", InferReduceOp, ExtremeGradient);
   return op;
+}
+
+const OpDef& MinOp() {
+  static const OpDef op = Reduction("Min", "The minimum over axes.", InferReduceOp, ExtremeGradient);
+  return op;
+}
+
+const OpDef& ProdOp() {
+  static const OpDef op = Reduction("Prod", "The product over axes.", InferReduceOp, ProdGradient);
+  return op;
+}
+
+const OpDef& L1NormOp() {
+  static const OpDef op = Reduction("L1Norm", "The sum of |x| over axes.", InferReduceOp, [](const GradientContext& g) {
+    return std::vector{WithAllAxes(g, g.output_grad(0)) * Sign(g.input(0))};
+  });
+  return op;
+}
+
+const OpDef& L2NormOp() {
+  static const OpDef op =
+      Reduction("L2Norm", "The root of the sum of x^2 over axes.", InferReduceOp, [](const GradientContext& g) {
+        // dx = dy x / y, and 0 where y is 0
+        const Symbol& y = g.output(0);
+        return std::vector{WithAllAxes(g, Where(Equal(y, 0.0), 0.0, g.output_grad(0) / y)) * g.input(0)};
+      });
+  return op;
+}
+
+const OpDef& SumSquareOp() {
+  static const OpDef op = Reduction(
+      "SumSquare", "The sum of x^2 over axes.", InferReduceOp,
+      [](const GradientContext& g) { return std::vector{WithAllAxes(g, g.output_grad(0) * 2.0) * g.input(0)}; });
+  return op;
+}
+
+const OpDef& LogSumExpOp() {
+  static const OpDef op = [] {
+    OpDef def = Reduction("LogSumExp", "log of the sum of e^x over axes: max + log sum e^(x - max).", InferOfFloats,
+                          [](const GradientContext& g) {
+                            // dx = dy e^(x - y)
+                            const Symbol dy = WithAllAxes(g, g.output_grad(0)), y = WithAllAxes(g, g.output(0));
+                            return std::vector{dy * Exp(g.input(0) - y)};
+                          });
+    def.zero_to_zero = false;
+    return def;
+  }();
+  return op;
+}
+
+Symbol LogSum(const Symbol& data, const ReduceAttrs& attrs, const std::string& name) {
+  return Log(Sum(data, attrs), name);
 }
 
 }  // namespace bindery

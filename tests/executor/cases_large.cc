@@ -116,6 +116,13 @@ std::vector<OperatorCase> LargeCases() {
 
   cases.push_back(
       Large("large range", Group({Exp(x), Range({.begin = -1, .end = 20000, .step = 0.5})}), {{"x", matrix}}));
+  for (const OpFunction<ReduceAttrs>& f : {Min, L1Norm, L2Norm, SumSquare, LogSumExp}) {
+    const HostTensor numbers = &f.op() == &MinOp() ? Distinct(kMatrix) : matrix;
+    cases.push_back(Large("large " + f.op().name + " of rows", f(x, {.axes = {1}}, "y"), {{"x", numbers}}, 257));
+    cases.push_back(Large("large " + f.op().name + " of columns", f(x, {.axes = {0}}, "y"), {{"x", numbers}}, 193));
+    cases.push_back(Large("large " + f.op().name + " of everything", f(x, {}, "y"), {{"x", numbers}}, elements));
+  }
+  cases.push_back(Large("large product", Prod(x, {.axes = {1}}, "y"), {{"x", AwayFromZero(kMatrix, 0.99, 1.01)}}, 257));
 
   // Without gradients.
   cases.push_back(

@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "symbol/ops/elementwise.h"
 #include "symbol/ops/reduce.h"
 #include "tests/executor/operator_cases.h"
@@ -31,8 +33,16 @@ std::vector<OperatorCase> ReduceCases() {
       {{2, 20, 2, 3}, {.axes = {0, 2, 3}}},
       {{5}, {}},
       {{1, 1}, {.axes = {0}}},
+      {{3, 4}, {.noop_with_empty_axes = true}},
   };
-  for (const Operator& o : {Operator{"Sum", SumOp}, {"Mean", MeanOp}, {"Max", MaxOp}}) {
+  for (const Operator& o : {Operator{"Sum", SumOp},
+                            {"Mean", MeanOp},
+                            {"Max", MaxOp},
+                            {"Min", MinOp},
+                            {"L1Norm", L1NormOp},
+                            {"L2Norm", L2NormOp},
+                            {"SumSquare", SumSquareOp},
+                            {"LogSumExp", LogSumExpOp}}) {
     int number = 0;
     for (const Form& form : forms) {
       cases.push_back({.name = fmt::format("{} {}, form {}", o.name, form.shape, number++),
@@ -49,6 +59,41 @@ std::vector<OperatorCase> ReduceCases() {
                      .magnitude = 8,
                      .wrong_shapes = {{{"x", {3, 2}}}}});
   }
+  for (const ReduceAttrs& attrs : {ReduceAttrs{}, {.axes = {0}}, {.axes = {-1}, .keepdims = true}}) {
+    cases.push_back({.name = fmt::format("Prod, {}", cases.size()),
+                     .symbol = Prod(x, attrs, "y"),
+                     .inputs = {{"x", AwayFromZero({4, 5}, 0.5, 1.5)}},
+                     .terms = 20,
+                     .magnitude = 1});
+  }
+  cases.push_back({.name = "Prod with 0",
+                   .symbol = Prod(x, {.axes = {1}}, "y"),
+                   .inputs = {{"x", Values({3, 3}, {0, 2, 3, 0, 0, 5, 1, 2, 3})}},
+                   .magnitude = 6});
+  cases.push_back({.name = "L2Norm of 0",
+                   .symbol = L2Norm(x, {.axes = {1}}, "y"),
+                   .inputs = {{"x", Values({2, 2}, {0, 0, 3, 4})}},
+                   .gradient = [](const HostTensorMap& in, const std::vector<HostTensor>&) -> HostTensorMap {
+                     const double dy = in.at("y_output_grad").At(1);
+                     return {{"x", Values({2, 2}, {0, 0, dy * 3 / 5, dy * 4 / 5})}};
+                   }});
+  cases.push_back({.name = "LogSumExp of large numbers",
+                   .symbol = LogSumExp(x, {.axes = {0}}, "y"),
+                   .inputs = {{"x", Values({2, 4}, {1000, -1000, -INFINITY, INFINITY, 1000, -1000, -INFINITY, 0})}}});
+  cases.back().wrt.emplace();
+  cases.back().test_dtypes = {DType::kFloat32, DType::kFloat64};
+  cases.push_back({.name = "LogSum",
+                   .symbol = LogSum(x, {.axes = {1}}, "y"),
+                   .inputs = {{"x", Uniform({3, 4}, 0.5, 2)}},
+                   .terms = 4});
+  cases.push_back({.name = "extremes of nothing",
+                   .symbol = Group({Max(x, {.axes = {0}}), Min(x, {.axes = {0}}), Prod(x), LogSumExp(x), L2Norm(x)}),
+                   .inputs = {{"x", HostTensor(DType::kFloat64, {0, 2})}},
+                   .forward = [](const HostTensorMap&) -> std::vector<HostTensor> {
+                     return {Values({2}, {-INFINITY, -INFINITY}), Values({2}, {INFINITY, INFINITY}), Values({}, {1}),
+                             Values({}, {-INFINITY}), Values({}, {0})};
+                   }});
+  cases.back().wrt.emplace();
   cases.push_back({.name = "equal maxima share",
                    .symbol = Max(x, {.axes = {1}}, "y"),
                    .inputs = {{"x", Values({2, 3}, {1, 3, 3, 2, 2, 2})}},

@@ -276,8 +276,8 @@ TEST(Reduce, Shapes) {
             (Shape{4, kAny, 5}));
   EXPECT_EQ(Infer(MeanOp(), ReduceAttrs{.axes = {1}, .exclude = true}, {Shape{2, 3, 4}}).outputs[0], (Shape{3}));
   EXPECT_EQ(Infer(MaxOp(), ReduceAttrs{.axes = {1}}, {Shape{0, 3}}).outputs[0], (Shape{0}));
-  EXPECT_EQ(ShapeErrorOf(MaxOp(), ReduceAttrs{.axes = {0}}, {Shape{0, 3}}),
-            "ShapeError: the maximum of no elements: (0, 3) is reduced to (3)");
+  EXPECT_EQ(Infer(MaxOp(), ReduceAttrs{.axes = {0}}, {Shape{0, 3}}).outputs[0], (Shape{3}));  // the least number
+  EXPECT_EQ(Infer(MinOp(), ReduceAttrs{.noop_with_empty_axes = true}, {Shape{2, 3}}).outputs[0], (Shape{2, 3}));
   EXPECT_EQ(ShapeErrorOf(SumOp(), ReduceAttrs{.axes = {0, -2}}, {Shape{2, 3}}),
             "ShapeError: axis -2 of (2, 3) is named twice");
   EXPECT_EQ(ShapeErrorOf(SumOp(), ReduceAttrs{.axes = {2}}, {Shape{2, 3}}),

@@ -1,4 +1,4 @@
-// Sums, means and maxima over axes of plain data, and SumTo.
+// Reductions over axes of plain data, and SumTo.
 //
 // Neighbouring axes that are both kept or both reduced are one axis. If the innermost is reduced, each result is a sum
 // of contiguous runs; if it is kept, a strip of neighbouring results is accumulated row by row, in double. Where there
@@ -7,6 +7,8 @@
 #include "symbol/ops/reduce.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <numeric>
 #include <optional>
 #include <type_traits>
@@ -77,7 +79,7 @@ class Reduction {
   int64_t kept_ = 1, reduced_ = 1;
 };
 
-enum class Function { kSum, kMean, kMax };
+enum class Function { kSum, kMean, kMax, kMin, kProd, kL1, kL2, kSumSquare, kLogSumExp };
 
 constexpr int64_t kStrip = 512;  // results accumulated side by side
 
@@ -106,63 +108,120 @@ void ForBlock(const Reduction& r, const Blocks& blocks, int64_t block, const F& 
   for (int64_t j = begin; j < end; ++j) f(r.KeptOffset(k) + first + r.ReducedOffset(j), n);
 }
 
-// Integers wrap around; NaN is greatest.
+// Integers wrap around; NaN is greatest, and least.
 template <Function kFunction, class A>
 A Join(A a, A b) {
   if constexpr (kFunction == Function::kMax) return b > a || b != b ? b : a;
+  if constexpr (kFunction == Function::kMin) return b < a || b != b ? b : a;
+  if constexpr (kFunction == Function::kProd) return Sum(A{0}, a, b);
   return Sum(a, b);
+}
+
+// What joins with anything to leave it as it is.
+template <Function kFunction, class A>
+constexpr A Nothing() {
+  using Limits = std::numeric_limits<A>;
+  if constexpr (kFunction == Function::kMax) return Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
+  if constexpr (kFunction == Function::kMin) return Limits::has_infinity ? Limits::infinity() : Limits::max();
+  return kFunction == Function::kProd ? 1 : 0;
+}
+
+// What is joined of an element.
+template <Function kFunction, class A>
+A Term(A x) {
+  if constexpr (kFunction == Function::kL1) return x < 0 ? Sum(A{0}, static_cast<A>(-1), x) : x;
+  if constexpr (kFunction == Function::kL2 || kFunction == Function::kSumSquare) return Sum(A{0}, x, x);
+  return x;
 }
 
 // A reduction of elements of type T.
 template <class T, Function kFunction>
 struct Reducer {
   using A = Accumulator<T>;
-  static constexpr bool kMax = kFunction == Function::kMax, kVectors = std::is_floating_point_v<T>;
+  static constexpr bool kVectors = std::is_floating_point_v<T>, kMax = kVectors && kFunction == Function::kMax,
+                        kSum = kVectors && (kFunction == Function::kSum || kFunction == Function::kMean),
+                        kExp = kFunction == Function::kLogSumExp;  // of what y holds already, the maxima
   Reduction r;
 
   int64_t divisor() const { return kFunction == Function::kMean ? r.count() : 1; }
 
-  // n >= 1 elements, joined.
-  static A JoinRun(const T* x, int64_t n) {
-    if constexpr (kVectors && kMax) {
+  // What e^x is reckoned from: of no finite maximum, 0.
+  static T Shift(T max) { return std::isfinite(max) ? max : 0; }
+
+  // n elements, joined.
+  static A JoinRun(const T* x, int64_t n, T max) {
+    if constexpr (kMax) {
       return static_cast<double>(BestLoops<T>().max(x, n));
-    } else if constexpr (kVectors) {
+    } else if constexpr (kSum) {
       return BestLoops<T>().sum(x, n);
+    } else if constexpr (kExp) {
+      T tile[kStrip];
+      const T shift = Shift(max);
+      double sum = 0;
+      for (int64_t at = 0; at < n; at += kStrip) {
+        const int64_t m = std::min(kStrip, n - at);
+        for (int64_t i = 0; i < m; ++i) tile[i] = x[at + i] - shift;
+        BestLoops<T>().template UnaryOf<native::fn::Exp>()(tile, tile, m);
+        sum += BestLoops<T>().sum(tile, m);
+      }
+      return sum;
     } else {
-      A result = Widened(x[0]);
-      for (int64_t i = 1; i < n; ++i) result = Join<kFunction>(result, Widened(x[i]));
-      return result;
+      constexpr int64_t kLanes = 8;  // side by side, for vectors
+      A lanes[kLanes];
+      std::fill_n(lanes, kLanes, Nothing<kFunction, A>());
+      int64_t i = 0;
+      for (; i + kLanes <= n; i += kLanes) {
+        for (int64_t k = 0; k < kLanes; ++k) {
+          lanes[k] = Join<kFunction>(lanes[k], Term<kFunction>(Widened(x[i + k])));
+        }
+      }
+      for (; i < n; ++i) lanes[0] = Join<kFunction>(lanes[0], Term<kFunction>(Widened(x[i])));
+      return std::accumulate(lanes + 1, lanes + kLanes, lanes[0], Join<kFunction, A>);
     }
   }
 
-  A JoinBlock(const Blocks& blocks, const T* x, int64_t block) const {
-    std::optional<A> result;
-    ForBlock(r, blocks, block, [&](int64_t at, int64_t n) {
-      const A run = JoinRun(x + at, n);
-      result = result ? Join<kFunction>(*result, run) : run;
-    });
-    return *result;
+  A JoinBlock(const Blocks& blocks, const T* x, int64_t block, T max) const {
+    A result = Nothing<kFunction, A>();
+    ForBlock(r, blocks, block,
+             [&](int64_t at, int64_t n) { result = Join<kFunction>(result, JoinRun(x + at, n, max)); });
+    return result;
+  }
+
+  // The result at y, from what was joined.
+  void Finish(A joined, T* y) const {
+    if constexpr (kExp) {
+      *y = static_cast<T>(Shift(*y) + std::log(joined));
+    } else if constexpr (kFunction == Function::kL2) {
+      *y = StoreDouble<T>(std::sqrt(static_cast<double>(joined)));
+    } else {
+      *y = Narrowed<T>(joined, divisor());
+    }
   }
 
   // One strip of results: columns [first, first + n) of the kept position k.
   void JoinStrip(const T* x, T* y, int64_t k, int64_t first, int64_t n) const {
     const T* column = x + r.KeptOffset(k) + first;
     T* to = y + k * r.inner() + first;
-    if constexpr (kVectors && kMax) {
+    if constexpr (kMax) {
       std::copy_n(column, n, to);
       for (int64_t j = 1; j < r.reduced(); ++j) BestLoops<T>().max_to(column + r.ReducedOffset(j), to, n);
     } else {
-      A results[kStrip] = {};
-      if (kMax) std::transform(column, column + n, results, Widened<T>);
-      for (int64_t j = kMax ? 1 : 0; j < r.reduced(); ++j) {
+      A results[kStrip];
+      std::fill_n(results, n, Nothing<kFunction, A>());
+      for (int64_t j = 0; j < r.reduced(); ++j) {
         const T* row = column + r.ReducedOffset(j);
-        if constexpr (kVectors) {
+        if constexpr (kSum) {
           BestLoops<T>().add_to(row, results, n);
+        } else if constexpr (kExp) {
+          T tile[kStrip];
+          for (int64_t i = 0; i < n; ++i) tile[i] = row[i] - Shift(to[i]);
+          BestLoops<T>().template UnaryOf<native::fn::Exp>()(tile, tile, n);
+          BestLoops<T>().add_to(tile, results, n);
         } else {
-          for (int64_t i = 0; i < n; ++i) results[i] = Join<kFunction>(results[i], Widened(row[i]));
+          for (int64_t i = 0; i < n; ++i) results[i] = Join<kFunction>(results[i], Term<kFunction>(Widened(row[i])));
         }
       }
-      for (int64_t i = 0; i < n; ++i) to[i] = Narrowed<T>(results[i], divisor());
+      for (int64_t i = 0; i < n; ++i) Finish(results[i], to + i);
     }
   }
 
@@ -179,9 +238,9 @@ struct Reducer {
       A* results = static_cast<A*>(args.scratch);
       ParallelFor(n, 1, own.r.elements() <= kSerialElements ? n : 0, [&](int64_t begin, int64_t end, int) {
         for (int64_t block = begin; block < end; ++block) {
-          const A result = own.JoinBlock(blocks, x, block);
+          const A result = own.JoinBlock(blocks, x, block, kExp ? y[block / blocks.per_result()] : T{});
           if (whole) {
-            y[block] = Narrowed<T>(result, own.divisor());
+            own.Finish(result, y + block);
           } else {
             results[block] = result;
           }
@@ -189,8 +248,7 @@ struct Reducer {
       });
       for (int64_t k = 0; k < own.r.kept() && !whole; ++k) {
         const A* parts = results + k * blocks.per_result();
-        y[k] = Narrowed<T>(std::accumulate(parts + 1, parts + blocks.per_result(), parts[0], Join<kFunction, A>),
-                           own.divisor());
+        own.Finish(std::accumulate(parts + 1, parts + blocks.per_result(), parts[0], Join<kFunction, A>), y + k);
       }
     });
   }
@@ -212,10 +270,14 @@ struct Reducer {
 };
 
 template <Function kFunction>
-Kernel ReduceKernel(const KernelSpec& spec, const Reduction& r) {
-  return Dispatch(spec.inputs[0].dtype, [&]<class T>() {
-    const Reducer<T, kFunction> reducer{r};
-    return r.inner_reduced() ? reducer.ByRuns(spec) : reducer.ByStrips(spec);
+MaybeKernel ReduceKernel(const KernelSpec& spec, const Reduction& r) {
+  return Dispatch(spec.inputs[0].dtype, [&]<class T>() -> MaybeKernel {
+    if constexpr (kFunction != Function::kLogSumExp || std::is_floating_point_v<T>) {
+      const Reducer<T, kFunction> reducer{r};
+      return r.inner_reduced() ? reducer.ByRuns(spec) : reducer.ByStrips(spec);
+    } else {
+      return std::nullopt;
+    }
   });
 }
 
@@ -236,6 +298,20 @@ MaybeKernel MakeReduce(const KernelSpec& spec) {
   return ReduceKernel<kFunction>(spec, Reduction(shape, ReducedAxes(spec.attributes<ReduceAttrs>(), shape)));
 }
 
+// First the maxima, then what is added to them.
+MaybeKernel MakeLogSumExp(const KernelSpec& spec) {
+  MaybeKernel maxima = MakeReduce<Function::kMax>(spec), sums = MakeReduce<Function::kLogSumExp>(spec);
+  if (!sums) return std::nullopt;
+  sums->scratch_bytes = std::max(sums->scratch_bytes, maxima->scratch_bytes);
+  sums->bind = [first = maxima->bind, second = sums->bind](const KernelArgs& args) -> Call {
+    return [first = first(args), second = second(args)] {
+      first();
+      second();
+    };
+  };
+  return sums;
+}
+
 // data -> output: the sum over the axes along which the output's shape was stretched to data's
 MaybeKernel MakeSumTo(const KernelSpec& spec) {
   const Shape &data = spec.inputs[0].shape, &output = spec.outputs[0].shape;
@@ -244,10 +320,11 @@ MaybeKernel MakeSumTo(const KernelSpec& spec) {
 }
 
 constexpr KernelEntry kEntries[] = {
-    {"Sum", MakeReduce<Function::kSum>},
-    {"Mean", MakeReduce<Function::kMean>},
-    {"Max", MakeReduce<Function::kMax>},
-    {"SumTo", MakeSumTo},
+    {"Sum", MakeReduce<Function::kSum>},   {"Mean", MakeReduce<Function::kMean>},
+    {"Max", MakeReduce<Function::kMax>},   {"Min", MakeReduce<Function::kMin>},
+    {"Prod", MakeReduce<Function::kProd>}, {"L1Norm", MakeReduce<Function::kL1>},
+    {"L2Norm", MakeReduce<Function::kL2>}, {"SumSquare", MakeReduce<Function::kSumSquare>},
+    {"LogSumExp", MakeLogSumExp},          {"SumTo", MakeSumTo},
 };
 
 }  // namespace

@@ -48,14 +48,48 @@ MaybeKernel MakeMean(const KernelSpec& spec) {
   });
 }
 
-// NaN wins; the maximum of nothing is minus infinity.
-MaybeKernel MakeMax(const KernelSpec& spec) {
+// y = start, then f(y, x) for each element in turn.
+template <class F>
+MaybeKernel Joined(
+    const KernelSpec& spec, double start, F join, double (*finish)(double) = [](double y) { return y; }) {
   const Reduction r(spec, spec.inputs[0].shape);
   return InDouble(spec, [=](const Tensors& t) {
-    for (int64_t o = 0; o < r.outputs; ++o) t.out[0][o] = -INFINITY;
-    r.ForEach([&](int64_t i, int64_t o) {
-      if (t.in[0][i] > t.out[0][o] || std::isnan(t.in[0][i])) t.out[0][o] = t.in[0][i];
-    });
+    std::fill_n(t.out[0], r.outputs, start);
+    r.ForEach([&](int64_t i, int64_t o) { t.out[0][o] = join(t.out[0][o], t.in[0][i]); });
+    for (int64_t o = 0; o < r.outputs; ++o) t.out[0][o] = finish(t.out[0][o]);
+  });
+}
+
+// NaN wins. The maximum of nothing is minus infinity, of bools false.
+MaybeKernel MakeMax(const KernelSpec& spec) {
+  return Joined(spec, spec.inputs[0].dtype == DType::kBool ? 0 : -INFINITY,
+                [](double y, double x) { return x > y || std::isnan(x) ? x : y; });
+}
+MaybeKernel MakeMin(const KernelSpec& spec) {
+  return Joined(spec, INFINITY, [](double y, double x) { return x < y || std::isnan(x) ? x : y; });
+}
+MaybeKernel MakeProd(const KernelSpec& spec) {
+  return Joined(spec, 1, [](double y, double x) { return y * x; });
+}
+MaybeKernel MakeL1Norm(const KernelSpec& spec) {
+  return Joined(spec, 0, [](double y, double x) { return y + std::fabs(x); });
+}
+constexpr auto kAddSquare = [](double y, double x) { return y + x * x; };
+MaybeKernel MakeL2Norm(const KernelSpec& spec) {
+  return Joined(spec, 0, kAddSquare, [](double y) { return std::sqrt(y); });
+}
+MaybeKernel MakeSumSquare(const KernelSpec& spec) { return Joined(spec, 0, kAddSquare); }
+
+MaybeKernel MakeLogSumExp(const KernelSpec& spec) {
+  const Reduction r(spec, spec.inputs[0].shape);
+  return InDouble(spec, [=](const Tensors& t) {
+    const double* x = t.in[0];
+    double* y = t.out[0];
+    std::vector<double> max(static_cast<size_t>(r.outputs), -INFINITY);
+    r.ForEach([&](int64_t i, int64_t o) { max[o] = std::fmax(max[o], x[i]); });
+    const auto shift = [&](int64_t o) { return std::isfinite(max[o]) ? max[o] : 0; };
+    r.ForEach([&](int64_t i, int64_t o) { y[o] += std::exp(x[i] - shift(o)); });
+    for (int64_t o = 0; o < r.outputs; ++o) y[o] = shift(o) + std::log(y[o]);
   });
 }
 
@@ -86,7 +120,17 @@ MaybeKernel MakeDot(const KernelSpec& spec) {
 }
 
 constexpr KernelEntry kEntries[] = {
-    {"Sum", MakeSum}, {"Mean", MakeMean}, {"Max", MakeMax}, {"SumTo", MakeSumTo}, {"Dot", MakeDot},
+    {"Sum", MakeSum},
+    {"Mean", MakeMean},
+    {"Max", MakeMax},
+    {"Min", MakeMin},
+    {"Prod", MakeProd},
+    {"L1Norm", MakeL1Norm},
+    {"L2Norm", MakeL2Norm},
+    {"SumSquare", MakeSumSquare},
+    {"LogSumExp", MakeLogSumExp},
+    {"SumTo", MakeSumTo},
+    {"Dot", MakeDot},
 };
 
 }  // namespace
