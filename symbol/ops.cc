@@ -28,6 +28,9 @@ std::span<const OpDef& (*const)()> BuiltinOps() {
       ConvolutionOp,
       ConvolutionGradDataOp,
       ConvolutionGradWeightOp,
+      // cross_entropy.h
+      CrossEntropyOp,
+      CrossEntropyGradOp,
       // curve.h
       CurveOp,
       CurveGradOp,
@@ -109,6 +112,9 @@ std::span<const OpDef& (*const)()> BuiltinOps() {
       // softmax.h
       SoftmaxOp,
       SoftmaxGradOp,
+      LogSoftmaxOp,
+      LogSoftmaxGradOp,
+      HardmaxOp,
   };
   static const std::vector<const OpDef& (*)()> all = [] {
     std::vector<const OpDef& (*)()> list(std::begin(kOps), std::end(kOps));

@@ -5,6 +5,7 @@
 #include "symbol/ops/attention.h"
 #include "symbol/ops/batch_norm.h"
 #include "symbol/ops/convolution.h"
+#include "symbol/ops/cross_entropy.h"
 #include "symbol/ops/curve.h"
 #include "symbol/ops/dropout.h"
 #include "symbol/ops/elementwise.h"

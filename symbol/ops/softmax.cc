@@ -21,11 +21,12 @@ void CheckAttrs(const AnyAttrs& any) {
 }
 
 // A softmax along the batch axis mixes samples. These are data's, or the output's in the gradient.
+template <class Attrs>
 void InferSoftmax(InferContext& c) {
   rule::AllAlike(c);
   const Value output = c.out(0);
   if (!output.shape()) return;
-  const int along = rule::Axis(c.attrs<SoftmaxAttrs>().axis, *output.shape());
+  const int along = rule::Axis(c.attrs<Attrs>().axis, *output.shape());
   c.in(c.num_inputs() - 1).Carry(output, [&](int axis) { return axis == along ? -1 : axis; });
 }
 
@@ -42,14 +43,74 @@ std::vector<Symbol> SoftmaxGradGradient(const GradientContext& g) {
   return result;
 }
 
+void InferOfFloats(InferContext& c) {
+  InferSoftmax<LogSoftmaxAttrs>(c);
+  rule::ExpectFloat(c.out(0));
+}
+void CheckAxis(const AnyAttrs& any) { rule::CheckAxisAttr("axis", any.get<LogSoftmaxAttrs>().axis); }
+
+// dx = dy - e^y sum_j dy_j. With g the gradient of dx:
+//   d/d dy = g - sum_j g_j e^y_j;   d/d y = -g e^y sum_j dy_j
+std::vector<Symbol> LogSoftmaxGradGradient(const GradientContext& g) {
+  const ReduceAttrs along{.axes = {g.attrs<LogSoftmaxAttrs>().axis}, .keepdims = true};
+  const Symbol part = g.output_grad(0) * Exp(g.input(1));
+  std::vector<Symbol> result(2);
+  if (g.wants(0)) result[0] = g.output_grad(0) - Sum(part, along);
+  if (g.wants(1)) result[1] = -(part * Sum(g.input(0), along));
+  return result;
+}
+
 }  // namespace
+
+const OpDef& LogSoftmaxOp() {
+  static const OpDef op = {
+      .name = "LogSoftmax",
+      .doc = "y_i = x_i - log sum_j exp(x_j) along one axis.",
+      .attrs_type = &AttrsOf<LogSoftmaxAttrs>(),
+      .infer = InferOfFloats,
+      .check = CheckAxis,
+      .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
+        // dx = dy - e^y sum_j dy_j. Only y is kept.
+        return {LogSoftmaxGrad(g.output_grad(0), g.output(0), g.attrs<LogSoftmaxAttrs>())};
+      },
+      .inplace = {{0, 0}},
+  };
+  return op;
+}
+
+const OpDef& LogSoftmaxGradOp() {
+  static const OpDef op = {
+      .name = "LogSoftmaxGrad",
+      .doc = "dx = dy - e^y sum_j dy_j, from the output y.",
+      .attrs_type = &AttrsOf<LogSoftmaxAttrs>(),
+      .inputs = {"output_grad", "output"},
+      .infer = InferOfFloats,
+      .check = CheckAxis,
+      .gradient = LogSoftmaxGradGradient,
+      .inplace = {{0, 0}, {1, 0}},
+      .zero_to_zero = true,
+  };
+  return op;
+}
+
+const OpDef& HardmaxOp() {
+  static const OpDef op = {
+      .name = "Hardmax",
+      .doc = "1 at the first of the largest elements along one axis, else 0.",
+      .attrs_type = &AttrsOf<LogSoftmaxAttrs>(),
+      .infer = InferOfFloats,
+      .check = CheckAxis,
+      .gradient = [](const GradientContext&) -> std::vector<Symbol> { return {}; },  // piecewise constant
+  };
+  return op;
+}
 
 const OpDef& SoftmaxOp() {
   static const OpDef op = {
       .name = "Softmax",
       .doc = "y_i = exp((x_i - m) / t) / sum_j exp((x_j - m) / t) along one axis, with m = max_j x_j.",
       .attrs_type = &AttrsOf<SoftmaxAttrs>(),
-      .infer = InferSoftmax,
+      .infer = InferSoftmax<SoftmaxAttrs>,
       .check = CheckAttrs,
       .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
         // dx = y (dy - sum_j dy_j y_j) / t. Only y is kept.
@@ -66,7 +127,7 @@ const OpDef& SoftmaxGradOp() {
       .doc = "dx = y (dy - sum_j dy_j y_j) / t, from the output y.",
       .attrs_type = &AttrsOf<SoftmaxAttrs>(),
       .inputs = {"output_grad", "output"},
-      .infer = InferSoftmax,
+      .infer = InferSoftmax<SoftmaxAttrs>,
       .check = CheckAttrs,
       .gradient = SoftmaxGradGradient,
       .inplace = {{0, 0}, {1, 0}},

@@ -20,4 +20,15 @@ inline constexpr OpFunction<SoftmaxAttrs> Softmax{SoftmaxOp};
 const OpDef& SoftmaxGradOp();
 inline constexpr OpFunction<SoftmaxAttrs, 2> SoftmaxGrad{SoftmaxGradOp};
 
+struct LogSoftmaxAttrs {
+  int64_t axis = -1;
+  static constexpr auto Fields() { return std::tuple{Field{"axis", &LogSoftmaxAttrs::axis, "axis of the sum"}}; }
+};
+const OpDef& LogSoftmaxOp();  // x_i - log sum_j exp(x_j)
+inline constexpr OpFunction<LogSoftmaxAttrs> LogSoftmax{LogSoftmaxOp};
+const OpDef& LogSoftmaxGradOp();  // (output gradient, output) -> data gradient = dy - e^y sum_j dy_j
+inline constexpr OpFunction<LogSoftmaxAttrs, 2> LogSoftmaxGrad{LogSoftmaxGradOp};
+const OpDef& HardmaxOp();  // 1 at the first of the largest elements, else 0. No gradient passes.
+inline constexpr OpFunction<LogSoftmaxAttrs> Hardmax{HardmaxOp};
+
 }  // namespace bindery

@@ -188,6 +188,17 @@ std::vector<OperatorCase> LargeCases() {
                         {{"x", images}, {"gn_gamma", Uniform({20}, 0.5, 2)}, {"gn_beta", Uniform({20})}}, 4 * 19 * 17));
   cases.push_back(Large("large length", L2Normalization(x, L2Mode::kInstance, 1e-10, "y"), {{"x", matrix}}, 257));
   cases.push_back(Large("large LRN", LRN(x, {.alpha = 0.5}, "y"), {{"x", images}}, 5));
+  for (const auto& [name, value, of_labels] :
+       {std::tuple{"rows", matrix, Shape{193}}, std::tuple{"channels", images, Shape{7, 19, 17}}}) {
+    const int64_t axis = 1, classes = value.shape()[1];
+    cases.push_back(Large(fmt::format("large logarithm of softmax, {}", name), LogSoftmax(x, {.axis = axis}, "y"),
+                          {{"x", value}}, 257));
+    cases.push_back(Large(fmt::format("large hardmax, {}", name), Hardmax(x, {.axis = axis}, "y"), {{"x", value}}));
+    cases.push_back(Large(fmt::format("large cross entropy, {}", name),
+                          SoftmaxCrossEntropy(x, label, {.axis = axis, .use_ignore = true, .ignore_label = 2}),
+                          {{"x", value}, {"label", Integers(of_labels, 0, classes - 1)}}));
+    cases.back().dtypes = {{"label", DType::kInt64}};
+  }
   cases.push_back(Large("large gelu", Gelu(x, "y"), {{"x", images}}));
   cases.push_back(Large("large elu", Elu(x, 1.5, "y"), {{"x", matrix}}));
   for (const BinaryFunction& f : {Sub, Div}) {

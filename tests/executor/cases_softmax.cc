@@ -25,6 +25,31 @@ std::vector<OperatorCase> SoftmaxCases() {
   add("large numbers", Values({2, 4}, {1000, 1001, 999, 1000.5, -1000, -1001, -1002, -999}), {});
   cases.back().batch_axes.clear();
   cases.back().test_dtypes = {DType::kFloat32, DType::kFloat64};
+
+  for (const int64_t axis : {0, 1, 2, -1}) {
+    cases.push_back({.name = fmt::format("logarithm along axis {}", axis),
+                     .symbol = LogSoftmax(Variable("x"), {.axis = axis}, "y"),
+                     .inputs = {{"x", Uniform({2, 5, 3}, -4, 4)}},
+                     .terms = 5,
+                     .tolerance = 4,
+                     .magnitude = 1});
+    cases.push_back({.name = fmt::format("hardmax along axis {}", axis),
+                     .symbol = Hardmax(Variable("x"), {.axis = axis}, "y"),
+                     .inputs = {{"x", Integers({2, 5, 3}, -2, 2)}}});  // with ties
+  }
+  cases.push_back({.name = "logarithm of large numbers",
+                   .symbol = LogSoftmax(Variable("x"), {}, "y"),
+                   .inputs = {{"x", Values({2, 4}, {1000, 1001, 999, 1000.5, -1000, -1001, -1002, -999})}},
+                   .test_dtypes = {DType::kFloat32, DType::kFloat64},
+                   .tolerance = 4,
+                   .magnitude = 1});
+  const Symbol dy = Variable("dy"), y = Variable("y");
+  cases.push_back({.name = "logarithm, gradient",
+                   .symbol = LogSoftmaxGrad(dy, y, {.axis = 1}, "dx"),
+                   .inputs = {{"dy", Uniform({2, 5, 3})}, {"y", Uniform({2, 5, 3}, -3, -0.5)}},
+                   .terms = 5,
+                   .tolerance = 4,
+                   .magnitude = 2});
   return cases;
 }
 

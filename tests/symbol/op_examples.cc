@@ -57,6 +57,9 @@ void AddElementwise(Examples& e) {
   e.Add(DropoutOp(), DropoutAttrs{.p = 0.25, .axes = {-1}, .mode = DropoutMode::kAlways}, {{5, 3, 4}});
   e.Add(DropoutGradOp(), DropoutAttrs{.p = 0.25, .axes = {-1}, .mode = DropoutMode::kAlways}, {{5, 3, 4}, {5, 3, 1}});
   e.Add(SoftmaxOp(), SoftmaxAttrs{.axis = 1, .temperature = 2}, {{5, 3, 4}});
+  e.Add(LogSoftmaxOp(), LogSoftmaxAttrs{1}, {{5, 3, 4}});
+  e.Add(LogSoftmaxGradOp(), LogSoftmaxAttrs{1}, {{5, 3, 4}, {5, 3, 4}});
+  e.Add(HardmaxOp(), LogSoftmaxAttrs{1}, {{5, 3, 4}});
   e.Add(SoftmaxGradOp(), SoftmaxAttrs{.axis = 1, .temperature = 2}, {{5, 3, 4}, {5, 3, 4}});
 }
 
@@ -141,6 +144,12 @@ void AddNormalizations(Examples& e) {
 }
 
 void AddHeads(Examples& e) {
+  const CrossEntropyAttrs entropy{
+      .axis = 1, .use_ignore = true, .ignore_label = 3, .use_weight = true, .label_smoothing = 0.25};
+  e.Add(CrossEntropyOp(), entropy, {{5, 4, 3}, {5, 3}, {4}});
+  e.Add(CrossEntropyOp(), CrossEntropyAttrs{.log_input = true}, {{5, 4}, {5}});
+  e.Add(CrossEntropyGradOp(), entropy, {{5, 3}, {5, 4, 3}, {5, 3}, {4}, {5, 3}, {5, 3}});
+  e.Add(CrossEntropyGradOp(), CrossEntropyAttrs{.log_input = true}, {{5}, {5, 4}, {5}});
   const SoftmaxOutputAttrs valid{.grad_scale = 2,
                                  .normalization = Normalization::kValid,
                                  .use_ignore = true,

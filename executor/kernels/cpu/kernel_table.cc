@@ -13,6 +13,7 @@ KernelRows BinaryKernels();
 KernelRows ConcatKernels();
 KernelRows ConvolutionKernels();
 KernelRows CopyKernels();
+KernelRows CrossEntropyKernels();
 KernelRows DotKernels();
 KernelRows DropoutKernels();
 KernelRows ElementwiseKernels();
@@ -47,11 +48,11 @@ const KernelTable& CpuKernels() {
   using namespace cpu;  // NOLINT: the table is nothing but its names
   static const KernelTable table(
       {
-          AttentionKernels(), BatchNormKernels(), BinaryKernels(),  ConcatKernels(),      ConvolutionKernels(),
-          CopyKernels(),      DotKernels(),       DropoutKernels(), ElementwiseKernels(), FullyConnectedKernels(),
-          IndexingKernels(),  LossKernels(),      MatMulKernels(),  MeasureKernels(),     NormalizeKernels(),
-          PoolingKernels(),   PredicateKernels(), ReduceKernels(),  RelationKernels(),    SliceKernels(),
-          SoftmaxKernels(),   UnaryKernels(),
+          AttentionKernels(),      BatchNormKernels(),    BinaryKernels(),    ConcatKernels(),  ConvolutionKernels(),
+          CopyKernels(),           CrossEntropyKernels(), DotKernels(),       DropoutKernels(), ElementwiseKernels(),
+          FullyConnectedKernels(), IndexingKernels(),     LossKernels(),      MatMulKernels(),  MeasureKernels(),
+          NormalizeKernels(),      PoolingKernels(),      PredicateKernels(), ReduceKernels(),  RelationKernels(),
+          SliceKernels(),          SoftmaxKernels(),      UnaryKernels(),
       },
       MakeFastReorder, ThroughFloat, Translate);
   return table;

@@ -3,33 +3,16 @@
 
 #include <algorithm>
 
-#include "base/checked.h"
 #include "base/error.h"
 #include "engine/team.h"
 #include "executor/kernel_table.h"
 #include "executor/kernels/cpu/simd/loops.h"
+#include "executor/kernels/cpu/slices.h"
 #include "executor/kernels/cpu/util.h"
 #include "symbol/ops/loss.h"
 
 namespace bindery::cpu {
 namespace {
-
-// An exponential is worth some ten simple operations.
-constexpr int64_t kSerialExponentials = kSerialElements / 8;
-
-// f(outer index, first column, columns) by the team: whole outer indices, or columns where they are many.
-template <class F>
-void ForSlices(const AxisView& view, const F& f) {
-  constexpr int64_t kColumns = 512;
-  const int64_t parts = CeilDiv(view.inner, kColumns);
-  const int64_t units = view.outer * parts, elements = view.outer * view.axis * view.inner;
-  ParallelFor(units, 1, elements <= kSerialExponentials ? units : 0, [&](int64_t begin, int64_t end, int) {
-    for (int64_t unit = begin; unit < end; ++unit) {
-      const int64_t first = unit % parts * kColumns;
-      f(unit / parts, first, std::min(kColumns, view.inner - first));
-    }
-  });
-}
 
 template <class T>
 void SoftmaxAlong(const AxisView& view, T inverse_temperature, const T* x, T* y) {

@@ -8,6 +8,7 @@ KernelRows ActivationKernels();
 KernelRows AttentionKernels();
 KernelRows BatchNormKernels();
 KernelRows ConvolutionKernels();
+KernelRows CrossEntropyKernels();
 KernelRows DropoutKernels();
 KernelRows ElementwiseKernels();
 KernelRows FullyConnectedKernels();
@@ -30,24 +31,11 @@ const KernelTable& ReferenceKernels() {
   using namespace reference;  // NOLINT: the table is nothing but its names
   static const KernelTable table(
       {
-          ActivationKernels(),
-          AttentionKernels(),
-          BatchNormKernels(),
-          ConvolutionKernels(),
-          DropoutKernels(),
-          ElementwiseKernels(),
-          FullyConnectedKernels(),
-          IndexingKernels(),
-          LossKernels(),
-          MatMulKernels(),
-          MeasureKernels(),
-          NormalizeKernels(),
-          PoolingKernels(),
-          ReduceKernels(),
-          ShapeKernels(),
-          SoftmaxKernels(),
-          SoftmaxOutputKernels(),
-          SyncBatchNormKernels(),
+          ActivationKernels(),   AttentionKernels(),     BatchNormKernels(),     ConvolutionKernels(),
+          CrossEntropyKernels(), DropoutKernels(),       ElementwiseKernels(),   FullyConnectedKernels(),
+          IndexingKernels(),     LossKernels(),          MatMulKernels(),        MeasureKernels(),
+          NormalizeKernels(),    PoolingKernels(),       ReduceKernels(),        ShapeKernels(),
+          SoftmaxKernels(),      SoftmaxOutputKernels(), SyncBatchNormKernels(),
       },
       reference::MakeReorder);
   return table;

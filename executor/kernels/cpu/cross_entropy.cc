@@ -1,0 +1,272 @@
+// LogSoftmax, Hardmax and the cross entropy, which stores no probabilities: of each label it keeps the largest element
+// and log sum e^(x - largest).
+//
+// Where classes lie side by side a row is worked on in tiles that stay in the nearest cache; else columns are, up to
+// kSliceColumns side by side. Both are passes of the loops of simd/loops.h.
+#include "symbol/ops/cross_entropy.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "executor/kernel_table.h"
+#include "executor/kernels/cpu/simd/loops.h"
+#include "executor/kernels/cpu/slices.h"
+#include "executor/kernels/cpu/util.h"
+#include "symbol/ops/softmax.h"
+
+namespace bindery::cpu {
+namespace {
+
+constexpr int64_t kTile = kSliceColumns;
+
+// Some columns of one outer index: element k of column i is x[k * stride + i]. A row is one column of stride 1, whose
+// classes are what loops run over.
+template <class T>
+class Columns {
+ public:
+  Columns(const AxisView& view, int64_t columns) : n_(view.axis), stride_(view.inner), columns_(columns) {}
+  bool is_row() const { return stride_ == 1; }
+
+  // f(offset of a run, its elements, its first class) over everything
+  template <class F>
+  void ForRuns(const F& f) const {
+    if (is_row()) {
+      for (int64_t k = 0; k < n_; k += kTile) f(k, std::min(kTile, n_ - k), k);
+    } else {
+      for (int64_t k = 0; k < n_; ++k) f(k * stride_, columns_, k);
+    }
+  }
+
+  // to = x - its column's number in `from`, of a run
+  void Subtract(const T* x, const T* from, T* to, int64_t m) const {
+    constexpr size_t kSub = native::BinaryFunctions::Find("Sub");
+    (is_row() ? loops_.binary_scalar_b : loops_.binary)[kSub](x, from, to, m);
+  }
+  void Multiply(const T* x, const T* by, T* to, int64_t m) const {
+    constexpr size_t kMul = native::BinaryFunctions::Find("Mul");
+    (is_row() ? loops_.binary_scalar_b : loops_.binary)[kMul](x, by, to, m);
+  }
+  void Exp(T* x, int64_t m) const { loops_.template UnaryOf<native::fn::Exp>()(x, x, m); }
+  // sums += x, each column's
+  void Add(const T* x, double* sums, int64_t m) const {
+    if (is_row()) {
+      *sums += loops_.sum(x, m);
+    } else {
+      loops_.add_to(x, sums, m);
+    }
+  }
+
+  // The largest element of each column and log sum e^(x - it).
+  void MaxAndLogSum(const T* x, T* max, T* log_sum) const {
+    if (is_row()) {
+      *max = loops_.max(x, n_);
+    } else {
+      std::copy_n(x, columns_, max);
+      for (int64_t k = 1; k < n_; ++k) loops_.max_to(x + k * stride_, max, columns_);
+    }
+    double sums[kTile] = {};
+    T tile[kTile];
+    ForRuns([&](int64_t at, int64_t m, int64_t) {
+      Subtract(x + at, max, tile, m);
+      Exp(tile, m);
+      Add(tile, sums, m);
+    });
+    for (int64_t i = 0; i < columns_; ++i) log_sum[i] = static_cast<T>(std::log(sums[i]));
+  }
+
+ private:
+  int64_t n_, stride_, columns_;
+  const LoopsOf<T>& loops_ = BestLoops<T>();
+};
+
+// data -> y
+template <class T>
+MaybeKernel MakeLogSoftmax(const KernelSpec& spec) {
+  const AxisView view = ViewAlong(spec.inputs[0].shape, static_cast<int>(spec.attributes<LogSoftmaxAttrs>().axis));
+  return WithLoop(FlatKernel(spec, "loop", Format::Plain()), [view](const Arguments& args) {
+    ForSlices(view, [&](int64_t outer, int64_t first, int64_t columns) {
+      const Columns<T> all(view, columns);
+      const T* x = args.in<T>(0) + outer * view.axis * view.inner + first;
+      T *y = args.out<T>(0) + outer * view.axis * view.inner + first, max[kTile], log_sum[kTile];
+      all.MaxAndLogSum(x, max, log_sum);
+      all.ForRuns([&](int64_t at, int64_t m, int64_t) {
+        all.Subtract(x + at, max, y + at, m);
+        all.Subtract(y + at, log_sum, y + at, m);
+      });
+    });
+  });
+}
+
+// (dy, y) -> dx = dy - e^y sum dy
+template <class T>
+MaybeKernel MakeLogSoftmaxGrad(const KernelSpec& spec) {
+  const AxisView view = ViewAlong(spec.inputs[1].shape, static_cast<int>(spec.attributes<LogSoftmaxAttrs>().axis));
+  return WithLoop(FlatKernel(spec, "loop", Format::Plain()), [view](const Arguments& args) {
+    ForSlices(view, [&](int64_t outer, int64_t first, int64_t columns) {
+      const Columns<T> all(view, columns);
+      const int64_t start = outer * view.axis * view.inner + first;
+      const T *dy = args.in<T>(0) + start, *y = args.in<T>(1) + start;
+      T *dx = args.out<T>(0) + start, tile[kTile], sums[kTile];
+      double exact[kTile] = {};
+      all.ForRuns([&](int64_t at, int64_t m, int64_t) { all.Add(dy + at, exact, m); });
+      for (int64_t i = 0; i < columns; ++i) sums[i] = static_cast<T>(exact[i]);
+      all.ForRuns([&](int64_t at, int64_t m, int64_t) {
+        std::copy_n(y + at, m, tile);
+        all.Exp(tile, m);
+        all.Multiply(tile, sums, tile, m);
+        BestLoops<T>().template BinaryOf<native::fn::Sub>()(dy + at, tile, dx + at, m);
+      });
+    });
+  });
+}
+
+// data -> 1 at the first of the largest along the axis, else 0; a NaN is larger than any number
+template <class T>
+MaybeKernel MakeHardmax(const KernelSpec& spec) {
+  const AxisView view = ViewAlong(spec.inputs[0].shape, static_cast<int>(spec.attributes<LogSoftmaxAttrs>().axis));
+  return WithLoop(PlainKernel(spec, "loop"), [view](const Arguments& args) {
+    ForSlices(view, [&](int64_t outer, int64_t first, int64_t columns) {
+      const int64_t start = outer * view.axis * view.inner + first;
+      const T* x = args.in<T>(0) + start;
+      T* y = args.out<T>(0) + start;
+      for (int64_t i = 0; i < columns; ++i) {
+        int64_t best = i;
+        for (int64_t k = 0; k < view.axis; ++k) {
+          const int64_t at = k * view.inner + i;
+          if (x[at] > x[best] || (x[at] != x[at] && x[best] == x[best])) best = at;
+          y[at] = 0;
+        }
+        y[best] = 1;
+      }
+    });
+  });
+}
+
+// The class numbers and the weights of a cross entropy.
+struct Targets {
+  CrossEntropyAttrs attrs;
+  int64_t classes;
+  std::string node_name;
+
+  bool IsIgnored(double label) const { return attrs.use_ignore && label == attrs.ignore_label; }
+  int64_t ClassOf(double label, int64_t position) const {
+    if (!(label >= 0 && label < static_cast<double>(classes))) {
+      Throw<DataError>("node \"{}\": label {} at position {} is not in 0..{}", node_name, label, position, classes - 1);
+    }
+    return static_cast<int64_t>(label);
+  }
+  double own() const { return 1 - attrs.label_smoothing; }
+  double shared() const { return attrs.label_smoothing / static_cast<double>(classes); }
+  template <class T>
+  double WeightOf(const T* weights, int64_t k) const {
+    return weights ? weights[k] : 1;
+  }
+};
+
+// (data, label [, class_weight]) -> loss, weight [, maximum, log_sum]
+template <class T>
+MaybeKernel MakeCrossEntropy(const KernelSpec& spec) {
+  const auto attrs = spec.attributes<CrossEntropyAttrs>();
+  const AxisView view = ViewAlong(spec.inputs[0].shape, static_cast<int>(attrs.axis));
+  const Targets targets{attrs, view.axis, spec.node_name};
+  return WithLoop(PlainKernel(spec, "loop"), [=, dtype = spec.inputs[1].dtype](const Arguments& args) {
+    const Numbers label(dtype, args.inputs[1]);
+    const T* weights = attrs.use_weight ? args.in<T>(2) : nullptr;
+    ForSlices(view, [&](int64_t outer, int64_t first, int64_t columns) {
+      const T* x = args.in<T>(0) + outer * view.axis * view.inner + first;
+      const int64_t position = outer * view.inner + first;
+      T max[kTile] = {}, log_sum[kTile] = {};
+      if (!attrs.log_input) Columns<T>(view, columns).MaxAndLogSum(x, max, log_sum);
+      for (int64_t i = 0; i < columns; ++i) {
+        double loss = 0, weight = 0;
+        if (!targets.IsIgnored(label[position + i])) {
+          const auto minus_log = [&](int64_t k) {
+            return static_cast<double>(max[i]) - x[k * view.inner + i] + log_sum[i];
+          };
+          const int64_t k = targets.ClassOf(label[position + i], position + i);
+          weight = targets.WeightOf(weights, k);
+          loss = targets.own() * weight * minus_log(k);
+          if (attrs.label_smoothing != 0) {
+            double sum = 0;
+            for (int64_t j = 0; j < view.axis; ++j) sum += targets.WeightOf(weights, j) * minus_log(j);
+            loss += targets.shared() * sum;
+          }
+        }
+        args.out<T>(0)[position + i] = static_cast<T>(loss);
+        if (T* out = args.out<T>(1)) out[position + i] = static_cast<T>(weight);
+        if (attrs.log_input) continue;
+        if (T* out = args.out<T>(2)) out[position + i] = max[i];
+        if (T* out = args.out<T>(3)) out[position + i] = log_sum[i];
+      }
+    });
+  });
+}
+
+// (dy, data, label [, class_weight] [, maximum, log_sum]) -> dx
+template <class T>
+MaybeKernel MakeCrossEntropyGrad(const KernelSpec& spec) {
+  const auto attrs = spec.attributes<CrossEntropyAttrs>();
+  const AxisView view = ViewAlong(spec.inputs[1].shape, static_cast<int>(attrs.axis));
+  const Targets targets{attrs, view.axis, spec.node_name};
+  return WithLoop(FlatKernel(spec, "loop", Format::Plain()), [=, dtype = spec.inputs[2].dtype](const Arguments& args) {
+    const Numbers label(dtype, args.inputs[2]);
+    const T* weights = attrs.use_weight ? args.in<T>(3) : nullptr;
+    const int statistics = attrs.use_weight ? 4 : 3;
+    double total = 0;  // of the weights that all classes share
+    for (int64_t k = 0; k < view.axis && attrs.label_smoothing != 0; ++k) {
+      total += targets.shared() * targets.WeightOf(weights, k);
+    }
+    ForSlices(view, [&](int64_t outer, int64_t first, int64_t columns) {
+      const Columns<T> all(view, columns);
+      const int64_t start = outer * view.axis * view.inner + first, position = outer * view.inner + first;
+      const T *x = args.in<T>(1) + start, *dy = args.in<T>(0) + position;
+      T *dx = args.out<T>(0) + start, factor[kTile], shared[kTile], own[kTile];
+      int64_t place[kTile];
+      for (int64_t i = 0; i < columns; ++i) {
+        const bool ignored = targets.IsIgnored(label[position + i]);
+        place[i] = ignored ? -1 : targets.ClassOf(label[position + i], position + i);
+        const double at_label = ignored ? 0 : targets.own() * targets.WeightOf(weights, place[i]);
+        factor[i] = static_cast<T>(dy[i] * (at_label + total));
+        shared[i] = static_cast<T>(dy[i] * targets.shared());
+        own[i] = static_cast<T>(dy[i] * at_label);
+      }
+      all.ForRuns([&](int64_t at, int64_t m, int64_t k) {
+        if (attrs.log_input) {
+          std::fill_n(dx + at, m, T{0});
+        } else {
+          all.Subtract(x + at, args.in<T>(statistics) + position, dx + at, m);
+          all.Subtract(dx + at, args.in<T>(statistics + 1) + position, dx + at, m);
+          all.Exp(dx + at, m);
+          all.Multiply(dx + at, factor, dx + at, m);
+        }
+        if (attrs.label_smoothing == 0) return;
+        for (int64_t i = 0; i < m; ++i) {
+          const int64_t column = all.is_row() ? 0 : i, own_class = all.is_row() ? k + i : k;
+          dx[at + i] -= shared[column] * (weights ? weights[own_class] : T{1});
+        }
+      });
+      for (int64_t i = 0; i < columns; ++i) {
+        if (place[i] >= 0) {
+          dx[place[i] * view.inner + i] -= own[i];
+        } else {  // even of NaN
+          for (int64_t k = 0; k < view.axis; ++k) dx[k * view.inner + i] = 0;
+        }
+      }
+    });
+  });
+}
+
+constexpr KernelEntry kEntries[] = {
+    {"LogSoftmax", OfReals<MakeLogSoftmax<float>, MakeLogSoftmax<double>>},
+    {"LogSoftmaxGrad", OfReals<MakeLogSoftmaxGrad<float>, MakeLogSoftmaxGrad<double>>},
+    {"Hardmax", OfReals<MakeHardmax<float>, MakeHardmax<double>>},
+    {"CrossEntropy", OfReals<MakeCrossEntropy<float>, MakeCrossEntropy<double>>},
+    {"CrossEntropyGrad", OfReals<MakeCrossEntropyGrad<float>, MakeCrossEntropyGrad<double>>},
+};
+
+}  // namespace
+
+KernelRows CrossEntropyKernels() { return kEntries; }
+
+}  // namespace bindery::cpu
