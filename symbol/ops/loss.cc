@@ -44,6 +44,61 @@ void InferRegression(InferContext& c) {
   }
 }
 
+void CheckRegression(const AnyAttrs& any) {
+  rule::CheckFinite("grad_scale", any.get<LinearRegressionOutputAttrs>().grad_scale);
+}
+
+OpDef Regression(std::string name, std::string doc, const OpDef& (*grad)(), bool is_view) {
+  OpDef op = {
+      .name = std::move(name),
+      .doc = std::move(doc),
+      .attrs_type = &AttrsOf<LinearRegressionOutputAttrs>(),
+      .inputs = {"data", "label"},
+      .infer = InferRegression,
+      .check = CheckRegression,
+      .gradient = [grad](const GradientContext& g) -> std::vector<Symbol> {
+        if (!g.wants(0)) return {};
+        return {Apply(grad(), g.attrs<LinearRegressionOutputAttrs>(), {g.output(0), g.input(1)}), {}};
+      },
+      .is_loss = Always,
+      .inplace = {{0, 0}},
+      .zero_to_zero = is_view,
+  };
+  if (is_view) op.is_view = rule::AlwaysView;
+  return op;
+}
+
+OpDef RegressionGrad(std::string name, std::string doc) {
+  return {
+      .name = std::move(name),
+      .doc = std::move(doc),
+      .attrs_type = &AttrsOf<LinearRegressionOutputAttrs>(),
+      .inputs = {"output", "label"},
+      .infer = InferRegression,
+      .check = CheckRegression,
+      .not_differentiable = kHeadGradient,
+      .inplace = {{0, 0}},
+  };
+}
+
+// (N, ...) classes of N samples
+void InferSVM(InferContext& c) {
+  const Value data = c.in(0), label = c.in(1), output = c.out(0);
+  rule::Same({data, output});
+  rule::ExpectFloat(data);
+  data.Carry(output, [](int axis) { return axis == 0 ? 0 : -1; });
+  if (!data.shape()) return;
+  if (data.shape()->rank() < 2) Throw<ShapeError>("expected 2 or more axes (N, K, ...), got {}", *data.shape());
+  label.Set({(*data.shape())[0]});
+  if (label.shape()) data.Set(data.shape()->With(0, (*label.shape())[0]));
+  rule::SameShape({data, output});
+}
+
+void CheckSVM(const AnyAttrs& any) {
+  rule::CheckFinite("margin", any.get<SVMOutputAttrs>().margin);
+  rule::CheckFinite("regularization", any.get<SVMOutputAttrs>().regularization);
+}
+
 void CheckMakeLoss(const AnyAttrs& any) {
   rule::CheckFinite("grad_scale", any.get<MakeLossAttrs>().grad_scale);
   rule::CheckFinite("valid_thresh", any.get<MakeLossAttrs>().valid_thresh);
@@ -90,21 +145,47 @@ const OpDef& SumOverDevicesOp() {
 }
 
 const OpDef& LinearRegressionOutputOp() {
+  static const OpDef op =
+      Regression("LinearRegressionOutput", "y = x; a loss head: dx = (x - label) grad_scale / (elements per sample).",
+                 LinearRegressionOutputGradOp, true);
+  return op;
+}
+const OpDef& LogisticRegressionOutputOp() {
+  static const OpDef op =
+      Regression("LogisticRegressionOutput",
+                 "y = 1 / (1 + e^-x); a loss head: dx = (y - label) grad_scale / (elements per sample).",
+                 LinearRegressionOutputGradOp, false);
+  return op;
+}
+const OpDef& MAERegressionOutputOp() {
+  static const OpDef op =
+      Regression("MAERegressionOutput", "y = x; a loss head: dx = sign(x - label) grad_scale / (elements per sample).",
+                 MAERegressionOutputGradOp, true);
+  return op;
+}
+const OpDef& LinearRegressionOutputGradOp() {
+  static const OpDef op =
+      RegressionGrad("LinearRegressionOutputGrad", "dx = (output - label) grad_scale / (elements per sample).");
+  return op;
+}
+const OpDef& MAERegressionOutputGradOp() {
+  static const OpDef op =
+      RegressionGrad("MAERegressionOutputGrad", "dx = sign(output - label) grad_scale / (elements per sample).");
+  return op;
+}
+
+const OpDef& SVMOutputOp() {
   static const OpDef op = {
-      .name = "LinearRegressionOutput",
-      .doc = "y = x; a loss head: dx = (x - label) grad_scale / (elements per sample).",
-      .attrs_type = &AttrsOf<LinearRegressionOutputAttrs>(),
+      .name = "SVMOutput",
+      .doc =
+          "y = x; a loss head: of each class a hinge, max(0, margin - x) at the label, max(0, margin + x) elsewhere.",
+      .attrs_type = &AttrsOf<SVMOutputAttrs>(),
       .inputs = {"data", "label"},
-      .infer = InferRegression,
-      .check =
-          [](const AnyAttrs& any) {
-            rule::CheckFinite("grad_scale", any.get<LinearRegressionOutputAttrs>().grad_scale);
-          },
+      .infer = InferSVM,
+      .check = CheckSVM,
       .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
         if (!g.wants(0)) return {};
-        return {
-            Apply(LinearRegressionOutputGradOp(), g.attrs<LinearRegressionOutputAttrs>(), {g.output(0), g.input(1)}),
-            {}};
+        return {Apply(SVMOutputGradOp(), g.attrs<SVMOutputAttrs>(), {g.output(0), g.input(1)}), {}};
       },
       .is_loss = Always,
       .inplace = {{0, 0}},
@@ -114,14 +195,16 @@ const OpDef& LinearRegressionOutputOp() {
   return op;
 }
 
-const OpDef& LinearRegressionOutputGradOp() {
+const OpDef& SVMOutputGradOp() {
   static const OpDef op = {
-      .name = "LinearRegressionOutputGrad",
-      .doc = "dx = (output - label) grad_scale / (elements per sample).",
-      .attrs_type = &AttrsOf<LinearRegressionOutputAttrs>(),
+      .name = "SVMOutputGrad",
+      .doc =
+          "With h = max(0, margin - x) at the label, where s = -1, else max(0, margin + x), s = 1: dx = 2 s h "
+          "regularization, or s [h > 0] regularization with use_linear.",
+      .attrs_type = &AttrsOf<SVMOutputAttrs>(),
       .inputs = {"output", "label"},
-      .infer = InferRegression,
-      .check = LinearRegressionOutputOp().check,
+      .infer = InferSVM,
+      .check = CheckSVM,
       .not_differentiable = kHeadGradient,
       .inplace = {{0, 0}},
   };

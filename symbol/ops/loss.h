@@ -72,6 +72,31 @@ struct LinearRegressionOutputAttrs {
 const OpDef& LinearRegressionOutputOp();
 inline constexpr OpFunction<LinearRegressionOutputAttrs, 2> LinearRegressionOutput{LinearRegressionOutputOp};
 const OpDef& LinearRegressionOutputGradOp();  // (output, label) -> data gradient
+// The same, but the output is 1 / (1 + e^-data), and the gradient that of its cross entropy with the label by data:
+// (output - label) * grad_scale / (elements per sample).
+const OpDef& LogisticRegressionOutputOp();
+inline constexpr OpFunction<LinearRegressionOutputAttrs, 2> LogisticRegressionOutput{LogisticRegressionOutputOp};
+// Gradient sign(data - label) * grad_scale / (elements per sample).
+const OpDef& MAERegressionOutputOp();
+inline constexpr OpFunction<LinearRegressionOutputAttrs, 2> MAERegressionOutput{MAERegressionOutputOp};
+const OpDef& MAERegressionOutputGradOp();  // (output, label) -> data gradient
+
+struct SVMOutputAttrs {
+  double margin = 1, regularization = 1;
+  bool use_linear = false;
+  static constexpr auto Fields() {
+    using A = SVMOutputAttrs;
+    return std::tuple{Field{"margin", &A::margin, "distance at which a class loses nothing"},
+                      Field{"regularization", &A::regularization, "factor of the gradient"},
+                      Field{"use_linear", &A::use_linear, "the hinge itself (L1), not its square (L2)"}};
+  }
+};
+// output = data (N, K) [other axes join K]; label (N) of class numbers, any dtype. A hinge h of each class, one against
+// the rest: max(0, margin - x) of the label, max(0, margin + x) of the others; the loss is the sum of h^2, or of h with
+// use_linear, times regularization.
+const OpDef& SVMOutputOp();
+inline constexpr OpFunction<SVMOutputAttrs, 2> SVMOutput{SVMOutputOp};
+const OpDef& SVMOutputGradOp();  // (output, label) -> data gradient
 
 struct MakeLossAttrs {
   double grad_scale = 1;

@@ -249,6 +249,13 @@ std::vector<OperatorCase> LargeCases() {
     cases.back().dtypes = {{"label", dtype}};
     cases.back().wrt = std::vector<std::string>{"x"};
   }
+  for (const auto& head : {LogisticRegressionOutput, MAERegressionOutput}) {
+    cases.push_back(Large(fmt::format("large {}", head.op().name), head(x, label, {}, "y"),
+                          {{"x", matrix}, {"label", Uniform(kMatrix, 0, 1)}}));
+    cases.back().wrt = std::vector<std::string>{"x"};
+  }
+  cases.push_back(Large("large SVM head", SVMOutput(x, label, {}, "y"), {{"x", matrix}, {"label", classes}}));
+  cases.back().dtypes = {{"label", DType::kInt32}};
   cases.push_back(Large("large loss", MakeLoss(x, {.normalization = Normalization::kValid}, "y"), {{"x", matrix}}));
 
   // Operators of certain types.

@@ -118,6 +118,44 @@ void AddOthers(std::vector<OperatorCase>& cases) {
   regression("scaled", {4, 3, 2}, {4, 3, 2}, 0.5, 6);
   regression("of a column", {4, 1}, {4, 1}, 1, 1);
 
+  const auto sign = [](double d) -> double { return (d > 0) - (d < 0); };
+  for (const bool mae : {false, true}) {
+    const LinearRegressionOutputAttrs attrs{.grad_scale = 0.5};
+    cases.push_back({.name = mae ? "MAERegressionOutput" : "LogisticRegressionOutput",
+                     .symbol = (mae ? MAERegressionOutput : LogisticRegressionOutput)(x, label, attrs, "y"),
+                     .inputs = {{"x", Uniform({4, 3}, -2, 2)}, {"label", Uniform({4, 3}, -0.5, 0.5)}},
+                     .batch_axes = {{"x", 0}, {"label", 0}},
+                     .magnitude = 1,
+                     .wrt = std::vector<std::string>{"x"},
+                     .gradient = [=](const HostTensorMap& in, const std::vector<HostTensor>&) -> HostTensorMap {
+                       HostTensor dx(DType::kFloat64, {4, 3});
+                       for (int64_t i = 0; i < 12; ++i) {
+                         const double a = in.at("x").At(i), b = in.at("label").At(i);
+                         dx.Set(i, (mae ? sign(a - b) : 1 / (1 + std::exp(-a)) - b) * 0.5 / 3);
+                       }
+                       return {{"x", dx}};
+                     }});
+  }
+  for (const bool linear : {false, true}) {
+    cases.push_back({.name = linear ? "SVMOutput, L1" : "SVMOutput, L2",
+                     .symbol = SVMOutput(x, label, {.margin = 0.75, .regularization = 2, .use_linear = linear}, "y"),
+                     .inputs = {{"x", Uniform({4, 3}, -1.5, 1.5)}, {"label", Values({4}, {2, 0, 1, 2})}},
+                     .dtypes = {{"label", DType::kInt32}},
+                     .batch_axes = {{"x", 0}, {"label", 0}},
+                     .magnitude = 1,
+                     .gradient = [=](const HostTensorMap& in, const std::vector<HostTensor>&) -> HostTensorMap {
+                       HostTensor dx(DType::kFloat64, {4, 3});
+                       for (int64_t i = 0; i < 12; ++i) {
+                         const double a = in.at("x").At(i);
+                         const bool own = in.at("label").At(i / 3) == static_cast<double>(i % 3);
+                         const double h = own ? std::max(0.75 - a, 0.0) : std::max(0.75 + a, 0.0);
+                         dx.Set(i, (own ? -2 : 2) * (linear ? (h > 0 ? 1 : 0) : 2 * h));
+                       }
+                       return {{"x", dx}};
+                     },
+                     .wrong_shapes = {{{"x", {4, 3}}, {"label", {3}}}, {{"x", {4}}}}});
+  }
+
   for (Normalization n : {Normalization::kNull, Normalization::kBatch, Normalization::kValid}) {
     const Shape shape{3, 4};
     cases.push_back(

@@ -168,6 +168,12 @@ void AddHeads(Examples& e) {
   e.Add(LinearRegressionOutputOp(), LinearRegressionOutputAttrs{3}, {{5, 3}, {5, 3}});
   e.Add(LinearRegressionOutputOp(), LinearRegressionOutputAttrs{3}, {{5, 1}, {5}});
   e.Add(LinearRegressionOutputGradOp(), LinearRegressionOutputAttrs{3}, {{5, 1}, {5}});
+  for (const OpDef* op : {&LogisticRegressionOutputOp(), &MAERegressionOutputOp(), &MAERegressionOutputGradOp()}) {
+    e.Add(*op, LinearRegressionOutputAttrs{3}, {{5, 3}, {5, 3}});
+  }
+  for (const OpDef* op : {&SVMOutputOp(), &SVMOutputGradOp()}) {
+    e.Add(*op, SVMOutputAttrs{.margin = 0.5, .regularization = 2, .use_linear = true}, {{5, 4}, {5}});
+  }
   e.Add(MakeLossOp(), MakeLossAttrs{.grad_scale = 2, .normalization = Normalization::kValid, .valid_thresh = 0.5},
         {{5, 3}});
   e.Add(MakeLossOp(), MakeLossAttrs{}, {{5, 3}});

@@ -82,6 +82,8 @@ constexpr KernelEntry kEntries[] = {
     {"BlockGrad", ViewKernel},
     {"MakeLoss", ViewKernel},
     {"LinearRegressionOutput", ViewKernel},
+    {"MAERegressionOutput", ViewKernel},
+    {"SVMOutput", ViewKernel},
     {"Flatten", ViewKernel},
     {"Reshape", ViewKernel},
     {"SumOverDevices", ViewKernel},  // of one device

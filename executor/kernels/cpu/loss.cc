@@ -38,9 +38,9 @@ MaybeKernel MakeCountAbove(const KernelSpec& spec) {
   return CountIf(spec, [t = spec.attributes<CountAboveAttrs>().threshold](double x) { return x > t; });
 }
 
-// (output, label) -> (output - label) grad_scale / (elements per sample)
-template <class T>
-MaybeKernel MakeLinearRegressionOutputGrad(const KernelSpec& spec) {
+// (output, label) -> (output - label) grad_scale / (elements per sample), or the difference's sign
+template <class T, bool kSign>
+MaybeKernel MakeRegressionGrad(const KernelSpec& spec) {
   const ValueType& output = spec.inputs[0];
   const int64_t n = output.shape.Elements();
   const int64_t samples = output.shape.rank() == 0 ? 1 : output.shape[std::max(output.batch_axis, 0)];
@@ -62,10 +62,60 @@ MaybeKernel MakeLinearRegressionOutputGrad(const KernelSpec& spec) {
         }
         T* dx = args.out<T>(0) + at;
         loops.template BinaryOf<native::fn::Sub>()(args.in<T>(0) + at, targets, dx, m);
+        if constexpr (kSign) loops.template UnaryOf<native::fn::Sign>()(dx, dx, m);
         loops.scale(dx, dx, m, factor);
       }
     });
   });
+}
+
+template <class T>
+MaybeKernel MakeLinearRegressionOutputGrad(const KernelSpec& spec) {
+  return MakeRegressionGrad<T, false>(spec);
+}
+template <class T>
+MaybeKernel MakeMAERegressionOutputGrad(const KernelSpec& spec) {
+  return MakeRegressionGrad<T, true>(spec);
+}
+
+// (data, label: not read) -> 1 / (1 + e^-data)
+template <class T>
+MaybeKernel MakeLogisticRegressionOutput(const KernelSpec& spec) {
+  constexpr size_t kSigmoid = native::ActivationFunctions::Find("sigmoid");
+  const int64_t n = spec.outputs[0].shape.Elements();
+  return WithLoop(FlatKernel(spec, "loop", Format::Plain()), [n](const Arguments& args) {
+    ParallelFor(n, kGrain, kSerialElements, [&](int64_t begin, int64_t end, int) {
+      BestLoops<T>().activation[kSigmoid](args.in<T>(0) + begin, args.out<T>(0) + begin, end - begin);
+    });
+  });
+}
+
+// (output, label) -> dx; a label that is no class is no class's.
+template <class T>
+MaybeKernel MakeSVMOutputGrad(const KernelSpec& spec) {
+  const auto& attrs = spec.attributes<SVMOutputAttrs>();
+  const int64_t samples = spec.inputs[0].shape[0], classes = spec.inputs[0].shape.CountFrom(1);
+  const T margin = static_cast<T>(attrs.margin);
+  const T factor = static_cast<T>(attrs.regularization * (attrs.use_linear ? 1 : 2));
+  return WithLoop(FlatKernel(spec, "loop", Format::Plain()),
+                  [=, linear = attrs.use_linear, dtype = spec.inputs[1].dtype](const Arguments& args) {
+                    const Numbers label(dtype, args.inputs[1]);
+                    const auto slope = [=](T x) {  // of the hinge max(0, margin + x) or its square
+                      const T h = margin + x;
+                      return h > 0 ? (linear ? factor : factor * h) : T{0};
+                    };
+                    ParallelFor(samples, 1, kSerialElements / classes, [&](int64_t begin, int64_t end, int) {
+                      for (int64_t i = begin; i < end; ++i) {
+                        const T* x = args.in<T>(0) + i * classes;
+                        T* dx = args.out<T>(0) + i * classes;
+                        const bool is_class = label[i] >= 0 && label[i] < static_cast<double>(classes);
+                        const int64_t own = is_class ? static_cast<int64_t>(label[i]) : 0;
+                        const T at_label = -slope(-x[own]);
+                        for (int64_t k = 0; k < classes; ++k) dx[k] = slope(x[k]);
+                        if (is_class) dx[own] = at_label;
+                      }
+                    });
+                  });
 }
 
 // [valid count] -> grad_scale / divisor
@@ -84,6 +134,9 @@ constexpr KernelEntry kEntries[] = {
     {"CountAbove", MakeCountAbove},
     {"LinearRegressionOutputGrad",
      OfReals<MakeLinearRegressionOutputGrad<float>, MakeLinearRegressionOutputGrad<double>>},
+    {"LogisticRegressionOutput", OfReals<MakeLogisticRegressionOutput<float>, MakeLogisticRegressionOutput<double>>},
+    {"MAERegressionOutputGrad", OfReals<MakeMAERegressionOutputGrad<float>, MakeMAERegressionOutputGrad<double>>},
+    {"SVMOutputGrad", OfReals<MakeSVMOutputGrad<float>, MakeSVMOutputGrad<double>>},
     {"MakeLossGrad", MakeMakeLossGrad},
 };
 

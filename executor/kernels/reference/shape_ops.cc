@@ -151,6 +151,8 @@ constexpr KernelEntry kEntries[] = {
     {"BlockGrad", Copy},
     {"MakeLoss", Copy},
     {"LinearRegressionOutput", Copy},
+    {"MAERegressionOutput", Copy},
+    {"SVMOutput", Copy},
     {"Flatten", Copy},
     {"Reshape", Copy},
     {"SumOverDevices", Copy},  // of one device
