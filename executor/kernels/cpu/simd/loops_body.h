@@ -44,19 +44,6 @@ void BinaryScalarA(const Real* a, const Real* b, Real* y, int64_t n) {
       b, y, n, [scalar](V v) __attribute__((always_inline)) { return F()(scalar, v); });
 }
 
-template <class F>
-void CurveLoop(const Real* x, Real* y, int64_t n, Real a, Real b) {
-  const V va = Splat(a), vb = Splat(b);
-  Map(
-      x, y, n, [=](V v) __attribute__((always_inline)) { return F()(v, va, vb); });
-}
-template <class F>
-void CurveGradLoop(const Real* dy, const Real* x, Real* dx, int64_t n, Real a, Real b) {
-  const V va = Splat(a), vb = Splat(b);
-  Map2(
-      dy, x, dx, n, [=](V g, V v) __attribute__((always_inline)) { return g * F().slope(v, va, vb); });
-}
-
 void AddReluGrad(const Real* g0, const Real* g1, const Real* y, Real* dx, int64_t n) {
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) {
@@ -322,6 +309,7 @@ void AddProducts(const Table::Product& p) {
 }
 
 #include "executor/kernels/cpu/simd/batch_norm_body.h"
+#include "executor/kernels/cpu/simd/curve_body.h"
 #include "executor/kernels/cpu/simd/dropout_body.h"
 #include "executor/kernels/cpu/simd/normalize_body.h"
 #include "executor/kernels/cpu/simd/pooling_body.h"
@@ -343,15 +331,6 @@ constexpr std::array<Table::BinaryLoop, sizeof...(F)> ScalarBTable(FunctionList<
 template <class... F>
 constexpr std::array<Table::BinaryLoop, sizeof...(F)> ScalarATable(FunctionList<F...>) {
   return {BinaryScalarA<F>...};
-}
-
-template <class... F>
-constexpr std::array<Table::CurveLoop, sizeof...(F)> CurveTable(FunctionList<F...>) {
-  return {CurveLoop<F>...};
-}
-template <class... F>
-constexpr std::array<Table::CurveGradLoop, sizeof...(F)> CurveGradTable(FunctionList<F...>) {
-  return {CurveGradLoop<F>...};
 }
 
 constexpr Table TableOf(const char* name) {
