@@ -108,14 +108,14 @@ void InferShapes(const AttentionAttrs& attrs, const AttentionValues& v) {
   }
 }
 
-void InferTypes(InferContext& c, const AttentionValues& v) {
+void InferTypes(const AttentionValues& v) {
   rule::SameDType({v.query, v.key, v.value, v.output});
   const std::optional<DType> dtype = v.query.dtype();
   if (!dtype) return;
   if (!IsFloat(*dtype)) Throw<ShapeError>("takes floating point numbers, got {}", *dtype);
   v.log_sum_exp.SetDType(rule::StatisticsDType(*dtype));
   if (v.score_grads) v.score_grads->SetDType(*dtype);
-  if (v.mask.dtype() ? *v.mask.dtype() != DType::kBool : c.may_assume()) v.mask.SetDType(*dtype);
+  if (v.mask.dtype() != DType::kBool) v.mask.SetDType(*dtype);
 }
 
 // Samples stay apart; a mask has them if it has that axis.
@@ -128,7 +128,7 @@ bool IsMasked(const AttentionGradAttrs& attrs) { return attrs.masked; }
 
 void InferAttention(InferContext& c) {
   const AttentionValues v{c.in(0), c.in(1), c.in(2), c.in(3), c.out(0), c.out(1)};
-  InferTypes(c, v);
+  InferTypes(v);
   InferShapes(c.attrs<AttentionAttrs>(), v);
   for (const Value& to : {v.output, v.log_sum_exp}) {
     for (const Value& from : {v.query, v.key, v.value}) CarrySamples(from, to, from.shape() ? from.shape()->rank() : 0);
@@ -142,7 +142,7 @@ void InferAttentionGrad(InferContext& c) {
   rule::Same({c.out(0), v.query});
   rule::Same({c.out(1), v.key});
   rule::Same({c.out(2), v.value});
-  InferTypes(c, v);
+  InferTypes(v);
   InferShapes(c.any_attrs().get<AttentionGradAttrs>(), v);
   for (int i = 0; i < 4; ++i) {
     for (int from : {0, 1, 2, 3, 5, 6})

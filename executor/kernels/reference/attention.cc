@@ -1,6 +1,7 @@
 #include "symbol/ops/attention.h"
 
 #include <cmath>
+#include <vector>
 
 #include "executor/kernel_table.h"
 #include "executor/kernels/reference/util.h"
@@ -61,63 +62,58 @@ struct Row {
 // (query, key, value [, mask]) -> output, log_sum_exp
 MaybeKernel MakeAttention(const KernelSpec& spec) {
   const Row row(spec, spec.attributes<AttentionAttrs>(), 0);
-  return InDouble(
-      spec,
-      [=](const Tensors& t) {
-        const AttentionForm& f = row.f;
-        double *scores = t.extra, *slopes = t.extra + f.keys;
-        row.ForEach([&](int64_t n, int64_t h, int64_t g, int64_t i) {
-          row.Compute(t.in[0] + Row::At(f.query, n, h, i), t.in[1] + Row::At(f.key, n, g, 0),
-                      row.attrs.masked ? t.in[3] : nullptr, n, h, i, scores, slopes);
-          double max = -INFINITY, sum = 0;
-          for (int64_t s = 0; s < f.keys; ++s) max = std::max(max, scores[s]);
-          for (int64_t s = 0; s < f.keys && max != -INFINITY; ++s) sum += scores[s] = std::exp(scores[s] - max);
-          t.out[1][(n * f.heads + h) * f.queries + i] = sum == 0 ? 0 : max + std::log(sum);
-          double* y = t.out[0] + Row::At(f.output, n, h, i);
-          for (int64_t s = 0; s < f.keys && sum != 0; ++s) {
-            const double* value = t.in[2] + Row::At(f.value, n, g, s);
-            for (int64_t e = 0; e < f.width; ++e) y[e] += scores[s] / sum * value[e];
-          }
-        });
-      },
-      {}, 2 * row.f.keys);
+  return InDouble(spec, [=](const Tensors& t) {
+    const AttentionForm& f = row.f;
+    std::vector<double> scores(f.keys), slopes(f.keys);
+    row.ForEach([&](int64_t n, int64_t h, int64_t g, int64_t i) {
+      row.Compute(t.in[0] + Row::At(f.query, n, h, i), t.in[1] + Row::At(f.key, n, g, 0),
+                  row.attrs.masked ? t.in[3] : nullptr, n, h, i, scores.data(), slopes.data());
+      double max = -INFINITY, sum = 0;
+      for (int64_t s = 0; s < f.keys; ++s) max = std::max(max, scores[s]);
+      for (int64_t s = 0; s < f.keys && max != -INFINITY; ++s) sum += scores[s] = std::exp(scores[s] - max);
+      t.out[1][(n * f.heads + h) * f.queries + i] = sum == 0 ? 0 : max + std::log(sum);
+      double* y = t.out[0] + Row::At(f.output, n, h, i);
+      for (int64_t s = 0; s < f.keys && sum != 0; ++s) {
+        const double* value = t.in[2] + Row::At(f.value, n, g, s);
+        for (int64_t e = 0; e < f.width; ++e) y[e] += scores[s] / sum * value[e];
+      }
+    });
+  });
 }
 
 // (dy, query, key, value [, mask], output, log_sum_exp) -> dq, dk, dv [, d scores]
 MaybeKernel MakeAttentionGrad(const KernelSpec& spec) {
   const auto attrs = spec.attributes<AttentionGradAttrs>();
   const Row row(spec, attrs, 1);
-  return InDouble(
-      spec,
-      [=](const Tensors& t) {
-        const AttentionForm& f = row.f;
-        const int output = attrs.masked ? 5 : 4;
-        double *scores = t.extra, *slopes = t.extra + f.keys;
-        row.ForEach([&](int64_t n, int64_t h, int64_t g, int64_t i) {
-          const int64_t at_query = Row::At(f.query, n, h, i), at_output = Row::At(f.output, n, h, i);
-          const int64_t place = (n * f.heads + h) * f.queries + i;
-          const double *q = t.in[1] + at_query, *dy = t.in[0] + at_output, *y = t.in[output] + at_output;
-          row.Compute(q, t.in[2] + Row::At(f.key, n, g, 0), attrs.masked ? t.in[4] : nullptr, n, h, i, scores, slopes);
-          double dot = 0;
-          for (int64_t e = 0; e < f.width; ++e) dot += dy[e] * y[e];
-          for (int64_t s = 0; s < f.keys; ++s) {
-            const int64_t at_key = Row::At(f.key, n, g, s), at_value = Row::At(f.value, n, g, s);
-            const double p = std::exp(scores[s] - t.in[output + 1][place]);
-            double dp = 0;
-            for (int64_t e = 0; e < f.width; ++e) {
-              dp += dy[e] * t.in[3][at_value + e];
-              t.out[2][at_value + e] += p * dy[e];
-            }
-            const double ds = p * (dp - dot);
-            if (attrs.mask_grad) t.out[3][place * f.keys + s] = ds;
-            for (int64_t d = 0; d < f.depth; ++d) {
-              t.out[0][at_query + d] += ds * slopes[s] * f.scale * t.in[2][at_key + d];
-              t.out[1][at_key + d] += ds * slopes[s] * f.scale * q[d];
-            }
-          }
-        });
-      },
-      {}, 2 * row.f.keys);
+  return InDouble(spec, [=](const Tensors& t) {
+    const AttentionForm& f = row.f;
+    const int output = attrs.masked ? 5 : 4;
+    std::vector<double> scores(f.keys), slopes(f.keys);
+    row.ForEach([&](int64_t n, int64_t h, int64_t g, int64_t i) {
+      const int64_t at_query = Row::At(f.query, n, h, i), at_output = Row::At(f.output, n, h, i);
+      const int64_t place = (n * f.heads + h) * f.queries + i;
+      const double *q = t.in[1] + at_query, *dy = t.in[0] + at_output, *y = t.in[output] + at_output;
+      row.Compute(q, t.in[2] + Row::At(f.key, n, g, 0), attrs.masked ? t.in[4] : nullptr, n, h, i, scores.data(),
+                  slopes.data());
+      double dot = 0;
+      for (int64_t e = 0; e < f.width; ++e) dot += dy[e] * y[e];
+      for (int64_t s = 0; s < f.keys; ++s) {
+        const int64_t at_key = Row::At(f.key, n, g, s), at_value = Row::At(f.value, n, g, s);
+        const double p = std::exp(scores[s] - t.in[output + 1][place]);
+        double dp = 0;
+        for (int64_t e = 0; e < f.width; ++e) {
+          dp += dy[e] * t.in[3][at_value + e];
+          t.out[2][at_value + e] += p * dy[e];
+        }
+        const double ds = p * (dp - dot);
+        if (attrs.mask_grad) t.out[3][place * f.keys + s] = ds;
+        for (int64_t d = 0; d < f.depth; ++d) {
+          t.out[0][at_query + d] += ds * slopes[s] * f.scale * t.in[2][at_key + d];
+          t.out[1][at_key + d] += ds * slopes[s] * f.scale * q[d];
+        }
+      }
+    });
+  });
 }
 
 constexpr KernelEntry kEntries[] = {
