@@ -1,0 +1,78 @@
+// Part of loops_body.h: products of matrices and vectors, and of tiles.
+
+void MatrixVector(const Real* w, const Real* x, const Real* bias, Real* y, int64_t n, int64_t k) {
+  const int64_t whole = k / kLanes * kLanes;
+  const auto finish = [=](V sums, int64_t row) __attribute__((always_inline)) {
+    Real sum = SumOf(sums);
+    for (int64_t i = whole; i < k; ++i) sum += w[row * k + i] * x[i];
+    y[row] = bias ? sum + bias[row] : sum;
+  };
+  int64_t row = 0;
+  for (; row + 4 <= n; row += 4) {
+    const Real* r = w + row * k;
+    V s0 = Splat(0), s1 = s0, s2 = s0, s3 = s0;
+    for (int64_t i = 0; i < whole; i += kLanes) {
+      const V v = Load(x + i);
+      s0 += Load(r + i) * v;
+      s1 += Load(r + k + i) * v;
+      s2 += Load(r + 2 * k + i) * v;
+      s3 += Load(r + 3 * k + i) * v;
+    }
+    finish(s0, row);
+    finish(s1, row + 1);
+    finish(s2, row + 2);
+    finish(s3, row + 3);
+  }
+  for (; row < n; ++row) {
+    V s = Splat(0);
+    for (int64_t i = 0; i < whole; i += kLanes) s += Load(w + row * k + i) * Load(x + i);
+    finish(s, row);
+  }
+}
+
+void VectorMatrix(const Real* dy, const Real* w, Real* dx, int64_t n, int64_t k) {
+  for (int64_t i = 0; i < k; ++i) dx[i] = 0;
+  int64_t row = 0;
+  for (; row + 4 <= n; row += 4) {
+    const Real* r = w + row * k;
+    const Real d0 = dy[row], d1 = dy[row + 1], d2 = dy[row + 2], d3 = dy[row + 3];
+    int64_t i = 0;
+    for (; i + kLanes <= k; i += kLanes) {
+      Store(dx + i, Load(dx + i) + ((Load(r + i) * d0 + Load(r + k + i) * d1) +
+                                    (Load(r + 2 * k + i) * d2 + Load(r + 3 * k + i) * d3)));
+    }
+    for (; i < k; ++i) dx[i] += (r[i] * d0 + r[k + i] * d1) + (r[2 * k + i] * d2 + r[3 * k + i] * d3);
+  }
+  for (; row < n; ++row) Axpy(w + row * k, dx, k, dy[row]);
+}
+
+// Two vectors, from column j on, of each of kRows rows from row i on.
+template <int kRows>
+inline void AddStrip(const Table::Product& p, int64_t i, int64_t j) {
+  const Real *a = p.a + i * p.a_row, *b = p.b + j;
+  Real* y = p.y + i * Table::kTile + j;
+  V sums[kRows][2];
+  for (int r = 0; r < kRows; ++r) {
+    sums[r][0] = Load(y + r * Table::kTile);
+    sums[r][1] = Load(y + r * Table::kTile + kLanes);
+  }
+  for (int64_t k = 0; k < p.depth; ++k, a += p.a_column, b += Table::kTile) {
+    const V b0 = Load(b), b1 = Load(b + kLanes);
+    for (int r = 0; r < kRows; ++r) {
+      const V factor = Splat(a[r * p.a_row]);
+      sums[r][0] = MultiplyAdd(factor, b0, sums[r][0]);
+      sums[r][1] = MultiplyAdd(factor, b1, sums[r][1]);
+    }
+  }
+  for (int r = 0; r < kRows; ++r) {
+    Store(y + r * Table::kTile, sums[r][0]);
+    Store(y + r * Table::kTile + kLanes, sums[r][1]);
+  }
+}
+void AddProducts(const Table::Product& p) {
+  for (int64_t j = 0; j < p.columns; j += 2 * kLanes) {
+    int64_t i = 0;
+    for (; i + 4 <= p.rows; i += 4) AddStrip<4>(p, i, j);
+    for (; i < p.rows; ++i) AddStrip<1>(p, i, j);
+  }
+}
