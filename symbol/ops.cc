@@ -87,6 +87,9 @@ std::span<const OpDef& (*const)()> BuiltinOps() {
       // pooling.h
       PoolingOp,
       PoolingGradOp,
+      // recurrent.h
+      RecurrentOp,
+      RecurrentGradOp,
       // reduce.h
       SumOp,
       MeanOp,

@@ -16,6 +16,7 @@
 #include "symbol/ops/measure.h"
 #include "symbol/ops/normalize.h"
 #include "symbol/ops/pooling.h"
+#include "symbol/ops/recurrent.h"
 #include "symbol/ops/reduce.h"
 #include "symbol/ops/shape_of.h"
 #include "symbol/ops/shape_ops.h"

@@ -205,6 +205,9 @@ std::vector<OperatorCase> LargeCases() {
     cases.push_back(Large(fmt::format("large {} with a number", f.of), f(x, -1.25), {{"x", matrix}}));
     cases.push_back(Large(fmt::format("large {} of a number", f.of), f(-1.25, x), {{"x", matrix}}));
   }
+  const std::vector<Symbol> recurrent = {x, Variable("w")};
+  cases.push_back(Large("large LSTM", Recurrent(recurrent, {.hidden = 70, .layout = SequenceLayout::kNtc}, "y"),
+                        {{"x", Uniform({67, 5, 280})}, {"w", Uniform({280, 70}, -0.2, 0.2)}}, 67 * 5 * 4));
   cases.push_back(
       Large("large attention", Attention(x, a, b, {.causal = true}, "y"),
             {{"x", Uniform({3, 4, 70, 24})}, {"a", Uniform({3, 2, 70, 24})}, {"b", Uniform({3, 2, 70, 10})}}, 70 * 24));

@@ -24,6 +24,7 @@ std::vector<OperatorCase> MatMulCases();
 std::vector<OperatorCase> MeasureCases();
 std::vector<OperatorCase> NormalizeCases();
 std::vector<OperatorCase> PoolingCases();
+std::vector<OperatorCase> RecurrentCases();
 std::vector<OperatorCase> ReduceCases();
 std::vector<OperatorCase> ShapeCases();
 std::vector<OperatorCase> SoftmaxCases();

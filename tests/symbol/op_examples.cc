@@ -268,6 +268,24 @@ void AddSequences(Examples& e) {
         {{5, 3, 8}, {5, 3, 12}, {5, 4, 6}, {5, 4, 4}, {5, 3, 8}, {5, 4, 3}});
   e.Add(AttentionGradOp(), AttentionGradAttrs{apart, true},
         {{5, 4, 3, 7}, {5, 4, 3, 2}, {5, 2, 6, 2}, {5, 2, 6, 7}, {3, 6}, {5, 4, 3, 7}, {5, 4, 3}});
+  // recurrent.h
+  const RecurrentAttrs lstm{
+      .hidden = 2, .reverse = true, .peepholes = true, .coupled = true, .clip = 3, .initial = true, .lengths = true};
+  e.Add(RecurrentOp(), lstm, {{3, 5, 8}, {8, 2}, {6}, {5, 2}, {5, 2}, {5}}, {1, -1, -1, 0, 0, 0});
+  e.Add(RecurrentGradOp(), lstm, {{3, 5, 2}, {5, 2}, {5, 2}, {8, 2}, {6}, {5}, {3, 5, 2}, {3, 5, 8}, {3, 5, 2}},
+        {1, 0, 0, -1, -1, 0, 1, 1, 1});
+  const RecurrentAttrs gru{.cell = RecurrentCell::kGru, .hidden = 2, .layout = SequenceLayout::kNtc};
+  e.Add(RecurrentOp(), gru, {{5, 3, 6}, {6, 2}, {2}});
+  e.Add(RecurrentGradOp(), gru, {{5, 3, 2}, {5, 2}, {6, 2}, {5, 3, 2}, {5, 3, 8}});
+  const RecurrentAttrs before{
+      .cell = RecurrentCell::kGru, .hidden = 2, .order = GateOrder::kOnnx, .reset_after = false};
+  e.Add(RecurrentOp(), before, {{3, 5, 6}, {6, 2}}, {1, -1});
+  e.Add(RecurrentGradOp(), before, {{3, 5, 2}, {5, 2}, {6, 2}, {3, 5, 2}, {3, 5, 8}}, {1, 0, -1, 1, 1});
+  for (const RecurrentCell cell : {RecurrentCell::kRelu, RecurrentCell::kTanh}) {
+    const RecurrentAttrs plain{.cell = cell, .hidden = 2};
+    e.Add(RecurrentOp(), plain, {{3, 5, 2}, {2, 2}}, {1, -1});
+    e.Add(RecurrentGradOp(), plain, {{3, 5, 2}, {5, 2}, {2, 2}, {3, 5, 2}, {3, 5, 2}}, {1, 0, -1, 1, 1});
+  }
   // matmul.h
   e.Add(MatMulOp(), MatMulAttrs{}, {{5, 2, 3}, {5, 3, 4}});
   e.Add(MatMulOp(), MatMulAttrs{.transpose_a = true}, {{5, 1, 3, 2}, {6, 3, 4}});

@@ -25,6 +25,8 @@ KernelRows MeasureKernels();
 KernelRows NormalizeKernels();
 KernelRows PoolingKernels();
 KernelRows PredicateKernels();
+KernelRows RecurrentGradKernels();
+KernelRows RecurrentKernels();
 KernelRows ReduceKernels();
 KernelRows RelationKernels();
 KernelRows SliceKernels();
@@ -48,11 +50,13 @@ const KernelTable& CpuKernels() {
   using namespace cpu;  // NOLINT: the table is nothing but its names
   static const KernelTable table(
       {
-          AttentionKernels(),      BatchNormKernels(),    BinaryKernels(),    ConcatKernels(),  ConvolutionKernels(),
-          CopyKernels(),           CrossEntropyKernels(), DotKernels(),       DropoutKernels(), ElementwiseKernels(),
-          FullyConnectedKernels(), IndexingKernels(),     LossKernels(),      MatMulKernels(),  MeasureKernels(),
-          NormalizeKernels(),      PoolingKernels(),      PredicateKernels(), ReduceKernels(),  RelationKernels(),
-          SliceKernels(),          SoftmaxKernels(),      UnaryKernels(),
+          AttentionKernels(),   BatchNormKernels(),   BinaryKernels(),         ConcatKernels(),
+          ConvolutionKernels(), CopyKernels(),        CrossEntropyKernels(),   DotKernels(),
+          DropoutKernels(),     ElementwiseKernels(), FullyConnectedKernels(), IndexingKernels(),
+          LossKernels(),        MatMulKernels(),      MeasureKernels(),        NormalizeKernels(),
+          PoolingKernels(),     PredicateKernels(),   RecurrentGradKernels(),  RecurrentKernels(),
+          ReduceKernels(),      RelationKernels(),    SliceKernels(),          SoftmaxKernels(),
+          UnaryKernels(),
       },
       MakeFastReorder, ThroughFloat, Translate);
   return table;

@@ -18,6 +18,7 @@ KernelRows MatMulKernels();
 KernelRows MeasureKernels();
 KernelRows NormalizeKernels();
 KernelRows PoolingKernels();
+KernelRows RecurrentKernels();
 KernelRows ReduceKernels();
 KernelRows ShapeKernels();
 KernelRows SoftmaxKernels();
@@ -31,11 +32,11 @@ const KernelTable& ReferenceKernels() {
   using namespace reference;  // NOLINT: the table is nothing but its names
   static const KernelTable table(
       {
-          ActivationKernels(),   AttentionKernels(),     BatchNormKernels(),     ConvolutionKernels(),
-          CrossEntropyKernels(), DropoutKernels(),       ElementwiseKernels(),   FullyConnectedKernels(),
-          IndexingKernels(),     LossKernels(),          MatMulKernels(),        MeasureKernels(),
-          NormalizeKernels(),    PoolingKernels(),       ReduceKernels(),        ShapeKernels(),
-          SoftmaxKernels(),      SoftmaxOutputKernels(), SyncBatchNormKernels(),
+          ActivationKernels(),   AttentionKernels(), BatchNormKernels(),     ConvolutionKernels(),
+          CrossEntropyKernels(), DropoutKernels(),   ElementwiseKernels(),   FullyConnectedKernels(),
+          IndexingKernels(),     LossKernels(),      MatMulKernels(),        MeasureKernels(),
+          NormalizeKernels(),    PoolingKernels(),   RecurrentKernels(),     ReduceKernels(),
+          ShapeKernels(),        SoftmaxKernels(),   SoftmaxOutputKernels(), SyncBatchNormKernels(),
       },
       reference::MakeReorder);
   return table;

@@ -136,6 +136,53 @@ struct LoopsOf {
   void (*max_pool_grad_wide)(const PoolRow& row, const Real* dy, const int32_t* index, Real* dx);
   void (*average_pool)(const PoolRow& row, const Real* x, Real* y, Real scale);
   void (*average_pool_grad)(const PoolRow& row, const Real* dy, Real* dx, Real scale);
+
+  // One step of a recurrent cell for one sample, n hidden units: x of the data and `product` of the state before make
+  // the gates, which are clipped to [-clip, clip] before their functions; see symbol/ops/recurrent.h. Gates of an LSTM
+  // are in the order i, f, g, o, those of a GRU r, z, n; `saved` (the first null: not wanted) keeps them. Peepholes, i,
+  // f, o, may be null.
+  struct Lstm {
+    std::array<const Real*, 4> x, product;
+    std::array<const Real*, 3> peephole;
+    const Real* cell;
+    Real clip;
+    bool coupled;
+    std::array<Real*, 4> saved;
+    Real *next_cell, *output;
+  };
+  // dc is that of the cell after the step and becomes that of the cell before it.
+  struct LstmGrad {
+    std::array<const Real*, 4> saved;
+    std::array<const Real*, 3> peephole;
+    const Real *cell, *dh;
+    Real clip;
+    bool coupled;
+    std::array<Real*, 4> dx;
+    Real* dc;
+  };
+  // Where the gates r and z are ready, they are in `product`, the third of which is that of r times the state; else it
+  // is the state's and times r. saved[3] is that factor of n's weights, or that product.
+  struct Gru {
+    std::array<const Real*, 3> x, product;
+    const Real* before;  // the state
+    Real clip;
+    bool gates_are_ready;
+    std::array<Real*, 4> saved;
+    Real* output;
+  };
+  // dh becomes the part of the gradient of the state before that goes through no weights. Without `d_product`, the
+  // gradient of product[2], that of r remains to be found.
+  struct GruGrad {
+    std::array<const Real*, 4> saved;
+    const Real* before;
+    Real clip;
+    std::array<Real*, 3> dx;
+    Real *d_product, *dh;
+  };
+  void (*lstm)(const Lstm& step, int64_t n);
+  void (*lstm_grad)(const LstmGrad& step, int64_t n);
+  void (*gru)(const Gru& step, int64_t n);
+  void (*gru_grad)(const GruGrad& step, int64_t n);
 };
 
 using Loops = LoopsOf<float>;

@@ -235,6 +235,7 @@ void SoftmaxGradColumns(const Real* dy, const Real* y, Real* dx, int64_t n, int6
 #include "executor/kernels/cpu/simd/matrix_body.h"
 #include "executor/kernels/cpu/simd/normalize_body.h"
 #include "executor/kernels/cpu/simd/pooling_body.h"
+#include "executor/kernels/cpu/simd/recurrent_body.h"
 
 // ---- the table ----
 
@@ -300,5 +301,9 @@ constexpr Table TableOf(const char* name) {
       .max_pool_grad_wide = MaxPoolGrad,
       .average_pool = AveragePool,
       .average_pool_grad = AveragePoolGrad,
+      .lstm = LstmStep,
+      .lstm_grad = LstmStepGrad,
+      .gru = GruStep,
+      .gru_grad = GruStepGrad,
   };
 }

@@ -1,0 +1,111 @@
+// What the kernels of recurrent layers share, forward and backward.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <initializer_list>
+#include <limits>
+#include <utility>
+
+#include "base/checked.h"
+#include "engine/team.h"
+#include "executor/kernels/cpu/simd/loops.h"
+#include "executor/kernels/cpu/util.h"
+#include "symbol/ops/recurrent.h"
+
+namespace bindery::cpu::recurrent {
+
+inline constexpr int64_t kTile = 64;
+
+// Where the inputs and outputs of a node are, by their places in the definition; -1 if absent.
+struct Places {
+  std::array<int, 9> in{};
+  std::array<int, 6> out{};
+  Places(const KernelSpec& spec, int inputs, int outputs) {
+    for (int i = 0; i < inputs; ++i) in[i] = spec.op->inputs.Place(spec.attrs, i);
+    for (int i = 0; i < outputs; ++i) out[i] = spec.op->outputs.Place(spec.attrs, i);
+  }
+};
+
+template <class Real>
+struct Layer {
+  const LoopsOf<Real>& loops = BestLoops<Real>();
+  RecurrentAttrs attrs;
+  RecurrentForm form;
+  Places at;
+  int lengths_slot;
+  DType lengths_dtype = DType::kInt64;
+  Real clip;
+
+  Layer(const KernelSpec& spec, const Shape& data, const Places& places, int lengths)
+      : attrs(spec.attributes<RecurrentAttrs>()), form(FormOf(attrs, data)), at(places), lengths_slot(lengths),
+        clip(attrs.clip > 0 ? static_cast<Real>(attrs.clip) : std::numeric_limits<Real>::infinity()) {
+    if (attrs.lengths) lengths_dtype = spec.inputs[at.in[lengths]].dtype;
+  }
+
+  bool is_lstm() const { return attrs.cell == RecurrentCell::kLstm; }
+  bool is_gru() const { return attrs.cell == RecurrentCell::kGru; }
+  bool resets_before() const { return is_gru() && !attrs.reset_after; }
+  int64_t blocks() const { return CeilDiv(form.hidden, kTile); }  // of hidden units
+  int64_t width(int64_t block) const { return std::min(kTile, form.hidden - block * kTile); }
+  int64_t padded() const { return blocks() * kTile; }
+  bool IsSmall() const {
+    return static_cast<double>(form.samples) * static_cast<double>(form.steps) *
+               static_cast<double>(form.hidden * form.hidden * form.gates) <=
+           4.0 * kSerialElements;
+  }
+  const Real* In(const Arguments& args, int slot) const {
+    return at.in[slot] < 0 ? nullptr : args.in<Real>(at.in[slot]);
+  }
+  Real* Out(const Arguments& args, int slot) const { return at.out[slot] < 0 ? nullptr : args.out<Real>(at.out[slot]); }
+
+  int64_t LengthOf(const Arguments& args, int64_t sample) const {
+    if (!attrs.lengths) return form.steps;
+    const double length = Numbers(lengths_dtype, args.inputs[at.in[lengths_slot]])[sample];
+    return length > 0 ? static_cast<int64_t>(std::min(length, static_cast<double>(form.steps))) : 0;
+  }
+  // The row of a value of all steps for the step-th one that is done.
+  int64_t Row(int64_t sample, int64_t step, int64_t length) const {
+    return (attrs.reverse ? length - 1 - step : step) * form.next_step + sample * form.next_sample;
+  }
+  // Values of all steps are zero where no step is done.
+  void ClearUndone(const Arguments& args, std::initializer_list<std::pair<int, int64_t>> outputs) const {
+    if (!attrs.lengths) return;
+    for (const auto& [slot, extent] : outputs) {
+      if (Real* out = Out(args, slot)) {
+        const int64_t n = form.steps * form.samples * extent;
+        ParallelFor(n, kGrain, kSerialElements,
+                    [&](int64_t begin, int64_t end, int) { std::fill(out + begin, out + end, Real{0}); });
+      }
+    }
+  }
+  std::array<const Real*, 3> Peepholes(const Real* peephole, int64_t unit) const {
+    std::array<const Real*, 3> of{};
+    for (int k = 0; k < 3 && peephole; ++k) of[k] = peephole + form.peephole[k] * form.hidden + unit;
+    return of;
+  }
+  template <size_t kCount, class Pointer>
+  std::array<Pointer, kCount> Gates(Pointer row, int64_t unit) const {
+    std::array<Pointer, kCount> of{};
+    for (size_t k = 0; k < kCount && row; ++k) of[k] = row + form.place[k] * form.hidden + unit;
+    return of;
+  }
+
+  // For up to 64 samples at a time: f(first sample, samples, thread).
+  template <class F>
+  void ForSamples(const F& f) const {
+    constexpr int64_t kStrip = 4;  // rows of a product that go together
+    ParallelFor(form.samples, kStrip, IsSmall() ? form.samples : 0, [&](int64_t begin, int64_t end, int thread) {
+      for (int64_t first = begin; first < end; first += kTile) f(first, std::min(kTile, end - first), thread);
+    });
+  }
+};
+
+template <class Real>
+Kernel WithScratch(const KernelSpec& spec, const char* implementation, int64_t shared, int64_t own) {
+  Kernel kernel = PlainKernel(spec, implementation);
+  kernel.scratch_bytes = CheckedMul(CheckedAdd(shared, CheckedMul(own, spec.threads)), sizeof(Real));
+  return kernel;
+}
+
+}  // namespace bindery::cpu::recurrent

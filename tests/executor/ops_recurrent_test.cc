@@ -1,0 +1,96 @@
+// Recurrent layers against the same made of other operators, one step after the other.
+#include <gtest/gtest.h>
+
+#include "symbol/gradient.h"
+#include "symbol/ops.h"
+#include "tests/executor/graph_runner.h"
+#include "tests/executor/operator_cases.h"
+#include "tests/message_of.h"
+
+namespace bindery {
+namespace {
+
+TEST(Operators, Recurrent) { CheckOperators(RecurrentCases()); }
+
+constexpr int64_t kSteps = 5, kSamples = 3, kHidden = 4;
+
+Symbol Part(const Symbol& x, int64_t begin, int64_t end) {
+  return Slice(x, {.begin = {begin * kHidden}, .end = {end * kHidden}, .axes = {-1}});
+}
+
+// y (T, N, H) of x (T, N, G H), from states of 0.
+Symbol Unrolled(RecurrentCell cell, const Symbol& x, const Symbol& w, const Symbol& b) {
+  const Symbol steps = SliceChannel(x, {.num_outputs = kSteps, .axis = 0, .squeeze_axis = true});
+  Symbol h = Part(steps[0], 0, 1) * 0.0, c = h;
+  std::vector<Symbol> states;
+  for (int t = 0; t < kSteps; ++t) {
+    const Symbol product = Dot(h, w, {.transpose_b = true}), sum = steps[t] + product;
+    if (cell == RecurrentCell::kLstm) {
+      c = Sigmoid(Part(sum, 1, 2)) * c + Sigmoid(Part(sum, 0, 1)) * Tanh(Part(sum, 2, 3));
+      h = Sigmoid(Part(sum, 3, 4)) * Tanh(c);
+    } else if (cell == RecurrentCell::kGru) {
+      const Symbol r = Sigmoid(Part(sum, 0, 1)), z = Sigmoid(Part(sum, 1, 2));
+      const Symbol n = Tanh(Part(steps[t], 2, 3) + r * (Part(product, 2, 3) + b));
+      h = (1.0 - z) * n + z * h;
+    } else {
+      h = cell == RecurrentCell::kTanh ? Tanh(sum) : Relu(sum);
+    }
+    states.push_back(Reshape(h, {.shape = {1, kSamples, kHidden}}));
+  }
+  return Concat(states, {.axis = 0});
+}
+
+TEST(Recurrent, IsItsStepsOneAfterTheOther) {
+  const Symbol x = Variable("x"), w = Variable("w"), b = Variable("b");
+  for (const RecurrentCell cell :
+       {RecurrentCell::kRelu, RecurrentCell::kTanh, RecurrentCell::kLstm, RecurrentCell::kGru}) {
+    const bool is_gru = cell == RecurrentCell::kGru;
+    const int64_t gates = cell == RecurrentCell::kLstm ? 4 : is_gru ? 3 : 1;
+    HostTensorMap values = {{"x", Uniform({kSteps, kSamples, gates * kHidden})},
+                            {"w", Uniform({gates * kHidden, kHidden})}};
+    std::vector<Symbol> inputs = {x, w};
+    if (is_gru) {
+      values["b"] = Uniform({kHidden});
+      inputs.push_back(b);
+    }
+    GivenTypes given;
+    std::vector<std::string> wrt;
+    for (const auto& [name, value] : values) {
+      given.shapes[name] = value.shape();
+      given.dtypes[name] = DType::kFloat64;
+      wrt.push_back(name);
+    }
+    const auto run = [&](const Symbol& y) {
+      std::vector<Symbol> all = {y};
+      for (const Symbol& gradient : Gradient(MakeLoss(Sum(Square(y))), wrt, given).gradients) all.push_back(gradient);
+      return RunGraph(Group(all), values, {.threads = 2}).outputs;
+    };
+    const std::vector<HostTensor> expected = run(Unrolled(cell, x, w, b));
+    const std::vector<HostTensor> actual = run(Recurrent(inputs, {.cell = cell, .hidden = kHidden}, "y")[0]);
+    for (size_t i = 0; i < expected.size(); ++i) {
+      ExpectNear(actual[i], expected[i], 1e-12, fmt::format("cell {}, output {}", static_cast<int>(cell), i));
+    }
+  }
+}
+
+TEST(Recurrent, LayersAndDirectionsHaveWeightsOfTheirOwn) {
+  const RnnResult gru =
+      Rnn(Variable("x"), {.cell = RecurrentCell::kGru, .hidden = 3, .layers = 2, .bidirectional = true, .dropout = 0.5},
+          "rnn");
+  EXPECT_EQ(gru.states.size(), 4u);
+  EXPECT_TRUE(gru.cells.empty());
+  const std::vector<std::string> arguments = gru.output.ListArguments();
+  EXPECT_EQ(arguments.size(), 1u + 4 * 4);
+  const std::vector<std::string> of_first = {
+      "x", "rnn_l0_input_weight", "rnn_l0_input_bias", "rnn_l0_weight", "rnn_l0_bias", "rnn_l0_reverse_input_weight"};
+  EXPECT_EQ(std::vector(arguments.begin(), arguments.begin() + 6), of_first);
+  const Graph graph = Graph::Of(gru.output);
+  ShapeMap shapes = {{"x", {7, 2, 5}}};
+  const NodeTypes types = InferTypes(graph, shapes, {}, {{"x", 1}}, 2);
+  EXPECT_EQ(types.back()[0].shape, (Shape{7, 2, 6}));
+  EXPECT_EQ(MessageOf<ModelError>([] { Rnn(Variable("x"), {.hidden = 3}, "rnn", {Variable("h")}); }),
+            "ModelError: Rnn \"rnn\": expected 1 initial states and, of an LSTM, as many cells, got 1 and 0");
+}
+
+}  // namespace
+}  // namespace bindery
