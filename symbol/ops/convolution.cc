@@ -4,6 +4,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "symbol/ops/elementwise.h"
 #include "symbol/ops/linear_layer.h"
 #include "symbol/ops/shape_ops.h"
 
@@ -12,8 +13,8 @@ namespace {
 
 using rule::Value;
 
-void CheckConvolution(const ConvolutionAttrs& attrs) {
-  rule::CheckAtLeast("num_filter", attrs.num_filter, 1);
+void CheckConvolution(const ConvolutionAttrs& attrs, int64_t fewest = 1) {
+  rule::CheckAtLeast("num_filter", attrs.num_filter, fewest);
   rule::CheckWindows(rule::WindowsOf(attrs));
   rule::CheckAtLeast("groups", attrs.groups, 1);
   if (attrs.num_filter % attrs.groups != 0) {
@@ -46,7 +47,14 @@ void InferConvolution(const ConvolutionAttrs& attrs, Value data, Value weight, V
   Shape in = *data.shape();
   rule::ExpectNotEmpty(in);
 
-  Shape filters = rule::Unknown(rank).With(0, attrs.num_filter);
+  int64_t count = attrs.num_filter > 0 ? attrs.num_filter : kUnknownDim;
+  if (count == kUnknownDim && output.shape() && output.shape()->rank() == rank) count = (*output.shape())[1];
+  if (count == kUnknownDim && weight.shape() && weight.shape()->rank() == rank) count = (*weight.shape())[0];
+  if (count == 0) throw ShapeError("the output has no channels");
+  if (count != kUnknownDim && count % attrs.groups != 0) {
+    Throw<ShapeError>("{} filters are not divisible by groups {}", count, attrs.groups);
+  }
+  Shape filters = rule::Unknown(rank).With(0, count);
   if (in[1] != kUnknownDim) {
     if (in[1] % attrs.groups != 0) Throw<ShapeError>("{} channels are not divisible by groups {}", in[1], attrs.groups);
     filters.Set(1, in[1] / attrs.groups);
@@ -56,7 +64,7 @@ void InferConvolution(const ConvolutionAttrs& attrs, Value data, Value weight, V
   filters = *weight.shape();
   if (filters[1] != kUnknownDim) in.Set(1, CheckedMul(filters[1], attrs.groups, "the number of channels"));
 
-  Shape out = rule::Unknown(rank).With(0, in[0]).With(1, attrs.num_filter);
+  Shape out = rule::Unknown(rank).With(0, in[0]).With(1, count);
   if (output.shape() && output.shape()->rank() == rank) {  // another rank: the merge below complains
     for (int i = 2; i < rank; ++i) out.Set(i, (*output.shape())[i]);
     if (in[0] == kUnknownDim) in.Set(0, (*output.shape())[0]);
@@ -79,20 +87,37 @@ struct Layer {
   static constexpr auto Infer = InferConvolution;
   static void Check(const Attrs& attrs) { CheckConvolution(attrs); }
   static void Check(const GradDataAttrs& attrs) {
-    CheckConvolution(attrs);
+    CheckConvolution(attrs, 0);
     rule::CheckPerAxis("extents", attrs.extents, attrs.kernel.size(), 1);
-    if (attrs.extents.empty() && HasStride(attrs)) {
-      throw ModelError("extents are missing: with a stride above 1 the data's do not follow");
+    rule::CheckPerAxis("beyond", attrs.beyond, attrs.kernel.size(), 0);
+    rule::CheckAtLeast("channels", attrs.channels, 0);
+    for (size_t i = 0; i < attrs.beyond.size(); ++i) {
+      const int64_t stride = attrs.stride.empty() ? 1 : attrs.stride[i];
+      if (attrs.beyond[i] < stride && (attrs.extents.empty() || attrs.beyond[i] == 0)) continue;
+      Throw<ModelError>("beyond must be less than the stride, and 0 with extents, got {}",
+                        rule::ToString(attrs.beyond));
     }
   }
-  static void SetData(const GradDataAttrs& attrs, Value data) {
-    Shape shape = rule::Unknown(static_cast<int>(attrs.kernel.size()) + 2);
-    for (size_t i = 0; i < attrs.extents.size(); ++i) shape.Set(static_cast<int>(i) + 2, attrs.extents[i]);
+  static void SetData(const GradDataAttrs& attrs, Value data, Value output) {
+    const int rank = static_cast<int>(attrs.kernel.size()) + 2;
+    Shape shape = rule::Unknown(rank);
+    if (attrs.channels > 0) shape.Set(1, attrs.channels);
+    const bool follow = attrs.extents.empty() && output.shape() && output.shape()->rank() == rank;
+    for (int axis = 2; axis < rank; ++axis) {
+      if (!attrs.extents.empty()) shape.Set(axis, attrs.extents[axis - 2]);
+      if (!follow || (*output.shape())[axis] == kUnknownDim) continue;
+      const int64_t least = rule::InputOf(rule::WindowsOf(attrs), axis - 2, (*output.shape())[axis]);
+      const bool is_same = attrs.auto_pad == AutoPad::kSameUpper || attrs.auto_pad == AutoPad::kSameLower;
+      shape.Set(axis, least + (attrs.beyond.empty() || is_same ? 0 : attrs.beyond[axis - 2]));
+    }
     data.Set(shape);
+  }
+  static void SetOutputs(Attrs& attrs, const GradientContext& g) {
+    if (attrs.num_filter == 0) attrs.num_filter = g.shape(0)[1].fixed;
   }
   template <class ShapeOf>
   static Symbol GradData(const Symbol& dy, const Symbol& w, const Attrs& attrs, const ShapeOf& data) {
-    ConvolutionGradDataAttrs grad{attrs, {}};
+    ConvolutionGradDataAttrs grad{attrs};
     if (HasStride(attrs)) {
       const Extents shape = data();
       for (size_t i = 2; i < shape.size(); ++i) grad.extents.push_back(shape[i].fixed);
@@ -115,6 +140,35 @@ std::vector<Window> ConvolutionWindows(const ConvolutionAttrs& attrs, const Shap
     windows.push_back(rule::WindowOf(rule::WindowsOf(attrs), axis - 2, data[axis]));
   }
   return windows;
+}
+
+Symbol Deconvolution(const Symbol& data, const DeconvolutionAttrs& attrs, const std::string& name) {
+  if (name.empty()) throw ModelError("Deconvolution: the name must be given, its weight is named after it");
+  const Symbol bias = attrs.no_bias ? Symbol() : Variable(name + "_bias", {.shape = Shape{attrs.num_filter}});
+  return Deconvolution(data, Variable(name + "_weight"), bias, attrs, name);
+}
+
+Symbol Deconvolution(const Symbol& data, const Symbol& weight, const Symbol& bias, const DeconvolutionAttrs& attrs,
+                     const std::string& name) {
+  ConvolutionGradDataAttrs grad;
+  grad.kernel = attrs.kernel;
+  grad.stride = attrs.stride;
+  grad.dilate = attrs.dilate;
+  grad.auto_pad = attrs.auto_pad;
+  grad.groups = attrs.groups;
+  grad.channels = attrs.num_filter;
+  if (attrs.target_shape.empty()) {
+    grad.pad = attrs.pad;
+    grad.beyond = attrs.output_padding;
+  } else {
+    grad.extents = attrs.target_shape;
+    if (grad.auto_pad == AutoPad::kNone) grad.auto_pad = AutoPad::kSameLower;
+  }
+  const Symbol y = ConvolutionGradData(data, weight, grad, bias.empty() ? name : "");
+  if (bias.empty()) return y;
+  std::vector<int64_t> per_channel(attrs.kernel.size() + 1, 1);
+  per_channel[0] = attrs.num_filter;
+  return Add(y, Reshape(bias, {.shape = per_channel}), name);
 }
 
 const OpDef& ConvolutionOp() {

@@ -33,11 +33,17 @@ struct ConvolutionAttrs {
 
 // Of the gradient with respect to data, which a stride leaves open: several extents give the same output.
 struct ConvolutionGradDataAttrs : ConvolutionAttrs {
-  std::vector<int64_t> extents = {};  // data's spatial extents; empty: those that a stride of 1 gives
+  std::vector<int64_t> extents = {};  // data's spatial extents; empty: the last windows leave nothing out, and
+  std::vector<int64_t> beyond = {};   // so many elements follow; empty: 0
+  int64_t channels = 0;               // data's; 0: they follow from the weight
   static constexpr auto Fields() {
-    return std::tuple_cat(ConvolutionAttrs::Fields(),
-                          std::tuple{Field{"extents", &ConvolutionGradDataAttrs::extents,
-                                           "spatial extents of the data; may be left out if no stride is above 1"}});
+    using A = ConvolutionGradDataAttrs;
+    return std::tuple_cat(
+        ConvolutionAttrs::Fields(),
+        std::tuple{
+            Field{"extents", &A::extents, "spatial extents of the data; default from the output's"},
+            Field{"beyond", &A::beyond, "without extents: elements behind the last windows, fewer than the stride"},
+            Field{"channels", &A::channels, "of the data; default from the weight"}});
   }
 };
 
@@ -49,11 +55,29 @@ inline constexpr OpFunction<ConvolutionAttrs, 3> Convolution{ConvolutionOp};
 // Per spatial axis of a data shape; throws ShapeError if none fits.
 std::vector<Window> ConvolutionWindows(const ConvolutionAttrs& attrs, const Shape& data);
 
-// (output gradient, weight) -> data gradient
+// (output gradient, weight) -> data gradient. `num_filter` may be 0: the output gradient's channels.
 const OpDef& ConvolutionGradDataOp();
 inline constexpr OpFunction<ConvolutionGradDataAttrs, 2> ConvolutionGradData{ConvolutionGradDataOp};
 // (output gradient, data) -> weight gradient [, bias gradient unless no_bias]
 const OpDef& ConvolutionGradWeightOp();
 inline constexpr OpFunction<ConvolutionAttrs, 2> ConvolutionGradWeight{ConvolutionGradWeightOp};
+
+struct DeconvolutionAttrs {
+  int64_t num_filter = 0;            // output channels, required
+  std::vector<int64_t> kernel = {};  // as a convolution's, as are stride, pad and dilate
+  std::vector<int64_t> stride = {}, pad = {}, dilate = {};
+  std::vector<int64_t> output_padding = {};  // more elements at the end, fewer than the stride; empty: 0
+  std::vector<int64_t> target_shape = {};    // spatial extents, instead of pad and output_padding, which follow
+  AutoPad auto_pad = AutoPad::kNone;         // same: outputs of stride times the input
+  int64_t groups = 1;
+  bool no_bias = false;
+};
+// The transposed convolution: a convolution's gradient with respect to its data. data (N, C, spatial...) ->
+// (N, num_filter, spatial'...), spatial' = (s - 1) stride + dilate (kernel - 1) + 1 - pads + output_padding; variables
+// NAME_weight (C, num_filter / groups, kernel...) and NAME_bias (num_filter). NAME must be given.
+Symbol Deconvolution(const Symbol& data, const DeconvolutionAttrs& attrs, const std::string& name);
+// The same of a weight and a bias, which may be empty.
+Symbol Deconvolution(const Symbol& data, const Symbol& weight, const Symbol& bias, const DeconvolutionAttrs& attrs,
+                     const std::string& name = {});
 
 }  // namespace bindery

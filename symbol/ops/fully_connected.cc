@@ -47,9 +47,10 @@ struct Layer {
   static int64_t Outputs(const Attrs& attrs) { return attrs.num_hidden; }
   static constexpr auto Infer = InferProduct;
   static void Check(const Attrs& attrs) { rule::CheckAtLeast("num_hidden", attrs.num_hidden, 1); }
-  static void SetData(const Attrs& attrs, Value data) {
+  static void SetData(const Attrs& attrs, Value data, Value) {
     if (attrs.flatten) data.Set(rule::Unknown(2));  // its axes are joined
   }
+  static void SetOutputs(Attrs&, const GradientContext&) {}
   template <class ShapeOf>
   static Symbol GradData(const Symbol& dy, const Symbol& w, const Attrs& attrs, const ShapeOf& data) {
     const Symbol grad = FullyConnectedGradData(dy, w, attrs);

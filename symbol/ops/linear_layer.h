@@ -8,7 +8,8 @@
 //   int64_t Outputs(attrs);                the bias' extent
 //   void Check(attrs);                     of both kinds; throws ModelError
 //   void Infer(attrs, x, w, y);            shapes and the batch, in every direction
-//   void SetData(attrs, x);                what the attributes of GradData say of x's shape
+//   void SetData(attrs, x, y);             what the attributes of GradData say of x's shape
+//   void SetOutputs(attrs, g);             completes those of GradData, of which g.shape(0) is y's
 //   Symbol GradData(dy, w, attrs, shape);  shape() tells that of x; asked for only where it does not follow
 //   Symbol Spread(b, attrs, shape);        a bias in the shape of y
 //
@@ -52,7 +53,7 @@ class LinearLayer {
             .infer =
                 [](InferContext& c) {
                   SameDTypes(c);
-                  Layer::SetData(c.attrs<GradDataAttrs>(), c.out(0));
+                  Layer::SetData(c.attrs<GradDataAttrs>(), c.out(0), c.in(0));
                   Layer::Infer(c.attrs<GradDataAttrs>(), c.out(0), c.in(1), c.in(0));
                 },
             .check = Check<GradDataAttrs>,
@@ -106,7 +107,8 @@ class LinearLayer {
 
   // (dy, w) -> dx is bilinear. With G the gradient of dx: d/d dy = L(G, w), d/d w = the weight's by dy and G.
   static std::vector<Symbol> GradDataGradient(const GradientContext& g) {
-    const Attrs attrs = Linear(g.attrs<GradDataAttrs>(), true);
+    Attrs attrs = Linear(g.attrs<GradDataAttrs>(), true);
+    Layer::SetOutputs(attrs, g);
     const Symbol& grad = g.output_grad(0);
     std::vector<Symbol> result(2);
     if (g.wants(0)) result[0] = Layer::kForward(grad, g.input(1), {}, attrs);

@@ -53,7 +53,8 @@ void CheckWindows(const WindowAttrs& attrs);
 void CheckPerAxis(const char* field, const std::vector<int64_t>& list, size_t count, int64_t least);
 // The windows over an input of `size` along a spatial axis; throws ShapeError if none fits.
 Window WindowOf(const WindowAttrs& attrs, int axis, int64_t size);
-// The input that gives `output` windows where the stride is 1; throws ShapeError if there is none.
+// The input that gives `output` windows: the smallest that leaves nothing out, or, padded to be the same, the largest.
+// Throws ShapeError if there is none.
 int64_t InputOf(const WindowAttrs& attrs, int axis, int64_t output);
 
 const char* DataAxes(int rank);  // "(N, C, H, W)" for 4

@@ -74,6 +74,28 @@ std::vector<OperatorCase> ConvolutionCases() {
                                     {.num_filter = 4, .kernel = {3, 3}, .pad = {1, 1}, .activation = type}));
     cases.back().tolerance = 2;
   }
+  const auto add_deconvolution = [&](const std::string& name, const Shape& data, const Shape& weight,
+                                     const DeconvolutionAttrs& attrs) {
+    cases.push_back({.name = "deconvolution, " + name,
+                     .symbol = Deconvolution(Variable("x"), attrs, "conv"),
+                     .inputs = {{"x", Uniform(data)}, {"conv_weight", Uniform(weight)}},
+                     .batch_axes = {{"x", 0}},
+                     .terms = static_cast<double>(data.CountFrom(1)),
+                     .magnitude = 1});
+    if (!attrs.no_bias) cases.back().inputs["conv_bias"] = Uniform({attrs.num_filter});
+  };
+  add_deconvolution("plain", {2, 3, 4, 5}, {3, 4, 3, 2}, {.num_filter = 4, .kernel = {3, 2}});
+  add_deconvolution("strided", {2, 2, 3, 3}, {2, 4, 3, 3},
+                    {.num_filter = 4, .kernel = {3, 3}, .stride = {2, 3}, .pad = {1, 0}, .output_padding = {1, 2}});
+  add_deconvolution("1 axis, dilated, in groups", {2, 4, 5}, {4, 3, 3},
+                    {.num_filter = 6, .kernel = {3}, .stride = {2}, .pad = {1, 2}, .dilate = {2}, .groups = 2});
+  add_deconvolution("3 axes", {1, 2, 2, 3, 2}, {2, 3, 2, 2, 3},
+                    {.num_filter = 3, .kernel = {2, 2, 3}, .stride = {1, 2, 2}, .no_bias = true});
+  add_deconvolution("of the same extents", {2, 2, 3, 4}, {2, 3, 3, 3},
+                    {.num_filter = 3, .kernel = {3, 3}, .stride = {2, 2}, .auto_pad = AutoPad::kSameUpper});
+  add_deconvolution("of a target shape", {2, 2, 3, 4}, {2, 3, 3, 3},
+                    {.num_filter = 3, .kernel = {3, 3}, .stride = {2, 2}, .target_shape = {5, 8}});
+  cases.back().wrong_shapes = {{{"x", {2, 2, 4, 4}}, {"conv_weight", {2, 3, 3, 3}}}};
   // Not every gradient is asked for: the others' outputs are null pointers.
   for (const char* name : {"x", "conv_weight", "conv_bias"}) {
     cases.push_back(ConvolutionCase(std::string("gradient of ") + name + " alone", {2, 3, 4, 4},

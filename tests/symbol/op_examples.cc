@@ -88,7 +88,11 @@ void AddLayers(Examples& e) {
         {{5, 4, 9, 8}, {6, 4, 3, 2}, {6}});
   ConvolutionAttrs same{.num_filter = 6, .kernel = {3, 2}, .auto_pad = AutoPad::kSameLower};
   e.Add(ConvolutionOp(), same, {{5, 4, 9, 8}, {6, 4, 3, 2}, {6}});
-  e.Add(ConvolutionGradDataOp(), ConvolutionGradDataAttrs{same, {}}, {{5, 6, 9, 8}, {6, 4, 3, 2}});
+  e.Add(ConvolutionGradDataOp(), ConvolutionGradDataAttrs{same}, {{5, 6, 9, 8}, {6, 4, 3, 2}});
+  ConvolutionGradDataAttrs beyond{ConvolutionAttrs{.kernel = {3, 2}, .stride = {2, 3}}};
+  beyond.beyond = {1, 2};
+  beyond.channels = 4;
+  e.Add(ConvolutionGradDataOp(), beyond, {{5, 6, 4, 3}, {6, 4, 3, 2}});
   ConvolutionGradDataAttrs grad_data{conv, {9, 8}};  // activation and bias are not looked at
   grad_data.no_bias = true;
   e.Add(ConvolutionGradDataOp(), grad_data, {{5, 6, 5, 6}, {6, 2, 3, 2}});

@@ -125,11 +125,18 @@ TEST(Convolution, ShapesBackwardAndPartly) {
             (NodeShapes{{Shape{5, 21, 32, 32}, Shape{5, 10, 32, 32}}, {Shape{21, 10, 3, 3}, Shape{21}}}));
 }
 
-// With a stride the data's extents do not follow from the output's: they are attributes.
+// With a stride the data's extents do not follow from the output's: they are attributes, or the smallest there are and
+// what is said to be beyond.
 TEST(Convolution, TheGradientKnowsTheExtentsThatAStrideHides) {
   const ConvolutionAttrs strided{.num_filter = 4, .kernel = {3}, .stride = {2}}, plain{.num_filter = 4, .kernel = {3}};
-  EXPECT_EQ(CheckError(ConvolutionGradDataOp(), ConvolutionGradDataAttrs{strided, {}}),
-            "ModelError: extents are missing: with a stride above 1 the data's do not follow");
+  ConvolutionGradDataAttrs smallest{strided}, beyond{strided};
+  beyond.beyond = {1};
+  smallest.num_filter = beyond.num_filter = 0;  // the output gradient's channels
+  EXPECT_EQ(Infer(ConvolutionGradDataOp(), smallest, {Shape{5, 4, 3}, Shape{4, 6, 3}}).outputs[0], (Shape{5, 6, 7}));
+  EXPECT_EQ(Infer(ConvolutionGradDataOp(), beyond, {Shape{5, 4, 3}, Shape{4, 6, 3}}).outputs[0], (Shape{5, 6, 8}));
+  beyond.beyond = {2};
+  EXPECT_EQ(CheckError(ConvolutionGradDataOp(), beyond),
+            "ModelError: beyond must be less than the stride, and 0 with extents, got (2)");
   for (int64_t extent : {7, 8}) {
     EXPECT_EQ(
         Infer(ConvolutionGradDataOp(), ConvolutionGradDataAttrs{strided, {extent}}, {Shape{5, 4, 3}, Shape{4, 6, 3}})

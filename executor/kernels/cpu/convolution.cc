@@ -109,8 +109,8 @@ struct Geometry {
   int64_t batch, taps = 1, in_plane = 1, out_plane = 1;
   std::array<Axis, 3> axes;  // missing ones have extent 1
 
-  Geometry(const ConvolutionAttrs& attrs, const Shape& data)
-      : in_channels(data[1] / attrs.groups), out_channels(attrs.num_filter / attrs.groups), groups(attrs.groups),
+  Geometry(const ConvolutionAttrs& attrs, const Shape& data, const Shape& output)
+      : in_channels(data[1] / attrs.groups), out_channels(output[1] / attrs.groups), groups(attrs.groups),
         batch(data[0]) {
     const std::vector<Window> windows = ConvolutionWindows(attrs, data);
     for (size_t i = 0; i < windows.size(); ++i) {
@@ -193,7 +193,7 @@ MaybeKernel WindowGemm(const KernelSpec& spec, const GemmSpec& gemm, const Windo
 // y[n, g] (O, Y) = w[g] (O, C K) windows of x[n, g] (C K, Y)
 MaybeKernel OwnForward(const KernelSpec& spec) {
   const auto& attrs = spec.attributes<ConvolutionAttrs>();
-  const Geometry g(attrs, spec.inputs[0].shape);
+  const Geometry g(attrs, spec.inputs[0].shape, spec.outputs[0].shape);
   const int64_t k = g.in_channels * g.taps;
   const GemmOperand weight = {.input = 1, .row = k, .column = 1};
   return WindowGemm(spec,
@@ -210,7 +210,7 @@ MaybeKernel OwnForward(const KernelSpec& spec) {
 
 // dx[n, g] (C, X) = w[g]^T (C, O K) windows of dy[n, g] (O K, X)
 MaybeKernel OwnGradData(const KernelSpec& spec) {
-  const Geometry g(spec.attributes<ConvolutionGradDataAttrs>(), spec.outputs[0].shape);
+  const Geometry g(spec.attributes<ConvolutionGradDataAttrs>(), spec.outputs[0].shape, spec.inputs[0].shape);
   const int64_t filter = g.in_channels * g.taps;
   const GemmOperand weight = {.input = 1, .row = g.taps, .column = 1, .split = g.taps, .next_part = filter};
   return WindowGemm(spec,
@@ -224,7 +224,7 @@ MaybeKernel OwnGradData(const KernelSpec& spec) {
 
 // dw[g] (O, C K) = dy[., g] (O, N Y) windows of x[., g] (N Y, C K)
 MaybeKernel OwnGradWeight(const KernelSpec& spec) {
-  const Geometry g(spec.attributes<ConvolutionAttrs>(), spec.inputs[1].shape);
+  const Geometry g(spec.attributes<ConvolutionAttrs>(), spec.inputs[1].shape, spec.inputs[0].shape);
   const int64_t group = g.out_channels * g.out_plane;
   const GemmOperand dy = {
       .input = 0, .row = g.out_plane, .column = 1, .split = g.out_plane, .next_part = group * g.groups};

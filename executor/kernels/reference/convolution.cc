@@ -29,8 +29,8 @@ struct Geometry {
   int64_t batch, in_channels, out_channels, groups;
   Axis d, h, w;  // missing axes have extent 1
 
-  Geometry(const ConvolutionAttrs& attrs, const Shape& x)
-      : batch(x[0]), in_channels(x[1]), out_channels(attrs.num_filter), groups(attrs.groups) {
+  Geometry(const ConvolutionAttrs& attrs, const Shape& x, const Shape& y)
+      : batch(x[0]), in_channels(x[1]), out_channels(y[1]), groups(attrs.groups) {
     const std::vector<Window> windows = ConvolutionWindows(attrs, x);
     Axis* const axes[] = {&d, &h, &w};
     for (size_t i = 0; i < windows.size(); ++i) {
@@ -74,7 +74,7 @@ void ForEachRow(const Geometry& g, const F& f) {
 // (x, w [, b]) -> y
 MaybeKernel MakeConvolution(const KernelSpec& spec) {
   const auto attrs = spec.attributes<ConvolutionAttrs>();
-  const Geometry g(attrs, spec.inputs[0].shape);
+  const Geometry g(attrs, spec.inputs[0].shape, spec.outputs[0].shape);
   return InDouble(spec, [=](const Tensors& t) {
     const double *x = t.in[0], *w = t.in[1];
     double* y = t.out[0];
@@ -91,7 +91,7 @@ MaybeKernel MakeConvolution(const KernelSpec& spec) {
 
 // (dy, w) -> dx
 MaybeKernel MakeConvolutionGradData(const KernelSpec& spec) {
-  const Geometry g(spec.attributes<ConvolutionGradDataAttrs>(), spec.outputs[0].shape);
+  const Geometry g(spec.attributes<ConvolutionGradDataAttrs>(), spec.outputs[0].shape, spec.inputs[0].shape);
   return InDouble(spec, [=](const Tensors& t) {
     const double *dy = t.in[0], *w = t.in[1];
     double* dx = t.out[0];
@@ -104,7 +104,7 @@ MaybeKernel MakeConvolutionGradData(const KernelSpec& spec) {
 // (dy, x) -> dw [, db]
 MaybeKernel MakeConvolutionGradWeight(const KernelSpec& spec) {
   const auto attrs = spec.attributes<ConvolutionAttrs>();
-  const Geometry g(attrs, spec.inputs[1].shape);
+  const Geometry g(attrs, spec.inputs[1].shape, spec.inputs[0].shape);
   return InDouble(spec, [=](const Tensors& t) {
     const double *dy = t.in[0], *x = t.in[1];
     if (t.raw_out[0]) {
