@@ -108,7 +108,8 @@ struct Layer {
       if (!follow || (*output.shape())[axis] == kUnknownDim) continue;
       const int64_t least = rule::InputOf(rule::WindowsOf(attrs), axis - 2, (*output.shape())[axis]);
       const bool is_same = attrs.auto_pad == AutoPad::kSameUpper || attrs.auto_pad == AutoPad::kSameLower;
-      shape.Set(axis, least + (attrs.beyond.empty() || is_same ? 0 : attrs.beyond[axis - 2]));
+      const int64_t beyond = attrs.beyond.empty() || is_same ? 0 : attrs.beyond[axis - 2];
+      shape.Set(axis, CheckedAdd(least, beyond, "an extent"));
     }
     data.Set(shape);
   }
