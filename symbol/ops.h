@@ -8,6 +8,7 @@
 #include "symbol/ops/cross_entropy.h"
 #include "symbol/ops/curve.h"
 #include "symbol/ops/dropout.h"
+#include "symbol/ops/einsum.h"
 #include "symbol/ops/elementwise.h"
 #include "symbol/ops/fully_connected.h"
 #include "symbol/ops/indexing.h"
