@@ -17,6 +17,7 @@
 #include "symbol/model/tensor.h"
 #include "symbol/model/text.h"
 #include "symbol/model/wire.h"
+#include "symbol/onnx/onnx.h"
 
 namespace bindery {
 namespace {
@@ -28,6 +29,7 @@ constexpr int64_t kInlineBytes = 1024, kInlineBytesOfText = 64;
 using TensorMessages = google::protobuf::RepeatedPtrField<proto::Tensor>;
 
 bool IsTextName(const std::string& path) { return path.ends_with(".prototxt"); }
+bool IsOnnxName(const std::string& path) { return path.ends_with(".onnx"); }
 
 // Where the name leads if it is a link: data files belong beside the file itself.
 std::string RealPath(const std::string& path) {
@@ -188,6 +190,7 @@ std::set<std::string> DataFilesOf(const std::string& path) {
 void SaveModel(const Model& model, const std::string& path) {
   const bool text = IsTextName(path);
   const std::string real = RealPath(path);
+  if (IsOnnxName(path)) return WriteFileAtomically(real, SerializeOnnx(model));
   TensorWriter writer(text ? kInlineBytesOfText : kInlineBytes, text);
   proto::Model message;
   WriteModel(model, text, &writer, &message);
@@ -209,7 +212,9 @@ void SaveModel(const Model& model, const std::string& path) {
 }
 
 Model LoadModel(const std::string& path, const ModelLimits& limits) {
-  return Parse(ReadFile(path, limits.file_bytes), IsTextName(path), path, FolderOf(RealPath(path)), limits);
+  const std::string bytes = ReadFile(path, limits.file_bytes), folder = FolderOf(RealPath(path));
+  if (IsOnnxName(path)) return ParseOnnx(bytes, path, folder, {}, limits);
+  return Parse(bytes, IsTextName(path), path, folder, limits);
 }
 
 std::string SerializeModel(const Model& model, bool text) {

@@ -14,7 +14,6 @@ libdnnl-dev         oneDNN: the kernels for CPUs
 libfmt-dev          formatted messages
 libgmock-dev        tests
 libgtest-dev        tests
-libonnx-dev         tests: the format of the expected results of operators
 libonnx-testdata    tests: expected results of operators
 libprotobuf-dev     model files
 libspdlog-dev       the log of the command line program

@@ -1,15 +1,9 @@
 #include "symbol/model/tensor.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstring>
 #include <optional>
-#include <system_error>
 
 #include "base/checked.h"
 #include "symbol/model/source.h"
@@ -116,11 +110,7 @@ void TensorWriter::WriteDataFile(const ByteSink& sink) const {
 }
 
 TensorReader::TensorReader(const ModelLimits& limits, std::string folder)
-    : limit_(limits.tensor_bytes), folder_(std::move(folder)) {}
-
-TensorReader::~TensorReader() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-}
+    : limit_(limits.tensor_bytes), file_(std::move(folder)) {}
 
 HostTensor TensorReader::Read(const proto::Tensor& message) {
   const Shape shape = ShapeOf(message);
@@ -157,54 +147,16 @@ HostTensor TensorReader::Read(const proto::Tensor& message) {
   const proto::External& place = message.external();
   CheckFileName(place.file());
   if (!place.has_checksum()) Throw<ModelError>("data file {}: no checksum is given", QuotedName(place.file()));
-  Open(place.file());
-  if (place.offset() < 0 || place.offset() > file_bytes_ || bytes > file_bytes_ - place.offset()) {
-    Throw<ModelError>("data file {}: bytes {} to {} are beyond its end, it has {}", QuotedName(place.file()),
-                      place.offset(), CheckedAdd(place.offset(), bytes), file_bytes_);
-  }
+  file_.Open(place.file());
+  file_.CheckRange(place.offset(), bytes);
   HostTensor tensor(dtype, shape);
-  ReadExternal(place, &tensor);
+  file_.Read(place.offset(), bytes, tensor.raw());
+  if (Checksum(tensor.raw(), bytes) != place.checksum()) {
+    Throw<DataError>("data file {}: damaged: bytes {} to {} do not have their checksum", QuotedName(place.file()),
+                     place.offset(), place.offset() + bytes);
+  }
   CheckBools(tensor);
   return tensor;
-}
-
-void TensorReader::Open(const std::string& file) {
-  if (descriptor_ >= 0 && file == open_file_) return;
-  if (folder_.empty()) Throw<ModelError>("data file {}: a model in memory has no folder", QuotedName(file));
-  if (descriptor_ >= 0) ::close(descriptor_);
-  open_file_ = file;
-  // Not blocking: opening a pipe would wait for its writer.
-  descriptor_ = ::open((folder_ + "/" + file).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
-  if (descriptor_ < 0) {
-    const int error = errno;
-    if (error == ELOOP) Throw<DataError>("data file {}: a link, expected a regular file", QuotedName(file));
-    Throw<DataError>("cannot open data file {}: {}; it belongs beside the model", QuotedName(file),
-                     std::generic_category().message(error));
-  }
-  struct stat status;
-  if (::fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode)) {
-    Throw<DataError>("data file {}: not a regular file", QuotedName(file));
-  }
-  file_bytes_ = status.st_size;
-}
-
-void TensorReader::ReadExternal(const proto::External& place, HostTensor* tensor) {
-  char* to = static_cast<char*>(tensor->raw());
-  int64_t done = 0;
-  while (done < tensor->bytes()) {
-    const ssize_t got =
-        ::pread(descriptor_, to + done, static_cast<size_t>(tensor->bytes() - done), place.offset() + done);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) {
-      Throw<DataError>("cannot read data file {}: {}", QuotedName(place.file()),
-                       got < 0 ? std::generic_category().message(errno) : "it was cut off meanwhile");
-    }
-    done += got;
-  }
-  if (Checksum(tensor->raw(), tensor->bytes()) != place.checksum()) {
-    Throw<DataError>("data file {}: damaged: bytes {} to {} do not have their checksum", QuotedName(place.file()),
-                     place.offset(), place.offset() + tensor->bytes());
-  }
 }
 
 }  // namespace bindery

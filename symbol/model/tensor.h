@@ -10,6 +10,7 @@
 #include "base/host_tensor.h"
 #include "proto/model.pb.h"
 #include "symbol/model.h"
+#include "symbol/model/data_file.h"
 
 namespace bindery {
 
@@ -49,21 +50,13 @@ class TensorReader {
  public:
   // `folder` holds the data files; empty: there are none.
   TensorReader(const ModelLimits& limits, std::string folder);
-  ~TensorReader();
-  TensorReader(const TensorReader&) = delete;
 
   HostTensor Read(const proto::Tensor& message);
 
  private:
-  void ReadExternal(const proto::External& place, HostTensor* tensor);
-  void Open(const std::string& file);
-
   const int64_t limit_;
-  const std::string folder_;
   int64_t total_bytes_ = 0;
-  std::string open_file_;
-  int descriptor_ = -1;
-  int64_t file_bytes_ = 0;
+  DataFile file_;
 };
 
 }  // namespace bindery

@@ -12,6 +12,7 @@
 
 #include "base/files.h"
 #include "proto/model.pb.h"
+#include "proto/onnx.pb.h"
 
 namespace bindery {
 namespace {
@@ -21,7 +22,7 @@ static_assert(std::endian::native == std::endian::little, "files are little-endi
 using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
 
-constexpr int kVarint = 0, kFixed64 = 1, kDelimited = 2;
+constexpr int kVarint = 0, kFixed64 = 1, kDelimited = 2, kFixed32 = 5;
 constexpr size_t kChecksumBytes = 9;  // a tag and eight bytes
 constexpr char kChecksumTag = proto::Model::kChecksumFieldNumber << 3 | kFixed64;
 constexpr char kVersionTag = proto::Model::kVersionFieldNumber << 3 | kVarint;
@@ -46,6 +47,7 @@ int WireType(const FieldDescriptor& field) {
   switch (field.type()) {
     case FieldDescriptor::TYPE_DOUBLE:
     case FieldDescriptor::TYPE_FIXED64: return kFixed64;
+    case FieldDescriptor::TYPE_FLOAT: return kFixed32;
     case FieldDescriptor::TYPE_STRING:
     case FieldDescriptor::TYPE_BYTES:
     case FieldDescriptor::TYPE_MESSAGE: return kDelimited;
@@ -53,7 +55,7 @@ int WireType(const FieldDescriptor& field) {
   }
 }
 
-// From the message Model to the one being looked at.
+// From the whole message to the one being looked at.
 struct WirePath {
   const WirePath* outer;
   const FieldDescriptor* field;
@@ -67,37 +69,43 @@ std::string ToString(const WirePath* path) {
   return path->field->is_repeated() ? fmt::format("{}[{}]", text, path->index) : text;
 }
 
-// Walks the bytes with the messages' descriptions, as deep as those of proto/model.proto, none of which is recursive.
+// Walks the bytes with the messages' descriptions, as deep as those go: none is recursive.
 class WireChecker {
  public:
-  WireChecker(const ModelLimits& limits, const ModelSource& source)
-      : limits_(limits), source_(source), max_fields_(MaxFields(limits)) {}
+  WireChecker(const ModelLimits& limits, const ModelSource& source, bool skip_unknown)
+      : limits_(limits), source_(source), skip_unknown_(skip_unknown), max_fields_(MaxFields(limits)) {}
 
   void CheckMessage(std::string_view bytes, const Descriptor& type, const WirePath* path) {
-    std::array<int, 16> seen{};  // by field number, which are all below 16
+    std::array<int, 32> seen{};  // by field number, which are all below 32
     while (!bytes.empty()) {
       const auto tag = TakeVarint(&bytes);
       if (!tag) FailDamaged(path);
       const FieldDescriptor* field =
           *tag >> 3 < seen.size() ? type.FindFieldByNumber(static_cast<int>(*tag >> 3)) : nullptr;
-      if (field == nullptr) {
-        Fail(path, fmt::format("unknown field {}: damaged, or written by a newer version", *tag >> 3));
-      }
       if (++fields_ > max_fields_) Fail(path, fmt::format("more than {} fields", max_fields_));
       const int wire = static_cast<int>(*tag & 7);
+      if (field == nullptr) {
+        if (!skip_unknown_) {
+          Fail(path, fmt::format("unknown field {}: damaged, or written by a newer version", *tag >> 3));
+        }
+        if (wire == kDelimited) {
+          Take(&bytes, path);
+        } else {
+          SkipNumber(&bytes, wire, path);
+        }
+        continue;
+      }
       const bool packed = field->is_repeated() && field->is_packable() && wire == kDelimited;
       if (wire != WireType(*field) && !packed) Fail(path, fmt::format("field \"{}\" has another type", field->name()));
       const int index = seen[static_cast<size_t>(field->number())]++;
       if (wire == kDelimited) {
         CheckDelimited(Take(&bytes, path), *field, path, index);
-      } else if (wire == kFixed64) {
-        if (bytes.size() < 8) FailDamaged(path);
-        bytes.remove_prefix(8);
+      } else if (wire != kVarint || field->enum_type() == nullptr) {
+        SkipNumber(&bytes, wire, path);
       } else {
         const auto value = TakeVarint(&bytes);
         if (!value) FailDamaged(path);
-        const auto* choices = field->enum_type();
-        if (choices != nullptr && (*value > 1000 || choices->FindValueByNumber(static_cast<int>(*value)) == nullptr)) {
+        if (*value > 1000 || field->enum_type()->FindValueByNumber(static_cast<int>(*value)) == nullptr) {
           Fail(path, fmt::format("field \"{}\": unknown value {}", field->name(), *value));
         }
       }
@@ -105,6 +113,12 @@ class WireChecker {
   }
 
  private:
+  void SkipNumber(std::string_view* bytes, int wire, const WirePath* path) const {
+    const size_t size = wire == kFixed64 ? 8 : wire == kFixed32 ? 4 : 0;
+    if (bytes->size() < size || (size == 0 && (wire != kVarint || !TakeVarint(bytes)))) FailDamaged(path);
+    bytes->remove_prefix(size);
+  }
+
   std::string_view Take(std::string_view* bytes, const WirePath* path) {
     const auto size = TakeVarint(bytes);
     if (!size || *size > bytes->size()) FailDamaged(path);
@@ -116,7 +130,9 @@ class WireChecker {
   void CheckDelimited(std::string_view bytes, const FieldDescriptor& field, const WirePath* path, int index) {
     const Descriptor* type = field.message_type();
     if (type == nullptr) return;
-    if ((type == proto::Node::descriptor() || type == proto::Variable::descriptor()) && ++nodes_ > limits_.nodes) {
+    const bool counts = type == proto::Node::descriptor() || type == proto::Variable::descriptor() ||
+                        type == onnx::NodeProto::descriptor() || type == onnx::ValueInfoProto::descriptor();
+    if (counts && ++nodes_ > limits_.nodes) {
       Throw<ModelError>("{}: more than {} nodes", source_.name(), limits_.nodes);
     }
     const WirePath inner{path, &field, index};
@@ -130,6 +146,7 @@ class WireChecker {
 
   const ModelLimits& limits_;
   const ModelSource& source_;
+  const bool skip_unknown_;
   const int64_t max_fields_;
   int64_t fields_ = 0, nodes_ = 0;
 };
@@ -176,7 +193,11 @@ void CheckWire(std::string_view bytes, const ModelLimits& limits, const ModelSou
   if (expected != 0 && expected != Checksum(bytes.data(), static_cast<int64_t>(content))) {
     Throw<ModelError>("{}: damaged: its checksum is not that of its content", source.name());
   }
-  WireChecker(limits, source).CheckMessage(bytes, *proto::Model::descriptor(), nullptr);
+  WireChecker(limits, source, false).CheckMessage(bytes, *proto::Model::descriptor(), nullptr);
+}
+
+void CheckOnnxWire(std::string_view bytes, const ModelLimits& limits, const ModelSource& source) {
+  WireChecker(limits, source, true).CheckMessage(bytes, *onnx::ModelProto::descriptor(), nullptr);
 }
 
 void AppendChecksum(std::string* bytes) {

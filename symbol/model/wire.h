@@ -17,6 +17,9 @@ inline constexpr int kModelVersion = 2;
 // "graph.node[3].attr[0]".
 void CheckWire(std::string_view bytes, const ModelLimits& limits, const ModelSource& source);
 
+// A serialized onnx::ModelProto (proto/onnx.proto): fields of other numbers are skipped, as ONNX wants it.
+void CheckOnnxWire(std::string_view bytes, const ModelLimits& limits, const ModelSource& source);
+
 // Appends the field `checksum` to a serialized message without one.
 void AppendChecksum(std::string* bytes);
 

@@ -64,7 +64,6 @@ const std::map<std::string, std::string>& LongFiles() {
   static const std::map<std::string, std::string> kLong = {
       {"tests/engine/engine_test.cc", "one protocol, checked on both engines by one set of helpers"},
       {"tests/executor/check_operator.cc", "all that must hold for an operator, proved by one class of one case"},
-      {"tests/executor/onnx_import.cc", "a table of ONNX's operators and what each becomes"},
   };
   return kLong;
 }

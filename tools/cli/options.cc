@@ -46,7 +46,8 @@ std::string FolderOf(const std::string& path) {
 }  // namespace
 
 void ModelOptions::AddTo(CLI::App* app) {
-  app->add_option("--model", model, "a model by name (mlp, lenet, resnet20, resnet50) or a file (.pb, .prototxt)");
+  app->add_option("--model", model,
+                  "a model by name (mlp, lenet, resnet20, resnet50) or a file (.pb, .prototxt, .onnx)");
   app->add_option("--weights", weights, "a model file whose parameters are used");
 }
 
@@ -76,6 +77,7 @@ Model ModelOptions::Load(const Shape& input) const {
         fmt::format("--model: \"{}\" is neither a model by name nor a file{}", model, NameHint(model, ModelNames())));
   } else {
     loaded = LoadModel(name);
+    if (name.ends_with(".onnx")) loaded = AsClassifier(std::move(loaded));
     if (loaded.symbol.empty())
       Throw<ModelError>("\"{}\" holds parameters but no graph: name the model with --model", name);
   }

@@ -6,6 +6,7 @@
 #include "base/names.h"
 #include "symbol/graph.h"
 #include "symbol/infer.h"
+#include "symbol/ops.h"
 #include "tools/cli/options.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/finite.h"
@@ -53,6 +54,32 @@ void SetSampleShape(Model* model, const Shape& sample) {
       kData,
       {.shape = sample.Insert(0, kUnknownDim), .dtype = data->declared_dtype, .annotations = data->annotations()});
   model->symbol = model->symbol.Compose({{kData, declared}});
+}
+
+Model AsClassifier(Model model) {
+  std::vector<NodePtr> inputs;
+  const Graph graph = Graph::Of(model.symbol);
+  for (const NodePtr& node : graph.nodes) {
+    const bool is_input =
+        node->is_variable() && !model.params.contains(node->name()) && !model.aux.contains(node->name());
+    if (is_input) inputs.push_back(node);
+  }
+  const bool has_loss = std::ranges::any_of(graph.nodes, [](const NodePtr& node) { return IsLoss(*node); });
+  if (inputs.size() != 1 || model.symbol.size() != 1 || has_loss) return model;
+  const Node& input = *inputs[0];
+  const Symbol data = Variable(
+      kData, {.shape = input.declared_shape, .dtype = input.declared_dtype, .annotations = input.annotations()});
+  Symbol scores = model.symbol.Compose({{input.name(), data}});
+  const InferredShapes shapes = InferShapesPartial(scores, {});
+  if (shapes.outputs[0] && shapes.outputs[0]->rank() == 2) {
+    const NodePtr last = scores.entry().node;
+    const auto is_plain = [](const SoftmaxAttrs& a) { return (a.axis == -1 || a.axis == 1) && a.temperature == 1; };
+    const bool is_softmax = &last->op() == &SoftmaxOp() && is_plain(last->attrs().get<SoftmaxAttrs>());
+    if (is_softmax) scores = Symbol(last->inputs()[0]);
+    scores = SoftmaxOutput(scores, {}, "softmax");
+  }
+  model.symbol = scores;
+  return model;
 }
 
 void CheckArguments(const Model& model, bool labelled) {

@@ -1,0 +1,320 @@
+#include "symbol/onnx/exporter.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "symbol/model/source.h"
+#include "symbol/onnx/onnx.h"
+#include "symbol/onnx/reader.h"
+#include "symbol/ops.h"
+#include "symbol/passes/passes.h"
+
+namespace bindery::onnx {
+namespace {
+
+constexpr int kIrVersion = 8;  // that of opset 17's time
+constexpr size_t kMaxListedNodes = 3;
+
+using Rows = std::map<std::string, void (*)(Exporter&), std::less<>>;
+const Rows& AllRows() {
+  static const Rows rows = [] {
+    Rows all;
+    for (const auto& table : {ElementwiseExports(), NnExports(), ShapeExports()}) {
+      for (const ExportRow& row : table) all[row.op] = row.export_node;
+    }
+    return all;
+  }();
+  return rows;
+}
+
+const HostTensor* ValueOf(const Model& model, const std::string& name) {
+  for (const HostTensorMap* values : {&model.params, &model.aux}) {
+    if (const auto found = values->find(name); found != values->end()) return &found->second;
+  }
+  return nullptr;
+}
+
+// Of the inputs of a symbol that have values.
+ShapeMap ShapesOf(const Symbol& symbol, const Model& model) {
+  ShapeMap shapes;
+  for (const std::string& name : symbol.ListInputs()) {
+    if (const HostTensor* value = ValueOf(model, name)) shapes.emplace(name, value->shape());
+  }
+  return shapes;
+}
+DTypeMap DTypesOf(const Symbol& symbol, const Model& model) {
+  DTypeMap dtypes;
+  for (const std::string& name : symbol.ListInputs()) {
+    if (const HostTensor* value = ValueOf(model, name)) dtypes.emplace(name, value->dtype());
+  }
+  return dtypes;
+}
+
+// What inference does: losses predict, nothing is dropped, and labels, which only losses read, are not asked for.
+Symbol InferenceForm(const Model& model) {
+  const Graph graph = Graph::Of(model.symbol);
+  const PartialTypes types = InferPartial(graph, ShapesOf(model.symbol, model), nullptr, std::nullopt);
+  return Rewrite(model.symbol, [&](const NodePtr& node, const std::vector<Entry>& inputs) -> std::vector<Entry> {
+    const OpDef* op = &node->op();
+    const auto remake = [&](const OpDef& by, AnyAttrs attrs) {
+      std::vector<Entry> outputs = OutputsOf(Remake(*node, by, std::move(attrs), {inputs[0]}));
+      outputs.resize(static_cast<size_t>(node->num_outputs()), outputs[0]);
+      return outputs;
+    };
+    if (op == &SoftmaxOutputOp()) {
+      const auto& attrs = node->attrs().get<SoftmaxOutputAttrs>();
+      const std::optional<Shape>& shape = types[static_cast<size_t>(graph.IndexOf(node))][0].shape;
+      if (shape && shape->rank() > 2 && !attrs.multi_output && !attrs.preserve_shape) {
+        Throw<ModelError>("{}: it cannot be exported: a softmax over several axes, of {}", Describe(*node), *shape);
+      }
+      return remake(SoftmaxOp(), SoftmaxAttrs{.axis = attrs.multi_output ? 1 : -1});
+    }
+    for (const OpDef* same : {&DropoutOp(), &LinearRegressionOutputOp(), &MakeLossOp(), &BlockGradOp()}) {
+      if (op == same) return remake(IdentityOp(), {});
+    }
+    return {};
+  });
+}
+
+}  // namespace
+
+Exporter::Exporter(const Model& model)
+    : model_(model), symbol_(GiveScalarsTypes(InferenceForm(model), DTypesOf(model.symbol, model))),
+      graph_(Graph::Of(symbol_)), dtypes_(InferDTypes(graph_, DTypesOf(symbol_, model))),
+      shapes_(InferPartial(graph_, ShapesOf(symbol_, model), nullptr, std::nullopt)), out_(message_.mutable_graph()) {}
+
+ModelProto Exporter::Run() {
+  message_.set_ir_version(kIrVersion);
+  message_.set_producer_name("bindery");
+  message_.add_opset_import()->set_version(kExportOpset);
+  out_->set_name("bindery");
+  for (const auto& [key, value] : model_.metadata) {
+    StringStringEntryProto* entry = message_.add_metadata_props();
+    entry->set_key(key);
+    entry->set_value(value);
+  }
+  std::map<std::string, std::string> missing;  // operator -> nodes that use it
+  std::map<std::string, size_t> counts;
+  for (const NodePtr& node : graph_.nodes) {
+    if (node->is_variable() || AllRows().contains(node->op().name)) continue;
+    std::string& nodes = missing[node->op().name];
+    if (++counts[node->op().name] <= kMaxListedNodes) nodes += (nodes.empty() ? "" : ", ") + QuotedName(node->name());
+  }
+  if (!missing.empty()) {
+    std::string list;
+    for (const auto& [op, nodes] : missing) {
+      const size_t more = counts[op] - std::min(counts[op], kMaxListedNodes);
+      list += fmt::format("{}{} ({}{})", list.empty() ? "" : "; ", op, nodes,
+                          more > 0 ? fmt::format(" and {} more", more) : "");
+    }
+    Throw<ModelError>("operators that cannot be exported, with the nodes that use them: {}", list);
+  }
+  // The names of parameters and inputs are kept; others make way.
+  for (const NodePtr& node : graph_.nodes) {
+    if (node->is_variable()) ExportVariable(*node);
+  }
+  for (index_ = 0; index_ < graph_.nodes.size(); ++index_) {
+    node_ = graph_.nodes[index_];
+    if (node_->is_variable()) continue;
+    names_[node_.get()].resize(static_cast<size_t>(node_->num_outputs()));
+    try {
+      AllRows().find(node_->op().name)->second(*this);
+    } catch (const Error& error) {
+      Throw<ModelError>("{}: it cannot be exported: {}", Describe(*node_), error.message());
+    }
+  }
+  ExportOutputs();
+  return std::move(message_);
+}
+
+void Exporter::ExportVariable(const Node& node) {
+  used_.insert(node.name());
+  names_[&node] = {node.name()};
+  if (const HostTensor* value = ValueOf(model_, node.name())) {
+    Tensor(*value, node.name());
+    return;
+  }
+  ValueInfoProto* input = out_->add_input();
+  input->set_name(node.name());
+  FillType({graph_.nodes[static_cast<size_t>(graph_.index.at(&node))], 0}, input);
+}
+
+// Which extent is the batch's: that at the N of a layout, or at axis 0.
+void Exporter::FillType(const Entry& value, ValueInfoProto* info) const {
+  const auto n = static_cast<size_t>(graph_.IndexOf(value.node));
+  const auto output = static_cast<size_t>(value.output);
+  auto* type = info->mutable_type()->mutable_tensor_type();
+  type->set_elem_type(NumberOf(dtypes_[n][output]));
+  const std::optional<Shape>& shape = shapes_[n][output].shape;
+  if (!shape) return;
+  int batch_axis = 0;
+  if (value.node->is_variable()) batch_axis = std::max(AxisOfLayout(*value.node, *shape), 0);
+  type->mutable_shape();
+  for (int axis = 0; axis < shape->rank(); ++axis) {
+    auto* dim = type->mutable_shape()->add_dim();
+    if ((*shape)[axis] != kUnknownDim) {
+      dim->set_dim_value((*shape)[axis]);
+    } else if (axis == batch_axis) {
+      dim->set_dim_param("batch");
+    } else {
+      dim->set_dim_param(fmt::format("{}_{}", info->name(), axis));
+    }
+  }
+}
+
+// Two heads may be one value, and a head may be an input; ONNX' outputs have names of their own.
+void Exporter::ExportOutputs() {
+  std::set<std::string> given, kept;
+  for (const ValueInfoProto& input : out_->input()) kept.insert(input.name());
+  for (const TensorProto& tensor : out_->initializer()) kept.insert(tensor.name());
+  for (const Entry& entry : symbol_.entries()) {
+    std::string name = names_.at(entry.node.get())[static_cast<size_t>(entry.output)];
+    if (kept.contains(name) || !given.insert(name).second) name = Add("Identity", {name});
+    ValueInfoProto* output = out_->add_output();
+    output->set_name(name);
+    FillType(entry, output);
+  }
+}
+
+std::string Exporter::Unique(const std::string& name) {
+  std::string unique = name;
+  for (int i = 2; !used_.insert(unique).second; ++i) unique = fmt::format("{}_{}", name, i);
+  return unique;
+}
+
+// --- What export functions ask and say.
+
+const std::string& Exporter::In(int input) const {
+  const Entry& entry = node_->inputs()[static_cast<size_t>(input)];
+  const std::string& name = names_.at(entry.node.get())[static_cast<size_t>(entry.output)];
+  if (name.empty()) {
+    Throw<ModelError>("its input is {}, which inference does not have",
+                      QuotedName(entry.node->OutputName(entry.output)));
+  }
+  return name;
+}
+
+std::optional<Shape> Exporter::ShapeOfInput(int input) const {
+  const Entry& entry = node_->inputs()[static_cast<size_t>(input)];
+  return shapes_[static_cast<size_t>(graph_.IndexOf(entry.node))][static_cast<size_t>(entry.output)].shape;
+}
+
+DType Exporter::DTypeOfInput(int input) const {
+  const Entry& entry = node_->inputs()[static_cast<size_t>(input)];
+  return dtypes_[static_cast<size_t>(graph_.IndexOf(entry.node))][static_cast<size_t>(entry.output)];
+}
+
+int Exporter::RankOfInput(int input) const {
+  const std::optional<Shape> shape = ShapeOfInput(input);
+  if (!shape) Throw<ModelError>("it is not known how many axes its input has; declare the shape of the model's inputs");
+  return shape->rank();
+}
+
+NodeProto* Exporter::AddNode(const char* op, const Names& inputs) {
+  last_ = out_->add_node();
+  last_->set_op_type(op);
+  for (const std::string& input : inputs) last_->add_input(input);
+  while (last_->input_size() > 0 && last_->input(last_->input_size() - 1).empty()) {
+    last_->mutable_input()->RemoveLast();
+  }
+  return last_;
+}
+
+std::vector<std::string> Exporter::AllInputs() const {
+  std::vector<std::string> inputs;
+  for (size_t i = 0; i < node_->inputs().size(); ++i) inputs.push_back(In(static_cast<int>(i)));
+  return inputs;
+}
+
+Exporter::Names Exporter::AddAll(const char* op, const Names& inputs, int outputs) {
+  Names names;
+  NodeProto* added = AddNode(op, inputs);
+  for (int i = 0; i < outputs; ++i) {
+    names.push_back(Unique(fmt::format("{}_{}", node_->name(), op)));
+    added->add_output(names.back());
+  }
+  added->set_name(names[0]);
+  return names;
+}
+
+void Exporter::Out(const char* op, const Names& inputs, int output) {
+  const std::string name = Unique(node_->num_outputs() == 1 || output == 0 ? node_->name() : node_->OutputName(output));
+  NodeProto* added = AddNode(op, inputs);
+  added->set_name(name);
+  added->add_output(name);
+  names_[node_.get()][static_cast<size_t>(output)] = name;
+}
+
+void Exporter::OutAll(const char* op, const Names& inputs, int outputs) {
+  NodeProto* added = AddNode(op, inputs);
+  added->set_name(Unique(node_->name()));
+  for (int i = 0; i < outputs; ++i) {
+    const std::string name = Unique(node_->OutputName(i));
+    added->add_output(name);
+    names_[node_.get()][static_cast<size_t>(i)] = name;
+  }
+}
+
+void Exporter::Alias(const std::string& value) { names_[node_.get()][0] = value; }
+
+AttributeProto* Exporter::AddAttribute(const char* key, AttributeType type) {
+  AttributeProto* attribute = last_->add_attribute();
+  attribute->set_name(key);
+  attribute->set_type(type);
+  return attribute;
+}
+
+void Exporter::Set(const char* key, int64_t value) { AddAttribute(key, ATTRIBUTE_INT)->set_i(value); }
+void Exporter::Set(const char* key, double value) {
+  AddAttribute(key, ATTRIBUTE_FLOAT)->set_f(static_cast<float>(value));
+}
+void Exporter::Set(const char* key, const char* value) { AddAttribute(key, ATTRIBUTE_STRING)->set_s(value); }
+void Exporter::Set(const char* key, const std::vector<int64_t>& values) {
+  AddAttribute(key, ATTRIBUTE_INTS)->mutable_ints()->Add(values.begin(), values.end());
+}
+
+std::string Exporter::Tensor(const HostTensor& value, const std::string& name) {
+  TensorProto* tensor = out_->add_initializer();
+  tensor->set_name(name);
+  tensor->set_data_type(NumberOf(value.dtype()));
+  for (const int64_t extent : value.shape()) tensor->add_dims(extent);
+  tensor->set_raw_data(value.raw(), static_cast<size_t>(value.bytes()));
+  return name;
+}
+
+std::string Exporter::Constant(const HostTensor& value, const char* what) {
+  return Tensor(value, Unique(node_->name() + "_" + what));
+}
+
+std::string Exporter::Ints(const std::vector<int64_t>& values, const char* what) {
+  HostTensor tensor(DType::kInt64, {static_cast<int64_t>(values.size())});
+  std::ranges::copy(values, tensor.data<int64_t>().begin());
+  return Constant(tensor, what);
+}
+
+std::string Exporter::Number(double value, DType dtype) {
+  return Constant(HostTensor::Full(dtype, {}, value), "number");
+}
+
+}  // namespace bindery::onnx
+
+namespace bindery {
+
+std::string SerializeOnnx(const Model& model) {
+  if (model.symbol.empty()) Throw<ModelError>("a model without a graph cannot be exported");
+  const onnx::ModelProto message = onnx::Exporter(model).Run();
+  if (message.ByteSizeLong() > size_t{std::numeric_limits<int>::max()} - 64) {
+    Throw<ModelError>("the message would take {} bytes, and 2 GiB are too many", message.ByteSizeLong());
+  }
+  std::string bytes;
+  Check(message.SerializeToString(&bytes), "a message of allowed size can be serialized");
+  return bytes;
+}
+
+std::vector<std::string> OnnxExports() {
+  std::vector<std::string> names;
+  for (const auto& [name, row] : onnx::AllRows()) names.push_back(name);
+  return names;
+}
+
+}  // namespace bindery

@@ -1,0 +1,94 @@
+// The walk over a symbol's nodes, and what the function that exports one of them may ask and say. One function per
+// operator of ours, in files by family (export_*.cc). Opset 17, for inference.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "proto/onnx.pb.h"
+#include "symbol/graph.h"
+#include "symbol/infer.h"
+#include "symbol/model.h"
+
+namespace bindery::onnx {
+
+inline constexpr int kExportOpset = 17;
+
+class Exporter;
+struct ExportRow {
+  const char* op;  // of ours
+  void (*export_node)(Exporter&);
+};
+std::span<const ExportRow> ElementwiseExports();
+std::span<const ExportRow> NnExports();
+std::span<const ExportRow> ShapeExports();
+
+class Exporter {
+ public:
+  explicit Exporter(const Model& model);
+  ModelProto Run();
+
+  // --- The node at hand.
+  const Node& node() const { return *node_; }
+  template <OpAttrs A>
+  const A& attrs() const {
+    return node_->attrs().get<A>();
+  }
+  const std::string& In(int input) const;  // the name of its value
+  std::vector<std::string> AllInputs() const;
+  // Types of inputs and of output 0, as far as they are known from what variables declare and from parameters.
+  DType DTypeOfInput(int input) const;
+  std::optional<Shape> ShapeOfInput(int input) const;
+  std::optional<Shape> ShapeOfOutput() const { return shapes_[index_][0].shape; }
+  int RankOfInput(int input) const;  // throws ModelError if it is not known
+
+  // --- What becomes of it. Every value has a name of its own.
+  using Names = std::vector<std::string>;
+  // A node of ONNX with one output, which it returns: a value on the way.
+  std::string Add(const char* op, const Names& inputs) { return AddAll(op, inputs, 1)[0]; }
+  Names AddAll(const char* op, const Names& inputs, int outputs);
+  // The node that gives an output of the node at hand.
+  void Out(const char* op, const Names& inputs, int output = 0);
+  void OutAll(const char* op, const Names& inputs, int outputs);
+  void Alias(const std::string& value);  // output 0 is that value
+  // Attributes of the node added last.
+  void Set(const char* key, int64_t value);
+  void Set(const char* key, double value);
+  void Set(const char* key, const char* value);
+  void Set(const char* key, const std::vector<int64_t>& values);
+  // Values that the file holds; `what` is said of them in their names.
+  std::string Ints(const std::vector<int64_t>& values, const char* what);  // one axis
+  std::string Number(double value, DType dtype);                           // no axis
+  std::string Constant(const HostTensor& value, const char* what);
+
+ private:
+  void ExportVariable(const Node& node);
+  void ExportOutputs();
+  std::string Unique(const std::string& name);
+  NodeProto* AddNode(const char* op, const Names& inputs);
+  AttributeProto* AddAttribute(const char* key, AttributeType type);
+  std::string Tensor(const HostTensor& value, const std::string& name);
+  void FillType(const Entry& value, ValueInfoProto* info) const;
+
+  const Model& model_;
+  const Symbol symbol_;  // for inference, with typed numbers
+  const Graph graph_;
+  const std::vector<std::vector<DType>> dtypes_;
+  const PartialTypes shapes_;
+
+  ModelProto message_;
+  GraphProto* const out_;
+  NodeProto* last_ = nullptr;
+  NodePtr node_;
+  size_t index_ = 0;
+  std::unordered_map<const Node*, std::vector<std::string>> names_;  // per output; "": not there
+  std::set<std::string> used_;
+};
+
+}  // namespace bindery::onnx

@@ -1,0 +1,205 @@
+// Shape sub-graphs: Shape, Gather, Concat, arithmetic. What they compute from are extents that are known, or follow the
+// batch; so the operators that take extents get them as attributes.
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "base/checked.h"
+#include "symbol/onnx/importer.h"
+
+namespace bindery::onnx {
+namespace {
+
+constexpr size_t kMaxNumbers = 1024;
+
+using Folded = std::optional<Numbers>;
+
+bool IsFixed(const Numbers& numbers) {
+  return std::ranges::all_of(numbers.values, [](const Extent& extent) { return extent.batches == 0; });
+}
+
+// Of the first axis of a list.
+std::optional<size_t> Place(int64_t index, size_t count) {
+  const int64_t place = index < 0 ? index + static_cast<int64_t>(count) : index;
+  if (place < 0 || place >= static_cast<int64_t>(count)) return std::nullopt;
+  return static_cast<size_t>(place);
+}
+
+Folded FoldShape(Importer& im) {
+  const PartialExtents extents = im.ExtentsOf(im.In(0));
+  const auto rank = static_cast<int64_t>(extents.size());
+  const auto bound = [&](const char* key, int64_t otherwise) {
+    const int64_t at = im.Int(key, otherwise);
+    return std::clamp<int64_t>(at < 0 ? at + rank : at, 0, rank);
+  };
+  const int64_t start = bound("start", 0), end = bound("end", rank);
+  Numbers shape;
+  for (int64_t axis = start; axis < end; ++axis) {
+    if (!extents[static_cast<size_t>(axis)]) return std::nullopt;
+    shape.values.push_back(*extents[static_cast<size_t>(axis)]);
+  }
+  return shape;
+}
+
+Folded FoldSize(Importer& im) {
+  const auto size = Product(im.ExtentsOf(im.In(0)));
+  if (!size) return std::nullopt;
+  return Numbers{.values = {*size}, .is_scalar = true};
+}
+
+Folded FoldGather(Importer& im, const Numbers& data, const Numbers& indices) {
+  if (im.Int("axis", 0) != 0 || data.is_scalar || !IsFixed(indices)) return std::nullopt;
+  Numbers result{.is_scalar = indices.is_scalar, .dtype = data.dtype};
+  for (const Extent& index : indices.values) {
+    const auto place = Place(index.fixed, data.values.size());
+    if (!place) Throw<ModelError>("index {} of {} numbers", index.fixed, data.values.size());
+    result.values.push_back(data.values[*place]);
+  }
+  return result;
+}
+
+Folded FoldConcat(Importer& im, const std::vector<Numbers>& inputs) {
+  im.Ints("axis");
+  Numbers result = inputs[0];
+  for (size_t i = 1; i < inputs.size(); ++i) {
+    if (inputs[i].is_scalar || result.values.size() + inputs[i].values.size() > kMaxNumbers) return std::nullopt;
+    result.values.insert(result.values.end(), inputs[i].values.begin(), inputs[i].values.end());
+  }
+  if (result.is_scalar) return std::nullopt;
+  return result;
+}
+
+// Operators of two operands, either of which may be one number.
+Folded FoldBinary(const std::string& op, const Numbers& a, const Numbers& b) {
+  const size_t count = std::max(a.values.size(), b.values.size());
+  if ((a.values.size() != count && a.values.size() != 1) || (b.values.size() != count && b.values.size() != 1)) {
+    return std::nullopt;
+  }
+  Numbers result{.is_scalar = a.is_scalar && b.is_scalar, .dtype = a.dtype};
+  for (size_t i = 0; i < count; ++i) {
+    const Extent x = a.values[a.values.size() == 1 ? 0 : i], y = b.values[b.values.size() == 1 ? 0 : i];
+    if (op == "Add") {
+      result.values.push_back(x + y);
+    } else if (op == "Sub") {
+      result.values.push_back(x - y);
+    } else if (op == "Mul" && (x.batches == 0 || y.batches == 0)) {
+      result.values.push_back(x.batches == 0 ? y * x.fixed : x * y.fixed);
+    } else if (op == "Div" && x == y && x.batches != 0) {
+      result.values.push_back({1, 0});
+    } else if (op == "Div" && y.batches == 0 && y.fixed > 0 && (x.batches == 0 || x.fixed % y.fixed == 0) &&
+               x.batches % y.fixed == 0) {
+      result.values.push_back({x.fixed / y.fixed, x.batches / y.fixed});
+    } else if (op == "Equal" && (x.batches == y.batches || x.fixed == y.fixed)) {
+      result.values.push_back({x == y, 0});  // of a batch that is not empty
+      result.dtype = DType::kBool;
+    } else {
+      return std::nullopt;
+    }
+  }
+  return result;
+}
+
+Folded FoldWhere(const Numbers& condition, const Numbers& a, const Numbers& b) {
+  const size_t count = std::max({condition.values.size(), a.values.size(), b.values.size()});
+  const auto at = [&](const Numbers& list, size_t i) { return list.values[list.values.size() == 1 ? 0 : i]; };
+  Numbers result{.is_scalar = condition.is_scalar && a.is_scalar && b.is_scalar, .dtype = a.dtype};
+  for (const Numbers* list : {&condition, &a, &b}) {
+    if (list->values.size() != count && list->values.size() != 1) return std::nullopt;
+  }
+  for (size_t i = 0; i < count; ++i) result.values.push_back(at(condition, i).fixed != 0 ? at(a, i) : at(b, i));
+  return result;
+}
+
+Folded FoldSlice(Importer& im, const Numbers& data) {
+  const auto one = [&](int input, int64_t otherwise) -> std::optional<int64_t> {
+    if (!im.Has(input)) return otherwise;
+    const Folded list = im.NumbersOf(input);
+    if (!list || list->values.size() != 1 || list->values[0].batches != 0) return std::nullopt;
+    return list->values[0].fixed;
+  };
+  const auto begin = one(1, 0), end = one(2, 0), step = one(4, 1);
+  if (data.is_scalar || im.opset() < 10 || !begin || !end || step != 1) return std::nullopt;
+  const auto count = static_cast<int64_t>(data.values.size());
+  const auto bound = [&](int64_t at) { return std::clamp<int64_t>(at < 0 ? at + count : at, 0, count); };
+  Numbers result{.dtype = data.dtype};
+  for (int64_t i = bound(*begin); i < bound(*end); ++i) result.values.push_back(data.values[static_cast<size_t>(i)]);
+  return result;
+}
+
+Folded FoldRange(const std::vector<Numbers>& inputs) {
+  for (const Numbers& input : inputs) {
+    if (input.values.size() != 1 || !IsFixed(input)) return std::nullopt;
+  }
+  const int64_t start = inputs[0].values[0].fixed, limit = inputs[1].values[0].fixed, step = inputs[2].values[0].fixed;
+  if (step == 0) Throw<ModelError>("a range cannot have steps of 0");
+  Numbers result{.dtype = inputs[0].dtype};
+  for (int64_t i = start; step > 0 ? i < limit : i > limit; i = CheckedAdd(i, step)) {
+    if (result.values.size() == kMaxNumbers) return std::nullopt;
+    result.values.push_back({i, 0});
+  }
+  return result;
+}
+
+// A list is of one axis or none: which, the axes say.
+Folded FoldAxes(Importer& im, Numbers data, bool to_scalar) {
+  im.Ints("axes");
+  if (data.is_scalar == to_scalar || data.values.size() != 1) return std::nullopt;
+  data.is_scalar = to_scalar;
+  return data;
+}
+
+Folded FoldReshape(Importer& im, Numbers data) {
+  const Folded to = im.NumbersOf(1);
+  if (!to || to->values.size() > 1 || !IsFixed(*to)) return std::nullopt;
+  const auto count = static_cast<int64_t>(data.values.size());
+  if (to->values.empty() ? count != 1 : to->values[0].fixed != -1 && to->values[0].fixed != count) return std::nullopt;
+  im.Ignore({"allowzero"});
+  data.is_scalar = to->values.empty();
+  return data;
+}
+
+Folded FoldProduct(Importer& im, const Numbers& data) {
+  const std::vector<std::optional<Extent>> extents(data.values.begin(), data.values.end());
+  const auto product = Product(extents);
+  if (!product || im.num_inputs() > 1) return std::nullopt;
+  im.Ints("axes");
+  return Numbers{.values = {*product}, .is_scalar = !im.Flag("keepdims", true), .dtype = data.dtype};
+}
+
+}  // namespace
+
+std::optional<Numbers> Fold(Importer& im) {
+  const std::string& op = im.op();
+  if (op == "Shape") return FoldShape(im);
+  if (op == "Size") return FoldSize(im);
+  std::vector<Numbers> inputs;
+  for (int i = 0; i < im.num_inputs(); ++i) {
+    if (!im.Has(i)) continue;
+    Folded numbers = im.NumbersOf(i);
+    if (!numbers) return std::nullopt;
+    inputs.push_back(std::move(*numbers));
+  }
+  const size_t count = inputs.size();
+  if (count == 2 && op == "Gather") return FoldGather(im, inputs[0], inputs[1]);
+  if (count > 0 && op == "Concat") return FoldConcat(im, inputs);
+  if (count == 2) {
+    if (Folded result = FoldBinary(op, inputs[0], inputs[1])) return result;
+  }
+  if (count == 3 && op == "Where") return FoldWhere(inputs[0], inputs[1], inputs[2]);
+  if (count >= 3 && op == "Slice") return FoldSlice(im, inputs[0]);
+  if (count == 3 && op == "Range") return FoldRange(inputs);
+  if (count >= 1 && op == "Squeeze") return FoldAxes(im, inputs[0], true);
+  if (count >= 1 && op == "Unsqueeze") return FoldAxes(im, inputs[0], false);
+  if (count == 2 && op == "Reshape") return FoldReshape(im, inputs[0]);
+  if (count == 1 && op == "ReduceProd") return FoldProduct(im, inputs[0]);
+  if (count == 1 && op == "Identity") return inputs[0];
+  if (count == 1 && op == "Cast") {
+    const DType to = DTypeOf(static_cast<int>(im.Int("to", 0)));
+    if (IsFloat(to) || to == DType::kBool) return std::nullopt;
+    inputs[0].dtype = to;
+    return inputs[0];
+  }
+  return std::nullopt;
+}
+
+}  // namespace bindery::onnx

@@ -1,0 +1,254 @@
+// Layers: windows, normalisation, matrices.
+#include <algorithm>
+#include <vector>
+
+#include "base/checked.h"
+#include "symbol/onnx/importer.h"
+#include "symbol/ops.h"
+
+namespace bindery::onnx {
+namespace {
+
+constexpr int64_t kMaxProducts = 4096;  // of a stack of matrices, a node each
+
+// --- Windows.
+
+AutoPad AutoPadOf(const Importer& im) {
+  const std::string name = im.String("auto_pad", "NOTSET");
+  if (name == "NOTSET" || name.empty()) return AutoPad::kNone;
+  if (name == "VALID") return AutoPad::kValid;
+  if (name == "SAME_UPPER") return AutoPad::kSameUpper;
+  if (name == "SAME_LOWER") return AutoPad::kSameLower;
+  Throw<ModelError>("attribute \"auto_pad\": expected NOTSET, VALID, SAME_UPPER or SAME_LOWER, got \"{}\"", name);
+}
+
+ConvolutionAttrs ConvolutionAttrsOf(Importer& im) {
+  const Shape weight = im.ShapeOf(im.WeightIn(1));
+  if (weight.rank() < 3 || !weight.IsKnown()) {
+    Throw<ModelError>("input 1, the weight: expected at least 3 known extents, got {}", weight);
+  }
+  const std::vector<int64_t> kernel(weight.begin() + 2, weight.end()), said = im.Ints("kernel_shape");
+  if (!said.empty() && said != kernel) Throw<ModelError>("attribute \"kernel_shape\": the weight is {}", weight);
+  return {.num_filter = weight[0],
+          .kernel = kernel,
+          .stride = im.Ints("strides"),
+          .pad = im.Ints("pads"),
+          .dilate = im.Ints("dilations"),
+          .auto_pad = AutoPadOf(im),
+          .groups = im.Int("group", 1),
+          .no_bias = !im.Has(2)};
+}
+
+void ImportConv(Importer& im) {
+  const ConvolutionAttrs attrs = ConvolutionAttrsOf(im);
+  std::vector<Symbol> inputs = {im.In(0), im.WeightIn(1)};
+  if (!attrs.no_bias) inputs.push_back(im.WeightIn(2));
+  im.Out(Apply(ConvolutionOp(), attrs, inputs, im.name()));
+}
+
+// The gradient of a convolution's data. What the output loses at both sides is the convolution's padding.
+void ImportConvTranspose(Importer& im) {
+  ConvolutionGradDataAttrs attrs{ConvolutionAttrsOf(im), {}};
+  const AutoPad auto_pad = attrs.auto_pad;
+  attrs.no_bias = true;
+  attrs.auto_pad = AutoPad::kNone;
+  const Shape data = im.ShapeOf(im.In(0));
+  const size_t spatial = attrs.kernel.size();
+  const std::vector<int64_t> wanted = im.Ints("output_shape"), more = im.Ints("output_padding");
+  const auto at = [&](const std::vector<int64_t>& list, size_t i, int64_t otherwise) {
+    if (list.empty()) return otherwise;
+    if (i >= list.size()) Throw<ModelError>("expected {} numbers per list, got {}", spatial, list.size());
+    return list[i];
+  };
+  std::vector<int64_t> pads(2 * spatial);
+  for (size_t i = 0; i < spatial; ++i) {
+    const int64_t size = data[static_cast<int>(i) + 2], stride = at(attrs.stride, i, 1);
+    if (size == kUnknownDim) Throw<ModelError>("its spatial extents must be known, got {}", data);
+    const int64_t whole = CheckedAdd(CheckedAdd(CheckedMul(stride, size - 1), at(more, i, 0)),
+                                     CheckedAdd(CheckedMul(attrs.kernel[i] - 1, at(attrs.dilate, i, 1)), 1));
+    if (!wanted.empty() || auto_pad != AutoPad::kNone) {
+      attrs.extents.push_back(at(wanted, i, CheckedMul(size, stride)));
+      const int64_t total = std::max<int64_t>(CheckedAdd(whole, -attrs.extents[i]), 0);
+      pads[i] = auto_pad == AutoPad::kSameUpper ? total / 2 : total - total / 2;
+      pads[i + spatial] = total - pads[i];
+    } else {
+      attrs.extents.push_back(CheckedAdd(whole, -CheckedAdd(at(attrs.pad, i, 0), at(attrs.pad, i + spatial, 0))));
+    }
+  }
+  if (attrs.pad.empty()) attrs.pad = pads;
+  Symbol y = ConvolutionGradData(im.In(0), im.WeightIn(1), attrs, im.name());
+  if (im.Has(2)) {
+    PartialExtents bias = im.ExtentsOf(im.WeightIn(2));
+    bias.resize(spatial + 1, Extent{1, 0});
+    y = y + ReshapeTo(im.WeightIn(2), bias);
+  }
+  im.Out(y);
+}
+
+ImportFn Pool(PoolType type) {
+  return [type](Importer& im) {
+    im.OnlyFirst();
+    im.Ignore({"storage_order"});  // of the second output
+    im.Out(Pooling(im.In(0),
+                   {.type = type,
+                    .kernel = im.Ints("kernel_shape"),
+                    .stride = im.Ints("strides"),
+                    .pad = im.Ints("pads"),
+                    .dilate = im.Ints("dilations"),
+                    .auto_pad = AutoPadOf(im),
+                    .ceil_mode = im.Flag("ceil_mode"),
+                    .count_include_pad = im.Flag("count_include_pad")},
+                   im.name()));
+  };
+}
+
+ImportFn GlobalPool(PoolType type) {
+  return [type](Importer& im) { im.Out(Pooling(im.In(0), {.type = type, .global = true}, im.name())); };
+}
+
+// --- Normalisation, dropout, softmax.
+
+// Ours are of float32 where the data has 16 bits.
+Symbol ChannelValues(Importer& im, int input, DType data) {
+  const HostTensor* weight = im.Weight(input);
+  if (weight == nullptr) return im.In(input);
+  return im.Parameter(input, weight->Cast(data == DType::kFloat64 ? data : DType::kFloat32));
+}
+
+void ImportBatchNorm(Importer& im) {
+  im.Ignore({"consumed_inputs", "is_test"});
+  if (!im.Flag("spatial", true)) Throw<ModelError>("attribute \"spatial\": only 1, per channel, can be had");
+  const double momentum = im.Float("momentum", 0.9);
+  const bool training = im.Flag("training_mode");
+  const DType dtype = im.DTypeOf(im.In(0));
+  std::vector<Symbol> inputs = {im.In(0)};
+  for (int i = 1; i < 5; ++i) inputs.push_back(ChannelValues(im, i, dtype));
+  const bool moved = training && (im.Wanted(1) || im.Wanted(2));
+  const BatchNormAttrs attrs{
+      .eps = im.Float("epsilon", 1e-5), .momentum = momentum, .fix_gamma = false, .output_mean_var = moved};
+  const Symbol bn = Apply(BatchNormOp(), attrs, inputs, im.name());
+  im.Out(bn);
+  if (!moved) return im.OnlyFirst();
+  for (const int i : {1, 2}) im.Out(i, inputs[static_cast<size_t>(2 + i)] * momentum + bn[i] * (1 - momentum));
+}
+
+// Drops while the model is trained, whatever the file says of that.
+void ImportDropout(Importer& im) {
+  im.Ignore({"is_test", "seed"});
+  im.OnlyFirst();
+  double ratio = im.Float("ratio", 0.5);
+  if (im.Has(1)) {
+    if (im.Static(1).elements() != 1) Throw<ModelError>("input 1, the ratio: expected one number");
+    ratio = im.Static(1).At(0);
+  }
+  im.Out(Dropout(im.In(0), {.p = ratio}, im.name()));
+}
+
+void ImportSoftmax(Importer& im) { im.Out(Softmax(im.In(0), {.axis = im.Int("axis", -1)}, im.name())); }
+
+// Before version 13 the axes from `axis` on counted as one.
+void ImportSoftmaxOfRest(Importer& im) {
+  const Symbol x = im.In(0);
+  const PartialExtents extents = im.ExtentsOf(x);
+  const int axis = im.AxisOf(x, im.Int("axis", 1));
+  if (axis == static_cast<int>(extents.size()) - 1) return im.Out(Softmax(x, {.axis = -1}, im.name()));
+  const std::span<const std::optional<Extent>> all(extents);
+  const size_t before = static_cast<size_t>(axis);
+  const Symbol rows = ReshapeTo(x, {Product(all.first(before)), Product(all.subspan(before))});
+  im.Out(ReshapeTo(Softmax(rows, {}, im.name()), extents));
+}
+
+// --- Matrices.
+
+HostTensor Transposed(const HostTensor& matrix) {
+  const int64_t rows = matrix.shape()[0], columns = matrix.shape()[1], size = SizeOf(matrix.dtype());
+  HostTensor result(matrix.dtype(), {columns, rows});
+  const auto* from = static_cast<const char*>(matrix.raw());
+  auto* to = static_cast<char*>(result.raw());
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t c = 0; c < columns; ++c)
+      std::copy_n(from + (r * columns + c) * size, size, to + (c * rows + r) * size);
+  }
+  return result;
+}
+
+// x W^T (+ b) with W in the file: our layer. `transposed`: the file has W^T.
+std::optional<Symbol> Layer(Importer& im, int bias, bool transposed) {
+  const HostTensor* weight = im.Weight(1);
+  if (weight == nullptr || weight->shape().rank() != 2 || im.Weight(0) != nullptr) return std::nullopt;
+  const int64_t hidden = weight->shape()[transposed ? 1 : 0];
+  const bool has_bias = bias > 0 && im.Has(bias);
+  if (has_bias && (im.Weight(bias) == nullptr || im.Weight(bias)->shape() != Shape{hidden})) return std::nullopt;
+  if (weight->elements() == 0) return std::nullopt;
+  const Symbol matrix = im.Parameter(1, transposed ? Transposed(*weight) : *weight);
+  const FullyConnectedAttrs attrs{.num_hidden = hidden, .no_bias = !has_bias, .flatten = false};
+  std::vector<Symbol> inputs = {im.In(0), matrix};
+  if (has_bias) inputs.push_back(im.WeightIn(bias));
+  return Apply(FullyConnectedOp(), attrs, inputs, im.name());
+}
+
+void ImportGemm(Importer& im) {
+  im.Ignore({"broadcast"});
+  const bool transpose_a = im.Flag("transA"), transpose_b = im.Flag("transB");
+  const double alpha = im.Float("alpha", 1), beta = im.Float("beta", 1);
+  if (!transpose_a && alpha == 1 && (beta == 1 || !im.Has(2))) {
+    if (const auto layer = Layer(im, 2, !transpose_b)) return im.Out(*layer);
+  }
+  Symbol y = Dot(im.In(0), im.In(1), {.transpose_a = transpose_a, .transpose_b = transpose_b}, im.name());
+  if (alpha != 1) y = y * alpha;
+  if (im.Has(2)) y = y + (beta == 1 ? im.In(2) : im.In(2) * beta);
+  im.Out(y);
+}
+
+void ImportMatMul(Importer& im) {
+  const Symbol x = im.In(0);
+  if (im.RankOf(x) >= 2) {
+    if (const auto layer = Layer(im, -1, true)) return im.Out(*layer);
+  }
+  const PartialExtents left = im.ExtentsOf(x);
+  const Shape a = im.ShapeOf(x), b = im.ShapeOf(im.In(1));
+  const int rank = a.rank();
+  if (rank == 2 && b.rank() == 2) return im.Out(Dot(x, im.In(1), {}, im.name()));
+  if (rank > 2 && b.rank() == 2) {  // all matrices by one
+    PartialExtents result = left;
+    result.back() = im.ExtentsOf(im.In(1)).back();
+    const Symbol rows = ReshapeTo(x, {std::nullopt, left.back()});
+    return im.Out(ReshapeTo(Dot(rows, im.In(1)), result, im.name()));
+  }
+  if (rank < 2 || b.rank() != rank || !a.IsKnown() || b.With(rank - 2, a[-2]).With(rank - 1, a[-1]) != a) {
+    Throw<ModelError>("only equally many matrices of known extents are multiplied, got {} and {}", a, b);
+  }
+  // Stacks of them, one by one.
+  const SliceChannelAttrs each{.num_outputs = a.CountTo(rank - 2), .axis = 0, .squeeze_axis = true};
+  if (each.num_outputs > kMaxProducts) Throw<ModelError>("it multiplies {} matrices, too many", each.num_outputs);
+  const auto stack = [&](const Symbol& all, const Shape& shape) {
+    return SliceChannel(Reshape(all, {.shape = {each.num_outputs, shape[-2], shape[-1]}}), each);
+  };
+  const Symbol lefts = stack(x, a), rights = stack(im.In(1), b);
+  std::vector<Symbol> products;
+  for (int i = 0; i < each.num_outputs; ++i) products.push_back(Dot(lefts[i], rights[i]));
+  const Shape result = a.With(rank - 1, b[-1]);
+  im.Out(Reshape(Concat(products, {.axis = 0}), {.shape = {result.begin(), result.end()}}, im.name()));
+}
+
+}  // namespace
+
+std::span<const ImportRow> NnImports() {
+  static const std::vector<ImportRow> rows = {
+      {"AveragePool", 1, Pool(PoolType::kAvg)},
+      {"BatchNormalization", 1, ImportBatchNorm},
+      {"Conv", 1, ImportConv},
+      {"ConvTranspose", 1, ImportConvTranspose},
+      {"Dropout", 1, ImportDropout},
+      {"Gemm", 1, ImportGemm},
+      {"GlobalAveragePool", 1, GlobalPool(PoolType::kAvg)},
+      {"GlobalMaxPool", 1, GlobalPool(PoolType::kMax)},
+      {"MatMul", 1, ImportMatMul},
+      {"MaxPool", 1, Pool(PoolType::kMax)},
+      {"Softmax", 1, ImportSoftmaxOfRest},
+      {"Softmax", 13, ImportSoftmax},
+  };
+  return rows;
+}
+
+}  // namespace bindery::onnx

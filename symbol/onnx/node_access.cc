@@ -1,0 +1,271 @@
+// What import functions ask of a node, and what they say.
+#include <algorithm>
+
+#include "base/checked.h"
+#include "symbol/model/source.h"
+#include "symbol/onnx/importer.h"
+#include "symbol/ops.h"
+
+namespace bindery::onnx {
+namespace {
+
+constexpr int64_t kMaxNumbers = 1024;  // elements of what may be numbers
+
+}  // namespace
+
+// --- Attributes.
+
+const AttributeProto* Importer::Find(const char* key) const {
+  asked_.insert(key);
+  const auto& list = node_->attribute();
+  const auto found = std::ranges::find_if(list, [&](const AttributeProto& a) { return a.name() == key; });
+  return found == list.end() ? nullptr : &*found;
+}
+
+// The type was not said before IR 2, and some writers still do not.
+const AttributeProto* Importer::FindOf(const char* key, AttributeType type, const char* kind) const {
+  const AttributeProto* attribute = Find(key);
+  if (attribute == nullptr) return nullptr;
+  const auto is_there = [&] {
+    switch (type) {
+      case ATTRIBUTE_INT: return attribute->has_i();
+      case ATTRIBUTE_FLOAT: return attribute->has_f();
+      case ATTRIBUTE_STRING: return attribute->has_s();
+      case ATTRIBUTE_TENSOR: return attribute->has_t();
+      default: return true;  // a list may be empty
+    }
+  };
+  if (!attribute->ref_attr_name().empty() || (attribute->type() != 0 && attribute->type() != type) || !is_there()) {
+    Throw<ModelError>("attribute \"{}\": expected {}", key, kind);
+  }
+  return attribute;
+}
+
+int64_t Importer::Int(const char* key, int64_t otherwise) const {
+  const AttributeProto* attribute = FindOf(key, ATTRIBUTE_INT, "an integer");
+  return attribute == nullptr ? otherwise : attribute->i();
+}
+
+double Importer::Float(const char* key, double otherwise) const {
+  const AttributeProto* attribute = FindOf(key, ATTRIBUTE_FLOAT, "a number");
+  return attribute == nullptr ? otherwise : attribute->f();
+}
+
+std::string Importer::String(const char* key, const std::string& otherwise) const {
+  const AttributeProto* attribute = FindOf(key, ATTRIBUTE_STRING, "a string");
+  return attribute == nullptr ? otherwise : attribute->s();
+}
+
+std::vector<int64_t> Importer::Ints(const char* key) const {
+  const AttributeProto* attribute = FindOf(key, ATTRIBUTE_INTS, "integers");
+  if (attribute == nullptr) return {};
+  return {attribute->ints().begin(), attribute->ints().end()};
+}
+
+std::vector<double> Importer::Floats(const char* key) const {
+  const AttributeProto* attribute = FindOf(key, ATTRIBUTE_FLOATS, "numbers");
+  if (attribute == nullptr) return {};
+  return {attribute->floats().begin(), attribute->floats().end()};
+}
+
+std::optional<HostTensor> Importer::Tensor(const char* key) const {
+  const AttributeProto* attribute = FindOf(key, ATTRIBUTE_TENSOR, "a tensor");
+  if (attribute == nullptr) return std::nullopt;
+  try {
+    return tensors_->Read(attribute->t());
+  } catch (const Error& error) {
+    Throw<ModelError>("attribute \"{}\": {}", key, error.message());
+  }
+}
+
+void Importer::Ignore(std::initializer_list<const char*> keys) const { asked_.insert(keys.begin(), keys.end()); }
+
+// --- Inputs.
+
+const Importer::Value& Importer::ValueOf(int input) const {
+  if (!Has(input)) Throw<ModelError>("input {} is missing", input);
+  const auto found = values_.find(node_->input(input));
+  if (found == values_.end()) {
+    Throw<ModelError>("input {}: nothing before it is called {}", input, QuotedName(node_->input(input)));
+  }
+  return found->second;
+}
+
+Symbol Importer::MakeParameter(const std::string& name, HostTensor value) {
+  const Symbol parameter = Variable(name, {.shape = value.shape(), .dtype = value.dtype()});
+  types_->Declare(parameter, value.dtype(), value.shape());
+  parameters_.insert_or_assign(name, std::move(value));
+  return parameter;
+}
+
+Symbol Importer::In(int input) {
+  Value& value = ValueOf(input);
+  if (!value.symbol.empty()) return value.symbol;
+  if (!value.constant) Throw<ModelError>("input {} follows the batch, and is computed with other than extents", input);
+  const std::string& name = node_->input(input);
+  const bool is_weight = value.is_initializer && IsFloat(value.constant->dtype()) && value.constant->shape().rank() > 0;
+  value.symbol = is_weight ? MakeParameter(name, *value.constant) : bindery::Constant(*value.constant, name);
+  return value.symbol;
+}
+
+std::vector<Symbol> Importer::AllInputs() {
+  std::vector<Symbol> inputs;
+  for (int i = 0; i < num_inputs(); ++i) inputs.push_back(In(i));
+  return inputs;
+}
+
+const HostTensor* Importer::Constant(int input) const { return ValueOf(input).constant.get(); }
+
+const HostTensor& Importer::Static(int input) const {
+  const HostTensor* constant = Constant(input);
+  if (constant == nullptr) {
+    Throw<ModelError>("input {} is computed, but our operator takes it as an attribute", input);
+  }
+  return *constant;
+}
+
+std::vector<int64_t> Importer::StaticInts(int input) const {
+  const HostTensor& tensor = Static(input);
+  if (IsFloat(tensor.dtype())) Throw<ModelError>("input {}: expected integers, got {}", input, tensor.dtype());
+  const HostTensor numbers = tensor.Cast(DType::kInt64);
+  return {numbers.data<int64_t>().begin(), numbers.data<int64_t>().end()};
+}
+
+Extents Importer::StaticExtents(int input) const {
+  if (const Value& value = ValueOf(input); value.numbers) return value.numbers->values;
+  Extents extents;
+  for (const int64_t number : StaticInts(input)) extents.push_back({number, 0});
+  return extents;
+}
+
+std::optional<Numbers> Importer::NumbersOf(int input) const {
+  const Value& value = ValueOf(input);
+  if (value.numbers) return value.numbers;
+  if (!value.constant || value.is_input || IsFloat(value.constant->dtype()) || value.constant->shape().rank() > 1 ||
+      value.constant->elements() > kMaxNumbers) {
+    return std::nullopt;
+  }
+  return Numbers{StaticExtents(input), value.constant->shape().rank() == 0, value.constant->dtype()};
+}
+
+std::vector<int64_t> Importer::AttributeOrInput(const char* key, int input) const {
+  std::vector<int64_t> list = Ints(key);
+  return Has(input) ? StaticInts(input) : list;
+}
+
+bool Importer::IsOnlyReader(int input) const { return uses_.at(node_->input(input)) == 1; }
+
+const HostTensor* Importer::Weight(int input) const {
+  const Value& value = ValueOf(input);
+  return value.constant && !value.is_input && IsFloat(value.constant->dtype()) ? value.constant.get() : nullptr;
+}
+
+Symbol Importer::WeightIn(int input) {
+  const HostTensor* weight = Weight(input);
+  return weight == nullptr ? In(input) : Parameter(input, *weight);
+}
+
+Symbol Importer::Parameter(int input, HostTensor changed) {
+  Value& value = ValueOf(input);
+  const bool is_same = changed == *value.constant;
+  const std::string& name = node_->input(input);
+  if (is_same && !value.symbol.empty() && value.symbol.entry().node->is_variable()) return value.symbol;
+  if (!is_same && !IsOnlyReader(input)) return MakeParameter(name + "_of_" + name_, std::move(changed));
+  const Symbol parameter = MakeParameter(name, std::move(changed));
+  if (is_same) value.symbol = parameter;
+  return parameter;
+}
+
+// --- Types.
+
+DType Importer::DTypeOf(const Symbol& value) {
+  const std::optional<DType> dtype = types_->DTypeOf(value);
+  if (!dtype) Throw<ModelError>("the element type of its input is not known");
+  return *dtype;
+}
+
+PartialExtents Importer::ExtentsOf(const Symbol& value) {
+  std::optional<PartialExtents> extents = types_->ExtentsOf(value);
+  if (!extents) Throw<ModelError>("it is not known how many axes its input has");
+  return *std::move(extents);
+}
+
+int Importer::AxisOf(const Symbol& value, int64_t axis) {
+  const int rank = RankOf(value);
+  if (axis < -rank || axis >= rank) Throw<ModelError>("axis {} of an input with {} axes", axis, rank);
+  return static_cast<int>(axis < 0 ? axis + rank : axis);
+}
+
+Shape Importer::ShapeOf(const Symbol& value) {
+  Shape shape;
+  for (const std::optional<Extent>& extent : ExtentsOf(value)) {
+    shape = shape.Insert(shape.rank(), extent && extent->batches == 0 ? extent->fixed : kUnknownDim);
+  }
+  return shape;
+}
+
+std::optional<int64_t> Importer::BakedBatch(const Symbol& value, int axis) {
+  const PartialExtents extents = ExtentsOf(value);
+  const auto place = static_cast<size_t>(axis);
+  if (place >= extents.size() || extents[place] != Extent{0, 1}) return std::nullopt;
+  return file_batch_;
+}
+
+// --- Outputs.
+
+void Importer::OnlyFirst() const {
+  for (int i = 1; i < num_outputs(); ++i) {
+    if (Wanted(i) && uses_.contains(node_->output(i))) Throw<ModelError>("only the first output can be had");
+  }
+}
+
+void Importer::Out(int output, const Symbol& value) {
+  if (Wanted(output)) Define(node_->output(output), {.symbol = value[0]});
+}
+
+void Importer::OutConstant(HostTensor value) {
+  if (Wanted(0)) Define(node_->output(0), {.constant = std::make_shared<const HostTensor>(std::move(value))});
+}
+
+void Importer::OutNumbers(Numbers numbers) {
+  if (std::ranges::any_of(numbers.values, [](const Extent& extent) { return extent.batches != 0; })) {
+    if (Wanted(0)) Define(node_->output(0), {.numbers = std::move(numbers)});
+    return;
+  }
+  const auto count = static_cast<int64_t>(numbers.values.size());
+  HostTensor tensor(DType::kInt64, numbers.is_scalar ? Shape{} : Shape{count});
+  std::ranges::transform(numbers.values, tensor.data<int64_t>().begin(), &Extent::fixed);
+  OutConstant(tensor.Cast(numbers.dtype));
+}
+
+// --- What several families use.
+
+ImportFn Unary(const SymbolFn& f) {
+  return [f](Importer& im) { im.Out(f(im.In(0), im.name())); };
+}
+
+Symbol ReshapeTo(const Symbol& x, const PartialExtents& extents, const std::string& name) {
+  ReshapeAttrs attrs;
+  bool follows = false;
+  for (const std::optional<Extent>& extent : extents) {
+    attrs.shape.push_back(extent ? extent->fixed : -1);
+    attrs.batches.push_back(extent ? extent->batches : 0);
+    follows = follows || attrs.batches.back() != 0;
+  }
+  if (std::ranges::count(extents, std::optional<Extent>()) > 1) {
+    Throw<ModelError>("more than one extent of its input is not known; say the input's shape");
+  }
+  if (!follows) attrs.batches.clear();
+  return Reshape(x, attrs, name);
+}
+
+std::optional<Extent> Product(std::span<const std::optional<Extent>> extents) {
+  Extent product{1, 0};
+  for (const std::optional<Extent>& extent : extents) {
+    if (!extent || (extent->batches != 0 && product.batches != 0)) return std::nullopt;
+    product = extent->batches == 0 ? product * extent->fixed : *extent * product.fixed;
+  }
+  return product;
+}
+
+}  // namespace bindery::onnx

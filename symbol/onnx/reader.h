@@ -1,0 +1,36 @@
+// ONNX messages that nobody has checked.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/host_tensor.h"
+#include "proto/onnx.pb.h"
+#include "symbol/model.h"
+#include "symbol/model/data_file.h"
+
+namespace bindery::onnx {
+
+// ONNX' number of an element type; and back, ModelError for types that we have none for.
+int NumberOf(DType dtype);
+DType DTypeOf(int number);
+
+// Throws ModelError for what is damaged, too large, or not ONNX.
+ModelProto ReadMessage(std::string_view bytes, const std::string& source_name, const ModelLimits& limits);
+
+// Makes tensors of messages: sizes are compared with what is there before anything is allocated. Throws ModelError, or
+// DataError for data files.
+class OnnxTensorReader {
+ public:
+  OnnxTensorReader(const ModelLimits& limits, std::string folder)
+      : limit_(limits.tensor_bytes), file_(std::move(folder)) {}
+  HostTensor Read(const TensorProto& message);
+
+ private:
+  HostTensor ReadExternal(const TensorProto& message, DType dtype, const Shape& shape);
+  const int64_t limit_;
+  int64_t total_bytes_ = 0;
+  DataFile file_;
+};
+
+}  // namespace bindery::onnx
