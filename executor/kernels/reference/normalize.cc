@@ -91,7 +91,7 @@ MaybeKernel MakeLRNGrad(const KernelSpec& spec) {
   const int64_t n = spec.inputs[1].shape.Elements();
   const auto loop = [=](const Tensors& t) {
     const double *dy = t.in[0], *x = t.in[1];
-    double* s = t.extra;
+    std::vector<double> s(static_cast<size_t>(n));
     ForWindows(view, attrs.size, [&](int64_t at, int64_t in) { s[at] += Factor(attrs) * x[in] * x[in]; });
     for (int64_t i = 0; i < n; ++i) t.out[0][i] = dy[i] * std::pow(attrs.bias + s[i], -attrs.beta);
     ForWindows(view, attrs.size, [&](int64_t at, int64_t in) {
@@ -99,7 +99,7 @@ MaybeKernel MakeLRNGrad(const KernelSpec& spec) {
       t.out[0][in] -= 2 * attrs.beta * Factor(attrs) * x[in] * outer;
     });
   };
-  return InDouble(spec, loop, {}, n);
+  return InDouble(spec, loop);
 }
 
 constexpr KernelEntry kEntries[] = {
