@@ -86,8 +86,8 @@ const GivenForwardTypes::Inferred& GivenForwardTypes::Infer() const {
   if (!batched.empty()) {
     try {
       result.one_more = infer(result.batch + 1, nullptr);
-      const PartialTypes many_more = infer(result.batch + kManySamples, nullptr);
-      if (!FollowEvenly(result.at_batch, result.one_more, many_more)) result.one_more.clear();
+      result.many_more = infer(result.batch + kManySamples, nullptr);
+      if (!FollowEvenly(result.at_batch, result.one_more, result.many_more)) result.one_more.clear();
     } catch (const ShapeError&) {  // the graph fits this batch alone
       result.one_more.clear();
     }
@@ -116,10 +116,11 @@ std::optional<Numbers> GivenForwardTypes::NumbersOf(const Entry& value) const {
     return types.empty() ? std::nullopt : types[graph_.IndexOf(value.node)][value.output].numbers;
   };
   std::optional<Numbers> result = numbers(inferred.at_batch);
-  const std::optional<Numbers> next = numbers(inferred.one_more), after = numbers(inferred.two_more);
-  if (!result || !next || !after || next->size() != result->size() || after->size() != result->size()) return result;
+  const std::optional<Numbers> next = numbers(inferred.one_more), many = numbers(inferred.many_more);
+  if (!result || !next || !many || next->size() != result->size() || many->size() != result->size()) return result;
   for (size_t i = 0; i < result->size(); ++i) {
-    (*result)[i] = Number((*result)[i].at[0], (*next)[i].at[0], (*after)[i].at[0]);
+    const double now = (*result)[i].at[0], each = ((*many)[i].at[0] - now) / kManySamples;
+    (*result)[i] = Number(now, (*next)[i].at[0], now + 2 * each);
   }
   return result;
 }

@@ -59,7 +59,8 @@ class GivenForwardTypes final : public ForwardTypes {
   struct Inferred {
     int64_t batch = 0;  // of `at_batch`
     PartialTypes at_batch = {};
-    PartialTypes one_more = {};  // with one sample more; empty: nothing follows the batch
+    PartialTypes one_more = {};   // with one sample more; empty: nothing follows the batch
+    PartialTypes many_more = {};  // with many
   };
   const Inferred& Infer() const;
 
