@@ -116,6 +116,9 @@ class DataParallelExecutorGroup {
   HostTensor GetGradient(const std::string& name, int device) const;
   void ZeroGradients();  // all of them, inputs' too; for GradReq::kAdd
   std::vector<ReplicatedParam> params() const;
+  // What other groups can predict with at the same time (GroupOptions::weights). Waits for the values; from then on
+  // nobody may change them.
+  std::shared_ptr<const GroupWeights> Weights() const;
   ParameterStore& store() { return *bindings_.store(); }
   const ParameterStore& store() const { return *bindings_.store(); }
 
@@ -159,7 +162,7 @@ class DataParallelExecutorGroup {
   GradReq grad_req(const std::string& argument) const;
   MemoryReport memory(int device = 0) const;  // of the current binding
   const Plan& plan(int device = 0) const;     // of the current binding; device: index among those with samples
-  const ProgramCache& programs() const { return bindings_.programs(); }
+  const ProgramCache& programs() const { return *bindings_.programs(); }
   const std::vector<std::unique_ptr<DeviceExecutor>>& executors() const { return bindings_.executors(); }
   const GroupStep& step() const { return *current_->step; }
   const std::shared_ptr<Engine>& engine() const { return bindings_.engine(); }

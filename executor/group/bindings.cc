@@ -149,17 +149,24 @@ Shape Binding::OutputShape(int head) const {
 }
 
 Bindings::Bindings(const GroupSpec& spec, std::shared_ptr<Engine> engine, const Bindings* shared)
-    : spec_(spec), engine_(std::move(engine)), programs_(spec.options.program_bytes) {
+    : spec_(spec), engine_(std::move(engine)) {
   const std::vector<Device>& devices = spec.options.devices;
   if (shared) {
     if (shared->store_->devices() != devices) Throw("a group can share only with a group on the same devices");
     if (shared->engine_ != engine_) Throw("a group can share only with a group of the same engine");
     store_ = shared->store_;
     arenas_ = shared->arenas_;
+  } else if (const auto& weights = spec.options.weights) {
+    if (spec.options.for_training)
+      Throw("a group on the weights of another only predicts; bind it with for_training = false");
+    if (weights->store->devices() != devices) Throw("a group can share only with a group on the same devices");
+    store_ = ParameterStore::View(*weights->store, engine_);
+    programs_ = weights->programs;
   } else {
     store_ = std::make_shared<ParameterStore>(engine_, devices, BucketBytes(spec.options));
-    for (const Device& device : devices) arenas_.push_back(Arena::Make(device, engine_));
   }
+  if (!programs_) programs_ = std::make_shared<ProgramCache>(spec.options.program_bytes);
+  for (size_t d = arenas_.size(); d < devices.size(); ++d) arenas_.push_back(Arena::Make(devices[d], engine_));
   for (size_t d = 0; d < devices.size(); ++d) {
     executors_.push_back(std::make_unique<DeviceExecutor>(engine_, store_, static_cast<int>(d), arenas_[d]));
   }
@@ -175,7 +182,7 @@ Binding* Bindings::Find(const std::vector<Shape>& shapes, Mode mode, const std::
   if (found != bindings_.end()) {
     if (found != bindings_.begin()) {
       bindings_.splice(bindings_.begin(), bindings_, found);
-      for (const GroupStep::Participant& p : (*found)->participants()) programs_.Touch(p.bound->program.get());
+      for (const GroupStep::Participant& p : (*found)->participants()) programs_->Touch(p.bound->program.get());
     }
     return bindings_.front().get();
   }
@@ -187,7 +194,7 @@ Binding* Bindings::Find(const std::vector<Shape>& shapes, Mode mode, const std::
   std::erase_if(bindings_, [&](const auto& b) {
     return b.get() != made && (b->addresses != made->addresses ||
                                !std::ranges::all_of(b->participants(), [&](const GroupStep::Participant& p) {
-                                 return programs_.Holds(p.bound->program.get());
+                                 return programs_->Holds(p.bound->program.get());
                                }));
   });
   if (bindings_.size() > kKept) bindings_.pop_back();
@@ -206,7 +213,7 @@ std::unique_ptr<Binding> Bindings::Make(const std::vector<Shape>& shapes, Mode m
     }
     CompileOptions options = compiler.OptionsFor(executors_[d]->device().kind, ranges[d].size());
     store_->FillFormats(&options.signature);
-    const auto program = programs_.Get(ProgramKey(options), [&] {
+    const auto program = programs_->Get(ProgramKey(options), [&] {
       std::shared_ptr<const Program> made = Compile(spec_.symbol, options);
       compiler.CheckShare(made->plan);  // before its parameters stay
       store_->Adopt(made->plan);

@@ -43,8 +43,8 @@ struct DevicePlan {
 
 class Bindings {
  public:
-  // On the memory of `shared`, unless it is null: throws Error if its devices or engine are others. `spec` stays the
-  // caller's.
+  // On the memory of `shared`, unless it is null, or on the weights in the options: throws Error if their devices or its
+  // engine are others. `spec` stays the caller's.
   Bindings(const GroupSpec& spec, std::shared_ptr<Engine> engine, const Bindings* shared);
 
   // Found or made; stays until the next call. `ranges`: if not the usual split. Throws Error, ShapeError, ModelError,
@@ -58,7 +58,7 @@ class Bindings {
   const std::shared_ptr<Engine>& engine() const { return engine_; }
   const std::shared_ptr<ParameterStore>& store() const { return store_; }
   const std::vector<std::unique_ptr<DeviceExecutor>>& executors() const { return executors_; }
-  const ProgramCache& programs() const { return programs_; }
+  const std::shared_ptr<ProgramCache>& programs() const { return programs_; }
   const std::vector<int>& updated_blocks() const { return updated_blocks_; }  // of the store, by training
 
  private:
@@ -71,7 +71,7 @@ class Bindings {
   std::shared_ptr<ParameterStore> store_;
   std::vector<std::shared_ptr<Arena>> arenas_;
   std::vector<std::unique_ptr<DeviceExecutor>> executors_;  // wait for what they pushed
-  ProgramCache programs_;
+  std::shared_ptr<ProgramCache> programs_;
   std::list<std::unique_ptr<Binding>> bindings_;  // most recently used first
   std::vector<int> updated_blocks_;
 };

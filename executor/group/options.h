@@ -23,6 +23,14 @@
 namespace bindery {
 
 class DataParallelExecutorGroup;
+class ParameterStore;
+
+// What groups that only predict share with the one that they come from: values that nobody changes any more, and
+// programs (of one symbol, bound with the same options).
+struct GroupWeights {
+  std::shared_ptr<const ParameterStore> store;
+  std::shared_ptr<ProgramCache> programs;
+};
 
 // One value for all parameters; or one per argument, in the order of ListArguments, verbatim; or single ones by name on
 // top of the default (write for parameters).
@@ -46,6 +54,8 @@ struct GroupOptions {
   // Shares parameters, gradients, auxiliary states and working memory with it (same devices and engine). Only read by
   // the constructor.
   DataParallelExecutorGroup* shared_group = nullptr;
+  // Of DataParallelExecutorGroup::Weights(): uses these where they are, from an engine and a thread of its own.
+  std::shared_ptr<const GroupWeights> weights = nullptr;
   std::shared_ptr<Engine> engine = nullptr;  // default: the shared group's, else DefaultEngine()
   int threads_per_device = 0;                // of CPUs; 0: the cores this process may use, shared out evenly
   uint64_t seed = 0;                         // of random operators

@@ -159,6 +159,7 @@ std::shared_ptr<ParameterStore> ParameterStore::View(const ParameterStore& store
   auto view = std::make_shared<ParameterStore>(engine, store.devices_);
   view->parameters_ = store.parameters_;
   view->index_ = store.index_;
+  view->is_view_ = true;
   for (const Block& block : store.blocks_) {
     Block& copy = view->blocks_.emplace_back(block);
     copy.gradients.clear();
@@ -194,6 +195,7 @@ Tensor ParameterStore::Gradient(const StoredParameter& p, int device) const {
 }
 
 void ParameterStore::Set(const StoredParameter& p, const HostTensor& value) const {
+  if (is_view_) Throw("parameter \"{}\" is another group's and only read here", p.name);
   if (value.shape() != p.shape)
     Throw<ShapeError>("parameter \"{}\": expected {}, got {}", p.name, p.shape, value.shape());
   HostTensor stored(p.dtype, {p.elements});

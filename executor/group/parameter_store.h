@@ -61,7 +61,8 @@ class ParameterStore {
   // does. `gradients`: the same for its gradient; none: made if it is asked for.
   void Hold(const std::string& name, const std::vector<Tensor>& values, const std::vector<Tensor>& gradients,
             bool auxiliary);
-  // The values as another engine sees them, for programs that only read them. What writes them must be over.
+  // The values as another engine sees them, for programs that only read them; Set throws Error. What writes them must
+  // be over.
   static std::shared_ptr<ParameterStore> View(const ParameterStore& store, std::shared_ptr<Engine> engine);
 
   const std::vector<Device>& devices() const { return devices_; }
@@ -109,6 +110,7 @@ class ParameterStore {
   std::vector<StoredParameter> parameters_;
   std::vector<Block> blocks_;
   std::unordered_map<std::string, int> index_;
+  bool is_view_ = false;
   std::vector<PreparedPtr> zero_gradients_;  // per block with gradients and device
 };
 

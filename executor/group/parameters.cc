@@ -88,6 +88,13 @@ void DataParallelExecutorGroup::ZeroGradients() {
   for (const auto& executor : executors()) executor->ZeroInputGradients();
 }
 
+std::shared_ptr<const GroupWeights> DataParallelExecutorGroup::Weights() const {
+  for (const ParameterStore::Block& block : store().blocks()) {
+    for (const Tensor& values : block.values) values.Wait();
+  }
+  return std::make_shared<GroupWeights>(GroupWeights{ParameterStore::View(store(), engine()), bindings_.programs()});
+}
+
 std::vector<ReplicatedParam> DataParallelExecutorGroup::params() const {
   std::vector<ReplicatedParam> params;
   for (const Argument& a : spec_.signature.arguments) {

@@ -33,19 +33,27 @@ ProgramKey::ProgramKey(CompileOptions options) : options_(std::move(options)), h
   Mix(options_.observe, &hash_);
 }
 
-std::shared_ptr<const Program> ProgramCache::Get(const ProgramKey& key, const Make& make) {
+std::shared_ptr<const Program> ProgramCache::Find(const ProgramKey& key) {
   const auto found = std::ranges::find(items_, key, &Item::key);
-  if (found != items_.end()) {
-    ++hits_;
-    items_.splice(items_.begin(), items_, found);
-    return found->program;
+  if (found == items_.end()) return nullptr;
+  items_.splice(items_.begin(), items_, found);
+  return found->program;
+}
+
+std::shared_ptr<const Program> ProgramCache::Get(const ProgramKey& key, const Make& make) {
+  {
+    const std::lock_guard lock(mutex_);
+    std::shared_ptr<const Program> known = Find(key);
+    ++(known ? hits_ : misses_);
+    if (known) return known;
   }
-  ++misses_;
   std::shared_ptr<const Program> program = make();
   const int64_t bytes = EstimateBytes(*program);
+  const std::lock_guard lock(mutex_);
+  if (std::shared_ptr<const Program> known = Find(key)) return known;
   items_.push_front({key, program, bytes});
   bytes_ += bytes;
-  while (bytes_ > budget_ && size() > kept_) {
+  while (bytes_ > budget_ && static_cast<int>(items_.size()) > kept_) {
     bytes_ -= items_.back().bytes;
     items_.pop_back();
   }
@@ -53,12 +61,14 @@ std::shared_ptr<const Program> ProgramCache::Get(const ProgramKey& key, const Ma
 }
 
 void ProgramCache::Touch(const Program* program) {
+  const std::lock_guard lock(mutex_);
   const auto found =
       std::find_if(items_.begin(), items_.end(), [&](const Item& i) { return i.program.get() == program; });
   if (found != items_.end()) items_.splice(items_.begin(), items_, found);
 }
 
 bool ProgramCache::Holds(const Program* program) const {
+  const std::lock_guard lock(mutex_);
   return std::any_of(items_.begin(), items_.end(), [&](const Item& i) { return i.program.get() == program; });
 }
 

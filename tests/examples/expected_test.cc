@@ -53,5 +53,13 @@ TEST(Examples, LeNet) {
   EXPECT_TRUE(std::filesystem::exists(std::string(std::getenv("TEST_TMPDIR")) + "/lenet.pb"));
 }
 
+TEST(Examples, Predict) {
+  const Outcome outcome = RunExample("predict");
+  EXPECT_EQ(outcome.status, 0) << outcome;
+  int right = 0;
+  ASSERT_EQ(std::sscanf(outcome.out.c_str(), "%d of 1000 digits right", &right), 1) << outcome;
+  EXPECT_GT(right, 900);
+}
+
 }  // namespace
 }  // namespace bindery

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "executor/executor.h"
+#include "executor/predictor.h"
 #include "symbol/model.h"
 #include "symbol/ops.h"
 #include "train/data/array_iter.h"
@@ -27,6 +28,7 @@ TEST(Readme, ItsLinesTrainAndSave) {
   const HostTensor all = trainer.Predict(test)[0];
   EXPECT_LT(MaxAbsDiff(loaded.Predict(test)[0], all), 1e-5);
   EXPECT_LT(MaxAbsDiff(probabilities, all.Slice(0, 0, 64)), 1e-5);
+  EXPECT_LT(MaxAbsDiff(scores[0], all.Slice(0, 0, 5)), 1e-5);
   EXPECT_EQ(gradient.shape(), (Shape{128, 784}));
   EXPECT_GT(MaxAbsDiff(gradient.ToHost(), HostTensor(DType::kFloat32, {128, 784})), 0);
 }

@@ -109,11 +109,11 @@ TEST(Bindings, AreFoundAgainByShapesModeWatchAndSplit) {
   const std::vector<SampleRange> cut = {{0, 1}, {1, 8}};
   Binding* const unequal = bindings.Find(eight, Mode::kTrain, "", &cut);
   EXPECT_EQ(unequal->ranges, cut);
-  const int64_t misses = bindings.programs().misses();
+  const int64_t misses = bindings.programs()->misses();
   EXPECT_EQ(bindings.Find(eight, Mode::kTrain, ""), first);
   EXPECT_EQ(bindings.Find(two, Mode::kTrain, ""), smaller);
   EXPECT_EQ(bindings.Find(eight, Mode::kTrain, "", &cut), unequal);
-  EXPECT_EQ(bindings.programs().misses(), misses);
+  EXPECT_EQ(bindings.programs()->misses(), misses);
 }
 
 TEST(Merger, MergesAlongTheBatchAxisOrByRule) {

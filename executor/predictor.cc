@@ -1,0 +1,147 @@
+#include "executor/predictor.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "base/names.h"
+#include "engine/backend.h"
+#include "engine/team.h"
+#include "symbol/op_def.h"
+
+namespace bindery {
+namespace {
+
+GroupOptions OptionsOf(const PredictorOptions& options, std::shared_ptr<const GroupWeights> weights) {
+  return {.devices = {options.device},
+          .data = options.inputs,
+          .for_training = false,
+          .weights = std::move(weights),
+          .engine = MakeInlineEngine(),
+          .threads_per_device = options.threads,
+          .switches = options.switches,
+          .program_bytes = options.program_bytes};
+}
+
+}  // namespace
+
+// One of the groups, made if all are busy and there may be more; it goes back at the end.
+class Predictor::Turn {
+ public:
+  explicit Turn(const Predictor& predictor) : predictor_(predictor) {
+    std::unique_lock lock(predictor_.mutex_);
+    predictor_.freed_.wait(lock,
+                           [&] { return !predictor_.idle_.empty() || predictor_.made_ < predictor_.options_.calls; });
+    if (!predictor_.idle_.empty()) {
+      group_ = std::move(predictor_.idle_.back());
+      predictor_.idle_.pop_back();
+      return;
+    }
+    ++predictor_.made_;
+    lock.unlock();
+    try {
+      group_ = std::make_unique<Group>(predictor_.symbol_, OptionsOf(predictor_.options_, predictor_.weights_));
+    } catch (...) {
+      lock.lock();
+      --predictor_.made_;
+      predictor_.freed_.notify_one();
+      throw;
+    }
+  }
+  ~Turn() {
+    {
+      const std::lock_guard lock(predictor_.mutex_);
+      predictor_.idle_.push_back(std::move(group_));
+    }
+    predictor_.freed_.notify_one();
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+  Group* group() const { return group_.get(); }
+
+ private:
+  const Predictor& predictor_;
+  std::unique_ptr<Group> group_;
+};
+
+Predictor::Predictor(const Model& model, const PredictorOptions& options) : options_(options), symbol_(model.symbol) {
+  const bool is_cpu = HostAddressable(options_.device);
+  if (options_.calls < 0 || options_.threads < 0) {
+    Throw("a predictor for {} calls of {} threads: expected 0 or more", options_.calls, options_.threads);
+  }
+  if (options_.calls == 0) options_.calls = is_cpu ? NumCores() : 1;
+  if (options_.threads == 0) options_.threads = std::max(1, NumCores() / options_.calls);
+  for (const DataDesc& desc : options_.inputs) input_names_.push_back(desc.name);
+  const auto labels = ListLabels(symbol_);
+  for (const std::string& name : symbol_.ListArguments()) {
+    if (labels.contains(name) || model.params.contains(name)) continue;
+    if (std::ranges::find(input_names_, name) != input_names_.end()) continue;
+    Throw("\"{}\" has no value in the model: describe it in the options, as an input, with its largest shape", name);
+  }
+  auto first = std::make_unique<Group>(symbol_, OptionsOf(options_, nullptr));
+  HostTensorMap params;  // but for values of what comes with the calls
+  for (const auto& [name, value] : model.params) {
+    if (std::ranges::find(input_names_, name) == input_names_.end()) params.emplace(name, value);
+  }
+  first->SetParams(params, model.aux);
+  weights_ = first->Weights();
+  output_names_ = first->output_names();
+  memory_ = first->memory();
+  made_ = 1;
+  idle_.push_back(std::move(first));
+}
+
+template <class Map>
+void Predictor::CheckInputs(const Map& inputs) const {
+  for (const auto& [name, value] : inputs) {
+    if (std::ranges::find(input_names_, name) != input_names_.end()) continue;
+    throw DataError(fmt::format("\"{}\" is not an input{}", name, NameHint(name, input_names_)));
+  }
+  for (const DataDesc& desc : options_.inputs) {
+    const auto found = inputs.find(desc.name);
+    if (found == inputs.end()) throw DataError(fmt::format("input \"{}\" is missing", desc.name));
+    const Shape& shape = found->second.shape();
+    bool fits = shape.rank() == desc.shape.rank();
+    for (int axis = 0; fits && axis < shape.rank(); ++axis) fits = shape[axis] <= desc.shape[axis];
+    if (fits) continue;
+    throw DataError(fmt::format("input \"{}\": expected at most {} (PredictorOptions::inputs), got {}", desc.name,
+                                desc.shape, shape));
+  }
+}
+
+std::vector<Tensor> Predictor::Run(Group* group, Batch batch) const {
+  group->Forward(std::move(batch), Mode::kPredict);
+  std::vector<Tensor> outputs = group->Outputs();
+  for (const Tensor& output : outputs) output.Wait();
+  return outputs;
+}
+
+std::vector<HostTensor> Predictor::Predict(const HostTensorMap& inputs) const {
+  CheckInputs(inputs);
+  Batch batch;
+  for (const std::string& name : input_names_) batch.data.push_back(inputs.at(name));
+  const Turn turn(*this);
+  std::vector<HostTensor> outputs;
+  for (const Tensor& output : Run(turn.group(), std::move(batch))) outputs.push_back(output.ToHost());
+  return outputs;
+}
+
+std::vector<Tensor> Predictor::Predict(const TensorMap& inputs) const {
+  for (const auto& [name, value] : inputs) {
+    if (!value.defined()) throw DataError(fmt::format("input \"{}\" is an empty tensor", name));
+    value.Wait();
+  }
+  CheckInputs(inputs);
+  const Turn turn(*this);
+  Batch batch;
+  for (const std::string& name : input_names_) {
+    batch.device_data.Set(batch.device_data.size(), {inputs.at(name).For(turn.group()->engine())});
+  }
+  std::vector<Tensor> outputs;
+  for (const Tensor& output : Run(turn.group(), std::move(batch))) {
+    outputs.push_back(output.For(inputs.begin()->second.engine()));
+  }
+  return outputs;
+}
+
+}  // namespace bindery
