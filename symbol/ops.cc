@@ -84,6 +84,12 @@ std::span<const OpDef& (*const)()> BuiltinOps() {
       NormalizeGradOp,
       LRNOp,
       LRNGradOp,
+      // order.h
+      TopKOp,
+      CumSumOp,
+      CumProdOp,
+      CumProdGradOp,
+      TriluOp,
       // pooling.h
       PoolingOp,
       PoolingGradOp,
@@ -101,6 +107,11 @@ std::span<const OpDef& (*const)()> BuiltinOps() {
       SumSquareOp,
       LogSumExpOp,
       DotOp,
+      // sequence.h
+      SequenceMaskOp,
+      SequenceReverseOp,
+      SequenceLastOp,
+      SequenceLastGradOp,
       // shape_of.h, besides the rows of its table
       ShapeArrayOp,
       SizeArrayOp,

@@ -130,6 +130,14 @@ void ExpectRank(const Shape& shape, int rank, const char* axes) {
 
 DType StatisticsDType(DType data) { return data == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32; }
 
+void CheckExtentsAttr(const ExtentList& shape) {
+  CheckShapeAttr(shape);
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (shape.fixed[i] >= 0 || shape.Follows(i)) continue;
+    Throw<ModelError>("shape must have extents of 0 or more, got {}", ToString(shape.fixed));
+  }
+}
+
 std::vector<int64_t> FixedParts(const Extents& extents) {
   std::vector<int64_t> fixed;
   for (const Extent& extent : extents) fixed.push_back(extent.fixed);

@@ -68,6 +68,7 @@ struct ExtentList {
 };
 // Extent i of a shape: kUnknownDim while it is not known. ShapeError if it is negative.
 int64_t ExtentAt(const ExtentList& list, size_t i, std::optional<int64_t> batch);
+void CheckExtentsAttr(const ExtentList& shape);  // ModelError: not a shape's extents
 void CheckShapeAttr(const ExtentList& shape);  // ModelError: more axes than a shape can have
 std::vector<int64_t> FixedParts(const Extents& extents);
 std::vector<int64_t> BatchParts(const Extents& extents);

@@ -52,13 +52,7 @@ void InferScatterElements(InferContext& c) {
 void CheckScatter(const AnyAttrs& any) {
   const auto& attrs = any.get<ScatterAttrs>();
   rule::CheckIndexedAxes(attrs.axis, attrs.batch_dims);
-  const rule::ExtentList list{attrs.shape, attrs.batches};
-  rule::CheckShapeAttr(list);
-  for (size_t i = 0; i < list.size(); ++i) {
-    if (!list.Follows(i) && attrs.shape[i] < 0) {
-      Throw<ModelError>("shape must have extents of 0 or more, got {}", rule::ToString(attrs.shape));
-    }
-  }
+  rule::CheckExtentsAttr({attrs.shape, attrs.batches});
   if (!attrs.shape.empty() && attrs.reduction > ScatterReduction::kAdd) {
     throw ModelError("with a shape in the place of data the reduction must be none or add");
   }

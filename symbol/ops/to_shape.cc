@@ -11,12 +11,7 @@ namespace {
 
 void CheckAttrs(const AnyAttrs& any) {
   const auto& [shape, batches] = any.get<ToShapeAttrs>();
-  const rule::ExtentList list{shape, batches};
-  rule::CheckShapeAttr(list);
-  for (size_t i = 0; i < shape.size(); ++i) {
-    if (shape[i] >= 0 || list.Follows(i)) continue;
-    Throw<ModelError>("shape must have extents of 0 or more, got {}", rule::ToString(shape));
-  }
+  rule::CheckExtentsAttr({shape, batches});
 }
 
 // The batch is along the axis that follows it; or where the samples were, aligned at the last axis, if there are as

@@ -162,6 +162,21 @@ std::vector<OperatorCase> LargeCases() {
   cases.back().batch_axes.clear();
   add_indexed("one hot", OneHot(label, {.depth = 257}, "y"), {{"label", Integers({193}, -1, 257)}});
 
+  // order.h and sequence.h
+  cases.push_back(Large("large top", TopK(x, {.k = 9}, "y"), {{"x", Distinct(kMatrix)}}));
+  cases.push_back(Large("large sort of columns", Sort(x, {.axis = 0}, "y"), {{"x", Distinct(kMatrix)}}));
+  cases.push_back(Large("large sums of columns", CumSum(x, {.axis = 2}, "y"), {{"x", images}}, 19));
+  cases.push_back(Large("large sums of rows", CumSum(x, {.axis = 1}, "y"), {{"x", matrix}}, 257));
+  cases.push_back(Large("large products", CumProd(x, {.axis = 2}, "y"), {{"x", AwayFromZero(kImages, 0.9, 1.1)}}, 19));
+  cases.push_back(Large("large triangle", Trilu(x, {.k = 3}, "y"), {{"x", images}}));
+  const SequenceAttrs steps{.axis = 1, .batch_axis = 0};
+  const Symbol sequences[] = {SequenceMask(x, label, {steps, 0.5}, "y"), SequenceReverse(x, label, steps, "y"),
+                              SequenceLast(x, label, steps, "y")};
+  for (const Symbol& symbol : sequences) {
+    add_indexed(fmt::format("sequences, {}", cases.size()), symbol,
+                {{"x", images}, {"label", Values({7}, {0, 1, 20, 7, 19, 3, 30})}});
+  }
+
   for (const OpDef& (*op)() : ElementwiseOps()) {
     if (op().inputs.Count({}) > 2 || !op().gradient) continue;
     const bool unary = op().inputs.Count({}) == 1;

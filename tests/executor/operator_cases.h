@@ -23,6 +23,7 @@ std::vector<OperatorCase> LossCases();
 std::vector<OperatorCase> MatMulCases();
 std::vector<OperatorCase> MeasureCases();
 std::vector<OperatorCase> NormalizeCases();
+std::vector<OperatorCase> OrderCases();  // and sequences
 std::vector<OperatorCase> PoolingCases();
 std::vector<OperatorCase> RecurrentCases();
 std::vector<OperatorCase> ReduceCases();

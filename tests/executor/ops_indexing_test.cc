@@ -11,6 +11,8 @@ namespace {
 
 TEST(Operators, Indexing) { CheckOperators(IndexingCases()); }
 
+TEST(Operators, Order) { CheckOperators(OrderCases()); }
+
 TEST(Indexing, RaisesWithTheNodesName) {
   const Symbol y = Take(Variable("x"), Variable("i"), {}, "lookup");
   for (const KernelPolicy policy : {KernelPolicy::kFast, KernelPolicy::kReference}) {

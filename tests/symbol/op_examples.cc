@@ -223,6 +223,20 @@ void AddIndexing(Examples& e) {
         OneHotAttrs{.depth = 3, .axis = 1, .on_value = 2, .off_value = -1, .from_end = true, .dtype = DType::kInt8},
         {{5, 4}});
   e.Add(OneHotOp(), OneHotAttrs{.depth = 3}, {{5, 4}});
+
+  e.Add(TopKOp(), TopKAttrs{.k = 2, .axis = 1, .largest = false, .sorted = false, .dtype = DType::kInt32}, {{5, 3, 4}});
+  e.Add(TopKOp(), TopKAttrs{}, {{5, 3}});
+  for (const OpDef* op : {&CumSumOp(), &CumProdOp()}) {
+    e.Add(*op, ScanAttrs{.axis = 1, .exclusive = true, .reverse = true}, {{5, 3, 4}});
+  }
+  e.Add(CumProdGradOp(), ScanAttrs{.axis = -1}, {{5, 3}, {5, 3}});
+  e.Add(TriluOp(), TriluAttrs{.k = -1, .upper = false}, {{5, 3, 4}});
+  const SequenceAttrs steps{.axis = 1, .batch_axis = 0};
+  e.Add(SequenceMaskOp(), SequenceMaskAttrs{steps, 0.5}, {{5, 3, 4}, {5}});
+  e.Add(SequenceReverseOp(), steps, {{5, 3, 4}, {5}});
+  e.Add(SequenceLastOp(), steps, {{5, 3, 4}, {5}});
+  e.Add(SequenceLastOp(), SequenceAttrs{}, {{3, 5, 4}, {5}}, {1, 0});
+  e.Add(SequenceLastGradOp(), SequenceLastGradAttrs{steps, {0, 3, 4}, {1, 0, 0}}, {{5, 4}, {5}});
   e.Add(EmbeddingOp(), EmbeddingAttrs{.input_dim = 7, .output_dim = 3, .padding_idx = -1, .mode = IndexMode::kClip},
         {{5, 4}, {7, 3}});
 }

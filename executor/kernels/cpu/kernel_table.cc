@@ -23,12 +23,14 @@ KernelRows LossKernels();
 KernelRows MatMulKernels();
 KernelRows MeasureKernels();
 KernelRows NormalizeKernels();
+KernelRows OrderKernels();
 KernelRows PoolingKernels();
 KernelRows PredicateKernels();
 KernelRows RecurrentGradKernels();
 KernelRows RecurrentKernels();
 KernelRows ReduceKernels();
 KernelRows RelationKernels();
+KernelRows SequenceKernels();
 KernelRows SliceKernels();
 KernelRows SoftmaxKernels();
 KernelRows UnaryKernels();
@@ -50,13 +52,12 @@ const KernelTable& CpuKernels() {
   using namespace cpu;  // NOLINT: the table is nothing but its names
   static const KernelTable table(
       {
-          AttentionKernels(),   BatchNormKernels(),   BinaryKernels(),         ConcatKernels(),
-          ConvolutionKernels(), CopyKernels(),        CrossEntropyKernels(),   DotKernels(),
-          DropoutKernels(),     ElementwiseKernels(), FullyConnectedKernels(), IndexingKernels(),
-          LossKernels(),        MatMulKernels(),      MeasureKernels(),        NormalizeKernels(),
-          PoolingKernels(),     PredicateKernels(),   RecurrentGradKernels(),  RecurrentKernels(),
-          ReduceKernels(),      RelationKernels(),    SliceKernels(),          SoftmaxKernels(),
-          UnaryKernels(),
+          AttentionKernels(),      BatchNormKernels(),    BinaryKernels(),   ConcatKernels(),    ConvolutionKernels(),
+          CopyKernels(),           CrossEntropyKernels(), DotKernels(),      DropoutKernels(),   ElementwiseKernels(),
+          FullyConnectedKernels(), IndexingKernels(),     LossKernels(),     MatMulKernels(),    MeasureKernels(),
+          NormalizeKernels(),      OrderKernels(),        PoolingKernels(),  PredicateKernels(), RecurrentGradKernels(),
+          RecurrentKernels(),      ReduceKernels(),       RelationKernels(), SequenceKernels(),  SliceKernels(),
+          SoftmaxKernels(),        UnaryKernels(),
       },
       MakeFastReorder, ThroughFloat, Translate);
   return table;

@@ -17,9 +17,11 @@ KernelRows LossKernels();
 KernelRows MatMulKernels();
 KernelRows MeasureKernels();
 KernelRows NormalizeKernels();
+KernelRows OrderKernels();
 KernelRows PoolingKernels();
 KernelRows RecurrentKernels();
 KernelRows ReduceKernels();
+KernelRows SequenceKernels();
 KernelRows ShapeKernels();
 KernelRows SoftmaxKernels();
 KernelRows SoftmaxOutputKernels();
@@ -32,11 +34,12 @@ const KernelTable& ReferenceKernels() {
   using namespace reference;  // NOLINT: the table is nothing but its names
   static const KernelTable table(
       {
-          ActivationKernels(),   AttentionKernels(), BatchNormKernels(),     ConvolutionKernels(),
-          CrossEntropyKernels(), DropoutKernels(),   ElementwiseKernels(),   FullyConnectedKernels(),
-          IndexingKernels(),     LossKernels(),      MatMulKernels(),        MeasureKernels(),
-          NormalizeKernels(),    PoolingKernels(),   RecurrentKernels(),     ReduceKernels(),
-          ShapeKernels(),        SoftmaxKernels(),   SoftmaxOutputKernels(), SyncBatchNormKernels(),
+          ActivationKernels(),    AttentionKernels(),     BatchNormKernels(),   ConvolutionKernels(),
+          CrossEntropyKernels(),  DropoutKernels(),       ElementwiseKernels(), FullyConnectedKernels(),
+          IndexingKernels(),      LossKernels(),          MatMulKernels(),      MeasureKernels(),
+          NormalizeKernels(),     OrderKernels(),         PoolingKernels(),     RecurrentKernels(),
+          ReduceKernels(),        SequenceKernels(),      ShapeKernels(),       SoftmaxKernels(),
+          SoftmaxOutputKernels(), SyncBatchNormKernels(),
       },
       reference::MakeReorder);
   return table;

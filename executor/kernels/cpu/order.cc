@@ -1,0 +1,222 @@
+// TopK, CumSum, CumProd and Trilu.
+//
+// Elements are ordered as whole numbers: a key in which order is that of the elements, joined with their place, so that
+// equal ones keep theirs. Accumulated are strips of neighbouring columns, step by step along the axis, in the widest type.
+#include "symbol/ops/order.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "base/checked.h"
+#include "engine/team.h"
+#include "executor/kernel_table.h"
+#include "executor/kernels/cpu/accumulator.h"
+#include "executor/kernels/cpu/util.h"
+
+namespace bindery::cpu {
+namespace {
+
+template <class T>
+using KeyOf = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
+
+// Unsigned numbers in the order of the elements: NaN is largest, -0 is 0.
+template <class T>
+KeyOf<T> Key(T element) {
+  using Unsigned = KeyOf<T>;
+  constexpr Unsigned kTop = Unsigned{1} << (8 * sizeof(Unsigned) - 1);
+  if constexpr (std::is_integral_v<T>) {
+    return std::is_signed_v<T> ? static_cast<Unsigned>(element) ^ kTop : static_cast<Unsigned>(element);
+  } else {
+    using Real = std::conditional_t<std::is_same_v<T, double>, double, float>;
+    const auto x = static_cast<Real>(element);
+    if (x != x) return ~Unsigned{0};
+    const auto bits = std::bit_cast<Unsigned>(x + Real{0});
+    return bits & kTop ? ~bits : bits | kTop;
+  }
+}
+
+// A key and where its element is: one number if it has room for both.
+struct Narrow {
+  uint64_t both;
+  static constexpr int64_t kMostPlaces = int64_t{1} << 32;
+  Narrow() = default;
+  Narrow(uint64_t key, int64_t place) : both(key << 32 | static_cast<uint64_t>(place)) {}
+  int64_t place() const { return static_cast<int64_t>(both & 0xffffffff); }
+  bool operator<(const Narrow& other) const { return both < other.both; }
+};
+struct Wide {
+  uint64_t key;
+  int64_t at;
+  Wide() = default;
+  Wide(uint64_t k, int64_t place) : key(k), at(place) {}
+  int64_t place() const { return at; }
+  bool operator<(const Wide& other) const { return key != other.key ? key < other.key : at < other.at; }
+};
+
+// data -> values, indices
+template <class T, class Entry, class Index>
+Kernel TopKOf(const KernelSpec& spec) {
+  const auto attrs = spec.attributes<TopKAttrs>();
+  const AxisView view = ViewAlong(spec.inputs[0].shape, static_cast<int>(attrs.axis));
+  const int64_t k = attrs.k == 0 ? view.axis : attrs.k;
+  const KeyOf<T> flip = attrs.largest ? ~KeyOf<T>{0} : 0;
+  Kernel kernel = PlainKernel(spec, "loop");
+  kernel.scratch_bytes = CheckedMul(view.axis * spec.threads, sizeof(Entry));
+  return WithLoop(std::move(kernel), [=](const Arguments& args) {
+    const int64_t rows = view.outer * view.inner;
+    ParallelFor(rows, 1, rows * view.axis <= kSerialElements / 16 ? rows : 0,
+                [&](int64_t begin, int64_t end, int thread) {
+                  Entry* entries = static_cast<Entry*>(args.scratch) + thread * view.axis;
+                  T* values = args.out<T>(0);
+                  Index* indices = args.out<Index>(1);
+                  for (int64_t row = begin; row < end; ++row) {
+                    const int64_t outer = row / view.inner, column = row % view.inner;
+                    const T* x = args.in<T>(0) + outer * view.axis * view.inner + column;
+                    for (int64_t i = 0; i < view.axis; ++i) entries[i] = Entry(Key(x[i * view.inner]) ^ flip, i);
+                    if (k < view.axis) std::nth_element(entries, entries + k, entries + view.axis);
+                    std::sort(entries, entries + k);
+                    for (int64_t i = 0; i < k; ++i) {
+                      const int64_t to = (outer * k + i) * view.inner + column, place = entries[i].place();
+                      if (values) values[to] = x[place * view.inner];
+                      if (indices) indices[to] = static_cast<Index>(place);
+                    }
+                  }
+                });
+  });
+}
+
+MaybeKernel MakeTopK(const KernelSpec& spec) {
+  const auto& attrs = spec.attributes<TopKAttrs>();
+  const int64_t extent = spec.inputs[0].shape[static_cast<int>(attrs.axis)];
+  return Dispatch(spec.inputs[0].dtype, [&]<class T>() {
+    const auto of = [&]<class Entry>() {
+      return attrs.dtype == DType::kInt32 ? TopKOf<T, Entry, int32_t>(spec) : TopKOf<T, Entry, int64_t>(spec);
+    };
+    if constexpr (sizeof(T) < 8) {
+      if (extent <= Narrow::kMostPlaces) return of.template operator()<Narrow>();
+    }
+    return of.template operator()<Wide>();
+  });
+}
+
+constexpr int64_t kColumns = 256;
+
+// f(offset of the first element, columns) for strips of columns of every outer position.
+template <class F>
+void ForStrips(const AxisView& view, const F& f) {
+  const int64_t width = std::min(view.inner, kColumns), strips = CeilDiv(view.inner, width),
+                units = view.outer * strips;
+  const bool is_small = view.outer * view.axis * view.inner <= kSerialElements;
+  ParallelFor(units, 1, is_small ? units : 0, [&](int64_t begin, int64_t end, int) {
+    for (int64_t unit = begin; unit < end; ++unit) {
+      const int64_t first = unit % strips * width;
+      f(unit / strips * view.axis * view.inner + first, std::min(width, view.inner - first));
+    }
+  });
+}
+
+template <bool kProduct, class A>
+A Accumulated(A sum, A x) {
+  return kProduct ? Sum(A{0}, sum, x) : Sum(sum, x);
+}
+
+// The axis in the order in which it is gone along.
+struct Course {
+  AxisView view;
+  ScanAttrs attrs;
+  explicit Course(const KernelSpec& spec)
+      : view(ViewAlong(spec.outputs[0].shape, static_cast<int>(spec.attributes<ScanAttrs>().axis))),
+        attrs(spec.attributes<ScanAttrs>()) {}
+  int64_t At(int64_t step) const { return (attrs.reverse ? view.axis - 1 - step : step) * view.inner; }
+};
+
+// data -> y
+template <bool kProduct>
+MaybeKernel MakeScan(const KernelSpec& spec) {
+  return Dispatch(spec.inputs[0].dtype, [&]<class T>() {
+    return WithLoop(PlainKernel(spec, "loop"), [course = Course(spec)](const Arguments& args) {
+      ForStrips(course.view, [&](int64_t first, int64_t n) {
+        Accumulator<T> sums[kColumns];
+        std::fill_n(sums, n, Accumulator<T>{kProduct});
+        for (int64_t step = 0; step < course.view.axis; ++step) {
+          const T* x = args.in<T>(0) + first + course.At(step);
+          T* y = args.out<T>(0) + first + course.At(step);
+          for (int64_t i = 0; i < n; ++i) {
+            const Accumulator<T> next = Accumulated<kProduct>(sums[i], Widened(x[i]));
+            y[i] = Narrowed<T>(course.attrs.exclusive ? sums[i] : next);
+            sums[i] = next;
+          }
+        }
+      });
+    });
+  });
+}
+
+// (dy, x) -> dx: first the products of what is before, then, backward, times what follows
+MaybeKernel MakeCumProdGrad(const KernelSpec& spec) {
+  return Dispatch(spec.inputs[0].dtype, [&]<class T>() {
+    using A = Accumulator<T>;
+    return WithLoop(PlainKernel(spec, "loop"), [course = Course(spec)](const Arguments& args) {
+      ForStrips(course.view, [&](int64_t first, int64_t n) {
+        const T *dy = args.in<T>(0) + first, *x = args.in<T>(1) + first;
+        T* dx = args.out<T>(0) + first;
+        A carried[kColumns];
+        std::fill_n(carried, n, A{1});
+        for (int64_t step = 0; step < course.view.axis; ++step) {
+          const int64_t at = course.At(step);
+          for (int64_t i = 0; i < n; ++i) {
+            dx[at + i] = Narrowed<T>(carried[i]);
+            carried[i] = Sum(A{0}, carried[i], A{Widened(x[at + i])});
+          }
+        }
+        std::fill_n(carried, n, A{0});  // x_(k+1) s_(k+1)
+        for (int64_t step = course.view.axis; step-- > 0;) {
+          const int64_t at = course.At(step);
+          for (int64_t i = 0; i < n; ++i) {
+            const A own = Sum(carried[i], A{Widened(dy[at + i])}), s = course.attrs.exclusive ? carried[i] : own;
+            dx[at + i] = Narrowed<T>(Sum(A{0}, A{Widened(dx[at + i])}, s));
+            carried[i] = course.attrs.exclusive ? Sum(A{Widened(dy[at + i])}, A{Widened(x[at + i])}, s)
+                                                : Sum(A{0}, A{Widened(x[at + i])}, s);
+          }
+        }
+      });
+    });
+  });
+}
+
+MaybeKernel MakeTrilu(const KernelSpec& spec) {
+  const auto attrs = spec.attributes<TriluAttrs>();
+  const Shape& shape = spec.inputs[0].shape;
+  const int64_t height = shape[-2], width = shape[-1], rows = shape.CountTo(shape.rank() - 1);
+  const int64_t k = std::clamp(attrs.k, -height, width);
+  return OfSize(SizeOf(spec.inputs[0].dtype), [&]<class T>() {
+    return WithLoop(PlainKernel(spec, "loop"), [=](const Arguments& args) {
+      ParallelFor(rows, 1, kSerialElements / width, [&](int64_t begin, int64_t end, int) {
+        for (int64_t row = begin; row < end; ++row) {
+          const int64_t diagonal = row % height + k;
+          const int64_t first = attrs.upper ? std::clamp<int64_t>(diagonal, 0, width) : 0;
+          const int64_t last = attrs.upper ? width : std::clamp<int64_t>(diagonal + 1, 0, width);
+          const T* x = args.in<T>(0) + row * width;
+          T* y = args.out<T>(0) + row * width;
+          std::fill_n(y, first, T{});
+          std::copy(x + first, x + last, y + first);
+          std::fill(y + last, y + width, T{});
+        }
+      });
+    });
+  });
+}
+
+constexpr KernelEntry kEntries[] = {
+    {"TopK", MakeTopK},   {"CumSum", MakeScan<false>}, {"CumProd", MakeScan<true>}, {"CumProdGrad", MakeCumProdGrad},
+    {"Trilu", MakeTrilu},
+};
+
+}  // namespace
+
+KernelRows OrderKernels() { return kEntries; }
+
+}  // namespace bindery::cpu
