@@ -93,6 +93,15 @@ std::span<const OpDef& (*const)()> BuiltinOps() {
       // pooling.h
       PoolingOp,
       PoolingGradOp,
+      // quantize.h
+      QuantizeLinearOp,
+      DequantizeLinearOp,
+      // random.h
+      RandomUniformOp,
+      RandomNormalOp,
+      RandomIntOp,
+      BernoulliOp,
+      MultinomialOp,
       // recurrent.h
       RecurrentOp,
       RecurrentGradOp,

@@ -18,6 +18,8 @@
 #include "symbol/ops/normalize.h"
 #include "symbol/ops/order.h"
 #include "symbol/ops/pooling.h"
+#include "symbol/ops/quantize.h"
+#include "symbol/ops/random.h"
 #include "symbol/ops/recurrent.h"
 #include "symbol/ops/reduce.h"
 #include "symbol/ops/sequence.h"

@@ -162,6 +162,18 @@ std::vector<OperatorCase> LargeCases() {
   cases.back().batch_axes.clear();
   add_indexed("one hot", OneHot(label, {.depth = 257}, "y"), {{"label", Integers({193}, -1, 257)}});
 
+  // random.h and quantize.h
+  for (const Symbol& y :
+       {RandomUniformLike(x, {}, "y"), RandomNormalLike(x, {}, "y"), RandomIntLike(x, {{}, 0, 99}, "y"),
+        Bernoulli(x, {}, "y"), Multinomial(x, {.sample_size = 301}, "y")}) {
+    cases.push_back(Large(fmt::format("large draw {}", cases.size()), y, {{"x", Uniform(kMatrix, 0, 1)}}));
+  }
+  cases.push_back(Large("large quantization",
+                        DequantizeLinear(QuantizeLinear(x, b, Variable("i"), {}, "q"), b, Variable("i"), {}, "y"),
+                        {{"x", images}, {"b", Uniform({20}, 0.1, 2)}, {"i", Integers({20}, 0, 255)}}, 7 * 19 * 17));
+  cases.back().dtypes = {{"i", DType::kUInt8}};
+  cases.back().magnitude = 256;
+
   // order.h and sequence.h
   cases.push_back(Large("large top", TopK(x, {.k = 9}, "y"), {{"x", Distinct(kMatrix)}}));
   cases.push_back(Large("large sort of columns", Sort(x, {.axis = 0}, "y"), {{"x", Distinct(kMatrix)}}));

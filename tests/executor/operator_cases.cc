@@ -9,8 +9,8 @@ std::vector<OperatorCase> AllOperatorCases() {
   for (auto* family : {
            ActivationCases,   ArrangeCases, AttentionCases,      BatchNormCases, BinaryCases,  ConvolutionCases,
            CrossEntropyCases, DropoutCases, FullyConnectedCases, IndexingCases,  LargeCases,   LossCases,
-           MatMulCases,       MeasureCases, NormalizeCases,      OrderCases,     PoolingCases, RecurrentCases,
-           ReduceCases,       ShapeCases,   SoftmaxCases,        UnaryCases,
+           MatMulCases,       MeasureCases, NormalizeCases,      OrderCases,     PoolingCases, RandomCases,
+           RecurrentCases,    ReduceCases,  ShapeCases,          SoftmaxCases,   UnaryCases,
        }) {
     std::vector<OperatorCase> cases = family();
     all.insert(all.end(), std::make_move_iterator(cases.begin()), std::make_move_iterator(cases.end()));

@@ -25,6 +25,7 @@ std::vector<OperatorCase> MeasureCases();
 std::vector<OperatorCase> NormalizeCases();
 std::vector<OperatorCase> OrderCases();  // and sequences
 std::vector<OperatorCase> PoolingCases();
+std::vector<OperatorCase> RandomCases();  // and quantized numbers
 std::vector<OperatorCase> RecurrentCases();
 std::vector<OperatorCase> ReduceCases();
 std::vector<OperatorCase> ShapeCases();

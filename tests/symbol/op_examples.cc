@@ -231,6 +231,20 @@ void AddIndexing(Examples& e) {
   }
   e.Add(CumProdGradOp(), ScanAttrs{.axis = -1}, {{5, 3}, {5, 3}});
   e.Add(TriluOp(), TriluAttrs{.k = -1, .upper = false}, {{5, 3, 4}});
+  const DrawAttrs shape{.shape = {4, 3}, .dtype = DType::kFloat64},
+      like{.dtype = DType::kFloat64, .like = true, .own_dtype = true};
+  e.Add(RandomUniformOp(), RandomUniformAttrs{shape, -1, 2}, {});
+  e.Add(RandomNormalOp(), RandomNormalAttrs{shape, 1, 3}, {});
+  e.Add(RandomIntOp(), RandomIntAttrs{shape, -7, 7}, {});
+  e.Add(RandomUniformOp(), RandomUniformAttrs{like}, {{5, 3}});
+  e.Add(RandomNormalOp(), RandomNormalAttrs{like}, {{5, 3}});
+  e.Add(RandomIntOp(), RandomIntAttrs{like}, {{5, 3}});
+  e.Add(BernoulliOp(), BernoulliAttrs{.dtype = DType::kBool, .own_dtype = true}, {{5, 3}});
+  e.Add(MultinomialOp(), MultinomialAttrs{.sample_size = 4, .logits = true, .dtype = DType::kInt64}, {{5, 3}});
+  e.Add(QuantizeLinearOp(), QuantizeAttrs{.axis = -1, .no_zero_point = true, .dtype = DType::kInt8}, {{5, 3}, {3}});
+  e.Add(QuantizeLinearOp(), QuantizeAttrs{}, {{5, 3}, {}, {}});
+  e.Add(DequantizeLinearOp(), DequantizeAttrs{.axis = 2, .no_zero_point = true}, {{5, 3, 4}, {4}});
+
   const SequenceAttrs steps{.axis = 1, .batch_axis = 0};
   e.Add(SequenceMaskOp(), SequenceMaskAttrs{steps, 0.5}, {{5, 3, 4}, {5}});
   e.Add(SequenceReverseOp(), steps, {{5, 3, 4}, {5}});

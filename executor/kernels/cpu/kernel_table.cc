@@ -26,6 +26,8 @@ KernelRows NormalizeKernels();
 KernelRows OrderKernels();
 KernelRows PoolingKernels();
 KernelRows PredicateKernels();
+KernelRows QuantizeKernels();
+KernelRows RandomKernels();
 KernelRows RecurrentGradKernels();
 KernelRows RecurrentKernels();
 KernelRows ReduceKernels();
@@ -52,12 +54,12 @@ const KernelTable& CpuKernels() {
   using namespace cpu;  // NOLINT: the table is nothing but its names
   static const KernelTable table(
       {
-          AttentionKernels(),      BatchNormKernels(),    BinaryKernels(),   ConcatKernels(),    ConvolutionKernels(),
-          CopyKernels(),           CrossEntropyKernels(), DotKernels(),      DropoutKernels(),   ElementwiseKernels(),
-          FullyConnectedKernels(), IndexingKernels(),     LossKernels(),     MatMulKernels(),    MeasureKernels(),
-          NormalizeKernels(),      OrderKernels(),        PoolingKernels(),  PredicateKernels(), RecurrentGradKernels(),
-          RecurrentKernels(),      ReduceKernels(),       RelationKernels(), SequenceKernels(),  SliceKernels(),
-          SoftmaxKernels(),        UnaryKernels(),
+          AttentionKernels(),      BatchNormKernels(),     BinaryKernels(),    ConcatKernels(),    ConvolutionKernels(),
+          CopyKernels(),           CrossEntropyKernels(),  DotKernels(),       DropoutKernels(),   ElementwiseKernels(),
+          FullyConnectedKernels(), IndexingKernels(),      LossKernels(),      MatMulKernels(),    MeasureKernels(),
+          NormalizeKernels(),      OrderKernels(),         PoolingKernels(),   PredicateKernels(), QuantizeKernels(),
+          RandomKernels(),         RecurrentGradKernels(), RecurrentKernels(), ReduceKernels(),    RelationKernels(),
+          SequenceKernels(),       SliceKernels(),         SoftmaxKernels(),   UnaryKernels(),
       },
       MakeFastReorder, ThroughFloat, Translate);
   return table;

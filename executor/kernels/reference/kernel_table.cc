@@ -19,6 +19,8 @@ KernelRows MeasureKernels();
 KernelRows NormalizeKernels();
 KernelRows OrderKernels();
 KernelRows PoolingKernels();
+KernelRows QuantizeKernels();
+KernelRows RandomKernels();
 KernelRows RecurrentKernels();
 KernelRows ReduceKernels();
 KernelRows SequenceKernels();
@@ -34,12 +36,12 @@ const KernelTable& ReferenceKernels() {
   using namespace reference;  // NOLINT: the table is nothing but its names
   static const KernelTable table(
       {
-          ActivationKernels(),    AttentionKernels(),     BatchNormKernels(),   ConvolutionKernels(),
-          CrossEntropyKernels(),  DropoutKernels(),       ElementwiseKernels(), FullyConnectedKernels(),
-          IndexingKernels(),      LossKernels(),          MatMulKernels(),      MeasureKernels(),
-          NormalizeKernels(),     OrderKernels(),         PoolingKernels(),     RecurrentKernels(),
-          ReduceKernels(),        SequenceKernels(),      ShapeKernels(),       SoftmaxKernels(),
-          SoftmaxOutputKernels(), SyncBatchNormKernels(),
+          ActivationKernels(),   AttentionKernels(), BatchNormKernels(),     ConvolutionKernels(),
+          CrossEntropyKernels(), DropoutKernels(),   ElementwiseKernels(),   FullyConnectedKernels(),
+          IndexingKernels(),     LossKernels(),      MatMulKernels(),        MeasureKernels(),
+          NormalizeKernels(),    OrderKernels(),     PoolingKernels(),       QuantizeKernels(),
+          RandomKernels(),       RecurrentKernels(), ReduceKernels(),        SequenceKernels(),
+          ShapeKernels(),        SoftmaxKernels(),   SoftmaxOutputKernels(), SyncBatchNormKernels(),
       },
       reference::MakeReorder);
   return table;

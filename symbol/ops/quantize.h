@@ -1,0 +1,44 @@
+// Integers that stand for real numbers, as ONNX has them: x = (q - zero_point) scale. Scale and zero point are one
+// number, () or (1), or one for each position along `axis`.
+#pragma once
+
+#include "symbol/op_def.h"
+
+namespace bindery {
+
+struct QuantizeAttrs {
+  int64_t axis = 1;
+  bool no_zero_point = false;  // it is 0
+  DType dtype = DType::kUInt8;
+  static constexpr auto Fields() {
+    using A = QuantizeAttrs;
+    return std::tuple{Field{"axis", &A::axis, "axis of scales, if they are several"},
+                      Field{"no_zero_point", &A::no_zero_point, "the zero point is 0"},
+                      Field{"dtype", &A::dtype, "int8, uint8, int16 or uint16"}};
+  }
+};
+// (data, scale, zero_point) -> q = the nearest whole number to data / scale, of two the even one, + zero_point, within
+// the type's bounds. No gradient passes.
+const OpDef& QuantizeLinearOp();
+inline constexpr OpFunction<QuantizeAttrs, 3> QuantizeLinear{QuantizeLinearOp};
+
+struct DequantizeAttrs {
+  int64_t axis = 1;
+  bool no_zero_point = false;
+  static constexpr auto Fields() {
+    using A = DequantizeAttrs;
+    return std::tuple{Field{"axis", &A::axis, "axis of scales, if they are several"},
+                      Field{"no_zero_point", &A::no_zero_point, "the zero point is 0"}};
+  }
+};
+// (data of int8, uint8, int16, uint16 or int32, scale, zero_point) -> (data - zero_point) scale, of the scale's type
+const OpDef& DequantizeLinearOp();
+inline constexpr OpFunction<DequantizeAttrs, 3> DequantizeLinear{DequantizeLinearOp};
+
+// data as (outer, channels, inner), a scale for each channel; one channel if there is one scale. Throws ShapeError.
+struct QuantizedView {
+  int64_t outer, channels, inner;
+};
+QuantizedView ChannelsOf(int64_t axis, const Shape& data, const Shape& scale);
+
+}  // namespace bindery
