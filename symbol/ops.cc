@@ -31,6 +31,9 @@ std::span<const OpDef& (*const)()> BuiltinOps() {
       // cross_entropy.h
       CrossEntropyOp,
       CrossEntropyGradOp,
+      // ctc.h
+      CTCLossOp,
+      CTCLossGradOp,
       // curve.h
       CurveOp,
       CurveGradOp,

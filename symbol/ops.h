@@ -6,6 +6,7 @@
 #include "symbol/ops/batch_norm.h"
 #include "symbol/ops/convolution.h"
 #include "symbol/ops/cross_entropy.h"
+#include "symbol/ops/ctc.h"
 #include "symbol/ops/curve.h"
 #include "symbol/ops/dropout.h"
 #include "symbol/ops/einsum.h"

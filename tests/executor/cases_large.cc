@@ -284,6 +284,10 @@ std::vector<OperatorCase> LargeCases() {
                           {{"x", matrix}, {"label", Uniform(kMatrix, 0, 1)}}));
     cases.back().wrt = std::vector<std::string>{"x"};
   }
+  cases.push_back(Large("large CTC", CTCLoss(x, label, {}, "y"),
+                        {{"x", Uniform({31, 37, 23}, -2, 2)}, {"label", Integers({37, 9}, 1, 22)}}, 31));
+  cases.back().dtypes = {{"label", DType::kInt32}};
+  cases.back().batch_axes = {{"x", 1}, {"label", 0}};
   cases.push_back(Large("large SVM head", SVMOutput(x, label, {}, "y"), {{"x", matrix}, {"label", classes}}));
   cases.back().dtypes = {{"label", DType::kInt32}};
   cases.push_back(Large("large loss", MakeLoss(x, {.normalization = Normalization::kValid}, "y"), {{"x", matrix}}));

@@ -13,6 +13,7 @@ std::vector<OperatorCase> AttentionCases();
 std::vector<OperatorCase> ArrangeCases();  // what is made of others, and by numbers in tensors
 std::vector<OperatorCase> BatchNormCases();
 std::vector<OperatorCase> ConvolutionCases();
+std::vector<OperatorCase> CTCCases();
 std::vector<OperatorCase> CrossEntropyCases();
 std::vector<OperatorCase> DropoutCases();
 std::vector<OperatorCase> BinaryCases();  // element-wise, two operands and more

@@ -175,6 +175,9 @@ void AddHeads(Examples& e) {
   for (const OpDef* op : {&LogisticRegressionOutputOp(), &MAERegressionOutputOp(), &MAERegressionOutputGradOp()}) {
     e.Add(*op, LinearRegressionOutputAttrs{3}, {{5, 3}, {5, 3}});
   }
+  const CTCLossAttrs ctc{.blank = -1, .use_data_lengths = true, .use_label_lengths = true, .zero_infinity = true};
+  e.Add(CTCLossOp(), ctc, {{6, 5, 4}, {5, 3}, {5}, {5}}, {1, 0, 0, 0});
+  e.Add(CTCLossGradOp(), ctc, {{5}, {6, 5, 4}, {5, 3}, {5}, {5}}, {0, 1, 0, 0, 0});
   for (const OpDef* op : {&SVMOutputOp(), &SVMOutputGradOp()}) {
     e.Add(*op, SVMOutputAttrs{.margin = 0.5, .regularization = 2, .use_linear = true}, {{5, 4}, {5}});
   }

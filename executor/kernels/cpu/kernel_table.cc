@@ -10,6 +10,7 @@ namespace cpu {
 KernelRows AttentionKernels();
 KernelRows BatchNormKernels();
 KernelRows BinaryKernels();
+KernelRows CTCKernels();
 KernelRows ConcatKernels();
 KernelRows ConvolutionKernels();
 KernelRows CopyKernels();
@@ -54,12 +55,12 @@ const KernelTable& CpuKernels() {
   using namespace cpu;  // NOLINT: the table is nothing but its names
   static const KernelTable table(
       {
-          AttentionKernels(),      BatchNormKernels(),     BinaryKernels(),    ConcatKernels(),    ConvolutionKernels(),
-          CopyKernels(),           CrossEntropyKernels(),  DotKernels(),       DropoutKernels(),   ElementwiseKernels(),
-          FullyConnectedKernels(), IndexingKernels(),      LossKernels(),      MatMulKernels(),    MeasureKernels(),
-          NormalizeKernels(),      OrderKernels(),         PoolingKernels(),   PredicateKernels(), QuantizeKernels(),
-          RandomKernels(),         RecurrentGradKernels(), RecurrentKernels(), ReduceKernels(),    RelationKernels(),
-          SequenceKernels(),       SliceKernels(),         SoftmaxKernels(),   UnaryKernels(),
+          AttentionKernels(),   BatchNormKernels(),      BinaryKernels(),        CTCKernels(),       ConcatKernels(),
+          ConvolutionKernels(), CopyKernels(),           CrossEntropyKernels(),  DotKernels(),       DropoutKernels(),
+          ElementwiseKernels(), FullyConnectedKernels(), IndexingKernels(),      LossKernels(),      MatMulKernels(),
+          MeasureKernels(),     NormalizeKernels(),      OrderKernels(),         PoolingKernels(),   PredicateKernels(),
+          QuantizeKernels(),    RandomKernels(),         RecurrentGradKernels(), RecurrentKernels(), ReduceKernels(),
+          RelationKernels(),    SequenceKernels(),       SliceKernels(),         SoftmaxKernels(),   UnaryKernels(),
       },
       MakeFastReorder, ThroughFloat, Translate);
   return table;

@@ -7,6 +7,7 @@ namespace reference {
 KernelRows ActivationKernels();
 KernelRows AttentionKernels();
 KernelRows BatchNormKernels();
+KernelRows CTCKernels();
 KernelRows ConvolutionKernels();
 KernelRows CrossEntropyKernels();
 KernelRows DropoutKernels();
@@ -36,12 +37,13 @@ const KernelTable& ReferenceKernels() {
   using namespace reference;  // NOLINT: the table is nothing but its names
   static const KernelTable table(
       {
-          ActivationKernels(),   AttentionKernels(), BatchNormKernels(),     ConvolutionKernels(),
-          CrossEntropyKernels(), DropoutKernels(),   ElementwiseKernels(),   FullyConnectedKernels(),
-          IndexingKernels(),     LossKernels(),      MatMulKernels(),        MeasureKernels(),
-          NormalizeKernels(),    OrderKernels(),     PoolingKernels(),       QuantizeKernels(),
-          RandomKernels(),       RecurrentKernels(), ReduceKernels(),        SequenceKernels(),
-          ShapeKernels(),        SoftmaxKernels(),   SoftmaxOutputKernels(), SyncBatchNormKernels(),
+          ActivationKernels(),     AttentionKernels(),    BatchNormKernels(), CTCKernels(),
+          ConvolutionKernels(),    CrossEntropyKernels(), DropoutKernels(),   ElementwiseKernels(),
+          FullyConnectedKernels(), IndexingKernels(),     LossKernels(),      MatMulKernels(),
+          MeasureKernels(),        NormalizeKernels(),    OrderKernels(),     PoolingKernels(),
+          QuantizeKernels(),       RandomKernels(),       RecurrentKernels(), ReduceKernels(),
+          SequenceKernels(),       ShapeKernels(),        SoftmaxKernels(),   SoftmaxOutputKernels(),
+          SyncBatchNormKernels(),
       },
       reference::MakeReorder);
   return table;
