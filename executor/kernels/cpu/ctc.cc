@@ -130,7 +130,7 @@ class Samples {
     const double blank = static_cast<double>(blank_);
     labels[0] = blank;
     for (int64_t i = 0; i < count; ++i) {
-      const double label = Read(args, first_ + 1, n * all_labels_ + i);
+      const double label = std::floor(Read(args, first_ + 1, n * all_labels_ + i));
       if (!attrs_.use_label_lengths && (label < 0 || label == blank)) {
         count = i;
         break;
@@ -139,7 +139,7 @@ class Samples {
         Throw<DataError>("node \"{}\": label {} of sample {} is the blank or not in 0..{}", node_name_, label, n,
                          classes_ - 1);
       }
-      labels[2 * i + 1] = std::floor(label);
+      labels[2 * i + 1] = label;
       labels[2 * i + 2] = blank;
     }
     return 2 * count + 1;

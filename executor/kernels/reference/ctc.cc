@@ -67,7 +67,7 @@ struct Batch {
       for (int64_t k = 0; k < classes; ++k) sample.logs.back().push_back(x[k] - sum);
     }
     for (int64_t i = 0; i < count; ++i) {
-      const double l = t.in[first + 1][n * label[1] + i];
+      const double l = std::floor(t.in[first + 1][n * label[1] + i]);
       if (!attrs.use_label_lengths && (l < 0 || l == static_cast<double>(blank))) break;
       if (!(l >= 0 && l < static_cast<double>(classes)) || l == static_cast<double>(blank)) {
         Throw<DataError>("node \"{}\": label {} of sample {} is the blank or no class", node_name, l, n);
