@@ -67,8 +67,9 @@ Symbol Reduced(const Symbol& data, const Symbol& label, const CrossEntropyAttrs&
   const bool each = reduction == Reduction::kNone;
   const Symbol losses = Apply(CrossEntropyOp(), attrs, std::move(inputs), each || name.empty() ? name : name + "_each");
   if (each) return losses[0];
-  if (reduction == Reduction::kSum) return Sum(losses[0], {}, name);
-  return Div(Sum(losses[0]), SumOverDevices(Sum(losses[1])), name);
+  const Symbol reduced = reduction == Reduction::kSum ? Sum(losses[0], {}, name)
+                                                      : Div(Sum(losses[0]), SumOverDevices(Sum(losses[1])), name);
+  return reduced.WithAnnotation("merge", "sum");
 }
 
 }  // namespace

@@ -36,7 +36,8 @@ const OpDef& CrossEntropyOp();
 // (output gradient, data, label [, class_weight] [, maximum, log_sum unless log_input]) -> data gradient
 const OpDef& CrossEntropyGradOp();
 
-// Each loss; their sum; or their sum over the sum of their weights, on all devices together (each gives its part).
+// Each loss; their sum; or their sum over the sum of their weights, on all devices together: each gives its part,
+// and a head is annotated to be merged by sum.
 enum class Reduction { kNone, kSum, kMean };
 // An empty class_weight stands for none.
 Symbol SoftmaxCrossEntropy(const Symbol& data, const Symbol& label, CrossEntropyAttrs attrs = {},

@@ -62,6 +62,25 @@ TEST(GroupSoftmax, ProbabilitiesAsLabel) {  // E35
   for (int64_t i = 0; i < 12; ++i) EXPECT_NEAR(r.gradient.At(i), kP[i % 4] - labels.At(i), 1e-6);
 }
 
+// The mean over the labels of both devices that are not ignored, which counts them wherever they are.
+TEST(GroupCrossEntropy, MeansAreOfAllDevices) {
+  const CrossEntropyAttrs attrs{.use_ignore = true, .ignore_label = 3};
+  const Symbol mean = SoftmaxCrossEntropy(Variable("data"), Variable("label"), attrs, Reduction::kMean);
+  DataParallelExecutorGroup group(MakeLoss(mean, {}, "loss").WithAnnotation("merge", "sum"),
+                                  {.devices = {TestDevice(0), TestDevice(1)},
+                                   .workload = {2, 1},
+                                   .data = {{"data", kScores.shape()}},
+                                   .labels = {{"label", kLabels.shape()}},
+                                   .inputs_need_grad = true});
+  group.Forward(Batch{.data = {kScores}, .label = {kLabels}});
+  group.Backward();
+  EXPECT_NEAR(group.Outputs()[0].ToHost().At(0), -std::log(kP[1]), 1e-6);
+  const HostTensor gradient = group.InputGradients()[0].ToHost();
+  for (int64_t i = 0; i < 12; ++i) {
+    EXPECT_NEAR(gradient.At(i), kLabels.At(i / 4) == 3 ? 0 : (kP[i % 4] - (i % 4 == 1)) / 2, 1e-6);
+  }
+}
+
 // E36: grad_scale / (1 | 8 | valid labels, at least 1), counted over both devices; with a map of 3 x 3 also / 9, but
 // not for `valid`, which counts positions.
 TEST(GroupSoftmax, DivisorsCountAllDevices) {
