@@ -37,11 +37,17 @@ std::vector<HostTensor> Evaluated(const Symbol& y, const HostTensorMap& inputs, 
 
 TEST(Attention, IsProductsAndASoftmax) {
   const Symbol q = Variable("q"), k = Variable("k"), v = Variable("v"), mask = Variable("mask");
-  for (const auto& [queries, keys] : {std::pair<int64_t, int64_t>{130, 197}, {64, 64}, {1, 300}, {150, 1}}) {
-    HostTensorMap inputs = {{"q", Uniform({2, 3, queries, 40}, -2, 2)},
-                            {"k", Uniform({2, 3, keys, 40}, -2, 2)},
-                            {"v", Uniform({2, 3, keys, 70}, -2, 2)},
-                            {"mask", Uniform({2, 1, queries, keys}, -3, 3)}};
+  struct Sizes {
+    int64_t samples, queries, keys;
+  };
+  // One sample of one head is shared by threads.
+  for (const auto& [samples, queries, keys] :
+       {Sizes{2, 130, 197}, {2, 64, 64}, {2, 1, 300}, {2, 150, 1}, {1, 130, 197}}) {
+    const int64_t heads = samples == 1 ? 1 : 3;
+    HostTensorMap inputs = {{"q", Uniform({samples, heads, queries, 40}, -2, 2)},
+                            {"k", Uniform({samples, heads, keys, 40}, -2, 2)},
+                            {"v", Uniform({samples, heads, keys, 70}, -2, 2)},
+                            {"mask", Uniform({samples, 1, queries, keys}, -3, 3)}};
     const std::vector<HostTensor> expected = Evaluated(Composed(q, k, v, mask, 0.25), inputs, DType::kFloat64);
     for (const auto& [dtype, tolerance] : {std::pair{DType::kFloat64, 1e-10}, {DType::kFloat32, 1e-3}}) {
       const std::vector<HostTensor> actual = Evaluated(Attention(q, k, v, mask, {.scale = 0.25}, "y"), inputs, dtype);

@@ -11,13 +11,12 @@
 #include "base/checked.h"
 #include "engine/team.h"
 #include "executor/kernel_table.h"
+#include "executor/kernels/cpu/panels.h"
 #include "executor/kernels/cpu/simd/loops.h"
 #include "executor/kernels/cpu/util.h"
 
 namespace bindery::cpu {
 namespace {
-
-constexpr int64_t kTile = 64;
 
 // Queries and keys of one head of one sample that meet.
 struct Block {
@@ -117,49 +116,6 @@ struct Scores {
   }
 };
 
-// Rows (rows, width) side by side, (width, kTile), the columns beyond them zero.
-template <class Real>
-void LoadColumns(const Real* x, int64_t row_step, int64_t rows, int64_t width, Real factor, Real* tile) {
-  if (rows < kTile) std::fill_n(tile, width * kTile, Real{0});
-  for (int64_t row = 0; row < rows; ++row) {
-    for (int64_t i = 0; i < width; ++i) tile[i * kTile + row] = x[row * row_step + i] * factor;
-  }
-}
-
-// Rows (rows, width) as panels of (kTile, kTile): their columns, kTile at a time. Rows and columns beyond are zero.
-template <class Real>
-void LoadPanels(const Real* x, int64_t row_step, int64_t rows, int64_t width, Real factor, Real* panels) {
-  if (rows < kTile || width % kTile != 0) std::fill_n(panels, RoundUp(width, kTile) * kTile, Real{0});
-  for (int64_t at = 0; at < width; at += kTile, panels += kTile * kTile) {
-    for (int64_t row = 0; row < rows; ++row) {
-      BestLoops<Real>().scale(x + row * row_step + at, panels + row * kTile, std::min(kTile, width - at), factor);
-    }
-  }
-}
-template <class Real>
-void StorePanels(const Real* panels, int64_t rows, int64_t width, Real factor, Real* y, int64_t row_step) {
-  for (int64_t at = 0; at < width; at += kTile, panels += kTile * kTile) {
-    for (int64_t row = 0; row < rows; ++row) {
-      BestLoops<Real>().scale(panels + row * kTile, y + row * row_step + at, std::min(kTile, width - at), factor);
-    }
-  }
-}
-// panels += a (rows, depth) b, both of `width` columns.
-template <class Real>
-void AddToPanels(const Real* a, int64_t a_row, int64_t a_column, const Real* b, int64_t rows, int64_t depth,
-                 int64_t width, Real* panels) {
-  for (int64_t at = 0; at < width; at += kTile, b += kTile * kTile, panels += kTile * kTile) {
-    BestLoops<Real>().add_products({.a = a,
-                                    .a_row = a_row,
-                                    .a_column = a_column,
-                                    .b = b,
-                                    .y = panels,
-                                    .rows = rows,
-                                    .depth = depth,
-                                    .columns = std::min(kTile, width - at)});
-  }
-}
-
 // A thread's part of the scratch memory, handed out piece by piece.
 template <class Real>
 struct Pieces {
@@ -243,7 +199,14 @@ MaybeKernel MakeAttention(const KernelSpec& spec) {
   });
 }
 
-// Backward for one head of keys of one sample at a time: sums over queries stay in order.
+// A part of backward's work for one head of keys of one sample: the gradients of queries [query, last_query) of some
+// heads, those of blocks of keys, or both, of all that meet there. Sums are taken in the same order whatever the parts.
+struct Part {
+  int64_t sample, head, last_head;
+  int64_t query, last_query, block, last_block;
+  bool of_queries, of_keys;
+};
+
 template <class Real>
 struct Backward {
   Scores<Real> scores;
@@ -257,8 +220,9 @@ struct Backward {
     return CheckedMul(kTile, CheckedAdd(CheckedMul(both, CheckedAdd(key_panels(), 4)), 3 * kTile + 2));
   }
 
-  void Run(const Arguments& args, int64_t sample, int64_t kv_head, Real* memory) const {
+  void Run(const Arguments& args, const Part& part, Real* memory) const {
     const AttentionForm& f = scores.form;
+    const int64_t sample = part.sample, kv_head = part.head / scores.group();
     const int64_t depth = RoundUp(f.depth, kTile) * kTile, width = RoundUp(f.width, kTile) * kTile;
     Pieces<Real> scratch{memory};
     Real *const key_grads = scratch.Take(depth * key_panels()), *const value_grads = scratch.Take(width * key_panels());
@@ -273,11 +237,10 @@ struct Backward {
     const Real scale = static_cast<Real>(f.scale);
     const Real* all_keys = args.in<Real>(2) + scores.Start(f.key, sample, kv_head, 0);
     const Real* all_values = args.in<Real>(3) + scores.Start(f.value, sample, kv_head, 0);
-    std::fill_n(key_grads, (depth + width) * key_panels(), Real{0});
+    if (part.of_keys) std::fill_n(key_grads, (depth + width) * key_panels(), Real{0});
 
-    const int64_t group = scores.group();
-    for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
-      for (int64_t query = 0; query < f.queries; query += kTile) {
+    for (int64_t head = part.head; head < part.last_head; ++head) {
+      for (int64_t query = part.query; query < part.last_query; query += kTile) {
         Block b{.sample = sample,
                 .head = head,
                 .query = query,
@@ -298,13 +261,14 @@ struct Backward {
         }
         std::fill_n(query_grads, depth, Real{0});
         const KeyRange seen = scores.SeenBy(query, b.queries);
-        for (int64_t block = seen.first / kTile; block * kTile < seen.last; ++block) {
+        const int64_t last_block = std::min(part.last_block, CeilDiv(seen.last, kTile));
+        for (int64_t block = std::max(part.block, seen.first / kTile); block < last_block; ++block) {
           b.key = block * kTile;
           b.keys = std::min(kTile, f.keys - b.key);
           scores.Compute(args, 1, b, columns, p, slopes);
           scores.Subtract(b, p, log_sum_exp);
           scores.Exponentials(b, p);
-          AddToPanels(p, kTile, 1, dy_rows, b.keys, b.queries, f.width, value_grads + block * width);
+          if (part.of_keys) AddToPanels(p, kTile, 1, dy_rows, b.keys, b.queries, f.width, value_grads + block * width);
           std::fill_n(dp, b.keys * kTile, Real{0});
           loops.add_products({.a = all_values + b.key * f.value.row,
                               .a_row = f.value.row,
@@ -316,19 +280,20 @@ struct Backward {
                               .columns = b.queries});
           scores.Subtract(b, dp, dots);
           times(dp, p, dp, b.keys * kTile);
-          if (scores_out >= 0) StoreScores(args, b, dp);
+          if (part.of_queries && scores_out >= 0) StoreScores(args, b, dp);
           if (scores.attrs.softcap > 0) times(dp, slopes, dp, b.keys * kTile);
-          AddToPanels(dp, kTile, 1, rows, b.keys, b.queries, f.depth, key_grads + block * depth);
+          if (part.of_keys) AddToPanels(dp, kTile, 1, rows, b.keys, b.queries, f.depth, key_grads + block * depth);
+          if (!part.of_queries) continue;
           LoadPanels(all_keys + b.key * f.key.row, f.key.row, b.keys, f.depth, Real{1}, keys);
           AddToPanels(dp, 1, kTile, keys, b.queries, b.keys, f.depth, query_grads);
         }
-        if (Real* out = args.out<Real>(0)) {
+        if (Real* out = args.out<Real>(0); out && part.of_queries) {
           StorePanels(query_grads, b.queries, f.depth, scale, out + scores.Start(f.query, sample, head, query),
                       f.query.row);
         }
       }
     }
-    for (int64_t block = 0; block < key_panels(); ++block) {
+    for (int64_t block = part.block; block < part.last_block && part.of_keys; ++block) {
       const int64_t key = block * kTile, count = std::min(kTile, f.keys - key);
       if (Real* out = args.out<Real>(1)) {
         StorePanels(key_grads + block * depth, count, f.depth, Real{1}, out + scores.Start(f.key, sample, kv_head, key),
@@ -360,16 +325,34 @@ MaybeKernel MakeAttentionGrad(const KernelSpec& spec) {
   const int64_t own = backward.scratch();
   Kernel kernel = PlainKernel(spec, "recomputed");
   kernel.scratch_bytes = CheckedMul(CheckedMul(own, sizeof(Real)), spec.threads);
+  const int threads = spec.threads;
   const int64_t all_scores = attrs.mask_grad ? spec.outputs[3].shape.Elements() : 0;
   return WithLoop(std::move(kernel), [=](const Arguments& args) {
     const AttentionForm& f = backward.scores.form;
     if (attrs.mask_grad && args.out<Real>(3)) std::fill_n(args.out<Real>(3), all_scores, Real{0});
-    const int64_t units = f.samples * f.kv_heads;
-    ParallelFor(units, 1, backward.scores.IsSmall() ? units : 0, [&](int64_t begin, int64_t end, int thread) {
-      for (int64_t unit = begin; unit < end; ++unit) {
-        backward.Run(args, unit / f.kv_heads, unit % f.kv_heads, static_cast<Real*>(args.scratch) + thread * own);
-      }
+    const int64_t group = backward.scores.group(), blocks = backward.scores.blocks(), panels = backward.key_panels();
+    const auto for_units = [&](int64_t units, const auto& part_of) {
+      ParallelFor(units, 1, backward.scores.IsSmall() ? units : 0, [&](int64_t begin, int64_t end, int thread) {
+        Real* const scratch = static_cast<Real*>(args.scratch) + thread * own;
+        for (int64_t unit = begin; unit < end; ++unit) backward.Run(args, part_of(unit), scratch);
+      });
+    };
+    const int64_t heads = f.samples * f.kv_heads;
+    const auto of_keys = [&](int64_t head, int64_t block, int64_t last_block, bool of_queries) -> Part {
+      const int64_t first = head % f.kv_heads * group;
+      return {head / f.kv_heads, first, first + group, 0, f.queries, block, last_block, of_queries, true};
+    };
+    if (heads >= threads) {
+      return for_units(heads, [&](int64_t unit) { return of_keys(unit, 0, panels, true); });
+    }
+    // Too few for all threads: scores twice, by queries and by keys.
+    for_units(f.samples * f.heads * blocks, [&](int64_t unit) -> Part {
+      const int64_t head = unit / blocks % f.heads, query = unit % blocks * kTile;
+      const int64_t last = std::min(query + kTile, f.queries);
+      return {unit / blocks / f.heads, head, head + 1, query, last, 0, panels, true, false};
     });
+    for_units(heads * panels,
+              [&](int64_t unit) { return of_keys(unit / panels, unit % panels, unit % panels + 1, false); });
   });
 }
 
