@@ -23,7 +23,7 @@ void Metric::Merge(std::span<const double> partial) {
 
 void Metric::Reset() { total_.clear(); }
 
-std::vector<std::pair<std::string, double>> Metric::Get() const {
+NamedValues Metric::Get() const {
   if (total_.empty()) return Values(std::vector<double>(static_cast<size_t>(partial_size())));
   return Values(total_);
 }

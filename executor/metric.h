@@ -18,6 +18,8 @@
 
 namespace bindery {
 
+using NamedValues = std::vector<std::pair<std::string, double>>;  // metric name, value
+
 // An output or a label of one device's share, as a graph reads it.
 struct MetricArray {
   std::string name = {};
@@ -61,12 +63,12 @@ class Metric {
   // Pure. Throws ShapeError or Error for outputs and labels that do not fit the metric.
   virtual MetricGraph AsGraph(const MetricArrays& share) const = 0;
   // name and value from the sum of all partials; NaN before any sample.
-  virtual std::vector<std::pair<std::string, double>> Values(std::span<const double> total) const = 0;
+  virtual NamedValues Values(std::span<const double> total) const = 0;
 
   // The running total; not thread safe.
   void Merge(std::span<const double> partial);
   void Reset();
-  std::vector<std::pair<std::string, double>> Get() const;
+  NamedValues Get() const;
   std::span<const double> total() const { return total_; }
   void SetTotal(std::vector<double> total);  // from a checkpoint; throws Error if its size is not partial_size() or 0
 

@@ -51,8 +51,6 @@ struct TrainerOptions {
   std::optional<int64_t> bucket_bytes = std::nullopt;  // GroupOptions
 };
 
-using NamedValues = std::vector<std::pair<std::string, double>>;  // metric name, value
-
 struct BatchReport {
   int64_t epoch = 0;    // from 0
   int64_t batch = 0;    // in the epoch, from 1

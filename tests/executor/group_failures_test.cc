@@ -186,9 +186,7 @@ class Counter : public HostMetric {
   void Accumulate(const MetricInputs& inputs, std::span<double> partial) const override {
     partial[0] += static_cast<double>(inputs.samples * static_cast<int64_t>(inputs.labels.size()));
   }
-  std::vector<std::pair<std::string, double>> Values(std::span<const double> total) const override {
-    return {{"counter", total[0]}};
-  }
+  NamedValues Values(std::span<const double> total) const override { return {{"counter", total[0]}}; }
 };
 
 TEST(GroupFailures, MetricsWantTheLabelsDescribed) {

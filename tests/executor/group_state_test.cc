@@ -198,7 +198,7 @@ class Sums : public HostMetric {
     for (int64_t i = 0; i < share.outputs[0].second.elements(); ++i) partial[0] += share.outputs[0].second.At(i);
     for (int64_t i = 0; i < share.samples; ++i) partial[1] += share.labels[0].second.At(i);
   }
-  std::vector<std::pair<std::string, double>> Values(std::span<const double> total) const override {
+  NamedValues Values(std::span<const double> total) const override {
     return {{"outputs", total[0]}, {"labels", total[1]}};
   }
 };

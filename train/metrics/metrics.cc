@@ -131,12 +131,13 @@ ClassMetricOptions Checked(const char* metric, ClassMetricOptions options) {
   return options;
 }
 
-// The mean of what was added exactly: pieces, then how many.
-std::vector<std::pair<std::string, double>> MeanOf(const std::string& name, std::span<const double> total) {
-  return {{name, Ratio(ExactSum::Total(total.data()), total[ExactSum::kSize])}};
-}
-
 }  // namespace
+
+NamedValues ShareMetric::Values(std::span<const double> total) const { return {{name(), Ratio(total[0], total[1])}}; }
+
+NamedValues MeanMetric::Values(std::span<const double> total) const {
+  return {{name(), Ratio(ExactSum::Total(total.data()), total[ExactSum::kSize])}};
+}
 
 Accuracy::Accuracy(ClassMetricOptions options) : options_(Checked("accuracy", std::move(options))) {}
 
@@ -149,10 +150,6 @@ MetricGraph Accuracy::AsGraph(const MetricArrays& share) const {
     const Symbol predicted = Round(Double(Flat(s.scores)));
     return CountRight(s, options_, Flat(wanted), Equal(predicted, Flat(wanted)));
   });
-}
-
-std::vector<std::pair<std::string, double>> Accuracy::Values(std::span<const double> total) const {
-  return {{name(), Ratio(total[0], total[1])}};
 }
 
 TopKAccuracy::TopKAccuracy(int k, ClassMetricOptions options) : k_(k), options_(Checked("top-k", std::move(options))) {
@@ -172,10 +169,6 @@ MetricGraph TopKAccuracy::AsGraph(const MetricArrays& share) const {
     const Symbol wanted = s.Wanted(label.dtype);
     return CountRight(s, options_, wanted, Less(RankOf(s.scores, wanted), static_cast<double>(k_)));
   });
-}
-
-std::vector<std::pair<std::string, double>> TopKAccuracy::Values(std::span<const double> total) const {
-  return {{name(), Ratio(total[0], total[1])}};
 }
 
 CrossEntropy::CrossEntropy(double eps, ClassMetricOptions options)
@@ -216,10 +209,6 @@ MetricGraph CrossEntropy::AsGraph(const MetricArrays& share) const {
   });
 }
 
-std::vector<std::pair<std::string, double>> CrossEntropy::Values(std::span<const double> total) const {
-  return MeanOf(name(), total);
-}
-
 RegressionMetric::RegressionMetric(RegressionKind kind, MetricTarget target)
     : kind_(kind), target_(std::move(target)) {}
 
@@ -243,8 +232,8 @@ MetricGraph RegressionMetric::AsGraph(const MetricArrays& share) const {
   });
 }
 
-std::vector<std::pair<std::string, double>> RegressionMetric::Values(std::span<const double> total) const {
-  auto values = MeanOf(name(), total);
+NamedValues RegressionMetric::Values(std::span<const double> total) const {
+  NamedValues values = MeanMetric::Values(total);
   if (kind_ == RegressionKind::kRmse) values[0].second = std::sqrt(values[0].second);
   return values;
 }
@@ -261,10 +250,6 @@ MetricGraph Loss::AsGraph(const MetricArrays& share) const {
     graph.partial = graph.partial.empty() ? one : graph.partial + one;
   }
   return graph;
-}
-
-std::vector<std::pair<std::string, double>> Loss::Values(std::span<const double> total) const {
-  return MeanOf(name(), total);
 }
 
 CompositeMetric::CompositeMetric(std::vector<std::shared_ptr<const Metric>> metrics) : metrics_(std::move(metrics)) {
@@ -295,8 +280,8 @@ MetricGraph CompositeMetric::AsGraph(const MetricArrays& share) const {
   return all;
 }
 
-std::vector<std::pair<std::string, double>> CompositeMetric::Values(std::span<const double> total) const {
-  std::vector<std::pair<std::string, double>> result;
+NamedValues CompositeMetric::Values(std::span<const double> total) const {
+  NamedValues result;
   size_t begin = 0;
   for (const auto& metric : metrics_) {
     const size_t size = static_cast<size_t>(metric->partial_size());

@@ -29,16 +29,28 @@ struct ClassMetricOptions {
   std::optional<double> ignore_label = {};  // positions with this label do not count
 };
 
+// Their partials are (how many are right, how many count): the value is the share.
+class ShareMetric : public Metric {
+ public:
+  int partial_size() const final { return 2; }
+  NamedValues Values(std::span<const double> total) const final;
+};
+
+// Their partials are a sum and how many were added: the value is the mean.
+class MeanMetric : public Metric {
+ public:
+  int partial_size() const final { return ExactSum::kSize + 1; }
+  NamedValues Values(std::span<const double> total) const override;
+};
+
 // The share of positions whose largest score is the label's. Output (N, K, ...) with the classes along `axis`, label
 // (N, ...) of class numbers, or of the output's shape: then its largest element is the class. An output of the label's
 // shape without several classes is a class itself, rounded. A position with a NaN is wrong.
-class Accuracy final : public Metric {
+class Accuracy final : public ShareMetric {
  public:
   explicit Accuracy(ClassMetricOptions options = {});
   std::string name() const override { return "accuracy"; }
-  int partial_size() const override { return 2; }  // right, counted
   MetricGraph AsGraph(const MetricArrays& share) const override;
-  std::vector<std::pair<std::string, double>> Values(std::span<const double> total) const override;
 
  private:
   ClassMetricOptions options_;
@@ -46,13 +58,11 @@ class Accuracy final : public Metric {
 
 // The share of positions whose label's score is among the k largest; of equal ones the first are larger. A position
 // with a NaN is wrong.
-class TopKAccuracy final : public Metric {
+class TopKAccuracy final : public ShareMetric {
  public:
   explicit TopKAccuracy(int k, ClassMetricOptions options = {});  // k >= 1
   std::string name() const override;                              // "top-5"
-  int partial_size() const override { return 2; }
   MetricGraph AsGraph(const MetricArrays& share) const override;
-  std::vector<std::pair<std::string, double>> Values(std::span<const double> total) const override;
 
  private:
   int k_;
@@ -61,13 +71,11 @@ class TopKAccuracy final : public Metric {
 
 // The mean over positions of -log(p + eps), p the probability of the label; with labels of the output's shape
 // -sum label * log(p + eps). A label that is no class is refused (DataError).
-class CrossEntropy final : public Metric {
+class CrossEntropy final : public MeanMetric {
  public:
   explicit CrossEntropy(double eps = 1e-12, ClassMetricOptions options = {});
   std::string name() const override { return "cross-entropy"; }
-  int partial_size() const override { return ExactSum::kSize + 1; }
   MetricGraph AsGraph(const MetricArrays& share) const override;
-  std::vector<std::pair<std::string, double>> Values(std::span<const double> total) const override;
 
  private:
   double eps_;
@@ -77,13 +85,12 @@ class CrossEntropy final : public Metric {
 // Over all elements: the mean of (output - label)^2, its root, or the mean of |output - label|. The label has as many
 // elements as the output.
 enum class RegressionKind { kMse, kRmse, kMae };
-class RegressionMetric final : public Metric {
+class RegressionMetric final : public MeanMetric {
  public:
   explicit RegressionMetric(RegressionKind kind, MetricTarget target = {});
   std::string name() const override;
-  int partial_size() const override { return ExactSum::kSize + 1; }
   MetricGraph AsGraph(const MetricArrays& share) const override;
-  std::vector<std::pair<std::string, double>> Values(std::span<const double> total) const override;
+  NamedValues Values(std::span<const double> total) const override;
 
  private:
   RegressionKind kind_;
@@ -92,13 +99,11 @@ class RegressionMetric final : public Metric {
 
 // The mean of all elements of an output (empty name: of all outputs). An output without a row for each sample, such as
 // a scalar, counts as often as there are samples.
-class Loss final : public Metric {
+class Loss final : public MeanMetric {
  public:
   explicit Loss(std::string output = {});
   std::string name() const override { return "loss"; }
-  int partial_size() const override { return ExactSum::kSize + 1; }
   MetricGraph AsGraph(const MetricArrays& share) const override;
-  std::vector<std::pair<std::string, double>> Values(std::span<const double> total) const override;
 
  private:
   std::string output_;
@@ -111,7 +116,7 @@ class CompositeMetric final : public Metric {
   std::string name() const override;  // "accuracy,mse"
   int partial_size() const override;
   MetricGraph AsGraph(const MetricArrays& share) const override;
-  std::vector<std::pair<std::string, double>> Values(std::span<const double> total) const override;
+  NamedValues Values(std::span<const double> total) const override;
 
  private:
   std::vector<std::shared_ptr<const Metric>> metrics_;

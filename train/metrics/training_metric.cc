@@ -27,8 +27,6 @@ MetricGraph TrainingMetric::AsGraph(const MetricArrays& share) const {
   return graph;
 }
 
-std::vector<std::pair<std::string, double>> TrainingMetric::Values(std::span<const double> total) const {
-  return metric_->Values(total);
-}
+NamedValues TrainingMetric::Values(std::span<const double> total) const { return metric_->Values(total); }
 
 }  // namespace bindery

@@ -19,7 +19,7 @@ class TrainingMetric final : public Metric {
   std::string name() const override { return metric_->name(); }
   int partial_size() const override { return metric_->partial_size(); }
   MetricGraph AsGraph(const MetricArrays& share) const override;  // its checks throw NumericError naming the output
-  std::vector<std::pair<std::string, double>> Values(std::span<const double> total) const override;
+  NamedValues Values(std::span<const double> total) const override;
 
  private:
   std::unique_ptr<Metric> metric_;
