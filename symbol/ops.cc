@@ -61,7 +61,6 @@ std::span<const OpDef& (*const)()> BuiltinOps() {
       // loss.h
       SoftmaxOutputOp,
       SoftmaxOutputGradOp,
-      CountValidOp,
       SumOverDevicesOp,
       LinearRegressionOutputOp,
       LinearRegressionOutputGradOp,
@@ -72,7 +71,6 @@ std::span<const OpDef& (*const)()> BuiltinOps() {
       SVMOutputGradOp,
       MakeLossOp,
       MakeLossGradOp,
-      CountAboveOp,
       BlockGradOp,
       // matmul.h
       MatMulOp,

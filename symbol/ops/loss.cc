@@ -1,8 +1,11 @@
-// Loss heads other than SoftmaxOutput, counts and sums over devices for their divisors, and BlockGrad.
+// Loss heads other than SoftmaxOutput, sums and counts over devices for their divisors, and BlockGrad.
 #include "symbol/ops/loss.h"
 
 #include "base/error.h"
+#include "symbol/ops/elementwise.h"
+#include "symbol/ops/reduce.h"
 #include "symbol/ops/rules.h"
+#include "symbol/ops/shape_ops.h"
 
 namespace bindery {
 namespace {
@@ -12,22 +15,6 @@ using rule::Value;
 constexpr const char* kHeadGradient = "a loss head's gradient is a convention, not a function of its output alone";
 
 bool Always(const AnyAttrs&) { return true; }
-
-// How many: (1), float32.
-OpDef Count(std::string name, std::string doc, const AttrsType& type, const char* input) {
-  return {
-      .name = std::move(name),
-      .doc = std::move(doc),
-      .attrs_type = &type,
-      .inputs = {input},
-      .infer =
-          [](InferContext& c) {
-            c.out(0).Set({1});
-            c.out(0).SetDType(DType::kFloat32);
-          },
-      .not_differentiable = "a count has no derivative",
-  };
-}
 
 // The label has as many elements as data: its shape, or for example (N) for data (N, 1). It may be of any type.
 void InferRegression(InferContext& c) {
@@ -110,23 +97,8 @@ bool CountsValid(const AnyAttrs& attrs) {
 
 }  // namespace
 
-const OpDef& CountValidOp() {
-  static const OpDef op = [] {
-    OpDef def = Count("CountValid", "How many labels are valid, that is, not ignore_label.", AttrsOf<CountValidAttrs>(),
-                      "label");
-    def.check = [](const AnyAttrs& any) { rule::CheckFinite("ignore_label", any.get<CountValidAttrs>().ignore_label); };
-    return def;
-  }();
-  return op;
-}
-
-const OpDef& CountAboveOp() {
-  static const OpDef op = [] {
-    OpDef def = Count("CountAbove", "How many elements are above the threshold.", AttrsOf<CountAboveAttrs>(), "data");
-    def.check = [](const AnyAttrs& any) { rule::CheckFinite("threshold", any.get<CountAboveAttrs>().threshold); };
-    return def;
-  }();
-  return op;
+Symbol CountOverDevices(const Symbol& truth) {
+  return SumOverDevices(Reshape(Sum(Cast(truth, {.dtype = DType::kFloat32})), {.shape = {1}}));
 }
 
 const OpDef& SumOverDevicesOp() {
@@ -222,8 +194,8 @@ const OpDef& MakeLossOp() {
         const auto& attrs = g.attrs<MakeLossAttrs>();
         std::vector<Symbol> inputs;
         if (attrs.normalization == Normalization::kValid) {
-          const Symbol local = Apply(CountAboveOp(), CountAboveAttrs{attrs.valid_thresh}, {g.input(0)});
-          inputs.push_back(SumOverDevices(local));
+          const Symbol above = Greater(Cast(g.input(0), {.dtype = DType::kFloat64}), attrs.valid_thresh);
+          inputs.push_back(CountOverDevices(above));
         }
         const MakeLossGradAttrs grad{attrs.grad_scale, attrs.normalization, g.dtype(0)};
         return {rule::BroadcastTo(Apply(MakeLossGradOp(), grad, std::move(inputs)), g.shape(0))};

@@ -49,18 +49,11 @@ inline constexpr OpFunction<SoftmaxOutputAttrs, 2> SoftmaxOutput{SoftmaxOutputOp
 //   (p - target) * grad_scale / divisor, zero for ignored samples
 const OpDef& SoftmaxOutputGradOp();
 
-struct CountValidAttrs {
-  bool use_ignore = false;
-  double ignore_label = -1;
-  static constexpr auto Fields() {
-    return std::tuple{Field{"use_ignore", &CountValidAttrs::use_ignore, "skip ignore_label"},
-                      Field{"ignore_label", &CountValidAttrs::ignore_label, "not counted"}};
-  }
-};
-const OpDef& CountValidOp();  // label -> (1) float32: how many are valid
 // x -> sum of x over all devices, in device order
 const OpDef& SumOverDevicesOp();
 inline constexpr OpFunction<NoAttrs> SumOverDevices{SumOverDevicesOp};
+// How many elements of all devices are true: (1), float32.
+Symbol CountOverDevices(const Symbol& truth);
 
 struct LinearRegressionOutputAttrs {
   double grad_scale = 1;
@@ -124,13 +117,6 @@ struct MakeLossGradAttrs {
   }
 };
 const OpDef& MakeLossGradOp();  // ([valid count]) -> (): the gradient of every element of data
-struct CountAboveAttrs {
-  double threshold = 0;
-  static constexpr auto Fields() {
-    return std::tuple{Field{"threshold", &CountAboveAttrs::threshold, "elements above it count"}};
-  }
-};
-const OpDef& CountAboveOp();  // data -> (1) float32
 
 // output = data; no gradient passes.
 const OpDef& BlockGradOp();

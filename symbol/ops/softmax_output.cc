@@ -1,8 +1,10 @@
-#include <cmath>
+#include <limits>
 
 #include "base/error.h"
+#include "symbol/ops/elementwise.h"
 #include "symbol/ops/loss.h"
 #include "symbol/ops/rules.h"
+#include "symbol/ops/shape_ops.h"
 
 namespace bindery {
 namespace {
@@ -102,8 +104,8 @@ std::vector<Symbol> Gradient(const GradientContext& g) {
   if (!g.wants(0) || (attrs.out_grad && g.output_grad(0).empty())) return {};
   std::vector<Symbol> inputs = {g.output(0), g.input(1)};
   if (CountsValid(attrs)) {
-    const CountValidAttrs count{attrs.use_ignore, attrs.ignore_label};
-    inputs.push_back(SumOverDevices(Apply(CountValidOp(), count, {g.input(1)})));
+    const double ignored = attrs.use_ignore ? attrs.ignore_label : std::numeric_limits<double>::quiet_NaN();  // none
+    inputs.push_back(CountOverDevices(NotEqual(Cast(g.input(1), {.dtype = DType::kFloat64}), ignored)));
   }
   if (attrs.out_grad) inputs.push_back(g.output_grad(0));
   return {Apply(SoftmaxOutputGradOp(), attrs, std::move(inputs)), {}};

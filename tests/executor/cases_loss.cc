@@ -173,24 +173,6 @@ void AddOthers(std::vector<OperatorCase>& cases) {
   }
 
   const std::vector<std::string> none;
-  cases.push_back(
-      {.name = "CountValid",
-       .symbol = Apply(CountValidOp(), CountValidAttrs{.use_ignore = true, .ignore_label = 2}, {label}, "n"),
-       .inputs = {{"label", Values({6}, {1, 2, 3, 2, 0, -1})}},
-       .dtypes = {{"label", DType::kFloat32}},
-       .wrt = none,
-       .forward = [](const HostTensorMap&) -> std::vector<HostTensor> { return {Values({1}, {4})}; }});
-  cases.push_back({.name = "CountValid of all",
-                   .symbol = Apply(CountValidOp(), CountValidAttrs{}, {label}, "n"),
-                   .inputs = {{"label", Integers({2, 3, 2}, -1, 3)}},
-                   .dtypes = {{"label", DType::kInt32}},
-                   .wrt = none,
-                   .forward = [](const HostTensorMap&) -> std::vector<HostTensor> { return {Values({1}, {12})}; }});
-  cases.push_back({.name = "CountAbove",
-                   .symbol = Apply(CountAboveOp(), CountAboveAttrs{.threshold = 0.5}, {x}, "n"),
-                   .inputs = {{"x", Values({5}, {0.5, 0.75, -1, 2, 0.25})}},
-                   .wrt = none,
-                   .forward = [](const HostTensorMap&) -> std::vector<HostTensor> { return {Values({1}, {2})}; }});
   cases.push_back({.name = "SumOverDevices, of one",
                    .symbol = Apply(SumOverDevicesOp(), {}, {x}, "y"),
                    .inputs = {{"x", Uniform({2, 3})}},

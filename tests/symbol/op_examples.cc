@@ -167,8 +167,6 @@ void AddHeads(Examples& e) {
         {{5, 3, 4}, {5, 3}});
   e.Add(SoftmaxOutputGradOp(), valid, {{5, 4}, {5}, {1}, {5, 4}}, {0, 0, -1, 0});
   e.Add(SoftmaxOutputGradOp(), SoftmaxOutputAttrs{.out_grad = true}, {{5, 4}, {5}, {5, 4}});
-  e.Add(CountValidOp(), CountValidAttrs{true, 7}, {{5, 3}});
-  e.Add(CountAboveOp(), CountAboveAttrs{0.5}, {{5, 3}});
   e.Add(LinearRegressionOutputOp(), LinearRegressionOutputAttrs{3}, {{5, 3}, {5, 3}});
   e.Add(LinearRegressionOutputOp(), LinearRegressionOutputAttrs{3}, {{5, 1}, {5}});
   e.Add(LinearRegressionOutputGradOp(), LinearRegressionOutputAttrs{3}, {{5, 1}, {5}});

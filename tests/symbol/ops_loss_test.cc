@@ -109,9 +109,7 @@ TEST(SoftmaxOutput, ValidCountsOverAllDevices) {
   const NodePtr sum = grad.entry().node->inputs().at(2).node;
   EXPECT_EQ(sum->op().name, "SumOverDevices");
   EXPECT_EQ(sum->op().across_devices, AcrossDevices::kSum);
-  const NodePtr count = sum->inputs()[0].node;
-  EXPECT_EQ(count->attrs(), AnyAttrs(CountValidAttrs{true, 7}));
-  EXPECT_EQ(count->inputs()[0].node->name(), "l");
+  EXPECT_EQ(Symbol(sum->inputs()[0]).ListArguments(), Names{"l"});
   EXPECT_EQ(grad.entry().node->inputs().at(3).node->name(), "sm_output_grad");
 }
 
@@ -121,7 +119,6 @@ TEST(SoftmaxOutput, BatchAxes) {
             std::vector{1});
   EXPECT_EQ(OutputBatchAxes(SoftmaxOutputOp(), SoftmaxOutputAttrs{.multi_output = true}, {{5, 4, 3}, {5, 3}}, {1, -1}),
             std::vector{-1});
-  EXPECT_EQ(OutputBatchAxes(CountValidOp(), CountValidAttrs{}, {{1}}, {0}), std::vector{-1});
 }
 
 TEST(LinearRegressionOutput, Shapes) {
@@ -146,19 +143,18 @@ TEST(MakeLoss, Gradient) {
       GradientOf(MakeLoss(Variable("x"), {.normalization = Normalization::kValid, .valid_thresh = 0.5}, "loss"), "x");
   const Symbol count = valid.Children().Children();
   EXPECT_EQ(count.entry().node->op().name, "SumOverDevices");
-  EXPECT_EQ(count.Children().entry().node->attrs().get<CountAboveAttrs>().threshold, 0.5);
+  EXPECT_EQ(count.ListArguments(), Names{"x"});
   EXPECT_TRUE(Gradient(MakeLoss(Variable("x", {.shape = Shape{5}}), {}, "loss"), Names{"x"}).head_gradients[0].empty());
 }
 
 // E30: what has no gradient is an error on the way to an argument, unless BlockGrad stops the gradient there.
 TEST(BlockGrad, StopsWhereThereIsNoGradient) {
-  const Symbol count = Apply(CountAboveOp(), CountAboveAttrs{}, {Variable("x")}, "count");
+  const Symbol sum = SumExactly(Variable("x"), "sum");
   const Names wrt = {"x"};
-  EXPECT_EQ(MessageOf<ModelError>([&] { Gradient(count, wrt); }),
-            "ModelError: CountAbove \"count\" lies between the heads and what the gradient is asked of, but has no "
-            "gradient: a "
-            "count has no derivative; put BlockGrad behind it to stop the gradient there");
-  EXPECT_TRUE(Gradient(BlockGrad(count, "stop"), wrt).gradients[0].empty());
+  EXPECT_EQ(MessageOf<ModelError>([&] { Gradient(sum, wrt); }),
+            "ModelError: SumExactly \"sum\" lies between the heads and what the gradient is asked of, but has no "
+            "gradient: it serves metrics and checks; put BlockGrad behind it to stop the gradient there");
+  EXPECT_TRUE(Gradient(BlockGrad(sum, "stop"), wrt).gradients[0].empty());
 }
 
 }  // namespace

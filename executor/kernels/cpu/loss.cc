@@ -10,34 +10,6 @@
 namespace bindery::cpu {
 namespace {
 
-Kernel SerialKernel(const KernelSpec& spec, const char* implementation) {
-  Kernel kernel = PlainKernel(spec, implementation);
-  kernel.threads = 1;
-  return kernel;
-}
-
-template <class F>
-MaybeKernel CountIf(const KernelSpec& spec, F counts) {
-  return Dispatch(spec.inputs[0].dtype, [&]<class T>() {
-    return WithLoop(SerialKernel(spec, "loop"), [counts, n = spec.inputs[0].shape.Elements()](const Arguments& args) {
-      const T* x = args.in<T>(0);
-      *args.out(0) = static_cast<float>(std::count_if(x, x + n, [&](T v) { return counts(LoadDouble(v)); }));
-    });
-  });
-}
-
-// label -> (1)
-MaybeKernel MakeCountValid(const KernelSpec& spec) {
-  const auto& attrs = spec.attributes<CountValidAttrs>();
-  return CountIf(
-      spec, [use = attrs.use_ignore, ignored = attrs.ignore_label](double label) { return !use || label != ignored; });
-}
-
-// data -> (1)
-MaybeKernel MakeCountAbove(const KernelSpec& spec) {
-  return CountIf(spec, [t = spec.attributes<CountAboveAttrs>().threshold](double x) { return x > t; });
-}
-
 // (output, label) -> (output - label) grad_scale / (elements per sample), or the difference's sign
 template <class T, bool kSign>
 MaybeKernel MakeRegressionGrad(const KernelSpec& spec) {
@@ -122,7 +94,9 @@ MaybeKernel MakeSVMOutputGrad(const KernelSpec& spec) {
 MaybeKernel MakeMakeLossGrad(const KernelSpec& spec) {
   const auto attrs = spec.attributes<MakeLossGradAttrs>();
   const DType valid_dtype = spec.inputs.empty() ? DType::kFloat32 : spec.inputs[0].dtype;
-  return WithLoop(SerialKernel(spec, "scalar"), [=, dtype = spec.outputs[0].dtype](const Arguments& args) {
+  Kernel kernel = PlainKernel(spec, "scalar");
+  kernel.threads = 1;
+  return WithLoop(std::move(kernel), [=, dtype = spec.outputs[0].dtype](const Arguments& args) {
     const void* valid = args.inputs.empty() ? nullptr : args.inputs[0];
     const double dx = attrs.grad_scale / DivisorOf(attrs.normalization, *args.step, valid_dtype, valid);
     Dispatch(dtype, [&]<class T>() { *args.out<T>(0) = StoreDouble<T>(dx); });
@@ -130,8 +104,6 @@ MaybeKernel MakeMakeLossGrad(const KernelSpec& spec) {
 }
 
 constexpr KernelEntry kEntries[] = {
-    {"CountValid", MakeCountValid},
-    {"CountAbove", MakeCountAbove},
     {"LinearRegressionOutputGrad",
      OfReals<MakeLinearRegressionOutputGrad<float>, MakeLinearRegressionOutputGrad<double>>},
     {"LogisticRegressionOutput", OfReals<MakeLogisticRegressionOutput<float>, MakeLogisticRegressionOutput<double>>},

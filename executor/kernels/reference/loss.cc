@@ -9,24 +9,6 @@
 namespace bindery::reference {
 namespace {
 
-template <class F>
-Kernel CountIf(const KernelSpec& spec, F counts) {
-  const int64_t n = spec.inputs[0].shape.Elements();
-  return InDouble(
-      spec, [=](const Tensors& t) { t.out[0][0] = static_cast<double>(std::count_if(t.in[0], t.in[0] + n, counts)); });
-}
-
-// label -> (1)
-MaybeKernel MakeCountValid(const KernelSpec& spec) {
-  const auto attrs = spec.attributes<CountValidAttrs>();
-  return CountIf(spec, [=](double label) { return !attrs.use_ignore || label != attrs.ignore_label; });
-}
-
-// data -> (1)
-MaybeKernel MakeCountAbove(const KernelSpec& spec) {
-  return CountIf(spec, [t = spec.attributes<CountAboveAttrs>().threshold](double x) { return x > t; });
-}
-
 // (output, label) -> f(output - label) grad_scale / (elements per sample)
 template <auto kF>
 MaybeKernel MakeRegressionGrad(const KernelSpec& spec) {
@@ -71,8 +53,6 @@ MaybeKernel MakeMakeLossGrad(const KernelSpec& spec) {
 }
 
 constexpr KernelEntry kEntries[] = {
-    {"CountValid", MakeCountValid},
-    {"CountAbove", MakeCountAbove},
     {"LinearRegressionOutputGrad", MakeRegressionGrad<[](double d) { return d; }>},
     {"MAERegressionOutputGrad", MakeRegressionGrad<[](double d) -> double { return (d > 0) - (d < 0); }>},
     {"LogisticRegressionOutput", MakeLogisticRegressionOutput},
