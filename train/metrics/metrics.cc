@@ -20,7 +20,7 @@ double Ratio(double sum, double count) { return count > 0 ? sum / count : std::n
 
 Symbol Double(const Symbol& x) { return Cast(x, {.dtype = DType::kFloat64}); }
 Symbol Flat(const Symbol& x) { return Reshape(x, {.shape = {-1}}); }
-Symbol Numbers(std::initializer_list<double> numbers) {
+Symbol Doubles(std::initializer_list<double> numbers) {
   HostTensor values(DType::kFloat64, {static_cast<int64_t>(numbers.size())});
   int64_t i = 0;
   for (const double number : numbers) values.Set(i++, number);
@@ -120,7 +120,7 @@ Scores MakeScores(const std::string& metric, const ClassMetricOptions& options, 
 // (right, counted), of positions where `right` says so; those with the label to ignore do not count.
 MetricGraph CountRight(const Scores& s, const ClassMetricOptions& options, const Symbol& wanted, const Symbol& right) {
   if (!options.ignore_label) {
-    return {.partial = Join({CountOf(right), Numbers({static_cast<double>(s.positions)})})};
+    return {.partial = Join({CountOf(right), Doubles({static_cast<double>(s.positions)})})};
   }
   const Symbol counted = NotEqual(wanted, *options.ignore_label);
   return {.partial = Join({CountOf(And(right, counted)), CountOf(counted)})};
@@ -144,7 +144,7 @@ Accuracy::Accuracy(ClassMetricOptions options) : options_(Checked("accuracy", st
 MetricGraph Accuracy::AsGraph(const MetricArrays& share) const {
   return OverPairs(name(), options_.target, share, [&](const MetricArray& output, const MetricArray& label) {
     const Scores s = MakeScores(name(), options_, output, label);
-    if (s.positions == 0) return MetricGraph{.partial = Numbers({0, 0})};
+    if (s.positions == 0) return MetricGraph{.partial = Doubles({0, 0})};
     const Symbol wanted = s.Wanted(label.dtype);
     if (s.classes > 1) return CountRight(s, options_, wanted, Less(RankOf(s.scores, wanted), 1.0));
     const Symbol predicted = Round(Double(Flat(s.scores)));
@@ -165,7 +165,7 @@ MetricGraph TopKAccuracy::AsGraph(const MetricArrays& share) const {
       Throw<ShapeError>("metric \"{}\": output \"{}\" of shape {} has {} classes only: k must be at most that", name(),
                         output.name, output.shape, s.classes);
     }
-    if (s.positions == 0) return MetricGraph{.partial = Numbers({0, 0})};
+    if (s.positions == 0) return MetricGraph{.partial = Doubles({0, 0})};
     const Symbol wanted = s.Wanted(label.dtype);
     return CountRight(s, options_, wanted, Less(RankOf(s.scores, wanted), static_cast<double>(k_)));
   });
@@ -179,8 +179,8 @@ CrossEntropy::CrossEntropy(double eps, ClassMetricOptions options)
 MetricGraph CrossEntropy::AsGraph(const MetricArrays& share) const {
   return OverPairs(name(), options_.target, share, [&](const MetricArray& output, const MetricArray& label) {
     const Scores s = MakeScores(name(), options_, output, label);
-    if (s.positions == 0) return MetricGraph{.partial = Numbers({0, 0, 0, 0})};
-    const Symbol count = Numbers({static_cast<double>(s.positions)});
+    if (s.positions == 0) return MetricGraph{.partial = Doubles({0, 0, 0, 0})};
+    const Symbol count = Doubles({static_cast<double>(s.positions)});
     const auto loss = [&](const Symbol& probability) { return -Log(Double(probability) + eps_); };
     if (s.distributions) {
       const Symbol weight = Double(s.label);
@@ -228,7 +228,7 @@ MetricGraph RegressionMetric::AsGraph(const MetricArrays& share) const {
     CheckOrder(name(), output, label);
     const Symbol difference = Double(Flat(output.symbol)) - Double(Flat(label.symbol));
     const Symbol sum = SumExactly(kind_ == RegressionKind::kMae ? Abs(difference) : Square(difference));
-    return MetricGraph{.partial = Join({sum, Numbers({static_cast<double>(count)})})};
+    return MetricGraph{.partial = Join({sum, Doubles({static_cast<double>(count)})})};
   });
 }
 
@@ -246,7 +246,7 @@ MetricGraph Loss::AsGraph(const MetricArrays& share) const {
     if (!output_.empty() && &output != &FindByName(name(), "output", share.outputs, output_)) continue;
     const double times = output.outer > 0 ? 1 : static_cast<double>(share.samples);
     const Symbol sum = SumExactly(times == 1 ? output.symbol : Double(output.symbol) * times);
-    const Symbol one = Join({sum, Numbers({static_cast<double>(output.shape.Elements()) * times})});
+    const Symbol one = Join({sum, Doubles({static_cast<double>(output.shape.Elements()) * times})});
     graph.partial = graph.partial.empty() ? one : graph.partial + one;
   }
   return graph;
