@@ -59,7 +59,7 @@ Folded FoldGather(Importer& im, const Numbers& data, const Numbers& indices) {
 }
 
 Folded FoldConcat(Importer& im, const std::vector<Numbers>& inputs) {
-  im.Ints("axis");
+  im.Ignore({"axis"});
   Numbers result = inputs[0];
   for (size_t i = 1; i < inputs.size(); ++i) {
     if (inputs[i].is_scalar || result.values.size() + inputs[i].values.size() > kMaxNumbers) return std::nullopt;

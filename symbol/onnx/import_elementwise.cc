@@ -75,9 +75,14 @@ void ImportPow(Importer& im) {
 }
 
 // With `fmod` the remainder has the dividend's sign, else the divisor's.
-void ImportMod(Importer& im) {
-  if (!im.Flag("fmod")) return Binary(Mod)(im);
-  im.Out(Mul(Sign(im.In(0)), Mod(Abs(im.In(0)), Abs(im.In(1))), im.name()));
+void ImportMod(Importer& im) { Binary(im.Flag("fmod") ? Fmod : Mod)(im); }
+
+void ImportBitShift(Importer& im) {
+  const std::string direction = im.String("direction", "");
+  if (direction != "LEFT" && direction != "RIGHT") {
+    Throw<ModelError>("attribute \"direction\": expected LEFT or RIGHT, got \"{}\"", direction);
+  }
+  Binary(direction == "LEFT" ? ShiftLeft : ShiftRight)(im);
 }
 
 void ImportClipByAttributes(Importer& im) {
@@ -135,6 +140,11 @@ std::span<const ImportRow> ElementwiseImports() {
       {"Asinh", 9, Unary(Asinh)},
       {"Atan", 7, Unary(Atan)},
       {"Atanh", 9, Unary(Atanh)},
+      {"BitShift", 11, ImportBitShift},
+      {"BitwiseAnd", 18, Binary(BitAnd)},
+      {"BitwiseNot", 18, Unary(BitNot)},
+      {"BitwiseOr", 18, Binary(BitOr)},
+      {"BitwiseXor", 18, Binary(BitXor)},
       {"Cast", 6, ImportCast},
       {"CastLike", 15, ImportCastLike},
       {"Ceil", 1, Unary(Ceil)},

@@ -1,4 +1,4 @@
-// Layers: windows, normalisation, matrices.
+// Layers: windows, dropout, matrices.
 #include <algorithm>
 #include <vector>
 
@@ -8,8 +8,6 @@
 
 namespace bindery::onnx {
 namespace {
-
-constexpr int64_t kMaxProducts = 4096;  // of a stack of matrices, a node each
 
 // --- Windows.
 
@@ -106,32 +104,6 @@ ImportFn GlobalPool(PoolType type) {
   return [type](Importer& im) { im.Out(Pooling(im.In(0), {.type = type, .global = true}, im.name())); };
 }
 
-// --- Normalisation, dropout, softmax.
-
-// Ours are of float32 where the data has 16 bits.
-Symbol ChannelValues(Importer& im, int input, DType data) {
-  const HostTensor* weight = im.Weight(input);
-  if (weight == nullptr) return im.In(input);
-  return im.Parameter(input, weight->Cast(data == DType::kFloat64 ? data : DType::kFloat32));
-}
-
-void ImportBatchNorm(Importer& im) {
-  im.Ignore({"consumed_inputs", "is_test"});
-  if (!im.Flag("spatial", true)) Throw<ModelError>("attribute \"spatial\": only 1, per channel, can be had");
-  const double momentum = im.Float("momentum", 0.9);
-  const bool training = im.Flag("training_mode");
-  const DType dtype = im.DTypeOf(im.In(0));
-  std::vector<Symbol> inputs = {im.In(0)};
-  for (int i = 1; i < 5; ++i) inputs.push_back(ChannelValues(im, i, dtype));
-  const bool moved = training && (im.Wanted(1) || im.Wanted(2));
-  const BatchNormAttrs attrs{
-      .eps = im.Float("epsilon", 1e-5), .momentum = momentum, .fix_gamma = false, .output_mean_var = moved};
-  const Symbol bn = Apply(BatchNormOp(), attrs, inputs, im.name());
-  im.Out(bn);
-  if (!moved) return im.OnlyFirst();
-  for (const int i : {1, 2}) im.Out(i, inputs[static_cast<size_t>(2 + i)] * momentum + bn[i] * (1 - momentum));
-}
-
 // Drops while the model is trained, whatever the file says of that.
 void ImportDropout(Importer& im) {
   im.Ignore({"is_test", "seed"});
@@ -142,20 +114,6 @@ void ImportDropout(Importer& im) {
     ratio = im.Static(1).At(0);
   }
   im.Out(Dropout(im.In(0), {.p = ratio}, im.name()));
-}
-
-void ImportSoftmax(Importer& im) { im.Out(Softmax(im.In(0), {.axis = im.Int("axis", -1)}, im.name())); }
-
-// Before version 13 the axes from `axis` on counted as one.
-void ImportSoftmaxOfRest(Importer& im) {
-  const Symbol x = im.In(0);
-  const PartialExtents extents = im.ExtentsOf(x);
-  const int axis = im.AxisOf(x, im.Int("axis", 1));
-  if (axis == static_cast<int>(extents.size()) - 1) return im.Out(Softmax(x, {.axis = -1}, im.name()));
-  const std::span<const std::optional<Extent>> all(extents);
-  const size_t before = static_cast<size_t>(axis);
-  const Symbol rows = ReshapeTo(x, {Product(all.first(before)), Product(all.subspan(before))});
-  im.Out(ReshapeTo(Softmax(rows, {}, im.name()), extents));
 }
 
 // --- Matrices.
@@ -194,10 +152,8 @@ void ImportGemm(Importer& im) {
   if (!transpose_a && alpha == 1 && (beta == 1 || !im.Has(2))) {
     if (const auto layer = Layer(im, 2, !transpose_b)) return im.Out(*layer);
   }
-  Symbol y = Dot(im.In(0), im.In(1), {.transpose_a = transpose_a, .transpose_b = transpose_b}, im.name());
-  if (alpha != 1) y = y * alpha;
-  if (im.Has(2)) y = y + (beta == 1 ? im.In(2) : im.In(2) * beta);
-  im.Out(y);
+  const Symbol c = im.Has(2) ? im.In(2) : Symbol();
+  im.Out(Gemm(im.In(0), im.In(1), c, {alpha, beta, transpose_a, transpose_b}, im.name()));
 }
 
 void ImportMatMul(Importer& im) {
@@ -205,30 +161,7 @@ void ImportMatMul(Importer& im) {
   if (im.RankOf(x) >= 2) {
     if (const auto layer = Layer(im, -1, true)) return im.Out(*layer);
   }
-  const PartialExtents left = im.ExtentsOf(x);
-  const Shape a = im.ShapeOf(x), b = im.ShapeOf(im.In(1));
-  const int rank = a.rank();
-  if (rank == 2 && b.rank() == 2) return im.Out(Dot(x, im.In(1), {}, im.name()));
-  if (rank > 2 && b.rank() == 2) {  // all matrices by one
-    PartialExtents result = left;
-    result.back() = im.ExtentsOf(im.In(1)).back();
-    const Symbol rows = ReshapeTo(x, {std::nullopt, left.back()});
-    return im.Out(ReshapeTo(Dot(rows, im.In(1)), result, im.name()));
-  }
-  if (rank < 2 || b.rank() != rank || !a.IsKnown() || b.With(rank - 2, a[-2]).With(rank - 1, a[-1]) != a) {
-    Throw<ModelError>("only equally many matrices of known extents are multiplied, got {} and {}", a, b);
-  }
-  // Stacks of them, one by one.
-  const SliceChannelAttrs each{.num_outputs = a.CountTo(rank - 2), .axis = 0, .squeeze_axis = true};
-  if (each.num_outputs > kMaxProducts) Throw<ModelError>("it multiplies {} matrices, too many", each.num_outputs);
-  const auto stack = [&](const Symbol& all, const Shape& shape) {
-    return SliceChannel(Reshape(all, {.shape = {each.num_outputs, shape[-2], shape[-1]}}), each);
-  };
-  const Symbol lefts = stack(x, a), rights = stack(im.In(1), b);
-  std::vector<Symbol> products;
-  for (int i = 0; i < each.num_outputs; ++i) products.push_back(Dot(lefts[i], rights[i]));
-  const Shape result = a.With(rank - 1, b[-1]);
-  im.Out(Reshape(Concat(products, {.axis = 0}), {.shape = {result.begin(), result.end()}}, im.name()));
+  im.Out(MatMul(x, im.In(1), {}, im.name()));
 }
 
 }  // namespace
@@ -236,7 +169,6 @@ void ImportMatMul(Importer& im) {
 std::span<const ImportRow> NnImports() {
   static const std::vector<ImportRow> rows = {
       {"AveragePool", 1, Pool(PoolType::kAvg)},
-      {"BatchNormalization", 1, ImportBatchNorm},
       {"Conv", 1, ImportConv},
       {"ConvTranspose", 1, ImportConvTranspose},
       {"Dropout", 1, ImportDropout},
@@ -245,8 +177,6 @@ std::span<const ImportRow> NnImports() {
       {"GlobalMaxPool", 1, GlobalPool(PoolType::kMax)},
       {"MatMul", 1, ImportMatMul},
       {"MaxPool", 1, Pool(PoolType::kMax)},
-      {"Softmax", 1, ImportSoftmaxOfRest},
-      {"Softmax", 13, ImportSoftmax},
   };
   return rows;
 }

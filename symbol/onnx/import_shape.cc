@@ -180,7 +180,6 @@ std::span<const ImportRow> ShapeImports() {
       {"ConstantOfShape", 9, ImportConstantOfShape},
       {"Expand", 8, ImportExpand},
       {"Flatten", 1, ImportFlatten},
-      {"Gather", 1, {}},
       {"Pad", 1, ImportPad},
       {"Range", 11, {}},
       {"ReduceProd", 1, {}},

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <exception>
 #include <new>
 #include <string_view>
 
@@ -14,7 +15,8 @@ namespace bindery::onnx {
 namespace {
 
 constexpr int64_t kNewestOpset = 23;
-constexpr int64_t kAnyBatch = 4;       // where the file has none; not 1, which broadcasts
+constexpr int64_t kAnyBatch = 4;  // where the file has none; not 1, which broadcasts
+constexpr int64_t kMaxBatch = int64_t{1} << 40;
 constexpr size_t kMaxListedNodes = 3;  // per operator
 
 bool IsOwnDomain(const std::string& domain) { return domain.empty() || domain == "ai.onnx"; }
@@ -38,7 +40,8 @@ using Rows = std::map<std::string, std::map<int64_t, const ImportRow*>>;
 const Rows& AllRows() {
   static const Rows rows = [] {
     Rows all;
-    for (const auto& table : {ElementwiseImports(), NnImports(), ReduceImports(), ShapeImports()}) {
+    for (const auto& table :
+         {ElementwiseImports(), IndexImports(), NnImports(), NormImports(), ReduceImports(), ShapeImports()}) {
       for (const ImportRow& row : table) all[row.op][row.since] = &row;
     }
     return all;
@@ -149,7 +152,8 @@ void Importer::DeclareInputs() {
     const auto& batch = shape.dim(batch_axis_);
     batch_input_ = input->name();
     batch_param_ = batch.dim_param();
-    if (batch.has_dim_value() && batch.dim_value() > 0) file_batch_ = batch.dim_value();
+    if (batch.dim_value() > kMaxBatch) Fail(fmt::format("a batch of {} is too large", batch.dim_value()));
+    if (batch.dim_value() > 0) file_batch_ = batch.dim_value();
     break;
   }
   types_.emplace(file_batch_.value_or(kAnyBatch), any_batch_);
@@ -253,25 +257,30 @@ namespace bindery {
 Model ParseOnnx(std::string_view bytes, const std::string& source_name, const std::string& folder,
                 const OnnxOptions& options, const ModelLimits& limits) {
   const AttrScope no_annotations({}, false);
-  const auto import = [&](const onnx::ModelProto& message, bool any_batch) {
-    onnx::OnnxTensorReader tensors(limits, folder);
-    onnx::Importer importer(message, source_name, options, &tensors, any_batch);
-    Model model = importer.Run();
-    if (any_batch && importer.file_batch()) importer.CheckOtherBatch(model.symbol);
-    return model;
-  };
   try {
     const onnx::ModelProto message = onnx::ReadMessage(bytes, source_name, limits);
-    const bool is_bound = !options.known.empty() || !options.shapes.empty();
+    const bool any_batch = options.known.empty() && options.shapes.empty();
+    onnx::OnnxTensorReader tensors(limits, folder);
+    onnx::Importer importer(message, source_name, options, &tensors, any_batch);
     try {
-      return import(message, !is_bound);
-    } catch (const ModelError&) {
-      if (is_bound) throw;
-    } catch (const ShapeError&) {
+      Model model = importer.Run();
+      if (any_batch) importer.CheckOtherBatch(model.symbol);
+      return model;
+    } catch (const Error&) {
+      // Perhaps the file fits one batch alone. If not, the first error tells more.
+      if (!any_batch || !importer.file_batch()) throw;
+      const std::exception_ptr first = std::current_exception();
+      try {
+        onnx::OnnxTensorReader again(limits, folder);
+        return onnx::Importer(message, source_name, options, &again, false).Run();
+      } catch (const Error&) {
+        std::rethrow_exception(first);
+      }
     }
-    return import(message, false);  // a file that fits one batch alone; or the same error again
   } catch (const std::bad_alloc&) {
     Throw<ModelError>("{}: the model does not fit in memory", source_name);
+  } catch (const ShapeError& error) {
+    Throw<ModelError>("{}: {}", source_name, error.message());
   }
 }
 

@@ -28,7 +28,9 @@ struct ImportRow {
   ImportFn import;  // none: only where Fold computes it
 };
 std::span<const ImportRow> ElementwiseImports();
+std::span<const ImportRow> IndexImports();
 std::span<const ImportRow> NnImports();
+std::span<const ImportRow> NormImports();
 std::span<const ImportRow> ReduceImports();
 std::span<const ImportRow> ShapeImports();
 

@@ -32,7 +32,9 @@ const AttributeProto* Importer::FindOf(const char* key, AttributeType type, cons
       case ATTRIBUTE_FLOAT: return attribute->has_f();
       case ATTRIBUTE_STRING: return attribute->has_s();
       case ATTRIBUTE_TENSOR: return attribute->has_t();
-      default: return true;  // a list may be empty
+      default:  // a list may be empty
+        return attribute->type() == type ||
+               !(attribute->has_i() || attribute->has_f() || attribute->has_s() || attribute->has_t());
     }
   };
   if (!attribute->ref_attr_name().empty() || (attribute->type() != 0 && attribute->type() != type) || !is_there()) {

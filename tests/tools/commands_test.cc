@@ -114,6 +114,22 @@ TEST_F(CommandsTest, SavedModelsHoldWhatWasTrained) {
   EXPECT_NE(Succeeds(Words{"test", "--json", "--weights", "one.pb"} + kTestDigits).out, expected);
 }
 
+TEST_F(CommandsTest, OnnxModelsAreModels) {
+  Succeeds(Training(1, {"--save", "model.onnx"}));
+  const auto tested = [&](const Words& which) {
+    return json::parse(Succeeds(Words{"test", "--json"} + which + kTestDigits).out);
+  };
+  const json expected = tested({}), got = tested({"--model", "model.onnx"});
+  EXPECT_EQ(got.at("accuracy"), expected.at("accuracy"));
+  EXPECT_NEAR(got.at("cross-entropy"), expected.at("cross-entropy"), 1e-5);
+  Succeeds(Words{"predict", "--model", "model.onnx"} + kTestDigits);
+  const json described = json::parse(Succeeds({"inspect", "--json", "--model", "model.onnx"}).out);
+  EXPECT_EQ(described.at("parameters"), 109386);
+  Succeeds({"train", "--train-digits", "100", "--test-digits", "50", "--epochs", "1", "--checkpoints=", "--model",
+            "model.onnx", "--save", "more.onnx"});
+  EXPECT_NE(tested({"--model", "more.onnx"}), got);
+}
+
 // Its input is not of the images' shape: what was trained says so itself.
 TEST_F(CommandsTest, ATrainedModelKnowsItsInput) {
   Succeeds({"train", "--model", "resnet20", "--train-digits", "8", "--test-digits", "4", "--batch-size", "4",

@@ -145,7 +145,7 @@ TEST_F(UsageTest, NamesAndSettings) {
       {"--metrics", "accuracy(output=foo)", "no output is named \"foo\"; known: softmax_output"},
       {"--kvstore", "devise", "unknown type of store \"devise\"; choices: local, device"},
       {"--progress", "bra", "unknown style \"bra\"; did you mean \"bar\"?"},
-      {"--save", "model.txt", "expected a name that ends in .pb or .prototxt, got \"model.txt\""},
+      {"--save", "model.txt", "expected a name that ends in .pb, .prototxt or .onnx, got \"model.txt\""},
   };
   for (const Case& c : cases) {
     const Words model = std::string(c.option) == "--model" ? Words{} : Words{"--model", "mlp"};

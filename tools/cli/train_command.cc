@@ -136,8 +136,8 @@ TrainerOptions TrainCommand::Parse() const {
 void TrainCommand::CheckOutputs() const {
   if (resume && checkpoints.empty()) throw UsageError("--resume needs a folder: --checkpoints is empty");
   if (save.empty()) return;
-  if (!save.ends_with(".pb") && !save.ends_with(".prototxt")) {
-    throw UsageError(fmt::format("--save: expected a name that ends in .pb or .prototxt, got \"{}\"", save));
+  if (!save.ends_with(".pb") && !save.ends_with(".prototxt") && !save.ends_with(".onnx")) {
+    throw UsageError(fmt::format("--save: expected a name that ends in .pb, .prototxt or .onnx, got \"{}\"", save));
   }
   CheckOutputFile("--save", save);
 }
@@ -306,7 +306,7 @@ void AddTrain(CLI::App* app, RunFn* run) {
             "steps between checkpoints; 0: at the end of each epoch");
   AddNumber(sub, "--keep", &c->keep, 1, 1'000'000, "checkpoints kept");
   sub->add_flag("--resume", c->resume, "continue from the newest checkpoint in the folder, if there is one");
-  sub->add_option("--save", c->save, "write the trained model to this file (.pb or .prototxt)");
+  sub->add_option("--save", c->save, "write the trained model to this file (.pb, .prototxt or .onnx)");
   sub->add_option("--write-digits", c->write_digits, "also write the images as IDX files to this folder");
   text("--progress", &c->progress, "auto, bar, lines or none");
   sub->add_flag("--json", c->json, "JSON lines on standard output instead of text");

@@ -1,0 +1,83 @@
+// Elements picked and put by index.
+#include <vector>
+
+#include "symbol/onnx/importer.h"
+#include "symbol/ops.h"
+
+namespace bindery::onnx {
+namespace {
+
+// Rows of a table in the file: our layer.
+void ImportGather(Importer& im) {
+  const int64_t axis = im.Int("axis", 0);
+  const HostTensor* table = im.Weight(0);
+  if (table == nullptr || table->shape().rank() != 2 || axis != 0 || table->elements() == 0) {
+    return im.Out(Take(im.In(0), im.In(1), {.axis = axis}, im.name()));
+  }
+  const EmbeddingAttrs attrs{.input_dim = table->shape()[0], .output_dim = table->shape()[1]};
+  im.Out(Embedding(im.In(1), im.WeightIn(0), attrs, im.name()));
+}
+
+void ImportGatherND(Importer& im) {
+  const int64_t shared = im.Int("batch_dims", 0);
+  im.Out(GatherND(im.In(0), im.In(1), {.axis = shared, .batch_dims = shared}, im.name()));
+}
+
+void ImportGatherElements(Importer& im) {
+  im.Out(GatherElements(im.In(0), im.In(1), {.axis = im.Int("axis", 0)}, im.name()));
+}
+
+ScatterReduction ReductionOf(const Importer& im) {
+  const std::string by = im.String("reduction", "none");
+  for (const EnumName& reduction : EnumNames(static_cast<ScatterReduction*>(nullptr))) {
+    if (by == reduction.name) return static_cast<ScatterReduction>(reduction.value);
+  }
+  Throw<ModelError>("attribute \"reduction\": expected none, add, mul, max or min, got \"{}\"", by);
+}
+
+void ImportScatterND(Importer& im) {
+  im.Out(ScatterND(im.In(0), im.In(1), im.In(2), {.reduction = ReductionOf(im)}, im.name()));
+}
+
+void ImportScatterElements(Importer& im) {
+  const ScatterAttrs attrs{.axis = im.Int("axis", 0), .reduction = ReductionOf(im)};
+  im.Out(ScatterElements(im.In(0), im.In(1), im.In(2), attrs, im.name()));
+}
+
+void ImportOneHot(Importer& im) {
+  const HostTensor &depth = im.Static(1), &values = im.Static(2);
+  if (depth.elements() != 1 || values.elements() != 2) {
+    Throw<ModelError>("expected one depth and two values, got {} and {}", depth.elements(), values.elements());
+  }
+  const OneHotAttrs attrs{.depth = depth.Cast(DType::kInt64).data<int64_t>()[0],
+                          .axis = im.Int("axis", -1),
+                          .on_value = values.At(1),
+                          .off_value = values.At(0),
+                          .from_end = true,
+                          .dtype = values.dtype()};
+  im.Out(OneHot(im.In(0), attrs, im.name()));
+}
+
+ImportFn Place(const OpFunction<ArgAttrs>& f) {
+  return [f](Importer& im) {
+    const ArgAttrs attrs{.axis = im.Int("axis", 0),
+                         .keepdims = im.Flag("keepdims", true),
+                         .select_last_index = im.Flag("select_last_index")};
+    im.Out(f(im.In(0), attrs, im.name()));
+  };
+}
+
+}  // namespace
+
+std::span<const ImportRow> IndexImports() {
+  static const std::vector<ImportRow> rows = {
+      {"ArgMax", 1, Place(ArgMax)},          {"ArgMin", 1, Place(ArgMin)},
+      {"Gather", 1, ImportGather},           {"GatherElements", 11, ImportGatherElements},
+      {"GatherND", 11, ImportGatherND},      {"OneHot", 9, ImportOneHot},
+      {"Scatter", 9, ImportScatterElements}, {"ScatterElements", 11, ImportScatterElements},
+      {"ScatterND", 11, ImportScatterND},
+  };
+  return rows;
+}
+
+}  // namespace bindery::onnx

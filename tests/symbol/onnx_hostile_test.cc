@@ -1,0 +1,145 @@
+// ONNX files that were damaged or made to do harm: an error or a model, never a crash, nor more memory than allowed.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "symbol/onnx/onnx.h"
+#include "symbol/ops.h"
+#include "tests/message_of.h"
+#include "tests/symbol/onnx_models.h"
+
+namespace bindery {
+namespace {
+
+std::string ErrorOf(std::string_view bytes, const ModelLimits& limits = {}) {
+  return MessageOf<ModelError>([&] { ParseOnnx(bytes, "m.onnx", "", {}, limits); });
+}
+std::string ErrorOfGraph(const std::string& graph, int opset = 17) { return ErrorOf(OnnxBytes(graph, opset)); }
+
+std::string SmallModel() {
+  return OnnxBytes(OnnxInput("x", "N, 2, 4, 4") +
+                   OnnxFloats(
+                       "w", "2, 2, 3, 3",
+                       "1" +
+                           [] {
+                             std::string more;
+                             for (int i = 0; i < 35; ++i) more += ", 0.5";
+                             return more;
+                           }()) +
+                   OnnxFloats("f", "32, 2",
+                              [] {
+                                std::string all = "1";
+                                for (int i = 0; i < 63; ++i) all += ", 2";
+                                return all;
+                              }()) +
+                   OnnxInt64s("to", "2", "0, -1") + OnnxInt64s("axes", "1", "1") +
+                   OnnxNode("Conv", "x w", "c", OnnxInts("pads", "1, 1, 1, 1")) + OnnxNode("Relu", "c", "r") +
+                   OnnxNode("Shape", "r", "s") + OnnxNode("Reshape", "r to", "flat") + OnnxNode("Gemm", "flat f", "g") +
+                   OnnxNode("Softmax", "g", "p", OnnxInt("axis", -1)) + OnnxNode("ReduceSum", "p axes", "y") +
+                   OnnxOutput("y"));
+}
+
+void ExpectModelOrError(std::string_view bytes) {
+  try {
+    SerializeModel(ParseOnnx(bytes));
+  } catch (const Error&) {
+  }
+}
+
+TEST(HostileOnnx, TheModelItselfIsGood) {
+  EXPECT_FALSE(ParseOnnx(SmallModel()).symbol.empty());
+}
+
+TEST(HostileOnnx, TruncationsAreHarmless) {
+  const std::string bytes = SmallModel();
+  for (size_t length = 0; length < bytes.size(); ++length) ExpectModelOrError(bytes.substr(0, length));
+  EXPECT_EQ(ErrorOf(""), "ModelError: m.onnx: not an ONNX model: it has no graph");
+  EXPECT_EQ(ErrorOf(bytes.substr(0, bytes.size() / 2)), "ModelError: m.onnx: damaged or cut off");
+}
+
+TEST(HostileOnnx, FlippedBitsAreHarmless) {
+  const std::string bytes = SmallModel();
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    for (int value = 1; value < 256; value = value < 128 ? 2 * value : value + 127) {  // each bit, and all of them
+      std::string changed = bytes;
+      changed[i] = static_cast<char>(changed[i] ^ value);
+      ExpectModelOrError(changed);
+    }
+  }
+}
+
+TEST(HostileOnnx, SizesAreComparedWithWhatIsThere) {
+  const auto tensor = [](const std::string& text) {
+    return ErrorOfGraph(fmt::format("initializer {{ name: 'w' {} }} output {{ name: 'w' }}", text));
+  };
+  const std::string who = "ModelError: m.onnx: initializer \"w\": ";
+  EXPECT_EQ(tensor("data_type: 1 dims: 1000000000000 raw_data: 'abcd'"),
+            who + "float32 (1000000000000) takes 4000000000000 bytes, got 4 of raw_data");
+  EXPECT_EQ(tensor("data_type: 1 dims: 1000000000000 float_data: 1"),
+            who + "float32 (1000000000000) has 1000000000000 elements, got 1 of float_data");
+  EXPECT_EQ(tensor("data_type: 1 dims: [4294967296, 4294967296]").find(who), 0u);
+  EXPECT_EQ(tensor("data_type: 1 dims: [0, 9223372036854775807, 9223372036854775807]"), "nothing was thrown");
+  EXPECT_EQ(tensor("data_type: 1 dims: -1"), who + "a tensor cannot have an extent of -1");
+  EXPECT_EQ(tensor("data_type: 1 dims: [1, 1, 1, 1, 1, 1, 1, 1, 1]"), who + "9 dims, at most 8 are possible");
+  EXPECT_EQ(tensor("data_type: 2 dims: 1 int32_data: 256"), who + "element 0: 256 cannot be held by uint8");
+  EXPECT_EQ(tensor("data_type: 8 dims: 1 string_data: 'a'"), who + "element type 8 of ONNX has no counterpart");
+  EXPECT_EQ(tensor("data_type: 9 dims: 1 raw_data: '\\007'"), "nothing was thrown") << "true";
+  EXPECT_EQ(tensor("data_type: 1 dims: 1 data_location: 1 external_data { key: 'location' value: 'w' }"),
+            who + "data file \"w\": a model in memory has no folder");
+  EXPECT_EQ(ErrorOf(SmallModel(), {.tensor_bytes = 100}),
+            "ModelError: m.onnx: initializer \"w\": all tensors together take more than 100 bytes, the limit");
+  EXPECT_EQ(ErrorOf(SmallModel(), {.nodes = 3}), "ModelError: m.onnx: more than 3 nodes");
+}
+
+TEST(HostileOnnx, WhatShapeSubGraphsComputeIsLimited) {
+  const std::string x = OnnxInput("x", "N, 2"), huge = OnnxInt64s("h", "1", "9000000000000000000");
+  const std::string fill = OnnxNode("ConstantOfShape", "h", "y") + OnnxOutput("y");
+  EXPECT_NE(ErrorOfGraph(x + huge + fill), "nothing was thrown");
+  EXPECT_NE(ErrorOfGraph(x + OnnxInt64s("h", "1", "1000000000") + fill), "nothing was thrown");
+  EXPECT_NE(ErrorOfGraph(x + OnnxInt64s("h", "1", "-1") + fill), "nothing was thrown");
+  for (const char* op : {"Add", "Mul", "Sub"}) {
+    ExpectModelOrError(OnnxBytes(x + huge + OnnxNode(op, "h h", "k") + OnnxNode("Mul", "k h", "y") + OnnxOutput("y")));
+  }
+  const std::string range = OnnxInt64s("a", "", "0") + OnnxInt64s("b", "", "9000000000000000000") +
+                            OnnxInt64s("c", "", "1") + OnnxNode("Range", "a b c", "y") + OnnxOutput("y");
+  EXPECT_NE(ErrorOfGraph(x + range), "nothing was thrown");
+  const std::string division = OnnxInt64s("a", "", "-9223372036854775808") + OnnxInt64s("b", "", "-1") +
+                               OnnxNode("Div", "a b", "y") + OnnxOutput("y");
+  ExpectModelOrError(OnnxBytes(x + division));
+}
+
+// Every operator with inputs of no, few and many axes, and with numbers that are no axes, extents or groups.
+TEST(HostileOnnx, OperatorsOfAnyInputsAreModelsOrErrors) {
+  const char* const shapes[] = {"", "3", "0, 3", "2, 3", "N, 4, 5", "2, 1, 4, 4", "1, 1, 1, 1, 1, 1, 1, 1"};
+  const char* const attributes[] = {"axis",       "axes",  "perm",  "kernel_shape", "strides", "pads",
+                                    "dilations",  "group", "split", "to",           "start",   "num_groups",
+                                    "batch_dims", "size",  "p",     "shape"};
+  for (const auto& [op, versions] : OnnxImports()) {
+    for (const char* shape : shapes) {
+      for (const char* other : {"", "3", "2, 3", "4, 1, 3, 3"}) {
+        for (const int64_t number : {int64_t{-9}, int64_t{0}, int64_t{1}, INT64_MAX, INT64_MIN}) {
+          std::string given;
+          for (const char* attribute : attributes) {
+            if (std::hash<std::string>()(attribute + op + shape) % 3 != 0) continue;
+            const std::string name = attribute;
+            const bool is_list = name.ends_with("s") || name.ends_with("ads") || name == "kernel_shape" ||
+                                 name == "perm" || name == "shape" || name == "split";
+            given += is_list ? OnnxInts(name, std::to_string(number)) : OnnxInt(name, number);
+          }
+          for (const int version : versions) {
+            const std::string list = OnnxInt64s("k", "2", fmt::format("{}, 1", number));
+            ExpectModelOrError(OnnxBytes(OnnxInput("x", shape) + OnnxInput("z", other) + list +
+                                             OnnxNode(op, "x z k", "y", given) + OnnxOutput("y"),
+                                         version));
+            ExpectModelOrError(OnnxBytes(OnnxInput("x", shape) + list + OnnxNode(op, "x k k k k", "y o", given) +
+                                             OnnxOutput("y") + OnnxOutput("o"),
+                                         version));
+          }
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace bindery

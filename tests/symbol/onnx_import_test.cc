@@ -1,0 +1,157 @@
+// What becomes of ONNX graphs: parameters and constants, any batch, shape sub-graphs, versions, errors. That operators
+// compute the same is tests/executor/onnx_test.cc's subject.
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "symbol/infer.h"
+#include "symbol/onnx/onnx.h"
+#include "symbol/ops.h"
+#include "tests/symbol/onnx_models.h"
+#include "tests/symbol/test_ops.h"
+
+namespace bindery {
+namespace {
+
+Model Import(const std::string& graph, int opset = 17) { return ParseOnnx(OnnxBytes(graph, opset), "m.onnx"); }
+
+std::string ErrorOf(const std::string& graph, int opset = 17) {
+  return MessageOf<ModelError>([&] { Import(graph, opset); });
+}
+
+Shape OutputShape(const Model& model, const std::string& input, const Shape& shape) {
+  return *InferShapes(model.symbol, {{input, shape}}).outputs.at(0);
+}
+
+TEST(OnnxImport, WeightsAreParametersAndLayersAreOurs) {
+  const std::string head = OnnxInput("x", "N, 3") + OnnxFloats("w", "2, 3", "1, 2, 3, 4, 5, 6") +
+                           OnnxFloats("v", "2, 1", "7, 8") + OnnxFloats("b", "2", "1, 2") + OnnxFloats("c", "1", "3") +
+                           OnnxFloats("half", "", "0.5");
+  const Model model =
+      Import(head + OnnxNode("Gemm", "x w b", "h", OnnxInt("transB", 1)) + OnnxNode("Mul", "h half", "g") +
+             OnnxNode("MatMul", "g v", "m") + OnnxNode("Add", "m c", "y") + OnnxOutput("y"));
+  EXPECT_EQ(model.symbol.ListArguments(), (std::vector<std::string>{"x", "w", "b", "v", "c"}));
+  EXPECT_EQ(Count(model.symbol, FullyConnectedOp()), 2);
+  EXPECT_EQ(model.params.at("w").shape(), (Shape{2, 3}));
+  EXPECT_EQ(model.params.at("v"), HostTensor::From({1, 2}, {7, 8})) << "as our layer has it";
+  EXPECT_EQ(OutputShape(model, "x", {5, 3}), (Shape{5, 1}));
+}
+
+TEST(OnnxImport, RunningValuesAreAuxiliaryStates) {
+  const Model model =
+      Import(OnnxInput("x", "batch, 2, 4, 4") + OnnxFloats("g", "2", "1, 1") + OnnxFloats("b", "2", "0, 0") +
+             OnnxFloats("mean", "2", "3, 4") + OnnxFloats("var", "2", "1, 2") +
+             OnnxNode("BatchNormalization", "x g b mean var", "y") + OnnxOutput("y"));
+  EXPECT_EQ(model.symbol.ListAuxiliaryStates(), (std::vector<std::string>{"mean", "var"}));
+  EXPECT_EQ(model.aux.at("mean"), HostTensor::From({2}, {3, 4}));
+  EXPECT_EQ(model.params.size(), 2u);
+}
+
+// x.view(x.size(0), -1), as exporters write it.
+TEST(OnnxImport, ExtentsThatFollowTheBatchDo) {
+  const Model model = Import(
+      OnnxInput("x", "N, 3, 4") + OnnxInt64s("zero", "", "0") + OnnxInt64s("axes", "1", "0") +
+      OnnxInt64s("rest", "1", "-1") + OnnxNode("Shape", "x", "s") +
+      OnnxNode("Gather", "s zero", "n", OnnxInt("axis", 0)) + OnnxNode("Unsqueeze", "n axes", "ns") +
+      OnnxNode("Concat", "ns rest", "to", OnnxInt("axis", 0)) + OnnxNode("Reshape", "x to", "y") + OnnxOutput("y"));
+  EXPECT_EQ(OutputShape(model, "x", {5, 3, 4}), (Shape{5, 12}));
+  EXPECT_EQ(OutputShape(model, "x", {2, 3, 4}), (Shape{2, 12}));
+  EXPECT_EQ(Count(model.symbol, TakeOp()), 0) << "the shape sub-graph is computed";
+}
+
+TEST(OnnxImport, ABatchThatTheFileSaysIsLeftOpenWhereItCanBe) {
+  const std::string head = OnnxInput("x", "1, 3, 4") + OnnxInt64s("to", "2", "1, 12");
+  const Model any = Import(head + OnnxNode("Reshape", "x to", "y") + OnnxOutput("y"));
+  EXPECT_EQ(OutputShape(any, "x", {5, 3, 4}), (Shape{5, 12}));
+  const Model one = Import(head + OnnxInt64s("flat", "1", "12") + OnnxNode("Reshape", "x flat", "y") + OnnxOutput("y"));
+  EXPECT_EQ(*InferShapes(one.symbol, {}).outputs[0], (Shape{12})) << "fits a batch of 1 alone, and says so";
+}
+
+TEST(OnnxImport, ANamedBatchAxisBecomesALayout) {
+  const Model model = Import(OnnxInput("x", "time, batch, 8") + OnnxNode("Relu", "x", "y") + OnnxOutput("y"));
+  EXPECT_EQ(model.symbol.Children().Annotation("layout"), "CNC");
+}
+
+TEST(OnnxImport, InitializersMayBeInputsToo) {
+  const Model model = Import(OnnxInput("x", "N, 2") + OnnxInput("b", "2") + OnnxFloats("b", "2", "1, 2") +
+                             OnnxNode("Add", "x b", "y") + OnnxOutput("y"));
+  EXPECT_EQ(model.params.at("b"), HostTensor::From({2}, {1, 2}));
+}
+
+TEST(OnnxImport, AnOutputMayBeAnInputOrAConstant) {
+  const Model model = Import(OnnxInput("x", "N, 2") + OnnxInt64s("k", "1", "7") + OnnxOutput("x") + OnnxOutput("k"));
+  EXPECT_EQ(model.symbol.size(), 2);
+  EXPECT_EQ(model.symbol.ListArguments(), std::vector<std::string>{"x"});
+}
+
+TEST(OnnxImport, AVersionIsThatOfTheOpset) {
+  const std::string graph = OnnxInput("x", "N, 3, 4") + OnnxNode("Softmax", "x", "y") + OnnxOutput("y");
+  EXPECT_EQ(Count(Import(graph, 12).symbol, ReshapeOp()), 2) << "of all axes but the first";
+  EXPECT_EQ(Count(Import(graph, 13).symbol, ReshapeOp()), 0) << "of the last axis";
+  EXPECT_EQ(ErrorOf(graph, 24), "ModelError: m.onnx: it is of opset 24, but 1 to 23 can be read");
+}
+
+TEST(OnnxImport, UnknownOperatorsAreListedAtOnce) {
+  EXPECT_EQ(ErrorOf(OnnxInput("x", "N, 2") + OnnxNode("Foo", "x", "a") + OnnxNode("Foo", "a", "b") +
+                    OnnxNode("Foo", "b", "c") + OnnxNode("Foo", "c", "d") +
+                    OnnxNode("Bar", "d", "y", "name: 'last' domain: 'com.example'") + OnnxOutput("y")),
+            "ModelError: m.onnx: operators of opset 17 that cannot be imported, with the nodes that use them: "
+            "Foo (\"a\", \"b\", \"c\" and 1 more); com.example.Bar (\"last\")");
+}
+
+TEST(OnnxImport, ErrorsNameNodeAndAttribute) {
+  const std::string x = OnnxInput("x", "N, 2, 8, 8"), w = OnnxFloats("w", "1, 2, 1, 1", "1, 2");
+  const auto conv = [&](const std::string& attributes) {
+    return ErrorOf(x + w + OnnxNode("Conv", "x w", "y", "name: 'c1' " + attributes) + OnnxOutput("y"));
+  };
+  const std::string who = "ModelError: m.onnx: node 0, Conv \"c1\": ";
+  EXPECT_EQ(conv(OnnxInt("strides", 2)), who + "attribute \"strides\": expected integers") << "without a type";
+  EXPECT_EQ(conv("attribute { name: 'strides' type: 1 f: 2 }"), who + "attribute \"strides\": expected integers");
+  EXPECT_EQ(conv(OnnxInt("sides", 2)), who + "attribute \"sides\" is not known");
+  EXPECT_EQ(conv(OnnxInts("kernel_shape", "3, 3")), who + "attribute \"kernel_shape\": the weight is (1, 2, 1, 1)");
+  EXPECT_EQ(conv("attribute { name: 'auto_pad' s: 'SOME' }"),
+            who + "attribute \"auto_pad\": expected NOTSET, VALID, SAME_UPPER or SAME_LOWER, got \"SOME\"");
+  EXPECT_NE(conv(OnnxInts("strides", "0, 0")).find(who), std::string::npos);
+  EXPECT_EQ(ErrorOf(x + OnnxNode("Relu", "z", "y") + OnnxOutput("y")),
+            "ModelError: m.onnx: node 0, Relu \"y\": input 0: nothing before it is called \"z\"");
+  EXPECT_EQ(ErrorOf(x + OnnxNode("Relu", "x", "x")), "ModelError: m.onnx: node 0, Relu \"x\": \"x\" is defined twice");
+  EXPECT_EQ(ErrorOf(x + OnnxNode("Conv", "x", "y") + OnnxOutput("y")),
+            "ModelError: m.onnx: node 0, Conv \"y\": input 1 is missing");
+}
+
+TEST(OnnxImport, DataFilesAreInTheModelsFolder) {
+  std::string name = testing::TempDir() + "/onnx.XXXXXX";
+  const std::string folder = ::mkdtemp(name.data());
+  ASSERT_EQ(::mkdir((folder + "/weights").c_str(), 0700), 0);
+  std::ofstream(folder + "/weights/w") << "skip" << std::string("\0\0\200\077\0\0\0\100", 8);
+  std::ofstream(folder + "/../outside.bin") << std::string(8, '\0');
+  ASSERT_EQ(::symlink("weights/w", (folder + "/link").c_str()), 0);
+  ASSERT_EQ(::symlink("weights", (folder + "/links").c_str()), 0);
+  const auto import = [&](const std::string& location, const std::string& more = "{ key: 'offset' value: '4' }") {
+    const std::string graph = OnnxInput("x", "N, 2") + OnnxNode("Add", "x w", "y") + OnnxOutput("y") +
+                              fmt::format(
+                                  "initializer {{ name: 'w' data_type: 1 dims: 2 data_location: 1 external_data "
+                                  "{{ key: 'location' value: '{}' }} external_data {} }}",
+                                  location, more);
+    return ParseOnnx(OnnxBytes(graph), "m.onnx", folder);
+  };
+  EXPECT_EQ(import("weights/w").params.at("w"), HostTensor::From({2}, {1, 2}));
+  const auto error = [&](const auto&... arguments) { return MessageOf<ModelError>([&] { import(arguments...); }); };
+  for (const char* outside : {"../outside.bin", "/etc/passwd", "weights/../../outside.bin", "weights//w", "./weights/w",
+                              "", "weights/w\\000"}) {
+    EXPECT_NE(error(outside).find("expected the name of a file in the model's folder"), std::string::npos) << outside;
+  }
+  EXPECT_NE(error("link").find("a link"), std::string::npos);
+  EXPECT_NE(error("links/w").find("cannot open"), std::string::npos);
+  EXPECT_NE(error("weights").find("not a regular file"), std::string::npos);
+  EXPECT_NE(error("weights/w", "{ key: 'offset' value: '8' }").find("takes 8 bytes, got 4"), std::string::npos);
+  EXPECT_NE(error("weights/w", "{ key: 'length' value: '99' }").find("takes 8 bytes, got 99"), std::string::npos);
+  EXPECT_NE(error("weights/w", "{ key: 'offset' value: '-4' }").find("number of bytes"), std::string::npos);
+  EXPECT_NE(error("weights/w", "{ key: 'offset' value: '9223372036854775807' }"), "nothing was thrown");
+}
+
+}  // namespace
+}  // namespace bindery
