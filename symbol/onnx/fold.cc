@@ -14,10 +14,6 @@ constexpr size_t kMaxNumbers = 1024;
 
 using Folded = std::optional<Numbers>;
 
-bool IsFixed(const Numbers& numbers) {
-  return std::ranges::all_of(numbers.values, [](const Extent& extent) { return extent.batches == 0; });
-}
-
 // Of the first axis of a list.
 std::optional<size_t> Place(int64_t index, size_t count) {
   const int64_t place = index < 0 ? index + static_cast<int64_t>(count) : index;
@@ -167,6 +163,10 @@ Folded FoldProduct(Importer& im, const Numbers& data) {
 }
 
 }  // namespace
+
+bool IsFixed(const Numbers& numbers) {
+  return std::ranges::all_of(numbers.values, [](const Extent& extent) { return extent.batches == 0; });
+}
 
 std::optional<Numbers> Fold(Importer& im) {
   const std::string& op = im.op();

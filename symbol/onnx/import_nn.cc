@@ -44,43 +44,21 @@ void ImportConv(Importer& im) {
   im.Out(Apply(ConvolutionOp(), attrs, inputs, im.name()));
 }
 
-// The gradient of a convolution's data. What the output loses at both sides is the convolution's padding.
 void ImportConvTranspose(Importer& im) {
-  ConvolutionGradDataAttrs attrs{ConvolutionAttrsOf(im), {}};
-  const AutoPad auto_pad = attrs.auto_pad;
-  attrs.no_bias = true;
-  attrs.auto_pad = AutoPad::kNone;
-  const Shape data = im.ShapeOf(im.In(0));
-  const size_t spatial = attrs.kernel.size();
-  const std::vector<int64_t> wanted = im.Ints("output_shape"), more = im.Ints("output_padding");
-  const auto at = [&](const std::vector<int64_t>& list, size_t i, int64_t otherwise) {
-    if (list.empty()) return otherwise;
-    if (i >= list.size()) Throw<ModelError>("expected {} numbers per list, got {}", spatial, list.size());
-    return list[i];
-  };
-  std::vector<int64_t> pads(2 * spatial);
-  for (size_t i = 0; i < spatial; ++i) {
-    const int64_t size = data[static_cast<int>(i) + 2], stride = at(attrs.stride, i, 1);
-    if (size == kUnknownDim) Throw<ModelError>("its spatial extents must be known, got {}", data);
-    const int64_t whole = CheckedAdd(CheckedAdd(CheckedMul(stride, size - 1), at(more, i, 0)),
-                                     CheckedAdd(CheckedMul(attrs.kernel[i] - 1, at(attrs.dilate, i, 1)), 1));
-    if (!wanted.empty() || auto_pad != AutoPad::kNone) {
-      attrs.extents.push_back(at(wanted, i, CheckedMul(size, stride)));
-      const int64_t total = std::max<int64_t>(CheckedAdd(whole, -attrs.extents[i]), 0);
-      pads[i] = auto_pad == AutoPad::kSameUpper ? total / 2 : total - total / 2;
-      pads[i + spatial] = total - pads[i];
-    } else {
-      attrs.extents.push_back(CheckedAdd(whole, -CheckedAdd(at(attrs.pad, i, 0), at(attrs.pad, i + spatial, 0))));
-    }
-  }
-  if (attrs.pad.empty()) attrs.pad = pads;
-  Symbol y = ConvolutionGradData(im.In(0), im.WeightIn(1), attrs, im.name());
-  if (im.Has(2)) {
-    PartialExtents bias = im.ExtentsOf(im.WeightIn(2));
-    bias.resize(spatial + 1, Extent{1, 0});
-    y = y + ReshapeTo(im.WeightIn(2), bias);
-  }
-  im.Out(y);
+  const ConvolutionAttrs windows = ConvolutionAttrsOf(im);
+  const int64_t channels = im.ShapeOf(im.WeightIn(1))[1];
+  const DeconvolutionAttrs attrs{.num_filter = CheckedMul(channels, windows.groups, "output channels"),
+                                 .kernel = windows.kernel,
+                                 .stride = windows.stride,
+                                 .pad = windows.pad,
+                                 .dilate = windows.dilate,
+                                 .output_padding = im.Ints("output_padding"),
+                                 .target_shape = im.Ints("output_shape"),
+                                 .auto_pad = windows.auto_pad,
+                                 .groups = windows.groups,
+                                 .no_bias = windows.no_bias};
+  const Symbol bias = windows.no_bias ? Symbol() : im.WeightIn(2);
+  im.Out(Deconvolution(im.In(0), im.WeightIn(1), bias, attrs, im.name()));
 }
 
 ImportFn Pool(PoolType type) {

@@ -1,4 +1,6 @@
 // Normalisations, softmax and curves.
+#include <algorithm>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -49,21 +51,33 @@ void ImportPReluOfChannels(Importer& im) {
   im.Out(PRelu(im.In(0), ReshapeTo(im.WeightIn(1), slope), im.name()));
 }
 
-// --- Softmax.
+// --- Softmax and its kin.
 
-void ImportSoftmax(Importer& im) { im.Out(Softmax(im.In(0), {.axis = im.Int("axis", -1)}, im.name())); }
+using AlongAxis = std::function<Symbol(const Symbol& x, int64_t axis, const std::string& name)>;
+
+ImportFn Along(const AlongAxis& f) {
+  return [f](Importer& im) { im.Out(f(im.In(0), im.Int("axis", -1), im.name())); };
+}
 
 // Before version 13 the axes from `axis` on counted as one.
-void ImportSoftmaxOfRest(Importer& im) {
-  const Symbol x = im.In(0);
-  const PartialExtents extents = im.ExtentsOf(x);
-  const int axis = im.AxisOf(x, im.Int("axis", 1));
-  if (axis == static_cast<int>(extents.size()) - 1) return im.Out(Softmax(x, {.axis = -1}, im.name()));
-  const std::span<const std::optional<Extent>> all(extents);
-  const auto before = static_cast<size_t>(axis);
-  const Symbol rows = ReshapeTo(x, {Product(all.first(before)), Product(all.subspan(before))});
-  im.Out(ReshapeTo(Softmax(rows, {}, im.name()), extents));
+ImportFn AlongRest(const AlongAxis& f) {
+  return [f](Importer& im) {
+    const Symbol x = im.In(0);
+    const PartialExtents extents = im.ExtentsOf(x);
+    const int axis = im.AxisOf(x, im.Int("axis", 1));
+    if (axis == static_cast<int>(extents.size()) - 1) return im.Out(f(x, -1, im.name()));
+    const std::span<const std::optional<Extent>> all(extents);
+    const auto before = static_cast<size_t>(axis);
+    const Symbol rows = ReshapeTo(x, {Product(all.first(before)), Product(all.subspan(before))});
+    im.Out(ReshapeTo(f(rows, -1, im.name()), extents));
+  };
 }
+
+Symbol SoftmaxAlong(const Symbol& x, int64_t axis, const std::string& name) { return Softmax(x, {.axis = axis}, name); }
+Symbol LogSoftmaxAlong(const Symbol& x, int64_t axis, const std::string& name) {
+  return LogSoftmax(x, {.axis = axis}, name);
+}
+Symbol HardmaxAlong(const Symbol& x, int64_t axis, const std::string& name) { return Hardmax(x, {.axis = axis}, name); }
 
 // --- Normalisations.
 
@@ -172,10 +186,14 @@ std::span<const ImportRow> NormImports() {
       {"GroupNormalization", 21, ImportGroupNorm},
       {"HardSigmoid", 1, CurveOf(CurveType::kHardSigmoid, 0.2, 0.5)},
       {"HardSwish", 14, Unary(HardSwish)},
+      {"Hardmax", 1, AlongRest(HardmaxAlong)},
+      {"Hardmax", 13, Along(HardmaxAlong)},
       {"InstanceNormalization", 1, ImportInstanceNorm},
       {"LRN", 1, ImportLRN},
       {"LayerNormalization", 17, ImportLayerNorm},
       {"LeakyRelu", 1, CurveOf(CurveType::kLeakyRelu, 0.01)},
+      {"LogSoftmax", 1, AlongRest(LogSoftmaxAlong)},
+      {"LogSoftmax", 13, Along(LogSoftmaxAlong)},
       {"LpNormalization", 1, ImportLpNorm},
       {"MeanVarianceNormalization", 9, ImportMeanVarianceNorm},
       {"Mish", 18, Unary(Mish)},
@@ -184,8 +202,8 @@ std::span<const ImportRow> NormImports() {
       {"RMSNormalization", 23, ImportRMSNorm},
       {"Selu", 1, ImportSelu},
       {"Shrink", 9, ImportShrink},
-      {"Softmax", 1, ImportSoftmaxOfRest},
-      {"Softmax", 13, ImportSoftmax},
+      {"Softmax", 1, AlongRest(SoftmaxAlong)},
+      {"Softmax", 13, Along(SoftmaxAlong)},
       {"ThresholdedRelu", 10, CurveOf(CurveType::kThresholdedRelu)},
   };
   return rows;

@@ -13,21 +13,24 @@ namespace {
 void ImportReshape(Importer& im) {
   im.Ignore({"consumed_inputs"});
   const Symbol x = im.In(0);
+  const bool allow_zero = im.Flag("allowzero");
+  if (im.Has(1) && !im.IsStatic(1)) {
+    return im.Out(ReshapeBy({x, im.In(1)}, ReshapeAttrs{.allow_zero = allow_zero}, im.name()));
+  }
   Extents to;
   if (im.Has(1)) {
     to = im.StaticExtents(1);
   } else {
     for (const int64_t extent : im.Ints("shape")) to.push_back({extent, 0});
   }
-  if (im.Flag("allowzero") && std::ranges::count(to, Extent{0, 0}) > 0) Throw<ModelError>("0 keeps an extent");
-  ReshapeAttrs attrs;
+  ReshapeAttrs attrs{.allow_zero = allow_zero && std::ranges::count(to, Extent{0, 0}) > 0};
   for (const Extent& extent : to) {
     attrs.shape.push_back(extent.fixed);
     attrs.batches.push_back(extent.batches);
   }
   const bool follows = std::ranges::any_of(attrs.batches, [](int64_t batches) { return batches != 0; });
   if (!follows) attrs.batches.clear();
-  if (!follows && !to.empty() && to[0].fixed > 0) {
+  if (!follows && !attrs.allow_zero && !to.empty() && to[0].fixed > 0) {
     const std::optional<int64_t> baked = im.BakedBatch(x, 0);
     if (baked == to[0].fixed) attrs.shape[0] = 0;
   }
@@ -84,6 +87,17 @@ void ImportSliceByAttributes(Importer& im) {
 }
 
 void ImportSlice(Importer& im) {
+  bool is_static = true;
+  for (int i = 1; i < im.num_inputs(); ++i) is_static = is_static && (!im.Has(i) || im.IsStatic(i));
+  if (!is_static) {
+    std::vector<Symbol> inputs = {im.In(0), im.In(1), im.In(2)};
+    const int64_t count = im.ShapeOf(im.In(1))[0];
+    std::vector<int64_t> axes, steps(static_cast<size_t>(std::max<int64_t>(count, 0)), 1);
+    for (int64_t axis = 0; axis < count; ++axis) axes.push_back(axis);
+    inputs.push_back(im.Has(3) ? im.In(3) : im.List(axes));
+    inputs.push_back(im.Has(4) ? im.In(4) : im.List(steps));
+    return im.Out(SliceBy(inputs, im.name()));
+  }
   const auto list = [&](int input) { return im.Has(input) ? im.StaticInts(input) : std::vector<int64_t>(); };
   SliceAttrs attrs{.step = list(4), .axes = list(3)};
   const auto split = [](const Extents& extents, std::vector<int64_t>* fixed, std::vector<int64_t>* batches) {
@@ -128,6 +142,14 @@ void ImportTranspose(Importer& im) { im.Out(Transpose(im.In(0), {.axes = im.Ints
 void ImportExpand(Importer& im) {
   const Symbol x = im.In(0);
   const PartialExtents from = im.ExtentsOf(x);
+  const bool is_known = std::ranges::all_of(from, [](const auto& extent) { return extent.has_value(); });
+  if (!im.IsStatic(1) || !is_known) {
+    const int64_t wanted = im.ShapeOf(im.In(1))[0], more = wanted - static_cast<int64_t>(from.size());
+    if (wanted == kUnknownDim || more < 0) Throw<ModelError>("input 1: {} extents of {} axes", wanted, from.size());
+    Symbol own = ShapeArray(x, {});
+    if (more > 0) own = Concat({im.List(std::vector<int64_t>(static_cast<size_t>(more), 1)), own}, {.axis = 0});
+    return im.Out(BroadcastToBy({x, Maximum(im.In(1), own)}, im.name()));
+  }
   const Extents to = im.StaticExtents(1);
   ToShapeAttrs attrs;
   const size_t rank = std::max(from.size(), to.size());
@@ -160,17 +182,24 @@ void ImportPad(Importer& im) {
   im.Out(Pad(im.In(0), attrs, im.name()));
 }
 
-// Values that depend on extents only.
 void ImportConstantOfShape(Importer& im) {
-  HostTensor value = im.Tensor("value").value_or(HostTensor(DType::kFloat32, {1}));
+  const HostTensor value = im.Tensor("value").value_or(HostTensor(DType::kFloat32, {1}));
   if (value.elements() != 1) Throw<ModelError>("attribute \"value\": expected one element");
-  const std::vector<int64_t> extents = im.StaticInts(0);
-  const Shape shape{std::span<const int64_t>(extents)};
-  constexpr int64_t kMaxBytes = int64_t{1} << 28;
-  if (!shape.IsKnown()) Throw<ModelError>("a tensor cannot have extents {}", shape);
-  if (CheckedMul(shape.Elements(), SizeOf(value.dtype())) > kMaxBytes) Throw<ModelError>("{} is too large", shape);
-  im.OutConstant(HostTensor::Full(value.dtype(), shape, value.At(0)));
+  const Symbol one = bindery::Constant(value.Reshape({}), im.name() + "_value");
+  if (!im.IsStatic(0)) return im.Out(BroadcastToBy({one, im.In(0)}, im.name()));
+  ToShapeAttrs attrs;
+  for (const Extent& extent : im.StaticExtents(0)) {
+    attrs.shape.push_back(extent.fixed);
+    attrs.batches.push_back(extent.batches);
+  }
+  im.Out(BroadcastTo(one, attrs, im.name()));
 }
+
+void ImportShape(Importer& im) {
+  im.Out(ShapeArray(im.In(0), {.begin = im.Int("start", 0), .end = im.Int("end", INT64_MAX)}, im.name()));
+}
+
+void ImportRange(Importer& im) { im.Out(RangeBy({im.In(0), im.In(1), im.In(2)}, im.name())); }
 
 }  // namespace
 
@@ -181,11 +210,10 @@ std::span<const ImportRow> ShapeImports() {
       {"Expand", 8, ImportExpand},
       {"Flatten", 1, ImportFlatten},
       {"Pad", 1, ImportPad},
-      {"Range", 11, {}},
-      {"ReduceProd", 1, {}},
+      {"Range", 11, ImportRange},
       {"Reshape", 1, ImportReshape},
-      {"Shape", 1, {}},
-      {"Size", 1, {}},
+      {"Shape", 1, ImportShape},
+      {"Size", 1, Unary(SizeArray)},
       {"Slice", 1, ImportSliceByAttributes},
       {"Slice", 10, ImportSlice},
       {"Split", 1, ImportSplit},

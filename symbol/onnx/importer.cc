@@ -40,8 +40,8 @@ using Rows = std::map<std::string, std::map<int64_t, const ImportRow*>>;
 const Rows& AllRows() {
   static const Rows rows = [] {
     Rows all;
-    for (const auto& table :
-         {ElementwiseImports(), IndexImports(), NnImports(), NormImports(), ReduceImports(), ShapeImports()}) {
+    for (const auto& table : {ElementwiseImports(), IndexImports(), LossImports(), NnImports(), NormImports(),
+                              ReduceImports(), SequenceImports(), ShapeImports()}) {
       for (const ImportRow& row : table) all[row.op][row.since] = &row;
     }
     return all;
@@ -221,12 +221,12 @@ void Importer::ImportNode(int index) {
   asked_.clear();
   try {
     const NameScope names(name_ + "_", false);
-    if (std::optional<Numbers> numbers = Fold(*this)) {
-      OutNumbers(std::move(*numbers));
-    } else if (const ImportRow* row = FindImport(op(), opset_); row->import) {
-      row->import(*this);
+    std::optional<Numbers> numbers = Fold(*this);
+    if (numbers && IsFixed(*numbers)) {
+      OutFixed(*numbers);
     } else {
-      Throw<ModelError>("it can be imported only where it computes extents from extents that are known");
+      FindImport(op(), opset_)->import(*this);
+      if (numbers && Wanted(0)) values_.at(node_->output(0)).numbers = std::move(numbers);
     }
     for (const AttributeProto& attribute : node_->attribute()) {
       if (!asked_.contains(attribute.name())) {
@@ -287,9 +287,7 @@ Model ParseOnnx(std::string_view bytes, const std::string& source_name, const st
 std::map<std::string, std::vector<int>> OnnxImports() {
   std::map<std::string, std::vector<int>> imports;
   for (const auto& [op, rows] : onnx::AllRows()) {
-    for (const auto& [since, row] : rows) {
-      if (row->import) imports[op].push_back(static_cast<int>(since));
-    }
+    for (const auto& [since, row] : rows) imports[op].push_back(static_cast<int>(since));
   }
   return imports;
 }

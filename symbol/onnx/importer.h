@@ -24,14 +24,16 @@ class Importer;
 using ImportFn = std::function<void(Importer&)>;
 struct ImportRow {
   const char* op;
-  int since;        // version of the opset
-  ImportFn import;  // none: only where Fold computes it
+  int since;  // version of the opset
+  ImportFn import;
 };
 std::span<const ImportRow> ElementwiseImports();
 std::span<const ImportRow> IndexImports();
+std::span<const ImportRow> LossImports();
 std::span<const ImportRow> NnImports();
 std::span<const ImportRow> NormImports();
 std::span<const ImportRow> ReduceImports();
+std::span<const ImportRow> SequenceImports();
 std::span<const ImportRow> ShapeImports();
 
 // Whole numbers that tell extents, as far as they are known: of a tensor with at most one axis.
@@ -40,6 +42,7 @@ struct Numbers {
   bool is_scalar = false;  // no axis
   DType dtype = DType::kInt64;
 };
+bool IsFixed(const Numbers& numbers);  // does none follow the batch?
 // Computes a node from numbers alone (shape sub-graphs); no value where it cannot.
 std::optional<Numbers> Fold(Importer& im);
 
@@ -65,6 +68,7 @@ class Importer {
   std::string String(const char* key, const std::string& otherwise) const;
   std::vector<int64_t> Ints(const char* key) const;  // empty if absent
   std::vector<double> Floats(const char* key) const;
+  std::vector<std::string> Strings(const char* key) const;
   std::optional<HostTensor> Tensor(const char* key) const;
   void Ignore(std::initializer_list<const char*> keys) const;
 
@@ -79,6 +83,7 @@ class Importer {
   const HostTensor& Static(int input) const;
   std::vector<int64_t> StaticInts(int input) const;
   Extents StaticExtents(int input) const;
+  bool IsStatic(int input) const;                     // can its extents be said?
   std::optional<Numbers> NumbersOf(int input) const;  // not of the graph's inputs: those are computed with
   // Axes and the like: an attribute up to some version, an input since. Empty if neither is there.
   std::vector<int64_t> AttributeOrInput(const char* key, int input) const;
@@ -88,6 +93,8 @@ class Importer {
   Symbol WeightIn(int input);  // a parameter if it is a weight
   // The parameter with another value, say transposed, under another name if others read it.
   Symbol Parameter(int input, HostTensor value);
+
+  Symbol List(const std::vector<int64_t>& values) const;  // a constant of one axis
 
   // Types.
   DType DTypeOf(const Symbol& value);
@@ -104,13 +111,12 @@ class Importer {
   void Out(int output, const Symbol& value);
   void Out(const Symbol& value) { Out(0, value); }
   void OutConstant(HostTensor value);
-  void OutNumbers(Numbers numbers);
 
  private:
   struct Value {
     Symbol symbol = {};  // empty: not made yet
     std::shared_ptr<const HostTensor> constant = {};
-    std::optional<Numbers> numbers = {};  // with the batch in them
+    std::optional<Numbers> numbers = {};  // if the batch is in them; the symbol computes the same
     bool is_initializer = false, is_input = false;
   };
 
@@ -119,6 +125,7 @@ class Importer {
   void CheckOperators() const;
   void ImportNode(int index);
   void Define(const std::string& name, Value value);
+  void OutFixed(const Numbers& numbers);
   Symbol MakeParameter(const std::string& name, HostTensor value);
   const Value& ValueOf(int input) const;
   Value& ValueOf(int input) { return const_cast<Value&>(std::as_const(*this).ValueOf(input)); }

@@ -70,6 +70,12 @@ std::vector<double> Importer::Floats(const char* key) const {
   return {attribute->floats().begin(), attribute->floats().end()};
 }
 
+std::vector<std::string> Importer::Strings(const char* key) const {
+  const AttributeProto* attribute = FindOf(key, ATTRIBUTE_STRINGS, "strings");
+  if (attribute == nullptr) return {};
+  return {attribute->strings().begin(), attribute->strings().end()};
+}
+
 std::optional<HostTensor> Importer::Tensor(const char* key) const {
   const AttributeProto* attribute = FindOf(key, ATTRIBUTE_TENSOR, "a tensor");
   if (attribute == nullptr) return std::nullopt;
@@ -103,7 +109,6 @@ Symbol Importer::MakeParameter(const std::string& name, HostTensor value) {
 Symbol Importer::In(int input) {
   Value& value = ValueOf(input);
   if (!value.symbol.empty()) return value.symbol;
-  if (!value.constant) Throw<ModelError>("input {} follows the batch, and is computed with other than extents", input);
   const std::string& name = node_->input(input);
   const bool is_weight = value.is_initializer && IsFloat(value.constant->dtype()) && value.constant->shape().rank() > 0;
   value.symbol = is_weight ? MakeParameter(name, *value.constant) : bindery::Constant(*value.constant, name);
@@ -139,6 +144,8 @@ Extents Importer::StaticExtents(int input) const {
   for (const int64_t number : StaticInts(input)) extents.push_back({number, 0});
   return extents;
 }
+
+bool Importer::IsStatic(int input) const { return ValueOf(input).numbers || Constant(input) != nullptr; }
 
 std::optional<Numbers> Importer::NumbersOf(int input) const {
   const Value& value = ValueOf(input);
@@ -176,6 +183,12 @@ Symbol Importer::Parameter(int input, HostTensor changed) {
   const Symbol parameter = MakeParameter(name, std::move(changed));
   if (is_same) value.symbol = parameter;
   return parameter;
+}
+
+Symbol Importer::List(const std::vector<int64_t>& values) const {
+  HostTensor tensor(DType::kInt64, {static_cast<int64_t>(values.size())});
+  std::ranges::copy(values, tensor.data<int64_t>().begin());
+  return bindery::Constant(std::move(tensor));
 }
 
 // --- Types.
@@ -229,11 +242,7 @@ void Importer::OutConstant(HostTensor value) {
   if (Wanted(0)) Define(node_->output(0), {.constant = std::make_shared<const HostTensor>(std::move(value))});
 }
 
-void Importer::OutNumbers(Numbers numbers) {
-  if (std::ranges::any_of(numbers.values, [](const Extent& extent) { return extent.batches != 0; })) {
-    if (Wanted(0)) Define(node_->output(0), {.numbers = std::move(numbers)});
-    return;
-  }
+void Importer::OutFixed(const Numbers& numbers) {
   const auto count = static_cast<int64_t>(numbers.values.size());
   HostTensor tensor(DType::kInt64, numbers.is_scalar ? Shape{} : Shape{count});
   std::ranges::transform(numbers.values, tensor.data<int64_t>().begin(), &Extent::fixed);

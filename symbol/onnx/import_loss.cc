@@ -1,0 +1,47 @@
+// Losses, as functions of their inputs. To train by one, end the graph in MakeLoss.
+#include <string>
+#include <vector>
+
+#include "symbol/onnx/importer.h"
+#include "symbol/ops.h"
+
+namespace bindery::onnx {
+namespace {
+
+Reduction ReductionOf(const Importer& im) {
+  const std::string by = im.String("reduction", "mean");
+  if (by == "none") return Reduction::kNone;
+  if (by == "sum") return Reduction::kSum;
+  if (by == "mean") return Reduction::kMean;
+  Throw<ModelError>("attribute \"reduction\": expected none, sum or mean, got \"{}\"", by);
+}
+
+CrossEntropyAttrs AttrsOf(const Importer& im) {
+  return {.axis = 1,
+          .use_ignore = im.HasAttribute("ignore_index"),
+          .ignore_label = static_cast<double>(im.Int("ignore_index", -1)),
+          .use_weight = im.Has(2)};
+}
+
+void ImportNegativeLogLikelihood(Importer& im) {
+  const Symbol weight = im.Has(2) ? im.In(2) : Symbol();
+  im.Out(NegativeLogLikelihood(im.In(0), im.In(1), AttrsOf(im), ReductionOf(im), weight, im.name()));
+}
+
+void ImportSoftmaxCrossEntropy(Importer& im) {
+  const Symbol weight = im.Has(2) ? im.In(2) : Symbol();
+  im.Out(SoftmaxCrossEntropy(im.In(0), im.In(1), AttrsOf(im), ReductionOf(im), weight, im.name()));
+  if (im.Wanted(1)) im.Out(1, LogSoftmax(im.In(0), {.axis = 1}));
+}
+
+}  // namespace
+
+std::span<const ImportRow> LossImports() {
+  static const std::vector<ImportRow> rows = {
+      {"NegativeLogLikelihoodLoss", 12, ImportNegativeLogLikelihood},
+      {"SoftmaxCrossEntropyLoss", 12, ImportSoftmaxCrossEntropy},
+  };
+  return rows;
+}
+
+}  // namespace bindery::onnx
