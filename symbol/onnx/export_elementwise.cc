@@ -42,6 +42,7 @@ constexpr Renamed kRenamed[] = {
     {"Minimum", "Min"},
     {"Mul", "Mul"},
     {"Negative", "Neg"},
+    {"PRelu", "PRelu"},
     {"Power", "Pow"},
     {"Reciprocal", "Reciprocal"},
     {"Round", "Round"},
@@ -87,6 +88,21 @@ void ExportMod(Exporter& ex) {
   if (!IsFloat(ex.DTypeOfInput(0))) return ex.Out("Mod", ex.AllInputs());
   const std::string times = ex.Add("Floor", {ex.Add("Div", ex.AllInputs())});
   ex.Out("Sub", {ex.In(0), ex.Add("Mul", {times, ex.In(1)})});
+}
+
+void ExportFmod(Exporter& ex) {
+  ex.Out("Mod", ex.AllInputs());
+  ex.Set("fmod", int64_t{1});
+}
+
+void ExportShift(Exporter& ex) {
+  ex.Out("BitShift", ex.AllInputs());
+  ex.Set("direction", ex.node().op().name == "ShiftLeft" ? "LEFT" : "RIGHT");
+}
+
+// Towards 0.
+void ExportTrunc(Exporter& ex) {
+  ex.Out("Mul", {ex.Add("Sign", {ex.In(0)}), ex.Add("Floor", {ex.Add("Abs", {ex.In(0)})})});
 }
 
 void ExportCast(Exporter& ex) {

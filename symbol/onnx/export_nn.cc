@@ -1,5 +1,7 @@
 // Layers: windows, normalisation, matrices.
 #include <algorithm>
+#include <numeric>
+#include <utility>
 #include <vector>
 
 #include "symbol/onnx/exporter.h"
@@ -127,6 +129,48 @@ void ExportDot(Exporter& ex) {
   ex.Set("transB", int64_t{attrs.transpose_b});
 }
 
+void ExportMatMul(Exporter& ex) {
+  const auto& attrs = ex.attrs<MatMulAttrs>();
+  Exporter::Names inputs = ex.AllInputs();
+  for (const int i : {0, 1}) {
+    if (!(i == 0 ? attrs.transpose_a : attrs.transpose_b)) continue;
+    const int64_t rank = ex.RankOfInput(i);
+    std::vector<int64_t> perm(static_cast<size_t>(rank));
+    std::iota(perm.begin(), perm.end(), 0);
+    std::swap(perm.at(perm.size() - 1), perm.at(perm.size() - 2));
+    inputs[static_cast<size_t>(i)] = ex.Add("Transpose", {inputs[static_cast<size_t>(i)]});
+    ex.Set("perm", perm);
+  }
+  ex.Out("MatMul", inputs);
+}
+
+// A transposed convolution, where the output's extents follow from the input's.
+void ExportConvolutionGradData(Exporter& ex) {
+  const auto& attrs = ex.attrs<ConvolutionGradDataAttrs>();
+  if (attrs.auto_pad != AutoPad::kNone) Throw<ModelError>("auto_pad of a transposed convolution");
+  ex.Out("ConvTranspose", {ex.In(0), ex.In(1)});
+  ConvolutionGradDataAttrs windows = attrs;
+  SetWindows(ex, windows);
+  ex.Set("group", attrs.groups);
+  if (!attrs.beyond.empty()) ex.Set("output_padding", attrs.beyond);
+  if (attrs.extents.empty()) return;
+  // output_padding: what the windows of the input do not reach.
+  const std::optional<Shape> shape = ex.ShapeOfInput(0);
+  std::vector<int64_t> more;
+  for (size_t i = 0; i < attrs.kernel.size(); ++i) {
+    const auto at = [&](const std::vector<int64_t>& list, size_t place, int64_t otherwise) {
+      return list.empty() ? otherwise : list.at(place);
+    };
+    const std::vector<int64_t> pads = BothSides(attrs.pad, attrs.kernel.size());
+    const int64_t size = shape ? (*shape)[static_cast<int>(i) + 2] : kUnknownDim;
+    if (size == kUnknownDim) Throw<ModelError>("the spatial extents of its input are not known");
+    const int64_t reached = at(attrs.stride, i, 1) * (size - 1) + at(attrs.dilate, i, 1) * (attrs.kernel[i] - 1) + 1 -
+                            at(pads, i, 0) - at(pads, i + attrs.kernel.size(), 0);
+    more.push_back(attrs.extents[i] - reached);
+  }
+  ex.Set("output_padding", more);
+}
+
 }  // namespace
 
 std::span<const ExportRow> NnExports() {
@@ -134,6 +178,8 @@ std::span<const ExportRow> NnExports() {
       {"Activation", ExportActivation},
       {"BatchNorm", ExportBatchNorm},
       {"Convolution", ExportConvolution},
+      {"ConvolutionGradData", ExportConvolutionGradData},
+      {"MatMul", ExportMatMul},
       {"Dot", ExportDot},
       {"FullyConnected", ExportFullyConnected},
       {"Pooling", ExportPooling},

@@ -1,6 +1,8 @@
 // Operators that move elements, and reductions.
 #include <algorithm>
+#include <map>
 #include <numeric>
+#include <string>
 #include <vector>
 
 #include "symbol/onnx/exporter.h"
@@ -34,6 +36,7 @@ void ExportFlatten(Exporter& ex) { ex.Out("Flatten", {ex.In(0)}); }
 void ExportReshape(Exporter& ex) {
   const auto& attrs = ex.attrs<ReshapeAttrs>();
   ex.Out("Reshape", {ex.In(0), ex.Ints(WithoutBatches(attrs.shape, attrs.batches, true), "shape")});
+  if (attrs.allow_zero) ex.Set("allowzero", int64_t{1});
 }
 
 void ExportTranspose(Exporter& ex) {
@@ -100,7 +103,13 @@ void ExportPad(Exporter& ex) {
 
 // Up to opset 17 a sum has its axes as an input, the others as an attribute.
 void ExportReduction(Exporter& ex) {
+  static const std::map<std::string, const char*> names = {
+      {"L1Norm", "ReduceL1"}, {"L2Norm", "ReduceL2"}, {"LogSumExp", "ReduceLogSumExp"},
+      {"Max", "ReduceMax"},   {"Mean", "ReduceMean"}, {"Min", "ReduceMin"},
+      {"Prod", "ReduceProd"}, {"Sum", "ReduceSum"},   {"SumSquare", "ReduceSumSquare"},
+  };
   const auto& attrs = ex.attrs<ReduceAttrs>();
+  if (attrs.axes.empty() && attrs.noop_with_empty_axes && !attrs.exclude) return ex.Alias(ex.In(0));
   std::vector<int64_t> axes = attrs.axes;
   if (attrs.exclude) {
     const int rank = ex.RankOfInput(0);
@@ -117,7 +126,7 @@ void ExportReduction(Exporter& ex) {
   const bool is_sum = op == "Sum";
   Exporter::Names inputs = {ex.In(0)};
   if (is_sum && !axes.empty()) inputs.push_back(ex.Ints(axes, "axes"));
-  ex.Out(("Reduce" + op).c_str(), inputs);
+  ex.Out(names.at(op), inputs);
   if (!is_sum && !axes.empty()) ex.Set("axes", axes);
   ex.Set("keepdims", int64_t{attrs.keepdims});
 }
@@ -127,7 +136,9 @@ void ExportReduction(Exporter& ex) {
 std::span<const ExportRow> ShapeExports() {
   static constexpr ExportRow kRows[] = {
       {"BroadcastTo", ExportBroadcastTo}, {"Concat", ExportConcat},       {"Flatten", ExportFlatten},
-      {"Max", ExportReduction},           {"Mean", ExportReduction},      {"Pad", ExportPad},
+      {"L1Norm", ExportReduction},        {"L2Norm", ExportReduction},    {"LogSumExp", ExportReduction},
+      {"Max", ExportReduction},           {"Min", ExportReduction},       {"Prod", ExportReduction},
+      {"SumSquare", ExportReduction},     {"Mean", ExportReduction},      {"Pad", ExportPad},
       {"Reshape", ExportReshape},         {"Slice", ExportSlice},         {"SliceChannel", ExportSliceChannel},
       {"Sum", ExportReduction},           {"Transpose", ExportTranspose},
   };

@@ -19,7 +19,7 @@ using Rows = std::map<std::string, void (*)(Exporter&), std::less<>>;
 const Rows& AllRows() {
   static const Rows rows = [] {
     Rows all;
-    for (const auto& table : {ElementwiseExports(), NnExports(), ShapeExports()}) {
+    for (const auto& table : {ElementwiseExports(), IndexExports(), NnExports(), NormExports(), ShapeExports()}) {
       for (const ExportRow& row : table) all[row.op] = row.export_node;
     }
     return all;
@@ -69,7 +69,9 @@ Symbol InferenceForm(const Model& model) {
       }
       return remake(SoftmaxOp(), SoftmaxAttrs{.axis = attrs.multi_output ? 1 : -1});
     }
-    for (const OpDef* same : {&DropoutOp(), &LinearRegressionOutputOp(), &MakeLossOp(), &BlockGradOp()}) {
+    if (op == &LogisticRegressionOutputOp()) return remake(ActivationOp(), ActivationAttrs{ActivationType::kSigmoid});
+    for (const OpDef* same : {&DropoutOp(), &LinearRegressionOutputOp(), &MAERegressionOutputOp(), &SVMOutputOp(),
+                              &MakeLossOp(), &BlockGradOp()}) {
       if (op == same) return remake(IdentityOp(), {});
     }
     return {};

@@ -26,7 +26,9 @@ struct ExportRow {
   void (*export_node)(Exporter&);
 };
 std::span<const ExportRow> ElementwiseExports();
+std::span<const ExportRow> IndexExports();
 std::span<const ExportRow> NnExports();
+std::span<const ExportRow> NormExports();
 std::span<const ExportRow> ShapeExports();
 
 class Exporter {
