@@ -1,7 +1,8 @@
 // The elementwise functions, each told once and compiled for every kind of number: vectors of floats (cpu/simd), the
 // element types (native_functions.h), and what another backend computes with. Included inside a namespace that has, for
 // its types T, Value<T>(c), a constant, Truth<T>(mask), 1 or 0, sum(a, b), where integers wrap around, quotient(a, b),
-// remainder(a, b), dividends_remainder(a, b), and the functions of <cmath>; so it has no include guard and includes nothing. What a function means
+// remainder(a, b), dividends_remainder(a, b), normal_part(x), that of a normal distribution below x, and the functions
+// of <cmath>; so it has no include guard and includes nothing. What a function means
 // for graphs is in symbol/ops/elementwise.cc, what fast results are compared with in reference/elementwise.cc.
 //
 // `constexpr` lets compilers for accelerators use them there; masks of vectors have no && and ||.
@@ -222,26 +223,22 @@ struct Celu : Function<"celu", kFloatsOnly | kZeroKept> {
   constexpr auto slope(auto x, auto a, auto) const { return x < 0 ? exp(x / a) : Value<decltype(x)>(1); }
 };
 struct Gelu : Function<"gelu", kFloatsOnly | kZeroKept> {
-  static constexpr auto part(auto x) {  // of a normal distribution that is below x
+  constexpr auto operator()(auto x, auto, auto) const { return x * normal_part(x); }
+  constexpr auto slope(auto x, auto, auto) const {
     using T = decltype(x);
-    return (1 + erf(x * Value<T>(0.70710678118654752))) * Value<T>(0.5);
+    return normal_part(x) + x * exp(x * x * Value<T>(-0.5)) * Value<T>(0.39894228040143268);
+  }
+};
+struct GeluTanh : Function<"gelu_tanh", kFloatsOnly | kZeroKept> {
+  static constexpr auto part(auto x) {  // (1 + tanh u) / 2
+    using T = decltype(x);
+    return sigmoid(x * (Value<T>(1.5957691216057308) + x * x * Value<T>(0.07135481627260025)));
   }
   constexpr auto operator()(auto x, auto, auto) const { return x * part(x); }
   constexpr auto slope(auto x, auto, auto) const {
     using T = decltype(x);
-    return part(x) + x * exp(x * x * Value<T>(-0.5)) * Value<T>(0.39894228040143268);
-  }
-};
-struct GeluTanh : Function<"gelu_tanh", kFloatsOnly | kZeroKept> {
-  static constexpr auto bend(auto x) {
-    using T = decltype(x);
-    return tanh(x * (Value<T>(0.79788456080286536) + x * x * Value<T>(0.035677408136300125)));
-  }
-  constexpr auto operator()(auto x, auto, auto) const { return x * (1 + bend(x)) * Value<decltype(x)>(0.5); }
-  constexpr auto slope(auto x, auto, auto) const {
-    using T = decltype(x);
-    const T t = bend(x), inner = Value<T>(0.79788456080286536) + x * x * Value<T>(0.10703222440890037);
-    return (1 + t + x * (1 - t * t) * inner) * Value<T>(0.5);
+    const T s = part(x), inner = Value<T>(1.5957691216057308) + x * x * Value<T>(0.21406444881780074);
+    return s + x * s * (1 - s) * inner;
   }
 };
 struct Swish : Function<"swish", kFloatsOnly | kZeroKept> {

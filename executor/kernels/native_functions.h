@@ -111,6 +111,10 @@ constexpr T sigmoid(T x) {
   return 1 / (1 + exp(-x));
 }
 template <class T>
+constexpr T normal_part(T x) {
+  return std::erfc(x * static_cast<T>(-0.70710678118654752)) / 2;
+}
+template <class T>
 constexpr T softrelu(T x) {
   return (x < 0 ? T{0} : x) + std::log1p(exp(-abs(x)));
 }

@@ -33,8 +33,9 @@ struct CurveFormula {
 };
 double Part(double x) { return 0.5 * std::erfc(-x / std::sqrt(2.0)); }  // of the normal distribution
 double Density(double x) { return std::exp(-x * x / 2) / std::sqrt(8 * std::atan(1.0)); }
-double Bend(double x) { return std::tanh(std::sqrt(0.5 / std::atan(1.0)) * (x + 0.044715 * x * x * x)); }
 double Logistic(double x) { return 1 / (1 + std::exp(-x)); }
+// (1 + tanh(u)) / 2
+double TanhPart(double x) { return Logistic(2 * std::sqrt(0.5 / std::atan(1.0)) * (x + 0.044715 * x * x * x)); }
 double Bounded(double y) { return y < 0 ? 0 : y > 1 ? 1 : y; }
 double SoftPlus(double x) { return Activate(ActivationType::kSoftRelu, x); }
 
@@ -52,10 +53,10 @@ CurveFormula FormulaOf(CurveType type) {
     case CurveType::kGelu:
       return {[](D x, D, D) { return x * Part(x); }, [](D x, D, D) { return Part(x) + x * Density(x); }};
     case CurveType::kGeluTanh:
-      return {[](D x, D, D) { return 0.5 * x * (1 + Bend(x)); },
+      return {[](D x, D, D) { return x * TanhPart(x); },
               [](D x, D, D) {
-                const D t = Bend(x), inner = std::sqrt(0.5 / std::atan(1.0)) * (1 + 3 * 0.044715 * x * x);
-                return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * inner;
+                const D p = TanhPart(x), inner = std::sqrt(0.5 / std::atan(1.0)) * (1 + 3 * 0.044715 * x * x);
+                return p + 2 * x * p * (1 - p) * inner;
               }};
     case CurveType::kSwish:
       return {[](D x, D a, D) { return x * Logistic(a * x); },

@@ -6,6 +6,9 @@ inline V exp(V x) { return each(x, std::exp); }
 inline V log(V x) { return each(x, std::log); }
 inline V erf(V x) { return each(x, std::erf); }
 inline V tanh(V x) { return each(x, std::tanh); }
+inline V normal_part(V x) {
+  return each(x * -0.70710678118654752, std::erfc) * 0.5;
+}
 inline V sigmoid(V x) { return 1 / (1 + exp(-x)); }
 inline V softrelu(V x) { return Max0(x) + log1p(exp(-abs(x))); }
 inline V one_minus_exp(V y) { return -expm1(-y); }

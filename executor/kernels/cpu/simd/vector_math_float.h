@@ -66,21 +66,33 @@ inline V tanh(V x) {
   return a < 0.625f ? small : large;
 }
 
-// Polynomials of Norbert Juffa: x + x p(x^2) near 0, else 1 - e^-q(|x|).
-inline V erf(V x) {
+// Polynomials of Norbert Juffa: x + x p(x^2) near 0, else 1 - e^-q(|x|), where 1 - erf is exact though it be small.
+struct ErrorFunction {
+  V near, far_rest;
+  I is_near;
+};
+inline ErrorFunction ErrorFunctionOf(V x) {
   const V a = abs(x), s = x * x;
   V r = a * -1.72853470e-5f + 3.83197126e-4f;
   r = r * s + (a * -3.88396438e-3f + 2.42546219e-2f);
   r = r * a - 1.06777877e-1f;
   r = r * a - 6.34846687e-1f;
   r = r * a - 1.28717512e-1f;
-  const V far = CopySign(1 - exp(r * a - a), x);
   V p = s * -5.96761703e-4f + 4.99119423e-3f;
   p = p * s - 2.67681349e-2f;
   p = p * s + 1.12819925e-1f;
   p = p * s - 3.76125336e-1f;
   p = p * s + 1.28379166e-1f;
-  return a > 0.927734375f ? far : p * x + x;
+  return {p * x + x, exp(r * a - a), ~(a > 0.927734375f)};
+}
+inline V erf(V x) {
+  const ErrorFunction f = ErrorFunctionOf(x);
+  return f.is_near ? f.near : CopySign(1 - f.far_rest, x);
+}
+inline V normal_part(V x) {
+  const ErrorFunction f = ErrorFunctionOf(x * 0.70710678118654752f);
+  const V above = f.far_rest * 0.5f;  // of |x|
+  return f.is_near ? f.near * 0.5f + 0.5f : x < 0 ? above : 1 - above;
 }
 
 inline V sigmoid(V x) {
