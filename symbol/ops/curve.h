@@ -16,7 +16,8 @@ namespace bindery {
 //   swish             x / (1 + e^(-a x))                    hard_sigmoid      a x + b from 0 to 1
 //   hard_swish        x (a x + b from 0 to 1)               hard_tanh         x from a to b
 //   thresholded_relu  x above a, else 0                     shrink            x + b below -a, x - b above a, else 0
-//   mish              x tanh(log(1 + e^x))                  smooth_l1         (a x)^2 / 2, |x| - 1 / (2 a^2) from |x| = 1 / a^2
+//   mish              x tanh(log(1 + e^x))
+//   smooth_l1         (a x)^2 / 2, |x| - 1 / (2 a^2) from |x| = 1 / a^2 on
 enum class CurveType {
   kLeakyRelu,
   kSelu,

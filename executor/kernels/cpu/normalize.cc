@@ -183,7 +183,8 @@ MaybeKernel MakeNormalizeGrad(const KernelSpec& spec) {
 
 constexpr int64_t kColumns = 256;
 
-// f(outer index, first column, columns, the thread's scratch memory) by the team, for tiles of (outer, channels, inner).
+// f(outer index, first column, columns, the thread's scratch memory) by the team, for tiles of (outer, channels,
+// inner).
 template <class F>
 void ForTiles(const AxisView& view, int64_t scratch_per_thread, void* scratch, const F& f) {
   const int64_t parts = CeilDiv(view.inner, kColumns), units = view.outer * parts;
