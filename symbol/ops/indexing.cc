@@ -41,6 +41,7 @@ void ExpectElements(IndexMode mode, const Shape& data, const Shape& indices, int
 }  // namespace
 
 std::optional<IndexedAxes> InferRows(const TakeAttrs& attrs, bool tuples, Value data, Value indices, Value rows) {
+  if (data.shape()) Axis(attrs.axis, *data.shape());
   if (!data.shape() || !indices.shape()) return std::nullopt;
   const std::optional<IndexedAxes> axes = AxesOf(attrs, tuples, *data.shape(), *indices.shape());
   if (!axes) return std::nullopt;
@@ -77,6 +78,7 @@ void InferElements(IndexMode mode, int64_t along, Value data, Value indices, Val
   if (!rule::SameRank(data, indices)) return;
   rule::SameShape({indices, elements});
   const Shape &all = *data.shape(), &some = *indices.shape();
+  if (all.rank() != some.rank()) Throw<ShapeError>("data {} and indices {} differ in their number of axes", all, some);
   const int axis = rule::Axis(along, all);
   for (int i = 0; i < all.rank(); ++i) {
     if (i == axis || all[i] == kUnknownDim || some[i] == kUnknownDim || some[i] <= all[i]) continue;

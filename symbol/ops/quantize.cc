@@ -103,9 +103,9 @@ const OpDef& QuantizeLinearOp() {
 const OpDef& DequantizeLinearOp() {
   static const OpDef op = {
       .name = "DequantizeLinear",
-      .doc = "(data - zero_point) scale.",
+      .doc = "(quantized - zero_point) scale.",
       .attrs_type = &AttrsOf<DequantizeAttrs>(),
-      .inputs = {"data", "scale", Optional("zero_point", Unless(&DequantizeAttrs::no_zero_point))},
+      .inputs = {"quantized", "scale", Optional("zero_point", Unless(&DequantizeAttrs::no_zero_point))},
       .infer = InferDequantize,
       .check = [](const AnyAttrs& any) { rule::CheckAxisAttr("axis", any.get<DequantizeAttrs>().axis); },
       .gradient = DequantizeGradient,

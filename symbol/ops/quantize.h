@@ -31,7 +31,8 @@ struct DequantizeAttrs {
                       Field{"no_zero_point", &A::no_zero_point, "the zero point is 0"}};
   }
 };
-// (data of int8, uint8, int16, uint16 or int32, scale, zero_point) -> (data - zero_point) scale, of the scale's type
+// (quantized, of int8, uint8, int16, uint16 or int32, scale, zero_point) -> (quantized - zero_point) scale, of the
+// scale's type
 const OpDef& DequantizeLinearOp();
 inline constexpr OpFunction<DequantizeAttrs, 3> DequantizeLinear{DequantizeLinearOp};
 
