@@ -1,6 +1,7 @@
 #include "executor/executor.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include "base/names.h"
@@ -112,12 +113,17 @@ void Executor::DescribeInputs() {
 void Executor::DescribeArrays(bool share_blocks) {
   for (const auto* arrays : {&options_.arguments, &options_.gradients, &options_.auxiliary}) {
     for (const auto& [name, array] : *arrays) {
-      if (array.engine() == engine_ && array.device() == options_.device) continue;
-      Throw<DeviceError>("the array given for \"{}\" {}", name,
-                         !array.defined() ? "is empty"
-                         : array.engine() != engine_
-                             ? "belongs to another engine"
-                             : fmt::format("lies on {}, the executor is bound to {}", array.device(), options_.device));
+      std::string why;
+      if (!array.defined()) {
+        why = "is empty";
+      } else if (array.engine() != engine_) {
+        why = "belongs to another engine";
+      } else if (array.device() != options_.device) {
+        why = fmt::format("lies on {}, the executor is bound to {}", array.device(), options_.device);
+      } else if (reinterpret_cast<uintptr_t>(array.address()) % 64 != 0) {  // as kernels are promised
+        why = "must begin at a multiple of 64 bytes, as whole tensors do";
+      }
+      if (!why.empty()) Throw("the array given for \"{}\" {}", name, why);
     }
   }
   CheckApart(options_);

@@ -41,8 +41,8 @@ struct ExecutorOptions {
   // Data, labels and whatever else is no parameter, with their shapes; all other shapes are inferred. Axis 0 is the
   // batch where the layout is empty and the extent is that of the first input; otherwise say so by a layout.
   std::vector<DataDesc> inputs = {};
-  // Arrays that exist, by name, on this device and of this engine: they are used where they are. A gradient's must be a
-  // tensor of its own, no part of another.
+  // Arrays that exist, by name, on this device and of this engine: they are used where they are. They may be parts of
+  // others that begin at multiples of 64 bytes, but not a gradient's.
   TensorMap arguments = {}, gradients = {}, auxiliary = {};
   bool for_training = true;
   // By default all arguments that are neither inputs nor labels get gradients, and those with an array in `gradients`;

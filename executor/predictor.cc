@@ -79,15 +79,14 @@ Predictor::Predictor(const Model& model, const PredictorOptions& options) : opti
     Throw("\"{}\" has no value in the model: describe it in the options, as an input, with its largest shape", name);
   }
   auto first = std::make_unique<Group>(symbol_, OptionsOf(options_, nullptr));
-  HostTensorMap params;  // but for values of what comes with the calls
-  for (const auto& [name, value] : model.params) {
-    if (std::ranges::find(input_names_, name) == input_names_.end()) params.emplace(name, value);
-  }
-  first->SetParams(params, model.aux);
+  const bool comes_with_calls =
+      std::ranges::any_of(input_names_, [&](const std::string& name) { return model.params.contains(name); });
+  first->SetParams(model.params, model.aux, {.allow_extra = comes_with_calls});
   weights_ = first->Weights();
   output_names_ = first->output_names();
   memory_ = first->memory();
   made_ = 1;
+  idle_.reserve(static_cast<size_t>(options_.calls));  // so that giving back never throws
   idle_.push_back(std::move(first));
 }
 

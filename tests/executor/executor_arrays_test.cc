@@ -128,8 +128,13 @@ TEST(ExecutorArrays, WhatDoesNotFitIsRefused) {
   EXPECT_EQ(message([&](auto* o) { o->arguments["fc_weight"] = o->gradients["fc_weight"] = weight; }),
             "Error: the arrays given for gradient \"fc_weight\" and argument \"fc_weight\" overlap, and the first is "
             "written");
+  EXPECT_EQ(message([&](auto* o) { o->arguments["fc_weight"] = zeros({9, 4}).Slice(4, 6); }), "nothing was thrown");
+  EXPECT_EQ(message([&](auto* o) {
+              o->arguments["fc_weight"] = zeros({9, 4}).Slice(1, 3);
+            }),
+            "Error: the array given for \"fc_weight\" must begin at a multiple of 64 bytes, as whole tensors do");
   EXPECT_EQ(message([&](auto* o) { o->arguments["fc_weight"] = weight.For(MakeInlineEngine()); }),
-            "DeviceError: the array given for \"fc_weight\" belongs to another engine");
+            "Error: the array given for \"fc_weight\" belongs to another engine");
   EXPECT_NE(message([&](auto* o) {
               o->arguments["fc_weight"] = Tensor(TestDevice(1), DType::kFloat32, {2, 4});
             }).find("the executor is bound to"),
