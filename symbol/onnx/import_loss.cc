@@ -8,11 +8,11 @@
 namespace bindery::onnx {
 namespace {
 
-Reduction ReductionOf(const Importer& im) {
+LossReduction ReductionOf(const Importer& im) {
   const std::string by = im.String("reduction", "mean");
-  if (by == "none") return Reduction::kNone;
-  if (by == "sum") return Reduction::kSum;
-  if (by == "mean") return Reduction::kMean;
+  if (by == "none") return LossReduction::kNone;
+  if (by == "sum") return LossReduction::kSum;
+  if (by == "mean") return LossReduction::kMean;
   Throw<ModelError>("attribute \"reduction\": expected none, sum or mean, got \"{}\"", by);
 }
 

@@ -60,27 +60,27 @@ void InferBackward(InferContext& c) {
   c.in(1).Carry(c.out(0), [along](int axis) { return axis == along ? -1 : axis; });
 }
 
-Symbol Reduced(const Symbol& data, const Symbol& label, const CrossEntropyAttrs& attrs, Reduction reduction,
+Symbol Reduced(const Symbol& data, const Symbol& label, const CrossEntropyAttrs& attrs, LossReduction reduction,
                const Symbol& class_weight, const std::string& name) {
   std::vector<Symbol> inputs = {data, label};
   if (attrs.use_weight) inputs.push_back(class_weight);
-  const bool each = reduction == Reduction::kNone;
+  const bool each = reduction == LossReduction::kNone;
   const Symbol losses = Apply(CrossEntropyOp(), attrs, std::move(inputs), each || name.empty() ? name : name + "_each");
   if (each) return losses[0];
-  const Symbol reduced = reduction == Reduction::kSum ? Sum(losses[0], {}, name)
-                                                      : Div(Sum(losses[0]), SumOverDevices(Sum(losses[1])), name);
+  const Symbol reduced = reduction == LossReduction::kSum ? Sum(losses[0], {}, name)
+                                                          : Div(Sum(losses[0]), SumOverDevices(Sum(losses[1])), name);
   return reduced.WithAnnotation("merge", "sum");
 }
 
 }  // namespace
 
-Symbol SoftmaxCrossEntropy(const Symbol& data, const Symbol& label, CrossEntropyAttrs attrs, Reduction reduction,
+Symbol SoftmaxCrossEntropy(const Symbol& data, const Symbol& label, CrossEntropyAttrs attrs, LossReduction reduction,
                            const Symbol& class_weight, const std::string& name) {
   attrs.use_weight = attrs.use_weight || !class_weight.empty();
   return Reduced(data, label, attrs, reduction, class_weight, name);
 }
 
-Symbol NegativeLogLikelihood(const Symbol& data, const Symbol& label, CrossEntropyAttrs attrs, Reduction reduction,
+Symbol NegativeLogLikelihood(const Symbol& data, const Symbol& label, CrossEntropyAttrs attrs, LossReduction reduction,
                              const Symbol& class_weight, const std::string& name) {
   attrs.log_input = true;
   return SoftmaxCrossEntropy(data, label, attrs, reduction, class_weight, name);

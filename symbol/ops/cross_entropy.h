@@ -38,14 +38,14 @@ const OpDef& CrossEntropyGradOp();
 
 // Each loss; their sum; or their sum over the sum of their weights, on all devices together: each gives its part,
 // and a head is annotated to be merged by sum.
-enum class Reduction { kNone, kSum, kMean };
+enum class LossReduction { kNone, kSum, kMean };
 // An empty class_weight stands for none.
 Symbol SoftmaxCrossEntropy(const Symbol& data, const Symbol& label, CrossEntropyAttrs attrs = {},
-                           Reduction reduction = Reduction::kNone, const Symbol& class_weight = {},
+                           LossReduction reduction = LossReduction::kNone, const Symbol& class_weight = {},
                            const std::string& name = {});
 // The same of logarithms of probabilities
 Symbol NegativeLogLikelihood(const Symbol& data, const Symbol& label, CrossEntropyAttrs attrs = {},
-                             Reduction reduction = Reduction::kNone, const Symbol& class_weight = {},
+                             LossReduction reduction = LossReduction::kNone, const Symbol& class_weight = {},
                              const std::string& name = {});
 
 }  // namespace bindery

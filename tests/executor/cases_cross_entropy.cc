@@ -64,7 +64,7 @@ std::vector<OperatorCase> CrossEntropyCases() {
   add("one class", {3, 1}, {}, DType::kInt64);
   add("rows of 700", {3, 700}, {.label_smoothing = 0.1}, DType::kInt64);
   cases.back().terms = 700;
-  for (const Reduction reduction : {Reduction::kSum, Reduction::kMean}) {
+  for (const LossReduction reduction : {LossReduction::kSum, LossReduction::kMean}) {
     cases.push_back(
         {.name = fmt::format("cross entropy, reduction {}", static_cast<int>(reduction)),
          .symbol = SoftmaxCrossEntropy(x, label, {.use_ignore = true, .ignore_label = 1}, reduction, w, "y"),

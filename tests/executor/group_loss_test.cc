@@ -65,7 +65,7 @@ TEST(GroupSoftmax, ProbabilitiesAsLabel) {  // E35
 // The mean over the labels of both devices that are not ignored, which counts them wherever they are.
 TEST(GroupCrossEntropy, MeansAreOfAllDevices) {
   const CrossEntropyAttrs attrs{.use_ignore = true, .ignore_label = 3};
-  const Symbol mean = SoftmaxCrossEntropy(Variable("data"), Variable("label"), attrs, Reduction::kMean);
+  const Symbol mean = SoftmaxCrossEntropy(Variable("data"), Variable("label"), attrs, LossReduction::kMean);
   DataParallelExecutorGroup group(MakeLoss(mean, {}, "loss").WithAnnotation("merge", "sum"),
                                   {.devices = {TestDevice(0), TestDevice(1)},
                                    .workload = {2, 1},
