@@ -76,16 +76,16 @@ std::vector<OperatorCase> BinaryCases() {
       }
     }
   }
+  const Symbol a = Variable("a"), b = Variable("b"), c = Variable("c");
   cases.push_back({.name = "shifts by more bits than there are",
-                   .symbol = Group({Binary(ShiftLeft.op()), ShiftRight(Variable("a"), Variable("b"), "z")}),
+                   .symbol = Group({ShiftLeft(a, b, "y"), ShiftRight(a, b, "z")}),
                    .inputs = {{"a", Values({5}, {3, -3, -7, 5, 1})}, {"b", Values({5}, {31, 32, 100, -1, 2})}},
                    .dtypes = {{"a", DType::kInt32}, {"b", DType::kInt32}},
                    .forward = [](const HostTensorMap&) -> std::vector<HostTensor> {
                      return {Values({5}, {-2147483648.0, 0, 0, 0, 4}), Values({5}, {0, -1, -1, 0, 0})};
                    }});
   cases.push_back({.name = "means of many",
-                   .symbol = Group({MeanOf(std::array{Variable("a"), Variable("b"), Variable("c")}, "mean"),
-                                    Fold(Maximum, std::array{Variable("a"), Variable("b"), Variable("c")}, "most")}),
+                   .symbol = Group({MeanOf(std::array{a, b, c}, "mean"), Fold(Maximum, std::array{a, b, c}, "most")}),
                    .inputs = {{"a", Uniform({2, 3})}, {"b", AwayFromZero({3}, 1.1, 2)}, {"c", Uniform({2, 1}, 3, 4)}},
                    .terms = 6,
                    .magnitude = 1});

@@ -83,7 +83,6 @@ TEST(CompileTest, HiddenOutputsWithoutElements) {
   const Symbol x = Variable("data");
   const std::vector<std::pair<Symbol, Shape>> nets = {
       {Dropout(x, {.p = 0.5}, "drop"), {2, 0}},
-      {Pooling(x, {.kernel = {2, 2}, .stride = {2, 2}}, "pool"), {2, 0, 4, 4}},
       {BatchNorm(x, {.fix_gamma = false}, "bn"), {2, 3, 0}},
       {Max(x, {.axes = {1}}), {2, 3, 0}},
   };

@@ -19,14 +19,18 @@ void ForPositions(const AxisView& view, const F& f) {
   }
 }
 
-// log sum e^x
-template <class At>
-double LogSum(const AxisView& view, const double* x, const At& at) {
-  double max = -INFINITY, sum = 0;
-  for (int64_t k = 0; k < view.axis; ++k) max = std::max(max, x[at(k)]);
-  for (int64_t k = 0; k < view.axis; ++k) sum += std::exp(x[at(k)] - max);
-  return max + std::log(sum);
-}
+// log sum e^x as the largest x and the logarithm of sum e^(x - max): x - max - log keeps digits that x - (max + log)
+// loses.
+struct LogSum {
+  double max = -INFINITY, log = 0;
+  template <class At>
+  LogSum(const AxisView& view, const double* x, const At& at) {
+    for (int64_t k = 0; k < view.axis; ++k) max = std::max(max, x[at(k)]);
+    double sum = 0;
+    for (int64_t k = 0; k < view.axis; ++k) sum += std::exp(x[at(k)] - max);
+    log = std::log(sum);
+  }
+};
 
 AxisView ViewOf(const KernelSpec& spec) {
   return ViewAlong(spec.outputs[0].shape, static_cast<int>(spec.attributes<LogSoftmaxAttrs>().axis));
@@ -35,8 +39,8 @@ AxisView ViewOf(const KernelSpec& spec) {
 MaybeKernel MakeLogSoftmax(const KernelSpec& spec) {
   return InDouble(spec, [view = ViewOf(spec)](const Tensors& t) {
     ForPositions(view, [&](const auto& at, int64_t) {
-      const double log_sum = LogSum(view, t.in[0], at);
-      for (int64_t k = 0; k < view.axis; ++k) t.out[0][at(k)] = t.in[0][at(k)] - log_sum;
+      const LogSum sum(view, t.in[0], at);
+      for (int64_t k = 0; k < view.axis; ++k) t.out[0][at(k)] = t.in[0][at(k)] - sum.max - sum.log;
     });
   });
 }
@@ -89,15 +93,17 @@ MaybeKernel MakeCrossEntropy(const KernelSpec& spec) {
   return InDouble(spec, [=, node_name = spec.node_name](const Tensors& t) {
     ForPositions(view, [&](const auto& at, int64_t i) {
       const double* weights = attrs.use_weight ? t.in[2] : nullptr;
-      double max = -INFINITY;
-      for (int64_t k = 0; k < view.axis; ++k) max = std::max(max, t.in[0][at(k)]);
-      const double log_sum = attrs.log_input ? 0 : LogSum(view, t.in[0], at);
-      if (!attrs.log_input) t.out[2][i] = max;
-      if (!attrs.log_input) t.out[3][i] = log_sum - max;
+      LogSum sum(view, t.in[0], at);
+      if (attrs.log_input) {
+        sum.max = sum.log = 0;
+      } else {
+        t.out[2][i] = sum.max;
+        t.out[3][i] = sum.log;
+      }
       if (attrs.use_ignore && t.in[1][i] == attrs.ignore_label) return;
       const double label = Checked(t.in[1][i], view, node_name);
       const Target target{attrs, weights, static_cast<double>(view.axis), label};
-      for (int64_t k = 0; k < view.axis; ++k) t.out[0][i] += target(k) * (log_sum - t.in[0][at(k)]);
+      for (int64_t k = 0; k < view.axis; ++k) t.out[0][i] += target(k) * (sum.max - t.in[0][at(k)] + sum.log);
       t.out[1][i] = weights ? weights[static_cast<int64_t>(label)] : 1;
     });
   });
