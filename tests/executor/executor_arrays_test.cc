@@ -113,8 +113,8 @@ TEST(ExecutorArrays, WhatDoesNotFitIsRefused) {
   const auto zeros = [&](const Shape& shape) { return Tensor(device, DType::kFloat32, shape); };
   const Tensor weight = zeros({2, 4});
   EXPECT_EQ(message([&](auto* o) { o->arguments["fc_weight"] = weight; }), "nothing was thrown");
-  EXPECT_EQ(message([&](auto* o) { o->arguments["fc_wait"] = weight; }),
-            "Error: argument \"fc_wait\" is not an argument of the symbol; did you mean \"fc_weight\"?");
+  EXPECT_EQ(message([&](auto* o) { o->arguments["fc_weighs"] = weight; }),
+            "Error: argument \"fc_weighs\" is not an argument of the symbol; did you mean \"fc_weight\"?");
   EXPECT_EQ(message([&](auto* o) { o->arguments["x"] = weight; }),
             "ShapeError: the array given for \"x\": expected float32 (3, 4), got float32 (2, 4)");
   EXPECT_EQ(message([&](auto* o) { o->gradients["fc_bias"] = weight; }),
