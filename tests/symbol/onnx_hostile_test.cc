@@ -46,9 +46,7 @@ void ExpectModelOrError(std::string_view bytes) {
   }
 }
 
-TEST(HostileOnnx, TheModelItselfIsGood) {
-  EXPECT_FALSE(ParseOnnx(SmallModel()).symbol.empty());
-}
+TEST(HostileOnnx, TheModelItselfIsGood) { EXPECT_FALSE(ParseOnnx(SmallModel()).symbol.empty()); }
 
 TEST(HostileOnnx, TruncationsAreHarmless) {
   const std::string bytes = SmallModel();
@@ -94,15 +92,16 @@ TEST(HostileOnnx, SizesAreComparedWithWhatIsThere) {
 TEST(HostileOnnx, WhatShapeSubGraphsComputeIsLimited) {
   const std::string x = OnnxInput("x", "N, 2"), huge = OnnxInt64s("h", "1", "9000000000000000000");
   const std::string fill = OnnxNode("ConstantOfShape", "h", "y") + OnnxOutput("y");
-  EXPECT_NE(ErrorOfGraph(x + huge + fill), "nothing was thrown");
-  EXPECT_NE(ErrorOfGraph(x + OnnxInt64s("h", "1", "1000000000") + fill), "nothing was thrown");
+  // Whatever extents such nodes ask for, reading makes nothing of them.
+  ExpectModelOrError(OnnxBytes(x + huge + fill));
+  ExpectModelOrError(OnnxBytes(x + OnnxInt64s("h", "1", "1000000000000") + fill));
   EXPECT_NE(ErrorOfGraph(x + OnnxInt64s("h", "1", "-1") + fill), "nothing was thrown");
   for (const char* op : {"Add", "Mul", "Sub"}) {
     ExpectModelOrError(OnnxBytes(x + huge + OnnxNode(op, "h h", "k") + OnnxNode("Mul", "k h", "y") + OnnxOutput("y")));
   }
   const std::string range = OnnxInt64s("a", "", "0") + OnnxInt64s("b", "", "9000000000000000000") +
                             OnnxInt64s("c", "", "1") + OnnxNode("Range", "a b c", "y") + OnnxOutput("y");
-  EXPECT_NE(ErrorOfGraph(x + range), "nothing was thrown");
+  ExpectModelOrError(OnnxBytes(x + range));
   const std::string division = OnnxInt64s("a", "", "-9223372036854775808") + OnnxInt64s("b", "", "-1") +
                                OnnxNode("Div", "a b", "y") + OnnxOutput("y");
   ExpectModelOrError(OnnxBytes(x + division));
