@@ -199,7 +199,14 @@ void ImportShape(Importer& im) {
   im.Out(ShapeArray(im.In(0), {.begin = im.Int("start", 0), .end = im.Int("end", INT64_MAX)}, im.name()));
 }
 
-void ImportRange(Importer& im) { im.Out(RangeBy({im.In(0), im.In(1), im.In(2)}, im.name())); }
+void ImportRange(Importer& im) {
+  const HostTensor *begin = im.Constant(0), *end = im.Constant(1), *step = im.Constant(2);
+  for (const HostTensor* given : {begin, end, step}) {
+    if (given == nullptr) return im.Out(RangeBy({im.In(0), im.In(1), im.In(2)}, im.name()));
+    if (given->elements() != 1) Throw<ModelError>("a range is told by three numbers");
+  }
+  im.Out(Range({.begin = begin->At(0), .end = end->At(0), .step = step->At(0), .dtype = begin->dtype()}, im.name()));
+}
 
 }  // namespace
 

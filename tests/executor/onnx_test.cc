@@ -48,7 +48,6 @@ const std::map<std::string, std::string> kExcluded = {
     // NumPy's random numbers.
     {"test_training_dropout", "reference kernels, output 0, element"},
     {"test_training_dropout_default", "reference kernels, output 0, element"},
-    {"test_reshape_allowzero_reordered", "0 keeps an extent"},
     // Padding by elements of the data.
     {"test_edge_pad", "only constant can be had"},
     {"test_reflect_pad", "only constant can be had"},
