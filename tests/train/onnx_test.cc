@@ -30,7 +30,8 @@ HostTensor Images(const Shape& sample, int64_t count) {
 // With parameters, and running values that say something.
 Model Initialised(const std::string& name) {
   Trainer trainer(ModelByName(name, {.dropout = 0.3}), {.devices = {TestDevice(0)}, .seed = 5});
-  trainer.Predict({Images(ModelInputShape(name), 2)});
+  ArrayIter any(Images(ModelInputShape(name), 2), HostTensor(DType::kFloat32, {2}), {.batch_size = 2});
+  trainer.Predict(any);
   Model model = trainer.ToModel();
   for (auto& [state, value] : model.aux) {
     for (int64_t i = 0; i < value.elements(); ++i) value.Set(i, 0.5 + 0.01 * static_cast<double>(i % 7));
@@ -84,7 +85,7 @@ TEST(Onnx, AnImportedModelIsTrainedOnTwoDevices) {
 
 TEST(Onnx, WhatCannotBeExportedIsListedAtOnce) {
   const Symbol x = Variable("data", {.shape = Shape{kUnknownDim, 4}});
-  const Symbol net = Add(SumExactly(FirstOutside(x, {}, "a"), "b"), FirstOutside(x, {}, "c"));
+  const Symbol net = Group({SumExactly(FirstOutside(x, {}, "a"), "b"), FirstOutside(x, {}, "c")});
   EXPECT_EQ(MessageOf<ModelError>([&] { SerializeOnnx({.symbol = net}); }),
             "ModelError: operators that cannot be exported, with the nodes that use them: FirstOutside (\"a\", \"c\"); "
             "SumExactly (\"b\")");
