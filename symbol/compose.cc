@@ -131,6 +131,13 @@ bool HasComposed(const Graph& graph) {
   return std::ranges::any_of(graph.nodes, [](const NodePtr& n) { return !n->is_variable() && n->op().compose; });
 }
 
+void CheckComposed(const Graph& graph) {
+  for (const NodePtr& node : graph.nodes) {
+    if (node->is_variable() || !node->op().compose) continue;
+    Throw<ShapeError>("{}: the numbers that it takes have to follow from constants and from shapes", Describe(*node));
+  }
+}
+
 Symbol Compose(const Graph& graph, const ForwardTypes& types) {
   return Rewrite(Symbol(graph.outputs), [&](const NodePtr& node, const std::vector<Entry>& inputs) {
     std::vector<Entry> outputs;
@@ -153,6 +160,7 @@ void ComposeAll(Graph* graph, NodeTypes* types, NodeNumbers* numbers, std::optio
   for (int depth = 0; HasComposed(*graph) && depth < kMaxDepth; ++depth) {
     replace(Compose(*graph, BoundForwardTypes(*graph, *types, *numbers, batch)));
   }
+  CheckComposed(*graph);
   const auto is_known = [](const std::optional<Numbers>& known) { return known.has_value(); };
   const auto computed = [&](const NodePtr& node) {
     return !node->inputs().empty() && std::ranges::any_of((*numbers)[graph->IndexOf(node)], is_known);

@@ -21,6 +21,8 @@ std::optional<ComposeContext> ComposeContextOf(const Node& node, const std::vect
 void InferComposed(InferContext& c, const std::function<std::vector<Symbol>(const ComposeContext&)>& compose);
 
 bool HasComposed(const Graph& graph);
+// Throws ShapeError, which names it, if one is left: the numbers that it takes are data.
+void CheckComposed(const Graph& graph);
 // Puts in the place of such nodes what they are made of, where `types` tell enough; once: parts may be made of others.
 Symbol Compose(const Graph& graph, const ForwardTypes& types);
 

@@ -120,7 +120,9 @@ class Runner {
     NodeNumbers numbers;
     Infer(&numbers);
     while (HasComposed(graph_)) {
-      graph_ = Graph::Of(Compose(graph_, BoundForwardTypes(graph_, types_, numbers, batch_)));
+      const Symbol by = Compose(graph_, BoundForwardTypes(graph_, types_, numbers, batch_));
+      if (by.entries() == graph_.outputs) CheckComposed(graph_);
+      graph_ = Graph::Of(by);
       Infer(&numbers);
     }
     used_.resize(graph_.nodes.size());

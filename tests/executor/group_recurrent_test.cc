@@ -160,11 +160,12 @@ TEST(GroupRecurrent, ProgramsFoundAgainAreCheckedAgainstEachBatch) {
       rows, {.devices = {TestDevice(0), TestDevice(1)}, .data = {{"data", {4, 10}}}, .for_training = false});
   const auto run = [&](int64_t samples) { group.Forward(Batch{.data = {HostTensor(DType::kFloat32, {samples, 10})}}); };
   EXPECT_NO_THROW(run(6));
+  const int64_t made = group.programs().misses();
   const std::string message = MessageOf<ModelError>([&] { run(5); });
   EXPECT_NE(message.find("has its samples elsewhere in a device's share, (5, 6), than in the whole batch, (5, 10)"),
             std::string::npos)
       << message;
-  EXPECT_EQ(group.programs().misses(), 2);
+  EXPECT_EQ(group.programs().misses(), made);
   EXPECT_NO_THROW(run(4));
 }
 

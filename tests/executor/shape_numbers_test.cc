@@ -4,6 +4,7 @@
 
 #include "executor/executor.h"
 #include "tests/executor/group_helpers.h"
+#include "tests/message_of.h"
 
 namespace bindery {
 namespace {
@@ -71,6 +72,17 @@ TEST(ShapeNumbers, NothingOfItIsLeft) {
   for (const PlanCall& call : e.plan().calls) {
     EXPECT_TRUE(call.op != "ShapeArray" && call.op != "Concat" && call.op != "Cast" && call.op != "Sqrt") << call.op;
   }
+}
+
+// Not even where the shape of what they make is taken from its neighbour.
+TEST(ShapeNumbers, NumbersThatAreDataAreRefused) {
+  const Symbol range = RangeBy({Variable("begin"), Variable("end"), Variable("step")}, "range");
+  const std::string message = MessageOf<ShapeError>([&] {
+    Executor e(range * Variable("data"), {.inputs = {{"data", {7}}, {"begin", {}}, {"end", {}}, {"step", {}}}});
+  });
+  EXPECT_NE(message.find("RangeBy \"range\": the numbers that it takes have to follow from constants"),
+            std::string::npos)
+      << message;
 }
 
 // Data of which only the shape is used; numbers that are a head.

@@ -124,16 +124,14 @@ TEST(Concat, Gradient) {
   const std::vector<std::string> wrt = {"a", "b"};
   const Symbol c = Concat({Variable("a"), Variable("b")}, {}, "c");
   const GradientResult result = Gradient(c, wrt, {.shapes = {{"a", {5, 2}}, {"b", {5, 3}}}});
-  EXPECT_EQ(result.gradients[0].entry().node->attrs().get<SliceAttrs>(),
-            (SliceAttrs{.begin = {0}, .end = {2}, .axes = {1}}));
-  EXPECT_EQ(result.gradients[1].entry().node->attrs().get<SliceAttrs>(),
-            (SliceAttrs{.begin = {2}, .end = {5}, .axes = {1}}));
+  EXPECT_EQ(result.gradients[0].entry().node->attrs(), AnyAttrs(SliceAttrs{.begin = {0}, .end = {2}, .axes = {1}}));
+  EXPECT_EQ(result.gradients[1].entry().node->attrs(), AnyAttrs(SliceAttrs{.begin = {2}, .end = {5}, .axes = {1}}));
   // Along the batch the parts are as large as the batch.
   const GradientResult batches =
       Gradient(Concat({Variable("a"), Variable("b")}, {.axis = 0}, "c"), wrt,
                {.shapes = {{"a", {5, 2}}, {"b", {5, 2}}}, .batch_axes = {{"a", 0}, {"b", 0}}});
-  EXPECT_EQ(batches.gradients[1].entry().node->attrs().get<SliceAttrs>(),
-            (SliceAttrs{.begin = {0}, .end = {0}, .axes = {0}, .begin_batches = {1}, .end_batches = {2}}));
+  EXPECT_EQ(batches.gradients[1].entry().node->attrs(),
+            AnyAttrs(SliceAttrs{.begin = {0}, .end = {0}, .axes = {0}, .begin_batches = {1}, .end_batches = {2}}));
 }
 
 SliceRange RangeOf(int64_t begin, int64_t end, int64_t step, int64_t extent) {
@@ -219,13 +217,13 @@ TEST(Slice, TheGradientIsAPad) {
   const std::vector<std::string> wrt = {"x"};
   const auto pad = [&](const SliceAttrs& attrs) {
     const Symbol y = Slice(Variable("x"), attrs, "y");
-    return Gradient(y, wrt, {.shapes = {{"x", {7}}}}).gradients[0].entry().node->attrs().get<PadAttrs>();
+    return Gradient(y, wrt, {.shapes = {{"x", {7}}}}).gradients[0].entry().node->attrs();
   };
-  EXPECT_EQ(pad({.begin = {2}, .end = {5}}), (PadAttrs{.begin = {2}, .end = {2}, .step = {1}, .axes = {0}}));
+  EXPECT_EQ(pad({.begin = {2}, .end = {5}}), AnyAttrs(PadAttrs{.begin = {2}, .end = {2}, .step = {1}, .axes = {0}}));
   EXPECT_EQ(pad({.begin = {1}, .end = {7}, .step = {3}}),
-            (PadAttrs{.begin = {1}, .end = {2}, .step = {3}, .axes = {0}}));
+            AnyAttrs(PadAttrs{.begin = {1}, .end = {2}, .step = {3}, .axes = {0}}));
   EXPECT_EQ(pad({.begin = {-1}, .end = {0}, .step = {-2}}),
-            (PadAttrs{.begin = {2}, .end = {0}, .step = {2}, .axes = {0}}));
+            AnyAttrs(PadAttrs{.begin = {2}, .end = {0}, .step = {2}, .axes = {0}}));
 }
 
 TEST(Pad, ShapesAndErrors) {
