@@ -25,8 +25,7 @@ std::vector<OperatorCase> ArrangeCases() {
   add("ReshapeBy, a view of every sample", ReshapeBy({x, Join({ExtentOf(x, 0), Ints({-1})})}, "y"), {3, 2, 4});
   add("ReshapeBy, rows", ReshapeBy({x, Join({Ints({-1}), ExtentOf(x, 2)})}, "y"), {3, 2, 4});
   add("BroadcastToBy", BroadcastToBy({x, Join({Ints({2}), ShapeArray(x)})}, "y"), {3, 4});
-  add("SliceBy",
-      SliceBy({x, Ints({1, 4}), Join({ExtentOf(x, 1), Ints({0})}), Ints({1, 2}), Ints({1, -2})}, "y"),
+  add("SliceBy", SliceBy({x, Ints({1, 4}), Join({ExtentOf(x, 1), Ints({0})}), Ints({1, 2}), Ints({1, -2})}, "y"),
       {3, 4, 5});
   add("PadBy", PadBy({x, Ints({0, 1}), Join({Ints({0}), ExtentOf(x, 1)})}, "y"), {3, 4});
   const Symbol zero = Constant(HostTensor(DType::kInt64, {})), one = Constant(HostTensor::Full(DType::kInt64, {}, 1));

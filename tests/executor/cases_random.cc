@@ -72,7 +72,8 @@ void AddQuantized(std::vector<OperatorCase>& cases) {
                        {{"x", Integers({4}, -100, 100)}, {"scale", Values({1}, {0.125})}}));
   cases.back().dtypes = {{"x", DType::kInt8}};
   cases.back().terms = 4;
-  cases.back().magnitude = 400;  // products of what is up to 100 are rounded and summed
+  cases.back().magnitude = 100;
+  cases.back().stored = 100;  // products that are summed
 }
 
 }  // namespace

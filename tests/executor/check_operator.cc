@@ -245,7 +245,8 @@ class Checker {
     const double arithmetic = EpsilonOf(dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32);
     const double scale = std::max(MaxAbs(truth), case_.magnitude);
     return (is_gradient ? 8 : 4) * case_.tolerance * arithmetic * std::sqrt(case_.terms) * scale +
-           (is_gradient ? 2 : 1) * EpsilonOf(dtype) * MaxAbs(truth);
+           (is_gradient ? 2 * EpsilonOf(dtype) * std::max(MaxAbs(truth), case_.stored)
+                        : EpsilonOf(dtype) * MaxAbs(truth));
   }
 
   std::string NameOf(size_t output) const {

@@ -38,6 +38,7 @@ struct OperatorCase {
   double terms = 1;      // in the longest sum
   double tolerance = 1;  // factor, where an operator is known to lose more
   double magnitude = 0;  // of what cancels in sums that come out small
+  double stored = 0;     // of what a gradient's graph stores in the dtype on the way, where that is more than its result
 
   // Whose gradients are checked; by default every argument of a float type that `dtypes` does not name.
   std::optional<std::vector<std::string>> wrt = {};

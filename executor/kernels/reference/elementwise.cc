@@ -84,16 +84,13 @@ double OfBits(double a, double b, F f) {
 }
 // a 2^b for b of the type's bits, else 0; integers wrap around.
 MaybeKernel MakeShiftLeft(const KernelSpec& spec) {
-  static constexpr auto kShift = [](double a, double b, int bits) {
-    if (b < 0 || b >= bits) return 0.0;
-    return OfBits(a, 0, [&](uint64_t x, uint64_t) { return x << static_cast<int>(b); });
-  };
-  switch (SizeOf(spec.outputs[0].dtype)) {
-    case 1: return Binary<[](double a, double b) { return kShift(a, b, 8); }>(spec);
-    case 2: return Binary<[](double a, double b) { return kShift(a, b, 16); }>(spec);
-    case 4: return Binary<[](double a, double b) { return kShift(a, b, 32); }>(spec);
-    default: return Binary<[](double a, double b) { return kShift(a, b, 64); }>(spec);
-  }
+  return Dispatch(spec.outputs[0].dtype, [&]<class T>() -> MaybeKernel {
+    if constexpr (!std::is_integral_v<T>) return std::nullopt;
+    return Binary<[](double a, double b) {
+      constexpr double kBits = 8 * sizeof(T);
+      return b >= 0 && b < kBits ? static_cast<double>(static_cast<T>(Bits(a) << static_cast<int>(b))) : 0.0;
+    }>(spec);
+  });
 }
 MaybeKernel MakeBitNot(const KernelSpec& spec) {
   return Dispatch(spec.outputs[0].dtype, [&]<class T>() -> MaybeKernel {
