@@ -44,19 +44,47 @@ void ImportConv(Importer& im) {
   im.Out(Apply(ConvolutionOp(), attrs, inputs, im.name()));
 }
 
+// Pads, from how far the output is to reach where it is told: what is too much is cut on both sides, what is too little
+// follows at the end.
+void PadTo(const std::vector<int64_t>& wanted, const Shape& data, bool more_at_end, DeconvolutionAttrs* attrs) {
+  const size_t spatial = attrs->kernel.size();
+  if (wanted.size() != spatial || data.rank() != static_cast<int>(spatial) + 2) {
+    Throw<ModelError>("attribute \"output_shape\": {} extents for data {}", wanted.size(), data);
+  }
+  attrs->pad.assign(2 * spatial, 0);
+  attrs->output_padding.resize(spatial);
+  for (size_t i = 0; i < spatial; ++i) {
+    const int64_t size = data[static_cast<int>(i) + 2], stride = attrs->stride.empty() ? 1 : attrs->stride.at(i);
+    const int64_t extent = CheckedMul(attrs->kernel[i] - 1, attrs->dilate.empty() ? 1 : attrs->dilate.at(i)) + 1;
+    const int64_t whole = CheckedAdd(CheckedAdd(CheckedMul(stride, size - 1), extent), attrs->output_padding[i]);
+    const int64_t total = CheckedAdd(whole, -wanted[i]);
+    if (total < 0) attrs->output_padding[i] = CheckedAdd(attrs->output_padding[i], -total);
+    attrs->pad[i] = more_at_end ? std::max<int64_t>(total, 0) / 2 : CeilDiv(std::max<int64_t>(total, 0), 2);
+    attrs->pad[i + spatial] = std::max<int64_t>(total, 0) - attrs->pad[i];
+  }
+}
+
 void ImportConvTranspose(Importer& im) {
   const ConvolutionAttrs windows = ConvolutionAttrsOf(im);
   const int64_t channels = im.ShapeOf(im.WeightIn(1))[1];
-  const DeconvolutionAttrs attrs{.num_filter = CheckedMul(channels, windows.groups, "output channels"),
-                                 .kernel = windows.kernel,
-                                 .stride = windows.stride,
-                                 .pad = windows.pad,
-                                 .dilate = windows.dilate,
-                                 .output_padding = im.Ints("output_padding"),
-                                 .target_shape = im.Ints("output_shape"),
-                                 .auto_pad = windows.auto_pad,
-                                 .groups = windows.groups,
-                                 .no_bias = windows.no_bias};
+  DeconvolutionAttrs attrs{.num_filter = CheckedMul(channels, windows.groups, "output channels"),
+                           .kernel = windows.kernel,
+                           .stride = windows.stride,
+                           .pad = windows.pad,
+                           .dilate = windows.dilate,
+                           .output_padding = im.Ints("output_padding"),
+                           .auto_pad = windows.auto_pad,
+                           .groups = windows.groups,
+                           .no_bias = windows.no_bias};
+  const std::vector<int64_t> wanted = im.Ints("output_shape");
+  if (!wanted.empty()) {
+    const Shape data = im.ShapeOf(im.In(0));
+    if (std::ranges::count(data.dims().subspan(std::min(data.rank(), 2)), kUnknownDim) > 0) {
+      Throw<ModelError>("attribute \"output_shape\": the spatial extents of data {} must be known", data);
+    }
+    PadTo(wanted, data, attrs.auto_pad == AutoPad::kSameUpper, &attrs);
+    attrs.auto_pad = AutoPad::kNone;
+  }
   const Symbol bias = windows.no_bias ? Symbol() : im.WeightIn(2);
   im.Out(Deconvolution(im.In(0), im.WeightIn(1), bias, attrs, im.name()));
 }
