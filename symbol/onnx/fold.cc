@@ -65,32 +65,49 @@ Folded FoldConcat(Importer& im, const std::vector<Numbers>& inputs) {
   return result;
 }
 
+// Of two numbers; nothing where the batch would have to be known, or where it is better left to the operator.
+std::optional<Extent> Of(const std::string& op, const Extent& x, const Extent& y) {
+  const bool fixed = x.batches == 0 && y.batches == 0;
+  if (op == "Add") return x + y;
+  if (op == "Sub") return x - y;
+  if (op == "Mul" && (x.batches == 0 || y.batches == 0)) return x.batches == 0 ? y * x.fixed : x * y.fixed;
+  if (op == "Div" && x == y && x.batches != 0) return Extent{1, 0};
+  if (op == "Div" && y.batches == 0 && y.fixed > 0) {  // of integers, towards 0
+    const bool even = x.fixed % y.fixed == 0 && x.batches % y.fixed == 0;
+    if (fixed || even) return Extent{x.fixed / y.fixed, x.batches / y.fixed};
+  }
+  if (op == "Equal" && (x.batches == y.batches || x.fixed == y.fixed)) {
+    return Extent{x == y, 0};  // of a batch that is not empty
+  }
+  if (!fixed) return std::nullopt;
+  if (op == "Mod" && y.fixed > 0) return Extent{(x.fixed % y.fixed + y.fixed) % y.fixed, 0};
+  if (op == "Max") return Extent{std::max(x.fixed, y.fixed), 0};
+  if (op == "Min") return Extent{std::min(x.fixed, y.fixed), 0};
+  if (op == "Less") return Extent{x.fixed < y.fixed, 0};
+  if (op == "LessOrEqual") return Extent{x.fixed <= y.fixed, 0};
+  if (op == "Greater") return Extent{x.fixed > y.fixed, 0};
+  if (op == "GreaterOrEqual") return Extent{x.fixed >= y.fixed, 0};
+  if (op == "And") return Extent{x.fixed != 0 && y.fixed != 0, 0};
+  if (op == "Or") return Extent{x.fixed != 0 || y.fixed != 0, 0};
+  return std::nullopt;
+}
+
+bool IsTruth(const std::string& op) {
+  return op == "Equal" || op == "And" || op == "Or" || op.starts_with("Less") || op.starts_with("Greater");
+}
+
 // Operators of two operands, either of which may be one number.
-Folded FoldBinary(const std::string& op, const Numbers& a, const Numbers& b) {
+Folded FoldBinary(Importer& im, const Numbers& a, const Numbers& b) {
   const size_t count = std::max(a.values.size(), b.values.size());
-  if ((a.values.size() != count && a.values.size() != 1) || (b.values.size() != count && b.values.size() != 1)) {
+  if ((a.values.size() != count && a.values.size() != 1) || (b.values.size() != count && b.values.size() != 1) ||
+      im.HasAttribute("axis") || im.Flag("fmod")) {
     return std::nullopt;
   }
-  Numbers result{.is_scalar = a.is_scalar && b.is_scalar, .dtype = a.dtype};
+  Numbers result{.is_scalar = a.is_scalar && b.is_scalar, .dtype = IsTruth(im.op()) ? DType::kBool : a.dtype};
   for (size_t i = 0; i < count; ++i) {
-    const Extent x = a.values[a.values.size() == 1 ? 0 : i], y = b.values[b.values.size() == 1 ? 0 : i];
-    if (op == "Add") {
-      result.values.push_back(x + y);
-    } else if (op == "Sub") {
-      result.values.push_back(x - y);
-    } else if (op == "Mul" && (x.batches == 0 || y.batches == 0)) {
-      result.values.push_back(x.batches == 0 ? y * x.fixed : x * y.fixed);
-    } else if (op == "Div" && x == y && x.batches != 0) {
-      result.values.push_back({1, 0});
-    } else if (op == "Div" && y.batches == 0 && y.fixed > 0 && (x.batches == 0 || x.fixed % y.fixed == 0) &&
-               x.batches % y.fixed == 0) {
-      result.values.push_back({x.fixed / y.fixed, x.batches / y.fixed});
-    } else if (op == "Equal" && (x.batches == y.batches || x.fixed == y.fixed)) {
-      result.values.push_back({x == y, 0});  // of a batch that is not empty
-      result.dtype = DType::kBool;
-    } else {
-      return std::nullopt;
-    }
+    const auto number = Of(im.op(), a.values[a.values.size() == 1 ? 0 : i], b.values[b.values.size() == 1 ? 0 : i]);
+    if (!number) return std::nullopt;
+    result.values.push_back(*number);
   }
   return result;
 }
@@ -183,7 +200,7 @@ std::optional<Numbers> Fold(Importer& im) {
   if (count == 2 && op == "Gather") return FoldGather(im, inputs[0], inputs[1]);
   if (count > 0 && op == "Concat") return FoldConcat(im, inputs);
   if (count == 2) {
-    if (Folded result = FoldBinary(op, inputs[0], inputs[1])) return result;
+    if (Folded result = FoldBinary(im, inputs[0], inputs[1])) return result;
   }
   if (count == 3 && op == "Where") return FoldWhere(inputs[0], inputs[1], inputs[2]);
   if (count >= 3 && op == "Slice") return FoldSlice(im, inputs[0]);
@@ -193,6 +210,10 @@ std::optional<Numbers> Fold(Importer& im) {
   if (count == 2 && op == "Reshape") return FoldReshape(im, inputs[0]);
   if (count == 1 && op == "ReduceProd") return FoldProduct(im, inputs[0]);
   if (count == 1 && op == "Identity") return inputs[0];
+  if (count == 1 && op == "Not" && IsFixed(inputs[0])) {
+    for (Extent& value : inputs[0].values) value.fixed = value.fixed == 0;
+    return inputs[0];
+  }
   if (count == 1 && op == "Cast") {
     const DType to = DTypeOf(static_cast<int>(im.Int("to", 0)));
     if (IsFloat(to) || to == DType::kBool) return std::nullopt;

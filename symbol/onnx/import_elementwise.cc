@@ -43,6 +43,12 @@ void ImportAdd(Importer& im) {
   Binary(Add)(im);
 }
 
+// Exporters write equal weights once, and the other names as identities: each is a parameter of its own.
+void ImportIdentity(Importer& im) {
+  if (im.Weight(0) != nullptr) return im.OutInitializer(*im.Weight(0));
+  im.Out(Identity(im.In(0), im.name()));
+}
+
 // Any number of operands, from left to right.
 Symbol Chain(Importer& im, const BinaryFunction& f) {
   im.Ignore({"consumed_inputs"});
@@ -160,7 +166,7 @@ std::span<const ImportRow> ElementwiseImports() {
       {"Floor", 1, Unary(Floor)},
       {"Greater", 1, Binary(Greater)},
       {"GreaterOrEqual", 12, Binary(GreaterEqual)},
-      {"Identity", 1, Unary(Identity)},
+      {"Identity", 1, ImportIdentity},
       {"IsInf", 10, ImportIsInf},
       {"IsNaN", 9, Unary(IsNaN)},
       {"Less", 1, Binary(Less)},

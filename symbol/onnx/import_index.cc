@@ -1,4 +1,4 @@
-// Elements picked and put by index.
+// Elements picked and put by index, and their order.
 #include <vector>
 
 #include "symbol/onnx/importer.h"
@@ -67,15 +67,50 @@ ImportFn Place(const OpFunction<ArgAttrs>& f) {
   };
 }
 
+// How many: an attribute up to version 9, an input since.
+void ImportTopK(Importer& im) {
+  TopKAttrs attrs{.k = im.Int("k", 0),
+                  .axis = im.Int("axis", -1),
+                  .largest = im.Flag("largest", true),
+                  .sorted = im.Flag("sorted", true)};
+  if (im.Has(1)) attrs.k = im.StaticNumber(1);
+  if (attrs.k < 1) Throw<ModelError>("{} elements are sought", attrs.k);
+  const Symbol both = TopK(im.In(0), attrs, im.name());
+  for (const int i : {0, 1}) im.Out(i, both[i]);
+}
+
+void ImportCumSum(Importer& im) {
+  const ScanAttrs attrs{.axis = im.StaticNumber(1), .exclusive = im.Flag("exclusive"), .reverse = im.Flag("reverse")};
+  im.Out(CumSum(im.In(0), attrs, im.name()));
+}
+
+void ImportTrilu(Importer& im) {
+  const TriluAttrs attrs{.k = im.Has(1) ? im.StaticNumber(1) : 0, .upper = im.Flag("upper", true)};
+  im.Out(Trilu(im.In(0), attrs, im.name()));
+}
+
+void ImportReverseSequence(Importer& im) {
+  const SequenceAttrs attrs{.axis = im.Int("time_axis", 0), .batch_axis = im.Int("batch_axis", 1)};
+  im.Out(SequenceReverse(im.In(0), im.In(1), attrs, im.name()));
+}
+
 }  // namespace
 
 std::span<const ImportRow> IndexImports() {
   static const std::vector<ImportRow> rows = {
-      {"ArgMax", 1, Place(ArgMax)},          {"ArgMin", 1, Place(ArgMin)},
-      {"Gather", 1, ImportGather},           {"GatherElements", 11, ImportGatherElements},
-      {"GatherND", 11, ImportGatherND},      {"OneHot", 9, ImportOneHot},
-      {"Scatter", 9, ImportScatterElements}, {"ScatterElements", 11, ImportScatterElements},
+      {"ArgMax", 1, Place(ArgMax)},
+      {"ArgMin", 1, Place(ArgMin)},
+      {"CumSum", 11, ImportCumSum},
+      {"Gather", 1, ImportGather},
+      {"GatherElements", 11, ImportGatherElements},
+      {"GatherND", 11, ImportGatherND},
+      {"OneHot", 9, ImportOneHot},
+      {"ReverseSequence", 10, ImportReverseSequence},
+      {"Scatter", 9, ImportScatterElements},
+      {"ScatterElements", 11, ImportScatterElements},
       {"ScatterND", 11, ImportScatterND},
+      {"TopK", 1, ImportTopK},
+      {"Trilu", 14, ImportTrilu},
   };
   return rows;
 }

@@ -16,6 +16,24 @@ Symbol Part(const Symbol& x, int64_t axis, int64_t begin, int64_t end) {
   return Slice(x, {.begin = {begin}, .end = {end}, .axes = {axis}});
 }
 
+// Exporters write states of zeros, of the file's own batch: without them they are zeros of any batch.
+bool IsZero(Symbol value) {
+  constexpr int kMaxSteps = 16;
+  for (int i = 0; i < kMaxSteps && !value.entry().node->is_variable(); ++i) {
+    const Node& node = *value.entry().node;
+    if (const auto constant = ConstantValue(node)) {
+      return *constant == HostTensor(constant->dtype(), constant->shape());
+    }
+    const OpDef* op = &node.op();
+    const bool moves = op == &SliceOp() || op == &ReshapeOp() || op == &BroadcastToOp() || op == &IdentityOp() ||
+                       op == &SliceChannelOp() || op == &TransposeOp() || op == &ReshapeBy.op() ||
+                       op == &BroadcastToBy.op() || op == &SliceBy.op();
+    if (!moves) return false;
+    value = Symbol(node.inputs()[0]);
+  }
+  return false;
+}
+
 void CheckActivations(Importer& im, const std::vector<std::string>& expected, size_t directions) {
   im.Ignore({"activation_alpha", "activation_beta"});
   const std::vector<std::string> said = im.Strings("activations");
@@ -55,7 +73,7 @@ void ImportRecurrence(Importer& im, const Recurrence& kind) {
                        .peepholes = im.Has(7),
                        .coupled = im.Flag("input_forget"),
                        .clip = im.Float("clip", 0),
-                       .initial = im.Has(5) || im.Has(6),
+                       .initial = (im.Has(5) && !IsZero(im.In(5))) || (im.Has(6) && !IsZero(im.In(6))),
                        .lengths = im.Has(4)};
   CheckActivations(im, kind.activations, static_cast<size_t>(directions));
   im.Ignore({"output_sequence"});

@@ -41,7 +41,7 @@ const Rows& AllRows() {
   static const Rows rows = [] {
     Rows all;
     for (const auto& table : {ElementwiseImports(), IndexImports(), LossImports(), NnImports(), NormImports(),
-                              ReduceImports(), SequenceImports(), ShapeImports()}) {
+                              RandomImports(), ReduceImports(), SequenceImports(), ShapeImports()}) {
       for (const ImportRow& row : table) all[row.op][row.since] = &row;
     }
     return all;

@@ -32,6 +32,7 @@ std::span<const ImportRow> IndexImports();
 std::span<const ImportRow> LossImports();
 std::span<const ImportRow> NnImports();
 std::span<const ImportRow> NormImports();
+std::span<const ImportRow> RandomImports();
 std::span<const ImportRow> ReduceImports();
 std::span<const ImportRow> SequenceImports();
 std::span<const ImportRow> ShapeImports();
@@ -82,6 +83,7 @@ class Importer {
   // A value that must be said, because our operator has it as an attribute.
   const HostTensor& Static(int input) const;
   std::vector<int64_t> StaticInts(int input) const;
+  int64_t StaticNumber(int input) const;  // of one element
   Extents StaticExtents(int input) const;
   bool IsStatic(int input) const;                     // can its extents be said?
   std::optional<Numbers> NumbersOf(int input) const;  // not of the graph's inputs: those are computed with
@@ -111,6 +113,7 @@ class Importer {
   void Out(int output, const Symbol& value);
   void Out(const Symbol& value) { Out(0, value); }
   void OutConstant(HostTensor value);
+  void OutInitializer(HostTensor value);  // as if the file had it by the output's name
 
  private:
   struct Value {

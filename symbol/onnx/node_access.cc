@@ -138,6 +138,12 @@ std::vector<int64_t> Importer::StaticInts(int input) const {
   return {numbers.data<int64_t>().begin(), numbers.data<int64_t>().end()};
 }
 
+int64_t Importer::StaticNumber(int input) const {
+  const std::vector<int64_t> numbers = StaticInts(input);
+  if (numbers.size() != 1) Throw<ModelError>("input {}: expected one number, got {}", input, numbers.size());
+  return numbers[0];
+}
+
 Extents Importer::StaticExtents(int input) const {
   if (const Value& value = ValueOf(input); value.numbers) return value.numbers->values;
   Extents extents;
@@ -240,6 +246,11 @@ void Importer::Out(int output, const Symbol& value) {
 
 void Importer::OutConstant(HostTensor value) {
   if (Wanted(0)) Define(node_->output(0), {.constant = std::make_shared<const HostTensor>(std::move(value))});
+}
+
+void Importer::OutInitializer(HostTensor value) {
+  if (!Wanted(0)) return;
+  Define(node_->output(0), {.constant = std::make_shared<const HostTensor>(std::move(value)), .is_initializer = true});
 }
 
 void Importer::OutFixed(const Numbers& numbers) {

@@ -20,7 +20,7 @@ namespace {
 
 const std::string kRoot = "/usr/share/libonnx-testdata/data/";
 // May only rise.
-constexpr int kPassing = 841;
+constexpr int kPassing = 877;
 
 // Name -> part of the message with which it must fail.
 const std::map<std::string, std::string> kExcluded = {
@@ -48,6 +48,14 @@ const std::map<std::string, std::string> kExcluded = {
     // NumPy's random numbers.
     {"test_training_dropout", "reference kernels, output 0, element"},
     {"test_training_dropout_default", "reference kernels, output 0, element"},
+    {"test_bernoulli", "reference kernels, output 0, element"},
+    {"test_bernoulli_double", "reference kernels, output 0, element"},
+    {"test_bernoulli_double_expanded", "reference kernels, output 0, element"},
+    {"test_bernoulli_expanded", "reference kernels, output 0, element"},
+    {"test_bernoulli_seed", "reference kernels, output 0, element"},
+    {"test_bernoulli_seed_expanded", "reference kernels, output 0, element"},
+    // A quotient that float32 rounds to a half.
+    {"test_dynamicquantizelinear_expanded", "178 instead of 179"},
     // A shape that is computed from what is fed.
     {"test_blackmanwindow_expanded", "numbers that an operator is made by are not known"},
     {"test_blackmanwindow_symmetric_expanded", "numbers that an operator is made by are not known"},

@@ -75,6 +75,25 @@ TEST(OnnxImport, ANamedBatchAxisBecomesALayout) {
   EXPECT_EQ(model.symbol.Children().Annotation("layout"), "CNC");
 }
 
+// Exporters write equal weights once: they are trained apart all the same.
+TEST(OnnxImport, EqualWeightsAreParametersOfTheirOwn) {
+  const Model model = Import(OnnxInput("x", "N, 2") + OnnxFloats("b", "2", "1, 2") + OnnxNode("Identity", "b", "c") +
+                             OnnxNode("Add", "x b", "h") + OnnxNode("Add", "h c", "y") + OnnxOutput("y"));
+  EXPECT_EQ(model.symbol.ListArguments(), (std::vector<std::string>{"x", "b", "c"}));
+  EXPECT_EQ(model.params.at("c"), model.params.at("b"));
+}
+
+TEST(OnnxImport, StatesOfZerosAreOfAnyBatch) {
+  const std::string head =
+      OnnxInput("x", "T, batch, 3") + OnnxInt64s("s", "3", "1, 2, 4") + OnnxNode("ConstantOfShape", "s", "h");
+  std::string weights;
+  for (int i = 0; i < 48; ++i) weights += fmt::format("{}0.5", i > 0 ? ", " : "");
+  const Model model =
+      Import(head + OnnxFloats("w", "1, 12, 3", weights.substr(0, 36 * 5 - 2)) + OnnxFloats("r", "1, 12, 4", weights) +
+             OnnxNode("GRU", "x w r - - h", "y", OnnxInt("hidden_size", 4)) + OnnxOutput("y"));
+  EXPECT_EQ(OutputShape(model, "x", {7, 5, 3}), (Shape{7, 1, 5, 4}));
+}
+
 TEST(OnnxImport, InitializersMayBeInputsToo) {
   const Model model = Import(OnnxInput("x", "N, 2") + OnnxInput("b", "2") + OnnxFloats("b", "2", "1, 2") +
                              OnnxNode("Add", "x b", "y") + OnnxOutput("y"));
