@@ -76,6 +76,35 @@ void ExportPlace(Exporter& ex) {
   ex.Set("select_last_index", int64_t{attrs.select_last_index});
 }
 
+void ExportTopK(Exporter& ex) {
+  const auto& attrs = ex.attrs<TopKAttrs>();
+  if (attrs.k == 0 || attrs.dtype != DType::kInt64) Throw<ModelError>("ONNX gives the k first, with int64 indices");
+  ex.OutAll("TopK", {ex.In(0), ex.Ints({attrs.k}, "k")}, 2);
+  ex.Set("axis", attrs.axis);
+  ex.Set("largest", int64_t{attrs.largest});
+  ex.Set("sorted", int64_t{attrs.sorted});
+}
+
+void ExportCumSum(Exporter& ex) {
+  const auto& attrs = ex.attrs<ScanAttrs>();
+  ex.Out("CumSum", {ex.In(0), ex.Number(static_cast<double>(attrs.axis), DType::kInt64)});
+  ex.Set("exclusive", int64_t{attrs.exclusive});
+  ex.Set("reverse", int64_t{attrs.reverse});
+}
+
+void ExportTrilu(Exporter& ex) {
+  const auto& attrs = ex.attrs<TriluAttrs>();
+  ex.Out("Trilu", {ex.In(0), ex.Number(static_cast<double>(attrs.k), DType::kInt64)});
+  ex.Set("upper", int64_t{attrs.upper});
+}
+
+void ExportSequenceReverse(Exporter& ex) {
+  const auto& attrs = ex.attrs<SequenceAttrs>();
+  ex.Out("ReverseSequence", {ex.In(0), Index(ex, 1, IndexMode::kRaise)});
+  ex.Set("time_axis", attrs.axis);
+  ex.Set("batch_axis", attrs.batch_axis);
+}
+
 void ExportShapeArray(Exporter& ex) {
   const auto& attrs = ex.attrs<ShapeArrayAttrs>();
   ex.Out("Shape", {ex.In(0)});
@@ -101,6 +130,7 @@ std::span<const ExportRow> IndexExports() {
       {"ArgMax", ExportPlace},
       {"ArgMin", ExportPlace},
       {"BroadcastToBy", ExportBroadcastToBy},
+      {"CumSum", ExportCumSum},
       {"Embedding", ExportEmbedding},
       {"GatherElements", ExportGatherElements},
       {"GatherND", ExportGatherND},
@@ -109,10 +139,13 @@ std::span<const ExportRow> IndexExports() {
       {"ReshapeBy", ExportReshapeBy},
       {"ScatterElements", ExportScatter},
       {"ScatterND", ExportScatter},
+      {"SequenceReverse", ExportSequenceReverse},
       {"ShapeArray", ExportShapeArray},
       {"SizeArray", ExportSizeArray},
       {"SliceBy", ExportSliceBy},
       {"Take", ExportTake},
+      {"TopK", ExportTopK},
+      {"Trilu", ExportTrilu},
   };
   return kRows;
 }

@@ -11,31 +11,22 @@
 namespace bindery::onnx {
 namespace {
 
-bool Follows(const std::vector<int64_t>& batches) {
-  return std::ranges::any_of(batches, [](int64_t n) { return n != 0; });
-}
-
-// ONNX has no extents that follow the batch: one alone may take the rest instead.
-std::vector<int64_t> WithoutBatches(const std::vector<int64_t>& shape, const std::vector<int64_t>& batches,
-                                    bool may_infer) {
-  std::vector<int64_t> extents = shape;
-  if (!Follows(batches)) return extents;
-  int rests = static_cast<int>(std::ranges::count(shape, -1));
-  for (size_t i = 0; i < batches.size(); ++i) {
-    if (batches[i] == 0) continue;
-    if (i == 0 && batches[i] == 1 && shape[i] == 0 && may_infer && rests > 0) continue;  // 0: as it is
-    extents[i] = -1;
-    ++rests;
-  }
-  if (!may_infer || rests > 1) Throw<ModelError>("extents that follow the batch can be had once in a shape");
-  return extents;
+// Where one extent alone follows the batch it takes the rest, and 0 keeps what is the batch's already.
+bool CanTakeRest(const ReshapeAttrs& attrs) {
+  const auto follow = std::ranges::count_if(attrs.batches, [](int64_t n) { return n != 0; });
+  return follow == 1 && std::ranges::count(attrs.shape, -1) == 0 && std::ranges::count(attrs.shape, 0) <= 1;
 }
 
 void ExportFlatten(Exporter& ex) { ex.Out("Flatten", {ex.In(0)}); }
 
 void ExportReshape(Exporter& ex) {
   const auto& attrs = ex.attrs<ReshapeAttrs>();
-  ex.Out("Reshape", {ex.In(0), ex.Ints(WithoutBatches(attrs.shape, attrs.batches, true), "shape")});
+  std::vector<int64_t> shape = attrs.shape, batches = attrs.batches;
+  if (CanTakeRest(attrs)) {
+    for (size_t i = 0; i < shape.size(); ++i) shape[i] = batches[i] != 0 ? -1 : shape[i];
+    batches.clear();
+  }
+  ex.Out("Reshape", {ex.In(0), ex.Extents(shape, batches, "shape")});
   if (attrs.allow_zero) ex.Set("allowzero", int64_t{1});
 }
 
@@ -58,10 +49,9 @@ std::vector<int64_t> FirstAxes(size_t count) {
 
 void ExportSlice(Exporter& ex) {
   const auto& attrs = ex.attrs<SliceAttrs>();
-  if (Follows(attrs.begin_batches) || Follows(attrs.end_batches)) Throw<ModelError>("its indices follow the batch");
   const std::vector<int64_t> axes = attrs.axes.empty() ? FirstAxes(attrs.begin.size()) : attrs.axes;
-  Exporter::Names inputs = {ex.In(0), ex.Ints(attrs.begin, "starts"), ex.Ints(attrs.end, "ends"),
-                            ex.Ints(axes, "axes")};
+  Exporter::Names inputs = {ex.In(0), ex.Extents(attrs.begin, attrs.begin_batches, "starts"),
+                            ex.Extents(attrs.end, attrs.end_batches, "ends"), ex.Ints(axes, "axes")};
   if (!attrs.step.empty()) inputs.push_back(ex.Ints(attrs.step, "steps"));
   ex.Out("Slice", inputs);
 }
@@ -81,12 +71,12 @@ void ExportSliceChannel(Exporter& ex) {
 
 void ExportBroadcastTo(Exporter& ex) {
   const auto& attrs = ex.attrs<ToShapeAttrs>();
-  ex.Out("Expand", {ex.In(0), ex.Ints(WithoutBatches(attrs.shape, attrs.batches, false), "shape")});
+  ex.Out("Expand", {ex.In(0), ex.Extents(attrs.shape, attrs.batches, "shape")});
 }
 
 void ExportPad(Exporter& ex) {
   const auto& attrs = ex.attrs<PadAttrs>();
-  if (Follows(attrs.begin_batches) || Follows(attrs.end_batches)) Throw<ModelError>("its numbers follow the batch");
+  if (!attrs.begin_batches.empty() || !attrs.end_batches.empty()) Throw<ModelError>("its numbers follow the batch");
   if (std::ranges::any_of(attrs.step, [](int64_t step) { return step != 1; })) {
     Throw<ModelError>("ONNX pads around the elements, not between them");
   }

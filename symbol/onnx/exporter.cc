@@ -19,7 +19,8 @@ using Rows = std::map<std::string, void (*)(Exporter&), std::less<>>;
 const Rows& AllRows() {
   static const Rows rows = [] {
     Rows all;
-    for (const auto& table : {ElementwiseExports(), IndexExports(), NnExports(), NormExports(), ShapeExports()}) {
+    for (const auto& table :
+         {ElementwiseExports(), IndexExports(), NnExports(), NormExports(), SequenceExports(), ShapeExports()}) {
       for (const ExportRow& row : table) all[row.op] = row.export_node;
     }
     return all;
@@ -126,7 +127,32 @@ ModelProto Exporter::Run() {
     }
   }
   ExportOutputs();
+  LeaveOutUnused();
   return std::move(message_);
+}
+
+// What was taken into another node of ONNX, and the numbers of that.
+void Exporter::LeaveOutUnused() {
+  std::set<std::string> read;
+  for (const ValueInfoProto& output : out_->output()) read.insert(output.name());
+  auto& nodes = *out_->mutable_node();
+  std::vector<bool> used(static_cast<size_t>(nodes.size()));
+  for (int i = nodes.size() - 1; i >= 0; --i) {
+    const auto& outputs = nodes[i].output();
+    used[static_cast<size_t>(i)] = std::ranges::any_of(outputs, [&](const auto& name) { return read.contains(name); });
+    if (used[static_cast<size_t>(i)]) read.insert(nodes[i].input().begin(), nodes[i].input().end());
+  }
+  int kept = 0;
+  for (int i = 0; i < nodes.size(); ++i) {
+    if (used[static_cast<size_t>(i)]) nodes.SwapElements(i, kept++);
+  }
+  nodes.DeleteSubrange(kept, nodes.size() - kept);
+  auto& tensors = *out_->mutable_initializer();
+  kept = 0;
+  for (int i = 0; i < tensors.size(); ++i) {
+    if (read.contains(tensors[i].name())) tensors.SwapElements(i, kept++);
+  }
+  tensors.DeleteSubrange(kept, tensors.size() - kept);
 }
 
 void Exporter::ExportVariable(const Node& node) {
@@ -186,12 +212,11 @@ std::string Exporter::Unique(const std::string& name) {
 
 // --- What export functions ask and say.
 
-const std::string& Exporter::In(int input) const {
-  const Entry& entry = node_->inputs()[static_cast<size_t>(input)];
-  const std::string& name = names_.at(entry.node.get())[static_cast<size_t>(entry.output)];
+const std::string& Exporter::NameOf(const Entry& value) const {
+  const std::string& name = names_.at(value.node.get())[static_cast<size_t>(value.output)];
   if (name.empty()) {
     Throw<ModelError>("its input is {}, which inference does not have",
-                      QuotedName(entry.node->OutputName(entry.output)));
+                      QuotedName(value.node->OutputName(value.output)));
   }
   return name;
 }
@@ -257,7 +282,9 @@ void Exporter::OutAll(const char* op, const Names& inputs, int outputs) {
   }
 }
 
-void Exporter::Alias(const std::string& value) { names_[node_.get()][0] = value; }
+void Exporter::AliasOutput(int output, const std::string& value) {
+  names_[node_.get()][static_cast<size_t>(output)] = value;
+}
 
 AttributeProto* Exporter::AddAttribute(const char* key, AttributeType type) {
   AttributeProto* attribute = last_->add_attribute();
@@ -273,6 +300,11 @@ void Exporter::Set(const char* key, double value) {
 void Exporter::Set(const char* key, const char* value) { AddAttribute(key, ATTRIBUTE_STRING)->set_s(value); }
 void Exporter::Set(const char* key, const std::vector<int64_t>& values) {
   AddAttribute(key, ATTRIBUTE_INTS)->mutable_ints()->Add(values.begin(), values.end());
+}
+
+void Exporter::Set(const char* key, const std::vector<std::string>& values) {
+  AttributeProto* attribute = AddAttribute(key, ATTRIBUTE_STRINGS);
+  for (const std::string& value : values) attribute->add_strings(value);
 }
 
 std::string Exporter::Tensor(const HostTensor& value, const std::string& name) {
@@ -292,6 +324,36 @@ std::string Exporter::Ints(const std::vector<int64_t>& values, const char* what)
   HostTensor tensor(DType::kInt64, {static_cast<int64_t>(values.size())});
   std::ranges::copy(values, tensor.data<int64_t>().begin());
   return Constant(tensor, what);
+}
+
+std::string Exporter::Extents(const std::vector<int64_t>& fixed, const std::vector<int64_t>& batches,
+                              const char* what) {
+  if (std::ranges::all_of(batches, [](int64_t n) { return n == 0; })) return Ints(fixed, what);
+  const auto tells = [&](const NodePtr& node) {
+    const std::optional<Shape>& shape = shapes_[static_cast<size_t>(graph_.IndexOf(node))][0].shape;
+    return node->is_variable() && ValueOf(model_, node->name()) == nullptr && shape && shape->rank() > 0 &&
+           (*shape)[std::max(AxisOfLayout(*node, *shape), 0)] == kUnknownDim;
+  };
+  const auto input = std::ranges::find_if(graph_.nodes, tells);
+  if (input == graph_.nodes.end()) Throw<ModelError>("its extents follow the batch, which no input tells");
+  const Shape& shape = *shapes_[static_cast<size_t>(graph_.IndexOf(*input))][0].shape;
+  const int64_t axis = std::max(AxisOfLayout(**input, shape), 0);
+  const std::string batch = Add("Shape", {(*input)->name()});
+  Set("start", axis);
+  Set("end", axis + 1);
+  Names extents;
+  for (size_t i = 0; i < fixed.size(); ++i) {
+    if (batches[i] == 0) {
+      extents.push_back(Ints({fixed[i]}, what));
+      continue;
+    }
+    std::string extent = batches[i] == 1 ? batch : Add("Mul", {batch, Ints({batches[i]}, what)});
+    if (fixed[i] != 0) extent = Add("Add", {extent, Ints({fixed[i]}, what)});
+    extents.push_back(extent);
+  }
+  const std::string all = Add("Concat", extents);
+  Set("axis", int64_t{0});
+  return all;
 }
 
 std::string Exporter::Number(double value, DType dtype) {

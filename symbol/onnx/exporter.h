@@ -29,6 +29,7 @@ std::span<const ExportRow> ElementwiseExports();
 std::span<const ExportRow> IndexExports();
 std::span<const ExportRow> NnExports();
 std::span<const ExportRow> NormExports();
+std::span<const ExportRow> SequenceExports();
 std::span<const ExportRow> ShapeExports();
 
 class Exporter {
@@ -42,7 +43,8 @@ class Exporter {
   const A& attrs() const {
     return node_->attrs().get<A>();
   }
-  const std::string& In(int input) const;  // the name of its value
+  const std::string& NameOf(const Entry& value) const;
+  const std::string& In(int input) const { return NameOf(node_->inputs()[static_cast<size_t>(input)]); }
   std::vector<std::string> AllInputs() const;
   // Types of inputs and of output 0, as far as they are known from what variables declare and from parameters.
   DType DTypeOfInput(int input) const;
@@ -58,20 +60,25 @@ class Exporter {
   // The node that gives an output of the node at hand.
   void Out(const char* op, const Names& inputs, int output = 0);
   void OutAll(const char* op, const Names& inputs, int outputs);
-  void Alias(const std::string& value);  // output 0 is that value
+  void AliasOutput(int output, const std::string& value);  // it is that value
+  void Alias(const std::string& value) { AliasOutput(0, value); }
   // Attributes of the node added last.
   void Set(const char* key, int64_t value);
   void Set(const char* key, double value);
   void Set(const char* key, const char* value);
   void Set(const char* key, const std::vector<int64_t>& values);
+  void Set(const char* key, const std::vector<std::string>& values);
   // Values that the file holds; `what` is said of them in their names.
   std::string Ints(const std::vector<int64_t>& values, const char* what);  // one axis
   std::string Number(double value, DType dtype);                           // no axis
+  // fixed[i] + batches[i] N, with N the batch's extent; `batches` may be empty. Throws ModelError if no input tells N.
+  std::string Extents(const std::vector<int64_t>& fixed, const std::vector<int64_t>& batches, const char* what);
   std::string Constant(const HostTensor& value, const char* what);
 
  private:
   void ExportVariable(const Node& node);
   void ExportOutputs();
+  void LeaveOutUnused();
   std::string Unique(const std::string& name);
   NodeProto* AddNode(const char* op, const Names& inputs);
   AttributeProto* AddAttribute(const char* key, AttributeType type);
