@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <map>
 #include <set>
 
 #include "base/log.h"
@@ -326,7 +327,10 @@ std::vector<HostTensor> Trainer::Predict(const std::vector<HostTensor>& data) {
                        data.size(), names.size(), fmt::join(names, ", "));
     }
     std::vector<DataDesc> descs;
-    for (size_t i = 0; i < data.size(); ++i) descs.push_back({names[i], data[i].shape(), data[i].dtype()});
+    std::map<std::string, Annotations> annotations = symbol_.AllAnnotations();
+    for (size_t i = 0; i < data.size(); ++i) {
+      descs.push_back({names[i], data[i].shape(), data[i].dtype(), annotations[names[i]]["layout"]});
+    }
     Bind(descs, {}, false);
   }
   auto batch = std::make_shared<Batch>();

@@ -64,6 +64,31 @@ TEST(Onnx, ModelsComeBackAsTheyWere) {
   }
 }
 
+// Layers that ONNX has in another form: gates in another order, the projection within the layer, axes for directions.
+TEST(Onnx, RecurrentLayersComeBack) {
+  if (!OnCpusOnly()) GTEST_SKIP() << "of the graph, not of devices";
+  for (const RecurrentCell cell : {RecurrentCell::kTanh, RecurrentCell::kLstm, RecurrentCell::kGru}) {
+    for (const SequenceLayout layout : {SequenceLayout::kTnc, SequenceLayout::kNtc}) {
+      const bool batch_first = layout == SequenceLayout::kNtc;
+      const Shape sample = batch_first ? Shape{kUnknownDim, 5, 3} : Shape{5, kUnknownDim, 3};
+      const Symbol x = Variable("data", {.shape = sample, .layout = batch_first ? "NTC" : "TNC"});
+      const RnnResult rnn =
+          Rnn(x, {.cell = cell, .hidden = 4, .layers = 2, .bidirectional = true, .layout = layout}, "rnn");
+      const Shape whole = batch_first ? Shape{2, 5, 3} : Shape{5, 2, 3};
+      Model model{.symbol = rnn.output};
+      const InferredShapes shapes = InferShapes(model.symbol, {{"data", whole}});
+      const std::vector<std::string> names = model.symbol.ListArguments();
+      for (size_t i = 0; i < names.size(); ++i) {
+        if (names[i] != "data")
+          model.params[names[i]] = Images(shapes.arguments[i]->Erase(0), (*shapes.arguments[i])[0]);
+      }
+      const Model loaded = ParseOnnx(SerializeOnnx(model));
+      const HostTensor data = Images(whole.Erase(0), whole[0]);
+      EXPECT_LT(MaxAbsDiff(Predict(loaded, data), Predict(model, data)), 1e-6) << static_cast<int>(cell);
+    }
+  }
+}
+
 // Cut before its softmax and given our head, it is trained as the model that it was made of.
 TEST(Onnx, AnImportedModelIsTrainedOnTwoDevices) {
   Model model = Initialised("mlp");
