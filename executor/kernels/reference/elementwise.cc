@@ -85,11 +85,14 @@ double OfBits(double a, double b, F f) {
 // a 2^b for b of the type's bits, else 0; integers wrap around.
 MaybeKernel MakeShiftLeft(const KernelSpec& spec) {
   return Dispatch(spec.outputs[0].dtype, [&]<class T>() -> MaybeKernel {
-    if constexpr (!std::is_integral_v<T>) return std::nullopt;
-    return Binary<[](double a, double b) {
-      constexpr double kBits = 8 * sizeof(T);
-      return b >= 0 && b < kBits ? static_cast<double>(static_cast<T>(Bits(a) << static_cast<int>(b))) : 0.0;
-    }>(spec);
+    if constexpr (std::is_integral_v<T>) {
+      return Binary<[](double a, double b) {
+        constexpr double kBits = 8 * sizeof(T);
+        return b >= 0 && b < kBits ? static_cast<double>(static_cast<T>(Bits(a) << static_cast<int>(b))) : 0.0;
+      }>(spec);
+    } else {
+      return std::nullopt;
+    }
   });
 }
 MaybeKernel MakeBitNot(const KernelSpec& spec) {
