@@ -54,21 +54,23 @@ void InferDequantize(InferContext& c) {
   InferShapes(c.attrs<DequantizeAttrs>().axis, data, scale, zero_point, output);
 }
 
-// dscale = the sum of dy (data - zero point)
+// dscale = the sum of dy (quantized - zero point), in a type that can hold the terms
 std::vector<Symbol> DequantizeGradient(const GradientContext& g) {
   std::vector<Symbol> gradients(static_cast<size_t>(g.num_inputs()));
   if (!g.wants(1)) return gradients;
   const auto& [axis, no_zero_point] = g.attrs<DequantizeAttrs>();
   const Extents data = g.shape(0), scale = g.shape(1);
   const bool one = scale.empty() || scale[0] == Extent{1, 0};
-  Symbol number = Cast(g.input(0), {g.dtype(1)});
+  const DType exact = rule::StatisticsDType(g.dtype(1));
+  Symbol number = Cast(g.input(0), {exact});
   if (!no_zero_point) {
     Extents along(data.size(), {1, 0});
     if (!one) along[rule::Axis(axis, rule::Unknown(static_cast<int>(data.size())))] = scale[0];
-    number = number - rule::ReshapeTo(Cast(g.input(2), {g.dtype(1)}), along);
+    number = number - rule::ReshapeTo(Cast(g.input(2), {exact}), along);
   }
-  const Symbol terms = g.output_grad(0) * number;
-  gradients[1] = one ? rule::ReshapeTo(Sum(terms), scale) : Sum(terms, {.axes = {axis}, .exclude = true});
+  const Symbol terms = Cast(g.output_grad(0), {exact}) * number;
+  const Symbol sum = one ? rule::ReshapeTo(Sum(terms), scale) : Sum(terms, {.axes = {axis}, .exclude = true});
+  gradients[1] = Cast(sum, {g.dtype(1)});
   return gradients;
 }
 

@@ -116,6 +116,14 @@ std::vector<Symbol> ExtremeGradient(const GradientContext& g) {
   return {Where(won, Cast(share, {g.dtype(0)}), 0.0)};
 }
 
+// dx = dy e^(x - y), with an exponent that must not be rounded to 16 bits: for such types y is made anew.
+std::vector<Symbol> LogSumExpGradient(const GradientContext& g) {
+  const DType dtype = g.dtype(0), exact = rule::StatisticsDType(dtype);
+  const Symbol x = Cast(g.input(0), {exact}), dy = Cast(WithAllAxes(g, g.output_grad(0)), {exact});
+  const Symbol y = dtype == exact ? WithAllAxes(g, g.output(0)) : LogSumExp(x, KeepingAxes(g));
+  return {Cast(dy * Exp(x - y), {dtype})};
+}
+
 // dx = dy (product of the others): y / x, and where a factor is 0 the product of those that are not, for the only one.
 std::vector<Symbol> ProdGradient(const GradientContext& g) {
   const Symbol is_zero = Equal(g.input(0), 0.0), factors = Where(is_zero, 1.0, g.input(0));
@@ -196,11 +204,7 @@ const OpDef& SumSquareOp() {
 const OpDef& LogSumExpOp() {
   static const OpDef op = [] {
     OpDef def = Reduction("LogSumExp", "log of the sum of e^x over axes: max + log sum e^(x - max).", InferOfFloats,
-                          [](const GradientContext& g) {
-                            // dx = dy e^(x - y)
-                            const Symbol dy = WithAllAxes(g, g.output_grad(0)), y = WithAllAxes(g, g.output(0));
-                            return std::vector{dy * Exp(g.input(0) - y)};
-                          });
+                          LogSumExpGradient);
     def.zero_to_zero = false;
     return def;
   }();

@@ -73,7 +73,6 @@ void AddQuantized(std::vector<OperatorCase>& cases) {
   cases.back().dtypes = {{"x", DType::kInt8}};
   cases.back().terms = 4;
   cases.back().magnitude = 100;
-  cases.back().stored = 100;  // products that are summed
 }
 
 }  // namespace
