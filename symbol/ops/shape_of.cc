@@ -141,7 +141,11 @@ OpDef Define(const ByNumbers& row) {
     for (size_t i = first; i < c.inputs.size(); ++i) {
       if (!c.numbers[i] || !SetField(attrs, row.fields.begin()[i - first], *c.numbers[i], c)) return {};
     }
-    return ApplyAll(of, of.attrs_type->FromMap(attrs), {c.inputs.begin(), c.inputs.begin() + first}, c.name);
+    try {
+      return ApplyAll(of, of.attrs_type->FromMap(attrs), {c.inputs.begin(), c.inputs.begin() + first}, c.name);
+    } catch (const ModelError& error) {  // numbers that shapes gave, not the model
+      throw ShapeError(error.message());
+    }
   };
   return {.name = row.name,
           .doc = fmt::format("{} with attributes from numbers that are known when it is bound.", of.name),

@@ -57,12 +57,12 @@ const std::map<std::string, std::string> kExcluded = {
     // A quotient that float32 rounds to a half.
     {"test_dynamicquantizelinear_expanded", "178 instead of 179"},
     // A shape that is computed from what is fed.
-    {"test_blackmanwindow_expanded", "numbers that an operator is made by are not known"},
-    {"test_blackmanwindow_symmetric_expanded", "numbers that an operator is made by are not known"},
-    {"test_hammingwindow_expanded", "numbers that an operator is made by are not known"},
-    {"test_hammingwindow_symmetric_expanded", "numbers that an operator is made by are not known"},
-    {"test_hannwindow_expanded", "numbers that an operator is made by are not known"},
-    {"test_hannwindow_symmetric_expanded", "numbers that an operator is made by are not known"},
+    {"test_blackmanwindow_expanded", "the numbers that it takes have to follow from constants"},
+    {"test_blackmanwindow_symmetric_expanded", "the numbers that it takes have to follow from constants"},
+    {"test_hammingwindow_expanded", "the numbers that it takes have to follow from constants"},
+    {"test_hammingwindow_symmetric_expanded", "the numbers that it takes have to follow from constants"},
+    {"test_hannwindow_expanded", "the numbers that it takes have to follow from constants"},
+    {"test_hannwindow_symmetric_expanded", "the numbers that it takes have to follow from constants"},
     {"test_einsum_batch_diagonal", "a diagonal, is not provided"},
     // Padding by elements of the data.
     {"test_edge_pad", "only constant can be had"},
