@@ -94,10 +94,10 @@ TEST(Numbers, DataHaveNone) {
             }),
             "ShapeError: ReshapeBy \"r\": the shape of its output \"r_output\" does not follow from its inputs; the "
             "numbers in \"shape\" have to follow from constants and from shapes");
-  EXPECT_EQ(MessageOf<ModelError>([&] {
+  EXPECT_EQ(MessageOf<ShapeError>([&] {
               TypeOf(ReshapeBy({x, Integers({-1, -1})}, "r"), {2, 3});
             }),
-            "ModelError: ReshapeBy \"r\": Reshape \"made\": shape may have one -1, got (-1, -1)");
+            "ShapeError: ReshapeBy \"r\": Reshape \"made\": shape may have one -1, got (-1, -1)");
 }
 
 // Some extents of a shape are known while others are not.
