@@ -202,7 +202,10 @@ void ImportShape(Importer& im) {
 void ImportRange(Importer& im) {
   const HostTensor *begin = im.Constant(0), *end = im.Constant(1), *step = im.Constant(2);
   for (const HostTensor* given : {begin, end, step}) {
-    if (given == nullptr) return im.Out(RangeBy({im.In(0), im.In(1), im.In(2)}, im.name()));
+    if (given == nullptr) {
+      const RangeAttrs attrs{.dtype = im.DTypeOf(im.In(0))};
+      return im.Out(RangeBy({im.In(0), im.In(1), im.In(2)}, attrs, im.name()));
+    }
     if (given->elements() != 1) Throw<ModelError>("a range is told by three numbers");
   }
   im.Out(Range({.begin = begin->At(0), .end = end->At(0), .step = step->At(0), .dtype = begin->dtype()}, im.name()));
