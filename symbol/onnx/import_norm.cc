@@ -112,7 +112,7 @@ void OutNormalized(Importer& im, NormalizeAttrs attrs) {
   attrs.output_statistics = im.Wanted(1) || im.Wanted(2);
   std::vector<Symbol> inputs = {im.In(0)};
   for (const int i : {1, 2}) {
-    if (im.Has(i)) inputs.push_back(im.WeightIn(i));
+    if (im.Has(i)) inputs.push_back(im.In(i));
   }
   const Symbol y = Apply(NormalizeOp(), attrs, inputs, im.name());
   for (int i = 0; i < y.size(); ++i) im.Out(i, y[i]);
