@@ -6,6 +6,7 @@
 #include "symbol/fixed_point.h"
 #include "symbol/forward_types.h"
 #include "symbol/ops/elementwise.h"
+#include "symbol/ops/rules.h"
 #include "symbol/value_index.h"
 
 namespace bindery {
@@ -125,6 +126,20 @@ void InferComposed(InferContext& c, const std::function<std::vector<Symbol>(cons
     const ValueType& placed = types[graph.IndexOf(output.node)][output.output];
     c.PlaceBatch(o, placed.batch_axis, placed.batch_fold);
   }
+}
+
+OpDef Composed(std::string name, std::string doc, const AttrsType* attrs,
+               std::vector<Symbol> (*compose)(const ComposeContext&), std::function<void(const AnyAttrs&)> check) {
+  return {.name = std::move(name),
+          .doc = std::move(doc),
+          .attrs_type = attrs,
+          .infer =
+              [compose](InferContext& c) {
+                rule::SameDTypes(c);
+                InferComposed(c, compose);
+              },
+          .check = std::move(check),
+          .compose = compose};
 }
 
 bool HasComposed(const Graph& graph) {

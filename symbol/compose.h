@@ -20,6 +20,10 @@ std::optional<ComposeContext> ComposeContextOf(const Node& node, const std::vect
 // The infer rule of such an operator: what follows for what it is made of.
 void InferComposed(InferContext& c, const std::function<std::vector<Symbol>(const ComposeContext&)>& compose);
 
+// Its definition, of input 0's element type for all.
+OpDef Composed(std::string name, std::string doc, const AttrsType* attrs,
+               std::vector<Symbol> (*compose)(const ComposeContext&), std::function<void(const AnyAttrs&)> check = {});
+
 bool HasComposed(const Graph& graph);
 // Throws ShapeError, which names it, if one is left: the numbers that it takes are data.
 void CheckComposed(const Graph& graph);

@@ -11,6 +11,21 @@ std::span<const OpDef& (*const)()> BuiltinOps() {
       // activation.h
       ActivationOp,
       ActivationGradOp,
+      // arrange.h
+      ExpandDimsOp,
+      SqueezeOp,
+      SwapAxesOp,
+      ExpandOp,
+      TileOp,
+      RepeatOp,
+      SplitOp,
+      CropOp,
+      CenterCropPadOp,
+      PadWithOp,
+      DepthToSpaceOp,
+      SpaceToDepthOp,
+      FullLikeOp,
+      EyeLikeOp,
       // attention.h
       AttentionOp,
       AttentionGradOp,
@@ -117,6 +132,9 @@ std::span<const OpDef& (*const)()> BuiltinOps() {
       SumSquareOp,
       LogSumExpOp,
       DotOp,
+      // resize.h
+      ResampleOp,
+      ResizeOp,
       // sequence.h
       SequenceMaskOp,
       SequenceReverseOp,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "symbol/ops/activation.h"
+#include "symbol/ops/arrange.h"
 #include "symbol/ops/attention.h"
 #include "symbol/ops/batch_norm.h"
 #include "symbol/ops/convolution.h"
@@ -23,6 +24,7 @@
 #include "symbol/ops/random.h"
 #include "symbol/ops/recurrent.h"
 #include "symbol/ops/reduce.h"
+#include "symbol/ops/resize.h"
 #include "symbol/ops/sequence.h"
 #include "symbol/ops/shape_of.h"
 #include "symbol/ops/shape_ops.h"

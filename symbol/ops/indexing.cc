@@ -5,6 +5,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "symbol/ops/indexing_rules.h"
+#include "symbol/ops/numbers.h"
 
 namespace bindery {
 namespace rule {
@@ -213,14 +214,20 @@ TakenRows RowsOf(const TakeAttrs& attrs, bool tuples, const Shape& data, const S
 }
 
 const OpDef& TakeOp() {
-  static const OpDef op = Taking(
-      "Take", "Along an axis, what indices name: y (b.., o.., j.., i..) = data[b.., o.., indices[b.., j..], i..].",
-      [](InferContext& c) { InferTake(c.attrs<TakeAttrs>(), false, c.in(0), c.in(1), c.out(0)); },
-      [](const GradientContext& g) -> std::vector<Symbol> {
-        if (!g.wants(0)) return {};
-        return {PutND(AsTuples(g.input(1), g.shape(1)), g.output_grad(0), PutBack(g.attrs<TakeAttrs>(), g.shape(0))),
-                {}};
-      });
+  static const OpDef op = [] {
+    OpDef take = Taking(
+        "Take", "Along an axis, what indices name: y (b.., o.., j.., i..) = data[b.., o.., indices[b.., j..], i..].",
+        [](InferContext& c) { InferTake(c.attrs<TakeAttrs>(), false, c.in(0), c.in(1), c.out(0)); },
+        [](const GradientContext& g) -> std::vector<Symbol> {
+          if (!g.wants(0)) return {};
+          return {PutND(AsTuples(g.input(1), g.shape(1)), g.output_grad(0), PutBack(g.attrs<TakeAttrs>(), g.shape(0))),
+                  {}};
+        });
+    take.numbers = [](InferContext& c) {
+      if (c.attrs<TakeAttrs>().batch_dims == 0) rule::TakeNumbers(c, c.attrs<TakeAttrs>().axis);
+    };
+    return take;
+  }();
   return op;
 }
 

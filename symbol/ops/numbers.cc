@@ -292,13 +292,29 @@ NumbersRule ElementwiseNumbers(std::string_view name) {
   return {};
 }
 
-NumbersRule ReducedNumbers(double start, double (*f)(double, double)) {
-  return [start, f](InferContext& c) {
-    if (!Ready(c) || c.out(0).shape()->Elements() != 1) return;
-    Number result = start;
-    for (const Number& x : *c.in(0).numbers()) result = Map(f, result, x);
-    c.out(0).SetNumbers(RoundedAll(*c.out(0).dtype(), {result}));
+NumbersRule ReducedNumbers(std::string_view name) {
+  struct Reduction {
+    const char* name;
+    double start;
+    double (*f)(double, double);
   };
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  static constexpr Reduction kRows[] = {
+      {"Sum", 0, [](double a, double b) { return a + b; }},
+      {"Prod", 1, [](double a, double b) { return a * b; }},
+      {"Max", -kInfinity, [](double a, double b) { return std::max(a, b); }},
+      {"Min", kInfinity, [](double a, double b) { return std::min(a, b); }},
+  };
+  for (const Reduction& row : kRows) {
+    if (name != row.name) continue;
+    return [row](InferContext& c) {
+      if (!Ready(c) || c.out(0).shape()->Elements() != 1) return;
+      Number result = row.start;
+      for (const Number& x : *c.in(0).numbers()) result = Map(row.f, result, x);
+      c.out(0).SetNumbers(RoundedAll(*c.out(0).dtype(), {result}));
+    };
+  }
+  return {};
 }
 
 }  // namespace bindery::rule

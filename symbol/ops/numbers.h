@@ -25,7 +25,7 @@ void TakeNumbers(InferContext& c, int64_t axis);  // (data, indices) -> data at 
 // Of a function of one number or of two by its name in the table of elementwise.cc; empty if none is known.
 NumbersRule ElementwiseNumbers(std::string_view name);
 double Rounded(DType dtype, double number);  // as the type holds it; what is behind the point of integers is cut
-// All elements of input 0 as one: f(f(f(start, x0), x1), ...).
-NumbersRule ReducedNumbers(double start, double (*f)(double, double));
+// Of a reduction of all elements to one, by its operator's name; empty if none is known.
+NumbersRule ReducedNumbers(std::string_view name);
 
 }  // namespace bindery::rule

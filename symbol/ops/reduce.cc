@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "symbol/ops/elementwise.h"
+#include "symbol/ops/numbers.h"
 #include "symbol/ops/rules.h"
 #include "symbol/ops/shape_ops.h"
 
@@ -56,6 +57,7 @@ void InferOfFloats(InferContext& c) {
 using GradientRule = std::vector<Symbol> (*)(const GradientContext&);
 
 OpDef Reduction(std::string name, std::string doc, void (*infer)(InferContext&), GradientRule gradient) {
+  rule::NumbersRule numbers = rule::ReducedNumbers(name);
   return {
       .name = std::move(name),
       .doc = std::move(doc),
@@ -63,6 +65,7 @@ OpDef Reduction(std::string name, std::string doc, void (*infer)(InferContext&),
       .infer = infer,
       .check = CheckAttrs,
       .gradient = gradient,
+      .numbers = std::move(numbers),
       .zero_to_zero = true,
   };
 }

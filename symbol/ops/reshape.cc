@@ -50,14 +50,15 @@ bool CarryReshaped(InferContext& c, std::initializer_list<int> likely = {}) {
 void CheckReshape(const AnyAttrs& any) {
   const auto& [shape, batches, allow_zero] = any.get<ReshapeAttrs>();
   rule::CheckShapeAttr({shape, batches});
-  int rests = 0;
+  int rests = 0, zeros = 0;
   for (size_t i = 0; i < shape.size(); ++i) {
     if (rule::ExtentList{shape, batches}.Follows(i)) continue;
     if (shape[i] < -1) Throw<ModelError>("shape must have extents, 0 and -1 only, got {}", rule::ToString(shape));
     rests += shape[i] == -1;
+    zeros += shape[i] == 0;
   }
   if (rests > 1) Throw<ModelError>("shape may have one -1, got {}", rule::ToString(shape));
-  if (rests > 0 && allow_zero && std::ranges::find(shape, 0) != shape.end()) {
+  if (rests > 0 && zeros > 0 && allow_zero) {
     Throw<ModelError>("shape {} has an extent of 0, so what takes the rest could be any", rule::ToString(shape));
   }
 }

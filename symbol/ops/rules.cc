@@ -182,14 +182,13 @@ void CheckShapeAttr(const ExtentList& shape) {
   shape.CheckLength("batches");
 }
 
-Symbol ReshapeTo(const Symbol& data, const Extents& shape) {
-  // Reshape takes 0 for "as it is": what has no elements is made anew.
-  if (std::ranges::find(shape, Extent{0, 0}) != shape.end()) return BroadcastTo(SumTo(data, Extents{}), shape);
-  return Reshape(data, {.shape = FixedParts(shape), .batches = BatchParts(shape)});
+Symbol ReshapeTo(const Symbol& data, const Extents& shape, const std::string& name) {
+  const bool empty = std::ranges::find(shape, Extent{0, 0}) != shape.end();
+  return Reshape(data, {.shape = FixedParts(shape), .batches = BatchParts(shape), .allow_zero = empty}, name);
 }
 
-Symbol BroadcastTo(const Symbol& data, const Extents& shape) {
-  return bindery::BroadcastTo(data, {.shape = FixedParts(shape), .batches = BatchParts(shape)});
+Symbol BroadcastTo(const Symbol& data, const Extents& shape, const std::string& name) {
+  return bindery::BroadcastTo(data, {.shape = FixedParts(shape), .batches = BatchParts(shape)}, name);
 }
 
 Symbol SumTo(const Symbol& data, const Extents& shape) {

@@ -73,8 +73,8 @@ void CheckShapeAttr(const ExtentList& shape);  // ModelError: more axes than a s
 std::vector<int64_t> FixedParts(const Extents& extents);
 std::vector<int64_t> BatchParts(const Extents& extents);
 // What gradients are made of: operators with such attributes.
-Symbol ReshapeTo(const Symbol& data, const Extents& shape);
-Symbol BroadcastTo(const Symbol& data, const Extents& shape);
+Symbol ReshapeTo(const Symbol& data, const Extents& shape, const std::string& name = {});
+Symbol BroadcastTo(const Symbol& data, const Extents& shape, const std::string& name = {});
 Symbol SumTo(const Symbol& data, const Extents& shape);
 Symbol Zeros(const Extents& shape, DType dtype);
 

@@ -7,7 +7,11 @@
 
 #include "base/error.h"
 #include "symbol/compose.h"
+#include "symbol/ops/arrange.h"
+#include "symbol/ops/indexing.h"
 #include "symbol/ops/numbers.h"
+#include "symbol/ops/order.h"
+#include "symbol/ops/resize.h"
 #include "symbol/ops/rules.h"
 #include "symbol/ops/shape_ops.h"
 
@@ -91,10 +95,27 @@ constexpr ByNumbers kRows[] = {
     {"ReshapeBy", ReshapeOp, {"shape"}},
     {"BroadcastToBy", BroadcastToOp, {"shape"}},
     {"SliceBy", SliceOp, {"begin", "end", "axes", "step"}},
-    {"PadBy", PadOp, {"begin", "end"}},
-    {"RangeBy", RangeOp, {"begin", "end", "step"}},
+    {"PadBy", PadWithOp, {"begin", "end"}},
+    {"RangeBy",
+     RangeOp,
+     {"begin", "end", "step"},
+     [](InferContext& c) { c.out(0).SetDType(c.attrs<RangeAttrs>().dtype); }},
+    {"ExpandDimsBy", ExpandDimsOp, {"axes"}},
+    {"SqueezeBy", SqueezeOp, {"axes"}},
+    {"ExpandBy", ExpandOp, {"shape"}},
+    {"TileBy", TileOp, {"repeats"}},
+    {"SplitBy", SplitOp, {"sizes"}},
+    {"CenterCropPadBy", CenterCropPadOp, {"shape"}},
+    {"ResizeBy", ResizeOp, {"scales", "sizes", "roi"}},
+    {"TopKBy",
+     TopKOp,
+     {"k"},
+     [](InferContext& c) {
+       rule::SameDType({c.in(0), c.out(0)});
+       c.out(1).SetDType(c.attrs<TopKAttrs>().dtype);
+     }},
+    {"OneHotBy", OneHotOp, {"depth"}, [](InferContext& c) { c.out(0).SetDType(c.attrs<OneHotAttrs>().dtype); }},
 };
-constexpr size_t kCount = 5;
 
 // The field of `attrs` from numbers; false where it cannot follow the batch as these do.
 bool SetField(AttrMap& attrs, const std::string& field, const Numbers& numbers, const ComposeContext& c) {
@@ -153,13 +174,8 @@ OpDef Define(const ByNumbers& row) {
           .inputs = Slots(std::move(slots)),
           .outputs = of.outputs,
           .infer =
-              [first, compose](InferContext& c) {
-                const AttrMap attrs = c.any_attrs().ToFullMap();
-                if (first > 0) {
-                  rule::SameDType({c.in(0), c.out(0)});
-                } else if (const auto dtype = attrs.find("dtype"); dtype != attrs.end()) {
-                  c.out(0).SetDType(ParseDType(std::get<std::string>(dtype->second)));
-                }
+              [&row, compose](InferContext& c) {
+                row.dtypes != nullptr ? row.dtypes(c) : rule::SameDType({c.in(0), c.out(0)});
                 InferComposed(c, compose);
               },
           .compose = compose};
@@ -173,7 +189,7 @@ const OpDef& OpOf() {
 constexpr auto kOps = []<size_t... k>(std::index_sequence<k...>) {
   return std::array<const OpDef& (*)(), sizeof...(k)>{OpOf<k>...};
 }
-(std::make_index_sequence<kCount>());
+(std::make_index_sequence<std::size(kRows)>());
 
 }  // namespace
 

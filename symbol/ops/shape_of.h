@@ -45,6 +45,7 @@ struct ByNumbers {
   const char* name;      // "ReshapeBy"
   const OpDef& (*of)();  // what it is made of
   std::initializer_list<const char*> fields;
+  void (*dtypes)(InferContext&) = nullptr;  // where output 0 is not of input 0's type
 };
 // A row of the table in shape_of.cc by its operator's name; throws ModelError if there is none.
 const OpDef& ByNumbersOp(std::string_view name);
@@ -59,10 +60,19 @@ struct ByNumbersFunction {
     return Apply(op(), std::move(attrs), std::move(inputs), name);
   }
 };
-inline constexpr ByNumbersFunction ReshapeBy{"ReshapeBy"};          // data, shape
-inline constexpr ByNumbersFunction BroadcastToBy{"BroadcastToBy"};  // data, shape
-inline constexpr ByNumbersFunction SliceBy{"SliceBy"};              // data, begin, end, axes, step
-inline constexpr ByNumbersFunction PadBy{"PadBy"};                  // data, begin, end
-inline constexpr ByNumbersFunction RangeBy{"RangeBy"};              // begin, end, step
+inline constexpr ByNumbersFunction ReshapeBy{"ReshapeBy"};              // data, shape
+inline constexpr ByNumbersFunction BroadcastToBy{"BroadcastToBy"};      // data, shape
+inline constexpr ByNumbersFunction SliceBy{"SliceBy"};                  // data, begin, end, axes, step
+inline constexpr ByNumbersFunction PadBy{"PadBy"};                      // data, begin, end: of PadWith
+inline constexpr ByNumbersFunction RangeBy{"RangeBy"};                  // begin, end, step
+inline constexpr ByNumbersFunction ExpandDimsBy{"ExpandDimsBy"};        // data, axes
+inline constexpr ByNumbersFunction SqueezeBy{"SqueezeBy"};              // data, axes
+inline constexpr ByNumbersFunction ExpandBy{"ExpandBy"};                // data, shape
+inline constexpr ByNumbersFunction TileBy{"TileBy"};                    // data, repeats
+inline constexpr ByNumbersFunction SplitBy{"SplitBy"};                  // data, sizes
+inline constexpr ByNumbersFunction CenterCropPadBy{"CenterCropPadBy"};  // data, shape
+inline constexpr ByNumbersFunction TopKBy{"TopKBy"};                    // data, k
+inline constexpr ByNumbersFunction OneHotBy{"OneHotBy"};                // indices, depth
+inline constexpr ByNumbersFunction ResizeBy{"ResizeBy"};                // data, scales, sizes, roi: () where not given
 
 }  // namespace bindery

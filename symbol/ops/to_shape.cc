@@ -61,7 +61,7 @@ const OpDef& BroadcastToOp() {  // dx = dy, summed over what was repeated
 const OpDef& SumToOp() {  // dx = dy for every element that was added
   static const OpDef op =
       ToShape("SumTo", "data summed over the axes along which a tensor of the shape is stretched to data's.", false,
-              rule::BroadcastTo);
+              [](const Symbol& dy, const Extents& shape) { return rule::BroadcastTo(dy, shape); });
   return op;
 }
 

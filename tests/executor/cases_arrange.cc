@@ -33,6 +33,80 @@ std::vector<OperatorCase> ArrangeCases() {
   add("Range", Group({Tanh(x), Range({.begin = 1.5, .end = -3, .step = -0.75}, "y")}), {3, 4});
   add("Range of integers", Group({Tanh(x), Range({.begin = -3, .end = 4, .step = 2, .dtype = DType::kInt8}, "y")}),
       {3, 4});
+
+  add("ExpandDims", ExpandDims(x, {{1, -1}}, "y"), {3, 4});
+  add("Squeeze", Squeeze(x, {{-1, 1}}, "y"), {3, 1, 4, 1});
+  add("Squeeze all", Squeeze(x, {}, "y"), {3, 1, 4, 1});
+  add("SwapAxes", SwapAxes(x, {1, -1}, "y"), {3, 2, 4});
+  add("Expand", Expand(x, {.shape = {2, 1, 3, 1}}, "y"), {3, 1, 4});
+  add("Tile", Tile(x, {{2, 3}}, "y"), {3, 2, 4});
+  add("Tile the batch", Tile(x, {{2, 2, 1}}, "y"), {3, 4});
+  add("Repeat", Repeat(x, {.repeats = 3, .axis = 1}, "y"), {3, 2, 4});
+  add("Repeat all", Repeat(x, {.repeats = 2, .flatten = true}, "y"), {3, 2});
+  add("Flip", Flip(x, {{-1, 1}}, "y"), {3, 2, 4});
+  const std::vector<Symbol> three = {x, Tanh(x), x};
+  add("Stack", Stack(three, -1, "y"), {3, 2});
+  add("Split", Split(x, {.axis = 1, .sizes = {1, 3}}, "y"), {3, 4, 2});
+  add("Split unevenly", Split(x, {.axis = -1, .num_outputs = 3}, "y"), {3, 7});
+  add("Split evenly", Split(x, {.axis = 1, .num_outputs = 2}, "y"), {3, 4});
+  add("Crop", Crop(x, {.shape = {2, 1}, .offset = {1, 2}}, "y"), {3, 3, 4});
+  add("Crop the middle", Crop(x, {.shape = {2}, .center = true}, "y"), {3, 3, 5});
+  add("CenterCropPad", CenterCropPad(x, {.shape = {5, 2}, .axes = {1, 2}}, "y"), {3, 2, 5});
+  for (const PadMode mode : {PadMode::kConstant, PadMode::kReflect, PadMode::kEdge, PadMode::kWrap}) {
+    const PadWithAttrs pad{.begin = {2, 1}, .end = {-1, 7}, .axes = {1, 2}, .mode = mode, .value = 0.5};
+    add(fmt::format("PadWith, mode {}", static_cast<int>(mode)), PadWith(x, pad, "y"), {3, 3, 4});
+  }
+  for (const DepthMode mode : {DepthMode::kDCR, DepthMode::kCRD}) {
+    const std::string name = mode == DepthMode::kDCR ? "DCR" : "CRD";
+    add("DepthToSpace, " + name, DepthToSpace(x, {.block = 2, .mode = mode}, "y"), {3, 8, 2, 3});
+    add("SpaceToDepth, " + name, SpaceToDepth(x, {.block = 2, .mode = mode}, "y"), {3, 2, 4, 6});
+    add("there and back, " + name,
+        SpaceToDepth(DepthToSpace(x, {.block = 2, .mode = mode}), {.block = 2, .mode = mode}, "y"), {3, 8, 2, 3});
+    cases.back().forward = [](const HostTensorMap& in) { return std::vector{in.at("x")}; };
+  }
+  add("FullLike", FullLike(x, {1.5}, "y") * x, {3, 4});
+  add("EyeLike", EyeLike(Dot(x, x, {.transpose_b = true}), {-1}, "y"), {3, 4});
+  cases.back().batch_axes.clear();
+  add("Full and Eye", Group({Tanh(x), Full({2, 3}, 4), Eye(2, 4, 1)}), {3, 4});
+
+  const ResizeAttrs twice{.scales = {2, 2}, .axes = {1, 2}};
+  add("Resize twice", Resize(x, twice, "y"), {2, 3, 4});
+  for (const ResizeMode mode : {ResizeMode::kNearest, ResizeMode::kLinear, ResizeMode::kCubic}) {
+    for (int coordinates = 0; coordinates < 7; ++coordinates) {
+      ResizeAttrs attrs{.mode = mode,
+                        .coordinates = static_cast<Coordinates>(coordinates),
+                        .sizes = {2, 7},
+                        .axes = {1, 2},
+                        .roi = {0.1, -0.2, 0.9, 0.7},
+                        .extrapolation = 2};
+      add(fmt::format("Resize, mode {}, coordinates {}", static_cast<int>(mode), coordinates), Resize(x, attrs, "y"),
+          {2, 3, 4});
+      attrs.exclude_outside = attrs.antialias = true;
+      attrs.nearest = static_cast<NearestMode>(coordinates % 4);
+      add(fmt::format("Resize without the outside, mode {}, coordinates {}", static_cast<int>(mode), coordinates),
+          Resize(x, attrs, "y"), {2, 3, 4});
+    }
+  }
+  add("ResizeBy",
+      ResizeBy({x, Constant(HostTensor(DType::kFloat32, {0})), Join({ExtentOf(x, 0), Ints({5})}),
+                Constant(HostTensor(DType::kFloat32, {0}))},
+               ResizeAttrs{.mode = ResizeMode::kLinear}, "y"),
+      {3, 4});
+  add("TileBy", TileBy({x, Join({Ints({1}), ExtentOf(x, 1)})}, "y"), {3, 2});
+  add("ExpandBy", ExpandBy({x, Join({ExtentOf(x, 0), Ints({4})})}, "y"), {3, 1});
+  add("TopKBy", TopKBy({x, Ints({2})}, "y"), {3, 5});
+  add("OneHotBy", Group({Tanh(x), OneHotBy({Range({.end = 3}), ExtentOf(x, 1)}, "y")}), {3, 5});
+  add("SqueezeBy", SqueezeBy({x, Ints({1})}, "y"), {3, 1, 2});
+  add("ExpandDimsBy", ExpandDimsBy({x, Ints({1})}, "y"), {3, 2});
+  add("CenterCropPadBy", CenterCropPadBy({x, Ints({3})}, CenterCropPadAttrs{.axes = {1}}, "y"), {3, 2});
+  add("SplitBy", SplitBy({x, Ints({1, 3})}, SplitAttrs{.axis = 1, .num_outputs = 2}, "y"), {3, 4});
+  // A table by itself.
+  add("Resample",
+      Resample(
+          x,
+          {.axis = 1, .extent = 3, .starts = {0, 2, 2, 3}, .indices = {2, 0, 1}, .weights = {0.5, -1, 2}, .outside = 3},
+          "y"),
+      {3, 3, 65});
   return cases;
 }
 

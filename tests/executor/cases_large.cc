@@ -115,6 +115,10 @@ std::vector<OperatorCase> LargeCases() {
   cases.push_back(Large("large maximum of columns", Max(x, {.axes = {0}}, "y"), {{"x", matrix}}));
 
   cases.push_back(
+      Large("large resize", Resize(x, {.mode = ResizeMode::kLinear, .scales = {1, 1, 1.5, 2}}, "y"), {{"x", images}}));
+  const PadWithAttrs reflection{.begin = {3}, .end = {5}, .axes = {1}, .mode = PadMode::kReflect};
+  cases.push_back(Large("large reflection", PadWith(x, reflection, "y"), {{"x", matrix}}));
+  cases.push_back(
       Large("large range", Group({Exp(x), Range({.begin = -1, .end = 20000, .step = 0.5})}), {{"x", matrix}}));
   for (const OpFunction<ReduceAttrs>& f : {Min, L1Norm, L2Norm, SumSquare, LogSumExp}) {
     const HostTensor numbers = &f.op() == &MinOp() ? Distinct(kMatrix) : matrix;

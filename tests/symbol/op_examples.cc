@@ -1,25 +1,10 @@
 #include "tests/symbol/op_examples.h"
 
 #include "symbol/ops.h"
+#include "tests/symbol/example_list.h"
 
 namespace bindery {
 namespace {
-
-class Examples {
- public:
-  std::vector<OpExample> list;
-
-  // Every input of one of data's rank and first extent is batched along axis 0, as is usual; or as given.
-  void Add(const OpDef& op, AnyAttrs attrs, std::vector<Shape> inputs, std::vector<int> axes = {}) {
-    std::string label = op.name;
-    for (const auto& [name, value] : attrs.ToMap()) label += " " + name + "=" + ToString(value);
-    if (axes.empty()) {
-      for (const Shape& shape : inputs)
-        axes.push_back(!inputs.empty() && shape.rank() > 0 && shape[0] == inputs[0][0] ? 0 : -1);
-    }
-    list.push_back({std::move(label), &op, std::move(attrs), std::move(inputs), std::move(axes)});
-  }
-};
 
 void AddElementwise(Examples& e) {
   for (const OpDef& (*op)() : ElementwiseOps()) {
@@ -327,32 +312,7 @@ void AddSequences(Examples& e) {
   e.Add(MatMulOp(), MatMulAttrs{}, {{5, 2, 3}, {3}});
 }
 
-void AddShapeArrays(Examples& e) {
-  e.Add(ShapeArrayOp(), ShapeArrayAttrs{.begin = 1, .end = -1}, {{5, 4, 3}});
-  e.Add(SizeArrayOp(), {}, {{5, 4, 3}});
-  e.Add(RangeOp(), RangeAttrs{.begin = 7, .end = -1, .step = -2.5, .dtype = DType::kInt16}, {});
-  e.Add(RangeOp(), RangeAttrs{.end = 4}, {});
-  e.Add(ReshapeBy.op(), ReshapeAttrs{}, {{5, 4, 3}, {3}});
-  e.Add(BroadcastToBy.op(), ToShapeAttrs{}, {{3, 1}, {3}}, {-1, -1});
-  e.Add(SliceBy.op(), SliceAttrs{}, {{5, 7, 6}, {2}, {2}, {2}, {2}});
-  e.Add(PadBy.op(), PadAttrs{.value = 2}, {{5, 3}, {2}, {2}});
-  e.Add(RangeBy.op(), RangeAttrs{.dtype = DType::kInt64}, {{}, {}, {}});
-}
-
 }  // namespace
-
-std::map<int, HostTensor> ExampleNumbers(const OpDef& op) {
-  const auto list = [](std::initializer_list<float> numbers) {
-    return HostTensor::From({std::ssize(numbers)}, numbers).Cast(DType::kInt64);
-  };
-  const auto number = [](double value) { return HostTensor::Full(DType::kInt64, {}, value); };
-  if (&op == &ReshapeBy.op()) return {{1, list({0, -1, 2})}};
-  if (&op == &BroadcastToBy.op()) return {{1, list({4, 3, 2})}};
-  if (&op == &SliceBy.op()) return {{1, list({1, -1})}, {2, list({9, 0})}, {3, list({2, 1})}, {4, list({2, -2})}};
-  if (&op == &PadBy.op()) return {{1, list({0, 2})}, {2, list({0, 1})}};
-  if (&op == &RangeBy.op()) return {{0, number(1)}, {1, number(8)}, {2, number(3)}};
-  return {};
-}
 
 const std::vector<OpExample>& OpExamples() {
   static const std::vector<OpExample> list = [] {
@@ -365,7 +325,7 @@ const std::vector<OpExample>& OpExamples() {
     AddIndexing(examples);
     AddShapeOps(examples);
     AddSequences(examples);
-    AddShapeArrays(examples);
+    AddArranged(examples);
     return examples.list;
   }();
   return list;

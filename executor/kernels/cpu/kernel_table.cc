@@ -33,6 +33,7 @@ KernelRows RecurrentGradKernels();
 KernelRows RecurrentKernels();
 KernelRows ReduceKernels();
 KernelRows RelationKernels();
+KernelRows ResampleKernels();
 KernelRows SequenceKernels();
 KernelRows SliceKernels();
 KernelRows SoftmaxKernels();
@@ -60,7 +61,8 @@ const KernelTable& CpuKernels() {
           ElementwiseKernels(), FullyConnectedKernels(), IndexingKernels(),      LossKernels(),      MatMulKernels(),
           MeasureKernels(),     NormalizeKernels(),      OrderKernels(),         PoolingKernels(),   PredicateKernels(),
           QuantizeKernels(),    RandomKernels(),         RecurrentGradKernels(), RecurrentKernels(), ReduceKernels(),
-          RelationKernels(),    SequenceKernels(),       SliceKernels(),         SoftmaxKernels(),   UnaryKernels(),
+          RelationKernels(),    ResampleKernels(),       SequenceKernels(),      SliceKernels(),     SoftmaxKernels(),
+          UnaryKernels(),
       },
       MakeFastReorder, ThroughFloat, Translate);
   return table;

@@ -7,6 +7,7 @@
 #include "executor/kernel_table.h"
 #include "executor/kernels/reference/util.h"
 #include "symbol/ops/elementwise.h"
+#include "symbol/ops/resize.h"
 
 namespace bindery::reference {
 namespace {
@@ -146,6 +147,25 @@ MaybeKernel MakeRange(const KernelSpec& spec) {
   });
 }
 
+MaybeKernel MakeResample(const KernelSpec& spec) {
+  const auto attrs = spec.attributes<ResampleAttrs>();
+  const AxisView in = ViewAlong(spec.inputs[0].shape, static_cast<int>(attrs.axis));
+  const int64_t count = std::ssize(attrs.starts) - 1;
+  return InDouble(spec, [=](const Tensors& t) {
+    for (int64_t row = 0; row < in.outer * count; ++row) {
+      const int64_t begin = attrs.starts[row % count], end = attrs.starts[row % count + 1];
+      for (int64_t j = 0; j < in.inner; ++j) {
+        double& y = t.out[0][row * in.inner + j];
+        if (begin == end) y = attrs.outside;
+        for (int64_t k = begin; k < end; ++k) {
+          const double x = t.in[0][(row / count * in.axis + attrs.indices[k]) * in.inner + j];
+          y += attrs.weights.empty() ? x : attrs.weights[k] * x;
+        }
+      }
+    }
+  });
+}
+
 constexpr KernelEntry kEntries[] = {
     {"Identity", Copy},
     {"BlockGrad", Copy},
@@ -169,6 +189,8 @@ constexpr KernelEntry kEntries[] = {
     {"ShapeArray", MakeConstant},
     {"SizeArray", MakeConstant},
     {"Range", MakeRange},
+    // resize.h
+    {"Resample", MakeResample},
 };
 
 }  // namespace
