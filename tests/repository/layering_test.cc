@@ -114,6 +114,19 @@ TEST(LayeringTest, LibrariesAppearOnlyInTheirFolders) {
   }
 }
 
+// What is special about an operator stands in its definition, as a fact that anybody may ask for. Tables of a file format
+// map operators of one world to those of another, so they name them.
+TEST(LayeringTest, OperatorsAreToldApartOnlyWhereTheyAreDefined) {
+  static const std::regex kDefinition(R"(.*&[A-Za-z]*Op\(\).*)"), kAllowed(R"((symbol/ops|symbol/onnx|tests)/.*)");
+  for (const SourceFile& file : Tree()) {
+    if (std::regex_match(file.path, kAllowed)) continue;
+    for (const std::string& line : file.lines) {
+      if (line.find("Op()") == std::string::npos) continue;
+      EXPECT_FALSE(std::regex_match(line, kDefinition)) << file.path << " asks which operator it has: " << line;
+    }
+  }
+}
+
 TEST(LayeringTest, FilesAreShort) {
   for (const SourceFile& file : Tree()) {
     if (LongFiles().contains(file.path)) {
