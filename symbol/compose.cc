@@ -153,12 +153,13 @@ void CheckComposed(const Graph& graph) {
   }
 }
 
-Symbol Compose(const Graph& graph, const ForwardTypes& types) {
+Symbol Compose(const Graph& graph, const ForwardTypes& types, const std::string& suffix) {
   return Rewrite(Symbol(graph.outputs), [&](const NodePtr& node, const std::vector<Entry>& inputs) {
     std::vector<Entry> outputs;
     if (!node->op().compose) return outputs;
-    const std::optional<ComposeContext> context = ComposeContextOf(*node, inputs, types);
+    std::optional<ComposeContext> context = ComposeContextOf(*node, inputs, types);
     if (!context) return outputs;
+    context->name += suffix;
     const Scope scope(node->name(), Inherited(node->annotations()));
     for (const Symbol& output : node->op().compose(*context)) outputs.push_back(output.entry());
     return outputs;

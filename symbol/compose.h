@@ -28,7 +28,8 @@ bool HasComposed(const Graph& graph);
 // Throws ShapeError, which names it, if one is left: the numbers that it takes are data.
 void CheckComposed(const Graph& graph);
 // Puts in the place of such nodes what they are made of, where `types` tell enough; once: parts may be made of others.
-Symbol Compose(const Graph& graph, const ForwardTypes& types);
+// What computes a node's outputs has its name and `suffix`, without which both cannot stand in one graph.
+Symbol Compose(const Graph& graph, const ForwardTypes& types, const std::string& suffix = {});
 
 // A graph as it is bound: with what its nodes are made of, down to the last; and Constants in the place of small values
 // of integers whose numbers are known, so that what only shapes were computed from is left out. `types` and `numbers`

@@ -207,7 +207,7 @@ GradientResult Gradient(const Symbol& heads, std::span<const std::string> wrt, c
   const GivenForwardTypes types(graph, given);
   Backward backward(graph, wrt, types);
   if (HasComposed(graph)) {
-    const Symbol parts = Compose(graph, types);
+    const Symbol parts = Compose(graph, types, "_parts");
     if (parts.entries() != heads.entries()) return GradientOfParts(parts, wrt, given);
   }
   return backward.Run(wrt);
