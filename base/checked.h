@@ -23,6 +23,7 @@ inline int64_t CheckedAdd(int64_t a, int64_t b, const char* what = "size") {
 // Smallest multiple of `unit` (> 0) that is >= `value` (>= 0).
 inline int64_t RoundUp(int64_t value, int64_t unit) { return CheckedAdd(value, unit - 1) / unit * unit; }
 
-inline int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+// a / b (> 0), rounded up.
+inline int64_t CeilDiv(int64_t a, int64_t b) { return a / b + (a % b > 0); }
 
 }  // namespace bindery

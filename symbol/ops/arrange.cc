@@ -168,8 +168,10 @@ Outputs ComposeSplit(const ComposeContext& c) {
     sizes.push_back(std::min(left, CeilDiv(extent, count)));
     left -= sizes.back();
   }
-  const bool equal = std::ranges::count(sizes, sizes[0]) == count;
-  if (equal && sizes[0] * count == extent && extent > 0) {
+  int64_t sum = 0;
+  for (const int64_t size : sizes) sum = CheckedAdd(sum, size, "the sum of the sizes");
+  if (sum != extent) Throw<ShapeError>("parts of {} are {} in all, not {}", rule::ToString(sizes), sum, extent);
+  if (extent > 0 && std::ranges::count(sizes, sizes[0]) == count) {
     const SliceChannelAttrs parts{.num_outputs = count, .axis = axis};
     return ApplyAll(SliceChannelOp(), parts, {c.inputs[0]}, c.name);
   }
@@ -178,9 +180,8 @@ Outputs ComposeSplit(const ComposeContext& c) {
   int64_t begin = 0;
   for (const int64_t size : sizes) {
     outputs.push_back(Part(c.inputs[0], axis, {begin, 0}, {begin + size, 0}));
-    begin = CheckedAdd(begin, size, "the sum of the sizes");
+    begin += size;
   }
-  if (begin != extent) Throw<ShapeError>("parts of {} are {} in all, not {}", rule::ToString(sizes), begin, extent);
   return outputs;
 }
 

@@ -57,6 +57,7 @@ TEST(CheckedTest, DividesUp) {
   EXPECT_EQ(CeilDiv(1, 3), 1);
   EXPECT_EQ(CeilDiv(3, 3), 1);
   EXPECT_EQ(CeilDiv(4, 3), 2);
+  EXPECT_EQ(CeilDiv(kMax, 3), kMax / 3 + 1);
 }
 
 }  // namespace
