@@ -6,24 +6,16 @@
 #include <cmath>
 #include <set>
 
-#include "symbol/gradient.h"
 #include "symbol/graph.h"
 #include "symbol/model.h"
-#include "tests/executor/graph_runner.h"
+#include "tests/executor/prepared_case.h"
 
 namespace bindery {
 namespace {
 
-// A case with its gradient graph, ready to be run in any dtype.
-class Checker {
+class Checker : PreparedCase {
  public:
-  explicit Checker(const OperatorCase& c) : case_(c), symbol_(ExpandComposites(c.symbol)) {
-    names_ = symbol_.ListInputs();
-    for (const std::string& name : names_) {
-      if (!c.inputs.contains(name)) Throw("case \"{}\" has no values for \"{}\"", c.name, name);
-    }
-    ChooseGradients();
-  }
+  using PreparedCase::PreparedCase;
 
   void CheckAll() {
     for (DType dtype : case_.test_dtypes) CheckDType(dtype);
@@ -35,162 +27,7 @@ class Checker {
     CheckSaveLoad();
   }
 
-  const Symbol& everything() const { return everything_; }  // in float64
-
-  // Runs the case in a dtype, with its gradients if they are of floats, and expects that the fast table has every
-  // kernel, and the same results in integers. False if the operators do not take the dtype.
-  bool CheckNative(DType dtype) const {
-    SCOPED_TRACE(ToString(dtype));
-    Types types;
-    Symbol symbol = symbol_;
-    try {
-      types = TypesFor(dtype);
-      if (IsFloat(dtype)) symbol = GraphsFor(dtype, case_.inputs).everything;
-    } catch (const ShapeError&) {
-      return false;
-    }
-    const HostTensorMap values = CastTo(types, values_, symbol);
-    RunOptions options = Options();
-    options.policy = KernelPolicy::kReference;
-    options.watch = false;
-    const RunResult reference = RunGraph(symbol, values, options);
-    const auto is_empty = [](const auto& entry) { return entry.second.elements() == 0; };
-    if (std::ranges::any_of(values, is_empty) || reference.outputs[0].elements() == 0) return true;  // nobody's
-    options.policy = KernelPolicy::kFast;
-    options.watch = !IsFloat(dtype);  // CheckOperator watches those of floats
-    options.threads = 2;
-    for (Layout layout : {Layout::kPlain, Layout::kBlocked8}) {
-      if (layout != Layout::kPlain && !HasLayouts(values)) continue;
-      options.layout = layout;
-      const RunResult fast = RunGraph(symbol, values, options);
-      for (const auto& [node, implementation] : fast.implementations) EXPECT_NE(implementation, "reference") << node;
-      if (dtype != DType::kInt32 && dtype != DType::kInt64) continue;  // narrow ones wrap where the reference saturates
-      for (size_t i = 0; i < fast.outputs.size(); ++i) {
-        const HostTensor& expected = reference.outputs[i];
-        if (IsFloat(expected.dtype()) || MaxAbs(expected) >= 0x7fffffff) continue;  // as does 0 to the power of -1
-        ExpectNear(fast.outputs[i], expected, 0, NameOf(i));
-      }
-    }
-    return true;
-  }
-
-  // The operators of nodes that a kernel of the fast table runs in some layout (or of those that none does).
-  std::vector<std::string> Operators(bool wanted_fast) const {
-    std::map<std::string, bool> fast;  // by node
-    std::map<std::string, std::string> names;
-    const Symbol everything = GraphsFor(DType::kFloat32, case_.inputs).everything;
-    const HostTensorMap values = CastTo(TypesFor(DType::kFloat32), values_, everything);
-    for (Layout layout : {Layout::kPlain, Layout::kBlocked8}) {
-      RunOptions options = Options();
-      options.layout = layout;
-      options.watch = false;
-      RunResult result = RunGraph(everything, values, options);
-      for (const auto& [node, implementation] : result.implementations) fast[node] |= implementation != "reference";
-      names.merge(result.operators);
-    }
-    std::set<std::string> operators;
-    for (const auto& [node, name] : names) {
-      if (fast.at(node) == wanted_fast) operators.insert(name);
-    }
-    return {operators.begin(), operators.end()};
-  }
-
  private:
-  struct Types {
-    DTypeMap of;  // variables and head gradients
-    std::vector<DType> outputs;
-  };
-
-  Types TypesFor(DType dtype) const {
-    DTypeMap known = case_.dtypes;
-    for (const std::string& name : names_) {
-      if (known.emplace(name, dtype).second) break;
-    }
-    const InferredDTypes inferred = InferDTypes(symbol_, known);
-    Types types;
-    const std::vector<std::string> arguments = symbol_.ListArguments(), auxiliary = symbol_.ListAuxiliaryStates();
-    for (size_t i = 0; i < arguments.size(); ++i) types.of[arguments[i]] = inferred.arguments[i];
-    for (size_t i = 0; i < auxiliary.size(); ++i) types.of[auxiliary[i]] = inferred.auxiliary[i];
-    types.outputs = inferred.outputs;
-    for (size_t i = 0; i < heads_.size(); ++i) {
-      if (!heads_[i].empty()) types.of[heads_[i]] = inferred.outputs[i];
-    }
-    return types;
-  }
-
-  // The gradients, and the symbol with those that are not zero.
-  struct Graphs {
-    std::vector<std::string> heads;
-    std::vector<Symbol> gradients;
-    Symbol everything;
-  };
-
-  // For values of these shapes in a dtype; for every batch if the case has one.
-  Graphs GraphsFor(DType dtype, const HostTensorMap& values) const {
-    if (wrt_.empty()) return {{}, {}, symbol_};
-    const Types types = TypesFor(dtype);
-    GivenTypes given{.batch_axes = BatchAxesOf(values)};
-    for (const std::string& name : names_) {
-      given.shapes[name] = values.at(name).shape();
-      given.dtypes[name] = types.of.at(name);
-    }
-    const GradientResult gradient = Gradient(symbol_, wrt_, given);
-    std::vector<Symbol> parts = {symbol_};
-    for (const Symbol& g : gradient.gradients) {
-      if (!g.empty()) parts.push_back(g);
-    }
-    return {gradient.head_gradients, gradient.gradients, Group(parts)};
-  }
-
-  std::map<std::string, int> BatchAxesOf(const HostTensorMap& values) const {
-    std::map<std::string, int> axes = case_.batch_axes;
-    std::erase_if(axes, [&](const auto& entry) { return values.at(entry.first).shape().rank() <= entry.second; });
-    return axes;
-  }
-
-  void ChooseGradients() {
-    const Types types = TypesFor(DType::kFloat64);
-    if (case_.wrt) {
-      wrt_ = *case_.wrt;
-    } else {
-      for (const std::string& name : symbol_.ListArguments()) {
-        if (!case_.dtypes.contains(name) && IsFloat(types.of.at(name))) wrt_.push_back(name);
-      }
-    }
-    values_ = case_.inputs;
-    everything_ = symbol_;
-    if (wrt_.empty()) return;
-    const Graphs graphs = GraphsFor(DType::kFloat64, case_.inputs);
-    heads_ = graphs.heads;
-    gradients_ = graphs.gradients;
-    everything_ = graphs.everything;
-    const std::vector<HostTensor> outputs = Compute(symbol_, values_).outputs;
-    for (size_t i = 0; i < heads_.size(); ++i) {
-      if (!heads_[i].empty()) values_[heads_[i]] = Uniform(outputs[i].shape(), -1.1, 0.9);
-    }
-  }
-
-  // In double, by the reference kernels.
-  RunResult Compute(const Symbol& symbol, const HostTensorMap& values) const {
-    const Types types = TypesFor(DType::kFloat64);
-    RunOptions options = Options();
-    options.policy = KernelPolicy::kReference;
-    options.watch = false;
-    return RunGraph(symbol, CastTo(types, values, symbol), options);
-  }
-
-  RunOptions Options() const { return {.mode = case_.mode, .step = case_.step, .batch_axes = case_.batch_axes}; }
-
-  // The values that a symbol needs, cast.
-  static HostTensorMap CastTo(const Types& types, const HostTensorMap& values, const Symbol& symbol) {
-    HostTensorMap result;
-    for (const std::string& name : symbol.ListInputs()) {
-      const auto value = values.find(name);
-      if (value != values.end()) result[name] = value->second.Cast(types.of.at(name));
-    }
-    return result;
-  }
-
   void CheckDType(DType dtype) {
     SCOPED_TRACE(ToString(dtype));
     const Types types = TypesFor(dtype);
@@ -234,11 +71,6 @@ class Checker {
     check(options);
   }
 
-  static bool HasLayouts(const HostTensorMap& values) {
-    return std::ranges::any_of(
-        values, [](const auto& entry) { return !FormatOf(Layout::kBlocked8, entry.second.shape()).is_plain(); });
-  }
-
   // What rounding may cost: outputs and, in gradients, what lies between them, to the dtype; sums in float (in double
   // for float64), however narrow the dtype is.
   double Tolerance(DType dtype, const HostTensor& truth, bool is_gradient) const {
@@ -247,15 +79,6 @@ class Checker {
     return (is_gradient ? 8 : 4) * case_.tolerance * arithmetic * std::sqrt(case_.terms) * scale +
            (is_gradient ? 2 * EpsilonOf(dtype) * std::max(MaxAbs(truth), case_.stored)
                         : EpsilonOf(dtype) * MaxAbs(truth));
-  }
-
-  std::string NameOf(size_t output) const {
-    if (static_cast<int>(output) < symbol_.size()) return symbol_.ListOutputs()[output];
-    size_t left = output - symbol_.size();
-    for (size_t i = 0; i < wrt_.size(); ++i) {
-      if (!gradients_[i].empty() && left-- == 0) return "gradient of " + wrt_[i];
-    }
-    return "";
   }
 
   // sum over heads of <head gradient, head>
@@ -389,14 +212,6 @@ class Checker {
       EXPECT_EQ(SerializeModel(loaded, text), saved);
     }
   }
-
-  const OperatorCase& case_;
-  Symbol symbol_;                         // composites expanded
-  std::vector<std::string> names_;        // of its variables
-  std::vector<std::string> wrt_, heads_;  // heads_: names of head gradients, or ""
-  std::vector<Symbol> gradients_;         // may be empty: zero
-  Symbol everything_;                     // in float64: outputs, then gradients that are not zero
-  HostTensorMap values_;                  // float64; head gradients too
 };
 
 }  // namespace
@@ -417,23 +232,5 @@ void CheckOperators(const std::vector<OperatorCase>& cases) {
     }
   }
 }
-
-std::vector<std::string> OperatorsIn(const OperatorCase& c) {
-  std::set<std::string> names;
-  for (const Symbol& symbol : {c.symbol, Checker(c).everything()}) {
-    for (const NodePtr& node : Graph::Of(symbol).nodes) {
-      if (!node->is_variable()) names.insert(node->op().name);
-    }
-  }
-  return {names.begin(), names.end()};
-}
-
-bool CheckNativeKernels(const OperatorCase& c, DType dtype) {
-  SCOPED_TRACE("case " + c.name);
-  return Checker(c).CheckNative(dtype);
-}
-
-std::vector<std::string> FastOperatorsIn(const OperatorCase& c) { return Checker(c).Operators(true); }
-std::vector<std::string> SlowOperatorsIn(const OperatorCase& c) { return Checker(c).Operators(false); }
 
 }  // namespace bindery
