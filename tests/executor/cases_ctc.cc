@@ -35,51 +35,44 @@ std::vector<OperatorCase> CTCCases() {
   const Symbol x = Variable("x"), label = Variable("label"), steps = Variable("steps"), lengths = Variable("lengths");
   const HostTensor data = Uniform({5, 3, 4}, -2, 2);
   std::vector<OperatorCase> cases;
-  cases.push_back({.name = "CTC",
-                   .symbol = CTCLoss(x, label, {}, "y"),
-                   .inputs = {{"x", data}, {"label", Values({3, 2}, {1, 3, 2, 2, 3, 0})}},
-                   .dtypes = {{"label", DType::kInt32}},
-                   .batch_axes = {{"x", 1}, {"label", 0}},
-                   .terms = 20,
-                   .tolerance = 4,
-                   .magnitude = 4,
-                   .wrt = std::vector<std::string>{"x"},
-                   .forward = [](const HostTensorMap& in) -> std::vector<HostTensor> {
-                     const HostTensor& x = in.at("x");
-                     return {Values({3}, {EveryPath(x, 0, 5, {1, 3}, 0), EveryPath(x, 1, 5, {2, 2}, 0),
-                                          EveryPath(x, 2, 5, {3}, 0)})};
-                   },
-                   .wrong_shapes = {{{"x", {5, 3, 4}}, {"label", {2, 2}}}, {{"x", {5, 3}}}, {{"x", {5, 3, 0}}}}});
+  // Samples are at axis 1 of x and at axis 0 of everything else.
+  const auto add = [&](OperatorCase c) {
+    for (const auto& [name, values] : c.inputs) c.batch_axes[name] = name == "x";
+    c.terms = 20;
+    c.tolerance = c.magnitude = 4;
+    c.wrt = std::vector<std::string>{"x"};
+    cases.push_back(std::move(c));
+  };
+  add({.name = "CTC",
+       .symbol = CTCLoss(x, label, {}, "y"),
+       .inputs = {{"x", data}, {"label", Values({3, 2}, {1, 3, 2, 2, 3, 0})}},
+       .dtypes = {{"label", DType::kInt32}},
+       .forward = [](const HostTensorMap& in) -> std::vector<HostTensor> {
+         const HostTensor& x = in.at("x");
+         return {
+             Values({3}, {EveryPath(x, 0, 5, {1, 3}, 0), EveryPath(x, 1, 5, {2, 2}, 0), EveryPath(x, 2, 5, {3}, 0)})};
+       },
+       .wrong_shapes = {{{"x", {5, 3, 4}}, {"label", {2, 2}}}, {{"x", {5, 3}}}, {{"x", {5, 3, 0}}}}});
   const CTCLossAttrs attrs{.blank = -1, .use_data_lengths = true, .use_label_lengths = true};
-  cases.push_back({.name = "CTC of lengths, the last class blank",
-                   .symbol = Apply(CTCLossOp(), attrs, {x, label, steps, lengths}, "y"),
-                   .inputs = {{"x", data},
-                              {"label", Values({3, 2}, {1, 0, 2, 2, 0, 0})},
-                              {"steps", Values({3}, {4, 3, 2})},
-                              {"lengths", Values({3}, {2, 2, 0})}},
-                   .dtypes = {{"label", DType::kInt64}, {"steps", DType::kInt64}, {"lengths", DType::kInt32}},
-                   .batch_axes = {{"x", 1}, {"label", 0}, {"steps", 0}, {"lengths", 0}},
-                   .terms = 20,
-                   .tolerance = 4,
-                   .magnitude = 4,
-                   .wrt = std::vector<std::string>{"x"},
-                   .forward = [](const HostTensorMap& in) -> std::vector<HostTensor> {
-                     const HostTensor& x = in.at("x");
-                     return {Values({3}, {EveryPath(x, 0, 4, {1, 0}, 3), EveryPath(x, 1, 3, {2, 2}, 3),
-                                          EveryPath(x, 2, 2, {}, 3)})};
-                   }});
-  cases.push_back({.name = "CTC of labels that no path gives",
-                   .symbol = CTCLoss(x, label, {.zero_infinity = true}, "y"),
-                   .inputs = {{"x", Uniform({2, 2, 3})}, {"label", Values({2, 2}, {1, 1, 1, 2})}},
-                   .dtypes = {{"label", DType::kInt32}},
-                   .batch_axes = {{"x", 1}, {"label", 0}},
-                   .terms = 20,
-                   .tolerance = 4,
-                   .magnitude = 4,
-                   .wrt = std::vector<std::string>{"x"},
-                   .forward = [](const HostTensorMap& in) -> std::vector<HostTensor> {
-                     return {Values({2}, {0, EveryPath(in.at("x"), 1, 2, {1, 2}, 0)})};
-                   }});
+  add({.name = "CTC of lengths, the last class blank",
+       .symbol = Apply(CTCLossOp(), attrs, {x, label, steps, lengths}, "y"),
+       .inputs = {{"x", data},
+                  {"label", Values({3, 2}, {1, 0, 2, 2, 0, 0})},
+                  {"steps", Values({3}, {4, 3, 2})},
+                  {"lengths", Values({3}, {2, 2, 0})}},
+       .dtypes = {{"label", DType::kInt64}, {"steps", DType::kInt64}, {"lengths", DType::kInt32}},
+       .forward = [](const HostTensorMap& in) -> std::vector<HostTensor> {
+         const HostTensor& x = in.at("x");
+         return {
+             Values({3}, {EveryPath(x, 0, 4, {1, 0}, 3), EveryPath(x, 1, 3, {2, 2}, 3), EveryPath(x, 2, 2, {}, 3)})};
+       }});
+  add({.name = "CTC of labels that no path gives",
+       .symbol = CTCLoss(x, label, {.zero_infinity = true}, "y"),
+       .inputs = {{"x", Uniform({2, 2, 3})}, {"label", Values({2, 2}, {1, 1, 1, 2})}},
+       .dtypes = {{"label", DType::kInt32}},
+       .forward = [](const HostTensorMap& in) -> std::vector<HostTensor> {
+         return {Values({2}, {0, EveryPath(in.at("x"), 1, 2, {1, 2}, 0)})};
+       }});
   return cases;
 }
 
