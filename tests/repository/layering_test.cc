@@ -59,15 +59,6 @@ const std::vector<Restricted>& RestrictedDirectives() {
 
 constexpr size_t kMaxLines = 400;
 
-// Files that may be longer, each with its reason.
-const std::map<std::string, std::string>& LongFiles() {
-  static const std::map<std::string, std::string> kLong = {
-      {"tests/engine/engine_test.cc", "one protocol, checked on both engines by one set of helpers"},
-      {"tests/executor/check_operator.cc", "all that must hold for an operator, proved by one class of one case"},
-  };
-  return kLong;
-}
-
 std::string TopFolder(const std::string& path) { return path.substr(0, path.find('/')); }
 
 const std::vector<SourceFile>& Tree() {
@@ -129,11 +120,7 @@ TEST(LayeringTest, OperatorsAreToldApartOnlyWhereTheyAreDefined) {
 
 TEST(LayeringTest, FilesAreShort) {
   for (const SourceFile& file : Tree()) {
-    if (LongFiles().contains(file.path)) {
-      EXPECT_GT(file.lines.size(), kMaxLines) << file.path << " is short now: take it off the list";
-    } else {
-      EXPECT_LE(file.lines.size(), kMaxLines) << file.path << " has more than " << kMaxLines << " lines";
-    }
+    EXPECT_LE(file.lines.size(), kMaxLines) << file.path << " has more than " << kMaxLines << " lines";
   }
 }
 
