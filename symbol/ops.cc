@@ -89,6 +89,7 @@ std::span<const OpDef& (*const)()> BuiltinOps() {
       BlockGradOp,
       // matmul.h
       MatMulOp,
+      DotOp,
       // measure.h
       ArgMaxOp,
       ArgMinOp,
@@ -131,7 +132,6 @@ std::span<const OpDef& (*const)()> BuiltinOps() {
       L2NormOp,
       SumSquareOp,
       LogSumExpOp,
-      DotOp,
       // resize.h
       ResampleOp,
       ResizeOp,

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "symbol/compose.h"
+#include "symbol/ops/reduce.h"
 #include "symbol/ops/rules.h"
 #include "symbol/ops/shape_ops.h"
 
@@ -133,6 +135,37 @@ std::vector<Symbol> MatMulGradient(const GradientContext& g) {
   return result;
 }
 
+// Matrices are MatMul's; vectors are multiplied element by element, one of a single element with all of the other's.
+std::vector<Symbol> ComposeDot(const ComposeContext& c) {
+  const auto& attrs = c.attrs<DotAttrs>();
+  if (c.shapes[0].size() == 2) return {MatMul(c.inputs[0], c.inputs[1], attrs, c.name)};
+  if (attrs.transpose_a || attrs.transpose_b) return {Mul(c.inputs[0], c.inputs[1], c.name)};
+  return {Sum(c.inputs[0] * c.inputs[1], {.keepdims = true}, c.name)};
+}
+
+void InferDot(InferContext& c) {
+  const auto& attrs = c.attrs<DotAttrs>();
+  const Value a = c.in(0), b = c.in(1), output = c.out(0);
+  rule::SameDTypes(c);
+  if (!a.shape() && output.shape() && output.shape()->rank() == 2) a.Set(rule::Unknown(2));
+  if (!rule::SameRank(a, b)) return;
+  const int rank = a.shape()->rank();
+  if (rank != b.shape()->rank() || rank < 1 || rank > 2) {
+    Throw<ShapeError>("expected two matrices or two vectors, got {} and {}", *a.shape(), *b.shape());
+  }
+  if (rank == 2) return InferMatMul(c);
+  if (attrs.transpose_a && attrs.transpose_b) {
+    throw ShapeError("the product of a transposed column and row of vectors is not provided: reshape them to matrices");
+  }
+  if (attrs.transpose_a || attrs.transpose_b) {
+    (attrs.transpose_a ? b : a).Set({1});
+    rule::SameShape({attrs.transpose_a ? a : b, output});
+  } else {
+    rule::SameShape({a, b});
+  }
+  InferComposed(c, ComposeDot);
+}
+
 }  // namespace
 
 Symbol Gemm(const Symbol& a, const Symbol& b, const Symbol& c, const GemmAttrs& attrs, const std::string& name) {
@@ -178,6 +211,18 @@ const OpDef& MatMulOp() {
       .infer = InferMatMul,
       .gradient = MatMulGradient,
       .zero_to_zero = true,
+  };
+  return op;
+}
+
+const OpDef& DotOp() {
+  static const OpDef op = {
+      .name = "Dot",
+      .doc = "The product of two matrices, or the inner product of two vectors.",
+      .attrs_type = &AttrsOf<DotAttrs>(),
+      .inputs = {"a", "b"},
+      .infer = InferDot,
+      .compose = ComposeDot,
   };
   return op;
 }

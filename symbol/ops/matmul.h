@@ -1,4 +1,5 @@
-// Products of many matrices at once, as NumPy's matmul; and Gemm, which scales and adds.
+// Products of many matrices at once, as NumPy's matmul; Dot, of two matrices or two vectors; and Gemm, which scales and
+// adds.
 #pragma once
 
 #include <vector>
@@ -21,6 +22,13 @@ struct MatMulAttrs {
 // unless it is along K.
 const OpDef& MatMulOp();
 inline constexpr OpFunction<MatMulAttrs, 2> MatMul{MatMulOp};
+
+// (M, K) x (K, N) -> (M, N), MatMul's; (K) x (K) -> (1). Of two vectors the first is a row and the second a column, and a
+// transposed one is the other; so (1) x (K)^T -> (K) and (K)^T x (1) -> (K). Both transposed would be an outer product:
+// refused.
+using DotAttrs = MatMulAttrs;
+const OpDef& DotOp();
+inline constexpr OpFunction<DotAttrs, 2> Dot{DotOp};
 
 struct GemmAttrs {
   double alpha = 1, beta = 1;

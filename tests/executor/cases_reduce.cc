@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "symbol/ops/elementwise.h"
+#include "symbol/ops/matmul.h"
 #include "symbol/ops/reduce.h"
 #include "tests/executor/operator_cases.h"
 

@@ -311,17 +311,5 @@ TEST(Dot, ShapesAndBatchAxes) {
   EXPECT_EQ(OutputBatchAxes(DotOp(), DotAttrs{}, {{5, 3}, {3, 5}}, {0, 1}), std::vector{-1});
 }
 
-TEST(Dot, SizesOfVectorsAreThoseOfRowsAndColumns) {
-  const auto sizes = [](const DotAttrs& attrs, const Shape& a, const Shape& b) {
-    const DotSizes s = ProductSizes(attrs, a, b);
-    return std::vector{s.m, s.k, s.n};
-  };
-  EXPECT_EQ(sizes({}, {2, 3}, {3, 4}), (std::vector<int64_t>{2, 3, 4}));
-  EXPECT_EQ(sizes({true, true}, {3, 2}, {4, 3}), (std::vector<int64_t>{2, 3, 4}));
-  EXPECT_EQ(sizes({}, {3}, {3}), (std::vector<int64_t>{1, 3, 1}));
-  EXPECT_EQ(sizes({false, true}, {1}, {3}), (std::vector<int64_t>{1, 1, 3}));
-  EXPECT_EQ(sizes({true, false}, {3}, {1}), (std::vector<int64_t>{3, 1, 1}));
-}
-
 }  // namespace
 }  // namespace bindery

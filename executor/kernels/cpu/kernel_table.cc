@@ -15,7 +15,6 @@ KernelRows ConcatKernels();
 KernelRows ConvolutionKernels();
 KernelRows CopyKernels();
 KernelRows CrossEntropyKernels();
-KernelRows DotKernels();
 KernelRows DropoutKernels();
 KernelRows ElementwiseKernels();
 KernelRows FullyConnectedKernels();
@@ -56,13 +55,14 @@ const KernelTable& CpuKernels() {
   using namespace cpu;  // NOLINT: the table is nothing but its names
   static const KernelTable table(
       {
-          AttentionKernels(),   BatchNormKernels(),      BinaryKernels(),        CTCKernels(),       ConcatKernels(),
-          ConvolutionKernels(), CopyKernels(),           CrossEntropyKernels(),  DotKernels(),       DropoutKernels(),
-          ElementwiseKernels(), FullyConnectedKernels(), IndexingKernels(),      LossKernels(),      MatMulKernels(),
-          MeasureKernels(),     NormalizeKernels(),      OrderKernels(),         PoolingKernels(),   PredicateKernels(),
-          QuantizeKernels(),    RandomKernels(),         RecurrentGradKernels(), RecurrentKernels(), ReduceKernels(),
-          RelationKernels(),    ResampleKernels(),       SequenceKernels(),      SliceKernels(),     SoftmaxKernels(),
-          UnaryKernels(),
+          AttentionKernels(), BatchNormKernels(),     BinaryKernels(),         CTCKernels(),
+          ConcatKernels(),    ConvolutionKernels(),   CopyKernels(),           CrossEntropyKernels(),
+          DropoutKernels(),   ElementwiseKernels(),   FullyConnectedKernels(), IndexingKernels(),
+          LossKernels(),      MatMulKernels(),        MeasureKernels(),        NormalizeKernels(),
+          OrderKernels(),     PoolingKernels(),       PredicateKernels(),      QuantizeKernels(),
+          RandomKernels(),    RecurrentGradKernels(), RecurrentKernels(),      ReduceKernels(),
+          RelationKernels(),  ResampleKernels(),      SequenceKernels(),       SliceKernels(),
+          SoftmaxKernels(),   UnaryKernels(),
       },
       MakeFastReorder, ThroughFloat, Translate);
   return table;

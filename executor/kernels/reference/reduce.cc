@@ -102,23 +102,6 @@ MaybeKernel MakeSumTo(const KernelSpec& spec) {
   });
 }
 
-// (m, k) x (k, n), each perhaps stored transposed; vectors are rows and columns
-MaybeKernel MakeDot(const KernelSpec& spec) {
-  const auto attrs = spec.attributes<DotAttrs>();
-  const DotSizes sizes = ProductSizes(attrs, spec.inputs[0].shape, spec.inputs[1].shape);
-  return InDouble(spec, [=](const Tensors& t) {
-    const auto [m, k, n] = sizes;
-    for (int64_t row = 0; row < m; ++row) {
-      for (int64_t i = 0; i < k; ++i) {
-        const double left = t.in[0][attrs.transpose_a ? i * m + row : row * k + i];
-        for (int64_t column = 0; column < n; ++column) {
-          t.out[0][row * n + column] += left * t.in[1][attrs.transpose_b ? column * k + i : i * n + column];
-        }
-      }
-    }
-  });
-}
-
 constexpr KernelEntry kEntries[] = {
     {"Sum", MakeSum},
     {"Mean", MakeMean},
@@ -130,7 +113,6 @@ constexpr KernelEntry kEntries[] = {
     {"SumSquare", MakeSumSquare},
     {"LogSumExp", MakeLogSumExp},
     {"SumTo", MakeSumTo},
-    {"Dot", MakeDot},
 };
 
 }  // namespace
