@@ -62,6 +62,13 @@ std::vector<Symbol> LogSoftmaxGradGradient(const GradientContext& g) {
 
 }  // namespace
 
+Symbol ScoresOf(const Symbol& y) {
+  const Node& node = *y.entry().node;
+  if (node.is_variable() || &node.op() != &SoftmaxOp()) return y;
+  const auto& [axis, temperature] = node.attrs().get<SoftmaxAttrs>();
+  return (axis == -1 || axis == 1) && temperature == 1 ? Symbol(node.inputs()[0]) : y;
+}
+
 const OpDef& LogSoftmaxOp() {
   static const OpDef op = {
       .name = "LogSoftmax",

@@ -16,6 +16,8 @@ struct SoftmaxAttrs {
 
 const OpDef& SoftmaxOp();
 inline constexpr OpFunction<SoftmaxAttrs> Softmax{SoftmaxOp};
+// What y, of shape (N, K), is the plain softmax over the classes of; y itself if it is none.
+Symbol ScoresOf(const Symbol& y);
 // (output gradient, output) -> data gradient = y (dy - sum_j dy_j y_j) / t
 const OpDef& SoftmaxGradOp();
 inline constexpr OpFunction<SoftmaxAttrs, 2> SoftmaxGrad{SoftmaxGradOp};

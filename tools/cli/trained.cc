@@ -72,11 +72,7 @@ Model AsClassifier(Model model) {
   Symbol scores = model.symbol.Compose({{input.name(), data}});
   const InferredShapes shapes = InferShapesPartial(scores, {});
   if (shapes.outputs[0] && shapes.outputs[0]->rank() == 2) {
-    const NodePtr last = scores.entry().node;
-    const auto is_plain = [](const SoftmaxAttrs& a) { return (a.axis == -1 || a.axis == 1) && a.temperature == 1; };
-    const bool is_softmax = &last->op() == &SoftmaxOp() && is_plain(last->attrs().get<SoftmaxAttrs>());
-    if (is_softmax) scores = Symbol(last->inputs()[0]);
-    scores = SoftmaxOutput(scores, {}, "softmax");
+    scores = SoftmaxOutput(ScoresOf(scores), {}, "softmax");
   }
   model.symbol = scores;
   return model;
