@@ -1,5 +1,6 @@
 #include "symbol/graph.h"
 
+#include <algorithm>
 #include <string_view>
 #include <unordered_set>
 
@@ -49,6 +50,15 @@ std::vector<NodePtr> PostOrder(std::span<const Entry> entries) {
 }
 
 bool IsLoss(const Node& node) { return !node.is_variable() && node.op().is_loss && node.op().is_loss(node.attrs()); }
+
+bool IsMean(const NodePtr& head) {
+  if (!head->is_variable() && head->op().is_mean && head->op().is_mean(head->attrs())) return true;
+  const Entry entries[] = {{head, 0}};
+  return std::ranges::any_of(PostOrder(entries), [](const NodePtr& node) {
+    const auto found = node->annotations().find("is_mean");
+    return found != node->annotations().end() && found->second == "true";
+  });
+}
 
 std::set<std::string> ListLabels(const Symbol& symbol) {
   std::set<std::string> labels;

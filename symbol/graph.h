@@ -27,6 +27,9 @@ std::vector<NodePtr> PostOrder(std::span<const Entry> entries);
 
 // Is it a loss (OpDef::is_loss)? Variables are not.
 bool IsLoss(const Node& node);
+// Is the gradient of this head divided by the number of samples already: by the operator (OpDef::is_mean), or because
+// something that it is made of is annotated with is_mean?
+bool IsMean(const NodePtr& head);
 // The variables that feed an operator's input named "label".
 std::set<std::string> ListLabels(const Symbol& symbol);
 

@@ -50,6 +50,7 @@ Annotations Inherited(const Annotations& annotations) {
   Annotations inherited = annotations;
   inherited.erase("layout");
   inherited.erase("merge");
+  inherited.erase("is_mean");
   return inherited;
 }
 

@@ -44,11 +44,12 @@ struct Entry {
 
 // Free-form attributes of a node, by name. Known to the library:
 //   lr_mult, wd_mult (numbers), init (an initializer's text), layout ("NCHW": which axis is the batch), merge ("sum",
-//   "mean", "first": how a head without batch axis is merged over devices), plus any the user likes. A ctx_group asks
-//   for a device of a node's own, which no binding gives: it is refused at bind.
+//   "mean", "first": how a head without batch axis is merged over devices), is_mean ("true": a loss that is divided by
+//   the samples, or by their weights, of all devices: the update of what it trains does not divide again), plus any the
+//   user likes. A ctx_group asks for a device of a node's own, which no binding gives: it is refused at bind.
 using Annotations = std::map<std::string, std::string>;
 // What the nodes made on behalf of a node inherit from it: its gradient, and in AttrScope its implicit variables. All
-// but `layout` and `merge`, which speak of one value's own axes and not of its parameters'.
+// but `layout`, `merge` and `is_mean`, which speak of one value and not of its parameters'.
 Annotations Inherited(const Annotations& annotations);
 
 // Immutable once made. A variable has no operator. Throws ModelError if an input that is an auxiliary state of the

@@ -19,9 +19,8 @@ std::optional<bool> HeadsLeaveDivision(const Symbol& symbol) {
   bool sums = false, means = false;
   for (const Entry& head : symbol.entries()) {
     if (head.node->is_variable()) continue;
-    const OpDef& op = head.node->op();
-    if (op.blocks_gradient) continue;
-    (op.is_mean && op.is_mean(head.node->attrs()) ? means : sums) = true;
+    if (head.node->op().blocks_gradient) continue;
+    (IsMean(head.node) ? means : sums) = true;
   }
   if (sums && means) return std::nullopt;
   return !means;

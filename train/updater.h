@@ -12,8 +12,8 @@
 // it pushes the next one; WaitFor(step) tells what became of it.
 //
 // Divisor. Loss heads with normalisation `null` give sums over samples, so the update divides once by the samples of
-// the whole step: all devices, all micro-batches. Heads that normalise themselves (`batch`, `valid`) are not divided
-// again. An explicit rescale of the optimizer wins.
+// the whole step: all devices, all micro-batches. Heads that normalise themselves (`batch`, `valid`), and those of
+// means (IsMean), are not divided again. An explicit rescale of the optimizer wins.
 //
 // One optimizer state, not one per device: each element's is on one of them. Thread safety: one thread at a time.
 #pragma once

@@ -69,7 +69,8 @@ Symbol Reduced(const Symbol& data, const Symbol& label, const CrossEntropyAttrs&
   if (each) return losses[0];
   const Symbol reduced = reduction == LossReduction::kSum ? Sum(losses[0], {}, name)
                                                           : Div(Sum(losses[0]), SumOverDevices(Sum(losses[1])), name);
-  return reduced.WithAnnotation("merge", "sum");
+  const Symbol merged = reduced.WithAnnotation("merge", "sum");
+  return reduction == LossReduction::kMean ? merged.WithAnnotation("is_mean", "true") : merged;
 }
 
 }  // namespace

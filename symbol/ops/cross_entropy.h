@@ -36,8 +36,9 @@ const OpDef& CrossEntropyOp();
 // (output gradient, data, label [, class_weight] [, maximum, log_sum unless log_input]) -> data gradient
 const OpDef& CrossEntropyGradOp();
 
-// Each loss; their sum; or their sum over the sum of their weights, on all devices together: each gives its part,
-// and a head is annotated to be merged by sum.
+// Each loss; their sum; or their sum over the sum of their weights, on all devices together: each gives its part, and
+// it is annotated to be merged by sum. A mean says, too, that it is one (is_mean): the update of what is trained by it,
+// through MakeLoss, does not divide by the samples again. Each micro-batch has a mean of its own.
 enum class LossReduction { kNone, kSum, kMean };
 // An empty class_weight stands for none.
 Symbol SoftmaxCrossEntropy(const Symbol& data, const Symbol& label, CrossEntropyAttrs attrs = {},

@@ -144,5 +144,32 @@ TEST(Updater, HeadsThatNormaliseThemselvesAreNotDividedAgain) {
   EXPECT_NEAR(step(Normalization::kNull, "sgd(lr=0.1, rescale=1)"), 5 * expected, 1e-6);  // an explicit rescale wins
 }
 
+// A mean over weighted labels of both devices. With weights of 0 every probability is 1 / 3, and w of the labels are
+// 1, 2, 3, 1, 2: dW[k] = sum of w (1 / 3 - [k = label]) x / 9.
+TEST(Updater, MeansAreNotDividedAgain) {
+  const auto step = [](const std::string& optimizer) {
+    const Symbol scores = FullyConnected(Variable("data"), {.num_hidden = 3, .no_bias = true}, "fc");
+    const Symbol weights = Constant(HostTensor::From({3}, {1, 2, 3}));
+    const Symbol mean =
+        SoftmaxCrossEntropy(scores, Variable("softmax_label"), {}, LossReduction::kMean, weights, "mean");
+    DataParallelExecutorGroup group(
+        MakeLoss(mean * 2.0, {}, "loss").WithAnnotation("merge", "sum"),
+        {.devices = {TestDevice(0), TestDevice(1)}, .data = {{"data", {5, 4}}}, .labels = {{"softmax_label", {5}}}});
+    group.SetParams({{"fc_weight", HostTensor(DType::kFloat32, {3, 4})}}, {});
+    Updater updater(&group, {.optimizer = MakeOptimizer(optimizer)});
+    Batch batch{.data = {HostTensor::Full(DType::kFloat32, {5, 4}, 0.5)},
+                .label = {HostTensor::From({5}, {0, 1, 2, 0, 1})}};
+    updater.Update(std::make_shared<const Batch>(batch));
+    HostTensorMap params;
+    group.GetParams(&params, nullptr);
+    return params.at("fc_weight");
+  };
+  const HostTensor once = step("sgd(lr=0.1)"), half = step("sgd(lr=0.1, rescale=0.5)");
+  for (const auto& [k, expected] : {std::pair(0, -0.1 / 9), std::pair(1, 0.1 / 9), std::pair(2, 0.0)}) {
+    EXPECT_NEAR(once.At(int64_t{4} * k), expected, 1e-7);
+    EXPECT_NEAR(half.At(int64_t{4} * k), expected / 2, 1e-7);
+  }
+}
+
 }  // namespace
 }  // namespace bindery
