@@ -8,7 +8,9 @@ namespace bindery {
 const OpDef& CastOp() {
   static const OpDef op = {
       .name = "Cast",
-      .doc = "The same numbers in another element type; integers round to nearest even and saturate.",
+      .doc =
+          "The same numbers in another element type; to integers what is behind the point is cut, they "
+          "saturate, and NaN is 0; to bool, not zero.",
       .attrs_type = &AttrsOf<CastAttrs>(),
       .infer =
           [](InferContext& c) {  // of any type
@@ -17,7 +19,8 @@ const OpDef& CastOp() {
             c.in(0).Carry(c.out(0));
           },
       .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
-        // dx = dy in x's type
+        // dx = dy in x's type; whole numbers go in steps, so nothing flows through them
+        if (!IsFloat(g.attrs<CastAttrs>().dtype)) return {};
         return {Cast(g.output_grad(0), {.dtype = g.dtype(0)})};
       },
       .numbers = rule::CastNumbers,

@@ -135,7 +135,7 @@ Numbers RoundedAll(DType dtype, Numbers numbers) {
 
 double Rounded(DType dtype, double number) {
   if (std::isnan(number)) return number;
-  if (!IsFloat(dtype)) number = std::trunc(number);
+  if (!IsFloat(dtype) && dtype != DType::kBool) number = std::trunc(number);
   return Dispatch(dtype, [&]<class T>() { return LoadDouble(StoreDouble<T>(number)); });
 }
 
@@ -156,13 +156,7 @@ void SameNumbers(InferContext& c) {
 
 void CastNumbers(InferContext& c) {
   if (!Ready(c)) return;
-  const DType dtype = *c.out(0).dtype();
-  Numbers numbers = *c.in(0).numbers();
-  for (Number& number : numbers) {
-    number = Map([&](double x) { return Dispatch(dtype, [&]<class T>() { return LoadDouble(StoreDouble<T>(x)); }); },
-                 number);
-  }
-  c.out(0).SetNumbers(std::move(numbers));
+  c.out(0).SetNumbers(RoundedAll(*c.out(0).dtype(), *c.in(0).numbers()));
 }
 
 void BroadcastNumbers(InferContext& c) {

@@ -114,7 +114,7 @@ void AddCasts(std::vector<OperatorCase>& cases) {
                    DType::kUInt16, DType::kUInt32, DType::kUInt64}) {
     cases.push_back({.name = fmt::format("Cast to {}", to),
                      .symbol = Cast(x, {.dtype = to}, "y"),
-                     .inputs = {{"x", Values({7}, {0, 0.5, 1.5, 2.25, 200, 300, -3})}},
+                     .inputs = {{"x", Values({7}, {0, 0.5, 1.5, 2.75, 200, 300, -3.75})}},
                      .wrt = kNone});
     cases.push_back({.name = fmt::format("Cast from {}", to),
                      .symbol = Cast(x, {.dtype = DType::kFloat32}, "y"),

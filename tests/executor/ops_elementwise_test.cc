@@ -124,7 +124,19 @@ TEST(ElementTypes, CastsAreExactOrSaturate) {
   EXPECT_EQ(cast(TensorOf<double>({0x1p64, -3, 2.5}), DType::kUInt32), TensorOf<uint32_t>({4294967295u, 0, 2}));
   EXPECT_EQ(cast(TensorOf<int32_t>({-1, 256, 7}), DType::kUInt8), TensorOf<uint8_t>({0, 255, 7}));
   EXPECT_EQ(cast(TensorOf<float>({2.5f, -3.5f, 1e30f}), DType::kInt32),
-            TensorOf<int32_t>({2, -4, std::numeric_limits<int32_t>::max()}));
+            TensorOf<int32_t>({2, -3, std::numeric_limits<int32_t>::max()}));
+  // Towards zero, from every floating point type, also next to the bounds.
+  EXPECT_EQ(cast(TensorOf<float>({-0.9f, 0.9f, -128.9f, 127.9f, NAN, -INFINITY, INFINITY}), DType::kInt8),
+            TensorOf<int8_t>({0, 0, -128, 127, 0, -128, 127}));
+  EXPECT_EQ(cast(TensorOf<double>({-0.9, 255.9, 256, -1}), DType::kUInt8), TensorOf<uint8_t>({0, 255, 255, 0}));
+  EXPECT_EQ(cast(TensorOf<double>({-0x1p63, 0x1p63, -0x1p64, 3.99}), DType::kInt64),
+            TensorOf<int64_t>({std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max(),
+                               std::numeric_limits<int64_t>::min(), 3}));
+  EXPECT_EQ(cast(TensorOf<double>({0x1p63, 0x1p64}), DType::kUInt64), TensorOf<uint64_t>({uint64_t{1} << 63, most}));
+  for (const DType half : {DType::kBFloat16, DType::kFloat16}) {
+    EXPECT_EQ(cast(TensorOf<float>({1.75f, -2.5f}).Cast(half), DType::kInt32), TensorOf<int32_t>({1, -2}));
+  }
+  EXPECT_EQ(cast(TensorOf<float>({0.5f, 0, NAN}), DType::kBool).Cast(DType::kInt32), TensorOf<int32_t>({1, 0, 1}));
   EXPECT_EQ(cast(TensorOf<double>({0.1, -2, 1e-50}), DType::kFloat32), TensorOf<float>({0.1f, -2, 0}));
 }
 

@@ -1,6 +1,9 @@
 #include "executor/kernels/cpu/copy.h"
 
+#include <cmath>
 #include <cstring>
+#include <limits>
+#include <type_traits>
 
 #include "base/host_tensor.h"
 #include "engine/kernels/flat.h"
@@ -53,6 +56,31 @@ MaybeKernel MakeConstant(const KernelSpec& spec) {
   });
 }
 
+// Without what is behind the point, and within the bounds of the type; of NaN 0.
+template <class To>
+To Cut(double value) {
+  using Limits = std::numeric_limits<To>;
+  constexpr double kEnd = 2.0 * static_cast<double>(Limits::max() / 2 + 1);  // the highest int64 is not a double
+  if (value >= kEnd) return Limits::max();
+  if (value >= static_cast<double>(Limits::min())) return static_cast<To>(value);
+  return std::isnan(value) ? To{0} : Limits::min();
+}
+
+// From floating point numbers to integers, n at once.
+void CutAll(DType from, const void* in, DType to, void* out, int64_t n) {
+  Dispatch(from, [&]<class From>() {
+    Dispatch(to, [&]<class To>() {
+      if constexpr (std::is_integral_v<To> && !std::is_integral_v<From>) {
+        const From* x = static_cast<const From*>(in);
+        To* y = static_cast<To*>(out);
+        ParallelFor(n, kGrain, kSerialElements, [&](int64_t begin, int64_t end, int) {
+          for (int64_t i = begin; i < end; ++i) y[i] = Cut<To>(LoadDouble(x[i]));
+        });
+      }
+    });
+  });
+}
+
 // data -> output, in whatever format the data are
 MaybeKernel MakeCast(const KernelSpec& spec) {
   const DType from = spec.inputs[0].dtype, to = spec.outputs[0].dtype;
@@ -60,8 +88,9 @@ MaybeKernel MakeCast(const KernelSpec& spec) {
   const Format format = CommonFormat(spec, {0}, true);
   Kernel kernel = PlainKernel(spec, "loop");
   kernel.input_formats[0] = kernel.output_formats[0] = format;
+  const auto cast = IsFloat(from) && !IsFloat(to) && to != DType::kBool ? CutAll : flat::Cast;
   return WithLoop(std::move(kernel), [=, n = StorageElements(format, spec.outputs[0].shape)](const Arguments& args) {
-    flat::Cast(from, args.inputs[0], to, args.outputs[0], n);
+    cast(from, args.inputs[0], to, args.outputs[0], n);
   });
 }
 

@@ -2,6 +2,7 @@
 #include "symbol/ops/shape_ops.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "executor/kernel_table.h"
@@ -131,7 +132,10 @@ MaybeKernel MakeSliceChannel(const KernelSpec& spec) {
 MaybeKernel MakeCast(const KernelSpec& spec) {
   if (spec.inputs[0].dtype == spec.outputs[0].dtype) return Copy(spec);
   const int64_t n = spec.outputs[0].shape.Elements();
-  return InDouble(spec, [=](const Tensors& t) { std::copy_n(t.in[0], n, t.out[0]); });
+  const bool cut = !IsFloat(spec.outputs[0].dtype) && spec.outputs[0].dtype != DType::kBool;
+  return InDouble(spec, [=](const Tensors& t) {
+    std::transform(t.in[0], t.in[0] + n, t.out[0], [cut](double x) { return cut ? std::trunc(x) : x; });
+  });
 }
 
 MaybeKernel MakeConstant(const KernelSpec& spec) {
