@@ -1,6 +1,8 @@
 // The built-in update rules (engine/kernels/update_loop.h says what one is made of). w: the weight, s: its states,
-// c: the numbers that Prepare gives, of which c[0] is the learning rate and c[1] the weight decay. What is constexpr
-// nvcc compiles for GPUs, too, and to the same bits: it is of operations that round in one way everywhere.
+// c: the numbers that the rule's Prepare gives, in its order: first what multiplies the step (the learning rate, with
+// such corrections as do not change from element to element), then the weight decay. What is constexpr nvcc compiles
+// for GPUs, too, and to the same bits, as its operations round in one way everywhere; but for the power of a fraction
+// that Nadam::Prepare takes, whose last bit may differ there.
 #pragma once
 
 #include <cmath>
@@ -59,6 +61,13 @@ struct Nesterov {
   }
 };
 
+// m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2, where c[2] to c[5] are these four factors.
+template <class T>
+[[gnu::always_inline]] constexpr void MoveMeans(const T* c, T g, T* s) {
+  s[0] = c[2] * s[0] + c[3] * g;
+  s[1] = c[4] * s[1] + c[5] * (g * g);
+}
+
 // Kingma and Ba, with G = g + wd w, t the number of the update:
 //   m = beta1 m + (1 - beta1) G;  v = beta2 v + (1 - beta2) G^2
 //   w = w - lr (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + epsilon)
@@ -71,9 +80,12 @@ struct Adam {
   }
   template <class T>
   [[gnu::always_inline]] static constexpr void Step(const T* c, T g, T& w, T* s) {
-    g += c[1] * w;
-    s[0] = c[2] * s[0] + c[3] * g;
-    s[1] = c[4] * s[1] + c[5] * (g * g);
+    Move(c, g + c[1] * w, w, s);
+  }
+  // The step by a gradient that has the decay in it.
+  template <class T>
+  [[gnu::always_inline]] static constexpr void Move(const T* c, T g, T& w, T* s) {
+    MoveMeans(c, g, s);
     w -= c[0] * s[0] / (c[6] * std::sqrt(s[1]) + c[7]);
   }
 };
@@ -84,15 +96,13 @@ struct AdamW {
   static constexpr int kStates = 2;
   static constexpr UpdateNumbers Prepare(const UpdateArgs& a) {
     UpdateNumbers numbers = Adam::Prepare(a);
-    numbers[1] = a.learning_rate * a.weight_decay;
+    numbers[1] *= a.learning_rate;
     return numbers;
   }
   template <class T>
   [[gnu::always_inline]] static constexpr void Step(const T* c, T g, T& w, T* s) {
     w -= c[1] * w;
-    s[0] = c[2] * s[0] + c[3] * g;
-    s[1] = c[4] * s[1] + c[5] * (g * g);
-    w -= c[0] * s[0] / (c[6] * std::sqrt(s[1]) + c[7]);
+    Adam::Move(c, g, w, s);
   }
 };
 
@@ -129,8 +139,7 @@ struct Nadam {
   template <class T>
   [[gnu::always_inline]] static constexpr void Step(const T* c, T g, T& w, T* s) {
     g += c[1] * w;
-    s[0] = c[2] * s[0] + c[3] * g;
-    s[1] = c[4] * s[1] + c[5] * (g * g);
+    MoveMeans(c, g, s);
     w -= (c[0] * g + c[8] * s[0]) / (c[6] * std::sqrt(s[1]) + c[7]);
   }
 };
