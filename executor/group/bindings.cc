@@ -29,8 +29,8 @@ class Compiler {
 
   CompileOptions OptionsFor(DeviceKind device, int64_t share) const;
   // Throws unless the outputs of a share's program can be merged and its parameters are those of the whole batch. That
-  // a program was a share of another batch before says nothing about this one.
-  void CheckShare(const Plan& plan);
+  // a program was a share of another batch before says nothing about this one; devices with equal shares have one.
+  void CheckShare(const std::shared_ptr<const Program>& program);
 
  private:
   struct Types {
@@ -45,7 +45,8 @@ class Compiler {
   const std::vector<SampleRange>& ranges_;
   const Mode mode_;
   const std::string watch_;
-  std::optional<Types> whole_;  // when it is wanted
+  std::optional<Types> whole_;              // when it is wanted
+  std::shared_ptr<const Program> checked_;  // last
 };
 
 CompileOptions Compiler::OptionsFor(DeviceKind device, int64_t share) const {
@@ -77,8 +78,9 @@ const Compiler::Types& Compiler::Whole() {
   return *whole_;
 }
 
-void Compiler::CheckShare(const Plan& plan) {
-  if (spec_.options.devices.size() == 1) return;
+void Compiler::CheckShare(const std::shared_ptr<const Program>& program) {
+  if (spec_.options.devices.size() == 1 || program == checked_) return;
+  const Plan& plan = program->plan;
   const auto& [graph, types] = Whole();
   CheckMergeable(plan, Whole());
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
@@ -92,6 +94,7 @@ void Compiler::CheckShare(const Plan& plan) {
         "declare the shape of its variable",
         a.name, expected, a.type.shape);
   }
+  checked_ = program;
 }
 
 void Compiler::CheckMergeable(const Plan& plan, const Types& all) const {
@@ -215,11 +218,11 @@ std::unique_ptr<Binding> Bindings::Make(const std::vector<Shape>& shapes, Mode m
     store_->FillFormats(&options.signature);
     const auto program = programs_->Get(ProgramKey(options), [&] {
       std::shared_ptr<const Program> made = Compile(spec_.symbol, options);
-      compiler.CheckShare(made->plan);  // before its parameters stay
+      compiler.CheckShare(made);  // before its parameters stay
       store_->Adopt(made->plan);
       return made;
     });
-    compiler.CheckShare(program->plan);
+    compiler.CheckShare(program);
     if (mode == Mode::kTrain) updated_blocks_ = store_->UpdatedBlocks(program->plan);
     participants.push_back({executors_[d].get(), executors_[d]->Bind(program)});
   }
@@ -233,6 +236,7 @@ std::vector<DevicePlan> Bindings::MakePlans(const GroupSpec& spec) {
   const std::vector<Shape> shapes = spec.InputShapes();
   const std::vector<SampleRange> ranges = spec.Split(spec.SamplesOf(shapes));
   Compiler compiler(spec, shapes, ranges, spec.mode());
+  ProgramCache programs;
   std::vector<DevicePlan> plans;
   std::vector<PlanArgument> first;  // the first device chooses the formats of parameters
   for (size_t d = 0; d < ranges.size(); ++d) {
@@ -242,8 +246,8 @@ std::vector<DevicePlan> Bindings::MakePlans(const GroupSpec& spec) {
     for (size_t a = 0; !first.empty() && a < options.signature.arguments.size(); ++a) {
       options.signature.arguments[a].format = first[a].format;
     }
-    const auto program = Compile(spec.symbol, options);
-    compiler.CheckShare(program->plan);
+    const auto program = programs.Get(ProgramKey(options), [&] { return Compile(spec.symbol, options); });
+    compiler.CheckShare(program);
     if (first.empty()) first = program->plan.arguments;
     plans.push_back({.device = device, .samples = ranges[d], .plan = program->plan});
   }
