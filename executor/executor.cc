@@ -21,25 +21,31 @@ int PlaceOf(const std::string& name, const std::vector<std::string>& names, cons
 // What is written must lie apart from everything else.
 void CheckApart(const ExecutorOptions& options) {
   struct Given {
-    const Tensor& array;
+    const char *begin, *end;
     std::string what;
     bool is_written;
   };
   std::vector<Given> all;
-  for (const auto& [name, array] : options.arguments)
-    all.push_back({array, fmt::format("argument \"{}\"", name), false});
-  for (const auto& [name, array] : options.gradients)
-    all.push_back({array, fmt::format("gradient \"{}\"", name), true});
-  for (const auto& [name, array] : options.auxiliary) all.push_back({array, fmt::format("state \"{}\"", name), true});
-  for (const Given& a : all) {
-    for (const Given& b : all) {
-      if (&a == &b || !a.is_written) continue;
-      const char *at = static_cast<const char*>(a.array.address()),
-                 *other = static_cast<const char*>(b.array.address());
-      if (at < other + b.array.bytes() && other < at + a.array.bytes()) {
-        Throw("the arrays given for {} and {} overlap, and the first is written", a.what, b.what);
-      }
+  const auto add = [&](const char* role, const TensorMap& arrays, bool is_written) {
+    for (const auto& [name, array] : arrays) {
+      const char* const begin = static_cast<const char*>(array.address());
+      if (array.bytes() == 0) continue;
+      all.push_back({begin, begin + array.bytes(), fmt::format("{} \"{}\"", role, name), is_written});
     }
+  };
+  add("argument", options.arguments, false);
+  add("gradient", options.gradients, true);
+  add("state", options.auxiliary, true);
+  std::ranges::stable_sort(all, {}, &Given::begin);
+  const auto fail = [](const Given& written, const Given& other) {
+    Throw("the arrays given for {} and {} overlap, and the first is written", written.what, other.what);
+  };
+  const Given *last = nullptr, *last_written = nullptr;  // to end, of those that begin before
+  for (const Given& g : all) {
+    if (last_written && g.begin < last_written->end) fail(*last_written, g);
+    if (last && g.is_written && g.begin < last->end) fail(g, *last);
+    if (!last || g.end > last->end) last = &g;
+    if (g.is_written && (!last_written || g.end > last_written->end)) last_written = &g;
   }
 }
 
@@ -56,12 +62,14 @@ Executor::Executor(const Symbol& symbol, const ExecutorOptions& options, std::sh
       signature_(Signature::Of(symbol)), arg_names_(signature_.ArgumentNames()),
       store_(std::make_shared<ParameterStore>(engine_, std::vector{options.device})) {
   Backend::Of(options_.device);  // throws unless it is there
+  for (size_t i = 0; i < arg_names_.size(); ++i) positions_.emplace(arg_names_[i], static_cast<int>(i));
   options_.engine = engine_;
   if (options_.threads == 0) options_.threads = HostAddressable(options_.device) ? NumCores() : 1;
   DescribeInputs();
   DescribeArrays(/*share_blocks=*/arena != nullptr);
   for (Argument& a : signature_.arguments) {
-    if (a.role == Role::kParameter) param_names_.push_back(a.name);
+    is_input_.push_back(a.role != Role::kParameter);
+    if (!is_input_.back()) param_names_.push_back(a.name);
     a.role = Role::kParameter;  // all are alike from here on: arrays that the store holds
     a.format = Format::Plain();
   }
@@ -72,12 +80,18 @@ Executor::Executor(const Symbol& symbol, const ExecutorOptions& options, std::sh
 
 Executor::~Executor() = default;
 
+int Executor::PositionOf(const std::string& argument) const {
+  const auto found = positions_.find(argument);
+  if (found == positions_.end()) Throw("\"{}\" is not an argument{}", argument, NameHint(argument, arg_names_));
+  return found->second;
+}
+
 Argument& Executor::ArgumentOf(const std::string& name, const char* what) {
-  const auto found = std::ranges::find(arg_names_, name);
-  if (found == arg_names_.end()) {
+  const auto found = positions_.find(name);
+  if (found == positions_.end()) {
     Throw("{} \"{}\" is not an argument of the symbol{}", what, name, NameHint(name, arg_names_));
   }
-  return signature_.arguments[static_cast<size_t>(found - arg_names_.begin())];
+  return signature_.arguments[found->second];
 }
 
 void Executor::DescribeInputs() {
@@ -153,7 +167,7 @@ void Executor::Hold(const Plan& plan) {
     return found == arrays.end() ? std::vector<Tensor>() : std::vector<Tensor>{found->second};
   };
   for (const auto& [name, array] : options_.gradients) {
-    const PlanArgument& a = plan.arguments[PlaceOf(name, arg_names_, "an argument")];
+    const PlanArgument& a = plan.arguments[PositionOf(name)];
     CheckType(fmt::format("the gradient of \"{}\"", name), array, a.type.dtype, a.type.shape);
   }
   for (const PlanState& s : plan.auxiliary) {
@@ -165,8 +179,7 @@ void Executor::Hold(const Plan& plan) {
   for (size_t i = 0; i < arg_names_.size(); ++i) {
     const std::string& name = arg_names_[i];
     std::vector<Tensor> array = given(options_.arguments, name), gradient = given(options_.gradients, name);
-    const bool is_input = std::ranges::find(param_names_, name) == param_names_.end();
-    if (array.empty() && gradient.empty() && !is_input) continue;
+    if (array.empty() && gradient.empty() && !is_input_[i]) continue;
     const ValueType& type = plan.arguments[i].type;
     if (array.empty()) array.emplace_back(engine_, options_.device, type.dtype, type.shape);
     store_->Hold(name, array, gradient, /*auxiliary=*/false);
@@ -196,11 +209,12 @@ std::unique_ptr<Executor> Executor::Reshape(const std::vector<DataDesc>& inputs)
   options.inputs = inputs;
   options.arguments.clear();
   options.gradients.clear();
-  for (const std::string& name : arg_names_) {
+  for (size_t i = 0; i < arg_names_.size(); ++i) {
+    const std::string& name = arg_names_[i];
     const Tensor array = ArgumentArray(name);
     const auto desc = std::ranges::find(inputs, name, &DataDesc::name);
-    const bool stays = desc == inputs.end() ? std::ranges::find(param_names_, name) != param_names_.end()
-                                            : desc->shape == array.shape() && desc->dtype == array.dtype();
+    const bool stays =
+        desc == inputs.end() ? !is_input_[i] : desc->shape == array.shape() && desc->dtype == array.dtype();
     if (!stays) continue;
     options.arguments[name] = array;
     if (store_->Gradient(*store_->Find(name), 0).defined()) options.gradients[name] = GradientArray(name);
@@ -283,14 +297,13 @@ void Executor::Backward(const HostTensor& head_gradient) { Backward(OnHost(engin
 // --- arrays ---
 
 Tensor Executor::ArgumentArray(const std::string& name) const {
-  PlaceOf(name, arg_names_, "an argument");
+  PositionOf(name);  // throws unless it is one
   const StoredParameter& p = *store_->Find(name);
   return store_->Value(p, 0).Reshape(p.shape);
 }
 
 Tensor Executor::GradientArray(const std::string& name) const {
-  const int place = PlaceOf(name, arg_names_, "an argument");
-  if (signature_.arguments[place].request == GradReq::kNull) {
+  if (signature_.arguments[PositionOf(name)].request == GradReq::kNull) {
     Throw("\"{}\" has no gradient: its gradient request is null", name);
   }
   const StoredParameter& p = *store_->Find(name);
@@ -336,6 +349,17 @@ Shape Executor::OutputShape(int index) const {
 
 HostTensor Executor::Output(const std::string& name) const {
   return Output(PlaceOf(name, output_names(), "an output"));
+}
+
+MemoryReport Executor::memory() const {
+  MemoryReport report = ReportMemory(plan());
+  for (size_t i = 0; i < arg_names_.size(); ++i) {  // the plan calls all of them parameters
+    if (!is_input_[i]) continue;
+    const int64_t bytes = plan().arguments[i].bytes();
+    report.parameters -= bytes;
+    report.inputs += bytes;
+  }
+  return report;
 }
 
 std::vector<HostTensor> Executor::Outputs() const {

@@ -24,6 +24,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "engine/payload_pool.h"
@@ -106,7 +108,7 @@ class Executor {
   const std::vector<std::string>& output_names() const { return signature_.heads; }
   Shape OutputShape(int index) const;
   const Plan& plan() const { return current_->bound->plan(); }  // of the mode that was run last
-  MemoryReport memory() const { return ReportMemory(plan()); }
+  MemoryReport memory() const;                                  // of that plan
   const std::shared_ptr<Engine>& engine() const { return engine_; }
 
  private:
@@ -116,6 +118,7 @@ class Executor {
     std::unique_ptr<GroupStep> step = nullptr;
   };
   Executor(const Symbol& symbol, const ExecutorOptions& options, std::shared_ptr<Arena> arena);
+  int PositionOf(const std::string& argument) const;  // Error if there is none
   Argument& ArgumentOf(const std::string& name, const char* what);
   void DescribeInputs();
   void DescribeArrays(bool share_blocks);
@@ -129,6 +132,8 @@ class Executor {
   const std::shared_ptr<Engine> engine_;
   Signature signature_;
   const std::vector<std::string> arg_names_;
+  std::unordered_map<std::string_view, int> positions_;  // of arguments, by name
+  std::vector<bool> is_input_;                           // by argument: an input or a label
   std::vector<std::string> param_names_;
   int64_t samples_ = 1;
   std::shared_ptr<ParameterStore> store_;  // of all arguments and states

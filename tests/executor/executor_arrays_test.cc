@@ -128,6 +128,12 @@ TEST(ExecutorArrays, WhatDoesNotFitIsRefused) {
   EXPECT_EQ(message([&](auto* o) { o->arguments["fc_weight"] = o->gradients["fc_weight"] = weight; }),
             "Error: the arrays given for gradient \"fc_weight\" and argument \"fc_weight\" overlap, and the first is "
             "written");
+  EXPECT_EQ(message([&](auto* o) {
+              o->gradients["fc_weight"] = zeros({64, 4});
+              o->arguments["fc_bias"] = o->gradients["fc_weight"].Slice(32, 40).Reshape({32});
+            }),
+            "Error: the arrays given for gradient \"fc_weight\" and argument \"fc_bias\" overlap, and the first is "
+            "written");
   EXPECT_EQ(message([&](auto* o) { o->arguments["fc_weight"] = zeros({9, 4}).Slice(4, 6); }), "nothing was thrown");
   EXPECT_EQ(message([&](auto* o) {
               o->arguments["fc_weight"] = zeros({9, 4}).Slice(1, 3);

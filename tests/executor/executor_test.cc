@@ -217,6 +217,12 @@ TEST(Executor, MemoryFollowsWhatIsAskedFor) {
   EXPECT_EQ(stopped.gradients, value);  // asked for, so it is there: zero
   EXPECT_EQ(stopped_without.total(), without.total());
   EXPECT_EQ(stopped_without.gradients, 0);
+  EXPECT_EQ(with.inputs, value);
+  EXPECT_EQ(with.parameters, 0);
+  const Symbol net = SoftmaxOutput(FullyConnected(Variable("data"), {.num_hidden = 6}, "fc"), {}, "softmax");
+  const MemoryReport of_net = Executor(net, {.inputs = {{"data", {4, 3}}}}).memory();
+  EXPECT_EQ(of_net.inputs, (4 * 3 + 4) * 4);  // and the labels
+  EXPECT_EQ(of_net.parameters, (6 * 3 + 6) * 4);
 }
 
 TEST(Executor, NoGradientThroughOperatorsThatHaveNone) {  // E30
