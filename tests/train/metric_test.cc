@@ -133,6 +133,49 @@ TEST(Accuracy, SeveralPositionsASample) {
   EXPECT_EQ(Value("accuracy(ignore=-1)", scores, HostTensor::From({1, 2}, {1, -1})), 1);
 }
 
+// (N, T, K), as language models have it: where axis 1 does not fit the label, the classes are along the last.
+TEST(Metrics, ClassesAlongTheLastAxis) {
+  const HostTensor rows = HostTensor::From({4, 3}, {0.5f, 0.25f, 0.25f, 0.125f, 0.25f, 0.625f,  //
+                                                    0.25f, 0.5f, 0.25f, 0.75f, 0.125f, 0.125f});
+  const HostTensor labels = HostTensor::From({2, 2}, {0, 1, 1, 0});
+  for (const char* text : {"accuracy", "top-k(2)", "cross-entropy", "accuracy(ignore=1)", "cross-entropy(ignore=0)"}) {
+    const double expected = Value(text, rows, labels.Reshape({4}));
+    EXPECT_EQ(Value(text, rows.Reshape({2, 2, 3}), labels), expected) << text;
+    EXPECT_EQ(Value(text, rows.Reshape({2, 2, 3}), labels.Reshape({4})), expected) << text;
+    EXPECT_EQ(Value(text, rows.Reshape({1, 2, 2, 3}), labels.Reshape({1, 2, 2})), expected) << text;
+    const auto metric = MakeMetric(text);  // (T, N, K): axis 1 is the samples', however many classes there are
+    EXPECT_EQ(metric
+                  ->Values(PartialOf(*metric, {{"p", rows.Reshape({4, 1, 3})}}, {{"y", labels.Reshape({4, 1})}}, 1,
+                                     {{"p", 4}, {"y", 4}}))[0]
+                  .second,
+              expected)
+        << text;
+  }
+  const HostTensor square = HostTensor::From({1, 2, 2}, {0.25f, 0.75f, 0.75f, 0.25f});
+  const HostTensor classes = HostTensor::From({1, 2}, {1, 0});
+  ExpectError<ShapeError>(
+      "ShapeError: metric \"accuracy\": the classes of output \"softmax_output\" of shape (1, 2, 2) may be along "
+      "axis 1 or 2: say which by axis=",
+      [&] { Value("accuracy", square, classes); });
+  ExpectError<ShapeError>(
+      "ShapeError: metric \"accuracy\": label \"softmax_label\" of shape (5) does not fit output \"softmax_output\" of "
+      "shape (2, 2, 3); expected (2, 3), (2, 2) or (2, 2, 3)",
+      [&] {
+        Value("accuracy", rows.Reshape({2, 2, 3}), HostTensor(DType::kFloat32, {5}));
+      });
+  EXPECT_EQ(Value("accuracy(axis=1)", square, classes), 1);
+  EXPECT_EQ(Value("accuracy(axis=2)", square, classes), 1);
+  const auto metric = MakeMetric("accuracy");
+  const auto by_time = [&](int64_t outer) {
+    return metric
+        ->Values(PartialOf(*metric, {{"p", square.Reshape({2, 1, 2})}}, {{"y", classes.Reshape({2, 1})}}, 1,
+                           {{"p", outer}, {"y", outer}}))[0]
+        .second;
+  };
+  EXPECT_EQ(by_time(2), 1);
+  EXPECT_TRUE(std::isnan(Value("accuracy", HostTensor(DType::kFloat32, {0, 2, 2}), HostTensor(DType::kFloat32, {0}))));
+}
+
 TEST(Accuracy, DistributionsAndPlainClasses) {
   EXPECT_EQ(Value("accuracy", kScores, HostTensor::From({3, 2}, {0, 1, 0, 1, 1, 0})), 2.0 / 3);
   EXPECT_EQ(Value("accuracy", HostTensor::From({4}, {0.2f, 0.9f, 2, 3}), HostTensor::From({4}, {0, 1, 2, 2})), 0.75);

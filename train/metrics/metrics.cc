@@ -90,6 +90,24 @@ struct Scores {
   }
 };
 
+// The axis of the classes where nobody says it.
+int FindClasses(const std::string& metric, const MetricArray& output, const MetricArray& label) {
+  const Shape& shape = output.shape;
+  const int last = shape.rank() - 1;
+  if (last <= 1 || shape == label.shape) return 1;
+  if (output.outer > 1 && output.outer == shape[0]) return last;  // (T, N, K): 1 is the samples'
+  const auto fit = [&](int axis) {
+    if (label.shape == shape.Erase(axis)) return 2;
+    return label.shape.Elements() == shape.CountTo(axis) * shape.CountFrom(axis + 1) ? 1 : 0;
+  };
+  if (fit(1) == fit(last) && fit(1) > 0 && shape[1] > 1 && shape.Elements() > 0) {
+    Throw<ShapeError>(
+        "metric \"{}\": the classes of output \"{}\" of shape {} may be along axis 1 or {}: say which by axis=", metric,
+        output.name, shape, last);
+  }
+  return fit(last) > fit(1) ? last : 1;
+}
+
 Scores MakeScores(const std::string& metric, const ClassMetricOptions& options, const MetricArray& output,
                   const MetricArray& label) {
   const Shape& shape = output.shape;
@@ -98,8 +116,8 @@ Scores MakeScores(const std::string& metric, const ClassMetricOptions& options, 
   int64_t inner = 1;
   int axis = -1;
   const bool same = shape == label.shape;
-  if (!(same && shape.rank() <= options.axis)) {  // else the output is a class itself
-    axis = shape.Axis(options.axis);
+  if (!(same && shape.rank() <= options.axis.value_or(1))) {  // else the output is a class itself
+    axis = shape.Axis(options.axis ? *options.axis : FindClasses(metric, output, label));
     s.classes = shape[axis];
     inner = shape.CountFrom(axis + 1);
     s.positions = shape.CountTo(axis) * inner;
@@ -107,7 +125,13 @@ Scores MakeScores(const std::string& metric, const ClassMetricOptions& options, 
   }
   const bool fits = s.distributions || label.shape.Elements() == s.positions;
   if (!fits || s.classes == 0) {
-    FailShapes(metric, output, label, axis < 0 ? ToString(shape) : fmt::format("{} or {}", shape.Erase(axis), shape));
+    std::string expected = ToString(shape);
+    if (axis >= 0) {
+      const bool may_be_last = !options.axis && shape.rank() > 2 && axis == 1;
+      const std::string last = may_be_last ? fmt::format(", {}", shape.Erase(shape.rank() - 1)) : "";
+      expected = fmt::format("{}{} or {}", shape.Erase(axis), last, expected);
+    }
+    FailShapes(metric, output, label, expected);
   }
   CheckOrder(metric, output, label);
   if (s.positions == 0) return s;
@@ -127,7 +151,9 @@ MetricGraph CountRight(const Scores& s, const ClassMetricOptions& options, const
 }
 
 ClassMetricOptions Checked(const char* metric, ClassMetricOptions options) {
-  if (options.axis < 1) Throw("metric \"{}\": axis must be >= 1, as 0 is the samples', got {}", metric, options.axis);
+  if (options.axis && *options.axis < 1) {
+    Throw("metric \"{}\": axis must be >= 1, as 0 is the samples', got {}", metric, *options.axis);
+  }
   return options;
 }
 

@@ -25,7 +25,9 @@ struct MetricTarget {
 
 struct ClassMetricOptions {
   MetricTarget target = {};
-  int axis = 1;                             // of the classes, not 0
+  // Of the classes, not 0. Left out: 1, as in (N, K, T), or, where only that fits the label, the last, as in (N, T, K).
+  // If both would, (N, K, K) with (N, K), it must be said: ShapeError.
+  std::optional<int> axis = {};
   std::optional<double> ignore_label = {};  // positions with this label do not count
 };
 
@@ -43,9 +45,10 @@ class MeanMetric : public Metric {
   NamedValues Values(std::span<const double> total) const override;
 };
 
-// The share of positions whose largest score is the label's. Output (N, K, ...) with the classes along `axis`, label
-// (N, ...) of class numbers, or of the output's shape: then its largest element is the class. An output of the label's
-// shape without several classes is a class itself, rounded. A position with a NaN is wrong.
+// The share of positions whose largest score is the label's. Output (N, K, ...) or (N, ..., K), see `axis`; label
+// (N, ...) of class numbers, or of the output's shape: then its largest element is the class, and without `axis` the
+// classes are along axis 1. An output of the label's shape without several classes is a class itself, rounded. A
+// position with a NaN is wrong.
 class Accuracy final : public ShareMetric {
  public:
   explicit Accuracy(ClassMetricOptions options = {});
@@ -123,7 +126,8 @@ class CompositeMetric final : public Metric {
 };
 
 // One, or several with commas between: "accuracy(axis=1, ignore=-1, output=softmax_output, label=softmax_label)",
-// "top-k(5)", "cross-entropy(eps=1e-12)", "mse", "rmse", "mae", "loss(output=...)". Throws Error.
+// "top-k(5)", "cross-entropy(eps=1e-12)", "mse", "rmse", "mae", "loss(output=...)". Without `axis` see
+// ClassMetricOptions. Throws Error.
 std::unique_ptr<Metric> MakeMetric(std::string_view text);
 
 }  // namespace bindery

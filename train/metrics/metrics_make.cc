@@ -15,22 +15,23 @@ std::unique_ptr<Metric> MakeOne(const std::string& text) {
   const auto target = [&] {
     return MetricTarget{.output = call.Word("output").value_or(""), .label = call.Word("label").value_or("")};
   };
-  const auto small = [&](const char* name, int64_t fallback) {
-    const int64_t value = call.Integer(name).value_or(fallback);
-    if (value < 0 || value > std::numeric_limits<int>::max())
-      call.Fail(fmt::format("\"{}\" is out of range: {}", name, value));
-    return static_cast<int>(value);
+  const auto small = [&](const char* name) -> std::optional<int> {
+    const std::optional<int64_t> value = call.Integer(name);
+    if (!value) return std::nullopt;
+    if (*value < 0 || *value > std::numeric_limits<int>::max())
+      call.Fail(fmt::format("\"{}\" is out of range: {}", name, *value));
+    return static_cast<int>(*value);
   };
   const auto class_options = [&](std::vector<std::string> own) {
     for (const char* name : {"axis", "ignore", "output", "label"}) own.emplace_back(name);
     call.Declare(std::move(own));
-    return ClassMetricOptions{.target = target(), .axis = small("axis", 1), .ignore_label = call.Number("ignore")};
+    return ClassMetricOptions{.target = target(), .axis = small("axis"), .ignore_label = call.Number("ignore")};
   };
   const std::string& name = call.name();
   if (name == "accuracy") return std::make_unique<Accuracy>(class_options({}));
   if (name == "top-k") {
     ClassMetricOptions options = class_options({"k"});
-    return std::make_unique<TopKAccuracy>(small("k", 5), std::move(options));
+    return std::make_unique<TopKAccuracy>(small("k").value_or(5), std::move(options));
   }
   if (name == "cross-entropy") {
     ClassMetricOptions options = class_options({"eps"});
