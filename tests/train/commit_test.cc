@@ -1,8 +1,12 @@
 // A step is committed as a whole or not at all.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <limits>
+#include <memory>
+#include <thread>
 
 #include "base/log.h"
 #include "symbol/ops.h"
@@ -128,6 +132,39 @@ TEST(TrainerCommit, AnOverflowBehindFiniteOutputsIsNeverSaved) {
       for (int64_t i = 0; i < value.elements(); ++i) EXPECT_TRUE(std::abs(value.At(i)) < kInf) << name;
     }
   }
+}
+
+// A step is pushed and not waited for, unless two are in flight already: while a device stands still, exactly two more
+// are pushed.
+TEST(TrainerCommit, WaitsOnlyWhereTwoStepsAreInFlight) {
+  constexpr int kHeldAt = 3, kSteps = 8;
+  const std::shared_ptr<Engine> engine = MakeThreadedEngine();
+  std::atomic<bool> go = false;
+  std::atomic<int> pushed = 0;
+  const auto wait_for = [&](int steps, std::chrono::milliseconds longest) {
+    const auto end = std::chrono::steady_clock::now() + longest;
+    while (pushed < steps && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+    return pushed.load();
+  };
+  std::thread watcher([&] {
+    EXPECT_EQ(wait_for(kHeldAt + 2, std::chrono::seconds(60)), kHeldAt + 2);
+    EXPECT_EQ(wait_for(kHeldAt + 3, std::chrono::milliseconds(100)), kHeldAt + 2);
+    go = true;
+  });
+  const Symbol net = MakeLoss(FullyConnected(Variable("data"), {.num_hidden = 1}, "fc"), {}, "loss");
+  Trainer trainer(net, {.devices = {TestDevice(0), TestDevice(1)}, .optimizer = "sgd(lr=0.1)", .engine = engine});
+  const ArrayData zeros{"data", std::make_shared<const HostTensor>(DType::kFloat32, Shape{4 * kSteps, 2})};
+  ArrayIter data({zeros}, {}, {.batch_size = 4});
+  trainer.Fit(data, {.epochs = 1, .on_batch = [&](const BatchReport& report) {
+                       if (report.batch == kHeldAt) {
+                         engine->WaitAll();
+                         engine->Push({.name = "hold", .device = TestDevice(0), .run = [&go](const OpContext&) {
+                                         while (!go) std::this_thread::yield();
+                                       }});
+                       }
+                       pushed = static_cast<int>(report.batch);
+                     }});
+  watcher.join();
 }
 
 // The steps behind a failed one fail by themselves, and nobody is told of that again when the engine goes.
