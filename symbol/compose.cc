@@ -153,10 +153,11 @@ void CheckComposed(const Graph& graph) {
   }
 }
 
-Symbol Compose(const Graph& graph, const ForwardTypes& types, const std::string& suffix) {
+Symbol Compose(const Graph& graph, const ForwardTypes& types, const std::string& suffix,
+               const std::function<bool(const Node&)>& which) {
   return Rewrite(Symbol(graph.outputs), [&](const NodePtr& node, const std::vector<Entry>& inputs) {
     std::vector<Entry> outputs;
-    if (!node->op().compose) return outputs;
+    if (!node->op().compose || (which && !which(*node))) return outputs;
     std::optional<ComposeContext> context = ComposeContextOf(*node, inputs, types);
     if (!context) return outputs;
     context->name += suffix;

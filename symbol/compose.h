@@ -27,9 +27,11 @@ OpDef Composed(std::string name, std::string doc, const AttrsType* attrs,
 bool HasComposed(const Graph& graph);
 // Throws ShapeError, which names it, if one is left: the numbers that it takes are data.
 void CheckComposed(const Graph& graph);
-// Puts in the place of such nodes what they are made of, where `types` tell enough; once: parts may be made of others.
-// What computes a node's outputs has its name and `suffix`, without which both cannot stand in one graph.
-Symbol Compose(const Graph& graph, const ForwardTypes& types, const std::string& suffix = {});
+// Puts in the place of such nodes, or of those that `which` says, what they are made of, where `types` tell enough;
+// once: parts may be made of others. What computes a node's outputs has its name and `suffix`, without which both cannot
+// stand in one graph.
+Symbol Compose(const Graph& graph, const ForwardTypes& types, const std::string& suffix = {},
+               const std::function<bool(const Node&)>& which = {});
 
 // A graph as it is bound: with what its nodes are made of, down to the last; and Constants in the place of small values
 // of integers whose numbers are known, so that what only shapes were computed from is left out. `types` and `numbers`

@@ -60,11 +60,8 @@ void ExportScatter(Exporter& ex) {
 
 void ExportOneHot(Exporter& ex) {
   const auto& attrs = ex.attrs<OneHotAttrs>();
-  HostTensor values(attrs.dtype, {2});
-  values.Set(0, attrs.off_value);
-  values.Set(1, attrs.on_value);
-  ex.Out("OneHot",
-         {ex.In(0), ex.Number(static_cast<double>(attrs.depth), DType::kInt64), ex.Constant(values, "values")});
+  const std::string depth = ex.Number(static_cast<double>(attrs.depth), DType::kInt64);
+  ex.Out("OneHot", {ex.In(0), depth, OneHotValues(ex, attrs)});
   ex.Set("axis", attrs.axis);
 }
 
@@ -80,9 +77,7 @@ void ExportTopK(Exporter& ex) {
   const auto& attrs = ex.attrs<TopKAttrs>();
   if (attrs.k == 0 || attrs.dtype != DType::kInt64) Throw<ModelError>("ONNX gives the k first, with int64 indices");
   ex.OutAll("TopK", {ex.In(0), ex.Ints({attrs.k}, "k")}, 2);
-  ex.Set("axis", attrs.axis);
-  ex.Set("largest", int64_t{attrs.largest});
-  ex.Set("sorted", int64_t{attrs.sorted});
+  SetTopK(ex, attrs);
 }
 
 void ExportCumSum(Exporter& ex) {
@@ -114,35 +109,35 @@ void ExportShapeArray(Exporter& ex) {
 
 void ExportSizeArray(Exporter& ex) { ex.Out("Size", {ex.In(0)}); }
 
-void ExportReshapeBy(Exporter& ex) {
-  ex.Out("Reshape", ex.AllInputs());
-  if (ex.attrs<ReshapeAttrs>().allow_zero) ex.Set("allowzero", int64_t{1});
+}  // namespace
+
+std::string OneHotValues(Exporter& ex, const OneHotAttrs& attrs) {
+  HostTensor values(attrs.dtype, {2});
+  values.Set(0, attrs.off_value);
+  values.Set(1, attrs.on_value);
+  return ex.Constant(values, "values");
 }
 
-void ExportBroadcastToBy(Exporter& ex) { ex.Out("Expand", ex.AllInputs()); }
-void ExportSliceBy(Exporter& ex) { ex.Out("Slice", ex.AllInputs()); }
-void ExportRangeBy(Exporter& ex) { ex.Out("Range", ex.AllInputs()); }
-
-}  // namespace
+void SetTopK(Exporter& ex, const TopKAttrs& attrs) {
+  ex.Set("axis", attrs.axis);
+  ex.Set("largest", int64_t{attrs.largest});
+  ex.Set("sorted", int64_t{attrs.sorted});
+}
 
 std::span<const ExportRow> IndexExports() {
   static constexpr ExportRow kRows[] = {
       {"ArgMax", ExportPlace},
       {"ArgMin", ExportPlace},
-      {"BroadcastToBy", ExportBroadcastToBy},
       {"CumSum", ExportCumSum},
       {"Embedding", ExportEmbedding},
       {"GatherElements", ExportGatherElements},
       {"GatherND", ExportGatherND},
       {"OneHot", ExportOneHot},
-      {"RangeBy", ExportRangeBy},
-      {"ReshapeBy", ExportReshapeBy},
       {"ScatterElements", ExportScatter},
       {"ScatterND", ExportScatter},
       {"SequenceReverse", ExportSequenceReverse},
       {"ShapeArray", ExportShapeArray},
       {"SizeArray", ExportSizeArray},
-      {"SliceBy", ExportSliceBy},
       {"Take", ExportTake},
       {"TopK", ExportTopK},
       {"Trilu", ExportTrilu},

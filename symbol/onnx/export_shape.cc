@@ -41,12 +41,6 @@ void ExportConcat(Exporter& ex) {
   ex.Set("axis", ex.attrs<ConcatAttrs>().axis);
 }
 
-std::vector<int64_t> FirstAxes(size_t count) {
-  std::vector<int64_t> axes(count);
-  std::iota(axes.begin(), axes.end(), 0);
-  return axes;
-}
-
 void ExportSlice(Exporter& ex) {
   const auto& attrs = ex.attrs<SliceAttrs>();
   const std::vector<int64_t> axes = attrs.axes.empty() ? FirstAxes(attrs.begin.size()) : attrs.axes;
@@ -80,15 +74,7 @@ void ExportPad(Exporter& ex) {
   if (std::ranges::any_of(attrs.step, [](int64_t step) { return step != 1; })) {
     Throw<ModelError>("ONNX pads around the elements, not between them");
   }
-  const auto rank = static_cast<size_t>(ex.RankOfInput(0));
-  std::vector<int64_t> pads(2 * rank);
-  for (size_t i = 0; i < attrs.begin.size(); ++i) {
-    const int64_t axis = attrs.axes.empty() ? static_cast<int64_t>(i) : attrs.axes[i];
-    const auto place = static_cast<size_t>(axis < 0 ? axis + static_cast<int64_t>(rank) : axis);
-    pads.at(place) = attrs.begin[i];
-    pads.at(place + rank) = attrs.end[i];
-  }
-  ex.Out("Pad", {ex.In(0), ex.Ints(pads, "pads"), ex.Number(attrs.value, ex.DTypeOfInput(0))});
+  ex.Out("Pad", {ex.In(0), ex.Pads(attrs.begin, attrs.end, attrs.axes), ex.Number(attrs.value, ex.DTypeOfInput(0))});
 }
 
 // Up to opset 17 a sum has its axes as an input, the others as an attribute.
@@ -122,6 +108,12 @@ void ExportReduction(Exporter& ex) {
 }
 
 }  // namespace
+
+std::vector<int64_t> FirstAxes(size_t count) {
+  std::vector<int64_t> axes(count);
+  std::iota(axes.begin(), axes.end(), 0);
+  return axes;
+}
 
 std::span<const ExportRow> ShapeExports() {
   static constexpr ExportRow kRows[] = {

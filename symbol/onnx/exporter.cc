@@ -15,76 +15,31 @@ namespace {
 constexpr int kIrVersion = 8;  // that of opset 17's time
 constexpr size_t kMaxListedNodes = 3;
 
-using Rows = std::map<std::string, void (*)(Exporter&), std::less<>>;
+using Rows = std::map<std::string, const ExportRow*, std::less<>>;
 const Rows& AllRows() {
   static const Rows rows = [] {
     Rows all;
-    for (const auto& table :
-         {ElementwiseExports(), IndexExports(), NnExports(), NormExports(), SequenceExports(), ShapeExports()}) {
-      for (const ExportRow& row : table) all[row.op] = row.export_node;
+    for (const auto& table : {ArrangeExports(), ElementwiseExports(), IndexExports(), NnExports(), NormExports(),
+                              SequenceExports(), ShapeExports()}) {
+      for (const ExportRow& row : table) all[row.op] = &row;
     }
     return all;
   }();
   return rows;
 }
 
-const HostTensor* ValueOf(const Model& model, const std::string& name) {
-  for (const HostTensorMap* values : {&model.params, &model.aux}) {
-    if (const auto found = values->find(name); found != values->end()) return &found->second;
-  }
-  return nullptr;
-}
-
-// Of the inputs of a symbol that have values.
-ShapeMap ShapesOf(const Symbol& symbol, const Model& model) {
-  ShapeMap shapes;
-  for (const std::string& name : symbol.ListInputs()) {
-    if (const HostTensor* value = ValueOf(model, name)) shapes.emplace(name, value->shape());
-  }
-  return shapes;
-}
-DTypeMap DTypesOf(const Symbol& symbol, const Model& model) {
-  DTypeMap dtypes;
-  for (const std::string& name : symbol.ListInputs()) {
-    if (const HostTensor* value = ValueOf(model, name)) dtypes.emplace(name, value->dtype());
-  }
-  return dtypes;
-}
-
-// What inference does: losses predict, nothing is dropped, and labels, which only losses read, are not asked for.
-Symbol InferenceForm(const Model& model) {
-  const Graph graph = Graph::Of(model.symbol);
-  const PartialTypes types = InferPartial(graph, ShapesOf(model.symbol, model), nullptr, std::nullopt);
-  return Rewrite(model.symbol, [&](const NodePtr& node, const std::vector<Entry>& inputs) -> std::vector<Entry> {
-    const OpDef* op = &node->op();
-    const auto remake = [&](const OpDef& by, AnyAttrs attrs) {
-      std::vector<Entry> outputs = OutputsOf(Remake(*node, by, std::move(attrs), {inputs[0]}));
-      outputs.resize(static_cast<size_t>(node->num_outputs()), outputs[0]);
-      return outputs;
-    };
-    if (op == &SoftmaxOutputOp()) {
-      const auto& attrs = node->attrs().get<SoftmaxOutputAttrs>();
-      const std::optional<Shape>& shape = types[static_cast<size_t>(graph.IndexOf(node))][0].shape;
-      if (shape && shape->rank() > 2 && !attrs.multi_output && !attrs.preserve_shape) {
-        Throw<ModelError>("{}: it cannot be exported: a softmax over several axes, of {}", Describe(*node), *shape);
-      }
-      return remake(SoftmaxOp(), SoftmaxAttrs{.axis = attrs.multi_output ? 1 : -1});
-    }
-    if (op == &LogisticRegressionOutputOp()) return remake(ActivationOp(), ActivationAttrs{ActivationType::kSigmoid});
-    for (const OpDef* same : {&DropoutOp(), &LinearRegressionOutputOp(), &MAERegressionOutputOp(), &SVMOutputOp(),
-                              &MakeLossOp(), &BlockGradOp()}) {
-      if (op == same) return remake(IdentityOp(), {});
-    }
-    return {};
-  });
-}
-
 }  // namespace
 
+bool IsExported(const Node& node) {
+  const auto row = AllRows().find(node.op().name);
+  return row != AllRows().end() && (row->second->fits == nullptr || row->second->fits(node));
+}
+
 Exporter::Exporter(const Model& model)
-    : model_(model), symbol_(GiveScalarsTypes(InferenceForm(model), DTypesOf(model.symbol, model))),
-      graph_(Graph::Of(symbol_)), dtypes_(InferDTypes(graph_, DTypesOf(symbol_, model))),
-      shapes_(InferPartial(graph_, ShapesOf(symbol_, model), nullptr, std::nullopt)), out_(message_.mutable_graph()) {}
+    : model_(model), symbol_(InferenceForm(model)), graph_(Graph::Of(symbol_)),
+      dtypes_(InferDTypes(graph_, TypesOfValues(symbol_, model).dtypes)),
+      shapes_(InferPartial(graph_, TypesOfValues(symbol_, model).shapes, nullptr, std::nullopt)),
+      out_(message_.mutable_graph()) {}
 
 ModelProto Exporter::Run() {
   message_.set_ir_version(kIrVersion);
@@ -99,7 +54,7 @@ ModelProto Exporter::Run() {
   std::map<std::string, std::string> missing;  // operator -> nodes that use it
   std::map<std::string, size_t> counts;
   for (const NodePtr& node : graph_.nodes) {
-    if (node->is_variable() || AllRows().contains(node->op().name)) continue;
+    if (node->is_variable() || IsExported(*node)) continue;
     std::string& nodes = missing[node->op().name];
     if (++counts[node->op().name] <= kMaxListedNodes) nodes += (nodes.empty() ? "" : ", ") + QuotedName(node->name());
   }
@@ -121,7 +76,7 @@ ModelProto Exporter::Run() {
     if (node_->is_variable()) continue;
     names_[node_.get()].resize(static_cast<size_t>(node_->num_outputs()));
     try {
-      AllRows().find(node_->op().name)->second(*this);
+      AllRows().find(node_->op().name)->second->export_node(*this);
     } catch (const Error& error) {
       Throw<ModelError>("{}: it cannot be exported: {}", Describe(*node_), error.message());
     }
@@ -354,6 +309,19 @@ std::string Exporter::Extents(const std::vector<int64_t>& fixed, const std::vect
   const std::string all = Add("Concat", extents);
   Set("axis", int64_t{0});
   return all;
+}
+
+std::string Exporter::Pads(const std::vector<int64_t>& begin, const std::vector<int64_t>& end,
+                           const std::vector<int64_t>& axes) {
+  const auto rank = static_cast<size_t>(RankOfInput(0));
+  std::vector<int64_t> pads(2 * rank);
+  for (size_t i = 0; i < begin.size(); ++i) {
+    const int64_t axis = axes.empty() ? static_cast<int64_t>(i) : axes[i];
+    const auto place = static_cast<size_t>(axis < 0 ? axis + static_cast<int64_t>(rank) : axis);
+    pads.at(place) = begin[i];
+    pads.at(place + rank) = end[i];
+  }
+  return Ints(pads, "pads");
 }
 
 std::string Exporter::Number(double value, DType dtype) {

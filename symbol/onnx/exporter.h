@@ -12,19 +12,31 @@
 #include <vector>
 
 #include "proto/onnx.pb.h"
+#include "symbol/gradient.h"
 #include "symbol/graph.h"
 #include "symbol/infer.h"
 #include "symbol/model.h"
+#include "symbol/ops/indexing.h"
+#include "symbol/ops/order.h"
 
 namespace bindery::onnx {
 
 inline constexpr int kExportOpset = 17;
 
+bool IsExported(const Node& node);                                       // is there a function for it?
+const HostTensor* ValueOf(const Model& model, const std::string& name);  // of a parameter or state; null for others
+GivenTypes TypesOfValues(const Symbol& symbol, const Model& model);      // of those
+// What the file is to hold: losses predict, nothing is dropped, labels are not asked for, numbers have types, and what
+// is made of others, and is not exported as it is, is that as far as shapes are known.
+Symbol InferenceForm(const Model& model);
+
 class Exporter;
 struct ExportRow {
   const char* op;  // of ours
   void (*export_node)(Exporter&);
+  bool (*fits)(const Node&) = nullptr;  // has opset 17 what its attributes ask for? Else it is for what it is made of
 };
+std::span<const ExportRow> ArrangeExports();
 std::span<const ExportRow> ElementwiseExports();
 std::span<const ExportRow> IndexExports();
 std::span<const ExportRow> NnExports();
@@ -66,6 +78,13 @@ class Exporter {
   void Set(const char* key, int64_t value);
   void Set(const char* key, double value);
   void Set(const char* key, const char* value);
+  template <class E>
+  requires std::is_enum_v<E>  // whose names are ONNX'
+  void Set(const char* key, E value) {
+    for (const EnumName& name : EnumNames(static_cast<E*>(nullptr))) {
+      if (name.value == static_cast<int>(value)) Set(key, name.name);
+    }
+  }
   void Set(const char* key, const std::vector<int64_t>& values);
   void Set(const char* key, const std::vector<std::string>& values);
   // Values that the file holds; `what` is said of them in their names.
@@ -73,6 +92,9 @@ class Exporter {
   std::string Number(double value, DType dtype);                           // no axis
   // fixed[i] + batches[i] N, with N the batch's extent; `batches` may be empty. Throws ModelError if no input tells N.
   std::string Extents(const std::vector<int64_t>& fixed, const std::vector<int64_t>& batches, const char* what);
+  // How many elements are put before and after those of input 0, of all axes; no axes: the first.
+  std::string Pads(const std::vector<int64_t>& begin, const std::vector<int64_t>& end,
+                   const std::vector<int64_t>& axes);
   std::string Constant(const HostTensor& value, const char* what);
 
  private:
@@ -99,5 +121,10 @@ class Exporter {
   std::unordered_map<const Node*, std::vector<std::string>> names_;  // per output; "": not there
   std::set<std::string> used_;
 };
+
+// --- What several families use.
+std::vector<int64_t> FirstAxes(size_t count);  // 0, 1, ...
+std::string OneHotValues(Exporter& ex, const OneHotAttrs& attrs);
+void SetTopK(Exporter& ex, const TopKAttrs& attrs);
 
 }  // namespace bindery::onnx

@@ -27,34 +27,28 @@ void ImportGatherElements(Importer& im) {
   im.Out(GatherElements(im.In(0), im.In(1), {.axis = im.Int("axis", 0)}, im.name()));
 }
 
-ScatterReduction ReductionOf(const Importer& im) {
-  const std::string by = im.String("reduction", "none");
-  for (const EnumName& reduction : EnumNames(static_cast<ScatterReduction*>(nullptr))) {
-    if (by == reduction.name) return static_cast<ScatterReduction>(reduction.value);
-  }
-  Throw<ModelError>("attribute \"reduction\": expected none, add, mul, max or min, got \"{}\"", by);
-}
-
 void ImportScatterND(Importer& im) {
-  im.Out(ScatterND(im.In(0), im.In(1), im.In(2), {.reduction = ReductionOf(im)}, im.name()));
+  im.Out(
+      ScatterND(im.In(0), im.In(1), im.In(2), {.reduction = im.Enum("reduction", ScatterReduction::kNone)}, im.name()));
 }
 
 void ImportScatterElements(Importer& im) {
-  const ScatterAttrs attrs{.axis = im.Int("axis", 0), .reduction = ReductionOf(im)};
+  const ScatterAttrs attrs{.axis = im.Int("axis", 0), .reduction = im.Enum("reduction", ScatterReduction::kNone)};
   im.Out(ScatterElements(im.In(0), im.In(1), im.In(2), attrs, im.name()));
 }
 
 void ImportOneHot(Importer& im) {
-  const HostTensor &depth = im.Static(1), &values = im.Static(2);
-  if (depth.elements() != 1 || values.elements() != 2) {
-    Throw<ModelError>("expected one depth and two values, got {} and {}", depth.elements(), values.elements());
-  }
-  const OneHotAttrs attrs{.depth = depth.Cast(DType::kInt64).data<int64_t>()[0],
-                          .axis = im.Int("axis", -1),
-                          .on_value = values.At(1),
-                          .off_value = values.At(0),
-                          .from_end = true,
-                          .dtype = values.dtype()};
+  const HostTensor& values = im.Static(2);
+  if (values.elements() != 2) Throw<ModelError>("input 2: expected two values, got {}", values.elements());
+  OneHotAttrs attrs{.axis = im.Int("axis", -1),
+                    .on_value = values.At(1),
+                    .off_value = values.At(0),
+                    .from_end = true,
+                    .dtype = values.dtype()};
+  if (im.Constant(1) == nullptr) return im.Out(OneHotBy({im.In(0), im.In(1)}, attrs, im.name()));
+  const HostTensor& depth = im.Static(1);
+  if (depth.elements() != 1) Throw<ModelError>("input 1: expected one depth, got {}", depth.elements());
+  attrs.depth = depth.Cast(DType::kInt64).data<int64_t>()[0];
   im.Out(OneHot(im.In(0), attrs, im.name()));
 }
 
@@ -73,9 +67,10 @@ void ImportTopK(Importer& im) {
                   .axis = im.Int("axis", -1),
                   .largest = im.Flag("largest", true),
                   .sorted = im.Flag("sorted", true)};
-  if (im.Has(1)) attrs.k = im.StaticNumber(1);
-  if (attrs.k < 1) Throw<ModelError>("{} elements are sought", attrs.k);
-  const Symbol both = TopK(im.In(0), attrs, im.name());
+  const bool is_computed = im.Has(1) && im.Constant(1) == nullptr;
+  if (im.Has(1) && !is_computed) attrs.k = im.StaticNumber(1);
+  if (attrs.k < 1 && !is_computed) Throw<ModelError>("{} elements are sought", attrs.k);
+  const Symbol both = is_computed ? TopKBy({im.In(0), im.In(1)}, attrs, im.name()) : TopK(im.In(0), attrs, im.name());
   for (const int i : {0, 1}) im.Out(i, both[i]);
 }
 

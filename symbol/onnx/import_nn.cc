@@ -113,13 +113,16 @@ ImportFn GlobalPool(PoolType type) {
 // Drops while the model is trained, whatever the file says of that.
 void ImportDropout(Importer& im) {
   im.Ignore({"is_test", "seed"});
-  im.OnlyFirst();
   double ratio = im.Float("ratio", 0.5);
   if (im.Has(1)) {
     if (im.Static(1).elements() != 1) Throw<ModelError>("input 1, the ratio: expected one number");
     ratio = im.Static(1).At(0);
   }
-  im.Out(Dropout(im.In(0), {.p = ratio}, im.name()));
+  if (!im.IsRead(1)) return im.Out(Dropout(im.In(0), {.p = ratio}, im.name()));
+  // The mask is where something is left of ones.
+  const Symbol left = Dropout(FullLike(im.In(0), {1}), {.p = ratio});
+  im.Out(Mul(im.In(0), left, im.name()));
+  im.Out(1, Cast(left, {.dtype = im.opset() < 10 ? im.DTypeOf(im.In(0)) : DType::kBool}));
 }
 
 // --- Matrices.

@@ -24,10 +24,13 @@ bool IsZero(Symbol value) {
     if (const auto constant = ConstantValue(node)) {
       return *constant == HostTensor(constant->dtype(), constant->shape());
     }
-    const OpDef* op = &node.op();
-    const bool moves = op == &SliceOp() || op == &ReshapeOp() || op == &BroadcastToOp() || op == &IdentityOp() ||
-                       op == &SliceChannelOp() || op == &TransposeOp() || op == &ReshapeBy.op() ||
-                       op == &BroadcastToBy.op() || op == &SliceBy.op();
+    const auto is = [&](const OpDef* op) { return op == &node.op(); };
+    const bool moves = std::ranges::any_of(
+        std::initializer_list<const OpDef*>{&SliceOp(), &ReshapeOp(), &BroadcastToOp(), &ExpandOp(), &IdentityOp(),
+                                            &SliceChannelOp(), &SplitOp(), &TransposeOp(), &TileOp(), &SqueezeOp(),
+                                            &ExpandDimsOp(), &ReshapeBy.op(), &BroadcastToBy.op(), &ExpandBy.op(),
+                                            &SliceBy.op(), &TileBy.op()},
+        is);
     if (!moves) return false;
     value = Symbol(node.inputs()[0]);
   }

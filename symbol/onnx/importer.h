@@ -71,6 +71,11 @@ class Importer {
   std::vector<double> Floats(const char* key) const;
   std::vector<std::string> Strings(const char* key) const;
   std::optional<HostTensor> Tensor(const char* key) const;
+  // One of the names of an enum, which are ONNX' where this is asked.
+  template <class E>
+  E Enum(const char* key, E otherwise) const {
+    return static_cast<E>(NumberOf(key, static_cast<int>(otherwise), EnumNames(static_cast<E*>(nullptr))));
+  }
   void Ignore(std::initializer_list<const char*> keys) const;
 
   // Inputs.
@@ -85,7 +90,10 @@ class Importer {
   std::vector<int64_t> StaticInts(int input) const;
   int64_t StaticNumber(int input) const;  // of one element
   Extents StaticExtents(int input) const;
-  bool IsStatic(int input) const;                     // can its extents be said?
+  bool IsStatic(int input) const;  // can its extents be said?
+  // Has the node this input, but computed, so that it is for an operator that takes it as an input?
+  bool IsComputed(int input) const { return Has(input) && !IsStatic(input); }
+  int64_t LengthOf(int input);                        // of a list that is computed; throws if it is not known
   std::optional<Numbers> NumbersOf(int input) const;  // not of the graph's inputs: those are computed with
   // Axes and the like: an attribute up to some version, an input since. Empty if neither is there.
   std::vector<int64_t> AttributeOrInput(const char* key, int input) const;
@@ -100,6 +108,7 @@ class Importer {
 
   // Types.
   DType DTypeOf(const Symbol& value);
+  std::optional<PartialExtents> KnownExtentsOf(const Symbol& value) { return types_->ExtentsOf(value); }
   PartialExtents ExtentsOf(const Symbol& value);  // throws if the number of axes is not known
   int RankOf(const Symbol& value) { return static_cast<int>(ExtentsOf(value).size()); }
   int AxisOf(const Symbol& value, int64_t axis);                     // from 0 on
@@ -109,7 +118,8 @@ class Importer {
   // Outputs.
   int num_outputs() const { return node_->output_size(); }
   bool Wanted(int output) const { return output < num_outputs() && !node_->output(output).empty(); }
-  void OnlyFirst() const;  // throws if another one is wanted
+  bool IsRead(int output) const;  // by a node, or as the graph's
+  void OnlyFirst() const;         // throws if another one is read
   void Out(int output, const Symbol& value);
   void Out(const Symbol& value) { Out(0, value); }
   void OutConstant(HostTensor value);
@@ -134,6 +144,7 @@ class Importer {
   Value& ValueOf(int input) { return const_cast<Value&>(std::as_const(*this).ValueOf(input)); }
   const AttributeProto* Find(const char* key) const;
   const AttributeProto* FindOf(const char* key, AttributeType type, const char* kind) const;
+  int NumberOf(const char* key, int otherwise, std::span<const EnumName> names) const;
   [[noreturn]] void Fail(const std::string& message) const;
 
   const ModelProto& model_;
@@ -164,7 +175,8 @@ const ImportRow* FindImport(const std::string& op, int64_t opset);
 // --- What several families use.
 using SymbolFn = std::function<Symbol(const Symbol& x, const std::string& name)>;
 ImportFn Unary(const SymbolFn& f);
-// Throws if more than one extent is unknown.
+// Of one extent that is not known, the rest; of more than one a Reshape cannot be made, and this throws.
+bool CanReshapeTo(const PartialExtents& extents);
 Symbol ReshapeTo(const Symbol& x, const PartialExtents& extents, const std::string& name = {});
 // The product of extents; no value if that is unknown or not even growing with the batch.
 std::optional<Extent> Product(std::span<const std::optional<Extent>> extents);

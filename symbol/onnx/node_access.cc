@@ -5,6 +5,7 @@
 #include "symbol/model/source.h"
 #include "symbol/onnx/importer.h"
 #include "symbol/ops.h"
+#include "symbol/ops/rules.h"
 
 namespace bindery::onnx {
 namespace {
@@ -56,6 +57,17 @@ double Importer::Float(const char* key, double otherwise) const {
 std::string Importer::String(const char* key, const std::string& otherwise) const {
   const AttributeProto* attribute = FindOf(key, ATTRIBUTE_STRING, "a string");
   return attribute == nullptr ? otherwise : attribute->s();
+}
+
+int Importer::NumberOf(const char* key, int otherwise, std::span<const EnumName> names) const {
+  if (!HasAttribute(key)) return otherwise;
+  const std::string got = String(key, "");
+  std::string all;
+  for (const EnumName& name : names) {
+    if (got == name.name) return name.value;
+    all += (all.empty() ? "" : ", ") + std::string(name.name);
+  }
+  Throw<ModelError>("attribute \"{}\": expected one of {}, got {}", key, all, QuotedName(got));
 }
 
 std::vector<int64_t> Importer::Ints(const char* key) const {
@@ -153,6 +165,14 @@ Extents Importer::StaticExtents(int input) const {
 
 bool Importer::IsStatic(int input) const { return ValueOf(input).numbers || Constant(input) != nullptr; }
 
+int64_t Importer::LengthOf(int input) {
+  const Shape shape = ShapeOf(In(input));
+  if (shape.rank() != 1 || !shape.IsKnown()) {
+    Throw<ModelError>("input {}: expected a list of known length, got {}", input, shape);
+  }
+  return shape[0];
+}
+
 std::optional<Numbers> Importer::NumbersOf(int input) const {
   const Value& value = ValueOf(input);
   if (value.numbers) return value.numbers;
@@ -234,9 +254,11 @@ std::optional<int64_t> Importer::BakedBatch(const Symbol& value, int axis) {
 
 // --- Outputs.
 
+bool Importer::IsRead(int output) const { return Wanted(output) && uses_.contains(node_->output(output)); }
+
 void Importer::OnlyFirst() const {
   for (int i = 1; i < num_outputs(); ++i) {
-    if (Wanted(i) && uses_.contains(node_->output(i))) Throw<ModelError>("only the first output can be had");
+    if (IsRead(i)) Throw<ModelError>("only the first output can be had");
   }
 }
 
@@ -266,19 +288,16 @@ ImportFn Unary(const SymbolFn& f) {
   return [f](Importer& im) { im.Out(f(im.In(0), im.name())); };
 }
 
+bool CanReshapeTo(const PartialExtents& extents) { return std::ranges::count(extents, std::optional<Extent>()) <= 1; }
+
 Symbol ReshapeTo(const Symbol& x, const PartialExtents& extents, const std::string& name) {
-  ReshapeAttrs attrs;
-  bool follows = false;
-  for (const std::optional<Extent>& extent : extents) {
-    attrs.shape.push_back(extent ? extent->fixed : -1);
-    attrs.batches.push_back(extent ? extent->batches : 0);
-    follows = follows || attrs.batches.back() != 0;
-  }
-  if (std::ranges::count(extents, std::optional<Extent>()) > 1) {
+  if (!CanReshapeTo(extents)) {
     Throw<ModelError>("more than one extent of its input is not known; say the input's shape");
   }
-  if (!follows) attrs.batches.clear();
-  return Reshape(x, attrs, name);
+  Extents to;
+  for (const std::optional<Extent>& extent : extents) to.push_back(extent.value_or(Extent{-1, 0}));
+  const bool empty = std::ranges::count(to, Extent{0, 0}) > 0 && std::ranges::count(to, Extent{-1, 0}) == 0;
+  return Reshape(x, {.shape = rule::FixedParts(to), .batches = rule::BatchParts(to), .allow_zero = empty}, name);
 }
 
 std::optional<Extent> Product(std::span<const std::optional<Extent>> extents) {

@@ -1,0 +1,91 @@
+// The graph that is exported.
+#include "symbol/compose.h"
+#include "symbol/forward_types.h"
+#include "symbol/onnx/exporter.h"
+#include "symbol/ops.h"
+#include "symbol/passes/passes.h"
+
+namespace bindery::onnx {
+namespace {
+
+// As inference has it: losses predict, nothing is dropped, and labels, which only losses read, are not asked for.
+Symbol WithoutTraining(const Model& model) {
+  const Graph graph = Graph::Of(model.symbol);
+  const PartialTypes types = InferPartial(graph, TypesOfValues(model.symbol, model).shapes, nullptr, std::nullopt);
+  return Rewrite(model.symbol, [&](const NodePtr& node, const std::vector<Entry>& inputs) -> std::vector<Entry> {
+    const OpDef* op = &node->op();
+    const auto remake = [&](const OpDef& by, AnyAttrs attrs) {
+      std::vector<Entry> outputs = OutputsOf(Remake(*node, by, std::move(attrs), {inputs[0]}));
+      outputs.resize(static_cast<size_t>(node->num_outputs()), outputs[0]);
+      return outputs;
+    };
+    if (op == &SoftmaxOutputOp()) {
+      const auto& attrs = node->attrs().get<SoftmaxOutputAttrs>();
+      const std::optional<Shape>& shape = types[static_cast<size_t>(graph.IndexOf(node))][0].shape;
+      if (shape && shape->rank() > 2 && !attrs.multi_output && !attrs.preserve_shape) {
+        Throw<ModelError>("{}: it cannot be exported: a softmax over several axes, of {}", Describe(*node), *shape);
+      }
+      return remake(SoftmaxOp(), SoftmaxAttrs{.axis = attrs.multi_output ? 1 : -1});
+    }
+    if (op == &LogisticRegressionOutputOp()) return remake(ActivationOp(), ActivationAttrs{ActivationType::kSigmoid});
+    for (const OpDef* same : {&DropoutOp(), &LinearRegressionOutputOp(), &MAERegressionOutputOp(), &SVMOutputOp(),
+                              &MakeLossOp(), &BlockGradOp()}) {
+      if (op == same) return remake(IdentityOp(), {});
+    }
+    return {};
+  });
+}
+
+// What is made of others, as far as it is not exported as it is, and shapes are known for every batch.
+Symbol Composed(Symbol symbol, const Model& model) {
+  constexpr int kMaxDepth = 16;  // parts of parts
+  const auto has_no_row = [](const Node& node) { return !IsExported(node); };
+  for (int depth = 0; depth < kMaxDepth; ++depth) {
+    const Graph graph = Graph::Of(symbol);
+    GivenTypes given = TypesOfValues(symbol, model);
+    bool batched = false, is_needed = false;
+    for (const NodePtr& node : graph.nodes) {
+      if (!node->is_variable()) {
+        is_needed = is_needed || (node->op().compose && has_no_row(*node));
+      } else if (ValueOf(model, node->name()) == nullptr && node->declared_shape && node->declared_shape->rank() > 0) {
+        const int axis = std::max(AxisOfLayout(*node, *node->declared_shape), 0);
+        if ((*node->declared_shape)[axis] != kUnknownDim) continue;
+        given.batch_axes.emplace(node->name(), axis);
+        batched = true;
+      }
+    }
+    const GivenForwardTypes types(graph, given);
+    if (!is_needed || (batched && !types.OfEveryBatch())) break;
+    Symbol next = bindery::Compose(graph, types, "", has_no_row);
+    if (next.entries() == symbol.entries()) break;
+    symbol = std::move(next);
+  }
+  return symbol;
+}
+
+}  // namespace
+
+const HostTensor* ValueOf(const Model& model, const std::string& name) {
+  for (const HostTensorMap* values : {&model.params, &model.aux}) {
+    if (const auto found = values->find(name); found != values->end()) return &found->second;
+  }
+  return nullptr;
+}
+
+GivenTypes TypesOfValues(const Symbol& symbol, const Model& model) {
+  GivenTypes types;
+  for (const std::string& name : symbol.ListInputs()) {
+    if (const HostTensor* value = ValueOf(model, name)) {
+      types.shapes.emplace(name, value->shape());
+      types.dtypes.emplace(name, value->dtype());
+    }
+  }
+  return types;
+}
+
+Symbol InferenceForm(const Model& model) {
+  const Symbol symbol = Composed(WithoutTraining(model), model);
+  return GiveScalarsTypes(symbol, TypesOfValues(symbol, model).dtypes);
+}
+
+}  // namespace bindery::onnx
