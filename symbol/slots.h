@@ -61,6 +61,7 @@ class Slots {
   int Place(const AnyAttrs& attrs, int slot) const;
   bool IsAuxiliary(const std::string& name) const;
 
+  const std::vector<Slot>& slots() const { return slots_; }  // as declared
   bool has_auxiliary() const { return has_auxiliary_; }
   bool may_hide() const { return may_hide_; }
 
