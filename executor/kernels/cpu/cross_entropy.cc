@@ -65,7 +65,8 @@ class Columns {
       std::copy_n(x, columns_, max);
       for (int64_t k = 1; k < n_; ++k) loops_.max_to(x + k * stride_, max, columns_);
     }
-    double sums[kTile] = {};
+    double sums[kTile];
+    std::fill_n(sums, columns_, 0.0);
     T tile[kTile];
     ForRuns([&](int64_t at, int64_t m, int64_t) {
       Subtract(x + at, max, tile, m);
@@ -85,10 +86,10 @@ template <class T>
 MaybeKernel MakeLogSoftmax(const KernelSpec& spec) {
   const AxisView view = ViewAlong(spec.inputs[0].shape, static_cast<int>(spec.attributes<LogSoftmaxAttrs>().axis));
   return WithLoop(FlatKernel(spec, "loop", Format::Plain()), [view](const Arguments& args) {
-    ForSlices(view, [&](int64_t outer, int64_t first, int64_t columns) {
-      const Columns<T> all(view, columns);
-      const T* x = args.in<T>(0) + outer * view.axis * view.inner + first;
-      T *y = args.out<T>(0) + outer * view.axis * view.inner + first, max[kTile], log_sum[kTile];
+    ForSlices(view, kSerialExponentials, [&](const Slice& s) {
+      const Columns<T> all(view, s.columns);
+      const T* x = args.in<T>(0) + s.start;
+      T *y = args.out<T>(0) + s.start, max[kTile], log_sum[kTile];
       all.MaxAndLogSum(x, max, log_sum);
       all.ForRuns([&](int64_t at, int64_t m, int64_t) {
         all.Subtract(x + at, max, y + at, m);
@@ -103,14 +104,14 @@ template <class T>
 MaybeKernel MakeLogSoftmaxGrad(const KernelSpec& spec) {
   const AxisView view = ViewAlong(spec.inputs[1].shape, static_cast<int>(spec.attributes<LogSoftmaxAttrs>().axis));
   return WithLoop(FlatKernel(spec, "loop", Format::Plain()), [view](const Arguments& args) {
-    ForSlices(view, [&](int64_t outer, int64_t first, int64_t columns) {
-      const Columns<T> all(view, columns);
-      const int64_t start = outer * view.axis * view.inner + first;
-      const T *dy = args.in<T>(0) + start, *y = args.in<T>(1) + start;
-      T *dx = args.out<T>(0) + start, tile[kTile], sums[kTile];
-      double exact[kTile] = {};
+    ForSlices(view, kSerialExponentials, [&](const Slice& s) {
+      const Columns<T> all(view, s.columns);
+      const T *dy = args.in<T>(0) + s.start, *y = args.in<T>(1) + s.start;
+      T *dx = args.out<T>(0) + s.start, tile[kTile], sums[kTile];
+      double exact[kTile];
+      std::fill_n(exact, s.columns, 0.0);
       all.ForRuns([&](int64_t at, int64_t m, int64_t) { all.Add(dy + at, exact, m); });
-      for (int64_t i = 0; i < columns; ++i) sums[i] = static_cast<T>(exact[i]);
+      for (int64_t i = 0; i < s.columns; ++i) sums[i] = static_cast<T>(exact[i]);
       all.ForRuns([&](int64_t at, int64_t m, int64_t) {
         std::copy_n(y + at, m, tile);
         all.Exp(tile, m);
@@ -126,11 +127,10 @@ template <class T>
 MaybeKernel MakeHardmax(const KernelSpec& spec) {
   const AxisView view = ViewAlong(spec.inputs[0].shape, static_cast<int>(spec.attributes<LogSoftmaxAttrs>().axis));
   return WithLoop(PlainKernel(spec, "loop"), [view](const Arguments& args) {
-    ForSlices(view, [&](int64_t outer, int64_t first, int64_t columns) {
-      const int64_t start = outer * view.axis * view.inner + first;
-      const T* x = args.in<T>(0) + start;
-      T* y = args.out<T>(0) + start;
-      for (int64_t i = 0; i < columns; ++i) {
+    ForSlices(view, kSerialElements, [&](const Slice& s) {
+      const T* x = args.in<T>(0) + s.start;
+      T* y = args.out<T>(0) + s.start;
+      for (int64_t i = 0; i < s.columns; ++i) {
         int64_t best = i;
         for (int64_t k = 0; k < view.axis; ++k) {
           const int64_t at = k * view.inner + i;
@@ -173,12 +173,17 @@ MaybeKernel MakeCrossEntropy(const KernelSpec& spec) {
   return WithLoop(PlainKernel(spec, "loop"), [=, dtype = spec.inputs[1].dtype](const Arguments& args) {
     const Numbers label(dtype, args.inputs[1]);
     const T* weights = attrs.use_weight ? args.in<T>(2) : nullptr;
-    ForSlices(view, [&](int64_t outer, int64_t first, int64_t columns) {
-      const T* x = args.in<T>(0) + outer * view.axis * view.inner + first;
-      const int64_t position = outer * view.inner + first;
-      T max[kTile] = {}, log_sum[kTile] = {};
-      if (!attrs.log_input) Columns<T>(view, columns).MaxAndLogSum(x, max, log_sum);
-      for (int64_t i = 0; i < columns; ++i) {
+    ForSlices(view, kSerialExponentials, [&](const Slice& s) {
+      const T* x = args.in<T>(0) + s.start;
+      const int64_t position = s.position;
+      T max[kTile], log_sum[kTile];
+      if (attrs.log_input) {
+        std::fill_n(max, s.columns, T{0});
+        std::fill_n(log_sum, s.columns, T{0});
+      } else {
+        Columns<T>(view, s.columns).MaxAndLogSum(x, max, log_sum);
+      }
+      for (int64_t i = 0; i < s.columns; ++i) {
         double loss = 0, weight = 0;
         if (!targets.IsIgnored(label[position + i])) {
           const auto minus_log = [&](int64_t k) {
@@ -217,13 +222,13 @@ MaybeKernel MakeCrossEntropyGrad(const KernelSpec& spec) {
     for (int64_t k = 0; k < view.axis && attrs.label_smoothing != 0; ++k) {
       total += targets.shared() * targets.WeightOf(weights, k);
     }
-    ForSlices(view, [&](int64_t outer, int64_t first, int64_t columns) {
-      const Columns<T> all(view, columns);
-      const int64_t start = outer * view.axis * view.inner + first, position = outer * view.inner + first;
-      const T *x = args.in<T>(1) + start, *dy = args.in<T>(0) + position;
-      T *dx = args.out<T>(0) + start, factor[kTile], shared[kTile], own[kTile];
+    ForSlices(view, kSerialExponentials, [&](const Slice& s) {
+      const Columns<T> all(view, s.columns);
+      const int64_t position = s.position;
+      const T *x = args.in<T>(1) + s.start, *dy = args.in<T>(0) + position;
+      T *dx = args.out<T>(0) + s.start, factor[kTile], shared[kTile], own[kTile];
       int64_t place[kTile];
-      for (int64_t i = 0; i < columns; ++i) {
+      for (int64_t i = 0; i < s.columns; ++i) {
         const bool ignored = targets.IsIgnored(label[position + i]);
         place[i] = ignored ? -1 : targets.ClassOf(label[position + i], position + i);
         const double at_label = ignored ? 0 : targets.own() * targets.WeightOf(weights, place[i]);
@@ -246,7 +251,7 @@ MaybeKernel MakeCrossEntropyGrad(const KernelSpec& spec) {
           dx[at + i] -= shared[column] * (weights ? weights[own_class] : T{1});
         }
       });
-      for (int64_t i = 0; i < columns; ++i) {
+      for (int64_t i = 0; i < s.columns; ++i) {
         if (place[i] >= 0) {
           dx[place[i] * view.inner + i] -= own[i];
         } else {  // even of NaN

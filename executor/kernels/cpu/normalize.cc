@@ -10,6 +10,7 @@
 #include "engine/team.h"
 #include "executor/kernel_table.h"
 #include "executor/kernels/cpu/simd/loops.h"
+#include "executor/kernels/cpu/slices.h"
 #include "executor/kernels/cpu/util.h"
 
 namespace bindery::cpu {
@@ -183,21 +184,6 @@ MaybeKernel MakeNormalizeGrad(const KernelSpec& spec) {
 
 constexpr int64_t kColumns = 256;
 
-// f(outer index, first column, columns, the thread's scratch memory) by the team, for tiles of (outer, channels,
-// inner).
-template <class F>
-void ForTiles(const AxisView& view, int64_t scratch_per_thread, void* scratch, const F& f) {
-  const int64_t parts = CeilDiv(view.inner, kColumns), units = view.outer * parts;
-  ParallelFor(units, 1, view.outer * view.axis * view.inner <= kSerialElements / 4 ? units : 0,
-              [&](int64_t begin, int64_t end, int thread) {
-                for (int64_t unit = begin; unit < end; ++unit) {
-                  const int64_t first = unit % parts * kColumns;
-                  f(unit / parts, first, std::min(kColumns, view.inner - first),
-                    static_cast<std::byte*>(scratch) + thread * scratch_per_thread);
-                }
-              });
-}
-
 // out[c] = the sum of term(k, i) over the channels k from c - before to c + after
 template <class T, class F>
 void WindowSums(int64_t channels, int64_t columns, int64_t before, int64_t after, T* out, const F& term) {
@@ -233,11 +219,11 @@ MaybeKernel MakeLRNOf(const KernelSpec& spec) {
   const T factor = static_cast<T>(attrs.alpha / static_cast<double>(attrs.size));
   const T bias = static_cast<T>(attrs.bias), exponent = static_cast<T>(-attrs.beta);
   return WithLoop(std::move(kernel), [=](const Arguments& args) {
-    ForTiles(view, per_thread, args.scratch, [&](int64_t outer, int64_t first, int64_t columns, void* scratch) {
-      const int64_t start = outer * channels * view.inner + first;
-      const auto at = [&](int64_t c, int64_t i) { return start + c * view.inner + i; };
+    const auto work = [&](const Slice& s) {
+      const int64_t columns = s.columns;
+      const auto at = [&](int64_t c, int64_t i) { return s.start + c * view.inner + i; };
       const T* x = args.in<T>(kGradient ? 1 : 0);
-      T* powers = static_cast<T*>(scratch);
+      T* powers = reinterpret_cast<T*>(static_cast<std::byte*>(args.scratch) + s.thread * per_thread);
       WindowSums(channels, columns, before, after, powers,
                  [&](int64_t c, int64_t i) { return x[at(c, i)] * x[at(c, i)]; });
       if constexpr (!kGradient) {
@@ -266,7 +252,8 @@ MaybeKernel MakeLRNOf(const KernelSpec& spec) {
           }
         }
       }
-    });
+    };
+    ForSlices(view, kSerialElements / 4, work, kColumns);
   });
 }
 template <class T>

@@ -1,7 +1,8 @@
 // TopK, CumSum, CumProd and Trilu.
 //
 // Elements are ordered as whole numbers: a key in which order is that of the elements, joined with their place, so that
-// equal ones keep theirs. Accumulated are strips of neighbouring columns, step by step along the axis, in the widest type.
+// equal ones keep theirs. Accumulated are slices of neighbouring columns, step by step along the axis, in the widest
+// type.
 #include "symbol/ops/order.h"
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include "engine/team.h"
 #include "executor/kernel_table.h"
 #include "executor/kernels/cpu/accumulator.h"
+#include "executor/kernels/cpu/slices.h"
 #include "executor/kernels/cpu/util.h"
 
 namespace bindery::cpu {
@@ -102,22 +104,6 @@ MaybeKernel MakeTopK(const KernelSpec& spec) {
   });
 }
 
-constexpr int64_t kColumns = 256;
-
-// f(offset of the first element, columns) for strips of columns of every outer position.
-template <class F>
-void ForStrips(const AxisView& view, const F& f) {
-  const int64_t width = std::min(view.inner, kColumns), strips = CeilDiv(view.inner, width),
-                units = view.outer * strips;
-  const bool is_small = view.outer * view.axis * view.inner <= kSerialElements;
-  ParallelFor(units, 1, is_small ? units : 0, [&](int64_t begin, int64_t end, int) {
-    for (int64_t unit = begin; unit < end; ++unit) {
-      const int64_t first = unit % strips * width;
-      f(unit / strips * view.axis * view.inner + first, std::min(width, view.inner - first));
-    }
-  });
-}
-
 template <bool kProduct, class A>
 A Accumulated(A sum, A x) {
   return kProduct ? Sum(A{0}, sum, x) : Sum(sum, x);
@@ -138,12 +124,13 @@ template <bool kProduct>
 MaybeKernel MakeScan(const KernelSpec& spec) {
   return Dispatch(spec.inputs[0].dtype, [&]<class T>() {
     return WithLoop(PlainKernel(spec, "loop"), [course = Course(spec)](const Arguments& args) {
-      ForStrips(course.view, [&](int64_t first, int64_t n) {
-        Accumulator<T> sums[kColumns];
+      ForSlices(course.view, kSerialElements, [&](const Slice& s) {
+        const int64_t n = s.columns;
+        Accumulator<T> sums[kSliceColumns];
         std::fill_n(sums, n, Accumulator<T>{kProduct});
         for (int64_t step = 0; step < course.view.axis; ++step) {
-          const T* x = args.in<T>(0) + first + course.At(step);
-          T* y = args.out<T>(0) + first + course.At(step);
+          const T* x = args.in<T>(0) + s.start + course.At(step);
+          T* y = args.out<T>(0) + s.start + course.At(step);
           for (int64_t i = 0; i < n; ++i) {
             const Accumulator<T> next = Accumulated<kProduct>(sums[i], Widened(x[i]));
             y[i] = Narrowed<T>(course.attrs.exclusive ? sums[i] : next);
@@ -160,10 +147,11 @@ MaybeKernel MakeCumProdGrad(const KernelSpec& spec) {
   return Dispatch(spec.inputs[0].dtype, [&]<class T>() {
     using A = Accumulator<T>;
     return WithLoop(PlainKernel(spec, "loop"), [course = Course(spec)](const Arguments& args) {
-      ForStrips(course.view, [&](int64_t first, int64_t n) {
-        const T *dy = args.in<T>(0) + first, *x = args.in<T>(1) + first;
-        T* dx = args.out<T>(0) + first;
-        A carried[kColumns];
+      ForSlices(course.view, kSerialElements, [&](const Slice& slice) {
+        const int64_t n = slice.columns;
+        const T *dy = args.in<T>(0) + slice.start, *x = args.in<T>(1) + slice.start;
+        T* dx = args.out<T>(0) + slice.start;
+        A carried[kSliceColumns];
         std::fill_n(carried, n, A{1});
         for (int64_t step = 0; step < course.view.axis; ++step) {
           const int64_t at = course.At(step);

@@ -13,15 +13,27 @@ namespace bindery::cpu {
 inline constexpr int64_t kSerialExponentials = kSerialElements / 8;
 inline constexpr int64_t kSliceColumns = 512;
 
-// f(outer index, first column, columns) by the team: whole outer indices, or columns where they are many.
+// Some neighbouring columns at one outer index.
+struct Slice {
+  int64_t start, position, columns;  // the first element; the same in what has no such axis
+  int thread;
+};
+
+// f(slice) by the team, for slices of up to `most` columns: narrower ones if there is not one for every thread, so it
+// must not matter how columns are cut. Serially for so few elements.
 template <class F>
-void ForSlices(const AxisView& view, const F& f) {
-  const int64_t parts = CeilDiv(view.inner, kSliceColumns);
-  const int64_t units = view.outer * parts, elements = view.outer * view.axis * view.inner;
-  ParallelFor(units, 1, elements <= kSerialExponentials ? units : 0, [&](int64_t begin, int64_t end, int) {
+void ForSlices(const AxisView& view, int64_t serial_below, const F& f, int64_t most = kSliceColumns) {
+  int64_t width = most;
+  while (width > 32 && view.outer * CeilDiv(view.inner, width) < TeamSize()) width /= 2;
+  const int64_t parts = CeilDiv(view.inner, width), units = view.outer * parts;
+  const bool is_small = view.outer * view.axis * view.inner <= serial_below;
+  ParallelFor(units, 1, is_small ? units : 0, [&](int64_t begin, int64_t end, int thread) {
     for (int64_t unit = begin; unit < end; ++unit) {
-      const int64_t first = unit % parts * kSliceColumns;
-      f(unit / parts, first, std::min(kSliceColumns, view.inner - first));
+      const int64_t outer = unit / parts, first = unit % parts * width;
+      f(Slice{.start = outer * view.axis * view.inner + first,
+              .position = outer * view.inner + first,
+              .columns = std::min(width, view.inner - first),
+              .thread = thread});
     }
   });
 }

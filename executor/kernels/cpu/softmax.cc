@@ -25,9 +25,8 @@ void SoftmaxAlong(const AxisView& view, T inverse_temperature, const T* x, T* y)
                 });
     return;
   }
-  ForSlices(view, [&](int64_t outer, int64_t first, int64_t columns) {
-    const int64_t at = outer * view.axis * view.inner + first;
-    loops.softmax_columns(x + at, y + at, view.axis, view.inner, columns, inverse_temperature);
+  ForSlices(view, kSerialExponentials, [&](const Slice& s) {
+    loops.softmax_columns(x + s.start, y + s.start, view.axis, view.inner, s.columns, inverse_temperature);
   });
 }
 
@@ -50,14 +49,13 @@ MaybeKernel MakeSoftmaxGrad(const KernelSpec& spec) {
   return WithLoop(FlatKernel(spec, "loop", Format::Plain()),
                   [view, inverse = static_cast<T>(1 / attrs.temperature)](const Arguments& args) {
                     const LoopsOf<T>& loops = BestLoops<T>();
-                    ForSlices(view, [&](int64_t outer, int64_t first, int64_t columns) {
-                      const int64_t at = outer * view.axis * view.inner + first;
-                      const T *dy = args.in<T>(0) + at, *y = args.in<T>(1) + at;
-                      T* dx = args.out<T>(0) + at;
+                    ForSlices(view, kSerialExponentials, [&](const Slice& s) {
+                      const T *dy = args.in<T>(0) + s.start, *y = args.in<T>(1) + s.start;
+                      T* dx = args.out<T>(0) + s.start;
                       if (view.inner == 1) {
                         loops.softmax_grad(dy, y, dx, view.axis, inverse);
                       } else {
-                        loops.softmax_grad_columns(dy, y, dx, view.axis, view.inner, columns, inverse);
+                        loops.softmax_grad_columns(dy, y, dx, view.axis, view.inner, s.columns, inverse);
                       }
                     });
                   });
