@@ -110,6 +110,18 @@ std::vector<OperatorCase> LargeCases() {
       Large("large product of matrices", Dot(a, b, {}, "y"), {{"a", matrix}, {"b", Uniform({257, 101})}}, 257),
   };
 
+  // Along axis 0, where a batch cannot be.
+  const std::pair<const char*, Symbol> along_rows[] = {
+      {"slice of rows", Slice(x, {.begin = {3}, .end = {190}, .axes = {0}}, "y")},
+      {"parts of rows, one used", SliceChannel(Concat({x, x}, {.axis = 0}), {.num_outputs = 2, .axis = 0}, "y")[1]},
+      {"softmax of columns", Softmax(x, {.axis = 0}, "y")},
+      {"logarithm of softmax of columns", LogSoftmax(x, {.axis = 0}, "y")},
+      {"sums along columns", CumSum(x, {.axis = 0}, "y")}};
+  for (const auto& [name, y] : along_rows) {
+    cases.push_back(Large(fmt::format("large {}", name), y, {{"x", matrix}}, 257));
+    cases.back().batch_axes.clear();
+  }
+
   cases.push_back(Large("large maximum of everything", Max(x, {}, "y"), {{"x", Distinct(kMatrix)}}));
   cases.push_back(Large("large maximum of rows", Max(x, {.axes = {1}}, "y"), {{"x", matrix}}));
   cases.push_back(Large("large maximum of columns", Max(x, {.axes = {0}}, "y"), {{"x", matrix}}));

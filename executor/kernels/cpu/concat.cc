@@ -1,4 +1,5 @@
 // Joining along an axis and cutting along one: both copy runs of bytes between a whole and its parts.
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -11,10 +12,15 @@
 namespace bindery::cpu {
 namespace {
 
-// The whole is `outer` rows; in each, every part has one run of bytes, in order.
+// The whole is `outer` rows of so many bytes; in each, every part has one run of them. Those that are somebody's make
+// up `moved` bytes of a row.
 struct Runs {
-  int64_t outer = 1, row = 0;
-  std::vector<int64_t> bytes, offset;
+  struct Run {
+    int value;
+    int64_t bytes, offset;
+  };
+  int64_t outer = 1, row = 0, moved = 0;
+  std::vector<Run> runs = {};
 };
 
 // A format that whole and parts share, without padding in any of them, else plain.
@@ -27,8 +33,16 @@ Format SharedFormat(const Format& wanted, const Shape& whole, const std::vector<
   return wanted;
 }
 
+// What is joined, or cut: the parts of output 0, or of input 0, along an axis. Each is the input or output of its
+// number; negative: nobody's.
+struct Parts {
+  bool joined;
+  std::vector<Shape> shapes = {};
+  std::vector<int> values = {};
+};
+
 // The rows are what lies outside the axis in memory. Parts have the whole's rank, but for plain ones without the axis.
-Runs RunsOf(const Format& format, const Shape& whole, int axis, DType dtype, const std::vector<Shape>& parts) {
+Runs RunsOf(const Format& format, const Shape& whole, int axis, DType dtype, const Parts& parts) {
   Runs runs;
   if (format.is_plain()) {
     runs.outer = whole.CountTo(axis);
@@ -40,21 +54,16 @@ Runs RunsOf(const Format& format, const Shape& whole, int axis, DType dtype, con
       runs.outer *= whole[format.order[i]] / block;
     }
   }
-  for (const Shape& part : parts) {
-    runs.offset.push_back(runs.row);
-    runs.bytes.push_back(part.Elements() * SizeOf(dtype) / runs.outer);
-    runs.row += runs.bytes.back();
+  for (size_t i = 0; i < parts.shapes.size(); ++i) {
+    const int64_t bytes = parts.shapes[i].Elements() * SizeOf(dtype) / runs.outer;
+    if (parts.values[i] >= 0) {
+      runs.runs.push_back({parts.values[i], bytes, runs.row});
+      runs.moved += bytes;
+    }
+    runs.row += bytes;
   }
   return runs;
 }
-
-// What is joined, or cut: the parts of output 0, or of input 0, along an axis. Each is the input or output of its number;
-// negative: nobody's.
-struct Parts {
-  bool joined;
-  std::vector<Shape> shapes = {};
-  std::vector<int> values = {};
-};
 
 Kernel CopyParts(const KernelSpec& spec, int axis, const Parts& parts) {
   const ValueType& whole = parts.joined ? spec.outputs[0] : spec.inputs[0];
@@ -65,46 +74,48 @@ Kernel CopyParts(const KernelSpec& spec, int axis, const Parts& parts) {
   Kernel kernel = PlainKernel(spec, "copy");
   kernel.input_formats.assign(spec.inputs.size(), format);
   kernel.output_formats.assign(spec.outputs.size(), format);
-  return WithLoop(std::move(kernel),
-                  [parts, runs = RunsOf(format, whole.shape, axis, whole.dtype, parts.shapes)](const Arguments& args) {
-                    const int64_t count = static_cast<int64_t>(parts.values.size()), units = runs.outer * count;
-                    const int64_t serial_below = runs.outer * runs.row <= 4 * kSerialElements ? units : 0;
-                    ParallelFor(units, 1, serial_below, [&](int64_t begin, int64_t end, int) {
-                      for (int64_t unit = begin; unit < end; ++unit) {
-                        const int64_t row = unit / count, part = unit % count;
-                        const int value = parts.values[part];
-                        if (value < 0 || (!parts.joined && !args.outputs[value])) continue;
-                        const int64_t at_whole = row * runs.row + runs.offset[part], at_part = row * runs.bytes[part];
-                        const auto bytes = static_cast<size_t>(runs.bytes[part]);
-                        if (parts.joined) {
-                          std::memcpy(args.out<char>(0) + at_whole, args.in<char>(value) + at_part, bytes);
-                        } else {
-                          std::memcpy(args.out<char>(value) + at_part, args.in<char>(0) + at_whole, bytes);
-                        }
-                      }
-                    });
-                  });
-}
-
-Parts PartsOf(bool joined, const std::vector<ValueType>& values) {
-  Parts parts{joined};
-  for (const ValueType& value : values) {
-    parts.values.push_back(static_cast<int>(parts.shapes.size()));
-    parts.shapes.push_back(value.shape);
-  }
-  return parts;
+  return WithLoop(std::move(kernel), [joined = parts.joined, runs = RunsOf(format, whole.shape, axis, whole.dtype,
+                                                                           parts)](const Arguments& args) {
+    ParallelFor(runs.outer * runs.moved, 64, 4 * kSerialElements, [&](int64_t begin, int64_t end, int) {
+      int64_t row = begin / runs.moved, first = begin % runs.moved;  // in the run that comes
+      for (; begin < end; ++row) {
+        for (const Runs::Run& run : runs.runs) {
+          const int64_t bytes = std::min(run.bytes - first, end - begin);
+          if (bytes <= 0) {
+            first = std::max<int64_t>(first - run.bytes, 0);
+            continue;
+          }
+          const int64_t at_whole = row * runs.row + run.offset + first, at_part = row * run.bytes + first;
+          const char* from = joined ? args.in<char>(run.value) + at_part : args.in<char>(0) + at_whole;
+          char* to = joined ? args.out<char>(0) + at_whole : args.out<char>(run.value) + at_part;
+          std::memcpy(to, from, static_cast<size_t>(bytes));
+          begin += bytes;
+          first = 0;
+        }
+      }
+    });
+  });
 }
 
 // arg0, arg1, ... -> output
 MaybeKernel MakeConcat(const KernelSpec& spec) {
-  const int axis = spec.outputs[0].shape.Axis(static_cast<int>(spec.attributes<ConcatAttrs>().axis));
-  return CopyParts(spec, axis, PartsOf(true, spec.inputs));
+  Parts parts{.joined = true};
+  for (const ValueType& input : spec.inputs) {
+    parts.values.push_back(static_cast<int>(parts.shapes.size()));
+    parts.shapes.push_back(input.shape);
+  }
+  return CopyParts(spec, spec.outputs[0].shape.Axis(static_cast<int>(spec.attributes<ConcatAttrs>().axis)), parts);
 }
 
 // data -> output0, output1, ...
 MaybeKernel MakeSliceChannel(const KernelSpec& spec) {
-  const int axis = spec.inputs[0].shape.Axis(static_cast<int>(spec.attributes<SliceChannelAttrs>().axis));
-  return CopyParts(spec, axis, PartsOf(false, spec.outputs));
+  Parts parts{.joined = false};
+  for (const ValueType& output : spec.outputs) {
+    const size_t i = parts.shapes.size();
+    parts.values.push_back(spec.output_used[i] ? static_cast<int>(i) : -1);
+    parts.shapes.push_back(output.shape);
+  }
+  return CopyParts(spec, spec.inputs[0].shape.Axis(static_cast<int>(spec.attributes<SliceChannelAttrs>().axis)), parts);
 }
 
 constexpr KernelEntry kEntries[] = {
