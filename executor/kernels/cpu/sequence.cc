@@ -2,6 +2,7 @@
 #include "symbol/ops/sequence.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "engine/team.h"
@@ -13,10 +14,9 @@ namespace {
 
 enum class Kind { kMask, kReverse, kLast, kLastGrad };
 
-// The step from which step t of a sequence of so many of `steps` is taken; -1: none.
+// The step from which step t of a sequence of n steps is taken; -1: none.
 template <Kind kKind>
-int64_t SourceOf(int64_t t, double length, int64_t steps) {
-  const int64_t n = length >= static_cast<double>(steps) ? steps : length > 0 ? static_cast<int64_t>(length) : 0;
+int64_t SourceOf(int64_t t, int64_t n) {
   switch (kKind) {
     case Kind::kMask: return t < n ? t : -1;
     case Kind::kReverse: return t < n ? n - 1 - t : t;
@@ -32,33 +32,40 @@ MaybeKernel Sequences(const KernelSpec& spec, const SequenceAttrs& attrs, double
   const Shape& shape = kKind == Kind::kLastGrad ? spec.outputs[0].shape : spec.inputs[0].shape;
   const auto [steps_axis, samples_axis] = AxesOf(attrs, shape);
   const int first = std::min(steps_axis, samples_axis), second = std::max(steps_axis, samples_axis);
-  const bool steps_first = steps_axis < samples_axis;
+  const int step = steps_axis < samples_axis ? 1 : 3, sample = 4 - step;  // their places among the four
   const int64_t steps = shape[steps_axis], samples = shape[samples_axis], inner = shape.CountFrom(second + 1);
   const int64_t middle = Shape(shape.dims().subspan(first + 1, second - first - 1)).Elements();
-  const int64_t own_steps = kKind == Kind::kLast ? 1 : steps, source_steps = kKind == Kind::kLastGrad ? 1 : steps;
-  const int64_t seconds = steps_first ? samples : own_steps, firsts = steps_first ? own_steps : samples;
-  const int64_t source_seconds = steps_first ? samples : source_steps,
-                source_firsts = steps_first ? source_steps : samples;
-  const int64_t runs = shape.CountTo(first) * firsts * middle * seconds;
+  std::array<int64_t, 4> extents = {shape.CountTo(first), samples, middle, samples}, source_extents = extents;
+  extents[step] = kKind == Kind::kLast ? 1 : steps;
+  source_extents[step] = kKind == Kind::kLastGrad ? 1 : steps;
+  const int64_t runs = extents[0] * extents[1] * extents[2] * extents[3];
   const HostTensor filler = HostTensor::Full(spec.outputs[0].dtype, {}, value);
+  Kernel kernel = PlainKernel(spec, "loop");
+  kernel.scratch_bytes = samples * static_cast<int64_t>(sizeof(int64_t));
   return OfSize(SizeOf(spec.outputs[0].dtype), [&]<class T>() {
     T empty;
     std::memcpy(&empty, filler.raw(), sizeof(T));
-    return WithLoop(PlainKernel(spec, "loop"), [=, dtype = spec.inputs[1].dtype](const Arguments& args) {
-      const Numbers lengths(dtype, args.inputs[1]);
+    return WithLoop(std::move(kernel), [=, dtype = spec.inputs[1].dtype](const Arguments& args) {
+      const Numbers given(dtype, args.inputs[1]);
+      auto* lengths = static_cast<int64_t*>(args.scratch);
+      for (int64_t i = 0; i < samples; ++i) {  // NaN is 0
+        lengths[i] = given[i] > 0 ? static_cast<int64_t>(std::min(given[i], static_cast<double>(steps))) : 0;
+      }
       ParallelFor(runs, 1, kSerialElements / 4 / inner, [&](int64_t begin, int64_t end, int) {
-        for (int64_t run = begin; run < end; ++run) {
-          int64_t at[4] = {run / seconds / middle / firsts, run / seconds / middle % firsts, run / seconds % middle,
-                           run % seconds};
-          int64_t& step = at[steps_first ? 1 : 3];
-          step = SourceOf<kKind>(step, lengths[at[steps_first ? 3 : 1]], steps);
-          const int64_t source = ((at[0] * source_firsts + at[1]) * middle + at[2]) * source_seconds + at[3];
-          T* to = args.out<T>(0) + run * inner;
-          if (step < 0) {
+        std::array<int64_t, 4> at;
+        int64_t rest = begin;
+        for (int i = 3; i >= 0; rest /= extents[i--]) at[i] = rest % extents[i];
+        T* to = args.out<T>(0) + begin * inner;
+        for (int64_t run = begin; run < end; ++run, to += inner) {
+          const int64_t t = SourceOf<kKind>(at[step], lengths[at[sample]]);
+          if (t < 0) {
             std::fill_n(to, inner, empty);
           } else {
+            int64_t source = 0;
+            for (int i = 0; i < 4; ++i) source = source * source_extents[i] + (i == step ? t : at[i]);
             std::copy_n(args.in<T>(0) + source * inner, inner, to);
           }
+          for (int i = 3; i >= 0 && ++at[i] == extents[i]; --i) at[i] = 0;
         }
       });
     });
