@@ -1,7 +1,7 @@
-// Attention, block by block of 64 queries and 64 keys, with queries side by side: scores (keys, queries) = k q^T, so that
-// keys and values are read as they lie, and a softmax over keys works on vectors of queries. Forward the softmax is an
-// online one: the greatest score and the sum so far are kept for each query, and what was summed before is scaled where
-// a greater one comes.
+// Attention, block by block of 64 queries and 64 keys, with queries side by side: scores (keys, queries) = k q^T, so
+// that keys and values are read as they lie, and a softmax over keys works on vectors of queries. Forward the softmax is
+// an online one: the greatest score and the sum so far are kept for each query, and what was summed before is scaled
+// where a greater one comes.
 #include "symbol/ops/attention.h"
 
 #include <algorithm>
@@ -61,6 +61,19 @@ struct Scores {
   void Subtract(const Block& b, Real* tile, const Real* of_queries) const {
     ForRows(b, tile, [&](Real* row) { loops.template BinaryOf<native::fn::Sub>()(row, of_queries, row, kTile); });
   }
+  // Of a block's rows of keys or of values and what stands side by side, (width, kTile): tile (keys, kTile).
+  void Multiply(const Block& b, const Real* rows, int64_t row_step, int64_t width, const Real* columns,
+                Real* tile) const {
+    std::fill_n(tile, b.keys * kTile, Real{0});
+    loops.add_products({.a = rows,
+                        .a_row = row_step,
+                        .a_column = 1,
+                        .b = columns,
+                        .y = tile,
+                        .rows = b.keys,
+                        .depth = width,
+                        .columns = b.queries});
+  }
   void Exponentials(const Block& b, Real* tile) const {
     loops.template UnaryOf<native::fn::Exp>()(tile, tile, b.keys * kTile);
   }
@@ -69,15 +82,7 @@ struct Scores {
   // derivative of what caps them.
   void Compute(const Arguments& args, int first, const Block& b, const Real* columns, Real* tile, Real* slopes) const {
     const Real* keys = args.in<Real>(first + 1) + Start(form.key, b.sample, b.head / group(), b.key);
-    std::fill_n(tile, b.keys * kTile, Real{0});
-    loops.add_products({.a = keys,
-                        .a_row = form.key.row,
-                        .a_column = 1,
-                        .b = columns,
-                        .y = tile,
-                        .rows = b.keys,
-                        .depth = form.depth,
-                        .columns = b.queries});
+    Multiply(b, keys, form.key.row, form.depth, columns, tile);
     if (attrs.softcap > 0) {
       const Real cap = static_cast<Real>(attrs.softcap);
       const int64_t n = b.keys * kTile;
@@ -237,7 +242,11 @@ struct Backward {
     const Real scale = static_cast<Real>(f.scale);
     const Real* all_keys = args.in<Real>(2) + scores.Start(f.key, sample, kv_head, 0);
     const Real* all_values = args.in<Real>(3) + scores.Start(f.value, sample, kv_head, 0);
-    if (part.of_keys) std::fill_n(key_grads, (depth + width) * key_panels(), Real{0});
+    if (part.of_keys) {
+      const int64_t count = part.last_block - part.block;
+      std::fill_n(key_grads + part.block * depth, count * depth, Real{0});
+      std::fill_n(value_grads + part.block * width, count * width, Real{0});
+    }
 
     for (int64_t head = part.head; head < part.last_head; ++head) {
       for (int64_t query = part.query; query < part.last_query; query += kTile) {
@@ -269,15 +278,7 @@ struct Backward {
           scores.Subtract(b, p, log_sum_exp);
           scores.Exponentials(b, p);
           if (part.of_keys) AddToPanels(p, kTile, 1, dy_rows, b.keys, b.queries, f.width, value_grads + block * width);
-          std::fill_n(dp, b.keys * kTile, Real{0});
-          loops.add_products({.a = all_values + b.key * f.value.row,
-                              .a_row = f.value.row,
-                              .a_column = 1,
-                              .b = dy_columns,
-                              .y = dp,
-                              .rows = b.keys,
-                              .depth = f.width,
-                              .columns = b.queries});
+          scores.Multiply(b, all_values + b.key * f.value.row, f.value.row, f.width, dy_columns, dp);
           scores.Subtract(b, dp, dots);
           times(dp, p, dp, b.keys * kTile);
           if (part.of_queries && scores_out >= 0) StoreScores(args, b, dp);
