@@ -322,9 +322,14 @@ MaybeKernel MakeOneHot(const KernelSpec& spec) {
             ParallelFor(view.outer * view.axis * view.inner, kGrain, kSerialElements,
                         [&](int64_t begin, int64_t end, int) { std::fill(y + begin, y + end, off_on[0]); });
             ParallelFor(view.outer * view.inner, kGrain, kSerialElements / 8, [&](int64_t begin, int64_t end, int) {
+              T* first = y + begin / view.inner * view.axis * view.inner;
+              int64_t column = begin % view.inner;
               for (int64_t i = begin; i < end; ++i) {
                 const int64_t place = counting.PlaceOf(args.in<Index>(0)[i], view.axis);
-                if (place >= 0) y[(i / view.inner * view.axis + place) * view.inner + i % view.inner] = off_on[1];
+                if (place >= 0) first[place * view.inner + column] = off_on[1];
+                if (++column < view.inner) continue;
+                column = 0;
+                first += view.axis * view.inner;
               }
             });
           });

@@ -1,4 +1,5 @@
-// Random numbers, by tiles: the words of a run of elements of one sample, then what they give, in double, then elements.
+// Random numbers, by tiles: the words of a run of elements of one sample, then what they give, in double, then
+// elements.
 #include "symbol/ops/random.h"
 
 #include <algorithm>
@@ -25,8 +26,8 @@ struct Source {
     view = per_sample ? SamplesOf(spec.outputs[0]) : AxisView{1, 1, spec.outputs[0].shape.Elements()};
   }
 
-  // f(first element, n, the words of their sample from element `before` earlier on): by the team, in runs of elements of
-  // one sample, kWords for each. `before` makes the first word that of a block.
+  // f(first element, n, the words of their sample from element `before` earlier on): by the team, in runs of elements
+  // of one sample, kWords for each. `before` makes the first word that of a block.
   template <int64_t kWords, class F>
   void ForRuns(const StepBlock& step, const F& f) const {
     PhiloxKey key = StreamKey(step.seed, node_name);

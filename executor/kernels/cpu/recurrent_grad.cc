@@ -1,5 +1,5 @@
-// The gradients of recurrent layers, as they are computed forward (recurrent.cc), from the last step to the first. Those
-// of weights are one product for all steps, which is another operator's.
+// The gradients of recurrent layers, as they are computed forward (recurrent.cc), from the last step to the first.
+// Those of weights are one product for all steps, which is another operator's.
 #include "executor/kernel_table.h"
 #include "executor/kernels/cpu/recurrent_layer.h"
 
@@ -151,10 +151,12 @@ struct Backward : Layer<Real> {
     Real *own = reset + row * kTile, *to = dx + row * form.gates * hidden + form.place[0] * hidden + unit;
     loops.template BinaryOf<native::fn::Mul>()(own, this->In(args, 6) + at * hidden + unit, to, n);
     loops.activation_grad[native::ActivationGradFunctions::Find("sigmoid")](to, r, to, n);
-    Real ends[] = {-this->clip, this->clip};
-    loops.activation[native::ActivationFunctions::Find("sigmoid")](ends, ends, 2);
-    for (int64_t i = 0; i < n && attrs.clip > 0; ++i) {
-      if (!(r[i] > ends[0] && r[i] < ends[1])) to[i] = 0;
+    if (attrs.clip > 0) {
+      Real ends[] = {-this->clip, this->clip};
+      loops.activation[native::ActivationFunctions::Find("sigmoid")](ends, ends, 2);
+      for (int64_t i = 0; i < n; ++i) {
+        if (!(r[i] > ends[0] && r[i] < ends[1])) to[i] = 0;
+      }
     }
     loops.template BinaryOf<native::fn::Mul>()(own, r, own, n);
     loops.axpy(own, dh + (block * kTile + row) * kTile, n, 1);
