@@ -31,10 +31,6 @@ Format ChannelBlocked(int rank, int block);
 Format Canonical(const Format& format, const Shape& shape);
 
 bool IsPadded(const Format& format, const Shape& shape);
-// Plain, or permuted or blocked with whole blocks: every element of the buffer is an element of the value.
-inline bool IsDense(const Format& format, const Shape& shape) {
-  return format.kind != Format::Kind::kOpaque && !IsPadded(format, shape);
-}
 
 // (N, C, spatial...) seen as the loops of channel-wise operators see it.
 //   kPlanes: outer x channels planes of `rows` consecutive elements (plain);
