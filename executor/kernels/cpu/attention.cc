@@ -1,6 +1,6 @@
 // Attention, block by block of 64 queries and 64 keys, with queries side by side: scores (keys, queries) = k q^T, so
-// that keys and values are read as they lie, and a softmax over keys works on vectors of queries. Forward the softmax is
-// an online one: the greatest score and the sum so far are kept for each query, and what was summed before is scaled
+// that keys and values are read as they lie, and a softmax over keys works on vectors of queries. Forward the softmax
+// is an online one: the greatest score and the sum so far are kept for each query, and what was summed before is scaled
 // where a greater one comes.
 #include "symbol/ops/attention.h"
 
