@@ -43,6 +43,24 @@ std::vector<Entry> AsConstants(const Node& node, const std::vector<ValueType>& t
   return constants;
 }
 
+// Numbers may follow a device's share of the batch as long as shapes alone follow from them.
+void CheckShares(const Graph& graph, const NodeNumbers& numbers) {
+  const auto check = [&](const Entry& value) {
+    const std::optional<Numbers>& known = numbers[graph.IndexOf(value.node)][value.output];
+    if (!known || std::ranges::none_of(*known, &Number::FollowsBatch)) return;
+    Throw<ShapeError>(
+        "{}: it holds the extent of the batch, of which each of several devices would see its share: as data it can be "
+        "had on one device alone",
+        Describe(*value.node));
+  };
+  for (const Entry& head : graph.outputs) check(head);
+  for (const NodePtr& node : graph.nodes) {
+    const auto& own = numbers[graph.IndexOf(node)];
+    if (std::ranges::all_of(own, &std::optional<Numbers>::has_value)) continue;  // not data yet
+    for (const Entry& input : node->inputs()) check(input);
+  }
+}
+
 }  // namespace
 
 std::optional<ComposeContext> ComposeContextOf(const Node& node, const std::vector<Entry>& inputs,
@@ -167,7 +185,7 @@ Symbol Compose(const Graph& graph, const ForwardTypes& types, const std::string&
   });
 }
 
-void ComposeAll(Graph* graph, NodeTypes* types, NodeNumbers* numbers, std::optional<int64_t> batch,
+void ComposeAll(Graph* graph, NodeTypes* types, NodeNumbers* numbers, std::optional<int64_t> batch, int devices,
                 const InferGraph& infer) {
   const auto replace = [&](const Symbol& by) {
     if (by.entries() == graph->outputs) return;
@@ -178,6 +196,7 @@ void ComposeAll(Graph* graph, NodeTypes* types, NodeNumbers* numbers, std::optio
     replace(Compose(*graph, BoundForwardTypes(*graph, *types, *numbers, batch)));
   }
   CheckComposed(*graph);
+  if (devices > 1) CheckShares(*graph, *numbers);
   const auto is_known = [](const std::optional<Numbers>& known) { return known.has_value(); };
   const auto computed = [&](const NodePtr& node) {
     return !node->inputs().empty() && std::ranges::any_of((*numbers)[graph->IndexOf(node)], is_known);

@@ -35,9 +35,10 @@ Symbol Compose(const Graph& graph, const ForwardTypes& types, const std::string&
 
 // A graph as it is bound: with what its nodes are made of, down to the last; and Constants in the place of small values
 // of integers whose numbers are known, so that what only shapes were computed from is left out. `types` and `numbers`
-// are those of the graph, and become those of the new one by `infer`.
+// are those of the graph, and become those of the new one by `infer`. ShapeError if on several devices the extent of the
+// batch is read as data: each would see its share.
 using InferGraph = std::function<NodeTypes(const Graph& graph, NodeNumbers* numbers)>;
-void ComposeAll(Graph* graph, NodeTypes* types, NodeNumbers* numbers, std::optional<int64_t> batch,
+void ComposeAll(Graph* graph, NodeTypes* types, NodeNumbers* numbers, std::optional<int64_t> batch, int devices,
                 const InferGraph& infer);
 
 }  // namespace bindery

@@ -67,57 +67,53 @@ std::optional<Numbers> BoundForwardTypes::NumbersOf(const Entry& value) const {
   return numbers_[graph_.IndexOf(value.node)][value.output];
 }
 
-const GivenForwardTypes::Inferred& GivenForwardTypes::Infer() const {
-  if (inferred_) return *inferred_;
-  const std::vector<Batched> batched = BatchedVariables(graph_, given_);
-  Inferred result;
-  // Where no batch is given any will do; not 1, which broadcasts.
-  constexpr int64_t kAnyBatch = 4;
-  result.batch = BatchOf(graph_, given_.shapes, given_.batch_axes).value_or(kAnyBatch);
-  const auto infer = [&](int64_t batch, const DTypeMap* dtypes) {
-    ShapeMap shapes = given_.shapes;
-    for (const auto& [name, shape, axis] : batched) {
-      const int64_t extent = shape[axis] == kUnknownDim ? result.batch : shape[axis];
-      if (extent == result.batch) shapes[name] = shape.With(axis, batch);
-    }
-    return InferPartial(graph_, shapes, dtypes, batch);
-  };
-  result.at_batch = infer(result.batch, &given_.dtypes);
-  if (!batched.empty()) {
-    try {
-      result.one_more = infer(result.batch + 1, nullptr);
-      result.many_more = infer(result.batch + kManySamples, nullptr);
-      if (!FollowEvenly(result.at_batch, result.one_more, result.many_more)) result.one_more.clear();
-    } catch (const ShapeError&) {  // the graph fits this batch alone
-      result.one_more.clear();
-    }
+PartialTypes GivenForwardTypes::InferWith(int64_t batch, const DTypeMap* dtypes) const {
+  ShapeMap shapes = given_.shapes;
+  for (const auto& [name, shape, axis] : BatchedVariables(graph_, given_)) {
+    if (shape[axis] == kUnknownDim || shape[axis] == batch_) shapes[name] = shape.With(axis, batch);
   }
-  return inferred_.emplace(std::move(result));
+  return InferPartial(graph_, shapes, dtypes, batch);
+}
+
+const PartialTypes& GivenForwardTypes::AtBatch() const {
+  if (!at_batch_) at_batch_ = InferWith(batch_, &given_.dtypes);
+  return *at_batch_;
+}
+
+const GivenForwardTypes::GrownTypes& GivenForwardTypes::Grown() const {
+  if (grown_) return *grown_;
+  GrownTypes& grown = grown_.emplace();
+  if (BatchedVariables(graph_, given_).empty()) return grown;
+  try {
+    GrownTypes found{InferWith(batch_ + 1, nullptr), InferWith(batch_ + kManySamples, nullptr)};
+    if (FollowEvenly(AtBatch(), found.one_more, found.many_more)) grown = std::move(found);
+  } catch (const ShapeError&) {  // the graph fits this batch alone
+  }
+  return grown;
 }
 
 std::optional<Extents> GivenForwardTypes::ShapeOf(const Entry& value) const {
-  const Inferred& inferred = Infer();
   const int node = graph_.IndexOf(value.node);
-  const std::optional<Shape>& shape = inferred.at_batch[node][value.output].shape;
+  const std::optional<Shape>& shape = AtBatch()[node][value.output].shape;
   if (!shape || !shape->IsKnown()) return std::nullopt;
   Extents extents;
   for (const int64_t extent : *shape) extents.push_back({extent, 0});
-  if (inferred.one_more.empty()) return extents;
-  const Shape& one_more = *inferred.one_more[node][value.output].shape;
+  if (extents.empty() || Grown().one_more.empty()) return extents;
+  const Shape& one_more = *Grown().one_more[node][value.output].shape;
   for (int axis = 0; axis < shape->rank(); ++axis) {
-    extents[axis] = extents[axis] + Extent{-inferred.batch, 1} * (one_more[axis] - extents[axis].fixed);
+    extents[axis] = extents[axis] + Extent{-batch_, 1} * (one_more[axis] - extents[axis].fixed);
   }
   return extents;
 }
 
 std::optional<Numbers> GivenForwardTypes::NumbersOf(const Entry& value) const {
-  const Inferred& inferred = Infer();
   const auto numbers = [&](const PartialTypes& types) {
     return types.empty() ? std::nullopt : types[graph_.IndexOf(value.node)][value.output].numbers;
   };
-  std::optional<Numbers> result = numbers(inferred.at_batch);
-  const std::optional<Numbers> next = numbers(inferred.one_more), many = numbers(inferred.many_more);
-  if (!result || !next || !many || next->size() != result->size() || many->size() != result->size()) return result;
+  std::optional<Numbers> result = numbers(AtBatch());
+  if (!result) return result;
+  const std::optional<Numbers> next = numbers(Grown().one_more), many = numbers(Grown().many_more);
+  if (!next || !many || next->size() != result->size() || many->size() != result->size()) return result;
   for (size_t i = 0; i < result->size(); ++i) {
     const double now = (*result)[i].at[0], each = ((*many)[i].at[0] - now) / kManySamples;
     (*result)[i] = Number(now, (*next)[i].at[0], now + 2 * each);
@@ -126,7 +122,7 @@ std::optional<Numbers> GivenForwardTypes::NumbersOf(const Entry& value) const {
 }
 
 std::optional<DType> GivenForwardTypes::DTypeOf(const Entry& value) const {
-  return Infer().at_batch[graph_.IndexOf(value.node)][value.output].dtype;
+  return AtBatch()[graph_.IndexOf(value.node)][value.output].dtype;
 }
 
 }  // namespace bindery

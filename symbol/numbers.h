@@ -20,6 +20,7 @@ struct Number {
   Number(double number) : at{number, number, number} {}  // NOLINT: most follow no batch
   Number(double now, double next, double after) : at{now, next, after} {}
   bool IsKnown() const { return !std::isnan(at[0]); }
+  bool FollowsBatch() const { return at[1] != at[0] || at[2] != at[0]; }  // of a known one
 
   // As an extent, or an index. `batch` is its extent, if there is one.
   Extent ToExtent(std::optional<int64_t> batch) const {

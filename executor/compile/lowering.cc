@@ -69,7 +69,7 @@ class Lowering {
     Graph forward = Graph::Of(heads);
     NodeNumbers numbers;
     NodeTypes types = InferForward(forward, &numbers);
-    ComposeAll(&forward, &types, &numbers, lowered_.batch,
+    ComposeAll(&forward, &types, &numbers, lowered_.batch, options_.devices,
                [this](const Graph& graph, NodeNumbers* found) { return Infer(graph, found); });
     // The joint graph: heads, then updates, then gradients. What the updates are made of comes before the first of
     // them, so that what devices combine for them is combined at once.

@@ -1,7 +1,8 @@
 // Shapes as tensors, and operators whose attributes are numbers in tensors: an exported network computes shapes like
 // data, x.view(x.size(0), -1). All such numbers are known when a graph is bound, as long as they follow from constants
 // and from shapes (OpDef::numbers); nothing of it is left in what is bound. On several devices each sees the shapes of
-// its share of the batch, and what follows the batch follows each share.
+// its share of the batch, and what follows the batch follows each share; so the extent of the batch can be a shape there,
+// but not data: a sum divided by it would be another on each number of devices. That is refused.
 #pragma once
 
 #include <initializer_list>

@@ -97,5 +97,18 @@ TEST(ShapeNumbers, AsHeads) {
   EXPECT_EQ(e.Output(2), HostTensor::Full(DType::kInt64, {}, 6));
 }
 
+// Each of two devices would divide by its own share.
+TEST(ShapeNumbers, TheExtentOfTheBatchIsNoDataOnSeveralDevices) {
+  const Symbol x = Variable("data"), as_float = Cast(ShapeArray(x), {.dtype = DType::kFloat32});
+  const auto extent = [&](int64_t axis) { return Slice(as_float, {.begin = {axis}, .end = {axis + 1}}); };
+  const auto bind = [&](const Symbol& net, std::vector<Device> devices) {
+    DataParallelExecutorGroup(net, {.devices = std::move(devices), .data = {{"data", {4, 3}}}, .for_training = false});
+  };
+  const std::vector<Device> two = {Cpu(0), Cpu(1)};
+  EXPECT_NE(MessageOf([&] { bind(x / extent(0), two); }).find("it holds the extent of the batch"), std::string::npos);
+  EXPECT_NO_THROW(bind(x / extent(0), {Cpu(0)}));
+  EXPECT_NO_THROW(bind(x / extent(1), two));
+}
+
 }  // namespace
 }  // namespace bindery
