@@ -24,14 +24,17 @@ struct DrawAttrs {
                       Field{"own_dtype", &A::own_dtype, "but of the type `dtype`"}};
   }
 };
-struct RandomUniformAttrs : DrawAttrs {
-  double low = 0, high = 1;
+template <class Bound, int kHigh>
+struct DrawBetweenAttrs : DrawAttrs {
+  Bound low = 0, high = kHigh;
   static constexpr auto Fields() {
-    using A = RandomUniformAttrs;
+    using A = DrawBetweenAttrs;
     return std::tuple_cat(DrawAttrs::Fields(), std::tuple{Field{"low", &A::low, "the least"},
                                                           Field{"high", &A::high, "what all are less than"}});
   }
 };
+using RandomUniformAttrs = DrawBetweenAttrs<double, 1>;
+using RandomIntAttrs = DrawBetweenAttrs<int64_t, 2>;
 struct RandomNormalAttrs : DrawAttrs {
   double mean = 0, scale = 1;
   static constexpr auto Fields() {
@@ -40,18 +43,10 @@ struct RandomNormalAttrs : DrawAttrs {
                                                           Field{"scale", &A::scale, "the standard deviation"}});
   }
 };
-struct RandomIntAttrs : DrawAttrs {
-  int64_t low = 0, high = 2;
-  static constexpr auto Fields() {
-    using A = RandomIntAttrs;
-    return std::tuple_cat(DrawAttrs::Fields(), std::tuple{Field{"low", &A::low, "the least"},
-                                                          Field{"high", &A::high, "what all are less than"}});
-  }
-};
 const OpDef& RandomUniformOp();  // of low <= x < high; floating point
 const OpDef& RandomNormalOp();   // Box and Muller (1958); floating point
 const OpDef& RandomIntOp();      // low .. high - 1, as whole numbers of any type; bounds up to 2^53
-// RandomUniform({.shape = {2, 3}}); of data: RandomUniformLike(data).
+// RandomUniform({{.shape = {2, 3}}, -1, 1}); of data: RandomUniformLike(data).
 inline Symbol RandomUniform(const RandomUniformAttrs& attrs, const std::string& name = {}) {
   return Apply(RandomUniformOp(), attrs, {}, name);
 }
