@@ -175,7 +175,8 @@ OpDef Define(const ByNumbers& row) {
           .outputs = of.outputs,
           .infer =
               [&row, compose](InferContext& c) {
-                row.dtypes != nullptr ? row.dtypes(c) : rule::SameDType({c.in(0), c.out(0)});
+                for (int o = 0; o < c.num_outputs() && !row.dtypes; ++o) rule::SameDType({c.in(0), c.out(o)});
+                if (row.dtypes) row.dtypes(c);
                 InferComposed(c, compose);
               },
           .compose = compose};
