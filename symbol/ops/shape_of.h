@@ -46,7 +46,7 @@ struct ByNumbers {
   const char* name;      // "ReshapeBy"
   const OpDef& (*of)();  // what it is made of
   std::initializer_list<const char*> fields;
-  void (*dtypes)(InferContext&) = nullptr;  // where output 0 is not of input 0's type
+  void (*dtypes)(InferContext&) = nullptr;  // where outputs are not of input 0's type
 };
 // A row of the table in shape_of.cc by its operator's name; throws ModelError if there is none.
 const OpDef& ByNumbersOp(std::string_view name);

@@ -53,7 +53,9 @@ TEST(Onnx, ModelsComeBackAsTheyWere) {
     EXPECT_EQ(loaded.symbol.ListArguments()[0], "data");
     EXPECT_EQ(loaded.params.size(), model.params.size()) << "labels and heads are not asked for";
     for (const auto& [parameter, value] : model.params) {
-      if (!parameter.ends_with("_gamma")) EXPECT_EQ(loaded.params.at(parameter), value) << parameter;
+      if (!parameter.ends_with("_gamma")) {
+        EXPECT_EQ(loaded.params.at(parameter), value) << parameter;
+      }
     }
     EXPECT_EQ(loaded.aux, model.aux);
     for (const int64_t batch : {1, 3}) {
