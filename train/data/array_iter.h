@@ -55,6 +55,7 @@ class ArrayIter : public DataIter {
   double previous_epoch_detail() const override { return started_ ? Detail(previous_) : -1; }
   bool is_new_epoch() const override { return is_new_epoch_; }
   bool repeats() const override { return options_.last_batch == LastBatch::kRepeat; }
+  int64_t sweep() const { return sweep_; }  // the number of the present one: those begun before, finished or not
 
   IterState SaveState() const override;
   void LoadState(const IterState& state) override;
