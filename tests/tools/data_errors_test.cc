@@ -101,7 +101,7 @@ TEST_F(DataErrorsTest, WhatIsNoFolderOfImages) {
   fs::create_symlink(PathOf("loop"), PathOf("loop"));
   for (const std::string& name :
        {std::string("nowhere"), std::string("file"), std::string("loop"), std::string(), std::string(5000, 'a')}) {
-    Fails(4, "--data: \"" + name + "\" is neither a folder nor \"digits\"", {"train", "--data", name});
+    Fails(4, "--data: \"" + name + "\" is neither a folder nor \"digits\" nor text:FILE", {"train", "--data", name});
   }
   fs::create_directory(PathOf("empty"));
   Fails(4, "folder \"empty\" has none of train-images-idx3-ubyte", {"train", "--data", "empty"});
@@ -170,7 +170,7 @@ TEST_F(DataErrorsTest, ModelsThatDoNotTakeImagesAndLabels) {
   write("data", "softmax_label", w, softmax);
   Succeeds(train());
   write("image", "softmax_label", w, softmax);
-  Fails(3, "the model has no argument \"data\", which takes the images; its arguments are image, w, softmax_label",
+  Fails(3, "the model has no argument \"data\", which takes the samples; its arguments are image, w, softmax_label",
         train());
   Fails(3, "no argument \"data\"", {"inspect", "--model", "model.prototxt", "--shape", "1,1,28,28"});
   write("data", "label", w, softmax);

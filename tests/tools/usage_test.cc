@@ -7,10 +7,10 @@ namespace {
 using Words = std::vector<std::string>;
 using UsageTest = ProgramTest;
 
-const Words kCommands = {"train", "test", "predict", "inspect", "devices"};
+const Words kCommands = {"train", "test", "predict", "generate", "inspect", "devices"};
 
 TEST_F(UsageTest, Commands) {
-  const std::string known = "known: train, test, predict, inspect, devices";
+  const std::string known = "known: train, test, predict, generate, inspect, devices";
   Fails(2, "a command must come first; " + known, {});
   Fails(2, "a command must come first, got \"--epochs\"; " + known, {"--epochs", "3"});
   Fails(2, "unknown command \"trian\"; did you mean \"train\"?", {"trian"});
@@ -39,7 +39,7 @@ TEST_F(UsageTest, ValuesThatAreMissing) {
         "--device-timeout", "--data",        "--train-digits",     "--test-digits", "--digits-seed", "--batch-size",
         "--epochs",         "--optimizer",   "--schedule",         "--initializer", "--metrics",     "--kvstore",
         "--seed",           "--checkpoints", "--checkpoint-every", "--keep",        "--save",        "--write-digits",
-        "--progress"}) {
+        "--progress",       "--test-part"}) {
     Fails(2, std::string(option) + ": its value is missing", {"train", option});
     Fails(2, std::string(option) + ": its value is missing before \"--json\"", {"train", option, "--json"});
   }
@@ -47,6 +47,9 @@ TEST_F(UsageTest, ValuesThatAreMissing) {
   Fails(2, "--min-accuracy: its value is missing", {"test", "--min-accuracy"});
   Fails(2, "--show: its value is missing", {"predict", "--show"});
   Fails(2, "--output: its value is missing", {"predict", "--output"});
+  for (const std::string option : {"--prompt", "--length", "--temperature", "--seed", "--model", "--checkpoints"}) {
+    Fails(2, option + ": its value is missing", {"generate", option});
+  }
   Fails(2, "--shape: its value is missing", {"inspect", "--shape"});
   Fails(2, "--epochs is given twice", {"train", "--epochs", "1", "--epochs=2"});
   Fails(2, "--devices is given twice", {"train", "--device", "cpu:0", "--devices", "cpu:0"});
@@ -72,6 +75,7 @@ TEST_F(UsageTest, WholeNumbers) {
       {"train", "--checkpoint-every", "from 0 to 9223372036854775807", true},
       {"test", "--batch-size", "from 1 to 1000000"},
       {"predict", "--show", "from 0 to 9223372036854775807", true},
+      {"generate", "--length", "from 0 to 1000000", true},
       {"inspect", "--batch-size", "from 1 to 1000000"},
       {"inspect", "--shape", "from 1 to 9223372036854775807"},
   };
@@ -89,6 +93,8 @@ TEST_F(UsageTest, Numbers) {
   for (const std::string text : {"-0.1", "1", "nan", "inf", "", "0.5x", "1e999"}) {
     Fails(2, "--dropout: expected a number from 0 to 0.99, got \"" + text + "\"", {"train", "--dropout", text});
   }
+  Fails(2, "--temperature: expected a number from 0 to 1000, got \"-1\"", {"generate", "--temperature", "-1"});
+  Fails(2, "--test-part: expected a number from 0 to 1, got \"1.1\"", {"train", "--test-part", "1.1"});
   for (const std::string text : {"-1", "1.01", "nan", "x"}) {
     Fails(2, "--min-accuracy: expected a number from 0 to 1, got \"" + text + "\"", {"test", "--min-accuracy", text});
   }
@@ -123,7 +129,10 @@ TEST_F(UsageTest, NamesAndSettings) {
   };
   const std::vector<Case> cases = {
       {"--model", "lenett", "\"lenett\" is neither a model by name nor a file; did you mean \"lenet\"?"},
-      {"--model", "vgg", "known: mlp, lenet, resnet20, resnet50"},
+      {"--model", "inception", "known: mlp, lenet, resnet20, resnet18, resnet34, resnet50, mobilenetv2, vgg11, unet"},
+      {"--model", "gpt(layrs=2)", "unknown setting \"layrs\"; did you mean \"layers\"?"},
+      {"--model", "gpt(width=10)", "width must be a multiple of heads, got 10 and 4"},
+      {"--model", "gpt", "\"gpt\" takes text (--data text:FILE), not images"},
       {"--optimizer", "sdg(lr=1)", "unknown optimizer \"sdg\"; did you mean \"sgd\"?"},
       {"--optimizer", "sgd(lr=x)", "\"lr\" must be a number, got \"x\""},
       {"--optimizer", "sgd(lr=1", "the closing parenthesis is missing"},

@@ -5,10 +5,12 @@
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/files.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/console.h"
+#include "tools/cli/data.h"
 #include "tools/cli/exit_codes.h"
 #include "tools/cli/options.h"
 #include "tools/cli/progress.h"
@@ -21,7 +23,8 @@ struct ApplyCommand {
   ModelOptions model;
   DeviceOptions device;
   DataOptions data;
-  std::string checkpoints = kDefaultCheckpoints, metrics = "accuracy,cross-entropy", output;
+  std::string checkpoints = kDefaultCheckpoints, output;
+  std::optional<std::string> metrics;  // by the data, if not given
   double min_accuracy = 0;
   int64_t show = 10;
   bool json = false;
@@ -35,22 +38,19 @@ struct ApplyCommand {
         ->capture_default_str();
     sub->add_flag("--json", json, "JSON on standard output");
   }
-  // The model, and the test images in its form.
-  std::unique_ptr<Trainer> Load(ImageSet* images, bool for_prediction) const {
+  // The model, and the test data in its form.
+  std::unique_ptr<Trainer> Load(TestData* test, bool for_prediction) const {
     const TrainerOptions options{.devices = device.Devices(),
                                  .workload = device.workload,
-                                 .metrics = metrics,
+                                 .metrics = data.MetricsOr(metrics),
                                  .threads_per_device = device.threads,
                                  .engine = device.MakeEngine()};
     std::string source;
     const Model trained = LoadTrained(checkpoints, model, &source);
     CheckArguments(trained, /*labelled=*/!for_prediction);
-    *images = data.Test();
+    *test = MakeTestData(data, trained, model.Name());
     Say("model: {}; data: {}\n", source, data.data);
-    if (const auto sample = SampleShape(trained)) {
-      images->images = FitImages(images->images, *sample, model.Name());
-    }
-    if (!for_prediction) CheckMetrics(metrics, trained.symbol, images->images.shape().With(0, 1));
+    if (!for_prediction) CheckMetrics(options.metrics, trained.symbol, *test->iter);
     return std::make_unique<Trainer>(trained, options);
   }
   int Test() const;
@@ -58,22 +58,23 @@ struct ApplyCommand {
 };
 
 int ApplyCommand::Test() const {
-  const std::vector<std::string> names = ParseMetrics(metrics);
+  const std::string measured = data.MetricsOr(metrics);
+  const std::vector<std::string> names = ParseMetrics(measured);
   if (min_accuracy > 0 && std::find(names.begin(), names.end(), "accuracy") == names.end()) {
-    throw UsageError(fmt::format("--min-accuracy needs the metric accuracy, --metrics has {}", metrics));
+    throw UsageError(fmt::format("--min-accuracy needs the metric accuracy, --metrics has {}", measured));
   }
-  ImageSet images;
-  const std::unique_ptr<Trainer> trainer = Load(&images, /*for_prediction=*/false);
-  const int64_t count = images.labels.elements();
-  ArrayIter iter(std::move(images.images), std::move(images.labels), {.batch_size = data.batch_size});
-  const NamedValues values = trainer->Score(iter);
+  TestData test;
+  const std::unique_ptr<Trainer> trainer = Load(&test, /*for_prediction=*/false);
+  const int64_t count = test.iter->samples();
+  const NamedValues values = trainer->Score(*test.iter);
   CheckFinite("test", values);
   if (json) {
     nlohmann::json line = {{"samples", count}};
     for (const auto& [name, value] : values) line[name] = value;
     fmt::print("{}\n", line.dump());
   } else {
-    fmt::print("{} samples: {}\n", count, ToText(values));
+    const std::string unit = data.UnitOf(values.back().first);  // of the last, which stands before it
+    fmt::print("{} samples: {}{}\n", count, ToText(values), unit);
   }
   for (const auto& [name, value] : values) {
     if (name == "accuracy" && !(value >= min_accuracy)) {
@@ -86,12 +87,12 @@ int ApplyCommand::Test() const {
 
 int ApplyCommand::Predict() const {
   if (!output.empty()) CheckOutputFile("--output", output);
-  ImageSet images;
-  const std::unique_ptr<Trainer> trainer = Load(&images, /*for_prediction=*/true);
-  const HostTensor labels = images.labels;
-  ArrayIter iter(std::move(images.images), std::move(images.labels), {.batch_size = data.batch_size});
+  if (data.IsText()) throw UsageError("--data: predict classifies images; bindery generate writes text");
+  TestData test;
+  const std::unique_ptr<Trainer> trainer = Load(&test, /*for_prediction=*/true);
+  const HostTensor& labels = test.labels;
   const int64_t count = labels.elements();
-  const HostTensor scores = trainer->Predict(iter)[0].Cast(DType::kFloat32);  // (N, classes)
+  const HostTensor scores = trainer->Predict(*test.iter)[0].Cast(DType::kFloat32);  // (N, classes)
   const std::string head = trainer->symbol().ListOutputs()[0];
   if (scores.shape().rank() < 2 || scores.shape()[0] != count || scores.elements() == 0) {
     Throw<ModelError>("output \"{}\" of shape {} has no scores of classes for each of {} images", head, scores.shape(),
@@ -127,7 +128,7 @@ void AddTest(CLI::App* app, RunFn* run) {
   const auto c = std::make_shared<ApplyCommand>();
   CLI::App* sub = app->add_subcommand("test", "measure a trained model on the test data");
   c->AddTo(sub);
-  sub->add_option("--metrics", c->metrics, "comma-separated")->capture_default_str();
+  AddText(sub, "--metrics", &c->metrics, "comma-separated; default accuracy and cross-entropy");
   AddNumber(sub, "--min-accuracy", &c->min_accuracy, 0, 1, "exit with status 9 below this accuracy");
   sub->callback([c, run] { *run = [c] { return c->Test(); }; });
 }

@@ -6,6 +6,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -43,6 +44,13 @@ void AddNumbers(CLI::App* app, const std::string& name, std::vector<T>* values, 
                 std::type_identity_t<T> high, const std::string& help) {
   const auto parse = [=](const std::string& text) { *values = ParseNumbers<T>(name, text, low, high); };
   app->add_option_function<std::string>(name, parse, help)->type_name("NUMBER,...");
+}
+
+// The option `name` for a text that has no value of its own if it is not given; an empty one is one.
+inline void AddText(CLI::App* app, const std::string& name, std::optional<std::string>* value,
+                    const std::string& help) {
+  app->add_option_function<std::string>(
+      name, [=](const std::string& text) { *value = text; }, help);
 }
 
 }  // namespace bindery::cli

@@ -11,6 +11,7 @@ using RunFn = std::function<int()>;  // returns the exit status
 void AddTrain(CLI::App* app, RunFn* run);
 void AddTest(CLI::App* app, RunFn* run);
 void AddPredict(CLI::App* app, RunFn* run);
+void AddGenerate(CLI::App* app, RunFn* run);
 void AddInspect(CLI::App* app, RunFn* run);
 void AddDevices(CLI::App* app, RunFn* run);
 

@@ -49,6 +49,7 @@ int RunCommand(int argc, char** argv) {
   AddTrain(&app, &run);
   AddTest(&app, &run);
   AddPredict(&app, &run);
+  AddGenerate(&app, &run);
   AddInspect(&app, &run);
   AddDevices(&app, &run);
   try {

@@ -14,18 +14,10 @@
 #include "engine/backend.h"
 #include "tools/cli/console.h"
 #include "tools/cli/exit_codes.h"
-#include "train/data/digits.h"
 #include "train/zoo.h"
 
 namespace bindery::cli {
 namespace {
-
-constexpr int64_t kMillion = 1'000'000;
-
-bool IsInZoo(const std::string& name) {
-  const std::vector<std::string> names = ModelNames();
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
 
 bool Exists(const std::string& path) {
   std::error_code error;  // a name too long, a circle of links: no such file
@@ -46,8 +38,11 @@ std::string FolderOf(const std::string& path) {
 }  // namespace
 
 void ModelOptions::AddTo(CLI::App* app) {
-  app->add_option("--model", model,
-                  "a model by name (mlp, lenet, resnet20, resnet50) or a file (.pb, .prototxt, .onnx)");
+  app->add_option(
+      "--model", model,
+      fmt::format("a model by name ({}; settings may follow, \"gpt(layers=2, context=128)\") or a file (.pb, "
+                  ".prototxt, .onnx)",
+                  fmt::join(ModelNames(), ", ")));
   app->add_option("--weights", weights, "a model file whose parameters are used");
 }
 
@@ -61,13 +56,23 @@ std::string ModelOptions::Name() const {
   return weights.empty() ? "lenet" : weights;
 }
 
-bool ModelOptions::IsByName() const { return IsInZoo(Name()); }
+bool ModelOptions::IsByName() const { return IsModelName(Name()); }
 
-Model ModelOptions::Load(const Shape& input) const {
+Model ModelOptions::Load(const Shape& input, int64_t classes) const {
   const std::string name = Name();
-  Model loaded;
-  if (IsInZoo(name)) {
-    loaded.symbol = ModelByName(name, {.input = input, .dropout = dropout, .sync_batch_norm = sync_batch_norm});
+  Model loaded, from;
+  if (!weights.empty() && name != weights) from = LoadModel(weights);
+  if (IsByName()) {
+    try {
+      loaded.symbol = ModelByName(name, {.input = input,
+                                         .num_classes = classes > 0 ? classes : VocabularySize(from),
+                                         .dropout = dropout,
+                                         .sync_batch_norm = sync_batch_norm});
+    } catch (const ModelError&) {
+      throw;
+    } catch (const Error& e) {
+      throw UsageError("--model: " + e.message());
+    }
   } else if (dropout != 0 || sync_batch_norm) {
     throw UsageError(fmt::format("{} is for models by name ({}); \"{}\" stays as its file says",
                                  dropout != 0 ? "--dropout" : "--sync-batch-norm", fmt::join(ModelNames(), ", "),
@@ -82,7 +87,6 @@ Model ModelOptions::Load(const Shape& input) const {
       Throw<ModelError>("\"{}\" holds parameters but no graph: name the model with --model", name);
   }
   if (!weights.empty() && name != weights) {
-    Model from = LoadModel(weights);
     loaded.params = std::move(from.params);
     loaded.aux = std::move(from.aux);
     loaded.metadata.merge(from.metadata);
@@ -133,32 +137,6 @@ std::vector<Device> DeviceOptions::Devices() const {
     throw UsageError("--workload: not all may be 0");
   }
   return parsed;
-}
-
-void DataOptions::AddTo(CLI::App* app) {
-  app->add_option("--data", data,
-                  "a folder with IDX files as MNIST has them (plain or .gz), or \"digits\": drawn by the program")
-      ->capture_default_str();
-  AddNumber(app, "--train-digits", &train_digits, 1, 10 * kMillion, "drawn digits to train on");
-  AddNumber(app, "--test-digits", &test_digits, 1, 10 * kMillion,
-            "drawn digits to test on, others than those trained on");
-  AddNumber(app, "--digits-seed", &digits_seed, 0, UINT64_MAX, "seed of the drawing");
-  AddNumber(app, "--batch-size", &batch_size, 1, kMillion, "samples per step, on all devices together");
-}
-
-ImageSet DataOptions::Read(MnistPart part) const {
-  const bool train = part == MnistPart::kTrain;
-  if (data == "digits") {
-    // Test digits lie far behind any training digits of the same seed.
-    return train ? DrawDigits(train_digits, digits_seed) : DrawDigits(test_digits, digits_seed, int64_t{1} << 30);
-  }
-  if (!IsFolder(data)) Throw<DataError>("--data: \"{}\" is neither a folder nor \"digits\"", data);
-  ImageSet set = ReadMnist(data, part);
-  if (set.images.elements() == 0) {
-    Throw<DataError>("--data: \"{}\" has no {} images, or empty ones: {}", data, train ? "training" : "test",
-                     set.images.shape());
-  }
-  return set;
 }
 
 void CheckOutputFile(const std::string& option, const std::string& path) {

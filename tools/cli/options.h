@@ -8,8 +8,7 @@
 
 #include "symbol/model.h"
 #include "tools/cli/arguments.h"
-#include "train/data/array_iter.h"
-#include "train/data/idx.h"
+#include "train/data/data_iter.h"
 #include "train/trainer.h"
 
 namespace bindery::cli {
@@ -24,8 +23,9 @@ struct ModelOptions {
   void AddVariantsTo(CLI::App* app);  // --dropout, --sync-batch-norm
   std::string Name() const;           // the model, else the weights' file, else "lenet"
   // The graph by Name(), with the parameters of the weights if given, else of the model's own file, if any. Throws
-  // UsageError for what is neither a name nor a file. `input`: of one sample, for a model by name; empty: its own.
-  Model Load(const Shape& input = {}) const;
+  // UsageError for what is neither a name nor a file. `input`, of one sample, and `classes` are for a model by name;
+  // empty or 0: its own, or the weights'.
+  Model Load(const Shape& input = {}, int64_t classes = 0) const;
   bool IsByName() const;  // of the zoo
 };
 
@@ -43,23 +43,12 @@ struct DeviceOptions {
   std::shared_ptr<Engine> MakeEngine() const;
 };
 
-struct DataOptions {
-  std::string data = "digits";  // "digits" or a folder with IDX files
-  int64_t train_digits = 12000, test_digits = 2000;
-  uint64_t digits_seed = 1;
-  int64_t batch_size = 64;
-
-  void AddTo(CLI::App* app);
-  // Throw DataError; also for a set without a pixel.
-  ImageSet Train() const { return Read(MnistPart::kTrain); }
-  ImageSet Test() const { return Read(MnistPart::kTest); }
-
- private:
-  ImageSet Read(MnistPart part) const;
-};
-
-// Shape of one sample of the model's input "data", as declared in its graph; no value if it is not.
+// Shape of one sample of the model's input "data", and which of its axes the batch is, as declared in its graph; no
+// value if it is not.
 std::optional<Shape> SampleShape(const Model& model);
+int BatchAxis(const Model& model);
+// How many characters the model's vocabulary has; 0: it has none.
+int64_t VocabularySize(const Model& model);
 // Declares it, unless it is declared already.
 void SetSampleShape(Model* model, const Shape& sample);
 
@@ -67,20 +56,14 @@ void SetSampleShape(Model* model, const Shape& sample);
 // loss, a softmax with the label "softmax_label" (in the place of its own softmax, if it ends in one).
 Model AsClassifier(Model model);
 
-// Throws ModelError unless the model takes images by the argument "data" and, if `labelled`, their classes by
+// Throws ModelError unless the model takes samples by the argument "data" and, if `labelled`, their classes by
 // "softmax_label".
 void CheckArguments(const Model& model, bool labelled);
 
-// Can images (N, 1, rows, columns) be brought into the form that a model takes?
-bool CanFit(const Shape& images, const Shape& sample);
-// Images in the form a model takes, (channels, rows, columns): set in the middle of a larger frame, channels repeated.
-// Throws DataError if they do not fit, or if all together would take more than 4 GiB.
-HostTensor FitImages(const HostTensor& images, const Shape& sample, const std::string& model);
-
 // The names of the values that the metrics give. Throws UsageError.
 std::vector<std::string> ParseMetrics(const std::string& metrics);
-// Throws UsageError unless the metrics can be taken of the model's outputs for such images and labels of classes.
-void CheckMetrics(const std::string& metrics, const Symbol& symbol, const Shape& images);
+// Throws UsageError unless the metrics can be taken of the model's outputs and labels for such data.
+void CheckMetrics(const std::string& metrics, const Symbol& symbol, const DataIter& data);
 
 // Throws NumericError if one of the metrics' values is not finite; `set` is what they were measured on.
 void CheckFinite(const char* set, const NamedValues& values);

@@ -10,18 +10,18 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/log.h"
 #include "base/names.h"
 #include "symbol/summary.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/console.h"
+#include "tools/cli/data.h"
 #include "tools/cli/exit_codes.h"
 #include "tools/cli/options.h"
 #include "tools/cli/progress.h"
 #include "train/checkpoint/checkpoint.h"
-#include "train/data/idx.h"
-#include "train/data/prefetch_iter.h"
 #include "train/initializer.h"
 
 namespace bindery::cli {
@@ -32,19 +32,18 @@ struct TrainCommand {
   DeviceOptions device;
   DataOptions data;
   int64_t epochs = 8;
-  std::string optimizer = "sgd(lr=0.05, momentum=0.9, wd=1e-4)", schedule = "constant", initializer = "xavier";
-  std::string metrics = "accuracy,cross-entropy", kvstore = "device";
+  std::string schedule = "constant", initializer = "xavier", kvstore = "device";
+  std::optional<std::string> optimizer, metrics;  // by the data, if not given
   uint64_t seed = 0;
   std::string checkpoints = kDefaultCheckpoints;
   int64_t checkpoint_every = 0;
   int keep = 3;
   bool resume = false, json = false;
-  std::string save, write_digits;
+  std::string save;
   std::string progress = "auto";
 
   TrainerOptions Parse() const;
   void CheckOutputs() const;
-  void WriteDigits(const ImageSet& train, const ImageSet& test) const;
   void Report(const FitResult& result, const Model& trained, const Shape& batch, int64_t samples, double seconds) const;
   int Run() const;
 };
@@ -117,16 +116,18 @@ auto ParseOption(const char* option, F&& f) {
 }
 
 TrainerOptions TrainCommand::Parse() const {
-  const auto parsed = ParseOption("--optimizer", [&] { return MakeOptimizer(optimizer); });
+  const std::string rule = optimizer.value_or(data.IsText() ? "adam(lr=0.002)" : "sgd(lr=0.05, momentum=0.9, wd=1e-4)");
+  const std::string measured = data.MetricsOr(metrics);
+  const auto parsed = ParseOption("--optimizer", [&] { return MakeOptimizer(rule); });
   ParseOption("--schedule", [&] { return ParseSchedule(schedule, parsed->options().learning_rate); });
   ParseOption("--initializer", [&] { return Initializer(initializer); });
-  ParseMetrics(metrics);
+  ParseMetrics(measured);
   return {.devices = device.Devices(),
           .workload = device.workload,
-          .optimizer = optimizer,
+          .optimizer = rule,
           .schedule = schedule,
           .initializer = initializer,
-          .metrics = metrics,
+          .metrics = measured,
           .kvstore = ParseOption("--kvstore", [&] { return ParseKVStoreType(kvstore); }),
           .seed = seed,
           .threads_per_device = device.threads,
@@ -142,12 +143,6 @@ void TrainCommand::CheckOutputs() const {
   CheckOutputFile("--save", save);
 }
 
-void TrainCommand::WriteDigits(const ImageSet& train, const ImageSet& test) const {
-  MakeOutputFolder("--write-digits", write_digits);
-  WriteIdxImages(train, write_digits + "/train-images-idx3-ubyte", write_digits + "/train-labels-idx1-ubyte");
-  WriteIdxImages(test, write_digits + "/t10k-images-idx3-ubyte", write_digits + "/t10k-labels-idx1-ubyte");
-}
-
 // The end of a run, for people.
 void TrainCommand::Report(const FitResult& result, const Model& trained, const Shape& batch, int64_t samples,
                           double seconds) const {
@@ -157,8 +152,9 @@ void TrainCommand::Report(const FitResult& result, const Model& trained, const S
   row("model", fmt::format("{}, {} parameters", model.Name(), count.arguments));
   row("devices", device.devices);
   row("epochs, steps", fmt::format("{}, {}", result.epochs, result.steps));
-  for (const auto& [name, value] : result.train) row("train " + name, fmt::format("{:.4f}", value));
-  for (const auto& [name, value] : result.validation) row("test " + name, fmt::format("{:.4f}", value));
+  for (const auto& [set, values] : {std::pair("train ", &result.train), {"test ", &result.validation}}) {
+    for (const auto& [name, value] : *values) row(set + name, fmt::format("{:.4f}{}", value, data.UnitOf(name)));
+  }
   if (seconds > 0) {
     const double rate = static_cast<double>(samples) / seconds;
     row("training time", fmt::format("{}, {:.0f} samples/s", Duration(seconds), rate));
@@ -167,8 +163,8 @@ void TrainCommand::Report(const FitResult& result, const Model& trained, const S
   if (!save.empty()) row("model file", save);
 }
 
-// Says so if the model that was trained is no better than the best answer that does not look at the images: their
-// labels' shares, or the label that is the most frequent.
+// Says so if the model that was trained is no better than the best answer that does not look at the data: their labels'
+// shares, or the label that is the most frequent.
 void WarnIfNothingWasLearned(const NamedValues& trained, const std::map<double, int64_t>& counts) {
   double samples = 0, most = 0, entropy = 0;
   for (const auto& [label, count] : counts) samples += static_cast<double>(count);
@@ -183,7 +179,7 @@ void WarnIfNothingWasLearned(const NamedValues& trained, const std::map<double, 
     LogLine(LogLevel::kWarning,
             fmt::format(
                 "the model has learned nothing: its training {} of {:.4f} is no better than that of one and the same "
-                "answer to all images, {:.4f}; train longer, or with a lower learning rate",
+                "answer to all samples, {:.4f}; train longer, or with a lower learning rate",
                 name, value, accuracy ? most : entropy));
     return;
   }
@@ -193,23 +189,9 @@ int TrainCommand::Run() const {
   const ProgressStyle style = ParseStyle(progress);
   const TrainerOptions options = Parse();
   CheckOutputs();
-  Model loaded = model.Load();
-  CheckArguments(loaded, /*labelled=*/true);
-  ImageSet train = data.Train(), test = data.Test();
-  if (!write_digits.empty()) WriteDigits(train, test);
-  // A model by name takes images of any shape: these as they are, if its own is too small for them.
-  if (model.IsByName() && !CanFit(train.images.shape(), *SampleShape(loaded))) {
-    loaded = model.Load(train.images.shape().Erase(0));
-  }
-  if (const auto sample = SampleShape(loaded)) {
-    train.images = FitImages(train.images, *sample, model.Name());
-    test.images = FitImages(test.images, *sample, model.Name());
-  }
-  const Shape batch = train.images.shape().With(0, data.batch_size);
-  std::map<double, int64_t> label_counts;
-  for (int64_t i = 0; i < train.labels.elements(); ++i) ++label_counts[train.labels.At(i)];
-  CheckMetrics(metrics, loaded.symbol, batch.With(0, 1));
-  SetSampleShape(&loaded, batch.Erase(0));
+  TrainingData made = MakeTrainingData(data, model, seed);
+  const DataDesc input = made.train->ProvideData()[0];
+  CheckMetrics(options.metrics, made.model.symbol, *made.train);
   if (!checkpoints.empty()) {
     MakeOutputFolder("--checkpoints", checkpoints);
     LockFolder("--checkpoints", checkpoints);
@@ -222,12 +204,10 @@ int TrainCommand::Run() const {
   }
   if (!json) {
     Say("training {} on {}: {} samples of {}, tested on {}; devices {}, batch {}\n", model.Name(), data.data,
-        train.labels.elements(), batch.Erase(0), test.labels.elements(), device.devices, data.batch_size);
+        made.train->samples(), input.shape.Erase(input.BatchAxis()), made.test->samples(), device.devices,
+        data.batch_size);
   }
 
-  const ArrayIterOptions shuffled{.batch_size = data.batch_size, .shuffle = true, .seed = seed};
-  PrefetchIter train_iter(std::make_unique<ArrayIter>(std::move(train.images), std::move(train.labels), shuffled));
-  ArrayIter test_iter(std::move(test.images), std::move(test.labels), {.batch_size = data.batch_size});
   Progress display(json ? ProgressStyle::kNone : style);
   double seconds = 0;
   int64_t samples = 0;
@@ -248,21 +228,21 @@ int TrainCommand::Run() const {
     std::fflush(stdout);
   };
 
-  Trainer trainer(loaded, options);
+  Trainer trainer(made.model, options);
   const ListenToSignals guard(&trainer);
   const FitResult result =
-      trainer.Fit(train_iter, {.epochs = epochs,
-                               .validation = &test_iter,
-                               .checkpoints = checkpoints,
-                               .checkpoint_every = checkpoint_every,
-                               .keep = keep,
-                               .resume = resume,
-                               .on_batch = [&](const BatchReport& report) { display.OnBatch(report, epochs); },
-                               .on_epoch = on_epoch});
+      trainer.Fit(*made.train, {.epochs = epochs,
+                                .validation = made.test.get(),
+                                .checkpoints = checkpoints,
+                                .checkpoint_every = checkpoint_every,
+                                .keep = keep,
+                                .resume = resume,
+                                .on_batch = [&](const BatchReport& report) { display.OnBatch(report, epochs); },
+                                .on_epoch = on_epoch});
   display.Clear();
   CheckFinite("train", result.train);
   CheckFinite("test", result.validation);
-  if (!result.stopped) WarnIfNothingWasLearned(result.train, label_counts);
+  if (!result.stopped) WarnIfNothingWasLearned(result.train, made.label_counts);
   if (!save.empty()) trainer.Save(save);
   if (json) {
     const nlohmann::json line = {
@@ -276,7 +256,7 @@ int TrainCommand::Run() const {
                                   : fmt::format("checkpoint: {}; go on with --resume", result.checkpoint));
     return kStopped;
   }
-  if (!json) Report(result, loaded, batch, samples, seconds);
+  if (!json) Report(result, made.model, input.shape, samples, seconds);
   return kOk;
 }
 
@@ -295,10 +275,13 @@ void AddTrain(CLI::App* app, RunFn* run) {
     sub->add_option(name, *value, help)->capture_default_str();
   };
   AddNumber(sub, "--epochs", &c->epochs, 1, 1'000'000, "sweeps over the data, those before a resume included");
-  text("--optimizer", &c->optimizer, "sgd, adam, adamw, rmsprop, ..., e.g. \"sgd(lr=0.05, momentum=0.9, wd=1e-4)\"");
+  AddText(
+      sub, "--optimizer", &c->optimizer,
+      "sgd, adam, adamw, rmsprop, ...; default \"sgd(lr=0.05, momentum=0.9, wd=1e-4)\", of text \"adam(lr=0.002)\"");
   text("--schedule", &c->schedule, "e.g. \"factor(step=1000, factor=0.5)\"");
   text("--initializer", &c->initializer, "e.g. xavier, \"normal(0.01)\", msra");
-  text("--metrics", &c->metrics, "comma-separated: accuracy, top-k(5), cross-entropy, mse, ...");
+  AddText(sub, "--metrics", &c->metrics,
+          "comma-separated: accuracy, top-k(5), cross-entropy, mse, ...; default accuracy and cross-entropy");
   text("--kvstore", &c->kvstore, "how devices' gradients are summed: local, device");
   AddNumber(sub, "--seed", &c->seed, 0, UINT64_MAX, "of initial values, shuffling and dropout");
   text("--checkpoints", &c->checkpoints, "folder for checkpoints; \"\" writes none");
@@ -307,7 +290,7 @@ void AddTrain(CLI::App* app, RunFn* run) {
   AddNumber(sub, "--keep", &c->keep, 1, 1'000'000, "checkpoints kept");
   sub->add_flag("--resume", c->resume, "continue from the newest checkpoint in the folder, if there is one");
   sub->add_option("--save", c->save, "write the trained model to this file (.pb, .prototxt or .onnx)");
-  sub->add_option("--write-digits", c->write_digits, "also write the images as IDX files to this folder");
+  sub->add_option("--write-digits", c->data.write_digits, "also write the images as IDX files to this folder");
   text("--progress", &c->progress, "auto, bar, lines or none");
   sub->add_flag("--json", c->json, "JSON lines on standard output instead of text");
   sub->callback([c, run] { *run = [c] { return c->Run(); }; });

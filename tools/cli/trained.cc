@@ -9,6 +9,7 @@
 #include "symbol/ops.h"
 #include "tools/cli/options.h"
 #include "train/checkpoint/checkpoint.h"
+#include "train/data/text.h"
 #include "train/finite.h"
 
 namespace bindery::cli {
@@ -43,8 +44,21 @@ void CheckComplete(const std::vector<std::string>& names, const HostTensorMap& v
 std::optional<Shape> SampleShape(const Model& model) {
   const NodePtr data = FindData(model);
   if (!data || !data->declared_shape || data->declared_shape->rank() < 2) return std::nullopt;
-  const Shape sample = data->declared_shape->Erase(0);
+  const Shape sample = data->declared_shape->Erase(BatchAxis(model));
   return sample.IsKnown() ? std::optional(sample) : std::nullopt;
+}
+
+int BatchAxis(const Model& model) {
+  const NodePtr data = FindData(model);
+  if (!data || !data->declared_shape) return 0;
+  const auto layout = data->annotations().find("layout");
+  const size_t axis = layout == data->annotations().end() ? 0 : layout->second.find('N');
+  return static_cast<int>(axis < static_cast<size_t>(data->declared_shape->rank()) ? axis : 0);
+}
+
+int64_t VocabularySize(const Model& model) {
+  const auto found = model.metadata.find(kVocabularyKey);
+  return found == model.metadata.end() ? 0 : Vocabulary(found->second).size();
 }
 
 void SetSampleShape(Model* model, const Shape& sample) {
@@ -83,41 +97,8 @@ void CheckArguments(const Model& model, bool labelled) {
   for (const char* wanted : {kData, kLabel}) {
     if (std::find(names.begin(), names.end(), wanted) != names.end() || (wanted == kLabel && !labelled)) continue;
     Throw<ModelError>("the model has no argument \"{}\", which takes the {}; its arguments are {}", wanted,
-                      wanted == kData ? "images" : "labels", fmt::join(names, ", "));
+                      wanted == kData ? "samples" : "labels", fmt::join(names, ", "));
   }
-}
-
-bool CanFit(const Shape& images, const Shape& sample) {
-  return images.Erase(0) == sample || (sample.rank() == 3 && sample[1] >= images[2] && sample[2] >= images[3]);
-}
-
-HostTensor FitImages(const HostTensor& images, const Shape& sample, const std::string& model) {
-  const Shape& have = images.shape();  // (N, 1, rows, columns)
-  if (sample == have.Erase(0)) return images;
-  if (!CanFit(have, sample)) {
-    Throw<DataError>("--data: {} images of {} do not fit model \"{}\", which takes {}", have[0], have.Erase(0), model,
-                     sample);
-  }
-  constexpr int64_t kMaxElements = int64_t{1} << 30;  // 4 GiB
-  const int64_t most = kMaxElements / std::max<int64_t>(1, sample.Elements());
-  if (have[0] > most) {
-    Throw<DataError>("--data: {} images, set into the {} of model \"{}\", take more than 4 GiB; at most {} do", have[0],
-                     sample, model, most);
-  }
-  const int64_t channels = sample[0], rows = sample[1], columns = sample[2];
-  HostTensor fitted(DType::kFloat32, {have[0], channels, rows, columns});
-  const int64_t top = (rows - have[2]) / 2, left = (columns - have[3]) / 2;
-  const float* from = images.data<float>().data();
-  float* to = fitted.data<float>().data();
-  for (int64_t n = 0; n < have[0]; ++n) {
-    for (int64_t c = 0; c < channels; ++c) {
-      for (int64_t y = 0; y < have[2]; ++y) {
-        std::memcpy(to + ((n * channels + c) * rows + top + y) * columns + left, from + (n * have[2] + y) * have[3],
-                    static_cast<size_t>(have[3]) * sizeof(float));
-      }
-    }
-  }
-  return fitted;
 }
 
 std::vector<std::string> ParseMetrics(const std::string& metrics) {
@@ -130,15 +111,24 @@ std::vector<std::string> ParseMetrics(const std::string& metrics) {
   return names;
 }
 
-void CheckMetrics(const std::string& metrics, const Symbol& symbol, const Shape& images) {
-  const ShapeMap known = {{kData, images}, {kLabel, {images[0]}}};
+void CheckMetrics(const std::string& metrics, const Symbol& symbol, const DataIter& data) {
+  const auto of_one = [](DataDesc description) {
+    if (description.BatchAxis() >= 0) description.shape.Set(description.BatchAxis(), 1);
+    return description;
+  };
+  ShapeMap known;
+  MetricArrays arrays{.samples = 1};
+  for (const DataDesc& description : data.ProvideData()) known[description.name] = of_one(description).shape;
+  for (const DataDesc& description : data.ProvideLabel()) {
+    const auto [name, shape, dtype, layout] = of_one(description);
+    known[name] = shape;
+    arrays.labels.push_back({.name = name, .symbol = Variable(name), .dtype = dtype, .shape = shape});
+  }
   const InferredShapes shapes = InferShapes(symbol, known);
-  MetricArrays arrays{.samples = images[0]};
   const std::vector<std::string> names = symbol.ListOutputs();
   for (size_t i = 0; i < names.size(); ++i) {
     arrays.outputs.push_back({.name = names[i], .symbol = Variable(names[i]), .shape = *shapes.outputs[i]});
   }
-  arrays.labels.push_back({.name = kLabel, .symbol = Variable(kLabel), .shape = {images[0]}});
   try {
     MakeMetric(metrics)->AsGraph(arrays);
   } catch (const Error& e) {
@@ -168,7 +158,7 @@ Model LoadTrained(const std::string& checkpoints, const ModelOptions& options, s
     *source = fmt::format("the newest checkpoint in \"{}\"", checkpoints);
     // A model by name is that of the images it was trained on.
     if (!options.model.empty() && options.IsByName())
-      trained = options.Load(SampleShape(newest->model).value_or(Shape()));
+      trained = options.Load(SampleShape(newest->model).value_or(Shape()), VocabularySize(newest->model));
     if (!trained.symbol.empty()) newest->model.symbol = trained.symbol;
     trained = std::move(newest->model);
   }

@@ -1,0 +1,47 @@
+// Where data come from, and batches of them in the form that a model takes.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "tools/cli/options.h"
+#include "train/data/idx.h"
+#include "train/data/text.h"
+
+namespace bindery::cli {
+
+struct DataOptions {
+  std::string data = "digits";  // "digits", a folder with IDX files, or text:FILE
+  int64_t train_digits = 12000, test_digits = 2000;
+  uint64_t digits_seed = 1;
+  double test_part = 0.1;  // of a text
+  int64_t batch_size = 64;
+  std::string write_digits = {};  // where images are written, too
+
+  void AddTo(CLI::App* app);
+  bool IsText() const { return data.starts_with("text:"); }
+  // `metrics`, else accuracy and cross-entropy.
+  std::string MetricsOr(const std::optional<std::string>& metrics) const;
+  // What a metric's value is measured in, for people: nats per character, or nothing.
+  std::string UnitOf(const std::string& metric) const;
+};
+
+// What a model is trained on, and tested with.
+struct TrainingData {
+  Model model = {};  // that of the options, in the form that takes these data
+  std::unique_ptr<DataIter> train = {}, test = {};
+  std::map<double, int64_t> label_counts = {};  // of training
+};
+// All of these throw DataError for data that cannot be read, have no sample or do not fit the model; UsageError for a
+// model by name that is not for such data.
+TrainingData MakeTrainingData(const DataOptions& options, const ModelOptions& model, uint64_t seed);
+// What trained models are tested with.
+struct TestData {
+  std::unique_ptr<DataIter> iter = {};
+  HostTensor labels = {};  // of images
+};
+TestData MakeTestData(const DataOptions& options, const Model& trained, const std::string& name);
+
+}  // namespace bindery::cli
