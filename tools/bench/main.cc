@@ -15,7 +15,8 @@
 namespace bindery::bench {
 namespace {
 
-const std::map<std::string, int64_t> kBatch = {{"mlp", 64}, {"lenet", 64}, {"resnet20", 128}, {"resnet50", 16}};
+const std::map<std::string, int64_t> kBatch = {{"mlp", 64}, {"lenet", 64}, {"resnet20", 128}};
+constexpr int64_t kOtherBatch = 16;
 
 nlohmann::json ToJson(const ModelBenchResult& r) {
   nlohmann::json json = {{"model", r.options.model},
@@ -71,7 +72,7 @@ int Main(int argc, char** argv) {
   int64_t batch = 0;
   bool json = false, chain = true;
   app.add_option("--model", models, "models by name, with commas between")->delimiter(',')->capture_default_str();
-  app.add_option("--batch-size", batch, "default: 64 for mlp and lenet, 128 for resnet20, 16 for resnet50");
+  app.add_option("--batch-size", batch, "default: 64 for mlp and lenet, 128 for resnet20, 16 for others");
   app.add_option("--phase", phase, "train, predict or both")
       ->check(CLI::IsMember({"train", "predict", "both"}))
       ->capture_default_str();
@@ -95,7 +96,8 @@ int Main(int argc, char** argv) {
   for (const std::string& model : models) {
     options.model = model;
     ModelInputShape(model);  // throws for an unknown name
-    options.batch_size = batch > 0 ? batch : kBatch.at(model);
+    const auto own = kBatch.find(model);
+    options.batch_size = batch > 0 ? batch : own == kBatch.end() ? kOtherBatch : own->second;
     for (const bool training : {true, false}) {
       if (phase == (training ? "predict" : "train")) continue;
       options.training = training;

@@ -8,6 +8,7 @@
 
 #include "base/philox.h"
 #include "executor/data_parallel_executor_group.h"
+#include "symbol/infer.h"
 #include "symbol/ops.h"
 #include "tools/bench/allocations.h"
 #include "train/initializer.h"
@@ -42,12 +43,15 @@ Bound Bind(const ModelBenchOptions& o) {
   Bound bound;
   const Shape shape = ModelInputShape(o.model).Insert(0, o.batch_size);
   const Symbol symbol = ModelByName(o.model);
-  bound.group =
-      std::make_unique<DataParallelExecutorGroup>(symbol, GroupOptions{.devices = o.devices,
-                                                                       .data = {{"data", shape}},
-                                                                       .labels = {{"softmax_label", {o.batch_size}}},
-                                                                       .for_training = o.training,
-                                                                       .threads_per_device = o.threads});
+  const std::vector<std::string> arguments = symbol.ListArguments();
+  std::vector<DataDesc> inputs = {{"data", shape}};
+  if (std::ranges::find(arguments, "target") != arguments.end()) inputs.push_back({"target", shape});  // transformer's
+  const Shape label = *InferShapes(symbol, {{"data", shape}}).arguments.back();
+  bound.group = std::make_unique<DataParallelExecutorGroup>(symbol, GroupOptions{.devices = o.devices,
+                                                                                 .data = inputs,
+                                                                                 .labels = {{"softmax_label", label}},
+                                                                                 .for_training = o.training,
+                                                                                 .threads_per_device = o.threads});
   std::map<std::string, ValueType> variables;
   for (const StoredParameter& p : bound.group->store().parameters())
     variables[p.name] = {.dtype = p.dtype, .shape = p.shape};
@@ -57,12 +61,21 @@ Bound Bind(const ModelBenchOptions& o) {
   }
   bound.group->SetParams(args, aux);
   auto batch = std::make_shared<Batch>();
-  batch->data.emplace_back(DType::kFloat32, shape);
-  batch->label.emplace_back(DType::kFloat32, Shape{o.batch_size});
   PhiloxStream random(1, "benchmark");
-  for (float& v : batch->data[0].data<float>()) v = random.Uniform(-1, 1);
-  for (float& v : batch->label[0].data<float>())
-    v = static_cast<float>(random.Below(static_cast<uint64_t>(ModelClasses(o.model))));
+  const auto draw_classes = [&](HostTensor* tensor) {
+    for (float& v : tensor->data<float>()) {
+      v = static_cast<float>(random.Below(static_cast<uint64_t>(ModelClasses(o.model))));
+    }
+  };
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    HostTensor& data = batch->data.emplace_back(DType::kFloat32, shape);
+    if (shape.rank() == 2) {  // a sequence of class numbers
+      draw_classes(&data);
+    } else {
+      for (float& v : data.data<float>()) v = random.Uniform(-1, 1);
+    }
+  }
+  draw_classes(&batch->label.emplace_back(DType::kFloat32, label));
   batch->samples = o.batch_size;
   bound.batch = std::move(batch);
   if (o.training)
