@@ -37,6 +37,8 @@ CASES = [
     Case("resnet20", "float32", 128, 0.001, 1e-5, 1e-3),
     Case("resnet20", "float64", 16, 0.05, 1e-8, 1e-8),
     Case("resnet50", "float32", 16, 1e-5, 1e-5, 1e-3),
+    Case("gpt", "float32", 16, 0.05, 1e-5, 1e-3),
+    Case("lstm", "float32", 16, 0.05, 1e-5, 1e-3),
 ]
 MODELS = list(dict.fromkeys(case.model for case in CASES))
 MOMENTUM, WEIGHT_DECAY = 0.9, 1e-4
@@ -46,7 +48,7 @@ def read_idx(path):
     with open(path, "rb") as file:
         _, _, kind, rank = file.read(4)
         shape = numpy.fromfile(file, ">u4", rank)
-        values = numpy.fromfile(file, {0x0D: ">f4", 0x0E: ">f8"}[kind])
+        values = numpy.fromfile(file, {0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}[kind])
     return torch.from_numpy(values.astype(values.dtype.newbyteorder("=")).reshape(shape))
 
 
@@ -104,11 +106,13 @@ class PyTorch:
     def __init__(self, network, batches, rate, memory_format=torch.contiguous_format):
         self.name = "PyTorch, channels-last" if memory_format == torch.channels_last else "PyTorch"
         self.network = network.to(memory_format=memory_format).train()
-        self.batches = [(images.contiguous(memory_format=memory_format), labels) for images, labels in batches]
+        formatted = lambda images: images.contiguous(memory_format=memory_format) if images.dim() == 4 else images
+        self.batches = [(formatted(images), labels) for images, labels in batches]
         self.steps = 0
         # Bindery's default, too: weights and gammas decay; biases and betas do not.
-        decaying = [tensor for name, tensor in network.named_parameters() if name.endswith(".weight")]
-        others = [tensor for name, tensor in network.named_parameters() if not name.endswith(".weight")]
+        named = networks.parameters(network)
+        decaying = [tensor for name, tensor in named.items() if name.endswith(("_weight", "_gamma"))]
+        others = [tensor for name, tensor in named.items() if not name.endswith(("_weight", "_gamma"))]
         groups = [{"params": decaying, "weight_decay": WEIGHT_DECAY}, {"params": others, "weight_decay": 0}]
         self.optimizer = torch.optim.SGD(groups, lr=rate, momentum=MOMENTUM)
 
@@ -118,7 +122,8 @@ class PyTorch:
             images, labels = self.batches[self.steps % len(self.batches)]
             start = time.perf_counter()
             self.optimizer.zero_grad()
-            loss = nn.functional.cross_entropy(self.network(images), labels)
+            scores = self.network(images)  # (N, classes), of sequences (N, T, classes)
+            loss = nn.functional.cross_entropy(scores.flatten(0, -2), labels.flatten())
             loss.backward()
             self.optimizer.step()
             times.append(1000 * (time.perf_counter() - start))
@@ -195,6 +200,8 @@ def compare(options, case, folder):
     ]
     place = sides[0].folder
     images, labels = read_idx(os.path.join(place, "images")), read_idx(os.path.join(place, "labels")).long()
+    if images.dtype == torch.int32:  # class numbers
+        images = images.long()
     batches = list(zip(images.split(case.batch_size), labels.split(case.batch_size)))
     network = networks.make(case.model)
     load(network, read_folder(os.path.join(place, "initial")))
@@ -219,7 +226,7 @@ def compare(options, case, folder):
 def main():
     parser = argparse.ArgumentParser(prog="compare.sh", description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--program", required=True, help=argparse.SUPPRESS)
-    parser.add_argument("--model", default="lenet,resnet20", help=f"of {', '.join(MODELS)}; default: %(default)s")
+    parser.add_argument("--model", default="lenet,resnet20,gpt,lstm", help=f"of {', '.join(MODELS)}; default: %(default)s")
     parser.add_argument("--dtype", default="float32,float64", help="default: %(default)s")
     parser.add_argument("--data", default="digits", help="a folder with the files of MNIST; default: drawn digits")
     parser.add_argument("--steps", type=int, default=20, help="that are compared; default: %(default)s")

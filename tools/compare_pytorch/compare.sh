@@ -1,6 +1,6 @@
 #!/bin/bash
-# Compares Bindery's training with PyTorch's: LeNet and ResNet-20 from equal initial weights on equal batches, on one
-# and on two devices. The first loss must agree to 1e-5, those of 20 steps to 1e-3, relative, in float32; fails
+# Compares Bindery's training with PyTorch's: LeNet, ResNet-20, GPT and an LSTM from equal initial weights on equal
+# batches, on one and on two devices. The first loss must agree to 1e-5, those of 20 steps to 1e-3, relative, in float32; fails
 # otherwise. Step times, measured in turns, are for orientation. Options: --help.
 #
 # Builds what it needs of Bindery. PyTorch comes from an environment of its own: environment.sh.

@@ -1,7 +1,8 @@
 """The networks of train/zoo.h in PyTorch, with the same names."""
 
+import torch
 from torch import nn
-from torch.nn.functional import max_pool2d, relu
+from torch.nn.functional import gelu, max_pool2d, relu, scaled_dot_product_attention
 
 
 class BatchNorm(nn.BatchNorm2d):
@@ -90,7 +91,68 @@ class ResNet(nn.Module):
         return self.fc1(x.mean((2, 3)))
 
 
+class Attention(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = heads
+        for part in ("query", "key", "value", "output"):
+            self.add_module(part, nn.Linear(width, width))
+
+    def forward(self, x):
+        query, key, value = (part(x).unflatten(2, (self.heads, -1)).transpose(1, 2)
+                             for part in (self.query, self.key, self.value))
+        y = scaled_dot_product_attention(query, key, value, is_causal=True)
+        return self.output(y.transpose(1, 2).flatten(2))
+
+
+class Block(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.attention = Attention(width, heads)
+        self.fc1, self.fc2 = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        x = x + self.attention(self.norm1(x))
+        return x + self.fc2(gelu(self.fc1(self.norm2(x))))
+
+
+class GPT(nn.Module):
+    def __init__(self, classes=256, layers=4, width=128, heads=4, context=64):
+        super().__init__()
+        self.tokens, self.positions = nn.Embedding(classes, width), nn.Embedding(context, width)
+        self.blocks = [f"block{i}" for i in range(layers)]
+        for block in self.blocks:
+            self.add_module(block, Block(width, heads))
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, classes, bias=False)
+
+    def forward(self, x):
+        x = self.tokens(x) + self.positions(torch.arange(x.shape[1]))
+        for block in self.blocks:
+            x = getattr(self, block)(x)
+        return self.head(self.norm(x))
+
+
+class LSTM(nn.Module):
+    def __init__(self, classes=256, layers=2, width=256):
+        super().__init__()
+        self.tokens, self.head = nn.Embedding(classes, width), nn.Linear(width, classes)
+        self.lstm = nn.LSTM(width, width, layers, batch_first=True)
+        # Bindery's has one bias.
+        for layer in range(layers):
+            bias = getattr(self.lstm, f"bias_hh_l{layer}")
+            nn.init.zeros_(bias)
+            bias.requires_grad_(False)
+
+    def forward(self, x):
+        return self.head(self.lstm(self.tokens(x))[0])
+
+
 def make(name):
+    if name == "gpt":
+        return GPT()
+    if name == "lstm":
+        return LSTM()
     if name == "lenet":
         return LeNet()
     if name == "resnet20":
@@ -101,11 +163,16 @@ def make(name):
 
 
 def parameters(network):
-    """By Bindery's names: conv1.weight is conv1_weight, bn1.weight bn1_gamma."""
+    """By Bindery's names: conv1.weight is conv1_weight, bn1.weight bn1_gamma, lstm.weight_ih_l0 lstm_l0_input_weight."""
     found = {}
     for path, module in network.named_modules():
-        kinds = {"weight": "gamma", "bias": "beta"} if isinstance(module, BatchNorm) else {}
+        kinds = {"weight": "gamma", "bias": "beta"} if isinstance(module, (BatchNorm, nn.LayerNorm)) else {}
         for kind, parameter in module.named_parameters(recurse=False):
+            if not parameter.requires_grad:
+                continue
+            if isinstance(module, nn.LSTM):
+                what, side, layer = kind.split("_")
+                kinds[kind] = f"{layer}_input_{what}" if side == "ih" else f"{layer}_{what}"
             found[path.replace(".", "_") + "_" + kinds.get(kind, kind)] = parameter
     return found
 
