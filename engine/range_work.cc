@@ -99,8 +99,8 @@ struct State {
       }
     });
   }
-  void CheckPart(const Part& part) const {
-    ForEach(part, [&](const Stretch& s) { work.check(s.range.bucket, s.range.begin, s.range.end, s.sources); });
+  void LookAtPart(const RangeFunction& look, const Part& part) const {
+    ForEach(part, [&](const Stretch& s) { look(s.range.bucket, s.range.begin, s.range.end, s.sources, s.replicas); });
   }
   void DoPart(const Part& part) const {
     ForEach(part, [&](const Stretch& s) { Do(work, s.range, s.sources, s.replicas); });
@@ -175,15 +175,18 @@ std::vector<VarPtr> AppendInPlace(Engine* engine, const RangeWork& work, StepPar
     parts->push_back(std::move(prologue));
     std::vector<VarPtr> before = sources;  // what a part comes after
     before.push_back(token);
-    for (size_t i = 0; work.check && i < state->parts.size(); ++i) {
-      to_know.push_back(engine->NewVar());
-      Operation check = part(work.workers[i]);
-      check.reads = before;
-      check.writes = {to_know.back()};
-      check.run = [state, i](const OpContext&) { state->CheckPart(state->parts[i]); };
-      parts->push_back(std::move(check));
+    for (size_t l = 0; l < work.looks.size(); ++l) {
+      const auto seen = static_cast<std::ptrdiff_t>(to_know.size());
+      for (size_t i = 0; i < state->parts.size(); ++i) {
+        to_know.push_back(engine->NewVar());
+        Operation look = part(work.workers[i]);
+        look.reads = before;
+        look.writes = {to_know.back()};
+        look.run = [state, l, i](const OpContext&) { state->LookAtPart(state->work.looks[l], state->parts[i]); };
+        parts->push_back(std::move(look));
+      }
+      before.insert(before.end(), to_know.begin() + seen, to_know.end());
     }
-    before.insert(before.end(), to_know.begin() + 1, to_know.end());
     for (size_t i = 0; i < state->parts.size(); ++i) {
       done.push_back(engine->NewVar());
       Operation range = part(work.workers[i]);
@@ -199,7 +202,7 @@ std::vector<VarPtr> AppendInPlace(Engine* engine, const RangeWork& work, StepPar
       prologue.updates.push_back(done.back());
     }
     prologue.run = [state, keeps_error](const OpContext&) {
-      if (state->work.check) state->CheckPart(state->parts[0]);
+      for (const RangeFunction& look : state->work.looks) state->LookAtPart(look, state->parts[0]);
       keeps_error ? state->DoAndKeepError(state->parts[0]) : state->DoPart(state->parts[0]);
     };
     parts->push_back(std::move(prologue));
@@ -240,8 +243,8 @@ std::vector<VarPtr> AppendStaged(Engine* engine, const RangeWork& work, StepPart
         at = at.subspan(sources + replicas);
       }
     };
-    if (kept->check) {
-      for_each([&](int b, int64_t elements, auto sources, auto) { kept->check(b, 0, elements, sources); });
+    for (const RangeFunction& look : kept->looks) {
+      for_each([&](int b, int64_t elements, auto sources, auto replicas) { look(b, 0, elements, sources, replicas); });
     }
     for_each([&](int b, int64_t elements, auto sources, auto replicas) {
       Do(*kept, {b, 0, elements}, sources, replicas);

@@ -5,9 +5,10 @@
 // workers therefore share it under the cover of a pair of operations. With D workers the parts are
 //
 //   prologue     reads the sources and the gates, holds the replicas for itself, creates `token`; does nothing
-//   check 0..D-1 read `token` and the sources, each creates a variable of its own, `checked`; if there is a check
-//   part 0..D-1  read `token`, every `checked` and the sources, each updates a variable of its own, `done`; the work,
-//                one range each
+//   look 0..D-1  read `token` and the sources, each creates a variable of its own, `seen`; for each look, after all
+//                `seen` of the look before
+//   part 0..D-1  read `token`, every `seen` and the sources, each updates a variable of its own, `done`; the work, one
+//                range each
 //   epilogue     reads every `done`, holds the replicas for itself; says how it went
 //
 // Whatever was pushed on the replicas before is over when the prologue runs; whatever is pushed after waits for the
@@ -48,9 +49,9 @@ struct Bucket {
 // sources[d], replicas[d] are the addresses of element `begin`.
 using RangeFunction = std::function<void(int bucket, int64_t begin, int64_t end, std::span<const void* const> sources,
                                          std::span<void* const> replicas)>;
-// Looks at elements begin..end-1 of bucket `bucket`; called once for each range, concurrently for disjoint ranges. What
-// it throws keeps the whole work from touching anything.
-using RangeCheck = std::function<void(int bucket, int64_t begin, int64_t end, std::span<const void* const> sources)>;
+// Functions that look at all ranges, one after the other, before the first range is worked on: each begins when the one
+// before has seen everything. They change nothing; what they throw keeps the whole work from touching anything.
+using RangeLooks = std::vector<RangeFunction>;
 
 struct RangeWork {
   std::string name = "reduce";  // in messages
@@ -58,9 +59,9 @@ struct RangeWork {
   std::vector<Device> workers = {};  // each takes an equal range of all elements; not empty
   int threads = 1;                   // of each worker's team, which share its range
   bool replaces = false;
-  bool gathers = false;            // replicas are as large as all sources together
-  RangeFunction function = {};     // none: the sum goes into every replica
-  RangeCheck check = {};           // of all ranges, before the first is worked on
+  bool gathers = false;         // replicas are as large as all sources together
+  RangeFunction function = {};  // none: the sum goes into every replica
+  RangeLooks looks = {};
   std::vector<VarPtr> gates = {};  // variables that must be whole
 };
 

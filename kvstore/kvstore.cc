@@ -92,7 +92,7 @@ class LocalStore final : public KVStore {
                                          .workers = std::move(workers),
                                          .threads = threads,
                                          .function = std::move(function),
-                                         .check = std::move(hooks.check),
+                                         .looks = std::move(hooks.looks),
                                          .gates = std::move(hooks.gates)},
                                         &reduction.parts);
     return reduction;

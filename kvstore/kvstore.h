@@ -50,7 +50,7 @@ struct Reduction {
   std::vector<VarPtr> outcome;
 };
 struct ReductionHooks {
-  RangeCheck check = nullptr;      // of all ranges, before the first is reduced
+  RangeLooks looks = {};
   std::vector<VarPtr> gates = {};  // variables that must be whole
 };
 
@@ -79,7 +79,7 @@ class KVStore {
   void Push(std::span<const Key> keys, std::span<const std::vector<Tensor>> values);
   void Pull(std::span<const Key> keys, std::span<const std::vector<Tensor>> out);
 
-  // The trainer's interface (engine/range_work.h). If a source or a gate failed, or the check did, no replica is
+  // The trainer's interface (engine/range_work.h). If a source or a gate failed, or a look did, no replica is
   // touched (they stay readable). Throws ShapeError unless all tensors of a bucket have one element count and dtype.
   // Without `function`: the sum goes into every replica. `threads`: of each device's worker (TeamScope), which share
   // its range when that is long enough.

@@ -34,6 +34,41 @@ std::optional<bool> HeadsLeaveDivision(const Symbol& symbol) {
 
 }  // namespace
 
+// Elements begin..end-1 of a block, as a reduction on the host has them.
+struct Updater::Range {
+  // The same from some element on.
+  struct Addresses {
+    std::array<const void*, kMaxDevices> gradients;
+    std::array<void*, kMaxDevices> replicas;
+    std::array<void*, kMaxUpdateStates> states;
+  };
+
+  Addresses At(int64_t element) const {
+    Addresses at;
+    const int64_t size = SizeOf(block.dtype), offset = (element - begin) * size;
+    for (size_t d = 0; d < gradients.size(); ++d) at.gradients[d] = static_cast<const char*>(gradients[d]) + offset;
+    for (size_t d = 0; d < replicas.size(); ++d) at.replicas[d] = static_cast<char*>(replicas[d]) + offset;
+    for (size_t i = 0; i < states.size(); ++i) at.states[i] = static_cast<char*>(states[i].data()) + element * size;
+    return at;
+  }
+  // visit(piece, begin, end) for what the range has of the block's parameters.
+  template <class Visit>
+  void ForEachPiece(const Visit& visit) const {
+    auto piece = std::lower_bound(block.pieces.begin(), block.pieces.end(), begin,
+                                  [](const Piece& p, int64_t at) { return p.end <= at; });
+    for (; piece != block.pieces.end() && piece->begin < end; ++piece) {
+      visit(*piece, std::max(begin, piece->begin), std::min(end, piece->end));
+    }
+  }
+
+  int bucket = 0;
+  const BlockState& block;
+  int64_t begin = 0, end = 0;
+  std::span<const void* const> gradients;
+  std::span<void* const> replicas;
+  const std::vector<Tensor>& states = block.states[0].slots[0];
+};
+
 Updater::Updater(DataParallelExecutorGroup* group, const UpdaterOptions& options)
     : group_(group), optimizer_(options.optimizer ? options.optimizer : std::make_shared<const Optimizer>(Sgd())),
       schedule_(options.schedule ? options.schedule : ConstantSchedule(optimizer_->options().learning_rate)),
@@ -117,7 +152,9 @@ void Updater::Prepare() {
   group_->AppendPublish({}, &publish);
   for (const Operation& part : publish) gates.insert(gates.end(), part.reads.begin(), part.reads.end());
   const auto updates = [&](const Device& device) {
-    return Backend::Of(device.kind).flat().HasUpdate(optimizer_->kernel());
+    const FlatKernels& flat = Backend::Of(device.kind).flat();
+    const bool norms = optimizer_->options().clip_norm > 0 || optimizer_->measure();
+    return flat.HasUpdate(optimizer_->kernel()) && (!norms || flat.HasNorms());
   };
   const bool on_host =
       std::ranges::all_of(group_->devices(), HostAddressable) || !std::ranges::all_of(group_->devices(), updates);
@@ -141,12 +178,17 @@ StepParts Updater::HostParts(std::vector<VarPtr> gates) {
     block.states.push_back({.begin = 0, .end = stored.elements});
     block.states[0].slots[0] = NewStates(home, block.dtype, stored.elements);
   }
-  ReductionHooks hooks{.check = nullptr, .gates = std::move(gates)};
-  if (check_gradients_) {
-    hooks.check = [this](int bucket, int64_t begin, int64_t end, std::span<const void* const> sources) {
-      CheckRange(blocks_[static_cast<size_t>(bucket)], begin, end, sources);
+  const auto on_range = [this](void (Updater::*function)(const Range&)) -> RangeFunction {
+    return [this, function](int bucket, int64_t begin, int64_t end, std::span<const void* const> sources,
+                            std::span<void* const> replicas) {
+      (this->*function)({bucket, blocks_[static_cast<size_t>(bucket)], begin, end, sources, replicas});
     };
+  };
+  ReductionHooks hooks{.looks = {}, .gates = std::move(gates)};
+  if (check_gradients_ || optimizer_->options().clip_norm > 0) {
+    hooks.looks.push_back(on_range(&Updater::LookAtGradients));
   }
+  if (optimizer_->measure()) hooks.looks.push_back(on_range(&Updater::Measure));
   StepParts parts;
   const Tensor rates =
       AppendFetch(group_->engine(), "step rates", {group_->executors()[0]->Rates()}, home, &parts).front();
@@ -157,73 +199,66 @@ StepParts Updater::HostParts(std::vector<VarPtr> gates) {
                    .reads = {rates.var()},
                    .updates = {buckets[0].replicas[0].var()},
                    .run = [this, rates](const OpContext&) { rates_ = *static_cast<const StepRates*>(rates.data()); }});
-  Reduction reduction = kvstore_->MakeReduction(
-      std::move(buckets),
-      [this](int bucket, int64_t begin, int64_t end, std::span<const void* const> sources,
-             std::span<void* const> replicas) {
-        UpdateRange(blocks_[static_cast<size_t>(bucket)], begin, end, sources, replicas);
-      },
-      group_->threads_per_device(), std::move(hooks));
+  Reduction reduction = kvstore_->MakeReduction(std::move(buckets), on_range(&Updater::UpdateRange),
+                                                group_->threads_per_device(), std::move(hooks));
   std::ranges::move(reduction.parts, std::back_inserter(parts));
   outcome_ = std::move(reduction.outcome);
   return parts;
 }
 
-// A block's padding is zero, so parameters need not be told apart unless something is wrong.
-void Updater::CheckRange(const BlockState& block, int64_t begin, int64_t end,
-                         std::span<const void* const> grads) const {
+void Updater::LookAtGradients(const Range& range) {
   constexpr int64_t kPart = 4096;  // elements; a sum of them stays in the first cache
-  const int64_t size = SizeOf(block.dtype);
-  alignas(64) char sum[kPart * sizeof(double)];
-  const auto all_finite = [&](int64_t from, int64_t count) {
-    if (grads.size() == 1) {
-      return flat::AllFinite(block.dtype, static_cast<const char*>(grads[0]) + from * size, count);
-    }
-    std::array<const void*, kMaxDevices> parts;
-    for (size_t d = 0; d < grads.size(); ++d) parts[d] = static_cast<const char*>(grads[d]) + from * size;
-    flat::Sum(block.dtype, {parts.data(), grads.size()}, sum, count);
-    return flat::AllFinite(block.dtype, sum, count);
-  };
-  for (int64_t from = 0; from < end - begin; from += kPart) {
-    const int64_t count = std::min(kPart, end - begin - from);
-    if (all_finite(from, count)) continue;
-    for (int64_t i = from; i < from + count; ++i) {
-      if (all_finite(i, 1)) continue;
-      double value = 0;  // one gradient is its own sum
-      flat::Cast(block.dtype, grads.size() == 1 ? static_cast<const char*>(grads[0]) + i * size : sum, DType::kFloat64,
-                 &value, 1);
-      const int64_t at = begin + i;
-      for (const Piece& piece : block.pieces) {
-        if (at >= piece.begin && at < piece.end) ThrowNotFinite(piece.name, at - piece.begin, value);
+  const DType dtype = range.block.dtype;
+  range.ForEachPiece([&](const Piece& piece, int64_t begin, int64_t end) {
+    double squares = 0;
+    for (int64_t from = begin; from < end; from += kPart) {
+      const int64_t count = std::min(kPart, end - from);
+      const Range::Addresses at = range.At(from);
+      alignas(64) char sum[kPart * sizeof(double)];
+      const void* gradient = at.gradients[0];
+      if (range.gradients.size() > 1) {
+        flat::Sum(dtype, {at.gradients.data(), range.gradients.size()}, sum, count);
+        gradient = sum;
       }
+      StepStatus status;
+      if (check_gradients_) flat::CheckFinite(dtype, gradient, count, 0, from - piece.begin, &status);
+      if (status.kind != StepStatus::kGood) ThrowNotFinite(piece.name, status.element, status.value);
+      if (optimizer_->options().clip_norm > 0) squares += flat::SumOfSquares(dtype, gradient, count);
     }
+    gradients_.Set(range.bucket, begin, {.direction = squares});
+  });
+}
+UpdateArgs Updater::ArgsOf(const Piece& piece) const {
+  const OptimizerOptions& options = optimizer_->options();
+  UpdateArgs args{.step = rates_.step,
+                  .learning_rate = rates_.learning_rate * piece.multipliers.lr,
+                  .weight_decay = options.weight_decay * piece.multipliers.wd,
+                  .rescale = rates_.rescale};
+  if (options.clip_norm > 0) {
+    args.rescale *= flat::ClipFactor(gradients_.Total().direction, rates_.rescale, options.clip_norm);
   }
+  return args;
 }
 
-void Updater::UpdateRange(const BlockState& block, int64_t begin, int64_t end, std::span<const void* const> grads,
-                          std::span<void* const> replicas) const {
-  const DType dtype = block.dtype;
-  const int64_t size = SizeOf(dtype);
-  std::array<const void*, kMaxDevices> g;
-  std::array<void*, kMaxDevices> copies;
-  std::array<void*, kMaxUpdateStates> states;
-  const std::vector<Tensor>& stored = block.states[0].slots[0];
-  auto piece = std::lower_bound(block.pieces.begin(), block.pieces.end(), begin,
-                                [](const Piece& p, int64_t at) { return p.end <= at; });
-  for (; piece != block.pieces.end() && piece->begin < end; ++piece) {
-    const int64_t from = std::max(begin, piece->begin), to = std::min(end, piece->end);
-    for (size_t d = 0; d < grads.size(); ++d) g[d] = static_cast<const char*>(grads[d]) + (from - begin) * size;
-    for (size_t d = 1; d < replicas.size(); ++d)
-      copies[d - 1] = static_cast<char*>(replicas[d]) + (from - begin) * size;
-    for (size_t i = 0; i < stored.size(); ++i) states[i] = static_cast<char*>(stored[i].data()) + from * size;
-    optimizer_->Update(dtype,
-                       {.step = rates_.step,
-                        .learning_rate = rates_.learning_rate * piece->multipliers.lr,
-                        .weight_decay = optimizer_->options().weight_decay * piece->multipliers.wd,
-                        .rescale = rates_.rescale},
-                       {g.data(), grads.size()}, static_cast<char*>(replicas[0]) + (from - begin) * size,
-                       {states.data(), stored.size()}, {copies.data(), replicas.size() - 1}, to - from);
-  }
+void Updater::Measure(const Range& range) {
+  range.ForEachPiece([&](const Piece& piece, int64_t begin, int64_t end) {
+    if (!piece.measured()) return;
+    const Range::Addresses at = range.At(begin);
+    measured_.Set(range.bucket, begin,
+                  optimizer_->Measure(range.block.dtype, ArgsOf(piece), {at.gradients.data(), range.gradients.size()},
+                                      at.replicas[0], {at.states.data(), range.states.size()}, end - begin));
+  });
+}
+
+void Updater::UpdateRange(const Range& range) {
+  range.ForEachPiece([&](const Piece& piece, int64_t begin, int64_t end) {
+    const Range::Addresses at = range.At(begin);
+    UpdateArgs args = ArgsOf(piece);
+    args.squares = measured_.Total(range.bucket, piece.begin, piece.end);
+    optimizer_->Update(range.block.dtype, args, {at.gradients.data(), range.gradients.size()}, at.replicas[0],
+                       {at.states.data(), range.states.size()}, {at.replicas.data() + 1, range.replicas.size() - 1},
+                       end - begin);
+  });
 }
 
 double Updater::LearningRate() const { return schedule_->LearningRate(step_ + 1); }

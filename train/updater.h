@@ -1,5 +1,6 @@
 // Updater: one training step of a group. In this order, always: forward and backward on every device -> gradients
-// summed over the devices in one fixed order -> are the sums finite? -> update -> new parameters on every device.
+// summed over the devices in one fixed order -> are the sums finite? -> norms, where the optimizer goes by them ->
+// update -> new parameters on every device.
 //
 // Where the host can address all devices' memory, the sum, the update and the spreading are one pass over memory,
 // shared out among the devices' workers (KVStore::MakeReduction). Where it cannot, each device sums and updates a range
@@ -30,6 +31,7 @@
 #include "train/optimizers/multipliers.h"
 #include "train/optimizers/optimizer.h"
 #include "train/optimizers/schedule.h"
+#include "train/range_squares.h"
 
 namespace bindery {
 
@@ -91,6 +93,8 @@ class Updater {
     Multipliers multipliers = {};
     std::string name = {};
     bool joins = false;  // nothing but padding between it and the piece before
+    // Do norms decide how far it goes? Not of what is not decayed: biases, and the like.
+    bool measured() const { return multipliers.wd != 0; }
   };
   // The optimizer's states of elements begin..end-1, where these are updated.
   struct StateRange {
@@ -119,9 +123,11 @@ class Updater {
   StepParts HostParts(std::vector<VarPtr> gates);
   StepParts DeviceParts(const std::vector<VarPtr>& gates);
   std::vector<Tensor> NewStates(Device device, DType dtype, int64_t elements) const;
-  void CheckRange(const BlockState& block, int64_t begin, int64_t end, std::span<const void* const> grads) const;
-  void UpdateRange(const BlockState& block, int64_t begin, int64_t end, std::span<const void* const> grads,
-                   std::span<void* const> replicas) const;
+  struct Range;  // updater.cc
+  void LookAtGradients(const Range& range);
+  void Measure(const Range& range);
+  void UpdateRange(const Range& range);
+  UpdateArgs ArgsOf(const Piece& piece) const;  // of an update on the host
   // visit(parameter, its piece) for all that are updated of a block.
   template <class Visit>
   void ForEachParameter(const BlockState& block, const Visit& visit) const;
@@ -145,7 +151,9 @@ class Updater {
   std::vector<StepRange> commit_;  // by done_
   StepRange recount_;
   std::shared_ptr<Verdict> verdict_ = std::make_shared<Verdict>();
-  StepRates rates_;  // of the update on the host: set by an operation before it, never captured by value
+  // Of the update on the host: set by an operation before it, never captured by value; and what it looked at.
+  StepRates rates_;
+  RangeSquares gradients_, measured_;
   int64_t step_ = 0;
 };
 

@@ -4,6 +4,9 @@
 //   fetch, sum  the range of all devices' gradients, in their order; is it finite? The device's status tells. Bucket by
 //               bucket (ParameterStore), each when all devices' backwards have finished it
 //   fetch       the other devices' statuses, to each device and to the host
+//   norms       where the optimizer goes by them: each device has summed the squares of its range, fetches the others'
+//               sums, and adds up all in the order of the devices; first those of gradients, to be clipped by, then
+//               those of weights and of their directions (UpdateRule::measure)
 //   update      by the rates in the step block, to arrays of its own: new weights, and the states' other slot. Nothing
 //               unless all devices' statuses are good
 //   fetch       the other devices' new weights
@@ -14,134 +17,12 @@
 // moves memory of its own device only. What fails before leaves everything as it was, everywhere. A commit that fails
 // is that of a committed step: the device's parameters are failed then, other devices have them, and its states are
 // whole, but the count that says which of them hold must be mended (Recount).
-#include <algorithm>
+#include "train/updater_devices.h"
+
 #include <cstddef>
 #include <utility>
 
-#include "engine/backend.h"
-#include "engine/fetch.h"
-#include "train/updater.h"
-
 namespace bindery {
-namespace {
-
-// Elements begin..end-1 of a block on the device that updates them.
-struct Share {
-  int block = 0;
-  int64_t begin = 0, end = 0;
-  Tensor sum = {}, new_weight = {};
-};
-
-struct Owner {
-  size_t device = 0;
-  std::vector<Share> shares = {};
-  Tensor status = {}, committed = {};  // of its StepTally
-};
-
-// What a part of a step holds and works on.
-struct CheckedRange {
-  const void* gradient;
-  int64_t elements, place, first;
-};
-struct Copy {
-  const void* from;
-  void* to;
-  int64_t bytes;
-};
-
-char* At(const Tensor& tensor, int64_t element) {
-  return static_cast<char*>(tensor.address()) + element * SizeOf(tensor.dtype());
-}
-
-template <class T>
-T* Of(const Tensor& tensor) {
-  return static_cast<T*>(tensor.address());
-}
-
-std::vector<const StepStatus*> Addresses(const std::vector<Tensor>& statuses) {
-  std::vector<const StepStatus*> addresses;
-  for (const Tensor& status : statuses) addresses.push_back(Of<const StepStatus>(status));
-  return addresses;
-}
-
-void AppendVars(const std::vector<Tensor>& tensors, std::vector<VarPtr>* vars) {
-  for (const Tensor& tensor : tensors) vars->push_back(tensor.var());
-}
-
-}  // namespace
-
-// Appends those parts for all devices, one after the other.
-class Updater::OnDevices {
- public:
-  OnDevices(Updater* updater, const std::vector<VarPtr>& gates)
-      : updater_(*updater), gates_(gates), engine_(updater->group_->engine()), devices_(updater->group_->devices()) {
-    for (const BlockState& block : updater_.blocks_) {
-      first_place_.push_back(static_cast<int64_t>(updater_.verdict_->names.size()));
-      for (const Piece& piece : block.pieces) updater_.verdict_->names.push_back(piece.name);
-    }
-    ShareOut();
-    MakeRecount();
-    for (int b = 0; b < static_cast<int>(updater_.blocks_.size()); ++b) {
-      for (Owner& owner : owners_) AppendSum(&owner, b);
-    }
-    AppendStatuses();
-    for (const Owner& owner : owners_) AppendUpdate(owner);
-    std::vector<Tensor> new_weights;
-    for (const Owner& owner : owners_) {
-      for (const Share& share : owner.shares) new_weights.push_back(share.new_weight);
-    }
-    new_weights_ = FetchForAll("new parameters", new_weights);
-    for (size_t d = 0; d < devices_.size(); ++d) AppendCommit(d);
-  }
-  StepParts Take() { return std::move(parts_); }
-
- private:
-  const ParameterStore::Block& Stored(int block) const { return updater_.group_->store().blocks()[Block(block).block]; }
-  BlockState& Block(int block) const { return updater_.blocks_[static_cast<size_t>(block)]; }
-  static Operation Part(const char* name, Device device, Lane lane = Lane::kCollective) {
-    return {.name = fmt::format("{} {}", name, device), .device = device, .lane = lane};
-  }
-  std::vector<Tensor> Fetch(const char* what, const std::vector<Tensor>& sources, Device to) {
-    return AppendFetch(engine_, fmt::format("{} for {}", what, to), sources, to, &parts_);
-  }
-  // As each device reads them, CPUs the same copies; all of them must be there before the step is committed.
-  std::vector<std::vector<Tensor>> FetchForAll(const char* what, const std::vector<Tensor>& sources) {
-    std::vector<std::vector<Tensor>> copies;
-    for (const Device& device : devices_) {
-      const auto before = std::ranges::find_if(devices_, [&](const Device& d) { return ShareMemory(d, device); });
-      const size_t same = static_cast<size_t>(before - devices_.begin());
-      copies.push_back(same < copies.size() ? copies[same] : Fetch(what, sources, device));
-      AppendVars(copies.back(), &updater_.outcome_);
-    }
-    return copies;
-  }
-  // visit(piece, its place, begin, end) for what a share has of its block's parameters.
-  template <class Visit>
-  void ForEachPiece(const Share& share, const Visit& visit) const {
-    int64_t place = first_place_[static_cast<size_t>(share.block)];
-    for (const Piece& piece : Block(share.block).pieces) {
-      const int64_t begin = std::max(share.begin, piece.begin), end = std::min(share.end, piece.end);
-      if (begin < end) visit(piece, place, begin, end);
-      ++place;
-    }
-  }
-
-  void ShareOut();
-  void MakeRecount();
-  void AppendSum(Owner* owner, int block);
-  void AppendStatuses();
-  void AppendUpdate(const Owner& owner);
-  void AppendCommit(size_t d);
-
-  Updater& updater_;
-  const std::vector<VarPtr>& gates_;
-  const std::shared_ptr<Engine> engine_;
-  const std::vector<Device>& devices_;
-  std::vector<int64_t> first_place_;  // of each block, among all parameters
-  std::vector<Owner> owners_;
-  std::vector<std::vector<Tensor>> statuses_, new_weights_;  // of all owners, as each device reads them
-  StepParts parts_;
-};
 
 // Each block among all devices: whichever bucket is finished first, all of them have something to do.
 void Updater::OnDevices::ShareOut() {
@@ -162,6 +43,19 @@ void Updater::OnDevices::ShareOut() {
     };
     owner.committed = part(DType::kInt64, 1, offsetof(StepTally, committed));
     owner.status = part(DType::kUInt8, sizeof(StepStatus), offsetof(StepTally, status));
+    const auto places = static_cast<int64_t>(updater_.verdict_->names.size());
+    const auto numbers = [&](int64_t count) {
+      const Tensor tensor(engine_, devices_[d], DType::kFloat64, {count});
+      tensor.Wait();  // for the zeros
+      return tensor;
+    };
+    if (clips_) {
+      const Tensor own = numbers(places);
+      owner.gradients = Tensor(engine_, devices_[d], DType::kFloat64, {places}, own.address(),
+                               std::make_shared<const Tensor>(own), owner.status.var());
+      owner.clip_factor = numbers(1);
+    }
+    if (updater_.optimizer_->measure()) owner.measured = numbers(2 * places);
     for (const auto& [b, begin, end] : mine) {
       BlockState& block = Block(b);
       const Shape shape{end - begin};
@@ -210,19 +104,23 @@ void Updater::OnDevices::AppendSum(Owner* owner, int block) {
   }
   std::vector<const void*> sources;
   for (const Tensor& gradient : gradients) sources.push_back(gradient.address());
-  std::vector<CheckedRange> checks;
-  if (updater_.check_gradients_) {
-    ForEachPiece(share, [&](const Piece& piece, int64_t place, int64_t begin, int64_t end) {
-      checks.push_back({At(share.sum, begin - share.begin), end - begin, place, begin - piece.begin});
-    });
-  }
+  std::vector<PieceOfSum> pieces;
+  ForEachPiece(share, [&](const Piece& piece, int64_t place, int64_t begin, int64_t end) {
+    pieces.push_back({At(share.sum, begin - share.begin), end - begin, place, begin - piece.begin});
+  });
   sum.run = [&flat = Backend::Of(device.kind).flat(), first, dtype, gradients, to = share.sum, status = owner->status,
-             sources = std::move(sources), checks = std::move(checks)](const OpContext& context) {
+             checks = updater_.check_gradients_, squares = owner->gradients, sources = std::move(sources),
+             pieces = std::move(pieces)](const OpContext& context) {
     if (first) flat.Zero(context.stream, status.address(), status.bytes());
     if (sources.size() > 1) flat.Sum(context.stream, dtype, sources, to.address(), to.elements());
-    for (const CheckedRange& check : checks) {
-      flat.CheckFinite(context.stream, dtype, check.gradient, check.elements, check.place, check.first,
-                       Of<StepStatus>(status));
+    for (const PieceOfSum& piece : pieces) {
+      if (checks) {
+        flat.CheckFinite(context.stream, dtype, piece.gradient, piece.elements, piece.place, piece.first,
+                         Of<StepStatus>(status));
+      }
+      if (squares.defined()) {
+        flat.SumOfSquares(context.stream, dtype, piece.gradient, piece.elements, Of<double>(squares) + piece.place);
+      }
     }
   };
   parts_.push_back(std::move(sum));
@@ -238,25 +136,18 @@ void Updater::OnDevices::AppendStatuses() {
   AppendVars(updater_.verdict_->statuses, &updater_.outcome_);
 }
 
-void Updater::OnDevices::AppendUpdate(const Owner& owner) {
+void Updater::OnDevices::ListUpdates(Owner* owner) {
   const Optimizer& optimizer = *updater_.optimizer_;
-  const Device device = devices_[owner.device];
-  Operation update = Part("update", device);
-  update.reads = gates_;
-  const Tensor rates = updater_.group_->executors()[owner.device]->Rates();
-  AppendVars({rates, owner.status, owner.committed}, &update.reads);
-  AppendVars(statuses_[owner.device], &update.reads);
-  std::vector<DeviceUpdate> updates;
-  for (const Share& share : owner.shares) {
+  for (const Share& share : owner->shares) {
     const BlockState& block = Block(share.block);
-    const Tensor& weight = Stored(share.block).values[owner.device];
-    AppendVars({weight, share.sum}, &update.reads);
-    update.writes.push_back(share.new_weight.var());
+    const Tensor& weight = Stored(share.block).values[owner->device];
     const StateRange& states = *std::ranges::find(block.states, share.begin, &StateRange::begin);
-    ForEachPiece(share, [&](const Piece& piece, int64_t, int64_t begin, int64_t end) {
+    ForEachPiece(share, [&](const Piece& piece, int64_t place, int64_t begin, int64_t end) {
       const int64_t at = begin - share.begin;
-      DeviceUpdate& u = updates.emplace_back(
+      owner->places.push_back(place);
+      DeviceUpdate& u = owner->updates.emplace_back(
           DeviceUpdate{.kernel = optimizer.kernel(),
+                       .measure = piece.measured() ? optimizer.measure() : nullptr,
                        .dtype = block.dtype,
                        .args = {.learning_rate = piece.multipliers.lr,
                                 .weight_decay = optimizer.options().weight_decay * piece.multipliers.wd,
@@ -266,18 +157,34 @@ void Updater::OnDevices::AppendUpdate(const Owner& owner) {
                        .weight = At(weight, begin),
                        .new_weight = At(share.new_weight, at),
                        .num_states = optimizer.state_count(),
-                       .elements = end - begin});
+                       .elements = end - begin,
+                       .clip_factor = clips_ ? Of<const double>(owner->clip_factor) : nullptr});
       for (int slot = 0; slot < 2; ++slot) {
         for (size_t i = 0; i < states.slots[slot].size(); ++i) u.states[slot][i] = At(states.slots[slot][i], at);
       }
     });
   }
+}
+
+void Updater::OnDevices::AppendUpdate(const Owner& owner) {
+  const Device device = devices_[owner.device];
+  Operation update = Part("update", device);
+  update.reads = gates_;
+  const Tensor rates = Rates(owner);
+  AppendVars({rates, owner.status, owner.committed}, &update.reads);
+  AppendVars(statuses_[owner.device], &update.reads);
+  for (const Tensor& numbers : {owner.clip_factor, owner.squares}) {
+    if (numbers.defined()) update.reads.push_back(numbers.var());
+  }
+  for (const Share& share : owner.shares) {
+    AppendVars({Stored(share.block).values[owner.device], share.sum}, &update.reads);
+    update.writes.push_back(share.new_weight.var());
+  }
   // The slot that does not hold goes with the new weights: whoever creates these writes it.
-  update.run = [&flat = Backend::Of(device.kind).flat(), owner, rates, updates = std::move(updates),
-                statuses = statuses_[owner.device], blocks = updater_.blocks_,
-                optimizer = updater_.optimizer_](const OpContext& context) {
-    const std::vector<const StepStatus*> all = Addresses(statuses);
-    for (const DeviceUpdate& u : updates) {
+  update.run = [&flat = Backend::Of(device.kind).flat(), owner, rates, statuses = statuses_[owner.device],
+                blocks = updater_.blocks_, optimizer = updater_.optimizer_](const OpContext& context) {
+    const std::vector<const StepStatus*> all = Addresses<const StepStatus>(statuses);
+    for (const DeviceUpdate& u : owner.updates) {
       flat.Update(context.stream, u, Of<const StepRates>(rates), Of<const int64_t>(owner.committed), all);
     }
   };
@@ -315,7 +222,7 @@ void Updater::OnDevices::AppendCommit(size_t d) {
   }
   commit.run = [&flat = Backend::Of(devices_[d].kind).flat(), copies = std::move(copies), committed,
                 statuses = statuses_[d], kept = std::move(kept)](const OpContext& context) {
-    const std::vector<const StepStatus*> all = Addresses(statuses);
+    const std::vector<const StepStatus*> all = Addresses<const StepStatus>(statuses);
     for (const Copy& copy : copies) {
       const bool last = &copy == &copies.back() && committed.defined();
       flat.Commit(context.stream, all, copy.from, copy.to, copy.bytes, last ? Of<int64_t>(committed) : nullptr);

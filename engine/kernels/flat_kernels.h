@@ -42,6 +42,16 @@ class FlatKernels {
   // Nothing, unless all statuses are good: copies, then counts, unless `committed` is null.
   virtual void Commit(Stream& stream, StepStatuses statuses, const void* in, void* out, int64_t bytes,
                       int64_t* committed) const = 0;
+
+  // For norms over devices, where there are kernels: SumOfSquares, ClipFactor and Measure. The others throw
+  // DeviceError, so such updates run on the host.
+  virtual bool HasNorms() const { return false; }
+  virtual void SumOfSquares(Stream& stream, DType dtype, const void* in, int64_t n, double* sum) const;
+  // Of the gradients of these sums of squares, `n` of each device, added up in order (flat::ClipFactor).
+  virtual void ClipFactor(Stream& stream, std::span<const double* const> sums, int64_t n, const StepRates* rates,
+                          double limit, double* factor) const;
+  virtual void Measure(Stream& stream, const DeviceUpdate& update, const StepRates* rates, const int64_t* committed,
+                       UpdateSquares* squares) const;
 };
 
 }  // namespace bindery

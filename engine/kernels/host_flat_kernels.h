@@ -6,6 +6,8 @@
 // host sees them. A CPU's does so at once.
 #pragma once
 
+#include <numeric>
+
 #include "engine/kernels/flat.h"
 #include "engine/kernels/flat_kernels.h"
 
@@ -54,6 +56,27 @@ class HostFlatKernels final : public FlatKernels {
         stream, [=](void* to) { flat::Scale(dtype, to, n, factor); }, out);
   }
   bool HasUpdate(UpdateKernel) const override { return true; }
+  bool HasNorms() const override { return true; }
+  void SumOfSquares(Stream& stream, DType dtype, const void* in, int64_t n, double* sum) const override {
+    Host::Run(
+        stream, [=](const void* from, double* to) { *to = flat::SumOfSquares(dtype, from, n); }, in, sum);
+  }
+  void ClipFactor(Stream& stream, std::span<const double* const> sums, int64_t n, const StepRates* rates, double limit,
+                  double* factor) const override {
+    const auto run = [=](std::span<const double* const> all, const StepRates* now, double* to) {
+      double squares = 0;
+      for (const double* const device : all) squares = std::accumulate(device, device + n, squares);
+      *to = flat::ClipFactor(squares, now->rescale, limit);
+    };
+    Host::Run(stream, run, sums, rates, factor);
+  }
+  void Measure(Stream& stream, const DeviceUpdate& update, const StepRates* rates, const int64_t* committed,
+               UpdateSquares* squares) const override {
+    const auto run = [](const DeviceUpdate& here, const StepRates* now, const int64_t* count, UpdateSquares* to) {
+      *to = flat::Measure(here, *now, *count);
+    };
+    Host::Run(stream, run, update, rates, committed, squares);
+  }
   void CheckFinite(Stream& stream, DType dtype, const void* in, int64_t n, int64_t place, int64_t first,
                    StepStatus* status) const override {
     const auto check = [=](const void* from, StepStatus* to) { flat::CheckFinite(dtype, from, n, place, first, to); };

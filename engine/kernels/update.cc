@@ -1,6 +1,7 @@
 #include "engine/kernels/update.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "engine/kernels/flat.h"
 
@@ -29,21 +30,40 @@ void CheckFinite(DType dtype, const void* in, int64_t n, int64_t place, int64_t 
   *status = {.kind = StepStatus::kNotFinite, .place = place, .element = first + begin, .value = value};
 }
 
-void Update(const DeviceUpdate& update, const StepRates& rates, int64_t committed) {
+namespace {
+
+UpdateArgs ArgsOf(const DeviceUpdate& update, const StepRates& rates) {
   UpdateArgs args = update.args;
   args.step = rates.step;
   args.learning_rate *= rates.learning_rate;
-  args.rescale *= rates.rescale;
+  args.rescale *= rates.rescale * (update.clip_factor ? *update.clip_factor : 1);
+  if (update.squares) args.squares = *update.squares;
+  return args;
+}
+
+UpdateArrays ArraysOf(const DeviceUpdate& update, int64_t committed) {
   const size_t count = static_cast<size_t>(update.num_states);
-  const auto& from = update.states[committed % 2];
-  const auto& to = update.states[1 - committed % 2];
-  update.kernel(update.dtype, args,
-                {.gradients = {&update.gradient, 1},
-                 .weight = update.weight,
-                 .new_weight = update.new_weight,
-                 .states = {from.data(), count},
-                 .new_states = {to.data(), count},
-                 .elements = update.elements});
+  return {.gradients = {&update.gradient, 1},
+          .weight = update.weight,
+          .new_weight = update.new_weight,
+          .states = {update.states[committed % 2].data(), count},
+          .new_states = {update.states[1 - committed % 2].data(), count},
+          .elements = update.elements};
+}
+
+}  // namespace
+
+void Update(const DeviceUpdate& update, const StepRates& rates, int64_t committed) {
+  update.kernel(update.dtype, ArgsOf(update, rates), ArraysOf(update, committed));
+}
+
+UpdateSquares Measure(const DeviceUpdate& update, const StepRates& rates, int64_t committed) {
+  return update.measure(update.dtype, ArgsOf(update, rates), ArraysOf(update, committed));
+}
+
+double ClipFactor(double squares, double rescale, double limit) {
+  const double norm = std::fabs(rescale) * std::sqrt(squares);
+  return norm > limit ? limit / norm : 1;
 }
 
 }  // namespace bindery::flat

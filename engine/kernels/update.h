@@ -3,6 +3,8 @@
 // over flat ranges.
 //
 //   g = clip(rescale * sum of the gradients);  weight, states = Rule(g, weight, states, settings, step, rate, decay)
+//
+// Rules that go by norms of whole parameters (LARS, LAMB) are measured first, by a pass that changes nothing.
 #pragma once
 
 #include <array>
@@ -16,6 +18,12 @@
 
 namespace bindery {
 
+// Sums of squares over elements of a parameter: of its weights, and of the directions that its rule would go. In
+// double, in an order that depends on the ranges only; those of ranges add up.
+struct UpdateSquares {
+  double weight = 0, direction = 0;
+};
+
 // What an update depends on besides its arrays.
 struct UpdateArgs {
   int64_t step = 1;                       // number of this update, from 1
@@ -24,6 +32,7 @@ struct UpdateArgs {
   double rescale = 1;                     // factor of the gradients' sum
   double clip = 0;                        // > 0: then each element is clipped to [-clip, clip]
   std::span<const double> settings = {};  // the rule's own, in its order
+  UpdateSquares squares = {};             // of the whole parameter, if it was measured
 };
 
 // What a rule computes of them, once for all elements.
@@ -44,6 +53,9 @@ struct UpdateArrays {
 // states than the rule has.
 using UpdateKernel = void (*)(DType dtype, const UpdateArgs& args, const UpdateArrays& arrays);
 
+// What a rule that goes by norms needs of these elements; writes nothing. Throws as UpdateKernel.
+using MeasureKernel = UpdateSquares (*)(DType dtype, const UpdateArgs& args, const UpdateArrays& arrays);
+
 struct UpdateSetting {
   std::string name;
   double value = 0;                                        // where nobody says otherwise
@@ -56,6 +68,7 @@ struct UpdateRule {
   std::vector<UpdateSetting> settings = {};
   UpdateKernel kernel = nullptr;
   UpdateKernel without_first = nullptr;  // where its first setting is 0, if that needs no first state
+  MeasureKernel measure = nullptr;       // of rules that go by norms
 };
 
 inline constexpr int kMaxUpdateStates = 8;
@@ -88,6 +101,7 @@ using StepStatuses = std::span<const StepStatus* const>;  // of all devices that
 // [updates committed so far % 2], and room for the next. So neither they nor the weight change before the commit.
 struct DeviceUpdate {
   UpdateKernel kernel = nullptr;
+  MeasureKernel measure = nullptr;
   DType dtype = DType::kFloat32;
   UpdateArgs args = {};  // learning rate, rescale: factors of the step's
   const void* gradient = nullptr;
@@ -96,6 +110,8 @@ struct DeviceUpdate {
   int num_states = 0;
   std::array<void*, kMaxUpdateStates> states[2] = {};
   int64_t elements = 0;
+  const double* clip_factor = nullptr;     // of the gradients, if there is one
+  const UpdateSquares* squares = nullptr;  // of the parameter, if it is measured
 };
 
 namespace flat {
@@ -105,6 +121,9 @@ bool AllGood(StepStatuses statuses);
 // element `first` of `place`.
 void CheckFinite(DType dtype, const void* in, int64_t n, int64_t place, int64_t first, StepStatus* status);
 void Update(const DeviceUpdate& update, const StepRates& rates, int64_t committed);
+UpdateSquares Measure(const DeviceUpdate& update, const StepRates& rates, int64_t committed);
+// The factor by which gradients of this sum of squares, times `rescale`, have the norm `limit`; at most 1.
+double ClipFactor(double squares, double rescale, double limit);
 
 }  // namespace flat
 

@@ -14,6 +14,12 @@
 //   };
 //   AddOptimizer({.name = "mine", .states = {"momentum"}, .settings = {{"momentum", 0.9, 1}},
 //                 .kernel = UpdateKernelOf<Momentum>});                     // train/optimizers/optimizer.h
+//
+// One that goes by norms says in which direction an element would go, and has `.measure = MeasureKernelOf<Rule>`:
+//
+//     // `s` are copies, which Direction may change.
+//     template <class T>
+//     [[gnu::always_inline]] static constexpr T Direction(const T* c, T g, T w, T* s);
 #pragma once
 
 #include <algorithm>
@@ -21,6 +27,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "engine/kernels/flat.h"
 #include "engine/kernels/update.h"
 #include "engine/kernels/vectorized.h"
 #include "engine/team.h"
@@ -32,6 +39,15 @@ namespace flat {
 // With several gradients or copies, a block of sums and of new weights stays in the first-level cache between its
 // passes: memory sees one.
 inline constexpr int64_t kUpdateBlock = 1024;
+
+template <bool kClip, class T>
+[[gnu::always_inline]] inline T Clipped(T g, T clip) {
+  if constexpr (kClip) {  // NaN stays NaN
+    g = g < -clip ? -clip : g;
+    g = g > clip ? clip : g;
+  }
+  return g;
+}
 
 template <class Rule, class T, bool kClip>
 [[gnu::always_inline]] inline void UpdateElements(const T* grad, const UpdateArrays* arrays, int64_t begin, int64_t n,
@@ -49,52 +65,66 @@ template <class Rule, class T, bool kClip>
   }
 #pragma GCC ivdep  // new arrays are the old ones, or others
   for (int64_t i = 0; i < n; ++i) {
-    T g = grad[i] * rescale;
-    if constexpr (kClip) {  // NaN stays NaN
-      g = g < -clip ? -clip : g;
-      g = g > clip ? clip : g;
-    }
     T w = old_weight[i], s[kStates + 1];
     for (int k = 0; k < kStates; ++k) s[k] = old_states[k][i];
-    Rule::Step(c, g, w, s);
+    Rule::Step(c, Clipped<kClip>(grad[i] * rescale, clip), w, s);
     weight[i] = w;
     for (int k = 0; k < kStates; ++k) states[k][i] = s[k];
   }
 }
 
+// The sum of elements begin..begin+n-1, which is `sums`, or the only gradient's own.
+template <class T>
+[[gnu::always_inline]] inline const T* SumOfGradients(std::span<const void* const> gradients, int64_t begin, int64_t n,
+                                                      T* sums) {
+  const T* const first = static_cast<const T*>(gradients[0]) + begin;
+  if (gradients.size() == 1) return first;
+  const T* second = static_cast<const T*>(gradients[1]) + begin;
+  for (int64_t i = 0; i < n; ++i) sums[i] = first[i] + second[i];
+  for (size_t k = 2; k < gradients.size(); ++k) {
+    const T* next = static_cast<const T*>(gradients[k]) + begin;
+    for (int64_t i = 0; i < n; ++i) sums[i] += next[i];
+  }
+  return sums;
+}
+
 template <class Rule, class T, bool kClip>
 [[gnu::always_inline]] inline void UpdateLoop(const UpdateArrays* arrays, int64_t begin, int64_t end,
                                               const double* numbers, T rescale, T clip) {
-  const auto& gradients = arrays->gradients;
-  const T* first = static_cast<const T*>(gradients[0]);
-  if (gradients.size() == 1 && arrays->copies.empty()) {
-    UpdateElements<Rule, T, kClip>(first + begin, arrays, begin, end - begin, numbers, rescale, clip);
+  T sums[kUpdateBlock];
+  if (arrays->gradients.size() == 1 && arrays->copies.empty()) {
+    UpdateElements<Rule, T, kClip>(SumOfGradients(arrays->gradients, begin, end - begin, sums), arrays, begin,
+                                   end - begin, numbers, rescale, clip);
     return;
   }
-  T sums[kUpdateBlock];
   for (int64_t block = begin; block < end; block += kUpdateBlock) {
     const int64_t size = std::min(kUpdateBlock, end - block);
-    const T* gradient = first + block;
-    if (gradients.size() > 1) {
-      const T* second = static_cast<const T*>(gradients[1]) + block;
-      for (int64_t i = 0; i < size; ++i) sums[i] = gradient[i] + second[i];
-      for (size_t k = 2; k < gradients.size(); ++k) {
-        const T* next = static_cast<const T*>(gradients[k]) + block;
-        for (int64_t i = 0; i < size; ++i) sums[i] += next[i];
-      }
-      gradient = sums;
-    }
-    UpdateElements<Rule, T, kClip>(gradient, arrays, block, size, numbers, rescale, clip);
+    UpdateElements<Rule, T, kClip>(SumOfGradients(arrays->gradients, block, size, sums), arrays, block, size, numbers,
+                                   rescale, clip);
     for (void* const copy : arrays->copies) {
       std::memcpy(static_cast<T*>(copy) + block, static_cast<const T*>(arrays->new_weight) + block, size * sizeof(T));
     }
   }
 }
 
-}  // namespace flat
+// The directions of elements begin..begin+n-1, at most kUpdateBlock.
+template <class Rule, class T, bool kClip>
+[[gnu::always_inline]] inline void DirectionLoop(const UpdateArrays* arrays, int64_t begin, int64_t n,
+                                                 const double* numbers, T rescale, T clip, T* directions) {
+  constexpr int kStates = Rule::kStates;
+  T c[std::tuple_size_v<UpdateNumbers>], sums[kUpdateBlock];
+  for (size_t i = 0; i < std::size(c); ++i) c[i] = static_cast<T>(numbers[i]);
+  const T* const grad = SumOfGradients(arrays->gradients, begin, n, sums);
+  const T* const weight = static_cast<const T*>(arrays->weight) + begin;
+  for (int64_t i = 0; i < n; ++i) {
+    T s[kStates + 1];
+    for (int k = 0; k < kStates; ++k) s[k] = static_cast<const T*>(arrays->states[k])[begin + i];
+    directions[i] = Rule::Direction(c, Clipped<kClip>(grad[i] * rescale, clip), weight[i], s);
+  }
+}
 
 template <class Rule>
-void UpdateKernelOf(DType dtype, const UpdateArgs& args, const UpdateArrays& arrays) {
+void CheckUpdate(DType dtype, const UpdateArrays& arrays) {
   if (dtype != DType::kFloat32 && dtype != DType::kFloat64) {
     Throw("an update: expected float32 or float64 weights, got {}", dtype);
   }
@@ -103,6 +133,13 @@ void UpdateKernelOf(DType dtype, const UpdateArgs& args, const UpdateArrays& arr
     Throw("an update: expected {} states, got {} and {} new ones", Rule::kStates, arrays.states.size(),
           arrays.new_states.size());
   }
+}
+
+}  // namespace flat
+
+template <class Rule>
+void UpdateKernelOf(DType dtype, const UpdateArgs& args, const UpdateArrays& arrays) {
+  flat::CheckUpdate<Rule>(dtype, arrays);
   const UpdateNumbers numbers = Rule::Prepare(args);
   const auto run = [&]<class T>() {
     ParallelFor(arrays.elements, flat::kGrain, kSerialElements, [&](int64_t begin, int64_t end, int) {
@@ -115,6 +152,32 @@ void UpdateKernelOf(DType dtype, const UpdateArgs& args, const UpdateArrays& arr
     });
   };
   dtype == DType::kFloat32 ? run.template operator()<float>() : run.template operator()<double>();
+}
+
+// By the calling thread alone: whoever shares out ranges shares out this, too.
+template <class Rule>
+UpdateSquares MeasureKernelOf(DType dtype, const UpdateArgs& args, const UpdateArrays& arrays) {
+  flat::CheckUpdate<Rule>(dtype, arrays);
+  const UpdateNumbers numbers = Rule::Prepare(args);
+  UpdateSquares squares;
+  const auto run = [&]<class T>() {
+    const T rescale = static_cast<T>(args.rescale), clip = static_cast<T>(args.clip);
+    T directions[flat::kUpdateBlock];
+    for (int64_t begin = 0; begin < arrays.elements; begin += flat::kUpdateBlock) {
+      const int64_t n = std::min(flat::kUpdateBlock, arrays.elements - begin);
+      if (args.clip > 0) {
+        flat::Vectorized<flat::DirectionLoop<Rule, T, true>>(&arrays, begin, n, numbers.data(), rescale, clip,
+                                                             directions);
+      } else {
+        flat::Vectorized<flat::DirectionLoop<Rule, T, false>>(&arrays, begin, n, numbers.data(), rescale, clip,
+                                                              directions);
+      }
+      squares.weight += flat::SumOfSquares(dtype, static_cast<const T*>(arrays.weight) + begin, n);
+      squares.direction += flat::SumOfSquares(dtype, directions, n);
+    }
+  };
+  dtype == DType::kFloat32 ? run.template operator()<float>() : run.template operator()<double>();
+  return squares;
 }
 
 }  // namespace bindery

@@ -24,6 +24,16 @@ const std::vector<UpdateRule>& UpdateRules() {
       {"adadelta", {"square", "delta"}, {{"rho", 0.9, 1}, {"epsilon", 1e-6}}, UpdateKernelOf<AdaDelta>},
       {"ftrl", {"z", "n"}, {{"lambda1", 0.01}, {"beta", 1}}, UpdateKernelOf<Ftrl>},
       {"signum", {"momentum"}, {{"momentum", 0.9, 1}, {"wd_lh", 0}}, UpdateKernelOf<Signum>, UpdateKernelOf<SignSgd>},
+      {.name = "lars",
+       .states = {"momentum"},
+       .settings = {{"momentum", 0.9, 1}, {"eta", 0.001}, {"epsilon", 0}},
+       .kernel = UpdateKernelOf<Lars>,
+       .measure = MeasureKernelOf<Lars>},
+      {.name = "lamb",
+       .states = {"mean", "variance"},
+       .settings = {{"beta1", 0.9, 1}, {"beta2", 0.999, 1}, {"epsilon", 1e-6}, {"lower", 0}, {"upper", 0}},
+       .kernel = UpdateKernelOf<Lamb>,
+       .measure = MeasureKernelOf<Lamb>},
       {"lion", {"momentum"}, {{"beta1", 0.9, 1}, {"beta2", 0.99, 1}}, UpdateKernelOf<Lion>},
   };
   return rules;

@@ -305,6 +305,59 @@ struct Lion {
   }
 };
 
+// Factor of the rate by norms: |w| / |direction|, 1 where either is 0, as where nothing was measured.
+constexpr double TrustRatio(double weight, double direction) {
+  return weight > 0 && direction > 0 ? weight / direction : 1;
+}
+
+// You, Gitman and Ginsburg, "Large batch training of convolutional networks", with its rate inside the momentum:
+//   r = eta |w| / (|g| + wd |w| + epsilon), 1 where |w| or |g| is 0;  m = momentum m - lr r (g + wd w);  w = w + m
+struct Lars {
+  static constexpr int kStates = 1;
+  static UpdateNumbers Prepare(const UpdateArgs& a) {
+    const double weight = std::sqrt(a.squares.weight), gradient = std::sqrt(a.squares.direction);
+    const double ratio =
+        gradient > 0 ? TrustRatio(a.settings[1] * weight, gradient + a.weight_decay * weight + a.settings[2]) : 1;
+    return {a.learning_rate * ratio, a.weight_decay, a.settings[0]};
+  }
+  template <class T>
+  [[gnu::always_inline]] static constexpr T Direction(const T*, T g, T, T*) {
+    return g;
+  }
+  template <class T>
+  [[gnu::always_inline]] static constexpr void Step(const T* c, T g, T& w, T* s) {
+    Momentum::Step(c, g, w, s);
+  }
+};
+
+// You and others, "Large batch optimization for deep learning", t the number of the update:
+//   m, v as in AdamW;  u = (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + epsilon) + wd w
+//   w = w - lr phi(|w|) / |u| u, or lr u where either norm is 0
+// with phi(x) = x between the bounds lower and upper (0: none).
+struct Lamb {
+  static constexpr int kStates = 2;
+  static UpdateNumbers Prepare(const UpdateArgs& a) {
+    const double lower = a.settings[3], upper = a.settings[4];
+    double weight = std::sqrt(a.squares.weight);
+    if (weight < lower) weight = lower;
+    if (upper > 0 && weight > upper) weight = upper;
+    UpdateNumbers numbers = Adam::Prepare(a);
+    numbers[0] = a.learning_rate * TrustRatio(weight, std::sqrt(a.squares.direction));
+    numbers[8] = 1 / (1 - Power(a.settings[0], a.step));
+    return numbers;
+  }
+  template <class T>
+  [[gnu::always_inline]] static constexpr T Direction(const T* c, T g, T w, T* s) {
+    MoveMeans(c, g, s);
+    return c[8] * s[0] / (c[6] * std::sqrt(s[1]) + c[7]) + c[1] * w;
+  }
+  template <class T>
+  [[gnu::always_inline]] static constexpr void Step(const T* c, T g, T& w, T* s) {
+    w -= c[0] * Direction(c, g, w, s);
+  }
+};
+
+// Without those that go by norms, which only the host and simulated devices measure.
 using All = std::tuple<Sgd, Momentum, Nesterov, Adam, AdamW, Nadam, Adamax, RmsProp, RmsPropMomentum, CenteredRmsProp,
                        AdaGrad, AdaDelta, Ftrl, SignSgd, Signum, Lion>;
 

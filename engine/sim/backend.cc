@@ -63,6 +63,8 @@ struct SimHost {
     update.gradient = s.View(update.gradient);
     update.weight = s.View(update.weight);
     update.new_weight = s.View(update.new_weight);
+    if (update.clip_factor) update.clip_factor = Seen(s, update.clip_factor);
+    if (update.squares) update.squares = Seen(s, update.squares);
     for (auto& slot : update.states) {
       for (void*& state : slot) state = s.View(state);
     }

@@ -68,6 +68,14 @@ std::vector<double> ExpectedUpdate(const std::string& rule, const UpdateArgs& a,
   } else if (rule == "lion") {
     w -= lr * (sign(set[0] * s[0] + (1 - set[0]) * g) + wd * w);
     mix(set[1], s[0], g);
+  } else if (rule == "lars") {
+    const double size = std::sqrt(a.squares.weight), slope = std::sqrt(a.squares.direction);
+    s[0] = set[0] * s[0] - lr * set[1] * size / (slope + wd * size + set[2]) * decayed;
+    w += s[0];
+  } else if (rule == "lamb") {
+    const double mean = mix(set[0], s[0], g) / (1 - std::pow(set[0], t));
+    const double direction = mean / (std::sqrt(mix(set[1], s[1], g * g) / (1 - std::pow(set[1], t))) + set[2]) + wd * w;
+    w -= lr * std::sqrt(a.squares.weight / a.squares.direction) * direction;
   } else if (s.empty()) {  // sgd
     w -= lr * decayed;
   } else {
@@ -90,7 +98,7 @@ TEST(UpdateTest, PowersAreThoseOfTheLibrary) {
 
 // Every built-in rule, in place and to arrays of its own.
 TEST(UpdateTest, FollowsItsFormula) {
-  const std::vector<double> settings = {0.9, 0.99, 1e-3, 0.004};
+  const std::vector<double> settings = {0.9, 0.99, 1e-3, 0.004, 0};
   const std::vector<UpdateArgs> cases = {
       {.learning_rate = 0.1}, {3, 0.05, 1e-2, 1.0 / 64, 0.02}, {7, 0.05, 1e-2, 0.5, 1}};
   const auto check = [&](const UpdateRule& rule, UpdateKernel kernel, size_t states, DType dtype, int64_t n) {
@@ -107,6 +115,7 @@ TEST(UpdateTest, FollowsItsFormula) {
     }
     for (UpdateArgs args : cases) {
       args.settings = std::span(settings).first(rule.settings.size());
+      args.squares = {9, 4};
       for (size_t count : {1, 2, 3}) {
         for (size_t copy_count : {0, 2}) {
           if (n == kLarge && (count != 2 || copy_count != 2)) continue;
@@ -166,6 +175,45 @@ TEST(UpdateTest, FollowsItsFormula) {
       }
     }
   }
+}
+
+// A step with a rate of 1 where nothing was measured goes just there.
+TEST(UpdateTest, MeasuresWeightsAndDirections) {
+  const double settings[] = {0.9, 0.99, 1e-3, 0, 0};
+  for (const DType dtype : {DType::kFloat32, DType::kFloat64}) {
+    for (const int64_t n : {int64_t{0}, int64_t{17}, int64_t{1025}, int64_t{20'000}}) {
+      const HostTensor gradients[] = {Random(dtype, n, "a"), Random(dtype, n, "b")};
+      const void* const addresses[] = {gradients[0].raw(), gradients[1].raw()};
+      HostTensor weight = Random(dtype, n, "w"), mean = Random(dtype, n, "m"),
+                 variance = HostTensor::Full(dtype, {n}, 2), moved = weight;
+      void* const states[] = {mean.raw(), variance.raw()};
+      const UpdateArgs args{
+          .step = 3, .learning_rate = 1, .weight_decay = 0.1, .rescale = 0.5, .clip = 1, .settings = settings};
+      const UpdateArrays arrays{.gradients = addresses,
+                                .weight = weight.raw(),
+                                .new_weight = moved.raw(),
+                                .states = states,
+                                .new_states = states,
+                                .elements = n};
+      const UpdateSquares squares = MeasureKernelOf<update_rules::Lamb>(dtype, args, arrays);
+      const UpdateSquares again = MeasureKernelOf<update_rules::Lamb>(dtype, args, arrays);  // nothing was written
+      EXPECT_EQ(again.direction, squares.direction);
+      UpdateKernelOf<update_rules::Lamb>(dtype, args, arrays);
+      double weights = 0, directions = 0;
+      for (int64_t i = 0; i < n; ++i) {
+        weights += weight.At(i) * weight.At(i);
+        directions += std::pow(weight.At(i) - moved.At(i), 2);
+      }
+      EXPECT_NEAR(squares.weight, weights, 1e-12 * weights);
+      EXPECT_NEAR(squares.direction, directions, (dtype == DType::kFloat32 ? 1e-5 : 1e-12) * directions);
+    }
+  }
+}
+
+TEST(UpdateTest, ClipsToANorm) {
+  EXPECT_EQ(flat::ClipFactor(9, 1, 4), 1);
+  EXPECT_EQ(flat::ClipFactor(9, -2, 3), 0.5);
+  EXPECT_EQ(flat::ClipFactor(0, 1, 3), 1);
 }
 
 TEST(UpdateTest, KeepsNaNThroughClipping) {

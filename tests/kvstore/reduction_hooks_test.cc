@@ -45,27 +45,32 @@ class ReductionHooksTest : public testing::TestWithParam<bool> {
 INSTANTIATE_TEST_SUITE_P(Engines, ReductionHooksTest, testing::Bool(),
                          [](const auto& info) { return info.param ? "Threaded" : "Inline"; });
 
-TEST_P(ReductionHooksTest, ChecksAndGatesComeBeforeTheFirstChange) {
+TEST_P(ReductionHooksTest, LooksAndGatesComeBeforeTheFirstChange) {
   for (const KVStoreType type : {KVStoreType::kLocal, KVStoreType::kDevice}) {
     for (const int devices : {1, 3}) {
       const std::vector<Bucket> buckets = {MakeBucket(devices, 3000), MakeBucket(devices, 70)};
       std::atomic<bool> refuse = true;
       std::atomic<int64_t> seen = 0;
       const VarPtr gate = engine_->NewVar();
-      const auto check = [&](int bucket, int64_t begin, int64_t end, std::span<const void* const> sources) {
+      const auto first = [&](int, int64_t begin, int64_t end, std::span<const void* const> sources,
+                             std::span<void* const> replicas) {
         EXPECT_EQ(sources.size(), static_cast<size_t>(devices));
+        EXPECT_EQ(replicas.size(), static_cast<size_t>(devices));
         seen += end - begin;
+      };
+      const auto second = [&](int bucket, int64_t, int64_t end, std::span<const void* const>, std::span<void* const>) {
+        EXPECT_EQ(seen, 3070);  // the first look is over
         if (refuse && bucket == 1 && end == 70) Throw<NumericError>("no");
       };
       const PreparedReduction reduction(
-          engine_, KVStore::Create(type, engine_)->MakeReduction(buckets, AddAll, 2, {check, {gate}}));
+          engine_, KVStore::Create(type, engine_)->MakeReduction(buckets, AddAll, 2, {{first, second}, {gate}}));
       const auto outcome = [&] {
         for (const VarPtr& var : reduction.outcome()) engine_->Wait(var);
       };
       reduction.Run();
       EXPECT_EQ(MessageOf<NumericError>(outcome), "NumericError: operation \"reduce\" failed: no");
       for (const Bucket& bucket : buckets) ExpectAll(bucket, 0);
-      EXPECT_EQ(seen, 3070);
+      seen = 0;
       refuse = false;
       engine_->Push(
           {.name = "close", .device = Cpu(), .reads = {}, .writes = {gate}, .updates = {}, .run = [](const OpContext&) {
@@ -77,6 +82,7 @@ TEST_P(ReductionHooksTest, ChecksAndGatesComeBeforeTheFirstChange) {
       engine_->Push(
           {.name = "open", .device = Cpu(), .reads = {}, .writes = {gate}, .updates = {}, .run = [](const OpContext&) {
            }});
+      seen = 0;
       reduction.Run();
       EXPECT_NO_THROW(outcome());
       for (const Bucket& bucket : buckets) ExpectAll(bucket, devices * (devices + 1) / 2);

@@ -94,7 +94,7 @@ TEST(MakeOptimizer, ReadsWhatItPrints) {
         "adamw(lr=0.001, wd=0.01)", "nadam(lr=0.001, schedule_decay=0.01)", "adamax(lr=0.001)",
         "rmsprop(lr=0.001, momentum=0.9)", "centered_rmsprop(lr=0.001, rho=0.99)", "adagrad(lr=0.1, lr_decay=0.01)",
         "adadelta(lr=1)", "ftrl(lr=0.1, lambda1=0.001)", "signum(lr=0.001, momentum=0, wd_lh=0.1)",
-        "lion(lr=0.0001)"}) {
+        "lion(lr=0.0001)", "lars(lr=0.1, eta=0.01, wd=0.0001)", "lamb(lr=0.001, upper=10, wd=0.01, clip_norm=1)"}) {
     EXPECT_EQ(MakeOptimizer(text)->Text(), text);
   }
   const auto optimizer = MakeOptimizer("SGD(momentum=0.9,wd=1e-4)");
@@ -118,8 +118,9 @@ TEST(MakeOptimizer, Errors) {
          "sgd(momentun=1)");
   expect("Error: optimizer: momentum must be in [0, 1), got 1", "sgd(momentum=1)");
   expect("Error: optimizer: beta2 must be in [0, 1), got 1", "adam(beta2=1)");
-  expect("Error: optimizer \"adam(1, 2, 3, 4, 5, 6, 7, 8)\": adam takes at most 7 settings",
-         "adam(1, 2, 3, 4, 5, 6, 7, 8)");
+  expect("Error: optimizer \"adam(1, 2, 3, 4, 5, 6, 7, 8, 9)\": adam takes at most 8 settings",
+         "adam(1, 2, 3, 4, 5, 6, 7, 8, 9)");
+  expect("Error: optimizer: clip_norm must be a number >= 0, got -1", "lamb(clip_norm=-1)");
   expect("Error: optimizer: weight_decay must be a number >= 0, got -1", "sgd(wd=-1)");
 }
 

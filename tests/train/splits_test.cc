@@ -123,6 +123,16 @@ TEST(Splits, InFloat64AllTrainingsAreTheSame) {
   }
 }
 
+// Norms of all gradients, and of weights and directions of each parameter, whoever has the parts.
+TEST(Splits, InFloat64TrainingsByNormsAreTheSame) {
+  for (const char* optimizer :
+       {"sgd(lr=0.2, clip_norm=0.3)", "lars(lr=0.1, eta=0.02, wd=1e-3)", "lamb(lr=0.02, wd=0.01, clip_norm=0.5)"}) {
+    SCOPED_TRACE(optimizer);
+    ExpectSameLosses(SmallLeNet(0, false), {.dtype = DType::kFloat64, .batch = 12, .optimizer = optimizer}, 1e-12,
+                     1e-10);
+  }
+}
+
 TEST(Splits, InFloat32TrainingsAtSmallRatesAreTheSame) {
   for (const double dropout : {0.0, 0.5}) {
     const int64_t batch = dropout > 0 ? 20 : 64;

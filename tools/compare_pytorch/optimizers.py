@@ -1,4 +1,5 @@
-"""What PyTorch's optimizers make of four weights in 100 steps, for tests/train/published_optimizers_test.cc.
+"""What PyTorch's optimizers make of four weights in 100 steps, for tests/train/published_optimizers_test.cc; and, in
+float64, the formulas of those that it does not have.
 
     pip install torch; python3 tools/compare_pytorch/optimizers.py
 """
@@ -21,6 +22,50 @@ RULES = [
     ("centered_rmsprop(lr=0.1, wd=0.01)", lambda p: optim.RMSprop(p, 0.1, 0.9, weight_decay=0.01, centered=True)),
     ("adagrad(lr=0.1, lr_decay=0.01, wd=0.01)", lambda p: optim.Adagrad(p, 0.1, 0.01, 0.01)),
     ("adadelta(lr=1, wd=0.01)", lambda p: optim.Adadelta(p, 1, weight_decay=0.01)),
+]
+
+
+
+class Lars(optim.Optimizer):
+    """You, Gitman and Ginsburg 2017, the rate inside the momentum."""
+
+    def __init__(self, params, lr, eta, weight_decay, momentum=0.9):
+        super().__init__(params, dict(lr=lr, eta=eta, wd=weight_decay, momentum=momentum))
+
+    @torch.no_grad()
+    def step(self):
+        group = self.param_groups[0]
+        for w in group["params"]:
+            m = self.state[w].setdefault("m", torch.zeros_like(w))
+            rate = group["lr"] * group["eta"] * w.norm() / (w.grad.norm() + group["wd"] * w.norm())
+            m.mul_(group["momentum"]).add_(rate * (w.grad + group["wd"] * w))
+            w.sub_(m)
+
+
+class Lamb(optim.Optimizer):
+    """You and others 2019."""
+
+    def __init__(self, params, lr, weight_decay, upper=float("inf"), beta1=0.9, beta2=0.999, epsilon=1e-6):
+        super().__init__(params, dict(lr=lr, wd=weight_decay))
+        self.numbers = beta1, beta2, epsilon, upper
+
+    @torch.no_grad()
+    def step(self):
+        beta1, beta2, epsilon, upper = self.numbers
+        group = self.param_groups[0]
+        for w in group["params"]:
+            state = self.state[w]
+            state["t"] = t = state.get("t", 0) + 1
+            state["m"] = m = beta1 * state.get("m", 0) + (1 - beta1) * w.grad
+            state["v"] = v = beta2 * state.get("v", 0) + (1 - beta2) * w.grad**2
+            u = m / (1 - beta1**t) / ((v / (1 - beta2**t)).sqrt() + epsilon) + group["wd"] * w
+            w.sub_(group["lr"] * w.norm().clamp(max=upper) / u.norm() * u)
+
+
+RULES += [
+    ("lars(lr=1, eta=0.02, wd=0.01)", lambda p: Lars(p, 1, 0.02, 0.01)),
+    ("lamb(lr=0.02, wd=0.01)", lambda p: Lamb(p, 0.02, 0.01)),
+    ("lamb(lr=0.02, upper=0.5, wd=0.01)", lambda p: Lamb(p, 0.02, 0.01, upper=0.5)),
 ]
 
 for text, make in RULES:

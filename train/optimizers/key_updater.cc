@@ -26,6 +26,9 @@ class KeyedOptimizer::States {
  public:
   States(std::shared_ptr<const Optimizer> optimizer, KeyUpdaterOptions options)
       : optimizer_(std::move(optimizer)), options_(std::move(options)) {
+    if (optimizer_->options().clip_norm > 0) {
+      Throw("{}: keys are updated one by one, so there is no norm of all gradients to clip by", optimizer_->Text());
+    }
     if (!options_.schedule) options_.schedule = ConstantSchedule(optimizer_->options().learning_rate);
   }
 
@@ -36,12 +39,14 @@ class KeyedOptimizer::States {
     for (HostTensor& tensor : state.tensors) tensors.push_back(tensor.raw());
     ++state.step;
     const Multipliers multipliers = MultipliersFor(key);
-    optimizer_->Update(dtype,
-                       {.step = state.step,
-                        .learning_rate = options_.schedule->LearningRate(state.step) * multipliers.lr,
-                        .weight_decay = optimizer_->options().weight_decay * multipliers.wd,
-                        .rescale = optimizer_->options().rescale_gradient.value_or(options_.rescale)},
-                       {&sum, 1}, stored, tensors, {}, elements);
+    UpdateArgs args{.step = state.step,
+                    .learning_rate = options_.schedule->LearningRate(state.step) * multipliers.lr,
+                    .weight_decay = optimizer_->options().weight_decay * multipliers.wd,
+                    .rescale = optimizer_->options().rescale_gradient.value_or(options_.rescale)};
+    if (optimizer_->measure() && multipliers.wd != 0) {
+      args.squares = optimizer_->Measure(dtype, args, {&sum, 1}, stored, tensors, elements);
+    }
+    optimizer_->Update(dtype, args, {&sum, 1}, stored, tensors, {}, elements);
   }
 
   HostTensorMap Get() const {

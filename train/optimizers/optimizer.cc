@@ -12,7 +12,8 @@
 namespace bindery {
 namespace {
 
-constexpr const char* kCommon[] = {"lr", "wd", "clip_gradient", "rescale"};  // the settings of OptimizerOptions
+constexpr const char* kCommon[] = {"lr", "wd", "clip_gradient", "rescale",
+                                   "clip_norm"};  // the settings of OptimizerOptions
 
 void CheckNumber(const std::string& name, double value, double below = INFINITY) {
   if (!(value >= 0 && value < below)) {
@@ -48,6 +49,7 @@ Optimizer::Optimizer(const UpdateRule& rule, const OptimizerOptions& options, st
   CheckNumber("learning_rate", options.learning_rate);
   CheckNumber("weight_decay", options.weight_decay);
   CheckNumber("clip_gradient", options.clip_gradient);
+  CheckNumber("clip_norm", options.clip_norm);
   if (options.rescale_gradient && !std::isfinite(*options.rescale_gradient)) {
     Throw("optimizer: rescale must be a finite number, got {}", *options.rescale_gradient);
   }
@@ -71,6 +73,7 @@ std::string Optimizer::Text() const {
   if (options_.weight_decay != 0) printer.Add("wd", options_.weight_decay);
   if (options_.clip_gradient != 0) printer.Add("clip_gradient", options_.clip_gradient);
   if (options_.rescale_gradient) printer.Add("rescale", *options_.rescale_gradient);
+  if (options_.clip_norm != 0) printer.Add("clip_norm", options_.clip_norm);
   return printer.Text();
 }
 
@@ -94,6 +97,14 @@ void Optimizer::Update(DType dtype, UpdateArgs args, std::span<const void* const
             .elements = n});
 }
 
+UpdateSquares Optimizer::Measure(DType dtype, UpdateArgs args, std::span<const void* const> grads, const void* weight,
+                                 std::span<void* const> states, int64_t n) const {
+  args.clip = options_.clip_gradient;
+  args.settings = settings_;
+  return measure()(dtype, args,
+                   {.gradients = grads, .weight = weight, .states = states, .new_states = states, .elements = n});
+}
+
 Optimizer Sgd(const OptimizerOptions& options, double momentum) {
   return Optimizer(FindRule("sgd"), options, {momentum});
 }
@@ -103,13 +114,14 @@ std::unique_ptr<Optimizer> MakeOptimizer(std::string_view text) {
   const UpdateRule rule = FindRule(call.name());
   std::vector<std::string> names = {"lr"};
   for (const UpdateSetting& setting : rule.settings) names.push_back(setting.name);
-  for (const char* name : {"wd", "clip_gradient", "rescale"}) names.emplace_back(name);
+  for (const char* name : {"wd", "clip_gradient", "rescale", "clip_norm"}) names.emplace_back(name);
   call.Declare(std::move(names));
   OptimizerOptions options;
   options.learning_rate = call.Number("lr").value_or(options.learning_rate);
   options.weight_decay = call.Number("wd").value_or(options.weight_decay);
   options.clip_gradient = call.Number("clip_gradient").value_or(options.clip_gradient);
   options.rescale_gradient = call.Number("rescale");
+  options.clip_norm = call.Number("clip_norm").value_or(options.clip_norm);
   std::vector<double> settings;
   for (const UpdateSetting& setting : rule.settings) {
     settings.push_back(call.Number(setting.name).value_or(setting.value));

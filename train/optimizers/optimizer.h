@@ -14,9 +14,11 @@
 //   adamw(beta1=0.9, beta2=0.999, epsilon=1e-8), nadam(... , schedule_decay=0.004), adamax(as adam),
 //   rmsprop(momentum=0, rho=0.9, epsilon=1e-8), centered_rmsprop(as rmsprop), adagrad(lr_decay=0, epsilon=1e-10),
 //   adadelta(rho=0.9, epsilon=1e-6), ftrl(lambda1=0.01, beta=1), signum(momentum=0.9, wd_lh=0),
-//   lion(beta1=0.9, beta2=0.99)                  with the formulas of engine/kernels/update_rules.h
+//   lion(beta1=0.9, beta2=0.99), and by norms of whole parameters
+//   lars(momentum=0.9, eta=0.001, epsilon=0), lamb(beta1=0.9, beta2=0.999, epsilon=1e-6, lower=0, upper=0)
+//                                                with the formulas of engine/kernels/update_rules.h
 //
-// all with lr=, wd=, clip_gradient= and rescale=. A new one is a row (engine/kernels/update_rules.h), or, in a program
+// all with lr=, wd=, clip_gradient=, rescale= and clip_norm=. A new one is a row (engine/kernels/update_rules.h), or, in a program
 // of one's own, AddOptimizer with a rule from engine/kernels/update_loop.h. Optimizers are immutable: any thread may
 // use them.
 #pragma once
@@ -38,6 +40,8 @@ struct OptimizerOptions {
   double learning_rate = 0.01;                  // where no schedule says otherwise
   double weight_decay = 0;                      // times a parameter's wd_mult
   double clip_gradient = 0;                     // > 0: each element is clipped to [-clip, clip], after the rescale
+  double clip_norm = 0;                         // > 0: before that, gradients of all parameters that are updated are
+                                                // scaled down together to this norm, where theirs is larger
   std::optional<double> rescale_gradient = {};  // default: 1 / samples of the whole step
 };
 
@@ -50,6 +54,7 @@ class Optimizer {
   const OptimizerOptions& options() const { return options_; }
   std::span<const double> settings() const { return settings_; }
   UpdateKernel kernel() const { return without_first_ ? rule_.without_first : rule_.kernel; }
+  MeasureKernel measure() const { return rule_.measure; }
   // MakeOptimizer(Text()) is the same optimizer.
   std::string Text() const;
 
@@ -61,8 +66,12 @@ class Optimizer {
   // by the calling thread's team. The gradient is the sum of `grads` in list order; `states[i]` is the range of state
   // i; the new weight is written to every one of `copies` too. Pointers are to the range's first element. Clipping and
   // settings are the optimizer's own, whatever `args` say.
+  // `args.squares`: what Measure gave of the whole parameter, if the rule goes by norms (measure()).
   void Update(DType dtype, UpdateArgs args, std::span<const void* const> grads, void* weight,
               std::span<void* const> states, std::span<void* const> copies, int64_t n) const;
+  // Of elements 0..n-1, before any is updated; those of several ranges add up.
+  UpdateSquares Measure(DType dtype, UpdateArgs args, std::span<const void* const> grads, const void* weight,
+                        std::span<void* const> states, int64_t n) const;
 
  private:
   UpdateRule rule_;

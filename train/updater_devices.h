@@ -1,0 +1,143 @@
+// Private to train/updater*.cc: the parts of a step where each device updates a range of the elements.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "engine/backend.h"
+#include "engine/fetch.h"
+#include "train/updater.h"
+
+namespace bindery {
+
+// Appends those parts for all devices, one after the other.
+class Updater::OnDevices {
+ public:
+  OnDevices(Updater* updater, const std::vector<VarPtr>& gates)
+      : updater_(*updater), gates_(gates), engine_(updater->group_->engine()), devices_(updater->group_->devices()) {
+    for (const BlockState& block : updater_.blocks_) {
+      first_place_.push_back(static_cast<int64_t>(updater_.verdict_->names.size()));
+      for (const Piece& piece : block.pieces) updater_.verdict_->names.push_back(piece.name);
+    }
+    ShareOut();
+    MakeRecount();
+    for (int b = 0; b < static_cast<int>(updater_.blocks_.size()); ++b) {
+      for (Owner& owner : owners_) AppendSum(&owner, b);
+    }
+    AppendStatuses();
+    if (clips_) AppendClipFactors();
+    for (Owner& owner : owners_) ListUpdates(&owner);
+    if (updater_.optimizer_->measure()) AppendMeasures();
+    for (const Owner& owner : owners_) AppendUpdate(owner);
+    std::vector<Tensor> new_weights;
+    for (const Owner& owner : owners_) {
+      for (const Share& share : owner.shares) new_weights.push_back(share.new_weight);
+    }
+    new_weights_ = FetchForAll("new parameters", new_weights);
+    for (size_t d = 0; d < devices_.size(); ++d) AppendCommit(d);
+  }
+  StepParts Take() { return std::move(parts_); }
+
+ private:
+  // Elements begin..end-1 of a block on the device that updates them.
+  struct Share {
+    int block = 0;
+    int64_t begin = 0, end = 0;
+    Tensor sum = {}, new_weight = {};
+  };
+
+  struct Owner {
+    size_t device = 0;
+    std::vector<Share> shares = {};
+    Tensor status = {}, committed = {};  // of its StepTally
+    // Sums of squares by place: of gradients, and of what is measured; and what follows from those of all owners.
+    Tensor gradients = {}, measured = {}, clip_factor = {}, squares = {};
+    std::vector<DeviceUpdate> updates = {};
+    std::vector<int64_t> places = {};  // of updates
+  };
+
+  // What a part of a step holds and works on.
+  struct PieceOfSum {
+    const void* gradient;
+    int64_t elements, place, first;
+  };
+  struct Copy {
+    const void* from;
+    void* to;
+    int64_t bytes;
+  };
+
+  static char* At(const Tensor& tensor, int64_t element) {
+    return static_cast<char*>(tensor.address()) + element * SizeOf(tensor.dtype());
+  }
+
+  template <class T>
+  static T* Of(const Tensor& tensor) {
+    return static_cast<T*>(tensor.address());
+  }
+
+  template <class T>
+  static std::vector<T*> Addresses(const std::vector<Tensor>& tensors) {
+    std::vector<T*> addresses;
+    for (const Tensor& tensor : tensors) addresses.push_back(Of<T>(tensor));
+    return addresses;
+  }
+
+  static void AppendVars(const std::vector<Tensor>& tensors, std::vector<VarPtr>* vars) {
+    for (const Tensor& tensor : tensors) vars->push_back(tensor.var());
+  }
+
+  const ParameterStore::Block& Stored(int block) const { return updater_.group_->store().blocks()[Block(block).block]; }
+  BlockState& Block(int block) const { return updater_.blocks_[static_cast<size_t>(block)]; }
+  static Operation Part(const char* name, Device device, Lane lane = Lane::kCollective) {
+    return {.name = fmt::format("{} {}", name, device), .device = device, .lane = lane};
+  }
+  std::vector<Tensor> Fetch(const char* what, const std::vector<Tensor>& sources, Device to) {
+    return AppendFetch(engine_, fmt::format("{} for {}", what, to), sources, to, &parts_);
+  }
+  // As each device reads them, CPUs the same copies; all of them must be there before the step is committed.
+  std::vector<std::vector<Tensor>> FetchForAll(const char* what, const std::vector<Tensor>& sources) {
+    std::vector<std::vector<Tensor>> copies;
+    for (const Device& device : devices_) {
+      const auto before = std::ranges::find_if(devices_, [&](const Device& d) { return ShareMemory(d, device); });
+      const size_t same = static_cast<size_t>(before - devices_.begin());
+      copies.push_back(same < copies.size() ? copies[same] : Fetch(what, sources, device));
+      AppendVars(copies.back(), &updater_.outcome_);
+    }
+    return copies;
+  }
+  // visit(piece, its place, begin, end) for what a share has of its block's parameters.
+  template <class Visit>
+  void ForEachPiece(const Share& share, const Visit& visit) const {
+    int64_t place = first_place_[static_cast<size_t>(share.block)];
+    for (const Piece& piece : Block(share.block).pieces) {
+      const int64_t begin = std::max(share.begin, piece.begin), end = std::min(share.end, piece.end);
+      if (begin < end) visit(piece, place, begin, end);
+      ++place;
+    }
+  }
+
+  void ShareOut();
+  void MakeRecount();
+  void AppendSum(Owner* owner, int block);
+  void AppendStatuses();
+  void AppendClipFactors();
+  void AppendMeasures();
+  void ListUpdates(Owner* owner);
+  Tensor Rates(const Owner& owner) const { return updater_.group_->executors()[owner.device]->Rates(); }
+  void AppendUpdate(const Owner& owner);
+  void AppendCommit(size_t d);
+
+  Updater& updater_;
+  const std::vector<VarPtr>& gates_;
+  const std::shared_ptr<Engine> engine_;
+  const std::vector<Device>& devices_;
+  const bool clips_ = updater_.optimizer_->options().clip_norm > 0;
+  std::vector<int64_t> first_place_;  // of each block, among all parameters
+  std::vector<Owner> owners_;
+  std::vector<std::vector<Tensor>> statuses_, new_weights_;  // of all owners, as each device reads them
+  StepParts parts_;
+};
+
+}  // namespace bindery

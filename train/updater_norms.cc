@@ -1,0 +1,69 @@
+// Updater on devices: norms of gradients and of parameters, over the ranges of all devices.
+#include <utility>
+
+#include "train/updater_devices.h"
+
+namespace bindery {
+
+void Updater::OnDevices::AppendClipFactors() {
+  std::vector<Tensor> squares;
+  for (const Owner& owner : owners_) squares.push_back(owner.gradients);
+  const auto fetched = FetchForAll("norms of gradients", squares);
+  for (const Owner& owner : owners_) {
+    const std::vector<Tensor>& all = fetched[owner.device];
+    const Tensor rates = Rates(owner);
+    Operation clip = Part("clip factor", devices_[owner.device]);
+    clip.reads = {rates.var()};
+    AppendVars(all, &clip.reads);
+    clip.writes = {owner.clip_factor.var()};
+    clip.run = [&flat = Backend::Of(devices_[owner.device].kind).flat(), all, rates, to = owner.clip_factor,
+                sums = Addresses<const double>(all),
+                limit = updater_.optimizer_->options().clip_norm](const OpContext& context) {
+      flat.ClipFactor(context.stream, sums, all[0].elements(), Of<const StepRates>(rates), limit, Of<double>(to));
+    };
+    parts_.push_back(std::move(clip));
+  }
+}
+
+void Updater::OnDevices::AppendMeasures() {
+  std::vector<Tensor> measured;
+  for (const Owner& owner : owners_) {
+    Operation measure = Part("measure", devices_[owner.device]);
+    const Tensor rates = Rates(owner);
+    AppendVars({rates, owner.committed}, &measure.reads);
+    if (clips_) measure.reads.push_back(owner.clip_factor.var());
+    for (const Share& share : owner.shares) {
+      AppendVars({Stored(share.block).values[owner.device], share.sum}, &measure.reads);
+    }
+    measure.writes = {owner.measured.var()};
+    measure.run = [&flat = Backend::Of(devices_[owner.device].kind).flat(), owner, rates, blocks = updater_.blocks_,
+                   optimizer = updater_.optimizer_](const OpContext& context) {
+      for (size_t i = 0; i < owner.updates.size(); ++i) {
+        if (!owner.updates[i].measure) continue;
+        flat.Measure(context.stream, owner.updates[i], Of<const StepRates>(rates), Of<const int64_t>(owner.committed),
+                     Of<UpdateSquares>(owner.measured) + owner.places[i]);
+      }
+    };
+    parts_.push_back(std::move(measure));
+    measured.push_back(owner.measured);
+  }
+  const auto fetched = FetchForAll("norms of parameters", measured);
+  for (Owner& owner : owners_) {
+    const std::vector<Tensor>& all = fetched[owner.device];
+    const Device device = devices_[owner.device];
+    owner.squares = Tensor(engine_, device, DType::kFloat64, owner.measured.shape());
+    Operation sum = Part("sum of norms", device);
+    AppendVars(all, &sum.reads);
+    sum.writes = {owner.squares.var()};
+    sum.run = [&flat = Backend::Of(device.kind).flat(), all, sources = Addresses<const void>(all),
+               to = owner.squares](const OpContext& context) {
+      flat.Sum(context.stream, DType::kFloat64, sources, to.address(), to.elements());
+    };
+    parts_.push_back(std::move(sum));
+    for (size_t i = 0; i < owner.updates.size(); ++i) {
+      if (owner.updates[i].measure) owner.updates[i].squares = Of<const UpdateSquares>(owner.squares) + owner.places[i];
+    }
+  }
+}
+
+}  // namespace bindery
