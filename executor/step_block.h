@@ -19,6 +19,7 @@ struct StepBlock {
   uint32_t reserved = 0;
   int64_t sample_offset = 0;  // global index, within the micro-batch, of this shard's first sample
   int64_t batch_size = 1;     // samples of the whole step, on all devices: the divisor of `batch` normalisation
+  double loss_scale = 1;      // of what ScaleLoss scales (symbol/ops/loss.h)
   StepRates rates = {};       // of whoever updates: programs do not look at them
 };
 

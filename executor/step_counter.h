@@ -15,6 +15,7 @@ struct StepNumber {
   uint64_t step = 0;
   uint32_t micro_batch = 0;
   int64_t batch_size = 0;  // samples of the whole step; 0: of this batch
+  double loss_scale = 1;   // factor of its gradients, where losses are scaled (ScaleLosses)
   StepRates rates = {};    // of its update
   // Auxiliary states are not committed with the forward that moves them; micro-batches after the first see them moved.
   // Whoever makes the step commits it (AppendPublish).
@@ -44,6 +45,7 @@ class StepCounter {
       block.micro_batch = StepBlock::kPrediction;
     }
     block.batch_size = step_ && step_->batch_size > 0 ? step_->batch_size : samples;
+    if (step_) block.loss_scale = step_->loss_scale;
     if (step_) block.rates = step_->rates;
     return block;
   }

@@ -86,6 +86,8 @@ std::span<const OpDef& (*const)()> BuiltinOps() {
       SVMOutputGradOp,
       MakeLossOp,
       MakeLossGradOp,
+      ScaleLossOp,
+      LossScaleOp,
       BlockGradOp,
       // matmul.h
       MatMulOp,

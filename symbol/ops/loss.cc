@@ -1,7 +1,11 @@
-// Loss heads other than SoftmaxOutput, sums and counts over devices for their divisors, and BlockGrad.
+// Loss heads other than SoftmaxOutput, sums and counts over devices for their divisors, the scale of losses, and
+// BlockGrad.
 #include "symbol/ops/loss.h"
 
+#include <utility>
+
 #include "base/error.h"
+#include "symbol/graph.h"
 #include "symbol/ops/elementwise.h"
 #include "symbol/ops/reduce.h"
 #include "symbol/ops/rules.h"
@@ -227,6 +231,46 @@ const OpDef& MakeLossGradOp() {
       .reads_step = true,
   };
   return op;
+}
+
+const OpDef& ScaleLossOp() {
+  static const OpDef op = {
+      .name = "ScaleLoss",
+      .doc = "y = x; the gradient is dy times the loss scale of the step.",
+      .infer = rule::Like(0),
+      .gradient = [](const GradientContext& g) -> std::vector<Symbol> {
+        return {g.output_grad(0) * Apply(LossScaleOp(), {}, {})};
+      },
+      .inplace = {{0, 0}},
+      .is_view = rule::AlwaysView,
+      .zero_to_zero = true,
+  };
+  return op;
+}
+
+const OpDef& LossScaleOp() {
+  static const OpDef op = {
+      .name = "LossScale",
+      .doc = "The loss scale of the step, in the element type of what it is combined with.",
+      .inputs = {},
+      .infer = [](InferContext& c) { c.out(0).Set({}); },                            // of any type
+      .gradient = [](const GradientContext&) -> std::vector<Symbol> { return {}; },  // no inputs
+      .reads_step = true,
+  };
+  return op;
+}
+
+Symbol ScaleLosses(const Symbol& symbol) {
+  return Rewrite(symbol, [](const NodePtr& node, const std::vector<Entry>& inputs) -> std::vector<Entry> {
+    if (!IsLoss(*node) || node->op().blocks_gradient) return {};
+    const std::vector<std::string> names = InputNames(*node);
+    std::vector<Entry> scaled = inputs;
+    for (size_t i = 0; i < scaled.size(); ++i) {
+      if (names[i] == "label") continue;
+      scaled[i] = ScaleLoss(Symbol(inputs[i]), fmt::format("{}_scaled_{}", node->name(), names[i])).entry();
+    }
+    return OutputsOf(WithInputs(*node, std::move(scaled)));
+  });
 }
 
 const OpDef& BlockGradOp() {

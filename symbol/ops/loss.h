@@ -118,6 +118,14 @@ struct MakeLossGradAttrs {
 };
 const OpDef& MakeLossGradOp();  // ([valid count]) -> (): the gradient of every element of data
 
+// output = data; the gradient is times the loss scale of the step (LossScaleOp).
+const OpDef& ScaleLossOp();
+inline constexpr OpFunction<NoAttrs> ScaleLoss{ScaleLossOp};
+const OpDef& LossScaleOp();  // () -> (), of the type of what it is combined with: the loss scale of the step
+// With ScaleLoss in front of every loss head, so that whatever lies behind them gets gradients times the step's loss
+// scale, as small numbers in narrow types need it. Who updates divides by it (Updater).
+Symbol ScaleLosses(const Symbol& symbol);
+
 // output = data; no gradient passes.
 const OpDef& BlockGradOp();
 inline constexpr OpFunction<NoAttrs> BlockGrad{BlockGradOp};

@@ -19,6 +19,10 @@ void AddViews(std::vector<OperatorCase>& cases) {
                      .symbol = Flatten(x, "y"),
                      .inputs = {{"x", Uniform(shape)}},
                      .batch_axes = {{"x", 0}}});
+    cases.push_back({.name = fmt::format("ScaleLoss {}", shape),
+                     .symbol = ScaleLoss(x, "y"),
+                     .inputs = {{"x", Uniform(shape)}},
+                     .batch_axes = {{"x", 0}}});
     cases.push_back({.name = fmt::format("BlockGrad {}", shape),
                      .symbol = BlockGrad(x, "y"),
                      .inputs = {{"x", Uniform(shape)}},

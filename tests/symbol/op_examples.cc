@@ -21,13 +21,14 @@ void AddElementwise(Examples& e) {
     e.Add(op(), {}, {{5, 3, 2}, {3, 1}}, {0, -1});
     e.Add(op(), {}, {{2}, {5, 3, 1}}, {-1, 0});
   }
-  for (const OpDef* op : {&IdentityOp(), &BlockGradOp(), &FlattenOp(), &SumOverDevicesOp()}) {
+  for (const OpDef* op : {&IdentityOp(), &BlockGradOp(), &ScaleLossOp(), &FlattenOp(), &SumOverDevicesOp()}) {
     e.Add(*op, {}, {{5, 3, 2}}, {op == &SumOverDevicesOp() ? -1 : 0});
   }
   e.Add(AddNOp(), {}, {{5, 3}, {5, 3}, {5, 3}});
   e.Add(AddReluGradOp(), {}, {{5, 3}, {5, 3}, {5, 3}});
   e.Add(ConstantOp(), ConstantAttrs{std::make_shared<const HostTensor>(HostTensor::From({2}, {1, 2}))}, {});
   e.Add(ScalarOp(), ScalarAttrs{2.5}, {});
+  e.Add(LossScaleOp(), {}, {});
   e.Add(CastOp(), CastAttrs{DType::kFloat64}, {{5, 3}});
   for (ActivationType type : {ActivationType::kRelu, ActivationType::kSigmoid, ActivationType::kTanh,
                               ActivationType::kSoftRelu, ActivationType::kSoftSign}) {

@@ -109,6 +109,7 @@ MaybeKernel MakeRange(const KernelSpec& spec) {
 constexpr KernelEntry kEntries[] = {
     {"Identity", ViewKernel},
     {"BlockGrad", ViewKernel},
+    {"ScaleLoss", ViewKernel},
     {"MakeLoss", ViewKernel},
     {"LinearRegressionOutput", ViewKernel},
     {"MAERegressionOutput", ViewKernel},

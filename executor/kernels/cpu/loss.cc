@@ -103,6 +103,14 @@ MaybeKernel MakeMakeLossGrad(const KernelSpec& spec) {
   });
 }
 
+MaybeKernel MakeLossScale(const KernelSpec& spec) {
+  Kernel kernel = PlainKernel(spec, "scalar");
+  kernel.threads = 1;
+  return WithLoop(std::move(kernel), [dtype = spec.outputs[0].dtype](const Arguments& args) {
+    Dispatch(dtype, [&]<class T>() { *args.out<T>(0) = StoreDouble<T>(args.step->loss_scale); });
+  });
+}
+
 constexpr KernelEntry kEntries[] = {
     {"LinearRegressionOutputGrad",
      OfReals<MakeLinearRegressionOutputGrad<float>, MakeLinearRegressionOutputGrad<double>>},
@@ -110,6 +118,7 @@ constexpr KernelEntry kEntries[] = {
     {"MAERegressionOutputGrad", OfReals<MakeMAERegressionOutputGrad<float>, MakeMAERegressionOutputGrad<double>>},
     {"SVMOutputGrad", OfReals<MakeSVMOutputGrad<float>, MakeSVMOutputGrad<double>>},
     {"MakeLossGrad", MakeMakeLossGrad},
+    {"LossScale", MakeLossScale},
 };
 
 }  // namespace

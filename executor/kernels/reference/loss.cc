@@ -52,12 +52,17 @@ MaybeKernel MakeMakeLossGrad(const KernelSpec& spec) {
   });
 }
 
+MaybeKernel MakeLossScale(const KernelSpec& spec) {
+  return InDouble(spec, [](const Tensors& t) { t.out[0][0] = t.step->loss_scale; });
+}
+
 constexpr KernelEntry kEntries[] = {
     {"LinearRegressionOutputGrad", MakeRegressionGrad<[](double d) { return d; }>},
     {"MAERegressionOutputGrad", MakeRegressionGrad<[](double d) -> double { return (d > 0) - (d < 0); }>},
     {"LogisticRegressionOutput", MakeLogisticRegressionOutput},
     {"SVMOutputGrad", MakeSVMOutputGrad},
     {"MakeLossGrad", MakeMakeLossGrad},
+    {"LossScale", MakeLossScale},
 };
 
 }  // namespace

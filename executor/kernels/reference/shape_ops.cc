@@ -173,6 +173,7 @@ MaybeKernel MakeResample(const KernelSpec& spec) {
 constexpr KernelEntry kEntries[] = {
     {"Identity", Copy},
     {"BlockGrad", Copy},
+    {"ScaleLoss", Copy},
     {"MakeLoss", Copy},
     {"LinearRegressionOutput", Copy},
     {"MAERegressionOutput", Copy},
