@@ -3,8 +3,8 @@
 //   const Predictor predictor("mlp.pb", {.inputs = {{"data", {64, 1, 28, 28}}}});
 //   std::vector<HostTensor> scores = predictor.Predict({{"data", images}});   // from any thread, 1 to 64 images
 //
-// There is one set of weights, in the kernels' layouts, and one set of programs, made for each shape when it first comes
-// (and kept, see `program_bytes`). Each call that runs has working memory and input arrays of its own, and an engine
+// There is one set of weights, in the kernels' layouts, and one set of programs, made for each shape when it first
+// comes (and kept, see `program_bytes`). Each call that runs has working memory and input arrays of its own, and an engine
 // without threads: it computes in the calling thread, with the team it is given, so calls do not wait for each other.
 // A result does not depend on what else runs: bits are those of a single thread.
 //

@@ -43,8 +43,8 @@ struct DevicePlan {
 
 class Bindings {
  public:
-  // On the memory of `shared`, unless it is null, or on the weights in the options: throws Error if their devices or its
-  // engine are others. `spec` stays the caller's.
+  // On the memory of `shared`, unless it is null, or on the weights in the options: throws Error if their devices or
+  // its engine are others. `spec` stays the caller's.
   Bindings(const GroupSpec& spec, std::shared_ptr<Engine> engine, const Bindings* shared);
 
   // Found or made; stays until the next call. `ranges`: if not the usual split. Throws Error, ShapeError, ModelError,

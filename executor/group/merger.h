@@ -30,8 +30,8 @@ class Merger {
   std::vector<std::vector<Tensor>> InputGradientsPerDevice(const Binding& binding) const;
   std::vector<Tensor> InputGradients(const Binding& binding) const;
 
-  // Shares out arrays that are inputs of the bound programs: some head gradients, or all states. Without a batch axis `rule` says how much of it each
-  // device gets: the first all (first), each its part (mean), all of them all.
+  // Shares out arrays that are inputs of the bound programs: some head gradients, or all states. Without a batch axis
+  // `rule` says how much of it each device gets: the first all (first), each its part (mean), all of them all.
   struct Sharing {
     int argument;
     const std::vector<Tensor>& pieces;

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <set>
 #include <span>
+#include <string_view>
 #include <tuple>
+#include <unordered_map>
 
 #include "base/checked.h"
 #include "engine/backend.h"
@@ -30,6 +32,7 @@ void ParameterStore::Adopt(const Plan& plan) {
 
   // Whatever may throw comes first; the store changes at the end.
   std::vector<StoredParameter> fresh;                                  // in the plan's order
+  std::unordered_map<std::string_view, size_t> fresh_index;            // by the plan's names
   std::map<std::tuple<bool, DType, bool>, std::vector<size_t>> kinds;  // of them: (auxiliary, dtype, with gradient)
   std::map<int, std::vector<Tensor>> gradients;                        // of blocks that are there without
   const auto add = [&](const std::string& name, const ValueType& type, const Format& format, bool auxiliary,
@@ -37,6 +40,7 @@ void ParameterStore::Adopt(const Plan& plan) {
     const StoredParameter* p = Find(name);
     if (!p) {
       kinds[{auxiliary, type.dtype, with_gradient}].push_back(fresh.size());
+      fresh_index[name] = fresh.size();
       fresh.push_back({.name = name,
                        .dtype = type.dtype,
                        .shape = type.shape,
@@ -91,7 +95,7 @@ void ParameterStore::Adopt(const Plan& plan) {
   std::map<int, std::vector<Tensor>> candidates;  // of blocks that are there or made, without
   for (const int slot : plan.updates) {
     const StoredParameter* p = Find(plan.auxiliary[slot].name);
-    if (!p) p = &*std::ranges::find(fresh, plan.auxiliary[slot].name, &StoredParameter::name);
+    if (!p) p = &fresh[fresh_index.at(plan.auxiliary[slot].name)];
     const bool is_made = p->block >= static_cast<int>(blocks_.size());
     const Block& block = is_made ? made[p->block - blocks_.size()] : blocks_[p->block];
     if (!block.candidates.empty() || candidates.contains(p->block)) continue;
@@ -124,9 +128,7 @@ std::vector<PreparedPtr> ParameterStore::PrepareZeros(const std::vector<Tensor>&
     zeros.push_back(engine_->Prepare(
         {.name = "zero gradients",
          .device = gradient.device(),
-         .reads = {},
          .writes = {gradient.var()},
-         .updates = {},
          .run = [gradient, &flat = Backend::Of(gradient.device().kind).flat()](const OpContext& context) {
            flat.Zero(context.stream, gradient.address(), gradient.bytes());
          }}));

@@ -72,8 +72,8 @@ class ParameterStore {
   const StoredParameter* Find(const std::string& name) const;  // nullptr if absent
   void FillFormats(Signature* signature) const;                // of the parameters that it has
 
-  // All that are named, by name. Throws Error for unknown and missing names, unless allowed (missing is reported first),
-  // and ShapeError; nothing has changed then.
+  // All that are named, by name. Throws Error for unknown and missing names, unless allowed (missing is reported
+  // first), and ShapeError; nothing has changed then.
   void SetParams(const std::vector<std::string>& params, const std::vector<std::string>& auxiliary,
                  const HostTensorMap& args, const HostTensorMap& aux, const SetParamsOptions& options) const;
   // Plain, all of `names`; waits. Entries that are there already give the dtype.

@@ -1,5 +1,6 @@
 // Parameters by name; those of a DataParallelExecutorGroup, its gradients and states.
-#include <algorithm>
+#include <string_view>
+#include <unordered_set>
 
 #include "base/names.h"
 #include "engine/backend.h"
@@ -9,36 +10,34 @@
 namespace bindery {
 namespace {
 
-void CheckNames(const HostTensorMap& given, const std::vector<std::string>& known, const char* what,
-                const SetParamsOptions& options, bool missing) {
-  if (missing && !options.allow_missing) {
-    for (const std::string& name : known) {
-      if (!given.contains(name)) Throw("SetParams: {} \"{}\" is missing; allow_missing leaves it as it is", what, name);
-    }
-  }
-  if (!missing && !options.allow_extra) {
-    for (const auto& [name, value] : given) {
-      if (std::find(known.begin(), known.end(), name) == known.end()) {
-        Throw("SetParams: there is no {} \"{}\"{}; allow_extra ignores it", what, name, NameHint(name, known));
-      }
-    }
-  }
-}
+struct Given {
+  const char* what;
+  const std::vector<std::string>& known;
+  const HostTensorMap& values;
+};
 
 }  // namespace
 
 void ParameterStore::SetParams(const std::vector<std::string>& params, const std::vector<std::string>& auxiliary,
                                const HostTensorMap& args, const HostTensorMap& aux,
                                const SetParamsOptions& options) const {
-  for (const bool missing : {true, false}) {  // missing is reported before extra
-    CheckNames(args, params, "parameter", options, missing);
-    CheckNames(aux, auxiliary, "auxiliary state", options, missing);
+  const Given given[] = {{"parameter", params, args}, {"auxiliary state", auxiliary, aux}};
+  for (const auto& [what, known, values] : given) {
+    if (options.allow_missing) break;
+    for (const std::string& name : known) {
+      if (!values.contains(name))
+        Throw("SetParams: {} \"{}\" is missing; allow_missing leaves it as it is", what, name);
+    }
   }
-  // All shapes are checked before anything is changed.
+  // All names and shapes are checked before anything is changed.
   std::vector<std::pair<const StoredParameter*, const HostTensor*>> sets;
-  for (const auto& [known, map] : {std::pair(&params, &args), std::pair(&auxiliary, &aux)}) {
-    for (const auto& [name, value] : *map) {
-      if (std::ranges::find(*known, name) == known->end()) continue;
+  for (const auto& [what, known, values] : given) {
+    const std::unordered_set<std::string_view> names(known.begin(), known.end());
+    for (const auto& [name, value] : values) {
+      if (!names.contains(name)) {
+        if (options.allow_extra) continue;
+        Throw("SetParams: there is no {} \"{}\"{}; allow_extra ignores it", what, name, NameHint(name, known));
+      }
       const StoredParameter* p = Find(name);
       if (!p) continue;
       if (value.shape() != p->shape)

@@ -52,8 +52,8 @@ int64_t VocabularySize(const Model& model);
 // Declares it, unless it is declared already.
 void SetSampleShape(Model* model, const Shape& sample);
 
-// A model from elsewhere in the form of ours: its only input called "data", and where its only output has classes and no
-// loss, a softmax with the label "softmax_label" (in the place of its own softmax, if it ends in one).
+// A model from elsewhere in the form of ours: its only input called "data", and where its only output has classes and
+// no loss, a softmax with the label "softmax_label" (in the place of its own softmax, if it ends in one).
 Model AsClassifier(Model model);
 
 // Throws ModelError unless the model takes samples by the argument "data" and, if `labelled`, their classes by
