@@ -21,15 +21,12 @@ std::vector<std::string> ReadLines(const fs::path& path) {
   return lines;
 }
 
-}  // namespace
-
 // Bazel lays out the files that a test declares as its data under $TEST_SRCDIR/<workspace>.
-std::vector<SourceFile> ReadSourceTree() {
+std::vector<SourceFile> ReadAll(const std::set<std::string>& extensions) {
   const char* sources = std::getenv("TEST_SRCDIR");
   const char* workspace = std::getenv("TEST_WORKSPACE");
   if (sources == nullptr || workspace == nullptr) throw std::runtime_error("run this test with bazel");
   const fs::path root = fs::path(sources) / workspace;
-  const std::set<std::string> extensions = {".h", ".cc", ".cu", ".cuh"};
   std::vector<SourceFile> files;
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(root)) {
     if (!extensions.contains(entry.path().extension()) || fs::is_directory(entry.path())) continue;
@@ -39,6 +36,12 @@ std::vector<SourceFile> ReadSourceTree() {
   std::ranges::sort(files, {}, &SourceFile::path);
   return files;
 }
+
+}  // namespace
+
+std::vector<SourceFile> ReadSourceTree() { return ReadAll({".h", ".cc", ".cu", ".cuh"}); }
+
+std::vector<SourceFile> ReadDocs() { return ReadAll({".md"}); }
 
 std::vector<Include> Includes(const SourceFile& file) {
   static const std::regex kInclude(R"rx(^\s*#\s*include\s*([<"])([^>"]+)[>"].*$)rx");

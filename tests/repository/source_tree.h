@@ -14,6 +14,9 @@ struct SourceFile {
 // All C++ sources and headers, sorted by path, without generated ones.
 std::vector<SourceFile> ReadSourceTree();
 
+// README.md and the pages of docs/.
+std::vector<SourceFile> ReadDocs();
+
 struct Include {
   std::string path;
   bool quoted = false;  // "path" and not <path>
