@@ -79,6 +79,14 @@ constexpr UnaryRow kUnary[] = {
     {"BitNot", "each bit the other", kIntegers, nullptr},
 };
 
+// Gradients of a^b, dy b a^(b - 1) and dy a^b log a. Where a is 0 they would be 0 times infinity: nothing flows there.
+Symbol PowerByBase(G g) {
+  const Symbol slope = g.dy * g.b * Power(g.a, g.b - 1.0);
+  const std::optional<double> exponent = ScalarValue(*g.b.entry().node);
+  return exponent && *exponent != 0 ? slope : Where(Equal(g.b, 0.0), 0.0, slope);
+}
+Symbol PowerByExponent(G g) { return Where(And(Equal(g.a, 0.0), GreaterEqual(g.b, 0.0)), 0.0, g.dy * g.y * Log(g.a)); }
+
 constexpr BinaryRow kBinary[] = {
     {"Add", "a + b", kZeroKept, [](G g) { return g.dy; }, [](G g) { return g.dy; }},
     {"Sub", "a - b", kZeroKept, [](G g) { return g.dy; }, [](G g) { return -g.dy; }},
@@ -87,8 +95,7 @@ constexpr BinaryRow kBinary[] = {
     {"Div", "a / b", kAny, [](G g) { return g.dy / g.b; }, [](G g) { return -(g.dy / g.b * g.y); }},
     {"Mod", "a - floor(a / b) b", kAny, [](G g) { return g.dy; }, [](G g) { return -(g.dy * Floor(g.a / g.b)); }},
     {"Fmod", "a - trunc(a / b) b", kAny, [](G g) { return g.dy; }, [](G g) { return -(g.dy * Trunc(g.a / g.b)); }},
-    {"Power", "a^b", kAny, [](G g) { return g.dy * g.b * Power(g.a, g.b - 1.0); },
-     [](G g) { return g.dy * g.y * Log(g.a); }},
+    {"Power", "a^b", kAny, PowerByBase, PowerByExponent},
     {"Maximum", "max(a, b)", kZeroKept, [](G g) { return Where(GreaterEqual(g.a, g.b), g.dy, 0.0); },
      [](G g) { return Where(GreaterEqual(g.a, g.b), 0.0, g.dy); }},
     {"Minimum", "min(a, b)", kZeroKept, [](G g) { return Where(LessEqual(g.a, g.b), g.dy, 0.0); },

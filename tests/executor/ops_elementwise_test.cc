@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "executor/executor.h"
 #include "symbol/ops.h"
 #include "tests/executor/graph_runner.h"
 #include "tests/executor/operator_cases.h"
@@ -148,6 +149,16 @@ TEST(ElementTypes, FunctionsOfFloatsTakeNoIntegers) {
   } catch (const Error& e) {
     EXPECT_NE(e.message().find("takes floating point numbers, got int32"), std::string::npos) << e.message();
   }
+}
+
+// Where the formulas of the gradients would multiply 0 by infinity.
+TEST(Gradients, OfPowersOfZero) {
+  const GradRequest both = std::map<std::string, GradReq>{{"a", GradReq::kWrite}, {"b", GradReq::kWrite}};
+  Executor executor(Power(Variable("a"), Variable("b")), {.inputs = {{"a", {4}}, {"b", {4}}}, .grad_req = both});
+  executor.Forward({{"a", TensorOf<float>({0, 0, 0, 2})}, {"b", TensorOf<float>({0, 1, 3, 0})}});
+  executor.Backward(TensorOf<float>({1, 1, 1, 1}));
+  EXPECT_EQ(MaxAbsDiff(executor.Gradient("a"), TensorOf<float>({0, 1, 0, 0})), 0);
+  EXPECT_LE(MaxAbsDiff(executor.Gradient("b"), TensorOf<float>({0, 0, 0, std::log(2.0f)})), 1e-6);
 }
 
 }  // namespace
