@@ -58,7 +58,7 @@ Outputs ComposeSqueeze(const ComposeContext& c) {
     if (named[axis] && At(extent, c.batch) != 1) {
       Throw<ShapeError>("axis {} has the extent {}, not 1", axis, At(extent, c.batch));
     }
-    if (!(axes.empty() ? extent == kOne : named[axis])) shape.push_back(extent);
+    if (!(axes.empty() ? At(extent, c.batch) == 1 : named[axis])) shape.push_back(extent);
   }
   return {rule::ReshapeTo(c.inputs[0], shape, c.name)};
 }
@@ -192,7 +192,9 @@ Outputs ComposeCrop(const ComposeContext& c) {
   if (!offset.empty() && offset.size() != shape.size()) Throw<ShapeError>("offset and shape have other lengths");
   SliceAttrs slice;
   for (size_t i = 0; i < shape.size(); ++i) {
-    const int64_t extent = At(c.shapes[0][first + i], c.batch);
+    const Extent& whole = c.shapes[0][first + i];
+    if (center && whole.batches != 0 && c.of_every_batch) return {};
+    const int64_t extent = At(whole, c.batch);
     const int64_t begin = center ? (extent - shape[i]) / 2 : offset.empty() ? 0 : offset[i];
     if (shape[i] < 0 || begin < 0 || begin > extent || shape[i] > extent - begin) {
       Throw<ShapeError>("{} elements from {} on are not all within {}", shape[i], begin, extent);

@@ -224,7 +224,9 @@ const OpDef& TakeOp() {
                   {}};
         });
     take.numbers = [](InferContext& c) {
-      if (c.attrs<TakeAttrs>().batch_dims == 0) rule::TakeNumbers(c, c.attrs<TakeAttrs>().axis);
+      const auto& attrs = c.attrs<TakeAttrs>();
+      const bool plain = attrs.batch_dims == 0 && attrs.mode == IndexMode::kRaise && attrs.padding == kNoIndex;
+      if (plain) rule::TakeNumbers(c, attrs.axis);
     };
     return take;
   }();

@@ -253,7 +253,7 @@ void TakeNumbers(InferContext& c, int64_t axis_attr) {
   for (int64_t outer = 0; outer < data.CountTo(axis); ++outer) {
     for (const Number& index : *c.in(1).numbers()) {
       const double at = index.at[0] < 0 ? index.at[0] + static_cast<double>(extent) : index.at[0];
-      const bool inside = at >= 0 && at < static_cast<double>(extent);  // not if it is unknown
+      const bool inside = at >= 0 && at < static_cast<double>(extent) && !index.FollowsBatch();  // not if it is unknown
       for (int64_t i = 0; i < inner; ++i) {
         result.push_back(inside ? (*c.in(0).numbers())[(outer * extent + static_cast<int64_t>(at)) * inner + i]
                                 : Number(kUnknown));

@@ -54,6 +54,13 @@ TEST(Numbers, AViewKeepsTheBatch) {
   EXPECT_EQ(TypeOf(ReshapeBy({rows, ShapeArray(x)}), {4, 4, 4}), (ValueType{DType::kFloat32, {4, 4, 4}, 0}));
 }
 
+// A batch of one sample, too, has the extent 1, wherever it is known to be the batch.
+TEST(Numbers, SqueezeTakesABatchOfOne) {
+  EXPECT_EQ(TypeOf(Squeeze(x), {1, 3, 1}), (ValueType{DType::kFloat32, {3}, -1}));
+  EXPECT_EQ(TypeOf(Squeeze(x), {2, 3, 1}), (ValueType{DType::kFloat32, {2, 3}, 0}));
+  EXPECT_EQ(TypeOf(Squeeze(x, {{-1}}), {1, 3, 1}), (ValueType{DType::kFloat32, {1, 3}, 0}));
+}
+
 TEST(Numbers, AreComputed) {
   const Symbol shape = ShapeArray(x);
   const Shape of{2, 3, 7};
@@ -73,6 +80,12 @@ TEST(Numbers, AreComputed) {
             (List{2, 2, 3, 3, 7, 7}));
   EXPECT_EQ(NumbersIn(BroadcastTo(Integer(4), {.shape = {3}}), of), (List{4, 4, 4}));
   EXPECT_EQ(NumbersIn(Pad(shape, {.begin = {1}, .end = {1}, .value = -1}), of), (List{-1, 2, 3, 7, -1}));
+  EXPECT_EQ(NumbersIn(Take(shape, Integers({-1, 0})), of), (List{7, 2}));
+  EXPECT_EQ(NumbersIn(Take(shape, Integers({-1}), {.mode = IndexMode::kClip}), of),
+            List{});  // the first: not looked up
+  EXPECT_EQ(NumbersIn(Cast(Constant(HostTensor::From({3}, {2.75, -2.75, 0.5})), {.dtype = DType::kInt32}), of),
+            (List{2, -2, 0}));
+  EXPECT_EQ(NumbersIn(Cast(Constant(HostTensor::From({2}, {0.5, 0})), {.dtype = DType::kBool}), of), (List{1, 0}));
   const Symbol asked = Integers({-1, 5, 7});
   EXPECT_EQ(NumbersIn(Where(Equal(asked, Integer(-1)), shape, asked), of), (List{2, 5, 7}));
   EXPECT_EQ(NumbersIn(RangeBy({Integer(0), SliceChannel(shape, {.num_outputs = 3, .axis = 0, .squeeze_axis = true})[1],
