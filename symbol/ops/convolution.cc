@@ -162,6 +162,10 @@ Symbol Deconvolution(const Symbol& data, const Symbol& weight, const Symbol& bia
     grad.pad = attrs.pad;
     grad.beyond = attrs.output_padding;
   } else {
+    if (!attrs.pad.empty() || !attrs.output_padding.empty()) {
+      Throw<ModelError>("Deconvolution \"{}\": pad and output_padding follow from target_shape, and must be empty",
+                        name);
+    }
     grad.extents = attrs.target_shape;
     if (grad.auto_pad == AutoPad::kNone) grad.auto_pad = AutoPad::kSameLower;
   }
