@@ -334,5 +334,14 @@ TEST(Windows, AreBounded) {
             "nothing was thrown");
 }
 
+TEST(Softmax, KnowsItsScores) {
+  const Symbol x = Variable("x");
+  EXPECT_EQ(ScoresOf(Softmax(x)).entry(), x.entry());
+  EXPECT_EQ(ScoresOf(Softmax(x, {.axis = 1})).entry(), x.entry());
+  for (const Symbol& other : {x, Exp(x), Softmax(x, {.axis = 0}), Softmax(x, {.temperature = 2})}) {
+    EXPECT_EQ(ScoresOf(other).entry(), other.entry());
+  }
+}
+
 }  // namespace
 }  // namespace bindery
