@@ -38,10 +38,10 @@ class Backward {
     MarkPaths(wrt);
   }
 
-  GradientResult Run(std::span<const std::string> wrt) {
+  // `heads`: what they are called.
+  GradientResult Run(std::span<const std::string> wrt, const std::vector<std::string>& heads) {
     GradientResult result;
-    const std::vector<std::string> names = Symbol(graph_.outputs).ListOutputs();
-    for (size_t i = 0; i < names.size(); ++i) result.head_gradients.push_back(StartAt(graph_.outputs[i], names[i]));
+    for (size_t i = 0; i < heads.size(); ++i) result.head_gradients.push_back(StartAt(graph_.outputs[i], heads[i]));
     for (int n = static_cast<int>(graph_.nodes.size()) - 1; n >= 0; --n) {
       if (on_path_[n] && !graph_.nodes[n]->is_variable()) Visit(n);
     }
@@ -183,10 +183,12 @@ class Backward {
   std::vector<bool> on_path_, is_head_;             // per node
 };
 
-}  // namespace
+GradientResult TakeGradient(const Symbol& heads, const std::vector<std::string>& head_names,
+                            std::span<const std::string> wrt, const GivenTypes& given);
 
-// Of what `heads` are made of. Arguments that only gave numbers to shapes are gone there: their gradient is zero.
-static GradientResult GradientOfParts(const Symbol& parts, std::span<const std::string> wrt, GivenTypes given) {
+// Of what heads are made of. Arguments that only gave numbers to shapes are gone there: their gradient is zero.
+GradientResult GradientOfParts(const Symbol& parts, const std::vector<std::string>& head_names,
+                               std::span<const std::string> wrt, GivenTypes given) {
   const std::vector<std::string> inputs = parts.ListInputs();
   const std::set<std::string_view> left(inputs.begin(), inputs.end());
   const auto is_gone = [&](const auto& entry) { return !left.contains(entry.first); };
@@ -195,28 +197,35 @@ static GradientResult GradientOfParts(const Symbol& parts, std::span<const std::
   std::erase_if(given.batch_axes, is_gone);
   std::vector<std::string> wanted(wrt.begin(), wrt.end());
   std::erase_if(wanted, [&](const std::string& name) { return !left.contains(name); });
-  GradientResult result = Gradient(parts, wanted, given);
+  GradientResult result = TakeGradient(parts, head_names, wanted, given);
   for (size_t i = 0; i < wrt.size(); ++i) {
     if (!left.contains(wrt[i])) result.gradients.insert(result.gradients.begin() + i, Symbol());
   }
   return result;
 }
 
-GradientResult Gradient(const Symbol& heads, std::span<const std::string> wrt, const GivenTypes& given) {
+GradientResult TakeGradient(const Symbol& heads, const std::vector<std::string>& head_names,
+                            std::span<const std::string> wrt, const GivenTypes& given) {
   const Graph graph = Graph::Of(heads);
   const GivenForwardTypes types(graph, given);
   Backward backward(graph, wrt, types);
   if (HasComposed(graph)) {
     const Symbol parts = Compose(graph, types, "_parts");
-    if (parts.entries() != heads.entries()) return GradientOfParts(parts, wrt, given);
+    if (parts.entries() != heads.entries()) return GradientOfParts(parts, head_names, wrt, given);
   }
-  return backward.Run(wrt);
+  return backward.Run(wrt, head_names);
+}
+
+}  // namespace
+
+GradientResult Gradient(const Symbol& heads, std::span<const std::string> wrt, const GivenTypes& given) {
+  return TakeGradient(heads, heads.ListOutputs(), wrt, given);
 }
 
 GradientResult Gradient(const Symbol& heads, std::span<const std::string> wrt, const NodeTypes& types) {
   const Graph graph = Graph::Of(heads);
   Check(types.size() == graph.nodes.size(), "types are those of the graph of the heads");
-  return Backward(graph, wrt, InferredForwardTypes(graph, types)).Run(wrt);
+  return Backward(graph, wrt, InferredForwardTypes(graph, types)).Run(wrt, heads.ListOutputs());
 }
 
 std::vector<NextState> NextStates(const Symbol& heads, const NodeTypes& node_types) {

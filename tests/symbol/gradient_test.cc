@@ -320,6 +320,14 @@ TEST(Gradient, OfALimitedPartOfABatchFitsThatBatchAlone) {
   }
 }
 
+// A head that is made of others is called as it is, whatever its parts are.
+TEST(Gradient, OfAComposedHeadIsCalledAfterTheHead) {
+  const Symbol x = Variable("x");
+  const GradientResult result =
+      Gradient(Group({Tile(x, {{2}}, "y"), Square(x, "z")}), Names{"x"}, {.shapes = {{"x", {3}}}});
+  EXPECT_EQ(result.head_gradients, (Names{"y_output_grad", "z_output_grad"}));
+}
+
 TEST(Gradient, ItsNodesAreCalledAfterTheirOrigin) {
   const Names wrt = {"x"};
   const Symbol gradient = Gradient(Tanh(Variable("x"), "act"), wrt).gradients[0];
