@@ -119,9 +119,12 @@ void ExportConstant(Exporter& ex) { ex.Alias(ex.Constant(*ConstantValue(ex.node(
 std::span<const ExportRow> ElementwiseExports() {
   static const std::vector<ExportRow> rows = [] {
     std::vector<ExportRow> all = {
-        {"And", ExportLogic},         {"Cast", ExportCast},   {"Constant", ExportConstant}, {"Expm1", ExportExpm1},
-        {"Identity", ExportIdentity}, {"Log1p", ExportLog1p}, {"Mod", ExportMod},           {"Not", ExportLogic},
-        {"NotEqual", ExportNotEqual}, {"Or", ExportLogic},    {"Square", ExportSquare},     {"Xor", ExportLogic},
+        {"And", ExportLogic},         {"Cast", ExportCast},     {"Constant", ExportConstant},
+        {"Expm1", ExportExpm1},       {"Fmod", ExportFmod},     {"Identity", ExportIdentity},
+        {"Log1p", ExportLog1p},       {"Mod", ExportMod},       {"Not", ExportLogic},
+        {"NotEqual", ExportNotEqual}, {"Or", ExportLogic},      {"ShiftLeft", ExportShift},
+        {"ShiftRight", ExportShift},  {"Square", ExportSquare}, {"Trunc", ExportTrunc},
+        {"Xor", ExportLogic},
     };
     for (const Renamed& renamed : kRenamed) all.push_back({renamed.ours, ExportRenamed});
     return all;

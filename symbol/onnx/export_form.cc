@@ -29,7 +29,7 @@ Symbol WithoutTraining(const Model& model) {
     }
     if (op == &LogisticRegressionOutputOp()) return remake(ActivationOp(), ActivationAttrs{ActivationType::kSigmoid});
     for (const OpDef* same : {&DropoutOp(), &LinearRegressionOutputOp(), &MAERegressionOutputOp(), &SVMOutputOp(),
-                              &MakeLossOp(), &BlockGradOp()}) {
+                              &MakeLossOp(), &BlockGradOp(), &ScaleLossOp()}) {
       if (op == same) return remake(IdentityOp(), {});
     }
     return {};
