@@ -225,35 +225,40 @@ void Updater::LookAtGradients(const Range& range) {
       if (status.kind != StepStatus::kGood) ThrowNotFinite(piece.name, status.element, status.value);
       if (optimizer_->options().clip_norm > 0) squares += flat::SumOfSquares(dtype, gradient, count);
     }
-    gradients_.Set(range.bucket, begin, {.direction = squares});
+    if (optimizer_->options().clip_norm > 0) gradients_.Set(range.bucket, begin, {.direction = squares});
   });
 }
-UpdateArgs Updater::ArgsOf(const Piece& piece) const {
-  const OptimizerOptions& options = optimizer_->options();
-  UpdateArgs args{.step = rates_.step,
-                  .learning_rate = rates_.learning_rate * piece.multipliers.lr,
-                  .weight_decay = options.weight_decay * piece.multipliers.wd,
-                  .rescale = rates_.rescale};
-  if (options.clip_norm > 0) {
-    args.rescale *= flat::ClipFactor(gradients_.Total().direction, rates_.rescale, options.clip_norm);
-  }
-  return args;
+
+double Updater::Rescale() const {
+  const double limit = optimizer_->options().clip_norm;
+  if (limit <= 0) return rates_.rescale;
+  return rates_.rescale * flat::ClipFactor(gradients_.Total().direction, rates_.rescale, limit);
+}
+
+UpdateArgs Updater::ArgsOf(const Piece& piece, double rescale) const {
+  return {.step = rates_.step,
+          .learning_rate = rates_.learning_rate * piece.multipliers.lr,
+          .weight_decay = optimizer_->options().weight_decay * piece.multipliers.wd,
+          .rescale = rescale};
 }
 
 void Updater::Measure(const Range& range) {
+  const double rescale = Rescale();  // once for all pieces: there may be thousands
   range.ForEachPiece([&](const Piece& piece, int64_t begin, int64_t end) {
     if (!piece.measured()) return;
     const Range::Addresses at = range.At(begin);
-    measured_.Set(range.bucket, begin,
-                  optimizer_->Measure(range.block.dtype, ArgsOf(piece), {at.gradients.data(), range.gradients.size()},
-                                      at.replicas[0], {at.states.data(), range.states.size()}, end - begin));
+    measured_.Set(
+        range.bucket, begin,
+        optimizer_->Measure(range.block.dtype, ArgsOf(piece, rescale), {at.gradients.data(), range.gradients.size()},
+                            at.replicas[0], {at.states.data(), range.states.size()}, end - begin));
   });
 }
 
 void Updater::UpdateRange(const Range& range) {
+  const double rescale = Rescale();
   range.ForEachPiece([&](const Piece& piece, int64_t begin, int64_t end) {
     const Range::Addresses at = range.At(begin);
-    UpdateArgs args = ArgsOf(piece);
+    UpdateArgs args = ArgsOf(piece, rescale);
     args.squares = measured_.Total(range.bucket, piece.begin, piece.end);
     optimizer_->Update(range.block.dtype, args, {at.gradients.data(), range.gradients.size()}, at.replicas[0],
                        {at.states.data(), range.states.size()}, {at.replicas.data() + 1, range.replicas.size() - 1},

@@ -127,7 +127,9 @@ class Updater {
   void LookAtGradients(const Range& range);
   void Measure(const Range& range);
   void UpdateRange(const Range& range);
-  UpdateArgs ArgsOf(const Piece& piece) const;  // of an update on the host
+  // Of an update on the host; `rescale` is Rescale(), of all gradients.
+  UpdateArgs ArgsOf(const Piece& piece, double rescale) const;
+  double Rescale() const;
   // visit(parameter, its piece) for all that are updated of a block.
   template <class Visit>
   void ForEachParameter(const BlockState& block, const Visit& visit) const;
