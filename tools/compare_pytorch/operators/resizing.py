@@ -33,31 +33,25 @@ RESIZING = {
 
 
 def resize(r, theirs, attrs):
-    attrs = dict(attrs)
-    space = 2 if theirs == "bicubic" or attrs.get("antialias") else r.int(1, 3, 2, 2, 2)
+    """With scales, corners are those of a scaled extent in ONNX, but of the output's whole one in PyTorch."""
+    attrs, antialias = dict(attrs), attrs.get("antialias", False)
+    space = 2 if theirs == "bicubic" or antialias else r.int(1, 3, 2, 2, 2)
     mode = ("linear", "bilinear", "trilinear")[space - 1] if theirs == "linear" else theirs
-    shape = [r.int(1, 3), r.int(1, 4)] + [r.int(1, 9) for _ in range(space)]
-    if r.size is not None:
-        shape = [[1, 3, 28, 28], [4, 16, 28, 28], [8, 64, 28, 28]][r.size]
+    # PyTorch makes all rows the first one where it filters to a single column.
+    least = 2 if antialias else 1
+    extents = [r.int(least, 9, 28, 28, 28) for _ in range(space)]
+    shape = [r.int(1, 3, 1, 4, 8), r.int(1, 4, 3, 16, 64)] + extents
     attrs["axes"] = list(range(2, space + 2))
-    corners = {"align_corners": "corners" in attrs["coordinates"]} if theirs in ("linear", "bicubic") else {}
-    more = {"antialias": True} if attrs.get("antialias") else {}
-    if r.flag() or r.size is not None:
-        attrs["scales"] = [r.choice(2.0, 0.5, 1.5, 3.0, 0.75) for _ in range(space)]
-        attrs["scales"] = [s if math.floor(n * s) > 0 else 1.0 for n, s in zip(shape[2:], attrs["scales"])]
-        return Case(
-            "Resize",
-            attrs,
-            [r.values(shape)],
-            lambda x: F.interpolate(x, scale_factor=attrs["scales"], mode=mode, **corners, **more),
-        )
-    attrs["sizes"] = [r.int(1, 14) for _ in range(space)]
-    return Case(
-        "Resize",
-        attrs,
-        [r.values(shape)],
-        lambda x: F.interpolate(x, size=attrs["sizes"], mode=mode, **corners, **more),
-    )
+    more = {"antialias": True} if antialias else {}
+    if theirs in ("linear", "bicubic"):
+        more["align_corners"] = "corners" in attrs["coordinates"]
+    if more.get("align_corners") or r.flag():
+        more["size"] = attrs["sizes"] = [r.int(least, 14, 56, 56, 56) for _ in range(space)]
+    else:
+        scales = [r.choice(2.0, 0.5, 1.5, 3.0, 0.75) for _ in range(space)]
+        attrs["scales"] = [s if math.floor(n * s) >= least else 1.0 for n, s in zip(extents, scales)]
+        more["scale_factor"] = attrs["scales"]
+    return Case("Resize", attrs, [r.values(shape)], lambda x: F.interpolate(x, mode=mode, **more))
 
 
 for name, row in RESIZING.items():
