@@ -146,13 +146,15 @@ TEST(TrainerCommit, WaitsOnlyWhereTwoStepsAreInFlight) {
     while (pushed < steps && std::chrono::steady_clock::now() < end) std::this_thread::yield();
     return pushed.load();
   };
-  std::thread watcher([&] {
+  std::jthread watcher([&] {
     EXPECT_EQ(wait_for(kHeldAt + 2, std::chrono::seconds(60)), kHeldAt + 2);
     EXPECT_EQ(wait_for(kHeldAt + 3, std::chrono::milliseconds(100)), kHeldAt + 2);
     go = true;
   });
   const Symbol net = MakeLoss(FullyConnected(Variable("data"), {.num_hidden = 1}, "fc"), {}, "loss");
-  Trainer trainer(net, {.devices = {TestDevice(0), TestDevice(1)}, .optimizer = "sgd(lr=0.1)", .engine = engine});
+  Trainer trainer(
+      net,
+      {.devices = {TestDevice(0), TestDevice(1)}, .optimizer = "sgd(lr=0.1)", .metrics = "loss", .engine = engine});
   const ArrayData zeros{"data", std::make_shared<const HostTensor>(DType::kFloat32, Shape{4 * kSteps, 2})};
   ArrayIter data({zeros}, {}, {.batch_size = 4});
   trainer.Fit(data, {.epochs = 1, .on_batch = [&](const BatchReport& report) {
@@ -164,7 +166,6 @@ TEST(TrainerCommit, WaitsOnlyWhereTwoStepsAreInFlight) {
                        }
                        pushed = static_cast<int>(report.batch);
                      }});
-  watcher.join();
 }
 
 // The steps behind a failed one fail by themselves, and nobody is told of that again when the engine goes.

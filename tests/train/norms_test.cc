@@ -16,9 +16,10 @@ constexpr int64_t kSamples = 6, kWidth = 40;
 
 // The loss is the sum over samples of x . (a_weight + b_bias + c_weight): the gradient of each is the sum of x.
 Symbol Linear() {
+  const Symbol data = Variable("data");
   Symbol sum;
   for (const char* name : {"a_weight", "b_bias", "c_weight"}) {
-    const Symbol term = Variable("data") * Variable(name, {.shape = Shape{1, kWidth}});
+    const Symbol term = data * Variable(name, {.shape = Shape{1, kWidth}});
     sum = sum.empty() ? term : sum + term;
   }
   return MakeLoss(sum, {}, "loss");
