@@ -40,7 +40,7 @@ const std::string kGpt = "gpt(layers=1, width=16, heads=2, context=8)", kLstm = 
 
 TEST_F(TextCommandsTest, TrainTestGenerate) {
   for (const std::string& model : {kGpt, kLstm, std::string("lstm(layers=1, width=16, context=8, time_first=1)")}) {
-    const Outcome trained = Succeeds(Train(model, 10, {"--checkpoints", "run"}));
+    const Outcome trained = Succeeds(Train(model, 30, {"--checkpoints", "run"}));
     EXPECT_NE(trained.err.find("135 samples of (8), tested on 14"), std::string::npos) << trained;
     const size_t row = trained.out.find("test cross-entropy");
     ASSERT_NE(row, std::string::npos) << trained;
@@ -48,7 +48,7 @@ TEST_F(TextCommandsTest, TrainTestGenerate) {
     const Words use = {"--checkpoints", "run"}, data = {"--data", "text:text"};
     const json tested = json::parse(Succeeds(Words{"test", "--json"} + use + data).out);
     EXPECT_EQ(tested.at("samples"), 14);
-    EXPECT_LT(tested.at("cross-entropy"), 0.5);
+    EXPECT_LT(tested.at("cross-entropy"), 0.15);  // of the last character alone 0.23
     EXPECT_NE(Succeeds(Words{"test"} + use + data).out.find(" nats per character\n"), std::string::npos);
     // By its name it is the model of the checkpoint: as many characters.
     EXPECT_EQ(json::parse(Succeeds(Words{"test", "--json", "--model", model} + use + data).out), tested);
