@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/names.h"
 #include "symbol/graph.h"
+#include "symbol/ops/loss.h"
 #include "train/initializer.h"
 #include "train/metrics/training_metric.h"
 #include "train/trainer_step.h"
@@ -78,6 +79,8 @@ Trainer::Trainer(const Symbol& symbol, const TrainerOptions& options) : symbol_(
   // Texts are checked now, not in the middle of a run.
   ParseSchedule(options_.schedule, MakeOptimizer(options_.optimizer)->options().learning_rate);
   Initializer{options_.initializer};
+  ParseLossScaling(options_.loss_scale);
+  if (!ParseAveraging(options_.average) && options_.use_average) Throw("use_average needs an average, e.g. ema(0.999)");
   metric_ = std::make_unique<TrainingMetric>(MakeMetric(options_.metrics), symbol_);
 }
 
@@ -93,18 +96,20 @@ void Trainer::Bind(const std::vector<DataDesc>& data, const std::vector<DataDesc
       (labels.empty() || SameArrays(group_->options().labels, labels))) {
     return;
   }
-  auto group = std::make_unique<DataParallelExecutorGroup>(
-      symbol_, GroupOptions{.devices = options_.devices,
-                            .workload = options_.workload,
-                            .data = data,
-                            .labels = labels,
-                            .for_training = for_training,
-                            .fixed_params = options_.fixed_params,
-                            .engine = options_.engine,
-                            .threads_per_device = options_.threads_per_device,
-                            .seed = options_.seed,
-                            .switches = {.policy = options_.policy},
-                            .bucket_bytes = options_.bucket_bytes});
+  const std::optional<LossScaling> loss_scale = ParseLossScaling(options_.loss_scale);
+  auto group =
+      std::make_unique<DataParallelExecutorGroup>(for_training && loss_scale ? ScaleLosses(symbol_) : symbol_,
+                                                  GroupOptions{.devices = options_.devices,
+                                                               .workload = options_.workload,
+                                                               .data = data,
+                                                               .labels = labels,
+                                                               .for_training = for_training,
+                                                               .fixed_params = options_.fixed_params,
+                                                               .engine = options_.engine,
+                                                               .threads_per_device = options_.threads_per_device,
+                                                               .seed = options_.seed,
+                                                               .switches = {.policy = options_.policy},
+                                                               .bucket_bytes = options_.bucket_bytes});
   SetInitialParams(group.get(), ToModel());
   std::unique_ptr<Updater> updater;
   if (for_training) {
@@ -112,9 +117,12 @@ void Trainer::Bind(const std::vector<DataDesc>& data, const std::vector<DataDesc
     updater = std::make_unique<Updater>(
         group.get(), UpdaterOptions{.optimizer = optimizer,
                                     .schedule = ParseSchedule(options_.schedule, optimizer->options().learning_rate),
-                                    .kvstore = options_.kvstore});
+                                    .kvstore = options_.kvstore,
+                                    .loss_scale = loss_scale,
+                                    .average = ParseAveraging(options_.average)});
     if (pending_) {
       CheckOptimizerState(*updater, pending_->state, pending_->optimizer);
+      updater->SetNumbers(pending_->numbers);
       updater->SetState(pending_->state);
       updater->SetStep(pending_->step);
       pending_.reset();
@@ -204,26 +212,27 @@ FitResult Trainer::Fit(DataIter& train, const FitOptions& options) {
     const auto start = std::chrono::steady_clock::now();
     if (batch_in_epoch_ == 0) metric_->Reset();
     const int64_t before = batch_in_epoch_ * train.batch_size();  // samples trained on before a resume
-    int64_t samples = 0;
-    BatchPtr batch;
-    while (!(result.stopped = stop_.load(std::memory_order_relaxed)) && (batch = next())) {
+    samples_ = 0;
+    const auto take = [&](const BatchPtr& batch) {
       ++batch_in_epoch_;  // whatever becomes of it: the iterator is past it
-      Step(batch, &train);
-      samples += group_->batch_size();
+      if (!Step(batch, &train)) return;
       if (options.on_batch) {
         options.on_batch({.epoch = epoch_,
                           .batch = batch_in_epoch_,
                           .batches = batches,
                           .step = updater_->step(),
-                          .samples = before + samples,
-                          .learning_rate = updater_->schedule().LearningRate(updater_->step()),
+                          .samples = before + samples_,
+                          .learning_rate = updater_->LearningRateOf(updater_->step()),
                           .seconds = SecondsSince(start),
                           .metric = metric_.get()});
       }
       const bool due = options.checkpoint_every > 0 && updater_->step() % options.checkpoint_every == 0;
       if (save_.exchange(false, std::memory_order_relaxed) || due) save();
-    }
-    SettleAll(&train);
+    };
+    do {  // steps that overflow at the end give batches back
+      BatchPtr batch;
+      while (!(result.stopped = stop_.load(std::memory_order_relaxed)) && (batch = next())) take(batch);
+    } while (!SettleAll(&train) && !result.stopped);
     if (result.stopped) {
       save();
       break;
@@ -232,16 +241,17 @@ FitResult Trainer::Fit(DataIter& train, const FitOptions& options) {
     if (!train.repeats()) train.Reset();
     EpochReport report{.epoch = epoch_,
                        .step = updater_->step(),
-                       .samples = samples,
+                       .samples = samples_,
                        .seconds = SecondsSince(start),
                        .train = metric_->Get()};
-    report.samples_per_second = static_cast<double>(samples) / report.seconds;
-    report.learning_rate = updater_->schedule().LearningRate(updater_->step());
+    report.samples_per_second = static_cast<double>(samples_) / report.seconds;
+    report.learning_rate = updater_->LearningRateOf(updater_->step());
     ++epoch_;
     batch_in_epoch_ = 0;
     saved_at = -1;  // a checkpoint of this step would be one of an unfinished epoch
     if (options.validation) report.validation = Score(*options.validation);
     const NamedValues& judged = options.validation ? report.validation : report.train;
+    if (!judged.empty()) updater_->Judge(judged[0].second, LargerIsBetter(judged[0].first));
     report.best =
         !judged.empty() && IsBest(options.validation ? "validation" : "training", judged[0].first, judged[0].second);
     if (options.checkpoint_every == 0 || epoch_ == options.epochs) save();
@@ -260,9 +270,36 @@ FitResult Trainer::Fit(DataIter& train, const FitOptions& options) {
   return result;
 }
 
+// The averages in place of what is trained, while it lives.
+class Trainer::AveragesInPlace {
+ public:
+  explicit AveragesInPlace(Trainer* trainer) : group_(*trainer->group_) {
+    if (!trainer->options_.use_average || !trainer->updater_) return;
+    const HostTensorMap averages = trainer->updater_->Averages();
+    if (averages.empty()) return;
+    group_.GetParams(&params_, &aux_);
+    HostTensorMap params = params_;
+    for (const auto& [name, value] : averages) params[name] = value;
+    group_.SetParams(params, aux_);
+  }
+  ~AveragesInPlace() {
+    if (params_.empty()) return;
+    try {
+      group_.SetParams(params_, aux_);
+    } catch (const std::exception& e) {
+      LogLine(LogLevel::kError, fmt::format("the averages stay in place of what is trained: {}", e.what()));
+    }
+  }
+
+ private:
+  DataParallelExecutorGroup& group_;
+  HostTensorMap params_, aux_;  // what was there
+};
+
 void Trainer::Sweep(DataIter& data, const std::function<void(const Batch&)>& visit) {
   if (data.repeats()) Throw("the iterator repeats its data for ever: to score or predict, choose another last batch");
   const Feed feed = BindFor(data, false);
+  const AveragesInPlace averages(this);
   data.Reset();
   bool any = false;
   while (const BatchPtr batch = feed.Arrange(data.Next())) {
@@ -333,6 +370,7 @@ std::vector<HostTensor> Trainer::Predict(const std::vector<HostTensor>& data) {
     }
     Bind(descs, {}, false);
   }
+  const AveragesInPlace averages(this);
   auto batch = std::make_shared<Batch>();
   batch->data = data;
   group_->Forward(BatchPtr(std::move(batch)), Mode::kPredict);

@@ -42,6 +42,11 @@ struct TrainerOptions {
   std::string schedule = "constant";               // ParseSchedule; base: the optimizer's learning rate
   std::string initializer = "xavier";              // Initializer
   std::string metrics = "accuracy,cross-entropy";  // MakeMetric
+  std::string loss_scale = {};                     // ParseLossScaling; empty: none
+  std::string average = {};                        // ParseAveraging; empty: none
+  // Score, Predict and Save, and so validation, use the averages of trained parameters, once there are any. Running
+  // statistics stay those that training has seen.
+  bool use_average = false;
   KVStoreType kvstore = KVStoreType::kDevice;
   std::vector<std::string> fixed_params = {};
   uint64_t seed = 0;  // of initial values and random operators
@@ -118,8 +123,9 @@ class Trainer {
   // value, in the order of ListArguments; throws DataError if they are not as many.
   std::vector<HostTensor> Predict(const std::vector<HostTensor>& data);
 
-  Model ToModel() const;  // the symbol with its parameters as they are now
-  void Save(const std::string& path) const { SaveModel(ToModel(), path); }
+  Model ToModel() const;          // the symbol with its parameters as they are now
+  Model ToAveragedModel() const;  // with averages in place of those that are trained, where there are any
+  void Save(const std::string& path) const { SaveModel(options_.use_average ? ToAveragedModel() : ToModel(), path); }
   // Everything; after the first Fit has begun. From inside a Fit (on_batch) it waits for the steps in flight, and
   // throws what Fit would.
   Checkpoint ToCheckpoint(DataIter* train = nullptr);
@@ -152,18 +158,21 @@ class Trainer {
     HostTensorMap state;
     std::string optimizer;  // whose state it is
     int64_t step = 0;
+    Updater::Numbers numbers = {};
   };
 
+  class AveragesInPlace;  // trainer.cc
   // Throws without a change.
   void Bind(const std::vector<DataDesc>& data, const std::vector<DataDesc>& labels, bool for_training);
   Feed BindFor(const DataIter& data, bool for_training);
   void SetInitialParams(DataParallelExecutorGroup* group, const Model& values) const;
   // Pushes a step on the batch that the iterator has just given, and waits for the one before the last: two are in
-  // flight. If that one failed: throws, with nothing in flight and the iterator behind the failed batch.
-  void Step(const BatchPtr& batch, DataIter* iterator);
-  void Settle(DataIter* iterator);  // waits for the oldest step in flight, and counts its metrics
-  void SettleAll(DataIter* iterator);
-  void GoBack(int64_t failed_step, const IterState& after, DataIter* iterator);
+  // flight. If that one failed: throws, with nothing in flight and the iterator behind the failed batch. If it
+  // overflowed the loss scale, the iterator is set back like that, too, and false returned: the batch comes again.
+  bool Step(const BatchPtr& batch, DataIter* iterator);
+  // Waits for the oldest step in flight, and counts its metrics. False if those behind it were given back.
+  bool Settle(DataIter* iterator);
+  bool SettleAll(DataIter* iterator);
   void GiveBackUntouched(const IterState& after, DataIter* iterator);
   // What an error of a step says, with the first value that was not finite.
   std::exception_ptr Explain(std::exception_ptr error, const BatchPtr& batch, int64_t step);
@@ -192,10 +201,12 @@ class Trainer {
     BatchPtr batch;
     IterState after;   // of the iterator, when it had given the batch
     int64_t step = 0;  // its number, from 1
+    int64_t samples = 0;
     std::shared_ptr<Measurement> measurement;
   };
   InFlight flying_[Updater::kInFlight];  // the first `in_flight_`, oldest first
   int64_t in_flight_ = 0;
+  int64_t samples_ = 0;    // of the epoch, in this run
   int64_t untouched_ = 0;  // batches behind a failed step, while it is dealt with
   int64_t epoch_ = 0, batch_in_epoch_ = 0;
   std::optional<std::pair<std::string, double>> best_;  // "validation accuracy" and its value

@@ -75,6 +75,13 @@ Model Trainer::ToModel() const {
   return model;
 }
 
+Model Trainer::ToAveragedModel() const {
+  Model model = ToModel();
+  if (!updater_) return model;
+  for (auto& [name, value] : updater_->Averages()) model.params[name] = std::move(value);
+  return model;
+}
+
 std::map<std::string, std::string> Trainer::Info() const {
   std::vector<std::string> devices, workload;
   for (const Device& device : options_.devices) devices.push_back(ToString(device));
@@ -84,6 +91,8 @@ std::map<std::string, std::string> Trainer::Info() const {
       {"workload", Join(workload)},
       {"kernels", options_.policy == KernelPolicy::kFast ? "fast" : "reference"},
       {"fixed parameters", Join(options_.fixed_params)},
+      {"loss scale", options_.loss_scale},
+      {"average", options_.average},
   };
   if (group_) info["threads per device"] = fmt::format("{}", group_->threads_per_device());
   return info;
@@ -96,6 +105,7 @@ Checkpoint Trainer::ToCheckpoint(DataIter* train) {
                         .optimizer_state = updater_->State(),
                         .optimizer = updater_->optimizer().Text(),
                         .schedule = updater_->schedule().Text(),
+                        .numbers = updater_->ToNumbers(),
                         .step = updater_->step(),
                         .epoch = epoch_,
                         .batch_in_epoch = batch_in_epoch_,
@@ -193,11 +203,14 @@ void Trainer::Restore(const Checkpoint& checkpoint, DataIter* train) {
     aux_ = checkpoint.model.aux;
   }
   if (updater_) {
+    updater_->SetNumbers(checkpoint.numbers);
     updater_->SetState(checkpoint.optimizer_state);
     updater_->SetStep(checkpoint.step);
   } else {
-    pending_ =
-        UpdaterState{.state = checkpoint.optimizer_state, .optimizer = checkpoint.optimizer, .step = checkpoint.step};
+    pending_ = UpdaterState{.state = checkpoint.optimizer_state,
+                            .optimizer = checkpoint.optimizer,
+                            .step = checkpoint.step,
+                            .numbers = checkpoint.numbers};
   }
   epoch_ = checkpoint.epoch;
   batch_in_epoch_ = checkpoint.batch_in_epoch;

@@ -31,10 +31,10 @@ Trainer::~Trainer() {
   }
 }
 
-void Trainer::Step(const BatchPtr& batch, DataIter* iterator) {
+bool Trainer::Step(const BatchPtr& batch, DataIter* iterator) {
   if (in_flight_ == Updater::kInFlight) {
     ++untouched_;  // if the oldest failed, this batch goes back too
-    Settle(iterator);
+    if (!Settle(iterator)) return false;
     --untouched_;
   }
   InFlight& step = flying_[in_flight_];
@@ -46,20 +46,25 @@ void Trainer::Step(const BatchPtr& batch, DataIter* iterator) {
   group_->PushMetric(*metric_, step.measurement, updater_->gate());
   updater_->Apply(group_->batch_size());
   step.step = updater_->step();
+  step.samples = group_->batch_size();
+  samples_ += step.samples;
   ++in_flight_;  // what throws before is not in flight
+  return true;
 }
 
-void Trainer::Settle(DataIter* iterator) {
+bool Trainer::Settle(DataIter* iterator) {
   std::exception_ptr error;
+  bool committed = false;
+  const double scale = updater_->loss_scale().scale;
   try {
-    updater_->WaitFor(flying_[0].step);
+    committed = updater_->Finish(flying_[0].step);
   } catch (const HangError&) {
     GiveBackUntouched(flying_[in_flight_ - 1].after, iterator);
     throw;
   } catch (...) {
     error = std::current_exception();
   }
-  if (!error) {
+  if (committed) {
     for (const std::vector<double>& partial : flying_[0].measurement->partials) metric_->Merge(partial);
   }
   // The oldest leaves; its measurement is used again.
@@ -67,31 +72,24 @@ void Trainer::Settle(DataIter* iterator) {
   --in_flight_;
   InFlight& settled = flying_[in_flight_];
   const BatchPtr batch = std::move(settled.batch);
-  if (error) {
-    GoBack(settled.step, settled.after, iterator);
-    std::rethrow_exception(Explain(error, batch, settled.step));
-  }
-}
-
-// To where the failed step was the last one. Those behind it did nothing.
-void Trainer::GoBack(int64_t failed_step, const IterState& after, DataIter* iterator) {
+  if (committed) return true;
+  // The iterator goes to where this step was the last one. Those behind it did nothing.
+  if (error) updater_->GoBack(settled.step);
+  samples_ -= settled.samples;
   for (int64_t i = 0; i < in_flight_; ++i) {
-    try {
-      updater_->WaitFor(flying_[i].step);
-    } catch (...) {  // the same error
-    }
     flying_[i].batch = nullptr;
+    samples_ -= flying_[i].samples;
     ++untouched_;
   }
   in_flight_ = 0;
-  try {
-    group_->engine()->Wait(updater_->gate());  // the last one's own error, which nobody else will ask for
-  } catch (...) {
-  }
-  updater_->Mend();
-  updater_->SetStep(failed_step - 1);
-  updater_->Forgive();
-  GiveBackUntouched(after, iterator);
+  GiveBackUntouched(settled.after, iterator);
+  if (error) std::rethrow_exception(Explain(error, batch, settled.step));
+  const bool again = updater_->loss_scaling()->on_overflow == OnOverflow::kRetry && iterator;
+  LogLine(LogLevel::kInfo,
+          fmt::format("gradients of step {} overflow at a loss scale of {}: {} at {}", settled.step, scale,
+                      again ? "once more" : "its batch is left out; going on", updater_->loss_scale().scale));
+  if (again) Step(batch, iterator);
+  return false;
 }
 
 void Trainer::GiveBackUntouched(const IterState& after, DataIter* iterator) {
@@ -101,8 +99,10 @@ void Trainer::GiveBackUntouched(const IterState& after, DataIter* iterator) {
   iterator->LoadState(after);
 }
 
-void Trainer::SettleAll(DataIter* iterator) {
-  while (in_flight_ > 0) Settle(iterator);
+bool Trainer::SettleAll(DataIter* iterator) {
+  bool all = true;
+  while (in_flight_ > 0) all = Settle(iterator) && all;
+  return all;
 }
 
 std::exception_ptr Trainer::Explain(std::exception_ptr error, const BatchPtr& batch, int64_t step) {

@@ -10,6 +10,7 @@
 #include "symbol/graph.h"
 #include "symbol/op_def.h"
 #include "symbol/ops/fixed_gamma.h"
+#include "symbol/ops/loss.h"
 
 namespace bindery {
 namespace {
@@ -72,6 +73,7 @@ struct Updater::Range {
 Updater::Updater(DataParallelExecutorGroup* group, const UpdaterOptions& options)
     : group_(group), optimizer_(options.optimizer ? options.optimizer : std::make_shared<const Optimizer>(Sgd())),
       schedule_(options.schedule ? options.schedule : ConstantSchedule(optimizer_->options().learning_rate)),
+      loss_scaling_(options.loss_scale), average_(options.average),
       kvstore_(KVStore::Create(options.kvstore, group->engine())), check_gradients_(options.check_gradients) {
   if (!group_->options().for_training) Throw("an updater needs a group that is bound for training");
   if (group_->devices().size() > kMaxDevices)
@@ -83,6 +85,13 @@ Updater::Updater(DataParallelExecutorGroup* group, const UpdaterOptions& options
         "explicit rescale");
   }
   divide_by_samples_ = leaves.value_or(false);
+  if (loss_scaling_) {
+    const Graph graph = Graph::Of(group_->symbol());
+    const auto scales = [](const NodePtr& node) { return !node->is_variable() && &node->op() == &ScaleLossOp(); };
+    if (std::ranges::none_of(graph.nodes, scales)) Throw("a loss scale needs a group of ScaleLosses(symbol)");
+    if (!check_gradients_) Throw("a loss scale needs gradients that are checked");
+    loss_scale_ = FirstState(*loss_scaling_);
+  }
   Engine& engine = *group_->engine();
   gate_ = engine.NewVar();
   committed_ = engine.NewVar();
@@ -95,7 +104,9 @@ Updater::Updater(DataParallelExecutorGroup* group, const UpdaterOptions& options
                      .writes = std::move(writes),
                      .run = [](const OpContext&) {}};
   };
-  forgive_ = engine.Prepare(noop("forgive", {}, {committed_}));
+  Operation forgive = noop("forgive", {}, {committed_});
+  forgive.run = [verdict = verdict_](const OpContext&) { verdict->overflowed = false; };
+  forgive_ = engine.Prepare(std::move(forgive));
   std::vector<VarPtr> outcome = {committed_, gate_};  // reads what it writes: once failed, always failed
   outcome.insert(outcome.end(), outcome_.begin(), outcome_.end());
   for (const VarPtr& done : done_) {
@@ -154,7 +165,8 @@ void Updater::Prepare() {
   const auto updates = [&](const Device& device) {
     const FlatKernels& flat = Backend::Of(device.kind).flat();
     const bool norms = optimizer_->options().clip_norm > 0 || optimizer_->measure();
-    return flat.HasUpdate(optimizer_->kernel()) && (!norms || flat.HasNorms());
+    return flat.HasUpdate(optimizer_->kernel()) && (!norms || flat.HasNorms()) &&
+           (!average_ || flat.HasUpdate(average_->kernel));
   };
   const bool on_host =
       std::ranges::all_of(group_->devices(), HostAddressable) || !std::ranges::all_of(group_->devices(), updates);
@@ -163,7 +175,7 @@ void Updater::Prepare() {
 
 std::vector<Tensor> Updater::NewStates(Device device, DType dtype, int64_t elements) const {
   std::vector<Tensor> states;
-  for (int i = 0; i < optimizer_->state_count(); ++i) {
+  for (size_t i = 0; i < StateNames().size(); ++i) {
     states.emplace_back(group_->engine(), device, dtype, Shape{elements}).Wait();  // for the zeros
   }
   return states;
@@ -222,7 +234,10 @@ void Updater::LookAtGradients(const Range& range) {
       }
       StepStatus status;
       if (check_gradients_) flat::CheckFinite(dtype, gradient, count, 0, from - piece.begin, &status);
-      if (status.kind != StepStatus::kGood) ThrowNotFinite(piece.name, status.element, status.value);
+      if (status.kind != StepStatus::kGood) {
+        verdict_->overflowed = true;
+        ThrowNotFinite(piece.name, status.element, status.value);
+      }
       if (optimizer_->options().clip_norm > 0) squares += flat::SumOfSquares(dtype, gradient, count);
     }
     if (optimizer_->options().clip_norm > 0) gradients_.Set(range.bucket, begin, {.direction = squares});
@@ -250,28 +265,36 @@ void Updater::Measure(const Range& range) {
     measured_.Set(
         range.bucket, begin,
         optimizer_->Measure(range.block.dtype, ArgsOf(piece, rescale), {at.gradients.data(), range.gradients.size()},
-                            at.replicas[0], {at.states.data(), range.states.size()}, end - begin));
+                            at.replicas[0], {at.states.data(), range.states.size() - (average_ ? 1 : 0)}, end - begin));
   });
 }
 
 void Updater::UpdateRange(const Range& range) {
   const double rescale = Rescale();
+  const size_t states = range.states.size() - (average_ ? 1 : 0);
   range.ForEachPiece([&](const Piece& piece, int64_t begin, int64_t end) {
     const Range::Addresses at = range.At(begin);
     UpdateArgs args = ArgsOf(piece, rescale);
     args.squares = measured_.Total(range.bucket, piece.begin, piece.end);
     optimizer_->Update(range.block.dtype, args, {at.gradients.data(), range.gradients.size()}, at.replicas[0],
-                       {at.states.data(), range.states.size()}, {at.replicas.data() + 1, range.replicas.size() - 1},
-                       end - begin);
+                       {at.states.data(), states}, {at.replicas.data() + 1, range.replicas.size() - 1}, end - begin);
+    if (!average_) return;
+    const std::span<void* const> average(&at.states[states], 1);
+    const void* const no_gradient[] = {at.replicas[0]};
+    average_->kernel(range.block.dtype, AverageArgs(rates_.step),
+                     {.gradients = no_gradient,
+                      .weight = at.replicas[0],
+                      .new_weight = at.replicas[0],
+                      .states = average,
+                      .new_states = average,
+                      .elements = end - begin});
   });
 }
 
-double Updater::LearningRate() const { return schedule_->LearningRate(step_ + 1); }
-
 StepRates Updater::RatesOf(int64_t step, int64_t samples) const {
   const double automatic = divide_by_samples_ ? 1.0 / static_cast<double>(samples) : 1.0;
-  return {.learning_rate = schedule_->LearningRate(step),
-          .rescale = optimizer_->options().rescale_gradient.value_or(automatic),
+  return {.learning_rate = LearningRateOf(step),
+          .rescale = optimizer_->options().rescale_gradient.value_or(automatic) / loss_scale_.scale,
           .step = step};
 }
 
@@ -291,7 +314,12 @@ void Updater::Compute(std::span<const BatchPtr> micro_batches, int64_t samples) 
   const StepRates rates = RatesOf(step_ + 1, samples);
   uint32_t number = 0;
   for (const BatchPtr& batch : micro_batches) {
-    group_->SetStep({.step = step, .micro_batch = number++, .batch_size = samples, .rates = rates, .tentative = true});
+    group_->SetStep({.step = step,
+                     .micro_batch = number++,
+                     .batch_size = samples,
+                     .loss_scale = loss_scale_.scale,
+                     .rates = rates,
+                     .tentative = true});
     group_->ForwardBackward(batch);
   }
 }
@@ -305,7 +333,14 @@ void Updater::WaitFor(int64_t step) const {
   group_->engine()->Wait(done_[step % kInFlight]);
 }
 
+void Updater::FinishLast() {
+  const bool waits = loss_scaling_ && loss_scaling_->dynamic && finished_ < step_;
+  finished_ = step_;
+  if (waits) Finish(step_);
+}
+
 void Updater::Update(const BatchPtr& batch) {
+  FinishLast();
   Forgive();
   Compute(batch);
   Apply(group_->batch_size());
@@ -322,6 +357,7 @@ void Updater::Update(std::span<const BatchPtr> micro_batches) {
   }
   int64_t samples = 0;
   for (const BatchPtr& batch : micro_batches) samples += group_->CheckBatch(*batch, Mode::kTrain);
+  FinishLast();
   Forgive();
   group_->ZeroGradients();
   Compute(micro_batches, samples);
@@ -336,12 +372,15 @@ void Updater::Apply(int64_t samples) {
     update_.Push();
   }
   commit_[step_ % kInFlight].Push();
+  scale_before_[step_ % kInFlight] = loss_scale_;
+  if (loss_scaling_) loss_scale_ = AfterCommit(*loss_scaling_, loss_scale_);  // else Finish goes back
 }
 
 void Updater::Verdict::Reach() {
   for (const Tensor& tensor : statuses) {
     const StepStatus& status = *static_cast<const StepStatus*>(tensor.data());
     if (status.kind != StepStatus::kNotFinite) continue;
+    overflowed = true;
     ThrowNotFinite(names[static_cast<size_t>(status.place)], status.element, status.value);
   }
   ++committed;

@@ -16,10 +16,16 @@
 // the whole step: all devices, all micro-batches. Heads that normalise themselves (`batch`, `valid`), and those of
 // means (IsMean), are not divided again. An explicit rescale of the optimizer wins.
 //
+// Loss scale (train/loss_scale.h). The group's symbol is ScaleLosses(symbol); the update divides by the scale first of
+// all. A step that overflows a dynamic one is not committed; whoever waits for it by Finish goes on at a lower scale.
+// Steps that were pushed meanwhile did nothing, as after any failure, and are to be done again.
+//
 // One optimizer state, not one per device: each element's is on one of them. Thread safety: one thread at a time.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -28,6 +34,8 @@
 
 #include "executor/data_parallel_executor_group.h"
 #include "kvstore/kvstore.h"
+#include "train/loss_scale.h"
+#include "train/optimizers/averaging.h"
 #include "train/optimizers/multipliers.h"
 #include "train/optimizers/optimizer.h"
 #include "train/optimizers/schedule.h"
@@ -40,6 +48,8 @@ struct UpdaterOptions {
   SchedulePtr schedule = nullptr;                        // default: the optimizer's learning rate, constant
   KVStoreType kvstore = KVStoreType::kDevice;
   bool check_gradients = true;  // a sum of gradients that is not finite fails the step, with NumericError
+  std::optional<LossScaling> loss_scale = {};
+  std::optional<Averaging> average = {};
 };
 
 class Updater {
@@ -47,11 +57,13 @@ class Updater {
   static constexpr size_t kMaxDevices = 64;
 
   // The group must be bound for training and outlive the updater. Throws Error if heads disagree on who divides and
-  // the optimizer has no explicit rescale, if a parameter's dtype has no update rule, and for too many devices.
+  // the optimizer has no explicit rescale, if a parameter's dtype has no update rule, for too many devices, and for a
+  // loss scale where no loss is scaled or gradients are not checked.
   Updater(DataParallelExecutorGroup* group, const UpdaterOptions& options = {});
   ~Updater();
 
-  // One step on one batch: Forgive, Compute, then Apply. Asynchronous. An error travels to whoever reads the outputs,
+  // One step on one batch: Forgive, Compute, then Apply. Asynchronous; but with a dynamic loss scale it first Finishes
+  // the step before, whose error it throws. An error travels to whoever reads the outputs,
   // and to WaitFor; parameters and state stay as they were, and step() counts on. In a group bound with GradReq::kAdd
   // gradients are zeroed first.
   void Update(const BatchPtr& batch);
@@ -68,6 +80,11 @@ class Updater {
   const VarPtr& gate() const { return gate_; }
   // Steps are committed again after one that failed.
   void Forgive();
+  // Waits for step `step` as WaitFor does. If it overflowed a dynamic loss scale: goes back before it, lowers the scale
+  // and returns false.
+  bool Finish(int64_t step);
+  // After step `step` failed: waits for those behind it, which did nothing, and goes on as if none of them had been.
+  void GoBack(int64_t step);
   // After a step that failed on a device: what it lost comes from those that have it (ParameterStore::Mend). Waits.
   void Mend();
   // Until step `step` (one of the last kInFlight, step() after its Apply) is over; rethrows its error, or that of the
@@ -75,9 +92,16 @@ class Updater {
   static constexpr int64_t kInFlight = 2;
   void WaitFor(int64_t step) const;
 
-  int64_t step() const { return step_; }        // updates so far
-  void SetStep(int64_t step) { step_ = step; }  // of a resumed run
-  double LearningRate() const;                  // of the next update
+  int64_t step() const { return step_; }                             // updates so far
+  void SetStep(int64_t step) { step_ = finished_ = step; }           // of a resumed run
+  double LearningRate() const { return LearningRateOf(step_ + 1); }  // of the next update
+  double LearningRateOf(int64_t step) const { return schedule_->LearningRate(step, schedule_state_); }
+  // Tells the schedule what an epoch's value is.
+  void Judge(double value, bool larger_is_better) {
+    schedule_state_ = schedule_->Judge(value, larger_is_better, schedule_state_);
+  }
+  const std::optional<LossScaling>& loss_scaling() const { return loss_scaling_; }
+  const LossScaleState& loss_scale() const { return loss_scale_; }  // of the next step
   const Optimizer& optimizer() const { return *optimizer_; }
   const Schedule& schedule() const { return *schedule_; }
 
@@ -86,6 +110,14 @@ class Updater {
   HostTensorMap State() const;
   void CheckState(const HostTensorMap& state) const;
   void SetState(const HostTensorMap& state);
+  // The averages of all that is trained, by parameter; waits. Empty without UpdaterOptions::average, and before the
+  // first step.
+  HostTensorMap Averages() const;
+  // What else a run's future depends on: of the schedule and the loss scale, by name. Set takes what it needs, begins
+  // anew where it is not there, and throws CheckpointError for numbers that make no sense; nothing has changed then.
+  using Numbers = std::map<std::string, double>;
+  Numbers ToNumbers() const;
+  void SetNumbers(const Numbers& numbers);
 
  private:
   struct Piece {  // a parameter within its block
@@ -113,11 +145,13 @@ class Updater {
     std::vector<Tensor> statuses = {};    // of the devices that update, as the host reads them
     std::vector<std::string> names = {};  // of their places
     int64_t committed = 0;                // steps since the states were set
+    std::atomic<bool> overflowed{false};  // the last one that failed, by its gradients
     void Reach();                         // throws NumericError unless all statuses are good
   };
   class OnDevices;  // updater_devices.cc
   // Forward and backward of one after the other; `samples` of the whole step.
   void Compute(std::span<const BatchPtr> micro_batches, int64_t samples);
+  void FinishLast();
   void Prepare();
   StepRates RatesOf(int64_t step, int64_t samples) const;
   StepParts HostParts(std::vector<VarPtr> gates);
@@ -133,6 +167,8 @@ class Updater {
   // visit(parameter, its piece) for all that are updated of a block.
   template <class Visit>
   void ForEachParameter(const BlockState& block, const Visit& visit) const;
+  UpdateArgs AverageArgs(int64_t step) const { return {.step = step, .settings = average_->settings}; }
+  std::vector<std::string> StateNames() const;  // the optimizer's, then the average
   void Wait() const;
   void Recount() const;  // the devices' counts of committed steps become the host's; waits
   std::vector<HostTensor> Gather(const BlockState& block) const;  // each state, of the whole block
@@ -140,6 +176,11 @@ class Updater {
   DataParallelExecutorGroup* group_;
   std::shared_ptr<const Optimizer> optimizer_;
   SchedulePtr schedule_;
+  ScheduleState schedule_state_;
+  std::optional<LossScaling> loss_scaling_;
+  LossScaleState loss_scale_;
+  LossScaleState scale_before_[kInFlight] = {};  // a step, by its number
+  std::optional<Averaging> average_;
   std::unique_ptr<KVStore> kvstore_;
   bool divide_by_samples_ = true;
   bool adds_up_ = false;  // some gradient is bound with kAdd
@@ -156,7 +197,7 @@ class Updater {
   // Of the update on the host: set by an operation before it, never captured by value; and what it looked at.
   StepRates rates_;
   RangeSquares gradients_, measured_;
-  int64_t step_ = 0;
+  int64_t step_ = 0, finished_ = 0;  // the latter: up to which Finish was called
 };
 
 }  // namespace bindery

@@ -160,8 +160,22 @@ void Updater::OnDevices::ListUpdates(Owner* owner) {
                        .elements = end - begin,
                        .clip_factor = clips_ ? Of<const double>(owner->clip_factor) : nullptr});
       for (int slot = 0; slot < 2; ++slot) {
-        for (size_t i = 0; i < states.slots[slot].size(); ++i) u.states[slot][i] = At(states.slots[slot][i], at);
+        for (int i = 0; i < u.num_states; ++i) {
+          u.states[slot][static_cast<size_t>(i)] = At(states.slots[slot][static_cast<size_t>(i)], at);
+        }
       }
+      if (!updater_.average_) return;
+      DeviceUpdate average{.kernel = updater_.average_->kernel,
+                           .dtype = block.dtype,
+                           .args = updater_.AverageArgs(1),
+                           .gradient = u.new_weight,
+                           .weight = u.new_weight,
+                           .new_weight = u.new_weight,
+                           .num_states = 1,
+                           .elements = u.elements};
+      for (int slot = 0; slot < 2; ++slot) average.states[slot][0] = At(states.slots[slot].back(), at);
+      owner->updates.push_back(average);
+      owner->places.push_back(place);
     });
   }
 }

@@ -10,9 +10,17 @@
 namespace bindery {
 namespace {
 
+constexpr const char* kAverage = "average";
+
 std::string StateName(const std::string& parameter, const std::string& state) { return parameter + ":" + state; }
 
 }  // namespace
+
+std::vector<std::string> Updater::StateNames() const {
+  std::vector<std::string> names = optimizer_->state_names();
+  if (average_) names.push_back(kAverage);
+  return names;
+}
 
 // A device may have lost its values, but not all of them: then the state is that of the others.
 void Updater::Wait() const {
@@ -44,11 +52,11 @@ void Updater::ForEachParameter(const BlockState& block, const Visit& visit) cons
 
 std::vector<HostTensor> Updater::Gather(const BlockState& block) const {
   std::vector<HostTensor> states;
-  for (int i = 0; i < optimizer_->state_count(); ++i) {
+  for (size_t i = 0; i < StateNames().size(); ++i) {
     HostTensor& whole = states.emplace_back(block.dtype, Shape{block.states.back().end});
     for (const StateRange& range : block.states) {
       const size_t slot = range.committed.defined() ? verdict_->committed % 2 : 0;
-      const HostTensor part = range.slots[slot][static_cast<size_t>(i)].ToHost();
+      const HostTensor part = range.slots[slot][i].ToHost();
       std::memcpy(static_cast<char*>(whole.raw()) + range.begin * SizeOf(block.dtype), part.raw(),
                   static_cast<size_t>(part.elements() * SizeOf(block.dtype)));
     }
@@ -78,7 +86,7 @@ HostTensorMap Updater::State() const {
   Wait();
   Recount();
   HostTensorMap state;
-  const std::vector<std::string> names = optimizer_->state_names();
+  const std::vector<std::string> names = StateNames();
   for (const BlockState& block : blocks_) {
     const std::vector<HostTensor> states = Gather(block);
     ForEachParameter(block, [&](const StoredParameter& p) {
@@ -91,12 +99,22 @@ HostTensorMap Updater::State() const {
   return state;
 }
 
+HostTensorMap Updater::Averages() const {
+  HostTensorMap averages;
+  if (!average_ || step_ == 0) return averages;
+  for (auto& [name, value] : State()) {
+    const size_t colon = name.rfind(':');
+    if (name.substr(colon + 1) == kAverage) averages[name.substr(0, colon)] = std::move(value);
+  }
+  return averages;
+}
+
 void Updater::CheckState(const HostTensorMap& state) const {
   // By name of the state, so that what is told first does not depend on blocks.
   std::map<std::string, const StoredParameter*> known;
   for (const BlockState& block : blocks_) {
     ForEachParameter(block, [&](const StoredParameter& p) {
-      for (const std::string& own : optimizer_->state_names()) known.emplace(StateName(p.name, own), &p);
+      for (const std::string& own : StateNames()) known.emplace(StateName(p.name, own), &p);
     });
   }
   for (const auto& [name, p] : known) {
@@ -121,7 +139,7 @@ void Updater::SetState(const HostTensorMap& state) {
   Recount();
   verdict_->committed = 0;
   Recount();
-  const std::vector<std::string> names = optimizer_->state_names();
+  const std::vector<std::string> names = StateNames();
   for (const BlockState& block : blocks_) {
     std::vector<HostTensor> states;
     for (size_t i = 0; i < names.size(); ++i) {
@@ -138,6 +156,80 @@ void Updater::SetState(const HostTensorMap& state) {
       }
     }
   }
+}
+
+bool Updater::Finish(int64_t step) {
+  finished_ = step;
+  try {
+    WaitFor(step);
+    return true;
+  } catch (const NumericError&) {
+    if (!loss_scaling_ || !loss_scaling_->dynamic || !verdict_->overflowed) throw;
+  }
+  const LossScaleState before = scale_before_[step % kInFlight];
+  GoBack(step);
+  loss_scale_ = AfterOverflow(*loss_scaling_, before);
+  return false;
+}
+
+void Updater::GoBack(int64_t step) {
+  const auto wait = [](const auto& wait_for) {
+    try {
+      wait_for();
+    } catch (...) {  // the same error
+    }
+  };
+  for (int64_t behind = step + 1; behind <= step_; ++behind) wait([&] { WaitFor(behind); });
+  wait([&] { group_->engine()->Wait(gate_); });  // the last one's own error, which nobody else will ask for
+  Mend();
+  loss_scale_ = scale_before_[step % kInFlight];
+  SetStep(step - 1);
+  Forgive();
+}
+
+Updater::Numbers Updater::ToNumbers() const {
+  Numbers numbers;
+  const auto add = [&](const char* name, double value, double usual) {
+    if (value != usual) numbers[name] = value;
+  };
+  const ScheduleState& s = schedule_state_;
+  add("schedule factor", s.factor, 1);
+  if (s.best) numbers["schedule best"] = *s.best;
+  add("schedule waited", static_cast<double>(s.waited), 0);
+  add("schedule cooling", static_cast<double>(s.cooling), 0);
+  if (loss_scaling_) {
+    numbers["loss scale"] = loss_scale_.scale;
+    add("loss scale good", static_cast<double>(loss_scale_.good), 0);
+    add("loss scale overflows", static_cast<double>(loss_scale_.overflows), 0);
+  }
+  return numbers;
+}
+
+void Updater::SetNumbers(const Numbers& numbers) {
+  const auto read = [&](const char* name, double usual) {
+    const auto found = numbers.find(name);
+    if (found == numbers.end()) return usual;
+    // Counts are below 2^53, what else there is is a factor.
+    if (!(found->second >= 0 && found->second <= 0x1p53)) {
+      throw CheckpointError(fmt::format("\"{}\": expected a number >= 0, got {}", name, found->second));
+    }
+    return found->second;
+  };
+  ScheduleState s{.factor = read("schedule factor", 1),
+                  .waited = static_cast<int64_t>(read("schedule waited", 0)),
+                  .cooling = static_cast<int64_t>(read("schedule cooling", 0))};
+  if (const auto best = numbers.find("schedule best"); best != numbers.end()) s.best = best->second;
+  LossScaleState scale;
+  if (loss_scaling_) {
+    scale = {.scale = loss_scaling_->start,
+             .good = static_cast<int64_t>(read("loss scale good", 0)),
+             .overflows = static_cast<int64_t>(read("loss scale overflows", 0))};
+    if (loss_scaling_->dynamic) {
+      scale.scale = std::clamp(read("loss scale", loss_scaling_->start), loss_scaling_->min, loss_scaling_->max);
+    }
+  }
+  schedule_state_ = s;
+  loss_scale_ = scale;
 }
 
 void Updater::Mend() {

@@ -35,11 +35,11 @@ TEST_F(UsageTest, OptionsAndStrayWordsOfEveryCommand) {
 
 TEST_F(UsageTest, ValuesThatAreMissing) {
   for (const char* option :
-       {"--model",          "--weights",     "--dropout",          "--device",      "--workload",    "--threads",
-        "--device-timeout", "--data",        "--train-digits",     "--test-digits", "--digits-seed", "--batch-size",
-        "--epochs",         "--optimizer",   "--schedule",         "--initializer", "--metrics",     "--kvstore",
-        "--seed",           "--checkpoints", "--checkpoint-every", "--keep",        "--save",        "--write-digits",
-        "--progress",       "--test-part"}) {
+       {"--model",          "--weights",      "--dropout",      "--device",      "--workload",         "--threads",
+        "--device-timeout", "--data",         "--train-digits", "--test-digits", "--digits-seed",      "--batch-size",
+        "--epochs",         "--optimizer",    "--schedule",     "--loss-scale",  "--average",          "--initializer",
+        "--metrics",        "--kvstore",      "--seed",         "--checkpoints", "--checkpoint-every", "--keep",
+        "--save",           "--write-digits", "--progress",     "--test-part"}) {
     Fails(2, std::string(option) + ": its value is missing", {"train", option});
     Fails(2, std::string(option) + ": its value is missing before \"--json\"", {"train", option, "--json"});
   }
@@ -143,6 +143,10 @@ TEST_F(UsageTest, NamesAndSettings) {
       {"--schedule", "factor", "\"step\" is missing"},
       {"--schedule", "factor(step=0, factor=0.5)", "step must be >= 1, got 0"},
       {"--schedule", "steps(at=5;3)", "steps must increase, got 3 after 5"},
+      {"--loss-scale", "dynamik", "unknown loss scale \"dynamik\"; did you mean \"dynamic\"?"},
+      {"--loss-scale", "dynamic(backoff=2)", "backoff must be in (0, 1)"},
+      {"--average", "ema(1)", "decay must be in [0, 1)"},
+      {"--average", "swa", "\"start\" is missing"},
       {"--initializer", "xaviar", "did you mean \"xavier\"?"},
       {"--initializer", "glorot", "the forms are zero, one"},
       {"--initializer", "normal(-1)", "\"sigma\" must be at least 0, got -1"},

@@ -93,8 +93,8 @@ TEST(MakeOptimizer, ReadsWhatItPrints) {
         "nag(lr=0.1)", "nag(lr=0.1, momentum=0.5)", "adam(lr=0.001)", "adam(lr=0.001, beta2=0.99, epsilon=0.0001)",
         "adamw(lr=0.001, wd=0.01)", "nadam(lr=0.001, schedule_decay=0.01)", "adamax(lr=0.001)",
         "rmsprop(lr=0.001, momentum=0.9)", "centered_rmsprop(lr=0.001, rho=0.99)", "adagrad(lr=0.1, lr_decay=0.01)",
-        "adadelta(lr=1)", "ftrl(lr=0.1, lambda1=0.001)", "signum(lr=0.001, momentum=0, wd_lh=0.1)",
-        "lion(lr=0.0001)", "lars(lr=0.1, eta=0.01, wd=0.0001)", "lamb(lr=0.001, upper=10, wd=0.01, clip_norm=1)"}) {
+        "adadelta(lr=1)", "ftrl(lr=0.1, lambda1=0.001)", "signum(lr=0.001, momentum=0, wd_lh=0.1)", "lion(lr=0.0001)",
+        "lars(lr=0.1, eta=0.01, wd=0.0001)", "lamb(lr=0.001, upper=10, wd=0.01, clip_norm=1)"}) {
     EXPECT_EQ(MakeOptimizer(text)->Text(), text);
   }
   const auto optimizer = MakeOptimizer("SGD(momentum=0.9,wd=1e-4)");

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "base/error.h"
 
 namespace bindery {
@@ -41,11 +43,58 @@ TEST(Schedule, Cosine) {
   ExpectRates(*schedule, {{0, 3}, {500, 1.55}, {1000, 0.1}, {1001, 0.1}});
 }
 
+// The numbers are those of PyTorch 2.15.
+TEST(Schedule, OneCycle) {
+  const auto cosine = OneCycleSchedule(0.5, {.max = 10});
+  ExpectRates(*cosine, {{0, 0.02},
+                        {1, 0.02},
+                        {2, 0.26},
+                        {3, 0.5},
+                        {4, 0.47524231600673683},
+                        {5, 0.40587282697488153},
+                        {6, 0.30563101096814466},
+                        {9, 0.024759683993263143},
+                        {10, 2e-6},
+                        {99, 2e-6}});
+  const auto linear =
+      OneCycleSchedule(0.5, {.max = 7, .rise = 0.4, .start = 10, .end = 100, .curve = CycleCurve::kLinear});
+  ExpectRates(
+      *linear,
+      {{1, 0.05}, {2, 0.3}, {3, 0.47621428571428576}, {4, 0.35728571428571432}, {6, 0.11942857142857138}, {7, 0.0005}});
+}
+
+std::vector<double> Judged(const Schedule& schedule, bool larger_is_better, const std::vector<double>& values) {
+  ScheduleState state;
+  std::vector<double> rates;
+  for (const double value : values) {
+    state = schedule.Judge(value, larger_is_better, state);
+    rates.push_back(schedule.LearningRate(100, state));
+  }
+  return rates;
+}
+
+// As PyTorch 2.15's ReduceLROnPlateau.
+TEST(Schedule, Plateau) {
+  const auto expect = [](const std::vector<double>& actual, const std::vector<double>& expected) {
+    ASSERT_EQ(actual.size(), expected.size());
+    for (size_t i = 0; i < actual.size(); ++i) EXPECT_NEAR(actual[i], expected[i], 1e-15) << i;
+  };
+  const auto relative = ParseSchedule("plateau(factor=0.5, patience=1, cooldown=2, floor=0.02)", 0.1);
+  expect(
+      Judged(*relative, false, {1, 0.9, 0.95, 0.94, 0.93, 0.8, 0.79999, 0.81, 0.9, std::nan(""), 0.7, 0.7, 0.7, 0.7}),
+      {0.1, 0.1, 0.1, 0.05, 0.05, 0.05, 0.05, 0.025, 0.025, 0.025, 0.025, 0.025, 0.02, 0.02});
+  const auto absolute = PlateauSchedule(0.1, {.patience = 2, .threshold = 0.05, .relative = false});
+  expect(Judged(*absolute, true, {0.5, 0.54, 0.56, 0.6, 0.62, 0.61, 0.64, 0.65, 0.8}),
+         {0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.01, 0.01});
+}
+
 TEST(Schedule, ReadsWhatItPrints) {
   for (const char* text :
        {"constant(base=0.1)", "constant(base=0.01, warmup=5, warmup_begin=0.001, warmup_mode=linear)",
         "factor(step=1000, factor=0.9, floor=1e-08, base=0.01)", "steps(at=15;25, factor=0.1, base=0.3333333333333333)",
         "poly(max=1000, power=2, final=0.001, base=1)",
+        "one_cycle(max=100, rise=0.3, start=25, end=10000, curve=linear, base=0.5)",
+        "plateau(factor=0.1, patience=10, threshold=0.0001, cooldown=0, floor=0, mode=abs, base=0.5)",
         "cosine(max=1000, final=0, base=0.5, warmup=10, warmup_begin=0, warmup_mode=constant)"}) {
     EXPECT_EQ(ParseSchedule(text)->Text(), text);
   }
@@ -87,6 +136,12 @@ TEST(Schedule, Errors) {
   expect("Error: schedule \"steps(5;x)\": \"at\" must be whole numbers like 15;25, got \"5;x\"", "steps(5;x)");
   expect("Error: schedule \"cosine\": max must be >= 1 and more than the 9 steps of the warm-up, got 9",
          "cosine(9,warmup=9)");
+  expect("Error: schedule \"one_cycle\": max must be so many steps that more than one rises, got 3", "one_cycle(3)");
+  expect("Error: schedule \"one_cycle\": rise must be in (0, 1), got 1", "one_cycle(10, 1)");
+  expect("Error: schedule \"one_cycle(10, warmup=2)\": it has its own warm-up, the part `rise`",
+         "one_cycle(10, warmup=2)");
+  expect("Error: schedule \"plateau\": factor must be in (0, 1), got 1", "plateau(1)");
+  expect("Error: schedule \"plateau(mode=max)\": mode must be rel or abs, got \"max\"", "plateau(mode=max)");
   expect("Error: schedule \"poly\": final must be between 0 and the base 0.01, got 1", "poly(9,final=1)");
 }
 

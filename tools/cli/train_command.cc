@@ -32,7 +32,8 @@ struct TrainCommand {
   DeviceOptions device;
   DataOptions data;
   int64_t epochs = 8;
-  std::string schedule = "constant", initializer = "xavier", kvstore = "device";
+  std::string schedule = "constant", initializer = "xavier", kvstore = "device", loss_scale, average;
+  bool use_average = false;
   std::optional<std::string> optimizer, metrics;  // by the data, if not given
   uint64_t seed = 0;
   std::string checkpoints = kDefaultCheckpoints;
@@ -120,6 +121,10 @@ TrainerOptions TrainCommand::Parse() const {
   const std::string measured = data.MetricsOr(metrics);
   const auto parsed = ParseOption("--optimizer", [&] { return MakeOptimizer(rule); });
   ParseOption("--schedule", [&] { return ParseSchedule(schedule, parsed->options().learning_rate); });
+  ParseOption("--loss-scale", [&] { return ParseLossScaling(loss_scale); });
+  if (!ParseOption("--average", [&] { return ParseAveraging(average); }) && use_average) {
+    throw UsageError("--use-average needs --average");
+  }
   ParseOption("--initializer", [&] { return Initializer(initializer); });
   ParseMetrics(measured);
   return {.devices = device.Devices(),
@@ -128,6 +133,9 @@ TrainerOptions TrainCommand::Parse() const {
           .schedule = schedule,
           .initializer = initializer,
           .metrics = measured,
+          .loss_scale = loss_scale,
+          .average = average,
+          .use_average = use_average,
           .kvstore = ParseOption("--kvstore", [&] { return ParseKVStoreType(kvstore); }),
           .seed = seed,
           .threads_per_device = device.threads,
@@ -279,6 +287,9 @@ void AddTrain(CLI::App* app, RunFn* run) {
       sub, "--optimizer", &c->optimizer,
       "sgd, adam, adamw, rmsprop, ...; default \"sgd(lr=0.05, momentum=0.9, wd=1e-4)\", of text \"adam(lr=0.002)\"");
   text("--schedule", &c->schedule, "e.g. \"factor(step=1000, factor=0.5)\"");
+  text("--loss-scale", &c->loss_scale, "e.g. \"dynamic(start=65536, interval=2000)\", \"static(1024)\"");
+  text("--average", &c->average, "keep averages of the weights: e.g. \"ema(0.999)\", \"swa(start=1000, every=10)\"");
+  sub->add_flag("--use-average", c->use_average, "validate, score and save with the averages");
   text("--initializer", &c->initializer, "e.g. xavier, \"normal(0.01)\", msra");
   AddText(sub, "--metrics", &c->metrics,
           "comma-separated: accuracy, top-k(5), cross-entropy, mse, ...; default accuracy and cross-entropy");

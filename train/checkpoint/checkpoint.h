@@ -16,12 +16,13 @@
 namespace bindery {
 
 struct Checkpoint {
-  Model model = {};                           // symbol, parameters, auxiliary states
-  HostTensorMap optimizer_state = {};         // "<parameter>:<state>"
-  std::string optimizer = {}, schedule = {};  // as text
-  int64_t step = 0;                           // updates done
-  int64_t epoch = 0;                          // epochs completed
-  int64_t batch_in_epoch = 0;                 // batches of the current epoch already taken from the iterator
+  Model model = {};                            // symbol, parameters, auxiliary states
+  HostTensorMap optimizer_state = {};          // "<parameter>:<state>"
+  std::string optimizer = {}, schedule = {};   // as text
+  std::map<std::string, double> numbers = {};  // of the schedule and the loss scale (Updater::ToNumbers)
+  int64_t step = 0;                            // updates done
+  int64_t epoch = 0;                           // epochs completed
+  int64_t batch_in_epoch = 0;                  // batches of the current epoch already taken from the iterator
   uint64_t seed = 0;
   std::map<std::string, int64_t> iterator = {};  // of the training data (IterState)
   std::vector<double> metric_totals = {};        // of the current epoch's training metric

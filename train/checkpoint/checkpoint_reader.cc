@@ -116,6 +116,7 @@ class Reader {
     bool unknown = !header.unknown_fields().empty();
     for (const proto::StoredTensor& tensor : header.tensor()) unknown |= !tensor.unknown_fields().empty();
     for (const proto::Count& count : header.iterator()) unknown |= !count.unknown_fields().empty();
+    for (const proto::Number& number : header.number()) unknown |= !number.unknown_fields().empty();
     for (const proto::Text& text : header.info()) unknown |= !text.unknown_fields().empty();
     for (const proto::Text& text : header.metadata()) unknown |= !text.unknown_fields().empty();
     if (unknown) Fail("the header has fields that this program does not know");
@@ -159,7 +160,9 @@ class Reader {
     for (const proto::Count& count : header.iterator()) checkpoint.iterator[count.key()] = count.value();
     checkpoint.metrics = header.metrics();
     checkpoint.metric_totals.assign(header.metric_total().begin(), header.metric_total().end());
-    if (checkpoint.iterator.size() != static_cast<size_t>(header.iterator_size()))
+    for (const proto::Number& number : header.number()) checkpoint.numbers[number.key()] = number.value();
+    if (checkpoint.iterator.size() != static_cast<size_t>(header.iterator_size()) ||
+        checkpoint.numbers.size() != static_cast<size_t>(header.number_size()))
       Fail("a name in the header is there twice");
     checkpoint.info = TranslateTexts(header.info());
     return checkpoint;

@@ -27,6 +27,11 @@ std::vector<const HostTensor*> MakeHeader(const Checkpoint& checkpoint, proto::C
     count->set_key(key);
     count->set_value(value);
   }
+  for (const auto& [key, value] : checkpoint.numbers) {
+    proto::Number* number = header->add_number();
+    number->set_key(key);
+    number->set_value(value);
+  }
   header->set_metrics(checkpoint.metrics);
   for (const double total : checkpoint.metric_totals) header->add_metric_total(total);
   const auto set_text = [](const std::pair<const std::string, std::string>& entry, proto::Text* text) {
@@ -64,7 +69,8 @@ void SaveCheckpoint(const Checkpoint& checkpoint, const std::string& path) {
   const std::vector<const HostTensor*> tensors = MakeHeader(checkpoint, &header);
   // Saving refuses what loading would refuse.
   const auto header_bytes = static_cast<int64_t>(header.ByteSizeLong());
-  const int64_t fields = header.iterator_size() + header.info_size() + header.metadata_size() + header.tensor_size();
+  const int64_t fields = header.iterator_size() + header.number_size() + header.info_size() + header.metadata_size() +
+                         header.tensor_size();
   if (header_bytes > kMaxCheckpointHeader || fields > kMaxCheckpointFields) {
     Throw<DataError>("cannot write \"{}\": a checkpoint's header of {} entries and {} bytes is too large", path, fields,
                      header_bytes);

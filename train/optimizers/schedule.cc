@@ -106,6 +106,100 @@ class Decay final : public Schedule {
   const DecayOptions options_;
 };
 
+// Up to the base and down again.
+class OneCycle final : public Schedule {
+ public:
+  OneCycle(double base, const OneCycleOptions& options) : Schedule(base, {}), options_(options) {
+    const auto check = [](bool good, const char* what, const auto& got) {
+      if (!good) Throw("schedule \"one_cycle\": {}, got {}", what, got);
+    };
+    check(options.rise > 0 && options.rise < 1, "rise must be in (0, 1)", options.rise);
+    check(options.rise * static_cast<double>(options.max) > 1, "max must be so many steps that more than one rises",
+          options.max);
+    check(options.start >= 1 && std::isfinite(options.start), "start must be >= 1", options.start);
+    check(options.end >= 1 && std::isfinite(options.end), "end must be >= 1", options.end);
+  }
+
+ private:
+  double AfterWarmup(int64_t step) const override {
+    const double first = base() / options_.start, max = static_cast<double>(options_.max);
+    const double top = options_.rise * max - 1, at = std::clamp(static_cast<double>(step) - 1, 0.0, max - 1);
+    return at <= top ? Between(first, base(), at / top)
+                     : Between(base(), first / options_.end, (at - top) / (max - 1 - top));
+  }
+  double Between(double from, double to, double part) const {
+    if (options_.curve == CycleCurve::kLinear) return from + (to - from) * part;
+    return to + (from - to) / 2 * (1 + std::cos(std::numbers::pi * part));
+  }
+  CallPrinter Print() const override {
+    return CallPrinter("one_cycle")
+        .Add("max", fmt::format("{}", options_.max))
+        .Add("rise", options_.rise)
+        .Add("start", options_.start)
+        .Add("end", options_.end)
+        .Add("curve", options_.curve == CycleCurve::kCosine ? "cosine" : "linear");
+  }
+  const OneCycleOptions options_;
+};
+
+class Plateau final : public Schedule {
+ public:
+  Plateau(double base, const PlateauOptions& options, const Warmup& warmup)
+      : Schedule(base, warmup), options_(options) {
+    const auto check = [](bool good, const char* what, const auto& got) {
+      if (!good) Throw("schedule \"plateau\": {}, got {}", what, got);
+    };
+    check(options.factor > 0 && options.factor < 1, "factor must be in (0, 1)", options.factor);
+    check(options.patience >= 0, "patience must be >= 0", options.patience);
+    check(options.cooldown >= 0, "cooldown must be >= 0", options.cooldown);
+    check(options.threshold >= 0 && std::isfinite(options.threshold), "threshold must be >= 0", options.threshold);
+    check(options.floor >= 0 && options.floor <= base, "floor must be between 0 and the base", options.floor);
+  }
+
+  ScheduleState Judge(double value, bool larger_is_better, const ScheduleState& before) const override {
+    ScheduleState state = before;
+    if (IsBetter(value, larger_is_better, state.best)) {
+      state.best = value;
+      state.waited = 0;
+    } else {
+      ++state.waited;
+    }
+    if (state.cooling > 0) {
+      --state.cooling;
+      state.waited = 0;
+    }
+    if (state.waited > options_.patience) {
+      state.factor *= options_.factor;
+      state.cooling = options_.cooldown;
+      state.waited = 0;
+    }
+    return state;
+  }
+
+ private:
+  bool IsBetter(double value, bool larger_is_better, const std::optional<double>& best) const {
+    if (!best) return !std::isnan(value);
+    const double sign = larger_is_better ? 1 : -1;
+    const double limit =
+        options_.relative ? *best * (1 + sign * options_.threshold) : *best + sign * options_.threshold;
+    return larger_is_better ? value > limit : value < limit;
+  }
+  double AfterWarmup(int64_t) const override { return base(); }
+  double After(double rate, const ScheduleState& state) const override {
+    return std::max(rate * state.factor, std::min(rate, options_.floor));
+  }
+  CallPrinter Print() const override {
+    return CallPrinter("plateau")
+        .Add("factor", options_.factor)
+        .Add("patience", fmt::format("{}", options_.patience))
+        .Add("threshold", options_.threshold)
+        .Add("cooldown", fmt::format("{}", options_.cooldown))
+        .Add("floor", options_.floor)
+        .Add("mode", options_.relative ? "rel" : "abs");
+  }
+  const PlateauOptions options_;
+};
+
 std::vector<int64_t> ParseSteps(const CallText& call, const std::string& text) {
   std::vector<int64_t> steps;
   for (size_t begin = 0; begin <= text.size();) {
@@ -131,10 +225,14 @@ Schedule::Schedule(double base, const Warmup& warmup) : base_(base), warmup_(war
   }
 }
 
-double Schedule::LearningRate(int64_t step) const {
-  if (step >= warmup_.steps) return AfterWarmup(step);
-  if (warmup_.mode == WarmupMode::kConstant) return warmup_.begin;
-  return warmup_.begin + (base_ - warmup_.begin) * static_cast<double>(step) / static_cast<double>(warmup_.steps);
+double Schedule::LearningRate(int64_t step, const ScheduleState& state) const {
+  double rate = warmup_.begin;
+  if (step >= warmup_.steps) {
+    rate = AfterWarmup(step);
+  } else if (warmup_.mode == WarmupMode::kLinear) {
+    rate += (base_ - warmup_.begin) * static_cast<double>(step) / static_cast<double>(warmup_.steps);
+  }
+  return After(rate, state);
 }
 
 std::string Schedule::Text() const {
@@ -161,17 +259,29 @@ SchedulePtr CosineSchedule(double base, const DecayOptions& options, const Warmu
   return std::make_shared<Decay>(true, base, options, warmup);
 }
 
+SchedulePtr OneCycleSchedule(double base, const OneCycleOptions& options) {
+  return std::make_shared<OneCycle>(base, options);
+}
+SchedulePtr PlateauSchedule(double base, const PlateauOptions& options, const Warmup& warmup) {
+  return std::make_shared<Plateau>(base, options, warmup);
+}
+
 SchedulePtr ParseSchedule(std::string_view text, double base) {
   CallText call("schedule", text);
+  // Which of two words? The first where none is given.
+  const auto is_second = [&](const char* name, const char* first, const char* second) {
+    const std::string word = call.Word(name).value_or(first);
+    if (word != first && word != second) {
+      call.Fail(fmt::format("{} must be {} or {}, got \"{}\"", name, first, second, word));
+    }
+    return word == second;
+  };
   const auto declare = [&](std::vector<std::string> names) {
     for (const char* name : {"base", "warmup", "warmup_begin", "warmup_mode"}) names.emplace_back(name);
     call.Declare(std::move(names));
     base = call.Number("base").value_or(base);
     Warmup warmup{.steps = call.Integer("warmup").value_or(0), .begin = call.Number("warmup_begin").value_or(0)};
-    const std::string mode = call.Word("warmup_mode").value_or("linear");
-    if (mode != "linear" && mode != "constant")
-      call.Fail(fmt::format("warmup_mode must be linear or constant, got \"{}\"", mode));
-    if (mode == "constant") warmup.mode = WarmupMode::kConstant;
+    if (is_second("warmup_mode", "linear", "constant")) warmup.mode = WarmupMode::kConstant;
     return warmup;
   };
   const auto need = [&]<class T>(const char* name, std::optional<T> value) {
@@ -203,7 +313,28 @@ SchedulePtr ParseSchedule(std::string_view text, double base) {
     options.final = call.Number("final").value_or(options.final);
     return cosine ? CosineSchedule(base, options, warmup) : PolySchedule(base, options, warmup);
   }
-  const std::vector<std::string> known = {"constant", "factor", "steps", "poly", "cosine"};
+  if (name == "one_cycle") {
+    const Warmup warmup = declare({"max", "rise", "start", "end", "curve"});
+    if (warmup.steps != 0) call.Fail("it has its own warm-up, the part `rise`");
+    OneCycleOptions options{.max = need("max", call.Integer("max"))};
+    options.rise = call.Number("rise").value_or(options.rise);
+    options.start = call.Number("start").value_or(options.start);
+    options.end = call.Number("end").value_or(options.end);
+    if (is_second("curve", "cosine", "linear")) options.curve = CycleCurve::kLinear;
+    return OneCycleSchedule(base, options);
+  }
+  if (name == "plateau") {
+    const Warmup warmup = declare({"factor", "patience", "threshold", "cooldown", "floor", "mode"});
+    PlateauOptions options;
+    options.factor = call.Number("factor").value_or(options.factor);
+    options.patience = call.Integer("patience").value_or(options.patience);
+    options.threshold = call.Number("threshold").value_or(options.threshold);
+    options.cooldown = call.Integer("cooldown").value_or(options.cooldown);
+    options.floor = call.Number("floor").value_or(options.floor);
+    options.relative = !is_second("mode", "rel", "abs");
+    return PlateauSchedule(base, options, warmup);
+  }
+  const std::vector<std::string> known = {"constant", "factor", "steps", "poly", "cosine", "one_cycle", "plateau"};
   Throw("unknown schedule \"{}\"{}", name, NameHint(name, known));
 }
 
