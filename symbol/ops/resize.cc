@@ -48,6 +48,7 @@ void InferResample(InferContext& c) {
 std::vector<Symbol> ResampleGradient(const GradientContext& g) {
   const auto& a = g.attrs<ResampleAttrs>();
   const int64_t outputs = std::ssize(a.starts) - 1;
+  CheckTerms(a.extent);  // of data without samples it may be any
   ResampleAttrs back{.axis = a.axis, .extent = outputs};
   back.starts.assign(a.extent + 1, 0);
   for (const int64_t index : a.indices) ++back.starts[index + 1];
@@ -122,7 +123,8 @@ ResampleAttrs TableOf(const ResizeAttrs& attrs, int axis, const Line& line) {
   const bool nearest = attrs.mode == ResizeMode::kNearest;
   const double shrink = attrs.antialias && !nearest ? std::min(line.scale, 1.0) : 1;
   const double reach = attrs.mode == ResizeMode::kCubic ? 2 : 1;
-  const auto before = static_cast<int64_t>(-std::floor(-reach / shrink)) - 1;  // terms left of `left`
+  const double farthest = std::min(std::ceil(reach / shrink), 0x1p31);  // `shrink` may be 0 where there is no output
+  const auto before = static_cast<int64_t>(farthest) - 1;               // terms left of `left`
   CheckTerms(CheckedMul(line.out, 2 * before + 2, "the terms"));
   for (int64_t i = 0; i < line.out; ++i) {
     const double place = Place(attrs, line, i);

@@ -119,6 +119,9 @@ constexpr ByNumbers kRows[] = {
 
 // The field of `attrs` from numbers; false where it cannot follow the batch as these do.
 bool SetField(AttrMap& attrs, const std::string& field, const Numbers& numbers, const ComposeContext& c) {
+  // What is left of the batch by 2, say, grows by no extent.
+  const auto is_even = [](const Number& number) { return number.at[2] - number.at[1] == number.at[1] - number.at[0]; };
+  if (c.of_every_batch && !std::ranges::all_of(numbers, is_even)) return false;
   const auto set = [&]<class T>(T& value) {
     constexpr bool kIntegers = std::is_same_v<T, std::vector<int64_t>>;
     if constexpr (kIntegers || std::is_same_v<T, std::vector<double>>) {
@@ -179,6 +182,8 @@ OpDef Define(const ByNumbers& row) {
                 if (row.dtypes) row.dtypes(c);
                 InferComposed(c, compose);
               },
+          // Numbers are checked when they are known; how many outputs there are, before there is a node.
+          .check = std::ranges::any_of(of.outputs.slots(), &Slot::is_many) ? of.check : nullptr,
           .compose = compose};
 }
 

@@ -61,6 +61,7 @@ void AddArranged(Examples& e) {
           .axis = 1, .extent = 4, .starts = {0, 2, 2, 3}, .indices = {3, 0, 1}, .weights = {0.5, -1, 2}, .outside = 3},
       {{5, 4, 2}});
   e.Add(ResizeOp(), ResizeAttrs{.scales = {1, 2, 0.6}}, {{5, 3, 7}});
+  e.Add(ResizeOp(), ResizeAttrs{.mode = ResizeMode::kLinear, .scales = {1, 2, 0.6}, .antialias = true}, {{5, 3, 7}});
   e.Add(ResizeOp(),
         ResizeAttrs{.mode = ResizeMode::kCubic,
                     .coordinates = Coordinates::kCropAndResize,

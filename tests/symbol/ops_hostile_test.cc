@@ -7,91 +7,15 @@
 // operators that trust that shapes agree; ranks checked but not the relations between extents.
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <limits>
-
 #include "base/error.h"
 #include "symbol/infer.h"
 #include "symbol/ops.h"
+#include "tests/symbol/hostile_values.h"
 #include "tests/symbol/op_examples.h"
 #include "tests/symbol/op_rules.h"
 
 namespace bindery {
 namespace {
-
-constexpr int64_t kMax = std::numeric_limits<int64_t>::max(), kMin = std::numeric_limits<int64_t>::min();
-
-std::vector<AttrValue> OddValues(const AttrValue& usual) {
-  using List = std::vector<int64_t>;
-  if (std::holds_alternative<bool>(usual)) return {true, false, int64_t{1}};
-  if (std::holds_alternative<int64_t>(usual)) {
-    return {int64_t{0},
-            int64_t{1},
-            int64_t{-1},
-            int64_t{3},
-            int64_t{8},
-            int64_t{-9},
-            int64_t{1} << 32,
-            (int64_t{1} << 32) + 1,
-            kMax,
-            kMin,
-            2.5,
-            std::string("many")};
-  }
-  if (std::holds_alternative<double>(usual)) {
-    return {0.0,
-            -1.0,
-            1.0,
-            1e308,
-            5e-324,
-            std::nan(""),
-            std::numeric_limits<double>::infinity(),
-            -std::numeric_limits<double>::infinity(),
-            int64_t{kMax},
-            std::string("nan")};
-  }
-  if (std::holds_alternative<List>(usual)) {
-    return {List{},           List{0},       List{1},        List{-1},      List{kMax},
-            List{kMin},       List{1, 1},    List{0, 0},     List{-1, -1},  List{kMax, kMax},
-            List{kMin, 1},    List{1, kMin}, List{1, 2, 3},  List{2, 1, 0}, List{kMax, kMax, kMax},
-            List{1, 1, 1, 1}, List(9, 1),    List(100000, 1)};
-  }
-  if (std::holds_alternative<std::string>(usual)) {
-    return {std::string(),       std::string("no such"), std::string(1000, 'x'),   int64_t{-1},
-            std::string("none"), std::string("null"),    std::string("valid"),     std::string("full"),
-            std::string("avg"),  std::string("int8"),    std::string("same_lower")};
-  }
-  return {std::shared_ptr<const HostTensor>(), int64_t{0}};
-}
-
-const std::vector<Shape>& OddShapes() {
-  static const std::vector<Shape> shapes = {{},
-                                            {0},
-                                            {1},
-                                            {kMax},
-                                            {0, 0},
-                                            {1, 0},
-                                            {0, kMax},
-                                            {kMax, 2},
-                                            {kMax, kMax},
-                                            {2, 3},
-                                            {3, 4, 0},
-                                            {2, kMax, kMax},
-                                            {0, kMax, kMax},
-                                            {5, 3, 2},
-                                            {5, 4, 0, 8},
-                                            {0, 4, 9, 8},
-                                            {5, 4, 9, kMax},
-                                            {5, 1, 1, 1},
-                                            {1, 2, 3, 4, 5},
-                                            {1, 1, 1, 1, 1, 1, 1, 1},
-                                            {kMax, kMax, kMax, kMax, kMax, kMax, kMax, kMax},
-                                            {kAny},
-                                            {kAny, kAny},
-                                            {5, kAny},
-                                            {kAny, 4, kAny, kMax}};
-  return shapes;
-}
 
 int64_t errors = 0, answers = 0;
 
@@ -139,7 +63,7 @@ void TryShapes(const OpExample& example, const AnyAttrs& attrs) {
   Shapes usual(example.inputs.begin(), example.inputs.end());
   usual.resize(op.inputs.Count(attrs, static_cast<int>(usual.size())));
   TryNode(op, attrs, usual);
-  for (const Shape& odd : OddShapes()) {
+  for (const Shape& odd : HostileShapes()) {
     TryNode(op, attrs, Shapes(usual.size(), odd));
     Shapes outputs(NumOutputs(op, attrs));
     outputs[0] = odd;
@@ -151,7 +75,7 @@ void TryShapes(const OpExample& example, const AnyAttrs& attrs) {
 void TryEachInput(const OpExample& example) {
   const OpDef& op = *example.op;
   const Shapes usual(example.inputs.begin(), example.inputs.end());
-  for (const Shape& odd : OddShapes()) {
+  for (const Shape& odd : HostileShapes()) {
     for (size_t i = 0; i < usual.size(); ++i) {
       Shapes inputs = usual, alone(usual.size());
       inputs[i] = alone[i] = odd;
@@ -180,7 +104,7 @@ TEST(HostileOperators, EveryAttribute) {
   for (const OpExample& example : OpExamples()) {
     const AttrMap usual = example.attrs.ToFullMap();
     for (const auto& [field, value] : usual) {
-      const std::vector<AttrValue> odd_values = OddValues(value);
+      const std::vector<AttrValue> odd_values = HostileValues(value);
       for (size_t i = 0; i < odd_values.size(); ++i) {
         SCOPED_TRACE(example.label + " with " + field + " " + std::to_string(i));
         AttrMap map = usual;
