@@ -247,6 +247,7 @@ void WhereNumbers(InferContext& c) {
 void TakeNumbers(InferContext& c, int64_t axis_attr) {
   if (!Has(c.in(0)) || !Has(c.in(1)) || !c.out(0).Known()) return;
   const Shape& data = *c.in(0).shape();
+  if (c.out(0).shape()->Elements() == 0) return c.out(0).SetNumbers({});  // however many rows of nothing there are
   const int axis = Axis(axis_attr, data);
   const int64_t inner = data.CountFrom(axis + 1), extent = data[axis];
   Numbers result;

@@ -105,6 +105,7 @@ Outputs ComposeCenterCropPad(const ComposeContext& c) {
   }
   std::vector<int64_t> begin, end;
   for (size_t i = 0; i < axes.size(); ++i) {
+    if (c.shapes[0][axes[i]].batches != 0 && c.of_every_batch) return {};
     const int64_t extent = At(c.shapes[0][axes[i]], c.batch);
     const int64_t more = CheckedAdd(attrs.shape[i], -extent, "the padding");
     if (attrs.shape[i] < 0) Throw<ShapeError>("an extent of {} cannot be", attrs.shape[i]);

@@ -286,6 +286,29 @@ TEST(Gradient, FollowsTheBatch) {
   }
 }
 
+// Of float16, which ends at 65504.
+TEST(Gradient, OfAMeanDividesInATypeThatHoldsTheCount) {
+  const GradientResult result = Gradient(Mean(Variable("x"), {}, "m"), Names{"x"},
+                                         {.shapes = {{"x", {70000}}}, .dtypes = {{"x", DType::kFloat16}}});
+  const Graph graph = Graph::Of(result.gradients[0]);
+  const auto dtypes = InferDTypes(graph, {{"m_output_grad", DType::kFloat16}});
+  EXPECT_EQ(dtypes[graph.IndexOf(graph.outputs[0].node)][0], DType::kFloat16);
+  int divisions = 0;
+  for (const NodePtr& node : graph.nodes) {
+    if (node->is_variable() || node->op().name != "Div") continue;
+    EXPECT_EQ(dtypes[graph.IndexOf(node)][0], DType::kFloat32);
+    ++divisions;
+  }
+  EXPECT_EQ(divisions, 1);
+}
+
+// A table that is turned around is as long as the axis: of data without elements it could be any.
+TEST(Gradient, OfAResampledAxisTooLongForATable) {
+  constexpr int64_t kLong = int64_t{1} << 40;
+  const Symbol y = Resample(Variable("x"), {.axis = 1, .extent = kLong, .starts = {0, 1}, .indices = {kLong - 1}});
+  EXPECT_THROW(Gradient(y, Names{"x"}, {.shapes = {{"x", {0, kLong}}}}), ShapeError);
+}
+
 // Indices beyond every batch are the ends of the axis, whatever the step.
 TEST(Gradient, OfSlicesOfABatchFollowsTheBatch) {
   const Symbol x = Variable("x", {.shape = Shape{kUnknownDim, 2}, .layout = "NC"});

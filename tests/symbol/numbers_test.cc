@@ -113,6 +113,12 @@ TEST(Numbers, DataHaveNone) {
             "ShapeError: ReshapeBy \"r\": Reshape \"made\": shape may have one -1, got (-1, -1)");
 }
 
+// Rows of nothing are not counted through.
+TEST(Numbers, ManyTimesNothing) {
+  const Symbol nothing = Constant(HostTensor(DType::kInt64, {int64_t{1} << 40, 0}));
+  EXPECT_EQ(NumbersIn(Take(nothing, Part(ShapeArray(x), 0, 0), {.axis = 1}), {2}), List{});
+}
+
 // Some extents of a shape are known while others are not.
 TEST(Numbers, InPart) {
   const Symbol columns = Part(ShapeArray(x), 1, 2);
@@ -152,6 +158,20 @@ TEST(Numbers, GradientsFollowTheBatch) {
   }
   EXPECT_NE(MessageOf<ModelError>([&] { Gradient(View(square), wrt); }).find("give the shapes of arguments"),
             std::string::npos);
+}
+
+// What does not grow by the same for each sample fits no other batch: a gradient of every batch would be wrong there.
+TEST(Numbers, GradientsOfWhatOnlyOneBatchHasAreRefused) {
+  const Symbol odd = Mod(Part(ShapeArray(x), 0, 1), Integer(2));
+  const auto columns = [](const Symbol& count) { return Concat({Integers({0}), count}, {.axis = 0}); };
+  const Symbol moved = PadBy({x, columns(odd), columns(Integer(1) - odd)}, "moved");
+  const Symbol cut = CenterCropPad(x, {.shape = {3, 4}}, "cut");
+  for (const Symbol& symbol : {moved, cut}) {
+    const std::vector<std::string> wrt = {"x"};
+    EXPECT_THROW(Gradient(symbol, wrt, {.shapes = {{"x", {4, 8}}}, .batch_axes = {{"x", 0}}}), ModelError)
+        << symbol.name();
+    EXPECT_NO_THROW(Gradient(symbol, wrt, {.shapes = {{"x", {4, 8}}}}));
+  }
 }
 
 // What only gives its shape has no gradient.
