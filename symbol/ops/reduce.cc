@@ -87,21 +87,24 @@ Symbol Stretched(const GradientContext& g, const Symbol& dy) {
 }
 
 // dy / n, n = reduced elements per element of the output. What of n follows the batch is counted when the graph runs.
+// In a type that holds n: float16 ends at 65504.
 Symbol DividedByCount(const GradientContext& g) {
   const Extents data = g.shape(0);
+  const DType dtype = g.output_dtype(0), exact = rule::StatisticsDType(dtype);
   const uint32_t reduced = ReducedAxes(g.attrs<ReduceAttrs>(), rule::Unknown(static_cast<int>(data.size())));
-  Symbol dy = g.output_grad(0);
+  const auto as = [&](const Symbol& x, DType type) { return dtype == exact ? x : Cast(x, {type}); };
+  Symbol dy = as(g.output_grad(0), exact);
   double count = 1;
   for (size_t axis = 0; axis < data.size(); ++axis) {
     if ((reduced >> axis & 1) == 0) continue;
     if (data[axis].batches == 0) {
       count *= static_cast<double>(data[axis].fixed);
     } else {
-      const Symbol one = Constant(HostTensor::Full(g.output_dtype(0), {}, 1));
+      const Symbol one = Constant(HostTensor::Full(exact, {}, 1));
       dy = dy / Sum(rule::BroadcastTo(one, {data[axis]}));
     }
   }
-  return count == 0 || count == 1 ? dy : dy / count;  // where the count is 0 there is no element to divide for
+  return as(count == 0 || count == 1 ? dy : dy / count, dtype);  // where the count is 0 there is nothing to divide
 }
 
 // The same reduction with all axes kept.
