@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/checked.h"
 #include "executor/compile/memory_plan.h"
 
 namespace bindery {
@@ -76,11 +77,10 @@ std::vector<int> Plan::GradientCalls() const {
 
 MemoryReport ReportMemory(const Plan& plan) {
   MemoryReport report{.arena = plan.arena_bytes, .peak_live = plan.peak_live_bytes};
-  for (const PlanArgument& a : plan.arguments) {
-    (a.is_parameter() ? report.parameters : report.inputs) += a.bytes();
-  }
-  for (const PlanGradient& g : plan.gradients) report.gradients += plan.ArgumentOf(g).bytes();
-  for (const PlanState& s : plan.auxiliary) report.auxiliary += StorageBytes({}, s.type.dtype, s.type.shape);
+  const auto add = [](int64_t& sum, int64_t bytes) { sum = CheckedAdd(sum, bytes, "memory"); };
+  for (const PlanArgument& a : plan.arguments) add(a.is_parameter() ? report.parameters : report.inputs, a.bytes());
+  for (const PlanGradient& g : plan.gradients) add(report.gradients, plan.ArgumentOf(g).bytes());
+  for (const PlanState& s : plan.auxiliary) add(report.auxiliary, StorageBytes({}, s.type.dtype, s.type.shape));
 
   // What is alive at the call where most is.
   std::vector<PlanStorage> scratch;

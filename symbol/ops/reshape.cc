@@ -24,7 +24,8 @@ bool CarryReshaped(InferContext& c, std::initializer_list<int> likely = {}) {
   if (c.batch_of_input() == nullptr || c.batch_of_input()->axis < 0) return false;
   const auto& [axis, fold] = *c.batch_of_input();
   const Shape &from = *c.in(0).shape(), &to = *c.out(0).shape();
-  const int64_t before = from.CountTo(axis) * fold.outer, after = fold.inner * from.CountFrom(axis + 1);
+  const int64_t before = CheckedMul(from.CountTo(axis), fold.outer, "what is before the samples");
+  const int64_t after = CheckedMul(fold.inner, from.CountFrom(axis + 1), "what is after them");
   const int64_t batch = from[axis] / std::max<int64_t>(fold.outer * fold.inner, 1);
   const auto take = [&](int i, bool may_fold) {
     if (i < 0 || i >= to.rank()) return false;
