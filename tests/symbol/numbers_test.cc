@@ -54,9 +54,10 @@ TEST(Numbers, AViewKeepsTheBatch) {
   EXPECT_EQ(TypeOf(ReshapeBy({rows, ShapeArray(x)}), {4, 4, 4}), (ValueType{DType::kFloat32, {4, 4, 4}, 0}));
 }
 
-// A batch of one sample, too, has the extent 1, wherever it is known to be the batch.
+// A batch of one sample, too, has the extent 1, wherever it is known to be the batch. The sample's elements that are left
+// are that batch, folded.
 TEST(Numbers, SqueezeTakesABatchOfOne) {
-  EXPECT_EQ(TypeOf(Squeeze(x), {1, 3, 1}), (ValueType{DType::kFloat32, {3}, -1}));
+  EXPECT_EQ(TypeOf(Squeeze(x), {1, 3, 1}), (ValueType{DType::kFloat32, {3}, 0, {1, 3}}));
   EXPECT_EQ(TypeOf(Squeeze(x), {2, 3, 1}), (ValueType{DType::kFloat32, {2, 3}, 0}));
   EXPECT_EQ(TypeOf(Squeeze(x, {{-1}}), {1, 3, 1}), (ValueType{DType::kFloat32, {1, 3}, 0}));
 }
