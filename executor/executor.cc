@@ -272,6 +272,9 @@ void Executor::Backward(const std::vector<Tensor>& gradients) {
       Throw("Backward: head \"{}\" is not a loss, so its gradient must be given (or make it a loss with MakeLoss)",
             output_names()[i]);
     }
+    if (gradients[i].engine() != engine_) {
+      Throw("Backward: gradient of head \"{}\": the tensor belongs to another engine", output_names()[i]);
+    }
     const Shape expected = OutputShape(static_cast<int>(i));
     if (gradients[i].shape() != expected) {
       Throw<ShapeError>("Backward: gradient of head \"{}\": expected {}, got {}", output_names()[i], expected,

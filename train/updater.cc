@@ -86,9 +86,8 @@ Updater::Updater(DataParallelExecutorGroup* group, const UpdaterOptions& options
   }
   divide_by_samples_ = leaves.value_or(false);
   if (loss_scaling_) {
-    const Graph graph = Graph::Of(group_->symbol());
-    const auto scales = [](const NodePtr& node) { return !node->is_variable() && &node->op() == &ScaleLossOp(); };
-    if (std::ranges::none_of(graph.nodes, scales)) Throw("a loss scale needs a group of ScaleLosses(symbol)");
+    const Symbol& symbol = group_->symbol();
+    if (ScaleLosses(symbol).entries() != symbol.entries()) Throw("a loss scale needs a group of ScaleLosses(symbol)");
     if (!check_gradients_) Throw("a loss scale needs gradients that are checked");
     loss_scale_ = FirstState(*loss_scaling_);
   }

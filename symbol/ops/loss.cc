@@ -266,10 +266,11 @@ Symbol ScaleLosses(const Symbol& symbol) {
     const std::vector<std::string> names = InputNames(*node);
     std::vector<Entry> scaled = inputs;
     for (size_t i = 0; i < scaled.size(); ++i) {
-      if (names[i] == "label") continue;
+      const Node& input = *inputs[i].node;
+      if (names[i] == "label" || (!input.is_variable() && &input.op() == &ScaleLossOp())) continue;
       scaled[i] = ScaleLoss(Symbol(inputs[i]), fmt::format("{}_scaled_{}", node->name(), names[i])).entry();
     }
-    return OutputsOf(WithInputs(*node, std::move(scaled)));
+    return scaled == inputs ? std::vector<Entry>() : OutputsOf(WithInputs(*node, std::move(scaled)));
   });
 }
 

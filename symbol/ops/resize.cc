@@ -258,8 +258,10 @@ std::vector<Symbol> ComposeResize(const ComposeContext& c) {
   for (const size_t i : order) {
     const Extent& extent = shape[axes[i]];
     const rule::ExtentList sizes{attrs.sizes, attrs.sizes_batches};
-    const bool kept = attrs.scales.empty() ? sizes[i] == extent : attrs.scales[i] == 1;
-    if (extent.batches != 0 && kept) continue;
+    const bool whole = attrs.coordinates != Coordinates::kCropAndResize || (lines[i].begin == 0 && lines[i].end == 1);
+    const bool same =
+        attrs.scales.empty() ? attrs.aspect == AspectPolicy::kStretch && sizes[i] == extent : attrs.scales[i] == 1;
+    if (extent.batches != 0 && whole && same) continue;
     if (extent.batches != 0 && c.of_every_batch) return {};
     const ResampleAttrs table = TableOf(attrs, static_cast<int>(axes[i]), lines[i]);
     if (!IsIdentity(table)) resized = Resample(resized, table);
