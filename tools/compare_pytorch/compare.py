@@ -38,7 +38,7 @@ CASES = [
     Case("resnet20", "float64", 16, 0.05, 1e-8, 1e-8),
     Case("resnet50", "float32", 16, 1e-5, 1e-5, 1e-3),
     Case("gpt", "float32", 16, 0.05, 1e-5, 1e-3),
-    Case("lstm", "float32", 16, 0.05, 1e-5, 1e-3),
+    Case("lstm", "float32", 16, 1, 1e-5, 1e-3),
 ]
 MODELS = list(dict.fromkeys(case.model for case in CASES))
 MOMENTUM, WEIGHT_DECAY = 0.9, 1e-4
