@@ -17,6 +17,7 @@ void CheckScaling(const CallText& call, const LossScaling& s) {
     if (!good) call.Fail(what);
   };
   check(s.start > 0, "the scale must be > 0");
+  check(s.start <= 0x1p53 && s.max <= 0x1p53, "a scale is at most 2^53");
   if (!s.dynamic) return;
   check(s.growth >= 1, "growth must be >= 1");
   check(s.backoff > 0 && s.backoff < 1, "backoff must be in (0, 1)");

@@ -22,11 +22,11 @@ enum class OnOverflow { kSkip, kRetry };
 
 struct LossScaling {
   bool dynamic = true;
-  double start = 65536;  // > 0; of a static one, the scale
+  double start = 65536;  // > 0, at most 2^53; of a static one, the scale
   double growth = 2;     // >= 1
   double backoff = 0.5;  // in (0, 1)
   int64_t interval = 2000;
-  double min = 1, max = 16777216;  // 0 < min <= start <= max
+  double min = 1, max = 16777216;  // 0 < min <= start <= max <= 2^53
   OnOverflow on_overflow = OnOverflow::kSkip;
   int64_t limit = 100;  // steps in a row that may overflow
 

@@ -147,7 +147,10 @@ void Trainer::CheckFits(const Checkpoint& checkpoint) const {
   if (!graph.empty() && Text(graph) != Text(symbol_)) {
     Throw<CheckpointError>("the checkpoint is of another graph: {}", FirstDifference(graph, symbol_));
   }
-  if (updater_) CheckOptimizerState(*updater_, checkpoint.optimizer_state, checkpoint.optimizer);
+  if (updater_) {
+    CheckOptimizerState(*updater_, checkpoint.optimizer_state, checkpoint.optimizer);
+    updater_->CheckNumbers(checkpoint.numbers);
+  }
   const size_t totals = checkpoint.metric_totals.size();
   if (checkpoint.metrics == options_.metrics && totals != 0 && totals != static_cast<size_t>(metric_->partial_size())) {
     Throw<CheckpointError>("the checkpoint has {} totals of the metrics {}, which have {}", totals, checkpoint.metrics,

@@ -109,9 +109,10 @@ std::exception_ptr Trainer::Explain(std::exception_ptr error, const BatchPtr& ba
   try {
     std::rethrow_exception(error);
   } catch (const NumericError& e) {
-    return std::make_exception_ptr(
-        NumericError(fmt::format("{} at step {}{}: training has diverged; lower the learning rate or look at the data",
-                                 WithoutOperation(e.message()), step, FirstBadValue(batch, step))));
+    return std::make_exception_ptr(NumericError(
+        fmt::format("{} at step {}{}: training has diverged; lower the learning rate {}or look at the data",
+                    WithoutOperation(e.message()), step, FirstBadValue(batch, step),
+                    updater_->loss_scaling() ? "or the loss scale " : "")));
   } catch (...) {
     return error;
   }
@@ -128,7 +129,8 @@ std::string Trainer::FirstBadValue(const BatchPtr& batch, int64_t step) {
       return fmt::format(", nor is its input \"{}\"", group_->options().data[i].name);
     }
     group_->Watch(".*");
-    group_->SetStep({.step = static_cast<uint64_t>(step - 1), .tentative = true});
+    group_->SetStep(
+        {.step = static_cast<uint64_t>(step - 1), .loss_scale = updater_->loss_scale().scale, .tentative = true});
     group_->Forward(batch, Mode::kTrain);
     group_->Backward();
     for (const auto& [device, name, value] : group_->WatchedValues()) {

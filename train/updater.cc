@@ -41,7 +41,7 @@ struct Updater::Range {
   struct Addresses {
     std::array<const void*, kMaxDevices> gradients;
     std::array<void*, kMaxDevices> replicas;
-    std::array<void*, kMaxUpdateStates> states;
+    std::array<void*, kMaxUpdateStates + 1> states;  // the optimizer's, then the average
   };
 
   Addresses At(int64_t element) const {
@@ -52,6 +52,7 @@ struct Updater::Range {
     for (size_t i = 0; i < states.size(); ++i) at.states[i] = static_cast<char*>(states[i].data()) + element * size;
     return at;
   }
+  std::span<void* const> StatesOf(const Addresses& at) const { return {at.states.data(), optimizer_states}; }
   // visit(piece, begin, end) for what the range has of the block's parameters.
   template <class Visit>
   void ForEachPiece(const Visit& visit) const {
@@ -67,6 +68,7 @@ struct Updater::Range {
   int64_t begin = 0, end = 0;
   std::span<const void* const> gradients;
   std::span<void* const> replicas;
+  size_t optimizer_states = 0;
   const std::vector<Tensor>& states = block.states[0].slots[0];
 };
 
@@ -190,9 +192,10 @@ StepParts Updater::HostParts(std::vector<VarPtr> gates) {
     block.states[0].slots[0] = NewStates(home, block.dtype, stored.elements);
   }
   const auto on_range = [this](void (Updater::*function)(const Range&)) -> RangeFunction {
-    return [this, function](int bucket, int64_t begin, int64_t end, std::span<const void* const> sources,
-                            std::span<void* const> replicas) {
-      (this->*function)({bucket, blocks_[static_cast<size_t>(bucket)], begin, end, sources, replicas});
+    const auto states = static_cast<size_t>(optimizer_->state_count());
+    return [this, function, states](int bucket, int64_t begin, int64_t end, std::span<const void* const> sources,
+                                    std::span<void* const> replicas) {
+      (this->*function)({bucket, blocks_[static_cast<size_t>(bucket)], begin, end, sources, replicas, states});
     };
   };
   ReductionHooks hooks{.looks = {}, .gates = std::move(gates)};
@@ -264,21 +267,20 @@ void Updater::Measure(const Range& range) {
     measured_.Set(
         range.bucket, begin,
         optimizer_->Measure(range.block.dtype, ArgsOf(piece, rescale), {at.gradients.data(), range.gradients.size()},
-                            at.replicas[0], {at.states.data(), range.states.size() - (average_ ? 1 : 0)}, end - begin));
+                            at.replicas[0], range.StatesOf(at), end - begin));
   });
 }
 
 void Updater::UpdateRange(const Range& range) {
   const double rescale = Rescale();
-  const size_t states = range.states.size() - (average_ ? 1 : 0);
   range.ForEachPiece([&](const Piece& piece, int64_t begin, int64_t end) {
     const Range::Addresses at = range.At(begin);
     UpdateArgs args = ArgsOf(piece, rescale);
     args.squares = measured_.Total(range.bucket, piece.begin, piece.end);
     optimizer_->Update(range.block.dtype, args, {at.gradients.data(), range.gradients.size()}, at.replicas[0],
-                       {at.states.data(), states}, {at.replicas.data() + 1, range.replicas.size() - 1}, end - begin);
+                       range.StatesOf(at), {at.replicas.data() + 1, range.replicas.size() - 1}, end - begin);
     if (!average_) return;
-    const std::span<void* const> average(&at.states[states], 1);
+    const std::span<void* const> average(&at.states[range.optimizer_states], 1);
     const void* const no_gradient[] = {at.replicas[0]};
     average_->kernel(range.block.dtype, AverageArgs(rates_.step),
                      {.gradients = no_gradient,

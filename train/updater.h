@@ -30,6 +30,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "executor/data_parallel_executor_group.h"
@@ -111,13 +112,14 @@ class Updater {
   void CheckState(const HostTensorMap& state) const;
   void SetState(const HostTensorMap& state);
   // The averages of all that is trained, by parameter; waits. Empty without UpdaterOptions::average, and before the
-  // first step.
+  // first step that was committed.
   HostTensorMap Averages() const;
   // What else a run's future depends on: of the schedule and the loss scale, by name. Set takes what it needs, begins
   // anew where it is not there, and throws CheckpointError for numbers that make no sense; nothing has changed then.
   using Numbers = std::map<std::string, double>;
   Numbers ToNumbers() const;
   void SetNumbers(const Numbers& numbers);
+  void CheckNumbers(const Numbers& numbers) const { Parse(numbers); }  // throws what SetNumbers would
 
  private:
   struct Piece {  // a parameter within its block
@@ -152,6 +154,7 @@ class Updater {
   // Forward and backward of one after the other; `samples` of the whole step.
   void Compute(std::span<const BatchPtr> micro_batches, int64_t samples);
   void FinishLast();
+  std::pair<ScheduleState, LossScaleState> Parse(const Numbers& numbers) const;
   void Prepare();
   StepRates RatesOf(int64_t step, int64_t samples) const;
   StepParts HostParts(std::vector<VarPtr> gates);
@@ -197,6 +200,7 @@ class Updater {
   // Of the update on the host: set by an operation before it, never captured by value; and what it looked at.
   StepRates rates_;
   RangeSquares gradients_, measured_;
+  bool resumed_ = false;             // the optimizer's state was set
   int64_t step_ = 0, finished_ = 0;  // the latter: up to which Finish was called
 };
 

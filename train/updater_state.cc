@@ -1,7 +1,9 @@
 // Updater: the optimizer's state, from the devices that have it and to them.
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <map>
+#include <tuple>
 
 #include "base/names.h"
 #include "executor/reformat.h"
@@ -102,7 +104,9 @@ HostTensorMap Updater::State() const {
 HostTensorMap Updater::Averages() const {
   HostTensorMap averages;
   if (!average_ || step_ == 0) return averages;
-  for (auto& [name, value] : State()) {
+  HostTensorMap state = State();  // waits: then it is known how many steps were committed
+  if (!resumed_ && verdict_->committed == 0) return averages;
+  for (auto& [name, value] : state) {
     const size_t colon = name.rfind(':');
     if (name.substr(colon + 1) == kAverage) averages[name.substr(0, colon)] = std::move(value);
   }
@@ -137,6 +141,7 @@ void Updater::SetState(const HostTensorMap& state) {
   CheckState(state);
   Wait();
   Recount();
+  resumed_ = true;
   verdict_->committed = 0;
   Recount();
   const std::vector<std::string> names = StateNames();
@@ -205,32 +210,40 @@ Updater::Numbers Updater::ToNumbers() const {
   return numbers;
 }
 
-void Updater::SetNumbers(const Numbers& numbers) {
-  const auto read = [&](const char* name, double usual) {
-    const auto found = numbers.find(name);
-    if (found == numbers.end()) return usual;
-    // Counts are below 2^53, what else there is is a factor.
-    if (!(found->second >= 0 && found->second <= 0x1p53)) {
-      throw CheckpointError(fmt::format("\"{}\": expected a number >= 0, got {}", name, found->second));
-    }
-    return found->second;
+std::pair<ScheduleState, LossScaleState> Updater::Parse(const Numbers& numbers) const {
+  const auto fail = [](const char* name, const char* expected, double got) {
+    throw CheckpointError(fmt::format("\"{}\": expected {}, got {}", name, expected, got));
   };
-  ScheduleState s{.factor = read("schedule factor", 1),
-                  .waited = static_cast<int64_t>(read("schedule waited", 0)),
-                  .cooling = static_cast<int64_t>(read("schedule cooling", 0))};
-  if (const auto best = numbers.find("schedule best"); best != numbers.end()) s.best = best->second;
+  const auto factor = [&](const char* name, double usual) {
+    const auto found = numbers.find(name);
+    const double value = found == numbers.end() ? usual : found->second;
+    if (!(value >= 0 && value <= 0x1p53)) fail(name, "a number from 0 to 2^53", value);
+    return value;
+  };
+  const auto count = [&](const char* name) {
+    const double value = factor(name, 0);
+    if (value != std::floor(value)) fail(name, "a whole number", value);
+    return static_cast<int64_t>(value);
+  };
+  ScheduleState schedule{
+      .factor = factor("schedule factor", 1), .waited = count("schedule waited"), .cooling = count("schedule cooling")};
+  if (const auto best = numbers.find("schedule best"); best != numbers.end()) {
+    if (std::isnan(best->second)) fail("schedule best", "a number", best->second);
+    schedule.best = best->second;
+  }
   LossScaleState scale;
   if (loss_scaling_) {
-    scale = {.scale = loss_scaling_->start,
-             .good = static_cast<int64_t>(read("loss scale good", 0)),
-             .overflows = static_cast<int64_t>(read("loss scale overflows", 0))};
+    scale = FirstState(*loss_scaling_);
+    scale.good = count("loss scale good");
+    scale.overflows = count("loss scale overflows");
     if (loss_scaling_->dynamic) {
-      scale.scale = std::clamp(read("loss scale", loss_scaling_->start), loss_scaling_->min, loss_scaling_->max);
+      scale.scale = std::clamp(factor("loss scale", scale.scale), loss_scaling_->min, loss_scaling_->max);
     }
   }
-  schedule_state_ = s;
-  loss_scale_ = scale;
+  return {schedule, scale};
 }
+
+void Updater::SetNumbers(const Numbers& numbers) { std::tie(schedule_state_, loss_scale_) = Parse(numbers); }
 
 void Updater::Mend() {
   group_->store().Mend();

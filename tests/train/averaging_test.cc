@@ -7,6 +7,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "engine/kernels/update_loop.h"
 #include "tests/message_of.h"
 #include "tests/test_device.h"
 #include "train/data/array_iter.h"
@@ -98,6 +99,32 @@ TEST(TrainerAverage, IsOfTheWeightsAfterEachStep) {
       EXPECT_EQ(model.at(name), averages.at(name));
     }
   }
+}
+
+// A rule with as many states as one may have: each of them is the number of steps.
+struct ManyStates {
+  static constexpr int kStates = kMaxUpdateStates;
+  static UpdateNumbers Prepare(const UpdateArgs& a) { return {a.learning_rate}; }
+  template <class T>
+  [[gnu::always_inline]] static void Step(const T* c, T g, T& w, T* s) {
+    for (int k = 0; k < kStates; ++k) s[k] += 1;
+    w -= c[0] * g;
+  }
+};
+
+TEST(TrainerAverage, IsBesideAsManyStatesAsARuleMayHave) {
+  UpdateRule rule{.name = "many_states", .kernel = UpdateKernelOf<ManyStates>};
+  for (int k = 0; k < kMaxUpdateStates; ++k) rule.states.push_back("s" + std::to_string(k));
+  AddOptimizer(rule);
+  ArrayIter data = Digits();
+  TrainerOptions options = OptionsOf("ema(0)");
+  options.optimizer = "many_states(lr=0.1)";
+  Trainer trainer(ModelByName("mlp"), options);
+  trainer.Fit(data, {.epochs = 1});
+  for (const auto& [name, value] : trainer.updater()->State()) {
+    if (!name.ends_with(":average")) EXPECT_EQ(value, HostTensor::Full(value.dtype(), value.shape(), 4)) << name;
+  }
+  EXPECT_EQ(trainer.ToAveragedModel().params, trainer.ToModel().params);
 }
 
 TEST(TrainerAverage, DoesNotChangeTheTraining) {

@@ -35,23 +35,38 @@ TEST(LossScaling, ReadsWhatItPrints) {
   EXPECT_EQ(message("static"), "Error: loss scale \"static\": \"scale\" is missing");
   EXPECT_EQ(message("static(0)"), "Error: loss scale \"static(0)\": the scale must be > 0");
   EXPECT_EQ(message("dynamic(8, min=9)"), "Error: loss scale \"dynamic(8, min=9)\": expected 0 < min <= start <= max");
+  EXPECT_EQ(message("static(1e16)"), "Error: loss scale \"static(1e16)\": a scale is at most 2^53");
+  EXPECT_EQ(message("dynamic(max=1e16)"), "Error: loss scale \"dynamic(max=1e16)\": a scale is at most 2^53");
   EXPECT_EQ(message("dynamic(growth=0.5)"), "Error: loss scale \"dynamic(growth=0.5)\": growth must be >= 1");
   EXPECT_EQ(message("dynamic(interval=0)"), "Error: loss scale \"dynamic(interval=0)\": interval must be >= 1");
   EXPECT_EQ(message("dynamic(on_overflow=stop)"),
             "Error: loss scale \"dynamic(on_overflow=stop)\": on_overflow must be skip or retry, got \"stop\"");
 }
 
-// What PyTorch's GradScaler makes of the same: it grows and backs off by the same rule.
-TEST(LossScaling, GrowsAndBacksOff) {
-  const LossScaling scaling = *ParseLossScaling("dynamic(interval=3, max=262144, min=32768)");
+// The scale after each of these steps, in parts of kStart.
+std::vector<double> ScalesOf(const char* text, const std::vector<bool>& overflows) {
+  const LossScaling scaling = *ParseLossScaling(text);
   LossScaleState state = FirstState(scaling);
   std::vector<double> scales;
-  for (const bool overflow : {false, false, false, true, false, false, true, true, false, false, false, false, false,
-                              false, false, false, false}) {
+  for (const bool overflow : overflows) {
     state = overflow ? AfterOverflow(scaling, state) : AfterCommit(scaling, state);
     scales.push_back(state.scale / kStart);
   }
-  EXPECT_EQ(scales, (std::vector<double>{1, 1, 2, 1, 1, 1, 0.5, 0.5, 0.5, 0.5, 1, 1, 1, 2, 2, 2, 4}));
+  return scales;
+}
+
+// The numbers are those of PyTorch 2.15: torch._amp_update_scale_, by which its GradScaler goes, growth every 3 steps.
+TEST(LossScaling, GrowsAndBacksOffAsPyTorchs) {
+  const std::vector<bool> overflows = {false, false, false, true,  false, false, true,  true, false,
+                                       false, false, false, false, false, false, false, false};
+  EXPECT_EQ(ScalesOf("dynamic(interval=3)", overflows),
+            (std::vector<double>{1, 1, 2, 1, 1, 1, 0.5, 0.25, 0.25, 0.25, 0.5, 0.5, 0.5, 1, 1, 1, 2}));
+}
+
+// PyTorch's has none.
+TEST(LossScaling, StaysBetweenItsBounds) {
+  EXPECT_EQ(ScalesOf("dynamic(interval=1, max=131072, min=32768)", {true, true, false, false, false}),
+            (std::vector<double>{0.5, 0.5, 1, 2, 2}));
 }
 
 BatchPtr BatchOf(double value, int64_t samples = kSamples) {
@@ -259,6 +274,49 @@ TEST_F(LossScaleTest, TooManyOverflowsInARowAreAnError) {
                                                 "of 65536"),
               std::string::npos);
   }
+}
+
+// The step runs again at its own scale, to tell what was not finite.
+TEST_F(LossScaleTest, AnOverflowOfAStaticScaleIsAnErrorThatNamesTheValue) {
+  HostTensor eight = HostTensor::Full(DType::kFloat32, {kSamples, 1}, 8);
+  ArrayIter data({ArrayData{"data", std::make_shared<const HostTensor>(std::move(eight)), ""}}, {},
+                 {.batch_size = kSamples});
+  Trainer trainer(Linear(), OptionsOf("static(65536)"));
+  const std::string message = MessageOf<NumericError>([&] { trainer.Fit(data, {}); });
+  EXPECT_NE(message.find("(the first such value is in \""), std::string::npos) << message;
+  EXPECT_NE(message.find("lower the learning rate or the loss scale or look at the data"), std::string::npos)
+      << message;
+}
+
+TEST_F(LossScaleTest, NumbersThatMakeNoSenseAreRefused) {
+  const auto group = MakeGroup();
+  Updater updater(group.get(), {.optimizer = MakeOptimizer(optimizer_), .loss_scale = ParseLossScaling("dynamic")});
+  updater.SetNumbers({{"loss scale", 8}, {"loss scale good", 5}});
+  const Updater::Numbers before = updater.ToNumbers();
+  EXPECT_EQ(before, (Updater::Numbers{{"loss scale", 8}, {"loss scale good", 5}}));
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const auto& [name, value] : Updater::Numbers{{"loss scale", -1},
+                                                    {"loss scale good", 0.5},
+                                                    {"schedule best", nan},
+                                                    {"schedule factor", nan},
+                                                    {"schedule waited", 1e300}}) {
+    EXPECT_THROW(updater.SetNumbers({{name, value}}), CheckpointError) << name;
+    EXPECT_THROW(updater.CheckNumbers({{name, value}}), CheckpointError) << name;
+    EXPECT_EQ(updater.ToNumbers(), before) << name;
+  }
+}
+
+// Steps that were pushed but not committed have no average.
+TEST_F(LossScaleTest, AnOverflowLeavesNoAverage) {
+  const auto group = MakeGroup();
+  Updater updater(group.get(), {.optimizer = MakeOptimizer(optimizer_),
+                                .loss_scale = ParseLossScaling("dynamic"),
+                                .average = ParseAveraging("ema(0.5)")});
+  updater.Update(BatchOf(2));
+  EXPECT_TRUE(updater.Averages().empty());
+  EXPECT_FALSE(updater.Finish(1));
+  updater.Update(BatchOf(2));
+  EXPECT_NEAR(-updater.Averages().at("w").At(0), 2, 1e-5);
 }
 
 // A power of two changes no bit of what is neither tiny nor huge.

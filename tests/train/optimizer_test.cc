@@ -160,6 +160,10 @@ TEST(AddOptimizer, AUsersRuleIsLikeTheOthers) {
   EXPECT_EQ(message({.name = "sign"}), "Error: AddOptimizer: \"sign\" has no kernel");
   EXPECT_EQ(message({.name = "sign", .settings = {{"lr"}}, .kernel = UpdateKernelOf<update_rules::Sgd>}),
             "Error: AddOptimizer: \"sign\": every optimizer has the setting \"lr\"");
+  for (const char* state : {"average", "a:b"}) {
+    EXPECT_EQ(message({.name = "sign", .states = {state}, .kernel = UpdateKernelOf<update_rules::Momentum>}),
+              fmt::format("Error: AddOptimizer: \"sign\": a state cannot be called \"{}\"", state));
+  }
 }
 
 TEST(Multipliers, DefaultsAndAnnotations) {

@@ -12,8 +12,9 @@
 namespace bindery {
 namespace {
 
-constexpr const char* kCommon[] = {"lr", "wd", "clip_gradient", "rescale",
-                                   "clip_norm"};  // the settings of OptimizerOptions
+// The settings of OptimizerOptions: the rate comes before a rule's own by position, the others after them.
+constexpr const char* kRate = "lr";
+constexpr const char* kOthers[] = {"wd", "clip_gradient", "rescale", "clip_norm"};
 
 void CheckNumber(const std::string& name, double value, double below = INFINITY) {
   if (!(value >= 0 && value < below)) {
@@ -112,9 +113,9 @@ Optimizer Sgd(const OptimizerOptions& options, double momentum) {
 std::unique_ptr<Optimizer> MakeOptimizer(std::string_view text) {
   CallText call("optimizer", text);
   const UpdateRule rule = FindRule(call.name());
-  std::vector<std::string> names = {"lr"};
+  std::vector<std::string> names = {kRate};
   for (const UpdateSetting& setting : rule.settings) names.push_back(setting.name);
-  for (const char* name : {"wd", "clip_gradient", "rescale", "clip_norm"}) names.emplace_back(name);
+  names.insert(names.end(), std::begin(kOthers), std::end(kOthers));
   call.Declare(std::move(names));
   OptimizerOptions options;
   options.learning_rate = call.Number("lr").value_or(options.learning_rate);
@@ -143,8 +144,13 @@ void AddOptimizer(UpdateRule rule) {
     Throw("AddOptimizer: \"{}\" has no setting that could be 0, or no state that it could do without", name);
   }
   for (const UpdateSetting& setting : rule.settings) {
-    for (const char* taken : kCommon) {
-      if (setting.name == taken) Throw("AddOptimizer: \"{}\": every optimizer has the setting \"{}\"", name, taken);
+    if (setting.name == kRate || std::ranges::find(kOthers, setting.name) != std::end(kOthers)) {
+      Throw("AddOptimizer: \"{}\": every optimizer has the setting \"{}\"", name, setting.name);
+    }
+  }
+  for (const std::string& state : rule.states) {  // checkpoints have "<parameter>:<state>", and averages beside them
+    if (state.empty() || state == "average" || state.find(':') != std::string::npos) {
+      Throw("AddOptimizer: \"{}\": a state cannot be called \"{}\"", name, state);
     }
   }
   Rules& rules = TheRules();
