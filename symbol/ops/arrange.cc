@@ -22,11 +22,7 @@ int AxisIn(int64_t axis, int rank) { return rule::Axis(axis, rule::Unknown(rank)
 // Which axes of this rank a list names, each at most once.
 std::vector<bool> Named(const std::vector<int64_t>& axes, int rank) {
   std::vector<bool> named(rank, false);
-  for (const int64_t entry : axes) {
-    const int axis = AxisIn(entry, rank);
-    if (named[axis]) Throw<ShapeError>("axis {} is named twice", axis);
-    named[axis] = true;
-  }
+  for (const int axis : rule::AxesIn(rule::Unknown(rank), axes)) named[axis] = true;
   return named;
 }
 

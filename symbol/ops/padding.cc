@@ -15,16 +15,8 @@ namespace {
 
 using Outputs = std::vector<Symbol>;
 
-// The axes that a list names, each once, or all.
-std::vector<int> AxesOf(const std::vector<int64_t>& axes, int rank) {
-  std::vector<int> result;
-  for (const int64_t entry : axes) {
-    const int axis = rule::Axis(entry, rule::Unknown(rank));
-    if (std::ranges::find(result, axis) != result.end()) Throw<ShapeError>("axis {} is named twice", axis);
-    result.push_back(axis);
-  }
-  for (int axis = 0; axis < rank && axes.empty(); ++axis) result.push_back(axis);
-  return result;
+std::vector<int> AxesOf(const std::vector<int64_t>& axes, size_t if_empty, const ComposeContext& c) {
+  return rule::AxesIn(rule::Unknown(static_cast<int>(c.shapes[0].size())), axes, if_empty);
 }
 
 // --- Padding
@@ -72,11 +64,8 @@ void CheckPadWith(const AnyAttrs& any) {
 
 Outputs ComposePadWith(const ComposeContext& c) {
   const auto& attrs = c.attrs<PadWithAttrs>();
-  const int rank = static_cast<int>(c.shapes[0].size());
-  std::vector<int64_t> first = attrs.axes;
-  for (size_t i = 0; i < attrs.begin.size() && attrs.axes.empty(); ++i) first.push_back(static_cast<int64_t>(i));
-  if (first.empty()) return {Identity(c.inputs[0], c.name)};
-  const std::vector<int> axes = AxesOf(first, rank);
+  const std::vector<int> axes = AxesOf(attrs.axes, attrs.begin.size(), c);
+  if (axes.empty()) return {Identity(c.inputs[0], c.name)};
   if (attrs.mode == PadMode::kConstant) return {Padded(c, axes, attrs.begin, attrs.end, attrs.value)};
   Symbol padded = c.inputs[0];
   for (size_t i = 0; i < axes.size(); ++i) {
@@ -99,7 +88,7 @@ Outputs ComposePadWith(const ComposeContext& c) {
 
 Outputs ComposeCenterCropPad(const ComposeContext& c) {
   const auto& attrs = c.attrs<CenterCropPadAttrs>();
-  const std::vector<int> axes = AxesOf(attrs.axes, static_cast<int>(c.shapes[0].size()));
+  const std::vector<int> axes = AxesOf(attrs.axes, c.shapes[0].size(), c);
   if (axes.size() != attrs.shape.size()) {
     Throw<ShapeError>("shape has {} entries for {} axes", attrs.shape.size(), axes.size());
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "base/checked.h"
 #include "base/error.h"
@@ -104,6 +105,20 @@ int Axis(int64_t axis, const Shape& shape) {
     Throw<ShapeError>("axis {} is out of range for shape {}: expected {} to {}", axis, shape, -rank, rank - 1);
   }
   return static_cast<int>(axis < 0 ? axis + rank : axis);
+}
+
+std::vector<int> AxesIn(const Shape& shape, std::vector<int64_t> axes, size_t if_empty) {
+  if (axes.empty()) {
+    axes.resize(if_empty);
+    std::iota(axes.begin(), axes.end(), 0);
+  }
+  std::vector<int> result;
+  for (const int64_t entry : axes) {
+    const int axis = Axis(entry, shape);
+    if (std::ranges::find(result, axis) != result.end()) Throw<ShapeError>("axis {} of {} is named twice", axis, shape);
+    result.push_back(axis);
+  }
+  return result;
 }
 
 int64_t ProductFrom(const Shape& shape, int first) {

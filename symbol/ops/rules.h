@@ -44,6 +44,8 @@ Shape Unknown(int rank);  // (?, ?, ...)
 // An axis attribute within a shape; negative ones count from the end. Throws ShapeError out of range. (Shape's own
 // operations take int: a 64-bit attribute must come through here.)
 int Axis(int64_t axis, const Shape& shape);
+// All that a list names, in its order; an empty one: 0, 1, ..., so many. Throws ShapeError if one is named twice, too.
+std::vector<int> AxesIn(const Shape& shape, std::vector<int64_t> axes, size_t if_empty = 0);
 // Extents from axis `first` on multiplied; kUnknownDim if one of them is unknown. Checked.
 int64_t ProductFrom(const Shape& shape, int first);
 // Fills the only unknown extent among the axes `first`.. of a shape whose product there is `product`, if it divides.
@@ -69,7 +71,7 @@ struct ExtentList {
 // Extent i of a shape: kUnknownDim while it is not known. ShapeError if it is negative.
 int64_t ExtentAt(const ExtentList& list, size_t i, std::optional<int64_t> batch);
 void CheckExtentsAttr(const ExtentList& shape);  // ModelError: not a shape's extents
-void CheckShapeAttr(const ExtentList& shape);  // ModelError: more axes than a shape can have
+void CheckShapeAttr(const ExtentList& shape);    // ModelError: more axes than a shape can have
 std::vector<int64_t> FixedParts(const Extents& extents);
 std::vector<int64_t> BatchParts(const Extents& extents);
 // What gradients are made of: operators with such attributes.

@@ -45,15 +45,7 @@ void CheckCut(const Cut& cut) {
 }
 
 // Throws ShapeError if one is named twice or is not there.
-std::vector<int> AxesIn(const Shape& shape, const Cut& cut) {
-  std::vector<int> axes;
-  for (size_t i = 0; i < cut.begin.size(); ++i) {
-    const int axis = rule::Axis(cut.axes.empty() ? static_cast<int64_t>(i) : cut.axes[i], shape);
-    if (std::ranges::find(axes, axis) != axes.end()) Throw<ShapeError>("axis {} of {} is named twice", axis, shape);
-    axes.push_back(axis);
-  }
-  return axes;
-}
+std::vector<int> AxesIn(const Shape& shape, const Cut& cut) { return rule::AxesIn(shape, cut.axes, cut.begin.size()); }
 std::vector<int> AxesIn(const Extents& shape, const Cut& cut) {
   return AxesIn(rule::Unknown(static_cast<int>(shape.size())), cut);
 }
