@@ -22,13 +22,21 @@ class Constant final : public Schedule {
   CallPrinter Print() const override { return CallPrinter("constant"); }
 };
 
+struct SettingCheck {
+  const char* schedule;
+  template <class T>
+  void operator()(bool good, const char* what, const T& got) const {
+    if (!good) Throw("schedule \"{}\": {}, got {}", schedule, what, got);
+  }
+};
+
 class Factor final : public Schedule {
  public:
   Factor(double base, const FactorOptions& options, const Warmup& warmup) : Schedule(base, warmup), options_(options) {
-    if (options.step < 1) Throw("schedule \"factor\": step must be >= 1, got {}", options.step);
-    if (!(options.factor > 0 && options.factor <= 1))
-      Throw("schedule \"factor\": factor must be in (0, 1], got {}", options.factor);
-    if (!(options.floor >= 0)) Throw("schedule \"factor\": floor must be >= 0, got {}", options.floor);
+    const SettingCheck check{"factor"};
+    check(options.step >= 1, "step must be >= 1", options.step);
+    check(options.factor > 0 && options.factor <= 1, "factor must be in (0, 1]", options.factor);
+    check(options.floor >= 0, "floor must be >= 0", options.floor);
   }
 
  private:
@@ -49,15 +57,15 @@ class Steps final : public Schedule {
  public:
   Steps(double base, StepsOptions options, const Warmup& warmup)
       : Schedule(base, warmup), options_(std::move(options)) {
+    const SettingCheck check{"steps"};
     if (options_.at.empty()) Throw("schedule \"steps\": `at` is empty");
     for (size_t i = 0; i < options_.at.size(); ++i) {
-      if (options_.at[i] < 1) Throw("schedule \"steps\": steps must be >= 1, got {}", options_.at[i]);
+      check(options_.at[i] >= 1, "steps must be >= 1", options_.at[i]);
       if (i > 0 && options_.at[i] <= options_.at[i - 1]) {
         Throw("schedule \"steps\": steps must increase, got {} after {}", options_.at[i], options_.at[i - 1]);
       }
     }
-    if (!(options_.factor > 0 && options_.factor <= 1))
-      Throw("schedule \"steps\": factor must be in (0, 1], got {}", options_.factor);
+    check(options_.factor > 0 && options_.factor <= 1, "factor must be in (0, 1]", options_.factor);
   }
 
  private:
@@ -86,7 +94,7 @@ class Decay final : public Schedule {
     if (!(options.final >= 0 && options.final <= base)) {
       Throw("schedule \"{}\": final must be between 0 and the base {}, got {}", name, base, options.final);
     }
-    if (!(options.power > 0)) Throw("schedule \"{}\": power must be > 0, got {}", name, options.power);
+    SettingCheck{name}(options.power > 0, "power must be > 0", options.power);
   }
 
  private:
@@ -110,9 +118,7 @@ class Decay final : public Schedule {
 class OneCycle final : public Schedule {
  public:
   OneCycle(double base, const OneCycleOptions& options) : Schedule(base, {}), options_(options) {
-    const auto check = [](bool good, const char* what, const auto& got) {
-      if (!good) Throw("schedule \"one_cycle\": {}, got {}", what, got);
-    };
+    const SettingCheck check{"one_cycle"};
     check(options.rise > 0 && options.rise < 1, "rise must be in (0, 1)", options.rise);
     check(options.rise * static_cast<double>(options.max) > 1, "max must be so many steps that more than one rises",
           options.max);
@@ -146,9 +152,7 @@ class Plateau final : public Schedule {
  public:
   Plateau(double base, const PlateauOptions& options, const Warmup& warmup)
       : Schedule(base, warmup), options_(options) {
-    const auto check = [](bool good, const char* what, const auto& got) {
-      if (!good) Throw("schedule \"plateau\": {}, got {}", what, got);
-    };
+    const SettingCheck check{"plateau"};
     check(options.factor > 0 && options.factor < 1, "factor must be in (0, 1)", options.factor);
     check(options.patience >= 0, "patience must be >= 0", options.patience);
     check(options.cooldown >= 0, "cooldown must be >= 0", options.cooldown);
