@@ -1,8 +1,8 @@
 // The built-in update rules (engine/kernels/update_loop.h says what one is made of). w: the weight, s: its states,
 // c: the numbers that the rule's Prepare gives, in its order: first what multiplies the step (the learning rate, with
 // such corrections as do not change from element to element), then the weight decay. What is constexpr nvcc compiles
-// for GPUs, too, and to the same bits, as its operations round in one way everywhere; but for the power of a fraction
-// that Nadam::Prepare takes, whose last bit may differ there.
+// for GPUs, too. Its operations round in one way everywhere, so bits should be the same there (it has not run on one
+// yet); but for the power of a fraction that Nadam::Prepare takes, whose last bit may differ.
 #pragma once
 
 #include <cmath>
@@ -311,7 +311,7 @@ constexpr double TrustRatio(double weight, double direction) {
 }
 
 // You, Gitman and Ginsburg, "Large batch training of convolutional networks", with its rate inside the momentum:
-//   r = eta |w| / (|g| + wd |w| + epsilon), 1 where |w| or |g| is 0;  m = momentum m - lr r (g + wd w);  w = w + m
+//   r = eta |w| / (|g| + wd |w| + epsilon), 1 where eta |w| or |g| is 0;  m = momentum m - lr r (g + wd w);  w = w + m
 struct Lars {
   static constexpr int kStates = 1;
   static UpdateNumbers Prepare(const UpdateArgs& a) {

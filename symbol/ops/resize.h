@@ -24,8 +24,8 @@ struct ResampleAttrs {
                       Field{"outside", &A::outside, "an element without terms"}};
   }
 };
-// Sums of 16-bit floats are taken in float32, of integers in double; a single term of weight 1 is a copy.
 void CheckTerms(int64_t count);  // ShapeError: too many terms for a table
+// Sums of 16-bit floats are taken in float32, of integers in double; a single term of weight 1 is a copy.
 const OpDef& ResampleOp();
 inline constexpr OpFunction<ResampleAttrs> Resample{ResampleOp};
 
@@ -34,12 +34,13 @@ inline std::span<const EnumName> EnumNames(ResizeMode*) {
   static constexpr std::array<EnumName, 3> names{{{0, "nearest"}, {1, "linear"}, {2, "cubic"}}};
   return names;
 }
-// Where the centre of element i of the output is in the input; s: the scale, n and m: extents of input and output.
+// Where the centre of element i of the output is in the input; s: the scale, n and m: extents of input and output. Where
+// scales are given, s n may be more than m, which is cut to a whole number.
 enum class Coordinates {
   kHalfPixel,            // (i + 0.5) / s - 0.5
   kHalfPixelSymmetric,   // the same, moved so that both middles meet where m is not s n
-  kPytorchHalfPixel,     // the same as the first; -0.5 if m = 1
-  kAlignCorners,         // i (n - 1) / (m - 1)
+  kPytorchHalfPixel,     // the same as the first; -0.5 if s n = 1
+  kAlignCorners,         // i (n - 1) / (s n - 1)
   kAsymmetric,           // i / s
   kHalfPixelForNearest,  // (i + 0.5) / s
   kCropAndResize,        // from roi's begin to its end, as parts of n - 1; outside of the input `extrapolation` stands
@@ -99,7 +100,7 @@ struct ResizeAttrs {
                       Field{"aspect", &A::aspect, "stretch, not_larger or not_smaller"}};
   }
 };
-// As ONNX defines Resize (opset 19), axis by axis.
+// As ONNX defines Resize (opset 19), axis by axis; an axis of samples that keeps its extent is left alone.
 const OpDef& ResizeOp();
 inline constexpr OpFunction<ResizeAttrs> Resize{ResizeOp};
 
