@@ -176,7 +176,7 @@ void Updater::Prepare() {
 
 std::vector<Tensor> Updater::NewStates(Device device, DType dtype, int64_t elements) const {
   std::vector<Tensor> states;
-  for (size_t i = 0; i < StateNames().size(); ++i) {
+  for (size_t i = 0, count = StateNames().size(); i < count; ++i) {
     states.emplace_back(group_->engine(), device, dtype, Shape{elements}).Wait();  // for the zeros
   }
   return states;

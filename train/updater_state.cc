@@ -54,7 +54,7 @@ void Updater::ForEachParameter(const BlockState& block, const Visit& visit) cons
 
 std::vector<HostTensor> Updater::Gather(const BlockState& block) const {
   std::vector<HostTensor> states;
-  for (size_t i = 0; i < StateNames().size(); ++i) {
+  for (size_t i = 0, count = StateNames().size(); i < count; ++i) {
     HostTensor& whole = states.emplace_back(block.dtype, Shape{block.states.back().end});
     for (const StateRange& range : block.states) {
       const size_t slot = range.committed.defined() ? verdict_->committed % 2 : 0;

@@ -138,7 +138,9 @@ bool SetField(AttrMap& attrs, const std::string& field, const Numbers& numbers, 
         following->second = std::move(batches);
       } else if (follow) {
         if (c.of_every_batch) return false;
-        for (size_t i = 0; i < list.size() && kIntegers; ++i) list[i] = Number::ToInteger(numbers[i].at[0]);
+        if constexpr (kIntegers) {
+          for (size_t i = 0; i < list.size(); ++i) list[i] = Number::ToInteger(numbers[i].at[0]);
+        }
       }
       value = std::move(list);
     } else if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, double>) {
