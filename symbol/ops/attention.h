@@ -1,5 +1,5 @@
-// Scaled dot-product attention that stores no matrix of scores: forward keeps one number per query, the logarithm of its
-// sum of exponentials, and backward computes the scores again (Dao et al. 2022, "FlashAttention").
+// Scaled dot-product attention that stores no matrix of scores: forward keeps one number per query, the logarithm of
+// its sum of exponentials, and backward computes the scores again (Dao et al. 2022, "FlashAttention").
 #pragma once
 
 #include <array>

@@ -67,8 +67,10 @@ struct DeconvolutionAttrs {
   std::vector<int64_t> kernel = {};  // as a convolution's, as are stride, pad and dilate
   std::vector<int64_t> stride = {}, pad = {}, dilate = {};
   std::vector<int64_t> output_padding = {};  // more elements at the end, fewer than the stride; empty: 0
-  std::vector<int64_t> target_shape = {};    // spatial extents, instead of pad and output_padding, which follow
-  AutoPad auto_pad = AutoPad::kNone;         // same: outputs of stride times the input
+  // Spatial extents, from (s - 1) stride + 1 to s stride, instead of pad and output_padding, which must be empty: what
+  // the windows reach beyond is cut on both sides, the odd one at the beginning unless auto_pad is same_upper.
+  std::vector<int64_t> target_shape = {};
+  AutoPad auto_pad = AutoPad::kNone;  // same: outputs of stride times the input
   int64_t groups = 1;
   bool no_bias = false;
 };

@@ -17,15 +17,15 @@ struct MatMulAttrs {
   }
 };
 
-// (..., M, K) x (..., K, N) -> (..., M, N): the axes before the last two stretch as those of element-wise operands do. A
-// vector as `a` is a row and as `b` a column, whose axis is gone from the output; it cannot be transposed. A batch stays
-// unless it is along K.
+// (..., M, K) x (..., K, N) -> (..., M, N): the axes before the last two stretch as those of element-wise operands do.
+// A vector as `a` is a row and as `b` a column, whose axis is gone from the output; it cannot be transposed. A batch
+// stays unless it is along K.
 const OpDef& MatMulOp();
 inline constexpr OpFunction<MatMulAttrs, 2> MatMul{MatMulOp};
 
-// (M, K) x (K, N) -> (M, N), MatMul's; (K) x (K) -> (1). Of two vectors the first is a row and the second a column, and a
-// transposed one is the other; so (1) x (K)^T -> (K) and (K)^T x (1) -> (K). Both transposed would be an outer product:
-// refused.
+// (M, K) x (K, N) -> (M, N), MatMul's; (K) x (K) -> (1). Of two vectors the first is a row and the second a column, and
+// a transposed one is the other; so (1) x (K)^T -> (K) and (K)^T x (1) -> (K). Both transposed would be an outer
+// product: refused.
 using DotAttrs = MatMulAttrs;
 const OpDef& DotOp();
 inline constexpr OpFunction<DotAttrs, 2> Dot{DotOp};
@@ -38,8 +38,8 @@ struct GemmAttrs {
 Symbol Gemm(const Symbol& a, const Symbol& b, const Symbol& c, const GemmAttrs& attrs = {},
             const std::string& name = {});
 
-// All that a kernel needs: op(a) (m, k) times op(b) (k, n), for each index of a batch. Throws ShapeError if the operands
-// do not fit.
+// All that a kernel needs: op(a) (m, k) times op(b) (k, n), for each index of a batch. Throws ShapeError if the
+// operands do not fit.
 struct MatMulAxis {
   int64_t extent, a, b;  // and how far the operands' next matrices are, in elements; 0: the same again
 };
