@@ -5,20 +5,12 @@
 #include "base/error.h"
 #include "symbol/fixed_point.h"
 #include "symbol/forward_types.h"
-#include "symbol/ops/elementwise.h"
 #include "symbol/ops/rules.h"
+#include "symbol/passes/passes.h"
 #include "symbol/value_index.h"
 
 namespace bindery {
 namespace {
-
-// Nodes are made below a name, with a node's annotations and nothing of the caller's scopes.
-struct Scope {
-  explicit Scope(const std::string& name, const Annotations& annotations = {})
-      : names(name + "_", false), annotations(annotations, false) {}
-  NameScope names;
-  AttrScope annotations;
-};
 
 // Parts of parts; no operator is made of itself.
 constexpr int kMaxDepth = 16;
@@ -37,8 +29,7 @@ std::vector<Entry> AsConstants(const Node& node, const std::vector<ValueType>& t
       if (std::abs(number) > kExact) return {};
       value.Set(static_cast<int64_t>(i), number);
     }
-    const AttrScope annotations(node.annotations(), false);
-    constants.push_back(Constant(std::move(value), node.num_outputs() == 1 ? node.name() : node.OutputName(o)).entry());
+    constants.push_back(ConstantInPlaceOf(node, static_cast<int>(o), std::move(value)));
   }
   return constants;
 }
@@ -110,7 +101,8 @@ void InferComposed(InferContext& c, const std::function<std::vector<Symbol>(cons
     context.dtypes.push_back(input.dtype());
     context.numbers.push_back(all ? std::optional(*numbers) : std::nullopt);
   }
-  const Scope scope("made");
+  const NameScope names("made_", false);
+  const AttrScope no_annotations({}, false);
   const std::vector<Symbol> outputs = compose(context);
   if (outputs.empty()) return;
   Check(std::ssize(outputs) == c.num_outputs(), "an operator is made of a symbol for each output");
@@ -179,7 +171,7 @@ Symbol Compose(const Graph& graph, const ForwardTypes& types, const std::string&
     std::optional<ComposeContext> context = ComposeContextOf(*node, inputs, types);
     if (!context) return outputs;
     context->name += suffix;
-    const Scope scope(node->name(), Inherited(node->annotations()));
+    const OnBehalfOf scope(*node, "_");
     for (const Symbol& output : node->op().compose(*context)) outputs.push_back(output.entry());
     return outputs;
   });

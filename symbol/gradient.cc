@@ -15,15 +15,6 @@
 namespace bindery {
 namespace {
 
-// The surroundings in which nodes on behalf of `node` are made: names below its name, its annotations, and nothing of
-// the caller's scopes.
-struct OnBehalfOf {
-  OnBehalfOf(const Node& node, const std::string& prefix)
-      : names(node.name() + prefix, false), annotations(Inherited(node.annotations()), false) {}
-  NameScope names;
-  AttrScope annotations;
-};
-
 struct GradientOf : OnBehalfOf {
   explicit GradientOf(const Node& node) : OnBehalfOf(node, "_backward_"), origin("gradient of " + Describe(node)) {}
   OriginScope origin;

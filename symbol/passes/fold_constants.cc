@@ -24,12 +24,12 @@ bool IsSmall(const NodePtr& node, int64_t max_elements) {
   });
 }
 
-Entry MakeConstant(const Node& node, int output, HostTensor value) {
+}  // namespace
+
+Entry ConstantInPlaceOf(const Node& node, int output, HostTensor value) {
   const AttrScope annotations(node.annotations(), false);
   return Constant(std::move(value), node.num_outputs() == 1 ? node.name() : node.OutputName(output)).entry();
 }
-
-}  // namespace
 
 Symbol FoldConstants(const Symbol& symbol, const Evaluator& evaluate, int64_t max_elements) {
   return Rewrite(symbol, [&](const NodePtr& node, const std::vector<Entry>& inputs) {
@@ -43,7 +43,7 @@ Symbol FoldConstants(const Symbol& symbol, const Evaluator& evaluate, int64_t ma
     if (results.size() != static_cast<size_t>(node->num_outputs())) {
       Throw("{}: its evaluation gave {} values for {} outputs", Describe(*node), results.size(), node->num_outputs());
     }
-    for (int i = 0; i < node->num_outputs(); ++i) outputs.push_back(MakeConstant(*node, i, std::move(results[i])));
+    for (int i = 0; i < node->num_outputs(); ++i) outputs.push_back(ConstantInPlaceOf(*node, i, std::move(results[i])));
     return outputs;
   });
 }
@@ -62,7 +62,7 @@ Symbol GiveScalarsTypes(const Symbol& symbol, const std::map<std::string, DType>
       Throw<ModelError>("{}: {} is no {}; cast what it is combined with to a floating point type", Describe(*node),
                         number, value.dtype());
     }
-    return {MakeConstant(*node, 0, std::move(value))};
+    return {ConstantInPlaceOf(*node, 0, std::move(value))};
   });
 }
 

@@ -23,6 +23,9 @@ Symbol EliminateCommonSubexpressions(const Symbol& symbol);
 using Evaluator = std::function<std::vector<HostTensor>(const Node& node, const std::vector<HostTensor>& inputs)>;
 Symbol FoldConstants(const Symbol& symbol, const Evaluator& evaluate, int64_t max_elements = 1 << 20);
 
+// A Constant in the place of a node's output: of its name and annotations.
+Entry ConstantInPlaceOf(const Node& node, int output, HostTensor value);
+
 // Puts a Constant in the place of every Scalar, of the type that the symbol's types (`known`: those of variables) give
 // it, so that equal numbers of one type are one, and can be computed with. ModelError for 0.5 among integers.
 Symbol GiveScalarsTypes(const Symbol& symbol, const std::map<std::string, DType>& known);
