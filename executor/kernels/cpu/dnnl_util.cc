@@ -133,6 +133,13 @@ memory::dims Dims(const Shape& shape) {
 
 memory::desc AnyDesc(const Shape& shape) { return {Dims(shape), memory::data_type::f32, memory::format_tag::any}; }
 
+bool FitsDnnl(const KernelSpec& spec) {
+  const auto fits = [](const ValueType& value) {
+    return std::ranges::all_of(value.shape, [](int64_t extent) { return extent <= INT32_MAX; });
+  };
+  return std::ranges::all_of(spec.inputs, fits) && std::ranges::all_of(spec.outputs, fits);
+}
+
 bool IsSlow(const char* implementation) { return std::strncmp(implementation, "ref", 3) == 0; }
 
 std::optional<memory::desc> ToDesc(const Format& format, DType dtype, const Shape& shape) {

@@ -38,6 +38,8 @@ std::optional<Format> FromGroupedDesc(const dnnl::memory::desc& desc, const Shap
 dnnl::memory::desc AnyDesc(const Shape& shape);
 dnnl::memory::dims Dims(const Shape& shape);
 
+// Are all extents such as an int holds? In others oneDNN's counts overflow: it writes code without end.
+bool FitsDnnl(const KernelSpec& spec);
 // oneDNN's own slow loops?
 bool IsSlow(const char* implementation);
 
@@ -77,6 +79,7 @@ template <class Primitive, class Candidate, class Make, class FormatOf, class Ar
 MaybeKernel ChooseDnnl(const KernelSpec& spec, double flops, const std::vector<Candidate>& candidates, const Make& make,
                        const FormatOf& format_of, const ArgumentsOf& arguments) {
   using Desc = typename Primitive::primitive_desc;
+  if (!FitsDnnl(spec)) return std::nullopt;
   Kernel kernel = PlainKernel(spec, "");
   kernel.threads = ThreadsForWork(spec, flops);
   const TeamScope team(kernel.threads);
