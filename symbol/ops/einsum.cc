@@ -4,6 +4,7 @@
 #include <cctype>
 
 #include "base/error.h"
+#include "symbol/ops/arrange.h"
 #include "symbol/ops/elementwise.h"
 #include "symbol/ops/matmul.h"
 #include "symbol/ops/reduce.h"
@@ -31,14 +32,10 @@ Labels ParseLabels(const std::string& part, int unnamed, const std::string& equa
       Throw<ModelError>("Einsum \"{}\": expected letters and \"...\", got \"{}\"", equation, part);
     }
   }
-  for (const int label : labels) {
-    if (std::ranges::count(labels, label) == 1) continue;
-    Throw<ModelError>("Einsum \"{}\": an axis twice in \"{}\", a diagonal, is not provided", equation, part);
-  }
   return labels;
 }
 
-std::vector<std::string> Split(const std::string& text, char by) {
+std::vector<std::string> SplitAt(const std::string& text, char by) {
   std::vector<std::string> parts(1);
   for (const char c : text) {
     if (c == by) {
@@ -86,6 +83,26 @@ Term Reduced(const Term& term, const Labels& kept) {
   }
   if (!axes.empty()) result.symbol = Sum(term.symbol, {.axes = axes});
   return result;
+}
+
+// Of two axes with one label the elements at equal places: others are left out where it is summed over the second. Ones
+// at such places are of the extents of both, which the sum over all other axes tells.
+Term Diagonal(Term term) {
+  for (size_t i = 0; i < term.labels.size(); ++i) {
+    for (size_t k = term.labels.size() - 1; k > i; --k) {
+      if (term.labels[k] != term.labels[i]) continue;
+      std::vector<int64_t> others;
+      for (size_t axis = 0; axis < term.labels.size(); ++axis) {
+        if (axis != i && axis != k) others.push_back(static_cast<int64_t>(axis));
+      }
+      const Symbol places = others.empty() ? term.symbol : Sum(term.symbol, {.axes = others});
+      const Symbol ones = EyeLike(places) * Transpose(EyeLike(places));  // extents that differ do not fit
+      const Symbol equal = others.empty() ? ones : ExpandDims(ones, {.axes = others});
+      term.symbol = Sum(Where(equal, term.symbol, 0.0), {.axes = {static_cast<int64_t>(k)}});
+      term.labels.erase(term.labels.begin() + static_cast<std::ptrdiff_t>(k));
+    }
+  }
+  return term;
 }
 
 Labels Joined(std::initializer_list<Labels> parts) {
@@ -136,7 +153,7 @@ Symbol Einsum(const std::string& equation, const std::vector<Symbol>& operands, 
   std::string text = equation;
   std::erase(text, ' ');
   const size_t arrow = text.find("->");
-  const std::vector<std::string> parts = Split(text.substr(0, arrow), ',');
+  const std::vector<std::string> parts = SplitAt(text.substr(0, arrow), ',');
   if (parts.size() != operands.size() || (!ranks.empty() && ranks.size() != operands.size())) {
     Throw<ModelError>("Einsum \"{}\": expected {} operands, got {} and {} ranks", equation, parts.size(),
                       operands.size(), ranks.size());
@@ -159,6 +176,7 @@ Symbol Einsum(const std::string& equation, const std::vector<Symbol>& operands, 
       Throw<ModelError>("Einsum \"{}\": operand {} has {} axes, which do not fit \"{}\"", equation, i, ranks[i],
                         parts[i]);
     }
+    terms[i] = Diagonal(std::move(terms[i]));
   }
   Labels output;
   if (arrow != std::string::npos) {
@@ -166,12 +184,13 @@ Symbol Einsum(const std::string& equation, const std::vector<Symbol>& operands, 
   } else {
     for (int k = most_unnamed; k-- > 0;) output.push_back(kUnnamed + k);
     for (int letter = 'A'; letter <= 'z'; ++letter) {
-      int count = 0;
-      for (const Term& term : terms) count += Has(term.labels, letter);
-      if (count == 1) output.push_back(letter);
+      if (std::ranges::count(text, letter) == 1) output.push_back(letter);
     }
   }
   for (const int label : output) {
+    if (std::ranges::count(output, label) > 1) {
+      Throw<ModelError>("Einsum \"{}\": the output has an axis twice", equation);
+    }
     if (std::ranges::none_of(terms, [&](const Term& term) { return Has(term.labels, label); })) {
       Throw<ModelError>("Einsum \"{}\": no operand has the output's axis \"{}\"", equation, static_cast<char>(label));
     }

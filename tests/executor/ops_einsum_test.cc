@@ -3,6 +3,7 @@
 
 #include <map>
 
+#include "symbol/gradient.h"
 #include "symbol/ops.h"
 #include "tests/executor/graph_runner.h"
 #include "tests/executor/values.h"
@@ -79,6 +80,13 @@ TEST(Einsum, IsTheSumOverAllLetters) {
       {"...bc,cd->...bd", {"ABbc", "cd"}, "ABbd"},
       {"...b,...b", {"Ab", "Ab"}, "A"},
       {"b...->...", {"bA"}, "A"},
+      {"aa->a", {"aa"}, "a"},
+      {"bb", {"bb"}, ""},
+      {"bab->ab", {"bab"}, "ab"},
+      {"abab->ba", {"abab"}, "ba"},
+      {"bbb->b", {"bbb"}, "b"},
+      {"dbb,ab->da", {"dbb", "ab"}, "da"},
+      {"...bb->...b", {"Abb"}, "Ab"},
   };
   for (const auto& c : cases) {
     SCOPED_TRACE(c.equation);
@@ -104,13 +112,21 @@ TEST(Einsum, RefusesWhatIsNoEquation) {
     return MessageOf<ModelError>([&] { Einsum(equation, operands); });
   };
   EXPECT_EQ(message("ab,bc", {a}), "ModelError: Einsum \"ab,bc\": expected 2 operands, got 1 and 0 ranks");
-  EXPECT_EQ(message("aa->a", {a}),
-            "ModelError: Einsum \"aa->a\": an axis twice in \"aa\", a diagonal, is not provided");
+  EXPECT_EQ(message("a->aa", {a}), "ModelError: Einsum \"a->aa\": the output has an axis twice");
   EXPECT_EQ(message("a->b", {a}), "ModelError: Einsum \"a->b\": no operand has the output's axis \"b\"");
   EXPECT_EQ(message("...a->a", {a}), "ModelError: Einsum \"...a->a\": \"...\" needs the numbers of operands' axes");
   EXPECT_EQ(message("a.b->a", {a}), "ModelError: Einsum \"a.b->a\": expected letters and \"...\", got \"a.b\"");
   EXPECT_EQ(message("abcde,fghi->abcdefghi", {a, b}),
             "ModelError: Einsum \"abcde,fghi->abcdefghi\": a product of 9 axes is too large");
+}
+
+TEST(Einsum, ADiagonalHasAGradient) {
+  const Symbol trace = MakeLoss(Einsum("aa", {Variable("p", {.shape = Shape{3, 3}})}, {2}));
+  const std::vector<std::string> wrt{"p"};
+  const Symbol gradient = Gradient(trace, wrt).gradients[0];
+  HostTensor eye(DType::kFloat32, {3, 3});
+  for (int64_t i = 0; i < 3; ++i) eye.Set(4 * i, 1);
+  EXPECT_EQ(RunGraph(gradient, {{"p", HostTensor::Full(DType::kFloat32, {3, 3}, 7)}}, {}).outputs[0], eye);
 }
 
 }  // namespace
