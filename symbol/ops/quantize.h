@@ -18,7 +18,7 @@ struct QuantizeAttrs {
   }
 };
 // (data, scale, zero_point) -> q = the nearest whole number to data / scale, of two the even one, + zero_point, within
-// the type's bounds. No gradient passes.
+// the type's bounds. The quotient is rounded to float32 first, of float64 data to float64. No gradient passes.
 const OpDef& QuantizeLinearOp();
 inline constexpr OpFunction<QuantizeAttrs, 3> QuantizeLinear{QuantizeLinearOp};
 

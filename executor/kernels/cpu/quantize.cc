@@ -1,4 +1,4 @@
-// Integers that stand for real numbers: reckoned in double, which holds every quotient's nearest whole number.
+// Integers that stand for real numbers: reckoned in double, but quotients as float32 has them, whose halves are ONNX'.
 #include "symbol/ops/quantize.h"
 
 #include <algorithm>
@@ -55,7 +55,8 @@ MaybeKernel MakeQuantize(const KernelSpec& spec) {
   return OfTypes(spec.inputs[0].dtype, spec.outputs[0].dtype, [&]<class Real, class Whole>() {
     return PerChannel<Real, Whole, Real, Whole>(
         spec, spec.attributes<QuantizeAttrs>().axis, []<class To>(double x, double scale, double zero) {
-          const double q = std::nearbyint(x / scale) + zero;
+          const double quotient = std::is_same_v<Real, double> ? x / scale : static_cast<float>(x / scale);
+          const double q = std::nearbyint(quotient) + zero;
           using Limits = std::numeric_limits<To>;
           return q != q ? To{} : static_cast<To>(std::clamp<double>(q, Limits::min(), Limits::max()));
         });

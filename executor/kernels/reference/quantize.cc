@@ -19,12 +19,16 @@ MaybeKernel PerChannel(const KernelSpec& spec, int64_t axis, double (*f)(double 
   });
 }
 
-// Storing keeps to the type's bounds. What is no number is 0.
+// Storing keeps to the type's bounds. What is no number is 0. Quotients of all types but float64 are those of float32.
+template <class Quotient>
+double Quantized(double x, double scale, double zero) {
+  const double q = std::nearbyint(static_cast<double>(static_cast<Quotient>(x / scale))) + zero;
+  return std::isnan(q) ? 0 : q;
+}
+
 MaybeKernel MakeQuantize(const KernelSpec& spec) {
-  return PerChannel(spec, spec.attributes<QuantizeAttrs>().axis, [](double x, double scale, double zero) {
-    const double q = std::nearbyint(x / scale) + zero;
-    return std::isnan(q) ? 0 : q;
-  });
+  const bool is_double = spec.inputs[0].dtype == DType::kFloat64;
+  return PerChannel(spec, spec.attributes<QuantizeAttrs>().axis, is_double ? Quantized<double> : Quantized<float>);
 }
 
 MaybeKernel MakeDequantize(const KernelSpec& spec) {
