@@ -60,6 +60,7 @@ struct WirePath {
   const WirePath* outer;
   const FieldDescriptor* field;
   int index;
+  int depth = outer == nullptr ? 1 : outer->depth + 1;
 };
 
 std::string ToString(const WirePath* path) {
@@ -69,7 +70,7 @@ std::string ToString(const WirePath* path) {
   return path->field->is_repeated() ? fmt::format("{}[{}]", text, path->index) : text;
 }
 
-// Walks the bytes with the messages' descriptions, as deep as those go: none is recursive.
+// Walks the bytes with the messages' descriptions, as deep as the limits allow: a graph of ONNX may be in a node of one.
 class WireChecker {
  public:
   WireChecker(const ModelLimits& limits, const ModelSource& source, bool skip_unknown)
@@ -136,6 +137,7 @@ class WireChecker {
       Throw<ModelError>("{}: more than {} nodes", source_.name(), limits_.nodes);
     }
     const WirePath inner{path, &field, index};
+    if (inner.depth > limits_.recursion) Fail(nullptr, fmt::format("more than {} messages deep", limits_.recursion));
     CheckMessage(bytes, *type, &inner);
   }
 

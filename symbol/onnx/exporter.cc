@@ -5,6 +5,7 @@
 
 #include "symbol/model/source.h"
 #include "symbol/onnx/onnx.h"
+#include "symbol/onnx/operator_list.h"
 #include "symbol/onnx/reader.h"
 #include "symbol/ops.h"
 #include "symbol/passes/passes.h"
@@ -13,7 +14,6 @@ namespace bindery::onnx {
 namespace {
 
 constexpr int kIrVersion = 8;  // that of opset 17's time
-constexpr size_t kMaxListedNodes = 3;
 
 using Rows = std::map<std::string, const ExportRow*, std::less<>>;
 const Rows& AllRows() {
@@ -51,21 +51,12 @@ ModelProto Exporter::Run() {
     entry->set_key(key);
     entry->set_value(value);
   }
-  std::map<std::string, std::string> missing;  // operator -> nodes that use it
-  std::map<std::string, size_t> counts;
+  OperatorList missing;
   for (const NodePtr& node : graph_.nodes) {
-    if (node->is_variable() || IsExported(*node)) continue;
-    std::string& nodes = missing[node->op().name];
-    if (++counts[node->op().name] <= kMaxListedNodes) nodes += (nodes.empty() ? "" : ", ") + QuotedName(node->name());
+    if (!node->is_variable() && !IsExported(*node)) missing.Add(node->op().name, node->name());
   }
   if (!missing.empty()) {
-    std::string list;
-    for (const auto& [op, nodes] : missing) {
-      const size_t more = counts[op] - std::min(counts[op], kMaxListedNodes);
-      list += fmt::format("{}{} ({}{})", list.empty() ? "" : "; ", op, nodes,
-                          more > 0 ? fmt::format(" and {} more", more) : "");
-    }
-    Throw<ModelError>("operators that cannot be exported, with the nodes that use them: {}", list);
+    Throw<ModelError>("operators that cannot be exported, with the nodes that use them: {}", missing.ToString());
   }
   // The names of parameters and inputs are kept; others make way.
   for (const NodePtr& node : graph_.nodes) {
@@ -111,7 +102,7 @@ void Exporter::LeaveOutUnused() {
 }
 
 void Exporter::ExportVariable(const Node& node) {
-  used_.insert(node.name());
+  given_.Next(node.name());
   names_[&node] = {node.name()};
   if (const HostTensor* value = ValueOf(model_, node.name())) {
     Tensor(*value, node.name());
@@ -157,12 +148,6 @@ void Exporter::ExportOutputs() {
     output->set_name(name);
     FillType(entry, output);
   }
-}
-
-std::string Exporter::Unique(const std::string& name) {
-  std::string unique = name;
-  for (int i = 2; !used_.insert(unique).second; ++i) unique = fmt::format("{}_{}", name, i);
-  return unique;
 }
 
 // --- What export functions ask and say.
@@ -212,7 +197,7 @@ Exporter::Names Exporter::AddAll(const char* op, const Names& inputs, int output
   Names names;
   NodeProto* added = AddNode(op, inputs);
   for (int i = 0; i < outputs; ++i) {
-    names.push_back(Unique(fmt::format("{}_{}", node_->name(), op)));
+    names.push_back(given_.Next(fmt::format("{}_{}", node_->name(), op)));
     added->add_output(names.back());
   }
   added->set_name(names[0]);
@@ -220,7 +205,8 @@ Exporter::Names Exporter::AddAll(const char* op, const Names& inputs, int output
 }
 
 void Exporter::Out(const char* op, const Names& inputs, int output) {
-  const std::string name = Unique(node_->num_outputs() == 1 || output == 0 ? node_->name() : node_->OutputName(output));
+  const std::string name =
+      given_.Next(node_->num_outputs() == 1 || output == 0 ? node_->name() : node_->OutputName(output));
   NodeProto* added = AddNode(op, inputs);
   added->set_name(name);
   added->add_output(name);
@@ -229,9 +215,9 @@ void Exporter::Out(const char* op, const Names& inputs, int output) {
 
 void Exporter::OutAll(const char* op, const Names& inputs, int outputs) {
   NodeProto* added = AddNode(op, inputs);
-  added->set_name(Unique(node_->name()));
+  added->set_name(given_.Next(node_->name()));
   for (int i = 0; i < outputs; ++i) {
-    const std::string name = Unique(node_->OutputName(i));
+    const std::string name = given_.Next(node_->OutputName(i));
     added->add_output(name);
     names_[node_.get()][static_cast<size_t>(i)] = name;
   }
@@ -272,7 +258,7 @@ std::string Exporter::Tensor(const HostTensor& value, const std::string& name) {
 }
 
 std::string Exporter::Constant(const HostTensor& value, const char* what) {
-  return Tensor(value, Unique(node_->name() + "_" + what));
+  return Tensor(value, given_.Next(node_->name() + "_" + what));
 }
 
 std::string Exporter::Ints(const std::vector<int64_t>& values, const char* what) {

@@ -16,6 +16,7 @@
 #include "symbol/graph.h"
 #include "symbol/infer.h"
 #include "symbol/model.h"
+#include "symbol/onnx/unique_names.h"
 #include "symbol/ops/indexing.h"
 #include "symbol/ops/order.h"
 
@@ -101,7 +102,6 @@ class Exporter {
   void ExportVariable(const Node& node);
   void ExportOutputs();
   void LeaveOutUnused();
-  std::string Unique(const std::string& name);
   NodeProto* AddNode(const char* op, const Names& inputs);
   AttributeProto* AddAttribute(const char* key, AttributeType type);
   std::string Tensor(const HostTensor& value, const std::string& name);
@@ -119,7 +119,7 @@ class Exporter {
   NodePtr node_;
   size_t index_ = 0;
   std::unordered_map<const Node*, std::vector<std::string>> names_;  // per output; "": not there
-  std::set<std::string> used_;
+  UniqueNames given_;
 };
 
 // --- What several families use.

@@ -2,6 +2,8 @@
 // batch; so the operators that take extents get them as attributes.
 #include <algorithm>
 #include <optional>
+#include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "base/checked.h"
@@ -43,7 +45,8 @@ Folded FoldSize(Importer& im) {
   return Numbers{.values = {*size}, .is_scalar = true};
 }
 
-Folded FoldGather(Importer& im, const Numbers& data, const Numbers& indices) {
+Folded FoldGather(Importer& im, const std::vector<Numbers>& inputs) {
+  const Numbers &data = inputs[0], &indices = inputs[1];
   if (im.Int("axis", 0) != 0 || data.is_scalar || !IsFixed(indices)) return std::nullopt;
   Numbers result{.is_scalar = indices.is_scalar, .dtype = data.dtype};
   for (const Extent& index : indices.values) {
@@ -97,7 +100,8 @@ bool IsTruth(const std::string& op) {
 }
 
 // Operators of two operands, either of which may be one number.
-Folded FoldBinary(Importer& im, const Numbers& a, const Numbers& b) {
+Folded FoldBinary(Importer& im, const std::vector<Numbers>& inputs) {
+  const Numbers &a = inputs[0], &b = inputs[1];
   const size_t count = std::max(a.values.size(), b.values.size());
   if ((a.values.size() != count && a.values.size() != 1) || (b.values.size() != count && b.values.size() != 1) ||
       im.HasAttribute("axis") || im.Flag("fmod")) {
@@ -112,7 +116,9 @@ Folded FoldBinary(Importer& im, const Numbers& a, const Numbers& b) {
   return result;
 }
 
-Folded FoldWhere(const Numbers& condition, const Numbers& a, const Numbers& b) {
+Folded FoldWhere(Importer&, const std::vector<Numbers>& inputs) {
+  const Numbers &condition = inputs[0], &a = inputs[1], &b = inputs[2];
+  if (!IsFixed(condition)) return std::nullopt;
   const size_t count = std::max({condition.values.size(), a.values.size(), b.values.size()});
   const auto at = [&](const Numbers& list, size_t i) { return list.values[list.values.size() == 1 ? 0 : i]; };
   Numbers result{.is_scalar = condition.is_scalar && a.is_scalar && b.is_scalar, .dtype = a.dtype};
@@ -123,7 +129,8 @@ Folded FoldWhere(const Numbers& condition, const Numbers& a, const Numbers& b) {
   return result;
 }
 
-Folded FoldSlice(Importer& im, const Numbers& data) {
+Folded FoldSlice(Importer& im, const std::vector<Numbers>& inputs) {
+  const Numbers& data = inputs[0];
   const auto one = [&](int input, int64_t otherwise) -> std::optional<int64_t> {
     if (!im.Has(input)) return otherwise;
     const Folded list = im.NumbersOf(input);
@@ -139,7 +146,7 @@ Folded FoldSlice(Importer& im, const Numbers& data) {
   return result;
 }
 
-Folded FoldRange(const std::vector<Numbers>& inputs) {
+Folded FoldRange(Importer&, const std::vector<Numbers>& inputs) {
   for (const Numbers& input : inputs) {
     if (input.values.size() != 1 || !IsFixed(input)) return std::nullopt;
   }
@@ -161,22 +168,69 @@ Folded FoldAxes(Importer& im, Numbers data, bool to_scalar) {
   return data;
 }
 
-Folded FoldReshape(Importer& im, Numbers data) {
-  const Folded to = im.NumbersOf(1);
-  if (!to || to->values.size() > 1 || !IsFixed(*to)) return std::nullopt;
+Folded FoldReshape(Importer& im, const std::vector<Numbers>& inputs) {
+  Numbers data = inputs[0];
+  const Numbers& to = inputs[1];
+  if (to.values.size() > 1 || !IsFixed(to)) return std::nullopt;
   const auto count = static_cast<int64_t>(data.values.size());
-  if (to->values.empty() ? count != 1 : to->values[0].fixed != -1 && to->values[0].fixed != count) return std::nullopt;
+  if (to.values.empty() ? count != 1 : to.values[0].fixed != -1 && to.values[0].fixed != count) return std::nullopt;
   im.Ignore({"allowzero"});
-  data.is_scalar = to->values.empty();
+  data.is_scalar = to.values.empty();
   return data;
 }
 
-Folded FoldProduct(Importer& im, const Numbers& data) {
+Folded FoldProduct(Importer& im, const std::vector<Numbers>& inputs) {
+  const Numbers& data = inputs[0];
   const std::vector<std::optional<Extent>> extents(data.values.begin(), data.values.end());
   const auto product = Product(extents);
   if (!product || im.num_inputs() > 1) return std::nullopt;
   im.Ints("axes");
   return Numbers{.values = {*product}, .is_scalar = !im.Flag("keepdims", true), .dtype = data.dtype};
+}
+
+Folded FoldNot(Importer&, const std::vector<Numbers>& inputs) {
+  Numbers result = inputs[0];
+  if (!IsFixed(result)) return std::nullopt;
+  for (Extent& value : result.values) value.fixed = value.fixed == 0;
+  return result;
+}
+
+Folded FoldCast(Importer& im, const std::vector<Numbers>& inputs) {
+  Numbers result = inputs[0];
+  result.dtype = DTypeOf(static_cast<int>(im.Int("to", 0)));
+  if (IsFloat(result.dtype) || (result.dtype == DType::kBool && !IsFixed(result))) return std::nullopt;
+  im.Ignore({"saturate", "round_mode"});
+  return result;
+}
+
+// What computes with the numbers of all its inputs, at least so many and at most that many.
+struct FoldRow {
+  size_t least, most;
+  Folded (*fold)(Importer& im, const std::vector<Numbers>& inputs);
+};
+const std::unordered_map<std::string, FoldRow>& FoldRows() {
+  static const auto rows = [] {
+    std::unordered_map<std::string, FoldRow> all = {
+        {"Cast", {1, 1, FoldCast}},
+        {"Concat", {1, kMaxNumbers, FoldConcat}},
+        {"Gather", {2, 2, FoldGather}},
+        {"Identity", {1, 1, [](Importer&, const std::vector<Numbers>& inputs) -> Folded { return inputs[0]; }}},
+        {"Not", {1, 1, FoldNot}},
+        {"Range", {3, 3, FoldRange}},
+        {"ReduceProd", {1, 1, FoldProduct}},
+        {"Reshape", {2, 2, FoldReshape}},
+        {"Slice", {3, 5, FoldSlice}},
+        {"Squeeze", {1, 2, [](Importer& im, const auto& inputs) { return FoldAxes(im, inputs[0], true); }}},
+        {"Unsqueeze", {1, 2, [](Importer& im, const auto& inputs) { return FoldAxes(im, inputs[0], false); }}},
+        {"Where", {3, 3, FoldWhere}},
+    };
+    for (const char* op : {"Add", "And", "Div", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Max",
+                           "Min", "Mod", "Mul", "Or", "Sub"}) {
+      all[op] = {2, 2, FoldBinary};
+    }
+    return all;
+  }();
+  return rows;
 }
 
 }  // namespace
@@ -186,9 +240,10 @@ bool IsFixed(const Numbers& numbers) {
 }
 
 std::optional<Numbers> Fold(Importer& im) {
-  const std::string& op = im.op();
-  if (op == "Shape") return FoldShape(im);
-  if (op == "Size") return FoldSize(im);
+  if (im.op() == "Shape") return FoldShape(im);
+  if (im.op() == "Size") return FoldSize(im);
+  const auto row = FoldRows().find(im.op());
+  if (row == FoldRows().end()) return std::nullopt;
   std::vector<Numbers> inputs;
   for (int i = 0; i < im.num_inputs(); ++i) {
     if (!im.Has(i)) continue;
@@ -196,31 +251,8 @@ std::optional<Numbers> Fold(Importer& im) {
     if (!numbers) return std::nullopt;
     inputs.push_back(std::move(*numbers));
   }
-  const size_t count = inputs.size();
-  if (count == 2 && op == "Gather") return FoldGather(im, inputs[0], inputs[1]);
-  if (count > 0 && op == "Concat") return FoldConcat(im, inputs);
-  if (count == 2) {
-    if (Folded result = FoldBinary(im, inputs[0], inputs[1])) return result;
-  }
-  if (count == 3 && op == "Where") return FoldWhere(inputs[0], inputs[1], inputs[2]);
-  if (count >= 3 && op == "Slice") return FoldSlice(im, inputs[0]);
-  if (count == 3 && op == "Range") return FoldRange(inputs);
-  if (count >= 1 && op == "Squeeze") return FoldAxes(im, inputs[0], true);
-  if (count >= 1 && op == "Unsqueeze") return FoldAxes(im, inputs[0], false);
-  if (count == 2 && op == "Reshape") return FoldReshape(im, inputs[0]);
-  if (count == 1 && op == "ReduceProd") return FoldProduct(im, inputs[0]);
-  if (count == 1 && op == "Identity") return inputs[0];
-  if (count == 1 && op == "Not" && IsFixed(inputs[0])) {
-    for (Extent& value : inputs[0].values) value.fixed = value.fixed == 0;
-    return inputs[0];
-  }
-  if (count == 1 && op == "Cast") {
-    const DType to = DTypeOf(static_cast<int>(im.Int("to", 0)));
-    if (IsFloat(to) || to == DType::kBool) return std::nullopt;
-    inputs[0].dtype = to;
-    return inputs[0];
-  }
-  return std::nullopt;
+  const auto& [least, most, fold] = row->second;
+  return inputs.size() < least || inputs.size() > most ? std::nullopt : fold(im, inputs);
 }
 
 }  // namespace bindery::onnx

@@ -20,25 +20,8 @@ AutoPad AutoPadOf(const Importer& im) {
   Throw<ModelError>("attribute \"auto_pad\": expected NOTSET, VALID, SAME_UPPER or SAME_LOWER, got \"{}\"", name);
 }
 
-ConvolutionAttrs ConvolutionAttrsOf(Importer& im) {
-  const Shape weight = im.ShapeOf(im.WeightIn(1));
-  if (weight.rank() < 3 || !weight.IsKnown()) {
-    Throw<ModelError>("input 1, the weight: expected at least 3 known extents, got {}", weight);
-  }
-  const std::vector<int64_t> kernel(weight.begin() + 2, weight.end()), said = im.Ints("kernel_shape");
-  if (!said.empty() && said != kernel) Throw<ModelError>("attribute \"kernel_shape\": the weight is {}", weight);
-  return {.num_filter = weight[0],
-          .kernel = kernel,
-          .stride = im.Ints("strides"),
-          .pad = im.Ints("pads"),
-          .dilate = im.Ints("dilations"),
-          .auto_pad = AutoPadOf(im),
-          .groups = im.Int("group", 1),
-          .no_bias = !im.Has(2)};
-}
-
 void ImportConv(Importer& im) {
-  const ConvolutionAttrs attrs = ConvolutionAttrsOf(im);
+  const ConvolutionAttrs attrs = ConvolutionAttrsOf(im, 1, 2);
   std::vector<Symbol> inputs = {im.In(0), im.WeightIn(1)};
   if (!attrs.no_bias) inputs.push_back(im.WeightIn(2));
   im.Out(Apply(ConvolutionOp(), attrs, inputs, im.name()));
@@ -65,7 +48,7 @@ void PadTo(const std::vector<int64_t>& wanted, const Shape& data, bool more_at_e
 }
 
 void ImportConvTranspose(Importer& im) {
-  const ConvolutionAttrs windows = ConvolutionAttrsOf(im);
+  const ConvolutionAttrs windows = ConvolutionAttrsOf(im, 1, 2);
   const int64_t channels = im.ShapeOf(im.WeightIn(1))[1];
   DeconvolutionAttrs attrs{.num_filter = CheckedMul(channels, windows.groups, "output channels"),
                            .kernel = windows.kernel,
@@ -147,7 +130,7 @@ std::optional<Symbol> Layer(Importer& im, int bias, bool transposed) {
   const bool has_bias = bias > 0 && im.Has(bias);
   if (has_bias && (im.Weight(bias) == nullptr || im.Weight(bias)->shape() != Shape{hidden})) return std::nullopt;
   if (weight->elements() == 0) return std::nullopt;
-  const Symbol matrix = im.Parameter(1, transposed ? Transposed(*weight) : *weight);
+  const Symbol matrix = transposed ? im.Parameter(1, "transposed", Transposed) : im.WeightIn(1);
   const FullyConnectedAttrs attrs{.num_hidden = hidden, .no_bias = !has_bias, .flatten = false};
   std::vector<Symbol> inputs = {im.In(0), matrix};
   if (has_bias) inputs.push_back(im.WeightIn(bias));
@@ -174,6 +157,23 @@ void ImportMatMul(Importer& im) {
 }
 
 }  // namespace
+
+ConvolutionAttrs ConvolutionAttrsOf(Importer& im, int weight, int bias) {
+  const Shape shape = im.ShapeOf(im.WeightIn(weight));
+  if (shape.rank() < 3 || !shape.IsKnown()) {
+    Throw<ModelError>("input {}, the weight: expected at least 3 known extents, got {}", weight, shape);
+  }
+  const std::vector<int64_t> kernel(shape.begin() + 2, shape.end()), said = im.Ints("kernel_shape");
+  if (!said.empty() && said != kernel) Throw<ModelError>("attribute \"kernel_shape\": the weight is {}", shape);
+  return {.num_filter = shape[0],
+          .kernel = kernel,
+          .stride = im.Ints("strides"),
+          .pad = im.Ints("pads"),
+          .dilate = im.Ints("dilations"),
+          .auto_pad = AutoPadOf(im),
+          .groups = im.Int("group", 1),
+          .no_bias = bias < 0 || !im.Has(bias)};
+}
 
 std::span<const ImportRow> NnImports() {
   static const std::vector<ImportRow> rows = {

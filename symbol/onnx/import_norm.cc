@@ -84,8 +84,9 @@ Symbol HardmaxAlong(const Symbol& x, int64_t axis, const std::string& name) { re
 // Ours are of float32 where the data has 16 bits.
 Symbol ChannelValues(Importer& im, int input, DType data) {
   const HostTensor* weight = im.Weight(input);
-  if (weight == nullptr) return im.In(input);
-  return im.Parameter(input, weight->Cast(data == DType::kFloat64 ? data : DType::kFloat32));
+  const DType wanted = data == DType::kFloat64 ? data : DType::kFloat32;
+  if (weight == nullptr || weight->dtype() == wanted) return im.WeightIn(input);
+  return im.Parameter(input, ToString(wanted), [&](const HostTensor& value) { return value.Cast(wanted); });
 }
 
 void ImportBatchNorm(Importer& im) {

@@ -1,5 +1,4 @@
-// Random numbers, and integers that stand for real numbers. A file's seeds are not followed: what is drawn depends on the
-// run's seed, and on the samples alone.
+// Random numbers. A file's seeds are not followed: what is drawn depends on the run's seed, and on the samples alone.
 #include <vector>
 
 #include "symbol/onnx/importer.h"
@@ -48,33 +47,13 @@ void ImportMultinomial(Importer& im) {
   im.Out(Multinomial(im.In(0), attrs, im.name()));
 }
 
-void ImportQuantize(Importer& im) {
-  im.Ignore({"saturate", "output_dtype", "precision"});
-  if (im.Int("block_size", 0) != 0) Throw<ModelError>("attribute \"block_size\": scales of blocks cannot be had");
-  QuantizeAttrs attrs{.axis = im.Int("axis", 1), .no_zero_point = !im.Has(2)};
-  if (im.Has(2)) attrs.dtype = im.DTypeOf(im.In(2));
-  std::vector<Symbol> inputs = {im.In(0), im.In(1)};
-  if (im.Has(2)) inputs.push_back(im.In(2));
-  im.Out(Apply(QuantizeLinearOp(), attrs, inputs, im.name()));
-}
-
-void ImportDequantize(Importer& im) {
-  im.Ignore({"output_dtype"});
-  if (im.Int("block_size", 0) != 0) Throw<ModelError>("attribute \"block_size\": scales of blocks cannot be had");
-  const DequantizeAttrs attrs{.axis = im.Int("axis", 1), .no_zero_point = !im.Has(2)};
-  std::vector<Symbol> inputs = {im.In(0), im.In(1)};
-  if (im.Has(2)) inputs.push_back(im.In(2));
-  im.Out(Apply(DequantizeLinearOp(), attrs, inputs, im.name()));
-}
-
 }  // namespace
 
 std::span<const ImportRow> RandomImports() {
   static const std::vector<ImportRow> rows = {
-      {"Bernoulli", 15, ImportBernoulli},    {"DequantizeLinear", 10, ImportDequantize},
-      {"Multinomial", 7, ImportMultinomial}, {"QuantizeLinear", 10, ImportQuantize},
-      {"RandomNormal", 1, ImportNormal},     {"RandomNormalLike", 1, ImportNormal},
-      {"RandomUniform", 1, ImportUniform},   {"RandomUniformLike", 1, ImportUniform},
+      {"Bernoulli", 15, ImportBernoulli},  {"Multinomial", 7, ImportMultinomial},
+      {"RandomNormal", 1, ImportNormal},   {"RandomNormalLike", 1, ImportNormal},
+      {"RandomUniform", 1, ImportUniform}, {"RandomUniformLike", 1, ImportUniform},
   };
   return rows;
 }

@@ -67,19 +67,7 @@ void ImportSqueeze(Importer& im) {
 void ImportUnsqueeze(Importer& im) {
   const Symbol x = im.In(0);
   if (im.IsComputed(1)) return im.Out(ExpandDimsBy({x, im.In(1)}, im.name()));
-  std::vector<int64_t> axes = im.AttributeOrInput("axes", 1);
-  std::optional<PartialExtents> extents = im.KnownExtentsOf(x);
-  if (!extents || !CanReshapeTo(*extents)) return im.Out(ExpandDims(x, {.axes = axes}, im.name()));
-  const auto rank = static_cast<int64_t>(extents->size() + axes.size());
-  if (rank > Shape::kMaxRank) Throw<ModelError>("{} axes, at most {} are possible", rank, Shape::kMaxRank);
-  for (int64_t& axis : axes) {
-    if (axis < -rank || axis >= rank) Throw<ModelError>("axis {} of an output with {} axes", axis, rank);
-    axis += axis < 0 ? rank : 0;
-  }
-  std::ranges::sort(axes);
-  if (std::ranges::adjacent_find(axes) != axes.end()) Throw<ModelError>("an axis is named twice");
-  for (const int64_t axis : axes) extents->insert(extents->begin() + axis, Extent{1, 0});
-  im.Out(ReshapeTo(x, *extents, im.name()));
+  im.Out(Unsqueezed(im, x, im.AttributeOrInput("axes", 1), im.name()));
 }
 
 void ImportConcat(Importer& im) { im.Out(Concat(im.AllInputs(), {.axis = im.Int("axis", 1)}, im.name())); }
@@ -287,6 +275,21 @@ void ImportRange(Importer& im) {
 }
 
 }  // namespace
+
+Symbol Unsqueezed(Importer& im, const Symbol& x, std::vector<int64_t> axes, const std::string& name) {
+  std::optional<PartialExtents> extents = im.KnownExtentsOf(x);
+  if (!extents || !CanReshapeTo(*extents)) return ExpandDims(x, {.axes = axes}, name);
+  const auto rank = static_cast<int64_t>(extents->size() + axes.size());
+  if (rank > Shape::kMaxRank) Throw<ModelError>("{} axes, at most {} are possible", rank, Shape::kMaxRank);
+  for (int64_t& axis : axes) {
+    if (axis < -rank || axis >= rank) Throw<ModelError>("axis {} of an output with {} axes", axis, rank);
+    axis += axis < 0 ? rank : 0;
+  }
+  std::ranges::sort(axes);
+  if (std::ranges::adjacent_find(axes) != axes.end()) Throw<ModelError>("an axis is named twice");
+  for (const int64_t axis : axes) extents->insert(extents->begin() + axis, Extent{1, 0});
+  return ReshapeTo(x, *extents, name);
+}
 
 std::span<const ImportRow> ShapeImports() {
   static const std::vector<ImportRow> rows = {

@@ -9,6 +9,7 @@
 #include "base/names.h"
 #include "symbol/infer.h"
 #include "symbol/model/source.h"
+#include "symbol/onnx/operator_list.h"
 #include "symbol/ops.h"
 
 namespace bindery::onnx {
@@ -17,7 +18,28 @@ namespace {
 constexpr int64_t kNewestOpset = 23;
 constexpr int64_t kAnyBatch = 4;  // where the file has none; not 1, which broadcasts
 constexpr int64_t kMaxBatch = int64_t{1} << 40;
-constexpr size_t kMaxListedNodes = 3;  // per operator
+
+bool SaysBatch(const std::string& param) {
+  std::string lower = param;
+  std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return lower == "n" || lower.starts_with("batch");
+}
+
+using Rows = std::map<std::string, std::map<int64_t, const ImportRow*>>;
+const Rows& AllRows() {
+  static const Rows rows = [] {
+    Rows all;
+    for (const auto& table :
+         {ControlImports(), ElementwiseImports(), IndexImports(), LossImports(), NnImports(), NormImports(),
+          QuantizeImports(), RandomImports(), ReduceImports(), SequenceImports(), ShapeImports()}) {
+      for (const ImportRow& row : table) all[row.op][row.since] = &row;
+    }
+    return all;
+  }();
+  return rows;
+}
+
+}  // namespace
 
 bool IsOwnDomain(const std::string& domain) { return domain.empty() || domain == "ai.onnx"; }
 
@@ -30,26 +52,13 @@ std::string NameOf(const NodeProto& node) {
   return node.output_size() > 0 ? node.output(0) : node.op_type();
 }
 
-bool SaysBatch(const std::string& param) {
-  std::string lower = param;
-  std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return lower == "n" || lower.starts_with("batch");
+int64_t OwnOpset(const google::protobuf::RepeatedPtrField<OperatorSetIdProto>& sets) {
+  int64_t opset = 0;
+  for (const OperatorSetIdProto& set : sets) {
+    if (IsOwnDomain(set.domain())) opset = set.version();
+  }
+  return opset;
 }
-
-using Rows = std::map<std::string, std::map<int64_t, const ImportRow*>>;
-const Rows& AllRows() {
-  static const Rows rows = [] {
-    Rows all;
-    for (const auto& table : {ElementwiseImports(), IndexImports(), LossImports(), NnImports(), NormImports(),
-                              RandomImports(), ReduceImports(), SequenceImports(), ShapeImports()}) {
-      for (const ImportRow& row : table) all[row.op][row.since] = &row;
-    }
-    return all;
-  }();
-  return rows;
-}
-
-}  // namespace
 
 const ImportRow* FindImport(const std::string& op, int64_t opset) {
   const auto rows = AllRows().find(op);
@@ -61,11 +70,15 @@ const ImportRow* FindImport(const std::string& op, int64_t opset) {
 Importer::Importer(const ModelProto& model, const std::string& source, const OnnxOptions& options,
                    OnnxTensorReader* tensors, bool any_batch)
     : model_(model), source_(source), options_(options), tensors_(tensors), any_batch_(any_batch) {
-  for (const OperatorSetIdProto& set : model.opset_import()) {
-    if (IsOwnDomain(set.domain())) opset_ = set.version();
-  }
-  if (opset_ < 1 || opset_ > kNewestOpset) {
-    Fail(fmt::format("it is of opset {}, but 1 to {} can be read", opset_, kNewestOpset));
+  opset_ = OwnOpset(model.opset_import());
+  const auto check = [&](const std::string& what, int64_t opset) {
+    if (opset >= 1 && opset <= kNewestOpset) return;
+    Fail(fmt::format("{} is of opset {}, but 1 to {} can be read", what, opset, kNewestOpset));
+  };
+  check("it", opset_);
+  for (const FunctionProto& function : model.functions()) {
+    check("function " + QuotedName(function.name()), OpsetOf(function));
+    functions_.emplace(std::tuple(function.domain(), function.name(), function.overload()), &function);
   }
   if (model.graph().sparse_initializer_size() > 0) Fail("sparse initializers cannot be read");
 }
@@ -74,25 +87,22 @@ void Importer::Fail(const std::string& message) const { Throw<ModelError>("{}: {
 
 Model Importer::Run() {
   CheckOperators();
-  for (const TensorProto& tensor : model_.graph().initializer()) {
-    try {
-      auto value = std::make_shared<const HostTensor>(tensors_->Read(tensor));
-      Define(tensor.name(), {.constant = std::move(value), .is_initializer = true});
-    } catch (const Error& error) {
-      Fail(fmt::format("initializer {}: {}", QuotedName(tensor.name()), error.message()));
-    }
+  const GraphProto& graph = model_.graph();
+  graph_.uses = &uses_;
+  CountUses(graph.node(), 1, &uses_);
+  for (const ValueInfoProto& output : graph.output()) ++uses_[output.name()];
+  try {
+    ReadInitializers(graph);
+    DeclareInputs();
+    ImportNodes(graph.node());
+  } catch (const Error& error) {
+    Fail(error.message());
   }
-  DeclareInputs();
-  for (const NodeProto& node : model_.graph().node()) {
-    for (const std::string& input : node.input()) ++uses_[input];
-  }
-  for (const ValueInfoProto& output : model_.graph().output()) ++uses_[output.name()];
-  for (int i = 0; i < model_.graph().node_size(); ++i) ImportNode(i);
 
   std::vector<Symbol> outputs;
   NodeProto heads;  // as if a node read them: it makes constants, too
   node_ = &heads;
-  for (const ValueInfoProto& output : model_.graph().output()) {
+  for (const ValueInfoProto& output : graph.output()) {
     heads.add_input(output.name());
     try {
       const Symbol value = In(heads.input_size() - 1);
@@ -105,7 +115,7 @@ Model Importer::Run() {
   Model model{.symbol = Group(outputs)};
   const auto take = [&](const std::vector<std::string>& names, HostTensorMap* values) {
     for (const std::string& name : names) {
-      if (auto parameter = parameters_.extract(name)) values->insert(std::move(parameter));
+      if (const auto found = parameters_.find(name); found != parameters_.end()) values->emplace(name, *found->second);
     }
   };
   take(model.symbol.ListAuxiliaryStates(), &model.aux);
@@ -114,34 +124,29 @@ Model Importer::Run() {
   return model;
 }
 
-// All that are not known at once, each with nodes that use it.
+// All that are not known at once, each with nodes that use it; those of graphs within nodes and of functions, too.
 void Importer::CheckOperators() const {
-  struct Missing {
-    std::string nodes;
-    size_t count = 0;
-  };
-  std::map<std::string, Missing> missing;
-  for (const NodeProto& node : model_.graph().node()) {
-    if (IsOwnDomain(node.domain()) && FindImport(node.op_type(), opset_) != nullptr) continue;
-    Missing& entry = missing[FullName(node)];
-    if (++entry.count <= kMaxListedNodes) {
-      entry.nodes += (entry.nodes.empty() ? "" : ", ") + QuotedName(NameOf(node));
+  OperatorList missing;
+  std::set<const FunctionProto*> seen;
+  const std::function<void(const Nodes&, int64_t)> check = [&](const Nodes& nodes, int64_t opset) {
+    for (const NodeProto& node : nodes) {
+      const bool is_known = IsOwnDomain(node.domain()) && FindImport(node.op_type(), opset) != nullptr;
+      const FunctionProto* function = is_known ? nullptr : FindFunction(node);
+      if (!is_known && function == nullptr) missing.Add(FullName(node), NameOf(node));
+      if (function != nullptr && seen.insert(function).second) check(function->node(), OpsetOf(*function));
+      for (const AttributeProto& attribute : node.attribute()) check(attribute.g().node(), opset);
     }
-  }
+  };
+  check(model_.graph().node(), opset_);
   if (missing.empty()) return;
-  std::string list;
-  for (const auto& [op, entry] : missing) {
-    const size_t more = entry.count - std::min(entry.count, kMaxListedNodes);
-    list += fmt::format("{}{} ({}{})", list.empty() ? "" : "; ", op, entry.nodes,
-                        more > 0 ? fmt::format(" and {} more", more) : "");
-  }
-  Fail(fmt::format("operators of opset {} that cannot be imported, with the nodes that use them: {}", opset_, list));
+  Fail(fmt::format("operators of opset {} that cannot be imported, with the nodes that use them: {}", opset_,
+                   missing.ToString()));
 }
 
 void Importer::DeclareInputs() {
   std::vector<const ValueInfoProto*> inputs;
   for (const ValueInfoProto& input : model_.graph().input()) {
-    if (!values_.contains(input.name())) inputs.push_back(&input);  // up to IR 3 initializers are inputs, too
+    if (!graph_.values.contains(input.name())) inputs.push_back(&input);  // up to IR 3 initializers are inputs, too
   }
   for (const ValueInfoProto* input : inputs) {
     const auto& shape = input->type().tensor_type().shape();
@@ -152,7 +157,7 @@ void Importer::DeclareInputs() {
     const auto& batch = shape.dim(batch_axis_);
     batch_input_ = input->name();
     batch_param_ = batch.dim_param();
-    if (batch.dim_value() > kMaxBatch) Fail(fmt::format("a batch of {} is too large", batch.dim_value()));
+    if (batch.dim_value() > kMaxBatch) Throw<ModelError>("a batch of {} is too large", batch.dim_value());
     if (batch.dim_value() > 0) file_batch_ = batch.dim_value();
     break;
   }
@@ -161,7 +166,7 @@ void Importer::DeclareInputs() {
     try {
       DeclareInput(*input);
     } catch (const Error& error) {
-      Fail(fmt::format("input {}: {}", QuotedName(input->name()), error.message()));
+      Throw<ModelError>("input {}: {}", QuotedName(input->name()), error.message());
     }
   }
 }
@@ -202,6 +207,7 @@ void Importer::DeclareInput(const ValueInfoProto& input) {
   }
   value.symbol = Variable(input.name(), options);
   types_->Declare(value.symbol, dtype, shape, batch_axes);
+  variables_.Next(input.name());
   Define(input.name(), std::move(value));
   for (const int axis : batch_axes) shape->Set(axis, file_batch_.value_or(kAnyBatch) + 1);
   if (!batch_axes.empty()) other_batch_.emplace(input.name(), *shape);
@@ -215,37 +221,53 @@ void Importer::CheckOtherBatch(const Symbol& symbol) const {
   if (!shapes.empty()) InferShapesPartial(symbol, shapes);
 }
 
-void Importer::ImportNode(int index) {
-  node_ = &model_.graph().node(index);
-  name_ = NameOf(*node_);
-  asked_.clear();
-  try {
-    const NameScope names(name_ + "_", false);
-    std::optional<Numbers> numbers = Fold(*this);
-    if (numbers && IsFixed(*numbers)) {
-      OutFixed(*numbers);
-    } else {
-      FindImport(op(), opset_)->import(*this);
-      if (numbers && Wanted(0)) values_.at(node_->output(0)).numbers = std::move(numbers);
+void Importer::ImportNodes(const Nodes& nodes) {
+  for (int index = 0; index < nodes.size(); ++index) {
+    const NodeProto& node = nodes[index];
+    const std::string name = prefix_ + NameOf(node);
+    try {
+      ImportNode(node, name);
+    } catch (const Error& error) {
+      Throw<ModelError>("node {}, {} {}: {}", index, FullName(node), QuotedName(name), error.message());
     }
-    for (const AttributeProto& attribute : node_->attribute()) {
-      if (!asked_.contains(attribute.name())) {
-        Throw<ModelError>("attribute {} is not known", QuotedName(attribute.name()));
-      }
-    }
-    for (const std::string& output : node_->output()) {
-      if (uses_.contains(output) && !output.empty() && !values_.contains(output)) {
-        Throw<ModelError>("its output {} cannot be had", QuotedName(output));
-      }
-    }
-  } catch (const Error& error) {
-    Fail(fmt::format("node {}, {} {}: {}", index, op(), QuotedName(name_), error.message()));
   }
 }
 
-void Importer::Define(const std::string& name, Value value) {
+void Importer::ImportNode(const NodeProto& node, const std::string& name) {
+  node_ = &node;
+  name_ = name;
+  asked_.clear();
+  const NameScope names(name_ + "_", false);
+  const ImportRow* row = IsOwnDomain(node.domain()) ? FindImport(op(), opset_) : nullptr;
+  // A constant that is the same whenever it is met is one value.
+  const bool is_shared = depth_ > 0 && op() == "Constant" &&
+                         std::ranges::all_of(node.attribute(), [](const auto& a) { return a.ref_attr_name().empty(); });
+  if (const auto met = constants_.find(&node); is_shared && met != constants_.end()) return OutValue(0, met->second);
+  if (row == nullptr) {
+    Call(*FindFunction(node));
+  } else if (std::optional<Numbers> numbers = Fold(*this); numbers && IsFixed(*numbers)) {
+    OutFixed(*numbers);
+  } else {
+    row->import(*this);
+    if (numbers && Wanted(0)) frame_->values.at(node.output(0))->numbers = std::move(numbers);
+  }
+  if (is_shared && Wanted(0)) constants_[&node] = frame_->values.at(node.output(0));
+  for (const AttributeProto& attribute : node.attribute()) {
+    if (!asked_.contains(attribute.name())) {
+      Throw<ModelError>("attribute {} is not known", QuotedName(attribute.name()));
+    }
+  }
+  for (const std::string& output : node.output()) {
+    if (!output.empty() && ReadersOf(output) > 0 && !frame_->values.contains(output)) {
+      Throw<ModelError>("its output {} cannot be had", QuotedName(output));
+    }
+  }
+}
+
+void Importer::Define(const std::string& name, ValuePtr value) {
   if (name.empty()) Throw<ModelError>("a value has no name");
-  if (!values_.emplace(name, std::move(value)).second) {
+  if (value->name.empty()) value->name = name;
+  if (!frame_->values.emplace(name, std::move(value)).second) {
     Throw<ModelError>("{} is defined twice", QuotedName(name));
   }
 }

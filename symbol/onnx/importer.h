@@ -16,6 +16,8 @@
 #include "symbol/onnx/onnx.h"
 #include "symbol/onnx/reader.h"
 #include "symbol/onnx/types.h"
+#include "symbol/onnx/unique_names.h"
+#include "symbol/ops/convolution.h"
 #include "symbol/symbol.h"
 
 namespace bindery::onnx {
@@ -27,11 +29,13 @@ struct ImportRow {
   int since;  // version of the opset
   ImportFn import;
 };
+std::span<const ImportRow> ControlImports();
 std::span<const ImportRow> ElementwiseImports();
 std::span<const ImportRow> IndexImports();
 std::span<const ImportRow> LossImports();
 std::span<const ImportRow> NnImports();
 std::span<const ImportRow> NormImports();
+std::span<const ImportRow> QuantizeImports();
 std::span<const ImportRow> RandomImports();
 std::span<const ImportRow> ReduceImports();
 std::span<const ImportRow> SequenceImports();
@@ -44,6 +48,35 @@ struct Numbers {
   DType dtype = DType::kInt64;
 };
 bool IsFixed(const Numbers& numbers);  // does none follow the batch?
+
+// What a name of the file stands for.
+struct Value {
+  std::string name = {};  // by which it was defined
+  Symbol symbol = {};     // empty: not made yet
+  std::shared_ptr<const HostTensor> constant = {};
+  std::optional<Numbers> numbers = {};  // if the batch is in them; the symbol computes the same
+  bool is_initializer = false, is_input = false;
+  std::map<std::string, Symbol> changed = {};  // parameters made of it, by what was done
+};
+using ValuePtr = std::shared_ptr<Value>;
+
+// How often each name of a graph is read: by nodes of graphs within it, which may be run many times, as twice.
+using Uses = std::unordered_map<std::string, int>;
+
+// The names of a graph, of one step of a loop, or of a function's call.
+struct Frame {
+  const Frame* outer = nullptr;  // whose names are known here, too
+  const Uses* uses = nullptr;
+  std::unordered_map<std::string, ValuePtr> values = {};         // null: an input that a call leaves out
+  std::map<std::string, const AttributeProto*> attributes = {};  // of a function's call
+};
+
+// A graph within a node: its initializers are read once, however often it is run.
+struct Body {
+  const GraphProto* graph;
+  Uses uses = {};
+  Frame frame = {};
+};
 // Computes a node from numbers alone (shape sub-graphs); no value where it cannot.
 std::optional<Numbers> Fold(Importer& im);
 
@@ -80,8 +113,8 @@ class Importer {
 
   // Inputs.
   int num_inputs() const { return node_->input_size(); }
-  bool Has(int input) const { return input < num_inputs() && !node_->input(input).empty(); }
-  Symbol In(int input);
+  bool Has(int input) const;
+  Symbol In(int input) { return SymbolOf(*ValueOf(input)); }
   std::vector<Symbol> AllInputs();
   // The value, if the file or the caller says it; null where it is computed.
   const HostTensor* Constant(int input) const;
@@ -101,8 +134,8 @@ class Importer {
   // What the file holds, of floating point: a layer's parameters, even if they are not among the initializers.
   const HostTensor* Weight(int input) const;
   Symbol WeightIn(int input);  // a parameter if it is a weight
-  // The parameter with another value, say transposed, under another name if others read it.
-  Symbol Parameter(int input, HostTensor value);
+  // The parameter with another value, under another name if others read it; `how` it is changed: "transposed".
+  Symbol Parameter(int input, const std::string& how, const std::function<HostTensor(const HostTensor&)>& change);
 
   Symbol List(const std::vector<int64_t>& values) const;  // a constant of one axis
 
@@ -123,25 +156,38 @@ class Importer {
   void Out(int output, const Symbol& value);
   void Out(const Symbol& value) { Out(0, value); }
   void OutConstant(HostTensor value);
-  void OutInitializer(HostTensor value);  // as if the file had it by the output's name
+  void OutWeight(int input);  // that weight, as if the file had it by the output's name
+
+  // --- Values, and graphs within nodes. All that is made of those is limited, however often they are run.
+  static constexpr int64_t kMaxUnrolled = 100'000;  // steps, and nodes in them
+  const ValuePtr& ValueOf(int input) const;
+  Symbol SymbolOf(Value& value);
+  void OutValue(int output, const ValuePtr& value);
+  std::unique_ptr<Body> OpenBody(const char* attribute);
+  // Its outputs; `step` says in messages which time it is, and "_0" in names.
+  std::vector<ValuePtr> Run(const Body& body, const std::vector<ValuePtr>& inputs, const std::string& step,
+                            const std::string& suffix);
 
  private:
-  struct Value {
-    Symbol symbol = {};  // empty: not made yet
-    std::shared_ptr<const HostTensor> constant = {};
-    std::optional<Numbers> numbers = {};  // if the batch is in them; the symbol computes the same
-    bool is_initializer = false, is_input = false;
-  };
-
+  using Nodes = google::protobuf::RepeatedPtrField<NodeProto>;
+  static constexpr int64_t kMaxUnrolledBytes = int64_t{1} << 28;  // of the messages of kMaxUnrolled nodes
+  static constexpr int kMaxDepth = 64;                            // of calls and graphs within others
   void DeclareInputs();
   void DeclareInput(const ValueInfoProto& input);
   void CheckOperators() const;
-  void ImportNode(int index);
-  void Define(const std::string& name, Value value);
+  void ReadInitializers(const GraphProto& graph);
+  void ImportNodes(const Nodes& nodes);
+  void ImportNode(const NodeProto& node, const std::string& name);
+  const FunctionProto* FindFunction(const NodeProto& node) const;
+  int64_t OpsetOf(const FunctionProto& function) const;
+  void Call(const FunctionProto& function);
+  void RunNodes(Frame* frame, const std::string& suffix, int64_t opset, const Nodes& nodes);
+  const ValuePtr* Lookup(const std::string& name) const;  // null: nothing is called so
+  int ReadersOf(const std::string& name) const;
+  void Define(const std::string& name, Value value) { Define(name, std::make_shared<Value>(std::move(value))); }
+  void Define(const std::string& name, ValuePtr value);
   void OutFixed(const Numbers& numbers);
-  Symbol MakeParameter(const std::string& name, HostTensor value);
-  const Value& ValueOf(int input) const;
-  Value& ValueOf(int input) { return const_cast<Value&>(std::as_const(*this).ValueOf(input)); }
+  Symbol MakeParameter(const std::string& name, std::shared_ptr<const HostTensor> value);
   const AttributeProto* Find(const char* key) const;
   const AttributeProto* FindOf(const char* key, AttributeType type, const char* kind) const;
   int NumberOf(const char* key, int otherwise, std::span<const EnumName> names) const;
@@ -160,17 +206,32 @@ class Importer {
   ShapeMap other_batch_;  // of batched inputs
   std::optional<ValueTypes> types_;
 
-  std::unordered_map<std::string, Value> values_;
-  std::unordered_map<std::string, int> uses_;
-  HostTensorMap parameters_;
+  Uses uses_;
+  Frame graph_;             // of the model
+  Frame* frame_ = &graph_;  // of the node at hand
+  std::map<std::string, std::shared_ptr<const HostTensor>> parameters_;
+  std::map<std::pair<std::string, const HostTensor*>, Symbol> made_;  // parameters, by the names that were asked for
+  UniqueNames variables_;
+  std::unordered_map<const NodeProto*, ValuePtr> constants_;  // of graphs within nodes, which may be run many times
+  using FunctionName = std::tuple<std::string, std::string, std::string>;  // domain, name, overload
+  std::map<FunctionName, const FunctionProto*> functions_;
+  std::unordered_map<const FunctionProto*, Uses> function_uses_;
+  int64_t unrolled_ = 0, unrolled_bytes_ = 0;
+  int depth_ = 0;
 
   const NodeProto* node_ = nullptr;
-  std::string name_;
+  std::string name_, prefix_;
   mutable std::set<std::string> asked_;
 };
 
+bool IsOwnDomain(const std::string& domain);
+std::string FullName(const NodeProto& node);  // of the operator, with a domain that is not ONNX' own
+std::string NameOf(const NodeProto& node);    // its own, or that of its first output
+int64_t OwnOpset(const google::protobuf::RepeatedPtrField<OperatorSetIdProto>& sets);  // 0: it is not said
 // The row for an operator of ONNX' own domain in an opset; null if there is none.
 const ImportRow* FindImport(const std::string& op, int64_t opset);
+
+void CountUses(const google::protobuf::RepeatedPtrField<NodeProto>& nodes, int weight, Uses* uses);
 
 // --- What several families use.
 using SymbolFn = std::function<Symbol(const Symbol& x, const std::string& name)>;
@@ -178,6 +239,10 @@ ImportFn Unary(const SymbolFn& f);
 // Of one extent that is not known, the rest; of more than one a Reshape cannot be made, and this throws.
 bool CanReshapeTo(const PartialExtents& extents);
 Symbol ReshapeTo(const Symbol& x, const PartialExtents& extents, const std::string& name = {});
+// The attributes of a convolution, by the weight that is this input; `bias`: -1 if there is none.
+ConvolutionAttrs ConvolutionAttrsOf(Importer& im, int weight, int bias);
+// With new axes of extent 1.
+Symbol Unsqueezed(Importer& im, const Symbol& x, std::vector<int64_t> axes, const std::string& name = {});
 // The product of extents; no value if that is unknown or not even growing with the batch.
 std::optional<Extent> Product(std::span<const std::optional<Extent>> extents);
 

@@ -20,7 +20,9 @@ const AttributeProto* Importer::Find(const char* key) const {
   asked_.insert(key);
   const auto& list = node_->attribute();
   const auto found = std::ranges::find_if(list, [&](const AttributeProto& a) { return a.name() == key; });
-  return found == list.end() ? nullptr : &*found;
+  if (found == list.end() || found->ref_attr_name().empty()) return found == list.end() ? nullptr : &*found;
+  const auto given = frame_->attributes.find(found->ref_attr_name());  // of the function's call
+  return given == frame_->attributes.end() ? nullptr : given->second;
 }
 
 // The type was not said before IR 2, and some writers still do not.
@@ -33,12 +35,13 @@ const AttributeProto* Importer::FindOf(const char* key, AttributeType type, cons
       case ATTRIBUTE_FLOAT: return attribute->has_f();
       case ATTRIBUTE_STRING: return attribute->has_s();
       case ATTRIBUTE_TENSOR: return attribute->has_t();
+      case ATTRIBUTE_GRAPH: return attribute->has_g();
       default:  // a list may be empty
         return attribute->type() == type ||
                !(attribute->has_i() || attribute->has_f() || attribute->has_s() || attribute->has_t());
     }
   };
-  if (!attribute->ref_attr_name().empty() || (attribute->type() != 0 && attribute->type() != type) || !is_there()) {
+  if ((attribute->type() != 0 && attribute->type() != type) || !is_there()) {
     Throw<ModelError>("attribute \"{}\": expected {}", key, kind);
   }
   return attribute;
@@ -102,28 +105,37 @@ void Importer::Ignore(std::initializer_list<const char*> keys) const { asked_.in
 
 // --- Inputs.
 
-const Importer::Value& Importer::ValueOf(int input) const {
-  if (!Has(input)) Throw<ModelError>("input {} is missing", input);
-  const auto found = values_.find(node_->input(input));
-  if (found == values_.end()) {
-    Throw<ModelError>("input {}: nothing before it is called {}", input, QuotedName(node_->input(input)));
-  }
-  return found->second;
+bool Importer::Has(int input) const {
+  if (input >= num_inputs() || node_->input(input).empty()) return false;
+  const ValuePtr* value = Lookup(node_->input(input));
+  return value == nullptr || *value != nullptr;  // null: left out where the function is called
 }
 
-Symbol Importer::MakeParameter(const std::string& name, HostTensor value) {
-  const Symbol parameter = Variable(name, {.shape = value.shape(), .dtype = value.dtype()});
-  types_->Declare(parameter, value.dtype(), value.shape());
-  parameters_.insert_or_assign(name, std::move(value));
+const ValuePtr& Importer::ValueOf(int input) const {
+  if (!Has(input)) Throw<ModelError>("input {} is missing", input);
+  const ValuePtr* value = Lookup(node_->input(input));
+  if (value == nullptr) {
+    Throw<ModelError>("input {}: nothing before it is called {}", input, QuotedName(node_->input(input)));
+  }
+  return *value;
+}
+
+// One value by one name is one parameter, however often it is asked for, as at every step of a loop.
+Symbol Importer::MakeParameter(const std::string& name, std::shared_ptr<const HostTensor> value) {
+  Symbol& parameter = made_[{name, value.get()}];
+  if (!parameter.empty()) return parameter;
+  const std::string own = variables_.Next(name);
+  parameter = Variable(own, {.shape = value->shape(), .dtype = value->dtype()});
+  types_->Declare(parameter, value->dtype(), value->shape());
+  parameters_.emplace(own, std::move(value));
   return parameter;
 }
 
-Symbol Importer::In(int input) {
-  Value& value = ValueOf(input);
+Symbol Importer::SymbolOf(Value& value) {
   if (!value.symbol.empty()) return value.symbol;
-  const std::string& name = node_->input(input);
   const bool is_weight = value.is_initializer && IsFloat(value.constant->dtype()) && value.constant->shape().rank() > 0;
-  value.symbol = is_weight ? MakeParameter(name, *value.constant) : bindery::Constant(*value.constant, name);
+  value.symbol = is_weight ? MakeParameter(value.name, value.constant)
+                           : bindery::Constant(*value.constant, prefix_.empty() ? value.name : "");
   return value.symbol;
 }
 
@@ -133,7 +145,7 @@ std::vector<Symbol> Importer::AllInputs() {
   return inputs;
 }
 
-const HostTensor* Importer::Constant(int input) const { return ValueOf(input).constant.get(); }
+const HostTensor* Importer::Constant(int input) const { return ValueOf(input)->constant.get(); }
 
 const HostTensor& Importer::Static(int input) const {
   const HostTensor* constant = Constant(input);
@@ -157,13 +169,13 @@ int64_t Importer::StaticNumber(int input) const {
 }
 
 Extents Importer::StaticExtents(int input) const {
-  if (const Value& value = ValueOf(input); value.numbers) return value.numbers->values;
+  if (const ValuePtr& value = ValueOf(input); value->numbers) return value->numbers->values;
   Extents extents;
   for (const int64_t number : StaticInts(input)) extents.push_back({number, 0});
   return extents;
 }
 
-bool Importer::IsStatic(int input) const { return ValueOf(input).numbers || Constant(input) != nullptr; }
+bool Importer::IsStatic(int input) const { return ValueOf(input)->numbers || Constant(input) != nullptr; }
 
 int64_t Importer::LengthOf(int input) {
   const Shape shape = ShapeOf(In(input));
@@ -174,7 +186,7 @@ int64_t Importer::LengthOf(int input) {
 }
 
 std::optional<Numbers> Importer::NumbersOf(int input) const {
-  const Value& value = ValueOf(input);
+  const Value& value = *ValueOf(input);
   if (value.numbers) return value.numbers;
   if (!value.constant || value.is_input || IsFloat(value.constant->dtype()) || value.constant->shape().rank() > 1 ||
       value.constant->elements() > kMaxNumbers) {
@@ -188,27 +200,30 @@ std::vector<int64_t> Importer::AttributeOrInput(const char* key, int input) cons
   return Has(input) ? StaticInts(input) : list;
 }
 
-bool Importer::IsOnlyReader(int input) const { return uses_.at(node_->input(input)) == 1; }
+bool Importer::IsOnlyReader(int input) const {
+  const std::string& name = node_->input(input);
+  return frame_->values.contains(name) && ReadersOf(name) == 1;
+}
 
 const HostTensor* Importer::Weight(int input) const {
-  const Value& value = ValueOf(input);
+  const Value& value = *ValueOf(input);
   return value.constant && !value.is_input && IsFloat(value.constant->dtype()) ? value.constant.get() : nullptr;
 }
 
 Symbol Importer::WeightIn(int input) {
-  const HostTensor* weight = Weight(input);
-  return weight == nullptr ? In(input) : Parameter(input, *weight);
+  Value& value = *ValueOf(input);
+  const bool is_variable = !value.symbol.empty() && value.symbol.entry().node->is_variable();
+  if (Weight(input) == nullptr || is_variable) return In(input);
+  return value.symbol = MakeParameter(value.name, value.constant);
 }
 
-Symbol Importer::Parameter(int input, HostTensor changed) {
-  Value& value = ValueOf(input);
-  const bool is_same = changed == *value.constant;
-  const std::string& name = node_->input(input);
-  if (is_same && !value.symbol.empty() && value.symbol.entry().node->is_variable()) return value.symbol;
-  if (!is_same && !IsOnlyReader(input)) return MakeParameter(name + "_of_" + name_, std::move(changed));
-  const Symbol parameter = MakeParameter(name, std::move(changed));
-  if (is_same) value.symbol = parameter;
-  return parameter;
+Symbol Importer::Parameter(int input, const std::string& how,
+                           const std::function<HostTensor(const HostTensor&)>& change) {
+  Value& value = *ValueOf(input);
+  Symbol& changed = value.changed[how];
+  if (!changed.empty()) return changed;
+  const std::string name = IsOnlyReader(input) ? value.name : value.name + "_" + how;
+  return changed = MakeParameter(name, std::make_shared<const HostTensor>(change(*value.constant)));
 }
 
 Symbol Importer::List(const std::vector<int64_t>& values) const {
@@ -254,7 +269,7 @@ std::optional<int64_t> Importer::BakedBatch(const Symbol& value, int axis) {
 
 // --- Outputs.
 
-bool Importer::IsRead(int output) const { return Wanted(output) && uses_.contains(node_->output(output)); }
+bool Importer::IsRead(int output) const { return Wanted(output) && ReadersOf(node_->output(output)) > 0; }
 
 void Importer::OnlyFirst() const {
   for (int i = 1; i < num_outputs(); ++i) {
@@ -270,9 +285,12 @@ void Importer::OutConstant(HostTensor value) {
   if (Wanted(0)) Define(node_->output(0), {.constant = std::make_shared<const HostTensor>(std::move(value))});
 }
 
-void Importer::OutInitializer(HostTensor value) {
-  if (!Wanted(0)) return;
-  Define(node_->output(0), {.constant = std::make_shared<const HostTensor>(std::move(value)), .is_initializer = true});
+void Importer::OutWeight(int input) {
+  if (Wanted(0)) Define(node_->output(0), {.constant = ValueOf(input)->constant, .is_initializer = true});
+}
+
+void Importer::OutValue(int output, const ValuePtr& value) {
+  if (Wanted(output)) Define(node_->output(output), value);
 }
 
 void Importer::OutFixed(const Numbers& numbers) {

@@ -11,10 +11,11 @@
 
 namespace bindery {
 
-// A file's bytes, from the text of its graph.
-inline std::string OnnxBytes(std::string_view graph, int opset = 17) {
+// A file's bytes, from the text of its graph and of its functions.
+inline std::string OnnxBytes(std::string_view graph, int opset = 17, std::string_view functions = "") {
   onnx::ModelProto model;
-  const std::string text = fmt::format("ir_version: 8 opset_import {{ version: {} }} graph {{ {} }}", opset, graph);
+  const std::string text =
+      fmt::format("ir_version: 8 opset_import {{ version: {} }} graph {{ {} }} {}", opset, graph, functions);
   if (!google::protobuf::TextFormat::ParseFromString(text, &model)) Throw("a test's model is wrong: {}", text);
   return model.SerializeAsString();
 }
@@ -54,6 +55,9 @@ inline std::string OnnxNode(const std::string& op, const std::string& inputs, co
 }
 inline std::string OnnxInts(const std::string& name, const std::string& values) {
   return fmt::format("attribute {{ name: '{}' type: 7 ints: [{}] }} ", name, values);
+}
+inline std::string OnnxGraph(const std::string& name, const std::string& graph) {
+  return fmt::format("attribute {{ name: '{}' type: 5 g {{ {} }} }} ", name, graph);
 }
 inline std::string OnnxInt(const std::string& name, int64_t value) {
   return fmt::format("attribute {{ name: '{}' i: {} }} ", name, value);

@@ -1,0 +1,158 @@
+// Names and their frames; graphs within nodes, which are run as often as their nodes ask for; functions of the file, in
+// whose place are the nodes that they stand for.
+#include <algorithm>
+
+#include "base/checked.h"
+#include "symbol/model/source.h"
+#include "symbol/onnx/importer.h"
+
+namespace bindery::onnx {
+
+void CountUses(const google::protobuf::RepeatedPtrField<NodeProto>& nodes, int weight, Uses* uses) {
+  constexpr int kOften = 2;
+  for (const NodeProto& node : nodes) {
+    for (const std::string& input : node.input()) (*uses)[input] += weight;
+    for (const AttributeProto& attribute : node.attribute()) {
+      CountUses(attribute.g().node(), kOften, uses);
+      for (const ValueInfoProto& output : attribute.g().output()) (*uses)[output.name()] += kOften;
+    }
+  }
+}
+
+const ValuePtr* Importer::Lookup(const std::string& name) const {
+  for (const Frame* frame = frame_; frame != nullptr; frame = frame->outer) {
+    if (const auto found = frame->values.find(name); found != frame->values.end()) return &found->second;
+  }
+  return nullptr;
+}
+
+int Importer::ReadersOf(const std::string& name) const {
+  const auto found = frame_->uses->find(name);
+  return found == frame_->uses->end() ? 0 : found->second;
+}
+
+void Importer::ReadInitializers(const GraphProto& graph) {
+  if (graph.sparse_initializer_size() > 0) Throw<ModelError>("sparse initializers cannot be read");
+  for (const TensorProto& tensor : graph.initializer()) {
+    try {
+      auto value = std::make_shared<const HostTensor>(tensors_->Read(tensor));
+      Define(tensor.name(), {.constant = std::move(value), .is_initializer = true});
+    } catch (const Error& error) {
+      Throw<ModelError>("initializer {}: {}", QuotedName(tensor.name()), error.message());
+    }
+  }
+}
+
+// A file of any size may ask for any number of steps, and of functions that call others: what that makes is limited.
+void Importer::RunNodes(Frame* frame, const std::string& suffix, int64_t opset, const Nodes& nodes) {
+  if (depth_ == kMaxDepth) Throw<ModelError>("more than {} graphs within graphs", kMaxDepth);
+  unrolled_ += nodes.size() + 1;
+  for (const NodeProto& node : nodes) {
+    unrolled_bytes_ += static_cast<int64_t>(node.ByteSizeLong() + name_.size());
+  }
+  if (unrolled_ > kMaxUnrolled || unrolled_bytes_ > kMaxUnrolledBytes) {
+    Throw<ModelError>("its graphs within nodes and its functions make more than {} nodes, or {} bytes of them",
+                      kMaxUnrolled, kMaxUnrolledBytes);
+  }
+  const auto outer = std::tuple(frame_, node_, name_, prefix_, asked_, opset_);
+  frame_ = frame;
+  prefix_ = name_ + suffix + "_";
+  opset_ = opset;
+  ++depth_;
+  ImportNodes(nodes);
+  --depth_;
+  std::tie(frame_, node_, name_, prefix_, asked_, opset_) = outer;
+}
+
+std::unique_ptr<Body> Importer::OpenBody(const char* key) {
+  const AttributeProto* attribute = FindOf(key, ATTRIBUTE_GRAPH, "a graph");
+  if (attribute == nullptr) Throw<ModelError>("attribute \"{}\" is missing", key);
+  auto body = std::make_unique<Body>(&attribute->g());
+  constexpr int kGiven = 2;  // who else reads what comes from outside is not known
+  CountUses(body->graph->node(), 1, &body->uses);
+  for (const ValueInfoProto& output : body->graph->output()) ++body->uses[output.name()];
+  for (const ValueInfoProto& input : body->graph->input()) body->uses[input.name()] += kGiven;
+  for (const TensorProto& tensor : body->graph->initializer()) body->uses[tensor.name()] += kGiven;
+  body->frame.outer = frame_;
+  body->frame.uses = &body->uses;
+  body->frame.attributes = frame_->attributes;
+  Frame* const outer = std::exchange(frame_, &body->frame);
+  ReadInitializers(*body->graph);
+  frame_ = outer;
+  return body;
+}
+
+std::vector<ValuePtr> Importer::Run(const Body& body, const std::vector<ValuePtr>& inputs, const std::string& step,
+                                    const std::string& suffix) {
+  const GraphProto& graph = *body.graph;
+  if (std::ssize(inputs) != graph.input_size()) {
+    Throw<ModelError>("its graph has {} inputs, expected {}", graph.input_size(), inputs.size());
+  }
+  Frame frame{.outer = &body.frame, .uses = &body.uses, .attributes = body.frame.attributes};
+  for (int i = 0; i < graph.input_size(); ++i) {
+    if (!frame.values.emplace(graph.input(i).name(), inputs[static_cast<size_t>(i)]).second) {
+      Throw<ModelError>("its graph has two inputs {}", QuotedName(graph.input(i).name()));
+    }
+  }
+  try {
+    RunNodes(&frame, suffix, opset_, graph.node());
+    Frame* const outer = std::exchange(frame_, &frame);
+    std::vector<ValuePtr> outputs;
+    for (const ValueInfoProto& output : graph.output()) {
+      const ValuePtr* value = Lookup(output.name());
+      if (value == nullptr || *value == nullptr) {
+        Throw<ModelError>("nothing in it is called {}, its output", QuotedName(output.name()));
+      }
+      outputs.push_back(*value);
+    }
+    frame_ = outer;
+    return outputs;
+  } catch (const Error& error) {
+    Throw<ModelError>("{}: {}", step, error.message());
+  }
+}
+
+// --- Functions.
+
+const FunctionProto* Importer::FindFunction(const NodeProto& node) const {
+  const auto found = functions_.find({node.domain(), node.op_type(), node.overload()});
+  return found == functions_.end() ? nullptr : found->second;
+}
+
+int64_t Importer::OpsetOf(const FunctionProto& function) const {
+  const int64_t own = OwnOpset(function.opset_import());
+  return own == 0 ? OwnOpset(model_.opset_import()) : own;
+}
+
+void Importer::Call(const FunctionProto& function) {
+  Uses& uses = function_uses_[&function];
+  if (uses.empty()) {
+    CountUses(function.node(), 1, &uses);
+    for (const std::string& output : function.output()) ++uses[output];
+    for (const std::string& input : function.input()) uses[input] += 2;
+  }
+  if (num_inputs() > function.input_size()) {
+    Throw<ModelError>("{} inputs of a function with {}", num_inputs(), function.input_size());
+  }
+  Frame frame{.uses = &uses};
+  for (int i = 0; i < function.input_size(); ++i) {
+    frame.values.emplace(function.input(i), Has(i) ? ValueOf(i) : nullptr);
+  }
+  for (const AttributeProto& attribute : function.attribute_proto()) {
+    const AttributeProto* given = Find(attribute.name().c_str());
+    frame.attributes[attribute.name()] = given == nullptr ? &attribute : given;
+  }
+  for (const std::string& name : function.attribute()) {
+    if (const AttributeProto* given = Find(name.c_str())) frame.attributes[name] = given;
+  }
+  RunNodes(&frame, "", OpsetOf(function), function.node());
+  for (int i = 0; i < std::min(num_outputs(), function.output_size()); ++i) {
+    const auto found = frame.values.find(function.output(i));
+    if (found == frame.values.end() || found->second == nullptr) {
+      Throw<ModelError>("nothing in the function is called {}, its output", QuotedName(function.output(i)));
+    }
+    OutValue(i, found->second);
+  }
+}
+
+}  // namespace bindery::onnx
