@@ -39,13 +39,6 @@ bool Trains(const onnx::NodeProto& node, const HostTensorMap& feeds, const onnx:
 
 }  // namespace
 
-std::set<std::string> OnnxOperators(const std::string& folder) {
-  std::set<std::string> names;
-  const onnx::ModelProto model = ReadModel(folder);
-  for (const onnx::NodeProto& node : model.graph().node()) names.insert(node.op_type());
-  return names;
-}
-
 OnnxTest ReadOnnxTest(const std::string& folder) {
   const onnx::ModelProto model = ReadModel(folder);
   const onnx::GraphProto& graph = model.graph();

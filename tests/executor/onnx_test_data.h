@@ -2,7 +2,6 @@
 // that it must give.
 #pragma once
 
-#include <set>
 #include <string>
 #include <vector>
 
@@ -15,11 +14,9 @@ struct OnnxTest {
   std::string model;  // the file's content
   HostTensorMap feeds = {};
   std::vector<HostTensor> expected = {};  // in the order of the model's outputs
-  Mode mode = Mode::kPredict;        // in which batch-norm and dropout do what the file says
+  Mode mode = Mode::kPredict;             // in which batch-norm and dropout do what the file says
 };
 
-// The operators of a model; also of models that cannot be read otherwise.
-std::set<std::string> OnnxOperators(const std::string& folder);
 // Reads <folder>/model.onnx and <folder>/test_data_set_0. Throws Error for element types and values we have none of.
 OnnxTest ReadOnnxTest(const std::string& folder);
 
