@@ -1,9 +1,12 @@
 // What the commands do when all is well, from training to inspecting what was trained.
+#include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "base/files.h"
 #include "symbol/model.h"
 #include "tests/tools/program.h"
 #include "train/data/idx.h"
@@ -193,6 +196,19 @@ TEST_F(CommandsTest, TrainsWithinALimitOfAddressSpace) {
   const Outcome outcome = WithAddressSpace(4'194'304, {"train", "--train-digits", "100", "--test-digits", "50",
                                                        "--epochs", "1", "--device", "cpu:0,cpu:1,cpu:2"});
   EXPECT_EQ(outcome.status, 0) << outcome;
+}
+
+TEST_F(CommandsTest, DescribesOperatorsAsTheDocumentationHasThem) {
+  const std::string root = std::string(std::getenv("TEST_SRCDIR")) + "/" + std::getenv("TEST_WORKSPACE");
+  EXPECT_EQ(Succeeds({"operators"}).out, ReadFile(root + "/docs/operators.md"))
+      << "to write it anew: bazel run //tools:bindery -- operators > docs/operators.md";
+  const std::vector<json> all = Lines(Succeeds({"operators", "--json"}).out);
+  EXPECT_GE(all.size(), 200u);
+  const json softmax = json::parse(Succeeds({"operators", "--only", "Softmax", "--json"}).out);
+  EXPECT_EQ(std::count(all.begin(), all.end(), softmax), 1);
+  EXPECT_EQ(softmax.at("attributes").at(1).at("name"), "temperature");
+  EXPECT_NE(Succeeds({"operators", "--only", "Softmax"}).out.find("## Softmax\n"), std::string::npos);
+  Fails(3, "unknown operator \"Softmux\"; did you mean \"Softmax\"?", {"operators", "--only", "Softmux"});
 }
 
 TEST_F(CommandsTest, DescribesModelsAndDevices) {

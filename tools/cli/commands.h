@@ -14,6 +14,7 @@ void AddPredict(CLI::App* app, RunFn* run);
 void AddGenerate(CLI::App* app, RunFn* run);
 void AddInspect(CLI::App* app, RunFn* run);
 void AddDevices(CLI::App* app, RunFn* run);
+void AddOperators(CLI::App* app, RunFn* run);
 
 inline constexpr const char* kDefaultCheckpoints = "bindery-checkpoints";
 

@@ -52,6 +52,7 @@ int RunCommand(int argc, char** argv) {
   AddGenerate(&app, &run);
   AddInspect(&app, &run);
   AddDevices(&app, &run);
+  AddOperators(&app, &run);
   try {
     std::vector<std::string> words = SplitArguments(app, argc, argv);
     std::reverse(words.begin(), words.end());  // as CLI11 wants them

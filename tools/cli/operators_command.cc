@@ -1,0 +1,126 @@
+// bindery operators: what the operators' definitions say of them, as docs/operators.md has it.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "symbol/op_def.h"
+#include "tools/cli/commands.h"
+#include "tools/cli/exit_codes.h"
+
+namespace bindery::cli {
+namespace {
+
+constexpr char kIntroduction[] = R"(# Operators
+
+What the definitions of all operators say of them; `bindery operators` prints it. An operator's name
+and attributes are those of model files and of its C++ function, whose header in `symbol/ops/` tells
+shapes and errors. In [brackets] stand inputs and outputs that are there if the attributes say so; a
+*state* is an auxiliary input; behind a bar stand outputs for gradients, which users do not see.
+
+Functions that are made of several operators are told in headers alone: Deconvolution
+(`convolution.h`), MultiHeadAttention (`attention.h`), Rnn (`recurrent.h`), Einsum (`einsum.h`),
+Gemm (`matmul.h`), SoftmaxCrossEntropy and NegativeLogLikelihood (`cross_entropy.h`), LayerNorm,
+RMSNorm, GroupNorm, InstanceNorm, L2Normalization and MeanVarianceNormalization (`normalize.h`),
+Sort and ArgSort (`order.h`), Stack, Flip, Full and Eye (`arrange.h`), LogSum (`reduce.h`), Clip,
+Log2, Log10, Rsqrt, Fold and MeanOf (`elementwise.h`), and the curves (`curve.h`).
+)";
+
+// Words in lines of at most 100 columns, all but the first indented.
+std::string Wrapped(const std::string& text, const std::string& indent = "") {
+  constexpr size_t kColumns = 100;
+  std::istringstream words(text);
+  std::string lines, line;
+  for (std::string word; words >> word;) {
+    if (!line.empty() && line.size() + 1 + word.size() > kColumns) {
+      lines += line + "\n";
+      line = indent + word;
+    } else {
+      line += (line.empty() ? "" : " ") + word;
+    }
+  }
+  return lines + line + "\n";
+}
+
+std::string NameOf(const Slot& slot) {
+  std::string name = slot.is_many ? fmt::format("{0}0, {0}1, ...", slot.name) : slot.name;
+  if (slot.is_auxiliary) name += " *(state)*";
+  return slot.present ? fmt::format("\\[{}\\]", name) : name;
+}
+
+// "(data, weight, [bias]) → output | mask"
+std::string Signature(const OpDef& op) {
+  std::vector<std::string> inputs;
+  for (const Slot& slot : op.inputs.slots()) inputs.push_back(NameOf(slot));
+  std::string outputs;
+  bool hidden = false;
+  for (const Slot& slot : op.outputs.slots()) {
+    const bool begins = !hidden && slot.hidden && slot.hidden(op.attrs_type->FromMap({}));
+    hidden = hidden || begins;
+    outputs += (outputs.empty() ? "" : begins ? " \\| " : ", ") + NameOf(slot);
+  }
+  return fmt::format("({}) → {}", fmt::join(inputs, ", "), outputs);
+}
+
+std::string Doc(const OpDef& op) {
+  std::string text = op.doc;
+  if (!text.ends_with('.')) text += '.';
+  if (op.is_loss) text += " A loss: its gradient is its own.";
+  if (op.compose) text += " Made of others as soon as shapes are known.";
+  if (!op.not_differentiable.empty()) text += fmt::format(" No gradient: {}.", op.not_differentiable);
+  return text;
+}
+
+std::string Describe(const OpDef& op) {
+  const std::vector<FieldInfo> fields = op.attrs_type->Fields();
+  if (fields.empty()) return Wrapped(fmt::format("* **{}** {}: {}", op.name, Signature(op), Doc(op)), "  ");
+  std::string text = fmt::format("\n## {}\n\n{}\n", op.name, Wrapped(Signature(op)) + "\n" + Wrapped(Doc(op)));
+  for (const FieldInfo& field : fields) {
+    const std::string value = field.default_value.empty() ? "\"\"" : field.default_value;
+    text += Wrapped(fmt::format("* `{}` ({}, default {}): {}", field.name, field.type, value, field.doc), "  ");
+  }
+  return text;
+}
+
+nlohmann::json ToJson(const OpDef& op) {
+  nlohmann::json attributes = nlohmann::json::array();
+  for (const FieldInfo& field : op.attrs_type->Fields()) {
+    attributes.push_back(
+        {{"name", field.name}, {"type", field.type}, {"default", field.default_value}, {"doc", field.doc}});
+  }
+  return {{"operator", op.name}, {"doc", op.doc}, {"signature", Signature(op)}, {"attributes", attributes}};
+}
+
+struct OperatorsCommand {
+  std::string only;
+  bool json = false;
+  int Run() const {
+    std::vector<const OpDef*> ops = only.empty() ? ListOps() : std::vector{&FindOp(only)};
+    if (json) {
+      for (const OpDef* op : ops) fmt::print("{}\n", ToJson(*op).dump());
+      return kOk;
+    }
+    if (only.empty()) fmt::print("{}\n## Without attributes\n\n", kIntroduction);
+    const auto behind = [](const OpDef* op) { return !op->attrs_type->Fields().empty(); };
+    std::ranges::stable_sort(ops, {}, behind);
+    for (const OpDef* op : ops) fmt::print("{}", Describe(*op));
+    return kOk;
+  }
+};
+
+}  // namespace
+
+void AddOperators(CLI::App* app, RunFn* run) {
+  const auto c = std::make_shared<OperatorsCommand>();
+  CLI::App* sub = app->add_subcommand("operators", "describe operators: inputs, outputs, attributes");
+  sub->add_option("--only", c->only, "one operator, by name; default: all, as docs/operators.md");
+  sub->add_flag("--json", c->json, "JSON on standard output, a line for each");
+  sub->callback([c, run] { *run = [c] { return c->Run(); }; });
+}
+
+}  // namespace bindery::cli
