@@ -24,6 +24,11 @@ inline Floats SquareRoot(Floats x) {
   for (int i = 0; i < kLanes; ++i) x[i] = std::sqrt(x[i]);
   return x;
 }
+inline Floats LoadPart(const float* p, int64_t n) {
+  Floats v = {};
+  for (int i = 0; i < n; ++i) v[i] = p[i];
+  return v;
+}
 #include "executor/kernels/cpu/simd/vector_math_float.h"
 inline Floats MultiplyAdd(Floats a, Floats b, Floats c) { return a * b + c; }
 #include "executor/kernels/cpu/simd/loops_body.h"
@@ -36,6 +41,11 @@ typedef double Doubles __attribute__((vector_size(64)));
 inline Doubles SquareRoot(Doubles x) {
   for (int i = 0; i < kLanes; ++i) x[i] = std::sqrt(x[i]);
   return x;
+}
+inline Doubles LoadPart(const double* p, int64_t n) {
+  Doubles v = {};
+  for (int i = 0; i < n; ++i) v[i] = p[i];
+  return v;
 }
 #include "executor/kernels/cpu/simd/vector_math_double.h"
 inline Doubles MultiplyAdd(Doubles a, Doubles b, Doubles c) { return a * b + c; }

@@ -9,6 +9,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include "base/checked.h"
@@ -78,8 +79,12 @@ Kernel TopKOf(const KernelSpec& spec) {
                     const int64_t outer = row / view.inner, column = row % view.inner;
                     const T* x = args.in<T>(0) + outer * view.axis * view.inner + column;
                     for (int64_t i = 0; i < view.axis; ++i) entries[i] = Entry(Key(x[i * view.inner]) ^ flip, i);
-                    if (k < view.axis) std::nth_element(entries, entries + k, entries + view.axis);
-                    std::sort(entries, entries + k);
+                    if (k <= view.axis / 64) {  // most are seen once, by the least of those that are kept
+                      std::partial_sort(entries, entries + k, entries + view.axis);
+                    } else {
+                      if (k < view.axis) std::nth_element(entries, entries + k, entries + view.axis);
+                      std::sort(entries, entries + k);
+                    }
                     for (int64_t i = 0; i < k; ++i) {
                       const int64_t to = (outer * k + i) * view.inner + column, place = entries[i].place();
                       if (values) values[to] = x[place * view.inner];
@@ -108,6 +113,15 @@ template <bool kProduct, class A>
 A Accumulated(A sum, A x) {
   return kProduct ? Sum(A{0}, sum, x) : Sum(sum, x);
 }
+// One more step of n columns; their sums so far are kept.
+template <class T, bool kProduct, bool kExclusive>
+void ScanStep(const T* x, Accumulator<T>* sums, T* y, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    const Accumulator<T> next = Accumulated<kProduct>(sums[i], Widened(x[i]));
+    y[i] = Narrowed<T>(kExclusive ? sums[i] : next);
+    sums[i] = next;
+  }
+}
 
 // The axis in the order in which it is gone along.
 struct Course {
@@ -125,17 +139,23 @@ MaybeKernel MakeScan(const KernelSpec& spec) {
   return Dispatch(spec.inputs[0].dtype, [&]<class T>() {
     return WithLoop(PlainKernel(spec, "loop"), [course = Course(spec)](const Arguments& args) {
       ForSlices(course.view, kSerialElements, [&](const Slice& s) {
-        const int64_t n = s.columns;
         Accumulator<T> sums[kSliceColumns];
-        std::fill_n(sums, n, Accumulator<T>{kProduct});
-        for (int64_t step = 0; step < course.view.axis; ++step) {
-          const T* x = args.in<T>(0) + s.start + course.At(step);
-          T* y = args.out<T>(0) + s.start + course.At(step);
-          for (int64_t i = 0; i < n; ++i) {
-            const Accumulator<T> next = Accumulated<kProduct>(sums[i], Widened(x[i]));
-            y[i] = Narrowed<T>(course.attrs.exclusive ? sums[i] : next);
-            sums[i] = next;
+        std::fill_n(sums, s.columns, Accumulator<T>{kProduct});
+        const T* x = args.in<T>(0) + s.start;
+        T* y = args.out<T>(0) + s.start;
+        const auto run = [&]<bool kExclusive>(auto columns) {  // a constant 1 where columns are single elements
+          for (int64_t step = 0; step < course.view.axis; ++step) {
+            const int64_t at = course.At(step);
+            ScanStep<T, kProduct, kExclusive>(x + at, sums, y + at, columns);
           }
+        };
+        const auto run_columns = [&](auto columns) {
+          course.attrs.exclusive ? run.template operator()<true>(columns) : run.template operator()<false>(columns);
+        };
+        if (s.columns == 1) {
+          run_columns(std::integral_constant<int64_t, 1>());
+        } else {
+          run_columns(s.columns);
         }
       });
     });

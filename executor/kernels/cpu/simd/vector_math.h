@@ -1,7 +1,7 @@
 // Vectors of kLanes numbers of type Real and functions of them. Included inside a namespace that defines Real (float or
-// double), kLanes and what plain C++ cannot say (SquareRoot; MultiplyAdd, a b + c; Register, of integers;
-// MultiplyLow32), once per type and set of instructions, by vector_math_float.h or vector_math_double.h; it has
-// no include guard and includes nothing.
+// double), kLanes and what plain C++ cannot say (SquareRoot; LoadPart, the first n lanes, 0 < n < kLanes, the others
+// zero; MultiplyAdd, a b + c; Register, of integers; MultiplyLow32), once per type and set of instructions, by
+// vector_math_float.h or vector_math_double.h; it has no include guard and includes nothing.
 
 using Integer = std::conditional_t<sizeof(Real) == 4, int32_t, int64_t>;
 constexpr Integer kSignBit = std::numeric_limits<Integer>::min();
@@ -15,28 +15,34 @@ inline V Load(const Real* p) {
   return v;
 }
 inline void Store(Real* p, V v) { __builtin_memcpy(p, &v, sizeof v); }
-// The first n lanes, 0 < n < kLanes; the others are zero.
-inline V LoadPart(const Real* p, int64_t n) {
-  alignas(V) Real lanes[kLanes] = {};
-  for (int64_t i = 0; i < n; ++i) lanes[i] = p[i];
-  return Load(lanes);
-}
+// The first n lanes, 0 < n < kLanes, in halves of halves.
 inline void StorePart(Real* p, int64_t n, V v) {
   alignas(V) Real lanes[kLanes];
   Store(lanes, v);
-  for (int64_t i = 0; i < n; ++i) p[i] = lanes[i];
+  const Real* from = lanes;
+#pragma GCC unroll 4
+  for (int part = kLanes / 2; part > 0; part /= 2) {
+    if (!(n & part)) continue;
+    __builtin_memcpy(p, from, part * sizeof(Real));
+    p += part;
+    from += part;
+  }
 }
 inline V Splat(Real x) { return x - V{}; }
 inline Real SumOf(V v) {
-  Real sum = 0;
-  for (int i = 0; i < kLanes; ++i) sum += v[i];
-  return sum;
+#pragma GCC unroll 4
+  for (int part = kLanes / 2; part > 0; part /= 2) {
+    I other;
+    for (int i = 0; i < kLanes; ++i) other[i] = i ^ part;
+    v += __builtin_shuffle(v, other);
+  }
+  return v[0];
 }
 
 inline V Max0(V x) { return x < 0 ? Splat(0) : x; }  // keeps NaN
 
-// ---- names that executor/kernels/functions.h uses; each type has its exp, log, erf, tanh, sigmoid, softrelu,
-// one_minus_exp ----
+// ---- names that executor/kernels/functions.h uses; each type has its exp, expm1, log, log1p, erf, sin, cos, tanh,
+// sigmoid, softrelu, one_minus_exp ----
 
 template <class T>
 inline V Value(Real x) {
@@ -61,8 +67,6 @@ inline V each(V a, V b, Real (*f)(Real, Real)) {
   for (int i = 0; i < kLanes; ++i) y[i] = f(a[i], b[i]);
   return y;
 }
-inline V expm1(V x) { return each(x, std::expm1); }
-inline V log1p(V x) { return each(x, std::log1p); }
 inline V CopySign(V magnitude, V sign) { return (V)(((I)magnitude & ~kSignBit) | ((I)sign & kSignBit)); }
 // Of a number with a fraction, adding the least whose neighbour is 1 away rounds that away.
 inline V rint(V x) {
@@ -79,8 +83,6 @@ inline V ceil(V x) {
   return y < x ? CopySign(y + 1, x) : y;
 }
 inline V trunc(V x) { return CopySign(floor(abs(x)), x); }
-inline V sin(V x) { return each(x, std::sin); }
-inline V cos(V x) { return each(x, std::cos); }
 inline V tan(V x) { return each(x, std::tan); }
 inline V asin(V x) { return each(x, std::asin); }
 inline V acos(V x) { return each(x, std::acos); }

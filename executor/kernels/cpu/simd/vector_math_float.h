@@ -6,11 +6,15 @@
 // 2^n, -126 <= n <= 127
 inline V PowerOf2(I n) { return (V)((n + 127) << 23); }
 
-inline V exp(V x) {
-  x = x > 89 ? Splat(89) : x;  // e^89 overflows, e^-105 rounds to 0; NaN passes
-  x = x < -105 ? Splat(-105) : x;
-  const V shifted = x * 1.44269504088896341f + 12582912.0f;  // 1.5 * 2^23: the fraction is rounded away
-  const V n = shifted - 12582912.0f;
+constexpr Real kRounder = 12582912;  // 1.5 * 2^23: what is added to it loses its fraction
+
+// e^x = 2^whole (1 + rest)
+struct Exponential {
+  I whole;
+  V rest;
+};
+inline Exponential ExponentialOf(V x) {
+  const V n = x * 1.44269504088896341f + kRounder - kRounder;
   V r = x - n * 0.693359375f;
   r = r + n * 2.12194440e-4f;
   V p = r * 1.9875691500e-4f + 1.3981999507e-3f;
@@ -18,10 +22,21 @@ inline V exp(V x) {
   p = p * r + 4.1665795894e-2f;
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
-  p = p * (r * r) + r + 1;
-  const I whole = __builtin_convertvector(n, I);
-  const I half = whole >> 1;  // two factors, so that results may be denormal
-  return p * PowerOf2(half) * PowerOf2(whole - half);
+  return {__builtin_convertvector(n, I), p * (r * r) + r};
+}
+inline V exp(V x) {
+  x = x > 89 ? Splat(89) : x;  // e^89 overflows, e^-105 rounds to 0; NaN passes
+  x = x < -105 ? Splat(-105) : x;
+  const Exponential e = ExponentialOf(x);
+  const I half = e.whole >> 1;  // two factors, so that results may be denormal
+  return (e.rest + 1) * PowerOf2(half) * PowerOf2(e.whole - half);
+}
+// 2^n rest + (2^n - 1), which is exact near 0
+inline V expm1(V x) {
+  const V low = x < -30 ? Splat(-30) : x;
+  const Exponential e = ExponentialOf(low > 40 ? Splat(40) : low);
+  const V power = PowerOf2(e.whole), y = e.rest * power + (power - 1);
+  return x > 40 ? exp(x) : x == 0 ? x : y;
 }
 
 inline V log(V x) {
@@ -101,17 +116,30 @@ inline V sigmoid(V x) {
   return x < 0 ? e * y : y;
 }
 
-// log(1 + e^x) = max(x, 0) + log1p(t), t = e^-|x|; log1p(t) = log(u) t / (u - 1) with u = 1 + t (Kahan).
-inline V softrelu(V x) {
-  const V t = exp(-abs(x));
-  const V u = 1 + t;
-  const V d = u - 1;
-  const V log1p = d == 0 ? t : log(u) * (t / d);
-  return Max0(x) + log1p;
+// log(u) x / (u - 1) with u = 1 + x (Kahan)
+inline V log1p(V x) {
+  const V u = 1 + x, d = u - 1;
+  return (d == 0) | (x == INFINITY) ? x : log(u) * (x / d);
 }
+inline V softrelu(V x) { return Max0(x) + log1p(exp(-abs(x))); }
+inline V one_minus_exp(V y) { return -expm1(-y); }
 
-// 1 - e^-y, by its series where the difference would cancel.
-inline V one_minus_exp(V y) {
-  const V series = y * (1 - y * (0.5f - y * (0.166666667f - y * 0.0416666667f)));
-  return abs(y) < 0.05f ? series : 1 - exp(-y);
+// The sine of x + `quarters` right angles; further out than `kMost` the library's, since there more digits of pi count.
+inline V Sine(V x, Integer quarters, Real (*otherwise)(Real)) {
+  constexpr Real kMost = 8192;
+  const I far = ~(abs(x) <= kMost);
+  Integer is_far = 0;
+  for (int i = 0; i < kLanes; ++i) is_far |= far[i];
+  if (is_far) return each(x, otherwise);
+  const V n = x * 0.636619772367581343f + kRounder - kRounder;
+  const V r = ((x - n * 1.5703125f) - n * 4.837512969970703125e-4f) - n * 7.54978995489188216e-8f, z = r * r;
+  V sine = z * -1.9515295891e-4f + 8.3321608736e-3f;
+  sine = (sine * z - 1.6666654611e-1f) * z * r + r;
+  V cosine = z * 2.443315711809948e-5f - 1.388731625493765e-3f;
+  cosine = (cosine * z + 4.166664568298827e-2f) * z * z - 0.5f * z + 1;
+  const I quadrant = __builtin_convertvector(n, I) + quarters;
+  const V y = (quadrant & 1) != 0 ? cosine : sine;
+  return (quadrant & 2) != 0 ? -y : y;
 }
+inline V sin(V x) { return Sine(x, 0, std::sin); }
+inline V cos(V x) { return Sine(x, 1, std::cos); }
