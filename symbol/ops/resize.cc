@@ -126,6 +126,8 @@ ResampleAttrs TableOf(const ResizeAttrs& attrs, int axis, const Line& line) {
   const double farthest = std::min(std::ceil(reach / shrink), 0x1p31);  // `shrink` may be 0 where there is no output
   const auto before = static_cast<int64_t>(farthest) - 1;               // terms left of `left`
   CheckTerms(CheckedMul(line.out, 2 * before + 2, "the terms"));
+  constexpr int64_t kFarthestPlace = int64_t{1} << 53;  // whole numbers of a double
+  if (line.in > kFarthestPlace) Throw<ShapeError>("an axis of {} elements is too long to be resized", line.in);
   for (int64_t i = 0; i < line.out; ++i) {
     const double place = Place(attrs, line, i);
     std::vector<double> weights;
