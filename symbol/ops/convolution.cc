@@ -106,10 +106,8 @@ struct Layer {
     for (int axis = 2; axis < rank; ++axis) {
       if (!attrs.extents.empty()) shape.Set(axis, attrs.extents[axis - 2]);
       if (!follow || (*output.shape())[axis] == kUnknownDim) continue;
-      const int64_t least = rule::InputOf(rule::WindowsOf(attrs), axis - 2, (*output.shape())[axis]);
-      const bool is_same = attrs.auto_pad == AutoPad::kSameUpper || attrs.auto_pad == AutoPad::kSameLower;
-      const int64_t beyond = attrs.beyond.empty() || is_same ? 0 : attrs.beyond[axis - 2];
-      shape.Set(axis, CheckedAdd(least, beyond, "an extent"));
+      const int64_t beyond = attrs.beyond.empty() ? 0 : attrs.beyond[axis - 2];
+      shape.Set(axis, rule::InputOf(rule::WindowsOf(attrs), axis - 2, (*output.shape())[axis], beyond));
     }
     data.Set(shape);
   }

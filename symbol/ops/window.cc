@@ -85,12 +85,14 @@ Window WindowOf(const WindowAttrs& attrs, int axis, int64_t size) {
   return window;
 }
 
-int64_t InputOf(const WindowAttrs& attrs, int axis, int64_t output) {
+int64_t InputOf(const WindowAttrs& attrs, int axis, int64_t output, int64_t beyond) {
   Window window = Unplaced(attrs, static_cast<size_t>(axis));
   if (IsSame(attrs.auto_pad)) return CheckedMul(output, window.stride, "the input's extent");
   PadAsTold(attrs, static_cast<size_t>(axis), &window);
   const int64_t last = CheckedMul(output - 1, window.stride, "the input's extent");
-  const int64_t size = CheckedAdd(last, window.extent(), "the input's extent") - window.pad_begin - window.pad_end;
+  const int64_t padded =
+      CheckedAdd(last, CheckedAdd(window.extent(), beyond, "the input's extent"), "the input's extent");
+  const int64_t size = padded - window.pad_begin - window.pad_end;
   if (size < 1) Throw<ShapeError>("no input gives an output of {} along axis {}", output, axis + 2);
   return size;
 }

@@ -53,9 +53,9 @@ void CheckWindows(const WindowAttrs& attrs);
 void CheckPerAxis(const char* field, const std::vector<int64_t>& list, size_t count, int64_t least);
 // The windows over an input of `size` along a spatial axis; throws ShapeError if none fits.
 Window WindowOf(const WindowAttrs& attrs, int axis, int64_t size);
-// The input that gives `output` windows: the smallest that leaves nothing out, or, padded to be the same, the largest.
-// Throws ShapeError if there is none.
-int64_t InputOf(const WindowAttrs& attrs, int axis, int64_t output);
+// The input that gives `output` windows: the smallest that leaves nothing out and `beyond` elements behind it, or, padded
+// to be the same, the largest. Throws ShapeError if there is none.
+int64_t InputOf(const WindowAttrs& attrs, int axis, int64_t output, int64_t beyond = 0);
 
 const char* DataAxes(int rank);  // "(N, C, H, W)" for 4
 // Only the batch may be empty: throws ShapeError if a channel or spatial extent is 0.

@@ -87,6 +87,8 @@ std::vector<OperatorCase> ConvolutionCases() {
   add_deconvolution("plain", {2, 3, 4, 5}, {3, 4, 3, 2}, {.num_filter = 4, .kernel = {3, 2}});
   add_deconvolution("strided", {2, 2, 3, 3}, {2, 4, 3, 3},
                     {.num_filter = 4, .kernel = {3, 3}, .stride = {2, 3}, .pad = {1, 0}, .output_padding = {1, 2}});
+  add_deconvolution("behind whose windows alone something is left", {2, 2, 1}, {2, 3, 2},
+                    {.num_filter = 3, .kernel = {2}, .stride = {3}, .pad = {1}, .output_padding = {2}});
   add_deconvolution("1 axis, dilated, in groups", {2, 4, 5}, {4, 3, 3},
                     {.num_filter = 6, .kernel = {3}, .stride = {2}, .pad = {1, 2}, .dilate = {2}, .groups = 2});
   add_deconvolution("3 axes", {1, 2, 2, 3, 2}, {2, 3, 2, 2, 3},
