@@ -88,7 +88,7 @@ TEST_F(TextCommandsTest, Errors) {
   Fails(4, "a text of 7 characters has no window of 8 and a next character",
         {"train", "--model", kGpt, "--data", "text:short"});
   Fails(4, "a text of 0 characters", Train(kGpt, 1, {"--test-part", "0"}));
-  Fails(2, "--model: \"mlp\" takes (1, 28, 28), not windows of text as gpt and lstm do",
+  Fails(2, "--data: model \"mlp\" takes (1, 28, 28), not windows of text as gpt and lstm do",
         {"train", "--model", "mlp", "--data", "text:text"});
   Fails(2, "--write-digits is for images", Train(kGpt, 1, {"--write-digits", "digits"}));
   Fails(2, "there is no checkpoint in \"bindery-checkpoints\": train first", {"generate"});
@@ -97,6 +97,7 @@ TEST_F(TextCommandsTest, Errors) {
   Fails(4, "the prompt is empty", {"generate", "--prompt="});
   Write("other", "xyz xyz xyz xyz");
   Fails(4, "\"other\", line 1: \"x\" is none of the 4 characters", {"test", "--data", "text:other"});
+  Fails(2, "--data: the newest checkpoint in \"bindery-checkpoints\" takes text, text:FILE, not images", {"test"});
   Fails(2, "predict classifies images; bindery generate writes text", {"predict", "--data", "text:text"});
   Succeeds(Training(1, {"--checkpoints", "images"}));
   Fails(3, "the model has no \"vocabulary\" in its metadata", {"generate", "--checkpoints", "images"});

@@ -48,8 +48,8 @@ struct ApplyCommand {
     std::string source;
     const Model trained = LoadTrained(checkpoints, model, &source);
     CheckArguments(trained, /*labelled=*/!for_prediction);
-    *test = MakeTestData(data, trained, model.Name());
-    Say("model: {}; data: {}\n", source, data.data);
+    *test = MakeTestData(data, trained, source);
+    Say("{}; data: {}\n", source, data.data);
     if (!for_prediction) CheckMetrics(options.metrics, trained.symbol, *test->iter);
     return std::make_unique<Trainer>(trained, options);
   }

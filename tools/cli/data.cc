@@ -33,6 +33,8 @@ ImageSet ReadImages(const DataOptions& options, MnistPart part) {
   return set;
 }
 
+std::string NamedModel(const ModelOptions& model) { return fmt::format("model \"{}\"", model.Name()); }
+
 // Can images (N, 1, rows, columns) be brought into the form that a model takes?
 bool CanFit(const Shape& images, const Shape& sample) {
   return images.Erase(0) == sample || (sample.rank() == 3 && sample[1] >= images[2] && sample[2] >= images[3]);
@@ -44,14 +46,13 @@ HostTensor FitImages(const HostTensor& images, const Shape& sample, const std::s
   const Shape& have = images.shape();  // (N, 1, rows, columns)
   if (sample == have.Erase(0)) return images;
   if (!CanFit(have, sample)) {
-    Throw<DataError>("--data: {} images of {} do not fit model \"{}\", which takes {}", have[0], have.Erase(0), model,
-                     sample);
+    Throw<DataError>("--data: {} images of {} do not fit {}, which takes {}", have[0], have.Erase(0), model, sample);
   }
   constexpr int64_t kMaxElements = int64_t{1} << 30;  // 4 GiB
   const int64_t most = kMaxElements / std::max<int64_t>(1, sample.Elements());
   if (have[0] > most) {
-    Throw<DataError>("--data: {} images, set into the {} of model \"{}\", take more than 4 GiB; at most {} do", have[0],
-                     sample, model, most);
+    Throw<DataError>("--data: {} images, set into the {} of {}, take more than 4 GiB; at most {} do", have[0], sample,
+                     model, most);
   }
   const int64_t channels = sample[0], rows = sample[1], columns = sample[2];
   HostTensor fitted(DType::kFloat32, {have[0], channels, rows, columns});
@@ -86,8 +87,8 @@ TrainingData MakeImages(const DataOptions& options, const ModelOptions& model, u
     made.model = model.Load(train.images.shape().Erase(0));
   }
   if (const auto sample = SampleShape(made.model)) {
-    train.images = FitImages(train.images, *sample, model.Name());
-    test.images = FitImages(test.images, *sample, model.Name());
+    train.images = FitImages(train.images, *sample, NamedModel(model));
+    test.images = FitImages(test.images, *sample, NamedModel(model));
   }
   SetSampleShape(&made.model, train.images.shape().Erase(0));
   for (int64_t i = 0; i < train.labels.elements(); ++i) ++made.label_counts[train.labels.At(i)];
@@ -108,10 +109,10 @@ TextSet ReadText(const DataOptions& options, const Model* known) {
 
 // Windows as long as the model takes them.
 std::unique_ptr<TextIter> MakeWindows(const TextPtr& text, const DataOptions& options, const Model& model,
-                                      const std::string& name, bool random, uint64_t seed) {
+                                      const std::string& model_name, bool random, uint64_t seed) {
   const auto sample = SampleShape(model);
   if (!sample || sample->rank() != 1) {
-    throw UsageError(fmt::format("--model: \"{}\" takes {}, not windows of text as gpt and lstm do", name,
+    throw UsageError(fmt::format("--data: {} takes {}, not windows of text as gpt and lstm do", model_name,
                                  sample ? ToString(*sample) : "samples of no declared shape"));
   }
   return std::make_unique<TextIter>(text, TextIterOptions{.batch_size = options.batch_size,
@@ -131,9 +132,9 @@ TrainingData MakeText(const DataOptions& options, const ModelOptions& model, uin
   CheckArguments(made.model, /*labelled=*/true);
   made.model.metadata[kVocabularyKey] = text.vocabulary.characters();
   for (const int32_t character : *text.train) ++made.label_counts[character];
-  made.train =
-      std::make_unique<PrefetchIter>(MakeWindows(text.train, options, made.model, model.Name(), /*random=*/true, seed));
-  made.test = MakeWindows(text.validation, options, made.model, model.Name(), /*random=*/false, 0);
+  made.train = std::make_unique<PrefetchIter>(
+      MakeWindows(text.train, options, made.model, NamedModel(model), /*random=*/true, seed));
+  made.test = MakeWindows(text.validation, options, made.model, NamedModel(model), /*random=*/false, 0);
   return made;
 }
 
@@ -170,6 +171,7 @@ TestData MakeTestData(const DataOptions& options, const Model& trained, const st
     const TextSet text = ReadText(options, &trained);
     return {.iter = MakeWindows(text.validation, options, trained, name, /*random=*/false, 0)};
   }
+  if (VocabularySize(trained) > 0) throw UsageError(fmt::format("--data: {} takes text, text:FILE, not images", name));
   ImageSet images = ReadImages(options, MnistPart::kTest);
   if (const auto sample = SampleShape(trained)) images.images = FitImages(images.images, *sample, name);
   TestData made{.labels = images.labels};

@@ -37,7 +37,7 @@ struct TrainingData {
 // All of these throw DataError for data that cannot be read, have no sample or do not fit the model; UsageError for a
 // model by name that is not for such data.
 TrainingData MakeTrainingData(const DataOptions& options, const ModelOptions& model, uint64_t seed);
-// What trained models are tested with.
+// What trained models are tested with; `name` is how errors call the model.
 struct TestData {
   std::unique_ptr<DataIter> iter = {};
   HostTensor labels = {};  // of images

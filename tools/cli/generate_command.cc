@@ -22,7 +22,7 @@ struct GenerateCommand {
   int Run() const {
     std::string source;
     const Model trained = LoadTrained(checkpoints, model, &source);
-    Say("model: {}\n", source);
+    Say("{}\n", source);
     const std::string text = GenerateText(trained, options);
     if (json) {
       fmt::print("{}\n", nlohmann::json{{"prompt", options.prompt}, {"text", text}}.dump());

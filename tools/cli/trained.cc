@@ -146,7 +146,7 @@ void CheckFinite(const char* set, const NamedValues& values) {
 Model LoadTrained(const std::string& checkpoints, const ModelOptions& options, std::string* source) {
   Model trained;
   if (!options.model.empty() || !options.weights.empty()) trained = options.Load();
-  *source = fmt::format("\"{}\"", options.weights.empty() ? options.model : options.weights);
+  *source = fmt::format("model \"{}\"", options.weights.empty() ? options.model : options.weights);
   if (options.weights.empty() && trained.params.empty()) {
     std::optional<Checkpoint> newest = CheckpointStore(checkpoints).LoadNewest();
     if (!newest) {
