@@ -32,7 +32,10 @@ size_t Columns() {
 
 std::string ToText(const NamedValues& values) {
   std::string text;
-  for (const auto& [name, value] : values) text += fmt::format("{}{} {:.4f}", text.empty() ? "" : ", ", name, value);
+  for (const auto& [name, value] : values) {
+    text +=
+        fmt::format("{}{} {}", text.empty() ? "" : ", ", name, std::isnan(value) ? "--" : fmt::format("{:.4f}", value));
+  }
   return text;
 }
 

@@ -26,7 +26,7 @@ class Progress {
   bool on_line_ = false;
 };
 
-std::string ToText(const NamedValues& values);  // "accuracy 0.9812, cross-entropy 0.0613"
+std::string ToText(const NamedValues& values);  // "accuracy 0.9812, loss --": of NaN
 std::string Duration(double seconds);           // "01:23"
 
 }  // namespace bindery::cli
