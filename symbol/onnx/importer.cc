@@ -75,7 +75,8 @@ Importer::Importer(const ModelProto& model, const std::string& source, const Onn
     if (opset >= 1 && opset <= kNewestOpset) return;
     Fail(fmt::format("{} is of opset {}, but 1 to {} can be read", what, opset, kNewestOpset));
   };
-  check("it", opset_);
+  // A model of other domains only has no opset of ONNX; its operators are named below.
+  if (opset_ != 0 || model.opset_import().empty()) check("it", opset_);
   for (const FunctionProto& function : model.functions()) {
     check("function " + QuotedName(function.name()), OpsetOf(function));
     functions_.emplace(std::tuple(function.domain(), function.name(), function.overload()), &function);
