@@ -32,6 +32,10 @@ std::vector<OperatorCase> ConvolutionCases() {
                       {.num_filter = 3, .kernel = {3, 2}, .stride = {2, 1}, .pad = {2, 3}, .dilate = {2, 4}}),
       ConvolutionCase("a border no window reaches", {1, 2, 6, 6},
                       {.num_filter = 2, .kernel = {1, 1}, .stride = {4, 4}}),
+      ConvolutionCase("few channels of single elements, stride", {2, 4, 8, 9},
+                      {.num_filter = 6, .kernel = {1, 1}, .stride = {2, 3}}),
+      ConvolutionCase("channels of single elements, stride", {1, 20, 5, 6},
+                      {.num_filter = 24, .kernel = {1, 1}, .stride = {2, 2}}),
       ConvolutionCase("more padding than data", {1, 2, 2, 2}, {.num_filter = 2, .kernel = {3, 3}, .pad = {4, 4}}),
       ConvolutionCase("two groups", {2, 4, 4, 4}, {.num_filter = 6, .kernel = {3, 3}, .pad = {1, 1}, .groups = 2}),
       ConvolutionCase("two groups of 8", {1, 16, 3, 3}, {.num_filter = 16, .kernel = {2, 2}, .groups = 2}),
@@ -67,7 +71,7 @@ std::vector<OperatorCase> ConvolutionCases() {
                            {{"x", {2, 1, 6, 5}}, {"conv_weight", {4, 2, 3, 3}}},
                            {{"x", {2, 1, 6, 5}}, {"conv_weight", {3, 1, 3, 3}}},
                            {{"x", {2, 1, 6, 5}}, {"conv_bias", {5}}}};
-  cases[9].wrong_shapes = {{{"x", {2, 3, 4, 4}}}};
+  cases[11].wrong_shapes = {{{"x", {2, 3, 4, 4}}}};
   for (ActivationType type : {ActivationType::kRelu, ActivationType::kSigmoid, ActivationType::kTanh,
                               ActivationType::kSoftRelu, ActivationType::kSoftSign}) {
     cases.push_back(ConvolutionCase(std::string("with ") + EnumNames(&type)[static_cast<int>(type)].name, {1, 3, 4, 4},
@@ -87,6 +91,8 @@ std::vector<OperatorCase> ConvolutionCases() {
   add_deconvolution("plain", {2, 3, 4, 5}, {3, 4, 3, 2}, {.num_filter = 4, .kernel = {3, 2}});
   add_deconvolution("strided", {2, 2, 3, 3}, {2, 4, 3, 3},
                     {.num_filter = 4, .kernel = {3, 3}, .stride = {2, 3}, .pad = {1, 0}, .output_padding = {1, 2}});
+  add_deconvolution("of single elements, with others between", {2, 6, 4, 3}, {6, 4, 1, 1},
+                    {.num_filter = 4, .kernel = {1, 1}, .stride = {2, 3}, .output_padding = {1, 2}});
   add_deconvolution("behind whose windows alone something is left", {2, 2, 1}, {2, 3, 2},
                     {.num_filter = 3, .kernel = {2}, .stride = {3}, .pad = {1}, .output_padding = {2}});
   add_deconvolution("1 axis, dilated, in groups", {2, 4, 5}, {4, 3, 3},

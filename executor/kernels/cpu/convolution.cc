@@ -322,6 +322,16 @@ MaybeKernel MakeConvolutionGradData(const KernelSpec& spec) {
   return kernel ? kernel : OwnGradData(spec);
 }
 
+// oneDNN gathers what single elements with a stride see into scratch memory, channels last; for fewer channels than it
+// takes at once it writes beyond that memory (oneDNN issue 6035, open in 3.12).
+bool OverrunsScratch(const Problem& p, const Candidate& c) {
+  constexpr int64_t kMostAtOnce = 16;
+  const auto is_one = [](int64_t extent) { return extent == 1; };
+  const bool single = std::all_of(p.weight_dims.end() - std::ssize(p.strides), p.weight_dims.end(), is_one);
+  return single && !std::ranges::all_of(p.strides, is_one) && c.input == Format::ChannelsLast(p.data.rank()) &&
+         p.data[1] / p.groups % kMostAtOnce != 0;
+}
+
 // (dy, data) -> dw [, db]
 MaybeKernel MakeConvolutionGradWeight(const KernelSpec& spec) {
   const auto& attrs = spec.attributes<ConvolutionAttrs>();
@@ -333,6 +343,7 @@ MaybeKernel MakeConvolutionGradWeight(const KernelSpec& spec) {
   MaybeKernel kernel = ChooseDnnl<dnnl::convolution_backward_weights>(
       spec, p.flops, Candidates(p, spec.output_wishes[0]),
       [&](const Candidate& c) {
+        if (OverrunsScratch(p, c)) return Desc();
         const auto hint = p.Hint(c);
         if (!hint) return Desc();
         const auto algorithm = dnnl::algorithm::convolution_direct;
