@@ -5,6 +5,8 @@
 
 namespace bindery {
 
+constexpr int64_t kMostElements = 1 << 18;  // of an output that is kept; a kernel makes larger ones
+
 std::optional<std::vector<HostTensor>> ResultsWithoutElements(const Node& node, const std::vector<ValueType>& inputs,
                                                               const std::vector<ValueType>& outputs,
                                                               const std::vector<bool>& is_read, Mode mode) {
@@ -14,7 +16,7 @@ std::optional<std::vector<HostTensor>> ResultsWithoutElements(const Node& node, 
   bool gives = false, takes = false, has_inputs = false;
   for (size_t o = 0; o < outputs.size(); ++o) {
     if (!is_read[o]) continue;
-    if (o >= visible) return std::nullopt;
+    if (o >= visible || outputs[o].shape.Elements() > kMostElements) return std::nullopt;
     gives = gives || has_elements(outputs[o]);
   }
   for (size_t i = 0; i < inputs.size(); ++i) {

@@ -3,8 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <memory>
-#include <vector>
+#include <cstddef>
 
 #include "base/checked.h"
 #include "engine/team.h"
@@ -24,17 +23,24 @@ void ForGroups(const GroupView& view, const F& f) {
   });
 }
 
-// A parameter, or a number in the place of one that is absent.
+// A parameter, or a number in the place of each element of one that is absent, in scratch memory.
 template <class T>
 class Parameter {
  public:
-  Parameter(int input, int64_t n, T otherwise)
-      : input_(input), constant_(std::make_shared<std::vector<T>>(input < 0 ? n : 0, otherwise)) {}
-  const T* In(const Arguments& args) const { return input_ < 0 ? constant_->data() : args.in<T>(input_); }
+  Parameter(int input, int64_t n, T otherwise) : input_(input), n_(n), otherwise_(otherwise) {}
+  int64_t scratch_bytes() const { return input_ < 0 ? CheckedMul(n_, sizeof(T)) : 0; }
+  // `offset` is where its scratch memory begins, in bytes.
+  const T* In(const Arguments& args, int64_t offset) const {
+    if (input_ >= 0) return args.in<T>(input_);
+    T* numbers = reinterpret_cast<T*>(static_cast<std::byte*>(args.scratch) + offset);
+    std::fill_n(numbers, n_, otherwise_);
+    return numbers;
+  }
 
  private:
   int input_;
-  std::shared_ptr<const std::vector<T>> constant_;
+  int64_t n_;
+  T otherwise_;
 };
 
 template <class T>
@@ -43,9 +49,11 @@ MaybeKernel MakeNormalize(const KernelSpec& spec) {
   const GroupView view = GroupsOf(attrs, spec.inputs[0].shape);
   const Parameter<T> gamma(attrs.scale ? 1 : -1, view.parameters(), 1);
   const Parameter<T> beta(attrs.shift ? (attrs.scale ? 2 : 1) : -1, view.parameters(), 0);
-  return WithLoop(FlatKernel(spec, "loop", Format::Plain()), [=](const Arguments& args) {
+  Kernel kernel = FlatKernel(spec, "loop", Format::Plain());
+  kernel.scratch_bytes = CheckedAdd(gamma.scratch_bytes(), beta.scratch_bytes());
+  return WithLoop(std::move(kernel), [=](const Arguments& args) {
     const LoopsOf<T>& loops = BestLoops<T>();
-    const T *scale = gamma.In(args), *shift = beta.In(args);
+    const T *scale = gamma.In(args, 0), *shift = beta.In(args, gamma.scratch_bytes());
     const int64_t n = view.elements();
     ForGroups(view, [&](int64_t g) {
       const T* x = args.in<T>(0) + g * n;
@@ -91,10 +99,11 @@ MaybeKernel MakeGradByPosition(const KernelSpec& spec, const GroupView& view) {
   const int64_t blocks = CeilDiv(view.groups, rows);
   const int64_t width = (spec.output_used[0] ? 2 : 3) * n;  // gamma's, beta's and, if nobody reads it, a row of dx
   Kernel kernel = FlatKernel(spec, "loop", Format::Plain());
-  kernel.scratch_bytes = CheckedMul(CheckedMul(blocks, width), sizeof(T));
+  const int64_t partial_bytes = CheckedMul(CheckedMul(blocks, width), sizeof(T));
+  kernel.scratch_bytes = CheckedAdd(partial_bytes, gamma.scratch_bytes());
   return WithLoop(std::move(kernel), [=](const Arguments& args) {
     const LoopsOf<T>& loops = BestLoops<T>();
-    const T* scale = gamma.In(args);
+    const T* scale = gamma.In(args, partial_bytes);
     T* partial = static_cast<T*>(args.scratch);
     ParallelFor(blocks, 1, kSerialElements / (rows * n), [&](int64_t begin, int64_t end, int) {
       for (int64_t block = begin; block < end; ++block) {
@@ -135,10 +144,11 @@ MaybeKernel MakeGradByChannel(const KernelSpec& spec, const GroupView& view) {
   const Parameter<T> gamma(attrs.scale ? 4 : -1, view.parameters(), 1);
   const int64_t n = view.elements();
   Kernel kernel = FlatKernel(spec, "loop", Format::Plain());
-  kernel.scratch_bytes = CheckedMul(CheckedMul(view.groups, view.channels), 2 * sizeof(double));
+  const int64_t partial_bytes = CheckedMul(CheckedMul(view.groups, view.channels), 2 * sizeof(double));
+  kernel.scratch_bytes = CheckedAdd(partial_bytes, gamma.scratch_bytes());
   return WithLoop(std::move(kernel), [=](const Arguments& args) {
     const LoopsOf<T>& loops = BestLoops<T>();
-    const T* scale = gamma.In(args);
+    const T* scale = gamma.In(args, partial_bytes);
     double* partial = static_cast<double*>(args.scratch);  // of dy and of dy (x - mean) r
     ForGroups(view, [&](int64_t g) {
       const T *dy = args.in<T>(0) + g * n, *x = args.in<T>(1) + g * n, mean = args.in<T>(2)[g];
