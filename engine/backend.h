@@ -9,8 +9,8 @@
 #include <memory>
 
 #include "base/device.h"
-#include "engine/arena.h"
 #include "engine/kernels/flat_kernels.h"
+#include "engine/memory/arena.h"
 #include "engine/stream.h"
 
 namespace bindery {

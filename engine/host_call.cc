@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "engine/backend.h"
-#include "engine/storage.h"
+#include "engine/memory/storage.h"
 
 namespace bindery {
 namespace {

@@ -15,7 +15,7 @@
 #include "base/host_tensor.h"
 #include "base/shape.h"
 #include "engine/engine.h"
-#include "engine/storage.h"
+#include "engine/memory/storage.h"
 
 namespace bindery {
 

@@ -28,7 +28,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "engine/payload_pool.h"
+#include "engine/memory/payload_pool.h"
 #include "executor/batch.h"
 #include "executor/group/options.h"
 #include "executor/group/step.h"

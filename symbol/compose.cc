@@ -3,11 +3,11 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "symbol/fixed_point.h"
-#include "symbol/forward_types.h"
+#include "symbol/infer/fixed_point.h"
+#include "symbol/infer/forward_types.h"
+#include "symbol/infer/value_index.h"
 #include "symbol/ops/rules.h"
 #include "symbol/passes/passes.h"
-#include "symbol/value_index.h"
 
 namespace bindery {
 namespace {

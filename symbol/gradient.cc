@@ -6,11 +6,11 @@
 #include "base/error.h"
 #include "base/names.h"
 #include "symbol/compose.h"
-#include "symbol/forward_types.h"
 #include "symbol/graph.h"
+#include "symbol/infer/forward_types.h"
+#include "symbol/infer/value_index.h"
 #include "symbol/op_def.h"
 #include "symbol/ops/elementwise.h"
-#include "symbol/value_index.h"
 
 namespace bindery {
 namespace {

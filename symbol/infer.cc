@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/names.h"
-#include "symbol/fixed_point.h"
+#include "symbol/infer/fixed_point.h"
 #include "symbol/op_def.h"
 
 namespace bindery {

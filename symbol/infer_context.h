@@ -10,7 +10,7 @@
 #include "base/dtype.h"
 #include "base/shape.h"
 #include "symbol/attrs.h"
-#include "symbol/numbers.h"
+#include "symbol/infer/numbers.h"
 #include "symbol/slots.h"
 
 namespace bindery {

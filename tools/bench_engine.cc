@@ -14,7 +14,7 @@
 #include "engine/kernels/flat.h"
 #include "engine/kernels/update_loop.h"
 #include "engine/kernels/update_rules.h"
-#include "engine/storage.h"
+#include "engine/memory/storage.h"
 #include "engine/team.h"
 
 namespace {

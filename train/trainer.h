@@ -28,7 +28,7 @@
 #include "train/checkpoint/checkpoint.h"
 #include "train/data/data_iter.h"
 #include "train/metrics/metrics.h"
-#include "train/updater.h"
+#include "train/updater/updater.h"
 
 namespace bindery {
 

@@ -1,7 +1,7 @@
 // The arena of a CPU device. Private to engine/.
 #pragma once
 
-#include "engine/arena.h"
+#include "engine/memory/arena.h"
 
 namespace bindery {
 

@@ -1,8 +1,8 @@
 // The arena of a GPU: address space reserved once, memory mapped into it as it grows. Private to engine/cuda.
 #pragma once
 
-#include "engine/arena.h"
 #include "engine/cuda/gpu.h"
+#include "engine/memory/arena.h"
 
 namespace bindery::cuda {
 

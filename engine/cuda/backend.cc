@@ -11,8 +11,8 @@
 #include "engine/cuda/flat_kernels.h"
 #include "engine/cuda/gpu.h"
 #include "engine/cuda/stream.h"
-#include "engine/staging.h"
-#include "engine/storage.h"
+#include "engine/memory/staging.h"
+#include "engine/memory/storage.h"
 
 namespace bindery::cuda {
 namespace {

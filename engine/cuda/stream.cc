@@ -8,7 +8,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "engine/operation.h"
-#include "engine/spin.h"
+#include "engine/threaded/spin.h"
 
 namespace bindery::cuda {
 namespace {

@@ -10,10 +10,10 @@
 #include "base/error.h"
 #include "engine/cpu/pages.h"
 #include "engine/kernels/host_flat_kernels.h"
+#include "engine/memory/staging.h"
 #include "engine/sim/device.h"
 #include "engine/sim/sim.h"
 #include "engine/sim/stream.h"
-#include "engine/staging.h"
 
 namespace bindery::sim {
 namespace {

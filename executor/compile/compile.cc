@@ -13,7 +13,7 @@
 #include "executor/compile/plan_memory.h"
 #include "executor/compile/program_builder.h"
 #include "executor/compile/without_elements.h"
-#include "executor/program.h"
+#include "executor/plan/program.h"
 #include "symbol/op_def.h"
 
 namespace bindery {

@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "executor/program.h"
+#include "executor/plan/program.h"
 #include "symbol/graph.h"
 #include "symbol/infer.h"
 

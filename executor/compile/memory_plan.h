@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "executor/plan.h"
+#include "executor/plan/plan.h"
 
 namespace bindery {
 

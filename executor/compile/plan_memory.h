@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "executor/program.h"
+#include "executor/plan/program.h"
 
 namespace bindery {
 

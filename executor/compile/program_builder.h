@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "executor/program.h"
+#include "executor/plan/program.h"
 
 namespace bindery {
 

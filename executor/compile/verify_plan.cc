@@ -6,7 +6,7 @@
 
 #include "base/checked.h"
 #include "executor/compile/memory_plan.h"
-#include "executor/plan.h"
+#include "executor/plan/plan.h"
 
 namespace bindery {
 namespace {

@@ -9,14 +9,14 @@
 #include <utility>
 #include <vector>
 
-#include "engine/arena.h"
 #include "engine/engine.h"
+#include "engine/memory/arena.h"
 #include "engine/tensor.h"
 #include "executor/batch.h"
 #include "executor/group/loader.h"
 #include "executor/group/parameter_store.h"
 #include "executor/group/split_batch.h"
-#include "executor/program.h"
+#include "executor/plan/program.h"
 
 namespace bindery {
 

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/payload_pool.h"
+#include "engine/memory/payload_pool.h"
 #include "executor/batch.h"
 #include "executor/group/bindings.h"
 #include "executor/group/device_feed.h"

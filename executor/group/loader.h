@@ -9,8 +9,8 @@
 #include <memory>
 #include <vector>
 
+#include "engine/memory/storage.h"
 #include "engine/step.h"
-#include "engine/storage.h"
 #include "executor/batch.h"
 #include "executor/group/split_batch.h"
 #include "executor/step_block.h"

@@ -4,7 +4,7 @@
 #include <map>
 
 #include "engine/backend.h"
-#include "engine/storage.h"
+#include "engine/memory/storage.h"
 #include "symbol/ops/shape_ops.h"
 
 namespace bindery {

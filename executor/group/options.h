@@ -16,8 +16,8 @@
 #include "executor/batch.h"
 #include "executor/group/program_cache.h"
 #include "executor/group/split_batch.h"
-#include "executor/program.h"
-#include "executor/signature.h"
+#include "executor/plan/program.h"
+#include "executor/plan/signature.h"
 #include "symbol/symbol.h"
 
 namespace bindery {

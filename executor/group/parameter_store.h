@@ -17,7 +17,7 @@
 
 #include "engine/step.h"
 #include "engine/tensor.h"
-#include "executor/plan.h"
+#include "executor/plan/plan.h"
 
 namespace bindery {
 

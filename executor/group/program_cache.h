@@ -10,7 +10,7 @@
 #include <memory>
 #include <mutex>
 
-#include "executor/program.h"
+#include "executor/plan/program.h"
 
 namespace bindery {
 

@@ -1,6 +1,6 @@
 // The graph that is exported.
 #include "symbol/compose.h"
-#include "symbol/forward_types.h"
+#include "symbol/infer/forward_types.h"
 #include "symbol/onnx/exporter.h"
 #include "symbol/ops.h"
 #include "symbol/passes/passes.h"

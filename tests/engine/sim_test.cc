@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "base/error.h"
-#include "engine/arena.h"
 #include "engine/backend.h"
 #include "engine/host_call.h"
+#include "engine/memory/arena.h"
 #include "engine/sim/stream.h"
 #include "engine/tensor.h"
 #include "tests/engine/asynchronous_devices.h"

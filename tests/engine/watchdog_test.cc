@@ -1,5 +1,5 @@
 // Devices that hang are named, and nothing is lost if they come back.
-#include "engine/watchdog.h"
+#include "engine/threaded/watchdog.h"
 
 #include <gtest/gtest.h>
 

@@ -10,9 +10,9 @@
 #include "base/checked.h"
 #include "engine/team.h"
 #include "symbol/compose.h"
-#include "symbol/forward_types.h"
 #include "symbol/graph.h"
 #include "symbol/infer.h"
+#include "symbol/infer/forward_types.h"
 
 namespace bindery {
 namespace {

@@ -11,7 +11,7 @@
 #include "symbol/ops.h"
 #include "tests/executor/group_helpers.h"
 #include "tests/test_device.h"
-#include "train/updater.h"
+#include "train/updater/updater.h"
 
 namespace bindery {
 namespace {

@@ -11,7 +11,7 @@
 #include <iterator>
 
 #include "engine/backend.h"
-#include "executor/program.h"
+#include "executor/plan/program.h"
 #include "symbol/op_def.h"
 #include "tests/symbol/hostile_values.h"
 #include "tests/symbol/op_examples.h"

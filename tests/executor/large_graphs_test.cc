@@ -5,7 +5,7 @@
 #include <ctime>
 
 #include "executor/data_parallel_executor_group.h"
-#include "executor/program.h"
+#include "executor/plan/program.h"
 #include "symbol/ops.h"
 
 namespace bindery {

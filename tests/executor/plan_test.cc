@@ -1,5 +1,5 @@
 // What the verifier finds in plans that no compiler made, and offsets for storages of any lifetimes.
-#include "executor/plan.h"
+#include "executor/plan/plan.h"
 
 #include <gtest/gtest.h>
 

@@ -44,7 +44,7 @@ const std::vector<Restricted>& RestrictedDirectives() {
       {"oneDNN", std::regex(R"(^\s*#\s*include\s*<(oneapi/)?dnnl.*)"),
        std::regex(R"((tests/)?executor/kernels/cpu/.*|tools/bench/.*)")},
       {"OpenMP", std::regex(R"(^\s*#\s*(include\s*<omp\.h>|pragma\s+omp\b).*)"),
-       std::regex(R"(engine/team_[a-z]+\.cc|executor/kernels/cpu/.*)")},
+       std::regex(R"(engine/team/[a-z]+\.cc|executor/kernels/cpu/.*)")},
       {"CUDA", std::regex(R"(^\s*#\s*include\s*<(cuda|cublas|cudnn|curand|cub/|thrust/|nvtx|nvml).*)"),
        std::regex(R"(.*/cuda/.*)")},
       {"NCCL", std::regex(R"(^\s*#\s*include\s*<nccl.*)"), std::regex(R"(.*/nccl/.*)")},

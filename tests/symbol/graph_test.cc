@@ -3,10 +3,10 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "symbol/infer/value_index.h"
 #include "symbol/op_def.h"
 #include "symbol/ops/elementwise.h"
 #include "symbol/ops/loss.h"
-#include "symbol/value_index.h"
 #include "tests/symbol/test_ops.h"
 
 namespace bindery {

@@ -12,7 +12,7 @@
 #include "train/data/array_iter.h"
 #include "train/data/digits.h"
 #include "train/initializer.h"
-#include "train/updater.h"
+#include "train/updater/updater.h"
 
 namespace bindery {
 namespace {

@@ -7,7 +7,7 @@
 #include "tests/message_of.h"
 #include "tests/test_device.h"
 #include "train/optimizers/key_updater.h"
-#include "train/updater.h"
+#include "train/updater/updater.h"
 
 namespace bindery {
 namespace {

@@ -15,7 +15,7 @@
 #include "train/data/digits.h"
 #include "train/initializer.h"
 #include "train/metrics/metrics.h"
-#include "train/updater.h"
+#include "train/updater/updater.h"
 #include "train/zoo.h"
 
 namespace bindery {

@@ -10,7 +10,7 @@
 
 #include "symbol/ops.h"
 #include "train/trainer.h"
-#include "train/updater.h"
+#include "train/updater/updater.h"
 
 namespace {
 

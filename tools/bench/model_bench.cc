@@ -12,7 +12,7 @@
 #include "symbol/ops.h"
 #include "tools/bench/allocations.h"
 #include "train/initializer.h"
-#include "train/updater.h"
+#include "train/updater/updater.h"
 #include "train/zoo.h"
 
 namespace bindery::bench {

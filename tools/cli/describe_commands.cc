@@ -8,7 +8,7 @@
 #include "engine/cuda/report.h"
 #include "engine/isa.h"
 #include "engine/team.h"
-#include "symbol/summary.h"
+#include "symbol/print/summary.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/exit_codes.h"
 #include "tools/cli/options.h"

@@ -14,7 +14,7 @@
 
 #include "base/log.h"
 #include "base/names.h"
-#include "symbol/summary.h"
+#include "symbol/print/summary.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/console.h"
 #include "tools/cli/data.h"

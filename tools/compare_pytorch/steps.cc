@@ -25,7 +25,7 @@
 #include "train/data/idx.h"
 #include "train/initializer.h"
 #include "train/metrics/metrics.h"
-#include "train/updater.h"
+#include "train/updater/updater.h"
 #include "train/zoo.h"
 
 namespace bindery {

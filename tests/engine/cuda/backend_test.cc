@@ -8,13 +8,13 @@
 #include <vector>
 
 #include "base/error.h"
-#include "engine/arena.h"
 #include "engine/cuda/report.h"
 #include "engine/cuda/stream.h"
 #include "engine/kernels/update.h"
+#include "engine/memory/arena.h"
+#include "engine/memory/storage.h"
 #include "engine/sim/sim.h"
 #include "engine/step.h"
-#include "engine/storage.h"
 #include "engine/tensor.h"
 #include "tests/engine/asynchronous_devices.h"
 #include "tests/engine/cuda/fake/fake.h"

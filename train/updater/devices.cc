@@ -17,7 +17,7 @@
 // moves memory of its own device only. What fails before leaves everything as it was, everywhere. A commit that fails
 // is that of a committed step: the device's parameters are failed then, other devices have them, and its states are
 // whole, but the count that says which of them hold must be mended (Recount).
-#include "train/updater_devices.h"
+#include "train/updater/devices.h"
 
 #include <cstddef>
 #include <utility>

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "engine/team.h"
-#include "engine/team_parts.h"
+#include "engine/team/parts.h"
 
 namespace bindery {
 namespace {

@@ -13,7 +13,7 @@
 #include "engine/collective.h"
 #include "executor/format.h"
 #include "executor/kernel.h"
-#include "executor/signature.h"
+#include "executor/plan/signature.h"
 #include "symbol/infer.h"
 
 namespace bindery {

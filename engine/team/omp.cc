@@ -2,7 +2,7 @@
 #include <omp.h>
 
 #include "engine/team.h"
-#include "engine/team_parts.h"
+#include "engine/team/parts.h"
 
 namespace bindery {
 namespace {

@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "base/error.h"
-#include "engine/team_parts.h"
+#include "engine/team/parts.h"
 
 namespace bindery {
 

@@ -1,4 +1,4 @@
-#include "symbol/value_index.h"
+#include "symbol/infer/value_index.h"
 
 #include <numeric>
 

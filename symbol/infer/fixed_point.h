@@ -10,8 +10,8 @@
 
 #include "symbol/graph.h"
 #include "symbol/infer.h"
+#include "symbol/infer/value_index.h"
 #include "symbol/op_def.h"
-#include "symbol/value_index.h"
 
 namespace bindery {
 

@@ -1,6 +1,6 @@
 // Pieces are rounded up to size classes, eight per power of two, and a freed piece waits in its class's list for the
 // next request of that class. The lists are in host memory; the pieces come from the device's backend.
-#include "engine/storage.h"
+#include "engine/memory/storage.h"
 
 #include <algorithm>
 #include <bit>

@@ -1,7 +1,7 @@
 // Updater on devices: norms of gradients and of parameters, over the ranges of all devices.
 #include <utility>
 
-#include "train/updater_devices.h"
+#include "train/updater/devices.h"
 
 namespace bindery {
 

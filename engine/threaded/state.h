@@ -12,9 +12,9 @@
 
 #include "engine/engine.h"
 #include "engine/operation.h"
-#include "engine/spin.h"
-#include "engine/threaded_run.h"
-#include "engine/watchdog.h"
+#include "engine/threaded/run.h"
+#include "engine/threaded/spin.h"
+#include "engine/threaded/watchdog.h"
 
 namespace bindery {
 

@@ -1,4 +1,4 @@
-#include "symbol/forward_types.h"
+#include "symbol/infer/forward_types.h"
 
 #include "base/error.h"
 

@@ -1,11 +1,11 @@
-#include "engine/watchdog.h"
+#include "engine/threaded/watchdog.h"
 
 #include <fmt/chrono.h>
 
 #include <algorithm>
 #include <utility>
 
-#include "engine/threaded_run.h"
+#include "engine/threaded/run.h"
 
 namespace bindery {
 namespace {

@@ -1,4 +1,4 @@
-#include "train/updater.h"
+#include "train/updater/updater.h"
 
 #include <algorithm>
 #include <array>

@@ -11,10 +11,10 @@
 #include <utility>
 #include <vector>
 
-#include "engine/access_queue.h"
 #include "engine/operation.h"
 #include "engine/stream.h"
-#include "engine/watchdog.h"
+#include "engine/threaded/access_queue.h"
+#include "engine/threaded/watchdog.h"
 
 namespace bindery {
 

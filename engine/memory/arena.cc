@@ -1,4 +1,4 @@
-#include "engine/arena.h"
+#include "engine/memory/arena.h"
 
 #include <algorithm>
 #include <limits>

@@ -1,4 +1,4 @@
-#include "symbol/summary.h"
+#include "symbol/print/summary.h"
 
 #include <fmt/format.h>
 

@@ -7,7 +7,7 @@
 
 #include "engine/backend.h"
 #include "engine/fetch.h"
-#include "train/updater.h"
+#include "train/updater/updater.h"
 
 namespace bindery {
 

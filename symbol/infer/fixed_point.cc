@@ -1,4 +1,4 @@
-#include "symbol/fixed_point.h"
+#include "symbol/infer/fixed_point.h"
 
 #include <limits>
 

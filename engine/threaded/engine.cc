@@ -26,7 +26,7 @@
 
 #include "base/error.h"
 #include "engine/backend.h"
-#include "engine/threaded_state.h"
+#include "engine/threaded/state.h"
 
 namespace bindery {
 namespace {

@@ -1,4 +1,4 @@
-#include "executor/signature.h"
+#include "executor/plan/signature.h"
 
 namespace bindery {
 

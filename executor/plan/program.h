@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "executor/kernel.h"
-#include "executor/plan.h"
-#include "executor/signature.h"
+#include "executor/plan/plan.h"
+#include "executor/plan/signature.h"
 #include "symbol/symbol.h"
 
 namespace bindery {

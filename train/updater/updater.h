@@ -4,7 +4,7 @@
 //
 // Where the host can address all devices' memory, the sum, the update and the spreading are one pass over memory,
 // shared out among the devices' workers (KVStore::MakeReduction). Where it cannot, each device sums and updates a range
-// of the elements and keeps the optimizer's state of that range (train/updater_devices.cc); unless some kind of device
+// of the elements and keeps the optimizer's state of that range (train/updater/devices.cc); unless some kind of device
 // has no kernel for the rule: then the host does it all, by copies.
 //
 // A step is committed or not, as a whole. If anything in it failed, if a gradient is not finite, or if what the caller
@@ -40,7 +40,7 @@
 #include "train/optimizers/multipliers.h"
 #include "train/optimizers/optimizer.h"
 #include "train/optimizers/schedule.h"
-#include "train/range_squares.h"
+#include "train/updater/range_squares.h"
 
 namespace bindery {
 

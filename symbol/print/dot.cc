@@ -4,9 +4,9 @@
 
 #include "base/error.h"
 #include "symbol/graph.h"
+#include "symbol/infer/value_index.h"
 #include "symbol/op_def.h"
-#include "symbol/summary.h"
-#include "symbol/value_index.h"
+#include "symbol/print/summary.h"
 
 namespace bindery {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "base/names.h"
 #include "executor/reformat.h"
-#include "train/updater.h"
+#include "train/updater/updater.h"
 
 namespace bindery {
 namespace {

@@ -1,4 +1,4 @@
-#include "executor/program.h"
+#include "executor/plan/program.h"
 
 #include <chrono>
 
