@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <vector>
 
 #include "symbol/ops.h"
 #include "train/trainer.h"
@@ -157,16 +158,14 @@ class OneBatch final : public DataIter {
   int64_t steps_, given_ = 0;
 };
 
-// The most of any warm step of a trainer with fast kernels. `idle`: each is over before the next
-// begins.
-int64_t MostOfATrainersSteps(const Symbol& net, const Batch& batch, const DataDesc& label, const std::string& metrics,
+// The most of any warm step of a trainer with fast kernels. `idle`: each is over before the next begins.
+int64_t MostOfATrainersSteps(const Symbol& net, const Batch& batch, const DataDesc& label, TrainerOptions options,
                              bool idle) {
   const std::shared_ptr<Engine> engine = MakeThreadedEngine();
-  Trainer trainer(net, {.devices = {Cpu(0), Cpu(1)},
-                        .optimizer = "sgd(lr=0.01, momentum=0.9)",
-                        .metrics = metrics,
-                        .threads_per_device = 1,
-                        .engine = engine});
+  options.devices = {Cpu(0), Cpu(1)};
+  options.threads_per_device = 1;
+  options.engine = engine;
+  Trainer trainer(net, options);
   OneBatch data(batch, label, 3 * kSteps);
   int64_t before = 0, most = 0;
   trainer.Fit(data, {.on_batch = [&](const BatchReport& report) {
@@ -184,8 +183,13 @@ TEST(StepAllocation, NoneInATrainersStep) {
   const Symbol net = SoftmaxOutput(FullyConnected(Flatten(x), {.num_hidden = 10}, "fc1"), {}, "softmax");
   const Batch batch{.data = {HostTensor::Full(DType::kFloat32, {6, 3, 8, 8}, 1)},
                     .label = {HostTensor(DType::kFloat32, {6})}};
-  for (const bool idle : {false, true}) {
-    EXPECT_EQ(MostOfATrainersSteps(net, batch, {"softmax_label", {6}}, "accuracy,cross-entropy", idle), 0);
+  for (const TrainerOptions& options : std::vector<TrainerOptions>{
+           {.optimizer = "sgd(lr=0.01, momentum=0.9)"},
+           {.optimizer = "adam(lr=0.01, clip_norm=1)", .loss_scale = "dynamic(start=64)", .average = "ema(0.9)"},
+           {.optimizer = "lamb(lr=0.01)", .schedule = "cosine(max=100)"}}) {
+    for (const bool idle : {false, true}) {
+      EXPECT_EQ(MostOfATrainersSteps(net, batch, {"softmax_label", {6}}, options, idle), 0) << options.optimizer;
+    }
   }
 }
 
@@ -195,7 +199,9 @@ TEST(StepAllocation, NoneWhereLabelsAreBatchedAlongAnotherAxis) {
   const Batch batch{.data = {HostTensor::Full(DType::kFloat32, {6, 4}, 1)},
                     .label = {HostTensor(DType::kFloat32, {3, 6})}};
   const DataDesc desc{"label", {3, 6}, DType::kFloat32, "CN"};
-  for (const bool idle : {false, true}) EXPECT_EQ(MostOfATrainersSteps(net, batch, desc, "loss", idle), 0);
+  for (const bool idle : {false, true}) {
+    EXPECT_EQ(MostOfATrainersSteps(net, batch, desc, {.optimizer = "sgd(lr=0.01)", .metrics = "loss"}, idle), 0);
+  }
 }
 
 TEST(StepAllocation, TheCounterCounts) {
