@@ -115,7 +115,7 @@ std::vector<uint8_t> Reordered(const std::vector<uint8_t>& bytes, DType dtype, c
   const Kernel kernel = MakeReorder(dtype, shape, from, to, 1, policy);
   // Aligned as kernels may expect.
   HostTensor source(DType::kUInt8, {static_cast<int64_t>(bytes.size())});
-  std::memcpy(source.raw(), bytes.data(), bytes.size());
+  std::ranges::copy(bytes, source.data<uint8_t>().data());
   HostTensor target = HostTensor::Full(DType::kUInt8, {StorageBytes(to, dtype, shape)}, 0xab);
   HostTensor scratch(DType::kUInt8, {kernel.scratch_bytes});
   void* const in[] = {source.raw()};

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <utility>
 
 #include "base/philox.h"
 #include "engine/team.h"
@@ -57,75 +58,85 @@ struct Source {
 
 uint64_t LongWord(const uint32_t* words, int64_t i) { return uint64_t{words[2 * i]} << 32 | words[2 * i + 1]; }
 
-// value(words, element of the run) for each element, kWords for one.
-template <int64_t kWords, class F>
-MaybeKernel Each(const KernelSpec& spec, const F& value) {
-  return Dispatch(spec.outputs[0].dtype, [&]<class T>() {
-    return WithLoop(PlainKernel(spec, "loop"), [=, source = Source(spec)](const Arguments& args) {
-      source.ForRuns<kWords>(*args.step, [&](int64_t first, int64_t n, int64_t before, const uint32_t* words) {
-        for (int64_t i = 0; i < n; ++i) args.out<T>(0)[first + i] = StoreDouble<T>(value(words, before + i));
-      });
-    });
+// Makes n numbers the elements of an output from `first` on.
+using Store = void (*)(const double* numbers, int64_t n, void* output, int64_t first);
+Store StoreOf(DType dtype) {
+  return Dispatch(dtype, []<class T>() -> Store {
+    return [](const double* numbers, int64_t n, void* output, int64_t first) {
+      for (int64_t i = 0; i < n; ++i) static_cast<T*>(output)[first + i] = StoreDouble<T>(numbers[i]);
+    };
   });
+}
+
+// make(first element, n, before, words as of ForRuns, numbers) gives n numbers, of at most kTile elements.
+template <int64_t kWords, class F>
+Kernel ByRuns(Kernel kernel, const KernelSpec& spec, const F& make) {
+  return WithLoop(
+      std::move(kernel), [=, source = Source(spec), store = StoreOf(spec.outputs[0].dtype)](const Arguments& args) {
+        source.ForRuns<kWords>(*args.step, [&](int64_t first, int64_t n, int64_t before, const uint32_t* words) {
+          double numbers[kTile];
+          make(args, first, n, before, words, numbers);
+          store(numbers, n, args.outputs[0], first);
+        });
+      });
 }
 
 MaybeKernel MakeUniform(const KernelSpec& spec) {
   const auto& attrs = spec.attributes<RandomUniformAttrs>();
-  return Each<1>(spec, [low = attrs.low, range = attrs.high - attrs.low](const uint32_t* words, int64_t i) {
-    return low + range * static_cast<double>(UniformFloat(words[i]));
-  });
+  return ByRuns<1>(PlainKernel(spec, "loop"), spec,
+                   [low = attrs.low, range = attrs.high - attrs.low](const Arguments&, int64_t, int64_t n,
+                                                                     int64_t before, const uint32_t* words, double* y) {
+                     for (int64_t i = 0; i < n; ++i) {
+                       y[i] = low + range * static_cast<double>(UniformFloat(words[before + i]));
+                     }
+                   });
 }
 
 MaybeKernel MakeInt(const KernelSpec& spec) {
   const auto& attrs = spec.attributes<RandomIntAttrs>();
-  return Each<2>(
-      spec, [low = attrs.low, range = static_cast<uint64_t>(attrs.high - attrs.low)](const uint32_t* words, int64_t i) {
-        const auto product = static_cast<unsigned __int128>(LongWord(words, i)) * range;
-        return static_cast<double>(low + static_cast<int64_t>(product >> 64));
-      });
+  return ByRuns<2>(PlainKernel(spec, "loop"), spec,
+                   [low = attrs.low, range = static_cast<uint64_t>(attrs.high - attrs.low)](
+                       const Arguments&, int64_t, int64_t n, int64_t before, const uint32_t* words, double* y) {
+                     for (int64_t i = 0; i < n; ++i) {
+                       const auto product = static_cast<unsigned __int128>(LongWord(words, before + i)) * range;
+                       y[i] = static_cast<double>(low + static_cast<int64_t>(product >> 64));
+                     }
+                   });
 }
 
 // Pairs of words make pairs of numbers; a run may begin or end within one.
 MaybeKernel MakeNormal(const KernelSpec& spec) {
   const auto& attrs = spec.attributes<RandomNormalAttrs>();
-  return Dispatch(spec.outputs[0].dtype, [&]<class T>() {
-    return WithLoop(PlainKernel(spec, "loop"), [source = Source(spec), mean = attrs.mean,
-                                                scale = attrs.scale](const Arguments& args) {
-      const LoopsOf<double>& loops = BestLoops<double>();
-      source.ForRuns<1>(*args.step, [&](int64_t first, int64_t n, int64_t before, const uint32_t* words) {
-        constexpr int64_t kPairs = kTile / 2 + 4;
-        double radius[kPairs], angle[kPairs], sine[kPairs];
-        const int64_t pairs = (before + n + 1) / 2;
-        for (int64_t i = 0; i < pairs; ++i) {
-          radius[i] = (words[2 * i] + 0.5) * 0x1p-32;
-          angle[i] = words[2 * i + 1] * (2 * std::numbers::pi * 0x1p-32);
-        }
-        loops.UnaryOf<native::fn::Log>()(radius, radius, pairs);
-        for (int64_t i = 0; i < pairs; ++i) radius[i] = std::sqrt(-2 * radius[i]) * scale;
-        loops.UnaryOf<native::fn::Sin>()(angle, sine, pairs);
-        loops.UnaryOf<native::fn::Cos>()(angle, angle, pairs);
-        for (int64_t i = before; i < before + n; ++i) {
-          const double number = radius[i / 2] * (i % 2 == 0 ? angle : sine)[i / 2];
-          args.out<T>(0)[first + i - before] = StoreDouble<T>(mean + number);
-        }
-      });
-    });
-  });
+  return ByRuns<1>(PlainKernel(spec, "loop"), spec,
+                   [mean = attrs.mean, scale = attrs.scale](const Arguments&, int64_t, int64_t n, int64_t before,
+                                                            const uint32_t* words, double* y) {
+                     const LoopsOf<double>& loops = BestLoops<double>();
+                     constexpr int64_t kPairs = kTile / 2 + 4;
+                     double radius[kPairs], angle[kPairs], sine[kPairs];
+                     const int64_t pairs = (before + n + 1) / 2;
+                     for (int64_t i = 0; i < pairs; ++i) {
+                       radius[i] = (words[2 * i] + 0.5) * 0x1p-32;
+                       angle[i] = words[2 * i + 1] * (2 * std::numbers::pi * 0x1p-32);
+                     }
+                     loops.UnaryOf<native::fn::Log>()(radius, radius, pairs);
+                     for (int64_t i = 0; i < pairs; ++i) radius[i] = std::sqrt(-2 * radius[i]) * scale;
+                     loops.UnaryOf<native::fn::Sin>()(angle, sine, pairs);
+                     loops.UnaryOf<native::fn::Cos>()(angle, angle, pairs);
+                     for (int64_t i = before; i < before + n; ++i) {
+                       y[i - before] = mean + radius[i / 2] * (i % 2 == 0 ? angle[i / 2] : sine[i / 2]);
+                     }
+                   });
 }
 
 MaybeKernel MakeBernoulli(const KernelSpec& spec) {
-  return Dispatch(spec.outputs[0].dtype, [&]<class T>() {
-    return Dispatch(spec.inputs[0].dtype, [&]<class Weight>() {
-      return WithLoop(PlainKernel(spec, "loop"), [source = Source(spec)](const Arguments& args) {
-        source.ForRuns<1>(*args.step, [&](int64_t first, int64_t n, int64_t before, const uint32_t* words) {
-          for (int64_t i = 0; i < n; ++i) {
-            const double p = LoadDouble(args.in<Weight>(0)[first + i]);
-            args.out<T>(0)[first + i] = StoreDouble<T>(static_cast<double>(UniformFloat(words[before + i])) < p);
-          }
-        });
-      });
-    });
-  });
+  return ByRuns<1>(PlainKernel(spec, "loop"), spec,
+                   [dtype = spec.inputs[0].dtype](const Arguments& args, int64_t first, int64_t n, int64_t before,
+                                                  const uint32_t* words, double* y) {
+                     const Numbers p(dtype, args.inputs[0]);
+                     for (int64_t i = 0; i < n; ++i) {
+                       y[i] = static_cast<double>(UniformFloat(words[before + i])) < p[first + i] ? 1 : 0;
+                     }
+                   });
 }
 
 // Each row's weights are added up once; then every draw is a search in the sums.
@@ -134,10 +145,18 @@ MaybeKernel MakeMultinomial(const KernelSpec& spec) {
   const bool logits = spec.attributes<MultinomialAttrs>().logits;
   Kernel kernel = PlainKernel(spec, "loop");
   kernel.scratch_bytes = rows * k * static_cast<int64_t>(sizeof(double));
-  return Dispatch(spec.outputs[0].dtype, [&]<class T>() {
-    return WithLoop(kernel, [=, source = Source(spec), dtype = spec.inputs[0].dtype](const Arguments& args) {
-      const Numbers weights(dtype, args.inputs[0]);
-      auto* sums = static_cast<double*>(args.scratch);
+  kernel =
+      ByRuns<2>(std::move(kernel), spec,
+                [=](const Arguments& args, int64_t first, int64_t n, int64_t before, const uint32_t* words, double* y) {
+                  const auto* sums = static_cast<const double*>(args.scratch);
+                  for (int64_t i = 0; i < n; ++i) {
+                    const double* row = sums + (first + i) / draws * k;
+                    const double unit = static_cast<double>(LongWord(words, before + i) >> 11) * 0x1p-53;
+                    y[i] = static_cast<double>(std::upper_bound(row, row + k - 1, unit * row[k - 1]) - row);
+                  }
+                });
+  kernel.bind = [=, dtype = spec.inputs[0].dtype, draw = kernel.bind](const KernelArgs& args) -> Call {
+    return [=, weights = Numbers(dtype, args.inputs[0]), sums = static_cast<double*>(args.scratch), draw = draw(args)] {
       ParallelFor(rows, 1, kSerialElements / 16 / k, [&](int64_t begin, int64_t end, int) {
         for (int64_t row = begin; row < end; ++row) {
           double most = -INFINITY, sum = 0;
@@ -148,16 +167,10 @@ MaybeKernel MakeMultinomial(const KernelSpec& spec) {
           }
         }
       });
-      source.ForRuns<2>(*args.step, [&](int64_t first, int64_t n, int64_t before, const uint32_t* words) {
-        for (int64_t i = 0; i < n; ++i) {
-          const double* row = sums + (first + i) / draws * k;
-          const double wanted = static_cast<double>(LongWord(words, before + i) >> 11) * 0x1p-53 * row[k - 1];
-          const int64_t chosen = std::upper_bound(row, row + k - 1, wanted) - row;
-          args.out<T>(0)[first + i] = StoreDouble<T>(static_cast<double>(chosen));
-        }
-      });
-    });
-  });
+      draw();
+    };
+  };
+  return kernel;
 }
 
 constexpr KernelEntry kEntries[] = {
