@@ -128,7 +128,7 @@ HostTensor Tensor::ToHost() const {
                    CopyBetween(context.stream, from, in, Cpu(), staged ? staged->data() : result->raw(), bytes);
                  }});
   engine_->Wait(arrived);
-  if (staged) std::memcpy(result->raw(), staged->data(), static_cast<size_t>(bytes()));
+  if (staged && bytes() > 0) std::memcpy(result->raw(), staged->data(), static_cast<size_t>(bytes()));
   return std::move(*result);
 }
 

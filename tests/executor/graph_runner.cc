@@ -168,14 +168,16 @@ class Runner {
   Value Feed(const Node& node, const ValueType& type) const {
     Value value{type, Format::Plain(), NewBuffer(type, Format::Plain())};
     const auto given = inputs_.find(node.name());
-    if (given != inputs_.end()) std::memcpy(value.buffer->data(), given->second.raw(), given->second.bytes());
+    if (given != inputs_.end() && given->second.bytes() > 0) {
+      std::memcpy(value.buffer->data(), given->second.raw(), given->second.bytes());
+    }
     return value;
   }
 
   HostTensor Fetch(const Value& value) const {
     const Value plain = Reordered(value, Format::Plain());
     HostTensor tensor(value.type.dtype, value.type.shape);
-    std::memcpy(tensor.raw(), plain.buffer->data(), tensor.bytes());
+    if (tensor.bytes() > 0) std::memcpy(tensor.raw(), plain.buffer->data(), tensor.bytes());
     return tensor;
   }
 
