@@ -92,9 +92,12 @@ void ExportBatchNorm(Exporter& ex) {
     if (!shape || !shape->IsKnown()) Throw<ModelError>("it is not known how many channels it has");
     gamma = ex.Constant(HostTensor::Full(ex.DTypeOfInput(1), *shape, 1), "gamma");
   }
-  ex.Out("BatchNormalization", {ex.In(0), gamma, ex.In(2), ex.In(3), ex.In(4)});
-  ex.Set("epsilon", attrs.eps);
-  ex.Set("momentum", attrs.momentum);
+  const auto activation = attrs.relu ? ActivationType::kRelu : ActivationType::kNone;
+  OutActivated(ex, activation, "BatchNormalization", {ex.In(0), gamma, ex.In(2), ex.In(3), ex.In(4)}, [&] {
+    ex.Set("epsilon", attrs.eps);
+    ex.Set("momentum", attrs.momentum);
+  });
+  for (const int statistic : {1, 2}) ex.AliasOutput(statistic, ex.In(2 + statistic));
 }
 
 void ExportSoftmax(Exporter& ex) {

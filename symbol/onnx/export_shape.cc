@@ -77,6 +77,14 @@ void ExportPad(Exporter& ex) {
   ex.Out("Pad", {ex.In(0), ex.Pads(attrs.begin, attrs.end, attrs.axes), ex.Number(attrs.value, ex.DTypeOfInput(0))});
 }
 
+// A reduction along no axis: of each element alone.
+void OutOfEach(Exporter& ex) {
+  const std::string& op = ex.node().op().name;
+  if (op == "L1Norm" || op == "L2Norm") return ex.Out("Abs", {ex.In(0)});
+  if (op == "SumSquare") return ex.Out("Mul", {ex.In(0), ex.In(0)});
+  ex.Alias(ex.In(0));
+}
+
 // Up to opset 17 a sum has its axes as an input, the others as an attribute.
 void ExportReduction(Exporter& ex) {
   static const std::map<std::string, const char*> names = {
@@ -85,7 +93,7 @@ void ExportReduction(Exporter& ex) {
       {"Prod", "ReduceProd"}, {"Sum", "ReduceSum"},   {"SumSquare", "ReduceSumSquare"},
   };
   const auto& attrs = ex.attrs<ReduceAttrs>();
-  if (attrs.axes.empty() && attrs.noop_with_empty_axes && !attrs.exclude) return ex.Alias(ex.In(0));
+  if (attrs.axes.empty() && attrs.noop_with_empty_axes && !attrs.exclude) return OutOfEach(ex);
   std::vector<int64_t> axes = attrs.axes;
   if (attrs.exclude) {
     const int rank = ex.RankOfInput(0);
@@ -96,7 +104,7 @@ void ExportReduction(Exporter& ex) {
     for (int axis = 0; axis < rank; ++axis) {
       if ((mask >> axis & 1) != 0) axes.push_back(axis);
     }
-    if (axes.empty()) return ex.Alias(ex.In(0));
+    if (axes.empty()) return OutOfEach(ex);
   }
   const std::string& op = ex.node().op().name;
   const bool is_sum = op == "Sum";

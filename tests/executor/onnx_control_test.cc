@@ -23,7 +23,8 @@ std::string ErrorOf(const std::string& graph, const std::string& functions = "")
 // The first output for inputs x and perhaps others.
 HostTensor Computed(const Model& model, HostTensorMap inputs) {
   inputs.insert(model.params.begin(), model.params.end());
-  return RunGraph(model.symbol, inputs, {.mode = Mode::kPredict}).outputs.at(0);
+  const RunOptions options{.mode = Mode::kPredict, .batch_axes = OpenAxesOf(model.symbol)};
+  return RunGraph(model.symbol, inputs, options).outputs.at(0);
 }
 
 const std::string kX = OnnxInput("x", "N, 2");
@@ -74,8 +75,8 @@ TEST(OnnxControl, AScanGoesAlongItsAxis) {
                                 {"x", HostTensor::From({2, 3}, {1, 2, 3, 4, 5, 6})}};
   EXPECT_EQ(Computed(scan(""), inputs), HostTensor::From({3, 2}, {1, 14, 3, 19, 6, 25}));
   EXPECT_EQ(Computed(scan(OnnxInts("scan_input_directions", "1") + OnnxInts("scan_output_directions", "1") +
-                     OnnxInts("scan_output_axes", "-1")),
-                inputs),
+                          OnnxInts("scan_output_axes", "-1")),
+                     inputs),
             HostTensor::From({2, 3}, {6, 5, 3, 25, 21, 16}));
 }
 

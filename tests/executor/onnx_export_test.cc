@@ -11,6 +11,7 @@
 #include "tests/executor/graph_runner.h"
 #include "tests/executor/operator_cases.h"
 #include "tests/executor/prepared_case.h"
+#include "tests/symbol/onnx_models.h"
 
 namespace bindery {
 namespace {
@@ -69,7 +70,8 @@ TEST(OnnxExport, WhatOperatorsComputeComesBack) {
       const Model loaded = ParseOnnx(bytes);
       HostTensorMap inputs = loaded.params;
       inputs.insert(values.begin(), values.end());
-      const RunOptions options{.mode = Mode::kPredict, .watch = false};
+      const RunOptions options{
+          .mode = Mode::kPredict, .step = c.step, .batch_axes = OpenAxesOf(loaded.symbol), .watch = false};
       const RunResult expected = RunGraph(symbol, values, options), actual = RunGraph(loaded.symbol, inputs, options);
       for (size_t i = 0; i < expected.outputs.size(); ++i) ExpectEqual(actual.outputs[i], expected.outputs[i]);
       exported.insert(operators.begin(), operators.end());

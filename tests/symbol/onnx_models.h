@@ -3,11 +3,14 @@
 
 #include <google/protobuf/text_format.h>
 
+#include <algorithm>
+#include <map>
 #include <string>
 #include <string_view>
 
 #include "base/error.h"
 #include "proto/onnx.pb.h"
+#include "symbol/graph.h"
 
 namespace bindery {
 
@@ -36,6 +39,18 @@ inline std::string OnnxInput(const std::string& name, const std::string& dims, i
   return fmt::format("input {{ {} }} ", OnnxValue(name, dims, type));
 }
 inline std::string OnnxOutput(const std::string& name) { return fmt::format("output {{ name: '{}' }} ", name); }
+
+// The axes that an importer left open, by input: the batch's.
+inline std::map<std::string, int> OpenAxesOf(const Symbol& symbol) {
+  std::map<std::string, int> axes;
+  for (const NodePtr& node : Graph::Of(symbol).nodes) {
+    if (!node->is_variable() || !node->declared_shape) continue;
+    const Shape& shape = *node->declared_shape;
+    const auto axis = static_cast<int>(std::ranges::find(shape, kUnknownDim) - shape.begin());
+    if (axis < shape.rank()) axes[node->name()] = axis;
+  }
+  return axes;
+}
 
 // 'Relu', "x", "y" [, attributes]; inputs and outputs apart by spaces, "-" is one that is left out.
 inline std::string OnnxNode(const std::string& op, const std::string& inputs, const std::string& outputs,
