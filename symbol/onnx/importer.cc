@@ -30,8 +30,8 @@ const Rows& AllRows() {
   static const Rows rows = [] {
     Rows all;
     for (const auto& table :
-         {ControlImports(), ElementwiseImports(), IndexImports(), LossImports(), NnImports(), NormImports(),
-          QuantizeImports(), RandomImports(), ReduceImports(), SequenceImports(), ShapeImports()}) {
+         {AttentionImports(), ControlImports(), ElementwiseImports(), IndexImports(), LossImports(), NnImports(),
+          NormImports(), QuantizeImports(), RandomImports(), ReduceImports(), SequenceImports(), ShapeImports()}) {
       for (const ImportRow& row : table) all[row.op][row.since] = &row;
     }
     return all;

@@ -29,6 +29,7 @@ struct ImportRow {
   int since;  // version of the opset
   ImportFn import;
 };
+std::span<const ImportRow> AttentionImports();
 std::span<const ImportRow> ControlImports();
 std::span<const ImportRow> ElementwiseImports();
 std::span<const ImportRow> IndexImports();

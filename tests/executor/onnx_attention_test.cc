@@ -1,0 +1,86 @@
+// ONNX' Attention: which keys its queries see, heads in both layouts, keys and values of the past. With queries of zeros
+// a result is the mean of the values that are seen.
+#include <gtest/gtest.h>
+
+#include "symbol/onnx/onnx.h"
+#include "tests/executor/graph_runner.h"
+#include "tests/message_of.h"
+#include "tests/symbol/onnx_models.h"
+
+namespace bindery {
+namespace {
+
+constexpr int kBool = 9;  // ONNX' number of the type
+
+Model Import(const std::string& graph) { return ParseOnnx(OnnxBytes(graph, 23), "m.onnx"); }
+
+std::vector<HostTensor> Computed(const Model& model, const HostTensorMap& inputs) {
+  return RunGraph(model.symbol, inputs, {.mode = Mode::kPredict, .batch_axes = OpenAxesOf(model.symbol)}).outputs;
+}
+
+// Queries (N, 2, 2), keys and values (N, 2, 2): two heads of one number.
+const std::string kInputs = OnnxInput("q", "N, 2, 2") + OnnxInput("k", "N, 2, 2") + OnnxInput("v", "N, 2, 2");
+const std::string kTwoHeads = OnnxInt("q_num_heads", 2) + OnnxInt("kv_num_heads", 2);
+const HostTensorMap kValues = {{"q", HostTensor(DType::kFloat32, {1, 2, 2})},
+                               {"k", HostTensor::From({1, 2, 2}, {1, 2, 3, 4})},
+                               {"v", HostTensor::From({1, 2, 2}, {1, 10, 3, 30})}};
+
+TEST(OnnxAttention, SeesWhatItIsLet) {
+  const auto attend = [](const std::string& attributes) {
+    return Computed(Import(kInputs + OnnxNode("Attention", "q k v", "y", kTwoHeads + attributes) + OnnxOutput("y")),
+                    kValues)[0];
+  };
+  EXPECT_EQ(attend(""), HostTensor::From({1, 2, 2}, {2, 20, 2, 20}));
+  EXPECT_EQ(attend(OnnxInt("is_causal", 1)), HostTensor::From({1, 2, 2}, {1, 10, 2, 20}));
+}
+
+TEST(OnnxAttention, HeadsShareKeysAndValues) {
+  const std::string grouped = OnnxInt("q_num_heads", 2) + OnnxInt("kv_num_heads", 1);
+  const Model model = Import(OnnxInput("q", "N, 2, 2") + OnnxInput("k", "N, 2, 1") + OnnxInput("v", "N, 2, 1") +
+                             OnnxNode("Attention", "q k v", "y", grouped) + OnnxOutput("y"));
+  EXPECT_EQ(Computed(model, {{"q", kValues.at("q")},
+                             {"k", HostTensor::From({1, 2, 1}, {1, 2})},
+                             {"v", HostTensor::From({1, 2, 1}, {1, 3})}})[0],
+            HostTensor::From({1, 2, 2}, {2, 2, 2, 2}));
+}
+
+TEST(OnnxAttention, AMaskOfTruthsHidesKeys) {
+  const Model model = Import(kInputs + OnnxInput("mask", "2, 2", kBool) +
+                             OnnxNode("Attention", "q k v mask", "y", kTwoHeads) + OnnxOutput("y"));
+  HostTensorMap inputs = kValues;
+  inputs["mask"] = HostTensor::From({2, 2}, {0, 1, 0, 0}).Cast(DType::kBool);
+  EXPECT_EQ(Computed(model, inputs)[0], HostTensor::From({1, 2, 2}, {3, 30, 0, 0})) << "nothing is seen: 0";
+}
+
+// Queries come after the past's keys; what is present is both, with heads apart.
+TEST(OnnxAttention, ThePastIsSeen) {
+  const Model model = Import(kInputs + OnnxInput("pk", "N, 2, 1, 1") + OnnxInput("pv", "N, 2, 1, 1") +
+                             OnnxNode("Attention", "q k v - pk pv", "y present_k present_v scores",
+                                      kTwoHeads + OnnxInt("is_causal", 1) + OnnxInt("qk_matmul_output_mode", 3)) +
+                             OnnxOutput("y") + OnnxOutput("present_v") + OnnxOutput("scores"));
+  HostTensorMap inputs = kValues;
+  inputs["pk"] = HostTensor(DType::kFloat32, {1, 2, 1, 1});
+  inputs["pv"] = HostTensor::From({1, 2, 1, 1}, {5, 50});
+  const std::vector<HostTensor> outputs = Computed(model, inputs);
+  EXPECT_LT(MaxAbsDiff(outputs[0], HostTensor::From({1, 2, 2}, {3, 30, 3, 30})), 1e-5);
+  EXPECT_EQ(outputs[1], HostTensor::From({1, 2, 3, 1}, {5, 1, 3, 50, 10, 30}));
+  const float third = 1.0f / 3;
+  const std::vector<float> seen = {0.5, 0.5, 0, third, third, third, 0.5, 0.5, 0, third, third, third};
+  EXPECT_LT(MaxAbsDiff(outputs[2], HostTensor::From({1, 2, 2, 3}, seen)), 1e-6);
+}
+
+TEST(OnnxAttention, ErrorsSayWhatIsMissing) {
+  const auto error = [](const std::string& inputs, const std::string& attributes) {
+    return MessageOf<ModelError>(
+        [&] { Import(kInputs + OnnxNode("Attention", inputs, "y", attributes) + OnnxOutput("y")); });
+  };
+  EXPECT_EQ(error("q k v", ""),
+            "ModelError: m.onnx: node 0, Attention \"y\": attributes \"q_num_heads\" and \"kv_num_heads\" are needed "
+            "for inputs of three axes");
+  EXPECT_EQ(error("q k v - k", kTwoHeads),
+            "ModelError: m.onnx: node 0, Attention \"y\": input 4, the past keys, and input 5, the past values, go "
+            "together");
+}
+
+}  // namespace
+}  // namespace bindery
