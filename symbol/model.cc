@@ -6,6 +6,7 @@
 
 #include <cctype>
 #include <cstdlib>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <new>
@@ -165,13 +166,19 @@ bool IsDataFileOf(const std::string& file, const std::string& name) {
 std::set<std::string> DataFilesOf(const std::string& path) {
   std::set<std::string> files;
   try {
+    const std::string bytes = ReadFile(path, ModelLimits{}.file_bytes);
+    const auto add_file = [&](const std::string& file) {
+      if (IsDataFileOf(file, NameOf(path))) files.insert(file);
+    };
+    if (IsOnnxName(path)) {
+      for (const std::string& file : OnnxDataFiles(bytes)) add_file(file);
+      return files;
+    }
     ModelSource source(path, IsTextName(path));
     proto::Model message;
-    Decode(ReadFile(path, ModelLimits{}.file_bytes), {}, &source, &message);
+    Decode(bytes, {}, &source, &message);
     const auto add = [&](const proto::Tensor& tensor) {
-      if (tensor.has_external() && IsDataFileOf(tensor.external().file(), NameOf(path))) {
-        files.insert(tensor.external().file());
-      }
+      if (tensor.has_external()) add_file(tensor.external().file());
     };
     for (const proto::Tensor& tensor : message.param()) add(tensor);
     for (const proto::Tensor& tensor : message.aux()) add(tensor);
@@ -185,30 +192,39 @@ std::set<std::string> DataFilesOf(const std::string& path) {
   return files;
 }
 
+// The message at `path` and its data file beside it, if it has a name, in the place of those that are there.
+void WriteFiles(const std::string& path, const std::string& data_file,
+                const std::function<void(const ByteSink&)>& write_data, const std::function<std::string()>& message) {
+  std::set<std::string> old_files = DataFilesOf(path);
+  const auto beside = [&](const std::string& file) { return FolderOf(path) + "/" + file; };
+  if (!data_file.empty()) WriteFileAtomically(beside(data_file), write_data);
+  // From here on the new data is on the disk, beside the old; the message decides which of the two counts.
+  try {
+    WriteFileAtomically(path, message());
+  } catch (...) {
+    if (!data_file.empty() && !old_files.contains(data_file)) ::unlink(beside(data_file).c_str());
+    throw;
+  }
+  old_files.erase(data_file);
+  for (const std::string& file : old_files) ::unlink(beside(file).c_str());
+}
+
 }  // namespace
 
 void SaveModel(const Model& model, const std::string& path) {
   const bool text = IsTextName(path);
   const std::string real = RealPath(path);
-  if (IsOnnxName(path)) return WriteFileAtomically(real, SerializeOnnx(model));
+  if (IsOnnxName(path)) {
+    const OnnxFile file = WriteOnnx(model, NameOf(real));
+    return WriteFiles(real, file.data_file, file.write_data, [&] { return file.message; });
+  }
   TensorWriter writer(text ? kInlineBytesOfText : kInlineBytes, text);
   proto::Model message;
   WriteModel(model, text, &writer, &message);
-  std::set<std::string> old_files = DataFilesOf(real);
-  std::string data_file;
-  if (writer.has_external()) {
-    data_file = writer.NameDataFile(NameOf(real));
-    WriteFileAtomically(FolderOf(real) + "/" + data_file, [&](const ByteSink& sink) { writer.WriteDataFile(sink); });
-  }
-  // From here on the new data is on the disk, beside the old; the message decides which of the two counts.
-  try {
-    WriteFileAtomically(real, Encode(message, text));
-  } catch (...) {
-    if (!data_file.empty() && !old_files.contains(data_file)) ::unlink((FolderOf(real) + "/" + data_file).c_str());
-    throw;
-  }
-  old_files.erase(data_file);
-  for (const std::string& file : old_files) ::unlink((FolderOf(real) + "/" + file).c_str());
+  const std::string data_file = writer.has_external() ? writer.NameDataFile(NameOf(real)) : "";
+  WriteFiles(
+      real, data_file, [&](const ByteSink& sink) { writer.WriteDataFile(sink); },
+      [&] { return Encode(message, text); });
 }
 
 Model LoadModel(const std::string& path, const ModelLimits& limits) {

@@ -1,5 +1,6 @@
 // Operators that put elements elsewhere, by attributes and by numbers of tensors; Resize.
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -151,12 +152,7 @@ void ExportResample(Exporter& ex) {
 
 // --- By numbers. ONNX' extents, axes and counts are of int64.
 
-std::string Int64s(Exporter& ex, int input) {
-  if (ex.DTypeOfInput(input) == DType::kInt64) return ex.In(input);
-  const std::string whole = ex.Add("Cast", {ex.In(input)});
-  ex.Set("to", int64_t{NumberOf(DType::kInt64)});
-  return whole;
-}
+std::string Int64s(Exporter& ex, int input) { return ex.In(input, DType::kInt64); }
 
 // Its inputs, all but the first whole numbers, in ONNX' order.
 void ExportBy(Exporter& ex, const char* op) {
@@ -170,7 +166,29 @@ void ExportReshapeBy(Exporter& ex) {
   if (ex.attrs<ReshapeAttrs>().allow_zero) ex.Set("allowzero", int64_t{1});
 }
 
-void ExportRangeBy(Exporter& ex) { ex.Out("Range", ex.AllInputs()); }
+// ONNX has ranges of few types, ours is of any: in the widest, and rounded.
+void OutRange(Exporter& ex, const Names& inputs, DType widest, DType wanted) {
+  if (widest == wanted) return ex.Out("Range", inputs);
+  ex.Out("Cast", {ex.Add("Range", inputs)});
+  ex.Set("to", int64_t{NumberOf(wanted)});
+}
+
+void ExportRange(Exporter& ex) {
+  const auto& attrs = ex.attrs<RangeAttrs>();
+  const auto is_whole = [](double number) { return number == std::floor(number) && std::fabs(number) < 0x1p53; };
+  const bool whole = !IsFloat(attrs.dtype) && is_whole(attrs.begin) && is_whole(attrs.step) && is_whole(attrs.end);
+  const DType widest = whole ? DType::kInt64 : DType::kFloat64;
+  OutRange(ex, {ex.Number(attrs.begin, widest), ex.Number(attrs.end, widest), ex.Number(attrs.step, widest)}, widest,
+           attrs.dtype);
+}
+
+void ExportRangeBy(Exporter& ex) {
+  const DType dtype = ex.attrs<RangeAttrs>().dtype;
+  bool whole = !IsFloat(dtype);
+  for (const int i : {0, 1, 2}) whole = whole && !IsFloat(ex.DTypeOfInput(i));
+  const DType widest = whole ? DType::kInt64 : DType::kFloat64;
+  OutRange(ex, {ex.In(0, widest), ex.In(1, widest), ex.In(2, widest)}, widest, dtype);
+}
 
 void ExportSplitBy(Exporter& ex) {
   ex.OutAll("Split", {ex.In(0), Int64s(ex, 1)}, ex.node().num_outputs());
@@ -197,17 +215,13 @@ void ExportTopKBy(Exporter& ex) {
 
 void ExportOneHotBy(Exporter& ex) {
   const auto& attrs = ex.attrs<OneHotAttrs>();
-  ex.Out("OneHot", {ex.In(0), Int64s(ex, 1), OneHotValues(ex, attrs)});
+  const std::string depth = Int64s(ex, 1);
+  ex.Out("OneHot", {OneHotIndex(ex, attrs, depth), depth, OneHotValues(ex, attrs)});
   ex.Set("axis", attrs.axis);
 }
 
 void ExportResizeBy(Exporter& ex) {
-  const auto floats = [&](int input) {
-    if (ex.DTypeOfInput(input) == DType::kFloat32) return ex.In(input);
-    const std::string numbers = ex.Add("Cast", {ex.In(input)});
-    ex.Set("to", int64_t{NumberOf(DType::kFloat32)});
-    return numbers;
-  };
+  const auto floats = [&](int input) { return ex.In(input, DType::kFloat32); };
   const auto given = [&](int input) { return ex.ShapeOfInput(input) != Shape{0}; };
   ex.Out("Resize", {ex.In(0), given(3) ? floats(3) : "", given(1) ? floats(1) : "", given(2) ? Int64s(ex, 2) : ""});
   SetResize(ex, ex.attrs<ResizeAttrs>());
@@ -228,6 +242,7 @@ std::span<const ExportRow> ArrangeExports() {
       {"PadBy", ExportPadBy, IsPadByOf17},
       {"PadWith", ExportPadWith,
        [](const Node& node) { return node.attrs().get<PadWithAttrs>().mode != PadMode::kWrap; }},
+      {"Range", ExportRange},
       {"RangeBy", ExportRangeBy},
       {"Resample", ExportResample},
       {"ReshapeBy", ExportReshapeBy},

@@ -62,16 +62,9 @@ void ExportRenamed(Exporter& ex) {
 }
 
 // ONNX' logic is of bool alone; of our numbers, 0 is false.
-std::string AsBool(Exporter& ex, int input) {
-  if (ex.DTypeOfInput(input) == DType::kBool) return ex.In(input);
-  const std::string truth = ex.Add("Cast", {ex.In(input)});
-  ex.Set("to", int64_t{NumberOf(DType::kBool)});
-  return truth;
-}
-
 void ExportLogic(Exporter& ex) {
   std::vector<std::string> inputs;
-  for (int i = 0; i < static_cast<int>(ex.node().inputs().size()); ++i) inputs.push_back(AsBool(ex, i));
+  for (int i = 0; i < static_cast<int>(ex.node().inputs().size()); ++i) inputs.push_back(ex.In(i, DType::kBool));
   ex.Out(ex.node().op().name.c_str(), inputs);
 }
 

@@ -8,11 +8,30 @@
 namespace bindery::onnx {
 namespace {
 
+// A head that is trained by one cross-entropy of labels that are fed predicts what that is of: probabilities.
+Symbol WithPredictions(const Model& model) {
+  std::vector<Entry> heads = model.symbol.entries();
+  for (Entry& head : heads) {
+    if (head.node->is_variable() || &head.node->op() != &MakeLossOp()) continue;
+    std::vector<NodePtr> losses = PostOrder({&head, 1});
+    std::erase_if(losses, [](const NodePtr& node) { return node->is_variable() || &node->op() != &CrossEntropyOp(); });
+    if (losses.size() != 1) continue;
+    const std::vector<Entry>& inputs = losses[0]->inputs();
+    if (!inputs[1].node->is_variable() || ValueOf(model, inputs[1].node->name()) != nullptr) continue;
+    const auto& attrs = losses[0]->attrs().get<CrossEntropyAttrs>();
+    const OpDef& op = attrs.log_input ? Exp.op() : SoftmaxOp();
+    const AnyAttrs own = attrs.log_input ? AnyAttrs() : AnyAttrs(SoftmaxAttrs{.axis = attrs.axis});
+    head = {Remake(*head.node, op, own, {inputs[0]}), 0};
+  }
+  return Symbol(std::move(heads));
+}
+
 // As inference has it: losses predict, nothing is dropped, and labels, which only losses read, are not asked for.
 Symbol WithoutTraining(const Model& model) {
-  const Graph graph = Graph::Of(model.symbol);
-  const PartialTypes types = InferPartial(graph, TypesOfValues(model.symbol, model).shapes, nullptr, std::nullopt);
-  return Rewrite(model.symbol, [&](const NodePtr& node, const std::vector<Entry>& inputs) -> std::vector<Entry> {
+  const Symbol symbol = WithPredictions(model);
+  const Graph graph = Graph::Of(symbol);
+  const PartialTypes types = InferPartial(graph, TypesOfValues(symbol, model).shapes, nullptr, std::nullopt);
+  return Rewrite(symbol, [&](const NodePtr& node, const std::vector<Entry>& inputs) -> std::vector<Entry> {
     const OpDef* op = &node->op();
     const auto remake = [&](const OpDef& by, AnyAttrs attrs) {
       std::vector<Entry> outputs = OutputsOf(Remake(*node, by, std::move(attrs), {inputs[0]}));
@@ -28,8 +47,11 @@ Symbol WithoutTraining(const Model& model) {
       return remake(SoftmaxOp(), SoftmaxAttrs{.axis = attrs.multi_output ? 1 : -1});
     }
     if (op == &LogisticRegressionOutputOp()) return remake(ActivationOp(), ActivationAttrs{ActivationType::kSigmoid});
+    if (op == &DropoutOp() && node->attrs().get<DropoutAttrs>().mode == DropoutMode::kAlways) {
+      Throw<ModelError>("{}: it cannot be exported: it drops in inference, too", Describe(*node));
+    }
     for (const OpDef* same : {&DropoutOp(), &LinearRegressionOutputOp(), &MAERegressionOutputOp(), &SVMOutputOp(),
-                              &MakeLossOp(), &BlockGradOp(), &ScaleLossOp()}) {
+                              &MakeLossOp(), &BlockGradOp(), &ScaleLossOp(), &SumOverDevicesOp()}) {
       if (op == same) return remake(IdentityOp(), {});
     }
     return {};

@@ -1,4 +1,6 @@
 // Elements picked and put by index; shapes as tensors.
+#include <limits>
+#include <string>
 #include <vector>
 
 #include "symbol/onnx/exporter.h"
@@ -8,26 +10,67 @@
 namespace bindery::onnx {
 namespace {
 
-// ONNX' indices are integers within their extents.
-std::string Index(Exporter& ex, int input, IndexMode mode) {
-  if (mode != IndexMode::kRaise && mode != IndexMode::kZero && mode != IndexMode::kSkip) {
-    Throw<ModelError>("ONNX has no way to clip or wrap indices");
-  }
-  const DType dtype = ex.DTypeOfInput(input);
-  if (dtype == DType::kInt64 || dtype == DType::kInt32) return ex.In(input);
-  const std::string whole = ex.Add("Cast", {ex.In(input)});
-  ex.Set("to", int64_t{NumberOf(DType::kInt64)});
-  return whole;
+// Of data, input 0, along an axis.
+int64_t ExtentAt(const Exporter& ex, int64_t axis) {
+  const std::optional<Shape> shape = ex.ShapeOfInput(0);
+  return shape ? (*shape)[static_cast<int>(axis < 0 ? axis + shape->rank() : axis)] : kUnknownDim;
+}
+
+DType IndexType(const Exporter& ex, int input) {
+  return ex.DTypeOfInput(input) == DType::kInt32 ? DType::kInt32 : DType::kInt64;
+}
+
+// The nearest indices of an extent.
+std::string Clipped(Exporter& ex, const std::string& index, DType dtype, int64_t extent) {
+  return ex.Add("Clip", {index, ex.Number(0, dtype), ex.Number(static_cast<double>(extent - 1), dtype)});
+}
+
+// ONNX' indices are integers within their extents, negative ones from the end. Where the mode would have them clipped
+// or wrapped, the extent must be known.
+std::string Index(Exporter& ex, int input, IndexMode mode, int64_t extent = kUnknownDim) {
+  const DType dtype = IndexType(ex, input);
+  if (mode == IndexMode::kZero || mode == IndexMode::kSkip) Throw<ModelError>("ONNX has no indices that pick nothing");
+  const std::string index = ex.In(input, dtype);
+  if (mode == IndexMode::kRaise) return index;
+  if (extent == kUnknownDim) Throw<ModelError>("it is not known where indices are to be clipped or wrapped");
+  if (mode == IndexMode::kClip) return Clipped(ex, index, dtype, extent);
+  return ex.Add("Mod", {index, ex.Number(static_cast<double>(extent), dtype)});
 }
 
 void ExportTake(Exporter& ex) {
   const auto& attrs = ex.attrs<TakeAttrs>();
   if (attrs.batch_dims != 0 || attrs.padding != kNoIndex) Throw<ModelError>("ONNX' Gather shares no axes");
-  ex.Out("Gather", {ex.In(0), Index(ex, 1, attrs.mode)});
+  ex.Out("Gather", {ex.In(0), Index(ex, 1, attrs.mode, ExtentAt(ex, attrs.axis))});
   ex.Set("axis", attrs.axis);
 }
 
-void ExportEmbedding(Exporter& ex) { ex.Out("Gather", {ex.In(1), Index(ex, 0, ex.attrs<EmbeddingAttrs>().mode)}); }
+void ExportEmbedding(Exporter& ex) {
+  const auto& attrs = ex.attrs<EmbeddingAttrs>();
+  ex.Out("Gather", {ex.In(1), Index(ex, 0, attrs.mode, attrs.input_dim)});
+}
+
+// By places of data's axes without one; what picks nothing is NaN, or 0.
+void ExportPick(Exporter& ex) {
+  const auto& attrs = ex.attrs<PickAttrs>();
+  const int64_t extent = ExtentAt(ex, attrs.axis);
+  const bool may_miss = attrs.mode == IndexMode::kSkip || attrs.mode == IndexMode::kZero;
+  std::string place = Index(ex, 1, may_miss ? IndexMode::kRaise : attrs.mode, extent), found;
+  if (may_miss) {
+    if (extent == kUnknownDim) Throw<ModelError>("it is not known which places there are");
+    const std::string nearest = Clipped(ex, place, IndexType(ex, 1), extent);
+    found = ex.Add("Equal", {place, nearest});
+    place = nearest;
+  }
+  const std::string axis = ex.Ints({attrs.axis}, "axis");
+  if (!attrs.keepdims) place = ex.Add("Unsqueeze", {place, axis});
+  std::string picked = ex.Add("GatherElements", {ex.In(0), place});
+  ex.Set("axis", attrs.axis);
+  if (!attrs.keepdims) picked = ex.Add("Squeeze", {picked, axis});
+  if (!may_miss) return ex.Alias(picked);
+  const DType dtype = ex.DTypeOfInput(0);
+  const bool is_nan = attrs.mode == IndexMode::kSkip && IsFloat(dtype);
+  ex.Out("Where", {found, picked, ex.Number(is_nan ? std::numeric_limits<double>::quiet_NaN() : 0, dtype)});
+}
 
 void ExportGatherND(Exporter& ex) {
   const auto& attrs = ex.attrs<TakeAttrs>();
@@ -38,7 +81,7 @@ void ExportGatherND(Exporter& ex) {
 
 void ExportGatherElements(Exporter& ex) {
   const auto& attrs = ex.attrs<GatherElementsAttrs>();
-  ex.Out("GatherElements", {ex.In(0), Index(ex, 1, attrs.mode)});
+  ex.Out("GatherElements", {ex.In(0), Index(ex, 1, attrs.mode, ExtentAt(ex, attrs.axis))});
   ex.Set("axis", attrs.axis);
 }
 
@@ -61,7 +104,7 @@ void ExportScatter(Exporter& ex) {
 void ExportOneHot(Exporter& ex) {
   const auto& attrs = ex.attrs<OneHotAttrs>();
   const std::string depth = ex.Number(static_cast<double>(attrs.depth), DType::kInt64);
-  ex.Out("OneHot", {ex.In(0), depth, OneHotValues(ex, attrs)});
+  ex.Out("OneHot", {OneHotIndex(ex, attrs, depth), depth, OneHotValues(ex, attrs)});
   ex.Set("axis", attrs.axis);
 }
 
@@ -118,6 +161,13 @@ std::string OneHotValues(Exporter& ex, const OneHotAttrs& attrs) {
   return ex.Constant(values, "values");
 }
 
+// ONNX counts negative indices from the end: without that, they are moved to where nothing is, as what lies behind is.
+std::string OneHotIndex(Exporter& ex, const OneHotAttrs& attrs, const std::string& depth) {
+  if (attrs.from_end) return ex.In(0);
+  const std::string negative = ex.Add("Less", {ex.In(0), ex.Number(0, ex.DTypeOfInput(0))});
+  return ex.Add("Where", {negative, depth, ex.In(0, DType::kInt64)});
+}
+
 void SetTopK(Exporter& ex, const TopKAttrs& attrs) {
   ex.Set("axis", attrs.axis);
   ex.Set("largest", int64_t{attrs.largest});
@@ -133,6 +183,7 @@ std::span<const ExportRow> IndexExports() {
       {"GatherElements", ExportGatherElements},
       {"GatherND", ExportGatherND},
       {"OneHot", ExportOneHot},
+      {"Pick", ExportPick},
       {"ScatterElements", ExportScatter},
       {"ScatterND", ExportScatter},
       {"SequenceReverse", ExportSequenceReverse},

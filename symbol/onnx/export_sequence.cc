@@ -78,10 +78,7 @@ void ExportRecurrent(Exporter& ex) {
   if (attrs.peepholes) inputs[7] = with_axis(Reordered(ex, ex.In(next++), peephole_order));
   if (attrs.initial) inputs[5] = with_axis(ex.In(next++));
   if (attrs.initial && is_lstm) inputs[6] = with_axis(ex.In(next++));
-  if (attrs.lengths) {
-    inputs[4] = ex.Add("Cast", {ex.In(next)});
-    ex.Set("to", int64_t{NumberOf(DType::kInt32)});
-  }
+  if (attrs.lengths) inputs[4] = ex.In(next, DType::kInt32);
 
   const Exporter::Names outputs = ex.AddAll(is_lstm ? "LSTM" : is_gru ? "GRU" : "RNN", inputs, is_lstm ? 3 : 2);
   ex.Set("hidden_size", attrs.hidden);

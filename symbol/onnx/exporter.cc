@@ -1,7 +1,6 @@
 #include "symbol/onnx/exporter.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "symbol/model/source.h"
 #include "symbol/onnx/onnx.h"
@@ -13,19 +12,30 @@
 namespace bindery::onnx {
 namespace {
 
-constexpr int kIrVersion = 8;  // that of opset 17's time
+constexpr int kIrVersion = 8;           // that of opset 17's time
+constexpr int64_t kInlineBytes = 1024;  // of a parameter, though others are outside
 
 using Rows = std::map<std::string, const ExportRow*, std::less<>>;
 const Rows& AllRows() {
   static const Rows rows = [] {
     Rows all;
-    for (const auto& table : {ArrangeExports(), ElementwiseExports(), IndexExports(), NnExports(), NormExports(),
-                              SequenceExports(), ShapeExports()}) {
+    for (const auto& table : {ArrangeExports(), AttentionExports(), ElementwiseExports(), IndexExports(), LossExports(),
+                              NnExports(), NormExports(), RandomExports(), SequenceExports(), ShapeExports()}) {
       for (const ExportRow& row : table) all[row.op] = &row;
     }
     return all;
   }();
   return rows;
+}
+
+TensorProto* Describe(const HostTensor& value, TensorProto* tensor) {
+  tensor->set_data_type(NumberOf(value.dtype()));
+  for (const int64_t extent : value.shape()) tensor->add_dims(extent);
+  return tensor;
+}
+TensorProto* Fill(const HostTensor& value, TensorProto* tensor) {
+  Describe(value, tensor)->set_raw_data(value.raw(), static_cast<size_t>(value.bytes()));
+  return tensor;
 }
 
 }  // namespace
@@ -35,8 +45,8 @@ bool IsExported(const Node& node) {
   return row != AllRows().end() && (row->second->fits == nullptr || row->second->fits(node));
 }
 
-Exporter::Exporter(const Model& model)
-    : model_(model), symbol_(InferenceForm(model)), graph_(Graph::Of(symbol_)),
+Exporter::Exporter(const Model& model, bool data_outside)
+    : model_(model), data_outside_(data_outside), symbol_(InferenceForm(model)), graph_(Graph::Of(symbol_)),
       dtypes_(InferDTypes(graph_, TypesOfValues(symbol_, model).dtypes)),
       shapes_(InferPartial(graph_, TypesOfValues(symbol_, model).shapes, nullptr, std::nullopt)),
       out_(message_.mutable_graph()) {}
@@ -105,7 +115,10 @@ void Exporter::ExportVariable(const Node& node) {
   given_.Next(node.name());
   names_[&node] = {node.name()};
   if (const HostTensor* value = ValueOf(model_, node.name())) {
-    Tensor(*value, node.name());
+    TensorProto* tensor = out_->add_initializer();
+    const bool outside = data_outside_ && value->bytes() > kInlineBytes;
+    (outside ? Describe(*value, tensor) : Fill(*value, tensor))->set_name(node.name());
+    if (outside) tensor->set_data_location(kExternal);
     return;
   }
   ValueInfoProto* input = out_->add_input();
@@ -142,7 +155,7 @@ void Exporter::ExportOutputs() {
   for (const ValueInfoProto& input : out_->input()) kept.insert(input.name());
   for (const TensorProto& tensor : out_->initializer()) kept.insert(tensor.name());
   for (const Entry& entry : symbol_.entries()) {
-    std::string name = names_.at(entry.node.get())[static_cast<size_t>(entry.output)];
+    std::string name = NameOf(entry);
     if (kept.contains(name) || !given.insert(name).second) name = Add("Identity", {name});
     ValueInfoProto* output = out_->add_output();
     output->set_name(name);
@@ -155,8 +168,7 @@ void Exporter::ExportOutputs() {
 const std::string& Exporter::NameOf(const Entry& value) const {
   const std::string& name = names_.at(value.node.get())[static_cast<size_t>(value.output)];
   if (name.empty()) {
-    Throw<ModelError>("its input is {}, which inference does not have",
-                      QuotedName(value.node->OutputName(value.output)));
+    Throw<ModelError>("{} cannot be exported", QuotedName(value.node->OutputName(value.output)));
   }
   return name;
 }
@@ -169,6 +181,13 @@ std::optional<Shape> Exporter::ShapeOfInput(int input) const {
 DType Exporter::DTypeOfInput(int input) const {
   const Entry& entry = node_->inputs()[static_cast<size_t>(input)];
   return dtypes_[static_cast<size_t>(graph_.IndexOf(entry.node))][static_cast<size_t>(entry.output)];
+}
+
+std::string Exporter::In(int input, DType dtype) {
+  if (DTypeOfInput(input) == dtype) return In(input);
+  const std::string cast = Add("Cast", {In(input)});
+  Set("to", int64_t{NumberOf(dtype)});
+  return cast;
 }
 
 int Exporter::RankOfInput(int input) const {
@@ -248,17 +267,17 @@ void Exporter::Set(const char* key, const std::vector<std::string>& values) {
   for (const std::string& value : values) attribute->add_strings(value);
 }
 
-std::string Exporter::Tensor(const HostTensor& value, const std::string& name) {
-  TensorProto* tensor = out_->add_initializer();
-  tensor->set_name(name);
-  tensor->set_data_type(NumberOf(value.dtype()));
-  for (const int64_t extent : value.shape()) tensor->add_dims(extent);
-  tensor->set_raw_data(value.raw(), static_cast<size_t>(value.bytes()));
-  return name;
-}
-
+// Initializers of floating point are a model's parameters, if they have an axis.
 std::string Exporter::Constant(const HostTensor& value, const char* what) {
-  return Tensor(value, given_.Next(node_->name() + "_" + what));
+  const std::string name = given_.Next(node_->name() + "_" + what);
+  if (!IsFloat(value.dtype()) || value.shape().rank() == 0) {
+    Fill(value, out_->add_initializer())->set_name(name);
+    return name;
+  }
+  AddNode("Constant", {})->add_output(name);
+  last_->set_name(name);
+  Fill(value, AddAttribute("value", ATTRIBUTE_TENSOR)->mutable_t());
+  return name;
 }
 
 std::string Exporter::Ints(const std::vector<int64_t>& values, const char* what) {
@@ -317,17 +336,6 @@ std::string Exporter::Number(double value, DType dtype) {
 }  // namespace bindery::onnx
 
 namespace bindery {
-
-std::string SerializeOnnx(const Model& model) {
-  if (model.symbol.empty()) Throw<ModelError>("a model without a graph cannot be exported");
-  const onnx::ModelProto message = onnx::Exporter(model).Run();
-  if (message.ByteSizeLong() > size_t{std::numeric_limits<int>::max()} - 64) {
-    Throw<ModelError>("the message would take {} bytes, and 2 GiB are too many", message.ByteSizeLong());
-  }
-  std::string bytes;
-  Check(message.SerializeToString(&bytes), "a message of allowed size can be serialized");
-  return bytes;
-}
 
 std::vector<std::string> OnnxExports() {
   std::vector<std::string> names;

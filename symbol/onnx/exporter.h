@@ -38,16 +38,20 @@ struct ExportRow {
   bool (*fits)(const Node&) = nullptr;  // has opset 17 what its attributes ask for? Else it is for what it is made of
 };
 std::span<const ExportRow> ArrangeExports();
+std::span<const ExportRow> AttentionExports();
 std::span<const ExportRow> ElementwiseExports();
 std::span<const ExportRow> IndexExports();
+std::span<const ExportRow> LossExports();
 std::span<const ExportRow> NnExports();
 std::span<const ExportRow> NormExports();
+std::span<const ExportRow> RandomExports();
 std::span<const ExportRow> SequenceExports();
 std::span<const ExportRow> ShapeExports();
 
 class Exporter {
  public:
-  explicit Exporter(const Model& model);
+  // `data_outside`: large parameters have their place kExternal, and no values yet.
+  explicit Exporter(const Model& model, bool data_outside = false);
   ModelProto Run();
 
   // --- The node at hand.
@@ -58,6 +62,7 @@ class Exporter {
   }
   const std::string& NameOf(const Entry& value) const;
   const std::string& In(int input) const { return NameOf(node_->inputs()[static_cast<size_t>(input)]); }
+  std::string In(int input, DType dtype);  // cast to it if it is of another
   std::vector<std::string> AllInputs() const;
   // Types of inputs and of output 0, as far as they are known from what variables declare and from parameters.
   DType DTypeOfInput(int input) const;
@@ -104,10 +109,10 @@ class Exporter {
   void LeaveOutUnused();
   NodeProto* AddNode(const char* op, const Names& inputs);
   AttributeProto* AddAttribute(const char* key, AttributeType type);
-  std::string Tensor(const HostTensor& value, const std::string& name);
   void FillType(const Entry& value, ValueInfoProto* info) const;
 
   const Model& model_;
+  const bool data_outside_;
   const Symbol symbol_;  // for inference, with typed numbers
   const Graph graph_;
   const std::vector<std::vector<DType>> dtypes_;
@@ -125,6 +130,7 @@ class Exporter {
 // --- What several families use.
 std::vector<int64_t> FirstAxes(size_t count);  // 0, 1, ...
 std::string OneHotValues(Exporter& ex, const OneHotAttrs& attrs);
+std::string OneHotIndex(Exporter& ex, const OneHotAttrs& attrs, const std::string& depth);  // of int64
 void SetTopK(Exporter& ex, const TopKAttrs& attrs);
 
 }  // namespace bindery::onnx

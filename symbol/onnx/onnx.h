@@ -3,11 +3,14 @@
 // the node and the attribute.
 #pragma once
 
+#include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/files.h"
 #include "base/host_tensor.h"
 #include "symbol/model.h"
 
@@ -37,6 +40,17 @@ std::map<std::string, std::vector<int>> OnnxImports();
 // has its running values, labels are not asked for. Opset 17; extents that are not known have names ("batch"). Throws
 // ModelError that lists all operators which cannot be exported, with the nodes that use them.
 std::string SerializeOnnx(const Model& model);
+
+// The same for a file of this name, in a folder. Where the parameters take more than `message_bytes`, the large ones are
+// in a data file beside it, each from a multiple of 4096 bytes on: ONNX' messages end at 2 GiB.
+struct OnnxFile {
+  std::string message;
+  std::string data_file = {};                            // `<name>.<16 hex digits>.data`; empty: there is none
+  std::function<void(const ByteSink&)> write_data = {};  // its content; the model must be there still
+};
+OnnxFile WriteOnnx(const Model& model, const std::string& name, int64_t message_bytes = int64_t{3} << 29);
+// The data files that a message names. Throws ModelError.
+std::set<std::string> OnnxDataFiles(std::string_view bytes);
 
 // Our operators that can be exported, sorted.
 std::vector<std::string> OnnxExports();

@@ -25,7 +25,6 @@ constexpr ElementType kElementTypes[] = {
     {6, DType::kInt32},   {7, DType::kInt64},   {9, DType::kBool},      {10, DType::kFloat16}, {11, DType::kFloat64},
     {12, DType::kUInt32}, {13, DType::kUInt64}, {16, DType::kBFloat16},
 };
-constexpr int kExternal = 1;  // of data_location
 
 Shape ShapeOf(const TensorProto& message) {
   if (message.dims_size() > Shape::kMaxRank) {

@@ -11,6 +11,8 @@
 
 namespace bindery::onnx {
 
+inline constexpr int kExternal = 1;  // of a tensor's data_location
+
 // ONNX' number of an element type; and back, ModelError for types that we have none for.
 int NumberOf(DType dtype);
 DType DTypeOf(int number);
