@@ -5,6 +5,7 @@
 #include <mutex>
 #include <utility>
 
+#include "executor/custom_operator.h"
 #include "executor/kernel_table.h"
 #include "executor/kernels/sim/kernel.h"
 
@@ -16,6 +17,7 @@ using UserMaker = std::function<MaybeKernel(const KernelSpec&)>;
 struct UserKernels {
   std::mutex mutex;
   std::map<std::pair<DeviceKind, std::string>, UserMaker> makers;
+  std::map<std::string, UserMaker> references;
 };
 
 UserKernels& Users() {
@@ -23,18 +25,33 @@ UserKernels& Users() {
   return kernels;
 }
 
-MaybeKernel AskUser(const KernelSpec& spec) {
-  UserMaker make;
+template <class Key>
+UserMaker Find(const std::map<Key, UserMaker>& makers, const Key& key) {
+  const auto found = makers.find(key);
+  return found == makers.end() ? UserMaker() : found->second;
+}
+
+MaybeKernel AskUser(const KernelSpec& spec, KernelPolicy policy) {
+  const std::string& op = spec.op->name;
+  const bool is_sim = spec.device == DeviceKind::kSim;
+  UserMaker fast, reference;
   {
     std::lock_guard lock(Users().mutex);
-    auto found = Users().makers.find({spec.device, spec.op->name});
-    if (found == Users().makers.end() && spec.device == DeviceKind::kSim) {  // which runs what the CPU runs
-      found = Users().makers.find({DeviceKind::kCpu, spec.op->name});
-    }
-    if (found == Users().makers.end()) return std::nullopt;
-    make = found->second;
+    fast = Find(Users().makers, {spec.device, op});
+    if (is_sim || spec.device == DeviceKind::kCpu) reference = Find(Users().references, op);
+    if (is_sim && !fast && !reference) fast = Find(Users().makers, {DeviceKind::kCpu, op});
   }
-  return make(spec);  // outside the lock: it may take its time, and add kernels
+  if (reference && policy == KernelPolicy::kReference) fast = nullptr;
+  // Outside the lock: they may take their time, and add kernels.
+  MaybeKernel kernel = fast ? fast(spec) : std::nullopt;
+  return kernel || !reference ? kernel : reference(spec);
+}
+
+void CheckMaker(const std::string& op, const UserMaker& make, DeviceKind kind) {
+  if (!make) Throw("the kernel maker given for operator \"{}\" is empty", op);
+  for (const KernelTable* table : KernelTables(kind, KernelPolicy::kFast)) {
+    if (table->Contains(op)) Throw("operator \"{}\" has a built-in kernel", op);
+  }
 }
 
 bool HasEmptyValue(const KernelSpec& spec) {
@@ -71,22 +88,28 @@ std::string DTypesOf(const KernelSpec& spec) {
 }  // namespace
 
 void AddKernel(const std::string& op, std::function<MaybeKernel(const KernelSpec&)> make, DeviceKind kind) {
-  if (!make) Throw("the kernel maker given for operator \"{}\" is empty", op);
-  for (const KernelTable* table : KernelTables(kind, KernelPolicy::kFast)) {
-    if (table->Contains(op)) Throw("operator \"{}\" has a built-in kernel", op);
-  }
+  CheckMaker(op, make, kind);
   std::lock_guard lock(Users().mutex);
   if (!Users().makers.emplace(std::pair(kind, op), std::move(make)).second) {
     Throw("operator \"{}\" has a kernel already", op);
   }
 }
 
+void AddReferenceKernel(const std::string& op, std::function<MaybeKernel(const KernelSpec&)> make) {
+  CheckMaker(op, make, DeviceKind::kCpu);
+  std::lock_guard lock(Users().mutex);
+  if (!Users().references.emplace(op, std::move(make)).second) {
+    Throw("operator \"{}\" has a reference kernel already", op);
+  }
+}
+
 Kernel MakeKernel(const KernelSpec& spec, KernelPolicy policy) {
+  if (HasEmptyValue(spec)) policy = KernelPolicy::kReference;
   MaybeKernel kernel;
-  for (const KernelTable* table : KernelTables(spec.device, HasEmptyValue(spec) ? KernelPolicy::kReference : policy)) {
+  for (const KernelTable* table : KernelTables(spec.device, policy)) {
     if (!kernel) kernel = table->Make(spec);
   }
-  if (!kernel) kernel = AskUser(spec);
+  if (!kernel) kernel = AskUser(spec, policy);
   if (!kernel) {
     Throw("no kernel for operator \"{}\" on {} with dtype {}", spec.op->name, ToString(spec.device), DTypesOf(spec));
   }

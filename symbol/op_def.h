@@ -207,6 +207,6 @@ std::vector<std::string> InputNames(const Node& node);
 const OpDef& FindOp(const std::string& name);  // throws ModelError with the nearest name
 const OpDef* FindOpOrNull(const std::string& name);
 std::vector<const OpDef*> ListOps();  // sorted by name
-void AddOp(OpDef op);                 // a user's operator; throws Error if the name is taken
+const OpDef& AddOp(OpDef op);         // a user's operator; throws Error if the name is taken
 
 }  // namespace bindery

@@ -33,13 +33,14 @@ class Registry {
     return all;
   }
 
-  void Add(OpDef op) {
+  const OpDef& Add(OpDef op) {
     if (op.name.empty()) Throw("an operator needs a name");
     if (!op.infer) Throw("operator \"{}\" needs an infer rule", op.name);
     std::unique_lock lock(mutex_);
     if (ops_.contains(op.name)) Throw("there is an operator \"{}\" already", op.name);
     added_.push_back(std::make_unique<const OpDef>(std::move(op)));
     ops_.emplace(added_.back()->name, added_.back().get());
+    return *added_.back();
   }
 
  private:
@@ -69,6 +70,6 @@ const OpDef& FindOp(const std::string& name) {
 
 std::vector<const OpDef*> ListOps() { return Registry::Get().All(); }
 
-void AddOp(OpDef op) { Registry::Get().Add(std::move(op)); }
+const OpDef& AddOp(OpDef op) { return Registry::Get().Add(std::move(op)); }
 
 }  // namespace bindery

@@ -80,7 +80,7 @@ class Lowering {
     plan_.head_gradients.assign(plan_.outputs.size(), -1);
     if (has_backward_) AppendGradients(forward, types);
 
-    Symbol joint{std::move(outputs_)};
+    Symbol joint = WithoutComposed(Symbol(std::move(outputs_)));
     if (options_.switches.passes) joint = RunPasses(joint);
     lowered_.graph = Graph::Of(joint);
     lowered_.types = Infer(lowered_.graph);
@@ -148,6 +148,17 @@ class Lowering {
       given.batch_axes[node->name()] = type.batch_axis;
     }
     return InferTypes(graph, given.shapes, given.dtypes, given.batch_axes, lowered_.batch, numbers);
+  }
+
+  // What forward is made of is known by now, but rules of gradients and updates may use such operators, too.
+  Symbol WithoutComposed(Symbol joint) {
+    Graph graph = Graph::Of(joint);
+    if (!HasComposed(graph)) return joint;
+    NodeNumbers numbers;
+    NodeTypes types = Infer(graph, &numbers);
+    ComposeAll(&graph, &types, &numbers, lowered_.batch, options_.devices,
+               [this](const Graph& parts, NodeNumbers* found) { return Infer(parts, found); });
+    return Symbol(graph.outputs);
   }
 
   void Fuse(Graph* graph, NodeTypes* types) {

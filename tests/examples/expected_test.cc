@@ -31,6 +31,19 @@ std::vector<double> Numbers(const std::string& text, const char* format) {
   return numbers;
 }
 
+TEST(Examples, CustomOperator) {
+  const Outcome outcome = RunExample("custom_operator");
+  EXPECT_EQ(outcome.status, 0) << outcome;
+  double kernels = 1, gradients = 1;
+  ASSERT_EQ(std::sscanf(outcome.out.c_str(), "kernels differ by %lf gradients differ by %lf", &kernels, &gradients), 2)
+      << outcome;
+  EXPECT_LT(kernels, 1e-6);
+  EXPECT_LT(gradients, 1e-6);
+  const std::vector<double> accuracies = Numbers(outcome.out, "epoch %d: test accuracy %lf");
+  ASSERT_EQ(accuracies.size(), 20u) << outcome;
+  EXPECT_GT(accuracies.back(), 0.95);
+}
+
 TEST(Examples, GroupByHand) {
   const Outcome outcome = RunExample("group_by_hand");
   EXPECT_EQ(outcome.status, 0) << outcome;
