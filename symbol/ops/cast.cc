@@ -1,3 +1,5 @@
+#include "symbol/ops/cast.h"
+
 #include "symbol/infer.h"
 #include "symbol/ops/numbers.h"
 #include "symbol/ops/rules.h"
@@ -33,6 +35,11 @@ const OpDef& CastOp() {
       .zero_to_zero = true,
   };
   return op;
+}
+
+std::optional<Entry> CastFrom(const Node& node) {
+  if (node.is_variable() || &node.op() != &CastOp()) return std::nullopt;
+  return node.inputs()[0];
 }
 
 }  // namespace bindery
