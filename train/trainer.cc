@@ -16,6 +16,7 @@
 #include "symbol/ops/loss.h"
 #include "train/initializer.h"
 #include "train/metrics/training_metric.h"
+#include "train/precision.h"
 #include "train/trainer_step.h"
 
 namespace bindery {
@@ -79,7 +80,10 @@ Trainer::Trainer(const Symbol& symbol, const TrainerOptions& options) : symbol_(
   // Texts are checked now, not in the middle of a run.
   ParseSchedule(options_.schedule, MakeOptimizer(options_.optimizer)->options().learning_rate);
   Initializer{options_.initializer};
+  const auto precision = ParsePrecision(options_.precision);
+  if (precision && precision->dtype == DType::kFloat16 && options_.loss_scale.empty()) options_.loss_scale = "dynamic";
   ParseLossScaling(options_.loss_scale);
+  InPrecision(symbol_, options_.precision, {});
   if (!ParseAveraging(options_.average) && options_.use_average) Throw("use_average needs an average, e.g. ema(0.999)");
   metric_ = std::make_unique<TrainingMetric>(MakeMetric(options_.metrics), symbol_);
 }
@@ -97,8 +101,9 @@ void Trainer::Bind(const std::vector<DataDesc>& data, const std::vector<DataDesc
     return;
   }
   const std::optional<LossScaling> loss_scale = ParseLossScaling(options_.loss_scale);
+  const Symbol symbol = InPrecision(symbol_, options_.precision, data);
   auto group =
-      std::make_unique<DataParallelExecutorGroup>(for_training && loss_scale ? ScaleLosses(symbol_) : symbol_,
+      std::make_unique<DataParallelExecutorGroup>(for_training && loss_scale ? ScaleLosses(symbol) : symbol,
                                                   GroupOptions{.devices = options_.devices,
                                                                .workload = options_.workload,
                                                                .data = data,
@@ -128,6 +133,7 @@ void Trainer::Bind(const std::vector<DataDesc>& data, const std::vector<DataDesc
       pending_.reset();
     }
   }
+  if (!group_) LogWithoutUnits(options_.precision, options_.devices);
   params_.clear();
   aux_.clear();
   group_ = std::move(group);

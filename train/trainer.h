@@ -42,7 +42,8 @@ struct TrainerOptions {
   std::string schedule = "constant";               // ParseSchedule; base: the optimizer's learning rate
   std::string initializer = "xavier";              // Initializer
   std::string metrics = "accuracy,cross-entropy";  // MakeMetric
-  std::string loss_scale = {};                     // ParseLossScaling; empty: none
+  std::string precision = {};                      // ParsePrecision; empty: as the graph says
+  std::string loss_scale = {};                     // ParseLossScaling; empty: none, but "dynamic" for float16
   std::string average = {};                        // ParseAveraging; empty: none
   // Score, Predict and Save, and so validation, use the averages of trained parameters, once there are any. Running
   // statistics stay those that training has seen.

@@ -91,6 +91,7 @@ std::map<std::string, std::string> Trainer::Info() const {
       {"workload", Join(workload)},
       {"kernels", options_.policy == KernelPolicy::kFast ? "fast" : "reference"},
       {"fixed parameters", Join(options_.fixed_params)},
+      {"precision", options_.precision},
       {"loss scale", options_.loss_scale},
       {"average", options_.average},
   };

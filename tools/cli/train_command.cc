@@ -23,6 +23,7 @@
 #include "tools/cli/progress.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/initializer.h"
+#include "train/precision.h"
 
 namespace bindery::cli {
 namespace {
@@ -32,7 +33,8 @@ struct TrainCommand {
   DeviceOptions device;
   DataOptions data;
   int64_t epochs = 8;
-  std::string schedule = "constant", initializer = "xavier", kvstore = "device", loss_scale, average;
+  std::string schedule = "constant", initializer = "xavier", kvstore = "device", precision = "float32", loss_scale,
+              average;
   bool use_average = false;
   std::optional<std::string> optimizer, metrics;  // by the data, if not given
   uint64_t seed = 0;
@@ -121,6 +123,7 @@ TrainerOptions TrainCommand::Parse() const {
   const std::string measured = data.MetricsOr(metrics);
   const auto parsed = ParseOption("--optimizer", [&] { return MakeOptimizer(rule); });
   ParseOption("--schedule", [&] { return ParseSchedule(schedule, parsed->options().learning_rate); });
+  ParseOption("--precision", [&] { return ParsePrecision(precision); });
   ParseOption("--loss-scale", [&] { return ParseLossScaling(loss_scale); });
   if (!ParseOption("--average", [&] { return ParseAveraging(average); }) && use_average) {
     throw UsageError("--use-average needs --average");
@@ -133,6 +136,7 @@ TrainerOptions TrainCommand::Parse() const {
           .schedule = schedule,
           .initializer = initializer,
           .metrics = measured,
+          .precision = precision,
           .loss_scale = loss_scale,
           .average = average,
           .use_average = use_average,
@@ -211,9 +215,9 @@ int TrainCommand::Run() const {
     }
   }
   if (!json) {
-    Say("training {} on {}: {} samples of {}, tested on {}; devices {}, batch {}\n", model.Name(), data.data,
+    Say("training {} on {}: {} samples of {}, tested on {}; devices {}, batch {}{}\n", model.Name(), data.data,
         made.train->samples(), input.shape.Erase(input.BatchAxis()), made.test->samples(), device.devices,
-        data.batch_size);
+        data.batch_size, precision == "float32" ? "" : ", in " + precision);
   }
 
   Progress display(json ? ProgressStyle::kNone : style);
@@ -287,7 +291,9 @@ void AddTrain(CLI::App* app, RunFn* run) {
       sub, "--optimizer", &c->optimizer,
       "sgd, adam, adamw, rmsprop, ...; default \"sgd(lr=0.05, momentum=0.9, wd=1e-4)\", of text \"adam(lr=0.002)\"");
   text("--schedule", &c->schedule, "e.g. \"factor(step=1000, factor=0.5)\"");
-  text("--loss-scale", &c->loss_scale, "e.g. \"dynamic(start=65536, interval=2000)\", \"static(1024)\"");
+  text("--precision", &c->precision, "float32, bfloat16 or float16; \"bfloat16(Pooling=float32)\": docs/precision.md");
+  text("--loss-scale", &c->loss_scale,
+       "e.g. \"dynamic(start=65536, interval=2000)\", \"static(1024)\"; default none, of float16 \"dynamic\"");
   text("--average", &c->average, "keep averages of the weights: e.g. \"ema(0.999)\", \"swa(start=1000, every=10)\"");
   sub->add_flag("--use-average", c->use_average, "validate, score and save with the averages");
   text("--initializer", &c->initializer, "e.g. xavier, \"normal(0.01)\", msra");

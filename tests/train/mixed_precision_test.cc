@@ -1,0 +1,153 @@
+// Trainings whose layers run in bfloat16 or float16: as good as in float32, resumed to the bit, and what overflows
+// moves nothing.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "base/log.h"
+#include "executor/units.h"
+#include "symbol/ops.h"
+#include "tests/message_of.h"
+#include "tests/test_device.h"
+#include "train/data/array_iter.h"
+#include "train/data/digits.h"
+#include "train/precision.h"
+#include "train/trainer.h"
+#include "train/zoo.h"
+
+namespace bindery {
+namespace {
+
+ArrayIter Digits(int64_t count, bool shuffle = true, int64_t first = 0) {
+  ImageSet set = DrawDigits(count, 1, first);
+  return ArrayIter(std::move(set.images), std::move(set.labels), {.batch_size = 50, .shuffle = shuffle, .seed = 3});
+}
+
+TrainerOptions OptionsOf(const std::string& precision) {
+  return {.devices = {TestDevice(0), TestDevice(1)},
+          .optimizer = "sgd(lr=0.05, momentum=0.9)",
+          .precision = precision,
+          .seed = 4};
+}
+
+TEST(Precision, ReadsTexts) {
+  EXPECT_FALSE(ParsePrecision("").has_value());
+  EXPECT_FALSE(ParsePrecision("float32").has_value());
+  EXPECT_EQ(ParsePrecision("bfloat16")->dtype, DType::kBFloat16);
+  const auto options = ParsePrecision("float16(Pooling=float32, Normalize=low, Softmax=follow)");
+  EXPECT_EQ(options->dtype, DType::kFloat16);
+  EXPECT_EQ(options->operators,
+            (OperatorPrecisions{
+                {"Normalize", Precision::kLow}, {"Pooling", Precision::kFloat32}, {"Softmax", Precision::kFollow}}));
+  EXPECT_EQ(MessageOf([] { ParsePrecision("float64"); }),
+            "Error: unknown precision \"float64\"; did you mean \"float32\"?");
+  EXPECT_EQ(MessageOf([] { Trainer(ModelByName("mlp"), {.precision = "bfloat16(SoftmaxOutput=low)"}); }),
+            "Error: SoftmaxOutput is a loss: it cannot run in bfloat16");
+}
+
+// So few samples part trainings by a few answers. Simulated devices have the reference kernels only, which are slow:
+// they train a small network, less, which tells less.
+TEST(MixedPrecision, LearnsDigitsAsFloat32Does) {
+  const int64_t count = OnCpusOnly() ? 1500 : 600, tested = OnCpusOnly() ? 1000 : 500;
+  const auto train = [&](const std::string& precision) {
+    ArrayIter data = Digits(count), test = Digits(tested, false, 100000);
+    TrainerOptions options = OptionsOf(precision);
+    options.schedule = "cosine(80)";
+    Trainer trainer(ModelByName(OnCpusOnly() ? "lenet" : "mlp"), options);
+    trainer.Fit(data, {.epochs = OnCpusOnly() ? 3 : 6});
+    for (const auto& [name, value] : trainer.ToModel().params) EXPECT_EQ(value.dtype(), DType::kFloat32) << name;
+    EXPECT_EQ(trainer.ToModel().symbol.DebugString(), trainer.symbol().DebugString());
+    return trainer.Score(test)[0].second;
+  };
+  const double plain = train("float32");
+  EXPECT_GT(plain, OnCpusOnly() ? 0.88 : 0.6);
+  for (const char* precision : {"bfloat16", "float16"}) {
+    EXPECT_NEAR(train(precision), plain, OnCpusOnly() ? 0.01 : 0.04) << precision;
+  }
+}
+
+// Steps that overflow included: float16 begins with a few.
+TEST(MixedPrecision, ResumedItEndsInTheSameBits) {
+  for (const char* precision : {"bfloat16", "float16"}) {
+    const auto make = [&] { return Trainer(ModelByName("mlp", {.dropout = 0.2}), OptionsOf(precision)); };
+    ArrayIter all = Digits(330);
+    Trainer whole = make();
+    whole.Fit(all, {.epochs = 2});
+    for (const int64_t stop : {2, 9}) {
+      const std::string folder = testing::TempDir() + "/mixed_" + precision + std::to_string(stop);
+      std::filesystem::remove_all(folder);
+      {
+        ArrayIter data = Digits(330);
+        Trainer first = make();
+        first.Fit(data, {.epochs = 2, .checkpoints = folder, .on_batch = [&](const BatchReport& report) {
+                           if (report.step == stop) first.RequestStop();
+                         }});
+      }
+      ArrayIter data = Digits(330);
+      Trainer second = make();
+      second.Fit(data, {.epochs = 2, .checkpoints = folder, .resume = true});
+      EXPECT_EQ(second.ToModel().params, whole.ToModel().params) << precision << ", stopped at " << stop;
+    }
+  }
+}
+
+TEST(MixedPrecision, AnotherPrecisionIsReported) {
+  std::string log;
+  SetLogCallback([&](LogLevel, const std::string& line) { log += line + "\n"; });
+  ArrayIter data = Digits(50);
+  Trainer trained(ModelByName("mlp"), OptionsOf(""));
+  trained.Fit(data, {});
+  EXPECT_EQ(log, "");
+  Trainer mixed(ModelByName("mlp"), OptionsOf("bfloat16"));
+  mixed.Restore(trained.ToCheckpoint());
+  EXPECT_EQ(log, "the checkpoint was trained with precision \"\", this run goes on with \"bfloat16\"\n");
+  log.clear();
+  mixed.Fit(data, {.epochs = 2});
+  mixed.Score(data);
+  const Device first = TestDevice(0);
+  EXPECT_EQ(log, HasUnitsFor(first.kind, DType::kBFloat16)
+                     ? ""
+                     : fmt::format("{} has no units for bfloat16: what runs in bfloat16 is computed in float32 and "
+                                   "rounded; that takes less memory, but more time than float32\n",
+                                   first));
+  SetLogCallback(nullptr);
+}
+
+// The gradient of the output is that of the loss, -1, times the scale: 65536 is beyond float16, not beyond bfloat16.
+TEST(MixedPrecision, AnOverflowInFloat16MovesNothing) {
+  const Symbol net = LinearRegressionOutput(FullyConnected(Variable("data"), {.num_hidden = 1}, "fc"), {}, "out");
+  const BatchPtr batch = std::make_shared<const Batch>(Batch{.data = {HostTensor::Full(DType::kFloat32, {2, 2}, 1)},
+                                                             .label = {HostTensor::Full(DType::kFloat32, {2, 1}, 1)},
+                                                             .samples = 2});
+  const HostTensorMap zeros = {{"fc_weight", HostTensor(DType::kFloat32, {1, 2})},
+                               {"fc_bias", HostTensor(DType::kFloat32, {1})}};
+  for (const DType low : {DType::kBFloat16, DType::kFloat16}) {
+    DataParallelExecutorGroup group(
+        ScaleLosses(MixedPrecision(net, {.dtype = low})),
+        {.devices = {TestDevice(0), TestDevice(1)}, .data = {{"data", {2, 2}}}, .labels = {{"out_label", {2, 1}}}});
+    group.SetParams(zeros, {});
+    Updater updater(
+        &group, {.optimizer = MakeOptimizer("sgd(lr=0.125, momentum=0.5)"), .loss_scale = ParseLossScaling("dynamic")});
+    const auto params = [&] {
+      HostTensorMap now;
+      group.GetParams(&now, nullptr);
+      return now;
+    };
+    updater.Update(batch);
+    const bool overflows = low == DType::kFloat16;
+    EXPECT_EQ(updater.Finish(updater.step()), !overflows);
+    EXPECT_EQ(updater.step(), overflows ? 0 : 1);
+    EXPECT_EQ(updater.loss_scale().scale, overflows ? 32768 : 65536);
+    if (overflows) {
+      EXPECT_EQ(params(), zeros);
+      EXPECT_EQ(updater.State().at("fc_bias:momentum"), HostTensor(DType::kFloat32, {1}));
+      updater.Update(batch);
+      EXPECT_TRUE(updater.Finish(updater.step()));
+    }
+    EXPECT_EQ(params().at("fc_bias").At(0), 0.125) << ToString(low);
+    EXPECT_EQ(params().at("fc_weight").At(1), 0.125) << ToString(low);
+  }
+}
+
+}  // namespace
+}  // namespace bindery

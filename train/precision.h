@@ -1,0 +1,26 @@
+// Precision of training as text, as it stands on a command line and in a checkpoint:
+//
+//   float32                                          everything as the graph says
+//   bfloat16, float16                                mixed precision (symbol/passes/mixed_precision.h)
+//   bfloat16(Pooling=float32, Normalize=low, Softmax=follow)     the same with operators in other lists
+#pragma once
+
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "base/device.h"
+#include "executor/batch.h"
+#include "symbol/passes/mixed_precision.h"
+
+namespace bindery {
+
+// No value for "float32" and "". Throws Error, with the nearest name for operators that do not exist.
+std::optional<MixedPrecisionOptions> ParsePrecision(std::string_view text);
+
+// What is bound in the symbol's place for such data. Throws what MixedPrecision throws.
+Symbol InPrecision(const Symbol& symbol, std::string_view precision, const std::vector<DataDesc>& data);
+// Says so in the log if one of the devices has no units for the low type (executor/units.h).
+void LogWithoutUnits(std::string_view precision, const std::vector<Device>& devices);
+
+}  // namespace bindery
