@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "symbol/graph.h"
 #include "symbol/op_def.h"
+#include "symbol/ops/cast.h"
 
 namespace bindery {
 namespace {
@@ -34,13 +35,18 @@ Shapes InferVisible(const Graph& graph, const ShapeMap& known) {
   return shapes;
 }
 
-std::string Text(const std::vector<std::optional<Shape>>& shapes) {
+// Element types are told where they are others than float32; `types` has hidden outputs, too.
+std::string Text(const std::vector<std::optional<Shape>>& shapes, const std::vector<PartialType>& types) {
   std::string text;
-  for (const auto& shape : shapes) text += (text.empty() ? "" : ", ") + (shape ? ToString(*shape) : "?");
+  for (size_t o = 0; o < shapes.size(); ++o) {
+    text += (o == 0 ? "" : ", ") + (shapes[o] ? ToString(*shapes[o]) : "?");
+    if (types[o].dtype && types[o].dtype != DType::kFloat32) text += fmt::format(" {}", *types[o].dtype);
+  }
   return text;
 }
 
-// What of a graph counts as a parameter: variables that are not given as inputs and do not feed a loss (its labels).
+// What of a graph counts as a parameter: variables that are not given as inputs and do not feed a loss (its labels); and
+// Casts of these, which belong to who reads them, as the variables do then.
 struct Parameters {
   Parameters(const Graph& graph, const ShapeMap& inputs) {
     for (const NodePtr& node : graph.nodes) {
@@ -48,6 +54,10 @@ struct Parameters {
       const std::vector<std::string> names = InputNames(*node);
       for (size_t i = 0; i < node->inputs().size(); ++i) {
         const Node* input = node->inputs()[i].node.get();
+        if (const auto from = CastFrom(*input); from && owner.contains(from->node.get())) {
+          if (!owner.try_emplace(input, node.get()).second) continue;
+          for (auto& [parameter, layer] : owner) layer = layer == input ? node.get() : layer;
+        }
         if (!input->is_variable() || inputs.contains(input->name())) continue;
         if (IsLoss(*node)) labels.insert(input);
         if (IsAuxiliary(node->op(), names[i])) auxiliary.insert(input);
@@ -141,15 +151,16 @@ class Table {
 std::string Summary(const Symbol& symbol, const ShapeMap& shapes) {
   const Graph graph = Graph::Of(symbol);
   const Shapes inferred = InferVisible(graph, shapes);
+  const PartialTypes types = InferPartial(graph, {}, nullptr, std::nullopt);
   const Parameters parameters(graph, shapes);
   Counts counts(graph, inferred, parameters);
   Table table;
   table.Add({"Layer (operator)", "Output shape", "Parameters", {"Previous layer"}});
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     const Node* node = graph.nodes[n].get();
-    if (node->is_variable() && parameters.Contain(node)) continue;
+    if (parameters.Contain(node)) continue;
     Row row{fmt::format("{} ({})", node->name(), node->is_variable() ? "input" : node->op().name),
-            Text(inferred[n]),
+            Text(inferred[n], types[n]),
             Thousands(counts.of_layer[node]),
             {}};
     if (counts.unknown.contains(node)) row.parameters += " + ?";

@@ -8,7 +8,8 @@
 
 namespace bindery {
 
-// A table: layer (operator), output shape, parameters, previous layers; totals below. Shapes as far as they are known.
+// A table: layer (operator), output shape, parameters, previous layers; totals below. Shapes as far as they are known,
+// with element types that are not float32.
 // Variables named in `shapes` count as inputs, the others as parameters of their layer.
 std::string Summary(const Symbol& symbol, const ShapeMap& shapes);
 // Totals alone.

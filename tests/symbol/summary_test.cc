@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "symbol/ops.h"
+#include "symbol/passes/mixed_precision.h"
 #include "tests/symbol/test_ops.h"
 
 namespace bindery {
@@ -32,6 +33,31 @@ TEST(Summary, OneRowPerLayer) {
             "softmax (SoftmaxOutput)  (64, 10)               0  fc2\n"
             "                                                   softmax_label\n"
             "-----------------------------------------------------------------\n"
+            "Parameters: 1,192,510\n");
+}
+
+// Types, and no rows for Casts of parameters, which count for the layers.
+TEST(Summary, OfMixedPrecision) {
+  EXPECT_EQ(Summary(MixedPrecision(Mlp()), {{"data", {64, 784}}}),
+            "Layer (operator)           Output shape         Parameters  Previous layer\n"
+            "==============================================================================\n"
+            "data (input)               (64, 784)                     0\n"
+            "------------------------------------------------------------------------------\n"
+            "data_bfloat16 (Cast)       (64, 784) bfloat16            0  data\n"
+            "------------------------------------------------------------------------------\n"
+            "fc1 (FullyConnected)       (64, 1500) bfloat16   1,177,500  data_bfloat16\n"
+            "------------------------------------------------------------------------------\n"
+            "relu1 (Activation)         (64, 1500) bfloat16           0  fc1\n"
+            "------------------------------------------------------------------------------\n"
+            "fc2 (FullyConnected)       (64, 10) bfloat16        15,010  relu1\n"
+            "------------------------------------------------------------------------------\n"
+            "fc2_output_float32 (Cast)  (64, 10)                      0  fc2\n"
+            "------------------------------------------------------------------------------\n"
+            "softmax_label (input)      (64)                          0\n"
+            "------------------------------------------------------------------------------\n"
+            "softmax (SoftmaxOutput)    (64, 10)                      0  fc2_output_float32\n"
+            "                                                            softmax_label\n"
+            "------------------------------------------------------------------------------\n"
             "Parameters: 1,192,510\n");
 }
 

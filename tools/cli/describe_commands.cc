@@ -12,6 +12,7 @@
 #include "tools/cli/commands.h"
 #include "tools/cli/exit_codes.h"
 #include "tools/cli/options.h"
+#include "train/precision.h"
 
 namespace bindery::cli {
 namespace {
@@ -20,6 +21,7 @@ struct InspectCommand {
   ModelOptions model;
   DeviceOptions device{.devices = "cpu:0"};
   std::vector<int64_t> shape;
+  std::string precision = "float32";
   int64_t batch_size = 64;
   bool plan = false, memory = false, dot = false, predict = false, json = false;
   int Run() const;
@@ -40,7 +42,8 @@ int InspectCommand::Run() const {
   if (json && !view.empty()) throw UsageError(fmt::format("--json is for the summary, {} is text", view));
   const std::vector<Device> devices = device.Devices();
   const Shape given{std::span<const int64_t>(shape)};
-  const Model loaded = model.Load(given.rank() > 0 ? given.Erase(0) : given);  // a model by name takes any shape
+  Model loaded = model.Load(given.rank() > 0 ? given.Erase(0) : given);  // a model by name takes any shape
+  loaded.symbol = InPrecision(loaded.symbol, precision, {});
   CheckArguments(loaded, /*labelled=*/false);
   const ShapeMap shapes = {{"data", InputShape(*this, loaded)}};
   if (dot) {
@@ -122,6 +125,7 @@ void AddInspect(CLI::App* app, RunFn* run) {
   c->device.AddTo(sub);
   AddNumbers(sub, "--shape", &c->shape, 1, INT64_MAX, "shape of the input \"data\", batch first, e.g. 64,1,28,28");
   AddNumber(sub, "--batch-size", &c->batch_size, 1, 1'000'000, "where --shape is not given");
+  sub->add_option("--precision", c->precision, "float32, bfloat16 or float16, as of train")->capture_default_str();
   sub->add_flag("--plan", c->plan, "the compiled program of each device");
   sub->add_flag("--memory", c->memory, "bytes by what they are for, before anything is trained");
   sub->add_flag("--predict", c->predict, "plan and memory of prediction instead of training");

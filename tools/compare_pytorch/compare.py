@@ -39,6 +39,10 @@ CASES = [
     Case("resnet50", "float32", 16, 1e-5, 1e-5, 1e-3),
     Case("gpt", "float32", 16, 0.05, 1e-5, 1e-3),
     Case("lstm", "float32", 16, 1, 1e-5, 1e-3),
+    # Mixed precision against PyTorch's autocast. A bfloat16 has 8 bits: one rounding is 4e-3 at most.
+    Case("lenet", "bfloat16", 64, 0.05, 4e-3, 4e-3),
+    Case("resnet20", "bfloat16", 128, 0.001, 4e-3, 4e-3),
+    Case("gpt", "bfloat16", 16, 0.05, 4e-3, 4e-3),
 ]
 MODELS = list(dict.fromkeys(case.model for case in CASES))
 MOMENTUM, WEIGHT_DECAY = 0.9, 1e-4
@@ -103,7 +107,8 @@ class Bindery:
 class PyTorch:
     """The same in this process."""
 
-    def __init__(self, network, batches, rate, memory_format=torch.contiguous_format):
+    def __init__(self, network, batches, case, memory_format=torch.contiguous_format):
+        self.low = torch.bfloat16 if case.dtype == "bfloat16" else None
         self.name = "PyTorch, channels-last" if memory_format == torch.channels_last else "PyTorch"
         self.network = network.to(memory_format=memory_format).train()
         formatted = lambda images: images.contiguous(memory_format=memory_format) if images.dim() == 4 else images
@@ -114,7 +119,7 @@ class PyTorch:
         decaying = [tensor for name, tensor in named.items() if name.endswith(("_weight", "_gamma"))]
         others = [tensor for name, tensor in named.items() if not name.endswith(("_weight", "_gamma"))]
         groups = [{"params": decaying, "weight_decay": WEIGHT_DECAY}, {"params": others, "weight_decay": 0}]
-        self.optimizer = torch.optim.SGD(groups, lr=rate, momentum=MOMENTUM)
+        self.optimizer = torch.optim.SGD(groups, lr=case.rate, momentum=MOMENTUM)
 
     def train(self, steps):
         losses, times = [], []
@@ -122,8 +127,9 @@ class PyTorch:
             images, labels = self.batches[self.steps % len(self.batches)]
             start = time.perf_counter()
             self.optimizer.zero_grad()
-            scores = self.network(images)  # (N, classes), of sequences (N, T, classes)
-            loss = nn.functional.cross_entropy(scores.flatten(0, -2), labels.flatten())
+            with torch.autocast("cpu", self.low, enabled=self.low is not None):
+                scores = self.network(images)  # (N, classes), of sequences (N, T, classes)
+                loss = nn.functional.cross_entropy(scores.flatten(0, -2), labels.flatten())
             loss.backward()
             self.optimizer.step()
             times.append(1000 * (time.perf_counter() - start))
@@ -191,7 +197,7 @@ def compare_times(contenders, rounds, steps=3):
 def compare(options, case, folder):
     cores = options.threads or len(os.sched_getaffinity(0))
     torch.set_num_threads(cores)
-    torch.set_default_dtype(getattr(torch, case.dtype))
+    torch.set_default_dtype(torch.float64 if case.dtype == "float64" else torch.float32)
     print(f"\n{case.model}, {case.dtype}, batch {case.batch_size}, sgd(lr={case.rate}, momentum={MOMENTUM}, "
           f"wd={WEIGHT_DECAY}), {cores} threads, PyTorch {torch.__version__}")
     devices = (["cpu:0"], ["cpu:0", "cpu:1"])
@@ -205,8 +211,8 @@ def compare(options, case, folder):
     batches = list(zip(images.split(case.batch_size), labels.split(case.batch_size)))
     network = networks.make(case.model)
     load(network, read_folder(os.path.join(place, "initial")))
-    pytorch = PyTorch(network, batches, case.rate)
-    other = PyTorch(copy.deepcopy(network), batches, case.rate, torch.channels_last)
+    pytorch = PyTorch(network, batches, case)
+    other = PyTorch(copy.deepcopy(network), batches, case, torch.channels_last)
 
     expected, control = pytorch.train(options.steps)[0], other.train(options.steps)[0]
     good = compare_losses(case, expected, {side.name: side.train(options.steps)[0] for side in sides}, control)
@@ -216,7 +222,7 @@ def compare(options, case, folder):
             saved = side.save()
             text = f"{side.name}: afterwards parameters differ by {largest_difference(saved, parameters)}"
             print(text + (f", running statistics by {largest_difference(saved, running)}" if running else ""))
-    if options.rounds and case.dtype == "float32":
+    if options.rounds and case.dtype != "float64":
         compare_times(sides + [pytorch, other], options.rounds)
     for side in sides:
         side.close()
@@ -227,7 +233,7 @@ def main():
     parser = argparse.ArgumentParser(prog="compare.sh", description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--program", required=True, help=argparse.SUPPRESS)
     parser.add_argument("--model", default="lenet,resnet20,gpt,lstm", help=f"of {', '.join(MODELS)}; default: %(default)s")
-    parser.add_argument("--dtype", default="float32,float64", help="default: %(default)s")
+    parser.add_argument("--dtype", default="float32,float64,bfloat16", help="default: %(default)s")
     parser.add_argument("--data", default="digits", help="a folder with the files of MNIST; default: drawn digits")
     parser.add_argument("--steps", type=int, default=20, help="that are compared; default: %(default)s")
     parser.add_argument("--batch-size", type=int, help="default: the case's")

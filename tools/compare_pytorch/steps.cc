@@ -25,6 +25,7 @@
 #include "train/data/idx.h"
 #include "train/initializer.h"
 #include "train/metrics/metrics.h"
+#include "train/precision.h"
 #include "train/updater/updater.h"
 #include "train/zoo.h"
 
@@ -92,14 +93,17 @@ class Training {
       : symbol_(ModelByName(o.model, {.sync_batch_norm = ParseDevices(o.devices).size() > 1})),
         loss_(MakeMetric(IsSequence(o) ? "cross-entropy(eps=0, axis=2)" : "cross-entropy(eps=0)")) {
     ImageSet set = IsSequence(o) ? MakeSequences(o) : MakeData(o);
-    if (!IsSequence(o)) set.images = set.images.Cast(ParseDType(o.dtype));
+    const bool is_mixed = SizeOf(ParseDType(o.dtype)) < 4;
+    if (!IsSequence(o) && !is_mixed) set.images = set.images.Cast(ParseDType(o.dtype));
     Write({{"images", set.images}, {"labels", set.labels}}, o.folder);
     data_ = std::make_unique<ArrayIter>(std::move(set.images), std::move(set.labels),
                                         ArrayIterOptions{.batch_size = o.batch_size, .last_batch = LastBatch::kRepeat});
-    group_ = std::make_unique<DataParallelExecutorGroup>(symbol_, GroupOptions{.devices = ParseDevices(o.devices),
-                                                                               .data = data_->ProvideData(),
-                                                                               .labels = data_->ProvideLabel(),
-                                                                               .threads_per_device = o.threads});
+    group_ = std::make_unique<DataParallelExecutorGroup>(
+        is_mixed ? InPrecision(symbol_, o.dtype, data_->ProvideData()) : symbol_,
+        GroupOptions{.devices = ParseDevices(o.devices),
+                     .data = data_->ProvideData(),
+                     .labels = data_->ProvideLabel(),
+                     .threads_per_device = o.threads});
     std::map<std::string, ValueType> variables;
     for (const StoredParameter& p : group_->store().parameters()) {
       variables[p.name] = {.dtype = p.dtype, .shape = p.shape};
@@ -154,8 +158,8 @@ int Main(int argc, char** argv) {
   app.add_option("--device", o.devices, "on several, batch-norm is synchronised")->capture_default_str();
   app.add_option("--threads", o.threads, "per device; 0: the cores, shared out")->capture_default_str();
   app.add_option("--optimizer", o.optimizer)->capture_default_str();
-  app.add_option("--dtype", o.dtype, "of everything")
-      ->check(CLI::IsMember({"float32", "float64"}))
+  app.add_option("--dtype", o.dtype, "of everything; bfloat16: mixed precision")
+      ->check(CLI::IsMember({"float32", "float64", "bfloat16"}))
       ->capture_default_str();
   CLI11_PARSE(app, argc, argv);
   Training training(o);
