@@ -39,10 +39,10 @@ CASES = [
     Case("resnet50", "float32", 16, 1e-5, 1e-5, 1e-3),
     Case("gpt", "float32", 16, 0.05, 1e-5, 1e-3),
     Case("lstm", "float32", 16, 1, 1e-5, 1e-3),
-    # Mixed precision against PyTorch's autocast. A bfloat16 has 8 bits: one rounding is 4e-3 at most.
-    Case("lenet", "bfloat16", 64, 0.05, 4e-3, 4e-3),
-    Case("resnet20", "bfloat16", 128, 0.001, 4e-3, 4e-3),
-    Case("gpt", "bfloat16", 16, 0.05, 4e-3, 4e-3),
+    # Mixed precision against PyTorch's autocast. A bfloat16 has 8 bits: rounding changes a value by up to 4e-3 of it.
+    Case("lenet", "bfloat16", 64, 0.05, 4e-4, 4e-3),
+    Case("resnet20", "bfloat16", 128, 0.001, 4e-3, 2e-2),
+    Case("gpt", "bfloat16", 16, 0.05, 4e-4, 4e-3),
 ]
 MODELS = list(dict.fromkeys(case.model for case in CASES))
 MOMENTUM, WEIGHT_DECAY = 0.9, 1e-4
