@@ -58,12 +58,12 @@ inline V sum(V a, V b) { return a + b; }
 inline V quotient(V a, V b) { return a / b; }
 
 inline V each(V x, Real (*f)(Real)) {
-  V y;
+  V y = {};
   for (int i = 0; i < kLanes; ++i) y[i] = f(x[i]);
   return y;
 }
 inline V each(V a, V b, Real (*f)(Real, Real)) {
-  V y;
+  V y = {};
   for (int i = 0; i < kLanes; ++i) y[i] = f(a[i], b[i]);
   return y;
 }
