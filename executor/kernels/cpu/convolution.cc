@@ -1,4 +1,4 @@
-// Convolution of float32 by oneDNN: direct algorithms, weights in the format that the primitive likes best, activations
+// Convolution of float32, and of bfloat16 where CPUs have units for it, by oneDNN: direct algorithms, weights in the format that the primitive likes best, activations
 // in PreferredActivationFormats. Where oneDNN has only its slow loops for these, other formats are tried in a fixed
 // order. float64 and integers are products of matrices, one of which is made of windows as its tiles are needed.
 #include "symbol/ops/convolution.h"
@@ -26,10 +26,12 @@ struct Problem {
   bool has_bias;
   memory::dims weight_dims, strides, dilates, pad_begin, pad_end;
   double flops;
+  DType dtype;
 
-  Problem(const ConvolutionAttrs& attrs, const Shape& data_shape, const Shape& output_shape, const Shape& weight_shape)
+  Problem(const ConvolutionAttrs& attrs, const Shape& data_shape, const Shape& output_shape, const Shape& weight_shape,
+          DType of)
       : data(data_shape), output(output_shape), weight(weight_shape), groups(attrs.groups), has_bias(!attrs.no_bias),
-        weight_dims(Dims(weight_shape)) {
+        weight_dims(Dims(weight_shape)), dtype(of) {
     if (groups > 1) {
       weight_dims.insert(weight_dims.begin(), groups);
       weight_dims[1] /= groups;
@@ -43,22 +45,23 @@ struct Problem {
     flops = 2.0 * static_cast<double>(output.Elements()) * static_cast<double>(weight.CountFrom(1));
   }
 
-  memory::desc AnyWeight() const { return {weight_dims, memory::data_type::f32, memory::format_tag::any}; }
+  memory::data_type type() const { return *ToDnnl(dtype); }
+  memory::desc AnyWeight() const { return {weight_dims, type(), memory::format_tag::any}; }
   memory::desc PlainWeight() const {
     memory::dims plain(weight_dims.size());
     int64_t stride = 1;
     for (size_t i = plain.size(); i-- > 0; stride *= weight_dims[i]) plain[i] = stride;
-    return {weight_dims, memory::data_type::f32, plain};
+    return {weight_dims, type(), plain};
   }
   // The wish, if it is the plain format or one that needs no groups.
   std::optional<memory::desc> WeightIn(const Format& format) const {
     if (format.is_plain()) return PlainWeight();
-    return groups > 1 ? std::nullopt : ToDesc(format, DType::kFloat32, weight);
+    return groups > 1 ? std::nullopt : ToDesc(format, dtype, weight);
   }
   std::optional<Format> FormatOfWeight(const memory::desc& desc) const {
     return groups > 1 ? FromGroupedDesc(desc, weight) : FromDesc(desc, weight);
   }
-  memory::desc Bias() const { return {{output[1]}, memory::data_type::f32, memory::format_tag::x}; }
+  memory::desc Bias() const { return {{output[1]}, type(), memory::format_tag::x}; }
 
   dnnl::convolution_forward::desc Forward(const memory::desc& x, const memory::desc& w, const memory::desc& y) const {
     const auto kind = dnnl::prop_kind::forward_training;
@@ -94,7 +97,7 @@ std::vector<Candidate> Candidates(const Problem& p, const std::optional<Format>&
   if (const auto wished = wish ? p.WeightIn(*wish) : std::nullopt) weights.insert(weights.begin(), *wished);
   std::vector<Candidate> candidates;
   for (const auto& [in, out] : formats) {
-    const auto x = ToDesc(in, DType::kFloat32, p.data), y = ToDesc(out, DType::kFloat32, p.output);
+    const auto x = ToDesc(in, p.dtype, p.data), y = ToDesc(out, p.dtype, p.output);
     for (const memory::desc& weight : weights) candidates.push_back({in, out, *x, *y, weight});
   }
   return candidates;
@@ -249,13 +252,35 @@ int64_t SamplesAtOnce(const Shape& output, ActivationType activation) {
   return batch;
 }
 
+// A kernel for a part of the samples, with so many elements in and out, so often, each time with the activation.
+template <class T>
+Kernel InParts(Kernel kernel, ActivationType activation, int64_t times, int64_t in, int64_t out) {
+  kernel.bind = [=, pass = ActivationPass<T>(activation), convolve = kernel.bind](const KernelArgs& args) -> Call {
+    std::vector<void*> inputs(args.inputs.begin(), args.inputs.end());
+    T* const first = static_cast<T*>(args.outputs[0]);
+    std::vector<Call> parts;
+    for (int64_t i = 0; i < times; ++i) {
+      void* const y = first + i * out;
+      parts.push_back(convolve({.inputs = inputs, .outputs = {&y, 1}, .scratch = args.scratch, .step = args.step}));
+      inputs[0] = static_cast<T*>(inputs[0]) + in;
+    }
+    return [parts = std::move(parts), pass, out, first] {
+      for (size_t i = 0; i < parts.size(); ++i) {
+        parts[i]();
+        pass(first + static_cast<int64_t>(i) * out, out);
+      }
+    };
+  };
+  return kernel;
+}
+
 // (data, weight [, bias]) -> y
 MaybeKernel MakeConvolution(const KernelSpec& spec) {
   const auto& attrs = spec.attributes<ConvolutionAttrs>();
-  if (!AllFloat(spec)) return OwnForward(spec);
+  if (!IsOfDnnl(spec)) return OwnForward(spec);
   const Shape &data = spec.inputs[0].shape, &output = spec.outputs[0].shape;
   const int64_t samples = SamplesAtOnce(output, attrs.activation);
-  const Problem p(attrs, data.With(0, samples), output.With(0, samples), spec.inputs[1].shape);
+  const Problem p(attrs, data.With(0, samples), output.With(0, samples), spec.inputs[1].shape, spec.inputs[0].dtype);
   using Desc = dnnl::convolution_forward::primitive_desc;
   // A format that the weight is stored in already is kept if it is fast, unless it is plain, which nobody chose.
   const std::optional<Format> stored =
@@ -274,35 +299,20 @@ MaybeKernel MakeConvolution(const KernelSpec& spec) {
         if (p.has_bias) arguments.push_back({DNNL_ARG_BIAS, p.Bias(), DnnlArgument::kInput, 2});
         return arguments;
       });
-  const ActivationPass pass(attrs.activation);
-  if (kernel && !pass.loop) return kernel;
-  if (!kernel || IsPadded(chosen.output, p.output)) return OwnForward(spec);  // sigmoid(0) is not 0
-  const int64_t times = output[0] / samples, n = StorageElements(chosen.output, p.output);
-  const int64_t step_in = StorageElements(chosen.input, p.data);
-  kernel->bind = [=, convolve = kernel->bind](const KernelArgs& args) -> Call {
-    std::vector<void*> inputs(args.inputs.begin(), args.inputs.end());
-    float* const first = static_cast<float*>(args.outputs[0]);
-    std::vector<Call> parts;
-    for (int64_t i = 0; i < times; ++i) {
-      void* const y = first + i * n;
-      parts.push_back(convolve({.inputs = inputs, .outputs = {&y, 1}, .scratch = args.scratch, .step = args.step}));
-      inputs[0] = static_cast<float*>(inputs[0]) + step_in;
-    }
-    return [parts = std::move(parts), pass, n, first] {
-      for (size_t i = 0; i < parts.size(); ++i) {
-        parts[i]();
-        pass(first + static_cast<int64_t>(i) * n, n);
-      }
-    };
-  };
-  return kernel;
+  if (!kernel || attrs.activation == ActivationType::kNone) return kernel ? kernel : OwnForward(spec);
+  if (IsPadded(chosen.output, p.output)) return OwnForward(spec);  // sigmoid(0) is not 0
+  const int64_t step_in = StorageElements(chosen.input, p.data), n = StorageElements(chosen.output, p.output);
+  if (p.dtype == DType::kBFloat16) {
+    return InParts<bfloat16>(*std::move(kernel), attrs.activation, output[0] / samples, step_in, n);
+  }
+  return InParts<float>(*std::move(kernel), attrs.activation, output[0] / samples, step_in, n);
 }
 
 // (dy, weight) -> dx
 MaybeKernel MakeConvolutionGradData(const KernelSpec& spec) {
   const auto& attrs = spec.attributes<ConvolutionGradDataAttrs>();
-  if (!AllFloat(spec)) return OwnGradData(spec);
-  const Problem p(attrs, spec.outputs[0].shape, spec.inputs[0].shape, spec.inputs[1].shape);
+  if (!IsOfDnnl(spec)) return OwnGradData(spec);
+  const Problem p(attrs, spec.outputs[0].shape, spec.inputs[0].shape, spec.inputs[1].shape, spec.inputs[0].dtype);
   using Desc = dnnl::convolution_backward_data::primitive_desc;
   MaybeKernel kernel = ChooseDnnl<dnnl::convolution_backward_data>(
       spec, p.flops, Candidates(p, std::nullopt),
@@ -336,8 +346,8 @@ bool OverrunsScratch(const Problem& p, const Candidate& c) {
 MaybeKernel MakeConvolutionGradWeight(const KernelSpec& spec) {
   const auto& attrs = spec.attributes<ConvolutionAttrs>();
   if (!spec.output_used[0]) return MakeBiasGradient(spec, 1);
-  if (!AllFloat(spec)) return OwnGradWeight(spec);
-  Problem p(attrs, spec.inputs[1].shape, spec.inputs[0].shape, spec.outputs[0].shape);
+  if (!IsOfDnnl(spec)) return OwnGradWeight(spec);
+  Problem p(attrs, spec.inputs[1].shape, spec.inputs[0].shape, spec.outputs[0].shape, spec.inputs[0].dtype);
   p.has_bias = spec.outputs.size() > 1 && spec.output_used[1];
   using Desc = dnnl::convolution_backward_weights::primitive_desc;
   MaybeKernel kernel = ChooseDnnl<dnnl::convolution_backward_weights>(

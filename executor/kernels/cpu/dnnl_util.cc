@@ -131,7 +131,15 @@ memory::dims Dims(const Shape& shape) {
   return {shape.begin(), shape.end()};
 }
 
-memory::desc AnyDesc(const Shape& shape) { return {Dims(shape), memory::data_type::f32, memory::format_tag::any}; }
+memory::desc AnyDesc(const Shape& shape, memory::data_type type) {
+  return {Dims(shape), type, memory::format_tag::any};
+}
+
+bool IsOfDnnl(const KernelSpec& spec) {
+  return AllFloat(spec) || (AllOf(spec, DType::kBFloat16) && Allows(dnnl::cpu_isa::avx512_core_bf16));
+}
+
+memory::data_type DnnlTypeOf(const KernelSpec& spec) { return *ToDnnl(spec.inputs[0].dtype); }
 
 bool FitsDnnl(const KernelSpec& spec) {
   const auto fits = [](const ValueType& value) {

@@ -35,9 +35,12 @@ std::optional<Format> FromDesc(const dnnl::memory::desc& desc, const Shape& shap
 std::optional<Format> FromGroupedDesc(const dnnl::memory::desc& desc, const Shape& shape);
 
 // A descriptor in which the primitive chooses the format.
-dnnl::memory::desc AnyDesc(const Shape& shape);
+dnnl::memory::desc AnyDesc(const Shape& shape, dnnl::memory::data_type type);
 dnnl::memory::dims Dims(const Shape& shape);
 
+// Is everything of float32, or all of bfloat16 where there are units for that? Other types are not oneDNN's business.
+bool IsOfDnnl(const KernelSpec& spec);
+dnnl::memory::data_type DnnlTypeOf(const KernelSpec& spec);  // then: of input 0
 // Are all extents such as an int holds? In others oneDNN's counts overflow: it writes code without end.
 bool FitsDnnl(const KernelSpec& spec);
 // oneDNN's own slow loops?
@@ -71,7 +74,8 @@ dnnl::primitive_attr UserScratchpad();
 // Threads for this many floating point operations: one below what pays for waking the team, else all.
 int ThreadsForWork(const KernelSpec& spec, double flops);
 
-// The kernel that runs the first of some candidates that is fast, or else the first at all, for so much work. make(c)
+// The kernel that runs the first of some candidates that is fast, or else, of float32, the first at all, for so much
+// work. make(c)
 // is its primitive descriptor, perhaps empty, or throws dnnl::error for what oneDNN cannot describe; format_of(its
 // descriptor) that of the weight, if there is one that our formats can express; arguments(c, descriptor, format) what
 // it takes.
@@ -104,6 +108,8 @@ MaybeKernel ChooseDnnl(const KernelSpec& spec, double flops, const std::vector<C
     if (fast) break;
   }
   if (!choice.candidate) return std::nullopt;
+  // Its slow loops are slower than float32 between conversions.
+  if (!AllFloat(spec) && IsSlow(choice.desc.impl_info_str())) return std::nullopt;
   return WithDnnl(std::move(kernel), WhoOf(spec), Primitive(choice.desc), choice.desc,
                   arguments(*choice.candidate, choice.desc, choice.weight));
 }

@@ -23,16 +23,18 @@ using dnnl::memory;
 struct Product {
   int64_t m, n, k;
   bool has_bias;
+  DType dtype;
 
-  Product(const FullyConnectedAttrs& attrs, const Shape& data, const Shape& weight)
-      : m(attrs.flatten ? data[0] : data.CountTo(data.rank() - 1)), n(weight[0]), k(weight[1]),
-        has_bias(!attrs.no_bias) {}
+  Product(const KernelSpec& spec, const Shape& data, const Shape& weight)
+      : m(spec.attributes<FullyConnectedAttrs>().flatten ? data[0] : data.CountTo(data.rank() - 1)), n(weight[0]),
+        k(weight[1]), has_bias(!spec.attributes<FullyConnectedAttrs>().no_bias), dtype(spec.inputs[0].dtype) {}
 
   double flops() const { return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k); }
   bool IsTiny() const { return flops() <= 16e3; }
-  memory::desc X() const { return {{m, k}, memory::data_type::f32, memory::format_tag::ab}; }
-  memory::desc Y() const { return {{m, n}, memory::data_type::f32, memory::format_tag::ab}; }
-  memory::desc Bias() const { return {{n}, memory::data_type::f32, memory::format_tag::a}; }
+  memory::data_type type() const { return *ToDnnl(dtype); }
+  memory::desc X() const { return {{m, k}, type(), memory::format_tag::ab}; }
+  memory::desc Y() const { return {{m, n}, type(), memory::format_tag::ab}; }
+  memory::desc Bias() const { return {{n}, type(), memory::format_tag::a}; }
 
   dnnl::inner_product_forward::desc Forward(const memory::desc& w) const {
     const auto kind = dnnl::prop_kind::forward_training;
@@ -41,7 +43,7 @@ struct Product {
   }
   // The backward primitives want to know the forward one; it decides nothing here.
   dnnl::inner_product_forward::primitive_desc Hint() const {
-    return {Forward(AnyDesc({n, k})), UserScratchpad(), Engine(), true};
+    return {Forward(AnyDesc({n, k}, type())), UserScratchpad(), Engine(), true};
   }
 };
 
@@ -64,23 +66,27 @@ Kernel OwnForward(const KernelSpec& spec, const Product& p) {
 // The formats of weights to try: the one wished for, the primitive's own choice, plain.
 std::vector<memory::desc> Weights(const Product& p, const std::optional<Format>& wish) {
   std::vector<memory::desc> weights;
-  if (const auto wished = wish ? ToDesc(*wish, DType::kFloat32, {p.n, p.k}) : std::nullopt) weights.push_back(*wished);
-  weights.push_back(AnyDesc({p.n, p.k}));
-  weights.push_back({{p.n, p.k}, memory::data_type::f32, memory::format_tag::ab});
+  if (const auto wished = wish ? ToDesc(*wish, p.dtype, {p.n, p.k}) : std::nullopt) weights.push_back(*wished);
+  weights.push_back(AnyDesc({p.n, p.k}, p.type()));
+  weights.push_back({{p.n, p.k}, p.type(), memory::format_tag::ab});
   return weights;
 }
 
 // Own loops read plain weights; one that is stored otherwise is not worth a reorder in every run.
 bool HasPlainWeight(const KernelSpec& spec) { return spec.input_is_open[1] || spec.input_formats[1].is_plain(); }
 
+// A gradient for which calling oneDNN does not pay?
+bool IsForLoop(const KernelSpec& spec, const Product& p) {
+  return AllFloat(spec) && (p.IsTiny() || (p.m == 1 && p.n * p.k <= kSerialWeights));
+}
+
 // (data, weight [, bias]) -> y
 MaybeKernel MakeFullyConnected(const KernelSpec& spec) {
   const auto& attrs = spec.attributes<FullyConnectedAttrs>();
-  const Product p(attrs, spec.inputs[0].shape, spec.inputs[1].shape);
+  const Product p(spec, spec.inputs[0].shape, spec.inputs[1].shape);
   const int bias = p.has_bias ? 2 : -1;
-  const ActivationPass pass(attrs.activation);
   MaybeKernel kernel;
-  if (!AllFloat(spec)) {
+  if (!IsOfDnnl(spec)) {
     return Gemm(spec, {.m = p.m,
                        .n = p.n,
                        .k = p.k,
@@ -88,7 +94,7 @@ MaybeKernel MakeFullyConnected(const KernelSpec& spec) {
                        .b = {1, 1, p.k},
                        .bias = bias,
                        .activation = attrs.activation});
-  } else if ((p.IsTiny() || p.m == 1) && HasPlainWeight(spec)) {
+  } else if (AllFloat(spec) && (p.IsTiny() || p.m == 1) && HasPlainWeight(spec)) {
     kernel = OwnForward(spec, p);
   } else {
     // A weight that was stored already is taken as it lies if that is fast: packing pays only when it is done once.
@@ -108,15 +114,15 @@ MaybeKernel MakeFullyConnected(const KernelSpec& spec) {
           return arguments;
         });
   }
-  if (kernel) kernel = pass.After(*std::move(kernel), p.m * p.n);
+  if (kernel) kernel = WithActivation(*std::move(kernel), spec, attrs.activation, p.m * p.n);
   return kernel;
 }
 
 // (dy, weight) -> dx
 MaybeKernel MakeFullyConnectedGradData(const KernelSpec& spec) {
-  const Product p(spec.attributes<FullyConnectedAttrs>(), spec.outputs[0].shape, spec.inputs[1].shape);
-  if (!AllFloat(spec)) return Gemm(spec, {.m = p.m, .n = p.k, .k = p.n, .a = {0, p.n, 1}, .b = {1, p.k, 1}});
-  if ((p.IsTiny() || (p.m == 1 && p.n * p.k <= kSerialWeights)) && HasPlainWeight(spec)) {
+  const Product p(spec, spec.outputs[0].shape, spec.inputs[1].shape);
+  if (!IsOfDnnl(spec)) return Gemm(spec, {.m = p.m, .n = p.k, .k = p.n, .a = {0, p.n, 1}, .b = {1, p.k, 1}});
+  if (IsForLoop(spec, p) && HasPlainWeight(spec)) {
     return WithLoop(PlainKernel(spec, "loop"), [p](const Arguments& args) {
       for (int64_t row = 0; row < p.m; ++row) {
         BestLoops().vector_matrix(args.in(0) + row * p.n, args.in(1), args.out(0) + row * p.k, p.n, p.k);
@@ -142,15 +148,15 @@ MaybeKernel MakeFullyConnectedGradData(const KernelSpec& spec) {
 
 // (dy, data) -> dw [, db]
 MaybeKernel MakeFullyConnectedGradWeight(const KernelSpec& spec) {
-  Product p(spec.attributes<FullyConnectedAttrs>(), spec.inputs[1].shape, spec.outputs[0].shape);
+  Product p(spec, spec.inputs[1].shape, spec.outputs[0].shape);
   p.has_bias = spec.outputs.size() > 1 && spec.output_used[1];
   const int channel = spec.inputs[0].shape.rank() - 1;
   if (!spec.output_used[0]) return MakeBiasGradient(spec, channel);
-  if (!AllFloat(spec)) {
+  if (!IsOfDnnl(spec)) {
     return WithBiasGradient(Gemm(spec, {.m = p.n, .n = p.k, .k = p.m, .a = {0, 1, p.n}, .b = {1, p.k, 1}}), spec,
                             channel);
   }
-  if (p.IsTiny() || (p.m == 1 && p.n * p.k <= kSerialWeights)) {
+  if (IsForLoop(spec, p)) {
     return WithLoop(PlainKernel(spec, "loop"), [p](const Arguments& args) {
       const Loops& loops = BestLoops();
       const float *dy = args.in(0), *x = args.in(1);

@@ -48,7 +48,8 @@ TileLoader<T> LoaderOf(const GemmSpec& g, const GemmOperand& from, int64_t MatMu
 
 // Rows and columns, which may lie either way, as oneDNN's matrix or matrices, one of which may serve a whole axis.
 dnnl::memory::desc DescOf(int64_t rows, int64_t columns, int64_t row, int64_t column,
-                          const std::vector<MatMulAxis>& batch, int64_t MatMulAxis::*step) {
+                          const std::vector<MatMulAxis>& batch, int64_t MatMulAxis::*step,
+                          dnnl::memory::data_type type) {
   dnnl::memory::dims dims, strides;
   for (const MatMulAxis& axis : batch) {
     dims.push_back(axis.*step == 0 ? 1 : axis.extent);
@@ -56,17 +57,18 @@ dnnl::memory::desc DescOf(int64_t rows, int64_t columns, int64_t row, int64_t co
   }
   dims.insert(dims.end(), {rows, columns});
   strides.insert(strides.end(), {row, column});
-  return {dims, dnnl::memory::data_type::f32, strides};
+  return {dims, type, strides};
 }
 
 MaybeKernel DnnlGemm(const KernelSpec& spec, const GemmSpec& g) {
   std::vector<MatMulAxis> output = g.batch;  // a: of y, b: of the bias
   int64_t step = g.m * g.n;
   for (size_t i = output.size(); i-- > 0; step *= output[i].extent) output[i] = {output[i].extent, step, 0};
-  const auto a = DescOf(g.m, g.k, g.a.row, g.a.column, g.batch, &MatMulAxis::a);
-  const auto b = DescOf(g.k, g.n, g.b.row, g.b.column, g.batch, &MatMulAxis::b);
-  const auto y = DescOf(g.m, g.n, g.n, 1, output, &MatMulAxis::a);
-  const auto bias = DescOf(1, g.n, g.n, 1, output, &MatMulAxis::b);
+  const auto type = DnnlTypeOf(spec);
+  const auto a = DescOf(g.m, g.k, g.a.row, g.a.column, g.batch, &MatMulAxis::a, type);
+  const auto b = DescOf(g.k, g.n, g.b.row, g.b.column, g.batch, &MatMulAxis::b, type);
+  const auto y = DescOf(g.m, g.n, g.n, 1, output, &MatMulAxis::a, type);
+  const auto bias = DescOf(1, g.n, g.n, 1, output, &MatMulAxis::b, type);
   std::vector<DnnlArgument> arguments = {{DNNL_ARG_SRC, a, DnnlArgument::kInput, g.a.input},
                                          {DNNL_ARG_WEIGHTS, b, DnnlArgument::kInput, g.b.input},
                                          {DNNL_ARG_DST, y, DnnlArgument::kOutput, 0}};
@@ -78,7 +80,7 @@ MaybeKernel DnnlGemm(const KernelSpec& spec, const GemmSpec& g) {
         return dnnl::matmul::primitive_desc(product, UserScratchpad(), Engine(), true);
       },
       std::move(arguments));
-  if (kernel) kernel = ActivationPass(g.activation).After(*std::move(kernel), g.products() * g.m * g.n);
+  if (kernel) kernel = WithActivation(*std::move(kernel), spec, g.activation, g.products() * g.m * g.n);
   return kernel;
 }
 
@@ -141,7 +143,7 @@ template MaybeKernel OwnGemm<uint64_t>(const KernelSpec&, const GemmSpec&, TileL
 template MaybeKernel OwnGemm<bool>(const KernelSpec&, const GemmSpec&, TileLoader<bool>);
 
 MaybeKernel Gemm(const KernelSpec& spec, const GemmSpec& g) {
-  if (AllFloat(spec) && !g.bias_of_rows) {
+  if (IsOfDnnl(spec) && !g.bias_of_rows) {
     if (MaybeKernel kernel = DnnlGemm(spec, g)) return kernel;
   }
   return OfGemmTypes(spec.outputs[0].dtype,

@@ -1,6 +1,6 @@
 // Products of matrices: one form for everything that multiplies, with bias and activation as epilogue.
 //
-// float32 is oneDNN's, where oneDNN can; the rest is multiplied here, tile by tile: integers in 64 bits, which wrap
+// float32 is oneDNN's, where oneDNN can, and bfloat16 on CPUs with units for it; the rest is multiplied here, tile by tile: integers in 64 bits, which wrap
 // around. Sums here are taken in order of k, whatever the number of threads.
 #pragma once
 
@@ -41,7 +41,7 @@ struct GemmSpec {
   }
 };
 
-// Output 0 = activation(a b + bias). nullopt for 16-bit floats, and for integers with an activation.
+// Output 0 = activation(a b + bias). nullopt for other 16-bit floats, and for integers with an activation.
 MaybeKernel Gemm(const KernelSpec& spec, const GemmSpec& gemm);
 
 // The same by our own loops, for a `b` that no strides describe.
