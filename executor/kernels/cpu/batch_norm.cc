@@ -1,5 +1,6 @@
-// Batch normalisation with loops of our own: one pass for the statistics, one to normalise; two backward. relu costs no
-// mask in memory: its state is a copy of beta, from which the gradient finds again, bit for bit, what was cut off.
+// Batch normalisation with loops of our own: one pass for the statistics, one to normalise; two backward. Data are of
+// type E, all else is of T, which differs for data of 16 bits. relu costs no mask in memory: its state is a copy of
+// beta, from which the gradient finds again, bit for bit, what was cut off.
 //
 // Where the devices of a group share statistics these are (3, C): count, mean, M2 = sum (x - mean)^2.
 #include "symbol/ops/batch_norm.h"
@@ -33,18 +34,20 @@ struct Moments {
 };
 
 // (data, gamma, beta [, statistics if shared], running_mean, running_var) -> y, mean, var [, state if relu]
-template <class T, bool kShared>
+template <class T, class E, bool kShared>
 MaybeKernel MakeNormalize(const KernelSpec& spec) {
   const auto attrs = spec.attributes<BatchNormAttrs>();
   const bool relu = !kShared && attrs.relu;
-  auto [kernel, passes] = MakeOverChannels<T>(spec, AxisOf(spec), {0}, true);
+  auto [kernel, passes] = MakeOverChannels<T, E>(spec, AxisOf(spec), {0}, true);
   const int64_t channels = passes.channels();
   if (relu) kernel.output_formats[3] = StateOf<T>(channels);
   return WithLoop(std::move(kernel), [=, passes = passes, running = UsesRunningValues(spec)](const Arguments& args) {
     const auto arrays = passes.In(args.scratch);
-    const T *x = args.in<T>(0), *gamma = attrs.fix_gamma ? nullptr : args.in<T>(1), *beta = args.in<T>(2);
+    const E* x = args.in<E>(0);
+    const T *gamma = attrs.fix_gamma ? nullptr : args.in<T>(1), *beta = args.in<T>(2);
     const T *running_mean = args.in<T>(3 + kShared), *running_var = args.in<T>(4 + kShared);
-    T *y = args.out<T>(0), *mean_out = args.out<T>(1), *var_out = args.out<T>(2);
+    E* y = args.out<E>(0);
+    T *mean_out = args.out<T>(1), *var_out = args.out<T>(2);
     if (!running && !kShared) passes.Moments(x, arrays);
     for (int64_t i = 0; i < channels; ++i) {
       T mean = running_mean[i], var = running_var[i];
@@ -68,10 +71,10 @@ MaybeKernel MakeNormalize(const KernelSpec& spec) {
 }
 
 // (dy, data, mean, var, gamma [, state if relu]) -> dx, dgamma, dbeta
-template <class T>
+template <class T, class E>
 MaybeKernel MakeBatchNormGrad(const KernelSpec& spec) {
   const auto attrs = spec.attributes<BatchNormAttrs>();
-  auto [kernel, passes] = MakeOverChannels<T>(spec, AxisOf(spec), {0, 1}, true);
+  auto [kernel, passes] = MakeOverChannels<T, E>(spec, AxisOf(spec), {0, 1}, true);
   const int64_t channels = passes.channels();
   if (attrs.relu) {
     kernel.input_formats[5] = StateOf<T>(channels);
@@ -79,9 +82,11 @@ MaybeKernel MakeBatchNormGrad(const KernelSpec& spec) {
   }
   return WithLoop(std::move(kernel), [=, passes = passes, running = UsesRunningValues(spec)](const Arguments& args) {
     const auto arrays = passes.In(args.scratch);
-    const T *dy = args.in<T>(0), *x = args.in<T>(1), *mean = args.in<T>(2), *var = args.in<T>(3);
+    const E *dy = args.in<E>(0), *x = args.in<E>(1);
+    const T *mean = args.in<T>(2), *var = args.in<T>(3);
     const T *gamma = attrs.fix_gamma ? nullptr : args.in<T>(4), *beta = attrs.relu ? args.in<T>(5) : nullptr;
-    T *dx = args.out<T>(0), *dgamma = args.out<T>(1), *dbeta = args.out<T>(2);
+    E* dx = args.out<E>(0);
+    T *dgamma = args.out<T>(1), *dbeta = args.out<T>(2);
     for (int64_t i = 0; i < channels; ++i) {
       arrays.mean[i] = mean[i];
       arrays.scale[i] = static_cast<T>((gamma ? gamma[i] : 1) * InverseDeviation(var[i], attrs.eps));
@@ -102,12 +107,12 @@ MaybeKernel MakeBatchNormGrad(const KernelSpec& spec) {
 }
 
 // data -> statistics
-template <class T>
+template <class T, class E>
 MaybeKernel MakeBatchNormStatistics(const KernelSpec& spec) {
-  auto [kernel, passes] = MakeOverChannels<T>(spec, AxisOf(spec), {0}, false);
+  auto [kernel, passes] = MakeOverChannels<T, E>(spec, AxisOf(spec), {0}, false);
   return WithLoop(std::move(kernel), [passes = passes](const Arguments& args) {
     const auto arrays = passes.In(args.scratch);
-    passes.Moments(args.in<T>(0), arrays);
+    passes.Moments(args.in<E>(0), arrays);
     const int64_t channels = passes.channels();
     T* statistics = args.out<T>(0);
     for (int64_t i = 0; i < channels; ++i) {
@@ -119,9 +124,9 @@ MaybeKernel MakeBatchNormStatistics(const KernelSpec& spec) {
 }
 
 // (dy, data, statistics) -> sums (2, C): sum dy, sum dy x^
-template <class T>
+template <class T, class E>
 MaybeKernel MakeBatchNormGradSums(const KernelSpec& spec) {
-  auto [kernel, passes] = MakeOverChannels<T>(spec, AxisOf(spec), {0, 1}, false);
+  auto [kernel, passes] = MakeOverChannels<T, E>(spec, AxisOf(spec), {0, 1}, false);
   return WithLoop(
       std::move(kernel), [passes = passes, eps = spec.attributes<BatchNormAttrs>().eps](const Arguments& args) {
         const auto arrays = passes.In(args.scratch);
@@ -132,7 +137,7 @@ MaybeKernel MakeBatchNormGradSums(const KernelSpec& spec) {
           arrays.mean[i] = static_cast<T>(Moments<T>(statistics, channels, i).mean);
           arrays.scale[i] = arrays.beta[i] = arrays.b[i] = arrays.c[i] = 0;
         }
-        passes.GradSums(args.in<T>(0), args.in<T>(1), arrays, false);
+        passes.GradSums(args.in<E>(0), args.in<E>(1), arrays, false);
         for (int64_t i = 0; i < channels; ++i) {
           sums[i] = static_cast<T>(arrays.first[i]);
           sums[channels + i] =
@@ -142,10 +147,10 @@ MaybeKernel MakeBatchNormGradSums(const KernelSpec& spec) {
 }
 
 // (dy, data, gamma, statistics, sums) -> dx
-template <class T>
+template <class T, class E>
 MaybeKernel MakeBatchNormGradInput(const KernelSpec& spec) {
   const auto attrs = spec.attributes<BatchNormAttrs>();
-  auto [kernel, passes] = MakeOverChannels<T>(spec, AxisOf(spec), {0, 1}, true);
+  auto [kernel, passes] = MakeOverChannels<T, E>(spec, AxisOf(spec), {0, 1}, true);
   return WithLoop(std::move(kernel), [passes = passes, attrs](const Arguments& args) {
     const auto arrays = passes.In(args.scratch);
     const int64_t channels = passes.channels();
@@ -160,7 +165,7 @@ MaybeKernel MakeBatchNormGradInput(const KernelSpec& spec) {
       arrays.b[i] = static_cast<T>(-scale * inverse * sums[channels + i] / n);
       arrays.c[i] = static_cast<T>(-scale * sums[i] / n);
     }
-    passes.GradInput(args.in<T>(0), args.in<T>(1), args.out<T>(0), arrays, false);
+    passes.GradInput(args.in<E>(0), args.in<E>(1), args.out<E>(0), arrays, false);
   });
 }
 
@@ -224,13 +229,30 @@ MaybeKernel MakeMoveStatistics(const KernelSpec& spec) {
   });
 }
 
+// The maker for the data's type: theirs is the type of input 0.
+template <KernelMaker kFloat, KernelMaker kDouble, KernelMaker kBFloat16, KernelMaker kFloat16>
+MaybeKernel OfFloats(const KernelSpec& spec) {
+  switch (spec.inputs[0].dtype) {
+    case DType::kBFloat16: return kBFloat16(spec);
+    case DType::kFloat16: return kFloat16(spec);
+    default: return OfReals<kFloat, kDouble>(spec);
+  }
+}
+
 constexpr KernelEntry kEntries[] = {
-    {"BatchNorm", OfReals<MakeNormalize<float, false>, MakeNormalize<double, false>>},
-    {"BatchNormNormalize", OfReals<MakeNormalize<float, true>, MakeNormalize<double, true>>},
-    {"BatchNormGrad", OfReals<MakeBatchNormGrad<float>, MakeBatchNormGrad<double>>},
-    {"BatchNormStatistics", OfReals<MakeBatchNormStatistics<float>, MakeBatchNormStatistics<double>>},
-    {"BatchNormGradSums", OfReals<MakeBatchNormGradSums<float>, MakeBatchNormGradSums<double>>},
-    {"BatchNormGradInput", OfReals<MakeBatchNormGradInput<float>, MakeBatchNormGradInput<double>>},
+    {"BatchNorm", OfFloats<MakeNormalize<float, float, false>, MakeNormalize<double, double, false>,
+                           MakeNormalize<float, bfloat16, false>, MakeNormalize<float, float16, false>>},
+    {"BatchNormNormalize", OfFloats<MakeNormalize<float, float, true>, MakeNormalize<double, double, true>,
+                                    MakeNormalize<float, bfloat16, true>, MakeNormalize<float, float16, true>>},
+    {"BatchNormGrad", OfFloats<MakeBatchNormGrad<float, float>, MakeBatchNormGrad<double, double>,
+                               MakeBatchNormGrad<float, bfloat16>, MakeBatchNormGrad<float, float16>>},
+    {"BatchNormStatistics",
+     OfFloats<MakeBatchNormStatistics<float, float>, MakeBatchNormStatistics<double, double>,
+              MakeBatchNormStatistics<float, bfloat16>, MakeBatchNormStatistics<float, float16>>},
+    {"BatchNormGradSums", OfFloats<MakeBatchNormGradSums<float, float>, MakeBatchNormGradSums<double, double>,
+                                   MakeBatchNormGradSums<float, bfloat16>, MakeBatchNormGradSums<float, float16>>},
+    {"BatchNormGradInput", OfFloats<MakeBatchNormGradInput<float, float>, MakeBatchNormGradInput<double, double>,
+                                    MakeBatchNormGradInput<float, bfloat16>, MakeBatchNormGradInput<float, float16>>},
     {"MergeStatistics", OfReals<MakeMergeStatistics<float>, MakeMergeStatistics<double>>},
     {"BatchStatistics", OfReals<MakeBatchStatistics<float>, MakeBatchStatistics<double>>},
     {"MoveStatistics", OfReals<MakeMoveStatistics<float>, MakeMoveStatistics<double>>},
