@@ -1,4 +1,4 @@
-// Attention.
+// Attention, and places told by angles.
 #include <cmath>
 #include <limits>
 #include <string>
@@ -101,10 +101,47 @@ void ImportAttention(Importer& im) {
   if (im.IsRead(kProducts)) im.Out(kProducts, Products(im, query, key, mask, attrs, mode));
 }
 
+// Su et al. 2021, "RoFormer": the first `rotary_embedding_dim` numbers of each head (0: all) are pairs, turned by the
+// angles of their places. A pair is number i of either half, or interleaved two neighbours.
+void ImportRotaryEmbedding(Importer& im) {
+  const Symbol x = im.In(0);
+  const bool folded = im.RankOf(x) == 3, interleaved = im.Flag("interleaved");
+  const int64_t heads = im.Int("num_heads", 0), last = im.ShapeOf(x)[-1];
+  if (folded && heads < 1) Throw<ModelError>("attribute \"num_heads\" is needed for an input of three axes");
+  if (last == kUnknownDim || (folded && last % heads != 0)) Throw<ModelError>("{} numbers in all heads", last);
+  const int64_t depth = folded ? last / heads : last, said = im.Int("rotary_embedding_dim", 0);
+  const int64_t turned = said == 0 ? depth : said;
+  if (turned < 2 || turned > depth || turned % 2 != 0) Throw<ModelError>("{} of {} numbers are turned", turned, depth);
+  const Symbol apart = folded ? Apart(x, heads) : x;  // (N, heads, T, depth)
+  const auto numbers = [&](int64_t begin, int64_t end, int64_t step) {
+    return Slice(apart, {.begin = {begin}, .end = {end}, .step = {step}, .axes = {3}});
+  };
+  const int64_t half = turned / 2;
+  const Symbol a = interleaved ? numbers(0, turned, 2) : numbers(0, half, 1);
+  const Symbol b = interleaved ? numbers(1, turned, 2) : numbers(half, turned, 1);
+  const auto angles = [&](int input) {  // (N, 1, T, half)
+    const Symbol of_places = im.Has(3) ? Take(im.In(input), im.In(3)) : im.In(input);
+    return ExpandDims(of_places, {.axes = {1}});
+  };
+  const Symbol cosine = angles(1), sine = angles(2);
+  Symbol first = cosine * a - sine * b, second = sine * a + cosine * b;
+  if (interleaved) {
+    first = ExpandDims(first, {.axes = {-1}});
+    second = ExpandDims(second, {.axes = {-1}});
+  }
+  Symbol y = Concat({first, second}, {.axis = -1});
+  if (interleaved) y = Reshape(y, {.shape = {0, 0, 0, -1}});
+  if (turned < depth) y = Concat({y, numbers(turned, depth, 1)}, {.axis = -1});
+  im.Out(folded ? Reshape(Transpose(y, {.axes = {0, 2, 1, 3}}), {.shape = {0, 0, -1}}) : y);
+}
+
 }  // namespace
 
 std::span<const ImportRow> AttentionImports() {
-  static const std::vector<ImportRow> rows = {{"Attention", 23, ImportAttention}};
+  static const std::vector<ImportRow> rows = {
+      {"Attention", 23, ImportAttention},
+      {"RotaryEmbedding", 23, ImportRotaryEmbedding},
+  };
   return rows;
 }
 

@@ -1,5 +1,5 @@
 // ONNX' Attention: which keys its queries see, heads in both layouts, keys and values of the past. With queries of zeros
-// a result is the mean of the values that are seen.
+// a result is the mean of the values that are seen. And RotaryEmbedding.
 #include <gtest/gtest.h>
 
 #include "symbol/onnx/onnx.h"
@@ -10,7 +10,7 @@
 namespace bindery {
 namespace {
 
-constexpr int kBool = 9;  // ONNX' number of the type
+constexpr int kInt64 = 7, kBool = 9;  // ONNX' numbers of types
 
 Model Import(const std::string& graph) { return ParseOnnx(OnnxBytes(graph, 23), "m.onnx"); }
 
@@ -67,6 +67,24 @@ TEST(OnnxAttention, ThePastIsSeen) {
   const float third = 1.0f / 3;
   const std::vector<float> seen = {0.5, 0.5, 0, third, third, third, 0.5, 0.5, 0, third, third, third};
   EXPECT_LT(MaxAbsDiff(outputs[2], HostTensor::From({1, 2, 2, 3}, seen)), 1e-6);
+}
+
+// By right angles: (a, b) becomes (-b, a). Of three numbers of a head two are turned.
+TEST(OnnxAttention, PairsAreTurnedByTheirPlaces) {
+  const auto turned = [](const std::string& attributes) {
+    const Model model = Import(OnnxInput("x", "N, 2, 6") + OnnxFloats("cos", "3, 1", "1, 0, -1") +
+                               OnnxFloats("sin", "3, 1", "0, 1, 0") + OnnxInput("places", "N, 2", kInt64) +
+                               OnnxNode("RotaryEmbedding", "x cos sin places", "y",
+                                        OnnxInt("num_heads", 2) + OnnxInt("rotary_embedding_dim", 2) + attributes) +
+                               OnnxOutput("y"));
+    HostTensorMap inputs = model.params;
+    inputs["x"] = HostTensor::From({1, 2, 6}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});
+    inputs["places"] = HostTensor::From({1, 2}, {2, 1}).Cast(DType::kInt64);
+    return Computed(model, inputs)[0];
+  };
+  const HostTensor expected = HostTensor::From({1, 2, 6}, {-1, -2, 3, -4, -5, 6, -8, 7, 9, -11, 10, 12});
+  EXPECT_EQ(turned(""), expected);
+  EXPECT_EQ(turned(OnnxInt("interleaved", 1)), expected);
 }
 
 TEST(OnnxAttention, ErrorsSayWhatIsMissing) {
