@@ -1,8 +1,6 @@
 // Files that were damaged or made to do harm: an error or a model, never a crash, nor more memory than allowed.
 #include <gtest/gtest.h>
 #include <stdlib.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -16,16 +14,11 @@
 #include "proto/model.pb.h"
 #include "symbol/model.h"
 #include "symbol/ops.h"
+#include "tests/symbol/run_within.h"
 #include "tests/symbol/test_ops.h"
 
 namespace bindery {
 namespace {
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;  // needs terabytes of address space itself
-#else
-constexpr bool kSanitized = false;
-#endif
 
 Model SmallModel() {
   HostTensor weight(DType::kFloat32, {2, 3});
@@ -64,37 +57,6 @@ void ExpectModelOrError(std::string_view bytes, bool text) {
     SerializeModel(ParseModel(bytes, text));
   } catch (const ModelError&) {
   }
-}
-
-// Does `f` run without an exception in a process that may take only `more` bytes?
-bool RunsWithin(int64_t more, const std::function<void()>& f) {
-  const pid_t child = ::fork();
-  if (child == 0) {
-    if (!kSanitized) {
-      const std::string statm = ReadFile("/proc/self/statm");
-      const rlim_t limit = static_cast<rlim_t>(std::stoll(statm) * ::sysconf(_SC_PAGESIZE) + more);
-      const rlimit limits{limit, limit};
-      ::setrlimit(RLIMIT_AS, &limits);
-    }
-    int status = 0;
-    try {
-      f();
-    } catch (const std::exception& error) {
-      fprintf(stderr, "%s\n", error.what());
-      status = 1;
-    }
-    ::_exit(status);
-  }
-  int status = -1;
-  ::waitpid(child, &status, 0);
-  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
-}
-
-void ExpectErrorWithin(int64_t more, const std::string& expected, const std::function<void()>& f) {
-  EXPECT_TRUE(RunsWithin(more, [&] {
-    const std::string message = MessageOf<Error>(f);
-    if (message.find(expected) == std::string::npos) throw Error("expected " + expected + ", got " + message);
-  })) << expected;
 }
 
 TEST(HostileModel, EveryTruncationIsAnError) {

@@ -7,6 +7,7 @@
 #include "symbol/ops.h"
 #include "tests/message_of.h"
 #include "tests/symbol/onnx_models.h"
+#include "tests/symbol/run_within.h"
 
 namespace bindery {
 namespace {
@@ -105,6 +106,49 @@ TEST(HostileOnnx, WhatShapeSubGraphsComputeIsLimited) {
   const std::string division = OnnxInt64s("a", "", "-9223372036854775808") + OnnxInt64s("b", "", "-1") +
                                OnnxNode("Div", "a b", "y") + OnnxOutput("y");
   ExpectModelOrError(OnnxBytes(x + division));
+}
+
+// What a few numbers of a file ask for is not made when it is read.
+TEST(HostileOnnx, ReadingTakesLittleMemory) {
+  constexpr int64_t kMemory = 64 << 20;
+  const auto expect_little = [](const std::string& graph, int opset = 17) {
+    const std::string bytes = OnnxBytes(graph, opset);
+    EXPECT_TRUE(RunsWithin(kMemory, [&] { ExpectModelOrError(bytes); })) << graph;
+  };
+  for (const char* huge : {"100000000", "1000000000000", "4000000000000000000"}) {
+    const std::string n = huge, x = OnnxInput("x", "N, 2, 3, 3"),
+                      list = OnnxInt64s("n", "4", fmt::format("1, 2, {0}, {0}", n));
+    const std::string number = OnnxInt64s("m", "", n), one = OnnxInt64s("one", "", "1"), y = OnnxOutput("y");
+    expect_little(x + list + OnnxNode("ConstantOfShape", "n", "c") + OnnxNode("Add", "c c", "y") + y);
+    for (const char* op : {"Expand", "Reshape", "Tile"}) expect_little(x + list + OnnxNode(op, "x n", "y") + y);
+    expect_little(x + OnnxInt64s("n", "8", fmt::format("0, 0, {0}, {0}, 0, 0, 0, 0", n)) + OnnxNode("Pad", "x n", "y") +
+                  y);
+    for (const char* mode : {"nearest", "linear", "cubic"}) {
+      expect_little(x + list +
+                    OnnxNode("Resize", "x - - n", "y", fmt::format("attribute {{ name: 'mode' s: '{}' }}", mode)) + y);
+    }
+    expect_little(x + OnnxInt64s("zero", "", "0") + number + one + OnnxNode("Range", "zero m one", "r") +
+                  OnnxNode("Add", "r r", "y") + y);
+    expect_little(x + number + OnnxInt64s("values", "2", "0, 1") + OnnxNode("OneHot", "m m values", "y") + y);
+    expect_little(x + number + OnnxNode("TopK", "x m", "y i") + y);
+    expect_little(x + OnnxNode("Split", "x", "y", OnnxInt("num_outputs", 1)) + y, 18);
+    expect_little(OnnxInput("x", fmt::format("{0}, {0}", n)) + OnnxNode("EyeLike", "x", "y") + y);
+    expect_little(OnnxInput("x", fmt::format("{0}, {0}", n)) +
+                  OnnxNode("Einsum", "x", "y", "attribute { name: 'equation' s: 'ii->i' }") + y);
+    const std::string q = OnnxInput("x", fmt::format("N, 1, {}, 1", n));
+    expect_little(
+        q + OnnxNode("Attention", "x x x", "y - - s", OnnxInt("qk_matmul_output_mode", 3) + OnnxInt("is_causal", 1)) +
+            y + OnnxOutput("s"),
+        23);
+  }
+}
+
+// A model that is read may ask for more than can be exported.
+TEST(HostileOnnx, ExportingTakesLittleMemory) {
+  const std::string q = OnnxInput("x", "N, 1, 10000000, 1");
+  const std::string bytes =
+      OnnxBytes(q + OnnxNode("Attention", "x x x", "y", OnnxInt("is_causal", 1)) + OnnxOutput("y"), 23);
+  ExpectErrorWithin(64 << 20, "too long", [&] { SerializeOnnx(ParseOnnx(bytes)); });
 }
 
 // Every operator with inputs of no, few and many axes, and with numbers that are no axes, extents or groups.
