@@ -1,7 +1,8 @@
 #!/bin/bash
 # Compares models that PyTorch exported to ONNX with themselves: imported, their outputs must agree to 1e-5, exported
-# again and run by ONNX Runtime too; the losses of 20 steps of fine-tuning, on one and on two devices, to 1e-3 (the first
-# to 1e-5), relative. Networks: tools/onnx_check/networks.py; names as arguments choose some.
+# again and run by ONNX Runtime too; the gradients of all parameters to 1e-4; the losses of 20 steps of fine-tuning, on
+# one and on two devices, to 1e-3 (the first to 1e-5); all relative. Networks: tools/onnx_check/networks.py. Then ONNX
+# Runtime computes every model of the zoo, to 1e-5. Names as arguments choose some; "zoo" is all of the latter.
 #
 # Builds what it needs of Bindery. PyTorch, onnx, onnxscript and ONNX Runtime come from an environment of their own:
 # tools/compare_pytorch/environment.sh.
