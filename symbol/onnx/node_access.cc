@@ -133,7 +133,9 @@ Symbol Importer::MakeParameter(const std::string& name, std::shared_ptr<const Ho
 
 Symbol Importer::SymbolOf(Value& value) {
   if (!value.symbol.empty()) return value.symbol;
-  const bool is_weight = value.is_initializer && IsFloat(value.constant->dtype()) && value.constant->shape().rank() > 0;
+  // A single number that no layer asks for as a weight is a factor or a shift of the file's maker.
+  const bool is_weight = value.is_initializer && IsFloat(value.constant->dtype()) &&
+                         value.constant->shape().rank() > 0 && value.constant->elements() != 1;
   value.symbol = is_weight ? MakeParameter(value.name, value.constant)
                            : bindery::Constant(*value.constant, prefix_.empty() ? value.name : "");
   return value.symbol;

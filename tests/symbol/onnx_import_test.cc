@@ -43,6 +43,14 @@ TEST(OnnxImport, WeightsAreParametersAndLayersAreOurs) {
   EXPECT_EQ(OutputShape(model, "x", {5, 3}), (Shape{5, 1}));
 }
 
+// As exporters write attention's scale.
+TEST(OnnxImport, ASingleElementIsAParameterOfLayersAlone) {
+  const Model model = Import(OnnxInput("x", "N, 3") + OnnxFloats("w", "3, 1", "1, 2, 3") + OnnxFloats("b", "1", "4") +
+                             OnnxFloats("scale", "1", "5") + OnnxNode("Gemm", "x w b", "h") +
+                             OnnxNode("Mul", "h scale", "y") + OnnxOutput("y"));
+  EXPECT_EQ(model.symbol.ListArguments(), (std::vector<std::string>{"x", "w", "b"}));
+}
+
 TEST(OnnxImport, RunningValuesAreAuxiliaryStates) {
   const Model model =
       Import(OnnxInput("x", "batch, 2, 4, 4") + OnnxFloats("g", "2", "1, 1") + OnnxFloats("b", "2", "0, 0") +
