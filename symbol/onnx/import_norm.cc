@@ -129,9 +129,20 @@ void ImportRMSNorm(Importer& im) {
   OutNormalized(im, {.axis = im.Int("axis", -1), .eps = im.Float("epsilon", 1e-5), .center = false});
 }
 
+bool IsFilled(const HostTensor* tensor, double value) {
+  return tensor != nullptr && *tensor == HostTensor::Full(tensor->dtype(), tensor->shape(), value);
+}
+
+// Exporters write a group-norm as an instance-norm of groups, with factors of 1 and shifts of 0 that are no parameters.
 void ImportInstanceNorm(Importer& im) {
   im.Ignore({"consumed_inputs"});
-  OutNormalized(im, {.groups = -1, .eps = im.Float("epsilon", 1e-5)});
+  const NormalizeAttrs attrs{.groups = -1, .eps = im.Float("epsilon", 1e-5)};
+  const Node& before = *im.In(0).entry().node;
+  const bool of_groups = !before.is_variable() && (&before.op() == &ReshapeOp() || &before.op() == &ReshapeBy.op());
+  if (!of_groups || !IsFilled(im.Constant(1), 1) || !IsFilled(im.Constant(2), 0)) return OutNormalized(im, attrs);
+  NormalizeAttrs plain = attrs;
+  plain.scale = plain.shift = false;
+  im.Out(Apply(NormalizeOp(), plain, {im.In(0)}, im.name()));
 }
 
 void ImportGroupNorm(Importer& im) {

@@ -51,6 +51,18 @@ TEST(OnnxImport, ASingleElementIsAParameterOfLayersAlone) {
   EXPECT_EQ(model.symbol.ListArguments(), (std::vector<std::string>{"x", "w", "b"}));
 }
 
+// As exporters write a group-norm: what does nothing is no parameter.
+TEST(OnnxImport, AnInstanceNormOfGroupsHasNoParameters) {
+  const auto parameters = [](const std::string& factor) {
+    return Import(OnnxInput("x", "N, 4, 3") + OnnxInt64s("to", "3", "0, 2, -1") + OnnxFloats("a", "2", factor) +
+                  OnnxFloats("b", "2", "0, 0") + OnnxNode("Reshape", "x to", "g") +
+                  OnnxNode("InstanceNormalization", "g a b", "y") + OnnxOutput("y"))
+        .params.size();
+  };
+  EXPECT_EQ(parameters("1, 1"), 0u);
+  EXPECT_EQ(parameters("1, 2"), 2u);
+}
+
 TEST(OnnxImport, RunningValuesAreAuxiliaryStates) {
   const Model model =
       Import(OnnxInput("x", "batch, 2, 4, 4") + OnnxFloats("g", "2", "1, 1") + OnnxFloats("b", "2", "0, 0") +
