@@ -65,7 +65,11 @@ void ImportAttention(Importer& im) {
   const int64_t mode = im.Int("qk_matmul_output_mode", 0);
   if (im.num_inputs() > 6) Throw<ModelError>("its inputs behind the sixth came with opset 24");
   Symbol query = im.In(0), key = im.In(1), value = im.In(2);
-  const bool folded = im.RankOf(query) == 3;
+  const int rank = im.RankOf(query);
+  if ((rank != 3 && rank != 4) || im.RankOf(key) != rank || im.RankOf(value) != rank) {
+    Throw<ModelError>("inputs 0 to 2: expected 3 axes or 4, got {}, {} and {}", rank, im.RankOf(key), im.RankOf(value));
+  }
+  const bool folded = rank == 3;
   if (folded && (attrs.heads < 1 || attrs.kv_heads < 1)) {
     Throw<ModelError>("attributes \"q_num_heads\" and \"kv_num_heads\" are needed for inputs of three axes");
   }
@@ -105,7 +109,9 @@ void ImportAttention(Importer& im) {
 // angles of their places. A pair is number i of either half, or interleaved two neighbours.
 void ImportRotaryEmbedding(Importer& im) {
   const Symbol x = im.In(0);
-  const bool folded = im.RankOf(x) == 3, interleaved = im.Flag("interleaved");
+  const int rank = im.RankOf(x);
+  if (rank != 3 && rank != 4) Throw<ModelError>("input 0: expected 3 or 4 axes, got {}", rank);
+  const bool folded = rank == 3, interleaved = im.Flag("interleaved");
   const int64_t heads = im.Int("num_heads", 0), last = im.ShapeOf(x)[-1];
   if (folded && heads < 1) Throw<ModelError>("attribute \"num_heads\" is needed for an input of three axes");
   if (last == kUnknownDim || (folded && last % heads != 0)) Throw<ModelError>("{} numbers in all heads", last);

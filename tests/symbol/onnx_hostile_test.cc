@@ -143,6 +143,21 @@ TEST(HostileOnnx, ReadingTakesLittleMemory) {
   }
 }
 
+TEST(HostileOnnx, AttentionOfAnyShapesIsAModelOrAnError) {
+  const std::string inside =
+      OnnxInt("qk_matmul_output_mode", 3) + OnnxInt("q_num_heads", 2) + OnnxInt("kv_num_heads", 2);
+  for (const char* query :
+       {"", "2", "2, 4", "N, 3, 4", "N, 0, 4", "2, 2, 3, 0", "2, 2, 3, 4", "N, 2, 0, 4", "1, 1, 1, 1, 1"}) {
+    for (const char* key : {"", "2", "2, 4", "N, 3, 4", "N, 3, 5", "2, 2, 3, 4", "N, 0, 3, 4", "1, 1, 1, 1, 1"}) {
+      const std::string inputs = OnnxInput("q", query) + OnnxInput("k", key);
+      const std::string outputs = OnnxOutput("y") + OnnxOutput("s") + OnnxOutput("p");
+      for (const char* names : {"q k k", "q k k q", "q k k - k k", "q k k k q q"}) {
+        ExpectModelOrError(OnnxBytes(inputs + OnnxNode("Attention", names, "y p - s", inside) + outputs, 23));
+      }
+    }
+  }
+}
+
 // A model that is read may ask for more than can be exported.
 TEST(HostileOnnx, ExportingTakesLittleMemory) {
   const std::string q = OnnxInput("x", "N, 1, 10000000, 1");
