@@ -191,7 +191,8 @@ Outputs ComposeCrop(const ComposeContext& c) {
     const Extent& whole = c.shapes[0][first + i];
     if (center && whole.batches != 0 && c.of_every_batch) return {};
     const int64_t extent = At(whole, c.batch);
-    const int64_t begin = center ? (extent - shape[i]) / 2 : offset.empty() ? 0 : offset[i];
+    const int64_t least = offset.empty() ? 0 : offset[i];
+    const int64_t begin = center && shape[i] >= 0 ? (extent - shape[i]) / 2 : least;
     if (shape[i] < 0 || begin < 0 || begin > extent || shape[i] > extent - begin) {
       Throw<ShapeError>("{} elements from {} on are not all within {}", shape[i], begin, extent);
     }
