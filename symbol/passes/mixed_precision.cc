@@ -44,6 +44,11 @@ std::optional<Inferred> InferNode(const Node& node, const Types& inputs) {
   return result;
 }
 
+int64_t KnownTypes(const Inferred& types) {
+  const auto is_known = [](const std::optional<DType>& type) { return type.has_value(); };
+  return std::ranges::count_if(types.inputs, is_known) + std::ranges::count_if(types.outputs, is_known);
+}
+
 // A tensor without axes that is given with the model.
 bool IsNumber(const Node& node) {
   const auto value = ConstantValue(node);
@@ -170,6 +175,10 @@ class Mixer {
       if (!known) return std::nullopt;
       types[i] = known->inputs[i].value_or(low_);
       if (types[i] != low_ && types[i] != DType::kFloat32) return std::nullopt;
+      if (known->inputs[i]) continue;
+      // What says nothing about any other type is no operand, but indices or lengths, which must stay exact.
+      const std::optional<Inferred> lowered = InferNode(node, types);
+      if (!lowered || KnownTypes(*lowered) == KnownTypes(*known) + 1) types[i] = actual[i];
     }
     return Complete(node, types);
   }

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <vector>
@@ -106,7 +107,8 @@ TEST(MixedPrecision, CastsCancel) {
   const Symbol mixed = MixedPrecision(Group({Dot(mine, Variable("v"), {}, "b"), Exp(mine, "e")}));
   EXPECT_EQ(CastsOf(mixed), (Names{"x_bfloat16", "w_bfloat16", "v_bfloat16", "b", "mine"}));
   for (const NodePtr& node : PostOrder(mixed.entries())) {
-    if (node->name() == "b" && !CastFrom(*node)) EXPECT_EQ(node->inputs()[0].node->name(), "a");
+    if (node->name() != "b" || CastFrom(*node)) continue;
+    EXPECT_EQ(node->inputs()[0].node->name(), "a");
   }
 }
 
@@ -169,6 +171,24 @@ TEST(MixedPrecision, ListsAreTheUsers) {
             "Error: SoftmaxOutput is a loss: it cannot run in bfloat16");
   EXPECT_EQ(MessageOf([&] { MixedPrecision(net, {.dtype = kFloat64}); }),
             "Error: mixed precision is of bfloat16 or float16, got float64");
+}
+
+// 301 steps are 300 in bfloat16, and word 257 is word 256.
+TEST(MixedPrecision, IndicesAndLengthsStayExact) {
+  const Symbol words = Embedding(Variable("words"), Variable("table"), {.input_dim = 1000, .output_dim = 4}, "embed");
+  for (const Precision precision : {Precision::kLow, Precision::kFollow}) {
+    const Symbol mixed = MixedPrecision(words, {.operators = {{"Embedding", precision}}});
+    for (const std::string& cast : CastsOf(mixed)) EXPECT_FALSE(cast.starts_with("words")) << cast;
+  }
+  const auto find = [&](const OpExample& example) {
+    return example.op->name == "Recurrent" && example.label.find("lengths=true") != std::string::npos;
+  };
+  const auto example = std::ranges::find_if(OpExamples(), find);
+  ASSERT_NE(example, OpExamples().end());
+  const std::vector<Symbol> outputs = NodeOf(*example->op, example->attrs, static_cast<int>(example->inputs.size()));
+  const Names casts = CastsOf(MixedPrecision(outputs[0]));
+  EXPECT_FALSE(casts.empty());
+  for (const std::string& cast : casts) EXPECT_EQ(cast.find("lengths"), std::string::npos) << cast;
 }
 
 TEST(MixedPrecision, OtherTypesStay) {
