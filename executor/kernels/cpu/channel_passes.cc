@@ -19,14 +19,14 @@ constexpr int64_t kFew = 32;  // rows
 
 }  // namespace
 
-// A unit is one plane, or as many rows as stay in the nearest cache while all their lanes are visited; of a plane that is
-// to be converted, a part.
+// A unit is one plane, or as many rows as stay in the nearest cache while all their lanes are visited; of a plane that
+// is to be converted, a part. No more than there are: what is converted takes memory by the unit.
 template <class T, class E>
 ChannelPasses<T, E>::ChannelPasses(const ChannelView& view, int threads)
     : view_(view), threads_(threads), lanes_(view.planes ? 1 : view.lanes),
       groups_(view.planes ? view.channels : view.groups) {
-  rows_per_unit_ =
-      view.planes && !kConverts ? std::max<int64_t>(view.rows, 1) : std::max(kUnit / lanes_, kConverts ? kFew : 16);
+  const int64_t all = std::max<int64_t>(view.rows, 1);
+  rows_per_unit_ = view.planes && !kConverts ? all : std::min(all, std::max(kUnit / lanes_, kConverts ? kFew : 16));
   units_per_run_ = CeilDiv(view.rows, rows_per_unit_);
   units_ = view.outer * groups_ * units_per_run_;
 }
@@ -35,7 +35,7 @@ template <class T, class E>
 const T* ChannelPasses<T, E>::Read(const E* x, int64_t n, const Arrays& arrays, int thread, int which) const {
   if constexpr (!kConverts) return x;
   T* const part = arrays.parts + (3 * thread + which) * unit_elements();
-  for (int64_t at = 0; at < n && kConverts; at += kUnit) {
+  for (int64_t at = 0; at < n; at += kUnit) {
     flat::Cast(kDTypeOf<E>, x + at, kDTypeOf<T>, part + at, std::min(kUnit, n - at));
   }
   return part;
