@@ -8,8 +8,9 @@
 
 namespace bindery::onnx {
 
+constexpr int kOften = 2;  // what is run several times, or may have been read outside: how often is not known
+
 void CountUses(const google::protobuf::RepeatedPtrField<NodeProto>& nodes, int weight, Uses* uses) {
-  constexpr int kOften = 2;
   for (const NodeProto& node : nodes) {
     for (const std::string& input : node.input()) (*uses)[input] += weight;
     for (const AttributeProto& attribute : node.attribute()) {
@@ -68,11 +69,10 @@ std::unique_ptr<Body> Importer::OpenBody(const char* key) {
   const AttributeProto* attribute = FindOf(key, ATTRIBUTE_GRAPH, "a graph");
   if (attribute == nullptr) Throw<ModelError>("attribute \"{}\" is missing", key);
   auto body = std::make_unique<Body>(&attribute->g());
-  constexpr int kGiven = 2;  // who else reads what comes from outside is not known
   CountUses(body->graph->node(), 1, &body->uses);
   for (const ValueInfoProto& output : body->graph->output()) ++body->uses[output.name()];
-  for (const ValueInfoProto& input : body->graph->input()) body->uses[input.name()] += kGiven;
-  for (const TensorProto& tensor : body->graph->initializer()) body->uses[tensor.name()] += kGiven;
+  for (const ValueInfoProto& input : body->graph->input()) body->uses[input.name()] += kOften;
+  for (const TensorProto& tensor : body->graph->initializer()) body->uses[tensor.name()] += kOften;
   body->frame.outer = frame_;
   body->frame.uses = &body->uses;
   body->frame.attributes = frame_->attributes;
@@ -129,7 +129,7 @@ void Importer::Call(const FunctionProto& function) {
   if (uses.empty()) {
     CountUses(function.node(), 1, &uses);
     for (const std::string& output : function.output()) ++uses[output];
-    for (const std::string& input : function.input()) uses[input] += 2;
+    for (const std::string& input : function.input()) uses[input] += kOften;
   }
   if (num_inputs() > function.input_size()) {
     Throw<ModelError>("{} inputs of a function with {}", num_inputs(), function.input_size());
