@@ -44,9 +44,9 @@ std::optional<Inferred> InferNode(const Node& node, const Types& inputs) {
   return result;
 }
 
+bool IsKnown(const std::optional<DType>& type) { return type.has_value(); }
 int64_t KnownTypes(const Inferred& types) {
-  const auto is_known = [](const std::optional<DType>& type) { return type.has_value(); };
-  return std::ranges::count_if(types.inputs, is_known) + std::ranges::count_if(types.outputs, is_known);
+  return std::ranges::count_if(types.inputs, IsKnown) + std::ranges::count_if(types.outputs, IsKnown);
 }
 
 // A tensor without axes that is given with the model.
@@ -186,8 +186,7 @@ class Mixer {
   // Nothing, too, if the types of what it gives are still open.
   static std::optional<Inferred> Complete(const Node& node, const Types& inputs) {
     std::optional<Inferred> inferred = InferNode(node, inputs);
-    const auto is_known = [](const std::optional<DType>& type) { return type.has_value(); };
-    if (inferred && !inputs.empty() && !std::ranges::all_of(inferred->outputs, is_known)) inferred.reset();
+    if (inferred && !inputs.empty() && !std::ranges::all_of(inferred->outputs, IsKnown)) inferred.reset();
     return inferred;
   }
 
