@@ -1,7 +1,7 @@
 // Hostile shapes and attributes, bound: every operator and its gradient, by both kernel tables, with an extent of 0, of
 // 2^31 or of 2^62 at every axis of every input, with other ranks, and with every odd value of every attribute. What
-// comes is a program or an Error. A program that needs little memory runs, and both tables agree; binding others
-// allocates nothing of the size that their values have.
+// comes is a program or an Error. A program that needs little memory runs, and both tables agree (but where a
+// coefficient is beyond what float32 holds); binding others allocates nothing of the size that their values have.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 

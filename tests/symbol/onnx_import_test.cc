@@ -164,9 +164,13 @@ TEST(OnnxImport, ErrorsNameNodeAndAttribute) {
             "ModelError: m.onnx: node 0, Conv \"y\": input 1 is missing");
 }
 
+std::string NewFolder() {
+  std::string path = testing::TempDir() + "/onnx.XXXXXX";  // mkdtemp's form
+  return ::mkdtemp(path.data());
+}
+
 TEST(OnnxImport, DataFilesAreInTheModelsFolder) {
-  std::string name = testing::TempDir() + "/onnx.XXXXXX";
-  const std::string folder = ::mkdtemp(name.data());
+  const std::string folder = NewFolder();
   ASSERT_EQ(::mkdir((folder + "/weights").c_str(), 0700), 0);
   std::ofstream(folder + "/weights/w") << "skip" << std::string("\0\0\200\077\0\0\0\100", 8);
   std::ofstream(folder + "/../outside.bin") << std::string(8, '\0');
@@ -207,8 +211,7 @@ TEST(OnnxExport, LargeParametersAreInADataFile) {
   EXPECT_EQ(file.data_file.substr(0, 7) + file.data_file.substr(23), "m.onnx..data");
   EXPECT_EQ(OnnxDataFiles(file.message), std::set<std::string>{file.data_file});
   EXPECT_LT(file.message.size(), 2000u);
-  std::string name = testing::TempDir() + "/onnx.XXXXXX";
-  const std::string folder = ::mkdtemp(name.data());
+  const std::string folder = NewFolder();
   WriteFileAtomically(folder + "/" + file.data_file, file.write_data);
   const Model loaded = ParseOnnx(file.message, "m.onnx", folder);
   EXPECT_EQ(loaded.params, model.params);
