@@ -2,8 +2,8 @@
 // and k-1 helpers); a loop uses one thread or all k, nothing between, so that the OpenMP runtime never rebuilds its
 // team.
 //
-// Two bodies of the same functions: team_omp.cc (OpenMP; the team that oneDNN uses too, so there is one pool in the
-// process) and team_threads.cc (std::thread, for ThreadSanitizer, which cannot see OpenMP's barriers).
+// Two bodies of the same functions: team/omp.cc (OpenMP; the team that oneDNN uses too, so there is one pool in the
+// process) and team/threads.cc (std::thread, for ThreadSanitizer, which cannot see OpenMP's barriers).
 #pragma once
 
 #include <cstdint>

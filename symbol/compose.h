@@ -38,8 +38,8 @@ bool HasComposed(const Graph& graph);
 // Throws ShapeError, which names it, if one is left: the numbers that it takes are data.
 void CheckComposed(const Graph& graph);
 // Puts in the place of such nodes, or of those that `which` says, what they are made of, where `types` tell enough;
-// once: parts may be made of others. What computes a node's outputs has its name and `suffix`, without which both cannot
-// stand in one graph.
+// once: parts may be made of others. What computes a node's outputs has its name and `suffix`, without which both
+// cannot stand in one graph.
 Symbol Compose(const Graph& graph, const ForwardTypes& types, const std::string& suffix = {},
                const std::function<bool(const Node&)>& which = {});
 

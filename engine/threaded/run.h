@@ -1,5 +1,5 @@
 // The records of the threaded engine: workers, operations made ready for them, single runs of these, and threads that
-// wait. Private to engine/; the life of a run is told in threaded_engine.cc.
+// wait. Private to engine/; the life of a run is told in engine.cc.
 #pragma once
 
 #include <atomic>

@@ -1,5 +1,5 @@
-// What a threaded engine and its worker threads share; how it works is told in threaded_engine.cc, which pushes and
-// runs. threaded_wait.cc waits. Private to engine/.
+// What a threaded engine and its worker threads share; how it works is told in engine.cc, which pushes and
+// runs. wait.cc waits. Private to engine/.
 #pragma once
 
 #include <atomic>

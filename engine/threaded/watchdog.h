@@ -1,9 +1,9 @@
 // Watchdog: tells whether some device is at one and the same thing for too long. Private to engine/.
 //
-// It has no thread and costs a running operation nothing: whoever waits for longer than a second looks once a second at
-// what all workers and their streams are doing, and makes a few short strings of it, the only allocations of a step.
-// Only time in which somebody looked counts, so that a process that was stopped for an hour, by a debugger say, finds
-// no device hanging when it goes on.
+// It has no thread and costs a running operation nothing: whoever waits looks at what all workers and their streams are
+// doing, ten times within the limit but at least once a second, and makes a few short strings of it. So a step that
+// takes longer than that allocates. Only time in which somebody looked counts, so that a process that was stopped for
+// an hour, by a debugger say, finds no device hanging when it goes on.
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,5 @@
-// The numbers that shapes are computed with: of constants, of shapes, and of what is computed from these. They are known
-// when a graph is bound, so extents and attributes may follow from them.
+// The numbers that shapes are computed with: of constants, of shapes, and of what is computed from these. They are
+// known when a graph is bound, so extents and attributes may follow from them.
 #pragma once
 
 #include <array>

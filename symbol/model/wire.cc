@@ -70,7 +70,8 @@ std::string ToString(const WirePath* path) {
   return path->field->is_repeated() ? fmt::format("{}[{}]", text, path->index) : text;
 }
 
-// Walks the bytes with the messages' descriptions, as deep as the limits allow: a graph of ONNX may be in a node of one.
+// Walks the bytes with the messages' descriptions, as deep as the limits allow: a graph of ONNX may be in a node of
+// one.
 class WireChecker {
  public:
   WireChecker(const ModelLimits& limits, const ModelSource& source, bool skip_unknown)

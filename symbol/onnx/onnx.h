@@ -1,6 +1,6 @@
-// Models from and to ONNX (docs/onnx.md). An imported model is a Model like any other: LoadModel and SaveModel come here
-// for names that end in .onnx. As with our own files, one from an untrusted source gives a model or an error that names
-// the node and the attribute.
+// Models from and to ONNX (docs/onnx.md). An imported model is a Model like any other: LoadModel and SaveModel come
+// here for names that end in .onnx. As with our own files, one from an untrusted source gives a model or an error that
+// names the node and the attribute.
 #pragma once
 
 #include <functional>
@@ -23,26 +23,27 @@ struct OnnxOptions {
 };
 
 // Initializers of floating point with at least one axis become parameters and auxiliary states of their names, those of
-// one element where a layer takes them as its weight; all other values that the file holds become constants. The batch's extent is left open: it is the first axis of the first input,
-// unless one of its axes has a name (dim_param) that begins with "batch" or is "N", and every axis of other inputs with
-// the same name, or the same number at axis 0. A file that fits one batch alone gives a model that does.
+// one element where a layer takes them as its weight; all other values that the file holds become constants. The
+// batch's extent is left open: it is the first axis of the first input, unless one of its axes has a name (dim_param)
+// that begins with "batch" or is "N", and every axis of other inputs with the same name, or the same number at axis 0.
+// A file that fits one batch alone gives a model that does.
 //
 // Throws ModelError, which lists all operators that are not known at once; DataError for data files in `folder` (empty:
 // there are none).
 Model ParseOnnx(std::string_view bytes, const std::string& source_name = "<memory>", const std::string& folder = {},
                 const OnnxOptions& options = {}, const ModelLimits& limits = {});
 
-// The operators of ONNX' own domain that can be imported, sorted: "Add", each with the opset versions from which on they
-// have a meaning of their own.
+// The operators of ONNX' own domain that can be imported, sorted: "Add", each with the opset versions from which on
+// they have a meaning of their own.
 std::map<std::string, std::vector<int>> OnnxImports();
 
-// The message for a model as it predicts: dropout is gone, a loss is what it predicts (SoftmaxOutput a Softmax), batch-norm
-// has its running values, labels are not asked for. Opset 17; extents that are not known have names ("batch"). Throws
-// ModelError that lists all operators which cannot be exported, with the nodes that use them.
+// The message for a model as it predicts: dropout is gone, a loss is what it predicts (SoftmaxOutput a Softmax),
+// batch-norm has its running values, labels are not asked for. Opset 17; extents that are not known have names
+// ("batch"). Throws ModelError that lists all operators which cannot be exported, with the nodes that use them.
 std::string SerializeOnnx(const Model& model);
 
-// The same for a file of this name, in a folder. Where the parameters take more than `message_bytes`, the large ones are
-// in a data file beside it, each from a multiple of 4096 bytes on: ONNX' messages end at 2 GiB.
+// The same for a file of this name, in a folder. Where the parameters take more than `message_bytes`, the large ones
+// are in a data file beside it, each from a multiple of 4096 bytes on: ONNX' messages end at 2 GiB.
 struct OnnxFile {
   std::string message;
   std::string data_file = {};                            // `<name>.<16 hex digits>.data`; empty: there is none

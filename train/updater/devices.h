@@ -1,4 +1,4 @@
-// Private to train/updater*.cc: the parts of a step where each device updates a range of the elements.
+// Private to train/updater: the parts of a step where each device updates a range of the elements.
 #pragma once
 
 #include <algorithm>

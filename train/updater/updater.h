@@ -150,7 +150,7 @@ class Updater {
     std::atomic<bool> overflowed{false};  // the last one that failed, by its gradients
     void Reach();                         // throws NumericError unless all statuses are good
   };
-  class OnDevices;  // updater_devices.cc
+  class OnDevices;  // devices.cc
   // Forward and backward of one after the other; `samples` of the whole step.
   void Compute(std::span<const BatchPtr> micro_batches, int64_t samples);
   void FinishLast();

@@ -1,6 +1,7 @@
-// Convolution of float32, and of bfloat16 where CPUs have units for it, by oneDNN: direct algorithms, weights in the format that the primitive likes best, activations
-// in PreferredActivationFormats. Where oneDNN has only its slow loops for these, other formats are tried in a fixed
-// order. float64 and integers are products of matrices, one of which is made of windows as its tiles are needed.
+// Convolution of float32, and of bfloat16 where CPUs have units for it, by oneDNN: direct algorithms, weights in the
+// format that the primitive likes best, activations in PreferredActivationFormats. Where oneDNN has only its slow loops
+// for these, other formats are tried in a fixed order. float64 and integers are products of matrices, one of which is
+// made of windows as its tiles are needed.
 #include "symbol/ops/convolution.h"
 
 #include <algorithm>

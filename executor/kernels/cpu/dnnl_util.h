@@ -30,8 +30,7 @@ std::optional<dnnl::memory::desc> ToDesc(const Format& format, DType dtype, cons
 // The canonical format of a descriptor of this shape. nullopt if Format cannot express it.
 std::optional<Format> FromDesc(const dnnl::memory::desc& desc, const Shape& shape);
 // The same for the weights of a grouped convolution: the descriptor has (groups, out / groups, in / groups,
-// spatial...),
-// the shape (out, in / groups, spatial...).
+// spatial...), the shape (out, in / groups, spatial...).
 std::optional<Format> FromGroupedDesc(const dnnl::memory::desc& desc, const Shape& shape);
 
 // A descriptor in which the primitive chooses the format.
@@ -75,10 +74,9 @@ dnnl::primitive_attr UserScratchpad();
 int ThreadsForWork(const KernelSpec& spec, double flops);
 
 // The kernel that runs the first of some candidates that is fast, or else, of float32, the first at all, for so much
-// work. make(c)
-// is its primitive descriptor, perhaps empty, or throws dnnl::error for what oneDNN cannot describe; format_of(its
-// descriptor) that of the weight, if there is one that our formats can express; arguments(c, descriptor, format) what
-// it takes.
+// work. make(c) is its primitive descriptor, perhaps empty, or throws dnnl::error for what oneDNN cannot describe;
+// format_of(its descriptor) that of the weight, if there is one that our formats can express; arguments(c, descriptor,
+// format) what it takes.
 template <class Primitive, class Candidate, class Make, class FormatOf, class ArgumentsOf>
 MaybeKernel ChooseDnnl(const KernelSpec& spec, double flops, const std::vector<Candidate>& candidates, const Make& make,
                        const FormatOf& format_of, const ArgumentsOf& arguments) {

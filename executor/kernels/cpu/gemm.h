@@ -1,7 +1,7 @@
 // Products of matrices: one form for everything that multiplies, with bias and activation as epilogue.
 //
-// float32 is oneDNN's, where oneDNN can, and bfloat16 on CPUs with units for it; the rest is multiplied here, tile by tile: integers in 64 bits, which wrap
-// around. Sums here are taken in order of k, whatever the number of threads.
+// float32 is oneDNN's, where oneDNN can, and bfloat16 on CPUs with units for it; the rest is multiplied here, tile by
+// tile: integers in 64 bits, which wrap around. Sums here are taken in order of k, whatever the number of threads.
 #pragma once
 
 #include <cstdint>
