@@ -100,6 +100,7 @@ void ExportZoo(const Options& o) {
   const bool of_images = sample.rank() == 3;
   if (of_images) sample = {sample[0], std::min<int64_t>(sample[1], 64), std::min<int64_t>(sample[2], 64)};
   Model model{.symbol = ModelByName(o.zoo, {.input = sample})};
+  model.symbol = Symbol(model.symbol.entry().node->inputs()[0]);  // scores: probabilities may be all 0 and 1
   const std::vector<std::string> names = model.symbol.ListArguments(), states = model.symbol.ListAuxiliaryStates();
   HostTensorMap data;
   ShapeMap given;
@@ -115,11 +116,11 @@ void ExportZoo(const Options& o) {
   const InferredShapes shapes = InferShapes(model.symbol, given);
   std::map<std::string, ValueType> parameters;
   for (size_t i = 0; i < names.size(); ++i) {
-    if (!data.contains(names[i]) && names[i] != "softmax_label") parameters[names[i]].shape = *shapes.arguments[i];
+    if (!data.contains(names[i])) parameters[names[i]].shape = *shapes.arguments[i];
   }
   model.params = InitialValues(model.symbol, parameters, Initializer("xavier"), /*seed=*/1);
   for (size_t i = 0; i < states.size(); ++i) {
-    model.aux[states[i]] = HostTensor::Full(DType::kFloat32, *shapes.auxiliary[i], 0.5);
+    model.aux[states[i]] = HostTensor::Full(DType::kFloat32, *shapes.auxiliary[i], states[i].ends_with("_var") ? 2 : 0);
   }
   std::vector<HostTensor> fed;
   for (const std::string& name : names) {
