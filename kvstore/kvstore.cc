@@ -1,12 +1,14 @@
 #include "kvstore/kvstore.h"
 
 #include <algorithm>
+#include <cstring>
 #include <exception>
 #include <map>
 #include <utility>
 
 #include "base/error.h"
 #include "base/names.h"
+#include "engine/backend.h"
 #include "engine/collective.h"
 
 namespace bindery {
@@ -82,6 +84,75 @@ class LocalStore final : public KVStore {
     for (auto& [key, entry] : entries_) entry.last_push = {};  // they were prepared for the one before
   }
 
+  void PushRows(const Key& key, std::span<const RowTensors> values) override {
+    Entry& entry = Find(key);
+    CheckRows(key, entry, "value", values);
+    if (updater_ && !row_updater_) Throw("key {}: the updater takes whole values; set one of rows", ToString(key));
+    const Tensor& stored = entry.stored;
+    if (!entry.sums) entry.sums = std::make_shared<RowSums>(stored.dtype(), stored.shape().CountFrom(1));
+    const std::string name = "push rows key " + ToString(key);
+    const VarPtr done = engine_->NewVar();
+    const auto error = std::make_shared<std::exception_ptr>();
+    // As in range_work.h: a source's error leaves the stored value as it is, an error of its own fails it.
+    Operation push{.name = name, .device = stored.device(), .updates = {stored.var(), done}};
+    for (const auto& [numbers, rows] : values) push.reads.insert(push.reads.end(), {numbers.var(), rows.var()});
+    const auto work = [key, stored, sums = entry.sums, updater = row_updater_,
+                       kept = std::vector(values.begin(), values.end())] {
+      std::vector<RowsAt> sources;
+      for (const RowTensors& rows : kept) {
+        CheckNumbers(key, rows.numbers, stored.shape()[0]);
+        sources.push_back(
+            {static_cast<const int64_t*>(rows.numbers.data()), rows.rows.data(), rows.numbers.elements()});
+      }
+      sums->Sum(sources);
+      if (updater) {
+        (*updater)(key, *sums, stored.data(), stored.elements());
+      } else {
+        sums->PutSums(stored.data());
+      }
+    };
+    push.run = [work, error](const OpContext&) {
+      try {
+        work();
+      } catch (...) {
+        *error = std::current_exception();
+      }
+    };
+    engine_->Push(std::move(push));
+    engine_->Push({.name = name,
+                   .device = stored.device(),
+                   .reads = {done, stored.var()},
+                   .writes = {stored.var()},
+                   .run = [error](const OpContext&) {
+                     if (*error) std::rethrow_exception(*error);
+                   }});
+  }
+
+  void PullRows(const Key& key, std::span<const RowTensors> out) override {
+    const Entry& entry = Find(key);
+    CheckRows(key, entry, "output", out);
+    for (const RowTensors& rows : out) {
+      Operation pull{.name = "pull rows key " + ToString(key), .device = rows.rows.device()};
+      pull.reads = {entry.stored.var(), rows.numbers.var()};
+      pull.writes = {rows.rows.var()};
+      pull.run = [key, stored = entry.stored, rows](const OpContext&) {
+        CheckNumbers(key, rows.numbers, stored.shape()[0]);
+        const auto* numbers = static_cast<const int64_t*>(rows.numbers.data());
+        const auto bytes = static_cast<size_t>(stored.shape().CountFrom(1) * SizeOf(stored.dtype()));
+        char* to = static_cast<char*>(rows.rows.data());
+        for (int64_t i = 0; i < rows.numbers.elements(); ++i, to += bytes) {
+          const char* const from = static_cast<const char*>(stored.data()) + static_cast<size_t>(numbers[i]) * bytes;
+          numbers[i] < 0 ? std::memset(to, 0, bytes) : std::memcpy(to, from, bytes);
+        }
+      };
+      engine_->Push(std::move(pull));
+    }
+  }
+
+  void SetRowUpdater(RowUpdater updater) override {
+    row_updater_ = updater ? std::make_shared<const RowUpdater>(std::move(updater)) : nullptr;
+  }
+
   Reduction MakeReduction(std::vector<Bucket> buckets, RangeFunction function, int threads,
                           ReductionHooks hooks) override {
     std::vector<Device> workers = DevicesOf(buckets);
@@ -108,7 +179,41 @@ class LocalStore final : public KVStore {
     Tensor stored;
     Tensor merged = {};  // the sum that an updater gets; made when it is needed
     PreparedPush last_push = {};
+    std::shared_ptr<RowSums> sums = nullptr;  // of rows that are pushed; made when it is needed
   };
+
+  void CheckRows(const Key& key, const Entry& entry, const char* role, std::span<const RowTensors> list) const {
+    if (list.empty()) Throw("key {}: the list of {}s is empty", ToString(key), role);
+    const Tensor& stored = entry.stored;
+    const bool has_rows =
+        stored.shape().rank() > 0 && (stored.dtype() == DType::kFloat32 || stored.dtype() == DType::kFloat64);
+    if (!has_rows)
+      Throw<ShapeError>("key {}: {} of {} has no rows of float32 or float64", ToString(key), stored.shape(),
+                        stored.dtype());
+    for (size_t i = 0; i < list.size(); ++i) {
+      const auto& [numbers, rows] = list[i];
+      CheckTensor(key, role, i, numbers);
+      CheckTensor(key, role, i, rows);
+      for (const Tensor* tensor : {&stored, &numbers, &rows}) {
+        if (HostAddressable(tensor->device())) continue;
+        Throw("key {}, {} {}: rows are of memory that the host addresses, got {}", ToString(key), role, i,
+              tensor->device());
+      }
+      const Shape expected = stored.shape().With(0, numbers.elements());
+      if (numbers.dtype() != DType::kInt64 || rows.shape() != expected || rows.dtype() != stored.dtype()) {
+        Throw<ShapeError>(
+            "key {}, {} {}: expected numbers of int64 and rows {} of {}, got numbers of {} and rows {} of {}",
+            ToString(key), role, i, expected, stored.dtype(), numbers.dtype(), rows.shape(), rows.dtype());
+      }
+    }
+  }
+
+  static void CheckNumbers(const Key& key, const Tensor& numbers, int64_t rows) {
+    const auto* all = static_cast<const int64_t*>(numbers.data());
+    for (int64_t i = 0; i < numbers.elements(); ++i) {
+      if (all[i] >= rows) Throw<DataError>("key {}: row {} is not in 0..{}", ToString(key), all[i], rows - 1);
+    }
+  }
 
   void CheckKind(const Key& key) const {
     if (entries_.empty()) return;
@@ -202,6 +307,7 @@ class LocalStore final : public KVStore {
   const std::shared_ptr<Engine> engine_;
   const std::unique_ptr<Collectives> collectives_;
   std::shared_ptr<const KeyUpdater> updater_;
+  std::shared_ptr<const RowUpdater> row_updater_;
   std::map<Key, Entry> entries_;
 };
 

@@ -7,7 +7,9 @@
 //   kv->Push("w", grads);        // the sum over the list; without updater it replaces the stored value,
 //   kv->Pull("w", values);       // with one: updater(key, sum, stored)
 //
-// and the one beneath it for a trainer: MakeReduction over flat buckets, parts of a step that sum, update and spread in
+// Of a large table some rows alone may be pushed and pulled: PushRows, PullRows.
+//
+// And the face beneath it for a trainer: MakeReduction over flat buckets, parts of a step that sum, update and spread in
 // one pass over memory.
 //
 // Order of sums is the order of the list, always, so results do not depend on timing. Everything is asynchronous, by
@@ -27,7 +29,9 @@
 #include <vector>
 
 #include "base/host_tensor.h"
+#include "engine/kernels/row_sums.h"
 #include "engine/range_work.h"
+#include "engine/row_tensors.h"
 
 namespace bindery {
 
@@ -42,6 +46,9 @@ std::string ToString(const Key& key);
 // Called as an engine operation on host-addressable memory of the store's device: `sum` and `stored` have one dtype and
 // `elements` elements; it changes `stored`.
 using KeyUpdater = std::function<void(const Key& key, DType dtype, const void* sum, void* stored, int64_t elements)>;
+
+// The same for rows: `sums` of those that were pushed, `stored` the whole value; it changes these rows of it.
+using RowUpdater = std::function<void(const Key& key, const RowSums& sums, void* stored, int64_t elements)>;
 
 // A reduction over fixed buckets: parts of a step, and variables that tell how the last run went: one of them carries
 // its error, if it has one.
@@ -75,6 +82,14 @@ class KVStore {
   // Init (if new) then Pull.
   virtual void Broadcast(const Key& key, const Tensor& value, std::span<const Tensor> out) = 0;
   virtual void SetUpdater(KeyUpdater updater) = 0;  // nullptr removes it
+  // Rows of one number are added up, of each pair in their order and then in the order of the list; the sums take the
+  // place of the stored rows, or are given to the updater of rows. Others stay as they are. Throws Error, too, if there
+  // is an updater of whole values alone, and for memory that the host does not address, ShapeError for rows that do not
+  // fit; float32 and float64. A number beyond the value fails it (DataError), as an updater that throws does.
+  virtual void PushRows(const Key& key, std::span<const RowTensors> values) = 0;
+  // out.rows become the stored rows that out.numbers name, zero for those below 0.
+  virtual void PullRows(const Key& key, std::span<const RowTensors> out) = 0;
+  virtual void SetRowUpdater(RowUpdater updater) = 0;  // nullptr removes it
   // Lists: keys[i] with values[i].
   void Push(std::span<const Key> keys, std::span<const std::vector<Tensor>> values);
   void Pull(std::span<const Key> keys, std::span<const std::vector<Tensor>> out);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "train/optimizers/row_update.h"
 
 namespace bindery {
 namespace {
@@ -35,19 +36,23 @@ class KeyedOptimizer::States {
   void Update(const Key& key, DType dtype, const void* sum, void* stored, int64_t elements) {
     std::shared_lock running(running_);
     State& state = Find(key, dtype, elements);
-    std::vector<void*> tensors;
-    for (HostTensor& tensor : state.tensors) tensors.push_back(tensor.raw());
-    ++state.step;
-    const Multipliers multipliers = MultipliersFor(key);
-    UpdateArgs args{.step = state.step,
-                    .learning_rate = options_.schedule->LearningRate(state.step) * multipliers.lr,
-                    .weight_decay = optimizer_->options().weight_decay * multipliers.wd,
-                    .rescale = optimizer_->options().rescale_gradient.value_or(options_.rescale)};
-    if (optimizer_->measure() && multipliers.wd != 0) {
+    const std::vector<void*> tensors = Addresses(&state);
+    UpdateArgs args = NextArgs(key, &state);
+    if (optimizer_->measure() && MultipliersFor(key).wd != 0) {
       args.squares = optimizer_->Measure(dtype, args, {&sum, 1}, stored, tensors, elements);
     }
     optimizer_->Update(dtype, args, {&sum, 1}, stored, tensors, {}, elements);
   }
+
+  void UpdateRows(const Key& key, const RowSums& sums, void* stored, int64_t elements) {
+    std::shared_lock running(running_);
+    State& state = Find(key, sums.dtype(), elements);
+    const std::vector<void*> tensors = Addresses(&state);
+    if (!state.rows) state.rows = std::make_shared<RowUpdate>();
+    state.rows->Run(*optimizer_, NextArgs(key, &state), sums, {&stored, 1}, tensors);
+  }
+
+  const Optimizer& optimizer() const { return *optimizer_; }
 
   HostTensorMap Get() const {
     std::unique_lock none_running(running_);
@@ -75,7 +80,23 @@ class KeyedOptimizer::States {
     int64_t elements = 0;
     int64_t step = 0;
     std::vector<HostTensor> tensors = {};
+    std::shared_ptr<RowUpdate> rows = nullptr;  // made when it is needed
   };
+
+  static std::vector<void*> Addresses(State* state) {
+    std::vector<void*> tensors;
+    for (HostTensor& tensor : state->tensors) tensors.push_back(tensor.raw());
+    return tensors;
+  }
+
+  UpdateArgs NextArgs(const Key& key, State* state) const {
+    ++state->step;
+    const Multipliers multipliers = MultipliersFor(key);
+    return {.step = state->step,
+            .learning_rate = options_.schedule->LearningRate(state->step) * multipliers.lr,
+            .weight_decay = optimizer_->options().weight_decay * multipliers.wd,
+            .rescale = optimizer_->options().rescale_gradient.value_or(options_.rescale)};
+  }
 
   Multipliers MultipliersFor(const Key& key) const {
     const std::string* name = std::get_if<std::string>(&key);
@@ -161,6 +182,15 @@ KeyedOptimizer::KeyedOptimizer(std::shared_ptr<const Optimizer> optimizer, KeyUp
 KeyUpdater KeyedOptimizer::updater() const {
   return [states = states_](const Key& key, DType dtype, const void* sum, void* stored, int64_t elements) {
     states->Update(key, dtype, sum, stored, elements);
+  };
+}
+
+RowUpdater KeyedOptimizer::row_updater() const {
+  if (states_->optimizer().measure()) {
+    Throw("{} goes by norms of whole values: it has no update of rows", states_->optimizer().Text());
+  }
+  return [states = states_](const Key& key, const RowSums& sums, void* stored, int64_t elements) {
+    states->UpdateRows(key, sums, stored, elements);
   };
 }
 

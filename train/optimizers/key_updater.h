@@ -37,6 +37,9 @@ class KeyedOptimizer {
   // For KVStore::SetUpdater; shares the state and outlives this object. Throws ShapeError if a key comes back with
   // another size or dtype.
   KeyUpdater updater() const;
+  // The same for KVStore::SetRowUpdater: rows that are pushed are updated with their states, others stay as they are. A
+  // key is pushed by rows or whole, as one likes. Throws Error for an optimizer that goes by norms of whole values.
+  RowUpdater row_updater() const;
 
   // All state, as it is now: read a pulled value first, or Engine::WaitAll, so that nothing pushed is on its way. Flat
   // tensors "<key>:<state>", e.g. "fc1_weight:momentum", and "<key>:step", the key's updates so far.
