@@ -30,6 +30,7 @@
 
 #include "base/device.h"
 #include "base/host_tensor.h"
+#include "engine/row_tensors.h"
 #include "engine/tensor.h"
 #include "executor/batch.h"
 #include "executor/group/bindings.h"
@@ -114,7 +115,9 @@ class DataParallelExecutorGroup {
   // Plain; one device's share. Of a parameter, or of an input after Backward (data, label or state, if one is asked
   // for).
   HostTensor GetGradient(const std::string& name, int device) const;
-  void ZeroGradients();  // all of them, inputs' too; for GradReq::kAdd
+  // Of a table whose gradient is kept by rows, per device with samples, where Backward left them: until it runs again.
+  std::vector<RowTensors> RowGradients(const std::string& name) const;  // throws Error for others
+  void ZeroGradients();                                                 // all of them, inputs' too; for GradReq::kAdd
   std::vector<ReplicatedParam> params() const;
   // What other groups can predict with at the same time (GroupOptions::weights). Waits for the values; from then on
   // nobody may change them.

@@ -73,6 +73,7 @@ std::span<const OpDef& (*const)()> BuiltinOps() {
       ScatterElementsOp,
       OneHotOp,
       EmbeddingOp,
+      RowNumbersOp,
       // loss.h
       SoftmaxOutputOp,
       SoftmaxOutputGradOp,

@@ -109,6 +109,7 @@ void Trainer::Bind(const std::vector<DataDesc>& data, const std::vector<DataDesc
                                                                .data = data,
                                                                .labels = labels,
                                                                .for_training = for_training,
+                                                               .sparse_gradients = UpdatesRows(),
                                                                .fixed_params = options_.fixed_params,
                                                                .engine = options_.engine,
                                                                .threads_per_device = options_.threads_per_device,
@@ -138,6 +139,11 @@ void Trainer::Bind(const std::vector<DataDesc>& data, const std::vector<DataDesc
   aux_.clear();
   group_ = std::move(group);
   updater_ = std::move(updater);
+}
+
+// Of a table, where an update needs no more than the rows that a batch touched.
+bool Trainer::UpdatesRows() const {
+  return !ParseAveraging(options_.average) && MakeOptimizer(options_.optimizer)->measure() == nullptr;
 }
 
 void Trainer::SetInitialParams(DataParallelExecutorGroup* group, const Model& values) const {

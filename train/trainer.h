@@ -166,6 +166,7 @@ class Trainer {
   // Throws without a change.
   void Bind(const std::vector<DataDesc>& data, const std::vector<DataDesc>& labels, bool for_training);
   Feed BindFor(const DataIter& data, bool for_training);
+  bool UpdatesRows() const;
   void SetInitialParams(DataParallelExecutorGroup* group, const Model& values) const;
   // Pushes a step on the batch that the iterator has just given, and waits for the one before the last: two are in
   // flight. If that one failed: throws, with nothing in flight and the iterator behind the failed batch. If it

@@ -211,7 +211,7 @@ class Compiler : private ProgramBuilder {
       spec.output_used.push_back(read_[n][o]);
       const auto gradient = gradients_of_.find({n, static_cast<int>(o)});
       if (gradient != gradients_of_.end()) {
-        spec.output_wishes[o] = plan().arguments[plan().gradients[gradient->second.front()].argument].format;
+        spec.output_wishes[o] = FormatOf(plan().gradients[gradient->second.front()]);
       }
     }
     Kernel kernel = MakeKernel(spec, options_.switches.policy);
@@ -247,6 +247,10 @@ class Compiler : private ProgramBuilder {
 
   // ---- gradients, outputs, segments ----
 
+  Format FormatOf(const PlanGradient& gradient) {
+    return gradient.part == GradientPart::kWhole ? plan().arguments[gradient.argument].format : Format::Plain();
+  }
+
   // Called when an entry's value is there: brings it into the arrays of the gradients that it is. Forward leaves these
   // alone (another step may still reduce them): a gradient that is also one of its values is copied after it.
   void PlaceGradients(int n, int o) {
@@ -256,9 +260,10 @@ class Compiler : private ProgramBuilder {
       PlanGradient& gradient = plan().gradients[slot];
       const PlanArgument& argument = plan().arguments[gradient.argument];
       const int value = ValueOf(n, o);
+      const bool is_whole = gradient.part == GradientPart::kWhole;
       const PlanValue array{.name = argument.name + "_gradient",
-                            .type = argument.type,
-                            .format = argument.format,
+                            .type = is_whole ? argument.type : plan().values[value].type,
+                            .format = FormatOf(gradient),
                             .place = Place::kGradient,
                             .slot = slot};
       if (gradient.req == GradReq::kAdd) {
@@ -266,7 +271,7 @@ class Compiler : private ProgramBuilder {
         const int target = NewValue(array);
         Emit("AddTo", argument.name, {source}, {target},
              MakeAddTo(argument.type.dtype, StorageElements(argument.format, argument.type.shape), argument.format));
-      } else if (plan().values[value].format != argument.format) {
+      } else if (plan().values[value].format != array.format) {
         EmitReorder(value, NewValue(array));
       } else if (IsMovable(RootOf(value))) {
         MoveToGradient(value, slot);

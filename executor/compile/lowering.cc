@@ -9,6 +9,7 @@
 #include "symbol/compose.h"
 #include "symbol/gradient.h"
 #include "symbol/op_def.h"
+#include "symbol/ops/indexing.h"
 #include "symbol/passes/passes.h"
 
 namespace bindery {
@@ -232,17 +233,31 @@ class Lowering {
                                  .role = Role::kHeadGradient,
                                  .type = types[forward.IndexOf(head.node)][head.output]});
     }
-    std::vector<std::optional<int>> outputs(plan_.arguments.size());
+    struct Part {
+      GradientPart part;
+      int output;
+    };
+    std::vector<std::vector<Part>> parts(plan_.arguments.size());
     for (size_t i = 0; i < order.size(); ++i) {
       const Symbol& gradient = result.gradients[i];
-      outputs[order[i]] = gradient.empty() ? -1 : Append(gradient.entry());
+      std::vector<Part>& own = parts[order[i]];
+      const bool by_rows = !gradient.empty() && options_.signature.arguments[order[i]].by_rows;
+      const std::optional<RowsOfGradient> rows = by_rows ? AsRows(gradient) : std::nullopt;
+      if (rows && rows->table == plan_.arguments[order[i]].type.shape) {
+        own.push_back({GradientPart::kRowNumbers, Append(rows->numbers.entry())});
+        own.push_back({GradientPart::kRows, Append(rows->rows.entry())});
+      } else {
+        own.push_back({GradientPart::kWhole, gradient.empty() ? -1 : Append(gradient.entry())});
+      }
     }
-    for (size_t a = 0; a < outputs.size(); ++a) {
-      if (!outputs[a]) continue;
-      plan_.gradients.push_back({.argument = static_cast<int>(a),
-                                 .req = options_.signature.arguments[a].request,
-                                 .is_zero = *outputs[a] < 0});
-      lowered_.gradients.push_back(*outputs[a]);
+    for (size_t a = 0; a < parts.size(); ++a) {
+      for (const auto& [part, output] : parts[a]) {
+        plan_.gradients.push_back({.argument = static_cast<int>(a),
+                                   .req = options_.signature.arguments[a].request,
+                                   .is_zero = output < 0,
+                                   .part = part});
+        lowered_.gradients.push_back(output);
+      }
     }
   }
 

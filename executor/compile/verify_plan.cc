@@ -97,9 +97,24 @@ class Verifier {
     }
     for (const PlanValue& v : plan_.values) {
       if (v.place != Place::kGradient) continue;
-      const PlanArgument& a = plan_.ArgumentOf(plan_.gradients[v.slot]);
+      const PlanGradient& gradient = plan_.gradients[v.slot];
+      const PlanArgument& a = plan_.ArgumentOf(gradient);
+      if (gradient.part != GradientPart::kWhole) {
+        const DType dtype = gradient.part == GradientPart::kRows ? a.type.dtype : DType::kInt64;
+        if (!v.format.is_plain() || v.type.dtype != dtype) Breach("value \"{}\" is no rows of \"{}\"", v.name, a.name);
+        continue;
+      }
       if (v.format != a.format || v.type.dtype != a.type.dtype || v.type.shape.Elements() != a.type.shape.Elements()) {
         Breach("value \"{}\" does not fit the gradient of \"{}\"", v.name, a.name);
+      }
+    }
+    for (size_t g = 0; g < plan_.gradients.size(); ++g) {  // numbers and rows are neighbours
+      if (plan_.gradients[g].part != GradientPart::kRowNumbers) continue;
+      const PlanArgument& a = plan_.ArgumentOf(plan_.gradients[g]);
+      const int64_t numbers = plan_.GradientBytes(static_cast<int>(g)) / SizeOf(DType::kInt64);
+      const int64_t row_bytes = a.type.shape.CountFrom(1) * SizeOf(a.type.dtype);
+      if (g + 1 == plan_.gradients.size() || plan_.GradientBytes(static_cast<int>(g) + 1) != numbers * row_bytes) {
+        Breach("the gradient of \"{}\" has other rows than the {} that are numbered", a.name, numbers);
       }
     }
     for (const int slot : plan_.updates) {
@@ -263,7 +278,7 @@ class Verifier {
     for (size_t i = 0; i < plan_.gradients.size(); ++i) {
       if (gradient_written_[i] || plan_.gradients[i].is_zero) continue;
       const PlanArgument& argument = plan_.ArgumentOf(plan_.gradients[i]);
-      if (argument.type.shape.Elements() > 0) Breach("nothing writes the gradient of \"{}\"", argument.name);
+      if (plan_.GradientBytes(static_cast<int>(i)) > 0) Breach("nothing writes the gradient of \"{}\"", argument.name);
     }
   }
 

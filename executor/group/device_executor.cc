@@ -14,7 +14,7 @@ DeviceExecutor::DeviceExecutor(std::shared_ptr<Engine> engine, std::shared_ptr<P
     : engine_(std::move(engine)), store_(std::move(store)), index_(index), device_(store_->devices()[index]),
       arena_(std::move(arena)), inputs_{.var = engine_->NewVar()}, states_{.var = engine_->NewVar()},
       input_gradients_{.var = engine_->NewVar()}, landed_(engine_->NewVar()), block_(engine_->NewVar()),
-      step_(DefaultStorage()->Allocate(device_, sizeof(StepBlock))) {}
+      step_(DefaultStorage()->Allocate(device_, sizeof(StepBlock))), row_gradients_{.var = engine_->NewVar()} {}
 
 DeviceExecutor::~DeviceExecutor() {
   try {
@@ -22,11 +22,20 @@ DeviceExecutor::~DeviceExecutor() {
   } catch (...) {
     // Called from inside an operation, which holds what it needs.
   }
+  for (const ParameterStore::Block& block : store_->blocks()) {  // which others may share
+    if (block.row_gradients.empty()) continue;
+    RowsAt& now = block.row_gradients[index_]->now;
+    const auto is_here = [&](const Buffer& b) { return b.chunk && b.chunk->data() == now.numbers; };
+    if (std::ranges::any_of(row_gradients_.buffers, is_here)) now = {};
+  }
 }
 
 void DeviceExecutor::WaitIdle() const {
   for (const VarPtr& var : {arena_->var(), landed_, block_, inputs_.var, states_.var, input_gradients_.var}) {
     engine_->WaitIdle(var);
+  }
+  for (const ParameterStore::Block& block : store_->blocks()) {
+    if (!block.row_gradients.empty()) engine_->WaitIdle(block.row_gradients[index_]->var);
   }
 }
 
@@ -67,6 +76,11 @@ std::shared_ptr<const BoundProgram> DeviceExecutor::Bind(const std::shared_ptr<c
   for (const PlanGradient& g : plan.gradients) {
     const PlanArgument& a = plan.ArgumentOf(g);
     if (!a.is_parameter()) Reserve(&input_gradients_, g.argument, a.bytes());
+    if (g.part == GradientPart::kWhole) continue;
+    const int64_t bytes = plan.GradientBytes(static_cast<int>(&g - plan.gradients.data()));
+    const int version = addresses_version_;
+    Reserve(&row_gradients_, RowArrayOf(g), std::max<int64_t>(bytes, 1));
+    if (addresses_version_ != version) store_->blocks()[store_->Find(a.name)->block].row_gradients[index_]->now = {};
   }
   if (plan.arena_bytes > arena_->committed()) {
     WaitIdle();
@@ -97,6 +111,13 @@ std::shared_ptr<const BoundProgram> DeviceExecutor::Bind(const std::shared_ptr<c
   bound->gradient_calls = plan.GradientCalls();
   for (const PlanGradient& g : plan.gradients) {
     const StoredParameter* parameter = stored[g.argument];
+    if (g.part != GradientPart::kWhole) {
+      const auto& gradient = store_->blocks()[parameter->block].row_gradients[index_];
+      addresses.gradients.push_back(row_gradients_.buffers[RowArrayOf(g)].chunk->data());
+      bound->gradients.push_back(gradient->var);
+      AddRows(gradient, static_cast<int>(addresses.gradients.size()) - 1, addresses.gradients.back(), bound.get());
+      continue;
+    }
     const Tensor array = parameter ? store_->Gradient(*parameter, index_) : InputGradient(*bound, g.argument);
     addresses.gradients.push_back(array.address());
     bound->gradients.push_back(array.var());
@@ -115,6 +136,21 @@ std::shared_ptr<const BoundProgram> DeviceExecutor::Bind(const std::shared_ptr<c
   bound->instance = std::make_shared<const Instance>(program, addresses);
   bound_.push_back(bound);
   return bound;
+}
+
+int DeviceExecutor::RowArrayOf(const PlanGradient& g) { return 2 * g.argument + (g.part == GradientPart::kRows); }
+
+// Numbers come before their rows (Plan::gradients).
+void DeviceExecutor::AddRows(const std::shared_ptr<RowGradient>& of, int gradient, const void* address,
+                             BoundProgram* bound) {
+  const Plan& plan = bound->plan();
+  if (plan.gradients[gradient].part == GradientPart::kRowNumbers) {
+    const int64_t count = plan.GradientBytes(gradient) / static_cast<int64_t>(sizeof(int64_t));
+    bound->row_gradients.push_back({of, {static_cast<const int64_t*>(address), nullptr, count}, gradient, -1});
+  } else {
+    bound->row_gradients.back().now.rows = address;
+    bound->row_gradients.back().rows = gradient;
+  }
 }
 
 std::vector<StepParts> DeviceExecutor::SegmentParts(const BoundProgram& bound) const {
@@ -160,6 +196,7 @@ Operation DeviceExecutor::PartOf(const BoundProgram& bound, int segment, int beg
   append(bound.parameters, &part.reads);
   append(bound.candidates, &part.reads);
   std::vector<std::pair<void*, int64_t>> zeros;
+  std::vector<BoundProgram::Rows> rows;  // that are there, or change, when it is over
   if (forward) {
     append(bound.candidates, &part.writes);  // a forward that fails fails them, too
   } else {
@@ -172,6 +209,9 @@ Operation DeviceExecutor::PartOf(const BoundProgram& bound, int segment, int beg
       if (call < 0 ? !first : call < begin || call >= end) continue;
       part.writes.push_back(bound.gradients[g]);
       if (plan.gradients[g].req == GradReq::kAdd) part.reads.push_back(bound.gradients[g]);
+      const auto own = std::ranges::find_if(
+          bound.row_gradients, [g = static_cast<int>(g)](const auto& r) { return r.numbers == g || r.rows == g; });
+      if (own != bound.row_gradients.end()) rows.push_back(*own);
     }
     for (int call = begin; call < end; ++call) {  // gradients that are there already
       for (const int v : plan.calls[call].inputs) {
@@ -181,10 +221,11 @@ Operation DeviceExecutor::PartOf(const BoundProgram& bound, int segment, int beg
       }
     }
   }
-  part.run = [instance = bound.instance, begin, end, zeros = std::move(zeros),
+  part.run = [instance = bound.instance, begin, end, zeros = std::move(zeros), rows = std::move(rows),
               &flat = Backend::Of(device_.kind).flat()](const OpContext& context) {
     for (const auto& [address, bytes] : zeros) flat.Zero(context.stream, address, bytes);
     instance->RunCalls(begin, end);
+    for (const BoundProgram::Rows& r : rows) r.gradient->now = r.now;
   };
   part.at = [instance = bound.instance] { return instance->At(); };
   return part;
@@ -237,6 +278,19 @@ Tensor DeviceExecutor::Input(const BoundProgram& bound, int argument) const {
 
 Tensor DeviceExecutor::InputGradient(const BoundProgram& bound, int argument) const {
   return ArrayOf(input_gradients_, bound, argument);
+}
+
+RowTensors DeviceExecutor::RowGradientOf(const BoundProgram& bound, int argument) const {
+  const auto own = std::ranges::find_if(bound.row_gradients, [&](const BoundProgram::Rows& r) {
+    return bound.plan().gradients[r.numbers].argument == argument;
+  });
+  Check(own != bound.row_gradients.end(), "the argument has a gradient by rows");
+  const PlanArgument& a = bound.plan().arguments[argument];
+  const auto array = [&](int part, DType dtype, const Shape& shape) {
+    const std::shared_ptr<Chunk>& chunk = row_gradients_.buffers[2 * argument + part].chunk;
+    return Tensor(engine_, device_, dtype, shape, chunk->data(), chunk, own->gradient->var);
+  };
+  return {array(0, DType::kInt64, {own->now.count}), array(1, a.type.dtype, a.type.shape.With(0, own->now.count))};
 }
 
 void DeviceExecutor::ZeroInputGradients() {

@@ -41,6 +41,11 @@ GroupSpec::GroupSpec(const Symbol& bound, const GroupOptions& given)
     }
   }
   if (options.for_training) ReadGradRequests(options.grad_req, options.inputs_need_grad, &signature);
+  const bool by_rows =
+      options.for_training && options.sparse_gradients && std::ranges::all_of(options.devices, HostAddressable);
+  for (Argument& a : signature.arguments) {
+    a.by_rows = by_rows && a.role == Role::kParameter && a.request == GradReq::kWrite;
+  }
   inputs_add_up = std::ranges::any_of(
       signature.arguments, [](const Argument& a) { return a.role != Role::kParameter && a.request == GradReq::kAdd; });
   if (threads == 0) {

@@ -9,6 +9,7 @@
 
 #include "base/checked.h"
 #include "engine/backend.h"
+#include "engine/kernels/flat.h"
 #include "executor/reformat.h"
 
 namespace bindery {
@@ -22,24 +23,25 @@ ParameterStore::ParameterStore(std::shared_ptr<Engine> engine, std::vector<Devic
     : engine_(std::move(engine)), devices_(std::move(devices)), bucket_bytes_(bucket_bytes) {}
 
 void ParameterStore::Adopt(const Plan& plan) {
-  std::vector<bool> has_gradient(plan.arguments.size(), false);
+  std::vector<bool> has_gradient(plan.arguments.size(), false), is_by_rows(plan.arguments.size(), false);
   std::map<std::string, int> finished;  // the call that writes a gradient
   const std::vector<int> calls = plan.GradientCalls();
   for (size_t g = 0; g < calls.size(); ++g) {
-    has_gradient[plan.gradients[g].argument] = true;
+    (plan.gradients[g].part == GradientPart::kWhole ? has_gradient : is_by_rows)[plan.gradients[g].argument] = true;
     finished[plan.ArgumentOf(plan.gradients[g]).name] = calls[g];
   }
 
   // Whatever may throw comes first; the store changes at the end.
-  std::vector<StoredParameter> fresh;                                  // in the plan's order
-  std::unordered_map<std::string_view, size_t> fresh_index;            // by the plan's names
-  std::map<std::tuple<bool, DType, bool>, std::vector<size_t>> kinds;  // of them: (auxiliary, dtype, with gradient)
-  std::map<int, std::vector<Tensor>> gradients;                        // of blocks that are there without
+  std::vector<StoredParameter> fresh;                        // in the plan's order
+  std::unordered_map<std::string_view, size_t> fresh_index;  // by the plan's names
+  // Of them: (auxiliary, dtype, with gradient, by rows)
+  std::map<std::tuple<bool, DType, bool, bool>, std::vector<size_t>> kinds;
+  std::map<int, std::vector<Tensor>> gradients;  // of blocks that are there without
   const auto add = [&](const std::string& name, const ValueType& type, const Format& format, bool auxiliary,
-                       bool with_gradient) {
+                       bool with_gradient, bool by_rows) {
     const StoredParameter* p = Find(name);
     if (!p) {
-      kinds[{auxiliary, type.dtype, with_gradient}].push_back(fresh.size());
+      kinds[{auxiliary, type.dtype, with_gradient, by_rows}].push_back(fresh.size());
       fresh_index[name] = fresh.size();
       fresh.push_back({.name = name,
                        .dtype = type.dtype,
@@ -56,6 +58,12 @@ void ParameterStore::Adopt(const Plan& plan) {
           name, p->dtype, p->shape, type.dtype, type.shape);
     }
     Check(p->format == format, "a program follows the group's storage format");
+    if (with_gradient && !blocks_[p->block].row_gradients.empty()) {
+      Throw(
+          "parameter \"{}\": its gradient is kept by rows, but this network needs all of it: bind both without "
+          "sparse_gradients",
+          name);
+    }
     if (!with_gradient || !blocks_[p->block].gradients.empty() || gradients.contains(p->block)) return;
     for (const Device& device : devices_) {
       gradients[p->block].emplace_back(engine_, device, p->dtype, Shape{blocks_[p->block].elements});
@@ -63,19 +71,19 @@ void ParameterStore::Adopt(const Plan& plan) {
   };
   for (size_t i = 0; i < plan.arguments.size(); ++i) {
     const PlanArgument& a = plan.arguments[i];
-    if (a.is_parameter()) add(a.name, a.type, a.format, false, has_gradient[i]);
+    if (a.is_parameter()) add(a.name, a.type, a.format, false, has_gradient[i], is_by_rows[i]);
   }
-  for (const PlanState& s : plan.auxiliary) add(s.name, s.type, Format::Plain(), true, false);
+  for (const PlanState& s : plan.auxiliary) add(s.name, s.type, Format::Plain(), true, false, false);
   std::vector<Block> made;
   for (auto& [kind, members] : kinds) {
-    const auto& [auxiliary, dtype, with_gradients] = kind;
+    const auto& [auxiliary, dtype, with_gradients, by_rows] = kind;
     const bool in_buckets = with_gradients && bucket_bytes_ > 0;
     if (in_buckets) {
       std::ranges::stable_sort(members, {}, [&](size_t i) { return finished.at(fresh[i].name); });
     }
     const size_t first = made.size();
     for (const size_t i : members) {
-      if (i == members[0] || (in_buckets && made.back().elements * SizeOf(dtype) >= bucket_bytes_)) {
+      if (i == members[0] || by_rows || (in_buckets && made.back().elements * SizeOf(dtype) >= bucket_bytes_)) {
         made.push_back({.dtype = dtype, .auxiliary = auxiliary});
       }
       Block& block = made.back();
@@ -88,6 +96,7 @@ void ParameterStore::Adopt(const Plan& plan) {
       for (const Device& device : devices_) {
         block.values.emplace_back(engine_, device, dtype, Shape{block.elements});
         if (with_gradients) block.gradients.emplace_back(engine_, device, dtype, Shape{block.elements});
+        if (by_rows) block.row_gradients.push_back(std::make_shared<RowGradient>(RowGradient{engine_->NewVar()}));
       }
     }
   }
@@ -165,6 +174,7 @@ std::shared_ptr<ParameterStore> ParameterStore::View(const ParameterStore& store
   for (const Block& block : store.blocks_) {
     Block& copy = view->blocks_.emplace_back(block);
     copy.gradients.clear();
+    copy.row_gradients.clear();
     copy.candidates.clear();
     for (Tensor& values : copy.values) values = values.For(engine);
   }
@@ -179,7 +189,10 @@ const StoredParameter* ParameterStore::Find(const std::string& name) const {
 void ParameterStore::FillFormats(Signature* signature) const {
   for (Argument& a : signature->arguments) {
     if (a.role != Role::kParameter) continue;
-    if (const StoredParameter* p = Find(a.name); p && !p->auxiliary) a.format = p->format;
+    const StoredParameter* p = Find(a.name);
+    if (!p || p->auxiliary) continue;
+    a.format = p->format;
+    a.by_rows = a.by_rows && !blocks_[p->block].row_gradients.empty();
   }
 }
 
@@ -243,6 +256,20 @@ void ParameterStore::Mend(bool set) const {
 }
 
 HostTensor ParameterStore::GetGradient(const StoredParameter& p, int device) const {
+  const Block& block = blocks_[p.block];
+  if (!block.row_gradients.empty()) {
+    const RowGradient& by_rows = *block.row_gradients[device];
+    engine_->Wait(by_rows.var);
+    HostTensor whole(p.dtype, p.shape);
+    const int64_t width = p.shape.CountFrom(1), bytes = width * SizeOf(p.dtype);
+    for (int64_t i = 0; i < by_rows.now.count; ++i) {
+      const int64_t row = by_rows.now.numbers[i];
+      if (row < 0) continue;
+      flat::Add(p.dtype, static_cast<const char*>(by_rows.now.rows) + i * bytes,
+                static_cast<char*>(whole.raw()) + row * bytes, width);
+    }
+    return whole;
+  }
   const Tensor gradient = Gradient(p, device);
   if (!gradient.defined()) Throw("parameter \"{}\" has no gradient: its gradient request is null", p.name);
   return FromStorage(p.dtype, p.shape, p.format, gradient.ToHost().raw());

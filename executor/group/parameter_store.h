@@ -17,6 +17,7 @@
 
 #include "engine/step.h"
 #include "engine/tensor.h"
+#include "executor/group/row_gradient.h"
 #include "executor/plan/plan.h"
 
 namespace bindery {
@@ -48,14 +49,16 @@ class ParameterStore {
     // ever updated.
     std::vector<Tensor> candidates = {};
     std::vector<int> parameters = {};  // indices, in order of offset
+    // Per device: of a table whose gradient is kept by rows, which is alone in its block and has no `gradients`.
+    std::vector<std::shared_ptr<RowGradient>> row_gradients = {};
   };
 
   // `bucket_bytes`: 0: no buckets.
   ParameterStore(std::shared_ptr<Engine> engine, std::vector<Device> devices, int64_t bucket_bytes = 0);
 
   // Makes room for what the plan uses and the store does not have. For what it has, dtype, shape and format must agree:
-  // throws ShapeError naming the parameter. A gradient asked for a parameter stored without one is made here too. What
-  // throws changes nothing.
+  // throws ShapeError naming the parameter. A gradient asked for a parameter stored without one is made here too, but
+  // Error where it is kept by rows. What throws changes nothing.
   void Adopt(const Plan& plan);
   // An array that exists, plain, a tensor for each device, in place of the room that Adopt would make, and before it
   // does. `gradients`: the same for its gradient; none: made if it is asked for.
@@ -70,7 +73,7 @@ class ParameterStore {
   const std::vector<StoredParameter>& parameters() const { return parameters_; }
   const std::vector<Block>& blocks() const { return blocks_; }
   const StoredParameter* Find(const std::string& name) const;  // nullptr if absent
-  void FillFormats(Signature* signature) const;                // of the parameters that it has
+  void FillFormats(Signature* signature) const;                // of the parameters that it has; and who is by rows
 
   // All that are named, by name. Throws Error for unknown and missing names, unless allowed (missing is reported
   // first), and ShapeError; nothing has changed then.

@@ -82,6 +82,17 @@ HostTensor DataParallelExecutorGroup::GetGradient(const std::string& name, int d
   Throw("GetGradient: {} had no samples", devices()[device]);
 }
 
+std::vector<RowTensors> DataParallelExecutorGroup::RowGradients(const std::string& name) const {
+  const StoredParameter* p = store().Find(name);
+  if (!p || store().blocks()[p->block].row_gradients.empty())
+    Throw("\"{}\" has no gradient that is kept by rows", name);
+  std::vector<RowTensors> gradients;
+  for (const GroupStep::Participant& participant : RanBackward("RowGradients").participants()) {
+    gradients.push_back(participant.executor->RowGradientOf(*participant.bound, spec_.Find(name)));
+  }
+  return gradients;
+}
+
 void DataParallelExecutorGroup::ZeroGradients() {
   store().ZeroGradients();
   for (const auto& executor : executors()) executor->ZeroInputGradients();
@@ -102,7 +113,8 @@ std::vector<ReplicatedParam> DataParallelExecutorGroup::params() const {
     ReplicatedParam& replicated = params.emplace_back(ReplicatedParam{a.name, static_cast<int>(params.size()), {}, {}});
     for (size_t d = 0; d < devices().size(); ++d) {
       replicated.values.push_back(store().Value(p, static_cast<int>(d)));
-      if (a.request != GradReq::kNull) replicated.grads.push_back(store().Gradient(p, static_cast<int>(d)));
+      const Tensor gradient = a.request == GradReq::kNull ? Tensor() : store().Gradient(p, static_cast<int>(d));
+      if (gradient.defined()) replicated.grads.push_back(gradient);
     }
   }
   return params;

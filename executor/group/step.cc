@@ -33,6 +33,7 @@ GroupStep::GroupStep(std::shared_ptr<Engine> engine, const ParameterStore& store
   if (store.bucket_bytes() == 0) return;
   for (const ParameterStore::Block& block : store.blocks()) {
     for (const Tensor& gradients : block.gradients) awaited_.push_back(gradients.var());
+    for (const auto& gradient : block.row_gradients) awaited_.push_back(gradient->var);
   }
 }
 
@@ -82,6 +83,13 @@ void GroupStep::AppendIdle(const ParameterStore& store, const std::vector<Device
   }
   for (const DeviceExecutor* executor : idle) {
     for (const ParameterStore::Block& block : store.blocks()) {
+      if (!block.row_gradients.empty() && written.contains(store.parameters()[block.parameters[0]].name)) {
+        const std::shared_ptr<RowGradient>& gradient = block.row_gradients[executor->index()];
+        backward_.push_back({.name = "no rows",
+                             .device = executor->device(),
+                             .writes = {gradient->var},
+                             .run = [gradient](const OpContext&) { gradient->now = {}; }});
+      }
       if (block.gradients.empty()) continue;
       std::vector<Tensor> zeros;
       for (const int i : block.parameters) {

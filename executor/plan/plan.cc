@@ -75,11 +75,19 @@ std::vector<int> Plan::GradientCalls() const {
   return writers;
 }
 
+int64_t Plan::GradientBytes(int gradient) const {
+  if (gradients[gradient].part == GradientPart::kWhole) return ArgumentOf(gradients[gradient]).bytes();
+  for (const PlanValue& v : values) {
+    if (v.place == Place::kGradient && v.slot == gradient) return v.bytes();
+  }
+  return 0;
+}
+
 MemoryReport ReportMemory(const Plan& plan) {
   MemoryReport report{.arena = plan.arena_bytes, .peak_live = plan.peak_live_bytes};
   const auto add = [](int64_t& sum, int64_t bytes) { sum = CheckedAdd(sum, bytes, "memory"); };
   for (const PlanArgument& a : plan.arguments) add(a.is_parameter() ? report.parameters : report.inputs, a.bytes());
-  for (const PlanGradient& g : plan.gradients) add(report.gradients, plan.ArgumentOf(g).bytes());
+  for (size_t g = 0; g < plan.gradients.size(); ++g) add(report.gradients, plan.GradientBytes(static_cast<int>(g)));
   for (const PlanState& s : plan.auxiliary) add(report.auxiliary, StorageBytes({}, s.type.dtype, s.type.shape));
 
   // What is alive at the call where most is.

@@ -89,10 +89,14 @@ struct PlanState {
   bool operator==(const PlanState&) const = default;
 };
 
+// A gradient is an array like its argument, or two of a table's (symbol/ops/indexing.h, AsRows): numbers, and rows.
+enum class GradientPart : uint8_t { kWhole, kRowNumbers, kRows };
+
 struct PlanGradient {
   int argument = -1;
   GradReq req = GradReq::kWrite;
   bool is_zero = false;  // the heads do not depend on it: nothing computes it, the executor fills it with zero
+  GradientPart part = GradientPart::kWhole;
   bool operator==(const PlanGradient&) const = default;
 };
 
@@ -120,6 +124,7 @@ struct Plan {
 
   const PlanArgument& ArgumentOf(const PlanGradient& gradient) const { return arguments[gradient.argument]; }
   std::vector<int> GradientCalls() const;  // per gradient: the call that writes it, -1 if none does
+  int64_t GradientBytes(int gradient) const;
 };
 
 std::string ToString(const Plan& plan);

@@ -30,6 +30,7 @@ struct Argument {
   // A parameter that nothing changes: normalisation layers all of whose own are fixed use and keep their running
   // statistics.
   bool is_fixed = false;
+  bool by_rows = false;               // a parameter's gradient may be kept by rows, where it is known so (AsRows)
   std::optional<Format> format = {};  // that a parameter is stored in, if it is decided already
   bool operator==(const Argument&) const = default;
 };

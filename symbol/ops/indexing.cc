@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "symbol/ops/indexing_rules.h"
 #include "symbol/ops/numbers.h"
+#include "symbol/ops/shape_ops.h"
 
 namespace bindery {
 namespace rule {
@@ -163,7 +164,22 @@ void InferEmbedding(InferContext& c) {
 }
 
 void CheckTake(const AnyAttrs& any) {
-  rule::CheckIndexedAxes(any.get<TakeAttrs>().axis, any.get<TakeAttrs>().batch_dims);
+  const auto& attrs = any.get<TakeAttrs>();
+  rule::CheckIndexedAxes(attrs.axis, attrs.batch_dims);
+  if (attrs.sparse_grad && (attrs.axis != 0 || attrs.batch_dims != 0)) {
+    Throw<ModelError>("sparse_grad is of rows: expected axis 0 and batch_dims 0, got {} and {}", attrs.axis,
+                      attrs.batch_dims);
+  }
+}
+
+void CheckGatherND(const AnyAttrs& any) {
+  CheckTake(any);
+  if (any.get<TakeAttrs>().sparse_grad) throw ModelError("sparse_grad is of rows that single indices name: use Take");
+}
+
+void InferRowNumbers(InferContext& c) {  // where the samples are no longer shows
+  c.out(0).SetDType(DType::kInt64);
+  if (c.in(0).Known()) c.out(0).Set({c.in(0).shape()->Elements()});
 }
 
 // The gradient of what was taken, put back into zeros of data's shape.
@@ -174,7 +190,8 @@ ScatterAttrs PutBack(const TakeAttrs& a, const Extents& data) {
           .reduction = ScatterReduction::kAdd,
           .padding = a.padding,
           .shape = rule::FixedParts(data),
-          .batches = rule::BatchParts(data)};
+          .batches = rule::BatchParts(data),
+          .by_rows = a.sparse_grad};
 }
 
 // Indices seen as tuples of one.
@@ -183,7 +200,7 @@ Symbol AsTuples(const Symbol& indices, Extents shape) {
   return rule::ReshapeTo(indices, shape);
 }
 
-OpDef Taking(std::string name, std::string doc, void (*infer)(InferContext&),
+OpDef Taking(std::string name, std::string doc, void (*infer)(InferContext&), void (*check)(const AnyAttrs&),
              std::vector<Symbol> (*gradient)(const GradientContext&)) {
   return {
       .name = std::move(name),
@@ -191,7 +208,7 @@ OpDef Taking(std::string name, std::string doc, void (*infer)(InferContext&),
       .attrs_type = &AttrsOf<TakeAttrs>(),
       .inputs = {"data", "indices"},
       .infer = infer,
-      .check = CheckTake,
+      .check = check,
       .gradient = gradient,
   };
 }
@@ -217,7 +234,7 @@ const OpDef& TakeOp() {
   static const OpDef op = [] {
     OpDef take = Taking(
         "Take", "Along an axis, what indices name: y (b.., o.., j.., i..) = data[b.., o.., indices[b.., j..], i..].",
-        [](InferContext& c) { InferTake(c.attrs<TakeAttrs>(), false, c.in(0), c.in(1), c.out(0)); },
+        [](InferContext& c) { InferTake(c.attrs<TakeAttrs>(), false, c.in(0), c.in(1), c.out(0)); }, CheckTake,
         [](const GradientContext& g) -> std::vector<Symbol> {
           if (!g.wants(0)) return {};
           return {PutND(AsTuples(g.input(1), g.shape(1)), g.output_grad(0), PutBack(g.attrs<TakeAttrs>(), g.shape(0))),
@@ -236,7 +253,7 @@ const OpDef& TakeOp() {
 const OpDef& GatherNDOp() {
   static const OpDef op = Taking(
       "GatherND", "Along k axes, what tuples of indices name: y (b.., j.., i..) = data[b.., indices[b.., j..], i..].",
-      [](InferContext& c) { InferTake(c.attrs<TakeAttrs>(), true, c.in(0), c.in(1), c.out(0)); },
+      [](InferContext& c) { InferTake(c.attrs<TakeAttrs>(), true, c.in(0), c.in(1), c.out(0)); }, CheckGatherND,
       [](const GradientContext& g) -> std::vector<Symbol> {
         if (!g.wants(0)) return {};
         return {PutND(g.input(1), g.output_grad(0), PutBack(g.attrs<TakeAttrs>(), g.shape(0))), {}};
@@ -320,10 +337,40 @@ const OpDef& EmbeddingOp() {
         const auto& attrs = g.attrs<EmbeddingAttrs>();
         return {{},
                 PutND(AsTuples(g.input(0), g.shape(0)), g.output_grad(0),
-                      PutBack({.mode = attrs.mode, .padding = attrs.padding_idx}, g.shape(1)))};
+                      PutBack({.mode = attrs.mode, .padding = attrs.padding_idx, .sparse_grad = attrs.sparse_grad},
+                              g.shape(1)))};
       },
   };
   return op;
+}
+
+const OpDef& RowNumbersOp() {
+  static const OpDef op = {
+      .name = "RowNumbers",
+      .doc = "Which row of a table each index names, in one list; -1: none.",
+      .attrs_type = &AttrsOf<RowNumbersAttrs>(),
+      .inputs = {"indices"},
+      .infer = InferRowNumbers,
+      .check = [](const AnyAttrs& any) { rule::CheckAtLeast("extent", any.get<RowNumbersAttrs>().extent, 1); },
+      .gradient = [](const GradientContext&) -> std::vector<Symbol> { return {}; },  // constant but for jumps
+  };
+  return op;
+}
+
+std::optional<RowsOfGradient> AsRows(const Symbol& gradient) {
+  const Node& node = *gradient.entry().node;
+  if (node.is_variable() || &node.op() != &ScatterNDOp()) return std::nullopt;
+  const auto& attrs = node.attrs().get<ScatterAttrs>();
+  const bool of_rows = attrs.by_rows && attrs.axis == 0 && attrs.batch_dims == 0;
+  if (!of_rows || attrs.reduction != ScatterReduction::kAdd) return std::nullopt;
+  if (!attrs.batches.empty() || node.inputs().size() != 2) return std::nullopt;
+  const Shape table(attrs.shape);
+  if (table.Elements() == 0) return std::nullopt;
+  const RowNumbersAttrs numbers{.extent = table[0], .mode = attrs.mode, .padding = attrs.padding};
+  return RowsOfGradient{
+      .numbers = RowNumbers(Symbol(node.inputs()[0]), numbers, node.name() + "_numbers"),
+      .rows = Reshape(Symbol(node.inputs()[1]), {.shape = {-1, table.CountFrom(1)}}, node.name() + "_rows"),
+      .table = table};
 }
 
 }  // namespace bindery

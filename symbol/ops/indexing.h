@@ -1,11 +1,12 @@
 // Elements picked by index, and put back by index: Take, GatherND, GatherElements, Pick, Embedding; ScatterND,
-// ScatterElements; OneHot.
+// ScatterElements; OneHot; RowNumbers.
 //
 // Indices may be of any element type. What becomes of one that is outside the extent it counts in is each node's
 // `mode`. Of a number that is not whole clip and wrap take the next below (0 of NaN), for the others it is outside.
 #pragma once
 
 #include <array>
+#include <optional>
 
 #include "symbol/op_def.h"
 
@@ -30,12 +31,14 @@ struct TakeAttrs {
   int64_t batch_dims = 0;  // first axes that data and indices share
   IndexMode mode = IndexMode::kRaise;
   int64_t padding = kNoIndex;  // a single index for which zeros are taken
+  bool sparse_grad = false;    // of rows (axis 0, no batch_dims): see docs/sparse.md
   static constexpr auto Fields() {
     using A = TakeAttrs;
     return std::tuple{Field{"axis", &A::axis, "first axis that is indexed"},
                       Field{"batch_dims", &A::batch_dims, "first axes that data and indices share"},
                       Field{"mode", &A::mode, "indices outside: raise, clip, wrap, skip, zero"},
-                      Field{"padding", &A::padding, "an index for which zeros are taken; default none"}};
+                      Field{"padding", &A::padding, "an index for which zeros are taken; default none"},
+                      Field{"sparse_grad", &A::sparse_grad, "keep a table's gradient by rows where that may be"}};
   }
 };
 // With B = batch_dims, data (b.., o.., n, i..) and indices (b.., j..), the axis n being `axis`:
@@ -87,6 +90,7 @@ struct ScatterAttrs {
   ScatterReduction reduction = ScatterReduction::kNone;
   int64_t padding = kNoIndex;                     // an index at which nothing is put
   std::vector<int64_t> shape = {}, batches = {};  // in the place of data: zeros of this shape (+ batches)
+  bool by_rows = false;                           // a table's gradient: see AsRows
   static constexpr auto Fields() {
     using A = ScatterAttrs;
     return std::tuple{Field{"axis", &A::axis, "first axis that is indexed"},
@@ -95,7 +99,8 @@ struct ScatterAttrs {
                       Field{"reduction", &A::reduction, "what is put replaces, or: add, mul, max, min"},
                       Field{"padding", &A::padding, "an index at which nothing is put; default none"},
                       Field{"shape", &A::shape, "there is no data but zeros of this shape"},
-                      Field{"batches", &A::batches, "batches added to each extent; default none"}};
+                      Field{"batches", &A::batches, "batches added to each extent; default none"},
+                      Field{"by_rows", &A::by_rows, "a table's gradient, which may be kept by rows"}};
   }
 };
 // data with `updates`, of GatherND's (GatherElements') output's shape, put where GatherND (GatherElements) would take
@@ -131,18 +136,44 @@ struct EmbeddingAttrs {
   int64_t input_dim = 1, output_dim = 1;
   int64_t padding_idx = kNoIndex;  // this row gets no gradient
   IndexMode mode = IndexMode::kRaise;
+  bool sparse_grad = false;  // see docs/sparse.md
   static constexpr auto Fields() {
     using A = EmbeddingAttrs;
     return std::tuple{Field{"input_dim", &A::input_dim, "rows of the weight"},
                       Field{"output_dim", &A::output_dim, "their length"},
                       Field{"padding_idx", &A::padding_idx, "a row that gets no gradient; default none"},
-                      Field{"mode", &A::mode, "indices outside: raise, clip, wrap, skip, zero"}};
+                      Field{"mode", &A::mode, "indices outside: raise, clip, wrap, skip, zero"},
+                      Field{"sparse_grad", &A::sparse_grad, "keep the weight's gradient by rows where that may be"}};
   }
 };
 // data (...) of indices, weight (input_dim, output_dim) -> (..., output_dim): the rows of the weight. In the weight's
 // gradient the rows of the output's are added in their order, so it has the same bits for any number of threads.
 const OpDef& EmbeddingOp();
 inline constexpr OpFunction<EmbeddingAttrs, 2> Embedding{EmbeddingOp};
+
+struct RowNumbersAttrs {
+  int64_t extent = 1;
+  IndexMode mode = IndexMode::kRaise;
+  int64_t padding = kNoIndex;
+  static constexpr auto Fields() {
+    using A = RowNumbersAttrs;
+    return std::tuple{Field{"extent", &A::extent, "rows of the table"},
+                      Field{"mode", &A::mode, "indices outside: raise, clip, wrap, skip, zero"},
+                      Field{"padding", &A::padding, "an index that names no row; default none"}};
+  }
+};
+// indices (...) of any type -> (n) of int64: the row that each names, from 0 to extent - 1, or -1 for none.
+const OpDef& RowNumbersOp();
+inline constexpr OpFunction<RowNumbersAttrs> RowNumbers{RowNumbersOp};
+
+// A table's gradient, known by rows: row numbers[i] of it is the sum of all rows[i] with that number, in their order.
+struct RowsOfGradient {
+  Symbol numbers, rows;  // RowNumbers (n); (n, elements of a row)
+  Shape table;
+};
+// Of a gradient that Embedding or Take with `sparse_grad` sends back, and that nothing was added to. What only looks
+// like one, in a file from a stranger say, need not have as many numbers as rows: VerifyPlan tells.
+std::optional<RowsOfGradient> AsRows(const Symbol& gradient);
 
 // What kernels need. data (batches, outer, extent, inner), rows (batches, outer, count, inner): row c is the one of
 // data that the tuple of indices (batches, count, k) names, counting in `extents`, k of them, that `extent` is the

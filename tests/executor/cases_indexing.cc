@@ -173,6 +173,12 @@ std::vector<OperatorCase> IndexingCases() {
                        {{"i", Values({2}, {1, 0})}}, Values({2, 2}, {0, 1, 1, 0})));
 
   const HostTensor words = Values({2, 4}, {4, 0, 4, 2, 1, 2, 4, -5});
+  cases.push_back(Case("RowNumbers", RowNumbers(kI, {.extent = 5, .padding = -3}, "y"), {{"i", words}},
+                       Values({8}, {4, 0, 4, -1, 1, -1, 4, 0})));
+  cases.push_back(Case("RowNumbers, clip", RowNumbers(kI, {.extent = 3, .mode = IndexMode::kClip}, "y"), {{"i", words}},
+                       Values({8}, {2, 0, 2, 2, 1, 2, 2, 0})));
+  cases.push_back(Case("RowNumbers, zero", RowNumbers(kI, {.extent = 3, .mode = IndexMode::kZero}, "y"), {{"i", words}},
+                       Values({8}, {-1, 0, -1, 2, 1, 2, -1, -1})));
   cases.push_back(Case("Embedding", Embedding(kI, {.input_dim = 5, .output_dim = 3}, "e"),
                        {{"i", words}, {"e_weight", Distinct({5, 3})}}));
   cases.back().batch_axes = {{"i", 0}};

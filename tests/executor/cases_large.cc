@@ -184,6 +184,7 @@ std::vector<OperatorCase> LargeCases() {
   cases.back().dtypes = {{"i", DType::kInt32}};
   cases.back().batch_axes.clear();
   add_indexed("one hot", OneHot(label, {.depth = 257}, "y"), {{"label", Integers({193}, -1, 257)}});
+  add_indexed("row numbers", RowNumbers(label, {.extent = 257}, "y"), {{"label", Integers({193, 211}, -257, 256)}});
 
   // random.h and quantize.h
   for (const Symbol& y :

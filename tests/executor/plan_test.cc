@@ -54,6 +54,14 @@ TEST(VerifyPlanTest, GradientsAreWrittenOnceAndInBackward) {
   ExpectBreach("call 1 writes the gradient of \"x\", which is zero", [](Plan* p) { p->gradients[0].is_zero = true; });
   ExpectBreach("nothing writes the gradient of \"x\"", [](Plan* p) { p->calls[1].outputs[0] = -1; });
   ExpectBreach("value \"dx\" does not fit the gradient of \"x\"", [](Plan* p) { p->values[2].type.shape = {5}; });
+  const auto by_rows = [](Plan* p, DType numbers) {
+    p->gradients = {{.argument = 0, .part = GradientPart::kRowNumbers}, {.argument = 0, .part = GradientPart::kRows}};
+    p->values[2].type = {numbers, {3}, -1};
+    p->values.push_back({.name = "rows", .type = {DType::kFloat32, {2}, -1}, .place = Place::kGradient, .slot = 1});
+  };
+  ExpectBreach("value \"dx\" is no rows of \"x\"", [&](Plan* p) { by_rows(p, DType::kInt32); });
+  ExpectBreach("the gradient of \"x\" has other rows than the 3 that are numbered",
+               [&](Plan* p) { by_rows(p, DType::kInt64); });
   ExpectBreach("gradient 0 is that of argument 1", [](Plan* p) { p->gradients[0].argument = 1; });
   ExpectBreach("the gradient of head 0 is argument 0", [](Plan* p) { p->head_gradients = {0}; });
 }

@@ -191,7 +191,7 @@ void AddIndexing(Examples& e) {
   const IndexMode skip = IndexMode::kSkip;
   e.Add(TakeOp(), TakeAttrs{.axis = -1}, {{5, 3, 4}, {2}});
   e.Add(TakeOp(), TakeAttrs{.axis = 2, .batch_dims = 1, .mode = skip, .padding = 3}, {{5, 3, 4}, {5, 2}});
-  e.Add(TakeOp(), TakeAttrs{}, {{3, 4}, {5, 2}}, {-1, 0});
+  e.Add(TakeOp(), TakeAttrs{.sparse_grad = true}, {{3, 4}, {5, 2}}, {-1, 0});
   e.Add(GatherNDOp(), TakeAttrs{.batch_dims = 1}, {{5, 3, 4}, {5, 6, 2}});
   e.Add(GatherNDOp(), TakeAttrs{.axis = 1}, {{5, 3, 4}, {6, 1}});
   e.Add(GatherElementsOp(), GatherElementsAttrs{.axis = 1, .mode = skip}, {{5, 3, 4}, {5, 6, 2}});
@@ -203,13 +203,15 @@ void AddIndexing(Examples& e) {
     e.Add(ScatterElementsOp(), attrs, {{5, 3, 4}, {5, 6, 2}, {5, 6, 2}});
   }
   const ScatterReduction add = ScatterReduction::kAdd;
-  e.Add(ScatterNDOp(), ScatterAttrs{.reduction = add, .padding = 0, .shape = {6, 4}}, {{5, 1}, {5, 4}});
+  e.Add(ScatterNDOp(), ScatterAttrs{.reduction = add, .padding = 0, .shape = {6, 4}, .by_rows = true},
+        {{5, 1}, {5, 4}});
   e.Add(ScatterElementsOp(), ScatterAttrs{.axis = 1, .reduction = add, .shape = {0, 6}, .batches = {1, 0}},
         {{5, 3}, {5, 3}});
   e.Add(OneHotOp(),
         OneHotAttrs{.depth = 3, .axis = 1, .on_value = 2, .off_value = -1, .from_end = true, .dtype = DType::kInt8},
         {{5, 4}});
   e.Add(OneHotOp(), OneHotAttrs{.depth = 3}, {{5, 4}});
+  e.Add(RowNumbersOp(), RowNumbersAttrs{.extent = 3, .mode = IndexMode::kClip, .padding = 1}, {{5, 4}});
 
   e.Add(TopKOp(), TopKAttrs{.k = 2, .axis = 1, .largest = false, .sorted = false, .dtype = DType::kInt32}, {{5, 3, 4}});
   e.Add(TopKOp(), TopKAttrs{}, {{5, 3}});
@@ -240,6 +242,7 @@ void AddIndexing(Examples& e) {
   e.Add(SequenceLastGradOp(), SequenceLastGradAttrs{steps, {0, 3, 4}, {1, 0, 0}}, {{5, 4}, {5}});
   e.Add(EmbeddingOp(), EmbeddingAttrs{.input_dim = 7, .output_dim = 3, .padding_idx = -1, .mode = IndexMode::kClip},
         {{5, 4}, {7, 3}});
+  e.Add(EmbeddingOp(), EmbeddingAttrs{.input_dim = 7, .output_dim = 3, .sparse_grad = true}, {{5, 4}, {7, 3}});
 }
 
 void AddShapeOps(Examples& e) {

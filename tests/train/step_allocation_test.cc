@@ -193,6 +193,14 @@ TEST(StepAllocation, NoneInATrainersStep) {
   }
 }
 
+TEST(StepAllocation, NoneWhereATableIsUpdatedByRows) {
+  const Symbol words = Embedding(Variable("data"), {.input_dim = 20, .output_dim = 3, .sparse_grad = true}, "embed");
+  const Symbol net = LinearRegressionOutput(Mean(words, {.axes = {1}}), Variable("label"), {}, "out");
+  const Batch batch{.data = {HostTensor::Full(DType::kFloat32, {6, 4}, 1)},
+                    .label = {HostTensor::Full(DType::kFloat32, {6, 3}, 2)}};
+  for (const bool idle : {false, true}) EXPECT_EQ(MostOfATrainersSteps(net, batch, {"label", {6, 3}}, "mse", idle), 0);
+}
+
 TEST(StepAllocation, NoneWhereLabelsAreBatchedAlongAnotherAxis) {
   const Symbol label = Transpose(Variable("label"));  // (3, N) -> (N, 3)
   const Symbol net = MakeLoss(Square(FullyConnected(Variable("data"), {.num_hidden = 3}, "fc1") - label), {}, "loss");

@@ -163,6 +163,21 @@ void Updater::SetState(const HostTensorMap& state) {
   }
 }
 
+void Updater::Forgive() { group_->engine()->Push(forgive_); }
+
+void Updater::WaitFor(int64_t step) const {
+  if (step <= step_ - kInFlight || step > step_ || step < 1) {
+    Throw("WaitFor: step {} is not one of the last {} up to {}", step, kInFlight, step_);
+  }
+  group_->engine()->Wait(done_[step % kInFlight]);
+}
+
+void Updater::FinishLast() {
+  const bool waits = loss_scaling_ && loss_scaling_->dynamic && finished_ < step_;
+  finished_ = step_;
+  if (waits) Finish(step_);
+}
+
 bool Updater::Finish(int64_t step) {
   finished_ = step;
   try {

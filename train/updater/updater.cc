@@ -11,6 +11,7 @@
 #include "symbol/op_def.h"
 #include "symbol/ops/fixed_gamma.h"
 #include "symbol/ops/loss.h"
+#include "train/updater_rows.h"
 
 namespace bindery {
 namespace {
@@ -27,13 +28,13 @@ std::optional<bool> HeadsLeaveDivision(const Symbol& symbol) {
   return !means;
 }
 
+}  // namespace
+
 // An element as it is stored: a parameter's format may have another order than its axes.
-[[noreturn]] void ThrowNotFinite(const std::string& parameter, int64_t element, double value) {
+void ThrowNotFinite(const std::string& parameter, int64_t element, double value) {
   Throw<NumericError>("the gradient of \"{}\" is not finite: element {}, as it is stored, is {}", parameter, element,
                       value);
 }
-
-}  // namespace
 
 // Elements begin..end-1 of a block, as a reduction on the host has them.
 struct Updater::Range {
@@ -139,8 +140,9 @@ void Updater::Prepare() {
   const std::set<std::string> fixed_gammas = ListFixedGammas(group_->symbol());
   for (size_t b = 0; b < store.blocks().size(); ++b) {
     const ParameterStore::Block& block = store.blocks()[b];
-    if (block.auxiliary || block.gradients.empty()) continue;
-    BlockState state{.block = static_cast<int>(b), .dtype = block.dtype};
+    const bool by_rows = !block.row_gradients.empty();
+    if (block.auxiliary || (block.gradients.empty() && !by_rows)) continue;
+    BlockState state{.block = static_cast<int>(b), .dtype = block.dtype, .by_rows = by_rows};
     bool joins = false;
     for (const int index : block.parameters) {
       const StoredParameter& p = store.parameters()[index];
@@ -159,6 +161,7 @@ void Updater::Prepare() {
     if (!state.pieces.empty()) blocks_.push_back(std::move(state));
   }
   if (blocks_.empty()) return;
+  std::ranges::stable_partition(blocks_, [](const BlockState& block) { return !block.by_rows; });
   std::vector<VarPtr> gates = {gate_, committed_};
   StepParts publish;  // what these read must be there, on every device
   group_->AppendPublish({}, &publish);
@@ -185,9 +188,11 @@ std::vector<Tensor> Updater::NewStates(Device device, DType dtype, int64_t eleme
 StepParts Updater::HostParts(std::vector<VarPtr> gates) {
   const Device home = HostAddressable(group_->devices()[0]) ? group_->devices()[0] : Cpu();
   std::vector<Bucket> buckets;
+  std::vector<VarPtr> firsts;  // of each block, the first replica
   for (BlockState& block : blocks_) {
     const ParameterStore::Block& stored = group_->store().blocks()[block.block];
-    buckets.push_back({.sources = stored.gradients, .replicas = stored.values});
+    if (!block.by_rows) buckets.push_back({.sources = stored.gradients, .replicas = stored.values});
+    if (block.by_rows || firsts.empty()) firsts.push_back(stored.values[0].var());
     block.states.push_back({.begin = 0, .end = stored.elements});
     block.states[0].slots[0] = NewStates(home, block.dtype, stored.elements);
   }
@@ -207,16 +212,21 @@ StepParts Updater::HostParts(std::vector<VarPtr> gates) {
   const Tensor rates =
       AppendFetch(group_->engine(), "step rates", {group_->executors()[0]->Rates()}, home, &parts).front();
   hooks.gates.push_back(rates.var());
-  // After the last update and before the next: both update the first replica.
+  // After the last update and before the next: both update these replicas.
   parts.push_back({.name = "step rates",
                    .device = home,
                    .reads = {rates.var()},
-                   .updates = {buckets[0].replicas[0].var()},
+                   .updates = std::move(firsts),
                    .run = [this, rates](const OpContext&) { rates_ = *static_cast<const StepRates*>(rates.data()); }});
-  Reduction reduction = kvstore_->MakeReduction(std::move(buckets), on_range(&Updater::UpdateRange),
-                                                group_->threads_per_device(), std::move(hooks));
-  std::ranges::move(reduction.parts, std::back_inserter(parts));
-  outcome_ = std::move(reduction.outcome);
+  AppendSumsOfRows(&hooks.gates, &parts);
+  const std::vector<VarPtr> all_gates = hooks.gates;
+  if (!buckets.empty()) {
+    Reduction reduction = kvstore_->MakeReduction(std::move(buckets), on_range(&Updater::UpdateRange),
+                                                  group_->threads_per_device(), std::move(hooks));
+    std::ranges::move(reduction.parts, std::back_inserter(parts));
+    std::ranges::move(reduction.outcome, std::back_inserter(outcome_));
+  }
+  AppendUpdatesOfRows(all_gates, &parts);
   return parts;
 }
 
@@ -323,21 +333,6 @@ void Updater::Compute(std::span<const BatchPtr> micro_batches, int64_t samples) 
                      .tentative = true});
     group_->ForwardBackward(batch);
   }
-}
-
-void Updater::Forgive() { group_->engine()->Push(forgive_); }
-
-void Updater::WaitFor(int64_t step) const {
-  if (step <= step_ - kInFlight || step > step_ || step < 1) {
-    Throw("WaitFor: step {} is not one of the last {} up to {}", step, kInFlight, step_);
-  }
-  group_->engine()->Wait(done_[step % kInFlight]);
-}
-
-void Updater::FinishLast() {
-  const bool waits = loss_scaling_ && loss_scaling_->dynamic && finished_ < step_;
-  finished_ = step_;
-  if (waits) Finish(step_);
 }
 
 void Updater::Update(const BatchPtr& batch) {

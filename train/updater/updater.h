@@ -20,6 +20,9 @@
 // all. A step that overflows a dynamic one is not committed; whoever waits for it by Finish goes on at a lower scale.
 // Steps that were pushed meanwhile did nothing, as after any failure, and are to be done again.
 //
+// Gradients that are kept by rows (docs/sparse.md): only rows that a batch touched are updated, with their states: what
+// a rule does where the gradient is zero (decay, momentum) waits until a row is touched.
+//
 // One optimizer state, not one per device: each element's is on one of them. Thread safety: one thread at a time.
 #pragma once
 
@@ -58,8 +61,9 @@ class Updater {
   static constexpr size_t kMaxDevices = 64;
 
   // The group must be bound for training and outlive the updater. Throws Error if heads disagree on who divides and
-  // the optimizer has no explicit rescale, if a parameter's dtype has no update rule, for too many devices, and for a
-  // loss scale where no loss is scaled or gradients are not checked.
+  // the optimizer has no explicit rescale, if a parameter's dtype has no update rule, for too many devices, for a loss
+  // scale where no loss is scaled or gradients are not checked, and for gradients by rows where the optimizer goes by
+  // norms of whole parameters or averages are kept.
   Updater(DataParallelExecutorGroup* group, const UpdaterOptions& options = {});
   ~Updater();
 
@@ -139,6 +143,7 @@ class Updater {
   struct BlockState {
     int block = -1;                       // of the store
     DType dtype = DType::kFloat32;        // kept here: the store may grow while a step runs
+    bool by_rows = false;                 // a table; those come after all others
     std::vector<Piece> pieces = {};       // in order
     std::vector<StateRange> states = {};  // in order, together the whole block
   };
@@ -151,6 +156,7 @@ class Updater {
     void Reach();                         // throws NumericError unless all statuses are good
   };
   class OnDevices;  // devices.cc
+  class Table;      // rows.cc
   // Forward and backward of one after the other; `samples` of the whole step.
   void Compute(std::span<const BatchPtr> micro_batches, int64_t samples);
   void FinishLast();
@@ -158,6 +164,9 @@ class Updater {
   void Prepare();
   StepRates RatesOf(int64_t step, int64_t samples) const;
   StepParts HostParts(std::vector<VarPtr> gates);
+  // Around the parts of whole gradients: sums of rows, which become a gate of these; and, after `outcome`, the update.
+  void AppendSumsOfRows(std::vector<VarPtr>* gates, StepParts* parts);
+  void AppendUpdatesOfRows(std::vector<VarPtr> gates, StepParts* parts);
   StepParts DeviceParts(const std::vector<VarPtr>& gates);
   std::vector<Tensor> NewStates(Device device, DType dtype, int64_t elements) const;
   struct Range;  // updater.cc
@@ -202,6 +211,7 @@ class Updater {
   RangeSquares gradients_, measured_;
   bool resumed_ = false;             // the optimizer's state was set
   int64_t step_ = 0, finished_ = 0;  // the latter: up to which Finish was called
+  std::vector<std::shared_ptr<Table>> tables_;
 };
 
 }  // namespace bindery

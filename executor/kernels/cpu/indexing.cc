@@ -303,6 +303,21 @@ MaybeKernel MakeScatterElements(const KernelSpec& spec) {
                                   {.mode = attrs.mode, .node_name = spec.node_name}));
 }
 
+MaybeKernel MakeRowNumbers(const KernelSpec& spec) {
+  const auto& attrs = spec.attributes<RowNumbersAttrs>();
+  const Counting counting{attrs.mode, attrs.padding, spec.node_name};
+  return Dispatch(spec.inputs[0].dtype, [&]<class T>() {
+    return WithLoop(PlainKernel(spec, "loop"),
+                    [=, extent = attrs.extent, n = spec.outputs[0].shape.Elements()](const Arguments& args) {
+                      ParallelFor(n, kGrain, kSerialElements / 4, [&](int64_t begin, int64_t end, int) {
+                        for (int64_t i = begin; i < end; ++i) {
+                          args.out<int64_t>(0)[i] = counting.PlaceOf(args.in<T>(0)[i], extent);
+                        }
+                      });
+                    });
+  });
+}
+
 // First all elements are off, then some are on.
 MaybeKernel MakeOneHot(const KernelSpec& spec) {
   const auto attrs = spec.attributes<OneHotAttrs>();
@@ -346,6 +361,7 @@ constexpr KernelEntry kEntries[] = {
     {"ScatterND", MakeScatterND},
     {"ScatterElements", MakeScatterElements},
     {"OneHot", MakeOneHot},
+    {"RowNumbers", MakeRowNumbers},
 };
 
 }  // namespace

@@ -166,6 +166,14 @@ MaybeKernel MakeScatterElements(const KernelSpec& spec) {
                                 {.mode = attrs.mode, .node_name = spec.node_name}));
 }
 
+MaybeKernel MakeRowNumbers(const KernelSpec& spec) {
+  const auto& attrs = spec.attributes<RowNumbersAttrs>();
+  const Counting counting{attrs.mode, attrs.padding, spec.node_name};
+  return InDouble(spec, [=, extent = attrs.extent, n = spec.outputs[0].shape.Elements()](const Tensors& t) {
+    for (int64_t i = 0; i < n; ++i) t.out[0][i] = static_cast<double>(counting.PlaceOf(t.in[0][i], extent));
+  });
+}
+
 MaybeKernel MakeOneHot(const KernelSpec& spec) {
   const auto attrs = spec.attributes<OneHotAttrs>();
   const AxisView view = ViewAlong(spec.outputs[0].shape, static_cast<int>(attrs.axis));
@@ -187,6 +195,7 @@ constexpr KernelEntry kEntries[] = {
     {"ScatterND", MakeScatterND},
     {"ScatterElements", MakeScatterElements},
     {"OneHot", MakeOneHot},
+    {"RowNumbers", MakeRowNumbers},
 };
 
 }  // namespace
