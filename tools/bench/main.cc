@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <cinttypes>
 #include <cstdio>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -10,6 +11,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "tools/bench/model_bench.h"
+#include "tools/bench/table_bench.h"
 #include "train/zoo.h"
 
 namespace bindery::bench {
@@ -61,13 +63,46 @@ void Print(const ModelBenchResult& r) {
     fmt::print("          {:9.4f} ms  {:24} {:32} {}\n", k.milliseconds, k.op, k.node, k.implementation);
 }
 
+// "1000000x64"
+void ParseTable(const std::string& text, TableBenchOptions* options) {
+  char rest = 0;
+  if (std::sscanf(text.c_str(), "%" SCNd64 "x%" SCNd64 "%c", &options->rows, &options->width, &rest) != 2) {
+    Throw("--table: expected rows and their length, as in 1000000x64, got \"{}\"", text);
+  }
+}
+
+void CompareTables(TableBenchOptions options, bool json) {
+  for (const char* optimizer : {"sgd(lr=0.1)", "sgd(lr=0.1, momentum=0.9)", "adam(lr=0.001)"}) {
+    options.optimizer = optimizer;
+    const TableBenchResult whole = RunTableBench(options, false), rows = RunTableBench(options, true);
+    if (json) {
+      fmt::print("{}\n", nlohmann::json{{"table", {options.rows, options.width}},
+                                        {"indices", options.indices},
+                                        {"optimizer", optimizer},
+                                        {"whole_min_ms", whole.min_ms},
+                                        {"whole_median_ms", whole.median_ms},
+                                        {"rows_min_ms", rows.min_ms},
+                                        {"rows_median_ms", rows.median_ms},
+                                        {"rows_allocations_ours", rows.allocations_ours}}
+                             .dump());
+      continue;
+    }
+    fmt::print(
+        "table {}x{}, {} indices, {}: step with whole gradients min {:.3f} median {:.3f} ms, by rows min {:.3f} median "
+        "{:.3f} ms, {:.0f} times; allocations ours {:g}\n",
+        options.rows, options.width, options.indices, optimizer, whole.min_ms, whole.median_ms, rows.min_ms,
+        rows.median_ms, whole.median_ms / rows.median_ms, rows.allocations_ours);
+    std::fflush(stdout);
+  }
+}
+
 int Main(int argc, char** argv) {
   KeepFreedMemory();
   CLI::App app(
       "Bindery's benchmarks: training and prediction steps of models by name, and a chain of one-element operators.",
       "bench");
   std::vector<std::string> models = {"mlp", "lenet", "resnet20", "resnet50"};
-  std::string devices = "cpu:0", phase = "both";
+  std::string devices = "cpu:0", phase = "both", table;
   ModelBenchOptions options;
   int64_t batch = 0;
   bool json = false, chain = true;
@@ -82,9 +117,23 @@ int Main(int argc, char** argv) {
   app.add_option("--warmup", options.warmup, "steps before")->capture_default_str();
   app.add_flag("--per-kernel", options.per_kernel, "list every kernel");
   app.add_flag("--chain,!--no-chain", chain, "measure the chain of one-element operators")->capture_default_str();
+  app.add_option(
+      "--table", table,
+      "instead of models: steps with a table of this size, e.g. 1000000x64, by the gradient of all of it and "
+      "by that of the rows looked up, --batch-size of them (1024)");
   app.add_flag("--json", json, "JSON lines");
   CLI11_PARSE(app, argc, argv);
   options.devices = ParseDevices(devices);
+  if (!table.empty()) {
+    TableBenchOptions of_table{.indices = batch > 0 ? batch : 1024,
+                               .devices = options.devices,
+                               .threads = options.threads,
+                               .steps = options.steps,
+                               .warmup = options.warmup};
+    ParseTable(table, &of_table);
+    CompareTables(of_table, json);
+    return 0;
+  }
   if (chain) {
     const double ns = ChainNanoseconds(1000);
     if (json) {
