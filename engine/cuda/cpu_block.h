@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
+#include <vector>
 
 #define __device__  // nvcc's word for what runs on GPUs
 
@@ -28,8 +30,46 @@ class CpuBlock {
     return least;
   }
   void SetLeast(uint64_t* address, uint64_t value) const { *address = std::min(*address, value); }
+  bool Claim(uint64_t* address, uint64_t value) const { return std::exchange(*address, value) != value; }
+
+  // In the order of a GPU's: within a warp by halves, then warp after warp.
+  template <class F, class Join>
+  auto Reduce(const F& f, const Join& join) const {
+    using T = decltype(f(0));
+    std::vector<T> of(static_cast<size_t>(threads_));
+    Each([&](int thread) { of[static_cast<size_t>(thread)] = f(thread); });
+    for (int warp = 0; warp < threads_; warp += kWarp) {
+      const int size = std::min(kWarp, threads_ - warp);
+      T* const mine = of.data() + warp;
+      for (int step = kWarp / 2; step > 0; step /= 2) {
+        for (int i = 0; i < step && i + step < size; ++i) mine[i] = join(mine[i], mine[i + step]);
+      }
+      if (warp > 0) of[0] = join(of[0], mine[0]);
+    }
+    return of[0];
+  }
+
+  template <class T>
+  T MultiplyAdd(T a, T b, T c) const {
+    return a * b + c;
+  }
+  template <class T>
+  T& Shared() const {
+    static thread_local T memory;
+    return memory;
+  }
+  template <class T>
+  class Own {
+   public:
+    explicit Own(const CpuBlock& block) : of_(static_cast<size_t>(block.threads())) {}
+    T& operator[](int thread) { return of_[static_cast<size_t>(thread)]; }
+
+   private:
+    std::vector<T> of_;
+  };
 
  private:
+  static constexpr int kWarp = 32;
   const int index_, count_, threads_;
 };
 

@@ -95,6 +95,16 @@ void Gpu::LoadKernels() {
   (std::make_index_sequence<kNumKernels>());
 }
 
+CUfunction Gpu::KernelIn(const unsigned long long* image, const char* name) {
+  const Scope scope(*this);
+  const std::lock_guard lock(modules_mutex_);
+  CUmodule& module = modules_[image];
+  if (!module) Check(api.module_load_data(&module, image), "cuModuleLoadData");
+  CUfunction function = nullptr;
+  Check(api.module_get_function(&function, module, name), name);
+  return function;
+}
+
 void Gpu::Enter() const noexcept { FailUnless(api.ctx_push_current(context_)); }
 
 void Gpu::Leave() const noexcept {

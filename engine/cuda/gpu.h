@@ -10,6 +10,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -86,6 +87,9 @@ class Gpu {
     return KernelOf<Args>(std::make_index_sequence<kNumKernels>());
   }
 
+  // A kernel of another image within the program, which is loaded with the first of its kernels.
+  CUfunction KernelIn(const unsigned long long* image, const char* name);
+
   CUevent TakeEvent() noexcept;  // null if the GPU fails
   void GiveBack(CUevent event) noexcept;
 
@@ -113,6 +117,8 @@ class Gpu {
   CUmemoryPool pool_ = nullptr;
   std::vector<CUmemAccessDesc> access_;
   std::array<CUfunction, kNumKernels> kernels_ = {};
+  std::mutex modules_mutex_;
+  std::map<const unsigned long long*, CUmodule> modules_;
 
   std::mutex events_mutex_;
   std::vector<CUevent> free_events_;

@@ -166,6 +166,18 @@ struct CommitArgs {
   }
 };
 
+// Data that a kernel cannot work on, an index that names nothing, say: what the host will say of it. The first of a
+// piece of work (stream.h) that finds some writes it, in memory of the host.
+struct Fault {
+  uint64_t piece = 0;
+  double value = 0, low = 0, high = 0;  // it is not in low..high
+};
+struct FaultRing {
+  static constexpr uint64_t kSize = 512;  // pieces under way, at most, of which each is sure to be heard
+  Fault* faults = nullptr;                // of piece number % kSize; null: nobody listens
+  const uint64_t* done = nullptr;         // the piece before the one that runs
+};
+
 // All kernels that there are.
 using AllKernels = std::tuple<FillArgs, CopyArgs, CastArgs, SumArgs, ScaleArgs, FindNotFiniteArgs, SetStatusArgs,
                               UpdateKernelArgs, CommitArgs>;

@@ -5,7 +5,14 @@
 //   index(), count(), threads()   which block of how many, of how many threads
 //   Each(f)                       f(thread) by every thread of the block, which then wait for each other
 //   Least(f)                      the same, of a number: the least of all threads', for all of them
+//   Reduce(f, join)               the same, of trivially copied values of 4 bytes or a multiple: all joined, in one order
 //   SetLeast(address, value)      by one thread: *address becomes `value` if that is less, whoever else does the same
+//   Claim(address, value)         by one thread: *address becomes `value`; false if it was, whoever else does the same
+//   MultiplyAdd(a, b, c)          a b + c, rounded once or twice
+//   Shared<T>()                   memory of the block, at most 48 KiB; what is in it is undefined
+//   Own<T>                        own[thread]: what a thread keeps from one Each to the next
+//
+// Values that are computed between these calls are the same in all threads.
 #pragma once
 
 #include <bit>

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <new>
 #include <thread>
 #include <utility>
 
@@ -23,9 +24,10 @@ constexpr int kSleepsPerLook = 16;
 
 class CudaStream::Progress {
  public:
-  Progress(Gpu& gpu, Lane lane) : gpu_(gpu), word_(static_cast<uint64_t*>(gpu.AllocateHost(sizeof(uint64_t)))) {
-    if (!word_) Throw<DeviceError>("{}: no memory of the host for a stream", gpu.device);
-    *word_ = 0;
+  Progress(Gpu& gpu, Lane lane) : gpu_(gpu) {
+    void* const memory = gpu.AllocateHost(sizeof(Said));
+    if (!memory) Throw<DeviceError>("{}: no memory of the host for a stream", gpu.device);
+    said_ = new (memory) Said;
     const Gpu::Scope scope(gpu);
     int least = 0, greatest = 0;
     gpu.Check(gpu.api.ctx_get_stream_priority_range(&least, &greatest), "cuCtxGetStreamPriorityRange");
@@ -37,14 +39,20 @@ class CudaStream::Progress {
   ~Progress() {
     const Gpu::Scope scope(gpu_);
     gpu_.api.stream_destroy(stream_);
-    gpu_.FreeHost(word_);
+    gpu_.FreeHost(said_);
   }
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
   CUstream stream() const { return stream_; }
-  CUdeviceptr word() const { return reinterpret_cast<CUdeviceptr>(word_); }  // one address for all
-  uint64_t done() const { return std::atomic_ref<uint64_t>(*word_).load(std::memory_order_acquire); }
+  CUdeviceptr word() const { return reinterpret_cast<CUdeviceptr>(&said_->done); }  // one address for all
+  uint64_t done() const { return std::atomic_ref<uint64_t>(said_->done).load(std::memory_order_acquire); }
+  FaultRing faults() const { return {said_->faults, &said_->done}; }
+  // Of a piece that is done; null: none.
+  const Fault* FaultOf(uint64_t piece) const {
+    const Fault& fault = said_->faults[piece % FaultRing::kSize];
+    return fault.piece == piece ? &fault : nullptr;
+  }
   // Asks the driver whether the GPU still works.
   void Look() const noexcept {
     if (gpu_.failed()) return;
@@ -54,8 +62,12 @@ class CudaStream::Progress {
   }
 
  private:
+  struct Said {  // by the GPU
+    uint64_t done = 0;
+    Fault faults[FaultRing::kSize] = {};
+  };
   Gpu& gpu_;
-  uint64_t* const word_;
+  Said* said_ = nullptr;
   CUstream stream_ = nullptr;
 };
 
@@ -158,11 +170,20 @@ class CudaStream::Batch final : public Fence, public std::enable_shared_from_thi
     const std::lock_guard lock(mutex_);
     if (settled_.load(std::memory_order_relaxed)) return;
     const uint64_t done = progress_->done();
-    if (done < number) {  // the GPU failed
-      for (const Use& use : uses) {
-        if (!error_ && use.batch->Done()) error_ = InheritedError(*use.batch, use.inherits);
+    for (const Use& use : uses) {
+      if (!error_ && use.batch->Done()) error_ = InheritedError(*use.batch, use.inherits);
+    }
+    inherited_ = error_ != nullptr;
+    for (const Piece& piece : pieces) {
+      const Fault* const fault = piece.number <= done ? progress_->FaultOf(piece.number) : nullptr;
+      if (!fault || error_) continue;
+      try {
+        Throw<DataError>("{}: {} is not in {}..{}", piece.what, fault->value, fault->low, fault->high);
+      } catch (...) {
+        error_ = CurrentErrorNamed(*piece.part);
       }
-      inherited_ = error_ != nullptr;
+    }
+    if (done < number) {  // the GPU failed
       const auto first = std::ranges::find_if(pieces, [&](const Piece& piece) { return piece.number > done; });
       try {
         if (!error_) Throw<DeviceError>("{}", gpu_.failure());
@@ -243,6 +264,8 @@ void CudaStream::LaunchKernel(CUfunction kernel, const char* name, void** argume
       std::min<int64_t>(CeilDiv(threads, kThreads), int64_t{gpu_.facts.multiprocessors} * kBlocksPerProcessor));
   gpu_.CheckWork(gpu_.api.launch_kernel(kernel, blocks, 1, 1, kThreads, 1, 1, 0, stream, arguments, nullptr), name);
 }
+
+FaultRing CudaStream::faults() const { return progress_->faults(); }
 
 void CudaStream::Keep(std::shared_ptr<const void> object) { open_->kept.push_back(std::move(object)); }
 

@@ -35,14 +35,17 @@ class CudaStream final : public Stream {
     void* arguments[] = {&args};
     LaunchKernel(gpu_.Kernel<Args>(), Args::kName, arguments, threads, what);
   }
+  void LaunchKernel(CUfunction kernel, const char* name, void** arguments, int64_t threads, const std::string& what);
   void Keep(std::shared_ptr<const void> object);  // until that work is done
   uint64_t* word() const { return word_; }        // of device memory, for whoever works on the stream now
+  // For kernels that may find data they cannot work on: the operation fails with a DataError that names the piece. What
+  // was enqueued behind it runs all the same, on whatever the kernel left, and fails when it is over.
+  FaultRing faults() const;
   Gpu& gpu() const { return gpu_; }
 
  private:
   class Progress;  // the CUDA stream and its word, which fences share
   class Batch;     // what one operation enqueued: its fence
-  void LaunchKernel(CUfunction kernel, const char* name, void** arguments, int64_t threads, const std::string& what);
   void BeginPiece(const std::string& what);
   void EndPiece() noexcept;
   void Forget();  // lets go of what finished operations kept

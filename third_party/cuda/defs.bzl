@@ -16,8 +16,11 @@ def if_cuda(yes, no):
 # target_compatible_with of tests that need the toolkit's headers; elsewhere they are skipped by name.
 CUDA_ONLY = if_cuda([], ["@platforms//:incompatible"])
 
-def cuda_image(name, src, headers, symbol, out):
-    """Compiles a .cu file to an array `symbol` in a C++ file: code for all architectures, without any of the host's."""
+def cuda_image(name, src, headers, declaration, symbol, out):
+    """Compiles a .cu file to an array `symbol` in a C++ file: code for all architectures, without any of the host's.
+
+    `declaration` is the header that declares the array.
+    """
     architectures = ["-gencode arch=compute_%s,code=sm_%s" % (a, a) for a in _ARCHITECTURES]
     architectures.append("-gencode arch=compute_%s,code=compute_%s" % (_ARCHITECTURES[0], _ARCHITECTURES[0]))
     compile = [
@@ -28,7 +31,7 @@ def cuda_image(name, src, headers, symbol, out):
     print = "%s/bin/bin2c --const --padd 0 --type longlong --name %s $(@D)/%s.fatbin" % (CUDA_HOME, symbol, name)
     found = " && ".join([
         " ".join(compile),
-        "echo '#include \"engine/cuda/image.h\"' > $@",
+        "echo '#include \"%s\"' > $@" % declaration,
         print + " >> $@",
         "rm $(@D)/%s.fatbin" % name,
     ])

@@ -82,15 +82,21 @@ FakeStream::~FakeStream() {
 }
 
 void FakeStream::Enqueue(std::function<CUresult()> work, bool touches_memory) {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   queue_.push_back({std::move(work), touches_memory});
+  if (at_once && queue_.size() == 1 && !busy_) return DoNext(lock);
   changed_.notify_all();
 }
 
 void FakeStream::WaitFor(std::shared_ptr<FakeEvent> event) {
-  const std::lock_guard event_lock(event->mutex);
+  uint64_t number = 0;
+  {
+    const std::lock_guard event_lock(event->mutex);
+    number = event->recorded;
+    if (event->reached >= number) return;
+  }
   Enqueue(
-      [this, event, number = event->recorded] {
+      [this, event, number] {
         std::unique_lock lock(event->mutex);
         while (event->reached < number && !Stuck()) event->changed.wait_for(lock, kGlance);
         return CUDA_SUCCESS;
@@ -115,29 +121,35 @@ void FakeStream::Main() {
   pthread_setname_np(pthread_self(), "fake CUDA");
   std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [&] { return stopping_ || !queue_.empty(); });
+    changed_.wait(lock, [&] { return stopping_ || (!queue_.empty() && !busy_); });
     if (queue_.empty()) return;
-    Item item = std::move(queue_.front());
-    queue_.pop_front();
-    busy_ = true;
-    lock.unlock();
-    CUresult result = CUDA_SUCCESS;
-    if (item.touches_memory && gpu.error == CUDA_SUCCESS) {
-      if (const int delay = sim::NextDelay()) std::this_thread::sleep_for(std::chrono::microseconds(delay));
-      try {
-        gpu.faults.BeforeKernel();
-      } catch (const DeviceError&) {
-        result = CUDA_ERROR_ILLEGAL_ADDRESS;
-      }
-    }
-    if (result == CUDA_SUCCESS && gpu.error == CUDA_SUCCESS) result = item.work();
-    if (result != CUDA_SUCCESS) gpu.Lose(result);
-    item.work = nullptr;
-    lock.lock();
-    busy_ = false;
-    changed_.notify_all();
+    DoNext(lock);
   }
 }
+
+void FakeStream::DoNext(std::unique_lock<std::mutex>& lock) {
+  Item item = std::move(queue_.front());
+  queue_.pop_front();
+  busy_ = true;
+  lock.unlock();
+  CUresult result = CUDA_SUCCESS;
+  if (item.touches_memory && gpu.error == CUDA_SUCCESS) {
+    if (const int delay = sim::NextDelay()) std::this_thread::sleep_for(std::chrono::microseconds(delay));
+    try {
+      gpu.faults.BeforeKernel();
+    } catch (const DeviceError&) {
+      result = CUDA_ERROR_ILLEGAL_ADDRESS;
+    }
+  }
+  if (result == CUDA_SUCCESS && gpu.error == CUDA_SUCCESS) result = item.work();
+  if (result != CUDA_SUCCESS) gpu.Lose(result);
+  item.work = nullptr;
+  lock.lock();
+  busy_ = false;
+  changed_.notify_all();
+}
+
+void RunAtOnce() { FakeStream::at_once = true; }
 
 void FailKernel(int gpu, int64_t nth) { GpuAt(gpu).faults.FailKernel(nth); }
 void HangKernel(int gpu, int64_t nth) { GpuAt(gpu).faults.HangKernel(nth); }

@@ -35,6 +35,7 @@ class FakeStream {
   ~FakeStream();  // when all is done, or can never be
 
   FakeGpu& gpu;
+  inline static std::atomic<bool> at_once = false;
 
   // `work` fails by what it returns. `touches_memory`: it may be delayed, made to fail and to hang.
   void Enqueue(std::function<CUresult()> work, bool touches_memory);
@@ -48,6 +49,7 @@ class FakeStream {
     bool touches_memory;
   };
   void Main();
+  void DoNext(std::unique_lock<std::mutex>& lock);
   bool Stuck() const;  // waits for what cannot come
 
   mutable std::mutex mutex_;

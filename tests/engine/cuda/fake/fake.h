@@ -31,6 +31,9 @@ void HangKernel(int gpu, int64_t nth);  // does not end until Release
 void Release(int gpu);
 void FailAllocation(int gpu, int64_t nth);
 void SetMemoryLimit(int gpu, int64_t bytes);
+// From now on the work of a stream that is idle is done by whoever enqueues it: for tests of what kernels compute.
+void RunAtOnce();
+
 // What is alive now, when all streams have come to rest.
 struct Live {
   int64_t bytes = 0;  // of device memory, mapped or allocated

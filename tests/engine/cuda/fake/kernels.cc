@@ -1,9 +1,9 @@
 // Kernels of the fake: the bodies for CPUs, found by name.
-#include <algorithm>
-#include <string_view>
-#include <tuple>
+#include "tests/engine/cuda/fake/kernels.h"
 
-#include "engine/cuda/cpu_block.h"
+#include <algorithm>
+#include <map>
+
 #include "engine/cuda/image.h"
 #include "engine/cuda/kernels_body.h"
 #include "tests/engine/cuda/fake/state.h"
@@ -11,42 +11,24 @@
 namespace bindery::cuda::fake {
 namespace {
 
-// A kernel: what launches it with a copy of its arguments.
-struct FakeKernel {
-  std::string_view name;
-  std::function<CUresult()> (*bind)(const FakeGpu& gpu, const void* arguments, int blocks, int threads);
-};
-template <class Args>
-std::function<CUresult()> BindKernel(const FakeGpu& gpu, const void* arguments, int blocks, int threads) {
-  return [&gpu, args = *static_cast<const Args*>(arguments), blocks, threads]() mutable {
-    bool found = true;
-    args.Addresses([&](auto& address) {
-      if (!address) return;
-      char* const view = Resolve(gpu, reinterpret_cast<CUdeviceptr>(address), 1, Args::kName);
-      found = found && view;
-      address = reinterpret_cast<std::remove_reference_t<decltype(address)>>(view);
-    });
-    if (!found) return CUDA_ERROR_ILLEGAL_ADDRESS;
-    RunOnCpu(args, blocks, threads);
-    return CUDA_SUCCESS;
-  };
+using Images = std::map<const unsigned long long*, std::vector<FakeKernel>>;
+Images& AllImages() {
+  static Images images;
+  return images;
 }
-const std::vector<FakeKernel>& Kernels() {
-  static const auto kernels = []<class... Args>(std::type_identity<std::tuple<Args...>>) {
-    return std::vector<FakeKernel>{{Args::kName, &BindKernel<Args>}...};
-  }(std::type_identity<AllKernels>());
-  return kernels;
-}
+[[maybe_unused]] const bool kEngines = (AddImage<AllKernels>(bindery_cuda_image), true);
 
 CUresult ModuleLoadData(CUmodule* module, const void* image) {
   if (!Current("cuModuleLoadData")) return CUDA_ERROR_INVALID_CONTEXT;
-  if (image != bindery_cuda_image) return Refuse("cuModuleLoadData", "no such image", CUDA_ERROR_INVALID_IMAGE);
-  *module = reinterpret_cast<CUmodule>(&TheState());
+  const auto found = AllImages().find(static_cast<const unsigned long long*>(image));
+  if (found == AllImages().end()) return Refuse("cuModuleLoadData", "no such image", CUDA_ERROR_INVALID_IMAGE);
+  *module = reinterpret_cast<CUmodule>(&found->second);
   return CUDA_SUCCESS;
 }
-CUresult ModuleGetFunction(CUfunction* function, CUmodule, const char* name) {
-  const auto found = std::ranges::find(Kernels(), name, &FakeKernel::name);
-  if (found == Kernels().end()) return Refuse("cuModuleGetFunction", name, CUDA_ERROR_NOT_FOUND);
+CUresult ModuleGetFunction(CUfunction* function, CUmodule module, const char* name) {
+  const auto& kernels = *reinterpret_cast<const std::vector<FakeKernel>*>(module);
+  const auto found = std::ranges::find(kernels, name, &FakeKernel::name);
+  if (found == kernels.end()) return Refuse("cuModuleGetFunction", name, CUDA_ERROR_NOT_FOUND);
   *function = reinterpret_cast<CUfunction>(const_cast<FakeKernel*>(&*found));
   return CUDA_SUCCESS;
 }
@@ -63,6 +45,10 @@ CUresult LaunchKernel(CUfunction function, unsigned x, unsigned y, unsigned z, u
 }
 
 }  // namespace
+
+void AddImage(const unsigned long long* image, std::vector<FakeKernel> kernels) {
+  AllImages()[image] = std::move(kernels);
+}
 
 void FillKernels(RuntimeApi* api) {
   api->module_load_data = &ModuleLoadData;

@@ -138,9 +138,13 @@ CUresult EventRecord(CUevent handle, CUstream stream_handle) {
   return OnStream("cuEventRecord", stream_handle, [&](FakeStream& stream) {
     const std::shared_ptr<FakeEvent> event = EventOf(handle);
     if (!event) return CUDA_ERROR_INVALID_HANDLE;
-    const std::lock_guard lock(event->mutex);
+    uint64_t number = 0;
+    {
+      const std::lock_guard lock(event->mutex);
+      number = ++event->recorded;
+    }
     stream.Enqueue(
-        [event, number = ++event->recorded] {
+        [event, number] {
           const std::lock_guard event_lock(event->mutex);
           event->reached = std::max(event->reached, number);
           event->changed.notify_all();

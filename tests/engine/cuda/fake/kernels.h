@@ -1,0 +1,47 @@
+// The kernels that the fake has: images, and in each by name what runs a body for CPUs. Engine's are there; whoever has
+// others adds them before the first device is asked for.
+#pragma once
+
+#include <functional>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <vector>
+
+#include "engine/cuda/cpu_block.h"
+#include "tests/engine/cuda/fake/device.h"
+
+namespace bindery::cuda::fake {
+
+// A kernel: what launches it with a copy of its arguments.
+struct FakeKernel {
+  std::string_view name;
+  std::function<CUresult()> (*bind)(const FakeGpu& gpu, const void* arguments, int blocks, int threads);
+};
+
+template <class Args>
+std::function<CUresult()> BindKernel(const FakeGpu& gpu, const void* arguments, int blocks, int threads) {
+  return [&gpu, args = *static_cast<const Args*>(arguments), blocks, threads]() mutable {
+    bool found = true;
+    args.Addresses([&](auto& address) {
+      if (!address) return;
+      char* const view = Resolve(gpu, reinterpret_cast<CUdeviceptr>(address), 1, Args::kName);
+      found = found && view;
+      address = reinterpret_cast<std::remove_reference_t<decltype(address)>>(view);
+    });
+    if (!found) return CUDA_ERROR_ILLEGAL_ADDRESS;
+    RunOnCpu(args, blocks, threads);
+    return CUDA_SUCCESS;
+  };
+}
+
+void AddImage(const unsigned long long* image, std::vector<FakeKernel> kernels);
+// Of a tuple of all arguments; their bodies are known.
+template <class Image>
+void AddImage(const unsigned long long* image) {
+  [&]<class... Args>(std::type_identity<std::tuple<Args...>>) {
+    AddImage(image, {{Args::kName, &BindKernel<Args>}...});
+  }(std::type_identity<Image>());
+}
+
+}  // namespace bindery::cuda::fake
