@@ -18,7 +18,7 @@ struct PhiloxKey {
 using PhiloxCounter = std::array<uint32_t, 4>;
 using PhiloxBlock = std::array<uint32_t, 4>;
 
-inline PhiloxBlock Philox4x32(PhiloxCounter c, PhiloxKey key) {
+constexpr PhiloxBlock Philox4x32(PhiloxCounter c, PhiloxKey key) {
   uint32_t k0 = key.k0, k1 = key.k1;
   for (int round = 0; round < 10; ++round) {
     const uint64_t p0 = uint64_t{0xD2511F53u} * c[0];
@@ -35,7 +35,7 @@ inline PhiloxBlock Philox4x32(PhiloxCounter c, PhiloxKey key) {
 PhiloxKey StreamKey(uint64_t seed, std::string_view name);
 
 // Uniform in [0, 1) from 32 random bits: the upper 24 as a fraction, exact in float.
-inline float UniformFloat(uint32_t bits) { return static_cast<float>(bits >> 8) * 0x1.0p-24f; }
+constexpr float UniformFloat(uint32_t bits) { return static_cast<float>(bits >> 8) * 0x1.0p-24f; }
 
 // A sequential generator over one stream: for initialisers, shuffles and drawn data. Its whole state is `position`.
 class PhiloxStream {

@@ -31,19 +31,24 @@ UserMaker Find(const std::map<Key, UserMaker>& makers, const Key& key) {
   return found == makers.end() ? UserMaker() : found->second;
 }
 
-MaybeKernel AskUser(const KernelSpec& spec, KernelPolicy policy) {
-  const std::string& op = spec.op->name;
-  const bool is_sim = spec.device == DeviceKind::kSim;
+// A program's own makers of an operator's kernels; empty where there are none.
+struct UserMakers {
   UserMaker fast, reference;
-  {
-    std::lock_guard lock(Users().mutex);
-    fast = Find(Users().makers, {spec.device, op});
-    if (is_sim || spec.device == DeviceKind::kCpu) reference = Find(Users().references, op);
-    if (is_sim && !fast && !reference) fast = Find(Users().makers, {DeviceKind::kCpu, op});
-  }
-  if (reference && policy == KernelPolicy::kReference) fast = nullptr;
-  // Outside the lock: they may take their time, and add kernels.
-  MaybeKernel kernel = fast ? fast(spec) : std::nullopt;
+};
+UserMakers UserMakersOf(const std::string& op, DeviceKind kind) {
+  const bool is_sim = kind == DeviceKind::kSim;
+  std::lock_guard lock(Users().mutex);
+  UserMakers makers{.fast = Find(Users().makers, {kind, op})};
+  if (is_sim || kind == DeviceKind::kCpu) makers.reference = Find(Users().references, op);
+  if (is_sim && !makers.fast && !makers.reference) makers.fast = Find(Users().makers, {DeviceKind::kCpu, op});
+  return makers;
+}
+
+// Outside the lock: makers may take their time, and add kernels.
+MaybeKernel AskUser(const KernelSpec& spec, KernelPolicy policy) {
+  const auto [fast, reference] = UserMakersOf(spec.op->name, spec.device);
+  const bool ask_fast = fast && !(reference && policy == KernelPolicy::kReference);
+  MaybeKernel kernel = ask_fast ? fast(spec) : std::nullopt;
   return kernel || !reference ? kernel : reference(spec);
 }
 
@@ -101,6 +106,13 @@ void AddReferenceKernel(const std::string& op, std::function<MaybeKernel(const K
   if (!Users().references.emplace(op, std::move(make)).second) {
     Throw("operator \"{}\" has a reference kernel already", op);
   }
+}
+
+bool HasKernel(const std::string& op, DeviceKind kind) {
+  const auto has = [&](const KernelTable* table) { return table->Contains(op); };
+  if (std::ranges::any_of(KernelTables(kind, KernelPolicy::kFast), has)) return true;
+  const UserMakers makers = UserMakersOf(op, kind);
+  return makers.fast || makers.reference;
 }
 
 Kernel MakeKernel(const KernelSpec& spec, KernelPolicy policy) {

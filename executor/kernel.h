@@ -95,6 +95,9 @@ enum class KernelPolicy : uint8_t { kFast, kReference };
 // the compiler seldom needs (see compile.cc).
 Kernel MakeKernel(const KernelSpec& spec, KernelPolicy policy);
 
+// Is there a kernel for the operator at all, for some types?
+bool HasKernel(const std::string& op, DeviceKind kind);
+
 // Reorder from one format to another (equal logical shape and dtype), as a kernel with one input and one output.
 Kernel MakeReorder(DType dtype, const Shape& shape, const Format& from, const Format& to, int threads,
                    KernelPolicy policy, DeviceKind kind = DeviceKind::kCpu);

@@ -29,10 +29,11 @@ MaybeKernel KernelTable::Make(const KernelSpec& spec) const {
 
 std::span<const KernelTable* const> KernelTables(DeviceKind kind, KernelPolicy policy) {
   static const KernelTable* const cpu[] = {&CpuKernels(), &ReferenceKernels()};
+  static const KernelTable* const cuda[] = {&CudaKernels()};
   switch (kind) {
     case DeviceKind::kCpu: return std::span(cpu).subspan(policy == KernelPolicy::kFast ? 0 : 1);
     case DeviceKind::kSim: return std::span(cpu).subspan(1);
-    case DeviceKind::kCuda: break;
+    case DeviceKind::kCuda: return cuda;  // whatever the policy: there is no other
   }
   return {};
 }

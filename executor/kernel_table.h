@@ -45,6 +45,7 @@ class KernelTable {
 
 const KernelTable& ReferenceKernels();  // executor/kernels/reference: every operator, on memory that the host addresses
 const KernelTable& CpuKernels();        // executor/kernels/cpu
+const KernelTable& CudaKernels();       // executor/kernels/cuda
 
 // The tables that are asked for a kind of device, in this order; none for a kind that this build does not know.
 std::span<const KernelTable* const> KernelTables(DeviceKind kind, KernelPolicy policy);

@@ -1,9 +1,12 @@
 // From the lowered graph to a program. One walk over the nodes emits calls: it asks for each node's kernel, reorders
 // inputs into the formats that the kernel takes, lets views and identities share their input's memory, and puts
 // gradients where they belong. Then lifetimes are known, and in-place pairs and offsets are decided.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <regex>
+#include <set>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -38,6 +41,7 @@ class Compiler : private ProgramBuilder {
   std::shared_ptr<const Program> Run() {
     DescribeInterface();
     read_ = NeededOutputs(graph_, [&](const Node& node, int output) { return IsObserved(node, output); });
+    CheckKernels();
     values_of_.resize(graph_.nodes.size());
     for (size_t n = 0; n < graph_.nodes.size(); ++n) {
       if (static_cast<int>(n) == lowered_.forward_nodes) EndForward();
@@ -78,6 +82,21 @@ class Compiler : private ProgramBuilder {
       gradients_of_[{graph_.IndexOf(entry.node), entry.output}].push_back(static_cast<int>(g));
     }
     if (!options_.observe.empty()) observe_ = std::regex(options_.observe);
+  }
+
+  // Where several operators have no kernel on the device, the error names all of them.
+  void CheckKernels() const {
+    std::set<std::string> missing;
+    for (size_t n = 0; n < graph_.nodes.size(); ++n) {
+      const Node& node = *graph_.nodes[n];
+      if (node.is_variable() || node.op().across_devices != AcrossDevices::kNothing || IsView(static_cast<int>(n))) {
+        continue;
+      }
+      if (!HasKernel(node.op().name, options_.device)) missing.insert(node.op().name);
+    }
+    if (missing.size() > 1) {
+      Throw("no kernels on {} for the operators {}", ToString(options_.device), fmt::join(missing, ", "));
+    }
   }
 
   bool IsObserved(const Node& node, int output) const {

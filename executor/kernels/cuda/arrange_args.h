@@ -1,0 +1,69 @@
+#pragma once
+
+#include <tuple>
+
+#include "executor/kernels/cuda/args.h"
+
+extern "C" const unsigned long long bindery_cuda_arrange[];
+
+namespace bindery::cuda {
+
+enum class Arrange : int32_t { kMask, kReverse, kLast, kLastGrad, kTrilu };
+
+// Units moved, or `value` in their place. Sequences: data has `steps` steps, `step_stride` apart, and samples
+// `sample_stride` apart. kTrilu: matrices of `steps` rows, `samples` columns.
+struct ArrangeArgs {
+  static constexpr const char* kName = "bindery_arrange";
+  static constexpr const unsigned long long* kImage = bindery_cuda_arrange;
+  Arrange what = {};
+  int32_t unit = 1, upper = 0;
+  int64_t n = 0;  // of the output
+  int64_t steps = 1, step_stride = 1, samples = 1, sample_stride = 1, diagonal = 0;
+  uint64_t value = 0;
+  const void* in = nullptr;
+  Source lengths = {};
+  void* out = nullptr;
+  void Addresses(const auto& visit) {
+    visit(in);
+    visit(lengths.data);
+    visit(out);
+  }
+};
+
+// Of (outer, channels, inner) with a scale for each channel: to integers or back.
+struct QuantizeArgs {
+  static constexpr const char* kName = "bindery_quantize";
+  static constexpr const unsigned long long* kImage = bindery_cuda_arrange;
+  int32_t back = 0;
+  int64_t n = 0, channels = 1, inner = 1;
+  Source in = {}, scale = {}, zero = {};
+  Target out = {};
+  void Addresses(const auto& visit) {
+    for (Source* source : {&in, &scale, &zero}) visit(source->data);
+    visit(out.data);
+  }
+};
+
+// ResampleOp on (outer, axis, inner) -> (outer, count, inner).
+struct ResampleArgs {
+  static constexpr const char* kName = "bindery_resample";
+  static constexpr const unsigned long long* kImage = bindery_cuda_arrange;
+  int64_t n = 0, axis = 1, count = 1, inner = 1;
+  double outside = 0;
+  const int64_t* starts = nullptr;
+  const int64_t* indices = nullptr;
+  const double* weights = nullptr;  // null: 1
+  Source in = {};
+  Target out = {};
+  void Addresses(const auto& visit) {
+    visit(starts);
+    visit(indices);
+    visit(weights);
+    visit(in.data);
+    visit(out.data);
+  }
+};
+
+using ArrangeImage = std::tuple<ArrangeArgs, QuantizeArgs, ResampleArgs>;
+
+}  // namespace bindery::cuda

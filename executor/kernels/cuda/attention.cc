@@ -1,0 +1,105 @@
+// Attention.
+#include "symbol/ops/attention.h"
+
+#include <algorithm>
+
+#include "executor/kernel_table.h"
+#include "executor/kernels/cuda/attention_args.h"
+#include "executor/kernels/cuda/launch.h"
+
+namespace bindery::cuda {
+namespace {
+
+// `first`: where the queries are among the inputs.
+AttentionShape ShapeOf(const KernelSpec& spec, const AttentionAttrs& attrs, size_t first) {
+  const AttentionForm f =
+      FormOf(attrs, spec.inputs[first].shape, spec.inputs[first + 1].shape, spec.inputs[first + 2].shape);
+  const auto lay = [](const AttentionForm::Strides& s) { return AttentionShape::Lay{s.sample, s.head, s.row}; };
+  AttentionShape shape{.heads = f.heads,
+                       .kv_heads = f.kv_heads,
+                       .queries = f.queries,
+                       .keys = f.keys,
+                       .depth = f.depth,
+                       .width = f.width,
+                       .query = lay(f.query),
+                       .key = lay(f.key),
+                       .value = lay(f.value),
+                       .output = lay(f.output),
+                       .scale = f.scale,
+                       .softcap = attrs.softcap};
+  if (attrs.masked) std::ranges::copy(MaskStrides(spec.inputs[first + 3].shape), shape.mask_strides);
+  // As SeenKeys has it.
+  constexpr int64_t kFar = int64_t{1} << 40;
+  const int64_t right = attrs.causal ? 0 : attrs.right_window;
+  const int64_t offset = std::clamp(attrs.offset, -kFar, kFar);
+  shape.first = attrs.left_window < 0 ? -2 * kFar : offset - std::min(attrs.left_window, kFar);
+  shape.last = right < 0 ? 2 * kFar : offset + std::min(right, kFar) + 1;
+  return shape;
+}
+
+int64_t SizeOfValue(DType dtype) { return dtype == DType::kFloat64 ? 8 : 4; }
+
+// (query, key, value [, mask]) -> output, log_sum_exp
+MaybeKernel MakeAttention(const KernelSpec& spec) {
+  const auto& attrs = spec.attributes<AttentionAttrs>();
+  const DType dtype = spec.inputs[0].dtype;
+  AttentionArgs args{.shape = ShapeOf(spec, attrs, 0)};
+  const int64_t rows = spec.outputs[1].shape.Elements();
+  args.rows = RowsOf(rows, args.shape.keys + args.shape.width);
+  Kernel kernel = OwnKernel(spec, [args, masked = attrs.masked](Launches& launches) mutable {
+    args.query = launches.in(0);
+    args.key = launches.in(1);
+    args.value = launches.in(2);
+    if (masked) args.shape.mask = launches.in(3);
+    args.out = launches.out(0);
+    args.log_sum = launches.out(1);
+    args.scores.data = launches.scratch();
+    launches.AddRows(args);
+  });
+  kernel.scratch_bytes = rows * args.shape.keys * SizeOfValue(dtype);
+  return kernel;
+}
+
+// (dy, query, key, value [, mask], output, log_sum_exp) -> dq, dk, dv [, d scores]
+MaybeKernel MakeAttentionGrad(const KernelSpec& spec) {
+  const auto& attrs = spec.attributes<AttentionGradAttrs>();
+  AttentionGradArgs args{.shape = ShapeOf(spec, attrs, 1)};
+  const AttentionShape& s = args.shape;
+  const int64_t queries = spec.inputs.back().shape.Elements(),
+                samples = queries / std::max<int64_t>(s.heads * s.queries, 1);
+  const int64_t bytes = queries * s.keys * SizeOfValue(spec.inputs[0].dtype);
+  args.rows = RowsOf(queries, s.keys + s.width);
+  const Rows keys = RowsOf(samples * s.kv_heads * s.keys, s.depth + s.width);
+  Kernel kernel = OwnKernel(spec, [=, masked = attrs.masked, mask_grad = attrs.mask_grad](Launches& launches) mutable {
+    args.dy = launches.in(0);
+    args.query = launches.in(1);
+    args.key = launches.in(2);
+    args.value = launches.in(3);
+    if (masked) args.shape.mask = launches.in(4);
+    args.output = launches.in(masked ? 5 : 4);
+    args.log_sum = launches.in(masked ? 6 : 5);
+    args.dq = launches.out(0);
+    args.dk = launches.out(1);
+    args.dv = launches.out(2);
+    if (mask_grad) args.dmask = launches.out(3);
+    args.parts.data = launches.scratch();
+    args.slopes.data = launches.scratch(bytes);
+    launches.AddRows(args);
+    args.of_keys = 1;
+    args.rows = keys;
+    launches.AddRows(args);
+  });
+  kernel.scratch_bytes = 2 * bytes;
+  return kernel;
+}
+
+constexpr KernelEntry kEntries[] = {
+    {"Attention", MakeAttention},
+    {"AttentionGrad", MakeAttentionGrad},
+};
+
+}  // namespace
+
+KernelRows AttentionKernels() { return kEntries; }
+
+}  // namespace bindery::cuda

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <tuple>
+
+#include "executor/kernels/cuda/args.h"
+
+extern "C" const unsigned long long bindery_cuda_attention[];
+
+namespace bindery::cuda {
+
+// AttentionForm of symbol/ops/attention.h, and what the scores go through. A row is a query of a head of a sample.
+struct AttentionShape {
+  struct Lay {
+    int64_t sample = 0, head = 0, row = 0;
+  };
+  int64_t heads = 1, kv_heads = 1, queries = 1, keys = 1, depth = 1, width = 1;
+  Lay query = {}, key = {}, value = {}, output = {};
+  double scale = 1, softcap = 0;
+  Source mask = {};
+  int64_t mask_strides[4] = {};
+  // Query t sees the keys from t + first to before t + last, as far as there are such.
+  int64_t first = 0, last = 0;
+};
+
+// (query, key, value) -> output, log_sum_exp. `scores` (rows, keys) is scratch.
+struct AttentionArgs {
+  static constexpr const char* kName = "bindery_attention";
+  static constexpr const unsigned long long* kImage = bindery_cuda_attention;
+  Rows rows = {};
+  AttentionShape shape = {};
+  Source query = {}, key = {}, value = {};
+  Target out = {}, log_sum = {};
+  Target scores = {};
+  void Addresses(const auto& visit) {
+    for (Source* source : {&query, &key, &value, &shape.mask}) visit(source->data);
+    for (Target* target : {&out, &log_sum, &scores}) visit(target->data);
+  }
+};
+
+// (dy, query, key, value, output, log_sum_exp) -> of each query dq [, d scores], and what keys need: `parts` and
+// `slopes` (rows, keys), the probabilities and the gradients of products, are scratch; then of each key dk, dv.
+struct AttentionGradArgs {
+  static constexpr const char* kName = "bindery_attention_grad";
+  static constexpr const unsigned long long* kImage = bindery_cuda_attention;
+  int32_t of_keys = 0;
+  Rows rows = {};
+  AttentionShape shape = {};
+  Source dy = {}, query = {}, key = {}, value = {}, output = {}, log_sum = {};
+  Target dq = {}, dk = {}, dv = {}, dmask = {};
+  Target parts = {}, slopes = {};
+  void Addresses(const auto& visit) {
+    for (Source* source : {&dy, &query, &key, &value, &output, &log_sum, &shape.mask}) visit(source->data);
+    for (Target* target : {&dq, &dk, &dv, &dmask, &parts, &slopes}) visit(target->data);
+  }
+};
+
+using AttentionImage = std::tuple<AttentionArgs, AttentionGradArgs>;
+
+}  // namespace bindery::cuda

@@ -1,0 +1,149 @@
+// Attention, plainly: a row of scores is in memory.
+#pragma once
+
+#include <cmath>
+
+#include "executor/kernels/cuda/attention_args.h"
+#include "executor/kernels/cuda/exp_sum.h"
+#include "executor/kernels/cuda/values.h"
+
+namespace bindery::cuda {
+
+__device__ inline int64_t At(const AttentionShape::Lay& lay, int64_t sample, int64_t head, int64_t row) {
+  return sample * lay.sample + head * lay.head + row * lay.row;
+}
+
+// One query.
+struct QueryPlace {
+  int64_t sample, head, kv_head, query;
+  __device__ QueryPlace(const AttentionShape& s, int64_t row)
+      : sample(row / s.queries / s.heads), head(row / s.queries % s.heads), kv_head(head / (s.heads / s.kv_heads)),
+        query(row % s.queries) {}
+};
+
+template <class Value>
+struct Score {
+  Value score, slope;  // and the derivative of what caps it
+};
+template <class Value>
+__device__ Score<Value> ScoreOf(const AttentionShape& s, const Source& query, const Source& key, const QueryPlace& q,
+                                int64_t k) {
+  constexpr Value kUnseen = -std::numeric_limits<Value>::infinity();
+  if (k < q.query + s.first || k >= q.query + s.last) return {kUnseen, 1};
+  const int64_t own = At(s.query, q.sample, q.head, q.query), other = At(s.key, q.sample, q.kv_head, k);
+  Value score = 0, slope = 1;
+  for (int64_t d = 0; d < s.depth; ++d) score += Element<Value>(query, own + d) * Element<Value>(key, other + d);
+  score *= static_cast<Value>(s.scale);
+  if (s.softcap > 0) {
+    const Value capped = std::tanh(score / static_cast<Value>(s.softcap));
+    slope = 1 - capped * capped;
+    score = static_cast<Value>(s.softcap) * capped;
+  }
+  if (s.mask.data) {
+    const int64_t at =
+        q.sample * s.mask_strides[0] + q.head * s.mask_strides[1] + q.query * s.mask_strides[2] + k * s.mask_strides[3];
+    const Value mask = static_cast<Value>(Number(s.mask, at));
+    score += s.mask.dtype != DType::kBool ? mask : mask != 0 ? Value{0} : kUnseen;
+  }
+  return {score, slope};
+}
+
+template <class Block>
+__device__ void Run(const Block& block, const AttentionArgs& args) {
+  const AttentionShape& s = args.shape;
+  ForFloats(args.query.dtype, [&]<class Value>() {
+    Value* const scores = static_cast<Value*>(args.scores.data);
+    ForRows(block, args.rows, [&](const auto& team, int64_t row) {
+      const QueryPlace q(s, row);
+      Value* const mine = scores + row * s.keys;
+      using Sum = ExpSum<Value>;
+      Sum sum = team.Join(
+          s.keys, Sum::Nothing(),
+          [&](Sum* part, int64_t k) {
+            mine[k] = ScoreOf<Value>(s, args.query, args.key, q, k).score;
+            part->Add(mine[k], Value{1});
+          },
+          [](const Sum& a, const Sum& b) { return Sum::Joined(a, b, Value{1}); });
+      const bool sees = sum.max != -std::numeric_limits<Value>::infinity();
+      team.ForEach(s.keys, [&](int64_t k) { mine[k] = sees ? std::exp(mine[k] - sum.max) / sum.sum : Value{0}; });
+      team.ForEach(s.width, [&](int64_t e) {
+        Value y = 0;
+        for (int64_t k = 0; k < s.keys; ++k) {
+          y += mine[k] * Element<Value>(args.value, At(s.value, q.sample, q.kv_head, k) + e);
+        }
+        PutWrapped(args.out.data, args.out.dtype, At(s.output, q.sample, q.head, q.query) + e, y);
+      });
+      team.Once([&] {
+        const Value log = sees ? sum.max + std::log(sum.sum) : Value{0};
+        if (args.log_sum.data) PutWrapped(args.log_sum.data, args.log_sum.dtype, row, log);
+      });
+    });
+  });
+}
+
+template <class Value, class Team>
+__device__ void OfQuery(const Team& team, const AttentionGradArgs& args, int64_t row) {
+  const AttentionShape& s = args.shape;
+  const QueryPlace q(s, row);
+  Value* const parts = static_cast<Value*>(args.parts.data) + row * s.keys;
+  Value* const slopes = static_cast<Value*>(args.slopes.data) + row * s.keys;
+  const int64_t at = At(s.output, q.sample, q.head, q.query);
+  const auto dy = [&](int64_t e) { return Element<Value>(args.dy, at + e); };
+  const Value dot = SumOf<Value>(team, s.width, [&](int64_t e) { return dy(e) * Element<Value>(args.output, at + e); });
+  const Value log = Element<Value>(args.log_sum, row);
+  team.ForEach(s.keys, [&](int64_t k) {
+    const Score<Value> score = ScoreOf<Value>(s, args.query, args.key, q, k);
+    const Value p = std::exp(score.score - log);
+    Value dp = 0;
+    for (int64_t e = 0; e < s.width; ++e) {
+      dp += dy(e) * Element<Value>(args.value, At(s.value, q.sample, q.kv_head, k) + e);
+    }
+    const Value ds = p * (dp - dot);
+    if (args.dmask.data) PutWrapped(args.dmask.data, args.dmask.dtype, row * s.keys + k, ds);
+    parts[k] = p;
+    slopes[k] = ds * score.slope * static_cast<Value>(s.scale);
+  });
+  if (!args.dq.data) return;
+  team.ForEach(s.depth, [&](int64_t d) {
+    Value sum = 0;
+    for (int64_t k = 0; k < s.keys; ++k) {
+      sum += slopes[k] * Element<Value>(args.key, At(s.key, q.sample, q.kv_head, k) + d);
+    }
+    PutWrapped(args.dq.data, args.dq.dtype, At(s.query, q.sample, q.head, q.query) + d, sum);
+  });
+}
+
+// Row: a key of a head of keys of a sample.
+template <class Value, class Team>
+__device__ void OfKey(const Team& team, const AttentionGradArgs& args, int64_t row) {
+  const AttentionShape& s = args.shape;
+  const int64_t k = row % s.keys, group = row / s.keys % s.kv_heads, sample = row / s.keys / s.kv_heads;
+  const int64_t heads = s.heads / s.kv_heads, queries = heads * s.queries;
+  // The sum over all queries that look at the key, in their order.
+  const auto give = [&](const Target& out, int64_t to, int64_t n, const Value* factors, const Source& of,
+                        const AttentionShape::Lay& lay) {
+    if (!out.data) return;
+    team.ForEach(n, [&](int64_t d) {
+      Value sum = 0;
+      for (int64_t i = 0; i < queries; ++i) {
+        const int64_t head = group * heads + i / s.queries, query = i % s.queries;
+        const int64_t place = (sample * s.heads + head) * s.queries + query;
+        sum += factors[place * s.keys + k] * Element<Value>(of, At(lay, sample, head, query) + d);
+      }
+      PutWrapped(out.data, out.dtype, to + d, sum);
+    });
+  };
+  give(args.dk, At(s.key, sample, group, k), s.depth, static_cast<const Value*>(args.slopes.data), args.query, s.query);
+  give(args.dv, At(s.value, sample, group, k), s.width, static_cast<const Value*>(args.parts.data), args.dy, s.output);
+}
+
+template <class Block>
+__device__ void Run(const Block& block, const AttentionGradArgs& args) {
+  ForFloats(args.query.dtype, [&]<class Value>() {
+    ForRows(block, args.rows, [&](const auto& team, int64_t row) {
+      args.of_keys ? OfKey<Value>(team, args, row) : OfQuery<Value>(team, args, row);
+    });
+  });
+}
+
+}  // namespace bindery::cuda

@@ -1,0 +1,48 @@
+// The kernels of operators for GPUs. There is no reference to fall back to: binding names the operators without one.
+#include "executor/kernel_table.h"
+
+namespace bindery {
+namespace cuda {
+
+KernelRows ArrangeKernels();
+KernelRows AttentionKernels();
+KernelRows BinaryKernels();
+KernelRows ElementwiseKernels();
+KernelRows LayoutKernels();
+KernelRows NormKernels();
+KernelRows PredicateKernels();
+KernelRows ProductKernels();
+KernelRows RandomKernels();
+KernelRows RecurrentKernels();
+KernelRows ReduceKernels();
+KernelRows RelationKernels();
+KernelRows SoftmaxKernels();
+KernelRows UnaryKernels();
+MaybeKernel MakeReorder(DType dtype, const Shape& shape, const Format& from, const Format& to, int threads);
+
+}  // namespace cuda
+
+const KernelTable& CudaKernels() {
+  using namespace cuda;  // NOLINT: the table is nothing but its names
+  static const KernelTable table(
+      {
+          ArrangeKernels(),
+          AttentionKernels(),
+          BinaryKernels(),
+          ElementwiseKernels(),
+          LayoutKernels(),
+          NormKernels(),
+          PredicateKernels(),
+          ProductKernels(),
+          RandomKernels(),
+          RecurrentKernels(),
+          ReduceKernels(),
+          RelationKernels(),
+          SoftmaxKernels(),
+          UnaryKernels(),
+      },
+      cuda::MakeReorder);
+  return table;
+}
+
+}  // namespace bindery

@@ -1,0 +1,88 @@
+// Kernels of operators on GPUs, for their makers: launches of our own kernels at addresses that are known at bind.
+//
+// A Call puts them on the stream, with the same arguments each time: nothing is looked at on the host. Values are plain;
+// an opaque state is of the family "cuda".
+#pragma once
+
+#include <concepts>
+#include <cstring>
+#include <functional>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/cuda/stream.h"
+#include "engine/storage.h"
+#include "executor/kernel.h"
+#include "executor/kernels/cuda/args.h"
+
+namespace bindery::cuda {
+
+// What one call does, while it is bound.
+class Launches {
+ public:
+  Launches(const KernelArgs& args, const KernelSpec& spec);
+  Launches(const KernelArgs& args, std::string what);  // of no operator
+
+  // Of a kernel that takes Args, by at least so many threads together; none: no launch.
+  template <class Args>
+  void Add(const Args& args, int64_t threads) {
+    if (threads > 0) AddBytes(Args::kImage, Args::kName, &args, sizeof args, threads);
+  }
+  // Rows of a kernel that works on them.
+  template <class Args>
+  void AddRows(const Args& args) {
+    Add(args, args.rows.by_block ? args.rows.count * kThreadsOfBlock : args.rows.count);
+  }
+  // Whatever else a stream is asked for.
+  void Add(std::function<void(CudaStream&)> work);
+  void Copy(const void* from, void* to, int64_t bytes);  // nothing if they are the same
+  void Fill(DType dtype, void* to, int64_t n, double value);
+
+  // A table in the device's memory, for as long as the call lives; written now. Null if it is empty.
+  template <class T>
+  const T* Constant(const std::vector<T>& values) {
+    return static_cast<const T*>(ConstantBytes(values.data(), std::ssize(values) * static_cast<int64_t>(sizeof(T))));
+  }
+
+  Source in(size_t i) const;
+  Target out(size_t o) const;  // null if nobody reads it
+  char* scratch(int64_t offset = 0) const { return static_cast<char*>(args_.scratch) + offset; }
+  const StepBlock* step() const { return args_.step; }
+  CudaStream& stream() const { return stream_; }
+
+  Call Finish() &&;
+
+ private:
+  static constexpr int64_t kThreadsOfBlock = 256;
+  const void* ConstantBytes(const void* values, int64_t bytes);
+  void AddBytes(const unsigned long long* image, const char* name, const void* args, size_t bytes, int64_t threads);
+
+  const KernelArgs& args_;
+  const KernelSpec* const spec_;
+  CudaStream& stream_;
+  std::string what_;
+  std::vector<std::function<void()>> work_;
+  std::vector<std::shared_ptr<const Chunk>> constants_;
+};
+
+// A kernel whose inputs and outputs are plain, but for states of ours. `bind` adds the launches.
+Kernel OwnKernel(const KernelSpec& spec, std::function<void(Launches&)> bind, const char* implementation = "own");
+// The operator's pairs that may share memory: of one type, or at least of elements of one size.
+std::vector<InplacePair> PairsOfOneSize(const KernelSpec& spec);
+Format StateFormat(int64_t bytes);
+bool IsState(const Format& format);
+
+// ---- geometry ----
+
+Grid GridOf(const Shape& shape);
+Strides PlainStrides(const Shape& shape);
+// Of `shape` stretched to `to`, aligned at the last axis: 0 where it is stretched.
+Strides StretchedStrides(const Shape& shape, const Shape& to);
+// Joins axes that lie behind each other in all strides, and drops extents of 1: the same places in the same order.
+void JoinAxes(Grid* grid, std::initializer_list<Strides*> strides);
+// By blocks where rows are long enough, or few.
+Rows RowsOf(int64_t count, int64_t length, int64_t stride = 1);
+
+}  // namespace bindery::cuda

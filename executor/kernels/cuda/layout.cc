@@ -1,0 +1,365 @@
+// What moves elements, and what is made of nothing.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "engine/backend.h"
+#include "executor/kernel_table.h"
+#include "executor/kernels/cuda/launch.h"
+#include "executor/kernels/cuda/layout_args.h"
+#include "executor/kernels/rules.h"
+#include "symbol/ops/indexing.h"
+#include "symbol/ops/shape_ops.h"
+
+namespace bindery::cuda {
+namespace {
+
+const char* AtElement(const void* memory, int64_t element, int64_t size) {
+  return static_cast<const char*>(memory) + element * size;
+}
+
+// Elements of `size` bytes, by the largest units that the places allow.
+void AddMove(Launches& launches, const void* in, void* out, int64_t size, MoveArgs args) {
+  if (!out || args.grid.n == 0) return;
+  JoinAxes(&args.grid, {&args.from, &args.to});
+  args.in = in;
+  args.out = out;
+  args.unit = static_cast<int32_t>(size);
+  const int last = args.grid.rank - 1;
+  const auto is_even = [&] {
+    uint64_t bits = std::bit_cast<uint64_t>(in) / static_cast<uint64_t>(args.unit) |
+                    std::bit_cast<uint64_t>(out) / static_cast<uint64_t>(args.unit) |
+                    static_cast<uint64_t>(args.grid.extents[last]);
+    for (int axis = 0; axis < last; ++axis) bits |= static_cast<uint64_t>(args.from.of[axis] | args.to.of[axis]);
+    return bits % 2 == 0;
+  };
+  while (last >= 0 && args.unit < 16 && args.from.of[last] == 1 && args.to.of[last] == 1 && is_even()) {
+    args.unit *= 2;
+    args.grid.extents[last] /= 2;
+    args.grid.n /= 2;
+    for (int axis = 0; axis < last; ++axis) {
+      args.from.of[axis] /= 2;
+      args.to.of[axis] /= 2;
+    }
+  }
+  launches.Add(args, args.grid.n);
+}
+
+MaybeKernel MakeCopy(const KernelSpec& spec) {
+  const int64_t bytes = StorageBytes(Format::Plain(), spec.outputs[0].dtype, spec.outputs[0].shape);
+  Kernel kernel =
+      OwnKernel(spec, [bytes](Launches& launches) { launches.Copy(launches.in(0).data, launches.out(0).data, bytes); });
+  kernel.inplace = {{0, 0}};
+  return kernel;
+}
+
+// Output 0 = input 0 at these strides from an element on.
+Kernel TakeBox(const KernelSpec& spec, const Strides& from, int64_t first = 0) {
+  const Shape& shape = spec.outputs[0].shape;
+  const MoveArgs args{.grid = GridOf(shape), .from = from, .to = PlainStrides(shape)};
+  return OwnKernel(spec, [args, first, size = SizeOf(spec.outputs[0].dtype)](Launches& launches) {
+    AddMove(launches, AtElement(launches.in(0).data, first, size), launches.out(0).data, size, args);
+  });
+}
+
+MaybeKernel MakeTranspose(const KernelSpec& spec) {
+  const auto& axes = spec.attributes<TransposeAttrs>().axes;
+  const Shape& in = spec.inputs[0].shape;
+  const Strides plain = PlainStrides(in);
+  Strides from;
+  for (int i = 0; i < in.rank(); ++i) {
+    from.of[i] = plain.of[axes.empty() ? in.rank() - 1 - i : in.Axis(static_cast<int>(axes[static_cast<size_t>(i)]))];
+  }
+  return TakeBox(spec, from);
+}
+
+MaybeKernel MakeBroadcastTo(const KernelSpec& spec) {
+  return TakeBox(spec, StretchedStrides(spec.inputs[0].shape, spec.outputs[0].shape));
+}
+
+// Where the elements of a box lie in a tensor: from which on, and how far from each other.
+struct Box {
+  int64_t first = 0;
+  Strides strides;
+  Box(const std::vector<SliceRange>& ranges, const Shape& around) : strides(PlainStrides(around)) {
+    for (int axis = 0; axis < around.rank(); ++axis) {
+      first += ranges[static_cast<size_t>(axis)].begin * strides.of[axis];
+      strides.of[axis] *= ranges[static_cast<size_t>(axis)].step;
+    }
+  }
+};
+
+MaybeKernel MakeSlice(const KernelSpec& spec) {
+  const Shape& in = spec.inputs[0].shape;
+  const Box box(SliceRanges(spec.attributes<SliceAttrs>(), in, spec.batch), in);
+  return TakeBox(spec, box.strides, box.first);
+}
+
+MaybeKernel MakePad(const KernelSpec& spec) {
+  const auto& attrs = spec.attributes<PadAttrs>();
+  const ValueType &in = spec.inputs[0], &out = spec.outputs[0];
+  const Box box(PadRanges(attrs, in.shape, spec.batch), out.shape);
+  const MoveArgs args{.grid = GridOf(in.shape), .from = PlainStrides(in.shape), .to = box.strides};
+  return OwnKernel(spec, [args, dtype = out.dtype, n = out.shape.Elements(), first = box.first,
+                          value = attrs.value](Launches& launches) {
+    char* const to = static_cast<char*>(launches.out(0).data);
+    launches.Fill(dtype, to, n, value);
+    AddMove(launches, launches.in(0).data, to + first * SizeOf(dtype), SizeOf(dtype), args);
+  });
+}
+
+// A part of `extent` along an axis, in the whole from `begin` on.
+MoveArgs PartOf(const AxisView& whole, int64_t extent, bool to_whole) {
+  MoveArgs args{.grid = GridOf({whole.outer, extent * whole.inner})};
+  args.from.of[0] = (to_whole ? extent : whole.axis) * whole.inner;
+  args.to.of[0] = (to_whole ? whole.axis : extent) * whole.inner;
+  args.from.of[1] = args.to.of[1] = 1;
+  return args;
+}
+
+MaybeKernel MakeConcat(const KernelSpec& spec) {
+  const int axis = spec.outputs[0].shape.Axis(static_cast<int>(spec.attributes<ConcatAttrs>().axis));
+  const AxisView whole = ViewAlong(spec.outputs[0].shape, axis);
+  std::vector<int64_t> extents;
+  for (const ValueType& input : spec.inputs) extents.push_back(input.shape[axis]);
+  return OwnKernel(spec, [=, size = SizeOf(spec.outputs[0].dtype)](Launches& launches) {
+    char* to = static_cast<char*>(launches.out(0).data);
+    for (size_t i = 0; i < extents.size(); ++i) {
+      AddMove(launches, launches.in(i).data, to, size, PartOf(whole, extents[i], true));
+      to += extents[i] * whole.inner * size;
+    }
+  });
+}
+
+MaybeKernel MakeSliceChannel(const KernelSpec& spec) {
+  const auto& attrs = spec.attributes<SliceChannelAttrs>();
+  const AxisView whole = ViewAlong(spec.inputs[0].shape, static_cast<int>(attrs.axis));
+  return OwnKernel(spec, [=, extent = whole.axis / attrs.num_outputs, count = spec.outputs.size(),
+                          size = SizeOf(spec.inputs[0].dtype)](Launches& launches) {
+    for (size_t i = 0; i < count; ++i) {
+      const int64_t first = static_cast<int64_t>(i) * extent * whole.inner;
+      AddMove(launches, AtElement(launches.in(0).data, first, size), launches.out(i).data, size,
+              PartOf(whole, extent, false));
+    }
+  });
+}
+
+MaybeKernel MakeConstant(const KernelSpec& spec) {
+  return OwnKernel(spec, [value = ConstantOf(spec)](Launches& launches) {
+    launches.Add([value, to = launches.out(0).data](CudaStream& stream) {
+      CopyBetween(stream, Cpu(), value->raw(), stream.device(), to, value->bytes());
+    });
+  });
+}
+MaybeKernel MakeScalar(const KernelSpec& spec) {
+  return OwnKernel(spec, [number = spec.attributes<ScalarAttrs>().scalar](Launches& launches) {
+    launches.Fill(launches.out(0).dtype, launches.out(0).data, 1, number);
+  });
+}
+
+MaybeKernel MakeRange(const KernelSpec& spec) {
+  const auto& attrs = spec.attributes<RangeAttrs>();
+  RangeArgs args{.n = spec.outputs[0].shape.Elements(), .begin = attrs.begin, .step = attrs.step};
+  return OwnKernel(spec, [args](Launches& launches) mutable {
+    args.out = launches.out(0);
+    launches.Add(args, args.n);
+  });
+}
+
+// ---- by index ----
+
+Indexing ByRows(const TakeAttrs& attrs, bool tuples, const Shape& data, const Shape& indices, int64_t* updates) {
+  const TakenRows rows = bindery::RowsOf(attrs, tuples, data, indices);
+  Indexing at{.mode = static_cast<int32_t>(attrs.mode), .padding = attrs.padding};
+  at.outer = rows.outer;
+  at.extent = rows.extent;
+  at.count = std::max<int64_t>(rows.count, 1);
+  at.run = rows.inner;
+  at.k = static_cast<int32_t>(rows.extents.size());
+  std::ranges::copy(rows.extents, at.extents);
+  *updates = rows.batches * rows.outer * rows.count;
+  return at;
+}
+
+Indexing ByElements(const Shape& data, const Shape& indices, int64_t along, IndexMode mode, int64_t* updates) {
+  const int axis = data.Axis(static_cast<int>(along));
+  Indexing at{.mode = static_cast<int32_t>(mode), .by_elements = 1, .padding = kNoIndex};
+  at.grid = GridOf(indices);
+  at.others = PlainStrides(data);
+  at.axis_extent = data[axis];
+  at.axis_stride = std::exchange(at.others.of[axis], 0);
+  *updates = indices.Elements();
+  return at;
+}
+
+// (data, indices) at these inputs -> what is taken
+Kernel Gather(const KernelSpec& spec, const Indexing& at, int64_t updates, size_t data = 0, size_t indices = 1) {
+  const DType dtype = spec.outputs[0].dtype;
+  GatherArgs args{.unit = static_cast<int32_t>(SizeOf(dtype)), .at = at, .n = updates};
+  if (static_cast<IndexMode>(at.mode) == IndexMode::kSkip && IsFloat(dtype)) {
+    const HostTensor nan = HostTensor::Full(dtype, {}, NAN);
+    std::memcpy(&args.nothing, nan.raw(), static_cast<size_t>(nan.bytes()));
+  }
+  return OwnKernel(spec, [=](Launches& launches) mutable {
+    args.at.indices = launches.in(indices);
+    args.in = launches.in(data).data;
+    args.out = launches.out(0).data;
+    args.faults = launches.stream().faults();
+    launches.Add(args, args.n * args.at.run);
+  });
+}
+
+// ([data,] indices, updates) -> data with the updates. Sums of 16-bit floats are taken in float.
+Kernel Scatter(const KernelSpec& spec, const Indexing& at, int64_t updates) {
+  const ValueType out = spec.outputs[0];
+  const int64_t n = out.shape.Elements();
+  const auto reduction = spec.attributes<ScatterAttrs>().reduction;
+  const bool wide = reduction != ScatterReduction::kNone && IsFloat(out.dtype) && SizeOf(out.dtype) == 2;
+  ScatterArgs args{.at = at, .n = updates, .reduction = static_cast<int32_t>(reduction)};
+  Kernel kernel = OwnKernel(spec, [=, last = spec.inputs.size() - 1](Launches& launches) mutable {
+    void* const y = launches.out(0).data;
+    args.out = wide ? Target{launches.scratch(), DType::kFloat32} : launches.out(0);
+    const auto cast = [&](const void* from, DType from_type, void* to, DType to_type) {
+      launches.Add([=](CudaStream& stream) {
+        Backend::Of(DeviceKind::kCuda).flat().Cast(stream, from_type, from, to_type, to, n);
+      });
+    };
+    if (last < 2) {
+      launches.Fill(args.out.dtype, args.out.data, n, 0);
+    } else {
+      cast(launches.in(0).data, out.dtype, args.out.data, args.out.dtype);
+    }
+    args.at.indices = launches.in(last - 1);
+    args.updates = launches.in(last);
+    args.faults = launches.stream().faults();
+    launches.Add(args, args.n > 0 ? std::max<int64_t>(n / 16, 1) : 0);
+    if (wide) cast(args.out.data, args.out.dtype, y, out.dtype);
+  });
+  if (wide) kernel.scratch_bytes = n * 4;
+  return kernel;
+}
+
+template <bool kTuples>
+MaybeKernel MakeTake(const KernelSpec& spec) {
+  int64_t n = 0;
+  const Indexing at = ByRows(spec.attributes<TakeAttrs>(), kTuples, spec.inputs[0].shape, spec.inputs[1].shape, &n);
+  return Gather(spec, at, n);
+}
+
+MaybeKernel MakeEmbedding(const KernelSpec& spec) {
+  int64_t n = 0;
+  const Indexing at =
+      ByRows({.mode = spec.attributes<EmbeddingAttrs>().mode}, false, spec.inputs[1].shape, spec.inputs[0].shape, &n);
+  return Gather(spec, at, n, 1, 0);
+}
+
+MaybeKernel MakeGatherElements(const KernelSpec& spec) {
+  const auto& [axis, mode] = spec.attributes<GatherElementsAttrs>();
+  int64_t n = 0;
+  const Indexing at = ByElements(spec.inputs[0].shape, spec.inputs[1].shape, axis, mode, &n);
+  return Gather(spec, at, n);
+}
+
+MaybeKernel MakePick(const KernelSpec& spec) {
+  const auto& attrs = spec.attributes<PickAttrs>();
+  const Shape& data = spec.inputs[0].shape;
+  int64_t n = 0;
+  const Indexing at =
+      ByElements(data, data.With(data.Axis(static_cast<int>(attrs.axis)), 1), attrs.axis, attrs.mode, &n);
+  return Gather(spec, at, n);
+}
+
+MaybeKernel MakeScatterND(const KernelSpec& spec) {
+  const auto& attrs = spec.attributes<ScatterAttrs>();
+  int64_t n = 0;
+  const Indexing at = ByRows({attrs.axis, attrs.batch_dims, attrs.mode, attrs.padding}, true, spec.outputs[0].shape,
+                             spec.inputs[spec.inputs.size() - 2].shape, &n);
+  return Scatter(spec, at, n);
+}
+
+MaybeKernel MakeScatterElements(const KernelSpec& spec) {
+  const auto& attrs = spec.attributes<ScatterAttrs>();
+  int64_t n = 0;
+  const Indexing at = ByElements(spec.outputs[0].shape, spec.inputs.back().shape, attrs.axis, attrs.mode, &n);
+  return Scatter(spec, at, n);
+}
+
+MaybeKernel MakeOneHot(const KernelSpec& spec) {
+  const auto& attrs = spec.attributes<OneHotAttrs>();
+  const Shape& shape = spec.outputs[0].shape;
+  const AxisView view = ViewAlong(shape, static_cast<int>(attrs.axis));
+  OneHotArgs args{.n = shape.Elements(),
+                  .axis = view.axis,
+                  .inner = view.inner,
+                  .on = attrs.on_value,
+                  .off = attrs.off_value,
+                  .from_end = attrs.from_end};
+  return OwnKernel(spec, [args](Launches& launches) mutable {
+    args.indices = launches.in(0);
+    args.out = launches.out(0);
+    launches.Add(args, args.n);
+  });
+}
+
+constexpr KernelEntry kEntries[] = {
+    {"Identity", MakeCopy},
+    {"BlockGrad", MakeCopy},
+    {"ScaleLoss", MakeCopy},
+    {"MakeLoss", MakeCopy},
+    {"LinearRegressionOutput", MakeCopy},
+    {"MAERegressionOutput", MakeCopy},
+    {"SVMOutput", MakeCopy},
+    {"Flatten", MakeCopy},
+    {"Reshape", MakeCopy},
+    {"SumOverDevices", MakeCopy},  // of one device
+    {"Transpose", MakeTranspose},
+    {"Concat", MakeConcat},
+    {"Slice", MakeSlice},
+    {"Pad", MakePad},
+    {"BroadcastTo", MakeBroadcastTo},
+    {"SliceChannel", MakeSliceChannel},
+    {"Constant", MakeConstant},
+    {"Scalar", MakeScalar},
+    {"ShapeArray", MakeConstant},
+    {"SizeArray", MakeConstant},
+    {"Range", MakeRange},
+    {"Take", MakeTake<false>},
+    {"GatherND", MakeTake<true>},
+    {"Embedding", MakeEmbedding},
+    {"GatherElements", MakeGatherElements},
+    {"Pick", MakePick},
+    {"ScatterND", MakeScatterND},
+    {"ScatterElements", MakeScatterElements},
+    {"OneHot", MakeOneHot},
+};
+
+}  // namespace
+
+KernelRows LayoutKernels() { return kEntries; }
+
+// Between orders of axes; blocks are CPUs' alone.
+MaybeKernel MakeReorder(DType dtype, const Shape& shape, const Format& from, const Format& to, int) {
+  if (from.num_blocks > 0 || to.num_blocks > 0) return std::nullopt;
+  const auto strides_of = [&](const Format& format) {
+    if (format.is_plain()) return PlainStrides(shape);
+    Strides strides;
+    int64_t stride = 1;
+    for (int i = format.rank - 1; i >= 0; --i) {
+      strides.of[format.order[static_cast<size_t>(i)]] = stride;
+      stride *= shape[format.order[static_cast<size_t>(i)]];
+    }
+    return strides;
+  };
+  const MoveArgs args{.grid = GridOf(shape), .from = strides_of(from), .to = strides_of(to)};
+  Kernel kernel{.implementation = "own", .input_formats = {from}, .output_formats = {to}};
+  kernel.bind = [args, dtype](const KernelArgs& addresses) {
+    Launches launches(addresses, "Reorder");
+    AddMove(launches, addresses.inputs[0], addresses.outputs[0], SizeOf(dtype), args);
+    return std::move(launches).Finish();
+  };
+  return kernel;
+}
+
+}  // namespace bindery::cuda

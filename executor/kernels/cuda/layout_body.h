@@ -1,0 +1,142 @@
+// What is moved: by strides, and by index.
+#pragma once
+
+#include <cmath>
+
+#include "executor/kernels/cuda/layout_args.h"
+#include "executor/kernels/cuda/values.h"
+
+namespace bindery::cuda {
+
+template <class Block>
+__device__ void Run(const Block& block, const MoveArgs& args) {
+  ForUnit(args.unit, [&]<class Unit>() {
+    ForAll(block, args.grid.n, [&](int64_t i) {
+      const auto at = PlacesOf(args.grid, i, args.from, args.to);
+      static_cast<Unit*>(args.out)[at.of[1]] = static_cast<const Unit*>(args.in)[at.of[0]];
+    });
+  });
+}
+
+template <class Block>
+__device__ void Run(const Block& block, const RangeArgs& args) {
+  ForAll(block, args.n,
+         [&](int64_t i) { Put(args.out.data, args.out.dtype, i, args.begin + static_cast<double>(i) * args.step); });
+}
+
+// The place of an index in its extent, -1 for none; those that have no place and should are reported.
+template <class Block>
+__device__ int64_t PlaceOf(const Block& block, const Indexing& at, const FaultRing& faults, double index,
+                           int64_t extent) {
+  constexpr int kRaise = 0, kClip = 1, kWrap = 2;  // IndexMode
+  const double n = static_cast<double>(extent), below = index != index ? 0 : std::floor(index);
+  double place = index;
+  if (at.mode == kClip) place = below < 0 ? 0 : below > n - 1 ? n - 1 : below;
+  if (at.mode == kWrap) place = below - std::floor(below / n) * n;
+  if (at.mode == kRaise && index < 0) place = index + n;
+  if (!(place >= 0 && place < n && place == std::floor(place))) {
+    if (at.mode == kRaise) Report(block, faults, index, -n, n - 1);
+    return -1;
+  }
+  const int64_t result = static_cast<int64_t>(place);
+  const bool from_end = at.padding < 0 && at.padding != INT64_MIN;
+  return result == (from_end ? at.padding + extent : at.padding) ? -1 : result;
+}
+
+// Where update u begins in data; -1: nowhere.
+template <class Block>
+__device__ int64_t BeginOf(const Block& block, const Indexing& at, const FaultRing& faults, int64_t u) {
+  if (at.by_elements) {
+    const int64_t others = PlacesOf(at.grid, u, at.others).of[0];
+    const int64_t place = PlaceOf(block, at, faults, Number(at.indices, u), at.axis_extent);
+    return place < 0 ? -1 : others + place * at.axis_stride;
+  }
+  const int64_t slab = u / at.count, row = u - slab * at.count;
+  int64_t place = 0;
+  for (int i = 0; i < at.k && place >= 0; ++i) {
+    const double index = Number(at.indices, (slab / at.outer * at.count + row) * at.k + i);
+    const int64_t next = PlaceOf(block, at, faults, index, at.extents[i]);
+    place = next < 0 ? -1 : place * at.extents[i] + next;
+  }
+  return place < 0 ? -1 : (slab * at.extent + place) * at.run;
+}
+
+template <class Block>
+__device__ void Run(const Block& block, const GatherArgs& args) {
+  ForUnit(args.unit, [&]<class Unit>() {
+    ForAll(block, args.n * args.at.run, [&](int64_t i) {
+      const int64_t u = i / args.at.run, begin = BeginOf(block, args.at, args.faults, u);
+      Unit value = {};
+      if (begin >= 0) {
+        value = static_cast<const Unit*>(args.in)[begin + i - u * args.at.run];
+      } else if constexpr (!std::is_same_v<Unit, Unit16>) {
+        value = static_cast<Unit>(args.nothing);
+      }
+      static_cast<Unit*>(args.out)[i] = value;
+    });
+  });
+}
+
+template <class Value>
+__device__ Value Joined(int reduction, Value a, Value b) {
+  switch (reduction) {  // ScatterReduction
+    case 1: return Plus(a, b);
+    case 2: return Times(a, b);
+    case 3: return b > a || b != b ? b : a;
+    case 4: return b < a || b != b ? b : a;
+    default: return b;
+  }
+}
+
+struct Found {
+  static constexpr int kMax = 1024;  // threads of a block
+  int64_t begin[kMax];
+};
+
+template <class Block>
+__device__ void Run(const Block& block, const ScatterArgs& args) {
+  Found& found = block.template Shared<Found>();
+  const int64_t run = args.at.run;
+  for (int64_t first = 0; first < args.n; first += block.threads()) {
+    block.Each([&](int thread) {
+      const int64_t u = first + thread;
+      int64_t begin = u < args.n ? BeginOf(block, args.at, args.faults, u) : -1;
+      if (begin >= 0 && begin / run % block.count() != block.index()) begin = -1;
+      found.begin[thread] = begin;
+    });
+    const int64_t count = args.n - first < block.threads() ? args.n - first : block.threads();
+    for (int64_t u = 0; u < count; ++u) {
+      const int64_t begin = found.begin[u];
+      if (begin < 0) continue;
+      // A thread has the same elements of each run that begins there: those at one place are joined in their order.
+      block.Each([&](int thread) {
+        for (int64_t i = thread; i < run; i += block.threads()) {
+          ForValues(args.out.dtype, [&]<class Value>() {
+            const Value old = Get<Value>(args.out.data, args.out.dtype, begin + i);
+            const int64_t from = (first + u) * run + i;
+            Value next = 0;
+            if constexpr (std::is_integral_v<Value>) {
+              next = Element<Value>(args.updates, from);
+            } else {
+              next = static_cast<Value>(Number(args.updates, from));
+            }
+            PutWrapped(args.out.data, args.out.dtype, begin + i, Joined(args.reduction, old, next));
+          });
+        }
+      });
+    }
+    block.Each([](int) {});  // before `found` is written again
+  }
+}
+
+template <class Block>
+__device__ void Run(const Block& block, const OneHotArgs& args) {
+  ForAll(block, args.n, [&](int64_t i) {
+    const int64_t row = i / args.inner / args.axis, k = i / args.inner % args.axis;
+    const double index = Number(args.indices, row * args.inner + i % args.inner);
+    const double place = args.from_end && index < 0 ? index + static_cast<double>(args.axis) : index;
+    Put(args.out.data, args.out.dtype, i, place == static_cast<double>(k) ? args.on : args.off);
+  });
+}
+
+}  // namespace bindery::cuda

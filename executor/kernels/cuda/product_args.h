@@ -1,0 +1,75 @@
+#pragma once
+
+#include <tuple>
+
+#include "executor/kernels/cuda/args.h"
+
+extern "C" const unsigned long long bindery_cuda_product[];
+
+namespace bindery::cuda {
+
+// What slides over up to three axes of a sample (channels, in...): window p of (out...) has tap k at p stride - pad +
+// k dilate. Missing axes have extent 1.
+struct Slide {
+  int64_t in[3] = {1, 1, 1}, out[3] = {1, 1, 1}, kernel[3] = {1, 1, 1};
+  int64_t stride[3] = {1, 1, 1}, dilate[3] = {1, 1, 1}, pad[3] = {};
+  int64_t inputs = 1, outputs = 1, taps = 1;  // their products
+};
+
+// How element (row, column) of a matrix is found.
+enum class Form : int32_t {
+  kPlain,      // row * row_stride + column / period * period_stride + column % period * column_stride
+  kPatches,    // row (channel, tap), column (sample, output): the input that the tap meets, or 0
+  kPositions,  // its transpose
+  kMet,        // row (channel, tap), column (sample, input): the output of the channel whose tap meets it, or 0
+};
+struct Matrix {
+  Source source = {};
+  Form form = {};
+  int64_t row_stride = 0, column_stride = 1, period = INT64_MAX, period_stride = 0;
+  int64_t sample_stride = 0;  // of the slides' tensor
+};
+
+// c (m, n) = f(a (m, k) b (k, n) + bias) for each index of a grid of products. 256 threads a block.
+struct ProductArgs {
+  static constexpr const char* kName = "bindery_product";
+  static constexpr const unsigned long long* kImage = bindery_cuda_product;
+  static constexpr int kThreads = 256, kTile = 64, kStep = 16, kOwn = 4;  // kOwn^2 elements a thread
+  int64_t m = 0, n = 0, k = 0;
+  Grid products = {};
+  Strides a_strides = {}, b_strides = {}, c_strides = {};
+  Matrix a = {}, b = {};
+  Matrix c = {};  // plain: where its elements go
+  Target out = {};
+  Source bias = {};
+  int32_t bias_by_row = 0;  // of all products' rows, one after another; else by column
+  int32_t activation = -1;  // its place in ActivationFunctions
+  Slide slide = {};
+  void Addresses(const auto& visit) {
+    for (Source* source : {&a.source, &b.source, &bias}) visit(source->data);
+    visit(out.data);
+  }
+  int64_t tiles() const { return (m + kTile - 1) / kTile * ((n + kTile - 1) / kTile) * products.n; }
+};
+
+// Pooling of planes: x -> y [, where in its plane the largest is]; or (dy [, that]) -> dx.
+struct PoolArgs {
+  static constexpr const char* kName = "bindery_pool";
+  static constexpr const unsigned long long* kImage = bindery_cuda_product;
+  int32_t max = 0, grad = 0, count_padding = 0;
+  Slide slide = {};
+  int64_t padded[3] = {1, 1, 1};  // where the padding at the end ends
+  int64_t n = 0;                  // elements of the output
+  Source in = {};
+  Target out = {};
+  int32_t* winners = nullptr;
+  void Addresses(const auto& visit) {
+    visit(in.data);
+    visit(out.data);
+    visit(winners);
+  }
+};
+
+using ProductImage = std::tuple<ProductArgs, PoolArgs>;
+
+}  // namespace bindery::cuda

@@ -1,0 +1,235 @@
+// Products of matrices, which may be patches of images; and pooling.
+#pragma once
+
+#include "executor/kernels/cuda/product_args.h"
+#include "executor/kernels/cuda/values.h"
+#include "executor/kernels/native_functions.h"
+
+namespace bindery::cuda {
+
+// Where tap `tap` at position `at` of a sample's windows is in its plane of inputs; -1: beside it.
+__device__ inline int64_t InputOf(const Slide& s, int64_t at, int64_t tap) {
+  int64_t place = 0, scale = 1;
+  for (int axis = 2; axis >= 0; --axis) {
+    const int64_t p = at % s.out[axis], k = tap % s.kernel[axis];
+    const int64_t x = p * s.stride[axis] - s.pad[axis] + k * s.dilate[axis];
+    if (x < 0 || x >= s.in[axis]) return -1;
+    place += x * scale;
+    scale *= s.in[axis];
+    at /= s.out[axis];
+    tap /= s.kernel[axis];
+  }
+  return place;
+}
+// The output whose tap meets the input at `at`; -1: none.
+__device__ inline int64_t OutputOf(const Slide& s, int64_t at, int64_t tap) {
+  int64_t place = 0, scale = 1;
+  for (int axis = 2; axis >= 0; --axis) {
+    const int64_t x = at % s.in[axis] + s.pad[axis] - tap % s.kernel[axis] * s.dilate[axis];
+    if (x < 0 || x % s.stride[axis] != 0 || x / s.stride[axis] >= s.out[axis]) return -1;
+    place += x / s.stride[axis] * scale;
+    scale *= s.out[axis];
+    at /= s.in[axis];
+    tap /= s.kernel[axis];
+  }
+  return place;
+}
+
+// Of element (row, column) in memory; -1: it is 0.
+__device__ inline int64_t PlaceIn(const Matrix& m, const Slide& s, int64_t row, int64_t column) {
+  switch (m.form) {
+    case Form::kPlain: {
+      const int64_t period = column < m.period ? 0 : column / m.period;
+      return row * m.row_stride + period * m.period_stride + (column - period * m.period) * m.column_stride;
+    }
+    case Form::kPositions: {
+      const int64_t other = row;
+      row = column;
+      column = other;
+      [[fallthrough]];
+    }
+    case Form::kPatches: {
+      const int64_t sample = column / s.outputs, channel = row / s.taps;
+      const int64_t place = InputOf(s, column - sample * s.outputs, row - channel * s.taps);
+      return place < 0 ? -1 : sample * m.sample_stride + channel * s.inputs + place;
+    }
+    case Form::kMet: {
+      const int64_t sample = column / s.inputs, channel = row / s.taps;
+      const int64_t place = OutputOf(s, column - sample * s.inputs, row - channel * s.taps);
+      return place < 0 ? -1 : sample * m.sample_stride + channel * s.outputs + place;
+    }
+  }
+  return -1;
+}
+
+template <class Value>
+struct Tiles {
+  Value a[ProductArgs::kStep][ProductArgs::kTile], b[ProductArgs::kStep][ProductArgs::kTile];
+};
+template <class Value>
+struct Sums {
+  Value of[ProductArgs::kOwn][ProductArgs::kOwn];
+};
+
+template <class Value>
+__device__ Value Activated(int function, Value x) {
+  int i = 0;
+  [&]<class... F>(std::type_identity<FunctionList<F...>>) {
+    static_cast<void>(((function == i++ ? (x = F()(x), true) : false) || ...));
+  }(std::type_identity<native::ActivationFunctions>());
+  return x;
+}
+
+template <class Value, class Block>
+__device__ void Multiply(const Block& block, const ProductArgs& args) {
+  constexpr int kTile = ProductArgs::kTile, kStep = ProductArgs::kStep, kOwn = ProductArgs::kOwn;
+  constexpr int kAcross = kTile / kOwn;  // threads along a side
+  Tiles<Value>& tiles = block.template Shared<Tiles<Value>>();
+  typename Block::template Own<Sums<Value>> own(block);
+  const int64_t down = (args.m + kTile - 1) / kTile, across = (args.n + kTile - 1) / kTile;
+  for (int64_t tile = block.index(); tile < down * across * args.products.n; tile += block.count()) {
+    const int64_t product = tile / (down * across), within = tile - product * down * across;
+    const int64_t row0 = within / across * kTile, column0 = within % across * kTile;
+    const auto begin = PlacesOf(args.products, product, args.a_strides, args.b_strides, args.c_strides);
+    block.Each([&](int thread) { own[thread] = {}; });
+    for (int64_t k0 = 0; k0 < args.k; k0 += kStep) {
+      const int steps = static_cast<int>(args.k - k0 < kStep ? args.k - k0 : kStep);
+      block.Each([&](int thread) {
+        // Neighbours in memory are neighbouring threads', whichever way a matrix lies.
+        const auto fill = [&](const Matrix& matrix, int64_t offset, bool down_is_k, auto& tile_of, int64_t first,
+                              int64_t end, bool k_is_inner) {
+          for (int e = thread; e < kTile * kStep; e += block.threads()) {
+            const int k = k_is_inner ? e % kStep : e / kTile, i = k_is_inner ? e / kStep : e % kTile;
+            Value value = 0;
+            if (k < steps && first + i < end) {
+              const int64_t at = down_is_k ? PlaceIn(matrix, args.slide, k0 + k, first + i)
+                                           : PlaceIn(matrix, args.slide, first + i, k0 + k);
+              if (at >= 0) value = Element<Value>(matrix.source, offset + at);
+            }
+            tile_of[k][i] = value;
+          }
+        };
+        fill(args.a, begin.of[0], false, tiles.a, row0, args.m, args.a.row_stride != 1);
+        const bool b_is_inner = args.b.form == Form::kPlain && args.b.row_stride == 1;
+        fill(args.b, begin.of[1], true, tiles.b, column0, args.n, b_is_inner);
+      });
+      block.Each([&](int thread) {
+        const int row = thread / kAcross, column = thread % kAcross;
+        if (thread >= kAcross * kAcross || row0 + row >= args.m || column0 + column >= args.n) return;
+        Sums<Value>& sums = own[thread];
+        for (int k = 0; k < steps; ++k) {
+          for (int i = 0; i < kOwn; ++i) {
+            const Value a = tiles.a[k][row + i * kAcross];
+            for (int j = 0; j < kOwn; ++j) {
+              sums.of[i][j] = block.MultiplyAdd(a, tiles.b[k][column + j * kAcross], sums.of[i][j]);
+            }
+          }
+        }
+      });
+    }
+    block.Each([&](int thread) {
+      if (thread >= kAcross * kAcross) return;
+      for (int i = 0; i < kOwn; ++i) {
+        for (int j = 0; j < kOwn; ++j) {
+          const int64_t row = row0 + thread / kAcross + i * kAcross, column = column0 + thread % kAcross + j * kAcross;
+          if (row >= args.m || column >= args.n) continue;
+          Value y = own[thread].of[i][j];
+          if (args.bias.data) {
+            y += Element<Value>(args.bias, args.bias_by_row ? product * args.m + row : column);
+          }
+          if (args.activation >= 0) y = Activated(args.activation, y);
+          PutWrapped(args.out.data, args.out.dtype, begin.of[2] + PlaceIn(args.c, args.slide, row, column), y);
+        }
+      }
+    });
+  }
+}
+
+template <class Block>
+__device__ void Run(const Block& block, const ProductArgs& args) {
+  ForFloats(args.out.dtype, [&]<class Value>() { Multiply<Value>(block, args); });
+}
+
+// ---- pooling ----
+
+// What a window holds along each axis: elements begin, begin + step, ... before end, `padded` of them with padding.
+struct Extents {
+  int64_t begin[3], end[3], padded[3];
+};
+__device__ inline Extents WindowAt(const PoolArgs& args, int64_t at) {
+  const Slide& s = args.slide;
+  Extents e;
+  for (int axis = 2; axis >= 0; --axis) {
+    const int64_t p = at % s.out[axis], step = s.dilate[axis];
+    const int64_t begin = p * s.stride[axis] - s.pad[axis], end = begin + step * (s.kernel[axis] - 1) + 1;
+    e.begin[axis] = begin < 0 ? begin + (-begin + step - 1) / step * step : begin;
+    e.end[axis] = end < s.in[axis] ? end : s.in[axis];
+    const int64_t padded = end < args.padded[axis] ? end : args.padded[axis];
+    e.padded[axis] = (padded - begin + step - 1) / step;
+    at /= s.out[axis];
+  }
+  return e;
+}
+template <class Value>
+__device__ Value DivisorOf(const PoolArgs& args, const Extents& e) {
+  Value divisor = 1;
+  for (int axis = 0; axis < 3; ++axis) {
+    const int64_t step = args.slide.dilate[axis], inside = (e.end[axis] - e.begin[axis] + step - 1) / step;
+    divisor *= static_cast<Value>(args.count_padding ? e.padded[axis] : inside);
+  }
+  return divisor;
+}
+// f(place in the plane) for all of them, in order.
+template <class F>
+__device__ void ForWindow(const Slide& s, const Extents& e, const F& f) {
+  for (int64_t d = e.begin[0]; d < e.end[0]; d += s.dilate[0]) {
+    for (int64_t h = e.begin[1]; h < e.end[1]; h += s.dilate[1]) {
+      for (int64_t w = e.begin[2]; w < e.end[2]; w += s.dilate[2]) f((d * s.in[1] + h) * s.in[2] + w);
+    }
+  }
+}
+
+template <class Block>
+__device__ void Run(const Block& block, const PoolArgs& args) {
+  const Slide& s = args.slide;
+  ForFloats(args.out.dtype, [&]<class Value>() {
+    ForAll(block, args.n, [&](int64_t i) {
+      if (!args.grad) {
+        const int64_t plane = i / s.outputs;
+        const Extents window = WindowAt(args, i - plane * s.outputs);
+        const auto x = [&](int64_t at) { return Element<Value>(args.in, plane * s.inputs + at); };
+        Value y = 0;
+        int64_t winner = -1;
+        ForWindow(s, window, [&](int64_t at) {
+          const Value next = x(at);
+          if (!args.max) {
+            y += next;
+          } else if (winner < 0 || next > y || (next != next && y == y)) {
+            y = next;
+            winner = at;
+          }
+        });
+        if (!args.max) y /= DivisorOf<Value>(args, window);
+        PutWrapped(args.out.data, args.out.dtype, i, y);
+        if (args.winners) args.winners[i] = static_cast<int32_t>(winner);
+        return;
+      }
+      // All windows that the element is in, by their taps, last first: so outputs come in their order.
+      const int64_t plane = i / s.inputs, at = i - plane * s.inputs;
+      Value dx = 0;
+      for (int64_t tap = s.taps - 1; tap >= 0; --tap) {
+        const int64_t output = OutputOf(s, at, tap);
+        if (output < 0) continue;
+        const int64_t from = plane * s.outputs + output;
+        if (args.max) {
+          if (args.winners[from] == at) dx += Element<Value>(args.in, from);
+        } else {
+          dx += Element<Value>(args.in, from) / DivisorOf<Value>(args, WindowAt(args, output));
+        }
+      }
+      PutWrapped(args.out.data, args.out.dtype, i, dx);
+    });
+  });
+}
+
+}  // namespace bindery::cuda

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <tuple>
+
+#include "executor/kernels/cuda/args.h"
+#include "executor/step_block.h"
+
+extern "C" const unsigned long long bindery_cuda_random[];
+
+namespace bindery::cuda {
+
+// Whose random words are drawn: a node's (base/philox.h), of the step's seed, for elements (outer, samples, inner).
+struct Words {
+  static constexpr int kMaxName = 2048;
+  const StepBlock* step = nullptr;
+  int64_t samples = 1, inner = 1;
+  int32_t per_sample = 0;  // else all samples draw the same
+  int32_t name_length = 0;
+  char name[kMaxName] = {};
+};
+
+enum class Draw : int32_t { kUniform, kNormal, kInt, kBernoulli, kMultinomial, kMask };
+
+struct DrawArgs {
+  static constexpr const char* kName = "bindery_draw";
+  static constexpr const unsigned long long* kImage = bindery_cuda_random;
+  Draw what = {};
+  Words words = {};
+  int64_t n = 0;
+  double a = 0, b = 0;  // low and range; mean and scale; the least word, of 24 bits, of a mask
+  int64_t low = 0;      // of whole numbers
+  uint64_t range = 0;   // how many; of kMultinomial: the categories
+  int32_t logits = 0;
+  Source in = {};  // probabilities; weights (rows, categories), of which each is drawn from `draws` times
+  int64_t draws = 1;
+  Target out = {};
+  void Addresses(const auto& visit) {
+    visit(words.step);
+    visit(in.data);
+    visit(out.data);
+  }
+};
+
+// y = x mask a, the mask's shape stretched to x's.
+struct DropArgs {
+  static constexpr const char* kName = "bindery_drop";
+  static constexpr const unsigned long long* kImage = bindery_cuda_random;
+  Grid grid = {};
+  Strides mask_strides = {};
+  Source x = {};
+  const uint8_t* mask = nullptr;
+  Target y = {};
+  double a = 1;
+  void Addresses(const auto& visit) {
+    visit(x.data);
+    visit(mask);
+    visit(y.data);
+  }
+};
+
+using RandomImage = std::tuple<DrawArgs, DropArgs>;
+
+}  // namespace bindery::cuda

@@ -1,0 +1,164 @@
+// Reductions, metrics' measures, scans, orders.
+#include "symbol/ops/reduce.h"
+
+#include <algorithm>
+
+#include "executor/kernel_table.h"
+#include "executor/kernels/cuda/launch.h"
+#include "executor/kernels/cuda/reduce_args.h"
+#include "executor/kernels/rules.h"
+#include "symbol/ops/measure.h"
+#include "symbol/ops/order.h"
+
+namespace bindery::cuda {
+namespace {
+
+constexpr int64_t kOneBlock = 256;
+
+// Output 0 from input 0, of which the axes in the mask are reduced.
+Kernel Reduce(const KernelSpec& spec, Reduction what, uint32_t reduced) {
+  const Shape& data = spec.inputs[0].shape;
+  const Strides plain = PlainStrides(data);
+  ReduceArgs args{.what = what};
+  for (int axis = 0; axis < data.rank(); ++axis) {
+    Grid& grid = reduced >> axis & 1u ? args.each : args.row;
+    Strides& strides = reduced >> axis & 1u ? args.each_strides : args.row_strides;
+    grid.extents[grid.rank] = data[axis];
+    strides.of[grid.rank++] = plain.of[axis];
+    grid.n *= data[axis];
+  }
+  JoinAxes(&args.row, {&args.row_strides});
+  JoinAxes(&args.each, {&args.each_strides});
+  const int last = args.each.rank - 1;
+  args.rows = RowsOf(args.row.n, args.each.n, last < 0 ? 1 : args.each_strides.of[last]);
+  const DType dtype = spec.inputs[0].dtype;
+  args.in_double = !IsFloat(dtype) && (what == Reduction::kMean || what == Reduction::kL2Norm);
+  return OwnKernel(spec, [args](Launches& launches) mutable {
+    args.in = launches.in(0);
+    args.out = launches.out(0);
+    launches.AddRows(args);
+  });
+}
+
+template <Reduction kWhat>
+MaybeKernel MakeReduce(const KernelSpec& spec) {
+  if (kWhat == Reduction::kLogSumExp && !IsFloat(spec.inputs[0].dtype)) return std::nullopt;
+  return Reduce(spec, kWhat, ReducedAxes(spec.attributes<ReduceAttrs>(), spec.inputs[0].shape));
+}
+
+// The elements that were repeated when the output's shape was stretched to data's are added.
+MaybeKernel MakeSumTo(const KernelSpec& spec) {
+  const Shape& data = spec.inputs[0].shape;
+  const Strides kept = StretchedStrides(spec.outputs[0].shape, data);
+  uint32_t reduced = 0;
+  for (int axis = 0; axis < data.rank(); ++axis) {
+    const int own = axis - data.rank() + spec.outputs[0].shape.rank();
+    if (own < 0 || (kept.of[axis] == 0 && data[axis] != 1)) reduced |= 1u << axis;
+  }
+  return Reduce(spec, Reduction::kSum, reduced);
+}
+
+Kernel Along(const KernelSpec& spec, Measure what, int64_t axis, bool last) {
+  const AxisView view = ViewAlong(spec.inputs[0].shape, static_cast<int>(axis));
+  MeasureArgs args{.what = what, .last = last, .axis = view.axis, .inner = view.inner};
+  args.rows = RowsOf(view.outer * view.inner, view.axis, view.inner);
+  return OwnKernel(spec, [args, has_place = spec.inputs.size() > 1](Launches& launches) mutable {
+    args.in = launches.in(0);
+    if (has_place) args.place = launches.in(1);
+    args.out = static_cast<int64_t*>(launches.out(0).data);
+    launches.AddRows(args);
+  });
+}
+template <Measure kWhat>
+MaybeKernel MakeArg(const KernelSpec& spec) {
+  const auto& attrs = spec.attributes<ArgAttrs>();
+  return Along(spec, kWhat, attrs.axis, attrs.select_last_index);
+}
+MaybeKernel MakeRankOf(const KernelSpec& spec) {
+  return Along(spec, Measure::kRankOf, spec.attributes<PlaceAttrs>().axis, false);
+}
+
+MaybeKernel MakeSumExactly(const KernelSpec& spec) {
+  return OwnKernel(spec, [n = spec.inputs[0].shape.Elements()](Launches& launches) {
+    launches.Add(SumExactlyArgs{.in = launches.in(0), .n = n, .out = static_cast<double*>(launches.out(0).data)},
+                 kOneBlock);
+  });
+}
+
+MaybeKernel MakeFirstOutside(const KernelSpec& spec) {
+  const auto& attrs = spec.attributes<FirstOutsideAttrs>();
+  FirstOutsideArgs args{.n = spec.inputs[0].shape.Elements(),
+                        .low = attrs.low,
+                        .high = attrs.high,
+                        .ignore = attrs.ignore,
+                        .whole = attrs.whole,
+                        .use_ignore = attrs.use_ignore};
+  return OwnKernel(spec, [args](Launches& launches) mutable {
+    args.in = launches.in(0);
+    args.out = static_cast<double*>(launches.out(0).data);
+    launches.Add(args, kOneBlock);
+  });
+}
+
+template <bool kProduct, bool kGrad = false>
+MaybeKernel MakeScan(const KernelSpec& spec) {
+  const auto& attrs = spec.attributes<ScanAttrs>();
+  const AxisView view = ViewAlong(spec.outputs[0].shape, static_cast<int>(attrs.axis));
+  ScanArgs args{.product = kProduct,
+                .exclusive = attrs.exclusive,
+                .reverse = attrs.reverse,
+                .grad = kGrad,
+                .rows = view.outer * view.inner,
+                .axis = view.axis,
+                .inner = view.inner};
+  return OwnKernel(spec, [args](Launches& launches) mutable {
+    args.in = launches.in(0);
+    if (args.grad) args.x = launches.in(1);
+    args.out = launches.out(0);
+    launches.Add(args, args.rows);
+  });
+}
+
+MaybeKernel MakeTopK(const KernelSpec& spec) {
+  const auto& attrs = spec.attributes<TopKAttrs>();
+  const AxisView view = ViewAlong(spec.inputs[0].shape, static_cast<int>(attrs.axis));
+  TopKArgs args{.rows = RowsOf(view.outer * view.inner, view.axis, view.inner),
+                .axis = view.axis,
+                .inner = view.inner,
+                .k = attrs.k == 0 ? view.axis : attrs.k,
+                .largest = attrs.largest};
+  return OwnKernel(spec, [args](Launches& launches) mutable {
+    args.in = launches.in(0);
+    args.values = launches.out(0);
+    args.places = launches.out(1);
+    launches.AddRows(args);
+  });
+}
+
+constexpr KernelEntry kEntries[] = {
+    {"Sum", MakeReduce<Reduction::kSum>},
+    {"Mean", MakeReduce<Reduction::kMean>},
+    {"Max", MakeReduce<Reduction::kMax>},
+    {"Min", MakeReduce<Reduction::kMin>},
+    {"Prod", MakeReduce<Reduction::kProd>},
+    {"L1Norm", MakeReduce<Reduction::kL1Norm>},
+    {"L2Norm", MakeReduce<Reduction::kL2Norm>},
+    {"SumSquare", MakeReduce<Reduction::kSumSquare>},
+    {"LogSumExp", MakeReduce<Reduction::kLogSumExp>},
+    {"SumTo", MakeSumTo},
+    {"ArgMax", MakeArg<Measure::kArgMax>},
+    {"ArgMin", MakeArg<Measure::kArgMin>},
+    {"RankOf", MakeRankOf},
+    {"SumExactly", MakeSumExactly},
+    {"FirstOutside", MakeFirstOutside},
+    {"CumSum", MakeScan<false>},
+    {"CumProd", MakeScan<true>},
+    {"CumProdGrad", MakeScan<true, true>},
+    {"TopK", MakeTopK},
+};
+
+}  // namespace
+
+KernelRows ReduceKernels() { return kEntries; }
+
+}  // namespace bindery::cuda

@@ -1,0 +1,108 @@
+#pragma once
+
+#include <tuple>
+
+#include "executor/kernels/cuda/args.h"
+
+extern "C" const unsigned long long bindery_cuda_reduce[];
+
+namespace bindery::cuda {
+
+enum class Reduction : int32_t { kSum, kMean, kMax, kMin, kProd, kL1Norm, kL2Norm, kSumSquare, kLogSumExp };
+
+// out[row] = the elements at the indices of `each`, from where the row begins, as one.
+struct ReduceArgs {
+  static constexpr const char* kName = "bindery_reduce";
+  static constexpr const unsigned long long* kImage = bindery_cuda_reduce;
+  Reduction what = {};
+  Rows rows = {};
+  Source in = {};
+  Target out = {};
+  Grid row = {}, each = {};
+  Strides row_strides = {}, each_strides = {};
+  int32_t in_double = 0;  // of integers
+  void Addresses(const auto& visit) {
+    visit(in.data);
+    visit(out.data);
+  }
+};
+
+enum class Measure : int32_t { kArgMax, kArgMin, kRankOf };
+
+// out (outer, inner), int64, of (outer, axis, inner).
+struct MeasureArgs {
+  static constexpr const char* kName = "bindery_measure";
+  static constexpr const unsigned long long* kImage = bindery_cuda_reduce;
+  Measure what = {};
+  int32_t last = 0;  // of equal ones
+  Rows rows = {};
+  Source in = {}, place = {};
+  int64_t* out = nullptr;
+  int64_t axis = 1, inner = 1;
+  void Addresses(const auto& visit) {
+    visit(in.data);
+    visit(place.data);
+    visit(out);
+  }
+};
+
+// One block each: ExactSum's pieces; the first element outside.
+struct SumExactlyArgs {
+  static constexpr const char* kName = "bindery_sum_exactly";
+  static constexpr const unsigned long long* kImage = bindery_cuda_reduce;
+  Source in = {};
+  int64_t n = 0;
+  double* out = nullptr;
+  void Addresses(const auto& visit) {
+    visit(in.data);
+    visit(out);
+  }
+};
+struct FirstOutsideArgs {
+  static constexpr const char* kName = "bindery_first_outside";
+  static constexpr const unsigned long long* kImage = bindery_cuda_reduce;
+  Source in = {};
+  int64_t n = 0;
+  double low = 0, high = 0, ignore = 0;
+  int32_t whole = 0, use_ignore = 0;
+  double* out = nullptr;
+  void Addresses(const auto& visit) {
+    visit(in.data);
+    visit(out);
+  }
+};
+
+// Sums or products along an axis, in double, of integers in 64 bits; with `grad` CumProd's gradient of (dy, x).
+struct ScanArgs {
+  static constexpr const char* kName = "bindery_scan";
+  static constexpr const unsigned long long* kImage = bindery_cuda_reduce;
+  int32_t product = 0, exclusive = 0, reverse = 0, grad = 0;
+  Source in = {}, x = {};
+  Target out = {};
+  int64_t rows = 0, axis = 1, inner = 1;
+  void Addresses(const auto& visit) {
+    visit(in.data);
+    visit(x.data);
+    visit(out.data);
+  }
+};
+
+// The k largest or smallest along an axis, in order, and where they were.
+struct TopKArgs {
+  static constexpr const char* kName = "bindery_top_k";
+  static constexpr const unsigned long long* kImage = bindery_cuda_reduce;
+  Rows rows = {};
+  Source in = {};
+  Target values = {}, places = {};
+  int64_t axis = 1, inner = 1, k = 1;
+  int32_t largest = 1;
+  void Addresses(const auto& visit) {
+    visit(in.data);
+    visit(values.data);
+    visit(places.data);
+  }
+};
+
+using ReduceImage = std::tuple<ReduceArgs, MeasureArgs, SumExactlyArgs, FirstOutsideArgs, ScanArgs, TopKArgs>;
+
+}  // namespace bindery::cuda

@@ -1,0 +1,169 @@
+// Probabilities of classes, and the losses that are made of them.
+#pragma once
+
+#include <cmath>
+
+#include "executor/kernels/cuda/exp_sum.h"
+#include "executor/kernels/cuda/softmax_args.h"
+#include "executor/kernels/cuda/values.h"
+
+namespace bindery::cuda {
+
+template <class Block>
+__device__ void Run(const Block& block, const SoftmaxArgs& args) {
+  ForFloats(args.out.dtype, [&]<class Value>() {
+    ForRows(block, args.rows, [&](const auto& team, int64_t row) {
+      const int64_t first = row / args.inner * args.axis * args.inner + row % args.inner;
+      const auto at = [&](int i, int64_t k) { return Element<Value>(args.in[i], first + k * args.inner); };
+      const auto give = [&](const auto& f) {
+        team.ForEach(args.axis,
+                     [&](int64_t k) { PutWrapped(args.out.data, args.out.dtype, first + k * args.inner, f(k)); });
+      };
+      const Value t = static_cast<Value>(args.temperature);
+      switch (args.what) {
+        case RowKind::kSoftmax:
+        case RowKind::kLogSoftmax: {
+          using Sum = ExpSum<Value>;
+          const Sum sum = team.Join(
+              args.axis, Sum::Nothing(), [&](Sum* part, int64_t k) { part->Add(at(0, k), t); },
+              [t](const Sum& a, const Sum& b) { return Sum::Joined(a, b, t); });
+          if (args.what == RowKind::kSoftmax) {
+            give([&](int64_t k) { return std::exp((at(0, k) - sum.max) / t) / sum.sum; });
+          } else {
+            const Value log = std::log(sum.sum);
+            give([&](int64_t k) { return at(0, k) - sum.max - log; });
+          }
+          break;
+        }
+        case RowKind::kSoftmaxGrad: {
+          const Value sum = SumOf<Value>(team, args.axis, [&](int64_t k) { return at(0, k) * at(1, k); });
+          give([&](int64_t k) { return at(1, k) * (at(0, k) - sum) / t; });
+          break;
+        }
+        case RowKind::kLogSoftmaxGrad: {
+          const Value sum = SumOf<Value>(team, args.axis, [&](int64_t k) { return at(0, k); });
+          give([&](int64_t k) { return at(0, k) - std::exp(at(1, k)) * sum; });
+          break;
+        }
+        case RowKind::kHardmax: {
+          struct Best {
+            Value value;
+            int64_t place;
+          };
+          const auto better = [](const Best& a, const Best& b) {
+            if (a.place < 0 || b.place < 0) return b.place < 0 && a.place >= 0;
+            const bool a_is_nan = a.value != a.value, b_is_nan = b.value != b.value;
+            if (a.value == b.value || (a_is_nan && b_is_nan)) return a.place < b.place;
+            return a_is_nan || (!b_is_nan && a.value > b.value);
+          };
+          const Best best = team.Join(
+              args.axis, Best{0, -1},
+              [&](Best* mine, int64_t k) {
+                if (better({at(0, k), k}, *mine)) *mine = {at(0, k), k};
+              },
+              [&](const Best& a, const Best& b) { return better(b, a) ? b : a; });
+          give([&](int64_t k) { return static_cast<Value>(k == best.place); });
+          break;
+        }
+      }
+    });
+  });
+}
+
+template <class Block>
+__device__ void Run(const Block& block, const CrossEntropyArgs& args) {
+  ForFloats(args.data.dtype, [&]<class Value>() {
+    const Value smoothing = static_cast<Value>(args.smoothing), part = smoothing / static_cast<Value>(args.axis);
+    ForRows(block, args.rows, [&](const auto& team, int64_t row) {
+      const int64_t first = row / args.inner * args.axis * args.inner + row % args.inner;
+      const auto at = [&](int64_t k) { return Element<Value>(args.data, first + k * args.inner); };
+      const double label = Number(args.label, row);
+      const bool ignored = args.use_ignore && label == args.ignore_label;
+      const bool good = label >= 0 && label < static_cast<double>(args.axis);
+      if (!ignored && !good) {
+        team.Once([&] { Report(block, args.faults, label, 0, static_cast<double>(args.axis - 1)); });
+      }
+      const bool counts = !ignored && good;
+      const int64_t own = counts ? static_cast<int64_t>(label) : -1;
+      const auto weight = [&](int64_t k) { return args.weights.data ? Element<Value>(args.weights, k) : Value{1}; };
+      const auto target = [&](int64_t k) { return (part + (k == own ? 1 - smoothing : 0)) * weight(k); };
+      if (args.backward) {
+        const Value dy = counts ? Element<Value>(args.dy, row) : 0;
+        const Value max = args.log_input ? 0 : Element<Value>(args.maximum, row);
+        const Value log = args.log_input ? 0 : Element<Value>(args.log_sum, row);
+        const Value total = counts ? SumOf<Value>(team, args.axis, target) : 0;
+        team.ForEach(args.axis, [&](int64_t k) {
+          const Value p = args.log_input ? 0 : std::exp(at(k) - max - log);
+          PutWrapped(args.out[0].data, args.out[0].dtype, first + k * args.inner,
+                     counts ? dy * (total * p - target(k)) : Value{0});
+        });
+        return;
+      }
+      Value max = 0, log = 0;
+      if (!args.log_input) {
+        using Sum = ExpSum<Value>;
+        const Sum sum = team.Join(
+            args.axis, Sum::Nothing(), [&](Sum* mine, int64_t k) { mine->Add(at(k), Value{1}); },
+            [](const Sum& a, const Sum& b) { return Sum::Joined(a, b, Value{1}); });
+        max = sum.max;
+        log = std::log(sum.sum);
+      }
+      // Without smoothing the label alone has a part.
+      const auto loss_of = [&](int64_t k) { return target(k) * (max - at(k) + log); };
+      Value loss = 0;
+      if (counts) loss = smoothing == 0 ? loss_of(own) : SumOf<Value>(team, args.axis, loss_of);
+      team.Once([&] {
+        const Value results[] = {loss, counts ? weight(own) : Value{0}, max, log};
+        for (int o = 0; o < 4; ++o) {
+          if (args.out[o].data) PutWrapped(args.out[o].data, args.out[o].dtype, row, results[o]);
+        }
+      });
+    });
+  });
+}
+
+template <class Block>
+__device__ void Run(const Block& block, const OutputGradArgs& args) {
+  ForFloats(args.out.dtype, [&]<class Value>() {
+    double divisor = args.positions;
+    if (args.by_batch) divisor *= static_cast<double>(args.step->batch_size);
+    if (args.valid.data) divisor *= std::fmax(1.0, Number(args.valid, 0));
+    const Value scale = static_cast<Value>(args.scale / divisor), smooth = static_cast<Value>(args.smooth);
+    ForAll(block, args.n, [&](int64_t i) {
+      const int64_t row = i / args.inner / args.axis * args.inner + i % args.inner, k = i / args.inner % args.axis;
+      const Value p = Element<Value>(args.p, i);
+      Value y = 0;
+      if (args.svm) {
+        const Value sign = std::floor(Number(args.label, row)) == static_cast<double>(k) ? Value{-1} : Value{1};
+        const Value edge = static_cast<Value>(args.margin) + sign * p, hinge = edge > 0 ? edge : Value{0};
+        y = sign * scale * (args.use_linear ? static_cast<Value>(hinge > 0) : 2 * hinge);
+      } else if (args.distribution) {
+        y = (p - static_cast<Value>(Number(args.label, i))) * scale;
+      } else {
+        const double label = Number(args.label, row);
+        if (!(args.use_ignore && label == args.ignore_label)) {
+          if (!(label >= 0 && label < static_cast<double>(args.axis))) {
+            Report(block, args.faults, label, 0, static_cast<double>(args.axis - 1));
+          } else {
+            const Value wanted =
+                k == static_cast<int64_t>(label) ? 1 - smooth : smooth / static_cast<Value>(args.axis - 1);
+            y = (p - wanted) * scale;
+          }
+        }
+      }
+      if (args.head.data) y *= Element<Value>(args.head, i);
+      PutWrapped(args.out.data, args.out.dtype, i, y);
+    });
+  });
+}
+
+template <class Block>
+__device__ void Run(const Block& block, const StepNumberArgs& args) {
+  ForAll(block, 1, [&](int64_t) {
+    double divisor = args.by_batch ? static_cast<double>(args.step->batch_size) : 1;
+    if (args.valid.data) divisor = std::fmax(1.0, Number(args.valid, 0));
+    Put(args.out.data, args.out.dtype, 0, args.loss_scale ? args.step->loss_scale : args.scale / divisor);
+  });
+}
+
+}  // namespace bindery::cuda
