@@ -4,7 +4,16 @@ load("@rules_cc//cc:defs.bzl", "cc_library", "cc_test")
 
 _FAKE_CUDA = "//tests/engine/cuda/fake"
 
-def bindery_tests(deps = [], medium = [], loader = [], data = [], on_devices = [], delayed = [], on_cuda = [], of_cuda = []):
+def bindery_tests(
+        deps = [],
+        medium = [],
+        loader = [],
+        data = [],
+        on_devices = [],
+        delayed = [],
+        on_cuda = [],
+        of_cuda = [],
+        cuda = _FAKE_CUDA):
     """Declares a cc_test for every *_test.cc beside the BUILD file, named after the file.
 
     Other .cc and .h files of the folder are helpers that all of its tests share.
@@ -19,6 +28,7 @@ def bindery_tests(deps = [], medium = [], loader = [], data = [], on_devices = [
       on_cuda: those of them that also run, as <name>_on_cuda, on GPUs over a fake of CUDA's driver, where the toolkit is
         found (elsewhere they are skipped).
       of_cuda: names of tests of that backend itself, over the fake.
+      cuda: the fake, with whatever kernels it must have.
       delayed: those of them that also run ten times on both kinds, as <name>_delayed, with random delays by ten seeds.
     """
     native.filegroup(
@@ -53,7 +63,7 @@ def bindery_tests(deps = [], medium = [], loader = [], data = [], on_devices = [
             # In the program itself, not in a library of its own: some tests replace operator new.
             linkstatic = True,
             deps = deps + [":helpers", "//tests:test_device", "//third_party:gtest"] +
-                   ([_FAKE_CUDA] if name in of_cuda else []),
+                   ([cuda] if name in of_cuda else []),
         )
         for suffix, devices in [("", "cpu"), ("_on_sim", "sim"), ("_on_mixed", "mixed"), ("_on_cuda", "cuda")]:
             if suffix and name not in (on_cuda if devices == "cuda" else on_devices):
@@ -64,7 +74,7 @@ def bindery_tests(deps = [], medium = [], loader = [], data = [], on_devices = [
                 data = data,
                 env = {"BINDERY_TEST_DEVICES": devices},
                 tags = ["loader"] if name in loader and not suffix else [],
-                deps = [name + "_code", "//third_party:gtest_main"] + ([_FAKE_CUDA] if devices == "cuda" else []),
+                deps = [name + "_code", "//third_party:gtest_main"] + ([cuda] if devices == "cuda" else []),
             )
         if name in delayed:
             cc_test(

@@ -17,8 +17,11 @@ class Checker : PreparedCase {
  public:
   using PreparedCase::PreparedCase;
 
+  void CheckOn(Device device) {
+    for (DType dtype : case_.test_dtypes) CheckDType(dtype, device);
+  }
   void CheckAll() {
-    for (DType dtype : case_.test_dtypes) CheckDType(dtype);
+    for (DType dtype : case_.test_dtypes) CheckDType(dtype, Cpu());
     if (case_.large) return;
     CheckGradient();
     CheckWrongShapes();
@@ -28,7 +31,7 @@ class Checker : PreparedCase {
   }
 
  private:
-  void CheckDType(DType dtype) {
+  void CheckDType(DType dtype, Device device) {
     SCOPED_TRACE(ToString(dtype));
     const Types types = TypesFor(dtype);
     const Symbol everything = GraphsFor(dtype, case_.inputs).everything;
@@ -56,6 +59,8 @@ class Checker : PreparedCase {
       }
     };
     RunOptions options = Options();
+    options.device = device;
+    if (device.kind != DeviceKind::kCpu) return check(options);
     options.policy = KernelPolicy::kReference;
     check(options);
     options.policy = KernelPolicy::kFast;
@@ -219,6 +224,11 @@ class Checker : PreparedCase {
 void CheckOperator(const OperatorCase& c) {
   SCOPED_TRACE("case " + c.name);
   Checker(c).CheckAll();
+}
+
+void CheckKernelsOn(Device device, const OperatorCase& c) {
+  SCOPED_TRACE("case " + c.name);
+  Checker(c).CheckOn(device);
 }
 
 void CheckOperators(const std::vector<OperatorCase>& cases) {

@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "base/device.h"
 #include "base/host_tensor.h"
 #include "executor/kernel.h"
 #include "symbol/infer.h"
@@ -55,6 +56,8 @@ struct OperatorCase {
 
 void CheckOperator(const OperatorCase& c);
 void CheckOperators(const std::vector<OperatorCase>& cases);
+// The kernels of another device alone, in the case's types: they give what the reference kernels give.
+void CheckKernelsOn(Device device, const OperatorCase& c);
 
 // Expects that the fast table has a kernel for every node of a case in a dtype. False if its operators do not take
 // that.

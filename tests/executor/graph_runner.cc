@@ -8,7 +8,9 @@
 #include <optional>
 
 #include "base/checked.h"
+#include "engine/engine.h"
 #include "engine/team.h"
+#include "engine/tensor.h"
 #include "symbol/compose.h"
 #include "symbol/graph.h"
 #include "symbol/infer.h"
@@ -29,6 +31,9 @@ class Buffer {
     Fill(kGarbage);
   }
   void* data() { return static_cast<uint8_t*>(memory_.raw()) + kMargin; }
+  // The same place in a copy of all of it.
+  static void* DataIn(const Tensor& copy) { return static_cast<uint8_t*>(copy.address()) + kMargin; }
+  HostTensor& all() { return memory_; }
   int64_t bytes() const { return bytes_; }
   void Fill(uint8_t value) { std::memset(data(), value, bytes_); }
   bool GuardsIntact() const {
@@ -74,22 +79,63 @@ bool PaddingIsZero(const Value& value) {
   return true;
 }
 
+// Buffers' copies in the memory of a device.
+class Copies {
+ public:
+  explicit Copies(Device device) : device_(device) {}
+  void* Of(Buffer* buffer) {
+    if (!buffer) return nullptr;
+    if (!copies_.contains(buffer)) {
+      copies_.emplace(buffer, Tensor(engine_, device_, DType::kUInt8, buffer->all().shape()));
+    }
+    return Buffer::DataIn(copies_.at(buffer));
+  }
+  Stream* stream() const { return &engine_->StreamOf(device_); }
+  void Run(const Call& call) {
+    Operation operation{.name = "kernel", .device = device_, .run = [&call](const OpContext&) { call(); }};
+    for (const auto& [buffer, copy] : copies_) {
+      copy.CopyFrom(buffer->all());
+      operation.updates.push_back(copy.var());
+    }
+    engine_->Push(std::move(operation));
+    for (const auto& [buffer, copy] : copies_) {
+      const HostTensor after = copy.ToHost();
+      std::memcpy(buffer->all().raw(), after.raw(), static_cast<size_t>(after.bytes()));
+    }
+  }
+
+ private:
+  static const std::shared_ptr<Engine>& TheEngine() {  // which has streams: one for all
+    static const auto& engine = *new std::shared_ptr<Engine>(MakeInlineEngine());
+    return engine;
+  }
+  const std::shared_ptr<Engine> engine_ = TheEngine();
+  const Device device_;
+  std::map<Buffer*, Tensor> copies_;
+};
+
 // One kernel at work on buffers.
 class Bound {
  public:
-  Bound(const Kernel& kernel, std::vector<BufferPtr> inputs, std::vector<BufferPtr> outputs, const StepBlock& step)
+  Bound(const Kernel& kernel, std::vector<BufferPtr> inputs, std::vector<BufferPtr> outputs, const RunOptions& options)
       : kernel_(kernel), inputs_(std::move(inputs)), outputs_(std::move(outputs)), scratch_(kernel.scratch_bytes),
-        step_(step) {
+        step_(sizeof options.step) {
+    std::memcpy(step_.data(), &options.step, sizeof options.step);
+    if (options.device.kind != DeviceKind::kCpu) copies_.emplace(options.device);
+    const auto address = [&](Buffer* buffer) {
+      return copies_ ? copies_->Of(buffer) : buffer ? buffer->data() : nullptr;
+    };
     std::vector<void*> in, out;
-    for (const BufferPtr& buffer : inputs_) in.push_back(buffer ? buffer->data() : nullptr);
-    for (const BufferPtr& buffer : outputs_) out.push_back(buffer ? buffer->data() : nullptr);
+    for (const BufferPtr& buffer : inputs_) in.push_back(address(buffer.get()));
+    for (const BufferPtr& buffer : outputs_) out.push_back(address(buffer.get()));
     const TeamScope team(kernel.threads);
-    call_ = kernel.bind({in, out, scratch_.data(), &step_});
+    call_ = kernel.bind({in, out, address(&scratch_), static_cast<const StepBlock*>(address(&step_)),
+                         copies_ ? copies_->stream() : nullptr});
   }
   void Run(uint8_t garbage) {
     scratch_.Fill(garbage);
     const TeamScope team(kernel_.threads);
-    call_();
+    copies_ ? copies_->Run(call_) : call_();
   }
   void CheckGuards(const std::string& who) const {
     for (size_t i = 0; i < inputs_.size(); ++i) {
@@ -108,8 +154,8 @@ class Bound {
  private:
   const Kernel& kernel_;
   std::vector<BufferPtr> inputs_, outputs_;
-  Buffer scratch_;
-  StepBlock step_;
+  Buffer scratch_, step_;
+  std::optional<Copies> copies_;
   Call call_;
 };
 
@@ -183,10 +229,10 @@ class Runner {
 
   Value Reordered(const Value& value, const Format& to) const {
     if (value.format == to) return value;
-    const Kernel kernel =
-        MakeReorder(value.type.dtype, value.type.shape, value.format, to, options_.threads, options_.policy);
+    const Kernel kernel = MakeReorder(value.type.dtype, value.type.shape, value.format, to, options_.threads,
+                                      options_.policy, options_.device.kind);
     Value result{value.type, to, NewBuffer(value.type, to)};
-    Bound bound(kernel, {value.buffer}, {result.buffer}, options_.step);
+    Bound bound(kernel, {value.buffer}, {result.buffer}, options_);
     bound.Run(kGarbage);
     if (options_.watch) {
       const std::string who =
@@ -200,6 +246,7 @@ class Runner {
   KernelSpec SpecOf(int n, const std::vector<Value>& inputs) const {
     const Node& node = *graph_.nodes[n];
     KernelSpec spec;
+    spec.device = options_.device.kind;
     spec.op = &node.op();
     spec.attrs = node.attrs();
     spec.node_name = node.name();
@@ -251,7 +298,7 @@ class Runner {
 
     const std::string who = fmt::format("{} \"{}\" ({})", node.op().name, node.name(), kernel.implementation);
     if (!options_.watch) {
-      Bound(kernel, in, out, options_.step).Run(kGarbage);
+      Bound(kernel, in, out, options_).Run(kGarbage);
       return outputs;
     }
     RunWatched(who, kernel, in, out);
@@ -269,7 +316,7 @@ class Runner {
                   const std::vector<BufferPtr>& out) const {
     std::vector<Buffer> before;
     for (const BufferPtr& buffer : in) before.push_back(buffer ? *buffer : Buffer(0));
-    Bound bound(kernel, in, out, options_.step);
+    Bound bound(kernel, in, out, options_);
     bound.Run(kGarbage);
     std::vector<Buffer> first;
     for (const BufferPtr& buffer : out) {
@@ -301,7 +348,7 @@ class Runner {
       out.push_back(value.buffer ? std::make_shared<Buffer>(value.buffer->bytes()) : nullptr);
     }
     out[pair.output] = shared_in[pair.input];
-    Bound bound(kernel, shared_in, out, options_.step);
+    Bound bound(kernel, shared_in, out, options_);
     bound.Run(kGarbage);
     bound.CheckGuards(who + " in place");
     for (size_t o = 0; o < outputs.size(); ++o) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/device.h"
 #include "base/host_tensor.h"
 #include "executor/kernel.h"
 #include "symbol/symbol.h"
@@ -26,6 +27,7 @@ struct RunOptions {
   StepBlock step = {};
   std::map<std::string, int> batch_axes = {};
   bool watch = true;  // false: only compute
+  Device device = {};  // whose kernels run; elsewhere than on a CPU on copies of all that they use
 };
 
 struct RunResult {

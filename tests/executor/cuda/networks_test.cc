@@ -1,0 +1,75 @@
+// Networks bound to GPUs, which run kernels by their bodies for CPUs.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "executor/executor.h"
+#include "symbol/ops.h"
+#include "tests/executor/values.h"
+#include "tests/message_of.h"
+
+namespace bindery {
+namespace {
+
+// Outputs and gradients of a forward and a backward.
+std::vector<HostTensor> ResultsOn(Device device, const Symbol& network, const HostTensorMap& inputs,
+                                  const HostTensorMap& params, const std::vector<std::string>& gradients) {
+  ExecutorOptions options{.device = device};
+  for (const auto& [name, value] : inputs) options.inputs.push_back({name, value.shape()});
+  Executor executor(network, options);
+  executor.SetParams(params, {}, {.allow_missing = true});
+  executor.Forward(inputs);
+  executor.Backward();
+  std::vector<HostTensor> results = {executor.Output(0)};
+  for (const std::string& name : gradients) results.push_back(executor.Gradient(name));
+  return results;
+}
+
+TEST(CudaNetworksTest, GiveWhatCpusGive) {
+  const Symbol data = Variable("data");
+  Symbol x = Convolution(data, {.num_filter = 4, .kernel = {3, 3}}, "conv");
+  x = Pooling(Relu(BatchNorm(x, {.fix_gamma = false}, "norm")), {.kernel = {2, 2}, .stride = {2, 2}});
+  x = FullyConnected(Tanh(FullyConnected(x, {.num_hidden = 7}, "hidden")), {.num_hidden = 5}, "last");
+  const Symbol network = SoftmaxOutput(x, {}, "softmax");
+  const HostTensorMap inputs = {{"data", Uniform({6, 2, 10, 9}).Cast(DType::kFloat32)},
+                                {"softmax_label", Integers({6}, 0, 4).Cast(DType::kFloat32)}};
+  HostTensorMap params;
+  const std::vector<std::string> names = {"conv_weight",   "conv_bias",   "norm_gamma",  "norm_beta",
+                                          "hidden_weight", "hidden_bias", "last_weight", "last_bias"};
+  const std::vector<Shape> shapes = {{4, 2, 3, 3}, {4}, {4}, {4}, {7, 48}, {7}, {5, 7}, {5}};
+  for (size_t i = 0; i < names.size(); ++i) {
+    params[names[i]] = Uniform(shapes[i], 0.1, 0.1 * static_cast<double>(i + 2)).Cast(DType::kFloat32);
+  }
+  const std::vector<HostTensor> cpu = ResultsOn(Cpu(), network, inputs, params, names);
+  const std::vector<HostTensor> cuda = ResultsOn(Cuda(3), network, inputs, params, names);
+  for (size_t i = 0; i < cpu.size(); ++i) {
+    ExpectNear(cuda[i], cpu[i], 2e-5 * MaxAbs(cpu[i]) + 1e-6, i == 0 ? "output" : names[i - 1]);
+  }
+}
+
+// An index that names nothing fails the forward, with the node's name, and the next one runs.
+TEST(CudaNetworksTest, DataThatNamesNothing) {
+  const Symbol network = Embedding(Variable("words"), {.input_dim = 4, .output_dim = 3}, "table");
+  Executor executor(network, {.device = Cuda(1), .inputs = {{"words", {2}}}, .for_training = false});
+  executor.SetParams({{"table_weight", Uniform({4, 3}).Cast(DType::kFloat32)}});
+  executor.Forward({{"words", Values({2}, {1, 4}).Cast(DType::kFloat32)}});
+  const std::string message = MessageOf<DataError>([&] { executor.Output(0); });
+  EXPECT_NE(message.find("\"table\": 4 is not in -4..3"), std::string::npos) << message;
+  executor.Forward({{"words", Values({2}, {1, -1}).Cast(DType::kFloat32)}});
+  EXPECT_EQ(executor.Output(0).shape(), Shape({2, 3}));
+}
+
+TEST(CudaNetworksTest, NamesAllOperatorsWithoutKernels) {
+  const Symbol loss = MakeLoss(
+      CTCLoss(FullyConnected(Variable("x"), {.num_hidden = 4, .flatten = false}, "fc"), Variable("label"), {}, "ctc"),
+      {}, "loss");
+  const std::string message = MessageOf<Error>([&] {
+    Executor(loss, {.device = Cuda(0), .inputs = {{"x", {5, 3, 4}}, {"label", {3, 2}}}});
+  });
+  EXPECT_NE(message.find("no kernels on cuda for the operators CTCLoss, CTCLossGrad"), std::string::npos) << message;
+}
+
+}  // namespace
+}  // namespace bindery
