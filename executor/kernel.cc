@@ -33,7 +33,7 @@ UserMaker Find(const std::map<Key, UserMaker>& makers, const Key& key) {
 
 // A program's own makers of an operator's kernels; empty where there are none.
 struct UserMakers {
-  UserMaker fast, reference;
+  UserMaker fast = {}, reference = {};
 };
 UserMakers UserMakersOf(const std::string& op, DeviceKind kind) {
   const bool is_sim = kind == DeviceKind::kSim;

@@ -83,11 +83,8 @@ bool PaddingIsZero(const Value& value) {
 class Copies {
  public:
   explicit Copies(Device device) : device_(device) {}
-  void* Of(Buffer* buffer) {
-    if (!buffer) return nullptr;
-    if (!copies_.contains(buffer)) {
-      copies_.emplace(buffer, Tensor(engine_, device_, DType::kUInt8, buffer->all().shape()));
-    }
+  void* Of(Buffer* buffer) {  // not nullptr
+    if (!copies_.contains(buffer)) copies_[buffer] = Tensor(engine_, device_, DType::kUInt8, buffer->all().shape());
     return Buffer::DataIn(copies_.at(buffer));
   }
   Stream* stream() const { return &engine_->StreamOf(device_); }
@@ -123,7 +120,7 @@ class Bound {
     std::memcpy(step_.data(), &options.step, sizeof options.step);
     if (options.device.kind != DeviceKind::kCpu) copies_.emplace(options.device);
     const auto address = [&](Buffer* buffer) {
-      return copies_ ? copies_->Of(buffer) : buffer ? buffer->data() : nullptr;
+      return !buffer ? nullptr : copies_ ? copies_->Of(buffer) : buffer->data();
     };
     std::vector<void*> in, out;
     for (const BufferPtr& buffer : inputs_) in.push_back(address(buffer.get()));
@@ -214,9 +211,8 @@ class Runner {
   Value Feed(const Node& node, const ValueType& type) const {
     Value value{type, Format::Plain(), NewBuffer(type, Format::Plain())};
     const auto given = inputs_.find(node.name());
-    if (given != inputs_.end() && given->second.bytes() > 0) {
-      std::memcpy(value.buffer->data(), given->second.raw(), given->second.bytes());
-    }
+    const int64_t bytes = given == inputs_.end() ? 0 : given->second.bytes();
+    if (bytes > 0) std::memcpy(value.buffer->data(), given->second.raw(), bytes);
     return value;
   }
 

@@ -7,7 +7,7 @@
 #include "symbol/ops.h"
 #include "tests/message_of.h"
 #include "train/optimizers/key_updater.h"
-#include "train/updater.h"
+#include "train/updater/updater.h"
 
 namespace bindery {
 namespace {

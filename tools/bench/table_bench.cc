@@ -7,7 +7,7 @@
 #include "base/philox.h"
 #include "symbol/ops.h"
 #include "tools/bench/allocations.h"
-#include "train/updater.h"
+#include "train/updater/updater.h"
 
 namespace bindery::bench {
 namespace {

@@ -11,7 +11,7 @@
 #include "symbol/op_def.h"
 #include "symbol/ops/fixed_gamma.h"
 #include "symbol/ops/loss.h"
-#include "train/updater_rows.h"
+#include "train/updater/rows.h"
 
 namespace bindery {
 namespace {

@@ -1,3 +1,4 @@
+// What kernels of sequences, triangles, quantised numbers and sparse sums are launched with (args.h).
 #pragma once
 
 #include <tuple>

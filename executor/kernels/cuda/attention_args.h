@@ -1,3 +1,4 @@
+// What kernels of attention are launched with (args.h).
 #pragma once
 
 #include <tuple>

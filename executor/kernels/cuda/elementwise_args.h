@@ -1,3 +1,4 @@
+// What kernels of elementwise functions are launched with (args.h).
 #pragma once
 
 #include <tuple>

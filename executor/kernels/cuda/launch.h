@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "engine/cuda/stream.h"
-#include "engine/storage.h"
+#include "engine/memory/storage.h"
 #include "executor/kernel.h"
 #include "executor/kernels/cuda/args.h"
 

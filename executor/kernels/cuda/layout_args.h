@@ -1,3 +1,4 @@
+// What kernels of what moves elements, by strides and by index are launched with (args.h).
 #pragma once
 
 #include <tuple>

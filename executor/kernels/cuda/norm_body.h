@@ -26,13 +26,21 @@ __device__ void Run(const Block& block, const NormalizeArgs& args) {
     ForRows(block, args.rows, [&](const auto& team, int64_t group) {
       const auto x = [&](int64_t i) { return Element<Value>(args.x, group * n + i); };
       const Value count = static_cast<Value>(n);
-      const Value mean = args.center ? SumOf<Value>(team, n, x) / count : 0;
-      Value square = SumOf<Value>(team, n, [&](int64_t i) { return (x(i) - mean) * (x(i) - mean); });
+      // The mean of numbers far from 0 loses the digits that count: what is left of it is `rest`.
+      Value mean = 0, rest = 0;
+      if (args.center) {
+        const Value near = SumOf<Value>(team, n, x) / count;
+        const Value off = SumOf<Value>(team, n, [&](int64_t i) { return x(i) - near; }) / count;
+        mean = near + off;
+        rest = (near - mean) + off;
+      }
+      const auto centered = [&](int64_t i) { return (x(i) - mean) - rest; };
+      Value square = SumOf<Value>(team, n, [&](int64_t i) { return centered(i) * centered(i); });
       if (!args.sum) square /= count;
       const Value inverse = 1 / std::sqrt(square + static_cast<Value>(args.eps));
       team.ForEach(n, [&](int64_t i) {
         const int64_t p = ParameterOf(args.groups, group, i);
-        Value y = (x(i) - mean) * inverse;
+        Value y = centered(i) * inverse;
         if (args.gamma.data) y *= Element<Value>(args.gamma, p);
         if (args.beta.data) y += Element<Value>(args.beta, p);
         PutWrapped(args.y.data, args.y.dtype, group * n + i, y);

@@ -1,3 +1,4 @@
+// What kernels of products of matrices and of patches, and pooling are launched with (args.h).
 #pragma once
 
 #include <tuple>

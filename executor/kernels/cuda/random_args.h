@@ -1,3 +1,4 @@
+// What kernels of random numbers are launched with (args.h).
 #pragma once
 
 #include <tuple>

@@ -1,3 +1,4 @@
+// What kernels of recurrent layers are launched with (args.h).
 #pragma once
 
 #include <tuple>

@@ -1,3 +1,4 @@
+// What kernels of reductions, measures, scans and orders are launched with (args.h).
 #pragma once
 
 #include <tuple>

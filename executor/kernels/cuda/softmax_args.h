@@ -1,3 +1,4 @@
+// What kernels of softmax and losses are launched with (args.h).
 #pragma once
 
 #include <tuple>

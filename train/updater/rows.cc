@@ -1,7 +1,7 @@
 // Updater, of tables whose gradients are kept by rows. Two parts of a step, on the first device's worker: before anything
 // is updated the touched rows are summed, and looked at; when all else went well they are updated. What a step costs
 // follows from the rows that its batch touches, not from the table.
-#include "train/updater_rows.h"
+#include "train/updater/rows.h"
 
 #include "engine/kernels/flat.h"
 #include "engine/team.h"

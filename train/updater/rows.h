@@ -7,7 +7,7 @@
 
 #include "engine/kernels/row_sums.h"
 #include "train/optimizers/row_update.h"
-#include "train/updater.h"
+#include "train/updater/updater.h"
 
 namespace bindery {
 
