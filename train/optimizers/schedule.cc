@@ -230,6 +230,7 @@ Schedule::Schedule(double base, const Warmup& warmup) : base_(base), warmup_(war
 }
 
 double Schedule::LearningRate(int64_t step, const ScheduleState& state) const {
+  if (warmup_.by_epoch) step = state.epoch + 1;
   double rate = warmup_.begin;
   if (step >= warmup_.steps) {
     rate = AfterWarmup(step);
@@ -246,6 +247,7 @@ std::string Schedule::Text() const {
     printer.Add("warmup", fmt::format("{}", warmup_.steps)).Add("warmup_begin", warmup_.begin);
     printer.Add("warmup_mode", warmup_.mode == WarmupMode::kLinear ? "linear" : "constant");
   }
+  if (warmup_.by_epoch) printer.Add("unit", "epoch");
   return printer.Text();
 }
 
@@ -281,11 +283,12 @@ SchedulePtr ParseSchedule(std::string_view text, double base) {
     return word == second;
   };
   const auto declare = [&](std::vector<std::string> names) {
-    for (const char* name : {"base", "warmup", "warmup_begin", "warmup_mode"}) names.emplace_back(name);
+    for (const char* name : {"base", "warmup", "warmup_begin", "warmup_mode", "unit"}) names.emplace_back(name);
     call.Declare(std::move(names));
     base = call.Number("base").value_or(base);
     Warmup warmup{.steps = call.Integer("warmup").value_or(0), .begin = call.Number("warmup_begin").value_or(0)};
     if (is_second("warmup_mode", "linear", "constant")) warmup.mode = WarmupMode::kConstant;
+    warmup.by_epoch = is_second("unit", "step", "epoch");
     return warmup;
   };
   const auto need = [&]<class T>(const char* name, std::optional<T> value) {
@@ -320,6 +323,7 @@ SchedulePtr ParseSchedule(std::string_view text, double base) {
   if (name == "one_cycle") {
     const Warmup warmup = declare({"max", "rise", "start", "end", "curve"});
     if (warmup.steps != 0) call.Fail("it has its own warm-up, the part `rise`");
+    if (warmup.by_epoch) call.Fail("it goes by steps");
     OneCycleOptions options{.max = need("max", call.Integer("max"))};
     options.rise = call.Number("rise").value_or(options.rise);
     options.start = call.Number("start").value_or(options.start);

@@ -21,7 +21,8 @@
 //                                                (mode=abs). As PyTorch's ReduceLROnPlateau
 //
 // with w = warmup; until then, at t < warmup, the rate is warmup_begin, or goes from there to the base in a straight
-// line. The others are the rules of MXNet's lr_scheduler.
+// line. The others are the rules of MXNet's lr_scheduler. With unit=epoch all these numbers of steps are numbers of
+// epochs, and t is the present one, from 1 on, which whoever trains tells (Updater::NewEpoch); not of one_cycle.
 #pragma once
 
 #include <cstdint>
@@ -40,6 +41,7 @@ struct Warmup {
   int64_t steps = 0;
   double begin = 0;  // at most the base
   WarmupMode mode = WarmupMode::kLinear;
+  bool by_epoch = false;  // all steps, the schedule's own, too, are epochs
 };
 
 // What a schedule goes by besides the step.
@@ -47,6 +49,7 @@ struct ScheduleState {
   double factor = 1;                // of the rate
   std::optional<double> best = {};  // value that was judged
   int64_t waited = 0, cooling = 0;  // epochs: without a better one; that do not count yet
+  int64_t epoch = 0;                // those completed
   bool operator==(const ScheduleState&) const = default;
 };
 

@@ -217,6 +217,7 @@ Updater::Numbers Updater::ToNumbers() const {
   if (s.best) numbers["schedule best"] = *s.best;
   add("schedule waited", static_cast<double>(s.waited), 0);
   add("schedule cooling", static_cast<double>(s.cooling), 0);
+  add("schedule epoch", static_cast<double>(s.epoch), 0);
   if (loss_scaling_) {
     numbers["loss scale"] = loss_scale_.scale;
     add("loss scale good", static_cast<double>(loss_scale_.good), 0);
@@ -240,8 +241,10 @@ std::pair<ScheduleState, LossScaleState> Updater::Parse(const Numbers& numbers) 
     if (value != std::floor(value)) fail(name, "a whole number", value);
     return static_cast<int64_t>(value);
   };
-  ScheduleState schedule{
-      .factor = factor("schedule factor", 1), .waited = count("schedule waited"), .cooling = count("schedule cooling")};
+  ScheduleState schedule{.factor = factor("schedule factor", 1),
+                         .waited = count("schedule waited"),
+                         .cooling = count("schedule cooling"),
+                         .epoch = count("schedule epoch")};
   if (const auto best = numbers.find("schedule best"); best != numbers.end()) {
     if (std::isnan(best->second)) fail("schedule best", "a number", best->second);
     schedule.best = best->second;

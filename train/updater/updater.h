@@ -105,6 +105,7 @@ class Updater {
   void Judge(double value, bool larger_is_better) {
     schedule_state_ = schedule_->Judge(value, larger_is_better, schedule_state_);
   }
+  void NewEpoch() { ++schedule_state_.epoch; }  // tells the schedule that one is completed
   const std::optional<LossScaling>& loss_scaling() const { return loss_scaling_; }
   const LossScaleState& loss_scale() const { return loss_scale_; }  // of the next step
   const Optimizer& optimizer() const { return *optimizer_; }
