@@ -64,5 +64,17 @@ TEST(CudaOperatorsTest, Shape) { Check(ShapeCases()); }
 TEST(CudaOperatorsTest, Softmax) { Check(SoftmaxCases()); }
 TEST(CudaOperatorsTest, Unary) { Check(UnaryCases()); }
 
+// Blocks that are no whole number of warps, and divide nothing.
+TEST(CudaOperatorsTest, BlocksOfAnySize) {
+  cuda::fake::SetThreads(7);
+  Check(IndexingCases());
+  cuda::fake::SetThreads(70);
+  Check(CrossEntropyCases());
+  Check(NormalizeCases());
+  Check(ReduceCases());
+  Check(SoftmaxCases());
+  cuda::fake::SetThreads(0);
+}
+
 }  // namespace
 }  // namespace bindery

@@ -34,6 +34,9 @@ void SetMemoryLimit(int gpu, int64_t bytes);
 // From now on the work of a stream that is idle is done by whoever enqueues it: for tests of what kernels compute.
 void RunAtOnce();
 
+// Blocks of another size, of any, than is asked for, where kernels do not depend on it; 0: as is asked for.
+void SetThreads(int threads);
+
 // What is alive now, when all streams have come to rest.
 struct Live {
   int64_t bytes = 0;  // of device memory, mapped or allocated

@@ -2,6 +2,7 @@
 #include "tests/engine/cuda/fake/kernels.h"
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 
 #include "engine/cuda/image.h"
@@ -16,6 +17,8 @@ Images& AllImages() {
   static Images images;
   return images;
 }
+std::atomic<unsigned> other_threads = 0;
+
 [[maybe_unused]] const bool kEngines = (AddImage<AllKernels>(bindery_cuda_image), true);
 
 CUresult ModuleLoadData(CUmodule* module, const void* image) {
@@ -39,6 +42,7 @@ CUresult LaunchKernel(CUfunction function, unsigned x, unsigned y, unsigned z, u
       return Refuse("cuLaunchKernel", "a launch of this form");
     }
     const auto& kernel = *reinterpret_cast<const FakeKernel*>(function);
+    if (const unsigned other = other_threads; other > 0 && !kernel.fixed_threads) threads = other;
     stream.Enqueue(kernel.bind(stream.gpu, arguments[0], static_cast<int>(x), static_cast<int>(threads)), true);
     return CUDA_SUCCESS;
   });
@@ -49,6 +53,8 @@ CUresult LaunchKernel(CUfunction function, unsigned x, unsigned y, unsigned z, u
 void AddImage(const unsigned long long* image, std::vector<FakeKernel> kernels) {
   AllImages()[image] = std::move(kernels);
 }
+
+void SetThreads(int threads) { other_threads = static_cast<unsigned>(threads); }
 
 void FillKernels(RuntimeApi* api) {
   api->module_load_data = &ModuleLoadData;

@@ -17,6 +17,7 @@ namespace bindery::cuda::fake {
 struct FakeKernel {
   std::string_view name;
   std::function<CUresult()> (*bind)(const FakeGpu& gpu, const void* arguments, int blocks, int threads);
+  bool fixed_threads;  // it takes blocks of one size only
 };
 
 template <class Args>
@@ -40,8 +41,13 @@ void AddImage(const unsigned long long* image, std::vector<FakeKernel> kernels);
 template <class Image>
 void AddImage(const unsigned long long* image) {
   [&]<class... Args>(std::type_identity<std::tuple<Args...>>) {
-    AddImage(image, {{Args::kName, &BindKernel<Args>}...});
-  }(std::type_identity<Image>());
+    AddImage(image, {{Args::kName, &BindKernel<Args>, requires { Args::kThreads;
+  }
+}
+...
+});
+}
+(std::type_identity<Image>());
 }
 
 }  // namespace bindery::cuda::fake
