@@ -286,6 +286,19 @@ MaybeKernel MakeScatterElements(const KernelSpec& spec) {
   return Scatter(spec, at, n);
 }
 
+MaybeKernel MakeRowNumbers(const KernelSpec& spec) {
+  const auto& attrs = spec.attributes<RowNumbersAttrs>();
+  RowNumbersArgs args;
+  args.at =
+      ByRows({.mode = attrs.mode, .padding = attrs.padding}, false, {attrs.extent}, spec.outputs[0].shape, &args.n);
+  return OwnKernel(spec, [args](Launches& launches) mutable {
+    args.at.indices = launches.in(0);
+    args.out = static_cast<int64_t*>(launches.out(0).data);
+    args.faults = launches.stream().faults();
+    launches.Add(args, args.n);
+  });
+}
+
 MaybeKernel MakeOneHot(const KernelSpec& spec) {
   const auto& attrs = spec.attributes<OneHotAttrs>();
   const Shape& shape = spec.outputs[0].shape;
@@ -332,6 +345,7 @@ constexpr KernelEntry kEntries[] = {
     {"Pick", MakePick},
     {"ScatterND", MakeScatterND},
     {"ScatterElements", MakeScatterElements},
+    {"RowNumbers", MakeRowNumbers},
     {"OneHot", MakeOneHot},
 };
 

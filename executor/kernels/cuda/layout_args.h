@@ -86,6 +86,20 @@ struct ScatterArgs {
   }
 };
 
+// out[i] = the place of index i; -1: none.
+struct RowNumbersArgs {
+  static constexpr const char* kName = "bindery_row_numbers";
+  static constexpr const unsigned long long* kImage = bindery_cuda_layout;
+  Indexing at = {};  // by rows, of which data is one slab
+  int64_t n = 0;
+  int64_t* out = nullptr;
+  FaultRing faults = {};
+  void Addresses(const auto& visit) {
+    visit(at.indices.data);
+    visit(out);
+  }
+};
+
 // (outer, axis, inner): on at the index, else off.
 struct OneHotArgs {
   static constexpr const char* kName = "bindery_one_hot";
@@ -101,6 +115,6 @@ struct OneHotArgs {
   }
 };
 
-using LayoutImage = std::tuple<MoveArgs, RangeArgs, GatherArgs, ScatterArgs, OneHotArgs>;
+using LayoutImage = std::tuple<MoveArgs, RangeArgs, GatherArgs, ScatterArgs, RowNumbersArgs, OneHotArgs>;
 
 }  // namespace bindery::cuda

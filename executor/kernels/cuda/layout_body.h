@@ -77,6 +77,11 @@ __device__ void Run(const Block& block, const GatherArgs& args) {
   });
 }
 
+template <class Block>
+__device__ void Run(const Block& block, const RowNumbersArgs& args) {
+  ForAll(block, args.n, [&](int64_t i) { args.out[i] = BeginOf(block, args.at, args.faults, i); });
+}
+
 template <class Value>
 __device__ Value Joined(int reduction, Value a, Value b) {
   switch (reduction) {  // ScatterReduction
