@@ -6,6 +6,7 @@ namespace bindery {
 namespace {
 
 TEST(Operators, BatchNorm) { CheckOperators(BatchNormCases()); }
+TEST(Operators, Normalize) { CheckOperators(NormalizeCases()); }
 
 }  // namespace
 }  // namespace bindery

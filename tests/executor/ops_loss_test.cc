@@ -11,6 +11,8 @@ namespace bindery {
 namespace {
 
 TEST(Operators, Softmax) { CheckOperators(SoftmaxCases()); }
+TEST(Operators, CrossEntropy) { CheckOperators(CrossEntropyCases()); }
+TEST(Operators, CTC) { CheckOperators(CTCCases()); }
 TEST(Operators, Loss) { CheckOperators(LossCases()); }
 TEST(Operators, Measure) { CheckOperators(MeasureCases()); }
 
