@@ -88,6 +88,14 @@ TEST(Schedule, Plateau) {
          {0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.01, 0.01});
 }
 
+// The step is of no account then; the epoch that runs is one more than those completed.
+TEST(Schedule, GoesByEpochs) {
+  const SchedulePtr schedule = ParseSchedule("steps(at=2;3, factor=0.5, warmup=1, base=1, unit=epoch)");
+  std::vector<double> rates;
+  for (int64_t epoch = 0; epoch < 4; ++epoch) rates.push_back(schedule->LearningRate(1000, {.epoch = epoch}));
+  EXPECT_EQ(rates, (std::vector<double>{1, 1, 0.5, 0.25}));
+}
+
 TEST(Schedule, ReadsWhatItPrints) {
   for (const char* text :
        {"constant(base=0.1)", "constant(base=0.01, warmup=5, warmup_begin=0.001, warmup_mode=linear)",
@@ -95,6 +103,7 @@ TEST(Schedule, ReadsWhatItPrints) {
         "poly(max=1000, power=2, final=0.001, base=1)",
         "one_cycle(max=100, rise=0.3, start=25, end=10000, curve=linear, base=0.5)",
         "plateau(factor=0.1, patience=10, threshold=0.0001, cooldown=0, floor=0, mode=abs, base=0.5)",
+        "steps(at=2;3, factor=0.5, base=1, unit=epoch)",
         "cosine(max=1000, final=0, base=0.5, warmup=10, warmup_begin=0, warmup_mode=constant)"}) {
     EXPECT_EQ(ParseSchedule(text)->Text(), text);
   }
@@ -103,6 +112,8 @@ TEST(Schedule, ReadsWhatItPrints) {
   EXPECT_EQ(ParseSchedule("constant")->base(), 0.01);
   EXPECT_EQ(ParseSchedule("steps(7, base=2, factor=0.5)", 1)->LearningRate(8), 1);
 }
+
+TEST(Schedule, OneCycleGoesByStepsOnly) { EXPECT_THROW(ParseSchedule("one_cycle(max=100, unit=epoch)"), Error); }
 
 TEST(Schedule, Errors) {
   const auto expect = [](const std::string& message, const std::string& text) {
@@ -125,7 +136,8 @@ TEST(Schedule, Errors) {
          "factor(step=1,2)");
   expect("Error: schedule \"factor(10,1\": the closing parenthesis is missing", "factor(10,1");
   expect("Error: schedule \"\": expected a name, or name(setting, name=setting)", "");
-  expect("Error: schedule \"constant(1,2,3,linear,5)\": constant takes at most 4 settings", "constant(1,2,3,linear,5)");
+  expect("Error: schedule \"constant(1,2,3,linear,step,5)\": constant takes at most 5 settings",
+         "constant(1,2,3,linear,step,5)");
   expect("Error: schedule \"constant(warmup_mode=cubic)\": warmup_mode must be linear or constant, got \"cubic\"",
          "constant(warmup_mode=cubic)");
   expect("Error: schedule \"factor\": step must be >= 1, got 0", "factor(0,0.9)");
