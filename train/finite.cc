@@ -18,4 +18,15 @@ std::string FirstNotFinite(const HostTensorMap& values) {
   return "";
 }
 
+void CheckFinite(const Checkpoint& checkpoint) {
+  for (const HostTensorMap* values : {&checkpoint.model.params, &checkpoint.model.aux, &checkpoint.optimizer_state}) {
+    const std::string bad = FirstNotFinite(*values);
+    if (bad.empty()) continue;
+    Throw<NumericError>(
+        "after step {}, {}: training has diverged, nothing is saved; lower the learning rate or look at "
+        "the data",
+        checkpoint.step, bad);
+  }
+}
+
 }  // namespace bindery

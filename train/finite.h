@@ -4,10 +4,13 @@
 #include <string>
 
 #include "base/host_tensor.h"
+#include "train/checkpoint/checkpoint.h"
 
 namespace bindery {
 
 // The first element that is not finite: `"fc1_weight", element 17, is nan`. "" if all are.
 std::string FirstNotFinite(const HostTensorMap& values);
+// Throws NumericError, with the first one, unless parameters, auxiliary states and optimizer states all are.
+void CheckFinite(const Checkpoint& checkpoint);
 
 }  // namespace bindery

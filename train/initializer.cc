@@ -10,6 +10,8 @@
 
 #include "base/error.h"
 #include "base/names.h"
+#include "executor/data_parallel_executor_group.h"
+#include "symbol/model.h"
 #include "train/call_text.h"
 
 namespace bindery {
@@ -203,6 +205,20 @@ HostTensorMap InitialValues(const Symbol& symbol, const std::map<std::string, Va
                                       found == own.end() ? std::string_view() : std::string_view(found->second)));
   }
   return values;
+}
+
+void SetInitialParams(DataParallelExecutorGroup* group, const Model& values, const Initializer& weights,
+                      uint64_t seed) {
+  std::map<std::string, ValueType> missing;
+  for (const StoredParameter& p : group->store().parameters()) {
+    const HostTensorMap& given = p.auxiliary ? values.aux : values.params;
+    if (!given.contains(p.name)) missing[p.name] = {.dtype = p.dtype, .shape = p.shape};
+  }
+  HostTensorMap params = values.params, aux = values.aux;
+  for (auto& [name, value] : InitialValues(group->symbol(), missing, weights, seed)) {
+    (group->store().Find(name)->auxiliary ? aux : params)[name] = std::move(value);
+  }
+  group->SetParams(params, aux);
 }
 
 }  // namespace bindery

@@ -34,6 +34,9 @@
 
 namespace bindery {
 
+class DataParallelExecutorGroup;
+struct Model;
+
 class Initializer {
  public:
   explicit Initializer(std::string_view text = "xavier");  // throws Error with the forms above
@@ -57,5 +60,9 @@ HostTensor InitialValue(const std::string& name, const Shape& shape, DType dtype
 // The values of some variables of a symbol, each with its own annotation.
 HostTensorMap InitialValues(const Symbol& symbol, const std::map<std::string, ValueType>& variables,
                             const Initializer& weights, uint64_t seed);
+
+// Sets all parameters and auxiliary states of a group: the model's values, and initial ones of what it lacks. Throws
+// what DataParallelExecutorGroup::SetParams does for values that are not the group's.
+void SetInitialParams(DataParallelExecutorGroup* group, const Model& values, const Initializer& weights, uint64_t seed);
 
 }  // namespace bindery

@@ -1,17 +1,14 @@
-// Trainer: binding, training, measuring, predicting. A single step is in trainer_step.cc, what has to do with
-// checkpoints in trainer_checkpoint.cc.
+// Trainer: binding, measuring, predicting. Training is in trainer_fit.cc, a single step in trainer_step.cc, what has to
+// do with checkpoints in trainer_checkpoint.cc.
 #include "train/trainer.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
-#include <cmath>
 #include <map>
 #include <set>
 
 #include "base/log.h"
-#include "base/names.h"
 #include "symbol/graph.h"
 #include "symbol/ops/loss.h"
 #include "train/initializer.h"
@@ -22,45 +19,12 @@
 namespace bindery {
 namespace {
 
-double SecondsSince(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-// Is a larger value better? Rates of success are, losses and errors are not.
-bool LargerIsBetter(const std::string& metric) { return metric.starts_with("accuracy") || metric.starts_with("top"); }
-
 // Equal but for the extents.
 bool SameArrays(const std::vector<DataDesc>& a, const std::vector<DataDesc>& b) {
   return std::ranges::equal(a, b, [](const DataDesc& x, const DataDesc& y) {
     return x.name == y.name && x.dtype == y.dtype && x.shape.rank() == y.shape.rank() && x.layout == y.layout;
   });
 }
-
-// For each of `wanted`, its place among `given`. Throws DataError unless just these are given.
-std::vector<size_t> PlacesOf(const char* what, const std::vector<DataDesc>& wanted,
-                             const std::vector<DataDesc>& given) {
-  std::vector<std::string> names;
-  for (const DataDesc& desc : given) names.push_back(desc.name);
-  std::vector<size_t> places;
-  for (const DataDesc& desc : wanted) {
-    const auto found = std::ranges::find(names, desc.name);
-    if (found == names.end()) {
-      Throw<DataError>("the iterator has no {} \"{}\"{}", what, desc.name, NameHint(desc.name, names));
-    }
-    places.push_back(static_cast<size_t>(found - names.begin()));
-    const DataDesc& mine = given[places.back()];
-    if (mine.BatchAxis() != desc.BatchAxis()) {
-      Throw<DataError>("{} \"{}\": the iterator's samples lie along axis {}, expected axis {}", what, desc.name,
-                       mine.BatchAxis(), desc.BatchAxis());
-    }
-  }
-  if (given.size() != wanted.size()) {
-    Throw<DataError>("the iterator has {} {} arrays, expected {}", given.size(), what, wanted.size());
-  }
-  return places;
-}
-
-bool InOrder(const std::vector<size_t>& places) { return std::ranges::is_sorted(places); }
 
 // Outputs of several batches as one, in their order.
 HostTensor Joined(const std::vector<HostTensor>& parts, ValueType type) {
@@ -116,7 +80,7 @@ void Trainer::Bind(const std::vector<DataDesc>& data, const std::vector<DataDesc
                                                                .seed = options_.seed,
                                                                .switches = {.policy = options_.policy},
                                                                .bucket_bytes = options_.bucket_bytes});
-  SetInitialParams(group.get(), ToModel());
+  SetInitialParams(group.get(), ToModel(), Initializer(options_.initializer), options_.seed);
   std::unique_ptr<Updater> updater;
   if (for_training) {
     std::shared_ptr<const Optimizer> optimizer = MakeOptimizer(options_.optimizer);
@@ -146,140 +110,9 @@ bool Trainer::UpdatesRows() const {
   return !ParseAveraging(options_.average) && MakeOptimizer(options_.optimizer)->measure() == nullptr;
 }
 
-void Trainer::SetInitialParams(DataParallelExecutorGroup* group, const Model& values) const {
-  std::map<std::string, ValueType> missing;
-  for (const StoredParameter& p : group->store().parameters()) {
-    const HostTensorMap& given = p.auxiliary ? values.aux : values.params;
-    if (!given.contains(p.name)) missing[p.name] = {.dtype = p.dtype, .shape = p.shape};
-  }
-  HostTensorMap params = values.params, aux = values.aux;
-  for (auto& [name, value] : InitialValues(symbol_, missing, Initializer(options_.initializer), options_.seed)) {
-    (group->store().Find(name)->auxiliary ? aux : params)[name] = std::move(value);
-  }
-  group->SetParams(params, aux);
-}
-
-Trainer::Feed Trainer::BindFor(const DataIter& data, bool for_training) {
-  const std::vector<DataDesc> arrays = data.ProvideData(), labels = data.ProvideLabel();
-  Bind(arrays, labels, for_training);
-  Feed feed{.data = PlacesOf("data", group_->options().data, arrays), .labels = {}};
-  const std::vector<DataDesc>& wanted = group_->options().labels;
-  if (!wanted.empty() && !labels.empty()) feed.labels = PlacesOf("label", wanted, labels);
-  return feed;
-}
-
-BatchPtr Trainer::Feed::Arrange(BatchPtr batch) const {
-  if (!batch || (InOrder(data) && InOrder(labels))) return batch;
-  auto arranged = std::make_shared<Batch>();
-  for (const size_t place : data) arranged->data.push_back(batch->data[place]);
-  for (const size_t place : labels) arranged->label.push_back(batch->label[place]);
-  arranged->samples = batch->samples;
-  arranged->pad = batch->pad;
-  arranged->index = batch->index;
-  return arranged;
-}
-
-bool Trainer::IsBest(const std::string& set, const std::string& metric, double value) {
-  if (!std::isfinite(value)) return false;
-  const std::string what = set + " " + metric;
-  if (best_ && best_->first == what && !(LargerIsBetter(metric) ? value > best_->second : value < best_->second)) {
-    return false;
-  }
-  best_ = {what, value};
-  return true;
-}
-
-FitResult Trainer::Fit(DataIter& train, const FitOptions& options) {
-  const Feed feed = BindFor(train, true);
-  std::optional<CheckpointStore> store;
-  if (!options.checkpoints.empty()) store.emplace(options.checkpoints, options.keep);
-  if (options.resume) {
-    if (!store) Throw("resume needs a folder of checkpoints");
-    if (const std::optional<Checkpoint> newest = store->LoadNewest()) {
-      Restore(*newest, &train);
-      const bool done = epoch_ >= options.epochs;
-      LogLine(LogLevel::kInfo,
-              done ? fmt::format("the checkpoint of step {} has {} epochs already: nothing is left to train",
-                                 newest->step, epoch_)
-                   : fmt::format("going on after step {}, in epoch {}", newest->step, epoch_ + 1));
-    } else {
-      LogLine(LogLevel::kInfo, fmt::format("there is no checkpoint in \"{}\" yet: starting anew", options.checkpoints));
-    }
-  }
-  FitResult result;
-  int64_t saved_at = -1;
-  const auto save = [&] {
-    if (!store || saved_at == updater_->step()) return;
-    const Checkpoint checkpoint = ToCheckpoint(&train);
-    CheckFinite(checkpoint);
-    result.checkpoint = store->Save(checkpoint);
-    saved_at = updater_->step();
-  };
-  const auto next = [&]() -> BatchPtr {
-    if (train.repeats() && batch_in_epoch_ > 0 && train.is_new_epoch()) return nullptr;
-    return feed.Arrange(train.Next());
-  };
-  const int64_t batches = (train.samples() + train.batch_size() - 1) / train.batch_size();
-  while (epoch_ < options.epochs) {
-    const auto start = std::chrono::steady_clock::now();
-    if (batch_in_epoch_ == 0) metric_->Reset();
-    const int64_t before = batch_in_epoch_ * train.batch_size();  // samples trained on before a resume
-    samples_ = 0;
-    const auto take = [&](const BatchPtr& batch) {
-      ++batch_in_epoch_;  // whatever becomes of it: the iterator is past it
-      if (!Step(batch, &train)) return;
-      if (options.on_batch) {
-        options.on_batch({.epoch = epoch_,
-                          .batch = batch_in_epoch_,
-                          .batches = batches,
-                          .step = updater_->step(),
-                          .samples = before + samples_,
-                          .learning_rate = updater_->LearningRateOf(updater_->step()),
-                          .seconds = SecondsSince(start),
-                          .metric = metric_.get()});
-      }
-      const bool due = options.checkpoint_every > 0 && updater_->step() % options.checkpoint_every == 0;
-      if (save_.exchange(false, std::memory_order_relaxed) || due) save();
-    };
-    do {  // steps that overflow at the end give batches back
-      BatchPtr batch;
-      while (!(result.stopped = stop_.load(std::memory_order_relaxed)) && (batch = next())) take(batch);
-    } while (!SettleAll(&train) && !result.stopped);
-    if (result.stopped) {
-      save();
-      break;
-    }
-    if (batch_in_epoch_ == 0) Throw<DataError>("the training data have no batch");
-    if (!train.repeats()) train.Reset();
-    EpochReport report{.epoch = epoch_,
-                       .step = updater_->step(),
-                       .samples = samples_,
-                       .seconds = SecondsSince(start),
-                       .train = metric_->Get()};
-    report.samples_per_second = static_cast<double>(samples_) / report.seconds;
-    report.learning_rate = updater_->LearningRateOf(updater_->step());
-    ++epoch_;
-    batch_in_epoch_ = 0;
-    saved_at = -1;  // a checkpoint of this step would be one of an unfinished epoch
-    if (options.validation) report.validation = Score(*options.validation);
-    const NamedValues& judged = options.validation ? report.validation : report.train;
-    if (!judged.empty()) updater_->Judge(judged[0].second, LargerIsBetter(judged[0].first));
-    report.best =
-        !judged.empty() && IsBest(options.validation ? "validation" : "training", judged[0].first, judged[0].second);
-    if (options.checkpoint_every == 0 || epoch_ == options.epochs) save();
-    result.train = report.train;
-    result.validation = report.validation;
-    if (options.on_epoch) options.on_epoch(report);
-  }
-  if (saved_at != updater_->step()) CheckFinite(ToCheckpoint());
-  // Nothing was left to train: the values are those of the last epoch all the same.
-  if (!result.stopped && options.validation && result.validation.empty()) {
-    result.validation = Score(*options.validation);
-  }
-  stop_.store(false, std::memory_order_relaxed);  // not at the beginning: a stop requested while binding counts
-  result.epochs = epoch_;
-  result.steps = updater_->step();
-  return result;
+Feed Trainer::BindFor(const DataIter& data, bool for_training) {
+  Bind(data.ProvideData(), data.ProvideLabel(), for_training);
+  return Feed(group_->options(), data);
 }
 
 // The averages in place of what is trained, while it lives.

@@ -27,6 +27,8 @@
 #include "symbol/model.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/data/data_iter.h"
+#include "train/data/feed.h"
+#include "train/loop/extension.h"
 #include "train/metrics/metrics.h"
 #include "train/updater/updater.h"
 
@@ -87,6 +89,11 @@ struct FitOptions {
   bool resume = false;           // continue from the newest valid checkpoint in the folder, if there is one
   std::function<void(const BatchReport&)> on_batch = {};
   std::function<void(const EpochReport&)> on_epoch = {};
+  // What else happens (train/loop/extension.h). What is reported: at each moment "train/<metric>", of the epoch so far,
+  // and "train/learning-rate"; where an epoch ends, "validation/<metric>". The model is called "main". A sweep is an
+  // epoch, whatever the iterator carries over, and the end of the last batch of a sweep is the end of the epoch.
+  std::vector<Extension> extensions = {};
+  std::optional<Trigger> stop = {};  // ends it before all epochs are done: EarlyStopping, say
 };
 
 struct FitResult {
@@ -149,11 +156,6 @@ class Trainer {
   Updater* updater() { return updater_.get(); }
 
  private:
-  // Where the group's data and labels are among an iterator's arrays.
-  struct Feed {
-    std::vector<size_t> data, labels;
-    BatchPtr Arrange(BatchPtr batch) const;  // the batch as the group takes it; null stays null
-  };
   // What a checkpoint has for the updater, kept until there is one.
   struct UpdaterState {
     HostTensorMap state;
@@ -163,11 +165,11 @@ class Trainer {
   };
 
   class AveragesInPlace;  // trainer.cc
+  class Fitting;          // trainer_fit.cc
   // Throws without a change.
   void Bind(const std::vector<DataDesc>& data, const std::vector<DataDesc>& labels, bool for_training);
   Feed BindFor(const DataIter& data, bool for_training);
   bool UpdatesRows() const;
-  void SetInitialParams(DataParallelExecutorGroup* group, const Model& values) const;
   // Pushes a step on the batch that the iterator has just given, and waits for the one before the last: two are in
   // flight. If that one failed: throws, with nothing in flight and the iterator behind the failed batch. If it
   // overflowed the loss scale, the iterator is set back like that, too, and false returned: the batch comes again.
@@ -179,6 +181,7 @@ class Trainer {
   // What an error of a step says, with the first value that was not finite.
   std::exception_ptr Explain(std::exception_ptr error, const BatchPtr& batch, int64_t step);
   std::string FirstBadValue(const BatchPtr& batch, int64_t step);
+  void Resume(const FitOptions& options, Loop* loop);
   // Is it the best value of the set ("validation") so far? Then it is kept.
   bool IsBest(const std::string& set, const std::string& metric, double value);
   // Runs one sweep in prediction mode and calls visit(batch) after each.
@@ -186,7 +189,6 @@ class Trainer {
   std::vector<std::string> InputsWithoutValue() const;
   std::map<std::string, std::string> Info() const;  // of a run, for its checkpoints
   void CheckFits(const Checkpoint& checkpoint) const;
-  static void CheckFinite(const Checkpoint& checkpoint);  // throws NumericError
   // Throws CheckpointError unless the updater can go on with the state of the checkpoint's `optimizer`.
   static void CheckOptimizerState(const Updater& updater, const HostTensorMap& state, const std::string& optimizer);
   void WarnOfDifferences(const Checkpoint& checkpoint) const;

@@ -6,7 +6,6 @@
 
 #include "base/log.h"
 #include "base/names.h"
-#include "train/finite.h"
 #include "train/metrics/training_metric.h"
 #include "train/trainer.h"
 
@@ -128,17 +127,6 @@ void Trainer::CheckOptimizerState(const Updater& updater, const HostTensorMap& s
         "the checkpoint was trained by {}, whose state {} cannot take over: {}; go on with the checkpoint's optimizer "
         "and fixed parameters, or start a new run",
         optimizer, updater.optimizer().Text(), e.message());
-  }
-}
-
-void Trainer::CheckFinite(const Checkpoint& checkpoint) {
-  for (const HostTensorMap* values : {&checkpoint.model.params, &checkpoint.model.aux, &checkpoint.optimizer_state}) {
-    const std::string bad = FirstNotFinite(*values);
-    if (bad.empty()) continue;
-    Throw<NumericError>(
-        "after step {}, {}: training has diverged, nothing is saved; lower the learning rate or look at "
-        "the data",
-        checkpoint.step, bad);
   }
 }
 

@@ -1,7 +1,6 @@
 #include "train/data/array_iter.h"
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 #include <numeric>
 #include <set>
@@ -10,6 +9,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/philox.h"
+#include "train/data/feed.h"
 
 namespace bindery {
 namespace {
@@ -158,8 +158,10 @@ std::shared_ptr<const Batch> ArrayIter::Next() {
       at_end_ = true;
     }
   }
-  for (const ArrayData& array : data_) batch->data.push_back(Gather(array, batch->index));
-  for (const ArrayData& array : label_) batch->label.push_back(Gather(array, batch->index));
+  for (const ArrayData& array : data_)
+    batch->data.push_back(bindery::TakeRows(*array.values, BatchAxis(array), batch->index));
+  for (const ArrayData& array : label_)
+    batch->label.push_back(bindery::TakeRows(*array.values, BatchAxis(array), batch->index));
   return batch;
 }
 
@@ -176,26 +178,6 @@ void ArrayIter::HardReset() {
   if (!at_end_ && now_.position == 0) return;
   BeginSweep(0);
   at_end_ = false;
-}
-
-// An array of shape (outer..., samples, inner...): `outer` blocks, in each of which whole rows are copied.
-HostTensor ArrayIter::Gather(const ArrayData& array, const std::vector<int64_t>& rows) const {
-  const HostTensor& from = *array.values;
-  const int axis = BatchAxis(array);
-  if (axis < 0) return from;
-  HostTensor to(from.dtype(), from.shape().With(axis, static_cast<int64_t>(rows.size())));
-  const int64_t outer = from.shape().CountTo(axis);
-  const size_t row_bytes = static_cast<size_t>(from.shape().CountFrom(axis + 1) * SizeOf(from.dtype()));
-  if (to.bytes() == 0) return to;
-  char* out = static_cast<char*>(to.raw());
-  for (int64_t block = 0; block < outer; ++block) {
-    const char* in = static_cast<const char*>(from.raw()) + static_cast<size_t>(block * samples_) * row_bytes;
-    for (const int64_t row : rows) {
-      std::memcpy(out, in + static_cast<size_t>(row) * row_bytes, row_bytes);
-      out += row_bytes;
-    }
-  }
-  return to;
 }
 
 IterState ArrayIter::SaveState() const {

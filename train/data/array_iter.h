@@ -71,7 +71,6 @@ class ArrayIter : public DataIter {
   int64_t SampleAt(int64_t position);  // the sample's number; of the sweep before if negative
   const std::vector<int64_t>& Order(int64_t sweep);
   std::vector<int64_t> TakeRows(Batch* batch);
-  HostTensor Gather(const ArrayData& array, const std::vector<int64_t>& rows) const;
 
   const std::vector<ArrayData> data_, label_;
   const ArrayIterOptions options_;

@@ -1,0 +1,84 @@
+// Extensions in Trainer::Fit.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "symbol/ops.h"
+#include "train/data/array_iter.h"
+#include "train/loop/loop.h"
+#include "train/trainer.h"
+
+namespace bindery {
+namespace {
+
+Symbol Net() { return SoftmaxOutput(FullyConnected(Variable("data"), {.num_hidden = 3}, "fc1"), {}, "softmax"); }
+
+ArrayIter Data() {
+  HostTensor values(DType::kFloat32, {10, 5}), classes(DType::kFloat32, {10});
+  for (int64_t i = 0; i < values.elements(); ++i) values.Set(i, 0.1 * static_cast<double>(i % 7 - 3));
+  for (int64_t i = 0; i < classes.elements(); ++i) classes.Set(i, static_cast<double>(i % 3));
+  return ArrayIter(std::move(values), std::move(classes), {.batch_size = 4});
+}
+
+// Two batches and a short one in each epoch.
+TEST(FitExtensions, SeeEveryMoment) {
+  const auto run = [](int64_t stop_at, const std::string& folder, bool resume) {
+    Trainer trainer(Net(), {.optimizer = "sgd(lr=0.1)"});
+    ArrayIter data = Data(), test = Data();
+    std::vector<std::string> seen;
+    const auto note = [&](Loop& loop) {
+      const Observation& values = loop.observation();
+      const Moment& now = loop.now();
+      seen.push_back(fmt::format("{} {:.2f} {} {}", now.iteration, now.epoch_detail, now.is_new_epoch,
+                                 values.Find("validation/accuracy") != nullptr));
+      EXPECT_EQ(values.Find("train/learning-rate")->value, 0.1);
+      EXPECT_NE(values.Find("train/cross-entropy"), nullptr);
+    };
+    const FitResult result =
+        trainer.Fit(data, {.epochs = 3,
+                           .validation = &test,
+                           .checkpoints = folder,
+                           .resume = resume,
+                           .on_batch =
+                               [&](const BatchReport& report) {
+                                 if (report.step == stop_at) trainer.RequestStop();
+                               },
+                           .extensions = {{.name = "note", .trigger = EveryIterations(1), .run = note},
+                                          {.name = "twice", .trigger = EveryEpochs(1.5), .run = [&](Loop& loop) {
+                                             seen.push_back(fmt::format("at {:.1f}", loop.now().epoch_detail));
+                                           }}}});
+    EXPECT_EQ(result.stopped, stop_at > 0);
+    return seen;
+  };
+  const std::vector<std::string> whole = {"1 0.40 false false",
+                                          "2 0.80 false false",
+                                          "3 1.00 true true",
+                                          "4 1.40 false false",
+                                          "5 1.80 false false",
+                                          "at 1.8",
+                                          "6 2.00 true true",
+                                          "7 2.40 false false",
+                                          "8 2.80 false false",
+                                          "9 3.00 true true",
+                                          "at 3.0"};
+  EXPECT_EQ(run(0, "", false), whole);
+  for (const int64_t stop : {1, 2, 4, 5, 8}) {
+    const std::string folder = testing::TempDir() + "/moments";
+    std::filesystem::remove_all(folder);
+    std::vector<std::string> seen = run(stop, folder, false);
+    for (const std::string& moment : run(0, folder, true)) seen.push_back(moment);
+    EXPECT_EQ(seen, whole) << stop;
+  }
+}
+
+TEST(FitExtensions, StopsWhenNothingBecomesBetter) {
+  Trainer trainer(Net(), {.optimizer = "sgd(lr=0)"});  // nothing is learned
+  ArrayIter data = Data();
+  const FitResult result =
+      trainer.Fit(data, {.epochs = 50, .stop = EarlyStopping({.value = "train/accuracy", .patience = 2})});
+  EXPECT_EQ(result.epochs, 3);
+  EXPECT_FALSE(result.stopped);
+}
+
+}  // namespace
+}  // namespace bindery

@@ -1,0 +1,28 @@
+// Extensions that save: checkpoints of the whole run, and models.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "train/loop/extension.h"
+
+namespace bindery {
+
+// Checkpoints "step-0000001234.ckpt" in a folder (CheckpointStore). Nothing is saved that is not finite: NumericError,
+// and the last checkpoint stays the last.
+struct SnapshotOptions {
+  std::string folder;
+  Trigger trigger = EveryEpochs();
+  int keep = 3;           // the newest ones
+  bool autoload = true;   // the first run begins with the newest that can be read, if there is one
+  bool on_error = false;  // one more when a run fails
+  std::function<void(const std::string& path)> on_save = {};
+};
+// Saves at the end of a run, too, unless it failed, or is just what was loaded.
+Extension Snapshot(SnapshotOptions options);
+
+// The model with the best `value` so far, as a file (SaveModel); better: LargerIsBetter. On a value that is checked at
+// the end of each epoch ("validation/accuracy").
+Extension BestModel(std::string path, const std::string& value, const std::string& model = "main");
+
+}  // namespace bindery

@@ -1,0 +1,216 @@
+// Trainer: Fit, a loop whose learner is the trainer.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <utility>
+
+#include "base/log.h"
+#include "train/extensions/snapshots.h"
+#include "train/finite.h"
+#include "train/loop/loop.h"
+#include "train/metrics/training_metric.h"
+#include "train/trainer.h"
+
+namespace bindery {
+namespace {
+
+double SecondsSince(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace
+
+bool Trainer::IsBest(const std::string& set, const std::string& metric, double value) {
+  if (!std::isfinite(value)) return false;
+  const std::string what = set + " " + metric;
+  if (best_ && best_->first == what && !(LargerIsBetter(metric) ? value > best_->second : value < best_->second)) {
+    return false;
+  }
+  best_ = {what, value};
+  return true;
+}
+
+// An update is a batch that was pushed; where it was the last one of its sweep, all that ends an epoch, too.
+class Trainer::Fitting final : public Learner {
+ public:
+  Fitting(Trainer* trainer, DataIter* train, const FitOptions& options)
+      : trainer_(*trainer), train_(*train), feed_(trainer->BindFor(*train, true)), options_(options) {}
+
+  void Update() override {
+    new_epoch_ = false;
+    while (!trainer_.stop_.load(std::memory_order_relaxed)) {
+      if (!begun_) BeginEpoch();
+      if (const BatchPtr batch = Next()) {
+        if (Take(batch) && !train_.is_new_epoch()) return;
+        continue;
+      }
+      if (!trainer_.SettleAll(&train_)) continue;  // steps that overflow at the end give batches back
+      EndEpoch();
+      return;
+    }
+  }
+
+  Moment now() const override {
+    Moment moment{.iteration = trainer_.updater_->step(), .epoch = trainer_.epoch_, .is_new_epoch = new_epoch_};
+    // Until its end has been dealt with, an epoch is not done, whatever was trained on.
+    constexpr double kAlmost = 1 - 1e-6;
+    const auto trained = static_cast<double>(trainer_.batch_in_epoch_ * train_.batch_size());
+    const double part = trained > 0 ? trained / static_cast<double>(train_.samples()) : 0;
+    moment.epoch_detail = static_cast<double>(trainer_.epoch_) + std::min(part, kAlmost);
+    return moment;
+  }
+
+  void Observe(Observation* observation) override {
+    observation->Report("train", new_epoch_ ? report_.train : trainer_.metric_->Get());
+    if (new_epoch_) observation->Report("validation", report_.validation);
+    observation->Report("train/learning-rate", trainer_.updater_->LearningRateOf(trainer_.updater_->step()));
+  }
+
+  Checkpoint ToCheckpoint() override { return trainer_.ToCheckpoint(&train_); }
+  void Restore(const Checkpoint& checkpoint) override { trainer_.Restore(checkpoint, &train_); }
+  std::vector<std::string> model_names() const override { return {kMain}; }
+  Model ToModel(const std::string& name) const override {
+    CheckName(name);
+    return trainer_.options_.use_average ? trainer_.ToAveragedModel() : trainer_.ToModel();
+  }
+  Updater& optimizer(const std::string& name) override {
+    CheckName(name);
+    return *trainer_.updater_;
+  }
+
+  const EpochReport& report() const { return report_; }  // of the last epoch
+
+ private:
+  static constexpr const char* kMain = "main";
+  static void CheckName(const std::string& name) {
+    if (name != kMain) Throw("a trainer has one model, \"{}\"; there is no \"{}\"", kMain, name);
+  }
+
+  BatchPtr Next() {
+    if (train_.repeats() && trainer_.batch_in_epoch_ > 0 && train_.is_new_epoch()) return nullptr;
+    return feed_.Arrange(train_.Next());
+  }
+
+  void BeginEpoch() {
+    begun_ = true;
+    start_ = std::chrono::steady_clock::now();
+    if (trainer_.batch_in_epoch_ == 0) trainer_.metric_->Reset();
+    before_ = trainer_.batch_in_epoch_ * train_.batch_size();
+    trainer_.samples_ = 0;
+  }
+
+  bool Take(const BatchPtr& batch) {
+    ++trainer_.batch_in_epoch_;  // whatever becomes of it: the iterator is past it
+    if (!trainer_.Step(batch, &train_)) return false;
+    if (!options_.on_batch) return true;
+    const int64_t step = trainer_.updater_->step();
+    options_.on_batch({.epoch = trainer_.epoch_,
+                       .batch = trainer_.batch_in_epoch_,
+                       .batches = (train_.samples() + train_.batch_size() - 1) / train_.batch_size(),
+                       .step = step,
+                       .samples = before_ + trainer_.samples_,
+                       .learning_rate = trainer_.updater_->LearningRateOf(step),
+                       .seconds = SecondsSince(start_),
+                       .metric = trainer_.metric_.get()});
+    return true;
+  }
+
+  void EndEpoch() {
+    if (trainer_.batch_in_epoch_ == 0) Throw<DataError>("the training data have no batch");
+    if (!train_.repeats()) train_.Reset();
+    Updater& updater = *trainer_.updater_;
+    report_ = {.epoch = trainer_.epoch_,
+               .step = updater.step(),
+               .samples = trainer_.samples_,
+               .seconds = SecondsSince(start_),
+               .train = trainer_.metric_->Get()};
+    report_.samples_per_second = static_cast<double>(report_.samples) / report_.seconds;
+    report_.learning_rate = updater.LearningRateOf(updater.step());
+    updater.NewEpoch();
+    ++trainer_.epoch_;
+    trainer_.batch_in_epoch_ = 0;
+    begun_ = false;
+    new_epoch_ = true;
+    if (options_.validation) report_.validation = trainer_.Score(*options_.validation);
+    const NamedValues& judged = options_.validation ? report_.validation : report_.train;
+    if (judged.empty()) return;
+    const auto& [metric, value] = judged[0];
+    updater.Judge(value, LargerIsBetter(metric));
+    report_.best = trainer_.IsBest(options_.validation ? "validation" : "training", metric, value);
+  }
+
+  Trainer& trainer_;
+  DataIter& train_;
+  const Feed feed_;
+  const FitOptions& options_;
+  EpochReport report_;
+  bool begun_ = false, new_epoch_ = false;
+  int64_t before_ = 0;  // samples of the epoch that were trained on before
+  std::chrono::steady_clock::time_point start_ = {};
+};
+
+void Trainer::Resume(const FitOptions& options, Loop* loop) {
+  if (options.checkpoints.empty()) Throw("resume needs a folder of checkpoints");
+  std::optional<Checkpoint> newest = CheckpointStore(options.checkpoints, options.keep).LoadNewest();
+  if (!newest) {
+    LogLine(LogLevel::kInfo, fmt::format("there is no checkpoint in \"{}\" yet: starting anew", options.checkpoints));
+    return;
+  }
+  loop->Restore(std::move(*newest));
+  LogLine(LogLevel::kInfo, epoch_ >= options.epochs
+                               ? fmt::format("the checkpoint of step {} has {} epochs already: nothing is left to "
+                                             "train",
+                                             updater_->step(), epoch_)
+                               : fmt::format("going on after step {}, in epoch {}", updater_->step(), epoch_ + 1));
+}
+
+FitResult Trainer::Fit(DataIter& train, const FitOptions& options) {
+  Fitting fitting(this, &train, options);
+  Trigger stop([this, &options](const Moment& moment, const Observation&, const Trigger::Memory&) {
+    return moment.epoch >= options.epochs || stop_.load(std::memory_order_relaxed);
+  });
+  Loop loop(&fitting, options.stop ? Either(*options.stop, stop) : stop);
+  for (const Extension& extension : options.extensions) loop.Extend(extension);
+  if (options.resume) Resume(options, &loop);
+  FitResult result;
+  if (!options.checkpoints.empty() && epoch_ < options.epochs) {
+    const Trigger due = options.checkpoint_every > 0 ? EveryIterations(options.checkpoint_every) : Never();
+    Trigger asked(
+        [this, due, &options](const Moment& moment, const Observation& values, const Trigger::Memory& memory) {
+          const bool now = save_.exchange(false, std::memory_order_relaxed) || due.rule()(moment, values, memory);
+          return now || (moment.is_new_epoch && (options.checkpoint_every == 0 || moment.epoch == options.epochs));
+        });
+    loop.Extend(Snapshot({.folder = options.checkpoints,
+                          .trigger = asked,
+                          .keep = options.keep,
+                          .autoload = false,
+                          .on_save = [&](const std::string& path) { result.checkpoint = path; }}));
+  }
+  if (options.on_epoch) {
+    const auto is_new_epoch = [](const Moment& moment, const Observation&, const Trigger::Memory&) {
+      return moment.is_new_epoch;
+    };
+    loop.Extend({.name = "on_epoch", .trigger = Trigger(is_new_epoch), .priority = kSaves - 1, .run = [&](Loop&) {
+                   options.on_epoch(fitting.report());
+                 }});
+  }
+  const int64_t begun = epoch_;
+  loop.Run();
+  // Not before: a stop that was requested while binding counts.
+  result.stopped = stop_.exchange(false, std::memory_order_relaxed) && epoch_ < options.epochs;
+  if (options.checkpoints.empty()) CheckFinite(ToCheckpoint(&train));
+  if (epoch_ > begun) {
+    result.train = fitting.report().train;
+    result.validation = fitting.report().validation;
+  } else if (!result.stopped && options.validation) {
+    // Nothing was left to train: the values are those of the last epoch all the same.
+    result.validation = Score(*options.validation);
+  }
+  result.epochs = epoch_;
+  result.steps = updater_->step();
+  return result;
+}
+
+}  // namespace bindery
