@@ -117,6 +117,40 @@ TEST_F(CommandsTest, SavedModelsHoldWhatWasTrained) {
   EXPECT_NE(Succeeds(Words{"test", "--json", "--weights", "one.pb"} + kTestDigits).out, expected);
 }
 
+// Its log, the best model, and an end when nothing becomes better: after a resume, too.
+TEST_F(CommandsTest, LogsKeepsTheBestAndStopsEarly) {
+  const Words watched = {"--best", "best.pb",     "--log",       "log",   "--patience",
+                         "2",      "--optimizer", "sgd(lr=0.1)", "--json"};
+  const std::vector<json> lines = Lines(Succeeds(Training(500, watched)).out), log = Lines(Read("log"));
+  const int epochs = lines.back().at("epochs");
+  EXPECT_LT(epochs, 500);
+  EXPECT_EQ(lines.back().at("stopped"), false);
+  ASSERT_EQ(lines.size(), static_cast<size_t>(epochs) + 1);
+  ASSERT_EQ(log.size(), static_cast<size_t>(epochs));
+  double best = 0;
+  int best_epoch = 0;
+  for (int i = 0; i < epochs; ++i) {
+    const json &line = lines[static_cast<size_t>(i)], &logged = log[static_cast<size_t>(i)];
+    EXPECT_EQ(logged.at("epoch"), i + 1);
+    EXPECT_EQ(logged.at("iteration"), line.at("step"));
+    EXPECT_EQ(logged.at("train/learning-rate"), line.at("learning_rate"));
+    EXPECT_EQ(logged.at("train/cross-entropy"), line.at("train").at("cross-entropy"));
+    EXPECT_EQ(logged.at("validation/accuracy"), line.at("test").at("accuracy"));
+    if (line.at("test").at("accuracy") <= best) continue;
+    best = line.at("test").at("accuracy");
+    best_epoch = i + 1;
+  }
+  EXPECT_EQ(best_epoch, epochs - 2);
+  const json tested = json::parse(Succeeds(Words{"test", "--json", "--weights", "best.pb"} + kTestDigits).out);
+  EXPECT_EQ(tested.at("accuracy"), best);
+
+  // It has stopped for good; a log loses nothing by that.
+  const json resumed = Lines(Succeeds(Training(500, watched + Words{"--resume"})).out).back();
+  EXPECT_EQ(resumed.at("epochs"), epochs);
+  EXPECT_EQ(Lines(Read("log")), log);
+  Fails(2, "--best: expected a name that ends in", Training(1, {"--best", "best"}));
+}
+
 TEST_F(CommandsTest, OnnxModelsAreModels) {
   Succeeds(Training(1, {"--save", "model.onnx"}));
   const auto tested = [&](const Words& which) {

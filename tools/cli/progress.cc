@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "tools/cli/console.h"
+#include "train/extensions/reports.h"
 
 namespace bindery::cli {
 namespace {
@@ -37,13 +38,6 @@ std::string ToText(const NamedValues& values) {
         fmt::format("{}{} {}", text.empty() ? "" : ", ", name, std::isnan(value) ? "--" : fmt::format("{:.4f}", value));
   }
   return text;
-}
-
-std::string Duration(double seconds) {
-  if (!std::isfinite(seconds)) return "--:--";
-  const auto whole = static_cast<int64_t>(seconds + 0.5);
-  if (whole >= 3600) return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
-  return fmt::format("{:02}:{:02}", whole / 60, whole % 60);
 }
 
 Progress::Progress(ProgressStyle style) : style_(style) {

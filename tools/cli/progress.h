@@ -27,6 +27,5 @@ class Progress {
 };
 
 std::string ToText(const NamedValues& values);  // "accuracy 0.9812, loss --": of NaN
-std::string Duration(double seconds);           // "01:23"
 
 }  // namespace bindery::cli

@@ -22,6 +22,8 @@
 #include "tools/cli/options.h"
 #include "tools/cli/progress.h"
 #include "train/checkpoint/checkpoint.h"
+#include "train/extensions/reports.h"
+#include "train/extensions/snapshots.h"
 #include "train/initializer.h"
 #include "train/precision.h"
 
@@ -42,7 +44,8 @@ struct TrainCommand {
   int64_t checkpoint_every = 0;
   int keep = 3;
   bool resume = false, json = false;
-  std::string save;
+  std::string save, best, log;
+  int64_t patience = 0;
   std::string progress = "auto";
 
   TrainerOptions Parse() const;
@@ -148,11 +151,15 @@ TrainerOptions TrainCommand::Parse() const {
 
 void TrainCommand::CheckOutputs() const {
   if (resume && checkpoints.empty()) throw UsageError("--resume needs a folder: --checkpoints is empty");
-  if (save.empty()) return;
-  if (!save.ends_with(".pb") && !save.ends_with(".prototxt") && !save.ends_with(".onnx")) {
-    throw UsageError(fmt::format("--save: expected a name that ends in .pb, .prototxt or .onnx, got \"{}\"", save));
+  for (const auto& [option, path] : {std::pair("--save", &save), {"--best", &best}}) {
+    if (path->empty()) continue;
+    if (!path->ends_with(".pb") && !path->ends_with(".prototxt") && !path->ends_with(".onnx")) {
+      throw UsageError(
+          fmt::format("{}: expected a name that ends in .pb, .prototxt or .onnx, got \"{}\"", option, *path));
+    }
+    CheckOutputFile(option, *path);
   }
-  CheckOutputFile("--save", save);
+  if (!log.empty()) CheckOutputFile("--log", log);
 }
 
 // The end of a run, for people.
@@ -173,6 +180,7 @@ void TrainCommand::Report(const FitResult& result, const Model& trained, const S
   }
   if (!result.checkpoint.empty()) row("checkpoint", result.checkpoint);
   if (!save.empty()) row("model file", save);
+  if (!best.empty()) row("best model file", best);
 }
 
 // Says so if the model that was trained is no better than the best answer that does not look at the data: their labels'
@@ -240,6 +248,14 @@ int TrainCommand::Run() const {
     std::fflush(stdout);
   };
 
+  // What is judged is the first metric of the test.
+  const std::string judged = "validation/" + ParseMetrics(options.metrics)[0];
+  std::vector<Extension> extensions;
+  if (!log.empty()) extensions.push_back(LogReport({.path = log}));
+  if (!best.empty()) extensions.push_back(BestModel(best, judged));
+  std::optional<Trigger> stop;
+  if (patience > 0) stop = EarlyStopping({.value = judged, .patience = patience});
+
   Trainer trainer(made.model, options);
   const ListenToSignals guard(&trainer);
   const FitResult result =
@@ -250,7 +266,9 @@ int TrainCommand::Run() const {
                                 .keep = keep,
                                 .resume = resume,
                                 .on_batch = [&](const BatchReport& report) { display.OnBatch(report, epochs); },
-                                .on_epoch = on_epoch});
+                                .on_epoch = on_epoch,
+                                .extensions = extensions,
+                                .stop = stop});
   display.Clear();
   CheckFinite("train", result.train);
   CheckFinite("test", result.validation);
@@ -307,6 +325,10 @@ void AddTrain(CLI::App* app, RunFn* run) {
   AddNumber(sub, "--keep", &c->keep, 1, 1'000'000, "checkpoints kept");
   sub->add_flag("--resume", c->resume, "continue from the newest checkpoint in the folder, if there is one");
   sub->add_option("--save", c->save, "write the trained model to this file (.pb, .prototxt or .onnx)");
+  sub->add_option("--best", c->best, "write the model with the best test so far to this file, by its first metric");
+  AddNumber(sub, "--patience", &c->patience, 0, 1'000'000,
+            "end the training after so many epochs without a better test; 0: never");
+  sub->add_option("--log", c->log, "write a line of JSON with all values to this file after each epoch");
   sub->add_option("--write-digits", c->data.write_digits, "also write the images as IDX files to this folder");
   text("--progress", &c->progress, "auto, bar, lines or none");
   sub->add_flag("--json", c->json, "JSON lines on standard output instead of text");
