@@ -1,0 +1,100 @@
+// TrainedModel: a model in training, for learners of one model or several: replicas on devices, the optimizer that
+// updates them, and a metric over what was trained. On top of DataParallelExecutorGroup and Updater, which stay in
+// reach for whatever steps a training consists of:
+//
+//   critic.Step(batch);                                  // forward, backward, metric, update
+//
+//   generator.group().Forward(noise);                    // or by hand
+//   generator.group().Backward(critic.group().InputGradientsPerDevice());
+//   generator.Apply(samples);
+//
+// Two steps are in flight (train/updater/updater.h). One that fails is thrown by a later call; it has changed nothing
+// then.
+//
+// Thread safety: one thread at a time.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "executor/data_parallel_executor_group.h"
+#include "executor/group/metric.h"
+#include "symbol/model.h"
+#include "train/data/data_iter.h"
+#include "train/loop/observation.h"
+#include "train/metrics/training_metric.h"
+#include "train/updater/updater.h"
+
+namespace bindery {
+
+struct TrainedModelOptions {
+  std::string optimizer = "sgd";       // MakeOptimizer
+  std::string schedule = "constant";   // ParseSchedule; base: the optimizer's learning rate
+  std::string initializer = "xavier";  // Initializer, of what the model has no values of
+  std::string metrics = {};            // MakeMetric, of each Step; empty: none
+  std::string loss_scale = {};         // ParseLossScaling; empty: none
+  std::string average = {};            // ParseAveraging; empty: none
+  KVStoreType kvstore = KVStoreType::kDevice;
+  // What training adds to the model's outputs: a loss head for a network of scores, say. It is bound, not saved.
+  std::function<Symbol(const Symbol& outputs)> loss = {};
+  bool report_replicas = false;  // the metric's values of each device's share, too, as "<name>/<device>/<metric>"
+};
+
+class TrainedModel {
+ public:
+  // Binds replicas; group.seed is also that of initial values. Throws what the group and the updater do.
+  TrainedModel(const Model& model, const GroupOptions& group, const TrainedModelOptions& options = {});
+  TrainedModel(const Symbol& symbol, const GroupOptions& group, const TrainedModelOptions& options = {})
+      : TrainedModel(Model{.symbol = symbol}, group, options) {}
+  // Takes replicas that are bound for training, and have their values. (`loss` is theirs already: it must be empty.)
+  TrainedModel(std::unique_ptr<DataParallelExecutorGroup> replicas, const TrainedModelOptions& options = {});
+  ~TrainedModel();
+
+  DataParallelExecutorGroup& group() { return *group_; }
+  Updater& updater() { return *updater_; }
+
+  // On arrays in the group's order. Throws DataError, ShapeError for a batch that does not fit, and what became of
+  // earlier steps: NumericError, the devices' errors. A step that overflows a dynamic loss scale is taken again at
+  // once, with the same batch, if the scaling says so.
+  void Step(const BatchPtr& batch);
+  // Updates by the gradients that are there, of so many samples.
+  void Apply(int64_t samples);
+  void Settle();  // waits until no step is in flight
+
+  // Reports the metric's values over what was trained since the last call, of steps that are over, as
+  // "<name>/<metric>", weighted by samples.
+  void Observe(const std::string& name, Observation* observation);
+  // Over one sweep, without padding. Throws DataError if there is no batch. Empty text: the options' metrics.
+  NamedValues Score(DataIter& data, const std::string& metrics = {});
+
+  Model ToModel() const;  // the values as they are; the symbol without what `loss` added
+  // Values, the optimizer's state and numbers, at places "model:<name>" and "optimizer:<name>" of the archive. Reading
+  // throws CheckpointError for those of another graph or of another optimizer's state, possibly half-way.
+  void Serialize(const std::string& name, Archive* archive);
+
+ private:
+  struct Totals {
+    Totals(const TrainedModelOptions& options, const Symbol& symbol);
+    TrainingMetric metric;
+    double samples = 0;
+  };
+  struct InFlight {
+    BatchPtr batch = nullptr;  // null: by hand
+    int64_t step = 0;
+    std::vector<std::pair<size_t, int64_t>> shares = {};  // devices with samples, and how many
+    std::shared_ptr<Measurement> measurement = nullptr;   // null: not measured
+  };
+  void SettleOldest();
+
+  Symbol symbol_;  // without the loss
+  std::map<std::string, std::string> metadata_;
+  TrainedModelOptions options_;
+  std::unique_ptr<DataParallelExecutorGroup> group_;
+  std::unique_ptr<Updater> updater_;
+  std::vector<Totals> totals_;  // of all devices, then of each if they are reported; none without metrics
+  std::vector<InFlight> in_flight_;
+};
+
+}  // namespace bindery
