@@ -1,5 +1,7 @@
 #include "engine/fetch.h"
 
+#include <algorithm>
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -9,6 +11,18 @@ namespace bindery {
 
 std::vector<Tensor> AppendFetch(const std::shared_ptr<Engine>& engine, const std::string& name,
                                 const std::vector<Tensor>& sources, Device to, StepParts* parts) {
+  const auto other_kind = [to](const Tensor& source) {
+    return !HostAddressable(to) && !HostAddressable(source.device()) && source.device().kind != to.kind;
+  };
+  if (std::ranges::any_of(sources, other_kind)) {
+    std::vector<Tensor> far;
+    std::ranges::copy_if(sources, std::back_inserter(far), other_kind);
+    const std::vector<Tensor> staged = AppendFetch(engine, name, far, Cpu(), parts);
+    std::vector<Tensor> near = sources;
+    auto next = staged.begin();
+    for (Tensor& source : near) source = other_kind(source) ? *next++ : source;
+    return AppendFetch(engine, name, near, to, parts);
+  }
   struct Copies {
     VarPtr made;
     std::vector<std::pair<Tensor, Tensor>> list = {};  // source, copy
@@ -22,6 +36,14 @@ std::vector<Tensor> AppendFetch(const std::shared_ptr<Engine>& engine, const std
     }
     const bool to_host = HostAddressable(to);
     Copies& mine = copies[to_host ? source.device() : to];
+    const auto same = std::ranges::find_if(mine.list, [&](const auto& copied) {
+      return copied.first.address() == source.address() && copied.first.dtype() == source.dtype() &&
+             copied.first.shape() == source.shape();
+    });
+    if (same != mine.list.end()) {
+      result.push_back(same->second);
+      continue;
+    }
     if (!mine.made) mine.made = engine->NewVar();
     const std::shared_ptr<Chunk> memory = to_host ? DefaultStorage()->AllocateStaging(source.device(), source.bytes())
                                                   : DefaultStorage()->Allocate(to, source.bytes());

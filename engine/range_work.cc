@@ -30,22 +30,33 @@ bool OverlapInPart(const Tensor& a, const Tensor& b) {
          begin_b < begin_a + static_cast<uintptr_t>(a.bytes());
 }
 
-void CheckBucket(const Bucket& bucket, const Engine* engine, size_t index, bool gathers) {
+void CheckBucket(const Bucket& bucket, const Engine* engine, size_t index, ReplicaSizes sizes) {
   if (bucket.sources.empty()) Throw("bucket {} has no sources", index);
   if (bucket.replicas.empty()) Throw("bucket {} has no replicas", index);
-  const auto check = [&](const std::vector<Tensor>& tensors, const char* role, size_t times) {
-    for (size_t i = 0; i < tensors.size(); ++i) {
-      CheckTensor(tensors[i], engine, index, role, i);
-      const Tensor& first = bucket.sources[0];
-      const int64_t elements = first.elements() * static_cast<int64_t>(times);
-      if (tensors[i].elements() != elements || tensors[i].dtype() != first.dtype()) {
-        Throw<ShapeError>("bucket {}, {} {}: expected {} elements of {} as in source 0, got {} of {}", index, role, i,
-                          elements, first.dtype(), tensors[i].elements(), tensors[i].dtype());
-      }
+  const Tensor& first = bucket.sources[0];
+  const auto check = [&](const Tensor& tensor, const char* role, size_t i, int64_t elements) {
+    if (tensor.elements() != elements || tensor.dtype() != first.dtype()) {
+      Throw<ShapeError>("bucket {}, {} {}: expected {} elements of {} as in source 0, got {} of {}", index, role, i,
+                        elements, first.dtype(), tensor.elements(), tensor.dtype());
     }
   };
-  check(bucket.sources, "source", 1);
-  check(bucket.replicas, "replica", gathers ? bucket.sources.size() : 1);
+  int64_t all = 0, together = 0;  // elements of sources, of replicas
+  for (size_t i = 0; i < bucket.sources.size(); ++i) {
+    const Tensor& source = bucket.sources[i];
+    CheckTensor(source, engine, index, "source", i);
+    check(source, "source", i, sizes == ReplicaSizes::kAllSources ? source.elements() : first.elements());
+    all += source.elements();
+  }
+  const int64_t size = sizes == ReplicaSizes::kAllSources ? all : first.elements();
+  for (size_t i = 0; i < bucket.replicas.size(); ++i) {
+    const Tensor& replica = bucket.replicas[i];
+    CheckTensor(replica, engine, index, "replica", i);
+    check(replica, "replica", i, sizes == ReplicaSizes::kRanges ? replica.elements() : size);
+    together += replica.elements();
+  }
+  if (sizes == ReplicaSizes::kRanges && together != size) {
+    Throw<ShapeError>("bucket {}: the replicas have {} elements together, source 0 has {}", index, together, size);
+  }
   for (size_t r = 0; r < bucket.replicas.size(); ++r) {
     for (size_t s = 0; s < bucket.sources.size(); ++s) {
       if (OverlapInPart(bucket.replicas[r], bucket.sources[s])) {
@@ -255,11 +266,23 @@ std::vector<VarPtr> AppendStaged(Engine* engine, const RangeWork& work, StepPart
 
 }  // namespace
 
+void CheckBuckets(const std::vector<Bucket>& buckets, const Engine* engine, ReplicaSizes sizes) {
+  if (buckets.empty()) Throw("a reduction needs at least one bucket");
+  for (size_t i = 0; i < buckets.size(); ++i) CheckBucket(buckets[i], engine, i, sizes);
+}
+
+bool SourcesAreEqual(const std::vector<Bucket>& buckets) {
+  return std::ranges::all_of(buckets, [](const Bucket& bucket) {
+    return std::ranges::all_of(bucket.sources,
+                               [&](const Tensor& source) { return source.elements() == bucket.sources[0].elements(); });
+  });
+}
+
 std::vector<VarPtr> AppendRangeWork(const std::shared_ptr<Engine>& engine, RangeWork work, StepParts* parts) {
-  if (work.buckets.empty()) Throw("a reduction needs at least one bucket");
+  CheckBuckets(work.buckets, engine.get(), work.sizes);
   Check(!work.workers.empty(), "work over ranges has workers");
+  Check(SourcesAreEqual(work.buckets), "work over ranges has sources of one size in each bucket");
   if (work.threads < 1) Throw("a reduction needs at least 1 thread per worker, got {}", work.threads);
-  for (size_t i = 0; i < work.buckets.size(); ++i) CheckBucket(work.buckets[i], engine.get(), i, work.gathers);
   const bool in_place = std::ranges::all_of(DevicesOf(work.buckets), HostAddressable);
   return (in_place ? AppendInPlace : AppendStaged)(engine.get(), work, parts);
 }

@@ -40,11 +40,19 @@
 
 namespace bindery {
 
-// Equal flat tensors on several devices.
+// Flat tensors on several devices.
 struct Bucket {
   std::vector<Tensor> sources = {};  // per device, in the order of summation; may be fewer than replicas (idle devices)
   std::vector<Tensor> replicas = {};  // per device; all hold equal values
 };
+// How large replicas are: as their sources, which are equal; as all sources together, of any size; or all replicas
+// together as one of the sources, which are equal.
+enum class ReplicaSizes : uint8_t { kEqual, kAllSources, kRanges };
+// Throws Error for an empty list, overlapping memory or a tensor of another engine, ShapeError for element counts or
+// dtypes that do not fit.
+void CheckBuckets(const std::vector<Bucket>& buckets, const Engine* engine, ReplicaSizes sizes);
+bool SourcesAreEqual(const std::vector<Bucket>& buckets);  // in each bucket, in elements
+
 // Works on elements begin..end-1 of bucket `bucket`, called once for each range, concurrently for disjoint ranges:
 // sources[d], replicas[d] are the addresses of element `begin`.
 using RangeFunction = std::function<void(int bucket, int64_t begin, int64_t end, std::span<const void* const> sources,
@@ -54,19 +62,19 @@ using RangeFunction = std::function<void(int bucket, int64_t begin, int64_t end,
 using RangeLooks = std::vector<RangeFunction>;
 
 struct RangeWork {
-  std::string name = "reduce";  // in messages
-  std::vector<Bucket> buckets = {};
+  std::string name = "reduce";       // in messages
+  std::vector<Bucket> buckets = {};  // sources of one size in each
   std::vector<Device> workers = {};  // each takes an equal range of all elements; not empty
   int threads = 1;                   // of each worker's team, which share its range
   bool replaces = false;
-  bool gathers = false;         // replicas are as large as all sources together
-  RangeFunction function = {};  // none: the sum goes into every replica
+  ReplicaSizes sizes = ReplicaSizes::kEqual;  // not kRanges
+  RangeFunction function = {};                // none: the sum goes into every replica
   RangeLooks looks = {};
   std::vector<VarPtr> gates = {};  // variables that must be whole
 };
 
-// Returns variables that tell how the last run went: one of them carries its error, if it has one. Throws Error for an
-// empty list, overlapping memory or a tensor of another engine, ShapeError for unequal element counts or dtypes.
+// Returns variables that tell how the last run went: one of them carries its error, if it has one. Throws as
+// CheckBuckets does.
 std::vector<VarPtr> AppendRangeWork(const std::shared_ptr<Engine>& engine, RangeWork work, StepParts* parts);
 
 // The devices of the tensors, each once, replicas first.

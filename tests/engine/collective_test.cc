@@ -56,6 +56,26 @@ TEST_P(CollectiveTest, GivesEveryReplicaTheSame) {
   }
 }
 
+// Ranges of any sizes, the middle one empty; the sum of the first device's range may replace a source.
+TEST_P(CollectiveTest, SumsRangesAndGathersThem) {
+  for (const int devices : {1, 3}) {
+    const std::vector<Tensor> sources = Make(devices, 40, true);
+    std::vector<Tensor> ranges, all;
+    for (int d = 0; d < devices; ++d) {
+      const int64_t elements = devices == 1 ? 40 : d == 0 ? 33 : d == 1 ? 0 : 7;
+      ranges.push_back(Make(d + 1, elements, false).back());
+      all.push_back(Make(d + 1, 40, false).back());
+    }
+    Prepare(Collective::kReduceScatterSum, {{sources, ranges}}, true).Push();
+    Prepare(Collective::kAllGather, {{ranges, all}}, true).Push();
+    const int tens = 10 * devices * (devices - 1) / 2;
+    for (int d = 0; d < devices; ++d) {
+      const HostTensor sum = all[d].ToHost();
+      for (int i = 0; i < 40; ++i) EXPECT_EQ(sum.At(i), tens + devices * i);
+    }
+  }
+}
+
 TEST_P(CollectiveTest, OneFailedSourceFailsEveryReplica) {
   const std::vector<Tensor> sources = Make(3, 5, true), replicas = Make(3, 15, false);
   const StepRange gather = Prepare(Collective::kAllGather, {{sources, replicas}}, false);
@@ -75,6 +95,8 @@ TEST_P(CollectiveTest, OneFailedSourceFailsEveryReplica) {
 TEST_P(CollectiveTest, RefusesWhatDoesNotFit) {
   EXPECT_THROW(Prepare(Collective::kAllGather, {{Make(2, 5, true), Make(2, 5, false)}}, false), ShapeError);
   EXPECT_THROW(Prepare(Collective::kAllReduceSum, {{Make(2, 5, true), Make(2, 6, false)}}, false), ShapeError);
+  EXPECT_THROW(Prepare(Collective::kReduceScatterSum, {{Make(2, 5, true), Make(2, 3, false)}}, false), ShapeError);
+  EXPECT_THROW(Prepare(Collective::kBroadcast, {{Make(2, 5, true), Make(2, 5, false)}}, false), Error);
   EXPECT_THROW(Prepare(Collective::kAllReduceSum, {}, false), Error);
 }
 

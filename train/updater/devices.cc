@@ -1,15 +1,16 @@
 // Updater, where the host cannot address the memory of all devices. Each device updates a range of the elements, with
 // the optimizer's state of that range in its memory. A step's parts, in order, on every device:
 //
-//   fetch, sum  the range of all devices' gradients, in their order; is it finite? The device's status tells. Bucket by
-//               bucket (ParameterStore), each when all devices' backwards have finished it
-//   fetch       the other devices' statuses, to each device and to the host
+//   sum         of all devices' gradients, in their order, each range to the device that updates it (ReduceScatterSum).
+//               Bucket by bucket (ParameterStore), each when all devices' backwards have finished it
+//   check       is the sum finite? The device's status tells
+//   gather      all devices' statuses, to each device and to the host (AllGather)
 //   norms       where the optimizer goes by them: each device has summed the squares of its range, fetches the others'
 //               sums, and adds up all in the order of the devices; first those of gradients, to be clipped by, then
 //               those of weights and of their directions (UpdateRule::measure)
 //   update      by the rates in the step block, to arrays of its own: new weights, and the states' other slot. Nothing
 //               unless all devices' statuses are good
-//   fetch       the other devices' new weights
+//   gather      all devices' new weights
 //   commit      new weights become the parameters, and the states' other slot the one that holds. Again nothing unless
 //               all statuses are good
 //
@@ -83,56 +84,87 @@ void Updater::OnDevices::MakeRecount() {
   updater_.recount_ = StepRange(engine_, std::move(parts));
 }
 
-void Updater::OnDevices::AppendSum(Owner* owner, int block) {
-  const Device device = devices_[owner->device];
-  const auto found = std::ranges::find(owner->shares, block, &Share::block);
-  if (found == owner->shares.end()) return;
-  Share& share = *found;
-  const bool first = found == owner->shares.begin();
-  const DType dtype = Block(block).dtype;
-  std::vector<Tensor> gradients;  // by device
-  for (const Tensor& gradient : Stored(block).gradients) gradients.push_back(gradient.Slice(share.begin, share.end));
-  gradients = Fetch("gradients", gradients, device);
-  share.sum = gradients[0];
-  Operation sum = Part("sum of gradients", device);
-  AppendVars(gradients, &sum.reads);
-  sum.writes = {owner->status.var()};
-  if (!first) sum.reads.push_back(owner->status.var());  // of the buckets before
-  if (devices_.size() > 1) {
-    share.sum = Tensor(engine_, device, dtype, Shape{share.end - share.begin});
-    sum.writes.push_back(share.sum.var());
+std::vector<std::vector<Tensor>> Updater::OnDevices::GatherForAll(const char* what,
+                                                                  const std::vector<Tensor>& sources) {
+  if (sources.empty()) return std::vector<std::vector<Tensor>>(devices_.size());  // a block of no elements
+  std::vector<std::vector<Tensor>> read;                                          // by device
+  Bucket bucket{.sources = sources};
+  for (const Device& device : devices_) {
+    const auto same = std::ranges::find_if(devices_, [&](const Device& d) { return ShareMemory(d, device); });
+    if (const auto d = static_cast<size_t>(same - devices_.begin()); d < read.size()) {
+      read.push_back(read[d]);
+    } else if (sources.size() == 1 && ShareMemory(sources[0].device(), device)) {
+      read.push_back(sources);
+    } else {
+      int64_t elements = 0;
+      for (const Tensor& source : sources) elements += source.elements();
+      const Tensor all(engine_, device, sources[0].dtype(), Shape{elements});
+      bucket.replicas.push_back(all);
+      std::vector<Tensor>& ranges = read.emplace_back();
+      int64_t begin = 0;
+      for (const Tensor& source : sources) {
+        ranges.push_back(all.Slice(begin, begin + source.elements()));
+        begin += source.elements();
+      }
+    }
+    AppendVars(read.back(), &updater_.outcome_);
   }
-  std::vector<const void*> sources;
-  for (const Tensor& gradient : gradients) sources.push_back(gradient.address());
+  if (!bucket.replicas.empty()) collectives_->Append(Collective::kAllGather, what, {bucket}, &parts_);
+  return read;
+}
+
+void Updater::OnDevices::AppendSum(int block) {
+  const std::vector<Tensor>& gradients = Stored(block).gradients;
+  Bucket bucket{.sources = gradients};
+  ForEachShare(block, [&](const Owner& owner, Share& share) {
+    share.sum = devices_.size() == 1
+                    ? gradients[0]
+                    : Tensor(engine_, devices_[owner.device], Block(block).dtype, Shape{share.end - share.begin});
+    bucket.replicas.push_back(share.sum);
+  });
+  if (devices_.size() > 1 && !bucket.replicas.empty()) {
+    collectives_->Append(Collective::kReduceScatterSum, "sum of gradients", {bucket}, &parts_);
+  }
+  ForEachShare(block, [&](const Owner& owner, const Share& share) { AppendCheck(owner, share); });
+}
+
+void Updater::OnDevices::AppendCheck(const Owner& owner, const Share& share) {
+  const Device device = devices_[owner.device];
+  const bool first = &share == &owner.shares.front();
+  Operation check = Part("check of gradients", device);
+  check.reads = {share.sum.var()};
+  check.writes = {owner.status.var()};
+  if (!first) check.reads.push_back(owner.status.var());  // of the buckets before
   std::vector<PieceOfSum> pieces;
   ForEachPiece(share, [&](const Piece& piece, int64_t place, int64_t begin, int64_t end) {
     pieces.push_back({At(share.sum, begin - share.begin), end - begin, place, begin - piece.begin});
   });
-  sum.run = [&flat = Backend::Of(device.kind).flat(), first, dtype, gradients, to = share.sum, status = owner->status,
-             checks = updater_.check_gradients_, squares = owner->gradients, sources = std::move(sources),
-             pieces = std::move(pieces)](const OpContext& context) {
+  check.run = [&flat = Backend::Of(device.kind).flat(), first, sum = share.sum, status = owner.status,
+               checks = updater_.check_gradients_, squares = owner.gradients,
+               pieces = std::move(pieces)](const OpContext& context) {
     if (first) flat.Zero(context.stream, status.address(), status.bytes());
-    if (sources.size() > 1) flat.Sum(context.stream, dtype, sources, to.address(), to.elements());
     for (const PieceOfSum& piece : pieces) {
       if (checks) {
-        flat.CheckFinite(context.stream, dtype, piece.gradient, piece.elements, piece.place, piece.first,
+        flat.CheckFinite(context.stream, sum.dtype(), piece.gradient, piece.elements, piece.place, piece.first,
                          Of<StepStatus>(status));
       }
       if (squares.defined()) {
-        flat.SumOfSquares(context.stream, dtype, piece.gradient, piece.elements, Of<double>(squares) + piece.place);
+        flat.SumOfSquares(context.stream, sum.dtype(), piece.gradient, piece.elements,
+                          Of<double>(squares) + piece.place);
       }
     }
   };
-  parts_.push_back(std::move(sum));
+  parts_.push_back(std::move(check));
 }
 
 void Updater::OnDevices::AppendStatuses() {
   std::vector<Tensor> statuses;
   for (const Owner& owner : owners_) statuses.push_back(owner.status);
-  statuses_ = FetchForAll("statuses", statuses);
+  statuses_ = GatherForAll("statuses", statuses);
   const auto on_host = std::ranges::find_if(devices_, HostAddressable);
-  updater_.verdict_->statuses = on_host == devices_.end() ? Fetch("statuses", statuses, Cpu())
-                                                          : statuses_[static_cast<size_t>(on_host - devices_.begin())];
+  updater_.verdict_->statuses = on_host == devices_.end()
+                                    ? AppendFetch(engine_, "statuses for the host", statuses, Cpu(), &parts_)
+                                    : statuses_[static_cast<size_t>(on_host - devices_.begin())];
   AppendVars(updater_.verdict_->statuses, &updater_.outcome_);
 }
 
@@ -209,14 +241,14 @@ void Updater::OnDevices::AppendCommit(size_t d) {
   Operation commit = Part("commit", devices_[d], Lane::kCompute);
   commit.reads = updater_.outcome_;
   std::vector<Copy> copies;
-  std::vector<Tensor> kept = new_weights_[d];
-  Tensor committed;
-  size_t i = 0;
-  for (const Owner& owner : owners_) {
-    for (const Share& share : owner.shares) {
-      const Tensor& from = new_weights_[d][i++];
-      const Tensor& to = kept.emplace_back(Stored(share.block).values[d]);
-      commit.updates.push_back(to.var());
+  std::vector<Tensor> kept;
+  for (int b = 0; b < static_cast<int>(new_weights_.size()); ++b) {
+    const std::vector<Tensor>& gathered = new_weights_[static_cast<size_t>(b)][d];
+    kept.insert(kept.end(), gathered.begin(), gathered.end());
+    const Tensor& to = kept.emplace_back(Stored(b).values[d]);
+    commit.updates.push_back(to.var());
+    auto from = gathered.begin();
+    ForEachShare(b, [&](const Owner&, const Share& share) {
       bool first = true;
       ForEachPiece(share, [&](const Piece& piece, int64_t, int64_t begin, int64_t end) {
         char* const at = At(to, begin);
@@ -224,15 +256,18 @@ void Updater::OnDevices::AppendCommit(size_t d) {
         if (!first && piece.joins) {
           copies.back().bytes = at + bytes - static_cast<char*>(copies.back().to);
         } else {
-          copies.push_back({At(from, begin - share.begin), at, bytes});
+          copies.push_back({At(*from, begin - share.begin), at, bytes});
         }
         first = false;
       });
-    }
-    if (owner.device == d) {
-      committed = owner.committed;
-      commit.updates.push_back(committed.var());
-    }
+      ++from;
+    });
+  }
+  Tensor committed;
+  for (const Owner& owner : owners_) {
+    if (owner.device != d) continue;
+    committed = owner.committed;
+    commit.updates.push_back(committed.var());
   }
   commit.run = [&flat = Backend::Of(devices_[d].kind).flat(), copies = std::move(copies), committed,
                 statuses = statuses_[d], kept = std::move(kept)](const OpContext& context) {

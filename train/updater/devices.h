@@ -2,10 +2,12 @@
 #pragma once
 
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "engine/backend.h"
+#include "engine/collective.h"
 #include "engine/fetch.h"
 #include "train/updater/updater.h"
 
@@ -22,19 +24,17 @@ class Updater::OnDevices {
     }
     ShareOut();
     MakeRecount();
-    for (int b = 0; b < static_cast<int>(updater_.blocks_.size()); ++b) {
-      for (Owner& owner : owners_) AppendSum(&owner, b);
-    }
+    for (int b = 0; b < static_cast<int>(updater_.blocks_.size()); ++b) AppendSum(b);
     AppendStatuses();
     if (clips_) AppendClipFactors();
     for (Owner& owner : owners_) ListUpdates(&owner);
     if (updater_.optimizer_->measure()) AppendMeasures();
     for (const Owner& owner : owners_) AppendUpdate(owner);
-    std::vector<Tensor> new_weights;
-    for (const Owner& owner : owners_) {
-      for (const Share& share : owner.shares) new_weights.push_back(share.new_weight);
+    for (int b = 0; b < static_cast<int>(updater_.blocks_.size()); ++b) {
+      std::vector<Tensor> new_weights;
+      ForEachShare(b, [&](const Owner&, const Share& share) { new_weights.push_back(share.new_weight); });
+      new_weights_.push_back(GatherForAll("new parameters", new_weights));
     }
-    new_weights_ = FetchForAll("new parameters", new_weights);
     for (size_t d = 0; d < devices_.size(); ++d) AppendCommit(d);
   }
   StepParts Take() { return std::move(parts_); }
@@ -93,19 +93,17 @@ class Updater::OnDevices {
   static Operation Part(const char* name, Device device, Lane lane = Lane::kCollective) {
     return {.name = fmt::format("{} {}", name, device), .device = device, .lane = lane};
   }
-  std::vector<Tensor> Fetch(const char* what, const std::vector<Tensor>& sources, Device to) {
-    return AppendFetch(engine_, fmt::format("{} for {}", what, to), sources, to, &parts_);
-  }
-  // As each device reads them, CPUs the same copies; all of them must be there before the step is committed.
-  std::vector<std::vector<Tensor>> FetchForAll(const char* what, const std::vector<Tensor>& sources) {
-    std::vector<std::vector<Tensor>> copies;
-    for (const Device& device : devices_) {
-      const auto before = std::ranges::find_if(devices_, [&](const Device& d) { return ShareMemory(d, device); });
-      const size_t same = static_cast<size_t>(before - devices_.begin());
-      copies.push_back(same < copies.size() ? copies[same] : Fetch(what, sources, device));
-      AppendVars(copies.back(), &updater_.outcome_);
+  // What every owner has, as each device reads it, CPUs the same copies. All of them must be there before the step is
+  // committed.
+  std::vector<std::vector<Tensor>> GatherForAll(const char* what, const std::vector<Tensor>& sources);
+  // visit(owner, share) for what owners have of a block, in the order of its elements.
+  template <class Visit>
+  void ForEachShare(int block, const Visit& visit) {
+    for (Owner& owner : owners_) {
+      for (Share& share : owner.shares) {
+        if (share.block == block) visit(owner, share);
+      }
     }
-    return copies;
   }
   // visit(piece, its place, begin, end) for what a share has of its block's parameters.
   template <class Visit>
@@ -120,7 +118,8 @@ class Updater::OnDevices {
 
   void ShareOut();
   void MakeRecount();
-  void AppendSum(Owner* owner, int block);
+  void AppendSum(int block);
+  void AppendCheck(const Owner& owner, const Share& share);
   void AppendStatuses();
   void AppendClipFactors();
   void AppendMeasures();
@@ -136,7 +135,9 @@ class Updater::OnDevices {
   const bool clips_ = updater_.optimizer_->options().clip_norm > 0;
   std::vector<int64_t> first_place_;  // of each block, among all parameters
   std::vector<Owner> owners_;
-  std::vector<std::vector<Tensor>> statuses_, new_weights_;  // of all owners, as each device reads them
+  const std::unique_ptr<Collectives> collectives_ = MemoryCollectives(engine_, true);
+  std::vector<std::vector<Tensor>> statuses_;                  // of all owners, as each device reads them
+  std::vector<std::vector<std::vector<Tensor>>> new_weights_;  // by block, as each device reads them
   StepParts parts_;
 };
 

@@ -8,9 +8,9 @@ namespace bindery {
 void Updater::OnDevices::AppendClipFactors() {
   std::vector<Tensor> squares;
   for (const Owner& owner : owners_) squares.push_back(owner.gradients);
-  const auto fetched = FetchForAll("norms of gradients", squares);
+  const auto gathered = GatherForAll("norms of gradients", squares);
   for (const Owner& owner : owners_) {
-    const std::vector<Tensor>& all = fetched[owner.device];
+    const std::vector<Tensor>& all = gathered[owner.device];
     const Tensor rates = Rates(owner);
     Operation clip = Part("clip factor", devices_[owner.device]);
     clip.reads = {rates.var()};
@@ -47,9 +47,9 @@ void Updater::OnDevices::AppendMeasures() {
     parts_.push_back(std::move(measure));
     measured.push_back(owner.measured);
   }
-  const auto fetched = FetchForAll("norms of parameters", measured);
+  const auto gathered = GatherForAll("norms of parameters", measured);
   for (Owner& owner : owners_) {
-    const std::vector<Tensor>& all = fetched[owner.device];
+    const std::vector<Tensor>& all = gathered[owner.device];
     const Device device = devices_[owner.device];
     owner.squares = Tensor(engine_, device, DType::kFloat64, owner.measured.shape());
     Operation sum = Part("sum of norms", device);
