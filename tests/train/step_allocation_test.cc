@@ -198,7 +198,10 @@ TEST(StepAllocation, NoneWhereATableIsUpdatedByRows) {
   const Symbol net = LinearRegressionOutput(Mean(words, {.axes = {1}}), Variable("label"), {}, "out");
   const Batch batch{.data = {HostTensor::Full(DType::kFloat32, {6, 4}, 1)},
                     .label = {HostTensor::Full(DType::kFloat32, {6, 3}, 2)}};
-  for (const bool idle : {false, true}) EXPECT_EQ(MostOfATrainersSteps(net, batch, {"label", {6, 3}}, "mse", idle), 0);
+  for (const bool idle : {false, true}) {
+    EXPECT_EQ(
+        MostOfATrainersSteps(net, batch, {"label", {6, 3}}, {.optimizer = "adam(lr=0.01)", .metrics = "mse"}, idle), 0);
+  }
 }
 
 TEST(StepAllocation, NoneWhereLabelsAreBatchedAlongAnotherAxis) {
