@@ -24,7 +24,8 @@ void Mix(const T& value, size_t* hash) {
 // The programs of a group differ by their inputs' shapes, by mode and by what is watched.
 ProgramKey::ProgramKey(CompileOptions options) : options_(std::move(options)), hash_(0) {
   for (Argument& a : options_.signature.arguments) {
-    a.format.reset();
+    a.format.reset();  // the store's, once it has the parameter, as is who keeps rows
+    a.by_rows = false;
     if (!a.shape) continue;
     for (const int64_t extent : *a.shape) Mix(extent, &hash_);
   }
