@@ -48,11 +48,11 @@ void RowSums::Sum(std::span<const RowsAt> sources) {
     begins_[static_cast<size_t>(size_++)] = i;
   }
   begins_[static_cast<size_t>(size_)] = count;
-  GrowTo(elements(), &sums_);
+  GrowTo(size_ * row_bytes(), &sums_);
   if (dtype_ == DType::kFloat32) {
     SumRows(sources, reinterpret_cast<float*>(sums_.data()));
   } else {
-    SumRows(sources, sums_.data());
+    SumRows(sources, reinterpret_cast<double*>(sums_.data()));
   }
 }
 
@@ -81,20 +81,22 @@ void RowSums::SumRows(std::span<const RowsAt> sources, T* sums) const {
   });
 }
 
-void RowSums::Take(const void* table, std::vector<double>* rows) const {
-  GrowTo(elements(), rows);
+void RowSums::Take(const void* table, RowBytes* rows) const {
   const auto size = static_cast<size_t>(row_bytes());
+  if (size == 0) return;  // there may be no memory, then
+  GrowTo(size_ * row_bytes(), rows);
   ForEachRow([&](int64_t r) {
-    std::memcpy(reinterpret_cast<char*>(rows->data()) + r * row_bytes(),
-                static_cast<const char*>(table) + numbers_[static_cast<size_t>(r)] * row_bytes(), size);
+    std::memcpy(rows->data() + r * row_bytes(),
+                static_cast<const std::byte*>(table) + numbers_[static_cast<size_t>(r)] * row_bytes(), size);
   });
 }
 
-void RowSums::Put(const std::vector<double>& rows, void* table) const {
+void RowSums::Put(const RowBytes& rows, void* table) const {
   const auto size = static_cast<size_t>(row_bytes());
+  if (size == 0) return;
   ForEachRow([&](int64_t r) {
-    std::memcpy(static_cast<char*>(table) + numbers_[static_cast<size_t>(r)] * row_bytes(),
-                reinterpret_cast<const char*>(rows.data()) + r * row_bytes(), size);
+    std::memcpy(static_cast<std::byte*>(table) + numbers_[static_cast<size_t>(r)] * row_bytes(),
+                rows.data() + r * row_bytes(), size);
   });
 }
 

@@ -2,6 +2,7 @@
 // is kept by rows (docs/sparse.md) is made of, in memory that the host addresses.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -16,6 +17,9 @@ struct RowsAt {
   const void* rows = nullptr;
   int64_t count = 0;
 };
+
+// Rows side by side, of either type.
+using RowBytes = std::vector<std::byte>;
 
 // Arrays grow to the most rows there were; then nothing is allocated.
 class RowSums {
@@ -34,8 +38,8 @@ class RowSums {
   const void* sums() const { return sums_.data(); }  // a row for each number
 
   // The rows of these numbers, from a whole table or to it.
-  void Take(const void* table, std::vector<double>* rows) const;
-  void Put(const std::vector<double>& rows, void* table) const;
+  void Take(const void* table, RowBytes* rows) const;
+  void Put(const RowBytes& rows, void* table) const;
   void PutSums(void* table) const { Put(sums_, table); }
 
  private:
@@ -55,7 +59,7 @@ class RowSums {
   std::vector<Entry> entries_;
   std::vector<int64_t> begins_;  // of each number, among the entries; then the end
   std::vector<int64_t> numbers_;
-  std::vector<double> sums_;  // room for rows of either type
+  RowBytes sums_;
 };
 
 }  // namespace bindery

@@ -18,8 +18,8 @@ class RowUpdate {
            std::span<void* const> states);
 
  private:
-  std::vector<double> weights_;  // rows side by side, of either type
-  std::vector<std::vector<double>> states_;
+  RowBytes weights_;
+  std::vector<RowBytes> states_;
 };
 
 }  // namespace bindery
