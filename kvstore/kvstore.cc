@@ -139,10 +139,14 @@ class LocalStore final : public KVStore {
         CheckNumbers(key, rows.numbers, stored.shape()[0]);
         const auto* numbers = static_cast<const int64_t*>(rows.numbers.data());
         const auto bytes = static_cast<size_t>(stored.shape().CountFrom(1) * SizeOf(stored.dtype()));
+        if (bytes == 0) return;  // there may be no memory, then
         char* to = static_cast<char*>(rows.rows.data());
         for (int64_t i = 0; i < rows.numbers.elements(); ++i, to += bytes) {
-          const char* const from = static_cast<const char*>(stored.data()) + static_cast<size_t>(numbers[i]) * bytes;
-          numbers[i] < 0 ? std::memset(to, 0, bytes) : std::memcpy(to, from, bytes);
+          if (numbers[i] < 0) {
+            std::memset(to, 0, bytes);
+          } else {
+            std::memcpy(to, static_cast<const char*>(stored.data()) + static_cast<size_t>(numbers[i]) * bytes, bytes);
+          }
         }
       };
       engine_->Push(std::move(pull));
@@ -262,6 +266,7 @@ class LocalStore final : public KVStore {
 
   // Makes entry.last_push the push of `values` into the stored value and, without updater, into `out`.
   void Prepare(const Key& key, Entry& entry, std::span<const Tensor> values, std::span<const Tensor> out) {
+    if (row_updater_ && !updater_) Throw("key {}: the updater takes rows; set one of whole values", ToString(key));
     PreparedPush& push = entry.last_push;
     if (!push.values.empty() && std::ranges::equal(push.values, values, Same) &&
         std::ranges::equal(push.out, out, Same)) {

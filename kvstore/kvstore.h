@@ -9,8 +9,8 @@
 //
 // Of a large table some rows alone may be pushed and pulled: PushRows, PullRows.
 //
-// And the face beneath it for a trainer: MakeReduction over flat buckets, parts of a step that sum, update and spread in
-// one pass over memory.
+// And the face beneath it for a trainer: MakeReduction over flat buckets, parts of a step that sum, update and spread
+// in one pass over memory.
 //
 // Order of sums is the order of the list, always, so results do not depend on timing. Everything is asynchronous, by
 // the engine of the tensors; errors of an operation travel in the tensors. Types: `local` sums on the first device's
@@ -81,13 +81,16 @@ class KVStore {
   virtual void PushPull(const Key& key, std::span<const Tensor> values, std::span<const Tensor> out) = 0;
   // Init (if new) then Pull.
   virtual void Broadcast(const Key& key, const Tensor& value, std::span<const Tensor> out) = 0;
-  virtual void SetUpdater(KeyUpdater updater) = 0;  // nullptr removes it
+  // nullptr removes it. Whoever pushes both whole values and rows sets both updaters: with one alone, pushing the other
+  // throws Error.
+  virtual void SetUpdater(KeyUpdater updater) = 0;
   // Rows of one number are added up, of each pair in their order and then in the order of the list; the sums take the
-  // place of the stored rows, or are given to the updater of rows. Others stay as they are. Throws Error, too, if there
-  // is an updater of whole values alone, and for memory that the host does not address, ShapeError for rows that do not
-  // fit; float32 and float64. A number beyond the value fails it (DataError), as an updater that throws does.
+  // place of the stored rows, or are given to the updater of rows. Others stay as they are. Throws Error, too, for
+  // memory that the host does not address, ShapeError for rows that do not fit; float32 and float64. A number beyond
+  // the value fails it (DataError), as an updater that throws does.
   virtual void PushRows(const Key& key, std::span<const RowTensors> values) = 0;
-  // out.rows become the stored rows that out.numbers name, zero for those below 0.
+  // out.rows become the stored rows that out.numbers name, zero for those below 0; a number beyond the value fails
+  // them.
   virtual void PullRows(const Key& key, std::span<const RowTensors> out) = 0;
   virtual void SetRowUpdater(RowUpdater updater) = 0;  // nullptr removes it
   // Lists: keys[i] with values[i].

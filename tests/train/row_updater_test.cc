@@ -75,6 +75,30 @@ TEST(RowsInAStore, StatesOfOtherRowsStandStill) {
   EXPECT_EQ(state.at("table:step").At(0), 3);
 }
 
+TEST(RowsInAStore, RowsWithoutElements) {
+  const auto kv = KVStore::Create(KVStoreType::kDevice);
+  const KeyedOptimizer optimizer(MakeOptimizer("adam(lr=1)"));
+  for (const bool updates : {false, true}) {
+    kv->SetRowUpdater(updates ? optimizer.row_updater() : nullptr);
+    const Key key = updates ? "updated" : "replaced";
+    kv->Init(key, HostTensor(DType::kFloat32, {3, 0}));
+    const RowTensors rows = Rows(Cpu(0), {2, -1, 2}, HostTensor(DType::kFloat32, {3, 0}));
+    kv->PushRows(key, std::vector{rows});
+    kv->PullRows(key, std::vector{rows});
+    EXPECT_EQ(rows.rows.ToHost(), HostTensor(DType::kFloat32, {3, 0}));
+  }
+}
+
+TEST(RowsInAStore, NoRows) {
+  const auto kv = KVStore::Create(KVStoreType::kDevice);
+  const KeyedOptimizer optimizer(MakeOptimizer("adam(lr=1)"));
+  kv->SetRowUpdater(optimizer.row_updater());
+  kv->Init("table", Matrix({2, 1}, {5, 6}));
+  kv->PushRows("table", std::vector{Rows(Cpu(0), {}, HostTensor(DType::kFloat32, {0, 1}))});
+  kv->PushRows("table", std::vector{Rows(Cpu(0), {-1, -7}, Matrix({2, 1}, {8, 8}))});
+  EXPECT_EQ(Pulled(kv.get(), 2, 1), Matrix({2, 1}, {5, 6}));
+}
+
 TEST(RowsInAStore, WhatDoesNotFitIsRefused) {
   const auto kv = KVStore::Create(KVStoreType::kDevice);
   kv->Init("table", HostTensor(DType::kFloat32, {3, 2}));
@@ -93,6 +117,13 @@ TEST(RowsInAStore, WhatDoesNotFitIsRefused) {
   EXPECT_EQ(message(Rows(Cpu(0), {1}, HostTensor(DType::kFloat32, {1, 2}))),
             "Error: key \"table\": the updater takes whole values; set one of rows");
   kv->SetUpdater(nullptr);
+  kv->SetRowUpdater([](const Key&, const RowSums&, void*, int64_t) {});
+  const std::vector whole = {On(Cpu(0), HostTensor::Full(DType::kFloat32, {3, 2}, 1))};
+  const std::string takes_rows = "Error: key \"table\": the updater takes rows; set one of whole values";
+  EXPECT_EQ(MessageOf<Error>([&] { kv->Push("table", whole); }), takes_rows);
+  EXPECT_EQ(MessageOf<Error>([&] { kv->PushPull("table", whole, whole); }), takes_rows);
+  EXPECT_EQ(Pulled(kv.get(), 3, 2), HostTensor(DType::kFloat32, {3, 2}));
+  kv->SetRowUpdater(nullptr);
   kv->PushRows("table", std::vector{Rows(Cpu(0), {1, 3}, HostTensor::Full(DType::kFloat32, {2, 2}, 1))});
   EXPECT_NE(MessageOf<DataError>([&] { Pulled(kv.get(), 3, 2); }).find("key \"table\": row 3 is not in 0..2"),
             std::string::npos);
