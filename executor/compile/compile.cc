@@ -77,6 +77,8 @@ class Compiler : private ProgramBuilder {
       open_.push_back(plan().arguments[i].is_parameter() && !given[i].format && !options_.plain_parameters);
     }
     for (size_t g = 0; g < lowered_.gradients.size(); ++g) {
+      const PlanGradient& gradient = plan().gradients[g];
+      if (gradient.part != GradientPart::kWhole) open_[gradient.argument] = false;  // rows of a plain table
       if (lowered_.gradients[g] < 0) continue;
       const Entry& entry = graph_.outputs[lowered_.gradients[g]];
       gradients_of_[{graph_.IndexOf(entry.node), entry.output}].push_back(static_cast<int>(g));

@@ -241,7 +241,8 @@ class Lowering {
     for (size_t i = 0; i < order.size(); ++i) {
       const Symbol& gradient = result.gradients[i];
       std::vector<Part>& own = parts[order[i]];
-      const bool by_rows = !gradient.empty() && options_.signature.arguments[order[i]].by_rows;
+      const Argument& given = options_.signature.arguments[order[i]];
+      const bool by_rows = !gradient.empty() && given.by_rows && (!given.format || given.format->is_plain());
       const std::optional<RowsOfGradient> rows = by_rows ? AsRows(gradient) : std::nullopt;
       if (rows && rows->table == plan_.arguments[order[i]].type.shape) {
         own.push_back({GradientPart::kRowNumbers, Append(rows->numbers.entry())});

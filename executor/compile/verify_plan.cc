@@ -108,17 +108,28 @@ class Verifier {
         Breach("value \"{}\" does not fit the gradient of \"{}\"", v.name, a.name);
       }
     }
-    for (size_t g = 0; g < plan_.gradients.size(); ++g) {  // numbers and rows are neighbours
-      if (plan_.gradients[g].part != GradientPart::kRowNumbers) continue;
-      const PlanArgument& a = plan_.ArgumentOf(plan_.gradients[g]);
-      const int64_t numbers = plan_.GradientBytes(static_cast<int>(g)) / SizeOf(DType::kInt64);
-      const int64_t row_bytes = a.type.shape.CountFrom(1) * SizeOf(a.type.dtype);
-      if (g + 1 == plan_.gradients.size() || plan_.GradientBytes(static_cast<int>(g) + 1) != numbers * row_bytes) {
-        Breach("the gradient of \"{}\" has other rows than the {} that are numbered", a.name, numbers);
-      }
+    for (int g = 0; g < static_cast<int>(plan_.gradients.size()); ++g) {
+      if (plan_.gradients[g].part != GradientPart::kWhole) CheckRows(g++);
     }
     for (const int slot : plan_.updates) {
       if (!in_list(slot, plan_.auxiliary)) Breach("auxiliary state {}, which is updated, does not exist", slot);
+    }
+  }
+
+  // Gradient `g` and the next are numbers and rows of one plain table.
+  void CheckRows(int g) const {
+    const PlanGradient& first = plan_.gradients[g];
+    const PlanArgument& a = plan_.ArgumentOf(first);
+    const PlanGradient next =
+        g + 1 < static_cast<int>(plan_.gradients.size()) ? plan_.gradients[g + 1] : PlanGradient{};
+    if (first.part != GradientPart::kRowNumbers || next.part != GradientPart::kRows ||
+        next.argument != first.argument) {
+      Breach("the gradient of \"{}\" is no numbers and rows", a.name);
+    }
+    if (!a.format.is_plain()) Breach("\"{}\" is not plain, but its gradient is kept by rows", a.name);
+    const int64_t numbers = plan_.GradientBytes(g) / SizeOf(DType::kInt64);
+    if (plan_.GradientBytes(g + 1) != numbers * a.type.shape.CountFrom(1) * SizeOf(a.type.dtype)) {
+      Breach("the gradient of \"{}\" has other rows than the {} that are numbered", a.name, numbers);
     }
   }
 

@@ -62,6 +62,22 @@ TEST(VerifyPlanTest, GradientsAreWrittenOnceAndInBackward) {
   ExpectBreach("value \"dx\" is no rows of \"x\"", [&](Plan* p) { by_rows(p, DType::kInt32); });
   ExpectBreach("the gradient of \"x\" has other rows than the 3 that are numbered",
                [&](Plan* p) { by_rows(p, DType::kInt64); });
+  ExpectBreach("the gradient of \"x\" is no numbers and rows", [&](Plan* p) {
+    by_rows(p, DType::kInt64);
+    std::swap(p->gradients[0], p->gradients[1]);
+    std::swap(p->values[2], p->values[3]);
+    p->values[2].slot = 0;
+    p->values[3].slot = 1;
+  });
+  ExpectBreach("the gradient of \"x\" is no numbers and rows", [&](Plan* p) {
+    by_rows(p, DType::kInt64);
+    p->gradients.pop_back();
+    p->values.pop_back();
+  });
+  ExpectBreach("\"x\" is not plain, but its gradient is kept by rows", [&](Plan* p) {
+    by_rows(p, DType::kInt64);
+    p->arguments[0].format = Format::Opaque(64, "blocks");
+  });
   ExpectBreach("gradient 0 is that of argument 1", [](Plan* p) { p->gradients[0].argument = 1; });
   ExpectBreach("the gradient of head 0 is argument 0", [](Plan* p) { p->head_gradients = {0}; });
 }
