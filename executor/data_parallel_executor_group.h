@@ -116,8 +116,9 @@ class DataParallelExecutorGroup {
   // for).
   HostTensor GetGradient(const std::string& name, int device) const;
   // Of a table whose gradient is kept by rows, per device with samples, where Backward left them: until it runs again.
-  std::vector<RowTensors> RowGradients(const std::string& name) const;  // throws Error for others
-  void ZeroGradients();                                                 // all of them, inputs' too; for GradReq::kAdd
+  // Throws Error for others.
+  std::vector<RowTensors> RowGradients(const std::string& name) const;
+  void ZeroGradients();  // all of them, inputs' too; for GradReq::kAdd. Rows then are numbered -1
   std::vector<ReplicatedParam> params() const;
   // What other groups can predict with at the same time (GroupOptions::weights). Waits for the values; from then on
   // nobody may change them.

@@ -22,12 +22,6 @@ DeviceExecutor::~DeviceExecutor() {
   } catch (...) {
     // Called from inside an operation, which holds what it needs.
   }
-  for (const ParameterStore::Block& block : store_->blocks()) {  // which others may share
-    if (block.row_gradients.empty()) continue;
-    RowsAt& now = block.row_gradients[index_]->now;
-    const auto is_here = [&](const Buffer& b) { return b.chunk && b.chunk->data() == now.numbers; };
-    if (std::ranges::any_of(row_gradients_.buffers, is_here)) now = {};
-  }
 }
 
 void DeviceExecutor::WaitIdle() const {
@@ -78,9 +72,7 @@ std::shared_ptr<const BoundProgram> DeviceExecutor::Bind(const std::shared_ptr<c
     if (!a.is_parameter()) Reserve(&input_gradients_, g.argument, a.bytes());
     if (g.part == GradientPart::kWhole) continue;
     const int64_t bytes = plan.GradientBytes(static_cast<int>(&g - plan.gradients.data()));
-    const int version = addresses_version_;
     Reserve(&row_gradients_, RowArrayOf(g), std::max<int64_t>(bytes, 1));
-    if (addresses_version_ != version) store_->blocks()[store_->Find(a.name)->block].row_gradients[index_]->now = {};
   }
   if (plan.arena_bytes > arena_->committed()) {
     WaitIdle();
@@ -111,11 +103,9 @@ std::shared_ptr<const BoundProgram> DeviceExecutor::Bind(const std::shared_ptr<c
   bound->gradient_calls = plan.GradientCalls();
   for (const PlanGradient& g : plan.gradients) {
     const StoredParameter* parameter = stored[g.argument];
-    if (g.part != GradientPart::kWhole) {
-      const auto& gradient = store_->blocks()[parameter->block].row_gradients[index_];
-      addresses.gradients.push_back(row_gradients_.buffers[RowArrayOf(g)].chunk->data());
-      bound->gradients.push_back(gradient->var);
-      AddRows(gradient, static_cast<int>(addresses.gradients.size()) - 1, addresses.gradients.back(), bound.get());
+    if (const auto by_rows = parameter ? store_->Rows(*parameter, index_) : nullptr) {
+      addresses.gradients.push_back(AddRows(by_rows, static_cast<int>(bound->gradients.size()), bound.get()));
+      bound->gradients.push_back(by_rows->var);
       continue;
     }
     const Tensor array = parameter ? store_->Gradient(*parameter, index_) : InputGradient(*bound, g.argument);
@@ -140,17 +130,23 @@ std::shared_ptr<const BoundProgram> DeviceExecutor::Bind(const std::shared_ptr<c
 
 int DeviceExecutor::RowArrayOf(const PlanGradient& g) { return 2 * g.argument + (g.part == GradientPart::kRows); }
 
-// Numbers come before their rows (Plan::gradients).
-void DeviceExecutor::AddRows(const std::shared_ptr<RowGradient>& of, int gradient, const void* address,
-                             BoundProgram* bound) {
+// Numbers come before their rows (Plan::gradients). A whole one is one that nothing computes (ParameterStore::Adopt).
+void* DeviceExecutor::AddRows(const std::shared_ptr<RowGradient>& of, int gradient, BoundProgram* bound) const {
   const Plan& plan = bound->plan();
-  if (plan.gradients[gradient].part == GradientPart::kRowNumbers) {
+  const PlanGradient& g = plan.gradients[gradient];
+  if (g.part == GradientPart::kWhole) {
+    if (g.req == GradReq::kWrite) bound->row_gradients.push_back({.gradient = of, .numbers = gradient});
+    return nullptr;
+  }
+  const std::shared_ptr<Chunk>& chunk = row_gradients_.buffers[RowArrayOf(g)].chunk;
+  if (g.part == GradientPart::kRowNumbers) {
     const int64_t count = plan.GradientBytes(gradient) / static_cast<int64_t>(sizeof(int64_t));
-    bound->row_gradients.push_back({of, {static_cast<const int64_t*>(address), nullptr, count}, gradient, -1});
+    bound->row_gradients.push_back({.gradient = of, .left = {.numbers = chunk, .count = count}, .numbers = gradient});
   } else {
-    bound->row_gradients.back().now.rows = address;
+    bound->row_gradients.back().left.rows = chunk;
     bound->row_gradients.back().rows = gradient;
   }
+  return chunk->data();
 }
 
 std::vector<StepParts> DeviceExecutor::SegmentParts(const BoundProgram& bound) const {
@@ -225,7 +221,7 @@ Operation DeviceExecutor::PartOf(const BoundProgram& bound, int segment, int beg
               &flat = Backend::Of(device_.kind).flat()](const OpContext& context) {
     for (const auto& [address, bytes] : zeros) flat.Zero(context.stream, address, bytes);
     instance->RunCalls(begin, end);
-    for (const BoundProgram::Rows& r : rows) r.gradient->now = r.now;
+    for (const BoundProgram::Rows& r : rows) r.gradient->now = r.left;
   };
   part.at = [instance = bound.instance] { return instance->At(); };
   return part;
@@ -280,17 +276,20 @@ Tensor DeviceExecutor::InputGradient(const BoundProgram& bound, int argument) co
   return ArrayOf(input_gradients_, bound, argument);
 }
 
-RowTensors DeviceExecutor::RowGradientOf(const BoundProgram& bound, int argument) const {
-  const auto own = std::ranges::find_if(bound.row_gradients, [&](const BoundProgram::Rows& r) {
-    return bound.plan().gradients[r.numbers].argument == argument;
-  });
-  Check(own != bound.row_gradients.end(), "the argument has a gradient by rows");
-  const PlanArgument& a = bound.plan().arguments[argument];
-  const auto array = [&](int part, DType dtype, const Shape& shape) {
-    const std::shared_ptr<Chunk>& chunk = row_gradients_.buffers[2 * argument + part].chunk;
+RowTensors DeviceExecutor::RowGradientOf(const BoundProgram& bound, const std::string& name) const {
+  const auto argument_of = [&](const BoundProgram::Rows& r) -> const PlanArgument& {
+    return bound.plan().ArgumentOf(bound.plan().gradients[r.numbers]);
+  };
+  const auto own =
+      std::ranges::find_if(bound.row_gradients, [&](const auto& r) { return argument_of(r).name == name; });
+  if (own == bound.row_gradients.end()) Throw("\"{}\" has no gradient that is kept by rows", name);
+  const auto array = [&](const std::shared_ptr<Chunk>& chunk, DType dtype, const Shape& shape) {
+    if (!chunk) return Tensor(engine_, device_, dtype, shape);
     return Tensor(engine_, device_, dtype, shape, chunk->data(), chunk, own->gradient->var);
   };
-  return {array(0, DType::kInt64, {own->now.count}), array(1, a.type.dtype, a.type.shape.With(0, own->now.count))};
+  const auto& [numbers, rows, count] = own->left;
+  const ValueType& table = argument_of(*own).type;
+  return {array(numbers, DType::kInt64, {count}), array(rows, table.dtype, table.shape.With(0, count))};
 }
 
 void DeviceExecutor::ZeroInputGradients() {

@@ -31,11 +31,11 @@ struct BoundProgram {
   std::vector<VarPtr> gradients;                 // by gradient of the plan
   std::vector<int> gradient_calls;               // that write them (Plan::GradientCalls)
   std::vector<std::pair<void*, int64_t>> zeros;  // gradients that nothing computes
-  // What each backward leaves of tables' gradients, and in which of its gradients.
+  // What each backward leaves of tables' gradients that are kept by rows.
   struct Rows {
     std::shared_ptr<RowGradient> gradient;
-    RowsAt now = {};
-    int numbers = -1, rows = -1;
+    HeldRows left = {};
+    int numbers = -1, rows = -1;  // among the plan's gradients; the latter -1: nothing computes it, there are no rows
   };
   std::vector<Rows> row_gradients;
   const Plan& plan() const { return program->plan; }
@@ -71,8 +71,8 @@ class DeviceExecutor {
 
   // Plain arrays, by position of the argument, of the shape that `bound` has them in. Inputs, states, head gradients.
   Tensor Input(const BoundProgram& bound, int argument) const;
-  Tensor InputGradient(const BoundProgram& bound, int argument) const;      // throws Error if none is asked for
-  RowTensors RowGradientOf(const BoundProgram& bound, int argument) const;  // of an argument that has one
+  Tensor InputGradient(const BoundProgram& bound, int argument) const;  // throws Error if none is asked for
+  RowTensors RowGradientOf(const BoundProgram& bound, const std::string& name) const;  // throws Error if there is none
   // A plan's value that lies in the arena, where it is: until another program runs there.
   Tensor Value(const BoundProgram& bound, int value) const;
   // A copy of output `i` of the last run, in a tensor of its own.
@@ -95,8 +95,8 @@ class DeviceExecutor {
   // Makes room for one argument, zero-filled where it moves; nothing is bound to the old place then. What throws
   // changes nothing.
   void Reserve(Arrays* arrays, int argument, int64_t bytes);
-  static int RowArrayOf(const PlanGradient& gradient);  // in row_gradients_
-  static void AddRows(const std::shared_ptr<RowGradient>& of, int gradient, const void* address, BoundProgram* bound);
+  static int RowArrayOf(const PlanGradient& gradient);                                             // in row_gradients_
+  void* AddRows(const std::shared_ptr<RowGradient>& of, int gradient, BoundProgram* bound) const;  // their address
   std::shared_ptr<Chunk> NewZeros(int64_t bytes, const VarPtr& var) const;
   StepParts LoadParts(const std::vector<PlanArgument>& arguments, SampleRange range,
                       const std::vector<VarPtr>& written);

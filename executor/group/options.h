@@ -48,9 +48,9 @@ struct GroupOptions {
   std::vector<DataDesc> states = {};       // arguments that are neither data, label nor parameter: zero until set
   bool for_training = true;
   bool inputs_need_grad = false;
-  // Gradients of tables that are looked up with sparse_grad alone (Embedding, Take) are kept by rows, where the host can
-  // address all devices' memory and the request is kWrite: there is no array of the whole gradient then, and params()
-  // has none (docs/sparse.md).
+  // Gradients of tables that are looked up with sparse_grad alone (Embedding, Take) are kept by rows, where the host
+  // can address all devices' memory, the request is kWrite, and no group that shares the parameters keeps them whole:
+  // there is no array of the whole gradient then, and params() has none (docs/sparse.md).
   bool sparse_gradients = false;
   // Get no gradient; a normalisation layer all of whose parameters are fixed keeps its statistics.
   std::vector<std::string> fixed_params = {};

@@ -27,8 +27,12 @@ void ParameterStore::Adopt(const Plan& plan) {
   std::map<std::string, int> finished;  // the call that writes a gradient
   const std::vector<int> calls = plan.GradientCalls();
   for (size_t g = 0; g < calls.size(); ++g) {
-    (plan.gradients[g].part == GradientPart::kWhole ? has_gradient : is_by_rows)[plan.gradients[g].argument] = true;
-    finished[plan.ArgumentOf(plan.gradients[g]).name] = calls[g];
+    const PlanGradient& gradient = plan.gradients[g];
+    const std::string& name = plan.ArgumentOf(gradient).name;
+    const StoredParameter* p = Find(name);
+    const bool no_rows = gradient.is_zero && p && Rows(*p, 0);  // then all of it is zero
+    (gradient.part != GradientPart::kWhole || no_rows ? is_by_rows : has_gradient)[gradient.argument] = true;
+    finished[name] = calls[g];
   }
 
   // Whatever may throw comes first; the store changes at the end.
@@ -58,7 +62,7 @@ void ParameterStore::Adopt(const Plan& plan) {
           name, p->dtype, p->shape, type.dtype, type.shape);
     }
     Check(p->format == format, "a program follows the group's storage format");
-    if (with_gradient && !blocks_[p->block].row_gradients.empty()) {
+    if (with_gradient && Rows(*p, 0)) {
       Throw(
           "parameter \"{}\": its gradient is kept by rows, but this network needs all of it: bind both without "
           "sparse_gradients",
@@ -114,12 +118,12 @@ void ParameterStore::Adopt(const Plan& plan) {
   }
 
   std::vector<PreparedPtr> zeros;
-  const auto prepare_zeros = [&](const std::vector<Tensor>& tensors) {
-    const std::vector<PreparedPtr> more = PrepareZeros(tensors);
+  const auto prepare_zeros = [&](const Block& block) {
+    const std::vector<PreparedPtr> more = PrepareZeros(block);
     zeros.insert(zeros.end(), more.begin(), more.end());
   };
-  for (const auto& [block, tensors] : gradients) prepare_zeros(tensors);
-  for (const Block& block : made) prepare_zeros(block.gradients);
+  for (const auto& [block, tensors] : gradients) prepare_zeros({.gradients = tensors});
+  for (const Block& block : made) prepare_zeros(block);
 
   zero_gradients_.insert(zero_gradients_.end(), zeros.begin(), zeros.end());
   for (auto& [block, tensors] : gradients) blocks_[block].gradients = std::move(tensors);
@@ -131,9 +135,16 @@ void ParameterStore::Adopt(const Plan& plan) {
   for (auto& [block, tensors] : candidates) blocks_[block].candidates = std::move(tensors);
 }
 
-std::vector<PreparedPtr> ParameterStore::PrepareZeros(const std::vector<Tensor>& gradients) const {
+std::vector<PreparedPtr> ParameterStore::PrepareZeros(const Block& block) const {
   std::vector<PreparedPtr> zeros;
-  for (const Tensor& gradient : gradients) {
+  for (size_t d = 0; d < block.row_gradients.size(); ++d) {
+    const std::shared_ptr<RowGradient>& rows = block.row_gradients[d];
+    zeros.push_back(engine_->Prepare(
+        {.name = "zero gradients", .device = devices_[d], .writes = {rows->var}, .run = [rows](const OpContext&) {
+           rows->now.Clear();
+         }}));
+  }
+  for (const Tensor& gradient : block.gradients) {
     zeros.push_back(engine_->Prepare(
         {.name = "zero gradients",
          .device = gradient.device(),
@@ -153,7 +164,7 @@ void ParameterStore::Hold(const std::string& name, const std::vector<Tensor>& va
   for (const Tensor& value : values) block.values.push_back(value.Reshape({elements}));
   for (const Tensor& gradient : gradients) block.gradients.push_back(gradient.Reshape({elements}));
   block.parameters.push_back(static_cast<int>(parameters_.size()));
-  const std::vector<PreparedPtr> zeros = PrepareZeros(block.gradients);
+  const std::vector<PreparedPtr> zeros = PrepareZeros(block);
   zero_gradients_.insert(zero_gradients_.end(), zeros.begin(), zeros.end());
   index_[name] = static_cast<int>(parameters_.size());
   parameters_.push_back({.name = name,
@@ -192,7 +203,7 @@ void ParameterStore::FillFormats(Signature* signature) const {
     const StoredParameter* p = Find(a.name);
     if (!p || p->auxiliary) continue;
     a.format = p->format;
-    a.by_rows = a.by_rows && !blocks_[p->block].row_gradients.empty();
+    a.by_rows = a.by_rows && Rows(*p, 0);
   }
 }
 
@@ -207,6 +218,11 @@ Tensor ParameterStore::Candidate(const StoredParameter& p, int device) const {
 Tensor ParameterStore::Gradient(const StoredParameter& p, int device) const {
   const Block& block = blocks_[p.block];
   return block.gradients.empty() ? Tensor() : block.gradients[device].Slice(p.offset, p.offset + p.elements);
+}
+
+std::shared_ptr<RowGradient> ParameterStore::Rows(const StoredParameter& p, int device) const {
+  const Block& block = blocks_[p.block];
+  return block.row_gradients.empty() ? nullptr : block.row_gradients[device];
 }
 
 void ParameterStore::Set(const StoredParameter& p, const HostTensor& value) const {
@@ -256,17 +272,15 @@ void ParameterStore::Mend(bool set) const {
 }
 
 HostTensor ParameterStore::GetGradient(const StoredParameter& p, int device) const {
-  const Block& block = blocks_[p.block];
-  if (!block.row_gradients.empty()) {
-    const RowGradient& by_rows = *block.row_gradients[device];
-    engine_->Wait(by_rows.var);
+  if (const std::shared_ptr<RowGradient> by_rows = Rows(p, device)) {
+    engine_->Wait(by_rows->var);
+    const auto [numbers, rows, count] = by_rows->now.At();
     HostTensor whole(p.dtype, p.shape);
     const int64_t width = p.shape.CountFrom(1), bytes = width * SizeOf(p.dtype);
-    for (int64_t i = 0; i < by_rows.now.count; ++i) {
-      const int64_t row = by_rows.now.numbers[i];
-      if (row < 0) continue;
-      flat::Add(p.dtype, static_cast<const char*>(by_rows.now.rows) + i * bytes,
-                static_cast<char*>(whole.raw()) + row * bytes, width);
+    for (int64_t i = 0; i < count; ++i) {
+      if (numbers[i] < 0) continue;
+      flat::Add(p.dtype, static_cast<const char*>(rows) + i * bytes,
+                static_cast<char*>(whole.raw()) + numbers[i] * bytes, width);
     }
     return whole;
   }

@@ -49,7 +49,7 @@ class ParameterStore {
     // ever updated.
     std::vector<Tensor> candidates = {};
     std::vector<int> parameters = {};  // indices, in order of offset
-    // Per device: of a table whose gradient is kept by rows, which is alone in its block and has no `gradients`.
+    // Per device: of a table whose gradient is kept by rows, which is plain, alone in its block and has no `gradients`.
     std::vector<std::shared_ptr<RowGradient>> row_gradients = {};
   };
 
@@ -57,8 +57,8 @@ class ParameterStore {
   ParameterStore(std::shared_ptr<Engine> engine, std::vector<Device> devices, int64_t bucket_bytes = 0);
 
   // Makes room for what the plan uses and the store does not have. For what it has, dtype, shape and format must agree:
-  // throws ShapeError naming the parameter. A gradient asked for a parameter stored without one is made here too, but
-  // Error where it is kept by rows. What throws changes nothing.
+  // throws ShapeError naming the parameter. A gradient asked for a parameter stored without one is made here too; where
+  // it is kept by rows, a whole one that the plan computes is an Error. What throws changes nothing.
   void Adopt(const Plan& plan);
   // An array that exists, plain, a tensor for each device, in place of the room that Adopt would make, and before it
   // does. `gradients`: the same for its gradient; none: made if it is asked for.
@@ -85,7 +85,9 @@ class ParameterStore {
   // Flat storage of one parameter on one device; shares its block's memory and variable.
   Tensor Value(const StoredParameter& parameter, int device) const;
   Tensor Candidate(const StoredParameter& state, int device) const;     // of an auxiliary state that is updated
-  Tensor Gradient(const StoredParameter& parameter, int device) const;  // undefined if it has none
+  Tensor Gradient(const StoredParameter& parameter, int device) const;  // undefined if it has none that is whole
+  // nullptr if it has none that is kept by rows.
+  std::shared_ptr<RowGradient> Rows(const StoredParameter& parameter, int device) const;
 
   // To every device, from a plain tensor of any dtype. Throws ShapeError on another shape.
   void Set(const StoredParameter& parameter, const HostTensor& value) const;
@@ -105,7 +107,7 @@ class ParameterStore {
   void AppendPublish(const std::vector<int>& blocks, const std::vector<VarPtr>& gates, StepParts* parts) const;
 
  private:
-  std::vector<PreparedPtr> PrepareZeros(const std::vector<Tensor>& gradients) const;
+  std::vector<PreparedPtr> PrepareZeros(const Block& block) const;
 
   std::shared_ptr<Engine> engine_;
   std::vector<Device> devices_;
@@ -114,7 +116,7 @@ class ParameterStore {
   std::vector<Block> blocks_;
   std::unordered_map<std::string, int> index_;
   bool is_view_ = false;
-  std::vector<PreparedPtr> zero_gradients_;  // per block with gradients and device
+  std::vector<PreparedPtr> zero_gradients_;  // per block with gradients, whole or by rows, and device
 };
 
 }  // namespace bindery

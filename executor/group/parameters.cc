@@ -83,12 +83,9 @@ HostTensor DataParallelExecutorGroup::GetGradient(const std::string& name, int d
 }
 
 std::vector<RowTensors> DataParallelExecutorGroup::RowGradients(const std::string& name) const {
-  const StoredParameter* p = store().Find(name);
-  if (!p || store().blocks()[p->block].row_gradients.empty())
-    Throw("\"{}\" has no gradient that is kept by rows", name);
   std::vector<RowTensors> gradients;
-  for (const GroupStep::Participant& participant : RanBackward("RowGradients").participants()) {
-    gradients.push_back(participant.executor->RowGradientOf(*participant.bound, spec_.Find(name)));
+  for (const GroupStep::Participant& p : RanBackward("RowGradients").participants()) {
+    gradients.push_back(p.executor->RowGradientOf(*p.bound, name));
   }
   return gradients;
 }

@@ -83,8 +83,8 @@ void GroupStep::AppendIdle(const ParameterStore& store, const std::vector<Device
   }
   for (const DeviceExecutor* executor : idle) {
     for (const ParameterStore::Block& block : store.blocks()) {
-      if (!block.row_gradients.empty() && written.contains(store.parameters()[block.parameters[0]].name)) {
-        const std::shared_ptr<RowGradient>& gradient = block.row_gradients[executor->index()];
+      const StoredParameter& first = store.parameters()[block.parameters[0]];
+      if (const auto gradient = written.contains(first.name) ? store.Rows(first, executor->index()) : nullptr) {
         backward_.push_back({.name = "no rows",
                              .device = executor->device(),
                              .writes = {gradient->var},
