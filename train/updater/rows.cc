@@ -1,6 +1,6 @@
-// Updater, of tables whose gradients are kept by rows. Two parts of a step, on the first device's worker: before anything
-// is updated the touched rows are summed, and looked at; when all else went well they are updated. What a step costs
-// follows from the rows that its batch touches, not from the table.
+// Updater, of tables whose gradients are kept by rows. Two parts of a step, on the first device's worker: before
+// anything is updated the touched rows are summed, and looked at; when all else went well they are updated. What a step
+// costs follows from the rows that its batch touches, not from the table.
 #include "train/updater/rows.h"
 
 #include "engine/kernels/flat.h"
@@ -59,7 +59,7 @@ void Updater::Table::CheckFinite() const {
 void Updater::Table::Sum() {
   int64_t elements = 0;
   for (size_t d = 0; d < sources_.size(); ++d) {
-    now_[d] = sources_[d]->now;
+    now_[d] = sources_[d]->now.At();
     elements += now_[d].count * sums_.width();
   }
   const TeamScope team(elements > kSerialElements ? updater_.group_->threads_per_device() : 1);

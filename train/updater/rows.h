@@ -1,4 +1,4 @@
-// Private to train/updater*.cc: tables whose gradients are kept by rows.
+// Private to train/updater/*.cc: tables whose gradients are kept by rows.
 #pragma once
 
 #include <memory>
