@@ -75,7 +75,7 @@ class Trainer::Fitting final : public Learner {
     CheckName(name);
     return trainer_.options_.use_average ? trainer_.ToAveragedModel() : trainer_.ToModel();
   }
-  Updater& optimizer(const std::string& name) override {
+  Updater& updater(const std::string& name) override {
     CheckName(name);
     return *trainer_.updater_;
   }

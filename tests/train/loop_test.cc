@@ -48,7 +48,7 @@ class Counter final : public Learner {
   Model ToModel(const std::string&) const override {
     return {.params = {{"w", HostTensor::Full(DType::kFloat32, {1}, static_cast<double>(iteration_))}}};
   }
-  Updater& optimizer(const std::string&) override { throw Error("none"); }
+  Updater& updater(const std::string&) override { throw Error("none"); }
   void Connect(Loop*) override { log += "connect "; }
   void Finalize() override { log += "finalize "; }
 

@@ -33,7 +33,7 @@ Extension JudgeBy(const std::string& value, const std::string& model, Trigger tr
               [=](Loop& loop) {
                 if (const Observation::Value* reported = loop.observation().Find(value)) state->mean.Add(*reported);
                 if (!state->trigger.Due(loop.now(), loop.observation()) || !state->mean.any()) return;
-                loop.learner().optimizer(model).Judge(std::exchange(state->mean, {}).value(), LargerIsBetter(value));
+                loop.learner().updater(model).Judge(std::exchange(state->mean, {}).value(), LargerIsBetter(value));
               },
           .serialize =
               [state](Archive* archive) {

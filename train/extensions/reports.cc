@@ -203,7 +203,7 @@ Extension ObserveValue(std::string name, std::function<double(Loop&)> value, Tri
 
 Extension ObserveRate(const std::string& model) {
   return ObserveValue(model + "/learning-rate",
-                      [model](Loop& loop) { return loop.learner().optimizer(model).LearningRate(); });
+                      [model](Loop& loop) { return loop.learner().updater(model).LearningRate(); });
 }
 
 }  // namespace bindery

@@ -33,7 +33,7 @@ class Learner {
   virtual std::vector<std::string> model_names() const = 0;
   // Of one of these models; throw Error for another name.
   virtual Model ToModel(const std::string& name) const = 0;
-  virtual Updater& optimizer(const std::string& name) = 0;
+  virtual Updater& updater(const std::string& name) = 0;
 
   virtual void Connect(Loop*) {}  // when a loop is made of it
   virtual void Finalize() {}      // when the loop's run has ended, however

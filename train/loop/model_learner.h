@@ -48,7 +48,7 @@ class ModelLearner : public Learner {
   void Restore(const Checkpoint& checkpoint) override;
   std::vector<std::string> model_names() const override;
   Model ToModel(const std::string& name) const override { return model(name).ToModel(); }
-  Updater& optimizer(const std::string& name) override { return model(name).updater(); }
+  Updater& updater(const std::string& name) override { return model(name).updater(); }
   void Finalize() override;  // waits for what is in flight
 
   int64_t iteration() const { return iteration_; }  // updates so far
