@@ -272,7 +272,10 @@ TEST_F(CheckpointTest, HostileHeaders) {
   header = proto::Checkpoint();
   header.set_step(-1);
   Craft(header);
-  EXPECT_EQ(LoadError(), "step -1, epoch 0 and batch 0 cannot be negative");
+  EXPECT_EQ(LoadError(), "step -1, epoch 0 and batch 0 are not all in 0..4611686018427387903");
+  header.set_step(std::numeric_limits<int64_t>::max());
+  Craft(header);
+  EXPECT_EQ(LoadError(), "step 9223372036854775807, epoch 0 and batch 0 are not all in 0..4611686018427387903");
 
   header = proto::Checkpoint();
   for (int i = 0; i < 2; ++i) header.add_iterator()->set_key("a");

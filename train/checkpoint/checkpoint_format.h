@@ -13,9 +13,10 @@ static_assert(std::endian::native == std::endian::little, "a checkpoint's bytes 
 
 inline constexpr char kCheckpointMagic[8] = {'B', 'N', 'D', 'C', 'K', 'P', 'T', '\n'};
 inline constexpr uint32_t kCheckpointVersion = 2;
-inline constexpr int64_t kCheckpointAlignment = 4096;       // of tensors
-inline constexpr int64_t kMaxCheckpointHeader = 256 << 20;  // bytes; parsed, they take a few times as much
-inline constexpr int64_t kMaxCheckpointFields = 1'000'000;  // of the header: tensors and entries of maps
+inline constexpr int64_t kCheckpointAlignment = 4096;         // of tensors
+inline constexpr int64_t kMaxCheckpointHeader = 256 << 20;    // bytes; parsed, they take a few times as much
+inline constexpr int64_t kMaxCheckpointFields = 1'000'000;    // of the header: tensors and entries of maps
+inline constexpr int64_t kMaxCheckpointStep = INT64_MAX / 2;  // what goes on counting must not overflow
 
 struct CheckpointPreamble {
   char magic[8] = {};

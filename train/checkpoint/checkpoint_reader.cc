@@ -152,9 +152,10 @@ class Reader {
     checkpoint.step = header.step();
     checkpoint.epoch = header.epoch();
     checkpoint.batch_in_epoch = header.batch_in_epoch();
-    if (checkpoint.step < 0 || checkpoint.epoch < 0 || checkpoint.batch_in_epoch < 0) {
-      Fail("step {}, epoch {} and batch {} cannot be negative", checkpoint.step, checkpoint.epoch,
-           checkpoint.batch_in_epoch);
+    const auto [least, most] = std::minmax({checkpoint.step, checkpoint.epoch, checkpoint.batch_in_epoch});
+    if (least < 0 || most > kMaxCheckpointStep) {
+      Fail("step {}, epoch {} and batch {} are not all in 0..{}", checkpoint.step, checkpoint.epoch,
+           checkpoint.batch_in_epoch, kMaxCheckpointStep);
     }
     checkpoint.seed = header.seed();
     for (const proto::Count& count : header.iterator()) checkpoint.iterator[count.key()] = count.value();

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <utility>
 
 #include "base/error.h"
@@ -61,9 +62,10 @@ std::vector<const HostTensor*> MakeHeader(const Checkpoint& checkpoint, proto::C
 }  // namespace
 
 void SaveCheckpoint(const Checkpoint& checkpoint, const std::string& path) {
-  if (checkpoint.step < 0 || checkpoint.epoch < 0 || checkpoint.batch_in_epoch < 0) {
-    Throw("a checkpoint's step {}, epoch {} and batch {} cannot be negative", checkpoint.step, checkpoint.epoch,
-          checkpoint.batch_in_epoch);
+  const auto [least, most] = std::minmax({checkpoint.step, checkpoint.epoch, checkpoint.batch_in_epoch});
+  if (least < 0 || most > kMaxCheckpointStep) {
+    Throw("a checkpoint's step {}, epoch {} and batch {} must be in 0..{}", checkpoint.step, checkpoint.epoch,
+          checkpoint.batch_in_epoch, kMaxCheckpointStep);
   }
   proto::Checkpoint header;
   const std::vector<const HostTensor*> tensors = MakeHeader(checkpoint, &header);
