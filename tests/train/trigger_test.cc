@@ -82,9 +82,9 @@ TEST(Trigger, Combined) {
   EXPECT_EQ(Due(EverySeconds(1.5)), (Iterations{6, 12, 18}));
   EXPECT_EQ(Due(Never()), Iterations());
   EXPECT_EQ(Due(Always()).size(), static_cast<size_t>(kIterations));
-  const Trigger own([](const Moment& moment, const Observation& observation, const Trigger::Memory& memory) {
+  const Trigger own = [](const Moment& moment, const Observation& observation, const Trigger::Memory& memory) {
     return observation.Find("loss")->value > 5 && ++memory["seen"] == 2 && moment.iteration == 10;
-  });
+  };
   EXPECT_EQ(Due(own), (Iterations{10}));
 }
 
@@ -133,6 +133,10 @@ TEST(Trigger, NotANumberIsNeverTheBest) {
   EXPECT_TRUE(ask(best, 2));
   EXPECT_FALSE(ask(best, -std::numeric_limits<double>::infinity()));
   EXPECT_TRUE(ask(best, 1));
+  Checkpoint damaged{.numbers = {{"has best", 1}, {"best", std::numeric_limits<double>::quiet_NaN()}}};
+  Archive from = Archive::From(damaged);
+  best.Serialize(&from);
+  EXPECT_TRUE(ask(best, 3));
   EXPECT_FALSE(ask(stop, 1));
   EXPECT_FALSE(ask(stop, std::numeric_limits<double>::quiet_NaN()));
   EXPECT_TRUE(ask(stop, std::numeric_limits<double>::quiet_NaN()));
@@ -208,6 +212,13 @@ TEST(Archive, WritesAndReadsByTheSameLines) {
   EXPECT_EQ(std::tie(read.count, read.number, read.text, read.counts, read.tensors),
             std::tie(written.count, written.number, written.text, written.counts, written.tensors));
   EXPECT_EQ(from.Places(), (std::vector<std::string>{"a/b%"}));
+  checkpoint.optimizer_state["tensors/alone"] = HostTensor::Full(DType::kFloat64, {2}, 3);
+  for (const Archive& archive : {from, to}) {
+    EXPECT_FALSE(archive.In("tensors").empty());
+    EXPECT_TRUE(archive.In("nothing").empty());
+  }
+  EXPECT_EQ(MessageOf<CheckpointError>([&] { from.Count("count", &read.count, 0, 9); }),
+            "CheckpointError: the checkpoint's \"count\": expected 0 to 9, got -9223372036854775808");
   checkpoint.numbers.clear();
   EXPECT_EQ(MessageOf<CheckpointError>([&] { read.Serialize(&from); }),
             "CheckpointError: the checkpoint has no \"a%2Fb%25/number\"");

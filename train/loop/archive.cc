@@ -41,9 +41,13 @@ Archive Archive::In(const std::string& place) const { return Archive(to_, from_,
 bool Archive::empty() const {
   bool any = false;
   const auto visit = [&](const std::string&, const auto&) { any = true; };
-  ForEachBelow(from_->iterator, prefix_, visit);
-  ForEachBelow(from_->numbers, prefix_, visit);
-  ForEachBelow(from_->info, prefix_, visit);
+  const Checkpoint& all = checkpoint();
+  for (const HostTensorMap* tensors : {&all.model.params, &all.model.aux, &all.optimizer_state}) {
+    ForEachBelow(*tensors, prefix_, visit);
+  }
+  ForEachBelow(all.iterator, prefix_, visit);
+  ForEachBelow(all.numbers, prefix_, visit);
+  ForEachBelow(all.info, prefix_, visit);
   return !any;
 }
 
@@ -53,9 +57,10 @@ std::vector<std::string> Archive::Places() const {
     const size_t end = name.find('/');
     if (end != std::string::npos) places.insert(Unescaped(name.substr(0, end)));
   };
-  ForEachBelow(from_->iterator, prefix_, visit);
-  ForEachBelow(from_->numbers, prefix_, visit);
-  ForEachBelow(from_->info, prefix_, visit);
+  const Checkpoint& all = checkpoint();
+  ForEachBelow(all.iterator, prefix_, visit);
+  ForEachBelow(all.numbers, prefix_, visit);
+  ForEachBelow(all.info, prefix_, visit);
   return {places.begin(), places.end()};
 }
 
@@ -71,7 +76,15 @@ void Archive::One(std::map<std::string, T> Checkpoint::*map, const std::string& 
   *value = found->second;
 }
 
-void Archive::Count(const std::string& name, int64_t* value) { One(&Checkpoint::iterator, name, value); }
+void Archive::Count(const std::string& name, int64_t* value, int64_t low, int64_t high) {
+  int64_t kept = *value;
+  One(&Checkpoint::iterator, name, &kept);
+  if (reading() && (kept < low || kept > high)) {
+    Throw<CheckpointError>("the checkpoint's \"{}\": expected {} to {}, got {}", prefix_ + name, low, high, kept);
+  }
+  *value = kept;
+}
+
 void Archive::Number(const std::string& name, double* value) { One(&Checkpoint::numbers, name, value); }
 void Archive::Text(const std::string& name, std::string* value) { One(&Checkpoint::info, name, value); }
 

@@ -29,14 +29,15 @@ class Archive {
 
   bool reading() const { return from_ != nullptr; }
   Archive In(const std::string& place) const;
-  bool empty() const;                       // reading: nothing was written here
-  std::vector<std::string> Places() const;  // reading: those that something but tensors was written in, sorted
+  bool empty() const;                       // nothing was written here
+  std::vector<std::string> Places() const;  // those that something but tensors was written in, sorted
 
-  void Count(const std::string& name, int64_t* value);
+  // Reading: throws CheckpointError for one that is not in [low, high].
+  void Count(const std::string& name, int64_t* value, int64_t low = INT64_MIN, int64_t high = INT64_MAX);
   void Number(const std::string& name, double* value);
   void Text(const std::string& name, std::string* value);
-  void Counts(
-      std::map<std::string, int64_t>* values);  // all of this place and below; reading: in place of what is there
+  // All of this place and below; reading: in place of what is there.
+  void Counts(std::map<std::string, int64_t>* values);
   void Numbers(std::map<std::string, double>* values);
   enum class Tensor { kParameter, kAuxiliary, kOptimizer };
   void Tensors(Tensor kind, HostTensorMap* values);
@@ -44,6 +45,7 @@ class Archive {
  private:
   Archive(Checkpoint* to, const Checkpoint* from, std::string prefix)
       : to_(to), from_(from), prefix_(std::move(prefix)) {}
+  const Checkpoint& checkpoint() const { return from_ ? *from_ : *to_; }
   template <class T>
   void One(std::map<std::string, T> Checkpoint::*map, const std::string& name, T* value);
   template <class T>

@@ -27,7 +27,7 @@ struct Extension {
   Trigger trigger = EveryEpochs();
   int priority = kReads;
   std::function<void(Loop&)> run = {};
-  std::function<void(Loop&)> begin = {};  // before the first update of a run
+  std::function<void(Loop&)> begin = {};  // before the first update of a run; those of lower priority first
   // When an update or an extension has failed. What these throw is logged.
   std::function<void(Loop&, const std::exception_ptr&)> on_error = {};
   std::function<void(Loop&)> end = {};           // last of all, however the run ended

@@ -15,6 +15,16 @@ namespace {
 constexpr const char* kLoop = "loop";
 const std::string kExtension = "extension:";
 
+std::string TextOf(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& e) {
+    return e.what();
+  } catch (...) {
+    return "an exception of no type that is known";
+  }
+}
+
 }  // namespace
 
 Loop::Loop(Learner* learner, Trigger stop) : learner_(learner), stop_(std::move(stop)), now_(learner->now()) {
@@ -22,6 +32,7 @@ Loop::Loop(Learner* learner, Trigger stop) : learner_(learner), stop_(std::move(
 }
 
 void Loop::Extend(Extension extension) {
+  if (running_) Throw("extension \"{}\" comes too late: the loop is running", extension.name);
   if (!extension.run && !extension.begin && !extension.on_error && !extension.end) {
     Throw("extension \"{}\" does nothing: it has neither run, begin, on_error nor end", extension.name);
   }
@@ -38,6 +49,21 @@ void Loop::Extend(Extension extension) {
 double Loop::Seconds() const {
   if (!running_) return seconds_before_;
   return seconds_before_ + std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+}
+
+void Loop::Begin() {
+  std::vector<const Extension*> order;
+  for (const Extension& extension : extensions_) order.push_back(&extension);
+  std::ranges::stable_sort(order, {}, &Extension::priority);
+  for (const Extension* extension : order) {
+    if (extension->begin) extension->begin(*this);
+  }
+  // A moment of its own, at which nothing has passed.
+  now_.previous_iteration = now_.iteration;
+  now_.previous_epoch_detail = now_.epoch_detail;
+  now_.is_new_epoch = false;
+  observation_ = Observation();
+  over_ = stop_.Due(now_, observation_);
 }
 
 void Loop::LookAround() {
@@ -59,20 +85,13 @@ void Loop::LookAround() {
 }
 
 void Loop::Run() {
+  if (running_) Throw("the loop is running already");
   start_ = std::chrono::steady_clock::now();
   running_ = true;
   stopped_ = failed_ = false;
   std::exception_ptr error;
   try {
-    for (const Extension& extension : extensions_) {
-      if (extension.begin) extension.begin(*this);
-    }
-    // A moment of its own, at which nothing has passed.
-    now_.previous_iteration = now_.iteration;
-    now_.previous_epoch_detail = now_.epoch_detail;
-    now_.is_new_epoch = false;
-    observation_ = Observation();
-    over_ = stop_.Due(now_, observation_);
+    Begin();
     while (!over_ && !(stopped_ = stop_requested_.load(std::memory_order_relaxed))) {
       learner_->Update();
       LookAround();
@@ -94,8 +113,9 @@ void Loop::HandleError(const std::exception_ptr& error) {
     if (!extension.on_error) continue;
     try {
       extension.on_error(*this, error);
-    } catch (const std::exception& e) {
-      LogLine(LogLevel::kError, fmt::format("extension \"{}\" failed after an error: {}", extension.name, e.what()));
+    } catch (...) {
+      const std::string text = TextOf(std::current_exception());
+      LogLine(LogLevel::kError, fmt::format("extension \"{}\" failed after an error: {}", extension.name, text));
     }
   }
 }
@@ -105,9 +125,10 @@ std::exception_ptr Loop::End(std::exception_ptr error) {
   const auto attempt = [&](const std::string& who, const auto& end) {
     try {
       end();
-    } catch (const std::exception& e) {
-      if (error) LogLine(LogLevel::kError, fmt::format("{} failed at the end of a run: {}", who, e.what()));
-      if (!error) error = std::current_exception();
+    } catch (...) {
+      const std::exception_ptr thrown = std::current_exception();
+      if (error) LogLine(LogLevel::kError, fmt::format("{} failed at the end of a run: {}", who, TextOf(thrown)));
+      if (!error) error = thrown;
     }
   };
   for (const Extension& extension : extensions_) {
@@ -120,25 +141,29 @@ std::exception_ptr Loop::End(std::exception_ptr error) {
 
 void Loop::Serialize(Archive* archive) {
   Archive loop = archive->In(kLoop);
-  // Time makes each checkpoint another one: it is kept where somebody reports.
+  // Time makes each checkpoint another one: it is kept where somebody remembers something, the time perhaps.
   std::map<std::string, double> time;
-  if (std::ranges::any_of(extensions_, [](const Extension& e) { return e.serialize != nullptr; })) {
-    time["seconds"] = Seconds();
-  }
+  const auto remembers = [](const Extension& e) { return e.serialize || e.trigger.remembers(); };
+  if (stop_.remembers() || std::ranges::any_of(extensions_, remembers)) time["seconds"] = Seconds();
   Archive clock = loop.In("time");
   clock.Numbers(&time);
   if (archive->reading() && time.contains("seconds")) {
+    if (!(time["seconds"] >= 0 && time["seconds"] < 1e12)) {
+      Throw<CheckpointError>("a run has not taken {} seconds", time["seconds"]);
+    }
     seconds_before_ = time["seconds"];
     start_ = std::chrono::steady_clock::now();
   }
   Archive stop = loop.In("stop");
   stop_.Serialize(&stop);
   for (Extension& extension : extensions_) {
-    Archive place = archive->In(kExtension + extension.name);
-    if (archive->reading() && place.empty()) continue;
+    const Archive place = archive->In(kExtension + extension.name);
     Archive trigger = place.In("trigger"), state = place.In("state");
     extension.trigger.Serialize(&trigger);
-    if (extension.serialize) extension.serialize(&state);
+    if (!extension.serialize || (archive->reading() && state.empty())) continue;
+    std::string mark;  // so that a state of nothing is one, too
+    state.Text("", &mark);
+    extension.serialize(&state);
   }
 }
 
@@ -155,12 +180,17 @@ void Loop::Restore(Checkpoint checkpoint) {
   Serialize(&backup);
   try {
     Serialize(&archive);
-    const auto is_mine = [](const auto& entry) {
-      return entry.first.starts_with(kExtension) || entry.first.starts_with(fmt::format("{}/", kLoop));
+    const auto take_mine = [](auto* values) {
+      std::erase_if(*values, [](const auto& entry) {
+        return entry.first.starts_with(kExtension) || entry.first.starts_with(fmt::format("{}/", kLoop));
+      });
     };
-    std::erase_if(checkpoint.iterator, is_mine);
-    std::erase_if(checkpoint.numbers, is_mine);
-    std::erase_if(checkpoint.info, is_mine);
+    take_mine(&checkpoint.iterator);
+    take_mine(&checkpoint.numbers);
+    take_mine(&checkpoint.info);
+    for (HostTensorMap* tensors : {&checkpoint.model.params, &checkpoint.model.aux, &checkpoint.optimizer_state}) {
+      take_mine(tensors);
+    }
     learner_->Restore(checkpoint);
   } catch (...) {
     Archive mine = Archive::From(before);

@@ -7,6 +7,8 @@
 //
 // An update, then all extensions that are due, and so on until the stop trigger is due. It is asked before the first
 // update, and then behind what reports and reads, and before what saves: a run that has ended goes on as one that has.
+// At the beginning, the extensions' `begin`, those of lower priority first: what saves loads, and then the others see
+// where it is.
 // Where an update or an extension throws: the extensions' on_error, then what follows any run (their `end`,
 // Learner::Finalize), then it is thrown on. Run may be called again and goes on where it was.
 //
@@ -31,9 +33,10 @@ class Loop {
   // other trigger.
   Loop(Learner* learner, Trigger stop);
 
-  // A name that is taken gets a number: "log", "log_1". Throws Error for an extension that does nothing.
+  // A name that is taken gets a number: "log", "log_1". Throws Error for an extension that does nothing, and while it
+  // runs.
   void Extend(Extension extension);
-  void Run();
+  void Run();  // throws what the learner and the extensions do; Error while it runs
   void Stop() { stop_requested_.store(true, std::memory_order_relaxed); }  // before the next update; async-signal-safe
 
   Learner& learner() { return *learner_; }
@@ -42,12 +45,13 @@ class Loop {
   bool stopped() const { return stopped_; }            // the last Run ended by Stop
   bool failed() const { return failed_; }              // the last Run ended by an error, or is just doing so
 
-  // The learner's, with the state of extensions and triggers, by their names. Extensions that the checkpoint does not
-  // know begin anew; those that only it knows are left out.
+  // The learner's, with the state of extensions and triggers, by their names. Restoring, triggers that the checkpoint
+  // does not know begin anew, and extensions keep the state they have; what only the checkpoint knows is left out.
   Checkpoint ToCheckpoint();
   void Restore(Checkpoint checkpoint);
 
  private:
+  void Begin();
   void LookAround();
   void Serialize(Archive* archive);
   void HandleError(const std::exception_ptr& error);

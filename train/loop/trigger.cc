@@ -21,8 +21,6 @@ bool PassesOne(const std::vector<T>& points, T previous, T now) {
   return std::ranges::any_of(points, [&](T point) { return previous < point && point <= now; });
 }
 
-bool IsBetter(double value, double best, bool larger) { return larger ? value > best : value < best; }
-
 // Adds what is reported to a mean in the memory, and takes it when the check is due: no value until then.
 std::optional<double> MeanAtCheck(const std::string& name, const Trigger::Rule& check, const Moment& moment,
                                   const Observation& observation, const Trigger::Memory& memory) {
@@ -44,7 +42,7 @@ std::optional<double> MeanAtCheck(const std::string& name, const Trigger::Rule& 
 bool KeepIfBest(double value, bool larger, const Trigger::Memory& memory) {
   if (!std::isfinite(value)) return false;
   double &has_best = memory["has best"], &best = memory["best"];
-  if (has_best != 0 && !IsBetter(value, best, larger)) return false;
+  if (has_best != 0 && (larger ? best >= value : best <= value)) return false;
   has_best = 1;
   best = value;
   return true;

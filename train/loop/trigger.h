@@ -10,6 +10,7 @@
 // Thread safety: none; one thread at a time.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -47,11 +48,13 @@ class Trigger {
   };
   using Rule = std::function<bool(const Moment&, const Observation&, const Memory&)>;
 
-  Trigger(Rule rule) : rule_(std::move(rule)) {}
+  template <std::convertible_to<Rule> F>
+  Trigger(F rule) : rule_(std::move(rule)) {}
   bool Due(const Moment& moment, const Observation& observation) {
     return rule_(moment, observation, Memory(&numbers_));
   }
   const Rule& rule() const { return rule_; }
+  bool remembers() const { return !numbers_.empty(); }  // something, by now
   void Serialize(Archive* archive) { archive->Numbers(&numbers_); }
 
  private:
