@@ -12,8 +12,8 @@ namespace bindery {
 // flight.
 Extension FailOnBadNumbers(Trigger trigger = EveryEpochs());
 
-// Shows a model's schedule the mean of a value since the last time: how `plateau` learns of it. Better:
-// LargerIsBetter.
+// Shows a model's schedule the mean of a value since the last time: how `plateau` learns of it. Better: LargerIsBetter.
+// (Trainer::Fit shows it the first metric of each epoch by itself.)
 Extension JudgeBy(const std::string& value, const std::string& model = "main", Trigger trigger = EveryEpochs());
 
 }  // namespace bindery

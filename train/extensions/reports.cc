@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "train/extensions/folder_of.h"
 #include "train/loop/loop.h"
 
 namespace bindery {
@@ -71,21 +72,32 @@ class LogFile {
  public:
   explicit LogFile(std::string path) : path_(std::move(path)) {}
 
-  void GoOn() { cut_ = false; }
+  // Makes it as it was, so that a run that cannot write it ends before it has begun.
+  void Begin() {
+    if (path_.empty()) return;
+    MakeFolderOf(path_);
+    Cut();
+    Write("");
+  }
   void Append(const std::string& line) {
     if (path_.empty()) return;
     if (!cut_) Cut();
-    std::ofstream file(path_, std::ios::app | std::ios::binary);
-    file << line << '\n' << std::flush;
-    if (!file) Throw<DataError>("cannot write \"{}\"", path_);
+    Write(line + "\n");
     bytes_ += static_cast<double>(line.size() + 1);
   }
   void Serialize(Archive* archive) {
     archive->Number("bytes", &bytes_);
-    if (archive->reading()) cut_ = false;
+    if (!archive->reading()) return;
+    if (!(bytes_ >= 0)) Throw<CheckpointError>("a log of {} bytes cannot be", bytes_);
+    cut_ = false;
   }
 
  private:
+  void Write(const std::string& text) const {
+    std::ofstream file(path_, std::ios::app | std::ios::binary);
+    file << text << std::flush;
+    if (!file) Throw<DataError>("cannot write \"{}\"", path_);
+  }
   void Cut() {
     cut_ = true;
     std::error_code error;
@@ -112,7 +124,7 @@ class LogFile {
 }  // namespace
 
 std::string Duration(double seconds) {
-  if (!std::isfinite(seconds)) return "--:--";
+  if (!(seconds >= 0 && seconds < 1e12)) return "--:--";
   const auto whole = static_cast<int64_t>(seconds + 0.5);
   if (whole >= 3600) return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
   return fmt::format("{:02}:{:02}", whole / 60, whole % 60);
@@ -134,7 +146,7 @@ Extension LogReport(LogReportOptions options) {
                 state->file.Append(line);
                 if (write) write(line);
               },
-          .begin = [state](Loop&) { state->file.GoOn(); },
+          .begin = [state](Loop&) { state->file.Begin(); },
           .serialize =
               [state](Archive* archive) {
                 state->collector.Serialize(archive);
@@ -181,7 +193,8 @@ Extension PrintProgress(double epochs, WriteLine write, double seconds) {
                 const double passed = now.seconds - from.seconds;
                 if (passed < seconds * (start->lines + 1)) return;
                 start->lines = std::floor(passed / seconds);
-                const double left = (epochs - now.epoch_detail) / (now.epoch_detail - from.epoch_detail) * passed;
+                const double left =
+                    std::max(0.0, epochs - now.epoch_detail) / (now.epoch_detail - from.epoch_detail) * passed;
                 write(fmt::format("epoch {:.2f}/{:g}  iteration {}  {:.1f}/s  {} left", now.epoch_detail, epochs,
                                   now.iteration, static_cast<double>(now.iteration - from.iteration) / passed,
                                   Duration(left)));

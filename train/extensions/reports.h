@@ -14,8 +14,9 @@ using WriteLine = std::function<void(const std::string&)>;
 
 // A line of JSON each time: epoch, iteration, seconds, and the mean since the last line of all that was reported:
 // {"epoch":1,"iteration":50,"seconds":1.25,"main/accuracy":0.91}. What is not a number is null. Means are by samples
-// (train/loop/observation.h). A resumed run's file goes on behind what its checkpoint knows of: lines of steps that are
-// made again are removed first. Throws DataError if the file cannot be written.
+// (train/loop/observation.h). The file and its folder are made when a run begins, in place of an older file. A resumed
+// run's goes on behind what its checkpoint knows of: lines of steps that are made again are removed. Throws DataError
+// if it cannot be written.
 struct LogReportOptions {
   std::string path = {};  // empty: no file
   WriteLine write = {};   // gets each line, too
@@ -37,6 +38,6 @@ Extension Evaluator(std::string place, std::function<NamedValues()> evaluate, Tr
 Extension ObserveValue(std::string name, std::function<double(Loop&)> value, Trigger trigger = Always());
 Extension ObserveRate(const std::string& model = "main");  // of its next update, as "<model>/learning-rate"
 
-std::string Duration(double seconds);  // "01:23", "1:00:00"; "--:--" unless finite
+std::string Duration(double seconds);  // "01:23", "1:00:00"; "--:--" if it is none: not a number, negative, endless
 
 }  // namespace bindery

@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "train/checkpoint/checkpoint.h"
+#include "train/extensions/folder_of.h"
 #include "train/finite.h"
 #include "train/loop/loop.h"
 
@@ -23,7 +24,8 @@ class Saver {
     begun_ = true;
   }
   void Save(Loop& loop) {
-    if (saved_ == PlaceOf(loop)) return;
+    // What could not load what is there must not put itself in its place.
+    if (!begun_ || saved_ == PlaceOf(loop)) return;
     const Checkpoint checkpoint = loop.ToCheckpoint();
     CheckFinite(checkpoint);
     const std::string path = store_.Save(checkpoint);
@@ -77,7 +79,8 @@ Extension BestModel(std::string path, const std::string& value, const std::strin
   return {.name = "best model",
           .trigger = LargerIsBetter(value) ? AtMaximum(value) : AtMinimum(value),
           .priority = kReads,
-          .run = [=](Loop& loop) { SaveModel(loop.learner().ToModel(model), path); }};
+          .run = [=](Loop& loop) { SaveModel(loop.learner().ToModel(model), path); },
+          .begin = [=](Loop&) { MakeFolderOf(path); }};
 }
 
 }  // namespace bindery

@@ -21,8 +21,8 @@ struct SnapshotOptions {
 // Saves at the end of a run, too, unless it failed, or is just what was loaded.
 Extension Snapshot(SnapshotOptions options);
 
-// The model with the best `value` so far, as a file (SaveModel); better: LargerIsBetter. On a value that is checked at
-// the end of each epoch ("validation/accuracy").
+// The model with the best `value` so far, as a file (SaveModel), whose folder is made; better: LargerIsBetter. On a
+// value that is checked at the end of each epoch ("validation/accuracy").
 Extension BestModel(std::string path, const std::string& value, const std::string& model = "main");
 
 }  // namespace bindery
