@@ -42,14 +42,18 @@ std::optional<MixedPrecisionOptions> ParsePrecision(std::string_view text) {
   for (const std::string& op : operators) {
     if (const std::optional<std::string> word = call.Word(op)) options.operators[op] = ParseList(call, op, *word);
   }
+  CheckMixedPrecision(options);
   return options;
 }
 
-Symbol InPrecision(const Symbol& symbol, std::string_view precision, const std::vector<DataDesc>& data) {
+Symbol InPrecision(const Symbol& symbol, std::string_view precision, const std::vector<DataDesc>& data,
+                   const std::vector<DataDesc>& labels) {
   const std::optional<MixedPrecisionOptions> options = ParsePrecision(precision);
   if (!options) return symbol;
   DTypeMap dtypes;
-  for (const DataDesc& desc : data) dtypes[desc.name] = desc.dtype;
+  for (const auto* descs : {&data, &labels}) {
+    for (const DataDesc& desc : *descs) dtypes[desc.name] = desc.dtype;
+  }
   return MixedPrecision(symbol, *options, dtypes);
 }
 

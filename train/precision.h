@@ -15,11 +15,13 @@
 
 namespace bindery {
 
-// No value for "float32" and "". Throws Error, with the nearest name for operators that do not exist.
+// No value for "float32" and "". Throws Error, with the nearest name for operators that do not exist, and for losses in
+// the low type.
 std::optional<MixedPrecisionOptions> ParsePrecision(std::string_view text);
 
-// What is bound in the symbol's place for such data. Throws what MixedPrecision throws.
-Symbol InPrecision(const Symbol& symbol, std::string_view precision, const std::vector<DataDesc>& data);
+// What is bound in the symbol's place for such data and labels. Throws what MixedPrecision throws.
+Symbol InPrecision(const Symbol& symbol, std::string_view precision, const std::vector<DataDesc>& data,
+                   const std::vector<DataDesc>& labels = {});
 // Says so in the log if one of the devices has no units for the low type (executor/units.h).
 void LogWithoutUnits(std::string_view precision, const std::vector<Device>& devices);
 

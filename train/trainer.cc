@@ -47,7 +47,6 @@ Trainer::Trainer(const Symbol& symbol, const TrainerOptions& options) : symbol_(
   const auto precision = ParsePrecision(options_.precision);
   if (precision && precision->dtype == DType::kFloat16 && options_.loss_scale.empty()) options_.loss_scale = "dynamic";
   ParseLossScaling(options_.loss_scale);
-  InPrecision(symbol_, options_.precision, {});
   if (!ParseAveraging(options_.average) && options_.use_average) Throw("use_average needs an average, e.g. ema(0.999)");
   metric_ = std::make_unique<TrainingMetric>(MakeMetric(options_.metrics), symbol_);
 }
@@ -65,7 +64,7 @@ void Trainer::Bind(const std::vector<DataDesc>& data, const std::vector<DataDesc
     return;
   }
   const std::optional<LossScaling> loss_scale = ParseLossScaling(options_.loss_scale);
-  const Symbol symbol = InPrecision(symbol_, options_.precision, data);
+  const Symbol symbol = InPrecision(symbol_, options_.precision, data, labels);
   auto group =
       std::make_unique<DataParallelExecutorGroup>(for_training && loss_scale ? ScaleLosses(symbol) : symbol,
                                                   GroupOptions{.devices = options_.devices,

@@ -1,6 +1,7 @@
 #include "symbol/passes/mixed_precision.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <unordered_map>
 #include <unordered_set>
@@ -49,10 +50,18 @@ int64_t KnownTypes(const Inferred& types) {
   return std::ranges::count_if(types.inputs, IsKnown) + std::ranges::count_if(types.outputs, IsKnown);
 }
 
-// A tensor without axes that is given with the model.
-bool IsNumber(const Node& node) {
+// What is given with the model and has no axes.
+std::optional<double> NumberOf(const Node& node) {
+  if (const std::optional<double> scalar = ScalarValue(node)) return scalar;
   const auto value = ConstantValue(node);
-  return value && value->shape().rank() == 0;
+  if (!value || value->shape().rank() > 0 || !IsFloat(value->dtype())) return std::nullopt;
+  return value->At(0);
+}
+
+// Whether it stays a number other than 0 in the type: -1e9, which masks, and 1e-8 do not in float16.
+bool Fits(double number, DType dtype) {
+  const double there = HostTensor::Full(dtype, {}, number).At(0);
+  return !std::isfinite(number) || (std::isfinite(there) && (there != 0 || number == 0));
 }
 
 class Mixer {
@@ -60,16 +69,8 @@ class Mixer {
   Mixer(const Symbol& symbol, const MixedPrecisionOptions& options, const DTypeMap& dtypes)
       : graph_(Graph::Of(symbol)), original_(InferDTypes(graph_, dtypes)), low_(options.dtype),
         operators_(DefaultPrecisions()) {
-    if (low_ != DType::kBFloat16 && low_ != DType::kFloat16) {
-      Throw("mixed precision is of bfloat16 or float16, got {}", low_);
-    }
-    for (const auto& [name, precision] : options.operators) {
-      const OpDef& op = FindOp(name);
-      if (precision == Precision::kLow && op.is_loss && !op.blocks_gradient) {
-        Throw("{} is a loss: it cannot run in {}", name, low_);
-      }
-      operators_[name] = precision;
-    }
+    CheckMixedPrecision(options);
+    for (const auto& [name, precision] : options.operators) operators_[name] = precision;
     FindKept();
   }
 
@@ -135,14 +136,22 @@ class Mixer {
   // The types that a node gets and gives.
   Inferred Decide(const Node& node, const std::vector<Entry>& inputs) {
     Types actual;
-    for (const Entry& input : inputs) actual.push_back(TypeOf(input));
+    std::vector<bool> follows(inputs.size()), stays(inputs.size());  // numbers
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      actual.push_back(TypeOf(inputs[i]));
+      const std::optional<double> number = NumberOf(*inputs[i].node);
+      if (!number) continue;
+      stays[i] = !Fits(*number, low_) && original_[graph_.IndexOf(inputs[i].node)][0] == DType::kFloat32;
+      follows[i] = !stays[i];
+      if (stays[i]) actual[i] = DType::kFloat32;
+    }
     const Precision precision = PrecisionOf(node);
     std::optional<Inferred> found;
-    if (precision == Precision::kLow) found = Lowered(node, actual);
+    if (precision == Precision::kLow) found = Lowered(node, actual, stays);
     if (precision == Precision::kFollow || (precision == Precision::kLow && !found)) {
       Types given = actual;
       for (size_t i = 0; i < inputs.size(); ++i) {
-        if (IsNumber(*inputs[i].node)) given[i].reset();
+        if (follows[i]) given[i].reset();
       }
       found = Complete(node, given);
     }
@@ -161,12 +170,12 @@ class Mixer {
     return !node.op().inputs.has_auxiliary() || !IsAuxiliary(node.op(), InputNames(node)[i]);
   }
 
-  // Every input in the low type that the rule takes in it.
-  std::optional<Inferred> Lowered(const Node& node, const Types& actual) const {
+  // Every input in the low type that the rule takes in it, but for those that stay.
+  std::optional<Inferred> Lowered(const Node& node, const Types& actual, const std::vector<bool>& stays) const {
     Types types = actual;
     std::vector<size_t> open;
     for (size_t i = 0; i < types.size(); ++i) {
-      if (!MayCast(node, i, types[i])) continue;
+      if (stays[i] || !MayCast(node, i, types[i])) continue;
       types[i].reset();
       open.push_back(i);
     }
@@ -253,6 +262,18 @@ const OperatorPrecisions& DefaultPrecisions() {
     return result;
   }();
   return precisions;
+}
+
+void CheckMixedPrecision(const MixedPrecisionOptions& options) {
+  if (options.dtype != DType::kBFloat16 && options.dtype != DType::kFloat16) {
+    Throw("mixed precision is of bfloat16 or float16, got {}", options.dtype);
+  }
+  for (const auto& [name, precision] : options.operators) {
+    const OpDef& op = FindOp(name);
+    if (precision == Precision::kLow && op.is_loss && !op.blocks_gradient) {
+      Throw("{} is a loss: it cannot run in {}", name, options.dtype);
+    }
+  }
 }
 
 Symbol MixedPrecision(const Symbol& symbol, const MixedPrecisionOptions& options, const DTypeMap& dtypes) {

@@ -35,14 +35,17 @@ struct MixedPrecisionOptions {
   DType dtype = DType::kBFloat16;     // or kFloat16
   OperatorPrecisions operators = {};  // in place of what DefaultPrecisions() say
 };
+// Throws Error for another type, for operators that do not exist (with the nearest name) and losses in the low type.
+void CheckMixedPrecision(const MixedPrecisionOptions& options);
 
 // The same names, arguments, states and outputs, all of the types they had; each value is cast once to each type, and a
 // Cast back of what was cast from there is the value itself. Casts are named after the value and the type,
 // "fc1_weight_bfloat16". Done a second time it changes nothing. Losses that are heads are always float32, and so are a
 // head of several outputs and operators whose by-products others of the graph read, as in a symbol of gradients: the
-// pass comes before these. Numbers (Scalar, and Constants without axes) take the type of what they are combined with.
+// pass comes before these. Numbers (Scalar, and Constants without axes) take the type of what they are combined with,
+// but for those that would be infinite or 0 in it, as -1e9 and 1e-8 in float16: these keep the others in float32.
 // `dtypes`: those of arguments that are not declared and not float32.
-// Throws Error for another type, for operators that do not exist (with the nearest name) and losses in the low type.
+// Throws what CheckMixedPrecision throws.
 Symbol MixedPrecision(const Symbol& symbol, const MixedPrecisionOptions& options = {}, const DTypeMap& dtypes = {});
 
 }  // namespace bindery

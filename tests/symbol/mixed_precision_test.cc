@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <string>
 #include <vector>
@@ -132,6 +133,26 @@ TEST(MixedPrecision, NumbersFollow) {
   EXPECT_EQ(types.at("halved"), kBFloat16);
   EXPECT_EQ(types.at("high"), kFloat32);
   EXPECT_EQ(MixedPrecision(mixed).DebugString(), mixed.DebugString());
+}
+
+// A number that masks is infinite in float16, and one that keeps from dividing by 0 is 0.
+TEST(MixedPrecision, NumbersThatDoNotFitStayFloat32) {
+  const Symbol a = Dot(Variable("x"), Variable("w"), {}, "a"), condition = Variable("c", {.dtype = kBool});
+  const Symbol small = Constant(HostTensor::Full(kFloat32, {}, 1e-8), "small");
+  const Symbol net = Group({Sum(Where(condition, a, -1e9, "masked")), Sum(Add(a, small, "kept")),
+                            Sum(PRelu(a, Constant(HostTensor::Full(kFloat32, {}, 1e-9)), "rectified")),
+                            Sum(Mul(a, 65504.0, "largest")), Sum(Add(a, 0.0, "zero")),
+                            Sum(Where(condition, a, -HUGE_VAL, "infinite"))});
+  for (const DType low : {kFloat16, kBFloat16}) {
+    const Symbol mixed = MixedPrecision(net, {.dtype = low});
+    const auto types = TypesOf(mixed);
+    const DType beyond = low == kFloat16 ? kFloat32 : low;
+    for (const char* name : {"masked", "kept", "rectified"}) EXPECT_EQ(types.at(name), beyond) << name;
+    for (const char* name : {"largest", "zero", "infinite"}) EXPECT_EQ(types.at(name), low) << name;
+    EXPECT_EQ(MixedPrecision(mixed, {.dtype = low}).DebugString(), mixed.DebugString());
+  }
+  const Symbol wide = Add(Variable("d", {.dtype = kFloat64}), 1e-8);
+  EXPECT_EQ(MixedPrecision(wide, {.dtype = kFloat16}).entries(), wide.entries());
 }
 
 TEST(MixedPrecision, HeadsKeepTypesNamesAndAnnotations) {

@@ -2,6 +2,7 @@
 // moves nothing.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 
 #include "base/log.h"
@@ -111,6 +112,52 @@ TEST(MixedPrecision, AnotherPrecisionIsReported) {
                                    "rounded; that takes less memory, but more time than float32\n",
                                    first));
   SetLogCallback(nullptr);
+}
+
+// Data and labels of integers are told to the pass: what takes integers alone would throw, and what they are of would be
+// cast.
+TEST(MixedPrecision, IntegersStayIntegers) {
+  const Symbol rest = Mod(Variable("data"), Scalar(8), "rest");  // % of ints is another function than of floats
+  Symbol x = Embedding(BitwiseAnd(rest, Scalar(7)), Variable("table_weight"), {.input_dim = 8, .output_dim = 4}, "table");
+  x = FullyConnected(x, {.num_hidden = 3}, "fc");
+  const Symbol net = SoftmaxOutput(x, BitwiseAnd(Variable("softmax_label"), Scalar(3)), {}, "softmax");
+  HostTensor words(DType::kInt32, {6}), labels(DType::kInt32, {6});
+  for (int64_t i = 0; i < 6; ++i) {
+    words.Set(i, static_cast<double>(1000003 + i));
+    labels.Set(i, static_cast<double>(i % 3));
+  }
+  for (const char* precision : {"bfloat16", "float16"}) {
+    ArrayIter data(words, labels, {.batch_size = 6});
+    Trainer trainer(net, OptionsOf(precision));
+    trainer.Fit(data, {.epochs = 30});
+    EXPECT_EQ(trainer.Score(data, "accuracy")[0].second, 1) << precision;
+  }
+}
+
+// Attention with a mask of -1e9: in float16 that is infinite, and rows that see nothing would be NaN.
+TEST(MixedPrecision, MasksInFloat16) {
+  const Symbol data = Variable("data"), mask = Variable("mask", {.dtype = DType::kBool});
+  const auto project = [&](const char* name) {
+    return FullyConnected(data, {.num_hidden = 4, .flatten = false}, name);
+  };
+  const Symbol scores = BatchDot(project("query"), project("key"), {.transpose_b = true}) * 0.5;
+  const Symbol seen = Softmax(Where(mask, scores, -1e9), {}, "seen");
+  const Symbol net = LinearRegressionOutput(BatchDot(seen, project("value")), {}, "out");
+  HostTensor values(DType::kFloat32, {2, 3, 4}), seeing(DType::kBool, {2, 3, 3});
+  for (int64_t i = 0; i < values.elements(); ++i) values.Set(i, std::sin(static_cast<double>(i)));
+  for (int64_t i = 0; i < seeing.elements(); ++i) seeing.Set(i, i % 3 <= i / 3 % 3 && i / 3 != 4);  // row 4 sees nothing
+  const auto outputs = [&](const std::string& precision) {
+    TrainerOptions options = OptionsOf(precision);
+    options.loss_scale = precision.empty() ? "" : "static(16)";
+    options.metrics = "mse";
+    ArrayIter data({{"data", values}, {"mask", seeing}}, {{"out_label", values}}, {.batch_size = 2});
+    Trainer trainer(net, options);
+    trainer.Fit(data, {.epochs = 3});
+    return trainer.Predict(data)[0];
+  };
+  const HostTensor plain = outputs("");
+  EXPECT_LT(MaxAbsDiff(outputs("float16"), plain), 0.01);
+  EXPECT_LT(MaxAbsDiff(outputs("bfloat16"), plain), 0.05);
 }
 
 // The gradient of the output is that of the loss, -1, times the scale: 65536 is beyond float16, not beyond bfloat16.
