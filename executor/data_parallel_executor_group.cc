@@ -272,7 +272,7 @@ void DataParallelExecutorGroup::UpdateMetric(Metric* metric, const LabelLists& l
     program.Push(measurement, done);
     engine()->Wait(done);
   }
-  for (const std::vector<double>& partial : measurement->partials) metric->Merge(partial);  // in device order
+  metric->Merge(measurement->partials);
 }
 
 std::vector<DataParallelExecutorGroup::Watched> DataParallelExecutorGroup::WatchedValues() const {

@@ -1,6 +1,6 @@
 // Metric: how good outputs are, as partial sums that add up exactly, so that the value does not depend on the number of
-// devices. Each device's share of a batch gives a partial; partials are merged once per batch in device order, in
-// double.
+// devices. Each device's share of a batch gives a partial; the partials of a batch are added up in device order, in
+// double, and their sum goes into the total.
 //
 // A metric describes itself as a graph, which is compiled and run beside the program whose outputs it reads, on its
 // device: only partials come to the host. One in host code (HostMetric) gets copies of everything.
@@ -62,20 +62,27 @@ class Metric {
   virtual int partial_size() const = 0;  // doubles in a partial
   // Pure. Throws ShapeError or Error for outputs and labels that do not fit the metric.
   virtual MetricGraph AsGraph(const MetricArrays& share) const = 0;
-  // name and value from the sum of all partials; NaN before any sample.
+  // name and value from the total, which is the sum of all partials; NaN before any sample.
   virtual NamedValues Values(std::span<const double> total) const = 0;
+  // Where a total is something else, as a mean of what batches give alone: its doubles, and how a batch comes into it,
+  // given the sum of its shares' partials.
+  virtual int total_size() const { return partial_size(); }
+  virtual void AddBatch(std::span<const double> batch, std::span<double> total) const;
 
-  // The running total; not thread safe.
-  void Merge(std::span<const double> partial);
+  // The running total; not thread safe. A batch: the partials of its shares, or their sum.
+  void Merge(std::span<const std::vector<double>> partials);
+  void Merge(std::span<const double> batch);
   void Reset();
   NamedValues Get() const;
   std::span<const double> total() const { return total_; }
-  void SetTotal(std::vector<double> total);  // from a checkpoint; throws Error if its size is not partial_size() or 0
+  void SetTotal(std::vector<double> total);  // from a checkpoint; throws Error if its size is not total_size() or 0
 
   uint64_t id() const { return id_; }  // in the process: no other has it, but for copies
 
  private:
-  std::vector<double> total_;
+  void CheckPartial(std::span<const double> partial) const;
+
+  std::vector<double> total_, batch_;
   uint64_t id_;
 };
 

@@ -141,9 +141,9 @@ void Trainer::CheckFits(const Checkpoint& checkpoint) const {
     updater_->CheckNumbers(checkpoint.numbers);
   }
   const size_t totals = checkpoint.metric_totals.size();
-  if (checkpoint.metrics == options_.metrics && totals != 0 && totals != static_cast<size_t>(metric_->partial_size())) {
+  if (checkpoint.metrics == options_.metrics && totals != 0 && totals != static_cast<size_t>(metric_->total_size())) {
     Throw<CheckpointError>("the checkpoint has {} totals of the metrics {}, which have {}", totals, checkpoint.metrics,
-                           metric_->partial_size());
+                           metric_->total_size());
   }
 }
 

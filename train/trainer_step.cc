@@ -64,9 +64,7 @@ bool Trainer::Settle(DataIter* iterator) {
   } catch (...) {
     error = std::current_exception();
   }
-  if (committed) {
-    for (const std::vector<double>& partial : flying_[0].measurement->partials) metric_->Merge(partial);
-  }
+  if (committed) metric_->Merge(flying_[0].measurement->partials);
   // The oldest leaves; its measurement is used again.
   std::rotate(flying_, flying_ + 1, flying_ + in_flight_);
   --in_flight_;

@@ -3,55 +3,16 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <map>
 
 #include "base/error.h"
 #include "base/host_tensor.h"
 #include "base/philox.h"
-#include "tests/executor/graph_runner.h"
 #include "tests/message_of.h"
+#include "tests/train/metric_partial.h"
 #include "train/metrics/metrics.h"
 
 namespace bindery {
 namespace {
-
-using Tensors = std::vector<std::pair<std::string, HostTensor>>;
-
-using OuterExtents = std::map<std::string, int64_t>;  // of arrays by name; others: the samples are along axis 0
-
-// What a metric says of these, by its graph.
-std::vector<double> PartialOf(const Metric& metric, const Tensors& outputs, const Tensors& labels, int64_t samples,
-                              const OuterExtents& outer = {}) {
-  MetricArrays arrays{.samples = samples};
-  HostTensorMap values;
-  const auto add = [&](const Tensors& tensors, std::vector<MetricArray>* list) {
-    for (const auto& [name, tensor] : tensors) {
-      const bool batched = list == &arrays.labels || (tensor.shape().rank() > 0 && tensor.shape()[0] == samples);
-      const auto known = outer.find(name);
-      list->push_back(
-          {name, Variable(name), tensor.dtype(), tensor.shape(), known != outer.end() ? known->second : batched});
-      values[name] = tensor;
-    }
-  };
-  add(outputs, &arrays.outputs);
-  add(labels, &arrays.labels);
-  const MetricGraph graph = metric.AsGraph(arrays);
-  std::vector<Symbol> heads = {graph.partial};
-  for (const MetricGraph::Check& check : graph.checks) heads.push_back(check.first);
-  const Symbol all = Group(heads);
-  std::erase_if(values, [names = all.ListArguments()](const auto& entry) {
-    return std::ranges::find(names, entry.first) == names.end();
-  });
-  const std::vector<HostTensor> results = RunGraph(all, values, {.mode = Mode::kPredict}).outputs;
-  for (size_t i = 0; i < graph.checks.size(); ++i) {
-    const HostTensor& first = results[i + 1];
-    if (first.At(0) >= 0) graph.checks[i].fail(static_cast<int64_t>(first.At(0)), first.At(1));
-  }
-  EXPECT_EQ(results[0].shape(), Shape{metric.partial_size()});
-  std::vector<double> partial;
-  for (int64_t i = 0; i < results[0].elements(); ++i) partial.push_back(results[0].At(i));
-  return partial;
-}
 
 void Update(Metric* metric, const HostTensor& output, const HostTensor& label, int64_t samples) {
   metric->Merge(PartialOf(*metric, {{"softmax_output", output}}, {{"softmax_label", label}}, samples));
@@ -229,9 +190,10 @@ TEST(Loss, MeanOfAnOutput) {
 }
 
 TEST(Metrics, AreNaNBeforeTheFirstUpdate) {
-  const auto metric = MakeMetric("accuracy,top-k(2),cross-entropy,mse,rmse,mae,loss");
+  const auto metric = MakeMetric(
+      "accuracy,top-k(2),cross-entropy,mse,rmse,mae,loss,nll,perplexity,f1,mcc(average=macro),pcc(3),pearson");
   const auto check = [&] {
-    ASSERT_EQ(metric->Get().size(), 7u);
+    ASSERT_EQ(metric->Get().size(), 13u);
     for (const auto& [name, value] : metric->Get()) EXPECT_TRUE(std::isnan(value)) << name;
   };
   check();

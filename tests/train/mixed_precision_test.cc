@@ -117,10 +117,10 @@ TEST(MixedPrecision, AnotherPrecisionIsReported) {
 // Data and labels of integers are told to the pass: what takes integers alone would throw, and what they are of would be
 // cast.
 TEST(MixedPrecision, IntegersStayIntegers) {
-  const Symbol rest = Mod(Variable("data"), Scalar(8), "rest");  // % of ints is another function than of floats
-  Symbol x = Embedding(BitwiseAnd(rest, Scalar(7)), Variable("table_weight"), {.input_dim = 8, .output_dim = 4}, "table");
+  Symbol x =
+      Embedding(BitAnd(Variable("data"), 7.0), Variable("table_weight"), {.input_dim = 8, .output_dim = 4}, "table");
   x = FullyConnected(x, {.num_hidden = 3}, "fc");
-  const Symbol net = SoftmaxOutput(x, BitwiseAnd(Variable("softmax_label"), Scalar(3)), {}, "softmax");
+  const Symbol net = SoftmaxOutput(x, BitAnd(Variable("softmax_label"), 3.0), {}, "softmax");
   HostTensor words(DType::kInt32, {6}), labels(DType::kInt32, {6});
   for (int64_t i = 0; i < 6; ++i) {
     words.Set(i, static_cast<double>(1000003 + i));
@@ -140,17 +140,20 @@ TEST(MixedPrecision, MasksInFloat16) {
   const auto project = [&](const char* name) {
     return FullyConnected(data, {.num_hidden = 4, .flatten = false}, name);
   };
-  const Symbol scores = BatchDot(project("query"), project("key"), {.transpose_b = true}) * 0.5;
+  const Symbol scores = MatMul(project("query"), project("key"), {.transpose_b = true}) * 0.5;
   const Symbol seen = Softmax(Where(mask, scores, -1e9), {}, "seen");
-  const Symbol net = LinearRegressionOutput(BatchDot(seen, project("value")), {}, "out");
+  const Symbol net = LinearRegressionOutput(MatMul(seen, project("value")), {}, "out");
   HostTensor values(DType::kFloat32, {2, 3, 4}), seeing(DType::kBool, {2, 3, 3});
   for (int64_t i = 0; i < values.elements(); ++i) values.Set(i, std::sin(static_cast<double>(i)));
-  for (int64_t i = 0; i < seeing.elements(); ++i) seeing.Set(i, i % 3 <= i / 3 % 3 && i / 3 != 4);  // row 4 sees nothing
+  for (int64_t i = 0; i < seeing.elements(); ++i)
+    seeing.Set(i, i % 3 <= i / 3 % 3 && i / 3 != 4);  // row 4 sees nothing
   const auto outputs = [&](const std::string& precision) {
     TrainerOptions options = OptionsOf(precision);
     options.loss_scale = precision.empty() ? "" : "static(16)";
     options.metrics = "mse";
-    ArrayIter data({{"data", values}, {"mask", seeing}}, {{"out_label", values}}, {.batch_size = 2});
+    const auto share = [](const HostTensor& of) { return std::make_shared<const HostTensor>(of); };
+    ArrayIter data({{"data", share(values)}, {"mask", share(seeing)}}, {{"out_label", share(values)}},
+                   {.batch_size = 2});
     Trainer trainer(net, options);
     trainer.Fit(data, {.epochs = 3});
     return trainer.Predict(data)[0];

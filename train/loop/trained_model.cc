@@ -110,13 +110,14 @@ void TrainedModel::SettleOldest() {
   if (committed) {
     in_flight_.erase(in_flight_.begin());
     if (!oldest.measurement) return;
+    const std::vector<std::vector<double>>& partials = oldest.measurement->partials;
+    totals_[0].metric.Merge(partials);
     for (size_t i = 0; i < oldest.shares.size(); ++i) {
       const auto [device, samples] = oldest.shares[i];
-      for (const size_t total : {size_t{0}, device + 1}) {
-        if (total >= totals_.size()) continue;
-        totals_[total].metric.Merge(oldest.measurement->partials[i]);
-        totals_[total].samples += static_cast<double>(samples);
-      }
+      totals_[0].samples += static_cast<double>(samples);
+      if (device + 1 >= totals_.size()) continue;
+      totals_[device + 1].metric.Merge(std::span<const double>(partials[i]));
+      totals_[device + 1].samples += static_cast<double>(samples);
     }
     return;
   }

@@ -59,7 +59,8 @@ Trigger AtBest(const std::string& value, Trigger check, bool larger) {
 
 bool LargerIsBetter(const std::string& metric) {
   const std::string name = metric.substr(metric.rfind('/') + 1);
-  return name.starts_with("accuracy") || name.starts_with("top");
+  const auto is = [&](const char* of) { return name.starts_with(of); };
+  return is("accuracy") || is("top") || is("f1") || is("mcc") || is("pcc") || is("pearson");
 }
 
 Trigger EveryIterations(int64_t period) {

@@ -11,135 +11,10 @@
 #include "symbol/ops/measure.h"
 #include "symbol/ops/reduce.h"
 #include "symbol/ops/shape_ops.h"
-#include "train/call_text.h"
+#include "train/metrics/pairs.h"
 
 namespace bindery {
 namespace {
-
-double Ratio(double sum, double count) { return count > 0 ? sum / count : std::numeric_limits<double>::quiet_NaN(); }
-
-Symbol Double(const Symbol& x) { return Cast(x, {.dtype = DType::kFloat64}); }
-Symbol Flat(const Symbol& x) { return Reshape(x, {.shape = {-1}}); }
-Symbol Doubles(std::initializer_list<double> numbers) {
-  HostTensor values(DType::kFloat64, {static_cast<int64_t>(numbers.size())});
-  int64_t i = 0;
-  for (const double number : numbers) values.Set(i++, number);
-  return Constant(std::move(values));
-}
-Symbol Join(std::initializer_list<Symbol> parts) { return Concat(parts, {.axis = 0}); }
-Symbol CountOf(const Symbol& truth) { return Flat(Sum(Double(truth))); }
-
-const MetricArray& FindByName(const std::string& metric, const char* role, const std::vector<MetricArray>& list,
-                              const std::string& name) {
-  std::vector<std::string> names;
-  for (const MetricArray& array : list) {
-    if (array.name == name) return array;
-    names.push_back(array.name);
-  }
-  Throw("metric \"{}\": no {} is named \"{}\"{}", metric, role, name, NameHint(name, names));
-}
-
-// The sum of measure(output, label) over the pairs that the metric is about.
-template <class Measure>
-MetricGraph OverPairs(const std::string& metric, const MetricTarget& target, const MetricArrays& share,
-                      const Measure& measure) {
-  const auto choose = [&](const char* role, const std::vector<MetricArray>& all, const std::string& name) {
-    return name.empty() ? std::span(all) : std::span(&FindByName(metric, role, all, name), 1);
-  };
-  const std::span<const MetricArray> outputs = choose("output", share.outputs, target.output);
-  const std::span<const MetricArray> labels = choose("label", share.labels, target.label);
-  if (outputs.size() != labels.size() || outputs.empty()) {
-    Throw("metric \"{}\": {} outputs cannot be paired with {} labels; say which by output= and label=", metric,
-          outputs.size(), labels.size());
-  }
-  MetricGraph all = measure(outputs[0], labels[0]);
-  for (size_t i = 1; i < outputs.size(); ++i) {
-    MetricGraph one = measure(outputs[i], labels[i]);
-    all.partial = all.partial + one.partial;
-    for (MetricGraph::Check& check : one.checks) all.checks.push_back(std::move(check));
-  }
-  return all;
-}
-
-[[noreturn]] void FailShapes(const std::string& metric, const MetricArray& output, const MetricArray& label,
-                             const std::string& expected) {
-  Throw<ShapeError>("metric \"{}\": label \"{}\" of shape {} does not fit output \"{}\" of shape {}; expected {}",
-                    metric, label.name, label.shape, output.name, output.shape, expected);
-}
-
-// The elements of both must come in one order: time first, or samples first.
-void CheckOrder(const std::string& metric, const MetricArray& output, const MetricArray& label) {
-  if (output.outer > 0 && output.outer == label.outer) return;
-  Throw<ShapeError>(
-      "metric \"{}\": the samples of label \"{}\" of shape {} are not in the order of output \"{}\" of shape {}",
-      metric, label.name, label.shape, output.name, output.shape);
-}
-
-// An output as scores, and what a label says of each position.
-struct Scores {
-  int64_t positions = 0, classes = 1;
-  Symbol scores;               // (a, classes, b)
-  Symbol label;                // (a, b), or of the scores' shape
-  bool distributions = false;  // the latter
-
-  // The classes (a, b) in double; -1 where there is none.
-  Symbol Wanted(DType dtype) const {
-    if (!distributions) return Double(label);
-    const Symbol place = ArgMax(label);
-    return IsFloat(dtype) ? Where(IsNaN(Pick(label, place)), -1.0, Double(place)) : Double(place);
-  }
-};
-
-// The axis of the classes where nobody says it.
-int FindClasses(const std::string& metric, const MetricArray& output, const MetricArray& label) {
-  const Shape& shape = output.shape;
-  const int last = shape.rank() - 1;
-  if (last <= 1 || shape == label.shape) return 1;
-  if (output.outer > 1 && output.outer == shape[0]) return last;  // (T, N, K): 1 is the samples'
-  const auto fit = [&](int axis) {
-    if (label.shape == shape.Erase(axis)) return 2;
-    return label.shape.Elements() == shape.CountTo(axis) * shape.CountFrom(axis + 1) ? 1 : 0;
-  };
-  if (fit(1) == fit(last) && fit(1) > 0 && shape[1] > 1 && shape.Elements() > 0) {
-    Throw<ShapeError>(
-        "metric \"{}\": the classes of output \"{}\" of shape {} may be along axis 1 or {}: say which by axis=", metric,
-        output.name, shape, last);
-  }
-  return fit(last) > fit(1) ? last : 1;
-}
-
-Scores MakeScores(const std::string& metric, const ClassMetricOptions& options, const MetricArray& output,
-                  const MetricArray& label) {
-  const Shape& shape = output.shape;
-  Scores s;
-  s.positions = shape.Elements();
-  int64_t inner = 1;
-  int axis = -1;
-  const bool same = shape == label.shape;
-  if (!(same && shape.rank() <= options.axis.value_or(1))) {  // else the output is a class itself
-    axis = shape.Axis(options.axis ? *options.axis : FindClasses(metric, output, label));
-    s.classes = shape[axis];
-    inner = shape.CountFrom(axis + 1);
-    s.positions = shape.CountTo(axis) * inner;
-    s.distributions = same && s.classes > 1;
-  }
-  const bool fits = s.distributions || label.shape.Elements() == s.positions;
-  if (!fits || s.classes == 0) {
-    std::string expected = ToString(shape);
-    if (axis >= 0) {
-      const bool may_be_last = !options.axis && shape.rank() > 2 && axis == 1;
-      const std::string last = may_be_last ? fmt::format(", {}", shape.Erase(shape.rank() - 1)) : "";
-      expected = fmt::format("{}{} or {}", shape.Erase(axis), last, expected);
-    }
-    FailShapes(metric, output, label, expected);
-  }
-  CheckOrder(metric, output, label);
-  if (s.positions == 0) return s;
-  s.scores = Reshape(output.symbol, {.shape = {-1, s.classes, inner}});
-  s.label = Reshape(label.symbol, {.shape = s.distributions ? std::vector<int64_t>{-1, s.classes, inner}
-                                                            : std::vector<int64_t>{-1, inner}});
-  return s;
-}
 
 // (right, counted), of positions where `right` says so; those with the label to ignore do not count.
 MetricGraph CountRight(const Scores& s, const ClassMetricOptions& options, const Symbol& wanted, const Symbol& right) {
@@ -148,13 +23,6 @@ MetricGraph CountRight(const Scores& s, const ClassMetricOptions& options, const
   }
   const Symbol counted = NotEqual(wanted, *options.ignore_label);
   return {.partial = Join({CountOf(And(right, counted)), CountOf(counted)})};
-}
-
-ClassMetricOptions Checked(const char* metric, ClassMetricOptions options) {
-  if (options.axis && *options.axis < 1) {
-    Throw("metric \"{}\": axis must be >= 1, as 0 is the samples', got {}", metric, *options.axis);
-  }
-  return options;
 }
 
 }  // namespace
@@ -197,33 +65,27 @@ MetricGraph TopKAccuracy::AsGraph(const MetricArrays& share) const {
   });
 }
 
-CrossEntropy::CrossEntropy(double eps, ClassMetricOptions options)
-    : eps_(eps), options_(Checked("cross-entropy", std::move(options))) {
-  if (!(eps >= 0 && eps < 1)) Throw("metric \"cross-entropy\": eps must be in [0, 1), got {}", eps);
+LikelihoodMetric::LikelihoodMetric(std::string name, double least, bool adds, ClassMetricOptions options)
+    : name_(std::move(name)), least_(least), adds_(adds), options_(Checked(name_.c_str(), std::move(options))) {
+  if (!(least >= 0 && least < 1)) Throw("metric \"{}\": eps must be in [0, 1), got {}", name_, least);
 }
 
-MetricGraph CrossEntropy::AsGraph(const MetricArrays& share) const {
+MetricGraph LikelihoodMetric::AsGraph(const MetricArrays& share) const {
   return OverPairs(name(), options_.target, share, [&](const MetricArray& output, const MetricArray& label) {
     const Scores s = MakeScores(name(), options_, output, label);
     if (s.positions == 0) return MetricGraph{.partial = Doubles({0, 0, 0, 0})};
     const Symbol count = Doubles({static_cast<double>(s.positions)});
-    const auto loss = [&](const Symbol& probability) { return -Log(Double(probability) + eps_); };
+    const auto loss = [&](const Symbol& scores) {
+      const Symbol probability = Double(scores);
+      return -Log(adds_ ? probability + least_ : Maximum(probability, Scalar(least_)));
+    };
     if (s.distributions) {
       const Symbol weight = Double(s.label);
       const Symbol losses = Where(NotEqual(weight, 0.0), weight * loss(s.scores), 0.0);
       return MetricGraph{.partial = Join({SumExactly(losses), count})};
     }
-    const FirstOutsideAttrs classes{.low = 0,
-                                    .high = static_cast<double>(s.classes - 1),
-                                    .whole = true,
-                                    .use_ignore = options_.ignore_label.has_value(),
-                                    .ignore = options_.ignore_label.value_or(-1)};
-    const auto fail = [metric = name(), share = MetricArrays{.samples = share.samples, .first = share.first}, label,
-                       last = s.classes - 1](int64_t place, double value) {
-      Throw<DataError>("metric \"{}\": label \"{}\", sample {}, element {}: expected a class 0..{}, got {}", metric,
-                       label.name, share.SampleOf(label, place), place, last, value);
-    };
-    MetricGraph graph{.checks = {{FirstOutside(s.label, classes), fail}}};
+    MetricGraph graph{
+        .checks = {ClassesOnly(name(), share, "label", label, s.label, s.classes, options_.ignore_label)}};
     const Symbol losses = loss(Pick(s.scores, s.label));
     if (options_.ignore_label) {
       const Symbol counted = NotEqual(Double(s.label), *options_.ignore_label);
@@ -233,6 +95,12 @@ MetricGraph CrossEntropy::AsGraph(const MetricArrays& share) const {
     }
     return graph;
   });
+}
+
+NamedValues Perplexity::Values(std::span<const double> total) const {
+  NamedValues values = MeanMetric::Values(total);
+  values[0].second = std::exp(values[0].second);
+  return values;
 }
 
 RegressionMetric::RegressionMetric(RegressionKind kind, MetricTarget target)
@@ -306,11 +174,27 @@ MetricGraph CompositeMetric::AsGraph(const MetricArrays& share) const {
   return all;
 }
 
+int CompositeMetric::total_size() const {
+  int size = 0;
+  for (const auto& metric : metrics_) size += metric->total_size();
+  return size;
+}
+
+void CompositeMetric::AddBatch(std::span<const double> batch, std::span<double> total) const {
+  for (const auto& metric : metrics_) {
+    const size_t partial = static_cast<size_t>(metric->partial_size()),
+                 size = static_cast<size_t>(metric->total_size());
+    metric->AddBatch(batch.first(partial), total.first(size));
+    batch = batch.subspan(partial);
+    total = total.subspan(size);
+  }
+}
+
 NamedValues CompositeMetric::Values(std::span<const double> total) const {
   NamedValues result;
   size_t begin = 0;
   for (const auto& metric : metrics_) {
-    const size_t size = static_cast<size_t>(metric->partial_size());
+    const size_t size = static_cast<size_t>(metric->total_size());
     for (auto& value : metric->Values(total.subspan(begin, size))) result.push_back(std::move(value));
     begin += size;
   }

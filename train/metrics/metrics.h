@@ -1,4 +1,5 @@
-// Metrics: accuracy, top-k, cross-entropy, mse, rmse, mae, loss, and lists of them, made by name:
+// Metrics: accuracy, top-k, cross-entropy, nll, perplexity, mse, rmse, mae, loss, those of train/metrics/agreement.h, and
+// lists of them, made by name:
 //
 //   auto metric = MakeMetric("accuracy,cross-entropy");
 //
@@ -11,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/exact_sum.h"
@@ -72,17 +74,39 @@ class TopKAccuracy final : public ShareMetric {
   ClassMetricOptions options_;
 };
 
-// The mean over positions of -log(p + eps), p the probability of the label; with labels of the output's shape
-// -sum label * log(p + eps). A label that is no class is refused (DataError).
-class CrossEntropy final : public MeanMetric {
+// Means over positions of -log of the label's probability; with labels of the output's shape, which are probabilities,
+// of -sum label * log(p). A label that is no class is refused (DataError).
+class LikelihoodMetric : public MeanMetric {
  public:
-  explicit CrossEntropy(double eps = 1e-12, ClassMetricOptions options = {});
-  std::string name() const override { return "cross-entropy"; }
-  MetricGraph AsGraph(const MetricArrays& share) const override;
+  std::string name() const final { return name_; }
+  MetricGraph AsGraph(const MetricArrays& share) const final;
+
+ protected:
+  // log(p + least) if it adds, else log(max(p, least)). Throws Error unless 0 <= least < 1.
+  LikelihoodMetric(std::string name, double least, bool adds, ClassMetricOptions options);
 
  private:
-  double eps_;
+  std::string name_;
+  double least_;
+  bool adds_;
   ClassMetricOptions options_;
+};
+class CrossEntropy final : public LikelihoodMetric {  // -log(p + eps)
+ public:
+  explicit CrossEntropy(double eps = 1e-12, ClassMetricOptions options = {})
+      : LikelihoodMetric("cross-entropy", eps, true, std::move(options)) {}
+};
+// The same under the name that others know for classes.
+class NegativeLogLikelihoodMetric final : public LikelihoodMetric {
+ public:
+  explicit NegativeLogLikelihoodMetric(double eps = 1e-12, ClassMetricOptions options = {})
+      : LikelihoodMetric("nll", eps, true, std::move(options)) {}
+};
+class Perplexity final : public LikelihoodMetric {  // e^mean of -log(max(p, 1e-10))
+ public:
+  explicit Perplexity(ClassMetricOptions options = {})
+      : LikelihoodMetric("perplexity", 1e-10, false, std::move(options)) {}
+  NamedValues Values(std::span<const double> total) const override;
 };
 
 // Over all elements: the mean of (output - label)^2, its root, or the mean of |output - label|. The label has as many
@@ -120,13 +144,16 @@ class CompositeMetric final : public Metric {
   int partial_size() const override;
   MetricGraph AsGraph(const MetricArrays& share) const override;
   NamedValues Values(std::span<const double> total) const override;
+  int total_size() const override;
+  void AddBatch(std::span<const double> batch, std::span<double> total) const override;
 
  private:
   std::vector<std::shared_ptr<const Metric>> metrics_;
 };
 
 // One, or several with commas between: "accuracy(axis=1, ignore=-1, output=softmax_output, label=softmax_label)",
-// "top-k(5)", "cross-entropy(eps=1e-12)", "mse", "rmse", "mae", "loss(output=...)". Without `axis` see
+// "top-k(5)", "cross-entropy(eps=1e-12)", "nll(eps=1e-12)", "perplexity", "mse", "rmse", "mae", "loss(output=...)",
+// "f1(average=micro)", "mcc(average=macro)", "pcc(classes=3)", "pearson(average=micro)". Without `axis` see
 // ClassMetricOptions. Throws Error.
 std::unique_ptr<Metric> MakeMetric(std::string_view text);
 

@@ -1,10 +1,13 @@
 // Metrics by name.
+#include <fmt/format.h>
+
 #include <limits>
 #include <utility>
 
 #include "base/error.h"
 #include "base/names.h"
 #include "train/call_text.h"
+#include "train/metrics/agreement.h"
 #include "train/metrics/metrics.h"
 
 namespace bindery {
@@ -37,6 +40,31 @@ std::unique_ptr<Metric> MakeOne(const std::string& text) {
     ClassMetricOptions options = class_options({"eps"});
     return std::make_unique<CrossEntropy>(call.Number("eps").value_or(1e-12), std::move(options));
   }
+  if (name == "nll") {
+    ClassMetricOptions options = class_options({"eps"});
+    return std::make_unique<NegativeLogLikelihoodMetric>(call.Number("eps").value_or(1e-12), std::move(options));
+  }
+  if (name == "perplexity") return std::make_unique<Perplexity>(class_options({}));
+  const auto average = [&] {
+    const std::string word = call.Word("average").value_or("micro");
+    if (word != "micro" && word != "macro") {
+      call.Fail(fmt::format("\"average\" must be micro or macro, got \"{}\"", word));
+    }
+    return word == "macro" ? Average::kMacro : Average::kMicro;
+  };
+  if (name == "f1" || name == "mcc") {
+    ClassMetricOptions options = class_options({"average"});
+    if (name == "f1") return std::make_unique<F1>(average(), std::move(options));
+    return std::make_unique<Mcc>(average(), std::move(options));
+  }
+  if (name == "pcc") {
+    ClassMetricOptions options = class_options({"classes"});
+    return std::make_unique<Pcc>(small("classes").value_or(2), std::move(options));
+  }
+  if (name == "pearson") {
+    call.Declare({"average", "output", "label"});
+    return std::make_unique<Pearson>(average(), target());
+  }
   for (const auto kind : {RegressionKind::kMse, RegressionKind::kRmse, RegressionKind::kMae}) {
     if (name != RegressionMetric(kind).name()) continue;
     call.Declare({"output", "label"});
@@ -46,7 +74,9 @@ std::unique_ptr<Metric> MakeOne(const std::string& text) {
     call.Declare({"output"});
     return std::make_unique<Loss>(target().output);
   }
-  const std::vector<std::string> known = {"accuracy", "top-k", "cross-entropy", "mse", "rmse", "mae", "loss"};
+  const std::vector<std::string> known = {"accuracy", "top-k", "cross-entropy", "nll",  "perplexity",
+                                          "mse",      "rmse",  "mae",           "loss", "f1",
+                                          "mcc",      "pcc",   "pearson"};
   Throw("unknown metric \"{}\"{}", name, NameHint(name, known));
 }
 

@@ -20,6 +20,10 @@ class TrainingMetric final : public Metric {
   int partial_size() const override { return metric_->partial_size(); }
   MetricGraph AsGraph(const MetricArrays& share) const override;  // its checks throw NumericError naming the output
   NamedValues Values(std::span<const double> total) const override;
+  int total_size() const override { return metric_->total_size(); }
+  void AddBatch(std::span<const double> batch, std::span<double> total) const override {
+    metric_->AddBatch(batch, total);
+  }
 
  private:
   std::unique_ptr<Metric> metric_;
