@@ -99,12 +99,20 @@ class CudaFlatKernels final : public FlatKernels {
   void Sum(Stream& stream, DType dtype, std::span<const void* const> in, void* out, int64_t n) const override {
     if (in.empty()) return Fill(stream, dtype, out, n, 0);
     if (in.size() == 1) return Copy(stream, in[0], out, n * SizeOf(dtype));
-    if (in.size() > SumArgs::kMaxCount) {
-      Throw<DeviceError>("{}: a sum is of at most {} tensors, got {}", stream.device(), SumArgs::kMaxCount, in.size());
+    // More than a launch has room for: by several, each but the first from what there is so far. 16-bit floats are
+    // rounded once for each.
+    const auto late = in.subspan(std::min<size_t>(in.size(), SumArgs::kMaxCount));
+    Check(std::ranges::find(late, out) == late.end(), "a sum in place is in the place of one of its first tensors");
+    SumArgs args{.dtype = dtype, .out = out, .n = n};
+    while (!in.empty()) {
+      const size_t count = std::min(in.size(), static_cast<size_t>(SumArgs::kMaxCount - args.count));
+      std::ranges::copy(in.first(count), args.in + args.count);
+      args.count += static_cast<int32_t>(count);
+      CudaStreamOf(stream).Launch(args, n);
+      in = in.subspan(count);
+      args.in[0] = out;
+      args.count = 1;
     }
-    SumArgs args{.count = static_cast<int32_t>(in.size()), .dtype = dtype, .out = out, .n = n};
-    std::ranges::copy(in, args.in);
-    CudaStreamOf(stream).Launch(args, n);
   }
   void Add(Stream& stream, DType dtype, const void* in, void* out, int64_t n) const override {
     const void* const both[] = {out, in};

@@ -53,6 +53,9 @@ std::vector<GpuFacts> FindGpus(const RuntimeApi& api) {
     get(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &gpu.major);
     get(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &gpu.minor);
     get(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &gpu.multiprocessors);
+    get(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, &gpu.pools);
+    get(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, &gpu.mapping);
+    get(CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, &gpu.stream_writes);
   }
   return found;
 }
@@ -63,6 +66,12 @@ Gpu::Gpu(const RuntimeApi& runtime, int index, const std::vector<GpuFacts>& all)
     Throw<DeviceError>("{} is not available: {} has compute capability {}.{}, 8.0 is needed", device, facts.name,
                        facts.major, facts.minor);
   }
+  const auto need = [&](int has, const char* what) {
+    if (!has) Throw<DeviceError>("{} is not available: {} has no {} with this driver", device, facts.name, what);
+  };
+  need(facts.pools, "pools of memory in the order of streams");
+  need(facts.mapping, "memory mapped into reserved addresses");
+  need(facts.stream_writes, "writes of 64 bits by streams");
   Check(api.device_primary_ctx_retain(&context_, facts.handle), "cuDevicePrimaryCtxRetain");
   const Scope scope(*this);
   Check(api.stream_create_with_priority(&memory_stream_, CU_STREAM_NON_BLOCKING, 0), "cuStreamCreateWithPriority");

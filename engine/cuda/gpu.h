@@ -32,6 +32,7 @@ struct GpuFacts {
   int64_t bytes = 0;         // of memory
   int major = 0, minor = 0;  // compute capability
   int multiprocessors = 1;
+  int pools = 0, mapping = 0, stream_writes = 0;  // 1: there are memory pools, mapped memory, 64-bit writes by streams
 };
 // Throws DeviceError, with the reason, if there is none.
 std::vector<GpuFacts> FindGpus(const RuntimeApi& api);

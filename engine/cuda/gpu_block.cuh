@@ -35,6 +35,7 @@ struct GpuBlock {
     atomicMin(reinterpret_cast<unsigned long long*>(address), static_cast<unsigned long long>(value));
   }
   __device__ bool Claim(uint64_t* address, uint64_t value) const {
+    if (*static_cast<volatile uint64_t*>(address) == value) return false;  // a look costs less than an exchange
     return atomicExch(reinterpret_cast<unsigned long long*>(address), static_cast<unsigned long long>(value)) != value;
   }
 

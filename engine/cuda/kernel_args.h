@@ -28,6 +28,14 @@ struct FillArgs {
   void Addresses(const auto& visit) { visit(out); }
 };
 
+// *word = value. One thread.
+struct SetWordArgs {
+  static constexpr const char* kName = "bindery_set_word";
+  uint64_t* word = nullptr;
+  uint64_t value = 0;
+  void Addresses(const auto& visit) { visit(word); }
+};
+
 // No element: where the index of one is looked for.
 inline constexpr uint64_t kNone = ~uint64_t{0};
 
@@ -175,11 +183,16 @@ struct Fault {
 struct FaultRing {
   static constexpr uint64_t kSize = 512;  // pieces under way, at most, of which each is sure to be heard
   Fault* faults = nullptr;                // of piece number % kSize; null: nobody listens
-  const uint64_t* done = nullptr;         // the piece before the one that runs
+  const uint64_t* piece = nullptr;        // the number of the one that runs, in the device's memory
+  uint64_t* heard = nullptr;              // the last one of which a fault was heard, there too
+  void Addresses(const auto& visit) {     // the faults are the host's, and GPUs'
+    visit(piece);
+    visit(heard);
+  }
 };
 
 // All kernels that there are.
 using AllKernels = std::tuple<FillArgs, CopyArgs, CastArgs, SumArgs, ScaleArgs, FindNotFiniteArgs, SetStatusArgs,
-                              UpdateKernelArgs, CommitArgs>;
+                              UpdateKernelArgs, CommitArgs, SetWordArgs>;
 
 }  // namespace bindery::cuda

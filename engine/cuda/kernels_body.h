@@ -275,10 +275,11 @@ __device__ void Run(const Block& block, const FindNotFiniteArgs& args) {
 
 template <class Block>
 __device__ void Run(const Block& block, const SetStatusArgs& args) {
-  const uint64_t first = *args.first;
-  if (first == kNone || args.status->kind != StepStatus::kGood) return;
+  // All by the thread that writes: others that looked whether the status is good would look while it is written.
   ForType(args.dtype, [&]<class T>() {
     ForAll(block, 1, [&](int64_t) {
+      const uint64_t first = *args.first;
+      if (first == kNone || args.status->kind != StepStatus::kGood) return;
       const auto value = flat::Load<T>(static_cast<const flat::Stored<T>*>(args.in)[first]);
       *args.status = {.kind = StepStatus::kNotFinite,
                       .place = args.place,
@@ -336,6 +337,11 @@ __device__ void UpdateBy(const Block& block, const UpdateKernelArgs& args) {
 template <class Block>
 __device__ void Run(const Block& block, const UpdateKernelArgs& args) {
   if (AllGood(args.statuses)) UpdateBy(block, args);
+}
+
+template <class Block>
+__device__ void Run(const Block& block, const SetWordArgs& args) {
+  ForAll(block, 1, [&](int64_t) { *args.word = args.value; });
 }
 
 template <class Block>

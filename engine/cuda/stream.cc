@@ -16,6 +16,7 @@ namespace {
 
 constexpr int kThreads = 256;           // of a block
 constexpr int kBlocksPerProcessor = 8;  // fill it
+constexpr int kWords = 3;
 constexpr int kSpinMicroseconds = 20;
 constexpr std::chrono::microseconds kSleep{50};
 constexpr int kSleepsPerLook = 16;
@@ -47,7 +48,7 @@ class CudaStream::Progress {
   CUstream stream() const { return stream_; }
   CUdeviceptr word() const { return reinterpret_cast<CUdeviceptr>(&said_->done); }  // one address for all
   uint64_t done() const { return std::atomic_ref<uint64_t>(said_->done).load(std::memory_order_acquire); }
-  FaultRing faults() const { return {said_->faults, &said_->done}; }
+  Fault* faults() const { return said_->faults; }
   // Of a piece that is done; null: none.
   const Fault* FaultOf(uint64_t piece) const {
     const Fault& fault = said_->faults[piece % FaultRing::kSize];
@@ -206,15 +207,16 @@ class CudaStream::Batch final : public Fence, public std::enable_shared_from_thi
 
 CudaStream::CudaStream(Gpu& gpu, Lane lane)
     : Stream(gpu.device, lane), gpu_(gpu), progress_(std::make_shared<Progress>(gpu, lane)),
-      word_(static_cast<uint64_t*>(gpu.Allocate(sizeof(uint64_t)))) {
-  if (!word_) Throw<DeviceError>("{}: no memory for a stream", gpu.device);
+      words_(static_cast<uint64_t*>(gpu.Allocate(kWords * sizeof(uint64_t)))) {
+  if (!words_) Throw<DeviceError>("{}: no memory for a stream", gpu.device);
+  gpu.Zero(words_, kWords * static_cast<int64_t>(sizeof(uint64_t)));
   gpu_.Add(this);
 }
 
 CudaStream::~CudaStream() {
   Synchronize();
   gpu_.Remove(this);
-  gpu_.Free(word_);
+  gpu_.Free(words_);
 }
 
 std::exception_ptr CudaStream::Begin(const std::string&, std::span<const FenceUse> uses) {
@@ -241,7 +243,8 @@ std::exception_ptr CudaStream::Begin(const std::string&, std::span<const FenceUs
 CUstream CudaStream::Handle(const std::string& what) {
   Check(open_ != nullptr, "work is enqueued by an operation");
   const auto& pieces = open_->pieces;
-  if (pieces.empty() || pieces.back().part != &part() || pieces.back().what != what) BeginPiece(what);
+  const std::string& name = what.empty() ? naming_ : what;
+  if (pieces.empty() || pieces.back().part != &part() || pieces.back().what != name) BeginPiece(name);
   return progress_->stream();
 }
 
@@ -265,7 +268,13 @@ void CudaStream::LaunchKernel(CUfunction kernel, const char* name, void** argume
   gpu_.CheckWork(gpu_.api.launch_kernel(kernel, blocks, 1, 1, kThreads, 1, 1, 0, stream, arguments, nullptr), name);
 }
 
-FaultRing CudaStream::faults() const { return progress_->faults(); }
+FaultRing CudaStream::faults() const { return {progress_->faults(), words_ + 1, words_ + 2}; }
+
+void CudaStream::NumberPiece(const std::string& what) {
+  Handle(what);
+  const uint64_t number = open_->pieces.back().number;
+  if (std::exchange(numbered_, number) != number) Launch(SetWordArgs{.word = words_ + 1, .value = number}, 1, what);
+}
 
 void CudaStream::Keep(std::shared_ptr<const void> object) { open_->kept.push_back(std::move(object)); }
 

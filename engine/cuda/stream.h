@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/cuda/gpu.h"
@@ -37,10 +38,24 @@ class CudaStream final : public Stream {
   }
   void LaunchKernel(CUfunction kernel, const char* name, void** arguments, int64_t threads, const std::string& what);
   void Keep(std::shared_ptr<const void> object);  // until that work is done
-  uint64_t* word() const { return word_; }        // of device memory, for whoever works on the stream now
-  // For kernels that may find data they cannot work on: the operation fails with a DataError that names the piece. What
-  // was enqueued behind it runs all the same, on whatever the kernel left, and fails when it is over.
+  uint64_t* word() const { return words_; }       // of device memory, for whoever works on the stream now
+  // For kernels that may find data they cannot work on: the operation fails with a DataError that names the piece, whose
+  // number must be in the device's memory before such a kernel runs. What was enqueued behind it runs all the same, on
+  // whatever the kernel left, and fails when it is over.
   FaultRing faults() const;
+  void NumberPiece(const std::string& what);
+
+  // While it lives, work that does not say what it is, of flat kernels say, is `what`.
+  class Naming {
+   public:
+    Naming(CudaStream& stream, std::string what) : stream_(stream) { stream.naming_ = std::move(what); }
+    ~Naming() { stream_.naming_.clear(); }
+    Naming(const Naming&) = delete;
+    Naming& operator=(const Naming&) = delete;
+
+   private:
+    CudaStream& stream_;
+  };
   Gpu& gpu() const { return gpu_; }
 
  private:
@@ -52,8 +67,10 @@ class CudaStream final : public Stream {
 
   Gpu& gpu_;
   std::shared_ptr<Progress> progress_;
-  uint64_t* word_ = nullptr;
-  uint64_t issued_ = 0;          // pieces so far
+  uint64_t* words_ = nullptr;  // of device memory: word(), the piece that runs, the last that had a fault
+  uint64_t issued_ = 0;        // pieces so far
+  uint64_t numbered_ = 0;      // the last one whose number is there
+  std::string naming_;
   std::shared_ptr<Batch> open_;  // between Begin and End
   mutable std::mutex mutex_;
   std::deque<std::shared_ptr<Batch>> in_flight_;

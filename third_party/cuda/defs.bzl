@@ -3,7 +3,7 @@
 load("@cuda//:toolkit.bzl", "CUDA_HOME", "CUDA_PROBLEM")
 
 # Code for these, and PTX for all that come after the first.
-_ARCHITECTURES = ["80", "90", "100"]
+_ARCHITECTURES = ["80", "90", "100", "120"]
 
 def if_cuda(yes, no):
     """`yes` in builds with CUDA, `no` in others."""
@@ -15,6 +15,12 @@ def if_cuda(yes, no):
 
 # target_compatible_with of tests that need the toolkit's headers; elsewhere they are skipped by name.
 CUDA_ONLY = if_cuda([], ["@platforms//:incompatible"])
+
+# For kernels' bodies on CPUs: an access that is not aligned, which a GPU would punish, ends the test.
+CHECK_ALIGNMENT = select({
+    "//:sanitized": [],  # has it among others
+    "//conditions:default": ["-fsanitize=alignment", "-fsanitize-undefined-trap-on-error"],
+})
 
 def cuda_image(name, src, headers, declaration, symbol, out):
     """Compiles a .cu file to an array `symbol` in a C++ file: code for all architectures, without any of the host's.

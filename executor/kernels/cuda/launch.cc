@@ -37,7 +37,10 @@ void Launches::AddBytes(const unsigned long long* image, const char* name, const
 }
 
 void Launches::Add(std::function<void(CudaStream&)> work) {
-  work_.push_back([&stream = stream_, work = std::move(work)] { work(stream); });
+  work_.push_back([&stream = stream_, what = what_, work = std::move(work)] {
+    const CudaStream::Naming naming(stream, what);
+    work(stream);
+  });
 }
 
 void Launches::Copy(const void* from, void* to, int64_t bytes) {

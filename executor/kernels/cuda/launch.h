@@ -28,14 +28,25 @@ class Launches {
   // Of a kernel that takes Args, by at least so many threads together; none: no launch.
   template <class Args>
   void Add(const Args& args, int64_t threads) {
-    if (threads > 0) AddBytes(Args::kImage, Args::kName, &args, sizeof args, threads);
+    if (threads <= 0) return;
+    if constexpr (requires { args.faults; }) {
+      if (args.faults.faults) {
+        work_.push_back([&stream = stream_, what = what_] { stream.NumberPiece(what); });
+      }
+    }
+    AddBytes(Args::kImage, Args::kName, &args, sizeof args, threads);
+  }
+  // By so many blocks.
+  template <class Args>
+  void AddBlocks(const Args& args, int64_t blocks) {
+    Add(args, blocks * kThreadsOfBlock);
   }
   // Rows of a kernel that works on them.
   template <class Args>
   void AddRows(const Args& args) {
-    Add(args, args.rows.by_block ? args.rows.count * kThreadsOfBlock : args.rows.count);
+    args.rows.by_block ? AddBlocks(args, args.rows.count) : Add(args, args.rows.count);
   }
-  // Whatever else a stream is asked for.
+  // Whatever else a stream is asked for, in the name of the node.
   void Add(std::function<void(CudaStream&)> work);
   void Copy(const void* from, void* to, int64_t bytes);  // nothing if they are the same
   void Fill(DType dtype, void* to, int64_t n, double value);

@@ -194,6 +194,11 @@ Indexing ByElements(const Shape& data, const Shape& indices, int64_t along, Inde
   return at;
 }
 
+// Of indices that must name something.
+FaultRing FaultsOf(const Launches& launches, const Indexing& at) {
+  return static_cast<IndexMode>(at.mode) == IndexMode::kRaise ? launches.stream().faults() : FaultRing();
+}
+
 // (data, indices) at these inputs -> what is taken
 Kernel Gather(const KernelSpec& spec, const Indexing& at, int64_t updates, size_t data = 0, size_t indices = 1) {
   const DType dtype = spec.outputs[0].dtype;
@@ -206,7 +211,7 @@ Kernel Gather(const KernelSpec& spec, const Indexing& at, int64_t updates, size_
     args.at.indices = launches.in(indices);
     args.in = launches.in(data).data;
     args.out = launches.out(0).data;
-    args.faults = launches.stream().faults();
+    args.faults = FaultsOf(launches, args.at);
     launches.Add(args, args.n * args.at.run);
   });
 }
@@ -233,7 +238,7 @@ Kernel Scatter(const KernelSpec& spec, const Indexing& at, int64_t updates) {
     }
     args.at.indices = launches.in(last - 1);
     args.updates = launches.in(last);
-    args.faults = launches.stream().faults();
+    args.faults = FaultsOf(launches, args.at);
     launches.Add(args, args.n > 0 ? std::max<int64_t>(n / 16, 1) : 0);
     if (wide) cast(args.out.data, args.out.dtype, y, out.dtype);
   });
@@ -294,7 +299,7 @@ MaybeKernel MakeRowNumbers(const KernelSpec& spec) {
   return OwnKernel(spec, [args](Launches& launches) mutable {
     args.at.indices = launches.in(0);
     args.out = static_cast<int64_t*>(launches.out(0).data);
-    args.faults = launches.stream().faults();
+    args.faults = FaultsOf(launches, args.at);
     launches.Add(args, args.n);
   });
 }

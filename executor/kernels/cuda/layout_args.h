@@ -65,6 +65,7 @@ struct GatherArgs {
     visit(at.indices.data);
     visit(in);
     visit(out);
+    faults.Addresses(visit);
   }
 };
 
@@ -83,6 +84,7 @@ struct ScatterArgs {
     visit(at.indices.data);
     visit(updates.data);
     visit(out.data);
+    faults.Addresses(visit);
   }
 };
 
@@ -97,6 +99,7 @@ struct RowNumbersArgs {
   void Addresses(const auto& visit) {
     visit(at.indices.data);
     visit(out);
+    faults.Addresses(visit);
   }
 };
 

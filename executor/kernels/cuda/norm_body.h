@@ -19,6 +19,20 @@ struct Two {
   static __device__ Two Sum(const Two& x, const Two& y) { return {x.a + y.a, x.b + y.b}; }
 };
 
+// The mean of numbers far from 0 loses the digits that count: what is left of it is `rest`.
+template <class Value>
+struct Mean {
+  Value mean, rest;
+};
+template <class Value, class Team, class F>
+__device__ Mean<Value> MeanOf(const Team& team, int64_t n, const F& x) {
+  const Value count = static_cast<Value>(n);
+  const Value near = SumOf<Value>(team, n, x) / count;
+  const Value off = SumOf<Value>(team, n, [&](int64_t i) { return x(i) - near; }) / count;
+  const Value mean = near + off;
+  return {mean, (near - mean) + off};
+}
+
 template <class Block>
 __device__ void Run(const Block& block, const NormalizeArgs& args) {
   ForFloats(args.x.dtype, [&]<class Value>() {
@@ -26,14 +40,8 @@ __device__ void Run(const Block& block, const NormalizeArgs& args) {
     ForRows(block, args.rows, [&](const auto& team, int64_t group) {
       const auto x = [&](int64_t i) { return Element<Value>(args.x, group * n + i); };
       const Value count = static_cast<Value>(n);
-      // The mean of numbers far from 0 loses the digits that count: what is left of it is `rest`.
-      Value mean = 0, rest = 0;
-      if (args.center) {
-        const Value near = SumOf<Value>(team, n, x) / count;
-        const Value off = SumOf<Value>(team, n, [&](int64_t i) { return x(i) - near; }) / count;
-        mean = near + off;
-        rest = (near - mean) + off;
-      }
+      const Mean<Value> exact = args.center ? MeanOf<Value>(team, n, x) : Mean<Value>{};
+      const Value mean = exact.mean, rest = exact.rest;
       const auto centered = [&](int64_t i) { return (x(i) - mean) - rest; };
       Value square = SumOf<Value>(team, n, [&](int64_t i) { return centered(i) * centered(i); });
       if (!args.sum) square /= count;
@@ -120,7 +128,7 @@ __device__ void OfChannel(const Team& team, const ChannelArgs& args, int64_t c) 
   const Value beta = args.beta.data ? Element<Value>(args.beta, c) : 0;
 
   // Count, mean and variance: merged ones, given ones, or the batch's.
-  Value count = n, mean = 0, var = 0, m2 = 0;
+  Value count = n, mean = 0, rest = 0, var = 0, m2 = 0;
   if (args.statistics.data) {
     count = Element<Value>(args.statistics, c);
     mean = Element<Value>(args.statistics, channels + c);
@@ -132,15 +140,22 @@ __device__ void OfChannel(const Team& team, const ChannelArgs& args, int64_t c) 
     mean = Element<Value>(args.mean, c);
     var = Element<Value>(args.var, c);
   } else if (args.what == Channels::kForward || args.what == Channels::kStatistics) {
-    if (terms > 0) mean = SumOf<Value>(team, terms, x) / n;
-    m2 = SumOf<Value>(team, terms, [&](int64_t t) { return (x(t) - mean) * (x(t) - mean); });
+    if (terms > 0) {
+      const Mean<Value> exact = MeanOf<Value>(team, terms, x);
+      mean = exact.mean;
+      rest = exact.rest;
+    }
+    m2 = SumOf<Value>(team, terms, [&](int64_t t) {
+      const Value centered = (x(t) - mean) - rest;
+      return centered * centered;
+    });
     if (terms > 0) var = m2 / n;
   }
   const Value inverse = 1 / std::sqrt(var + eps);
   const auto dy = [&](int64_t t) {
     return args.relu && args.state[at(t)] == 0 ? Value{0} : Element<Value>(args.dy, at(t));
   };
-  const auto normalized = [&](int64_t t) { return (x(t) - mean) * inverse; };
+  const auto normalized = [&](int64_t t) { return ((x(t) - mean) - rest) * inverse; };
   using Sums = Two<Value>;
   const auto sums = [&] {
     return team.Join(

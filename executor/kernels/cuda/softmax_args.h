@@ -49,6 +49,7 @@ struct CrossEntropyArgs {
   void Addresses(const auto& visit) {
     for (Source* source : {&dy, &data, &label, &weights, &maximum, &log_sum}) visit(source->data);
     for (Target& target : out) visit(target.data);
+    faults.Addresses(visit);
   }
 };
 
@@ -68,6 +69,7 @@ struct OutputGradArgs {
     for (Source* source : {&p, &label, &valid, &head}) visit(source->data);
     visit(out.data);
     visit(step);
+    faults.Addresses(visit);
   }
 };
 

@@ -112,16 +112,14 @@ __device__ Value Times(Value a, Value b) {
   }
 }
 
-// By one thread: `value` is not in low..high.
+// By one thread: `value` is not in low..high. The first of a piece is heard: the others, of which there may be one for
+// each element of a bad row, go no further than a look at the device's memory.
 template <class Block>
 __device__ void Report(const Block& block, const FaultRing& ring, double value, double low, double high) {
   if (!ring.faults) return;
-  const uint64_t piece = *const_cast<const volatile uint64_t*>(ring.done) + 1;
-  Fault& fault = ring.faults[piece % FaultRing::kSize];
-  if (!block.Claim(&fault.piece, piece)) return;
-  fault.value = value;
-  fault.low = low;
-  fault.high = high;
+  const uint64_t piece = *ring.piece;
+  if (!block.Claim(ring.heard, piece)) return;
+  ring.faults[piece % FaultRing::kSize] = {piece, value, low, high};
 }
 
 template <class Value>
@@ -130,7 +128,8 @@ __device__ Value Element(const Source& source, int64_t i) {
 }
 __device__ inline double Number(const Source& source, int64_t i) { return GetNumber(source.data, source.dtype, i); }
 
-// Where index i of a grid, in C order, is in memory with these strides; in 32 bits where that is enough.
+// Where index i of a grid, in C order, is in memory with these strides; in 32 bits where all indices and extents of the
+// grid fit, which is the same for all that ask.
 template <int kCount>
 struct Places {
   int64_t of[kCount] = {};
@@ -150,11 +149,26 @@ __device__ Places<sizeof...(Strided)> PlacesOf(const Grid& grid, int64_t i, cons
       for (size_t k = 0; k < sizeof...(Strided); ++k) at.of[k] += static_cast<int64_t>(index) * all[k]->of[axis];
     }
   };
-  i < (int64_t{1} << 31) ? divide(static_cast<uint32_t>(i)) : divide(static_cast<uint64_t>(i));
+  grid.fits_32_bits() ? divide(static_cast<uint32_t>(i)) : divide(static_cast<uint64_t>(i));
   return at;
 }
 
 // ---- rows ----
+
+// f(&sum, k) for k = first, first + step ... before n, from `start`, which changes nothing: run by run, so that the error
+// of a sum does not grow with n.
+template <class T, class F, class J>
+__device__ T JoinRuns(int64_t first, int64_t n, int64_t step, const T& start, const F& f, const J& join) {
+  constexpr int64_t kRun = 128;
+  T all = start;
+  for (int64_t begin = first; begin < n; begin += kRun * step) {
+    const int64_t end = n - begin < kRun * step ? n : begin + kRun * step;
+    T part = start;
+    for (int64_t k = begin; k < end; k += step) f(&part, k);
+    all = join(all, part);
+  }
+  return all;
+}
 
 // Who works on a row: a block, or one of its threads.
 //   ForEach(n, f)          f(k) for k in 0..n-1
@@ -171,13 +185,7 @@ struct BlockTeam {
   }
   template <class T, class F, class J>
   __device__ T Join(int64_t n, const T& start, const F& f, const J& join) const {
-    return block.Reduce(
-        [&](int thread) {
-          T part = start;
-          for (int64_t k = thread; k < n; k += block.threads()) f(&part, k);
-          return part;
-        },
-        join);
+    return block.Reduce([&](int thread) { return JoinRuns(thread, n, block.threads(), start, f, join); }, join);
   }
   template <class F>
   __device__ void Once(const F& f) const {
@@ -192,10 +200,8 @@ struct ThreadTeam {
     for (int64_t k = 0; k < n; ++k) f(k);
   }
   template <class T, class F, class J>
-  __device__ T Join(int64_t n, const T& start, const F& f, const J&) const {
-    T all = start;
-    for (int64_t k = 0; k < n; ++k) f(&all, k);
-    return all;
+  __device__ T Join(int64_t n, const T& start, const F& f, const J& join) const {
+    return JoinRuns(0, n, 1, start, f, join);
   }
   template <class F>
   __device__ void Once(const F& f) const {

@@ -267,6 +267,20 @@ TEST(CudaUpdateTest, HasTheBuiltInRules) {
   EXPECT_FALSE(flat.HasUpdate([](DType, const UpdateArgs&, const UpdateArrays&) {}));  // a user's
 }
 
+TEST(CudaReportTest, SaysWhatAGpuLacks) {
+  const auto message_without = [](CUdevice_attribute attribute) {
+    fake::Lack(attribute);
+    const std::vector<cuda::GpuFacts> all = cuda::FindGpus(fake::Api());
+    fake::Lack(CUdevice_attribute{});
+    return MessageOf<DeviceError>([&] { cuda::Gpu(fake::Api(), 2, all); });
+  };
+  EXPECT_NE(message_without(CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS)
+                .find("cuda:2 is not available: fake GPU has no writes of 64 bits by streams with this driver"),
+            std::string::npos);
+  EXPECT_NE(message_without(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED).find("has no pools of memory"),
+            std::string::npos);
+}
+
 TEST(CudaReportTest, TellsOfGpus) {
   const CudaReport report = ReportCuda();
   EXPECT_EQ(report.problem, "");

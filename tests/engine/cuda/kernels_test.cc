@@ -20,8 +20,14 @@ namespace {
 constexpr int64_t kSizes[] = {1, 3, 16, 17, 1000, 4099};
 struct Launch {
   int blocks, threads;
+  bool real = false;  // threads that wait for each other: a sanitizer sees where they should and do not
 };
-constexpr Launch kLaunches[] = {{1, 1}, {1, 7}, {3, 32}, {5, 256}};
+constexpr Launch kLaunches[] = {{1, 1}, {1, 7}, {3, 32}, {5, 256}, {2, 16, true}};
+
+template <class Args>
+void RunBy(const Launch& launch, const Args& args) {
+  launch.real ? RunOnThreads(args, launch.blocks, launch.threads) : RunOnCpu(args, launch.blocks, launch.threads);
+}
 
 std::vector<DType> AllTypes() {
   std::vector<DType> types;
@@ -72,7 +78,7 @@ TEST(CudaKernelsTest, Fill) {
         flat::Fill(dtype, expected.data(), n, 1.7);
         cuda::FillArgs args{.out = actual.data(), .units = n, .unit = static_cast<int32_t>(SizeOf(dtype))};
         std::memcpy(&args.value, expected.data(), static_cast<size_t>(SizeOf(dtype)));
-        RunOnCpu(args, launch.blocks, launch.threads);
+        RunBy(launch, args);
         EXPECT_EQ(actual, expected) << ToString(dtype) << " " << n;
       }
     }
@@ -93,10 +99,10 @@ TEST(CudaKernelsTest, CopiesRowsUnlessTold) {
                           .out_stride = stride,
                           .unit = unit,
                           .unless = &found};
-      RunOnCpu(args, launch.blocks, launch.threads);
+      RunBy(launch, args);
       EXPECT_EQ(out, Values(DType::kUInt8, rows * stride));
       args.unless = unit == 4 ? nullptr : &not_found;
-      RunOnCpu(args, launch.blocks, launch.threads);
+      RunBy(launch, args);
       for (int64_t i = 0; i < rows * stride; ++i) {
         const int64_t row = i / stride, at = i % stride;
         EXPECT_EQ(out.data()[i], at < units * unit ? in.data()[row * 2 * stride + at] : 0) << unit << " " << i;
@@ -139,7 +145,7 @@ TEST(CudaKernelsTest, Sums) {
             Values expected(dtype, n);
             flat::Sum(dtype, addresses, expected.data(), n);
             args.out = in[0].data();  // in place
-            RunOnCpu(args, launch.blocks, launch.threads);
+            RunBy(launch, args);
             EXPECT_EQ(in[0], expected) << ToString(dtype) << " " << n;
           }
         }
@@ -173,14 +179,13 @@ TEST(CudaKernelsTest, FindsWhatIsNotFinite) {
         const bool all = flat::AllFinite(dtype, in.data(), n);
         for (const Launch& launch : kLaunches) {
           uint64_t first = cuda::kNone;
-          RunOnCpu(cuda::FindNotFiniteArgs{.in = in.data(), .n = n, .dtype = dtype, .first = &first}, launch.blocks,
-                   launch.threads);
+          RunBy(launch, cuda::FindNotFiniteArgs{.in = in.data(), .n = n, .dtype = dtype, .first = &first});
           EXPECT_EQ(first, all ? cuda::kNone : static_cast<uint64_t>(n / 2)) << ToString(dtype) << " " << n;
           StepStatus status, expected;
           flat::CheckFinite(dtype, in.data(), n, 7, 100, &expected);
           const cuda::SetStatusArgs set{
               .in = in.data(), .dtype = dtype, .first = &first, .place = 7, .offset = 100, .status = &status};
-          RunOnCpu(set, 1, launch.threads);
+          RunBy({1, launch.threads, launch.real}, set);
           EXPECT_EQ(status.kind, expected.kind);
           EXPECT_EQ(status.place, expected.place);
           EXPECT_EQ(status.element, expected.element);
@@ -241,10 +246,10 @@ TEST(CudaKernelsTest, UpdatesByEveryRule) {
     Values actual(dtype, n), expected(dtype, n);
     args.new_weight = actual.data();
     update.new_weight = expected.data();
-    RunOnCpu(args, launch.blocks, launch.threads);
+    RunBy(launch, args);
     EXPECT_EQ(actual, expected);  // a status was bad
     args.statuses.count = 1;
-    RunOnCpu(args, launch.blocks, launch.threads);
+    RunBy(launch, args);
     flat::Update(update, rates, committed);
     EXPECT_EQ(actual, expected) << rule << " " << ToString(dtype) << " " << n;
     for (size_t slot = 0; slot < 2; ++slot) EXPECT_EQ(states[slot], expected_states[slot]) << rule;
@@ -275,11 +280,11 @@ TEST(CudaKernelsTest, CommitsIfAllAreGood) {
                           .unit = 4,
                           .committed = &committed,
                           .statuses = {.of = {&good, &bad}, .count = 2}};
-    RunOnCpu(args, launch.blocks, launch.threads);
+    RunBy(launch, args);
     EXPECT_EQ(out, Values(DType::kUInt8, 100));
     EXPECT_EQ(committed, 0);
     args.statuses.of[1] = &good;
-    RunOnCpu(args, launch.blocks, launch.threads);
+    RunBy(launch, args);
     EXPECT_EQ(out, in);
     EXPECT_EQ(committed, 1);
   }

@@ -1,4 +1,5 @@
 // The driver's functions that tell of devices and errors, and choose contexts.
+#include <atomic>
 #include <cstdio>
 
 #include "tests/engine/cuda/fake/state.h"
@@ -31,11 +32,16 @@ CUresult DeviceGetName(char* name, int size, CUdevice) {
   std::snprintf(name, static_cast<size_t>(size), "fake GPU");
   return CUDA_SUCCESS;
 }
+std::atomic<int> lacking = 0;
+
 CUresult DeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice) {
   switch (attribute) {
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *value = 9; break;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *value = 0; break;
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *value = 1; break;
+    case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS: *value = attribute != lacking; break;
     default: return CUDA_ERROR_INVALID_VALUE;
   }
   return CUDA_SUCCESS;
@@ -69,6 +75,8 @@ CUresult CtxGetStreamPriorityRange(int* least, int* greatest) {
 }
 
 }  // namespace
+
+void Lack(CUdevice_attribute attribute) { lacking = attribute; }
 
 void FillDevices(RuntimeApi* api) {
   api->init = &Init;

@@ -30,10 +30,14 @@ void FailKernel(int gpu, int64_t nth);  // reads where nothing is: the device is
 void HangKernel(int gpu, int64_t nth);  // does not end until Release
 void Release(int gpu);
 void FailAllocation(int gpu, int64_t nth);
+// What all GPUs lack from now on, of what a device may lack; CUdevice_attribute(0): nothing.
+void Lack(CUdevice_attribute attribute);
 void SetMemoryLimit(int gpu, int64_t bytes);
 // From now on the work of a stream that is idle is done by whoever enqueues it: for tests of what kernels compute.
 void RunAtOnce();
 
+// Threads of blocks are real ones, which wait for each other where a GPU's would: for sanitizers that look for races.
+void UseRealThreads(bool use);
 // Blocks of another size, of any, than is asked for, where kernels do not depend on it; 0: as is asked for.
 void SetThreads(int threads);
 

@@ -18,6 +18,7 @@ Images& AllImages() {
   return images;
 }
 std::atomic<unsigned> other_threads = 0;
+std::atomic<bool> real_threads = false;
 
 [[maybe_unused]] const bool kEngines = (AddImage<AllKernels>(bindery_cuda_image), true);
 
@@ -43,7 +44,8 @@ CUresult LaunchKernel(CUfunction function, unsigned x, unsigned y, unsigned z, u
     }
     const auto& kernel = *reinterpret_cast<const FakeKernel*>(function);
     if (const unsigned other = other_threads; other > 0 && !kernel.fixed_threads) threads = other;
-    stream.Enqueue(kernel.bind(stream.gpu, arguments[0], static_cast<int>(x), static_cast<int>(threads)), true);
+    const Blocks blocks{static_cast<int>(x), static_cast<int>(threads), real_threads};
+    stream.Enqueue(kernel.bind(stream.gpu, arguments[0], blocks), true);
     return CUDA_SUCCESS;
   });
 }
@@ -54,6 +56,7 @@ void AddImage(const unsigned long long* image, std::vector<FakeKernel> kernels) 
   AllImages()[image] = std::move(kernels);
 }
 
+void UseRealThreads(bool use) { real_threads = use; }
 void SetThreads(int threads) { other_threads = static_cast<unsigned>(threads); }
 
 void FillKernels(RuntimeApi* api) {

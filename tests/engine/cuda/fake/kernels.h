@@ -13,16 +13,22 @@
 
 namespace bindery::cuda::fake {
 
+// What a kernel is launched with.
+struct Blocks {
+  int count, threads;
+  bool real_threads;
+};
+
 // A kernel: what launches it with a copy of its arguments.
 struct FakeKernel {
   std::string_view name;
-  std::function<CUresult()> (*bind)(const FakeGpu& gpu, const void* arguments, int blocks, int threads);
+  std::function<CUresult()> (*bind)(const FakeGpu& gpu, const void* arguments, Blocks blocks);
   bool fixed_threads;  // it takes blocks of one size only
 };
 
 template <class Args>
-std::function<CUresult()> BindKernel(const FakeGpu& gpu, const void* arguments, int blocks, int threads) {
-  return [&gpu, args = *static_cast<const Args*>(arguments), blocks, threads]() mutable {
+std::function<CUresult()> BindKernel(const FakeGpu& gpu, const void* arguments, Blocks blocks) {
+  return [&gpu, args = *static_cast<const Args*>(arguments), blocks]() mutable {
     bool found = true;
     args.Addresses([&](auto& address) {
       if (!address) return;
@@ -31,23 +37,25 @@ std::function<CUresult()> BindKernel(const FakeGpu& gpu, const void* arguments, 
       address = reinterpret_cast<std::remove_reference_t<decltype(address)>>(view);
     });
     if (!found) return CUDA_ERROR_ILLEGAL_ADDRESS;
-    RunOnCpu(args, blocks, threads);
+    blocks.real_threads ? RunOnThreads(args, blocks.count, blocks.threads)
+                        : RunOnCpu(args, blocks.count, blocks.threads);
     return CUDA_SUCCESS;
   };
+}
+
+template <class Args>
+constexpr bool HasFixedThreads() {
+  return requires { Args::kThreads; };
 }
 
 void AddImage(const unsigned long long* image, std::vector<FakeKernel> kernels);
 // Of a tuple of all arguments; their bodies are known.
 template <class Image>
 void AddImage(const unsigned long long* image) {
-  [&]<class... Args>(std::type_identity<std::tuple<Args...>>) {
-    AddImage(image, {{Args::kName, &BindKernel<Args>, requires { Args::kThreads;
-  }
-}
-...
-});
-}
-(std::type_identity<Image>());
+  const auto add = [&]<class... Args>(std::type_identity<std::tuple<Args...>>) {
+    AddImage(image, {{Args::kName, &BindKernel<Args>, HasFixedThreads<Args>()}...});
+  };
+  add(std::type_identity<Image>());
 }
 
 }  // namespace bindery::cuda::fake
