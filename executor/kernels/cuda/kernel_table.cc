@@ -7,9 +7,11 @@ namespace cuda {
 KernelRows ArrangeKernels();
 KernelRows AttentionKernels();
 KernelRows BinaryKernels();
+KernelRows CTCKernels();
 KernelRows ElementwiseKernels();
 KernelRows LayoutKernels();
 KernelRows NormKernels();
+KernelRows OrderKernels();
 KernelRows PredicateKernels();
 KernelRows ProductKernels();
 KernelRows RandomKernels();
@@ -29,9 +31,11 @@ const KernelTable& CudaKernels() {
           ArrangeKernels(),
           AttentionKernels(),
           BinaryKernels(),
+          CTCKernels(),
           ElementwiseKernels(),
           LayoutKernels(),
           NormKernels(),
+          OrderKernels(),
           PredicateKernels(),
           ProductKernels(),
           RandomKernels(),

@@ -1,11 +1,14 @@
 // Products of matrices, plain or of patches, and pooling.
 #include <algorithm>
+#include <functional>
 #include <limits>
+#include <utility>
 
+#include "base/checked.h"
 #include "executor/kernel_table.h"
 #include "executor/kernels/cuda/launch.h"
 #include "executor/kernels/cuda/product_args.h"
-#include "executor/kernels/cuda/reduce_args.h"
+#include "executor/kernels/cuda/reduction.h"
 #include "executor/kernels/rules.h"
 #include "symbol/ops/convolution.h"
 #include "symbol/ops/fully_connected.h"
@@ -19,8 +22,38 @@ Matrix PlainMatrix(int64_t columns, bool transposed, int64_t rows) {
   return transposed ? Matrix{.row_stride = 1, .column_stride = rows} : Matrix{.row_stride = columns};
 }
 
-void AddProduct(Launches& launches, const ProductArgs& args) {
-  launches.Add(args, args.tiles() * ProductArgs::kThreads);
+// Sums that few blocks would take, by several, as the shape has it: a GPU has some hundred processors.
+void Split(ProductArgs* args) {
+  constexpr int64_t kBlocks = 512, kLeast = 4 * ProductArgs::kStep * ProductArgs::kFold;
+  const int64_t tiles = args->tiles();
+  if (tiles == 0 || args->k < 2 * kLeast || tiles > kBlocks / 2) return;
+  args->split_k = RoundUp(CeilDiv(args->k, std::min(kBlocks / tiles, args->k / kLeast)), kLeast);
+  args->splits = CeilDiv(args->k, args->split_k);
+}
+
+// Of the sums that are split.
+int64_t PartialBytes(const ProductArgs& args) {
+  const DType dtype = args.out.dtype;
+  const int64_t size = args.numbers || dtype == DType::kFloat64 ? sizeof(double) : sizeof(float);
+  return args.splits > 1 ? RoundUp(args.splits * args.elements() * size, 64) : 0;
+}
+
+// Of output 0. `bind` sets the matrices' sources, and adds what else there is to do.
+Kernel Product(const KernelSpec& spec, ProductArgs args, std::function<void(Launches&, ProductArgs*)> bind,
+               int64_t more_scratch = 0) {
+  args.out.dtype = spec.outputs[0].dtype;
+  args.numbers = !IsFloat(args.out.dtype);
+  Split(&args);
+  Kernel kernel = OwnKernel(spec, [args, bind = std::move(bind)](Launches& launches) mutable {
+    args.out = launches.out(0);
+    if (args.splits > 1) args.partial = launches.scratch();
+    bind(launches, &args);
+    if (!args.out.data) return;
+    launches.Add(args, args.tiles() * args.splits * ProductArgs::kThreads);
+    if (args.splits > 1) launches.Add(ProductEndArgs{args}, args.elements());
+  });
+  kernel.scratch_bytes = PartialBytes(args) + more_scratch;
+  return kernel;
 }
 
 // The sums of (outer, channels, inner) for each channel.
@@ -33,6 +66,7 @@ ReduceArgs ChannelSums(const AxisView& view) {
   args.each_strides.of[1] = 1;
   JoinAxes(&args.each, {&args.each_strides});
   args.rows = RowsOf(view.axis, args.each.n, view.inner == 1 ? view.axis : 1);
+  SplitRows(&args);
   return args;
 }
 
@@ -54,12 +88,10 @@ MaybeKernel MakeFullyConnected(const KernelSpec& spec) {
   args.b = PlainMatrix(s.h, true, s.k);
   args.c = PlainMatrix(s.h, false, s.m);
   args.activation = static_cast<int32_t>(attrs.activation) - 1;
-  return OwnKernel(spec, [args, has_bias = !attrs.no_bias](Launches& launches) mutable {
-    args.a.source = launches.in(0);
-    args.b.source = launches.in(1);
-    if (has_bias) args.bias = launches.in(2);
-    args.out = launches.out(0);
-    AddProduct(launches, args);
+  return Product(spec, args, [has_bias = !attrs.no_bias](Launches& launches, ProductArgs* product) {
+    product->a.source = launches.in(0);
+    product->b.source = launches.in(1);
+    if (has_bias) product->bias = launches.in(2);
   });
 }
 
@@ -70,11 +102,9 @@ MaybeKernel MakeFullyConnectedGradData(const KernelSpec& spec) {
   args.a = PlainMatrix(s.h, false, s.m);
   args.b = PlainMatrix(s.k, false, s.h);
   args.c = PlainMatrix(s.k, false, s.m);
-  return OwnKernel(spec, [args](Launches& launches) mutable {
-    args.a.source = launches.in(0);
-    args.b.source = launches.in(1);
-    args.out = launches.out(0);
-    AddProduct(launches, args);
+  return Product(spec, args, [](Launches& launches, ProductArgs* product) {
+    product->a.source = launches.in(0);
+    product->b.source = launches.in(1);
   });
 }
 
@@ -87,20 +117,20 @@ MaybeKernel MakeFullyConnectedGradWeight(const KernelSpec& spec) {
   args.b = PlainMatrix(s.k, false, s.m);
   args.c = PlainMatrix(s.k, false, s.h);
   ReduceArgs sums = ChannelSums({s.m, s.h, 1});
-  return OwnKernel(spec, [args, sums, has_bias = !attrs.no_bias](Launches& launches) mutable {
-    args.a.source = sums.in = launches.in(0);
-    args.b.source = launches.in(1);
-    args.out = launches.out(0);
-    if (args.out.data) AddProduct(launches, args);
-    if (!has_bias || !launches.out(1).data) return;
-    sums.out = launches.out(1);
-    launches.AddRows(sums);
-  });
+  return Product(
+      spec, args,
+      [sums, has_bias = !attrs.no_bias](Launches& launches, ProductArgs* product) mutable {
+        product->a.source = sums.in = launches.in(0);
+        product->b.source = launches.in(1);
+        if (!has_bias || !launches.out(1).data) return;
+        sums.out = launches.out(1);
+        AddReduction(launches, sums, launches.scratch(PartialBytes(*product)));
+      },
+      ScratchOf(sums));
 }
 
 MaybeKernel MakeMatMul(const KernelSpec& spec) {
   const auto& attrs = spec.attributes<MatMulAttrs>();
-  if (!IsFloat(spec.outputs[0].dtype)) return std::nullopt;
   const MatMulForm form = FormOf(attrs, spec.inputs[0].shape, spec.inputs[1].shape);
   ProductArgs args{.m = form.m, .n = form.n, .k = form.k};
   args.products.rank = static_cast<int32_t>(form.batch.size());
@@ -115,11 +145,9 @@ MaybeKernel MakeMatMul(const KernelSpec& spec) {
   args.a = PlainMatrix(form.k, attrs.transpose_a, form.m);
   args.b = PlainMatrix(form.n, attrs.transpose_b, form.k);
   args.c = PlainMatrix(form.n, false, form.m);
-  return OwnKernel(spec, [args](Launches& launches) mutable {
-    args.a.source = launches.in(0);
-    args.b.source = launches.in(1);
-    args.out = launches.out(0);
-    AddProduct(launches, args);
+  return Product(spec, args, [](Launches& launches, ProductArgs* product) {
+    product->a.source = launches.in(0);
+    product->b.source = launches.in(1);
   });
 }
 
@@ -140,7 +168,14 @@ Slide SlideOf(const std::vector<Window>& windows, const Shape& data) {
     slide.inputs *= slide.in[axis];
     slide.outputs *= slide.out[axis];
     slide.taps *= slide.kernel[axis];
+    slide.per_in[axis] = Divisor(slide.in[axis]);
+    slide.per_out[axis] = Divisor(slide.out[axis]);
+    slide.per_kernel[axis] = Divisor(slide.kernel[axis]);
+    slide.per_stride[axis] = Divisor(slide.stride[axis]);
   }
+  slide.per_inputs = Divisor(slide.inputs);
+  slide.per_outputs = Divisor(slide.outputs);
+  slide.per_taps = Divisor(slide.taps);
   return slide;
 }
 
@@ -154,7 +189,7 @@ struct Geometry {
 
   // Matrices (channels of a group, samples' positions) of a tensor; patches of x; windows of y that meet x.
   Matrix Planes(int64_t channels, int64_t plane) const {
-    return {.row_stride = plane, .period = plane, .period_stride = groups * channels * plane};
+    return {.row_stride = plane, .period_stride = groups * channels * plane, .period = Divisor(plane)};
   }
   Matrix Patches(Form form) const { return {.form = form, .sample_stride = groups * in * slide.inputs}; }
   Matrix Met() const { return {.form = Form::kMet, .sample_stride = groups * out * slide.outputs}; }
@@ -180,12 +215,10 @@ MaybeKernel MakeConvolution(const KernelSpec& spec) {
   args.c = g.Planes(g.out, g.slide.outputs);
   args.bias_by_row = 1;
   args.activation = static_cast<int32_t>(attrs.activation) - 1;
-  return OwnKernel(spec, [args, has_bias = !attrs.no_bias](Launches& launches) mutable {
-    args.b.source = launches.in(0);
-    args.a.source = launches.in(1);
-    if (has_bias) args.bias = launches.in(2);
-    args.out = launches.out(0);
-    AddProduct(launches, args);
+  return Product(spec, args, [has_bias = !attrs.no_bias](Launches& launches, ProductArgs* product) {
+    product->b.source = launches.in(0);
+    product->a.source = launches.in(1);
+    if (has_bias) product->bias = launches.in(2);
   });
 }
 
@@ -194,14 +227,12 @@ MaybeKernel MakeConvolutionGradData(const KernelSpec& spec) {
   const Geometry g(spec.attributes<ConvolutionGradDataAttrs>(), spec.outputs[0].shape, spec.inputs[0].shape);
   ProductArgs args = g.Product(g.in, g.samples * g.slide.inputs, g.out * g.slide.taps, g.weights(),
                                g.out * g.slide.outputs, g.in * g.slide.inputs);
-  args.a = {.row_stride = g.slide.taps, .period = g.slide.taps, .period_stride = g.in * g.slide.taps};
+  args.a = {.row_stride = g.slide.taps, .period_stride = g.in * g.slide.taps, .period = Divisor(g.slide.taps)};
   args.b = g.Met();
   args.c = g.Planes(g.in, g.slide.inputs);
-  return OwnKernel(spec, [args](Launches& launches) mutable {
-    args.b.source = launches.in(0);
-    args.a.source = launches.in(1);
-    args.out = launches.out(0);
-    AddProduct(launches, args);
+  return Product(spec, args, [](Launches& launches, ProductArgs* product) {
+    product->b.source = launches.in(0);
+    product->a.source = launches.in(1);
   });
 }
 
@@ -216,15 +247,16 @@ MaybeKernel MakeConvolutionGradWeight(const KernelSpec& spec) {
   args.b = g.Patches(Form::kPositions);
   args.c = PlainMatrix(taps, false, g.out);
   ReduceArgs sums = ChannelSums({g.samples, g.groups * g.out, g.slide.outputs});
-  return OwnKernel(spec, [args, sums, has_bias = !attrs.no_bias](Launches& launches) mutable {
-    args.a.source = sums.in = launches.in(0);
-    args.b.source = launches.in(1);
-    args.out = launches.out(0);
-    if (args.out.data) AddProduct(launches, args);
-    if (!has_bias || !launches.out(1).data) return;
-    sums.out = launches.out(1);
-    launches.AddRows(sums);
-  });
+  return Product(
+      spec, args,
+      [sums, has_bias = !attrs.no_bias](Launches& launches, ProductArgs* product) mutable {
+        product->a.source = sums.in = launches.in(0);
+        product->b.source = launches.in(1);
+        if (!has_bias || !launches.out(1).data) return;
+        sums.out = launches.out(1);
+        AddReduction(launches, sums, launches.scratch(PartialBytes(*product)));
+      },
+      ScratchOf(sums));
 }
 
 PoolArgs PoolOf(const PoolingAttrs& attrs, const Shape& data) {

@@ -15,6 +15,8 @@ struct Slide {
   int64_t in[3] = {1, 1, 1}, out[3] = {1, 1, 1}, kernel[3] = {1, 1, 1};
   int64_t stride[3] = {1, 1, 1}, dilate[3] = {1, 1, 1}, pad[3] = {};
   int64_t inputs = 1, outputs = 1, taps = 1;  // their products
+  Divisor per_in[3] = {}, per_out[3] = {}, per_kernel[3] = {}, per_stride[3] = {};
+  Divisor per_inputs = {}, per_outputs = {}, per_taps = {};
 };
 
 // How element (row, column) of a matrix is found.
@@ -27,15 +29,21 @@ enum class Form : int32_t {
 struct Matrix {
   Source source = {};
   Form form = {};
-  int64_t row_stride = 0, column_stride = 1, period = INT64_MAX, period_stride = 0;
+  int64_t row_stride = 0, column_stride = 1, period_stride = 0;
+  Divisor period = Divisor(INT64_MAX);
   int64_t sample_stride = 0;  // of the slides' tensor
 };
 
 // c (m, n) = f(a (m, k) b (k, n) + bias) for each index of a grid of products. 256 threads a block.
+//
+// A sum of many products is taken by parts, so that its error does not grow with k: in a thread by kFold steps, and where
+// there are too few tiles for a GPU, by `splits` of split_k each, which different blocks put into `partial` (splits,
+// products, m, n) and ProductEndArgs adds, in order.
 struct ProductArgs {
   static constexpr const char* kName = "bindery_product";
   static constexpr const unsigned long long* kImage = bindery_cuda_product;
   static constexpr int kThreads = 256, kTile = 64, kStep = 16, kOwn = 4;  // kOwn^2 elements a thread
+  static constexpr int kFold = 16;
   int64_t m = 0, n = 0, k = 0;
   Grid products = {};
   Strides a_strides = {}, b_strides = {}, c_strides = {};
@@ -46,11 +54,19 @@ struct ProductArgs {
   int32_t bias_by_row = 0;  // of all products' rows, one after another; else by column
   int32_t activation = -1;  // its place in ActivationFunctions
   Slide slide = {};
+  int32_t numbers = 0;  // integers: as double, saturated
+  int64_t splits = 1, split_k = 0;
+  void* partial = nullptr;  // of what is computed with
   void Addresses(const auto& visit) {
     for (Source* source : {&a.source, &b.source, &bias}) visit(source->data);
     visit(out.data);
+    visit(partial);
   }
-  int64_t tiles() const { return (m + kTile - 1) / kTile * ((n + kTile - 1) / kTile) * products.n; }
+  constexpr int64_t tiles() const { return (m + kTile - 1) / kTile * ((n + kTile - 1) / kTile) * products.n; }
+  constexpr int64_t elements() const { return m * n * products.n; }
+};
+struct ProductEndArgs : ProductArgs {
+  static constexpr const char* kName = "bindery_product_end";
 };
 
 // Pooling of planes: x -> y [, where in its plane the largest is]; or (dy [, that]) -> dx.
@@ -71,6 +87,6 @@ struct PoolArgs {
   }
 };
 
-using ProductImage = std::tuple<ProductArgs, PoolArgs>;
+using ProductImage = std::tuple<ProductArgs, ProductEndArgs, PoolArgs>;
 
 }  // namespace bindery::cuda

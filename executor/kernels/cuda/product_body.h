@@ -11,13 +11,14 @@ namespace bindery::cuda {
 __device__ inline int64_t InputOf(const Slide& s, int64_t at, int64_t tap) {
   int64_t place = 0, scale = 1;
   for (int axis = 2; axis >= 0; --axis) {
-    const int64_t p = at % s.out[axis], k = tap % s.kernel[axis];
+    const int64_t next_at = s.per_out[axis].Of(at), next_tap = s.per_kernel[axis].Of(tap);
+    const int64_t p = at - next_at * s.out[axis], k = tap - next_tap * s.kernel[axis];
     const int64_t x = p * s.stride[axis] - s.pad[axis] + k * s.dilate[axis];
     if (x < 0 || x >= s.in[axis]) return -1;
     place += x * scale;
     scale *= s.in[axis];
-    at /= s.out[axis];
-    tap /= s.kernel[axis];
+    at = next_at;
+    tap = next_tap;
   }
   return place;
 }
@@ -25,12 +26,16 @@ __device__ inline int64_t InputOf(const Slide& s, int64_t at, int64_t tap) {
 __device__ inline int64_t OutputOf(const Slide& s, int64_t at, int64_t tap) {
   int64_t place = 0, scale = 1;
   for (int axis = 2; axis >= 0; --axis) {
-    const int64_t x = at % s.in[axis] + s.pad[axis] - tap % s.kernel[axis] * s.dilate[axis];
-    if (x < 0 || x % s.stride[axis] != 0 || x / s.stride[axis] >= s.out[axis]) return -1;
-    place += x / s.stride[axis] * scale;
+    const int64_t next_at = s.per_in[axis].Of(at), next_tap = s.per_kernel[axis].Of(tap);
+    const int64_t k = tap - next_tap * s.kernel[axis];
+    const int64_t x = at - next_at * s.in[axis] + s.pad[axis] - k * s.dilate[axis];
+    if (x < 0) return -1;
+    const int64_t p = s.per_stride[axis].Of(x);
+    if (x != p * s.stride[axis] || p >= s.out[axis]) return -1;
+    place += p * scale;
     scale *= s.out[axis];
-    at /= s.in[axis];
-    tap /= s.kernel[axis];
+    at = next_at;
+    tap = next_tap;
   }
   return place;
 }
@@ -39,8 +44,8 @@ __device__ inline int64_t OutputOf(const Slide& s, int64_t at, int64_t tap) {
 __device__ inline int64_t PlaceIn(const Matrix& m, const Slide& s, int64_t row, int64_t column) {
   switch (m.form) {
     case Form::kPlain: {
-      const int64_t period = column < m.period ? 0 : column / m.period;
-      return row * m.row_stride + period * m.period_stride + (column - period * m.period) * m.column_stride;
+      const int64_t period = column < m.period.by ? 0 : m.period.Of(column);
+      return row * m.row_stride + period * m.period_stride + (column - period * m.period.by) * m.column_stride;
     }
     case Form::kPositions: {
       const int64_t other = row;
@@ -49,12 +54,12 @@ __device__ inline int64_t PlaceIn(const Matrix& m, const Slide& s, int64_t row, 
       [[fallthrough]];
     }
     case Form::kPatches: {
-      const int64_t sample = column / s.outputs, channel = row / s.taps;
+      const int64_t sample = s.per_outputs.Of(column), channel = s.per_taps.Of(row);
       const int64_t place = InputOf(s, column - sample * s.outputs, row - channel * s.taps);
       return place < 0 ? -1 : sample * m.sample_stride + channel * s.inputs + place;
     }
     case Form::kMet: {
-      const int64_t sample = column / s.inputs, channel = row / s.taps;
+      const int64_t sample = s.per_inputs.Of(column), channel = s.per_taps.Of(row);
       const int64_t place = OutputOf(s, column - sample * s.inputs, row - channel * s.taps);
       return place < 0 ? -1 : sample * m.sample_stride + channel * s.outputs + place;
     }
@@ -62,13 +67,15 @@ __device__ inline int64_t PlaceIn(const Matrix& m, const Slide& s, int64_t row, 
   return -1;
 }
 
+// Rows are one longer than they must be, so that what a warp writes down a column is in different banks.
 template <class Value>
 struct Tiles {
-  Value a[ProductArgs::kStep][ProductArgs::kTile], b[ProductArgs::kStep][ProductArgs::kTile];
+  static constexpr int kRow = ProductArgs::kTile + 1;
+  Value a[ProductArgs::kStep][kRow], b[ProductArgs::kStep][kRow];
 };
 template <class Value>
 struct Sums {
-  Value of[ProductArgs::kOwn][ProductArgs::kOwn];
+  Value of[ProductArgs::kOwn][ProductArgs::kOwn], part[ProductArgs::kOwn][ProductArgs::kOwn];
 };
 
 template <class Value>
@@ -80,6 +87,17 @@ __device__ Value Activated(int function, Value x) {
   return x;
 }
 
+// An element of a product, which is whole: what is beyond the sum, and to memory.
+template <class Value>
+__device__ void PutProduct(const ProductArgs& args, int64_t begin, int64_t product, int64_t row, int64_t column,
+                           Value y) {
+  const int64_t at = begin + PlaceIn(args.c, args.slide, row, column);
+  if (args.numbers) return Put(args.out.data, args.out.dtype, at, y);
+  if (args.bias.data) y += Element<Value>(args.bias, args.bias_by_row ? product * args.m + row : column);
+  if (args.activation >= 0) y = Activated(args.activation, y);
+  PutWrapped(args.out.data, args.out.dtype, at, y);
+}
+
 template <class Value, class Block>
 __device__ void Multiply(const Block& block, const ProductArgs& args) {
   constexpr int kTile = ProductArgs::kTile, kStep = ProductArgs::kStep, kOwn = ProductArgs::kOwn;
@@ -87,24 +105,33 @@ __device__ void Multiply(const Block& block, const ProductArgs& args) {
   Tiles<Value>& tiles = block.template Shared<Tiles<Value>>();
   typename Block::template Own<Sums<Value>> own(block);
   const int64_t down = (args.m + kTile - 1) / kTile, across = (args.n + kTile - 1) / kTile;
-  for (int64_t tile = block.index(); tile < down * across * args.products.n; tile += block.count()) {
+  for (int64_t task = block.index(); task < args.tiles() * args.splits; task += block.count()) {
+    const int64_t split = task / args.tiles(), tile = task - split * args.tiles();
     const int64_t product = tile / (down * across), within = tile - product * down * across;
     const int64_t row0 = within / across * kTile, column0 = within % across * kTile;
+    const int64_t first = split * args.split_k;
+    const int64_t end = args.splits > 1 && first + args.split_k < args.k ? first + args.split_k : args.k;
     const auto begin = PlacesOf(args.products, product, args.a_strides, args.b_strides, args.c_strides);
     block.Each([&](int thread) { own[thread] = {}; });
-    for (int64_t k0 = 0; k0 < args.k; k0 += kStep) {
-      const int steps = static_cast<int>(args.k - k0 < kStep ? args.k - k0 : kStep);
+    int folded = 0;
+    for (int64_t k0 = first; k0 < end; k0 += kStep) {
+      const int steps = static_cast<int>(end - k0 < kStep ? end - k0 : kStep);
+      folded = (folded + 1) % ProductArgs::kFold;
+      const bool fold = folded == 0 || k0 + kStep >= end;
       block.Each([&](int thread) {
         // Neighbours in memory are neighbouring threads', whichever way a matrix lies.
-        const auto fill = [&](const Matrix& matrix, int64_t offset, bool down_is_k, auto& tile_of, int64_t first,
-                              int64_t end, bool k_is_inner) {
+        const auto fill = [&](const Matrix& matrix, int64_t offset, bool down_is_k, auto& tile_of, int64_t from,
+                              int64_t to, bool k_is_inner) {
           for (int e = thread; e < kTile * kStep; e += block.threads()) {
             const int k = k_is_inner ? e % kStep : e / kTile, i = k_is_inner ? e / kStep : e % kTile;
             Value value = 0;
-            if (k < steps && first + i < end) {
-              const int64_t at = down_is_k ? PlaceIn(matrix, args.slide, k0 + k, first + i)
-                                           : PlaceIn(matrix, args.slide, first + i, k0 + k);
-              if (at >= 0) value = Element<Value>(matrix.source, offset + at);
+            if (k < steps && from + i < to) {
+              const int64_t at = down_is_k ? PlaceIn(matrix, args.slide, k0 + k, from + i)
+                                           : PlaceIn(matrix, args.slide, from + i, k0 + k);
+              if (at >= 0) {
+                value = args.numbers ? static_cast<Value>(Number(matrix.source, offset + at))
+                                     : Element<Value>(matrix.source, offset + at);
+              }
             }
             tile_of[k][i] = value;
           }
@@ -121,8 +148,15 @@ __device__ void Multiply(const Block& block, const ProductArgs& args) {
           for (int i = 0; i < kOwn; ++i) {
             const Value a = tiles.a[k][row + i * kAcross];
             for (int j = 0; j < kOwn; ++j) {
-              sums.of[i][j] = block.MultiplyAdd(a, tiles.b[k][column + j * kAcross], sums.of[i][j]);
+              sums.part[i][j] = block.MultiplyAdd(a, tiles.b[k][column + j * kAcross], sums.part[i][j]);
             }
+          }
+        }
+        if (!fold) return;
+        for (int i = 0; i < kOwn; ++i) {
+          for (int j = 0; j < kOwn; ++j) {
+            sums.of[i][j] += sums.part[i][j];
+            sums.part[i][j] = 0;
           }
         }
       });
@@ -133,12 +167,13 @@ __device__ void Multiply(const Block& block, const ProductArgs& args) {
         for (int j = 0; j < kOwn; ++j) {
           const int64_t row = row0 + thread / kAcross + i * kAcross, column = column0 + thread % kAcross + j * kAcross;
           if (row >= args.m || column >= args.n) continue;
-          Value y = own[thread].of[i][j];
-          if (args.bias.data) {
-            y += Element<Value>(args.bias, args.bias_by_row ? product * args.m + row : column);
+          const Value y = own[thread].of[i][j];
+          if (args.splits > 1) {
+            const int64_t at = (product * args.m + row) * args.n + column;
+            static_cast<Value*>(args.partial)[split * args.elements() + at] = y;
+          } else {
+            PutProduct(args, begin.of[2], product, row, column, y);
           }
-          if (args.activation >= 0) y = Activated(args.activation, y);
-          PutWrapped(args.out.data, args.out.dtype, begin.of[2] + PlaceIn(args.c, args.slide, row, column), y);
         }
       }
     });
@@ -147,7 +182,25 @@ __device__ void Multiply(const Block& block, const ProductArgs& args) {
 
 template <class Block>
 __device__ void Run(const Block& block, const ProductArgs& args) {
+  if (args.numbers) return Multiply<double>(block, args);
   ForFloats(args.out.dtype, [&]<class Value>() { Multiply<Value>(block, args); });
+}
+
+template <class Block>
+__device__ void Run(const Block& block, const ProductEndArgs& args) {
+  const auto end = [&]<class Value>() {
+    ForAll(block, args.elements(), [&](int64_t i) {
+      double sum = 0;
+      for (int64_t split = 0; split < args.splits; ++split) {
+        sum += static_cast<const Value*>(args.partial)[split * args.elements() + i];
+      }
+      const int64_t row = i / args.n, product = row / args.m;
+      const int64_t begin = PlacesOf(args.products, product, args.c_strides).of[0];
+      PutProduct(args, begin, product, row - product * args.m, i - row * args.n, static_cast<Value>(sum));
+    });
+  };
+  if (args.numbers) return end.template operator()<double>();
+  ForFloats(args.out.dtype, end);
 }
 
 // ---- pooling ----
@@ -160,13 +213,13 @@ __device__ inline Extents WindowAt(const PoolArgs& args, int64_t at) {
   const Slide& s = args.slide;
   Extents e;
   for (int axis = 2; axis >= 0; --axis) {
-    const int64_t p = at % s.out[axis], step = s.dilate[axis];
+    const int64_t next = s.per_out[axis].Of(at), p = at - next * s.out[axis], step = s.dilate[axis];
     const int64_t begin = p * s.stride[axis] - s.pad[axis], end = begin + step * (s.kernel[axis] - 1) + 1;
     e.begin[axis] = begin < 0 ? begin + (-begin + step - 1) / step * step : begin;
     e.end[axis] = end < s.in[axis] ? end : s.in[axis];
     const int64_t padded = end < args.padded[axis] ? end : args.padded[axis];
     e.padded[axis] = (padded - begin + step - 1) / step;
-    at /= s.out[axis];
+    at = next;
   }
   return e;
 }
@@ -195,7 +248,7 @@ __device__ void Run(const Block& block, const PoolArgs& args) {
   ForFloats(args.out.dtype, [&]<class Value>() {
     ForAll(block, args.n, [&](int64_t i) {
       if (!args.grad) {
-        const int64_t plane = i / s.outputs;
+        const int64_t plane = s.per_outputs.Of(i);
         const Extents window = WindowAt(args, i - plane * s.outputs);
         const auto x = [&](int64_t at) { return Element<Value>(args.in, plane * s.inputs + at); };
         Value y = 0;
@@ -215,7 +268,7 @@ __device__ void Run(const Block& block, const PoolArgs& args) {
         return;
       }
       // All windows that the element is in, by their taps, last first: so outputs come in their order.
-      const int64_t plane = i / s.inputs, at = i - plane * s.inputs;
+      const int64_t plane = s.per_inputs.Of(i), at = i - plane * s.inputs;
       Value dx = 0;
       for (int64_t tap = s.taps - 1; tap >= 0; --tap) {
         const int64_t output = OutputOf(s, at, tap);

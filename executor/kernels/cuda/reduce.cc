@@ -1,14 +1,14 @@
-// Reductions, metrics' measures, scans, orders.
+// Reductions and metrics' measures.
 #include "symbol/ops/reduce.h"
 
 #include <algorithm>
 
+#include "base/checked.h"
 #include "executor/kernel_table.h"
 #include "executor/kernels/cuda/launch.h"
-#include "executor/kernels/cuda/reduce_args.h"
+#include "executor/kernels/cuda/reduction.h"
 #include "executor/kernels/rules.h"
 #include "symbol/ops/measure.h"
-#include "symbol/ops/order.h"
 
 namespace bindery::cuda {
 namespace {
@@ -33,11 +33,14 @@ Kernel Reduce(const KernelSpec& spec, Reduction what, uint32_t reduced) {
   args.rows = RowsOf(args.row.n, args.each.n, last < 0 ? 1 : args.each_strides.of[last]);
   const DType dtype = spec.inputs[0].dtype;
   args.in_double = !IsFloat(dtype) && (what == Reduction::kMean || what == Reduction::kL2Norm);
-  return OwnKernel(spec, [args](Launches& launches) mutable {
+  SplitRows(&args);
+  Kernel kernel = OwnKernel(spec, [args](Launches& launches) mutable {
     args.in = launches.in(0);
     args.out = launches.out(0);
-    launches.AddRows(args);
+    AddReduction(launches, args, launches.scratch());
   });
+  kernel.scratch_bytes = ScratchOf(args);
+  return kernel;
 }
 
 template <Reduction kWhat>
@@ -100,41 +103,6 @@ MaybeKernel MakeFirstOutside(const KernelSpec& spec) {
   });
 }
 
-template <bool kProduct, bool kGrad = false>
-MaybeKernel MakeScan(const KernelSpec& spec) {
-  const auto& attrs = spec.attributes<ScanAttrs>();
-  const AxisView view = ViewAlong(spec.outputs[0].shape, static_cast<int>(attrs.axis));
-  ScanArgs args{.product = kProduct,
-                .exclusive = attrs.exclusive,
-                .reverse = attrs.reverse,
-                .grad = kGrad,
-                .rows = view.outer * view.inner,
-                .axis = view.axis,
-                .inner = view.inner};
-  return OwnKernel(spec, [args](Launches& launches) mutable {
-    args.in = launches.in(0);
-    if (args.grad) args.x = launches.in(1);
-    args.out = launches.out(0);
-    launches.Add(args, args.rows);
-  });
-}
-
-MaybeKernel MakeTopK(const KernelSpec& spec) {
-  const auto& attrs = spec.attributes<TopKAttrs>();
-  const AxisView view = ViewAlong(spec.inputs[0].shape, static_cast<int>(attrs.axis));
-  TopKArgs args{.rows = RowsOf(view.outer * view.inner, view.axis, view.inner),
-                .axis = view.axis,
-                .inner = view.inner,
-                .k = attrs.k == 0 ? view.axis : attrs.k,
-                .largest = attrs.largest};
-  return OwnKernel(spec, [args](Launches& launches) mutable {
-    args.in = launches.in(0);
-    args.values = launches.out(0);
-    args.places = launches.out(1);
-    launches.AddRows(args);
-  });
-}
-
 constexpr KernelEntry kEntries[] = {
     {"Sum", MakeReduce<Reduction::kSum>},
     {"Mean", MakeReduce<Reduction::kMean>},
@@ -151,13 +119,32 @@ constexpr KernelEntry kEntries[] = {
     {"RankOf", MakeRankOf},
     {"SumExactly", MakeSumExactly},
     {"FirstOutside", MakeFirstOutside},
-    {"CumSum", MakeScan<false>},
-    {"CumProd", MakeScan<true>},
-    {"CumProdGrad", MakeScan<true, true>},
-    {"TopK", MakeTopK},
 };
 
 }  // namespace
+
+void SplitRows(ReduceArgs* args) {
+  constexpr int64_t kBlocks = 512, kLeast = 8192;
+  if (!args->rows.by_block || args->row.n == 0 || args->row.n > kBlocks / 2 || args->each.n < 2 * kLeast) return;
+  args->length = CeilDiv(args->each.n, std::min(kBlocks / args->row.n, args->each.n / kLeast));
+  args->parts = CeilDiv(args->each.n, args->length);
+}
+
+int64_t ScratchOf(const ReduceArgs& args) {
+  return args.parts > 1 ? args.row.n * args.parts * ReduceArgs::kPartial : 0;
+}
+
+void AddReduction(Launches& launches, ReduceArgs args, void* scratch) {
+  if (args.parts == 1) return launches.AddRows(args);
+  const Rows rows = args.rows;
+  args.partial = scratch;
+  args.stage = Stage::kParts;
+  args.rows.count *= args.parts;
+  launches.AddRows(args);
+  args.stage = Stage::kEnd;
+  args.rows = rows;
+  launches.AddRows(args);
+}
 
 KernelRows ReduceKernels() { return kEntries; }
 

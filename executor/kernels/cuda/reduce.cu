@@ -11,7 +11,5 @@ __global__ void bindery_reduce(const __grid_constant__ ReduceArgs args) { Run(Gp
 __global__ void bindery_measure(const __grid_constant__ MeasureArgs args) { Run(GpuBlock(), args); }
 __global__ void bindery_sum_exactly(const __grid_constant__ SumExactlyArgs args) { Run(GpuBlock(), args); }
 __global__ void bindery_first_outside(const __grid_constant__ FirstOutsideArgs args) { Run(GpuBlock(), args); }
-__global__ void bindery_scan(const __grid_constant__ ScanArgs args) { Run(GpuBlock(), args); }
-__global__ void bindery_top_k(const __grid_constant__ TopKArgs args) { Run(GpuBlock(), args); }
 
 }  // extern "C"

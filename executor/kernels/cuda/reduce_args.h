@@ -11,7 +11,9 @@ namespace bindery::cuda {
 
 enum class Reduction : int32_t { kSum, kMean, kMax, kMin, kProd, kL1Norm, kL2Norm, kSumSquare, kLogSumExp };
 
-// out[row] = the elements at the indices of `each`, from where the row begins, as one.
+// out[row] = the elements at the indices of `each`, from where the row begins, as one. Of few long rows `parts` parts of
+// `length` elements each are taken first, by different blocks, and then what came of them.
+enum class Stage : int32_t { kWhole, kParts, kEnd };
 struct ReduceArgs {
   static constexpr const char* kName = "bindery_reduce";
   static constexpr const unsigned long long* kImage = bindery_cuda_reduce;
@@ -22,9 +24,14 @@ struct ReduceArgs {
   Grid row = {}, each = {};
   Strides row_strides = {}, each_strides = {};
   int32_t in_double = 0;  // of integers
+  Stage stage = {};
+  int64_t parts = 1, length = 0;
+  void* partial = nullptr;  // (rows, parts), kPartial bytes each
+  static constexpr int64_t kPartial = 16;
   void Addresses(const auto& visit) {
     visit(in.data);
     visit(out.data);
+    visit(partial);
   }
 };
 
@@ -73,37 +80,6 @@ struct FirstOutsideArgs {
   }
 };
 
-// Sums or products along an axis, in double, of integers in 64 bits; with `grad` CumProd's gradient of (dy, x).
-struct ScanArgs {
-  static constexpr const char* kName = "bindery_scan";
-  static constexpr const unsigned long long* kImage = bindery_cuda_reduce;
-  int32_t product = 0, exclusive = 0, reverse = 0, grad = 0;
-  Source in = {}, x = {};
-  Target out = {};
-  int64_t rows = 0, axis = 1, inner = 1;
-  void Addresses(const auto& visit) {
-    visit(in.data);
-    visit(x.data);
-    visit(out.data);
-  }
-};
-
-// The k largest or smallest along an axis, in order, and where they were.
-struct TopKArgs {
-  static constexpr const char* kName = "bindery_top_k";
-  static constexpr const unsigned long long* kImage = bindery_cuda_reduce;
-  Rows rows = {};
-  Source in = {};
-  Target values = {}, places = {};
-  int64_t axis = 1, inner = 1, k = 1;
-  int32_t largest = 1;
-  void Addresses(const auto& visit) {
-    visit(in.data);
-    visit(values.data);
-    visit(places.data);
-  }
-};
-
-using ReduceImage = std::tuple<ReduceArgs, MeasureArgs, SumExactlyArgs, FirstOutsideArgs, ScanArgs, TopKArgs>;
+using ReduceImage = std::tuple<ReduceArgs, MeasureArgs, SumExactlyArgs, FirstOutsideArgs>;
 
 }  // namespace bindery::cuda

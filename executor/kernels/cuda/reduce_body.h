@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "executor/kernels/cuda/exp_sum.h"
+#include "executor/kernels/cuda/placed.h"
 #include "executor/kernels/cuda/reduce_args.h"
 #include "executor/kernels/cuda/values.h"
 
@@ -48,64 +49,71 @@ struct Reduced {
   }
 };
 
-template <class Value, class Block>
-__device__ void ReduceAs(const Block& block, const ReduceArgs& args) {
-  ForRows(block, args.rows, [&](const auto& team, int64_t row) {
-    const int64_t first = PlacesOf(args.row, row, args.row_strides).of[0];
-    const auto at = [&](int64_t k) {
-      const int64_t i = first + PlacesOf(args.each, k, args.each_strides).of[0];
-      return args.in_double ? static_cast<Value>(Number(args.in, i)) : Element<Value>(args.in, i);
-    };
-    Value result = 0;
-    bool done = false;
-    if constexpr (!std::is_integral_v<Value>) {
-      if (args.what == Reduction::kLogSumExp) {
-        using Sum = ExpSum<Value>;
-        const Sum sum = team.Join(
-            args.each.n, Sum::Nothing(), [&](Sum* part, int64_t k) { part->Add(at(k), Value{1}); },
-            [](const Sum& a, const Sum& b) { return Sum::Joined(a, b, Value{1}); });
-        result = sum.max - sum.max != 0 ? sum.max : sum.max + std::log(sum.sum);
-        done = true;
-      }
+// Rows of what `start`, `add` (to a part, element k of a row) and `join` make, `end` of all of which is the result.
+template <class Value, class Part, class Block, class Add, class Join, class End>
+__device__ void ReduceRows(const Block& block, const ReduceArgs& args, const Part& start, const Add& add,
+                           const Join& join, const End& end) {
+  static_assert(sizeof(Part) <= ReduceArgs::kPartial);
+  const auto partial = [&](int64_t i) -> Part& { return static_cast<Part*>(args.partial)[i]; };
+  ForRows(block, args.rows, [&](const auto& team, int64_t index) {
+    if (args.stage == Stage::kParts) {
+      const int64_t row = index / args.parts, from = (index - row * args.parts) * args.length;
+      const int64_t n = args.each.n - from < args.length ? args.each.n - from : args.length;
+      const int64_t first = PlacesOf(args.row, row, args.row_strides).of[0];
+      const Part part = team.Join(
+          n, start, [&](Part* sum, int64_t k) { add(sum, first, from + k); }, join);
+      team.Once([&] { partial(index) = part; });
+      return;
     }
-    if (!done) {
-      const Reduced<Value> reduced{args.what};
-      result = reduced.End(team.Join(
-                               args.each.n, reduced.Start(),
-                               [&](Value* part, int64_t k) { *part = reduced.Join(*part, reduced.Of(at(k))); },
-                               [&](Value a, Value b) { return reduced.Join(a, b); }),
-                           args.each.n);
-    }
+    const int64_t first = PlacesOf(args.row, index, args.row_strides).of[0];
+    const bool whole = args.stage == Stage::kWhole;
+    const Part all = team.Join(
+        whole ? args.each.n : args.parts, start,
+        [&](Part* sum, int64_t k) {
+          if (whole) {
+            add(sum, first, k);
+          } else {
+            *sum = join(*sum, partial(index * args.parts + k));
+          }
+        },
+        join);
+    const Value result = end(all);
     team.Once([&] {
       if (args.in_double) {
-        Put(args.out.data, args.out.dtype, row, result);
+        Put(args.out.data, args.out.dtype, index, result);
       } else {
-        PutWrapped(args.out.data, args.out.dtype, row, result);
+        PutWrapped(args.out.data, args.out.dtype, index, result);
       }
     });
   });
+}
+
+template <class Value, class Block>
+__device__ void ReduceAs(const Block& block, const ReduceArgs& args) {
+  const auto at = [&](int64_t first, int64_t k) {
+    const int64_t i = first + PlacesOf(args.each, k, args.each_strides).of[0];
+    return args.in_double ? static_cast<Value>(Number(args.in, i)) : Element<Value>(args.in, i);
+  };
+  if constexpr (!std::is_integral_v<Value>) {
+    if (args.what == Reduction::kLogSumExp) {
+      using Sum = ExpSum<Value>;
+      return ReduceRows<Value>(
+          block, args, Sum::Nothing(), [&](Sum* part, int64_t first, int64_t k) { part->Add(at(first, k), Value{1}); },
+          [](const Sum& a, const Sum& b) { return Sum::Joined(a, b, Value{1}); },
+          [](const Sum& sum) { return sum.max - sum.max != 0 ? sum.max : sum.max + std::log(sum.sum); });
+    }
+  }
+  const Reduced<Value> reduced{args.what};
+  ReduceRows<Value>(
+      block, args, reduced.Start(),
+      [&](Value* part, int64_t first, int64_t k) { *part = reduced.Join(*part, reduced.Of(at(first, k))); },
+      [&](Value a, Value b) { return reduced.Join(a, b); }, [&](Value all) { return reduced.End(all, args.each.n); });
 }
 
 template <class Block>
 __device__ void Run(const Block& block, const ReduceArgs& args) {
   if (args.in_double) return ReduceAs<double>(block, args);
   ForValues(args.in.dtype, [&]<class Value>() { ReduceAs<Value>(block, args); });
-}
-
-// An element and where it is along the axis.
-template <class Value>
-struct Placed {
-  Value value;
-  int64_t place;  // -1: none
-};
-// Does a come before b? NaN is larger (smaller) than any number.
-template <class Value>
-__device__ bool IsBetter(const Placed<Value>& a, const Placed<Value>& b, bool largest, bool last) {
-  if (a.place < 0 || b.place < 0) return b.place < 0 && a.place >= 0;
-  const bool a_is_nan = a.value != a.value, b_is_nan = b.value != b.value;
-  if (a.value == b.value || (a_is_nan && b_is_nan)) return last ? a.place > b.place : a.place < b.place;
-  if (a_is_nan || b_is_nan) return a_is_nan;
-  return largest ? a.value > b.value : a.value < b.value;
 }
 
 template <class Block>
@@ -195,91 +203,6 @@ __device__ void Run(const Block& block, const FirstOutsideArgs& args) {
   BlockTeam<Block>{block}.Once([&] {
     args.out[0] = first == kNone ? -1 : static_cast<double>(first);
     args.out[1] = first == kNone ? 0 : Number(args.in, static_cast<int64_t>(first));
-  });
-}
-
-template <class Block>
-__device__ void Run(const Block& block, const ScanArgs& args) {
-  const auto scan = [&]<class Value>() {
-    ForAll(block, args.rows, [&](int64_t row) {
-      const int64_t begin = row / args.inner * args.axis * args.inner + row % args.inner;
-      const int64_t step = args.reverse ? -args.inner : args.inner;
-      const int64_t first = args.reverse ? begin + (args.axis - 1) * args.inner : begin;
-      const auto at = [&](const Source& source, int64_t k) {
-        if constexpr (std::is_integral_v<Value>) {
-          return Element<Value>(source, first + k * step);
-        } else {
-          return Number(source, first + k * step);
-        }
-      };
-      const auto store = [&](int64_t k, Value value) {
-        if constexpr (std::is_integral_v<Value>) {
-          PutWrapped(args.out.data, args.out.dtype, first + k * step, value);
-        } else {
-          Put(args.out.data, args.out.dtype, first + k * step, value);
-        }
-      };
-      if (!args.grad) {
-        Value sum = args.product ? 1 : 0;
-        for (int64_t k = 0; k < args.axis; ++k) {
-          const Value x = at(args.in, k), next = args.product ? Times(sum, x) : Plus(sum, x);
-          store(k, args.exclusive ? sum : next);
-          sum = next;
-        }
-        return;
-      }
-      // symbol/ops/order.h: dx_k = p_k s_k
-      if constexpr (!std::is_integral_v<Value>) {
-        Value sum = 0;
-        for (int64_t k = args.axis - 1; k >= 0; --k) {
-          Value before = 1;
-          for (int64_t i = 0; i < k; ++i) before *= at(args.x, i);
-          const bool has_next = k + 1 < args.axis;
-          const Value behind = has_next ? at(args.x, k + 1) * sum : 0;
-          sum = behind + (!args.exclusive ? at(args.in, k) : has_next ? at(args.in, k + 1) : 0);
-          store(k, before * sum);
-        }
-      }
-    });
-  };
-  switch (args.out.dtype) {
-    case DType::kUInt64: return scan.template operator()<uint64_t>();
-    default:
-      if (IsFloating(args.out.dtype)) return scan.template operator()<double>();
-      return scan.template operator()<int64_t>();
-  }
-}
-
-template <class Block>
-__device__ void Run(const Block& block, const TopKArgs& args) {
-  ForValues(args.in.dtype, [&]<class Value>() {
-    ForRows(block, args.rows, [&](const auto& team, int64_t row) {
-      const int64_t outer = row / args.inner, column = row % args.inner;
-      using Best = Placed<Value>;
-      // NaN is the largest: of the smallest it comes last.
-      const auto before = [&](const Best& a, const Best& b) {
-        if (args.largest) return IsBetter(a, b, true, false);
-        const bool a_is_nan = a.value != a.value, b_is_nan = b.value != b.value;
-        if (a.place >= 0 && b.place >= 0 && a_is_nan != b_is_nan) return b_is_nan;
-        return IsBetter(a, b, false, false);
-      };
-      Best previous{0, -1};
-      for (int64_t i = 0; i < args.k; ++i) {
-        const Best best = team.Join(
-            args.axis, Best{0, -1},
-            [&](Best* mine, int64_t k) {
-              const Best next{Element<Value>(args.in, (outer * args.axis + k) * args.inner + column), k};
-              if ((i == 0 || before(previous, next)) && before(next, *mine)) *mine = next;
-            },
-            [&](const Best& a, const Best& b) { return before(b, a) ? b : a; });
-        team.Once([&] {
-          const int64_t to = (outer * args.k + i) * args.inner + column;
-          if (args.values.data) PutWrapped(args.values.data, args.values.dtype, to, best.value);
-          if (args.places.data) Put(args.places.data, args.places.dtype, to, best.place);
-        });
-        previous = best;
-      }
-    });
   });
 }
 

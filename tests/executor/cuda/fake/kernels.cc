@@ -4,9 +4,11 @@
 
 #include "executor/kernels/cuda/arrange_body.h"
 #include "executor/kernels/cuda/attention_body.h"
+#include "executor/kernels/cuda/ctc_body.h"
 #include "executor/kernels/cuda/elementwise_body.h"
 #include "executor/kernels/cuda/layout_body.h"
 #include "executor/kernels/cuda/norm_body.h"
+#include "executor/kernels/cuda/order_body.h"
 #include "executor/kernels/cuda/product_body.h"
 #include "executor/kernels/cuda/random_body.h"
 #include "executor/kernels/cuda/recurrent_body.h"
@@ -19,9 +21,11 @@ namespace {
 [[maybe_unused]] const bool kOperators = [] {
   AddImage<ArrangeImage>(bindery_cuda_arrange);
   AddImage<AttentionImage>(bindery_cuda_attention);
+  AddImage<CTCImage>(bindery_cuda_ctc);
   AddImage<ElementwiseImage>(bindery_cuda_elementwise);
   AddImage<LayoutImage>(bindery_cuda_layout);
   AddImage<NormImage>(bindery_cuda_norm);
+  AddImage<OrderImage>(bindery_cuda_order);
   AddImage<ProductImage>(bindery_cuda_product);
   AddImage<RandomImage>(bindery_cuda_random);
   AddImage<RecurrentImage>(bindery_cuda_recurrent);
