@@ -46,6 +46,33 @@ TEST(Docs, NameTestsThatExist) {
   EXPECT_GT(named, 100);
 }
 
+// The table of docs/cuda.md: the kernels of the tables in executor/kernels/cuda, and the functions of numbers.
+TEST(Docs, NameEveryKernelForGpus) {
+  static const std::regex kEntry(R"re(\{"(\w+)", Make)re"), kFunction(R"re(Function<"([A-Z]\w*)")re");
+  static const std::regex kName(R"(`(\w+)`)");
+  const auto add = [](const std::string& text, const std::regex& name, std::set<std::string>* names) {
+    for (std::sregex_iterator at(text.begin(), text.end(), name); at != std::sregex_iterator(); ++at) {
+      EXPECT_TRUE(names->insert((*at)[1]).second) << (*at)[1] << " is there twice";
+    }
+  };
+  std::set<std::string> kernels, named;
+  for (const SourceFile& file : ReadSourceTree()) {
+    const bool is_table = file.path.starts_with("executor/kernels/cuda/") && file.path.ends_with(".cc");
+    for (const std::string& line : file.lines) {
+      if (is_table) add(line, kEntry, &kernels);
+      if (file.path == "executor/kernels/functions.h") add(line, kFunction, &kernels);
+    }
+  }
+  for (const SourceFile& file : ReadDocs()) {
+    if (file.path != "docs/cuda.md") continue;
+    for (const std::string& line : file.lines) {
+      if (line.starts_with("| `")) add(line.substr(0, line.find(" | ")), kName, &named);
+    }
+  }
+  EXPECT_GT(kernels.size(), 150u);
+  EXPECT_EQ(named, kernels);
+}
+
 TEST(Docs, AnswerEveryPublishedExpectation) {
   static const std::regex kRow(R"(^\| ((E\d+)(, (E\d+))?) \| .+ \| .+ \|$)");
   std::set<std::string> answered;
