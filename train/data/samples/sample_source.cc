@@ -1,0 +1,110 @@
+#include "train/data/samples/sample_source.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <utility>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/philox.h"
+
+namespace bindery {
+namespace {
+
+class ArraySamples : public SampleSource {
+ public:
+  ArraySamples(std::vector<ArrayData> data, std::vector<ArrayData> labels) {
+    Add(std::move(data), &data_);
+    Add(std::move(labels), &labels_);
+    if (arrays_.empty()) Throw<DataError>("samples need an array");
+  }
+
+  int64_t samples() const override { return samples_; }
+  const std::vector<SampleArray>& data() const override { return data_; }
+  const std::vector<SampleArray>& labels() const override { return labels_; }
+
+  void Make(int64_t number, int64_t, std::span<void* const> to) const override {
+    for (size_t i = 0; i < arrays_.size(); ++i) {
+      const HostTensor& values = *arrays_[i].values;
+      const int64_t bytes = values.bytes() / samples_;
+      if (bytes > 0) {
+        std::memcpy(to[i], static_cast<const char*>(values.raw()) + number * bytes, static_cast<size_t>(bytes));
+      }
+    }
+  }
+
+  uint64_t Fingerprint() const override { return fingerprint_; }
+
+ private:
+  void Add(std::vector<ArrayData> arrays, std::vector<SampleArray>* described) {
+    for (ArrayData& array : arrays) {
+      const Shape& shape = array.values->shape();
+      if (shape.rank() == 0) Throw<DataError>("array \"{}\" is a single number, not one of each sample", array.name);
+      if (!arrays_.empty() && shape[0] != samples_) {
+        Throw<DataError>("array \"{}\" has {} samples, but \"{}\" has {}", array.name, shape[0], arrays_[0].name,
+                         samples_);
+      }
+      samples_ = shape[0];
+      fingerprint_ = Checksum(array.values->raw(), array.values->bytes(), fingerprint_);
+      described->push_back({array.name, shape.Erase(0), array.values->dtype()});
+      arrays_.push_back(std::move(array));
+    }
+  }
+
+  std::vector<ArrayData> arrays_;
+  std::vector<SampleArray> data_, labels_;
+  int64_t samples_ = 0;
+  uint64_t fingerprint_ = 0;
+};
+
+class ChosenSamples : public SampleSource {
+ public:
+  ChosenSamples(SampleSourcePtr from, std::vector<int64_t> numbers)
+      : from_(std::move(from)), numbers_(std::move(numbers)) {
+    for (const int64_t number : numbers_) {
+      if (number < 0 || number >= from_->samples()) {
+        Throw<DataError>("sample {} was chosen, but there are {}", number, from_->samples());
+      }
+    }
+  }
+
+  int64_t samples() const override { return static_cast<int64_t>(numbers_.size()); }
+  const std::vector<SampleArray>& data() const override { return from_->data(); }
+  const std::vector<SampleArray>& labels() const override { return from_->labels(); }
+  void Make(int64_t number, int64_t sweep, std::span<void* const> to) const override {
+    from_->Make(numbers_[static_cast<size_t>(number)], sweep, to);
+  }
+  uint64_t Fingerprint() const override {
+    return Checksum(numbers_.data(), static_cast<int64_t>(numbers_.size() * sizeof(int64_t)), from_->Fingerprint());
+  }
+
+ private:
+  const SampleSourcePtr from_;
+  const std::vector<int64_t> numbers_;
+};
+
+}  // namespace
+
+SampleSourcePtr SamplesOf(std::vector<ArrayData> data, std::vector<ArrayData> labels) {
+  return std::make_shared<ArraySamples>(std::move(data), std::move(labels));
+}
+
+SampleSourcePtr ChooseSamples(SampleSourcePtr from, std::vector<int64_t> numbers) {
+  return std::make_shared<ChosenSamples>(std::move(from), std::move(numbers));
+}
+
+SplitSamples Split(const SampleSourcePtr& from, double part) {
+  if (!(part >= 0 && part <= 1)) Throw<DataError>("expected a part of the samples from 0 to 1, got {}", part);
+  std::vector<int64_t> numbers(static_cast<size_t>(from->samples()));
+  std::iota(numbers.begin(), numbers.end(), int64_t{0});
+  PhiloxStream stream(0, "split");
+  for (size_t i = numbers.size(); i > 1; --i) std::swap(numbers[i - 1], numbers[stream.Below(i)]);
+  const auto middle = numbers.end() - std::llround(part * static_cast<double>(numbers.size()));
+  std::sort(numbers.begin(), middle);
+  std::sort(middle, numbers.end());
+  return {ChooseSamples(from, {numbers.begin(), middle}), ChooseSamples(from, {middle, numbers.end()})};
+}
+
+}  // namespace bindery

@@ -1,0 +1,41 @@
+// Workers: threads that share out numbered pieces of work. Which thread does which piece is nobody's business.
+// Thread safety: none; one thread at a time.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace bindery {
+
+class Workers {
+ public:
+  explicit Workers(int threads);  // the caller's included, at least 1
+  ~Workers();
+  Workers(const Workers&) = delete;
+  Workers& operator=(const Workers&) = delete;
+
+  // Calls work(0) .. work(count - 1), each once, and returns when all are done. `work` must not throw.
+  void ForEach(int64_t count, const std::function<void(int64_t)>& work);
+
+ private:
+  void Run();
+  void Take(const std::function<void(int64_t)>& work, int64_t count);
+
+  std::atomic<int64_t> next_ = 0;
+
+  std::mutex mutex_;  // guards:
+  std::condition_variable begun_, ended_;
+  const std::function<void(int64_t)>* work_ = nullptr;
+  int64_t count_ = 0, round_ = 0;
+  size_t busy_ = 0;
+  bool stop_ = false;
+
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace bindery
