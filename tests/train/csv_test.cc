@@ -1,0 +1,95 @@
+#include "train/data/tables/csv.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "tests/message_of.h"
+
+namespace bindery {
+namespace {
+
+using Words = std::vector<std::string>;
+
+TEST(CsvReader, QuotesSeparatorsAndLineEnds) {
+  const std::string text =
+      "\xEF\xBB\xBF"
+      "a,\"b,c\",\"say \"\"so\"\"\"\r\n\n\"two\nlines\",,\r\n,\nlast,\"\"";
+  CsvReader reader(text, "f");
+  std::vector<std::pair<int64_t, Words>> rows;
+  while (reader.Next()) rows.emplace_back(reader.line(), reader.fields());
+  EXPECT_EQ(rows, (std::vector<std::pair<int64_t, Words>>{
+                      {1, {"a", "b,c", "say \"so\""}}, {3, {"two\nlines", "", ""}}, {5, {"", ""}}, {6, {"last", ""}}}));
+}
+
+TEST(CsvReader, Errors) {
+  const auto message = [](const std::string& text) {
+    return MessageOf<DataError>([&] {
+      CsvReader reader(text, "f");
+      while (reader.Next()) continue;
+    });
+  };
+  EXPECT_EQ(message("a\nb,\"c\n"), "DataError: \"f\", line 2, column 2: the quote that begins here does not end");
+  EXPECT_EQ(message("a\"b\""), "DataError: \"f\", line 1, column 1: a quote within a field that has none around it");
+  EXPECT_EQ(message("\"a\nb\"\n\"c\"d"), "DataError: \"f\", line 3, column 1: text behind the closing quote");
+}
+
+TEST(Csv, NumbersAndClasses) {
+  const CsvTable table = ParseCsv("size,kind,weight\n1,dog, -2.5e1\n+3,cat,4\n5,dog,6\n", "f", {.label = "kind"});
+  EXPECT_EQ(table.data, HostTensor::From({3, 2}, {1, -25, 3, 4, 5, 6}));
+  EXPECT_EQ(table.labels, HostTensor::From({3}, {1, 0, 1}));
+  EXPECT_EQ(table.columns, (Words{"size", "weight"}));
+  EXPECT_EQ(table.classes, (Words{"cat", "dog"}));
+  // Without a header; numbers as classes have their order, and known classes keep theirs.
+  const CsvTable plain = ParseCsv("1;10\n2;9\n3;10\n", "f", {.separator = ';'});
+  EXPECT_EQ(plain.columns, Words{"0"});
+  EXPECT_EQ(plain.classes, (Words{"9", "10"}));
+  EXPECT_EQ(plain.labels, HostTensor::From({3}, {1, 0, 1}));
+  EXPECT_EQ(ParseCsv("1,a\n2,b", "f", {.classes = {"b", "c", "a"}}).labels, HostTensor::From({2}, {2, 0}));
+  EXPECT_EQ(ParseCsv("1.5,2\n2,3", "f", {.label = "0", .label_is_number = true}).labels,
+            HostTensor::From({2}, {1.5, 2}));
+  const CsvTable unlabelled = ParseCsv("a,b\n1,2", "f", {.label = "none"});
+  EXPECT_EQ(unlabelled.data.shape(), (Shape{1, 2}));
+  EXPECT_EQ(unlabelled.labels.elements(), 0);
+}
+
+TEST(Csv, MissingValues) {
+  const std::string text = "x,y,class\n1,,a\nNA,2,b\n3,4,?\n5,6,a\n";
+  EXPECT_EQ(MessageOf<DataError>([&] { ParseCsv(text, "f"); }),
+            "DataError: \"f\", line 2, column 2 (\"y\"): the value is missing");
+  const CsvTable left = ParseCsv(text, "f", {.missing = CsvMissing::kLeaveOut});
+  EXPECT_EQ(left.data, HostTensor::From({1, 2}, {5, 6}));
+  EXPECT_EQ(left.left_out, 3);
+  // A class is a word like any other: only numbers have a value to take their place.
+  const CsvTable filled = ParseCsv(text, "f", {.missing = CsvMissing::kValue, .missing_value = -1});
+  EXPECT_EQ(filled.data, HostTensor::From({4, 2}, {1, -1, -1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(filled.classes, (Words{"?", "a", "b"}));
+}
+
+TEST(Csv, Errors) {
+  const auto message = [](const std::string& text, const CsvOptions& options = {}) {
+    return MessageOf<DataError>([&] { ParseCsv(text, "f.csv", options); });
+  };
+  EXPECT_EQ(message(""), "DataError: \"f.csv\": it has no rows");
+  EXPECT_EQ(message("a,b\n"), "DataError: \"f.csv\": it has no rows but the header, or all were left out");
+  EXPECT_EQ(message("a,b\n1,2\n3,4,5\n"), "DataError: \"f.csv\", line 3: expected 2 columns, got 3");
+  EXPECT_EQ(message("width,b\n1,2\nabc,4\n"),
+            "DataError: \"f.csv\", line 3, column 1 (\"width\"): expected a finite number, got \"abc\"");
+  EXPECT_EQ(message("1e39,2\n"), "DataError: \"f.csv\", line 1, column 1: expected a finite number, got \"1e39\"");
+  EXPECT_EQ(message("inf,2\n1,2"), "DataError: \"f.csv\", line 1, column 1: expected a finite number, got \"inf\"");
+  EXPECT_EQ(message("width,kind\n1,2\n", {.label = "kine"}),
+            "DataError: \"f.csv\": there is no column \"kine\" for the label; did you mean \"kind\"?");
+  EXPECT_EQ(message("1,2\n", {.label = "kind"}),
+            "DataError: \"f.csv\": there is no column \"kind\" for the label, and the file has no header");
+  EXPECT_EQ(message("1,2\n", {.label = "2"}), "DataError: \"f.csv\": column 2 should be the label, but there are 2");
+  EXPECT_EQ(message("1\n"), "DataError: \"f.csv\": its only column is the label");
+  EXPECT_EQ(message("1,cow\n", {.classes = {"cat", "dog"}}),
+            "DataError: \"f.csv\", line 1, column 2: \"cow\" is none of the 2 classes; did you mean \"cat\"?");
+  std::string many;
+  for (int i = 0; i < 65537; ++i) many += "1," + std::to_string(i) + "\n";
+  EXPECT_EQ(message(many),
+            "DataError: \"f.csv\", line 65537, column 2: the labels have more than 65536 different values: are they "
+            "numbers, not classes?");
+}
+
+}  // namespace
+}  // namespace bindery

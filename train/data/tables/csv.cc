@@ -1,0 +1,197 @@
+#include "train/data/tables/csv.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <utility>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/names.h"
+
+namespace bindery {
+namespace {
+
+std::string_view Trim(std::string_view text) {
+  const size_t begin = text.find_first_not_of(" \t");
+  return begin == std::string_view::npos ? "" : text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
+}
+
+template <class T>
+std::optional<T> Parse(std::string_view text) {
+  T value{};
+  if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+bool IsMissing(std::string_view text) {
+  for (const std::string_view known : {"", "NA", "NaN", "nan", "null", "?"}) {
+    if (text == known) return true;
+  }
+  return false;
+}
+
+bool IsHeader(const std::vector<std::string>& fields) {
+  return std::ranges::none_of(fields, [](const std::string& field) { return Parse<double>(Trim(field)).has_value(); });
+}
+
+class Parser {
+ public:
+  Parser(std::string_view bytes, const std::string& name, const CsvOptions& options)
+      : reader_(bytes, name, options.separator), name_(name), options_(options) {
+    for (const std::string& c : options_.classes) {
+      if (!class_of_.emplace(c, static_cast<int64_t>(class_of_.size())).second) {
+        Throw<DataError>("\"{}\": class \"{}\" is given twice", name_, c);
+      }
+    }
+  }
+
+  CsvTable Run() {
+    bool rows_left = reader_.Next();
+    if (!rows_left) Throw<DataError>("\"{}\": it has no rows", name_);
+    columns_ = static_cast<int64_t>(reader_.fields().size());
+    if (options_.header.value_or(IsHeader(reader_.fields()))) {
+      header_ = reader_.fields();
+      rows_left = reader_.Next();
+    }
+    label_ = FindLabel();
+    if (label_ >= 0 && columns_ == 1) Throw<DataError>("\"{}\": its only column is the label", name_);
+    for (; rows_left; rows_left = reader_.Next()) ReadRow();
+    return Finish();
+  }
+
+ private:
+  std::string ColumnName(int64_t column) const {
+    return header_.empty() ? std::to_string(column) : header_[static_cast<size_t>(column)];
+  }
+
+  [[noreturn]] void Fail(int64_t column, const std::string& complaint) const {
+    const std::string title = header_.empty() ? "" : fmt::format(" (\"{}\")", ColumnName(column));
+    Throw<DataError>("\"{}\", line {}, column {}{}: {}", name_, reader_.line(), column + 1, title, complaint);
+  }
+
+  // -1: none.
+  int64_t FindLabel() const {
+    if (options_.label == "none") return -1;
+    const auto named = std::ranges::find(header_, options_.label);
+    if (named != header_.end()) return named - header_.begin();
+    const auto number = Parse<int64_t>(options_.label);
+    if (!number) {
+      Throw<DataError>("\"{}\": there is no column \"{}\" for the label{}", name_, options_.label,
+                       header_.empty() ? ", and the file has no header" : NameHint(options_.label, header_));
+    }
+    if (*number < -columns_ || *number >= columns_) {
+      Throw<DataError>("\"{}\": column {} should be the label, but there are {}", name_, *number, columns_);
+    }
+    return *number < 0 ? *number + columns_ : *number;
+  }
+
+  float ReadNumber(int64_t column, std::string_view text) const {
+    const std::optional<float> value = Parse<float>(text);
+    if (!value || !std::isfinite(*value)) Fail(column, fmt::format("expected a finite number, got \"{}\"", text));
+    return *value;
+  }
+
+  float ReadClass(int64_t column, std::string_view text) {
+    const auto found = class_of_.find(text);
+    if (found != class_of_.end()) return static_cast<float>(found->second);
+    if (!options_.classes.empty()) {
+      Fail(column, fmt::format("\"{}\" is none of the {} classes{}", text, options_.classes.size(),
+                               NameHint(text, options_.classes)));
+    }
+    constexpr size_t kMostClasses = 65536;
+    if (class_of_.size() == kMostClasses) {
+      Fail(column,
+           fmt::format("the labels have more than {} different values: are they numbers, not classes?", kMostClasses));
+    }
+    for (const char c : text) {
+      if (static_cast<unsigned char>(c) < ' ') Fail(column, "a class has a control character in its name");
+    }
+    return static_cast<float>(class_of_.emplace(text, static_cast<int64_t>(class_of_.size())).first->second);
+  }
+
+  void ReadRow() {
+    const std::vector<std::string>& fields = reader_.fields();
+    const auto count = static_cast<int64_t>(fields.size());
+    if (count != columns_) {
+      Throw<DataError>("\"{}\", line {}: expected {} columns, got {}", name_, reader_.line(), columns_, count);
+    }
+    const size_t begin = values_.size();
+    for (int64_t column = 0; column < columns_; ++column) {
+      const std::string_view text = Trim(fields[static_cast<size_t>(column)]);
+      float value = options_.missing_value;
+      if (IsMissing(text) && (column != label_ || options_.missing != CsvMissing::kValue)) {
+        if (options_.missing == CsvMissing::kLeaveOut) {
+          values_.resize(begin);
+          ++left_out_;
+          return;
+        }
+        if (options_.missing == CsvMissing::kError) Fail(column, "the value is missing");
+      } else {
+        value = column == label_ && !options_.label_is_number ? ReadClass(column, text) : ReadNumber(column, text);
+      }
+      (column == label_ ? label_value_ : values_.emplace_back()) = value;
+    }
+    if (label_ >= 0) labels_.push_back(label_value_);
+    ++rows_;
+  }
+
+  // Classes were numbered as they came: now by their order.
+  std::vector<std::string> SortClasses() {
+    std::vector<std::string> classes;
+    for (const auto& [name, number] : class_of_) classes.push_back(name);
+    const auto whole = [](const std::string& text) { return Parse<int64_t>(text); };
+    if (std::ranges::all_of(classes, [&](const std::string& c) { return whole(c).has_value(); })) {
+      std::ranges::stable_sort(classes, {}, [&](const std::string& c) { return *whole(c); });
+    }
+    std::vector<float> place(classes.size());
+    for (size_t i = 0; i < classes.size(); ++i) {
+      place[static_cast<size_t>(class_of_.find(classes[i])->second)] = static_cast<float>(i);
+    }
+    for (float& label : labels_) label = place[static_cast<size_t>(label)];
+    return classes;
+  }
+
+  CsvTable Finish() {
+    if (rows_ == 0) Throw<DataError>("\"{}\": it has no rows but the header, or all were left out", name_);
+    CsvTable table;
+    table.left_out = left_out_;
+    if (label_ >= 0 && !options_.label_is_number) {
+      table.classes = options_.classes.empty() ? SortClasses() : options_.classes;
+    }
+    for (int64_t column = 0; column < columns_; ++column) {
+      if (column != label_) table.columns.push_back(ColumnName(column));
+    }
+    table.data = HostTensor::From({rows_, columns_ - (label_ >= 0)}, values_);
+    if (label_ >= 0) table.labels = HostTensor::From({rows_}, labels_);
+    return table;
+  }
+
+  CsvReader reader_;
+  const std::string& name_;
+  const CsvOptions& options_;
+  std::vector<std::string> header_;
+  int64_t columns_ = 0, label_ = -1, rows_ = 0, left_out_ = 0;
+  std::map<std::string, int64_t, std::less<>> class_of_;
+  std::vector<float> values_, labels_;
+  float label_value_ = 0;
+};
+
+}  // namespace
+
+CsvTable ParseCsv(std::string_view bytes, const std::string& name, const CsvOptions& options) {
+  if (options.separator == '"' || options.separator == '\n' || options.separator == '\r') {
+    Throw<DataError>("\"{}\": fields cannot be separated by quotes or line ends", name);
+  }
+  return Parser(bytes, name, options).Run();
+}
+
+CsvTable ReadCsv(const std::string& path, const CsvOptions& options) {
+  return ParseCsv(ReadFile(path, options.file_bytes), path, options);
+}
+
+}  // namespace bindery

@@ -1,0 +1,71 @@
+// CSV files (RFC 4180): a row a sample, numbers in columns, one of them the label.
+//
+// Fields may stand in quotes, "" in them is a quote, and they may hold separators and line ends; lines end in LF or
+// CRLF; a byte order mark and empty lines are passed over. Errors name file, line and column. Memory stays within a
+// small multiple of the file's size.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/host_tensor.h"
+
+namespace bindery {
+
+// The rows of a file, one after another. Thread safety: none; one thread at a time.
+class CsvReader {
+ public:
+  // `bytes` must outlive the reader; `name` is for messages.
+  CsvReader(std::string_view bytes, std::string name, char separator = ',');
+  // The next row; false at the end. Throws DataError for quotes that do not close or that stand within a field.
+  bool Next();
+  const std::vector<std::string>& fields() const { return fields_; }
+  int64_t line() const { return line_; }  // where the row begins, from 1
+
+ private:
+  // Throws DataError at a field of the present row.
+  [[noreturn]] void Fail(size_t field, const char* complaint) const;
+  void ReadField(std::string* field);
+
+  const std::string name_;
+  const char separator_;
+  std::string_view rest_;
+  std::vector<std::string> fields_;
+  int64_t line_ = 0, next_line_ = 1;
+};
+
+enum class CsvMissing {
+  kError,
+  kLeaveOut,  // the row
+  kValue,     // CsvOptions::missing_value
+};
+
+struct CsvOptions {
+  char separator = ',';
+  std::optional<bool> header;  // not set: the first row is one if no field of it is a number
+  // A column by its name or by its number, from 0, from the end if negative; "none": there is no label.
+  std::string label = "-1";
+  bool label_is_number = false;           // else a class
+  std::vector<std::string> classes = {};  // of labels, class 0 first; empty: those of the file
+  // Fields that are empty, NA, NaN, null or ?.
+  CsvMissing missing = CsvMissing::kError;
+  float missing_value = 0;
+  int64_t file_bytes = int64_t{1} << 30;
+};
+
+struct CsvTable {
+  HostTensor data;                   // float32 (rows, columns)
+  HostTensor labels;                 // float32 (rows); of none: empty
+  std::vector<std::string> columns;  // of data; by number, where there is no header
+  std::vector<std::string> classes;  // numbers in their order if all are whole ones, else in that of their bytes
+  int64_t left_out = 0;              // rows
+};
+
+// Throws DataError.
+CsvTable ReadCsv(const std::string& path, const CsvOptions& options = {});
+CsvTable ParseCsv(std::string_view bytes, const std::string& name, const CsvOptions& options = {});
+
+}  // namespace bindery
