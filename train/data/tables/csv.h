@@ -45,7 +45,7 @@ enum class CsvMissing {
 
 struct CsvOptions {
   char separator = ',';
-  std::optional<bool> header;  // not set: the first row is one if no field of it is a number
+  std::optional<bool> header = {};  // not set: the first row is one if no field of it is a number
   // A column by its name or by its number, from 0, from the end if negative; "none": there is no label.
   std::string label = "-1";
   bool label_is_number = false;           // else a class
