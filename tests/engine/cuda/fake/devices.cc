@@ -58,13 +58,13 @@ CUresult DevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
   return CUDA_SUCCESS;
 }
 CUresult CtxPushCurrent(CUcontext context) {
-  Contexts().push_back(reinterpret_cast<FakeGpu*>(context));
-  return CUDA_SUCCESS;
+  if (Contexts().push(reinterpret_cast<FakeGpu*>(context))) return CUDA_SUCCESS;
+  return Refuse("cuCtxPushCurrent", "too many", CUDA_ERROR_INVALID_VALUE);
 }
 CUresult CtxPopCurrent(CUcontext* context) {
   if (Contexts().empty()) return Refuse("cuCtxPopCurrent", "there is none", CUDA_ERROR_INVALID_CONTEXT);
   *context = reinterpret_cast<CUcontext>(Contexts().back());
-  Contexts().pop_back();
+  Contexts().pop();
   return CUDA_SUCCESS;
 }
 CUresult CtxGetStreamPriorityRange(int* least, int* greatest) {

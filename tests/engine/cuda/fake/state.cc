@@ -9,8 +9,8 @@ State& TheState() {
   return state;
 }
 
-std::vector<FakeGpu*>& Contexts() {
-  thread_local std::vector<FakeGpu*> contexts;
+ContextStack& Contexts() {
+  thread_local ContextStack contexts;
   return contexts;
 }
 

@@ -2,6 +2,7 @@
 // would let pass is a violation, too. Private to the fake.
 #pragma once
 
+#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -24,8 +25,18 @@ struct State {
 };
 State& TheState();
 
-// The calling thread's contexts, innermost last.
-std::vector<FakeGpu*>& Contexts();
+// The calling thread's contexts, innermost last. Nothing destroys them: static engines and tensors outlive what the main
+// thread has for itself.
+struct ContextStack {
+  FakeGpu* contexts[16] = {};
+  size_t depth = 0;
+
+  bool empty() const { return depth == 0; }
+  FakeGpu* back() const { return contexts[depth - 1]; }
+  bool push(FakeGpu* gpu) { return depth < std::size(contexts) && (contexts[depth++] = gpu, true); }
+  void pop() { --depth; }
+};
+ContextStack& Contexts();
 // The calling thread's GPU; null, and a violation, if it has none.
 FakeGpu* Current(const char* call);
 CUresult Refuse(const char* call, const char* why, CUresult result = CUDA_ERROR_INVALID_VALUE);
