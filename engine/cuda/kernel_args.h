@@ -28,12 +28,16 @@ struct FillArgs {
   void Addresses(const auto& visit) { visit(out); }
 };
 
-// *word = value. One thread.
-struct SetWordArgs {
-  static constexpr const char* kName = "bindery_set_word";
-  uint64_t* word = nullptr;
-  uint64_t value = 0;
-  void Addresses(const auto& visit) { visit(word); }
+// What FaultRing has in the device's memory, before kernels of a piece of work that may find faults. One thread.
+struct NumberPieceArgs {
+  static constexpr const char* kName = "bindery_number_piece";
+  uint64_t* piece = nullptr;
+  uint64_t* heard = nullptr;  // none
+  uint64_t number = 0;
+  void Addresses(const auto& visit) {
+    visit(piece);
+    visit(heard);
+  }
 };
 
 // No element: where the index of one is looked for.
@@ -193,6 +197,6 @@ struct FaultRing {
 
 // All kernels that there are.
 using AllKernels = std::tuple<FillArgs, CopyArgs, CastArgs, SumArgs, ScaleArgs, FindNotFiniteArgs, SetStatusArgs,
-                              UpdateKernelArgs, CommitArgs, SetWordArgs>;
+                              UpdateKernelArgs, CommitArgs, NumberPieceArgs>;
 
 }  // namespace bindery::cuda

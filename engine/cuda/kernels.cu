@@ -15,7 +15,7 @@ __global__ void bindery_scale(const __grid_constant__ ScaleArgs args) { Run(GpuB
 __global__ void bindery_find_not_finite(const __grid_constant__ FindNotFiniteArgs args) { Run(GpuBlock(), args); }
 __global__ void bindery_set_status(const __grid_constant__ SetStatusArgs args) { Run(GpuBlock(), args); }
 __global__ void bindery_update(const __grid_constant__ UpdateKernelArgs args) { Run(GpuBlock(), args); }
-__global__ void bindery_set_word(const __grid_constant__ SetWordArgs args) { Run(GpuBlock(), args); }
+__global__ void bindery_number_piece(const __grid_constant__ NumberPieceArgs args) { Run(GpuBlock(), args); }
 __global__ void bindery_commit(const __grid_constant__ CommitArgs args) { Run(GpuBlock(), args); }
 
 }  // extern "C"

@@ -340,8 +340,11 @@ __device__ void Run(const Block& block, const UpdateKernelArgs& args) {
 }
 
 template <class Block>
-__device__ void Run(const Block& block, const SetWordArgs& args) {
-  ForAll(block, 1, [&](int64_t) { *args.word = args.value; });
+__device__ void Run(const Block& block, const NumberPieceArgs& args) {
+  ForAll(block, 1, [&](int64_t) {
+    *args.piece = args.number;
+    *args.heard = 0;
+  });
 }
 
 template <class Block>

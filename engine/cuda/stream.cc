@@ -209,7 +209,6 @@ CudaStream::CudaStream(Gpu& gpu, Lane lane)
     : Stream(gpu.device, lane), gpu_(gpu), progress_(std::make_shared<Progress>(gpu, lane)),
       words_(static_cast<uint64_t*>(gpu.Allocate(kWords * sizeof(uint64_t)))) {
   if (!words_) Throw<DeviceError>("{}: no memory for a stream", gpu.device);
-  gpu.Zero(words_, kWords * static_cast<int64_t>(sizeof(uint64_t)));
   gpu_.Add(this);
 }
 
@@ -273,7 +272,8 @@ FaultRing CudaStream::faults() const { return {progress_->faults(), words_ + 1, 
 void CudaStream::NumberPiece(const std::string& what) {
   Handle(what);
   const uint64_t number = open_->pieces.back().number;
-  if (std::exchange(numbered_, number) != number) Launch(SetWordArgs{.word = words_ + 1, .value = number}, 1, what);
+  if (std::exchange(numbered_, number) == number) return;
+  Launch(NumberPieceArgs{.piece = words_ + 1, .heard = words_ + 2, .number = number}, 1, what);
 }
 
 void CudaStream::Keep(std::shared_ptr<const void> object) { open_->kept.push_back(std::move(object)); }

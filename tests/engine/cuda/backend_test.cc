@@ -26,7 +26,7 @@ namespace {
 namespace fake = cuda::fake;
 
 // Devices that are lost stay so: each test that loses some has its own.
-constexpr int kNamed = 2, kLost = 4, kWaiting = 6, kMisused = 8;
+constexpr int kNamed = 2, kLost = 4, kWaiting = 6, kMisused = 8, kOfNode = 9;
 
 class CudaTest : public testing::TestWithParam<bool>, protected AsynchronousDevices {
  protected:
@@ -131,6 +131,34 @@ TEST_P(CudaTest, AFailureNamesWhatRanAndLosesTheDevice) {
   tensor.Fill(2);
   const std::string later = MessageOf<DeviceError>([&] { tensor.Wait(); });
   EXPECT_NE(later.find("operation \"fill\" failed: " + ToString(device) + " is lost: "), std::string::npos) << later;
+  engine_->Recover();
+}
+
+// Work that does not say what it is has the name of the node that it is done for.
+TEST_P(CudaTest, AFailureNamesTheNode) {
+  const Device device = OneOf(kOfNode);
+  const Tensor tensor = New(HostTensor::Full(DType::kFloat32, {2}, 5), device);
+  const auto sum = [&] {
+    engine_->Push(
+        {.name = "forward",
+         .device = device,
+         .reads = {},
+         .writes = {},
+         .updates = {tensor.var()},
+         .run =
+             [=](const OpContext& context) {
+               const cuda::CudaStream::Naming naming(cuda::CudaStreamOf(context.stream), "AddN \"node\"");
+               const void* const both[] = {tensor.address(), tensor.address()};
+               Backend::Of(DeviceKind::kCuda).flat().Sum(context.stream, DType::kFloat32, both, tensor.address(), 2);
+             },
+         .lane = Lane::kCompute});
+  };
+  sum();
+  EXPECT_EQ(tensor.ToHost().At(1), 10);
+  fake::FailKernel(device.index, 1);
+  sum();
+  const std::string message = MessageOf<DeviceError>([&] { tensor.Wait(); });
+  EXPECT_NE(message.find(", in operation \"forward\", AddN \"node\""), std::string::npos) << message;
   engine_->Recover();
 }
 

@@ -8,7 +8,6 @@
 #include "executor/executor.h"
 #include "symbol/ops.h"
 #include "symbol/ops/rules.h"
-#include "tests/engine/cuda/fake/fake.h"
 #include "tests/executor/values.h"
 #include "tests/message_of.h"
 
@@ -70,32 +69,6 @@ TEST(CudaNetworksTest, SumsOfManyOperands) {
                     {.device = Cuda(2), .inputs = {{"x", {3}}}, .for_training = false});
   executor.Forward({{"x", Values({3}, {1, -2, 0.5}).Cast(DType::kFloat32)}});
   ExpectNear(executor.Output(0), Values({3}, {1000, -2000, 500}), 0, "sum");
-}
-
-// By whatever way its work goes to the stream: here a kernel of the engine's, and a copy.
-TEST(CudaNetworksTest, ALostGpuNamesTheNode) {
-  const Symbol x = Variable("x");
-  const Symbol nodes[] = {Apply(AddNOp(), {}, {x, x, x}, "node"),
-                          ScatterND(x, Variable("i"), Variable("u"), {}, "node")};
-  for (size_t k = 0; k < std::size(nodes); ++k) {
-    const int gpu = static_cast<int>(5 + k);
-    ExecutorOptions options{.device = Cuda(gpu), .inputs = {{"x", {4}}}, .for_training = false};
-    HostTensorMap inputs = {{"x", Values({4}, {1, 2, 3, 4}).Cast(DType::kFloat32)}};
-    if (k > 0) {
-      options.inputs.insert(options.inputs.end(), {{"i", {2, 1}}, {"u", {2}}});
-      inputs["i"] = Values({2, 1}, {0, 3}).Cast(DType::kFloat32);
-      inputs["u"] = Values({2}, {5, 6}).Cast(DType::kFloat32);
-    }
-    Executor executor(nodes[k], options);
-    executor.Forward(inputs);
-    executor.Output(0);
-    cuda::fake::FailKernel(gpu, static_cast<int64_t>(inputs.size()) + 1);  // after the copies of its inputs
-    const std::string message = MessageOf<DeviceError>([&] {
-      executor.Forward(inputs);
-      executor.Output(0);
-    });
-    EXPECT_NE(message.find("\"node\""), std::string::npos) << message;
-  }
 }
 
 TEST(CudaNetworksTest, NamesOperatorsOfProgramsWithoutKernels) {
