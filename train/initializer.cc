@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -19,7 +20,7 @@ namespace {
 
 constexpr const char* kForms =
     "zero, one, constant(value), uniform(s), uniform(low, high), normal(sigma), xavier(uniform|gaussian, avg|in|out, "
-    "magnitude), msra(avg|in|out, slope), he";
+    "magnitude), msra(avg|in|out, slope), he, orthogonal(scale), bilinear, lstm_bias(forget)";
 
 enum class Fan { kAverage, kIn, kOut };
 
@@ -39,6 +40,77 @@ void FillUniform(float low, float high, PhiloxStream* random, std::span<float> v
 
 void FillNormal(float sigma, PhiloxStream* random, std::span<float> values) {
   for (float& value : values) value = sigma * random->Normal();
+}
+
+// Each of `count` rows of normal numbers less what it has of those before it; twice, for what rounding has left.
+std::vector<double> OrthogonalRows(int64_t count, int64_t elements, PhiloxStream* random) {
+  const auto n = static_cast<size_t>(elements);
+  std::vector<double> rows(static_cast<size_t>(count) * n);
+  for (double& value : rows) value = random->Normal();
+  const auto dot = [&](size_t i, size_t j) {
+    return std::inner_product(&rows[i * n], &rows[i * n] + n, &rows[j * n], 0.0);
+  };
+  for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
+    for (int pass = 0; pass < 2; ++pass) {
+      for (size_t j = 0; j < i; ++j) {
+        const double part = dot(i, j);
+        for (size_t k = 0; k < n; ++k) rows[i * n + k] -= part * rows[j * n + k];
+      }
+      const double length = std::sqrt(dot(i, i));
+      for (size_t k = 0; k < n && length > 0; ++k) rows[i * n + k] /= length;
+    }
+  }
+  return rows;
+}
+
+void FillOrthogonal(const Shape& shape, double scale, PhiloxStream* random, std::span<float> values) {
+  if (shape.rank() < 2) Throw<ShapeError>("an orthogonal initializer needs a shape (out, in...), got {}", shape);
+  const int64_t out = shape[0], in = shape.CountFrom(1);
+  const bool by_columns = in < out;
+  const std::vector<double> rows = OrthogonalRows(std::min(in, out), std::max(in, out), random);
+  for (int64_t i = 0; i < out * in; ++i) {
+    const int64_t from = by_columns ? i % in * out + i / in : i;
+    values[static_cast<size_t>(i)] = static_cast<float>(scale * rows[static_cast<size_t>(from)]);
+  }
+}
+
+void FillBilinear(const Shape& shape, std::span<float> values) {
+  if (shape.rank() < 2) Throw<ShapeError>("a bilinear initializer needs a shape (..., height, width), got {}", shape);
+  const auto weight = [](int64_t place, int64_t extent) {
+    const double factor = static_cast<double>((extent + 1) / 2);
+    const double center = (2 * factor - 1 - static_cast<double>((extent + 1) / 2 % 2)) / (2 * factor);
+    return 1 - std::abs(static_cast<double>(place) / factor - center);
+  };
+  const int64_t height = shape[shape.rank() - 2], width = shape[shape.rank() - 1];
+  for (size_t i = 0; i < values.size(); ++i) {
+    const int64_t place = static_cast<int64_t>(i);
+    values[i] = static_cast<float>(weight(place % width, width) * weight(place / width % height, height));
+  }
+}
+
+// `pattern` with * and ?. The last star takes as little as will do.
+bool Fits(std::string_view pattern, std::string_view name) {
+  size_t p = 0, n = 0, star = std::string_view::npos, after = 0;
+  while (n < name.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      after = n;
+    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == name[n])) {
+      ++p;
+      ++n;
+    } else if (star != std::string_view::npos) {
+      p = star + 1;
+      n = ++after;
+    } else {
+      return false;
+    }
+  }
+  return pattern.find_first_not_of('*', p) == std::string_view::npos;
+}
+
+std::string_view Trim(std::string_view text) {
+  const size_t first = text.find_first_not_of(' ');
+  return first == std::string_view::npos ? "" : text.substr(first, text.find_last_not_of(' ') + 1 - first);
 }
 
 }  // namespace
@@ -61,7 +133,14 @@ class InitializerParser {
       call_.Declare({});
       return ByFan(true, Fan::kIn, 2);
     }
-    const std::vector<std::string> names = {"zero", "one", "constant", "uniform", "normal", "xavier", "msra", "he"};
+    if (name == "orthogonal") return ParseOrthogonal();
+    if (name == "bilinear") {
+      call_.Declare({});
+      return [](const Shape& shape, PhiloxStream*, std::span<float> values) { FillBilinear(shape, values); };
+    }
+    if (name == "lstm_bias") return ParseLstmBias();
+    const std::vector<std::string> names = {"zero", "one", "constant",   "uniform",  "normal",   "xavier",
+                                            "msra", "he",  "orthogonal", "bilinear", "lstm_bias"};
     const std::string nearest = NearestName(name, names);
     call_.Fail(nearest.empty() ? fmt::format("unknown name; the forms are {}", kForms)
                                : fmt::format("unknown name; did you mean \"{}\"?", nearest));
@@ -115,6 +194,25 @@ class InitializerParser {
     return ByFan(true, TakeFan(), 2 / (1 + slope * slope));
   }
 
+  Initializer::FillFn ParseOrthogonal() {
+    call_.Declare({"scale"});
+    const double scale = NotNegative("scale", 1.414);
+    return [scale](const Shape& shape, PhiloxStream* random, std::span<float> values) {
+      FillOrthogonal(shape, scale, random, values);
+    };
+  }
+
+  Initializer::FillFn ParseLstmBias() {
+    call_.Declare({"forget"});
+    const double forget = call_.Number("forget").value_or(1);
+    return [forget = static_cast<float>(forget)](const Shape& shape, PhiloxStream*, std::span<float> values) {
+      const auto size = static_cast<int64_t>(values.size());
+      if (shape.rank() != 1 || size % 4 != 0) Throw<ShapeError>("a bias of four gates is needed, got {}", shape);
+      std::ranges::fill(values, 0.0f);
+      std::ranges::fill(values.subspan(values.size() / 4, values.size() / 4), forget);
+    };
+  }
+
   static Initializer::FillFn ByFan(bool gaussian, Fan fan, double magnitude) {
     return [gaussian, fan, magnitude](const Shape& shape, PhiloxStream* random, std::span<float> values) {
       const float scale = Scale(shape, fan, magnitude);
@@ -148,15 +246,42 @@ class InitializerParser {
   CallText call_;
 };
 
-Initializer::Initializer(std::string_view text) : text_(text), fill_(InitializerParser(text).Parse()) {}
+Initializer::Initializer(std::string_view text) : text_(text) {
+  const std::vector<std::string> parts = SplitCalls(text);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const size_t colon = parts[i].find(':');
+    const std::string_view pattern =
+        colon == std::string::npos ? "" : Trim(std::string_view(parts[i]).substr(0, colon));
+    const std::string own(Trim(std::string_view(parts[i]).substr(colon == std::string::npos ? 0 : colon + 1)));
+    if (pattern.empty() && (colon != std::string::npos || i + 1 < parts.size())) {
+      Throw("initializer \"{}\": \"{}\" needs a pattern, \"*_bias: {}\": only the last may be without", text, parts[i],
+            own);
+    }
+    rules_.push_back({std::string(pattern), own, InitializerParser(own).Parse()});
+  }
+}
+
+const Initializer::Rule* Initializer::RuleFor(const std::string& name) const {
+  for (const Rule& rule : rules_) {
+    if (rule.pattern.empty() || Fits(rule.pattern, name)) return &rule;
+  }
+  return nullptr;
+}
+
+bool Initializer::HasPatternFor(const std::string& name) const {
+  const Rule* rule = RuleFor(name);
+  return rule && !rule->pattern.empty();
+}
 
 HostTensor Initializer::Make(const std::string& name, const Shape& shape, DType dtype, uint64_t seed) const {
+  const Rule* rule = RuleFor(name);
+  if (!rule) Throw<ModelError>("parameter \"{}\", initializer \"{}\": no pattern fits the name", name, text_);
   HostTensor values(DType::kFloat32, shape);
   PhiloxStream random(seed, "init:" + name);
   try {
-    fill_(shape, &random, values.data<float>());
+    rule->fill(shape, &random, values.data<float>());
   } catch (const ShapeError& error) {
-    Throw<ShapeError>("parameter \"{}\", initializer \"{}\": {}", name, text_, error.message());
+    Throw<ShapeError>("parameter \"{}\", initializer \"{}\": {}", name, rule->text, error.message());
   }
   return dtype == DType::kFloat32 ? std::move(values) : values.Cast(dtype);
 }
@@ -176,11 +301,11 @@ Initializer OwnInitializer(const std::string& parameter, std::string_view text) 
 HostTensor InitialValue(const std::string& name, const Shape& shape, DType dtype, const Initializer& weights,
                         uint64_t seed, std::string_view own) {
   if (!own.empty()) return OwnInitializer(name, own).Make(name, shape, dtype, seed);
-  if (name.ends_with("weight")) return weights.Make(name, shape, dtype, seed);
-  for (const char* ending : {"bias", "beta", "running_mean", "moving_mean"}) {
+  if (name.ends_with("weight") || weights.HasPatternFor(name)) return weights.Make(name, shape, dtype, seed);
+  for (const char* ending : {"bias", "beta", "min", "running_mean", "moving_mean", "moving_inv_var"}) {
     if (name.ends_with(ending)) return HostTensor(dtype, shape);
   }
-  for (const char* ending : {"gamma", "running_var", "moving_var"}) {
+  for (const char* ending : {"gamma", "max", "running_var", "moving_var"}) {
     if (name.ends_with(ending)) return HostTensor::Full(dtype, shape, 1);
   }
   Throw<ModelError>(

@@ -12,7 +12,15 @@
 //   msra(fan = avg | in | out, slope = 0.25)
 //                               xavier(gaussian, fan, 2 / (1 + slope^2)), for rectifiers of that slope
 //   he                          xavier(gaussian, in, 2)
+//   orthogonal(scale = 1.414)   rows, or columns if they are fewer, at right angles and of length `scale` (Saxe et al.,
+//                               2014), of the weight seen as (out, all else); k of them of n elements cost k^2 n
+//   bilinear                    (..., height, width): what a Deconvolution interpolates by
+//   lstm_bias(forget = 1)       a bias of i, f, g, o: that of f is `forget`, the others 0
 // Settings stand in this order, or with their names: "xavier(magnitude=6)".
+//
+// By patterns of names, the first that fits first, in which * is any text and ? any character:
+//   "*_l?_input_bias: lstm_bias, embed_*: normal(0.02), xavier"
+// The last one, without a pattern, is for weights that no pattern fits; without it there must be none.
 //
 // The fans of a weight (out, in, kernel...) are in * kernel area and out * kernel area (Glorot and Bengio, 2010; He et
 // al., 2015). A value depends on seed, parameter's name and shape alone: not on the other parameters.
@@ -26,6 +34,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/host_tensor.h"
 #include "base/philox.h"
@@ -42,18 +51,27 @@ class Initializer {
   explicit Initializer(std::string_view text = "xavier");  // throws Error with the forms above
   const std::string& text() const { return text_; }
 
-  // Throws ShapeError if the initializer needs fans and the shape has none.
+  // Throws ShapeError if the initializer needs fans or planes and the shape has none, Error if there is no pattern for the
+  // name and nothing without one.
   HostTensor Make(const std::string& name, const Shape& shape, DType dtype, uint64_t seed) const;
+  bool HasPatternFor(const std::string& name) const;
 
  private:
   using FillFn = std::function<void(const Shape& shape, PhiloxStream* random, std::span<float> values)>;
   friend class InitializerParser;
+  struct Rule {
+    std::string pattern, text;  // of names; empty: all
+    FillFn fill;
+  };
+  const Rule* RuleFor(const std::string& name) const;
+
   std::string text_;
-  FillFn fill_;
+  std::vector<Rule> rules_;
 };
 
-// By the name's ending: weight -> `weights`; bias, beta, running_mean, moving_mean -> 0; gamma, running_var, moving_var
-// -> 1. `own`, the variable's annotation "init", wins if it is not empty. Throws Error for other endings.
+// `own`, the variable's annotation "init", wins if it is not empty; then a pattern of `weights`; then the name's ending:
+// weight -> `weights`; bias, beta, min, running_mean, moving_mean, moving_inv_var -> 0; gamma, max, running_var,
+// moving_var -> 1. Throws Error for other endings.
 HostTensor InitialValue(const std::string& name, const Shape& shape, DType dtype, const Initializer& weights,
                         uint64_t seed, std::string_view own = {});
 

@@ -86,6 +86,49 @@ TEST(Initializer, ScalesByFans) {
   ExpectUniform(Make("xavier", dense), -std::sqrt(3 / 450.0), std::sqrt(3 / 450.0));
 }
 
+TEST(Initializer, MakesRowsOrColumnsOrthogonal) {
+  for (const Shape& shape : {Shape{6, 40}, Shape{40, 6}, Shape{8, 2, 2, 2}}) {
+    const HostTensor values = Make("orthogonal(2)", shape);
+    const int64_t out = shape[0], in = shape.CountFrom(1), count = std::min(out, in), length = std::max(out, in);
+    const auto at = [&](int64_t row, int64_t i) { return values.At(out <= in ? row * in + i : i * in + row); };
+    for (int64_t a = 0; a < count; ++a) {
+      for (int64_t b = 0; b <= a; ++b) {
+        double product = 0;
+        for (int64_t i = 0; i < length; ++i) product += at(a, i) * at(b, i);
+        EXPECT_NEAR(product, a == b ? 4 : 0, 1e-5) << ToString(shape);
+      }
+    }
+  }
+  EXPECT_EQ(Make("orthogonal", {3, 3}), Make("orthogonal(1.414)", {3, 3}));
+}
+
+TEST(Initializer, InterpolatesAndOpensGates) {
+  const HostTensor values = Make("bilinear", {2, 1, 4, 4});  // the outer product of these
+  const double line[] = {0.25, 0.75, 0.75, 0.25};
+  for (int64_t i = 0; i < 32; ++i) EXPECT_EQ(values.At(i), line[i % 4] * line[i / 4 % 4]) << i;
+  EXPECT_EQ(Make("bilinear", {3, 3}).At(4), 0.5625);  // as MXNet's
+  EXPECT_EQ(Make("lstm_bias", {8}), HostTensor::From({8}, {0, 0, 1, 1, 0, 0, 0, 0}));
+  EXPECT_EQ(Make("lstm_bias(2.5)", {4}), HostTensor::From({4}, {0, 2.5, 0, 0}));
+  EXPECT_EQ(MessageOf<ShapeError>([] { Make("lstm_bias", {6}, "b_bias"); }),
+            "ShapeError: parameter \"b_bias\", initializer \"lstm_bias\": a bias of four gates is needed, got (6)");
+}
+
+TEST(Initializer, GoesByPatterns) {
+  const Initializer by("*_l?_input_bias: lstm_bias, embed*: constant(3), *: one, xavier");
+  const auto value = [&](const char* name, const Shape& shape) {
+    return InitialValue(name, shape, DType::kFloat32, by, 1);
+  };
+  EXPECT_EQ(value("rnn_l0_input_bias", {4}), HostTensor::From({4}, {0, 1, 0, 0}));
+  EXPECT_EQ(value("rnn_l10_input_bias", {4}), HostTensor::Full(DType::kFloat32, {4}, 1));  // ? is one character
+  EXPECT_EQ(value("embed_weight", {2, 2}), HostTensor::Full(DType::kFloat32, {2, 2}, 3));
+  EXPECT_EQ(value("state", {2}), HostTensor::Full(DType::kFloat32, {2}, 1));  // names of any ending
+  const Initializer some("a*_weight: one, normal"), only("a*_weight: one");
+  EXPECT_EQ(InitialValue("b_weight", {3}, DType::kFloat32, some, 1), Make("normal", {3}, "b_weight"));
+  EXPECT_EQ(InitialValue("b_bias", {3}, DType::kFloat32, some, 1), HostTensor(DType::kFloat32, {3}));
+  EXPECT_EQ(MessageOf<ModelError>([&] { InitialValue("b_weight", {3}, DType::kFloat32, only, 1); }),
+            "ModelError: parameter \"b_weight\", initializer \"a*_weight: one\": no pattern fits the name");
+}
+
 TEST(Initializer, DependsOnSeedNameAndShapeAlone) {
   const HostTensor values = Make("xavier", {8, 4});
   EXPECT_EQ(Make("xavier", {8, 4}), values);
@@ -98,7 +141,8 @@ TEST(Initializer, DependsOnSeedNameAndShapeAlone) {
 TEST(Initializer, SaysWhatItTakes) {
   const std::string forms =
       "unknown name; the forms are zero, one, constant(value), uniform(s), uniform(low, high), normal(sigma), "
-      "xavier(uniform|gaussian, avg|in|out, magnitude), msra(avg|in|out, slope), he";
+      "xavier(uniform|gaussian, avg|in|out, magnitude), msra(avg|in|out, slope), he, orthogonal(scale), bilinear, "
+      "lstm_bias(forget)";
   const std::map<std::string, std::string> expected = {
       {"glorot", forms},
       {"xaver", "unknown name; did you mean \"xavier\"?"},
@@ -114,6 +158,9 @@ TEST(Initializer, SaysWhatItTakes) {
       {"msra(fan=both)", "\"fan\" must be one of avg, in, out, got \"both\""},
       {"xavier(magnitud=1)", "unknown setting \"magnitud\"; did you mean \"magnitude\"?"},
       {"zero(1)", "zero takes at most 0 settings"},
+      {"orthogonal(-1)", "\"scale\" must be at least 0, got -1"},
+      {"one, zero", "\"one\" needs a pattern, \"*_bias: one\": only the last may be without"},
+      {": one", "\": one\" needs a pattern, \"*_bias: one\": only the last may be without"},
   };
   for (const auto& [text, why] : expected) {
     EXPECT_EQ(MessageOf<Error>([&] { Initializer{text}; }), "Error: initializer \"" + text + "\": " + why);
@@ -130,10 +177,10 @@ TEST(InitialValue, FollowsTheEndingOfTheName) {
     return InitialValue(name, {2, 3}, DType::kFloat32, weights, 5, own);
   };
   EXPECT_EQ(value("fc1_weight"), weights.Make("fc1_weight", {2, 3}, DType::kFloat32, 5));
-  for (const char* name : {"fc1_bias", "bn_beta", "bn_running_mean", "bn_moving_mean"}) {
+  for (const char* name : {"fc1_bias", "bn_beta", "bn_running_mean", "bn_moving_mean", "bn_moving_inv_var", "x_min"}) {
     EXPECT_EQ(value(name), HostTensor::Full(DType::kFloat32, {2, 3}, 0)) << name;
   }
-  for (const char* name : {"bn_gamma", "bn_running_var", "bn_moving_var"}) {
+  for (const char* name : {"bn_gamma", "bn_running_var", "bn_moving_var", "x_max"}) {
     EXPECT_EQ(value(name), HostTensor::Full(DType::kFloat32, {2, 3}, 1)) << name;
   }
   EXPECT_EQ(value("prelu_gamma", "constant(0.25)"), HostTensor::Full(DType::kFloat32, {2, 3}, 0.25));
