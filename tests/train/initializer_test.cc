@@ -8,6 +8,9 @@
 #include <string>
 
 #include "base/error.h"
+#include "executor/data_parallel_executor_group.h"
+#include "symbol/model.h"
+#include "symbol/ops.h"
 #include "tests/message_of.h"
 
 namespace bindery {
@@ -206,6 +209,16 @@ TEST(InitialValues, AVariablesOwnInitializerWins) {
   EXPECT_EQ(values.at("a_weight"), Initializer("uniform(1)").Make("a_weight", {4, 4}, DType::kFloat32, 9));
   EXPECT_EQ(values.at("b_weight"), HostTensor::Full(DType::kFloat64, {2}, 7));
   EXPECT_EQ(values.at("h"), HostTensor::Full(DType::kFloat16, {3}, 1));
+}
+
+TEST(InitialParams, FillWhatAModelLacks) {
+  const Symbol net = FullyConnected(Variable("data"), {.num_hidden = 2}, "fc");
+  DataParallelExecutorGroup group(net, {.devices = {Cpu(0)}, .data = {{"data", {1, 3}}}, .for_training = false});
+  const HostTensor bias = HostTensor::From({2}, {5, 6});
+  SetInitialParams(&group, Model{.symbol = net, .params = {{"fc_bias", bias}}}, Initializer("constant(4)"), 1);
+  HostTensorMap params;
+  group.GetParams(&params, nullptr);
+  EXPECT_EQ(params, (HostTensorMap{{"fc_bias", bias}, {"fc_weight", HostTensor::Full(DType::kFloat32, {2, 3}, 4)}}));
 }
 
 }  // namespace
