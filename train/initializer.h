@@ -51,8 +51,8 @@ class Initializer {
   explicit Initializer(std::string_view text = "xavier");  // throws Error with the forms above
   const std::string& text() const { return text_; }
 
-  // Throws ShapeError if the initializer needs fans or planes and the shape has none, Error if there is no pattern for the
-  // name and nothing without one.
+  // Throws ShapeError if the initializer needs fans or planes and the shape has none, ModelError if no pattern fits the
+  // name and nothing is for what is left.
   HostTensor Make(const std::string& name, const Shape& shape, DType dtype, uint64_t seed) const;
   bool HasPatternFor(const std::string& name) const;
 
@@ -69,9 +69,9 @@ class Initializer {
   std::vector<Rule> rules_;
 };
 
-// `own`, the variable's annotation "init", wins if it is not empty; then a pattern of `weights`; then the name's ending:
-// weight -> `weights`; bias, beta, min, running_mean, moving_mean, moving_inv_var -> 0; gamma, max, running_var,
-// moving_var -> 1. Throws Error for other endings.
+// `own`, the variable's annotation "init", wins if it is not empty; then a pattern of `weights`; then the name's
+// ending: weight -> `weights`; bias, beta, min, running_mean, moving_mean, moving_inv_var -> 0; gamma, max,
+// running_var, moving_var -> 1. Throws Error for other endings.
 HostTensor InitialValue(const std::string& name, const Shape& shape, DType dtype, const Initializer& weights,
                         uint64_t seed, std::string_view own = {});
 

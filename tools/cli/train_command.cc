@@ -314,9 +314,9 @@ void AddTrain(CLI::App* app, RunFn* run) {
        "e.g. \"dynamic(start=65536, interval=2000)\", \"static(1024)\"; default none, of float16 \"dynamic\"");
   text("--average", &c->average, "keep averages of the weights: e.g. \"ema(0.999)\", \"swa(start=1000, every=10)\"");
   sub->add_flag("--use-average", c->use_average, "validate, score and save with the averages");
-  text("--initializer", &c->initializer, "e.g. xavier, \"normal(0.01)\", msra");
+  text("--initializer", &c->initializer, "e.g. xavier, \"normal(0.01)\", \"embed*: normal(0.02), msra\"");
   AddText(sub, "--metrics", &c->metrics,
-          "comma-separated: accuracy, top-k(5), cross-entropy, mse, ...; default accuracy and cross-entropy");
+          "comma-separated: accuracy, top-k(5), cross-entropy, f1, mse, ...; default accuracy and cross-entropy");
   text("--kvstore", &c->kvstore, "how devices' gradients are summed: local, device");
   AddNumber(sub, "--seed", &c->seed, 0, UINT64_MAX, "of initial values, shuffling and dropout");
   text("--checkpoints", &c->checkpoints, "folder for checkpoints; \"\" writes none");

@@ -17,7 +17,11 @@ declare -A python=([pytorch]=${PYTORCH:-} [chainer]=${CHAINER:-} [nnabla]=${NNAB
 systems=("$@")
 if [ $# -eq 0 ]; then
   for system in pytorch chainer nnabla formulas; do
-    [ -n "${python[$system]}" ] && systems+=("$system") || echo "compare_rules: ${system^^} names no Python: left out" >&2
+    if [ -n "${python[$system]}" ]; then
+      systems+=("$system")
+    else
+      echo "compare_rules: ${system^^} names no Python: left out" >&2
+    fi
   done
 fi
 (cd "$root" && tools/bazel build //tools:compare_rules)

@@ -1,5 +1,5 @@
-"""The same small trainings by Bindery and by another system: 100 updates by each optimizer, loss scaling with overflows,
-accumulation over micro-batches. See compare.sh.
+"""The same small trainings by Bindery and by another system: 100 updates by each optimizer, loss scaling with
+overflows, accumulation over micro-batches. See compare.sh.
 
     python rules.py pytorch|chainer|nnabla|formulas --program bazel-bin/tools/compare_rules
 """
@@ -192,8 +192,8 @@ class NNabla:
         return mixed.DynamicLossScalingUpdater(solver, loss, feed, **options)
 
     def scaling(self):
-        """DynamicLossScalingUpdater; with N = -1 it grows with every good step: there is no N with which its first pause
-        and the others are equally long."""
+        """DynamicLossScalingUpdater; with N = -1 it grows with every good step: there is no N with which its first
+        pause and the others are equally long."""
         values = [1, 1, 1, BIG, 1, BIG, BIG, 1, 1, 1, BIG, 1, 1]
         x = self.nn.Variable((1,))
         weight = self.nn.Variable((1,), need_grad=True)
@@ -320,8 +320,9 @@ def main():
     if system.scaling:
         text, values, theirs = system.scaling()
         mine = ours(arguments.program, [f"scale {text} {' '.join(map(str, values))}"])[0]
-        same = np.allclose(mine[::2], theirs[::2], rtol=1e-12) and np.allclose(-mine[1::2], -np.array(theirs[1::2]), rtol=1e-6)
-        print(f"  {text}: scales {' '.join(f'{x:g}' for x in theirs[::2])}: {'the same' if same else 'OURS ' + str(mine)}")
+        same = np.allclose(mine[::2], theirs[::2], rtol=1e-12) and np.allclose(mine[1::2], theirs[1::2], rtol=1e-6)
+        scales = " ".join(f"{scale:g}" for scale in theirs[::2])
+        print(f"  {text}: scales {scales}: {'the same' if same else f'ours {mine}'}")
         for parts in (1, 3):
             theirs = list(system.accumulated(parts))
             off = difference(ours(arguments.program, [f"micro {parts} 10"])[0], np.reshape(theirs, (-1, 2)))

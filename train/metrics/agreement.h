@@ -1,6 +1,6 @@
-// Metrics of how well outputs and labels agree: F1, Matthews' correlation of two classes (mcc) and of several (pcc), and
-// Pearson's. They are no means over samples, so there are two ways to make one value of several batches. Both are the
-// same for any devices: what counts as a batch is what all of them got.
+// Metrics of how well outputs and labels agree: F1, Matthews' correlation of two classes (mcc) and of several (pcc),
+// and Pearson's. They are no means over samples, so there are two ways to make one value of several batches. Both are
+// the same for any devices: what counts as a batch is what all of them got.
 #pragma once
 
 #include <span>
@@ -67,8 +67,8 @@ class Mcc final : public TableMetric {
   double Of(std::span<const double> counts) const override;
 };
 
-// The same of any number of classes (Gorodkin 2004), as MXNet's PCC; NaN where all labels, or all predictions, are of one
-// class.
+// The same of any number of classes (Gorodkin 2004), as MXNet's PCC; NaN where all labels, or all predictions, are of
+// one class.
 class Pcc final : public TableMetric {
  public:
   explicit Pcc(int classes = 2, ClassMetricOptions options = {});  // 2..1024; throws Error

@@ -1,5 +1,5 @@
-// Metrics: accuracy, top-k, cross-entropy, nll, perplexity, mse, rmse, mae, loss, those of train/metrics/agreement.h, and
-// lists of them, made by name:
+// Metrics: accuracy, top-k, cross-entropy, nll, perplexity, mse, rmse, mae, loss, those of train/metrics/agreement.h,
+// and lists of them, made by name:
 //
 //   auto metric = MakeMetric("accuracy,cross-entropy");
 //
