@@ -8,16 +8,22 @@
 namespace bindery::onnx {
 namespace {
 
-// A head that is trained by one cross-entropy of labels that are fed predicts what that is of: probabilities.
+// A head that is trained by one cross-entropy, or CTC, of labels that are fed predicts what that is of: probabilities.
 Symbol WithPredictions(const Model& model) {
   std::vector<Entry> heads = model.symbol.entries();
   for (Entry& head : heads) {
     if (head.node->is_variable() || &head.node->op() != &MakeLossOp()) continue;
     std::vector<NodePtr> losses = PostOrder({&head, 1});
-    std::erase_if(losses, [](const NodePtr& node) { return node->is_variable() || &node->op() != &CrossEntropyOp(); });
+    std::erase_if(losses, [](const NodePtr& node) {
+      return node->is_variable() || (&node->op() != &CrossEntropyOp() && &node->op() != &CTCLossOp());
+    });
     if (losses.size() != 1) continue;
     const std::vector<Entry>& inputs = losses[0]->inputs();
     if (!inputs[1].node->is_variable() || ValueOf(model, inputs[1].node->name()) != nullptr) continue;
+    if (&losses[0]->op() == &CTCLossOp()) {  // the classes are the last axis
+      head = {Remake(*head.node, SoftmaxOp(), SoftmaxAttrs(), {inputs[0]}), 0};
+      continue;
+    }
     const auto& attrs = losses[0]->attrs().get<CrossEntropyAttrs>();
     const OpDef& op = attrs.log_input ? Exp.op() : SoftmaxOp();
     const AnyAttrs own = attrs.log_input ? AnyAttrs() : AnyAttrs(SoftmaxAttrs{.axis = attrs.axis});

@@ -32,6 +32,22 @@ void ExportRandomNormal(Exporter& ex) {
   ex.Set("scale", ex.attrs<RandomNormalAttrs>().scale);
 }
 
+// Drawn as real numbers of [0, 1), which are stretched.
+void ExportRandomInt(Exporter& ex) {
+  const auto& attrs = ex.attrs<RandomIntAttrs>();
+  const DType dtype = attrs.like && !attrs.own_dtype ? ex.DTypeOfInput(0) : attrs.dtype;
+  const double count = static_cast<double>(attrs.high) - static_cast<double>(attrs.low);
+  if (count > 0x1p53) Throw<ModelError>("ONNX draws one of up to 2^53 numbers, not of {}", count);
+  const std::string drawn = ex.Add(attrs.like ? "RandomUniformLike" : "RandomUniform", ex.AllInputs());
+  if (!attrs.like) ex.Set("shape", attrs.shape);
+  ex.Set("dtype", int64_t{NumberOf(DType::kFloat64)});
+  const auto number = [&](double value) { return ex.Number(value, DType::kFloat64); };
+  const std::string floored = ex.Add("Floor", {ex.Add("Mul", {drawn, number(count)})});
+  const std::string whole = ex.Add("Min", {floored, number(count - 1)});  // whatever rounding did
+  ex.Out("Cast", {ex.Add("Add", {whole, number(static_cast<double>(attrs.low))})});
+  ex.Set("to", int64_t{NumberOf(dtype)});
+}
+
 void ExportBernoulli(Exporter& ex) {
   const auto& attrs = ex.attrs<BernoulliAttrs>();
   ex.Out("Bernoulli", {ex.In(0)});
@@ -88,9 +104,10 @@ void ExportDequantizeLinear(Exporter& ex) {
 
 std::span<const ExportRow> RandomExports() {
   static constexpr ExportRow kRows[] = {
-      {"Bernoulli", ExportBernoulli},       {"DequantizeLinear", ExportDequantizeLinear},
-      {"Multinomial", ExportMultinomial},   {"QuantizeLinear", ExportQuantizeLinear},
-      {"RandomNormal", ExportRandomNormal}, {"RandomUniform", ExportRandomUniform},
+      {"Bernoulli", ExportBernoulli},         {"DequantizeLinear", ExportDequantizeLinear},
+      {"Multinomial", ExportMultinomial},     {"QuantizeLinear", ExportQuantizeLinear},
+      {"RandomInt", ExportRandomInt},         {"RandomNormal", ExportRandomNormal},
+      {"RandomUniform", ExportRandomUniform},
   };
   return kRows;
 }

@@ -1,4 +1,5 @@
-// Recurrent layers.
+// Recurrent layers, sequences of several lengths, and products along an axis.
+#include <algorithm>
 #include <array>
 #include <string>
 #include <vector>
@@ -94,10 +95,112 @@ void ExportRecurrent(Exporter& ex) {
   }
 }
 
+// --- Sequences of several lengths.
+
+// The lengths, (N) and along the axis of the samples, the numbers of the steps along theirs, and how many there are,
+// (1); all are int64.
+struct Steps {
+  SequenceAxes axes;
+  std::string lengths, wide_lengths, numbers, count;
+
+  Steps(Exporter& ex, const SequenceAttrs& attrs) {
+    const int rank = ex.RankOfInput(0);
+    axes = AxesOf(attrs, *ex.ShapeOfInput(0));
+    const auto others = [&](int axis) {
+      std::vector<int64_t> axes;
+      for (int i = 0; i < rank; ++i) {
+        if (i != axis) axes.push_back(i);
+      }
+      return ex.Ints(axes, "axes");
+    };
+    count = ex.Add("Gather", {ex.Add("Shape", {ex.In(0)}), ex.Ints({axes.steps}, "axis")});
+    const std::string steps =
+        ex.Add("Range", {ex.Number(0, DType::kInt64), ex.Add("Squeeze", {count}), ex.Number(1, DType::kInt64)});
+    numbers = ex.Add("Unsqueeze", {steps, others(axes.steps)});
+    lengths = ex.In(1, DType::kInt64);
+    wide_lengths = ex.Add("Unsqueeze", {lengths, others(axes.samples)});
+  }
+};
+
+void ExportSequenceMask(Exporter& ex) {
+  const auto& attrs = ex.attrs<SequenceMaskAttrs>();
+  const Steps steps(ex, attrs);
+  const std::string value = ex.Number(attrs.value, ex.DTypeOfInput(0));
+  ex.Out("Where", {ex.Add("Less", {steps.numbers, steps.wide_lengths}), ex.In(0), value});
+}
+
+// Samples and steps are the first two axes of what GatherND reads; the axes that stay go back to their places.
+void ExportSequenceLast(Exporter& ex) {
+  const Steps steps(ex, ex.attrs<SequenceAttrs>());
+  const std::string one = ex.Number(1, DType::kInt64);
+  const std::string within = ex.Add("Clip", {steps.lengths, one, ex.Add("Squeeze", {steps.count})});
+  const std::string last = ex.Add("Unsqueeze", {ex.Add("Sub", {within, one}), ex.Ints({-1}, "axes")});
+  std::vector<int64_t> order = {steps.axes.samples, steps.axes.steps}, back;
+  for (int i = 0; i < ex.RankOfInput(0); ++i) {
+    if (i != steps.axes.samples && i != steps.axes.steps) order.push_back(i);
+  }
+  for (int i = 0; i < ex.RankOfInput(0); ++i) {
+    const int64_t at = std::ranges::find(order, i) - order.begin();
+    if (i != steps.axes.steps) back.push_back(at == 0 ? 0 : at - 1);
+  }
+  const std::string ordered = ex.Add("Transpose", {ex.In(0)});
+  ex.Set("perm", order);
+  const std::string gathered = ex.Add("GatherND", {ordered, last});
+  ex.Set("batch_dims", int64_t{1});
+  ex.Out("Transpose", {gathered});
+  ex.Set("perm", back);
+}
+
+// --- Products along an axis: a Scan whose state is the product so far.
+
+void AddValue(ValueInfoProto* info, const std::string& name, DType dtype) {
+  info->set_name(name);
+  info->mutable_type()->mutable_tensor_type()->set_elem_type(NumberOf(dtype));
+}
+
+void ExportCumProd(Exporter& ex) {
+  const auto& attrs = ex.attrs<ScanAttrs>();
+  const DType dtype = ex.DTypeOfInput(0);
+  const std::string sums = ex.Add("ReduceSum", {ex.In(0), ex.Ints({attrs.axis}, "axis")});  // for their shape
+  ex.Set("keepdims", int64_t{0});
+  HostTensor one(dtype, {1});
+  one.Set(0, 1);
+  const std::string ones = ex.Add("Expand", {ex.Constant(one, "one"), ex.Add("Shape", {sums})});
+
+  GraphProto body;
+  body.set_name(ex.NewName("body"));
+  const std::string before = ex.NewName("before"), x = ex.NewName("x"), product = ex.NewName("product"),
+                    output = ex.NewName("output");
+  AddValue(body.add_input(), before, dtype);
+  AddValue(body.add_input(), x, dtype);
+  const auto add = [&](const char* op, std::initializer_list<std::string> inputs, const std::string& result) {
+    NodeProto* node = body.add_node();
+    node->set_op_type(op);
+    node->set_name(result);
+    for (const std::string& input : inputs) node->add_input(input);
+    node->add_output(result);
+    AddValue(body.add_output(), result, dtype);
+  };
+  add("Mul", {before, x}, product);
+  add("Identity", {attrs.exclusive ? before : product}, output);
+
+  const std::vector<int64_t> axis = {attrs.axis}, direction = {attrs.reverse ? 1 : 0};
+  ex.AliasOutput(0, ex.AddAll("Scan", {ones, ex.In(0)}, 2)[1]);
+  ex.Set("body", body);
+  ex.Set("num_scan_inputs", int64_t{1});
+  ex.Set("scan_input_axes", axis);
+  ex.Set("scan_output_axes", axis);
+  ex.Set("scan_input_directions", direction);
+  ex.Set("scan_output_directions", direction);
+}
+
 }  // namespace
 
 std::span<const ExportRow> SequenceExports() {
-  static constexpr ExportRow kRows[] = {{"Recurrent", ExportRecurrent}};
+  static constexpr ExportRow kRows[] = {{"CumProd", ExportCumProd},
+                                        {"Recurrent", ExportRecurrent},
+                                        {"SequenceLast", ExportSequenceLast},
+                                        {"SequenceMask", ExportSequenceMask}};
   return kRows;
 }
 

@@ -19,8 +19,9 @@ using Rows = std::map<std::string, const ExportRow*, std::less<>>;
 const Rows& AllRows() {
   static const Rows rows = [] {
     Rows all;
-    for (const auto& table : {ArrangeExports(), AttentionExports(), ElementwiseExports(), IndexExports(), LossExports(),
-                              NnExports(), NormExports(), RandomExports(), SequenceExports(), ShapeExports()}) {
+    for (const auto& table :
+         {ArrangeExports(), AttentionExports(), BitExports(), ElementwiseExports(), IndexExports(), LossExports(),
+          NnExports(), NormExports(), RandomExports(), SequenceExports(), ShapeExports()}) {
       for (const ExportRow& row : table) all[row.op] = &row;
     }
     return all;
@@ -212,11 +213,13 @@ std::vector<std::string> Exporter::AllInputs() const {
   return inputs;
 }
 
+std::string Exporter::NewName(const char* what) { return given_.Next(fmt::format("{}_{}", node_->name(), what)); }
+
 Exporter::Names Exporter::AddAll(const char* op, const Names& inputs, int outputs) {
   Names names;
   NodeProto* added = AddNode(op, inputs);
   for (int i = 0; i < outputs; ++i) {
-    names.push_back(given_.Next(fmt::format("{}_{}", node_->name(), op)));
+    names.push_back(NewName(op));
     added->add_output(names.back());
   }
   added->set_name(names[0]);
@@ -257,6 +260,7 @@ void Exporter::Set(const char* key, int64_t value) { AddAttribute(key, ATTRIBUTE
 void Exporter::Set(const char* key, double value) {
   AddAttribute(key, ATTRIBUTE_FLOAT)->set_f(static_cast<float>(value));
 }
+void Exporter::Set(const char* key, const GraphProto& body) { *AddAttribute(key, ATTRIBUTE_GRAPH)->mutable_g() = body; }
 void Exporter::Set(const char* key, const char* value) { AddAttribute(key, ATTRIBUTE_STRING)->set_s(value); }
 void Exporter::Set(const char* key, const std::vector<int64_t>& values) {
   AddAttribute(key, ATTRIBUTE_INTS)->mutable_ints()->Add(values.begin(), values.end());

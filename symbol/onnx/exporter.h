@@ -39,6 +39,7 @@ struct ExportRow {
 };
 std::span<const ExportRow> ArrangeExports();
 std::span<const ExportRow> AttentionExports();
+std::span<const ExportRow> BitExports();
 std::span<const ExportRow> ElementwiseExports();
 std::span<const ExportRow> IndexExports();
 std::span<const ExportRow> LossExports();
@@ -93,6 +94,8 @@ class Exporter {
   }
   void Set(const char* key, const std::vector<int64_t>& values);
   void Set(const char* key, const std::vector<std::string>& values);
+  void Set(const char* key, const GraphProto& body);
+  std::string NewName(const char* what);  // for a value of a body
   // Values that the file holds; `what` is said of them in their names.
   std::string Ints(const std::vector<int64_t>& values, const char* what);  // one axis
   std::string Number(double value, DType dtype);                           // no axis
