@@ -50,6 +50,8 @@ std::vector<OperatorCase> CrossEntropyCases() {
     const std::string of = log_input ? " of logarithms" : "";
     add("rows" + of, {6, 5}, {.log_input = log_input}, DType::kInt64);
     cases.back().wrong_shapes = {{{"x", {6, 5}}, {"label", {5}}}, {{"x", {6, 0}}}};
+    add("long rows" + of, {3, 40}, {.use_ignore = true, .ignore_label = 7, .log_input = log_input}, DType::kInt64);
+    add("many rows" + of, {70, 3}, {.label_smoothing = 0.1, .log_input = log_input}, DType::kInt64);
     add("weights" + of, {6, 5}, {.use_weight = true, .log_input = log_input}, DType::kInt32);
     add("smoothing" + of, {6, 5}, {.label_smoothing = 0.2, .log_input = log_input}, DType::kFloat32);
     add("weights and smoothing" + of, {2, 5, 3},

@@ -34,6 +34,7 @@ std::vector<OperatorCase> ReduceCases() {
       {{2, 20, 2, 3}, {.axes = {0, 2, 3}}},
       {{5}, {}},
       {{1, 1}, {.axes = {0}}},
+      {{70, 5}, {.axes = {1}}},  // more short rows than go side by side
       {{3, 4}, {.noop_with_empty_axes = true}},
   };
   for (const Operator& o : {Operator{"Sum", SumOp},

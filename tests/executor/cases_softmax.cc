@@ -1,3 +1,5 @@
+#include <utility>
+
 #include "symbol/ops/softmax.h"
 #include "tests/executor/operator_cases.h"
 
@@ -43,6 +45,14 @@ std::vector<OperatorCase> SoftmaxCases() {
                    .test_dtypes = {DType::kFloat32, DType::kFloat64},
                    .tolerance = 4,
                    .magnitude = 1});
+  for (const auto& [name, shape] : {std::pair{"long", Shape{2, 45}}, {"many", Shape{70, 4}}}) {
+    cases.push_back({.name = fmt::format("logarithm of {} rows", name),
+                     .symbol = LogSoftmax(Variable("x"), {}, "y"),
+                     .inputs = {{"x", Uniform(shape, -4, 4)}},
+                     .terms = static_cast<double>(shape[1]),
+                     .tolerance = 4,
+                     .magnitude = 1});
+  }
   const Symbol dy = Variable("dy"), y = Variable("y");
   cases.push_back({.name = "logarithm, gradient",
                    .symbol = LogSoftmaxGrad(dy, y, {.axis = 1}, "dx"),

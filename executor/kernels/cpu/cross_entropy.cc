@@ -2,11 +2,13 @@
 // and log sum e^(x - largest).
 //
 // Where classes lie side by side a row is worked on in tiles that stay in the nearest cache; else columns are, up to
-// kSliceColumns side by side. Both are passes of the loops of simd/loops.h.
+// kSliceColumns side by side, and so are short rows. Both are passes of the loops of simd/loops.h.
 #include "symbol/ops/cross_entropy.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <utility>
 
 #include "base/error.h"
 #include "executor/kernel_table.h"
@@ -20,13 +22,15 @@ namespace {
 
 constexpr int64_t kTile = kSliceColumns;
 
-// Some columns of one outer index: element k of column i is x[k * stride + i]. A row is one column of stride 1, whose
-// classes are what loops run over.
+// Some columns: element k of column i is x[k * stride + i]. A row is one column of stride 1, whose classes are what
+// loops run over.
 template <class T>
 class Columns {
  public:
-  Columns(const AxisView& view, int64_t columns) : n_(view.axis), stride_(view.inner), columns_(columns) {}
+  Columns(int64_t classes, int64_t stride, int64_t columns) : n_(classes), stride_(stride), columns_(columns) {}
   bool is_row() const { return stride_ == 1; }
+  int64_t count() const { return columns_; }
+  int64_t At(int64_t k, int64_t column) const { return k * stride_ + column; }
 
   // f(offset of a run, its elements, its first class) over everything
   template <class F>
@@ -57,23 +61,34 @@ class Columns {
     }
   }
 
-  // The largest element of each column and log sum e^(x - it).
+  // The largest element of each column and log sum e^(x - it). That sum is at least 1: what is beyond is exact.
   void MaxAndLogSum(const T* x, T* max, T* log_sum) const {
     if (is_row()) {
       *max = loops_.max(x, n_);
-    } else {
-      std::copy_n(x, columns_, max);
-      for (int64_t k = 1; k < n_; ++k) loops_.max_to(x + k * stride_, max, columns_);
+      *log_sum = static_cast<T>(std::log(loops_.exp_sum(x, n_, *max)));
+      return;
     }
+    std::copy_n(x, columns_, max);
+    for (int64_t k = 1; k < n_; ++k) loops_.max_to(x + k * stride_, max, columns_);
     double sums[kTile];
-    std::fill_n(sums, columns_, 0.0);
+    std::fill_n(sums, columns_, -1.0);
     T tile[kTile];
     ForRuns([&](int64_t at, int64_t m, int64_t) {
       Subtract(x + at, max, tile, m);
       Exp(tile, m);
       Add(tile, sums, m);
     });
-    for (int64_t i = 0; i < columns_; ++i) log_sum[i] = static_cast<T>(std::log(sums[i]));
+    std::copy_n(sums, columns_, log_sum);
+    loops_.template UnaryOf<native::fn::Log1p>()(log_sum, log_sum, columns_);
+  }
+  // y = x - max - log_sum, of a run; neither of the two alone is as good.
+  void SubtractBoth(const T* x, const T* max, const T* log_sum, T* y, int64_t m) const {
+    if (is_row()) {
+      loops_.normalize(x, y, m, {.mean = *max, .scale = 1, .beta = -*log_sum, .b = 0, .c = 0}, false);
+    } else {
+      Subtract(x, max, y, m);
+      Subtract(y, log_sum, y, m);
+    }
   }
 
  private:
@@ -81,20 +96,39 @@ class Columns {
   const LoopsOf<T>& loops_ = BestLoops<T>();
 };
 
+// f(columns, position of the first, inputs, output) over everything, by the team; what has the view's shape begins with
+// those columns. Short rows are transposed on the way, both ways.
+template <class T, size_t kInputs, class F>
+void ForColumns(const AxisView& view, const std::array<const T*, kInputs>& inputs, T* output, const F& f) {
+  if (view.inner > 1 || view.axis > kShortRow) {
+    ForSlices(view, kSerialExponentials, [&](const Slice& s) {
+      std::array<const T*, kInputs> at;
+      for (size_t i = 0; i < kInputs; ++i) at[i] = inputs[i] + s.start;
+      f(Columns<T>(view.axis, view.inner, s.columns), s.position, at, output ? output + s.start : nullptr);
+    });
+    return;
+  }
+  ForTiles(view.outer, view.axis, kSerialExponentials, [&](int64_t first, int64_t rows) {
+    std::array<const T*, kInputs> at;
+    TileOfRows<T> from[kInputs], to;
+    for (size_t i = 0; i < kInputs; ++i) {
+      ToColumns(inputs[i] + first * view.axis, rows, view.axis, from[i]);
+      at[i] = from[i];
+    }
+    f(Columns<T>(view.axis, kTileRows, rows), first, at, output ? to : nullptr);
+    if (output) ToRows(to, rows, view.axis, output + first * view.axis);
+  });
+}
+
 // data -> y
 template <class T>
 MaybeKernel MakeLogSoftmax(const KernelSpec& spec) {
   const AxisView view = ViewAlong(spec.inputs[0].shape, static_cast<int>(spec.attributes<LogSoftmaxAttrs>().axis));
   return WithLoop(FlatKernel(spec, "loop", Format::Plain()), [view](const Arguments& args) {
-    ForSlices(view, kSerialExponentials, [&](const Slice& s) {
-      const Columns<T> all(view, s.columns);
-      const T* x = args.in<T>(0) + s.start;
-      T *y = args.out<T>(0) + s.start, max[kTile], log_sum[kTile];
-      all.MaxAndLogSum(x, max, log_sum);
-      all.ForRuns([&](int64_t at, int64_t m, int64_t) {
-        all.Subtract(x + at, max, y + at, m);
-        all.Subtract(y + at, log_sum, y + at, m);
-      });
+    ForColumns<T, 1>(view, {args.in<T>(0)}, args.out<T>(0), [&](const Columns<T>& all, int64_t, const auto& in, T* y) {
+      T max[kTile], log_sum[kTile];
+      all.MaxAndLogSum(in[0], max, log_sum);
+      all.ForRuns([&](int64_t at, int64_t m, int64_t) { all.SubtractBoth(in[0] + at, max, log_sum, y + at, m); });
     });
   });
 }
@@ -104,21 +138,21 @@ template <class T>
 MaybeKernel MakeLogSoftmaxGrad(const KernelSpec& spec) {
   const AxisView view = ViewAlong(spec.inputs[1].shape, static_cast<int>(spec.attributes<LogSoftmaxAttrs>().axis));
   return WithLoop(FlatKernel(spec, "loop", Format::Plain()), [view](const Arguments& args) {
-    ForSlices(view, kSerialExponentials, [&](const Slice& s) {
-      const Columns<T> all(view, s.columns);
-      const T *dy = args.in<T>(0) + s.start, *y = args.in<T>(1) + s.start;
-      T *dx = args.out<T>(0) + s.start, tile[kTile], sums[kTile];
-      double exact[kTile];
-      std::fill_n(exact, s.columns, 0.0);
-      all.ForRuns([&](int64_t at, int64_t m, int64_t) { all.Add(dy + at, exact, m); });
-      for (int64_t i = 0; i < s.columns; ++i) sums[i] = static_cast<T>(exact[i]);
-      all.ForRuns([&](int64_t at, int64_t m, int64_t) {
-        std::copy_n(y + at, m, tile);
-        all.Exp(tile, m);
-        all.Multiply(tile, sums, tile, m);
-        BestLoops<T>().template BinaryOf<native::fn::Sub>()(dy + at, tile, dx + at, m);
-      });
-    });
+    ForColumns<T, 2>(view, {args.in<T>(0), args.in<T>(1)}, args.out<T>(0),
+                     [&](const Columns<T>& all, int64_t, const auto& in, T* dx) {
+                       const T *dy = in[0], *y = in[1];
+                       T tile[kTile], sums[kTile];
+                       double exact[kTile];
+                       std::fill_n(exact, all.count(), 0.0);
+                       all.ForRuns([&](int64_t at, int64_t m, int64_t) { all.Add(dy + at, exact, m); });
+                       std::copy_n(exact, all.count(), sums);
+                       all.ForRuns([&](int64_t at, int64_t m, int64_t) {
+                         std::copy_n(y + at, m, tile);
+                         all.Exp(tile, m);
+                         all.Multiply(tile, sums, tile, m);
+                         BestLoops<T>().template BinaryOf<native::fn::Sub>()(dy + at, tile, dx + at, m);
+                       });
+                     });
   });
 }
 
@@ -162,6 +196,17 @@ struct Targets {
   double WeightOf(const T* weights, int64_t k) const {
     return weights ? weights[k] : 1;
   }
+  // Of a position whose class k has the probability e^-minus_log(k): its loss, and its label's weight.
+  template <class T, class F>
+  std::pair<double, double> Loss(double label, int64_t position, const T* weights, const F& minus_log) const {
+    if (IsIgnored(label)) return {0, 0};
+    const int64_t k = ClassOf(label, position);
+    const double weight = WeightOf(weights, k), loss = own() * weight * minus_log(k);
+    if (attrs.label_smoothing == 0) return {loss, weight};
+    double sum = 0;
+    for (int64_t j = 0; j < classes; ++j) sum += WeightOf(weights, j) * minus_log(j);
+    return {loss + shared() * sum, weight};
+  }
 };
 
 // (data, label [, class_weight]) -> loss, weight [, maximum, log_sum]
@@ -173,31 +218,19 @@ MaybeKernel MakeCrossEntropy(const KernelSpec& spec) {
   return WithLoop(PlainKernel(spec, "loop"), [=, dtype = spec.inputs[1].dtype](const Arguments& args) {
     const Numbers label(dtype, args.inputs[1]);
     const T* weights = attrs.use_weight ? args.in<T>(2) : nullptr;
-    ForSlices(view, kSerialExponentials, [&](const Slice& s) {
-      const T* x = args.in<T>(0) + s.start;
-      const int64_t position = s.position;
+    ForColumns<T, 1>(view, {args.in<T>(0)}, nullptr, [&](const Columns<T>& all, int64_t position, const auto& in, T*) {
       T max[kTile], log_sum[kTile];
       if (attrs.log_input) {
-        std::fill_n(max, s.columns, T{0});
-        std::fill_n(log_sum, s.columns, T{0});
+        std::fill_n(max, all.count(), T{0});
+        std::fill_n(log_sum, all.count(), T{0});
       } else {
-        Columns<T>(view, s.columns).MaxAndLogSum(x, max, log_sum);
+        all.MaxAndLogSum(in[0], max, log_sum);
       }
-      for (int64_t i = 0; i < s.columns; ++i) {
-        double loss = 0, weight = 0;
-        if (!targets.IsIgnored(label[position + i])) {
-          const auto minus_log = [&](int64_t k) {
-            return static_cast<double>(max[i]) - x[k * view.inner + i] + log_sum[i];
-          };
-          const int64_t k = targets.ClassOf(label[position + i], position + i);
-          weight = targets.WeightOf(weights, k);
-          loss = targets.own() * weight * minus_log(k);
-          if (attrs.label_smoothing != 0) {
-            double sum = 0;
-            for (int64_t j = 0; j < view.axis; ++j) sum += targets.WeightOf(weights, j) * minus_log(j);
-            loss += targets.shared() * sum;
-          }
-        }
+      for (int64_t i = 0; i < all.count(); ++i) {
+        const auto minus_log = [&](int64_t k) {
+          return static_cast<double>(max[i]) - in[0][all.At(k, i)] + log_sum[i];
+        };
+        const auto [loss, weight] = targets.Loss(label[position + i], position + i, weights, minus_log);
         args.out<T>(0)[position + i] = static_cast<T>(loss);
         if (T* out = args.out<T>(1)) out[position + i] = static_cast<T>(weight);
         if (attrs.log_input) continue;
@@ -222,43 +255,42 @@ MaybeKernel MakeCrossEntropyGrad(const KernelSpec& spec) {
     for (int64_t k = 0; k < view.axis && attrs.label_smoothing != 0; ++k) {
       total += targets.shared() * targets.WeightOf(weights, k);
     }
-    ForSlices(view, kSerialExponentials, [&](const Slice& s) {
-      const Columns<T> all(view, s.columns);
-      const int64_t position = s.position;
-      const T *x = args.in<T>(1) + s.start, *dy = args.in<T>(0) + position;
-      T *dx = args.out<T>(0) + s.start, factor[kTile], shared[kTile], own[kTile];
-      int64_t place[kTile];
-      for (int64_t i = 0; i < s.columns; ++i) {
-        const bool ignored = targets.IsIgnored(label[position + i]);
-        place[i] = ignored ? -1 : targets.ClassOf(label[position + i], position + i);
-        const double at_label = ignored ? 0 : targets.own() * targets.WeightOf(weights, place[i]);
-        factor[i] = static_cast<T>(dy[i] * (at_label + total));
-        shared[i] = static_cast<T>(dy[i] * targets.shared());
-        own[i] = static_cast<T>(dy[i] * at_label);
-      }
-      all.ForRuns([&](int64_t at, int64_t m, int64_t k) {
-        if (attrs.log_input) {
-          std::fill_n(dx + at, m, T{0});
-        } else {
-          all.Subtract(x + at, args.in<T>(statistics) + position, dx + at, m);
-          all.Subtract(dx + at, args.in<T>(statistics + 1) + position, dx + at, m);
-          all.Exp(dx + at, m);
-          all.Multiply(dx + at, factor, dx + at, m);
-        }
-        if (attrs.label_smoothing == 0) return;
-        for (int64_t i = 0; i < m; ++i) {
-          const int64_t column = all.is_row() ? 0 : i, own_class = all.is_row() ? k + i : k;
-          dx[at + i] -= shared[column] * (weights ? weights[own_class] : T{1});
-        }
-      });
-      for (int64_t i = 0; i < s.columns; ++i) {
-        if (place[i] >= 0) {
-          dx[place[i] * view.inner + i] -= own[i];
-        } else {  // even of NaN
-          for (int64_t k = 0; k < view.axis; ++k) dx[k * view.inner + i] = 0;
-        }
-      }
-    });
+    ForColumns<T, 1>(view, {args.in<T>(1)}, args.out<T>(0),
+                     [&](const Columns<T>& all, int64_t position, const auto& in, T* dx) {
+                       const T *x = in[0], *dy = args.in<T>(0) + position;
+                       T factor[kTile], shared[kTile], own[kTile];
+                       int64_t place[kTile];
+                       for (int64_t i = 0; i < all.count(); ++i) {
+                         const bool ignored = targets.IsIgnored(label[position + i]);
+                         place[i] = ignored ? -1 : targets.ClassOf(label[position + i], position + i);
+                         const double at_label = ignored ? 0 : targets.own() * targets.WeightOf(weights, place[i]);
+                         factor[i] = static_cast<T>(dy[i] * (at_label + total));
+                         shared[i] = static_cast<T>(dy[i] * targets.shared());
+                         own[i] = static_cast<T>(dy[i] * at_label);
+                       }
+                       all.ForRuns([&](int64_t at, int64_t m, int64_t k) {
+                         if (attrs.log_input) {
+                           std::fill_n(dx + at, m, T{0});
+                         } else {
+                           all.SubtractBoth(x + at, args.in<T>(statistics) + position,
+                                            args.in<T>(statistics + 1) + position, dx + at, m);
+                           all.Exp(dx + at, m);
+                           all.Multiply(dx + at, factor, dx + at, m);
+                         }
+                         if (attrs.label_smoothing == 0) return;
+                         for (int64_t i = 0; i < m; ++i) {
+                           const int64_t column = all.is_row() ? 0 : i, own_class = all.is_row() ? k + i : k;
+                           dx[at + i] -= shared[column] * (weights ? weights[own_class] : T{1});
+                         }
+                       });
+                       for (int64_t i = 0; i < all.count(); ++i) {
+                         if (place[i] >= 0) {
+                           dx[all.At(place[i], i)] -= own[i];
+                         } else {  // even of NaN
+                           for (int64_t k = 0; k < view.axis; ++k) dx[all.At(k, i)] = 0;
+                         }
+                       }
+                     });
   });
 }
 

@@ -6,6 +6,7 @@
 #include "symbol/ops/order.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -133,29 +134,48 @@ struct Course {
   int64_t At(int64_t step) const { return (attrs.reverse ? view.axis - 1 - step : step) * view.inner; }
 };
 
+// Some rows at a time, whose sums do not wait for each other; more would fall on the same places of the cache where rows
+// are powers of two long.
+template <class T, bool kProduct, bool kExclusive>
+void ScanRows(const Course& course, const T* x, T* y) {
+  constexpr int64_t kRows = 4;
+  const int64_t n = course.view.axis;
+  const auto scan = [&]<int64_t kCount>(int64_t row, std::integral_constant<int64_t, kCount>) {
+    std::array<Accumulator<T>, kCount> sums;
+    sums.fill(Accumulator<T>{kProduct});
+    for (int64_t step = 0; step < n; ++step) {
+      const int64_t at = row * n + course.At(step);
+      for (int64_t k = 0; k < kCount; ++k)
+        ScanStep<T, kProduct, kExclusive>(x + at + k * n, &sums[k], y + at + k * n, 1);
+    }
+  };
+  const int64_t groups = CeilDiv(course.view.outer, kRows);
+  ParallelFor(groups, 1, kSerialElements / (kRows * n), [&](int64_t begin, int64_t end, int) {
+    int64_t row = begin * kRows;
+    const int64_t last = std::min(end * kRows, course.view.outer);
+    for (; row + kRows <= last; row += kRows) scan(row, std::integral_constant<int64_t, kRows>());
+    for (; row < last; ++row) scan(row, std::integral_constant<int64_t, 1>());
+  });
+}
+
 // data -> y
 template <bool kProduct>
 MaybeKernel MakeScan(const KernelSpec& spec) {
   return Dispatch(spec.inputs[0].dtype, [&]<class T>() {
     return WithLoop(PlainKernel(spec, "loop"), [course = Course(spec)](const Arguments& args) {
+      const T* x = args.in<T>(0);
+      T* y = args.out<T>(0);
+      if (course.view.inner == 1) {
+        course.attrs.exclusive ? ScanRows<T, kProduct, true>(course, x, y) : ScanRows<T, kProduct, false>(course, x, y);
+        return;
+      }
       ForSlices(course.view, kSerialElements, [&](const Slice& s) {
         Accumulator<T> sums[kSliceColumns];
         std::fill_n(sums, s.columns, Accumulator<T>{kProduct});
-        const T* x = args.in<T>(0) + s.start;
-        T* y = args.out<T>(0) + s.start;
-        const auto run = [&]<bool kExclusive>(auto columns) {  // a constant 1 where columns are single elements
-          for (int64_t step = 0; step < course.view.axis; ++step) {
-            const int64_t at = course.At(step);
-            ScanStep<T, kProduct, kExclusive>(x + at, sums, y + at, columns);
-          }
-        };
-        const auto run_columns = [&](auto columns) {
-          course.attrs.exclusive ? run.template operator()<true>(columns) : run.template operator()<false>(columns);
-        };
-        if (s.columns == 1) {
-          run_columns(std::integral_constant<int64_t, 1>());
-        } else {
-          run_columns(s.columns);
+        for (int64_t step = 0; step < course.view.axis; ++step) {
+          const int64_t at = s.start + course.At(step);
+          (course.attrs.exclusive ? ScanStep<T, kProduct, true> : ScanStep<T, kProduct, false>)(x + at, sums, y + at,
+                                                                                                s.columns);
         }
       });
     });

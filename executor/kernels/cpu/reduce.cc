@@ -1,9 +1,9 @@
 // Reductions over axes of plain data, and SumTo.
 //
 // Neighbouring axes that are both kept or both reduced are one axis. If the innermost is reduced, each result is a sum
-// of contiguous runs; if it is kept, a strip of neighbouring results is accumulated row by row, in double. Where there
-// are few results of many elements, threads share one result: it is joined from blocks, which the shape alone decides,
-// so that results do not depend on the number of threads.
+// of contiguous runs; if it is kept, a strip of neighbouring results is accumulated row by row, in double, and so are
+// the results of short rows. Where there are few results of many elements, threads share one result: it is joined from
+// blocks, which the shape alone decides, so that results do not depend on the number of threads.
 #include "symbol/ops/reduce.h"
 
 #include <algorithm>
@@ -20,6 +20,7 @@
 #include "executor/kernels/cpu/accumulator.h"
 #include "executor/kernels/cpu/copy.h"
 #include "executor/kernels/cpu/simd/loops.h"
+#include "executor/kernels/cpu/slices.h"
 #include "executor/kernels/cpu/util.h"
 #include "executor/kernels/cpu/walk.h"
 
@@ -139,8 +140,10 @@ template <class T, Function kFunction>
 struct Reducer {
   using A = Accumulator<T>;
   static constexpr bool kVectors = std::is_floating_point_v<T>, kMax = kVectors && kFunction == Function::kMax,
+                        kMin = kVectors && kFunction == Function::kMin,
                         kSum = kVectors && (kFunction == Function::kSum || kFunction == Function::kMean),
-                        kExp = kFunction == Function::kLogSumExp;  // of what y holds already, the maxima
+                        kExp = kFunction == Function::kLogSumExp,  // of what y holds already, the maxima
+      kJoins = kVectors && !kMax && !kMin && !kSum && !kExp;
   Reduction r;
 
   int64_t divisor() const { return kFunction == Function::kMean ? r.count() : 1; }
@@ -148,23 +151,25 @@ struct Reducer {
   // What e^x is reckoned from: of no finite maximum, 0.
   static T Shift(T max) { return std::isfinite(max) ? max : 0; }
 
+  static const auto& Joining() {
+    const LoopsOf<T>& loops = BestLoops<T>();
+    if constexpr (kFunction == Function::kL1) return loops.magnitudes;
+    if constexpr (kFunction == Function::kProd) return loops.products;
+    if constexpr (kFunction == Function::kL2 || kFunction == Function::kSumSquare) return loops.squares;
+  }
+
   // n elements, joined.
   static A JoinRun(const T* x, int64_t n, T max) {
     if constexpr (kMax) {
       return static_cast<double>(BestLoops<T>().max(x, n));
+    } else if constexpr (kMin) {
+      return static_cast<double>(BestLoops<T>().min(x, n));
     } else if constexpr (kSum) {
       return BestLoops<T>().sum(x, n);
     } else if constexpr (kExp) {
-      T tile[kStrip];
-      const T shift = Shift(max);
-      double sum = 0;
-      for (int64_t at = 0; at < n; at += kStrip) {
-        const int64_t m = std::min(kStrip, n - at);
-        for (int64_t i = 0; i < m; ++i) tile[i] = x[at + i] - shift;
-        BestLoops<T>().template UnaryOf<native::fn::Exp>()(tile, tile, m);
-        sum += BestLoops<T>().sum(tile, m);
-      }
-      return sum;
+      return BestLoops<T>().exp_sum(x, n, Shift(max));
+    } else if constexpr (kJoins) {
+      return Joining().row(x, n);
     } else {
       constexpr int64_t kLanes = 8;  // side by side, for vectors
       A lanes[kLanes];
@@ -198,18 +203,18 @@ struct Reducer {
     }
   }
 
-  // One strip of results: columns [first, first + n) of the kept position k.
-  void JoinStrip(const T* x, T* y, int64_t k, int64_t first, int64_t n) const {
-    const T* column = x + r.KeptOffset(k) + first;
-    T* to = y + k * r.inner() + first;
-    if constexpr (kMax) {
-      std::copy_n(column, n, to);
-      for (int64_t j = 1; j < r.reduced(); ++j) BestLoops<T>().max_to(column + r.ReducedOffset(j), to, n);
+  // n results side by side, n <= kStrip, of `rows` rows that begin at offset(row).
+  template <class F>
+  void JoinColumns(const T* x, int64_t rows, const F& offset, T* to, int64_t n) const {
+    if constexpr (kMax || kMin) {
+      const LoopsOf<T>& loops = BestLoops<T>();
+      std::copy_n(x + offset(0), n, to);
+      for (int64_t j = 1; j < rows; ++j) (kMax ? loops.max_to : loops.min_to)(x + offset(j), to, n);
     } else {
       A results[kStrip];
       std::fill_n(results, n, Nothing<kFunction, A>());
-      for (int64_t j = 0; j < r.reduced(); ++j) {
-        const T* row = column + r.ReducedOffset(j);
+      for (int64_t j = 0; j < rows; ++j) {
+        const T* row = x + offset(j);
         if constexpr (kSum) {
           BestLoops<T>().add_to(row, results, n);
         } else if constexpr (kExp) {
@@ -217,12 +222,29 @@ struct Reducer {
           for (int64_t i = 0; i < n; ++i) tile[i] = row[i] - Shift(to[i]);
           BestLoops<T>().template UnaryOf<native::fn::Exp>()(tile, tile, n);
           BestLoops<T>().add_to(tile, results, n);
+        } else if constexpr (kJoins) {
+          Joining().to(row, results, n);
         } else {
           for (int64_t i = 0; i < n; ++i) results[i] = Join<kFunction>(results[i], Term<kFunction>(Widened(row[i])));
         }
       }
       for (int64_t i = 0; i < n; ++i) Finish(results[i], to + i);
     }
+  }
+
+  // Results of rows that lie one after the other.
+  Kernel ByShortRows(const KernelSpec& spec) const {
+    return WithLoop(PlainKernel(spec, "loop"), [own = *this](const Arguments& args) {
+      const T* x = args.in<T>(0);
+      T* y = args.out<T>(0);
+      const int64_t n = own.r.inner();
+      ForTiles(own.r.kept(), n, kSerialElements, [&](int64_t first, int64_t rows) {
+        TileOfRows<T> tile;
+        ToColumns(x + first * n, rows, n, tile);
+        own.JoinColumns(
+            tile, n, [](int64_t k) { return k * kTileRows; }, y + first, rows);
+      });
+    });
   }
 
   // Results whose elements are contiguous runs.
@@ -262,7 +284,11 @@ struct Reducer {
       ParallelFor(units, 1, own.r.elements() <= kSerialElements ? units : 0, [&](int64_t begin, int64_t end, int) {
         for (int64_t unit = begin; unit < end; ++unit) {
           const int64_t first = unit % strips * strip;
-          own.JoinStrip(args.in<T>(0), args.out<T>(0), unit / strips, first, std::min(strip, own.r.inner() - first));
+          const int64_t k = unit / strips, inner = own.r.inner();
+          own.JoinColumns(
+              args.in<T>(0) + own.r.KeptOffset(k) + first, own.r.reduced(),
+              [&](int64_t j) { return own.r.ReducedOffset(j); }, args.out<T>(0) + k * inner + first,
+              std::min(strip, inner - first));
         }
       });
     });
@@ -274,7 +300,8 @@ MaybeKernel ReduceKernel(const KernelSpec& spec, const Reduction& r) {
   return Dispatch(spec.inputs[0].dtype, [&]<class T>() -> MaybeKernel {
     if constexpr (kFunction != Function::kLogSumExp || std::is_floating_point_v<T>) {
       const Reducer<T, kFunction> reducer{r};
-      return r.inner_reduced() ? reducer.ByRuns(spec) : reducer.ByStrips(spec);
+      if (!r.inner_reduced()) return reducer.ByStrips(spec);
+      return r.reduced() == 1 && r.inner() <= kShortRow ? reducer.ByShortRows(spec) : reducer.ByRuns(spec);
     } else {
       return std::nullopt;
     }

@@ -38,4 +38,35 @@ void ForSlices(const AxisView& view, int64_t serial_below, const F& f, int64_t m
   });
 }
 
+// Rows shorter than some vectors go side by side, as columns: a tile of them is transposed. Whether they do depends on
+// their length alone, so that a row's result does not depend on what is beside it.
+inline constexpr int64_t kShortRow = 32, kTileRows = 64;
+template <class T>
+using TileOfRows = T[kShortRow * kTileRows];
+
+// Element k of row i, rows[i * n + k], to or from columns[k * kTileRows + i].
+template <class T>
+void ToColumns(const T* rows, int64_t count, int64_t n, T* columns) {
+  for (int64_t k = 0; k < n; ++k) {
+    for (int64_t i = 0; i < count; ++i) columns[k * kTileRows + i] = rows[i * n + k];
+  }
+}
+template <class T>
+void ToRows(const T* columns, int64_t count, int64_t n, T* rows) {
+  for (int64_t i = 0; i < count; ++i) {
+    for (int64_t k = 0; k < n; ++k) rows[i * n + k] = columns[k * kTileRows + i];
+  }
+}
+
+// f(first row, rows) by the team, for tiles of rows.
+template <class F>
+void ForTiles(int64_t rows, int64_t n, int64_t serial_below, const F& f) {
+  const int64_t tiles = CeilDiv(rows, kTileRows);
+  ParallelFor(tiles, 1, rows * n <= serial_below ? tiles : 0, [&](int64_t begin, int64_t end, int) {
+    for (int64_t first = begin * kTileRows; first < std::min(end * kTileRows, rows); first += kTileRows) {
+      f(first, std::min(kTileRows, rows - first));
+    }
+  });
+}
+
 }  // namespace bindery::cpu

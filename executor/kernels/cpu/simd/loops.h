@@ -60,12 +60,23 @@ struct LoopsOf {
   }
 
   void (*add_relu_grad)(const Real* g0, const Real* g1, const Real* y, Real* dx, int64_t n);  // (g0 + g1) [y > 0]
-  void (*add_to)(const Real* x, double* sums, int64_t n);                                     // sums += x
-  void (*max_to)(const Real* x, Real* y, int64_t n);                                          // y = max(y, x)
   void (*scale)(const Real* x, Real* y, int64_t n, Real factor);
   double (*sum)(const Real* x, int64_t n);
-  Real (*max)(const Real* x, int64_t n);  // n >= 1; NaN if there is one
+  double (*exp_sum)(const Real* x, int64_t n, Real shift);  // sum e^(x - shift)
   double (*dot)(const Real* a, const Real* b, int64_t n);
+
+  // Reductions, all in double: of a row, and of rows into results side by side, results = results joined with x.
+  struct Joining {
+    double (*row)(const Real* x, int64_t n);
+    void (*to)(const Real* x, double* results, int64_t n);
+  };
+  Joining magnitudes, squares, products;                   // sum |x|, sum x^2, and the product
+  void (*add_to)(const Real* x, double* sums, int64_t n);  // sums += x
+  // The largest and the smallest: NaN if there is one.
+  Real (*max)(const Real* x, int64_t n);  // n >= 1
+  Real (*min)(const Real* x, int64_t n);
+  void (*max_to)(const Real* x, Real* y, int64_t n);  // y = max(y, x)
+  void (*min_to)(const Real* x, Real* y, int64_t n);
 
   // Softmax over each of some rows, and over one its gradient: y_i (dy_i - sum_j dy_j y_j) * factor.
   // `inverse_temperature` scales x.

@@ -56,10 +56,6 @@ void Scale(const Real* x, Real* y, int64_t n, Real factor) {
   Map(
       x, y, n, [factor](V v) __attribute__((always_inline)) { return v * factor; });
 }
-void MaxTo(const Real* x, Real* y, int64_t n) { Map2(x, y, y, n, fn::Maximum()); }
-void AddTo(const Real* x, double* sums, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) sums[i] += x[i];
-}
 void Axpy(const Real* x, Real* y, int64_t n, Real factor) {
   Map2(
       x, y, y, n, [factor](V a, V b) __attribute__((always_inline)) { return b + a * factor; });
@@ -101,21 +97,17 @@ double Dot(const Real* a, const Real* b, int64_t n) {
       n, [=](int64_t i) __attribute__((always_inline)) { return Load(a + i) * Load(b + i); },
       [=](int64_t i, int64_t m) __attribute__((always_inline)) { return LoadPart(a + i, m) * LoadPart(b + i, m); });
 }
-Real MaxOf(const Real* x, int64_t n) {
-  Real max = x[0];
-  int64_t i = 0;
-  if (n >= kLanes) {
-    V m = Load(x);
-    for (i = kLanes; i + kLanes <= n; i += kLanes) {
-      const V v = Load(x + i);
-      m = (v > m) | (v != v) ? v : m;
-    }
-    max = m[0];
-    for (int l = 1; l < kLanes; ++l) max = m[l] > max || m[l] != m[l] ? m[l] : max;
-  }
-  for (; i < n; ++i) max = x[i] > max || x[i] != x[i] ? x[i] : max;
-  return max;
+double ExpSum(const Real* x, int64_t n, Real shift) {
+  const auto f = [=](int64_t i) __attribute__((always_inline)) { return exp(Load(x + i) - shift); };
+  return SumOver(
+      n, f, [=](int64_t i, int64_t m) __attribute__((always_inline)) {
+        Real lanes[kLanes];
+        Store(lanes, exp(LoadPart(x + i, m) - shift));
+        return LoadPart(lanes, m);
+      });
 }
+
+#include "executor/kernels/cpu/simd/reduce_body.h"
 
 // Sum of f(0) to f(n - 1), lane by lane, by parts: a sum of thousands of terms in turn would lose digits.
 template <class F>
@@ -134,7 +126,7 @@ inline V InParts(int64_t n, F f) {
 // ---- softmax ----
 
 inline void SoftmaxRow(const Real* x, Real* y, int64_t n, Real inverse_temperature) {
-  const Real max = MaxOf(x, n);
+  const Real max = Extreme<fn::Maximum>(x, n);
   const auto f = [=](V v) __attribute__((always_inline)) { return exp((v - max) * inverse_temperature); };
   const V sums = InParts(
       n / kLanes, [=](int64_t k) __attribute__((always_inline)) {
@@ -154,7 +146,7 @@ inline void SoftmaxRow(const Real* x, Real* y, int64_t n, Real inverse_temperatu
 // Rows shorter than a few vectors: the exponentials of many rows are taken together.
 inline void SoftmaxShortRows(const Real* x, Real* y, int64_t rows, int64_t n, Real inverse_temperature) {
   for (int64_t row = 0; row < rows; ++row) {
-    const Real max = MaxOf(x + row * n, n);
+    const Real max = Extreme<fn::Maximum>(x + row * n, n);
     for (int64_t i = row * n; i < (row + 1) * n; ++i) y[i] = (x[i] - max) * inverse_temperature;
   }
   UnaryLoop<fn::Exp>(y, y, rows * n);
@@ -193,7 +185,7 @@ inline void ForColumns(int64_t inner, F f) {
     const int64_t m = inner - i;
     f(
         i, [m](const Real* p) __attribute__((always_inline)) { return LoadPart(p, m); },
-        [m](Real* p, V v) __attribute__((always_inline)) { StorePart(p, m, v); });
+        [m](Real * p, V v) __attribute__((always_inline)) { StorePart(p, m, v); });
   }
 }
 
@@ -268,12 +260,18 @@ constexpr Table TableOf(const char* name) {
       .curve = CurveTable(CurveFunctions()),
       .curve_grad = CurveGradTable(CurveFunctions()),
       .add_relu_grad = AddReluGrad,
-      .add_to = AddTo,
-      .max_to = MaxTo,
       .scale = Scale,
       .sum = Sum,
-      .max = MaxOf,
+      .exp_sum = ExpSum,
       .dot = Dot,
+      .magnitudes = {JoinRow<Magnitudes>, JoinTo<Magnitudes>},
+      .squares = {JoinRow<Squares>, JoinTo<Squares>},
+      .products = {JoinRow<Products>, JoinTo<Products>},
+      .add_to = JoinTo<Sums>,
+      .max = Extreme<fn::Maximum>,
+      .min = Extreme<fn::Minimum>,
+      .max_to = ExtremeTo<fn::Maximum>,
+      .min_to = ExtremeTo<fn::Minimum>,
       .softmax = Softmax,
       .softmax_grad = SoftmaxGrad,
       .softmax_columns = SoftmaxColumns,
