@@ -41,8 +41,8 @@ inline Real SumOf(V v) {
 
 inline V Max0(V x) { return x < 0 ? Splat(0) : x; }  // keeps NaN
 
-// ---- names that executor/kernels/functions.h uses; each type has its exp, expm1, log, log1p, erf, sin, cos, tanh,
-// sigmoid, softrelu, one_minus_exp ----
+// ---- names that executor/kernels/functions.h uses; each type has its exp, expm1, log, log1p, erf, sin, cos, tan, asin,
+// acos, atan, sinh, cosh, tanh, asinh, acosh, atanh, sigmoid, softrelu, one_minus_exp ----
 
 template <class T>
 inline V Value(Real x) {
@@ -83,15 +83,6 @@ inline V ceil(V x) {
   return y < x ? CopySign(y + 1, x) : y;
 }
 inline V trunc(V x) { return CopySign(floor(abs(x)), x); }
-inline V tan(V x) { return each(x, std::tan); }
-inline V asin(V x) { return each(x, std::asin); }
-inline V acos(V x) { return each(x, std::acos); }
-inline V atan(V x) { return each(x, std::atan); }
-inline V sinh(V x) { return each(x, std::sinh); }
-inline V cosh(V x) { return each(x, std::cosh); }
-inline V asinh(V x) { return each(x, std::asinh); }
-inline V acosh(V x) { return each(x, std::acosh); }
-inline V atanh(V x) { return each(x, std::atanh); }
 inline V pow(V a, V b) { return each(a, b, std::pow); }
 inline V dividends_remainder(V a, V b) { return each(a, b, std::fmod); }
 inline V remainder(V a, V b) { return each(a, b, native::remainder<Real>); }

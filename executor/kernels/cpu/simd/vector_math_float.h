@@ -124,22 +124,102 @@ inline V log1p(V x) {
 inline V softrelu(V x) { return Max0(x) + log1p(exp(-abs(x))); }
 inline V one_minus_exp(V y) { return -expm1(-y); }
 
-// The sine of x + `quarters` right angles; further out than `kMost` the library's, since there more digits of pi count.
-inline V Sine(V x, Integer quarters, Real (*otherwise)(Real)) {
+// x = n right angles and a rest, of which these are sine and cosine. Further out than `kMost` more digits of pi count:
+// the functions below take the library's then.
+struct Turned {
+  V sine, cosine;
+  I n;
+};
+inline bool IsFar(V x) {
   constexpr Real kMost = 8192;
   const I far = ~(abs(x) <= kMost);
   Integer is_far = 0;
   for (int i = 0; i < kLanes; ++i) is_far |= far[i];
-  if (is_far) return each(x, otherwise);
+  return is_far != 0;
+}
+inline Turned TurnedBy(V x) {
   const V n = x * 0.636619772367581343f + kRounder - kRounder;
   const V r = ((x - n * 1.5703125f) - n * 4.837512969970703125e-4f) - n * 7.54978995489188216e-8f, z = r * r;
   V sine = z * -1.9515295891e-4f + 8.3321608736e-3f;
   sine = (sine * z - 1.6666654611e-1f) * z * r + r;
   V cosine = z * 2.443315711809948e-5f - 1.388731625493765e-3f;
   cosine = (cosine * z + 4.166664568298827e-2f) * z * z - 0.5f * z + 1;
-  const I quadrant = __builtin_convertvector(n, I) + quarters;
-  const V y = (quadrant & 1) != 0 ? cosine : sine;
+  return {sine, cosine, __builtin_convertvector(n, I)};
+}
+// The sine of x + `quarters` right angles.
+inline V Sine(V x, Integer quarters) {
+  const Turned t = TurnedBy(x);
+  const I quadrant = t.n + quarters;
+  const V y = (quadrant & 1) != 0 ? t.cosine : t.sine;
   return (quadrant & 2) != 0 ? -y : y;
 }
-inline V sin(V x) { return Sine(x, 0, std::sin); }
-inline V cos(V x) { return Sine(x, 1, std::cos); }
+inline V sin(V x) { return IsFar(x) ? each(x, std::sin) : Sine(x, 0); }
+inline V cos(V x) { return IsFar(x) ? each(x, std::cos) : Sine(x, 1); }
+inline V tan(V x) {
+  if (IsFar(x)) return each(x, std::tan);
+  const Turned t = TurnedBy(x);
+  const I turned = (t.n & 1) != 0;
+  return (turned ? -t.cosine : t.sine) / (turned ? t.sine : t.cosine);
+}
+
+constexpr Real kHalfPi = 1.57079632679489662f, kPi = 3.14159265358979324f;
+
+// The arc sine of |x|, or, beyond a half, that of sqrt((1 - |x|) / 2), which is half of what it lacks of a right angle.
+struct ArcSine {
+  V angle;
+  I is_beyond;
+};
+inline ArcSine ArcSineOf(V x) {
+  const V a = abs(x);
+  const I is_beyond = a > 0.5f;
+  const V z = is_beyond ? 0.5f * (1 - a) : a * a, s = is_beyond ? sqrt(z) : a;
+  V p = z * 4.2163199048e-2f + 2.4181311049e-2f;
+  p = p * z + 4.5470025998e-2f;
+  p = p * z + 7.4953002686e-2f;
+  p = p * z + 1.6666752422e-1f;
+  return {p * z * s + s, is_beyond};
+}
+inline V asin(V x) {
+  const ArcSine arc = ArcSineOf(x);
+  return CopySign(arc.is_beyond ? kHalfPi - (arc.angle + arc.angle) : arc.angle, x);
+}
+inline V acos(V x) {
+  const ArcSine arc = ArcSineOf(x);
+  const V twice = arc.angle + arc.angle;
+  return arc.is_beyond ? (x < 0 ? kPi - twice : twice) : kHalfPi - CopySign(arc.angle, x);
+}
+inline V atan(V x) {
+  const V a = abs(x);
+  const I is_steep = a > 2.41421356237309505f, is_beyond = a > 0.414213562373095049f;
+  const V t = is_steep ? -1 / a : is_beyond ? (a - 1) / (a + 1) : a, z = t * t;
+  V p = z * 8.05374449538e-2f - 1.38776856032e-1f;
+  p = p * z + 1.99777106478e-1f;
+  p = p * z - 3.33329491539e-1f;
+  const V from = is_steep ? Splat(kHalfPi) : is_beyond ? Splat(kHalfPi / 2) : Splat(0);
+  return CopySign(from + (p * z * t + t), x);
+}
+
+constexpr Real kLogOf2 = 0.693147180559945309f;
+
+inline V sinh(V x) {
+  const V a = abs(x), e = expm1(a), root = exp(0.5f * a);  // e^a overflows before the result does
+  return CopySign(a < 80 ? 0.5f * (e + e / (e + 1)) : 0.5f * root * root, x);
+}
+inline V cosh(V x) {
+  const V a = abs(x), e = exp(a), root = exp(0.5f * a);
+  return a < 80 ? 0.5f * (e + 1 / e) : 0.5f * root * root;
+}
+// Where squares leave nothing of 1 (and may overflow), log(2 |x|).
+constexpr Real kFarOut = 1e4f;
+inline V asinh(V x) {
+  const V a = abs(x), square = a * a, near = log1p(a + square / (1 + sqrt(1 + square)));
+  return CopySign(a < kFarOut ? near : log(a) + kLogOf2, x);
+}
+inline V acosh(V x) {
+  const V t = x - 1, near = log1p(t + sqrt(t * (t + 2)));
+  return x < 1 ? Splat(NAN) : x < kFarOut ? near : log(x) + kLogOf2;
+}
+inline V atanh(V x) {
+  const V a = abs(x);
+  return CopySign(0.5f * log1p((a + a) / (1 - a)), x);
+}
