@@ -15,8 +15,10 @@ libfmt-dev          formatted messages
 libgmock-dev        tests
 libgtest-dev        tests
 libonnx-testdata    tests: expected results of operators
+libpng-dev          PNG images
 libprotobuf-dev     model files
 libspdlog-dev       the log of the command line program
+libturbojpeg0-dev   JPEG images
 libxxhash-dev       checksums
 nlohmann-json3-dev  JSON output
 protobuf-compiler   model files

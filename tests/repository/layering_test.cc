@@ -51,6 +51,8 @@ const std::vector<Restricted>& RestrictedDirectives() {
       {"MPI", std::regex(R"(^\s*#\s*include\s*<mpi.*)"), std::regex(R"(.*/mpi/.*)")},
       {"protobuf", std::regex(R"(^\s*#\s*include\s*<google/protobuf/.*)"),
        std::regex(R"((proto|symbol|train|tools|tests)/.*)")},
+      {"image libraries", std::regex(R"(^\s*#\s*include\s*<(turbojpeg|jpeglib|png)\.h>.*)"),
+       std::regex(R"(train/data/images/.*)")},
       {"command line, JSON and log libraries", std::regex(R"(^\s*#\s*include\s*<(CLI|nlohmann|spdlog)/.*)"),
        std::regex(R"((tools|examples|tests)/.*)")},
   };
