@@ -90,8 +90,8 @@ class CudaStream::Batch final : public Fence, public std::enable_shared_from_thi
 
   bool Done() const noexcept {
     if (settled_.load(std::memory_order_acquire)) return true;
-    if (progress_->done() < number && !gpu_.failed()) return false;
-    Settle();
+    if (!Over()) return false;
+    SettleInOrder();
     return true;
   }
   void Wait() const noexcept override {
@@ -165,6 +165,25 @@ class CudaStream::Batch final : public Fence, public std::enable_shared_from_thi
         }
       }
       if (waits_for_lost) batch->gpu_.Fail(CUDA_ERROR_DEVICE_UNAVAILABLE);
+    }
+  }
+  bool Over() const { return Finished() || gpu_.failed(); }
+  // First what it waited for, and so on: a row of batches as long as all that is in flight, so not by recursion.
+  void SettleInOrder() const noexcept {
+    std::vector<std::shared_ptr<const Batch>> open = {shared_from_this()};
+    while (!open.empty()) {
+      const std::shared_ptr<const Batch> batch = open.back();
+      const size_t size = open.size();
+      batch->AppendUnsettled(&open);
+      if (open.size() > size) continue;
+      batch->Settle();
+      open.pop_back();
+    }
+  }
+  void AppendUnsettled(std::vector<std::shared_ptr<const Batch>>* open) const {
+    const std::lock_guard lock(mutex_);
+    for (const Use& use : uses) {
+      if (!use.batch->settled_.load(std::memory_order_acquire) && use.batch->Over()) open->push_back(use.batch);
     }
   }
   void Settle() const noexcept {
