@@ -5,10 +5,12 @@
 #include <cstring>
 #include <utility>
 
+#include "base/checked.h"
 #include "engine/backend.h"
 #include "executor/kernel_table.h"
 #include "executor/kernels/cuda/launch.h"
 #include "executor/kernels/cuda/layout_args.h"
+#include "executor/kernels/cuda/sorting.h"
 #include "executor/kernels/rules.h"
 #include "symbol/ops/indexing.h"
 #include "symbol/ops/shape_ops.h"
@@ -223,6 +225,9 @@ Kernel Scatter(const KernelSpec& spec, const Indexing& at, int64_t updates) {
   const auto reduction = spec.attributes<ScatterAttrs>().reduction;
   const bool wide = reduction != ScatterReduction::kNone && IsFloat(out.dtype) && SizeOf(out.dtype) == 2;
   ScatterArgs args{.at = at, .n = updates, .reduction = static_cast<int32_t>(reduction)};
+  constexpr int64_t kMany = 4096;
+  const int64_t wide_bytes = wide ? RoundUp(n * 4, 64) : 0, places_bytes = RoundUp(updates * 8, 64);
+  const int64_t sorting = updates >= kMany && n > 0 ? SortBytes(updates) : 0;
   Kernel kernel = OwnKernel(spec, [=, last = spec.inputs.size() - 1](Launches& launches) mutable {
     void* const y = launches.out(0).data;
     args.out = wide ? Target{launches.scratch(), DType::kFloat32} : launches.out(0);
@@ -239,10 +244,21 @@ Kernel Scatter(const KernelSpec& spec, const Indexing& at, int64_t updates) {
     args.at.indices = launches.in(last - 1);
     args.updates = launches.in(last);
     args.faults = FaultsOf(launches, args.at);
-    launches.Add(args, args.n > 0 ? std::max<int64_t>(n / 16, 1) : 0);
+    if (sorting == 0) {
+      launches.Add(args, args.n > 0 ? std::max<int64_t>(n / 16, 1) : 0);
+    } else {
+      args.places = reinterpret_cast<int64_t*>(launches.scratch(wide_bytes));
+      args.order = reinterpret_cast<int32_t*>(launches.scratch(wide_bytes + places_bytes));
+      args.stage = ScatterStage::kFind;
+      launches.Add(args, args.n);
+      AddSort(launches, {args.places, DType::kInt64}, args.n, args.order);
+      args.stage = ScatterStage::kSorted;
+      args.faults = {};
+      launches.Add(args, args.n * args.at.run);
+    }
     if (wide) cast(args.out.data, args.out.dtype, y, out.dtype);
   });
-  if (wide) kernel.scratch_bytes = n * 4;
+  kernel.scratch_bytes = wide_bytes + (sorting > 0 ? places_bytes + sorting : 0);
   return kernel;
 }
 

@@ -70,7 +70,9 @@ struct GatherArgs {
 };
 
 // data at the places of the indices = joined with the updates (updates, run), in their order: each block has places of
-// its own, looks at all indices and does what is its.
+// its own, looks at all indices and does what is its. Or, of many: the places are found and sorted first, and each is
+// the work of a thread for each element of its run.
+enum class ScatterStage : int32_t { kWhole, kFind, kSorted };
 struct ScatterArgs {
   static constexpr const char* kName = "bindery_scatter";
   static constexpr const unsigned long long* kImage = bindery_cuda_layout;
@@ -79,11 +81,16 @@ struct ScatterArgs {
   int32_t reduction = 0;
   Source updates = {};
   Target out = {};
+  ScatterStage stage = {};
+  int64_t* places = nullptr;  // of updates; -1: nowhere
+  int32_t* order = nullptr;   // of the updates by their places
   FaultRing faults = {};
   void Addresses(const auto& visit) {
     visit(at.indices.data);
     visit(updates.data);
     visit(out.data);
+    visit(places);
+    visit(order);
     faults.Addresses(visit);
   }
 };

@@ -93,13 +93,45 @@ __device__ Value Joined(int reduction, Value a, Value b) {
   }
 }
 
+// Element i of update u, to where the update begins.
+__device__ inline void JoinUpdate(const ScatterArgs& args, int64_t begin, int64_t u, int64_t i) {
+  ForValues(args.out.dtype, [&]<class Value>() {
+    const Value old = Get<Value>(args.out.data, args.out.dtype, begin + i);
+    const int64_t from = u * args.at.run + i;
+    Value next = 0;
+    if constexpr (std::is_integral_v<Value>) {
+      next = Element<Value>(args.updates, from);
+    } else {
+      next = static_cast<Value>(Number(args.updates, from));
+    }
+    PutWrapped(args.out.data, args.out.dtype, begin + i, Joined(args.reduction, old, next));
+  });
+}
+
 struct Found {
   static constexpr int kMax = 1024;  // threads of a block
   int64_t begin[kMax];
 };
 
 template <class Block>
+__device__ void ScatterSorted(const Block& block, const ScatterArgs& args) {
+  ForAll(block, args.n * args.at.run, [&](int64_t k) {
+    const int64_t first = k / args.at.run, i = k - first * args.at.run, begin = args.places[args.order[first]];
+    if (begin < 0 || (first > 0 && args.places[args.order[first - 1]] == begin)) return;
+    for (int64_t next = first; next < args.n; ++next) {
+      const int64_t u = args.order[next];
+      if (args.places[u] != begin) return;
+      JoinUpdate(args, begin, u, i);
+    }
+  });
+}
+
+template <class Block>
 __device__ void Run(const Block& block, const ScatterArgs& args) {
+  if (args.stage == ScatterStage::kSorted) return ScatterSorted(block, args);
+  if (args.stage == ScatterStage::kFind) {
+    return ForAll(block, args.n, [&](int64_t u) { args.places[u] = BeginOf(block, args.at, args.faults, u); });
+  }
   Found& found = block.template Shared<Found>();
   const int64_t run = args.at.run;
   for (int64_t first = 0; first < args.n; first += block.threads()) {
@@ -115,19 +147,7 @@ __device__ void Run(const Block& block, const ScatterArgs& args) {
       if (begin < 0) continue;
       // A thread has the same elements of each run that begins there: those at one place are joined in their order.
       block.Each([&](int thread) {
-        for (int64_t i = thread; i < run; i += block.threads()) {
-          ForValues(args.out.dtype, [&]<class Value>() {
-            const Value old = Get<Value>(args.out.data, args.out.dtype, begin + i);
-            const int64_t from = (first + u) * run + i;
-            Value next = 0;
-            if constexpr (std::is_integral_v<Value>) {
-              next = Element<Value>(args.updates, from);
-            } else {
-              next = static_cast<Value>(Number(args.updates, from));
-            }
-            PutWrapped(args.out.data, args.out.dtype, begin + i, Joined(args.reduction, old, next));
-          });
-        }
+        for (int64_t i = thread; i < run; i += block.threads()) JoinUpdate(args, begin, first + u, i);
       });
     }
     block.Each([](int) {});  // before `found` is written again

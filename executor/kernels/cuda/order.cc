@@ -10,10 +10,16 @@
 #include "executor/kernel_table.h"
 #include "executor/kernels/cuda/launch.h"
 #include "executor/kernels/cuda/order_args.h"
+#include "executor/kernels/cuda/sorting.h"
 #include "executor/kernels/rules.h"
 
 namespace bindery::cuda {
 namespace {
+
+// Up to a power of two, a chunk at least.
+int64_t PaddedForSorting(int64_t n) {
+  return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max(n, SortArgs::kChunk))));
+}
 
 // Few long rows would be the work of few threads: as many chunks as each has elements.
 void SplitRows(ScanArgs* args) {
@@ -52,28 +58,31 @@ MaybeKernel MakeScan(const KernelSpec& spec) {
   return kernel;
 }
 
-// By a network, of `padded` places a row.
+// All steps of the network.
+void AddSteps(Launches& launches, SortArgs args) {
+  const int64_t pairs = args.of.rows.count * args.padded / 2;
+  const auto add = [&](SortStage stage) {
+    args.stage = stage;
+    launches.Add(args, pairs);
+  };
+  add(SortStage::kBegin);
+  for (args.size = 2 * SortArgs::kChunk; args.size <= args.padded; args.size *= 2) {
+    for (args.stride = args.size / 2; args.stride >= SortArgs::kChunk; args.stride /= 2) add(SortStage::kStep);
+    add(SortStage::kChunks);
+  }
+}
+
 Kernel Sort(const KernelSpec& spec, SortArgs args) {
-  const int64_t places = args.of.rows.count * args.padded;
-  Kernel kernel = OwnKernel(spec, [args, places](Launches& launches) mutable {
+  Kernel kernel = OwnKernel(spec, [args](Launches& launches) mutable {
     args.of.in = launches.in(0);
     args.of.values = launches.out(0);
     args.of.places = launches.out(1);
     args.places = reinterpret_cast<int32_t*>(launches.scratch());
-    const auto add = [&](SortStage stage, int64_t threads) {
-      args.stage = stage;
-      launches.Add(args, threads);
-    };
-    add(SortStage::kBegin, places / 2);
-    for (args.size = 2 * SortArgs::kChunk; args.size <= args.padded; args.size *= 2) {
-      for (args.stride = args.size / 2; args.stride >= SortArgs::kChunk; args.stride /= 2) {
-        add(SortStage::kStep, places / 2);
-      }
-      add(SortStage::kChunks, places / 2);
-    }
-    add(SortStage::kEnd, args.of.rows.count * args.of.k);
+    AddSteps(launches, args);
+    args.stage = SortStage::kEnd;
+    launches.Add(args, args.of.rows.count * args.of.k);
   });
-  kernel.scratch_bytes = places * static_cast<int64_t>(sizeof(int32_t));
+  kernel.scratch_bytes = args.of.rows.count * SortBytes(args.of.axis);
   return kernel;
 }
 
@@ -86,9 +95,8 @@ MaybeKernel MakeTopK(const KernelSpec& spec) {
                 .inner = view.inner,
                 .k = attrs.k == 0 ? view.axis : attrs.k,
                 .largest = attrs.largest};
-  if (args.k > kFew && view.axis > kShort && view.axis <= std::numeric_limits<int32_t>::max() / 2) {
-    const auto least = static_cast<uint64_t>(std::max(view.axis, SortArgs::kChunk));
-    return Sort(spec, {.of = args, .padded = static_cast<int64_t>(std::bit_ceil(least))});
+  if (args.k > kFew && view.axis > kShort && SortBytes(view.axis) > 0) {
+    return Sort(spec, {.of = args, .padded = PaddedForSorting(view.axis)});
   }
   return OwnKernel(spec, [args](Launches& launches) mutable {
     args.in = launches.in(0);
@@ -106,6 +114,16 @@ constexpr KernelEntry kEntries[] = {
 };
 
 }  // namespace
+
+int64_t SortBytes(int64_t n) {
+  if (n > std::numeric_limits<int32_t>::max() / 2) return 0;
+  return PaddedForSorting(n) * static_cast<int64_t>(sizeof(int32_t));
+}
+
+void AddSort(Launches& launches, const Source& values, int64_t n, int32_t* order) {
+  const TopKArgs of{.rows = {.count = 1}, .in = values, .axis = n, .k = n, .largest = 0};
+  AddSteps(launches, {.of = of, .padded = PaddedForSorting(n), .places = order});
+}
 
 KernelRows OrderKernels() { return kEntries; }
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <exception>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -88,6 +89,10 @@ TEST(CudaOperatorsTest, Long) {
       Long("sorted columns", TopK(x, {.k = 40, .axis = 0}, "y"), {{"x", Distinct({3001, 2})}}, 1),
       Long("sorted rows", TopK(x, {.largest = false}, "y"), {{"x", Distinct({2, 1500})}}, 1),
   };
+  cases.push_back(Long("many rows put back", Take(x, w, {.axis = 0}, "y"),
+                       {{"x", Uniform({40, 3})}, {"w", Integers({5000}, 0, 39)}}, 200));
+  cases.back().dtypes = {{"w", DType::kInt64}};
+  cases.back().test_dtypes.push_back(DType::kBFloat16);
   cases.push_back(Long("products of integers", MatMul(x, w, {}, "y"),
                        {{"x", Integers({3, 5}, -9, 9)}, {"w", Integers({5, 4}, -9, 9)}}, 5));
   cases.back().dtypes = {{"x", DType::kInt32}, {"w", DType::kInt32}};
