@@ -63,6 +63,20 @@ TEST(LossScaling, GrowsAndBacksOffAsPyTorchs) {
             (std::vector<double>{1, 1, 2, 1, 1, 1, 0.5, 0.25, 0.25, 0.25, 0.5, 0.5, 0.5, 1, 1, 1, 2}));
 }
 
+// NNabla's grows after N + 2, later N + 1 good steps, and gives up without a word after 100 overflows in a row.
+TEST(LossScaling, GrowsAfterJustTheInterval) {
+  const LossScaling scaling = *ParseLossScaling("dynamic(start=8, interval=2000, min=1e-300)");
+  LossScaleState state = AfterOverflow(scaling, FirstState(scaling));
+  for (const double scale : {4, 8, 16}) {
+    for (int step = 0; step < 2000; ++step) {
+      ASSERT_EQ(state.scale, scale) << step;
+      state = AfterCommit(scaling, state);
+    }
+  }
+  for (int step = 0; step < 100; ++step) state = AfterOverflow(scaling, state);
+  EXPECT_THROW(AfterOverflow(scaling, state), NumericError);
+}
+
 // PyTorch's has none.
 TEST(LossScaling, StaysBetweenItsBounds) {
   EXPECT_EQ(ScalesOf("dynamic(interval=1, max=131072, min=32768)", {true, true, false, false, false}),
