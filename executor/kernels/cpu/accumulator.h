@@ -36,7 +36,7 @@ A Sum(A a, A b, A c = 1) {
 // The sum, divided by so many elements for their mean, as an element: to the nearest, of two the even one, as far as
 // the type goes.
 template <class T>
-T Narrowed(Accumulator<T> sum, int64_t divisor = 1) {
+inline T Narrowed(Accumulator<T> sum, int64_t divisor = 1) {
   if constexpr (std::is_same_v<T, bool>) {
     return sum != 0;
   } else if constexpr (std::is_integral_v<T>) {
@@ -46,6 +46,8 @@ T Narrowed(Accumulator<T> sum, int64_t divisor = 1) {
     sum /= by;
     if (left > lacks || (left == lacks && sum % 2 != 0)) sum += rest < 0 ? -1 : 1;
     return static_cast<T>(std::clamp<A>(sum, std::numeric_limits<T>::min(), std::numeric_limits<T>::max()));
+  } else if constexpr (std::is_floating_point_v<T>) {
+    return static_cast<T>(sum / static_cast<double>(divisor));  // without StoreDouble's call
   } else {
     return StoreDouble<T>(sum / static_cast<double>(divisor));
   }

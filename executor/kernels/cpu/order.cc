@@ -116,7 +116,7 @@ A Accumulated(A sum, A x) {
 }
 // One more step of n columns; their sums so far are kept.
 template <class T, bool kProduct, bool kExclusive>
-void ScanStep(const T* x, Accumulator<T>* sums, T* y, int64_t n) {
+inline void ScanStep(const T* x, Accumulator<T>* sums, T* y, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
     const Accumulator<T> next = Accumulated<kProduct>(sums[i], Widened(x[i]));
     y[i] = Narrowed<T>(kExclusive ? sums[i] : next);
