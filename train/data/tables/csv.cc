@@ -28,6 +28,12 @@ std::optional<T> Parse(std::string_view text) {
   return value;
 }
 
+// A field as messages show it, however long it is.
+std::string Shown(std::string_view text) {
+  constexpr size_t kMost = 60;
+  return std::string(text.substr(0, kMost)) + (text.size() > kMost ? "..." : "");
+}
+
 bool IsMissing(std::string_view text) {
   for (const std::string_view known : {"", "NA", "NaN", "nan", "null", "?"}) {
     if (text == known) return true;
@@ -70,7 +76,7 @@ class Parser {
   }
 
   [[noreturn]] void Fail(int64_t column, const std::string& complaint) const {
-    const std::string title = header_.empty() ? "" : fmt::format(" (\"{}\")", ColumnName(column));
+    const std::string title = header_.empty() ? "" : fmt::format(" (\"{}\")", Shown(ColumnName(column)));
     Throw<DataError>("\"{}\", line {}, column {}{}: {}", name_, reader_.line(), column + 1, title, complaint);
   }
 
@@ -92,7 +98,8 @@ class Parser {
 
   float ReadNumber(int64_t column, std::string_view text) const {
     const std::optional<float> value = Parse<float>(text);
-    if (!value || !std::isfinite(*value)) Fail(column, fmt::format("expected a finite number, got \"{}\"", text));
+    if (!value || !std::isfinite(*value))
+      Fail(column, fmt::format("expected a finite number, got \"{}\"", Shown(text)));
     return *value;
   }
 
@@ -100,8 +107,8 @@ class Parser {
     const auto found = class_of_.find(text);
     if (found != class_of_.end()) return static_cast<float>(found->second);
     if (!options_.classes.empty()) {
-      Fail(column, fmt::format("\"{}\" is none of the {} classes{}", text, options_.classes.size(),
-                               NameHint(text, options_.classes)));
+      Fail(column, fmt::format("\"{}\" is none of the {} classes{}", Shown(text), options_.classes.size(),
+                               NameHint(Shown(text), options_.classes)));
     }
     constexpr size_t kMostClasses = 65536;
     if (class_of_.size() == kMostClasses) {

@@ -1,0 +1,182 @@
+// Record files written by others (stored/make_data.py), and files that are damaged in every byte.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "tests/message_of.h"
+#include "train/data/records/crc32c.h"
+#include "train/data/records/image_folder.h"
+#include "train/data/records/record.h"
+#include "train/data/records/tar.h"
+#include "train/data/records/tf_record.h"
+#include "train/data/samples/sample_iter.h"
+
+namespace bindery {
+namespace {
+
+namespace fs = std::filesystem;
+const std::string kFolder = "tests/train/stored/";
+
+class RecordsTest : public testing::Test {
+ protected:
+  RecordsTest() : folder_(testing::TempDir() + "/records") {
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+  }
+  std::string Write(const std::string& name, const std::string& bytes) const {
+    const std::string path = folder_ + "/" + name;
+    fs::create_directories(fs::path(path).parent_path());
+    WriteFileAtomically(path, bytes);
+    return path;
+  }
+  // Whatever is wrong, records or a DataError.
+  template <class Open>
+  void DamageEverywhere(const std::string& whole, size_t ends, size_t step, const Open& open) const {
+    const auto reads = [&](const std::string& bytes) {
+      try {
+        const std::string path = folder_ + "/damaged";
+        std::ofstream(path, std::ios::binary) << bytes;  // without waiting for the disk
+        const RecordSourcePtr records = open(path);
+        for (int64_t i = 0; i < records->records(); ++i) records->Read(i);
+        return records->records();
+      } catch (const DataError&) {
+        return int64_t{-1};
+      }
+    };
+    for (size_t at = 1; at < ends; at += step) {
+      reads(whole.substr(0, at));
+      std::string bytes = whole;
+      bytes[at] = static_cast<char>(bytes[at] ^ 0x55);
+      reads(bytes);
+    }
+  }
+  const std::string folder_;
+};
+
+TEST(Crc32c, PublishedVectors) {
+  EXPECT_EQ(Crc32c(std::string(32, '\0')), 0x8a9136aau);
+  EXPECT_EQ(Crc32c(std::string(32, '\xff')), 0x62a8ab43u);
+  std::string up;
+  for (char c = 0; c < 32; ++c) up += c;
+  EXPECT_EQ(Crc32c(up), 0x46dd794eu);
+  EXPECT_EQ(Crc32c("123456789"), 0xe3069283u);
+  EXPECT_EQ(Crc32c(""), 0u);
+}
+
+TEST_F(RecordsTest, TfRecordsOfAnotherWriter) {
+  const RecordSourcePtr records = OpenTfRecords({kFolder + "python.tfrecord", kFolder + "python.tfrecord"});
+  ASSERT_EQ(records->records(), 8);
+  const Record second = records->Read(5);
+  EXPECT_EQ(second.at("x").floats, (std::vector<float>{1.5f, -1.0f, 1e-3f}));
+  EXPECT_EQ(second.at("label").ints, std::vector<int64_t>{1});
+  EXPECT_EQ(second.at("name").bytes, std::vector<std::string>{"sample 1"});
+  EXPECT_EQ(CountClasses(*records, {.data = "x"}), 3);
+  SampleIter iter(SamplesOf(records, {.data = "x", .num_classes = 3}), {.batch_size = 2});
+  const BatchPtr batch = iter.Next();
+  EXPECT_EQ(batch->data[0], HostTensor::From({2, 3}, {0.5f, 0, 1e-3f, 1.5f, -1, 1e-3f}));
+  EXPECT_EQ(batch->label[0], HostTensor::From({2}, {0, 1}));
+  EXPECT_EQ(MessageOf<DataError>([&] { SamplesOf(records, {}); }),
+            "DataError: \"" + kFolder + "python.tfrecord\", record 0: which field is the data? It has label, name, x");
+  EXPECT_EQ(MessageOf<DataError>(
+                [&] { SampleIter(SamplesOf(records, {.data = "x", .num_classes = 2}), {.batch_size = 4}).Next(); }),
+            "DataError: \"" + kFolder +
+                "python.tfrecord\", record 2: label \"label\" is 2, expected a class, a whole "
+                "number from 0 to 1");
+}
+
+TEST_F(RecordsTest, DamagedTfRecords) {
+  const std::string whole = ReadFile(kFolder + "python.tfrecord");
+  const auto message = [&](const std::string& bytes, const TfRecordOptions& options = {}) {
+    const std::string path = Write("f", bytes);
+    const std::string text = MessageOf<DataError>([&] {
+      const RecordSourcePtr records = OpenTfRecords({path}, options);
+      for (int64_t i = 0; i < records->records(); ++i) records->Read(i);
+    });
+    return text.substr(0, 11) + text.substr(std::min(text.size(), 13 + path.size()));
+  };
+  std::string wrong = whole;
+  wrong[20] ^= 1;
+  EXPECT_EQ(message(wrong), "DataError: , record 0: damaged: its checksum is another");
+  wrong = whole;
+  wrong[2] ^= 1;
+  EXPECT_EQ(message(wrong),
+            "DataError: , record 0: the checksum of its length is another: not a TFRecord file, or one that is packed");
+  EXPECT_EQ(message(whole.substr(0, whole.size() - 1)), "DataError: , record 3: cut off: it has 63 bytes");
+  EXPECT_EQ(message(whole.substr(0, 79 + 5)), "DataError: , record 1: cut off within its header");
+  EXPECT_EQ(message(whole, {.record_bytes = 62}), "DataError: , record 0: it has 63 bytes, the limit is 62");
+  DamageEverywhere(whole, whole.size(), 1, [](const std::string& path) { return OpenTfRecords({path}); });
+}
+
+TEST_F(RecordsTest, TarsOfAllForms) {
+  for (const std::string form : {"ustar", "gnu", "pax"}) {
+    const std::string path = kFolder + "python_" + form + ".tar";
+    const RecordSourcePtr records = OpenTars({path});
+    ASSERT_EQ(records->records(), 3) << form;
+    const std::string folder = form == "ustar" ? "shard" : std::string(120, 'a');
+    EXPECT_EQ(records->Name(1), "\"" + path + "\", record \"" + folder + "/0001\"");
+    EXPECT_EQ(records->Read(1).at("txt").bytes, std::vector<std::string>{"text 1"});
+    EXPECT_EQ(records->Read(2).at("cls").bytes, std::vector<std::string>{"0"});
+    EXPECT_EQ(CountClasses(*records, {.data = "cls"}), 2);
+    DamageEverywhere(ReadFile(path), 2500, 3, [](const std::string& damaged) { return OpenTars({damaged}); });
+  }
+  const std::string zeros = Write("zeros", "some text that is no archive" + std::string(1000, 'x'));
+  EXPECT_EQ(MessageOf<DataError>([&] { OpenTars({zeros}); }),
+            "DataError: \"" + zeros + "\", byte 0: not a tar archive, or one that is packed");
+  EXPECT_NE(MessageOf<DataError>([&] {
+              OpenTars({kFolder + "python_gnu.tar"}, {.record_bytes = 6});
+            }).find("has more than 6 bytes"),
+            std::string::npos);
+}
+
+TEST_F(RecordsTest, ImageFolders) {
+  const std::string png = ReadFile(kFolder + "pillow_rgb.png"), jpg = ReadFile(kFolder + "pillow_rgb.jpg");
+  Write("dogs/b.png", png);
+  Write("dogs/more/a.JPG", jpg);
+  Write("cats/1.jpeg", jpg);
+  Write("cats/.hidden.jpg", "no image");
+  Write("cats/notes.txt", "no image");
+  const RecordSourcePtr records = OpenImageFolder(folder_);
+  EXPECT_EQ(records->classes(), (std::vector<std::string>{"cats", "dogs"}));
+  ASSERT_EQ(records->records(), 3);
+  EXPECT_EQ(records->Name(2), "\"" + folder_ + "/dogs/more/a.JPG\"");
+  const RecordOptions options{
+      .num_classes = 2, .image = {.rows = 8, .columns = 8, .crop = Crop::kResized, .mirror = true}, .augment = true};
+  const auto batches = [&](uint64_t seed, int workers) {
+    RecordOptions seeded = options;
+    seeded.seed = seed;
+    SampleIter iter(SamplesOf(records, seeded), {.batch_size = 3, .workers = workers});
+    std::vector<HostTensor> data;
+    for (int sweep = 0; sweep < 3; ++sweep) {
+      data.push_back(iter.Next()->data[0]);
+      iter.Reset();
+    }
+    return data;
+  };
+  const std::vector<HostTensor> first = batches(1, 1);
+  EXPECT_EQ(batches(1, 3), first);
+  EXPECT_NE(batches(2, 1), first);
+  EXPECT_NE(first[0], first[1]);  // another in each sweep
+  Write("dogs/c.png", png.substr(0, 1000));
+  const std::string message = MessageOf<DataError>([&] {
+    SampleIter iter(SamplesOf(OpenImageFolder(folder_), options), {.batch_size = 4});
+    iter.Next();
+  });
+  EXPECT_TRUE(message.starts_with("DataError: \"" + folder_ + "/dogs/c.png\": damaged: ")) << message;
+  fs::create_directories(folder_ + "/empty");
+  EXPECT_EQ(MessageOf<DataError>([&] { OpenImageFolder(folder_); }),
+            "DataError: folder \"" + folder_ + "/empty\" has no .jpg, .jpeg or .png files");
+  EXPECT_EQ(MessageOf<DataError>([&] {
+              OpenImageFolder(folder_, {.classes = {"cats", "dog"}});
+            }),
+            "DataError: folder \"" + folder_ + "\": \"dogs\" is none of the 2 classes; did you mean \"dog\"?");
+  EXPECT_EQ(MessageOf<DataError>([&] { OpenImageFolder(folder_ + "/cats"); }),
+            "DataError: folder \"" + folder_ + "/cats\" has no folders in it, one for each class of images");
+  EXPECT_EQ(MessageOf<DataError>([&] { OpenImageFolder("nowhere"); }),
+            "DataError: folder \"nowhere\": No such file or directory");
+}
+
+}  // namespace
+}  // namespace bindery

@@ -1,0 +1,99 @@
+#include "train/data/records/image_folder.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/names.h"
+
+namespace bindery {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool IsImage(const fs::path& path) {
+  std::string extension = path.extension().string();
+  for (char& c : extension) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return !path.filename().string().starts_with('.') &&
+         (extension == ".jpg" || extension == ".jpeg" || extension == ".png");
+}
+
+class ImageFolder : public RecordSource {
+ public:
+  ImageFolder(const std::string& path, const ImageFolderOptions& options) : options_(options) {
+    try {
+      List(path);
+    } catch (const fs::filesystem_error& e) {
+      Throw<DataError>("folder \"{}\": {}", path, e.code().message());
+    }
+  }
+
+  int64_t records() const override { return static_cast<int64_t>(files_.size()); }
+  Record Read(int64_t number) const override {
+    const File& file = files_[static_cast<size_t>(number)];
+    Record record;
+    record["image"].bytes.push_back(ReadFile(file.path, options_.file_bytes));
+    record["label"].ints.push_back(file.label);
+    return record;
+  }
+  std::string Name(int64_t number) const override {
+    return fmt::format("\"{}\"", files_[static_cast<size_t>(number)].path);
+  }
+  uint64_t Fingerprint() const override { return fingerprint_; }
+  const std::vector<std::string>& classes() const override { return classes_; }
+
+ private:
+  struct File {
+    std::string path;
+    int64_t label;
+  };
+
+  void List(const std::string& path) {
+    std::vector<std::string> folders;
+    for (const fs::directory_entry& entry : fs::directory_iterator(path)) {
+      const std::string name = entry.path().filename().string();
+      if (entry.is_directory() && !name.starts_with('.')) folders.push_back(name);
+    }
+    std::ranges::sort(folders);
+    classes_ = options_.classes.empty() ? folders : options_.classes;
+    if (classes_.empty()) Throw<DataError>("folder \"{}\" has no folders in it, one for each class of images", path);
+    for (const std::string& folder : folders) {
+      const auto found = std::ranges::find(classes_, folder);
+      if (found == classes_.end()) {
+        Throw<DataError>("folder \"{}\": \"{}\" is none of the {} classes{}", path, folder, classes_.size(),
+                         NameHint(folder, classes_));
+      }
+      AddClass(path + "/" + folder, path.size(), found - classes_.begin());
+    }
+  }
+
+  void AddClass(const std::string& folder, size_t root, int64_t label) {
+    const size_t first = files_.size();
+    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder)) {
+      if (IsImage(entry.path()) && entry.is_regular_file()) files_.push_back({entry.path().string(), label});
+    }
+    if (files_.size() == first) Throw<DataError>("folder \"{}\" has no .jpg, .jpeg or .png files", folder);
+    std::sort(files_.begin() + static_cast<std::ptrdiff_t>(first), files_.end(),
+              [](const File& a, const File& b) { return a.path < b.path; });
+    for (size_t i = first; i < files_.size(); ++i) {
+      const std::string text =
+          fmt::format("{} {} {}", files_[i].path.substr(root), fs::file_size(files_[i].path), label);
+      fingerprint_ = Checksum(text.data(), static_cast<int64_t>(text.size()), fingerprint_);
+    }
+  }
+
+  const ImageFolderOptions options_;
+  std::vector<std::string> classes_;
+  std::vector<File> files_;
+  uint64_t fingerprint_ = 0;
+};
+
+}  // namespace
+
+RecordSourcePtr OpenImageFolder(const std::string& path, const ImageFolderOptions& options) {
+  return std::make_shared<ImageFolder>(path, options);
+}
+
+}  // namespace bindery
