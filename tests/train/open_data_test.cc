@@ -1,0 +1,133 @@
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "tests/message_of.h"
+#include "train/data/data_file.h"
+#include "train/data/open.h"
+#include "train/data/samples/sample_iter.h"
+#include "train/data/settings.h"
+
+namespace bindery {
+namespace {
+
+const std::string kFolder = "tests/train/stored/";
+
+std::string Write(const std::string& name, const std::string& bytes) {
+  const std::string path = testing::TempDir() + "/" + name;
+  WriteFileAtomically(path, bytes);
+  return path;
+}
+
+BatchPtr All(const OpenedData& opened) {
+  SampleIter iter(opened.samples, {.batch_size = std::max<int64_t>(1, opened.samples->samples())});
+  return iter.Next();
+}
+
+std::string Refused(const std::string& text, const OpenOptions& options = {}) {
+  return MessageOf<DataError>([&] { OpenData(text, options); });
+}
+
+TEST(OpenData, Csv) {
+  const std::string path = Write("a.csv", "x;y;kind\n1;2;b\n3;NA;a\n");
+  const OpenedData opened = OpenData("csv:" + path + "?separator=;&missing=9");
+  EXPECT_EQ(opened.classes, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(opened.num_classes, 2);
+  EXPECT_EQ(All(opened)->data[0], HostTensor::From({2, 2}, {1, 2, 3, 9}));
+  EXPECT_EQ(All(opened)->label[0], HostTensor::From({2}, {1, 0}));
+  // As images, where a model takes these; with classes that another training has numbered.
+  const OpenedData images = OpenData("csv:" + path + "?separator=;&missing=leave-out&label=kind",
+                                     {.sample = {1, 28, 28}, .classes = {"b", "a", "c"}});
+  EXPECT_EQ(All(images)->data[0], HostTensor::From({1, 1, 1, 2}, {1, 2}));
+  EXPECT_EQ(All(images)->label[0], HostTensor::From({1}, {0}));
+  EXPECT_EQ(images.num_classes, 3);
+  const std::string numbers = Write("b.csv", "1,2.5\n");
+  EXPECT_EQ(All(OpenData("csv:" + numbers + "?label_kind=numbers"))->label[0], HostTensor::From({1}, {2.5}));
+  EXPECT_TRUE(OpenData("csv:" + numbers + "?label=none").samples->labels().empty());
+}
+
+TEST(OpenData, Arrays) {
+  const std::string path = "npz:" + kFolder + "numpy_stored.npz";
+  const OpenedData opened = OpenData(path);
+  EXPECT_EQ(opened.num_classes, 2);
+  EXPECT_EQ(opened.samples->data()[0].shape, (Shape{3, 4}));
+  EXPECT_EQ(OpenData(path, {.sample = {1, 28, 28}}).samples->data()[0].shape, (Shape{1, 3, 4}));
+  EXPECT_EQ(All(OpenData(path + "?scale=23"))->data[0].At(23), 1);
+  EXPECT_EQ(Refused(path + "?data=X&label=z").substr(11),
+            "\"" + kFolder + "numpy_stored.npz\": it has no array \"X\"; did you mean \"x\"?");
+  EXPECT_EQ(Refused("npz:" + kFolder + "numpy_all.npz?data=u1_little&label=f4_big").substr(0, 11), "DataError: ");
+  const OpenedData bytes = OpenData("npz:" + kFolder + "numpy_all.npz?data=u1_little&label=none");
+  EXPECT_FLOAT_EQ(static_cast<float>(All(bytes)->data[0].At(23)), 23.0f / 255);
+  EXPECT_EQ(All(OpenData("npy:" + kFolder + "numpy_version1.npy"))->data[0].At(23), 23);
+}
+
+TEST(OpenData, Records) {
+  const OpenedData opened = OpenData("tfrecord:" + kFolder + "python.tf*," + kFolder + "python.tfrecord?data=x");
+  EXPECT_EQ(opened.num_classes, 3);
+  EXPECT_EQ(opened.samples->samples(), 8);
+  EXPECT_EQ(OpenData("tfrecord:" + kFolder + "python.tfrecord?data=x&classes=7").num_classes, 7);
+  EXPECT_EQ(Refused("tar:" + kFolder + "no*.tar"),
+            "DataError: data \"tar:" + kFolder + "no*.tar\": no file has a name like \"" + kFolder + "no*.tar\"");
+}
+
+TEST(OpenData, ImagesGetTheModelsSizeUnlessTheyHaveTheirOwn) {
+  const std::filesystem::path folder = testing::TempDir() + "/open_images";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder / "a");
+  std::filesystem::copy(kFolder + "pillow_rgb.png", folder / "a");
+  const std::string text = "images:" + folder.string();
+  const auto shape = [](const OpenedData& opened) { return opened.samples->data()[0].shape; };
+  EXPECT_EQ(shape(OpenData(text, {.sample = {1, 28, 30}})), (Shape{1, 28, 30}));
+  EXPECT_EQ(shape(OpenData(text + "?size=16&columns=8", {.sample = {1, 28, 28}})), (Shape{1, 16, 8}));
+  EXPECT_EQ(shape(OpenData(text)), (Shape{3, 224, 224}));
+  // What is random is so in training, and other settings are other data.
+  const std::string random = text + "?size=16&crop=random&mirror=1";
+  const auto values = [&](const OpenOptions& options) { return All(OpenData(random, options))->data[0]; };
+  EXPECT_EQ(values({.seed = 1}), values({.seed = 2}));
+  EXPECT_NE(values({.training = true, .seed = 1}), values({.training = true, .seed = 2}));
+  EXPECT_NE(OpenData(random).samples->Fingerprint(), OpenData(text + "?size=16&mirror=1").samples->Fingerprint());
+  EXPECT_EQ(Refused(text + "?crop=center"),
+            "DataError: data \"" + text + "?crop=center\": unknown crop \"center\"; did you mean \"centre\"?");
+}
+
+TEST(DataFile, SaysWhatAndHow) {
+  const auto read = [](const std::string& text) { return ReadDataFile(Write("data.prototxt", text)); };
+  const DataFile file = read("train: \"csv:a.csv\" test: \"csv:b.csv\" workers: 3 skip_damaged: true");
+  EXPECT_EQ(file.train, "csv:a.csv");
+  EXPECT_EQ(file.test, "csv:b.csv");
+  EXPECT_EQ(file.workers, 3);
+  EXPECT_EQ(file.skip_damaged, true);
+  EXPECT_FALSE(file.test_part);
+  const auto refused = [&](const std::string& text) {
+    return MessageOf<DataError>([&] { read(text); }).substr(("DataError: " + testing::TempDir() + "/").size());
+  };
+  EXPECT_EQ(refused("train: \"csv:a\"\n  trian: 3"),
+            "data.prototxt:2:8: Message type \"bindery.proto.Data\" has no field named \"trian\".");
+  EXPECT_EQ(refused(""), "data.prototxt: it does not say what to train on");
+  EXPECT_EQ(refused("train: \"a.csv\""), "data.prototxt: \"a.csv\" is no data set, KIND:PATH");
+  EXPECT_EQ(refused("train: \"csv:a\" test_part: nan"), "data.prototxt: test_part: expected 0 to 1, got nan");
+  EXPECT_EQ(refused("train: \"csv:a\" workers: 0"), "data.prototxt: workers: expected 1 to 1024, got 0");
+  EXPECT_EQ(MessageOf<DataError>([&] { read("train: \"csv:a\" last_batch: \"rollover\""); }),
+            "DataError: unknown kind of last batch \"rollover\"; did you mean \"roll-over\"?");
+}
+
+TEST(OpenData, Errors) {
+  EXPECT_EQ(Refused("cvs:a.csv"), "DataError: data \"cvs:a.csv\": unknown kind \"cvs\"; did you mean \"csv\"?");
+  EXPECT_EQ(Refused("csv:"), "DataError: data \"csv:\": expected KIND:PATH, and settings behind a \"?\"");
+  EXPECT_EQ(Refused("csv:a?label"),
+            "DataError: data \"csv:a?label\": expected NAME=VALUE behind the \"?\", got \"label\"");
+  EXPECT_EQ(Refused("csv:a?label=1&label=2"), "DataError: data \"csv:a?label=1&label=2\": \"label\" is given twice");
+  EXPECT_EQ(Refused("csv:a?lable=1"),
+            "DataError: data \"csv:a?lable=1\": unknown setting \"lable\"; did you mean \"label\"?");
+  EXPECT_EQ(Refused("npy:a?scale=0"),
+            "DataError: data \"npy:a?scale=0\": \"scale\": expected a number from 1e-30 to 1e+30, got \"0\"");
+  EXPECT_EQ(Refused("csv:nowhere").substr(0, 40), "DataError: cannot read \"nowhere\": No such");
+  EXPECT_TRUE(IsDataText("csv:a"));
+  EXPECT_FALSE(IsDataText("text:a"));
+  EXPECT_FALSE(IsDataText("folder"));
+}
+
+}  // namespace
+}  // namespace bindery

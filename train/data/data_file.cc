@@ -1,0 +1,65 @@
+#include "train/data/data_file.h"
+
+#include <google/protobuf/io/tokenizer.h>
+#include <google/protobuf/text_format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/names.h"
+#include "proto/data.pb.h"
+#include "train/data/open.h"
+
+namespace bindery {
+namespace {
+
+// Keeps the first error.
+class Errors : public google::protobuf::io::ErrorCollector {
+ public:
+  void AddError(int line, int column, const std::string& message) override {
+    if (text.empty()) text = fmt::format("{}:{}: {}", line + 1, column + 1, message);
+  }
+  std::string text;
+};
+
+}  // namespace
+
+LastBatch ParseLastBatch(std::string_view text) {
+  const std::vector<std::string> names = {"short", "pad", "discard", "roll-over"};
+  const auto found = std::ranges::find(names, text);
+  if (found == names.end()) Throw<DataError>("unknown kind of last batch \"{}\"{}", text, NameHint(text, names));
+  return static_cast<LastBatch>(found - names.begin());
+}
+
+DataFile ReadDataFile(const std::string& path) {
+  constexpr int64_t kMostBytes = 1 << 20;
+  const std::string text = ReadFile(path, kMostBytes);
+  google::protobuf::TextFormat::Parser parser;
+  Errors errors;
+  parser.RecordErrorsTo(&errors);
+  parser.SetRecursionLimit(10);
+  proto::Data data;
+  if (!parser.ParseFromString(text, &data)) Throw<DataError>("{}:{}", path, errors.text);
+  DataFile file{.train = data.train(), .test = data.test()};
+  if (data.has_test_part()) file.test_part = data.test_part();
+  if (data.has_last_batch()) file.last_batch = data.last_batch();
+  if (data.has_workers()) file.workers = data.workers();
+  if (data.has_skip_damaged()) file.skip_damaged = data.skip_damaged();
+  for (const std::string* source : {&file.train, &file.test}) {
+    if (!source->empty() && !IsDataText(*source))
+      Throw<DataError>("{}: \"{}\" is no data set, KIND:PATH", path, *source);
+  }
+  if (file.train.empty()) Throw<DataError>("{}: it does not say what to train on", path);
+  if (!(file.test_part.value_or(0) >= 0 && file.test_part.value_or(0) <= 1)) {
+    Throw<DataError>("{}: test_part: expected 0 to 1, got {}", path, *file.test_part);
+  }
+  if (file.workers && (*file.workers < 1 || *file.workers > 1024)) {
+    Throw<DataError>("{}: workers: expected 1 to 1024, got {}", path, *file.workers);
+  }
+  if (file.last_batch) ParseLastBatch(*file.last_batch);
+  return file;
+}
+
+}  // namespace bindery

@@ -1,0 +1,28 @@
+// A data set described in a file of text (.prototxt): proto/data.proto.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "train/data/array_iter.h"
+
+namespace bindery {
+
+// "short", "pad", "discard" or "roll-over". Throws DataError with the nearest name.
+LastBatch ParseLastBatch(std::string_view text);
+
+struct DataFile {
+  std::string train;      // for OpenData
+  std::string test = {};  // likewise; empty: a part of train
+  // What the file does not say is not set.
+  std::optional<double> test_part = {};
+  std::optional<std::string> last_batch = {};
+  std::optional<int> workers = {};
+  std::optional<bool> skip_damaged = {};
+};
+
+// Throws DataError, with file, line and column.
+DataFile ReadDataFile(const std::string& path);
+
+}  // namespace bindery

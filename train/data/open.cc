@@ -1,0 +1,208 @@
+#include "train/data/open.h"
+
+#include <glob.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "base/error.h"
+#include "base/names.h"
+#include "train/data/records/image_folder.h"
+#include "train/data/records/tar.h"
+#include "train/data/records/tf_record.h"
+#include "train/data/settings.h"
+#include "train/data/tables/csv.h"
+#include "train/data/tables/npy.h"
+
+namespace bindery {
+namespace {
+
+constexpr int64_t kMostClasses = 1 << 24;  // float32 labels are exact up to there
+
+const std::vector<std::string>& Kinds() {
+  static const std::vector<std::string> kKinds = {"csv", "images", "npy", "npz", "tar", "tfrecord"};
+  return kKinds;
+}
+
+// Rows as a model that takes images takes them.
+HostTensor Fit(HostTensor values, const Shape& sample) {
+  if (values.shape().rank() == 0) return values;
+  const int rank = values.shape().rank() - 1;
+  if (sample.rank() != 3 || rank < 1 || rank > 2) return values;
+  const Shape image = values.shape().Insert(1, 1);
+  return values.Reshape(rank == 2 ? image : image.Insert(1, 1));
+}
+
+SampleSourcePtr SamplesOf(HostTensor data, HostTensor labels, bool labelled, const OpenOptions& options) {
+  const auto array = [](const char* name, HostTensor values) {
+    return ArrayData{name, std::make_shared<const HostTensor>(std::move(values)), ""};
+  };
+  std::vector<ArrayData> label;
+  if (labelled) label.push_back(array("softmax_label", std::move(labels)));
+  return SamplesOf({array("data", Fit(std::move(data), options.sample))}, std::move(label));
+}
+
+OpenedData OpenCsv(DataSettings* settings, const OpenOptions& options) {
+  CsvOptions csv{.label = settings->Text("label", "-1"), .classes = options.classes};
+  const std::string separator = settings->Text("separator", ","), missing = settings->Text("missing", "error");
+  const std::string label_kind = settings->Text("label_kind", "classes");
+  if (separator != "tab" && separator.size() != 1) settings->Fail("\"separator\": expected one character, or tab");
+  csv.separator = separator == "tab" ? '\t' : separator[0];
+  if (settings->Has("header")) csv.header = settings->Flag("header", true);
+  if (label_kind != "classes" && label_kind != "numbers") settings->Fail("\"label_kind\": expected classes or numbers");
+  csv.label_is_number = label_kind == "numbers";
+  if (missing == "leave-out") {
+    csv.missing = CsvMissing::kLeaveOut;
+  } else if (missing != "error") {
+    constexpr double kMost = std::numeric_limits<float>::max();
+    csv.missing = CsvMissing::kValue;
+    csv.missing_value = static_cast<float>(settings->Number("missing", 0, -kMost, kMost));
+  }
+  settings->CheckAllRead();
+  CsvTable table = ReadCsv(settings->path(), csv);
+  const auto classes = static_cast<int64_t>(table.classes.size());
+  return {SamplesOf(std::move(table.data), std::move(table.labels), csv.label != "none", options),
+          std::move(table.classes), classes};
+}
+
+// Whole numbers from 0; returns one more than the largest.
+int64_t CheckClasses(const HostTensor& labels, int64_t known, const std::string& name) {
+  int64_t classes = 0;
+  for (int64_t i = 0; i < labels.elements(); ++i) {
+    const double label = labels.At(i);
+    const int64_t most = known > 0 ? known : kMostClasses;
+    if (!(label >= 0 && label < static_cast<double>(most)) || std::floor(label) != label) {
+      Throw<DataError>(
+          "{}: label {} is {}, expected a class, a whole number from 0 to {}; label_kind=numbers takes others", name, i,
+          label, most - 1);
+    }
+    classes = std::max(classes, static_cast<int64_t>(label) + 1);
+  }
+  return known > 0 ? known : classes;
+}
+
+const HostTensor& Find(const HostTensorMap& arrays, const std::string& name, const std::string& file) {
+  const auto found = arrays.find(name);
+  if (found != arrays.end()) return found->second;
+  std::vector<std::string> names;
+  for (const auto& [known, array] : arrays) names.push_back(known);
+  Throw<DataError>("\"{}\": it has no array \"{}\"{}", file, name, NameHint(name, names));
+}
+
+OpenedData OpenArrays(DataSettings* settings, const OpenOptions& options) {
+  const bool zipped = settings->kind() == "npz";
+  const std::string kind = settings->Text("label_kind", "classes");
+  const std::string data_name = zipped ? settings->Text("data", "x") : "";
+  const std::string label_name = settings->Text(zipped ? "label" : "labels", zipped ? "y" : "none");
+  const double scale = settings->Number("scale", 0, 1e-30, 1e30);
+  settings->CheckAllRead();
+  if (kind != "classes" && kind != "numbers") settings->Fail("\"label_kind\": expected classes or numbers");
+  HostTensor data, labels;
+  const bool labelled = label_name != "none";
+  if (zipped) {
+    const HostTensorMap arrays = ReadNpz(settings->path());
+    data = Find(arrays, data_name, settings->path());
+    if (labelled) labels = Find(arrays, label_name, settings->path());
+  } else {
+    data = ReadNpy(settings->path());
+    if (labelled) labels = ReadNpy(label_name);
+  }
+  // Bytes are pixels.
+  const double divisor = scale > 0 ? scale : data.dtype() == DType::kUInt8 ? 255 : 1;
+  HostTensor values = data.Cast(DType::kFloat32);
+  if (divisor != 1) {
+    for (float& value : values.data<float>()) value /= static_cast<float>(divisor);
+  }
+  int64_t classes = 0;
+  if (labelled && kind == "classes") {
+    const std::string name = fmt::format("\"{}\"", zipped ? settings->path() + ":" + label_name : label_name);
+    classes = CheckClasses(labels, static_cast<int64_t>(options.classes.size()), name);
+  }
+  return {SamplesOf(std::move(values), labels.Cast(DType::kFloat32), labelled, options), options.classes, classes};
+}
+
+// The whole image is scaled to what the model takes, unless the settings say otherwise.
+ImageOptions ReadImageOptions(DataSettings* settings, const Shape& sample) {
+  constexpr int64_t kMostSide = 1 << 14;
+  ImageOptions image;
+  const bool fits = sample.rank() == 3 && sample.IsKnown();
+  image.channels = settings->Integer("channels", fits ? sample[0] : 3, 1, 3);
+  const int64_t size = settings->Integer("size", 0, 1, kMostSide);
+  image.rows = settings->Integer("rows", size > 0 ? size : fits ? sample[1] : 224, 1, kMostSide);
+  image.columns = settings->Integer("columns", size > 0 ? size : fits ? sample[2] : 224, 1, kMostSide);
+  image.shorter_side = settings->Integer("resize", 0, 1, kMostSide);
+  image.padding = settings->Integer("padding", 0, 0, kMostSide);
+  const std::vector<std::string> crops = {"centre", "random", "resized"};
+  const std::string crop = settings->Text("crop", "centre");
+  const auto found = std::ranges::find(crops, crop);
+  if (found == crops.end()) settings->Fail(fmt::format("unknown crop \"{}\"{}", crop, NameHint(crop, crops)));
+  image.crop = static_cast<Crop>(found - crops.begin());
+  image.mirror = settings->Flag("mirror", false);
+  image.brightness = static_cast<float>(settings->Number("brightness", 0, 0, 1));
+  image.contrast = static_cast<float>(settings->Number("contrast", 0, 0, 1));
+  image.saturation = static_cast<float>(settings->Number("saturation", 0, 0, 1));
+  image.mean = settings->Numbers("mean");
+  image.deviation = settings->Numbers("std");
+  return image;
+}
+
+// In the order of their names.
+std::vector<std::string> FilesOf(const DataSettings& settings) {
+  std::vector<std::string> files;
+  for (size_t begin = 0; begin <= settings.path().size();) {
+    const size_t end = std::min(settings.path().find(',', begin), settings.path().size());
+    const std::string pattern = settings.path().substr(begin, end - begin);
+    begin = end + 1;
+    if (pattern.find_first_of("*[") == std::string::npos) {
+      files.push_back(pattern);
+      continue;
+    }
+    glob_t found{};
+    const int result = ::glob(pattern.c_str(), 0, nullptr, &found);
+    for (size_t i = 0; result == 0 && i < found.gl_pathc; ++i) files.emplace_back(found.gl_pathv[i]);
+    ::globfree(&found);
+    if (result != 0) settings.Fail(fmt::format("no file has a name like \"{}\"", pattern));
+  }
+  return files;
+}
+
+OpenedData OpenRecords(DataSettings* settings, const OpenOptions& options) {
+  RecordOptions record{
+      .image = ReadImageOptions(settings, options.sample), .augment = options.training, .seed = options.seed};
+  if (settings->kind() == "images") {
+    settings->CheckAllRead();
+    const RecordSourcePtr folder = OpenImageFolder(settings->path(), {.classes = options.classes});
+    record.num_classes = static_cast<int64_t>(folder->classes().size());
+    return {SamplesOf(folder, record), folder->classes(), record.num_classes};
+  }
+  record.data = settings->Text("data");
+  record.label = settings->Text("label");
+  record.unlabelled = record.label == "none";
+  record.num_classes = settings->Integer("classes", static_cast<int64_t>(options.classes.size()), 1, kMostClasses);
+  record.classes = options.classes;
+  settings->CheckAllRead();
+  const std::vector<std::string> files = FilesOf(*settings);
+  const RecordSourcePtr records = settings->kind() == "tar" ? OpenTars(files) : OpenTfRecords(files);
+  if (records->records() == 0) Throw<DataError>("\"{}\": it has no records", settings->path());
+  if (record.num_classes == 0 && !record.unlabelled) record.num_classes = CountClasses(*records, record);
+  return {SamplesOf(records, record), options.classes, record.unlabelled ? 0 : record.num_classes};
+}
+
+}  // namespace
+
+bool IsDataText(std::string_view text) {
+  const size_t colon = text.find(':');
+  return colon != std::string_view::npos && std::ranges::find(Kinds(), text.substr(0, colon)) != Kinds().end();
+}
+
+OpenedData OpenData(const std::string& text, const OpenOptions& options) {
+  DataSettings settings(text);
+  if (settings.kind() == "csv") return OpenCsv(&settings, options);
+  if (settings.kind() == "npy" || settings.kind() == "npz") return OpenArrays(&settings, options);
+  if (IsDataText(text)) return OpenRecords(&settings, options);
+  settings.Fail(fmt::format("unknown kind \"{}\"{}", settings.kind(), NameHint(settings.kind(), Kinds())));
+}
+
+}  // namespace bindery

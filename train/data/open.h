@@ -1,0 +1,42 @@
+// Data sets by a line of text, as a command line and a file have them:
+//
+//   csv:iris.csv?label=species               images:flowers?resize=256&size=224&crop=resized&mirror=1
+//   npy:x.npy?labels=y.npy                   tar:shards/*.tar?size=64
+//   npz:data.npz?data=x&label=y              tfrecord:train.tfrecord?data=x&label=y
+//
+// KIND:PATH, and settings NAME=VALUE behind a "?", with "&" between them. Which there are: docs/data.md. Files of tar and
+// tfrecord may be several, with commas between; "*" and "[...]" stand for names as in a shell.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "train/data/samples/sample_source.h"
+
+namespace bindery {
+
+inline constexpr const char* kClassesKey = "classes";  // of Model::metadata: their names, a line each
+
+struct OpenOptions {
+  // What the model takes of each sample, if it is known: images without a size of their own get this one; rows of
+  // numbers, or of numbers of a matrix, become an image of one channel where a model takes images.
+  Shape sample = {};
+  std::vector<std::string> classes = {};  // in the order of their numbers; empty: those of the data
+  bool training = false;                  // draw what is random
+  uint64_t seed = 0;
+};
+
+struct OpenedData {
+  SampleSourcePtr samples;                // "data" and "softmax_label"
+  std::vector<std::string> classes = {};  // their names, where they have any
+  int64_t num_classes = 0;                // 0: labels are no classes, or there are none
+};
+
+// Does it begin with a kind and a colon?
+bool IsDataText(std::string_view text);
+// Throws DataError: unknown kinds and settings, with the nearest name; what the files hold.
+OpenedData OpenData(const std::string& text, const OpenOptions& options = {});
+
+}  // namespace bindery
