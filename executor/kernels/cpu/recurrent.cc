@@ -26,19 +26,14 @@ struct Forward : Layer<Real> {
   }
 
   void Pack(const Real* weight, Real* panels) const {
-    constexpr int64_t kPart = 16;  // columns that are written while they are in the nearest cache
     const int64_t count = form.gates * this->blocks(), hidden = form.hidden;
     ParallelFor(count, 1, shared() <= kSerialElements ? count : 0, [&](int64_t begin, int64_t end, int) {
       for (int64_t i = begin; i < end; ++i) {
         const int64_t gate = i / this->blocks(), block = i % this->blocks();
         Real* to = panels + i * panel();
-        const Real* from = weight + (gate * hidden + block * kTile) * hidden;
-        std::fill_n(to, this->width(block) < kTile ? panel() : 0, Real{0});
-        for (int64_t first = 0; first < hidden; first += kPart) {
-          const int64_t last = std::min(first + kPart, hidden);
-          for (int64_t j = 0; j < this->width(block); ++j) {
-            for (int64_t k = first; k < last; ++k) to[k * kTile + j] = from[j * hidden + k];
-          }
+        for (int64_t j = 0; j < kTile; ++j) {
+          const Real* row = weight + (gate * hidden + block * kTile + j) * hidden;
+          for (int64_t k = 0; k < hidden; ++k) to[k * kTile + j] = j < this->width(block) ? row[k] : 0;
         }
       }
     });

@@ -46,38 +46,33 @@ void VectorMatrix(const Real* dy, const Real* w, Real* dx, int64_t n, int64_t k)
   for (; row < n; ++row) Axpy(w + row * k, dx, k, dy[row]);
 }
 
-// Some vectors, from column j on, of each of kRows rows from row i on. Each element is a sum in the order of depth,
-// whatever goes side by side.
-template <int kRows, int kVectors>
+// Two vectors, from column j on, of each of kRows rows from row i on.
+template <int kRows>
 inline void AddStrip(const Table::Product& p, int64_t i, int64_t j) {
   const Real *a = p.a + i * p.a_row, *b = p.b + j;
   Real* y = p.y + i * Table::kTile + j;
-  V sums[kRows][kVectors];
+  V sums[kRows][2];
   for (int r = 0; r < kRows; ++r) {
-    for (int v = 0; v < kVectors; ++v) sums[r][v] = Load(y + r * Table::kTile + v * kLanes);
+    sums[r][0] = Load(y + r * Table::kTile);
+    sums[r][1] = Load(y + r * Table::kTile + kLanes);
   }
   for (int64_t k = 0; k < p.depth; ++k, a += p.a_column, b += Table::kTile) {
-    V row[kVectors];
-    for (int v = 0; v < kVectors; ++v) row[v] = Load(b + v * kLanes);
+    const V b0 = Load(b), b1 = Load(b + kLanes);
     for (int r = 0; r < kRows; ++r) {
       const V factor = Splat(a[r * p.a_row]);
-      for (int v = 0; v < kVectors; ++v) sums[r][v] = MultiplyAdd(factor, row[v], sums[r][v]);
+      sums[r][0] = MultiplyAdd(factor, b0, sums[r][0]);
+      sums[r][1] = MultiplyAdd(factor, b1, sums[r][1]);
     }
   }
   for (int r = 0; r < kRows; ++r) {
-    for (int v = 0; v < kVectors; ++v) Store(y + r * Table::kTile + v * kLanes, sums[r][v]);
+    Store(y + r * Table::kTile, sums[r][0]);
+    Store(y + r * Table::kTile + kLanes, sums[r][1]);
   }
 }
-// A row alone takes as many vectors as there are registers for: two would wait for each other.
-constexpr int kManyVectors = Table::kTile / kLanes < 8 ? Table::kTile / kLanes : 8;
 void AddProducts(const Table::Product& p) {
-  const int64_t in_fours = p.rows / 4 * 4;
   for (int64_t j = 0; j < p.columns; j += 2 * kLanes) {
-    for (int64_t i = 0; i < in_fours; i += 4) AddStrip<4, 2>(p, i, j);
-  }
-  for (int64_t i = in_fours; i < p.rows; ++i) {
-    int64_t j = 0;
-    for (; j + (kManyVectors - 2) * kLanes < p.columns; j += kManyVectors * kLanes) AddStrip<1, kManyVectors>(p, i, j);
-    for (; j < p.columns; j += 2 * kLanes) AddStrip<1, 2>(p, i, j);
+    int64_t i = 0;
+    for (; i + 4 <= p.rows; i += 4) AddStrip<4>(p, i, j);
+    for (; i < p.rows; ++i) AddStrip<1>(p, i, j);
   }
 }
