@@ -134,8 +134,8 @@ struct Course {
   int64_t At(int64_t step) const { return (attrs.reverse ? view.axis - 1 - step : step) * view.inner; }
 };
 
-// Some rows at a time, whose sums do not wait for each other; more would fall on the same places of the cache where rows
-// are powers of two long.
+// Some rows at a time, whose sums do not wait for each other; more would fall on the same places of the cache where
+// rows are powers of two long.
 template <class T, bool kProduct, bool kExclusive>
 void ScanRows(const Course& course, const T* x, T* y) {
   constexpr int64_t kRows = 4;

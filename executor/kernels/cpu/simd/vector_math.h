@@ -41,8 +41,8 @@ inline Real SumOf(V v) {
 
 inline V Max0(V x) { return x < 0 ? Splat(0) : x; }  // keeps NaN
 
-// ---- names that executor/kernels/functions.h uses; each type has its exp, expm1, log, log1p, erf, sin, cos, tan, asin,
-// acos, atan, sinh, cosh, tanh, asinh, acosh, atanh, sigmoid, softrelu, one_minus_exp ----
+// ---- names that executor/kernels/functions.h uses; each type has its exp, expm1, log, log1p, erf, sin, cos, tan,
+// asin, acos, atan, sinh, cosh, tanh, asinh, acosh, atanh, sigmoid, softrelu, one_minus_exp ----
 
 template <class T>
 inline V Value(Real x) {
