@@ -90,10 +90,10 @@ int ApplyCommand::Predict() const {
   if (data.IsText()) throw UsageError("--data: predict classifies images; bindery generate writes text");
   TestData test;
   const std::unique_ptr<Trainer> trainer = Load(&test, /*for_prediction=*/true);
-  const HostTensor& labels = test.labels;
-  const int64_t count = labels.elements();
   const HostTensor scores = trainer->Predict(*test.iter)[0].Cast(DType::kFloat32);  // (N, classes)
   const std::string head = trainer->symbol().ListOutputs()[0];
+  const std::vector<double>& labels = *test.labels;  // of what was handed out
+  const int64_t count = labels.empty() ? test.iter->samples() : static_cast<int64_t>(labels.size());
   if (scores.shape().rank() < 2 || scores.shape()[0] != count || scores.elements() == 0) {
     Throw<ModelError>("output \"{}\" of shape {} has no scores of classes for each of {} images", head, scores.shape(),
                       count);
@@ -105,6 +105,10 @@ int ApplyCommand::Predict() const {
   nlohmann::json list = nlohmann::json::array();
   std::string csv = "sample,class,probability\n";
   if (!json) fmt::print("sample  class  probability  label\n");
+  const auto name_of = [&](double number) {
+    const bool known = number >= 0 && number < static_cast<double>(test.classes.size());
+    return known ? test.classes[static_cast<size_t>(number)] : fmt::format("{:.0f}", number);
+  };
   for (int64_t i = 0; i < count; ++i) {
     const float* row = scores.data<float>().data() + i * classes;
     const int64_t best = std::max_element(row, row + classes) - row;
@@ -112,8 +116,10 @@ int ApplyCommand::Predict() const {
     if (i >= show) continue;
     if (json) {
       list.push_back({{"sample", i}, {"class", best}, {"probability", row[best]}});
+      if (!test.classes.empty()) list.back()["name"] = name_of(static_cast<double>(best));
     } else {
-      fmt::print("{:6}  {:5}  {:11.4f}  {:5.0f}\n", i, best, row[best], labels.At(i));
+      fmt::print("{:6}  {:>5}  {:11.4f}  {:>5}\n", i, name_of(static_cast<double>(best)), row[best],
+                 labels.empty() ? "-" : name_of(labels[static_cast<size_t>(i)]));
     }
   }
   if (json) fmt::print("{}\n", list.dump());

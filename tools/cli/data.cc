@@ -3,18 +3,23 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <sstream>
 #include <utility>
 
+#include "train/data/data_file.h"
 #include "train/data/digits.h"
 #include "train/data/prefetch_iter.h"
+#include "train/data/samples/sample_iter.h"
 
 namespace bindery::cli {
 namespace {
 
 constexpr int64_t kMillion = 1'000'000;
 constexpr std::string_view kText = "text:";
+constexpr int64_t kByteClasses = 256, kDigits = 10;
 
-ImageSet ReadImages(const DataOptions& options, MnistPart part) {
+// `classes`: labels are below; those of bytes may be anything until the training labels have told.
+ImageSet ReadImages(const DataOptions& options, MnistPart part, int64_t classes = kByteClasses) {
   const bool train = part == MnistPart::kTrain;
   if (options.data == "digits") {
     // Test digits lie far behind any training digits of the same seed.
@@ -23,14 +28,21 @@ ImageSet ReadImages(const DataOptions& options, MnistPart part) {
   }
   std::error_code error;  // a name too long, a circle of links: no folder
   if (!std::filesystem::is_directory(options.data, error)) {
-    Throw<DataError>("--data: \"{}\" is neither a folder nor \"digits\" nor text:FILE", options.data);
+    Throw<DataError>("--data: \"{}\" is neither a folder nor \"digits\" nor text:FILE, nor of {}", options.data,
+                     "csv:, images:, npy:, npz:, tar: or tfrecord:");
   }
-  ImageSet set = ReadMnist(options.data, part);
+  ImageSet set = ReadMnist(options.data, part, classes);
   if (set.images.elements() == 0) {
     Throw<DataError>("--data: \"{}\" has no {} images, or empty ones: {}", options.data, train ? "training" : "test",
                      set.images.shape());
   }
   return set;
+}
+
+int64_t ClassesOf(const ImageSet& set) {
+  double most = 0;
+  for (int64_t i = 0; i < set.labels.elements(); ++i) most = std::max(most, set.labels.At(i));
+  return static_cast<int64_t>(most) + 1;
 }
 
 std::string NamedModel(const ModelOptions& model) { return fmt::format("model \"{}\"", model.Name()); }
@@ -76,15 +88,20 @@ TrainingData MakeImages(const DataOptions& options, const ModelOptions& model, u
   if (const auto sample = SampleShape(made.model); model.IsByName() && sample && sample->rank() != 3) {
     throw UsageError(fmt::format("--model: \"{}\" takes text (--data text:FILE), not images", model.Name()));
   }
-  ImageSet train = ReadImages(options, MnistPart::kTrain), test = ReadImages(options, MnistPart::kTest);
+  ImageSet train = ReadImages(options, MnistPart::kTrain);
+  const int64_t classes = options.data == "digits" ? kDigits : std::max<int64_t>(2, ClassesOf(train));
+  ImageSet test = ReadImages(options, MnistPart::kTest, classes);
   if (const std::string& folder = options.write_digits; !folder.empty()) {
     MakeOutputFolder("--write-digits", folder);
     WriteIdxImages(train, folder + "/train-images-idx3-ubyte", folder + "/train-labels-idx1-ubyte");
     WriteIdxImages(test, folder + "/t10k-images-idx3-ubyte", folder + "/t10k-labels-idx1-ubyte");
   }
-  // A model by name takes images of any shape: these as they are, if its own is too small for them.
-  if (model.IsByName() && !CanFit(train.images.shape(), *SampleShape(made.model))) {
-    made.model = model.Load(train.images.shape().Erase(0));
+  // A model by name takes images of any shape, these as they are if its own is too small for them; and has as many
+  // classes as there are labels, unless its weights know better.
+  if (model.IsByName()) {
+    const Shape own = *SampleShape(made.model);
+    made.model = model.Load(CanFit(train.images.shape(), own) ? own : train.images.shape().Erase(0),
+                            model.weights.empty() ? classes : 0);
   }
   if (const auto sample = SampleShape(made.model)) {
     train.images = FitImages(train.images, *sample, NamedModel(model));
@@ -92,7 +109,8 @@ TrainingData MakeImages(const DataOptions& options, const ModelOptions& model, u
   }
   SetSampleShape(&made.model, train.images.shape().Erase(0));
   for (int64_t i = 0; i < train.labels.elements(); ++i) ++made.label_counts[train.labels.At(i)];
-  const ArrayIterOptions shuffled{.batch_size = options.batch_size, .shuffle = true, .seed = seed};
+  const ArrayIterOptions shuffled{
+      .batch_size = options.batch_size, .shuffle = true, .seed = seed, .last_batch = options.LastBatchKind()};
   made.train = std::make_unique<PrefetchIter>(
       std::make_unique<ArrayIter>(std::move(train.images), std::move(train.labels), shuffled));
   made.test = std::make_unique<ArrayIter>(std::move(test.images), std::move(test.labels),
@@ -122,6 +140,108 @@ std::unique_ptr<TextIter> MakeWindows(const TextPtr& text, const DataOptions& op
                                                           .time_first = BatchAxis(model) == 1});
 }
 
+// Hands on what another gives, and notes the labels.
+class NotingIter : public DataIter {
+ public:
+  NotingIter(std::unique_ptr<DataIter> source, std::shared_ptr<std::vector<double>> labels)
+      : source_(std::move(source)), labels_(std::move(labels)) {}
+  std::vector<DataDesc> ProvideData() const override { return source_->ProvideData(); }
+  std::vector<DataDesc> ProvideLabel() const override { return source_->ProvideLabel(); }
+  int64_t batch_size() const override { return source_->batch_size(); }
+  int64_t samples() const override { return source_->samples(); }
+  BatchPtr Next() override {
+    BatchPtr batch = source_->Next();
+    for (int64_t i = 0; batch != nullptr && !batch->label.empty() && i < batch->samples; ++i) {
+      labels_->push_back(batch->label[0].At(i));
+    }
+    return batch;
+  }
+  void Reset() override { source_->Reset(); }
+  int64_t epoch() const override { return source_->epoch(); }
+  double epoch_detail() const override { return source_->epoch_detail(); }
+  double previous_epoch_detail() const override { return source_->previous_epoch_detail(); }
+  bool is_new_epoch() const override { return source_->is_new_epoch(); }
+  IterState SaveState() const override { return source_->SaveState(); }
+  void LoadState(const IterState& state) override { source_->LoadState(state); }
+
+ private:
+  const std::unique_ptr<DataIter> source_;
+  const std::shared_ptr<std::vector<double>> labels_;
+};
+
+TestData Noted(std::unique_ptr<DataIter> iter) {
+  auto labels = std::make_shared<std::vector<double>>();
+  return {.iter = std::make_unique<NotingIter>(std::move(iter), labels), .labels = labels};
+}
+
+std::unique_ptr<DataIter> IterOf(SampleSourcePtr samples, const DataOptions& options, bool training, uint64_t seed) {
+  if (samples->samples() == 0) {
+    Throw<DataError>("--data: no samples are left to {}; --test-part or --test-data says which are tested on",
+                     training ? "train on" : "test on");
+  }
+  return std::make_unique<SampleIter>(
+      std::move(samples), SampleIterOptions{.batch_size = options.batch_size,
+                                            .shuffle = training,
+                                            .seed = seed,
+                                            .last_batch = training ? options.LastBatchKind() : LastBatch::kShort,
+                                            .workers = options.workers,
+                                            .skip_damaged = options.skip_damaged});
+}
+
+std::vector<std::string> KnownClasses(const Model& model) {
+  std::vector<std::string> classes;
+  const auto found = model.metadata.find(kClassesKey);
+  if (found == model.metadata.end()) return classes;
+  std::istringstream lines(found->second);
+  for (std::string line; std::getline(lines, line);) classes.push_back(line);
+  return classes;
+}
+
+// The samples to test with: those of --test-data, else the part of --data that is not trained on.
+SampleSourcePtr TestSamples(const DataOptions& options, const OpenOptions& open) {
+  OpenOptions as_they_are = open;
+  as_they_are.training = false;
+  if (!options.test_data.empty()) return OpenData(options.test_data, as_they_are).samples;
+  return Split(OpenData(options.data, as_they_are).samples, options.test_part).part;
+}
+
+void CheckSampleShape(const SampleSource& samples, const Model& model, const std::string& name) {
+  const Shape& have = samples.data()[0].shape;
+  const auto wanted = SampleShape(model);
+  if (wanted && *wanted != have)
+    Throw<DataError>("--data: samples of {} do not fit {}, which takes {}", have, name, *wanted);
+}
+
+TrainingData MakeSamples(const DataOptions& options, const ModelOptions& model, uint64_t seed) {
+  if (!options.write_digits.empty()) throw UsageError("--write-digits is for images");
+  TrainingData made{.model = model.Load()};
+  CheckArguments(made.model, /*labelled=*/true);
+  // What another training called its classes, they are called here.
+  OpenOptions open{.sample = SampleShape(made.model).value_or(Shape()),
+                   .classes = KnownClasses(made.model),
+                   .training = true,
+                   .seed = seed};
+  const OpenedData opened = OpenData(options.data, open);
+  if (opened.samples->labels().empty()) throw UsageError("--data: a training needs labels");
+  if (model.IsByName()) {
+    if (opened.num_classes == 0) {
+      throw UsageError(fmt::format("--data: {} tells classes apart, but the labels are numbers", NamedModel(model)));
+    }
+    const Shape& shape = opened.samples->data()[0].shape;
+    if (shape.rank() != open.sample.rank()) CheckSampleShape(*opened.samples, made.model, NamedModel(model));
+    made.model = model.Load(shape, model.weights.empty() ? std::max<int64_t>(2, opened.num_classes) : 0);
+  }
+  CheckSampleShape(*opened.samples, made.model, NamedModel(model));
+  SetSampleShape(&made.model, opened.samples->data()[0].shape);
+  if (!opened.classes.empty()) made.model.metadata[kClassesKey] = fmt::format("{}\n", fmt::join(opened.classes, "\n"));
+  open.classes = opened.classes;
+  const bool split = options.test_data.empty();
+  made.train = std::make_unique<PrefetchIter>(
+      IterOf(split ? Split(opened.samples, options.test_part).rest : opened.samples, options, /*training=*/true, seed));
+  made.test = IterOf(TestSamples(options, open), options, /*training=*/false, 0);
+  return made;
+}
+
 TrainingData MakeText(const DataOptions& options, const ModelOptions& model, uint64_t seed) {
   TrainingData made;
   // A model by name without weights has as many classes as the text has characters.
@@ -140,17 +260,49 @@ TrainingData MakeText(const DataOptions& options, const ModelOptions& model, uin
 
 }  // namespace
 
+void DataOptions::ReadFile(const std::string& path) {
+  const DataFile file = ReadDataFile(path);
+  data = file.train;
+  test_data = file.test;
+  test_part = file.test_part.value_or(test_part);
+  last_batch = file.last_batch.value_or(last_batch);
+  workers = file.workers.value_or(workers);
+  skip_damaged = file.skip_damaged.value_or(skip_damaged);
+}
+
 void DataOptions::AddTo(CLI::App* app) {
-  app->add_option("--data", data,
-                  "a folder with IDX files as MNIST has them (plain or .gz), \"digits\": drawn by the program, or "
-                  "text:FILE")
+  // First, so that what else is on the command line counts more than a file.
+  app->add_option_function<std::string>(
+         "--data",
+         [this](const std::string& text) {
+           if (text.ends_with(".prototxt")) return ReadFile(text);
+           data = text;
+         },
+         "a folder with IDX files as MNIST has them (plain or .gz), \"digits\": drawn by the program, or text:FILE; or "
+         "csv:FILE, npy:FILE, npz:FILE, images:FOLDER, tar:FILES, tfrecord:FILES with settings behind \"?\"; or a "
+         ".prototxt that says so (docs/data.md)")
+      ->default_str(data);
+  app->add_option("--test-data", test_data, "samples to test on, as --data; default: a part of those");
+  app->add_option("--last-batch", last_batch,
+                  "what becomes of samples that do not fill a batch: short, pad, discard or roll-over")
       ->capture_default_str();
+  AddNumber(app, "--workers", &workers, 1, 1024, "threads that read and decode samples");
+  app->add_flag("--skip-damaged", skip_damaged, "skip samples that cannot be read, with a warning for each");
   AddNumber(app, "--train-digits", &train_digits, 1, 10 * kMillion, "drawn digits to train on");
   AddNumber(app, "--test-digits", &test_digits, 1, 10 * kMillion,
             "drawn digits to test on, others than those trained on");
   AddNumber(app, "--digits-seed", &digits_seed, 0, UINT64_MAX, "seed of the drawing");
-  AddNumber(app, "--test-part", &test_part, 0, 1, "part of a text, its end, to test on and not to train on");
+  AddNumber(app, "--test-part", &test_part, 0, 1,
+            "part of a text, its end, or of samples, drawn, to test on and not to train on");
   AddNumber(app, "--batch-size", &batch_size, 1, kMillion, "samples per step, on all devices together");
+}
+
+LastBatch DataOptions::LastBatchKind() const {
+  try {
+    return ParseLastBatch(last_batch);
+  } catch (const DataError& e) {
+    throw UsageError("--last-batch: " + e.message());
+  }
 }
 
 std::string DataOptions::MetricsOr(const std::optional<std::string>& metrics) const {
@@ -163,6 +315,8 @@ std::string DataOptions::UnitOf(const std::string& metric) const {
 }
 
 TrainingData MakeTrainingData(const DataOptions& options, const ModelOptions& model, uint64_t seed) {
+  if (options.IsSamples()) return MakeSamples(options, model, seed);
+  if (!options.test_data.empty()) throw UsageError(fmt::format("--test-data: \"{}\" has its own", options.data));
   return options.IsText() ? MakeText(options, model, seed) : MakeImages(options, model, seed);
 }
 
@@ -171,13 +325,20 @@ TestData MakeTestData(const DataOptions& options, const Model& trained, const st
     const TextSet text = ReadText(options, &trained);
     return {.iter = MakeWindows(text.validation, options, trained, name, /*random=*/false, 0)};
   }
+  if (options.IsSamples()) {
+    const std::vector<std::string> classes = KnownClasses(trained);
+    const SampleSourcePtr samples =
+        TestSamples(options, {.sample = SampleShape(trained).value_or(Shape()), .classes = classes});
+    CheckSampleShape(*samples, trained, name);
+    TestData made = Noted(IterOf(samples, options, /*training=*/false, 0));
+    made.classes = classes;
+    return made;
+  }
   if (VocabularySize(trained) > 0) throw UsageError(fmt::format("--data: {} takes text, text:FILE, not images", name));
   ImageSet images = ReadImages(options, MnistPart::kTest);
   if (const auto sample = SampleShape(trained)) images.images = FitImages(images.images, *sample, name);
-  TestData made{.labels = images.labels};
-  made.iter = std::make_unique<ArrayIter>(std::move(images.images), std::move(images.labels),
-                                          ArrayIterOptions{.batch_size = options.batch_size});
-  return made;
+  return Noted(std::make_unique<ArrayIter>(std::move(images.images), std::move(images.labels),
+                                           ArrayIterOptions{.batch_size = options.batch_size}));
 }
 
 }  // namespace bindery::cli

@@ -8,20 +8,28 @@
 
 #include "tools/cli/options.h"
 #include "train/data/idx.h"
+#include "train/data/open.h"
 #include "train/data/text.h"
 
 namespace bindery::cli {
 
 struct DataOptions {
-  std::string data = "digits";  // "digits", a folder with IDX files, or text:FILE
+  std::string data = "digits";  // "digits", a folder with IDX files, text:FILE, or as train/data/open.h has it
+  std::string test_data = {};   // likewise; empty: a part of data
   int64_t train_digits = 12000, test_digits = 2000;
   uint64_t digits_seed = 1;
-  double test_part = 0.1;  // of a text
+  double test_part = 0.1;  // of a text, and of samples
   int64_t batch_size = 64;
+  std::string last_batch = "short";
+  int workers = 1;  // that decode
+  bool skip_damaged = false;
   std::string write_digits = {};  // where images are written, too
 
   void AddTo(CLI::App* app);
+  void ReadFile(const std::string& path);  // a .prototxt; throws DataError
   bool IsText() const { return data.starts_with("text:"); }
+  bool IsSamples() const { return IsDataText(data); }  // of train/data/open.h
+  LastBatch LastBatchKind() const;                     // throws UsageError for none of them
   // `metrics`, else accuracy and cross-entropy.
   std::string MetricsOr(const std::optional<std::string>& metrics) const;
   // What a metric's value is measured in, for people: nats per character, or nothing.
@@ -40,7 +48,9 @@ TrainingData MakeTrainingData(const DataOptions& options, const ModelOptions& mo
 // What trained models are tested with; `name` is how errors call the model.
 struct TestData {
   std::unique_ptr<DataIter> iter = {};
-  HostTensor labels = {};  // of images
+  // The labels of the samples that the iterator has handed out; none, where there are none.
+  std::shared_ptr<const std::vector<double>> labels = {};
+  std::vector<std::string> classes = {};  // their names, where they have any
 };
 TestData MakeTestData(const DataOptions& options, const Model& trained, const std::string& name);
 

@@ -39,6 +39,15 @@ void CheckComplete(const std::vector<std::string>& names, const HostTensorMap& v
   }
 }
 
+// Of the model's only output; 0 if that does not tell.
+int64_t ClassesOf(const Model& model) {
+  if (const int64_t characters = VocabularySize(model); characters > 0) return characters;
+  const auto sample = SampleShape(model);
+  if (!sample || model.symbol.size() != 1) return 0;
+  const InferredShapes shapes = InferShapesPartial(model.symbol, {{kData, sample->Insert(BatchAxis(model), 1)}});
+  return shapes.outputs[0] && shapes.outputs[0]->rank() == 2 ? (*shapes.outputs[0])[1] : 0;
+}
+
 }  // namespace
 
 std::optional<Shape> SampleShape(const Model& model) {
@@ -156,9 +165,9 @@ Model LoadTrained(const std::string& checkpoints, const ModelOptions& options, s
                       checkpoints));
     }
     *source = fmt::format("the newest checkpoint in \"{}\"", checkpoints);
-    // A model by name is that of the images it was trained on.
+    // A model by name is that of the samples it was trained on, with as many classes.
     if (!options.model.empty() && options.IsByName())
-      trained = options.Load(SampleShape(newest->model).value_or(Shape()), VocabularySize(newest->model));
+      trained = options.Load(SampleShape(newest->model).value_or(Shape()), ClassesOf(newest->model));
     if (!trained.symbol.empty()) newest->model.symbol = trained.symbol;
     trained = std::move(newest->model);
   }

@@ -1,0 +1,103 @@
+// Data of people's own through the commands: training, testing, going on, predicting.
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "tests/tools/program.h"
+
+namespace bindery {
+namespace {
+
+using nlohmann::json;
+using Words = std::vector<std::string>;
+namespace fs = std::filesystem;
+
+class DataCommandsTest : public ProgramTest {
+ protected:
+  // 120 flowers of three species, told apart by their first number.
+  DataCommandsTest() {
+    std::string rows = "length,width,species\n";
+    const char* kSpecies[] = {"iris", "rose", "tulip"};
+    for (int i = 0; i < 120; ++i) {
+      rows += std::to_string(i % 3 * 2 + i % 7 * 0.05) + "," + std::to_string(i % 5) + "," + kSpecies[i % 3] + "\n";
+    }
+    Write("flowers.csv", rows);
+  }
+  static Words Train(const std::string& data, int epochs, const Words& more = {}) {
+    return Words{"train", "--model", "mlp", "--data", data, "--epochs", std::to_string(epochs), "--batch-size", "16"} +
+           more;
+  }
+};
+
+TEST_F(DataCommandsTest, TrainTestPredictOnCsv) {
+  const Outcome trained = Succeeds(Train("csv:flowers.csv?label=species", 30));
+  EXPECT_NE(trained.err.find("108 samples of (1, 1, 2), tested on 12"), std::string::npos) << trained;
+  const json tested = json::parse(Succeeds({"test", "--json", "--data", "csv:flowers.csv"}).out);
+  EXPECT_EQ(tested.at("samples"), 12);
+  EXPECT_EQ(tested.at("accuracy"), 1.0);
+  // All of another file, in which a species is missing: it is called as in the training.
+  Write("more.csv", "6,1,tulip\n2,1,rose\n");
+  EXPECT_EQ(json::parse(Succeeds({"test", "--json", "--data", "csv:more.csv", "--test-part", "1"}).out).at("accuracy"),
+            1.0);
+  const json predicted = json::parse(Succeeds({"predict", "--json", "--data", "csv:more.csv", "--test-part", "1"}).out);
+  EXPECT_EQ(predicted.at(0).at("name"), "tulip");
+  EXPECT_EQ(predicted.at(1).at("class"), 1);
+  EXPECT_NE(Succeeds({"predict", "--data", "csv:more.csv", "--test-part", "1"}).out.find("  rose\n"),
+            std::string::npos);
+  Fails(4, "\"more.csv\", line 1, column 3: \"oak\" is none of the 3 classes",
+        (Write("more.csv", "6,1,oak\n"), Words{"test", "--data", "csv:more.csv", "--test-part", "1"}));
+  Fails(4, "samples of (1, 1, 1) do not fit", (Write("more.csv", "6,rose\n"), Words{"test", "--data", "csv:more.csv"}));
+}
+
+TEST_F(DataCommandsTest, ImagesGoOnInTheSameBits) {
+  for (const char* name : {"a/1.png", "a/2.png", "b/1.png", "b/2.png"}) {
+    fs::create_directories(fs::path(PathOf("images/" + std::string(name))).parent_path());
+    fs::copy(std::string(name[0] == 'a' ? "tests/train/stored/pillow_rgb.png" : "tests/train/stored/pillow_bits.png"),
+             PathOf("images/" + std::string(name)));
+  }
+  Write("data.prototxt",
+        "train: \"images:images?size=12&channels=1&crop=random&resize=14&mirror=1\" workers: 2\n"
+        "test: \"images:images?size=12&channels=1\" skip_damaged: true");
+  Succeeds(Train("data.prototxt", 4, {"--checkpoints", "whole", "--save", "whole.prototxt"}));
+  Succeeds(Train("data.prototxt", 2, {"--checkpoints", "cut"}));
+  Succeeds(Train("data.prototxt", 4, {"--checkpoints", "cut", "--resume", "--workers", "1", "--save", "cut.prototxt"}));
+  EXPECT_EQ(Read("whole.prototxt"), Read("cut.prototxt"));
+  EXPECT_EQ(json::parse(Succeeds({"test", "--json", "--weights", "cut.prototxt", "--data", "data.prototxt"}).out)
+                .at("samples"),
+            4);
+  Write("images/b/3.png", "no image");
+  const Outcome skipped = Succeeds({"test", "--weights", "cut.prototxt", "--data", "data.prototxt"});
+  EXPECT_NE(skipped.err.find("skipping a damaged sample: \"images/b/3.png\": neither a JPEG nor a PNG image"),
+            std::string::npos)
+      << skipped;
+  Fails(4, "\"images/b/3.png\": neither a JPEG nor a PNG image",
+        {"test", "--weights", "cut.prototxt", "--data", "images:images", "--test-part", "1"});
+}
+
+TEST_F(DataCommandsTest, OtherRecords) {
+  const fs::path stored = "tests/train/stored";
+  for (const char* name : {"python.tfrecord", "numpy_stored.npz"}) fs::copy(stored / name, PathOf(name));
+  const Words quick = {"--checkpoints=", "--last-batch", "pad"};
+  EXPECT_NE(Succeeds(Train("tfrecord:python.tfrecord?data=x", 1, quick + Words{"--test-part", "0.25"}))
+                .err.find("3 samples of (1, 1, 3), tested on 1"),
+            std::string::npos);
+  EXPECT_NE(Succeeds(Train("npz:numpy_stored.npz", 1, quick + Words{"--test-part", "0.5"}))
+                .err.find("1 samples of (1, 3, 4), tested on 1"),
+            std::string::npos);
+}
+
+TEST_F(DataCommandsTest, Errors) {
+  Fails(2, "--last-batch: unknown kind of last batch \"rollover\"; did you mean \"roll-over\"?",
+        Train("csv:flowers.csv", 1, {"--last-batch", "rollover"}));
+  Fails(2, "--test-data: \"digits\" has its own", Train("digits", 1, {"--test-data", "csv:flowers.csv"}));
+  Write("numbers.csv", "1,2\n3,4\n");
+  Fails(2, "tells classes apart, but the labels are numbers", Train("csv:numbers.csv?label_kind=numbers", 1));
+  Fails(2, "--data: a training needs labels", Train("csv:numbers.csv?label=none", 1));
+  Fails(4, "no samples are left to test on", Train("csv:flowers.csv", 1, {"--test-part", "0"}));
+  Fails(4, "no samples are left to train on", Train("csv:flowers.csv", 1, {"--test-part", "1"}));
+  Fails(4, "unknown setting \"lable\"; did you mean \"label\"?", Train("csv:flowers.csv?lable=1", 1));
+  Write("bad.prototxt", "train: 3");
+  Fails(4, "bad.prototxt:1:8: ", Train("bad.prototxt", 1));
+}
+
+}  // namespace
+}  // namespace bindery
