@@ -90,15 +90,16 @@ struct FitOptions {
   std::function<void(const BatchReport&)> on_batch = {};
   std::function<void(const EpochReport&)> on_epoch = {};
   // What else happens (train/loop/extension.h). What is reported: at each moment "train/<metric>", of the epoch so far,
-  // and "train/learning-rate"; where an epoch ends, "validation/<metric>". The model is called "main". A sweep is an
-  // epoch, whatever the iterator carries over, and the end of the last batch of a sweep is the end of the epoch.
+  // once there is one, and "train/learning-rate"; where an epoch ends, "validation/<metric>". The model is called
+  // "main". A sweep is an epoch, whatever the iterator carries over, and the end of the last batch of a sweep is the
+  // end of the epoch.
   std::vector<Extension> extensions = {};
   std::optional<Trigger> stop = {};  // ends it before all epochs are done: EarlyStopping, say
 };
 
 struct FitResult {
   int64_t epochs = 0, steps = 0;
-  bool stopped = false;                // by RequestStop
+  bool stopped = false;                // by RequestStop or Loop::Stop
   NamedValues train, validation = {};  // of the last epoch; no training values if a checkpoint had all epochs
   std::string checkpoint = {};         // the last one written
 };

@@ -63,7 +63,10 @@ class Trainer::Fitting final : public Learner {
   }
 
   void Observe(Observation* observation) override {
-    observation->Report("train", new_epoch_ ? report_.train : trainer_.metric_->Get());
+    for (const auto& [metric, value] : new_epoch_ ? report_.train : trainer_.metric_->Get()) {
+      // Of the first steps of an epoch, which are in flight still, there is none.
+      if (new_epoch_ || !std::isnan(value)) observation->Report("train/" + metric, value);
+    }
     if (new_epoch_) observation->Report("validation", report_.validation);
     observation->Report("train/learning-rate", trainer_.updater_->LearningRateOf(trainer_.updater_->step()));
   }
@@ -199,7 +202,8 @@ FitResult Trainer::Fit(DataIter& train, const FitOptions& options) {
   const int64_t begun = epoch_;
   loop.Run();
   // Not before: a stop that was requested while binding counts.
-  result.stopped = stop_.exchange(false, std::memory_order_relaxed) && epoch_ < options.epochs;
+  const bool asked = stop_.exchange(false, std::memory_order_relaxed) || loop.stopped();
+  result.stopped = asked && epoch_ < options.epochs;
   if (options.checkpoints.empty()) CheckFinite(ToCheckpoint(&train));
   if (epoch_ > begun) {
     result.train = fitting.report().train;
