@@ -180,6 +180,11 @@ TEST(ModelLearner, ARestoreThatFailsChangesNothing) {
     return message;
   };
   EXPECT_EQ(refusal([](Checkpoint* c) { c->iterator.erase("own"); }), "CheckpointError: the checkpoint has no \"own\"");
+  for (const char* count : {"iteration", "optimizer:main/step"}) {
+    for (const int64_t value : {int64_t{-1}, INT64_MAX}) {
+      EXPECT_NE(refusal([&](Checkpoint* c) { c->iterator[count] = value; }).find(count), std::string::npos);
+    }
+  }
   EXPECT_EQ(refusal([](Checkpoint* c) { c->info["model:other/graph"] = "another"; }),
             "CheckpointError: the checkpoint's model \"other\" is of another graph");
   EXPECT_EQ(refusal([](Checkpoint* c) { c->optimizer_state.erase("optimizer:main/linear_bias:momentum"); }),

@@ -78,6 +78,7 @@ Batch TakeRows(const Batch& batch, const GroupOptions& group, const std::vector<
 std::vector<Tensor> PiecesOf(const std::vector<HostTensor>& on_host, const DeviceArrays& on_devices, size_t i,
                              Device device, const std::shared_ptr<Engine>& engine) {
   if (const std::vector<Tensor>* pieces = on_devices.Find(i)) return *pieces;
+  if (i >= on_host.size()) Throw<DataError>("the converter made nothing of array {} for {}", i, device);
   const Tensor piece(engine, device, on_host[i].dtype(), on_host[i].shape());
   piece.CopyFrom(on_host[i]);
   return {piece};

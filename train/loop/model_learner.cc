@@ -1,5 +1,6 @@
 #include "train/loop/model_learner.h"
 
+#include <exception>
 #include <utility>
 
 #include "base/error.h"
@@ -38,10 +39,16 @@ void ModelLearner::Update() {
   UpdateCore();
   ++iteration_;
   if (!is_new_epoch()) return;
+  std::exception_ptr error;  // the first; the epoch is over for all, whatever became of its last steps
   for (const auto& [name, model] : options_.models) {
-    model->Settle();  // what is observed now is all of the epoch
+    try {
+      model->Settle();  // what is observed now is all of the epoch
+    } catch (...) {
+      if (!error) error = std::current_exception();
+    }
     if (options_.auto_new_epoch) model->updater().NewEpoch();
   }
+  if (error) std::rethrow_exception(error);
 }
 
 void ModelLearner::UpdateCore() {
@@ -71,7 +78,7 @@ void ModelLearner::Observe(Observation* observation) {
 }
 
 void ModelLearner::Serialize(Archive* archive) {
-  archive->Count("iteration", &iteration_);
+  archive->Count("iteration", &iteration_, 0, INT64_MAX / 2);
   for (const auto& [name, data] : options_.iterators) {
     Archive place = archive->In("iterator:" + name);
     IterState state = data->SaveState();
@@ -91,6 +98,14 @@ Checkpoint ModelLearner::ToCheckpoint() {
 }
 
 void ModelLearner::Restore(const Checkpoint& checkpoint) {
+  for (const auto& [name, model] : options_.models) {
+    try {
+      model->Settle();
+    } catch (const HangError&) {
+      throw;
+    } catch (const Error&) {  // what became of steps in flight does not matter any more
+    }
+  }
   const Checkpoint before = ToCheckpoint();
   try {
     Archive archive = Archive::From(checkpoint);

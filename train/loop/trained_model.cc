@@ -61,9 +61,14 @@ TrainedModel::TrainedModel(std::unique_ptr<DataParallelExecutorGroup> replicas, 
 }
 
 TrainedModel::~TrainedModel() {
-  try {
-    while (!in_flight_.empty()) SettleOldest();
-  } catch (...) {  // nobody is left to be told
+  for (size_t i = 0; i < in_flight_.size();) {
+    try {
+      updater_->WaitFor(in_flight_[i].step);  // it uses the updater
+      ++i;
+    } catch (const HangError&) {  // until the device is back
+    } catch (...) {               // nobody is left to be told, nor to do it again for
+      ++i;
+    }
   }
 }
 
@@ -184,7 +189,7 @@ void TrainedModel::Serialize(const std::string& name, Archive* archive) {
   model.Tensors(Archive::Tensor::kParameter, &params);
   model.Tensors(Archive::Tensor::kAuxiliary, &aux);
   optimizer.Text("rule", &rule);
-  optimizer.Count("step", &step);
+  optimizer.Count("step", &step, 0, INT64_MAX / 2);
   optimizer.Tensors(Archive::Tensor::kOptimizer, &state);
   Archive place = optimizer.In("numbers");
   place.Numbers(&numbers);
