@@ -16,8 +16,8 @@ enum class Crop {
   kResized,  // a random part of 8 % to 100 % of the area, its sides 3:4 to 4:3, scaled (Szegedy et al. 2014)
 };
 
-// In the order in which they are done. What is random is so in training only: elsewhere the crop is central, and nothing
-// is mirrored or coloured.
+// In the order in which they are done. What is random is so in training only: elsewhere the crop is central, and
+// nothing is mirrored or coloured.
 struct ImageOptions {
   int64_t channels = 3, rows = 224, columns = 224;  // of the result
   // The shorter side is scaled to so many pixels, and of that rows x columns are cut out. 0: with a central crop the

@@ -1,6 +1,6 @@
 // A folder of images: a folder inside for each class, named by it; the images in it, and in folders further down, are
-// the records: fields "image" (bytes) and "label". Files that are not *.jpg, *.jpeg or *.png and those whose names begin
-// with a dot do not count; links to folders are not followed. Classes and files are in the order of their names' bytes.
+// the records: fields "image" (bytes) and "label". Files that are not *.jpg, *.jpeg or *.png and those whose names
+// begin with a dot do not count; links to folders are not followed. Classes and files are in the order of their names' bytes.
 #pragma once
 
 #include <cstdint>

@@ -47,8 +47,8 @@ struct RecordOptions {
 };
 
 // Samples of records: "data", float32, and "softmax_label", float32 (). Data are an image, (channels, rows, columns);
-// or numbers, or an .npy file in bytes (a field called npy or *.npy), as many in all records as in the first: (numbers),
-// or the array's shape. Throws DataError.
+// or numbers, or an .npy file in bytes (a field called npy or *.npy), as many in all records as in the first:
+// (numbers), or the array's shape. Throws DataError.
 SampleSourcePtr SamplesOf(RecordSourcePtr records, RecordOptions options);
 
 // One more than the largest label, of all records, which are read for it.

@@ -3,8 +3,8 @@
 //   SampleIter train(samples, {.batch_size = 64, .shuffle = true, .seed = 1, .workers = 4});
 //   PrefetchIter ahead(std::make_unique<SampleIter>(samples, options));    // while the last batch is trained
 //
-// Order and epochs are an ArrayIter's of the samples' numbers, so are the kinds of last batch. A sample drawn in sweep n
-// (they are counted from 0) is made as that sweep's, wherever the batch lies.
+// Order and epochs are an ArrayIter's of the samples' numbers, so are the kinds of last batch. A sample drawn in sweep
+// n (they are counted from 0) is made as that sweep's, wherever the batch lies.
 //
 // Parts. With `parts` processes, each takes its part of every batch, the same number of rows: together they train just
 // the batches that one process would, and the state of one is that of all, also for another number of them. Where a
