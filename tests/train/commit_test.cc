@@ -71,6 +71,19 @@ TEST_F(CommitTest, AGradientThatIsNotFiniteChangesNothing) {
   EXPECT_EQ(StateOf(group_, updater_), before);
 }
 
+// A GPU's kernel can only tell of it when all that follows is enqueued already.
+TEST(Commit, AnIndexThatNamesNothingChangesNothing) {
+  const Symbol words = Embedding(Variable("data"), {.input_dim = 5, .output_dim = 3}, "table");
+  DataParallelExecutorGroup group(MakeLoss(words * words, {}, "loss"),
+                                  {.devices = {TestDevice(0), TestDevice(1)}, .data = {{"data", {4, 2}}}});
+  group.SetParams({{"table_weight", HostTensor::Full(DType::kFloat32, {5, 3}, 0.5)}}, {});
+  Updater updater(&group, {.optimizer = MakeOptimizer("sgd(lr=0.1, momentum=0.9)")});
+  const State before = StateOf(group, updater);
+  updater.Update(std::make_shared<const Batch>(DataOf(2)));  // 2, 4 and 6
+  EXPECT_NE(MessageOf<DataError>([&] { updater.WaitFor(1); }).find("6 is not in -5..4"), std::string::npos);
+  EXPECT_EQ(StateOf(group, updater), before);
+}
+
 TEST_F(CommitTest, NothingMovesAfterAFailureUntilItIsForgiven) {
   const auto bad = std::make_shared<const Batch>(DataOf(1e5)), good = std::make_shared<const Batch>(DataOf(0));
   const State before = StateOf(group_, updater_);

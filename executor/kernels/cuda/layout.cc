@@ -205,9 +205,9 @@ FaultRing FaultsOf(const Launches& launches, const Indexing& at) {
 Kernel Gather(const KernelSpec& spec, const Indexing& at, int64_t updates, size_t data = 0, size_t indices = 1) {
   const DType dtype = spec.outputs[0].dtype;
   GatherArgs args{.unit = static_cast<int32_t>(SizeOf(dtype)), .at = at, .n = updates};
-  if (static_cast<IndexMode>(at.mode) == IndexMode::kSkip && IsFloat(dtype)) {
-    const HostTensor nan = HostTensor::Full(dtype, {}, NAN);
-    std::memcpy(&args.nothing, nan.raw(), static_cast<size_t>(nan.bytes()));
+  if (IsFloat(dtype)) {
+    uint64_t* const to = static_cast<IndexMode>(at.mode) == IndexMode::kSkip ? &args.nothing : &args.fault;
+    std::memcpy(to, HostTensor::Full(dtype, {}, NAN).raw(), static_cast<size_t>(SizeOf(dtype)));
   }
   return OwnKernel(spec, [=](Launches& launches) mutable {
     args.at.indices = launches.in(indices);

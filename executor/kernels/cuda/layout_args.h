@@ -59,7 +59,7 @@ struct GatherArgs {
   int64_t n = 0;  // updates
   const void* in = nullptr;
   void* out = nullptr;
-  uint64_t nothing = 0;  // the bits of what is taken nowhere
+  uint64_t nothing = 0, fault = 0;  // bits: of what is taken nowhere, and for an index that names nothing
   FaultRing faults = {};
   void Addresses(const auto& visit) {
     visit(at.indices.data);

@@ -24,7 +24,9 @@ __device__ void Run(const Block& block, const RangeArgs& args) {
          [&](int64_t i) { Put(args.out.data, args.out.dtype, i, args.begin + static_cast<double>(i) * args.step); });
 }
 
-// The place of an index in its extent, -1 for none; those that have no place and should are reported.
+constexpr int64_t kNowhere = -1, kFault = -2;
+
+// The place of an index in its extent, kNowhere for none; kFault for those that should have one, which are reported.
 template <class Block>
 __device__ int64_t PlaceOf(const Block& block, const Indexing& at, const FaultRing& faults, double index,
                            int64_t extent) {
@@ -35,30 +37,31 @@ __device__ int64_t PlaceOf(const Block& block, const Indexing& at, const FaultRi
   if (at.mode == kWrap) place = below - std::floor(below / n) * n;
   if (at.mode == kRaise && index < 0) place = index + n;
   if (!(place >= 0 && place < n && place == std::floor(place))) {
-    if (at.mode == kRaise) Report(block, faults, index, -n, n - 1);
-    return -1;
+    if (at.mode != kRaise) return kNowhere;
+    Report(block, faults, index, -n, n - 1);
+    return kFault;
   }
   const int64_t result = static_cast<int64_t>(place);
   const bool from_end = at.padding < 0 && at.padding != INT64_MIN;
-  return result == (from_end ? at.padding + extent : at.padding) ? -1 : result;
+  return result == (from_end ? at.padding + extent : at.padding) ? kNowhere : result;
 }
 
-// Where update u begins in data; -1: nowhere.
+// Where update u begins in data, or kNowhere, or kFault.
 template <class Block>
 __device__ int64_t BeginOf(const Block& block, const Indexing& at, const FaultRing& faults, int64_t u) {
   if (at.by_elements) {
     const int64_t others = PlacesOf(at.grid, u, at.others).of[0];
     const int64_t place = PlaceOf(block, at, faults, Number(at.indices, u), at.axis_extent);
-    return place < 0 ? -1 : others + place * at.axis_stride;
+    return place < 0 ? place : others + place * at.axis_stride;
   }
   const int64_t slab = u / at.count, row = u - slab * at.count;
   int64_t place = 0;
   for (int i = 0; i < at.k && place >= 0; ++i) {
     const double index = Number(at.indices, (slab / at.outer * at.count + row) * at.k + i);
     const int64_t next = PlaceOf(block, at, faults, index, at.extents[i]);
-    place = next < 0 ? -1 : place * at.extents[i] + next;
+    place = next < 0 ? next : place * at.extents[i] + next;
   }
-  return place < 0 ? -1 : (slab * at.extent + place) * at.run;
+  return place < 0 ? place : (slab * at.extent + place) * at.run;
 }
 
 template <class Block>
@@ -70,7 +73,7 @@ __device__ void Run(const Block& block, const GatherArgs& args) {
       if (begin >= 0) {
         value = static_cast<const Unit*>(args.in)[begin + i - u * args.at.run];
       } else if constexpr (!std::is_same_v<Unit, Unit16>) {
-        value = static_cast<Unit>(args.nothing);
+        value = static_cast<Unit>(begin == kFault ? args.fault : args.nothing);
       }
       static_cast<Unit*>(args.out)[i] = value;
     });

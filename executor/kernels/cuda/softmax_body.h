@@ -84,6 +84,7 @@ __device__ void Run(const Block& block, const CrossEntropyArgs& args) {
         team.Once([&] { Report(block, args.faults, label, 0, static_cast<double>(args.axis - 1)); });
       }
       const bool counts = !ignored && good;
+      const Value nothing = ignored ? Value{0} : static_cast<Value>(NAN);  // of a row that does not count
       const int64_t own = counts ? static_cast<int64_t>(label) : -1;
       const auto weight = [&](int64_t k) { return args.weights.data ? Element<Value>(args.weights, k) : Value{1}; };
       const auto target = [&](int64_t k) { return (part + (k == own ? 1 - smoothing : 0)) * weight(k); };
@@ -95,7 +96,7 @@ __device__ void Run(const Block& block, const CrossEntropyArgs& args) {
         team.ForEach(args.axis, [&](int64_t k) {
           const Value p = args.log_input ? 0 : std::exp(at(k) - max - log);
           PutWrapped(args.out[0].data, args.out[0].dtype, first + k * args.inner,
-                     counts ? dy * (total * p - target(k)) : Value{0});
+                     counts ? dy * (total * p - target(k)) : nothing);
         });
         return;
       }
@@ -110,7 +111,7 @@ __device__ void Run(const Block& block, const CrossEntropyArgs& args) {
       }
       // Without smoothing the label alone has a part.
       const auto loss_of = [&](int64_t k) { return target(k) * (max - at(k) + log); };
-      Value loss = 0;
+      Value loss = nothing;
       if (counts) loss = smoothing == 0 ? loss_of(own) : SumOf<Value>(team, args.axis, loss_of);
       team.Once([&] {
         const Value results[] = {loss, counts ? weight(own) : Value{0}, max, log};
@@ -144,6 +145,7 @@ __device__ void Run(const Block& block, const OutputGradArgs& args) {
         if (!(args.use_ignore && label == args.ignore_label)) {
           if (!(label >= 0 && label < static_cast<double>(args.axis))) {
             Report(block, args.faults, label, 0, static_cast<double>(args.axis - 1));
+            y = static_cast<Value>(NAN);
           } else {
             const Value wanted =
                 k == static_cast<int64_t>(label) ? 1 - smooth : smooth / static_cast<Value>(args.axis - 1);
