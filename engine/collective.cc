@@ -27,75 +27,89 @@ RangeFunction Gather(const std::vector<Bucket>& buckets) {
   };
 }
 
-// A replica, and what the device that makes it reads: all sources, or of each of them the range of this replica.
-struct ReplicaOfDevice {
-  Tensor to;
+// Equal replicas in one memory, and what the device that makes them reads: all sources, or of each of them their range.
+struct Share {
+  std::vector<Tensor> replicas;
   std::vector<Tensor> from;
   std::vector<const void*> addresses = {};  // of `from`
-  Tensor sum = {};                          // where the kernel adds up; `to`, unless that is one of the later sources
+  Tensor made = {};  // the replica that is made first, or memory beside them where each is a later source of a sum
 
   void Sum(const OpContext& context) const {
-    const FlatKernels& flat = Backend::Of(to.device().kind).flat();
-    flat.Sum(context.stream, to.dtype(), addresses, sum.address(), to.elements());
-    if (sum.address() != to.address()) flat.Copy(context.stream, sum.address(), to.address(), to.bytes());
+    flat().Sum(context.stream, made.dtype(), addresses, made.address(), made.elements());
+    Spread(context);
   }
   void Gather(const OpContext& context) const {
-    const FlatKernels& flat = Backend::Of(to.device().kind).flat();
-    char* at = static_cast<char*>(to.address());
+    char* at = static_cast<char*>(made.address());
     for (const Tensor& source : from) {
-      if (at != source.address()) flat.Copy(context.stream, source.address(), at, source.bytes());
+      if (at != source.address()) flat().Copy(context.stream, source.address(), at, source.bytes());
       at += source.bytes();
     }
+    Spread(context);
   }
+  void Spread(const OpContext& context) const {
+    for (const Tensor& replica : replicas) {
+      if (replica.address() == made.address()) continue;
+      flat().Copy(context.stream, made.address(), replica.address(), made.bytes());
+    }
+  }
+  const FlatKernels& flat() const { return Backend::Of(made.device().kind).flat(); }
 };
 
-// Each device makes its own replicas. All of them fetch before the first replica is made, since it may be a source.
+// A device makes the replicas of all that it shares memory with, or its own ranges. All of them fetch before the first
+// replica is made, since it may be a source.
 void AppendByCopies(const std::shared_ptr<Engine>& engine, Collective what, const std::string& name,
                     const std::vector<Bucket>& buckets, StepParts* parts) {
-  std::map<Device, std::vector<ReplicaOfDevice>> devices;
-  for (const Bucket& bucket : buckets) {
-    int64_t begin = 0;
-    for (const Tensor& to : bucket.replicas) {
-      ReplicaOfDevice& replica = devices[to.device()].emplace_back(ReplicaOfDevice{to, bucket.sources});
-      if (what != Collective::kReduceScatterSum) continue;
-      const int64_t end = begin + to.elements();
-      for (Tensor& source : replica.from) source = source.Slice(begin, end);
-      begin = end;
-    }
-  }
-  std::map<Device, std::vector<Tensor>> read;  // by the first device of those that share a memory
-  const auto reader = [&](Device device) {
-    return std::ranges::find_if(devices, [&](const auto& other) { return ShareMemory(other.first, device); })->first;
+  const bool ranges = what == Collective::kReduceScatterSum, sums = ranges || what == Collective::kAllReduceSum;
+  const std::vector<Device> all = DevicesOf(buckets);
+  const auto reader = [&](Device device) {  // whose copies it reads: of those that share a memory, the first
+    return *std::ranges::find_if(all, [&](Device other) { return ShareMemory(other, device); });
   };
-  for (const auto& [device, replicas] : devices) {
-    std::vector<Tensor>& wanted = read[reader(device)];
-    for (const ReplicaOfDevice& replica : replicas) {
-      wanted.insert(wanted.end(), replica.from.begin(), replica.from.end());
+  std::map<Device, std::vector<Share>> makers;
+  for (const Bucket& bucket : buckets) {
+    std::map<Device, Share> shares;
+    int64_t begin = 0;
+    for (const Tensor& replica : bucket.replicas) {
+      if (!ranges) {
+        Share& share = shares[reader(replica.device())];
+        share.replicas.push_back(replica);
+        share.from = bucket.sources;
+        continue;
+      }
+      Share& share = makers[replica.device()].emplace_back(Share{{replica}, bucket.sources});
+      for (Tensor& source : share.from) source = source.Slice(begin, begin + replica.elements());
+      begin += replica.elements();
     }
+    for (auto& [device, share] : shares) makers[device].push_back(std::move(share));
+  }
+  std::map<Device, std::vector<Tensor>> read;  // by reader
+  for (const auto& [device, shares] : makers) {
+    std::vector<Tensor>& wanted = read[reader(device)];
+    for (const Share& share : shares) wanted.insert(wanted.end(), share.from.begin(), share.from.end());
   }
   std::map<Device, std::vector<Tensor>::const_iterator> next;
   for (auto& [device, wanted] : read) {
     wanted = AppendFetch(engine, fmt::format("{} for {}", name, device), wanted, device, parts);
     next[device] = wanted.begin();
   }
-  const bool sums = what == Collective::kAllReduceSum || what == Collective::kReduceScatterSum;
-  for (auto& [device, replicas] : devices) {
+  for (auto& [device, shares] : makers) {
     Operation combine{.name = name, .device = device, .lane = Lane::kCollective};
-    for (ReplicaOfDevice& replica : replicas) {
-      combine.writes.push_back(replica.to.var());
-      replica.sum = replica.to;
-      for (Tensor& from : replica.from) {
+    for (Share& share : shares) {
+      for (Tensor& from : share.from) {
         from = *next[reader(device)]++;
         combine.reads.push_back(from.var());
-        replica.addresses.push_back(from.address());
+        share.addresses.push_back(from.address());
       }
-      if (std::find(replica.addresses.begin() + 1, replica.addresses.end(), replica.to.address()) !=
-          replica.addresses.end()) {
-        replica.sum = Tensor(engine, device, replica.to.dtype(), replica.to.shape());
-      }
+      for (const Tensor& replica : share.replicas) combine.writes.push_back(replica.var());
+      const auto target = std::ranges::find_if(share.replicas, [&](const Tensor& replica) {
+        return !sums || std::find(share.addresses.begin() + 1, share.addresses.end(), replica.address()) ==
+                            share.addresses.end();
+      });
+      share.made = target != share.replicas.end()
+                       ? *target
+                       : Tensor(engine, device, share.replicas[0].dtype(), share.replicas[0].shape());
     }
-    combine.run = [sums, replicas = std::move(replicas)](const OpContext& context) {
-      for (const ReplicaOfDevice& replica : replicas) sums ? replica.Sum(context) : replica.Gather(context);
+    combine.run = [sums, shares = std::move(shares)](const OpContext& context) {
+      for (const Share& share : shares) sums ? share.Sum(context) : share.Gather(context);
     };
     parts->push_back(std::move(combine));
   }

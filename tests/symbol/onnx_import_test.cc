@@ -227,7 +227,7 @@ TEST(OnnxExport, OperatorsThatAreNotExportedAreKnown) {
       "SVMOutput", "Scalar", "ScaleLoss", "SoftmaxOutput",
       // Gradients, fusions and groups of devices are made of them.
       "AddRelu", "BatchNormNormalize", "BatchNormStatistics", "BatchStatistics", "FirstOutside", "LossScale",
-      "MergeStatistics", "MoveStatistics", "RankOf", "SumExactly", "SumOverDevices", "SumTo",
+      "MergeStatistics", "MoveStatistics", "RankOf", "RowNumbers", "SumExactly", "SumOverDevices", "SumTo",
       // Opset 17 has no such operator; as a head it is what it trains.
       "CTCLoss"};
   const std::vector<std::string> exports = OnnxExports();
