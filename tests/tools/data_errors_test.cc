@@ -65,7 +65,7 @@ TEST_F(DataErrorsTest, FoldersOfImages) {
       {images + "\" has 20 images, but \"data/" + labels + "\" has 10 labels",
        [&] { fs::copy(path("t10k-labels-idx1-ubyte"), path(labels), fs::copy_options::overwrite_existing); }},
       // What is a class, the training labels say.
-      {"t10k-labels-idx1-ubyte\": label 0 is 85, expected 0 to 9", [&] { Damage("data/t10k-labels-idx1-ubyte", 8); }},
+      {"t10k-labels-idx1-ubyte\": label 0 is 87, expected 0 to 9", [&] { Damage("data/t10k-labels-idx1-ubyte", 8); }},
       {images + ".gz\": not an IDX file", [&] { pack("no gzip at all"); }},
       {images + ".gz\": damaged: ", [&] { pack("\x1f\x8b and then garbage"); }},
       {images + ".gz\": cut off: the gzip stream does not end",
