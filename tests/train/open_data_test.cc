@@ -56,8 +56,7 @@ TEST(OpenData, Arrays) {
   EXPECT_EQ(OpenData(path, {.sample = {1, 28, 28}}).samples->data()[0].shape, (Shape{1, 3, 4}));
   EXPECT_EQ(All(OpenData(path + "?scale=23"))->data[0].At(23), 1);
   EXPECT_EQ(Refused(path + "?data=X&label=z").substr(11),
-            "\"" + kFolder + "numpy_stored.npz\": it has no array \"X\"; did you mean \"x\"?");
-  EXPECT_EQ(Refused("npz:" + kFolder + "numpy_all.npz?data=u1_little&label=f4_big").substr(0, 11), "DataError: ");
+            "\"" + kFolder + "numpy_stored.npz\": it has no array \"X\"; known: x, y");
   const OpenedData bytes = OpenData("npz:" + kFolder + "numpy_all.npz?data=u1_little&label=none");
   EXPECT_FLOAT_EQ(static_cast<float>(All(bytes)->data[0].At(23)), 23.0f / 255);
   EXPECT_EQ(All(OpenData("npy:" + kFolder + "numpy_version1.npy"))->data[0].At(23), 23);
@@ -123,7 +122,7 @@ TEST(OpenData, Errors) {
             "DataError: data \"csv:a?lable=1\": unknown setting \"lable\"; did you mean \"label\"?");
   EXPECT_EQ(Refused("npy:a?scale=0"),
             "DataError: data \"npy:a?scale=0\": \"scale\": expected a number from 1e-30 to 1e+30, got \"0\"");
-  EXPECT_EQ(Refused("csv:nowhere").substr(0, 40), "DataError: cannot read \"nowhere\": No such");
+  EXPECT_EQ(Refused("csv:nowhere").substr(0, 42), "DataError: cannot read \"nowhere\": No such");
   EXPECT_TRUE(IsDataText("csv:a"));
   EXPECT_FALSE(IsDataText("text:a"));
   EXPECT_FALSE(IsDataText("folder"));

@@ -183,7 +183,8 @@ TEST(Samples, OfArraysChosenAndSplit) {
   std::set<int64_t> seen;
   for (const SampleSourcePtr& source : {split.rest, split.part}) {
     SampleIter numbers(source, {.batch_size = 100});
-    for (const double label : numbers.Next()->label[0].data<float>()) {
+    const BatchPtr labelled = numbers.Next();
+    for (const double label : labelled->label[0].data<float>()) {
       EXPECT_TRUE(seen.insert(static_cast<int64_t>(label)).second);
     }
   }

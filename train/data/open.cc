@@ -177,6 +177,7 @@ OpenedData OpenRecords(DataSettings* settings, const OpenOptions& options) {
     record.num_classes = static_cast<int64_t>(folder->classes().size());
     return {SamplesOf(folder, record), folder->classes(), record.num_classes};
   }
+  if (options.sample.rank() == 3) record.min_rank = 3;
   record.data = settings->Text("data");
   record.label = settings->Text("label");
   record.unlabelled = record.label == "none";

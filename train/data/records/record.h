@@ -41,6 +41,7 @@ struct RecordOptions {
   bool unlabelled = false;
   std::vector<std::string> classes = {};  // of labels that are text; class 0 first
   int64_t num_classes = 0;                // labels are below; 0: any
+  int min_rank = 0;                       // numbers of fewer axes get leading ones of extent 1
   ImageOptions image = {};                // if the data are an image
   bool augment = false;                   // draw what is random in image
   uint64_t seed = 0;

@@ -138,7 +138,9 @@ class RecordSamples : public SampleSource {
   RecordSamples(RecordSourcePtr records, RecordOptions options)
       : records_(std::move(records)), options_(std::move(options)),
         decoder_(options_, records_->Read(0), records_->Name(0)) {
-    data_.push_back({"data", decoder_.shape(), DType::kFloat32});
+    Shape shape = decoder_.shape();
+    while (shape.rank() > 0 && shape.rank() < options_.min_rank) shape = shape.Insert(0, 1);
+    data_.push_back({"data", shape, DType::kFloat32});
     if (!options_.unlabelled) labels_.push_back({"softmax_label", {}, DType::kFloat32});
   }
 
