@@ -86,7 +86,8 @@ Kernel OwnKernel(const KernelSpec& spec, std::function<void(Launches&)> bind, co
   kernel.output_formats.resize(spec.outputs.size());
   kernel.bind = [spec, bind = std::move(bind)](const KernelArgs& args) {
     Launches launches(args, spec);
-    bind(launches);
+    const std::function<void(Launches&)> own = bind;  // what it changes in itself is of this binding alone
+    own(launches);
     return std::move(launches).Finish();
   };
   return kernel;
