@@ -107,6 +107,7 @@ void AppendByCopies(const std::shared_ptr<Engine>& engine, Collective what, cons
       share.made = target != share.replicas.end()
                        ? *target
                        : Tensor(engine, device, share.replicas[0].dtype(), share.replicas[0].shape());
+      if (target == share.replicas.end()) combine.writes.push_back(share.made.var());  // behind its first zeros
     }
     combine.run = [sums, shares = std::move(shares)](const OpContext& context) {
       for (const Share& share : shares) sums ? share.Sum(context) : share.Gather(context);

@@ -74,9 +74,12 @@ TEST_F(CommitTest, AGradientThatIsNotFiniteChangesNothing) {
 // A GPU's kernel can only tell of it when all that follows is enqueued already.
 TEST(Commit, AnIndexThatNamesNothingChangesNothing) {
   const Symbol words = Embedding(Variable("data"), {.input_dim = 5, .output_dim = 3}, "table");
-  DataParallelExecutorGroup group(MakeLoss(words * words, {}, "loss"),
+  DataParallelExecutorGroup group(MakeLoss(FullyConnected(words, {.num_hidden = 2}, "fc"), {}, "loss"),
                                   {.devices = {TestDevice(0), TestDevice(1)}, .data = {{"data", {4, 2}}}});
-  group.SetParams({{"table_weight", HostTensor::Full(DType::kFloat32, {5, 3}, 0.5)}}, {});
+  group.SetParams({{"table_weight", HostTensor::Full(DType::kFloat32, {5, 3}, 0.5)},
+                   {"fc_weight", HostTensor::Full(DType::kFloat32, {2, 6}, 0.5)},
+                   {"fc_bias", HostTensor(DType::kFloat32, {2})}},
+                  {});
   Updater updater(&group, {.optimizer = MakeOptimizer("sgd(lr=0.1, momentum=0.9)")});
   const State before = StateOf(group, updater);
   updater.Update(std::make_shared<const Batch>(DataOf(2)));  // 2, 4 and 6

@@ -122,7 +122,7 @@ TEST(OpenData, Errors) {
             "DataError: data \"csv:a?lable=1\": unknown setting \"lable\"; did you mean \"label\"?");
   EXPECT_EQ(Refused("npy:a?scale=0"),
             "DataError: data \"npy:a?scale=0\": \"scale\": expected a number from 1e-30 to 1e+30, got \"0\"");
-  EXPECT_EQ(Refused("csv:nowhere").substr(0, 42), "DataError: cannot read \"nowhere\": No such");
+  EXPECT_EQ(Refused("csv:nowhere").substr(0, 41), "DataError: cannot read \"nowhere\": No such");
   EXPECT_TRUE(IsDataText("csv:a"));
   EXPECT_FALSE(IsDataText("text:a"));
   EXPECT_FALSE(IsDataText("folder"));
