@@ -295,7 +295,7 @@ TEST_F(CommandsTest, Divergence) {
 
 // Where there is too little to begin with, an error says so; oneDNN would crash.
 TEST_F(CommandsTest, HardlyAnyAddressSpace) {
-  for (int64_t mebibytes = 100; mebibytes <= 300; mebibytes += 20) {
+  for (int64_t mebibytes = 100; mebibytes <= 500; mebibytes += 25) {
     const Outcome outcome = WithAddressSpace(mebibytes << 10, Training(1, {"--checkpoints="}));
     EXPECT_TRUE(outcome.status == 0 || outcome.status == 6) << mebibytes << " MiB: " << outcome;
   }

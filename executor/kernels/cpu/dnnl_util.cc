@@ -15,7 +15,8 @@ namespace {
 
 using dnnl::memory;
 
-constexpr int64_t kLeastAddressSpace = int64_t{64} << 20;  // it crashes where it gets none
+// It crashes where it gets none. 64 MiB, and what glibc's malloc may reserve for the heap of another thread in between.
+constexpr int64_t kLeastAddressSpace = int64_t{64 + 128} << 20;
 
 // Where outer block and inner block of each axis lie, in elements, for a format that pads to whole blocks.
 std::optional<dnnl::memory::desc> BlockedDesc(const Format& format, memory::data_type type, const Shape& shape) {
