@@ -87,6 +87,29 @@ TEST(Commit, AnIndexThatNamesNothingChangesNothing) {
   EXPECT_EQ(StateOf(group, updater), before);
 }
 
+TEST(Commit, ALabelThatNamesNothingChangesNothing) {
+  const Symbol classes = FullyConnected(Variable("data"), {.num_hidden = 3}, "fc"), label = Variable("label");
+  for (const Symbol& loss : {SoftmaxOutput(classes, label, {}, "softmax"),
+                             MakeLoss(SoftmaxCrossEntropy(classes, label, {}, LossReduction::kNone), {}, "loss")}) {
+    DataParallelExecutorGroup group(loss, {.devices = {TestDevice(0), TestDevice(1)},
+                                           .data = {{"data", {4, 2}}},
+                                           .labels = {{"label", {4}}}});
+    group.SetParams({{"fc_weight", HostTensor::Full(DType::kFloat32, {3, 2}, 0.5)},
+                     {"fc_bias", HostTensor(DType::kFloat32, {3})}},
+                    {});
+    Updater updater(&group, {.optimizer = MakeOptimizer("sgd(lr=0.1, momentum=0.9)")});
+    const State before = StateOf(group, updater);
+    Batch batch = DataOf(1);
+    batch.label = {HostTensor(DType::kFloat32, {4})};
+    batch.label[0].Set(2, 7);
+    updater.Update(std::make_shared<const Batch>(batch));
+    const std::string message = MessageOf<DataError>([&] { updater.WaitFor(1); });
+    EXPECT_NE(message.find("7 "), std::string::npos) << message;
+    EXPECT_NE(message.find("is not in 0..2"), std::string::npos) << message;
+    EXPECT_EQ(StateOf(group, updater), before);
+  }
+}
+
 TEST_F(CommitTest, NothingMovesAfterAFailureUntilItIsForgiven) {
   const auto bad = std::make_shared<const Batch>(DataOf(1e5)), good = std::make_shared<const Batch>(DataOf(0));
   const State before = StateOf(group_, updater_);
