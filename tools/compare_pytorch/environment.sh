@@ -16,8 +16,8 @@ find_python() {
       exit 1
     }
     # PyTorch's own index has builds without CUDA, far smaller; pip prefers them to the registry's, and takes those where
-    # the index cannot be reached.
-    "$python" -m pip install --quiet --extra-index-url https://download.pytorch.org/whl/cpu "${packages[@]}" >&2
+    # the index cannot be reached (which must not be tried five times for each package).
+    "$python" -m pip install --quiet --retries 1 --extra-index-url https://download.pytorch.org/whl/cpu "${packages[@]}" >&2
   fi
   usable || {
     echo "$who: $python cannot import $modules" >&2
