@@ -65,6 +65,8 @@ std::vector<OperatorCase> ConvolutionCases() {
       ConvolutionCase("3 spatial axes, sides padded unequally", {1, 2, 3, 4, 3},
                       {.num_filter = 3, .kernel = {2, 3, 2}, .stride = {1, 2, 2}, .pad = {1, 0, 2, 0, 1, 1}}),
       ConvolutionCase("one sample, one output", {1, 3, 2, 2}, {.num_filter = 1, .kernel = {2, 2}}),
+      ConvolutionCase("elements that see nothing but padding", {2, 4, 3, 2},
+                      {.num_filter = 5, .kernel = {2, 5}, .stride = {1, 3}, .pad = {0, 3}}),
   };
   cases[0].wrong_shapes = {{{"x", {2, 1, 6}}},
                            {{"x", {2, 1, 2, 5}}},

@@ -8,6 +8,7 @@
 #include <array>
 #include <vector>
 
+#include "base/checked.h"
 #include "executor/kernel_table.h"
 #include "executor/kernels/cpu/activation_pass.h"
 #include "executor/kernels/cpu/bias_gradient.h"
@@ -335,12 +336,19 @@ MaybeKernel MakeConvolutionGradData(const KernelSpec& spec) {
 
 // oneDNN gathers what single elements with a stride see into scratch memory, channels last; for fewer channels than it
 // takes at once it writes beyond that memory (oneDNN issue 6035, open in 3.12).
-bool OverrunsScratch(const Problem& p, const Candidate& c) {
-  constexpr int64_t kMostAtOnce = 16;
-  const auto is_one = [](int64_t extent) { return extent == 1; };
-  const bool single = std::all_of(p.weight_dims.end() - std::ssize(p.strides), p.weight_dims.end(), is_one);
-  return single && !std::ranges::all_of(p.strides, is_one) && c.input == Format::ChannelsLast(p.data.rank()) &&
-         p.data[1] / p.groups % kMostAtOnce != 0;
+bool OverrunsScratch(const std::vector<Window>& windows, int64_t channels) {
+  return std::ranges::all_of(windows, [](const Window& w) { return w.kernel == 1; }) &&
+         std::ranges::any_of(windows, [](const Window& w) { return w.stride > 1; }) && channels % 16 != 0;
+}
+// In bfloat16 oneDNN 2.6.3 takes what scratch memory holds for what elements of the kernel see that see, along the last
+// axis, nothing but padding, whatever the window.
+bool ReadsUnwrittenScratch(const Window& last, int64_t extent) {
+  for (int64_t element = 0; element < last.kernel; ++element) {
+    const int64_t before = std::max<int64_t>(last.pad_begin - element * last.dilate, 0);
+    const int64_t window = CeilDiv(before, last.stride);  // the first one that has it behind the padding
+    if (window >= last.output || window * last.stride + element * last.dilate - last.pad_begin >= extent) return true;
+  }
+  return false;
 }
 
 // (dy, data) -> dw [, db]
@@ -350,11 +358,14 @@ MaybeKernel MakeConvolutionGradWeight(const KernelSpec& spec) {
   if (!IsOfDnnl(spec)) return OwnGradWeight(spec);
   Problem p(attrs, spec.inputs[1].shape, spec.inputs[0].shape, spec.outputs[0].shape, spec.inputs[0].dtype);
   p.has_bias = spec.outputs.size() > 1 && spec.output_used[1];
+  const std::vector<Window> windows = ConvolutionWindows(attrs, p.data);
+  if (p.dtype == DType::kBFloat16 && ReadsUnwrittenScratch(windows.back(), p.data[-1])) return OwnGradWeight(spec);
+  const Format last = Format::ChannelsLast(p.data.rank());
   using Desc = dnnl::convolution_backward_weights::primitive_desc;
   MaybeKernel kernel = ChooseDnnl<dnnl::convolution_backward_weights>(
       spec, p.flops, Candidates(p, spec.output_wishes[0]),
       [&](const Candidate& c) {
-        if (OverrunsScratch(p, c)) return Desc();
+        if (c.input == last && OverrunsScratch(windows, p.data[1] / p.groups)) return Desc();
         const auto hint = p.Hint(c);
         if (!hint) return Desc();
         const auto algorithm = dnnl::algorithm::convolution_direct;
