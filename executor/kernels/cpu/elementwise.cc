@@ -1,5 +1,5 @@
-// Elementwise operators, each in its own element type: float and double in vectors (simd/loops.h), the others by loops
-// over single numbers. Which function belongs to which operator is said by its name in executor/kernels/functions.h.
+// Elementwise operators, each in its own element type: float and double in vectors (simd/loops.h), 16-bit floats by
+// those of float, tile by tile, the others by loops over single numbers. Which function belongs to which operator is said by its name in executor/kernels/functions.h.
 #include "symbol/ops/elementwise.h"
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/kernels/flat.h"
 #include "engine/team.h"
 #include "executor/kernel_table.h"
 #include "executor/kernels/cpu/copy.h"
@@ -39,6 +40,33 @@ Run RunOf(void (*loop)(const X* x, Y* y, int64_t n)) {
 template <class X, class Y>
 Run RunOf(void (*loop)(const X* a, const X* b, Y* y, int64_t n)) {
   return [loop](const Operands& x, void* y, int64_t n) { loop(As<X>(x[0]), As<X>(x[1]), static_cast<Y*>(y), n); };
+}
+
+template <class T>
+constexpr bool kIsHalf = std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>;
+
+// The run for halves of one for floats: a tile of each operand is converted where it stays in the nearest cache, and
+// results are rounded once.
+constexpr int64_t kTile = 2048;
+static_assert(kTile <= kSerialElements);  // flat::Cast stays in the calling thread
+template <class T>
+Run InFloat(Run run, size_t operands, unsigned still) {
+  return [=, run = std::move(run)](const Operands& x, void* y, int64_t n) {
+    alignas(64) float tiles[kMaxOperands][kTile], results[kTile];
+    Operands in{};
+    for (size_t k = 0; k < operands; ++k) {
+      in[k] = reinterpret_cast<const std::byte*>(tiles[k]);
+      if (still >> k & 1) tiles[k][0] = static_cast<float>(*As<T>(x[k]));
+    }
+    for (int64_t at = 0; at < n; at += kTile) {
+      const int64_t count = std::min(kTile, n - at);
+      for (size_t k = 0; k < operands; ++k) {
+        if (!(still >> k & 1)) flat::Cast(kDTypeOf<T>, As<T>(x[k]) + at, DType::kFloat32, tiles[k], count);
+      }
+      run(in, results, count);
+      flat::Cast(DType::kFloat32, results, kDTypeOf<T>, static_cast<T*>(y) + at, count);
+    }
+  };
 }
 
 // In plain order with stretched operands.
@@ -109,7 +137,9 @@ void NativeBinary(const T* a, const T* b, native::Result<F, T>* y, int64_t n) {
 template <class F, class T>
 Run UnaryRun(unsigned) {
   constexpr size_t kActivation = native::ActivationFunctions::Find(F::kName);
-  if constexpr (!std::is_floating_point_v<T> || (F::kFlags & kTruth) != 0) {
+  if constexpr (kIsHalf<T> && (F::kFlags & kTruth) == 0) {
+    return InFloat<T>(UnaryRun<F, float>(0), 1, 0);
+  } else if constexpr (!std::is_floating_point_v<T> || (F::kFlags & kTruth) != 0) {
     return RunOf(NativeUnary<F, T>);
   } else if constexpr (kActivation < native::ActivationFunctions::kSize) {
     return RunOf(BestLoops<T>().activation[kActivation]);
@@ -128,6 +158,8 @@ Run BinaryRun(unsigned still) {
     const LoopsOf<T>& best = BestLoops<T>();
     const auto& loops = still == 2 ? best.binary_scalar_b : still == 1 ? best.binary_scalar_a : best.binary;
     return RunOf(loops[kIndex]);
+  } else if constexpr (kIsHalf<T> && (F::kFlags & kTruth) == 0) {
+    return InFloat<T>(BinaryRun<F, float>(still), 2, still);
   } else {
     return RunOf(still == 2   ? NativeBinary<F, T, 1, 0>
                  : still == 1 ? NativeBinary<F, T, 0, 1>
@@ -171,27 +203,34 @@ MaybeKernel MakeActivationGrad(const KernelSpec& spec) {
 // data -> output, and (dy, data) -> dx
 template <class T, size_t kOperands, class... F>
 MaybeKernel MakeCurveOf(const KernelSpec& spec, FunctionList<F...>) {
+  using Real = std::conditional_t<kIsHalf<T>, float, T>;
   const auto& attrs = spec.attributes<CurveAttrs>();
   const auto type = static_cast<size_t>(attrs.type);
-  const T alpha = static_cast<T>(attrs.alpha), beta = static_cast<T>(attrs.beta);
+  const Real alpha = static_cast<Real>(attrs.alpha), beta = static_cast<Real>(attrs.beta);
+  Run run;
   if constexpr (kOperands == 1) {
-    static constexpr bool kKeepsZero[] = {(F::kFlags & kZeroKept) != 0 ...};
-    const auto run = [=, loop = BestLoops<T>().curve[type]](const Operands& x, void* y, int64_t n) {
-      loop(As<T>(x[0]), static_cast<T*>(y), n, alpha, beta);
+    run = [=, loop = BestLoops<Real>().curve[type]](const Operands& x, void* y, int64_t n) {
+      loop(As<Real>(x[0]), static_cast<Real*>(y), n, alpha, beta);
     };
-    return Elementwise(
-        spec, [=](unsigned) { return run; }, kKeepsZero[type]);
   } else {
-    const auto run = [=, loop = BestLoops<T>().curve_grad[type]](const Operands& x, void* y, int64_t n) {
-      loop(As<T>(x[0]), As<T>(x[1]), static_cast<T*>(y), n, alpha, beta);
+    run = [=, loop = BestLoops<Real>().curve_grad[type]](const Operands& x, void* y, int64_t n) {
+      loop(As<Real>(x[0]), As<Real>(x[1]), static_cast<Real*>(y), n, alpha, beta);
     };
-    return Elementwise(
-        spec, [=](unsigned) { return run; }, true);
   }
+  if constexpr (kIsHalf<T>) run = InFloat<T>(std::move(run), kOperands, 0);
+  static constexpr bool kKeepsZero[] = {(F::kFlags & kZeroKept) != 0 ...};
+  return Elementwise(
+      spec, [&](unsigned) { return run; }, kOperands == 2 || kKeepsZero[type]);
 }
-template <class T, size_t kOperands>
+template <size_t kOperands>
 MaybeKernel MakeCurve(const KernelSpec& spec) {
-  return MakeCurveOf<T, kOperands>(spec, native::CurveFunctions());
+  return Dispatch(spec.inputs[0].dtype, [&]<class T>() -> MaybeKernel {
+    if constexpr (kIsHalf<T> || std::is_floating_point_v<T>) {
+      return MakeCurveOf<T, kOperands>(spec, native::CurveFunctions());
+    } else {
+      return std::nullopt;
+    }
+  });
 }
 
 // (condition, a, b) -> y: elements are moved, whatever they are.
@@ -227,6 +266,7 @@ MaybeKernel MakeBroadcastTo(const KernelSpec& spec) {
 // (g0, g1, y) -> (g0 + g1) [y > 0]
 template <class T>
 Run AddReluGradRun(unsigned) {
+  if constexpr (kIsHalf<T>) return InFloat<T>(AddReluGradRun<float>(0), 3, 0);
   return [](const Operands& x, void* y, int64_t n) {
     if constexpr (std::is_floating_point_v<T>) {
       BestLoops<T>().add_relu_grad(As<T>(x[0]), As<T>(x[1]), As<T>(x[2]), static_cast<T*>(y), n);
@@ -245,7 +285,6 @@ MaybeKernel MakeAddReluGrad(const KernelSpec& spec) {
 
 // y[begin..end) = the sum of `inputs`, in order. A tile of it stays in the nearest cache while they are added.
 using SumLoop = void (*)(const std::vector<const void*>& inputs, void* y, int64_t begin, int64_t end);
-constexpr int64_t kTile = 2048;
 template <class T>
 void SumTiles(const std::vector<const void*>& inputs, void* y, int64_t begin, int64_t end) {
   const Run add = BinaryRun<native::fn::Add, T>(0);
@@ -259,17 +298,22 @@ void SumTiles(const std::vector<const void*>& inputs, void* y, int64_t begin, in
     }
   }
 }
-// 16-bit floats are added in float and rounded once.
+// Halves are added in float and rounded once.
 template <class T>
 void SumHalves(const std::vector<const void*>& inputs, void* y, int64_t begin, int64_t end) {
-  float sum[kTile];
+  alignas(64) float sum[kTile], term[kTile];
+  const auto add = BestLoops<float>().BinaryOf<native::fn::Add>();
   for (int64_t at = begin; at < end; at += kTile) {
     const int64_t n = std::min(kTile, end - at);
-    std::fill_n(sum, n, 0.0f);
-    for (const void* x : inputs) {
-      for (int64_t i = 0; i < n; ++i) sum[i] += static_cast<float>(static_cast<const T*>(x)[at + i]);
+    const auto load = [&](size_t i, float* to) {
+      flat::Cast(kDTypeOf<T>, static_cast<const T*>(inputs[i]) + at, DType::kFloat32, to, n);
+    };
+    load(0, sum);
+    for (size_t i = 1; i < inputs.size(); ++i) {
+      load(i, term);
+      add(sum, term, sum, n);
     }
-    for (int64_t i = 0; i < n; ++i) static_cast<T*>(y)[at + i] = static_cast<T>(sum[i]);
+    flat::Cast(DType::kFloat32, sum, kDTypeOf<T>, static_cast<T*>(y) + at, n);
   }
 }
 
@@ -284,7 +328,7 @@ MaybeKernel MakeAddN(const KernelSpec& spec) {
   Kernel kernel = FlatKernel(spec, "loop", format);
   const int64_t n = StorageElements(format, spec.outputs[0].shape);
   const SumLoop loop = Dispatch(spec.outputs[0].dtype, []<class T>() -> SumLoop {
-    if constexpr (std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>) return SumHalves<T>;
+    if constexpr (kIsHalf<T>) return SumHalves<T>;
     return SumTiles<T>;
   });
   return WithLoop(std::move(kernel), [=](const Arguments& args) {
@@ -294,14 +338,9 @@ MaybeKernel MakeAddN(const KernelSpec& spec) {
 }
 
 constexpr KernelEntry kEntries[] = {
-    {"Activation", MakeActivation},
-    {"ActivationGrad", MakeActivationGrad},
-    {"Curve", OfReals<MakeCurve<float, 1>, MakeCurve<double, 1>>},
-    {"CurveGrad", OfReals<MakeCurve<float, 2>, MakeCurve<double, 2>>},
-    {"AddReluGrad", MakeAddReluGrad},
-    {"AddN", MakeAddN},
-    {"Where", MakeWhere},
-    {"BroadcastTo", MakeBroadcastTo},
+    {"Activation", MakeActivation}, {"ActivationGrad", MakeActivationGrad}, {"Curve", MakeCurve<1>},
+    {"CurveGrad", MakeCurve<2>},    {"AddReluGrad", MakeAddReluGrad},       {"AddN", MakeAddN},
+    {"Where", MakeWhere},           {"BroadcastTo", MakeBroadcastTo},
 };
 
 template <size_t kOperands, class... F>
