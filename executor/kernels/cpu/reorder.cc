@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "base/checked.h"
+#include "engine/isa.h"
 #include "engine/team.h"
 #include "executor/kernels/cpu/copy.h"
 #include "executor/kernels/cpu/dnnl_util.h"
@@ -61,16 +62,16 @@ Kernel OwnReorder(DType dtype, const Shape& shape, const Format& from, const For
 
 }  // namespace
 
-// Equal bytes are copied; what oneDNN can do it does: it knows no 8-byte elements, and its reorders of bfloat16 do not
-// keep all bits without AVX-512.
+// Equal bytes are copied; what oneDNN can do it does: it knows no 8-byte elements, and without AVX-512 its reorders of
+// bfloat16 do not keep all bits.
 MaybeKernel MakeFastReorder(DType dtype, const Shape& shape, const Format& from, const Format& to, int threads) {
   if (Canonical(from, shape) == Canonical(to, shape)) {
     return CopyKernel(StorageBytes(from, dtype, shape), from, to, threads);
   }
   // Only where elements lie matters: the type that travels is any of the same size.
   const int64_t size = SizeOf(dtype);
-  if (size != 4 && size != 1) return OwnReorder(dtype, shape, from, to, threads);
-  const DType carrier = size == 4 ? DType::kFloat32 : DType::kUInt8;
+  if (size == 8 || (size == 2 && MachineIsa() != Isa::kAvx512)) return OwnReorder(dtype, shape, from, to, threads);
+  const DType carrier = size == 4 ? DType::kFloat32 : size == 2 ? DType::kBFloat16 : DType::kUInt8;
   const auto source = ToDesc(from, carrier, shape);
   const auto target = ToDesc(to, carrier, shape);
   if (!source || !target) return OwnReorder(dtype, shape, from, to, threads);
