@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "tools/bench/model_bench.h"
 #include "tools/bench/table_bench.h"
+#include "train/call_text.h"
 #include "train/zoo.h"
 
 namespace bindery::bench {
@@ -96,17 +97,40 @@ void CompareTables(TableBenchOptions options, bool json) {
   }
 }
 
+void ComparePrecision(const ModelBenchOptions& options, bool json) {
+  const PrecisionBenchResult r = RunPrecisionBench(options);
+  const char* phase = options.training ? "train" : "predict";
+  if (json) {
+    fmt::print("{}\n", nlohmann::json{{"model", options.model},
+                                      {"batch", options.batch_size},
+                                      {"phase", phase},
+                                      {"precision", options.precision},
+                                      {"step_min_ms", r.min_ms},
+                                      {"step_median_ms", r.median_ms},
+                                      {"float32_min_ms", r.float32_min_ms},
+                                      {"float32_median_ms", r.float32_median_ms},
+                                      {"times_as_fast", r.ratio}}
+                           .dump());
+  } else {
+    fmt::print(
+        "{:9} batch {:3} {:8} {}: step min {:.3f} median {:.3f} ms; float32: min {:.3f} median {:.3f} ms; {:.2f} times "
+        "as fast\n",
+        options.model, options.batch_size, phase, options.precision, r.min_ms, r.median_ms, r.float32_min_ms,
+        r.float32_median_ms, r.ratio);
+  }
+}
+
 int Main(int argc, char** argv) {
   KeepFreedMemory();
   CLI::App app(
       "Bindery's benchmarks: training and prediction steps of models by name, and a chain of one-element operators.",
       "bench");
-  std::vector<std::string> models = {"mlp", "lenet", "resnet20", "resnet50"};
-  std::string devices = "cpu:0", phase = "both", table;
+  std::string models = "mlp,lenet,resnet20,resnet50", devices = "cpu:0", phase = "both", table;
   ModelBenchOptions options;
   int64_t batch = 0;
   bool json = false, chain = true;
-  app.add_option("--model", models, "models by name, with commas between")->delimiter(',')->capture_default_str();
+  app.add_option("--model", models, "models by name, with commas between, as in mlp,gpt(layers=6,width=384)")
+      ->capture_default_str();
   app.add_option("--batch-size", batch, "default: 64 for mlp and lenet, 128 for resnet20, 16 for others");
   app.add_option("--phase", phase, "train, predict or both")
       ->check(CLI::IsMember({"train", "predict", "both"}))
@@ -115,6 +139,9 @@ int Main(int argc, char** argv) {
   app.add_option("--threads", options.threads, "per device; 0: the cores, shared out")->capture_default_str();
   app.add_option("--steps", options.steps, "steps measured")->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--warmup", options.warmup, "steps before")->capture_default_str();
+  app.add_option("--precision", options.precision,
+                 "e.g. bfloat16: steps in it and in float32, in turns; with --per-kernel in it alone")
+      ->capture_default_str();
   app.add_flag("--per-kernel", options.per_kernel, "list every kernel");
   app.add_flag("--chain,!--no-chain", chain, "measure the chain of one-element operators")->capture_default_str();
   app.add_option(
@@ -142,7 +169,7 @@ int Main(int argc, char** argv) {
       fmt::print("chain of 1000 one-element operators: {:.1f} ns each\n", ns);
     }
   }
-  for (const std::string& model : models) {
+  for (const std::string& model : SplitCalls(models)) {
     options.model = model;
     ModelInputShape(model);  // throws for an unknown name
     const auto own = kBatch.find(model);
@@ -150,6 +177,11 @@ int Main(int argc, char** argv) {
     for (const bool training : {true, false}) {
       if (phase == (training ? "predict" : "train")) continue;
       options.training = training;
+      if (options.precision != "float32" && !options.per_kernel) {
+        ComparePrecision(options, json);
+        std::fflush(stdout);
+        continue;
+      }
       const ModelBenchResult result = RunModelBench(options);
       if (json) {
         fmt::print("{}\n", ToJson(result).dump());

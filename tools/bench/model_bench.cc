@@ -12,6 +12,7 @@
 #include "symbol/ops.h"
 #include "tools/bench/allocations.h"
 #include "train/initializer.h"
+#include "train/precision.h"
 #include "train/updater/updater.h"
 #include "train/zoo.h"
 
@@ -42,14 +43,16 @@ struct Bound {
 Bound Bind(const ModelBenchOptions& o) {
   Bound bound;
   const Shape shape = ModelInputShape(o.model).Insert(0, o.batch_size);
-  const Symbol symbol = ModelByName(o.model);
+  Symbol symbol = ModelByName(o.model);
   const std::vector<std::string> arguments = symbol.ListArguments();
   std::vector<DataDesc> inputs = {{"data", shape}};
   if (std::ranges::find(arguments, "target") != arguments.end()) inputs.push_back({"target", shape});  // transformer's
   const Shape label = *InferShapes(symbol, {{"data", shape}}).arguments.back();
+  const std::vector<DataDesc> labels = {{"softmax_label", label}};
+  symbol = InPrecision(symbol, o.precision, inputs, labels);
   bound.group = std::make_unique<DataParallelExecutorGroup>(symbol, GroupOptions{.devices = o.devices,
                                                                                  .data = inputs,
-                                                                                 .labels = {{"softmax_label", label}},
+                                                                                 .labels = labels,
                                                                                  .for_training = o.training,
                                                                                  .threads_per_device = o.threads});
   std::map<std::string, ValueType> variables;
@@ -186,6 +189,30 @@ ModelBenchResult RunModelBench(const ModelBenchOptions& options) {
   }
   result.plans_equal = Bind(options).group->plan() == plan;
   return result;
+}
+
+PrecisionBenchResult RunPrecisionBench(const ModelBenchOptions& options) {
+  ModelBenchOptions in_float32 = options;
+  in_float32.precision = "float32";
+  const Bound low = Bind(options), high = Bind(in_float32);
+  const auto timed = [](const Bound& b) {
+    const Clock::time_point start = Clock::now();
+    Step(b);
+    return Milliseconds(Clock::now() - start);
+  };
+  std::vector<double> lows, highs, ratios;
+  for (int i = -options.warmup; i < options.steps; ++i) {
+    const double low_ms = timed(low), high_ms = timed(high);
+    if (i < 0) continue;
+    lows.push_back(low_ms);
+    highs.push_back(high_ms);
+    ratios.push_back(high_ms / low_ms);
+  }
+  return {.min_ms = std::ranges::min(lows),
+          .median_ms = Median(lows),
+          .float32_min_ms = std::ranges::min(highs),
+          .float32_median_ms = Median(highs),
+          .ratio = Median(ratios)};
 }
 
 double ChainNanoseconds(int length) {

@@ -17,7 +17,8 @@ struct ModelBenchOptions {
   std::vector<Device> devices = {Cpu(0)};
   int threads = 0;  // per device; 0: the cores, shared out
   int steps = 20, warmup = 3;
-  bool per_kernel = false;  // also the kernels one by one
+  bool per_kernel = false;            // also the kernels one by one
+  std::string precision = "float32";  // train/precision.h
 };
 
 struct KernelTime {
@@ -43,6 +44,13 @@ struct ModelBenchResult {
 };
 
 ModelBenchResult RunModelBench(const ModelBenchOptions& options);
+
+// Steps in `options.precision` and in float32, in turns.
+struct PrecisionBenchResult {
+  double min_ms = 0, median_ms = 0, float32_min_ms = 0, float32_median_ms = 0;
+  double ratio = 0;  // median of float32 / the precision, over pairs of neighbours: how many times as fast
+};
+PrecisionBenchResult RunPrecisionBench(const ModelBenchOptions& options);
 
 // Nanoseconds per operator of a chain of `length` one-element additions, best of many runs.
 double ChainNanoseconds(int length);
