@@ -31,6 +31,16 @@ std::vector<double> Numbers(const std::string& text, const char* format) {
   return numbers;
 }
 
+TEST(Examples, Buckets) {
+  const Outcome outcome = RunExample("buckets");
+  EXPECT_EQ(outcome.status, 0) << outcome;
+  const std::vector<double> perplexities = Numbers(outcome.out, "epoch %d: perplexity %lf");
+  ASSERT_EQ(perplexities.size(), 8u) << outcome;
+  EXPECT_GT(perplexities.front(), 2);
+  for (size_t i = 3; i < perplexities.size(); ++i) EXPECT_LT(perplexities[i], 1.7);
+  EXPECT_NE(outcome.out.find("24 networks, one set of parameters"), std::string::npos) << outcome;
+}
+
 TEST(Examples, CustomOperator) {
   const Outcome outcome = RunExample("custom_operator");
   EXPECT_EQ(outcome.status, 0) << outcome;

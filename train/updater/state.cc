@@ -103,9 +103,9 @@ HostTensorMap Updater::State() const {
 
 HostTensorMap Updater::Averages() const {
   HostTensorMap averages;
-  if (!average_ || step_ == 0) return averages;
+  if (!average_ || run_->step == 0) return averages;
   HostTensorMap state = State();  // waits: then it is known how many steps were committed
-  if (!resumed_ && verdict_->committed == 0) return averages;
+  if (!run_->resumed && verdict_->committed == 0) return averages;
   for (auto& [name, value] : state) {
     const size_t colon = name.rfind(':');
     if (name.substr(colon + 1) == kAverage) averages[name.substr(0, colon)] = std::move(value);
@@ -141,7 +141,7 @@ void Updater::SetState(const HostTensorMap& state) {
   CheckState(state);
   Wait();
   Recount();
-  resumed_ = true;
+  run_->resumed = true;
   verdict_->committed = 0;
   Recount();
   const std::vector<std::string> names = StateNames();
@@ -166,29 +166,29 @@ void Updater::SetState(const HostTensorMap& state) {
 void Updater::Forgive() { group_->engine()->Push(forgive_); }
 
 void Updater::WaitFor(int64_t step) const {
-  if (step <= step_ - kInFlight || step > step_ || step < 1) {
-    Throw("WaitFor: step {} is not one of the last {} up to {}", step, kInFlight, step_);
+  if (step <= run_->step - kInFlight || step > run_->step || step < 1) {
+    Throw("WaitFor: step {} is not one of the last {} up to {}", step, kInFlight, run_->step);
   }
   group_->engine()->Wait(done_[step % kInFlight]);
 }
 
 void Updater::FinishLast() {
-  const bool waits = loss_scaling_ && loss_scaling_->dynamic && finished_ < step_;
-  finished_ = step_;
-  if (waits) Finish(step_);
+  const bool waits = loss_scaling_ && loss_scaling_->dynamic && run_->finished < run_->step;
+  run_->finished = run_->step;
+  if (waits) Finish(run_->step);
 }
 
 bool Updater::Finish(int64_t step) {
-  finished_ = step;
+  run_->finished = step;
   try {
     WaitFor(step);
     return true;
   } catch (const NumericError&) {
     if (!loss_scaling_ || !loss_scaling_->dynamic || !verdict_->overflowed) throw;
   }
-  const LossScaleState before = scale_before_[step % kInFlight];
+  const LossScaleState before = run_->scale_before[step % kInFlight];
   GoBack(step);
-  loss_scale_ = AfterOverflow(*loss_scaling_, before);
+  run_->loss_scale = AfterOverflow(*loss_scaling_, before);
   return false;
 }
 
@@ -199,10 +199,10 @@ void Updater::GoBack(int64_t step) {
     } catch (...) {  // the same error
     }
   };
-  for (int64_t behind = step + 1; behind <= step_; ++behind) wait([&] { WaitFor(behind); });
+  for (int64_t behind = step + 1; behind <= run_->step; ++behind) wait([&] { WaitFor(behind); });
   wait([&] { group_->engine()->Wait(gate_); });  // the last one's own error, which nobody else will ask for
   Mend();
-  loss_scale_ = scale_before_[step % kInFlight];
+  run_->loss_scale = run_->scale_before[step % kInFlight];
   SetStep(step - 1);
   Forgive();
 }
@@ -212,16 +212,16 @@ Updater::Numbers Updater::ToNumbers() const {
   const auto add = [&](const char* name, double value, double usual) {
     if (value != usual) numbers[name] = value;
   };
-  const ScheduleState& s = schedule_state_;
+  const ScheduleState& s = run_->schedule;
   add("schedule factor", s.factor, 1);
   if (s.best) numbers["schedule best"] = *s.best;
   add("schedule waited", static_cast<double>(s.waited), 0);
   add("schedule cooling", static_cast<double>(s.cooling), 0);
   add("schedule epoch", static_cast<double>(s.epoch), 0);
   if (loss_scaling_) {
-    numbers["loss scale"] = loss_scale_.scale;
-    add("loss scale good", static_cast<double>(loss_scale_.good), 0);
-    add("loss scale overflows", static_cast<double>(loss_scale_.overflows), 0);
+    numbers["loss scale"] = run_->loss_scale.scale;
+    add("loss scale good", static_cast<double>(run_->loss_scale.good), 0);
+    add("loss scale overflows", static_cast<double>(run_->loss_scale.overflows), 0);
   }
   return numbers;
 }
@@ -261,7 +261,7 @@ std::pair<ScheduleState, LossScaleState> Updater::Parse(const Numbers& numbers) 
   return {schedule, scale};
 }
 
-void Updater::SetNumbers(const Numbers& numbers) { std::tie(schedule_state_, loss_scale_) = Parse(numbers); }
+void Updater::SetNumbers(const Numbers& numbers) { std::tie(run_->schedule, run_->loss_scale) = Parse(numbers); }
 
 void Updater::Mend() {
   group_->store().Mend();

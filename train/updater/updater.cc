@@ -77,7 +77,9 @@ Updater::Updater(DataParallelExecutorGroup* group, const UpdaterOptions& options
     : group_(group), optimizer_(options.optimizer ? options.optimizer : std::make_shared<const Optimizer>(Sgd())),
       schedule_(options.schedule ? options.schedule : ConstantSchedule(optimizer_->options().learning_rate)),
       loss_scaling_(options.loss_scale), average_(options.average),
-      kvstore_(KVStore::Create(options.kvstore, group->engine())), check_gradients_(options.check_gradients) {
+      kvstore_(KVStore::Create(options.kvstore, group->engine())), check_gradients_(options.check_gradients),
+      steps_of_(options.steps_of), for_several_groups_(options.for_several_groups || options.steps_of) {
+  if (steps_of_) GoOnWith(*steps_of_);
   if (!group_->options().for_training) Throw("an updater needs a group that is bound for training");
   if (group_->devices().size() > kMaxDevices)
     Throw("an updater serves at most {} devices, got {}", kMaxDevices, group_->devices().size());
@@ -92,12 +94,14 @@ Updater::Updater(DataParallelExecutorGroup* group, const UpdaterOptions& options
     const Symbol& symbol = group_->symbol();
     if (ScaleLosses(symbol).entries() != symbol.entries()) Throw("a loss scale needs a group of ScaleLosses(symbol)");
     if (!check_gradients_) Throw("a loss scale needs gradients that are checked");
-    loss_scale_ = FirstState(*loss_scaling_);
+    if (!steps_of_) run_->loss_scale = FirstState(*loss_scaling_);
   }
   Engine& engine = *group_->engine();
-  gate_ = engine.NewVar();
-  committed_ = engine.NewVar();
-  for (VarPtr& done : done_) done = engine.NewVar();
+  if (!steps_of_) {
+    gate_ = engine.NewVar();
+    committed_ = engine.NewVar();
+    for (VarPtr& done : done_) done = engine.NewVar();
+  }
   Prepare();
   const auto noop = [&](const char* name, std::vector<VarPtr> reads, std::vector<VarPtr> writes) {
     return Operation{.name = name,
@@ -131,6 +135,22 @@ Updater::~Updater() {
   }
 }
 
+void Updater::GoOnWith(const Updater& other) {
+  if (!other.for_several_groups_) Throw("steps_of: the other updater must be for_several_groups");
+  if (&other.group_->store() != &group_->store()) Throw("steps_of: the groups do not share their parameters");
+  optimizer_ = other.optimizer_;
+  schedule_ = other.schedule_;
+  loss_scaling_ = other.loss_scaling_;
+  average_ = other.average_;
+  check_gradients_ = other.check_gradients_;
+  kvstore_ = KVStore::Create(other.kvstore_->type(), group_->engine());
+  run_ = other.run_;
+  verdict_ = other.verdict_;
+  gate_ = other.gate_;
+  committed_ = other.committed_;
+  std::ranges::copy(other.done_, done_);
+}
+
 void Updater::Prepare() {
   const ParameterStore& store = group_->store();
   std::map<std::string, Annotations> annotations;
@@ -158,7 +178,17 @@ void Updater::Prepare() {
       state.pieces.push_back({p.offset, p.offset + p.elements, MultipliersOf(p.name, own->second), p.name, joins});
       joins = true;
     }
-    if (!state.pieces.empty()) blocks_.push_back(std::move(state));
+    if (state.pieces.empty()) continue;
+    if (steps_of_) {
+      const auto same = std::ranges::find(steps_of_->blocks_, state.block, &BlockState::block);
+      for (const Piece& piece : state.pieces) {
+        const bool is_there = same != steps_of_->blocks_.end() &&
+                              std::ranges::find(same->pieces, piece.begin, &Piece::begin) != same->pieces.end();
+        if (!is_there) Throw("parameter \"{}\" is not trained by the updater whose steps these are", piece.name);
+      }
+      state.states = same->states;
+    }
+    blocks_.push_back(std::move(state));
   }
   if (blocks_.empty()) return;
   std::ranges::stable_partition(blocks_, [](const BlockState& block) { return !block.by_rows; });
@@ -172,8 +202,8 @@ void Updater::Prepare() {
     return flat.HasUpdate(optimizer_->kernel()) && (!norms || flat.HasNorms()) &&
            (!average_ || flat.HasUpdate(average_->kernel));
   };
-  const bool on_host =
-      std::ranges::all_of(group_->devices(), HostAddressable) || !std::ranges::all_of(group_->devices(), updates);
+  const bool on_host = for_several_groups_ || std::ranges::all_of(group_->devices(), HostAddressable) ||
+                       !std::ranges::all_of(group_->devices(), updates);
   update_ = StepRange(group_->engine(), on_host ? HostParts(std::move(gates)) : DeviceParts(gates));
 }
 
@@ -193,6 +223,7 @@ StepParts Updater::HostParts(std::vector<VarPtr> gates) {
     const ParameterStore::Block& stored = group_->store().blocks()[block.block];
     if (!block.by_rows) buckets.push_back({.sources = stored.gradients, .replicas = stored.values});
     if (block.by_rows || firsts.empty()) firsts.push_back(stored.values[0].var());
+    if (steps_of_) continue;
     block.states.push_back({.begin = 0, .end = stored.elements});
     block.states[0].slots[0] = NewStates(home, block.dtype, stored.elements);
   }
@@ -300,86 +331,6 @@ void Updater::UpdateRange(const Range& range) {
                       .new_states = average,
                       .elements = end - begin});
   });
-}
-
-StepRates Updater::RatesOf(int64_t step, int64_t samples) const {
-  const double automatic = divide_by_samples_ ? 1.0 / static_cast<double>(samples) : 1.0;
-  return {.learning_rate = LearningRateOf(step),
-          .rescale = optimizer_->options().rescale_gradient.value_or(automatic) / loss_scale_.scale,
-          .step = step};
-}
-
-void Updater::Compute(const BatchPtr& batch) {
-  const int64_t samples = group_->CheckBatch(*batch, Mode::kTrain);
-  if (adds_up_) group_->ZeroGradients();
-  Compute({&batch, 1}, samples);
-}
-
-void Updater::Compute(std::span<const BatchPtr> micro_batches, int64_t samples) {
-  const auto step = static_cast<uint64_t>(step_);
-  struct Leave {  // what runs by other hands is no part of a step, whatever is thrown here
-    DataParallelExecutorGroup* group;
-    uint64_t step;
-    ~Leave() { group->SetStep({.step = step}); }
-  } leave{group_, step};
-  const StepRates rates = RatesOf(step_ + 1, samples);
-  uint32_t number = 0;
-  for (const BatchPtr& batch : micro_batches) {
-    group_->SetStep({.step = step,
-                     .micro_batch = number++,
-                     .batch_size = samples,
-                     .loss_scale = loss_scale_.scale,
-                     .rates = rates,
-                     .tentative = true});
-    group_->ForwardBackward(batch);
-  }
-}
-
-void Updater::Update(const BatchPtr& batch) {
-  FinishLast();
-  Forgive();
-  Compute(batch);
-  Apply(group_->batch_size());
-}
-
-void Updater::Update(std::span<const BatchPtr> micro_batches) {
-  if (micro_batches.empty()) Throw("Update: no batches");
-  if (micro_batches.size() > StepBlock::kPrediction) {
-    Throw("Update: a step has at most {} micro-batches, got {}", StepBlock::kPrediction, micro_batches.size());
-  }
-  for (const std::string& name : group_->param_names()) {
-    if (group_->grad_req(name) == GradReq::kWrite)
-      Throw("micro-batches add up: bind the group with grad_req = GradReq::kAdd");
-  }
-  int64_t samples = 0;
-  for (const BatchPtr& batch : micro_batches) samples += group_->CheckBatch(*batch, Mode::kTrain);
-  FinishLast();
-  Forgive();
-  group_->ZeroGradients();
-  Compute(micro_batches, samples);
-  Apply(samples);
-}
-
-void Updater::Apply(int64_t samples) {
-  if (samples < 1) Throw("Apply: gradients are of at least 1 sample, got {}", samples);
-  ++step_;
-  if (!blocks_.empty()) {
-    group_->SetRates(RatesOf(step_, samples));
-    update_.Push();
-  }
-  commit_[step_ % kInFlight].Push();
-  scale_before_[step_ % kInFlight] = loss_scale_;
-  if (loss_scaling_) loss_scale_ = AfterCommit(*loss_scaling_, loss_scale_);  // else Finish goes back
-}
-
-void Updater::Verdict::Reach() {
-  for (const Tensor& tensor : statuses) {
-    const StepStatus& status = *static_cast<const StepStatus*>(tensor.data());
-    if (status.kind != StepStatus::kNotFinite) continue;
-    overflowed = true;
-    ThrowNotFinite(names[static_cast<size_t>(status.place)], status.element, status.value);
-  }
-  ++committed;
 }
 
 }  // namespace bindery

@@ -23,7 +23,8 @@
 // Gradients that are kept by rows (docs/sparse.md): only rows that a batch touched are updated, with their states: what
 // a rule does where the gradient is zero (decay, momentum) waits until a row is touched.
 //
-// One optimizer state, not one per device: each element's is on one of them. Thread safety: one thread at a time.
+// One optimizer state, not one per device: each element's is on one of them. Nor one per group, where groups share
+// their parameters (UpdaterOptions::steps_of). Thread safety: one thread at a time, of updaters that share steps, too.
 #pragma once
 
 #include <atomic>
@@ -47,6 +48,8 @@
 
 namespace bindery {
 
+class Updater;
+
 struct UpdaterOptions {
   std::shared_ptr<const Optimizer> optimizer = nullptr;  // default: Sgd()
   SchedulePtr schedule = nullptr;                        // default: the optimizer's learning rate, constant
@@ -54,6 +57,12 @@ struct UpdaterOptions {
   bool check_gradients = true;  // a sum of gradients that is not finite fails the step, with NumericError
   std::optional<LossScaling> loss_scale = {};
   std::optional<Averaging> average = {};
+  // Goes on with this updater's steps, whose group's parameters the group shares (GroupOptions::shared_group): there is
+  // one count of steps, one optimizer and one state of it, whoever's step it is. A step updates what its own group
+  // trains, which the other's must too; all else stays as it is, with its state. All other options are the other's.
+  // Throws Error unless that is `for_several_groups`.
+  Updater* steps_of = nullptr;
+  bool for_several_groups = false;  // the host updates, by copies where it cannot address the devices' memory
 };
 
 class Updater {
@@ -97,17 +106,17 @@ class Updater {
   static constexpr int64_t kInFlight = 2;
   void WaitFor(int64_t step) const;
 
-  int64_t step() const { return step_; }                             // updates so far
-  void SetStep(int64_t step) { step_ = finished_ = step; }           // of a resumed run
-  double LearningRate() const { return LearningRateOf(step_ + 1); }  // of the next update
-  double LearningRateOf(int64_t step) const { return schedule_->LearningRate(step, schedule_state_); }
+  int64_t step() const { return run_->step; }                             // updates so far
+  void SetStep(int64_t step) { run_->step = run_->finished = step; }      // of a resumed run
+  double LearningRate() const { return LearningRateOf(run_->step + 1); }  // of the next update
+  double LearningRateOf(int64_t step) const { return schedule_->LearningRate(step, run_->schedule); }
   // Tells the schedule what an epoch's value is.
   void Judge(double value, bool larger_is_better) {
-    schedule_state_ = schedule_->Judge(value, larger_is_better, schedule_state_);
+    run_->schedule = schedule_->Judge(value, larger_is_better, run_->schedule);
   }
-  void NewEpoch() { ++schedule_state_.epoch; }  // tells the schedule that one is completed
+  void NewEpoch() { ++run_->schedule.epoch; }  // tells the schedule that one is completed
   const std::optional<LossScaling>& loss_scaling() const { return loss_scaling_; }
-  const LossScaleState& loss_scale() const { return loss_scale_; }  // of the next step
+  const LossScaleState& loss_scale() const { return run_->loss_scale; }  // of the next step
   const Optimizer& optimizer() const { return *optimizer_; }
   const Schedule& schedule() const { return *schedule_; }
 
@@ -148,6 +157,14 @@ class Updater {
     std::vector<Piece> pieces = {};       // in order
     std::vector<StateRange> states = {};  // in order, together the whole block
   };
+  // What the steps of updaters that go on with each other's have in common.
+  struct Run {
+    int64_t step = 0, finished = 0;  // the latter: up to which Finish was called
+    ScheduleState schedule = {};
+    LossScaleState loss_scale = {};
+    LossScaleState scale_before[kInFlight] = {};  // a step, by its number
+    bool resumed = false;                         // the optimizer's state was set
+  };
   // What became of a step, as the host sees it when it is over.
   struct Verdict {
     std::vector<Tensor> statuses = {};    // of the devices that update, as the host reads them
@@ -162,6 +179,7 @@ class Updater {
   void Compute(std::span<const BatchPtr> micro_batches, int64_t samples);
   void FinishLast();
   std::pair<ScheduleState, LossScaleState> Parse(const Numbers& numbers) const;
+  void GoOnWith(const Updater& other);
   void Prepare();
   StepRates RatesOf(int64_t step, int64_t samples) const;
   StepParts HostParts(std::vector<VarPtr> gates);
@@ -189,10 +207,7 @@ class Updater {
   DataParallelExecutorGroup* group_;
   std::shared_ptr<const Optimizer> optimizer_;
   SchedulePtr schedule_;
-  ScheduleState schedule_state_;
   std::optional<LossScaling> loss_scaling_;
-  LossScaleState loss_scale_;
-  LossScaleState scale_before_[kInFlight] = {};  // a step, by its number
   std::optional<Averaging> average_;
   std::unique_ptr<KVStore> kvstore_;
   bool divide_by_samples_ = true;
@@ -201,17 +216,18 @@ class Updater {
   StepRange update_;             // of no parts if nothing is trained
   std::vector<VarPtr> outcome_;  // tells how it went
   bool check_gradients_ = true;
+  const Updater* const steps_of_;
+  const bool for_several_groups_;
   VarPtr gate_, committed_;  // the latter carries the error of the first step that failed
   VarPtr done_[kInFlight];
   PreparedPtr forgive_;
   std::vector<StepRange> commit_;  // by done_
   StepRange recount_;
+  std::shared_ptr<Run> run_ = std::make_shared<Run>();
   std::shared_ptr<Verdict> verdict_ = std::make_shared<Verdict>();
   // Of the update on the host: set by an operation before it, never captured by value; and what it looked at.
   StepRates rates_;
   RangeSquares gradients_, measured_;
-  bool resumed_ = false;             // the optimizer's state was set
-  int64_t step_ = 0, finished_ = 0;  // the latter: up to which Finish was called
   std::vector<std::shared_ptr<Table>> tables_;
 };
 
