@@ -18,6 +18,7 @@
 #include "symbol/model/tensor.h"
 #include "symbol/model/text.h"
 #include "symbol/model/wire.h"
+#include "symbol/mxnet/mxnet.h"
 #include "symbol/onnx/onnx.h"
 
 namespace bindery {
@@ -212,6 +213,9 @@ void WriteFiles(const std::string& path, const std::string& data_file,
 }  // namespace
 
 void SaveModel(const Model& model, const std::string& path) {
+  if (IsMxnetName(path)) {
+    Throw<ModelError>("\"{}\": MXNet's files are read, not written; a name that ends in .onnx can be read there", path);
+  }
   const bool text = IsTextName(path);
   const std::string real = RealPath(path);
   if (IsOnnxName(path)) {
@@ -228,6 +232,7 @@ void SaveModel(const Model& model, const std::string& path) {
 }
 
 Model LoadModel(const std::string& path, const ModelLimits& limits) {
+  if (IsMxnetName(path)) return LoadMxnet(path, limits);
   const std::string bytes = ReadFile(path, limits.file_bytes), folder = FolderOf(RealPath(path));
   if (IsOnnxName(path)) return ParseOnnx(bytes, path, folder, {}, limits);
   return Parse(bytes, IsTextName(path), path, folder, limits);

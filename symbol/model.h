@@ -1,7 +1,7 @@
-// Model: a symbol with its parameters, as a file. Binary (.pb) or text (.prototxt), by proto/model.proto, or ONNX
-// (.onnx, symbol/onnx/onnx.h); the name's ending decides. Reading a file from an untrusted source gives a model or an
-// error that says file and place (line and column in text, node in binary), never a crash, and never allocates beyond
-// the limits.
+// Model: a symbol with its parameters, as a file. Binary (.pb) or text (.prototxt), by proto/model.proto, ONNX (.onnx,
+// symbol/onnx/onnx.h), or, to be read only, MXNet's (.json, .params, symbol/mxnet/mxnet.h); the name's ending decides.
+// Reading a file from an untrusted source gives a model or an error that says file and place (line and column in text,
+// node in binary), never a crash, and never allocates beyond the limits.
 #pragma once
 
 #include <cstdint>

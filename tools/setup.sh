@@ -20,7 +20,7 @@ libprotobuf-dev     model files
 libspdlog-dev       the log of the command line program
 libturbojpeg0-dev   JPEG images
 libxxhash-dev       checksums
-nlohmann-json3-dev  JSON output
+nlohmann-json3-dev  JSON
 protobuf-compiler   model files
 zlib1g-dev          compressed data sets
 '

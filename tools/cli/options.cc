@@ -41,7 +41,7 @@ void ModelOptions::AddTo(CLI::App* app) {
   app->add_option(
       "--model", model,
       fmt::format("a model by name ({}; settings may follow, \"gpt(layers=2, context=128)\") or a file (.pb, "
-                  ".prototxt, .onnx)",
+                  ".prototxt, .onnx, or MXNet's -symbol.json)",
                   fmt::join(ModelNames(), ", ")));
   app->add_option("--weights", weights, "a model file whose parameters are used");
 }
@@ -82,7 +82,7 @@ Model ModelOptions::Load(const Shape& input, int64_t classes) const {
         fmt::format("--model: \"{}\" is neither a model by name nor a file{}", model, NameHint(model, ModelNames())));
   } else {
     loaded = LoadModel(name);
-    if (name.ends_with(".onnx")) loaded = AsClassifier(std::move(loaded));
+    if (name.ends_with(".onnx") || name.ends_with(".json")) loaded = AsClassifier(std::move(loaded));
     if (loaded.symbol.empty())
       Throw<ModelError>("\"{}\" holds parameters but no graph: name the model with --model", name);
   }
