@@ -34,6 +34,7 @@
 
 namespace bindery {
 
+class Monitor;
 class TrainingMetric;
 struct Measurement;
 
@@ -94,6 +95,7 @@ struct FitOptions {
   // "main". A sweep is an epoch, whatever the iterator carries over, and the end of the last batch of a sweep is the
   // end of the epoch.
   std::vector<Extension> extensions = {};
+  Monitor* monitor = nullptr;  // is told of every step; one that it watches is waited for (train/loop/monitor.h)
   std::optional<Trigger> stop = {};  // ends it before all epochs are done: EarlyStopping, say
 };
 

@@ -10,6 +10,7 @@
 #include "train/extensions/snapshots.h"
 #include "train/finite.h"
 #include "train/loop/loop.h"
+#include "train/loop/monitor.h"
 #include "train/metrics/training_metric.h"
 #include "train/trainer.h"
 
@@ -104,9 +105,31 @@ class Trainer::Fitting final : public Learner {
     trainer_.samples_ = 0;
   }
 
+  // Pushes a step. A watched one is waited for; what it failed by is told where it is settled, as of any other.
+  bool Push(const BatchPtr& batch) {
+    Monitor* const monitor = options_.monitor;
+    DataParallelExecutorGroup* const group = trainer_.group_.get();
+    if (!monitor || !monitor->Begin(group, trainer_.updater_->step() + 1)) return trainer_.Step(batch, &train_);
+    bool pushed = false;
+    try {
+      pushed = trainer_.Step(batch, &train_);
+      if (!pushed) monitor->Cancel(group);
+    } catch (...) {
+      monitor->Cancel(group);
+      throw;
+    }
+    try {
+      if (pushed) monitor->End(group);
+    } catch (const Error&) {
+      trainer_.SettleAll(&train_);
+      throw;
+    }
+    return pushed;
+  }
+
   bool Take(const BatchPtr& batch) {
     ++trainer_.batch_in_epoch_;  // whatever becomes of it: the iterator is past it
-    if (!trainer_.Step(batch, &train_)) return false;
+    if (!Push(batch)) return false;
     if (!options_.on_batch) return true;
     const int64_t step = trainer_.updater_->step();
     options_.on_batch({.epoch = trainer_.epoch_,
