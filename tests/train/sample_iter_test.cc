@@ -178,7 +178,7 @@ TEST(Samples, OfArraysChosenAndSplit) {
   const BatchPtr batch = iter.Next();
   EXPECT_EQ(batch->data[0], HostTensor::From({2, 2}, {20, 21, 0, 1}));
   EXPECT_EQ(batch->label[0], HostTensor::From({2}, {2, 0}));
-  const SplitSamples split = Split(Spoken(100), 0.25);
+  const SplitSamples split = SplitSource(Spoken(100), 0.25);
   EXPECT_EQ(split.rest->samples(), 75);
   std::set<int64_t> seen;
   for (const SampleSourcePtr& source : {split.rest, split.part}) {

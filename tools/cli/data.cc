@@ -202,7 +202,7 @@ SampleSourcePtr TestSamples(const DataOptions& options, const OpenOptions& open)
   OpenOptions as_they_are = open;
   as_they_are.training = false;
   if (!options.test_data.empty()) return OpenData(options.test_data, as_they_are).samples;
-  return Split(OpenData(options.data, as_they_are).samples, options.test_part).part;
+  return SplitSource(OpenData(options.data, as_they_are).samples, options.test_part).part;
 }
 
 void CheckSampleShape(const SampleSource& samples, const Model& model, const std::string& name) {
@@ -237,7 +237,8 @@ TrainingData MakeSamples(const DataOptions& options, const ModelOptions& model, 
   open.classes = opened.classes;
   const bool split = options.test_data.empty();
   made.train = std::make_unique<PrefetchIter>(
-      IterOf(split ? Split(opened.samples, options.test_part).rest : opened.samples, options, /*training=*/true, seed));
+      IterOf(split ? SplitSource(opened.samples, options.test_part).rest : opened.samples, options,
+             /*training=*/true, seed));
   made.test = IterOf(TestSamples(options, open), options, /*training=*/false, 0);
   return made;
 }

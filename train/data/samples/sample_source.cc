@@ -95,7 +95,7 @@ SampleSourcePtr ChooseSamples(SampleSourcePtr from, std::vector<int64_t> numbers
   return std::make_shared<ChosenSamples>(std::move(from), std::move(numbers));
 }
 
-SplitSamples Split(const SampleSourcePtr& from, double part) {
+SplitSamples SplitSource(const SampleSourcePtr& from, double part) {
   if (!(part >= 0 && part <= 1)) Throw<DataError>("expected a part of the samples from 0 to 1, got {}", part);
   std::vector<int64_t> numbers(static_cast<size_t>(from->samples()));
   std::iota(numbers.begin(), numbers.end(), int64_t{0});

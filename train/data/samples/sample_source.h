@@ -52,6 +52,6 @@ SampleSourcePtr ChooseSamples(SampleSourcePtr from, std::vector<int64_t> numbers
 struct SplitSamples {
   SampleSourcePtr rest, part;
 };
-SplitSamples Split(const SampleSourcePtr& from, double part);
+SplitSamples SplitSource(const SampleSourcePtr& from, double part);
 
 }  // namespace bindery
