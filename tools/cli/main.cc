@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "bindery/version.h"
 #include "tools/cli/arguments.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/console.h"
@@ -43,7 +44,7 @@ int Fail(ExitCode code, const std::string& message) {
 int RunCommand(int argc, char** argv) {
   CLI::App app("Bindery: training and inference of neural networks, without Python.", "bindery");
   app.footer(kExitCodeHelp);
-  app.set_version_flag("--version", "bindery 0.1.0");
+  app.set_version_flag("--version", "bindery " BINDERY_VERSION);
   app.require_subcommand(1);
   RunFn run;
   AddTrain(&app, &run);
