@@ -8,6 +8,7 @@ bazel-bootstrap     the build system
 bazel-platforms     rules that the build system would otherwise download
 bazel-rules-java    rules that the build system would otherwise download
 bazel-rules-proto   rules that the build system would otherwise download
+cmake               tests: programs outside the tree
 g++                 the compiler
 libcli11-dev        command line options
 libdnnl-dev         oneDNN: the kernels for CPUs
@@ -20,7 +21,9 @@ libprotobuf-dev     model files
 libspdlog-dev       the log of the command line program
 libturbojpeg0-dev   JPEG images
 libxxhash-dev       checksums
+make                tests: programs outside the tree
 nlohmann-json3-dev  JSON
+pkg-config          tests: programs outside the tree
 protobuf-compiler   model files
 zlib1g-dev          compressed data sets
 '
