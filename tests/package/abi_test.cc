@@ -1,0 +1,33 @@
+// The comparison of binary interfaces.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/package/installation.h"
+
+namespace bindery {
+namespace {
+
+class Abi : public Installation {};
+
+TEST_F(Abi, AnotherLayoutWantsAnotherNumber) {
+  if (!Has("abidiff")) GTEST_SKIP() << "there is no abidiff";
+  const std::string abi = "'" + Root() + "/tools/abi.sh' --stored described --prefix ";
+  // Of a few headers, as describing all of them takes a while.
+  Sh("cp -r moved few && cd few/include/bindery && rm -r predict.h engine executor kvstore symbol train && "
+     "printf '#include \"bindery/%s\"\\n' base/*.h > bindery.h");
+  Sh("cp -r few changed");
+  EXPECT_NE(Shell(abi + "few").err.find("nothing is described"), std::string::npos);
+  Sh(abi + "few --store");
+  EXPECT_NE(Sh(abi + "few").find("nothing that programs were built against has changed"), std::string::npos);
+  Sh("sed -i 's/^  int rank_ = 0;/  int another_ = 0, rank_ = 0;/' changed/include/bindery/base/shape.h");
+  const Outcome outcome = Shell(abi + "changed");
+  EXPECT_EQ(outcome.status, 1) << outcome;
+  EXPECT_NE(outcome.out.find("1 data member insertion"), std::string::npos) << outcome;
+  EXPECT_NE(outcome.err.find("raise BINDERY_VERSION_ABI"), std::string::npos) << outcome;
+  Sh("sed -i 's/BINDERY_VERSION_ABI 0/BINDERY_VERSION_ABI 1/' changed/include/bindery/version.h");
+  EXPECT_NE(Sh(abi + "changed").find("number 1, and 0 is described"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace bindery
