@@ -77,10 +77,6 @@ void DataParallelExecutorGroup::SetRates(const StepRates& rates) {
   block_.Push(input);
 }
 
-void DataParallelExecutorGroup::Forward(Batch batch, std::optional<Mode> mode) {
-  Forward(std::make_shared<const Batch>(std::move(batch)), mode);
-}
-
 void DataParallelExecutorGroup::Forward(const BatchPtr& batch, std::optional<Mode> wanted) {
   const Mode mode = wanted.value_or(spec_.mode());
   feeder_.ShapesOf(*batch, mode, &batch_shapes_);
@@ -130,33 +126,6 @@ const Binding& DataParallelExecutorGroup::RanBackward(const char* what) const {
   Ran(what);
   if (!ran_backward_) Throw("{}: call Backward first", what);
   return *current_;
-}
-
-void DataParallelExecutorGroup::Backward(const DeviceArrays& head_gradients) {
-  if (head_gradients.size() != output_names().size()) {
-    Throw("Backward: expected {} head gradients, one per output, got {}", output_names().size(), head_gradients.size());
-  }
-  RunBackward(head_gradients);
-}
-
-void DataParallelExecutorGroup::Backward(const std::map<std::string, HostTensor>& head_gradients) {
-  const std::vector<std::string>& names = output_names();
-  DeviceArrays by_head;
-  for (const auto& [name, gradient] : head_gradients) {
-    const auto found = std::find(names.begin(), names.end(), name);
-    if (found == names.end()) Throw("Backward: \"{}\" is not an output{}", name, NameHint(name, names));
-    if (std::find(found + 1, names.end(), name) != names.end()) {
-      Throw("Backward: several heads are named \"{}\": give the gradients by position", name);
-    }
-    by_head.Set(static_cast<size_t>(found - names.begin()), bindery::OnHost(engine(), gradient));
-  }
-  RunBackward(by_head);
-}
-
-DeviceArrays DataParallelExecutorGroup::OnHost(const std::vector<HostTensor>& arrays) const {
-  DeviceArrays on_host;
-  for (const HostTensor& array : arrays) on_host.Set(on_host.size(), bindery::OnHost(engine(), array));
-  return on_host;
 }
 
 void DataParallelExecutorGroup::RunBackward(const DeviceArrays& head_gradients) {

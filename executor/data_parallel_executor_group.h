@@ -20,7 +20,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -33,6 +32,7 @@
 #include "engine/row_tensors.h"
 #include "engine/tensor.h"
 #include "executor/batch.h"
+#include "executor/executor_group.h"
 #include "executor/group/bindings.h"
 #include "executor/group/feeder.h"
 #include "executor/group/merger.h"
@@ -42,18 +42,11 @@
 
 namespace bindery {
 
-// A parameter as the devices hold it: flat storage, in the group's format, equal on all devices.
-struct ReplicatedParam {
-  std::string name;
-  int index = 0;                      // in the order of param_names()
-  std::vector<Tensor> values, grads;  // per device; grads empty if its request is null
-};
-
-class DataParallelExecutorGroup {
+class DataParallelExecutorGroup final : public ExecutorGroup {
  public:
   // Binds for the shapes given. Throws Error, ShapeError, ModelError; nothing is left behind then.
   DataParallelExecutorGroup(const Symbol& symbol, const GroupOptions& options);
-  ~DataParallelExecutorGroup();  // waits for what it pushed, for devices that hang, too (engine/engine.h)
+  ~DataParallelExecutorGroup() override;  // waits for what it pushed, for devices that hang, too (engine/engine.h)
   // What the constructor would bind for each device with samples: only compiled, nothing is allocated on a device.
   static std::vector<DevicePlan> MakePlans(const Symbol& symbol, const GroupOptions& options) {
     return Bindings::MakePlans(GroupSpec(symbol, options));
@@ -66,32 +59,30 @@ class DataParallelExecutorGroup {
   // group bound without. Padding rows are left out. Throws DataError, ShapeError for batches that do not fit; whatever
   // it throws, parameters are as they were and later batches run. Once it has begun to bind, earlier results are gone.
   // Arrays may lie on devices, another group's outputs say: `b.Forward({.device_data = a.Outputs()})`.
-  void Forward(const BatchPtr& batch, std::optional<Mode> mode = std::nullopt);
-  void Forward(Batch batch, std::optional<Mode> mode = std::nullopt);
+  void Forward(const BatchPtr& batch, std::optional<Mode> mode = std::nullopt) override;
+  using ExecutorGroup::Forward;
   // Forward in training mode and Backward, at once: what a step consists of. Throws what either does.
-  void ForwardBackward(const BatchPtr& batch);
+  void ForwardBackward(const BatchPtr& batch) override;
   // The samples that Forward would compute, of a batch without batch axis 1. Throws what Forward does for a batch that
   // does not fit.
-  int64_t CheckBatch(const Batch& batch, Mode mode) const;
+  int64_t CheckBatch(const Batch& batch, Mode mode) const override;
   // One batch per device, in place of splitting: at least one sample each, and labels for all or for none.
-  void Forward(const std::vector<BatchPtr>& per_device, std::optional<Mode> mode = std::nullopt);
+  void Forward(const std::vector<BatchPtr>& per_device, std::optional<Mode> mode = std::nullopt) override;
   // Once after a training forward, whose values it uses up: gradients that add up (GradReq::kAdd) do so over pairs of
   // Forward and Backward. Heads that are not loss heads need a gradient of the whole batch's output shape, by position
   // or by output name; those of loss heads are ignored. A head without batch axis passes on what its annotation `merge`
   // implies: all of it (sum), each device's share (mean), all to the first device with samples (first).
-  void Backward() { RunBackward({}); }
-  void Backward(const std::vector<HostTensor>& head_gradients) { Backward(OnHost(head_gradients)); }
-  void Backward(const std::map<std::string, HostTensor>& head_gradients);
-  void Backward(const DeviceArrays& head_gradients);  // as another group's InputGradients() gives them
-  void SetStep(const StepNumber& step) { feeder_.SetStep(step); }
+  // Also those that lie on devices, as another group's InputGradients() gives them.
+  using ExecutorGroup::Backward;
+  void SetStep(const StepNumber& step) override { feeder_.SetStep(step); }
   // What updates on the devices read in their step blocks: these rates, from now on until the next forward, which
   // brings those of SetStep. Nothing is to be done where it has brought these.
-  void SetRates(const StepRates& rates);
+  void SetRates(const StepRates& rates) override;
   // The parts of a step that commit the auxiliary states, unless a gate carries an error.
   void AppendPublish(const std::vector<VarPtr>& gates, StepParts* parts) const {
     store().AppendPublish(bindings_.updated_blocks(), gates, parts);
   }
-  void SetSeed(uint64_t seed) { spec_.options.seed = seed; }
+  void SetSeed(uint64_t seed) override { spec_.options.seed = seed; }
   // Binds for other shapes, of the same names, dtypes and layouts; parameters stay. The same happens by itself when a
   // batch of another shape comes.
   void Reshape(const std::vector<DataDesc>& data, const std::vector<DataDesc>& labels);
@@ -99,27 +90,29 @@ class DataParallelExecutorGroup {
   // --- results of the last Forward / Backward ---
   // Heads begin..end-1 (-1: all), each merged along its batch axis on device 0; a head without batch axis by its
   // annotation `merge`. Tensors of their own: later steps do not change them.
-  std::vector<Tensor> Outputs(int begin = 0, int end = -1) const;
-  std::vector<std::vector<Tensor>> OutputsPerDevice(int begin = 0, int end = -1) const;  // [head][device with samples]
-  std::vector<Shape> OutputShapes() const;  // of a whole batch; known before running
+  std::vector<Tensor> Outputs(int begin = 0, int end = -1) const override;
+  // [head][device with samples]
+  std::vector<std::vector<Tensor>> OutputsPerDevice(int begin = 0, int end = -1) const override;
+  std::vector<Shape> OutputShapes() const override;  // of a whole batch; known before running
+  const ValueType& OutputType(int head) const override { return current_->OutputType(head); }
   // In the order of the data descriptions. Throws Error unless bound with inputs_need_grad (or a request for that
   // input). With GradReq::kAdd they add up over batches of one shape and split, and start from zero with another.
-  std::vector<Tensor> InputGradients() const;
-  std::vector<std::vector<Tensor>> InputGradientsPerDevice() const;  // [data][device with samples]
+  std::vector<Tensor> InputGradients() const override;
+  std::vector<std::vector<Tensor>> InputGradientsPerDevice() const override;  // [data][device with samples]
 
   // --- parameters ---
   // Unknown and missing names are errors (Error), unless allowed; missing is reported first. Casts to the bound dtype.
-  void SetParams(const HostTensorMap& args, const HostTensorMap& aux, const SetParamsOptions& options = {});
+  void SetParams(const HostTensorMap& args, const HostTensorMap& aux, const SetParamsOptions& options = {}) override;
   // Plain, from one replica (all are equal). Entries that are there already give the dtype.
-  void GetParams(HostTensorMap* args, HostTensorMap* aux) const;
+  void GetParams(HostTensorMap* args, HostTensorMap* aux) const override;
   // Plain; one device's share. Of a parameter, or of an input after Backward (data, label or state, if one is asked
   // for).
-  HostTensor GetGradient(const std::string& name, int device) const;
+  HostTensor GetGradient(const std::string& name, int device) const override;
   // Of a table whose gradient is kept by rows, per device with samples, where Backward left them: until it runs again.
   // Throws Error for others.
   std::vector<RowTensors> RowGradients(const std::string& name) const;
-  void ZeroGradients();  // all of them, inputs' too; for GradReq::kAdd. Rows then are numbered -1
-  std::vector<ReplicatedParam> params() const;
+  void ZeroGradients() override;  // all of them, inputs' too; for GradReq::kAdd. Rows then are numbered -1
+  std::vector<ReplicatedParam> params() const override;
   // What other groups can predict with at the same time (GroupOptions::weights). Waits for the values; from then on
   // nobody may change them.
   std::shared_ptr<const GroupWeights> Weights() const;
@@ -128,56 +121,51 @@ class DataParallelExecutorGroup {
 
   // --- states ---
   // Where what one is set from has failed, every run fails until they are set again.
-  void SetStates(double value);
-  void SetStates(const std::vector<HostTensor>& merged);  // split like data
-  void SetStates(const DeviceArrays& states);
-  std::vector<std::vector<Tensor>> States() const;  // [state][device with samples]
+  void SetStates(double value) override;
+  void SetStates(const DeviceArrays& states) override;
+  using ExecutorGroup::SetStates;                            // whole ones on the host are split like data
+  std::vector<std::vector<Tensor>> States() const override;  // [state][device with samples]
 
   // --- metrics and watching ---
   // Labels of the last batch, whole (split like data) or, pre-sliced, one list per device with samples. Waits for the
   // metric. Programs for the last few metrics are kept with the binding.
-  void UpdateMetric(Metric* metric, const std::vector<HostTensor>& labels) const;
-  void UpdateMetric(Metric* metric, const LabelLists& pre_sliced) const;
+  void UpdateMetric(Metric* metric, const std::vector<HostTensor>& labels) const override;
+  void UpdateMetric(Metric* metric, const LabelLists& pre_sliced) const override;
   // The same without waiting, for a metric that is a graph, with the labels that the last batch brought to the devices:
   // `measurement` gets its partials when `done` is written, which carries the metric's error. Allocates nothing once it
   // is warm. Throws at once where outputs and labels do not fit the metric.
-  void PushMetric(const Metric& metric, const std::shared_ptr<Measurement>& measurement, const VarPtr& done) const;
+  void PushMetric(const Metric& metric, const std::shared_ptr<Measurement>& measurement,
+                  const VarPtr& done) const override;
   // Values whose names match the regular expression are kept by the next steps ("" stops). Another program does that;
   // the normal one is not slowed down.
-  void Watch(const std::string& pattern);
-  const std::string& watch() const { return watch_; }
-  struct Watched {
-    Device device;
-    std::string name;
-    HostTensor value;
-  };
-  std::vector<Watched> WatchedValues() const;  // of the last step; waits
+  void Watch(const std::string& pattern) override;
+  const std::string& watch() const override { return watch_; }
+  std::vector<Watched> WatchedValues() const override;  // of the last step; waits
 
   // --- description ---
-  const Symbol& symbol() const { return spec_.symbol; }
-  const GroupOptions& options() const { return spec_.options; }
-  const std::vector<Device>& devices() const { return spec_.options.devices; }
-  int64_t batch_size() const { return current_->samples(); }
-  const std::vector<SampleRange>& slices() const { return current_->ranges; }
-  const std::vector<std::string>& arg_names() const { return spec_.arg_names; }
-  const std::vector<std::string>& param_names() const { return spec_.param_names; }
-  const std::vector<std::string>& aux_names() const { return spec_.signature.auxiliary; }
-  const std::vector<std::string>& output_names() const { return spec_.signature.heads; }
-  GradReq grad_req(const std::string& argument) const;
+  const Symbol& symbol() const override { return spec_.symbol; }
+  const GroupOptions& options() const override { return spec_.options; }
+  int64_t batch_size() const override { return current_->samples(); }
+  const std::vector<SampleRange>& slices() const override { return current_->ranges; }
+  const std::vector<std::string>& arg_names() const override { return spec_.arg_names; }
+  const std::vector<std::string>& param_names() const override { return spec_.param_names; }
+  const std::vector<std::string>& aux_names() const override { return spec_.signature.auxiliary; }
+  const std::vector<std::string>& output_names() const override { return spec_.signature.heads; }
+  GradReq grad_req(const std::string& argument) const override;
   MemoryReport memory(int device = 0) const;  // of the current binding
   const Plan& plan(int device = 0) const;     // of the current binding; device: index among those with samples
   const ProgramCache& programs() const { return *bindings_.programs(); }
   const std::vector<std::unique_ptr<DeviceExecutor>>& executors() const { return bindings_.executors(); }
   const GroupStep& step() const { return *current_->step; }
-  const std::shared_ptr<Engine>& engine() const { return bindings_.engine(); }
-  int threads_per_device() const { return spec_.threads; }
+  const std::shared_ptr<Engine>& engine() const override { return bindings_.engine(); }
+  int threads_per_device() const override { return spec_.threads; }
+  std::vector<DataParallelExecutorGroup*> stages() override { return {this}; }
 
  private:
   void Bind(const std::vector<Shape>& shapes, Mode mode, const std::vector<SampleRange>* ranges = nullptr);
   // Runs forward on the current binding: one batch, or one per device.
   void Run(std::span<const BatchPtr> batches, Mode mode, bool with_backward);
-  void RunBackward(const DeviceArrays& head_gradients);
-  DeviceArrays OnHost(const std::vector<HostTensor>& arrays) const;
+  void RunBackward(const DeviceArrays& head_gradients) override;
   const Binding& Ran(const char* what) const;          // the current one; throws Error unless forward has run
   const Binding& RanBackward(const char* what) const;  // the same of backward
   GroupMetric& MetricOf(const Metric& metric, const LabelLists* lists) const;  // of the current binding

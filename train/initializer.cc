@@ -7,6 +7,7 @@
 #include <cmath>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "base/error.h"
@@ -332,16 +333,19 @@ HostTensorMap InitialValues(const Symbol& symbol, const std::map<std::string, Va
   return values;
 }
 
-void SetInitialParams(DataParallelExecutorGroup* group, const Model& values, const Initializer& weights,
-                      uint64_t seed) {
+void SetInitialParams(ExecutorGroup* group, const Model& values, const Initializer& weights, uint64_t seed) {
   std::map<std::string, ValueType> missing;
-  for (const StoredParameter& p : group->store().parameters()) {
-    const HostTensorMap& given = p.auxiliary ? values.aux : values.params;
-    if (!given.contains(p.name)) missing[p.name] = {.dtype = p.dtype, .shape = p.shape};
+  std::set<std::string> auxiliary;
+  for (DataParallelExecutorGroup* stage : group->stages()) {
+    for (const StoredParameter& p : stage->store().parameters()) {
+      const HostTensorMap& given = p.auxiliary ? values.aux : values.params;
+      if (!given.contains(p.name)) missing[p.name] = {.dtype = p.dtype, .shape = p.shape};
+      if (p.auxiliary) auxiliary.insert(p.name);
+    }
   }
   HostTensorMap params = values.params, aux = values.aux;
   for (auto& [name, value] : InitialValues(group->symbol(), missing, weights, seed)) {
-    (group->store().Find(name)->auxiliary ? aux : params)[name] = std::move(value);
+    (auxiliary.contains(name) ? aux : params)[name] = std::move(value);
   }
   group->SetParams(params, aux);
 }

@@ -43,7 +43,7 @@
 
 namespace bindery {
 
-class DataParallelExecutorGroup;
+class ExecutorGroup;
 struct Model;
 
 class Initializer {
@@ -80,7 +80,7 @@ HostTensorMap InitialValues(const Symbol& symbol, const std::map<std::string, Va
                             const Initializer& weights, uint64_t seed);
 
 // Sets all parameters and auxiliary states of a group: the model's values, and initial ones of what it lacks. Throws
-// what DataParallelExecutorGroup::SetParams does for values that are not the group's.
-void SetInitialParams(DataParallelExecutorGroup* group, const Model& values, const Initializer& weights, uint64_t seed);
+// what ExecutorGroup::SetParams does for values that are not the group's.
+void SetInitialParams(ExecutorGroup* group, const Model& values, const Initializer& weights, uint64_t seed);
 
 }  // namespace bindery

@@ -65,20 +65,20 @@ void Trainer::Bind(const std::vector<DataDesc>& data, const std::vector<DataDesc
   }
   const std::optional<LossScaling> loss_scale = ParseLossScaling(options_.loss_scale);
   const Symbol symbol = InPrecision(symbol_, options_.precision, data, labels);
-  auto group =
-      std::make_unique<DataParallelExecutorGroup>(for_training && loss_scale ? ScaleLosses(symbol) : symbol,
-                                                  GroupOptions{.devices = options_.devices,
-                                                               .workload = options_.workload,
-                                                               .data = data,
-                                                               .labels = labels,
-                                                               .for_training = for_training,
-                                                               .sparse_gradients = UpdatesRows(),
-                                                               .fixed_params = options_.fixed_params,
-                                                               .engine = options_.engine,
-                                                               .threads_per_device = options_.threads_per_device,
-                                                               .seed = options_.seed,
-                                                               .switches = {.policy = options_.policy},
-                                                               .bucket_bytes = options_.bucket_bytes});
+  auto group = MakeGroup(for_training && loss_scale ? ScaleLosses(symbol) : symbol,
+                         GroupOptions{.devices = options_.devices,
+                                      .workload = options_.workload,
+                                      .data = data,
+                                      .labels = labels,
+                                      .for_training = for_training,
+                                      .sparse_gradients = UpdatesRows(),
+                                      .fixed_params = options_.fixed_params,
+                                      .engine = options_.engine,
+                                      .threads_per_device = options_.threads_per_device,
+                                      .seed = options_.seed,
+                                      .switches = {.policy = options_.policy},
+                                      .bucket_bytes = options_.bucket_bytes,
+                                      .placements = options_.placements});
   SetInitialParams(group.get(), ToModel(), Initializer(options_.initializer), options_.seed);
   std::unique_ptr<Updater> updater;
   if (for_training) {
@@ -136,7 +136,7 @@ class Trainer::AveragesInPlace {
   }
 
  private:
-  DataParallelExecutorGroup& group_;
+  ExecutorGroup& group_;
   HostTensorMap params_, aux_;  // what was there
 };
 
@@ -172,10 +172,9 @@ std::vector<HostTensor> Trainer::Predict(DataIter& data) {
   std::vector<ValueType> types(parts.size());
   Sweep(data, [&](const Batch&) {
     const std::vector<Tensor> outputs = group_->Outputs();
-    const Plan& plan = group_->plan();
     for (size_t i = 0; i < outputs.size(); ++i) {
       parts[i].push_back(outputs[i].ToHost());
-      types[i] = plan.values[plan.outputs[i].value].type;
+      types[i] = group_->OutputType(static_cast<int>(i));
     }
   });
   std::vector<HostTensor> whole;

@@ -23,7 +23,7 @@
 #include <utility>
 #include <vector>
 
-#include "executor/data_parallel_executor_group.h"
+#include "executor/executor_group.h"
 #include "symbol/model.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/data/data_iter.h"
@@ -41,6 +41,7 @@ struct Measurement;
 struct TrainerOptions {
   std::vector<Device> devices = {Cpu(0)};
   std::vector<double> workload = {};               // empty: equal
+  Placements placements = {};                      // of parts that have devices of their own (GroupOptions)
   std::string optimizer = "sgd";                   // MakeOptimizer
   std::string schedule = "constant";               // ParseSchedule; base: the optimizer's learning rate
   std::string initializer = "xavier";              // Initializer
@@ -155,7 +156,7 @@ class Trainer {
   const Symbol& symbol() const { return symbol_; }
   const TrainerOptions& options() const { return options_; }
   // nullptr until bound.
-  DataParallelExecutorGroup* group() { return group_.get(); }
+  ExecutorGroup* group() { return group_.get(); }
   Updater* updater() { return updater_.get(); }
 
  private:
@@ -200,7 +201,7 @@ class Trainer {
   TrainerOptions options_;
   HostTensorMap params_, aux_;  // initial or loaded values, until bound
   std::map<std::string, std::string> metadata_;
-  std::unique_ptr<DataParallelExecutorGroup> group_;
+  std::unique_ptr<ExecutorGroup> group_;
   std::unique_ptr<Updater> updater_;
   std::optional<UpdaterState> pending_;
   std::unique_ptr<TrainingMetric> metric_;

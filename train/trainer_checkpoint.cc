@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/names.h"
+#include "executor/data_parallel_executor_group.h"
 #include "train/metrics/training_metric.h"
 #include "train/trainer.h"
 
@@ -94,6 +95,12 @@ std::map<std::string, std::string> Trainer::Info() const {
       {"loss scale", options_.loss_scale},
       {"average", options_.average},
   };
+  std::vector<std::string> placements;
+  for (const auto& [name, list] : options_.placements) {
+    placements.push_back(name + "=");
+    for (const Device& device : list) placements.back() += (&device == list.data() ? "" : "+") + ToString(device);
+  }
+  if (!placements.empty()) info["placements"] = Join(placements);
   if (group_) info["threads per device"] = fmt::format("{}", group_->threads_per_device());
   return info;
 }
@@ -131,7 +138,14 @@ void Trainer::CheckOptimizerState(const Updater& updater, const HostTensorMap& s
 }
 
 void Trainer::CheckFits(const Checkpoint& checkpoint) const {
-  if (group_) CheckValues(checkpoint, group_->store().parameters());
+  if (group_) {
+    std::vector<StoredParameter> parameters;
+    for (const DataParallelExecutorGroup* stage : group_->stages()) {
+      const auto& own = stage->store().parameters();
+      parameters.insert(parameters.end(), own.begin(), own.end());
+    }
+    CheckValues(checkpoint, parameters);
+  }
   const Symbol& graph = checkpoint.model.symbol;
   if (!graph.empty() && Text(graph) != Text(symbol_)) {
     Throw<CheckpointError>("the checkpoint is of another graph: {}", FirstDifference(graph, symbol_));
@@ -187,7 +201,7 @@ void Trainer::Restore(const Checkpoint& checkpoint, DataIter* train) {
   WarnOfDifferences(checkpoint);
   options_.seed = checkpoint.seed;
   if (group_) {
-    group_->store().Mend(/*set=*/true);
+    for (DataParallelExecutorGroup* stage : group_->stages()) stage->store().Mend(/*set=*/true);
     group_->SetParams(checkpoint.model.params, checkpoint.model.aux);
     group_->SetSeed(checkpoint.seed);
   } else {

@@ -48,8 +48,9 @@ void CheckPlacement(const Graph& graph) {
     const auto group = node->annotations().find("ctx_group");
     if (group == node->annotations().end()) continue;
     Throw<ModelError>(
-        "{}: its annotation ctx_group = \"{}\" asks for a device of its own, but every device runs the whole graph in "
-        "this version: leave the annotation out",
+        "{}: its annotation ctx_group = \"{}\" asks for a device of its own, which a whole graph on one device has "
+        "not: "
+        "name one in GroupOptions::placements (MakeGroup), or bind WithoutPlacements(symbol)",
         Describe(*node), group->second);
   }
 }

@@ -10,11 +10,29 @@
 
 namespace bindery {
 
+Placements PlacementsOf(const std::vector<std::map<std::string, Device>>& per_replica) {
+  Placements placements;
+  for (size_t r = 0; r < per_replica.size(); ++r) {
+    for (const auto& [name, device] : per_replica[r]) {
+      std::vector<Device>& devices = placements[name];
+      if (devices.size() != r) Throw("placement \"{}\": replica {} has no device for it", name, devices.size());
+      devices.push_back(device);
+    }
+  }
+  for (const auto& [name, devices] : placements) {
+    if (devices.size() < per_replica.size()) {
+      Throw("placement \"{}\": replica {} has no device for it", name, devices.size());
+    }
+  }
+  return placements;
+}
+
 GroupSpec::GroupSpec(const Symbol& bound, const GroupOptions& given)
     : symbol(bound), options(given), threads(given.threads_per_device), signature(Signature::Of(bound)),
       arg_names(signature.ArgumentNames()) {
   for (size_t i = 0; i < arg_names.size(); ++i) positions_[arg_names[i]] = static_cast<int>(i);
   options.shared_group = nullptr;
+  if (!options.placements.empty()) Throw("a group of one device each has no placements: MakeGroup makes one that has");
   if (options.devices.empty()) Throw("a group needs at least one device");
   if (options.workload.empty()) options.workload.assign(options.devices.size(), 1.0);
   if (options.workload.size() != options.devices.size()) {

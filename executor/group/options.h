@@ -40,6 +40,11 @@ using GradRequest = std::variant<GradReq, std::vector<GradReq>, std::map<std::st
 // and, if `inputs_need_grad`, data. Throws Error for unknown names and lists of another length.
 void ReadGradRequests(const GradRequest& request, bool inputs_need_grad, Signature* signature);
 
+// Devices of parts of the graph, by the name of the placement (symbol/stages.h): one per replica, or one for all.
+using Placements = std::map<std::string, std::vector<Device>>;
+// The same, from what each replica has, or all. Throws Error where one lacks a name that another has.
+Placements PlacementsOf(const std::vector<std::map<std::string, Device>>& per_replica);
+
 struct GroupOptions {
   std::vector<Device> devices = {Cpu(0)};  // one may appear twice: two executors share its worker
   std::vector<double> workload = {};       // only ratios matter; empty: equal
@@ -71,6 +76,9 @@ struct GroupOptions {
   static constexpr int64_t kBucketBytes = 4 << 20;
   // Host memory for programs of shapes and modes met before; those beyond it are made again when they are met again.
   int64_t program_bytes = ProgramCache::kBytes;
+  // Not empty: parts of the graph lie on devices of their own in each replica, which `devices` are the rest of
+  // (PlacedExecutorGroup, MakeGroup).
+  Placements placements = {};
 };
 
 // The options of a group, checked and complete. "Inputs" are data, then labels.

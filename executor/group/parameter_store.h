@@ -75,6 +75,10 @@ class ParameterStore {
   const StoredParameter* Find(const std::string& name) const;  // nullptr if absent
   void FillFormats(Signature* signature) const;                // of the parameters that it has; and who is by rows
 
+  // Throws Error for names that are missing (reported first) or unknown, unless the options allow them.
+  static void CheckNames(const std::vector<std::string>& params, const std::vector<std::string>& auxiliary,
+                         const HostTensorMap& args, const HostTensorMap& aux, const SetParamsOptions& options);
+  void CheckShapes(const std::vector<std::string>& names, const HostTensorMap& values) const;  // throws ShapeError
   // All that are named, by name. Throws Error for unknown and missing names, unless allowed (missing is reported
   // first), and ShapeError; nothing has changed then.
   void SetParams(const std::vector<std::string>& params, const std::vector<std::string>& auxiliary,

@@ -8,19 +8,14 @@
 #include "executor/group/device_feed.h"
 
 namespace bindery {
-namespace {
 
-struct Given {
-  const char* what;
-  const std::vector<std::string>& known;
-  const HostTensorMap& values;
-};
-
-}  // namespace
-
-void ParameterStore::SetParams(const std::vector<std::string>& params, const std::vector<std::string>& auxiliary,
-                               const HostTensorMap& args, const HostTensorMap& aux,
-                               const SetParamsOptions& options) const {
+void ParameterStore::CheckNames(const std::vector<std::string>& params, const std::vector<std::string>& auxiliary,
+                                const HostTensorMap& args, const HostTensorMap& aux, const SetParamsOptions& options) {
+  struct Given {
+    const char* what;
+    const std::vector<std::string>& known;
+    const HostTensorMap& values;
+  };
   const Given given[] = {{"parameter", params, args}, {"auxiliary state", auxiliary, aux}};
   for (const auto& [what, known, values] : given) {
     if (options.allow_missing) break;
@@ -29,23 +24,39 @@ void ParameterStore::SetParams(const std::vector<std::string>& params, const std
         Throw("SetParams: {} \"{}\" is missing; allow_missing leaves it as it is", what, name);
     }
   }
-  // All names and shapes are checked before anything is changed.
-  std::vector<std::pair<const StoredParameter*, const HostTensor*>> sets;
   for (const auto& [what, known, values] : given) {
+    if (options.allow_extra) break;
     const std::unordered_set<std::string_view> names(known.begin(), known.end());
     for (const auto& [name, value] : values) {
-      if (!names.contains(name)) {
-        if (options.allow_extra) continue;
-        Throw("SetParams: there is no {} \"{}\"{}; allow_extra ignores it", what, name, NameHint(name, known));
-      }
-      const StoredParameter* p = Find(name);
-      if (!p) continue;
-      if (value.shape() != p->shape)
-        Throw<ShapeError>("parameter \"{}\": expected {}, got {}", name, p->shape, value.shape());
-      sets.emplace_back(p, &value);
+      if (names.contains(name)) continue;
+      Throw("SetParams: there is no {} \"{}\"{}; allow_extra ignores it", what, name, NameHint(name, known));
     }
   }
-  for (const auto& [p, value] : sets) Set(*p, *value);
+}
+
+void ParameterStore::CheckShapes(const std::vector<std::string>& names, const HostTensorMap& values) const {
+  for (const std::string& name : names) {
+    const auto value = values.find(name);
+    const StoredParameter* p = value == values.end() ? nullptr : Find(name);
+    if (p && value->second.shape() != p->shape) {
+      Throw<ShapeError>("parameter \"{}\": expected {}, got {}", name, p->shape, value->second.shape());
+    }
+  }
+}
+
+void ParameterStore::SetParams(const std::vector<std::string>& params, const std::vector<std::string>& auxiliary,
+                               const HostTensorMap& args, const HostTensorMap& aux,
+                               const SetParamsOptions& options) const {
+  CheckNames(params, auxiliary, args, aux, options);
+  CheckShapes(params, args);
+  CheckShapes(auxiliary, aux);
+  for (const auto& [names, values] : {std::pair(&params, &args), std::pair(&auxiliary, &aux)}) {
+    for (const std::string& name : *names) {
+      const auto value = values->find(name);
+      if (value == values->end()) continue;
+      if (const StoredParameter* p = Find(name)) Set(*p, value->second);
+    }
+  }
 }
 
 void ParameterStore::GetParams(const std::vector<std::string>& names, HostTensorMap* values) const {
@@ -140,8 +151,6 @@ void DataParallelExecutorGroup::SetStates(double value) {
     engine()->Push(std::move(set));
   }
 }
-
-void DataParallelExecutorGroup::SetStates(const std::vector<HostTensor>& merged) { SetStates(OnHost(merged)); }
 
 void DataParallelExecutorGroup::SetStates(const DeviceArrays& states) {
   const std::vector<DataDesc>& descs = spec_.options.states;

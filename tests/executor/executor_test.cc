@@ -327,8 +327,9 @@ TEST(Compiler, PlacementOfPartsIsRefused) {
   EXPECT_EQ(MessageOf<ModelError>([&] {
               Executor(MakeLoss(hidden, {}, "loss"), {.inputs = {{"data", {2, 3}}}});
             }),
-            "ModelError: Activation \"stage1\": its annotation ctx_group = \"dev1\" asks for a device of its own, but "
-            "every device runs the whole graph in this version: leave the annotation out");
+            "ModelError: Activation \"stage1\": its annotation ctx_group = \"dev1\" asks for a device of its own, "
+            "which a whole graph on one device has not: name one in GroupOptions::placements (MakeGroup), or bind "
+            "WithoutPlacements(symbol)");
 }
 
 TEST(Compiler, TheVerifierFindsBrokenPlans) {

@@ -6,6 +6,7 @@
 #include <regex>
 
 #include "engine/sim/sim.h"
+#include "executor/data_parallel_executor_group.h"
 #include "symbol/ops.h"
 #include "tests/message_of.h"
 #include "train/data/array_iter.h"
@@ -20,20 +21,36 @@ constexpr int kHangLimit = 100;  // milliseconds
 using Devices = std::vector<Device>;
 using Values = std::pair<HostTensorMap, HostTensorMap>;  // parameters, running statistics
 
-Symbol Net() {
-  Symbol x = Relu(BatchNorm(FullyConnected(Variable("data"), {.num_hidden = 4}, "fc1"), {.sync = true}, "bn"));
-  x = FullyConnected(Dropout(x, {.p = 0.25}, "drop"), {.num_hidden = 3}, "fc2");
-  return SoftmaxOutput(x, {}, "softmax");
+// Replicas on devices, or parts of one with devices of their own.
+struct Replicas {
+  Devices devices;
+  Placements placements = {};
+};
+
+Symbol Net(bool placed) {
+  const auto on = [placed](const char* placement, const auto& make) -> Symbol {
+    const AttrScope scope(placed ? Annotations{{"ctx_group", placement}} : Annotations());
+    return make();
+  };
+  const Symbol hidden = on("low", [] {
+    return Relu(BatchNorm(FullyConnected(Variable("data"), {.num_hidden = 4}, "fc1"), {.sync = true}, "bn"));
+  });
+  return on("high", [&] {
+    const Symbol x = FullyConnected(Dropout(hidden, {.p = 0.25}, "drop"), {.num_hidden = 3}, "fc2");
+    return SoftmaxOutput(x, {}, "softmax");
+  });
 }
 
 class Training {
  public:
-  explicit Training(const Devices& devices, const std::string& folder = {})
+  explicit Training(const Replicas& replicas, const std::string& folder = {})
       : folder_(folder), data_(Data(), Labels(), {.batch_size = 7, .shuffle = true, .seed = 5}),
-        trainer_(Net(), {.devices = devices,
-                         .optimizer = "sgd(lr=0.1, momentum=0.9)",
-                         .metrics = "cross-entropy",
-                         .engine = MakeThreadedEngine({.spin_microseconds = 0, .hang_milliseconds = kHangLimit})}) {}
+        trainer_(Net(!replicas.placements.empty()),
+                 {.devices = replicas.devices,
+                  .placements = replicas.placements,
+                  .optimizer = "sgd(lr=0.1, momentum=0.9)",
+                  .metrics = "cross-entropy",
+                  .engine = MakeThreadedEngine({.spin_microseconds = 0, .hang_milliseconds = kHangLimit})}) {}
   // `begun`: called when two steps are done.
   FitResult Fit(const std::function<void()>& begun = {}, const std::function<void(int64_t)>& at_step = {}) {
     return trainer_.Fit(data_, {.epochs = 1,
@@ -85,7 +102,7 @@ double MostDifferent(const Values& a, const Values& b) {
   return most;
 }
 
-class FaultsTest : public testing::TestWithParam<Devices> {
+class FaultsTest : public testing::TestWithParam<Replicas> {
  protected:
   ~FaultsTest() override { sim::Reset(); }
   FaultsTest() {
@@ -115,26 +132,33 @@ class FaultsTest : public testing::TestWithParam<Devices> {
   std::vector<Values> good_;  // after each step of a run without faults
 };
 
-const std::vector<Devices> kGroups = {{Sim(0)}, {Sim(0), Sim(1)}, {Cpu(0), Sim(0)}};
-std::string GroupName(const testing::TestParamInfo<Devices>& info) {
-  return std::vector<std::string>{"sim", "sims", "mixed"}[info.index];
+const std::vector<Replicas> kGroups = {{{Sim(0)}},
+                                       {{Sim(0), Sim(1)}},
+                                       {{Cpu(0), Sim(0)}},
+                                       {{Sim(0)}, {{"low", {Sim(0)}}, {"high", {Sim(1)}}}},
+                                       {{Cpu(0)}, {{"low", {Cpu(0)}}, {"high", {Sim(0)}}}},
+                                       {{Sim(0), Sim(2)}, {{"low", {Sim(0), Sim(2)}}, {"high", {Sim(1), Cpu(0)}}}}};
+std::string GroupName(const testing::TestParamInfo<Replicas>& info) {
+  return std::vector<std::string>{"sim", "sims", "mixed", "placed_low", "placed_high", "placed_twice"}[info.index];
 }
 INSTANTIATE_TEST_SUITE_P(Groups, FaultsTest, testing::ValuesIn(kGroups), GroupName);
 
 TEST_P(FaultsTest, DevicesHaveTheSameValues) {
   Training run(GetParam());
   run.Fit();
-  const ParameterStore& store = run.trainer().group()->store();
-  for (const StoredParameter& p : store.parameters()) {
-    for (int d = 0; d < static_cast<int>(GetParam().size()); ++d) {
-      EXPECT_EQ(MaxAbsDiff(store.Get(p, d), store.Get(p)), 0) << p.name << " on device " << d;
+  for (DataParallelExecutorGroup* stage : run.trainer().group()->stages()) {
+    const ParameterStore& store = stage->store();
+    for (const StoredParameter& p : store.parameters()) {
+      for (int d = 0; d < static_cast<int>(GetParam().devices.size()); ++d) {
+        EXPECT_EQ(MaxAbsDiff(store.Get(p, d), store.Get(p)), 0) << p.name << " on device " << d;
+      }
     }
   }
 }
 
 // Whichever kernel or copy it is that fails, of all that run in the steps after the first.
 TEST_P(FaultsTest, AKernelThatFails) {
-  const bool alone = GetParam().size() == 1;
+  const bool alone = GetParam().devices.size() == 1;
   int failed = 0, in_nodes = 0;
   for (int64_t nth = 1;; ++nth) {
     sim::Reset();
@@ -253,17 +277,18 @@ TEST_P(FaultsTest, ADeviceThatIsLost) {
       });
     });
     EXPECT_NE(message.find("sim:0 is lost"), std::string::npos) << message;
-    if (GetParam().size() > 1) {
+    if (GetParam().devices.size() > 1) {
       EXPECT_EQ(StepsOf(run.Get()), Both(run.step())) << message;  // from those that are left
     }
     EXPECT_THROW(run.Fit(), DeviceError);
     // Other devices go on from the last checkpoint.
     ASSERT_TRUE(CheckpointStore(folder, 3).LoadNewest().has_value());
-    Devices rest;
-    for (const Device device : GetParam()) {
-      if (device != failing_) rest.push_back(device);
+    Replicas rest;
+    for (const Device device : GetParam().devices) {
+      if (device != failing_) rest.devices.push_back(device);
     }
-    if (rest.empty()) rest.push_back(Cpu(0));
+    if (rest.devices.empty()) rest.devices.push_back(Cpu(0));
+    for (const auto& [name, devices] : GetParam().placements) rest.placements[name] = {Cpu(1)};
     Training other(rest, folder);
     const FitResult result = other.Fit();
     EXPECT_EQ(result.steps, kSteps);

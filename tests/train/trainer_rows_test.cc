@@ -22,7 +22,7 @@ TrainerOptions Options(const std::string& optimizer, const std::vector<Device>& 
 }
 
 bool ByRows(Trainer* trainer) {
-  const ParameterStore& store = trainer->group()->store();
+  const ParameterStore& store = trainer->group()->stages()[0]->store();
   return store.Rows(*store.Find("table_weight"), 0) != nullptr;
 }
 

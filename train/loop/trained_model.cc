@@ -6,6 +6,7 @@
 
 #include "base/files.h"
 #include "base/log.h"
+#include "executor/data_parallel_executor_group.h"
 #include "symbol/ops/loss.h"
 #include "train/data/feed.h"
 #include "train/initializer.h"
@@ -14,11 +15,10 @@
 namespace bindery {
 namespace {
 
-std::unique_ptr<DataParallelExecutorGroup> Bind(const Model& model, const GroupOptions& group,
-                                                const TrainedModelOptions& options) {
+std::unique_ptr<ExecutorGroup> Bind(const Model& model, const GroupOptions& group, const TrainedModelOptions& options) {
   Symbol symbol = options.loss ? options.loss(model.symbol) : model.symbol;
   if (!options.loss_scale.empty()) symbol = ScaleLosses(symbol);
-  auto bound = std::make_unique<DataParallelExecutorGroup>(symbol, group);
+  std::unique_ptr<ExecutorGroup> bound = MakeGroup(symbol, group);
   SetInitialParams(bound.get(), model, Initializer(options.initializer), group.seed);
   return bound;
 }
@@ -45,7 +45,7 @@ TrainedModel::TrainedModel(const Model& model, const GroupOptions& group, const 
   options_.loss = options.loss;
 }
 
-TrainedModel::TrainedModel(std::unique_ptr<DataParallelExecutorGroup> replicas, const TrainedModelOptions& options)
+TrainedModel::TrainedModel(std::unique_ptr<ExecutorGroup> replicas, const TrainedModelOptions& options)
     : symbol_(replicas->symbol()), options_(options), group_(std::move(replicas)) {
   if (options.loss) Throw("a loss cannot be added to replicas that are bound");
   const std::shared_ptr<const Optimizer> optimizer = MakeOptimizer(options.optimizer);
@@ -197,7 +197,7 @@ void TrainedModel::Serialize(const std::string& name, Archive* archive) {
   try {
     updater_->CheckNumbers(numbers);
     updater_->CheckState(state);
-    group_->store().Mend(/*set=*/true);
+    for (DataParallelExecutorGroup* stage : group_->stages()) stage->store().Mend(/*set=*/true);
     group_->SetParams(params, aux);
   } catch (const DeviceError&) {
     throw;

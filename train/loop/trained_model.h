@@ -1,5 +1,5 @@
 // TrainedModel: a model in training, for learners of one model or several: replicas on devices, the optimizer that
-// updates them, and a metric over what was trained. On top of DataParallelExecutorGroup and Updater, which stay in
+// updates them, and a metric over what was trained. On top of ExecutorGroup and Updater, which stay in
 // reach for whatever steps a training consists of:
 //
 //   critic.Step(batch);                                  // forward, backward, metric, update
@@ -19,8 +19,7 @@
 #include <string>
 #include <vector>
 
-#include "executor/data_parallel_executor_group.h"
-#include "executor/group/metric.h"
+#include "executor/executor_group.h"
 #include "symbol/model.h"
 #include "train/data/data_iter.h"
 #include "train/loop/observation.h"
@@ -49,10 +48,10 @@ class TrainedModel {
   TrainedModel(const Symbol& symbol, const GroupOptions& group, const TrainedModelOptions& options = {})
       : TrainedModel(Model{.symbol = symbol}, group, options) {}
   // Takes replicas that are bound for training, and have their values. (`loss` is theirs already: it must be empty.)
-  TrainedModel(std::unique_ptr<DataParallelExecutorGroup> replicas, const TrainedModelOptions& options = {});
+  TrainedModel(std::unique_ptr<ExecutorGroup> replicas, const TrainedModelOptions& options = {});
   ~TrainedModel();
 
-  DataParallelExecutorGroup& group() { return *group_; }
+  ExecutorGroup& group() { return *group_; }
   Updater& updater() { return *updater_; }
 
   // On arrays in the group's order. Throws DataError, ShapeError for a batch that does not fit, and what became of
@@ -91,7 +90,7 @@ class TrainedModel {
   Symbol symbol_;  // without the loss
   std::map<std::string, std::string> metadata_;
   TrainedModelOptions options_;
-  std::unique_ptr<DataParallelExecutorGroup> group_;
+  std::unique_ptr<ExecutorGroup> group_;
   std::unique_ptr<Updater> updater_;
   std::vector<Totals> totals_;  // of all devices, then of each if they are reported; none without metrics
   std::vector<InFlight> in_flight_;

@@ -25,14 +25,16 @@
 
 namespace bindery {
 
-// Each block among all devices: whichever bucket is finished first, all of them have something to do.
+// Each block among all devices that have it: whichever bucket is finished first, all of them have something to do.
 void Updater::OnDevices::ShareOut() {
-  const size_t number = updater_.kvstore_->type() == KVStoreType::kLocal ? 1 : devices_.size();
-  for (size_t d = 0; d < number; ++d) {
+  const bool all = updater_.kvstore_->type() != KVStoreType::kLocal;
+  for (size_t d = 0; d < devices_.size(); ++d) {
     std::vector<BucketRange> mine;
     for (int b = 0; b < static_cast<int>(updater_.blocks_.size()); ++b) {
-      const auto cut = CutBuckets({Stored(b).elements}, static_cast<int>(number));
-      for (const BucketRange& range : cut[d]) mine.push_back({b, range.begin, range.end});
+      const DeviceRange have = DevicesOf(b);
+      if (!have.contains(d) || (!all && d > have.first)) continue;
+      const auto cut = CutBuckets({Stored(b).elements}, all ? static_cast<int>(have.size()) : 1);
+      for (const BucketRange& range : cut[d - have.first]) mine.push_back({b, range.begin, range.end});
     }
     if (mine.empty()) continue;
     Owner& owner = owners_.emplace_back(Owner{.device = d});
@@ -84,15 +86,17 @@ void Updater::OnDevices::MakeRecount() {
   updater_.recount_ = StepRange(engine_, std::move(parts));
 }
 
-std::vector<std::vector<Tensor>> Updater::OnDevices::GatherForAll(const char* what,
-                                                                  const std::vector<Tensor>& sources) {
+std::vector<std::vector<Tensor>> Updater::OnDevices::GatherFor(DeviceRange readers, const char* what,
+                                                               const std::vector<Tensor>& sources) {
   if (sources.empty()) return std::vector<std::vector<Tensor>>(devices_.size());  // a block of no elements
-  std::vector<std::vector<Tensor>> read;                                          // by device
+  std::vector<std::vector<Tensor>> read(readers.first);                           // by device
   Bucket bucket{.sources = sources};
-  for (const Device& device : devices_) {
-    const auto same = std::ranges::find_if(devices_, [&](const Device& d) { return ShareMemory(d, device); });
-    if (const auto d = static_cast<size_t>(same - devices_.begin()); d < read.size()) {
-      read.push_back(read[d]);
+  for (size_t reader = readers.first; reader < readers.last; ++reader) {
+    const Device& device = devices_[reader];
+    size_t same = readers.first;
+    while (!ShareMemory(devices_[same], device)) ++same;
+    if (same < reader) {
+      read.push_back(read[same]);
     } else if (sources.size() == 1 && ShareMemory(sources[0].device(), device)) {
       read.push_back(sources);
     } else {
@@ -110,6 +114,7 @@ std::vector<std::vector<Tensor>> Updater::OnDevices::GatherForAll(const char* wh
     AppendVars(read.back(), &updater_.outcome_);
   }
   if (!bucket.replicas.empty()) collectives_->Append(Collective::kAllGather, what, {bucket}, &parts_);
+  read.resize(devices_.size());
   return read;
 }
 
@@ -117,12 +122,12 @@ void Updater::OnDevices::AppendSum(int block) {
   const std::vector<Tensor>& gradients = Stored(block).gradients;
   Bucket bucket{.sources = gradients};
   ForEachShare(block, [&](const Owner& owner, Share& share) {
-    share.sum = devices_.size() == 1
+    share.sum = gradients.size() == 1
                     ? gradients[0]
                     : Tensor(engine_, devices_[owner.device], Block(block).dtype, Shape{share.end - share.begin});
     bucket.replicas.push_back(share.sum);
   });
-  if (devices_.size() > 1 && !bucket.replicas.empty()) {
+  if (gradients.size() > 1 && !bucket.replicas.empty()) {
     collectives_->Append(Collective::kReduceScatterSum, "sum of gradients", {bucket}, &parts_);
   }
   ForEachShare(block, [&](const Owner& owner, const Share& share) { AppendCheck(owner, share); });
@@ -172,7 +177,7 @@ void Updater::OnDevices::ListUpdates(Owner* owner) {
   const Optimizer& optimizer = *updater_.optimizer_;
   for (const Share& share : owner->shares) {
     const BlockState& block = Block(share.block);
-    const Tensor& weight = Stored(share.block).values[owner->device];
+    const Tensor& weight = ValuesOn(owner->device, share.block);
     const StateRange& states = *std::ranges::find(block.states, share.begin, &StateRange::begin);
     ForEachPiece(share, [&](const Piece& piece, int64_t place, int64_t begin, int64_t end) {
       const int64_t at = begin - share.begin;
@@ -223,7 +228,7 @@ void Updater::OnDevices::AppendUpdate(const Owner& owner) {
     if (numbers.defined()) update.reads.push_back(numbers.var());
   }
   for (const Share& share : owner.shares) {
-    AppendVars({Stored(share.block).values[owner.device], share.sum}, &update.reads);
+    AppendVars({ValuesOn(owner.device, share.block), share.sum}, &update.reads);
     update.writes.push_back(share.new_weight.var());
   }
   // The slot that does not hold goes with the new weights: whoever creates these writes it.
@@ -243,9 +248,10 @@ void Updater::OnDevices::AppendCommit(size_t d) {
   std::vector<Copy> copies;
   std::vector<Tensor> kept;
   for (int b = 0; b < static_cast<int>(new_weights_.size()); ++b) {
+    if (!DevicesOf(b).contains(d)) continue;
     const std::vector<Tensor>& gathered = new_weights_[static_cast<size_t>(b)][d];
     kept.insert(kept.end(), gathered.begin(), gathered.end());
-    const Tensor& to = kept.emplace_back(Stored(b).values[d]);
+    const Tensor& to = kept.emplace_back(ValuesOn(d, b));
     commit.updates.push_back(to.var());
     auto from = gathered.begin();
     ForEachShare(b, [&](const Owner&, const Share& share) {
@@ -263,6 +269,7 @@ void Updater::OnDevices::AppendCommit(size_t d) {
       ++from;
     });
   }
+  if (commit.updates.empty()) return;  // its stage trains nothing
   Tensor committed;
   for (const Owner& owner : owners_) {
     if (owner.device != d) continue;

@@ -17,7 +17,15 @@ namespace bindery {
 class Updater::OnDevices {
  public:
   OnDevices(Updater* updater, const std::vector<VarPtr>& gates)
-      : updater_(*updater), gates_(gates), engine_(updater->group_->engine()), devices_(updater->group_->devices()) {
+      : updater_(*updater), gates_(gates), engine_(updater->group_->engine()) {
+    for (const DataParallelExecutorGroup* stage : updater_.stages_) {
+      first_device_.push_back(devices_.size());
+      for (const auto& executor : stage->executors()) {
+        devices_.push_back(executor->device());
+        executors_.push_back(executor.get());
+      }
+    }
+    first_device_.push_back(devices_.size());
     for (const BlockState& block : updater_.blocks_) {
       first_place_.push_back(static_cast<int64_t>(updater_.verdict_->names.size()));
       for (const Piece& piece : block.pieces) updater_.verdict_->names.push_back(piece.name);
@@ -33,7 +41,7 @@ class Updater::OnDevices {
     for (int b = 0; b < static_cast<int>(updater_.blocks_.size()); ++b) {
       std::vector<Tensor> new_weights;
       ForEachShare(b, [&](const Owner&, const Share& share) { new_weights.push_back(share.new_weight); });
-      new_weights_.push_back(GatherForAll("new parameters", new_weights));
+      new_weights_.push_back(GatherFor(DevicesOf(b), "new parameters", new_weights));
     }
     for (size_t d = 0; d < devices_.size(); ++d) AppendCommit(d);
   }
@@ -88,14 +96,30 @@ class Updater::OnDevices {
     for (const Tensor& tensor : tensors) vars->push_back(tensor.var());
   }
 
-  const ParameterStore::Block& Stored(int block) const { return updater_.group_->store().blocks()[Block(block).block]; }
+  // The devices first..last-1 that have a block: its stage's.
+  struct DeviceRange {
+    size_t first = 0, last = 0;
+    bool contains(size_t d) const { return first <= d && d < last; }
+    size_t size() const { return last - first; }
+  };
+  DeviceRange DevicesOf(int block) const {
+    const auto stage = std::ranges::find(updater_.stages_, Block(block).stage) - updater_.stages_.begin();
+    return {first_device_[static_cast<size_t>(stage)], first_device_[static_cast<size_t>(stage) + 1]};
+  }
+  const Tensor& ValuesOn(size_t device, int block) const {
+    return Stored(block).values[device - DevicesOf(block).first];
+  }
+  const ParameterStore::Block& Stored(int block) const { return StoredBlock(Block(block)); }
   BlockState& Block(int block) const { return updater_.blocks_[static_cast<size_t>(block)]; }
   static Operation Part(const char* name, Device device, Lane lane = Lane::kCollective) {
     return {.name = fmt::format("{} {}", name, device), .device = device, .lane = lane};
   }
-  // What every owner has, as each device reads it, CPUs the same copies. All of them must be there before the step is
-  // committed.
-  std::vector<std::vector<Tensor>> GatherForAll(const char* what, const std::vector<Tensor>& sources);
+  // What every owner has, as each device of a range reads it, CPUs the same copies; by device, empty for others. All of
+  // them must be there before the step is committed.
+  std::vector<std::vector<Tensor>> GatherFor(DeviceRange readers, const char* what, const std::vector<Tensor>& sources);
+  std::vector<std::vector<Tensor>> GatherForAll(const char* what, const std::vector<Tensor>& sources) {
+    return GatherFor({0, devices_.size()}, what, sources);
+  }
   // visit(owner, share) for what owners have of a block, in the order of its elements.
   template <class Visit>
   void ForEachShare(int block, const Visit& visit) {
@@ -124,14 +148,16 @@ class Updater::OnDevices {
   void AppendClipFactors();
   void AppendMeasures();
   void ListUpdates(Owner* owner);
-  Tensor Rates(const Owner& owner) const { return updater_.group_->executors()[owner.device]->Rates(); }
+  Tensor Rates(const Owner& owner) const { return executors_[owner.device]->Rates(); }
   void AppendUpdate(const Owner& owner);
   void AppendCommit(size_t d);
 
   Updater& updater_;
   const std::vector<VarPtr>& gates_;
   const std::shared_ptr<Engine> engine_;
-  const std::vector<Device>& devices_;
+  std::vector<Device> devices_;  // of all stages, one behind the other; one may come twice
+  std::vector<const DeviceExecutor*> executors_;
+  std::vector<size_t> first_device_;  // of each stage; and their number
   const bool clips_ = updater_.optimizer_->options().clip_norm > 0;
   std::vector<int64_t> first_place_;  // of each block, among all parameters
   std::vector<Owner> owners_;

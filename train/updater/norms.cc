@@ -33,7 +33,7 @@ void Updater::OnDevices::AppendMeasures() {
     AppendVars({rates, owner.committed}, &measure.reads);
     if (clips_) measure.reads.push_back(owner.clip_factor.var());
     for (const Share& share : owner.shares) {
-      AppendVars({Stored(share.block).values[owner.device], share.sum}, &measure.reads);
+      AppendVars({ValuesOn(owner.device, share.block), share.sum}, &measure.reads);
     }
     measure.writes = {owner.measured.var()};
     measure.run = [&flat = Backend::Of(devices_[owner.device].kind).flat(), owner, rates, blocks = updater_.blocks_,

@@ -16,16 +16,17 @@ const StoredParameter& TableOf(const ParameterStore& store, int block) {
 }  // namespace
 
 Updater::Table::Table(Updater* updater, int block)
-    : updater_(*updater), block_(block),
-      sums_(updater->blocks_[static_cast<size_t>(block)].dtype,
-            TableOf(updater->group_->store(), updater->blocks_[static_cast<size_t>(block)].block).shape.CountFrom(1)) {
+    : updater_(*updater), block_(block), sums_(updater->blocks_[static_cast<size_t>(block)].dtype,
+                                               TableOf(updater->blocks_[static_cast<size_t>(block)].stage->store(),
+                                                       updater->blocks_[static_cast<size_t>(block)].block)
+                                                   .shape.CountFrom(1)) {
   if (updater_.optimizer_->measure() || updater_.average_) {
     Throw("parameter \"{}\": its gradient is kept by rows, but {}: bind without sparse_gradients", piece().name,
           updater_.average_ ? std::string("averages are of all of it")
                             : updater_.optimizer_->name() + " goes by the norm of all of it");
   }
   const BlockState& state = updater_.blocks_[static_cast<size_t>(block)];
-  const ParameterStore::Block& stored = updater_.group_->store().blocks()[static_cast<size_t>(state.block)];
+  const ParameterStore::Block& stored = StoredBlock(state);
   sources_ = stored.row_gradients;
   now_.resize(sources_.size());
   for (const Tensor& value : stored.values) {
@@ -81,7 +82,7 @@ void Updater::AppendSumsOfRows(std::vector<VarPtr>* gates, StepParts* parts) {
     if (!blocks_[b].by_rows) continue;
     tables_.push_back(std::make_shared<Table>(this, static_cast<int>(b)));
     const VarPtr seen = group_->engine()->NewVar();
-    Operation sum{.name = "sums of rows", .device = group_->devices()[0], .reads = *gates, .writes = {seen}};
+    Operation sum{.name = "sums of rows", .device = blocks_[b].stage->devices()[0], .reads = *gates, .writes = {seen}};
     tables_.back()->AppendSources(&sum.reads);
     sum.run = [table = tables_.back()](const OpContext&) { table->Sum(); };
     parts->push_back(std::move(sum));
@@ -94,7 +95,7 @@ void Updater::AppendUpdatesOfRows(std::vector<VarPtr> gates, StepParts* parts) {
   gates.insert(gates.end(), outcome_.begin(), outcome_.end());
   for (const std::shared_ptr<Table>& table : tables_) {
     const VarPtr done = group_->engine()->NewVar();
-    Operation update{.name = "update of rows", .device = group_->devices()[0], .reads = gates, .writes = {done}};
+    Operation update{.name = "update of rows", .device = table->device(), .reads = gates, .writes = {done}};
     table->AppendValues(&update.updates);
     update.run = [table](const OpContext&) { table->Update(); };
     parts->push_back(std::move(update));

@@ -23,6 +23,7 @@ class Updater::Table {
   void Update();
   void AppendSources(std::vector<VarPtr>* vars) const;
   void AppendValues(std::vector<VarPtr>* vars) const;
+  Device device() const { return updater_.blocks_[static_cast<size_t>(block_)].stage->devices()[0]; }
 
  private:
   const Piece& piece() const { return updater_.blocks_[static_cast<size_t>(block_)].pieces[0]; }

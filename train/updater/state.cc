@@ -27,7 +27,7 @@ std::vector<std::string> Updater::StateNames() const {
 // A device may have lost its values, but not all of them: then the state is that of the others.
 void Updater::Wait() const {
   for (const BlockState& block : blocks_) {
-    const std::vector<Tensor>& values = group_->store().blocks()[block.block].values;
+    const std::vector<Tensor>& values = StoredBlock(block).values;
     size_t lost = 0;
     for (const Tensor& device : values) {
       try {
@@ -44,8 +44,8 @@ void Updater::Wait() const {
 template <class Visit>
 void Updater::ForEachParameter(const BlockState& block, const Visit& visit) const {
   auto piece = block.pieces.begin();
-  for (const int index : group_->store().blocks()[block.block].parameters) {
-    const StoredParameter& p = group_->store().parameters()[index];
+  for (const int index : StoredBlock(block).parameters) {
+    const StoredParameter& p = block.stage->store().parameters()[static_cast<size_t>(index)];
     if (piece == block.pieces.end() || piece->begin != p.offset) continue;
     visit(p);
     ++piece;
@@ -264,7 +264,7 @@ std::pair<ScheduleState, LossScaleState> Updater::Parse(const Numbers& numbers) 
 void Updater::SetNumbers(const Numbers& numbers) { std::tie(run_->schedule, run_->loss_scale) = Parse(numbers); }
 
 void Updater::Mend() {
-  group_->store().Mend();
+  for (DataParallelExecutorGroup* stage : stages_) stage->store().Mend();
   Recount();
 }
 

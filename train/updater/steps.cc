@@ -20,7 +20,7 @@ void Updater::Compute(const BatchPtr& batch) {
 void Updater::Compute(std::span<const BatchPtr> micro_batches, int64_t samples) {
   const auto step = static_cast<uint64_t>(run_->step);
   struct Leave {  // what runs by other hands is no part of a step, whatever is thrown here
-    DataParallelExecutorGroup* group;
+    ExecutorGroup* group;
     uint64_t step;
     ~Leave() { group->SetStep({.step = step}); }
   } leave{group_, step};

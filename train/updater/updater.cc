@@ -73,8 +73,9 @@ struct Updater::Range {
   const std::vector<Tensor>& states = block.states[0].slots[0];
 };
 
-Updater::Updater(DataParallelExecutorGroup* group, const UpdaterOptions& options)
-    : group_(group), optimizer_(options.optimizer ? options.optimizer : std::make_shared<const Optimizer>(Sgd())),
+Updater::Updater(ExecutorGroup* group, const UpdaterOptions& options)
+    : group_(group), stages_(group->stages()),
+      optimizer_(options.optimizer ? options.optimizer : std::make_shared<const Optimizer>(Sgd())),
       schedule_(options.schedule ? options.schedule : ConstantSchedule(optimizer_->options().learning_rate)),
       loss_scaling_(options.loss_scale), average_(options.average),
       kvstore_(KVStore::Create(options.kvstore, group->engine())), check_gradients_(options.check_gradients),
@@ -118,7 +119,7 @@ Updater::Updater(DataParallelExecutorGroup* group, const UpdaterOptions& options
   for (const VarPtr& done : done_) {
     StepParts parts = {noop("commit", outcome, {committed_, done})};
     parts[0].run = [verdict = verdict_](const OpContext&) { verdict->Reach(); };
-    group_->AppendPublish({committed_}, &parts);
+    AppendPublish({committed_}, &parts);
     commit_.emplace_back(group_->engine(), std::move(parts));
   }
 }
@@ -126,9 +127,7 @@ Updater::Updater(DataParallelExecutorGroup* group, const UpdaterOptions& options
 Updater::~Updater() {
   try {
     for (const BlockState& block : blocks_) {
-      for (const Tensor& values : group_->store().blocks()[block.block].values) {
-        group_->engine()->WaitIdle(values.var());
-      }
+      for (const Tensor& values : StoredBlock(block).values) group_->engine()->WaitIdle(values.var());
     }
   } catch (...) {
     // Called from inside an operation, which holds what it needs.
@@ -137,7 +136,10 @@ Updater::~Updater() {
 
 void Updater::GoOnWith(const Updater& other) {
   if (!other.for_several_groups_) Throw("steps_of: the other updater must be for_several_groups");
-  if (&other.group_->store() != &group_->store()) Throw("steps_of: the groups do not share their parameters");
+  const auto store_of = [](const DataParallelExecutorGroup* stage) { return &stage->store(); };
+  if (!std::ranges::equal(other.stages_, stages_, {}, store_of, store_of)) {
+    Throw("steps_of: the groups do not share their parameters");
+  }
   optimizer_ = other.optimizer_;
   schedule_ = other.schedule_;
   loss_scaling_ = other.loss_scaling_;
@@ -151,21 +153,29 @@ void Updater::GoOnWith(const Updater& other) {
   std::ranges::copy(other.done_, done_);
 }
 
+void Updater::AppendPublish(const std::vector<VarPtr>& gates, StepParts* parts) const {
+  for (const DataParallelExecutorGroup* stage : stages_) stage->AppendPublish(gates, parts);
+}
+
 void Updater::Prepare() {
-  const ParameterStore& store = group_->store();
   std::map<std::string, Annotations> annotations;
   for (const NodePtr& node : Graph::Of(group_->symbol()).nodes) {
     if (node->is_variable()) annotations[node->name()] = node->annotations();
   }
   const std::set<std::string> fixed_gammas = ListFixedGammas(group_->symbol());
-  for (size_t b = 0; b < store.blocks().size(); ++b) {
-    const ParameterStore::Block& block = store.blocks()[b];
+  // Backward ends the last stage's first.
+  std::vector<std::pair<DataParallelExecutorGroup*, size_t>> stored;
+  for (size_t s = stages_.size(); s-- > 0;) {
+    for (size_t b = 0; b < stages_[s]->store().blocks().size(); ++b) stored.emplace_back(stages_[s], b);
+  }
+  for (const auto& [stage, b] : stored) {
+    const ParameterStore::Block& block = stage->store().blocks()[b];
     const bool by_rows = !block.row_gradients.empty();
     if (block.auxiliary || (block.gradients.empty() && !by_rows)) continue;
-    BlockState state{.block = static_cast<int>(b), .dtype = block.dtype, .by_rows = by_rows};
+    BlockState state{.stage = stage, .block = static_cast<int>(b), .dtype = block.dtype, .by_rows = by_rows};
     bool joins = false;
     for (const int index : block.parameters) {
-      const StoredParameter& p = store.parameters()[index];
+      const StoredParameter& p = stage->store().parameters()[index];
       const auto own = annotations.find(p.name);
       if (own == annotations.end() || group_->grad_req(p.name) == GradReq::kNull || fixed_gammas.contains(p.name)) {
         joins = false;
@@ -194,7 +204,7 @@ void Updater::Prepare() {
   std::ranges::stable_partition(blocks_, [](const BlockState& block) { return !block.by_rows; });
   std::vector<VarPtr> gates = {gate_, committed_};
   StepParts publish;  // what these read must be there, on every device
-  group_->AppendPublish({}, &publish);
+  AppendPublish({}, &publish);
   for (const Operation& part : publish) gates.insert(gates.end(), part.reads.begin(), part.reads.end());
   const auto updates = [&](const Device& device) {
     const FlatKernels& flat = Backend::Of(device.kind).flat();
@@ -202,8 +212,10 @@ void Updater::Prepare() {
     return flat.HasUpdate(optimizer_->kernel()) && (!norms || flat.HasNorms()) &&
            (!average_ || flat.HasUpdate(average_->kernel));
   };
-  const bool on_host = for_several_groups_ || std::ranges::all_of(group_->devices(), HostAddressable) ||
-                       !std::ranges::all_of(group_->devices(), updates);
+  const auto all_devices = [this](const auto& are) {
+    return std::ranges::all_of(stages_, [&](const auto* stage) { return std::ranges::all_of(stage->devices(), are); });
+  };
+  const bool on_host = for_several_groups_ || all_devices(HostAddressable) || !all_devices(updates);
   update_ = StepRange(group_->engine(), on_host ? HostParts(std::move(gates)) : DeviceParts(gates));
 }
 
@@ -216,11 +228,11 @@ std::vector<Tensor> Updater::NewStates(Device device, DType dtype, int64_t eleme
 }
 
 StepParts Updater::HostParts(std::vector<VarPtr> gates) {
-  const Device home = HostAddressable(group_->devices()[0]) ? group_->devices()[0] : Cpu();
+  const Device first = stages_[0]->devices()[0], home = HostAddressable(first) ? first : Cpu();
   std::vector<Bucket> buckets;
   std::vector<VarPtr> firsts;  // of each block, the first replica
   for (BlockState& block : blocks_) {
-    const ParameterStore::Block& stored = group_->store().blocks()[block.block];
+    const ParameterStore::Block& stored = StoredBlock(block);
     if (!block.by_rows) buckets.push_back({.sources = stored.gradients, .replicas = stored.values});
     if (block.by_rows || firsts.empty()) firsts.push_back(stored.values[0].var());
     if (steps_of_) continue;
@@ -241,7 +253,7 @@ StepParts Updater::HostParts(std::vector<VarPtr> gates) {
   if (optimizer_->measure()) hooks.looks.push_back(on_range(&Updater::Measure));
   StepParts parts;
   const Tensor rates =
-      AppendFetch(group_->engine(), "step rates", {group_->executors()[0]->Rates()}, home, &parts).front();
+      AppendFetch(group_->engine(), "step rates", {stages_[0]->executors()[0]->Rates()}, home, &parts).front();
   hooks.gates.push_back(rates.var());
   // After the last update and before the next: both update these replicas.
   parts.push_back({.name = "step rates",

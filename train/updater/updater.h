@@ -1,4 +1,4 @@
-// Updater: one training step of a group. In this order, always: forward and backward on every device -> gradients
+// Updater: one training step of a group, whatever its replicas are made of (executor/executor_group.h). In this order, always: forward and backward on every device -> gradients
 // summed over the devices in one fixed order -> are the sums finite? -> norms, where the optimizer goes by them ->
 // update -> new parameters on every device.
 //
@@ -38,6 +38,7 @@
 #include <vector>
 
 #include "executor/data_parallel_executor_group.h"
+#include "executor/executor_group.h"
 #include "kvstore/kvstore.h"
 #include "train/loss_scale.h"
 #include "train/optimizers/averaging.h"
@@ -73,7 +74,7 @@ class Updater {
   // the optimizer has no explicit rescale, if a parameter's dtype has no update rule, for too many devices, for a loss
   // scale where no loss is scaled or gradients are not checked, and for gradients by rows where the optimizer goes by
   // norms of whole parameters or averages are kept.
-  Updater(DataParallelExecutorGroup* group, const UpdaterOptions& options = {});
+  Updater(ExecutorGroup* group, const UpdaterOptions& options = {});
   ~Updater();
 
   // One step on one batch: Forgive, Compute, then Apply. Asynchronous; but with a dynamic loss scale it first Finishes
@@ -151,11 +152,12 @@ class Updater {
     Tensor committed = {};              // int64, which slot holds
   };
   struct BlockState {
-    int block = -1;                       // of the store
-    DType dtype = DType::kFloat32;        // kept here: the store may grow while a step runs
-    bool by_rows = false;                 // a table; those come after all others
-    std::vector<Piece> pieces = {};       // in order
-    std::vector<StateRange> states = {};  // in order, together the whole block
+    DataParallelExecutorGroup* stage = nullptr;  // whose it is
+    int block = -1;                              // of its store
+    DType dtype = DType::kFloat32;               // kept here: the store may grow while a step runs
+    bool by_rows = false;                        // a table; those come after all others
+    std::vector<Piece> pieces = {};              // in order
+    std::vector<StateRange> states = {};         // in order, together the whole block
   };
   // What the steps of updaters that go on with each other's have in common.
   struct Run {
@@ -181,6 +183,10 @@ class Updater {
   std::pair<ScheduleState, LossScaleState> Parse(const Numbers& numbers) const;
   void GoOnWith(const Updater& other);
   void Prepare();
+  void AppendPublish(const std::vector<VarPtr>& gates, StepParts* parts) const;  // of all stages
+  static const ParameterStore::Block& StoredBlock(const BlockState& block) {
+    return block.stage->store().blocks()[static_cast<size_t>(block.block)];
+  }
   StepRates RatesOf(int64_t step, int64_t samples) const;
   StepParts HostParts(std::vector<VarPtr> gates);
   // Around the parts of whole gradients: sums of rows, which become a gate of these; and, after `outcome`, the update.
@@ -204,7 +210,8 @@ class Updater {
   void Recount() const;  // the devices' counts of committed steps become the host's; waits
   std::vector<HostTensor> Gather(const BlockState& block) const;  // each state, of the whole block
 
-  DataParallelExecutorGroup* group_;
+  ExecutorGroup* group_;
+  std::vector<DataParallelExecutorGroup*> stages_;
   std::shared_ptr<const Optimizer> optimizer_;
   SchedulePtr schedule_;
   std::optional<LossScaling> loss_scaling_;

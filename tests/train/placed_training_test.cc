@@ -1,0 +1,240 @@
+// Training of models parts of which have devices of their own: the parameters are those of training on one device, a
+// step is of all parts or of none, and files know nothing of placements.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <limits>
+
+#include "base/log.h"
+#include "executor/placed_executor_group.h"
+#include "symbol/chain.h"
+#include "symbol/ops.h"
+#include "symbol/stages.h"
+#include "tests/message_of.h"
+#include "tests/test_device.h"
+#include "train/data/array_iter.h"
+#include "train/loop/loop.h"
+#include "train/loop/model_learner.h"
+#include "train/trainer.h"
+
+namespace bindery {
+namespace {
+
+Symbol Low() { return Tanh(FullyConnected(Variable("data"), {.num_hidden = 6}, "fc1"), "tanh1"); }
+Symbol Middle() {
+  // No bias: its gradient would be nothing but rounding, which rules like Adam's take for a direction.
+  const Symbol x = FullyConnected(Variable("data"), {.num_hidden = 5, .no_bias = true}, "fc2");
+  return Dropout(Relu(BatchNorm(x, {.sync = true}, "bn")), {.p = 0.25}, "drop");
+}
+Symbol High() { return SoftmaxOutput(FullyConnected(Variable("data"), {.num_hidden = 3}, "fc3"), {}, "softmax"); }
+
+// Parts "low", "middle" and again "low".
+Symbol Net() {
+  return Chain({{.name = "features", .symbol = Low(), .placement = "low"},
+                {.name = "middle", .symbol = Middle(), .placement = "middle"},
+                {.name = "classifier", .symbol = High(), .take_labels = true, .placement = "low"}});
+}
+
+ArrayIter Points(int64_t batch_size = 7, bool shuffle = true) {
+  HostTensor data(DType::kFloat32, {26, 4}), labels(DType::kFloat32, {26});
+  for (int64_t i = 0; i < data.elements(); ++i) data.Set(i, std::sin(static_cast<double>(i * i)));
+  for (int64_t i = 0; i < labels.elements(); ++i) labels.Set(i, static_cast<double>(i % 3));
+  return ArrayIter(std::move(data), std::move(labels), {.batch_size = batch_size, .shuffle = shuffle, .seed = 5});
+}
+
+// Replica r: "low" on device 2 r, "middle" on device 2 r + 1.
+TrainerOptions Placed(int replicas, const std::string& optimizer = "sgd(lr=0.2, momentum=0.9, wd=0.01)") {
+  TrainerOptions options{.devices = {}, .optimizer = optimizer, .seed = 3, .threads_per_device = 1};
+  for (int r = 0; r < replicas; ++r) {
+    options.devices.push_back(TestDevice(2 * r));
+    options.placements["low"].push_back(TestDevice(2 * r));
+    options.placements["middle"].push_back(TestDevice(2 * r + 1));
+  }
+  return options;
+}
+
+Model Train(const Symbol& net, const TrainerOptions& options, int64_t epochs = 2) {
+  Trainer trainer(net, options);
+  ArrayIter data = Points();
+  trainer.Fit(data, {.epochs = epochs});
+  return trainer.ToModel();
+}
+
+double MostDifferent(const Model& a, const Model& b) {
+  double most = 0;
+  EXPECT_EQ(a.params.size(), b.params.size());
+  EXPECT_EQ(a.aux.size(), b.aux.size());
+  for (const auto& [name, value] : a.params) most = std::max(most, MaxAbsDiff(value, b.params.at(name)));
+  for (const auto& [name, value] : a.aux) most = std::max(most, MaxAbsDiff(value, b.aux.at(name)));
+  return most;
+}
+
+TEST(PlacedTraining, EqualsOneDevice) {
+  for (const char* optimizer : {"sgd(lr=0.2, momentum=0.9, wd=0.01)", "sgd(lr=0.2, clip_norm=0.05)", "adam(lr=0.02)",
+                                "lamb(lr=0.05, wd=0.01)"}) {
+    TrainerOptions alone = Placed(1, optimizer);
+    alone.placements.clear();
+    alone.devices = {Cpu(0)};
+    alone.schedule = "factor(step=3, factor=0.5)";
+    const Model expected = Train(WithoutPlacements(Net()), alone);
+    for (const int replicas : {1, 2}) {
+      for (const KVStoreType kvstore : {KVStoreType::kDevice, KVStoreType::kLocal}) {
+        SCOPED_TRACE(fmt::format("{}, {} replicas", optimizer, replicas));
+        TrainerOptions options = Placed(replicas, optimizer);
+        options.schedule = alone.schedule;
+        options.kvstore = kvstore;
+        if (replicas == 2) options.workload = {2, 1};
+        EXPECT_LT(MostDifferent(Train(Net(), options), expected), 1e-4);
+      }
+    }
+  }
+}
+
+// float16 with a loss scale that overflows at first.
+TEST(PlacedTraining, OneLossScaleForAllParts) {
+  TrainerOptions alone = Placed(1, "sgd(lr=0.1, momentum=0.9)");
+  alone.precision = "float16";
+  alone.loss_scale = "dynamic(start=16777216, max=16777216, on_overflow=retry)";
+  TrainerOptions placed = alone, two = Placed(2, alone.optimizer);
+  alone.placements.clear();
+  two.precision = alone.precision;
+  two.loss_scale = alone.loss_scale;
+  SetLogCallback([](LogLevel, const std::string&) {});
+  const auto train = [](const Symbol& net, const TrainerOptions& options) {
+    Trainer trainer(net, options);
+    ArrayIter data = Points();
+    trainer.Fit(data, {.epochs = 2});
+    return std::tuple(trainer.ToModel(), trainer.updater()->loss_scale().scale, trainer.updater()->step());
+  };
+  const auto [expected, scale, steps] = train(WithoutPlacements(Net()), alone);
+  EXPECT_LT(scale, 16777216);
+  for (const TrainerOptions& options : {placed, two}) {
+    const auto [model, own_scale, own_steps] = train(Net(), options);
+    EXPECT_EQ(own_scale, scale);
+    EXPECT_EQ(own_steps, steps);
+    EXPECT_LT(MostDifferent(model, expected), 2e-2);
+  }
+  SetLogCallback(nullptr);
+}
+
+TEST(PlacedTraining, ResumesToTheBitAndOnOtherDevices) {
+  const std::string folder = testing::TempDir() + "/placed_resume";
+  SetLogCallback([](LogLevel, const std::string&) {});
+  for (const int replicas : {1, 2}) {
+    TrainerOptions options = Placed(replicas, "adam(lr=0.02)");
+    options.average = "ema(0.9)";
+    const Model whole = Train(Net(), options, 3);
+    TrainerOptions other = options;
+    other.placements = {{"low", {Cpu(0)}}, {"middle", {Cpu(0)}}};
+    other.devices = {Cpu(0)};
+    for (const bool same : {true, false}) {
+      std::filesystem::remove_all(folder);
+      {
+        Trainer trainer(Net(), options);
+        ArrayIter data = Points();
+        trainer.Fit(data, {.epochs = 1, .checkpoints = folder});
+      }
+      Trainer trainer(Net(), same ? options : other);
+      ArrayIter data = Points();
+      trainer.Fit(data, {.epochs = 3, .checkpoints = folder, .resume = true});
+      EXPECT_LE(MostDifferent(trainer.ToModel(), whole), same ? 0 : 1e-4);
+    }
+  }
+  SetLogCallback(nullptr);
+}
+
+// A model that was saved is one model, of the names it was made with; without its placements it runs on one device.
+TEST(PlacedTraining, IsSavedAsOneModel) {
+  const std::string path = testing::TempDir() + "/placed.pb";
+  Trainer trainer(Net(), Placed(2));
+  ArrayIter data = Points(), test = Points(5, false);
+  trainer.Fit(data, {.epochs = 1});
+  trainer.Save(path);
+  Model loaded = LoadModel(path);
+  EXPECT_EQ(ListPlacements(loaded.symbol), (std::vector<std::string>{"low", "middle"}));
+  EXPECT_EQ(loaded.params.size(), 7u);
+  Trainer placed(loaded, Placed(1));
+  EXPECT_NEAR(placed.Score(test)[1].second, trainer.Score(test)[1].second, 1e-5);
+  EXPECT_THROW(Trainer(loaded).Score(test), ModelError);
+  loaded.symbol = WithoutPlacements(loaded.symbol);
+  Trainer alone(loaded);
+  EXPECT_NEAR(alone.Score(test)[1].second, trainer.Score(test)[1].second, 1e-5);
+  EXPECT_LT(MaxAbsDiff(alone.Predict(test)[0], trainer.Predict(test)[0]), 1e-5);
+}
+
+// Finite outputs, and a gradient of one part that overflows: of a_weight the data times b_weight, or the other way.
+TEST(PlacedTraining, AStepOfWhichOnePartOverflowsChangesNothing) {
+  const Symbol low = Mul(Variable("data"), Variable("a_weight", {.shape = Shape{1, 2}}), "x");
+  const Symbol product = Mul(Variable("data"), Variable("b_weight", {.shape = Shape{1, 2}}), "y");
+  const Symbol net =
+      Chain({{.symbol = low, .placement = "low"}, {.symbol = MakeLoss(product, {}, "loss"), .placement = "middle"}});
+  const TrainerOptions placed = Placed(2);
+  for (const char* overflows : {"a_weight", "b_weight"}) {
+    PlacedExecutorGroup group(net,
+                              {.devices = placed.devices, .data = {{"data", {4, 2}}}, .placements = placed.placements});
+    HostTensorMap params;
+    for (const char* name : {"a_weight", "b_weight"}) {
+      params[name] = HostTensor::Full(DType::kFloat32, {1, 2}, std::string(name) == overflows ? 1 : 1e10);
+    }
+    group.SetParams(params, {});
+    Updater updater(&group, {.optimizer = MakeOptimizer("sgd(lr=1e3, momentum=0.9, rescale=1)")});
+    const auto state = [&] {
+      HostTensorMap now;
+      group.GetParams(&now, nullptr);
+      return std::pair(now, updater.State());
+    };
+    const auto before = state();
+    const auto update = [&](double value) {
+      const HostTensor data = HostTensor::Full(DType::kFloat32, {4, 2}, value);
+      updater.Update(std::make_shared<const Batch>(Batch{.data = {data}, .samples = 4}));
+    };
+    update(1e28);
+    EXPECT_TRUE(std::isfinite(group.Outputs()[0].ToHost().At(0)));
+    const std::string message = MessageOf<NumericError>([&] { updater.WaitFor(1); });
+    EXPECT_NE(message.find(fmt::format("the gradient of \"{}\" is not finite", overflows)), std::string::npos)
+        << message;
+    EXPECT_EQ(state(), before);
+    updater.Forgive();
+    update(1);
+    EXPECT_NO_THROW(updater.WaitFor(2));
+    for (const auto& [name, value] : state().first) EXPECT_NE(value, before.first.at(name)) << name;
+  }
+}
+
+TEST(PlacedTraining, ByALearner) {
+  GroupOptions options{
+      .data = {{"data", {7, 4}}}, .labels = {{"softmax_label", {7}}}, .threads_per_device = 1, .seed = 3};
+  const TrainerOptions devices = Placed(2);
+  const auto train = [&](const Symbol& net, const GroupOptions& group) {
+    TrainedModel model(net, group, {.optimizer = "adam(lr=0.02)", .metrics = "accuracy"});
+    ArrayIter data = Points();
+    ModelLearner learner({.iterators = {{"main", &data}}, .models = {{"main", &model}}});
+    while (learner.epoch() < 2) learner.Update();
+    learner.Finalize();
+    Observation seen;
+    learner.Observe(&seen);
+    EXPECT_GT(seen.values().count("main/accuracy"), 0u);
+    return model.ToModel();
+  };
+  const Model expected = train(WithoutPlacements(Net()), options);
+  options.devices = devices.devices;
+  options.placements = devices.placements;
+  EXPECT_LT(MostDifferent(train(Net(), options), expected), 1e-4);
+}
+
+// Where the heads are on different placements, a metric has no place.
+TEST(PlacedTraining, AMetricNeedsAllHeadsInOnePlace) {
+  const Symbol net = Group(
+      {Chain({{.symbol = Low(), .placement = "low"}, {.symbol = High(), .take_labels = true, .placement = "middle"}})});
+  const Symbol inside = net.Internals();
+  Trainer trainer(Group({net, MakeLoss(inside["tanh1_output"], {}, "penalty").WithAnnotation("ctx_group", "low")}),
+                  Placed(1));
+  ArrayIter data = Points();
+  EXPECT_NE(
+      MessageOf<Error>([&] { trainer.Fit(data, {}); }).find("a metric is measured where all outputs and labels are"),
+      std::string::npos);
+}
+
+}  // namespace
+}  // namespace bindery
