@@ -1,8 +1,9 @@
 #include "base/device.h"
 
-#include <charconv>
+#include <optional>
 
 #include "base/error.h"
+#include "base/parse_number.h"
 
 namespace bindery {
 namespace {
@@ -30,10 +31,8 @@ Device ParseDevice(std::string_view text) {
   for (const KindName& entry : kKinds) {
     if (entry.name != name) continue;
     if (colon == std::string_view::npos) return {entry.kind, 0};
-    const std::string_view digits = text.substr(colon + 1);
-    Device device{entry.kind, 0};
-    const auto [stop, error] = std::from_chars(digits.data(), digits.data() + digits.size(), device.index);
-    if (error == std::errc{} && stop == digits.data() + digits.size() && digits[0] != '-') return device;
+    const std::optional<int> index = ParseNumber<int>(text.substr(colon + 1));
+    if (index && text[colon + 1] != '-') return {entry.kind, *index};
   }
   Throw<DeviceError>("invalid device \"{}\": expected cpu, cuda or sim, or one of them with a number as in cpu:1",
                      text);

@@ -1,11 +1,11 @@
 #include "train/call_text.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include "base/error.h"
 #include "base/names.h"
+#include "base/parse_number.h"
 
 namespace bindery {
 namespace {
@@ -14,14 +14,6 @@ std::string_view Trim(std::string_view text) {
   constexpr std::string_view kBlanks = " \t\n";
   const size_t begin = text.find_first_not_of(kBlanks);
   return begin == std::string_view::npos ? "" : text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1);
-}
-
-template <class T>
-std::optional<T> Parse(std::string_view text) {
-  T value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
 }
 
 }  // namespace
@@ -74,7 +66,7 @@ const std::string* CallText::Find(const std::string& name) const {
 std::optional<double> CallText::Number(const std::string& name) const {
   const std::string* text = Find(name);
   if (!text) return std::nullopt;
-  const std::optional<double> value = Parse<double>(*text);
+  const std::optional<double> value = ParseNumber<double>(*text);
   if (!value || !std::isfinite(*value)) Fail(fmt::format("\"{}\" must be a number, got \"{}\"", name, *text));
   return value;
 }
@@ -82,7 +74,7 @@ std::optional<double> CallText::Number(const std::string& name) const {
 std::optional<int64_t> CallText::Integer(const std::string& name) const {
   const std::string* text = Find(name);
   if (!text) return std::nullopt;
-  const std::optional<int64_t> value = Parse<int64_t>(*text);
+  const std::optional<int64_t> value = ParseNumber<int64_t>(*text);
   if (!value) Fail(fmt::format("\"{}\" must be a whole number, got \"{}\"", name, *text));
   return value;
 }

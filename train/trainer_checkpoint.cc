@@ -2,10 +2,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "base/log.h"
 #include "base/names.h"
+#include "base/parse_number.h"
 #include "executor/data_parallel_executor_group.h"
 #include "train/metrics/training_metric.h"
 #include "train/trainer.h"
@@ -59,11 +59,9 @@ void CheckValues(const Checkpoint& checkpoint, const std::vector<StoredParameter
 std::optional<std::pair<std::string, double>> ParseBest(const std::string& text) {
   const size_t space = text.rfind(' ');
   if (space == std::string::npos) return std::nullopt;
-  double value = 0;
-  const char* const end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data() + space + 1, end, value);
-  if (error != std::errc() || rest != end) return std::nullopt;
-  return std::pair(text.substr(0, space), value);
+  const auto value = ParseNumber<double>(std::string_view(text).substr(space + 1));
+  if (!value) return std::nullopt;
+  return std::pair(text.substr(0, space), *value);
 }
 
 }  // namespace

@@ -4,12 +4,12 @@
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 #include <limits>
 #include <utility>
 
 #include "base/checked.h"
+#include "base/parse_number.h"
 #include "symbol/model/source.h"
 #include "symbol/model/wire.h"
 
@@ -69,13 +69,12 @@ auto WithList(const TensorProto& message, DType dtype, F&& f) {
   }
 }
 
-int64_t ParseNumber(const std::string& key, const std::string& text) {
-  int64_t number = -1;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size() || number < 0) {
+int64_t ParseBytes(const std::string& key, const std::string& text) {
+  const std::optional<int64_t> bytes = ParseNumber<int64_t>(text);
+  if (!bytes || *bytes < 0) {
     Throw<ModelError>("external data: {} must be a number of bytes, got {}", key, QuotedName(text));
   }
-  return number;
+  return *bytes;
 }
 
 // A byte that is neither 0 nor 1 is no bool, and reading it as one is undefined.
@@ -150,8 +149,8 @@ HostTensor OnnxTensorReader::ReadExternal(const TensorProto& message, DType dtyp
   int64_t offset = 0, length = -1;
   for (const StringStringEntryProto& entry : message.external_data()) {
     if (entry.key() == "location") location = entry.value();
-    if (entry.key() == "offset") offset = ParseNumber(entry.key(), entry.value());
-    if (entry.key() == "length") length = ParseNumber(entry.key(), entry.value());
+    if (entry.key() == "offset") offset = ParseBytes(entry.key(), entry.value());
+    if (entry.key() == "length") length = ParseBytes(entry.key(), entry.value());
   }
   file_.Open(location);
   const int64_t bytes = shape.Elements() * SizeOf(dtype);

@@ -1,10 +1,10 @@
 #include "tools/cli/arguments.h"
 
 #include <algorithm>
-#include <charconv>
 #include <set>
 
 #include "base/names.h"
+#include "base/parse_number.h"
 
 namespace bindery::cli {
 namespace {
@@ -110,13 +110,11 @@ std::vector<std::string> SplitArguments(const CLI::App& app, int argc, const cha
 
 template <class T>
 T ParseNumber(const std::string& option, std::string_view text, T low, T high) {
-  T value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool whole = error == std::errc() && end == text.data() + text.size();
-  if (!whole || !(value >= low && value <= high)) {
+  const std::optional<T> value = bindery::ParseNumber<T>(text);
+  if (!value || !(*value >= low && *value <= high)) {
     throw UsageError(fmt::format("{}: expected {}, got \"{}\"", option, Range(low, high), text));
   }
-  return value;
+  return *value;
 }
 
 template <class T>

@@ -1,10 +1,10 @@
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <system_error>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/parse_number.h"
 #include "train/checkpoint/checkpoint.h"
 
 namespace bindery {
@@ -19,10 +19,9 @@ std::string FileName(int64_t step) { return fmt::format("{}{:010}{}", kPrefix, s
 // The step in a file's name; no value if it is not a checkpoint's.
 std::optional<int64_t> StepOf(const std::string& name) {
   if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix)) return std::nullopt;
-  const char* const end = name.data() + name.size() - kSuffix.size();
-  int64_t step = 0;
-  const auto [rest, error] = std::from_chars(name.data() + kPrefix.size(), end, step);
-  if (error != std::errc() || rest != end || step < 0 || FileName(step) != name) return std::nullopt;
+  const std::string_view digits = std::string_view(name).substr(kPrefix.size());
+  const auto step = ParseNumber<int64_t>(digits.substr(0, digits.size() - kSuffix.size()));
+  if (!step || *step < 0 || FileName(*step) != name) return std::nullopt;
   return step;
 }
 

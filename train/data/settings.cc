@@ -1,23 +1,15 @@
 #include "train/data/settings.h"
 
-#include <charconv>
 #include <cmath>
 #include <optional>
 #include <utility>
 
 #include "base/error.h"
 #include "base/names.h"
+#include "base/parse_number.h"
 
 namespace bindery {
 namespace {
-
-template <class T>
-std::optional<T> Parse(std::string_view text) {
-  T value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
 
 // Cuts off what stands before `separator`, and that.
 std::string_view Cut(std::string_view* text, char separator) {
@@ -54,7 +46,7 @@ std::string DataSettings::Text(const std::string& name, const std::string& other
 double DataSettings::Number(const std::string& name, double otherwise, double low, double high) {
   const std::string text = Text(name);
   if (!Has(name)) return otherwise;
-  const auto value = Parse<double>(text);
+  const auto value = ParseNumber<double>(text);
   if (!value || !(*value >= low && *value <= high)) {
     Fail(fmt::format("\"{}\": expected a number from {} to {}, got \"{}\"", name, low, high, text));
   }
@@ -64,7 +56,7 @@ double DataSettings::Number(const std::string& name, double otherwise, double lo
 int64_t DataSettings::Integer(const std::string& name, int64_t otherwise, int64_t low, int64_t high) {
   const std::string text = Text(name);
   if (!Has(name)) return otherwise;
-  const auto value = Parse<int64_t>(text);
+  const auto value = ParseNumber<int64_t>(text);
   if (!value || *value < low || *value > high) {
     Fail(fmt::format("\"{}\": expected a whole number from {} to {}, got \"{}\"", name, low, high, text));
   }
@@ -78,7 +70,7 @@ std::vector<float> DataSettings::Numbers(const std::string& name) {
   std::vector<float> numbers;
   std::string_view rest = text;
   while (!rest.empty()) {
-    const auto value = Parse<float>(Cut(&rest, ','));
+    const auto value = ParseNumber<float>(Cut(&rest, ','));
     if (!value || !std::isfinite(*value)) Fail(fmt::format("\"{}\": expected numbers, got \"{}\"", name, text));
     numbers.push_back(*value);
   }

@@ -1,9 +1,9 @@
 #include "train/optimizers/multipliers.h"
 
-#include <charconv>
 #include <cmath>
 
 #include "base/error.h"
+#include "base/parse_number.h"
 
 namespace bindery {
 
@@ -14,11 +14,12 @@ Multipliers MultipliersOf(const std::string& parameter, const Annotations& annot
     const auto found = annotations.find(key);
     if (found == annotations.end()) return;
     const std::string& text = found->second;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *value);
-    if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(*value) || *value < 0) {
+    const std::optional<double> number = ParseNumber<double>(text);
+    if (!number || !std::isfinite(*number) || *number < 0) {
       Throw<ModelError>("parameter \"{}\", annotation \"{}\": expected a number >= 0, got \"{}\"", parameter, key,
                         text);
     }
+    *value = *number;
   };
   read("lr_mult", &result.lr);
   read("wd_mult", &result.wd);

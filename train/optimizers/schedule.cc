@@ -1,13 +1,13 @@
 #include "train/optimizers/schedule.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <numbers>
 #include <utility>
 
 #include "base/error.h"
 #include "base/names.h"
+#include "base/parse_number.h"
 #include "train/call_text.h"
 
 namespace bindery {
@@ -208,12 +208,11 @@ std::vector<int64_t> ParseSteps(const CallText& call, const std::string& text) {
   std::vector<int64_t> steps;
   for (size_t begin = 0; begin <= text.size();) {
     const size_t end = std::min(text.find(';', begin), text.size());
-    int64_t step = 0;
-    const auto [rest, error] = std::from_chars(text.data() + begin, text.data() + end, step);
-    if (error != std::errc() || rest != text.data() + end) {
+    const auto step = ParseNumber<int64_t>(std::string_view(text).substr(begin, end - begin));
+    if (!step) {
       call.Fail(fmt::format("\"at\" must be whole numbers like 15;25, got \"{}\"", text));
     }
-    steps.push_back(step);
+    steps.push_back(*step);
     begin = end + 1;
   }
   return steps;

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <optional>
@@ -9,6 +8,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/names.h"
+#include "base/parse_number.h"
 #include "train/data/records/record.h"
 #include "train/data/tables/npy.h"
 
@@ -111,9 +111,7 @@ class Decoder {
     text = text.substr(0, end == std::string_view::npos ? 0 : end + 1);
     const auto known = std::ranges::find(options_.classes, text);
     if (known != options_.classes.end()) return known - options_.classes.begin();
-    int64_t number = 0;
-    const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-    if (error == std::errc() && stop == text.data() + text.size()) return number;
+    if (const auto number = ParseNumber<int64_t>(text)) return number;
     Throw<DataError>("{}: label \"{}\" is \"{}\", neither a number nor one of the {} classes", source, label_,
                      text.substr(0, 40), options_.classes.size());
   }

@@ -1,7 +1,6 @@
 #include "train/data/tables/csv.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -10,6 +9,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/names.h"
+#include "base/parse_number.h"
 
 namespace bindery {
 namespace {
@@ -19,13 +19,11 @@ std::string_view Trim(std::string_view text) {
   return begin == std::string_view::npos ? "" : text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
 }
 
+// With a "+" before it or without.
 template <class T>
 std::optional<T> Parse(std::string_view text) {
-  T value{};
   if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
+  return ParseNumber<T>(text);
 }
 
 // A field as messages show it, however long it is.
