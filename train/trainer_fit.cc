@@ -24,11 +24,9 @@ double SecondsSince(std::chrono::steady_clock::time_point start) {
 }  // namespace
 
 bool Trainer::IsBest(const std::string& set, const std::string& metric, double value) {
-  if (!std::isfinite(value)) return false;
   const std::string what = set + " " + metric;
-  if (best_ && best_->first == what && !(LargerIsBetter(metric) ? value > best_->second : value < best_->second)) {
-    return false;
-  }
+  const auto best = best_ && best_->first == what ? std::optional(best_->second) : std::nullopt;
+  if (!IsBetter(value, best, LargerIsBetter(metric))) return false;
   best_ = {what, value};
   return true;
 }

@@ -40,9 +40,8 @@ std::optional<double> MeanAtCheck(const std::string& name, const Trigger::Rule& 
 
 // Is it the best so far? Then it is kept.
 bool KeepIfBest(double value, bool larger, const Trigger::Memory& memory) {
-  if (!std::isfinite(value)) return false;
   double &has_best = memory["has best"], &best = memory["best"];
-  if (has_best != 0 && (larger ? best >= value : best <= value)) return false;
+  if (!IsBetter(value, has_best != 0 ? std::optional(best) : std::nullopt, larger)) return false;
   has_best = 1;
   best = value;
   return true;
@@ -56,6 +55,10 @@ Trigger AtBest(const std::string& value, Trigger check, bool larger) {
 }
 
 }  // namespace
+
+bool IsBetter(double value, std::optional<double> best, bool larger) {
+  return std::isfinite(value) && !(best && (larger ? *best >= value : *best <= value));
+}
 
 bool LargerIsBetter(const std::string& metric) {
   const std::string name = metric.substr(metric.rfind('/') + 1);

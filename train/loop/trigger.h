@@ -88,6 +88,10 @@ struct EarlyStoppingOptions {
 // Once due it stays so.
 Trigger EarlyStopping(EarlyStoppingOptions options);
 
+// Is the value better than the best so far, if there is one? What is not finite never is; a best that is no number counts
+// for nothing.
+bool IsBetter(double value, std::optional<double> best, bool larger);
+
 // Is a larger value of that metric better? Rates of success are, losses and errors are not.
 bool LargerIsBetter(const std::string& metric);
 
