@@ -46,6 +46,11 @@ std::optional<MixedPrecisionOptions> ParsePrecision(std::string_view text) {
   return options;
 }
 
+std::string LossScaleFor(std::string_view precision, const std::string& given) {
+  const std::optional<MixedPrecisionOptions> options = ParsePrecision(precision);
+  return given.empty() && options && options->dtype == DType::kFloat16 ? "dynamic" : given;
+}
+
 Symbol InPrecision(const Symbol& symbol, std::string_view precision, const std::vector<DataDesc>& data,
                    const std::vector<DataDesc>& labels) {
   const std::optional<MixedPrecisionOptions> options = ParsePrecision(precision);

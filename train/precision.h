@@ -6,6 +6,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -18,6 +19,9 @@ namespace bindery {
 // No value for "float32" and "". Throws Error, with the nearest name for operators that do not exist, and for losses in
 // the low type.
 std::optional<MixedPrecisionOptions> ParsePrecision(std::string_view text);
+
+// The loss scale (ParseLossScaling) that goes with a precision: as given, or "dynamic" for float16 if none is.
+std::string LossScaleFor(std::string_view precision, const std::string& given);
 
 // What is bound in the symbol's place for such data and labels. Throws what MixedPrecision throws.
 Symbol InPrecision(const Symbol& symbol, std::string_view precision, const std::vector<DataDesc>& data,

@@ -44,8 +44,7 @@ Trainer::Trainer(const Symbol& symbol, const TrainerOptions& options) : symbol_(
   // Texts are checked now, not in the middle of a run.
   ParseSchedule(options_.schedule, MakeOptimizer(options_.optimizer)->options().learning_rate);
   Initializer{options_.initializer};
-  const auto precision = ParsePrecision(options_.precision);
-  if (precision && precision->dtype == DType::kFloat16 && options_.loss_scale.empty()) options_.loss_scale = "dynamic";
+  options_.loss_scale = LossScaleFor(options_.precision, options_.loss_scale);
   ParseLossScaling(options_.loss_scale);
   if (!ParseAveraging(options_.average) && options_.use_average) Throw("use_average needs an average, e.g. ema(0.999)");
   metric_ = std::make_unique<TrainingMetric>(MakeMetric(options_.metrics), symbol_);

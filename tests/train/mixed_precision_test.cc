@@ -12,6 +12,8 @@
 #include "tests/test_device.h"
 #include "train/data/array_iter.h"
 #include "train/data/digits.h"
+#include "train/loop/model_learner.h"
+#include "train/loop/trained_model.h"
 #include "train/precision.h"
 #include "train/trainer.h"
 #include "train/zoo.h"
@@ -132,6 +134,64 @@ TEST(MixedPrecision, IntegersStayIntegers) {
     trainer.Fit(data, {.epochs = 30});
     EXPECT_EQ(trainer.Score(data, "accuracy")[0].second, 1) << precision;
   }
+}
+
+// A model of a learner: as replicas that are bound in the precision by hand, and as a trainer does, float32 outside, and
+// a loss scale with float16.
+TEST(MixedPrecision, OfATrainedModel) {
+  const Model model{
+      .symbol = FullyConnected(Variable("data"), {.num_hidden = 1}, "fc"),
+      .params = {{"fc_weight", HostTensor::From({1, 2}, {0.3f, -0.2f})}, {"fc_bias", HostTensor::From({1}, {0.1f})}}};
+  const auto loss = [](const Symbol& outputs) {
+    return LinearRegressionOutput(outputs, Variable("softmax_label"), {.grad_scale = 2}, "out");
+  };
+  const GroupOptions group{
+      .devices = {TestDevice(0), TestDevice(1)}, .data = {{"data", {4, 2}}}, .labels = {{"softmax_label", {4, 1}}}};
+  const auto train = [](TrainedModel* trained) {
+    ArrayIter points(HostTensor::From({6, 2}, {1, 2, 0.5f, -1, 2, 0, -1, 1, 0, 3, 1.5f, 0.5f}),
+                     HostTensor::From({6, 1}, {1, 0, 2, -1, 0.5f, 1}),
+                     {.batch_size = 4, .last_batch = LastBatch::kRepeat});
+    ModelLearner learner({.iterators = {{"main", &points}}, .models = {{"main", trained}}});
+    for (int i = 0; i < 5; ++i) learner.Update();
+    trained->Settle();
+    return trained->ToModel();
+  };
+  const TrainedModelOptions options{.optimizer = "sgd(lr=0.1)", .metrics = "mse"};
+  const auto in = [&](const std::string& precision, const std::string& loss_scale = {}) {
+    TrainedModelOptions own = options;
+    own.precision = precision;
+    own.loss_scale = loss_scale;
+    own.loss = loss;
+    return std::make_unique<TrainedModel>(model, group, own);
+  };
+  const auto replicas = [&](const Symbol& symbol) {
+    auto bound = std::make_unique<DataParallelExecutorGroup>(symbol, group);
+    bound->SetParams(model.params, {});
+    return bound;
+  };
+  const auto low = in("bfloat16");
+  EXPECT_FALSE(low->updater().loss_scaling().has_value());
+  const Model trained = train(low.get());
+  TrainedModel by_hand(replicas(MixedPrecision(loss(model.symbol))), options);
+  EXPECT_EQ(trained.params, train(&by_hand).params);
+  EXPECT_NE(trained.params, train(in("").get()).params);
+  EXPECT_EQ(trained.params.at("fc_weight").dtype(), DType::kFloat32);
+  EXPECT_EQ(trained.symbol.DebugString(), model.symbol.DebugString());
+
+  const auto half = in("float16(FullyConnected=low)");
+  ASSERT_TRUE(half->updater().loss_scaling().has_value());
+  EXPECT_EQ(half->updater().loss_scale().scale, 65536);
+  EXPECT_NE(train(half.get()).params, model.params);
+  EXPECT_LT(half->updater().loss_scale().scale, 65536);  // the gradients of the first steps are beyond float16
+  EXPECT_EQ(in("float16", "static(8)")->updater().loss_scale().scale, 8);
+
+  TrainedModelOptions own = options;
+  own.precision = "float32";  // as they are
+  EXPECT_NO_THROW(TrainedModel(replicas(loss(model.symbol)), own));
+  own.precision = "bfloat16";
+  EXPECT_EQ(MessageOf([&] { TrainedModel(replicas(loss(model.symbol)), own); }),
+            "Error: replicas that are bound have their precision");
+  EXPECT_NE(MessageOf([&] { in("float8"); }).find("unknown precision \"float8\""), std::string::npos);
 }
 
 // Attention with a mask of -1e9: in float16 that is infinite, and rows that see nothing would be NaN.

@@ -11,16 +11,30 @@
 #include "train/data/feed.h"
 #include "train/initializer.h"
 #include "train/metrics/metrics.h"
+#include "train/precision.h"
 
 namespace bindery {
 namespace {
 
 std::unique_ptr<ExecutorGroup> Bind(const Model& model, const GroupOptions& group, const TrainedModelOptions& options) {
   Symbol symbol = options.loss ? options.loss(model.symbol) : model.symbol;
-  if (!options.loss_scale.empty()) symbol = ScaleLosses(symbol);
+  std::vector<DataDesc> others = group.labels;
+  others.insert(others.end(), group.states.begin(), group.states.end());
+  symbol = InPrecision(symbol, options.precision, group.data, others);
+  if (!LossScaleFor(options.precision, options.loss_scale).empty()) symbol = ScaleLosses(symbol);
+  LogWithoutUnits(options.precision, group.devices);
   std::unique_ptr<ExecutorGroup> bound = MakeGroup(symbol, group);
   SetInitialParams(bound.get(), model, Initializer(options.initializer), group.seed);
   return bound;
+}
+
+// What is left of the options where replicas are bound by them.
+TrainedModelOptions OfReplicas(const TrainedModelOptions& options) {
+  TrainedModelOptions left = options;
+  left.loss_scale = LossScaleFor(options.precision, options.loss_scale);
+  left.precision = {};
+  left.loss = {};
+  return left;
 }
 
 // Equal for equal graphs, for another one most probably another.
@@ -35,11 +49,7 @@ TrainedModel::Totals::Totals(const TrainedModelOptions& options, const Symbol& s
     : metric(MakeMetric(options.metrics), symbol) {}
 
 TrainedModel::TrainedModel(const Model& model, const GroupOptions& group, const TrainedModelOptions& options)
-    : TrainedModel(Bind(model, group, options), [&] {
-        TrainedModelOptions bound = options;
-        bound.loss = {};
-        return bound;
-      }()) {
+    : TrainedModel(Bind(model, group, options), OfReplicas(options)) {
   symbol_ = model.symbol;
   metadata_ = model.metadata;
   options_.loss = options.loss;
@@ -48,6 +58,7 @@ TrainedModel::TrainedModel(const Model& model, const GroupOptions& group, const 
 TrainedModel::TrainedModel(std::unique_ptr<ExecutorGroup> replicas, const TrainedModelOptions& options)
     : symbol_(replicas->symbol()), options_(options), group_(std::move(replicas)) {
   if (options.loss) Throw("a loss cannot be added to replicas that are bound");
+  if (ParsePrecision(options.precision)) Throw("replicas that are bound have their precision");
   const std::shared_ptr<const Optimizer> optimizer = MakeOptimizer(options.optimizer);
   updater_ = std::make_unique<Updater>(
       group_.get(), UpdaterOptions{.optimizer = optimizer,

@@ -33,7 +33,8 @@ struct TrainedModelOptions {
   std::string schedule = "constant";   // ParseSchedule; base: the optimizer's learning rate
   std::string initializer = "xavier";  // Initializer, of what the model has no values of
   std::string metrics = {};            // MakeMetric, of each Step; empty: none
-  std::string loss_scale = {};         // ParseLossScaling; empty: none
+  std::string precision = {};          // ParsePrecision; empty: as the graph says
+  std::string loss_scale = {};         // ParseLossScaling; empty: none, but "dynamic" for float16
   std::string average = {};            // ParseAveraging; empty: none
   KVStoreType kvstore = KVStoreType::kDevice;
   // What training adds to the model's outputs: a loss head for a network of scores, say. It is bound, not saved.
@@ -47,7 +48,8 @@ class TrainedModel {
   TrainedModel(const Model& model, const GroupOptions& group, const TrainedModelOptions& options = {});
   TrainedModel(const Symbol& symbol, const GroupOptions& group, const TrainedModelOptions& options = {})
       : TrainedModel(Model{.symbol = symbol}, group, options) {}
-  // Takes replicas that are bound for training, and have their values. (`loss` is theirs already: it must be empty.)
+  // Takes replicas that are bound for training, and have their values. (`loss` and `precision` are theirs already: they
+  // must be empty.)
   TrainedModel(std::unique_ptr<ExecutorGroup> replicas, const TrainedModelOptions& options = {});
   ~TrainedModel();
 
