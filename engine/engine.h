@@ -32,6 +32,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -82,6 +83,9 @@ class Engine {
   virtual void WaitIdle(const VarPtr& var) = 0;  // the same, but an error stays for whoever reads: for destructors
   virtual void WaitAll() = 0;
   virtual void Recover() = 0;  // waits for everything, then clears every failure
+  // Tells whether `var` has changed: another number after every operation pushed that writes or updates it, and after
+  // Recover. None while it is known to have failed. Waits for nothing.
+  virtual std::optional<uint64_t> Version(const VarPtr& var) = 0;
   // Where operations of this device and lane put their work; lives as long as the engine. For kernels that are bound to
   // their stream beforehand. Throws DeviceError if there is no such device.
   virtual Stream& StreamOf(Device device, Lane lane = Lane::kCompute) = 0;

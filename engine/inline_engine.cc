@@ -64,6 +64,12 @@ class InlineEngine final : public Engine {
     failures_.Recover();
   }
 
+  std::optional<uint64_t> Version(const VarPtr& var) override {
+    CheckOwner(var, token_);
+    const auto lock = LockOutside("Version");
+    return failures_.VersionOf(*var);
+  }
+
   const char* name() const override { return "inline"; }
 
  private:
@@ -97,6 +103,7 @@ class InlineEngine final : public Engine {
 
   void Run(Pushed pushed) noexcept {
     const PreparedOperation& operation = *pushed.operation;
+    CountChanges(operation.accesses);
     std::exception_ptr error = failures_.Inherited(operation.accesses);
     const bool skipped = error != nullptr;
     bool half_way = false;

@@ -183,6 +183,21 @@ std::exception_ptr Failures::LateErrors::Find() const {
   return nullptr;
 }
 
+std::optional<uint64_t> Failures::VersionOf(const Var& var) const {
+  constexpr int kChangesBits = 48;  // rounds are few
+  if (var.error && var.error_round == round_) return std::nullopt;
+  if (var.creator_round == round_) {
+    const auto failed = [](const FencePtr& fence, Inherits what) {
+      return fence && fence->WaitFor(std::chrono::milliseconds(0)) && InheritedError(*fence, what);
+    };
+    if (failed(var.creator, Inherits::kAll)) return std::nullopt;
+    for (const FencePtr& fence : var.updaters) {
+      if (failed(fence, Inherits::kItsOwn)) return std::nullopt;
+    }
+  }
+  return (round_ << kChangesBits) + var.changes;
+}
+
 void Failures::NoteLate(const std::exception_ptr& error) {
   if (!error) return;
   if (!first_) first_ = error;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -36,6 +37,7 @@ class Var {
   // Of operations that updated it since: one that fails by itself may have stopped half-way, so it fails, too.
   std::vector<FencePtr> updaters;
   uint64_t creator_round = 0;  // of the creator and the updaters
+  uint64_t changes = 0;        // operations that were pushed to write or update it
   // Pending accesses in push order (threaded engine, under its mutex).
   PendingAccess* first = nullptr;
   PendingAccess* last = nullptr;
@@ -48,6 +50,11 @@ struct DeclaredAccess {
   bool creates = false;    // in `writes`: carries the operation's error
   bool exclusive = false;  // in `writes` or `updates`: nobody else may use it meanwhile
 };
+
+// An operation with these accesses has been pushed.
+inline void CountChanges(std::span<const DeclaredAccess> accesses) {
+  for (const DeclaredAccess& access : accesses) access.var->changes += access.exclusive;
+}
 
 class PreparedOperation {
  public:
@@ -104,6 +111,8 @@ class Failures {
   LateErrors LateErrorsOf(const Var& var) const {
     return var.creator_round == round_ ? LateErrors{var.creator, var.updaters} : LateErrors{};
   }
+  // See Engine::Version.
+  std::optional<uint64_t> VersionOf(const Var& var) const;
   // An error that showed at a fence: found by the stream, or by a caller who is told of it now.
   void NoteLate(const std::exception_ptr& error);
   void TellLate(const std::exception_ptr& error) { told_late_ = error; }

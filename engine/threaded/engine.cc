@@ -61,6 +61,7 @@ std::shared_ptr<ThreadedOperation> ThreadedState::Prepare(Operation operation, i
 void ThreadedState::Push(std::shared_ptr<ThreadedOperation> operation, std::shared_ptr<const void> payload) {
   const auto lock = Lock();
   Run& run = TakeRun(*operation);
+  CountChanges(operation->accesses);
   run.operation = std::move(operation);
   run.payload = std::move(payload);
   AddInFlight(1);
@@ -211,6 +212,10 @@ class ThreadedEngine final : public Engine {
   void WaitIdle(const VarPtr& var) override {
     CheckOwner(var, state_->token);
     state_->Wait(var, /*tell=*/false);
+  }
+  std::optional<uint64_t> Version(const VarPtr& var) override {
+    CheckOwner(var, state_->token);
+    return state_->Version(*var);
   }
   Stream& StreamOf(Device device, Lane lane) override { return state_->StreamOf(device, lane); }
   void WaitAll() override { state_->WaitAll(); }

@@ -34,6 +34,10 @@ class ThreadedState : public std::enable_shared_from_this<ThreadedState> {
   void Wait(const VarPtr& var, bool tell);
   void WaitAll();
   void Recover();
+  std::optional<uint64_t> Version(const Var& var) {
+    const auto lock = Lock();
+    return failures_.VersionOf(var);
+  }
   // The engine is gone. If an operation (by dropping the last reference to it) destroyed it, nobody can wait: then the
   // workers finish by themselves, and the last of them takes this state along.
   void Stop() noexcept;

@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -105,6 +107,49 @@ TEST_P(EngineTest, PayloadAndFunctionAreReleasedWhenTheRunIsOver) {
   EXPECT_EQ(payload.use_count(), 1);
   engine_.reset();
   EXPECT_EQ(captured.use_count(), 1);
+}
+
+TEST_P(EngineTest, AVersionTellsWhetherAVariableHasChanged) {
+  const VarPtr a = engine_->NewVar(), b = engine_->NewVar();
+  std::vector<std::optional<uint64_t>> versions = {engine_->Version(a)};
+  const auto run = [&](std::vector<VarPtr> reads, std::vector<VarPtr> writes, std::vector<VarPtr> updates) {
+    engine_->Push(Op("", Cpu(0), std::move(reads), std::move(writes), std::move(updates), [] {}));
+  };
+  const auto expect_another = [&] {
+    const std::optional<uint64_t> now = engine_->Version(a);
+    EXPECT_TRUE(now.has_value());
+    EXPECT_EQ(std::ranges::count(versions, now), 0);
+    versions.push_back(now);
+  };
+  run({a}, {b}, {});
+  engine_->Wait(a);
+  EXPECT_EQ(engine_->Version(a), versions.back());
+  run({}, {a}, {});
+  expect_another();  // as soon as it is pushed
+  engine_->Wait(a);
+  EXPECT_EQ(engine_->Version(a), versions.back());
+  run({a}, {a, a}, {});
+  expect_another();
+  const PreparedPtr update = engine_->Prepare(Op("", Cpu(0), {}, {}, {a}, [] {}));
+  for (int i = 0; i < 3; ++i) {
+    engine_->Push(update);
+    expect_another();
+  }
+  engine_->Push(Op("", Cpu(0), {}, {b}, {}, [] { throw DataError("broken"); }));
+  run({b}, {a}, {});
+  EXPECT_THROW(engine_->Wait(a), DataError);
+  EXPECT_EQ(engine_->Version(a), std::nullopt);  // it carries the error
+  EXPECT_EQ(engine_->Version(b), std::nullopt);
+  run({}, {a}, {});
+  engine_->Wait(a);
+  expect_another();
+  EXPECT_THROW(engine_->WaitAll(), DataError);
+  engine_->Recover();
+  expect_another();
+  EXPECT_TRUE(engine_->Version(b).has_value());
+  const VarPtr other = GetParam()()->NewVar();
+  EXPECT_THROW(engine_->Version(other), Error);
+  EXPECT_THROW(engine_->Version(nullptr), Error);
 }
 
 TEST_P(EngineTest, PushFromInsideAnOperationRunsAfterIt) {

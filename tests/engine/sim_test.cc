@@ -72,11 +72,14 @@ TEST_P(SimTest, AFailureThatShowsLaterTravelsAndLeavesWhatIsUpdatedUntouched) {
   const std::string message = "DeviceError: operation \"copy\" failed: sim:0: a kernel failed, as was asked for";
   EXPECT_EQ(MessageOf<DeviceError>([&] { created.ToHost(); }), message);
   EXPECT_EQ(MessageOf<DeviceError>([&] { created.Wait(); }), message);  // for every reader
+  EXPECT_FALSE(engine_->Version(created.var()).has_value());
+  EXPECT_TRUE(engine_->Version(parameter.var()).has_value());
   EXPECT_EQ(MessageOf<DeviceError>([&] { engine_->WaitAll(); }), message);
   EXPECT_NO_THROW(engine_->WaitAll());
   created.CopyFrom(source);  // written anew: whole again
   update();
   EXPECT_EQ(parameter.ToHost().At(0), 6);
+  EXPECT_TRUE(engine_->Version(created.var()).has_value());
 }
 
 // Some of it may be done: nobody is to read it.
@@ -101,6 +104,7 @@ TEST_P(SimTest, AnUpdateThatFailsItselfFailsWhatItUpdates) {
   const std::string message = "DeviceError: operation \"update\" failed: sim:0: a kernel failed, as was asked for";
   update(false);  // skipped
   for (int i = 0; i < 2; ++i) EXPECT_EQ(MessageOf<DeviceError>([&] { sum.ToHost(); }), message);
+  EXPECT_FALSE(engine_->Version(sum.var()).has_value());
   EXPECT_EQ(MessageOf<DeviceError>([&] { sum.Wait(); }), message);
   const Tensor copy(engine_, Sim(1), DType::kFloat32, {2});
   copy.CopyFrom(sum);

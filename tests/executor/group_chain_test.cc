@@ -1,13 +1,13 @@
 // Batches, head gradients and states that lie on devices: groups and executors one behind the other.
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <chrono>
 #include <thread>
 
 #include "executor/data_parallel_executor_group.h"
 #include "executor/executor.h"
 #include "symbol/ops.h"
+#include "tests/executor/counting_engine.h"
 #include "tests/executor/group_helpers.h"
 #include "tests/test_device.h"
 
@@ -154,39 +154,6 @@ TEST(GroupChain, WithoutABatchAxisOnePieceForAllOrOneForEach) {
   EXPECT_EQ(run({one}), x);
 }
 
-// What goes from engine to engine; counts what the host does.
-class CountingEngine final : public Engine {
- public:
-  VarPtr NewVar() override { return engine_->NewVar(); }
-  void Push(Operation operation) override { engine_->Push(Count(std::move(operation))); }
-  PreparedPtr Prepare(Operation operation) override { return engine_->Prepare(Count(std::move(operation))); }
-  void Push(const PreparedPtr& prepared, std::shared_ptr<const void> payload) override {
-    engine_->Push(prepared, std::move(payload));
-  }
-  void Wait(const VarPtr& var) override { engine_->Wait(var); }
-  void WaitIdle(const VarPtr& var) override { engine_->WaitIdle(var); }
-  void WaitAll() override { engine_->WaitAll(); }
-  void Recover() override { engine_->Recover(); }
-  Stream& StreamOf(Device device, Lane lane) override { return engine_->StreamOf(device, lane); }
-  const char* name() const override { return "counting"; }
-
-  int host_copies() const { return host_copies_; }  // between tensors of devices and the host
-  int on_cpus() const { return on_cpus_; }          // operations
-
- private:
-  Operation Count(Operation operation) {
-    if (operation.name == "copy to host" || operation.name == "copy from host") ++host_copies_;
-    operation.run = [this, run = std::move(operation.run),
-                     on_cpu = operation.device.kind == DeviceKind::kCpu](const OpContext& context) {
-      on_cpus_ += on_cpu;
-      run(context);
-    };
-    return operation;
-  }
-  std::atomic<int> host_copies_ = 0, on_cpus_ = 0;
-  const std::shared_ptr<Engine> engine_ = MakeThreadedEngine();
-};
-
 TEST(GroupChain, TheHostTakesNoPart) {
   const auto engine = std::make_shared<CountingEngine>();
   GroupOptions below = BelowOptions(Devices({0, 1})), above = AboveOptions(Devices({0, 1}));
@@ -197,8 +164,8 @@ TEST(GroupChain, TheHostTakesNoPart) {
   const Batch batch = RandomBatch(kSamples, 4, 3, 5);
   const DeviceArrays data(std::vector<Tensor>{On(engine, TestDevice(0), batch.data[0])});
   const DeviceArrays labels(std::vector<Tensor>{On(engine, TestDevice(1), batch.label[0])});
-  engine->WaitAll();
-  const int host_copies = engine->host_copies(), on_cpus = engine->on_cpus();
+  const auto host_copies = [&] { return engine->Runs("copy to host") + engine->Runs("copy from host"); };
+  const int copies_before = host_copies(), on_cpus = engine->RunsOn(DeviceKind::kCpu);
   for (int run = 0; run < 3; ++run) {
     a.Forward(Batch{.device_data = data});
     b.Forward(Batch{.device_data = a.OutputsPerDevice(), .device_label = labels});
@@ -206,10 +173,9 @@ TEST(GroupChain, TheHostTakesNoPart) {
     a.Backward(b.InputGradientsPerDevice());
   }
   const std::vector<Tensor> outputs = b.Outputs();
-  engine->WaitAll();
-  EXPECT_EQ(engine->host_copies(), host_copies);
+  EXPECT_EQ(host_copies(), copies_before);
   if (TestDevices() == "sim") {
-    EXPECT_EQ(engine->on_cpus(), on_cpus);
+    EXPECT_EQ(engine->RunsOn(DeviceKind::kCpu), on_cpus);
   }
   EXPECT_EQ(outputs[0].device(), TestDevice(0));
 }
