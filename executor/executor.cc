@@ -70,6 +70,7 @@ Executor::Executor(const Symbol& symbol, const ExecutorOptions& options, std::sh
   for (Argument& a : signature_.arguments) {
     is_input_.push_back(a.role != Role::kParameter);
     if (!is_input_.back()) param_names_.push_back(a.name);
+    a.is_kept = !is_input_.back();
     a.role = Role::kParameter;  // all are alike from here on: arrays that the store holds
     a.format = Format::Plain();
   }

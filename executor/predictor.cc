@@ -85,9 +85,10 @@ Predictor::Predictor(const Model& model, const PredictorOptions& options) : opti
   weights_ = first->Weights();
   output_names_ = first->output_names();
   memory_ = first->memory();
-  made_ = 1;
+  first = nullptr;  // it would derive values of the weights for itself; the others share them
   idle_.reserve(static_cast<size_t>(options_.calls));  // so that giving back never throws
-  idle_.push_back(std::move(first));
+  idle_.push_back(std::make_unique<Group>(symbol_, OptionsOf(options_, weights_)));
+  made_ = 1;
 }
 
 template <class Map>

@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "executor/compile/hoist_derived.h"
 #include "executor/compile/internal_kernels.h"
 #include "executor/compile/liveness.h"
 #include "executor/compile/lowering.h"
@@ -18,6 +19,7 @@
 #include "executor/compile/without_elements.h"
 #include "executor/plan/program.h"
 #include "symbol/op_def.h"
+#include "symbol/ops/cast.h"
 
 namespace bindery {
 namespace {
@@ -55,6 +57,9 @@ class Compiler : private ProgramBuilder {
     EmitWaiting();
     FinishObserved();
     CutSegment(has_backward_ ? Phase::kBackward : Phase::kForward, /*keep_empty=*/true);
+    if (options_.switches.derive) {
+      HoistDerived(&program(), {options_.signature, roots(), kept_, may_be_kept()});
+    }
     PlanMemory(&program(), {.root = roots(),
                             .kept = kept_,
                             .inplace = options_.switches.inplace,
@@ -257,6 +262,7 @@ class Compiler : private ProgramBuilder {
       outputs[o] = read_[n][o] ? id : -1;
     }
     Emit(node.op().name, node.name(), std::move(inputs), std::move(outputs), std::move(kernel));
+    if (CastFrom(node)) MayBeKept();
   }
 
   // Random numbers are keyed by the node's name: a second node of that name gets another key.
@@ -356,15 +362,6 @@ class Compiler : private ProgramBuilder {
         plan().observed.push_back({node.OutputName(o), KeptValue(value, node.OutputName(o))});
       }
     }
-  }
-
-  void CutSegment(Phase phase, bool keep_empty) {
-    const int begin = plan().segments.empty() ? 0 : plan().segments.back().end;
-    if (begin == NumCalls() && !(keep_empty && !HasPhase(phase))) return;
-    plan().segments.push_back({.phase = phase, .begin = begin, .end = NumCalls()});
-  }
-  bool HasPhase(Phase phase) {
-    return std::any_of(plan().segments.begin(), plan().segments.end(), [&](const auto& s) { return s.phase == phase; });
   }
 
   // What devices combine comes when somebody needs it, so that what is ready by then is combined together.

@@ -47,13 +47,17 @@ class MemoryPlanner {
 
   // One storage per root in the arena; [first, last] over all values that share it.
   void FindLifetimes() {
-    for (const PlanSegment& segment : plan_.segments) {
-      for (int i = segment.begin; i < segment.end; ++i) {
+    const auto touch_calls = [this](int begin, int end) {
+      for (int i = begin; i < end; ++i) {
         for (const int v : plan_.calls[i].inputs)
           if (v >= 0) Touch(v, i);
         for (const int v : plan_.calls[i].outputs)
           if (v >= 0) Touch(v, i);
       }
+    };
+    touch_calls(0, plan_.derive_calls);
+    for (const PlanSegment& segment : plan_.segments) {
+      touch_calls(segment.begin, segment.end);
       for (const PlanExchange& e : segment.exchanges) {
         for (const int v : {e.input, e.output}) TouchBetween(v, segment.end);
       }

@@ -1,5 +1,7 @@
 #include "executor/compile/program_builder.h"
 
+#include <algorithm>
+
 #include "executor/compile/internal_kernels.h"
 
 namespace bindery {
@@ -59,6 +61,14 @@ void ProgramBuilder::EmitReorder(int from, int to) {
 void ProgramBuilder::EmitCopy(int from, int to) {
   const PlanValue& value = plan().values[from];
   Emit("Copy", value.name, {from}, {to}, MakeCopy(value.bytes(), value.format));
+}
+
+void ProgramBuilder::CutSegment(Phase phase, bool keep_empty) {
+  std::vector<PlanSegment>& segments = plan().segments;
+  const int begin = segments.empty() ? 0 : segments.back().end;
+  if (begin == NumCalls() && !(keep_empty && std::ranges::find(segments, phase, &PlanSegment::phase) == segments.end()))
+    return;
+  segments.push_back({.phase = phase, .begin = begin, .end = NumCalls()});
 }
 
 void ProgramBuilder::Emit(std::string op, std::string node, std::vector<int> inputs, std::vector<int> outputs,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -21,6 +22,9 @@ class ProgramBuilder {
   Plan& plan() { return program_->plan; }
   int NumCalls() { return static_cast<int>(plan().calls.size()); }
   std::shared_ptr<const Program> Finish() { return program_; }
+  // The last call gives, of parameters alone, what may be kept until they change (hoist_derived.h).
+  void MayBeKept() { may_be_kept_.insert(NumCalls() - 1); }
+  const std::set<int>& may_be_kept() const { return may_be_kept_; }
 
   // Values are named by their index in the plan.
   int NewValue(PlanValue value);
@@ -37,6 +41,8 @@ class ProgramBuilder {
   int InFormat(int value, const Format& format);
   void EmitReorder(int from, int to);
   void EmitCopy(int from, int to);
+  // Ends a segment with the last call; one without calls only if `keep_empty` and the phase has none yet.
+  void CutSegment(Phase phase, bool keep_empty);
   void Emit(std::string op, std::string node, std::vector<int> inputs, std::vector<int> outputs, Kernel kernel);
 
  protected:
@@ -46,6 +52,7 @@ class ProgramBuilder {
   std::shared_ptr<Program> program_;
   std::vector<int> root_;
   std::vector<int> next_view_;  // per value: another one in the same memory, in a circle
+  std::set<int> may_be_kept_;   // calls
   std::unordered_map<int, std::vector<std::pair<Format, int>>> reordered_;  // value -> its copies in other formats
 };
 

@@ -16,7 +16,7 @@ class Verifier {
   explicit Verifier(const Plan& plan)
       : plan_(plan), last_writer_(plan.storages.size(), -1), writes_(plan.values.size(), 0),
         seen_writer_(plan.values.size(), -1), gradient_written_(plan.gradients.size(), false),
-        state_written_(plan.auxiliary.size(), false) {}
+        state_written_(plan.auxiliary.size(), false), derived_written_(plan.derived.size(), false) {}
 
   void Run() {
     CheckRanges();
@@ -41,8 +41,9 @@ class Verifier {
 
   void CheckRanges() const {
     const int calls = static_cast<int>(plan_.calls.size());
-    int at = 0;
+    int at = plan_.derive_calls;
     Phase phase = Phase::kForward;
+    if (at < 0 || at > calls) Breach("derived values are made by {} calls of {}", at, calls);
     for (const PlanSegment& segment : plan_.segments) {
       if (segment.begin != at || segment.end < segment.begin || segment.end > calls) {
         Breach("segment of calls {} to {} does not continue at {}", segment.begin, segment.end, at);
@@ -71,8 +72,12 @@ class Verifier {
       const int limit = v.place == Place::kArgument    ? slots(plan_.arguments)
                         : v.place == Place::kGradient  ? slots(plan_.gradients)
                         : v.place == Place::kAuxiliary ? slots(plan_.auxiliary)
+                        : v.place == Place::kDerived   ? slots(plan_.derived)
                                                        : 0;
       if (limit > 0 && (v.slot < 0 || v.slot >= limit)) Breach("value \"{}\" has slot {}", v.name, v.slot);
+      if (v.place == Place::kDerived && (v.slot < 0 || v.slot >= limit || v.bytes() > plan_.derived[v.slot].bytes)) {
+        Breach("value \"{}\" is larger than its array", v.name);
+      }
       if (v.place != Place::kArena) continue;
       if (v.storage < 0 || v.storage >= slots(plan_.storages)) Breach("value \"{}\" has no storage", v.name);
       if (v.bytes() > plan_.storages[v.storage].bytes) {
@@ -110,6 +115,13 @@ class Verifier {
     }
     for (int g = 0; g < static_cast<int>(plan_.gradients.size()); ++g) {
       if (plan_.gradients[g].part != GradientPart::kWhole) CheckRows(g++);
+    }
+    for (const PlanDerived& d : plan_.derived) {
+      for (const int a : d.arguments) {
+        if (!in_list(a, plan_.arguments) || !plan_.arguments[a].is_parameter()) {
+          Breach("\"{}\" is made of argument {}", d.name, a);
+        }
+      }
     }
     for (const int slot : plan_.updates) {
       if (!in_list(slot, plan_.auxiliary)) Breach("auxiliary state {}, which is updated, does not exist", slot);
@@ -198,6 +210,10 @@ class Verifier {
     if (v.place == Place::kAuxiliary && state_written_[v.slot]) {
       Breach("call {} reads state \"{}\" after it was updated", call, v.name);
     }
+    if (v.place == Place::kDerived && !derived_written_[v.slot]) {
+      Breach("call {} reads \"{}\" before it is written", call, v.name);
+    }
+    if (call < plan_.derive_calls) ReadToDerive(v, call);
     if (v.place != Place::kArena) return;
     const PlanStorage& s = plan_.storages[v.storage];
     if (call < s.first || call > s.last)
@@ -212,6 +228,15 @@ class Verifier {
         Breach("call {} reads view \"{}\" after \"{}\" took its memory", call, v.name, NameOf(writer));
       }
       seen_writer_[value] = writer;
+    }
+  }
+
+  // Nothing that differs from run to run.
+  void ReadToDerive(const PlanValue& v, int call) const {
+    if (v.place == Place::kArena || v.place == Place::kDerived) return;
+    const auto is_source = [&](const PlanDerived& d) { return std::ranges::count(d.arguments, v.slot) > 0; };
+    if (v.place != Place::kArgument || std::ranges::none_of(plan_.derived, is_source)) {
+      Breach("call {}, which makes derived values, reads \"{}\"", call, v.name);
     }
   }
 
@@ -233,8 +258,19 @@ class Verifier {
     state_written_[v.slot] = true;
   }
 
+  void WriteDerived(const PlanValue& v, int call) {
+    if (call >= plan_.derive_calls || derived_written_[v.slot]) {
+      Breach("call {} writes derived value \"{}\" in a run or again", call, v.name);
+    }
+    derived_written_[v.slot] = true;
+  }
+
   void Write(int value, int call, Phase phase) {
     const PlanValue& v = plan_.values[value];
+    if (v.place == Place::kDerived) return WriteDerived(v, call);
+    if (call < plan_.derive_calls && v.place != Place::kArena) {
+      Breach("call {}, which makes derived values, writes \"{}\"", call, v.name);
+    }
     if (v.place == Place::kArgument) Breach("call {} writes argument \"{}\"", call, v.name);
     if (v.place == Place::kAuxiliary) return WriteState(v, call, phase);
     if (v.place == Place::kNone) Breach("call {} writes \"{}\", which has no memory", call, v.name);
@@ -245,22 +281,28 @@ class Verifier {
   }
 
   void Replay() {
+    ReplayCalls(0, plan_.derive_calls, Phase::kForward);
+    std::ranges::fill(last_writer_, -1);  // most runs do not run these
     for (const PlanSegment& segment : plan_.segments) {
-      for (int i = segment.begin; i < segment.end; ++i) {
-        const PlanCall& call = plan_.calls[i];
-        for (const int v : call.inputs)
-          if (v >= 0) Read(v, i);
-        for (const int out : call.outputs) {
-          if (out < 0) continue;
-          for (const int in : call.inputs)
-            if (in >= 0) CheckInPlace(in, out, i);
-          Write(out, i, segment.phase);
-        }
-      }
+      ReplayCalls(segment.begin, segment.end, segment.phase);
       const int before = std::max(0, segment.end - 1);
       for (const PlanExchange& e : segment.exchanges) {
         Read(e.input, before);
         Write(e.output, before, segment.phase);
+      }
+    }
+  }
+
+  void ReplayCalls(int begin, int end, Phase phase) {
+    for (int i = begin; i < end; ++i) {
+      const PlanCall& call = plan_.calls[i];
+      for (const int v : call.inputs)
+        if (v >= 0) Read(v, i);
+      for (const int out : call.outputs) {
+        if (out < 0) continue;
+        for (const int in : call.inputs)
+          if (in >= 0) CheckInPlace(in, out, i);
+        Write(out, i, phase);
       }
     }
   }
@@ -283,6 +325,9 @@ class Verifier {
         Read(output.value, end);
       }
     }
+    for (size_t i = 0; i < plan_.derived.size(); ++i) {
+      if (!derived_written_[i]) Breach("nothing makes \"{}\"", plan_.derived[i].name);
+    }
     for (const int slot : plan_.updates) {
       if (!state_written_[slot]) Breach("nothing updates state \"{}\"", plan_.auxiliary[slot].name);
     }
@@ -297,7 +342,7 @@ class Verifier {
   std::vector<int> last_writer_;  // per storage: the value written last
   std::vector<int> writes_;       // per value
   std::vector<int> seen_writer_;  // per view: whose content its readers saw
-  std::vector<bool> gradient_written_, state_written_;
+  std::vector<bool> gradient_written_, state_written_, derived_written_;
 };
 
 }  // namespace

@@ -28,6 +28,7 @@ void DeviceExecutor::WaitIdle() const {
   for (const VarPtr& var : {arena_->var(), landed_, block_, inputs_.var, states_.var, input_gradients_.var}) {
     engine_->WaitIdle(var);
   }
+  if (const VarPtr& derived = store_->derived(index_)->var) engine_->WaitIdle(derived);
   for (const ParameterStore::Block& block : store_->blocks()) {
     if (!block.row_gradients.empty()) engine_->WaitIdle(block.row_gradients[index_]->var);
   }
@@ -90,8 +91,10 @@ std::shared_ptr<const BoundProgram> DeviceExecutor::Bind(const std::shared_ptr<c
                                 .step = static_cast<const StepBlock*>(step_->data()),
                                 .stream = &engine_->StreamOf(device_)};
   std::vector<const StoredParameter*> stored;  // by argument; nullptr: an input
+  std::vector<VarPtr> variables;               // of parameters, by argument
   for (const PlanArgument& a : plan.arguments) {
     stored.push_back(a.is_parameter() ? store_->Find(a.name) : nullptr);
+    variables.emplace_back();
     if (!stored.back()) {
       addresses.arguments.push_back(HomeOf(a).buffers[stored.size() - 1].chunk->data());
       continue;
@@ -99,6 +102,11 @@ std::shared_ptr<const BoundProgram> DeviceExecutor::Bind(const std::shared_ptr<c
     const Tensor value = store_->Value(*stored.back(), index_);
     addresses.arguments.push_back(value.address());
     add(value.var(), &bound->parameters);
+    variables.back() = value.var();
+  }
+  if (!plan.derived.empty()) {
+    bound->derivation = std::make_unique<Derivation>(engine_, device_, store_->derived(index_), program, variables);
+    addresses.derived = bound->derivation->Addresses();
   }
   bound->gradient_calls = plan.GradientCalls();
   for (const PlanGradient& g : plan.gradients) {
@@ -124,6 +132,7 @@ std::shared_ptr<const BoundProgram> DeviceExecutor::Bind(const std::shared_ptr<c
     add(candidate.var(), &bound->candidates);
   }
   bound->instance = std::make_shared<const Instance>(program, addresses);
+  if (bound->derivation) bound->derivation->SetInstance(bound->instance, arena_->var());
   bound_.push_back(bound);
   return bound;
 }
@@ -191,6 +200,7 @@ Operation DeviceExecutor::PartOf(const BoundProgram& bound, int segment, int beg
   };
   append(bound.parameters, &part.reads);
   append(bound.candidates, &part.reads);
+  if (bound.derivation && bound.derivation->var()) part.reads.push_back(bound.derivation->var());
   std::vector<std::pair<void*, int64_t>> zeros;
   std::vector<BoundProgram::Rows> rows;  // that are there, or change, when it is over
   if (forward) {

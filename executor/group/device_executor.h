@@ -38,6 +38,7 @@ struct BoundProgram {
     int numbers = -1, rows = -1;  // among the plan's gradients; the latter -1: nothing computes it, there are no rows
   };
   std::vector<Rows> row_gradients;
+  std::unique_ptr<Derivation> derivation;  // null: the program derives nothing
   const Plan& plan() const { return program->plan; }
 };
 
@@ -58,8 +59,12 @@ class DeviceExecutor {
   Tensor Rates() const;                                           // StepRates, as bytes, in the step block
   // Per segment. One part each, but that backward is cut where the last gradient of a bucket is there.
   std::vector<StepParts> SegmentParts(const BoundProgram& bound) const;
-  // Whatever runs from now on, until the next call, is one run of a program: it takes a new generation of the arena.
-  void NextRun() { generation_ = arena_->NextGeneration(); }
+  // Whatever runs from now on, until the next call, is one run of this program: it takes a new generation of the arena,
+  // and finds derived values that are those of the parameters. Throws what Derivation::Run does.
+  void NextRun(const BoundProgram& bound) {
+    if (bound.derivation) bound.derivation->Run();
+    generation_ = arena_->NextGeneration();
+  }
 
   // Grows by one whenever the input arrays move; programs bound before hold old addresses.
   int addresses_version() const { return addresses_version_; }

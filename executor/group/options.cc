@@ -62,6 +62,7 @@ GroupSpec::GroupSpec(const Symbol& bound, const GroupOptions& given)
   const bool by_rows =
       options.for_training && options.sparse_gradients && std::ranges::all_of(options.devices, HostAddressable);
   for (Argument& a : signature.arguments) {
+    a.is_kept = a.role == Role::kParameter;
     a.by_rows = by_rows && a.role == Role::kParameter && a.request == GradReq::kWrite;
   }
   inputs_add_up = std::ranges::any_of(

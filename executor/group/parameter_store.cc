@@ -20,7 +20,12 @@ constexpr int64_t kOffsetElements = 64;  // 64 bytes for the smallest element
 }  // namespace
 
 ParameterStore::ParameterStore(std::shared_ptr<Engine> engine, std::vector<Device> devices, int64_t bucket_bytes)
-    : engine_(std::move(engine)), devices_(std::move(devices)), bucket_bytes_(bucket_bytes) {}
+    : engine_(std::move(engine)), devices_(std::move(devices)), bucket_bytes_(bucket_bytes) {
+  for (size_t d = 0; d < devices_.size(); ++d) {
+    derived_.push_back(std::make_shared<DerivedValues>());
+    derived_.back()->var = engine_->NewVar();
+  }
+}
 
 void ParameterStore::Adopt(const Plan& plan) {
   std::vector<bool> has_gradient(plan.arguments.size(), false), is_by_rows(plan.arguments.size(), false);
@@ -182,6 +187,9 @@ std::shared_ptr<ParameterStore> ParameterStore::View(const ParameterStore& store
   view->parameters_ = store.parameters_;
   view->index_ = store.index_;
   view->is_view_ = true;
+  for (size_t d = 0; d < store.devices_.size(); ++d) {
+    view->derived_[d] = store.is_view_ ? store.derived_[d] : std::make_shared<DerivedValues>();
+  }
   for (const Block& block : store.blocks_) {
     Block& copy = view->blocks_.emplace_back(block);
     copy.gradients.clear();

@@ -17,6 +17,7 @@
 
 #include "engine/step.h"
 #include "engine/tensor.h"
+#include "executor/group/derivation.h"
 #include "executor/group/row_gradient.h"
 #include "executor/plan/plan.h"
 
@@ -65,7 +66,7 @@ class ParameterStore {
   void Hold(const std::string& name, const std::vector<Tensor>& values, const std::vector<Tensor>& gradients,
             bool auxiliary);
   // The values as another engine sees them, for programs that only read them; Set throws Error. What writes them must
-  // be over.
+  // be over. Derived values are made for the view, and shared by views of it.
   static std::shared_ptr<ParameterStore> View(const ParameterStore& store, std::shared_ptr<Engine> engine);
 
   const std::vector<Device>& devices() const { return devices_; }
@@ -90,6 +91,7 @@ class ParameterStore {
   Tensor Value(const StoredParameter& parameter, int device) const;
   Tensor Candidate(const StoredParameter& state, int device) const;     // of an auxiliary state that is updated
   Tensor Gradient(const StoredParameter& parameter, int device) const;  // undefined if it has none that is whole
+  const std::shared_ptr<DerivedValues>& derived(int device) const { return derived_[static_cast<size_t>(device)]; }
   // nullptr if it has none that is kept by rows.
   std::shared_ptr<RowGradient> Rows(const StoredParameter& parameter, int device) const;
 
@@ -118,6 +120,7 @@ class ParameterStore {
   int64_t bucket_bytes_;
   std::vector<StoredParameter> parameters_;
   std::vector<Block> blocks_;
+  std::vector<std::shared_ptr<DerivedValues>> derived_;  // per device
   std::unordered_map<std::string, int> index_;
   bool is_view_ = false;
   std::vector<PreparedPtr> zero_gradients_;  // per block with gradients, whole or by rows, and device

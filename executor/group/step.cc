@@ -141,7 +141,7 @@ void GroupStep::Push(const Extent& extent) {
     range.emplace(engine_, std::move(parts), awaited_);
   }
   if (extent.forward) {
-    for (const Participant& p : participants_) p.executor->NextRun();
+    for (const Participant& p : participants_) p.executor->NextRun(*p.bound);
   }
   range->Push();
 }

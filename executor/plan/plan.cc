@@ -17,6 +17,7 @@ const char* ToString(Place place) {
     case Place::kArgument: return "argument";
     case Place::kGradient: return "gradient";
     case Place::kAuxiliary: return "auxiliary";
+    case Place::kDerived: return "derived";
   }
   return "?";
 }
@@ -47,14 +48,19 @@ std::string ToString(const Plan& plan) {
     const PlanValue& v = plan.values[i];
     fmt::format_to(out, "  {:4} {:40} {} {} {}  {}\n", i, v.name, v.type.dtype, v.type.shape, v.format, Where(plan, v));
   }
-  for (size_t s = 0; s < plan.segments.size(); ++s) {
-    const PlanSegment& segment = plan.segments[s];
-    fmt::format_to(out, "\nsegment {} ({})\n", s, segment.phase == Phase::kForward ? "forward" : "backward");
-    for (int i = segment.begin; i < segment.end; ++i) {
+  const auto print_calls = [&](int begin, int end) {
+    for (int i = begin; i < end; ++i) {
       const PlanCall& call = plan.calls[i];
       fmt::format_to(out, "  {:4} {} \"{}\" [{}] threads {} ({}) -> ({})\n", i, call.op, call.node, call.implementation,
                      call.threads, Names(plan, call.inputs), Names(plan, call.outputs));
     }
+  };
+  if (plan.derive_calls > 0) fmt::format_to(out, "\nwhen parameters have changed\n");
+  print_calls(0, plan.derive_calls);
+  for (size_t s = 0; s < plan.segments.size(); ++s) {
+    const PlanSegment& segment = plan.segments[s];
+    fmt::format_to(out, "\nsegment {} ({})\n", s, segment.phase == Phase::kForward ? "forward" : "backward");
+    print_calls(segment.begin, segment.end);
     for (const PlanExchange& e : segment.exchanges) {
       fmt::format_to(out, "       {} ({}) -> ({})\n", ToString(e.what), plan.values[e.input].name,
                      plan.values[e.output].name);
@@ -87,6 +93,7 @@ MemoryReport ReportMemory(const Plan& plan) {
   MemoryReport report{.arena = plan.arena_bytes, .peak_live = plan.peak_live_bytes};
   const auto add = [](int64_t& sum, int64_t bytes) { sum = CheckedAdd(sum, bytes, "memory"); };
   for (const PlanArgument& a : plan.arguments) add(a.is_parameter() ? report.parameters : report.inputs, a.bytes());
+  for (const PlanDerived& d : plan.derived) add(report.derived, d.bytes);
   for (size_t g = 0; g < plan.gradients.size(); ++g) add(report.gradients, plan.GradientBytes(static_cast<int>(g)));
   for (const PlanState& s : plan.auxiliary) add(report.auxiliary, StorageBytes({}, s.type.dtype, s.type.shape));
 
@@ -108,8 +115,9 @@ std::string ToString(const MemoryReport& r) {
   const auto line = [](const char* what, int64_t bytes) {
     return fmt::format("  {:<28}{:>14} bytes  {:>9.2f} MiB\n", what, bytes, static_cast<double>(bytes) / (1 << 20));
   };
-  return line("parameters", r.parameters) + line("gradients", r.gradients) + line("auxiliary states", r.auxiliary) +
-         line("inputs", r.inputs) + line("arena", r.arena) + line("  of it at the peak: values", r.activations) +
+  return line("parameters", r.parameters) + (r.derived > 0 ? line("  copies made of them", r.derived) : "") +
+         line("gradients", r.gradients) + line("auxiliary states", r.auxiliary) + line("inputs", r.inputs) +
+         line("arena", r.arena) + line("  of it at the peak: values", r.activations) +
          line("  of it at the peak: scratch", r.workspace) + line("  lower bound (peak live)", r.peak_live) +
          line("total", r.total());
 }

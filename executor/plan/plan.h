@@ -2,7 +2,7 @@
 // and checked (VerifyPlan). Two binds of the same symbol with the same options give equal plans.
 //
 // A program is a list of calls over values. A value lies in the device's arena, at an offset, while it lives, or in an
-// array that outlives the program: an argument, a gradient, an auxiliary state. Values that share memory on purpose
+// array that outlives the program: an argument, a gradient, an auxiliary state, a derived value. Values that share memory on purpose
 // (views, in-place results) share one *storage*: one interval of calls, one range of bytes.
 #pragma once
 
@@ -24,6 +24,7 @@ enum class Place : uint8_t {
   kArgument,   // slot: index in Plan::arguments
   kGradient,   // slot: index in Plan::gradients
   kAuxiliary,  // slot: index in Plan::auxiliary
+  kDerived,    // slot: index in Plan::derived
 };
 
 struct PlanValue {
@@ -31,7 +32,7 @@ struct PlanValue {
   ValueType type = {};
   Format format = {};
   Place place = Place::kNone;
-  int slot = -1;     // argument, gradient or auxiliary index
+  int slot = -1;     // argument, gradient, auxiliary or derived index
   int storage = -1;  // kArena: index in Plan::storages
   int64_t bytes() const { return StorageBytes(format, type.dtype, type.shape); }
   bool operator==(const PlanValue&) const = default;
@@ -89,6 +90,14 @@ struct PlanState {
   bool operator==(const PlanState&) const = default;
 };
 
+// What is made of parameters alone and kept beside them, so that not every run makes it.
+struct PlanDerived {
+  std::string name = {};  // what it is made of, and how: equal names are equal values, in all programs of a group
+  int64_t bytes = 0;
+  std::vector<int> arguments = {};  // that it is made of
+  bool operator==(const PlanDerived&) const = default;
+};
+
 // A gradient is an array like its argument, or two of a table's (symbol/ops/indexing.h, AsRows): numbers, and rows.
 enum class GradientPart : uint8_t { kWhole, kRowNumbers, kRows };
 
@@ -113,11 +122,15 @@ struct Plan {
   std::vector<PlanSegment> segments = {};
   std::vector<PlanArgument> arguments = {};  // those of the signature, then head gradients
   std::vector<PlanState> auxiliary = {};
+  std::vector<PlanDerived> derived = {};
   std::vector<PlanGradient> gradients = {};  // in the order of arguments
   std::vector<PlanOutput> outputs = {};      // heads of the symbol, in order
   std::vector<int> head_gradients = {};      // per head: the argument that is its gradient, or -1
   std::vector<PlanOutput> observed = {};     // values watched by a monitor, in order of execution
-  std::vector<int> updates = {};             // auxiliary slots whose candidates forward reads and, last, writes
+  // Calls [0, derive_calls) make the derived values, and nothing else: they are run when a parameter has changed. The
+  // segments have the others.
+  int derive_calls = 0;
+  std::vector<int> updates = {};  // auxiliary slots whose candidates forward reads and, last, writes
   int64_t arena_bytes = 0;
   int64_t peak_live_bytes = 0;  // the lower bound: most bytes alive at one call
   bool operator==(const Plan&) const = default;
@@ -134,15 +147,16 @@ std::string ToString(const Plan& plan);
 //   within the arena; scratch belongs to one call; two values of one storage are never both needed with different
 //   content; views and in-place pairs have equal formats; segments cover the calls in order and never go back from
 //   backward to forward; every gradient asked for fits its argument and is written once, in backward, and every state
-//   that is updated once, in forward, after its last reader.
+//   that is updated once, in forward, after its last reader; derived values are made of parameters alone, before the
+//   first segment, and nothing else of what is made there is read later.
 void VerifyPlan(const Plan& plan);
 
 // Bytes by what they are for. `activations` and `workspace`: arena bytes that hold values and scratch at the call where
 // most is alive.
 struct MemoryReport {
-  int64_t parameters = 0, gradients = 0, auxiliary = 0, inputs = 0, arena = 0, peak_live = 0, activations = 0,
-          workspace = 0;
-  int64_t total() const { return parameters + gradients + auxiliary + inputs + arena; }
+  int64_t parameters = 0, derived = 0, gradients = 0, auxiliary = 0, inputs = 0, arena = 0, peak_live = 0,
+          activations = 0, workspace = 0;
+  int64_t total() const { return parameters + derived + gradients + auxiliary + inputs + arena; }
 };
 MemoryReport ReportMemory(const Plan& plan);
 std::string ToString(const MemoryReport& report);

@@ -49,6 +49,7 @@ void* Instance::AddressOf(int value) const {
     case Place::kArgument: return addresses_.arguments[v.slot];
     case Place::kGradient: return addresses_.gradients[v.slot];
     case Place::kAuxiliary: return addresses_.auxiliary[v.slot];
+    case Place::kDerived: return addresses_.derived[v.slot];
   }
   return nullptr;
 }

@@ -19,6 +19,7 @@ namespace bindery {
 struct CompileSwitches {
   KernelPolicy policy = KernelPolicy::kFast;
   bool passes = true, fusion = true, inplace = true, reuse_memory = true;
+  bool derive = true;  // casts of parameters are kept until these change
   bool operator==(const CompileSwitches&) const = default;
 };
 
@@ -48,7 +49,7 @@ class Instance {
  public:
   struct Addresses {
     char* arena = nullptr;
-    std::vector<void*> arguments = {}, gradients = {}, auxiliary = {};  // by slot; null where unused
+    std::vector<void*> arguments = {}, gradients = {}, auxiliary = {}, derived = {};  // by slot; null where unused
     const StepBlock* step = nullptr;
     Stream* stream = nullptr;
   };

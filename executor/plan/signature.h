@@ -30,6 +30,9 @@ struct Argument {
   // A parameter that nothing changes: normalisation layers all of whose own are fixed use and keep their running
   // statistics.
   bool is_fixed = false;
+  // What is made of it alone may be kept (Plan::derived): whatever changes it is an operation of the engine, and most
+  // runs find it as it was.
+  bool is_kept = false;
   bool by_rows = false;               // a parameter's gradient may be kept by rows, where it is known so (AsRows)
   std::optional<Format> format = {};  // that a parameter is stored in, if it is decided already
   bool operator==(const Argument&) const = default;

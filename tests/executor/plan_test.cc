@@ -98,6 +98,52 @@ TEST(VerifyPlanTest, GradientsAreReadAfterTheyAreWritten) {
   ExpectBreach("call 1 reads \"dx\" from a gradient that does not hold it", [](Plan* p) { p->calls[1].inputs[0] = 2; });
 }
 
+TEST(VerifyPlanTest, DerivedValuesAreMadeOfParametersAloneAndBeforeTheRun) {
+  const auto derive = [](Plan* p) {  // d = Cast(x), when x has changed; a = Relu(d)
+    p->values.push_back({.name = "d", .type = kType, .place = Place::kDerived, .slot = 0});
+    p->derived = {{.name = "Cast (x)", .bytes = 16, .arguments = {0}}};
+    p->calls.insert(p->calls.begin(), {.op = "Cast", .node = "d", .inputs = {0}, .outputs = {3}});
+    p->calls[1].inputs = {3};
+    p->derive_calls = 1;
+    p->segments = {{.phase = Phase::kForward, .begin = 1, .end = 2}, {.phase = Phase::kBackward, .begin = 2, .end = 3}};
+    p->storages[0].first = 1;
+    p->storages[0].last = p->storages[1].first = p->storages[1].last = 2;
+  };
+  EXPECT_EQ(BreachOf(derive), "nothing was thrown");
+  const auto expect = [&](const std::string& breach, const std::function<void(Plan*)>& spoil) {
+    ExpectBreach(breach, [&](Plan* p) {
+      derive(p);
+      spoil(p);
+    });
+  };
+  expect("segment of calls 0 to 2 does not continue at 1", [](Plan* p) { p->segments[0].begin = 0; });
+  expect("derived values are made by 4 calls of 3", [](Plan* p) { p->derive_calls = 4; });
+  expect("\"Cast (x)\" is made of argument 0", [](Plan* p) { p->arguments[0].role = Role::kData; });
+  expect("call 0, which makes derived values, reads \"x\"", [](Plan* p) { p->derived[0].arguments = {}; });
+  expect("call 0, which makes derived values, reads \"s\"", [](Plan* p) {
+    p->values.push_back({.name = "s", .type = kType, .place = Place::kAuxiliary, .slot = 0});
+    p->calls[0].inputs = {4};
+  });
+  expect("call 0, which makes derived values, writes \"s\"", [](Plan* p) {
+    p->values.push_back({.name = "s", .type = kType, .place = Place::kAuxiliary, .slot = 0});
+    p->calls[0].outputs = {4};
+  });
+  expect("value \"d\" is larger than its array", [](Plan* p) { p->derived[0].bytes = 8; });
+  expect("call 1 reads \"d\" before it is written", [](Plan* p) { p->calls[0].outputs = {-1}; });
+  expect("nothing makes \"Relu (x)\"", [](Plan* p) { p->derived.push_back({"Relu (x)", 16, {0}}); });
+  expect("call 0 writes derived value \"d\" in a run or again", [](Plan* p) {
+    p->derive_calls = 0;
+    p->segments[0].begin = 0;
+  });
+  // What else is made there is gone when the run begins, or was never there.
+  expect("call 1 reads \"b\" before it is written", [](Plan* p) {
+    p->values.push_back({.name = "b", .type = kType, .place = Place::kArena, .storage = 2});
+    p->storages.push_back({.offset = 64, .bytes = 16, .first = 0, .last = 1});
+    p->calls[0].outputs = {4};
+    p->calls[1].inputs = {4};
+  });
+}
+
 TEST(VerifyPlanTest, ScratchIsOneStepsOwn) {
   ExpectBreach("call 1 has scratch storage 2", [](Plan* p) { p->calls[1].scratch = 2; });
   ExpectBreach("the scratch of call 1 is in use for something else", [](Plan* p) { p->calls[1].scratch = 0; });

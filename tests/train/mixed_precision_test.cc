@@ -4,9 +4,11 @@
 
 #include <cmath>
 #include <filesystem>
+#include <limits>
 
 #include "base/log.h"
 #include "executor/units.h"
+#include "kvstore/kvstore.h"
 #include "symbol/ops.h"
 #include "tests/message_of.h"
 #include "tests/test_device.h"
@@ -133,6 +135,72 @@ TEST(MixedPrecision, IntegersStayIntegers) {
     Trainer trainer(net, OptionsOf(precision));
     trainer.Fit(data, {.epochs = 30});
     EXPECT_EQ(trainer.Score(data, "accuracy")[0].second, 1) << precision;
+  }
+}
+
+// What layers read of parameters is made when these change (executor/group/derivation.h): by updates, of one batch or
+// of several; not by steps that fail or overflow; by averages that take their place, and by whoever sets them.
+TEST(MixedPrecision, CopiesOfParametersFollowThem) {
+  struct Run {
+    std::vector<HostTensor> outputs;
+    HostTensorMap params;
+    bool operator==(const Run&) const = default;
+  };
+  const auto train = [](const std::string& precision, bool in_parts, bool derives) {
+    TrainedModel model(ModelByName("mlp"),
+                       {.devices = {TestDevice(0), TestDevice(1)},
+                        .data = {{"data", {9, 1, 28, 28}}},
+                        .labels = {{"softmax_label", {9}}},
+                        .grad_req = in_parts ? GradReq::kAdd : GradReq::kWrite,
+                        .seed = 2,
+                        .switches = {.derive = derives}},
+                       {.optimizer = "adam(lr=0.01)", .precision = precision, .average = "ema(0.5)"});
+    DataParallelExecutorGroup& group = model.group();
+    EXPECT_EQ(group.plan().derived.empty(), !derives);
+    Updater& updater = model.updater();
+    Run run;
+    const auto predict = [&](int64_t samples) {
+      group.Forward(Batch{.data = {DrawDigits(samples, 5).images}}, Mode::kPredict);
+      run.outputs.push_back(group.Outputs()[0].ToHost());
+    };
+    for (int64_t step = 0; step < 8; ++step) {
+      ImageSet set = DrawDigits(9, 1, 9 * step);
+      if (step == 3) set.images.Set(0, std::numeric_limits<double>::infinity());
+      const auto rows = [&](int64_t begin, int64_t end) {
+        return std::make_shared<const Batch>(
+            Batch{.data = {set.images.Slice(0, begin, end)}, .label = {set.labels.Slice(0, begin, end)}});
+      };
+      const std::vector<BatchPtr> parts = {rows(0, 2), rows(2, 3), rows(3, 9)};
+      const HostTensorMap before = model.ToModel().params;
+      in_parts ? updater.Update(parts) : updater.Update(rows(0, 9));
+      bool done = false;
+      try {
+        done = updater.Finish(updater.step());  // not if it overflows
+      } catch (const NumericError&) {
+        updater.GoBack(updater.step());
+      }
+      EXPECT_NE(done, step == 3 || model.ToModel().params == before);
+      predict(9);
+      if (step % 2 == 0) predict(4);
+      const HostTensorMap averages = updater.Averages();
+      if (step == 5) group.SetParams(averages, {}, {.allow_missing = true});
+      if (step != 6) continue;
+      const auto store = KVStore::Create(KVStoreType::kDevice, group.engine());
+      for (const ReplicatedParam& p : group.params()) {
+        if (!p.name.ends_with("bias")) continue;
+        store->Init(p.name, HostTensor::Full(DType::kFloat32, p.values[0].shape(), 0.125));
+        store->Pull(p.name, p.values);
+      }
+      predict(9);
+    }
+    predict(9);
+    run.params = model.ToModel().params;
+    return run;
+  };
+  for (const char* precision : {"bfloat16", "float16"}) {
+    for (const bool in_parts : {false, true}) {
+      EXPECT_EQ(train(precision, in_parts, true), train(precision, in_parts, false)) << precision << ", " << in_parts;
+    }
   }
 }
 

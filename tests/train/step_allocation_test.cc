@@ -186,9 +186,11 @@ TEST(StepAllocation, NoneInATrainersStep) {
   for (const TrainerOptions& options : std::vector<TrainerOptions>{
            {.optimizer = "sgd(lr=0.01, momentum=0.9)"},
            {.optimizer = "adam(lr=0.01, clip_norm=1)", .loss_scale = "dynamic(start=64)", .average = "ema(0.9)"},
-           {.optimizer = "lamb(lr=0.01)", .schedule = "cosine(max=100)"}}) {
+           {.optimizer = "lamb(lr=0.01)", .schedule = "cosine(max=100)"},
+           {.optimizer = "sgd(lr=0.01, momentum=0.9)", .precision = "bfloat16"}}) {
     for (const bool idle : {false, true}) {
-      EXPECT_EQ(MostOfATrainersSteps(net, batch, {"softmax_label", {6}}, options, idle), 0) << options.optimizer;
+      EXPECT_EQ(MostOfATrainersSteps(net, batch, {"softmax_label", {6}}, options, idle), 0)
+          << options.optimizer << " " << options.precision;
     }
   }
 }

@@ -1,0 +1,130 @@
+#include "executor/compile/hoist_derived.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+
+namespace bindery {
+namespace {
+
+class Hoister {
+ public:
+  Hoister(Program* program, const DerivedOptions& options)
+      : program_(*program), plan_(program->plan), options_(options), pinned_(plan_.values.size(), false),
+        made_of_(plan_.values.size()), names_(plan_.values.size()), hoisted_(plan_.calls.size(), false) {}
+
+  void Run() {
+    for (const int v : options_.kept) pinned_[RootOf(v)] = true;
+    for (const PlanSegment& segment : plan_.segments) {
+      for (const PlanExchange& e : segment.exchanges) pinned_[RootOf(e.input)] = true;
+    }
+    for (size_t i = 0; i < plan_.calls.size(); ++i) hoisted_[i] = TryHoist(static_cast<int>(i));
+    plan_.derive_calls = static_cast<int>(std::ranges::count(hoisted_, true));
+    if (plan_.derive_calls == 0) return;
+    PlaceDerived();
+    MoveToFront();
+  }
+
+ private:
+  int RootOf(int value) const { return options_.root[static_cast<size_t>(value)]; }
+  const PlanValue& ValueOf(int value) const { return plan_.values[static_cast<size_t>(value)]; }
+  bool IsMade(int root) const { return !made_of_[static_cast<size_t>(root)].empty(); }
+
+  // The arguments that a value is made of, if these are all that it is made of.
+  std::set<int> ArgumentsOf(int value) const {
+    const int root = RootOf(value);
+    const PlanValue& v = ValueOf(root);
+    if (v.place != Place::kArgument) return made_of_[static_cast<size_t>(root)];
+    const std::vector<Argument>& given = options_.signature.arguments;  // head gradients stand behind them
+    const bool is_kept = static_cast<size_t>(v.slot) < given.size() && given[static_cast<size_t>(v.slot)].is_kept;
+    return is_kept ? std::set<int>{v.slot} : std::set<int>();
+  }
+
+  bool TryHoist(int i) {
+    const PlanCall& call = plan_.calls[static_cast<size_t>(i)];
+    if (call.inputs.size() != 1 || call.outputs.size() != 1 || call.inputs[0] < 0 || call.outputs[0] < 0) return false;
+    const int in = call.inputs[0], out = call.outputs[0];
+    const bool reorders = call.op == "Reorder";
+    if (reorders ? !IsMade(RootOf(in)) : !options_.may_be_kept.contains(i)) return false;
+    const PlanValue &from = ValueOf(in), &to = ValueOf(out);
+    if (to.place != Place::kArena || RootOf(out) != out || pinned_[static_cast<size_t>(out)]) return false;
+    if (!reorders && SizeOf(to.type.dtype) > SizeOf(from.type.dtype)) return false;
+    std::set<int> arguments = ArgumentsOf(in);
+    if (arguments.empty()) return false;
+    // A view of what the call reads has its elements, but another shape.
+    const int root = RootOf(in);
+    const std::string source = ValueOf(root).place == Place::kArgument
+                                   ? plan_.arguments[static_cast<size_t>(ValueOf(root).slot)].name
+                                   : names_[static_cast<size_t>(root)];
+    names_[static_cast<size_t>(out)] = fmt::format("{} {} {} {} [{}] ({})", call.op, to.type.dtype, to.type.shape,
+                                                   to.format, call.implementation, source);
+    made_of_[static_cast<size_t>(out)] = std::move(arguments);
+    return true;
+  }
+
+  // What is read by calls that stay; the rest is needed only while derived values are made.
+  void PlaceDerived() {
+    std::vector<int> slots(plan_.values.size(), -1);
+    std::map<std::string, int> count;
+    for (size_t i = 0; i < plan_.calls.size(); ++i) {
+      if (hoisted_[i]) continue;
+      for (const int v : plan_.calls[i].inputs) {
+        if (v < 0 || !IsMade(RootOf(v)) || slots[static_cast<size_t>(RootOf(v))] >= 0) continue;
+        const auto root = static_cast<size_t>(RootOf(v));
+        slots[root] = static_cast<int>(plan_.derived.size());
+        // Without the passes a program may have one value twice.
+        const int number = ++count[names_[root]];
+        plan_.derived.push_back({.name = number == 1 ? names_[root] : fmt::format("{} #{}", names_[root], number),
+                                 .bytes = plan_.values[root].bytes(),
+                                 .arguments = {made_of_[root].begin(), made_of_[root].end()}});
+      }
+    }
+    for (size_t v = 0; v < plan_.values.size(); ++v) {
+      const int slot = slots[static_cast<size_t>(RootOf(static_cast<int>(v)))];
+      if (slot < 0) continue;
+      plan_.values[v].place = Place::kDerived;
+      plan_.values[v].slot = slot;
+    }
+  }
+
+  void MoveToFront() {
+    const std::vector<bool>& first = hoisted_;
+    std::vector<int> stay_before = {0};  // per call, and at the end: how many of those before it stay
+    for (const bool moves : first) stay_before.push_back(stay_before.back() + !moves);
+    for (PlanSegment& segment : plan_.segments) {
+      segment.begin = plan_.derive_calls + stay_before[static_cast<size_t>(segment.begin)];
+      segment.end = plan_.derive_calls + stay_before[static_cast<size_t>(segment.end)];
+    }
+    std::vector<PlanCall> calls;
+    std::vector<Kernel> kernels;
+    for (const bool moves : {true, false}) {
+      for (size_t i = 0; i < first.size(); ++i) {
+        if (first[i] != moves) continue;
+        const PlanCall& call = plan_.calls[i];
+        if (call.scratch >= 0) {
+          PlanStorage& scratch = plan_.storages[static_cast<size_t>(call.scratch)];
+          scratch.first = scratch.last = static_cast<int>(calls.size());
+        }
+        calls.push_back(std::move(plan_.calls[i]));
+        kernels.push_back(std::move(program_.kernels[i]));
+      }
+    }
+    plan_.calls = std::move(calls);
+    program_.kernels = std::move(kernels);
+  }
+
+  Program& program_;
+  Plan& plan_;
+  const DerivedOptions& options_;
+  std::vector<bool> pinned_;            // per root: must lie in the arena
+  std::vector<std::set<int>> made_of_;  // per root: arguments; none: it is not made of such alone
+  std::vector<std::string> names_;      // of those that are
+  std::vector<bool> hoisted_;           // per call
+};
+
+}  // namespace
+
+void HoistDerived(Program* program, const DerivedOptions& options) { Hoister(program, options).Run(); }
+
+}  // namespace bindery
