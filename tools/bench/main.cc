@@ -24,6 +24,7 @@ constexpr int64_t kOtherBatch = 16;
 nlohmann::json ToJson(const ModelBenchResult& r) {
   nlohmann::json json = {{"model", r.options.model},
                          {"batch", r.options.batch_size},
+                         {"micro_batches", r.options.micro_batches},
                          {"phase", r.options.training ? "train" : "predict"},
                          {"devices", r.options.devices.size()},
                          {"threads", r.threads},
@@ -97,26 +98,35 @@ void CompareTables(TableBenchOptions options, bool json) {
   }
 }
 
-void ComparePrecision(const ModelBenchOptions& options, bool json) {
-  const PrecisionBenchResult r = RunPrecisionBench(options);
+// `against`: "float32", or "remade": the precision with casts of parameters that each run makes.
+void ComparePrecision(const ModelBenchOptions& options, const std::string& against, bool json) {
+  ModelBenchOptions others = options;
+  if (against == "remade") {
+    others.derive = false;
+  } else {
+    others.precision = against;
+  }
+  const PairBenchResult r = RunPairBench(options, others);
   const char* phase = options.training ? "train" : "predict";
   if (json) {
     fmt::print("{}\n", nlohmann::json{{"model", options.model},
                                       {"batch", options.batch_size},
+                                      {"micro_batches", options.micro_batches},
                                       {"phase", phase},
                                       {"precision", options.precision},
                                       {"step_min_ms", r.min_ms},
                                       {"step_median_ms", r.median_ms},
-                                      {"float32_min_ms", r.float32_min_ms},
-                                      {"float32_median_ms", r.float32_median_ms},
+                                      {against + "_min_ms", r.other_min_ms},
+                                      {against + "_median_ms", r.other_median_ms},
                                       {"times_as_fast", r.ratio}}
                            .dump());
   } else {
     fmt::print(
-        "{:9} batch {:3} {:8} {}: step min {:.3f} median {:.3f} ms; float32: min {:.3f} median {:.3f} ms; {:.2f} times "
-        "as fast\n",
-        options.model, options.batch_size, phase, options.precision, r.min_ms, r.median_ms, r.float32_min_ms,
-        r.float32_median_ms, r.ratio);
+        "{:9} batch {:3}{} {:8} {}: step min {:.3f} median {:.3f} ms; {}: min {:.3f} median {:.3f} ms; {:.2f} times as "
+        "fast\n",
+        options.model, options.batch_size,
+        options.micro_batches > 1 ? fmt::format(" in {}", options.micro_batches) : std::string(), phase,
+        options.precision, r.min_ms, r.median_ms, against, r.other_min_ms, r.other_median_ms, r.ratio);
   }
 }
 
@@ -125,13 +135,15 @@ int Main(int argc, char** argv) {
   CLI::App app(
       "Bindery's benchmarks: training and prediction steps of models by name, and a chain of one-element operators.",
       "bench");
-  std::string models = "mlp,lenet,resnet20,resnet50", devices = "cpu:0", phase = "both", table;
+  std::string models = "mlp,lenet,resnet20,resnet50", devices = "cpu:0", phase = "both", against = "float32", table;
   ModelBenchOptions options;
   int64_t batch = 0;
   bool json = false, chain = true;
   app.add_option("--model", models, "models by name, with commas between, as in mlp,gpt(layers=6,width=384)")
       ->capture_default_str();
   app.add_option("--batch-size", batch, "default: 64 for mlp and lenet, 128 for resnet20, 16 for others");
+  app.add_option("--micro-batches", options.micro_batches, "equal ones, that a batch is cut into")
+      ->capture_default_str();
   app.add_option("--phase", phase, "train, predict or both")
       ->check(CLI::IsMember({"train", "predict", "both"}))
       ->capture_default_str();
@@ -141,6 +153,12 @@ int Main(int argc, char** argv) {
   app.add_option("--warmup", options.warmup, "steps before")->capture_default_str();
   app.add_option("--precision", options.precision,
                  "e.g. bfloat16: steps in it and in float32, in turns; with --per-kernel in it alone")
+      ->capture_default_str();
+  app.add_option(
+         "--against", against,
+         "what steps in a precision take turns with: float32, or remade, the precision with casts of parameters "
+         "that each run makes")
+      ->check(CLI::IsMember({"float32", "remade"}))
       ->capture_default_str();
   app.add_flag("--per-kernel", options.per_kernel, "list every kernel");
   app.add_flag("--chain,!--no-chain", chain, "measure the chain of one-element operators")->capture_default_str();
@@ -178,7 +196,7 @@ int Main(int argc, char** argv) {
       if (phase == (training ? "predict" : "train")) continue;
       options.training = training;
       if (options.precision != "float32" && !options.per_kernel) {
-        ComparePrecision(options, json);
+        ComparePrecision(options, against, json);
         std::fflush(stdout);
         continue;
       }

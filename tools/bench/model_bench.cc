@@ -10,8 +10,10 @@
 #include "executor/data_parallel_executor_group.h"
 #include "symbol/infer.h"
 #include "symbol/ops.h"
+#include "symbol/ops/loss.h"
 #include "tools/bench/allocations.h"
 #include "train/initializer.h"
+#include "train/loss_scale.h"
 #include "train/precision.h"
 #include "train/updater/updater.h"
 #include "train/zoo.h"
@@ -33,28 +35,38 @@ int64_t PageFaults() {
   return usage.ru_minflt;
 }
 
-// A model on its devices with random parameters and one resident batch.
+// A model on its devices with random parameters and one resident batch, in parts if a step is of several.
 struct Bound {
   std::unique_ptr<DataParallelExecutorGroup> group;
   std::unique_ptr<Updater> updater;
-  BatchPtr batch;
+  std::vector<BatchPtr> parts;
+  int64_t samples = 0;  // of all of them
 };
 
 Bound Bind(const ModelBenchOptions& o) {
+  if (o.micro_batches < 1 || o.batch_size % o.micro_batches != 0) {
+    Throw("a batch of {} cannot be cut into {} equal micro-batches", o.batch_size, o.micro_batches);
+  }
   Bound bound;
-  const Shape shape = ModelInputShape(o.model).Insert(0, o.batch_size);
-  Symbol symbol = ModelByName(o.model);
+  bound.samples = o.batch_size;
+  const Shape shape = ModelInputShape(o.model).Insert(0, o.batch_size / o.micro_batches);
+  const Symbol symbol = ModelByName(o.model);
   const std::vector<std::string> arguments = symbol.ListArguments();
   std::vector<DataDesc> inputs = {{"data", shape}};
   if (std::ranges::find(arguments, "target") != arguments.end()) inputs.push_back({"target", shape});  // transformer's
   const Shape label = *InferShapes(symbol, {{"data", shape}}).arguments.back();
   const std::vector<DataDesc> labels = {{"softmax_label", label}};
-  symbol = InPrecision(symbol, o.precision, inputs, labels);
-  bound.group = std::make_unique<DataParallelExecutorGroup>(symbol, GroupOptions{.devices = o.devices,
-                                                                                 .data = inputs,
-                                                                                 .labels = labels,
-                                                                                 .for_training = o.training,
-                                                                                 .threads_per_device = o.threads});
+  const auto loss_scale = ParseLossScaling(LossScaleFor(o.precision, {}));
+  Symbol in_precision = InPrecision(symbol, o.precision, inputs, labels);
+  if (o.training && loss_scale) in_precision = ScaleLosses(in_precision);
+  bound.group = std::make_unique<DataParallelExecutorGroup>(
+      in_precision, GroupOptions{.devices = o.devices,
+                                 .data = inputs,
+                                 .labels = labels,
+                                 .for_training = o.training,
+                                 .grad_req = o.micro_batches > 1 ? GradReq::kAdd : GradReq::kWrite,
+                                 .threads_per_device = o.threads,
+                                 .switches = {.derive = o.derive}});
   std::map<std::string, ValueType> variables;
   for (const StoredParameter& p : bound.group->store().parameters())
     variables[p.name] = {.dtype = p.dtype, .shape = p.shape};
@@ -63,28 +75,31 @@ Bound Bind(const ModelBenchOptions& o) {
     (bound.group->store().Find(name)->auxiliary ? aux : args)[name] = std::move(value);
   }
   bound.group->SetParams(args, aux);
-  auto batch = std::make_shared<Batch>();
   PhiloxStream random(1, "benchmark");
   const auto draw_classes = [&](HostTensor* tensor) {
     for (float& v : tensor->data<float>()) {
       v = static_cast<float>(random.Below(static_cast<uint64_t>(ModelClasses(o.model))));
     }
   };
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    HostTensor& data = batch->data.emplace_back(DType::kFloat32, shape);
-    if (shape.rank() == 2) {  // a sequence of class numbers
-      draw_classes(&data);
-    } else {
-      for (float& v : data.data<float>()) v = random.Uniform(-1, 1);
+  for (int64_t part = 0; part < o.micro_batches; ++part) {
+    auto batch = std::make_shared<Batch>();
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      HostTensor& data = batch->data.emplace_back(DType::kFloat32, shape);
+      if (shape.rank() == 2) {  // a sequence of class numbers
+        draw_classes(&data);
+      } else {
+        for (float& v : data.data<float>()) v = random.Uniform(-1, 1);
+      }
     }
+    draw_classes(&batch->label.emplace_back(DType::kFloat32, label));
+    batch->samples = shape[0];
+    bound.parts.push_back(std::move(batch));
   }
-  draw_classes(&batch->label.emplace_back(DType::kFloat32, label));
-  batch->samples = o.batch_size;
-  bound.batch = std::move(batch);
   if (o.training)
     bound.updater = std::make_unique<Updater>(
         bound.group.get(),
-        UpdaterOptions{.optimizer = std::make_shared<const Optimizer>(Sgd({.learning_rate = 1e-3}, 0.9))});
+        UpdaterOptions{.optimizer = std::make_shared<const Optimizer>(Sgd({.learning_rate = 1e-3}, 0.9)),
+                       .loss_scale = loss_scale});
   return bound;
 }
 
@@ -96,10 +111,12 @@ void WaitForStep(const Bound& b) {
 }
 
 void Step(const Bound& b) {
-  if (b.updater) {
-    b.updater->Update(b.batch);
+  if (!b.updater) {
+    for (const BatchPtr& part : b.parts) b.group->Forward(part, Mode::kPredict);
+  } else if (b.parts.size() > 1) {
+    b.updater->Update(b.parts);
   } else {
-    b.group->Forward(b.batch, Mode::kPredict);
+    b.updater->Update(b.parts[0]);
   }
   WaitForStep(b);
 }
@@ -111,16 +128,28 @@ double TimedStep(const Bound& b, std::vector<std::vector<double>>* times) {
   const auto& participants = b.group->step().participants();
   std::vector<std::vector<int64_t>> nanoseconds;
   for (const auto& p : participants) nanoseconds.emplace_back(p.bound->plan().calls.size(), 0);
-  // The same segments on the same workers, at the same time; no exchange lies between them in these models.
-  for (size_t s = 0; s < participants[0].bound->plan().segments.size(); ++s) {
+  std::vector<std::vector<int64_t>> once = nanoseconds;
+  const auto run = [&](const auto& calls_of) {
     for (size_t k = 0; k < participants.size(); ++k) {
       const auto& p = participants[k];
-      engine.Push({.name = "timed",
-                   .device = p.executor->device(),
-                   .writes = {p.executor->arena()->var()},
-                   .run = [instance = p.bound->instance, s, out = &nanoseconds[k]](const OpContext&) {
-                     instance->Run(static_cast<int>(s), out);
-                   }});
+      const std::pair<int, int> calls = calls_of(p.bound->plan());
+      engine.Push(
+          {.name = "timed",
+           .device = p.executor->device(),
+           .writes = {p.executor->arena()->var()},
+           .run = [instance = p.bound->instance, calls, times = &once[k], sums = &nanoseconds[k]](const OpContext&) {
+             instance->RunCalls(calls.first, calls.second, times);
+             for (int i = calls.first; i < calls.second; ++i) {
+               (*sums)[static_cast<size_t>(i)] += (*times)[static_cast<size_t>(i)];
+             }
+           }});
+    }
+  };
+  if (b.updater) run([](const Plan& plan) { return std::pair(0, plan.derive_calls); });  // as after each update
+  // The same segments on the same workers, at the same time; no exchange lies between them in these models.
+  for (size_t part = 0; part < b.parts.size(); ++part) {
+    for (size_t s = 0; s < participants[0].bound->plan().segments.size(); ++s) {
+      run([s](const Plan& plan) { return std::pair(plan.segments[s].begin, plan.segments[s].end); });
     }
   }
   for (const auto& p : participants) engine.Wait(p.executor->arena()->var());
@@ -135,7 +164,7 @@ double TimedStep(const Bound& b, std::vector<std::vector<double>>* times) {
       (*times)[i].push_back(static_cast<double>(nanoseconds[0][i]) * 1e-6);
   if (!b.updater) return slowest;
   const Clock::time_point start = Clock::now();
-  b.updater->Apply(b.group->batch_size());
+  b.updater->Apply(b.samples);
   WaitForStep(b);
   return slowest + Milliseconds(Clock::now() - start);
 }
@@ -191,27 +220,25 @@ ModelBenchResult RunModelBench(const ModelBenchOptions& options) {
   return result;
 }
 
-PrecisionBenchResult RunPrecisionBench(const ModelBenchOptions& options) {
-  ModelBenchOptions in_float32 = options;
-  in_float32.precision = "float32";
-  const Bound low = Bind(options), high = Bind(in_float32);
+PairBenchResult RunPairBench(const ModelBenchOptions& options, const ModelBenchOptions& others) {
+  const Bound one = Bind(options), other = Bind(others);
   const auto timed = [](const Bound& b) {
     const Clock::time_point start = Clock::now();
     Step(b);
     return Milliseconds(Clock::now() - start);
   };
-  std::vector<double> lows, highs, ratios;
+  std::vector<double> ones, rest, ratios;
   for (int i = -options.warmup; i < options.steps; ++i) {
-    const double low_ms = timed(low), high_ms = timed(high);
+    const double one_ms = timed(one), other_ms = timed(other);
     if (i < 0) continue;
-    lows.push_back(low_ms);
-    highs.push_back(high_ms);
-    ratios.push_back(high_ms / low_ms);
+    ones.push_back(one_ms);
+    rest.push_back(other_ms);
+    ratios.push_back(other_ms / one_ms);
   }
-  return {.min_ms = std::ranges::min(lows),
-          .median_ms = Median(lows),
-          .float32_min_ms = std::ranges::min(highs),
-          .float32_median_ms = Median(highs),
+  return {.min_ms = std::ranges::min(ones),
+          .median_ms = Median(ones),
+          .other_min_ms = std::ranges::min(rest),
+          .other_median_ms = Median(rest),
           .ratio = Median(ratios)};
 }
 

@@ -12,13 +12,15 @@ namespace bindery::bench {
 
 struct ModelBenchOptions {
   std::string model;
-  int64_t batch_size = 64;
+  int64_t batch_size = 64;    // of a step
+  int64_t micro_batches = 1;  // that it is cut into
   bool training = true;
   std::vector<Device> devices = {Cpu(0)};
   int threads = 0;  // per device; 0: the cores, shared out
   int steps = 20, warmup = 3;
   bool per_kernel = false;            // also the kernels one by one
   std::string precision = "float32";  // train/precision.h
+  bool derive = true;                 // CompileSwitches
 };
 
 struct KernelTime {
@@ -45,12 +47,12 @@ struct ModelBenchResult {
 
 ModelBenchResult RunModelBench(const ModelBenchOptions& options);
 
-// Steps in `options.precision` and in float32, in turns.
-struct PrecisionBenchResult {
-  double min_ms = 0, median_ms = 0, float32_min_ms = 0, float32_median_ms = 0;
-  double ratio = 0;  // median of float32 / the precision, over pairs of neighbours: how many times as fast
+// Steps of one kind and of another, in turns.
+struct PairBenchResult {
+  double min_ms = 0, median_ms = 0, other_min_ms = 0, other_median_ms = 0;
+  double ratio = 0;  // median of other / one, over pairs of neighbours: how many times as fast
 };
-PrecisionBenchResult RunPrecisionBench(const ModelBenchOptions& options);
+PairBenchResult RunPairBench(const ModelBenchOptions& options, const ModelBenchOptions& others);
 
 // Nanoseconds per operator of a chain of `length` one-element additions, best of many runs.
 double ChainNanoseconds(int length);
