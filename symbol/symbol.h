@@ -46,7 +46,8 @@ struct Entry {
 //   lr_mult, wd_mult (numbers), init (an initializer's text), layout ("NCHW": which axis is the batch), merge ("sum",
 //   "mean", "first": how a head without batch axis is merged over devices), is_mean ("true": a loss that is divided by
 //   the samples, or by their weights, of all devices: the update of what it trains does not divide again), plus any the
-//   user likes. A ctx_group asks for a device of a node's own, which no binding gives: it is refused at bind.
+//   user likes; and ctx_group, the placement: where parts of the graph have devices of their own, whose it is
+//   (symbol/stages.h). A binding of the whole to one device refuses it.
 using Annotations = std::map<std::string, std::string>;
 // What the nodes made on behalf of a node inherit from it: its gradient, and in AttrScope its implicit variables. All
 // but `layout`, `merge` and `is_mean`, which speak of one value and not of its parameters'.
