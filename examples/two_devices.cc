@@ -52,7 +52,7 @@ double Train(const char* title, const Symbol& net, const Placements& placements)
                                     report.validation[0].second);
                       }});
   for (const ReplicatedParam& p : trainer.group()->params()) {
-    if (!placements.empty()) std::printf("%-20s %s\n", p.name.c_str(), ToString(p.values[0].device()).c_str());
+    if (!placements.empty()) std::printf("%-22s %s\n", p.name.c_str(), ToString(p.values[0].device()).c_str());
   }
   return trainer.Score(test, "cross-entropy")[0].second;
 }

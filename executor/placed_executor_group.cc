@@ -81,6 +81,8 @@ void PlacedExecutorGroup::CheckPlacements() {
     Throw("placement \"{}\", which nodes have as their ctx_group, is given no device: add it to the placements{}", name,
           NameHint(name, given));
   }
+  // One updater serves all stages: either the host addresses all their memory, or gradients are whole.
+  spec_.options.sparse_gradients = spec_.options.sparse_gradients && std::ranges::all_of(devices, HostAddressable);
   if (spec_.options.threads_per_device > 0) return;
   const auto cpus = std::ranges::count_if(devices, HostAddressable);
   spec_.threads = std::max(1, NumCores() / std::max(1, static_cast<int>(cpus)));

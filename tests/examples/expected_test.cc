@@ -76,6 +76,22 @@ TEST(Examples, LeNet) {
   EXPECT_TRUE(std::filesystem::exists(std::string(std::getenv("TEST_TMPDIR")) + "/lenet.pb"));
 }
 
+TEST(Examples, TwoDevices) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "ten seconds of arithmetic, ten times as long under a sanitizer";
+#endif
+  const Outcome outcome = RunExample("two_devices");
+  EXPECT_EQ(outcome.status, 0) << outcome;
+  const std::vector<double> accuracies = Numbers(outcome.out, "epoch %d: accuracy %lf");
+  ASSERT_EQ(accuracies.size(), 24u) << outcome;
+  EXPECT_GT(accuracies[11], 0.95);
+  EXPECT_NE(outcome.out.find("lstm0_l0_weight        cpu:0"), std::string::npos) << outcome;
+  EXPECT_NE(outcome.out.find("lstm1_l0_weight        cpu:1"), std::string::npos) << outcome;
+  const size_t last = outcome.out.find("losses differ by ");
+  ASSERT_NE(last, std::string::npos) << outcome;
+  EXPECT_LT(std::atof(outcome.out.c_str() + last + 17), 1e-3);
+}
+
 TEST(Examples, Predict) {
   const Outcome outcome = RunExample("predict");
   EXPECT_EQ(outcome.status, 0) << outcome;

@@ -140,6 +140,25 @@ TEST(Placed, ValuesThatSeveralStagesRead) {
   }
 }
 
+// MXNet's sums went wrong from eight devices on.
+TEST(Placed, TenPartsReadOneValue) {
+  const Symbol x = On("low", [] { return Variable("data") * 2; });
+  Symbol sum;
+  GroupOptions options = OptionsOf(2, {{"data", {4, 3}}});
+  options.placements.erase("high");
+  for (int i = 1; i <= 10; ++i) {
+    const std::string name = "part" + std::to_string(i);
+    options.placements[name] = {TestDevice(i % 4), TestDevice((i + 1) % 4)};
+    const Symbol part = On(name, [&] { return x * i; });
+    sum = sum.empty() ? part : On("low", [&] { return sum + part; });
+  }
+  PlacedExecutorGroup group(sum, options);
+  group.Forward(Batch{.data = {HostTensor::Full(DType::kFloat32, {4, 3}, 1)}});
+  group.Backward({HostTensor::Full(DType::kFloat32, {4, 3}, 1)});
+  EXPECT_EQ(group.Outputs()[0].ToHost(), HostTensor::Full(DType::kFloat32, {4, 3}, 110));
+  EXPECT_EQ(group.InputGradients()[0].ToHost(), HostTensor::Full(DType::kFloat32, {4, 3}, 110));
+}
+
 // Shared by placements, squared on one and used on the other; and a penalty without a batch axis.
 TEST(Placed, ParametersOfSeveralPlacements) {
   const Symbol weight = Variable("w_weight");

@@ -161,6 +161,9 @@ TEST(PlacedTraining, IsSavedAsOneModel) {
   Trainer alone(loaded);
   EXPECT_NEAR(alone.Score(test)[1].second, trainer.Score(test)[1].second, 1e-5);
   EXPECT_LT(MaxAbsDiff(alone.Predict(test)[0], trainer.Predict(test)[0]), 1e-5);
+  HostTensor sample(DType::kFloat32, {3, 4});  // no labels, not bound yet
+  for (int64_t i = 0; i < sample.elements(); ++i) sample.Set(i, 0.1 * static_cast<double>(i));
+  EXPECT_LT(MaxAbsDiff(Trainer(LoadModel(path), Placed(2)).Predict({sample})[0], alone.Predict({sample})[0]), 1e-5);
 }
 
 // Finite outputs, and a gradient of one part that overflows: of a_weight the data times b_weight, or the other way.
@@ -199,6 +202,66 @@ TEST(PlacedTraining, AStepOfWhichOnePartOverflowsChangesNothing) {
     update(1);
     EXPECT_NO_THROW(updater.WaitFor(2));
     for (const auto& [name, value] : state().first) EXPECT_NE(value, before.first.at(name)) << name;
+  }
+}
+
+TEST(PlacedTraining, TheFirstBadValueIsNamedWithItsDevice) {
+  const Symbol inside = Chain({{.symbol = Low(), .placement = "low"},
+                               {.symbol = Exp(Variable("data") * 1e4, "exploded"), .placement = "middle"}});
+  const auto values = std::make_shared<const HostTensor>(HostTensor::Full(DType::kFloat32, {14, 4}, 1));
+  ArrayIter data({ArrayData{"data", values, ""}}, {}, {.batch_size = 7});
+  Trainer trainer(MakeLoss(inside, {}, "loss"), [] {
+    TrainerOptions options = Placed(1);
+    options.metrics = "loss";
+    return options;
+  }());
+  const std::string message = MessageOf<NumericError>([&] { trainer.Fit(data, {}); });
+  const std::string expected = "(the first such value is in \"exploded_output\" on " + ToString(TestDevice(1)) + ")";
+  EXPECT_NE(message.find(expected), std::string::npos) << message;
+}
+
+// Tables whose gradients are kept by rows, if the host addresses all parts, and steps of several micro-batches.
+TEST(PlacedTraining, RowsAndMicroBatches) {
+  const Symbol words = Embedding(Variable("data"), {.input_dim = 9, .output_dim = 3, .sparse_grad = true}, "words");
+  const Symbol scores = FullyConnected(Variable("data"), {.num_hidden = 3}, "fc");
+  const Symbol net =
+      Chain({{.symbol = words, .placement = "low"},
+             {.symbol = SoftmaxOutput(scores, {}, "softmax"), .take_labels = true, .placement = "middle"}});
+  const auto batch = [](int64_t samples, int64_t seed) {
+    Batch made{.data = {HostTensor(DType::kFloat32, {samples, 2})}, .label = {HostTensor(DType::kFloat32, {samples})}};
+    for (int64_t i = 0; i < 2 * samples; ++i) made.data[0].Set(i, static_cast<double>((i * i + seed) % 9));
+    for (int64_t i = 0; i < samples; ++i) made.label[0].Set(i, static_cast<double>((i + seed) % 3));
+    return std::make_shared<const Batch>(std::move(made));
+  };
+  for (const bool by_rows : {true, false}) {
+    const auto train = [&](const Symbol& symbol, const TrainerOptions& on) {
+      const auto group = MakeGroup(symbol, {.devices = on.devices,
+                                            .data = {{"data", {5, 2}}},
+                                            .labels = {{"softmax_label", {5}}},
+                                            .sparse_gradients = by_rows && (OnCpusOnly() || !on.placements.empty()),
+                                            .grad_req = by_rows ? GradReq::kWrite : GradReq::kAdd,
+                                            .threads_per_device = 1,
+                                            .placements = on.placements});
+      HostTensorMap params;
+      group->GetParams(&params, nullptr);
+      for (auto& [name, value] : params) {
+        for (int64_t i = 0; i < value.elements(); ++i) value.Set(i, std::sin(static_cast<double>(3 * i + 1)));
+      }
+      group->SetParams(params, {});
+      Updater updater(group.get(), {.optimizer = MakeOptimizer("sgd(lr=0.3, momentum=0.9)")});
+      for (int64_t step = 1; step <= 4; ++step) {
+        const std::vector<BatchPtr> micro = {batch(5, step), batch(3, 7 * step)};
+        by_rows ? updater.Update(micro[0]) : updater.Update(micro);
+        updater.WaitFor(step);
+      }
+      Model model;
+      group->GetParams(&model.params, &model.aux);
+      return model;
+    };
+    TrainerOptions alone = Placed(1);
+    alone.placements.clear();
+    const Model expected = train(WithoutPlacements(net), alone);
+    for (const int replicas : {1, 2}) EXPECT_LT(MostDifferent(train(net, Placed(replicas)), expected), 1e-5) << by_rows;
   }
 }
 
