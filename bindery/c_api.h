@@ -73,9 +73,8 @@ typedef enum {
   BINDERY_AUXILIARY_STATES = 2,
   BINDERY_OUTPUTS = 3
 } bindery_names;
-/* The names live as long as the model. */
-bindery_status bindery_model_list(const bindery_model* model, bindery_names which, const char* const** names,
-                                  size_t* count);
+/* One of them, by its number. The names live as long as the model. */
+bindery_status bindery_model_list(const bindery_model* model, int32_t which, const char* const** names, size_t* count);
 /* The value of a parameter or an auxiliary state, in place: not to be written. */
 bindery_status bindery_model_value(const bindery_model* model, const char* name, bindery_tensor** tensor);
 void bindery_model_free(bindery_model* model);

@@ -83,12 +83,11 @@ bindery_status bindery_model_save(const bindery_model* model, const char* path) 
   return Try([&] { SaveModel(*Given(model, "model").model, &Given(path, "path")); });
 }
 
-bindery_status bindery_model_list(const bindery_model* model, bindery_names which, const char* const** names,
-                                  size_t* count) {
+bindery_status bindery_model_list(const bindery_model* model, int32_t which, const char* const** names, size_t* count) {
   return Try([&] {
     const auto& lists = Given(model, "model").names;
-    const auto index = static_cast<size_t>(which);
-    if (index >= lists.size()) Throw("bindery_model_list: there is no list {}", index);
+    const auto index = static_cast<size_t>(which);  // a negative one becomes too large
+    if (index >= lists.size()) Throw("bindery_model_list: there is no list {}", which);
     Given(names, "names");
     Given(count, "count") = lists[index].names.size();
     *names = lists[index].pointers.data();

@@ -232,7 +232,7 @@ TEST(CApi, EveryTypeGoesThereAndBack) {
 
 TEST(CApi, ListsNamesAndKeepsFiles) {
   const Handle<bindery_model> model = SmallModel();
-  const auto names = [&](const bindery_model* of, bindery_names which) {
+  const auto names = [&](const bindery_model* of, int32_t which) {
     const char* const* list = nullptr;
     size_t count = 0;
     EXPECT_EQ(bindery_model_list(of, which, &list, &count), BINDERY_OK) << bindery_last_error();
@@ -266,7 +266,8 @@ TEST(CApi, ErrorsHaveAStatusAndAMessageOfTheThread) {
   expect(bindery_model_value(model.get(), "fc_wieght", &no_tensor), BINDERY_ERROR, "did you mean \"fc_weight\"?");
   const char* const* list = nullptr;
   size_t count = 0;
-  expect(bindery_model_list(model.get(), static_cast<bindery_names>(7), &list, &count), BINDERY_ERROR, "no list 7");
+  expect(bindery_model_list(model.get(), 7, &list, &count), BINDERY_ERROR, "no list 7");
+  expect(bindery_model_list(model.get(), -1, &list, &count), BINDERY_ERROR, "no list -1");
 
   bindery_predictor* no_predictor = nullptr;
   expect(bindery_predictor_create(model.get(), nullptr, 0, nullptr, &no_predictor), BINDERY_ERROR, "\"data\"");
