@@ -106,7 +106,7 @@ class Trainer::Fitting final : public Learner {
   // Pushes a step. A watched one is waited for; what it failed by is told where it is settled, as of any other.
   bool Push(const BatchPtr& batch) {
     Monitor* const monitor = options_.monitor;
-    DataParallelExecutorGroup* const group = trainer_.group_.get();
+    ExecutorGroup* const group = trainer_.group_.get();
     if (!monitor || !monitor->Begin(group, trainer_.updater_->step() + 1)) return trainer_.Step(batch, &train_);
     bool pushed = false;
     try {

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "executor/data_parallel_executor_group.h"
+#include "executor/executor_group.h"
 
 namespace bindery {
 
@@ -28,7 +28,7 @@ Monitor::Monitor(MonitorOptions options) : options_(std::move(options)) {
   if (!options_.statistic) options_.statistic = RootMeanSquare;
 }
 
-bool Monitor::Begin(DataParallelExecutorGroup* group, int64_t step) {
+bool Monitor::Begin(ExecutorGroup* group, int64_t step) {
   if ((step - 1) % options_.interval != 0) return false;
   step_ = step;
   watched_before_ = group->watch();
@@ -36,12 +36,12 @@ bool Monitor::Begin(DataParallelExecutorGroup* group, int64_t step) {
   return true;
 }
 
-void Monitor::Cancel(DataParallelExecutorGroup* group) { group->Watch(watched_before_); }
+void Monitor::Cancel(ExecutorGroup* group) { group->Watch(watched_before_); }
 
-std::vector<MonitorRecord> Monitor::End(DataParallelExecutorGroup* group) {
+std::vector<MonitorRecord> Monitor::End(ExecutorGroup* group) {
   struct Stop {
     Monitor* monitor;
-    DataParallelExecutorGroup* group;
+    ExecutorGroup* group;
     ~Stop() { monitor->Cancel(group); }
   } stop{this, group};
   std::vector<MonitorRecord> records;
@@ -54,7 +54,7 @@ std::vector<MonitorRecord> Monitor::End(DataParallelExecutorGroup* group) {
   return records;
 }
 
-void Monitor::AddArguments(const DataParallelExecutorGroup& group, std::vector<MonitorRecord>* records) const {
+void Monitor::AddArguments(const ExecutorGroup& group, std::vector<MonitorRecord>* records) const {
   HostTensorMap params, aux;
   group.GetParams(&params, &aux);
   for (const HostTensorMap* values : {&std::as_const(params), &std::as_const(aux)}) {
@@ -65,7 +65,7 @@ void Monitor::AddArguments(const DataParallelExecutorGroup& group, std::vector<M
   for (const auto& [name, value] : params) {
     const std::string gradient = name + "_grad";
     if (!std::regex_search(gradient, pattern_) || group.grad_req(name) == GradReq::kNull) continue;
-    for (size_t d = 0; d < group.executors().size(); ++d) {
+    for (size_t d = 0; d < group.devices().size(); ++d) {
       const HostTensor share = group.GetGradient(name, static_cast<int>(d));
       records->push_back({step_, group.devices()[d], gradient, options_.statistic(share)});
     }

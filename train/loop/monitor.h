@@ -8,7 +8,7 @@
 //
 //   if (monitor.Begin(&group, step)) { ...forward, backward, update...; monitor.End(&group); }
 //
-// Values of nodes, and of the nodes that compute gradients, are called as DataParallelExecutorGroup::Watch has them,
+// Values of nodes, and of the nodes that compute gradients, are called as ExecutorGroup::Watch has them,
 // and come from every device. A step that is watched runs another program, which keeps them and does not fuse them into
 // what follows: it computes the same up to rounding. The others are as fast as without a monitor.
 //
@@ -27,7 +27,7 @@
 
 namespace bindery {
 
-class DataParallelExecutorGroup;
+class ExecutorGroup;
 
 struct MonitorRecord {
   int64_t step = 0;                   // from 1
@@ -55,16 +55,16 @@ class Monitor {
   explicit Monitor(MonitorOptions options = {});  // throws Error for a pattern that is none and intervals below 1
 
   // Is this step (from 1) watched? Then the group keeps its values.
-  bool Begin(DataParallelExecutorGroup* group, int64_t step);
+  bool Begin(ExecutorGroup* group, int64_t step);
   // After forward and backward: waits for the values and stops keeping them. What the step failed by is thrown.
-  std::vector<MonitorRecord> End(DataParallelExecutorGroup* group);
-  void Cancel(DataParallelExecutorGroup* group);  // in the place of End, for a step that was not done
+  std::vector<MonitorRecord> End(ExecutorGroup* group);
+  void Cancel(ExecutorGroup* group);  // in the place of End, for a step that was not done
 
   const MonitorOptions& options() const { return options_; }
   static void Print(const std::vector<MonitorRecord>& records);  // a line each, to standard error
 
  private:
-  void AddArguments(const DataParallelExecutorGroup& group, std::vector<MonitorRecord>* records) const;
+  void AddArguments(const ExecutorGroup& group, std::vector<MonitorRecord>* records) const;
 
   MonitorOptions options_;
   std::regex pattern_;
