@@ -155,7 +155,7 @@ TEST(MixedPrecision, CopiesOfParametersFollowThem) {
                         .seed = 2,
                         .switches = {.derive = derives}},
                        {.optimizer = "adam(lr=0.01)", .precision = precision, .average = "ema(0.5)"});
-    DataParallelExecutorGroup& group = model.group();
+    DataParallelExecutorGroup& group = *model.group().stages()[0];
     EXPECT_EQ(group.plan().derived.empty(), !derives);
     Updater& updater = model.updater();
     Run run;
