@@ -25,9 +25,15 @@ Symbol Hypot(const Symbol& a, const Operand& b, const std::string& name) {
 // The cube root of |x|, with x's sign.
 Symbol CubeRoot(const Symbol& x, const std::string& name) { return Mul(Sign(x), Power(Abs(x), 1.0 / 3), name); }
 
-// Halves go away from 0; rint takes the lower of two that are as near.
-Symbol RoundAway(const Symbol& x, const std::string& name) { return Mul(Sign(x), Floor(Abs(x) + 0.5), name); }
-Symbol RoundDown(const Symbol& x, const std::string& name) { return Ceil(x - 0.5, name); }
+// Halves go away from 0; rint takes the lower of two that are as near. By what is cut off, which is exact: x + 0.5 is not.
+Symbol RoundAway(const Symbol& x, const std::string& name) {
+  const Symbol whole = Trunc(x), away = AsNumbers(GreaterEqual(Abs(x - whole), 0.5), x, "");
+  return Add(whole, away * Sign(x), name);
+}
+Symbol RoundDown(const Symbol& x, const std::string& name) {
+  const Symbol whole = Floor(x);
+  return Add(whole, AsNumbers(Greater(x - whole, 0.5), x, ""), name);
+}
 
 void ImportSum(Importer& im) {
   im.Ignore({"num_args"});
