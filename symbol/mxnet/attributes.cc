@@ -2,6 +2,9 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <optional>
+#include <string_view>
+#include <unordered_map>
 
 #include "symbol/model/source.h"
 #include "symbol/mxnet/importer.h"
@@ -289,17 +292,27 @@ VariableOptions OptionsOf(const JsonNode& variable) {
 
 void MoveAnnotations(JsonGraph* graph) {
   for (JsonNode& node : graph->nodes) {
+    std::optional<std::unordered_map<std::string_view, JsonNode*>> variables;  // its inputs, once they are asked for
+    const auto find = [&](const std::string& name) {
+      if (!variables) {
+        variables.emplace();
+        for (const JsonEntry& entry : node.inputs) {
+          JsonNode& input = graph->nodes[static_cast<size_t>(entry.node)];
+          if (input.op == "null") variables->emplace(input.name, &input);
+        }
+      }
+      const auto found = variables->find(name);
+      return found == variables->end() ? nullptr : found->second;
+    };
     std::erase_if(node.attrs, [&](const auto& attr) {
       for (const char* hidden : kHidden) {
         const std::string ending = std::string("_") + hidden;
         if (!attr.first.ends_with(ending) || attr.first.size() == ending.size()) continue;
         const std::string variable = node.name + "_" + attr.first.substr(0, attr.first.size() - ending.size());
-        for (const JsonEntry& input : node.inputs) {
-          JsonNode& target = graph->nodes[static_cast<size_t>(input.node)];
-          if (target.op != "null" || target.name != variable) continue;
-          target.attrs.emplace_back(std::string("__") + hidden + "__", attr.second);
-          return true;
-        }
+        JsonNode* const target = find(variable);
+        if (target == nullptr) continue;
+        target->attrs.emplace_back(std::string("__") + hidden + "__", attr.second);
+        return true;
       }
       return false;
     });

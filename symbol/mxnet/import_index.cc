@@ -76,15 +76,21 @@ void ImportArgSort(Importer& im) {
 
 // --- Sequences: without lengths all steps count.
 
-void ImportSequenceMask(Importer& im) {
+int64_t TimeAxis(const Importer& im) {
   const int64_t axis = im.Int("axis", 0);
+  if (axis != 0 && axis != 1) Throw<ModelError>("attribute \"axis\": expected 0 or 1, got {}", axis);
+  return axis;
+}
+
+void ImportSequenceMask(Importer& im) {
+  const int64_t axis = TimeAxis(im);
   const double value = im.Float("value", 0);
   if (!im.Flag("use_sequence_length")) return im.Out(Identity(im.In(0), im.name()));
   im.Out(SequenceMask(im.In(0), im.In(1), {{.axis = axis, .batch_axis = 1 - axis}, value}, im.name()));
 }
 
 void ImportSequenceLast(Importer& im) {
-  const int64_t axis = im.Int("axis", 0);
+  const int64_t axis = TimeAxis(im);
   if (im.Flag("use_sequence_length")) {
     return im.Out(SequenceLast(im.In(0), im.In(1), {.axis = axis, .batch_axis = 1 - axis}, im.name()));
   }
@@ -93,7 +99,7 @@ void ImportSequenceLast(Importer& im) {
 }
 
 void ImportSequenceReverse(Importer& im) {
-  const int64_t axis = im.Int("axis", 0);
+  const int64_t axis = TimeAxis(im);
   if (!im.Flag("use_sequence_length")) return im.Out(Flip(im.In(0), {.axes = {axis}}, im.name()));
   im.Out(SequenceReverse(im.In(0), im.In(1), {.axis = axis, .batch_axis = 1 - axis}, im.name()));
 }

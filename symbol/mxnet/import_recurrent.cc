@@ -56,7 +56,10 @@ std::vector<Piece> PiecesOf(const Form& form, const std::string& prefix, int64_t
 // How wide the data are, from how long the vector is.
 int64_t InputsOf(const Form& form, const HostTensor& vector) {
   int64_t rest = vector.elements();
-  for (const Piece& piece : PiecesOf(form, "", 0)) rest -= piece.shape.Elements();
+  for (const Piece& piece : PiecesOf(form, "", 0)) {
+    const int64_t elements = piece.shape.Elements();
+    rest = rest < elements ? 0 : rest - elements;
+  }
   const int64_t row = CheckedMul(form.Rows(), form.directions);
   if (rest <= 0 || rest % row != 0) {
     Throw<ModelError>("its parameters are {} numbers, which no width of the data gives", vector.elements());

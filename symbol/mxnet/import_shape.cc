@@ -7,6 +7,17 @@
 namespace bindery::mxnet {
 namespace {
 
+// At most as many as a tensor may have, and each one of them: arithmetic with them overflows nowhere.
+std::vector<int64_t> AxesOf(const Importer& im, const char* key) {
+  std::vector<int64_t> axes = im.Ints(key);
+  const auto is_none = [](int64_t axis) { return axis < -Shape::kMaxRank || axis >= Shape::kMaxRank; };
+  if (std::ssize(axes) > Shape::kMaxRank || std::ranges::any_of(axes, is_none)) {
+    Throw<ModelError>("attribute \"{}\": expected axes, each from -{} to {}", key, Shape::kMaxRank,
+                      Shape::kMaxRank - 1);
+  }
+  return axes;
+}
+
 // --- Reshape.
 
 // The shape that codes ask for, from the shape of x: 0 keeps an extent, -1 takes what remains, -2 keeps all that
@@ -93,7 +104,7 @@ void ImportBroadcastLike(Importer& im) {
 // These axes, whose extents are 1, get others.
 void ImportBroadcastAxis(Importer& im) {
   const Symbol x = im.In(0);
-  const std::vector<int64_t> axes = im.Ints("axis"), sizes = im.Ints("size");
+  const std::vector<int64_t> axes = AxesOf(im, "axis"), sizes = im.Ints("size");
   std::vector<Symbol> shape;
   int64_t next = 0;
   for (size_t i = 0; i < axes.size(); ++i) {
@@ -144,6 +155,7 @@ void ImportSplit(Importer& im) {
     im.Spend(sections);
     return im.Out(SliceChannel(im.In(0), {.num_outputs = sections, .axis = axis, .squeeze_axis = squeezed}, im.name()));
   }
+  im.Spend(2 * std::ssize(places));
   std::vector<Symbol> parts;
   for (size_t i = 0; i < places.size(); ++i) {
     const int64_t end = i + 1 < places.size() ? places[i + 1] : kSliceEnd;
@@ -181,7 +193,7 @@ Symbol SlicePlaces(const Symbol& x, const Symbol& begin, const Symbol& end, cons
 // As much of the first as the second has, along some axes or all.
 void ImportSliceLike(Importer& im) {
   const Symbol x = im.In(0), like = im.In(1);
-  const std::vector<int64_t> axes = im.Ints("axes");
+  const std::vector<int64_t> axes = AxesOf(im, "axes");
   if (axes.empty()) {
     const Symbol end = ShapeArray(like);
     const auto number = [](double value) { return Constant(HostTensor::Full(DType::kInt64, {}, value)); };
@@ -264,7 +276,10 @@ ImportFn FilledLike(double value) {
 }
 
 void ImportArange(Importer& im) {
-  im.Ignore({"ctx", "infer_range"});
+  im.Ignore({"ctx"});
+  if (im.Flag("infer_range") && !im.Has("stop")) {
+    Throw<ModelError>("attribute \"infer_range\": a length that what reads it decides cannot be imported");
+  }
   if (im.Int("repeat", 1) != 1) Throw<ModelError>("attribute \"repeat\": only 1 can be imported");
   double begin = im.Float("start", 0), end = im.Has("stop") ? im.Float("stop") : begin;
   if (!im.Has("stop")) begin = 0;

@@ -158,6 +158,9 @@ std::vector<Symbol> Importer::Split(const Symbol& parameter, const std::vector<P
     made.push_back(
         Variable(piece.name, {.shape = piece.shape, .dtype = node.declared_dtype, .annotations = annotations}));
     if (value == nullptr) continue;
+    if (piece.shape.Elements() > value->elements() - next / SizeOf(value->dtype())) {
+      Throw<ModelError>("{} has {} elements, too few for its pieces", QuotedName(whole), value->elements());
+    }
     HostTensor part(value->dtype(), piece.shape);
     std::memcpy(part.raw(), static_cast<const std::byte*>(value->raw()) + next, static_cast<size_t>(part.bytes()));
     next += part.bytes();
@@ -228,13 +231,15 @@ namespace bindery {
 
 Model ParseMxnet(std::string_view json, MxnetParams params, const std::string& source_name, const ModelLimits& limits) {
   const AttrScope no_annotations({}, false);
-  mxnet::JsonGraph graph = mxnet::ReadJsonGraph(json, source_name, limits);
   try {
-    return mxnet::Importer(std::move(graph), std::move(params)).Run();
+    mxnet::JsonGraph graph = mxnet::ReadJsonGraph(json, source_name, limits);
+    try {
+      return mxnet::Importer(std::move(graph), std::move(params)).Run();
+    } catch (const Error& error) {
+      Throw<ModelError>("{}: {}", source_name, error.message());
+    }
   } catch (const std::bad_alloc&) {
     Throw<ModelError>("{}: the model does not fit in memory", source_name);
-  } catch (const Error& error) {
-    Throw<ModelError>("{}: {}", source_name, error.message());
   }
 }
 

@@ -128,6 +128,35 @@ TEST(HostileMxnet, SizesAreComparedWithWhatIsThere) {
             std::string::npos);
 }
 
+// Sizes of a recurrent network whose sum, in 64 bits, comes out as what a vector of 10,256,108 elements has left.
+TEST(HostileMxnet, PiecesOfAVectorLieWithinIt) {
+  const std::string graph =
+      MxnetGraph(MxnetNode("null", "data") + ", " + MxnetNode("null", "rnn_parameters") + ", " +
+                     MxnetNode("null", "state") + ", " +
+                     MxnetNode("RNN", "rnn", "[0, 0, 0], [1, 0, 0], [2, 0, 0]",
+                               "'mode': 'gru', 'bidirectional': 'True', 'num_layers': '47', 'state_size': '148722554'"),
+                 "[3, 0, 0]");
+  MxnetParams params;
+  params.args["rnn_parameters"] = HostTensor(DType::kInt8, {10'256'108});
+  ExpectErrorWithin(256 << 20, "10256108 numbers, which no width of the data gives",
+                    [&] { ParseMxnet(graph, params, "m.json"); });
+}
+
+TEST(HostileMxnet, ListsMakeNoMoreNodesThanAllowed) {
+  std::string places = "0";
+  for (int i = 0; i < 200'000; ++i) places += ", 0";
+  const auto error = [&](const std::string& op, const std::string& inputs, const std::string& attrs) {
+    return ErrorOf(MxnetGraph(
+        MxnetNode("null", "data") + ", " + MxnetNode("null", "like") + ", " + MxnetNode(op, "n", inputs, attrs),
+        "[2, 0, 0]"));
+  };
+  EXPECT_NE(error("_split_v2", "[0, 0, 0]", "'indices': '(" + places + ")'").find("too many nodes"), std::string::npos);
+  EXPECT_NE(error("slice_like", "[0, 0, 0], [1, 0, 0]", "'axes': '(" + places + ")'").find("expected axes"),
+            std::string::npos);
+  EXPECT_NE(error("broadcast_axis", "[0, 0, 0]", "'axis': '(" + places + ")', 'size': '(1)'").find("expected axes"),
+            std::string::npos);
+}
+
 // Every operator with few and many inputs, and with numbers that are no axes, extents or counts; in little memory.
 TEST(HostileMxnet, OperatorsOfAnyAttributesAreModelsOrErrors) {
   const char* const lists[] = {"kernel", "stride", "pad",  "dilate", "shape", "axes",      "axis",   "begin",
