@@ -66,7 +66,8 @@ class InlineEngine final : public Engine {
 
   std::optional<uint64_t> Version(const VarPtr& var) override {
     CheckOwner(var, token_);
-    const auto lock = LockOutside("Version");
+    if (InsideOperation()) return failures_.VersionOf(*var);
+    const std::lock_guard lock(mutex_);
     return failures_.VersionOf(*var);
   }
 
@@ -87,10 +88,12 @@ class InlineEngine final : public Engine {
 
   void RunOrQueue(Pushed pushed) {
     if (InsideOperation()) {
+      CountChanges(pushed.operation->accesses);
       nested_.push_back(std::move(pushed));
       return;
     }
     const std::lock_guard lock(mutex_);
+    CountChanges(pushed.operation->accesses);
     runner_.store(std::this_thread::get_id(), std::memory_order_relaxed);
     Run(std::move(pushed));
     while (!nested_.empty()) {
@@ -103,7 +106,6 @@ class InlineEngine final : public Engine {
 
   void Run(Pushed pushed) noexcept {
     const PreparedOperation& operation = *pushed.operation;
-    CountChanges(operation.accesses);
     std::exception_ptr error = failures_.Inherited(operation.accesses);
     const bool skipped = error != nullptr;
     bool half_way = false;
