@@ -25,7 +25,9 @@ bindery_status bindery_executor_create(const bindery_model* model, const bindery
                                                       .inputs = Describe(inputs, num_inputs),
                                                       .for_training = given.training != 0,
                                                       .threads = given.threads,
-                                                      .seed = given.seed})});
+                                                      .seed = given.seed,
+                                                      // Parameters are written in place, which no engine sees.
+                                                      .switches = {.derive = false}})});
     made->executor.SetParams(source.params, source.aux);
     return made.release();
   });
