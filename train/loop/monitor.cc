@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <map>
 #include <utility>
 
 #include "base/error.h"
@@ -62,12 +63,16 @@ void Monitor::AddArguments(const ExecutorGroup& group, std::vector<MonitorRecord
       if (std::regex_search(name, pattern_)) records->push_back({step_, {}, name, options_.statistic(value)});
     }
   }
+  std::map<std::string, std::vector<Tensor>> replicas;  // where they lie
+  for (const ReplicatedParam& param : group.params()) replicas[param.name] = param.values;
   for (const auto& [name, value] : params) {
     const std::string gradient = name + "_grad";
     if (!std::regex_search(gradient, pattern_) || group.grad_req(name) == GradReq::kNull) continue;
     for (size_t d = 0; d < group.devices().size(); ++d) {
       const HostTensor share = group.GetGradient(name, static_cast<int>(d));
-      records->push_back({step_, group.devices()[d], gradient, options_.statistic(share)});
+      const auto found = replicas.find(name);
+      const Device device = found == replicas.end() ? group.devices()[d] : found->second[d].device();
+      records->push_back({step_, device, gradient, options_.statistic(share)});
     }
   }
 }
