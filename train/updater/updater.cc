@@ -190,7 +190,9 @@ void Updater::Prepare() {
     }
     if (state.pieces.empty()) continue;
     if (steps_of_) {
-      const auto same = std::ranges::find(steps_of_->blocks_, state.block, &BlockState::block);
+      const auto same = std::ranges::find_if(steps_of_->blocks_, [&](const BlockState& other) {
+        return other.block == state.block && &other.stage->store() == &state.stage->store();
+      });
       for (const Piece& piece : state.pieces) {
         const bool is_there = same != steps_of_->blocks_.end() &&
                               std::ranges::find(same->pieces, piece.begin, &Piece::begin) != same->pieces.end();
