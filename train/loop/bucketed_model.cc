@@ -11,6 +11,7 @@
 #include "symbol/ops/loss.h"
 #include "train/initializer.h"
 #include "train/metrics/metrics.h"
+#include "train/precision.h"
 
 namespace bindery {
 namespace {
@@ -36,6 +37,7 @@ BucketedModel::BucketedModel(NetFn make, int64_t default_key, const GroupOptions
       metadata_(values.metadata) {
   if (!group.data.empty() || !group.labels.empty()) Throw("data and labels of a BucketedModel are its networks'");
   if (group.shared_group || group.weights) Throw("a BucketedModel has parameters of its own");
+  if (ParsePrecision(options.precision)) Throw("precision: a BucketedModel trains in that of its networks");
   if (options.report_replicas) Throw("report_replicas: a BucketedModel has one metric, of all devices");
   BucketNet net = make_(default_key);
   Bucket bucket{.symbol = net.symbol};
@@ -236,6 +238,8 @@ void BucketedModel::Restore(const Checkpoint& checkpoint) {
   updater_->SetNumbers(checkpoint.numbers);
   updater_->SetState(checkpoint.optimizer_state);
   updater_->SetStep(checkpoint.step);
+  if (total_) total_->Reset();
+  any_ = false;
 }
 
 }  // namespace bindery
