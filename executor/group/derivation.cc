@@ -55,6 +55,7 @@ void Derivation::Run() {
     ways_.push_back({old_, is_all, engine_->Prepare(MakeOperation(all_->var, is_all))});
     way = ways_.end() - 1;
   }
+  for (size_t s = 0; s < slots_.size(); ++s) slots_[s].value->made_of.reserve(slots_[s].sources.size());
   engine_->Push(way->operation);
   all_->version = engine_->Version(all_->var);
   for (size_t s = 0; s < slots_.size(); ++s) {
