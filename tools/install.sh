@@ -3,6 +3,7 @@
 # them, documentation and examples. Or removes all that.
 set -euo pipefail
 export LC_ALL=C
+umask 022
 
 usage() {
   cat <<'END'
@@ -73,7 +74,10 @@ remove() {
 
 if [ -n "$uninstall" ]; then
   [ -f "$target/$list" ] || fail "nothing is installed in $target: there is no $list"
-  remove <<<"$(cat "$target/$list")"
+  names=$(cat "$target/$list")
+  { grep -v '/$' <<<"$names" | grep -vxF "$list" || true; } | remove
+  rm -f "$target/$list" # behind what it lists, so that a removal that failed can be done again
+  { grep '/$' <<<"$names" || true; } | remove
   exit
 fi
 
@@ -171,7 +175,7 @@ done <<<"$folders"
 # The list first: whatever happens now, it names all that there may be.
 { sort -u <<<"$old"$'\n'"$files"$'\n'"$made" | sed '/^$/d'; } >"$stage/$list"
 mv -f "$stage/$list" "$target/$list"
-{ grep "^$libdir/lib" <<<"$files" && grep -v "^$libdir/lib" <<<"$files"; } | while IFS= read -r file; do
+{ grep "^$libdir/lib" <<<"$files" | sort -r && grep -v "^$libdir/lib" <<<"$files"; } | while IFS= read -r file; do
   [ "$file" = "$list" ] || mv -fT "$stage/$file" "$target/$file"
 done
 comm -23 <(grep -v '/$' <<<"$old" | sort -u) <(sort -u <<<"$files") | remove

@@ -142,14 +142,18 @@ END
   echo "$output/$1_${version}_$architecture.deb"
 }
 
-describe "$predict" libs "$(needs "$predict/$libdir/libbindery_predict.so.$version")" "" same \
+# Assigned first: a failure inside an argument would go unseen.
+predict_needs=$(needs "$predict/$libdir/libbindery_predict.so.$version")
+library_needs=$(needs "$library/$libdir/libbindery.so.$version")
+program_needs=$(needs bindery/usr/bin/bindery)
+describe "$predict" libs "$predict_needs" "" same \
   "inference of neural networks in C++ programs" <<'END'
 Bindery binds a network, described in C++ or read from a file, to the shapes it will see, and then runs it from any
 number of threads on one set of weights. ONNX models are read, too.
 
 This is the shared library without training. It has a C interface, which exchanges arrays by DLPack.
 END
-describe "$library" libs "$(exactly "$predict"), $(needs "$library/$libdir/libbindery.so.$version")" "" same \
+describe "$library" libs "$(exactly "$predict"), $library_needs" "" same \
   "training of neural networks in C++ programs" <<'END'
 Bindery trains neural networks inside C++ programs, without Python: on one or several devices, resumed after a stop to
 the bit, with the data, optimizers and metrics that users expect.
@@ -163,7 +167,7 @@ Bindery trains and runs neural networks inside C++ programs, without Python.
 These are the headers of both libraries, what pkg-config, CMake (find_package(Bindery)) and Bazel need to find them,
 documentation, and examples to begin with.
 END
-describe bindery science "$(exactly "$library"), $(exactly "$predict"), $(needs bindery/usr/bin/bindery)" "" "" \
+describe bindery science "$(exactly "$library"), $(exactly "$predict"), $program_needs" "" "" \
   "training and inference of neural networks on the command line" <<'END'
 Bindery trains, tests and asks neural networks without Python: models by name, as text or as ONNX, data from files of
 many kinds, checkpoints that a stopped run is resumed from.
