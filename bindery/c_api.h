@@ -47,10 +47,12 @@ bindery_status bindery_tensor_create(DLDataType dtype, int32_t rank, const int64
 /* Memory of the caller, who leaves it where it is until the tensor, and whatever was made of it, is freed. */
 bindery_status bindery_tensor_borrow(const DLTensor* memory, bindery_tensor** tensor);
 /* Takes what another library hands over, and gives it back by its deleter when nobody needs it any more. If this fails,
-   it still is the caller's. What is read-only is so here: by convention, as nothing checks it. */
+   it still is the caller's. What is read-only is so here, and where it goes on to: by convention, as nothing checks who
+   writes. */
 bindery_status bindery_tensor_from_dlpack(struct DLManagedTensor* managed, bindery_tensor** tensor);
 bindery_status bindery_tensor_from_dlpack_versioned(struct DLManagedTensorVersioned* managed, bindery_tensor** tensor);
-/* The same memory for another library, which calls the deleter when it is done; it may outlive the handle. */
+/* The same memory for another library, which calls the deleter when it is done; it may outlive the handle. What is
+   read-only goes as a versioned one, flagged; the other form, which has no flag for it, is an error then. */
 bindery_status bindery_tensor_to_dlpack(const bindery_tensor* tensor, struct DLManagedTensor** managed);
 bindery_status bindery_tensor_to_dlpack_versioned(const bindery_tensor* tensor,
                                                   struct DLManagedTensorVersioned** managed);
@@ -61,7 +63,7 @@ void bindery_tensor_free(bindery_tensor* tensor);
 
 /* --- models --- */
 
-/* By the name's ending: .pb, .prototxt or .onnx. */
+/* By the name's ending: .pb, .prototxt or .onnx; of MXNet .json, with the .params beside it. */
 bindery_status bindery_model_load(const char* path, bindery_model** model);
 /* The bytes of a .pb file that stands alone; or the text of a .prototxt one. */
 bindery_status bindery_model_parse(const void* bytes, size_t size, int is_text, bindery_model** model);

@@ -42,8 +42,10 @@ bindery_tensor* ValueOf(const std::shared_ptr<const Model>& model, const std::st
   }
   const HostTensor& value = param != model->params.end() ? param->second : aux->second;
   const std::shared_ptr<Engine> engine = DefaultEngine();
-  return HandleOf(
+  bindery_tensor* const handle = HandleOf(
       Tensor(engine, Cpu(0), value.dtype(), value.shape(), const_cast<void*>(value.raw()), model, engine->NewVar()));
+  handle->is_read_only = true;
+  return handle;
 }
 
 }  // namespace
@@ -53,9 +55,10 @@ std::vector<DataDesc> Describe(const bindery_input* inputs, size_t count) {
   std::vector<DataDesc> descriptions;
   for (size_t i = 0; i < count; ++i) {
     const bindery_input& input = inputs[i];
+    const bool is_unset = input.dtype.code == 0 && input.dtype.bits == 0 && input.dtype.lanes == 0;
     descriptions.push_back({.name = &Given(input.name, "an input's name"),
                             .shape = ShapeOf(input.rank, input.shape),
-                            .dtype = DTypeOf(input.dtype)});
+                            .dtype = is_unset ? DType::kFloat32 : DTypeOf(input.dtype)});
   }
   return descriptions;
 }

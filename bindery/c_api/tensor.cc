@@ -48,6 +48,9 @@ bindery_tensor* Take(Managed* managed) {
   const auto owner = std::make_shared<Owner<Managed>>();
   handle->tensor = Wrap(managed->dl_tensor, owner);
   owner->managed = managed;
+  if constexpr (requires { managed->flags; }) {
+    handle->is_read_only = (managed->flags & DLPACK_FLAG_BITMASK_READ_ONLY) != 0;
+  }
   return handle.release();
 }
 
@@ -88,7 +91,6 @@ Managed* Export(const Tensor& tensor) {
 }  // namespace
 
 DType DTypeOf(DLDataType dtype) {
-  if (dtype.code == 0 && dtype.bits == 0 && dtype.lanes == 0) return DType::kFloat32;
   const auto* const found = std::ranges::find_if(
       kTypes, [&](const NamedType& type) { return type.code == dtype.code && type.bits == dtype.bits; });
   if (found == std::end(kTypes) || dtype.lanes != 1) {
@@ -164,13 +166,21 @@ bindery_status bindery_tensor_from_dlpack_versioned(DLManagedTensorVersioned* ma
 }
 
 bindery_status bindery_tensor_to_dlpack(const bindery_tensor* tensor, DLManagedTensor** managed) {
-  return Make(managed, [&] { return Export<DLManagedTensor>(Given(tensor, "tensor").tensor); });
+  return Make(managed, [&] {
+    if (Given(tensor, "tensor").is_read_only) {
+      Throw(
+          "an array that is not to be written: bindery_tensor_to_dlpack cannot say so, but "
+          "bindery_tensor_to_dlpack_versioned can");
+    }
+    return Export<DLManagedTensor>(tensor->tensor);
+  });
 }
 
 bindery_status bindery_tensor_to_dlpack_versioned(const bindery_tensor* tensor, DLManagedTensorVersioned** managed) {
   return Make(managed, [&] {
     auto* const result = Export<DLManagedTensorVersioned>(Given(tensor, "tensor").tensor);
     result->version = {DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION};
+    if (tensor->is_read_only) result->flags = DLPACK_FLAG_BITMASK_READ_ONLY;
     return result;
   });
 }

@@ -10,13 +10,14 @@
 
 struct bindery_tensor {
   bindery::Tensor tensor;
+  bool is_read_only = false;
   // What its views point at.
   int64_t extents[bindery::Shape::kMaxRank] = {}, strides[bindery::Shape::kMaxRank] = {};
 };
 
 namespace bindery::c_api {
 
-DType DTypeOf(DLDataType dtype);  // throws Error for those that there are not here; all zeros: float32
+DType DTypeOf(DLDataType dtype);  // throws Error for those that there are not here
 DLDataType TypeOf(DType dtype);
 Shape ShapeOf(int32_t rank, const int64_t* extents);  // throws Error, ShapeError
 

@@ -150,6 +150,15 @@ TEST(CApi, ArraysOfAnExecutorAreSeenInPlace) {
   // The model has its own values still.
   const auto value = Made<bindery_tensor>([&](auto** t) { return bindery_model_value(model.get(), "fc_weight", t); });
   EXPECT_EQ(At(value.get(), 5), 1);
+  // They are not to be written, whoever gets them.
+  DLManagedTensor* unflagged = nullptr;
+  EXPECT_EQ(bindery_tensor_to_dlpack(value.get(), &unflagged), BINDERY_ERROR);
+  EXPECT_EQ(unflagged, nullptr);
+  DLManagedTensorVersioned* flagged = nullptr;
+  ASSERT_EQ(bindery_tensor_to_dlpack_versioned(value.get(), &flagged), BINDERY_OK);
+  EXPECT_EQ(flagged->flags, DLPACK_FLAG_BITMASK_READ_ONLY);
+  const auto taken = Made<bindery_tensor>([&](auto** t) { return bindery_tensor_from_dlpack_versioned(flagged, t); });
+  EXPECT_EQ(bindery_tensor_to_dlpack(taken.get(), &unflagged), BINDERY_ERROR);
 }
 
 int g_deleted = 0;
@@ -285,6 +294,7 @@ TEST(CApi, ErrorsHaveAStatusAndAMessageOfTheThread) {
   const auto two = Made<bindery_tensor>([&](auto** t) { return bindery_tensor_create(kFloat, 2, large, t); });
   const char* const names[] = {"data", "data"};
   const bindery_tensor* const inputs[] = {two.get(), two.get()};
+  expect(bindery_tensor_create({}, 2, large, &no_tensor), BINDERY_ERROR, "code 0, 0 bits and 0 lanes");
   expect(bindery_predictor_run(predictor.get(), names, inputs, 1, &output, 1), BINDERY_DATA_ERROR, "at most (1, 2)");
   expect(bindery_predictor_run(predictor.get(), names, inputs, 2, &output, 1), BINDERY_ERROR, "comes twice");
   EXPECT_EQ(output, nullptr);
