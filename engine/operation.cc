@@ -84,8 +84,8 @@ void CheckOwner(const PreparedPtr& prepared, const EngineToken& owner) {
 }
 
 void CheckOwner(const VarPtr& var, const EngineToken& owner) {
-  if (!var) Throw("cannot wait for a null variable");
-  if (var->owner != owner) Throw("cannot wait for a variable of another engine");
+  if (!var) Throw("a null variable: there is nothing to wait for, or to ask about");
+  if (var->owner != owner) Throw("a variable of another engine: only that one can wait for it, or tell about it");
 }
 
 std::exception_ptr CurrentErrorNamed(const std::string& name) noexcept {

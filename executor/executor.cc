@@ -311,7 +311,9 @@ Tensor Executor::GradientArray(const std::string& name) const {
     Throw("\"{}\" has no gradient: its gradient request is null", name);
   }
   const StoredParameter& p = *store_->Find(name);
-  return store_->Gradient(p, 0).Reshape(p.shape);
+  const Tensor gradient = store_->Gradient(p, 0);
+  if (!gradient.defined()) Throw("\"{}\" has no gradient: nothing computes with it", name);
+  return gradient.Reshape(p.shape);
 }
 
 Tensor Executor::AuxiliaryArray(const std::string& name) const {
