@@ -33,7 +33,7 @@
 #include "symbol/symbol.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/data/array_iter.h"
-#include "train/data/data_file.h"
+#include "train/data/data_description.h"
 #include "train/data/data_iter.h"
 #include "train/data/digits.h"
 #include "train/data/idx.h"

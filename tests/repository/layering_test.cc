@@ -113,7 +113,8 @@ TEST(LayeringTest, LibrariesAppearOnlyInTheirFolders) {
 // What is special about an operator stands in its definition, as a fact that anybody may ask for. Tables of a file format
 // map operators of one world to those of another, so they name them.
 TEST(LayeringTest, OperatorsAreToldApartOnlyWhereTheyAreDefined) {
-  static const std::regex kDefinition(R"(.*&[A-Za-z]*Op\(\).*)"), kAllowed(R"((symbol/ops|symbol/onnx|symbol/mxnet|tests)/.*)");
+  static const std::regex kDefinition(R"(.*&[A-Za-z]*Op\(\).*)"),
+      kAllowed(R"((symbol/ops|symbol/onnx|symbol/mxnet|tests)/.*)");
   for (const SourceFile& file : Tree()) {
     if (std::regex_match(file.path, kAllowed)) continue;
     for (const std::string& line : file.lines) {
@@ -139,6 +140,28 @@ TEST(LayeringTest, HeadersAreGuarded) {
     }
     EXPECT_TRUE(guarded) << file.path << " lacks #pragma once";
   }
+}
+
+// Two types of one name in one namespace are one type to the linker: it would keep the inline members of either. Types
+// that a file has for itself, in .cc files in anonymous namespaces, may be called what others are.
+TEST(LayeringTest, NoTwoHeadersDefineTypesOfOneName) {
+  static const std::regex kNamespace(R"(namespace ([\w:]+) \{.*)"), kEnd(R"(\}  // namespace.*)"),
+      kType(R"((?:class|struct|enum class) (\w+)(?: final)?(?: :.*)? \{.*)");
+  std::map<std::string, std::string> known;  // type, header
+  for (const SourceFile& file : Tree()) {
+    if (!file.path.ends_with(".h") || file.path.ends_with("_body.h") || file.path.starts_with("tests/")) continue;
+    std::string scope;
+    for (const std::string& line : file.lines) {
+      std::smatch match;
+      if (std::regex_match(line, match, kNamespace)) scope += match[1].str() + "::";
+      if (std::regex_match(line, kEnd)) scope.clear();
+      if (!std::regex_match(line, match, kType)) continue;
+      const auto [place, is_new] = known.emplace(scope + match[1].str(), file.path);
+      EXPECT_TRUE(is_new || place->second == file.path)
+          << file.path << " and " << place->second << " both define " << place->first;
+    }
+  }
+  EXPECT_GT(known.size(), 300u);
 }
 
 // The rules are only as good as the reader of the lines they are applied to.

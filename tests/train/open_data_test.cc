@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "tests/message_of.h"
-#include "train/data/data_file.h"
+#include "train/data/data_description.h"
 #include "train/data/open.h"
 #include "train/data/samples/sample_iter.h"
 #include "train/data/settings.h"
@@ -91,9 +91,9 @@ TEST(OpenData, ImagesGetTheModelsSizeUnlessTheyHaveTheirOwn) {
             "DataError: data \"" + text + "?crop=center\": unknown crop \"center\"; did you mean \"centre\"?");
 }
 
-TEST(DataFile, SaysWhatAndHow) {
-  const auto read = [](const std::string& text) { return ReadDataFile(Write("data.prototxt", text)); };
-  const DataFile file = read("train: \"csv:a.csv\" test: \"csv:b.csv\" workers: 3 skip_damaged: true");
+TEST(DataDescription, SaysWhatAndHow) {
+  const auto read = [](const std::string& text) { return ReadDataDescription(Write("data.prototxt", text)); };
+  const DataDescription file = read("train: \"csv:a.csv\" test: \"csv:b.csv\" workers: 3 skip_damaged: true");
   EXPECT_EQ(file.train, "csv:a.csv");
   EXPECT_EQ(file.test, "csv:b.csv");
   EXPECT_EQ(file.workers, 3);

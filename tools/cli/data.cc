@@ -6,7 +6,7 @@
 #include <sstream>
 #include <utility>
 
-#include "train/data/data_file.h"
+#include "train/data/data_description.h"
 #include "train/data/digits.h"
 #include "train/data/prefetch_iter.h"
 #include "train/data/samples/sample_iter.h"
@@ -262,7 +262,7 @@ TrainingData MakeText(const DataOptions& options, const ModelOptions& model, uin
 }  // namespace
 
 void DataOptions::ReadFile(const std::string& path) {
-  const DataFile file = ReadDataFile(path);
+  const DataDescription file = ReadDataDescription(path);
   data = file.train;
   test_data = file.test;
   test_part = file.test_part.value_or(test_part);

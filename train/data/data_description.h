@@ -12,7 +12,7 @@ namespace bindery {
 // "short", "pad", "discard" or "roll-over". Throws DataError with the nearest name.
 LastBatch ParseLastBatch(std::string_view text);
 
-struct DataFile {
+struct DataDescription {
   std::string train;      // for OpenData
   std::string test = {};  // likewise; empty: a part of train
   // What the file does not say is not set.
@@ -23,6 +23,6 @@ struct DataFile {
 };
 
 // Throws DataError, with file, line and column.
-DataFile ReadDataFile(const std::string& path);
+DataDescription ReadDataDescription(const std::string& path);
 
 }  // namespace bindery

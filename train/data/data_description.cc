@@ -1,4 +1,4 @@
-#include "train/data/data_file.h"
+#include "train/data/data_description.h"
 
 #include <google/protobuf/io/tokenizer.h>
 #include <google/protobuf/text_format.h>
@@ -33,7 +33,7 @@ LastBatch ParseLastBatch(std::string_view text) {
   return static_cast<LastBatch>(found - names.begin());
 }
 
-DataFile ReadDataFile(const std::string& path) {
+DataDescription ReadDataDescription(const std::string& path) {
   constexpr int64_t kMostBytes = 1 << 20;
   const std::string text = ReadFile(path, kMostBytes);
   google::protobuf::TextFormat::Parser parser;
@@ -42,7 +42,7 @@ DataFile ReadDataFile(const std::string& path) {
   parser.SetRecursionLimit(10);
   proto::Data data;
   if (!parser.ParseFromString(text, &data)) Throw<DataError>("{}:{}", path, errors.text);
-  DataFile file{.train = data.train(), .test = data.test()};
+  DataDescription file{.train = data.train(), .test = data.test()};
   if (data.has_test_part()) file.test_part = data.test_part();
   if (data.has_last_batch()) file.last_batch = data.last_batch();
   if (data.has_workers()) file.workers = data.workers();
