@@ -8,14 +8,17 @@
 namespace bindery {
 namespace {
 
-// Is it computed by backward?
+// Is it computed by backward? Copies that are kept for who watches are made at the end: what they copy counts.
 bool IsOfBackward(const Plan& plan, int value) {
-  const auto computes = [value](const PlanCall& call) {
-    return std::ranges::find(call.outputs, value) != call.outputs.end();
+  const auto call_of = [&plan](int v) {
+    return std::ranges::find_if(
+        plan.calls, [v](const PlanCall& call) { return std::ranges::find(call.outputs, v) != call.outputs.end(); });
   };
-  const auto call = std::ranges::find_if(plan.calls, computes) - plan.calls.begin();
+  auto call = call_of(value);
+  while (call != plan.calls.end() && (call->op == "Copy" || call->op == "Reorder")) call = call_of(call->inputs[0]);
+  const auto index = call - plan.calls.begin();
   return std::ranges::any_of(plan.segments, [&](const PlanSegment& segment) {
-    return segment.phase == Phase::kBackward && segment.begin <= call && call < segment.end;
+    return segment.phase == Phase::kBackward && segment.begin <= index && index < segment.end;
   });
 }
 

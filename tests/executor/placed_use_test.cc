@@ -1,6 +1,8 @@
 // Groups parts of which have devices of their own: states, statistics, requests, watching, parameters, errors.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/executor/placed_helpers.h"
 
 namespace bindery {
@@ -71,6 +73,30 @@ TEST(Placed, WatchedValuesComeInTheOrderOfTheWhole) {
   }
   EXPECT_GE(known, 5u);
   EXPECT_LT(last_forward, first_backward);
+}
+
+// Values in formats of the kernels' own are watched as copies, which are made when all else is done.
+TEST(Placed, WatchedValuesInFormatsOfKernelsKeepTheirOrder) {
+  const Symbol low = On("low", [] {
+    const Symbol x = Tanh(Convolution(Variable("data"), {.num_filter = 16, .kernel = {3, 3}}, "conv1"));
+    return Tanh(Convolution(x, {.num_filter = 16, .kernel = {3, 3}}, "conv2"));
+  });
+  const Symbol net =
+      On("high", [&] { return SoftmaxOutput(FullyConnected(Flatten(low), {.num_hidden = 5}, "fc"), {}, "softmax"); });
+  const Case c = {"convolutions", net, {"data", {4, 3, 8, 8}}, {"softmax_label", {4}}, 5};
+  PlacedExecutorGroup group(c.net, OptionsOf(1, {c.data}, {c.label}));
+  const auto one = Unplaced(c.net, OptionsOf(1, {c.data}, {c.label}));
+  InitialiseEqually(&group, one.get(), 3);
+  group.Watch(".*");
+  group.ForwardBackward(std::make_shared<const Batch>(RandomBatchOf(c, 4, 1)));
+  std::vector<std::string> forward;
+  for (const auto& value : group.WatchedValues()) {
+    if (std::ranges::find(forward, "softmax_output") == forward.end()) forward.push_back(value.name);
+  }
+  for (const char* name : {"conv1_output", "conv2_output"}) {
+    EXPECT_NE(std::ranges::find(forward, name), forward.end()) << name;
+  }
+  EXPECT_EQ(std::ranges::count_if(forward, [](const std::string& n) { return n.find("grad") != n.npos; }), 0);
 }
 
 // A kernel of the first stage hangs; the host pushes steps of all stages meanwhile.
