@@ -13,12 +13,12 @@
 namespace bindery {
 
 // One of the three, as tf.train.Feature.
-struct Field {
+struct RecordField {
   std::vector<std::string> bytes = {};
   std::vector<float> floats = {};
   std::vector<int64_t> ints = {};
 };
-using Record = std::map<std::string, Field, std::less<>>;
+using Record = std::map<std::string, RecordField, std::less<>>;
 
 // Records by number. Immutable: any threads may use one at the same time.
 class RecordSource {

@@ -43,7 +43,7 @@ class Decoder {
     if (!options.unlabelled) {
       label_ = Choose(first, options.label, {"label", "image/class/label", "cls"}, "label", source);
     }
-    const Field& field = first.at(data_);
+    const RecordField& field = first.at(data_);
     is_array_ = data_ == "npy" || data_.ends_with(".npy");
     is_image_ = !is_array_ && !field.bytes.empty();
     if (is_image_) {
@@ -57,7 +57,7 @@ class Decoder {
   const Shape& shape() const { return shape_; }
 
   void Data(const Record& record, const std::string& source, PhiloxStream* random, float* to) const {
-    const Field& field = Find(record, data_, source);
+    const RecordField& field = Find(record, data_, source);
     if (is_image_) {
       const std::string& bytes = One(field.bytes, data_, source);
       Transform(DecodeImage(bytes, options_.image.channels, source), options_.image, random, source, to);
@@ -72,7 +72,7 @@ class Decoder {
   }
 
   int64_t Label(const Record& record, const std::string& source) const {
-    const Field& field = Find(record, label_, source);
+    const RecordField& field = Find(record, label_, source);
     std::optional<int64_t> label;
     if (!field.ints.empty()) label = One(field.ints, label_, source);
     if (!field.floats.empty()) {
@@ -89,7 +89,7 @@ class Decoder {
   }
 
  private:
-  static const Field& Find(const Record& record, const std::string& name, const std::string& source) {
+  static const RecordField& Find(const Record& record, const std::string& name, const std::string& source) {
     const auto found = record.find(name);
     if (found == record.end()) {
       Throw<DataError>("{}: it has no field \"{}\"{}", source, name, NameHint(name, NamesOf(record)));
@@ -116,7 +116,7 @@ class Decoder {
                      text.substr(0, 40), options_.classes.size());
   }
 
-  HostTensor Numbers(const Field& field, const std::string& source) const {
+  HostTensor Numbers(const RecordField& field, const std::string& source) const {
     if (is_array_) return ParseNpy(One(field.bytes, data_, source), source).Cast(DType::kFloat32);
     const auto count = static_cast<int64_t>(std::max(field.floats.size(), field.ints.size()));
     HostTensor numbers(DType::kFloat32, {count});

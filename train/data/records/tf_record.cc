@@ -24,7 +24,7 @@ T Number(const char* bytes) {
 Record ToRecord(const proto::Example& example) {
   Record record;
   for (const auto& [name, feature] : example.features().feature()) {
-    Field& field = record[name];
+    RecordField& field = record[name];
     field.bytes.assign(feature.bytes_list().value().begin(), feature.bytes_list().value().end());
     field.floats.assign(feature.float_list().value().begin(), feature.float_list().value().end());
     field.ints.assign(feature.int64_list().value().begin(), feature.int64_list().value().end());
