@@ -7,7 +7,8 @@
 //   kv->Push("w", grads);        // the sum over the list; without updater it replaces the stored value,
 //   kv->Pull("w", values);       // with one: updater(key, sum, stored)
 //
-// Of a large table some rows alone may be pushed and pulled: PushRows, PullRows.
+// Of a large table some rows alone may be pushed and pulled: PushRows, PullRows. Where the way between devices is narrow,
+// values may be sent in fewer bits: SetCompression.
 //
 // And the face beneath it for a trainer: MakeReduction over flat buckets, parts of a step that sum, update and spread
 // in one pass over memory.
@@ -32,6 +33,7 @@
 #include "engine/kernels/row_sums.h"
 #include "engine/range_work.h"
 #include "engine/row_tensors.h"
+#include "kvstore/compression.h"
 
 namespace bindery {
 
@@ -93,6 +95,15 @@ class KVStore {
   // them.
   virtual void PullRows(const Key& key, std::span<const RowTensors> out) = 0;
   virtual void SetRowUpdater(RowUpdater updater) = 0;  // nullptr removes it
+  // From now on values that are pushed whole are sent like that, those of float32 and float64; what Init, PushRows and
+  // MakeReduction get is not. What is not finite fails the push (NumericError), as a failed value does. Another one than
+  // before drops all residuals. Throws Error for a threshold that is none.
+  virtual void SetCompression(const Compression& compression) = 0;
+  // Residuals, of every key and place in its list, "KEY/PLACE": what a store needs, with its values and what its updater
+  // keeps, to go on to the bit. Set them when keys and compression are. Setting throws Error for keys that there are not
+  // and without compression, ShapeError for what does not fit; nothing has changed then.
+  virtual HostTensorMap Residuals() const = 0;  // waits
+  virtual void SetResiduals(const HostTensorMap& residuals) = 0;
   // Lists: keys[i] with values[i].
   void Push(std::span<const Key> keys, std::span<const std::vector<Tensor>> values);
   void Pull(std::span<const Key> keys, std::span<const std::vector<Tensor>> out);
