@@ -50,6 +50,7 @@
 #include "train/loop/loop.h"
 #include "train/loop/model_learner.h"
 #include "train/loop/monitor.h"
+#include "train/memory.h"
 #include "train/metrics/metrics.h"
 #include "train/optimizers/key_updater.h"
 #include "train/precision.h"

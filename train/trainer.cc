@@ -12,8 +12,10 @@
 #include "symbol/graph.h"
 #include "symbol/ops/loss.h"
 #include "train/initializer.h"
+#include "train/memory.h"
 #include "train/metrics/training_metric.h"
 #include "train/precision.h"
+#include "train/predictions.h"
 #include "train/trainer_step.h"
 
 namespace bindery {
@@ -24,18 +26,6 @@ bool SameArrays(const std::vector<DataDesc>& a, const std::vector<DataDesc>& b) 
   return std::ranges::equal(a, b, [](const DataDesc& x, const DataDesc& y) {
     return x.name == y.name && x.dtype == y.dtype && x.shape.rank() == y.shape.rank() && x.layout == y.layout;
   });
-}
-
-// Outputs of several batches as one, in their order.
-HostTensor Joined(const std::vector<HostTensor>& parts, ValueType type) {
-  std::vector<HostTensor> views;
-  for (const HostTensor& part : parts) {
-    type.shape = part.shape();
-    views.push_back(part.Reshape(type.SampleView()));
-  }
-  const HostTensor whole = Concatenate(views, 1);
-  const int64_t extent = whole.shape()[1] * type.batch_fold.outer * type.batch_fold.inner;
-  return whole.Reshape(parts[0].shape().With(type.batch_axis, extent));
 }
 
 }  // namespace
@@ -63,25 +53,31 @@ void Trainer::Bind(const std::vector<DataDesc>& data, const std::vector<DataDesc
     return;
   }
   const std::optional<LossScaling> loss_scale = ParseLossScaling(options_.loss_scale);
-  const Symbol symbol = InPrecision(symbol_, options_.precision, data, labels);
-  auto group = MakeGroup(for_training && loss_scale ? ScaleLosses(symbol) : symbol,
-                         GroupOptions{.devices = options_.devices,
-                                      .workload = options_.workload,
-                                      .data = data,
-                                      .labels = labels,
-                                      .for_training = for_training,
-                                      .sparse_gradients = UpdatesRows(),
-                                      .fixed_params = options_.fixed_params,
-                                      .engine = options_.engine,
-                                      .threads_per_device = options_.threads_per_device,
-                                      .seed = options_.seed,
-                                      .switches = {.policy = options_.policy},
-                                      .bucket_bytes = options_.bucket_bytes,
-                                      .placements = options_.placements});
+  const Symbol in_precision = InPrecision(symbol_, options_.precision, data, labels);
+  const Symbol symbol = for_training && loss_scale ? ScaleLosses(in_precision) : in_precision;
+  const std::shared_ptr<const Optimizer> optimizer = MakeOptimizer(options_.optimizer);
+  const GroupOptions whole{.devices = options_.devices,
+                           .workload = options_.workload,
+                           .data = data,
+                           .labels = labels,
+                           .for_training = for_training,
+                           .sparse_gradients = UpdatesRows(),
+                           .fixed_params = options_.fixed_params,
+                           .engine = options_.engine,
+                           .threads_per_device = options_.threads_per_device,
+                           .seed = options_.seed,
+                           .switches = {.policy = options_.policy},
+                           .bucket_bytes = options_.bucket_bytes,
+                           .placements = options_.placements};
+  // For predictions, batches may be smaller than those to be trained on.
+  const int64_t pieces =
+      for_training ? options_.micro_batches : std::min(options_.micro_batches, BatchSizeOf(whole.data));
+  const MicroBatches cut = ChooseMicroBatches(pieces, options_.memory_limit, symbol, whole, optimizer.get(),
+                                              ParseAveraging(options_.average).has_value());
+  auto group = MakeGroup(symbol, cut.pieces == 1 ? whole : ForMicroBatches(whole, cut.largest()));
   SetInitialParams(group.get(), ToModel(), Initializer(options_.initializer), options_.seed);
   std::unique_ptr<Updater> updater;
   if (for_training) {
-    std::shared_ptr<const Optimizer> optimizer = MakeOptimizer(options_.optimizer);
     updater = std::make_unique<Updater>(
         group.get(), UpdaterOptions{.optimizer = optimizer,
                                     .schedule = ParseSchedule(options_.schedule, optimizer->options().learning_rate),
@@ -100,8 +96,11 @@ void Trainer::Bind(const std::vector<DataDesc>& data, const std::vector<DataDesc
   params_.clear();
   aux_.clear();
   group_ = std::move(group);
+  cut_ = cut;
   updater_ = std::move(updater);
 }
+
+void Trainer::Prepare(const DataIter& train) { Bind(train.ProvideData(), train.ProvideLabel(), true); }
 
 // Of a table, where an update needs no more than the rows that a batch touched.
 bool Trainer::UpdatesRows() const {
@@ -139,54 +138,64 @@ class Trainer::AveragesInPlace {
   HostTensorMap params_, aux_;  // what was there
 };
 
-void Trainer::Sweep(DataIter& data, const std::function<void(const Batch&)>& visit) {
-  if (data.repeats()) Throw("the iterator repeats its data for ever: to score or predict, choose another last batch");
+void Trainer::Sweep(DataIter& data, int64_t batches, const std::function<bool(const BatchPtr&)>& visit) {
+  if (batches < 0) Throw("a number of batches is at least 1, or 0 for all; got {}", batches);
+  if (data.repeats() && batches == 0) {
+    Throw(
+        "the iterator repeats its data for ever: to score or predict, choose another last batch, or a number of "
+        "batches");
+  }
   const Feed feed = BindFor(data, false);
   const AveragesInPlace averages(this);
   data.Reset();
-  bool any = false;
-  while (const BatchPtr batch = feed.Arrange(data.Next())) {
-    group_->Forward(batch, Mode::kPredict);
-    visit(*batch);
-    any = true;
+  int64_t visited = 0;
+  bool more = true;
+  while (more && (batches == 0 || visited < batches)) {
+    const BatchPtr batch = feed.Arrange(data.Next());
+    if (!batch) break;
+    ++visited;
+    more = visit(batch);
   }
   data.Reset();
-  if (!any) Throw<DataError>("the data have no batch");
+  if (visited == 0) Throw<DataError>("the data have no batch");
 }
 
-NamedValues Trainer::Score(DataIter& data, const std::string& metrics) {
+NamedValues Trainer::Score(DataIter& data, const std::string& metrics, int64_t batches) {
   TrainingMetric metric(MakeMetric(metrics.empty() ? options_.metrics : metrics), symbol_);
-  Sweep(data, [&](const Batch& batch) {
+  Sweep(data, batches, [&](const BatchPtr& batch) {
     try {
-      group_->UpdateMetric(&metric, batch.label);
+      ScoreBatch(group_.get(), cut_, batch, &metric);
     } catch (const NumericError& e) {
       Throw<NumericError>("{}: the model has diverged, or the data are not finite", WithoutOperation(e.message()));
     }
+    return true;
   });
   return metric.Get();
 }
 
-std::vector<HostTensor> Trainer::Predict(DataIter& data) {
+std::vector<HostTensor> Trainer::Predict(DataIter& data, int64_t batches) {
   std::vector<std::vector<HostTensor>> parts(static_cast<size_t>(symbol_.size()));
-  std::vector<ValueType> types(parts.size());
-  Sweep(data, [&](const Batch&) {
-    const std::vector<Tensor> outputs = group_->Outputs();
-    for (size_t i = 0; i < outputs.size(); ++i) {
-      parts[i].push_back(outputs[i].ToHost());
-      types[i] = group_->OutputType(static_cast<int>(i));
-    }
+  Sweep(data, batches, [&](const BatchPtr& batch) {
+    std::vector<HostTensor> outputs = PredictBatch(group_.get(), cut_, batch);
+    for (size_t i = 0; i < outputs.size(); ++i) parts[i].push_back(std::move(outputs[i]));
+    return true;
   });
   std::vector<HostTensor> whole;
   for (size_t i = 0; i < parts.size(); ++i) {
-    if (types[i].batch_axis < 0 && parts[i].size() > 1) {
+    const ValueType& type = group_->OutputType(static_cast<int>(i));
+    if (type.batch_axis < 0 && parts[i].size() > 1) {
       Throw<ModelError>(
           "output \"{}\" has no batch axis, so its values of {} batches cannot be joined; predict in one batch, or "
           "leave the output out",
           group_->output_names()[i], parts[i].size());
     }
-    whole.push_back(parts[i].size() == 1 ? std::move(parts[i][0]) : Joined(parts[i], types[i]));
+    whole.push_back(Joined(std::move(parts[i]), type));
   }
   return whole;
+}
+
+void Trainer::PredictEach(DataIter& data, const VisitPrediction& visit) {
+  Sweep(data, 0, [&](const BatchPtr& batch) { return visit(*batch, PredictBatch(group_.get(), cut_, batch)); });
 }
 
 std::vector<std::string> Trainer::InputsWithoutValue() const {
@@ -215,10 +224,7 @@ std::vector<HostTensor> Trainer::Predict(const std::vector<HostTensor>& data) {
   const AveragesInPlace averages(this);
   auto batch = std::make_shared<Batch>();
   batch->data = data;
-  group_->Forward(BatchPtr(std::move(batch)), Mode::kPredict);
-  std::vector<HostTensor> outputs;
-  for (const Tensor& output : group_->Outputs()) outputs.push_back(output.ToHost());
-  return outputs;
+  return PredictBatch(group_.get(), cut_, batch);
 }
 
 }  // namespace bindery

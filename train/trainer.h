@@ -9,7 +9,11 @@
 // program on the same devices gives the same bits again.
 //
 // Arrays are known by their names: an iterator may provide them in another order than the first one did, but others are
-// an error. Iterators that repeat their data for ever (DataIter::repeats) are for Fit only.
+// an error. Iterators that repeat their data for ever (DataIter::repeats) are for Fit, and for a number of batches.
+//
+// Where a batch does not fit in a device's memory, it is computed in micro-batches (train/updater/micro_batches.h), one
+// after the other: one step all the same, with one divisor, one decision whether it is committed, and metrics of the
+// whole batch. docs/training.md says where it is not as one batch: batch-norm, dropout.
 //
 // Thread safety: one thread at a time; RequestStop may come from any thread or signal handler.
 #pragma once
@@ -30,13 +34,14 @@
 #include "train/data/feed.h"
 #include "train/loop/extension.h"
 #include "train/metrics/metrics.h"
+#include "train/metrics/step_measurement.h"
+#include "train/updater/micro_batches.h"
 #include "train/updater/updater.h"
 
 namespace bindery {
 
 class Monitor;
 class TrainingMetric;
-struct Measurement;
 
 struct TrainerOptions {
   std::vector<Device> devices = {Cpu(0)};
@@ -52,6 +57,11 @@ struct TrainerOptions {
   // Score, Predict and Save, and so validation, use the averages of trained parameters, once there are any. Running
   // statistics stay those that training has seen.
   bool use_average = false;
+  // Of a batch of the size that the first iterator has; others are cut in pieces no larger than those. Or
+  // MicroBatches::kAutomatic: the fewest with which what is planned (train/memory.h) fits in `memory_limit` bytes of
+  // each device, 0 being what it has.
+  int64_t micro_batches = 1;
+  int64_t memory_limit = 0;
   KVStoreType kvstore = KVStoreType::kDevice;
   std::vector<std::string> fixed_params = {};
   uint64_t seed = 0;  // of initial values and random operators
@@ -96,7 +106,7 @@ struct FitOptions {
   // "main". A sweep is an epoch, whatever the iterator carries over, and the end of the last batch of a sweep is the
   // end of the epoch.
   std::vector<Extension> extensions = {};
-  Monitor* monitor = nullptr;  // is told of every step; one that it watches is waited for (train/loop/monitor.h)
+  Monitor* monitor = nullptr;        // is told of every step; one that it watches is waited for (train/loop/monitor.h)
   std::optional<Trigger> stop = {};  // ends it before all epochs are done: EarlyStopping, say
 };
 
@@ -124,13 +134,19 @@ class Trainer {
   // of the optimizer is not finite: the values stay as they are and no checkpoint is written, so that the last one is
   // good.
   FitResult Fit(DataIter& train, const FitOptions& options);
-  // Metrics over one sweep, without padding. `metrics` empty: the trainer's. Throws DataError if there is no batch,
-  // NumericError if an output is not finite.
-  NamedValues Score(DataIter& data, const std::string& metrics = {});
-  // Outputs over one sweep, joined along their batch axes, without padding, in the order of the batches: rows of a
-  // shuffling iterator come shuffled (Batch::index). Needs no labels. Throws DataError if there is no batch, Error for
-  // several batches of an output without batch axis.
-  std::vector<HostTensor> Predict(DataIter& data);
+  // What the first Fit on these data would do before its first step, now: binds, fills the parameters, makes the
+  // optimizer. Throws what that would. Nothing if the trainer is bound for training already.
+  void Prepare(const DataIter& train);
+  // Metrics over one sweep, or so many batches of it, without padding. `metrics` empty: the trainer's. Throws DataError
+  // if there is no batch, NumericError if an output is not finite.
+  NamedValues Score(DataIter& data, const std::string& metrics = {}, int64_t batches = 0);
+  // Outputs over one sweep, or so many batches of it, joined along their batch axes, without padding, in the order of
+  // the batches: rows of a shuffling iterator come shuffled (Batch::index). Needs no labels. Throws DataError if there
+  // is no batch, Error for several batches of an output without batch axis.
+  std::vector<HostTensor> Predict(DataIter& data, int64_t batches = 0);
+  // The same batch by batch, of any number: `visit(batch, outputs)`, until it returns false or the sweep is over.
+  using VisitPrediction = std::function<bool(const Batch& batch, const std::vector<HostTensor>& outputs)>;
+  void PredictEach(DataIter& data, const VisitPrediction& visit);
   // One batch: the data of the last binding, in its order. Before any, the arguments that are neither labels nor have a
   // value, in the order of ListArguments; throws DataError if they are not as many.
   std::vector<HostTensor> Predict(const std::vector<HostTensor>& data);
@@ -158,6 +174,8 @@ class Trainer {
   // nullptr until bound.
   ExecutorGroup* group() { return group_.get(); }
   Updater* updater() { return updater_.get(); }
+  // Of a batch; those of the options until bound for training.
+  int64_t micro_batches() const { return updater_ ? cut_.pieces : options_.micro_batches; }
 
  private:
   // What a checkpoint has for the updater, kept until there is one.
@@ -178,6 +196,7 @@ class Trainer {
   // flight. If that one failed: throws, with nothing in flight and the iterator behind the failed batch. If it
   // overflowed the loss scale, the iterator is set back like that, too, and false returned: the batch comes again.
   bool Step(const BatchPtr& batch, DataIter* iterator);
+  std::vector<BatchPtr> Pieces(const BatchPtr& batch) const;  // of a training batch
   // Waits for the oldest step in flight, and counts its metrics. False if those behind it were given back.
   bool Settle(DataIter* iterator);
   bool SettleAll(DataIter* iterator);
@@ -188,8 +207,8 @@ class Trainer {
   void Resume(const FitOptions& options, Loop* loop);
   // Is it the best value of the set ("validation") so far? Then it is kept.
   bool IsBest(const std::string& set, const std::string& metric, double value);
-  // Runs one sweep in prediction mode and calls visit(batch) after each.
-  void Sweep(DataIter& data, const std::function<void(const Batch&)>& visit);
+  // Calls visit(batch) for the batches of a sweep, arranged for the group, until it returns false, or for so many.
+  void Sweep(DataIter& data, int64_t batches, const std::function<bool(const BatchPtr&)>& visit);
   std::vector<std::string> InputsWithoutValue() const;
   std::map<std::string, std::string> Info() const;  // of a run, for its checkpoints
   void CheckFits(const Checkpoint& checkpoint) const;
@@ -202,6 +221,7 @@ class Trainer {
   HostTensorMap params_, aux_;  // initial or loaded values, until bound
   std::map<std::string, std::string> metadata_;
   std::unique_ptr<ExecutorGroup> group_;
+  MicroBatches cut_;  // of batches for the group
   std::unique_ptr<Updater> updater_;
   std::optional<UpdaterState> pending_;
   std::unique_ptr<TrainingMetric> metric_;
@@ -210,7 +230,7 @@ class Trainer {
     IterState after;   // of the iterator, when it had given the batch
     int64_t step = 0;  // its number, from 1
     int64_t samples = 0;
-    std::shared_ptr<Measurement> measurement;
+    StepMeasurement measurement;
   };
   InFlight flying_[Updater::kInFlight];  // the first `in_flight_`, oldest first
   int64_t in_flight_ = 0;

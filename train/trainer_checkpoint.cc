@@ -7,6 +7,7 @@
 #include "base/names.h"
 #include "base/parse_number.h"
 #include "executor/data_parallel_executor_group.h"
+#include "train/checkpoint/run_info.h"
 #include "train/metrics/training_metric.h"
 #include "train/trainer.h"
 
@@ -14,12 +15,6 @@ namespace bindery {
 namespace {
 
 constexpr const char* kBest = "best";  // in a checkpoint's info: metric and value
-
-std::string Join(const std::vector<std::string>& parts) { return fmt::format("{}", fmt::join(parts, ",")); }
-
-std::string DescribeDevices(const std::string& devices, const std::string& workload) {
-  return workload.empty() ? devices : fmt::format("{} with workload {}", devices, workload);
-}
 
 std::string Text(const Symbol& symbol) { return SerializeModel({.symbol = symbol}); }
 
@@ -81,24 +76,15 @@ Model Trainer::ToAveragedModel() const {
 }
 
 std::map<std::string, std::string> Trainer::Info() const {
-  std::vector<std::string> devices, workload;
-  for (const Device& device : options_.devices) devices.push_back(ToString(device));
-  for (const double share : options_.workload) workload.push_back(fmt::format("{}", share));
-  std::map<std::string, std::string> info = {
-      {"devices", Join(devices)},
-      {"workload", Join(workload)},
-      {"kernels", options_.policy == KernelPolicy::kFast ? "fast" : "reference"},
-      {"fixed parameters", Join(options_.fixed_params)},
-      {"precision", options_.precision},
-      {"loss scale", options_.loss_scale},
-      {"average", options_.average},
-  };
-  std::vector<std::string> placements;
-  for (const auto& [name, list] : options_.placements) {
-    placements.push_back(name + "=");
-    for (const Device& device : list) placements.back() += (&device == list.data() ? "" : "+") + ToString(device);
-  }
-  if (!placements.empty()) info["placements"] = Join(placements);
+  RunInfo info = RunInfoOf({.devices = options_.devices,
+                            .workload = options_.workload,
+                            .fixed_params = options_.fixed_params,
+                            .switches = {.policy = options_.policy},
+                            .placements = options_.placements});
+  info["precision"] = options_.precision;
+  info["loss scale"] = options_.loss_scale;
+  info["average"] = options_.average;
+  if (micro_batches() != MicroBatches::kAutomatic) info["micro-batches"] = fmt::format("{}", micro_batches());
   if (group_) info["threads per device"] = fmt::format("{}", group_->threads_per_device());
   return info;
 }
@@ -161,18 +147,7 @@ void Trainer::CheckFits(const Checkpoint& checkpoint) const {
 
 void Trainer::WarnOfDifferences(const Checkpoint& checkpoint) const {
   const auto warn = [](const std::string& message) { LogLine(LogLevel::kWarning, message); };
-  std::map<std::string, std::string> theirs = checkpoint.info, ours = Info();
-  if (theirs["devices"] != ours["devices"] || theirs["workload"] != ours["workload"]) {
-    warn(fmt::format(
-        "the checkpoint was trained on {}, this run goes on on {}: results are equal up to rounding, not "
-        "to the bit",
-        DescribeDevices(theirs["devices"], theirs["workload"]), DescribeDevices(ours["devices"], ours["workload"])));
-  }
-  for (const auto& [what, value] : ours) {
-    if (what == "devices" || what == "workload" || !checkpoint.info.contains(what) || theirs[what] == value) continue;
-    warn(fmt::format("the checkpoint was trained with {} \"{}\", this run goes on with \"{}\"", what, theirs[what],
-                     value));
-  }
+  bindery::WarnOfDifferences(checkpoint.info, Info(), "the checkpoint");
   const std::shared_ptr<const Optimizer> optimizer = MakeOptimizer(options_.optimizer);
   const std::string schedule = ParseSchedule(options_.schedule, optimizer->options().learning_rate)->Text();
   if (checkpoint.optimizer != optimizer->Text() || checkpoint.schedule != schedule) {

@@ -31,6 +31,11 @@ Trainer::~Trainer() {
   }
 }
 
+std::vector<BatchPtr> Trainer::Pieces(const BatchPtr& batch) const {
+  const int64_t samples = group_->CheckBatch(*batch, Mode::kTrain);
+  return CutBatch(batch, group_->options(), samples, cut_.PiecesOf(samples));
+}
+
 bool Trainer::Step(const BatchPtr& batch, DataIter* iterator) {
   if (in_flight_ == Updater::kInFlight) {
     ++untouched_;  // if the oldest failed, this batch goes back too
@@ -38,15 +43,14 @@ bool Trainer::Step(const BatchPtr& batch, DataIter* iterator) {
     --untouched_;
   }
   InFlight& step = flying_[in_flight_];
-  if (!step.measurement) step.measurement = std::make_shared<Measurement>();
   step.batch = batch;
   step.after = iterator->SaveState();
-  updater_->Compute(batch);
+  step.measurement.Begin();
   // The metric has a say in whether the step is committed: it refuses outputs that are not finite, and labels.
-  group_->PushMetric(*metric_, step.measurement, updater_->gate());
-  updater_->Apply(group_->batch_size());
+  const auto measure = [this, &step](size_t) { step.measurement.Push(*group_, *metric_, updater_->gate()); };
+  step.samples = cut_.pieces == 1 ? updater_->Compute({&batch, 1}, measure) : updater_->Compute(Pieces(batch), measure);
+  updater_->Apply(step.samples);
   step.step = updater_->step();
-  step.samples = group_->batch_size();
   samples_ += step.samples;
   ++in_flight_;  // what throws before is not in flight
   return true;
@@ -64,7 +68,7 @@ bool Trainer::Settle(DataIter* iterator) {
   } catch (...) {
     error = std::current_exception();
   }
-  if (committed) metric_->Merge(flying_[0].measurement->partials);
+  if (committed) flying_[0].measurement.MergeInto(metric_.get());
   // The oldest leaves; its measurement is used again.
   std::rotate(flying_, flying_ + 1, flying_ + in_flight_);
   --in_flight_;
@@ -127,14 +131,20 @@ std::string Trainer::FirstBadValue(const BatchPtr& batch, int64_t step) {
       return fmt::format(", nor is its input \"{}\"", group_->options().data[i].name);
     }
     group_->Watch(".*");
-    group_->SetStep(
-        {.step = static_cast<uint64_t>(step - 1), .loss_scale = updater_->loss_scale().scale, .tentative = true});
-    group_->Forward(batch, Mode::kTrain);
-    group_->Backward();
-    for (const auto& [device, name, value] : group_->WatchedValues()) {
-      if (flat::AllFinite(value.dtype(), value.raw(), value.elements())) continue;
-      found = fmt::format(" (the first such value is in \"{}\" on {})", name, device);
-      break;
+    uint32_t number = 0;
+    for (const BatchPtr& piece : Pieces(batch)) {
+      group_->SetStep({.step = static_cast<uint64_t>(step - 1),
+                       .micro_batch = number++,
+                       .loss_scale = updater_->loss_scale().scale,
+                       .tentative = true});
+      group_->Forward(piece, Mode::kTrain);
+      group_->Backward();
+      for (const auto& [device, name, value] : group_->WatchedValues()) {
+        if (flat::AllFinite(value.dtype(), value.raw(), value.elements())) continue;
+        found = fmt::format(" (the first such value is in \"{}\" on {})", name, device);
+        break;
+      }
+      if (!found.empty()) break;
     }
   } catch (const std::exception& e) {
     LogLine(LogLevel::kWarning, fmt::format("cannot tell which value was not finite first: {}", e.what()));

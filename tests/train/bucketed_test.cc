@@ -253,5 +253,15 @@ TEST(Bucketed, ANetworkWithMoreThanTheDefaultOneIsRefused) {
   EXPECT_EQ(model.keys(), (std::vector<int64_t>{1, 2}));
 }
 
+TEST(Bucketed, OptionsThatAreNotItsOwnAreRefused) {
+  const auto message = [](const TrainedModelOptions& options) {
+    return MessageOf([&] { BucketedModel(Unrolled, 3, Devices(), options); });
+  };
+  EXPECT_NE(message({.micro_batches = 2}).find("micro_batches: a BucketedModel computes a batch at once"),
+            std::string::npos);
+  EXPECT_NE(message({.precision = "bfloat16"}).find("precision: a BucketedModel"), std::string::npos);
+  EXPECT_NE(message({.report_replicas = true}).find("report_replicas: a BucketedModel"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace bindery

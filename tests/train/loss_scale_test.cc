@@ -227,8 +227,9 @@ TrainerOptions OptionsOf(const std::string& loss_scale) {
           .loss_scale = loss_scale};
 }
 
+// Micro-batches overflow together.
 TEST_F(LossScaleTest, TrainersLeaveOutOrRetry) {
-  for (const bool retry : {false, true}) {
+  for (const auto& [retry, micro_batches] : {std::pair(false, 1), {true, 1}, {false, 3}, {true, 3}}) {
     const std::string text = fmt::format("dynamic(interval=2, max=262144, on_overflow={})", retry ? "retry" : "skip");
     Serial serial(text.c_str());
     ArrayIter all = Data(), data = Data();
@@ -240,7 +241,9 @@ TEST_F(LossScaleTest, TrainersLeaveOutOrRetry) {
       }
       all.Reset();
     }
-    Trainer trainer(Linear(), OptionsOf(text));
+    TrainerOptions options = OptionsOf(text);
+    options.micro_batches = micro_batches;
+    Trainer trainer(Linear(), options);
     int64_t samples = 0;
     const FitResult result =
         trainer.Fit(data, {.epochs = 3, .on_epoch = [&](const EpochReport& report) { samples += report.samples; }});

@@ -262,6 +262,51 @@ TEST(MixedPrecision, OfATrainedModel) {
   EXPECT_NE(MessageOf([&] { in("float8"); }).find("unknown precision \"float8\""), std::string::npos);
 }
 
+// Another precision is a difference that is logged, as a trainer does; parameters and states are float32 in any.
+TEST(MixedPrecision, ALearnersCheckpointKnowsItsPrecision) {
+  const GroupOptions group{.devices = {TestDevice(0), TestDevice(1)},
+                           .data = {{"data", {50, 1, 28, 28}}},
+                           .labels = {{"softmax_label", {50}}}};
+  struct Run {
+    Run(const GroupOptions& group, const TrainedModelOptions& options)
+        : model(ModelByName("mlp"), group, options),
+          learner({.iterators = {{"main", &data}}, .models = {{"main", &model}}}) {}
+    ArrayIter data = Digits(100);
+    TrainedModel model;
+    ModelLearner learner;
+  };
+  Run low(group, {.optimizer = "sgd(lr=0.1)", .precision = "bfloat16"});
+  low.learner.Update();
+  const Checkpoint saved = low.learner.ToCheckpoint();
+  EXPECT_EQ(saved.info.at("model:main/run/precision"), "bfloat16");
+  const auto lines = [&](const TrainedModelOptions& options, const Checkpoint& checkpoint) {
+    Run run(group, options);
+    std::vector<std::string> logged;
+    SetLogCallback([&](LogLevel level, const std::string& line) {
+      EXPECT_EQ(level, LogLevel::kWarning);
+      logged.push_back(line);
+    });
+    run.learner.Restore(checkpoint);
+    SetLogCallback(nullptr);
+    EXPECT_EQ(run.model.ToModel().params, low.model.ToModel().params);
+    return logged;
+  };
+  using Lines = std::vector<std::string>;
+  EXPECT_EQ(lines({.optimizer = "sgd(lr=0.1)", .precision = "bfloat16"}, saved), Lines());
+  EXPECT_EQ(
+      lines({.optimizer = "sgd(lr=0.1)"}, saved),
+      Lines{"model \"main\" of the checkpoint was trained with precision \"bfloat16\", this run goes on with \"\""});
+  EXPECT_EQ(lines({.optimizer = "sgd(lr=0.1)", .precision = "bfloat16", .micro_batches = 2}, saved).size(), 1u);
+  EXPECT_EQ(
+      lines({.optimizer = "sgd(lr=0.2)", .schedule = "factor(step=3, factor=0.5)", .precision = "bfloat16"}, saved)
+          .size(),
+      2u);
+  // One that says nothing of it, as those before did.
+  Checkpoint older = saved;
+  std::erase_if(older.info, [](const auto& entry) { return entry.first.find("/run/") != std::string::npos; });
+  EXPECT_EQ(lines({.optimizer = "sgd(lr=0.1)"}, older), Lines());
+}
+
 // Attention with a mask of -1e9: in float16 that is infinite, and rows that see nothing would be NaN.
 TEST(MixedPrecision, MasksInFloat16) {
   const Symbol data = Variable("data"), mask = Variable("mask", {.dtype = DType::kBool});

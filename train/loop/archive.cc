@@ -107,6 +107,10 @@ void Archive::Numbers(std::map<std::string, double>* values) {
   All(to_ ? &to_->numbers : nullptr, from_ ? &from_->numbers : nullptr, values);
 }
 
+void Archive::Texts(std::map<std::string, std::string>* values) {
+  All(to_ ? &to_->info : nullptr, from_ ? &from_->info : nullptr, values);
+}
+
 void Archive::Tensors(Tensor kind, HostTensorMap* values) {
   const auto part = [kind](auto* checkpoint) {
     return kind == Tensor::kParameter   ? &checkpoint->model.params

@@ -39,6 +39,7 @@ class Archive {
   // All of this place and below; reading: in place of what is there.
   void Counts(std::map<std::string, int64_t>* values);
   void Numbers(std::map<std::string, double>* values);
+  void Texts(std::map<std::string, std::string>* values);
   enum class Tensor { kParameter, kAuxiliary, kOptimizer };
   void Tensors(Tensor kind, HostTensorMap* values);
 

@@ -38,6 +38,9 @@ BucketedModel::BucketedModel(NetFn make, int64_t default_key, const GroupOptions
   if (!group.data.empty() || !group.labels.empty()) Throw("data and labels of a BucketedModel are its networks'");
   if (group.shared_group || group.weights) Throw("a BucketedModel has parameters of its own");
   if (ParsePrecision(options.precision)) Throw("precision: a BucketedModel trains in that of its networks");
+  if (options.micro_batches != 1 || options.memory_limit != 0) {
+    Throw("micro_batches: a BucketedModel computes a batch at once; batches may be of any size");
+  }
   if (options.report_replicas) Throw("report_replicas: a BucketedModel has one metric, of all devices");
   BucketNet net = make_(default_key);
   Bucket bucket{.symbol = net.symbol};

@@ -52,8 +52,8 @@ class BucketedModel {
   using NetFn = std::function<BucketNet(int64_t key)>;
 
   // `group`: devices and the like; data and labels are the network's. `options`: as a TrainedModel's, but without
-  // report_replicas. `values`: those of a model to go on from; what is not there is initialised. Throws what the group
-  // and the updater do.
+  // precision, report_replicas and micro_batches. `values`: those of a model to go on from; what is not there is
+  // initialised. Throws what the group and the updater do.
   BucketedModel(NetFn make, int64_t default_key, const GroupOptions& group, const TrainedModelOptions& options = {},
                 const Model& values = {});
   ~BucketedModel();

@@ -53,10 +53,25 @@ void ModelLearner::Update() {
 
 void ModelLearner::UpdateCore() {
   TrainedModel& main = model("main");
-  main.Step(NextBatch("main", main));
+  main.Step(NextMicroBatches("main", main));
 }
 
 BatchPtr ModelLearner::NextBatch(const std::string& name, TrainedModel& model) {
+  return SharedOut(Arranged(name, model), model);
+}
+
+std::vector<BatchPtr> ModelLearner::NextMicroBatches(const std::string& name, TrainedModel& model) {
+  std::vector<BatchPtr> batches = model.Cut(Arranged(name, model));
+  for (BatchPtr& batch : batches) batch = SharedOut(batch, model);
+  return batches;
+}
+
+BatchPtr ModelLearner::SharedOut(const BatchPtr& batch, TrainedModel& model) const {
+  const ExecutorGroup& group = model.group();
+  return ShareOut(batch, group.options(), group.engine(), options_.order, options_.converter);
+}
+
+BatchPtr ModelLearner::Arranged(const std::string& name, TrainedModel& model) {
   DataIter& data = iterator(name);
   BatchPtr batch = data.Next();
   if (!batch) {
@@ -64,8 +79,7 @@ BatchPtr ModelLearner::NextBatch(const std::string& name, TrainedModel& model) {
     batch = data.Next();
   }
   if (!batch) Throw<DataError>("iterator \"{}\" has no batch", name);
-  const GroupOptions& group = model.group().options();
-  return ShareOut(Feed(group, data).Arrange(batch), group, model.group().engine(), options_.order, options_.converter);
+  return Feed(model.group().options(), data).Arrange(batch);
 }
 
 Moment ModelLearner::now() const {

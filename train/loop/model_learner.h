@@ -69,10 +69,15 @@ class ModelLearner : public Learner {
   // The next batch of an iterator, in the order of the model's arrays, shared out and converted. Where a sweep is over,
   // of the next one. Throws DataError if there is none at all.
   BatchPtr NextBatch(const std::string& iterator, TrainedModel& model);
+  // The same in the micro-batches that the model steps on (TrainedModelOptions), each shared out and converted.
+  std::vector<BatchPtr> NextMicroBatches(const std::string& iterator, TrainedModel& model);
   // To be observed after this update. `weight`: Observation::Report.
   void Report(const std::string& name, double value, double weight = 0) { reported_.Report(name, value, weight); }
 
  private:
+  BatchPtr Arranged(const std::string& iterator, TrainedModel& model);  // the next batch, as it is
+  BatchPtr SharedOut(const BatchPtr& batch, TrainedModel& model) const;
+
   ModelLearnerOptions options_;
   int64_t iteration_ = 0;
   Observation reported_;

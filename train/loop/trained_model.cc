@@ -8,25 +8,16 @@
 #include "base/log.h"
 #include "executor/data_parallel_executor_group.h"
 #include "symbol/ops/loss.h"
+#include "train/checkpoint/run_info.h"
 #include "train/data/feed.h"
 #include "train/initializer.h"
+#include "train/memory.h"
 #include "train/metrics/metrics.h"
 #include "train/precision.h"
+#include "train/predictions.h"
 
 namespace bindery {
 namespace {
-
-std::unique_ptr<ExecutorGroup> Bind(const Model& model, const GroupOptions& group, const TrainedModelOptions& options) {
-  Symbol symbol = options.loss ? options.loss(model.symbol) : model.symbol;
-  std::vector<DataDesc> others = group.labels;
-  others.insert(others.end(), group.states.begin(), group.states.end());
-  symbol = InPrecision(symbol, options.precision, group.data, others);
-  if (!LossScaleFor(options.precision, options.loss_scale).empty()) symbol = ScaleLosses(symbol);
-  LogWithoutUnits(options.precision, group.devices);
-  std::unique_ptr<ExecutorGroup> bound = MakeGroup(symbol, group);
-  SetInitialParams(bound.get(), model, Initializer(options.initializer), group.seed);
-  return bound;
-}
 
 // What is left of the options where replicas are bound by them.
 TrainedModelOptions OfReplicas(const TrainedModelOptions& options) {
@@ -45,6 +36,23 @@ std::string FingerprintOf(const Symbol& symbol) {
 
 }  // namespace
 
+TrainedModel::Replicas TrainedModel::Bind(const Model& model, const GroupOptions& group,
+                                          const TrainedModelOptions& options) {
+  Symbol symbol = options.loss ? options.loss(model.symbol) : model.symbol;
+  std::vector<DataDesc> others = group.labels;
+  others.insert(others.end(), group.states.begin(), group.states.end());
+  symbol = InPrecision(symbol, options.precision, group.data, others);
+  if (!LossScaleFor(options.precision, options.loss_scale).empty()) symbol = ScaleLosses(symbol);
+  LogWithoutUnits(options.precision, group.devices);
+  const std::shared_ptr<const Optimizer> optimizer = MakeOptimizer(options.optimizer);
+  const MicroBatches cut = ChooseMicroBatches(options.micro_batches, options.memory_limit, symbol, group,
+                                              optimizer.get(), ParseAveraging(options.average).has_value());
+  Replicas bound{.group = MakeGroup(symbol, cut.pieces == 1 ? group : ForMicroBatches(group, cut.largest())),
+                 .cut = cut};
+  SetInitialParams(bound.group.get(), model, Initializer(options.initializer), group.seed);
+  return bound;
+}
+
 TrainedModel::Totals::Totals(const TrainedModelOptions& options, const Symbol& symbol)
     : metric(MakeMetric(options.metrics), symbol) {}
 
@@ -53,10 +61,22 @@ TrainedModel::TrainedModel(const Model& model, const GroupOptions& group, const 
   symbol_ = model.symbol;
   metadata_ = model.metadata;
   options_.loss = options.loss;
+  precision_ = options.precision;
 }
 
 TrainedModel::TrainedModel(std::unique_ptr<ExecutorGroup> replicas, const TrainedModelOptions& options)
-    : symbol_(replicas->symbol()), options_(options), group_(std::move(replicas)) {
+    : TrainedModel(Replicas{.group = std::move(replicas), .cut = {.pieces = options.micro_batches, .batch_size = 0}},
+                   options) {}
+
+TrainedModel::TrainedModel(Replicas replicas, const TrainedModelOptions& options)
+    : symbol_(replicas.group->symbol()), options_(options), group_(std::move(replicas.group)), cut_(replicas.cut) {
+  if (cut_.batch_size == 0) {  // the user's
+    cut_.batch_size = BatchSizeOf(group_->options().data);
+    if (cut_.pieces < 1 || cut_.pieces > cut_.batch_size || options.memory_limit != 0) {
+      Throw("micro_batches of replicas that are bound: expected 1 to {}, and no memory_limit, got {}", cut_.batch_size,
+            cut_.pieces);
+    }
+  }
   if (options.loss) Throw("a loss cannot be added to replicas that are bound");
   if (ParsePrecision(options.precision)) Throw("replicas that are bound have their precision");
   const std::shared_ptr<const Optimizer> optimizer = MakeOptimizer(options.optimizer);
@@ -83,22 +103,24 @@ TrainedModel::~TrainedModel() {
   }
 }
 
-void TrainedModel::Step(const BatchPtr& batch) {
+std::vector<BatchPtr> TrainedModel::Cut(const BatchPtr& batch) const {
+  if (cut_.pieces == 1) return {batch};
+  const int64_t samples = group_->CheckBatch(*batch, Mode::kTrain);
+  return CutBatch(batch, group_->options(), samples, cut_.PiecesOf(samples));
+}
+
+void TrainedModel::Step(const BatchPtr& batch) { Step(Cut(batch)); }
+
+void TrainedModel::Step(std::span<const BatchPtr> micro_batches) {
   const std::optional<LossScaling>& scaling = updater_->loss_scaling();
   if (scaling && scaling->dynamic) Settle();  // so that a batch is not lost behind one that overflows
   while (in_flight_.size() >= static_cast<size_t>(Updater::kInFlight)) SettleOldest();
-  updater_->Compute(batch);
-  InFlight step{.batch = batch};
-  const std::vector<SampleRange>& slices = group_->slices();
-  for (size_t d = 0; d < slices.size(); ++d) {
-    if (slices[d].size() > 0) step.shares.emplace_back(d, slices[d].size());
-  }
-  if (!totals_.empty()) {
-    step.measurement = std::make_shared<Measurement>();
+  InFlight step{.batches = {micro_batches.begin(), micro_batches.end()}};
+  const auto measure = [&](size_t) {
     // It has a say in whether the step is committed: it refuses outputs that are not finite, and labels.
-    group_->PushMetric(totals_[0].metric, step.measurement, updater_->gate());
-  }
-  updater_->Apply(group_->batch_size());
+    if (!totals_.empty()) step.measurement.Push(*group_, totals_[0].metric, updater_->gate());
+  };
+  updater_->Apply(updater_->Compute(micro_batches, measure));
   step.step = updater_->step();
   in_flight_.push_back(std::move(step));
 }
@@ -125,24 +147,19 @@ void TrainedModel::SettleOldest() {
   }
   if (committed) {
     in_flight_.erase(in_flight_.begin());
-    if (!oldest.measurement) return;
-    const std::vector<std::vector<double>>& partials = oldest.measurement->partials;
-    totals_[0].metric.Merge(partials);
-    for (size_t i = 0; i < oldest.shares.size(); ++i) {
-      const auto [device, samples] = oldest.shares[i];
-      totals_[0].samples += static_cast<double>(samples);
-      if (device + 1 >= totals_.size()) continue;
-      totals_[device + 1].metric.Merge(std::span<const double>(partials[i]));
-      totals_[device + 1].samples += static_cast<double>(samples);
+    for (size_t i = 0; i < totals_.size(); ++i) {
+      const std::optional<size_t> replica = i == 0 ? std::nullopt : std::optional(i - 1);
+      oldest.measurement.MergeInto(&totals_[i].metric, replica);
+      totals_[i].samples += static_cast<double>(oldest.measurement.Samples(replica));
     }
     return;
   }
   in_flight_.clear();  // what was behind it did nothing
-  const bool again = oldest.batch && updater_->loss_scaling()->on_overflow == OnOverflow::kRetry;
+  const bool again = !oldest.batches.empty() && updater_->loss_scaling()->on_overflow == OnOverflow::kRetry;
   LogLine(LogLevel::kInfo,
           fmt::format("gradients of step {} overflow at a loss scale of {}: {} at {}", oldest.step, scale,
                       again ? "once more" : "its batch is left out; going on", updater_->loss_scale().scale));
-  if (again) Step(oldest.batch);
+  if (again) Step(oldest.batches);
 }
 
 void TrainedModel::Settle() {
@@ -167,8 +184,7 @@ NamedValues TrainedModel::Score(DataIter& data, const std::string& metrics) {
   bool any = false;
   data.Reset();
   while (const BatchPtr batch = feed.Arrange(data.Next())) {
-    group_->Forward(batch, Mode::kPredict);
-    group_->UpdateMetric(&metric, batch->label);
+    ScoreBatch(group_.get(), cut_, batch, &metric);
     any = true;
   }
   data.Reset();
@@ -180,6 +196,16 @@ Model TrainedModel::ToModel() const {
   Model model{.symbol = symbol_, .metadata = metadata_};
   group_->GetParams(&model.params, &model.aux);
   return model;
+}
+
+std::map<std::string, std::string> TrainedModel::Info() const {
+  RunInfo info = RunInfoOf(group_->options());
+  if (precision_) info["precision"] = *precision_;
+  info["loss scale"] = options_.loss_scale;
+  info["average"] = options_.average;
+  info["micro-batches"] = fmt::format("{}", cut_.pieces);
+  info["schedule"] = updater_->schedule().Text();
+  return info;
 }
 
 void TrainedModel::Serialize(const std::string& name, Archive* archive) {
@@ -204,7 +230,12 @@ void TrainedModel::Serialize(const std::string& name, Archive* archive) {
   optimizer.Tensors(Archive::Tensor::kOptimizer, &state);
   Archive place = optimizer.In("numbers");
   place.Numbers(&numbers);
+  RunInfo ours = Info(), theirs = ours;
+  Archive run = model.In("run");
+  run.Texts(&theirs);
   if (!archive->reading()) return;
+  ours["optimizer"] = updater_->optimizer().Text();
+  theirs["optimizer"] = rule;
   try {
     updater_->CheckNumbers(numbers);
     updater_->CheckState(state);
@@ -216,6 +247,7 @@ void TrainedModel::Serialize(const std::string& name, Archive* archive) {
     Throw<CheckpointError>("model \"{}\", trained by {}, cannot go on by {}: {}", name, rule,
                            updater_->optimizer().Text(), e.message());
   }
+  WarnOfDifferences(theirs, ours, fmt::format("model \"{}\" of the checkpoint", name));
   group_->SetSeed(static_cast<uint64_t>(seed));
   updater_->SetNumbers(numbers);
   updater_->SetState(state);

@@ -15,7 +15,10 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -23,7 +26,9 @@
 #include "symbol/model.h"
 #include "train/data/data_iter.h"
 #include "train/loop/observation.h"
+#include "train/metrics/step_measurement.h"
 #include "train/metrics/training_metric.h"
+#include "train/updater/micro_batches.h"
 #include "train/updater/updater.h"
 
 namespace bindery {
@@ -36,6 +41,10 @@ struct TrainedModelOptions {
   std::string precision = {};          // ParsePrecision; empty: as the graph says
   std::string loss_scale = {};         // ParseLossScaling; empty: none, but "dynamic" for float16
   std::string average = {};            // ParseAveraging; empty: none
+  // Of a batch as it is described, or MicroBatches::kAutomatic, with a limit: as of TrainerOptions. Replicas that are
+  // bound are so for micro-batches (their gradients add up, GradReq::kAdd), and the number is given.
+  int64_t micro_batches = 1;
+  int64_t memory_limit = 0;
   KVStoreType kvstore = KVStoreType::kDevice;
   // What training adds to the model's outputs: a loss head for a network of scores, say. It is bound, not saved.
   std::function<Symbol(const Symbol& outputs)> loss = {};
@@ -56,11 +65,14 @@ class TrainedModel {
   ExecutorGroup& group() { return *group_; }
   Updater& updater() { return *updater_; }
 
-  // On arrays in the group's order. Throws DataError, ShapeError for a batch that does not fit, and what became of
-  // earlier steps: NumericError, the devices' errors. A step that overflows a dynamic loss scale is taken again at
-  // once, with the same batch, if the scaling says so.
+  // On arrays in the group's order, in micro-batches if the options say so. Throws DataError, ShapeError for a batch
+  // that does not fit, and what became of earlier steps: NumericError, the devices' errors. A step that overflows a
+  // dynamic loss scale is taken again at once, with the same batch, if the scaling says so.
   void Step(const BatchPtr& batch);
-  // Updates by the gradients that are there, of so many samples.
+  // On micro-batches as they are; several need replicas whose gradients add up.
+  void Step(std::span<const BatchPtr> micro_batches);
+  std::vector<BatchPtr> Cut(const BatchPtr& batch) const;  // what Step makes of it: one, unless the options say more
+  // Updates by the gradients that are there, of so many samples. By hand, gradients that add up are to be zeroed first.
   void Apply(int64_t samples);
   void Settle();  // waits until no step is in flight
 
@@ -72,7 +84,8 @@ class TrainedModel {
 
   Model ToModel() const;  // the values as they are; the symbol without what `loss` added
   // Values, the optimizer's state and numbers, at places "model:<name>" and "optimizer:<name>" of the archive. Reading
-  // throws CheckpointError for those of another graph or of another optimizer's state, possibly half-way.
+  // throws CheckpointError for those of another graph or of another optimizer's state, possibly half-way. Another
+  // precision, loss scale, schedule, number of devices and so on are possible, and logged as warnings.
   void Serialize(const std::string& name, Archive* archive);
 
  private:
@@ -82,17 +95,25 @@ class TrainedModel {
     double samples = 0;
   };
   struct InFlight {
-    BatchPtr batch = nullptr;  // null: by hand
+    std::vector<BatchPtr> batches = {};  // none: by hand
     int64_t step = 0;
-    std::vector<std::pair<size_t, int64_t>> shares = {};  // devices with samples, and how many
-    std::shared_ptr<Measurement> measurement = nullptr;   // null: not measured
+    StepMeasurement measurement = {};  // of nothing without metrics
   };
+  struct Replicas {
+    std::unique_ptr<ExecutorGroup> group;
+    MicroBatches cut;
+  };
+  static Replicas Bind(const Model& model, const GroupOptions& group, const TrainedModelOptions& options);
+  TrainedModel(Replicas replicas, const TrainedModelOptions& options);
   void SettleOldest();
+  std::map<std::string, std::string> Info() const;  // of what may be another in a run that goes on
 
   Symbol symbol_;  // without the loss
   std::map<std::string, std::string> metadata_;
   TrainedModelOptions options_;
+  std::optional<std::string> precision_;  // no value: that of replicas which were bound
   std::unique_ptr<ExecutorGroup> group_;
+  MicroBatches cut_;
   std::unique_ptr<Updater> updater_;
   std::vector<Totals> totals_;  // of all devices, then of each if they are reported; none without metrics
   std::vector<InFlight> in_flight_;

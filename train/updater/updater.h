@@ -29,6 +29,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -90,6 +91,10 @@ class Updater {
   // samples in all (throws Error unless >= 1), and updates.
   void Compute(const BatchPtr& batch);
   void Apply(int64_t samples);
+  // The first half of a step on several micro-batches; returns their samples. `measure(i)`, where given, is called when
+  // micro-batch i has been pushed, whose outputs then are the group's, and before the next one; what it writes to
+  // gate() counts for each of them. Throws what Update does.
+  int64_t Compute(std::span<const BatchPtr> micro_batches, const std::function<void(size_t)>& measure = {});
   // Written by whoever wants a say in whether the next step is committed, before Apply: if it carries an error, it is
   // not. Whole otherwise.
   const VarPtr& gate() const { return gate_; }
@@ -175,10 +180,18 @@ class Updater {
     std::atomic<bool> overflowed{false};  // the last one that failed, by its gradients
     void Reach();                         // throws NumericError unless all statuses are good
   };
-  class OnDevices;  // devices.cc
-  class Table;      // rows.cc
+  class OnDevices;                                                           // devices.cc
+  class Table;                                                               // rows.cc
+  int64_t CheckMicroBatches(std::span<const BatchPtr> micro_batches) const;  // returns their samples
   // Forward and backward of one after the other; `samples` of the whole step.
-  void Compute(std::span<const BatchPtr> micro_batches, int64_t samples);
+  void ForwardBackward(std::span<const BatchPtr> micro_batches, int64_t samples,
+                       const std::function<void(size_t)>& measure);
+  // Of a gate that several micro-batches write, one after the other: what the first that failed said.
+  struct KeptGate {
+    VarPtr kept = nullptr;
+    PreparedPtr begin = nullptr, keep = nullptr, end = nullptr;
+  };
+  void PrepareKeptGate();
   void FinishLast();
   std::pair<ScheduleState, LossScaleState> Parse(const Numbers& numbers) const;
   void GoOnWith(const Updater& other);
@@ -226,6 +239,7 @@ class Updater {
   const Updater* const steps_of_;
   const bool for_several_groups_;
   VarPtr gate_, committed_;  // the latter carries the error of the first step that failed
+  KeptGate kept_gate_;       // nothing until it is needed
   VarPtr done_[kInFlight];
   PreparedPtr forgive_;
   std::vector<StepRange> commit_;  // by done_

@@ -1,0 +1,61 @@
+#include "train/checkpoint/run_info.h"
+
+#include <fmt/format.h>
+
+#include <vector>
+
+#include "base/log.h"
+
+namespace bindery {
+namespace {
+
+std::string Join(const std::vector<std::string>& parts) { return fmt::format("{}", fmt::join(parts, ",")); }
+
+std::string DescribeDevices(const std::string& devices, const std::string& workload) {
+  return workload.empty() ? devices : fmt::format("{} with workload {}", devices, workload);
+}
+
+// What a value that is not given means.
+std::string Meaning(const std::string& what, const std::string& value) {
+  return what == "precision" && value.empty() ? "float32" : value;
+}
+
+}  // namespace
+
+RunInfo RunInfoOf(const GroupOptions& group) {
+  std::vector<std::string> devices, workload, placements;
+  for (const Device& device : group.devices) devices.push_back(ToString(device));
+  for (const double share : group.workload) workload.push_back(fmt::format("{}", share));
+  for (const auto& [name, list] : group.placements) {
+    placements.push_back(name + "=");
+    for (const Device& device : list) placements.back() += (&device == list.data() ? "" : "+") + ToString(device);
+  }
+  RunInfo info = {{"devices", Join(devices)},
+                  {"workload", Join(workload)},
+                  {"kernels", group.switches.policy == KernelPolicy::kFast ? "fast" : "reference"},
+                  {"fixed parameters", Join(group.fixed_params)}};
+  if (!placements.empty()) info["placements"] = Join(placements);
+  return info;
+}
+
+void WarnOfDifferences(const RunInfo& theirs, const RunInfo& ours, const std::string& whose) {
+  const auto warn = [](const std::string& message) { LogLine(LogLevel::kWarning, message); };
+  const auto text_of = [](const RunInfo& info, const char* what) {
+    const auto found = info.find(what);
+    return found == info.end() ? std::string() : found->second;
+  };
+  const std::string before = DescribeDevices(text_of(theirs, "devices"), text_of(theirs, "workload"));
+  const std::string now = DescribeDevices(text_of(ours, "devices"), text_of(ours, "workload"));
+  if (theirs.contains("devices") && before != now) {
+    warn(fmt::format("{} was trained on {}, this run goes on on {}: results are equal up to rounding, not to the bit",
+                     whose, before, now));
+  }
+  for (const auto& [what, value] : ours) {
+    const auto found = theirs.find(what);
+    if (what == "devices" || what == "workload" || found == theirs.end()) continue;
+    if (Meaning(what, found->second) == Meaning(what, value)) continue;
+    warn(fmt::format("{} was trained with {} \"{}\", this run goes on with \"{}\"", whose, what, found->second, value));
+  }
+}
+
+}  // namespace bindery

@@ -1,0 +1,20 @@
+// What a run is made with and another may be that goes on from its checkpoint: kept beside the rest (Checkpoint::info).
+// Private to train/.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "executor/group/options.h"
+
+namespace bindery {
+
+using RunInfo = std::map<std::string, std::string>;
+
+// Devices, workload, kernels, fixed parameters, placements.
+RunInfo RunInfoOf(const GroupOptions& group);
+
+// Logs a warning for each difference; of what the checkpoint does not know, none. `whose`: "the checkpoint".
+void WarnOfDifferences(const RunInfo& theirs, const RunInfo& ours, const std::string& whose);
+
+}  // namespace bindery

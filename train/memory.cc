@@ -1,0 +1,166 @@
+#include "train/memory.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <set>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "engine/backend.h"
+#include "engine/cpu/pages.h"
+#include "engine/cuda/report.h"
+
+namespace bindery {
+namespace {
+
+constexpr int64_t kNoEnd = std::numeric_limits<int64_t>::max();
+
+// Bytes of parameters that are trained.
+int64_t TrainedBytes(const Plan& plan) {
+  std::set<int> trained;
+  for (const PlanGradient& gradient : plan.gradients) {
+    if (plan.ArgumentOf(gradient).is_parameter()) trained.insert(gradient.argument);
+  }
+  int64_t bytes = 0;
+  for (const int argument : trained) bytes += plan.arguments[static_cast<size_t>(argument)].bytes();
+  return bytes;
+}
+
+// Adds what train/updater keeps: on the host one state, where the host updates; else new weights and sums on each
+// device, and of the states its range, twice.
+void AddOptimizer(const GroupOptions& options, int64_t trained, int64_t states, const Optimizer& optimizer,
+                  std::vector<MemoryNeed>* needs) {
+  const auto updates = [&](const Device& device) {
+    return Backend::Of(device.kind).flat().HasUpdate(optimizer.kernel());
+  };
+  if (std::ranges::all_of(options.devices, HostAddressable) || !std::ranges::all_of(options.devices, updates)) {
+    if (HostAddressable(needs->front().device)) needs->front().optimizer = states * trained;
+    return;
+  }
+  const auto devices = static_cast<int64_t>(options.devices.size());
+  for (MemoryNeed& need : *needs) need.optimizer = 2 * trained + CeilDiv(2 * states * trained, devices);
+}
+
+bool IsHosts(const Device& device) { return device.kind == DeviceKind::kCpu; }
+
+// Of a device that has memory of its own.
+int64_t MemoryOf(const Device& device) {
+  if (device.kind != DeviceKind::kCuda) return kNoEnd;
+  const CudaReport report = ReportCuda();
+  const auto index = static_cast<size_t>(device.index);
+  return index < report.gpus.size() ? report.gpus[index].bytes / 8 * 7 : 0;
+}
+
+std::string Short(const std::string& who, int64_t needed, int64_t there) {
+  return fmt::format("{} needs {} and has {}", who, Mebibytes(needed), Mebibytes(there));
+}
+
+}  // namespace
+
+std::string Mebibytes(int64_t bytes) { return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20)); }
+
+std::vector<MemoryNeed> NeedsOf(const std::vector<DevicePlan>& plans, const GroupOptions& options,
+                                const Optimizer* optimizer, bool average) {
+  std::vector<MemoryNeed> needs;
+  for (const auto& [device, samples, plan] : plans) {
+    needs.push_back({.device = device, .samples = samples.size(), .program = ReportMemory(plan)});
+  }
+  if (!options.for_training || !optimizer || plans.empty()) return needs;
+  AddOptimizer(options, TrainedBytes(plans[0].plan), optimizer->state_count() + (average ? 1 : 0), *optimizer, &needs);
+  return needs;
+}
+
+std::vector<MemoryNeed> PlanMemory(const Symbol& symbol, const GroupOptions& options, const Optimizer* optimizer,
+                                   bool average) {
+  if (!options.placements.empty()) {
+    Throw("memory is planned for parts that lie together: with placements, give the number of micro-batches");
+  }
+  return NeedsOf(DataParallelExecutorGroup::MakePlans(symbol, options), options, optimizer, average);
+}
+
+std::string WhatIsShort(const std::vector<MemoryNeed>& needs, int64_t limit) {
+  int64_t of_host = 0;
+  std::vector<std::string> hosts;
+  for (const MemoryNeed& need : needs) {
+    if (limit == 0 && IsHosts(need.device)) {
+      of_host += need.total();
+      hosts.push_back(ToString(need.device));
+      continue;
+    }
+    const int64_t there = limit > 0 ? limit : MemoryOf(need.device);
+    if (need.total() > there) return Short(ToString(need.device), need.total(), there);
+  }
+  if (hosts.empty()) return {};
+  const int64_t there = AvailableMemory();
+  const char* const together = hosts.size() > 1 ? " together" : "";
+  return of_host > there ? Short(fmt::format("{}{}", fmt::join(hosts, ", "), together), of_host, there) : "";
+}
+
+int64_t LargestThatFits(int64_t most, const std::function<bool(int64_t)>& fits) {
+  int64_t fitting = 0, above = most + 1;  // the least that is known not to fit
+  for (int64_t next = 1; next < above; next = std::min(2 * next, most)) {
+    if (!fits(next)) {
+      above = next;
+      break;
+    }
+    fitting = next;
+    if (next == most) return most;
+  }
+  while (above - fitting > 1) {
+    const int64_t middle = fitting + (above - fitting) / 2;
+    (fits(middle) ? fitting : above) = middle;
+  }
+  return fitting;
+}
+
+MicroBatches FitMicroBatches(const Symbol& symbol, const GroupOptions& whole, const Optimizer* optimizer, bool average,
+                             int64_t limit) {
+  const int64_t batch_size = BatchSizeOf(whole.data);
+  const auto plan = [&](int64_t samples) {
+    return PlanMemory(symbol, samples == batch_size ? whole : ForMicroBatches(whole, samples), optimizer, average);
+  };
+  const auto fits = [&](int64_t samples) { return WhatIsShort(plan(samples), limit).empty(); };
+  const std::vector<MemoryNeed> at_once = plan(batch_size);
+  const std::string lacking = WhatIsShort(at_once, limit);
+  if (lacking.empty()) return {.pieces = 1, .batch_size = batch_size};
+  const int64_t largest = batch_size == 1 ? 0 : LargestThatFits(batch_size - 1, fits);
+  if (largest == 0) {
+    const std::vector<MemoryNeed> needs = plan(1);
+    const auto most = [](const std::vector<MemoryNeed>& of) {
+      return *std::ranges::max_element(of, {}, &MemoryNeed::total);
+    };
+    const MemoryNeed need = most(needs);
+    const MemoryReport& program = need.program;
+    // Gradients that add up take room of their own beside their sum, which a small batch at once may not.
+    const int64_t least = std::min(need.total(), most(at_once).total());
+    Throw<DeviceError>(
+        "not even one sample at a time can be trained on: {}; {} for parameters and running statistics, {} for "
+        "gradients, {} for the optimizer, {} for inputs and working memory{}",
+        WhatIsShort(needs, limit), Mebibytes(program.parameters + program.derived + program.auxiliary),
+        Mebibytes(program.gradients), Mebibytes(need.optimizer), Mebibytes(program.inputs + program.arena),
+        limit > 0 ? fmt::format("; it takes a limit of {} bytes at least", least) : "");
+  }
+  // Pieces as equal as possible may be smaller than the largest that fits; and what is smaller fits but for kernels
+  // that want more, which is looked at.
+  MicroBatches cut{.pieces = CeilDiv(batch_size, largest), .batch_size = batch_size};
+  while (cut.largest() != largest && cut.largest() > 1 && !fits(cut.largest())) ++cut.pieces;
+  LogLine(LogLevel::kInfo, fmt::format("a batch of {} samples is computed in {} micro-batches of up to {}: at once {}",
+                                       batch_size, cut.pieces, cut.largest(), lacking));
+  return cut;
+}
+
+MicroBatches ChooseMicroBatches(int64_t pieces, int64_t limit, const Symbol& symbol, const GroupOptions& whole,
+                                const Optimizer* optimizer, bool average) {
+  if (limit < 0) Throw("memory_limit: expected bytes of each device, got {}", limit);
+  if (pieces == MicroBatches::kAutomatic) return FitMicroBatches(symbol, whole, optimizer, average, limit);
+  if (limit > 0) Throw("memory_limit is for micro_batches = MicroBatches::kAutomatic, got {} of them", pieces);
+  const int64_t batch_size = BatchSizeOf(whole.data);
+  if (pieces < 1 || pieces > batch_size) {
+    Throw("micro_batches: a batch of {} samples makes 1 to {} of them, got {}", batch_size, batch_size, pieces);
+  }
+  return {.pieces = pieces, .batch_size = batch_size};
+}
+
+}  // namespace bindery
