@@ -94,6 +94,8 @@ struct EpochReport {
 
 struct FitOptions {
   int64_t epochs = 1;  // in all, those of earlier calls and before a resume included
+  // Of an epoch: it ends after so many, wherever in the data that is, and the next one goes on from there. 0: a sweep.
+  int64_t epoch_batches = 0;
   DataIter* validation = nullptr;
   std::string checkpoints = {};  // folder; empty: none are written
   int64_t checkpoint_every = 0;  // steps; 0: at the end of each epoch. At the end and on a stop in any case

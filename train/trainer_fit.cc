@@ -42,7 +42,7 @@ class Trainer::Fitting final : public Learner {
     while (!trainer_.stop_.load(std::memory_order_relaxed)) {
       if (!begun_) BeginEpoch();
       if (const BatchPtr batch = Next()) {
-        if (Take(batch) && !train_.is_new_epoch()) return;
+        if (Take(batch) && !AtEndOfEpoch()) return;
         continue;
       }
       if (!trainer_.SettleAll(&train_)) continue;  // steps that overflow at the end give batches back
@@ -55,8 +55,10 @@ class Trainer::Fitting final : public Learner {
     Moment moment{.iteration = trainer_.updater_->step(), .epoch = trainer_.epoch_, .is_new_epoch = new_epoch_};
     // Until its end has been dealt with, an epoch is not done, whatever was trained on.
     constexpr double kAlmost = 1 - 1e-6;
-    const auto trained = static_cast<double>(trainer_.batch_in_epoch_ * train_.batch_size());
-    const double part = trained > 0 ? trained / static_cast<double>(train_.samples()) : 0;
+    const bool by_batches = options_.epoch_batches > 0;
+    const auto trained = static_cast<double>(trainer_.batch_in_epoch_ * (by_batches ? 1 : train_.batch_size()));
+    const auto all = static_cast<double>(by_batches ? options_.epoch_batches : train_.samples());
+    const double part = trained > 0 ? trained / all : 0;
     moment.epoch_detail = static_cast<double>(trainer_.epoch_) + std::min(part, kAlmost);
     return moment;
   }
@@ -90,8 +92,17 @@ class Trainer::Fitting final : public Learner {
     if (name != kMain) Throw("a trainer has one model, \"{}\"; there is no \"{}\"", kMain, name);
   }
 
+  // Was the last batch that was taken the last of an epoch?
+  bool AtEndOfEpoch() const {
+    if (trainer_.batch_in_epoch_ == 0) return false;
+    return options_.epoch_batches > 0 ? trainer_.batch_in_epoch_ >= options_.epoch_batches : train_.is_new_epoch();
+  }
+
   BatchPtr Next() {
-    if (train_.repeats() && trainer_.batch_in_epoch_ > 0 && train_.is_new_epoch()) return nullptr;
+    if ((train_.repeats() || options_.epoch_batches > 0) && AtEndOfEpoch()) return nullptr;
+    BatchPtr batch = feed_.Arrange(train_.Next());
+    if (batch || options_.epoch_batches == 0) return batch;
+    train_.Reset();  // the epoch goes on in the next sweep
     return feed_.Arrange(train_.Next());
   }
 
@@ -132,7 +143,7 @@ class Trainer::Fitting final : public Learner {
     const int64_t step = trainer_.updater_->step();
     options_.on_batch({.epoch = trainer_.epoch_,
                        .batch = trainer_.batch_in_epoch_,
-                       .batches = (train_.samples() + train_.batch_size() - 1) / train_.batch_size(),
+                       .batches = BatchesOfEpoch(),
                        .step = step,
                        .samples = before_ + trainer_.samples_,
                        .learning_rate = trainer_.updater_->LearningRateOf(step),
@@ -141,9 +152,14 @@ class Trainer::Fitting final : public Learner {
     return true;
   }
 
+  int64_t BatchesOfEpoch() const {
+    if (options_.epoch_batches > 0) return options_.epoch_batches;
+    return (train_.samples() + train_.batch_size() - 1) / train_.batch_size();
+  }
+
   void EndEpoch() {
     if (trainer_.batch_in_epoch_ == 0) Throw<DataError>("the training data have no batch");
-    if (!train_.repeats()) train_.Reset();
+    if (!train_.repeats() && options_.epoch_batches == 0) train_.Reset();
     Updater& updater = *trainer_.updater_;
     report_ = {.epoch = trainer_.epoch_,
                .step = updater.step(),
@@ -191,6 +207,7 @@ void Trainer::Resume(const FitOptions& options, Loop* loop) {
 }
 
 FitResult Trainer::Fit(DataIter& train, const FitOptions& options) {
+  if (options.epoch_batches < 0) Throw("epoch_batches: expected 0 or more, got {}", options.epoch_batches);
   Fitting fitting(this, &train, options);
   Trigger stop([this, &options](const Moment& moment, const Observation&, const Trigger::Memory&) {
     return moment.epoch >= options.epochs || stop_.load(std::memory_order_relaxed);

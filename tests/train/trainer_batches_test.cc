@@ -1,0 +1,155 @@
+// Epochs, scores and predictions of a number of batches; predictions batch by batch; what is there before the first
+// step.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+
+#include "symbol/ops.h"
+#include "tests/message_of.h"
+#include "train/data/array_iter.h"
+#include "train/initializer.h"
+#include "train/trainer.h"
+
+namespace bindery {
+namespace {
+
+Symbol Net() { return SoftmaxOutput(FullyConnected(Variable("data"), {.num_hidden = 3}, "fc"), {}, "softmax"); }
+
+// Ten samples in batches of four.
+ArrayIter Data(LastBatch last_batch = LastBatch::kShort, bool shuffle = true) {
+  HostTensor data(DType::kFloat32, {10, 5}), labels(DType::kFloat32, {10});
+  for (int64_t i = 0; i < data.elements(); ++i) data.Set(i, std::sin(static_cast<double>(i * i)));
+  for (int64_t i = 0; i < labels.elements(); ++i) labels.Set(i, static_cast<double>(i % 3));
+  return ArrayIter(std::move(data), std::move(labels),
+                   {.batch_size = 4, .shuffle = shuffle, .seed = 2, .last_batch = last_batch});
+}
+
+TEST(TrainerBatches, AnEpochOfSoManyGoesOnThroughTheData) {
+  for (const LastBatch last_batch : {LastBatch::kShort, LastBatch::kRepeat}) {
+    for (const int64_t length : {1, 2, 3, 5, 7}) {
+      ArrayIter data = Data(last_batch), same = Data(last_batch);
+      Trainer trainer(Net(), {.optimizer = "sgd(lr=0.1, momentum=0.9)"}), serial(Net(), trainer.options());
+      std::vector<int64_t> steps, batches;
+      const FitResult result =
+          trainer.Fit(data, {.epochs = 3,
+                             .epoch_batches = length,
+                             .on_batch = [&](const BatchReport& report) { batches.push_back(report.batches); },
+                             .on_epoch = [&](const EpochReport& report) { steps.push_back(report.step); }});
+      EXPECT_EQ(result.steps, 3 * length);
+      EXPECT_EQ(steps, (std::vector<int64_t>{length, 2 * length, 3 * length}));
+      EXPECT_EQ(batches, std::vector<int64_t>(static_cast<size_t>(3 * length), length));
+      // The same batches by hand, sweep after sweep.
+      serial.Prepare(same);
+      for (int64_t step = 0; step < 3 * length; ++step) {
+        BatchPtr batch = same.Next();
+        if (!batch) {
+          same.Reset();
+          batch = same.Next();
+        }
+        serial.updater()->Update(batch);
+      }
+      EXPECT_EQ(trainer.ToModel().params, serial.ToModel().params) << length;
+    }
+  }
+  ArrayIter data = Data();
+  EXPECT_EQ(MessageOf([&] { Trainer(Net()).Fit(data, {.epoch_batches = -1}); }),
+            "Error: epoch_batches: expected 0 or more, got -1");
+}
+
+TEST(TrainerBatches, AnEpochOfSoManyIsResumedToTheBit) {
+  const FitOptions fit{.epochs = 4, .epoch_batches = 2};
+  ArrayIter all = Data();
+  Trainer whole(Net());
+  whole.Fit(all, fit);
+  for (const int64_t stop : {1, 3, 4, 6}) {
+    FitOptions options = fit;
+    options.checkpoints = testing::TempDir() + "/epoch_batches" + std::to_string(stop);
+    std::filesystem::remove_all(options.checkpoints);
+    ArrayIter data = Data(), again = Data();
+    Trainer first(Net()), second(Net());
+    options.on_batch = [&](const BatchReport& report) {
+      if (report.step == stop) first.RequestStop();
+    };
+    EXPECT_EQ(first.Fit(data, options).steps, stop);
+    options.on_batch = {};
+    options.resume = true;
+    EXPECT_EQ(second.Fit(again, options).steps, 8);
+    EXPECT_EQ(second.ToModel().params, whole.ToModel().params) << stop;
+  }
+}
+
+TEST(TrainerBatches, ScoresAndPredictsSoMany) {
+  ArrayIter data = Data(LastBatch::kShort, false), repeating = Data(LastBatch::kRepeat, false);
+  Trainer trainer(Net());
+  trainer.Fit(data, {});
+  const HostTensor all = trainer.Predict(data)[0];
+  EXPECT_EQ(trainer.Predict(data, 2)[0], all.Slice(0, 0, 8));
+  EXPECT_EQ(trainer.Predict(data, 9)[0], all);
+  // Of one that repeats, too, beyond a sweep: ten rows and the first two again.
+  EXPECT_EQ(trainer.Predict(repeating, 3)[0], Concatenate(std::vector<HostTensor>{all, all.Slice(0, 0, 2)}, 0));
+  EXPECT_NE(MessageOf([&] { trainer.Predict(repeating); }).find("or a number of batches"), std::string::npos);
+  // A score of two batches is that of their samples.
+  double right = 0;
+  for (int64_t i = 0; i < 8; ++i) {
+    int64_t best = 0;
+    for (int64_t c = 1; c < 3; ++c) best = all.At(3 * i + c) > all.At(3 * i + best) ? c : best;
+    right += best == i % 3;
+  }
+  EXPECT_EQ(trainer.Score(data, "accuracy", 2)[0].second, right / 8);
+  EXPECT_EQ(trainer.Score(repeating, "accuracy", 2)[0].second, right / 8);
+  EXPECT_NE(MessageOf([&] { trainer.Score(data, "accuracy", -1); }).find("got -1"), std::string::npos);
+}
+
+TEST(TrainerBatches, PredictsOneAfterTheOther) {
+  ArrayIter data = Data();
+  Trainer trainer(Net());
+  trainer.Fit(data, {});
+  std::vector<HostTensor> parts;
+  std::vector<int64_t> index;
+  trainer.PredictEach(data, [&](const Batch& batch, const std::vector<HostTensor>& outputs) {
+    EXPECT_EQ(outputs.size(), 1u);
+    EXPECT_EQ(outputs[0].shape()[0], batch.samples);
+    index.insert(index.end(), batch.index.begin(), batch.index.end());
+    parts.push_back(outputs[0]);
+    return true;
+  });
+  EXPECT_EQ(parts.size(), 3u);
+  EXPECT_EQ(index.size(), 10u);
+  ArrayIter in_order = Data(LastBatch::kShort, false);
+  const HostTensor all = trainer.Predict(in_order)[0], shuffled = Concatenate(parts, 0);
+  for (int64_t row = 0; row < 10; ++row) {
+    const int64_t sample = index[static_cast<size_t>(row)];
+    EXPECT_LT(MaxAbsDiff(shuffled.Slice(0, row, row + 1), all.Slice(0, sample, sample + 1)), 1e-6);
+  }
+  int visits = 0;
+  trainer.PredictEach(data, [&](const Batch&, const std::vector<HostTensor>&) { return ++visits < 2; });
+  EXPECT_EQ(visits, 2);
+  EXPECT_EQ(trainer.Predict(data)[0].shape(), (Shape{10, 3}));  // from the beginning
+}
+
+// MXNet's init_params and init_optimizer, one by one.
+TEST(TrainerBatches, PreparedItHasParametersAndAnOptimizer) {
+  ArrayIter data = Data(), same = Data();
+  Trainer prepared(Net(), {.optimizer = "adam(lr=0.1)", .seed = 7}), plain(Net(), prepared.options());
+  EXPECT_EQ(prepared.group(), nullptr);
+  prepared.Prepare(data);
+  ASSERT_NE(prepared.updater(), nullptr);
+  EXPECT_EQ(prepared.updater()->optimizer().Text(), MakeOptimizer("adam(lr=0.1)")->Text());
+  EXPECT_EQ(prepared.updater()->step(), 0);
+  EXPECT_EQ(prepared.ToModel().params.at("fc_weight").shape(), (Shape{3, 5}));
+  const Checkpoint first = prepared.ToCheckpoint();
+  prepared.Fit(data, {.epochs = 2});
+  plain.Fit(same, {.epochs = 2});
+  EXPECT_EQ(prepared.ToModel().params, plain.ToModel().params);
+  // Other initial values, the same optimizer; then both anew.
+  SetInitialParams(prepared.group(), {}, Initializer("constant(0.5)"), 7);
+  EXPECT_EQ(prepared.ToModel().params.at("fc_weight").At(0), 0.5);
+  EXPECT_EQ(prepared.updater()->step(), 6);
+  prepared.Restore(first);
+  EXPECT_EQ(prepared.ToModel().params, first.model.params);
+  EXPECT_EQ(prepared.updater()->step(), 0);
+}
+
+}  // namespace
+}  // namespace bindery
