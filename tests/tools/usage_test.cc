@@ -159,6 +159,15 @@ TEST_F(UsageTest, NamesAndSettings) {
       {"--metrics", "top-k(11)", "output \"softmax_output\" of shape (1, 10) has 10 classes only"},
       {"--metrics", "mse", "label \"softmax_label\" of shape (1) does not fit output \"softmax_output\""},
       {"--metrics", "accuracy(output=foo)", "no output is named \"foo\"; known: softmax_output"},
+      {"--micro-batches", "two", "expected a whole number from 1 to 32768, got \"two\""},
+      {"--micro-batches", "0", "expected a whole number from 1 to 32768, got \"0\""},
+      {"--micro-batches", "65", "a batch of 64 samples makes at most 64, got 65"},
+      {"--memory-limit", "much", "expected bytes, as 2000000, 512M or 1.5G, got \"much\""},
+      {"--memory-limit", "1.5", "expected bytes, as 2000000, 512M or 1.5G"},
+      {"--memory-limit", "0", "expected bytes, as 2000000, 512M or 1.5G"},
+      {"--memory-limit", "-1G", "expected bytes, as 2000000, 512M or 1.5G"},
+      {"--memory-limit", "9999999T", "expected bytes, as 2000000, 512M or 1.5G"},
+      {"--memory-limit", "2GB", "expected bytes, as 2000000, 512M or 1.5G"},
       {"--kvstore", "devise", "unknown type of store \"devise\"; choices: local, device"},
       {"--progress", "bra", "unknown style \"bra\"; did you mean \"bar\"?"},
       {"--save", "model.txt", "expected a name that ends in .pb, .prototxt or .onnx, got \"model.txt\""},
@@ -182,10 +191,33 @@ TEST_F(UsageTest, OptionsThatExcludeEachOther) {
   Fails(2, "--min-accuracy needs the metric accuracy", {"test", "--min-accuracy", "0.5", "--metrics", "cross-entropy"});
   Fails(2, "--json is for the summary, --plan is text", {"inspect", "--plan", "--json"});
   Fails(2, "--dot draws the graph", {"inspect", "--memory", "--dot"});
+  Fails(2, "--plan and --dot are another call", {"inspect", "--memory-limit", "1G", "--plan"});
+  Fails(2, "--json is for the summary, --memory-limit is text", {"inspect", "--memory-limit", "1G", "--json"});
+  Fails(2, "--optimizer counts its state in the memory", {"inspect", "--optimizer", "adam"});
+  Fails(2, "--optimizer: unknown optimizer", {"inspect", "--memory", "--optimizer", "adamm"});
+  Fails(2, "--memory-limit says how many micro-batches there are", {"train", "--memory-limit", "1G"});
   Write("model.pb", "");
   Fails(2, "--dropout is for models by name", {"train", "--model", "model.pb", "--dropout", "0.5"});
   Fails(2, "--sync-batch-norm is for models by name", {"inspect", "--model", "model.pb", "--sync-batch-norm"});
   Fails(2, "there is no checkpoint in \"nowhere\": train first", {"test", "--checkpoints", "nowhere"});
+}
+
+TEST_F(UsageTest, FilesThatAreWrittenAreDifferentOnes) {
+  Write("table.csv", "a,label\n1,0\n2,1\n");
+  Write("start.pb", "");
+  const auto same = [&](const std::string& message, const Words& more) {
+    Fails(2, message, Words{"train", "--model", "mlp", "--checkpoints="} + more);
+  };
+  same("--save and --best are the same: \"./m.pb\"", {"--save", "m.pb", "--best", "./m.pb"});
+  same("--save and --best are the same: \"new/../m.pb\"", {"--best", "new/../m.pb", "--save", PathOf("m.pb")});
+  same("--save and --log are the same: \"m.pb\"", {"--save", "m.pb", "--log", "m.pb"});
+  same("--best and --log are the same: \"m.pb\"", {"--best", "m.pb", "--log", "m.pb"});
+  Fails(2, "--save and --checkpoints are the same: \"m.pb/\"", {"train", "--save", "m.pb", "--checkpoints", "m.pb/"});
+  Fails(2, "--log and --checkpoints are the same", {"train", "--log", "bindery-checkpoints"});
+  same("--best and --write-digits are the same: \"m.pb\"", {"--best", "m.pb", "--write-digits", "m.pb"});
+  same("--data and --log are the same: \"table.csv\"", {"--data", "csv:table.csv?label=label", "--log", "table.csv"});
+  same("--weights and --log are the same: \"start.pb\"", {"--weights", "start.pb", "--log", "start.pb"});
+  EXPECT_EQ(Files(), (Words{"start.pb", "table.csv"}));
 }
 
 TEST_F(UsageTest, HelpNamesCommandsOptionsAndStatuses) {

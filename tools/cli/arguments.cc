@@ -1,6 +1,7 @@
 #include "tools/cli/arguments.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "base/names.h"
@@ -126,6 +127,27 @@ std::vector<T> ParseNumbers(const std::string& option, std::string_view text, T 
     if (comma == std::string_view::npos) return values;
     text.remove_prefix(comma + 1);
   }
+}
+
+int64_t ParseBytes(const std::string& option, std::string_view text) {
+  constexpr std::string_view kUnits = "kMGT";
+  std::string_view number = text;
+  if (number.ends_with("iB")) number.remove_suffix(2);
+  const size_t unit = number.empty() ? std::string_view::npos : kUnits.find(number.back());
+  const bool plain = unit == std::string_view::npos && number == text;
+  if (unit != std::string_view::npos) number.remove_suffix(1);
+  constexpr double kMost = 1e18;
+  std::optional<double> value;
+  if (plain) {
+    if (const std::optional<int64_t> bytes = bindery::ParseNumber<int64_t>(number)) value = static_cast<double>(*bytes);
+  } else if (unit != std::string_view::npos) {
+    value = bindery::ParseNumber<double>(number);
+    if (value) *value *= std::exp2(10.0 * static_cast<double>(unit + 1));
+  }
+  if (!value || !(*value >= 1 && *value <= kMost)) {
+    throw UsageError(fmt::format("{}: expected bytes, as 2000000, 512M or 1.5G, got \"{}\"", option, text));
+  }
+  return static_cast<int64_t>(*value);
 }
 
 template int ParseNumber(const std::string&, std::string_view, int, int);

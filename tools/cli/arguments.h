@@ -32,6 +32,10 @@ T ParseNumber(const std::string& option, std::string_view text, T low, T high);
 template <class T>
 std::vector<T> ParseNumbers(const std::string& option, std::string_view text, T low, T high);
 
+// Bytes, at least 1: a number, of which one with a unit may have decimals: "1500000", "512M", "1.5GiB". Units k, M, G,
+// T are powers of 1024, as with iB behind them. Throws UsageError.
+int64_t ParseBytes(const std::string& option, std::string_view text);
+
 // The option `name` for a number; `value` holds the default.
 template <class T>
 void AddNumber(CLI::App* app, const std::string& name, T* value, std::type_identity_t<T> low,

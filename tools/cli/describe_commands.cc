@@ -12,6 +12,7 @@
 #include "tools/cli/commands.h"
 #include "tools/cli/exit_codes.h"
 #include "tools/cli/options.h"
+#include "train/memory.h"
 #include "train/precision.h"
 
 namespace bindery::cli {
@@ -21,10 +22,11 @@ struct InspectCommand {
   ModelOptions model;
   DeviceOptions device{.devices = "cpu:0"};
   std::vector<int64_t> shape;
-  std::string precision = "float32";
+  std::string precision = "float32", memory_limit, optimizer;
   int64_t batch_size = 64;
   bool plan = false, memory = false, dot = false, predict = false, json = false;
   int Run() const;
+  int ShowLargestBatch(const Symbol& symbol, const Shape& input) const;
 };
 
 Shape InputShape(const InspectCommand& c, const Model& model) {
@@ -36,11 +38,66 @@ Shape InputShape(const InspectCommand& c, const Model& model) {
   return sample->Insert(0, c.batch_size);
 }
 
+// What bytes of a device are for, and how many.
+void PrintMemory(const MemoryNeed& need) {
+  fmt::print("{}", ToString(need.program));
+  if (need.optimizer == 0) return;
+  fmt::print("  {:<28}{:>14} bytes  {:>9.2f} MiB\n  {:<28}{:>14} bytes  {:>9.2f} MiB\n", "optimizer, beside the total",
+             need.optimizer, static_cast<double>(need.optimizer) / (1 << 20), "with it", need.total(),
+             static_cast<double>(need.total()) / (1 << 20));
+}
+
+GroupOptions GroupFor(const InspectCommand& c, const Shape& input) {
+  return {.devices = c.device.Devices(),
+          .workload = c.device.workload,
+          .data = {{"data", input}},
+          .for_training = !c.predict,
+          .threads_per_device = c.device.threads};
+}
+
+std::shared_ptr<const Optimizer> OptimizerOf(const InspectCommand& c) {
+  if (c.optimizer.empty()) return nullptr;
+  try {
+    return MakeOptimizer(c.optimizer);
+  } catch (const Error& e) {
+    throw UsageError("--optimizer: " + e.message());
+  }
+}
+
+int InspectCommand::ShowLargestBatch(const Symbol& symbol, const Shape& input) const {
+  const int64_t limit = ParseBytes("--memory-limit", memory_limit);
+  constexpr int64_t kMost = 1 << 20;
+  const std::shared_ptr<const Optimizer> rule = OptimizerOf(*this);
+  const auto plan = [&](int64_t samples) {
+    return PlanMemory(symbol, GroupFor(*this, input.With(0, samples)), rule.get());
+  };
+  const int64_t largest =
+      LargestThatFits(kMost, [&](int64_t samples) { return WhatIsShort(plan(samples), limit).empty(); });
+  const char* const purpose = predict ? "prediction" : "training";
+  if (largest == 0) {
+    Throw<DeviceError>("no batch fits: of one sample, {}", WhatIsShort(plan(1), limit));
+  }
+  fmt::print("largest batch for {} in {} of each device: {}{}\n", purpose, Mebibytes(limit), largest,
+             largest == kMost ? " or more" : "");
+  for (const MemoryNeed& need : plan(largest)) {
+    fmt::print("{} ({} samples, {})\n", need.device, need.samples, purpose);
+    PrintMemory(need);
+  }
+  return kOk;
+}
+
 int InspectCommand::Run() const {
   const std::string view = dot ? "--dot" : plan ? "--plan" : memory ? "--memory" : "";
   if (dot && (plan || memory)) throw UsageError("--dot draws the graph; --plan and --memory are another call");
+  if (!memory_limit.empty() && (plan || dot)) {
+    throw UsageError("--memory-limit asks for the largest batch; --plan and --dot are another call");
+  }
+  if (!optimizer.empty() && (predict || (!memory && memory_limit.empty()))) {
+    throw UsageError("--optimizer counts its state in the memory of a training: --memory or --memory-limit");
+  }
+  if (json && !memory_limit.empty()) throw UsageError("--json is for the summary, --memory-limit is text");
   if (json && !view.empty()) throw UsageError(fmt::format("--json is for the summary, {} is text", view));
-  const std::vector<Device> devices = device.Devices();
+  device.Devices();  // is checked, whatever is shown
   const Shape given{std::span<const int64_t>(shape)};
   Model loaded = model.Load(given.rank() > 0 ? given.Erase(0) : given);  // a model by name takes any shape
   loaded.symbol = InPrecision(loaded.symbol, precision, {});
@@ -50,6 +107,7 @@ int InspectCommand::Run() const {
     fmt::print("{}", ToDot(loaded.symbol, shapes));
     return kOk;
   }
+  if (!memory_limit.empty()) return ShowLargestBatch(loaded.symbol, shapes.at("data"));
   if (!plan && !memory) {
     if (json) {
       const ParameterCount count = CountParameters(loaded.symbol, shapes);
@@ -64,15 +122,14 @@ int InspectCommand::Run() const {
     }
     return kOk;
   }
-  const auto plans = DataParallelExecutorGroup::MakePlans(loaded.symbol, {.devices = devices,
-                                                                          .workload = device.workload,
-                                                                          .data = {{"data", shapes.at("data")}},
-                                                                          .for_training = !predict,
-                                                                          .threads_per_device = device.threads});
-  for (const DevicePlan& p : plans) {
-    fmt::print("{} ({} samples, {})\n", p.device, p.samples.size(), predict ? "prediction" : "training");
-    if (memory) fmt::print("{}", ToString(ReportMemory(p.plan)));
-    if (plan) fmt::print("{}", ToString(p.plan));
+  const GroupOptions options = GroupFor(*this, shapes.at("data"));
+  const std::shared_ptr<const Optimizer> rule = OptimizerOf(*this);
+  const std::vector<DevicePlan> plans = DataParallelExecutorGroup::MakePlans(loaded.symbol, options);
+  const std::vector<MemoryNeed> needs = NeedsOf(plans, options, rule.get(), /*average=*/false);
+  for (size_t i = 0; i < plans.size(); ++i) {
+    fmt::print("{} ({} samples, {})\n", plans[i].device, plans[i].samples.size(), predict ? "prediction" : "training");
+    if (memory) PrintMemory(needs[i]);
+    if (plan) fmt::print("{}", ToString(plans[i].plan));
   }
   return kOk;
 }
@@ -128,6 +185,9 @@ void AddInspect(CLI::App* app, RunFn* run) {
   sub->add_option("--precision", c->precision, "float32, bfloat16 or float16, as of train")->capture_default_str();
   sub->add_flag("--plan", c->plan, "the compiled program of each device");
   sub->add_flag("--memory", c->memory, "bytes by what they are for, before anything is trained");
+  sub->add_option("--memory-limit", c->memory_limit,
+                  "the largest batch that fits in so much of each device: e.g. 512M, 1.5G");
+  sub->add_option("--optimizer", c->optimizer, "with its state in the memory, e.g. adam");
   sub->add_flag("--predict", c->predict, "plan and memory of prediction instead of training");
   sub->add_flag("--dot", c->dot, "the graph for Graphviz");
   sub->add_flag("--json", c->json, "JSON on standard output");

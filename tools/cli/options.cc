@@ -139,6 +139,21 @@ std::vector<Device> DeviceOptions::Devices() const {
   return parsed;
 }
 
+void CheckDifferent(const std::vector<std::pair<std::string, std::string>>& outputs) {
+  std::vector<std::pair<std::string, std::filesystem::path>> seen;
+  for (const auto& [option, path] : outputs) {
+    if (path.empty()) continue;
+    std::error_code error;  // what cannot be found is compared as it is written
+    std::filesystem::path whole = std::filesystem::weakly_canonical(std::filesystem::absolute(path, error), error);
+    if (error) whole = std::filesystem::path(path).lexically_normal();
+    if (!whole.has_filename()) whole = whole.parent_path();  // "folder/"
+    for (const auto& [other, place] : seen) {
+      if (place == whole) throw UsageError(fmt::format("{} and {} are the same: \"{}\"", other, option, path));
+    }
+    seen.emplace_back(option, whole);
+  }
+}
+
 void CheckOutputFile(const std::string& option, const std::string& path) {
   const std::string folder = FolderOf(path);
   if (!IsFolder(folder)) Throw<DataError>("{}: there is no folder \"{}\"", option, folder);

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "symbol/model.h"
@@ -73,6 +74,8 @@ void CheckFinite(const char* set, const NamedValues& values);
 // is missing or too many, NumericError if one is not finite.
 Model LoadTrained(const std::string& checkpoints, const ModelOptions& options, std::string* source);
 
+// Throws UsageError if two of these are one file or folder: an option and its path, which may be empty.
+void CheckDifferent(const std::vector<std::pair<std::string, std::string>>& outputs);
 // That a file can be written later, or a folder (which is made). Better to know before the work than after it: throw
 // DataError.
 void CheckOutputFile(const std::string& option, const std::string& path);

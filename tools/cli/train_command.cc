@@ -34,10 +34,11 @@ struct TrainCommand {
   ModelOptions model;
   DeviceOptions device;
   DataOptions data;
-  int64_t epochs = 8;
+  int64_t epochs = 8, epoch_batches = 0;
   std::string schedule = "constant", initializer = "xavier", kvstore = "device", precision = "float32", loss_scale,
               average;
   bool use_average = false;
+  std::string micro_batches = "1", memory_limit;
   std::optional<std::string> optimizer, metrics;  // by the data, if not given
   uint64_t seed = 0;
   std::string checkpoints = kDefaultCheckpoints;
@@ -49,8 +50,10 @@ struct TrainCommand {
   std::string progress = "auto";
 
   TrainerOptions Parse() const;
+  int64_t MicroBatchesOf(int64_t limit) const;
   void CheckOutputs() const;
-  void Report(const FitResult& result, const Model& trained, const Shape& batch, int64_t samples, double seconds) const;
+  void Report(const FitResult& result, const Trainer& trainer, const Shape& batch, int64_t samples,
+              double seconds) const;
   int Run() const;
 };
 
@@ -121,6 +124,23 @@ auto ParseOption(const char* option, F&& f) {
   }
 }
 
+// The file that a text of data names, "csv:iris.csv?label=species"; empty if it is none.
+std::string FileOf(const std::string& data) {
+  const size_t colon = data.find(':');
+  return colon == std::string::npos ? "" : data.substr(colon + 1, data.find('?', colon) - colon - 1);
+}
+
+int64_t TrainCommand::MicroBatchesOf(int64_t limit) const {
+  if (micro_batches == "auto") return MicroBatches::kAutomatic;
+  const auto number = ParseNumber<int64_t>("--micro-batches", micro_batches, 1, StepBlock::kPrediction);
+  if (number > data.batch_size) {
+    throw UsageError(fmt::format("--micro-batches: a batch of {} samples makes at most {}, got {}", data.batch_size,
+                                 data.batch_size, number));
+  }
+  if (limit > 0) throw UsageError("--memory-limit says how many micro-batches there are: --micro-batches auto");
+  return number;
+}
+
 TrainerOptions TrainCommand::Parse() const {
   const std::string rule = optimizer.value_or(data.IsText() ? "adam(lr=0.002)" : "sgd(lr=0.05, momentum=0.9, wd=1e-4)");
   const std::string measured = data.MetricsOr(metrics);
@@ -133,6 +153,7 @@ TrainerOptions TrainCommand::Parse() const {
   }
   ParseOption("--initializer", [&] { return Initializer(initializer); });
   ParseMetrics(measured);
+  const int64_t limit = memory_limit.empty() ? 0 : ParseBytes("--memory-limit", memory_limit);
   return {.devices = device.Devices(),
           .workload = device.workload,
           .optimizer = rule,
@@ -143,6 +164,8 @@ TrainerOptions TrainCommand::Parse() const {
           .loss_scale = loss_scale,
           .average = average,
           .use_average = use_average,
+          .micro_batches = MicroBatchesOf(limit),
+          .memory_limit = limit,
           .kvstore = ParseOption("--kvstore", [&] { return ParseKVStoreType(kvstore); }),
           .seed = seed,
           .threads_per_device = device.threads,
@@ -151,6 +174,19 @@ TrainerOptions TrainCommand::Parse() const {
 
 void TrainCommand::CheckOutputs() const {
   if (resume && checkpoints.empty()) throw UsageError("--resume needs a folder: --checkpoints is empty");
+  CheckDifferent({{"--save", save},
+                  {"--best", best},
+                  {"--log", log},
+                  {"--checkpoints", checkpoints},
+                  {"--write-digits", data.write_digits}});
+  // A log is written from the beginning on, in place of what was there. (A model may take the place of its own file.)
+  const std::string model_file = model.model.empty() || model.IsByName() ? "" : model.model;
+  for (const auto& [option, path] : {std::pair("--data", FileOf(data.data)),
+                                     {"--test-data", FileOf(data.test_data)},
+                                     {"--model", model_file},
+                                     {"--weights", model.weights}}) {
+    CheckDifferent({{option, path}, {"--log", log}});
+  }
   for (const auto& [option, path] : {std::pair("--save", &save), {"--best", &best}}) {
     if (path->empty()) continue;
     if (!path->ends_with(".pb") && !path->ends_with(".prototxt") && !path->ends_with(".onnx")) {
@@ -163,13 +199,14 @@ void TrainCommand::CheckOutputs() const {
 }
 
 // The end of a run, for people.
-void TrainCommand::Report(const FitResult& result, const Model& trained, const Shape& batch, int64_t samples,
+void TrainCommand::Report(const FitResult& result, const Trainer& trainer, const Shape& batch, int64_t samples,
                           double seconds) const {
   const auto row = [](const std::string& what, const std::string& value) { fmt::print("  {:<22}{}\n", what, value); };
   fmt::print("\nresult\n");
-  const ParameterCount count = CountParameters(trained.symbol, {{"data", batch}});
+  const ParameterCount count = CountParameters(trainer.symbol(), {{"data", batch}});
   row("model", fmt::format("{}, {} parameters", model.Name(), count.arguments));
   row("devices", device.devices);
+  if (trainer.micro_batches() > 1) row("micro-batches", fmt::format("{} of a batch", trainer.micro_batches()));
   row("epochs, steps", fmt::format("{}, {}", result.epochs, result.steps));
   for (const auto& [set, values] : {std::pair("train ", &result.train), {"test ", &result.validation}}) {
     for (const auto& [name, value] : *values) row(set + name, fmt::format("{:.4f}{}", value, data.UnitOf(name)));
@@ -260,6 +297,7 @@ int TrainCommand::Run() const {
   const ListenToSignals guard(&trainer);
   const FitResult result =
       trainer.Fit(*made.train, {.epochs = epochs,
+                                .epoch_batches = epoch_batches,
                                 .validation = made.test.get(),
                                 .checkpoints = checkpoints,
                                 .checkpoint_every = checkpoint_every,
@@ -275,9 +313,13 @@ int TrainCommand::Run() const {
   if (!result.stopped) WarnIfNothingWasLearned(result.train, made.label_counts);
   if (!save.empty()) trainer.Save(save);
   if (json) {
-    const nlohmann::json line = {
-        {"event", "end"},        {"stopped", result.stopped},         {"epochs", result.epochs},
-        {"steps", result.steps}, {"test", ToJson(result.validation)}, {"checkpoint", result.checkpoint}};
+    const nlohmann::json line = {{"event", "end"},
+                                 {"stopped", result.stopped},
+                                 {"epochs", result.epochs},
+                                 {"steps", result.steps},
+                                 {"micro_batches", trainer.micro_batches()},
+                                 {"test", ToJson(result.validation)},
+                                 {"checkpoint", result.checkpoint}};
     fmt::print("{}\n", line.dump());
   }
   if (result.stopped) {
@@ -286,7 +328,7 @@ int TrainCommand::Run() const {
                                   : fmt::format("checkpoint: {}; go on with --resume", result.checkpoint));
     return kStopped;
   }
-  if (!json) Report(result, made.model, input.shape, samples, seconds);
+  if (!json) Report(result, trainer, input.shape, samples, seconds);
   return kOk;
 }
 
@@ -305,6 +347,8 @@ void AddTrain(CLI::App* app, RunFn* run) {
     sub->add_option(name, *value, help)->capture_default_str();
   };
   AddNumber(sub, "--epochs", &c->epochs, 1, 1'000'000, "sweeps over the data, those before a resume included");
+  AddNumber(sub, "--epoch-batches", &c->epoch_batches, 0, INT64_MAX / 2,
+            "batches of an epoch, wherever in the data it ends; 0: a sweep over them");
   AddText(
       sub, "--optimizer", &c->optimizer,
       "sgd, adam, adamw, rmsprop, ...; default \"sgd(lr=0.05, momentum=0.9, wd=1e-4)\", of text \"adam(lr=0.002)\"");
@@ -312,6 +356,10 @@ void AddTrain(CLI::App* app, RunFn* run) {
   text("--precision", &c->precision, "float32, bfloat16 or float16; \"bfloat16(Pooling=float32)\": docs/precision.md");
   text("--loss-scale", &c->loss_scale,
        "e.g. \"dynamic(start=65536, interval=2000)\", \"static(1024)\"; default none, of float16 \"dynamic\"");
+  text("--micro-batches", &c->micro_batches,
+       "pieces that a batch is computed in, one after the other, as one step; \"auto\": the fewest that fit in memory");
+  sub->add_option("--memory-limit", c->memory_limit,
+                  "of each device, for \"auto\": e.g. 512M, 1.5G; default: what the machine has");
   text("--average", &c->average, "keep averages of the weights: e.g. \"ema(0.999)\", \"swa(start=1000, every=10)\"");
   sub->add_flag("--use-average", c->use_average, "validate, score and save with the averages");
   text("--initializer", &c->initializer, "e.g. xavier, \"normal(0.01)\", \"embed*: normal(0.02), msra\"");
