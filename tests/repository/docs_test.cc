@@ -1,8 +1,11 @@
-// The tests that docs/ names as proofs are there, and docs/group.md names each published expectation.
+// The tests that docs/ names as proofs are there, docs/group.md names each published expectation, and docs/features.md
+// each row of what training rules are.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <regex>
 #include <set>
+#include <sstream>
 #include <string>
 
 #include "tests/repository/source_tree.h"
@@ -32,13 +35,15 @@ const std::set<std::string>& Tests() {
 }
 
 TEST(Docs, NameTestsThatExist) {
-  static const std::regex kName(R"(`(?:tests/)?([A-Z]\w*\.(?:\w+|\*)|[a-z_/]+_test)(?:\.cc)?`)");
+  static const std::regex kName(R"(`(?:tests/|//tests/)?([A-Z]\w*\.(?:\w+|\*)|[a-z_/:]+_test)(?:\.cc)?`)");
   int named = 0;
   for (const SourceFile& file : ReadDocs()) {
     for (size_t i = 0; i < file.lines.size(); ++i) {
       const std::string& line = file.lines[i];
       for (std::sregex_iterator at(line.begin(), line.end(), kName); at != std::sregex_iterator(); ++at) {
-        EXPECT_TRUE(Tests().contains((*at)[1])) << file.path << ":" << i + 1 << " names a test " << (*at)[0];
+        std::string name = (*at)[1];
+        std::ranges::replace(name, ':', '/');  // //tests/train:loop_test
+        EXPECT_TRUE(Tests().contains(name)) << file.path << ":" << i + 1 << " names a test " << (*at)[0];
         ++named;
       }
     }
@@ -86,6 +91,42 @@ TEST(Docs, AnswerEveryPublishedExpectation) {
     }
   }
   for (int i = 1; i <= 48; ++i) EXPECT_TRUE(answered.contains("E" + std::to_string(i))) << "E" << i;
+}
+
+// Rows of docs/features.md: numbers, some of them ranges, requirements and expectations, each in a row with a test.
+TEST(Docs, AnswerEveryRowOfTrainingRules) {
+  static const std::regex kRow(R"(^\| ([A-Z0-9., -]+) \| (.+) \| (.+) \| (.+) \| (.+) \|$)"), kRange(R"((\d+)-(\d+))");
+  std::set<std::string> answered;
+  for (const SourceFile& file : ReadDocs()) {
+    if (file.path != "docs/features.md") continue;
+    std::smatch match, range;
+    for (const std::string& line : file.lines) {
+      if (!std::regex_match(line, match, kRow)) continue;
+      EXPECT_NE(match[5].str().find('`'), std::string::npos) << "no test in " << line;
+      EXPECT_EQ(match[4].str().find("not yet"), std::string::npos) << line;
+      std::istringstream keys(match[1]);
+      for (std::string key; std::getline(keys >> std::ws, key, ',');) {
+        if (!std::regex_match(key, range, kRange)) {
+          answered.insert(key);
+          continue;
+        }
+        for (int i = std::stoi(range[1]); i <= std::stoi(range[2]); ++i) answered.insert(std::to_string(i));
+      }
+    }
+  }
+  const auto expect = [&](const std::string& kind, const std::set<int>& numbers) {
+    for (const int number : numbers) {
+      EXPECT_TRUE(answered.contains(kind + std::to_string(number))) << kind << number << " has no row";
+    }
+  };
+  std::set<int> rows = {32, 34, 35, 36, 78, 80, 81, 84};
+  for (int i = 20; i <= 30; ++i) rows.insert(i);
+  for (int i = 39; i <= 70; ++i) rows.insert(i);
+  expect("", rows);
+  expect("R", {15, 16, 17, 18, 19, 20, 25});
+  expect("C", {1, 2, 3, 4, 5});
+  expect("D", {1, 2});
+  expect("E", {37, 38, 39});
 }
 
 }  // namespace
