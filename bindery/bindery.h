@@ -52,6 +52,7 @@
 #include "train/loop/monitor.h"
 #include "train/memory.h"
 #include "train/metrics/metrics.h"
+#include "train/module/replicated_module.h"
 #include "train/optimizers/key_updater.h"
 #include "train/precision.h"
 #include "train/trainer.h"

@@ -1,0 +1,110 @@
+// ParameterExchange: what a module's replicas tell each other. Gradients go to the first replica, where they add up;
+// it is updated, and the others get its values when these have changed.
+//
+//   backward on every replica -> gradients of each -> sum -> gradients += scale * sum       Accumulate
+//   values of the first replica -= rate * gradients                                         Update
+//   values of the others = those of the first, where anybody has changed either             Sync
+//
+// Sums are in the order of the replicas, always. All of it is asynchronous. Errors: a backward that fails makes the
+// gradients that were adding up fail, until they are zeroed; an update by gradients that failed changes nothing.
+// Thread safety: one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/collective.h"
+#include "engine/step.h"
+#include "engine/tensor.h"
+#include "executor/executor_group.h"
+#include "kvstore/kvstore.h"
+
+namespace bindery {
+
+// How replicas exchange.
+enum class Exchange : uint8_t {
+  kFlat,   // whole buffers, by collectives: one sum and one copy for each buffer
+  kStore,  // parameter by parameter, by a KVStore
+};
+
+struct ExchangeOptions {
+  Exchange exchange = Exchange::kFlat;
+  KVStoreType kvstore = KVStoreType::kDevice;  // of kStore
+  // Of kFlat: others than those of one process's memory, which take their place, with a warning in the log, where this
+  // throws, gives nothing, or refuses the devices.
+  std::function<std::unique_ptr<Collectives>(const std::shared_ptr<Engine>&)> collectives = {};
+};
+
+// Parameters of one type that lie one behind the other: one array for all values on each replica, one for the gradients
+// that add up on the first. In it they are stored as kernels like them, in the order of `names`.
+struct ParameterBuffer {
+  std::vector<std::string> names = {};
+  std::vector<Tensor> values = {};  // per replica: flat
+  Tensor gradients = {};            // flat; with the first replica. Undefined for what has none: states, fixed ones
+};
+
+class ParameterExchange {
+ public:
+  // The group is bound for training, has no gradients by rows, and outlives this.
+  ParameterExchange(ExecutorGroup* group, const ExchangeOptions& options);
+  ~ParameterExchange();
+
+  void Accumulate(double scale);
+  void ZeroGradients();
+  void Update(double rate);
+  // Gives the first replica's values to the others, buffers alone that have changed since they were equal, whoever
+  // changed them, by operations of the engine. Returns how many. A buffer whose first replica failed stays: who reads
+  // it hears of it.
+  int Sync();
+  bool NeedsSync() const;
+  void SetEqual();  // the replicas are equal now
+
+  const std::vector<ParameterBuffer>& buffers() const { return buffers_; }
+  // Plain, on the host; waits. Gradients of those that have some.
+  HostTensor Gradient(const std::string& name) const;
+  void SetGradient(const std::string& name, const HostTensor& value);
+  bool any_gradients() const { return any_gradients_; }  // something has been added since they were zeroed
+  bool by_given_collectives() const { return given_ != nullptr; }
+
+  // Where a parameter is stored; nullptr if there is none. In buffers().
+  struct Place {
+    int buffer = 0;
+    const StoredParameter* stored = nullptr;
+  };
+  std::optional<Place> Find(const std::string& name) const;
+  // As stored, flat: shares the buffer's memory.
+  Tensor ValueOf(const Place& place, size_t replica) const;
+  Tensor FirstValueOf(const Place& place) const { return ValueOf(place, 0); }
+  Tensor GradientOf(const Place& place) const;
+
+ private:
+  using Versions = std::vector<std::optional<uint64_t>>;
+  struct Block {
+    const ParameterStore* store = nullptr;
+    int index = 0;  // in it
+    Tensor sum = {};
+    Versions equal = {};           // when the replicas were equal
+    StepRange sum_up = {}, spread = {};
+    PreparedPtr add = {}, update = {};
+  };
+  void Add(DataParallelExecutorGroup* stage, int index);
+  void Prepare(Block* block, const ParameterBuffer& buffer);
+  StepRange Collect(Collective what, const char* name, const Bucket& bucket);
+  PreparedPtr PrepareAdd(const char* name, const Tensor& from, const Tensor& to, bool may_fail) const;
+  Versions VersionsOf(const ParameterBuffer& buffer) const;
+
+  std::shared_ptr<Engine> engine_;
+  int threads_ = 1;  // of a CPU
+  Exchange exchange_;
+  std::unique_ptr<Collectives> given_, memory_;
+  std::unique_ptr<KVStore> store_;
+  std::vector<ParameterBuffer> buffers_;
+  std::vector<Block> blocks_;  // by buffer
+  bool any_gradients_ = false;
+};
+
+}  // namespace bindery
