@@ -76,6 +76,27 @@ TEST(Examples, LeNet) {
   EXPECT_TRUE(std::filesystem::exists(std::string(std::getenv("TEST_TMPDIR")) + "/lenet.pb"));
 }
 
+TEST(Examples, Modules) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "seconds of arithmetic, ten times as long under a sanitizer";
+#endif
+  const Outcome outcome = RunExample("modules");
+  EXPECT_EQ(outcome.status, 0) << outcome;
+  const std::vector<double> losses = Numbers(outcome.out, "epoch %d: loss %lf");
+  ASSERT_EQ(losses.size(), 6u) << outcome;
+  for (size_t i = 1; i < losses.size(); ++i) EXPECT_LT(losses[i], losses[i - 1]);
+  EXPECT_NE(outcome.out.find("epoch 2: loss"), std::string::npos);
+  EXPECT_NE(outcome.out.find(", 2 replicas"), std::string::npos) << outcome;
+  const auto number_behind = [&](const std::string& text) {
+    const size_t at = outcome.out.find(text);
+    EXPECT_NE(at, std::string::npos) << text << outcome;
+    return at == std::string::npos ? -1 : std::atof(outcome.out.c_str() + at + text.size());
+  };
+  EXPECT_GT(number_behind("\naccuracy "), 0.93);
+  EXPECT_EQ(number_behind("loaded: accuracy "), number_behind("\naccuracy "));
+  EXPECT_LT(number_behind("differs by "), 1e-4);
+}
+
 TEST(Examples, TwoDevices) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "ten seconds of arithmetic, ten times as long under a sanitizer";

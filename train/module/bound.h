@@ -11,7 +11,7 @@
 namespace bindery {
 
 struct ReplicatedModule::Bound {
-  std::vector<DataDesc> data = {};  // of the inputs with names
+  std::vector<DataDesc> data = {};      // of the inputs with names
   std::vector<bool> has_gradient = {};  // by those
   std::unique_ptr<ExecutorGroup> group = nullptr;
   std::unique_ptr<ParameterExchange> exchange = nullptr;

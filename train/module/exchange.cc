@@ -125,15 +125,15 @@ void ParameterExchange::Prepare(Block* block, const ParameterBuffer& buffer) {
   const ParameterStore::Block& stored = store.blocks()[static_cast<size_t>(block->index)];
   const size_t replicas = buffer.values.size();
   if (replicas > 1 && exchange_ == Exchange::kFlat) {
-    block->spread = Collect(Collective::kBroadcast, "values of the first replica",
-                            {.sources = {buffer.values[0]},
-                             .replicas = {buffer.values.begin() + 1, buffer.values.end()}});
+    block->spread =
+        Collect(Collective::kBroadcast, "values of the first replica",
+                {.sources = {buffer.values[0]}, .replicas = {buffer.values.begin() + 1, buffer.values.end()}});
   }
   block->equal = VersionsOf(buffer);
   if (!buffer.gradients.defined()) return;
   if (replicas > 1 && exchange_ == Exchange::kFlat) {
-    block->sum_up = Collect(Collective::kAllReduceSum, "sum of gradients",
-                            {.sources = stored.gradients, .replicas = {block->sum}});
+    block->sum_up =
+        Collect(Collective::kAllReduceSum, "sum of gradients", {.sources = stored.gradients, .replicas = {block->sum}});
   } else if (replicas > 1) {
     for (const int p : stored.parameters) {
       const StoredParameter& parameter = store.parameters()[static_cast<size_t>(p)];
@@ -252,7 +252,8 @@ void ParameterExchange::SetGradient(const std::string& name, const HostTensor& v
   const Tensor gradient = place ? GradientOf(*place) : Tensor();
   if (!gradient.defined()) Throw("\"{}\" has no gradient", name);
   const StoredParameter& p = *place->stored;
-  if (value.shape() != p.shape) Throw<ShapeError>("gradient of \"{}\": expected {}, got {}", name, p.shape, value.shape());
+  if (value.shape() != p.shape)
+    Throw<ShapeError>("gradient of \"{}\": expected {}, got {}", name, p.shape, value.shape());
   HostTensor stored(p.dtype, {p.elements});
   ToStorage(value.Cast(p.dtype), p.format, stored.raw());
   gradient.CopyFrom(stored);

@@ -87,7 +87,7 @@ class ParameterExchange {
     const ParameterStore* store = nullptr;
     int index = 0;  // in it
     Tensor sum = {};
-    Versions equal = {};           // when the replicas were equal
+    Versions equal = {};  // when the replicas were equal
     StepRange sum_up = {}, spread = {};
     PreparedPtr add = {}, update = {};
   };

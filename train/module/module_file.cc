@@ -46,6 +46,7 @@ class Reader {
       Throw<ModelError>("{}: \"{}\" of the file: {}", path_, Full(key), e.message());
     }
   }
+
  public:
   Reader(const Metadata& metadata, const std::string& path) : metadata_(metadata), path_(path) {}
 
@@ -151,9 +152,10 @@ void FitToMachine(const std::string& path, MissingDevices missing, ModuleOptions
   }
   if (absent.empty()) return;
   if (missing == MissingDevices::kError) {
-    Throw<DeviceError>("{}: the module was saved on {}, and this machine has no {}: say which devices are to be used, "
-                       "or that missing ones are left out",
-                       path, Joined(options->devices), Joined(absent));
+    Throw<DeviceError>(
+        "{}: the module was saved on {}, and this machine has no {}: say which devices are to be used, "
+        "or that missing ones are left out",
+        path, Joined(options->devices), Joined(absent));
   }
   ModuleOptions fitting = *options;
   fitting.devices.clear();
@@ -240,8 +242,8 @@ ReplicatedModule ReplicatedModule::Load(const std::string& path, const ModuleLoa
                     .layout = reader.Text(key + "layout")};
   });
   if (reader.Has("outputs")) {
-    options.outputs = reader.Form<std::string>(
-        "outputs", [&](int leaf) { return reader.Text(fmt::format("output.{}", leaf)); });
+    options.outputs =
+        reader.Form<std::string>("outputs", [&](int leaf) { return reader.Text(fmt::format("output.{}", leaf)); });
   }
   options.devices = reader.Devices("devices");
   options.workload = reader.Numbers<double>("workload");

@@ -40,7 +40,8 @@ HostTensorMap ReplicatedModule::GetStates() {
 HostTensor ReplicatedModule::GetGradient(const std::string& name) {
   Bound& bound = Ready();
   const std::vector<std::string>& names = bound.group->param_names();
-  if (std::ranges::find(names, name) == names.end()) Throw("there is no parameter \"{}\"{}", name, NameHint(name, names));
+  if (std::ranges::find(names, name) == names.end())
+    Throw("there is no parameter \"{}\"{}", name, NameHint(name, names));
   return bound.exchange->Gradient(name);
 }
 

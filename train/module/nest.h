@@ -23,11 +23,10 @@ class Nest {
  public:
   Nest() = default;  // a leaf, T{}
   template <class U>
-    requires(std::convertible_to<U &&, T>)
-  Nest(U&& leaf) : leaf_(std::forward<U>(leaf)) {}
+  requires(std::convertible_to<U&&, T>) Nest(U&& leaf) : leaf_(std::forward<U>(leaf)) {}
   template <class U>
-    requires(std::convertible_to<const U&, T> && !std::same_as<U, T>)
-  Nest(const Nest<U>& other) : is_list_(other.is_list()) {
+  requires(std::convertible_to<const U&, T> && !std::same_as<U, T>) Nest(const Nest<U>& other)
+      : is_list_(other.is_list()) {
     if (!is_list_) {
       leaf_ = other.leaf();
     } else {

@@ -193,9 +193,9 @@ Values ReplicatedModule::Outputs(const Bound& bound) const {
   return bound.outputs.Map([&](int head) -> Array {
     if (head < 0) return {};
     const ValueType& type = bound.group->OutputType(head);
-    const Array output =
-        InPieces(type) ? Array(std::move(bound.group->OutputsPerDevice(head, head + 1)[0]), type.batch_axis)
-                       : Array(std::move(bound.group->Outputs(head, head + 1)[0]));
+    const Array output = InPieces(type)
+                             ? Array(std::move(bound.group->OutputsPerDevice(head, head + 1)[0]), type.batch_axis)
+                             : Array(std::move(bound.group->Outputs(head, head + 1)[0]));
     return options_.output_device ? Array(output.Whole(options_.output_device)) : output;
   });
 }
@@ -209,8 +209,8 @@ DeviceArrays ReplicatedModule::HeadGradients(const Bound& bound, const Values& g
     const Array& array = arrays[leaf++];
     if (head < 0) {
       if (array.empty()) return;
-      throw DataError(fmt::format("Backward: output {} is empty, and so its gradient must be, got {}", leaf - 1,
-                                  array.shape()));
+      throw DataError(
+          fmt::format("Backward: output {} is empty, and so its gradient must be, got {}", leaf - 1, array.shape()));
     }
     const ValueType& type = bound.group->OutputType(head);
     by_head[static_cast<size_t>(head)] = PiecesAlong(array, InPieces(type) ? type.batch_axis : -1, engine_);
@@ -285,12 +285,11 @@ void ReplicatedModule::RunOn(const std::vector<Device>& devices, size_t first,
   std::vector<VarPtr> done;
   for (size_t i = first; i < devices.size(); ++i) {
     done.push_back(engine_->NewVar());
-    engine_->Push({.name = fmt::format("function of replica {}", i),
-                   .device = devices[i],
-                   .writes = {done.back()},
-                   .run = [run, index = static_cast<int>(i), device = devices[i]](const OpContext&) {
-                     run(index, device);
-                   }});
+    engine_->Push(
+        {.name = fmt::format("function of replica {}", i),
+         .device = devices[i],
+         .writes = {done.back()},
+         .run = [run, index = static_cast<int>(i), device = devices[i]](const OpContext&) { run(index, device); }});
   }
   std::exception_ptr error;
   for (const VarPtr& var : done) {

@@ -50,17 +50,17 @@ struct ModuleOptions {
   // What Forward gives: names of the symbol's outputs, each once. A leaf without a name is empty. Default: the only
   // output, or a list of all.
   std::optional<Nest<std::string>> outputs = {};
-  int dimension = 0;              // along which inputs that have no layout are cut
-  bool input_gradients = true;    // of inputs of floating types
+  int dimension = 0;            // along which inputs that have no layout are cut
+  bool input_gradients = true;  // of inputs of floating types
   std::string initializer = "xavier";
   std::vector<std::string> fixed_params = {};  // get no gradient
-  uint64_t seed = 0;              // of initial values and random operators
+  uint64_t seed = 0;                           // of initial values and random operators
   Exchange exchange = Exchange::kFlat;
   KVStoreType kvstore = KVStoreType::kDevice;  // of Exchange::kStore
   // Of Exchange::kFlat: see ExchangeOptions.
   std::function<std::unique_ptr<Collectives>(const std::shared_ptr<Engine>&)> collectives = {};
   std::optional<Device> output_device = {};
-  Placements placements = {};     // of parts of each replica (GroupOptions)
+  Placements placements = {};  // of parts of each replica (GroupOptions)
   // Runs on each replica's worker, in order, before its first use (OnReplicas).
   std::function<void(int replica, Device device)> init = {};
   std::shared_ptr<Engine> engine = nullptr;  // DefaultEngine()
@@ -132,8 +132,8 @@ class ReplicatedModule {
   int64_t num_syncs() const { return num_syncs_; }  // buffers copied so far
   // `aux` empty: states stay as they are.
   void SetParams(const HostTensorMap& args, const HostTensorMap& aux = {}, const SetParamsOptions& options = {});
-  HostTensorMap GetParams();   // waits
-  HostTensorMap GetStates();   // auxiliary ones: running statistics; waits
+  HostTensorMap GetParams();                        // waits
+  HostTensorMap GetStates();                        // auxiliary ones: running statistics; waits
   HostTensor GetGradient(const std::string& name);  // what has added up; waits. Throws Error for what has none
   // All initial values anew, the states' too.
   void Reset(const std::string& initializer = {}, std::optional<uint64_t> seed = {});

@@ -33,9 +33,7 @@ inline ModuleOptions MlpOptions(std::vector<Device> devices, int64_t samples = 8
 }
 
 // One value for each sample: its loss. scores (N, 3), label (N).
-inline Symbol Criterion() {
-  return MakeLoss(SoftmaxCrossEntropy(Variable("scores"), Variable("label")), {}, "loss");
-}
+inline Symbol Criterion() { return MakeLoss(SoftmaxCrossEntropy(Variable("scores"), Variable("label")), {}, "loss"); }
 
 // data (N, 2, 4, 4) -> (N, 3); batch-norm goes by what each replica has.
 inline Symbol ConvNet() {

@@ -55,7 +55,8 @@ TEST(ModuleParameters, FlatOnesAreFiftyFive) {  // T1
 
 // One array for all values on each replica, one for all gradients: what the addresses say.
 TEST(ModuleParameters, LieOneBehindTheOther) {
-  ReplicatedModule module(ConvNet(), {.devices = Devices(3), .inputs = DataDesc{"data", {6, 2, 4, 4}}, .threads_per_device = 1});
+  ReplicatedModule module(ConvNet(),
+                          {.devices = Devices(3), .inputs = DataDesc{"data", {6, 2, 4, 4}}, .threads_per_device = 1});
   std::vector<const ParameterBuffer*> trained;
   for (const ParameterBuffer& buffer : module.buffers()) {
     ASSERT_EQ(buffer.values.size(), 3u);
@@ -116,11 +117,16 @@ TEST(ModuleParameters, FlatOnesArePlainWhateverTheLayout) {
 TEST(ModuleParameters, ReplicasAreToldOnlyWhatHasChanged) {
   for (const Exchange exchange : {Exchange::kFlat, Exchange::kStore}) {
     const auto engine = std::make_shared<CountingEngine>();
-    ModuleOptions options{.devices = Devices(3), .inputs = DataDesc{"data", {6, 2, 4, 4}}, .exchange = exchange,
-                          .engine = engine, .threads_per_device = 1};
+    ModuleOptions options{.devices = Devices(3),
+                          .inputs = DataDesc{"data", {6, 2, 4, 4}},
+                          .exchange = exchange,
+                          .engine = engine,
+                          .threads_per_device = 1};
     ReplicatedModule module(ConvNet(), options);
     const HostTensor x = RandomTensor({6, 2, 4, 4}, 1), g = RandomTensor({6, 3}, 2);
-    const auto copies = [&] { return engine->Runs("values of the first replica") + engine->Runs("copy to device") + engine->Runs("copy"); };
+    const auto copies = [&] {
+      return engine->Runs("values of the first replica") + engine->Runs("copy to device") + engine->Runs("copy");
+    };
     for (int i = 0; i < 3; ++i) {
       module.Forward(x);
       module.Backward(g);  // changes no value, and the states of all replicas together
@@ -186,7 +192,9 @@ TEST(ModuleParameters, ResetAndSetAreOfAllReplicas) {
   module.Reset({}, 5);
   EXPECT_GT(LargestDifference(module.GetParams(), first), 1e-2);
   EXPECT_NE(MessageOf([&] { module.Reset("gauss"); }).find("gauss"), std::string::npos);
-  EXPECT_NE(MessageOf([&] { module.SetParams({{"fc1_bias", HostTensor(DType::kFloat32, {5})}}); }).find("is missing"),
+  EXPECT_NE(MessageOf([&] {
+              module.SetParams({{"fc1_bias", HostTensor(DType::kFloat32, {5})}});
+            }).find("is missing"),
             std::string::npos);
   EXPECT_THROW(module.SetParams({{"fc1_bias", HostTensor(DType::kFloat32, {6})}}, {}, {.allow_missing = true}),
                ShapeError);
@@ -220,14 +228,16 @@ TEST(ModuleParameters, OtherTypes) {
     EXPECT_EQ(module.FlatGradients().dtype(), dtype);
     const Values converted = module.Forward(x);  // cast on its way in
     EXPECT_EQ(converted.leaf().dtype(), dtype);
-    EXPECT_LT(MaxAbsDiff(converted.leaf().ToHost().Cast(DType::kFloat32), outputs), tolerance) << dtype;
+    EXPECT_LT(MaxAbsDiff(converted.leaf().ToHost().Cast(DType::kFloat32), outputs), tolerance) << ToString(dtype);
     EXPECT_EQ(module.GetGradient("fc1_weight").dtype(), dtype);
-    EXPECT_LT(MaxAbsDiff(module.GetGradient("fc1_weight").Cast(DType::kFloat32), gradients.at("fc1_weight")), tolerance);
+    EXPECT_LT(MaxAbsDiff(module.GetGradient("fc1_weight").Cast(DType::kFloat32), gradients.at("fc1_weight")),
+              tolerance);
     EXPECT_EQ(module.Backward(g).leaf().dtype(), dtype);
     module.SetFlatGradients(module.FlatGradients());
     module.ZeroGradients();
     module.AccumulateGradients();
-    EXPECT_LT(MaxAbsDiff(module.GetGradient("fc2_weight").Cast(DType::kFloat32), gradients.at("fc2_weight")), 10 * tolerance);
+    EXPECT_LT(MaxAbsDiff(module.GetGradient("fc2_weight").Cast(DType::kFloat32), gradients.at("fc2_weight")),
+              10 * tolerance);
     module.Update(0.5);
     HostTensor expected = values.at("fc2_weight");
     for (int64_t i = 0; i < expected.elements(); ++i) {
@@ -247,8 +257,8 @@ TEST(ModuleParameters, OtherTypes) {
   EXPECT_EQ(MessageOf([&] { module.ConvertTo(DType::kInt32); }),
             "Error: ConvertTo: expected float32, float64, bfloat16 or float16, got int32");
   // A type that a variable insists on: nothing has changed.
-  const Symbol typed = FullyConnected(Variable("data"), Variable("w", {.dtype = DType::kFloat32, .init = "one"}), Symbol(),
-                                      {.num_hidden = 3, .no_bias = true}, "fc");
+  const Symbol typed = FullyConnected(Variable("data"), Variable("w", {.dtype = DType::kFloat32, .init = "one"}),
+                                      Symbol(), {.num_hidden = 3, .no_bias = true}, "fc");
   ReplicatedModule insists(typed, MlpOptions(Devices(2)));
   EXPECT_THROW(insists.ConvertTo(DType::kFloat64), Error);
   EXPECT_EQ(insists.Forward(x).leaf().dtype(), DType::kFloat32);

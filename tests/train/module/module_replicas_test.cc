@@ -58,7 +58,8 @@ TEST(ModuleReplicas, ComeOneByOne) {
     EXPECT_EQ(outputs.leaf().pieces().size(), static_cast<size_t>(replicas));
     EXPECT_LT(LargestDifference(outputs, single.Forward(x)), 1e-6);
     EXPECT_LT(LargestDifference(module.Backward(g), single.Backward(g)), 1e-6);
-    EXPECT_LT(LargestDifference(GradientsOf(module), GradientsOf(single)), 1e-5);  // they have added up, with the others
+    EXPECT_LT(LargestDifference(GradientsOf(module), GradientsOf(single)),
+              1e-5);  // they have added up, with the others
     module.Update(0.1);
     single.Update(0.1);
   }
@@ -228,12 +229,13 @@ TEST(ModuleReplicas, AreThereAgainAfterALoad) {  // T4
 
 TEST(ModuleReplicas, NestedFormsComeBack) {
   const std::string path = TemporaryFile("nested_" + TestDevices() + ".pb");
-  const Symbol net = Group({Identity(Variable("a") + Variable("b"), "sum"), Tanh(Variable("b"), "tanh")});
-  ModuleOptions options{.devices = Devices(2),
-                        .inputs = ListOf(ListOf(DataDesc{"a", {3, 4, 2}, DType::kFloat32, "TNC"}, DataDesc{}),
-                                         DataDesc{"b", {3, 4, 2}}),
-                        .outputs = ListOf(ListOf("tanh_output"), ListOf("", "sum_output")),
-                        .dimension = 1};
+  const Symbol b = Variable("b");
+  const Symbol net = Group({Identity(Variable("a") + b, "sum"), Tanh(b, "tanh")});
+  ModuleOptions options{
+      .devices = Devices(2),
+      .inputs = ListOf(ListOf(DataDesc{"a", {3, 4, 2}, DType::kFloat32, "TNC"}, DataDesc{}), DataDesc{"b", {3, 4, 2}}),
+      .outputs = ListOf(ListOf("tanh_output"), ListOf("", "sum_output")),
+      .dimension = 1};
   ReplicatedModule module(net, options);
   module.Save(path);
   ReplicatedModule loaded = ReplicatedModule::Load(path);

@@ -102,7 +102,8 @@ TEST(ReplicatedModule, TenStepsEqualThoseOfASingleOne) {
     }
     return losses;
   };
-  ReplicatedModule single(Mlp(), MlpOptions({TestDevice(0)})), single_loss(Criterion(), CriterionOptions({TestDevice(0)}));
+  ReplicatedModule single(Mlp(), MlpOptions({TestDevice(0)})),
+      single_loss(Criterion(), CriterionOptions({TestDevice(0)}));
   const HostTensorMap before = single.GetParams();
   const std::vector<double> expected = train(single, single_loss);
   EXPECT_GT(LargestDifference(before, single.GetParams()), 1e-2);
@@ -186,11 +187,10 @@ TEST(ReplicatedModule, NestedInputsAndOutputsWithEmptyLeaves) {
   const Symbol a = Variable("a"), b = Variable("b");
   const Symbol net = Group({Identity(a + b, "sum"), Identity(a * b, "product")});
   for (const int devices : {1, 2, 3}) {
-    ReplicatedModule module(
-        net, {.devices = Devices(devices),
-              .inputs = ListOf(ListOf(DataDesc{"a", {4, 2}}, DataDesc{}), DataDesc{"b", {4, 2}}),
-              .outputs = ListOf("sum_output", ListOf("", "product_output")),
-              .threads_per_device = 1});
+    ReplicatedModule module(net, {.devices = Devices(devices),
+                                  .inputs = ListOf(ListOf(DataDesc{"a", {4, 2}}, DataDesc{}), DataDesc{"b", {4, 2}}),
+                                  .outputs = ListOf("sum_output", ListOf("", "product_output")),
+                                  .threads_per_device = 1});
     for (const int64_t samples : {4, 1}) {
       const HostTensor x = RandomTensor({samples, 2}, 1), y = RandomTensor({samples, 2}, 2);
       const HostTensor g = RandomTensor({samples, 2}, 3), h = RandomTensor({samples, 2}, 4);
@@ -212,16 +212,23 @@ TEST(ReplicatedModule, NestedInputsAndOutputsWithEmptyLeaves) {
       const HostTensor again = module.Forward(ListOf(ListOf(outputs[0], Values()), outputs[1][1]))[0].leaf().ToHost();
       for (int64_t i = 0; i < x.elements(); ++i) EXPECT_NEAR(again.At(i), sum.At(i) + product.At(i), 1e-6);
     }
-    EXPECT_EQ(MessageOf<DataError>([&] { module.Forward(ListOf(RandomTensor({4, 2}, 1), RandomTensor({4, 2}, 1))); }),
-              "DataError: Forward: expected inputs nested as ((_, _), _), got (_, _)");
     EXPECT_EQ(MessageOf<DataError>([&] {
-                module.Forward(ListOf(ListOf(RandomTensor({4, 2}, 1), RandomTensor({4, 2}, 1)), RandomTensor({4, 2}, 1)));
+                module.Forward(ListOf(RandomTensor({4, 2}, 1), RandomTensor({4, 2}, 1)));
               }),
-              "DataError: Forward: input 1 has no name: nobody looks at it, and it must be empty, got (4, 2)");
-    EXPECT_EQ(MessageOf<DataError>([&] { module.Forward(ListOf(ListOf(Values(), Values()), RandomTensor({4, 2}, 1))); }),
+              "DataError: Forward: expected inputs nested as ((_, _), _), got (_, _)");
+    EXPECT_EQ(
+        MessageOf<DataError>([&] {
+          module.Forward(ListOf(ListOf(RandomTensor({4, 2}, 1), RandomTensor({4, 2}, 1)), RandomTensor({4, 2}, 1)));
+        }),
+        "DataError: Forward: input 1 has no name: nobody looks at it, and it must be empty, got (4, 2)");
+    EXPECT_EQ(MessageOf<DataError>([&] {
+                module.Forward(ListOf(ListOf(Values(), Values()), RandomTensor({4, 2}, 1)));
+              }),
               "DataError: Forward: input \"a\" is nothing");
     module.Forward(ListOf(ListOf(RandomTensor({4, 2}, 1), Values()), RandomTensor({4, 2}, 1)));
-    EXPECT_EQ(MessageOf<DataError>([&] { module.Backward(ListOf(RandomTensor({4, 2}, 1), RandomTensor({4, 2}, 1))); }),
+    EXPECT_EQ(MessageOf<DataError>([&] {
+                module.Backward(ListOf(RandomTensor({4, 2}, 1), RandomTensor({4, 2}, 1)));
+              }),
               "DataError: Backward: expected gradients of the outputs nested as (_, (_, _)), got (_, _)");
     EXPECT_EQ(MessageOf<DataError>([&] {
                 module.Backward(ListOf(RandomTensor({4, 2}, 1), ListOf(RandomTensor({4, 2}, 1), Values())));
@@ -231,6 +238,58 @@ TEST(ReplicatedModule, NestedInputsAndOutputsWithEmptyLeaves) {
               std::string::npos);
     EXPECT_NO_THROW(module.Backward(ListOf(RandomTensor({4, 2}, 1), ListOf(Values(), RandomTensor({4, 2}, 1)))));
   }
+}
+
+// Arrays without samples go to all replicas, and their gradients are those of all; heads without say how they merge.
+TEST(ReplicatedModule, WhatHasNoSamplesIsEverybodys) {
+  const Symbol scaled = Variable("data") * Variable("scale");
+  const Symbol net = Group({scaled, Sum(scaled).WithAnnotation("merge", "sum")});
+  const Nest<DataDesc> inputs = ListOf(DataDesc{"data", {5, 3}}, DataDesc{"scale", {1, 3}, DType::kFloat32, "--"});
+  ReplicatedModule single(net, {.inputs = inputs});
+  const HostTensor x = RandomTensor({5, 3}, 1), scale = RandomTensor({1, 3}, 2), g = RandomTensor({5, 3}, 3);
+  const Values expected = single.Forward(ListOf(x, scale));
+  EXPECT_EQ(expected[1].leaf().shape(), Shape());
+  const Values of_inputs = single.Backward(ListOf(g, HostTensor::Full(DType::kFloat32, {}, 2)));
+  for (const int devices : {2, 3}) {
+    ReplicatedModule module(net, {.devices = Devices(devices), .inputs = inputs, .threads_per_device = 1});
+    EXPECT_LT(LargestDifference(module.Forward(ListOf(x, scale)), expected), 1e-5);
+    const Values gradients = module.Backward(ListOf(g, HostTensor::Full(DType::kFloat32, {}, 2)));
+    EXPECT_EQ(gradients[1].leaf().pieces().size(), 1u);
+    EXPECT_LT(LargestDifference(gradients, of_inputs), 1e-5);
+  }
+}
+
+// Samples that are not in the middle of an axis but all over it: such outputs come in one piece.
+TEST(ReplicatedModule, SamplesFoldedIntoAnotherAxis) {
+  Symbol x = Reshape(Variable("data"), {.shape = {-1, 4}});  // (T, N, C) as (T N, C)
+  const Symbol net = FullyConnected(x, {.num_hidden = 3}, "fc");
+  const auto options = [](const std::vector<Device>& devices) {
+    return ModuleOptions{
+        .devices = devices, .inputs = DataDesc{"data", {6, 5, 4}}, .dimension = 1, .threads_per_device = 1};
+  };
+  ReplicatedModule module(net, options(Devices(2))), single(net, options({Cpu(0)}));
+  const HostTensor data = RandomTensor({6, 5, 4}, 1), g = RandomTensor({30, 3}, 2);
+  const Values outputs = module.Forward(data);
+  EXPECT_EQ(outputs.leaf().pieces().size(), 1u);
+  EXPECT_LT(LargestDifference(outputs, single.Forward(data)), 1e-6);
+  const Array cut(
+      {On(DefaultEngine(), TestDevice(1), g.Slice(0, 0, 7)), On(DefaultEngine(), TestDevice(0), g.Slice(0, 7, 30))}, 0);
+  EXPECT_LT(LargestDifference(module.Backward(cut), single.Backward(g)), 1e-6);
+  EXPECT_LT(LargestDifference(GradientsOf(module), GradientsOf(single)), 1e-5);
+}
+
+TEST(ReplicatedModule, BatchesOfAnySizeAndShapeFollowEachOther) {
+  ReplicatedModule module(ConvNet(),
+                          {.devices = Devices(3), .inputs = DataDesc{"data", {6, 2, 4, 4}}, .threads_per_device = 1});
+  ReplicatedModule single(ConvNet(), {.inputs = DataDesc{"data", {6, 2, 4, 4}}});
+  module.Evaluate();
+  single.Evaluate();
+  for (const int64_t samples : {6, 1, 20, 2, 6}) {
+    const HostTensor x = RandomTensor({samples, 2, 4, 4}, static_cast<uint64_t>(samples));
+    EXPECT_LT(LargestDifference(module.Forward(x), single.Forward(x)), 1e-5);
+  }
+  EXPECT_THROW(module.Forward(RandomTensor({6, 2, 5, 5}, 1)), ShapeError);  // the last layer's weight says how large
+  EXPECT_NO_THROW(module.Forward(RandomTensor({6, 2, 4, 4}, 1)).leaf().ToHost());
 }
 
 TEST(ReplicatedModule, TheHostTakesNoPartBetweenModules) {
@@ -264,8 +323,10 @@ TEST(ReplicatedModule, PinnedModulesHandTheirOutputsOver) {
   const Symbol below = Tanh(FullyConnected(Variable("data"), {.num_hidden = 5}, "fc1"));
   const Symbol above = FullyConnected(Variable("hidden"), {.num_hidden = 3}, "fc2");
   ReplicatedModule single(Mlp(), MlpOptions({Cpu(0)}));
-  ReplicatedModule low(below, {.devices = {TestDevice(1)}, .inputs = DataDesc{"data", {8, 4}}, .output_device = TestDevice(2)});
-  ReplicatedModule high(above, {.devices = {TestDevice(2)}, .inputs = DataDesc{"hidden", {8, 5}}, .output_device = TestDevice(0)});
+  ReplicatedModule low(
+      below, {.devices = {TestDevice(1)}, .inputs = DataDesc{"data", {8, 4}}, .output_device = TestDevice(2)});
+  ReplicatedModule high(
+      above, {.devices = {TestDevice(2)}, .inputs = DataDesc{"hidden", {8, 5}}, .output_device = TestDevice(0)});
   low.SetParams(single.GetParams(), {}, {.allow_extra = true});
   high.SetParams(single.GetParams(), {}, {.allow_extra = true});
   const HostTensor x = RandomTensor({8, 4}, 1), g = RandomTensor({8, 3}, 2);
@@ -302,7 +363,9 @@ TEST(ReplicatedModule, WrongUseIsAnError) {
   EXPECT_EQ(MessageOf<ShapeError>([&] { net.Backward(RandomTensor({7, 3}, 1)); }).substr(0, 10), "ShapeError");
   net.Backward(g);
   EXPECT_NE(MessageOf([&] { net.Backward(g); }).find("used up"), std::string::npos);
-  EXPECT_NE(MessageOf<DataError>([&] { net.Forward(RandomTensor({8, 4, 1}, 1)); }).find("expected 2 axes"),
+  EXPECT_NE(MessageOf<DataError>([&] {
+              net.Forward(RandomTensor({8, 4, 1}, 1));
+            }).find("expected 2 axes"),
             std::string::npos);
   EXPECT_EQ(MessageOf([&] { net.GetGradient("fc1_wieght"); }),
             "Error: there is no parameter \"fc1_wieght\"; did you mean \"fc1_weight\"?");
@@ -315,45 +378,12 @@ TEST(ReplicatedModule, WrongUseIsAnError) {
       ReplicatedModule(Mlp(), options);
     });
   };
-  EXPECT_EQ(with_outputs("fc2_outptu"), "Error: outputs: \"fc2_outptu\" is not an output; did you mean \"fc2_output\"?");
+  EXPECT_EQ(with_outputs("fc2_outptu"),
+            "Error: outputs: \"fc2_outptu\" is not an output; did you mean \"fc2_output\"?");
   EXPECT_EQ(with_outputs(ListOf("fc2_output", "fc2_output")), "Error: outputs: \"fc2_output\" is named twice");
   EXPECT_EQ(with_outputs(""), "Error: outputs: \"fc2_output\" has no place");
   const Tensor elsewhere(MakeInlineEngine(), Cpu(0), DType::kFloat32, {8, 4});
   EXPECT_NE(MessageOf<DataError>([&] { net.Forward(elsewhere); }).find("belongs to another engine"), std::string::npos);
-}
-
-TEST(Nest, HoldsItsForm) {
-  const Nest<std::string> nest = ListOf("a", ListOf("b", ListOf("c")), Nest<std::string>());
-  EXPECT_EQ(nest.Form(), "(_, (_, (_)), _)");
-  EXPECT_EQ(nest[1][1][0].leaf(), "c");
-  EXPECT_EQ(nest.Leaves(), (std::vector<std::string>{"a", "b", "c", ""}));
-  EXPECT_TRUE(nest.IsLike(nest.Map([](const std::string& leaf) { return static_cast<int>(leaf.size()); })));
-  EXPECT_FALSE(nest.IsLike(nest[1]));
-  EXPECT_EQ(MessageOf([&] { nest.leaf(); }), "Error: a list of 3 is no single value: (_, (_, (_)), _)");
-  EXPECT_EQ(MessageOf([&] { nest[3]; }), "Error: item 3 of a list of 3: (_, (_, (_)), _)");
-  EXPECT_EQ(MessageOf([&] { nest[0].items(); }), "Error: a single value is no list");
-}
-
-TEST(Array, PiecesAndWholes) {
-  const HostTensor x = RandomTensor({5, 3}, 1);
-  const Tensor first = On(DefaultEngine(), TestDevice(0), x.Slice(0, 0, 2));
-  const Tensor last = On(DefaultEngine(), TestDevice(1), x.Slice(0, 2, 5));
-  const Array array({first, last}, 0);
-  EXPECT_EQ(array.shape(), (Shape{5, 3}));
-  EXPECT_EQ(array.ToHost(), x);
-  EXPECT_EQ(array.Whole().ToHost(), x);
-  EXPECT_EQ(array.Whole().device(), TestDevice(0));
-  EXPECT_EQ(array.Whole(TestDevice(1)).device(), TestDevice(1));
-  EXPECT_EQ(array.Whole(TestDevice(1)).ToHost(), x);
-  EXPECT_EQ(Array(first).Whole().address(), first.address());  // itself
-  EXPECT_EQ(Array(x).Whole(TestDevice(1)).ToHost(), x);
-  EXPECT_TRUE(Array().empty());
-  EXPECT_TRUE(Array(Tensor()).empty());
-  EXPECT_EQ(MessageOf([] { Array().Whole(); }), "Error: an empty array is no tensor");
-  EXPECT_EQ(MessageOf<ShapeError>([&] { Array({first, last}, 2); }),
-            "ShapeError: pieces of shape (2, 3) cannot follow each other along axis 2");
-  EXPECT_NE(MessageOf<ShapeError>([&] { Array({first, last}, 1); }).find("do not fit together along axis 1"),
-            std::string::npos);
 }
 
 }  // namespace
