@@ -264,6 +264,8 @@ ReplicatedModule ReplicatedModule::Load(const std::string& path, const ModuleLoa
   options.initializer = reader.Text("initializer");
   options.seed = reader.Number<uint64_t>("seed");
   options.exchange = load.exchange;
+  options.kvstore = load.kvstore;
+  options.collectives = load.collectives;
   options.init = load.init;
   options.engine = load.engine;
   options.threads_per_device = load.threads_per_device;

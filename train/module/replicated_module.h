@@ -14,15 +14,16 @@
 //
 // Parameters are those of the first replica. Whoever changes them there, a step, the caller, an optimizer on flat
 // arrays, the others have them before they compute the next time, and are told only what has changed. Gradients of
-// parameters add up over calls of Backward, each times its scale, until ZeroGradients. They are sums over samples of what
-// the head gradients and losses make of them: nothing divides them by a number of samples or of replicas.
+// parameters add up over calls of Backward, each times its scale, until ZeroGradients. They are sums over samples of
+// what the head gradients and losses make of them: nothing divides them by a number of samples or of replicas.
 //
 // With `output_device` the module is pinned: it works on devices of its own, and outputs and input gradients come back,
 // those to that device, these to where the inputs lay. Modules one behind the other on a device each are a network over
 // several devices.
 //
-// Everything is asynchronous, and whoever reads results waits: errors of a device travel to there. After a Backward that
-// failed the gradients are errors, and Update changes nothing, until ZeroGradients. Thread safety: one thread at a time.
+// Everything is asynchronous, and whoever reads results waits: errors of a device travel to there. After a Backward
+// that failed the gradients are errors, and Update changes nothing, until ZeroGradients. Thread safety: one thread at a
+// time.
 #pragma once
 
 #include <cstdint>
@@ -44,8 +45,8 @@ namespace bindery {
 struct ModuleOptions {
   std::vector<Device> devices = {Cpu(0)};  // of the replicas; more by AddReplica. Empty: none yet
   std::vector<double> workload = {};       // only ratios matter; empty: equal
-  // What Forward takes: arguments of the symbol with the shapes of a usual batch. A leaf without a name is an array that
-  // the network does not look at, and must be empty.
+  // What Forward takes: arguments of the symbol with the shapes of a usual batch. A leaf without a name is an array
+  // that the network does not look at, and must be empty.
   Nest<DataDesc> inputs = {};
   // What Forward gives: names of the symbol's outputs, each once. A leaf without a name is empty. Default: the only
   // output, or a list of all.
@@ -61,7 +62,7 @@ struct ModuleOptions {
   std::function<std::unique_ptr<Collectives>(const std::shared_ptr<Engine>&)> collectives = {};
   std::optional<Device> output_device = {};
   Placements placements = {};  // of parts of each replica (GroupOptions)
-  // Runs on each replica's worker, in order, before its first use (OnReplicas).
+  // Runs on each replica's worker before its first use (OnReplicas).
   std::function<void(int replica, Device device)> init = {};
   std::shared_ptr<Engine> engine = nullptr;  // DefaultEngine()
   int threads_per_device = 0;                // GroupOptions
@@ -83,6 +84,8 @@ struct ModuleLoadOptions {
   std::vector<Device> devices = {};  // in place of the file's
   MissingDevices missing = MissingDevices::kError;
   Exchange exchange = Exchange::kFlat;
+  KVStoreType kvstore = KVStoreType::kDevice;
+  std::function<std::unique_ptr<Collectives>(const std::shared_ptr<Engine>&)> collectives = {};
   std::function<void(int replica, Device device)> init = {};
   std::shared_ptr<Engine> engine = nullptr;
   int threads_per_device = 0;
@@ -157,11 +160,11 @@ class ReplicatedModule {
   ReplicatedModule& AddReplica(Device device, const ReplicaOptions& options = {});
   void SetDevices(std::vector<Device> devices, std::optional<Device> output_device = {});  // others, in their place
   const std::vector<Device>& devices() const { return options_.devices; }
-  // Calls it for each replica, in order, in this thread. What it writes, it writes by operations of the engine (Tensor);
-  // what it writes on others than the first is lost with the next Forward.
+  // Calls it for each replica, in order, in this thread. What it writes, it writes by operations of the engine
+  // (Tensor); what it writes on others than the first is lost with the next Forward.
   void ForEachReplica(const std::function<void(const ModuleReplica&)>& visit);
-  // Runs it on each replica's worker, the thread that gives its device work (of a CPU, that computes), and waits. Throws
-  // the first replica's error. For what belongs to a thread: its name, its priority, a library's state.
+  // Runs it on each replica's worker, the thread that gives its device work (of a CPU, that computes), and waits.
+  // Throws the first replica's error. For what belongs to a thread: its name, its priority, a library's state.
   void OnReplicas(const std::function<void(int replica, Device device)>& run);
 
   // --- as a whole ---
