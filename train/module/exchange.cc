@@ -70,6 +70,7 @@ void ParameterExchange::Add(DataParallelExecutorGroup* stage, int index) {
   if (stored.gradients.empty()) return;
   const Tensor& first = stored.gradients[0];
   buffer.gradients = Tensor(engine_, first.device(), first.dtype(), first.shape());
+  block.zeroed = engine_->Version(buffer.gradients.var());
   block.sum = stored.gradients.size() == 1 ? first : Tensor(engine_, first.device(), first.dtype(), first.shape());
 }
 
@@ -164,14 +165,27 @@ void ParameterExchange::Accumulate(double scale) {
     }
     engine_->Push(block.add, factor);
   }
-  any_gradients_ = true;
+  added_ = true;
 }
 
 void ParameterExchange::ZeroGradients() {
-  for (const ParameterBuffer& buffer : buffers_) {
-    if (buffer.gradients.defined()) buffer.gradients.Fill(0);
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    const Tensor& gradients = buffers_[i].gradients;
+    if (!gradients.defined()) continue;
+    gradients.Fill(0);
+    blocks_[i].zeroed = engine_->Version(gradients.var());
   }
-  any_gradients_ = false;
+  added_ = false;
+}
+
+bool ParameterExchange::any_gradients() const {
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    const Tensor& gradients = buffers_[i].gradients;
+    if (!gradients.defined()) continue;
+    const std::optional<uint64_t> now = engine_->Version(gradients.var());
+    if (now ? now != blocks_[i].zeroed : added_) return true;
+  }
+  return false;
 }
 
 void ParameterExchange::Update(double rate) {
@@ -257,7 +271,7 @@ void ParameterExchange::SetGradient(const std::string& name, const HostTensor& v
   HostTensor stored(p.dtype, {p.elements});
   ToStorage(value.Cast(p.dtype), p.format, stored.raw());
   gradient.CopyFrom(stored);
-  any_gradients_ = true;
+  added_ = true;
 }
 
 }  // namespace bindery

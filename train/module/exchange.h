@@ -67,7 +67,7 @@ class ParameterExchange {
   // Plain, on the host; waits. Gradients of those that have some.
   HostTensor Gradient(const std::string& name) const;
   void SetGradient(const std::string& name, const HostTensor& value);
-  bool any_gradients() const { return any_gradients_; }  // something has been added since they were zeroed
+  bool any_gradients() const;  // anybody has written some since they were zeroed
   bool by_given_collectives() const { return given_ != nullptr; }
 
   // Where a parameter is stored; nullptr if there is none. In buffers().
@@ -87,7 +87,8 @@ class ParameterExchange {
     const ParameterStore* store = nullptr;
     int index = 0;  // in it
     Tensor sum = {};
-    Versions equal = {};  // when the replicas were equal
+    Versions equal = {};                  // when the replicas were equal
+    std::optional<uint64_t> zeroed = {};  // when the gradients were
     StepRange sum_up = {}, spread = {};
     PreparedPtr add = {}, update = {};
   };
@@ -104,7 +105,7 @@ class ParameterExchange {
   std::unique_ptr<KVStore> store_;
   std::vector<ParameterBuffer> buffers_;
   std::vector<Block> blocks_;  // by buffer
-  bool any_gradients_ = false;
+  bool added_ = false;         // since gradients were zeroed; of those that failed nothing else tells
 };
 
 }  // namespace bindery

@@ -220,6 +220,7 @@ DeviceArrays ReplicatedModule::HeadGradients(const Bound& bound, const Values& g
 
 Values ReplicatedModule::InputGradients(const Values& gradients) {
   if (!bound_ || !bound_->ran_forward) Throw("Backward: nothing has run yet; call Forward first");
+  SyncParameters();  // values that were changed since Forward are so on every replica
   const bool given = gradients.is_list() || !gradients.leaf().empty();
   if (given) {
     bound_->group->Backward(HeadGradients(*bound_, gradients));

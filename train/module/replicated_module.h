@@ -114,7 +114,8 @@ class ReplicatedModule {
   Values Forward(const Values& inputs);
   // After a Forward in training mode, once. Gradients of the outputs, nested as these; those of losses are ignored and
   // may be empty; nothing at all, where all are losses. Gives the gradients of the inputs, nested as these, empty where
-  // there are none, and adds scale * the gradients of the parameters to those that are there.
+  // there are none, and adds scale * the gradients of the parameters to those that are there. Parameters that have been
+  // changed since Forward count as they are now, on every replica.
   Values Backward(const Values& gradients = {}, double scale = 1);
   // The two halves of it; the second as often as wanted.
   Values InputGradients(const Values& gradients = {});
