@@ -123,9 +123,10 @@ TEST(Docs, AnswerEveryRowOfTrainingRules) {
   for (int i = 20; i <= 30; ++i) rows.insert(i);
   for (int i = 39; i <= 70; ++i) rows.insert(i);
   expect("", rows);
-  expect("R", {15, 16, 17, 18, 19, 20, 25});
+  expect("R", {15, 16, 17, 18, 19, 20, 21, 22, 23, 25});
   expect("C", {1, 2, 3, 4, 5});
   expect("D", {1, 2});
+  expect("T", {1, 2, 3, 4, 5});
   expect("E", {37, 38, 39});
 }
 
