@@ -12,6 +12,7 @@
 
 #include "tools/cli/console.h"
 #include "train/extensions/reports.h"
+#include "train/updater/updater.h"
 
 namespace bindery::cli {
 namespace {
@@ -47,24 +48,27 @@ Progress::Progress(ProgressStyle style) : style_(style) {
 void Progress::OnBatch(const BatchReport& report, int64_t epochs) {
   if (style_ == ProgressStyle::kNone) return;
   const Clock::time_point now = Clock::now();
-  const double rate = report.seconds > 0 ? static_cast<double>(report.samples) / report.seconds : 0;
+  // Two steps may be in flight: of the first ones of an epoch nothing may have been computed.
+  const bool is_known = report.batch > Updater::kInFlight && report.seconds > 0;
+  const std::string rate =
+      is_known ? fmt::format("{:.0f}", static_cast<double>(report.samples) / report.seconds) : "--";
   if (style_ == ProgressStyle::kLines) {
     if (last_ == Clock::time_point{}) last_ = now;
     if (now - last_ < kLine) return;
     last_ = now;
-    Say("epoch {}/{}  batch {}/{}  {:.0f} samples/s  {}\n", report.epoch + 1, epochs, report.batch, report.batches,
-        rate, ToText(report.metric->Get()));
+    Say("epoch {}/{}  batch {}/{}  {} samples/s  {}\n", report.epoch + 1, epochs, report.batch, report.batches, rate,
+        ToText(report.metric->Get()));
     return;
   }
   if (now - last_ < kRedraw && report.batch != report.batches) return;
   last_ = now;
   const double part =
       report.batches > 0 ? std::min(1.0, static_cast<double>(report.batch) / static_cast<double>(report.batches)) : 0;
-  const double left = part > 0 ? report.seconds / part - report.seconds : NAN;
+  const double left = is_known && part > 0 ? report.seconds / part - report.seconds : NAN;
   // The bar takes what the figures leave of the line; on a narrow one there is none, nor the rate.
   const std::string before = fmt::format("epoch {}/{}: {:3.0f}%", report.epoch + 1, epochs, part * 100);
   const std::string metrics = ToText(report.metric->Get());
-  const std::string after = fmt::format(" {}/{} [{}<{}, {:.0f} samples/s] {}", report.batch, report.batches,
+  const std::string after = fmt::format(" {}/{} [{}<{}, {} samples/s] {}", report.batch, report.batches,
                                         Duration(report.seconds), Duration(left), rate, metrics);
   std::string line = before + after;
   if (line.size() >= Columns()) {
