@@ -1,5 +1,7 @@
 #include "executor/group/device_feed.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 
 #include "base/error.h"
@@ -112,7 +114,8 @@ DeviceFeed::Rows DeviceFeed::Fetch(const Copy& copy) {
                        CopyBetween(context.stream, from.array.device(), from.address(), here.device(), here.address(),
                                    here.bytes());
                      },
-                 .lane = Lane::kCopy});
+                 .lane = Lane::kCopy,
+                 .at = [from_device = from.array.device()] { return fmt::format("a copy from {}", from_device); }});
   return {.array = here, .first = 0, .stride = copy.run};
 }
 
