@@ -168,8 +168,8 @@ void Array::Fill(double value) {
 
 void Array::ChangeInPlace(const char* name, const BinaryFunction& function, const Array& other) {
   CheckMayChange(name, other.defined() ? &other : nullptr);
-  tape::PreparedCall call = tape::Prepare(
-      [&](const std::vector<Symbol>& x) { return function(x[0], x[1]); }, {*this, other});
+  tape::PreparedCall call =
+      tape::Prepare([&](const std::vector<Symbol>& x) { return function(x[0], x[1]); }, {*this, other});
   const ValueType& result = call.unit->program.results[0].type;
   if (result.shape != shape() || result.dtype != dtype()) {
     Throw<ShapeError>("{}: the result would be {} {}, the array is {} {}", name, result.dtype, result.shape, dtype(),

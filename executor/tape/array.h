@@ -164,8 +164,9 @@ Array Apply(const OpFunction<A, kInputs>& f, const std::vector<Array>& inputs,
 // It is called each time, and compiled only if it made something else than before. What it makes runs as one program.
 template <class F>
 concept MakesSymbol = std::invocable<const F&, Symbol> || std::invocable<const F&, Symbol, Symbol> ||
-                      std::invocable<const F&, Symbol, Symbol, Symbol> ||
-                      std::invocable<const F&, const std::vector<Symbol>&>;
+                      std::invocable<const F&, Symbol, Symbol, Symbol> || std::invocable < const F&,
+        const std::vector<Symbol>
+& > ;
 template <MakesSymbol F>
 std::vector<Array> ApplyAll(const F& f, const std::vector<Array>& inputs) {
   return tape::Compute(
@@ -200,9 +201,9 @@ void SeedArrays(uint64_t seed);  // what Normal, Dropout and other random operat
 // For tests and the curious. Programs that were compiled: a loop that goes on compiling has shapes, attributes or a
 // graph that change.
 struct TapeStatistics {
-  int64_t calls = 0, backwards = 0;   // programs that are kept, of calls and of gradients
-  int64_t compiled = 0;               // so far
-  int64_t runs = 0;                   // of programs
+  int64_t calls = 0, backwards = 0;  // programs that are kept, of calls and of gradients
+  int64_t compiled = 0;              // so far
+  int64_t runs = 0;                  // of programs
 };
 TapeStatistics ArrayStatistics();
 

@@ -19,8 +19,8 @@ void CheckHeads(const std::vector<Array>& heads, const BackwardOptions& options)
   for (size_t h = 0; h < heads.size(); ++h) {
     if (!heads[h].defined()) Throw("Backward: head {} is an empty array", h);
     if (!heads[h].state()->node) {
-      Throw(
-          "Backward: nothing was recorded for head {}: compute it in a RecordScope, from arrays with AttachGradient", h);
+      Throw("Backward: nothing was recorded for head {}: compute it in a RecordScope, from arrays with AttachGradient",
+            h);
     }
     const std::string& name = heads[h].state()->node->unit->name;
     if (heads[h].device() != heads[0].device()) {

@@ -174,7 +174,8 @@ class Maker {
     outputs_.push_back(placed.entries());
     for (size_t r = 0; r < unit.results.size(); ++r) {
       const auto& [name, output] = unit.results[r];
-      saved_[NodeName(n, name)].emplace_back(output, BackwardSource{BackwardSource::Kind::kResult, n, static_cast<int>(r)});
+      saved_[NodeName(n, name)].emplace_back(output,
+                                             BackwardSource{BackwardSource::Kind::kResult, n, static_cast<int>(r)});
     }
   }
 
@@ -202,7 +203,7 @@ class Maker {
   std::vector<std::vector<Entry>> outputs_;  // per call, in the new graph
   std::map<std::string, Entry> variables_;
   GivenTypes types_;
-  std::map<std::string, BackwardSource> sources_;  // of variables
+  std::map<std::string, BackwardSource> sources_;                             // of variables
   std::map<std::string, std::vector<std::pair<int, BackwardSource>>> saved_;  // node -> outputs
 };
 

@@ -99,7 +99,9 @@ std::vector<Array> Compute(const BuildFunction& build, const std::vector<Array>&
   return Finish(Prepare(build, inputs), inputs);
 }
 
-std::vector<Array> ComputeOn(Device device, const BuildFunction& build) { return Finish(Prepare(build, {}, device), {}); }
+std::vector<Array> ComputeOn(Device device, const BuildFunction& build) {
+  return Finish(Prepare(build, {}, device), {});
+}
 
 Array OnlyOne(std::vector<Array> outputs) {
   if (outputs.size() != 1) Throw("Apply: the operator has {} outputs; take them by ApplyAll", outputs.size());

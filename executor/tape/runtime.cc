@@ -104,8 +104,7 @@ std::vector<Tensor> Runtime::Run(const PlacedProgram& placed, RunOptions options
     const bool wanted = i < options.into.size() && options.into[i].defined();
     Tensor result = slots[slot];
     if (!is_first) {
-      result = wanted ? options.into[i]
-                      : NewResult(options.device, type, SizeOf(type.dtype) * type.shape.Elements());
+      result = wanted ? options.into[i] : NewResult(options.device, type, SizeOf(type.dtype) * type.shape.Elements());
       result.CopyFrom(slots[slot]);
     }
     if (is_first && wanted && result.address() != options.into[i].address()) {

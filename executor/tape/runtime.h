@@ -81,7 +81,8 @@ class Runtime {
   // Of a CPU: the cores, shared out among the CPUs that have run something. Counts `device` as one.
   int ThreadsOf(Device device);
 
-  std::shared_ptr<const Unit> FindUnit(const std::string& key, const std::function<std::shared_ptr<const Unit>()>& make);
+  std::shared_ptr<const Unit> FindUnit(const std::string& key,
+                                       const std::function<std::shared_ptr<const Unit>()>& make);
   std::shared_ptr<const BackwardProgram> FindBackward(
       const std::string& key, const std::function<std::shared_ptr<const BackwardProgram>()>& make);
   TapeStatistics statistics() const;

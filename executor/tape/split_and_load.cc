@@ -1,6 +1,7 @@
 #include "executor/tape/split_and_load.h"
 
 #include "base/error.h"
+#include "engine/backend.h"
 #include "engine/collective.h"
 #include "executor/group/split_batch.h"
 #include "executor/tape/compute.h"
@@ -18,6 +19,12 @@ std::vector<SampleRange> Ranges(const Shape& shape, const std::vector<Device>& d
     Throw<ShapeError>("SplitAndLoad: {} rows are not divided by {} devices; {{.even = false}} allows it", rows, count);
   }
   return SplitBatch(rows, std::vector<double>(devices.size(), 1));
+}
+
+bool Overlap(const Tensor& a, const Tensor& b) {
+  const char *const begin_a = static_cast<const char*>(a.address()), *const begin_b =
+                                                                         static_cast<const char*>(b.address());
+  return ShareMemory(a.device(), b.device()) && begin_a < begin_b + b.bytes() && begin_b < begin_a + a.bytes();
 }
 
 }  // namespace
@@ -54,6 +61,9 @@ void AllReduce(const std::vector<Array>& arrays) {
     if (arrays[i].shape() != arrays[0].shape() || arrays[i].dtype() != arrays[0].dtype()) {
       Throw<ShapeError>("AllReduce: array 0 is {} {}, array {} is {} {}", arrays[0].dtype(), arrays[0].shape(), i,
                         arrays[i].dtype(), arrays[i].shape());
+    }
+    for (size_t j = 0; j < i; ++j) {
+      if (Overlap(arrays[i].tensor(), arrays[j].tensor())) Throw("AllReduce: arrays {} and {} share memory", j, i);
     }
     bucket.sources.push_back(arrays[i].tensor());
   }

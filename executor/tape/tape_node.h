@@ -38,7 +38,7 @@ struct Recorded {
 struct TapeNode {
   struct Input {
     Recorded value = {};
-    std::shared_ptr<TapeNode> node = {};      // that made it, as its output `output`; null: nothing recorded
+    std::shared_ptr<TapeNode> node = {};  // that made it, as its output `output`; null: nothing recorded
     int output = 0;
     std::shared_ptr<GradientSlot> slot = {};  // of an array that a gradient is attached to
   };

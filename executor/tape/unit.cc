@@ -155,8 +155,8 @@ Symbol Canonical(const Symbol& symbol, const std::vector<Symbol>& inputs, Mode m
     for (const char c : node->op().name) {
       if (std::isalnum(static_cast<unsigned char>(c))) name += static_cast<char>(std::tolower(c));
     }
-    return OutputsOf(std::make_shared<const Node>(&node->op(), std::move(attrs), name + std::to_string(count++), of,
-                                                  Annotations()));
+    return OutputsOf(
+        std::make_shared<const Node>(&node->op(), std::move(attrs), name + std::to_string(count++), of, Annotations()));
   });
 }
 

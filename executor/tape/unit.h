@@ -31,13 +31,13 @@ struct Unit {
   std::string name = {};  // the operator, for messages: "Convolution"
   Symbol symbol = {};     // nodes have names that differ
   Mode mode = Mode::kPredict;
-  std::vector<std::string> inputs = {};    // names of the variables
-  std::vector<bool> is_auxiliary = {};     // per input: is it a state of an operator?
-  std::vector<int> arguments = {};         // per argument of the program: which input; inputs that are not read are none
-  std::vector<int> auxiliary = {};         // per state of the program: which input
+  std::vector<std::string> inputs = {};  // names of the variables
+  std::vector<bool> is_auxiliary = {};   // per input: is it a state of an operator?
+  std::vector<int> arguments = {};       // per argument of the program: which input; inputs that are not read are none
+  std::vector<int> auxiliary = {};       // per state of the program: which input
   PlacedProgram program = {};
-  int num_outputs = 0;                     // results that are outputs of the symbol; then saved ones
-  std::vector<Value> results = {};         // per result of the program: what it is
+  int num_outputs = 0;              // results that are outputs of the symbol; then saved ones
+  std::vector<Value> results = {};  // per result of the program: what it is
   bool is_random = false;
 };
 

@@ -20,7 +20,7 @@ shift
 lower=() upper=() program=() version_header= list=
 for input in "$@"; do
   case $input in
-    */libkvstore.a | */libtrain.a | */libmodule.a) upper+=("$input") ;;
+    */libkvstore.a | */libmodule.a | */libtape.a | */libtrain.a) upper+=("$input") ;;
     */libcli.a) program+=("$input") ;;
     *.a) lower+=("$input") ;;
     */version.h) version_header=$input ;;

@@ -1,0 +1,215 @@
+// Wrong use of the tape gives errors that name the operation, and leaves everything usable; long tapes and long runs
+// leave nothing behind.
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "engine/memory/storage.h"
+#include "executor/tape/tape.h"
+#include "symbol/ops.h"
+#include "tests/executor/tape/helpers.h"
+#include "tests/message_of.h"
+
+namespace bindery {
+namespace {
+
+bool Contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+class HostileTape : public testing::Test {
+ protected:
+  HostileTape() { x_.AttachGradient(); }
+  Array Square() {
+    const RecordScope record;
+    return x_ * x_;
+  }
+  void ExpectWorks() {
+    Square().Backward();
+    ExpectNumbers(x_.gradient(), {2}, {2, 4});
+  }
+  Array x_ = Values({2}, {1, 2});
+};
+
+TEST_F(HostileTape, NothingRecorded) {
+  const std::string nothing = "Backward: nothing was recorded for head 0";
+  EXPECT_TRUE(Contains(MessageOf([&] { (x_ * 2).Backward(); }), nothing));
+  EXPECT_TRUE(Contains(MessageOf([&] { x_.Backward(); }), nothing));
+  const RecordScope record;
+  EXPECT_TRUE(Contains(MessageOf([&] { (Values({1}, {1}) * 2).Backward(); }), nothing));
+  EXPECT_TRUE(Contains(MessageOf([&] { x_.ArgMax(0).Backward(); }), nothing));
+  EXPECT_EQ(MessageOf([&] { Backward({}); }), "Error: Backward: no heads");
+  EXPECT_EQ(MessageOf([&] { Backward({Array()}); }), "Error: Backward: head 0 is an empty array");
+  EXPECT_TRUE(Contains(MessageOf([&] { Values({1}, {1}).gradient(); }), "gradient: none is attached"));
+  ExpectWorks();
+}
+
+TEST_F(HostileTape, UsedUp) {
+  Array y = Square(), z;
+  {
+    const RecordScope record;
+    z = y * 3;
+  }
+  Backward({y}, {.retain = true});
+  y.Backward();
+  EXPECT_EQ(MessageOf([&] { y.Backward(); }),
+            "Error: Backward: the values of Mul were given back by an earlier Backward; tell that one to retain them");
+  EXPECT_TRUE(Contains(MessageOf([&] { z.Backward(); }), "values of Mul were given back"));
+  ExpectNumbers(y, {2}, {1, 4});  // the array itself stays
+  ExpectWorks();
+}
+
+TEST_F(HostileTape, ChangedInPlace) {
+  Array y = Square();
+  x_ += 1;
+  EXPECT_EQ(MessageOf([&] { y.Backward(); }),
+            "Error: Backward: input 0 of Mul was changed in place after it was recorded, and its value is needed; do "
+            "that after Backward, or on a copy");
+  x_ -= 1;
+  ExpectWorks();
+  Array root;
+  {
+    const RecordScope record;
+    root = Apply(Sqrt, {x_});
+    EXPECT_TRUE(Contains(MessageOf([&] { x_ += 1; }), "operator+=: changes in place are not recorded"));
+    EXPECT_TRUE(Contains(MessageOf([&] { root *= 2; }), "operator*=: changes in place are not recorded"));
+    EXPECT_TRUE(Contains(MessageOf([&] { Values({2}, {1, 1}) += root; }), "operator+="));
+    EXPECT_TRUE(Contains(MessageOf([&] { x_.Fill(0); }), "Fill: changes in place"));
+    EXPECT_TRUE(Contains(MessageOf([&] { x_.CopyFrom(Values({2}, {1, 1})); }), "CopyFrom: changes in place"));
+    Array free = Values({2}, {1, 1});
+    free += 1;  // the tape does not know it
+  }
+  root.tensor().Fill(1);
+  EXPECT_TRUE(Contains(MessageOf([&] { root.Backward(); }), "result 0 of Sqrt was changed in place"));
+  // What no gradient needs may change.
+  Array sum;
+  {
+    const RecordScope record;
+    sum = x_ + x_;
+  }
+  x_ *= 1;
+  sum.Backward();
+  ExpectNumbers(x_.gradient(), {2}, {2, 2});
+  ExpectWorks();
+}
+
+TEST_F(HostileTape, HeadGradientsThatDoNotFit) {
+  const Array y = Square();
+  EXPECT_EQ(MessageOf<ShapeError>([&] {
+              y.Backward(Values({3}, {1, 1, 1}));
+            }),
+            "ShapeError: Backward: gradient of Mul, head 0: expected float32 (2), got float32 (3)");
+  EXPECT_THROW(y.Backward(Values({2}, {1, 1}).As(DType::kFloat64)), ShapeError);
+  EXPECT_TRUE(Contains(MessageOf([&] { y.Backward(Values({2}, {1, 1}, 1)); }), "the gradient of Mul, head 0, lies on"));
+  EXPECT_TRUE(Contains(MessageOf([&] { Backward({y}, {.head_gradients = {y, y}}); }), "expected 1 head gradients"));
+  EXPECT_THROW(Backward({y}, {.batch_size = -1}), Error);
+  y.Backward();
+  ExpectNumbers(x_.gradient(), {2}, {2, 4});
+}
+
+TEST_F(HostileTape, OperatorsWithoutGradients) {
+  Array y;
+  {
+    const RecordScope record;
+    y = Apply(Floor, {x_}) * x_ + ApplyAll(TopK, {x_}, {.k = 2, .axis = 0})[0];
+  }
+  EXPECT_NO_THROW(y.ToHost());
+  Array scan;
+  {
+    const RecordScope record;
+    scan = Apply([](const Symbol& s) { return Cast(ArgMax(s, {.axis = 0}), {.dtype = DType::kFloat32}); }, {x_});
+  }
+  EXPECT_TRUE(Contains(MessageOf([&] { scan.Backward(); }), "ArgMax"));
+  ExpectWorks();
+}
+
+TEST_F(HostileTape, ModesThatDiffer) {
+  Array y;
+  {
+    const RecordScope record;
+    y = x_ * x_;
+    const ModeScope mode(Mode::kPredict);
+    y = y * 2;
+  }
+  EXPECT_TRUE(Contains(MessageOf([&] { y.Backward(); }), "Mul was recorded in"));
+  ExpectWorks();
+}
+
+TEST_F(HostileTape, AttachingWhereItCannotBe) {
+  Array y = Square(), whole = x_.As(DType::kInt32);
+  EXPECT_TRUE(Contains(MessageOf([&] { y.AttachGradient(); }), "AttachGradient: the array is a recorded result"));
+  EXPECT_TRUE(Contains(MessageOf([&] { whole.AttachGradient(); }), "arrays of int32 have no gradient"));
+  EXPECT_THROW(Array().AttachGradient(), Error);
+}
+
+// An error when a call runs reaches the gradient, too, and goes with the next good round.
+TEST_F(HostileTape, ErrorsReachGradients) {
+  Array w = Values({2, 1}, {1, 2});
+  w.AttachGradient();
+  for (const float row : {7.0f, 1.0f}) {
+    Array y;
+    {
+      const RecordScope record;
+      y = Apply(Take, {w, Values({1}, {row})}, {.mode = IndexMode::kRaise}) * 3;
+    }
+    y.Backward();
+    if (row > 1) {
+      EXPECT_THROW(w.gradient().ToHost(), Error);
+      EXPECT_THROW(WaitAll(), Error);
+    } else {
+      ExpectNumbers(w.gradient(), {2, 1}, {0, 3});
+    }
+  }
+  ExpectWorks();
+}
+
+TEST_F(HostileTape, LongTapes) {
+  const int kCalls = 20000;
+  Array y = x_;
+  {
+    const RecordScope record;
+    for (int i = 0; i < kCalls; ++i) y = y + 1;
+  }
+  ExpectNumbers(y, {2}, {kCalls + 1.0, kCalls + 2.0});
+  y = Array();  // one after the other, on no deep stack
+  {
+    const RecordScope record;
+    y = x_;
+    for (int i = 0; i < 300; ++i) y = y + x_;
+  }
+  y.Backward();
+  ExpectNumbers(x_.gradient(), {2}, {301, 301});
+}
+
+// A thousand recorded steps: one set of programs, no more memory.
+TEST_F(HostileTape, AThousandStepsLeaveNothing) {
+  Array w = Array::Normal({16, 8}, 0.1, TestDevice()), running = Array::Zeros({8}, TestDevice()),
+        var = Array::Full({8}, 1, TestDevice());
+  const Array data = Array::Normal({4, 8}, 1, TestDevice()), one = Array::Full({8}, 1, TestDevice());
+  w.AttachGradient();
+  TapeStatistics first;
+  int64_t bytes = 0;
+  for (int step = 0; step < 1000; ++step) {
+    Array loss;
+    {
+      const RecordScope record;
+      Array h = Apply(BatchNorm, {data, one, one, running, var});
+      h = Apply(Dropout, {Apply(Tanh, {Apply(FullyConnected, {h, w}, {.num_hidden = 16, .no_bias = true})})},
+                {.p = 0.2});
+      loss = (h * h).Mean();
+    }
+    loss.Backward();
+    w -= 0.1 / (step + 1) * w.gradient();
+    ASSERT_GE(loss.Scalar(), 0);
+    WaitAll();
+    const int64_t in_use = DefaultStorage()->Stats(TestDevice()).in_use;
+    if (step == 300) first = ArrayStatistics(), bytes = in_use;  // the numbers that are kept have come and gone
+    if (step > 300) {
+      ASSERT_LE(in_use, bytes) << step;
+    }
+  }
+  const TapeStatistics last = ArrayStatistics();
+  EXPECT_EQ(last.compiled, first.compiled);
+  EXPECT_EQ(last.calls, first.calls);
+  EXPECT_EQ(last.backwards, first.backwards);
+}
+
+}  // namespace
+}  // namespace bindery
