@@ -5,8 +5,9 @@
 //   tools/bazel run //examples:from_scratch              # on digits that the program draws itself
 //   tools/bazel run //examples:from_scratch -- FOLDER    # four IDX files as of MNIST or Fashion-MNIST
 //
-// Expected on drawn digits, for 1, 2 and 3 devices alike: the same losses, and an accuracy above 0.9 after the last
-// epoch.
+// Expected on drawn digits, for 1, 2 and 3 devices alike: the losses of the 1-device run, within 0.02, and an accuracy
+// above 0.95 after the last epoch. (Not to the bit: sums are rounded in another order, and training magnifies that.)
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <vector>
@@ -121,6 +122,6 @@ int main(int argc, char** argv) {
   const ImageSet test =
       argc > 1 ? ReadMnist(argv[1], MnistPart::kTest) : DrawDigits(1000, /*seed=*/1, /*first=*/1 << 20);
   for (int num_devices = 1; num_devices <= 3; ++num_devices) {
-    Train(train, test, num_devices, /*batch_size=*/256, /*rate=*/0.2);
+    Train(train, test, num_devices, /*batch_size=*/64, /*rate=*/0.1);
   }
 }

@@ -50,7 +50,9 @@ class Values {
     const TapeNode& node = *graph_.nodes[source.node];
     const bool is_input = source.kind == BackwardSource::Kind::kInput;
     const Recorded& value = is_input ? node.inputs[source.index].value : node.results[source.index];
-    if (value.has_changed()) {
+    // Training forwards move states themselves, and do not compute by them.
+    const bool may_change = is_input && node.unit->is_auxiliary[source.index] && node.unit->mode == Mode::kTrain;
+    if (!may_change && value.has_changed()) {
       Throw(
           "Backward: {} {} of {} was changed in place after it was recorded, and its value is needed; do that after "
           "Backward, or on a copy",

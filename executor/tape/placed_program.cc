@@ -33,6 +33,11 @@ PlacedProgram PlaceResults(const std::shared_ptr<const Program>& compiled) {
   std::map<int, int> slots;  // by storage
   const auto add = [&](const PlanOutput& output) {
     const PlanValue& value = plan.values[output.value];
+    if (value.bytes() == 0) {  // it lies nowhere
+      placed.results.push_back({static_cast<int>(placed.slot_bytes.size()), value.type});
+      placed.slot_bytes.push_back(0);
+      return;
+    }
     int storage = value.storage;
     if (value.place == Place::kGradient) {  // moved already
       storage = -1;

@@ -64,6 +64,37 @@ TEST(Examples, GroupByHand) {
   EXPECT_NE(outcome.out.find("outputs of the last batch: (100, 10)"), std::string::npos) << outcome;
 }
 
+TEST(Examples, FromScratch) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "half a minute of arithmetic, ten times as long under a sanitizer";
+#endif
+  const Outcome outcome = RunExample("from_scratch");
+  EXPECT_EQ(outcome.status, 0) << outcome;
+  std::vector<double> of_one;
+  for (const char* devices : {"1", "2", "3"}) {
+    const std::string line = devices + std::string(" devices, epoch %d: %*f s, loss ");
+    const std::vector<double> losses = Numbers(outcome.out, (line + "%lf").c_str());
+    ASSERT_EQ(losses.size(), 5u) << outcome;
+    if (of_one.empty()) of_one = losses;
+    for (size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(losses[i], of_one[i], 0.02) << devices;
+    EXPECT_GT(Numbers(outcome.out, (line + "%*f, test accuracy %lf").c_str()).back(), 0.95) << outcome;
+  }
+}
+
+TEST(Examples, Concise) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "half a minute of arithmetic, ten times as long under a sanitizer";
+#endif
+  const Outcome outcome = RunExample("concise");
+  EXPECT_EQ(outcome.status, 0) << outcome;
+  for (const char* devices : {"1", "2", "3"}) {
+    const std::string line = devices + std::string(" devices, epoch %d: %*f s, test accuracy %lf");
+    const std::vector<double> accuracies = Numbers(outcome.out, line.c_str());
+    ASSERT_EQ(accuracies.size(), 5u) << outcome;
+    EXPECT_GT(accuracies.back(), 0.95) << outcome;
+  }
+}
+
 TEST(Examples, LeNet) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "half a minute of arithmetic, ten times as long under a sanitizer";

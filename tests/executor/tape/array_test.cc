@@ -97,6 +97,16 @@ TEST(Array, Views) {
   ExpectNumbers(a.Slice(1, 1), {0, 2}, {});
 }
 
+TEST(Array, WithoutElements) {
+  const Array none = Values({3, 2}, {1, 2, 3, 4, 5, 6}).Slice(1, 1);
+  ExpectNumbers(none * 2 + none, {0, 2}, {});
+  ExpectNumbers(none.Sum({0}), {2}, {0, 0});
+  EXPECT_EQ(none.Sum().Scalar(), 0);
+  const std::vector<Array> two = ApplyAll([](const Symbol& x) { return Group({x * 2, Sum(x)}); }, {none});
+  ExpectNumbers(two[0], {0, 2}, {});
+  ExpectNumbers(two[1], {}, {0});
+}
+
 TEST(Array, OtherDevicesAndTypes) {
   const Array a = Values({2}, {1.5, -2.5});
   const Array there = a.CopyTo(TestDevice(1));

@@ -16,34 +16,49 @@ namespace {
 
 using Params = std::vector<Array>;
 
+struct Settings {
+  int64_t samples = 0, batch_size = 0;
+  int epochs = 1;
+  double rate = 0;
+  int64_t narrow = 1;  // divides the numbers of filters and hidden units
+  DType dtype = DType::kFloat32;
+};
+
 Array LeNet(const Array& images, const Params& p) {
+  const int64_t filters = p[1].elements(), more = p[3].elements(), hidden = p[5].elements();
   const PoolingAttrs half = {.type = PoolType::kAvg, .kernel = {2, 2}, .stride = {2, 2}};
-  Array x = Apply(Relu, {Apply(Convolution, {images, p[0], p[1]}, {.num_filter = 20, .kernel = {3, 3}})});
-  x = Apply(Relu, {Apply(Convolution, {Apply(Pooling, {x}, half), p[2], p[3]}, {.num_filter = 50, .kernel = {5, 5}})});
-  x = Apply(FullyConnected, {Apply(Pooling, {x}, half), p[4], p[5]}, {.num_hidden = 128});
+  Array x = Apply(Relu, {Apply(Convolution, {images, p[0], p[1]}, {.num_filter = filters, .kernel = {3, 3}})});
+  x = Apply(Relu,
+            {Apply(Convolution, {Apply(Pooling, {x}, half), p[2], p[3]}, {.num_filter = more, .kernel = {5, 5}})});
+  x = Apply(FullyConnected, {Apply(Pooling, {x}, half), p[4], p[5]}, {.num_hidden = hidden});
   return Apply(FullyConnected, {Apply(Relu, {x}), p[6], p[7]}, {.num_hidden = 10});
 }
 
-// Mean losses, step by step, of one epoch with steps of at most `batch_size` samples.
-std::vector<double> Losses(const ImageSet& train, int num_devices, int64_t batch_size,
-                           std::vector<HostTensor>* params) {
+// He et al. (2015)
+Array Weights(const Shape& shape) {
+  return Array::Normal(shape, std::sqrt(2.0 / static_cast<double>(shape.CountFrom(1))));
+}
+
+// Mean losses, step by step; and what the parameters become.
+std::vector<double> Losses(const Settings& how, int num_devices, std::vector<HostTensor>* params) {
+  const ImageSet train = DrawDigits(how.samples, 1);
   std::vector<Device> devices;
   std::vector<Params> replicas(num_devices);
   SeedArrays(5);
   for (int d = 0; d < num_devices; ++d) devices.push_back(TestDevice(d));
-  const Params first = {Array::Normal({20, 1, 3, 3}, 0.1),   Array::Zeros({20}),  //
-                        Array::Normal({50, 20, 5, 5}, 0.05), Array::Zeros({50}),  //
-                        Array::Normal({128, 800}, 0.05),     Array::Zeros({128}),
-                        Array::Normal({10, 128}, 0.1),       Array::Zeros({10})};
+  const int64_t filters = 20 / how.narrow, more = 50 / how.narrow, hidden = 128 / how.narrow;
+  const Params first = {Weights({filters, 1, 3, 3}),    Array::Zeros({filters}),  //
+                        Weights({more, filters, 5, 5}), Array::Zeros({more}),     //
+                        Weights({hidden, more * 16}),   Array::Zeros({hidden}),   //
+                        Weights({10, hidden}),          Array::Zeros({10})};
   for (int d = 0; d < num_devices; ++d) {
-    for (const Array& p : first) replicas[d].emplace_back(p.CopyTo(devices[d])).AttachGradient();
+    for (const Array& p : first) replicas[d].emplace_back(p.As(how.dtype).CopyTo(devices[d])).AttachGradient();
   }
   std::vector<double> means;
-  const int64_t count = train.labels.shape()[0];
-  for (int64_t i = 0; i < count; i += batch_size) {
-    const int64_t end = std::min(i + batch_size, count);
-    const auto xs = SplitAndLoad(train.images.Slice(0, i, end), devices, {.even = false});
-    const auto ys = SplitAndLoad(train.labels.Slice(0, i, end), devices, {.even = false});
+  for (int64_t i = 0; i < how.samples * how.epochs; i += how.batch_size) {
+    const int64_t begin = i % how.samples, end = std::min(begin + how.batch_size, how.samples);
+    const auto xs = SplitAndLoad(train.images.Slice(0, begin, end).Cast(how.dtype), devices, {.even = false});
+    const auto ys = SplitAndLoad(train.labels.Slice(0, begin, end), devices, {.even = false});
     std::vector<Array> losses;
     {
       const RecordScope record;
@@ -59,11 +74,11 @@ std::vector<double> Losses(const ImageSet& train, int num_devices, int64_t batch
       AllReduce(gradients);
     }
     for (Params& replica : replicas) {
-      for (Array& p : replica) p -= 0.2 / static_cast<double>(end - i) * p.gradient();
+      for (Array& p : replica) p -= how.rate / static_cast<double>(end - begin) * p.gradient();
     }
     double sum = 0;
     for (const Array& loss : losses) sum += loss.Sum().Scalar();
-    means.push_back(sum / static_cast<double>(end - i));
+    means.push_back(sum / static_cast<double>(end - begin));
   }
   for (size_t p = 0; p < first.size(); ++p) {
     for (const Params& replica : replicas) EXPECT_EQ(replica[p].ToHost(), replicas[0][p].ToHost());  // to the bit
@@ -72,23 +87,36 @@ std::vector<double> Losses(const ImageSet& train, int num_devices, int64_t batch
   return means;
 }
 
-// A1.
-TEST(Article, TheSameLossesOnAnyNumberOfDevices) {
-  // Simulated devices compute by the reference kernels.
-  const int64_t samples = OnCpusOnly() ? 3000 : 96, batch_size = OnCpusOnly() ? 256 : 20;
-  const ImageSet train = DrawDigits(samples, 1);
+void ExpectTheSame(const Settings& how, double fall, double tolerance) {
   std::vector<HostTensor> first;
-  const std::vector<double> expected = Losses(train, 1, batch_size, &first);
-  if (OnCpusOnly()) {
-    EXPECT_LT(expected.back(), 0.95 * expected.front());
-  }
-  for (const int num_devices : {2, 3}) {  // 256 rows and the last 184 are not divided by 3
+  const std::vector<double> expected = Losses(how, 1, &first);
+  EXPECT_LT(expected.back(), fall * expected.front());
+  for (const int num_devices : {2, 3}) {
     std::vector<HostTensor> params;
-    const std::vector<double> losses = Losses(train, num_devices, batch_size, &params);
+    const std::vector<double> losses = Losses(how, num_devices, &params);
     ASSERT_EQ(losses.size(), expected.size());
-    for (size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(losses[i], expected[i], 1e-4) << num_devices << ", " << i;
-    for (size_t p = 0; p < params.size(); ++p) EXPECT_LT(MaxAbsDiff(params[p], first[p]), 1e-3) << p;
+    for (size_t i = 0; i < losses.size(); ++i) {
+      EXPECT_NEAR(losses[i], expected[i], tolerance) << num_devices << " devices, step " << i;
+    }
+    for (size_t p = 0; p < params.size(); ++p) EXPECT_LT(MaxAbsDiff(params[p], first[p]), 10 * tolerance) << p;
   }
+}
+
+// A1. 256 rows and the last 184 are not divided by 3.
+TEST(Article, TheSameLossesOnAnyNumberOfDevices) {
+  if (!OnCpusOnly()) GTEST_SKIP() << "minutes of the reference kernels; the narrow network runs there";
+  ExpectTheSame({.samples = 3000, .batch_size = 256, .rate = 0.1}, 0.8, 1e-4);
+}
+
+// With double precision several epochs are the same: what differs is rounding, and that alone.
+TEST(Article, NothingButRoundingDiffers) {
+  const Settings how = {.samples = 200,
+                        .batch_size = 40,
+                        .epochs = OnCpusOnly() ? 12 : 3,
+                        .rate = 0.1,
+                        .narrow = 10,
+                        .dtype = DType::kFloat64};
+  ExpectTheSame(how, OnCpusOnly() ? 0.9 : 1, 1e-9);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <functional>
+#include <thread>
 
 #include "base/error.h"
 #include "executor/executor.h"
@@ -247,6 +248,11 @@ TEST(Tape, DropoutDropsTheSame) {
     }
   }
   EXPECT_EQ(Apply(Dropout, {x}).Sum().Scalar(), 100);
+  {
+    const RecordScope record;
+    Apply(Dropout, {x}, {.p = 0}).Backward();
+  }
+  EXPECT_EQ(x.gradient().Sum().Scalar(), 100);
   const RecordScope record(Mode::kPredict);
   const Array y = Apply(Dropout, {x}) * 3;
   EXPECT_EQ(y.Detach().Sum().Scalar(), 300);
@@ -270,6 +276,72 @@ TEST(Tape, ModesOfBatchNorm) {
   ExpectNumbers(x.gradient(), {2, 1}, {0.5, 0});
   gradient(Mode::kTrain);
   ExpectNumbers(x.gradient(), {2, 1}, {0, 0}, 1e-5);  // of two values the normalised ones are -1 and 1
+}
+
+// In one call a max-pooling's winners are computed again, and with them the batch-norm before; its state moves once.
+TEST(Tape, StatesMoveOnceThoughComputedAgain) {
+  const Array x = WithGradient(Array::Normal({3, 2, 4, 4}, 1, TestDevice())),
+              gamma = WithGradient(Array::Full({2}, 2, TestDevice())), beta = Array::Zeros({2}, TestDevice());
+  const BatchNormAttrs norm = {.momentum = 0.5, .fix_gamma = false};
+  const PoolingAttrs pool = {.type = PoolType::kMax, .kernel = {2, 2}, .stride = {2, 2}};
+  HostTensor results[2][4];
+  for (const bool together : {false, true}) {
+    Array mean = Array::Zeros({2}, TestDevice()), var = Array::Full({2}, 1, TestDevice()), y;
+    {
+      const RecordScope record;
+      if (together) {
+        y = Apply(
+            [&](const std::vector<Symbol>& in) {
+              return Pooling(Apply(BatchNormOp(), norm, {in[0], in[1], in[2], in[3], in[4]}), pool);
+            },
+            {x, gamma, beta, mean, var});
+      } else {
+        y = Apply(Pooling, {Apply(BatchNorm, {x, gamma, beta, mean, var}, norm)}, pool);
+      }
+      y = y * y;
+    }
+    y.Backward();
+    HostTensor* const all = results[together];
+    all[0] = x.gradient().ToHost(), all[1] = gamma.gradient().ToHost(), all[2] = mean.ToHost(), all[3] = var.ToHost();
+  }
+  for (int i = 0; i < 4; ++i) EXPECT_LT(MaxAbsDiff(results[0][i], results[1][i]), 1e-5) << i;
+  EXPECT_GT(MaxAbsDiff(results[0][0], HostTensor(DType::kFloat32, {3, 2, 4, 4})), 0.01);
+}
+
+TEST(Tape, AnyEngine) {
+  const std::shared_ptr<Engine> before = DefaultEngine();
+  SetDefaultEngine(MakeInlineEngine());
+  ExpectNumbers(Array::Full({2}, 3, TestDevice()) + 1, {2}, {4, 4});
+  const Array x = WithGradient(Values({2}, {1, 2}));
+  {
+    const RecordScope record;
+    (x * x).Backward();
+  }
+  ExpectNumbers(x.gradient(), {2}, {2, 4});
+  SetDefaultEngine(before);
+  EXPECT_NE(MessageOf([&] {
+              x + Values({2}, {1, 2});
+            }).find("Add: input 1 belongs to another engine"),
+            std::string::npos);
+}
+
+TEST(Tape, ThreadsHaveTapesOfTheirOwn) {
+  const Array shared = Values({2}, {1, 2});
+  std::vector<std::thread> threads;
+  std::vector<HostTensor> gradients(4);
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      const Array x = WithGradient(Values({2}, {1.0f * t, 3}));
+      for (int i = 0; i < 20; ++i) {
+        EXPECT_FALSE(IsRecording());
+        const RecordScope record;
+        (x * x * shared + x * (i % 3)).Backward();
+      }
+      gradients[t] = x.gradient().ToHost();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (int t = 0; t < 4; ++t) EXPECT_EQ(gradients[t], HostTensor::From({2}, {2.0f * t + 1, 13}));
 }
 
 TEST(Tape, Losses) {
