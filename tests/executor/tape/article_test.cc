@@ -105,7 +105,7 @@ void ExpectTheSame(const Settings& how, double fall, double tolerance) {
 // A1. 256 rows and the last 184 are not divided by 3.
 TEST(Article, TheSameLossesOnAnyNumberOfDevices) {
   if (!OnCpusOnly()) GTEST_SKIP() << "minutes of the reference kernels; the narrow network runs there";
-  ExpectTheSame({.samples = 3000, .batch_size = 256, .rate = 0.1}, 0.8, 1e-4);
+  ExpectTheSame({.samples = 3000, .batch_size = 256, .rate = 0.1}, 0.95, 1e-4);
 }
 
 // With double precision several epochs are the same: what differs is rounding, and that alone.
@@ -113,8 +113,8 @@ TEST(Article, NothingButRoundingDiffers) {
   const Settings how = {.samples = 200,
                         .batch_size = 40,
                         .epochs = OnCpusOnly() ? 12 : 3,
-                        .rate = 0.1,
-                        .narrow = 10,
+                        .rate = 0.2,
+                        .narrow = 5,
                         .dtype = DType::kFloat64};
   ExpectTheSame(how, OnCpusOnly() ? 0.9 : 1, 1e-9);
 }
