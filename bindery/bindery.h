@@ -21,7 +21,7 @@
 #include "executor/metric.h"
 #include "executor/placed_executor_group.h"
 #include "executor/predictor.h"
-#include "executor/tape/array.h"
+#include "executor/tape/ndarray.h"
 #include "executor/tape/split_and_load.h"
 #include "executor/tape/tape.h"
 #include "kvstore/kvstore.h"

@@ -12,7 +12,7 @@
 #include <cstdio>
 #include <vector>
 
-#include "executor/tape/array.h"
+#include "executor/tape/ndarray.h"
 #include "executor/tape/split_and_load.h"
 #include "executor/tape/tape.h"
 #include "symbol/ops.h"
@@ -23,26 +23,26 @@ using namespace bindery;
 
 namespace {
 
-using Params = std::vector<Array>;
+using Params = std::vector<NDArray>;
 
 Params InitialParams() {
   SeedArrays(1);
-  return {Array::Normal({20, 1, 3, 3}, 0.1),   Array::Zeros({20}),   //
-          Array::Normal({50, 20, 5, 5}, 0.05), Array::Zeros({50}),   //
-          Array::Normal({128, 800}, 0.05),     Array::Zeros({128}),  //
-          Array::Normal({10, 128}, 0.1),       Array::Zeros({10})};
+  return {NDArray::Normal({20, 1, 3, 3}, 0.1),   NDArray::Zeros({20}),   //
+          NDArray::Normal({50, 20, 5, 5}, 0.05), NDArray::Zeros({50}),   //
+          NDArray::Normal({128, 800}, 0.05),     NDArray::Zeros({128}),  //
+          NDArray::Normal({10, 128}, 0.1),       NDArray::Zeros({10})};
 }
 
 Params CopyParams(const Params& params, Device device) {
   Params copies;
-  for (const Array& p : params) copies.emplace_back(p.CopyTo(device)).AttachGradient();
+  for (const NDArray& p : params) copies.emplace_back(p.CopyTo(device)).AttachGradient();
   return copies;
 }
 
 // Images (N, 1, 28, 28) -> scores (N, 10)
-Array LeNet(const Array& images, const Params& p) {
+NDArray LeNet(const NDArray& images, const Params& p) {
   const PoolingAttrs half = {.type = PoolType::kAvg, .kernel = {2, 2}, .stride = {2, 2}};
-  Array x = Apply(Relu, {Apply(Convolution, {images, p[0], p[1]}, {.num_filter = 20, .kernel = {3, 3}})});
+  NDArray x = Apply(Relu, {Apply(Convolution, {images, p[0], p[1]}, {.num_filter = 20, .kernel = {3, 3}})});
   x = Apply(Pooling, {x}, half);  // (N, 20, 13, 13)
   x = Apply(Relu, {Apply(Convolution, {x, p[2], p[3]}, {.num_filter = 50, .kernel = {5, 5}})});
   x = Apply(Pooling, {x}, half);  // (N, 50, 4, 4)
@@ -51,31 +51,31 @@ Array LeNet(const Array& images, const Params& p) {
 }
 
 // (N): of each sample, so that the gradients are sums over samples
-Array Loss(const Array& scores, const Array& labels) {
+NDArray Loss(const NDArray& scores, const NDArray& labels) {
   return Apply([](const Symbol& x, const Symbol& y) { return SoftmaxCrossEntropy(x, y); }, {scores, labels});
 }
 
 // One step; the sum of the losses before it.
 double TrainBatch(const HostTensor& images, const HostTensor& labels, std::vector<Params>& replicas,
                   const std::vector<Device>& devices, double rate) {
-  const std::vector<Array> xs = SplitAndLoad(images, devices, {.even = false});
-  const std::vector<Array> ys = SplitAndLoad(labels, devices, {.even = false});
-  std::vector<Array> losses;
+  const std::vector<NDArray> xs = SplitAndLoad(images, devices, {.even = false});
+  const std::vector<NDArray> ys = SplitAndLoad(labels, devices, {.even = false});
+  std::vector<NDArray> losses;
   {
     const RecordScope record;
     for (size_t d = 0; d < devices.size(); ++d) losses.push_back(Loss(LeNet(xs[d], replicas[d]), ys[d]));
   }
-  for (const Array& loss : losses) loss.Backward();
+  for (const NDArray& loss : losses) loss.Backward();
   for (size_t i = 0; i < replicas[0].size(); ++i) {
-    std::vector<Array> gradients;
+    std::vector<NDArray> gradients;
     for (const Params& replica : replicas) gradients.push_back(replica[i].gradient());
     AllReduce(gradients);
   }
   for (Params& replica : replicas) {
-    for (Array& p : replica) p -= rate / static_cast<double>(images.shape()[0]) * p.gradient();
+    for (NDArray& p : replica) p -= rate / static_cast<double>(images.shape()[0]) * p.gradient();
   }
   double sum = 0;
-  for (const Array& loss : losses) sum += loss.Sum().Scalar();
+  for (const NDArray& loss : losses) sum += loss.Sum().Scalar();
   return sum;
 }
 
@@ -85,8 +85,8 @@ double Accuracy(const ImageSet& set, const Params& params, int64_t batch_size) {
   double right = 0;
   for (int64_t i = 0; i < count; i += batch_size) {
     const int64_t end = std::min(i + batch_size, count);
-    const Array scores = LeNet(Array(set.images.Slice(0, i, end), device), params);
-    const Array labels(set.labels.Slice(0, i, end), device);
+    const NDArray scores = LeNet(NDArray(set.images.Slice(0, i, end), device), params);
+    const NDArray labels(set.labels.Slice(0, i, end), device);
     right += (scores.ArgMax().As(labels.dtype()) == labels).As(DType::kFloat32).Sum().Scalar();
   }
   return right / static_cast<double>(count);

@@ -11,7 +11,7 @@ namespace {
 
 using namespace tape;
 
-void CheckHeads(const std::vector<Array>& heads, const BackwardOptions& options) {
+void CheckHeads(const std::vector<NDArray>& heads, const BackwardOptions& options) {
   if (heads.empty()) throw Error("Backward: no heads");
   if (!options.head_gradients.empty() && options.head_gradients.size() != heads.size()) {
     Throw("Backward: expected {} head gradients, one per head, got {}", heads.size(), options.head_gradients.size());
@@ -27,7 +27,7 @@ void CheckHeads(const std::vector<Array>& heads, const BackwardOptions& options)
       Throw("Backward: heads of different devices, {} and {}; call it for each", heads[0].device(), heads[h].device());
     }
     if (options.head_gradients.empty() || !options.head_gradients[h].defined()) continue;
-    const Array& gradient = options.head_gradients[h];
+    const NDArray& gradient = options.head_gradients[h];
     if (gradient.shape() != heads[h].shape() || gradient.dtype() != heads[h].dtype()) {
       Throw<ShapeError>("Backward: gradient of {}, head {}: expected {} {}, got {} {}", name, h, heads[h].dtype(),
                         heads[h].shape(), gradient.dtype(), gradient.shape());
@@ -42,7 +42,7 @@ void CheckHeads(const std::vector<Array>& heads, const BackwardOptions& options)
 // Values that the program reads, as they were recorded.
 class Values {
  public:
-  Values(const RecordedGraph& graph, const std::vector<Array>& heads, const BackwardOptions& options)
+  Values(const RecordedGraph& graph, const std::vector<NDArray>& heads, const BackwardOptions& options)
       : graph_(graph), heads_(heads), options_(options) {}
 
   Tensor Get(const BackwardSource& source) const {
@@ -73,7 +73,7 @@ class Values {
   }
 
   const RecordedGraph& graph_;
-  const std::vector<Array>& heads_;
+  const std::vector<NDArray>& heads_;
   const BackwardOptions& options_;
 };
 
@@ -88,7 +88,7 @@ int64_t BatchSize(const RecordedGraph& graph, const BackwardOptions& options) {
 
 }  // namespace
 
-void Backward(const std::vector<Array>& heads, const BackwardOptions& options) {
+void Backward(const std::vector<NDArray>& heads, const BackwardOptions& options) {
   CheckHeads(heads, options);
   const RecordedGraph graph(heads);
   Runtime& runtime = *heads[0].state()->runtime;
@@ -125,7 +125,7 @@ void Backward(const std::vector<Array>& heads, const BackwardOptions& options) {
     const Tensor& result = results[made->results[s]];
     if (is_added) {
       const PauseScope pause;
-      Array sum = NewArray(slot.gradient);
+      NDArray sum = NewArray(slot.gradient);
       sum += NewArray(result);
     } else if (result.address() != slot.gradient.address()) {
       slot.gradient.CopyFrom(result);

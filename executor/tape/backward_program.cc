@@ -13,7 +13,7 @@ namespace bindery::tape {
 
 // --- the graph ---
 
-RecordedGraph::RecordedGraph(const std::vector<Array>& arrays) {
+RecordedGraph::RecordedGraph(const std::vector<NDArray>& arrays) {
   std::unordered_map<const TapeNode*, int> places;
   const auto visit = [&](const std::shared_ptr<TapeNode>& root) {  // depth first, iterative
     std::vector<std::pair<std::shared_ptr<TapeNode>, size_t>> path = {{root, 0}};
@@ -37,8 +37,8 @@ RecordedGraph::RecordedGraph(const std::vector<Array>& arrays) {
       if (places.emplace(node.get(), static_cast<int>(nodes.size())).second) nodes.push_back(node);
     }
   };
-  for (const Array& array : arrays) visit(array.state()->node);
-  for (const Array& array : arrays) heads.emplace_back(places.at(array.state()->node.get()), array.state()->output);
+  for (const NDArray& array : arrays) visit(array.state()->node);
+  for (const NDArray& array : arrays) heads.emplace_back(places.at(array.state()->node.get()), array.state()->output);
   mode = nodes.front()->unit->mode;
   for (const std::shared_ptr<TapeNode>& node : nodes) {
     if (node->unit->mode != mode) {

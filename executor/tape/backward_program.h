@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "executor/tape/array.h"
+#include "executor/tape/ndarray.h"
 #include "executor/tape/placed_program.h"
 #include "executor/tape/tape_node.h"
 
@@ -20,7 +20,7 @@ struct RecordedGraph {
   Mode mode = Mode::kTrain;
 
   // Throws Error: values are used up, or calls were recorded in several modes.
-  explicit RecordedGraph(const std::vector<Array>& heads);
+  explicit RecordedGraph(const std::vector<NDArray>& heads);
   int SlotOf(const TapeNode::Input& input) const;  // -1: none
   // Equal keys: equal graphs of equal types, and so one program.
   std::string Key(DeviceKind device, int threads) const;

@@ -9,7 +9,7 @@ namespace {
 
 bool IsAligned(const Tensor& tensor) { return reinterpret_cast<uintptr_t>(tensor.address()) % 64 == 0; }
 
-void CheckTogether(const std::string& name, const std::vector<Array>& inputs) {
+void CheckTogether(const std::string& name, const std::vector<NDArray>& inputs) {
   for (size_t i = 1; i < inputs.size(); ++i) {
     if (inputs[i].tensor().engine() != inputs[0].tensor().engine()) {
       Throw("{}: input {} belongs to another engine than input 0", name, i);
@@ -20,11 +20,11 @@ void CheckTogether(const std::string& name, const std::vector<Array>& inputs) {
   }
 }
 
-std::shared_ptr<TapeNode> Record(const PreparedCall& call, const std::vector<Array>& inputs,
+std::shared_ptr<TapeNode> Record(const PreparedCall& call, const std::vector<NDArray>& inputs,
                                  const std::vector<Tensor>& results) {
   auto node = std::make_shared<TapeNode>();
   node->unit = call.unit;
-  for (const Array& input : inputs) {
+  for (const NDArray& input : inputs) {
     const ArrayState& state = *input.state();
     node->inputs.push_back({Recorded(state.tensor), state.node, state.output, state.slot});
   }
@@ -34,8 +34,8 @@ std::shared_ptr<TapeNode> Record(const PreparedCall& call, const std::vector<Arr
 
 }  // namespace
 
-Array NewArray(const Tensor& tensor) {
-  return Array(std::make_shared<ArrayState>(ArrayState{tensor, Runtime::Of(tensor.engine())}));
+NDArray NewArray(const Tensor& tensor) {
+  return NDArray(std::make_shared<ArrayState>(ArrayState{tensor, Runtime::Of(tensor.engine())}));
 }
 
 Tensor Aligned(const Tensor& tensor) {
@@ -45,7 +45,7 @@ Tensor Aligned(const Tensor& tensor) {
   return copy;
 }
 
-PreparedCall Prepare(const BuildFunction& build, const std::vector<Array>& inputs, std::optional<Device> device) {
+PreparedCall Prepare(const BuildFunction& build, const std::vector<NDArray>& inputs, std::optional<Device> device) {
   std::vector<Symbol> variables;
   Symbol symbol;
   const TapeMode& mode = CurrentMode();
@@ -67,7 +67,7 @@ PreparedCall Prepare(const BuildFunction& build, const std::vector<Array>& input
   call.options = {.name = name, .device = inputs.empty() ? *device : inputs[0].device()};
   UnitOptions options{.mode = mode.mode, .device = call.options.device.kind};
   options.threads = call.runtime->ThreadsOf(call.options.device);
-  for (const Array& input : inputs) {
+  for (const NDArray& input : inputs) {
     options.inputs.push_back({.dtype = input.dtype(), .shape = input.shape()});
     const bool wanted = mode.records && input.state()->is_recorded() && IsFloat(input.dtype());
     options.wanted.push_back(wanted);
@@ -84,10 +84,10 @@ PreparedCall Prepare(const BuildFunction& build, const std::vector<Array>& input
   return call;
 }
 
-std::vector<Array> Finish(PreparedCall call, const std::vector<Array>& inputs) {
+std::vector<NDArray> Finish(PreparedCall call, const std::vector<NDArray>& inputs) {
   const std::vector<Tensor> results = call.runtime->Run(call.unit->program, std::move(call.options));
   const std::shared_ptr<TapeNode> node = call.is_recorded ? Record(call, inputs, results) : nullptr;
-  std::vector<Array> outputs;
+  std::vector<NDArray> outputs;
   for (int i = 0; i < call.unit->num_outputs; ++i) {
     const bool flows = node && IsFloat(results[i].dtype());
     outputs.emplace_back(std::make_shared<ArrayState>(ArrayState{results[i], call.runtime, flows ? node : nullptr, i}));
@@ -95,15 +95,15 @@ std::vector<Array> Finish(PreparedCall call, const std::vector<Array>& inputs) {
   return outputs;
 }
 
-std::vector<Array> Compute(const BuildFunction& build, const std::vector<Array>& inputs) {
+std::vector<NDArray> Compute(const BuildFunction& build, const std::vector<NDArray>& inputs) {
   return Finish(Prepare(build, inputs), inputs);
 }
 
-std::vector<Array> ComputeOn(Device device, const BuildFunction& build) {
+std::vector<NDArray> ComputeOn(Device device, const BuildFunction& build) {
   return Finish(Prepare(build, {}, device), {});
 }
 
-Array OnlyOne(std::vector<Array> outputs) {
+NDArray OnlyOne(std::vector<NDArray> outputs) {
   if (outputs.size() != 1) Throw("Apply: the operator has {} outputs; take them by ApplyAll", outputs.size());
   return std::move(outputs[0]);
 }

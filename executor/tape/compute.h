@@ -18,10 +18,10 @@ struct PreparedCall {
   bool is_recorded = false;
 };
 // `device`: where there are no inputs. Throws Error, ShapeError, ModelError, naming the operator.
-PreparedCall Prepare(const BuildFunction& build, const std::vector<Array>& inputs, std::optional<Device> device = {});
-std::vector<Array> ComputeOn(Device device, const BuildFunction& build);
+PreparedCall Prepare(const BuildFunction& build, const std::vector<NDArray>& inputs, std::optional<Device> device = {});
+std::vector<NDArray> ComputeOn(Device device, const BuildFunction& build);
 
-Array NewArray(const Tensor& tensor);  // that the tape knows nothing of
+NDArray NewArray(const Tensor& tensor);  // that the tape knows nothing of
 // As kernels are promised it: a copy where a view begins elsewhere than at a multiple of 64 bytes.
 Tensor Aligned(const Tensor& tensor);
 

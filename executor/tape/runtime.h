@@ -18,7 +18,7 @@
 #include "engine/memory/arena.h"
 #include "engine/tensor.h"
 #include "executor/step_block.h"
-#include "executor/tape/array.h"
+#include "executor/tape/ndarray.h"
 #include "executor/tape/placed_program.h"
 
 namespace bindery::tape {

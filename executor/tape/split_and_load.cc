@@ -29,29 +29,30 @@ bool Overlap(const Tensor& a, const Tensor& b) {
 
 }  // namespace
 
-std::vector<Array> SplitAndLoad(const HostTensor& batch, const std::vector<Device>& devices,
-                                const SplitOptions& options) {
+std::vector<NDArray> SplitAndLoad(const HostTensor& batch, const std::vector<Device>& devices,
+                                  const SplitOptions& options) {
   const std::vector<SampleRange> ranges = Ranges(batch.shape(), devices, options);
-  std::vector<Array> parts;
+  std::vector<NDArray> parts;
   for (size_t d = 0; d < devices.size(); ++d) {
     parts.emplace_back(batch.Slice(0, ranges[d].begin, ranges[d].end), devices[d]);
   }
   return parts;
 }
 
-std::vector<Array> SplitAndLoad(const Array& batch, const std::vector<Device>& devices, const SplitOptions& options) {
+std::vector<NDArray> SplitAndLoad(const NDArray& batch, const std::vector<Device>& devices,
+                                  const SplitOptions& options) {
   const std::vector<SampleRange> ranges = Ranges(batch.shape(), devices, options);
   if (IsRecording() && batch.state()->is_recorded()) {
     throw Error("SplitAndLoad: the tape does not reach other devices; split before RecordScope, or a Detach()ed array");
   }
-  std::vector<Array> parts;
+  std::vector<NDArray> parts;
   for (size_t d = 0; d < devices.size(); ++d) {
     parts.push_back(batch.Slice(ranges[d].begin, ranges[d].end).CopyTo(devices[d]));
   }
   return parts;
 }
 
-void AllReduce(const std::vector<Array>& arrays) {
+void AllReduce(const std::vector<NDArray>& arrays) {
   Bucket bucket;
   for (size_t i = 0; i < arrays.size(); ++i) {
     if (!arrays[i].defined()) Throw("AllReduce: array {} is empty", i);

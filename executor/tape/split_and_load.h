@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "executor/tape/array.h"
+#include "executor/tape/ndarray.h"
 
 namespace bindery {
 
@@ -15,14 +15,14 @@ struct SplitOptions {
 // Rows 0 .. m - 1 on the first device, m .. 2m - 1 on the second, and so on: copies, also on the device where the whole
 // lies. Throws ShapeError: no rows to split, fewer of them than devices, or no multiple of the devices; Error without
 // devices.
-std::vector<Array> SplitAndLoad(const HostTensor& batch, const std::vector<Device>& devices,
-                                const SplitOptions& options = {});
-std::vector<Array> SplitAndLoad(const Array& batch, const std::vector<Device>& devices,
-                                const SplitOptions& options = {});
+std::vector<NDArray> SplitAndLoad(const HostTensor& batch, const std::vector<Device>& devices,
+                                  const SplitOptions& options = {});
+std::vector<NDArray> SplitAndLoad(const NDArray& batch, const std::vector<Device>& devices,
+                                  const SplitOptions& options = {});
 
 // Every array becomes the sum of all, in place: ((a[0] + a[1]) + a[2]) + ..., in this order, wherever they lie.
 // Asynchronous; the arrays may be views, but not of one memory. Throws Error or ShapeError: arrays that are empty, of
 // different shapes, element types or engines, or that the tape records.
-void AllReduce(const std::vector<Array>& arrays);
+void AllReduce(const std::vector<NDArray>& arrays);
 
 }  // namespace bindery

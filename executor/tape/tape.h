@@ -1,7 +1,7 @@
 // The tape: gradients of what a program computes with arrays, as it computes it.
 //
 //   w.AttachGradient();
-//   Array loss;
+//   NDArray loss;
 //   {
 //     const RecordScope record;                                   // from here on calls are recorded
 //     loss = Apply([](const Symbol& y, const Symbol& label) { return SoftmaxCrossEntropy(y, label); },
@@ -31,7 +31,7 @@
 #include <vector>
 
 #include "executor/kernel.h"
-#include "executor/tape/array.h"
+#include "executor/tape/ndarray.h"
 
 namespace bindery {
 
@@ -75,16 +75,16 @@ Mode CurrentTapeMode();  // kPredict, unless a scope says otherwise
 struct BackwardOptions {
   // Of each head, of its shape and element type; empty ones, and by default all, are ones. Losses (SoftmaxOutput,
   // MakeLoss) have gradients of their own and ignore them.
-  std::vector<Array> head_gradients = {};
+  std::vector<NDArray> head_gradients = {};
   bool retain = false;  // keep the values, for another Backward
-  // The samples that losses with normalisation `batch` divide by: of all devices, where a batch is split. 0: the rows of
-  // what the first head is computed from.
+  // The samples that losses with normalisation `batch` divide by: of all devices, where a batch is split. 0: the rows
+  // of what the first head is computed from.
   int64_t batch_size = 0;
 };
 // The gradient of the heads' weighted sum, into the gradients of all arrays that it depends on, as these request.
 // Asynchronous. Throws Error, naming the operation: nothing was recorded; the values were given back by a Backward
 // before; a value that is needed was changed in place since; heads of several devices, or recorded in several modes;
 // an operator on the way has no gradient. ShapeError: a head gradient that does not fit.
-void Backward(const std::vector<Array>& heads, const BackwardOptions& options = {});
+void Backward(const std::vector<NDArray>& heads, const BackwardOptions& options = {});
 
 }  // namespace bindery

@@ -76,8 +76,8 @@ void EraseUnknown(const std::vector<std::string>& known, GivenTypes* types) {
   std::erase_if(types->batch_axes, is_unknown);
 }
 
-// What the gradient of the symbol by these variables reads of its nodes, and all that is random, which must not be drawn
-// again; without the outputs, which are there anyway.
+// What the gradient of the symbol by these variables reads of its nodes, and all that is random, which must not be
+// drawn again; without the outputs, which are there anyway.
 std::vector<Entry> NeededValues(const Symbol& symbol, const std::vector<std::string>& wanted, const GivenTypes& given) {
   const std::vector<NodePtr> nodes = PostOrder(symbol.entries());
   std::set<std::pair<const Node*, int>> known;

@@ -14,7 +14,7 @@
 namespace bindery {
 namespace {
 
-using Params = std::vector<Array>;
+using Params = std::vector<NDArray>;
 
 struct Settings {
   int64_t samples = 0, batch_size = 0;
@@ -24,10 +24,10 @@ struct Settings {
   DType dtype = DType::kFloat32;
 };
 
-Array LeNet(const Array& images, const Params& p) {
+NDArray LeNet(const NDArray& images, const Params& p) {
   const int64_t filters = p[1].elements(), more = p[3].elements(), hidden = p[5].elements();
   const PoolingAttrs half = {.type = PoolType::kAvg, .kernel = {2, 2}, .stride = {2, 2}};
-  Array x = Apply(Relu, {Apply(Convolution, {images, p[0], p[1]}, {.num_filter = filters, .kernel = {3, 3}})});
+  NDArray x = Apply(Relu, {Apply(Convolution, {images, p[0], p[1]}, {.num_filter = filters, .kernel = {3, 3}})});
   x = Apply(Relu,
             {Apply(Convolution, {Apply(Pooling, {x}, half), p[2], p[3]}, {.num_filter = more, .kernel = {5, 5}})});
   x = Apply(FullyConnected, {Apply(Pooling, {x}, half), p[4], p[5]}, {.num_hidden = hidden});
@@ -35,8 +35,8 @@ Array LeNet(const Array& images, const Params& p) {
 }
 
 // He et al. (2015)
-Array Weights(const Shape& shape) {
-  return Array::Normal(shape, std::sqrt(2.0 / static_cast<double>(shape.CountFrom(1))));
+NDArray Weights(const Shape& shape) {
+  return NDArray::Normal(shape, std::sqrt(2.0 / static_cast<double>(shape.CountFrom(1))));
 }
 
 // Mean losses, step by step; and what the parameters become.
@@ -47,19 +47,19 @@ std::vector<double> Losses(const Settings& how, int num_devices, std::vector<Hos
   SeedArrays(5);
   for (int d = 0; d < num_devices; ++d) devices.push_back(TestDevice(d));
   const int64_t filters = 20 / how.narrow, more = 50 / how.narrow, hidden = 128 / how.narrow;
-  const Params first = {Weights({filters, 1, 3, 3}),    Array::Zeros({filters}),  //
-                        Weights({more, filters, 5, 5}), Array::Zeros({more}),     //
-                        Weights({hidden, more * 16}),   Array::Zeros({hidden}),   //
-                        Weights({10, hidden}),          Array::Zeros({10})};
+  const Params first = {Weights({filters, 1, 3, 3}),    NDArray::Zeros({filters}),  //
+                        Weights({more, filters, 5, 5}), NDArray::Zeros({more}),     //
+                        Weights({hidden, more * 16}),   NDArray::Zeros({hidden}),   //
+                        Weights({10, hidden}),          NDArray::Zeros({10})};
   for (int d = 0; d < num_devices; ++d) {
-    for (const Array& p : first) replicas[d].emplace_back(p.As(how.dtype).CopyTo(devices[d])).AttachGradient();
+    for (const NDArray& p : first) replicas[d].emplace_back(p.As(how.dtype).CopyTo(devices[d])).AttachGradient();
   }
   std::vector<double> means;
   for (int64_t i = 0; i < how.samples * how.epochs; i += how.batch_size) {
     const int64_t begin = i % how.samples, end = std::min(begin + how.batch_size, how.samples);
     const auto xs = SplitAndLoad(train.images.Slice(0, begin, end).Cast(how.dtype), devices, {.even = false});
     const auto ys = SplitAndLoad(train.labels.Slice(0, begin, end), devices, {.even = false});
-    std::vector<Array> losses;
+    std::vector<NDArray> losses;
     {
       const RecordScope record;
       for (int d = 0; d < num_devices; ++d) {
@@ -67,17 +67,17 @@ std::vector<double> Losses(const Settings& how, int num_devices, std::vector<Hos
                                {LeNet(xs[d], replicas[d]), ys[d]}));
       }
     }
-    for (const Array& loss : losses) loss.Backward();
+    for (const NDArray& loss : losses) loss.Backward();
     for (size_t p = 0; p < first.size(); ++p) {
-      std::vector<Array> gradients;
+      std::vector<NDArray> gradients;
       for (const Params& replica : replicas) gradients.push_back(replica[p].gradient());
       AllReduce(gradients);
     }
     for (Params& replica : replicas) {
-      for (Array& p : replica) p -= how.rate / static_cast<double>(end - begin) * p.gradient();
+      for (NDArray& p : replica) p -= how.rate / static_cast<double>(end - begin) * p.gradient();
     }
     double sum = 0;
-    for (const Array& loss : losses) sum += loss.Sum().Scalar();
+    for (const NDArray& loss : losses) sum += loss.Sum().Scalar();
     means.push_back(sum / static_cast<double>(end - begin));
   }
   for (size_t p = 0; p < first.size(); ++p) {

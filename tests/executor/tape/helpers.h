@@ -5,16 +5,16 @@
 #include <initializer_list>
 
 #include "base/host_tensor.h"
-#include "executor/tape/array.h"
+#include "executor/tape/ndarray.h"
 #include "tests/test_device.h"
 
 namespace bindery {
 
-inline Array Values(const Shape& shape, std::initializer_list<float> values, int device = 0) {
-  return Array(HostTensor::From(shape, values), TestDevice(device));
+inline NDArray Values(const Shape& shape, std::initializer_list<float> values, int device = 0) {
+  return NDArray(HostTensor::From(shape, values), TestDevice(device));
 }
 
-inline void ExpectNumbers(const Array& array, const Shape& shape, std::initializer_list<double> expected,
+inline void ExpectNumbers(const NDArray& array, const Shape& shape, std::initializer_list<double> expected,
                           double tolerance = 1e-6) {
   const HostTensor host = array.ToHost();
   ASSERT_EQ(host.shape(), shape);

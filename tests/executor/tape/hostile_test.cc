@@ -17,7 +17,7 @@ bool Contains(const std::string& text, const std::string& part) { return text.fi
 class HostileTape : public testing::Test {
  protected:
   HostileTape() { x_.AttachGradient(); }
-  Array Square() {
+  NDArray Square() {
     const RecordScope record;
     return x_ * x_;
   }
@@ -25,7 +25,7 @@ class HostileTape : public testing::Test {
     Square().Backward();
     ExpectNumbers(x_.gradient(), {2}, {2, 4});
   }
-  Array x_ = Values({2}, {1, 2});
+  NDArray x_ = Values({2}, {1, 2});
 };
 
 TEST_F(HostileTape, NothingRecorded) {
@@ -36,13 +36,13 @@ TEST_F(HostileTape, NothingRecorded) {
   EXPECT_TRUE(Contains(MessageOf([&] { (Values({1}, {1}) * 2).Backward(); }), nothing));
   EXPECT_TRUE(Contains(MessageOf([&] { x_.ArgMax(0).Backward(); }), nothing));
   EXPECT_EQ(MessageOf([&] { Backward({}); }), "Error: Backward: no heads");
-  EXPECT_EQ(MessageOf([&] { Backward({Array()}); }), "Error: Backward: head 0 is an empty array");
+  EXPECT_EQ(MessageOf([&] { Backward({NDArray()}); }), "Error: Backward: head 0 is an empty array");
   EXPECT_TRUE(Contains(MessageOf([&] { Values({1}, {1}).gradient(); }), "gradient: none is attached"));
   ExpectWorks();
 }
 
 TEST_F(HostileTape, UsedUp) {
-  Array y = Square(), z;
+  NDArray y = Square(), z;
   {
     const RecordScope record;
     z = y * 3;
@@ -57,14 +57,14 @@ TEST_F(HostileTape, UsedUp) {
 }
 
 TEST_F(HostileTape, ChangedInPlace) {
-  Array y = Square();
+  NDArray y = Square();
   x_ += 1;
   EXPECT_EQ(MessageOf([&] { y.Backward(); }),
             "Error: Backward: input 0 of Mul was changed in place after it was recorded, and its value is needed; do "
             "that after Backward, or on a copy");
   x_ -= 1;
   ExpectWorks();
-  Array root;
+  NDArray root;
   {
     const RecordScope record;
     root = Apply(Sqrt, {x_});
@@ -73,13 +73,13 @@ TEST_F(HostileTape, ChangedInPlace) {
     EXPECT_TRUE(Contains(MessageOf([&] { Values({2}, {1, 1}) += root; }), "operator+="));
     EXPECT_TRUE(Contains(MessageOf([&] { x_.Fill(0); }), "Fill: changes in place"));
     EXPECT_TRUE(Contains(MessageOf([&] { x_.CopyFrom(Values({2}, {1, 1})); }), "CopyFrom: changes in place"));
-    Array free = Values({2}, {1, 1});
+    NDArray free = Values({2}, {1, 1});
     free += 1;  // the tape does not know it
   }
   root.tensor().Fill(1);
   EXPECT_TRUE(Contains(MessageOf([&] { root.Backward(); }), "result 0 of Sqrt was changed in place"));
   // What no gradient needs may change.
-  Array sum;
+  NDArray sum;
   {
     const RecordScope record;
     sum = x_ + x_;
@@ -91,7 +91,7 @@ TEST_F(HostileTape, ChangedInPlace) {
 }
 
 TEST_F(HostileTape, HeadGradientsThatDoNotFit) {
-  const Array y = Square();
+  const NDArray y = Square();
   EXPECT_EQ(MessageOf<ShapeError>([&] {
               y.Backward(Values({3}, {1, 1, 1}));
             }),
@@ -105,13 +105,13 @@ TEST_F(HostileTape, HeadGradientsThatDoNotFit) {
 }
 
 TEST_F(HostileTape, OperatorsWithoutGradients) {
-  Array y;
+  NDArray y;
   {
     const RecordScope record;
     y = Apply(Floor, {x_}) * x_ + ApplyAll(TopK, {x_}, {.k = 2, .axis = 0})[0];
   }
   EXPECT_NO_THROW(y.ToHost());
-  Array scan;
+  NDArray scan;
   {
     const RecordScope record;
     scan = Apply([](const Symbol& s) { return Cast(ArgMax(s, {.axis = 0}), {.dtype = DType::kFloat32}); }, {x_});
@@ -121,7 +121,7 @@ TEST_F(HostileTape, OperatorsWithoutGradients) {
 }
 
 TEST_F(HostileTape, ModesThatDiffer) {
-  Array y;
+  NDArray y;
   {
     const RecordScope record;
     y = x_ * x_;
@@ -133,18 +133,18 @@ TEST_F(HostileTape, ModesThatDiffer) {
 }
 
 TEST_F(HostileTape, AttachingWhereItCannotBe) {
-  Array y = Square(), whole = x_.As(DType::kInt32);
+  NDArray y = Square(), whole = x_.As(DType::kInt32);
   EXPECT_TRUE(Contains(MessageOf([&] { y.AttachGradient(); }), "AttachGradient: the array is a recorded result"));
   EXPECT_TRUE(Contains(MessageOf([&] { whole.AttachGradient(); }), "arrays of int32 have no gradient"));
-  EXPECT_THROW(Array().AttachGradient(), Error);
+  EXPECT_THROW(NDArray().AttachGradient(), Error);
 }
 
 // An error when a call runs reaches the gradient, too, and goes with the next good round.
 TEST_F(HostileTape, ErrorsReachGradients) {
-  Array w = Values({2, 1}, {1, 2});
+  NDArray w = Values({2, 1}, {1, 2});
   w.AttachGradient();
   for (const float row : {7.0f, 1.0f}) {
-    Array y;
+    NDArray y;
     {
       const RecordScope record;
       y = Apply(Take, {w, Values({1}, {row})}, {.mode = IndexMode::kRaise}) * 3;
@@ -162,13 +162,13 @@ TEST_F(HostileTape, ErrorsReachGradients) {
 
 TEST_F(HostileTape, LongTapes) {
   const int kCalls = 20000;
-  Array y = x_;
+  NDArray y = x_;
   {
     const RecordScope record;
     for (int i = 0; i < kCalls; ++i) y = y + 1;
   }
   ExpectNumbers(y, {2}, {kCalls + 1.0, kCalls + 2.0});
-  y = Array();  // one after the other, on no deep stack
+  y = NDArray();  // one after the other, on no deep stack
   {
     const RecordScope record;
     y = x_;
@@ -180,17 +180,17 @@ TEST_F(HostileTape, LongTapes) {
 
 // A thousand recorded steps: one set of programs, no more memory.
 TEST_F(HostileTape, AThousandStepsLeaveNothing) {
-  Array w = Array::Normal({16, 8}, 0.1, TestDevice()), running = Array::Zeros({8}, TestDevice()),
-        var = Array::Full({8}, 1, TestDevice());
-  const Array data = Array::Normal({4, 8}, 1, TestDevice()), one = Array::Full({8}, 1, TestDevice());
+  NDArray w = NDArray::Normal({16, 8}, 0.1, TestDevice()), running = NDArray::Zeros({8}, TestDevice()),
+          var = NDArray::Full({8}, 1, TestDevice());
+  const NDArray data = NDArray::Normal({4, 8}, 1, TestDevice()), one = NDArray::Full({8}, 1, TestDevice());
   w.AttachGradient();
   TapeStatistics first;
   int64_t bytes = 0;
   for (int step = 0; step < 1000; ++step) {
-    Array loss;
+    NDArray loss;
     {
       const RecordScope record;
-      Array h = Apply(BatchNorm, {data, one, one, running, var});
+      NDArray h = Apply(BatchNorm, {data, one, one, running, var});
       h = Apply(Dropout, {Apply(Tanh, {Apply(FullyConnected, {h, w}, {.num_hidden = 16, .no_bias = true})})},
                 {.p = 0.2});
       loss = (h * h).Mean();

@@ -16,14 +16,14 @@
 namespace bindery {
 namespace {
 
-Array WithGradient(Array array, GradReq request = GradReq::kWrite) {
+NDArray WithGradient(NDArray array, GradReq request = GradReq::kWrite) {
   array.AttachGradient(request);
   return array;
 }
 
 TEST(Tape, ByHand) {
-  const Array x = WithGradient(Values({3}, {1, 2, 3})), c = Values({3}, {5, 6, 7});
-  Array y;
+  const NDArray x = WithGradient(Values({3}, {1, 2, 3})), c = Values({3}, {5, 6, 7});
+  NDArray y;
   {
     const RecordScope record;
     EXPECT_TRUE(IsRecording());
@@ -38,8 +38,8 @@ TEST(Tape, ByHand) {
 }
 
 TEST(Tape, HeadGradients) {
-  const Array x = WithGradient(Values({2}, {2, 3}));
-  std::vector<Array> heads;
+  const NDArray x = WithGradient(Values({2}, {2, 3}));
+  std::vector<NDArray> heads;
   {
     const RecordScope record;
     heads = {x * x, x * 10, (x * x).Sum()};
@@ -51,9 +51,9 @@ TEST(Tape, HeadGradients) {
 }
 
 TEST(Tape, Requests) {
-  Array w = WithGradient(Values({2}, {1, 2})), a = WithGradient(Values({2}, {3, 4}), GradReq::kAdd);
+  NDArray w = WithGradient(Values({2}, {1, 2})), a = WithGradient(Values({2}, {3, 4}), GradReq::kAdd);
   for (int i = 1; i <= 3; ++i) {
-    Array y;
+    NDArray y;
     {
       const RecordScope record;
       y = w * a;
@@ -70,10 +70,10 @@ TEST(Tape, Requests) {
   }
   ExpectNumbers(w.gradient(), {2}, {3, 4});
   // What the heads do not depend on gets zero, or stays.
-  Array u = WithGradient(Values({2}, {1, 1}));
+  NDArray u = WithGradient(Values({2}, {1, 1}));
   {
     const RecordScope record;
-    Array y = w + Apply(BlockGrad, {u * 2});
+    NDArray y = w + Apply(BlockGrad, {u * 2});
     y.Backward();
   }
   ExpectNumbers(u.gradient(), {2}, {0, 0});
@@ -81,12 +81,12 @@ TEST(Tape, Requests) {
 }
 
 TEST(Tape, PauseAndDetach) {
-  const Array x = WithGradient(Values({2}, {1, 2}));
-  Array y;
+  const NDArray x = WithGradient(Values({2}, {1, 2}));
+  NDArray y;
   {
     const RecordScope record;
-    const Array square = x * x;
-    Array factor;
+    const NDArray square = x * x;
+    NDArray factor;
     {
       const PauseScope pause;
       EXPECT_FALSE(IsRecording());
@@ -100,11 +100,11 @@ TEST(Tape, PauseAndDetach) {
 }
 
 TEST(Tape, ViewsAreRecorded) {
-  const Array x = WithGradient(Values({3, 2}, {1, 2, 3, 4, 5, 6}));
-  Array y;
+  const NDArray x = WithGradient(Values({3, 2}, {1, 2, 3, 4, 5, 6}));
+  NDArray y;
   {
     const RecordScope record;
-    const Array flat = x.Slice(1, 3).Reshape({-1});
+    const NDArray flat = x.Slice(1, 3).Reshape({-1});
     y = (flat * flat).Sum() + x.CopyTo(x.device()).As(DType::kFloat64).Mean().As(DType::kFloat32) * 6;
   }
   y.Backward();
@@ -116,7 +116,7 @@ struct Net {
   HostTensorMap params;
   HostTensor data, label;
   Net() {
-    const auto random = [](const Shape& shape) { return Array::Normal(shape, 0.5).ToHost(); };
+    const auto random = [](const Shape& shape) { return NDArray::Normal(shape, 0.5).ToHost(); };
     SeedArrays(3);
     params = {{"conv_weight", random({4, 1, 3, 3})}, {"conv_bias", random({4})},
               {"norm_gamma", random({4})},           {"norm_beta", random({4})},
@@ -142,16 +142,16 @@ TEST(Tape, GradientsOfASymbol) {
   executor.Forward({{"data", net.data}, {"label", net.label}});
   executor.Backward(HostTensor::Full(DType::kFloat32, {5}, 1));
 
-  std::map<std::string, Array> p;
-  for (const auto& [name, value] : net.params) p[name] = WithGradient(Array(value, TestDevice()));
-  Array mean = Array::Zeros({4}, TestDevice()), var = Array::Full({4}, 1, TestDevice());
-  const Array data(net.data, TestDevice()), label(net.label, TestDevice());
+  std::map<std::string, NDArray> p;
+  for (const auto& [name, value] : net.params) p[name] = WithGradient(NDArray(value, TestDevice()));
+  NDArray mean = NDArray::Zeros({4}, TestDevice()), var = NDArray::Full({4}, 1, TestDevice());
+  const NDArray data(net.data, TestDevice()), label(net.label, TestDevice());
   for (int round = 0; round < 2; ++round) {
-    Array loss;
+    NDArray loss;
     const TapeStatistics before = ArrayStatistics();
     {
       const RecordScope record;
-      Array x = Apply(Convolution, {data, p["conv_weight"], p["conv_bias"]}, {.num_filter = 4, .kernel = {3, 3}});
+      NDArray x = Apply(Convolution, {data, p["conv_weight"], p["conv_bias"]}, {.num_filter = 4, .kernel = {3, 3}});
       x = Apply(BatchNorm, {x, p["norm_gamma"], p["norm_beta"], mean, var}, {.fix_gamma = false});
       x = Apply(Pooling, {Apply(Tanh, {x})}, {.type = PoolType::kMax, .kernel = {2, 2}, .stride = {2, 2}});
       x = Apply(FullyConnected, {x, p["fc_weight"], p["fc_bias"]}, {.num_hidden = 3});
@@ -173,11 +173,11 @@ TEST(Tape, GradientsOfASymbol) {
 }
 
 // d(sum f)/dx against differences, in double precision.
-void CheckDifferences(const std::function<Array(const Array&)>& f, const Shape& shape, bool positive = false) {
-  Array x = Array::Normal(shape, 1, TestDevice()).As(DType::kFloat64);
+void CheckDifferences(const std::function<NDArray(const NDArray&)>& f, const Shape& shape, bool positive = false) {
+  NDArray x = NDArray::Normal(shape, 1, TestDevice()).As(DType::kFloat64);
   if (positive) x = x * x + 0.5;
   x.AttachGradient();
-  Array y;
+  NDArray y;
   {
     const RecordScope record;
     y = f(x);
@@ -189,7 +189,7 @@ void CheckDifferences(const std::function<Array(const Array&)>& f, const Shape& 
     for (int side = 0; side < 2; ++side) {
       HostTensor moved = at;
       moved.Set(i, at.At(i) + (side == 0 ? -1e-5 : 1e-5));
-      sums[side] = f(Array(moved, TestDevice())).Sum().Scalar();
+      sums[side] = f(NDArray(moved, TestDevice())).Sum().Scalar();
     }
     EXPECT_NEAR(gradient.At(i), (sums[1] - sums[0]) / 2e-5, 1e-6) << "element " << i;
   }
@@ -197,22 +197,22 @@ void CheckDifferences(const std::function<Array(const Array&)>& f, const Shape& 
 
 TEST(Tape, FiniteDifferences) {
   SeedArrays(11);
-  CheckDifferences([](const Array& x) { return 1 / (x * x + 1) - x / 3; }, {4});
-  CheckDifferences([](const Array& x) { return Apply(Log, {x}) * Apply(Sqrt, {x}); }, {2, 3}, true);
-  CheckDifferences([](const Array& x) { return (x.Mean({0}) - x) * x.Sum(); }, {3, 2});
+  CheckDifferences([](const NDArray& x) { return 1 / (x * x + 1) - x / 3; }, {4});
+  CheckDifferences([](const NDArray& x) { return Apply(Log, {x}) * Apply(Sqrt, {x}); }, {2, 3}, true);
+  CheckDifferences([](const NDArray& x) { return (x.Mean({0}) - x) * x.Sum(); }, {3, 2});
   CheckDifferences(
-      [](const Array& x) {
+      [](const NDArray& x) {
         return Apply(Softmax, {x.Reshape({2, 3})}) * x.Slice(0, 1).Reshape({1, 3});
       },
       {2, 3});
-  CheckDifferences([](const Array& x) { return Apply(Dot, {x, Apply(Tanh, {x})}) - -x; }, {3, 3});
-  CheckDifferences([](const Array& x) { return Apply(MatMul, {x, x}, {.transpose_b = true}); }, {2, 3});
+  CheckDifferences([](const NDArray& x) { return Apply(Dot, {x, Apply(Tanh, {x})}) - -x; }, {3, 3});
+  CheckDifferences([](const NDArray& x) { return Apply(MatMul, {x, x}, {.transpose_b = true}); }, {2, 3});
   CheckDifferences(
-      [](const Array& x) { return Apply([](const Symbol& s) { return Tile(Exp(s) * s, {.repeats = {2}}); }, {x}); },
+      [](const NDArray& x) { return Apply([](const Symbol& s) { return Tile(Exp(s) * s, {.repeats = {2}}); }, {x}); },
       {3});
   CheckDifferences(
-      [](const Array& x) {
-        const std::vector<Array> parts = ApplyAll(SliceChannel, {x}, {.num_outputs = 2});
+      [](const NDArray& x) {
+        const std::vector<NDArray> parts = ApplyAll(SliceChannel, {x}, {.num_outputs = 2});
         return parts[0] * parts[1] * parts[1];
       },
       {2, 2});
@@ -221,11 +221,11 @@ TEST(Tape, FiniteDifferences) {
 // The mask of the forward pass is that of the backward pass, also inside a call of several operators, and in a value
 // that a kernel keeps to itself.
 TEST(Tape, DropoutDropsTheSame) {
-  const Array x = WithGradient(Array::Full({100}, 1, TestDevice()));
+  const NDArray x = WithGradient(NDArray::Full({100}, 1, TestDevice()));
   for (int round = 0; round < 2; ++round) {
     HostTensor last;
     for (int i = 0; i < 3; ++i) {
-      Array y;
+      NDArray y;
       {
         const RecordScope record;
         y = round == 0 ? Apply(Dropout, {x}, {.p = 0.5})
@@ -254,18 +254,18 @@ TEST(Tape, DropoutDropsTheSame) {
   }
   EXPECT_EQ(x.gradient().Sum().Scalar(), 100);
   const RecordScope record(Mode::kPredict);
-  const Array y = Apply(Dropout, {x}) * 3;
+  const NDArray y = Apply(Dropout, {x}) * 3;
   EXPECT_EQ(y.Detach().Sum().Scalar(), 300);
   y.Backward();
   ExpectNumbers(x.gradient().Slice(0, 2), {2}, {3, 3});
 }
 
 TEST(Tape, ModesOfBatchNorm) {
-  const Array x = WithGradient(Values({2, 1}, {1, 3})), one = Values({1}, {1}), zero = Values({1}, {0});
-  Array mean = Values({1}, {0}), var = Values({1}, {4});
-  const Array head = Values({2, 1}, {1, 0});
+  const NDArray x = WithGradient(Values({2, 1}, {1, 3})), one = Values({1}, {1}), zero = Values({1}, {0});
+  NDArray mean = Values({1}, {0}), var = Values({1}, {4});
+  const NDArray head = Values({2, 1}, {1, 0});
   const auto gradient = [&](Mode mode) {
-    Array y;
+    NDArray y;
     {
       const RecordScope record(mode);
       y = Apply(BatchNorm, {x, one, zero, mean, var}, {.eps = 1e-9});
@@ -280,13 +280,13 @@ TEST(Tape, ModesOfBatchNorm) {
 
 // In one call a max-pooling's winners are computed again, and with them the batch-norm before; its state moves once.
 TEST(Tape, StatesMoveOnceThoughComputedAgain) {
-  const Array x = WithGradient(Array::Normal({3, 2, 4, 4}, 1, TestDevice())),
-              gamma = WithGradient(Array::Full({2}, 2, TestDevice())), beta = Array::Zeros({2}, TestDevice());
+  const NDArray x = WithGradient(NDArray::Normal({3, 2, 4, 4}, 1, TestDevice())),
+                gamma = WithGradient(NDArray::Full({2}, 2, TestDevice())), beta = NDArray::Zeros({2}, TestDevice());
   const BatchNormAttrs norm = {.momentum = 0.5, .fix_gamma = false};
   const PoolingAttrs pool = {.type = PoolType::kMax, .kernel = {2, 2}, .stride = {2, 2}};
   HostTensor results[2][4];
   for (const bool together : {false, true}) {
-    Array mean = Array::Zeros({2}, TestDevice()), var = Array::Full({2}, 1, TestDevice()), y;
+    NDArray mean = NDArray::Zeros({2}, TestDevice()), var = NDArray::Full({2}, 1, TestDevice()), y;
     {
       const RecordScope record;
       if (together) {
@@ -311,8 +311,8 @@ TEST(Tape, StatesMoveOnceThoughComputedAgain) {
 TEST(Tape, AnyEngine) {
   const std::shared_ptr<Engine> before = DefaultEngine();
   SetDefaultEngine(MakeInlineEngine());
-  ExpectNumbers(Array::Full({2}, 3, TestDevice()) + 1, {2}, {4, 4});
-  const Array x = WithGradient(Values({2}, {1, 2}));
+  ExpectNumbers(NDArray::Full({2}, 3, TestDevice()) + 1, {2}, {4, 4});
+  const NDArray x = WithGradient(Values({2}, {1, 2}));
   {
     const RecordScope record;
     (x * x).Backward();
@@ -326,12 +326,12 @@ TEST(Tape, AnyEngine) {
 }
 
 TEST(Tape, ThreadsHaveTapesOfTheirOwn) {
-  const Array shared = Values({2}, {1, 2});
+  const NDArray shared = Values({2}, {1, 2});
   std::vector<std::thread> threads;
   std::vector<HostTensor> gradients(4);
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&, t] {
-      const Array x = WithGradient(Values({2}, {1.0f * t, 3}));
+      const NDArray x = WithGradient(Values({2}, {1.0f * t, 3}));
       for (int i = 0; i < 20; ++i) {
         EXPECT_FALSE(IsRecording());
         const RecordScope record;
@@ -345,9 +345,9 @@ TEST(Tape, ThreadsHaveTapesOfTheirOwn) {
 }
 
 TEST(Tape, Losses) {
-  const Array x = WithGradient(Values({2, 2}, {0, 0, 0, 0})), label = Values({2}, {0, 1});
+  const NDArray x = WithGradient(Values({2, 2}, {0, 0, 0, 0})), label = Values({2}, {0, 1});
   const auto gradient = [&](Normalization by, int64_t batch_size) {
-    Array p;
+    NDArray p;
     {
       const RecordScope record;
       p = Apply(SoftmaxOutput, {x, label}, {.normalization = by});
@@ -363,13 +363,13 @@ TEST(Tape, Losses) {
 }
 
 TEST(Tape, SeveralDevicesEachATape) {
-  std::vector<Array> xs, ys;
+  std::vector<NDArray> xs, ys;
   for (int d = 0; d < 3; ++d) xs.push_back(WithGradient(Values({2}, {1.0f + d, 2}, d)));
   {
     const RecordScope record;
-    for (const Array& x : xs) ys.push_back((x * x).Sum());
+    for (const NDArray& x : xs) ys.push_back((x * x).Sum());
   }
-  for (const Array& y : ys) y.Backward();
+  for (const NDArray& y : ys) y.Backward();
   for (int d = 0; d < 3; ++d) ExpectNumbers(xs[d].gradient(), {2}, {2.0 + 2 * d, 4});
   {
     const RecordScope record;

@@ -1,4 +1,4 @@
-#include "executor/tape/array.h"
+#include "executor/tape/ndarray.h"
 
 #include <utility>
 
@@ -36,28 +36,28 @@ Shape Resolved(const std::vector<int64_t>& wanted, const Shape& from) {
   return Shape(dims);
 }
 
-bool IsTaped(const Array& array) { return IsRecording() && array.state()->is_recorded(); }
+bool IsTaped(const NDArray& array) { return IsRecording() && array.state()->is_recorded(); }
 
 }  // namespace
 
-Array::Array(const Tensor& tensor) {
+NDArray::NDArray(const Tensor& tensor) {
   if (!tensor.defined()) throw Error("an array of an empty tensor");
   *this = NewArray(tensor);
 }
 
-Array::Array(const HostTensor& value, Device device) : Array(Tensor(device, value.dtype(), value.shape())) {
+NDArray::NDArray(const HostTensor& value, Device device) : NDArray(Tensor(device, value.dtype(), value.shape())) {
   tensor().CopyFrom(value);
 }
 
-Array Array::Zeros(const Shape& shape, Device device, DType dtype) { return Array(Tensor(device, dtype, shape)); }
+NDArray NDArray::Zeros(const Shape& shape, Device device, DType dtype) { return NDArray(Tensor(device, dtype, shape)); }
 
-Array Array::Full(const Shape& shape, double value, Device device, DType dtype) {
-  const Array array = Zeros(shape, device, dtype);
+NDArray NDArray::Full(const Shape& shape, double value, Device device, DType dtype) {
+  const NDArray array = Zeros(shape, device, dtype);
   array.tensor().Fill(value);
   return array;
 }
 
-Array Array::Normal(const Shape& shape, double scale, Device device) {
+NDArray NDArray::Normal(const Shape& shape, double scale, Device device) {
   const PauseScope pause;
   const std::vector<int64_t> extents(shape.begin(), shape.end());
   return tape::OnlyOne(tape::ComputeOn(device, [&](const std::vector<Symbol>&) {
@@ -65,17 +65,17 @@ Array Array::Normal(const Shape& shape, double scale, Device device) {
   }));
 }
 
-const Tensor& Array::tensor() const {
+const Tensor& NDArray::tensor() const {
   if (!state_) throw Error("an empty array has no tensor");
   return state_->tensor;
 }
 
-double Array::Scalar() const {
+double NDArray::Scalar() const {
   if (elements() != 1) Throw<ShapeError>("Scalar of an array of shape {}: expected one element", shape());
   return ToHost().At(0);
 }
 
-Array Array::CopyTo(Device device) const {
+NDArray NDArray::CopyTo(Device device) const {
   if (IsTaped(*this)) {
     if (device == this->device()) return bindery::Apply(Identity, {*this});
     Throw("CopyTo: the tape lies on {} and does not reach {}; copy before RecordScope, or a Detach()ed array",
@@ -86,37 +86,37 @@ Array Array::CopyTo(Device device) const {
   return NewArray(copy);
 }
 
-Array Array::Slice(int64_t begin, int64_t end) const {
+NDArray NDArray::Slice(int64_t begin, int64_t end) const {
   const Tensor view = tensor().Slice(begin, end);  // checks
   if (!IsTaped(*this)) return NewArray(view);
   return bindery::Apply(bindery::Slice, {*this}, {.begin = {begin}, .end = {end}, .axes = {0}});
 }
 
-Array Array::Reshape(const std::vector<int64_t>& wanted) const {
+NDArray NDArray::Reshape(const std::vector<int64_t>& wanted) const {
   const Shape shape = Resolved(wanted, this->shape());
   const Tensor view = tensor().Reshape(shape);  // checks
   if (!IsTaped(*this)) return NewArray(view);
   return bindery::Apply(bindery::Reshape, {*this}, {.shape = {shape.begin(), shape.end()}, .allow_zero = true});
 }
 
-Array Array::As(DType dtype) const {
+NDArray NDArray::As(DType dtype) const {
   return dtype == this->dtype() ? *this : bindery::Apply(Cast, {*this}, {.dtype = dtype});
 }
 
-Array Array::Detach() const { return NewArray(tensor()); }
+NDArray NDArray::Detach() const { return NewArray(tensor()); }
 
-Array Array::Sum(const std::vector<int64_t>& axes) const {
+NDArray NDArray::Sum(const std::vector<int64_t>& axes) const {
   return bindery::Apply(bindery::Sum, {*this}, {.axes = axes});
 }
-Array Array::Mean(const std::vector<int64_t>& axes) const {
+NDArray NDArray::Mean(const std::vector<int64_t>& axes) const {
   return bindery::Apply(bindery::Mean, {*this}, {.axes = axes});
 }
-Array Array::ArgMax(int64_t axis) const { return bindery::Apply(bindery::ArgMax, {*this}, {.axis = axis}); }
-Array Array::operator-() const { return bindery::Apply(Negative, {*this}); }
+NDArray NDArray::ArgMax(int64_t axis) const { return bindery::Apply(bindery::ArgMax, {*this}, {.axis = axis}); }
+NDArray NDArray::operator-() const { return bindery::Apply(Negative, {*this}); }
 
 // --- gradients ---
 
-void Array::AttachGradient(GradReq request) {
+void NDArray::AttachGradient(GradReq request) {
   tensor();  // throws if empty
   if (state_->node) throw Error("AttachGradient: the array is a recorded result; attach it to a Detach()ed one");
   if (!IsFloat(dtype())) Throw("AttachGradient: arrays of {} have no gradient", dtype());
@@ -128,21 +128,21 @@ void Array::AttachGradient(GradReq request) {
       tape::GradientSlot{Tensor(tensor().engine(), device(), dtype(), shape()), request});
 }
 
-bool Array::has_gradient() const { return state_ && state_->slot; }
+bool NDArray::has_gradient() const { return state_ && state_->slot; }
 
-Array Array::gradient() const {
+NDArray NDArray::gradient() const {
   if (!has_gradient()) throw Error("gradient: none is attached to the array; call AttachGradient first");
   return NewArray(state_->slot->gradient);
 }
 
-void Array::Backward() const { bindery::Backward({*this}); }
-void Array::Backward(const Array& head_gradient) const {
+void NDArray::Backward() const { bindery::Backward({*this}); }
+void NDArray::Backward(const NDArray& head_gradient) const {
   bindery::Backward({*this}, {.head_gradients = {head_gradient}});
 }
 
 // --- in place ---
 
-void Array::CheckMayChange(const char* name, const Array* other) const {
+void NDArray::CheckMayChange(const char* name, const NDArray* other) const {
   tensor();  // throws if empty
   if (!IsTaped(*this) && (other == nullptr || !IsTaped(*other))) return;
   Throw(
@@ -151,22 +151,22 @@ void Array::CheckMayChange(const char* name, const Array* other) const {
       name);
 }
 
-void Array::CopyFrom(const HostTensor& value) {
+void NDArray::CopyFrom(const HostTensor& value) {
   CheckMayChange("CopyFrom");
   tensor().CopyFrom(value);
 }
 
-void Array::CopyFrom(const Array& value) {
+void NDArray::CopyFrom(const NDArray& value) {
   CheckMayChange("CopyFrom", value.defined() ? &value : nullptr);
   tensor().CopyFrom(value.tensor());
 }
 
-void Array::Fill(double value) {
+void NDArray::Fill(double value) {
   CheckMayChange("Fill");
   tensor().Fill(value);
 }
 
-void Array::ChangeInPlace(const char* name, const BinaryFunction& function, const Array& other) {
+void NDArray::ChangeInPlace(const char* name, const BinaryFunction& function, const NDArray& other) {
   CheckMayChange(name, other.defined() ? &other : nullptr);
   tape::PreparedCall call =
       tape::Prepare([&](const std::vector<Symbol>& x) { return function(x[0], x[1]); }, {*this, other});
@@ -186,54 +186,54 @@ void Array::ChangeInPlace(const char* name, const BinaryFunction& function, cons
 
 namespace {
 
-Array NumberFor(const Array& array, double number) {
+NDArray NumberFor(const NDArray& array, double number) {
   return NewArray(array.state()->runtime->Number(array.device(), array.dtype(), number));
 }
-Array Binary(const BinaryFunction& function, const Array& a, const Array& b) { return Apply(function, {a, b}); }
-Array Binary(const BinaryFunction& function, const Array& a, double b) {
+NDArray Binary(const BinaryFunction& function, const NDArray& a, const NDArray& b) { return Apply(function, {a, b}); }
+NDArray Binary(const BinaryFunction& function, const NDArray& a, double b) {
   a.tensor();  // throws if empty
   return Apply(function, {a, NumberFor(a, b)});
 }
-Array Binary(const BinaryFunction& function, double a, const Array& b) {
+NDArray Binary(const BinaryFunction& function, double a, const NDArray& b) {
   b.tensor();
   return Apply(function, {NumberFor(b, a), b});
 }
 
 }  // namespace
 
-Array& Array::operator+=(const Array& other) { return ChangeInPlace("operator+=", Add, other), *this; }
-Array& Array::operator-=(const Array& other) { return ChangeInPlace("operator-=", Sub, other), *this; }
-Array& Array::operator*=(const Array& other) { return ChangeInPlace("operator*=", Mul, other), *this; }
-Array& Array::operator/=(const Array& other) { return ChangeInPlace("operator/=", Div, other), *this; }
-Array& Array::operator+=(double number) { return tensor(), *this += NumberFor(*this, number); }
-Array& Array::operator-=(double number) { return tensor(), *this -= NumberFor(*this, number); }
-Array& Array::operator*=(double number) { return tensor(), *this *= NumberFor(*this, number); }
-Array& Array::operator/=(double number) { return tensor(), *this /= NumberFor(*this, number); }
+NDArray& NDArray::operator+=(const NDArray& other) { return ChangeInPlace("operator+=", Add, other), *this; }
+NDArray& NDArray::operator-=(const NDArray& other) { return ChangeInPlace("operator-=", Sub, other), *this; }
+NDArray& NDArray::operator*=(const NDArray& other) { return ChangeInPlace("operator*=", Mul, other), *this; }
+NDArray& NDArray::operator/=(const NDArray& other) { return ChangeInPlace("operator/=", Div, other), *this; }
+NDArray& NDArray::operator+=(double number) { return tensor(), *this += NumberFor(*this, number); }
+NDArray& NDArray::operator-=(double number) { return tensor(), *this -= NumberFor(*this, number); }
+NDArray& NDArray::operator*=(double number) { return tensor(), *this *= NumberFor(*this, number); }
+NDArray& NDArray::operator/=(double number) { return tensor(), *this /= NumberFor(*this, number); }
 
-Array operator+(const Array& a, const Array& b) { return Binary(Add, a, b); }
-Array operator-(const Array& a, const Array& b) { return Binary(Sub, a, b); }
-Array operator*(const Array& a, const Array& b) { return Binary(Mul, a, b); }
-Array operator/(const Array& a, const Array& b) { return Binary(Div, a, b); }
-Array operator==(const Array& a, const Array& b) { return Binary(Equal, a, b); }
-Array operator!=(const Array& a, const Array& b) { return Binary(NotEqual, a, b); }
-Array operator<(const Array& a, const Array& b) { return Binary(Less, a, b); }
-Array operator<=(const Array& a, const Array& b) { return Binary(LessEqual, a, b); }
-Array operator>(const Array& a, const Array& b) { return Binary(Greater, a, b); }
-Array operator>=(const Array& a, const Array& b) { return Binary(GreaterEqual, a, b); }
-Array operator+(const Array& a, double b) { return Binary(Add, a, b); }
-Array operator-(const Array& a, double b) { return Binary(Sub, a, b); }
-Array operator*(const Array& a, double b) { return Binary(Mul, a, b); }
-Array operator/(const Array& a, double b) { return Binary(Div, a, b); }
-Array operator==(const Array& a, double b) { return Binary(Equal, a, b); }
-Array operator!=(const Array& a, double b) { return Binary(NotEqual, a, b); }
-Array operator<(const Array& a, double b) { return Binary(Less, a, b); }
-Array operator<=(const Array& a, double b) { return Binary(LessEqual, a, b); }
-Array operator>(const Array& a, double b) { return Binary(Greater, a, b); }
-Array operator>=(const Array& a, double b) { return Binary(GreaterEqual, a, b); }
-Array operator+(double a, const Array& b) { return Binary(Add, a, b); }
-Array operator-(double a, const Array& b) { return Binary(Sub, a, b); }
-Array operator*(double a, const Array& b) { return Binary(Mul, a, b); }
-Array operator/(double a, const Array& b) { return Binary(Div, a, b); }
+NDArray operator+(const NDArray& a, const NDArray& b) { return Binary(Add, a, b); }
+NDArray operator-(const NDArray& a, const NDArray& b) { return Binary(Sub, a, b); }
+NDArray operator*(const NDArray& a, const NDArray& b) { return Binary(Mul, a, b); }
+NDArray operator/(const NDArray& a, const NDArray& b) { return Binary(Div, a, b); }
+NDArray operator==(const NDArray& a, const NDArray& b) { return Binary(Equal, a, b); }
+NDArray operator!=(const NDArray& a, const NDArray& b) { return Binary(NotEqual, a, b); }
+NDArray operator<(const NDArray& a, const NDArray& b) { return Binary(Less, a, b); }
+NDArray operator<=(const NDArray& a, const NDArray& b) { return Binary(LessEqual, a, b); }
+NDArray operator>(const NDArray& a, const NDArray& b) { return Binary(Greater, a, b); }
+NDArray operator>=(const NDArray& a, const NDArray& b) { return Binary(GreaterEqual, a, b); }
+NDArray operator+(const NDArray& a, double b) { return Binary(Add, a, b); }
+NDArray operator-(const NDArray& a, double b) { return Binary(Sub, a, b); }
+NDArray operator*(const NDArray& a, double b) { return Binary(Mul, a, b); }
+NDArray operator/(const NDArray& a, double b) { return Binary(Div, a, b); }
+NDArray operator==(const NDArray& a, double b) { return Binary(Equal, a, b); }
+NDArray operator!=(const NDArray& a, double b) { return Binary(NotEqual, a, b); }
+NDArray operator<(const NDArray& a, double b) { return Binary(Less, a, b); }
+NDArray operator<=(const NDArray& a, double b) { return Binary(LessEqual, a, b); }
+NDArray operator>(const NDArray& a, double b) { return Binary(Greater, a, b); }
+NDArray operator>=(const NDArray& a, double b) { return Binary(GreaterEqual, a, b); }
+NDArray operator+(double a, const NDArray& b) { return Binary(Add, a, b); }
+NDArray operator-(double a, const NDArray& b) { return Binary(Sub, a, b); }
+NDArray operator*(double a, const NDArray& b) { return Binary(Mul, a, b); }
+NDArray operator/(double a, const NDArray& b) { return Binary(Div, a, b); }
 
 void WaitAll() { DefaultEngine()->WaitAll(); }
 void SeedArrays(uint64_t seed) { tape::Seed(seed); }

@@ -1,8 +1,8 @@
-// Array: numbers on a device, with arithmetic: what programs are written with that compute step by step, where a Symbol
-// would say beforehand what is computed.
+// NDArray: numbers on a device, with arithmetic: what programs are written with that compute step by step, where a
+// Symbol would say beforehand what is computed.
 //
-//   Array w = Array::Normal({10, 784}, 0.01, Cpu(1)), b = Array::Zeros({10}, Cpu(1));
-//   Array y = Apply(FullyConnected, {x, w, b}, {.num_hidden = 10});    // any operator
+//   NDArray w = NDArray::Normal({10, 784}, 0.01, Cpu(1)), b = NDArray::Zeros({10}, Cpu(1));
+//   NDArray y = Apply(FullyConnected, {x, w, b}, {.num_hidden = 10});    // any operator
 //   w -= 0.1 / 64 * gradient;                                          // in place
 //   double loss = y.Mean().Scalar();                                   // waits
 //
@@ -16,12 +16,12 @@
 //
 // Gradients: executor/tape/tape.h. Several devices: executor/tape/split_and_load.h.
 //
-// Thread safety: an Array is a handle, like a shared pointer; the data are ordered by the engine.
+// Thread safety: an NDArray is a handle, like a shared pointer; the data are ordered by the engine.
 #pragma once
 
 #include <concepts>
 #include <cstdint>
-#include <initializer_list>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -38,17 +38,17 @@ namespace bindery {
 
 namespace tape {
 struct ArrayState;
-}
+}  // namespace tape
 
-class Array {
+class NDArray {
  public:
-  Array() = default;                     // empty: defined() is false
-  explicit Array(const Tensor& tensor);  // the same memory
-  explicit Array(const HostTensor& value, Device device = Cpu(0));
-  static Array Zeros(const Shape& shape, Device device = Cpu(0), DType dtype = DType::kFloat32);
-  static Array Full(const Shape& shape, double value, Device device = Cpu(0), DType dtype = DType::kFloat32);
+  NDArray() = default;                     // empty: defined() is false
+  explicit NDArray(const Tensor& tensor);  // the same memory
+  explicit NDArray(const HostTensor& value, Device device = Cpu(0));
+  static NDArray Zeros(const Shape& shape, Device device = Cpu(0), DType dtype = DType::kFloat32);
+  static NDArray Full(const Shape& shape, double value, Device device = Cpu(0), DType dtype = DType::kFloat32);
   // Random numbers of mean 0 and this standard deviation, float32; see SeedArrays.
-  static Array Normal(const Shape& shape, double scale, Device device = Cpu(0));
+  static NDArray Normal(const Shape& shape, double scale, Device device = Cpu(0));
 
   bool defined() const { return state_ != nullptr; }
   const Shape& shape() const { return tensor().shape(); }
@@ -64,100 +64,100 @@ class Array {
 
   // --- copies and views ---
   // A copy on another device, or on this. Gradients do not pass: throws Error where one would have to.
-  Array CopyTo(Device device) const;
+  NDArray CopyTo(Device device) const;
   // Rows begin .. end - 1 of axis 0, and another shape (0: this extent, -1: what remains): views of the memory, but
   // copies where the tape records them.
-  Array Slice(int64_t begin, int64_t end) const;
-  Array Reshape(const std::vector<int64_t>& shape) const;
-  Array As(DType dtype) const;  // cast
-  Array Detach() const;         // the same memory, of which the tape knows nothing
+  NDArray Slice(int64_t begin, int64_t end) const;
+  NDArray Reshape(const std::vector<int64_t>& shape) const;
+  NDArray As(DType dtype) const;  // cast
+  NDArray Detach() const;         // the same memory, of which the tape knows nothing
 
   // --- results of this array ---
-  Array Sum(const std::vector<int64_t>& axes = {}) const;   // no axes: all
-  Array Mean(const std::vector<int64_t>& axes = {}) const;  // no axes: all
-  Array ArgMax(int64_t axis = 1) const;                     // places, int64
-  Array operator-() const;
+  NDArray Sum(const std::vector<int64_t>& axes = {}) const;   // no axes: all
+  NDArray Mean(const std::vector<int64_t>& axes = {}) const;  // no axes: all
+  NDArray ArgMax(int64_t axis = 1) const;                     // places, int64
+  NDArray operator-() const;
 
   // --- in place; throw Error where the tape records the array, ShapeError unless the shape stays ---
   void CopyFrom(const HostTensor& value);
-  void CopyFrom(const Array& value);  // from any device
+  void CopyFrom(const NDArray& value);  // from any device
   void Fill(double value);
-  Array& operator+=(const Array& other);
-  Array& operator-=(const Array& other);
-  Array& operator*=(const Array& other);
-  Array& operator/=(const Array& other);
-  Array& operator+=(double number);
-  Array& operator-=(double number);
-  Array& operator*=(double number);
-  Array& operator/=(double number);
+  NDArray& operator+=(const NDArray& other);
+  NDArray& operator-=(const NDArray& other);
+  NDArray& operator*=(const NDArray& other);
+  NDArray& operator/=(const NDArray& other);
+  NDArray& operator+=(double number);
+  NDArray& operator-=(double number);
+  NDArray& operator*=(double number);
+  NDArray& operator/=(double number);
 
   // --- gradients (tape.h) ---
   // From now on what is recorded with this array can be differentiated by it; Backward writes or adds to gradient().
   // kNull: no longer. Throws Error if the array is a recorded result, or not of floating point.
   void AttachGradient(GradReq request = GradReq::kWrite);
-  Array gradient() const;  // zeros at first; throws Error if none is attached
+  NDArray gradient() const;  // zeros at first; throws Error if none is attached
   bool has_gradient() const;
   // Of what was recorded to make this array, which becomes the heads' only one. See Backward in tape.h.
   void Backward() const;
-  void Backward(const Array& head_gradient) const;
+  void Backward(const NDArray& head_gradient) const;
 
   const std::shared_ptr<tape::ArrayState>& state() const { return state_; }  // for executor/tape
-  explicit Array(std::shared_ptr<tape::ArrayState> state) : state_(std::move(state)) {}
+  explicit NDArray(std::shared_ptr<tape::ArrayState> state) : state_(std::move(state)) {}
 
  private:
-  void ChangeInPlace(const char* name, const BinaryFunction& function, const Array& other);
-  void CheckMayChange(const char* name, const Array* other = nullptr) const;
+  void ChangeInPlace(const char* name, const BinaryFunction& function, const NDArray& other);
+  void CheckMayChange(const char* name, const NDArray* other = nullptr) const;
   std::shared_ptr<tape::ArrayState> state_;
 };
 
 // Arrays stretch to each other as in NumPy, have one element type, and lie on one device; comparisons give bool.
-Array operator+(const Array& a, const Array& b);
-Array operator-(const Array& a, const Array& b);
-Array operator*(const Array& a, const Array& b);
-Array operator/(const Array& a, const Array& b);
-Array operator==(const Array& a, const Array& b);
-Array operator!=(const Array& a, const Array& b);
-Array operator<(const Array& a, const Array& b);
-Array operator<=(const Array& a, const Array& b);
-Array operator>(const Array& a, const Array& b);
-Array operator>=(const Array& a, const Array& b);
+NDArray operator+(const NDArray& a, const NDArray& b);
+NDArray operator-(const NDArray& a, const NDArray& b);
+NDArray operator*(const NDArray& a, const NDArray& b);
+NDArray operator/(const NDArray& a, const NDArray& b);
+NDArray operator==(const NDArray& a, const NDArray& b);
+NDArray operator!=(const NDArray& a, const NDArray& b);
+NDArray operator<(const NDArray& a, const NDArray& b);
+NDArray operator<=(const NDArray& a, const NDArray& b);
+NDArray operator>(const NDArray& a, const NDArray& b);
+NDArray operator>=(const NDArray& a, const NDArray& b);
 // A number takes the array's element type; throws Error if that has no such number.
-Array operator+(const Array& a, double b);
-Array operator-(const Array& a, double b);
-Array operator*(const Array& a, double b);
-Array operator/(const Array& a, double b);
-Array operator==(const Array& a, double b);
-Array operator!=(const Array& a, double b);
-Array operator<(const Array& a, double b);
-Array operator<=(const Array& a, double b);
-Array operator>(const Array& a, double b);
-Array operator>=(const Array& a, double b);
-Array operator+(double a, const Array& b);
-Array operator-(double a, const Array& b);
-Array operator*(double a, const Array& b);
-Array operator/(double a, const Array& b);
+NDArray operator+(const NDArray& a, double b);
+NDArray operator-(const NDArray& a, double b);
+NDArray operator*(const NDArray& a, double b);
+NDArray operator/(const NDArray& a, double b);
+NDArray operator==(const NDArray& a, double b);
+NDArray operator!=(const NDArray& a, double b);
+NDArray operator<(const NDArray& a, double b);
+NDArray operator<=(const NDArray& a, double b);
+NDArray operator>(const NDArray& a, double b);
+NDArray operator>=(const NDArray& a, double b);
+NDArray operator+(double a, const NDArray& b);
+NDArray operator-(double a, const NDArray& b);
+NDArray operator*(double a, const NDArray& b);
+NDArray operator/(double a, const NDArray& b);
 
 // --- any operator ---
 
 namespace tape {
 using BuildFunction = std::function<Symbol(const std::vector<Symbol>& inputs)>;
 // All outputs of the symbol that `build` makes of variables that stand for the inputs.
-std::vector<Array> Compute(const BuildFunction& build, const std::vector<Array>& inputs);
-Array OnlyOne(std::vector<Array> outputs);  // throws Error
+std::vector<NDArray> Compute(const BuildFunction& build, const std::vector<NDArray>& inputs);
+NDArray OnlyOne(std::vector<NDArray> outputs);  // throws Error
 }  // namespace tape
 
 // Apply(Convolution, {x, weight, bias}, {.num_filter = 20, .kernel = {5, 5}}). The inputs are the operator's, in its
 // order, all of them, states too: BatchNorm's running statistics move in training mode. ApplyAll: of several outputs.
 template <OpAttrs A, int kInputs>
-std::vector<Array> ApplyAll(const OpFunction<A, kInputs>& f, const std::vector<Array>& inputs,
-                            const std::type_identity_t<A>& attrs = {}) {
+std::vector<NDArray> ApplyAll(const OpFunction<A, kInputs>& f, const std::vector<NDArray>& inputs,
+                              const std::type_identity_t<A>& attrs = {}) {
   return tape::Compute([&](const std::vector<Symbol>& x) { return Apply(f.op(), attrs, x); }, inputs);
-}
+}  // namespace tape
 template <OpAttrs A, int kInputs>
-Array Apply(const OpFunction<A, kInputs>& f, const std::vector<Array>& inputs,
-            const std::type_identity_t<A>& attrs = {}) {
+NDArray Apply(const OpFunction<A, kInputs>& f, const std::vector<NDArray>& inputs,
+              const std::type_identity_t<A>& attrs = {}) {
   return tape::OnlyOne(ApplyAll(f, inputs, attrs));
-}
+}  // namespace tape
 
 // Whatever makes a symbol of symbols, one for each input or a std::vector of all:
 //   Apply(Relu, {x});  Apply([](const Symbol& x, const Symbol& y) { return SoftmaxCrossEntropy(x, y); }, {x, y});
@@ -168,7 +168,7 @@ concept MakesSymbol = std::invocable<const F&, Symbol> || std::invocable<const F
         const std::vector<Symbol>
 & > ;
 template <MakesSymbol F>
-std::vector<Array> ApplyAll(const F& f, const std::vector<Array>& inputs) {
+std::vector<NDArray> ApplyAll(const F& f, const std::vector<NDArray>& inputs) {
   return tape::Compute(
       [&](const std::vector<Symbol>& x) -> Symbol {
         if constexpr (std::invocable<const F&, Symbol>) {
@@ -187,11 +187,11 @@ std::vector<Array> ApplyAll(const F& f, const std::vector<Array>& inputs) {
         }
       },
       inputs);
-}
+}  // namespace tape
 template <MakesSymbol F>
-Array Apply(const F& f, const std::vector<Array>& inputs) {
+NDArray Apply(const F& f, const std::vector<NDArray>& inputs) {
   return tape::OnlyOne(ApplyAll(f, inputs));
-}
+}  // namespace tape
 
 // --- all arrays of the default engine ---
 
