@@ -152,12 +152,12 @@ template <OpAttrs A, int kInputs>
 std::vector<NDArray> ApplyAll(const OpFunction<A, kInputs>& f, const std::vector<NDArray>& inputs,
                               const std::type_identity_t<A>& attrs = {}) {
   return tape::Compute([&](const std::vector<Symbol>& x) { return Apply(f.op(), attrs, x); }, inputs);
-}  // namespace tape
+}
 template <OpAttrs A, int kInputs>
 NDArray Apply(const OpFunction<A, kInputs>& f, const std::vector<NDArray>& inputs,
               const std::type_identity_t<A>& attrs = {}) {
   return tape::OnlyOne(ApplyAll(f, inputs, attrs));
-}  // namespace tape
+}
 
 // Whatever makes a symbol of symbols, one for each input or a std::vector of all:
 //   Apply(Relu, {x});  Apply([](const Symbol& x, const Symbol& y) { return SoftmaxCrossEntropy(x, y); }, {x, y});
@@ -187,11 +187,11 @@ std::vector<NDArray> ApplyAll(const F& f, const std::vector<NDArray>& inputs) {
         }
       },
       inputs);
-}  // namespace tape
+}
 template <MakesSymbol F>
 NDArray Apply(const F& f, const std::vector<NDArray>& inputs) {
   return tape::OnlyOne(ApplyAll(f, inputs));
-}  // namespace tape
+}
 
 // --- all arrays of the default engine ---
 
