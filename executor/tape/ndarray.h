@@ -159,28 +159,27 @@ NDArray Apply(const OpFunction<A, kInputs>& f, const std::vector<NDArray>& input
   return tape::OnlyOne(ApplyAll(f, inputs, attrs));
 }
 
+using Symbols = std::vector<Symbol>;
 // Whatever makes a symbol of symbols, one for each input or a std::vector of all:
 //   Apply(Relu, {x});  Apply([](const Symbol& x, const Symbol& y) { return SoftmaxCrossEntropy(x, y); }, {x, y});
 // It is called each time, and compiled only if it made something else than before. What it makes runs as one program.
 template <class F>
-concept MakesSymbol = std::invocable<const F&, Symbol> || std::invocable<const F&, Symbol, Symbol> ||
-                      std::invocable<const F&, Symbol, Symbol, Symbol> || std::invocable < const F&,
-        const std::vector<Symbol>
-& > ;
+concept MakesSymbol = std::invocable<F, Symbol> || std::invocable<F, Symbol, Symbol> ||
+    std::invocable<F, Symbol, Symbol, Symbol> || std::invocable<F, Symbols>;
 template <MakesSymbol F>
 std::vector<NDArray> ApplyAll(const F& f, const std::vector<NDArray>& inputs) {
   return tape::Compute(
       [&](const std::vector<Symbol>& x) -> Symbol {
-        if constexpr (std::invocable<const F&, Symbol>) {
+        if constexpr (std::invocable<F, Symbol>) {
           if (x.size() == 1) return f(x[0]);
         }
-        if constexpr (std::invocable<const F&, Symbol, Symbol>) {
+        if constexpr (std::invocable<F, Symbol, Symbol>) {
           if (x.size() == 2) return f(x[0], x[1]);
         }
-        if constexpr (std::invocable<const F&, Symbol, Symbol, Symbol>) {
+        if constexpr (std::invocable<F, Symbol, Symbol, Symbol>) {
           if (x.size() == 3) return f(x[0], x[1], x[2]);
         }
-        if constexpr (std::invocable<const F&, const std::vector<Symbol>&>) {
+        if constexpr (std::invocable<F, Symbols>) {
           return f(x);
         } else {
           Throw("Apply: the function does not take {} inputs", x.size());
