@@ -63,6 +63,8 @@ def attention(r, causal):
                 x.unflatten(2, (count, -1)).transpose(1, 2) for x, count in ((q, heads), (k, groups), (v, groups))
             )
         if plain:
+            if mask is not None and mask.dim() < 2:
+                mask = mask[None, None] if mask.dim() == 0 else mask[None]  # as F wants it
             if causal and mask is not None:
                 mask = torch.where(seen(q, k, attrs), 0.0, -math.inf).to(q.dtype) + (
                     0 if mask.dtype == torch.bool else mask
@@ -81,7 +83,10 @@ def attention(r, causal):
             y = torch.where(open_, p, 0.0) @ v
         return y.transpose(1, 2).flatten(2) if inside else y
 
-    return Case("Attention", attrs, inputs, function, bound=2, least=1.0)
+    # With one key its probability is 1, whatever the scores are: their gradients, sums over queries and heads of as
+    # many rounded terms, cancel to nothing.
+    cancelling = (width * t * ratio) ** 0.5 if s == 1 else 1.0
+    return Case("Attention", attrs, inputs, function, bound=2, least=max(1.0, cancelling))
 
 
 @operator("MultiHeadAttention")
@@ -103,7 +108,8 @@ def multi_head_attention(r):
         y = F.scaled_dot_product_attention(*split, is_causal=attrs["causal"])
         return F.linear(y.transpose(1, 2).flatten(2), *projections[3])
 
-    return Case("MultiHeadAttention", attrs, inputs, function, bound=2, least=0.1)
+    # Of the scores of one key: see attention.
+    return Case("MultiHeadAttention", attrs, inputs, function, bound=2, least=1.0 if s == 1 else 0.1)
 
 
 # --- Recurrent layers

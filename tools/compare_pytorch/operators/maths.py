@@ -154,7 +154,12 @@ def several(r, name, function):
     if name == "AddN":
         shape = r.shape()
         return Case(name, {}, [r.values(shape) for _ in range(count)], function)
-    return Case(name, {}, operands(r, count), function)
+    inputs = operands(r, count)
+    if name != "FoldMul":  # among equals, PyTorch shares the gradient, and here one of them has it all
+        numbers = r.distinct([sum(x.numel() for x in inputs)])
+        parts = numbers.split([x.numel() for x in inputs])
+        inputs = [part.reshape(x.shape) for part, x in zip(parts, inputs)]
+    return Case(name, {}, inputs, function, least=1.0)  # gradients of what is stretched are sums
 
 
 # --- Curves: alpha and beta as their makers have them, drawn

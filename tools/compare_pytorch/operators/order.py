@@ -43,7 +43,8 @@ def reduction(r, name, function):
         # PyTorch takes no axes for all; an axis of extent 1 does the same as none.
         return function(x[None], [0], False)
 
-    return Case(name, attrs, [x], run)
+    # Sums of numbers up to 2 of both signs may be anything, down to 0.
+    return Case(name, attrs, [x], run, least=1.0 if name in ("Sum", "Mean") else 1e-3)
 
 
 for name, function in REDUCTIONS.items():
