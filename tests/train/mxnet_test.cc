@@ -36,6 +36,15 @@ TEST(Mxnet, BucketsTrainAsThoseOfItsModule) {
   for (const auto& [what, difference] : differences) EXPECT_LE(difference, 1e-4) << what;
 }
 
+// Two contexts with uneven work: batch-norm by each one's share.
+TEST(Mxnet, AnUnevenSplitTrainsAsItsModuleDoes) { ExpectSame("uneven", {TestDevice(0), TestDevice(1)}, {2, 1}); }
+
+TEST(Mxnet, StatesAreCarriedAsByItsModule) {
+  const std::vector<MxnetDifference> differences = CompareMxnetStates(kFolder, {TestDevice(0), TestDevice(1)}, {2, 1});
+  EXPECT_GT(differences.size(), 10u);
+  for (const auto& [what, difference] : differences) EXPECT_LE(difference, 1e-4) << what;
+}
+
 TEST(Mxnet, AModelIsCutTrainedOnAndSavedAsAnyOther) {
   const Model loaded = LoadModel(kFolder + "/two_heads-symbol.json");
   const HostTensorMap arrays = ReadNpz(kFolder + "/two_heads.npz");

@@ -36,6 +36,11 @@ HostTensorMap Named(const HostTensorMap& arrays, const std::string& prefix) {
   return named;
 }
 
+std::string SgdOf(const HostTensorMap& arrays) {
+  const auto number = [&](const char* name) { return arrays.at(name).At(0); };
+  return fmt::format("sgd(lr={}, momentum={}, wd={})", number("lr"), number("momentum"), number("wd"));
+}
+
 HostTensor StepOf(const HostTensor& steps, int64_t step) {
   return steps.Slice(0, step, step + 1).Reshape(steps.shape().Erase(0));
 }
@@ -108,10 +113,8 @@ class ModelComparison {
   }
 
   void Train() {
-    const auto number = [&](const char* name) { return expected_.at(name).At(0); };
     group_.SetParams(model_.params, model_.aux);
-    Updater updater(&group_, {.optimizer = MakeOptimizer(fmt::format("sgd(lr={}, momentum={}, wd={})", number("lr"),
-                                                                     number("momentum"), number("wd")))});
+    Updater updater(&group_, {.optimizer = MakeOptimizer(SgdOf(expected_))});
     const HostTensorMap outputs = Named(expected_, "output");
     for (int64_t step = 0; step < data_.begin()->second.shape()[0]; ++step) {
       updater.Update(BatchOf(step));
@@ -151,7 +154,6 @@ std::vector<MxnetDifference> CompareMxnetBuckets(const std::string& folder, cons
   const HostTensorMap expected = ReadNpz(folder + "/buckets.npz"), data = Named(expected, "data"),
                       labels = Named(expected, "label"), outputs = Named(expected, "output");
   const HostTensor& keys = expected.at("keys");
-  const auto number = [&](const char* name) { return expected.at(name).At(0); };
   const auto file_of = [&](int64_t key) { return fmt::format("{}/bucket_{}-symbol.json", folder, key); };
   int64_t largest = 0;
   for (int64_t step = 0; step < keys.elements(); ++step) {
@@ -163,10 +165,8 @@ std::vector<MxnetDifference> CompareMxnetBuckets(const std::string& folder, cons
                      .data = {{"data", {batch, key}}},
                      .labels = {{"softmax_label", {batch, key}}}};
   };
-  BucketedModel model(
-      net, largest, {.devices = devices, .workload = workload},
-      {.optimizer = fmt::format("sgd(lr={}, momentum={}, wd={})", number("lr"), number("momentum"), number("wd"))},
-      LoadModel(file_of(largest)));
+  BucketedModel model(net, largest, {.devices = devices, .workload = workload}, {.optimizer = SgdOf(expected)},
+                      LoadModel(file_of(largest)));
   std::vector<MxnetDifference> differences;
   for (int64_t step = 0; step < keys.elements(); ++step) {
     const auto key = static_cast<int64_t>(keys.At(step));
@@ -179,6 +179,40 @@ std::vector<MxnetDifference> CompareMxnetBuckets(const std::string& folder, cons
   const Model trained = model.ToModel();
   for (const auto& [name, value] : Named(expected, "param")) {
     differences.push_back({"param:" + name, Difference(trained.params.at(name), value)});
+  }
+  return differences;
+}
+
+std::vector<MxnetDifference> CompareMxnetStates(const std::string& folder, const std::vector<Device>& devices,
+                                                const std::vector<double>& workload) {
+  const std::string path = folder + "/states-symbol.json";
+  const HostTensorMap expected = ReadNpz(folder + "/states.npz"), data = Named(expected, "data"),
+                      labels = Named(expected, "label"), outputs = Named(expected, "output");
+  const Model model = LoadModel(path);
+  const Shape whole = data.at("0").shape();
+  const Shape state = {1, whole[0], static_cast<int64_t>(expected.at("hidden").At(0))};  // (layers, samples, hidden)
+  DataParallelExecutorGroup group(model.symbol, {.devices = devices,
+                                                 .workload = workload,
+                                                 .data = {{"data", whole}},
+                                                 .labels = {{"softmax_label", whole}},
+                                                 .states = {{.name = "h", .shape = state, .layout = "LNC"},
+                                                            {.name = "c", .shape = state, .layout = "LNC"}}});
+  group.SetParams(model.params, model.aux);
+  Updater updater(&group, {.optimizer = MakeOptimizer(SgdOf(expected))});
+  std::vector<MxnetDifference> differences;
+  for (size_t step = 0; step < data.size(); ++step) {
+    const std::string name = std::to_string(step);
+    updater.Update(
+        std::make_shared<const Batch>(Batch{.data = {data.at(name)}, .label = {labels.at(name)}, .samples = whole[0]}));
+    std::vector<std::vector<Tensor>> heads = group.OutputsPerDevice();
+    differences.push_back({"output of step " + name, Difference(group.Outputs()[0].ToHost(), outputs.at(name))});
+    heads.erase(heads.begin());
+    group.SetStates(heads);
+  }
+  HostTensorMap args, aux;
+  group.GetParams(&args, &aux);
+  for (const auto& [name, value] : ParseMxnet(ReadFile(path), {.args = Named(expected, "param")}, path).params) {
+    differences.push_back({"param:" + name, Difference(args.at(name), value)});
   }
   return differences;
 }

@@ -22,6 +22,9 @@ std::vector<MxnetDifference> CompareMxnetModel(const std::string& folder, const 
 // A BucketingModule's: outputs of all steps, whatever their keys are, and parameters after the last.
 std::vector<MxnetDifference> CompareMxnetBuckets(const std::string& folder, const std::vector<Device>& devices,
                                                  const std::vector<double>& workload = {});
+// A module's whose states go from each batch to the next: the same.
+std::vector<MxnetDifference> CompareMxnetStates(const std::string& folder, const std::vector<Device>& devices,
+                                                const std::vector<double>& workload = {});
 // An operator NAME: outputs and gradients.
 std::vector<MxnetDifference> CompareMxnetOperator(const std::string& folder, const std::string& name,
                                                   Device device = Cpu(0));

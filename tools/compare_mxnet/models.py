@@ -17,8 +17,13 @@ Of NAME there are NAME-symbol.json and NAME-0000.params, and NAME.npz with what 
 
 and of an operator, without steps, `data:X`, `head:K` (the gradient of head K), `output:K` and `grad:X`.
 
+Of two contexts with uneven work, uneven.npz is what MXNet's group computes: `output:0` is merged, `grad:X` the sum. Its
+running statistics are left out: MXNet's are means of the contexts', whatever their shares are.
+
 Of a BucketingModule there are bucket_KEY-symbol.json, the values with the largest key, and buckets.npz, with `keys` of
-all steps and `data:STEP`, `label:STEP`, `output:STEP`, `param:X`, lr, momentum and wd.
+all steps and `data:STEP`, `label:STEP`, `output:STEP`, `param:X`, lr, momentum and wd. Of a module with states, which
+go from each batch to the next on two contexts with uneven work, states-symbol.json, states-0000.params and states.npz
+with `data:STEP`, `label:STEP`, `output:STEP` and so on.
 """
 import argparse
 import json
@@ -142,14 +147,17 @@ def batch_of(inputs, names, step):
                            [mx.nd.array(inputs["label:" + n][step]) for n in names[1]])
 
 
-def make_model(folder, name, steps=5, lr=0.2, momentum=0.9, wd=0.01):
+def make_model(folder, name, saved_as=None, workload=(1,), steps=5, lr=0.2, momentum=0.9, wd=0.01):
     rng = np.random.default_rng(7)
     net, data, labels = MODELS[name]()
+    name = saved_as or name
+    alone = len(workload) == 1
     shapes = {n: s if s[0] != "ids" else s[2] for n, s in data.items()}
     batch = next(iter(shapes.values()))[0]
     arrays = {f"data:{n}": draw(rng, s, steps, batch) for n, s in data.items()}
     arrays |= {f"label:{n}": draw(rng, s, steps, batch) for n, s in labels.items()}
-    module = mx.mod.Module(net, data_names=list(data), label_names=list(labels), context=mx.cpu())
+    module = mx.mod.Module(net, data_names=list(data), label_names=list(labels),
+                           context=[mx.cpu(i) for i in range(len(workload))], work_load_list=list(workload))
     module.bind([(n, arrays[f"data:{n}"].shape[1:]) for n in data],
                 [(n, arrays[f"label:{n}"].shape[1:]) for n in labels])
     mx.random.seed(3)
@@ -171,12 +179,14 @@ def make_model(folder, name, steps=5, lr=0.2, momentum=0.9, wd=0.01):
         module.forward_backward(batch_of(arrays, names, step))
         outputs.append([out.asnumpy() for out in module.get_outputs()])
         if step == 0:
-            executor = module._exec_group.execs[0]
-            arrays |= {f"grad:{n}": g.asnumpy() for n, g in executor.grad_dict.items() if g is not None}
+            executors = module._exec_group.execs
+            arrays |= {f"grad:{n}": sum(e.grad_dict[n].asnumpy() for e in executors)
+                       for n, g in executors[0].grad_dict.items() if g is not None and (alone or n in args)}
         module.update()
     arrays |= {f"output:{k}": np.stack([o[k] for o in outputs]) for k in range(len(outputs[0]))}
     args, aux = module.get_params()
-    arrays |= {f"param:{n}": v.asnumpy() for n, v in args.items()} | {f"aux:{n}": v.asnumpy() for n, v in aux.items()}
+    arrays |= {f"param:{n}": v.asnumpy() for n, v in args.items()}
+    arrays |= {f"aux:{n}": v.asnumpy() for n, v in aux.items() if alone}
     arrays |= {"lr": np.float64(lr), "momentum": np.float64(momentum), "wd": np.float64(wd)}
     np.savez_compressed(f"{folder}/{name}.npz", **arrays)
 
@@ -214,6 +224,42 @@ def make_buckets(folder, keys=(5, 3, 2, 5, 3, 3, 2, 5, 2, 3), words=7, batch=6, 
         module.update()
     args, _ = module.get_params()
     np.savez_compressed(f"{folder}/buckets.npz", **arrays, **{f"param:{n}": v.asnumpy() for n, v in args.items()})
+
+
+def make_states(folder, steps=6, words=7, hidden=5, batch=6, length=4, lr=0.3, momentum=0.9, wd=0.01):
+    """A recurrent layer that begins each batch where it ended the last one."""
+    rng = np.random.default_rng(9)
+    x = S.swapaxes(S.Embedding(S.Variable("data"), input_dim=words, output_dim=4, name="embed"), dim1=0, dim2=1)
+    cell = mx.rnn.FusedRNNCell(hidden, num_layers=1, mode="lstm", prefix="lstm_", get_next_state=True)
+    outputs, states = cell.unroll(length, inputs=x, begin_state=[S.Variable("h"), S.Variable("c")], layout="TNC",
+                                  merge_outputs=True)
+    x = S.Reshape(S.swapaxes(outputs, dim1=0, dim2=1), shape=(-1, hidden))
+    x = S.FullyConnected(x, num_hidden=words, name="pred")
+    loss = S.SoftmaxOutput(x, S.Reshape(S.Variable("softmax_label"), shape=(-1,)), name="softmax")
+    net = S.Group([loss] + [S.BlockGrad(state, name=f"next_{n}") for n, state in zip("hc", states)])
+    module = mx.mod.Module(net, data_names=["data"], label_names=["softmax_label"], state_names=["h", "c"],
+                           context=[mx.cpu(0), mx.cpu(1)], work_load_list=[2, 1])
+    module.bind([("data", (batch, length))], [("softmax_label", (batch, length))])
+    module.init_params(mx.init.Uniform(0.4))
+    args, _ = module.get_params()
+    args = {n: mx.nd.array(rng.normal(0, 0.4, v.shape)) for n, v in sorted(args.items())}
+    module.set_params(args, {})
+    module.save_checkpoint(f"{folder}/states", 0)
+    module.init_optimizer(optimizer="sgd", optimizer_params={"learning_rate": lr, "momentum": momentum, "wd": wd,
+                                                             "rescale_grad": 1.0 / batch})
+    module.set_states(value=0)
+    arrays = {"lr": np.float64(lr), "momentum": np.float64(momentum), "wd": np.float64(wd),
+              "hidden": np.float64(hidden)}
+    for step in range(steps):
+        data, label = (rng.integers(0, words, (batch, length)).astype(np.float32) for _ in range(2))
+        module.forward_backward(mx.io.DataBatch([mx.nd.array(data)], [mx.nd.array(label)]))
+        outputs = module.get_outputs(merge_multi_context=False)
+        output = np.concatenate([part.asnumpy() for part in outputs[0]])
+        arrays |= {f"data:{step}": data, f"label:{step}": label, f"output:{step}": output}
+        module.update()
+        module.set_states(states=outputs[1:])
+    args, _ = module.get_params()
+    np.savez_compressed(f"{folder}/states.npz", **arrays, **{f"param:{n}": v.asnumpy() for n, v in args.items()})
 
 
 def as_version_0_8(graph):
@@ -289,7 +335,9 @@ def main():
     for name in ["mlp", "two_heads", "lstm"] if options.stored else MODELS:
         make_model(options.folder, name)
     make_old(options.folder, "mlp", "old_mlp")
+    make_model(options.folder, "residual", saved_as="uneven", workload=(2, 1))
     make_buckets(options.folder)
+    make_states(options.folder)
     if not options.stored:
         make_operators(options.folder, True)
 
