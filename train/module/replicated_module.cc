@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <exception>
 #include <utility>
 
@@ -256,11 +257,13 @@ Values ReplicatedModule::TakeInputGradients(const Bound& bound) const {
 }
 
 void ReplicatedModule::AccumulateGradients(double scale) {
+  if (!std::isfinite(scale)) Throw("AccumulateGradients: expected a scale that is finite, got {}", scale);
   if (!bound_ || !bound_->ran_backward) Throw("AccumulateGradients: call Backward or InputGradients first");
   bound_->exchange->Accumulate(scale);
 }
 
 Values ReplicatedModule::Backward(const Values& gradients, double scale) {
+  if (!std::isfinite(scale)) Throw("Backward: expected a scale that is finite, got {}", scale);
   Values of_inputs = InputGradients(gradients);
   AccumulateGradients(scale);
   return of_inputs;
@@ -268,7 +271,10 @@ Values ReplicatedModule::Backward(const Values& gradients, double scale) {
 
 void ReplicatedModule::ZeroGradients() { Ready().exchange->ZeroGradients(); }
 
-void ReplicatedModule::Update(double rate) { Ready().exchange->Update(rate); }
+void ReplicatedModule::Update(double rate) {
+  if (!std::isfinite(rate)) Throw("Update: expected a rate that is finite, got {}", rate);
+  Ready().exchange->Update(rate);
+}
 
 void ReplicatedModule::Wait() { engine_->WaitAll(); }
 

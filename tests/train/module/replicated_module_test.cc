@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "tests/executor/counting_engine.h"
 #include "tests/train/module/module_helpers.h"
 
@@ -355,6 +357,11 @@ TEST(ReplicatedModule, WrongUseIsAnError) {
   EXPECT_EQ(MessageOf([&] { net.Backward(g); }), "Error: Backward: nothing has run yet; call Forward first");
   EXPECT_EQ(MessageOf([&] { net.AccumulateGradients(); }),
             "Error: AccumulateGradients: call Backward or InputGradients first");
+  const double infinity = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(MessageOf([&] { net.AccumulateGradients(infinity); }),
+            "Error: AccumulateGradients: expected a scale that is finite, got inf");
+  EXPECT_EQ(MessageOf([&] { net.Backward(g, infinity); }), "Error: Backward: expected a scale that is finite, got inf");
+  EXPECT_EQ(MessageOf([&] { net.Update(infinity); }), "Error: Update: expected a rate that is finite, got inf");
   net.Evaluate();
   net.Forward(x);
   EXPECT_EQ(MessageOf([&] { net.Backward(g); }), "Error: Backward: the last Forward was in prediction mode");
