@@ -42,7 +42,9 @@ CASES = [
     # Mixed precision against PyTorch's autocast. A bfloat16 has 8 bits: rounding changes a value by up to 4e-3 of it.
     Case("lenet", "bfloat16", 64, 0.05, 4e-4, 4e-3),
     Case("resnet20", "bfloat16", 128, 0.001, 4e-3, 2e-2),
-    Case("gpt", "bfloat16", 16, 0.05, 4e-4, 4e-3),
+    # GPT at rate 0.05 with momentum is at the edge: its loss goes up twice within 20 steps, and differences double in each
+    # of the last ones, in float32 too. What rounding of 8 bits begins would end beyond any bound.
+    Case("gpt", "bfloat16", 16, 0.01, 4e-4, 4e-3),
 ]
 MODELS = list(dict.fromkeys(case.model for case in CASES))
 MOMENTUM, WEIGHT_DECAY = 0.9, 1e-4
