@@ -57,6 +57,24 @@ TEST_P(CudaTest, OperationsOfSeveralDevicesRunInOrderWhateverTheDelays) {
   ExpectOrderWhateverTheDelays(Cuda(0), Cuda(1));
 }
 
+// A thread that uses a GPU by calls of its own finds it current after ours, of other GPUs, and after those that fail.
+TEST_P(CudaTest, TheCallersGpuStaysCurrent) {
+  CUcontext context = nullptr;
+  ASSERT_EQ(fake::Api().device_primary_ctx_retain(&context, 3), CUDA_SUCCESS);
+  ASSERT_EQ(fake::Api().ctx_push_current(context), CUDA_SUCCESS);
+  const Tensor tensor = New(HostTensor::Full(DType::kFloat32, {4}, 2), Cuda(0));
+  const Tensor copy = New(HostTensor(DType::kFloat32, {4}), Cuda(1));
+  EXPECT_EQ(tensor.ToHost().At(0), 2);
+  EXPECT_EQ(fake::CurrentGpu(), 3);
+  fake::SetMemoryLimit(0, 1 << 10);
+  EXPECT_THROW(Tensor(engine_, Cuda(0), DType::kFloat32, {1 << 20}).Wait(), DeviceError);
+  fake::SetMemoryLimit(0, 0);
+  EXPECT_EQ(fake::CurrentGpu(), 3);
+  CUcontext mine = nullptr;
+  EXPECT_EQ(fake::Api().ctx_pop_current(&mine), CUDA_SUCCESS);
+  EXPECT_EQ(fake::CurrentGpu(), -1) << "nothing is left behind";
+}
+
 // Lanes of one device, which only events keep in order.
 TEST_P(CudaTest, LanesWaitForEachOther) {
   for (uint64_t seed = 0; seed < 10; ++seed) {

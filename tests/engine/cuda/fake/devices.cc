@@ -78,6 +78,13 @@ CUresult CtxGetStreamPriorityRange(int* least, int* greatest) {
 
 void Lack(CUdevice_attribute attribute) { lacking = attribute; }
 
+int CurrentGpu() {
+  if (Contexts().empty()) return -1;
+  int gpu = 0;
+  while (&GpuAt(gpu) != Contexts().back()) ++gpu;
+  return gpu;
+}
+
 void FillDevices(RuntimeApi* api) {
   api->init = &Init;
   api->driver_get_version = &DriverGetVersion;

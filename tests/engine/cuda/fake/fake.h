@@ -49,6 +49,8 @@ struct Live {
 };
 Live CountLive();
 
+int CurrentGpu();  // of the calling thread; -1: none
+
 // What was done that a real GPU would have punished, since the last call.
 std::vector<std::string> TakeViolations();
 
