@@ -54,6 +54,7 @@ def bindery_tests(
             name = name + "_code",
             testonly = True,
             srcs = [source],
+            visibility = ["//tests:__subpackages__"],
             # gtest's macros are slow to optimise and gain nothing from it; with sanitizers three times as slow.
             copts = select({
                 "//:sanitized": ["-O0"],

@@ -23,8 +23,10 @@ libturbojpeg0-dev   JPEG images
 libxxhash-dev       checksums
 make                tests: programs outside the tree
 nlohmann-json3-dev  JSON
+patchelf            bundles: programs that find their libraries beside themselves
 pkg-config          tests: programs outside the tree
 protobuf-compiler   model files
+xz-utils            bundles: archives
 zlib1g-dev          compressed data sets
 '
 

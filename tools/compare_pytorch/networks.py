@@ -127,7 +127,7 @@ class GPT(nn.Module):
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, classes, bias=False)
 
     def forward(self, x):
-        x = self.tokens(x) + self.positions(torch.arange(x.shape[1]))
+        x = self.tokens(x) + self.positions(torch.arange(x.shape[1], device=x.device))
         for block in self.blocks:
             x = getattr(self, block)(x)
         return self.head(self.norm(x))
