@@ -29,9 +29,12 @@ inline Floats LoadPart(const float* p, int64_t n) {
   for (int i = 0; i < n; ++i) v[i] = p[i];
   return v;
 }
-#include "executor/kernels/cpu/simd/vector_math_float.h"
 inline Floats MultiplyAdd(Floats a, Floats b, Floats c) { return a * b + c; }
+constexpr bool kFused = false;
+// clang-format off: in this order
+#include "executor/kernels/cpu/simd/vector_math_float.h"
 #include "executor/kernels/cpu/simd/loops_body.h"
+// clang-format on
 }  // namespace floats
 
 namespace doubles {
@@ -47,9 +50,11 @@ inline Doubles LoadPart(const double* p, int64_t n) {
   for (int i = 0; i < n; ++i) v[i] = p[i];
   return v;
 }
-#include "executor/kernels/cpu/simd/vector_math_double.h"
 inline Doubles MultiplyAdd(Doubles a, Doubles b, Doubles c) { return a * b + c; }
+// clang-format off: in this order
+#include "executor/kernels/cpu/simd/vector_math_double.h"
 #include "executor/kernels/cpu/simd/loops_body.h"
+// clang-format on
 }  // namespace doubles
 
 const LoopSet& SixteenLanes() {

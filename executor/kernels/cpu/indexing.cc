@@ -1,7 +1,8 @@
 // What is taken and put by index. First all indices become offsets in data, in scratch memory, by the team; what is
 // wrong with one is an error before anything is written. Then rows move: whole runs of contiguous elements, by their
 // size whatever their type is. Where updates are joined, each thread has a part of the output as its own, rows or
-// columns, and takes the updates in their order: the same bits for any number of threads.
+// columns, and takes the updates in their order: the same bits for any number of threads. Single elements, whose
+// offsets would be larger than they are, move as soon as some offsets are known, which stay in the nearest cache.
 #include "symbol/ops/indexing.h"
 
 #include <algorithm>
@@ -33,6 +34,21 @@ struct Counting {
     if (from_end && index < 0) index += extent;
     if (static_cast<uint64_t>(index) >= static_cast<uint64_t>(extent)) index = Outside(value, index, extent);
     return index == (padding < 0 && padding != kNoIndex ? padding + extent : padding) ? kNowhere : index;
+  }
+  // The same of n values, whose places are `places` then, if none is out of bounds or padding: the usual case. False: at
+  // least one is.
+  template <class T>
+  bool AreInside(const T* values, int64_t n, int64_t extent, int64_t* places) const {
+    bool inside = std::is_integral_v<T> && padding == kNoIndex;
+    if constexpr (std::is_integral_v<T>) {
+      const int64_t negative = from_end ? extent : 0;
+      for (int64_t i = 0; inside && i < n; ++i) {
+        const auto value = static_cast<int64_t>(values[i]);
+        places[i] = value + (value < 0 ? negative : 0);
+        inside = static_cast<uint64_t>(places[i]) < static_cast<uint64_t>(extent);
+      }
+    }
+    return inside;
   }
 
  private:
@@ -70,7 +86,20 @@ struct Rows {
   std::function<void(const void* indices, int64_t begin, int64_t end, int64_t* offsets)> resolve;
 
   int64_t tuples() const { return slabs / outer * count; }
+  // Does each offset serve a single element?
+  bool single() const { return inner == 1 && outer == 1; }
   int64_t scratch_bytes() const { return tuples() * static_cast<int64_t>(sizeof(int64_t)); }
+  // visit(first, offsets, n) for pieces of tuples [begin, end), which are of one slab.
+  template <class Visit>
+  void ForPieces(const void* indices, int64_t begin, int64_t end, const Visit& visit) const {
+    constexpr int64_t kPiece = 512;
+    int64_t offsets[kPiece];
+    for (; begin < end; begin += kPiece) {
+      const int64_t n = std::min(kPiece, end - begin);
+      resolve(indices, begin, begin + n, offsets);
+      visit(begin, offsets, n);
+    }
+  }
   const int64_t* Resolve(const Arguments& args, int indices) const {
     auto* offsets = static_cast<int64_t*>(args.scratch);
     ParallelFor(tuples(), kGrain, kSerialElements / 4, [&](int64_t begin, int64_t end, int) {
@@ -119,9 +148,11 @@ Rows ElementsAt(const Shape& data, const Shape& indices, int64_t along, DType dt
         const int64_t first = at % length, n = std::min(length - first, end - at);
         const T* index = static_cast<const T*>(from) + at;
         const int64_t next = axis == last ? 0 : 1;
+        if (!counting.AreInside(index, n, extent, offsets)) {
+          for (int64_t i = 0; i < n; ++i) offsets[i] = counting.PlaceOf(index[i], extent);
+        }
         for (int64_t i = 0; i < n; ++i) {
-          const int64_t place = counting.PlaceOf(index[i], extent);
-          offsets[i] = place < 0 ? kNowhere : base + (first + i) * next + place * stride;
+          offsets[i] = offsets[i] < 0 ? kNowhere : base + (first + i) * next + offsets[i] * stride;
         }
         at += n;
         offsets += n;
@@ -134,12 +165,28 @@ Rows ElementsAt(const Shape& data, const Shape& indices, int64_t along, DType dt
 // (data, indices), at these inputs -> rows
 Kernel Gather(const KernelSpec& spec, const Rows& rows, IndexMode mode, int data = 0, int indices = 1) {
   Kernel kernel = PlainKernel(spec, "loop");
-  kernel.scratch_bytes = rows.scratch_bytes();
+  if (!rows.single()) kernel.scratch_bytes = rows.scratch_bytes();
   const DType dtype = spec.outputs[0].dtype;
   const HostTensor nothing = HostTensor::Full(dtype, {}, mode == IndexMode::kSkip && IsFloat(dtype) ? NAN : 0);
   return OfSize(SizeOf(dtype), [&]<class T>() {
     T empty;
     std::memcpy(&empty, nothing.raw(), sizeof(T));
+    if (rows.single()) {
+      return WithLoop(std::move(kernel), [=](const Arguments& args) {
+        ParallelFor(rows.tuples(), kGrain, kSerialElements / 4, [&](int64_t begin, int64_t end, int) {
+          while (begin < end) {  // the elements of one slab
+            const int64_t slab = begin / rows.count, next = std::min(end, (slab + 1) * rows.count);
+            const T* own = args.in<T>(data) + slab * rows.extent;
+            rows.ForPieces(args.inputs[static_cast<size_t>(indices)], begin, next,
+                           [&](int64_t first, const int64_t* at, int64_t n) {
+                             T* to = args.out<T>(0) + first;
+                             for (int64_t c = 0; c < n; ++c) to[c] = at[c] < 0 ? empty : own[at[c]];
+                           });
+            begin = next;
+          }
+        });
+      });
+    }
     return WithLoop(std::move(kernel), [=](const Arguments& args) {
       const int64_t* offsets = rows.Resolve(args, indices);
       const T* from = args.in<T>(data);
@@ -195,9 +242,31 @@ struct JoinBy {
 template <class T, class Join>
 Kernel ScatterOf(const KernelSpec& spec, const Rows& rows) {
   Kernel kernel = PlainKernel(spec, "loop");
-  kernel.scratch_bytes = rows.scratch_bytes();
   const int last = static_cast<int>(spec.inputs.size()) - 1;
   if (last == 2) kernel.inplace = {{0, 0}};
+  if (rows.single() && rows.slabs >= 4 * spec.threads) {  // each thread has some slabs as its own
+    return WithLoop(std::move(kernel), [=](const Arguments& args) {
+      const int64_t serial = rows.slabs * std::max(rows.count, rows.extent) <= kSerialElements / 4 ? INT64_MAX : 0;
+      ParallelFor(rows.slabs, 1, serial, [&](int64_t begin, int64_t end, int) {
+        for (int64_t slab = begin; slab < end; ++slab) {
+          T* to = args.out<T>(0) + slab * rows.extent;
+          if (last != 2) {
+            std::memset(static_cast<void*>(to), 0, static_cast<size_t>(rows.extent) * sizeof(T));
+          } else if (const T* from = args.in<T>(0) + slab * rows.extent; from != to) {
+            std::memcpy(to, from, static_cast<size_t>(rows.extent) * sizeof(T));
+          }
+          rows.ForPieces(args.inputs[static_cast<size_t>(last - 1)], slab * rows.count, (slab + 1) * rows.count,
+                         [&](int64_t first, const int64_t* at, int64_t n) {
+                           const T* from = args.in<T>(last) + first;
+                           for (int64_t c = 0; c < n; ++c) {
+                             if (at[c] >= 0) Join::Run(from + c, to + at[c], 1);
+                           }
+                         });
+        }
+      });
+    });
+  }
+  kernel.scratch_bytes = rows.scratch_bytes();
   // Columns are shared out evenly whatever the indices are, if each thread has some cache lines of every row.
   const bool by_columns = rows.inner * static_cast<int64_t>(sizeof(T)) >= 256 * spec.threads;
   return WithLoop(std::move(kernel), [=](const Arguments& args) {

@@ -1,4 +1,4 @@
-// Sequences of unequal length: every run of elements of one step and sample comes from one place, or is a value.
+// Sequences of unequal length: all elements of one step and sample come from one place, or are a value.
 #include "symbol/ops/sequence.h"
 
 #include <algorithm>
@@ -25,6 +25,40 @@ int64_t SourceOf(int64_t t, int64_t n) {
   }
 }
 
+template <class T>
+void Move(const T* from, int64_t n, T empty, T* to) {
+  if (from) {
+    std::copy_n(from, n, to);
+  } else {
+    std::fill_n(to, n, empty);
+  }
+}
+// Step t of all samples, each `inner` elements; the source's steps are `stride` apart.
+template <Kind kKind, class T>
+void OneStep(const T* from, int64_t stride, int64_t t, const int64_t* lengths, int64_t samples, int64_t inner, T empty,
+             T* to) {
+  for (int64_t s = 0; s < samples; ++s) {
+    const int64_t source = SourceOf<kKind>(t, lengths[s]);
+    if (inner == 1) {
+      to[s] = source < 0 ? empty : from[source * stride + s];
+    } else {
+      Move(source < 0 ? nullptr : from + source * stride + s * inner, inner, empty, to + s * inner);
+    }
+  }
+}
+// All steps of a sample of length n.
+template <Kind kKind, class T>
+void OneSample(const T* from, int64_t n, int64_t steps, int64_t inner, T empty, T* to) {
+  for (int64_t t = 0; t < steps; ++t) {
+    const int64_t source = SourceOf<kKind>(t, n);
+    if (inner == 1) {
+      to[t] = source < 0 ? empty : from[source];
+    } else {
+      Move(source < 0 ? nullptr : from + source * inner, inner, empty, to + t * inner);
+    }
+  }
+}
+
 // Output and input as (outer, first, middle, second, inner), steps and samples being the first and the second or the
 // other way round; without their axis there is one step.
 template <Kind kKind>
@@ -32,7 +66,7 @@ MaybeKernel Sequences(const KernelSpec& spec, const SequenceAttrs& attrs, double
   const Shape& shape = kKind == Kind::kLastGrad ? spec.outputs[0].shape : spec.inputs[0].shape;
   const auto [steps_axis, samples_axis] = AxesOf(attrs, shape);
   const int first = std::min(steps_axis, samples_axis), second = std::max(steps_axis, samples_axis);
-  const int step = steps_axis < samples_axis ? 1 : 3, sample = 4 - step;  // their places among the four
+  const int step = steps_axis < samples_axis ? 1 : 3;  // its place among the four, and samples at the other
   const int64_t steps = shape[steps_axis], samples = shape[samples_axis], inner = shape.CountFrom(second + 1);
   const int64_t middle = Shape(shape.dims().subspan(first + 1, second - first - 1)).Elements();
   std::array<int64_t, 4> extents = {shape.CountTo(first), samples, middle, samples}, source_extents = extents;
@@ -51,23 +85,24 @@ MaybeKernel Sequences(const KernelSpec& spec, const SequenceAttrs& attrs, double
       for (int64_t i = 0; i < samples; ++i) {  // NaN is 0
         lengths[i] = given[i] > 0 ? static_cast<int64_t>(std::min(given[i], static_cast<double>(steps))) : 0;
       }
-      ParallelFor(runs, 1, kSerialElements / 4 / inner, [&](int64_t begin, int64_t end, int) {
-        std::array<int64_t, 4> at;
-        int64_t rest = begin;
-        for (int i = 3; i >= 0; rest /= extents[i--]) at[i] = rest % extents[i];
-        T* to = args.out<T>(0) + begin * inner;
-        for (int64_t run = begin; run < end; ++run, to += inner) {
-          const int64_t t = SourceOf<kKind>(at[step], lengths[at[sample]]);
-          if (t < 0) {
-            std::fill_n(to, inner, empty);
-          } else {
-            int64_t source = 0;
-            for (int i = 0; i < 4; ++i) source = source * source_extents[i] + (i == step ? t : at[i]);
-            std::copy_n(args.in<T>(0) + source * inner, inner, to);
-          }
-          for (int i = 3; i >= 0 && ++at[i] == extents[i]; --i) at[i] = 0;
-        }
-      });
+      const int64_t length = std::max<int64_t>(extents[3], 1);
+      ParallelFor(
+          runs / length, 1, kSerialElements / 4 / std::max<int64_t>(length * inner, 1),
+          [&](int64_t begin, int64_t end, int) {
+            for (int64_t row = begin; row < end; ++row) {  // all of `second`, at one place of the axes before it
+              const int64_t at = row % middle, own = row / middle % extents[1], outer = row / middle / extents[1];
+              T* to = args.out<T>(0) + row * length * inner;
+              const auto source = [&](int64_t of_first) {
+                return args.in<T>(0) +
+                       ((outer * source_extents[1] + of_first) * middle + at) * source_extents[3] * inner;
+              };
+              if (step == 1) {
+                OneStep<kKind>(source(0), middle * samples * inner, own, lengths, samples, inner, empty, to);
+              } else {
+                OneSample<kKind>(source(own), lengths[own], length, inner, empty, to);
+              }
+            }
+          });
     });
   });
 }

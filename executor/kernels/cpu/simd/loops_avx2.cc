@@ -24,9 +24,12 @@ inline __m256 LoadPart(const float* p, int64_t n) {
   const __m256i lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
   return _mm256_maskload_ps(p, _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(n)), lanes));
 }
-#include "executor/kernels/cpu/simd/vector_math_float.h"
 inline __m256 MultiplyAdd(__m256 a, __m256 b, __m256 c) { return _mm256_fmadd_ps(a, b, c); }
+constexpr bool kFused = true;
+// clang-format off: in this order
+#include "executor/kernels/cpu/simd/vector_math_float.h"
 #include "executor/kernels/cpu/simd/loops_body.h"
+// clang-format on
 }  // namespace floats
 
 namespace doubles {
@@ -36,9 +39,11 @@ inline __m256d SquareRoot(__m256d x) { return _mm256_sqrt_pd(x); }
 inline __m256d LoadPart(const double* p, int64_t n) {
   return _mm256_maskload_pd(p, _mm256_cmpgt_epi64(_mm256_set1_epi64x(n), _mm256_setr_epi64x(0, 1, 2, 3)));
 }
-#include "executor/kernels/cpu/simd/vector_math_double.h"
 inline __m256d MultiplyAdd(__m256d a, __m256d b, __m256d c) { return _mm256_fmadd_pd(a, b, c); }
+// clang-format off: in this order
+#include "executor/kernels/cpu/simd/vector_math_double.h"
 #include "executor/kernels/cpu/simd/loops_body.h"
+// clang-format on
 }  // namespace doubles
 
 }  // namespace

@@ -24,9 +24,12 @@ inline __m512 SquareRoot(__m512 x) { return _mm512_maskz_sqrt_ps(0xffff, x); }
 inline __m512 LoadPart(const float* p, int64_t n) {
   return _mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << n) - 1), p);
 }
-#include "executor/kernels/cpu/simd/vector_math_float.h"
 inline __m512 MultiplyAdd(__m512 a, __m512 b, __m512 c) { return _mm512_fmadd_ps(a, b, c); }
+constexpr bool kFused = true;
+// clang-format off: in this order
+#include "executor/kernels/cpu/simd/vector_math_float.h"
 #include "executor/kernels/cpu/simd/loops_body.h"
+// clang-format on
 }  // namespace floats
 
 namespace doubles {
@@ -36,9 +39,11 @@ inline __m512d SquareRoot(__m512d x) { return _mm512_maskz_sqrt_pd(0xff, x); }
 inline __m512d LoadPart(const double* p, int64_t n) {
   return _mm512_maskz_loadu_pd(static_cast<__mmask8>((1u << n) - 1), p);
 }
-#include "executor/kernels/cpu/simd/vector_math_double.h"
 inline __m512d MultiplyAdd(__m512d a, __m512d b, __m512d c) { return _mm512_fmadd_pd(a, b, c); }
+// clang-format off: in this order
+#include "executor/kernels/cpu/simd/vector_math_double.h"
 #include "executor/kernels/cpu/simd/loops_body.h"
+// clang-format on
 }  // namespace doubles
 
 }  // namespace

@@ -1,6 +1,6 @@
 // Vectors of kLanes numbers of type Real and functions of them. Included inside a namespace that defines Real (float or
 // double), kLanes and what plain C++ cannot say (SquareRoot; LoadPart, the first n lanes, 0 < n < kLanes, the others
-// zero; MultiplyAdd, a b + c; Register, of integers; MultiplyLow32), once per type and set of instructions, by
+// zero; MultiplyAdd, a b + c, and for floats kFused, whether it rounds once; Register, of integers; MultiplyLow32), once per type and set of instructions, by
 // vector_math_float.h or vector_math_double.h; it has no include guard and includes nothing.
 
 using Integer = std::conditional_t<sizeof(Real) == 4, int32_t, int64_t>;
@@ -42,7 +42,8 @@ inline Real SumOf(V v) {
 inline V Max0(V x) { return x < 0 ? Splat(0) : x; }  // keeps NaN
 
 // ---- names that executor/kernels/functions.h uses; each type has its exp, expm1, log, log1p, erf, sin, cos, tan,
-// asin, acos, atan, sinh, cosh, tanh, asinh, acosh, atanh, sigmoid, softrelu, one_minus_exp ----
+// asin, acos, atan, sinh, cosh, tanh, asinh, acosh, atanh, sigmoid, softrelu, one_minus_exp, pow, dividends_remainder,
+// remainder ----
 
 template <class T>
 inline V Value(Real x) {
@@ -83,6 +84,3 @@ inline V ceil(V x) {
   return y < x ? CopySign(y + 1, x) : y;
 }
 inline V trunc(V x) { return CopySign(floor(abs(x)), x); }
-inline V pow(V a, V b) { return each(a, b, std::pow); }
-inline V dividends_remainder(V a, V b) { return each(a, b, std::fmod); }
-inline V remainder(V a, V b) { return each(a, b, native::remainder<Real>); }

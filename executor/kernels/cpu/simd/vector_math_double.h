@@ -23,3 +23,6 @@ inline V normal_part(V x) { return each(x * -0.70710678118654752, std::erfc) * 0
 inline V sigmoid(V x) { return 1 / (1 + exp(-x)); }
 inline V softrelu(V x) { return Max0(x) + log1p(exp(-abs(x))); }
 inline V one_minus_exp(V y) { return -expm1(-y); }
+inline V pow(V a, V b) { return each(a, b, std::pow); }
+inline V dividends_remainder(V a, V b) { return each(a, b, std::fmod); }
+inline V remainder(V a, V b) { return each(a, b, native::remainder<Real>); }

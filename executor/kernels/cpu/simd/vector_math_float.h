@@ -223,3 +223,43 @@ inline V atanh(V x) {
   const V a = abs(x);
   return CopySign(0.5f * log1p((a + a) / (1 - a)), x);
 }
+
+// ---- of two operands ----
+
+// The rest of |a| by |b| is exact in any lane whose quotient has so few bits that, rounded, it is at most one too large,
+// and that its product with |b| is exact: in double with 29 bits, and where products are not rounded in float with 22.
+// Other lanes, numbers that are not finite, and 0 are the library's.
+inline V dividends_remainder(V a, V b) {
+  const V x = abs(a), y = abs(b);
+  V rest;
+  I exact;
+  if constexpr (kFused) {
+    constexpr Real kMost = 4194304, kWhole = 8388608;  // 2^22, 2^23
+    const V quotient = x / y;
+    V whole = quotient + kWhole - kWhole;
+    whole = whole > quotient ? whole - 1 : whole;
+    rest = MultiplyAdd(-whole, y, x);
+    rest = rest < 0 ? rest + y : rest;
+    exact = (quotient < kMost) & (y < INFINITY);
+  } else {
+    typedef double Wide __attribute__((vector_size(sizeof(double) * kLanes)));
+    constexpr double kMost = 536870912, kWhole = 4503599627370496;  // 2^29, 2^52
+    const Wide wide_x = __builtin_convertvector(x, Wide), wide_y = __builtin_convertvector(y, Wide);
+    const Wide quotient = wide_x / wide_y;
+    Wide whole = quotient + kWhole - kWhole;
+    whole = whole > quotient ? whole - 1 : whole;
+    const Wide wide_rest = wide_x - whole * wide_y;
+    rest = __builtin_convertvector(wide_rest < 0 ? wide_rest + wide_y : wide_rest, V);
+    exact = __builtin_convertvector(quotient < kMost, I) & (y < INFINITY);
+  }
+  Integer all = -1;
+  for (int i = 0; i < kLanes; ++i) all &= exact[i];
+  return all == 0 ? each(a, b, std::fmod) : CopySign(rest, a);
+}
+inline V remainder(V a, V b) {
+  const V r = dividends_remainder(a, b);
+  const I differ = ((I)r ^ (I)b) < 0;
+  return (r != 0) & differ ? r + b : r;
+}
+// The library's takes a few nanoseconds, in double and by tables: vectors of doubles gain nothing on it.
+inline V pow(V a, V b) { return each(a, b, std::pow); }
