@@ -87,7 +87,7 @@ void DataParallelExecutorGroup::Forward(const BatchPtr& batch, std::optional<Mod
 void DataParallelExecutorGroup::Forward(const std::vector<BatchPtr>& per_device, std::optional<Mode> wanted) {
   if (per_device.size() != devices().size())
     Throw("expected {} batches, one per device, got {}", devices().size(), per_device.size());
-  if (per_device.size() == 1) return Forward(per_device[0], wanted);
+  if (per_device.size() == 1 && per_device[0]) return Forward(per_device[0], wanted);
   const Mode mode = wanted.value_or(spec_.mode());
   const Feeder::Joined joined = feeder_.Join(per_device, mode);
   Bind(joined.shapes, mode, &joined.ranges);

@@ -66,7 +66,8 @@ class DataParallelExecutorGroup final : public ExecutorGroup {
   // The samples that Forward would compute, of a batch without batch axis 1. Throws what Forward does for a batch that
   // does not fit.
   int64_t CheckBatch(const Batch& batch, Mode mode) const override;
-  // One batch per device, in place of splitting: at least one sample each, and labels for all or for none.
+  // One batch per device, in place of splitting: at least one sample each, and labels for all or for none. nullptr: the
+  // device sits out, but not all of them.
   void Forward(const std::vector<BatchPtr>& per_device, std::optional<Mode> mode = std::nullopt) override;
   // Once after a training forward, whose values it uses up: gradients that add up (GradReq::kAdd) do so over pairs of
   // Forward and Backward. Heads that are not loss heads need a gradient of the whole batch's output shape, by position

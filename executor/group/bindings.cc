@@ -63,7 +63,7 @@ CompileOptions Compiler::OptionsFor(DeviceKind device, int64_t share) const {
   o.mode = mode_;
   o.with_backward = options.for_training && mode_ == Mode::kTrain;
   o.threads = device == DeviceKind::kCpu ? spec_.threads : 1;
-  o.devices = static_cast<int>(NumBusy(ranges_));
+  o.devices = options.independent ? 1 : static_cast<int>(NumBusy(ranges_));
   o.switches = options.switches;
   o.observe = watch_;
   return o;
@@ -228,7 +228,8 @@ std::unique_ptr<Binding> Bindings::Make(const std::vector<Shape>& shapes, Mode m
   }
   auto binding = std::make_unique<Binding>(
       Binding{.mode = mode, .watch = watch, .shapes = shapes, .ranges = ranges, .addresses = AddressesVersion()});
-  binding->step = std::make_unique<GroupStep>(engine_, *store_, std::move(participants), idle, ranges);
+  binding->step =
+      std::make_unique<GroupStep>(engine_, *store_, std::move(participants), idle, ranges, spec_.options.independent);
   return binding;
 }
 
