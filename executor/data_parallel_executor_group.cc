@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <regex>
+#include <utility>
 
 #include "base/names.h"
 
@@ -57,6 +58,23 @@ void DataParallelExecutorGroup::Reshape(const std::vector<DataDesc>& data, const
   Bind(shapes, spec_.mode());
   spec_.options.data = data;
   spec_.options.labels = labels;
+}
+
+void DataParallelExecutorGroup::SetWorkload(const std::vector<double>& workload) {
+  if (workload.size() != devices().size())
+    Throw("SetWorkload: expected {} numbers, one per device, got {}", devices().size(), workload.size());
+  SplitBatch(1, workload);
+  if (workload == spec_.options.workload) return;
+  const std::vector<double> before = std::exchange(spec_.options.workload, workload);
+  const int split = bindings_.split();
+  bindings_.SetSplit(++splits_);
+  try {
+    Bind(current_->shapes, current_->mode);
+  } catch (...) {
+    spec_.options.workload = before;
+    bindings_.SetSplit(split);
+    throw;
+  }
 }
 
 // --- running ---

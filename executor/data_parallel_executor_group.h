@@ -84,6 +84,7 @@ class DataParallelExecutorGroup final : public ExecutorGroup {
     store().AppendPublish(bindings_.updated_blocks(), gates, parts);
   }
   void SetSeed(uint64_t seed) override { spec_.options.seed = seed; }
+  void SetWorkload(const std::vector<double>& workload) override;
   // Binds for other shapes, of the same names, dtypes and layouts; parameters stay. The same happens by itself when a
   // batch of another shape comes.
   void Reshape(const std::vector<DataDesc>& data, const std::vector<DataDesc>& labels);
@@ -176,6 +177,7 @@ class DataParallelExecutorGroup final : public ExecutorGroup {
   Feeder feeder_;
   Merger merger_;
   Binding* current_ = nullptr;
+  int splits_ = 0;                                   // workloads that were set
   bool ran_forward_ = false, ran_backward_ = false;  // of the current binding, since it became that
   std::string watch_;
   StepRange block_;                          // writes the step blocks alone; of no parts until it is needed
