@@ -64,7 +64,7 @@ void ExpectSame(const HostTensorMap& a, const HostTensorMap& b) {
   ASSERT_EQ(a.size(), b.size());
   for (const auto& [name, value] : a) {
     if (TestDevices() == "mixed") {
-      EXPECT_LT(MaxAbsDiff(value, b.at(name)), 1e-4) << name;
+      EXPECT_LT(MaxAbsDiff(value, b.at(name)), 2e-3) << name;
     } else {
       EXPECT_EQ(value, b.at(name)) << name;
     }
@@ -126,7 +126,8 @@ TEST(Blocks, OfAnySizeAndOptimizer) {
 TEST(Blocks, WithALossScaleAndAverages) {
   const auto options = [](const Setting& setting) {
     TrainerOptions with = On(setting, 4);
-    with.loss_scale = "dynamic(start=1048576, interval=2)";
+    with.precision = "float16";
+    with.loss_scale = "dynamic(start=16777216, interval=2, on_overflow=retry)";
     with.average = "ema(0.9)";
     with.use_average = true;
     return with;
