@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -65,6 +66,9 @@ struct Batch {
   int64_t samples = 0;                            // real ones
   int64_t pad = 0;                                // filler rows after them: never trained on, never counted
   std::vector<int64_t> index = {};  // the row's number in the data set, if the source knows it; else empty
+  // Where the step's batch has its first sample, which random numbers go by: of a piece of it. None: this is all of it,
+  // or a micro-batch that is told from others by its number (StepNumber).
+  std::optional<int64_t> first = std::nullopt;
   DeviceArrays device_data = {}, device_label = {};  // where given, they take the place of `data` and `label`
 
   size_t num_data() const { return std::max(data.size(), device_data.size()); }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <regex>
+#include <utility>
 
 #include "base/names.h"
 
@@ -59,6 +60,23 @@ void DataParallelExecutorGroup::Reshape(const std::vector<DataDesc>& data, const
   spec_.options.labels = labels;
 }
 
+void DataParallelExecutorGroup::SetWorkload(const std::vector<double>& workload) {
+  if (workload.size() != devices().size())
+    Throw("SetWorkload: expected {} numbers, one per device, got {}", devices().size(), workload.size());
+  SplitBatch(1, workload);
+  if (workload == spec_.options.workload) return;
+  const std::vector<double> before = std::exchange(spec_.options.workload, workload);
+  const int split = bindings_.split();
+  bindings_.SetSplit(++splits_);
+  try {
+    Bind(current_->shapes, current_->mode);
+  } catch (...) {
+    spec_.options.workload = before;
+    bindings_.SetSplit(split);
+    throw;
+  }
+}
+
 // --- running ---
 
 int64_t DataParallelExecutorGroup::CheckBatch(const Batch& batch, Mode mode) const {
@@ -87,7 +105,7 @@ void DataParallelExecutorGroup::Forward(const BatchPtr& batch, std::optional<Mod
 void DataParallelExecutorGroup::Forward(const std::vector<BatchPtr>& per_device, std::optional<Mode> wanted) {
   if (per_device.size() != devices().size())
     Throw("expected {} batches, one per device, got {}", devices().size(), per_device.size());
-  if (per_device.size() == 1) return Forward(per_device[0], wanted);
+  if (per_device.size() == 1 && per_device[0]) return Forward(per_device[0], wanted);
   const Mode mode = wanted.value_or(spec_.mode());
   const Feeder::Joined joined = feeder_.Join(per_device, mode);
   Bind(joined.shapes, mode, &joined.ranges);

@@ -66,7 +66,8 @@ class DataParallelExecutorGroup final : public ExecutorGroup {
   // The samples that Forward would compute, of a batch without batch axis 1. Throws what Forward does for a batch that
   // does not fit.
   int64_t CheckBatch(const Batch& batch, Mode mode) const override;
-  // One batch per device, in place of splitting: at least one sample each, and labels for all or for none.
+  // One batch per device, in place of splitting: at least one sample each, and labels for all or for none. nullptr: the
+  // device sits out, but not all of them.
   void Forward(const std::vector<BatchPtr>& per_device, std::optional<Mode> mode = std::nullopt) override;
   // Once after a training forward, whose values it uses up: gradients that add up (GradReq::kAdd) do so over pairs of
   // Forward and Backward. Heads that are not loss heads need a gradient of the whole batch's output shape, by position
@@ -83,6 +84,7 @@ class DataParallelExecutorGroup final : public ExecutorGroup {
     store().AppendPublish(bindings_.updated_blocks(), gates, parts);
   }
   void SetSeed(uint64_t seed) override { spec_.options.seed = seed; }
+  void SetWorkload(const std::vector<double>& workload) override;
   // Binds for other shapes, of the same names, dtypes and layouts; parameters stay. The same happens by itself when a
   // batch of another shape comes.
   void Reshape(const std::vector<DataDesc>& data, const std::vector<DataDesc>& labels);
@@ -175,6 +177,7 @@ class DataParallelExecutorGroup final : public ExecutorGroup {
   Feeder feeder_;
   Merger merger_;
   Binding* current_ = nullptr;
+  int splits_ = 0;                                   // workloads that were set
   bool ran_forward_ = false, ran_backward_ = false;  // of the current binding, since it became that
   std::string watch_;
   StepRange block_;                          // writes the step blocks alone; of no parts until it is needed

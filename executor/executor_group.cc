@@ -9,6 +9,10 @@
 
 namespace bindery {
 
+void ExecutorGroup::SetWorkload(const std::vector<double>&) {
+  Throw("the workload of a group with placements is that of its options");
+}
+
 void ExecutorGroup::Backward(const DeviceArrays& head_gradients) {
   if (head_gradients.size() != output_names().size()) {
     Throw("Backward: expected {} head gradients, one per output, got {}", output_names().size(), head_gradients.size());

@@ -59,6 +59,10 @@ class ExecutorGroup {
   virtual void SetStep(const StepNumber& step) = 0;
   virtual void SetRates(const StepRates& rates) = 0;
   virtual void SetSeed(uint64_t seed) = 0;
+  // Later batches are shared out by these (GroupOptions::workload); results of the last one are gone, unless that is how
+  // it was. Throws Error where SplitBatch would, for another number of them than devices, and with placements, whose
+  // parts are bound for their shares; nothing has changed then.
+  virtual void SetWorkload(const std::vector<double>& workload);
 
   // --- results ---
   virtual std::vector<Tensor> Outputs(int begin = 0, int end = -1) const = 0;

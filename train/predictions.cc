@@ -5,26 +5,40 @@
 
 #include "base/error.h"
 #include "train/metrics/step_measurement.h"
+#include "train/updater/blocks.h"
 
 namespace bindery {
 namespace {
 
-// What is predicted in one go: the batch, or pieces of it.
-std::vector<BatchPtr> Pieces(const ExecutorGroup& group, const MicroBatches& cut, const BatchPtr& batch) {
-  if (cut.pieces == 1) return {batch};
+// What is predicted in one go, of consecutive samples: the batch, or pieces of it, or a piece for each device.
+std::vector<std::vector<BatchPtr>> Pieces(const ExecutorGroup& group, const MicroBatches& cut, const BatchPtr& batch) {
+  if (cut.pieces == 1 && cut.block == 0) return {{batch}};
   for (size_t i = 0; i < group.output_names().size(); ++i) {
-    if (group.OutputType(static_cast<int>(i)).batch_axis < 0) return {batch};
+    if (group.OutputType(static_cast<int>(i)).batch_axis < 0) return {{batch}};
   }
   const int64_t samples = group.CheckBatch(*batch, Mode::kPredict);
-  return CutBatch(batch, group.options(), samples, cut.PiecesOf(samples));
+  if (cut.block != 0) return DealBlocks(batch, group.options(), samples, cut.block);
+  std::vector<std::vector<BatchPtr>> pieces;
+  for (BatchPtr& piece : CutBatch(batch, group.options(), samples, cut.PiecesOf(samples))) {
+    pieces.push_back({std::move(piece)});
+  }
+  return pieces;
+}
+
+void Forward(ExecutorGroup* group, const std::vector<BatchPtr>& piece) {
+  if (piece.size() == 1) {
+    group->Forward(piece[0], Mode::kPredict);
+  } else {
+    group->Forward(piece, Mode::kPredict);
+  }
 }
 
 }  // namespace
 
 std::vector<HostTensor> PredictBatch(ExecutorGroup* group, const MicroBatches& cut, const BatchPtr& batch) {
   std::vector<std::vector<HostTensor>> parts(group->output_names().size());
-  for (const BatchPtr& piece : Pieces(*group, cut, batch)) {
-    group->Forward(piece, Mode::kPredict);
+  for (const std::vector<BatchPtr>& piece : Pieces(*group, cut, batch)) {
+    Forward(group, piece);
     const std::vector<Tensor> outputs = group->Outputs();
     for (size_t i = 0; i < outputs.size(); ++i) parts[i].push_back(outputs[i].ToHost());
   }
@@ -36,9 +50,9 @@ std::vector<HostTensor> PredictBatch(ExecutorGroup* group, const MicroBatches& c
 }
 
 void ScoreBatch(ExecutorGroup* group, const MicroBatches& cut, const BatchPtr& batch, TrainingMetric* metric) {
-  const std::vector<BatchPtr> pieces = Pieces(*group, cut, batch);
+  const std::vector<std::vector<BatchPtr>> pieces = Pieces(*group, cut, batch);
   if (pieces.size() == 1) {
-    group->Forward(batch, Mode::kPredict);
+    Forward(group, pieces[0]);
     group->UpdateMetric(metric, batch->label);
     return;
   }
@@ -47,8 +61,8 @@ void ScoreBatch(ExecutorGroup* group, const MicroBatches& cut, const BatchPtr& b
   }
   StepMeasurement measured;
   const VarPtr done = group->engine()->NewVar();
-  for (const BatchPtr& piece : pieces) {
-    group->Forward(piece, Mode::kPredict);
+  for (const std::vector<BatchPtr>& piece : pieces) {
+    Forward(group, piece);
     measured.Push(*group, *metric, done);
     group->engine()->Wait(done);
   }

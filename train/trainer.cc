@@ -36,6 +36,10 @@ Trainer::Trainer(const Symbol& symbol, const TrainerOptions& options) : symbol_(
   Initializer{options_.initializer};
   options_.loss_scale = LossScaleFor(options_.precision, options_.loss_scale);
   ParseLossScaling(options_.loss_scale);
+  balancer_ = Balancer(ParseBalancing(options_.balance), options_.workload, options_.devices.size());
+  if (!options_.balance.empty() && !options_.placements.empty()) {
+    Throw("balance: parts of replicas are bound for their shares: there is none with placements");
+  }
   if (!ParseAveraging(options_.average) && options_.use_average) Throw("use_average needs an average, e.g. ema(0.999)");
   metric_ = std::make_unique<TrainingMetric>(MakeMetric(options_.metrics), symbol_);
 }
@@ -69,12 +73,21 @@ void Trainer::Bind(const std::vector<DataDesc>& data, const std::vector<DataDesc
                            .switches = {.policy = options_.policy},
                            .bucket_bytes = options_.bucket_bytes,
                            .placements = options_.placements};
+  const int64_t block = options_.reproducible_block;
   // For predictions, batches may be smaller than those to be trained on.
   const int64_t pieces =
       for_training ? options_.micro_batches : std::min(options_.micro_batches, BatchSizeOf(whole.data));
-  const MicroBatches cut = ChooseMicroBatches(pieces, options_.memory_limit, symbol, whole, optimizer.get(),
-                                              ParseAveraging(options_.average).has_value());
-  auto group = MakeGroup(symbol, cut.pieces == 1 ? whole : ForMicroBatches(whole, cut.largest()));
+  const MicroBatches cut = block != 0
+                               ? MicroBatches{.batch_size = BatchSizeOf(whole.data), .block = block}
+                               : ChooseMicroBatches(pieces, options_.memory_limit, symbol, whole, optimizer.get(),
+                                                    ParseAveraging(options_.average).has_value());
+  GroupOptions bound = whole;
+  if (block != 0) {
+    bound = ForBlocks(whole, block);
+  } else if (cut.pieces > 1) {
+    bound = ForMicroBatches(whole, cut.largest());
+  }
+  auto group = MakeGroup(symbol, bound);
   SetInitialParams(group.get(), ToModel(), Initializer(options_.initializer), options_.seed);
   std::unique_ptr<Updater> updater;
   if (for_training) {
@@ -83,7 +96,9 @@ void Trainer::Bind(const std::vector<DataDesc>& data, const std::vector<DataDesc
                                     .schedule = ParseSchedule(options_.schedule, optimizer->options().learning_rate),
                                     .kvstore = options_.kvstore,
                                     .loss_scale = loss_scale,
-                                    .average = ParseAveraging(options_.average)});
+                                    .average = ParseAveraging(options_.average),
+                                    .block = block,
+                                    .workload = block != 0 ? options_.workload : std::vector<double>()});
     if (pending_) {
       CheckOptimizerState(*updater, pending_->state, pending_->optimizer);
       updater->SetNumbers(pending_->numbers);

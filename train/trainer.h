@@ -13,7 +13,7 @@
 //
 // Where a batch does not fit in a device's memory, it is computed in micro-batches (train/updater/micro_batches.h), one
 // after the other: one step all the same, with one divisor, one decision whether it is committed, and metrics of the
-// whole batch. docs/training.md says where it is not as one batch: batch-norm, dropout.
+// whole batch. docs/training.md says where it is not as one batch: batch-norm.
 //
 // Thread safety: one thread at a time; RequestStop may come from any thread or signal handler.
 #pragma once
@@ -29,6 +29,7 @@
 
 #include "executor/executor_group.h"
 #include "symbol/model.h"
+#include "train/balance.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/data/data_iter.h"
 #include "train/data/feed.h"
@@ -62,6 +63,11 @@ struct TrainerOptions {
   // each device, 0 being what it has.
   int64_t micro_batches = 1;
   int64_t memory_limit = 0;
+  // Not 0: batches are computed in blocks of that many samples, and the same bits come out on any number of devices of
+  // one kind, by any workload and with any micro-batches, which do not count then (train/updater/blocks.h,
+  // docs/reproducible.md). Each device has one thread.
+  int64_t reproducible_block = 0;
+  std::string balance = {};  // ParseBalancing: the workload follows measured speeds of devices; empty: it stays
   KVStoreType kvstore = KVStoreType::kDevice;
   std::vector<std::string> fixed_params = {};
   uint64_t seed = 0;  // of initial values and random operators
@@ -178,6 +184,10 @@ class Trainer {
   Updater* updater() { return updater_.get(); }
   // Of a batch; those of the options until bound for training.
   int64_t micro_batches() const { return updater_ ? cut_.pieces : options_.micro_batches; }
+  // By which the next training batch is shared out: as the options say, or as devices have been measured.
+  const std::vector<double>& workload() const { return balancer_.workload(); }
+  // With a balance: no more is measured, also after a resume; the workload stays as it is now.
+  void FreezeWorkload() { balancer_.Freeze(); }
 
  private:
   // What a checkpoint has for the updater, kept until there is one.
@@ -199,6 +209,8 @@ class Trainer {
   // overflowed the loss scale, the iterator is set back like that, too, and false returned: the batch comes again.
   bool Step(const BatchPtr& batch, DataIter* iterator);
   std::vector<BatchPtr> Pieces(const BatchPtr& batch) const;  // of a training batch
+  // Before a step is pushed that is to be measured: nothing else runs. False as Step.
+  bool BeginMeasuring(DataIter* iterator);
   // Waits for the oldest step in flight, and counts its metrics. False if those behind it were given back.
   bool Settle(DataIter* iterator);
   bool SettleAll(DataIter* iterator);
@@ -225,6 +237,7 @@ class Trainer {
   std::unique_ptr<ExecutorGroup> group_;
   MicroBatches cut_;  // of batches for the group
   std::unique_ptr<Updater> updater_;
+  Balancer balancer_;
   std::optional<UpdaterState> pending_;
   std::unique_ptr<TrainingMetric> metric_;
   struct InFlight {

@@ -14,7 +14,8 @@
 namespace bindery {
 namespace {
 
-constexpr const char* kBest = "best";  // in a checkpoint's info: metric and value
+constexpr const char* kBest = "best";        // in a checkpoint's info: metric and value
+constexpr const char* kBalance = "balance";  // Balancer::Text
 
 std::string Text(const Symbol& symbol) { return SerializeModel({.symbol = symbol}); }
 
@@ -84,7 +85,11 @@ std::map<std::string, std::string> Trainer::Info() const {
   info["precision"] = options_.precision;
   info["loss scale"] = options_.loss_scale;
   info["average"] = options_.average;
-  if (micro_batches() != MicroBatches::kAutomatic) info["micro-batches"] = fmt::format("{}", micro_batches());
+  if (options_.reproducible_block != 0) {
+    info[kReproducibleBlock] = fmt::format("{}", options_.reproducible_block);
+  } else if (micro_batches() != MicroBatches::kAutomatic) {
+    info["micro-batches"] = fmt::format("{}", micro_batches());
+  }
   if (group_) info["threads per device"] = fmt::format("{}", group_->threads_per_device());
   return info;
 }
@@ -106,6 +111,7 @@ Checkpoint Trainer::ToCheckpoint(DataIter* train) {
   checkpoint.metrics = options_.metrics;
   checkpoint.info = Info();
   checkpoint.info["initializer"] = options_.initializer;
+  if (balancer_.on()) checkpoint.info[kBalance] = balancer_.Text();
   if (best_) checkpoint.info[kBest] = fmt::format("{} {}", best_->first, best_->second);
   return checkpoint;
 }
@@ -162,6 +168,10 @@ void Trainer::WarnOfDifferences(const Checkpoint& checkpoint) const {
 
 void Trainer::Restore(const Checkpoint& checkpoint, DataIter* train) {
   CheckFits(checkpoint);
+  Balancer balancer = balancer_;
+  if (const auto balance = checkpoint.info.find(kBalance); balancer.on() && balance != checkpoint.info.end()) {
+    balancer.Set(balance->second);
+  }
   while (in_flight_ > 0) {  // of a Fit that ended by an exception
     try {
       Settle(nullptr);
@@ -195,6 +205,7 @@ void Trainer::Restore(const Checkpoint& checkpoint, DataIter* train) {
   batch_in_epoch_ = checkpoint.batch_in_epoch;
   metric_->Reset();
   if (checkpoint.metrics == options_.metrics) metric_->SetTotal(checkpoint.metric_totals);
+  balancer_ = std::move(balancer);
   const auto best = checkpoint.info.find(kBest);
   best_ = best == checkpoint.info.end() ? std::nullopt : ParseBest(best->second);
 }

@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
+#include "base/checked.h"
 #include "base/log.h"
 #include "engine/kernels/flat.h"
 #include "train/metrics/training_metric.h"
@@ -33,10 +35,23 @@ Trainer::~Trainer() {
 
 std::vector<BatchPtr> Trainer::Pieces(const BatchPtr& batch) const {
   const int64_t samples = group_->CheckBatch(*batch, Mode::kTrain);
-  return CutBatch(batch, group_->options(), samples, cut_.PiecesOf(samples));
+  const auto at_once = static_cast<int64_t>(group_->devices().size()) * cut_.block;  // in blocks
+  return CutBatch(batch, group_->options(), samples,
+                  cut_.block != 0 ? CeilDiv(samples, at_once) : cut_.PiecesOf(samples));
+}
+
+bool Trainer::BeginMeasuring(DataIter* iterator) {
+  ++untouched_;
+  while (in_flight_ > 0) {
+    if (!Settle(iterator)) return false;
+  }
+  --untouched_;
+  return true;
 }
 
 bool Trainer::Step(const BatchPtr& batch, DataIter* iterator) {
+  const bool measures = balancer_.IsDue();
+  if (measures && !BeginMeasuring(iterator)) return false;
   if (in_flight_ == Updater::kInFlight) {
     ++untouched_;  // if the oldest failed, this batch goes back too
     if (!Settle(iterator)) return false;
@@ -48,7 +63,14 @@ bool Trainer::Step(const BatchPtr& batch, DataIter* iterator) {
   step.measurement.Begin();
   // The metric has a say in whether the step is committed: it refuses outputs that are not finite, and labels.
   const auto measure = [this, &step](size_t) { step.measurement.Push(*group_, *metric_, updater_->gate()); };
+  balancer_.BeginStep(updater_.get());
+  const auto begun = std::chrono::steady_clock::now();
   step.samples = cut_.pieces == 1 ? updater_->Compute({&batch, 1}, measure) : updater_->Compute(Pieces(batch), measure);
+  if (measures) {
+    std::vector<int64_t> samples;
+    for (size_t d = 0; d < group_->devices().size(); ++d) samples.push_back(step.measurement.Samples(d));
+    balancer_.Measure(*updater_, *group_, samples, begun);
+  }
   updater_->Apply(step.samples);
   step.step = updater_->step();
   samples_ += step.samples;

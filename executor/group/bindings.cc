@@ -63,7 +63,7 @@ CompileOptions Compiler::OptionsFor(DeviceKind device, int64_t share) const {
   o.mode = mode_;
   o.with_backward = options.for_training && mode_ == Mode::kTrain;
   o.threads = device == DeviceKind::kCpu ? spec_.threads : 1;
-  o.devices = static_cast<int>(NumBusy(ranges_));
+  o.devices = options.independent ? 1 : static_cast<int>(NumBusy(ranges_));
   o.switches = options.switches;
   o.observe = watch_;
   return o;
@@ -180,7 +180,7 @@ Binding* Bindings::Find(const std::vector<Shape>& shapes, Mode mode, const std::
   const int addresses = AddressesVersion();
   const auto found = std::find_if(bindings_.begin(), bindings_.end(), [&](const auto& b) {
     return b->addresses == addresses && b->mode == mode && b->watch == watch && b->shapes == shapes &&
-           (ranges ? b->ranges == *ranges : !b->cut_beforehand);
+           (ranges ? b->ranges == *ranges : !b->cut_beforehand && b->split == split_);
   });
   if (found != bindings_.end()) {
     if (found != bindings_.begin()) {
@@ -192,6 +192,7 @@ Binding* Bindings::Find(const std::vector<Shape>& shapes, Mode mode, const std::
   bindings_.push_front(Make(shapes, mode, watch, ranges ? *ranges : spec_.Split(spec_.SamplesOf(shapes))));
   Binding* const made = bindings_.front().get();
   made->cut_beforehand = ranges != nullptr;
+  made->split = split_;
   // Bindings go with the addresses they hold, and with their programs: what is bound is not kept beyond the cache's
   // budget.
   std::erase_if(bindings_, [&](const auto& b) {
@@ -228,7 +229,8 @@ std::unique_ptr<Binding> Bindings::Make(const std::vector<Shape>& shapes, Mode m
   }
   auto binding = std::make_unique<Binding>(
       Binding{.mode = mode, .watch = watch, .shapes = shapes, .ranges = ranges, .addresses = AddressesVersion()});
-  binding->step = std::make_unique<GroupStep>(engine_, *store_, std::move(participants), idle, ranges);
+  binding->step =
+      std::make_unique<GroupStep>(engine_, *store_, std::move(participants), idle, ranges, spec_.options.independent);
   return binding;
 }
 

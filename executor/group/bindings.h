@@ -23,6 +23,7 @@ struct Binding {
   std::vector<Shape> shapes = {};        // of the inputs
   std::vector<SampleRange> ranges = {};  // per device
   bool cut_beforehand = false;           // ranges as the caller cut them, not by workload
+  int split = 0;                         // by which workload
   int addresses = 0;                     // sum of the executors' addresses_version() when bound
   std::unique_ptr<GroupStep> step = nullptr;
   std::vector<std::unique_ptr<GroupMetric>> metrics = {};  // those measured last
@@ -52,6 +53,10 @@ class Bindings {
   Binding* Find(const std::vector<Shape>& shapes, Mode mode, const std::string& watch,
                 const std::vector<SampleRange>* ranges = nullptr);
 
+  // Which workload the options have: bindings that were shared out by another one are not found. Their programs stay.
+  int split() const { return split_; }
+  void SetSplit(int split) { split_ = split; }
+
   // What Find would make for the inputs as described: only compiled, nothing is allocated on a device.
   static std::vector<DevicePlan> MakePlans(const GroupSpec& spec);
 
@@ -74,6 +79,7 @@ class Bindings {
   std::shared_ptr<ProgramCache> programs_;
   std::list<std::unique_ptr<Binding>> bindings_;  // most recently used first
   std::vector<int> updated_blocks_;
+  int split_ = 0;
 };
 
 }  // namespace bindery

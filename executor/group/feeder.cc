@@ -9,6 +9,13 @@ namespace {
 
 ValueType TypeOf(const DataDesc& desc) { return {.dtype = desc.dtype, .shape = {}, .batch_axis = desc.BatchAxis()}; }
 
+// Of the devices' batches, of which some may be null.
+const Batch& FirstOf(std::span<const BatchPtr> per_device) {
+  const auto given = std::ranges::find_if(per_device, [](const BatchPtr& batch) { return batch != nullptr; });
+  if (given == per_device.end()) throw DataError("no device is given a batch");
+  return **given;
+}
+
 }  // namespace
 
 Feeder::Feeder(const GroupSpec& spec, std::shared_ptr<Engine> engine)
@@ -83,9 +90,14 @@ Feeder::Joined Feeder::Join(const std::vector<BatchPtr>& per_device, Mode mode) 
   Joined joined;
   std::vector<Shape> part;
   int64_t samples = 0;
+  const Batch& first = FirstOf(per_device);
   for (const BatchPtr& batch : per_device) {
+    if (!batch) {
+      joined.ranges.push_back({samples, samples});
+      continue;
+    }
     ShapesOf(*batch, mode, &part, /*is_cut=*/true);
-    if (!spec_.options.labels.empty() && (batch->num_labels() == 0) != (per_device[0]->num_labels() == 0)) {
+    if (!spec_.options.labels.empty() && (batch->num_labels() == 0) != (first.num_labels() == 0)) {
       throw DataError("some devices' batches have labels and some have none");
     }
     const std::optional<int64_t> share = spec_.SamplesOf(part);
@@ -113,7 +125,7 @@ std::shared_ptr<const StepInput> Feeder::Next(std::span<const BatchPtr> batches,
                                               const std::vector<SampleRange>& ranges) {
   const std::shared_ptr<StepInput> input = inputs_.Take();
   input->is_cut = batches.size() > 1;
-  input->with_labels = !spec_.options.labels.empty() && batches[0]->num_labels() > 0;
+  input->with_labels = !spec_.options.labels.empty() && FirstOf(batches).num_labels() > 0;
   block_ = steps_.Next(mode, ranges.back().end, spec_.options.seed);
   input->block = *block_;
   for (size_t d = 0; d < ranges.size(); ++d) {  // idle ones, too, let go of what a load that was skipped has left
@@ -133,7 +145,7 @@ std::shared_ptr<const StepInput> Feeder::NextRates(const StepRates& rates) {
 }
 
 std::vector<DeviceFeed> Feeder::NextFromDevices(std::span<const BatchPtr> batches, const Binding& binding) const {
-  const auto from_devices = [](const BatchPtr& b) { return b->device_data.any() || b->device_label.any(); };
+  const auto from_devices = [](const BatchPtr& b) { return b && (b->device_data.any() || b->device_label.any()); };
   if (std::ranges::none_of(batches, from_devices)) return {};
   const auto& participants = binding.participants();
   std::vector<DeviceFeed> feeds;

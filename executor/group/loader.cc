@@ -43,6 +43,10 @@ int64_t Loader::LandingBytes() const {
 StepBlock Loader::BlockOf(const StepInput& input) const {
   StepBlock mine = input.block;
   mine.sample_offset = range.begin;
+  if (const BatchPtr& batch = input.shares[index].batch; batch && batch->first) {
+    mine.sample_offset = *batch->first + (input.is_cut ? 0 : range.begin);
+    if (mine.micro_batch != StepBlock::kPrediction) mine.micro_batch = 0;
+  }
   return mine;
 }
 

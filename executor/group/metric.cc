@@ -170,8 +170,10 @@ void GroupMetric::Finish(const std::vector<std::shared_ptr<Share>>& shares, size
 void GroupMetric::Push(const std::shared_ptr<Measurement>& measurement, const VarPtr& done) {
   measurement->partials.resize(shares_.size());
   if (done_ != done) {
+    // A device that measures alone also ends it, if it can: another one might be busy.
+    const Device own = shares_[0]->arrays[0].device(), home = shares_.size() == 1 && HostAddressable(own) ? own : Cpu();
     end_ = engine_->Prepare({.name = "metric",
-                             .device = Cpu(),
+                             .device = home,
                              .reads = measured_,
                              .writes = {done},
                              .run = [shares = shares_, size = partial_size_](const OpContext& context) {

@@ -76,6 +76,10 @@ struct GroupOptions {
   static constexpr int64_t kBucketBytes = 4 << 20;
   // Host memory for programs of shapes and modes met before; those beyond it are made again when they are met again.
   int64_t program_bytes = ProgramCache::kBytes;
+  // Each device computes what it is given for itself, as a group of it alone would: nothing goes between devices before
+  // the update, and those that sit out keep the gradients and candidates of states that they have (train/updater/
+  // blocks.h).
+  bool independent = false;
   // Not empty: parts of the graph lie on devices of their own in each replica, which `devices` are the rest of
   // (PlacedExecutorGroup, MakeGroup).
   Placements placements = {};

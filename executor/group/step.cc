@@ -14,7 +14,7 @@ void AppendAll(const StepParts& from, StepParts* to) { to->insert(to->end(), fro
 }  // namespace
 
 GroupStep::GroupStep(std::shared_ptr<Engine> engine, const ParameterStore& store, std::vector<Participant> participants,
-                     const std::vector<DeviceExecutor*>& idle, const std::vector<SampleRange>& ranges)
+                     const std::vector<DeviceExecutor*>& idle, const std::vector<SampleRange>& ranges, bool independent)
     : engine_(std::move(engine)), participants_(std::move(participants)) {
   for (const Participant& p : participants_) {
     Check(p.bound->plan().segments.size() == plan().segments.size(), "all devices' programs have the same segments");
@@ -27,8 +27,8 @@ GroupStep::GroupStep(std::shared_ptr<Engine> engine, const ParameterStore& store
   std::vector<std::vector<StepParts>> segments;  // per participant
   for (const Participant& p : participants_) segments.push_back(p.executor->SegmentParts(*p.bound));
   AppendSegments(Phase::kForward, segments);
-  AppendStates(store);
-  AppendIdle(store, idle);
+  AppendStates(store, independent);
+  if (!independent) AppendIdle(store, idle);
   AppendSegments(Phase::kBackward, segments);
   if (store.bucket_bytes() == 0) return;
   for (const ParameterStore::Block& block : store.blocks()) {
@@ -61,12 +61,12 @@ void GroupStep::AppendSegments(Phase phase, const std::vector<std::vector<StepPa
   }
 }
 
-void GroupStep::AppendStates(const ParameterStore& store) {
+void GroupStep::AppendStates(const ParameterStore& store, bool independent) {
   const std::vector<int> blocks = store.UpdatedBlocks(plan());
   if (blocks.empty()) return;
   store.AppendBegin(blocks, &begin_);
   store.AppendPublish(blocks, {}, &publish_);
-  if (participants_.size() == store.devices().size()) return;
+  if (independent || participants_.size() == store.devices().size()) return;
   std::vector<Bucket> buckets;
   for (const int b : blocks) {
     const std::vector<Tensor>& candidates = store.blocks()[b].candidates;

@@ -27,9 +27,9 @@ class GroupStep {
 
   // At least one participant; all programs come from one symbol and one set of options but for shapes. `idle`: the
   // devices that sit out get the step block, too, the new states, and zero gradients where requests are kWrite.
-  // `ranges`: per device.
+  // `ranges`: per device. `independent`: those that sit out get the step block and nothing else.
   GroupStep(std::shared_ptr<Engine> engine, const ParameterStore& store, std::vector<Participant> participants,
-            const std::vector<DeviceExecutor*>& idle, const std::vector<SampleRange>& ranges);
+            const std::vector<DeviceExecutor*>& idle, const std::vector<SampleRange>& ranges, bool independent = false);
 
   struct Extent {
     bool loads = false;   // with an input
@@ -47,7 +47,7 @@ class GroupStep {
 
  private:
   void AppendSegments(Phase phase, const std::vector<std::vector<StepParts>>& segments);
-  void AppendStates(const ParameterStore& store);
+  void AppendStates(const ParameterStore& store, bool independent);
   void AppendIdle(const ParameterStore& store, const std::vector<DeviceExecutor*>& idle);
 
   std::shared_ptr<Engine> engine_;

@@ -51,6 +51,22 @@ TEST_F(MemoryCommandsTest, StoppedInMicroBatchesItGoesOnToTheBit) {
   EXPECT_NE(other.err.find("was trained with micro-batches \"3\", this run goes on with \"1\""), std::string::npos);
 }
 
+TEST_F(MemoryCommandsTest, InBlocksAnyDevicesGiveTheSameBits) {
+  const Words blocks = {"--reproducible", "8", "--dropout", "0.2"};
+  Succeeds(Training(2, blocks + Words{"--device", "cpu:0", "--checkpoints=", "--save", "model.pb"}));
+  const auto expected = ModelFiles("model.pb");
+  const Words others = {"--device", "cpu:0,cpu:1,cpu:2", "--workload", "1,3,2", "--micro-batches", "4"};
+  Succeeds(Training(2, blocks + others + Words{"--checkpoints=", "--save", "model.pb"}));
+  EXPECT_EQ(ModelFiles("model.pb"), expected);
+  Succeeds(Training(1, blocks + others + Words{"--checkpoints", "part"}));
+  Succeeds(Training(2, blocks + Words{"--device", "cpu:0,cpu:1", "--balance", "--checkpoints", "part", "--resume",
+                                      "--save", "model.pb"}));
+  EXPECT_EQ(ModelFiles("model.pb"), expected);
+  Succeeds(Training(1, Words{"--device", "cpu:0,cpu:1", "--checkpoints=", "--balance", "--reproducible"}));
+  Fails(2, "--reproducible: blocks have at least 1 sample, got -1", Training(1, {"--reproducible=-1"}));
+  Fails(2, "--balance: unknown balance \"guessed\"", Training(1, {"--balance=guessed"}));
+}
+
 TEST_F(MemoryCommandsTest, AsManyMicroBatchesAsTheLimitAsksFor) {
   const Words lenet = {"--model", "lenet", "--threads", "1", "--device", "cpu:0"};
   const auto bytes = [&](const char* batch) {

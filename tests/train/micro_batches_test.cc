@@ -98,6 +98,7 @@ TEST(MicroBatches, AreRowsOfTheBatch) {
     const auto& [begin, end] = ranges[i];
     EXPECT_EQ(cut[i]->samples, end - begin);
     EXPECT_EQ(cut[i]->pad, 0);
+    EXPECT_EQ(cut[i]->first, begin);
     EXPECT_EQ(cut[i]->data[0], along.Slice(0, begin, end));
     EXPECT_EQ(cut[i]->data[1], along.Reshape({2, 5}).Slice(1, begin, end));
     EXPECT_EQ(cut[i]->data[2], batch.data[2]);
@@ -140,6 +141,22 @@ TEST(MicroBatches, TrainAsOneBatchDoes) {
       }
     }
   }
+}
+
+// Masks go by the sample's place in the whole batch.
+TEST(MicroBatches, DropWhatOneBatchWould) {
+  std::vector<HostTensorMap> trained;
+  for (const auto& [devices, pieces] : {std::pair(1, 1), {1, 3}, {2, 2}, {3, 8}, {2, 5}}) {
+    ArrayIter data = Points();
+    Trainer trainer(Net(0.4), On(devices, pieces));
+    trainer.Fit(data, {.epochs = 3});
+    trained.push_back(trainer.ToModel().params);
+    EXPECT_LT(MostDifferent(trained.back(), trained[0]), 2e-6) << pieces << " on " << devices;
+  }
+  ArrayIter data = Points();
+  Trainer without(Net(), On(1, 1));
+  without.Fit(data, {.epochs = 3});
+  EXPECT_GT(MostDifferent(without.ToModel().params, trained[0]), 1e-2);
 }
 
 TEST(MicroBatches, ScoreAndPredictInPieces) {

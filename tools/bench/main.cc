@@ -130,6 +130,31 @@ void ComparePrecision(const ModelBenchOptions& options, const std::string& again
   }
 }
 
+// What it costs to get the same bits on any number of devices.
+void CompareBlocks(const ModelBenchOptions& options, bool json) {
+  ModelBenchOptions others = options;
+  others.block = 0;
+  const PairBenchResult r = RunPairBench(options, others);
+  if (json) {
+    fmt::print("{}\n", nlohmann::json{{"model", options.model},
+                                      {"batch", options.batch_size},
+                                      {"devices", options.devices.size()},
+                                      {"block", options.block},
+                                      {"step_min_ms", r.min_ms},
+                                      {"step_median_ms", r.median_ms},
+                                      {"whole_min_ms", r.other_min_ms},
+                                      {"whole_median_ms", r.other_median_ms},
+                                      {"times_as_long", 1 / r.ratio}}
+                           .dump());
+  } else {
+    fmt::print(
+        "{:9} batch {:3} train on {} in reproducible blocks of {}: step min {:.3f} median {:.3f} ms; whole: min {:.3f} "
+        "median {:.3f} ms; {:.2f} times as long\n",
+        options.model, options.batch_size, options.devices.size(), options.block, r.min_ms, r.median_ms, r.other_min_ms,
+        r.other_median_ms, 1 / r.ratio);
+  }
+}
+
 int Main(int argc, char** argv) {
   KeepFreedMemory();
   CLI::App app(
@@ -144,6 +169,9 @@ int Main(int argc, char** argv) {
   app.add_option("--batch-size", batch, "default: 64 for mlp and lenet, 128 for resnet20, 16 for others");
   app.add_option("--micro-batches", options.micro_batches, "equal ones, that a batch is cut into")
       ->capture_default_str();
+  app.add_option("--reproducible", options.block,
+                 "training steps in blocks of so many samples, the same bits on any devices, and others, in turns")
+      ->check(CLI::PositiveNumber);
   app.add_option("--phase", phase, "train, predict or both")
       ->check(CLI::IsMember({"train", "predict", "both"}))
       ->capture_default_str();
@@ -195,6 +223,11 @@ int Main(int argc, char** argv) {
     for (const bool training : {true, false}) {
       if (phase == (training ? "predict" : "train")) continue;
       options.training = training;
+      if (options.block > 0) {
+        if (training) CompareBlocks(options, json);
+        std::fflush(stdout);
+        continue;
+      }
       if (options.precision != "float32" && !options.per_kernel) {
         ComparePrecision(options, against, json);
         std::fflush(stdout);

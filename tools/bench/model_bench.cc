@@ -59,14 +59,15 @@ Bound Bind(const ModelBenchOptions& o) {
   const auto loss_scale = ParseLossScaling(LossScaleFor(o.precision, {}));
   Symbol in_precision = InPrecision(symbol, o.precision, inputs, labels);
   if (o.training && loss_scale) in_precision = ScaleLosses(in_precision);
-  bound.group = std::make_unique<DataParallelExecutorGroup>(
-      in_precision, GroupOptions{.devices = o.devices,
-                                 .data = inputs,
-                                 .labels = labels,
-                                 .for_training = o.training,
-                                 .grad_req = o.micro_batches > 1 ? GradReq::kAdd : GradReq::kWrite,
-                                 .threads_per_device = o.threads,
-                                 .switches = {.derive = o.derive}});
+  const GroupOptions options{.devices = o.devices,
+                             .data = inputs,
+                             .labels = labels,
+                             .for_training = o.training,
+                             .grad_req = o.micro_batches > 1 ? GradReq::kAdd : GradReq::kWrite,
+                             .threads_per_device = o.threads,
+                             .switches = {.derive = o.derive}};
+  bound.group =
+      std::make_unique<DataParallelExecutorGroup>(in_precision, o.block > 0 ? ForBlocks(options, o.block) : options);
   std::map<std::string, ValueType> variables;
   for (const StoredParameter& p : bound.group->store().parameters())
     variables[p.name] = {.dtype = p.dtype, .shape = p.shape};
@@ -99,7 +100,8 @@ Bound Bind(const ModelBenchOptions& o) {
     bound.updater = std::make_unique<Updater>(
         bound.group.get(),
         UpdaterOptions{.optimizer = std::make_shared<const Optimizer>(Sgd({.learning_rate = 1e-3}, 0.9)),
-                       .loss_scale = loss_scale});
+                       .loss_scale = loss_scale,
+                       .block = o.block});
   return bound;
 }
 

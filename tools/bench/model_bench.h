@@ -14,6 +14,7 @@ struct ModelBenchOptions {
   std::string model;
   int64_t batch_size = 64;    // of a step
   int64_t micro_batches = 1;  // that it is cut into
+  int64_t block = 0;          // not 0: training in reproducible blocks of that many samples (train/updater/blocks.h)
   bool training = true;
   std::vector<Device> devices = {Cpu(0)};
   int threads = 0;  // per device; 0: the cores, shared out

@@ -99,6 +99,10 @@ std::vector<std::string> SplitArguments(const CLI::App& app, int argc, const cha
       words.push_back(word.substr(equals + 1));
       continue;
     }
+    if (option->get_expected_min() == 0 && (i + 1 == given.size() || LooksLikeOption(given[i + 1]))) {
+      words.push_back(option->get_default_str());  // what it means alone
+      continue;
+    }
     if (i + 1 == given.size()) Fail(fmt::format("{}: its value is missing", name), about);
     const std::string& value = given[++i];
     if (LooksLikeOption(value)) {

@@ -38,7 +38,8 @@ struct TrainCommand {
   std::string schedule = "constant", initializer = "xavier", kvstore = "device", precision = "float32", loss_scale,
               average;
   bool use_average = false;
-  std::string micro_batches = "1", memory_limit;
+  std::string micro_batches = "1", memory_limit, balance;
+  int64_t block = 0;
   std::optional<std::string> optimizer, metrics;  // by the data, if not given
   uint64_t seed = 0;
   std::string checkpoints = kDefaultCheckpoints;
@@ -151,6 +152,8 @@ TrainerOptions TrainCommand::Parse() const {
   if (!ParseOption("--average", [&] { return ParseAveraging(average); }) && use_average) {
     throw UsageError("--use-average needs --average");
   }
+  ParseOption("--balance", [&] { return ParseBalancing(balance); });
+  if (block < 0) throw UsageError(fmt::format("--reproducible: blocks have at least 1 sample, got {}", block));
   ParseOption("--initializer", [&] { return Initializer(initializer); });
   ParseMetrics(measured);
   const int64_t limit = memory_limit.empty() ? 0 : ParseBytes("--memory-limit", memory_limit);
@@ -166,6 +169,8 @@ TrainerOptions TrainCommand::Parse() const {
           .use_average = use_average,
           .micro_batches = MicroBatchesOf(limit),
           .memory_limit = limit,
+          .reproducible_block = block,
+          .balance = balance,
           .kvstore = ParseOption("--kvstore", [&] { return ParseKVStoreType(kvstore); }),
           .seed = seed,
           .threads_per_device = device.threads,
@@ -360,6 +365,14 @@ void AddTrain(CLI::App* app, RunFn* run) {
        "pieces that a batch is computed in, one after the other, as one step; \"auto\": the fewest that fit in memory");
   sub->add_option("--memory-limit", c->memory_limit,
                   "of each device, for \"auto\": e.g. 512M, 1.5G; default: what the machine has");
+  sub->add_option("--reproducible", c->block,
+                  "the same bits on any number of devices of a kind: in blocks of so many samples; alone: 32")
+      ->expected(0, 1)
+      ->default_str("32");
+  sub->add_option("--balance", c->balance,
+                  "devices get samples by how fast they are seen to be; alone: measured; \"measured(every=20)\"")
+      ->expected(0, 1)
+      ->default_str("measured");
   text("--average", &c->average, "keep averages of the weights: e.g. \"ema(0.999)\", \"swa(start=1000, every=10)\"");
   sub->add_flag("--use-average", c->use_average, "validate, score and save with the averages");
   text("--initializer", &c->initializer, "e.g. xavier, \"normal(0.01)\", \"embed*: normal(0.02), msra\"");

@@ -47,8 +47,10 @@ void WarnOfDifferences(const RunInfo& theirs, const RunInfo& ours, const std::st
   const std::string before = DescribeDevices(text_of(theirs, "devices"), text_of(theirs, "workload"));
   const std::string now = DescribeDevices(text_of(ours, "devices"), text_of(ours, "workload"));
   if (theirs.contains("devices") && before != now) {
-    warn(fmt::format("{} was trained on {}, this run goes on on {}: results are equal up to rounding, not to the bit",
-                     whose, before, now));
+    const std::string block = text_of(ours, kReproducibleBlock);
+    const bool same = !block.empty() && block == text_of(theirs, kReproducibleBlock);
+    warn(fmt::format("{} was trained on {}, this run goes on on {}: results are equal {}", whose, before, now,
+                     same ? "to the bit, on devices of one kind" : "up to rounding, not to the bit"));
   }
   for (const auto& [what, value] : ours) {
     const auto found = theirs.find(what);

@@ -11,6 +11,8 @@ namespace bindery {
 
 using RunInfo = std::map<std::string, std::string>;
 
+inline constexpr const char* kReproducibleBlock = "reproducible block";  // samples of one; not there: none
+
 // Devices, workload, kernels, fixed parameters, placements.
 RunInfo RunInfoOf(const GroupOptions& group);
 

@@ -4,7 +4,6 @@
 
 #include "base/checked.h"
 #include "base/error.h"
-#include "executor/group/split_batch.h"
 
 namespace bindery {
 namespace {
@@ -78,16 +77,21 @@ std::vector<BatchPtr> CutBatch(const BatchPtr& batch, const GroupOptions& group,
   if (pieces == 1) return {batch};
   std::vector<BatchPtr> cut;
   for (const SampleRange& range : SplitBatch(samples, std::vector<double>(static_cast<size_t>(pieces), 1))) {
-    auto piece = std::make_shared<Batch>();
-    CutArrays(group.data, batch->data, batch->device_data, range, &piece->data, &piece->device_data);
-    CutArrays(group.labels, batch->label, batch->device_label, range, &piece->label, &piece->device_label);
-    piece->samples = range.size();
-    if (!batch->index.empty()) {
-      piece->index.assign(batch->index.begin() + range.begin, batch->index.begin() + range.end);
-    }
-    cut.push_back(std::move(piece));
+    cut.push_back(CutBatch(batch, group, range));
   }
   return cut;
+}
+
+BatchPtr CutBatch(const BatchPtr& batch, const GroupOptions& group, const SampleRange& range) {
+  auto piece = std::make_shared<Batch>();
+  CutArrays(group.data, batch->data, batch->device_data, range, &piece->data, &piece->device_data);
+  CutArrays(group.labels, batch->label, batch->device_label, range, &piece->label, &piece->device_label);
+  piece->samples = range.size();
+  piece->first = batch->first.value_or(0) + range.begin;
+  if (!batch->index.empty()) {
+    piece->index.assign(batch->index.begin() + range.begin, batch->index.begin() + range.end);
+  }
+  return piece;
 }
 
 }  // namespace bindery

@@ -10,6 +10,7 @@
 #include "base/checked.h"
 #include "executor/batch.h"
 #include "executor/group/options.h"
+#include "executor/group/split_batch.h"
 
 namespace bindery {
 
@@ -19,6 +20,8 @@ struct MicroBatches {
   static constexpr int64_t kAutomatic = 0;  // in options: the fewest with which what is planned fits (train/memory.h)
 
   int64_t pieces = 1, batch_size = 1;
+  // Not 0: in place of pieces, blocks of that many samples, each computed by one device (train/updater/blocks.h).
+  int64_t block = 0;
 
   // Of a batch of `samples`, at least 1.
   int64_t PiecesOf(int64_t samples) const;
@@ -35,7 +38,10 @@ GroupOptions ForMicroBatches(const GroupOptions& whole, int64_t samples);
 // The first `samples` samples of a batch, of the group's arrays in its order, in `pieces` pieces of consecutive
 // samples, which differ by at most one in size. What lies in host memory is copied; what lies on devices is cut where
 // it lies, along its first axis (throws DataError if its samples lie along another one). Arrays without batch axis go
-// with every piece. One piece: the batch itself.
+// with every piece. Pieces say where in the batch they begin (Batch::first), so that random numbers are those of the
+// whole. One piece: the batch itself.
 std::vector<BatchPtr> CutBatch(const BatchPtr& batch, const GroupOptions& group, int64_t samples, int64_t pieces);
+// These samples of it alone.
+BatchPtr CutBatch(const BatchPtr& batch, const GroupOptions& group, const SampleRange& range);
 
 }  // namespace bindery

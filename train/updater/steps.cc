@@ -1,4 +1,5 @@
 // Updater: what is pushed for a step, batch by batch.
+#include "engine/backend.h"
 #include "train/updater/rows.h"
 #include "train/updater/updater.h"
 
@@ -29,6 +30,10 @@ int64_t Updater::CheckMicroBatches(std::span<const BatchPtr> micro_batches) cons
   if (micro_batches.size() > StepBlock::kPrediction) {
     Throw("Update: a step has at most {} micro-batches, got {}", StepBlock::kPrediction, micro_batches.size());
   }
+  if (blocks_of_step_ && micro_batches.size() > 1) {
+    Throw("Update: a batch is computed in blocks of {} samples: give all of it, got {} micro-batches",
+          blocks_of_step_->block(), micro_batches.size());
+  }
   for (size_t i = 0; micro_batches.size() > 1 && i < group_->param_names().size(); ++i) {
     if (group_->grad_req(group_->param_names()[i]) == GradReq::kWrite)
       Throw("micro-batches add up: bind the group with grad_req = GradReq::kAdd");
@@ -38,55 +43,96 @@ int64_t Updater::CheckMicroBatches(std::span<const BatchPtr> micro_batches) cons
   return samples;
 }
 
-// Whoever writes a variable anew takes an error from it. So each micro-batch's is kept beside it, and put back at the
-// end.
-void Updater::PrepareKeptGate() {
-  if (kept_gate_.kept) return;
+// Whoever writes a variable anew takes an error from it. So each piece's is kept beside it, and put back at the end.
+// Devices that compute blocks of their own have a row each: with one gate for all, they would wait for each other.
+void Updater::PrepareKeptGates() {
+  if (!kept_gates_.empty()) return;
   Engine& engine = *group_->engine();
-  const VarPtr kept = engine.NewVar();
-  const auto prepare = [&](const char* name, std::vector<VarPtr> reads, const VarPtr& writes) {
+  const auto prepare = [&](const char* name, Device device, std::vector<VarPtr> reads, const VarPtr& writes) {
     return engine.Prepare(
-        {.name = name, .device = Cpu(), .reads = std::move(reads), .writes = {writes}, .run = [](const OpContext&) {}});
+        {.name = name, .device = device, .reads = std::move(reads), .writes = {writes}, .run = [](const OpContext&) {
+         }});
   };
-  kept_gate_ = {.kept = kept,
-                .begin = prepare("begin of micro-batches", {}, kept),
-                .keep = prepare("micro-batch", {gate_, kept}, kept),
-                .end = prepare("end of micro-batches", {kept}, gate_)};
+  std::vector<VarPtr> all;
+  for (size_t row = 0, rows = blocks_of_step_ ? group_->devices().size() : 1; row < rows; ++row) {
+    const Device own = group_->devices()[row], device = blocks_of_step_ && HostAddressable(own) ? own : Cpu();
+    const VarPtr gate = blocks_of_step_ ? engine.NewVar() : gate_, kept = all.emplace_back(engine.NewVar());
+    kept_gates_.push_back({.gate = gate,
+                           .kept = kept,
+                           .begin = prepare("begin of pieces", device, {}, kept),
+                           .keep = prepare("piece", device, {gate, kept}, kept)});
+  }
+  end_of_gates_ = prepare("end of pieces", Cpu(), all, gate_);
+}
+
+template <class Lane, class Function>
+void Updater::RunPieces(size_t pieces, int64_t samples, const std::function<void(size_t)>& measure, const Lane& lane,
+                        const Function& run) {
+  const bool keeps = measure && (pieces > 1 || blocks_of_step_);
+  if (keeps) PrepareKeptGates();
+  Engine& engine = *group_->engine();
+  for (const KeptGate& gate : kept_gates_) {
+    if (keeps) engine.Push(gate.begin);
+  }
+  StepNumber number{.step = static_cast<uint64_t>(run_->step),
+                    .batch_size = samples,
+                    .loss_scale = run_->loss_scale.scale,
+                    .rates = RatesOf(run_->step + 1, samples),
+                    .tentative = true};
+  struct Leave {  // what runs by other hands is no part of a step, whatever is thrown here
+    Updater* updater;
+    uint64_t step;
+    ~Leave() {
+      updater->group_->SetStep({.step = step});
+      updater->measured_gate_ = nullptr;
+    }
+  } leave{this, number.step};
+  for (size_t i = 0; i < pieces; ++i) {
+    if (!blocks_of_step_) number.micro_batch = static_cast<uint32_t>(i);  // each block begins with the states
+    group_->SetStep(number);
+    run(i);
+    const KeptGate* const gate = keeps ? &kept_gates_[lane(i)] : nullptr;
+    if (gate) measured_gate_ = &gate->gate;
+    if (measure) measure(i);
+    if (gate) engine.Push(gate->keep);
+  }
+  if (keeps) engine.Push(end_of_gates_);
 }
 
 void Updater::ForwardBackward(std::span<const BatchPtr> micro_batches, int64_t samples,
                               const std::function<void(size_t)>& measure) {
-  const auto step = static_cast<uint64_t>(run_->step);
-  struct Leave {  // what runs by other hands is no part of a step, whatever is thrown here
-    ExecutorGroup* group;
-    uint64_t step;
-    ~Leave() { group->SetStep({.step = step}); }
-  } leave{group_, step};
-  const StepRates rates = RatesOf(run_->step + 1, samples);
-  const bool keeps = measure && micro_batches.size() > 1;
-  if (keeps) PrepareKeptGate();
-  Engine& engine = *group_->engine();
-  if (keeps) engine.Push(kept_gate_.begin);
-  for (size_t i = 0; i < micro_batches.size(); ++i) {
-    group_->SetStep({.step = step,
-                     .micro_batch = static_cast<uint32_t>(i),
-                     .batch_size = samples,
-                     .loss_scale = run_->loss_scale.scale,
-                     .rates = rates,
-                     .tentative = true});
-    group_->ForwardBackward(micro_batches[i]);
-    if (measure) measure(i);
-    if (keeps) engine.Push(kept_gate_.keep);
+  if (!blocks_of_step_) {
+    const auto first = [](size_t) { return size_t{0}; };
+    const auto run = [&](size_t i) { group_->ForwardBackward(micro_batches[i]); };
+    RunPieces(micro_batches.size(), samples, measure, first, run);
+    return;
   }
-  if (keeps) engine.Push(kept_gate_.end);
+  const std::vector<BlockStep::Piece> pieces = blocks_of_step_->Begin(micro_batches[0], samples);
+  const auto device = [&](size_t i) { return pieces[i].device; };
+  const auto run = [&](size_t i) {
+    group_->Forward(pieces[i].batches, Mode::kTrain);
+    group_->Backward();
+    blocks_of_step_->EndPiece(i);
+  };
+  RunPieces(pieces.size(), samples, measure, device, run);
+  blocks_of_step_->End();
 }
 
-void Updater::Update(const BatchPtr& batch) {
-  FinishLast();
-  Forgive();
-  Compute(batch);
-  Apply(group_->batch_size());
+void Updater::SetWorkload(const std::vector<double>& workload) {
+  if (blocks_of_step_) {
+    blocks_of_step_->SetWorkload(workload);
+  } else {
+    group_->SetWorkload(workload);
+  }
 }
+
+const std::vector<double>& Updater::workload() const {
+  return blocks_of_step_ ? blocks_of_step_->workload() : group_->options().workload;
+}
+
+int64_t Updater::block() const { return blocks_of_step_ ? blocks_of_step_->block() : 0; }
+
+void Updater::Update(const BatchPtr& batch) { Update({&batch, 1}); }
 
 void Updater::Update(std::span<const BatchPtr> micro_batches) {
   const int64_t samples = CheckMicroBatches(micro_batches);

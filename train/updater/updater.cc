@@ -97,6 +97,16 @@ Updater::Updater(ExecutorGroup* group, const UpdaterOptions& options)
     if (!check_gradients_) Throw("a loss scale needs gradients that are checked");
     if (!steps_of_) run_->loss_scale = FirstState(*loss_scaling_);
   }
+  if (options.block != 0) {
+    if (steps_of_) Throw("blocks are for one group with parameters of its own: there are none with steps_of");
+    blocks_of_step_ = std::make_unique<BlockStep>(group_, options.block, options.workload);
+    // Sums over ranges of the elements would depend on how many ranges there are.
+    if (optimizer_->options().clip_norm > 0 || optimizer_->measure()) {
+      kvstore_ = KVStore::Create(KVStoreType::kLocal, group_->engine());
+    }
+  } else if (!options.workload.empty()) {
+    Throw("the workload of an updater is of blocks: give it to the group");
+  }
   Engine& engine = *group_->engine();
   if (!steps_of_) {
     gate_ = engine.NewVar();

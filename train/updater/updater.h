@@ -20,6 +20,9 @@
 // all. A step that overflows a dynamic one is not committed; whoever waits for it by Finish goes on at a lower scale.
 // Steps that were pushed meanwhile did nothing, as after any failure, and are to be done again.
 //
+// Blocks (train/updater/blocks.h): the same bits on any number of devices. The batch is cut into blocks of so many
+// samples, and their gradients are summed in the order of a tree, before the update.
+//
 // Gradients that are kept by rows (docs/sparse.md): only rows that a batch touched are updated, with their states: what
 // a rule does where the gradient is zero (decay, momentum) waits until a row is touched.
 //
@@ -46,6 +49,7 @@
 #include "train/optimizers/multipliers.h"
 #include "train/optimizers/optimizer.h"
 #include "train/optimizers/schedule.h"
+#include "train/updater/blocks.h"
 #include "train/updater/range_squares.h"
 
 namespace bindery {
@@ -59,6 +63,10 @@ struct UpdaterOptions {
   bool check_gradients = true;  // a sum of gradients that is not finite fails the step, with NumericError
   std::optional<LossScaling> loss_scale = {};
   std::optional<Averaging> average = {};
+  // Not 0: batches are computed in blocks of that many samples, of a group that was bound by ForBlocks; devices get
+  // blocks by `workload`, empty: equally many. Norms are computed by the first device alone, as with KVStoreType::kLocal.
+  int64_t block = 0;
+  std::vector<double> workload = {};
   // Goes on with this updater's steps, whose group's parameters the group shares (GroupOptions::shared_group): there is
   // one count of steps, one optimizer and one state of it, whoever's step it is. A step updates what its own group
   // trains, which the other's must too; all else stays as it is, with its state. All other options are the other's.
@@ -85,7 +93,8 @@ class Updater {
   void Update(const BatchPtr& batch);
   // One step on several micro-batches, one after the other: as one batch of all their samples would be. The group must
   // be bound with GradReq::kAdd; gradients are zeroed first. Throws DataError or ShapeError if one does not fit, and
-  // Error for more than StepBlock::kPrediction; nothing has changed then.
+  // Error for more than StepBlock::kPrediction, and for several where the updater computes in blocks; nothing has
+  // changed then.
   void Update(std::span<const BatchPtr> micro_batches);
   // The halves alone: forward and backward of the next step; then reduces the gradients that are there, of `samples`
   // samples in all (throws Error unless >= 1), and updates.
@@ -96,8 +105,8 @@ class Updater {
   // gate() counts for each of them. Throws what Update does.
   int64_t Compute(std::span<const BatchPtr> micro_batches, const std::function<void(size_t)>& measure = {});
   // Written by whoever wants a say in whether the next step is committed, before Apply: if it carries an error, it is
-  // not. Whole otherwise.
-  const VarPtr& gate() const { return gate_; }
+  // not. Whole otherwise. While `measure` is called (Compute), it may be another one than before and after.
+  const VarPtr& gate() const { return measured_gate_ ? *measured_gate_ : gate_; }
   // Steps are committed again after one that failed.
   void Forgive();
   // Waits for step `step` as WaitFor does. If it overflowed a dynamic loss scale: goes back before it, lowers the scale
@@ -123,6 +132,11 @@ class Updater {
   void NewEpoch() { ++run_->schedule.epoch; }  // tells the schedule that one is completed
   const std::optional<LossScaling>& loss_scaling() const { return loss_scaling_; }
   const LossScaleState& loss_scale() const { return run_->loss_scale; }  // of the next step
+  // Later batches are shared out by these numbers, one per device (ExecutorGroup::SetWorkload; in blocks, whole blocks
+  // are). Throws Error for what is no workload, and with placements; nothing has changed then.
+  void SetWorkload(const std::vector<double>& workload);
+  const std::vector<double>& workload() const;  // by which batches are shared out now
+  int64_t block() const;                        // samples of a block; 0: none
   const Optimizer& optimizer() const { return *optimizer_; }
   const Schedule& schedule() const { return *schedule_; }
 
@@ -183,15 +197,19 @@ class Updater {
   class OnDevices;                                                           // devices.cc
   class Table;                                                               // rows.cc
   int64_t CheckMicroBatches(std::span<const BatchPtr> micro_batches) const;  // returns their samples
-  // Forward and backward of one after the other; `samples` of the whole step.
+  // Forward and backward of a step of `samples`: one micro-batch after the other, or its only batch in blocks.
   void ForwardBackward(std::span<const BatchPtr> micro_batches, int64_t samples,
                        const std::function<void(size_t)>& measure);
-  // Of a gate that several micro-batches write, one after the other: what the first that failed said.
+  // run(i) of each of so many pieces, where piece i is of measure's row lane(i): those of a row wait for each other.
+  template <class Lane, class Function>
+  void RunPieces(size_t pieces, int64_t samples, const std::function<void(size_t)>& measure, const Lane& lane,
+                 const Function& run);
+  // Of gates that several pieces write, one after the other: what the first that failed said. By row of pieces.
   struct KeptGate {
-    VarPtr kept = nullptr;
-    PreparedPtr begin = nullptr, keep = nullptr, end = nullptr;
+    VarPtr gate = nullptr, kept = nullptr;
+    PreparedPtr begin = nullptr, keep = nullptr;
   };
-  void PrepareKeptGate();
+  void PrepareKeptGates();
   void FinishLast();
   std::pair<ScheduleState, LossScaleState> Parse(const Numbers& numbers) const;
   void GoOnWith(const Updater& other);
@@ -238,8 +256,10 @@ class Updater {
   bool check_gradients_ = true;
   const Updater* const steps_of_;
   const bool for_several_groups_;
-  VarPtr gate_, committed_;  // the latter carries the error of the first step that failed
-  KeptGate kept_gate_;       // nothing until it is needed
+  VarPtr gate_, committed_;           // the latter carries the error of the first step that failed
+  std::vector<KeptGate> kept_gates_;  // none until they are needed
+  PreparedPtr end_of_gates_;
+  const VarPtr* measured_gate_ = nullptr;
   VarPtr done_[kInFlight];
   PreparedPtr forgive_;
   std::vector<StepRange> commit_;  // by done_
@@ -250,6 +270,7 @@ class Updater {
   StepRates rates_;
   RangeSquares gradients_, measured_;
   std::vector<std::shared_ptr<Table>> tables_;
+  std::unique_ptr<BlockStep> blocks_of_step_;  // null: none
 };
 
 }  // namespace bindery
