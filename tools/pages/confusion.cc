@@ -187,7 +187,7 @@ std::string JudgementPage(const Judgement& judgement, const JudgementPageOptions
       {"right", fmt::format("{} ({})", Thousands(confusion.right()), Share(confusion.right(), confusion.samples()))}};
   if (judgement.unjudged > 0) rows.push_back({"without a class as label", Thousands(judgement.unjudged)});
   for (const auto& [name, value] : options.values) rows.push_back({name, fmt::format("{:.4f}", value)});
-  std::string body = HtmlTable({"", ""}, {false, true}, rows);
+  std::string body = HtmlTable({"measured", "value"}, {false, true}, rows);
   constexpr int64_t kMostCells = 100;  // classes of a matrix that somebody can look at
   if (confusion.classes() <= kMostCells) {
     body += "<h2>Which class is taken for which</h2>\n<p>A row for each label, a column for each answer.</p>\n" +

@@ -97,7 +97,7 @@ TEST(ModelPage, OfEveryModelByNameThatIsSmall) {
 }
 
 // A model that takes sample i for class answers[i], with the probability that the data say.
-Symbol Scores() { return Softmax(Flatten(Variable("data")), {}, "softmax"); }
+Symbol Scores() { return SoftmaxOutput(Flatten(Variable("data")), {}, "softmax"); }
 
 HostTensor Labels(const std::vector<double>& labels) {
   HostTensor tensor(DType::kFloat32, {static_cast<int64_t>(labels.size())});
@@ -167,8 +167,9 @@ TEST(Judge, ManyClassesAndNoMistakes) {
 }
 
 TEST(Judge, DataAndModelsThatDoNotFit) {
-  Trainer pixels(Softmax(Variable("data"), {}, "softmax"), {.threads_per_device = 1});
-  ArrayIter images(HostTensor(DType::kFloat32, {2, 3, 4, 4}), Labels({0, 1}), {.batch_size = 2});
+  Trainer pixels(SoftmaxOutput(Variable("data"), {.multi_output = true}, "softmax"), {.threads_per_device = 1});
+  ArrayIter images(HostTensor(DType::kFloat32, {2, 3, 4, 4}), HostTensor(DType::kFloat32, {2, 4, 4}),
+                   {.batch_size = 2});
   EXPECT_TRUE(Has(MessageOf<ModelError>([&] { Judge(&pixels, &images, 3); }), "softmax_output"));
 }
 
