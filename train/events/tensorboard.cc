@@ -18,7 +18,7 @@ struct State {
     const int64_t done = loop.now().iteration;
     if (done > 0) events->Restart(done + 1);
     if (!options.settings.empty()) events->Settings(options.settings, options.compared);
-    if (options.begin) options.begin(*events);
+    if (done == 0 && options.begin) options.begin(*events);
     events->Flush();
   }
 

@@ -19,7 +19,7 @@ struct TensorBoardOptions {
   Trigger histograms = EveryEpochs();     // of parameters and running statistics, as "<model>/<name>"; waits for them
   std::map<std::string, EventWriter::Setting> settings = {};  // for the table that compares runs
   std::vector<std::string> compared = {};                     // the numbers in that table: "validation/accuracy"
-  // What else is written when the run begins: the graph, images of what it is trained on.
+  // What else is written before the first iteration of all: the graph, images of what it is trained on.
   std::function<void(EventWriter& events)> begin = {};
 };
 
