@@ -12,6 +12,7 @@ namespace {
 struct State {
   TensorBoardOptions options;
   std::unique_ptr<EventWriter> events = {};
+  RunningMeans means = {};
 
   void Begin(Loop& loop) {
     events = std::make_unique<EventWriter>(options.folder);
@@ -24,9 +25,10 @@ struct State {
 
   void Run(Loop& loop) {
     const Moment& now = loop.now();
+    means.Add(loop.observation());
     const bool due = options.trigger.Due(now, loop.observation());
     if (due || now.is_new_epoch) {
-      for (const auto& [name, value] : loop.observation().values()) events->Scalar(name, now.iteration, value.value);
+      for (const auto& [name, value] : means.Take()) events->Scalar(name, now.iteration, value);
       events->Scalar("run/epoch", now.iteration, now.epoch_detail);
       events->Scalar("run/seconds", now.iteration, now.seconds);
     }
@@ -61,6 +63,8 @@ Extension TensorBoard(TensorBoardOptions options) {
           .serialize =
               [state](Archive* archive) {
                 Archive scalars = archive->In("scalars"), histograms = archive->In("histograms");
+                Archive means = archive->In("means");
+                state->means.Serialize(&means);
                 state->options.trigger.Serialize(&scalars);
                 state->options.histograms.Serialize(&histograms);
               }};

@@ -23,7 +23,8 @@ struct TensorBoardOptions {
   std::function<void(EventWriter& events)> begin = {};
 };
 
-// A scalar for each value that is observed, by its name, over iterations. Each run writes a file of its own; of one that
+// A scalar for each value that is observed, by its name, over iterations: its mean since the last one, by samples
+// (train/loop/observation.h). Each run writes a file of its own; of one that
 // is resumed, what files before have from that iteration on is no longer shown. Throws DataError where it cannot write.
 Extension TensorBoard(TensorBoardOptions options);
 

@@ -17,10 +17,13 @@ namespace {
 
 struct State {
   PlotReportOptions options;
+  RunningMeans means = {};
   std::map<std::string, Series> curves = {};  // by "<metric>/<place>"
 
-  void Add(const Loop& loop, const Observation& observation) {
-    for (const auto& [name, value] : observation.values()) {
+  void Look(Loop& loop) {
+    means.Add(loop.observation());
+    if (!options.trigger.Due(loop.now(), loop.observation())) return;
+    for (const auto& [name, value] : means.Take()) {
       const size_t slash = name.rfind('/');
       const std::string place = slash == std::string::npos ? "" : name.substr(0, slash);
       const std::string metric = slash == std::string::npos ? name : name.substr(slash + 1);
@@ -28,8 +31,9 @@ struct State {
       if (!wanted.empty() && std::ranges::find(wanted, metric) == wanted.end()) continue;
       Series& curve = curves[metric + "/" + place];
       curve.name = place;
-      curve.points.emplace_back(loop.now().epoch_detail, value.value);
+      curve.points.emplace_back(loop.now().epoch_detail, value);
     }
+    Write();
   }
 
   std::vector<Chart> Charts() const {
@@ -60,6 +64,9 @@ struct State {
 
   // A line for each point: x, y, and the curve it is of.
   void Serialize(Archive* archive) {
+    Archive due = archive->In("trigger"), sums = archive->In("means");
+    options.trigger.Serialize(&due);
+    means.Serialize(&sums);
     std::string text;
     for (const auto& [name, curve] : curves) {
       for (const auto& [x, y] : curve.points) text += fmt::format("{} {} {}\n", x, y, name);
@@ -88,12 +95,8 @@ Extension PlotReport(PlotReportOptions options) {
   }
   const auto state = std::make_shared<State>(State{std::move(options)});
   return {.name = "plot",
-          .trigger = state->options.trigger,
-          .run =
-              [state](Loop& loop) {
-                state->Add(loop, loop.observation());
-                state->Write();
-              },
+          .trigger = Always(),
+          .run = [state](Loop& loop) { state->Look(loop); },
           .end =
               [state](Loop&) {
                 if (state->options.at_end) state->options.at_end(state->Charts());
