@@ -169,6 +169,14 @@ TEST_F(SeeingTest, PagesOfModels) {
   Succeeds({"inspect", "--model", "lenet", "--dot", "lenet.dot"});
   EXPECT_EQ(Read("lenet.dot"), Succeeds({"inspect", "--model", "lenet", "--dot", "-"}).out);
   Fails(4, "--html: there is no folder", {"inspect", "--model", "lenet", "--html", "none/lenet.html"});
+  Succeeds(Training(1, {"--save", "model.pb", "--checkpoints="}));
+  const auto before = ModelFiles("model.pb");
+  Fails(2, "--model and --html are the same", {"inspect", "--model", "model.pb", "--html", "./model.pb"});
+  Fails(2, "--weights and --report are the same",
+        Words{"test", "--weights", "model.pb", "--report", "model.pb"} + kTestDigits);
+  Fails(2, "--model and --trace are the same", {"time", "--model", "model.pb", "--trace", "model.pb"});
+  Fails(2, "--model and --trace are the same", {"train", "--model", "model.pb", "--trace", "model.pb"});
+  EXPECT_EQ(ModelFiles("model.pb"), before);
   Fails(2, "--html has layers, plan and memory", {"inspect", "--model", "lenet", "--html", "x.html", "--plan"});
 }
 

@@ -83,6 +83,7 @@ void ApplyCommand::Judge(Trainer* trainer, const TestData& test, const std::stri
 
 int ApplyCommand::Test() const {
   if (!report.empty()) CheckOutputFile("--report", report);
+  model.CheckKept({{"--report", report}});
   if ((confusion || !report.empty()) && data.IsText()) {
     throw UsageError(fmt::format("{}: samples of a text have no class each", confusion ? "--confusion" : "--report"));
   }

@@ -110,6 +110,7 @@ void InspectCommand::CheckViews() const {
   if (json && !view.empty()) throw UsageError(fmt::format("--json is for the summary, {} is text", view));
   if (!dot.empty() && dot != "-") CheckOutputFile("--dot", dot);
   if (!html.empty()) CheckOutputFile("--html", html);
+  model.CheckKept({{"--dot", dot == "-" ? "" : dot}, {"--html", html}});
 }
 
 int InspectCommand::Run() const {

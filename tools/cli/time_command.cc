@@ -203,6 +203,7 @@ nlohmann::json ToJson(const Row& row, int64_t all) {
 
 int TimeCommand::Run() const {
   if (!trace.empty()) CheckOutputFile("--trace", trace);
+  model.CheckKept({{"--trace", trace}});
   const Shape given{std::span<const int64_t>(shape)};
   const auto recorded = trace.empty() ? nullptr : std::make_shared<Trace>();
   TrainerOptions options{.devices = device.Devices(),

@@ -145,6 +145,7 @@ void TrainCommand::CheckOutputs() const {
                                      {"--model", model_file},
                                      {"--weights", model.weights}}) {
     CheckDifferent({{option, path}, {"--log", log}});
+    for (const auto& output : watch.Outputs()) CheckDifferent({{option, path}, output});
   }
   for (const auto& [option, path] : {std::pair("--save", &save), {"--best", &best}}) {
     if (path->empty()) continue;
