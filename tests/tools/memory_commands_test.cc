@@ -122,8 +122,8 @@ TEST_F(MemoryCommandsTest, TheLargestBatchThatFits) {
 
 TEST_F(MemoryCommandsTest, EpochsOfSomeBatches) {
   const std::vector<json> lines = Lines(Succeeds(Training(3, {"--epoch-batches", "5", "--json"})).out);
-  ASSERT_EQ(lines.size(), 4u);
-  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(lines[i].at("step"), 5 * (i + 1));
+  ASSERT_EQ(lines.size(), 5u);  // between start and end
+  for (size_t i = 1; i <= 3; ++i) EXPECT_EQ(lines[i].at("step"), 5 * i);
 }
 
 }  // namespace

@@ -7,10 +7,10 @@ namespace {
 using Words = std::vector<std::string>;
 using UsageTest = ProgramTest;
 
-const Words kCommands = {"train", "test", "predict", "generate", "inspect", "devices", "operators"};
+const Words kCommands = {"train", "test", "predict", "generate", "inspect", "time", "devices", "operators"};
 
 TEST_F(UsageTest, Commands) {
-  const std::string known = "known: train, test, predict, generate, inspect, devices, operators";
+  const std::string known = "known: train, test, predict, generate, inspect, time, devices, operators";
   Fails(2, "a command must come first; " + known, {});
   Fails(2, "a command must come first, got \"--epochs\"; " + known, {"--epochs", "3"});
   Fails(2, "unknown command \"trian\"; did you mean \"train\"?", {"trian"});
@@ -190,8 +190,8 @@ TEST_F(UsageTest, OptionsThatExcludeEachOther) {
   Fails(2, "--resume needs a folder", {"train", "--resume", "--checkpoints="});
   Fails(2, "--min-accuracy needs the metric accuracy", {"test", "--min-accuracy", "0.5", "--metrics", "cross-entropy"});
   Fails(2, "--json is for the summary, --plan is text", {"inspect", "--plan", "--json"});
-  Fails(2, "--dot draws the graph", {"inspect", "--memory", "--dot"});
-  Fails(2, "--plan and --dot are another call", {"inspect", "--memory-limit", "1G", "--plan"});
+  Fails(2, "--dot draws the graph", {"inspect", "--memory", "--dot", "-"});
+  Fails(2, "--plan, --dot and --html are another call", {"inspect", "--memory-limit", "1G", "--plan"});
   Fails(2, "--json is for the summary, --memory-limit is text", {"inspect", "--memory-limit", "1G", "--json"});
   Fails(2, "--optimizer counts its state in the memory", {"inspect", "--optimizer", "adam"});
   Fails(2, "--optimizer: unknown optimizer", {"inspect", "--memory", "--optimizer", "adamm"});

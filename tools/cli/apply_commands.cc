@@ -14,6 +14,7 @@
 #include "tools/cli/exit_codes.h"
 #include "tools/cli/options.h"
 #include "tools/cli/progress.h"
+#include "tools/pages/confusion.h"
 #include "train/finite.h"
 
 namespace bindery::cli {
@@ -23,11 +24,11 @@ struct ApplyCommand {
   ModelOptions model;
   DeviceOptions device;
   DataOptions data;
-  std::string checkpoints = kDefaultCheckpoints, output;
+  std::string checkpoints = kDefaultCheckpoints, output, report;
   std::optional<std::string> metrics;  // by the data, if not given
   double min_accuracy = 0;
-  int64_t show = 10;
-  bool json = false;
+  int64_t show = 10, worst = 24;
+  bool json = false, confusion = false;
 
   void AddTo(CLI::App* sub) {
     model.AddTo(sub);
@@ -54,10 +55,38 @@ struct ApplyCommand {
     return std::make_unique<Trainer>(trained, options);
   }
   int Test() const;
+  // Which class is taken for which: to the line, to standard output, and as a page, as the options want it.
+  void Judge(Trainer* trainer, const TestData& test, const std::string& source, const NamedValues& values,
+             nlohmann::json* line) const;
   int Predict() const;
 };
 
+void ApplyCommand::Judge(Trainer* trainer, const TestData& test, const std::string& source, const NamedValues& values,
+                         nlohmann::json* line) const {
+  const Judgement judged = bindery::Judge(trainer, test.iter.get(), report.empty() ? 0 : worst);
+  if (json && confusion) {
+    nlohmann::json rows = nlohmann::json::array();
+    for (int64_t label = 0; label < judged.confusion.classes(); ++label) {
+      nlohmann::json row = nlohmann::json::array();
+      for (int64_t c = 0; c < judged.confusion.classes(); ++c) row.push_back(judged.confusion.count(label, c));
+      rows.push_back(std::move(row));
+    }
+    (*line)["confusion"] = std::move(rows);  // [label][answer]
+  } else if (confusion) {
+    fmt::print("{}", ToText(judged.confusion, test.classes));
+  }
+  if (report.empty()) return;
+  WriteFileAtomically(report, JudgementPage(judged, {.title = fmt::format("{} on {}", source, data.data),
+                                                     .names = test.classes,
+                                                     .values = values}));
+}
+
 int ApplyCommand::Test() const {
+  if (!report.empty()) CheckOutputFile("--report", report);
+  model.CheckKept({{"--report", report}});
+  if ((confusion || !report.empty()) && data.IsText()) {
+    throw UsageError(fmt::format("{}: samples of a text have no class each", confusion ? "--confusion" : "--report"));
+  }
   const std::string measured = data.MetricsOr(metrics);
   const std::vector<std::string> names = ParseMetrics(measured);
   if (min_accuracy > 0 && std::find(names.begin(), names.end(), "accuracy") == names.end()) {
@@ -68,13 +97,21 @@ int ApplyCommand::Test() const {
   const int64_t count = test.iter->samples();
   const NamedValues values = trainer->Score(*test.iter);
   CheckFinite("test", values);
+  const auto judge = [&](nlohmann::json* line) {
+    if (confusion || !report.empty()) {
+      Judge(trainer.get(), test, model.model.empty() && model.weights.empty() ? checkpoints : model.Name(), values,
+            line);
+    }
+  };
   if (json) {
     nlohmann::json line = {{"samples", count}};
     for (const auto& [name, value] : values) line[name] = value;
+    judge(&line);
     fmt::print("{}\n", line.dump());
   } else {
     const std::string unit = data.UnitOf(values.back().first);  // of the last, which stands before it
     fmt::print("{} samples: {}{}\n", count, ToText(values), unit);
+    judge(nullptr);
   }
   for (const auto& [name, value] : values) {
     if (name == "accuracy" && !(value >= min_accuracy)) {
@@ -136,6 +173,10 @@ void AddTest(CLI::App* app, RunFn* run) {
   c->AddTo(sub);
   AddText(sub, "--metrics", &c->metrics, "comma-separated; default accuracy and cross-entropy");
   AddNumber(sub, "--min-accuracy", &c->min_accuracy, 0, 1, "exit with status 9 below this accuracy");
+  sub->add_flag("--confusion", c->confusion, "which class is taken for which, how often");
+  sub->add_option("--report", c->report,
+                  "write a page with that and the worst answers, with their images, to this file");
+  AddNumber(sub, "--worst", &c->worst, 0, 1'000, "answers in the report");
   sub->callback([c, run] { *run = [c] { return c->Test(); }; });
 }
 

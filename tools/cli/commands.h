@@ -13,6 +13,7 @@ void AddTest(CLI::App* app, RunFn* run);
 void AddPredict(CLI::App* app, RunFn* run);
 void AddGenerate(CLI::App* app, RunFn* run);
 void AddInspect(CLI::App* app, RunFn* run);
+void AddTime(CLI::App* app, RunFn* run);
 void AddDevices(CLI::App* app, RunFn* run);
 void AddOperators(CLI::App* app, RunFn* run);
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/files.h"
 #include "engine/cuda/report.h"
 #include "engine/isa.h"
 #include "engine/team.h"
@@ -12,6 +13,7 @@
 #include "tools/cli/commands.h"
 #include "tools/cli/exit_codes.h"
 #include "tools/cli/options.h"
+#include "tools/pages/model_page.h"
 #include "train/memory.h"
 #include "train/precision.h"
 
@@ -22,10 +24,11 @@ struct InspectCommand {
   ModelOptions model;
   DeviceOptions device{.devices = "cpu:0"};
   std::vector<int64_t> shape;
-  std::string precision = "float32", memory_limit, optimizer;
+  std::string precision = "float32", memory_limit, optimizer, dot, html;
   int64_t batch_size = 64;
-  bool plan = false, memory = false, dot = false, predict = false, json = false;
+  bool plan = false, memory = false, predict = false, json = false;
   int Run() const;
+  void CheckViews() const;
   int ShowLargestBatch(const Symbol& symbol, const Shape& input) const;
 };
 
@@ -86,29 +89,45 @@ int InspectCommand::ShowLargestBatch(const Symbol& symbol, const Shape& input) c
   return kOk;
 }
 
-int InspectCommand::Run() const {
-  const std::string view = dot ? "--dot" : plan ? "--plan" : memory ? "--memory" : "";
-  if (dot && (plan || memory)) throw UsageError("--dot draws the graph; --plan and --memory are another call");
-  if (!memory_limit.empty() && (plan || dot)) {
-    throw UsageError("--memory-limit asks for the largest batch; --plan and --dot are another call");
+// A call shows one thing.
+void InspectCommand::CheckViews() const {
+  const std::string view = !dot.empty()    ? "--dot"
+                           : !html.empty() ? "--html"
+                           : plan          ? "--plan"
+                           : memory        ? "--memory"
+                                           : "";
+  if (!dot.empty() && (plan || memory)) throw UsageError("--dot draws the graph; --plan and --memory are another call");
+  if (!html.empty() && (plan || memory || !dot.empty())) {
+    throw UsageError("--html has layers, plan and memory; --plan, --memory and --dot are another call");
+  }
+  if (!memory_limit.empty() && (plan || !dot.empty() || !html.empty())) {
+    throw UsageError("--memory-limit asks for the largest batch; --plan, --dot and --html are another call");
   }
   if (!optimizer.empty() && (predict || (!memory && memory_limit.empty()))) {
     throw UsageError("--optimizer counts its state in the memory of a training: --memory or --memory-limit");
   }
   if (json && !memory_limit.empty()) throw UsageError("--json is for the summary, --memory-limit is text");
   if (json && !view.empty()) throw UsageError(fmt::format("--json is for the summary, {} is text", view));
+  if (!dot.empty() && dot != "-") CheckOutputFile("--dot", dot);
+  if (!html.empty()) CheckOutputFile("--html", html);
+  model.CheckKept({{"--dot", dot == "-" ? "" : dot}, {"--html", html}});
+}
+
+int InspectCommand::Run() const {
+  CheckViews();
   device.Devices();  // is checked, whatever is shown
   const Shape given{std::span<const int64_t>(shape)};
   Model loaded = model.Load(given.rank() > 0 ? given.Erase(0) : given);  // a model by name takes any shape
   loaded.symbol = InPrecision(loaded.symbol, precision, {});
   CheckArguments(loaded, /*labelled=*/false);
   const ShapeMap shapes = {{"data", InputShape(*this, loaded)}};
-  if (dot) {
-    fmt::print("{}", ToDot(loaded.symbol, shapes));
+  if (!dot.empty()) {
+    const std::string drawn = ToDot(loaded.symbol, shapes);
+    dot == "-" ? fmt::print("{}", drawn) : WriteFileAtomically(dot, drawn);
     return kOk;
   }
   if (!memory_limit.empty()) return ShowLargestBatch(loaded.symbol, shapes.at("data"));
-  if (!plan && !memory) {
+  if (!plan && !memory && html.empty()) {
     if (json) {
       const ParameterCount count = CountParameters(loaded.symbol, shapes);
       const nlohmann::json line = {{"model", model.Name()},
@@ -125,6 +144,12 @@ int InspectCommand::Run() const {
   const GroupOptions options = GroupFor(*this, shapes.at("data"));
   const std::shared_ptr<const Optimizer> rule = OptimizerOf(*this);
   const std::vector<DevicePlan> plans = DataParallelExecutorGroup::MakePlans(loaded.symbol, options);
+  if (!html.empty()) {
+    ModelPageOptions page{.name = model.Name(), .purpose = predict ? "prediction" : "training"};
+    for (const DevicePlan& of : plans) page.devices.push_back({ToString(of.device), of.samples.size(), &of.plan});
+    WriteFileAtomically(html, ModelPage(loaded.symbol, shapes, page));
+    return kOk;
+  }
   const std::vector<MemoryNeed> needs = NeedsOf(plans, options, rule.get(), /*average=*/false);
   for (size_t i = 0; i < plans.size(); ++i) {
     fmt::print("{} ({} samples, {})\n", plans[i].device, plans[i].samples.size(), predict ? "prediction" : "training");
@@ -189,7 +214,8 @@ void AddInspect(CLI::App* app, RunFn* run) {
                   "the largest batch that fits in so much of each device: e.g. 512M, 1.5G");
   sub->add_option("--optimizer", c->optimizer, "with its state in the memory, e.g. adam");
   sub->add_flag("--predict", c->predict, "plan and memory of prediction instead of training");
-  sub->add_flag("--dot", c->dot, "the graph for Graphviz");
+  sub->add_option("--dot", c->dot, "write the graph for Graphviz to this file; \"-\": to standard output");
+  sub->add_option("--html", c->html, "write a page with layers, shapes, plan and memory to this file");
   sub->add_flag("--json", c->json, "JSON on standard output");
   sub->callback([c, run] { *run = [c] { return c->Run(); }; });
 }

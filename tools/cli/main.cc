@@ -52,6 +52,7 @@ int RunCommand(int argc, char** argv) {
   AddPredict(&app, &run);
   AddGenerate(&app, &run);
   AddInspect(&app, &run);
+  AddTime(&app, &run);
   AddDevices(&app, &run);
   AddOperators(&app, &run);
   try {

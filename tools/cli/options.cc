@@ -58,6 +58,13 @@ std::string ModelOptions::Name() const {
 
 bool ModelOptions::IsByName() const { return IsModelName(Name()); }
 
+void ModelOptions::CheckKept(const std::vector<std::pair<std::string, std::string>>& outputs) const {
+  for (const auto& output : outputs) {
+    CheckDifferent({{"--model", model.empty() || IsByName() ? "" : model}, output});
+    CheckDifferent({{"--weights", weights}, output});
+  }
+}
+
 Model ModelOptions::Load(const Shape& input, int64_t classes) const {
   const std::string name = Name();
   Model loaded, from;

@@ -28,6 +28,8 @@ struct ModelOptions {
   // empty or 0: its own, or the weights'.
   Model Load(const Shape& input = {}, int64_t classes = 0) const;
   bool IsByName() const;  // of the zoo
+  // Throws UsageError if an output (option, path) would take the place of the model's files.
+  void CheckKept(const std::vector<std::pair<std::string, std::string>>& outputs) const;
 };
 
 struct DeviceOptions {

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <vector>
 
 #include "tools/cli/console.h"
 #include "train/extensions/reports.h"
@@ -25,12 +26,55 @@ bool IsTerminal() {
   return isatty(STDERR_FILENO) && term && std::strcmp(term, "dumb") != 0;
 }
 
-size_t Columns() {
-  winsize size{};
-  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 20 ? size.ws_col : 80;
+// What a bar says, of one epoch.
+struct Now {
+  int64_t epoch = 0, epochs = 0;  // from 1
+  int64_t batch = 0, batches = 0;
+  double part = 0;                        // of the epoch, 0 to 1
+  double seconds = 0, left = 0;           // NaN: not known
+  std::string rate;                       // "--": not known
+  std::vector<std::string> metrics = {};  // "accuracy 0.9812"
+};
+
+// The longest that is shorter than the line, so that the cursor stays on it: with a bar of 6 to 24 characters where
+// there is room for one; else without it, the rate, the metrics from the last on, the batches, the time.
+std::string Fitting(const Now& now, size_t columns) {
+  const size_t room = columns > 1 ? columns - 1 : 1;
+  const std::string epoch = fmt::format("epoch {}/{}:", now.epoch, now.epochs),
+                    percent = fmt::format("{:3.0f}%", now.part * 100);
+  const std::string batches = fmt::format("{}/{}", now.batch, now.batches);
+  const std::string times = fmt::format("{}<{}", Duration(now.seconds), Duration(now.left));
+  std::string metrics = fmt::format("{}", fmt::join(now.metrics, ", "));
+  const std::string after = fmt::format("{} [{}, {} samples/s] {}", batches, times, now.rate, metrics);
+  std::string line = fmt::format("{} {} {}", epoch, percent, after);
+  constexpr size_t kLeast = 6, kMost = 24, kEdges = 2;
+  if (line.size() + kEdges + kLeast <= room) {
+    const size_t width = std::min(kMost, room - line.size() - kEdges);
+    const auto full = static_cast<size_t>(now.part * static_cast<double>(width));
+    return fmt::format("{} {}|{}{}| {}", epoch, percent, std::string(full, '#'), std::string(width - full, ' '), after);
+  }
+  std::vector<std::string> shorter = {line, fmt::format("{} {} {} [{}] {}", epoch, percent, batches, times, metrics)};
+  for (size_t kept = now.metrics.size(); kept > 0; --kept) {
+    metrics =
+        fmt::format("{}", fmt::join(now.metrics.begin(), now.metrics.begin() + static_cast<ptrdiff_t>(kept), ", "));
+    shorter.push_back(fmt::format("{} {} {} {}", epoch, percent, times, metrics));
+  }
+  shorter.push_back(fmt::format("{} {} {}", epoch, percent, times));
+  shorter.push_back(fmt::format("{}/{} {} <{}", now.epoch, now.epochs, percent, Duration(now.left)));
+  shorter.push_back(fmt::format("{}/{} {}", now.epoch, now.epochs, percent));
+  shorter.push_back(percent);
+  for (const std::string& one : shorter) {
+    if (one.size() <= room) return one;
+  }
+  return percent.substr(0, room);
 }
 
 }  // namespace
+
+int Columns() {
+  winsize size{};
+  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
 
 std::string ToText(const NamedValues& values) {
   std::string text;
@@ -64,22 +108,16 @@ void Progress::OnBatch(const BatchReport& report, int64_t epochs) {
   last_ = now;
   const double part =
       report.batches > 0 ? std::min(1.0, static_cast<double>(report.batch) / static_cast<double>(report.batches)) : 0;
-  const double left = is_known && part > 0 ? report.seconds / part - report.seconds : NAN;
-  // The bar takes what the figures leave of the line; on a narrow one there is none, nor the rate.
-  const std::string before = fmt::format("epoch {}/{}: {:3.0f}%", report.epoch + 1, epochs, part * 100);
-  const std::string metrics = ToText(report.metric->Get());
-  const std::string after = fmt::format(" {}/{} [{}<{}, {} samples/s] {}", report.batch, report.batches,
-                                        Duration(report.seconds), Duration(left), rate, metrics);
-  std::string line = before + after;
-  if (line.size() >= Columns()) {
-    line = fmt::format("{} {}/{} [{}<{}] {}", before, report.batch, report.batches, Duration(report.seconds),
-                       Duration(left), metrics);
-  } else if (line.size() + 6 < Columns()) {
-    const size_t width = std::min<size_t>(24, Columns() - line.size() - 3);
-    const auto full = static_cast<size_t>(part * static_cast<double>(width));
-    line = fmt::format("{}|{}{}|{}", before, std::string(full, '#'), std::string(width - full, ' '), after);
-  }
-  line.resize(std::min(line.size(), Columns() - 1));
+  Now state{.epoch = report.epoch + 1,
+            .epochs = epochs,
+            .batch = report.batch,
+            .batches = report.batches,
+            .part = part,
+            .seconds = report.seconds,
+            .left = is_known && part > 0 ? report.seconds / part - report.seconds : NAN,
+            .rate = rate};
+  for (const auto& value : report.metric->Get()) state.metrics.push_back(ToText({value}));
+  const std::string line = Fitting(state, static_cast<size_t>(Columns()));
   Say("\r\x1b[K{}", line);
   on_line_ = true;
 }

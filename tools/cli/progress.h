@@ -26,6 +26,7 @@ class Progress {
   bool on_line_ = false;
 };
 
+int Columns();                                  // of the terminal at standard error; 80 where there is none
 std::string ToText(const NamedValues& values);  // "accuracy 0.9812, loss --": of NaN
 
 }  // namespace bindery::cli

@@ -1,26 +1,26 @@
 // bindery train
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
-#include <csignal>
 #include <cstdio>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "base/log.h"
 #include "base/names.h"
+#include "bindery/version.h"
 #include "symbol/print/summary.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/console.h"
 #include "tools/cli/data.h"
 #include "tools/cli/exit_codes.h"
+#include "tools/cli/json_lines.h"
 #include "tools/cli/options.h"
 #include "tools/cli/progress.h"
+#include "tools/cli/signals.h"
+#include "tools/cli/watch_options.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/extensions/reports.h"
 #include "train/extensions/snapshots.h"
@@ -47,7 +47,8 @@ struct TrainCommand {
   int keep = 3;
   bool resume = false, json = false;
   std::string save, best, log;
-  int64_t patience = 0;
+  int64_t patience = 0, json_every = 0;
+  WatchOptions watch;
   std::string progress = "auto";
 
   TrainerOptions Parse() const;
@@ -55,48 +56,10 @@ struct TrainCommand {
   void CheckOutputs() const;
   void Report(const FitResult& result, const Trainer& trainer, const Shape& batch, int64_t samples,
               double seconds) const;
-  int Run() const;
-};
-
-std::atomic<Trainer*> running = nullptr;
-
-void SayInSignal(std::string_view text) {
-  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
-}
-
-// First signal: stop after this step, with a checkpoint. Second: at once.
-void OnSignal(int signal) {
-  Trainer* trainer = running.exchange(nullptr);
-  if (trainer == nullptr) _exit(128 + signal);
-  trainer->RequestStop();
-  SayInSignal("\nbindery: stopping after this step; once more: at once\n");
-}
-
-// The terminal has gone, or somebody wants a checkpoint now: the run goes on.
-void OnHangUp(int) {
-  Trainer* trainer = running.load();
-  if (trainer == nullptr) return;
-  trainer->RequestCheckpoint();
-  SayInSignal("\nbindery: saving a checkpoint after this step, then going on\n");
-}
-
-// While it lives, signals stop the trainer or make it save.
-class ListenToSignals {
- public:
-  explicit ListenToSignals(Trainer* trainer) {
-    running = trainer;
-    std::signal(SIGINT, OnSignal);
-    std::signal(SIGTERM, OnSignal);
-    if (std::signal(SIGHUP, OnHangUp) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);  // nohup
-  }
-  ~ListenToSignals() {
-    std::signal(SIGINT, SIG_DFL);
-    std::signal(SIGTERM, SIG_DFL);
-    std::signal(SIGHUP, SIG_IGN);  // what is left is a report
-    running = nullptr;
-  }
-  ListenToSignals(const ListenToSignals&) = delete;
-  ListenToSignals& operator=(const ListenToSignals&) = delete;
+  int Run();
+  int Train();
+  nlohmann::json StartToJson(const TrainingData& made, const TrainerOptions& options) const;
+  std::map<std::string, EventWriter::Setting> Settings(const TrainerOptions& options) const;
 };
 
 ProgressStyle ParseStyle(const std::string& text) {
@@ -107,12 +70,6 @@ ProgressStyle ParseStyle(const std::string& text) {
     if (names[i] == text) return kStyles[i];
   }
   throw UsageError(fmt::format("--progress: unknown style \"{}\"{}", text, NameHint(text, names)));
-}
-
-nlohmann::json ToJson(const NamedValues& values) {
-  nlohmann::json object = nlohmann::json::object();
-  for (const auto& [name, value] : values) object[name] = value;
-  return object;
 }
 
 // Errors in an option's text become usage errors that name the option.
@@ -179,11 +136,13 @@ TrainerOptions TrainCommand::Parse() const {
 
 void TrainCommand::CheckOutputs() const {
   if (resume && checkpoints.empty()) throw UsageError("--resume needs a folder: --checkpoints is empty");
-  CheckDifferent({{"--save", save},
-                  {"--best", best},
-                  {"--log", log},
-                  {"--checkpoints", checkpoints},
-                  {"--write-digits", data.write_digits}});
+  std::vector<std::pair<std::string, std::string>> outputs = {{"--save", save},
+                                                              {"--best", best},
+                                                              {"--log", log},
+                                                              {"--checkpoints", checkpoints},
+                                                              {"--write-digits", data.write_digits}};
+  for (const auto& output : watch.Outputs()) outputs.push_back(output);
+  CheckDifferent(outputs);
   // A log is written from the beginning on, in place of what was there. (A model may take the place of its own file.)
   const std::string model_file = model.model.empty() || model.IsByName() ? "" : model.model;
   for (const auto& [option, path] : {std::pair("--data", FileOf(data.data)),
@@ -191,6 +150,7 @@ void TrainCommand::CheckOutputs() const {
                                      {"--model", model_file},
                                      {"--weights", model.weights}}) {
     CheckDifferent({{option, path}, {"--log", log}});
+    for (const auto& output : watch.Outputs()) CheckDifferent({{option, path}, output});
   }
   for (const auto& [option, path] : {std::pair("--save", &save), {"--best", &best}}) {
     if (path->empty()) continue;
@@ -201,6 +161,42 @@ void TrainCommand::CheckOutputs() const {
     CheckOutputFile(option, *path);
   }
   if (!log.empty()) CheckOutputFile("--log", log);
+  watch.Check();
+}
+
+// What distinguishes this run from others.
+std::map<std::string, EventWriter::Setting> TrainCommand::Settings(const TrainerOptions& options) const {
+  return {{"model", model.Name()},
+          {"data", data.data},
+          {"devices", device.devices},
+          {"batch size", static_cast<double>(data.batch_size)},
+          {"epochs", static_cast<double>(epochs)},
+          {"optimizer", options.optimizer},
+          {"schedule", options.schedule},
+          {"initializer", options.initializer},
+          {"precision", options.precision},
+          {"seed", static_cast<double>(seed)}};
+}
+
+nlohmann::json TrainCommand::StartToJson(const TrainingData& made, const TrainerOptions& options) const {
+  const DataDesc input = made.train->ProvideData()[0];
+  return {{"event", "start"},
+          {"schema", kEventsSchema},
+          {"version", BINDERY_VERSION},
+          {"model", model.Name()},
+          {"parameters", CountParameters(made.model.symbol, {{input.name, input.shape}}).arguments},
+          {"data", data.data},
+          {"samples", made.train->samples()},
+          {"test_samples", made.test->samples()},
+          {"devices", device.devices},
+          {"batch_size", data.batch_size},
+          {"epochs", epochs},
+          {"optimizer", options.optimizer},
+          {"schedule", options.schedule},
+          {"precision", options.precision},
+          {"metrics", ParseMetrics(options.metrics)},
+          {"seed", seed},
+          {"resume", resume}};
 }
 
 // The end of a run, for people.
@@ -247,10 +243,22 @@ void WarnIfNothingWasLearned(const NamedValues& trained, const std::map<double, 
   }
 }
 
-int TrainCommand::Run() const {
+// The errors of a run that writes JSON are an event, too, whatever they are.
+int TrainCommand::Run() {
+  if (!json) return Train();
+  try {
+    return Train();
+  } catch (const std::exception& e) {
+    PrintLine(ErrorToJson(e));
+    throw;
+  }
+}
+
+int TrainCommand::Train() {
   const ProgressStyle style = ParseStyle(progress);
-  const TrainerOptions options = Parse();
+  TrainerOptions options = Parse();
   CheckOutputs();
+  options.engine = watch.Watched(options.engine);
   TrainingData made = MakeTrainingData(data, model, seed);
   const DataDesc input = made.train->ProvideData()[0];
   CheckMetrics(options.metrics, made.model.symbol, *made.train);
@@ -264,7 +272,9 @@ int TrainCommand::Run() const {
                                               earlier.back()));
     }
   }
-  if (!json) {
+  if (json) {
+    PrintLine(StartToJson(made, options));
+  } else {
     Say("training {} on {}: {} samples of {}, tested on {}; devices {}, batch {}{}\n", model.Name(), data.data,
         made.train->samples(), input.shape.Erase(input.BatchAxis()), made.test->samples(), device.devices,
         data.batch_size, precision == "float32" ? "" : ", in " + precision);
@@ -277,17 +287,11 @@ int TrainCommand::Run() const {
     display.OnEpoch(report, epochs);
     seconds += report.seconds;
     samples += report.samples;
-    if (!json) return;
-    const nlohmann::json line = {{"event", "epoch"},
-                                 {"epoch", report.epoch + 1},
-                                 {"step", report.step},
-                                 {"seconds", report.seconds},
-                                 {"samples_per_second", report.samples_per_second},
-                                 {"learning_rate", report.learning_rate},
-                                 {"train", ToJson(report.train)},
-                                 {"test", ToJson(report.validation)}};
-    fmt::print("{}\n", line.dump());
-    std::fflush(stdout);
+    if (json) PrintLine(ToJson(report));
+  };
+  const auto on_batch = [&](const BatchReport& report) {
+    display.OnBatch(report, epochs);
+    if (json && json_every > 0 && report.step % json_every == 0) PrintLine(StepToJson(report));
   };
 
   // What is judged is the first metric of the test.
@@ -299,19 +303,26 @@ int TrainCommand::Run() const {
   if (patience > 0) stop = EarlyStopping({.value = judged, .patience = patience});
 
   Trainer trainer(made.model, options);
+  for (Extension& extension : watch.Extensions({.group = [&] { return trainer.group(); },
+                              .settings = Settings(options),
+                              .metrics = ParseMetrics(options.metrics),
+                              .model = &made.model,
+                              .train = made.train.get(),
+                              .test = made.test.get()})) {
+    extensions.push_back(std::move(extension));
+  }
   const ListenToSignals guard(&trainer);
-  const FitResult result =
-      trainer.Fit(*made.train, {.epochs = epochs,
-                                .epoch_batches = epoch_batches,
-                                .validation = made.test.get(),
-                                .checkpoints = checkpoints,
-                                .checkpoint_every = checkpoint_every,
-                                .keep = keep,
-                                .resume = resume,
-                                .on_batch = [&](const BatchReport& report) { display.OnBatch(report, epochs); },
-                                .on_epoch = on_epoch,
-                                .extensions = extensions,
-                                .stop = stop});
+  const FitResult result = trainer.Fit(*made.train, {.epochs = epochs,
+                                                     .epoch_batches = epoch_batches,
+                                                     .validation = made.test.get(),
+                                                     .checkpoints = checkpoints,
+                                                     .checkpoint_every = checkpoint_every,
+                                                     .keep = keep,
+                                                     .resume = resume,
+                                                     .on_batch = on_batch,
+                                                     .on_epoch = on_epoch,
+                                                     .extensions = extensions,
+                                                     .stop = stop});
   display.Clear();
   CheckFinite("train", result.train);
   CheckFinite("test", result.validation);
@@ -325,7 +336,7 @@ int TrainCommand::Run() const {
                                  {"micro_batches", trainer.micro_batches()},
                                  {"test", ToJson(result.validation)},
                                  {"checkpoint", result.checkpoint}};
-    fmt::print("{}\n", line.dump());
+    PrintLine(line);
   }
   if (result.stopped) {
     Say("stopped at step {}; {}\n", result.steps,
@@ -392,7 +403,9 @@ void AddTrain(CLI::App* app, RunFn* run) {
   sub->add_option("--log", c->log, "write a line of JSON with all values to this file after each epoch");
   sub->add_option("--write-digits", c->data.write_digits, "also write the images as IDX files to this folder");
   text("--progress", &c->progress, "auto, bar, lines or none");
-  sub->add_flag("--json", c->json, "JSON lines on standard output instead of text");
+  sub->add_flag("--json", c->json, "JSON lines on standard output instead of text (docs/seeing.md)");
+  AddNumber(sub, "--json-every", &c->json_every, 0, INT64_MAX, "with --json: a line every so many steps, too; 0: none");
+  c->watch.AddTo(sub);
   sub->callback([c, run] { *run = [c] { return c->Run(); }; });
 }
 

@@ -20,8 +20,10 @@ shift
 lower=() upper=() program=() version_header= list=
 for input in "$@"; do
   case $input in
-    */libkvstore.a | */libmodule.a | */libtape.a | */libtrain.a) upper+=("$input") ;;
-    */libcli.a) program+=("$input") ;;
+    */libevents.a | */libkvstore.a | */libmodule.a | */libplot.a | */libtape.a | */libtrace.a | */libtrain.a)
+      upper+=("$input")
+      ;;
+    */libcli.a | */libpages.a) program+=("$input") ;;
     *.a) lower+=("$input") ;;
     */version.h) version_header=$input ;;
     */headers.txt) list=$input ;;

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "train/extensions/folder_of.h"
+#include "train/quoted_text.h"
 #include "train/loop/loop.h"
 
 namespace bindery {
@@ -39,25 +40,11 @@ struct Collector {
   }
 };
 
-std::string Quoted(const std::string& text) {
-  std::string quoted = "\"";
-  for (const char c : text) {
-    if (static_cast<unsigned char>(c) < 0x20) {
-      quoted += fmt::format("\\u{:04x}", static_cast<int>(c));
-    } else {
-      if (c == '"' || c == '\\') quoted += '\\';
-      quoted += c;
-    }
-  }
-  return quoted + "\"";
-}
-
 // Epoch, iteration and seconds first.
 std::string JsonLine(std::map<std::string, double> values) {
   std::string line;
   const auto add = [&](const std::string& name, double value) {
-    line += fmt::format("{}{}:{}", line.empty() ? "{" : ",", Quoted(name),
-                        std::isfinite(value) ? fmt::format("{}", value) : "null");
+    line += fmt::format("{}{}:{}", line.empty() ? "{" : ",", JsonText(name), JsonNumber(value));
   };
   for (const char* first : {"epoch", "iteration", "seconds"}) {
     add(first, values.at(first));

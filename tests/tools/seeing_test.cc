@@ -1,0 +1,209 @@
+// What one sees of a training and of a model, by the program: events, lines of JSON, traces, times, plots, pages.
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+
+#include "tests/tools/program.h"
+#include "tests/tools/schema.h"
+#include "tests/train/events/read_events.h"
+#include "tests/train/trace/check_trace.h"
+#include "train/data/images/decode.h"
+
+namespace bindery {
+namespace {
+
+using nlohmann::json;
+using Words = std::vector<std::string>;
+
+class SeeingTest : public ProgramTest {
+ protected:
+  static std::vector<json> Lines(const std::string& text) {
+    std::vector<json> lines;
+    std::istringstream stream(text);
+    for (std::string line; std::getline(stream, line);) lines.push_back(json::parse(line));
+    return lines;
+  }
+  // The events of the lines, each of them as docs/train_events.schema.json wants it.
+  static std::vector<std::string> Events(const std::string& text) {
+    const std::string path = std::string(std::getenv("TEST_SRCDIR")) + "/" + std::getenv("TEST_WORKSPACE") +
+                             "/docs/train_events.schema.json";
+    const json schema = json::parse(ReadFile(path));
+    std::vector<std::string> events;
+    for (const json& line : Lines(text)) {
+      EXPECT_EQ(Breach(schema, line), "") << line;
+      events.push_back(line.at("event"));
+    }
+    return events;
+  }
+  static bool Has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+};
+
+const Words kTestDigits = {"--test-digits", "50", "--threads", "1"};
+
+TEST_F(SeeingTest, EveryLineOfJsonIsAsTheSchemaSays) {
+  const Outcome good = Succeeds(Training(2, {"--json", "--json-every", "2"}));
+  EXPECT_EQ(Events(good.out), (Words{"start", "step", "epoch", "step", "epoch", "end"}));
+  const json start = Lines(good.out)[0];
+  EXPECT_EQ(start.at("parameters"), 109386);
+  EXPECT_EQ(start.at("samples"), 100);
+  EXPECT_EQ(start.at("metrics"), json({"accuracy", "cross-entropy"}));
+
+  const Outcome diverged = Bindery(Training(3, {"--json", "--optimizer", "sgd(lr=1e30)"}));
+  EXPECT_EQ(diverged.status, 7) << diverged;
+  EXPECT_EQ(Events(diverged.out).front(), "start");
+  EXPECT_EQ(Events(diverged.out).back(), "error");
+  EXPECT_EQ(Lines(diverged.out).back().at("kind"), "numeric");
+
+  const Outcome usage = Fails(2, "--optimizer", Training(1, {"--json", "--optimizer", "sdg \"x\" <&>"}));
+  EXPECT_EQ(Events(usage.out), Words{"error"});
+  EXPECT_EQ(Lines(usage.out)[0].at("kind"), "usage");
+  const Outcome data = Fails(4, "none.csv", Training(1, {"--json", "--data", "csv:none.csv?label=x"}));
+  EXPECT_EQ(Lines(data.out).back().at("kind"), "data");
+}
+
+TEST_F(SeeingTest, TensorBoard) {
+  const json epoch = Lines(Succeeds(Training(1, {"--json", "--tensorboard", "runs/a"})).out)[1];
+  std::map<std::string, events::Summary::Value> values;
+  bool graph = false;
+  for (const events::Event& event : ReadEventsIn(PathOf("runs/a"))) {
+    graph |= event.what_case() == events::Event::kGraphDef;
+    for (const auto& value : event.summary().value()) values[value.tag()] = value;
+  }
+  EXPECT_TRUE(graph);
+  EXPECT_EQ(values.at("validation/accuracy").simple_value(), epoch.at("test").at("accuracy").get<float>());
+  EXPECT_EQ(values.at("train/cross-entropy").simple_value(), epoch.at("train").at("cross-entropy").get<float>());
+  EXPECT_TRUE(values.at("main/fc1_weight").has_histo());
+  EXPECT_EQ(values.at("test/0").image().width(), 28);
+  EXPECT_TRUE(values.contains("_hparams_/session_start_info"));
+  Write("file", "");
+  Fails(4, "--tensorboard", Training(1, {"--tensorboard", "file"}));
+}
+
+TEST_F(SeeingTest, TraceOfATraining) {
+  const json plain = Lines(Succeeds(Training(4, {"--json"})).out).back();
+  const json traced =
+      Lines(Succeeds(Training(4, {"--json", "--trace", "trace.json", "--trace-steps", "3"})).out).back();
+  EXPECT_EQ(traced.at("test"), plain.at("test"));
+  std::map<std::string, int> kinds;
+  std::set<std::string> operators;
+  for (const json& slice : CheckTrace(Read("trace.json"))) {
+    ++kinds[slice.at("cat")];
+    if (slice.at("cat") == "operator") operators.insert(slice.at("args").at("operator"));
+  }
+  EXPECT_EQ(kinds["step"], 3);
+  EXPECT_GT(kinds["operation"], 3 * 3);
+  EXPECT_TRUE(operators.contains("FullyConnected"));
+  EXPECT_TRUE(operators.contains("FullyConnectedGradWeight"));
+  Fails(4, "--trace: there is no folder", Training(1, {"--trace", "none/trace.json"}));
+  Fails(2, "--trace-steps", Training(1, {"--trace", "trace.json", "--trace-steps", "0"}));
+}
+
+TEST_F(SeeingTest, TimesOfOperators) {
+  const Words time = {"time", "--model",  "lenet", "--batch-size", "4", "--steps",
+                      "3",    "--warmup", "1",     "--threads",    "1"};
+  const Outcome text = Succeeds(time + Words{"--device", "cpu:0,cpu:1", "--trace", "trace.json", "--show", "5"});
+  for (const char* part : {"GFLOP/s", "forward", "backward", "ConvolutionGradData", "operator and node", "kernel"}) {
+    EXPECT_TRUE(Has(text.out, part)) << part << text;
+  }
+  EXPECT_TRUE(Has(text.out, "(5 of ")) << text;
+  std::set<std::string> names, operators;
+  for (const json& slice : CheckTrace(Read("trace.json"))) {
+    (slice.at("cat") == "operator" ? operators : names).insert(slice.at("name"));
+  }
+  EXPECT_TRUE(operators.contains("Convolution conv1"));
+  const auto any = [&](const char* part) {
+    return std::ranges::any_of(names, [&](const std::string& name) { return Has(name, part); });
+  };
+  EXPECT_TRUE(any("forward cpu:0") && any("forward cpu:1") && any("load")) << json(names);
+
+  const json training = json::parse(Succeeds(time + Words{"--json"}).out);
+  EXPECT_EQ(training.at("batch"), 4);
+  EXPECT_GT(training.at("step_milliseconds"), 0);
+  double sum = 0, share = 0;
+  bool seen = false;
+  for (const json& call : training.at("calls")) {
+    sum += call.at("milliseconds").get<double>();
+    share += call.at("share").get<double>();
+    EXPECT_NE(call.at("kernel"), "");
+    if (call.at("node") != "conv1" || call.at("operator") != "Convolution") continue;
+    seen = true;
+    EXPECT_EQ(call.at("output"), "(4, 20, 24, 24)");
+    EXPECT_EQ(call.at("operations"), 2.0 * 4 * 20 * 24 * 24 * 25);
+  }
+  EXPECT_TRUE(seen);
+  EXPECT_NEAR(sum, training.at("calls_milliseconds").get<double>(), 1e-9 + sum * 1e-9);
+  EXPECT_NEAR(share, 1, 1e-9);
+  const json predicted = json::parse(Succeeds(time + Words{"--json", "--predict", "--precision", "bfloat16"}).out);
+  for (const json& call : predicted.at("calls")) EXPECT_NE(call.at("phase"), "backward");
+  const json sequence = json::parse(Succeeds({"time", "--model", "gpt(layers=1, context=8, width=16, heads=2)",
+                                              "--batch-size", "2", "--steps", "1", "--warmup", "1", "--json"})
+                                        .out);
+  EXPECT_EQ(sequence.at("batch"), 2);
+  Fails(2, "--optimizer", {"time", "--model", "mlp", "--optimizer", "sdg"});
+  Fails(2, "--precision", {"time", "--model", "mlp", "--precision", "float13"});
+  Fails(4, "--trace", {"time", "--model", "mlp", "--trace", "none/trace.json"});
+}
+
+TEST_F(SeeingTest, Plots) {
+  const Outcome outcome = Succeeds(Training(3, {"--plot", "loss.svg,loss.png,-"}));
+  EXPECT_TRUE(Has(Read("loss.svg"), ">cross-entropy</text>"));
+  EXPECT_TRUE(Has(Read("loss.svg"), ">validation</text>"));
+  EXPECT_EQ(DecodeImage(Read("loss.png"), 3, "loss.png").columns, 1280);
+  EXPECT_TRUE(Has(outcome.err, "* train   o validation")) << outcome;
+  Fails(2, "--plot: expected names that end in .svg or .png", Training(1, {"--plot", "loss.gif"}));
+  Fails(4, "--plot: there is no folder", Training(1, {"--plot", "none/loss.svg"}));
+  Fails(2, "--save and --plot are the same", Training(1, {"--plot", "x.svg", "--save", "x.svg"}));
+}
+
+TEST_F(SeeingTest, PagesOfModels) {
+  Succeeds({"inspect", "--model", "lenet", "--batch-size", "2", "--html", "lenet.html"});
+  const std::string page = Read("lenet.html");
+  for (const char* part :
+       {"<!DOCTYPE html>", "conv1_weight (20, 1, 5, 5)", "431,080 parameters", "<svg", "backward begins"}) {
+    EXPECT_TRUE(Has(page, part)) << part;
+  }
+  Succeeds({"inspect", "--model", "lenet", "--predict", "--html", "lenet.html"});
+  EXPECT_FALSE(Has(Read("lenet.html"), "backward begins"));
+  Succeeds({"inspect", "--model", "lenet", "--dot", "lenet.dot"});
+  EXPECT_EQ(Read("lenet.dot"), Succeeds({"inspect", "--model", "lenet", "--dot", "-"}).out);
+  Fails(4, "--html: there is no folder", {"inspect", "--model", "lenet", "--html", "none/lenet.html"});
+  Succeeds(Training(1, {"--save", "model.pb", "--checkpoints="}));
+  const auto before = ModelFiles("model.pb");
+  Fails(2, "--model and --html are the same", {"inspect", "--model", "model.pb", "--html", "./model.pb"});
+  Fails(2, "--weights and --report are the same",
+        Words{"test", "--weights", "model.pb", "--report", "model.pb"} + kTestDigits);
+  Fails(2, "--model and --trace are the same", {"time", "--model", "model.pb", "--trace", "model.pb"});
+  Fails(2, "--model and --trace are the same", {"train", "--model", "model.pb", "--trace", "model.pb"});
+  EXPECT_EQ(ModelFiles("model.pb"), before);
+  Fails(2, "--html has layers, plan and memory", {"inspect", "--model", "lenet", "--html", "x.html", "--plan"});
+}
+
+TEST_F(SeeingTest, WhichClassIsTakenForWhich) {
+  Succeeds(Training(1));
+  const json tested = json::parse(Succeeds(Words{"test", "--json", "--confusion"} + kTestDigits).out);
+  int64_t right = 0, all = 0;
+  ASSERT_EQ(tested.at("confusion").size(), 10u);
+  for (size_t label = 0; label < 10; ++label) {
+    for (size_t answer = 0; answer < 10; ++answer) {
+      const int64_t count = tested.at("confusion")[label][answer];
+      all += count;
+      right += label == answer ? count : 0;
+    }
+  }
+  EXPECT_EQ(all, 50);
+  EXPECT_NEAR(static_cast<double>(right) / 50, tested.at("accuracy").get<double>(), 1e-12);
+  const Outcome text = Succeeds(Words{"test", "--confusion", "--report", "report.html", "--worst", "3"} + kTestDigits);
+  EXPECT_TRUE(Has(text.out, std::to_string(right) + " of 50 right")) << text;
+  const std::string page = Read("report.html");
+  size_t images = 0;
+  for (size_t at = page.find("<img "); at != std::string::npos; at = page.find("<img ", at + 1)) ++images;
+  EXPECT_EQ(images, std::min<size_t>(3, static_cast<size_t>(50 - right)));
+  Fails(4, "--report: there is no folder", Words{"test", "--report", "none/x.html"} + kTestDigits);
+  Write("text.txt", std::string(4000, 'a') + "b");
+  Fails(2, "--confusion: samples of a text", {"test", "--data", "text:text.txt", "--confusion"});
+}
+
+}  // namespace
+}  // namespace bindery

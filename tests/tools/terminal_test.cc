@@ -1,0 +1,92 @@
+// The bar on terminals of any width: it stays on its line.
+#include <fcntl.h>
+#include <pty.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <regex>
+#include <sstream>
+
+#include "tests/tools/program.h"
+
+namespace bindery {
+namespace {
+
+class TerminalTest : public ProgramTest {
+ protected:
+  // Runs the program on a terminal of so many columns; what it wrote there.
+  std::string OnTerminal(int columns, const std::vector<std::string>& arguments) const {
+    const std::vector<std::string> words = Command(arguments);
+    std::vector<char*> argv;
+    for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
+    argv.push_back(nullptr);
+    winsize size{.ws_row = 24, .ws_col = static_cast<unsigned short>(columns), .ws_xpixel = 0, .ws_ypixel = 0};
+    int terminal = -1;
+    const int pid = ::forkpty(&terminal, nullptr, nullptr, &size);
+    if (pid == 0) {
+      ::setenv("TERM", "xterm", 1);
+      if (::chdir(folder().c_str()) != 0) ::_exit(126);
+      ::execv(argv[0], argv.data());
+      ::_exit(127);
+    }
+    EXPECT_GT(pid, 0);
+    std::string text;
+    char bytes[4096];
+    for (ssize_t n = 0; (n = ::read(terminal, bytes, sizeof bytes)) > 0;) text.append(bytes, static_cast<size_t>(n));
+    int status = 0;
+    ::waitpid(pid, &status, 0);
+    ::close(terminal);
+    EXPECT_EQ(status, 0) << text;
+    return text;
+  }
+
+  // Each state of the bar: what follows a return to the first column that clears the line.
+  static std::vector<std::string> Bars(const std::string& text) {
+    const std::string begin = "\r\x1b[K";
+    std::vector<std::string> bars;
+    for (size_t at = text.find(begin); at != std::string::npos; at = text.find(begin, at + 1)) {
+      const size_t from = at + begin.size();
+      const std::string bar = text.substr(from, text.find_first_of("\r\n", from) - from);
+      if (!bar.empty() && bar.find("samples/s  lr") == std::string::npos) bars.push_back(bar);
+    }
+    return bars;
+  }
+};
+
+TEST_F(TerminalTest, TheBarFitsAnyWidth) {
+  for (const int columns : {5, 12, 20, 40, 80, 200}) {
+    const std::string text = OnTerminal(columns, Training(2, {"--progress", "bar", "--checkpoints="}));
+    const std::vector<std::string> bars = Bars(text);
+    ASSERT_FALSE(bars.empty()) << columns << ": " << text;
+    for (const std::string& bar : bars) {
+      EXPECT_LT(bar.size(), static_cast<size_t>(columns)) << bar;
+      EXPECT_NE(bar.find(columns >= 12 ? "%" : ""), std::string::npos) << bar;
+    }
+    const std::string& last = bars.back();
+    if (columns >= 20) {
+      EXPECT_NE(last.find("2/2"), std::string::npos) << last;
+      EXPECT_NE(last.find("<"), std::string::npos) << "the time that is left: " << last;
+    }
+    if (columns >= 80) {
+      EXPECT_NE(last.find("accuracy "), std::string::npos) << last;
+    }
+    if (columns == 200) {
+      EXPECT_NE(last.find("|########################|"), std::string::npos) << last;
+      EXPECT_NE(last.find("samples/s"), std::string::npos) << last;
+      EXPECT_NE(last.find("cross-entropy "), std::string::npos) << last;
+    }
+  }
+}
+
+TEST_F(TerminalTest, AutomaticallyABarOnATerminalAndLinesElsewhere) {
+  EXPECT_FALSE(Bars(OnTerminal(80, Training(1, {"--checkpoints="}))).empty());
+  const Outcome elsewhere = Succeeds(Training(1, {"--checkpoints="}));
+  EXPECT_EQ(elsewhere.err.find('\r'), std::string::npos) << elsewhere;
+  EXPECT_EQ(elsewhere.err.find('\x1b'), std::string::npos) << elsewhere;
+  EXPECT_NE(elsewhere.err.find("epoch 1/1"), std::string::npos) << elsewhere;
+  EXPECT_TRUE(Bars(OnTerminal(80, Training(1, {"--checkpoints=", "--progress", "none"}))).empty());
+}
+
+}  // namespace
+}  // namespace bindery

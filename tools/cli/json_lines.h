@@ -1,0 +1,24 @@
+// The lines of JSON that `bindery train --json` writes, one for each event; docs/train_events.schema.json describes
+// them. Numbers that are not finite are null.
+#pragma once
+
+#include <exception>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "train/trainer.h"
+
+namespace bindery::cli {
+
+inline constexpr int kEventsSchema = 1;  // of all lines; another number when what is there changes its meaning
+
+nlohmann::json ToJson(const NamedValues& values);
+nlohmann::json ToJson(const EpochReport& report);
+nlohmann::json StepToJson(const BatchReport& report);
+// "usage", "model", "data", "checkpoint", "device", "numeric", "failed": as the exit statuses.
+nlohmann::json ErrorToJson(const std::exception& error);
+
+// A line on standard output, at once. Text that is no UTF-8 has replacements.
+void PrintLine(const nlohmann::json& line);
+
+}  // namespace bindery::cli

@@ -1,0 +1,307 @@
+// bindery time: how long the operators of a model take, and a trace of its steps.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <tuple>
+
+#include "base/files.h"
+#include "base/philox.h"
+#include "symbol/infer.h"
+#include "tools/cli/commands.h"
+#include "tools/cli/console.h"
+#include "tools/cli/exit_codes.h"
+#include "tools/cli/options.h"
+#include "train/data/array_iter.h"
+#include "train/precision.h"
+#include "train/trace/call_times.h"
+#include "train/trace/trace_steps.h"
+#include "train/zoo.h"
+
+namespace bindery::cli {
+namespace {
+
+struct TimeCommand {
+  ModelOptions model;
+  DeviceOptions device{.devices = "cpu:0"};
+  std::vector<int64_t> shape;
+  std::string precision = "float32", optimizer = "sgd(lr=0.001, momentum=0.9)", trace;
+  int64_t batch_size = 64, steps = 20, warmup = 3, show = 20;
+  bool predict = false, json = false;
+
+  int Run() const;
+  std::unique_ptr<ArrayIter> DrawData(const Model& made) const;
+  double TimeSteps(Trainer* trainer, DataIter* data, const std::shared_ptr<Trace>& recorded) const;
+};
+
+double Milliseconds(int64_t nanoseconds) { return static_cast<double>(nanoseconds) * 1e-6; }
+
+// Of one call on one device, over several runs.
+struct Row {
+  CallTime one;
+  std::vector<int64_t> nanoseconds;
+
+  int64_t median() const {
+    std::vector<int64_t> sorted = nanoseconds;
+    std::ranges::sort(sorted);
+    return sorted[sorted.size() / 2];
+  }
+  const char* phase() const {
+    return one.derives ? "parameters" : one.phase == Phase::kForward ? "forward" : "backward";
+  }
+  double operations() const { return OperationsOf(one.bound->plan(), one.plan_call()); }
+  double bytes() const { return static_cast<double>(BytesOf(one.bound->plan(), one.plan_call())); }
+  std::string output() const { return one.output() ? ToString(one.output()->type.shape) : ""; }
+};
+
+// One operator of all calls in a phase.
+struct Total {
+  int64_t calls = 0, nanoseconds = 0;
+  double operations = 0, bytes = 0;
+};
+
+// Per second, in thousands of millions; no text where there are none.
+std::string Rate(double amount, int64_t nanoseconds) {
+  return amount > 0 && nanoseconds > 0 ? fmt::format("{:.1f}", amount / static_cast<double>(nanoseconds)) : "-";
+}
+
+std::unique_ptr<ArrayIter> TimeCommand::DrawData(const Model& made) const {
+  const auto sample = SampleShape(made);
+  const Shape whole = !shape.empty() ? Shape(std::span<const int64_t>(shape))
+                      : sample       ? sample->Insert(0, batch_size)
+                                     : Shape{};
+  if (whole.rank() == 0) {
+    throw UsageError("--shape: the model does not say the shape of \"data\"; give it, e.g. --shape 64,1,28,28");
+  }
+  // Sequences are of class numbers; the others of what images are like when they are normalised.
+  const bool of_classes = model.IsByName() && whole.rank() == 2 && ModelInputShape(model.Name()).rank() == 1;
+  PhiloxStream random(1, "time");
+  const auto draw = [&](const Shape& drawn, int64_t classes) {
+    auto values = std::make_shared<HostTensor>(DType::kFloat32, drawn);
+    for (float& v : values->data<float>()) {
+      v = classes > 0 ? static_cast<float>(random.Below(static_cast<uint64_t>(classes))) : random.Uniform(-1, 1);
+    }
+    return values;
+  };
+  ShapeMap known = {{"data", whole}};
+  std::vector<ArrayData> data = {{"data", draw(whole, of_classes ? ModelClasses(model.Name()) : 0)}};
+  const std::vector<std::string> arguments = made.symbol.ListArguments();
+  if (of_classes && std::ranges::find(arguments, "target") != arguments.end()) {  // what a decoder reads
+    data.push_back({"target", draw(whole, ModelClasses(model.Name()))});
+    known["target"] = whole;
+  }
+  std::vector<ArrayData> labels;
+  const InferredShapes shapes = InferShapes(made.symbol, known);
+  const std::set<std::string> names = ListLabels(made.symbol);
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (!names.contains(arguments[i]) || known.contains(arguments[i])) continue;
+    const Shape& scores = *shapes.outputs[0];
+    const int64_t classes = scores.rank() > shapes.arguments[i]->rank() ? scores[1] : 0;
+    labels.push_back({arguments[i], draw(*shapes.arguments[i], classes)});
+  }
+  if (labels.empty() && !predict) {
+    Throw<ModelError>("the model has no loss with a label: time its prediction, with --predict");
+  }
+  return std::make_unique<ArrayIter>(std::move(data), std::move(labels), ArrayIterOptions{.batch_size = whole[0]});
+}
+
+// Milliseconds of a step: the mean of `steps`, of which two are in flight at a time.
+double TimeCommand::TimeSteps(Trainer* trainer, DataIter* data, const std::shared_ptr<Trace>& recorded) const {
+  const auto now = [] { return Trace::Now(); };
+  int64_t start = 0;
+  if (predict) {
+    for (int64_t i = 0; i < warmup + steps; ++i) {
+      if (i == warmup) start = now();
+      if (recorded && i == warmup + std::max<int64_t>(0, steps - 3)) recorded->Start();
+      trainer->Predict(*data);
+    }
+    if (recorded) recorded->Stop();
+    return Milliseconds(now() - start) / static_cast<double>(steps);
+  }
+  std::vector<Extension> extensions;
+  trainer->Fit(*data, {.epochs = 1, .epoch_batches = warmup});
+  if (recorded) {
+    // The last of them, so that those before are timed as they are.
+    extensions.push_back({.name = "record",
+                          .trigger = AtIterations({warmup + std::max<int64_t>(1, steps - 3)}),
+                          .run = [recorded](Loop&) { recorded->Start(); }});
+  }
+  double seconds = 0;
+  trainer->Fit(*data, {.epochs = 2,
+                       .epoch_batches = steps,
+                       .on_epoch = [&](const EpochReport& report) { seconds = report.seconds; },
+                       .extensions = extensions});
+  if (recorded) recorded->Stop();
+  return seconds * 1e3 / static_cast<double>(steps);
+}
+
+void PrintTables(const std::vector<Row>& rows, int64_t all, int64_t show) {
+  std::map<std::tuple<std::string, std::string>, Total> by_operator;
+  for (const Row& row : rows) {
+    Total& total = by_operator[{row.phase(), row.one.plan_call().op}];
+    ++total.calls;
+    total.nanoseconds += row.median();
+    total.operations += row.operations();
+    total.bytes += row.bytes();
+  }
+  const auto share = [all](int64_t part) {
+    return all > 0 ? 100 * static_cast<double>(part) / static_cast<double>(all) : 0;
+  };
+  using Named = std::pair<std::tuple<std::string, std::string>, Total>;
+  std::vector<Named> totals(by_operator.begin(), by_operator.end());
+  std::ranges::stable_sort(totals, std::greater(), [](const Named& t) { return t.second.nanoseconds; });
+  fmt::print("\n{:<11} {:<28} {:>6} {:>10} {:>7} {:>9} {:>7}\n", "phase", "operator", "calls", "ms", "share", "GFLOP/s",
+             "GB/s");
+  for (const auto& [name, total] : totals) {
+    fmt::print("{:<11} {:<28} {:>6} {:>10.3f} {:>6.1f}% {:>9} {:>7}\n", std::get<0>(name), std::get<1>(name),
+               total.calls, Milliseconds(total.nanoseconds), share(total.nanoseconds),
+               Rate(total.operations, total.nanoseconds), Rate(total.bytes, total.nanoseconds));
+  }
+  std::vector<const Row*> longest;
+  for (const Row& row : rows) longest.push_back(&row);
+  std::ranges::stable_sort(longest, std::greater(), &Row::median);
+  if (static_cast<int64_t>(longest.size()) > show) longest.resize(static_cast<size_t>(show));
+  if (longest.empty()) return;
+  size_t name = 0, output = 0;  // columns
+  for (const Row* row : longest) {
+    name = std::max(name, row->one.plan_call().op.size() + 1 + row->one.plan_call().node.size());
+    output = std::max(output, row->output().size());
+  }
+  fmt::print("\n{:<11} {:>10} {:>7} {:>9} {:>7}  {:<{}}  {:<{}}  {}\n", "phase", "ms", "share", "GFLOP/s", "GB/s",
+             "operator and node", name, "output", output, "kernel");
+  for (const Row* row : longest) {
+    const PlanCall& call = row->one.plan_call();
+    fmt::print("{:<11} {:>10.3f} {:>6.1f}% {:>9} {:>7}  {:<{}}  {:<{}}  {}\n", row->phase(),
+               Milliseconds(row->median()), share(row->median()), Rate(row->operations(), row->median()),
+               Rate(row->bytes(), row->median()), call.op + " " + call.node, name, row->output(), output,
+               call.implementation);
+  }
+  if (rows.size() > longest.size())
+    fmt::print("({} of {} calls shown; --show gives more)\n", longest.size(), rows.size());
+}
+
+nlohmann::json ToJson(const Row& row, int64_t all) {
+  const PlanCall& call = row.one.plan_call();
+  nlohmann::json line = {{"phase", row.phase()},
+                         {"device", ToString(row.one.device)},
+                         {"operator", call.op},
+                         {"node", call.node},
+                         {"kernel", call.implementation},
+                         {"output", row.output()},
+                         {"milliseconds", Milliseconds(row.median())},
+                         {"share", all > 0 ? static_cast<double>(row.median()) / static_cast<double>(all) : 0},
+                         {"bytes", row.bytes()}};
+  if (row.operations() > 0) {
+    line["operations"] = row.operations();
+    line["gflops"] = row.median() > 0 ? row.operations() / static_cast<double>(row.median()) : 0;
+  }
+  return line;
+}
+
+int TimeCommand::Run() const {
+  if (!trace.empty()) CheckOutputFile("--trace", trace);
+  model.CheckKept({{"--trace", trace}});
+  const Shape given{std::span<const int64_t>(shape)};
+  const auto recorded = trace.empty() ? nullptr : std::make_shared<Trace>();
+  TrainerOptions options{.devices = device.Devices(),
+                         .workload = device.workload,
+                         .optimizer = optimizer,
+                         .metrics = "loss",
+                         .precision = precision,
+                         .loss_scale = precision == "float16" ? "static(1024)" : "",
+                         .threads_per_device = device.threads,
+                         .engine = device.MakeEngine()};
+  if (recorded) options.engine = MakeTraceEngine(options.engine, recorded);
+  try {
+    MakeOptimizer(optimizer);
+  } catch (const Error& e) {
+    throw UsageError("--optimizer: " + e.message());
+  }
+  try {
+    ParsePrecision(precision);
+  } catch (const Error& e) {
+    throw UsageError("--precision: " + e.message());
+  }
+  const Model made = model.Load(given.rank() > 0 ? given.Erase(0) : given);
+  CheckArguments(made, /*labelled=*/false);
+  const std::unique_ptr<ArrayIter> data = DrawData(made);
+  Trainer trainer(made, options);
+  const double step = TimeSteps(&trainer, data.get(), recorded);
+
+  // The calls of the first replica, from as many runs.
+  std::map<std::tuple<int, int, bool, Phase>, Row> by_call;
+  std::vector<int64_t> sums;
+  for (int64_t i = 0; i < steps; ++i) {
+    const std::vector<CallTime> times = RunAgain(trainer.group());
+    if (recorded && i + 1 == steps) AddSlices(times, recorded.get());
+    int64_t sum = 0;
+    for (const CallTime& time : times) {
+      if (time.replica != 0) continue;
+      Row& row =
+          by_call.try_emplace({time.stage, time.call, time.derives, time.phase}, Row{.one = time, .nanoseconds = {}})
+              .first->second;
+      row.nanoseconds.push_back(time.end - time.begin);
+      sum += time.end - time.begin;
+    }
+    sums.push_back(sum);
+  }
+  std::vector<Row> rows;
+  int64_t all = 0;
+  for (const bool backward : {false, true}) {
+    for (const auto& [key, row] : by_call) {
+      if ((std::get<Phase>(key) == Phase::kBackward) == backward) rows.push_back(row);
+    }
+  }
+  for (const Row& row : rows) all += row.median();
+  if (recorded) WriteFileAtomically(trace, recorded->ToJson());
+  const Shape batch = data->ProvideData()[0].shape;
+  if (json) {
+    nlohmann::json calls = nlohmann::json::array();
+    for (const Row& row : rows) calls.push_back(ToJson(row, all));
+    fmt::print("{}\n", nlohmann::json{{"model", model.Name()},
+                                      {"phase", predict ? "prediction" : "training"},
+                                      {"batch", batch[0]},
+                                      {"devices", device.devices},
+                                      {"threads", trainer.group()->threads_per_device()},
+                                      {"steps", steps},
+                                      {"step_milliseconds", step},
+                                      {"calls_milliseconds", Milliseconds(all)},
+                                      {"calls", calls}}
+                           .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    return kOk;
+  }
+  fmt::print("{}, {} of {} on {}, {} threads each\n", model.Name(), predict ? "prediction" : "training steps", batch,
+             device.devices, trainer.group()->threads_per_device());
+  fmt::print("a step takes {:.3f} ms (mean of {}), the calls of the first device {:.3f} ms (medians of {})\n", step,
+             steps, Milliseconds(all), steps);
+  PrintTables(rows, all, show);
+  if (recorded) fmt::print("\ntrace: {} (ui.perfetto.dev shows it)\n", trace);
+  return kOk;
+}
+
+}  // namespace
+
+void AddTime(CLI::App* app, RunFn* run) {
+  const auto c = std::make_shared<TimeCommand>();
+  CLI::App* sub = app->add_subcommand("time", "how long the operators of a model take, on data that are drawn");
+  c->model.AddTo(sub);
+  c->model.AddVariantsTo(sub);
+  c->device.AddTo(sub);
+  c->device.AddTimeoutTo(sub);
+  AddNumbers(sub, "--shape", &c->shape, 1, INT64_MAX, "shape of the input \"data\", batch first, e.g. 64,1,28,28");
+  AddNumber(sub, "--batch-size", &c->batch_size, 1, 1'000'000, "where --shape is not given");
+  AddNumber(sub, "--steps", &c->steps, 1, 1'000'000, "that are timed, and runs of each call");
+  AddNumber(sub, "--warmup", &c->warmup, 1, 1'000'000, "steps before");
+  AddNumber(sub, "--show", &c->show, 0, INT64_MAX, "calls to list, the longest first");
+  sub->add_option("--precision", c->precision, "float32, bfloat16 or float16, as of train")->capture_default_str();
+  sub->add_option("--optimizer", c->optimizer, "of the training steps")->capture_default_str();
+  sub->add_option("--trace", c->trace, "write what runs where and when to this file, for ui.perfetto.dev");
+  sub->add_flag("--predict", c->predict, "prediction instead of training");
+  sub->add_flag("--json", c->json, "JSON on standard output");
+  sub->callback([c, run] { *run = [c] { return c->Run(); }; });
+}
+
+}  // namespace bindery::cli

@@ -1,0 +1,113 @@
+#include "tools/cli/watch_options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "symbol/print/summary.h"
+#include "tools/cli/arguments.h"
+#include "tools/cli/console.h"
+#include "tools/cli/options.h"
+#include "tools/cli/progress.h"
+#include "train/events/tensorboard.h"
+#include "train/plot/plot_report.h"
+#include "train/trace/trace_steps.h"
+
+namespace bindery::cli {
+namespace {
+
+constexpr int64_t kImages = 8;  // shown of the test data
+
+std::vector<std::string> SplitAtCommas(const std::string& text) {
+  std::vector<std::string> parts;
+  for (size_t begin = 0; begin <= text.size() && !text.empty();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+// The first images of the test data, if they are such.
+void WriteImages(DataIter* data, EventWriter* events) {
+  const BatchPtr batch = data->Next();
+  if (batch && !batch->data.empty()) {
+    const HostTensor& images = batch->data[0];
+    const Shape shape = images.shape();
+    if (shape.rank() == 4 && shape[-1] > 1 && shape[-2] > 1) {
+      for (int64_t i = 0; i < std::min(kImages, batch->samples); ++i) {
+        events->Image(fmt::format("test/{}", i), 0, images.Slice(0, i, i + 1).Reshape(shape.Erase(0)));
+      }
+    }
+  }
+  data->Reset();
+}
+
+}  // namespace
+
+void WatchOptions::AddTo(CLI::App* app) {
+  app->add_option("--tensorboard", tensorboard, "write what TensorBoard shows to this folder");
+  app->add_option("--trace", trace, "write what runs where and when in some steps to this file, for ui.perfetto.dev");
+  AddNumber(app, "--trace-steps", &trace_steps, 1, 1'000'000, "that are in the trace, behind the first two");
+  app->add_option("--plot", plot,
+                  "draw the metrics over epochs: files that end in .svg or .png, \"-\" for the terminal, or several of "
+                  "these with commas between");
+}
+
+std::vector<std::string> WatchOptions::PlotFiles() const {
+  std::vector<std::string> files = SplitAtCommas(plot);
+  std::erase(files, "-");
+  return files;
+}
+
+bool WatchOptions::PlotsHere() const { return std::ranges::count(SplitAtCommas(plot), "-") > 0; }
+
+std::vector<std::pair<std::string, std::string>> WatchOptions::Outputs() const {
+  std::vector<std::pair<std::string, std::string>> outputs = {{"--tensorboard", tensorboard}, {"--trace", trace}};
+  for (const std::string& file : PlotFiles()) outputs.emplace_back("--plot", file);
+  return outputs;
+}
+
+void WatchOptions::Check() const {
+  for (const std::string& file : PlotFiles()) {
+    if (!file.ends_with(".svg") && !file.ends_with(".png")) {
+      throw UsageError(fmt::format("--plot: expected names that end in .svg or .png, or \"-\", got \"{}\"", file));
+    }
+    CheckOutputFile("--plot", file);
+  }
+  if (!trace.empty()) CheckOutputFile("--trace", trace);
+  if (!tensorboard.empty()) MakeOutputFolder("--tensorboard", tensorboard);
+}
+
+std::shared_ptr<Engine> WatchOptions::Watched(std::shared_ptr<Engine> engine) {
+  if (trace.empty()) return engine;
+  recorded_ = std::make_shared<Trace>();
+  return MakeTraceEngine(std::move(engine), recorded_);
+}
+
+std::vector<Extension> WatchOptions::Extensions(const OfRun& run) const {
+  std::vector<Extension> extensions;
+  if (!tensorboard.empty()) {
+    TensorBoardOptions options{.folder = tensorboard, .settings = run.settings};
+    for (const std::string& metric : run.metrics) options.compared.push_back("validation/" + metric);
+    options.begin = [run](EventWriter& events) {
+      const DataDesc input = run.train->ProvideData()[0];
+      events.Graph(run.model->symbol, {{input.name, input.shape}});
+      WriteImages(run.test, &events);
+    };
+    extensions.push_back(TensorBoard(std::move(options)));
+  }
+  if (!plot.empty()) {
+    PlotReportOptions options{.paths = PlotFiles(), .metrics = run.metrics};
+    if (PlotsHere()) {
+      options.at_end = [](const std::vector<Chart>& charts) { Say("{}", DrawText(charts, Columns())); };
+    }
+    extensions.push_back(PlotReport(std::move(options)));
+  }
+  if (recorded_) {
+    extensions.push_back(TraceSteps({.path = trace, .trace = recorded_, .group = run.group, .steps = trace_steps}));
+  }
+  return extensions;
+}
+
+}  // namespace bindery::cli

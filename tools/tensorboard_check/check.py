@@ -1,0 +1,112 @@
+"""Reads the event files of a training by TensorBoard; see check.sh."""
+
+import argparse
+import json
+import struct
+import subprocess
+import sys
+import tempfile
+import zlib
+
+from tensorboard.backend.event_processing import event_accumulator
+from tensorboard.backend.event_processing import event_file_loader
+from tensorboard.backend.event_processing import directory_loader
+from tensorboard.backend.event_processing import io_wrapper
+from tensorboard.compat.proto import graph_pb2
+from tensorboard.plugins.hparams import plugin_data_pb2
+from tensorboard.util import tensor_util
+
+failures = []
+
+
+def expect(what, ok):
+    print(("ok      " if ok else "FAILED  ") + what)
+    if not ok:
+        failures.append(what)
+
+
+def train(program, folder, epochs, more=()):
+    command = [program, "train", "--model", "lenet", "--train-digits", "200", "--test-digits", "50", "--epochs",
+               str(epochs), "--json", "--tensorboard", folder + "/run", "--checkpoints", folder + "/checkpoints", *more]
+    lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+    return [line for line in map(json.loads, lines) if line["event"] == "epoch"]
+
+
+def png_size(png):
+    """Columns and rows, and whether all its parts have the right checksums."""
+    at, good = 8, png[:8] == b"\x89PNG\r\n\x1a\n"
+    while at < len(png):
+        (length,) = struct.unpack(">I", png[at:at + 4])
+        part = png[at + 4:at + 8 + length]
+        good = good and zlib.crc32(part) == struct.unpack(">I", png[at + 8 + length:at + 12 + length])[0]
+        at += 12 + length
+    return (*struct.unpack(">II", png[16:24]), good)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--program", required=True)
+    program = parser.parse_args().program
+    with tempfile.TemporaryDirectory() as folder:
+        epochs = train(program, folder, 2)
+        epochs += train(program, folder, 3, ["--resume"])
+        # All records, with their checksums, as TensorBoard migrates them to what its plugins read.
+        loader = directory_loader.DirectoryLoader(
+            folder + "/run", event_file_loader.TimestampedEventFileLoader, path_filter=io_wrapper.IsTensorFlowEventsFile)
+        events = list(loader.Load())
+        expect(f"{len(events)} events of two files", len(events) > 20)
+        plugins, settings = {}, {}
+        for event in events:
+            for value in event.summary.value:
+                name = value.metadata.plugin_data.plugin_name
+                if name:
+                    plugins[value.tag] = name
+                if name == "hparams":
+                    settings[value.tag] = plugin_data_pb2.HParamsPluginData.FromString(
+                        value.metadata.plugin_data.content)
+        # The older reader, which keeps values by their kind, and drops what a restart replaces.
+        read = event_accumulator.EventAccumulator(
+            folder + "/run", size_guidance={kind: 0 for kind in event_accumulator.DEFAULT_SIZE_GUIDANCE})
+        read.Reload()
+        tensors = {tag: read.Tensors(tag) for tag in read.Tags()["tensors"]}
+
+        def numbers(tag):
+            values = {e.step: tensor_util.make_ndarray(e.tensor_proto).item() for e in tensors.get(tag, [])}
+            values.update({e.step: e.value for e in (read.Scalars(tag) if tag in read.Tags()["scalars"] else [])})
+            return values
+
+        for epoch in epochs:
+            for place, values in (("train", epoch["train"]), ("validation", epoch["test"])):
+                for name, value in values.items():
+                    got = numbers(f"{place}/{name}").get(epoch["step"])
+                    expect(f"{place}/{name} at step {epoch['step']}: {got} is {value}",
+                           got is not None and abs(got - value) <= 1e-6 * max(1, abs(value)))
+        weights = "main/conv1_weight"
+        steps = sorted({e.step for e in tensors.get(weights, [])} |
+                       ({e.step for e in read.Histograms(weights)} if weights in read.Tags()["histograms"] else set()))
+        expect(f"histograms of {weights} at {steps}", steps == [epoch["step"] for epoch in epochs])
+        if weights in tensors:
+            counts = tensor_util.make_ndarray(tensors[weights][-1].tensor_proto)[:, 2].sum()
+            expect(f"{counts:g} values in the last, of 20 x 1 x 5 x 5", counts == 500)
+        images = [e.encoded_image_string for e in read.Images("test/0")] if "test/0" in read.Tags()["images"] else [
+            tensor_util.make_ndarray(e.tensor_proto)[2] for e in tensors["test/0"]]
+        expect(f"an image of {png_size(images[0])}", png_size(images[0]) == (28, 28, True))
+        graph = read.Graph()
+        operators = {node.name: node.op for node in graph.node}
+        expect(f"a graph of {len(operators)} nodes", operators.get("conv1") == "Convolution")
+        shapes = [[dim.size for dim in shape.dim] for node in graph.node if node.name == "conv1"
+                  for shape in node.attr["_output_shapes"].list.shape]
+        expect(f"conv1 gives {shapes}", shapes == [[64, 20, 24, 24]])
+        assert isinstance(graph, graph_pb2.GraphDef)
+        start = settings["_hparams_/session_start_info"].session_start_info
+        expect("settings: " + ", ".join(sorted(start.hparams)), start.hparams["batch size"].number_value == 64)
+        expect("the run ended well", settings["_hparams_/session_end_info"].session_end_info.status == 1)
+        expect("plugins: " + ", ".join(sorted(set(plugins.values()))),
+               {"scalars", "histograms", "images", "hparams"} <= set(plugins.values()))
+    if failures:
+        sys.exit(f"{len(failures)} failed")
+    print("all as it was written")
+
+
+if __name__ == "__main__":
+    main()
