@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -258,9 +259,47 @@ Run CopyRun(unsigned still) {
   if (still == 0) return RunOf<T, T>([](const T* x, T* y, int64_t n) { std::copy_n(x, n, y); });
   return RunOf<T, T>([](const T* x, T* y, int64_t n) { std::fill_n(y, n, *x); });
 }
+// Data seen as (rows, 1, run), its output as (rows, repeats, run): each run several times, one behind the other.
+struct Repeated {
+  int64_t rows, repeats, run;
+};
+// No value: several axes are stretched with others between them.
+std::optional<Repeated> RepeatedRuns(const Shape& data, const Shape& output) {
+  const int missing = output.rank() - data.rank();
+  int first = output.rank(), end = 0;  // of the axes that are stretched
+  for (int i = 0; i < output.rank(); ++i) {
+    if ((i < missing ? 1 : data[i - missing]) != output[i]) first = std::min(first, i), end = i + 1;
+  }
+  first = std::min(first, end);
+  for (int i = first; i < end; ++i) {
+    if (i >= missing && data[i - missing] != 1) return std::nullopt;
+  }
+  const int64_t repeats = Shape(output.dims().subspan(first, end - first)).Elements();
+  return Repeated{output.CountTo(first), repeats, output.CountFrom(end)};
+}
+// Rows [begin, end) of short runs.
+template <class T>
+void RepeatElements(const T* x, T* y, const Repeated& r, int64_t begin, int64_t end) {
+  y += begin * r.repeats * r.run;
+  for (int64_t row = begin; row < end; ++row) {
+    for (int64_t i = 0; i < r.repeats; ++i, y += r.run) {
+      for (int64_t j = 0; j < r.run; ++j) y[j] = x[row * r.run + j];
+    }
+  }
+}
 MaybeKernel MakeBroadcastTo(const KernelSpec& spec) {
   if (spec.inputs[0].shape == spec.outputs[0].shape) return ViewKernel(spec);
-  return OfSize(SizeOf(spec.outputs[0].dtype), [&]<class T>() { return Elementwise(spec, CopyRun<T>, true); });
+  const std::optional<Repeated> r = RepeatedRuns(spec.inputs[0].shape, spec.outputs[0].shape);
+  return OfSize(SizeOf(spec.outputs[0].dtype), [&]<class T>() {
+    // What is short enough for a call to cost more than it moves, and has rows for all threads.
+    if (r && r->repeats * r->run < 64 && r->rows >= 4 * spec.threads) {
+      return WithLoop(FlatKernel(spec, "repeat loop", Format::Plain()), [r = *r](const Arguments& args) {
+        ParallelFor(r.rows, 1, kSerialElements / std::max<int64_t>(r.repeats * r.run, 1),
+                    [&](int64_t b, int64_t e, int) { RepeatElements(args.in<T>(0), args.out<T>(0), r, b, e); });
+      });
+    }
+    return Elementwise(spec, CopyRun<T>, true);
+  });
 }
 
 // (g0, g1, y) -> (g0 + g1) [y > 0]
