@@ -119,11 +119,15 @@ TEST(Docs, AnswerEveryRowOfTrainingRules) {
       EXPECT_TRUE(answered.contains(kind + std::to_string(number))) << kind << number << " has no row";
     }
   };
-  std::set<int> rows = {32, 34, 35, 36, 78, 80, 81, 84};
-  for (int i = 20; i <= 30; ++i) rows.insert(i);
-  for (int i = 39; i <= 70; ++i) rows.insert(i);
+  const auto numbers = [](int last) {
+    std::set<int> all;
+    for (int i = 1; i <= last; ++i) all.insert(i);
+    return all;
+  };
+  std::set<int> rows = numbers(85);
+  rows.erase(37);  // activations computed again are not there yet
   expect("", rows);
-  expect("R", {15, 16, 17, 18, 19, 20, 21, 22, 23, 25});
+  expect("R", numbers(26));
   expect("C", {1, 2, 3, 4, 5});
   expect("D", {1, 2});
   expect("T", {1, 2, 3, 4, 5});
