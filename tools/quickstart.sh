@@ -1,10 +1,11 @@
 #!/bin/bash
 # From a fresh clone to a trained network: installs what is missing, builds, and runs `bindery train`. Options are handed
-# on to it; without any it trains LeNet on digits that it draws itself, on two CPU devices.
+# on to it; without any it trains LeNet on digits that it draws itself, on two CPU devices, in place of an earlier run.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 "$root/tools/setup.sh"
 (cd "$root" && tools/bazel build //tools:bindery)
+[ $# -gt 0 ] || set -- --overwrite
 "$root/bazel-bin/tools/bindery" train "$@"
-[ $# -gt 0 ] || echo "Now try: $root/bazel-bin/tools/bindery test" >&2
+[ "$*" != --overwrite ] || echo "Now try: $root/bazel-bin/tools/bindery test" >&2

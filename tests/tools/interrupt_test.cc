@@ -92,8 +92,15 @@ TEST_F(InterruptTest, ResumingIsNotMixedUp) {
   EXPECT_EQ(Files("run").size(), 2u);
   Fails(0, "was trained on cpu:0,cpu:1 with workload 1,3, this run goes on on cpu:0:",
         Training(3, run + Words{"--devices", "cpu:0"}));
-  // Forgetting --resume is noticed before anything is replaced.
-  EXPECT_NE(Succeeds(Training(1, {"--checkpoints", "run"})).err.find("this one starts anew"), std::string::npos);
+  // Forgetting --resume replaces nothing.
+  const Words kept = Files("run");
+  Fails(2, "step-0000000006.ckpt\" is of an earlier run: --resume goes on with it",
+        Training(1, {"--checkpoints", "run"}));
+  Fails(2, "not both", Training(1, run + Words{"--overwrite"}));
+  EXPECT_EQ(Files("run"), kept);
+  Succeeds(Training(1, {"--checkpoints", "run", "--overwrite"}));
+  EXPECT_EQ(Files("run")[0], "step-0000000002.ckpt");
+  EXPECT_EQ(Files("run").back(), "step-0000000006.ckpt.old");
 }
 
 // Each would remove the other's files.

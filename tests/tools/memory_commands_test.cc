@@ -83,6 +83,7 @@ TEST_F(MemoryCommandsTest, AsManyMicroBatchesAsTheLimitAsksFor) {
                  "50",
                  "--epochs",
                  "1",
+                 "--checkpoints=",
                  "--micro-batches",
                  "auto",
                  "--memory-limit",

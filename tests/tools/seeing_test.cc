@@ -50,7 +50,7 @@ TEST_F(SeeingTest, EveryLineOfJsonIsAsTheSchemaSays) {
   EXPECT_EQ(start.at("samples"), 100);
   EXPECT_EQ(start.at("metrics"), json({"accuracy", "cross-entropy"}));
 
-  const Outcome diverged = Bindery(Training(3, {"--json", "--optimizer", "sgd(lr=1e30)"}));
+  const Outcome diverged = Bindery(Training(3, {"--json", "--overwrite", "--optimizer", "sgd(lr=1e30)"}));
   EXPECT_EQ(diverged.status, 7) << diverged;
   EXPECT_EQ(Events(diverged.out).front(), "start");
   EXPECT_EQ(Events(diverged.out).back(), "error");
@@ -84,7 +84,7 @@ TEST_F(SeeingTest, TensorBoard) {
 TEST_F(SeeingTest, TraceOfATraining) {
   const json plain = Lines(Succeeds(Training(4, {"--json"})).out).back();
   const json traced =
-      Lines(Succeeds(Training(4, {"--json", "--trace", "trace.json", "--trace-steps", "3"})).out).back();
+      Lines(Succeeds(Training(4, {"--json", "--overwrite", "--trace", "trace.json", "--trace-steps", "3"})).out).back();
   EXPECT_EQ(traced.at("test"), plain.at("test"));
   std::map<std::string, int> kinds;
   std::set<std::string> operators;

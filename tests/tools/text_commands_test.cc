@@ -40,7 +40,7 @@ const std::string kGpt = "gpt(layers=1, width=16, heads=2, context=8)", kLstm = 
 
 TEST_F(TextCommandsTest, TrainTestGenerate) {
   for (const std::string& model : {kGpt, kLstm, std::string("lstm(layers=1, width=16, context=8, time_first=1)")}) {
-    const Outcome trained = Succeeds(Train(model, 30, {"--checkpoints", "run"}));
+    const Outcome trained = Succeeds(Train(model, 30, {"--checkpoints", "run", "--overwrite"}));
     EXPECT_NE(trained.err.find("134 samples of (8), tested on 14"), std::string::npos) << trained;
     const size_t row = trained.out.find("test cross-entropy");
     ASSERT_NE(row, std::string::npos) << trained;

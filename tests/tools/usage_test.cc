@@ -239,7 +239,8 @@ TEST_F(UsageTest, StandardErrorMayBeUnwritable) {
     return Process(Words{"/bin/sh", "-c", "exec \"$@\" " + redirection, "sh"} + Command(arguments), folder()).Wait();
   };
   for (const std::string redirection : {"2>/dev/full", "2>&-", "<&- 2>&-"}) {
-    EXPECT_EQ(run(redirection, Training(2, {"--checkpoints", "run", "--progress", "bar"})).status, 0) << redirection;
+    EXPECT_EQ(run(redirection, Training(2, {"--checkpoints", "run", "--overwrite", "--progress", "bar"})).status, 0)
+        << redirection;
     Succeeds(Words{"test", "--checkpoints", "run", "--test-digits", "50"});
     EXPECT_EQ(run(redirection, Training(2, {"--checkpoints", "run", "--resume"})).status, 0) << redirection;
     EXPECT_EQ(run(redirection, {"train", "--epoch", "1"}).status, 2) << redirection;

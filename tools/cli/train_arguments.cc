@@ -1,0 +1,178 @@
+#include "tools/cli/train_arguments.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+#include <vector>
+
+#include "base/names.h"
+#include "tools/cli/arguments.h"
+#include "tools/cli/exit_codes.h"
+#include "train/initializer.h"
+#include "train/precision.h"
+
+namespace bindery::cli {
+namespace {
+
+// Errors in an option's text become usage errors that name the option.
+template <class F>
+auto ParseOption(const char* option, F&& f) {
+  try {
+    return f();
+  } catch (const Error& e) {
+    throw UsageError(fmt::format("{}: {}", option, e.message()));
+  }
+}
+
+// The file that a text of data names, "csv:iris.csv?label=species"; empty if it is none.
+std::string FileOf(const std::string& data) {
+  const size_t colon = data.find(':');
+  return colon == std::string::npos ? "" : data.substr(colon + 1, data.find('?', colon) - colon - 1);
+}
+
+}  // namespace
+
+ProgressStyle TrainArguments::Style() const {
+  const std::vector<std::string> names = {"auto", "bar", "lines", "none"};
+  constexpr ProgressStyle kStyles[] = {ProgressStyle::kAuto, ProgressStyle::kBar, ProgressStyle::kLines,
+                                       ProgressStyle::kNone};
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (names[i] == progress) return kStyles[i];
+  }
+  throw UsageError(fmt::format("--progress: unknown style \"{}\"{}", progress, NameHint(progress, names)));
+}
+
+int64_t TrainArguments::MicroBatchesOf(int64_t limit) const {
+  if (micro_batches == "auto") return MicroBatches::kAutomatic;
+  const auto number = ParseNumber<int64_t>("--micro-batches", micro_batches, 1, StepBlock::kPrediction);
+  if (number > data.batch_size) {
+    throw UsageError(fmt::format("--micro-batches: a batch of {} samples makes at most {}, got {}", data.batch_size,
+                                 data.batch_size, number));
+  }
+  if (limit > 0) throw UsageError("--memory-limit says how many micro-batches there are: --micro-batches auto");
+  return number;
+}
+
+TrainerOptions TrainArguments::Parse() const {
+  const std::string rule = optimizer.value_or(data.IsText() ? "adam(lr=0.002)" : "sgd(lr=0.05, momentum=0.9, wd=1e-4)");
+  const std::string measured = data.MetricsOr(metrics);
+  const auto parsed = ParseOption("--optimizer", [&] { return MakeOptimizer(rule); });
+  ParseOption("--schedule", [&] { return ParseSchedule(schedule, parsed->options().learning_rate); });
+  ParseOption("--precision", [&] { return ParsePrecision(precision); });
+  ParseOption("--loss-scale", [&] { return ParseLossScaling(loss_scale); });
+  if (!ParseOption("--average", [&] { return ParseAveraging(average); }) && use_average) {
+    throw UsageError("--use-average needs --average");
+  }
+  ParseOption("--balance", [&] { return ParseBalancing(balance); });
+  if (block < 0) throw UsageError(fmt::format("--reproducible: blocks have at least 1 sample, got {}", block));
+  ParseOption("--initializer", [&] { return Initializer(initializer); });
+  ParseMetrics(measured);
+  const int64_t limit = memory_limit.empty() ? 0 : ParseBytes("--memory-limit", memory_limit);
+  return {.devices = device.Devices(),
+          .workload = device.workload,
+          .optimizer = rule,
+          .schedule = schedule,
+          .initializer = initializer,
+          .metrics = measured,
+          .precision = precision,
+          .loss_scale = loss_scale,
+          .average = average,
+          .use_average = use_average,
+          .micro_batches = MicroBatchesOf(limit),
+          .memory_limit = limit,
+          .reproducible_block = block,
+          .balance = balance,
+          .kvstore = ParseOption("--kvstore", [&] { return ParseKVStoreType(kvstore); }),
+          .seed = seed,
+          .threads_per_device = device.threads,
+          .engine = device.MakeEngine()};
+}
+
+void TrainArguments::CheckOutputs() const {
+  if (resume && checkpoints.empty()) throw UsageError("--resume needs a folder: --checkpoints is empty");
+  if (resume && overwrite) throw UsageError("--resume goes on with an earlier run, --overwrite replaces it: not both");
+  std::vector<std::pair<std::string, std::string>> outputs = {{"--save", save},
+                                                              {"--best", best},
+                                                              {"--log", log},
+                                                              {"--checkpoints", checkpoints},
+                                                              {"--write-digits", data.write_digits}};
+  for (const auto& output : watch.Outputs()) outputs.push_back(output);
+  CheckDifferent(outputs);
+  // A log is written from the beginning on, in place of what was there. (A model may take the place of its own file.)
+  const std::string model_file = model.model.empty() || model.IsByName() ? "" : model.model;
+  for (const auto& [option, path] : {std::pair("--data", FileOf(data.data)),
+                                     {"--test-data", FileOf(data.test_data)},
+                                     {"--model", model_file},
+                                     {"--weights", model.weights}}) {
+    CheckDifferent({{option, path}, {"--log", log}});
+    for (const auto& output : watch.Outputs()) CheckDifferent({{option, path}, output});
+  }
+  for (const auto& [option, path] : {std::pair("--save", &save), {"--best", &best}}) {
+    if (path->empty()) continue;
+    if (!path->ends_with(".pb") && !path->ends_with(".prototxt") && !path->ends_with(".onnx")) {
+      throw UsageError(
+          fmt::format("{}: expected a name that ends in .pb, .prototxt or .onnx, got \"{}\"", option, *path));
+    }
+    CheckOutputFile(option, *path);
+  }
+  if (!log.empty()) CheckOutputFile("--log", log);
+  watch.Check();
+}
+
+void TrainArguments::AddTo(CLI::App* app) {
+  model.AddTo(app);
+  model.AddVariantsTo(app);
+  device.AddTo(app);
+  device.AddTimeoutTo(app);
+  data.AddTo(app);
+  const auto text = [&](const char* name, std::string* value, const char* help) {
+    app->add_option(name, *value, help)->capture_default_str();
+  };
+  AddNumber(app, "--epochs", &epochs, 1, 1'000'000, "sweeps over the data, those before a resume included");
+  AddNumber(app, "--epoch-batches", &epoch_batches, 0, INT64_MAX / 2,
+            "batches of an epoch, wherever in the data it ends; 0: a sweep over them");
+  AddText(
+      app, "--optimizer", &optimizer,
+      "sgd, adam, adamw, rmsprop, ...; default \"sgd(lr=0.05, momentum=0.9, wd=1e-4)\", of text \"adam(lr=0.002)\"");
+  text("--schedule", &schedule, "e.g. \"factor(step=1000, factor=0.5)\"");
+  text("--precision", &precision, "float32, bfloat16 or float16; \"bfloat16(Pooling=float32)\": docs/precision.md");
+  text("--loss-scale", &loss_scale,
+       "e.g. \"dynamic(start=65536, interval=2000)\", \"static(1024)\"; default none, of float16 \"dynamic\"");
+  text("--micro-batches", &micro_batches,
+       "pieces that a batch is computed in, one after the other, as one step; \"auto\": the fewest that fit in memory");
+  app->add_option("--memory-limit", memory_limit,
+                  "of each device, for \"auto\": e.g. 512M, 1.5G; default: what the machine has");
+  app->add_option("--reproducible", block,
+                  "the same bits on any number of devices of a kind: in blocks of so many samples; alone: 32")
+      ->expected(0, 1)
+      ->default_str("32");
+  app->add_option("--balance", balance,
+                  "devices get samples by how fast they are seen to be; alone: measured; \"measured(every=20)\"")
+      ->expected(0, 1)
+      ->default_str("measured");
+  text("--average", &average, "keep averages of the weights: e.g. \"ema(0.999)\", \"swa(start=1000, every=10)\"");
+  app->add_flag("--use-average", use_average, "validate, score and save with the averages");
+  text("--initializer", &initializer, "e.g. xavier, \"normal(0.01)\", \"embed*: normal(0.02), msra\"");
+  AddText(app, "--metrics", &metrics,
+          "comma-separated: accuracy, top-k(5), cross-entropy, f1, mse, ...; default accuracy and cross-entropy");
+  text("--kvstore", &kvstore, "how devices' gradients are summed: local, device");
+  AddNumber(app, "--seed", &seed, 0, UINT64_MAX, "of initial values, shuffling and dropout");
+  text("--checkpoints", &checkpoints, "folder for checkpoints; \"\" writes none");
+  AddNumber(app, "--checkpoint-every", &checkpoint_every, 0, INT64_MAX,
+            "steps between checkpoints; 0: at the end of each epoch");
+  AddNumber(app, "--keep", &keep, 1, 1'000'000, "checkpoints kept");
+  app->add_flag("--overwrite", overwrite, "replace the checkpoints of an earlier run in the folder");
+  app->add_flag("--resume", resume, "continue from the newest checkpoint in the folder, if there is one");
+  app->add_option("--save", save, "write the trained model to this file (.pb, .prototxt or .onnx)");
+  app->add_option("--best", best, "write the model with the best test so far to this file, by its first metric");
+  AddNumber(app, "--patience", &patience, 0, 1'000'000,
+            "end the training after so many epochs without a better test; 0: never");
+  app->add_option("--log", log, "write a line of JSON with all values to this file after each epoch");
+  app->add_option("--write-digits", data.write_digits, "also write the images as IDX files to this folder");
+  text("--progress", &progress, "auto, bar, lines or none");
+  app->add_flag("--json", json, "JSON lines on standard output instead of text (docs/seeing.md)");
+  AddNumber(app, "--json-every", &json_every, 0, INT64_MAX, "with --json: a line every so many steps, too; 0: none");
+  watch.AddTo(app);
+}
+
+}  // namespace bindery::cli

@@ -1,0 +1,48 @@
+// The options of `bindery train`, and what is made of them.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <optional>
+#include <string>
+
+#include "tools/cli/commands.h"
+#include "tools/cli/data.h"
+#include "tools/cli/options.h"
+#include "tools/cli/progress.h"
+#include "tools/cli/watch_options.h"
+#include "train/trainer.h"
+
+namespace bindery::cli {
+
+struct TrainArguments {
+  ModelOptions model;
+  DeviceOptions device;
+  DataOptions data;
+  int64_t epochs = 8, epoch_batches = 0;
+  std::string schedule = "constant", initializer = "xavier", kvstore = "device", precision = "float32", loss_scale,
+              average;
+  bool use_average = false;
+  std::string micro_batches = "1", memory_limit, balance;
+  int64_t block = 0;
+  std::optional<std::string> optimizer, metrics;  // by the data, if not given
+  uint64_t seed = 0;
+  std::string checkpoints = kDefaultCheckpoints;
+  int64_t checkpoint_every = 0;
+  int keep = 3;
+  bool resume = false, overwrite = false, json = false;
+  std::string save, best, log;
+  int64_t patience = 0, json_every = 0;
+  WatchOptions watch;
+  std::string progress = "auto";
+
+  void AddTo(CLI::App* app);
+  // Throw UsageError naming the option; the latter DataError, too, for what cannot be written.
+  TrainerOptions Parse() const;
+  ProgressStyle Style() const;
+  void CheckOutputs() const;
+
+ private:
+  int64_t MicroBatchesOf(int64_t limit) const;
+};
+
+}  // namespace bindery::cli
