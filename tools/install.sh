@@ -111,6 +111,15 @@ done
 put 755 "$parts/${system:+system/}bindery" bin/bindery
 strip "$stage/bin/bindery"
 
+# --- what man and shells look for
+run() { LD_LIBRARY_PATH=$stage/$libdir "$stage/bin/bindery" "$@"; }
+mkdir -p "$stage/share/man/man1" "$stage/share/bash-completion/completions" "$stage/share/zsh/site-functions" \
+  "$stage/share/fish/vendor_completions.d"
+run manual | gzip -9n >"$stage/share/man/man1/bindery.1.gz"
+run completion --shell bash >"$stage/share/bash-completion/completions/bindery"
+run completion --shell zsh >"$stage/share/zsh/site-functions/_bindery"
+run completion --shell fish >"$stage/share/fish/vendor_completions.d/bindery.fish"
+
 # --- headers. They name each other from the root of the sources, "engine/tensor.h"; as <bindery/...> they need no path
 # of their own to be found by. Whatever visibility a program gives its symbols, what it shares with the library is seen.
 rewrite() {

@@ -86,7 +86,8 @@ give() { # give PACKAGE PATH...
 }
 give "$predict" "$libdir"/libbindery_predict.so.{"$abi","$version"}
 give "$library" "$libdir"/libbindery.so.{"$abi","$version"}
-give bindery usr/bin/bindery usr/share/bindery/models
+mv "$work/all/usr/share/zsh/site-functions" "$work/all/usr/share/zsh/vendor-completions" # where Debian's zsh looks
+give bindery usr/bin/bindery usr/share/{bindery/models,man,bash-completion,zsh,fish}
 mkdir -p "$work/libbindery-dev/usr/share/doc"
 mv "$work/all/usr/share/doc/bindery" "$work/libbindery-dev/usr/share/doc/libbindery-dev"
 rm "$work/libbindery-dev/usr/share/doc/libbindery-dev/LICENSE"

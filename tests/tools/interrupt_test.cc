@@ -37,7 +37,7 @@ TEST_F(InterruptTest, ASignalSavesAndTheResumedRunEndsInTheSameBits) {
   const Words rarely = {"--checkpoint-every", "1000000"};
   for (const char* name : {"whole", "stopped"}) std::filesystem::create_directory(PathOf(name));
   Succeeds(Training(kEpochs, Words{"--checkpoints=", "--save", "whole/model.pb"}));
-  for (const int signal : {SIGINT, SIGTERM}) {
+  for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) {
     const Outcome stopped = Interrupt(signal, Training(kEpochs, {"--save", "stopped/model.pb", "--json"}));
     EXPECT_EQ(stopped.status, 75) << stopped;
     EXPECT_NE(stopped.err.find("stopping after this step"), std::string::npos) << stopped;

@@ -16,6 +16,7 @@ void AddInspect(CLI::App* app, RunFn* run);
 void AddTime(CLI::App* app, RunFn* run);
 void AddDevices(CLI::App* app, RunFn* run);
 void AddOperators(CLI::App* app, RunFn* run);
+void AddManual(CLI::App* app, RunFn* run);  // `manual` and `completion`
 
 inline constexpr const char* kDefaultCheckpoints = "bindery-checkpoints";
 

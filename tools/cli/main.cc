@@ -19,6 +19,7 @@
 #include "tools/cli/commands.h"
 #include "tools/cli/console.h"
 #include "tools/cli/exit_codes.h"
+#include "tools/cli/settings.h"
 
 namespace bindery::cli {
 namespace {
@@ -55,17 +56,20 @@ int RunCommand(int argc, char** argv) {
   AddTime(&app, &run);
   AddDevices(&app, &run);
   AddOperators(&app, &run);
+  AddManual(&app, &run);
+  AddConfigOption(&app);
+  Settings settings;
   try {
-    std::vector<std::string> words = SplitArguments(app, argc, argv);
+    std::vector<std::string> words = settings.Complete(app, SplitArguments(app, argc, argv));
     std::reverse(words.begin(), words.end());  // as CLI11 wants them
     app.parse(std::move(words));
     return run();
   } catch (const CLI::Success& e) {  // --help, --version
     return app.exit(e);
   } catch (const CLI::ParseError& e) {
-    return Fail(kUsage, e.what());
+    return Fail(kUsage, e.what() + settings.SourceOf(e.what()));
   } catch (const UsageError& e) {
-    return Fail(kUsage, e.what());
+    return Fail(kUsage, e.what() + settings.SourceOf(e.what()));
   } catch (const ModelError& e) {
     return Fail(kModel, e.what());
   } catch (const ShapeError& e) {

@@ -37,6 +37,7 @@ ListenToSignals::ListenToSignals(Trainer* trainer) {
   running = trainer;
   std::signal(SIGINT, OnSignal);
   std::signal(SIGTERM, OnSignal);
+  std::signal(SIGUSR1, OnSignal);  // of batch systems, some time before they end a job
   if (std::signal(SIGHUP, OnHangUp) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);  // nohup
 }
 
@@ -44,6 +45,7 @@ ListenToSignals::~ListenToSignals() {
   std::signal(SIGINT, SIG_DFL);
   std::signal(SIGTERM, SIG_DFL);
   std::signal(SIGHUP, SIG_IGN);  // what is left is a report
+  std::signal(SIGUSR1, SIG_IGN);
   running = nullptr;
 }
 

@@ -5,8 +5,8 @@
 
 namespace bindery::cli {
 
-// While it lives, an interrupt or a request to end stops the trainer after its step, with a checkpoint; the second one
-// ends the program at once. A hang-up saves a checkpoint, and the run goes on. One at a time.
+// While it lives, an interrupt, or a request to end (SIGTERM, SIGUSR1), stops the trainer after its step, with a
+// checkpoint; the second one ends the program at once. A hang-up saves a checkpoint, and the run goes on. One at a time.
 class ListenToSignals {
  public:
   explicit ListenToSignals(Trainer* trainer);

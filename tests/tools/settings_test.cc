@@ -1,0 +1,145 @@
+// Options from the environment and from files of settings; the manual page and what shells complete by.
+#include <nlohmann/json.hpp>
+
+#include "tests/tools/program.h"
+
+namespace bindery {
+namespace {
+
+using Words = std::vector<std::string>;
+using nlohmann::json;
+
+class SettingsTest : public ProgramTest {
+ protected:
+  // `variables` are "NAME=value".
+  Outcome With(const Words& variables, const Words& arguments) const {
+    return Process(Words{"/usr/bin/env"} + variables + Command(arguments), folder()).Wait();
+  }
+  // The batch size that `inspect` shows.
+  std::string BatchOf(const Words& variables, const Words& arguments = {}) const {
+    const Outcome outcome = With(variables, Words{"inspect", "--model", "mlp"} + arguments);
+    EXPECT_EQ(outcome.status, 0) << outcome;
+    const size_t at = outcome.out.find("(input)"), open = outcome.out.find('(', at + 1),
+                 end = outcome.out.find(',', at);
+    return outcome.status == 0 ? outcome.out.substr(open + 1, end - open - 1) : "";
+  }
+  void FailsWith(int status, const std::string& message, const Words& variables, const Words& arguments) const {
+    const Outcome outcome = With(variables, arguments);
+    EXPECT_EQ(outcome.status, status) << outcome;
+    EXPECT_NE(outcome.err.find(message), std::string::npos) << "expected: " << message << "\n" << outcome;
+  }
+};
+
+TEST_F(SettingsTest, TheNearestOneCounts) {
+  Write("all.ini", "# of every command\nbatch-size = 3   # the last one that counts\n");
+  Write("own.ini", "batch_size = 3\n\n[train]\nepochs=1\n[inspect]\r\n--batch-size = \"4\" # quoted\n");
+  EXPECT_EQ(BatchOf({}), "64");
+  EXPECT_EQ(BatchOf({}, {"--config", "all.ini"}), "3");
+  EXPECT_EQ(BatchOf({"BINDERY_CONFIG=all.ini"}), "3");
+  EXPECT_EQ(BatchOf({}, {"--config=own.ini"}), "4");
+  EXPECT_EQ(BatchOf({"BINDERY_CONFIG=none.ini"}, {"--config=own.ini"}), "4");
+  EXPECT_EQ(BatchOf({"BINDERY_BATCH_SIZE=5"}, {"--config=own.ini"}), "5");
+  EXPECT_EQ(BatchOf({"BINDERY_BATCH_SIZE="}, {"--config=own.ini"}), "4");
+  EXPECT_EQ(BatchOf({"BINDERY_BATCH_SIZE=5"}, {"--config=own.ini", "--batch-size=6"}), "6");
+  EXPECT_EQ(BatchOf({"BINDERY_EPOCHS=nonsense"}), "64");  // of another command
+}
+
+TEST_F(SettingsTest, Flags) {
+  const auto is_json = [&](const Words& variables, const Words& arguments = {}) {
+    const Outcome outcome = With(variables, Words{"devices"} + arguments);
+    EXPECT_EQ(outcome.status, 0) << outcome;
+    return outcome.out.starts_with("{") || outcome.out.starts_with("[");
+  };
+  EXPECT_FALSE(is_json({}));
+  for (const char* yes : {"1", "true", "Yes", "ON"}) EXPECT_TRUE(is_json({std::string("BINDERY_JSON=") + yes})) << yes;
+  for (const char* no : {"0", "false", "No", "off", ""}) {
+    EXPECT_FALSE(is_json({std::string("BINDERY_JSON=") + no})) << no;
+  }
+  Write("on.ini", "json = true");
+  EXPECT_TRUE(is_json({}, {"--config", "on.ini"}));
+  EXPECT_FALSE(is_json({"BINDERY_JSON=0"}, {"--config", "on.ini"}));
+  FailsWith(2, "--json (BINDERY_JSON): expected true or false, got \"maybe\"", {"BINDERY_JSON=maybe"}, {"devices"});
+}
+
+TEST_F(SettingsTest, ATrainingByAFileAlone) {
+  Write("run.ini",
+        "[train]\nmodel = mlp\ntrain-digits = 100\ntest-digits = 50\nepochs = 2\nthreads = 1\n"
+        "optimizer = adam(lr=1e-3, beta1=0.8)\ncheckpoints =\nreproducible = 16\njson = yes\n");
+  const Outcome by_file = Succeeds({"train", "--config", "run.ini"});
+  const Outcome by_words = Succeeds(Words{"train", "--model", "mlp", "--train-digits", "100", "--test-digits", "50"} +
+                                    Words{"--epochs", "2", "--threads", "1", "--optimizer"} +
+                                    Words{"adam(lr=1e-3, beta1=0.8)", "--checkpoints=", "--reproducible=16", "--json"});
+  const auto end = [](const Outcome& outcome) {
+    const size_t last = outcome.out.rfind('\n', outcome.out.size() - 2);
+    return json::parse(outcome.out.substr(last + 1));
+  };
+  EXPECT_EQ(end(by_file).at("test"), end(by_words).at("test"));
+  EXPECT_EQ(Files(), Words{"run.ini"});
+}
+
+TEST_F(SettingsTest, WhatIsWrongIsNamed) {
+  const auto in_file = [&](const std::string& text, const std::string& message) {
+    Write("bad.ini", text);
+    Fails(2, message, {"devices", "--config", "bad.ini"});
+  };
+  in_file("\nbatch-sise = 3", "bad.ini:2: there is no option \"batch-sise\"; did you mean \"batch-size\"?");
+  in_file("[test]\nepochs = 3", "bad.ini:2: test has no option \"epochs\"");
+  in_file("[trian]", "bad.ini:1: unknown command \"trian\"; did you mean \"train\"?");
+  in_file("[train", "bad.ini:1: expected a section as [train]");
+  in_file("[train] x", "bad.ini:1: expected a section as [train]");
+  in_file("epochs 3", "bad.ini:1: expected option = value, got \"epochs 3\"");
+  in_file("seed = 3\nseed = 4", "bad.ini:2: seed is given twice");
+  in_file("model = \"mlp", "bad.ini:1: model: a quotation mark without the other");
+  in_file("model = 'mlp' x", "bad.ini:1: model: a quotation mark without the other, or words behind it");
+  in_file("config = other.ini", "bad.ini:1: there is no option \"config\"");
+  in_file("help = true", "bad.ini:1: there is no option \"help\"");
+  in_file(std::string("\0\xff = \n", 6), "bad.ini:1: there is no option");
+  Fails(4, "none.ini", {"devices", "--config", "none.ini"});
+  Fails(4, "the limit is 1048576", {"devices", "--config", "/proc/self/exe"});
+  // Of a value that makes no sense, where it comes from.
+  FailsWith(2, "\n--epochs is from BINDERY_EPOCHS", {"BINDERY_EPOCHS=many"}, {"train"});
+  Write("bad.ini", "batch-size = 0");
+  Fails(2, "\n--batch-size is from bad.ini", {"train", "--config", "bad.ini"});
+  const Outcome misspelled = With({"BINDERY_BATCHSIZE=3"}, {"devices"});
+  EXPECT_NE(misspelled.err.find("BINDERY_BATCHSIZE in the environment is no option; did you mean BINDERY_BATCH_SIZE?"),
+            std::string::npos)
+      << misspelled;
+  EXPECT_EQ(With({"BINDERY_BATCH_SIZE=3", "BINDERY_TEST_X=1"}, {"devices"}).err, "");
+}
+
+TEST_F(SettingsTest, ManualPage) {
+  const std::string page = Succeeds({"manual"}).out;
+  EXPECT_TRUE(page.starts_with(".TH BINDERY 1 "));
+  for (const char* part : {".SS \"bindery train\"", "\\fB\\-\\-batch\\-size\\fR \\fINUMBER\\fR", "BINDERY_BATCH_SIZE",
+                           ".SH \"EXIT STATUS\"", "\n.br\nDefault: constant\n", "BINDERY_MAX_ISA"}) {
+    EXPECT_NE(page.find(part), std::string::npos) << part;
+  }
+}
+
+TEST_F(SettingsTest, Completion) {
+  Write("bash", Succeeds({"completion", "--shell", "bash"}).out);
+  const auto completed = [&](const std::string& words) {
+    return Process({"/bin/bash", "-c",
+                    "source ./bash; COMP_WORDS=(" + words +
+                        "); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _bindery; echo \"${COMPREPLY[*]}\""},
+                   folder())
+        .Wait()
+        .out;
+  };
+  EXPECT_EQ(completed("bindery tr"), "train\n");
+  EXPECT_EQ(completed("bindery train --batch"), "--batch-size\n");
+  EXPECT_EQ(completed("bindery train --resume --mod"), "--model\n");
+  EXPECT_EQ(completed("bindery train --model m"), "\n");  // files, by the shell
+  EXPECT_EQ(completed("bindery devices ''"), "--help --json --config\n");
+  for (const std::string shell : {"zsh", "fish"}) {
+    const std::string text = Succeeds({"completion", "--shell", shell}).out;
+    for (const char* part : {"train", "batch-size", "generate"}) {
+      EXPECT_NE(text.find(part), std::string::npos) << shell << " " << part;
+    }
+  }
+  Fails(2, "--shell: unknown shell \"bsh\"; did you mean \"bash\"?", {"completion", "--shell", "bsh"});
+  Fails(2, "--shell", {"completion"});
+}
+
+}  // namespace
+}  // namespace bindery

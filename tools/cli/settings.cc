@@ -1,0 +1,236 @@
+#include "tools/cli/settings.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <optional>
+#include <set>
+
+#include "base/files.h"
+#include "base/log.h"
+#include "base/names.h"
+#include "tools/cli/arguments.h"
+
+namespace bindery::cli {
+namespace {
+
+constexpr const char* kConfig = "--config";
+constexpr int64_t kMostBytes = 1 << 20;  // of a file
+
+using Sections = std::map<std::string, std::map<std::string, std::string>>;  // by command, "" being all; by "--option"
+
+bool IsFlag(const CLI::Option& option) { return option.get_expected_max() == 0; }
+
+std::vector<const CLI::App*> CommandsOf(const CLI::App& app) {
+  return app.get_subcommands([](const CLI::App*) { return true; });
+}
+
+// The option that can be set so, or nullptr: not those that ask for something else than the command.
+const CLI::Option* Find(const CLI::App& command, const std::string& name) {
+  if (name == "--help" || name == kConfig) return nullptr;
+  const CLI::Option* option = command.get_option_no_throw(name);
+  return option == nullptr || option->get_lnames().empty() ? nullptr : option;
+}
+
+std::vector<std::string> NamesOf(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) {
+      if (Find(command, "--" + name)) names.push_back(name);
+    }
+  }
+  return names;
+}
+
+std::string_view Trimmed(std::string_view text) {
+  const auto is_space = [](char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; };
+  while (!text.empty() && is_space(text.front())) text.remove_prefix(1);
+  while (!text.empty() && is_space(text.back())) text.remove_suffix(1);
+  return text;
+}
+
+// Without what a comment begins behind a space, or all between quotation marks. No value: a mark has no other.
+std::optional<std::string> ValueOf(std::string_view text) {
+  if (text.empty() || (text.front() != '"' && text.front() != '\'')) {
+    for (size_t i = 0; i < text.size(); ++i) {
+      if (text[i] == '#' && (i == 0 || std::isspace(static_cast<unsigned char>(text[i - 1])))) text = text.substr(0, i);
+    }
+    return std::string(Trimmed(text));
+  }
+  const size_t end = text.find(text.front(), 1);
+  if (end == std::string_view::npos) return std::nullopt;
+  const std::string_view rest = Trimmed(text.substr(end + 1));
+  if (!rest.empty() && rest.front() != '#') return std::nullopt;
+  return std::string(text.substr(1, end - 1));
+}
+
+// Is the flag set? Throws UsageError.
+bool IsTrue(const std::string& source, std::string text) {
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  for (const char* yes : {"true", "yes", "on", "1"}) {
+    if (text == yes) return true;
+  }
+  for (const char* no : {"false", "no", "off", "0"}) {
+    if (text == no) return false;
+  }
+  throw UsageError(fmt::format("{}: expected true or false, got \"{}\"", source, text));
+}
+
+std::string WithoutLines(std::string name) {
+  std::erase(name, '_');
+  return name;
+}
+
+// Of what is in the environment under the name of an option but for the lines between its words.
+void WarnOfMisspelled(const CLI::App& app) {
+  std::map<std::string, std::string> known = {{WithoutLines(VariableOf(kConfig)), VariableOf(kConfig)}};
+  for (const CLI::App* command : CommandsOf(app)) {
+    for (const std::string& name : NamesOf(*command)) {
+      const std::string variable = VariableOf("--" + name);
+      known[WithoutLines(variable)] = variable;
+    }
+  }
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const std::string name(text.substr(0, text.find('=')));
+    if (!name.starts_with("BINDERY_")) continue;
+    const auto found = known.find(WithoutLines(name));
+    if (found == known.end() || found->second == name) continue;
+    LogLine(LogLevel::kWarning,
+            fmt::format("{} in the environment is no option; did you mean {}?", name, found->second));
+  }
+}
+
+}  // namespace
+
+std::string VariableOf(std::string_view option) {
+  std::string name = "BINDERY_";
+  for (const char c : option.substr(2)) {
+    name += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  }
+  return name;
+}
+
+void AddConfigOption(CLI::App* app) {
+  for (CLI::App* command : app->get_subcommands([](const CLI::App*) { return true; })) {
+    command->add_option(kConfig, "a file of lines \"option = value\", for what is neither here nor in the environment")
+        ->type_name("FILE");
+  }
+}
+
+Sections Settings::Parse(const CLI::App& app, const std::string& path, std::string_view text) {
+  std::vector<std::string> commands, names;
+  std::map<std::string, std::vector<std::string>> names_of;
+  for (const CLI::App* command : CommandsOf(app)) {
+    commands.push_back(command->get_name());
+    names_of[command->get_name()] = NamesOf(*command);
+    names.insert(names.end(), names_of[command->get_name()].begin(), names_of[command->get_name()].end());
+  }
+  std::ranges::sort(names);
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  names_of[""] = names;
+
+  Sections sections;
+  std::string section;
+  for (int number = 1; !text.empty(); ++number) {
+    const size_t end = text.find('\n');
+    const std::string_view line = Trimmed(text.substr(0, end));
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+    const auto fail = [&](const std::string& message) {
+      throw UsageError(fmt::format("{}:{}: {}", path, number, message));
+    };
+    if (line.empty() || line.front() == '#' || line.front() == ';') continue;
+    if (line.front() == '[') {
+      const size_t close = line.find(']');
+      const std::string_view rest = close == std::string_view::npos ? "?" : Trimmed(line.substr(close + 1));
+      if (!rest.empty() && rest.front() != '#') fail("expected a section as [train]");
+      section = Trimmed(line.substr(1, close - 1));
+      if (std::ranges::find(commands, section) == commands.end()) {
+        fail(fmt::format("unknown command \"{}\"{}", section, NameHint(section, commands)));
+      }
+      continue;
+    }
+    const size_t equals = line.find('=');
+    if (equals == std::string_view::npos) fail(fmt::format("expected option = value, got \"{}\"", line));
+    std::string name(Trimmed(line.substr(0, equals)));
+    if (name.starts_with("--")) name.erase(0, 2);
+    std::ranges::replace(name, '_', '-');
+    const std::vector<std::string>& known = names_of[section];
+    if (std::ranges::find(known, name) == known.end()) {
+      const std::string nearest = NearestName(name, known);
+      fail(fmt::format("{} no option \"{}\"{}", section.empty() ? "there is" : section + " has", name,
+                       nearest.empty() ? "" : fmt::format("; did you mean \"{}\"?", nearest)));
+    }
+    const std::optional<std::string> value = ValueOf(Trimmed(line.substr(equals + 1)));
+    if (!value) fail(fmt::format("{}: a quotation mark without the other, or words behind it", name));
+    if (!sections[section].emplace("--" + name, *value).second) fail(fmt::format("{} is given twice", name));
+  }
+  return sections;
+}
+
+std::vector<std::string> Settings::Complete(const CLI::App& app, std::vector<std::string> words) {
+  if (words.empty() || words[0].starts_with("-")) return words;
+  const CLI::App& command = *app.get_subcommand(words[0]);
+  std::set<const CLI::Option*> given;
+  std::string path;
+  for (size_t i = 1; i < words.size();) {
+    const CLI::Option* option = command.get_option_no_throw(words[i]);
+    if (option == nullptr || option == command.get_help_ptr()) return words;
+    given.insert(option);
+    const bool is_flag = IsFlag(*option);
+    if (words[i] == kConfig) path = words[i + 1];
+    i += is_flag ? 1 : 2;
+  }
+  if (const char* variable = std::getenv(VariableOf(kConfig).c_str()); path.empty() && variable) path = variable;
+  Sections sections;
+  if (!path.empty()) sections = Parse(app, path, ReadFile(path, kMostBytes));
+  WarnOfMisspelled(app);
+
+  for (const CLI::Option* option : command.get_options()) {
+    if (given.contains(option)) continue;
+    std::optional<std::string> value;
+    std::string name, source;
+    const auto take = [&](const std::string& of, const std::string& from, const std::string& text) {
+      if (!value) value = text, name = of, source = from;
+    };
+    for (const std::string& plain : option->get_lnames()) {
+      const std::string own = "--" + plain, variable = VariableOf(own);
+      if (!Find(command, own)) continue;
+      if (const char* text = std::getenv(variable.c_str()); text && *text != '\0') take(own, variable, text);
+    }
+    for (const std::string& section : {words[0], std::string()}) {
+      for (const std::string& plain : option->get_lnames()) {
+        const auto found = sections[section].find("--" + plain);
+        if (found != sections[section].end()) take("--" + plain, path, found->second);
+      }
+    }
+    if (!value) continue;
+    if (IsFlag(*option)) {
+      if (IsTrue(fmt::format("{} ({})", name, source), *value)) words.push_back(name);
+    } else {
+      words.push_back(name);
+      words.push_back(*value);
+    }
+    sources_[name] = source;
+  }
+  return words;
+}
+
+std::string Settings::SourceOf(const std::string& message) const {
+  std::string lines;
+  for (const auto& [name, source] : sources_) {
+    const size_t at = message.find(name);
+    if (at == std::string::npos) continue;
+    const size_t behind = at + name.size();
+    if (behind < message.size() &&
+        (std::isalnum(static_cast<unsigned char>(message[behind])) || message[behind] == '-'))
+      continue;
+    lines += fmt::format("\n{} is from {}", name, source);
+  }
+  return lines;
+}
+
+}  // namespace bindery::cli
