@@ -25,6 +25,7 @@
 #include "executor/tape/split_and_load.h"
 #include "executor/tape/tape.h"
 #include "kvstore/kvstore.h"
+#include "kvstore/wrapped_store.h"
 #include "symbol/chain.h"
 #include "symbol/gradient.h"
 #include "symbol/graph.h"

@@ -105,8 +105,9 @@ class DataParallelExecutorGroup final : public ExecutorGroup {
   // --- parameters ---
   // Unknown and missing names are errors (Error), unless allowed; missing is reported first. Casts to the bound dtype.
   void SetParams(const HostTensorMap& args, const HostTensorMap& aux, const SetParamsOptions& options = {}) override;
-  // Plain, from one replica (all are equal). Entries that are there already give the dtype.
-  void GetParams(HostTensorMap* args, HostTensorMap* aux) const override;
+  // Plain, from one replica: all are equal, or that is checked (ReplicaMerge::kCheck: Error for the first difference).
+  // Entries that are there already give the dtype.
+  void GetParams(HostTensorMap* args, HostTensorMap* aux, ReplicaMerge merge = ReplicaMerge::kFirst) const override;
   // Plain; one device's share. Of a parameter, or of an input after Backward (data, label or state, if one is asked
   // for).
   HostTensor GetGradient(const std::string& name, int device) const override;

@@ -66,6 +66,7 @@ Executor::Executor(const Symbol& symbol, const ExecutorOptions& options, std::sh
   options_.engine = engine_;
   if (options_.threads == 0) options_.threads = HostAddressable(options_.device) ? NumCores() : 1;
   DescribeInputs();
+  ReadParamDTypes(options_.param_dtypes, &signature_);
   DescribeArrays(/*share_blocks=*/arena != nullptr);
   for (Argument& a : signature_.arguments) {
     is_input_.push_back(a.role != Role::kParameter);
@@ -145,6 +146,9 @@ void Executor::DescribeArrays(bool share_blocks) {
   for (const auto& [name, array] : options_.arguments) {
     Argument& a = ArgumentOf(name, "argument");
     if (a.shape) CheckType(fmt::format("\"{}\"", name), array, *a.dtype, *a.shape);
+    if (a.dtype && *a.dtype != array.dtype()) {
+      Throw("the array given for \"{}\" is {}, its type by param_dtypes {}", name, array.dtype(), *a.dtype);
+    }
     a.shape = array.shape();
     a.dtype = array.dtype();
   }

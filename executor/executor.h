@@ -50,6 +50,7 @@ struct ExecutorOptions {
   // By default all arguments that are neither inputs nor labels get gradients, and those with an array in `gradients`;
   // a map may name inputs, too.
   GradRequest grad_req = GradReq::kWrite;
+  ParamDTypes param_dtypes = {};             // GroupOptions; of all arguments that are neither inputs nor labels
   std::shared_ptr<Engine> engine = nullptr;  // DefaultEngine()
   int threads = 0;                           // of a CPU; 0: all cores
   uint64_t seed = 0;                         // of random operators

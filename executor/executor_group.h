@@ -74,7 +74,7 @@ class ExecutorGroup {
 
   // --- parameters ---
   virtual void SetParams(const HostTensorMap& args, const HostTensorMap& aux, const SetParamsOptions& options = {}) = 0;
-  virtual void GetParams(HostTensorMap* args, HostTensorMap* aux) const = 0;
+  virtual void GetParams(HostTensorMap* args, HostTensorMap* aux, ReplicaMerge merge = ReplicaMerge::kFirst) const = 0;
   virtual HostTensor GetGradient(const std::string& name, int device) const = 0;
   virtual void ZeroGradients() = 0;
   virtual std::vector<ReplicatedParam> params() const = 0;

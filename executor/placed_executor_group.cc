@@ -141,6 +141,7 @@ void PlacedExecutorGroup::Bind(int s, const NodeTypes& types) {
   options.inputs_need_grad = whole.for_training;  // those that are asked for
   for (auto* list : {&options.data, &options.labels, &options.states}) list->clear();
   options.fixed_params.clear();
+  options.param_dtypes.clear();
   std::map<std::string, GradReq> requests;
   const std::vector<std::string> arguments = symbol.ListArguments();
   for (const std::string& name : arguments) {
@@ -150,6 +151,7 @@ void PlacedExecutorGroup::Bind(int s, const NodeTypes& types) {
     requests[name] = argument.request;
     owners_[name] = s;
     if (argument.is_fixed) options.fixed_params.push_back(name);
+    if (argument.role == Role::kParameter && argument.dtype) options.param_dtypes.emplace_back(name, *argument.dtype);
   }
   for (const std::string& name : symbol.ListAuxiliaryStates()) owners_[name] = s;
   const auto take = [&](const std::vector<DataDesc>& all, std::vector<DataDesc>* taken, const auto& visit) {

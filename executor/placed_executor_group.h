@@ -57,7 +57,7 @@ class PlacedExecutorGroup final : public ExecutorGroup {
   std::vector<std::vector<Tensor>> InputGradientsPerDevice() const override;
 
   void SetParams(const HostTensorMap& args, const HostTensorMap& aux, const SetParamsOptions& options = {}) override;
-  void GetParams(HostTensorMap* args, HostTensorMap* aux) const override;
+  void GetParams(HostTensorMap* args, HostTensorMap* aux, ReplicaMerge merge = ReplicaMerge::kFirst) const override;
   HostTensor GetGradient(const std::string& name, int device) const override;
   void ZeroGradients() override;
   std::vector<ReplicatedParam> params() const override;

@@ -152,8 +152,8 @@ void PlacedExecutorGroup::SetParams(const HostTensorMap& args, const HostTensorM
   for (const Stage& stage : stages_) stage.group->SetParams(args, aux, {.allow_missing = true, .allow_extra = true});
 }
 
-void PlacedExecutorGroup::GetParams(HostTensorMap* args, HostTensorMap* aux) const {
-  for (const Stage& stage : stages_) stage.group->GetParams(args, aux);
+void PlacedExecutorGroup::GetParams(HostTensorMap* args, HostTensorMap* aux, ReplicaMerge merge) const {
+  for (const Stage& stage : stages_) stage.group->GetParams(args, aux, merge);
 }
 
 HostTensor PlacedExecutorGroup::GetGradient(const std::string& name, int device) const {

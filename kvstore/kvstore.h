@@ -10,6 +10,8 @@
 // Of a large table some rows alone may be pushed and pulled: PushRows, PullRows. Where the way between devices is narrow,
 // values may be sent in fewer bits: SetCompression.
 //
+// Others than these may take their place where gradients are exchanged: StoreFactory, kvstore/wrapped_store.h.
+//
 // And the face beneath it for a trainer: MakeReduction over flat buckets, parts of a step that sum, update and spread
 // in one pass over memory.
 //
@@ -115,5 +117,13 @@ class KVStore {
   virtual Reduction MakeReduction(std::vector<Bucket> buckets, RangeFunction function = nullptr, int threads = 1,
                                   ReductionHooks hooks = {}) = 0;
 };
+
+// Makes a store of one's own, on this engine, for those who exchange gradients: TrainerOptions::store, UpdaterOptions,
+// TrainedModelOptions, ModuleOptions. They Init each parameter that is trained, by name, with zeros, and in each step
+// PushPull its gradients: `values` of the devices, in their order, to one `out`, which is what the store makes of them
+// and all that is used: the sum, whether it is of values in fewer bits, or clipped. Values are sums over samples, times
+// the loss scale if there is one, flat, in the kernels' layouts. What the store throws, at the call or in its
+// operations, fails the step: the parameters are those of the last good one. What it keeps is in no checkpoint.
+using StoreFactory = std::function<std::unique_ptr<KVStore>(const std::shared_ptr<Engine>& engine)>;
 
 }  // namespace bindery

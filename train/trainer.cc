@@ -95,6 +95,7 @@ void Trainer::Bind(const std::vector<DataDesc>& data, const std::vector<DataDesc
         group.get(), UpdaterOptions{.optimizer = optimizer,
                                     .schedule = ParseSchedule(options_.schedule, optimizer->options().learning_rate),
                                     .kvstore = options_.kvstore,
+                                    .store = options_.store,
                                     .loss_scale = loss_scale,
                                     .average = ParseAveraging(options_.average),
                                     .block = block,

@@ -69,6 +69,7 @@ struct TrainerOptions {
   int64_t reproducible_block = 0;
   std::string balance = {};  // ParseBalancing: the workload follows measured speeds of devices; empty: it stays
   KVStoreType kvstore = KVStoreType::kDevice;
+  StoreFactory store = {};  // UpdaterOptions; one for each binding for training
   std::vector<std::string> fixed_params = {};
   uint64_t seed = 0;  // of initial values and random operators
   int threads_per_device = 0;

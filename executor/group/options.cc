@@ -1,5 +1,7 @@
 #include "executor/group/options.h"
 
+#include <fnmatch.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -50,6 +52,7 @@ GroupSpec::GroupSpec(const Symbol& bound, const GroupOptions& given)
     }
     signature.arguments[position].is_fixed = true;
   }
+  ReadParamDTypes(options.param_dtypes, &signature);
   for (const Entry& head : symbol.entries()) {
     const auto& annotations = head.node->annotations();
     const auto rule = annotations.find("merge");
@@ -113,6 +116,21 @@ void GroupSpec::CheckInputs() {
   }
   for (const Argument& a : signature.arguments)
     if (a.role == Role::kParameter) param_names.push_back(a.name);
+}
+
+void ReadParamDTypes(const ParamDTypes& dtypes, Signature* signature) {
+  for (const auto& [pattern, dtype] : dtypes) {
+    bool fits = false;
+    std::vector<std::string> names;
+    for (Argument& a : signature->arguments) {
+      if (a.role != Role::kParameter) continue;
+      names.push_back(a.name);
+      if (fnmatch(pattern.c_str(), a.name.c_str(), FNM_NOESCAPE) != 0) continue;
+      fits = true;
+      if (!a.dtype) a.dtype = dtype;
+    }
+    if (!fits) Throw("param_dtypes: \"{}\" fits no parameter{}", pattern, NameHint(pattern, names));
+  }
 }
 
 void ReadGradRequests(const GradRequest& request, bool inputs_need_grad, Signature* signature) {

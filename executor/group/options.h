@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -40,6 +41,12 @@ using GradRequest = std::variant<GradReq, std::vector<GradReq>, std::map<std::st
 // and, if `inputs_need_grad`, data. Throws Error for unknown names and lists of another length.
 void ReadGradRequests(const GradRequest& request, bool inputs_need_grad, Signature* signature);
 
+// Types of parameters, by patterns of their names, in which * is any text and ? any character: the first that fits
+// counts.
+using ParamDTypes = std::vector<std::pair<std::string, DType>>;
+// Sets them in a signature whose roles are known. Throws Error for a pattern that fits no parameter.
+void ReadParamDTypes(const ParamDTypes& dtypes, Signature* signature);
+
 // Devices of parts of the graph, by the name of the placement (symbol/stages.h): one per replica, or one for all.
 using Placements = std::map<std::string, std::vector<Device>>;
 // The same, from what each replica has, or all. Throws Error where one lacks a name that another has.
@@ -60,6 +67,10 @@ struct GroupOptions {
   // Get no gradient; a normalisation layer all of whose parameters are fixed keeps its statistics.
   std::vector<std::string> fixed_params = {};
   GradRequest grad_req = GradReq::kWrite;
+  // Types that parameters are kept in. All other types follow through the graph from these, from those of data and
+  // labels, and from what variables declare; float32 where nothing tells. Binding throws ShapeError, naming operator and
+  // argument, where they contradict each other. Updaters train float32 and float64: the others' request must be null.
+  ParamDTypes param_dtypes = {};
   // Shares parameters, gradients, auxiliary states and working memory with it (same devices and engine). Only read by
   // the constructor.
   DataParallelExecutorGroup* shared_group = nullptr;

@@ -10,6 +10,7 @@
 // Executors that share a store share the values. Thread safety: one thread at a time.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -36,6 +37,12 @@ struct StoredParameter {
 
 struct SetParamsOptions {
   bool allow_missing = false, allow_extra = false;
+};
+
+// How GetParams makes one value of the replicas', which are equal unless somebody has written to one of them alone.
+enum class ReplicaMerge : uint8_t {
+  kFirst,  // the first replica's that can be read
+  kCheck,  // asks that all are equal, to the bit
 };
 
 class ParameterStore {
@@ -84,8 +91,10 @@ class ParameterStore {
   // first), and ShapeError; nothing has changed then.
   void SetParams(const std::vector<std::string>& params, const std::vector<std::string>& auxiliary,
                  const HostTensorMap& args, const HostTensorMap& aux, const SetParamsOptions& options) const;
-  // Plain, all of `names`; waits. Entries that are there already give the dtype.
-  void GetParams(const std::vector<std::string>& names, HostTensorMap* values) const;
+  // Plain, all of `names`; waits. Entries that are there already give the dtype. kCheck throws Error naming the first
+  // that is not equal on all devices, with the element and two devices, and what a replica that failed throws.
+  void GetParams(const std::vector<std::string>& names, HostTensorMap* values,
+                 ReplicaMerge merge = ReplicaMerge::kFirst) const;
 
   // Flat storage of one parameter on one device; shares its block's memory and variable.
   Tensor Value(const StoredParameter& parameter, int device) const;
@@ -99,6 +108,7 @@ class ParameterStore {
   void Set(const StoredParameter& parameter, const HostTensor& value) const;
   HostTensor Get(const StoredParameter& parameter) const;              // waits; from the first device that can give it
   HostTensor Get(const StoredParameter& parameter, int device) const;  // waits
+  HostTensor GetEqual(const StoredParameter& parameter) const;         // waits; of all devices (ReplicaMerge::kCheck)
   HostTensor GetGradient(const StoredParameter& parameter, int device) const;  // waits; throws Error if it has none
   // A device that failed while its values were written has lost them: brings them from one that has them. If none does,
   // they stay lost, or become zero where all of them are about to be `set`. Waits.

@@ -1,4 +1,5 @@
 // Parameters by name; those of a DataParallelExecutorGroup, its gradients and states.
+#include <cstring>
 #include <string_view>
 #include <unordered_set>
 
@@ -59,9 +60,28 @@ void ParameterStore::SetParams(const std::vector<std::string>& params, const std
   }
 }
 
-void ParameterStore::GetParams(const std::vector<std::string>& names, HostTensorMap* values) const {
+HostTensor ParameterStore::GetEqual(const StoredParameter& p) const {
+  HostTensor first = Get(p, 0);
+  const auto width = static_cast<size_t>(SizeOf(p.dtype));
+  for (int d = 1; d < static_cast<int>(devices_.size()); ++d) {
+    const HostTensor other = Get(p, d);
+    for (int64_t i = 0; i < first.elements(); ++i) {
+      const size_t at = static_cast<size_t>(i) * width;
+      if (std::memcmp(static_cast<const char*>(first.raw()) + at, static_cast<const char*>(other.raw()) + at, width) ==
+          0) {
+        continue;
+      }
+      Throw("{} \"{}\" is not equal on all devices: element {} of {} is {:.17g} on {} and {:.17g} on {}",
+            p.auxiliary ? "auxiliary state" : "parameter", p.name, i, p.shape, first.At(i), devices_[0], other.At(i),
+            devices_[static_cast<size_t>(d)]);
+    }
+  }
+  return first;
+}
+
+void ParameterStore::GetParams(const std::vector<std::string>& names, HostTensorMap* values, ReplicaMerge merge) const {
   for (const std::string& name : names) {
-    HostTensor value = Get(*Find(name));
+    HostTensor value = merge == ReplicaMerge::kCheck ? GetEqual(*Find(name)) : Get(*Find(name));
     const auto present = values->find(name);
     if (present != values->end() && present->second.dtype() != value.dtype() && present->second.elements() > 0) {
       value = value.Cast(present->second.dtype());
@@ -75,9 +95,9 @@ void DataParallelExecutorGroup::SetParams(const HostTensorMap& args, const HostT
   store().SetParams(spec_.param_names, spec_.signature.auxiliary, args, aux, options);
 }
 
-void DataParallelExecutorGroup::GetParams(HostTensorMap* args, HostTensorMap* aux) const {
-  if (args) store().GetParams(spec_.param_names, args);
-  if (aux) store().GetParams(spec_.signature.auxiliary, aux);
+void DataParallelExecutorGroup::GetParams(HostTensorMap* args, HostTensorMap* aux, ReplicaMerge merge) const {
+  if (args) store().GetParams(spec_.param_names, args, merge);
+  if (aux) store().GetParams(spec_.signature.auxiliary, aux, merge);
 }
 
 HostTensor DataParallelExecutorGroup::GetGradient(const std::string& name, int device) const {

@@ -128,6 +128,24 @@ TEST(Examples, Modules) {
   EXPECT_LT(number_behind("differs by "), 1e-4);
 }
 
+TEST(Examples, OwnStore) {
+  const Outcome outcome = RunExample("own_store");
+  EXPECT_EQ(outcome.status, 0) << outcome;
+  double accuracy = 0, of_others = 0;
+  ASSERT_EQ(std::sscanf(outcome.out.c_str(), "test accuracy %lf, of sums in float32 %lf", &accuracy, &of_others), 2)
+      << outcome;
+  EXPECT_GT(accuracy, 0.9);
+  EXPECT_NEAR(accuracy, of_others, 0.02);
+  int norms = 0;
+  for (size_t at = 0; (at = outcome.out.find("largest gradient of", at)) != std::string::npos; ++at) ++norms;
+  EXPECT_EQ(norms, 6) << outcome;
+  const size_t last = outcome.out.find("parameters differ by ");
+  ASSERT_NE(last, std::string::npos) << outcome;
+  const double difference = std::atof(outcome.out.c_str() + last + 21);
+  EXPECT_GT(difference, 0);
+  EXPECT_LT(difference, 1e-4);
+}
+
 TEST(Examples, TwoDevices) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "ten seconds of arithmetic, ten times as long under a sanitizer";

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <thread>
@@ -90,6 +91,49 @@ TEST(GroupParams, AreTakenFromOneReplica) {
   for (const StoredParameter& p : group.store().parameters()) {
     EXPECT_EQ(group.store().Get(p, 1), group.store().Get(p, 0)) << p.name;
   }
+}
+
+// To the bit: one element on one device is found, whichever it is, and -0 is not 0; equal NaNs are equal.
+TEST(GroupParams, AreCheckedToBeEqualOnAllDevices) {
+  const Symbol net = SoftmaxOutput(
+      FullyConnected(BatchNorm(Variable("data"), {.fix_gamma = false}, "bn"), {.num_hidden = 3}, "fc"), {}, "softmax");
+  const Device devices[] = {TestDevice(0), TestDevice(1), TestDevice(2)};
+  DataParallelExecutorGroup group(
+      net, {.devices = {devices, devices + 3}, .data = {{"data", {6, 4}}}, .labels = {{"softmax_label", {6}}}});
+  InitialiseEqually({&group}, 1);
+  HostTensorMap params, aux, checked, checked_aux;
+  group.GetParams(&params, &aux);
+  group.GetParams(&checked, &checked_aux, ReplicaMerge::kCheck);
+  EXPECT_EQ(checked, params);
+  EXPECT_EQ(checked_aux, aux);
+  const auto message = [&] {
+    return MessageOf([&] { group.GetParams(&checked, &checked_aux, ReplicaMerge::kCheck); });
+  };
+  const auto set = [&](const char* name, int device, int64_t element, double value) {
+    const Tensor flat = group.store().Value(*group.store().Find(name), device);  // a vector: in the order of users
+    HostTensor values = flat.ToHost();
+    values.Set(element, value);
+    flat.CopyFrom(values);
+  };
+  set("bn_running_mean", 1, 3, 0.5);
+  EXPECT_EQ(message(),
+            fmt::format("Error: auxiliary state \"bn_running_mean\" is not equal on all devices: element 3 of "
+                        "(4) is 0 on {} and 0.5 on {}",
+                        devices[0], devices[1]));
+  set("fc_bias", 2, 1, 0.25);  // parameters come first
+  EXPECT_EQ(message(),
+            fmt::format("Error: parameter \"fc_bias\" is not equal on all devices: element 1 of (3) is {:.17g} "
+                        "on {} and 0.25 on {}",
+                        params["fc_bias"].At(1), devices[0], devices[2]));
+  set("bn_running_mean", 1, 3, 0);
+  for (int d = 0; d < 3; ++d) set("fc_bias", d, 1, std::nan(""));
+  EXPECT_EQ(message(), "nothing was thrown");
+  for (int d = 0; d < 3; ++d) set("fc_bias", d, 1, d == 1 ? -0.0 : 0.0);
+  EXPECT_NE(message().find("is 0 on"), std::string::npos);
+  EXPECT_NE(message().find("and -0 on"), std::string::npos);
+  group.SetParams(params, aux);
+  group.ForwardBackward(std::make_shared<const Batch>(RandomBatch(6, 4, 3, 2)));
+  EXPECT_EQ(message(), "nothing was thrown");  // running statistics are equal, too
 }
 
 // What sharing groups have in common: group_lstm_test.cc.

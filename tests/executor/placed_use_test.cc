@@ -166,11 +166,10 @@ TEST(Placed, WhatDoesNotFitIsNamed) {
             "Error: placement \"low\": expected 1 device, or 2 for the replicas, got 3");
   EXPECT_EQ(message([](GroupOptions* o) { o->placements["low"] = {Cpu(0)}; }), "nothing was thrown");
   EXPECT_NE(message([](GroupOptions* o) { o->placements["low"] = {Sim(99)}; }).find("sim:99"), std::string::npos);
-  EXPECT_EQ(
-      message([](GroupOptions* o) { o->placements.clear(); }),
-      "ModelError: variable \"data\": its annotation ctx_group = \"low\" asks for a device of its own, which a "
-      "whole graph on one device has not: name one in GroupOptions::placements (MakeGroup), or bind "
-      "WithoutPlacements(symbol)");
+  EXPECT_EQ(message([](GroupOptions* o) { o->placements.clear(); }),
+            "ModelError: variable \"data\": its annotation ctx_group = \"low\" asks for a device of its own, which a "
+            "whole graph on one device has not: name one in GroupOptions::placements (MakeGroup), or bind "
+            "WithoutPlacements(symbol)");
   EXPECT_THROW(DataParallelExecutorGroup(Mlp(), good), Error);
 
   const Symbol rows = On("low", [] { return Reshape(Variable("data"), {.shape = {-1, 2}}, "rows"); });
@@ -187,6 +186,21 @@ TEST(Placed, WhatDoesNotFitIsNamed) {
   EXPECT_EQ(MessageOf<Error>([&] { PlacementsOf(per_replica); }),
             "Error: placement \"high\": replica 1 has no device for it");
   EXPECT_EQ(PlacementsOf({per_replica[0]}), (Placements{{"high", {Cpu(1)}}, {"low", {Cpu(0)}}}));
+}
+
+TEST(Placed, ReplicasAreChecked) {
+  const Case c = Cases()[0];
+  PlacedExecutorGroup group(Mlp(), OptionsOf(2, {c.data}, {c.label}));
+  const auto one = Unplaced(Mlp(), OptionsOf(2, {c.data}, {c.label}));
+  InitialiseEqually(&group, one.get(), 1);
+  HostTensorMap params;
+  group.GetParams(&params, nullptr, ReplicaMerge::kCheck);
+  const std::vector<ReplicatedParam> all = group.params();
+  const auto bias = std::ranges::find(all, "fc3_bias", &ReplicatedParam::name);
+  bias->values[1].Fill(7);
+  const std::string message = MessageOf([&] { group.GetParams(&params, nullptr, ReplicaMerge::kCheck); });
+  EXPECT_NE(message.find("parameter \"fc3_bias\" is not equal on all devices: element 0 of (3) is"), std::string::npos);
+  EXPECT_NE(message.find(fmt::format("on {} and 7 on {}", TestDevice(1), TestDevice(3))), std::string::npos) << message;
 }
 
 }  // namespace

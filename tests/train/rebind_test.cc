@@ -45,6 +45,44 @@ TEST(Rebind, OtherBatchesAndImagesNeedNoCall) {
   EXPECT_LT(MaxAbsDiff(predictions[0], trainer.Predict(ten)[0]), 1e-6);
 }
 
+// What MXNet's bind(force_rebind=True) is for: other shapes by themselves, other devices by a checkpoint in memory.
+// Parameters and the optimizer's state stay.
+TEST(Rebind, OtherShapesAndDevicesKeepTheOptimizersState) {
+  Symbol x = Convolution(Variable("data"), {.num_filter = 4, .kernel = {3, 3}, .stride = {2, 2}}, "conv");
+  x = Pooling(Tanh(x), {.type = PoolType::kAvg, .global = true});
+  x = SoftmaxOutput(FullyConnected(x, {.num_hidden = 10}, "fc"), {}, "softmax");
+  const auto options = [](std::vector<Device> devices) {
+    return TrainerOptions{.devices = std::move(devices), .optimizer = "sgd(lr=0.05, momentum=0.9)", .seed = 3};
+  };
+  const auto fit = [](Trainer& trainer, int64_t epochs, int64_t batch, int64_t height) {
+    ArrayIter data = Images(24, batch, height, 16);
+    trainer.Fit(data, {.epochs = epochs});
+  };
+  Trainer stays(x, options({TestDevice(0)}));
+  fit(stays, 1, 8, 16);
+  const HostTensorMap state = stays.updater()->State(), params = stays.ToModel().params;
+  EXPECT_GT(MaxAbsDiff(state.at("fc_weight:momentum"), HostTensor(DType::kFloat32, {10, 4})), 1e-4);
+
+  Trainer moves(x, options({TestDevice(1), TestDevice(2), TestDevice(3)}));
+  moves.Restore(stays.ToCheckpoint());
+  EXPECT_EQ(moves.ToModel().params, params);
+  fit(stays, 3, 6, 12);
+  fit(moves, 3, 6, 12);
+  EXPECT_EQ(stays.updater()->step(), 3 + 2 * 4);
+  EXPECT_EQ(moves.updater()->step(), stays.updater()->step());
+  for (const auto& [name, value] : stays.ToModel().params) {
+    EXPECT_LT(MaxAbsDiff(value, moves.ToModel().params.at(name)), 1e-5) << name;
+    EXPECT_GT(MaxAbsDiff(value, params.at(name)), 1e-4) << name;
+  }
+  for (const auto& [name, value] : stays.updater()->State()) {
+    EXPECT_LT(MaxAbsDiff(value, moves.updater()->State().at(name)), 1e-5) << name;
+  }
+  // As if the momentum had been lost, it would be another training.
+  Trainer anew(Model{.symbol = x, .params = params}, options({TestDevice(0)}));
+  fit(anew, 2, 6, 12);
+  EXPECT_GT(MaxAbsDiff(anew.ToModel().params.at("fc_weight"), stays.ToModel().params.at("fc_weight")), 1e-4);
+}
+
 // Of a net that is far from sure of itself: its scores are of the order of 1. Scores of 20, as trained nets have them,
 // carry 1e-5 of float32's rounding, of which a probability sees up to a quarter.
 TEST(Rebind, PredictionsDoNotDependOnTheBatchSize) {

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "tools/bench/client_bench.h"
 #include "tools/bench/model_bench.h"
 #include "tools/bench/table_bench.h"
 #include "train/call_text.h"
@@ -155,6 +156,30 @@ void CompareBlocks(const ModelBenchOptions& options, bool json) {
   }
 }
 
+void CompareClients(const ClientBenchOptions& options, bool json) {
+  const ClientBenchResult r = RunClientBench(options);
+  if (json) {
+    fmt::print("{}\n", nlohmann::json{{"model", options.model},
+                                      {"batch", options.batch_size},
+                                      {"clients", options.clients},
+                                      {"threads", options.threads},
+                                      {"one_per_second", r.one_per_second},
+                                      {"all_per_second", r.all_per_second},
+                                      {"times_as_many", r.ratio},
+                                      {"slowest_over_mean", r.slowest_over_mean},
+                                      {"allocations_ours", r.allocations_ours},
+                                      {"different", r.different}}
+                           .dump());
+  } else {
+    fmt::print(
+        "{:9} batch {:3} predict for {} clients: {:.0f} requests a second; for one: {:.0f}; {:.2f} times as many; "
+        "the slowest took {:.1f} times the mean; per request: allocations ours {:g}; {}\n",
+        options.model, options.batch_size, options.clients, r.all_per_second, r.one_per_second, r.ratio,
+        r.slowest_over_mean, r.allocations_ours,
+        r.different == 0 ? "all the same bits" : fmt::format("{} DIFFER", r.different));
+  }
+}
+
 int Main(int argc, char** argv) {
   KeepFreedMemory();
   CLI::App app(
@@ -163,6 +188,7 @@ int Main(int argc, char** argv) {
   std::string models = "mlp,lenet,resnet20,resnet50", devices = "cpu:0", phase = "both", against = "float32", table;
   ModelBenchOptions options;
   int64_t batch = 0;
+  int clients = 0;
   bool json = false, chain = true;
   app.add_option("--model", models, "models by name, with commas between, as in mlp,gpt(layers=6,width=384)")
       ->capture_default_str();
@@ -194,6 +220,10 @@ int Main(int argc, char** argv) {
       "--table", table,
       "instead of models: steps with a table of this size, e.g. 1000000x64, by the gradient of all of it and "
       "by that of the rows looked up, --batch-size of them (1024)");
+  app.add_option("--clients", clients,
+                 "instead of steps: requests a second that so many threads get of one Predictor, beside one thread "
+                 "alone, in turns; --batch-size of a request (1), --threads of each (1)")
+      ->check(CLI::PositiveNumber);
   app.add_flag("--json", json, "JSON lines");
   CLI11_PARSE(app, argc, argv);
   options.devices = ParseDevices(devices);
@@ -207,7 +237,7 @@ int Main(int argc, char** argv) {
     CompareTables(of_table, json);
     return 0;
   }
-  if (chain) {
+  if (chain && clients == 0) {
     const double ns = ChainNanoseconds(1000);
     if (json) {
       fmt::print("{}\n", nlohmann::json{{"chain_ns_per_operator", ns}, {"length", 1000}}.dump());
@@ -218,6 +248,16 @@ int Main(int argc, char** argv) {
   for (const std::string& model : SplitCalls(models)) {
     options.model = model;
     ModelInputShape(model);  // throws for an unknown name
+    if (clients > 0) {
+      CompareClients({.model = model,
+                      .batch_size = batch > 0 ? batch : 1,
+                      .clients = clients,
+                      .device = options.devices.at(0),
+                      .threads = options.threads > 0 ? options.threads : 1},
+                     json);
+      std::fflush(stdout);
+      continue;
+    }
     const auto own = kBatch.find(model);
     options.batch_size = batch > 0 ? batch : own == kBatch.end() ? kOtherBatch : own->second;
     for (const bool training : {true, false}) {

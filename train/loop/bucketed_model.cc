@@ -53,6 +53,7 @@ BucketedModel::BucketedModel(NetFn make, int64_t default_key, const GroupOptions
       UpdaterOptions{.optimizer = optimizer,
                      .schedule = ParseSchedule(options_.schedule, optimizer->options().learning_rate),
                      .kvstore = options_.kvstore,
+                     .store = options_.store,
                      .loss_scale = ParseLossScaling(options_.loss_scale),
                      .average = ParseAveraging(options_.average),
                      .for_several_groups = true});

@@ -84,6 +84,7 @@ TrainedModel::TrainedModel(Replicas replicas, const TrainedModelOptions& options
       group_.get(), UpdaterOptions{.optimizer = optimizer,
                                    .schedule = ParseSchedule(options.schedule, optimizer->options().learning_rate),
                                    .kvstore = options.kvstore,
+                                   .store = options.store,
                                    .loss_scale = ParseLossScaling(options.loss_scale),
                                    .average = ParseAveraging(options.average)});
   if (options.metrics.empty()) return;

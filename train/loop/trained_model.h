@@ -46,6 +46,7 @@ struct TrainedModelOptions {
   int64_t micro_batches = 1;
   int64_t memory_limit = 0;
   KVStoreType kvstore = KVStoreType::kDevice;
+  StoreFactory store = {};  // UpdaterOptions
   // What training adds to the model's outputs: a loss head for a network of scores, say. It is bound, not saved.
   std::function<Symbol(const Symbol& outputs)> loss = {};
   bool report_replicas = false;  // the metric's values of each device's share, too, as "<name>/<device>/<metric>"

@@ -11,6 +11,7 @@
 #include "engine/team.h"
 #include "executor/data_parallel_executor_group.h"
 #include "executor/reformat.h"
+#include "kvstore/exchanged_value.h"
 
 namespace bindery {
 namespace {
@@ -36,9 +37,11 @@ void AddScaledOnHost(DType dtype, const void* from, void* to, int64_t elements, 
 
 ParameterExchange::ParameterExchange(ExecutorGroup* group, const ExchangeOptions& options)
     : engine_(group->engine()), threads_(group->threads_per_device()), exchange_(options.exchange),
-      memory_(MemoryCollectives(engine_, /*shared_out=*/true)) {
+      own_store_(options.store != nullptr), memory_(MemoryCollectives(engine_, /*shared_out=*/true)) {
+  if (own_store_ && exchange_ == Exchange::kFlat) Throw("a store of one's own is for Exchange::kStore");
   if (exchange_ == Exchange::kStore) {
-    store_ = KVStore::Create(options.kvstore, engine_);
+    store_ = own_store_ ? options.store(engine_) : KVStore::Create(options.kvstore, engine_);
+    if (!store_) Throw("ModuleOptions::store made no store");
   } else if (options.collectives) {
     try {
       given_ = options.collectives(engine_);
@@ -71,7 +74,6 @@ void ParameterExchange::Add(DataParallelExecutorGroup* stage, int index) {
   const Tensor& first = stored.gradients[0];
   buffer.gradients = Tensor(engine_, first.device(), first.dtype(), first.shape());
   block.zeroed = engine_->Version(buffer.gradients.var());
-  block.sum = stored.gradients.size() == 1 ? first : Tensor(engine_, first.device(), first.dtype(), first.shape());
 }
 
 StepRange ParameterExchange::Collect(Collective what, const char* name, const Bucket& bucket) {
@@ -91,7 +93,8 @@ StepRange ParameterExchange::Collect(Collective what, const char* name, const Bu
 }
 
 // `may_fail`: where `from` failed, or the addition does, `to` fails. Otherwise it stays as it is.
-PreparedPtr ParameterExchange::PrepareAdd(const char* name, const Tensor& from, const Tensor& to, bool may_fail) const {
+PreparedPtr ParameterExchange::PrepareAdd(const char* name, const Tensor& from, const Tensor& to, bool may_fail,
+                                          Block* block) const {
   Operation add{.name = name, .device = to.device(), .reads = {from.var()}};
   if (may_fail) add.reads.push_back(to.var());
   (may_fail ? add.writes : add.updates).push_back(to.var());
@@ -103,9 +106,13 @@ PreparedPtr ParameterExchange::PrepareAdd(const char* name, const Tensor& from, 
       AddScaledOnHost(to.dtype(), from.data(), to.data(), to.elements(), factor);
     };
   } else {
-    const Tensor scaled(engine_, to.device(), to.dtype(), {std::min(to.elements(), kDeviceElements)});
-    scaled.Wait();  // for its zeros: from here on nobody else knows it
-    add.run = [from, to, scaled, &flat = Backend::Of(to.device().kind).flat()](const OpContext& context) {
+    if (!block->scaled.defined()) {
+      const int64_t all = block->store->blocks()[static_cast<size_t>(block->index)].elements;
+      block->scaled = Tensor(engine_, to.device(), to.dtype(), {std::min(all, kDeviceElements)});
+      block->scaled.Wait();  // for its zeros: from here on nobody else knows it
+    }
+    add.run = [from, to, scaled = block->scaled,
+               &flat = Backend::Of(to.device().kind).flat()](const OpContext& context) {
       const double factor = *static_cast<const double*>(context.payload);
       const int64_t width = SizeOf(to.dtype()), n = to.elements();
       if (factor == 1) return flat.Add(context.stream, to.dtype(), from.address(), to.address(), n);
@@ -132,37 +139,44 @@ void ParameterExchange::Prepare(Block* block, const ParameterBuffer& buffer) {
   }
   block->equal = VersionsOf(buffer);
   if (!buffer.gradients.defined()) return;
-  if (replicas > 1 && exchange_ == Exchange::kFlat) {
-    block->sum_up =
-        Collect(Collective::kAllReduceSum, "sum of gradients", {.sources = stored.gradients, .replicas = {block->sum}});
-  } else if (replicas > 1) {
-    for (const int p : stored.parameters) {
-      const StoredParameter& parameter = store.parameters()[static_cast<size_t>(p)];
-      store_->Init(parameter.name, HostTensor(parameter.dtype, {parameter.elements}));
+  if (exchange_ == Exchange::kStore && (replicas > 1 || own_store_)) {
+    PrepareStore(block, buffer);
+  } else {
+    const bool is_one = replicas == 1;
+    const Tensor& first = stored.gradients[0];
+    const Tensor sum = is_one ? first : Tensor(engine_, first.device(), first.dtype(), first.shape());
+    if (!is_one) {
+      block->sum_up =
+          Collect(Collective::kAllReduceSum, "sum of gradients", {.sources = stored.gradients, .replicas = {sum}});
     }
+    block->add = PrepareAdd("add to gradients", sum, buffer.gradients, /*may_fail=*/true, block);
   }
-  block->add = PrepareAdd("add to gradients", block->sum, buffer.gradients, /*may_fail=*/true);
-  block->update = PrepareAdd("update values", buffer.gradients, buffer.values[0], /*may_fail=*/false);
+  block->update = PrepareAdd("update values", buffer.gradients, buffer.values[0], /*may_fail=*/false, block);
+}
+
+void ParameterExchange::PrepareStore(Block* block, const ParameterBuffer& buffer) {
+  const ParameterStore::Block& stored = block->store->blocks()[static_cast<size_t>(block->index)];
+  for (const int p : stored.parameters) {
+    const StoredParameter& parameter = block->store->parameters()[static_cast<size_t>(p)];
+    const int64_t end = parameter.offset + parameter.elements;
+    std::vector<Tensor> gradients;
+    for (const Tensor& gradient : stored.gradients) gradients.push_back(gradient.Slice(parameter.offset, end));
+    block->exchanged.push_back(std::make_shared<const ExchangedValue>(store_.get(), parameter.name,
+                                                                      std::move(gradients), buffer.gradients.device()));
+    block->add_exchanged.push_back(PrepareAdd("add to gradients", block->exchanged.back()->sum(),
+                                              buffer.gradients.Slice(parameter.offset, end), /*may_fail=*/true, block));
+  }
 }
 
 void ParameterExchange::Accumulate(double scale) {
   const auto factor = std::make_shared<const double>(scale);
   for (const Block& block : blocks_) {
-    if (!block.add) continue;
-    const ParameterStore::Block& stored = block.store->blocks()[static_cast<size_t>(block.index)];
-    if (exchange_ == Exchange::kFlat) {
-      block.sum_up.Push();
-    } else if (stored.gradients.size() > 1) {
-      for (const int p : stored.parameters) {
-        const StoredParameter& parameter = block.store->parameters()[static_cast<size_t>(p)];
-        std::vector<Tensor> gradients;
-        for (size_t d = 0; d < stored.gradients.size(); ++d) {
-          gradients.push_back(block.store->Gradient(parameter, static_cast<int>(d)));
-        }
-        const Tensor sum = block.sum.Slice(parameter.offset, parameter.offset + parameter.elements);
-        store_->PushPull(parameter.name, gradients, std::vector<Tensor>{sum});
-      }
+    for (size_t i = 0; i < block.exchanged.size(); ++i) {
+      block.exchanged[i]->Exchange();
+      engine_->Push(block.add_exchanged[i], factor);
     }
+    if (!block.add) continue;
+    block.sum_up.Push();
     engine_->Push(block.add, factor);
   }
   added_ = true;

@@ -25,6 +25,8 @@
 
 namespace bindery {
 
+class ExchangedValue;
+
 // How replicas exchange.
 enum class Exchange : uint8_t {
   kFlat,   // whole buffers, by collectives: one sum and one copy for each buffer
@@ -34,6 +36,7 @@ enum class Exchange : uint8_t {
 struct ExchangeOptions {
   Exchange exchange = Exchange::kFlat;
   KVStoreType kvstore = KVStoreType::kDevice;  // of kStore
+  StoreFactory store = {};                     // of kStore: one of the user's own, which gets what one replica has, too
   // Of kFlat: others than those of one process's memory, which take their place, with a warning in the log, where this
   // throws, gives nothing, or refuses the devices.
   std::function<std::unique_ptr<Collectives>(const std::shared_ptr<Engine>&)> collectives = {};
@@ -49,7 +52,8 @@ struct ParameterBuffer {
 
 class ParameterExchange {
  public:
-  // The group is bound for training, has no gradients by rows, and outlives this.
+  // The group is bound for training, has no gradients by rows, and outlives this. Throws Error for a store of the user's
+  // that does not come, and with kFlat.
   ParameterExchange(ExecutorGroup* group, const ExchangeOptions& options);
   ~ParameterExchange();
 
@@ -85,22 +89,27 @@ class ParameterExchange {
   using Versions = std::vector<std::optional<uint64_t>>;
   struct Block {
     const ParameterStore* store = nullptr;
-    int index = 0;  // in it
-    Tensor sum = {};
+    int index = 0;                        // in it
     Versions equal = {};                  // when the replicas were equal
     std::optional<uint64_t> zeroed = {};  // when the gradients were
     StepRange sum_up = {}, spread = {};
     PreparedPtr add = {}, update = {};
+    Tensor scaled = {};  // room for what is added to its gradients or, by these, to its values: one after the other
+    // What goes through a store: parameter by parameter, and what adds these sums to the gradients.
+    std::vector<std::shared_ptr<const ExchangedValue>> exchanged = {};
+    std::vector<PreparedPtr> add_exchanged = {};
   };
   void Add(DataParallelExecutorGroup* stage, int index);
   void Prepare(Block* block, const ParameterBuffer& buffer);
+  void PrepareStore(Block* block, const ParameterBuffer& buffer);
   StepRange Collect(Collective what, const char* name, const Bucket& bucket);
-  PreparedPtr PrepareAdd(const char* name, const Tensor& from, const Tensor& to, bool may_fail) const;
+  PreparedPtr PrepareAdd(const char* name, const Tensor& from, const Tensor& to, bool may_fail, Block* block) const;
   Versions VersionsOf(const ParameterBuffer& buffer) const;
 
   std::shared_ptr<Engine> engine_;
   int threads_ = 1;  // of a CPU
   Exchange exchange_;
+  bool own_store_ = false;
   std::unique_ptr<Collectives> given_, memory_;
   std::unique_ptr<KVStore> store_;
   std::vector<ParameterBuffer> buffers_;

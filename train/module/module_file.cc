@@ -265,6 +265,7 @@ ReplicatedModule ReplicatedModule::Load(const std::string& path, const ModuleLoa
   options.seed = reader.Number<uint64_t>("seed");
   options.exchange = load.exchange;
   options.kvstore = load.kvstore;
+  options.store = load.store;
   options.collectives = load.collectives;
   options.init = load.init;
   options.engine = load.engine;

@@ -123,7 +123,7 @@ std::unique_ptr<ReplicatedModule::Bound> ReplicatedModule::Bind(const ModuleOpti
                    Initializer(options.initializer), options.seed);
   bound->group->SetStep({.step = contents.steps});
   bound->exchange = std::make_unique<ParameterExchange>(
-      bound->group.get(), ExchangeOptions{options.exchange, options.kvstore, options.collectives});
+      bound->group.get(), ExchangeOptions{options.exchange, options.kvstore, options.store, options.collectives});
   for (const auto& [name, gradient] : contents.gradients) bound->exchange->SetGradient(name, gradient);
   return bound;
 }

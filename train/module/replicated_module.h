@@ -58,6 +58,7 @@ struct ModuleOptions {
   uint64_t seed = 0;                           // of initial values and random operators
   Exchange exchange = Exchange::kFlat;
   KVStoreType kvstore = KVStoreType::kDevice;  // of Exchange::kStore
+  StoreFactory store = {};                     // of Exchange::kStore: one of one's own, for each binding
   // Of Exchange::kFlat: see ExchangeOptions.
   std::function<std::unique_ptr<Collectives>(const std::shared_ptr<Engine>&)> collectives = {};
   std::optional<Device> output_device = {};
@@ -85,6 +86,7 @@ struct ModuleLoadOptions {
   MissingDevices missing = MissingDevices::kError;
   Exchange exchange = Exchange::kFlat;
   KVStoreType kvstore = KVStoreType::kDevice;
+  StoreFactory store = {};
   std::function<std::unique_ptr<Collectives>(const std::shared_ptr<Engine>&)> collectives = {};
   std::function<void(int replica, Device device)> init = {};
   std::shared_ptr<Engine> engine = nullptr;

@@ -1,5 +1,6 @@
 // Updater: what is pushed for a step, batch by batch.
 #include "engine/backend.h"
+#include "kvstore/exchanged_value.h"
 #include "train/updater/rows.h"
 #include "train/updater/updater.h"
 
@@ -148,6 +149,9 @@ void Updater::Apply(int64_t samples) {
   ++run_->step;
   if (!blocks_.empty()) {
     group_->SetRates(RatesOf(run_->step, samples));
+    for (const BlockState& block : blocks_) {
+      for (const auto& value : block.exchanged) value->Exchange();
+    }
     update_.Push();
   }
   commit_[run_->step % kInFlight].Push();

@@ -80,7 +80,12 @@ Updater::Updater(ExecutorGroup* group, const UpdaterOptions& options)
       loss_scaling_(options.loss_scale), average_(options.average),
       kvstore_(KVStore::Create(options.kvstore, group->engine())), check_gradients_(options.check_gradients),
       steps_of_(options.steps_of), for_several_groups_(options.for_several_groups || options.steps_of) {
-  if (steps_of_) GoOnWith(*steps_of_);
+  if (steps_of_) {
+    GoOnWith(*steps_of_);
+  } else if (options.store) {
+    store_ = options.store(group->engine());
+    if (!store_) Throw("UpdaterOptions::store made no store");
+  }
   if (!group_->options().for_training) Throw("an updater needs a group that is bound for training");
   if (group_->devices().size() > kMaxDevices)
     Throw("an updater serves at most {} devices, got {}", kMaxDevices, group_->devices().size());
@@ -156,6 +161,7 @@ void Updater::GoOnWith(const Updater& other) {
   average_ = other.average_;
   check_gradients_ = other.check_gradients_;
   kvstore_ = KVStore::Create(other.kvstore_->type(), group_->engine());
+  store_ = other.store_;
   run_ = other.run_;
   verdict_ = other.verdict_;
   gate_ = other.gate_;
@@ -207,6 +213,9 @@ void Updater::Prepare() {
         const bool is_there = same != steps_of_->blocks_.end() &&
                               std::ranges::find(same->pieces, piece.begin, &Piece::begin) != same->pieces.end();
         if (!is_there) Throw("parameter \"{}\" is not trained by the updater whose steps these are", piece.name);
+        if (!store_) continue;
+        const auto at = std::ranges::find(same->pieces, piece.begin, &Piece::begin) - same->pieces.begin();
+        state.exchanged.push_back(same->exchanged[static_cast<size_t>(at)]);
       }
       state.states = same->states;
     }
@@ -227,7 +236,7 @@ void Updater::Prepare() {
   const auto all_devices = [this](const auto& are) {
     return std::ranges::all_of(stages_, [&](const auto* stage) { return std::ranges::all_of(stage->devices(), are); });
   };
-  const bool on_host = for_several_groups_ || all_devices(HostAddressable) || !all_devices(updates);
+  const bool on_host = store_ || for_several_groups_ || all_devices(HostAddressable) || !all_devices(updates);
   update_ = StepRange(group_->engine(), on_host ? HostParts(std::move(gates)) : DeviceParts(gates));
 }
 
@@ -243,9 +252,12 @@ StepParts Updater::HostParts(std::vector<VarPtr> gates) {
   const Device first = stages_[0]->devices()[0], home = HostAddressable(first) ? first : Cpu();
   std::vector<Bucket> buckets;
   std::vector<VarPtr> firsts;  // of each block, the first replica
+  StepParts parts;
   for (BlockState& block : blocks_) {
     const ParameterStore::Block& stored = StoredBlock(block);
-    if (!block.by_rows) buckets.push_back({.sources = stored.gradients, .replicas = stored.values});
+    if (store_) AppendSumsOfStore(&block, home, &parts);
+    const std::vector<Tensor> sums = store_ ? std::vector{block.sum} : stored.gradients;
+    if (!block.by_rows) buckets.push_back({.sources = sums, .replicas = stored.values});
     if (block.by_rows || firsts.empty()) firsts.push_back(stored.values[0].var());
     if (steps_of_) continue;
     block.states.push_back({.begin = 0, .end = stored.elements});
@@ -263,7 +275,6 @@ StepParts Updater::HostParts(std::vector<VarPtr> gates) {
     hooks.looks.push_back(on_range(&Updater::LookAtGradients));
   }
   if (optimizer_->measure()) hooks.looks.push_back(on_range(&Updater::Measure));
-  StepParts parts;
   const Tensor rates =
       AppendFetch(group_->engine(), "step rates", {stages_[0]->executors()[0]->Rates()}, home, &parts).front();
   hooks.gates.push_back(rates.var());

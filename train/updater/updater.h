@@ -54,12 +54,16 @@
 
 namespace bindery {
 
+class ExchangedValue;
 class Updater;
 
 struct UpdaterOptions {
   std::shared_ptr<const Optimizer> optimizer = nullptr;  // default: Sgd()
   SchedulePtr schedule = nullptr;                        // default: the optimizer's learning rate, constant
   KVStoreType kvstore = KVStoreType::kDevice;
+  // A store of one's own, which sums the gradients, parameter by parameter, and before the update, which is the host's
+  // then, by copies where it cannot address the devices' memory. Throws Error where gradients are kept by rows.
+  StoreFactory store = {};
   bool check_gradients = true;  // a sum of gradients that is not finite fails the step, with NumericError
   std::optional<LossScaling> loss_scale = {};
   std::optional<Averaging> average = {};
@@ -177,6 +181,9 @@ class Updater {
     bool by_rows = false;                        // a table; those come after all others
     std::vector<Piece> pieces = {};              // in order
     std::vector<StateRange> states = {};         // in order, together the whole block
+    // With a store of the user's: what it sums, by piece; and these sums, one behind the other as the gradients are.
+    std::vector<std::shared_ptr<const ExchangedValue>> exchanged = {};
+    Tensor sum = {};
   };
   // What the steps of updaters that go on with each other's have in common.
   struct Run {
@@ -220,6 +227,7 @@ class Updater {
   }
   StepRates RatesOf(int64_t step, int64_t samples) const;
   StepParts HostParts(std::vector<VarPtr> gates);
+  void AppendSumsOfStore(BlockState* block, Device home, StepParts* parts);  // store_sums.cc
   // Around the parts of whole gradients: sums of rows, which become a gate of these; and, after `outcome`, the update.
   void AppendSumsOfRows(std::vector<VarPtr>* gates, StepParts* parts);
   void AppendUpdatesOfRows(std::vector<VarPtr> gates, StepParts* parts);
@@ -248,6 +256,7 @@ class Updater {
   std::optional<LossScaling> loss_scaling_;
   std::optional<Averaging> average_;
   std::unique_ptr<KVStore> kvstore_;
+  std::shared_ptr<KVStore> store_;  // the user's; null: none
   bool divide_by_samples_ = true;
   bool adds_up_ = false;  // some gradient is bound with kAdd
   std::vector<BlockState> blocks_;

@@ -1,0 +1,68 @@
+// WrappedStore: a store that does what another one does, to be derived from by stores of one's own, which override what
+// they do otherwise:
+//
+//   class CountingStore final : public WrappedStore {
+//    public:
+//     using WrappedStore::WrappedStore;
+//     void PushPull(const Key& key, std::span<const Tensor> values, std::span<const Tensor> out) override {
+//       ++pushes[ToString(key)];
+//       WrappedStore::PushPull(key, values, out);
+//     }
+//     std::map<std::string, int> pushes;
+//   };
+//   TrainerOptions options{.store = [](const std::shared_ptr<Engine>& engine) {
+//     return std::make_unique<CountingStore>(KVStore::Create(KVStoreType::kDevice, engine));
+//   }};
+//
+// What an override does with elements, it does by operations of the tensors' engine (Operation), which name what they
+// read and write. Thread safety: that of the other.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "kvstore/kvstore.h"
+
+namespace bindery {
+
+class WrappedStore : public KVStore {
+ public:
+  explicit WrappedStore(std::unique_ptr<KVStore> store);  // throws Error for none
+
+  using KVStore::Pull;
+  using KVStore::Push;
+  KVStoreType type() const override { return store_->type(); }
+  int rank() const override { return store_->rank(); }
+  int size() const override { return store_->size(); }
+  void Barrier() override { store_->Barrier(); }
+  void Init(const Key& key, const HostTensor& value) override { store_->Init(key, value); }
+  void Init(const Key& key, const Tensor& value) override { store_->Init(key, value); }
+  void Push(const Key& key, std::span<const Tensor> values) override { store_->Push(key, values); }
+  void Pull(const Key& key, std::span<const Tensor> out) override { store_->Pull(key, out); }
+  void PushPull(const Key& key, std::span<const Tensor> values, std::span<const Tensor> out) override {
+    store_->PushPull(key, values, out);
+  }
+  void Broadcast(const Key& key, const Tensor& value, std::span<const Tensor> out) override {
+    store_->Broadcast(key, value, out);
+  }
+  void SetUpdater(KeyUpdater updater) override { store_->SetUpdater(std::move(updater)); }
+  void PushRows(const Key& key, std::span<const RowTensors> values) override { store_->PushRows(key, values); }
+  void PullRows(const Key& key, std::span<const RowTensors> out) override { store_->PullRows(key, out); }
+  void SetRowUpdater(RowUpdater updater) override { store_->SetRowUpdater(std::move(updater)); }
+  void SetCompression(const Compression& compression) override { store_->SetCompression(compression); }
+  HostTensorMap Residuals() const override { return store_->Residuals(); }
+  void SetResiduals(const HostTensorMap& residuals) override { store_->SetResiduals(residuals); }
+  Reduction MakeReduction(std::vector<Bucket> buckets, RangeFunction function, int threads,
+                          ReductionHooks hooks) override {
+    return store_->MakeReduction(std::move(buckets), std::move(function), threads, std::move(hooks));
+  }
+
+  KVStore& wrapped() const { return *store_; }
+
+ private:
+  std::unique_ptr<KVStore> store_;
+};
+
+}  // namespace bindery
