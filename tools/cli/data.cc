@@ -263,6 +263,7 @@ TrainingData MakeText(const DataOptions& options, const ModelOptions& model, uin
 
 void DataOptions::ReadFile(const std::string& path) {
   const DataDescription file = ReadDataDescription(path);
+  from_file = true;
   data = file.train;
   test_data = file.test;
   test_part = file.test_part.value_or(test_part);

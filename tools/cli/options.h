@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -72,9 +73,14 @@ void CheckMetrics(const std::string& metrics, const Symbol& symbol, const DataIt
 void CheckFinite(const char* set, const NamedValues& values);
 
 // The model to test or predict with. Parameters: of --weights, of a model file, of the newest checkpoint, whichever
-// comes first, which `source` then names; the graph is that of --model if given. Throws CheckpointError if a parameter
-// is missing or too many, NumericError if one is not finite.
-Model LoadTrained(const std::string& checkpoints, const ModelOptions& options, std::string* source);
+// comes first, which `source` then names; the graph is that of --model if given. `info`: that checkpoint's, if it is
+// one. Throws CheckpointError if a parameter is missing or too many, NumericError if one is not finite.
+struct LoadedModel {
+  Model model = {};
+  std::string source = {};
+  std::map<std::string, std::string> info = {};
+};
+LoadedModel LoadTrained(const std::string& checkpoints, const ModelOptions& options);
 
 // Throws UsageError if two of these are one file or folder: an option and its path, which may be empty.
 void CheckDifferent(const std::vector<std::pair<std::string, std::string>>& outputs);
