@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/tools/program.h"
+#include "train/checkpoint/checkpoint.h"
 
 namespace bindery {
 namespace {
@@ -151,6 +152,33 @@ TEST_F(RunOptionsTest, WhatIsGivenCountsMoreWhereItMay) {
   Fails(5, "another graph", resume + Words{"--epochs", "4", "--dropout", "0.2"});
   fs::remove(PathOf("flowers.csv"));
   Fails(4, PathOf("flowers.csv"), resume + Words{"--epochs", "4"});
+}
+
+// Checkpoints of programs have no options, and those of strangers any.
+TEST_F(RunOptionsTest, OptionsThatAreNoneOrOfStrangers) {
+  Succeeds(Training(1, {"--checkpoints", "run"}));
+  const std::string name = "run/step-0000000002.ckpt";
+  const Checkpoint good = LoadCheckpoint(PathOf(name));
+  const auto with = [&](const std::string& option, const std::string& text) {
+    Checkpoint other = good;
+    other.info["option " + option] = text;
+    SaveCheckpoint(other, PathOf(name));
+  };
+  const Words resume = {"train", "--resume", "--checkpoints", "run"};
+  with("--epochs", "many");
+  Fails(5, "was trained with --epochs \"many\": --epochs: expected a whole number", resume);
+  with("--epochz", "3");
+  Fails(5, "was trained with --epochz \"3\", which this program does not know", resume);
+  EXPECT_EQ(Test({"--checkpoints", "run"}).at("samples"), 50);  // it is not of the data
+  with("--test-digits", "0");
+  Fails(5, "--test-digits: expected a whole number", {"test", "--checkpoints", "run"});
+  Checkpoint bare = good;
+  std::erase_if(bare.info, [](const auto& entry) { return entry.first.starts_with("option "); });
+  SaveCheckpoint(bare, PathOf(name));
+  Fails(2, "the newest checkpoint in \"run\" does not say what it was trained on: give --data",
+        {"test", "--checkpoints", "run"});
+  EXPECT_EQ(Test({"--checkpoints", "run", "--test-digits", "50"}).at("samples"), 50);
+  Succeeds(Training(2, {"--checkpoints", "run", "--resume"}));
 }
 
 }  // namespace
