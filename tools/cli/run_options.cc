@@ -28,6 +28,7 @@ struct Belongings {
 };
 const std::vector<Belongings>& AllBelongings() {
   static const std::vector<Belongings> kAll = {{"--devices", {"--workload"}},
+                                               {"--weights", {"--map"}},
                                                {"--data", {"--test-data"}},
                                                {"--micro-batches", {"--memory-limit"}},
                                                {"--average", {"--use-average"}}};
@@ -75,6 +76,7 @@ OptionTexts TextsOf(const CLI::App& command, const TrainArguments& a, const Trai
   OptionTexts texts = {
       {"--model", model.empty() || a.model.IsByName() ? model : Absolute(model)},
       {"--weights", Absolute(a.model.weights)},
+      {"--map", a.model.map},
       {"--dropout", UnlessZero(a.model.dropout)},
       {"--sync-batch-norm", Flag(a.model.sync_batch_norm)},
       {"--devices", a.device.devices},

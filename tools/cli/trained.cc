@@ -173,6 +173,7 @@ LoadedModel LoadTrained(const std::string& checkpoints, const ModelOptions& opti
     trained = std::move(newest->model);
     loaded.info = std::move(newest->info);
   }
+  options.CheckWeightsFit(trained);
   CheckComplete(trained.symbol.ListArguments(), trained.params, loaded.source);
   CheckComplete(trained.symbol.ListAuxiliaryStates(), trained.aux, loaded.source);
   for (const HostTensorMap* values : {&trained.params, &trained.aux}) {
