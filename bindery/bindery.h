@@ -67,4 +67,5 @@
 #include "train/trace/trace.h"
 #include "train/trace/trace_steps.h"
 #include "train/trainer.h"
+#include "train/weights/weights.h"
 #include "train/zoo.h"

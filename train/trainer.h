@@ -21,6 +21,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -76,6 +77,8 @@ struct TrainerOptions {
   KernelPolicy policy = KernelPolicy::kFast;
   std::shared_ptr<Engine> engine = nullptr;
   std::optional<int64_t> bucket_bytes = std::nullopt;  // GroupOptions
+  // Noted in checkpoints (Checkpoint::info) beside what the trainer notes; nothing is made of it here.
+  std::map<std::string, std::string> info = {};
 };
 
 struct BatchReport {

@@ -113,6 +113,7 @@ Checkpoint Trainer::ToCheckpoint(DataIter* train) {
   checkpoint.info["initializer"] = options_.initializer;
   if (balancer_.on()) checkpoint.info[kBalance] = balancer_.Text();
   if (best_) checkpoint.info[kBest] = fmt::format("{} {}", best_->first, best_->second);
+  checkpoint.info.insert(options_.info.begin(), options_.info.end());
   return checkpoint;
 }
 

@@ -56,7 +56,7 @@ const std::vector<Restricted>& RestrictedDirectives() {
       {"image libraries", std::regex(R"(^\s*#\s*include\s*<(turbojpeg|jpeglib|png)\.h>.*)"),
        std::regex(R"(train/data/images/.*)")},
       {"command line, JSON and log libraries", std::regex(R"(^\s*#\s*include\s*<(CLI|nlohmann|spdlog)/.*)"),
-       std::regex(R"((tools|examples|tests|symbol/mxnet)/.*)")},
+       std::regex(R"((tools|examples|tests|symbol/mxnet|train/weights)/.*)")},
   };
   return kRestricted;
 }

@@ -73,6 +73,25 @@ TEST_F(CheckpointStoreTest, KeepsTheNewest) {
   EXPECT_TRUE(warnings_.empty());
 }
 
+// A header is enough for it; the tensors are not looked at.
+TEST_F(CheckpointStoreTest, TheInfoIsReadAlone) {
+  CheckpointStore store(folder_);
+  EXPECT_EQ(store.NewestInfo(), std::nullopt);
+  for (const int64_t step : {1, 2}) {
+    Checkpoint checkpoint = At(step);
+    checkpoint.info["step"] = fmt::format("{}", step);
+    store.Save(checkpoint);
+  }
+  EXPECT_EQ(store.NewestInfo()->at("step"), "2");
+  Damage("step-0000000002.ckpt");
+  EXPECT_EQ(LoadCheckpointInfo(store.List()[1]).at("step"), "2");
+  EXPECT_THROW(LoadCheckpoint(store.List()[1]), CheckpointError);
+  std::ofstream(store.List()[1]) << "BNDCKPT";
+  EXPECT_THROW(LoadCheckpointInfo(store.List()[1]), CheckpointError);
+  EXPECT_EQ(store.NewestInfo()->at("step"), "1");
+  EXPECT_TRUE(warnings_.empty());
+}
+
 TEST_F(CheckpointStoreTest, SkipsDamagedOnes) {
   CheckpointStore store(folder_);
   for (const int64_t step : {1, 2, 3}) store.Save(At(step));

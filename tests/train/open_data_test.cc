@@ -91,6 +91,23 @@ TEST(OpenData, ImagesGetTheModelsSizeUnlessTheyHaveTheirOwn) {
             "DataError: data \"" + text + "?crop=center\": unknown crop \"center\"; did you mean \"centre\"?");
 }
 
+TEST(OpenData, TextsWithAbsolutePaths) {
+  const std::string here = std::filesystem::current_path().string() + "/";
+  for (const auto& [text, expected] :
+       {std::pair<std::string, std::string>("csv:iris.csv?label=species", "csv:" + here + "iris.csv?label=species"),
+        {"npy:x.npy?scale=2&labels=y.npy&label_kind=numbers",
+         "npy:" + here + "x.npy?scale=2&labels=" + here + "y.npy&label_kind=numbers"},
+        {"npy:x.npy?labels=none", "npy:" + here + "x.npy?labels=none"},
+        {"npz:a/b.npz?label=labels", "npz:" + here + "a/b.npz?label=labels"},
+        {"tar:a.tar,/b/*.tar?size=3", "tar:" + here + "a.tar,/b/*.tar?size=3"},
+        {"images:/flowers", "images:/flowers"},
+        {"digits", "digits"},
+        {"text:input.txt", "text:input.txt"}}) {
+    EXPECT_EQ(WithAbsolutePaths(text), expected);
+    EXPECT_EQ(WithAbsolutePaths(expected), expected);
+  }
+}
+
 TEST(DataDescription, SaysWhatAndHow) {
   const auto read = [](const std::string& text) { return ReadDataDescription(Write("data.prototxt", text)); };
   const DataDescription file = read("train: \"csv:a.csv\" test: \"csv:b.csv\" workers: 3 skip_damaged: true");

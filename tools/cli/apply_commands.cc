@@ -14,6 +14,7 @@
 #include "tools/cli/exit_codes.h"
 #include "tools/cli/options.h"
 #include "tools/cli/progress.h"
+#include "tools/cli/run_options.h"
 #include "tools/pages/confusion.h"
 #include "train/finite.h"
 
@@ -21,6 +22,7 @@ namespace bindery::cli {
 namespace {
 
 struct ApplyCommand {
+  CLI::App* app = nullptr;
   ModelOptions model;
   DeviceOptions device;
   DataOptions data;
@@ -31,6 +33,7 @@ struct ApplyCommand {
   bool json = false, confusion = false;
 
   void AddTo(CLI::App* sub) {
+    app = sub;
     model.AddTo(sub);
     device.AddTo(sub);
     device.AddTimeoutTo(sub);
@@ -39,27 +42,44 @@ struct ApplyCommand {
         ->capture_default_str();
     sub->add_flag("--json", json, "JSON on standard output");
   }
-  // The model, and the test data in its form.
-  std::unique_ptr<Trainer> Load(TestData* test, bool for_prediction) const {
-    const TrainerOptions options{.devices = device.Devices(),
-                                 .workload = device.workload,
-                                 .metrics = data.MetricsOr(metrics),
-                                 .threads_per_device = device.threads,
-                                 .engine = device.MakeEngine()};
-    std::string source;
-    const Model trained = LoadTrained(checkpoints, model, &source);
-    CheckArguments(trained, /*labelled=*/!for_prediction);
-    *test = MakeTestData(data, trained, source);
-    Say("{}; data: {}\n", source, data.data);
-    if (!for_prediction) CheckMetrics(options.metrics, trained.symbol, *test->iter);
-    return std::make_unique<Trainer>(trained, options);
-  }
-  int Test() const;
+  // The model to apply, and `data` as the command line and the model's checkpoint have them.
+  LoadedModel LoadModelAndSettleData();
+  // The model on its devices, and the test data in its form.
+  std::unique_ptr<Trainer> Load(const LoadedModel& trained, TestData* test, bool for_prediction) const;
+  void CheckDataAndMetrics() const;
+  int Test();
   // Which class is taken for which: to the line, to standard output, and as a page, as the options want it.
   void Judge(Trainer* trainer, const TestData& test, const std::string& source, const NamedValues& values,
              nlohmann::json* line) const;
-  int Predict() const;
+  int Predict();
 };
+
+// What the command line does not say about the data, the checkpoint does. A model's file says nothing about them, and
+// digits are drawn for those only who ask for them.
+LoadedModel ApplyCommand::LoadModelAndSettleData() {
+  device.Devices();  // is checked before much is read
+  LoadedModel trained = LoadTrained(checkpoints, model);
+  OptionTexts texts = TextsIn(trained.info);
+  // A file that describes data says all of it.
+  std::erase_if(texts, [&](const auto& option) { return data.from_file || !IsOfData(option.first); });
+  TakeOver(texts, trained.source, app);
+  if (IsGiven(*app, {"--data", "--test-digits", "--digits-seed"})) return trained;
+  throw UsageError(fmt::format(
+      "{} does not say what it was trained on: give --data (\"--data digits\" for drawn digits)", trained.source));
+}
+
+std::unique_ptr<Trainer> ApplyCommand::Load(const LoadedModel& trained, TestData* test, bool for_prediction) const {
+  const TrainerOptions options{.devices = device.Devices(),
+                               .workload = device.workload,
+                               .metrics = data.MetricsOr(metrics),
+                               .threads_per_device = device.threads,
+                               .engine = device.MakeEngine()};
+  CheckArguments(trained.model, /*labelled=*/!for_prediction);
+  *test = MakeTestData(data, trained.model, trained.source);
+  Say("{}; data: {}\n", trained.source, data.data);
+  if (!for_prediction) CheckMetrics(options.metrics, trained.model.symbol, *test->iter);
+  return std::make_unique<Trainer>(trained.model, options);
+}
 
 void ApplyCommand::Judge(Trainer* trainer, const TestData& test, const std::string& source, const NamedValues& values,
                          nlohmann::json* line) const {
@@ -81,9 +101,8 @@ void ApplyCommand::Judge(Trainer* trainer, const TestData& test, const std::stri
                                                      .values = values}));
 }
 
-int ApplyCommand::Test() const {
-  if (!report.empty()) CheckOutputFile("--report", report);
-  model.CheckKept({{"--report", report}});
+// What can be said before the model is loaded is said then; what its checkpoint tells of the data, behind that.
+void ApplyCommand::CheckDataAndMetrics() const {
   if ((confusion || !report.empty()) && data.IsText()) {
     throw UsageError(fmt::format("{}: samples of a text have no class each", confusion ? "--confusion" : "--report"));
   }
@@ -92,8 +111,16 @@ int ApplyCommand::Test() const {
   if (min_accuracy > 0 && std::find(names.begin(), names.end(), "accuracy") == names.end()) {
     throw UsageError(fmt::format("--min-accuracy needs the metric accuracy, --metrics has {}", measured));
   }
+}
+
+int ApplyCommand::Test() {
+  if (!report.empty()) CheckOutputFile("--report", report);
+  model.CheckKept({{"--report", report}});
+  CheckDataAndMetrics();
+  const LoadedModel trained = LoadModelAndSettleData();
+  CheckDataAndMetrics();
   TestData test;
-  const std::unique_ptr<Trainer> trainer = Load(&test, /*for_prediction=*/false);
+  const std::unique_ptr<Trainer> trainer = Load(trained, &test, /*for_prediction=*/false);
   const int64_t count = test.iter->samples();
   const NamedValues values = trainer->Score(*test.iter);
   CheckFinite("test", values);
@@ -122,11 +149,16 @@ int ApplyCommand::Test() const {
   return kOk;
 }
 
-int ApplyCommand::Predict() const {
+int ApplyCommand::Predict() {
   if (!output.empty()) CheckOutputFile("--output", output);
-  if (data.IsText()) throw UsageError("--data: predict classifies images; bindery generate writes text");
+  const auto check_data = [&] {
+    if (data.IsText()) throw UsageError("--data: predict classifies images; bindery generate writes text");
+  };
+  check_data();
+  const LoadedModel trained = LoadModelAndSettleData();
+  check_data();
   TestData test;
-  const std::unique_ptr<Trainer> trainer = Load(&test, /*for_prediction=*/true);
+  const std::unique_ptr<Trainer> trainer = Load(trained, &test, /*for_prediction=*/true);
   const HostTensor scores = trainer->Predict(*test.iter)[0].Cast(DType::kFloat32);  // (N, classes)
   const std::string head = trainer->symbol().ListOutputs()[0];
   const std::vector<double>& labels = *test.labels;  // of what was handed out

@@ -13,9 +13,11 @@ namespace {
 struct Names {
   std::vector<std::string> options;  // "--epochs", "-h"
   std::vector<std::pair<std::string, const CLI::Option*>> by_name;
+  bool takes_words = false;  // that are no option's: files
 
   explicit Names(const CLI::App& app) {
     for (const CLI::Option* option : app.get_options()) {
+      takes_words |= option->get_positional();
       for (const std::string& name : option->get_lnames()) by_name.emplace_back("--" + name, option);
       for (const std::string& name : option->get_snames()) by_name.emplace_back("-" + name, option);
     }
@@ -89,6 +91,10 @@ std::vector<std::string> SplitArguments(const CLI::App& app, int argc, const cha
     const size_t equals = LooksLikeOption(word) ? word.find('=') : std::string::npos;
     const std::string name = word.substr(0, equals);
     const CLI::Option* option = names.Find(name);
+    if (!option && names.takes_words && !word.starts_with("-")) {
+      words.push_back(word);
+      continue;
+    }
     if (!option) FailAtWord(name, names, about);
     words.push_back(name);
     const bool is_flag = option->get_expected_max() == 0;

@@ -15,6 +15,8 @@ void AddGenerate(CLI::App* app, RunFn* run);
 void AddInspect(CLI::App* app, RunFn* run);
 void AddTime(CLI::App* app, RunFn* run);
 void AddDevices(CLI::App* app, RunFn* run);
+void AddVerify(CLI::App* app, RunFn* run);
+void AddConvert(CLI::App* app, RunFn* run);
 void AddOperators(CLI::App* app, RunFn* run);
 void AddManual(CLI::App* app, RunFn* run);  // `manual` and `completion`
 

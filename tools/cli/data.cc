@@ -263,6 +263,7 @@ TrainingData MakeText(const DataOptions& options, const ModelOptions& model, uin
 
 void DataOptions::ReadFile(const std::string& path) {
   const DataDescription file = ReadDataDescription(path);
+  from_file = true;
   data = file.train;
   test_data = file.test;
   test_part = file.test_part.value_or(test_part);
@@ -316,9 +317,14 @@ std::string DataOptions::UnitOf(const std::string& metric) const {
 }
 
 TrainingData MakeTrainingData(const DataOptions& options, const ModelOptions& model, uint64_t seed) {
-  if (options.IsSamples()) return MakeSamples(options, model, seed);
-  if (!options.test_data.empty()) throw UsageError(fmt::format("--test-data: \"{}\" has its own", options.data));
-  return options.IsText() ? MakeText(options, model, seed) : MakeImages(options, model, seed);
+  if (!options.IsSamples() && !options.test_data.empty()) {
+    throw UsageError(fmt::format("--test-data: \"{}\" has its own", options.data));
+  }
+  TrainingData made = options.IsSamples() ? MakeSamples(options, model, seed)
+                      : options.IsText()  ? MakeText(options, model, seed)
+                                          : MakeImages(options, model, seed);
+  model.CheckWeightsFit(made.model);
+  return made;
 }
 
 TestData MakeTestData(const DataOptions& options, const Model& trained, const std::string& name) {

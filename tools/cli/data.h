@@ -24,6 +24,7 @@ struct DataOptions {
   int workers = 1;  // that decode
   bool skip_damaged = false;
   std::string write_digits = {};  // where images are written, too
+  bool from_file = false;         // it was a .prototxt that said what they are
 
   void AddTo(CLI::App* app);
   void ReadFile(const std::string& path);  // a .prototxt; throws DataError

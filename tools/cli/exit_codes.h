@@ -1,6 +1,8 @@
 // What the program's exit status means; printed by --help.
 #pragma once
 
+#include <exception>
+
 namespace bindery::cli {
 
 enum ExitCode {
@@ -15,6 +17,8 @@ enum ExitCode {
   kBelowTarget = 9,  // test: below --min-accuracy
   kStopped = 75,     // stopped by a signal, after saving: run again with --resume
 };
+
+ExitCode ExitCodeOf(const std::exception& error);
 
 inline constexpr const char* kExitCodeHelp =
     "Exit status: 0 done, 1 failed, 2 wrong usage, 3 invalid model, 4 unusable data or file, 5 damaged checkpoint,\n"

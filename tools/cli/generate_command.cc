@@ -20,10 +20,9 @@ struct GenerateCommand {
   bool json = false;
 
   int Run() const {
-    std::string source;
-    const Model trained = LoadTrained(checkpoints, model, &source);
-    Say("{}\n", source);
-    const std::string text = GenerateText(trained, options);
+    const LoadedModel trained = LoadTrained(checkpoints, model);
+    Say("{}\n", trained.source);
+    const std::string text = GenerateText(trained.model, options);
     if (json) {
       fmt::print("{}\n", nlohmann::json{{"prompt", options.prompt}, {"text", text}}.dump());
     } else {

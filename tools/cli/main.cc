@@ -55,6 +55,8 @@ int RunCommand(int argc, char** argv) {
   AddInspect(&app, &run);
   AddTime(&app, &run);
   AddDevices(&app, &run);
+  AddVerify(&app, &run);
+  AddConvert(&app, &run);
   AddOperators(&app, &run);
   AddManual(&app, &run);
   AddConfigOption(&app);
@@ -66,26 +68,11 @@ int RunCommand(int argc, char** argv) {
     return run();
   } catch (const CLI::Success& e) {  // --help, --version
     return app.exit(e);
-  } catch (const CLI::ParseError& e) {
-    return Fail(kUsage, e.what() + settings.SourceOf(e.what()));
-  } catch (const UsageError& e) {
-    return Fail(kUsage, e.what() + settings.SourceOf(e.what()));
-  } catch (const ModelError& e) {
-    return Fail(kModel, e.what());
-  } catch (const ShapeError& e) {
-    return Fail(kModel, e.what());
-  } catch (const DataError& e) {
-    return Fail(kData, e.what());
-  } catch (const CheckpointError& e) {
-    return Fail(kCheckpoint, e.what());
-  } catch (const DeviceError& e) {
-    return Fail(kDevice, e.what());
-  } catch (const std::bad_alloc&) {
-    return Fail(kDevice, "out of memory");
-  } catch (const NumericError& e) {
-    return Fail(kNumeric, e.what());
+  } catch (const std::bad_alloc& e) {
+    return Fail(ExitCodeOf(e), "out of memory");
   } catch (const std::exception& e) {
-    return Fail(std::ferror(stdout) ? kData : kFailed, e.what());
+    const ExitCode code = ExitCodeOf(e);
+    return Fail(code, code == kUsage ? e.what() + settings.SourceOf(e.what()) : e.what());
   }
 }
 

@@ -23,14 +23,19 @@ struct OptionText {
 };
 struct CommandText {
   std::string name, help;
-  std::vector<OptionText> options;
+  std::vector<OptionText> options = {};
+  std::string words = {};  // that are no option's, with a space before each
 };
 
 std::vector<CommandText> CommandsOf(const CLI::App& app) {
   std::vector<CommandText> commands;
   for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
-    CommandText& text = commands.emplace_back(CommandText{command->get_name(), command->get_description(), {}});
+    CommandText& text = commands.emplace_back(CommandText{command->get_name(), command->get_description()});
     for (const CLI::Option* option : command->get_options()) {
+      if (option->get_positional()) {
+        text.words += fmt::format(" {}", option->get_name(true));
+        continue;
+      }
       const bool is_flag = option->get_expected_max() == 0;
       std::vector<std::string> names;
       for (const std::string& name : option->get_snames()) names.push_back("-" + name);
@@ -202,7 +207,7 @@ std::string ManualPage(const CLI::App& app) {
   }
   page += ".SH OPTIONS\n";
   for (const CommandText& command : commands) {
-    page += fmt::format(".SS \"bindery {}\"\n", Roff(command.name));
+    page += fmt::format(".SS \"bindery {}{}\"\n", Roff(command.name), Roff(command.words));
     for (const OptionText& option : command.options) page += RoffOf(option);
   }
   const std::string example = VariableOf("--batch-size");

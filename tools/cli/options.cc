@@ -14,6 +14,7 @@
 #include "engine/backend.h"
 #include "tools/cli/console.h"
 #include "tools/cli/exit_codes.h"
+#include "train/weights/weights.h"
 #include "train/zoo.h"
 
 namespace bindery::cli {
@@ -29,6 +30,13 @@ bool IsFolder(const std::string& path) {
   return std::filesystem::is_directory(path, error);
 }
 
+// The values and metadata in a file, by the names that rules give them.
+Model LoadValues(const std::string& path, const std::string& map) {
+  if (!IsWeightsFile(path) && map.empty()) return LoadModel(path);
+  Weights weights = RenamedBy(map, IsWeightsFile(path) ? LoadWeights(path) : WeightsOf(LoadModel(path)));
+  return {.params = std::move(weights.tensors), .metadata = std::move(weights.metadata)};
+}
+
 // The folder that a file of this name is in.
 std::string FolderOf(const std::string& path) {
   const std::string folder = std::filesystem::path(path).parent_path().string();
@@ -37,13 +45,34 @@ std::string FolderOf(const std::string& path) {
 
 }  // namespace
 
+Weights RenamedBy(const std::string& map, Weights weights) {
+  std::vector<std::string> rules;
+  for (size_t begin = 0; begin < map.size();) {
+    const size_t end = std::min(map.find(';', begin), map.size());
+    const size_t first = map.find_first_not_of(' ', begin);
+    if (first < end) rules.push_back(map.substr(first, end - first));
+    begin = end + 1;
+  }
+  try {
+    return MapNames(std::move(weights), rules);
+  } catch (const CheckpointError&) {
+    throw;
+  } catch (const Error& e) {
+    throw UsageError("--map: " + e.message());
+  }
+}
+
 void ModelOptions::AddTo(CLI::App* app) {
   app->add_option(
       "--model", model,
       fmt::format("a model by name ({}; settings may follow, \"gpt(layers=2, context=128)\") or a file (.pb, "
                   ".prototxt, .onnx, or MXNet's -symbol.json)",
                   fmt::join(ModelNames(), ", ")));
-  app->add_option("--weights", weights, "a model file whose parameters are used");
+  app->add_option("--weights", weights,
+                  "a file whose parameters are used: of a model, or .safetensors or .npz with --model");
+  app->add_option("--map", map,
+                  "how names in --weights become the model's: \"EXPRESSION=NAME; ...\", \"backbone\\.(.*)=\\1; "
+                  "head.*=\"; no name leaves them out");
 }
 
 void ModelOptions::AddVariantsTo(CLI::App* app) {
@@ -54,6 +83,10 @@ void ModelOptions::AddVariantsTo(CLI::App* app) {
 std::string ModelOptions::Name() const {
   if (!model.empty()) return model;
   return weights.empty() ? "lenet" : weights;
+}
+
+void ModelOptions::CheckWeightsFit(const Model& loaded) const {
+  if (IsWeightsFile(weights) || !map.empty()) CheckShapes(loaded, fmt::format("\"{}\"", weights));
 }
 
 bool ModelOptions::IsByName() const { return IsModelName(Name()); }
@@ -67,8 +100,13 @@ void ModelOptions::CheckKept(const std::vector<std::pair<std::string, std::strin
 
 Model ModelOptions::Load(const Shape& input, int64_t classes) const {
   const std::string name = Name();
+  const bool given = !weights.empty() && (name != weights || !map.empty());
+  if (!map.empty() && weights.empty()) throw UsageError("--map is for the names in --weights");
+  if (IsWeightsFile(name)) {
+    throw UsageError(fmt::format("\"{}\" holds weights but no graph: name the model with --model", name));
+  }
   Model loaded, from;
-  if (!weights.empty() && name != weights) from = LoadModel(weights);
+  if (given) from = LoadValues(weights, map);
   if (IsByName()) {
     try {
       loaded.symbol = ModelByName(name, {.input = input,
@@ -93,7 +131,10 @@ Model ModelOptions::Load(const Shape& input, int64_t classes) const {
     if (loaded.symbol.empty())
       Throw<ModelError>("\"{}\" holds parameters but no graph: name the model with --model", name);
   }
-  if (!weights.empty() && name != weights) {
+  if (given && (IsWeightsFile(weights) || !map.empty())) {
+    from = ModelOf(loaded.symbol, WeightsOf(std::move(from)), fmt::format("\"{}\"", weights));
+  }
+  if (given) {
     loaded.params = std::move(from.params);
     loaded.aux = std::move(from.aux);
     loaded.metadata.merge(from.metadata);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -11,16 +12,18 @@
 #include "tools/cli/arguments.h"
 #include "train/data/data_iter.h"
 #include "train/trainer.h"
+#include "train/weights/weights.h"
 
 namespace bindery::cli {
 
 struct ModelOptions {
   std::string model;    // a name of the zoo or a file
-  std::string weights;  // a model file
+  std::string weights;  // a model file, or one of weights (train/weights)
+  std::string map;      // rules for the names in it, with ";" between
   double dropout = 0;
   bool sync_batch_norm = false;
 
-  void AddTo(CLI::App* app);          // --model, --weights
+  void AddTo(CLI::App* app);          // --model, --weights, --map
   void AddVariantsTo(CLI::App* app);  // --dropout, --sync-batch-norm
   std::string Name() const;           // the model, else the weights' file, else "lenet"
   // The graph by Name(), with the parameters of the weights if given, else of the model's own file, if any. Throws
@@ -28,6 +31,8 @@ struct ModelOptions {
   // empty or 0: its own, or the weights'.
   Model Load(const Shape& input = {}, int64_t classes = 0) const;
   bool IsByName() const;  // of the zoo
+  // Throws CheckpointError if the model, as it is made for its data, is not of the shapes of weights from elsewhere.
+  void CheckWeightsFit(const Model& loaded) const;
   // Throws UsageError if an output (option, path) would take the place of the model's files.
   void CheckKept(const std::vector<std::pair<std::string, std::string>>& outputs) const;
 };
@@ -72,9 +77,17 @@ void CheckMetrics(const std::string& metrics, const Symbol& symbol, const DataIt
 void CheckFinite(const char* set, const NamedValues& values);
 
 // The model to test or predict with. Parameters: of --weights, of a model file, of the newest checkpoint, whichever
-// comes first, which `source` then names; the graph is that of --model if given. Throws CheckpointError if a parameter
-// is missing or too many, NumericError if one is not finite.
-Model LoadTrained(const std::string& checkpoints, const ModelOptions& options, std::string* source);
+// comes first, which `source` then names; the graph is that of --model if given. `info`: that checkpoint's, if it is
+// one. Throws CheckpointError if a parameter is missing or too many, NumericError if one is not finite.
+struct LoadedModel {
+  Model model = {};
+  std::string source = {};
+  std::map<std::string, std::string> info = {};
+};
+LoadedModel LoadTrained(const std::string& checkpoints, const ModelOptions& options);
+
+// By the rules of --map. Throws UsageError for a rule that is none, and what MapNames does.
+Weights RenamedBy(const std::string& map, Weights weights);
 
 // Throws UsageError if two of these are one file or folder: an option and its path, which may be empty.
 void CheckDifferent(const std::vector<std::pair<std::string, std::string>>& outputs);

@@ -178,7 +178,11 @@ std::vector<std::string> Settings::Complete(const CLI::App& app, std::vector<std
   std::string path;
   for (size_t i = 1; i < words.size();) {
     const CLI::Option* option = command.get_option_no_throw(words[i]);
-    if (option == nullptr || option == command.get_help_ptr()) return words;
+    if (option != nullptr && option == command.get_help_ptr()) return words;
+    if (option == nullptr) {  // a word that is no option's
+      ++i;
+      continue;
+    }
     given.insert(option);
     const bool is_flag = IsFlag(*option);
     if (words[i] == kConfig) path = words[i + 1];

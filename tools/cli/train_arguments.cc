@@ -162,7 +162,9 @@ void TrainArguments::AddTo(CLI::App* app) {
             "steps between checkpoints; 0: at the end of each epoch");
   AddNumber(app, "--keep", &keep, 1, 1'000'000, "checkpoints kept");
   app->add_flag("--overwrite", overwrite, "replace the checkpoints of an earlier run in the folder");
-  app->add_flag("--resume", resume, "continue from the newest checkpoint in the folder, if there is one");
+  app->add_flag(
+      "--resume", resume,
+      "continue from the newest checkpoint in the folder, if there is one, with its options unless others are given");
   app->add_option("--save", save, "write the trained model to this file (.pb, .prototxt or .onnx)");
   app->add_option("--best", best, "write the model with the best test so far to this file, by its first metric");
   AddNumber(app, "--patience", &patience, 0, 1'000'000,

@@ -17,6 +17,7 @@
 #include "tools/cli/exit_codes.h"
 #include "tools/cli/json_lines.h"
 #include "tools/cli/progress.h"
+#include "tools/cli/run_options.h"
 #include "tools/cli/signals.h"
 #include "tools/cli/train_arguments.h"
 #include "train/checkpoint/checkpoint.h"
@@ -28,10 +29,12 @@ namespace {
 
 class TrainCommand : public TrainArguments {
  public:
+  CLI::App* app = nullptr;  // whose options these are
   int Run();
 
  private:
   int Train();
+  void TakeOverOptions();
   void PrepareFolder() const;
   void Report(const FitResult& result, const Trainer& trainer, const Shape& batch, int64_t samples,
               double seconds) const;
@@ -131,6 +134,16 @@ void TrainCommand::PrepareFolder() const {
                   earlier.back()));
 }
 
+// To go on with a run is to go on with its options, but for those on the command line.
+void TrainCommand::TakeOverOptions() {
+  if (!resume || checkpoints.empty()) return;
+  const auto info = CheckpointStore(checkpoints).NewestInfo();
+  if (!info) return;
+  OptionTexts texts = TextsIn(*info);
+  std::erase_if(texts, [&](const auto& option) { return data.from_file && IsOfData(option.first); });
+  TakeOver(texts, fmt::format("the newest checkpoint in \"{}\"", checkpoints), app);
+}
+
 // The errors of a run that writes JSON are an event, too, whatever they are.
 int TrainCommand::Run() {
   if (!json) return Train();
@@ -143,9 +156,11 @@ int TrainCommand::Run() {
 }
 
 int TrainCommand::Train() {
+  TakeOverOptions();
   const ProgressStyle style = Style();
   TrainerOptions options = Parse();
   CheckOutputs();
+  options.info = ToInfo(TextsOf(*app, *this, options));
   options.engine = watch.Watched(options.engine);
   TrainingData made = MakeTrainingData(data, model, seed);
   const DataDesc input = made.train->ProvideData()[0];
@@ -233,6 +248,7 @@ void AddTrain(CLI::App* app, RunFn* run) {
   const auto c = std::make_shared<TrainCommand>();
   CLI::App* sub =
       app->add_subcommand("train", "train a model; without options: LeNet on drawn digits, on two CPU devices");
+  c->app = sub;
   c->AddTo(sub);
   sub->callback([c, run] { *run = [c] { return c->Run(); }; });
 }

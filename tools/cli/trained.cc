@@ -152,10 +152,11 @@ void CheckFinite(const char* set, const NamedValues& values) {
   }
 }
 
-Model LoadTrained(const std::string& checkpoints, const ModelOptions& options, std::string* source) {
-  Model trained;
+LoadedModel LoadTrained(const std::string& checkpoints, const ModelOptions& options) {
+  LoadedModel loaded;
+  Model& trained = loaded.model;
   if (!options.model.empty() || !options.weights.empty()) trained = options.Load();
-  *source = fmt::format("model \"{}\"", options.weights.empty() ? options.model : options.weights);
+  loaded.source = fmt::format("model \"{}\"", options.weights.empty() ? options.model : options.weights);
   if (options.weights.empty() && trained.params.empty()) {
     std::optional<Checkpoint> newest = CheckpointStore(checkpoints).LoadNewest();
     if (!newest) {
@@ -164,20 +165,22 @@ Model LoadTrained(const std::string& checkpoints, const ModelOptions& options, s
                       "--checkpoints or --weights",
                       checkpoints));
     }
-    *source = fmt::format("the newest checkpoint in \"{}\"", checkpoints);
+    loaded.source = fmt::format("the newest checkpoint in \"{}\"", checkpoints);
     // A model by name is that of the samples it was trained on, with as many classes.
     if (!options.model.empty() && options.IsByName())
       trained = options.Load(SampleShape(newest->model).value_or(Shape()), ClassesOf(newest->model));
     if (!trained.symbol.empty()) newest->model.symbol = trained.symbol;
     trained = std::move(newest->model);
+    loaded.info = std::move(newest->info);
   }
-  CheckComplete(trained.symbol.ListArguments(), trained.params, *source);
-  CheckComplete(trained.symbol.ListAuxiliaryStates(), trained.aux, *source);
+  options.CheckWeightsFit(trained);
+  CheckComplete(trained.symbol.ListArguments(), trained.params, loaded.source);
+  CheckComplete(trained.symbol.ListAuxiliaryStates(), trained.aux, loaded.source);
   for (const HostTensorMap* values : {&trained.params, &trained.aux}) {
     const std::string bad = FirstNotFinite(*values);
-    if (!bad.empty()) Throw<NumericError>("{}: {}: its training has diverged", *source, bad);
+    if (!bad.empty()) Throw<NumericError>("{}: {}: its training has diverged", loaded.source, bad);
   }
-  return trained;
+  return loaded;
 }
 
 }  // namespace bindery::cli

@@ -33,6 +33,8 @@ struct Checkpoint {
 // Throws DataError if the file cannot be written (the old one is then untouched).
 void SaveCheckpoint(const Checkpoint& checkpoint, const std::string& path);
 Checkpoint LoadCheckpoint(const std::string& path, const ModelLimits& limits = {});
+// Its info alone: verifies the header, and reads no tensor. Throws CheckpointError.
+std::map<std::string, std::string> LoadCheckpointInfo(const std::string& path);
 
 // A folder of checkpoints "step-0000001234.ckpt". Half-written files of a killed run are ignored, and removed by Save.
 // Thread safety: one thread at a time; one process writes, of any number that read.
@@ -46,6 +48,8 @@ class CheckpointStore {
   // The newest that can be read; damaged ones are skipped with a warning (base/log.h). No value if there is none at
   // all; CheckpointError if there are some but all are damaged.
   std::optional<Checkpoint> LoadNewest() const;
+  // The info of the newest one whose header can be read; no value if there is none.
+  std::optional<std::map<std::string, std::string>> NewestInfo() const;
   std::vector<std::string> List() const;  // paths, oldest first
 
  private:

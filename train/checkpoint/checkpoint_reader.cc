@@ -35,6 +35,7 @@ class Reader {
     ReadTensors(header, preamble, &checkpoint);
     return checkpoint;
   }
+  std::map<std::string, std::string> ReadInfo() { return TranslateTexts(ReadHeader(ReadPreamble()).info()); }
 
  private:
   template <class... Args>
@@ -260,6 +261,14 @@ class Reader {
 };
 
 }  // namespace
+
+std::map<std::string, std::string> LoadCheckpointInfo(const std::string& path) {
+  try {
+    return Reader(path, {}).ReadInfo();
+  } catch (const std::bad_alloc&) {
+    Throw<CheckpointError>("\"{}\": it does not fit in memory", path);
+  }
+}
 
 Checkpoint LoadCheckpoint(const std::string& path, const ModelLimits& limits) {
   try {

@@ -105,6 +105,17 @@ std::optional<Checkpoint> CheckpointStore::LoadNewest() const {
                          complaint);
 }
 
+std::optional<std::map<std::string, std::string>> CheckpointStore::NewestInfo() const {
+  const std::vector<std::string> paths = List();
+  for (auto path = paths.rbegin(); path != paths.rend(); ++path) {
+    try {
+      return LoadCheckpointInfo(*path);
+    } catch (const CheckpointError&) {  // LoadNewest complains of it
+    }
+  }
+  return std::nullopt;
+}
+
 std::vector<std::string> CheckpointStore::List() const {
   std::vector<std::string> paths;
   for (const int64_t step : StepsOf(folder_)) paths.push_back((fs::path(folder_) / FileName(step)).string());

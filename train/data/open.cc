@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <utility>
 
@@ -196,6 +197,33 @@ OpenedData OpenRecords(DataSettings* settings, const OpenOptions& options) {
 bool IsDataText(std::string_view text) {
   const size_t colon = text.find(':');
   return colon != std::string_view::npos && std::ranges::find(Kinds(), text.substr(0, colon)) != Kinds().end();
+}
+
+std::string WithAbsolutePaths(const std::string& text) {
+  if (!IsDataText(text)) return text;
+  const auto absolute = [](const std::string& path) { return std::filesystem::absolute(path).string(); };
+  const size_t colon = text.find(':'), question = std::min(text.find('?'), text.size());
+  const std::string kind = text.substr(0, colon), path = text.substr(colon + 1, question - colon - 1);
+  std::string result = kind + ":";
+  if (kind == "tar" || kind == "tfrecord") {  // several, as FilesOf takes them
+    for (size_t begin = 0; begin <= path.size();) {
+      const size_t end = std::min(path.find(',', begin), path.size());
+      result += (begin == 0 ? "" : ",") + absolute(path.substr(begin, end - begin));
+      begin = end + 1;
+    }
+  } else {
+    result += absolute(path);
+  }
+  std::string settings = text.substr(question);
+  constexpr std::string_view kLabels = "labels=";  // of npy, a file
+  for (size_t at = settings.find(kLabels); kind == "npy" && at != std::string::npos; at = settings.find(kLabels, at)) {
+    const size_t begin = at + kLabels.size(), end = std::min(settings.find('&', begin), settings.size());
+    const std::string file = settings.substr(begin, end - begin);
+    const bool is_setting = settings[at - 1] == '?' || settings[at - 1] == '&';
+    if (is_setting && file != "none" && !file.empty()) settings.replace(begin, end - begin, absolute(file));
+    at = begin;
+  }
+  return result + settings;
 }
 
 OpenedData OpenData(const std::string& text, const OpenOptions& options) {

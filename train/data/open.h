@@ -36,6 +36,8 @@ struct OpenedData {
 
 // Does it begin with a kind and a colon?
 bool IsDataText(std::string_view text);
+// The same data from any current folder: all paths in it are absolute. What is no such text stays as it is.
+std::string WithAbsolutePaths(const std::string& text);
 // Throws DataError: unknown kinds and settings, with the nearest name; what the files hold.
 OpenedData OpenData(const std::string& text, const OpenOptions& options = {});
 

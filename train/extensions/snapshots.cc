@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "train/checkpoint/background_writer.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/extensions/folder_of.h"
 #include "train/finite.h"
@@ -17,20 +18,30 @@ namespace {
 
 class Saver {
  public:
-  explicit Saver(SnapshotOptions options) : options_(std::move(options)), store_(options_.folder, options_.keep) {}
+  explicit Saver(SnapshotOptions options)
+      : options_(std::move(options)), writer_(CheckpointStore(options_.folder, options_.keep)) {}
 
   void Begin(Loop& loop) {
     if (options_.autoload && !begun_) Load(loop);
     begun_ = true;
   }
+  // At every moment: what has become of the last one?
+  void Look() {
+    Hear([&] { return writer_.Take(); });
+  }
+  // Waits for the last one.
+  void Finish() {
+    Hear([&] { return writer_.TakeWhenDone(); });
+  }
+
   void Save(Loop& loop) {
     // What could not load what is there must not put itself in its place.
     if (!begun_ || saved_ == PlaceOf(loop)) return;
-    const Checkpoint checkpoint = loop.ToCheckpoint();
+    Finish();
+    Checkpoint checkpoint = loop.ToCheckpoint();
     CheckFinite(checkpoint);
-    const std::string path = store_.Save(checkpoint);
+    writer_.Start(std::move(checkpoint));
     saved_ = PlaceOf(loop);
-    if (options_.on_save) options_.on_save(path);
   }
 
  private:
@@ -38,8 +49,21 @@ class Saver {
   using Place = std::pair<int64_t, int64_t>;
   static Place PlaceOf(const Loop& loop) { return {loop.now().iteration, loop.now().epoch}; }
 
+  // Tells of the path; throws what the writing failed by: then nothing is saved.
+  template <class F>
+  void Hear(const F& take) {
+    std::optional<std::string> path;
+    try {
+      path = take();
+    } catch (...) {
+      saved_.reset();
+      throw;
+    }
+    if (path && options_.on_save) options_.on_save(*path);
+  }
+
   void Load(Loop& loop) {
-    std::optional<Checkpoint> newest = store_.LoadNewest();
+    std::optional<Checkpoint> newest = writer_.store().LoadNewest();
     if (!newest) {
       LogLine(LogLevel::kInfo, fmt::format("there is no checkpoint in \"{}\" yet: starting anew", options_.folder));
       return;
@@ -51,17 +75,23 @@ class Saver {
   }
 
   SnapshotOptions options_;
-  CheckpointStore store_;
-  std::optional<Place> saved_;
-  bool begun_ = false;  // a second run of the loop goes on where it is
+  std::optional<Place> saved_;  // or being written
+  bool begun_ = false;          // a second run of the loop goes on where it is
+  BackgroundWriter writer_;
 };
 
 }  // namespace
 
 Extension Snapshot(SnapshotOptions options) {
-  const Trigger trigger = options.trigger;
+  const Trigger due = options.trigger;
   const bool on_error = options.on_error;
   const auto saver = std::make_shared<Saver>(std::move(options));
+  // A trigger is asked at every moment: an error of the writer is thrown at the first one behind it.
+  const Trigger trigger(
+      [saver, due](const Moment& moment, const Observation& observation, const Trigger::Memory& memory) {
+        saver->Look();
+        return due.rule()(moment, observation, memory);
+      });
   Extension extension{.name = "snapshot",
                       .trigger = trigger,
                       .priority = kSaves,
@@ -70,6 +100,7 @@ Extension Snapshot(SnapshotOptions options) {
                       .end =
                           [saver](Loop& loop) {
                             if (!loop.failed()) saver->Save(loop);
+                            saver->Finish();
                           }};
   if (on_error) extension.on_error = [saver](Loop& loop, const std::exception_ptr&) { saver->Save(loop); };
   return extension;

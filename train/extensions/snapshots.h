@@ -10,12 +10,16 @@ namespace bindery {
 
 // Checkpoints "step-0000001234.ckpt" in a folder (CheckpointStore). Nothing is saved that is not finite: NumericError,
 // and the last checkpoint stays the last.
+// A step waits until the values are copied and seen to be finite; a thread of its own writes the copy. One is written at
+// a time: the next one that is due waits for it, so that each of them is written, and there is one copy. What the
+// writing fails by, the next step throws, or the end of the run, which waits for the last one.
 struct SnapshotOptions {
   std::string folder;
   Trigger trigger = EveryEpochs();
   int keep = 3;           // the newest ones
   bool autoload = true;   // the first run begins with the newest that can be read, if there is one
   bool on_error = false;  // one more when a run fails
+  // When one is written: at the step behind that, or at the end; in the loop's thread.
   std::function<void(const std::string& path)> on_save = {};
 };
 // Saves at the end of a run, too, unless it failed, or is just what was loaded.

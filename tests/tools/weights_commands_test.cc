@@ -1,0 +1,164 @@
+// bindery verify and convert, and weights from elsewhere.
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tests/tools/program.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/weights/weights.h"
+
+namespace bindery {
+namespace {
+
+using nlohmann::json;
+using Words = std::vector<std::string>;
+namespace fs = std::filesystem;
+
+const Words kTestDigits = {"--test-digits", "50", "--threads", "1"};
+
+class WeightsCommandsTest : public ProgramTest {
+ protected:
+  void Damage(const std::string& name, size_t place) const {
+    std::string bytes = Read(name);
+    bytes[place] = static_cast<char>(bytes[place] ^ 4);
+    Write(name, bytes);
+  }
+  void SaveWith(const std::string& name, const std::string& parameter, float value) const {
+    Model model = LoadModel(PathOf("net.pb"));
+    model.params.at(parameter).Set(1, value);
+    SaveModel(model, PathOf(name));
+  }
+  json Test(const Words& more) const { return json::parse(Succeeds(Words{"test", "--json"} + more + kTestDigits).out); }
+};
+
+TEST_F(WeightsCommandsTest, VerifySaysWhatFilesAre) {
+  Succeeds(Training(1, {"--save", "net.pb"}));
+  Succeeds(Training(1, {"--save", "net.onnx", "--checkpoints="}));
+  const std::string checkpoint = "bindery-checkpoints/step-0000000002.ckpt";
+  for (const char* out : {"net.prototxt", "net.safetensors", "net.npz"}) Succeeds({"convert", "net.pb", out});
+  fs::copy(PathOf(checkpoint), PathOf("named otherwise"));
+  const Outcome outcome = Succeeds(
+      {"verify", checkpoint, "named otherwise", "net.pb", "net.prototxt", "net.onnx", "net.safetensors", "net.npz"});
+  const std::string graph = "6 parameters, 109386 elements, 0 auxiliary states, a graph";
+  const std::string of_checkpoint = ": good; checkpoint, step 2, epoch 1, " + graph + ", 6 optimizer states\n";
+  EXPECT_EQ(outcome.out, checkpoint + of_checkpoint + "named otherwise" + of_checkpoint + "net.pb: good; model, " +
+                             graph + "\nnet.prototxt: good; model, " + graph + "\nnet.onnx: good; model, " + graph +
+                             "\nnet.safetensors: good; weights, 6 tensors, 109386 elements\n"
+                             "net.npz: good; weights, 6 tensors, 109386 elements\n");
+  const json line = json::parse(Succeeds({"verify", "--json", "net.pb"}).out);
+  EXPECT_EQ(line, json({{"file", "net.pb"},
+                        {"kind", "model"},
+                        {"good", true},
+                        {"parameters", 6},
+                        {"elements", 109386},
+                        {"auxiliary", 0},
+                        {"graph", true}}));
+}
+
+TEST_F(WeightsCommandsTest, VerifySaysWhatIsWrong) {
+  Succeeds(Training(1, {"--save", "net.pb"}));
+  Succeeds({"convert", "net.pb", "net.safetensors"});
+  const std::string checkpoint = "bindery-checkpoints/step-0000000002.ckpt";
+  Fails(2, "FILE is required", {"verify"});
+  Fails(4, "No such file", {"verify", "none.pb"});
+  Fails(4, "it is a folder", {"verify", "bindery-checkpoints"});
+  Write("text.txt", "text");
+  Fails(4, "neither a checkpoint nor, by its ending, a model", {"verify", "text.txt"});
+  SaveWith("nan.pb", "fc1_bias", NAN);
+  Fails(7, "\"fc1_bias\", element 1, is nan", {"verify", "nan.pb"});
+  Model other = LoadModel(PathOf("net.pb"));
+  other.params["more"] = HostTensor(DType::kFloat32, {1});
+  SaveModel(other, PathOf("more.pb"));
+  Fails(5, "1 of its 7 tensors are not in the model", {"verify", "more.pb"});
+  other.params.erase("more");
+  other.params["fc2_bias"] = HostTensor(DType::kFloat32, {65});
+  SaveModel(other, PathOf("shape.pb"));
+  Fails(5, "\"fc2_bias\" is (65), the model's is (64)", {"verify", "shape.pb"});
+  // Every byte of tensors counts, wherever they lie.
+  Checkpoint diverged = LoadCheckpoint(PathOf(checkpoint));
+  diverged.optimizer_state.begin()->second.Set(0, INFINITY);
+  SaveCheckpoint(diverged, PathOf("diverged.ckpt"));
+  Fails(7, "element 0, is inf", {"verify", "diverged.ckpt"});
+  Damage(checkpoint, Read(checkpoint).size() - 1);
+  Fails(5, "is damaged: the checksum is wrong", {"verify", checkpoint});
+  for (const std::string& name : Files()) {
+    if (name.starts_with("net.pb.") && name.ends_with(".data")) Damage(name, Read(name).size() / 2);
+  }
+  EXPECT_EQ(Bindery({"verify", "net.pb"}).status, 3);
+  Write("cut.safetensors", Read("net.safetensors").substr(0, 1000));
+  // All are looked at; the status is that of the first.
+  const Outcome outcome = Bindery({"verify", "net.safetensors", "cut.safetensors", checkpoint, "--json"});
+  EXPECT_EQ(outcome.status, 4) << outcome;
+  std::istringstream lines(outcome.out);
+  std::vector<json> all;
+  for (std::string line; std::getline(lines, line);) all.push_back(json::parse(line));
+  ASSERT_EQ(all.size(), 3u);
+  EXPECT_EQ(all[0].at("good"), true);
+  EXPECT_EQ(all[1].at("status"), 4);
+  EXPECT_EQ(all[2].at("status"), 5);
+}
+
+TEST_F(WeightsCommandsTest, ModelsBecomeWeightsAndWeightsModels) {
+  Succeeds(Training(3, {"--save", "net.pb"}));
+  const json expected = Test({"--weights", "net.pb"});
+  for (const char* file : {"net.safetensors", "net.npz"}) {
+    EXPECT_EQ(Succeeds({"convert", "net.pb", file}).out, std::string(file) + ": 6 tensors\n");
+    EXPECT_EQ(LoadWeights(PathOf(file)).tensors, LoadModel(PathOf("net.pb")).params);
+    EXPECT_EQ(Test({"--model", "mlp", "--weights", file}), expected);
+    Succeeds(Words{"predict", "--model", "mlp", "--weights", file} + kTestDigits);
+    Succeeds({"convert", file, "back.pb", "--model", "mlp"});
+    EXPECT_EQ(Test({"--model", "back.pb"}), expected);
+    Fails(2, "holds weights but no graph: name the model with --model", {"convert", file, "back.pb"});
+    Fails(2, "holds weights but no graph: name the model with --model", Words{"test", "--weights", file} + kTestDigits);
+    Fails(5, "2 of its 6 tensors are not in the model",
+          Words{"test", "--model", "lenet", "--weights", file} + kTestDigits);
+  }
+  for (const char* from : {"bindery-checkpoints", "bindery-checkpoints/step-0000000006.ckpt"}) {
+    Succeeds({"convert", from, "of-checkpoint.safetensors"});
+    EXPECT_EQ(LoadWeights(PathOf("of-checkpoint.safetensors")).tensors, LoadModel(PathOf("net.pb")).params);
+  }
+  Fails(2, "OUT: expected a name that ends in", {"convert", "net.pb", "net.bin"});
+  Fails(2, "IN and OUT are the same", {"convert", "net.pb", "./net.pb"});
+  Fails(2, "OUT is required", {"convert", "net.pb"});
+  Fails(2, "unexpected word", {"test", "net.pb"});
+}
+
+// A backbone under other names, and a head for other classes.
+TEST_F(WeightsCommandsTest, FineTunesWeightsOfOtherNames) {
+  Succeeds(Training(3, {"--save", "net.pb"}));
+  Succeeds({"convert", "net.pb", "theirs.safetensors", "--map", R"((fc\d)_(.*)=backbone.\1.\2)"});
+  EXPECT_TRUE(LoadWeights(PathOf("theirs.safetensors")).tensors.contains("backbone.fc1.weight"));
+  const Words tune = {"--weights", "theirs.safetensors", "--checkpoints", "tuned"};
+  Fails(5, "\n  \"backbone.fc1.bias\"", Training(1, tune));
+  const std::string map = R"(backbone\.fc3.*=; backbone\.(.*)\.(.*)=\1_\2)";
+  Fails(5, "the rule \"head.*=\" renames nothing", Training(1, tune + Words{"--map", map + ";head.*="}));
+  Fails(2, "--map: a rule for names: expected EXPRESSION=NAME", Training(1, tune + Words{"--map", "head"}));
+  Fails(2, "--map is for the names in --weights", Training(1, {"--map", map}));
+  Fails(5, "2 of its tensors do not fit the model:\n  \"fc3_weight\" is (10, 64), the model's is (3, 64)",
+        {"train", "--model", "mlp(classes=3)", "--weights", "theirs.safetensors", "--map",
+         R"(backbone\.(.*)\.(.*)=\1_\2)"});
+  const Outcome tuned = Succeeds(Training(1, tune + Words{"--map", map, "--optimizer", "sgd(lr=0)"}));
+  const Model before = LoadModel(PathOf("net.pb"));
+  Succeeds({"convert", "tuned", "after.pb"});
+  const Model after = LoadModel(PathOf("after.pb"));
+  EXPECT_EQ(after.params.at("fc2_weight"), before.params.at("fc2_weight"));
+  EXPECT_NE(after.params.at("fc3_weight"), before.params.at("fc3_weight"));
+  Succeeds({"train", "--resume", "--checkpoints", "tuned", "--epochs", "2"});  // weights and rules are the run's
+}
+
+// Weights of fewer bits are trained in float32.
+TEST_F(WeightsCommandsTest, HalfPrecisionWeightsAreTakenUp) {
+  Succeeds(Training(1, {"--save", "net.pb"}));
+  Weights weights = WeightsOf(LoadModel(PathOf("net.pb")));
+  for (auto& [name, tensor] : weights.tensors) tensor = tensor.Cast(DType::kBFloat16);
+  SaveWeights(weights, PathOf("half.safetensors"));
+  const Words half = {"--model", "mlp", "--weights", "half.safetensors"};
+  EXPECT_NEAR(Test(half).at("cross-entropy").get<double>(),
+              Test({"--model", "net.pb"}).at("cross-entropy").get<double>(), 0.02);
+  Succeeds(Training(1, {"--weights", "half.safetensors", "--checkpoints", "half", "--save", "tuned.pb"}));
+  EXPECT_EQ(LoadModel(PathOf("tuned.pb")).params.at("fc1_weight").dtype(), DType::kFloat32);
+}
+
+}  // namespace
+}  // namespace bindery

@@ -1,0 +1,186 @@
+#include "tools/cli/run_options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "tools/cli/arguments.h"
+#include "train/data/open.h"
+
+namespace bindery::cli {
+namespace {
+
+constexpr std::string_view kPrefix = "option ";  // of a name in a checkpoint's info: "option --data"
+
+// Of one call, not of the run.
+constexpr const char* kOfACall[] = {"--help",     "--config",       "--checkpoints", "--overwrite",
+                                    "--resume",   "--write-digits", "--trace",       "--trace-steps",
+                                    "--progress", "--json",         "--json-every"};
+
+// What is said together: where the first is given, the checkpoint's others are of no use.
+struct Belongings {
+  const char* owner;
+  std::vector<const char*> belongings;
+};
+const std::vector<Belongings>& AllBelongings() {
+  static const std::vector<Belongings> kAll = {{"--devices", {"--workload"}},
+                                               {"--weights", {"--map"}},
+                                               {"--data", {"--test-data"}},
+                                               {"--micro-batches", {"--memory-limit"}},
+                                               {"--average", {"--use-average"}}};
+  return kAll;
+}
+
+std::string Absolute(const std::string& path) { return path.empty() ? path : std::filesystem::absolute(path).string(); }
+
+std::string AbsoluteData(const std::string& text) {
+  constexpr std::string_view kText = "text:";
+  if (text.empty() || text == "digits") return text;
+  if (text.starts_with(kText)) return std::string(kText) + Absolute(text.substr(kText.size()));
+  return IsDataText(text) ? WithAbsolutePaths(text) : Absolute(text);
+}
+
+std::string AbsolutePlots(const std::string& plot) {
+  std::string result;
+  for (size_t begin = 0; begin <= plot.size() && !plot.empty();) {
+    const size_t end = std::min(plot.find(',', begin), plot.size());
+    const std::string file = plot.substr(begin, end - begin);
+    result += (begin == 0 ? "" : ",") + (file == "-" ? file : Absolute(file));
+    begin = end + 1;
+  }
+  return result;
+}
+
+std::string Flag(bool value) { return value ? "true" : ""; }
+template <class T>
+std::string UnlessZero(T value) {
+  return value == 0 ? "" : fmt::format("{}", value);
+}
+
+// By all names of the option; "" if it has none of them.
+std::string NameAmong(const CLI::Option& option, const OptionTexts& texts) {
+  for (const std::string& name : option.get_lnames()) {
+    if (texts.contains("--" + name)) return "--" + name;
+  }
+  return "";
+}
+
+}  // namespace
+
+OptionTexts TextsOf(const CLI::App& command, const TrainArguments& a, const TrainerOptions& options) {
+  const std::string model = a.model.model.empty() && a.model.weights.empty() ? a.model.Name() : a.model.model;
+  OptionTexts texts = {
+      {"--model", model.empty() || a.model.IsByName() ? model : Absolute(model)},
+      {"--weights", Absolute(a.model.weights)},
+      {"--map", a.model.map},
+      {"--dropout", UnlessZero(a.model.dropout)},
+      {"--sync-batch-norm", Flag(a.model.sync_batch_norm)},
+      {"--devices", a.device.devices},
+      {"--workload", fmt::format("{}", fmt::join(a.device.workload, ","))},
+      {"--threads", fmt::format("{}", a.device.threads)},
+      {"--device-timeout", fmt::format("{}", a.device.timeout)},
+      {"--data", AbsoluteData(a.data.data)},
+      {"--test-data", AbsoluteData(a.data.test_data)},
+      {"--last-batch", a.data.last_batch},
+      {"--workers", fmt::format("{}", a.data.workers)},
+      {"--skip-damaged", Flag(a.data.skip_damaged)},
+      {"--train-digits", fmt::format("{}", a.data.train_digits)},
+      {"--test-digits", fmt::format("{}", a.data.test_digits)},
+      {"--digits-seed", fmt::format("{}", a.data.digits_seed)},
+      {"--test-part", fmt::format("{}", a.data.test_part)},
+      {"--batch-size", fmt::format("{}", a.data.batch_size)},
+      {"--epochs", fmt::format("{}", a.epochs)},
+      {"--epoch-batches", fmt::format("{}", a.epoch_batches)},
+      {"--optimizer", options.optimizer},
+      {"--schedule", a.schedule},
+      {"--precision", a.precision},
+      {"--loss-scale", a.loss_scale},
+      {"--micro-batches", a.micro_batches},
+      {"--memory-limit", a.memory_limit},
+      {"--reproducible", UnlessZero(a.block)},
+      {"--balance", a.balance},
+      {"--average", a.average},
+      {"--use-average", Flag(a.use_average)},
+      {"--initializer", a.initializer},
+      {"--metrics", options.metrics},
+      {"--kvstore", a.kvstore},
+      {"--seed", fmt::format("{}", a.seed)},
+      {"--checkpoint-every", fmt::format("{}", a.checkpoint_every)},
+      {"--keep", fmt::format("{}", a.keep)},
+      {"--save", Absolute(a.save)},
+      {"--best", Absolute(a.best)},
+      {"--patience", UnlessZero(a.patience)},
+      {"--log", Absolute(a.log)},
+      {"--tensorboard", Absolute(a.watch.tensorboard)},
+      {"--plot", AbsolutePlots(a.watch.plot)},
+  };
+  // Who adds an option says here, or in kOfACall, whether it is the run's.
+  for (const CLI::Option* option : command.get_options()) {
+    const bool of_a_call = std::ranges::any_of(kOfACall, [&](const char* name) { return option->check_name(name); });
+    Check(of_a_call || !NameAmong(*option, texts).empty(), option->get_name().c_str());
+  }
+  std::erase_if(texts, [](const auto& entry) { return entry.second.empty(); });
+  return texts;
+}
+
+std::map<std::string, std::string> ToInfo(const OptionTexts& texts) {
+  std::map<std::string, std::string> info;
+  for (const auto& [name, text] : texts) info[std::string(kPrefix) + name] = text;
+  return info;
+}
+
+OptionTexts TextsIn(const std::map<std::string, std::string>& info) {
+  OptionTexts texts;
+  for (const auto& [key, text] : info) {
+    if (key.starts_with(kPrefix)) texts[key.substr(kPrefix.size())] = text;
+  }
+  return texts;
+}
+
+bool IsOfData(const std::string& option) {
+  static const std::set<std::string> kData = {"--data",         "--test-data",    "--last-batch",  "--workers",
+                                              "--skip-damaged", "--train-digits", "--test-digits", "--digits-seed",
+                                              "--test-part",    "--batch-size"};
+  return kData.contains(option);
+}
+
+void TakeOver(const OptionTexts& texts, const std::string& whose, CLI::App* command) {
+  std::set<std::string> left_out;
+  for (const auto& [owner, belongings] : AllBelongings()) {
+    const CLI::Option* option = command->get_option_no_throw(owner);
+    if (option != nullptr && !option->empty()) left_out.insert(belongings.begin(), belongings.end());
+  }
+  for (const auto& [name, text] : texts) {
+    if (left_out.contains(name)) continue;
+    CLI::Option* option = command->get_option_no_throw(name);
+    if (option == nullptr) {
+      Throw<CheckpointError>("{} was trained with {} \"{}\", which this program does not know", whose, name, text);
+    }
+    if (!option->empty()) continue;
+    const auto fail = [&](const std::exception& e) {
+      Throw<CheckpointError>("{} was trained with {} \"{}\": {}", whose, name, text, e.what());
+    };
+    try {
+      option->add_result(text);
+      option->run_callback();
+    } catch (const UsageError& e) {
+      fail(e);
+    } catch (const CLI::Error& e) {
+      fail(e);
+    }
+  }
+}
+
+bool IsGiven(const CLI::App& command, std::initializer_list<const char*> options) {
+  return std::ranges::any_of(options, [&](const char* name) {
+    const CLI::Option* option = command.get_option_no_throw(name);
+    return option != nullptr && !option->empty();
+  });
+}
+
+}  // namespace bindery::cli

@@ -1,0 +1,158 @@
+// bindery verify: are files of ours whole?
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "tools/cli/commands.h"
+#include "tools/cli/console.h"
+#include "tools/cli/exit_codes.h"
+#include "tools/cli/json_lines.h"
+#include "tools/cli/options.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/data/tables/npy.h"
+#include "train/finite.h"
+#include "train/weights/weights.h"
+
+namespace bindery::cli {
+namespace {
+
+// What a file is, as columns of a line: names and values.
+using Facts = nlohmann::ordered_json;
+
+int64_t ElementsOf(const HostTensorMap& values) {
+  int64_t elements = 0;
+  for (const auto& [name, value] : values) elements += value.elements();
+  return elements;
+}
+
+void CheckFinite(const HostTensorMap& values) {
+  if (const std::string bad = FirstNotFinite(values); !bad.empty()) Throw<NumericError>("{}", bad);
+}
+
+void CheckModel(const Model& model, const std::string& path) {
+  CheckFinite(model.params);
+  CheckFinite(model.aux);
+  if (model.symbol.empty()) return;
+  // Names that are not the graph's, and shapes that are not.
+  const Model named = ModelOf(model.symbol, WeightsOf(model), path);
+  for (const auto& [name, value] : model.aux) {
+    if (!named.aux.contains(name)) Throw<CheckpointError>("\"{}\" is no auxiliary state of the graph", name);
+  }
+  CheckShapes(model, path);
+}
+
+Facts FactsOf(const Model& model) {
+  return {{"parameters", model.params.size()},
+          {"elements", ElementsOf(model.params)},
+          {"auxiliary", model.aux.size()},
+          {"graph", !model.symbol.empty()}};
+}
+
+bool StartsWith(const std::string& path, std::string_view magic) {
+  std::ifstream file(path, std::ios::binary);
+  std::string bytes(magic.size(), '\0');
+  return file.read(bytes.data(), std::ssize(bytes)) && bytes == magic;
+}
+
+// Reads all of it. Throws what is wrong with it.
+Facts Verify(const std::string& path) {
+  std::error_code none;
+  if (std::filesystem::is_directory(path, none)) Throw<DataError>("it is a folder");
+  Facts facts;
+  if (path.ends_with(".ckpt") || StartsWith(path, "BNDCKPT\n")) {
+    const Checkpoint checkpoint = LoadCheckpoint(path);
+    CheckModel(checkpoint.model, path);
+    CheckFinite(checkpoint.optimizer_state);
+    facts = {{"kind", "checkpoint"}, {"step", checkpoint.step}, {"epoch", checkpoint.epoch}};
+    facts.update(FactsOf(checkpoint.model));
+    facts["states"] = checkpoint.optimizer_state.size();
+    return facts;
+  }
+  if (IsWeightsFile(path)) {
+    const Weights weights = LoadWeights(path);
+    CheckFinite(weights.tensors);
+    return {{"kind", "weights"}, {"tensors", weights.tensors.size()}, {"elements", ElementsOf(weights.tensors)}};
+  }
+  if (path.ends_with(".npy")) {
+    HostTensorMap array;
+    array["array"] = ReadNpy(path);
+    CheckFinite(array);
+    return {{"kind", "array"}, {"tensors", 1}, {"elements", ElementsOf(array)}};
+  }
+  constexpr std::string_view kModels[] = {".pb", ".prototxt", ".onnx", ".json", ".params"};
+  if (std::ranges::none_of(kModels, [&](std::string_view ending) { return path.ends_with(ending); })) {
+    Throw<DataError>(
+        "neither a checkpoint nor, by its ending, a model (.pb, .prototxt, .onnx, .json, .params), weights "
+        "(.safetensors, .npz) or an array (.npy)");
+  }
+  const Model model = LoadModel(path);
+  CheckModel(model, path);
+  facts["kind"] = "model";
+  facts.update(FactsOf(model));
+  return facts;
+}
+
+struct VerifyCommand {
+  std::vector<std::string> files;
+  bool json = false;
+
+  // The status of the first file that is not good.
+  int Run() const {
+    int status = kOk;
+    for (const std::string& path : files) {
+      nlohmann::ordered_json line = {{"file", path}};
+      try {
+        line.update(Verify(path));
+        line["good"] = true;
+      } catch (const std::exception& e) {
+        const int code = ExitCodeOf(e);
+        if (status == kOk) status = code;
+        line.update({{"good", false}, {"status", code}, {"message", e.what()}});
+      }
+      json ? PrintLine(line) : Print(line);
+    }
+    return status;
+  }
+
+ private:
+  static void Print(const nlohmann::ordered_json& line) {
+    const std::string path = line.at("file");
+    if (!line.at("good")) {
+      fmt::print("{}: damaged or unusable\n", path);
+      return Say("bindery: \"{}\": {}\n", path, line.at("message").get<std::string>());
+    }
+    static const std::map<std::string, std::string> kNames = {{"auxiliary", "auxiliary states"},
+                                                              {"states", "optimizer states"}};
+    std::string text = fmt::format("{}: good; {}", path, line.at("kind").get<std::string>());
+    for (const auto& [key, value] : line.items()) {
+      const auto name = kNames.find(key);
+      if (key == "graph") {
+        if (value == true) text += ", a graph";
+      } else if (key == "step" || key == "epoch") {
+        text += fmt::format(", {} {}", key, value.dump());
+      } else if (value.is_number()) {
+        text += fmt::format(", {} {}", value.dump(), name == kNames.end() ? key : name->second);
+      }
+    }
+    fmt::print("{}\n", text);
+  }
+};
+
+}  // namespace
+
+void AddVerify(CLI::App* app, RunFn* run) {
+  const auto c = std::make_shared<VerifyCommand>();
+  CLI::App* sub = app->add_subcommand(
+      "verify", "read checkpoints, models and weights whole: checksums, structure, numbers that are not finite");
+  sub->add_option("FILE", c->files, "checkpoints, models, .safetensors, .npz, .npy")->required();
+  sub->add_flag("--json", c->json, "a line of JSON for each file on standard output");
+  sub->callback([c, run] { *run = [c] { return c->Run(); }; });
+}
+
+}  // namespace bindery::cli
