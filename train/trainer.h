@@ -107,7 +107,9 @@ struct FitOptions {
   // Of an epoch: it ends after so many, wherever in the data that is, and the next one goes on from there. 0: a sweep.
   int64_t epoch_batches = 0;
   DataIter* validation = nullptr;
-  std::string checkpoints = {};  // folder; empty: none are written
+  // Folder; empty: none are written. That is done while the run goes on (Snapshot, train/extensions/snapshots.h): what it
+  // fails by, the next step throws, or the end, at which all are written.
+  std::string checkpoints = {};
   int64_t checkpoint_every = 0;  // steps; 0: at the end of each epoch. At the end and on a stop in any case
   int keep = 3;                  // checkpoints kept
   bool resume = false;           // continue from the newest valid checkpoint in the folder, if there is one

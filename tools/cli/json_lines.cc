@@ -3,10 +3,8 @@
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <new>
 
-#include "base/error.h"
-#include "tools/cli/arguments.h"
+#include "tools/cli/exit_codes.h"
 
 namespace bindery::cli {
 
@@ -40,16 +38,17 @@ nlohmann::json StepToJson(const BatchReport& report) {
 }
 
 nlohmann::json ErrorToJson(const std::exception& error) {
-  const auto is = [&](auto* type) { return dynamic_cast<decltype(type)>(&error) != nullptr; };
-  const char* const kind = is(static_cast<const UsageError*>(nullptr))        ? "usage"
-                           : is(static_cast<const ModelError*>(nullptr))      ? "model"
-                           : is(static_cast<const ShapeError*>(nullptr))      ? "model"
-                           : is(static_cast<const DataError*>(nullptr))       ? "data"
-                           : is(static_cast<const CheckpointError*>(nullptr)) ? "checkpoint"
-                           : is(static_cast<const DeviceError*>(nullptr))     ? "device"
-                           : is(static_cast<const std::bad_alloc*>(nullptr))  ? "device"
-                           : is(static_cast<const NumericError*>(nullptr))    ? "numeric"
-                                                                              : "failed";
+  const auto kind = [&] {
+    switch (ExitCodeOf(error)) {
+      case kUsage: return "usage";
+      case kModel: return "model";
+      case kData: return "data";
+      case kCheckpoint: return "checkpoint";
+      case kDevice: return "device";
+      case kNumeric: return "numeric";
+      default: return "failed";
+    }
+  }();
   return {{"event", "error"}, {"kind", kind}, {"message", error.what()}};
 }
 
