@@ -33,6 +33,16 @@ A Sum(A a, A b, A c = 1) {
   }
 }
 
+// StoreDouble, without a call for each number where it is a single instruction.
+template <class T>
+T Stored(double value) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return static_cast<T>(value);
+  } else {
+    return StoreDouble<T>(value);
+  }
+}
+
 // The sum, divided by so many elements for their mean, as an element: to the nearest, of two the even one, as far as
 // the type goes.
 template <class T>
@@ -46,10 +56,8 @@ inline T Narrowed(Accumulator<T> sum, int64_t divisor = 1) {
     sum /= by;
     if (left > lacks || (left == lacks && sum % 2 != 0)) sum += rest < 0 ? -1 : 1;
     return static_cast<T>(std::clamp<A>(sum, std::numeric_limits<T>::min(), std::numeric_limits<T>::max()));
-  } else if constexpr (std::is_floating_point_v<T>) {
-    return static_cast<T>(sum / static_cast<double>(divisor));  // without StoreDouble's call
   } else {
-    return StoreDouble<T>(sum / static_cast<double>(divisor));
+    return Stored<T>(sum / static_cast<double>(divisor));
   }
 }
 

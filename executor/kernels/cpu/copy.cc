@@ -1,5 +1,6 @@
 #include "executor/kernels/cpu/copy.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -9,6 +10,7 @@
 #include "engine/kernels/flat.h"
 #include "engine/team.h"
 #include "executor/kernel_table.h"
+#include "executor/kernels/cpu/accumulator.h"
 #include "executor/kernels/cpu/util.h"
 #include "symbol/ops/elementwise.h"
 #include "symbol/ops/shape_of.h"
@@ -100,7 +102,12 @@ MaybeKernel MakeRange(const KernelSpec& spec) {
     return WithLoop(PlainKernel(spec, "loop"), [=, n = spec.outputs[0].shape.Elements()](const Arguments& args) {
       T* y = args.out<T>(0);
       ParallelFor(n, kGrain, kSerialElements, [&](int64_t begin, int64_t end, int) {
-        for (int64_t i = begin; i < end; ++i) y[i] = StoreDouble<T>(attrs.begin + static_cast<double>(i) * attrs.step);
+        constexpr int kPiece = 1024;  // numbers of 32 bits become doubles in vectors
+        for (int64_t i = begin; i < end; i += kPiece) {
+          const auto first = static_cast<double>(i);
+          const auto count = static_cast<int>(std::min<int64_t>(kPiece, end - i));
+          for (int j = 0; j < count; ++j) y[i + j] = Stored<T>(attrs.begin + (first + j) * attrs.step);
+        }
       });
     });
   });

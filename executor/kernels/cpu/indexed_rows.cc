@@ -40,11 +40,16 @@ Rows ElementsAt(const Shape& data, const Shape& indices, int64_t along, DType dt
         const int64_t first = at % length, n = std::min(length - first, end - at);
         const T* index = static_cast<const T*>(from) + at;
         const int64_t next = axis == last ? 0 : 1;
-        if (!counting.AreInside(index, n, extent, offsets)) {
-          for (int64_t i = 0; i < n; ++i) offsets[i] = counting.PlaceOf(index[i], extent);
-        }
-        for (int64_t i = 0; i < n; ++i) {
-          offsets[i] = offsets[i] < 0 ? kNowhere : base + (first + i) * next + offsets[i] * stride;
+        const bool inside = counting.AreInside(index, n, extent, offsets);
+        if (inside && stride == 1) {
+          for (int64_t i = 0; i < n; ++i) offsets[i] += base;
+        } else if (inside) {
+          for (int64_t i = 0; i < n; ++i) offsets[i] = base + (first + i) * next + offsets[i] * stride;
+        } else {
+          for (int64_t i = 0; i < n; ++i) {
+            const int64_t place = counting.PlaceOf(index[i], extent);
+            offsets[i] = place < 0 ? kNowhere : base + (first + i) * next + place * stride;
+          }
         }
         at += n;
         offsets += n;

@@ -32,19 +32,22 @@ struct Counting {
     return index == (padding < 0 && padding != kNoIndex ? padding + extent : padding) ? kNowhere : index;
   }
   // The same of n values, whose places are `places` then, if none is out of bounds or padding: the usual case. False: at
-  // least one is.
+  // least one is. Without a branch, so that compilers take several at once.
   template <class T>
   bool AreInside(const T* values, int64_t n, int64_t extent, int64_t* places) const {
-    bool inside = std::is_integral_v<T> && padding == kNoIndex;
-    if constexpr (std::is_integral_v<T>) {
-      const int64_t negative = from_end ? extent : 0;
-      for (int64_t i = 0; inside && i < n; ++i) {
+    constexpr bool kFits = std::is_integral_v<T> && !std::is_same_v<T, uint64_t>;  // in 64 bits with a sign
+    if (!kFits || padding != kNoIndex) return false;
+    uint64_t outside = 0;  // its highest bit: has there been one?
+    if constexpr (kFits) {
+      const uint64_t negative = from_end ? static_cast<uint64_t>(extent) : 0, last = static_cast<uint64_t>(extent) - 1;
+      for (int64_t i = 0; i < n; ++i) {
         const auto value = static_cast<int64_t>(values[i]);
-        places[i] = value + (value < 0 ? negative : 0);
-        inside = static_cast<uint64_t>(places[i]) < static_cast<uint64_t>(extent);
+        const uint64_t place = static_cast<uint64_t>(value) + (static_cast<uint64_t>(value >> 63) & negative);
+        places[i] = static_cast<int64_t>(place);
+        outside |= place | (last - place);
       }
     }
-    return inside;
+    return outside >> 63 == 0;
   }
 
  private:

@@ -135,12 +135,23 @@ struct Course {
 };
 
 // Some rows at a time, whose sums do not wait for each other; more would fall on the same places of the cache where
-// rows are powers of two long.
+// rows are powers of two long. scan(row, count) for `count` rows from `row` on, which the compiler knows.
+template <class Scan>
+void ForRows(const AxisView& view, const Scan& scan) {
+  constexpr int64_t kRows = 4;
+  ParallelFor(CeilDiv(view.outer, kRows), 1, kSerialElements / (kRows * view.axis),
+              [&](int64_t begin, int64_t end, int) {
+                int64_t row = begin * kRows;
+                const int64_t last = std::min(end * kRows, view.outer);
+                for (; row + kRows <= last; row += kRows) scan(row, std::integral_constant<int64_t, kRows>());
+                for (; row < last; ++row) scan(row, std::integral_constant<int64_t, 1>());
+              });
+}
+
 template <class T, bool kProduct, bool kExclusive>
 void ScanRows(const Course& course, const T* x, T* y) {
-  constexpr int64_t kRows = 4;
   const int64_t n = course.view.axis;
-  const auto scan = [&]<int64_t kCount>(int64_t row, std::integral_constant<int64_t, kCount>) {
+  ForRows(course.view, [&]<int64_t kCount>(int64_t row, std::integral_constant<int64_t, kCount>) {
     std::array<Accumulator<T>, kCount> sums;
     sums.fill(Accumulator<T>{kProduct});
     for (int64_t step = 0; step < n; ++step) {
@@ -148,13 +159,6 @@ void ScanRows(const Course& course, const T* x, T* y) {
       for (int64_t k = 0; k < kCount; ++k)
         ScanStep<T, kProduct, kExclusive>(x + at + k * n, &sums[k], y + at + k * n, 1);
     }
-  };
-  const int64_t groups = CeilDiv(course.view.outer, kRows);
-  ParallelFor(groups, 1, kSerialElements / (kRows * n), [&](int64_t begin, int64_t end, int) {
-    int64_t row = begin * kRows;
-    const int64_t last = std::min(end * kRows, course.view.outer);
-    for (; row + kRows <= last; row += kRows) scan(row, std::integral_constant<int64_t, kRows>());
-    for (; row < last; ++row) scan(row, std::integral_constant<int64_t, 1>());
   });
 }
 
@@ -182,34 +186,47 @@ MaybeKernel MakeScan(const KernelSpec& spec) {
   });
 }
 
-// (dy, x) -> dx: first the products of what is before, then, backward, times what follows
+// (dy, x) -> dx: first the products of what is before, then, backward, times what follows. `count` columns, `apart`
+// from each other; `carried` has room for as many.
+template <class T>
+void CumProdGrad(const Course& course, const T* dy, const T* x, T* dx, auto count, auto apart,
+                 Accumulator<T>* carried) {
+  using A = Accumulator<T>;
+  const bool exclusive = course.attrs.exclusive;
+  std::fill_n(carried, int64_t{count}, A{1});
+  for (int64_t step = 0; step < course.view.axis; ++step) {
+    int64_t at = course.At(step);
+    for (int64_t i = 0; i < count; ++i, at += apart) {
+      dx[at] = Narrowed<T>(carried[i]);
+      carried[i] = Sum(A{0}, carried[i], A{Widened(x[at])});
+    }
+  }
+  std::fill_n(carried, int64_t{count}, A{0});  // x_(k+1) s_(k+1)
+  for (int64_t step = course.view.axis; step-- > 0;) {
+    int64_t at = course.At(step);
+    for (int64_t i = 0; i < count; ++i, at += apart) {
+      const A own = Sum(carried[i], A{Widened(dy[at])}), s = exclusive ? carried[i] : own;
+      dx[at] = Narrowed<T>(Sum(A{0}, A{Widened(dx[at])}, s));
+      carried[i] = exclusive ? Sum(A{Widened(dy[at])}, A{Widened(x[at])}, s) : Sum(A{0}, A{Widened(x[at])}, s);
+    }
+  }
+}
 MaybeKernel MakeCumProdGrad(const KernelSpec& spec) {
   return Dispatch(spec.inputs[0].dtype, [&]<class T>() {
-    using A = Accumulator<T>;
     return WithLoop(PlainKernel(spec, "loop"), [course = Course(spec)](const Arguments& args) {
+      const T *dy = args.in<T>(0), *x = args.in<T>(1);
+      T* dx = args.out<T>(0);
+      if (const int64_t n = course.view.axis; course.view.inner == 1) {
+        ForRows(course.view, [&]<int64_t kCount>(int64_t row, std::integral_constant<int64_t, kCount> count) {
+          Accumulator<T> carried[kCount];
+          CumProdGrad<T>(course, dy + row * n, x + row * n, dx + row * n, count, n, carried);
+        });
+        return;
+      }
       ForSlices(course.view, kSerialElements, [&](const Slice& slice) {
-        const int64_t n = slice.columns;
-        const T *dy = args.in<T>(0) + slice.start, *x = args.in<T>(1) + slice.start;
-        T* dx = args.out<T>(0) + slice.start;
-        A carried[kSliceColumns];
-        std::fill_n(carried, n, A{1});
-        for (int64_t step = 0; step < course.view.axis; ++step) {
-          const int64_t at = course.At(step);
-          for (int64_t i = 0; i < n; ++i) {
-            dx[at + i] = Narrowed<T>(carried[i]);
-            carried[i] = Sum(A{0}, carried[i], A{Widened(x[at + i])});
-          }
-        }
-        std::fill_n(carried, n, A{0});  // x_(k+1) s_(k+1)
-        for (int64_t step = course.view.axis; step-- > 0;) {
-          const int64_t at = course.At(step);
-          for (int64_t i = 0; i < n; ++i) {
-            const A own = Sum(carried[i], A{Widened(dy[at + i])}), s = course.attrs.exclusive ? carried[i] : own;
-            dx[at + i] = Narrowed<T>(Sum(A{0}, A{Widened(dx[at + i])}, s));
-            carried[i] = course.attrs.exclusive ? Sum(A{Widened(dy[at + i])}, A{Widened(x[at + i])}, s)
-                                                : Sum(A{0}, A{Widened(x[at + i])}, s);
-          }
-        }
+        Accumulator<T> carried[kSliceColumns];
+        CumProdGrad<T>(course, dy + slice.start, x + slice.start, dx + slice.start, slice.columns,
+                       std::integral_constant<int64_t, 1>(), carried);
       });
     });
   });

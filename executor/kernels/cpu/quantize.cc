@@ -9,6 +9,7 @@
 
 #include "engine/team.h"
 #include "executor/kernel_table.h"
+#include "executor/kernels/cpu/accumulator.h"
 #include "executor/kernels/cpu/simd/loops.h"
 #include "executor/kernels/cpu/util.h"
 
@@ -75,7 +76,7 @@ void Dequantize(const Whole* x, Real* y, int64_t n, double scale, double zero) {
     }
     for (; i < n; ++i) y[i] = real(x[i]);
   } else {
-    for (int64_t i = 0; i < n; ++i) y[i] = StoreDouble<Real>((LoadDouble(x[i]) - zero) * scale);
+    for (int64_t i = 0; i < n; ++i) y[i] = Stored<Real>((LoadDouble(x[i]) - zero) * scale);
   }
 }
 

@@ -10,6 +10,7 @@
 #include "base/philox.h"
 #include "engine/team.h"
 #include "executor/kernel_table.h"
+#include "executor/kernels/cpu/accumulator.h"
 #include "executor/kernels/cpu/simd/loops.h"
 #include "executor/kernels/cpu/util.h"
 
@@ -63,7 +64,7 @@ using Store = void (*)(const double* numbers, int64_t n, void* output, int64_t f
 Store StoreOf(DType dtype) {
   return Dispatch(dtype, []<class T>() -> Store {
     return [](const double* numbers, int64_t n, void* output, int64_t first) {
-      for (int64_t i = 0; i < n; ++i) static_cast<T*>(output)[first + i] = StoreDouble<T>(numbers[i]);
+      for (int64_t i = 0; i < n; ++i) static_cast<T*>(output)[first + i] = Stored<T>(numbers[i]);
     };
   });
 }
