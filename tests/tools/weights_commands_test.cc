@@ -160,5 +160,20 @@ TEST_F(WeightsCommandsTest, HalfPrecisionWeightsAreTakenUp) {
   EXPECT_EQ(LoadModel(PathOf("tuned.pb")).params.at("fc1_weight").dtype(), DType::kFloat32);
 }
 
+// What is frozen stays, to the bit, with weight decay, too, and when the run goes on.
+TEST_F(WeightsCommandsTest, FrozenParametersStay) {
+  Succeeds(Training(1, {"--save", "net.pb", "--checkpoints="}));
+  const Words tune = {"--weights", "net.pb", "--freeze", "fc1*,fc2_bias", "--optimizer", "sgd(lr=0.1, wd=0.01)"};
+  Succeeds(Training(1, tune));
+  Succeeds(Training(2, {"--resume", "--save", "tuned.pb"}));
+  const Model before = LoadModel(PathOf("net.pb")), after = LoadModel(PathOf("tuned.pb"));
+  for (const auto& [name, value] : before.params) {
+    EXPECT_EQ(after.params.at(name) == value, name.starts_with("fc1") || name == "fc2_bias") << name;
+  }
+  Fails(2, "--freeze: no parameter is \"fc1_wieght\"; did you mean \"fc1_weight\"?",
+        Training(1, {"--freeze", "fc1_wieght", "--checkpoints="}));
+  Fails(2, "--freeze: nothing is left to be trained", Training(1, {"--freeze", "*", "--checkpoints="}));
+}
+
 }  // namespace
 }  // namespace bindery

@@ -21,7 +21,7 @@ namespace bindery {
 namespace {
 
 // Takes its time for every sample: on a simulated device, which has the reference kernel, four times that of a CPU.
-constexpr int kMicroseconds = 250;
+constexpr int kMicroseconds = 750;  // a sample; threads may be kept waiting for some milliseconds
 
 std::atomic<std::thread::id> slow_worker;  // of a CPU that is as slow, if there is one
 

@@ -107,6 +107,7 @@ OptionTexts TextsOf(const CLI::App& command, const TrainArguments& a, const Trai
       {"--average", a.average},
       {"--use-average", Flag(a.use_average)},
       {"--initializer", a.initializer},
+      {"--freeze", a.freeze},
       {"--metrics", options.metrics},
       {"--kvstore", a.kvstore},
       {"--seed", fmt::format("{}", a.seed)},

@@ -1,11 +1,15 @@
 #include "tools/cli/train_arguments.h"
 
 #include <fmt/format.h>
+#include <fnmatch.h>
 
+#include <algorithm>
+#include <set>
 #include <utility>
 #include <vector>
 
 #include "base/names.h"
+#include "symbol/graph.h"
 #include "tools/cli/arguments.h"
 #include "tools/cli/exit_codes.h"
 #include "train/initializer.h"
@@ -119,6 +123,30 @@ void TrainArguments::CheckOutputs() const {
   watch.Check();
 }
 
+std::vector<std::string> TrainArguments::Frozen(const Model& trained) const {
+  std::vector<std::string> parameters, frozen;
+  const std::set<std::string> labels = ListLabels(trained.symbol);
+  for (const std::string& name : trained.symbol.ListArguments()) {
+    if (name != "data" && !labels.contains(name)) parameters.push_back(name);
+  }
+  std::set<std::string> matched;
+  for (size_t begin = 0; begin < freeze.size();) {
+    const size_t end = std::min(freeze.find(',', begin), freeze.size());
+    const std::string pattern = freeze.substr(begin, end - begin);
+    bool fits = false;
+    for (const std::string& name : parameters) {
+      if (fnmatch(pattern.c_str(), name.c_str(), FNM_NOESCAPE) != 0) continue;
+      fits = true;
+      matched.insert(name);
+    }
+    if (!fits)
+      throw UsageError(fmt::format("--freeze: no parameter is \"{}\"{}", pattern, NameHint(pattern, parameters)));
+    begin = end + 1;
+  }
+  if (matched.size() == parameters.size()) throw UsageError("--freeze: nothing is left to be trained");
+  return {matched.begin(), matched.end()};
+}
+
 void TrainArguments::AddTo(CLI::App* app) {
   model.AddTo(app);
   model.AddVariantsTo(app);
@@ -152,6 +180,7 @@ void TrainArguments::AddTo(CLI::App* app) {
       ->default_str("measured");
   text("--average", &average, "keep averages of the weights: e.g. \"ema(0.999)\", \"swa(start=1000, every=10)\"");
   app->add_flag("--use-average", use_average, "validate, score and save with the averages");
+  text("--freeze", &freeze, "parameters that stay as they are, by names or patterns: e.g. \"conv*,fc1_weight\"");
   text("--initializer", &initializer, "e.g. xavier, \"normal(0.01)\", \"embed*: normal(0.02), msra\"");
   AddText(app, "--metrics", &metrics,
           "comma-separated: accuracy, top-k(5), cross-entropy, f1, mse, ...; default accuracy and cross-entropy");

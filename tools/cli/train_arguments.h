@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "tools/cli/commands.h"
 #include "tools/cli/data.h"
@@ -22,7 +23,7 @@ struct TrainArguments {
   std::string schedule = "constant", initializer = "xavier", kvstore = "device", precision = "float32", loss_scale,
               average;
   bool use_average = false;
-  std::string micro_batches = "1", memory_limit, balance;
+  std::string micro_batches = "1", memory_limit, balance, freeze;
   int64_t block = 0;
   std::optional<std::string> optimizer, metrics;  // by the data, if not given
   uint64_t seed = 0;
@@ -40,6 +41,8 @@ struct TrainArguments {
   TrainerOptions Parse() const;
   ProgressStyle Style() const;
   void CheckOutputs() const;
+  // The model's parameters that --freeze names. Throws UsageError for a pattern that none has, and if none is left.
+  std::vector<std::string> Frozen(const Model& trained) const;
 
  private:
   int64_t MicroBatchesOf(int64_t limit) const;

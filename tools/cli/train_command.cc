@@ -163,6 +163,7 @@ int TrainCommand::Train() {
   options.info = ToInfo(TextsOf(*app, *this, options));
   options.engine = watch.Watched(options.engine);
   TrainingData made = MakeTrainingData(data, model, seed);
+  options.fixed_params = Frozen(made.model);
   const DataDesc input = made.train->ProvideData()[0];
   CheckMetrics(options.metrics, made.model.symbol, *made.train);
   PrepareFolder();
