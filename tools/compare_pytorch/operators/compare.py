@@ -132,7 +132,7 @@ def seconds_of(work, budget):
 
 
 def measure(options, bindery, name, size):
-    """In words, the ratios of Bindery's times to PyTorch's: of predicting, and of a step of training."""
+    """Of predicting, and of a step of training: (what, Bindery's time as a part of PyTorch's, itself in seconds)."""
     case, r = make(options, name, 0, "float32", size)
     pytorch = PyTorch(case, torch.float32)
     gradients = [r.values(y.shape) for y in pytorch.outputs] if pytorch.heads else []
@@ -144,17 +144,25 @@ def measure(options, bindery, name, size):
     theirs = {"forward": seconds_of(pytorch.predict, options.seconds)}
     if pytorch.heads:
         theirs["step"] = seconds_of(step, options.seconds)
+    time.sleep(0.05)  # until PyTorch's threads, which wait for more work on the cores, have gone to sleep
     found = bindery.run(case, pytorch.heads, gradients, options.seconds)
     if isinstance(found, str):
-        return found
-    return "".join(f"  {what} {found[what] / theirs[what]:5.2f} ({found[what] * 1e6:8.1f} us)" for what in theirs)
+        raise SystemExit(f"{name}: {found}")
+    return [(what, found[what] / theirs[what], found[what]) for what in theirs]
 
 
 def measure_all(options, bindery, names):
     print(f"{torch.get_num_threads()} threads; Bindery's time as a part of PyTorch's, and itself")
+    slower = []
     for name in names:
         for size, word in enumerate(SIZES):
-            print(f"{name:28} {word:6} {measure(options, bindery, name, size)}", flush=True)
+            found = measure(options, bindery, name, size)
+            times = "".join(f"  {what} {ratio:5.2f} ({seconds * 1e6:8.1f} us)" for what, ratio, seconds in found)
+            print(f"{name:28} {word:6} {times}", flush=True)
+            slower += [(ratio, f"{name}: {word}, {what}") for what, ratio, _ in found if ratio > options.above]
+    print(f"above {options.above}: {len(slower)} of {2 * len(names) * len(SIZES)} at most")
+    for ratio, what in sorted(slower, reverse=True):
+        print(f"  {ratio:6.2f}  {what}")
 
 
 def main():
@@ -169,6 +177,7 @@ def main():
     parser.add_argument("--threads", type=int, default=0, help="of each side; default: the cores")
     parser.add_argument("--time", action="store_true", help=f"measure instead, at sizes {', '.join(SIZES)}")
     parser.add_argument("--seconds", type=float, default=0.2, help="for each measurement; default: %(default)s")
+    parser.add_argument("--above", type=float, default=1.1, help="with --time: name these ratios; default: %(default)s")
     parser.add_argument("--list", action="store_true", help="print what can be compared")
     options = parser.parse_args()
     only = options.only or []
