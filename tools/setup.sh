@@ -11,6 +11,7 @@ bazel-rules-proto   rules that the build system would otherwise download
 cmake               tests: programs outside the tree
 g++                 the compiler
 libcli11-dev        command line options
+libcpp-httplib-dev  examples: the server
 libdnnl-dev         oneDNN: the kernels for CPUs
 libfmt-dev          formatted messages
 libgmock-dev        tests

@@ -1,0 +1,173 @@
+#include "server.h"
+
+#include <fmt/format.h>
+#include <httplib.h>
+
+#include <chrono>
+#include <limits>
+#include <thread>
+#include <utility>
+
+#include "base/error.h"
+#include "wire.h"
+
+namespace bindery::server {
+namespace {
+
+constexpr const char *kJson = "application/json", *kOctets = "application/octet-stream";
+
+void Fail(httplib::Response* response, int status, const std::string& message) {
+  response->status = status;
+  response->set_content(JsonOfError(message), kJson);
+  if (status == 503) response->set_header("Retry-After", "1");
+}
+
+// What httplib answers by itself, without a word.
+std::string MessageOf(int status, const httplib::Request& request, size_t largest_body) {
+  switch (status) {
+    case 400: return "this is no request of HTTP, or its body did not come whole";
+    case 404:
+      return fmt::format("there is no {} {}: see POST /predict, GET /, /healthz, /metrics", request.method,
+                         request.path);
+    case 413: return fmt::format("the body is larger than {} bytes", largest_body);
+    default: return fmt::format("status {}", status);
+  }
+}
+
+// The type alone, without parameters as in "application/json; charset=utf-8".
+std::string MediaType(const std::string& header) {
+  const std::string type = header.substr(0, header.find(';'));
+  return type.substr(0, type.find_last_not_of(' ') + 1);
+}
+
+PredictorOptions PredictorOptionsOf(const ServedModel& model, const ServerOptions& options) {
+  return {.device = options.device,
+          .inputs = model.Describe(options.batcher.max_batch),
+          .calls = options.batcher.workers,
+          .threads = options.threads};
+}
+
+}  // namespace
+
+Server::Server(ServedModel model, const ServerOptions& options)
+    : model_(std::move(model)), options_(options), metrics_(options.batcher.max_batch) {
+  predictor_ = std::make_unique<Predictor>(model_.model, PredictorOptionsOf(model_, options_));
+  BatcherOptions batcher = options_.batcher;
+  batcher.on_batch = [this](int64_t samples) { metrics_.Ran(samples); };
+  batcher_ =
+      std::make_unique<Batcher>([this](const HostTensorMap& batch) { return predictor_->Predict(batch); }, batcher);
+  http_ = std::make_unique<httplib::Server>();
+  AddRoutes();
+  port_ = options_.port;
+  if (port_ == 0) {
+    port_ = http_->bind_to_any_port(options_.host);
+  } else if (!http_->bind_to_port(options_.host, port_)) {
+    port_ = -1;
+  }
+  if (port_ <= 0) Throw<DataError>("cannot listen on {}:{}", options_.host, options_.port);
+}
+
+Server::~Server() = default;
+
+void Server::AddRoutes() {
+  const size_t largest = LargestBody(model_, options_.batcher.max_batch);
+  http_->set_payload_max_length(largest);
+  http_->set_read_timeout(options_.read_seconds);
+  http_->set_write_timeout(options_.read_seconds);
+  http_->set_keep_alive_timeout(options_.read_seconds);
+  http_->set_keep_alive_max_count(std::numeric_limits<size_t>::max());
+  http_->set_tcp_nodelay(true);
+  // Not SO_REUSEPORT, which httplib sets: two servers would share a port, unaware of each other.
+  http_->set_socket_options([](socket_t socket) {
+    const int yes = 1;
+    setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  });
+  http_->new_task_queue = [this] { return new httplib::ThreadPool(static_cast<size_t>(options_.connections)); };
+
+  // Bodies are kept up to their length, which the library checks only where it is stated, and before it decompresses.
+  http_->set_pre_routing_handler([](const httplib::Request& request, httplib::Response& response) {
+    if (request.has_header("Transfer-Encoding")) {
+      Fail(&response, 411, "Transfer-Encoding: expected a Content-Length in its place");
+    } else if (request.has_header("Content-Encoding")) {
+      Fail(&response, 415, "Content-Encoding: expected a body as it is");
+    } else {
+      return httplib::Server::HandlerResponse::Unhandled;
+    }
+    return httplib::Server::HandlerResponse::Handled;
+  });
+  http_->Get("/", [this](const httplib::Request&, httplib::Response& response) {
+    response.set_content(JsonOfModel(model_, options_.batcher.max_batch), kJson);
+  });
+  http_->Get("/healthz", [this](const httplib::Request&, httplib::Response& response) {
+    if (stopping_) return Fail(&response, 503, "shutting down");
+    response.set_content("ok\n", "text/plain");
+  });
+  http_->Get("/metrics", [this](const httplib::Request&, httplib::Response& response) {
+    response.set_content(metrics_.Print(batcher_->queued()), "text/plain; version=0.0.4");
+  });
+  http_->Post("/predict",
+              [this](const httplib::Request& request, httplib::Response& response) { Predict(request, &response); });
+  http_->set_error_handler([=](const httplib::Request& request, httplib::Response& response) {
+    if (response.body.empty()) {
+      response.set_content(JsonOfError(MessageOf(response.status, request, largest)), kJson);
+    }
+  });
+  http_->set_post_routing_handler([this](const httplib::Request&, httplib::Response& response) {
+    if (stopping_) response.set_header("Connection", "close");
+  });
+  http_->set_logger([this](const httplib::Request& request, const httplib::Response& response) {
+    metrics_.Answered(request.path, response.status);
+  });
+}
+
+void Server::Predict(const httplib::Request& request, httplib::Response* response) {
+  const auto start = std::chrono::steady_clock::now();
+  const std::string type = MediaType(request.get_header_value("Content-Type"));
+  const bool octets = type == kOctets;
+  if (!octets && type != kJson) {
+    return Fail(response, 415, fmt::format("Content-Type: expected {} or {}, got \"{}\"", kJson, kOctets, type));
+  }
+  const std::string accept = MediaType(request.get_header_value("Accept"));
+  try {
+    const int64_t most = options_.batcher.max_batch;
+    HostTensorMap inputs =
+        octets ? InputsOfOctets(model_, request.body, most) : InputsOfJson(model_, request.body, most);
+    const int64_t samples = inputs.begin()->second.shape()[0];
+    const std::vector<HostTensor> outputs = batcher_->Predict(std::move(inputs));
+    if (accept == kOctets || (octets && accept != kJson)) {
+      response->set_content(OctetsOf(outputs), kOctets);
+    } else {
+      response->set_content(JsonOf(model_, outputs), kJson);
+    }
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+    metrics_.Predicted(samples, seconds.count());
+  } catch (const OverloadError& e) {
+    Fail(response, 503, e.message());
+  } catch (const ShutdownError& e) {
+    Fail(response, 503, e.message());
+  } catch (const TimeoutError& e) {
+    Fail(response, 504, e.message());
+  } catch (const DataError& e) {
+    Fail(response, 400, e.message());
+  } catch (const std::exception& e) {
+    Fail(response, 500, e.what());
+  }
+}
+
+void Server::Run() {
+  const bool served = http_->listen_after_bind();
+  ended_ = true;
+  batcher_->Shutdown();
+  if (!served && !stopping_) Throw<DataError>("cannot go on listening on {}:{}", options_.host, port_);
+}
+
+void Server::Stop() {
+  stopping_ = true;
+  // Connections that were answered just now, and not told to close, come back to their loop and wait for the next
+  // request there: one that is on its way is still read, and its answer closes. Only then the port is given up.
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  while (!http_->is_running() && !ended_) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  http_->stop();
+}
+
+}  // namespace bindery::server
