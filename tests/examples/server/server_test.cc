@@ -1,0 +1,322 @@
+// The server over real sockets: right answers to many, clear ones to those who ask for what is not there, and no request
+// lost when it ends.
+#include "examples/server/server.h"
+
+#include <gtest/gtest.h>
+#include <httplib.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "executor/predictor.h"
+#include "symbol/ops.h"
+
+namespace bindery::server {
+namespace {
+
+using Json = nlohmann::json;
+using namespace std::chrono_literals;
+constexpr const char *kJson = "application/json", *kOctets = "application/octet-stream";
+
+HostTensor Waves(const Shape& shape, double step) {
+  HostTensor tensor(DType::kFloat32, shape);
+  for (int64_t i = 0; i < tensor.elements(); ++i) tensor.Set(i, std::sin(step * static_cast<double>(i + 1)));
+  return tensor;
+}
+
+// (N, 3) -> (N, 2), and the square of the input.
+Model TwoHeads() {
+  const Symbol x = Variable("x", {.shape = Shape{kUnknownDim, 3}});
+  Model model{.symbol = Group({FullyConnected(x, {.num_hidden = 2}, "fc"), Square(x, "square")})};
+  model.params.emplace("fc_weight", Waves({2, 3}, 0.7));
+  model.params.emplace("fc_bias", Waves({2}, 0.3));
+  return model;
+}
+
+// A + B, of ids and of numbers.
+Model TwoInputs() {
+  const Symbol a = Variable("a", {.shape = Shape{kUnknownDim, 2}, .dtype = DType::kInt32});
+  const Symbol b = Variable("b", {.shape = Shape{kUnknownDim, 2}, .dtype = DType::kInt32});
+  return {.symbol = a + b};
+}
+
+ServerOptions Quick() {
+  ServerOptions options{.port = 0, .threads = 1, .connections = 32, .read_seconds = 1};
+  options.batcher = {.max_batch = 8, .max_delay = 200us, .queue = 64, .workers = 2};
+  return options;
+}
+
+class Running {
+ public:
+  explicit Running(Model model, const ServerOptions& options = Quick())
+      : server_(Describe(std::move(model), {}), options), thread_([this] { server_.Run(); }) {}
+  ~Running() { Stop(); }
+  void Stop() {
+    if (!thread_.joinable()) return;
+    server_.Stop();
+    thread_.join();
+  }
+  int port() const { return server_.port(); }
+  httplib::Client Client() const {
+    httplib::Client client("127.0.0.1", port());
+    client.set_keep_alive(true);
+    client.set_tcp_nodelay(true);
+    return client;
+  }
+  // The status and the error's message.
+  std::string Post(const std::string& body, const char* type = kJson) const {
+    const httplib::Result answer = Client().Post("/predict", body, type);
+    if (!answer) return "no answer";
+    const Json message = Json::parse(answer->body, nullptr, false);
+    const bool has_error = message.is_object() && message.contains("error");
+    return std::to_string(answer->status) + (has_error ? " " + message["error"].get<std::string>() : "");
+  }
+
+ private:
+  Server server_;
+  std::thread thread_;
+};
+
+std::string Octets(const HostTensor& tensor) {
+  return {static_cast<const char*>(tensor.raw()), static_cast<size_t>(tensor.bytes())};
+}
+
+void ExpectNear(const Json& got, const HostTensor& expected) {
+  std::vector<double> flat;
+  const Json numbers = got.flatten();
+  for (const auto& [path, value] : numbers.items()) flat.push_back(value.get<double>());
+  ASSERT_EQ(static_cast<int64_t>(flat.size()), expected.elements());
+  for (int64_t i = 0; i < expected.elements(); ++i) EXPECT_NEAR(flat[static_cast<size_t>(i)], expected.At(i), 1e-5);
+}
+
+TEST(Server, DescribesTheModel) {
+  const Running server(TwoHeads());
+  const Json page = Json::parse(server.Client().Get("/")->body);
+  EXPECT_EQ(page["inputs"], Json::parse(R"([{"name": "x", "dtype": "float32", "sample_shape": [3]}])"));
+  ASSERT_EQ(page["outputs"].size(), 2u);
+  EXPECT_EQ(page["outputs"][0]["sample_shape"], Json({2}));
+  EXPECT_EQ(page["max_batch"], 8);
+  EXPECT_EQ(server.Client().Get("/healthz")->status, 200);
+  const httplib::Result absent = server.Client().Get("/absent");
+  EXPECT_EQ(absent->status, 404);
+  EXPECT_TRUE(Json::parse(absent->body).contains("error"));
+}
+
+TEST(Server, AnswersEightClientsRightly) {
+  const Running server(TwoHeads());
+  const Predictor predictor(TwoHeads(), {.inputs = {{"x", {8, 3}}}});
+  std::vector<std::thread> clients;
+  std::atomic<int> answered{0};
+  for (int c = 0; c < 8; ++c) {
+    clients.emplace_back([&, c] {
+      httplib::Client client = server.Client();
+      for (int i = 0; i < 30; ++i) {
+        const HostTensor x = Waves({1 + (c + i) % 8, 3}, 0.01 * (c + 10 * i + 1));
+        const std::vector<HostTensor> expected = predictor.Predict({{"x", x}});
+        if (i % 2 == 0) {
+          const httplib::Result answer = client.Post("/predict", Octets(x), kOctets);
+          ASSERT_TRUE(answer) << httplib::to_string(answer.error());
+          ASSERT_EQ(answer->status, 200) << answer->body;
+          std::vector<float> got(answer->body.size() / sizeof(float));
+          std::memcpy(got.data(), answer->body.data(), answer->body.size());
+          ASSERT_EQ(static_cast<int64_t>(got.size()), expected[0].elements() + expected[1].elements());
+          for (int64_t k = 0; k < expected[0].elements(); ++k) {
+            EXPECT_NEAR(got[static_cast<size_t>(k)], expected[0].At(k), 1e-5);
+          }
+        } else {
+          Json rows = Json::array();
+          for (int64_t row = 0; row < x.shape()[0]; ++row) {
+            rows.push_back({x.At(3 * row), x.At(3 * row + 1), x.At(3 * row + 2)});
+          }
+          const httplib::Result answer = client.Post("/predict", Json{{"data", rows}}.dump(), kJson);
+          ASSERT_TRUE(answer) << httplib::to_string(answer.error());
+          ASSERT_EQ(answer->status, 200) << answer->body;
+          const Json outputs = Json::parse(answer->body)["outputs"];
+          ExpectNear(outputs["fc_output"], expected[0]);
+          ExpectNear(outputs["square_output"], expected[1]);
+        }
+        ++answered;
+      }
+    });
+  }
+  for (std::thread& client : clients) client.join();
+  EXPECT_EQ(answered, 240);
+}
+
+TEST(Server, TakesOneSampleAndInputsByName) {
+  const Running server(TwoInputs());
+  const auto ask = [&](const char* body) { return server.Client().Post("/predict", body, kJson)->body; };
+  const Json one = Json::parse(ask(R"({"inputs": {"a": [1, 2], "b": [10, 20]}})"));
+  EXPECT_EQ(one["outputs"].begin().value(), Json::parse("[[11, 22]]"));
+  const Json two = Json::parse(ask(R"({"inputs": {"a": [[1, 2], [3, 4]], "b": [[0, 1], [2, -7]]}})"));
+  EXPECT_EQ(two["outputs"].begin().value(), Json::parse("[[1, 3], [5, -3]]"));
+  EXPECT_EQ(server.Post(R"({"data": [1, 2]})"), "400 the model has 2 inputs: give them by name in \"inputs\"");
+  EXPECT_EQ(server.Post(R"({"inputs": {"a": [1, 2]}})"), "400 input \"b\" is missing");
+  EXPECT_EQ(server.Post(R"({"inputs": {"a": [1, 2], "b": [1, 2], "c": 1}})"), "400 \"c\" is not an input of the model");
+  EXPECT_EQ(server.Post(R"({"inputs": {"a": [1, 2], "b": [[1, 2], [3, 4]]}})"),
+            "400 input \"b\": 2 samples, \"a\" has 1");
+  EXPECT_EQ(server.Post(R"({"inputs": {"a": [1, 2.5], "b": [1, 2]}})"), "400 input \"a\", element 1: 2.5 is no int32");
+  EXPECT_EQ(server.Post(R"({"inputs": {"a": [1, 3000000000], "b": [1, 2]}})"),
+            "400 input \"a\", element 1: 3000000000 is no int32");
+  EXPECT_EQ(server.Post("12345678", kOctets), "400 the model has 2 inputs: octets are for models with one, send JSON");
+}
+
+TEST(Server, SaysWhatIsWrong) {
+  const Running server(TwoHeads());
+  EXPECT_TRUE(server.Post("{\"data\": [1, 2").starts_with("400 the body is no JSON: "));
+  EXPECT_TRUE(server.Post("").starts_with("400 the body is no JSON: "));
+  EXPECT_TRUE(server.Post("{\"data\": [1, 2, NaN]}").starts_with("400 the body is no JSON: "));
+  EXPECT_TRUE(server.Post("{\"data\": [1, 2, 1e999]}").starts_with("400 the body is no JSON: "));
+  EXPECT_TRUE(server.Post("{\"\xff\": 1}").starts_with("400 the body is no JSON: "));
+  EXPECT_TRUE(server.Post(std::string(4000, '[')).starts_with("400 the body is no JSON: "));
+  EXPECT_EQ(server.Post("[1, 2, 3]"), "400 expected an object, got array");
+  EXPECT_EQ(server.Post("{}"), "400 expected one of \"data\" and \"inputs\"");
+  EXPECT_EQ(server.Post("{\"datum\": 1}"), "400 unknown key \"datum\": expected \"data\" or \"inputs\"");
+  EXPECT_EQ(server.Post("{\"data\": [1, 2]}"),
+            "400 input \"x\": expected samples of shape (3), one or an array of them, got (2)");
+  EXPECT_EQ(server.Post("{\"data\": [[1, 2, 3], [4, 5]]}"),
+            "400 input \"x\", at element 3: expected an array of 3 along axis 1, got 2");
+  EXPECT_EQ(server.Post("{\"data\": [1, \"two\", 3]}"), "400 input \"x\", element 1: expected a number, got string");
+  EXPECT_EQ(server.Post("{\"data\": [1, 2, 1e300]}"), "400 input \"x\", element 2: 1e+300 is no float32");
+  EXPECT_EQ(server.Post("{\"data\": []}"),
+            "400 input \"x\": expected samples of shape (3), one or an array of them, got (0)");
+  Json nine = Json::array();
+  for (int i = 0; i < 9; ++i) nine.push_back({1, 2, 3});
+  EXPECT_EQ(server.Post(Json{{"data", nine}}.dump()), "400 input \"x\": 9 samples, at most 8 are taken at once");
+  EXPECT_EQ(server.Post("12345", kOctets),
+            "400 input \"x\": expected a multiple of 12 bytes (float32, samples of shape (3)), got 5");
+  EXPECT_EQ(server.Post("", kOctets), "400 input \"x\": no samples");
+  HostTensor not_finite = Waves({1, 3}, 1);
+  not_finite.Set(1, std::numeric_limits<double>::infinity());
+  EXPECT_EQ(server.Post(Octets(not_finite), kOctets), "400 input \"x\", element 1: not a finite number");
+  EXPECT_TRUE(server.Post("{}", "text/plain").starts_with("415 Content-Type: expected application/json or "));
+  EXPECT_TRUE(server.Post(std::string(1 << 20, ' ')).starts_with("413 the body is larger than "));
+  EXPECT_EQ(server.Post("{\"data\": [1, 2, 3]}"), "200");
+}
+
+TEST(Server, ResultsThatAreNotFiniteAreNull) {
+  const Running server(Model{.symbol = Log(Variable("x", {.shape = Shape{kUnknownDim, 2}}), "log")});
+  const httplib::Result answer = server.Client().Post("/predict", "{\"data\": [0, 1]}", kJson);
+  EXPECT_EQ(answer->body, "{\"outputs\":{\"log_output\":[[null,0]]}}");
+}
+
+// A connection without a library, to be rude on.
+class RawConnection {
+ public:
+  explicit RawConnection(int port) : socket_(socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<uint16_t>(port));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    const timeval limit{.tv_sec = 10, .tv_usec = 0};
+    setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    EXPECT_EQ(connect(socket_, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  }
+  ~RawConnection() { close(socket_); }
+  void Send(const std::string& text) const { EXPECT_GT(send(socket_, text.data(), text.size(), MSG_NOSIGNAL), 0); }
+  // Until the server closes, or says `until`.
+  std::string Read(const std::string& until) const {
+    std::string text;
+    char part[4096];
+    while (text.find(until) == std::string::npos) {
+      const ssize_t got = recv(socket_, part, sizeof part, 0);
+      if (got <= 0) break;
+      text.append(part, static_cast<size_t>(got));
+    }
+    return text;
+  }
+
+ private:
+  int socket_;
+};
+
+TEST(Server, RefusesBodiesOfUnknownLength) {
+  const Running server(TwoHeads());
+  const std::string head = "POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n";
+  const RawConnection chunked(server.port());
+  chunked.Send(head + "Transfer-Encoding: chunked\r\n\r\n");
+  EXPECT_TRUE(chunked.Read("error").starts_with("HTTP/1.1 411"));
+  const RawConnection packed(server.port());
+  packed.Send(head + "Content-Encoding: gzip\r\nContent-Length: 5\r\n\r\n");
+  EXPECT_TRUE(packed.Read("error").starts_with("HTTP/1.1 415"));
+}
+
+TEST(Server, ASlowClientHoldsUpNobody) {
+  const Running server(TwoHeads());
+  const RawConnection slow(server.port());
+  slow.Send("POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 20\r\n\r\n{\"da");
+  EXPECT_EQ(server.Post("{\"data\": [1, 2, 3]}"), "200");
+  EXPECT_TRUE(slow.Read("error").starts_with("HTTP/1.1 400"));  // after read_seconds
+}
+
+TEST(Server, OverloadAnswers503AtOnce) {
+  ServerOptions options = Quick();
+  options.batcher = {.max_batch = 2, .max_delay = 2s, .queue = 2, .timeout = 400ms, .workers = 1};
+  const Running server(TwoHeads(), options);
+  std::thread waiting([&] { EXPECT_EQ(server.Post("{\"data\": [1, 2, 3]}"), "504 no result within 400 ms"); });
+  while (server.Client().Get("/metrics")->body.find("bindery_queue_samples 1\n") == std::string::npos) {
+    std::this_thread::sleep_for(1ms);
+  }
+  const auto start = std::chrono::steady_clock::now();
+  const httplib::Result answer = server.Client().Post("/predict", "{\"data\": [[1, 2, 3], [4, 5, 6]]}", kJson);
+  EXPECT_EQ(answer->status, 503) << answer->body;
+  EXPECT_EQ(answer->get_header_value("Retry-After"), "1");
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 300ms);
+  waiting.join();
+}
+
+TEST(Server, MetricsCountWhatHappened) {
+  const Running server(TwoHeads());
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(server.Post("{\"data\": [[1, 2, 3], [4, 5, 6]]}"), "200");
+  EXPECT_TRUE(server.Post("{").starts_with("400"));
+  server.Client().Get("/some/where");
+  std::map<std::string, double> values;
+  std::istringstream lines(server.Client().Get("/metrics")->body);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("# HELP ") || line.starts_with("# TYPE ")) continue;
+    const size_t space = line.rfind(' ');
+    ASSERT_NE(space, std::string::npos) << line;
+    ASSERT_TRUE(values.emplace(line.substr(0, space), std::stod(line.substr(space + 1))).second) << line;
+  }
+  EXPECT_EQ(values["bindery_requests_total{path=\"/predict\",status=\"200\"}"], 3);
+  EXPECT_EQ(values["bindery_requests_total{path=\"/predict\",status=\"400\"}"], 1);
+  EXPECT_EQ(values["bindery_requests_total{path=\"other\",status=\"404\"}"], 1);
+  EXPECT_EQ(values["bindery_samples_total"], 6);
+  EXPECT_EQ(values["bindery_queue_samples"], 0);
+  EXPECT_EQ(values["bindery_request_seconds_count"], 3);
+  EXPECT_EQ(values["bindery_request_seconds_bucket{le=\"+Inf\"}"], 3);
+  EXPECT_GT(values["bindery_request_seconds_sum"], 0);
+  EXPECT_EQ(values["bindery_batch_samples_bucket{le=\"1\"}"], 0);
+  EXPECT_EQ(values["bindery_batch_samples_bucket{le=\"2\"}"], 3);
+  EXPECT_EQ(values["bindery_batch_samples_count"], 3);
+  EXPECT_EQ(values["bindery_batch_samples_sum"], 6);
+}
+
+TEST(Server, ModelsItCannotServeAreErrors) {
+  const auto describe = [](const Symbol& symbol) { Describe({.symbol = symbol}, {}); };
+  EXPECT_THROW(describe(Square(Variable("x"))), ModelError);  // of what shape?
+  EXPECT_THROW(describe(Sum(Variable("x", {.shape = Shape{kUnknownDim, 2}}))), ModelError);
+  EXPECT_THROW(describe(Square(Variable("x", {.shape = Shape{5, kUnknownDim, 2}, .layout = "TNC"}))), ModelError);
+  EXPECT_EQ(Describe({.symbol = Square(Variable("x"))}, {{"x", Shape{4}}}).outputs[0].sample, Shape{4});
+  EXPECT_THROW(Describe({.symbol = Square(Variable("x"))}, {{"x", Shape{4}}, {"y", Shape{4}}}), ModelError);
+}
+
+TEST(Server, APortIsOneServersOnly) {
+  const Running first(TwoHeads());
+  ServerOptions options = Quick();
+  options.port = first.port();
+  EXPECT_THROW(Server(Describe(TwoHeads(), {}), options), DataError);
+}
+
+}  // namespace
+}  // namespace bindery::server
