@@ -1,4 +1,4 @@
-#include "batcher.h"
+#include "examples/server/batcher.h"
 
 #include <algorithm>
 #include <bit>

@@ -19,9 +19,9 @@
 #include <vector>
 
 #include "base/error.h"
+#include "examples/server/served_model.h"
+#include "examples/server/wire.h"
 #include "executor/predictor.h"
-#include "served_model.h"
-#include "wire.h"
 
 namespace bindery::server {
 namespace {

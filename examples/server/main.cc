@@ -19,7 +19,7 @@
 
 #include "base/device.h"
 #include "base/error.h"
-#include "server.h"
+#include "examples/server/server.h"
 
 namespace bindery::server {
 namespace {

@@ -1,4 +1,4 @@
-#include "metrics.h"
+#include "examples/server/metrics.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "served_model.h"
+#include "examples/server/served_model.h"
 
 #include <algorithm>
 #include <filesystem>

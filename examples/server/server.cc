@@ -1,4 +1,4 @@
-#include "server.h"
+#include "examples/server/server.h"
 
 #include <fmt/format.h>
 #include <httplib.h>
@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "wire.h"
+#include "examples/server/wire.h"
 
 namespace bindery::server {
 namespace {

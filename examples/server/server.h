@@ -15,10 +15,10 @@
 #include <memory>
 #include <string>
 
-#include "batcher.h"
+#include "examples/server/batcher.h"
+#include "examples/server/metrics.h"
+#include "examples/server/served_model.h"
 #include "executor/predictor.h"
-#include "metrics.h"
-#include "served_model.h"
 
 namespace httplib {
 class Server;

@@ -1,4 +1,4 @@
-#include "wire.h"
+#include "examples/server/wire.h"
 
 #include <fmt/format.h>
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/host_tensor.h"
-#include "served_model.h"
+#include "examples/server/served_model.h"
 
 namespace bindery::server {
 
