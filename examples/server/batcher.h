@@ -23,8 +23,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/error.h"
-#include "base/host_tensor.h"
+#include "bindery/bindery.h"
 
 namespace bindery::server {
 

@@ -18,10 +18,8 @@
 #include <thread>
 #include <vector>
 
-#include "base/error.h"
 #include "examples/server/served_model.h"
 #include "examples/server/wire.h"
-#include "executor/predictor.h"
 
 namespace bindery::server {
 namespace {

@@ -17,8 +17,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/device.h"
-#include "base/error.h"
 #include "examples/server/server.h"
 
 namespace bindery::server {

@@ -5,11 +5,6 @@
 #include <optional>
 #include <utility>
 
-#include "base/error.h"
-#include "symbol/graph.h"
-#include "symbol/infer.h"
-#include "train/checkpoint/checkpoint.h"
-
 namespace bindery::server {
 namespace {
 

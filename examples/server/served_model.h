@@ -5,10 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "base/dtype.h"
-#include "base/shape.h"
-#include "executor/batch.h"
-#include "symbol/model.h"
+#include "bindery/bindery.h"
 
 namespace bindery::server {
 

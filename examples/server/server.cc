@@ -8,7 +8,6 @@
 #include <thread>
 #include <utility>
 
-#include "base/error.h"
 #include "examples/server/wire.h"
 
 namespace bindery::server {

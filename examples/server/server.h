@@ -18,7 +18,6 @@
 #include "examples/server/batcher.h"
 #include "examples/server/metrics.h"
 #include "examples/server/served_model.h"
-#include "executor/predictor.h"
 
 namespace httplib {
 class Server;

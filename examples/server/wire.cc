@@ -12,8 +12,6 @@
 #include <optional>
 #include <utility>
 
-#include "base/error.h"
-
 namespace bindery::server {
 namespace {
 

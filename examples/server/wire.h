@@ -11,7 +11,6 @@
 #include <string_view>
 #include <vector>
 
-#include "base/host_tensor.h"
 #include "examples/server/served_model.h"
 
 namespace bindery::server {
