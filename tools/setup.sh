@@ -11,7 +11,7 @@ bazel-rules-proto   rules that the build system would otherwise download
 cmake               tests: programs outside the tree
 g++                 the compiler
 libcli11-dev        command line options
-libcpp-httplib-dev  the example of an inference server
+libcpp-httplib-dev  examples: the server
 libdnnl-dev         oneDNN: the kernels for CPUs
 libfmt-dev          formatted messages
 libgmock-dev        tests
@@ -26,7 +26,6 @@ make                tests: programs outside the tree
 nlohmann-json3-dev  JSON
 patchelf            bundles: programs that find their libraries beside themselves
 pkg-config          tests: programs outside the tree
-prometheus-cpp-dev  the example of an inference server: its metrics
 protobuf-compiler   model files
 xz-utils            bundles: archives
 zlib1g-dev          compressed data sets

@@ -3,107 +3,67 @@
 #include <algorithm>
 #include <bit>
 #include <exception>
+#include <future>
 #include <utility>
-
-#include "base/error.h"
 
 namespace bindery::server {
 namespace {
 
-// Of all inputs, along axis 0. Throws DataError.
+// The rows of all inputs; throws DataError unless they have the same number of them, 1 to `most`.
 int64_t SamplesOf(const HostTensorMap& inputs, int64_t most) {
   int64_t samples = -1;
-  for (const auto& [name, tensor] : inputs) {
-    const int64_t own = tensor.shape().rank() == 0 ? 0 : tensor.shape()[0];
-    if (own < 1) Throw<DataError>("\"{}\" has no samples: its shape is {}", name, tensor.shape());
-    if (samples >= 0 && own != samples) {
-      Throw<DataError>("\"{}\" has {} samples, the inputs before it {}", name, own, samples);
+  for (const auto& [name, value] : inputs) {
+    if (value.shape().rank() == 0) Throw<DataError>("input \"{}\" has no batch axis", name);
+    const int64_t rows = value.shape()[0];
+    if (samples >= 0 && rows != samples) {
+      Throw<DataError>("input \"{}\" has {} samples, the ones before have {}", name, rows, samples);
     }
-    samples = own;
+    samples = rows;
   }
-  if (samples < 0) Throw<DataError>("there are no inputs");
-  if (samples > most) Throw<DataError>("{} samples are more than the {} of a batch", samples, most);
+  if (samples < 1) throw DataError("a request without samples");
+  if (samples > most) Throw<DataError>("a request of {} samples: at most {} are taken at once", samples, most);
   return samples;
-}
-
-bool MayJoin(const HostTensorMap& a, const HostTensorMap& b) {
-  return std::ranges::equal(a, b, [](const auto& x, const auto& y) {
-    const Shape &left = x.second.shape(), &right = y.second.shape();
-    return x.first == y.first && x.second.dtype() == y.second.dtype() && left.rank() == right.rank() &&
-           std::ranges::equal(left.dims().subspan(1), right.dims().subspan(1));
-  });
 }
 
 }  // namespace
 
 struct Batcher::Request {
   HostTensorMap inputs;
-  int64_t samples = 0;
-  Clock::time_point arrived, limit;
-
-  std::mutex mutex = {};
-  std::condition_variable finished = {};
-  bool is_done = false;
-  Outputs outputs = {};
-  std::exception_ptr error = nullptr;
+  int64_t samples;
+  Clock::time_point arrived, deadline;
+  std::promise<std::vector<HostTensor>> outputs;
 };
 
-Batcher::Batcher(Predict predict, const BatcherOptions& options, OnBatch on_batch)
-    : predict_(std::move(predict)), options_(options), on_batch_(std::move(on_batch)) {
-  if (options.max_batch < 1) Throw("a batch has at least 1 sample, got {}", options.max_batch);
-  if (options.max_queued < options.max_batch) {
-    Throw("the queue takes at least one batch of {} samples, got {}", options.max_batch, options.max_queued);
-  }
-  if (options.max_delay.count() < 0) Throw("the delay is at least 0, got {} us", options.max_delay.count());
-  if (options.workers < 1) Throw("there is at least 1 worker, got {}", options.workers);
-  for (int i = 0; i < options.workers; ++i) workers_.emplace_back([this] { Work(); });
+int64_t RoundedBatch(int64_t samples, int64_t max_batch) {
+  return std::min(static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(samples))), max_batch);
 }
 
-Batcher::~Batcher() { Stop(); }
-
-Batcher::Outputs Batcher::Run(HostTensorMap inputs, std::chrono::milliseconds limit) {
-  const int64_t samples = SamplesOf(inputs, options_.max_batch);
-  const auto request = std::make_shared<Request>();
-  request->inputs = std::move(inputs);
-  request->samples = samples;
-  request->arrived = Clock::now();
-  request->limit = request->arrived + limit;
-  {
-    const std::lock_guard lock(mutex_);
-    if (stopped_) throw StoppedError("the server is shutting down");
-    if (queued_ + samples > options_.max_queued) {
-      throw OverloadedError(fmt::format("{} samples wait already, {} at most", queued_, options_.max_queued));
-    }
-    queue_.push_back(request);
-    queued_ += samples;
+Batcher::Batcher(Run run, const BatcherOptions& options) : run_(std::move(run)), options_(options) {
+  if (options_.max_batch < 1 || options_.workers < 1) {
+    Throw("a batcher of {} samples and {} workers: expected 1 or more", options_.max_batch, options_.workers);
   }
-  arrived_.notify_one();
-  std::unique_lock lock(request->mutex);
-  if (!request->finished.wait_until(lock, request->limit, [&] { return request->is_done; })) {
-    throw TimeoutError(fmt::format("no answer in {} ms", limit.count()));
+  if (options_.queue < options_.max_batch) {
+    Throw("a queue of {} samples: expected at least a batch, {}", options_.queue, options_.max_batch);
   }
-  if (request->error) std::rethrow_exception(request->error);
-  return std::move(request->outputs);
+  if (options_.max_delay.count() < 0 || options_.timeout.count() <= 0) {
+    Throw("a delay of {} and a timeout of {} microseconds: expected 0 or more, and more than 0",
+          options_.max_delay.count(), options_.timeout.count());
+  }
+  for (int i = 0; i < options_.workers; ++i) workers_.emplace_back([this] { Work(); });
 }
 
-void Batcher::Hurry() {
-  {
-    const std::lock_guard lock(mutex_);
-    hurries_ = true;
-  }
-  arrived_.notify_all();
-}
+Batcher::~Batcher() { Shutdown(); }
 
-void Batcher::Stop() {
-  Hurry();
+void Batcher::Shutdown() {
   {
     const std::lock_guard lock(mutex_);
-    stopped_ = true;
+    shut_down_ = true;
   }
-  arrived_.notify_all();
-  const std::lock_guard lock(stopping_);
-  for (std::thread& worker : workers_) worker.join();
-  workers_.clear();
+  changed_.notify_all();
+  const std::lock_guard lock(joining_);
+  for (std::thread& worker : workers_) {
+    if (worker.joinable()) worker.join();
+  }
 }
 
 int64_t Batcher::queued() const {
@@ -111,107 +71,132 @@ int64_t Batcher::queued() const {
   return queued_;
 }
 
+std::vector<HostTensor> Batcher::Predict(HostTensorMap inputs) {
+  const Clock::time_point now = Clock::now();
+  const int64_t samples = SamplesOf(inputs, options_.max_batch);
+  const auto request = std::make_shared<Request>();
+  request->inputs = std::move(inputs);
+  request->samples = samples;
+  request->arrived = now;
+  request->deadline = now + options_.timeout;
+  std::future<std::vector<HostTensor>> outputs = request->outputs.get_future();
+  {
+    const std::lock_guard lock(mutex_);
+    if (shut_down_) throw ShutdownError("shutting down");
+    if (queued_ + samples > options_.queue) DropLate(now);  // their callers wait no more
+    if (queued_ + samples > options_.queue) {
+      Throw<OverloadError>("{} samples are waiting, {} more do not fit into the queue of {}", queued_, samples,
+                           options_.queue);
+    }
+    queue_.push_back(request);
+    queued_ += samples;
+  }
+  // All: the one that waits for a batch to fill and one that waits for work use the same condition.
+  changed_.notify_all();
+  if (outputs.wait_until(request->deadline) == std::future_status::timeout) {
+    Throw<TimeoutError>("no result within {} ms", options_.timeout.count() / 1000.0);
+  }
+  return outputs.get();
+}
+
 void Batcher::Work() {
-  for (;;) {
-    const std::vector<RequestPtr> requests = Next();
-    if (requests.empty()) return;
-    Compute(requests);
+  while (true) {
+    const std::vector<RequestPtr> batch = TakeBatch();
+    if (batch.empty()) return;
+    RunBatch(batch);
   }
 }
 
-// Those that make the next batch; none: stopped, and nothing waits.
-std::vector<Batcher::RequestPtr> Batcher::Next() {
-  std::vector<RequestPtr> taken;
-  int64_t samples = 0;
+// Called with the lock.
+void Batcher::DropLate(Clock::time_point now) {
+  std::erase_if(queue_, [&](const RequestPtr& request) {
+    const bool late = request->deadline <= now;
+    if (late) queued_ -= request->samples;
+    return late;
+  });
+}
+
+std::vector<Batcher::RequestPtr> Batcher::TakeBatch() {
   std::unique_lock lock(mutex_);
-  // What can go into the batch and has time left. Where the next one does not fit, the batch is full.
-  const auto take = [&] {
-    for (auto it = queue_.begin(); it != queue_.end();) {
-      const RequestPtr request = *it;
-      const bool is_late = request->limit <= Clock::now();
-      if (!is_late && !taken.empty() && !MayJoin(taken[0]->inputs, request->inputs)) {
-        ++it;
-        continue;
-      }
-      if (!is_late && samples + request->samples > options_.max_batch) return true;
-      it = queue_.erase(it);
-      queued_ -= request->samples;
-      if (is_late) continue;  // its thread knows by itself
-      samples += request->samples;
-      taken.push_back(request);
+  while (true) {
+    DropLate(Clock::now());
+    if (queue_.empty()) {
+      if (shut_down_) return {};
+      changed_.wait(lock);
+      continue;
     }
-    return samples == options_.max_batch;
-  };
-  bool is_full = false;
-  for (;;) {
-    arrived_.wait(lock, [&] { return stopped_ || !queue_.empty(); });
-    is_full = take();
-    if (!taken.empty()) break;
-    if (stopped_ && queue_.empty()) return taken;
-  }
-  const Clock::time_point until = taken[0]->arrived + options_.max_delay;
-  while (!is_full && !hurries_ && arrived_.wait_until(lock, until) != std::cv_status::timeout) is_full = take();
-  if (!queue_.empty()) arrived_.notify_one();  // to whom a request is left that cannot come along
-  return taken;
-}
-
-void Batcher::Compute(const std::vector<RequestPtr>& requests) {
-  try {
-    HostTensorMap joined;
+    const Clock::time_point full_time = queue_.front()->arrived + options_.max_delay;
+    if (queued_ < options_.max_batch && !shut_down_ && Clock::now() < full_time) {
+      changed_.wait_until(lock, full_time);
+      continue;
+    }
+    std::vector<RequestPtr> batch;
     int64_t samples = 0;
-    for (const RequestPtr& request : requests) samples += request->samples;
-    for (const auto& [name, first] : requests[0]->inputs) {
-      std::vector<HostTensor> parts;
-      for (const RequestPtr& request : requests) parts.push_back(request->inputs.at(name));
-      joined[name] = parts.size() == 1 ? std::move(parts[0]) : Concatenate(parts, 0);
+    while (!queue_.empty() && samples + queue_.front()->samples <= options_.max_batch) {
+      samples += queue_.front()->samples;
+      batch.push_back(std::move(queue_.front()));
+      queue_.pop_front();
     }
-    const Outputs all = ComputeRows(joined, samples);
-    int64_t begin = 0;
-    for (const RequestPtr& request : requests) {
-      Outputs own;
-      for (const HostTensor& output : all) own.push_back(output.Slice(0, begin, begin + request->samples));
-      begin += request->samples;
-      Finish(request.get(), std::move(own), nullptr);
-    }
-  } catch (...) {
-    if (requests.size() == 1) {
-      Finish(requests[0].get(), {}, std::current_exception());
-    } else {
-      for (const RequestPtr& request : requests) Compute({request});
-    }
+    queued_ -= samples;
+    return batch;
   }
 }
 
-// Of a batch that is filled up; the outputs' rows of these samples.
-Batcher::Outputs Batcher::ComputeRows(const HostTensorMap& inputs, int64_t samples) {
-  const int64_t computed =
-      std::min(options_.max_batch, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(samples))));
-  HostTensorMap filled;
-  if (computed > samples) {
-    for (const auto& [name, tensor] : inputs) {
-      std::vector<HostTensor> parts = {tensor};
-      parts.resize(static_cast<size_t>(computed - samples) + 1, tensor.Slice(0, samples - 1, samples));
-      filled[name] = Concatenate(parts, 0);
+std::vector<HostTensor> Batcher::RunRounded(const HostTensorMap& inputs, int64_t samples) const {
+  const int64_t missing = RoundedBatch(samples, options_.max_batch) - samples;
+  std::vector<HostTensor> outputs;
+  if (missing == 0) {
+    outputs = run_(inputs);
+  } else {
+    HostTensorMap filled;
+    for (const auto& [name, value] : inputs) {
+      std::vector<HostTensor> parts = {value};
+      parts.insert(parts.end(), static_cast<size_t>(missing), value.Slice(0, samples - 1, samples));
+      filled.emplace(name, Concatenate(parts, 0));
     }
+    outputs = run_(filled);
   }
-  Outputs outputs = predict_(computed > samples ? filled : inputs);
   for (const HostTensor& output : outputs) {
-    if (output.shape().rank() == 0 || output.shape()[0] != computed) {
-      Throw<ModelError>("an output of shape {} has no row for each of {} samples", output.shape(), computed);
-    }
+    if (output.shape().rank() > 0 && output.shape()[0] == samples + missing) continue;
+    Throw("an output of shape {} for a batch of {} samples", output.shape(), samples + missing);
   }
-  if (on_batch_) on_batch_(samples, computed);
   return outputs;
 }
 
-void Batcher::Finish(Request* request, Outputs outputs, std::exception_ptr error) {
-  {
-    const std::lock_guard lock(request->mutex);
-    request->outputs = std::move(outputs);
-    request->error = std::move(error);
-    request->is_done = true;
+void Batcher::RunBatch(const std::vector<RequestPtr>& batch) {
+  int64_t samples = 0;
+  for (const RequestPtr& request : batch) samples += request->samples;
+  std::vector<HostTensor> outputs;
+  std::vector<std::vector<HostTensor>> shares(batch.size());
+  try {
+    HostTensorMap inputs;
+    for (const auto& [name, value] : batch[0]->inputs) {
+      std::vector<HostTensor> parts;
+      for (const RequestPtr& request : batch) {
+        const auto found = request->inputs.find(name);
+        if (found == request->inputs.end()) Throw<DataError>("input \"{}\" is missing", name);
+        parts.push_back(found->second);
+      }
+      inputs.emplace(name, parts.size() == 1 ? std::move(parts[0]) : Concatenate(parts, 0));
+    }
+    outputs = RunRounded(inputs, samples);
+    int64_t first = 0;
+    for (size_t i = 0; i < batch.size(); ++i) {
+      for (const HostTensor& output : outputs) {
+        shares[i].push_back(output.Slice(0, first, first + batch[i]->samples));
+      }
+      first += batch[i]->samples;
+    }
+  } catch (...) {
+    if (batch.size() == 1) {
+      batch[0]->outputs.set_exception(std::current_exception());
+    } else {
+      for (const RequestPtr& request : batch) RunBatch({request});
+    }
+    return;
   }
-  request->finished.notify_one();
+  if (options_.on_batch) options_.on_batch(samples);
+  for (size_t i = 0; i < batch.size(); ++i) batch[i]->outputs.set_value(std::move(shares[i]));
 }
 
 }  // namespace bindery::server

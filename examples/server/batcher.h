@@ -1,14 +1,16 @@
-// Batcher: requests of many threads, computed together.
+// Batcher: puts requests of many threads together, so that a model computes them as few, larger batches.
 //
-// Requests wait in a queue. A worker takes the oldest one and those behind it whose inputs have the same names, types
-// and extents but for the samples, until `max_batch` samples are together or the oldest has waited for `max_delay`;
-// computes them as one batch, and gives each its rows of the outputs. Batches are filled up to the next power of two (or
-// `max_batch`) with copies of the last sample, so that no more shapes are bound than there are powers of two.
+//   Batcher batcher([&](const HostTensorMap& batch) { return predictor.Predict(batch); }, {.max_batch = 32});
+//   std::vector<HostTensor> outputs = batcher.Predict({{"data", one_image}});   // from any thread; waits
 //
-// A batch that fails is computed again request by request: an error reaches only whom it belongs to.
+// Requests wait in a queue, in order. A worker that is free takes those at its front: at once if they fill a batch,
+// or else when the oldest has waited `max_delay`. It runs them as one batch and hands each its rows. The axis 0 of all
+// inputs and outputs is the batch. Extents of batches are those of RoundedBatch only, so what a model keeps for each
+// shape stays bounded; missing rows are copies of the last sample, whose results nobody sees.
 //
-// Thread safe. What a request waits for at most is its own time limit: behind it nothing of it is computed any more,
-// unless it has begun.
+// A batch that throws is run again request by request: only who asked for what cannot be computed gets the error.
+//
+// Thread safe. No HTTP here.
 #pragma once
 
 #include <chrono>
@@ -18,84 +20,82 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <stdexcept>
 #include <thread>
 #include <vector>
 
-#include "base/host_tensor.h"
+#include "bindery/bindery.h"
 
 namespace bindery::server {
 
-// The queue is full: come again later.
-class OverloadedError : public std::runtime_error {
+// The queue has no room: come back later.
+class OverloadError final : public Error {
  public:
-  using std::runtime_error::runtime_error;
+  explicit OverloadError(const std::string& message) : Error("OverloadError", message) {}
 };
-// The time limit has passed.
-class TimeoutError : public std::runtime_error {
+// The result did not come within the limit of time.
+class TimeoutError final : public Error {
  public:
-  using std::runtime_error::runtime_error;
+  explicit TimeoutError(const std::string& message) : Error("TimeoutError", message) {}
 };
 // The batcher takes no more requests.
-class StoppedError : public std::runtime_error {
+class ShutdownError final : public Error {
  public:
-  using std::runtime_error::runtime_error;
+  explicit ShutdownError(const std::string& message) : Error("ShutdownError", message) {}
 };
 
 struct BatcherOptions {
-  int64_t max_batch = 32;                  // samples, at least 1
-  std::chrono::microseconds max_delay{0};  // that a sample waits for others while a worker is free
-  int64_t max_queued = 256;                // samples that wait, at least max_batch
-  int workers = 1;                         // batches that are computed at once, at least 1
+  int64_t max_batch = 32;                                              // samples; also the most of one request
+  std::chrono::microseconds max_delay = std::chrono::milliseconds(1);  // that a request waits for others
+  int64_t queue = 128;  // samples that wait, at most; those that a worker has taken do not count. At least max_batch
+  std::chrono::microseconds timeout = std::chrono::seconds(10);  // from Predict's call to its result
+  int workers = 1;                                               // batches that run at once
+  // Called by workers after each run, with the samples asked for, copies left out. Must not throw.
+  std::function<void(int64_t samples)> on_batch = {};
 };
+
+// The extent that a batch of so many samples runs with: the next power of two, or `max_batch` if that is less.
+int64_t RoundedBatch(int64_t samples, int64_t max_batch);
 
 class Batcher {
  public:
-  using Outputs = std::vector<HostTensor>;
-  // Computes a batch, of 1 to max_batch samples along axis 0 of each input, from several threads at once: outputs with
-  // as many samples along axis 0.
-  using Predict = std::function<Outputs(const HostTensorMap& inputs)>;
-  // Of each batch that was computed: how many samples were asked for, and how many computed. From workers.
-  using OnBatch = std::function<void(int64_t samples, int64_t computed)>;
-  using Clock = std::chrono::steady_clock;
+  // Outputs for a batch, each of as many rows. Called by several threads at once, with at most max_batch rows.
+  using Run = std::function<std::vector<HostTensor>(const HostTensorMap& batch)>;
 
-  // Throws Error for options out of their ranges.
-  Batcher(Predict predict, const BatcherOptions& options, OnBatch on_batch = nullptr);
-  // As Stop.
-  ~Batcher();
+  // Throws Error for options that make no sense.
+  Batcher(Run run, const BatcherOptions& options);
+  ~Batcher();  // as Shutdown
   Batcher(const Batcher&) = delete;
   Batcher& operator=(const Batcher&) = delete;
 
-  // Waits for the outputs. Throws OverloadedError at once, TimeoutError, StoppedError; DataError for inputs without
-  // samples, of different numbers of them, or of more than max_batch; what `predict` threw.
-  Outputs Run(HostTensorMap inputs, std::chrono::milliseconds limit);
+  // Inputs of the same names and sample shapes in all requests, 1 to max_batch rows each. Throws DataError for other
+  // numbers of rows, OverloadError at once, TimeoutError, ShutdownError, and what `run` threw.
+  std::vector<HostTensor> Predict(HostTensorMap inputs);
 
-  // From now on nothing waits for others.
-  void Hurry();
-  // No more requests are taken; those that wait are computed. Returns when all have been.
-  void Stop();
+  // Takes no more requests, computes those that wait, and ends the workers. May be called again.
+  void Shutdown();
 
   int64_t queued() const;  // samples that wait
+  const BatcherOptions& options() const { return options_; }
 
  private:
+  using Clock = std::chrono::steady_clock;
   struct Request;
   using RequestPtr = std::shared_ptr<Request>;
 
   void Work();
-  std::vector<RequestPtr> Next();
-  void Compute(const std::vector<RequestPtr>& requests);
-  Outputs ComputeRows(const HostTensorMap& inputs, int64_t samples);
-  static void Finish(Request* request, Outputs outputs, std::exception_ptr error);
+  std::vector<RequestPtr> TakeBatch();  // waits for one; empty: shut down
+  void DropLate(Clock::time_point now);
+  void RunBatch(const std::vector<RequestPtr>& batch);
+  std::vector<HostTensor> RunRounded(const HostTensorMap& inputs, int64_t samples) const;
 
-  const Predict predict_;
+  const Run run_;
   const BatcherOptions options_;
-  const OnBatch on_batch_;
   mutable std::mutex mutex_;
-  std::condition_variable arrived_;
+  std::condition_variable changed_;  // for workers
   std::deque<RequestPtr> queue_;
-  int64_t queued_ = 0;
-  bool hurries_ = false, stopped_ = false;
-  std::mutex stopping_;
+  int64_t queued_ = 0;  // samples in queue_
+  bool shut_down_ = false;
+  std::mutex joining_;
   std::vector<std::thread> workers_;
 };
 

@@ -1,152 +1,153 @@
-// An HTTP inference server:
+// An HTTP inference server for any model that Bindery reads; docs/serving.md describes it.
 //
-//   tools/bazel run //examples/server:serve -- --model mlp.pb
-//   curl localhost:8080/predict -d '{"data": [[...]]}'
-//
-// SIGTERM and SIGINT end it when all requests that have come are answered. docs/serving.md
-#include <fmt/format.h>
+//   tools/bazel run -c opt //examples/server:server -- --model $PWD/mlp.pb --port 8080
+//   curl -d '{"data": [...]}' -H 'Content-Type: application/json' localhost:8080/predict
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <exception>
 #include <map>
+#include <new>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
-#include "base/error.h"
-#include "base/parse_number.h"
 #include "examples/server/server.h"
-#include "symbol/model.h"
-#include "train/checkpoint/checkpoint.h"
 
 namespace bindery::server {
 namespace {
 
-struct Arguments {
+constexpr const char* kHelp =
+    "Exit status: 0 ended by SIGTERM or SIGINT, with all requests answered, 1 failed, 2 wrong usage, 3 invalid model,\n"
+    "4 unusable file or port, 5 damaged checkpoint, 6 device or memory.";
+
+// "data:1,28,28" as a name and the shape of a sample; "data:" is a number.
+std::pair<std::string, Shape> ParseInput(const std::string& text) {
+  const size_t colon = text.rfind(':');
+  std::vector<int64_t> extents;
+  bool good = colon != std::string::npos && colon > 0;
+  for (size_t at = colon + 1; good && at < text.size();) {
+    const size_t end = std::min(text.find(',', at), text.size());
+    const std::string number = text.substr(at, end - at);
+    good = !number.empty() && number.size() < 10 && number.find_first_not_of("0123456789") == std::string::npos &&
+           (end == text.size() || end + 1 < text.size()) && extents.size() + 1 < Shape::kMaxRank;
+    if (good) extents.push_back(std::stoll(number));
+    at = end + 1;
+  }
+  if (!good) throw CLI::ValidationError("--input " + text + ": expected a name and extents, as data:1,28,28");
+  return {text.substr(0, colon), Shape(extents)};
+}
+
+int Serve(int argc, char** argv) {
+  CLI::App app("Serves a model over HTTP: POST /predict, GET /, /healthz, /metrics.", "server");
+  app.footer(kHelp);
+  ServerOptions options;
+  BatcherOptions& batcher = options.batcher;
   std::string model, weights, device = "cpu:0";
   std::vector<std::string> inputs;
-  int64_t delay_us = 0, limit_ms = 1000;
-  ServerOptions options;
-};
-
-Model Load(const Arguments& arguments) {
-  const auto load = [](const std::string& path) {
-    return path.ends_with(".ckpt") ? LoadCheckpoint(path).model : LoadModel(path);
-  };
-  Model model = load(arguments.model);
-  if (arguments.weights.empty()) return model;
-  Model weights = load(arguments.weights);
-  model.params = std::move(weights.params);
-  model.aux = std::move(weights.aux);
-  return model;
-}
-
-// "data=1,28,28"
-std::map<std::string, Shape> Samples(const std::vector<std::string>& texts) {
-  std::map<std::string, Shape> samples;
-  for (const std::string& text : texts) {
-    const size_t equals = text.find('=');
-    std::vector<int64_t> extents;
-    for (size_t at = equals; at != std::string::npos && at + 1 < text.size();) {
-      const size_t comma = text.find(',', at + 1);
-      const auto extent = ParseNumber<int64_t>(std::string_view(text).substr(at + 1, comma - at - 1));
-      if (!extent || *extent < 1) throw CLI::ValidationError("--input", "expected NAME=1,28,28, got \"" + text + "\"");
-      extents.push_back(*extent);
-      at = comma;
-    }
-    if (equals == std::string::npos)
-      throw CLI::ValidationError("--input", "expected NAME=1,28,28, got \"" + text + "\"");
-    samples[text.substr(0, equals)] = Shape(std::span<const int64_t>(extents));
-  }
-  return samples;
-}
-
-void AddOptions(CLI::App* app, Arguments* a) {
-  ServerOptions& o = a->options;
-  app->add_option("--model", a->model, "a model file: .pb, .prototxt, .onnx, or a checkpoint")->required();
-  app->add_option("--weights", a->weights, "a file whose parameters are used in the place of the model's");
-  app->add_option("--input", a->inputs,
-                  "NAME=1,28,28: of a sample, where the model does not say it; several may be given");
-  app->add_option("--host", o.host, "the address to listen on; 0.0.0.0 for all")->capture_default_str();
-  app->add_option("--port", o.port, "0: any that is free")->check(CLI::Range(0, 65535))->capture_default_str();
-  app->add_option("--max-batch", o.batches.max_batch, "samples that are computed together")
-      ->check(CLI::Range(1, 1 << 16))
+  int64_t delay = batcher.max_delay.count(), timeout = 10'000;
+  const int64_t most = 1 << 20;
+  app.add_option("--model", model, "The model: .pb, .prototxt, .onnx, a checkpoint or a folder of such")->required();
+  app.add_option("--weights", weights, "A file like it, whose values are used in place of the model's");
+  app.add_option("--input", inputs,
+                 "NAME:1,28,28, the shape of a sample, for an input whose shape the model leaves open");
+  app.add_option("--host", options.host, "The address to listen on; 0.0.0.0: all")->capture_default_str();
+  app.add_option("--port", options.port, "The port; 0: any free one. It is printed")
+      ->check(CLI::Range(0, 65535))
       ->capture_default_str();
-  app->add_option("--max-delay", a->delay_us, "microseconds that a sample waits for others while a worker is free")
-      ->check(CLI::Range(0, 10'000'000))
+  app.add_option("--max-batch", batcher.max_batch, "Samples computed at once, and the most of one request")
+      ->check(CLI::Range(int64_t{1}, most))
       ->capture_default_str();
-  app->add_option("--max-queued", o.batches.max_queued, "samples that wait; behind them 503 is answered")
-      ->check(CLI::Range(1, 1 << 20))
+  app.add_option("--max-delay", delay, "Microseconds that a request waits for others, to be computed with them")
+      ->check(CLI::Range(int64_t{0}, int64_t{60'000'000}))
       ->capture_default_str();
-  app->add_option("--time-limit", a->limit_ms, "milliseconds; behind them 504 is answered")
-      ->check(CLI::Range(1, 3'600'000))
+  app.add_option("--queue", batcher.queue, "Samples that may wait; what comes on top gets 503 at once")
+      ->check(CLI::Range(int64_t{1}, most))
       ->capture_default_str();
-  app->add_option("--workers", o.batches.workers, "batches that are computed at once")
+  app.add_option("--timeout", timeout, "Milliseconds until a request without a result gets 504")
+      ->check(CLI::Range(int64_t{1}, int64_t{3'600'000}))
+      ->capture_default_str();
+  app.add_option("--workers", batcher.workers, "Batches computed at once; all read the same weights")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  app->add_option("--threads", o.threads, "of a CPU, for each worker; 0: the cores shared out")
+  app.add_option("--threads", options.threads, "Threads of a CPU for each worker; 0: the cores shared out")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
-  app->add_option("--connections", o.connections, "that are served at once")
+  app.add_option("--connections", options.connections, "Connections served at once, a thread each; more wait")
       ->check(CLI::Range(1, 65536))
       ->capture_default_str();
-  app->add_option("--max-body", o.body_bytes, "bytes of a request")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 34))
-      ->capture_default_str();
-  app->add_option("--device", a->device, "e.g. cpu:0")->capture_default_str();
+  app.add_option("--device", device, "The device that computes")->capture_default_str();
+  std::map<std::string, Shape> samples;
+  try {
+    app.parse(argc, argv);
+    for (const std::string& input : inputs) samples.insert(ParseInput(input));
+    if (batcher.queue < batcher.max_batch) throw CLI::ValidationError("--queue is less than --max-batch");
+  } catch (const CLI::Success& e) {
+    return app.exit(e);
+  } catch (const CLI::ParseError& e) {
+    std::fprintf(stderr, "server: %s\n", e.what());
+    return 2;
+  }
+  batcher.max_delay = std::chrono::microseconds(delay);
+  batcher.timeout = std::chrono::milliseconds(timeout);
+  options.device = ParseDevice(device);
+
+  // Before there are other threads, which inherit it: the signals come to the thread that waits for them.
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);  // a client that has gone is no reason to end
+
+  Server server(Describe(LoadWithWeights(model, weights), samples), options);
+  std::printf("listening on http://%s:%d\n", options.host.c_str(), server.port());
+  std::fflush(stdout);
+  std::exception_ptr failure;
+  std::jthread serving([&] {
+    try {
+      server.Run();
+    } catch (...) {
+      failure = std::current_exception();
+      kill(getpid(), SIGTERM);  // wakes the thread that waits
+    }
+  });
+  int number = 0;
+  sigwait(&signals, &number);
+  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);  // the next one ends the program at once
+  server.Stop();
+  serving.join();
+  if (failure) std::rethrow_exception(failure);
+  return 0;
+}
+
+int Fail(int status, const std::exception& e) {
+  std::fprintf(stderr, "server: %s\n", e.what());
+  return status;
 }
 
 int Main(int argc, char** argv) {
-  CLI::App app("Serves a model by HTTP: POST /predict, GET /, /healthz, /metrics.", "serve");
-  Arguments arguments;
-  AddOptions(&app, &arguments);
   try {
-    app.parse(argc, argv);
-    arguments.options.samples = Samples(arguments.inputs);
-    if (arguments.options.batches.max_queued < arguments.options.batches.max_batch) {
-      throw CLI::ValidationError("--max-queued", "takes at least one batch");
-    }
-  } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? 0 : 2;
-  }
-  // Before any thread is there, so that all have it: signals are waited for below.
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGINT);
-  sigaddset(&signals, SIGTERM);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  std::signal(SIGPIPE, SIG_IGN);
-  try {
-    arguments.options.device = ParseDevice(arguments.device);
-    arguments.options.batches.max_delay = std::chrono::microseconds(arguments.delay_us);
-    arguments.options.time_limit = std::chrono::milliseconds(arguments.limit_ms);
-    InferenceServer server(Load(arguments), arguments.options);
-    fmt::print("listening on http://{}:{}\n", arguments.options.host, server.port());
-    std::fflush(stdout);
-    std::thread serving([&] { server.Serve(); });
-    int signal = 0;
-    sigwait(&signals, &signal);
-    fmt::print(stderr, "serve: stopping, when what has come is answered\n");
-    server.Stop();
-    serving.join();
-    return 0;
+    return Serve(argc, argv);
   } catch (const ModelError& e) {
-    fmt::print(stderr, "serve: {}\n", e.what());
-    return 3;
+    return Fail(3, e);
+  } catch (const ShapeError& e) {
+    return Fail(3, e);
   } catch (const DataError& e) {
-    fmt::print(stderr, "serve: {}\n", e.what());
-    return 4;
+    return Fail(4, e);
   } catch (const CheckpointError& e) {
-    fmt::print(stderr, "serve: {}\n", e.what());
-    return 5;
+    return Fail(5, e);
   } catch (const DeviceError& e) {
-    fmt::print(stderr, "serve: {}\n", e.what());
-    return 6;
+    return Fail(6, e);
+  } catch (const std::bad_alloc& e) {
+    return Fail(6, e);
   } catch (const std::exception& e) {
-    fmt::print(stderr, "serve: {}\n", e.what());
-    return 1;
+    return Fail(1, e);
   }
 }
 

@@ -1,55 +1,69 @@
-// InferenceServer: a model behind HTTP.
+// Server: a model that answers over HTTP.
 //
-//   POST /predict    samples in, outputs back: JSON, or the bytes of float32 numbers (docs/serving.md)
-//   GET  /           the model's inputs and outputs, as JSON
-//   GET  /healthz    200 while requests are taken
-//   GET  /metrics    counters and histograms, as Prometheus reads them
+//   POST /predict   samples -> predictions (wire.h); errors are JSON, {"error": "..."}
+//   GET  /          the model's inputs and outputs
+//   GET  /healthz   200 while it takes requests, 503 when it is about to end
+//   GET  /metrics   counters for Prometheus
 //
-// Requests of all connections are computed together (batcher.h), on one set of weights. What is wrong with a request is
-// 400 and says so, a full queue 503 at once, a time limit that has passed 504.
-//
-// Thread safety: Serve runs in one thread, Stop may be called from any.
+// Status of a prediction: 200; 400 the request is wrong, and the message says where; 411 it does not say how long its
+// body is; 413 that is too long; 415 its type or encoding is none of ours; 500 the model failed; 503, with Retry-After,
+// there is no room in the queue, or the server ends; 504 no result in time.
 #pragma once
 
-#include <chrono>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
 
 #include "examples/server/batcher.h"
-#include "executor/predictor.h"
-#include "symbol/model.h"
+#include "examples/server/metrics.h"
+#include "examples/server/served_model.h"
+
+namespace httplib {
+class Server;
+struct Request;
+struct Response;
+}  // namespace httplib
 
 namespace bindery::server {
 
 struct ServerOptions {
   std::string host = "127.0.0.1";
-  int port = 8080;                             // 0: any that is free
-  BatcherOptions batches = {};                 // `workers`: as many batches are computed at once
-  std::chrono::milliseconds time_limit{1000};  // of a request
-  int connections = 128;                       // that are served at once; more wait
-  int64_t body_bytes = int64_t{64} << 20;      // of a request
+  int port = 8080;  // 0: any that is free
+  BatcherOptions batcher = {};
   Device device = Cpu(0);
-  int threads = 0;                            // of a CPU, for each worker; 0: the cores shared out
-  std::map<std::string, Shape> samples = {};  // of inputs whose shape the model does not say
+  int threads = 0;        // of a CPU, for each worker; 0: the cores shared out
+  int connections = 256;  // served at once, a thread each; more wait to be accepted by one of them
+  int read_seconds = 5;   // that a client may keep silent within a request, or a connection idle between two
 };
 
-class InferenceServer {
+class Server {
  public:
-  // Binds the network and the port. Throws ModelError for a model with an input whose shape is unknown, or that does not
-  // compute samples one by one along axis 0; DataError for a port that cannot be had.
-  InferenceServer(const Model& model, const ServerOptions& options);
-  ~InferenceServer();
+  // Binds the model for each worker and the port. Throws what a Predictor and a Batcher throw; DataError for a port
+  // that is not to be had.
+  Server(ServedModel model, const ServerOptions& options);
+  ~Server();
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
 
-  int port() const;
-  // Answers until it is stopped, and then until all requests that have come are answered.
-  void Serve();
-  // Waits until Serve has begun, if it has not yet.
+  int port() const { return port_; }
+  // Serves until Stop; then all that was read is answered.
+  void Run();
+  // From any thread, once Run was called: asks Run to end. Answers from now on close their connections.
   void Stop();
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  void AddRoutes();
+  void Predict(const httplib::Request& request, httplib::Response* response);
+
+  const ServedModel model_;
+  const ServerOptions options_;
+  Metrics metrics_;
+  std::unique_ptr<Predictor> predictor_;
+  std::unique_ptr<Batcher> batcher_;
+  std::unique_ptr<httplib::Server> http_;
+  int port_ = 0;
+  std::atomic<bool> stopping_{false}, ended_{false};
 };
 
 }  // namespace bindery::server

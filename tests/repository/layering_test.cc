@@ -29,7 +29,7 @@ const std::map<std::string, Folders>& AllowedIncludes() {
       {"bindery", kLibraries},
       {"tools", kAll},
       {"examples", kAll},
-      {"tests", {"base", "bindery", "engine", "executor", "kvstore", "proto", "symbol", "tools", "train"}},
+      {"tests", {"base", "bindery", "engine", "examples", "executor", "kvstore", "proto", "symbol", "tools", "train"}},
   };
   return kAllowed;
 }

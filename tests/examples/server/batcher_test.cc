@@ -1,259 +1,251 @@
-// Requests that are computed together: who gets which rows, when nobody waits, and whom an error reaches.
+// The batcher, without a network and without HTTP: rows of results belong to who asked, whatever happens beside.
 #include "examples/server/batcher.h"
 
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <future>
-#include <limits>
+#include <chrono>
+#include <condition_variable>
 #include <mutex>
 #include <set>
-#include <string>
+#include <thread>
+#include <vector>
 
-#include "base/error.h"
+#include "tests/message_of.h"
 
 namespace bindery::server {
 namespace {
 
 using namespace std::chrono_literals;
 
-HostTensorMap Rows(std::initializer_list<float> values) {
-  HostTensorMap inputs;
-  inputs["x"] = HostTensor::From({static_cast<int64_t>(values.size()), 1}, values);
-  return inputs;
+HostTensorMap Rows(int64_t rows, float first) {
+  HostTensor x(DType::kFloat32, {rows, 2});
+  for (int64_t i = 0; i < x.elements(); ++i) x.Set(i, first + static_cast<float>(i));
+  return {{"x", x}};
 }
 
-std::vector<float> Values(const Batcher::Outputs& outputs) {
-  const auto data = outputs.at(0).data<float>();
-  return {data.begin(), data.end()};
+// Each element doubled.
+std::vector<HostTensor> Double(const HostTensorMap& inputs) {
+  HostTensor y = inputs.at("x");
+  for (float& value : y.data<float>()) value *= 2;
+  return {y};
 }
 
-// Twice the input; keeps the sizes of batches. While closed, it holds those that have come to it.
-class Doubler {
+void ExpectDoubled(const HostTensorMap& inputs, const std::vector<HostTensor>& outputs) {
+  ASSERT_EQ(outputs.size(), 1u);
+  EXPECT_EQ(outputs[0], Double(inputs)[0]);
+}
+
+// A run that waits until it is let go.
+class Gate {
  public:
-  Batcher::Outputs operator()(const HostTensorMap& inputs) {
-    const HostTensor& x = inputs.at("x");
+  std::vector<HostTensor> Run(const HostTensorMap& inputs) {
     std::unique_lock lock(mutex_);
-    sizes_.push_back(x.shape()[0]);
+    ++entered_;
     changed_.notify_all();
     changed_.wait(lock, [&] { return open_; });
-    HostTensor y(DType::kFloat32, x.shape());
-    for (int64_t i = 0; i < x.elements(); ++i) {
-      if (x.At(i) < 0) throw DataError("negative");
-      y.Set(i, 2 * x.At(i));
-    }
-    return {y};
+    return Double(inputs);
   }
-  void Close() {
-    const std::lock_guard lock(mutex_);
-    open_ = false;
+  void WaitUntilEntered(int times) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return entered_ >= times; });
   }
   void Open() {
     const std::lock_guard lock(mutex_);
     open_ = true;
     changed_.notify_all();
   }
-  void AwaitBatches(size_t count) {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return sizes_.size() >= count; });
-  }
-  std::vector<int64_t> sizes() {
-    const std::lock_guard lock(mutex_);
-    return sizes_;
-  }
 
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool open_ = true;
-  std::vector<int64_t> sizes_;
+  int entered_ = 0;
+  bool open_ = false;
 };
 
-class BatcherTest : public testing::Test {
- protected:
-  Batcher& Make(const BatcherOptions& options) {
-    batcher_ = std::make_unique<Batcher>([this](const HostTensorMap& inputs) { return doubler_(inputs); }, options);
-    return *batcher_;
-  }
-  std::future<std::vector<float>> Ask(std::initializer_list<float> values, std::chrono::milliseconds limit = 30s) {
-    return std::async(std::launch::async,
-                      [this, inputs = Rows(values), limit] { return Values(batcher_->Run(inputs, limit)); });
-  }
-  void AwaitQueued(int64_t samples) const {
-    while (batcher_->queued() != samples) std::this_thread::sleep_for(100us);
-  }
-  ~BatcherTest() override {
-    doubler_.Open();
-    batcher_ = nullptr;
-  }
-
-  Doubler doubler_;
-  std::unique_ptr<Batcher> batcher_;
-};
-
-TEST_F(BatcherTest, WhatWaitsIsComputedTogetherAndFilledUp) {
-  Make({.max_batch = 8});
-  doubler_.Close();
-  auto first = Ask({1});
-  doubler_.AwaitBatches(1);
-  auto second = Ask({2, 3});
-  AwaitQueued(2);
-  auto third = Ask({4, 5, 6});
-  AwaitQueued(5);
-  doubler_.Open();
-  EXPECT_EQ(first.get(), std::vector<float>{2});
-  EXPECT_EQ(second.get(), (std::vector<float>{4, 6}));
-  EXPECT_EQ(third.get(), (std::vector<float>{8, 10, 12}));
-  EXPECT_EQ(doubler_.sizes(), (std::vector<int64_t>{1, 8}));  // 5 samples, filled up
+void WaitUntilQueued(const Batcher& batcher, int64_t samples) {
+  while (batcher.queued() < samples) std::this_thread::sleep_for(1ms);
 }
 
-TEST_F(BatcherTest, AFullBatchAndOthersShapesAreLeftForTheNext) {
-  Make({.max_batch = 4});
-  doubler_.Close();
-  auto first = Ask({1});
-  doubler_.AwaitBatches(1);
-  auto three = Ask({1, 2, 3});
-  AwaitQueued(3);
-  auto other = std::async(std::launch::async, [&] {
-    HostTensorMap inputs;
-    inputs["x"] = HostTensor::From({1, 2}, {7, 8});
-    return Values(batcher_->Run(inputs, 30s));
-  });
-  AwaitQueued(4);
-  auto two = Ask({4, 5});
-  AwaitQueued(6);
-  doubler_.Open();
-  EXPECT_EQ(three.get(), (std::vector<float>{2, 4, 6}));
-  EXPECT_EQ(other.get(), (std::vector<float>{14, 16}));
-  EXPECT_EQ(two.get(), (std::vector<float>{8, 10}));
-  first.get();
-  EXPECT_EQ(doubler_.sizes(), (std::vector<int64_t>{1, 4, 1, 2}));
+TEST(RoundedBatch, IsAPowerOfTwoOrAll) {
+  EXPECT_EQ(RoundedBatch(1, 24), 1);
+  EXPECT_EQ(RoundedBatch(3, 24), 4);
+  EXPECT_EQ(RoundedBatch(16, 24), 16);
+  EXPECT_EQ(RoundedBatch(17, 24), 24);
+  EXPECT_EQ(RoundedBatch(24, 24), 24);
 }
 
-TEST_F(BatcherTest, WaitsForOthersAsLongAsItMay) {
-  Make({.max_batch = 2, .max_delay = 30s});
-  auto first = Ask({1});
-  AwaitQueued(0);  // a worker has it
-  auto second = Ask({2});
-  EXPECT_EQ(first.get(), std::vector<float>{2});  // long before the delay: the batch is full
-  second.get();
-  EXPECT_EQ(doubler_.sizes(), std::vector<int64_t>{2});
+TEST(Batcher, RefusesOptionsThatMakeNoSense) {
+  EXPECT_THROW(Batcher(Double, {.max_batch = 0}), Error);
+  EXPECT_THROW(Batcher(Double, {.max_batch = 8, .queue = 7}), Error);
+  EXPECT_THROW(Batcher(Double, {.timeout = 0us}), Error);
+  EXPECT_THROW(Batcher(Double, {.max_delay = -1us}), Error);
+  EXPECT_THROW(Batcher(Double, {.workers = 0}), Error);
 }
 
-TEST_F(BatcherTest, AnErrorReachesOnlyWhomItBelongsTo) {
-  Make({.max_batch = 8});
-  doubler_.Close();
-  auto first = Ask({1});
-  doubler_.AwaitBatches(1);
-  auto good = Ask({2});
-  AwaitQueued(1);
-  auto bad = Ask({-1});
-  AwaitQueued(2);
-  auto also_good = Ask({3});
-  AwaitQueued(3);
-  doubler_.Open();
-  EXPECT_EQ(good.get(), std::vector<float>{4});
-  EXPECT_THROW(bad.get(), DataError);
-  EXPECT_EQ(also_good.get(), std::vector<float>{6});
+TEST(Batcher, RefusesRequestsThatAreNoBatches) {
+  Batcher batcher(Double, {.max_batch = 4});
+  EXPECT_EQ(MessageOf([&] { batcher.Predict(Rows(5, 0)); }),
+            "DataError: a request of 5 samples: at most 4 are taken at once");
+  EXPECT_THROW(batcher.Predict({}), DataError);
+  EXPECT_THROW(batcher.Predict(Rows(0, 0)), DataError);
+  EXPECT_THROW(batcher.Predict({{"x", HostTensor(DType::kFloat32, {})}}), DataError);
+  HostTensorMap uneven = Rows(2, 0);
+  uneven["z"] = HostTensor(DType::kFloat32, {3, 2});
+  EXPECT_THROW(batcher.Predict(uneven), DataError);
 }
 
-TEST_F(BatcherTest, RefusesAtOnceWhatTheQueueDoesNotTake) {
-  Make({.max_batch = 2, .max_queued = 3});
-  doubler_.Close();
-  auto first = Ask({1});
-  doubler_.AwaitBatches(1);
-  auto two = Ask({1, 2});
-  AwaitQueued(2);
-  EXPECT_THROW(batcher_->Run(Rows({1, 2}), 30s), OverloadedError);
-  auto one = Ask({3});
-  AwaitQueued(3);
-  EXPECT_THROW(batcher_->Run(Rows({1}), 30s), OverloadedError);
-  doubler_.Open();
-  EXPECT_EQ(two.get(), (std::vector<float>{2, 4}));
-  EXPECT_EQ(one.get(), std::vector<float>{6});
-}
-
-TEST_F(BatcherTest, ATimeLimitEndsTheWaitAndTheRequest) {
-  Make({.max_batch = 2});
-  doubler_.Close();
-  auto first = Ask({1});
-  doubler_.AwaitBatches(1);
-  EXPECT_THROW(batcher_->Run(Rows({2}), 5ms), TimeoutError);  // in the queue
-  auto third = Ask({3});
-  AwaitQueued(2);
-  doubler_.Open();
-  EXPECT_EQ(third.get(), std::vector<float>{6});
-  EXPECT_EQ(doubler_.sizes(), (std::vector<int64_t>{1, 1}));  // the second was not computed
-  doubler_.Close();
-  EXPECT_THROW(batcher_->Run(Rows({4}), 5ms), TimeoutError);  // while it is computed
-}
-
-TEST_F(BatcherTest, StopComputesWhatWaitsAndTakesNoMore) {
-  Make({.max_batch = 2});
-  doubler_.Close();
-  auto first = Ask({1});
-  doubler_.AwaitBatches(1);
-  auto second = Ask({2}), third = Ask({3, 4});
-  AwaitQueued(3);
-  std::thread stopping([&] { batcher_->Stop(); });
-  for (;;) {
-    try {
-      batcher_->Run(Rows({5}), 1ms);
-    } catch (const StoppedError&) {
-      break;
-    } catch (const std::runtime_error&) {  // not yet
+TEST(Batcher, GivesEachThreadItsOwnRows) {
+  std::mutex mutex;
+  std::set<int64_t> extents;
+  std::atomic<int64_t> runs{0}, samples{0};
+  const auto run = [&](const HostTensorMap& inputs) {
+    {
+      const std::lock_guard lock(mutex);
+      extents.insert(inputs.at("x").shape()[0]);
     }
+    ++runs;
+    return Double(inputs);
+  };
+  int64_t asked = 0;
+  {
+    Batcher batcher(run, {.max_batch = 12, .max_delay = 200us, .queue = 1000, .workers = 3, .on_batch = [&](int64_t n) {
+                            samples += n;
+                          }});
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 16; ++t) {
+      for (int i = 0; i < 100; ++i) asked += 1 + (t + i) % 5;
+      threads.emplace_back([&, t] {
+        for (int i = 0; i < 100; ++i) {
+          const HostTensorMap inputs = Rows(1 + (t + i) % 5, static_cast<float>(1000 * t + 10 * i));
+          ExpectDoubled(inputs, batcher.Predict(inputs));
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(batcher.queued(), 0);
   }
-  doubler_.Open();
-  stopping.join();
-  EXPECT_EQ(second.get(), std::vector<float>{4});
-  EXPECT_EQ(third.get(), (std::vector<float>{6, 8}));
-  batcher_->Stop();  // twice is once
+  EXPECT_EQ(samples, asked);
+  EXPECT_LT(runs, 1600);  // requests were put together
+  for (int64_t extent : extents) EXPECT_EQ(extent, RoundedBatch(extent, 12));
 }
 
-TEST_F(BatcherTest, ManyThreadsGetTheirOwn) {
-  Make({.max_batch = 16, .max_queued = 1 << 20, .workers = 3});
+TEST(Batcher, WaitsForOthersNoLongerThanTold) {
+  Batcher patient(Double, {.max_batch = 4, .max_delay = 100ms});
+  const auto start = std::chrono::steady_clock::now();
+  patient.Predict(Rows(1, 0));
+  EXPECT_GE(std::chrono::steady_clock::now() - start, 100ms);
+  Batcher never_late(Double, {.max_batch = 4, .max_delay = 1h, .timeout = 2h});
+  ExpectDoubled(Rows(4, 7), never_late.Predict(Rows(4, 7)));  // a full batch does not wait
+}
+
+TEST(Batcher, RefusesAtOnceWhatDoesNotFitTheQueue) {
+  Gate gate;
+  Batcher batcher([&](const HostTensorMap& x) { return gate.Run(x); }, {.max_batch = 2, .max_delay = 0us, .queue = 3});
   std::vector<std::thread> threads;
-  std::atomic<int> wrong = 0;
-  for (int t = 0; t < 16; ++t) {
+  const auto ask = [&](int64_t rows) {
+    threads.emplace_back([&, rows] { ExpectDoubled(Rows(rows, 5), batcher.Predict(Rows(rows, 5))); });
+  };
+  ask(2);
+  gate.WaitUntilEntered(1);
+  ask(2);
+  WaitUntilQueued(batcher, 2);
+  EXPECT_EQ(MessageOf([&] { batcher.Predict(Rows(2, 0)); }),
+            "OverloadError: 2 samples are waiting, 2 more do not fit into the queue of 3");
+  ask(1);  // this does
+  WaitUntilQueued(batcher, 3);
+  gate.Open();
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(Batcher, EndsWaitingAtTheLimitOfTime) {
+  Gate gate;
+  Batcher batcher([&](const HostTensorMap& x) { return gate.Run(x); },
+                  {.max_batch = 1, .max_delay = 0us, .queue = 1, .timeout = 50ms});
+  std::atomic<int> late{0};
+  const auto ask = [&] {
+    try {
+      batcher.Predict(Rows(1, 0));
+    } catch (const TimeoutError&) {
+      ++late;
+    }
+  };
+  std::thread running(ask);
+  gate.WaitUntilEntered(1);
+  ask();  // waits in the queue, in vain
+  running.join();
+  EXPECT_EQ(late, 2);
+  // What is late makes room. This one runs in time, as soon as the worker is free.
+  std::thread opener([&] {
+    WaitUntilQueued(batcher, 1);
+    gate.Open();
+  });
+  std::vector<HostTensor> outputs;
+  EXPECT_NO_THROW(outputs = batcher.Predict(Rows(1, 3)));
+  opener.join();
+  ExpectDoubled(Rows(1, 3), outputs);
+}
+
+TEST(Batcher, AFailingRequestFailsAlone) {
+  const auto run = [](const HostTensorMap& inputs) {
+    for (float value : inputs.at("x").data<float>()) {
+      if (value == 666) throw NumericError("the beast");
+    }
+    return Double(inputs);
+  };
+  Batcher batcher(run, {.max_batch = 8, .max_delay = 20ms, .workers = 2});
+  std::atomic<int> failed{0}, right{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 8; ++t) {
     threads.emplace_back([&, t] {
-      for (int i = 0; i < 200; ++i) {
-        const auto value = static_cast<float>(1000 * t + i);
-        if (i % 7 == 3) {
-          try {
-            batcher_->Run(Rows({value, -1}), 30s);
-            ++wrong;
-          } catch (const DataError&) {
-          }
-        } else if (Values(batcher_->Run(Rows({value, value + 1, value}), 30s)) !=
-                   std::vector<float>{2 * value, 2 * value + 2, 2 * value}) {
-          ++wrong;
+      for (int i = 0; i < 10; ++i) {
+        const HostTensorMap inputs = Rows(1, t == 3 ? 666 : static_cast<float>(10 * t));
+        try {
+          right += batcher.Predict(inputs)[0] == Double(inputs)[0];
+        } catch (const NumericError& e) {
+          ++failed;
+          EXPECT_EQ(t, 3);
         }
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(wrong, 0);
-  for (const int64_t size : doubler_.sizes()) EXPECT_TRUE(size <= 16 && (size & (size - 1)) == 0) << size;
+  EXPECT_EQ(failed, 10);
+  EXPECT_EQ(right, 70);
 }
 
-TEST_F(BatcherTest, RequestsAndOptionsThatMakeNoSense) {
-  Make({.max_batch = 2});
-  HostTensorMap unequal = Rows({1});
-  unequal["y"] = HostTensor(DType::kFloat32, {2, 1});
-  HostTensorMap scalar;
-  scalar["x"] = HostTensor(DType::kFloat32, Shape());
-  HostTensorMap none;
-  none["x"] = HostTensor(DType::kFloat32, {0, 1});
-  for (const HostTensorMap& inputs : {HostTensorMap(), unequal, scalar, none, Rows({1, 2, 3})}) {
-    EXPECT_THROW(batcher_->Run(inputs, 30s), DataError);
+TEST(Batcher, AModelWithoutABatchAxisIsAnError) {
+  Batcher batcher([](const HostTensorMap&) { return std::vector{HostTensor(DType::kFloat32, {1})}; }, {.max_batch = 4});
+  EXPECT_THROW(batcher.Predict(Rows(4, 0)), Error);
+}
+
+TEST(Batcher, ShutdownComputesWhatWaits) {
+  Gate gate;
+  Batcher batcher([&](const HostTensorMap& x) { return gate.Run(x); }, {.max_batch = 1, .max_delay = 0us});
+  std::atomic<int> right{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 6; ++t) {
+    threads.emplace_back([&, t] {
+      const HostTensorMap inputs = Rows(1, static_cast<float>(t));
+      right += batcher.Predict(inputs)[0] == Double(inputs)[0];
+    });
   }
-  for (const BatcherOptions& options : {BatcherOptions{.max_batch = 0}, BatcherOptions{.max_batch = 8, .max_queued = 7},
-                                        BatcherOptions{.max_delay = -1us}, BatcherOptions{.workers = 0}}) {
-    EXPECT_THROW(Batcher([](const HostTensorMap&) { return Batcher::Outputs(); }, options), Error);
-  }
-  Batcher rowless([](const HostTensorMap&) { return Batcher::Outputs{HostTensor(DType::kFloat32, {3, 1})}; }, {});
-  EXPECT_THROW(rowless.Run(Rows({1}), 30s), ModelError);
+  WaitUntilQueued(batcher, 5);
+  std::thread stopper([&] { batcher.Shutdown(); });
+  gate.Open();
+  for (std::thread& thread : threads) thread.join();
+  stopper.join();
+  EXPECT_EQ(right, 6);
+  EXPECT_THROW(batcher.Predict(Rows(1, 0)), ShutdownError);
+  batcher.Shutdown();  // again: nothing
+}
+
+TEST(Batcher, ShutdownDoesNotWaitForABatchToFill) {
+  Batcher batcher(Double, {.max_batch = 8, .max_delay = 1h, .timeout = 2h});
+  std::thread asking([&] { ExpectDoubled(Rows(1, 1), batcher.Predict(Rows(1, 1))); });
+  WaitUntilQueued(batcher, 1);
+  batcher.Shutdown();
+  asking.join();
 }
 
 }  // namespace

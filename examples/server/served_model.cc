@@ -1,0 +1,104 @@
+#include "examples/server/served_model.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+namespace bindery::server {
+namespace {
+
+Model Load(const std::string& path) {
+  if (std::filesystem::is_directory(path)) {
+    std::optional<Checkpoint> newest = CheckpointStore(path).LoadNewest();
+    if (!newest) Throw<DataError>("{}: no checkpoints in this folder", path);
+    return std::move(newest->model);
+  }
+  return path.ends_with(".ckpt") ? LoadCheckpoint(path).model : LoadModel(path);
+}
+
+Shape SampleOf(const Node& input, const std::map<std::string, Shape>& given) {
+  const auto found = given.find(input.name());
+  const std::optional<Shape>& declared = input.declared_shape;
+  const auto layout = input.annotations().find("layout");
+  if (layout != input.annotations().end() && !layout->second.empty() && !layout->second.starts_with('N')) {
+    Throw<ModelError>("input \"{}\" has layout \"{}\": served are models with the batch at axis 0", input.name(),
+                      layout->second);
+  }
+  if (found != given.end()) return found->second;
+  if (declared && declared->rank() > 0 && declared->Erase(0).IsKnown()) return declared->Erase(0);
+  Throw<ModelError>("the model does not say the shape of a sample of \"{}\": give it, as --input {}:1,28,28",
+                    input.name(), input.name());
+}
+
+}  // namespace
+
+int64_t ServedModel::SampleElements() const {
+  int64_t elements = 0;
+  for (const ValueSpec& input : inputs) elements += input.sample.Elements();
+  return elements;
+}
+
+std::vector<DataDesc> ServedModel::Describe(int64_t batch) const {
+  std::vector<DataDesc> descriptions;
+  for (const ValueSpec& input : inputs) {
+    descriptions.push_back({.name = input.name, .shape = input.sample.Insert(0, batch), .dtype = input.dtype});
+  }
+  return descriptions;
+}
+
+Model LoadWithWeights(const std::string& path, const std::string& weights) {
+  Model model = Load(path);
+  if (weights.empty()) return model;
+  Model values = Load(weights);
+  for (const auto& [name, value] : model.params) {
+    if (!values.params.contains(name)) Throw<DataError>("{}: no value for \"{}\"", weights, name);
+  }
+  model.params = std::move(values.params);
+  model.aux = std::move(values.aux);
+  // What only the network of the weights has would be refused when it is bound.
+  const std::vector<std::string> arguments = model.symbol.ListArguments();
+  std::erase_if(model.params, [&](const auto& item) {
+    return std::find(arguments.begin(), arguments.end(), item.first) == arguments.end();
+  });
+  return model;
+}
+
+ServedModel Describe(Model model, const std::map<std::string, Shape>& sample_shapes) {
+  ServedModel served;
+  const auto labels = ListLabels(model.symbol);
+  ShapeMap two, three;
+  DTypeMap dtypes;
+  for (const NodePtr& node : Graph::Of(model.symbol).nodes) {
+    const bool has_value = model.params.contains(node->name()) || model.aux.contains(node->name());
+    if (!node->is_variable() || has_value || labels.contains(node->name())) continue;
+    served.inputs.push_back(
+        {node->name(), SampleOf(*node, sample_shapes), node->declared_dtype.value_or(DType::kFloat32)});
+    const ValueSpec& input = served.inputs.back();
+    if (input.sample.Elements() == 0) Throw<ModelError>("input \"{}\": samples of shape {}", input.name, input.sample);
+    two[input.name] = input.sample.Insert(0, 2);
+    three[input.name] = input.sample.Insert(0, 3);
+    dtypes[input.name] = input.dtype;
+  }
+  for (const auto& [name, shape] : sample_shapes) {
+    if (!two.contains(name)) Throw<ModelError>("--input {}: the model has no such input", name);
+  }
+  if (served.inputs.empty()) throw ModelError("the model has no inputs");
+  // What follows the batch has another extent with another batch.
+  const InferredShapes of_two = InferShapes(model.symbol, two), of_three = InferShapes(model.symbol, three);
+  const InferredDTypes types = InferDTypes(model.symbol, dtypes);
+  const std::vector<std::string> names = model.symbol.ListOutputs();
+  for (size_t i = 0; i < names.size(); ++i) {
+    const Shape &a = *of_two.outputs[i], &b = *of_three.outputs[i];
+    const bool batched = a.rank() > 0 && a[0] == 2 && b.rank() == a.rank() && b[0] == 3 && a.Erase(0) == b.Erase(0);
+    if (!batched) {
+      Throw<ModelError>("output \"{}\" is {} for 2 samples and {} for 3: served are models with the batch at axis 0",
+                        names[i], a, b);
+    }
+    served.outputs.push_back({names[i], a.Erase(0), types.outputs[i]});
+  }
+  served.model = std::move(model);
+  return served;
+}
+
+}  // namespace bindery::server

@@ -1,0 +1,36 @@
+// A model as a server sees it: what it takes and gives, sample by sample.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "bindery/bindery.h"
+
+namespace bindery::server {
+
+struct ValueSpec {
+  std::string name;
+  Shape sample;  // without the batch axis, which is axis 0
+  DType dtype = DType::kFloat32;
+};
+
+struct ServedModel {
+  Model model;
+  std::vector<ValueSpec> inputs, outputs;
+
+  int64_t SampleElements() const;  // of all inputs together
+  std::vector<DataDesc> Describe(int64_t batch) const;
+};
+
+// Any model file, by its name's ending; of a checkpoint (.ckpt), the model in it; of a folder, its newest checkpoint.
+// `weights`: another such file, whose values take the place of the model's; "" for none. Throws what loading throws, and
+// DataError for weights without a value that the model wants.
+Model LoadWithWeights(const std::string& path, const std::string& weights);
+
+// What has no value is an input, but for labels. The shape of its sample is the declared one, or that of
+// `sample_shapes`, by name. Throws ModelError unless all inputs and outputs have the batch at axis 0, and samples of
+// known shapes.
+ServedModel Describe(Model model, const std::map<std::string, Shape>& sample_shapes);
+
+}  // namespace bindery::server

@@ -1,0 +1,141 @@
+// The programs `server` and `load_test`: command lines, exit statuses, and an end that loses no request.
+#include "tests/tools/program.h"
+
+#include <gtest/gtest.h>
+#include <httplib.h>
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "symbol/model.h"
+#include "symbol/ops.h"
+
+namespace bindery {
+namespace {
+
+using namespace std::chrono_literals;
+
+std::string Program(const std::string& name) {
+  return std::string(std::getenv("TEST_SRCDIR")) + "/" + std::getenv("TEST_WORKSPACE") + "/examples/server/" + name;
+}
+
+// In a folder of its own: a model (N, 4) -> (N, 4) as mlp.pb, and its port once a server was started there.
+class ServerProgram : public ProgramTest {
+ protected:
+  ServerProgram() {
+    const Symbol x = Variable("data", {.shape = Shape{kUnknownDim, 4}});
+    Model model{.symbol = Tanh(FullyConnected(x, {.num_hidden = 4}, "fc"), "tanh")};
+    model.params.emplace("fc_weight", HostTensor::Full(DType::kFloat32, {4, 4}, 0.25));
+    model.params.emplace("fc_bias", HostTensor::Full(DType::kFloat32, {4}, 0.5));
+    SaveModel(model, PathOf("mlp.pb"));
+  }
+
+  // Through a shell, so that its standard output can be read while it runs.
+  std::unique_ptr<Process> Start(const std::string& options) {
+    std::filesystem::remove(PathOf("said"));
+    auto server = std::make_unique<Process>(
+        std::vector<std::string>{"/bin/sh", "-c", "exec " + Program("server") + " --port 0 " + options + " > said"},
+        folder());
+    for (int i = 0; i < 1000 && server->Running(); ++i) {
+      std::ifstream file(PathOf("said"));
+      std::string line;
+      if (std::getline(file, line) && !file.eof()) {
+        port_ = std::stoi(line.substr(line.rfind(':') + 1));
+        return server;
+      }
+      std::this_thread::sleep_for(20ms);
+    }
+    ADD_FAILURE() << "does not listen: " << server->Err();
+    return server;
+  }
+  Outcome Run(const std::string& program, const std::vector<std::string>& arguments) {
+    return Process(std::vector<std::string>{Program(program)} + arguments, folder()).Wait();
+  }
+
+  int port_ = 0;
+};
+
+TEST_F(ServerProgram, TellsWhatIsWrongByItsExitStatus) {
+  EXPECT_EQ(Run("server", {"--help"}).status, 0);
+  EXPECT_EQ(Run("server", {}).status, 2);
+  EXPECT_EQ(Run("server", {"--model", "mlp.pb", "--max-batch", "0"}).status, 2);
+  EXPECT_EQ(Run("server", {"--model", "mlp.pb", "--max-batch", "64", "--queue", "32"}).status, 2);
+  EXPECT_EQ(Run("server", {"--model", "mlp.pb", "--input", "data"}).status, 2);
+  EXPECT_EQ(Run("server", {"--model", "absent.pb"}).status, 4);
+  EXPECT_EQ(Run("server", {"--model", "mlp.pb", "--host", "256.0.0.1"}).status, 4);
+  EXPECT_EQ(Run("server", {"--model", "mlp.pb", "--input", "other:4"}).status, 3);
+  EXPECT_EQ(Run("server", {"--model", "mlp.pb", "--input", "data:5"}).status, 3);
+  EXPECT_EQ(Run("server", {"--model", "mlp.pb", "--device", "toaster"}).status, 6);
+  Write("broken.pb", "no model");
+  EXPECT_EQ(Run("server", {"--model", "broken.pb"}).status, 3);
+}
+
+TEST_F(ServerProgram, TheLoadTestFindsAllAnswersRight) {
+  const auto server = Start("--model mlp.pb --workers 2 --max-delay 200");
+  const std::string port = std::to_string(port_);
+  const Outcome right = Run("load_test", {"--model", "mlp.pb", "--port", port, "--seconds", "0.5", "--samples", "3"});
+  EXPECT_EQ(right.status, 0) << right;
+  EXPECT_NE(right.out.find("wrong answers: 0"), std::string::npos) << right;
+  // It would see a wrong one: weights that the server does not have.
+  Model other = LoadModel(PathOf("mlp.pb"));
+  other.params.at("fc_bias").Set(0, -0.5);
+  SaveModel(other, PathOf("other.pb"));
+  EXPECT_EQ(Run("load_test", {"--model", "mlp.pb", "--weights", "other.pb", "--port", port, "--seconds", "0.1"}).status,
+            1);
+  server->Signal(SIGTERM);
+  EXPECT_EQ(server->Wait().status, 0);
+}
+
+TEST_F(ServerProgram, OverloadIsRefusedAndTheRestIsRight) {
+  const auto server = Start("--model mlp.pb --max-batch 4 --queue 4 --max-delay 20000");
+  const Outcome outcome = Run("load_test", {"--model", "mlp.pb", "--port", std::to_string(port_), "--seconds", "0.5",
+                                            "--clients", "16", "--samples", "3", "--overload"});
+  EXPECT_EQ(outcome.status, 0) << outcome;
+  EXPECT_NE(outcome.out.find("status 503: "), std::string::npos) << outcome;
+}
+
+// Clients that keep asking on connections that stay open: every request that was sent gets its answer, and the program
+// ends by itself, with status 0.
+TEST_F(ServerProgram, ATerminationLosesNoRequest) {
+  for (int signal : {SIGTERM, SIGINT}) {
+    const auto server = Start("--model mlp.pb --max-delay 20000 --max-batch 64");
+    std::atomic<int> answered{0}, lost{0}, wrong{0};
+    std::vector<std::thread> clients;
+    for (int c = 0; c < 8; ++c) {
+      clients.emplace_back([&] {
+        httplib::Client client("127.0.0.1", port_);
+        client.set_keep_alive(true);
+        while (true) {
+          const httplib::Result answer = client.Post("/predict", "{\"data\": [1, 2, 3, 4]}", "application/json");
+          if (!answer) {
+            lost += answer.error() != httplib::Error::Connection;  // nobody listens: then nothing was sent
+            return;
+          }
+          wrong += answer->status != 200 || answer->body.find("\"tanh_output\":[[0.9") == std::string::npos;
+          ++answered;
+          if (answer->get_header_value("Connection") == "close") return;
+        }
+      });
+    }
+    for (int i = 0; i < 10'000 && answered < 40; ++i) std::this_thread::sleep_for(1ms);
+    EXPECT_GE(answered, 40);
+    server->Signal(signal);
+    for (std::thread& client : clients) client.join();
+    const Outcome outcome = server->Wait();
+    EXPECT_EQ(outcome.status, 0) << outcome;
+    EXPECT_EQ(lost, 0);
+    EXPECT_EQ(wrong, 0);
+  }
+}
+
+}  // namespace
+}  // namespace bindery
