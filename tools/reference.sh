@@ -1,0 +1,51 @@
+#!/bin/bash
+# The reference: a page for each class and header that programs may include, made of the headers' own comments.
+#
+#   tools/reference.sh --output DIR       # then open DIR/index.html
+#
+# Wants Debian's doxygen. What the headers are, and what comments become, is in tools/reference/.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+
+fail() {
+  echo "reference: $*" >&2
+  exit 1
+}
+
+output=
+while [ $# -gt 0 ]; do
+  case $1 in
+    --output) output=${2-} && shift ;;
+    --output=*) output=${1#*=} ;;
+    --help) sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "$0" && exit ;;
+    *) fail "unknown option $1; try --help" ;;
+  esac
+  shift
+done
+[ -n "$output" ] || fail "--output DIR is missing"
+command -v doxygen >/dev/null || fail "there is no doxygen: apt-get install doxygen"
+mkdir -p "$output" || fail "cannot make $output"
+output=$(cd "$output" && pwd)
+
+number() { awk -v name="BINDERY_VERSION_$1" '$1 == "#define" && $2 == name { print $3 }' "$root/bindery/version.h"; }
+
+# Doxygen writes its pages to the folder html.
+work=$(mktemp -d "$output/.reference-XXXXXX")
+trap 'rm -rf "$work"' EXIT
+# Headers lie as they are installed, so that the pages name them as programs include them.
+cd "$work"
+headers=()
+while IFS= read -r header; do
+  headers+=("bindery/${header#bindery/}")
+  install -D -m 644 "$root/$header" "${headers[-1]}"
+done < <(grep -v '^#' "$root/bindery/headers.txt")
+cp "$root/tools/reference/front.md" .
+{
+  cat "$root/tools/reference/Doxyfile"
+  echo "PROJECT_NUMBER = $(number MAJOR).$(number MINOR).$(number PATCH)"
+  echo "INPUT_FILTER = $root/tools/reference/comments.awk"
+  echo "INPUT = front.md ${headers[*]}"
+} >Doxyfile
+doxygen >log 2>&1 || { cat log >&2 && fail "doxygen failed"; }
+cp -r html/. "$output"
+echo "reference: $(find "$output" -name '*.html' | wc -l) pages: $output/index.html"
