@@ -20,8 +20,8 @@ shift
 lower=() upper=() program=() version_header= list=
 for input in "$@"; do
   case $input in
-    */libevents.a | */libkvstore.a | */libmodule.a | */libplot.a | */libtape.a | */libtrace.a | */libtrain.a | \
-      */libweights.a)
+    */libcheckpoint.a | */libdata.a | */libevents.a | */libkvstore.a | */libmodule.a | */libplot.a | */libtape.a | \
+      */libtrace.a | */libtrain.a | */libweights.a)
       upper+=("$input")
       ;;
     */libcli.a | */libpages.a) program+=("$input") ;;
