@@ -4,10 +4,10 @@
 //   tools/bazel run //examples:char_gpt # writes a text of its own first: sums in words
 //
 // Each epoch prints the test loss, in nats per character, and a line written by the model as it is then. The text that it
-// makes when it is given none has lines such as "seven and five make twelve", all true; so it can be counted how much
+// makes when it is given none has lines such as "four and five make nine", all true; so it can be counted how much
 // of what the model writes is, too.
 //
-// Expected: without a file, in about half a minute, a loss below 0.65 and more than half of its sums true.
+// Expected: without a file, in about half a minute, a loss below 0.35 and at least a third of its sums true.
 #include <bindery/bindery.h>
 
 #include <algorithm>
@@ -23,9 +23,8 @@ using namespace bindery;
 
 namespace {
 
-const char* const kNumbers[] = {"zero",     "one",     "two",     "three",     "four",    "five",   "six",
-                                "seven",    "eight",   "nine",    "ten",       "eleven",  "twelve", "thirteen",
-                                "fourteen", "fifteen", "sixteen", "seventeen", "eighteen"};
+constexpr int kBelow = 6;  // what is added
+const char* const kNumbers[] = {"zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"};
 
 std::string Sum(int a, int b) { return std::string(kNumbers[a]) + " and " + kNumbers[b] + " make " + kNumbers[a + b]; }
 
@@ -33,15 +32,15 @@ void WriteSums(const std::string& path) {
   PhiloxStream random(/*seed=*/1, "sums");
   std::ofstream file(path);
   for (int line = 0; line < 3000; ++line) {
-    const int a = static_cast<int>(random.Uniform(0, 10)), b = static_cast<int>(random.Uniform(0, 10));
+    const int a = static_cast<int>(random.Uniform(0, kBelow)), b = static_cast<int>(random.Uniform(0, kBelow));
     file << Sum(a, b) << "\n";
   }
 }
 
 void CountTrueSums(const std::string& text) {
   std::set<std::string> sums;
-  for (int a = 0; a < 10; ++a) {
-    for (int b = 0; b < 10; ++b) sums.insert(Sum(a, b));
+  for (int a = 0; a < kBelow; ++a) {
+    for (int b = 0; b < kBelow; ++b) sums.insert(Sum(a, b));
   }
   std::istringstream lines(text.substr(0, text.rfind('\n')));  // the last one may be cut off
   int all = 0, right = 0;
@@ -52,11 +51,11 @@ void CountTrueSums(const std::string& text) {
 // Trains on the file and returns what the model then writes.
 std::string TrainAndWrite(const std::string& path, int64_t epochs) {
   const TextSet text = ReadTextSet(path);  // its last tenth is for the test
-  TextIter train(text.train, {.batch_size = 32, .length = 64, .random = true});
+  TextIter train(text.train, {.batch_size = 8, .length = 64, .random = true});
   TextIter test(text.validation, {.batch_size = 32, .length = 64});
-  Model model{.symbol = ModelByName("gpt(layers=2, width=96, heads=4)", {.num_classes = text.vocabulary.size()})};
+  Model model{.symbol = ModelByName("gpt(layers=2, width=64, heads=4)", {.num_classes = text.vocabulary.size()})};
   model.metadata[kVocabularyKey] = text.vocabulary.characters();  // so that the model's file can read and write
-  Trainer trainer(model, {.optimizer = "adamw(lr=0.003)",
+  Trainer trainer(model, {.optimizer = "adamw(lr=0.004)",
                           .schedule = "cosine(" + std::to_string(epochs) + ", unit=epoch)",
                           .metrics = "cross-entropy(axis=2)"});
   const auto write = [&](int64_t characters) {

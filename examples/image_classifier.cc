@@ -8,7 +8,7 @@
 // Training prints the accuracy of each epoch, and at last how often each class was known; prediction prints a line for
 // each file: the likeliest class, its probability, the file.
 //
-// Expected: of the drawn digits, accuracy above 0.9 in the last epoch, in about a minute; and 10 of 10 files or 9 right.
+// Expected: of the drawn digits, accuracy above 0.9 in the last epoch, in less than a minute; and 10 of 10 files or 9 right.
 #include <bindery/bindery.h>
 
 #include <algorithm>

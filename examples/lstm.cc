@@ -6,7 +6,7 @@
 // Prints the error of each epoch on the last fifth of the series, which is not trained on, and beside it those of the
 // two forecasts that cost nothing: the last hour again, and the same hour of the day before.
 //
-// Expected: of its own series, in about twenty seconds, an error of less than half of either.
+// Expected: of its own series, in a few seconds, an error of less than half of either.
 #include <bindery/bindery.h>
 
 #include <cmath>
