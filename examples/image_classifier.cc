@@ -9,7 +9,7 @@
 // each file: the likeliest class, its probability, the file.
 //
 // Expected: of the drawn digits, accuracy above 0.9 in the last epoch, in less than a minute; and 10 of 10 files or 9 right.
-#include <bindery/bindery.h>
+#include "bindery/bindery.h"
 
 #include <algorithm>
 #include <cstdio>
