@@ -9,8 +9,6 @@
 // off. Each reading of the pump's faults is an ordinary one by itself; only together they make no sense.
 //
 // Expected: in a few seconds, at least 36 of the 40 oddest rows are faults.
-#include "bindery/bindery.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -20,6 +18,8 @@
 #include <numeric>
 #include <string>
 #include <vector>
+
+#include "bindery/bindery.h"
 
 using namespace bindery;
 

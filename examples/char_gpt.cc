@@ -8,8 +8,6 @@
 // of what the model writes is, too.
 //
 // Expected: without a file, in about half a minute, a loss below 0.35 and at least a third of its sums true.
-#include "bindery/bindery.h"
-
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -18,6 +16,8 @@
 #include <set>
 #include <sstream>
 #include <string>
+
+#include "bindery/bindery.h"
 
 using namespace bindery;
 

@@ -9,8 +9,6 @@
 // each file: the likeliest class, its probability, the file.
 //
 // Expected: of the drawn digits, accuracy above 0.9 in the last epoch, in less than a minute; and 10 of 10 files or 9 right.
-#include "bindery/bindery.h"
-
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -19,6 +17,8 @@
 #include <memory>
 #include <string>
 #include <vector>
+
+#include "bindery/bindery.h"
 
 using namespace bindery;
 

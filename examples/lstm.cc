@@ -7,14 +7,14 @@
 // two forecasts that cost nothing: the last hour again, and the same hour of the day before.
 //
 // Expected: of its own series, in a few seconds, an error of less than half of either.
-#include "bindery/bindery.h"
-
 #include <cmath>
 #include <cstdio>
 #include <exception>
 #include <memory>
 #include <string>
 #include <vector>
+
+#include "bindery/bindery.h"
 
 using namespace bindery;
 
