@@ -116,6 +116,11 @@ void InspectCommand::CheckViews() const {
 int InspectCommand::Run() const {
   CheckViews();
   device.Devices();  // is checked, whatever is shown
+  try {
+    ParsePrecision(precision);
+  } catch (const Error& e) {
+    throw UsageError("--precision: " + e.message());
+  }
   const Shape given{std::span<const int64_t>(shape)};
   Model loaded = model.Load(given.rank() > 0 ? given.Erase(0) : given);  // a model by name takes any shape
   loaded.symbol = InPrecision(loaded.symbol, precision, {});
