@@ -83,7 +83,7 @@ TEST_F(SharedOptionsTest, NamesOfStrangersWrite) {
   const std::string gpt = "gpt(layers=1, width=16, heads=2, context=8)";
   const Words named =
       OfStrangers({"train", "--model", gpt, "--data", "text:text", "--epochs", "1", "--batch-size", "4"});
-  const Words generate = {"generate", "--length", "20", "--seed", "3"};
+  const Words generate = {"generate", "--prompt", "a", "--length", "20", "--seed", "3"};
   const std::string own = Succeeds(generate + Words{"--weights", "net.pb"}).out;
   Succeeds({"convert", "theirs.npz", "ours.npz", "--map", R"(their\.(.*)=\1)"});
   // A file of weights has no vocabulary: that of the model it is put into counts.
