@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <httplib.h>
+#include <sys/socket.h>
 
 #include <chrono>
 #include <limits>
@@ -67,6 +68,8 @@ Server::Server(ServedModel model, const ServerOptions& options)
     port_ = -1;
   }
   if (port_ <= 0) Throw<DataError>("cannot listen on {}:{}", options_.host, options_.port);
+  // The library lets five connections wait to be accepted; more at once would be dropped, and tried again a second later.
+  listen(socket_, SOMAXCONN);
 }
 
 Server::~Server() = default;
@@ -80,9 +83,10 @@ void Server::AddRoutes() {
   http_->set_keep_alive_max_count(std::numeric_limits<size_t>::max());
   http_->set_tcp_nodelay(true);
   // Not SO_REUSEPORT, which httplib sets: two servers would share a port, unaware of each other.
-  http_->set_socket_options([](socket_t socket) {
+  http_->set_socket_options([this](socket_t socket) {
     const int yes = 1;
     setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    socket_ = socket;
   });
   http_->new_task_queue = [this] { return new httplib::ThreadPool(static_cast<size_t>(options_.connections)); };
 

@@ -63,7 +63,7 @@ class Server {
   std::unique_ptr<Predictor> predictor_;
   std::unique_ptr<Batcher> batcher_;
   std::unique_ptr<httplib::Server> http_;
-  int port_ = 0;
+  int port_ = 0, socket_ = -1;
   std::atomic<bool> stopping_{false}, ended_{false};
 };
 
