@@ -78,7 +78,7 @@ TEST_F(SharedOptionsTest, NamesOfStrangers) {
 
 TEST_F(SharedOptionsTest, NamesOfStrangersWrite) {
   std::string text;
-  for (int i = 0; i < 100; ++i) text += "abc";
+  for (int i = 0; i < 100; ++i) text += "abc\n";
   Write("text", text);
   const std::string gpt = "gpt(layers=1, width=16, heads=2, context=8)";
   const Words named =
