@@ -4,7 +4,8 @@
 //   tools/bazel run //examples:own_store
 //
 // Expected: a test accuracy above 0.9 after five epochs, the norms of six parameters, and parameters that differ from
-// those of three devices' float32 sums, but by less than 1e-4.
+// those of three devices' float32 sums, but by less than 0.05: roundings grow over five epochs, by how much depends on
+// the processor's kernels (3e-7 and 9e-3 were seen).
 #include <algorithm>
 #include <cmath>
 #include <cstdio>

@@ -207,7 +207,8 @@ TEST(Examples, OwnStore) {
   ASSERT_NE(last, std::string::npos) << outcome;
   const double difference = std::atof(outcome.out.c_str() + last + 21);
   EXPECT_GT(difference, 0);
-  EXPECT_LT(difference, 1e-4);
+  // Of the same training, with sums rounded otherwise: 3e-7 with baseline kernels, 9.4e-3 with those of AVX2.
+  EXPECT_LT(difference, 0.05);
 }
 
 TEST(Examples, TwoDevices) {
