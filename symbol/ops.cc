@@ -41,6 +41,7 @@ std::span<const OpDef& (*const)()> BuiltinOps() {
       BatchNormGradInputOp,
       // convolution.h
       ConvolutionOp,
+      ConvolutionAddOp,
       ConvolutionGradDataOp,
       ConvolutionGradWeightOp,
       // cross_entropy.h
