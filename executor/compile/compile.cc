@@ -20,7 +20,6 @@
 #include "executor/compile/without_elements.h"
 #include "executor/plan/program.h"
 #include "symbol/op_def.h"
-#include "symbol/ops/cast.h"
 
 namespace bindery {
 namespace {
@@ -33,43 +32,6 @@ void WithNode(const Node& node, F&& f) {
   } catch (const Error&) {
     std::rethrow_exception(CurrentErrorAfter(Describe(node) + ": "));
   }
-}
-
-// In predictions nothing changes parameters and states in each run.
-bool KeepsAnything(const CompileOptions& options) {
-  return options.mode == Mode::kPredict && options.switches.derive &&
-         std::ranges::any_of(options.signature.arguments, &Argument::is_kept);
-}
-bool IsFunctionOfInputs(const OpDef& op) {
-  return !op.is_random && !op.reads_step && op.across_devices == AcrossDevices::kNothing;
-}
-
-// Text that only equal attributes have; none where it would be long.
-std::optional<std::string> IdentityOf(const AnyAttrs& attrs) {
-  constexpr size_t kLongest = 8;  // elements; ToString prints so many in full
-  std::string text;
-  for (const auto& [name, value] : attrs.ToMap()) {
-    std::string printed = ToString(value);
-    bool is_long = false;
-    std::visit(
-        [&]<class T>(const T& held) {
-          if constexpr (std::is_same_v<T, std::shared_ptr<const HostTensor>>) {
-            is_long = !held || held->bytes() > static_cast<int64_t>(kLongest * sizeof(int64_t));
-            if (!is_long) {
-              const auto* bytes = static_cast<const unsigned char*>(held->raw());
-              fmt::format_to(std::back_inserter(printed), " {:02x}", fmt::join(bytes, bytes + held->bytes(), ""));
-            }
-          } else if constexpr (requires { held.size(); }) {
-            is_long = held.size() > kLongest && !std::is_same_v<T, std::string>;
-          } else if constexpr (std::is_same_v<T, double>) {
-            printed = fmt::format("{:a}", held);
-          }
-        },
-        value);
-    if (is_long) return std::nullopt;
-    fmt::format_to(std::back_inserter(text), " {}={}", name, printed);
-  }
-  return text;
 }
 
 class Compiler : private ProgramBuilder {
@@ -96,11 +58,7 @@ class Compiler : private ProgramBuilder {
     FinishObserved();
     CutSegment(has_backward_ ? Phase::kBackward : Phase::kForward, /*keep_empty=*/true);
     if (options_.switches.derive) {
-      HoistDerived(&program(), {.signature = options_.signature,
-                                .root = roots(),
-                                .kept = kept_,
-                                .may_be_kept = may_be_kept(),
-                                .keeps_states = KeepsAnything(options_)});
+      HoistDerived(&program(), {options_.signature, roots(), kept_, may_be_kept(), KeepsAnything(options_)});
     }
     PlanMemory(&program(), {.root = roots(),
                             .kept = kept_,
@@ -306,11 +264,7 @@ class Compiler : private ProgramBuilder {
     }
     Emit(node.op().name, node.name(), std::move(inputs), std::move(outputs), std::move(kernel));
     plan().calls.back().again = lowered_.FirstOf(n) != n;
-    if (CastFrom(node)) {
-      MayBeKept();
-    } else if (KeepsAnything(options_) && IsFunctionOfInputs(node.op())) {
-      if (auto attributes = IdentityOf(node.attrs())) MayBeKept(*std::move(attributes));
-    }
+    if (auto attributes = IdentityOfKept(node, options_)) MayBeKept(*std::move(attributes));
   }
 
   // ---- gradients, outputs, segments ----

@@ -9,8 +9,43 @@
 #include <string>
 #include <utility>
 
+#include "symbol/op_def.h"
+#include "symbol/ops/cast.h"
+
 namespace bindery {
 namespace {
+
+bool IsFunctionOfInputs(const OpDef& op) {
+  return !op.is_random && !op.reads_step && op.across_devices == AcrossDevices::kNothing;
+}
+
+// Text that only equal attributes have; none where it would be long.
+std::optional<std::string> IdentityOf(const AnyAttrs& attrs) {
+  constexpr size_t kLongest = 8;  // elements; ToString prints so many in full
+  std::string text;
+  for (const auto& [name, value] : attrs.ToMap()) {
+    std::string printed = ToString(value);
+    bool is_long = false;
+    std::visit(
+        [&]<class T>(const T& held) {
+          if constexpr (std::is_same_v<T, std::shared_ptr<const HostTensor>>) {
+            is_long = !held || held->bytes() > static_cast<int64_t>(kLongest * sizeof(int64_t));
+            if (!is_long) {
+              const auto* bytes = static_cast<const unsigned char*>(held->raw());
+              fmt::format_to(std::back_inserter(printed), " {:02x}", fmt::join(bytes, bytes + held->bytes(), ""));
+            }
+          } else if constexpr (requires { held.size(); }) {
+            is_long = held.size() > kLongest && !std::is_same_v<T, std::string>;
+          } else if constexpr (std::is_same_v<T, double>) {
+            printed = fmt::format("{:a}", held);
+          }
+        },
+        value);
+    if (is_long) return std::nullopt;
+    fmt::format_to(std::back_inserter(text), " {}={}", name, printed);
+  }
+  return text;
+}
 
 constexpr int64_t kMaxConstant = 4096;  // bytes of what is made of nothing
 
@@ -154,6 +189,16 @@ class Hoister {
 };
 
 }  // namespace
+
+bool KeepsAnything(const CompileOptions& options) {
+  return options.mode == Mode::kPredict && options.switches.derive &&
+         std::ranges::any_of(options.signature.arguments, &Argument::is_kept);
+}
+
+std::optional<std::string> IdentityOfKept(const Node& node, const CompileOptions& options) {
+  if (CastFrom(node)) return "";
+  return KeepsAnything(options) && IsFunctionOfInputs(node.op()) ? IdentityOf(node.attrs()) : std::nullopt;
+}
 
 void HoistDerived(Program* program, const DerivedOptions& options) { Hoister(program, options).Run(); }
 

@@ -11,12 +11,19 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "executor/plan/program.h"
 
 namespace bindery {
+
+// In predictions nothing changes parameters and states in each run. Is any of them declared to be kept?
+bool KeepsAnything(const CompileOptions& options);
+// The attributes of a node whose results may be kept, as text that only equal ones have. None for one whose may not, or
+// whose text would be long.
+std::optional<std::string> IdentityOfKept(const Node& node, const CompileOptions& options);
 
 struct DerivedOptions {
   const Signature& signature;                     // who is_kept
