@@ -1,7 +1,7 @@
-// Convolution of float32, and of bfloat16 where CPUs have units for it: by loops of our own (direct_convolution.h), or
-// by oneDNN's direct algorithms, weights in the format that these like best, activations in PreferredActivationFormats
-// or, where oneDNN has only its slow loops for these, in others, in a fixed order. float64 and integers are products of
-// matrices (convolution_gemm.h).
+// Convolution of float32, and of bfloat16 where CPUs have units for it, by oneDNN: direct algorithms, weights in the
+// format that these like best, activations in PreferredActivationFormats or, where oneDNN has only its slow loops for
+// these, in others, in a fixed order. Some gradients of weights are ours (direct_convolution.h). float64 and integers are
+// products of matrices (convolution_gemm.h).
 #include "symbol/ops/convolution.h"
 
 #include <algorithm>
@@ -202,7 +202,6 @@ MaybeKernel MakeByDnnl(const KernelSpec& spec, int addend) {
 
 // (data, weight [, bias]) -> y
 MaybeKernel MakeConvolution(const KernelSpec& spec) {
-  if (MaybeKernel direct = DirectConvolution(spec)) return direct;
   MaybeKernel kernel = IsOfDnnl(spec) ? MakeByDnnl(spec, -1) : std::nullopt;
   return kernel ? kernel : ConvolutionByGemm(spec);
 }
