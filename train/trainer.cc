@@ -41,7 +41,21 @@ Trainer::Trainer(const Symbol& symbol, const TrainerOptions& options) : symbol_(
     Throw("balance: parts of replicas are bound for their shares: there is none with placements");
   }
   if (!ParseAveraging(options_.average) && options_.use_average) Throw("use_average needs an average, e.g. ema(0.999)");
-  metric_ = std::make_unique<TrainingMetric>(MakeMetric(options_.metrics), symbol_);
+  metric_ = MakeMetrics();
+}
+
+std::unique_ptr<TrainingMetric> Trainer::MakeMetrics() const {
+  if (options_.more_metrics.empty()) return std::make_unique<TrainingMetric>(MakeMetric(options_.metrics), symbol_);
+  std::vector<std::shared_ptr<const Metric>> all;
+  if (!options_.metrics.empty()) all.push_back(MakeMetric(options_.metrics));
+  all.insert(all.end(), options_.more_metrics.begin(), options_.more_metrics.end());
+  return std::make_unique<TrainingMetric>(std::make_unique<CompositeMetric>(std::move(all)), symbol_);
+}
+
+std::string Trainer::MetricsText() const {
+  std::string text = options_.metrics;
+  for (const auto& metric : options_.more_metrics) text += (text.empty() ? "" : ",") + metric->name();
+  return text;
 }
 
 Trainer::Trainer(const Model& model, const TrainerOptions& options) : Trainer(model.symbol, options) {
@@ -183,16 +197,17 @@ void Trainer::Sweep(DataIter& data, int64_t batches, const std::function<bool(co
 }
 
 NamedValues Trainer::Score(DataIter& data, const std::string& metrics, int64_t batches) {
-  TrainingMetric metric(MakeMetric(metrics.empty() ? options_.metrics : metrics), symbol_);
+  const std::unique_ptr<TrainingMetric> metric =
+      metrics.empty() ? MakeMetrics() : std::make_unique<TrainingMetric>(MakeMetric(metrics), symbol_);
   Sweep(data, batches, [&](const BatchPtr& batch) {
     try {
-      ScoreBatch(group_.get(), cut_, batch, &metric);
+      ScoreBatch(group_.get(), cut_, batch, metric.get());
     } catch (const NumericError& e) {
       Throw<NumericError>("{}: the model has diverged, or the data are not finite", WithoutOperation(e.message()));
     }
     return true;
   });
-  return metric.Get();
+  return metric->Get();
 }
 
 std::vector<HostTensor> Trainer::Predict(DataIter& data, int64_t batches) {

@@ -59,6 +59,8 @@ struct TrainerOptions {
   // Score, Predict and Save, and so validation, use the averages of trained parameters, once there are any. Running
   // statistics stay those that training has seen.
   bool use_average = false;
+  // Metrics beside those of `metrics`, which then may be empty: of your own (MeanOf), or without a text.
+  std::vector<std::shared_ptr<const Metric>> more_metrics = {};
   // Of a batch of the size that the first iterator has; others are cut in pieces no larger than those. Or
   // MicroBatches::kAutomatic: the fewest with which what is planned (train/memory.h) fits in `memory_limit` bytes of
   // each device, 0 being what it has.
@@ -156,8 +158,8 @@ class Trainer {
   // What the first Fit on these data would do before its first step, now: binds, fills the parameters, makes the
   // optimizer. Throws what that would. Nothing if the trainer is bound for training already.
   void Prepare(const DataIter& train);
-  // Metrics over one sweep, or so many batches of it, without padding. `metrics` empty: the trainer's. Throws DataError
-  // if there is no batch, NumericError if an output is not finite.
+  // Metrics over one sweep, or so many batches of it, without padding. `metrics` empty: all of the trainer's. Throws
+  // DataError if there is no batch, NumericError if an output is not finite.
   NamedValues Score(DataIter& data, const std::string& metrics = {}, int64_t batches = 0);
   // Outputs over one sweep, or so many batches of it, joined along their batch axes, without padding, in the order of
   // the batches: rows of a shuffling iterator come shuffled (Batch::index). Needs no labels. Throws DataError if there
@@ -240,6 +242,8 @@ class Trainer {
   // Throws CheckpointError unless the updater can go on with the state of the checkpoint's `optimizer`.
   static void CheckOptimizerState(const Updater& updater, const HostTensorMap& state, const std::string& optimizer);
   void WarnOfDifferences(const Checkpoint& checkpoint) const;
+  std::unique_ptr<TrainingMetric> MakeMetrics() const;  // of the options
+  std::string MetricsText() const;
 
   Symbol symbol_;
   TrainerOptions options_;

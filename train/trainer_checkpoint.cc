@@ -109,7 +109,7 @@ Checkpoint Trainer::ToCheckpoint(DataIter* train) {
                         .seed = options_.seed};
   if (train) checkpoint.iterator = train->SaveState();
   if (batch_in_epoch_ > 0) checkpoint.metric_totals.assign(metric_->total().begin(), metric_->total().end());
-  checkpoint.metrics = options_.metrics;
+  checkpoint.metrics = MetricsText();
   checkpoint.info = Info();
   checkpoint.info["initializer"] = options_.initializer;
   if (balancer_.on()) checkpoint.info[kBalance] = balancer_.Text();
@@ -147,7 +147,7 @@ void Trainer::CheckFits(const Checkpoint& checkpoint) const {
     updater_->CheckNumbers(checkpoint.numbers);
   }
   const size_t totals = checkpoint.metric_totals.size();
-  if (checkpoint.metrics == options_.metrics && totals != 0 && totals != static_cast<size_t>(metric_->total_size())) {
+  if (checkpoint.metrics == MetricsText() && totals != 0 && totals != static_cast<size_t>(metric_->total_size())) {
     Throw<CheckpointError>("the checkpoint has {} totals of the metrics {}, which have {}", totals, checkpoint.metrics,
                            metric_->total_size());
   }
@@ -162,9 +162,9 @@ void Trainer::WarnOfDifferences(const Checkpoint& checkpoint) const {
     warn(fmt::format("the checkpoint was trained by {} with {}, this run goes on by {} with {}", checkpoint.optimizer,
                      checkpoint.schedule, optimizer->Text(), schedule));
   }
-  if (checkpoint.batch_in_epoch > 0 && checkpoint.metrics != options_.metrics) {
+  if (checkpoint.batch_in_epoch > 0 && checkpoint.metrics != MetricsText()) {
     warn(fmt::format("the metrics of the epoch so far were {}: those of this run, {}, begin now", checkpoint.metrics,
-                     options_.metrics));
+                     MetricsText()));
   }
 }
 
@@ -206,7 +206,7 @@ void Trainer::Restore(const Checkpoint& checkpoint, DataIter* train) {
   epoch_ = checkpoint.epoch;
   batch_in_epoch_ = checkpoint.batch_in_epoch;
   metric_->Reset();
-  if (checkpoint.metrics == options_.metrics) metric_->SetTotal(checkpoint.metric_totals);
+  if (checkpoint.metrics == MetricsText()) metric_->SetTotal(checkpoint.metric_totals);
   balancer_ = std::move(balancer);
   const auto best = checkpoint.info.find(kBest);
   best_ = best == checkpoint.info.end() ? std::nullopt : ParseBest(best->second);

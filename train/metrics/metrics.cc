@@ -146,6 +146,33 @@ MetricGraph Loss::AsGraph(const MetricArrays& share) const {
   return graph;
 }
 
+namespace {
+
+class FormulaMetric final : public MeanMetric {
+ public:
+  FormulaMetric(std::string name, MetricFormula formula, MetricTarget target)
+      : name_(std::move(name)), formula_(std::move(formula)), target_(std::move(target)) {}
+  std::string name() const override { return name_; }
+  MetricGraph AsGraph(const MetricArrays& share) const override {
+    return OverPairs(name_, target_, share, [&](const MetricArray& output, const MetricArray& label) {
+      const Symbol values = formula_(output.symbol, label.symbol);
+      const Symbol count = CountOf(Or(Equal(values, values), NotEqual(values, values)));  // of all, NaN included
+      return MetricGraph{.partial = Join({SumExactly(Double(values)), count})};
+    });
+  }
+
+ private:
+  std::string name_;
+  MetricFormula formula_;
+  MetricTarget target_;
+};
+
+}  // namespace
+
+std::shared_ptr<const Metric> MeanOf(const std::string& name, MetricFormula formula, MetricTarget target) {
+  return std::make_shared<FormulaMetric>(name, std::move(formula), std::move(target));
+}
+
 CompositeMetric::CompositeMetric(std::vector<std::shared_ptr<const Metric>> metrics) : metrics_(std::move(metrics)) {
   if (metrics_.empty()) Throw("a list of metrics needs at least one");
 }

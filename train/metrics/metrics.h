@@ -8,6 +8,7 @@
 // ones it is about. Outputs of any float type and labels of any type are read; sums are in double.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -135,6 +136,14 @@ class Loss final : public MeanMetric {
  private:
   std::string output_;
 };
+
+// The mean of what a formula of your own gives for an output and its label, numbers or truths of any shape. It is symbols:
+//
+//   MeanOf("near", [](const Symbol& output, const Symbol& label) { return LessEqual(Abs(output - label), 0.5); })
+//
+// Both are as one device has them, (N, ...), N being its samples; compare and reshape them as you like.
+using MetricFormula = std::function<Symbol(const Symbol& output, const Symbol& label)>;
+std::shared_ptr<const Metric> MeanOf(const std::string& name, MetricFormula formula, MetricTarget target = {});
 
 // Several at once.
 class CompositeMetric final : public Metric {

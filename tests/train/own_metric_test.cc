@@ -1,0 +1,88 @@
+// Metrics of a program's own, beside the built-in ones: on any devices, and in checkpoints.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <limits>
+
+#include "symbol/ops.h"
+#include "tests/message_of.h"
+#include "train/data/array_iter.h"
+#include "train/trainer.h"
+
+namespace bindery {
+namespace {
+
+// y = fc(x) with weight 1 and bias 0, whose labels are off by 0.125 i in sample i of 8.
+struct Off {
+  Symbol net = LinearRegressionOutput(FullyConnected(Variable("data"), {.num_hidden = 1}, "fc"),
+                                      Variable("softmax_label"), {}, "y");
+  Model model{.symbol = net,
+              .params = {{"fc_weight", HostTensor::From({1, 1}, {1})}, {"fc_bias", HostTensor::From({1}, {0})}}};
+  HostTensor data{DType::kFloat32, {8, 1}}, label{DType::kFloat32, {8, 1}};
+  Off() {
+    for (int64_t i = 0; i < 8; ++i) {
+      data.Set(i, static_cast<double>(i));
+      label.Set(i, static_cast<double>(i) * 1.125);
+    }
+  }
+  ArrayIter Batches() const { return {data, label, {.batch_size = 3}}; }
+};
+
+std::shared_ptr<const Metric> Near(double distance) {
+  return MeanOf("near",
+                [=](const Symbol& output, const Symbol& label) { return LessEqual(Abs(output - label), distance); });
+}
+
+TEST(OwnMetric, TheMeanOfAFormulaOnAnyDevices) {
+  const Off off;
+  for (const int64_t devices : {1, 2, 3}) {
+    std::vector<Device> list;
+    for (int i = 0; i < devices; ++i) list.push_back(Cpu(i));
+    Trainer trainer(off.model, {.devices = list, .metrics = "mae", .more_metrics = {Near(0.5), Near(0.25)}});
+    ArrayIter batches = off.Batches();
+    EXPECT_EQ(trainer.Score(batches), (NamedValues{{"mae", 0.4375}, {"near", 5.0 / 8}, {"near", 3.0 / 8}}));
+    EXPECT_EQ(trainer.Score(batches, "mse").size(), 1u);  // what is asked for by name alone
+  }
+}
+
+TEST(OwnMetric, AloneAndOfValuesThatAreNoTruths) {
+  const Off off;
+  const auto error = MeanOf("error", [](const Symbol& output, const Symbol& label) { return label - output; });
+  Trainer trainer(off.model, {.metrics = "", .more_metrics = {error}});
+  ArrayIter batches = off.Batches();
+  EXPECT_EQ(trainer.Score(batches), (NamedValues{{"error", 0.4375}}));
+  // Without any there must be a text.
+  EXPECT_NE(MessageOf([&] { Trainer(off.model, {.metrics = ""}); }), "");
+  const auto wrong = MeanOf("wrong", [](const Symbol& output, const Symbol&) { return output; }, {.output = "none"});
+  Trainer unpaired(off.model, {.metrics = "", .more_metrics = {wrong}});
+  EXPECT_NE(MessageOf([&] { unpaired.Score(batches); }).find("none"), std::string::npos);
+}
+
+TEST(OwnMetric, AValueThatIsNoNumberIsNoNumber) {
+  const Off off;
+  const auto root = MeanOf("root", [](const Symbol& output, const Symbol& label) { return Sqrt(output - label); });
+  Trainer trainer(off.model, {.metrics = "", .more_metrics = {root}});
+  ArrayIter batches = off.Batches();
+  EXPECT_TRUE(std::isnan(trainer.Score(batches)[0].second));
+}
+
+TEST(OwnMetric, GoesOnInTheMiddleOfAnEpoch) {
+  const Off off;
+  const TrainerOptions options{.optimizer = "sgd(lr=0)", .metrics = "mae", .more_metrics = {Near(0.5)}};
+  const std::string folder = std::string(std::getenv("TEST_TMPDIR")) + "/run";
+  std::filesystem::remove_all(folder);
+  ArrayIter batches = off.Batches();
+  Trainer stopped(off.model, options);
+  stopped.Fit(batches, {.checkpoints = folder, .on_batch = [&](const BatchReport& report) {
+                          if (report.batch == 2) stopped.RequestStop();
+                        }});
+  ArrayIter rest = off.Batches();
+  Trainer resumed(off.model, options);
+  const FitResult result = resumed.Fit(rest, {.checkpoints = folder, .resume = true});
+  EXPECT_EQ(result.train, (NamedValues{{"mae", 0.4375}, {"near", 5.0 / 8}}));
+}
+
+}  // namespace
+}  // namespace bindery
