@@ -19,7 +19,6 @@
 #include "executor/compile/without_elements.h"
 #include "executor/plan/program.h"
 #include "symbol/op_def.h"
-#include "symbol/ops/cast.h"
 
 namespace bindery {
 namespace {
@@ -58,7 +57,7 @@ class Compiler : private ProgramBuilder {
     FinishObserved();
     CutSegment(has_backward_ ? Phase::kBackward : Phase::kForward, /*keep_empty=*/true);
     if (options_.switches.derive) {
-      HoistDerived(&program(), {options_.signature, roots(), kept_, may_be_kept()});
+      HoistDerived(&program(), {options_.signature, roots(), kept_, may_be_kept(), KeepsAnything(options_)});
     }
     PlanMemory(&program(), {.root = roots(),
                             .kept = kept_,
@@ -262,7 +261,7 @@ class Compiler : private ProgramBuilder {
       outputs[o] = read_[n][o] ? id : -1;
     }
     Emit(node.op().name, node.name(), std::move(inputs), std::move(outputs), std::move(kernel));
-    if (CastFrom(node)) MayBeKept();
+    if (auto attributes = IdentityOfKept(node, options_)) MayBeKept(*std::move(attributes));
   }
 
   // Random numbers are keyed by the node's name: a second node of that name gets another key.
