@@ -3,16 +3,18 @@
 # are laid out. Fails if programs built against it would not run with this one, unless BINDERY_VERSION_ABI, which the
 # libraries' names end in, is another.
 #
-# The libraries are built without debugging information. So exported symbols are read from them, and types from a small
-# library of its own, which takes a pointer to each class that the headers declare.
+# The libraries are built without debugging information. So exported symbols are read from them, and types from small
+# libraries of their own: one takes a pointer to each class that the headers declare, the other has the functions of the
+# C interface, which do nothing.
 set -euo pipefail
 export LC_ALL=C
 
 usage() {
   cat <<'END'
-usage: tools/abi.sh [--store] [--prefix DIR] [--stored DIR]
+usage: tools/abi.sh [--store] [--c-interface] [--prefix DIR] [--stored DIR]
 
   --store        describe this one, as released; else: compare with what is described
+  --c-interface  only bindery/c_api.h, which takes no installation
   --prefix DIR   what is installed there; without it, it is built and installed to a temporary folder
   --stored DIR   where descriptions are; tools/package/abi without it
 
@@ -26,10 +28,11 @@ fail() {
 }
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-store= prefix= stored=$root/tools/package/abi
+store= prefix= c_only= stored=$root/tools/package/abi
 while [ $# -gt 0 ]; do
   case $1 in
     --store) store=yes ;;
+    --c-interface) c_only=yes ;;
     --prefix=*) prefix=${1#*=} ;;
     --stored=*) stored=${1#*=} ;;
     --prefix | --stored)
@@ -54,45 +57,70 @@ done
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-if [ -z "$prefix" ]; then
+if [ -z "$prefix" ] && [ -n "$c_only" ]; then
+  mkdir -p "$work/prefix/include"
+  ln -s "$root/bindery" "$work/prefix/include/bindery"
+  prefix=$work/prefix
+elif [ -z "$prefix" ]; then
   prefix=$work/prefix
   "$root/tools/install.sh" --prefix "$prefix" >&2
 fi
 headers=$prefix/include/bindery
 number=$(awk '$1 == "#define" && $2 == "BINDERY_VERSION_ABI" { print $3 }' "$headers/version.h")
 [ -n "$number" ] || fail "nothing is installed in $prefix"
-pieces=(libbindery_predict libbindery types)
+abidw=(abidw --no-comp-dir-path --no-corpus-path)
 
-for library in libbindery_predict libbindery; do
-  abidw --no-comp-dir-path --no-corpus-path --drop-undefined-syms "$prefix/lib/$library.so" |
-    sed "/version='BINDERY_PRIVATE_/d" >"$work/$library.abi"
-done
-# Classes, but no templates, of namespaces.
-find "$headers" -name '*.h' -print0 | sort -z | xargs -0 awk '
-  FNR == 1 { depth = 0 }
-  /^namespace [a-z]/ { ++depth; space[depth] = (depth > 1 ? space[depth - 1] "::" : "") $2; next }
-  /^}  \/\/ namespace/ { --depth; next }
-  /^template/ { of_template = 1; next }
-  depth && /^(class|struct) / {
-    gsub(/\[\[[^\]]*\]\] */, "")
-    split($0, words, /[ :;{<]+/)
-    if (!of_template && !/;$/) print space[depth] "::" words[2]
-  }
-  /^[A-Za-z]/ { of_template = 0 }' | sort -u >"$work/classes"
-{
-  echo '#include <bindery/bindery.h>'
-  echo '#include <bindery/c_api.h>'
-  sed 's/.*/void type(&*) {}/' "$work/classes"
-} >"$work/types.cc"
-g++ -std=c++20 -g -O0 -shared -fPIC -w -I "$prefix/include" "$work/types.cc" -o "$work/types.so"
-abidw --no-comp-dir-path --no-corpus-path --no-show-locs --headers-dir "$headers" --drop-private-types "$work/types.so" \
-  >"$work/types.abi"
+# What the C interface declares, defined: a declaration that names parameters ends in a body.
+gcc -E -P -x c -I "$prefix/include" - <<<'#include <bindery/c_api.h>' | tr '\n' ' ' | sed 's/;/;\n/g' |
+  sed '/^[^{}]*bindery_[a-z_]*(.*);$/{/typedef/!s/;$/ { __builtin_trap(); }/}' >"$work/c_api.c"
+gcc -g -O0 -shared -fPIC -w "$work/c_api.c" -o "$work/c_api.so"
+"${abidw[@]}" --no-show-locs "$work/c_api.so" >"$work/c_api.abi"
+grep -q 'bindery_last_error' "$work/c_api.abi" || fail "no functions were found in $headers/c_api.h"
+pieces=(c_api)
+
+describe_cpp() {
+  for library in libbindery_predict libbindery; do
+    "${abidw[@]}" --drop-undefined-syms "$prefix/lib/$library.so" |
+      sed "/version='BINDERY_PRIVATE_/d" >"$work/$library.abi"
+  done
+  # Classes, but no templates, of namespaces.
+  find "$headers" -name '*.h' -print0 | sort -z | xargs -0 awk '
+    FNR == 1 { depth = 0 }
+    /^namespace [a-z]/ { ++depth; space[depth] = (depth > 1 ? space[depth - 1] "::" : "") $2; next }
+    /^}  \/\/ namespace/ { --depth; next }
+    /^template/ { of_template = 1; next }
+    depth && /^(class|struct) / {
+      gsub(/\[\[[^\]]*\]\] */, "")
+      split($0, words, /[ :;{<]+/)
+      if (!of_template && !/;$/) print space[depth] "::" words[2]
+    }
+    /^[A-Za-z]/ { of_template = 0 }' | sort -u >"$work/classes"
+  {
+    echo '#include <bindery/bindery.h>'
+    echo '#include <bindery/c_api.h>'
+    sed 's/.*/void type(&*) {}/' "$work/classes"
+  } >"$work/types.cc"
+  g++ -std=c++20 -g -O0 -shared -fPIC -w -I "$prefix/include" "$work/types.cc" -o "$work/types.so"
+  "${abidw[@]}" --no-show-locs --headers-dir "$headers" --drop-private-types "$work/types.so" \
+    >"$work/types.abi"
+}
+if [ -z "$c_only" ]; then
+  describe_cpp
+  pieces+=(libbindery_predict libbindery types)
+fi
 
 if [ -n "$store" ]; then
   mkdir -p "$stored"
-  for piece in "${pieces[@]}"; do xz -9 --stdout "$work/$piece.abi" >"$stored/$piece.abi.xz"; done
+  for piece in "${pieces[@]}"; do
+    # The C interface is small, and a change of it is to be seen in a review.
+    if [ "$piece" = c_api ]; then
+      cp "$work/c_api.abi" "$stored"
+    else
+      xz -9 --stdout "$work/$piece.abi" >"$stored/$piece.abi.xz"
+    fi
+  done
   echo "$number" >"$stored/number"
-  echo "abi: described number $number, $(wc -l <"$work/classes") classes, in $stored"
+  echo "abi: described number $number in $stored: ${pieces[*]}"
   exit
 fi
 
@@ -102,10 +130,18 @@ if [ "$number" != "$released" ]; then
   echo "abi: number $number, and $released is described: programs are built again anyway"
   exit
 fi
-broken=
+broken= compared=
 for piece in "${pieces[@]}"; do
-  xz --decompress --stdout "$stored/$piece.abi.xz" >"$work/released.abi"
+  if [ -f "$stored/$piece.abi" ]; then
+    cp "$stored/$piece.abi" "$work/released.abi"
+  elif [ -f "$stored/$piece.abi.xz" ]; then
+    xz --decompress --stdout "$stored/$piece.abi.xz" >"$work/released.abi"
+  else
+    echo "abi: $piece is not described: there is no release of it yet"
+    continue
+  fi
+  compared+=" $piece"
   abidiff --no-added-syms --no-show-locs "$work/released.abi" "$work/$piece.abi" || broken+=" $piece"
 done
 [ -z "$broken" ] || fail "programs built against the release do not fit any more ($broken ): raise BINDERY_VERSION_ABI"
-echo "abi: number $number, nothing that programs were built against has changed"
+echo "abi: number $number, nothing that programs were built against has changed:$compared"

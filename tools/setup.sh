@@ -4,6 +4,7 @@ set -euo pipefail
 
 # Package and what it is for.
 packages='
+abigail-tools       tests: the binary interface
 bazel-bootstrap     the build system
 bazel-platforms     rules that the build system would otherwise download
 bazel-rules-java    rules that the build system would otherwise download

@@ -29,5 +29,28 @@ TEST_F(Abi, AnotherLayoutWantsAnotherNumber) {
   EXPECT_NE(Sh(abi + "changed").find("number 1, and 0 is described"), std::string::npos);
 }
 
+// The C interface of this version is described in tools/package/abi: another is another number, or an addition.
+TEST_F(Abi, TheCInterfaceIsAsDescribed) {
+  if (!Has("abidiff")) GTEST_SKIP() << "there is no abidiff";
+  const std::string abi = "'" + Root() + "/tools/abi.sh' --c-interface --prefix ";
+  EXPECT_NE(Sh(abi + "moved").find("nothing that programs were built against has changed: c_api"), std::string::npos);
+  Sh("mkdir -p c/include && cp -r moved/include/bindery c/include");
+  const std::string header = "c/include/bindery/c_api.h";
+  Sh("echo 'bindery_status bindery_more(int32_t number);' >> " + header);
+  Sh(abi + "c");
+  struct Case {
+    std::string edit, message;
+  };
+  for (const Case& change :
+       {Case{"s/int32_t calls; .*/int32_t calls, more;/", "1 data member insertion"},
+        Case{"s/bindery_predictor_free(bindery_predictor/bindery_predictor_end(bindery_predictor/", "1 Removed"}}) {
+    Sh("cp moved/include/bindery/c_api.h c/include/bindery && sed -i '" + change.edit + "' " + header);
+    const Outcome outcome = Shell(abi + "c");
+    EXPECT_EQ(outcome.status, 1) << outcome;
+    EXPECT_NE(outcome.out.find(change.message), std::string::npos) << outcome;
+    EXPECT_NE(outcome.err.find("raise BINDERY_VERSION_ABI"), std::string::npos) << outcome;
+  }
+}
+
 }  // namespace
 }  // namespace bindery
