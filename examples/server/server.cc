@@ -50,11 +50,14 @@ PredictorOptions PredictorOptionsOf(const ServedModel& model, const ServerOption
 
 Server::Server(ServedModel model, const ServerOptions& options)
     : model_(std::move(model)), options_(options), metrics_(options.batcher.max_batch) {
-  predictor_ = std::make_unique<Predictor>(model_.model, PredictorOptionsOf(model_, options_));
   BatcherOptions batcher = options_.batcher;
   batcher.on_batch = [this](int64_t samples) { metrics_.Ran(samples); };
-  batcher_ =
-      std::make_unique<Batcher>([this](const HostTensorMap& batch) { return predictor_->Predict(batch); }, batcher);
+  Batcher::Run run = options_.run;
+  if (!run) {
+    predictor_ = std::make_unique<Predictor>(model_.model, PredictorOptionsOf(model_, options_));
+    run = [this](const HostTensorMap& batch) { return predictor_->Predict(batch); };
+  }
+  batcher_ = std::make_unique<Batcher>(std::move(run), batcher);
   http_ = std::make_unique<httplib::Server>();
   AddRoutes();
   port_ = options_.port;

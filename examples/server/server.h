@@ -34,6 +34,7 @@ struct ServerOptions {
   Device device = Cpu(0);
   int threads = 0;        // of a CPU, for each worker; 0: the cores shared out
   int connections = 256;  // served at once, a thread each; more wait to be accepted by one of them
+  Batcher::Run run = {};  // what computes, if that is no Predictor: to compare with others
   int read_seconds = 5;   // that a client may keep silent within a request, or a connection idle between two
 };
 
