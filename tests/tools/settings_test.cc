@@ -1,6 +1,12 @@
 // Options from the environment and from files of settings; the manual page and what shells complete by.
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <regex>
+#include <set>
 
+#include "base/files.h"
 #include "tests/tools/program.h"
 
 namespace bindery {
@@ -77,6 +83,72 @@ TEST_F(SettingsTest, ATrainingByAFileAlone) {
   EXPECT_EQ(Files(), Words{"run.ini"});
 }
 
+// What a training began with, of those that these settings make.
+TEST_F(SettingsTest, ASolver) {
+  Write("solver.prototxt",
+        "model: 'mlp'  # a comment\nepochs: 1 seed: 18446744073709551615 threads: 1\n"
+        "optimizer: \"adam(lr=0.002)\" metrics: 'accuracy' checkpoints: 'run' save: 'net.pb' use_average: false\n");
+  const Words digits = {"--train-digits", "100", "--test-digits", "50", "--json"};
+  const auto start = [&](const Words& variables, const Words& arguments) {
+    const Outcome outcome = With(variables, Words{"train"} + arguments + digits);
+    EXPECT_EQ(outcome.status, 0) << outcome;
+    return outcome.status == 0 ? json::parse(outcome.out.substr(0, outcome.out.find('\n'))) : json();
+  };
+  const json all = start({}, {"--solver", "solver.prototxt"});
+  EXPECT_EQ(all.at("model"), "mlp");
+  EXPECT_EQ(all.at("seed"), UINT64_MAX);
+  EXPECT_EQ(all.at("optimizer"), "adam(lr=0.002)");
+  EXPECT_EQ(all.at("metrics").get<Words>(), Words{"accuracy"});
+  EXPECT_EQ(Files("run").size(), 1u);
+  EXPECT_EQ(ModelFiles("net.pb").size(), 2u);
+  // Everything else counts more: a file of settings, the environment, the command line.
+  Write("all.ini", "[train]\nsolver = solver.prototxt\nepochs = 2\noverwrite = yes\n");
+  EXPECT_EQ(start({"BINDERY_CONFIG=all.ini"}, {}).at("epochs"), 2);
+  EXPECT_EQ(start({"BINDERY_CONFIG=all.ini", "BINDERY_EPOCHS=3"}, {}).at("epochs"), 3);
+  const json by_words = start({"BINDERY_SOLVER=solver.prototxt"}, {"--epochs", "4", "--overwrite"});
+  EXPECT_EQ(by_words.at("epochs"), 4);
+  EXPECT_EQ(by_words.at("optimizer"), "adam(lr=0.002)");
+  // The run is as the checkpoint knows it, without the file.
+  std::filesystem::remove(PathOf("solver.prototxt"));
+  EXPECT_EQ(start({}, {"--resume", "--checkpoints", "run", "--epochs", "5"}).at("optimizer"), "adam(lr=0.002)");
+
+  const auto fails = [&](int status, const std::string& text, const std::string& message) {
+    Write("bad.prototxt", text);
+    Fails(status, message, {"train", "--solver", "bad.prototxt"});
+  };
+  fails(2, "epochz: 3", "--solver: bad.prototxt:1:7: ");
+  fails(2, "model: 'mlp'\nepochs: 'many'", "--solver: bad.prototxt:2:9: ");
+  fails(2, "epochs: 1 epochs: 2", "\"epochs\" is specified multiple times");
+  fails(2, "epochs: 0", "\n--epochs is from bad.prototxt");
+  fails(2, std::string("\0\xff", 2), "--solver: bad.prototxt:1:");
+  Fails(4, "none.prototxt", {"train", "--solver", "none.prototxt"});
+  Fails(2, "unknown option \"--solver\"", {"test", "--solver", "bad.prototxt"});
+}
+
+// proto/solver.proto names all options of a training but those of one call, of drawn digits and of a machine.
+TEST_F(SettingsTest, ASolverHasEveryOptionOfARun) {
+  const std::string description =
+      ReadFile(std::string(std::getenv("TEST_SRCDIR")) + "/" + std::getenv("TEST_WORKSPACE") + "/proto/solver.proto");
+  std::set<std::string> fields, options;
+  const auto collect = [](const std::string& text, const char* pattern, std::set<std::string>* names) {
+    const std::regex expression(pattern);
+    for (std::sregex_iterator at(text.begin(), text.end(), expression), end; at != end; ++at) {
+      std::string name = (*at)[1];
+      std::ranges::replace(name, '_', '-');
+      names->insert(name);
+    }
+  };
+  collect(description, "\\n  optional [a-z0-9]+ ([a-z_]+) =", &fields);
+  collect(Succeeds({"completion", "--shell", "fish"}).out, "subcommand_from train' -l ([-a-z]+)", &options);
+  const std::set<std::string> others = {"help",           "config",       "solver",      "overwrite",   "resume",
+                                        "trace",          "trace-steps",  "progress",    "json",        "json-every",
+                                        "device-timeout", "train-digits", "test-digits", "digits-seed", "write-digits"};
+  std::set<std::string> both = fields;
+  both.insert(others.begin(), others.end());
+  EXPECT_EQ(both, options);
+  for (const std::string& other : others) EXPECT_FALSE(fields.contains(other)) << other;
+}
+
 TEST_F(SettingsTest, WhatIsWrongIsNamed) {
   const auto in_file = [&](const std::string& text, const std::string& message) {
     Write("bad.ini", text);
@@ -131,6 +203,7 @@ TEST_F(SettingsTest, Completion) {
   EXPECT_EQ(completed("bindery train --resume --mod"), "--model\n");
   EXPECT_EQ(completed("bindery train --model m"), "\n");  // files, by the shell
   EXPECT_EQ(completed("bindery devices ''"), "--help --json --config\n");
+  EXPECT_NE(Succeeds({"devices", "--help"}).out.find("--json"), std::string::npos);
   for (const std::string shell : {"zsh", "fish"}) {
     const std::string text = Succeeds({"completion", "--shell", shell}).out;
     for (const char* part : {"train", "batch-size", "generate"}) {

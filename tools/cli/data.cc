@@ -286,7 +286,7 @@ void DataOptions::AddTo(CLI::App* app) {
       ->default_str(data);
   app->add_option("--test-data", test_data, "samples to test on, as --data; default: a part of those");
   app->add_option("--last-batch", last_batch,
-                  "what becomes of samples that do not fill a batch: short, pad, discard or roll-over")
+                  "what becomes of samples that do not fill a batch, in training: short, pad, discard or roll-over")
       ->capture_default_str();
   AddNumber(app, "--workers", &workers, 1, 1024, "threads that read and decode samples");
   app->add_flag("--skip-damaged", skip_damaged, "skip samples that cannot be read, with a warning for each");

@@ -13,14 +13,17 @@
 #include "base/log.h"
 #include "base/names.h"
 #include "tools/cli/arguments.h"
+#include "tools/cli/solver.h"
 
 namespace bindery::cli {
 namespace {
 
 constexpr const char* kConfig = "--config";
+constexpr const char* kSolver = "--solver";
 constexpr int64_t kMostBytes = 1 << 20;  // of a file
 
-using Sections = std::map<std::string, std::map<std::string, std::string>>;  // by command, "" being all; by "--option"
+using OptionTexts = std::map<std::string, std::string>;  // by "--option"
+using Sections = std::map<std::string, OptionTexts>;     // by command, "" being all
 
 bool IsFlag(const CLI::Option& option) { return option.get_expected_max() == 0; }
 
@@ -119,6 +122,9 @@ void AddConfigOption(CLI::App* app) {
     command->add_option(kConfig, "a file of lines \"option = value\", for what is neither here nor in the environment")
         ->type_name("FILE");
   }
+  app->get_subcommand("train")
+      ->add_option(kSolver, "a .prototxt of options, for what the others do not say (proto/solver.proto)")
+      ->type_name("FILE");
 }
 
 Sections Settings::Parse(const CLI::App& app, const std::string& path, std::string_view text) {
@@ -175,7 +181,7 @@ std::vector<std::string> Settings::Complete(const CLI::App& app, std::vector<std
   if (words.empty() || words[0].starts_with("-")) return words;
   const CLI::App& command = *app.get_subcommand(words[0]);
   std::set<const CLI::Option*> given;
-  std::string path;
+  std::string path, solver;  // files
   for (size_t i = 1; i < words.size();) {
     const CLI::Option* option = command.get_option_no_throw(words[i]);
     if (option != nullptr && option == command.get_help_ptr()) return words;
@@ -186,6 +192,7 @@ std::vector<std::string> Settings::Complete(const CLI::App& app, std::vector<std
     given.insert(option);
     const bool is_flag = IsFlag(*option);
     if (words[i] == kConfig) path = words[i + 1];
+    if (words[i] == kSolver) solver = words[i + 1];
     i += is_flag ? 1 : 2;
   }
   if (const char* variable = std::getenv(VariableOf(kConfig).c_str()); path.empty() && variable) path = variable;
@@ -193,32 +200,44 @@ std::vector<std::string> Settings::Complete(const CLI::App& app, std::vector<std
   if (!path.empty()) sections = Parse(app, path, ReadFile(path, kMostBytes));
   WarnOfMisspelled(app);
 
-  for (const CLI::Option* option : command.get_options()) {
-    if (given.contains(option)) continue;
-    std::optional<std::string> value;
-    std::string name, source;
-    const auto take = [&](const std::string& of, const std::string& from, const std::string& text) {
-      if (!value) value = text, name = of, source = from;
-    };
-    for (const std::string& plain : option->get_lnames()) {
+  struct Found {
+    std::string name, source, value;
+  };
+  OptionTexts of_solver;
+  const auto find = [&](const CLI::Option& option) -> std::optional<Found> {
+    for (const std::string& plain : option.get_lnames()) {
       const std::string own = "--" + plain, variable = VariableOf(own);
       if (!Find(command, own)) continue;
-      if (const char* text = std::getenv(variable.c_str()); text && *text != '\0') take(own, variable, text);
+      if (const char* text = std::getenv(variable.c_str()); text && *text != '\0') return Found{own, variable, text};
     }
-    for (const std::string& section : {words[0], std::string()}) {
-      for (const std::string& plain : option->get_lnames()) {
-        const auto found = sections[section].find("--" + plain);
-        if (found != sections[section].end()) take("--" + plain, path, found->second);
+    const auto in = [&](const OptionTexts& texts, const std::string& source) -> std::optional<Found> {
+      for (const std::string& plain : option.get_lnames()) {
+        const auto found = texts.find("--" + plain);
+        if (found != texts.end()) return Found{found->first, source, found->second};
       }
+      return std::nullopt;
+    };
+    for (const std::string& section : {words[0], std::string()}) {
+      if (const auto found = in(sections[section], path)) return found;
     }
-    if (!value) continue;
+    return in(of_solver, solver);
+  };
+  if (const CLI::Option* option = command.get_option_no_throw(kSolver)) {
+    if (const auto found = find(*option); found && !given.contains(option)) solver = found->value;
+    if (!solver.empty()) of_solver = ReadSolver(solver);
+  }
+
+  for (const CLI::Option* option : command.get_options()) {
+    if (given.contains(option)) continue;
+    const std::optional<Found> found = find(*option);
+    if (!found) continue;
     if (IsFlag(*option)) {
-      if (IsTrue(fmt::format("{} ({})", name, source), *value)) words.push_back(name);
+      if (IsTrue(fmt::format("{} ({})", found->name, found->source), found->value)) words.push_back(found->name);
     } else {
-      words.push_back(name);
-      words.push_back(*value);
+      words.push_back(found->name);
+      words.push_back(found->value);
     }
-    sources_[name] = source;
+    sources_[found->name] = found->source;
   }
   return words;
 }

@@ -1,5 +1,5 @@
-// Options that are not on the command line: the environment has them (BINDERY_BATCH_SIZE for --batch-size), or a file of
-// settings, in this order.
+// Options that are not on the command line: the environment has them (BINDERY_BATCH_SIZE for --batch-size), a file of
+// settings, or that of --solver, in this order.
 //
 // The file, of --config or BINDERY_CONFIG, has a line for each option, comments and sections:
 //
@@ -20,7 +20,7 @@
 
 namespace bindery::cli {
 
-// The option --config of every command.
+// The option --config of every command, and --solver of train.
 void AddConfigOption(CLI::App* app);
 
 class Settings {
