@@ -1,5 +1,6 @@
 // What the commands do when all is well, from training to inspecting what was trained.
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <limits>
@@ -230,6 +231,20 @@ TEST_F(CommandsTest, DevicesAndWorkloadsMeanTheSame) {
 }
 
 // The arenas reserve address space by what there is.
+// A batch is normalised by what all devices have of it, and not by the share of each.
+TEST_F(CommandsTest, BatchNormOverAllDevices) {
+  const auto loss = [&](const Words& options) {
+    const Outcome trained =
+        Succeeds(Words{"train", "--model", "resnet20", "--train-digits", "16", "--test-digits", "8"} +
+                 Words{"--batch-size", "16", "--epochs", "1", "--threads", "1", "--json"} +
+                 Words{"--checkpoints=", "--device-timeout", "60"} + options);
+    return Lines(trained.out)[0].at("train").at("cross-entropy").get<double>();
+  };
+  const double whole = loss({"--devices", "cpu:0"});
+  EXPECT_NEAR(loss({"--devices", "cpu:0,cpu:1", "--sync-batch-norm"}), whole, 1e-4 * whole);
+  EXPECT_GT(std::abs(loss({"--devices", "cpu:0,cpu:1"}) - whole), 1e-3 * whole);
+}
+
 TEST_F(CommandsTest, TrainsWithinALimitOfAddressSpace) {
   const Outcome outcome = WithAddressSpace(4'194'304, {"train", "--train-digits", "100", "--test-digits", "50",
                                                        "--epochs", "1", "--device", "cpu:0,cpu:1,cpu:2"});

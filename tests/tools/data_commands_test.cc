@@ -106,6 +106,12 @@ TEST_F(DataCommandsTest, ImagesGoOnInTheSameBits) {
       << skipped;
   Fails(4, "\"images/b/3.png\": neither a JPEG nor a PNG image",
         {"test", "--weights", "cut.prototxt", "--data", "images:images", "--test-part", "1"});
+  // The same by the command line alone: a training goes on without it, or ends.
+  const Words options = {"--checkpoints=", "--test-data", "images:images?size=12&channels=1"};
+  const std::string images = "images:images?size=12&channels=1";
+  EXPECT_NE(Succeeds(Train(images, 1, options + Words{"--skip-damaged"})).err.find("\"images/b/3.png\""),
+            std::string::npos);
+  Fails(4, "\"images/b/3.png\": neither a JPEG nor a PNG image", Train(images, 1, options));
 }
 
 TEST_F(DataCommandsTest, OtherRecords) {
