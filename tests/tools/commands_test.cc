@@ -219,6 +219,17 @@ TEST_F(CommandsTest, WrittenDigitsAreTheSameData) {
   EXPECT_EQ(ModelFiles("read/model.pb").size(), 2u);
 }
 
+TEST_F(CommandsTest, DigitsWrittenAsImagesAreAFolderToTrainOn) {
+  Succeeds(Training(1, {"--write-digits", "images:digits", "--checkpoints="}));
+  EXPECT_EQ(Files("digits"), (Words{"test", "train"}));
+  EXPECT_EQ(Files("digits/train").size(), 10u);
+  const Outcome trained = Succeeds({"train", "--model", "mlp", "--epochs", "1", "--data", "images:digits/train",
+                                    "--test-data", "images:digits/test", "--checkpoints=", "--json"});
+  EXPECT_EQ(Lines(trained.out).front().at("samples"), 100);
+  Fails(4, "--write-digits: cannot write in the folder \"/dev/null/x\"",
+        Training(1, {"--write-digits", "images:/dev/null/x", "--checkpoints="}));
+}
+
 TEST_F(CommandsTest, DevicesAndWorkloadsMeanTheSame) {
   const auto loss = [&](const Words& more) {
     const std::vector<json> lines = Lines(Succeeds(Training(2, Words{"--checkpoints=", "--json"} + more)).out);

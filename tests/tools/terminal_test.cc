@@ -88,5 +88,16 @@ TEST_F(TerminalTest, AutomaticallyABarOnATerminalAndLinesElsewhere) {
   EXPECT_TRUE(Bars(OnTerminal(80, Training(1, {"--checkpoints=", "--progress", "none"}))).empty());
 }
 
+TEST_F(TerminalTest, AnEpochsLineIsCutWhereTheTerminalIsNarrow) {
+  EXPECT_NE(OnTerminal(200, Training(1, {"--checkpoints="})).find("lr 0.05  train: accuracy"), std::string::npos);
+  const std::string narrow = OnTerminal(60, Training(1, {"--checkpoints=", "--best", "best.pb"}));
+  EXPECT_NE(narrow.find("\n  train: accuracy"), std::string::npos) << narrow;
+  EXPECT_NE(narrow.find("\n  test: accuracy"), std::string::npos) << narrow;
+  EXPECT_NE(narrow.find("(best, saved)"), std::string::npos) << narrow;
+  const Outcome elsewhere = Succeeds(Training(1, {"--checkpoints="}));
+  EXPECT_NE(elsewhere.err.find("lr 0.05  train: accuracy"), std::string::npos) << elsewhere;
+  EXPECT_NE(elsewhere.err.find("(best so far)"), std::string::npos) << elsewhere;
+}
+
 }  // namespace
 }  // namespace bindery

@@ -76,7 +76,7 @@ std::unique_ptr<Trainer> ApplyCommand::Load(const LoadedModel& trained, TestData
                                .engine = device.MakeEngine()};
   CheckArguments(trained.model, /*labelled=*/!for_prediction);
   *test = MakeTestData(data, trained.model, trained.source);
-  Say("{}; data: {}\n", trained.source, data.data);
+  Say("{}; data: {}\n", trained.source, data.Tested());
   if (!for_prediction) CheckMetrics(options.metrics, trained.model.symbol, *test->iter);
   return std::make_unique<Trainer>(trained.model, options);
 }
@@ -96,7 +96,7 @@ void ApplyCommand::Judge(Trainer* trainer, const TestData& test, const std::stri
     fmt::print("{}", ToText(judged.confusion, test.classes));
   }
   if (report.empty()) return;
-  WriteFileAtomically(report, JudgementPage(judged, {.title = fmt::format("{} on {}", source, data.data),
+  WriteFileAtomically(report, JudgementPage(judged, {.title = fmt::format("{} on {}", source, data.Tested()),
                                                      .names = test.classes,
                                                      .values = values}));
 }

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
-#include <sstream>
 #include <utility>
 
 #include "train/data/data_description.h"
 #include "train/data/digits.h"
 #include "train/data/prefetch_iter.h"
+#include "train/data/records/image_folder.h"
 #include "train/data/samples/sample_iter.h"
 
 namespace bindery::cli {
@@ -91,7 +91,12 @@ TrainingData MakeImages(const DataOptions& options, const ModelOptions& model, u
   ImageSet train = ReadImages(options, MnistPart::kTrain);
   const int64_t classes = options.data == "digits" ? kDigits : std::max<int64_t>(2, ClassesOf(train));
   ImageSet test = ReadImages(options, MnistPart::kTest, classes);
-  if (const std::string& folder = options.write_digits; !folder.empty()) {
+  constexpr std::string_view kFolders = "images:";
+  if (std::string folder = options.write_digits; folder.starts_with(kFolders)) {
+    MakeOutputFolder("--write-digits", folder = folder.substr(kFolders.size()));
+    WriteImageFolder(train, folder + "/train");
+    WriteImageFolder(test, folder + "/test");
+  } else if (!folder.empty()) {
     MakeOutputFolder("--write-digits", folder);
     WriteIdxImages(train, folder + "/train-images-idx3-ubyte", folder + "/train-labels-idx1-ubyte");
     WriteIdxImages(test, folder + "/t10k-images-idx3-ubyte", folder + "/t10k-labels-idx1-ubyte");
@@ -188,15 +193,6 @@ std::unique_ptr<DataIter> IterOf(SampleSourcePtr samples, const DataOptions& opt
                                             .skip_damaged = options.skip_damaged});
 }
 
-std::vector<std::string> KnownClasses(const Model& model) {
-  std::vector<std::string> classes;
-  const auto found = model.metadata.find(kClassesKey);
-  if (found == model.metadata.end()) return classes;
-  std::istringstream lines(found->second);
-  for (std::string line; std::getline(lines, line);) classes.push_back(line);
-  return classes;
-}
-
 // The samples to test with: those of --test-data, else the part of --data that is not trained on.
 SampleSourcePtr TestSamples(const DataOptions& options, const OpenOptions& open) {
   OpenOptions as_they_are = open;
@@ -218,7 +214,7 @@ TrainingData MakeSamples(const DataOptions& options, const ModelOptions& model, 
   CheckArguments(made.model, /*labelled=*/true);
   // What another training called its classes, they are called here.
   OpenOptions open{.sample = SampleShape(made.model).value_or(Shape()),
-                   .classes = KnownClasses(made.model),
+                   .classes = ClassNames(made.model),
                    .training = true,
                    .seed = seed};
   const OpenedData opened = OpenData(options.data, open);
@@ -233,7 +229,7 @@ TrainingData MakeSamples(const DataOptions& options, const ModelOptions& model, 
   }
   CheckSampleShape(*opened.samples, made.model, NamedModel(model));
   SetSampleShape(&made.model, opened.samples->data()[0].shape);
-  if (!opened.classes.empty()) made.model.metadata[kClassesKey] = fmt::format("{}\n", fmt::join(opened.classes, "\n"));
+  if (!opened.classes.empty()) SetClassNames(opened.classes, &made.model);
   open.classes = opened.classes;
   const bool split = options.test_data.empty();
   made.train = std::make_unique<PrefetchIter>(
@@ -333,7 +329,7 @@ TestData MakeTestData(const DataOptions& options, const Model& trained, const st
     return {.iter = MakeWindows(text.validation, options, trained, name, /*random=*/false, 0)};
   }
   if (options.IsSamples()) {
-    const std::vector<std::string> classes = KnownClasses(trained);
+    const std::vector<std::string> classes = ClassNames(trained);
     const SampleSourcePtr samples =
         TestSamples(options, {.sample = SampleShape(trained).value_or(Shape()), .classes = classes});
     CheckSampleShape(*samples, trained, name);

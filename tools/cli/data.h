@@ -30,7 +30,8 @@ struct DataOptions {
   void ReadFile(const std::string& path);  // a .prototxt; throws DataError
   bool IsText() const { return data.starts_with("text:"); }
   bool IsSamples() const { return IsDataText(data); }  // of train/data/open.h
-  LastBatch LastBatchKind() const;                     // throws UsageError for none of them
+  const std::string& Tested() const { return test_data.empty() ? data : test_data; }
+  LastBatch LastBatchKind() const;  // throws UsageError for none of them
   // `metrics`, else accuracy and cross-entropy.
   std::string MetricsOr(const std::optional<std::string>& metrics) const;
   // What a metric's value is measured in, for people: nats per character, or nothing.

@@ -85,7 +85,7 @@ std::string ToText(const NamedValues& values) {
   return text;
 }
 
-Progress::Progress(ProgressStyle style) : style_(style) {
+Progress::Progress(ProgressStyle style, bool keeps_best) : style_(style), keeps_best_(keeps_best) {
   if (style_ == ProgressStyle::kAuto) style_ = IsTerminal() ? ProgressStyle::kBar : ProgressStyle::kLines;
 }
 
@@ -131,9 +131,15 @@ void Progress::Clear() {
 void Progress::OnEpoch(const EpochReport& report, int64_t epochs) {
   Clear();
   if (style_ == ProgressStyle::kNone) return;
-  Say("epoch {}/{}  {}  {:.0f} samples/s  lr {:.4g}  train: {}{}{}{}\n", report.epoch + 1, epochs,
-      Duration(report.seconds), report.samples_per_second, report.learning_rate, ToText(report.train),
-      report.validation.empty() ? "" : "  test: ", ToText(report.validation), report.best ? "  (best)" : "");
+  std::vector<std::string> parts = {
+      fmt::format("epoch {}/{}  {}  {:.0f} samples/s  lr {:.4g}", report.epoch + 1, epochs, Duration(report.seconds),
+                  report.samples_per_second, report.learning_rate),
+      "train: " + ToText(report.train)};
+  if (!report.validation.empty()) parts.push_back("test: " + ToText(report.validation));
+  if (report.best) parts.back() += keeps_best_ ? "  (best, saved)" : "  (best so far)";
+  const std::string line = fmt::format("{}", fmt::join(parts, "  "));
+  const bool fits = style_ != ProgressStyle::kBar || line.size() < static_cast<size_t>(Columns());
+  Say("{}\n", fits ? line : fmt::format("{}", fmt::join(parts, "\n  ")));
 }
 
 }  // namespace bindery::cli

@@ -12,7 +12,7 @@ enum class ProgressStyle { kAuto, kBar, kLines, kNone };
 
 class Progress {
  public:
-  explicit Progress(ProgressStyle style);
+  Progress(ProgressStyle style, bool keeps_best);  // is the best model saved?
   ~Progress() { Clear(); }
   Progress(const Progress&) = delete;
   void OnBatch(const BatchReport& report, int64_t epochs);
@@ -22,6 +22,7 @@ class Progress {
  private:
   using Clock = std::chrono::steady_clock;
   ProgressStyle style_;
+  const bool keeps_best_;
   Clock::time_point last_ = {};
   bool on_line_ = false;
 };

@@ -1,7 +1,6 @@
 #include "tools/cli/train_arguments.h"
 
 #include <fmt/format.h>
-#include <fnmatch.h>
 
 #include <algorithm>
 #include <set>
@@ -14,6 +13,7 @@
 #include "tools/cli/exit_codes.h"
 #include "train/initializer.h"
 #include "train/precision.h"
+#include "train/weights/weights.h"
 
 namespace bindery::cli {
 namespace {
@@ -129,22 +129,14 @@ std::vector<std::string> TrainArguments::Frozen(const Model& trained) const {
   for (const std::string& name : trained.symbol.ListArguments()) {
     if (name != "data" && !labels.contains(name)) parameters.push_back(name);
   }
-  std::set<std::string> matched;
-  for (size_t begin = 0; begin < freeze.size();) {
-    const size_t end = std::min(freeze.find(',', begin), freeze.size());
-    const std::string pattern = freeze.substr(begin, end - begin);
-    bool fits = false;
-    for (const std::string& name : parameters) {
-      if (fnmatch(pattern.c_str(), name.c_str(), FNM_NOESCAPE) != 0) continue;
-      fits = true;
-      matched.insert(name);
-    }
-    if (!fits)
-      throw UsageError(fmt::format("--freeze: no parameter is \"{}\"{}", pattern, NameHint(pattern, parameters)));
-    begin = end + 1;
+  if (freeze.empty()) return {};
+  try {
+    frozen = ChooseNames(parameters, freeze);
+  } catch (const Error& e) {
+    throw UsageError("--freeze: " + e.message());
   }
-  if (matched.size() == parameters.size()) throw UsageError("--freeze: nothing is left to be trained");
-  return {matched.begin(), matched.end()};
+  if (frozen.size() == parameters.size()) throw UsageError("--freeze: nothing is left to be trained");
+  return frozen;
 }
 
 void TrainArguments::AddTo(CLI::App* app) {
@@ -199,7 +191,8 @@ void TrainArguments::AddTo(CLI::App* app) {
   AddNumber(app, "--patience", &patience, 0, 1'000'000,
             "end the training after so many epochs without a better test; 0: never");
   app->add_option("--log", log, "write a line of JSON with all values to this file after each epoch");
-  app->add_option("--write-digits", data.write_digits, "also write the images as IDX files to this folder");
+  app->add_option("--write-digits", data.write_digits,
+                  "also write the images to a folder: FOLDER as IDX files, images:FOLDER as PNG files by class");
   text("--progress", &progress, "auto, bar, lines or none");
   app->add_flag("--json", json, "JSON lines on standard output instead of text (docs/seeing.md)");
   AddNumber(app, "--json-every", &json_every, 0, INT64_MAX, "with --json: a line every so many steps, too; 0: none");

@@ -175,7 +175,7 @@ int TrainCommand::Train() {
         data.batch_size, precision == "float32" ? "" : ", in " + precision);
   }
 
-  Progress display(json ? ProgressStyle::kNone : style);
+  Progress display(json ? ProgressStyle::kNone : style, !best.empty());
   double seconds = 0;
   int64_t samples = 0;
   const auto on_epoch = [&](const EpochReport& report) {

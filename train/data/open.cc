@@ -6,6 +6,7 @@
 #include <cmath>
 #include <filesystem>
 #include <limits>
+#include <sstream>
 #include <utility>
 
 #include "base/error.h"
@@ -139,7 +140,7 @@ ImageOptions ReadImageOptions(DataSettings* settings, const Shape& sample) {
   const std::string crop = settings->Text("crop", "centre");
   const auto found = std::ranges::find(crops, crop);
   if (found == crops.end()) settings->Fail(fmt::format("unknown crop \"{}\"{}", crop, NameHint(crop, crops)));
-  image.crop = static_cast<Crop>(found - crops.begin());
+  image.crop = static_cast<ImageCrop>(found - crops.begin());
   image.mirror = settings->Flag("mirror", false);
   image.brightness = static_cast<float>(settings->Number("brightness", 0, 0, 1));
   image.contrast = static_cast<float>(settings->Number("contrast", 0, 0, 1));
@@ -224,6 +225,21 @@ std::string WithAbsolutePaths(const std::string& text) {
     at = begin;
   }
   return result + settings;
+}
+
+std::vector<std::string> ClassNames(const Model& model) {
+  std::vector<std::string> names;
+  const auto found = model.metadata.find(kClassesKey);
+  if (found == model.metadata.end()) return names;
+  std::istringstream lines(found->second);
+  for (std::string line; std::getline(lines, line);) names.push_back(line);
+  return names;
+}
+
+void SetClassNames(const std::vector<std::string>& names, Model* model) {
+  std::string& lines = model->metadata[kClassesKey];
+  lines.clear();
+  for (const std::string& name : names) lines += name + "\n";
 }
 
 OpenedData OpenData(const std::string& text, const OpenOptions& options) {

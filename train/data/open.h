@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "symbol/model.h"
 #include "train/data/samples/sample_source.h"
 
 namespace bindery {
@@ -33,6 +34,10 @@ struct OpenedData {
   std::vector<std::string> classes = {};  // their names, where they have any
   int64_t num_classes = 0;                // 0: labels are no classes, or there are none
 };
+
+// The names of a model's classes, as its metadata keep them; empty: it has none.
+std::vector<std::string> ClassNames(const Model& model);
+void SetClassNames(const std::vector<std::string>& names, Model* model);
 
 // Does it begin with a kind and a colon?
 bool IsDataText(std::string_view text);

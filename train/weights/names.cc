@@ -2,6 +2,7 @@
 #include "base/names.h"
 
 #include <fmt/format.h>
+#include <fnmatch.h>
 
 #include <algorithm>
 #include <regex>
@@ -60,6 +61,25 @@ std::string List(const std::vector<std::string>& misfits) {
 }
 
 }  // namespace
+
+std::vector<std::string> ChooseNames(const std::vector<std::string>& names, const std::string& patterns) {
+  std::vector<bool> chosen(names.size());
+  for (size_t begin = 0; begin <= patterns.size();) {
+    const size_t end = std::min(patterns.find(',', begin), patterns.size());
+    const std::string pattern = patterns.substr(begin, end - begin);
+    bool fits = false;
+    for (size_t i = 0; i < names.size(); ++i) {
+      if (fnmatch(pattern.c_str(), names[i].c_str(), FNM_NOESCAPE) == 0) chosen[i] = fits = true;
+    }
+    if (!fits) Throw("no parameter is \"{}\"{}", pattern, NameHint(pattern, names));
+    begin = end + 1;
+  }
+  std::vector<std::string> result;
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (chosen[i]) result.push_back(names[i]);
+  }
+  return result;
+}
 
 Weights MapNames(Weights weights, const std::vector<std::string>& rules) {
   std::vector<Rule> parsed;

@@ -47,6 +47,12 @@ void SaveWeights(const Weights& weights, const std::string& path);
 // two tensors that get one name.
 Weights MapNames(Weights weights, const std::vector<std::string>& rules);
 
+// Those of the names that fit one of the patterns, as a shell has them, with commas between: "conv*,fc1_weight". In the
+// order of the names. Throws Error, with the nearest name, for a pattern that none fits.
+//
+//   Trainer tuned(model, {.fixed_params = ChooseNames(model.symbol.ListArguments(), "conv*,bn*")});
+std::vector<std::string> ChooseNames(const std::vector<std::string>& names, const std::string& patterns);
+
 // The symbol with these as parameters and auxiliary states, whichever it calls so, and the metadata. Not all need to be
 // there. Throws CheckpointError that lists the tensors that are not in the symbol. `source` is how errors call them.
 Model ModelOf(const Symbol& symbol, Weights weights, const std::string& source);

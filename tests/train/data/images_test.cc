@@ -91,7 +91,7 @@ TEST(Resize, AsPillow) {
     for (const auto& [rows, columns] :
          std::vector<std::pair<int, int>>{{16, 16}, {74, 53}, {37, 20}, {100, 91}, {1, 1}}) {
       const std::string name = fmt::format("{}_{}_{}", channels == 1 ? "L" : "RGB", rows, columns);
-      EXPECT_EQ(Difference(Resize(photo, rows, columns), Expected().at(name)), 0) << name;
+      EXPECT_EQ(Difference(ResizeImage(photo, rows, columns), Expected().at(name)), 0) << name;
     }
   }
 }
@@ -116,7 +116,8 @@ std::vector<int> Transformed(const Image& image, const ImageOptions& options, ui
 TEST(Transform, CropsAndMirrors) {
   const ImageOptions centre{.channels = 1, .rows = 2, .columns = 2, .shorter_side = 4};
   EXPECT_EQ(Transformed(Places(4, 6), centre, 0), (std::vector<int>{12, 13, 22, 23}));
-  ImageOptions options{.channels = 1, .rows = 4, .columns = 4, .padding = 2, .crop = Crop::kRandom, .mirror = true};
+  ImageOptions options{
+      .channels = 1, .rows = 4, .columns = 4, .padding = 2, .crop = ImageCrop::kRandom, .mirror = true};
   std::map<std::pair<int, bool>, int> seen;
   const Image image = Places(4, 4);
   for (uint64_t seed = 0; seed < 2000; ++seed) {
@@ -147,14 +148,15 @@ TEST(Transform, CropsAndMirrors) {
   EXPECT_EQ(total, 2000);
   // Not in training: the middle, as it is.
   EXPECT_EQ(Transformed(image, options, 7, false), std::vector<int>(image.pixels.begin(), image.pixels.end()));
-  EXPECT_EQ(MessageOf<DataError>(
-                [&] { Transformed(Places(3, 4), {.channels = 1, .rows = 4, .columns = 4, .crop = Crop::kRandom}, 0); }),
+  EXPECT_EQ(MessageOf<DataError>([&] {
+              Transformed(Places(3, 4), {.channels = 1, .rows = 4, .columns = 4, .crop = ImageCrop::kRandom}, 0);
+            }),
             "DataError: f: 4 x 3 pixels are too few to cut 4 x 4 out of them");
 }
 
 TEST(Transform, ResizedPartsAndColours) {
   const Image photo = Decode("rgb.png", 3);
-  const ImageOptions part{.rows = 8, .columns = 8, .crop = Crop::kResized};
+  const ImageOptions part{.rows = 8, .columns = 8, .crop = ImageCrop::kResized};
   std::set<std::vector<int>> different;
   for (uint64_t seed = 0; seed < 50; ++seed) different.insert(Transformed(photo, part, seed));
   EXPECT_GT(different.size(), 45u);

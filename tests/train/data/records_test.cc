@@ -7,6 +7,8 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "tests/message_of.h"
+#include "train/data/digits.h"
+#include "train/data/open.h"
 #include "train/data/records/crc32c.h"
 #include "train/data/records/image_folder.h"
 #include "train/data/records/record.h"
@@ -142,8 +144,9 @@ TEST_F(RecordsTest, ImageFolders) {
   EXPECT_EQ(records->classes(), (std::vector<std::string>{"cats", "dogs"}));
   ASSERT_EQ(records->records(), 3);
   EXPECT_EQ(records->Name(2), "\"" + folder_ + "/dogs/more/a.JPG\"");
-  const RecordOptions options{
-      .num_classes = 2, .image = {.rows = 8, .columns = 8, .crop = Crop::kResized, .mirror = true}, .augment = true};
+  const RecordOptions options{.num_classes = 2,
+                              .image = {.rows = 8, .columns = 8, .crop = ImageCrop::kResized, .mirror = true},
+                              .augment = true};
   const auto batches = [&](uint64_t seed, int workers) {
     RecordOptions seeded = options;
     seeded.seed = seed;
@@ -176,6 +179,36 @@ TEST_F(RecordsTest, ImageFolders) {
             "DataError: folder \"" + folder_ + "/cats\" has no folders in it, one for each class of images");
   EXPECT_EQ(MessageOf<DataError>([&] { OpenImageFolder("nowhere"); }),
             "DataError: folder \"nowhere\": No such file or directory");
+}
+
+TEST(ImageFolder, WrittenItIsReadAsTheSameImages) {
+  const std::string folder = std::string(std::getenv("TEST_TMPDIR")) + "/written";
+  const ImageSet digits = DrawDigits(30, 1);
+  WriteImageFolder(digits, folder);
+  const RecordSourcePtr records = OpenImageFolder(folder);
+  EXPECT_EQ(records->classes(), (std::vector<std::string>{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"}));
+  ASSERT_EQ(records->records(), 30);
+  const ImageOptions whole{.channels = 1, .rows = 28, .columns = 28};
+  for (int64_t i = 0; i < 30; ++i) {
+    const std::string file =
+        fmt::format("{}/{}/{:06}.png", folder, static_cast<int>(digits.labels.At(i)), static_cast<int>(i));
+    const HostTensor image = ReadImageFile(file, whole);
+    EXPECT_LT(MaxAbsDiff(image, digits.images.Slice(0, i, i + 1).Reshape({1, 28, 28})), 0.51 / 255) << file;
+  }
+  EXPECT_EQ(ReadImageFile(folder + "/3/" + fs::directory_iterator(folder + "/3")->path().filename().string(),
+                          {.rows = 5, .columns = 7})
+                .shape(),
+            Shape({3, 5, 7}));
+  EXPECT_NE(MessageOf<DataError>([&] { ReadImageFile(folder + "/none.png", whole); }), "");
+  EXPECT_NE(MessageOf<DataError>([&] { WriteImageFolder(digits, "/dev/null/x"); }), "");
+}
+
+TEST(ClassNames, AreKeptWithAModel) {
+  Model model;
+  EXPECT_TRUE(ClassNames(model).empty());
+  SetClassNames({"cat", "a dog"}, &model);
+  EXPECT_EQ(ClassNames(model), (std::vector<std::string>{"cat", "a dog"}));
+  EXPECT_EQ(model.metadata.at(kClassesKey), "cat\na dog\n");
 }
 
 }  // namespace

@@ -36,6 +36,16 @@ TEST(WeightNamesTest, RulesRename) {
   EXPECT_EQ(Names(MapNames(Theirs(), {})).size(), 4u);
 }
 
+TEST(WeightNamesTest, PatternsChoose) {
+  const std::vector<std::string> names = {"conv1_weight", "conv1_bias", "fc_weight", "fc_bias"};
+  EXPECT_EQ(ChooseNames(names, "conv*"), (std::vector<std::string>{"conv1_weight", "conv1_bias"}));
+  EXPECT_EQ(ChooseNames(names, "fc_bias,conv?_weight"), (std::vector<std::string>{"conv1_weight", "fc_bias"}));
+  EXPECT_EQ(ChooseNames(names, "*"), names);
+  EXPECT_EQ(MessageOf([&] { ChooseNames(names, "conv*,fc_wieght"); }),
+            "Error: no parameter is \"fc_wieght\"; did you mean \"fc_weight\"?");
+  EXPECT_EQ(MessageOf([&] { ChooseNames(names, ""); }).find("Error: no parameter is \"\""), 0u);
+}
+
 TEST(WeightNamesTest, RulesThatAreWrong) {
   const auto complaint = [](const std::vector<std::string>& rules) {
     return MessageOf([&] { MapNames(Theirs(), rules); });

@@ -84,7 +84,7 @@ Image ResizeColumns(const Image& from, int64_t rows) {
 
 }  // namespace
 
-Image Resize(const Image& from, int64_t rows, int64_t columns) {
+Image ResizeImage(const Image& from, int64_t rows, int64_t columns) {
   Image wide;
   const Image* at = &from;
   if (columns != from.columns) {

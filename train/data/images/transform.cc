@@ -40,27 +40,27 @@ Image Scale(const Image& image, int64_t rows, int64_t columns, const std::string
     Throw<DataError>("{}: {} x {} pixels, too long and narrow to scale to {} x {}", name, image.columns, image.rows,
                      columns, rows);
   }
-  return Resize(image, rows, columns);
+  return ResizeImage(image, rows, columns);
 }
 
 // rows x columns of what is left of the image.
 Image Frame(Image image, const ImageOptions& options, PhiloxStream* random, const std::string& name) {
-  if (options.crop == Crop::kResized && random != nullptr) {
+  if (options.crop == ImageCrop::kResized && random != nullptr) {
     return Scale(RandomPart(image, random), options.rows, options.columns, name);
   }
   if (const int64_t side = options.shorter_side; side > 0) {
     const int64_t shorter = std::min(image.rows, image.columns);
     image = Scale(image, image.rows * side / shorter, image.columns * side / shorter, name);
-  } else if (options.crop != Crop::kRandom) {
+  } else if (options.crop != ImageCrop::kRandom) {
     return Scale(image, options.rows, options.columns, name);
   }
-  const int64_t padding = options.crop == Crop::kRandom && random != nullptr ? options.padding : 0;
+  const int64_t padding = options.crop == ImageCrop::kRandom && random != nullptr ? options.padding : 0;
   const int64_t down = image.rows + 2 * padding - options.rows, right = image.columns + 2 * padding - options.columns;
   if (down < 0 || right < 0) {
     Throw<DataError>("{}: {} x {} pixels are too few to cut {} x {} out of them", name, image.columns, image.rows,
                      options.columns, options.rows);
   }
-  if (options.crop != Crop::kRandom || random == nullptr) {
+  if (options.crop != ImageCrop::kRandom || random == nullptr) {
     return CutOut(image, down / 2, right / 2, options.rows, options.columns);
   }
   const int64_t top = Below(random, down + 1) - padding;
@@ -107,7 +107,7 @@ void CheckImageOptions(const ImageOptions& options) {
   if (options.channels != 1 && options.channels != 3) {
     Throw<DataError>("images: expected 1 or 3 channels, got {}", options.channels);
   }
-  const bool cut = options.shorter_side > 0 && options.crop != Crop::kResized;
+  const bool cut = options.shorter_side > 0 && options.crop != ImageCrop::kResized;
   if (cut && options.shorter_side + 2 * options.padding < std::max(options.rows, options.columns)) {
     Throw<DataError>("images: a shorter side of {} pixels is too small to cut {} x {} out of it", options.shorter_side,
                      options.columns, options.rows);

@@ -10,7 +10,7 @@
 
 namespace bindery {
 
-enum class Crop {
+enum class ImageCrop {
   kCentre,
   kRandom,   // anywhere
   kResized,  // a random part of 8 % to 100 % of the area, its sides 3:4 to 4:3, scaled (Szegedy et al. 2014)
@@ -24,7 +24,7 @@ struct ImageOptions {
   // whole image is scaled to rows x columns, whatever its sides; with a random one nothing is scaled.
   int64_t shorter_side = 0;
   int64_t padding = 0;  // pixels of 0 on each side before a random crop
-  Crop crop = Crop::kCentre;
+  ImageCrop crop = ImageCrop::kCentre;
   bool mirror = false;  // every other image, left to right
   // By a factor from 1 - x to 1 + x each: of all values, of their distance from the mean grey, from each pixel's grey.
   float brightness = 0, contrast = 0, saturation = 0;
@@ -35,7 +35,7 @@ struct ImageOptions {
 void CheckImageOptions(const ImageOptions& options);
 
 // Scales by the area under a triangle, as Pillow's Image.resize((columns, rows), BILINEAR) does, to the same bits.
-Image Resize(const Image& from, int64_t rows, int64_t columns);
+Image ResizeImage(const Image& from, int64_t rows, int64_t columns);
 // A part of an image; what lies outside of it is 0.
 Image CutOut(const Image& from, int64_t top, int64_t left, int64_t rows, int64_t columns);
 

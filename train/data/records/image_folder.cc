@@ -1,12 +1,16 @@
 #include "train/data/records/image_folder.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
+#include <fstream>
+#include <system_error>
 #include <utility>
 
 #include "base/error.h"
 #include "base/files.h"
 #include "base/names.h"
+#include "train/data/images/encode.h"
 
 namespace bindery {
 namespace {
@@ -94,6 +98,30 @@ class ImageFolder : public RecordSource {
 
 RecordSourcePtr OpenImageFolder(const std::string& path, const ImageFolderOptions& options) {
   return std::make_shared<ImageFolder>(path, options);
+}
+
+HostTensor ReadImageFile(const std::string& path, const ImageOptions& options) {
+  CheckImageOptions(options);
+  const std::string name = fmt::format("\"{}\"", path);
+  Image image = DecodeImage(ReadFile(path, ImageFolderOptions().file_bytes), options.channels, name);
+  HostTensor values(DType::kFloat32, {options.channels, options.rows, options.columns});
+  Transform(std::move(image), options, /*random=*/nullptr, name, values.data<float>().data());
+  return values;
+}
+
+void WriteImageFolder(const ImageSet& set, const std::string& path) {
+  for (int64_t i = 0; i < set.labels.elements(); ++i) {
+    const std::string folder = fmt::format("{}/{}", path, static_cast<int64_t>(set.labels.At(i)));
+    std::error_code error;
+    fs::create_directories(folder, error);
+    if (error) Throw<DataError>("cannot make folder \"{}\": {}", folder, error.message());
+    const HostTensor image = set.images.Slice(0, i, i + 1).Reshape(set.images.shape().Erase(0));
+    // As they come, not synced one by one, which is what writing thousands would take its time for.
+    const std::string file = fmt::format("{}/{:06}.png", folder, i), bytes = EncodePng(ToImage(image));
+    if (!std::ofstream(file, std::ios::binary).write(bytes.data(), std::ssize(bytes)).flush()) {
+      Throw<DataError>("cannot write \"{}\": {}", file, std::generic_category().message(errno));
+    }
+  }
 }
 
 }  // namespace bindery

@@ -7,6 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "base/host_tensor.h"
+#include "train/data/image_set.h"
+#include "train/data/images/transform.h"
 #include "train/data/records/record.h"
 
 namespace bindery {
@@ -18,5 +21,12 @@ struct ImageFolderOptions {
 
 // Throws DataError: no folder, no classes, a class without images, a folder that is none of the classes.
 RecordSourcePtr OpenImageFolder(const std::string& path, const ImageFolderOptions& options = {});
+
+// One image file as a model takes it, without what is random: float32 (channels, rows, columns). Throws DataError.
+HostTensor ReadImageFile(const std::string& path, const ImageOptions& options);
+
+// Images (N, channels, rows, columns) as such a folder of PNGs: FOLDER/LABEL/000012.png, the number being the image's
+// place in the set. Throws DataError.
+void WriteImageFolder(const ImageSet& set, const std::string& path);
 
 }  // namespace bindery
