@@ -159,13 +159,17 @@ ln -s "../../../$libdir" "$stage/share/bindery/bazel/lib"
 # --- documentation, examples, models as text
 put 644 "$root/LICENSE" share/doc/bindery/LICENSE
 put 644 "$root/README.md" share/doc/bindery/README.md
-for page in "$root"/docs/*.md; do put 644 "$page" "share/doc/bindery/docs/${page##*/}"; done
+for page in "$root"/docs/*.md "$root"/docs/*.json; do put 644 "$page" "share/doc/bindery/docs/${page##*/}"; done
+for picture in "$root"/docs/pictures/*; do put 644 "$picture" "share/doc/bindery/docs/pictures/${picture##*/}"; done
 for model in "$root"/models/*.prototxt; do put 644 "$model" "share/bindery/models/${model##*/}"; done
 for example in "$root"/examples/*.cc; do
   mkdir -p "$stage/share/doc/bindery/examples"
   rewrite 0 "$example" >"$stage/share/doc/bindery/examples/${example##*/}"
 done
-for file in "$root"/examples/outside/*; do put 644 "$file" "share/doc/bindery/examples/outside/${file##*/}"; done
+put 644 "$root/examples/CMakeLists.txt" share/doc/bindery/examples/CMakeLists.txt
+for file in "$root"/examples/{outside,server}/*; do
+  [[ $file == */BUILD ]] || put 644 "$file" "share/doc/bindery/examples/${file#"$root"/examples/}"
+done
 
 # --- all is there: into place
 mkdir -p "$stage/${list%/*}"

@@ -1,6 +1,7 @@
 // What the examples' first lines promise ("Expected: ...").
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -31,6 +32,23 @@ std::vector<double> Numbers(const std::string& text, const char* format) {
   return numbers;
 }
 
+// The number behind a text.
+double NumberBehind(const std::string& out, const std::string& text) {
+  const size_t at = out.find(text);
+  EXPECT_NE(at, std::string::npos) << text << " is not in: " << out;
+  return at == std::string::npos ? NAN : std::atof(out.c_str() + at + text.size());
+}
+
+TEST(Examples, Anomalies) {
+  const Outcome outcome = RunExample("anomalies");
+  EXPECT_EQ(outcome.status, 0) << outcome;
+  int found = 0;
+  const size_t at = outcome.out.find(" of the 40 oddest rows are known to be odd");
+  ASSERT_NE(at, std::string::npos) << outcome;
+  ASSERT_EQ(std::sscanf(outcome.out.c_str() + outcome.out.rfind('\n', at) + 1, "%d", &found), 1) << outcome;
+  EXPECT_GE(found, 36) << outcome;
+}
+
 TEST(Examples, Buckets) {
   const Outcome outcome = RunExample("buckets");
   EXPECT_EQ(outcome.status, 0) << outcome;
@@ -39,6 +57,23 @@ TEST(Examples, Buckets) {
   EXPECT_GT(perplexities.front(), 2);
   for (size_t i = 3; i < perplexities.size(); ++i) EXPECT_LT(perplexities[i], 1.7);
   EXPECT_NE(outcome.out.find("24 networks, one set of parameters"), std::string::npos) << outcome;
+}
+
+TEST(Examples, CharGpt) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "half a minute of arithmetic, ten times as long under a sanitizer";
+#endif
+  const Outcome outcome = RunExample("char_gpt");
+  EXPECT_EQ(outcome.status, 0) << outcome;
+  const std::vector<double> losses = Numbers(outcome.out, "epoch %d: loss %lf");
+  ASSERT_EQ(losses.size(), 8u) << outcome;
+  EXPECT_LT(losses.back(), 0.65);
+  int right = 0, all = 0;
+  const size_t at = outcome.out.find(" sums are true");
+  ASSERT_NE(at, std::string::npos) << outcome;
+  ASSERT_EQ(std::sscanf(outcome.out.c_str() + outcome.out.rfind('\n', at) + 1, "%d of %d", &right, &all), 2) << outcome;
+  EXPECT_GT(all, 10);
+  EXPECT_GT(right, all / 2);
 }
 
 TEST(Examples, CustomOperator) {
@@ -93,6 +128,35 @@ TEST(Examples, Concise) {
     ASSERT_EQ(accuracies.size(), 5u) << outcome;
     EXPECT_GT(accuracies.back(), 0.95) << outcome;
   }
+}
+
+TEST(Examples, ImageClassifier) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a minute of arithmetic, ten times as long under a sanitizer";
+#endif
+  const Outcome outcome = RunExample("image_classifier");
+  EXPECT_EQ(outcome.status, 0) << outcome;
+  EXPECT_NE(outcome.out.find("1200 images to train on, 300 to test on, 10 classes"), std::string::npos) << outcome;
+  const std::vector<double> accuracies = Numbers(outcome.out, "epoch %d: accuracy %*f in training, %lf in the test");
+  ASSERT_EQ(accuracies.size(), 6u) << outcome;
+  EXPECT_GT(accuracies.back(), 0.9) << outcome;
+  int right = 0;
+  const size_t at = outcome.out.find(" of 10 new files right");
+  ASSERT_NE(at, std::string::npos) << outcome;
+  ASSERT_EQ(std::sscanf(outcome.out.c_str() + outcome.out.rfind('\n', at) + 1, "%d", &right), 1) << outcome;
+  EXPECT_GE(right, 9) << outcome;
+}
+
+TEST(Examples, Lstm) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "twenty seconds of arithmetic, ten times as long under a sanitizer";
+#endif
+  const Outcome outcome = RunExample("lstm");
+  EXPECT_EQ(outcome.status, 0) << outcome;
+  const std::vector<double> errors = Numbers(outcome.out, "epoch %d: error %lf");
+  ASSERT_EQ(errors.size(), 15u) << outcome;
+  EXPECT_LT(2 * errors.back(), NumberBehind(outcome.out, "the last hour again: error ")) << outcome;
+  EXPECT_LT(2 * errors.back(), NumberBehind(outcome.out, "the day before: error ")) << outcome;
 }
 
 TEST(Examples, LeNet) {

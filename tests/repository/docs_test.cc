@@ -1,12 +1,17 @@
-// The tests that docs/ names as proofs are there, docs/group.md names each published expectation, and docs/features.md
+// Links in docs/ lead somewhere, and every page is in the book. The tests that docs/ names as proofs are there, docs/group.md names each published expectation, and docs/features.md
 // each row of what training rules are.
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
 #include <regex>
 #include <set>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "tests/repository/source_tree.h"
 
@@ -49,6 +54,66 @@ TEST(Docs, NameTestsThatExist) {
     }
   }
   EXPECT_GT(named, 100);
+}
+
+// Where a heading is found: lower case, no punctuation, blanks as hyphens.
+std::string AnchorOf(const std::string& heading) {
+  std::string anchor;
+  for (const char c : heading.substr(heading.find_first_not_of("# "))) {
+    if (c == ' ') anchor += '-';
+    if (std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_') {
+      anchor += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    }
+  }
+  return anchor;
+}
+
+std::set<std::string> Anchors(const SourceFile& file) {
+  std::set<std::string> anchors;
+  for (const std::string& line : file.lines) {
+    if (line.starts_with("#")) anchors.insert(AnchorOf(line));
+  }
+  return anchors;
+}
+
+TEST(Docs, LinksLeadSomewhere) {
+  namespace fs = std::filesystem;
+  static const std::regex kLink(R"(\]\(([^)#:]*)(#([^)]*))?\))");
+  const fs::path root = fs::path(std::getenv("TEST_SRCDIR")) / std::getenv("TEST_WORKSPACE");
+  const std::vector<SourceFile> docs = ReadDocs();
+  std::map<std::string, std::set<std::string>> anchors;
+  for (const SourceFile& file : docs) anchors[file.path] = Anchors(file);
+  int links = 0;
+  for (const SourceFile& file : docs) {
+    bool code = false;
+    for (const std::string& line : file.lines) {
+      if (line.starts_with("```")) code = !code;
+      if (code) continue;
+      for (std::sregex_iterator at(line.begin(), line.end(), kLink); at != std::sregex_iterator(); ++at, ++links) {
+        const fs::path folder = fs::path(file.path).parent_path();
+        const std::string to =
+            (*at)[1].length() == 0 ? file.path : (folder / (*at)[1].str()).lexically_normal().string();
+        EXPECT_TRUE(fs::exists(root / to)) << file.path << " leads to " << to;
+        if ((*at)[3].length() > 0) {
+          EXPECT_TRUE(anchors[to].contains((*at)[3])) << file.path << " leads to " << to << ", " << (*at)[3];
+        }
+      }
+    }
+  }
+  EXPECT_GT(links, 150);
+}
+
+// docs/README.md is the table of contents.
+TEST(Docs, EveryPageIsInTheBook) {
+  std::string contents;
+  for (const SourceFile& file : ReadDocs()) {
+    if (file.path != "docs/README.md") continue;
+    for (const std::string& line : file.lines) contents += line + "\n";
+  }
+  for (const SourceFile& file : ReadDocs()) {
+    if (!file.path.starts_with("docs/") || file.path == "docs/README.md") continue;
+    EXPECT_NE(contents.find("(" + file.path.substr(5) + ")"), std::string::npos) << file.path;
+  }
 }
 
 // The table of docs/cuda.md: the kernels of the tables in executor/kernels/cuda, and the functions of numbers.

@@ -1,0 +1,19 @@
+"""The programs of pages in docs/, built as they stand there."""
+
+load("@rules_cc//cc:defs.bzl", "cc_binary")
+
+def page_programs(pages):
+    """Builds programs of pages, NAME: PAGE: of all blocks ```cpp of the page, one after the other."""
+    for name, page in pages.items():
+        native.genrule(
+            name = "make_" + name,
+            srcs = [page],
+            outs = [name + ".cc"],
+            cmd = "awk '/^```cpp/ { on = 1; next } /^```/ { on = 0 } on' $< > $@",
+        )
+        cc_binary(
+            name = name,
+            testonly = True,
+            srcs = [name + ".cc"],
+            deps = ["//bindery"],
+        )
