@@ -15,5 +15,6 @@ def page_programs(pages):
             name = name,
             testonly = True,
             srcs = [name + ".cc"],
+            copts = ["-I."],  # <bindery/bindery.h>, as outside
             deps = ["//bindery"],
         )
