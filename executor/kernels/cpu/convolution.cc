@@ -1,7 +1,7 @@
-// Convolution of float32, and of bfloat16 where CPUs have units for it: by loops of our own (direct_convolution.h), or
-// by oneDNN's direct algorithms, weights in the format that these like best, activations in PreferredActivationFormats
-// or, where oneDNN has only its slow loops for these, in others, in a fixed order. float64 and integers are products of
-// matrices, one of which is made of windows as its tiles are needed.
+// Convolution of float32, and of bfloat16 where CPUs have units for it, by oneDNN: direct algorithms, weights in the
+// format that these like best, activations in PreferredActivationFormats or, where oneDNN has only its slow loops for
+// these, in others, in a fixed order. Some gradients of weights are ours (direct_convolution.h). float64 and integers are
+// products of matrices, one of which is made of windows as its tiles are needed.
 #include "symbol/ops/convolution.h"
 
 #include <algorithm>
@@ -280,7 +280,6 @@ Kernel InParts(Kernel kernel, ActivationType activation, int64_t times, int64_t 
 // (data, weight [, bias]) -> y
 MaybeKernel MakeConvolution(const KernelSpec& spec) {
   const auto& attrs = spec.attributes<ConvolutionAttrs>();
-  if (MaybeKernel direct = DirectConvolution(spec)) return direct;
   if (!IsOfDnnl(spec)) return OwnForward(spec);
   const Shape &data = spec.inputs[0].shape, &output = spec.outputs[0].shape;
   const int64_t samples = SamplesAtOnce(output, attrs.activation);

@@ -106,7 +106,7 @@ bool DirectWindows::ListTaps(const Shape& weight, const Format& w_format) {
     std::array<int64_t, Shape::kMaxRank> index{};
     index[1] = c;
     for (int i = 2; i < weight.rank(); ++i) index[i] = tap[5 - weight.rank() + i - 2];
-    w_all.push_back(static_cast<int32_t>(ElementOffset(w_format, weight, index.data())));
+    w_taps.push_back(static_cast<int32_t>(ElementOffset(w_format, weight, index.data())));
   });
   for (const Run& d : d_runs) {
     for (const Run& h : h_runs) {
@@ -120,7 +120,6 @@ bool DirectWindows::ListTaps(const Shape& weight, const Format& w_format) {
             position = position * in[i] + tap[i] * windows[i].dilate;
           }
           x_taps.push_back(static_cast<int32_t>(x.OffsetOf(c) + position * x.position));
-          w_taps.push_back(w_all[number]);
           numbers.push_back(number);
         });
         region.end = static_cast<int64_t>(x_taps.size());

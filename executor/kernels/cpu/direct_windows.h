@@ -85,8 +85,8 @@ class DirectWindows {
   int64_t x_sample, y_sample;
   Channels x, y;
   std::vector<Region> regions;
-  std::vector<int32_t> x_taps, w_taps, numbers;  // of all regions; numbers: of the taps in w_all
-  std::vector<int32_t> w_all;
+  std::vector<int32_t> x_taps, numbers;  // of all regions: in a sample, and in w_taps
+  std::vector<int32_t> w_taps;           // of all taps: in the weight
   std::vector<int32_t> columns, w_vectors, y_vectors;
   std::vector<VectorGroup> groups;
 };

@@ -1,66 +1,11 @@
-// Part of loops_body.h: direct convolution. See Table::Windows. Sums stay in registers: as many as there are, but for
-// those of the weights and of a factor.
+// Part of loops_body.h: gradients of the weights of direct convolution. See Table::WindowGradients. Sums stay in
+// registers: as many as there are, but for those of the output gradients and of a factor.
 
 constexpr bool kManyRegisters = kBytes == 64;  // 32; else 16
-// Places, or taps, that are summed up at once for so many vectors.
-constexpr int AtOnce(int vectors) {
-  constexpr int kFew[] = {8, 6, 4}, kMany[] = {12, 12, 8};
-  return (kManyRegisters ? kMany : kFew)[vectors - 1];
-}
-constexpr int TapsAtOnce(int vectors) {  // each has a pointer of its own
+// Taps that are summed up at once for so many vectors; each has a pointer of its own.
+constexpr int TapsAtOnce(int vectors) {
   constexpr int kFew[] = {8, 6, 4}, kMany[] = {8, 8, 6};
   return (kManyRegisters ? kMany : kFew)[vectors - 1];
-}
-
-template <int kVectors, int kPlaces>
-inline void ConvolvePlaces(const Table::Windows& p, const Real* x, Real* y) {
-  V sums[kPlaces][kVectors];
-  for (int v = 0; v < kVectors; ++v) {
-    const V bias = p.bias ? Load(p.bias + p.columns[v]) : Splat(0);
-    for (int i = 0; i < kPlaces; ++i) sums[i][v] = bias;
-  }
-  const Real* w[kVectors];
-  for (int v = 0; v < kVectors; ++v) w[v] = p.w + p.w_vectors[v];
-  const int64_t step = p.x_step;
-  for (int64_t t = 0; t < p.taps; ++t) {
-    const Real* const at = x + p.x_taps[t];
-    V weights[kVectors];
-    for (int v = 0; v < kVectors; ++v) weights[v] = Load(w[v] + p.w_taps[t]);
-    for (int i = 0; i < kPlaces; ++i) {
-      const V factor = Splat(at[i * step]);
-      for (int v = 0; v < kVectors; ++v) sums[i][v] = MultiplyAdd(factor, weights[v], sums[i][v]);
-    }
-  }
-  for (int i = 0; i < kPlaces; ++i) {
-    for (int v = 0; v < kVectors; ++v) Store(y + i * p.y_step + p.y_vectors[v], sums[i][v]);
-  }
-}
-// The last ones may be some that were there already: they are the same again.
-template <int kVectors, int kPlaces>
-inline int64_t ConvolveFrom(const Table::Windows& p, int64_t done, const Real* x, Real* y) {
-  if (p.places < kPlaces) return done;
-  while (done < p.places) {
-    const int64_t at = done + kPlaces <= p.places ? done : p.places - kPlaces;
-    ConvolvePlaces<kVectors, kPlaces>(p, x + at * p.x_step, y + at * p.y_step);
-    done = at + kPlaces;
-  }
-  return done;
-}
-template <int kVectors>
-void ConvolveRows(const Table::Windows& p) {
-  constexpr int kPlaces = AtOnce(kVectors);
-  for (int64_t row = 0; row < p.rows; ++row) {
-    const Real* const x = p.x + row * p.x_row;
-    Real* const y = p.y + row * p.y_row;
-    int64_t done = ConvolveFrom<kVectors, kPlaces>(p, 0, x, y);
-    done = ConvolveFrom<kVectors, kPlaces / 2>(p, done, x, y);
-    ConvolveFrom<kVectors, 1>(p, done, x, y);
-  }
-}
-void Convolve(const Table::Windows& p) {
-  if (p.vectors == 1) ConvolveRows<1>(p);
-  if (p.vectors == 2) ConvolveRows<2>(p);
-  if (p.vectors == 3) ConvolveRows<3>(p);
 }
 
 template <int kVectors, int kTaps>

@@ -149,23 +149,9 @@ struct LoopsOf {
   void (*average_pool)(const PoolRow& row, const Real* x, Real* y, Real scale);
   void (*average_pool_grad)(const PoolRow& row, const Real* dy, Real* dx, Real scale);
 
-  // Direct convolution of `rows` x `places` windows that have the same `taps`: where they lie in x and in w. What is
-  // computed at once is `vectors` vectors of output channels, at most kMostVectors, which begin at `columns` of the
-  // bias (may be null) and so far on in w and y; those that overlap get the same values twice.
-  static constexpr int kMostVectors = 3;
-  struct Windows {
-    const Real *x, *w, *bias;
-    Real* y;
-    int64_t rows, x_row, y_row;
-    int64_t places, x_step, y_step;
-    int64_t taps;
-    const int32_t *x_taps, *w_taps;
-    int64_t vectors;
-    const int32_t *columns, *w_vectors, *y_vectors;
-  };
-  void (*convolve)(const Windows& p);
-  // To row numbers[t] of `sums`, of `vectors` vectors, is added the gradient of tap t: the sum of x dy over all windows
-  // of all samples.
+  // Of a direct convolution, the gradient of weights: to row numbers[t] of `sums`, of `vectors` vectors, 1 to 3, of
+  // output channels, is added that of tap t, the sum of x dy over all windows, `samples` x `rows` x `places` of them,
+  // that have these `taps`. x_taps: where tap t of the first window lies in x; y_vectors: where vectors begin in dy.
   struct WindowGradients {
     const Real *x, *dy;
     int64_t samples, x_sample, y_sample;
