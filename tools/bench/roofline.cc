@@ -14,19 +14,25 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+typedef float Four __attribute__((vector_size(16)));
+typedef float Eight __attribute__((vector_size(32)));
+typedef float Sixteen __attribute__((vector_size(64)));
+
 // Twelve chains of multiply-add, as many as hide its latency and fit in 16 registers; returns operations.
-template <int kLanes>
+template <class V>
 [[gnu::always_inline]] inline double MultiplyAdds(int64_t times, float* result) {
-  typedef float V __attribute__((vector_size(kLanes * sizeof(float))));
-  constexpr int kChains = 12;
+  constexpr int kChains = 12, kLanes = sizeof(V) / sizeof(float);
   V sums[kChains];
+#pragma GCC unroll 12
   for (int i = 0; i < kChains; ++i) sums[i] = V{} + static_cast<float>(i);
   V factor = V{} + 0.999f, addend = V{} + 1e-3f;
   for (int64_t n = 0; n < times; ++n) {
+#pragma GCC unroll 12
     for (int i = 0; i < kChains; ++i) sums[i] = sums[i] * factor + addend;
     asm volatile("" : "+x"(factor), "+x"(addend));
   }
   V all{};
+#pragma GCC unroll 12
   for (int i = 0; i < kChains; ++i) all += sums[i];
   for (int i = 0; i < kLanes; ++i) *result += all[i];
   return 2.0 * kLanes * kChains * static_cast<double>(times);
@@ -34,10 +40,10 @@ template <int kLanes>
 
 #if defined(__x86_64__)
 [[gnu::target("avx512f")]] double MultiplyAdds512(int64_t times, float* result) {
-  return MultiplyAdds<16>(times, result);
+  return MultiplyAdds<Sixteen>(times, result);
 }
 [[gnu::target("avx2,fma")]] double MultiplyAdds256(int64_t times, float* result) {
-  return MultiplyAdds<8>(times, result);
+  return MultiplyAdds<Eight>(times, result);
 }
 #endif
 double MultiplyAddsOfMachine(int64_t times, float* result) {
@@ -45,7 +51,7 @@ double MultiplyAddsOfMachine(int64_t times, float* result) {
   if (MachineIsa() == Isa::kAvx512) return MultiplyAdds512(times, result);
   if (MachineIsa() == Isa::kAvx2) return MultiplyAdds256(times, result);
 #endif
-  return MultiplyAdds<4>(times, result);
+  return MultiplyAdds<Four>(times, result);
 }
 
 // The best of several runs of f, which returns how much it did, in thousands of millions a second.
