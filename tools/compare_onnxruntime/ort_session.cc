@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <utility>
 
 namespace bindery::compare {
@@ -117,37 +118,34 @@ std::string OrtSession::version() const { return library_->base->version(); }
 
 std::vector<HostTensor> OrtSession::Run(const HostTensor& input) const {
   const Library& l = *library_;
-  struct Value {
-    ~Value() { library->Release(kReleaseValue, value); }
-    const Library* library;
-    void* value = nullptr;
-  };
+  const auto release = [&l](void* value) { l.Release(kReleaseValue, value); };
+  using Value = std::unique_ptr<void, decltype(release)>;
   const Shape& shape = input.shape();
   std::vector<int64_t> extents;
   for (int i = 0; i < shape.rank(); ++i) extents.push_back(shape[i]);
-  Value in{&l};
+  void* wrapped = nullptr;
   // It does not write to it.
   l.Call(kCreateTensorWithDataAsOrtValue, l.memory, const_cast<void*>(static_cast<const void*>(input.raw())),
-         static_cast<size_t>(input.bytes()), extents.data(), extents.size(), kFloat, &in.value);
+         static_cast<size_t>(input.bytes()), extents.data(), extents.size(), kFloat, &wrapped);
+  const Value in(wrapped, release);
   std::vector<const char*> names;
   for (const std::string& name : outputs_) names.push_back(name.c_str());
   std::vector<void*> values(outputs_.size(), nullptr);
   const char* const input_name = input_.c_str();
-  l.Call(kRun, l.session, static_cast<void*>(nullptr), &input_name, &in.value, size_t{1}, names.data(), names.size(),
+  l.Call(kRun, l.session, static_cast<void*>(nullptr), &input_name, &wrapped, size_t{1}, names.data(), names.size(),
          values.data());
   std::vector<Value> outs;
-  outs.reserve(values.size());
-  for (void* value : values) outs.push_back({&l, value});
+  for (void* value : values) outs.emplace_back(value, release);
   std::vector<HostTensor> outputs;
   for (const Value& out : outs) {
     void *info = nullptr, *data = nullptr;
     size_t rank = 0;
-    l.Call(kGetTensorTypeAndShape, out.value, &info);
+    l.Call(kGetTensorTypeAndShape, out.get(), &info);
     l.Call(kGetDimensionsCount, info, &rank);
     std::vector<int64_t> sides(rank);
     l.Call(kGetDimensions, info, sides.data(), rank);
     l.Release(kReleaseTensorTypeAndShapeInfo, info);
-    l.Call(kGetTensorMutableData, out.value, &data);
+    l.Call(kGetTensorMutableData, out.get(), &data);
     HostTensor& output = outputs.emplace_back(DType::kFloat32, Shape(std::span<const int64_t>(sides)));
     std::memcpy(output.data<float>().data(), data, static_cast<size_t>(output.bytes()));
   }
