@@ -4,13 +4,12 @@
 #include <cstring>
 #include <initializer_list>
 #include <iterator>
-#include <tuple>
-#include <type_traits>
+#include <span>
 
 #include "base/error.h"
 #include "engine/cuda/stream.h"
-#include "engine/kernels/update_loop.h"
-#include "engine/kernels/update_rules.h"
+#include "engine/kernels/flat.h"
+#include "engine/kernels/update_kernels.h"
 
 namespace bindery::cuda {
 namespace {
@@ -53,11 +52,9 @@ Statuses Listed(Stream& stream, StepStatuses statuses) {
 
 // The number in update_rules::All of the rule that a kernel for CPUs is of; -1 for another's.
 int32_t RuleOf(UpdateKernel kernel) {
-  return [&]<class... Rules>(std::type_identity<std::tuple<Rules...>>) {
-    const UpdateKernel kernels[] = {UpdateKernelOf<Rules>...};
-    const auto found = std::ranges::find(kernels, kernel);
-    return found == std::end(kernels) ? -1 : static_cast<int32_t>(found - kernels);
-  }(std::type_identity<update_rules::All>());
+  const std::span<const UpdateKernel> kernels = UpdateKernels();
+  const auto found = std::ranges::find(kernels, kernel);
+  return found == kernels.end() ? -1 : static_cast<int32_t>(found - kernels.begin());
 }
 
 class CudaFlatKernels final : public FlatKernels {

@@ -92,13 +92,10 @@ template <class Rule, class T, bool kClip>
 [[gnu::always_inline]] inline void UpdateLoop(const UpdateArrays* arrays, int64_t begin, int64_t end,
                                               const double* numbers, T rescale, T clip) {
   T sums[kUpdateBlock];
-  if (arrays->gradients.size() == 1 && arrays->copies.empty()) {
-    UpdateElements<Rule, T, kClip>(SumOfGradients(arrays->gradients, begin, end - begin, sums), arrays, begin,
-                                   end - begin, numbers, rescale, clip);
-    return;
-  }
-  for (int64_t block = begin; block < end; block += kUpdateBlock) {
-    const int64_t size = std::min(kUpdateBlock, end - block);
+  const bool in_one_pass = arrays->gradients.size() == 1 && arrays->copies.empty();
+  const int64_t step = in_one_pass ? end - begin : kUpdateBlock;
+  for (int64_t block = begin; block < end; block += step) {
+    const int64_t size = std::min(step, end - block);
     UpdateElements<Rule, T, kClip>(SumOfGradients(arrays->gradients, block, size, sums), arrays, block, size, numbers,
                                    rescale, clip);
     for (void* const copy : arrays->copies) {

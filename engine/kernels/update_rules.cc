@@ -1,8 +1,19 @@
 #include "engine/kernels/update_rules.h"
 
+#include <tuple>
+#include <type_traits>
+
+#include "engine/kernels/update_kernels.h"
 #include "engine/kernels/update_loop.h"
 
 namespace bindery {
+
+std::span<const UpdateKernel> UpdateKernels() {
+  return []<class... Rules>(std::type_identity<std::tuple<Rules...>>) -> std::span<const UpdateKernel> {
+    static constexpr UpdateKernel kKernels[] = {UpdateKernelOf<Rules>...};
+    return kKernels;
+  }(std::type_identity<update_rules::All>());
+}
 
 const std::vector<UpdateRule>& UpdateRules() {
   using namespace update_rules;

@@ -12,7 +12,7 @@
 #include "engine/cuda/cpu_block.h"
 #include "engine/cuda/kernels_body.h"
 #include "engine/kernels/flat.h"
-#include "engine/kernels/update_loop.h"
+#include "engine/kernels/update_kernels.h"
 
 namespace bindery {
 namespace {
@@ -223,7 +223,7 @@ TEST(CudaKernelsTest, UpdatesByEveryRule) {
                                 .committed = &committed,
                                 .statuses = {.of = {&good, &bad}, .count = 2}};
     DeviceUpdate update{
-        .kernel = UpdateKernelOf<Rule>,
+        .kernel = UpdateKernels()[rule],
         .dtype = dtype,
         .args = {.learning_rate = 0.1, .weight_decay = 0.01, .rescale = 2, .clip = clip, .settings = settings},
         .gradient = gradient.data(),
