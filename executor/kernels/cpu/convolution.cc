@@ -1,7 +1,7 @@
-// Convolution of float32, and of bfloat16 where CPUs have units for it, by oneDNN: direct algorithms, weights in the
-// format that the primitive likes best, activations in PreferredActivationFormats. Where oneDNN has only its slow loops
-// for these, other formats are tried in a fixed order. float64 and integers are products of matrices, one of which is
-// made of windows as its tiles are needed.
+// Convolution of float32, and of bfloat16 where CPUs have units for it: by loops of our own (direct_convolution.h), or
+// by oneDNN's direct algorithms, weights in the format that these like best, activations in PreferredActivationFormats
+// or, where oneDNN has only its slow loops for these, in others, in a fixed order. float64 and integers are products of
+// matrices, one of which is made of windows as its tiles are needed.
 #include "symbol/ops/convolution.h"
 
 #include <algorithm>
@@ -12,6 +12,7 @@
 #include "executor/kernel_table.h"
 #include "executor/kernels/cpu/activation_pass.h"
 #include "executor/kernels/cpu/bias_gradient.h"
+#include "executor/kernels/cpu/direct_convolution.h"
 #include "executor/kernels/cpu/dnnl_util.h"
 #include "executor/kernels/cpu/gemm.h"
 #include "executor/kernels/cpu/layout.h"
@@ -279,6 +280,7 @@ Kernel InParts(Kernel kernel, ActivationType activation, int64_t times, int64_t 
 // (data, weight [, bias]) -> y
 MaybeKernel MakeConvolution(const KernelSpec& spec) {
   const auto& attrs = spec.attributes<ConvolutionAttrs>();
+  if (MaybeKernel direct = DirectConvolution(spec)) return direct;
   if (!IsOfDnnl(spec)) return OwnForward(spec);
   const Shape &data = spec.inputs[0].shape, &output = spec.outputs[0].shape;
   const int64_t samples = SamplesAtOnce(output, attrs.activation);
@@ -304,10 +306,8 @@ MaybeKernel MakeConvolution(const KernelSpec& spec) {
   if (!kernel || attrs.activation == ActivationType::kNone) return kernel ? kernel : OwnForward(spec);
   if (IsPadded(chosen.output, p.output)) return OwnForward(spec);  // sigmoid(0) is not 0
   const int64_t step_in = StorageElements(chosen.input, p.data), n = StorageElements(chosen.output, p.output);
-  if (p.dtype == DType::kBFloat16) {
-    return InParts<bfloat16>(*std::move(kernel), attrs.activation, output[0] / samples, step_in, n);
-  }
-  return InParts<float>(*std::move(kernel), attrs.activation, output[0] / samples, step_in, n);
+  const auto in_parts = p.dtype == DType::kBFloat16 ? InParts<bfloat16> : InParts<float>;
+  return in_parts(*std::move(kernel), attrs.activation, output[0] / samples, step_in, n);
 }
 
 // (dy, weight) -> dx
@@ -355,6 +355,7 @@ bool ReadsUnwrittenScratch(const Window& last, int64_t extent) {
 MaybeKernel MakeConvolutionGradWeight(const KernelSpec& spec) {
   const auto& attrs = spec.attributes<ConvolutionAttrs>();
   if (!spec.output_used[0]) return MakeBiasGradient(spec, 1);
+  if (MaybeKernel direct = DirectConvolutionGradWeight(spec)) return direct;
   if (!IsOfDnnl(spec)) return OwnGradWeight(spec);
   Problem p(attrs, spec.inputs[1].shape, spec.inputs[0].shape, spec.outputs[0].shape, spec.inputs[0].dtype);
   p.has_bias = spec.outputs.size() > 1 && spec.output_used[1];
