@@ -50,7 +50,9 @@ class Forward {
     const int64_t first = unit % blocks() * rows_, last = std::min(first + rows_, c.rows());
     const float* const x = args.in(0) + sample * c.x_sample;
     float* const y = args.out(0) + sample * c.y_sample;
-    Loops::Windows block = {.w = args.in(1), .bias = has_bias_ ? args.in(2) : nullptr};
+    Loops::Windows block{};
+    block.w = args.in(1);
+    block.bias = has_bias_ ? args.in(2) : nullptr;
     for (const VectorGroup& group : c.groups) {
       block.vectors = group.count;
       block.columns = c.columns.data() + group.first;
@@ -122,10 +124,11 @@ class GradWeight {
 
   void SumPart(const Arguments& args, int64_t part, const VectorGroup& group) const {
     const DirectWindows& c = direct_;
-    Loops::WindowGradients block = {.vectors = group.count,
-                                    .y_vectors = c.y_vectors.data() + group.first,
-                                    .sums = SumsOf(args, part, group),
-                                    .sums_step = group.count * lanes_};
+    Loops::WindowGradients block{};
+    block.vectors = group.count;
+    block.y_vectors = c.y_vectors.data() + group.first;
+    block.sums = SumsOf(args, part, group);
+    block.sums_step = group.count * lanes_;
     std::fill_n(block.sums, (taps() + 1) * block.sums_step, 0.0f);
     if (has_bias_) block.bias_sums = block.sums + taps() * block.sums_step;
     block.x_sample = c.x_sample;
