@@ -1,6 +1,6 @@
 // Engine: decides *when* a function runs. An operation is pushed with the variables it reads, creates and updates;
 // operations that share a variable run in the order they were pushed (readers together, writers alone), everything else
-// runs as soon as its worker is free. Each lane of a device (engine/stream.h) has one worker thread and one stream; the
+// runs as soon as its worker is free, by priority. Each lane of a device (engine/stream.h) has one worker thread and one stream; the
 // operation runs on the worker and hands its work to the stream, which a CPU's does at once (there the operation may
 // use the device's Team). Waiting across devices happens through variables only.
 //
@@ -60,6 +60,7 @@ struct Operation {
   std::vector<VarPtr> updates = {};  // read and changed in place; untouched if the operation is skipped
   std::function<void(const OpContext&)> run = {};
   Lane lane = Lane::kCompute;
+  int priority = 0;  // of those that are ready on a lane the highest runs first, of equal ones what was ready first
   std::function<std::string()> at = {};  // what a long one is doing, "" for nothing: any thread asks, while it runs
 };
 

@@ -36,6 +36,7 @@ struct Merged {
 
   // May `part` run here, before all of `between`? `shared`: what several lanes use.
   bool Takes(const Merged& part, std::span<const Merged> between, const Vars& shared) const {
+    if (parts[0].priority != part.parts[0].priority) return false;
     if (!parts[0].updates.empty() || !part.parts[0].updates.empty()) return false;
     Vars needed;
     Add(part.parts[0].reads, &needed);
@@ -49,7 +50,7 @@ struct Merged {
 
   Operation Finish() {
     if (parts.size() == 1) return std::move(parts[0]);
-    Operation whole{.device = device, .lane = lane};
+    Operation whole{.device = device, .lane = lane, .priority = parts[0].priority};
     Vars inside;  // created by a part before
     std::vector<std::function<std::string()>> at;
     for (const Operation& part : parts) {

@@ -84,25 +84,27 @@ void Tensor::CopyFrom(const HostTensor& source) const {
             const OpContext& context) { CopyBetween(context.stream, Cpu(), staged->data(), to, out, bytes); });
 }
 
-void Tensor::CopyFrom(const Tensor& source) const {
+void Tensor::CopyFrom(const Tensor& source, int priority) const {
   CheckDefined("CopyFrom");
   source.CheckDefined("CopyFrom");
   CheckShape(source.shape());
   const bool together = ShareMemory(source.device_, device_);
   if (!together && source.dtype_ != dtype_) {  // cast where it is, then copy
     const Tensor cast(engine_, source.device_, dtype_, shape_);
-    cast.CopyFrom(source);
-    return CopyFrom(cast);
+    cast.CopyFrom(source, priority);
+    return CopyFrom(cast, priority);
   }
-  Write("copy", {source.var()},
-        [keep_in = source.keep_alive_, keep_out = keep_alive_, in = source.data_, out = data_, from = source.dtype_,
-         to = dtype_, there = source.device_, here = device_, together, n = elements()](const OpContext& context) {
-          if (together) {
-            Backend::Of(here.kind).flat().Cast(context.stream, from, in, to, out, n);
-          } else {
-            CopyBetween(context.stream, there, in, here, out, n * SizeOf(to));
-          }
-        });
+  Write(
+      "copy", {source.var()},
+      [keep_in = source.keep_alive_, keep_out = keep_alive_, in = source.data_, out = data_, from = source.dtype_,
+       to = dtype_, there = source.device_, here = device_, together, n = elements()](const OpContext& context) {
+        if (together) {
+          Backend::Of(here.kind).flat().Cast(context.stream, from, in, to, out, n);
+        } else {
+          CopyBetween(context.stream, there, in, here, out, n * SizeOf(to));
+        }
+      },
+      priority);
 }
 
 void Tensor::Fill(double value) const {
@@ -145,8 +147,14 @@ void Tensor::CheckShape(const Shape& source) const {
   if (source != shape_) Throw<ShapeError>("cannot copy to a tensor of shape {} from one of shape {}", shape_, source);
 }
 
-void Tensor::Write(const char* name, std::vector<VarPtr> reads, std::function<void(const OpContext&)> run) const {
-  Operation operation{name, device_, std::move(reads), {var_}, {}, std::move(run)};
+void Tensor::Write(const char* name, std::vector<VarPtr> reads, std::function<void(const OpContext&)> run,
+                   int priority) const {
+  Operation operation{.name = name,
+                      .device = device_,
+                      .reads = std::move(reads),
+                      .writes = {var_},
+                      .run = std::move(run),
+                      .priority = priority};
   if (!whole_) operation.updates = {var_};
   engine_->Push(std::move(operation));
 }

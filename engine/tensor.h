@@ -56,8 +56,9 @@ class Tensor {
   //
   // From the host: `source` may be changed at once. Casts. Throws ShapeError on another shape.
   void CopyFrom(const HostTensor& source) const;
-  // Device to device. Casts. Throws ShapeError on another shape. The two may be views of the same memory.
-  void CopyFrom(const Tensor& source) const;
+  // Device to device. Casts. Throws ShapeError on another shape. The two may be views of the same memory. `priority`:
+  // that of the operation.
+  void CopyFrom(const Tensor& source, int priority = 0) const;
   void Fill(double value) const;
   HostTensor ToHost() const;  // waits
   void Wait() const;
@@ -65,7 +66,8 @@ class Tensor {
  private:
   void CheckDefined(const char* method) const;
   void CheckShape(const Shape& source) const;
-  void Write(const char* name, std::vector<VarPtr> reads, std::function<void(const OpContext&)> run) const;
+  void Write(const char* name, std::vector<VarPtr> reads, std::function<void(const OpContext&)> run,
+             int priority = 0) const;
 
   std::shared_ptr<Engine> engine_;
   Device device_;

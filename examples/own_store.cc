@@ -51,7 +51,7 @@ class DoubleStore final : public WrappedStore {
       : WrappedStore(KVStore::Create(KVStoreType::kDevice, engine)), engine_(engine), norms_(std::move(norms)) {}
 
   // Nothing here waits: copies and the sum are operations, which run when what they read is there.
-  void PushPull(const Key& key, std::span<const Tensor> values, std::span<const Tensor> out) override {
+  void PushPull(const Key& key, std::span<const Tensor> values, std::span<const Tensor> out, int priority) override {
     std::vector<Tensor>& copies = copies_[key];
     while (copies.size() <= values.size()) {  // the last is the sum
       copies.emplace_back(engine_, Cpu(), DType::kFloat64, values[0].shape());

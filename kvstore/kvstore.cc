@@ -20,14 +20,14 @@ std::string ToString(const Key& key) {
   return number ? fmt::format("{}", *number) : fmt::format("\"{}\"", std::get<std::string>(key));
 }
 
-void KVStore::Push(std::span<const Key> keys, std::span<const std::vector<Tensor>> values) {
+void KVStore::Push(std::span<const Key> keys, std::span<const std::vector<Tensor>> values, int priority) {
   if (keys.size() != values.size()) Throw("{} keys were pushed with {} lists of values", keys.size(), values.size());
-  for (size_t i = 0; i < keys.size(); ++i) Push(keys[i], values[i]);
+  for (size_t i = 0; i < keys.size(); ++i) Push(keys[i], values[i], priority);
 }
 
-void KVStore::Pull(std::span<const Key> keys, std::span<const std::vector<Tensor>> out) {
+void KVStore::Pull(std::span<const Key> keys, std::span<const std::vector<Tensor>> out, int priority) {
   if (keys.size() != out.size()) Throw("{} keys were pulled into {} lists of outputs", keys.size(), out.size());
-  for (size_t i = 0; i < keys.size(); ++i) Pull(keys[i], out[i]);
+  for (size_t i = 0; i < keys.size(); ++i) Pull(keys[i], out[i], priority);
 }
 
 }  // namespace bindery

@@ -76,13 +76,15 @@ class KVStore {
   virtual void Barrier() = 0;
 
   // Classic interface. Errors (thrown at the call): key initialised twice, unknown key, mixed kinds of keys, another
-  // shape or dtype, empty list.
+  // shape or dtype, empty list. `priority`: of what is ready on a device's worker the highest is done first, of equal
+  // ones in the order of the calls. No sum depends on it: calls of one key stay in their order.
   virtual void Init(const Key& key, const HostTensor& value) = 0;
   virtual void Init(const Key& key, const Tensor& value) = 0;
-  virtual void Push(const Key& key, std::span<const Tensor> values) = 0;
-  virtual void Pull(const Key& key, std::span<const Tensor> out) = 0;
+  virtual void Push(const Key& key, std::span<const Tensor> values, int priority = 0) = 0;
+  virtual void Pull(const Key& key, std::span<const Tensor> out, int priority = 0) = 0;
   // Push then Pull; `out` may be `values` (an all-reduce in place).
-  virtual void PushPull(const Key& key, std::span<const Tensor> values, std::span<const Tensor> out) = 0;
+  virtual void PushPull(const Key& key, std::span<const Tensor> values, std::span<const Tensor> out,
+                        int priority = 0) = 0;
   // Init (if new) then Pull.
   virtual void Broadcast(const Key& key, const Tensor& value, std::span<const Tensor> out) = 0;
   // nullptr removes it. Whoever pushes both whole values and rows sets both updaters: with one alone, pushing the other
@@ -92,10 +94,10 @@ class KVStore {
   // place of the stored rows, or are given to the updater of rows. Others stay as they are. Throws Error, too, for
   // memory that the host does not address, ShapeError for rows that do not fit; float32 and float64. A number beyond
   // the value fails it (DataError), as an updater that throws does.
-  virtual void PushRows(const Key& key, std::span<const RowTensors> values) = 0;
+  virtual void PushRows(const Key& key, std::span<const RowTensors> values, int priority = 0) = 0;
   // out.rows become the stored rows that out.numbers name, zero for those below 0; a number beyond the value fails
   // them.
-  virtual void PullRows(const Key& key, std::span<const RowTensors> out) = 0;
+  virtual void PullRows(const Key& key, std::span<const RowTensors> out, int priority = 0) = 0;
   virtual void SetRowUpdater(RowUpdater updater) = 0;  // nullptr removes it
   // From now on values that are pushed whole are sent like that, those of float32 and float64; what Init, PushRows and
   // MakeReduction get is not. What is not finite fails the push (NumericError), as a failed value does. Another one than
@@ -107,8 +109,8 @@ class KVStore {
   virtual HostTensorMap Residuals() const = 0;  // waits
   virtual void SetResiduals(const HostTensorMap& residuals) = 0;
   // Lists: keys[i] with values[i].
-  void Push(std::span<const Key> keys, std::span<const std::vector<Tensor>> values);
-  void Pull(std::span<const Key> keys, std::span<const std::vector<Tensor>> out);
+  void Push(std::span<const Key> keys, std::span<const std::vector<Tensor>> values, int priority = 0);
+  void Pull(std::span<const Key> keys, std::span<const std::vector<Tensor>> out, int priority = 0);
 
   // The trainer's interface (engine/range_work.h). If a source or a gate failed, or a look did, no replica is
   // touched (they stay readable). Throws ShapeError unless all tensors of a bucket have one element count and dtype.

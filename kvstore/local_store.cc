@@ -1,6 +1,4 @@
 // The store of one process.
-#include "kvstore/kvstore.h"
-
 #include <algorithm>
 #include <cstring>
 #include <exception>
@@ -12,6 +10,7 @@
 #include "engine/backend.h"
 #include "engine/collective.h"
 #include "kvstore/compressed_push.h"
+#include "kvstore/kvstore.h"
 
 namespace bindery {
 namespace {
@@ -49,36 +48,36 @@ class LocalStore final : public KVStore {
     entries_.emplace(key, Entry{.stored = stored});
   }
 
-  void Push(const Key& key, std::span<const Tensor> values) override {
+  void Push(const Key& key, std::span<const Tensor> values, int priority) override {
     Entry& entry = Find(key);
     CheckTensors(key, entry, "value", values);
-    Prepare(key, entry, values, {});
+    Prepare(key, entry, values, {}, priority);
     entry.last_push.range.Push();
   }
 
-  void Pull(const Key& key, std::span<const Tensor> out) override {
+  void Pull(const Key& key, std::span<const Tensor> out, int priority) override {
     const Entry& entry = Find(key);
     CheckTensors(key, entry, "output", out);
-    for (const Tensor& tensor : out) tensor.CopyFrom(entry.stored);
+    for (const Tensor& tensor : out) tensor.CopyFrom(entry.stored, priority);
   }
 
-  void PushPull(const Key& key, std::span<const Tensor> values, std::span<const Tensor> out) override {
+  void PushPull(const Key& key, std::span<const Tensor> values, std::span<const Tensor> out, int priority) override {
     Entry& entry = Find(key);
     CheckTensors(key, entry, "value", values);
     CheckTensors(key, entry, "output", out);
     if (updater_) {
-      Prepare(key, entry, values, {});
+      Prepare(key, entry, values, {}, priority);
       entry.last_push.range.Push();
-      for (const Tensor& tensor : out) tensor.CopyFrom(entry.stored);
+      for (const Tensor& tensor : out) tensor.CopyFrom(entry.stored, priority);
     } else {
-      Prepare(key, entry, values, out);
+      Prepare(key, entry, values, out, priority);
       entry.last_push.range.Push();
     }
   }
 
   void Broadcast(const Key& key, const Tensor& value, std::span<const Tensor> out) override {
     if (!entries_.contains(key)) Init(key, value);
-    Pull(key, out);
+    Pull(key, out, 0);
   }
 
   void SetUpdater(KeyUpdater updater) override {
@@ -86,7 +85,7 @@ class LocalStore final : public KVStore {
     for (auto& [key, entry] : entries_) entry.last_push = {};  // they were prepared for the one before
   }
 
-  void PushRows(const Key& key, std::span<const RowTensors> values) override {
+  void PushRows(const Key& key, std::span<const RowTensors> values, int priority) override {
     Entry& entry = Find(key);
     CheckRows(key, entry, "value", values);
     if (updater_ && !row_updater_) Throw("key {}: the updater takes whole values; set one of rows", ToString(key));
@@ -96,7 +95,7 @@ class LocalStore final : public KVStore {
     const VarPtr done = engine_->NewVar();
     const auto error = std::make_shared<std::exception_ptr>();
     // As in range_work.h: a source's error leaves the stored value as it is, an error of its own fails it.
-    Operation push{.name = name, .device = stored.device(), .updates = {stored.var(), done}};
+    Operation push{.name = name, .device = stored.device(), .updates = {stored.var(), done}, .priority = priority};
     for (const auto& [numbers, rows] : values) push.reads.insert(push.reads.end(), {numbers.var(), rows.var()});
     const auto work = [key, stored, sums = entry.sums, updater = row_updater_,
                        kept = std::vector(values.begin(), values.end())] {
@@ -125,16 +124,18 @@ class LocalStore final : public KVStore {
                    .device = stored.device(),
                    .reads = {done, stored.var()},
                    .writes = {stored.var()},
-                   .run = [error](const OpContext&) {
-                     if (*error) std::rethrow_exception(*error);
-                   }});
+                   .run =
+                       [error](const OpContext&) {
+                         if (*error) std::rethrow_exception(*error);
+                       },
+                   .priority = priority});
   }
 
-  void PullRows(const Key& key, std::span<const RowTensors> out) override {
+  void PullRows(const Key& key, std::span<const RowTensors> out, int priority) override {
     const Entry& entry = Find(key);
     CheckRows(key, entry, "output", out);
     for (const RowTensors& rows : out) {
-      Operation pull{.name = "pull rows key " + ToString(key), .device = rows.rows.device()};
+      Operation pull{.name = "pull rows key " + ToString(key), .device = rows.rows.device(), .priority = priority};
       pull.reads = {entry.stored.var(), rows.numbers.var()};
       pull.writes = {rows.rows.var()};
       pull.run = [key, stored = entry.stored, rows](const OpContext&) {
@@ -222,6 +223,7 @@ class LocalStore final : public KVStore {
   // A push of these very tensors, ready to be repeated.
   struct PreparedPush {
     std::vector<Tensor> values, out;
+    int priority = 0;
     StepRange range = {};
   };
   struct Entry {
@@ -311,10 +313,11 @@ class LocalStore final : public KVStore {
   }
 
   // Makes entry.last_push the push of `values` into the stored value and, without updater, into `out`.
-  void Prepare(const Key& key, Entry& entry, std::span<const Tensor> values, std::span<const Tensor> out) {
+  void Prepare(const Key& key, Entry& entry, std::span<const Tensor> values, std::span<const Tensor> out,
+               int priority) {
     if (row_updater_ && !updater_) Throw("key {}: the updater takes rows; set one of whole values", ToString(key));
     PreparedPush& push = entry.last_push;
-    if (!push.values.empty() && std::ranges::equal(push.values, values, Same) &&
+    if (!push.values.empty() && push.priority == priority && std::ranges::equal(push.values, values, Same) &&
         std::ranges::equal(push.out, out, Same)) {
       return;
     }
@@ -356,8 +359,10 @@ class LocalStore final : public KVStore {
                        .function = update},
                       &parts);
     }
+    for (Operation& part : parts) part.priority = priority;
     push = {.values = {values.begin(), values.end()},
             .out = {out.begin(), out.end()},
+            .priority = priority,
             .range = StepRange(engine_, std::move(parts))};
   }
 

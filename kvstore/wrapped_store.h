@@ -4,9 +4,9 @@
 //   class CountingStore final : public WrappedStore {
 //    public:
 //     using WrappedStore::WrappedStore;
-//     void PushPull(const Key& key, std::span<const Tensor> values, std::span<const Tensor> out) override {
+//     void PushPull(const Key& key, std::span<const Tensor> values, std::span<const Tensor> out, int priority) override {
 //       ++pushes[ToString(key)];
-//       WrappedStore::PushPull(key, values, out);
+//       WrappedStore::PushPull(key, values, out, priority);
 //     }
 //     std::map<std::string, int> pushes;
 //   };
@@ -39,17 +39,23 @@ class WrappedStore : public KVStore {
   void Barrier() override { store_->Barrier(); }
   void Init(const Key& key, const HostTensor& value) override { store_->Init(key, value); }
   void Init(const Key& key, const Tensor& value) override { store_->Init(key, value); }
-  void Push(const Key& key, std::span<const Tensor> values) override { store_->Push(key, values); }
-  void Pull(const Key& key, std::span<const Tensor> out) override { store_->Pull(key, out); }
-  void PushPull(const Key& key, std::span<const Tensor> values, std::span<const Tensor> out) override {
-    store_->PushPull(key, values, out);
+  void Push(const Key& key, std::span<const Tensor> values, int priority) override {
+    store_->Push(key, values, priority);
+  }
+  void Pull(const Key& key, std::span<const Tensor> out, int priority) override { store_->Pull(key, out, priority); }
+  void PushPull(const Key& key, std::span<const Tensor> values, std::span<const Tensor> out, int priority) override {
+    store_->PushPull(key, values, out, priority);
   }
   void Broadcast(const Key& key, const Tensor& value, std::span<const Tensor> out) override {
     store_->Broadcast(key, value, out);
   }
   void SetUpdater(KeyUpdater updater) override { store_->SetUpdater(std::move(updater)); }
-  void PushRows(const Key& key, std::span<const RowTensors> values) override { store_->PushRows(key, values); }
-  void PullRows(const Key& key, std::span<const RowTensors> out) override { store_->PullRows(key, out); }
+  void PushRows(const Key& key, std::span<const RowTensors> values, int priority) override {
+    store_->PushRows(key, values, priority);
+  }
+  void PullRows(const Key& key, std::span<const RowTensors> out, int priority) override {
+    store_->PullRows(key, out, priority);
+  }
   void SetRowUpdater(RowUpdater updater) override { store_->SetRowUpdater(std::move(updater)); }
   void SetCompression(const Compression& compression) override { store_->SetCompression(compression); }
   HostTensorMap Residuals() const override { return store_->Residuals(); }

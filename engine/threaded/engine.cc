@@ -90,11 +90,8 @@ void ThreadedState::GoAhead(Claim& claim) {
     if (sleepers_ > 0) finished_.notify_all();
   } else {
     auto& run = static_cast<Run&>(claim);
-    Worker& worker = *run.operation->worker;
-    run.next = nullptr;
-    (worker.last ? worker.last->next : worker.first) = &run;
-    worker.last = &run;
-    Signal(worker);
+    run.operation->worker->Add(&run);
+    Signal(*run.operation->worker);
   }
 }
 
@@ -148,9 +145,7 @@ void ThreadedState::Work(Worker& worker) {
   Stream& stream = *worker.stream;
   auto lock = Lock();
   while (!(stopping_ && in_flight_.load(std::memory_order_relaxed) == 0)) {
-    if (Run* run = worker.first) {
-      worker.first = run->next;
-      if (!worker.first) worker.last = nullptr;
+    if (Run* run = worker.Take()) {
       worker.current = run;
       ++worker.taken;
       error = failures_.Inherited(run->operation->accesses);

@@ -28,8 +28,11 @@ struct Worker {
   std::atomic<uint64_t> sequence{0};  // changes when there is something new: what a spinning worker looks at
   std::condition_variable wake;
   bool parked = false;
-  Run* first = nullptr;  // runs that are ready, in order
+  // Runs that are ready: by priority, of equal ones in the order in which they became so.
+  Run* first = nullptr;
   Run* last = nullptr;
+  void Add(Run* run);
+  Run* Take();  // nullptr: there is none
   // For the watchdog.
   const Run* current = nullptr;
   uint64_t taken = 0;              // runs so far
@@ -53,6 +56,28 @@ struct Run : Claim {
   size_t count = 0;
   Run* next = nullptr;  // in the worker's queue or the free list
 };
+
+inline void Worker::Add(Run* run) {
+  const auto priority = [](const Run* of) { return of->operation->operation.priority; };
+  if (!last || priority(last) >= priority(run)) {
+    run->next = nullptr;
+    (last ? last->next : first) = run;
+    last = run;
+    return;
+  }
+  Run** place = &first;  // some run has less
+  while (priority(*place) >= priority(run)) place = &(*place)->next;
+  run->next = *place;
+  *place = run;
+}
+
+inline Run* Worker::Take() {
+  Run* const run = first;
+  if (!run) return nullptr;
+  first = run->next;
+  if (!first) last = nullptr;
+  return run;
+}
 
 // A thread in Wait(var). Lives on its stack, and is gone as soon as `done` is set.
 struct Waiter : Claim {

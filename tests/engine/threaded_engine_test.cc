@@ -34,6 +34,7 @@ RandomRun RunRandomProgram(Engine& engine, uint64_t seed, double throwing) {
     Operation op;
     op.name = "op " + std::to_string(i);
     op.device = Cpu(static_cast<int>(random.Below(4)));
+    op.priority = static_cast<int>(random.Below(5)) - 2;
     for (auto [indices, list] : {std::pair{&reads, &op.reads}, {&writes, &op.writes}, {&updates, &op.updates}}) {
       for (int& index : *indices) {
         index = static_cast<int>(random.Below(kVars));
@@ -97,6 +98,33 @@ TEST(ThreadedEngineTest, ReadersRunTogetherAndDevicesInParallel) {
   engine->Push(Op("reader", Cpu(1), {a}, {}, {}, meet));
   engine->Wait(a);
   EXPECT_EQ(arrived, 2);
+}
+
+// Those that are ready, while their worker was busy; what is not ready does not hold them up.
+TEST(ThreadedEngineTest, WhatIsReadyRunsByPriority) {
+  const auto engine = MakeThreadedEngine();
+  std::atomic<bool> go{false};
+  std::vector<int> order;
+  const auto push = [&](int name, int priority, std::vector<VarPtr> updates = {}) {
+    engine->Push({.device = Cpu(),
+                  .updates = std::move(updates),
+                  .run = [&order, name](const OpContext&) { order.push_back(name); },
+                  .priority = priority});
+  };
+  engine->Push({.device = Cpu(), .run = [&](const OpContext&) {
+                  while (!go) std::this_thread::yield();
+                }});
+  const VarPtr var = engine->NewVar();
+  push(0, 0);
+  push(1, 2);
+  push(2, 0);
+  push(3, 2);
+  push(4, -1, {var});
+  push(5, 9, {var});  // only after 4
+  push(6, 1);
+  go = true;
+  engine->WaitAll();
+  EXPECT_EQ(order, (std::vector<int>{1, 3, 6, 0, 2, 4, 5}));
 }
 
 TEST(ThreadedEngineTest, WaitWaitsForReadersToo) {

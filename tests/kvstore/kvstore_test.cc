@@ -307,17 +307,18 @@ TEST_P(KVStoreTest, RandomProgramsEqualASerialModel) {
       const auto pull = [&] {
         for (const size_t d : chosen) contents[k][d] = model[k];
       };
+      const int priority = static_cast<int>(random.Below(3)) - 1;
       switch (random.Below(5)) {
         case 0:
-          store->Push(key, some);
+          store->Push(key, some, priority);
           push();
           break;
         case 1:
-          store->Pull(key, some);
+          store->Pull(key, some, priority);
           pull();
           break;
         case 2:
-          store->PushPull(key, some, some);
+          store->PushPull(key, some, some, priority);
           push();
           pull();
           break;

@@ -41,12 +41,12 @@ class PlannedStore final : public WrappedStore {
     EXPECT_EQ(MaxAbsDiff(value, HostTensor(value.dtype(), value.shape())), 0);
     WrappedStore::Init(key, value);
   }
-  void PushPull(const Key& key, std::span<const Tensor> values, std::span<const Tensor> out) override {
+  void PushPull(const Key& key, std::span<const Tensor> values, std::span<const Tensor> out, int priority) override {
     ASSERT_EQ(out.size(), 1u);
     plan_->values[std::get<std::string>(key)] = values.size();
     const bool now = ++plan_->exchanges == plan_->at;
     if (now && plan_->fails == Fails::kAtTheCall) Throw<NumericError>("refused {}", ToString(key));
-    WrappedStore::PushPull(key, values, out);
+    WrappedStore::PushPull(key, values, out, priority);
     if (plan_->factor == 1 && !now) return;
     Operation scale{.name = "scale", .device = out[0].device(), .reads = {out[0].var()}, .writes = {out[0].var()}};
     scale.run = [sum = out[0], factor = plan_->factor, fails = now && plan_->fails == Fails::kInAnOperation,

@@ -161,8 +161,8 @@ void ParameterExchange::PrepareStore(Block* block, const ParameterBuffer& buffer
     const int64_t end = parameter.offset + parameter.elements;
     std::vector<Tensor> gradients;
     for (const Tensor& gradient : stored.gradients) gradients.push_back(gradient.Slice(parameter.offset, end));
-    block->exchanged.push_back(std::make_shared<const ExchangedValue>(store_.get(), parameter.name,
-                                                                      std::move(gradients), buffer.gradients.device()));
+    block->exchanged.push_back(std::make_shared<const ExchangedValue>(
+        store_.get(), parameter.name, std::move(gradients), buffer.gradients.device(), -p));
     block->add_exchanged.push_back(PrepareAdd("add to gradients", block->exchanged.back()->sum(),
                                               buffer.gradients.Slice(parameter.offset, end), /*may_fail=*/true, block));
   }

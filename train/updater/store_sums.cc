@@ -1,5 +1,7 @@
 // Updater, of gradients that a store of the user's sums, parameter by parameter: what it gives for them is put together
 // as the gradients lie, and a step goes on with that as with the gradients of one device.
+#include <algorithm>
+
 #include "engine/backend.h"
 #include "engine/kernels/flat.h"
 #include "kvstore/exchanged_value.h"
@@ -16,11 +18,14 @@ void Updater::AppendSumsOfStore(BlockState* block, Device home, StepParts* parts
         block->pieces[0].name);
   }
   if (block->exchanged.empty()) {  // otherwise those of the updater whose steps these are
+    const std::vector<std::string>& names = group_->param_names();
     for (const Piece& piece : block->pieces) {
+      // What the next forward needs first comes first.
+      const auto place = std::ranges::find(names, piece.name) - names.begin();
       std::vector<Tensor> gradients;
       for (const Tensor& gradient : stored.gradients) gradients.push_back(gradient.Slice(piece.begin, piece.end));
-      block->exchanged.push_back(
-          std::make_shared<const ExchangedValue>(store_.get(), piece.name, std::move(gradients), home));
+      block->exchanged.push_back(std::make_shared<const ExchangedValue>(store_.get(), piece.name, std::move(gradients),
+                                                                        home, -static_cast<int>(place)));
     }
   }
   block->sum = Tensor(group_->engine(), home, block->dtype, Shape{stored.elements});  // what no piece has stays zero

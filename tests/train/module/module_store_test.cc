@@ -24,12 +24,12 @@ class ClippingStore final : public WrappedStore {
   ClippingStore(const std::shared_ptr<Engine>& engine, std::shared_ptr<Told> told)
       : WrappedStore(KVStore::Create(KVStoreType::kDevice, engine)), engine_(engine), told_(std::move(told)) {}
 
-  void PushPull(const Key& key, std::span<const Tensor> values, std::span<const Tensor> out) override {
+  void PushPull(const Key& key, std::span<const Tensor> values, std::span<const Tensor> out, int priority) override {
     const std::string name = std::get<std::string>(key);
     ++told_->pushed[name];
     if (name == told_->refuses) Throw<NumericError>("refused {}", name);
     const Tensor sum(engine_, Cpu(), values[0].dtype(), values[0].shape());
-    WrappedStore::PushPull(key, values, std::span(&sum, 1));
+    WrappedStore::PushPull(key, values, std::span(&sum, 1), priority);
     Operation clip{.name = "clip", .device = Cpu(), .reads = {sum.var()}, .writes = {sum.var()}};
     clip.run = [sum, limit = static_cast<float>(told_->limit), fails = name == told_->fails, name](const OpContext&) {
       if (fails) Throw<NumericError>("failed with {}", name);
