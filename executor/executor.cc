@@ -199,6 +199,7 @@ Executor::Bound& Executor::For(Mode mode) {
                                          .with_backward = options_.for_training && mode == Mode::kTrain,
                                          .device = options_.device.kind,
                                          .threads = options_.threads,
+                                         .mirror = options_.mirror,
                                          .switches = options_.switches});
   if (store_->parameters().empty()) Hold(program->plan);
   store_->Adopt(program->plan);

@@ -51,6 +51,7 @@ struct ExecutorOptions {
   // a map may name inputs, too.
   GradRequest grad_req = GradReq::kWrite;
   ParamDTypes param_dtypes = {};             // GroupOptions; of all arguments that are neither inputs nor labels
+  Mirror mirror = {};                        // of training
   std::shared_ptr<Engine> engine = nullptr;  // DefaultEngine()
   int threads = 0;                           // of a CPU; 0: all cores
   uint64_t seed = 0;                         // of random operators

@@ -156,6 +156,11 @@ struct OpDef {
   // (AcrossDevices). Done after forward, once for each micro-batch.
   std::function<std::vector<StateUpdate>(const UpdateContext&)> updates = {};
 
+  // Its outputs once more, in backward, of its inputs and of outputs that are kept: one symbol per output, empty for
+  // those that are kept (symbol/passes/recompute.h). To the bit what they were. Default: by the same node again, unless
+  // it reads an auxiliary state.
+  std::function<std::vector<Symbol>(const NodeContext&)> again = {};
+
   // The operator in terms of others (BatchNorm with `sync`), done before gradients; empty result = leave as it is.
   std::function<std::vector<Symbol>(const NodePtr&)> expand = {};
   // The operator in terms of others, one symbol per output, as soon as shapes are known: it has no gradient and no

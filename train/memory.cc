@@ -53,8 +53,29 @@ int64_t MemoryOf(const Device& device) {
   return index < report.gpus.size() ? report.gpus[index].bytes / 8 * 7 : 0;
 }
 
+int64_t MostWorking(const std::vector<MemoryNeed>& needs) {
+  int64_t most = 0;
+  for (const MemoryNeed& need : needs) most = std::max(most, need.program.arena);
+  return most;
+}
+
 std::string Short(const std::string& who, int64_t needed, int64_t there) {
   return fmt::format("{} needs {} and has {}", who, Mebibytes(needed), Mebibytes(there));
+}
+
+// What is left for each device's working memory.
+int64_t WorkingBytes(const std::vector<MemoryNeed>& needs, int64_t limit) {
+  int64_t left = kNoEnd, of_hosts = AvailableMemory(), hosts = 0;
+  for (const MemoryNeed& need : needs) {
+    const int64_t others = need.total() - need.program.arena;
+    if (limit == 0 && IsHosts(need.device)) {
+      of_hosts -= others;
+      ++hosts;
+    } else {
+      left = std::min(left, (limit > 0 ? limit : MemoryOf(need.device)) - others);
+    }
+  }
+  return hosts > 0 ? std::min(left, of_hosts / hosts) : left;
 }
 
 }  // namespace
@@ -75,7 +96,9 @@ std::vector<MemoryNeed> NeedsOf(const std::vector<DevicePlan>& plans, const Grou
 std::vector<MemoryNeed> PlanMemory(const Symbol& symbol, const GroupOptions& options, const Optimizer* optimizer,
                                    bool average) {
   if (!options.placements.empty()) {
-    Throw("memory is planned for parts that lie together: with placements, give the number of micro-batches");
+    Throw(
+        "memory is planned for parts that lie together: with placements, give the number of micro-batches and "
+        "the bytes of the mirror");
   }
   return NeedsOf(DataParallelExecutorGroup::MakePlans(symbol, options), options, optimizer, average);
 }
@@ -115,11 +138,39 @@ int64_t LargestThatFits(int64_t most, const std::function<bool(int64_t)>& fits) 
   return fitting;
 }
 
+std::optional<Mirror> FitMirror(const Symbol& symbol, const GroupOptions& options, const Optimizer* optimizer,
+                                bool average, int64_t limit, std::string* lacking) {
+  GroupOptions tried = options;
+  tried.mirror = {};
+  const std::vector<MemoryNeed> without = PlanMemory(symbol, tried, optimizer, average);
+  *lacking = WhatIsShort(without, limit);
+  if (lacking->empty()) return Mirror{};
+  tried.mirror.bytes = WorkingBytes(without, limit);
+  if (tried.mirror.bytes > 0) {
+    try {
+      const std::vector<MemoryNeed> with = PlanMemory(symbol, tried, optimizer, average);
+      if (WhatIsShort(with, limit).empty()) {
+        LogLine(LogLevel::kInfo, fmt::format("working memory is {} in place of {}, as backward computes some values "
+                                             "again: without, {}",
+                                             Mebibytes(MostWorking(with)), Mebibytes(MostWorking(without)), *lacking));
+        return tried.mirror;
+      }
+    } catch (const DeviceError&) {  // it says how many bytes are too few, of one device
+    }
+  }
+  tried.mirror = {.least = true};
+  *lacking = WhatIsShort(PlanMemory(symbol, tried, optimizer, average), limit);
+  return std::nullopt;
+}
+
 MicroBatches FitMicroBatches(const Symbol& symbol, const GroupOptions& whole, const Optimizer* optimizer, bool average,
                              int64_t limit) {
   const int64_t batch_size = BatchSizeOf(whole.data);
+  const bool mirrors = whole.mirror.bytes == Mirror::kAutomatic;
   const auto plan = [&](int64_t samples) {
-    return PlanMemory(symbol, samples == batch_size ? whole : ForMicroBatches(whole, samples), optimizer, average);
+    GroupOptions options = samples == batch_size ? whole : ForMicroBatches(whole, samples);
+    if (mirrors) options.mirror = {.least = true};
+    return PlanMemory(symbol, options, optimizer, average);
   };
   const auto fits = [&](int64_t samples) { return WhatIsShort(plan(samples), limit).empty(); };
   const std::vector<MemoryNeed> at_once = plan(batch_size);
@@ -151,16 +202,41 @@ MicroBatches FitMicroBatches(const Symbol& symbol, const GroupOptions& whole, co
   return cut;
 }
 
-MicroBatches ChooseMicroBatches(int64_t pieces, int64_t limit, const Symbol& symbol, const GroupOptions& whole,
-                                const Optimizer* optimizer, bool average) {
+BatchPlan PlanBatch(int64_t pieces, int64_t limit, const Symbol& symbol, const GroupOptions& whole,
+                    const Optimizer* optimizer, bool average) {
   if (limit < 0) Throw("memory_limit: expected bytes of each device, got {}", limit);
-  if (pieces == MicroBatches::kAutomatic) return FitMicroBatches(symbol, whole, optimizer, average, limit);
-  if (limit > 0) Throw("memory_limit is for micro_batches = MicroBatches::kAutomatic, got {} of them", pieces);
+  CheckMirror(whole.mirror);
+  const bool mirrors = whole.mirror.bytes == Mirror::kAutomatic, cuts = pieces == MicroBatches::kAutomatic;
+  if (limit > 0 && !mirrors && !cuts) {
+    Throw(
+        "memory_limit is for micro_batches = MicroBatches::kAutomatic and mirror.bytes = Mirror::kAutomatic, got {} "
+        "micro-batches",
+        pieces);
+  }
   const int64_t batch_size = BatchSizeOf(whole.data);
-  if (pieces < 1 || pieces > batch_size) {
+  if (!cuts && (pieces < 1 || pieces > batch_size)) {
     Throw("micro_batches: a batch of {} samples makes 1 to {} of them, got {}", batch_size, batch_size, pieces);
   }
-  return {.pieces = pieces, .batch_size = batch_size};
+  BatchPlan plan{.cut = {.pieces = cuts ? 1 : pieces, .batch_size = batch_size}, .mirror = whole.mirror};
+  if (!mirrors || !whole.for_training) {
+    if (cuts) plan.cut = FitMicroBatches(symbol, whole, optimizer, average, limit);
+    if (mirrors) plan.mirror = {};
+    return plan;
+  }
+  std::string lacking;
+  const auto fit = [&] {
+    const GroupOptions options = plan.cut.pieces == 1 ? whole : ForMicroBatches(whole, plan.cut.largest());
+    const std::optional<Mirror> mirror = FitMirror(symbol, options, optimizer, average, limit, &lacking);
+    if (mirror) plan.mirror = *mirror;
+    return mirror.has_value();
+  };
+  if (fit()) return plan;
+  if (cuts) {
+    plan.cut = FitMicroBatches(symbol, whole, optimizer, average, limit);
+    if (fit()) return plan;
+  }
+  Throw<DeviceError>("a batch of {} samples cannot be trained on, whatever is computed again: {}", plan.cut.largest(),
+                     lacking);
 }
 
 }  // namespace bindery

@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -48,15 +49,27 @@ std::string WhatIsShort(const std::vector<MemoryNeed>& needs, int64_t limit);
 // taken to fit for any smaller number.
 int64_t LargestThatFits(int64_t most, const std::function<bool(int64_t)>& fits);
 
+// The mirror with which what is bound by these options fits, `limit` as above: none where it fits without, else the
+// bytes that are left for working memory, which is logged. Nothing: no mirror does that; `lacking` then says what is
+// short with the least.
+std::optional<Mirror> FitMirror(const Symbol& symbol, const GroupOptions& options, const Optimizer* optimizer,
+                                bool average, int64_t limit, std::string* lacking);
+
 // The fewest micro-batches with which a batch as described by `whole` fits, which is logged. Throws DeviceError where
-// not even single samples do, with what they need.
+// not even single samples do, with what they need. An automatic mirror is used, as far as each number needs it.
 MicroBatches FitMicroBatches(const Symbol& symbol, const GroupOptions& whole, const Optimizer* optimizer, bool average,
                              int64_t limit);
 
-// What is in a TrainerOptions: `pieces`, checked, or the fewest that fit where it is MicroBatches::kAutomatic. Throws
-// Error for a number below 0 or beyond the samples of a batch, and for a limit beside a number.
-MicroBatches ChooseMicroBatches(int64_t pieces, int64_t limit, const Symbol& symbol, const GroupOptions& whole,
-                                const Optimizer* optimizer, bool average);
+// How a batch is computed.
+struct BatchPlan {
+  MicroBatches cut;
+  Mirror mirror;  // of what is bound for its pieces; not automatic
+};
+// What is in a TrainerOptions, checked: `pieces`, or the fewest that fit where it is MicroBatches::kAutomatic, and
+// whole.mirror, or one that fits. Of both automatic the mirror comes first: it changes no bit. Throws Error for a number
+// below 0 or beyond the samples of a batch, and for a limit where nothing is automatic; DeviceError where nothing fits.
+BatchPlan PlanBatch(int64_t pieces, int64_t limit, const Symbol& symbol, const GroupOptions& whole,
+                    const Optimizer* optimizer, bool average);
 
 std::string Mebibytes(int64_t bytes);  // "12.3 MiB"
 

@@ -81,6 +81,8 @@ void Trainer::Bind(const std::vector<DataDesc>& data, const std::vector<DataDesc
                            .for_training = for_training,
                            .sparse_gradients = UpdatesRows(),
                            .fixed_params = options_.fixed_params,
+                           .param_dtypes = options_.param_dtypes,
+                           .mirror = options_.mirror,
                            .engine = options_.engine,
                            .threads_per_device = options_.threads_per_device,
                            .seed = options_.seed,
@@ -91,15 +93,19 @@ void Trainer::Bind(const std::vector<DataDesc>& data, const std::vector<DataDesc
   // For predictions, batches may be smaller than those to be trained on.
   const int64_t pieces =
       for_training ? options_.micro_batches : std::min(options_.micro_batches, BatchSizeOf(whole.data));
-  const MicroBatches cut = block != 0
-                               ? MicroBatches{.batch_size = BatchSizeOf(whole.data), .block = block}
-                               : ChooseMicroBatches(pieces, options_.memory_limit, symbol, whole, optimizer.get(),
-                                                    ParseAveraging(options_.average).has_value());
+  const bool average = ParseAveraging(options_.average).has_value();
   GroupOptions bound = whole;
+  MicroBatches cut{.batch_size = BatchSizeOf(whole.data), .block = block};
   if (block != 0) {
     bound = ForBlocks(whole, block);
-  } else if (cut.pieces > 1) {
-    bound = ForMicroBatches(whole, cut.largest());
+    if (bound.mirror.bytes == Mirror::kAutomatic) {
+      bound.mirror = PlanBatch(1, options_.memory_limit, symbol, bound, optimizer.get(), average).mirror;
+    }
+  } else {
+    const BatchPlan plan = PlanBatch(pieces, options_.memory_limit, symbol, whole, optimizer.get(), average);
+    cut = plan.cut;
+    if (cut.pieces > 1) bound = ForMicroBatches(whole, cut.largest());
+    bound.mirror = plan.mirror;
   }
   auto group = MakeGroup(symbol, bound);
   SetInitialParams(group.get(), ToModel(), Initializer(options_.initializer), options_.seed);

@@ -65,6 +65,10 @@ struct TrainerOptions {
   // MicroBatches::kAutomatic: the fewest with which what is planned (train/memory.h) fits in `memory_limit` bytes of
   // each device, 0 being what it has.
   int64_t micro_batches = 1;
+  // What is computed again in backward in place of being kept, with the same bits (docs/mirror.md). Where its bytes are
+  // Mirror::kAutomatic, so much as makes a batch fit, and if nothing does, and micro_batches are automatic, too, in as
+  // few of these as fit with it.
+  Mirror mirror = {};
   int64_t memory_limit = 0;
   // Not 0: batches are computed in blocks of that many samples, and the same bits come out on any number of devices of
   // one kind, by any workload and with any micro-batches, which do not count then (train/updater/blocks.h,
@@ -74,7 +78,8 @@ struct TrainerOptions {
   KVStoreType kvstore = KVStoreType::kDevice;
   StoreFactory store = {};  // UpdaterOptions; one for each binding for training
   std::vector<std::string> fixed_params = {};
-  uint64_t seed = 0;  // of initial values and random operators
+  ParamDTypes param_dtypes = {};  // GroupOptions
+  uint64_t seed = 0;              // of initial values and random operators
   int threads_per_device = 0;
   KernelPolicy policy = KernelPolicy::kFast;
   std::shared_ptr<Engine> engine = nullptr;

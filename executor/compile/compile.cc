@@ -7,15 +7,16 @@
 #include <map>
 #include <regex>
 #include <set>
-#include <unordered_map>
 #include <unordered_set>
 
 #include "executor/compile/hoist_derived.h"
 #include "executor/compile/internal_kernels.h"
 #include "executor/compile/liveness.h"
 #include "executor/compile/lowering.h"
+#include "executor/compile/mirrored.h"
 #include "executor/compile/plan_memory.h"
 #include "executor/compile/program_builder.h"
+#include "executor/compile/random_keys.h"
 #include "executor/compile/without_elements.h"
 #include "executor/plan/program.h"
 #include "symbol/op_def.h"
@@ -107,7 +108,8 @@ class Compiler : private ProgramBuilder {
   }
 
   bool IsObserved(const Node& node, int output) const {
-    return observe_ && std::regex_search(node.OutputName(output), *observe_);
+    const int n = observe_ ? graph_.index.at(&node) : 0;
+    return observe_ && lowered_.FirstOf(n) == n && std::regex_search(node.OutputName(output), *observe_);
   }
 
   // ---- nodes ----
@@ -218,7 +220,7 @@ class Compiler : private ProgramBuilder {
   void EmitKernel(int n, int gathered = -1) {
     const Node& node = *graph_.nodes[n];
     const size_t num_inputs = node.inputs().size(), num_outputs = lowered_.types[n].size();
-    KernelSpec spec{.op = &node.op(), .attrs = node.attrs(), .node_name = UniqueName(node)};
+    KernelSpec spec{.op = &node.op(), .attrs = node.attrs(), .node_name = random_keys_.Of(lowered_, n)};
     spec.mode = options_.mode;
     spec.device = options_.device;
     spec.batch = lowered_.batch;
@@ -262,14 +264,8 @@ class Compiler : private ProgramBuilder {
       outputs[o] = read_[n][o] ? id : -1;
     }
     Emit(node.op().name, node.name(), std::move(inputs), std::move(outputs), std::move(kernel));
+    plan().calls.back().again = lowered_.FirstOf(n) != n;
     if (CastFrom(node)) MayBeKept();
-  }
-
-  // Random numbers are keyed by the node's name: a second node of that name gets another key.
-  std::string UniqueName(const Node& node) {
-    if (!node.op().is_random) return node.name();
-    const int count = ++random_names_[node.name()];
-    return count == 1 ? node.name() : fmt::format("{}#{}", node.name(), count);
   }
 
   // ---- gradients, outputs, segments ----
@@ -378,7 +374,7 @@ class Compiler : private ProgramBuilder {
   std::map<std::pair<int, int>, std::vector<int>> gradients_of_;  // (node, output) -> gradient slots
   std::vector<std::vector<bool>> read_;                           // per node and output: see NeededOutputs
   std::vector<std::vector<int>> values_of_;                       // per node and output
-  std::map<std::string, int> random_names_;
+  RandomKeys random_keys_;
   std::vector<Waiting> waiting_;
   std::unordered_set<int> exchanged_;  // values that exchanges write
   std::vector<int> kept_;              // values alive to the end
@@ -390,7 +386,10 @@ class Compiler : private ProgramBuilder {
 }  // namespace
 
 std::shared_ptr<const Program> Compile(const Symbol& symbol, const CompileOptions& options) {
-  return Compiler(Lower(symbol, options), options).Run();
+  const LoweredGraph lowered = Lower(symbol, options);
+  const auto compile = [&](const LoweredGraph& graph) { return Compiler(graph, options).Run(); };
+  const bool has_backward = lowered.forward_nodes < static_cast<int>(lowered.graph.nodes.size());
+  return has_backward ? CompileMirrored(lowered, options.mirror, compile) : compile(lowered);
 }
 
 }  // namespace bindery

@@ -20,7 +20,12 @@ struct LoweredGraph {
   };
   std::vector<Variable> variables = {};  // per node of `graph`
   std::optional<int64_t> batch = {};     // its extent
-  int forward_nodes = 0;                 // nodes [0, forward_nodes) are what the heads and the updates need
+  // Per node: the one of forward that it computes again, or -1; empty: none does (executor/compile/mirrored.h).
+  std::vector<int> again = {};
+  int FirstOf(int node) const {  // that, or the node itself
+    return again.empty() || again[static_cast<size_t>(node)] < 0 ? node : again[static_cast<size_t>(node)];
+  }
+  int forward_nodes = 0;  // nodes [0, forward_nodes) are what the heads and the updates need
   // Its interface: arguments, auxiliary states, gradients, head gradients, updates; outputs by name.
   Plan plan = {};
   // Indices in graph.outputs: of the plan's gradients (-1: zero), and of the next values of its updates.

@@ -64,6 +64,7 @@ CompileOptions Compiler::OptionsFor(DeviceKind device, int64_t share) const {
   o.with_backward = options.for_training && mode_ == Mode::kTrain;
   o.threads = device == DeviceKind::kCpu ? spec_.threads : 1;
   o.devices = options.independent ? 1 : static_cast<int>(NumBusy(ranges_));
+  if (o.with_backward && watch_.empty()) o.mirror = options.mirror;  // what is watched is kept
   o.switches = options.switches;
   o.observe = watch_;
   return o;

@@ -53,6 +53,7 @@ GroupSpec::GroupSpec(const Symbol& bound, const GroupOptions& given)
     signature.arguments[position].is_fixed = true;
   }
   ReadParamDTypes(options.param_dtypes, &signature);
+  CheckMirror(options.mirror);
   for (const Entry& head : symbol.entries()) {
     const auto& annotations = head.node->annotations();
     const auto rule = annotations.find("merge");

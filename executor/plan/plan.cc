@@ -51,8 +51,9 @@ std::string ToString(const Plan& plan) {
   const auto print_calls = [&](int begin, int end) {
     for (int i = begin; i < end; ++i) {
       const PlanCall& call = plan.calls[i];
-      fmt::format_to(out, "  {:4} {} \"{}\" [{}] threads {} ({}) -> ({})\n", i, call.op, call.node, call.implementation,
-                     call.threads, Names(plan, call.inputs), Names(plan, call.outputs));
+      fmt::format_to(out, "  {:4} {} \"{}\"{} [{}] threads {} ({}) -> ({})\n", i, call.op, call.node,
+                     call.again ? " again" : "", call.implementation, call.threads, Names(plan, call.inputs),
+                     Names(plan, call.outputs));
     }
   };
   if (plan.derive_calls > 0) fmt::format_to(out, "\nwhen parameters have changed\n");

@@ -51,6 +51,7 @@ struct PlanCall {
   std::vector<int> inputs = {}, outputs = {};  // values; -1: not given (unused output)
   int scratch = -1;                            // storage
   int threads = 1;
+  bool again = false;  // of backward: gives once more what a call of forward gave (Mirror)
   bool operator==(const PlanCall&) const = default;
 };
 

@@ -1,6 +1,6 @@
 // Program: the kernels made for a plan. Immutable; shared by threads, executors and devices of one kind.
-// Compile makes one from a symbol: expand composites -> gradient -> passes -> inference -> fusion -> kernels and
-// formats -> order -> memory plan -> verification. Nothing is allocated on a device and nothing runs.
+// Compile makes one from a symbol: expand composites -> gradient -> passes -> inference -> fusion -> recomputation ->
+// kernels and formats -> order -> memory plan -> verification. Nothing is allocated on a device and nothing runs.
 #pragma once
 
 #include <atomic>
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "executor/kernel.h"
+#include "executor/plan/mirror.h"
 #include "executor/plan/plan.h"
 #include "executor/plan/signature.h"
 #include "symbol/symbol.h"
@@ -31,6 +32,7 @@ struct CompileOptions {
   int threads = 1;
   bool plain_parameters = false;  // where the signature has no format, for a group of several kinds of devices
   int devices = 1;                // that take part: with more than one, across-device operators cut segments
+  Mirror mirror = {};             // of training programs with backward; not automatic
   CompileSwitches switches = {};
   std::string observe = {};  // a regular expression on value names; matching values are kept, plain
   bool operator==(const CompileOptions&) const = default;

@@ -134,6 +134,20 @@ AnyAttrs Adapted(const AnyAttrs& any, const BindContext& c) {
   return attrs;
 }
 
+// The output by the mean and variance that forward has found, in the places of running values that have moved by then.
+std::vector<Symbol> AgainByStatistics(const NodeContext& c, const OpDef& op) {
+  auto attrs = c.attrs<BatchNormAttrs>();
+  attrs.known = true;
+  std::vector<Symbol> inputs;
+  const int running = c.num_inputs() - 2;
+  for (int i = 0; i < running; ++i) inputs.push_back(c.input(i));
+  inputs.push_back(c.output(1));
+  inputs.push_back(c.output(2));
+  std::vector<Symbol> outputs = ApplyAll(op, attrs, std::move(inputs), c.name());
+  for (size_t o = 1; o < outputs.size(); ++o) outputs[o] = {};  // small: kept
+  return outputs;
+}
+
 // Row `row` of the sums (2, C), as (C).
 Symbol SumsRow(const Symbol& sums, int64_t row) {
   return Reshape(Slice(sums, {.begin = {row}, .end = {row + 1}, .axes = {0}}), {.shape = {-1}});
@@ -180,6 +194,7 @@ const OpDef& BatchNormOp() {
       .gradient = BatchNormGradient,
       .adapt = Adapted,
       .updates = BatchNormUpdates,
+      .again = [](const NodeContext& c) { return AgainByStatistics(c, BatchNormOp()); },
       .expand = ExpandSync,
       .inplace = {{0, 0}},
   };
@@ -298,6 +313,7 @@ const OpDef& BatchNormNormalizeOp() {
       .check = CheckBatchNorm,
       .gradient = NormalizeGradient,
       .updates = [](const UpdateContext& c) { return MoveRunning(c, c.input(3), 4); },
+      .again = [](const NodeContext& c) { return AgainByStatistics(c, BatchNormNormalizeOp()); },
       .inplace = {{0, 0}},
   };
   return op;

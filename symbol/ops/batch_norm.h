@@ -14,6 +14,9 @@ struct BatchNormAttrs {
   bool output_mean_var = false;   // make mean and variance visible outputs
   bool sync = false;              // statistics over all devices of the group
   bool relu = false;              // y = max(0, ...): made by fusion; adds the hidden output "state"
+  // running_mean and running_var are the batch's mean and variance, which a kernel need not find out again where it
+  // gives the same bits by them: made by recomputation.
+  bool known = false;
   static constexpr auto Fields() {
     using A = BatchNormAttrs;
     return std::tuple{Field{"eps", &A::eps, "added to the variance"},
@@ -23,7 +26,8 @@ struct BatchNormAttrs {
                       Field{"axis", &A::axis, "the channel axis"},
                       Field{"output_mean_var", &A::output_mean_var, "mean and variance are outputs too"},
                       Field{"sync", &A::sync, "statistics over all devices"},
-                      Field{"relu", &A::relu, "apply max(0, .) to the result"}};
+                      Field{"relu", &A::relu, "apply max(0, .) to the result"},
+                      Field{"known", &A::known, "the running values are the batch's"}};
   }
 };
 

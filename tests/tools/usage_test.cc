@@ -160,6 +160,8 @@ TEST_F(UsageTest, NamesAndSettings) {
       {"--metrics", "top-k(11)", "output \"softmax_output\" of shape (1, 10) has 10 classes only"},
       {"--metrics", "mse", "label \"softmax_label\" of shape (1) does not fit output \"softmax_output\""},
       {"--metrics", "accuracy(output=foo)", "no output is named \"foo\"; known: softmax_output"},
+      {"--mirror", "half", "expected off, auto, least, a share of the working memory as 50%, or bytes of it as 512M"},
+      {"--mirror", "0%", "expected off, auto, least"},
       {"--micro-batches", "two", "expected a whole number from 1 to 32768, got \"two\""},
       {"--micro-batches", "0", "expected a whole number from 1 to 32768, got \"0\""},
       {"--micro-batches", "65", "a batch of 64 samples makes at most 64, got 65"},
@@ -197,6 +199,10 @@ TEST_F(UsageTest, OptionsThatExcludeEachOther) {
   Fails(2, "--optimizer counts its state in the memory", {"inspect", "--optimizer", "adam"});
   Fails(2, "--optimizer: unknown optimizer", {"inspect", "--memory", "--optimizer", "adamm"});
   Fails(2, "--memory-limit says how many micro-batches there are", {"train", "--memory-limit", "1G"});
+  Fails(2, "--mirror changes the plan and the memory of a training", {"inspect", "--mirror", "50%"});
+  Fails(2, "--mirror changes the plan and the memory of a training",
+        {"inspect", "--memory", "--predict", "--mirror", "50%"});
+  Fails(2, "--mirror auto needs a --memory-limit", {"inspect", "--memory", "--mirror", "auto"});
   Write("model.pb", "");
   Fails(2, "--dropout is for models by name", {"train", "--model", "model.pb", "--dropout", "0.5"});
   Fails(2, "--sync-batch-norm is for models by name", {"inspect", "--model", "model.pb", "--sync-batch-norm"});

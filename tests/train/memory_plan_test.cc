@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <tuple>
 
 #include "base/log.h"
 #include "symbol/ops.h"
@@ -127,6 +128,56 @@ TEST(MemoryPlan, ChoosesTheFewestMicroBatches) {
   EXPECT_NE(message.find(fmt::format("it takes a limit of {} bytes at least", std::min(need(1), need(8)))),
             std::string::npos)
       << message;
+}
+
+// A mirror changes no bit, so it comes before micro-batches.
+TEST(MemoryPlan, AMirrorComesBeforeMicroBatches) {
+  ArrayIter data = Points();
+  Symbol net = Variable("data");
+  for (int i = 0; i < 4; ++i) {
+    const std::string number = std::to_string(i);
+    net = Tanh(FullyConnected(net, {.num_hidden = 300}, "fc" + number), "tanh" + number);
+  }
+  net = SoftmaxOutput(FullyConnected(net, {.num_hidden = 3}, "scores"), {}, "softmax");
+  const auto options = [&](const Mirror& mirror, int64_t pieces, int64_t limit) {
+    return TrainerOptions{.devices = GroupOf(data, 2).devices,
+                          .optimizer = "sgd(lr=0.2, momentum=0.9)",
+                          .micro_batches = pieces,
+                          .mirror = mirror,
+                          .memory_limit = limit,
+                          .seed = 3,
+                          .threads_per_device = 1};
+  };
+  const Mirror automatic{.bytes = Mirror::kAutomatic};
+  const Optimizer sgd = *MakeOptimizer(options({}, 1, 0).optimizer);
+  const auto need = [&](const Mirror& mirror, int64_t samples) {
+    GroupOptions group = GroupOf(data, 2);
+    group.mirror = mirror;
+    int64_t most = 0;
+    for (const MemoryNeed& n : PlanMemory(net, samples == 8 ? group : ForMicroBatches(group, samples), &sgd)) {
+      most = std::max(most, n.total());
+    }
+    return most;
+  };
+  const auto train = [&](const TrainerOptions& o) {
+    ArrayIter points = Points();
+    Trainer trainer(net, o);
+    trainer.Fit(points, {.epochs = 2});
+    return std::tuple(trainer.ToModel().params, trainer.micro_batches(), trainer.group()->options().mirror.bytes);
+  };
+  const int64_t whole = need({}, 8), least = need({.least = true}, 8);
+  ASSERT_LT(least, whole);
+  const auto [expected, one, none] = train(options({}, 1, 0));
+  // It fits as it is; it fits with a mirror; it does not.
+  EXPECT_EQ(train(options(automatic, 1, whole)), std::tuple(expected, 1, 0));
+  const auto [params, pieces, bytes] = train(options(automatic, MicroBatches::kAutomatic, (whole + least) / 2));
+  EXPECT_EQ(params, expected);
+  EXPECT_EQ(pieces, 1);
+  EXPECT_GT(bytes, 0);
+  EXPECT_EQ(std::get<1>(train(options(automatic, MicroBatches::kAutomatic, least))), 1);
+  const std::string message = MessageOf<DeviceError>([&] { train(options(automatic, 1, least - 1000)); });
+  EXPECT_NE(message.find("cannot be trained on, whatever is computed again: "), std::string::npos) << message;
+  EXPECT_NE(MessageOf([&] { train(options({}, 1, whole)); }).find("memory_limit is for "), std::string::npos);
 }
 
 }  // namespace

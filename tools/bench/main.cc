@@ -156,6 +156,47 @@ void CompareBlocks(const ModelBenchOptions& options, bool json) {
   }
 }
 
+// What recomputation costs, and spares.
+void CompareMirror(const ModelBenchOptions& options, const std::string& mirror, bool json) {
+  ModelBenchOptions others = options;
+  others.mirror = {};
+  const PairBenchResult r = RunPairBench(options, others);
+  const double share = static_cast<double>(r.arena_bytes) / static_cast<double>(r.other_arena_bytes);
+  if (json) {
+    fmt::print("{}\n", nlohmann::json{{"model", options.model},
+                                      {"batch", options.batch_size},
+                                      {"mirror", mirror},
+                                      {"step_min_ms", r.min_ms},
+                                      {"step_median_ms", r.median_ms},
+                                      {"off_min_ms", r.other_min_ms},
+                                      {"off_median_ms", r.other_median_ms},
+                                      {"times_as_long", 1 / r.ratio},
+                                      {"arena_bytes", r.arena_bytes},
+                                      {"off_arena_bytes", r.other_arena_bytes},
+                                      {"calls_again", r.again},
+                                      {"same_bits", r.same_bits}}
+                           .dump());
+  } else {
+    fmt::print(
+        "{:9} batch {:3} train, mirror {}: working memory {:.1f} MiB, {:.3f} of {:.1f} MiB without; step min {:.3f} "
+        "median {:.3f} ms; without: min {:.3f} median {:.3f} ms; {:.3f} times as long; {} calls again; bits {}\n",
+        options.model, options.batch_size, mirror, static_cast<double>(r.arena_bytes) / (1 << 20), share,
+        static_cast<double>(r.other_arena_bytes) / (1 << 20), r.min_ms, r.median_ms, r.other_min_ms, r.other_median_ms,
+        1 / r.ratio, r.again, r.same_bits ? "equal" : "DIFFER");
+  }
+}
+
+// A share, as 50%, or "least".
+Mirror ParseShare(const std::string& text) {
+  if (text == "least") return {.least = true};
+  double percent = 0;
+  char sign = 0, rest = 0;
+  if (std::sscanf(text.c_str(), "%lf%c%c", &percent, &sign, &rest) != 2 || sign != '%' || !(percent > 0)) {
+    Throw("--mirror: expected a share of the working memory as 50%, or least, got \"{}\"", text);
+  }
+  return {.share = percent / 100};
+}
+
 void CompareClients(const ClientBenchOptions& options, bool json) {
   const ClientBenchResult r = RunClientBench(options);
   if (json) {
@@ -185,7 +226,8 @@ int Main(int argc, char** argv) {
   CLI::App app(
       "Bindery's benchmarks: training and prediction steps of models by name, and a chain of one-element operators.",
       "bench");
-  std::string models = "mlp,lenet,resnet20,resnet50", devices = "cpu:0", phase = "both", against = "float32", table;
+  std::string models = "mlp,lenet,resnet20,resnet50", devices = "cpu:0", phase = "both", against = "float32", table,
+              mirror;
   ModelBenchOptions options;
   int64_t batch = 0;
   int clients = 0;
@@ -198,6 +240,9 @@ int Main(int argc, char** argv) {
   app.add_option("--reproducible", options.block,
                  "training steps in blocks of so many samples, the same bits on any devices, and others, in turns")
       ->check(CLI::PositiveNumber);
+  app.add_option("--mirror", mirror,
+                 "training steps that compute values again in so much of the working memory, e.g. 50%, or least, and "
+                 "others, in turns; with --per-kernel alone");
   app.add_option("--phase", phase, "train, predict or both")
       ->check(CLI::IsMember({"train", "predict", "both"}))
       ->capture_default_str();
@@ -227,6 +272,7 @@ int Main(int argc, char** argv) {
   app.add_flag("--json", json, "JSON lines");
   CLI11_PARSE(app, argc, argv);
   options.devices = ParseDevices(devices);
+  if (!mirror.empty()) options.mirror = ParseShare(mirror);
   if (!table.empty()) {
     TableBenchOptions of_table{.indices = batch > 0 ? batch : 1024,
                                .devices = options.devices,
@@ -265,6 +311,11 @@ int Main(int argc, char** argv) {
       options.training = training;
       if (options.block > 0) {
         if (training) CompareBlocks(options, json);
+        std::fflush(stdout);
+        continue;
+      }
+      if (options.mirror.IsOn() && !options.per_kernel) {
+        if (training) CompareMirror(options, mirror, json);
         std::fflush(stdout);
         continue;
       }

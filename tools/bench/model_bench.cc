@@ -64,6 +64,7 @@ Bound Bind(const ModelBenchOptions& o) {
                              .labels = labels,
                              .for_training = o.training,
                              .grad_req = o.micro_batches > 1 ? GradReq::kAdd : GradReq::kWrite,
+                             .mirror = o.mirror,
                              .threads_per_device = o.threads,
                              .switches = {.derive = o.derive}};
   bound.group =
@@ -222,6 +223,17 @@ ModelBenchResult RunModelBench(const ModelBenchOptions& options) {
   return result;
 }
 
+namespace {
+
+HostTensorMap ParametersOf(const Bound& b) {
+  HostTensorMap params, aux;
+  b.group->GetParams(&params, &aux);
+  params.merge(aux);
+  return params;
+}
+
+}  // namespace
+
 PairBenchResult RunPairBench(const ModelBenchOptions& options, const ModelBenchOptions& others) {
   const Bound one = Bind(options), other = Bind(others);
   const auto timed = [](const Bound& b) {
@@ -237,11 +249,16 @@ PairBenchResult RunPairBench(const ModelBenchOptions& options, const ModelBenchO
     rest.push_back(other_ms);
     ratios.push_back(other_ms / one_ms);
   }
+  const std::vector<PlanCall>& calls = one.group->plan().calls;
   return {.min_ms = std::ranges::min(ones),
           .median_ms = Median(ones),
           .other_min_ms = std::ranges::min(rest),
           .other_median_ms = Median(rest),
-          .ratio = Median(ratios)};
+          .ratio = Median(ratios),
+          .arena_bytes = one.group->plan().arena_bytes,
+          .other_arena_bytes = other.group->plan().arena_bytes,
+          .again = static_cast<int>(std::ranges::count(calls, true, &PlanCall::again)),
+          .same_bits = ParametersOf(one) == ParametersOf(other)};
 }
 
 double ChainNanoseconds(int length) {

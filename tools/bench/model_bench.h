@@ -7,6 +7,7 @@
 
 #include "base/device.h"
 #include "executor/kernel.h"
+#include "executor/plan/mirror.h"
 
 namespace bindery::bench {
 
@@ -22,6 +23,7 @@ struct ModelBenchOptions {
   bool per_kernel = false;            // also the kernels one by one
   std::string precision = "float32";  // train/precision.h
   bool derive = true;                 // CompileSwitches
+  Mirror mirror = {};
 };
 
 struct KernelTime {
@@ -52,6 +54,9 @@ ModelBenchResult RunModelBench(const ModelBenchOptions& options);
 struct PairBenchResult {
   double min_ms = 0, median_ms = 0, other_min_ms = 0, other_median_ms = 0;
   double ratio = 0;  // median of other / one, over pairs of neighbours: how many times as fast
+  int64_t arena_bytes = 0, other_arena_bytes = 0;
+  int again = 0;          // calls of one that compute a value once more
+  bool same_bits = true;  // parameters of both after all steps
 };
 PairBenchResult RunPairBench(const ModelBenchOptions& options, const ModelBenchOptions& others);
 

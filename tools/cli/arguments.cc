@@ -160,6 +160,21 @@ int64_t ParseBytes(const std::string& option, std::string_view text) {
   return static_cast<int64_t>(*value);
 }
 
+Mirror ParseMirror(std::string_view text) {
+  if (text.empty() || text == "off") return {};
+  if (text == "auto") return {.bytes = Mirror::kAutomatic};
+  if (text == "least") return {.least = true};
+  if (text.back() == '%') {
+    const auto percent = bindery::ParseNumber<double>(text.substr(0, text.size() - 1));
+    if (percent && *percent > 0 && *percent <= 100) return {.share = *percent / 100};
+  } else if (text[0] >= '0' && text[0] <= '9') {
+    return {.bytes = ParseBytes("--mirror", text)};
+  }
+  throw UsageError(fmt::format(
+      "--mirror: expected off, auto, least, a share of the working memory as 50%, or bytes of it as 512M, got \"{}\"",
+      text));
+}
+
 template int ParseNumber(const std::string&, std::string_view, int, int);
 template int64_t ParseNumber(const std::string&, std::string_view, int64_t, int64_t);
 template uint64_t ParseNumber(const std::string&, std::string_view, uint64_t, uint64_t);

@@ -13,6 +13,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "executor/plan/mirror.h"
+
 namespace bindery::cli {
 
 // A wrong command line, or a value of an option that makes no sense: exit status 2.
@@ -35,6 +37,8 @@ std::vector<T> ParseNumbers(const std::string& option, std::string_view text, T 
 // Bytes, at least 1: a number, of which one with a unit may have decimals: "1500000", "512M", "1.5GiB". Units k, M, G,
 // T are powers of 1024, as with iB behind them. Throws UsageError.
 int64_t ParseBytes(const std::string& option, std::string_view text);
+// "off", "auto", "least", a share of working memory as "50%", or bytes of it as "512M".
+Mirror ParseMirror(std::string_view text);
 
 // The option `name` for a number; `value` holds the default.
 template <class T>

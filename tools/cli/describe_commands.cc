@@ -24,7 +24,7 @@ struct InspectCommand {
   ModelOptions model;
   DeviceOptions device{.devices = "cpu:0"};
   std::vector<int64_t> shape;
-  std::string precision = "float32", memory_limit, optimizer, dot, html;
+  std::string precision = "float32", mirror = "off", memory_limit, optimizer, dot, html;
   int64_t batch_size = 64;
   bool plan = false, memory = false, predict = false, json = false;
   int Run() const;
@@ -51,10 +51,14 @@ void PrintMemory(const MemoryNeed& need) {
 }
 
 GroupOptions GroupFor(const InspectCommand& c, const Shape& input) {
+  // Whatever it takes to fit a batch.
+  Mirror mirror = ParseMirror(c.mirror);
+  if (mirror.bytes == Mirror::kAutomatic) mirror = {.least = true};
   return {.devices = c.device.Devices(),
           .workload = c.device.workload,
           .data = {{"data", input}},
           .for_training = !c.predict,
+          .mirror = mirror,
           .threads_per_device = c.device.threads};
 }
 
@@ -106,6 +110,10 @@ void InspectCommand::CheckViews() const {
   if (!optimizer.empty() && (predict || (!memory && memory_limit.empty()))) {
     throw UsageError("--optimizer counts its state in the memory of a training: --memory or --memory-limit");
   }
+  if (ParseMirror(mirror).IsOn() && (predict || (!memory && !plan && memory_limit.empty()))) {
+    throw UsageError("--mirror changes the plan and the memory of a training: --plan, --memory or --memory-limit");
+  }
+  if (mirror == "auto" && memory_limit.empty()) throw UsageError("--mirror auto needs a --memory-limit");
   if (json && !memory_limit.empty()) throw UsageError("--json is for the summary, --memory-limit is text");
   if (json && !view.empty()) throw UsageError(fmt::format("--json is for the summary, {} is text", view));
   if (!dot.empty() && dot != "-") CheckOutputFile("--dot", dot);
@@ -159,6 +167,11 @@ int InspectCommand::Run() const {
   for (size_t i = 0; i < plans.size(); ++i) {
     fmt::print("{} ({} samples, {})\n", plans[i].device, plans[i].samples.size(), predict ? "prediction" : "training");
     if (memory) PrintMemory(needs[i]);
+    if (memory && ParseMirror(mirror).IsOn()) {
+      const std::vector<PlanCall>& calls = plans[i].plan.calls;
+      fmt::print("  computed again in backward: {} of {} calls\n", std::ranges::count(calls, true, &PlanCall::again),
+                 calls.size());
+    }
     if (plan) fmt::print("{}", ToString(plans[i].plan));
   }
   return kOk;
@@ -215,6 +228,8 @@ void AddInspect(CLI::App* app, RunFn* run) {
   sub->add_option("--precision", c->precision, "float32, bfloat16 or float16, as of train")->capture_default_str();
   sub->add_flag("--plan", c->plan, "the compiled program of each device");
   sub->add_flag("--memory", c->memory, "bytes by what they are for, before anything is trained");
+  sub->add_option("--mirror", c->mirror, "of a training, as of train; \"auto\" with --memory-limit")
+      ->capture_default_str();
   sub->add_option("--memory-limit", c->memory_limit,
                   "the largest batch that fits in so much of each device: e.g. 512M, 1.5G");
   sub->add_option("--optimizer", c->optimizer, "with its state in the memory, e.g. adam");

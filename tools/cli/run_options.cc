@@ -101,6 +101,7 @@ OptionTexts TextsOf(const CLI::App& command, const TrainArguments& a, const Trai
       {"--precision", a.precision},
       {"--loss-scale", a.loss_scale},
       {"--micro-batches", a.micro_batches},
+      {"--mirror", a.mirror},
       {"--memory-limit", a.memory_limit},
       {"--reproducible", UnlessZero(a.block)},
       {"--balance", a.balance},

@@ -53,7 +53,11 @@ int64_t TrainArguments::MicroBatchesOf(int64_t limit) const {
     throw UsageError(fmt::format("--micro-batches: a batch of {} samples makes at most {}, got {}", data.batch_size,
                                  data.batch_size, number));
   }
-  if (limit > 0) throw UsageError("--memory-limit says how many micro-batches there are: --micro-batches auto");
+  if (limit > 0 && mirror != "auto") {
+    throw UsageError(
+        "--memory-limit says how many micro-batches there are, or what is computed again: --micro-batches auto, "
+        "--mirror auto");
+  }
   return number;
 }
 
@@ -83,6 +87,7 @@ TrainerOptions TrainArguments::Parse() const {
           .average = average,
           .use_average = use_average,
           .micro_batches = MicroBatchesOf(limit),
+          .mirror = ParseMirror(mirror),
           .memory_limit = limit,
           .reproducible_block = block,
           .balance = balance,
@@ -160,6 +165,10 @@ void TrainArguments::AddTo(CLI::App* app) {
        "e.g. \"dynamic(start=65536, interval=2000)\", \"static(1024)\"; default none, of float16 \"dynamic\"");
   text("--micro-batches", &micro_batches,
        "pieces that a batch is computed in, one after the other, as one step; \"auto\": the fewest that fit in memory");
+  text(
+      "--mirror", &mirror,
+      "compute values again in backward, to the same bits, and so take less memory: \"auto\": as much as makes it fit; "
+      "a share of the working memory, \"50%\"; bytes of it, \"512M\"; \"least\"");
   app->add_option("--memory-limit", memory_limit,
                   "of each device, for \"auto\": e.g. 512M, 1.5G; default: what the machine has");
   app->add_option("--reproducible", block,

@@ -45,10 +45,11 @@ TrainedModel::Replicas TrainedModel::Bind(const Model& model, const GroupOptions
   if (!LossScaleFor(options.precision, options.loss_scale).empty()) symbol = ScaleLosses(symbol);
   LogWithoutUnits(options.precision, group.devices);
   const std::shared_ptr<const Optimizer> optimizer = MakeOptimizer(options.optimizer);
-  const MicroBatches cut = ChooseMicroBatches(options.micro_batches, options.memory_limit, symbol, group,
-                                              optimizer.get(), ParseAveraging(options.average).has_value());
-  Replicas bound{.group = MakeGroup(symbol, cut.pieces == 1 ? group : ForMicroBatches(group, cut.largest())),
-                 .cut = cut};
+  const auto [cut, mirror] = PlanBatch(options.micro_batches, options.memory_limit, symbol, group, optimizer.get(),
+                                       ParseAveraging(options.average).has_value());
+  GroupOptions of_pieces = cut.pieces == 1 ? group : ForMicroBatches(group, cut.largest());
+  of_pieces.mirror = mirror;
+  Replicas bound{.group = MakeGroup(symbol, of_pieces), .cut = cut};
   SetInitialParams(bound.group.get(), model, Initializer(options.initializer), group.seed);
   return bound;
 }

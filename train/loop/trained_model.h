@@ -44,7 +44,7 @@ struct TrainedModelOptions {
   // Of a batch as it is described, or MicroBatches::kAutomatic, with a limit: as of TrainerOptions. Replicas that are
   // bound are so for micro-batches (their gradients add up, GradReq::kAdd), and the number is given.
   int64_t micro_batches = 1;
-  int64_t memory_limit = 0;
+  int64_t memory_limit = 0;  // also for GroupOptions::mirror, where that is automatic
   KVStoreType kvstore = KVStoreType::kDevice;
   StoreFactory store = {};  // UpdaterOptions
   // What training adds to the model's outputs: a loss head for a network of scores, say. It is bound, not saved.

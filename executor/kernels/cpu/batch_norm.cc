@@ -41,7 +41,9 @@ MaybeKernel MakeNormalize(const KernelSpec& spec) {
   auto [kernel, passes] = MakeOverChannels<T, E>(spec, AxisOf(spec), {0}, true);
   const int64_t channels = passes.channels();
   if (relu) kernel.output_formats[3] = StateOf<T>(channels);
-  return WithLoop(std::move(kernel), [=, passes = passes, running = UsesRunningValues(spec)](const Arguments& args) {
+  // What is known was rounded when it was found out, before it was used.
+  const bool running = UsesRunningValues(spec) || (attrs.known && !kShared);
+  return WithLoop(std::move(kernel), [=, passes = passes](const Arguments& args) {
     const auto arrays = passes.In(args.scratch);
     const E* x = args.in<E>(0);
     const T *gamma = attrs.fix_gamma ? nullptr : args.in<T>(1), *beta = args.in<T>(2);
