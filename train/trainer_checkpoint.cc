@@ -80,6 +80,7 @@ std::map<std::string, std::string> Trainer::Info() const {
   RunInfo info = RunInfoOf({.devices = options_.devices,
                             .workload = options_.workload,
                             .fixed_params = options_.fixed_params,
+                            .param_dtypes = options_.param_dtypes,
                             .switches = {.policy = options_.policy},
                             .placements = options_.placements});
   info["precision"] = options_.precision;

@@ -23,17 +23,19 @@ std::string Meaning(const std::string& what, const std::string& value) {
 }  // namespace
 
 RunInfo RunInfoOf(const GroupOptions& group) {
-  std::vector<std::string> devices, workload, placements;
+  std::vector<std::string> devices, workload, placements, dtypes;
   for (const Device& device : group.devices) devices.push_back(ToString(device));
   for (const double share : group.workload) workload.push_back(fmt::format("{}", share));
   for (const auto& [name, list] : group.placements) {
     placements.push_back(name + "=");
     for (const Device& device : list) placements.back() += (&device == list.data() ? "" : "+") + ToString(device);
   }
+  for (const auto& [pattern, dtype] : group.param_dtypes) dtypes.push_back(fmt::format("{}={}", pattern, dtype));
   RunInfo info = {{"devices", Join(devices)},
                   {"workload", Join(workload)},
                   {"kernels", group.switches.policy == KernelPolicy::kFast ? "fast" : "reference"},
-                  {"fixed parameters", Join(group.fixed_params)}};
+                  {"fixed parameters", Join(group.fixed_params)},
+                  {"parameter types", Join(dtypes)}};
   if (!placements.empty()) info["placements"] = Join(placements);
   return info;
 }

@@ -13,7 +13,7 @@ using RunInfo = std::map<std::string, std::string>;
 
 inline constexpr const char* kReproducibleBlock = "reproducible block";  // samples of one; not there: none
 
-// Devices, workload, kernels, fixed parameters, placements.
+// Devices, workload, kernels, fixed parameters, types of parameters, placements.
 RunInfo RunInfoOf(const GroupOptions& group);
 
 // Logs a warning for each difference; of what the checkpoint does not know, none. `whose`: "the checkpoint".
