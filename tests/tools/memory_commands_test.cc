@@ -98,6 +98,30 @@ TEST_F(MemoryCommandsTest, AsManyMicroBatchesAsTheLimitAsksFor) {
   Fails(6, "not even one sample at a time can be trained on: cpu:0 needs ", train(of_one / 2));
 }
 
+TEST_F(MemoryCommandsTest, AMirrorTakesLessAndTrainsTheSame) {
+  const auto trained = [&](const Words& options) {
+    Succeeds(Words{"train", "--model", "lenet", "--train-digits", "100", "--test-digits", "50", "--epochs", "1"} +
+             Words{"--threads", "1", "--checkpoints=", "--save", "net.pb"} + options);
+    return ModelFiles("net.pb");
+  };
+  const auto expected = trained({});
+  EXPECT_EQ(trained({"--mirror", "80%"}), expected);
+  EXPECT_EQ(trained({"--mirror", "least"}), expected);
+
+  const Words inspect = {"inspect", "--model", "lenet", "--threads", "1"};
+  const auto bytes = [&](const Words& options) {
+    return BytesOf(Succeeds(inspect + Words{"--memory"} + options).out, "total");
+  };
+  EXPECT_LT(bytes({"--mirror", "least"}), bytes({}));
+  const auto largest = [&](const Words& options) {
+    const std::string out = Succeeds(inspect + Words{"--memory-limit", "8M"} + options).out;
+    const size_t at = out.find("of each device: ");
+    EXPECT_NE(at, std::string::npos) << out;
+    return at == std::string::npos ? 0 : std::stoll(out.substr(at + 16));
+  };
+  EXPECT_LT(largest({}), largest({"--mirror", "auto"}));
+}
+
 TEST_F(MemoryCommandsTest, TheLargestBatchThatFits) {
   const Words limit = {"--memory-limit", "4M"};
   const auto largest = [&](const Words& more) {
