@@ -1,8 +1,8 @@
 // Engine: decides *when* a function runs. An operation is pushed with the variables it reads, creates and updates;
 // operations that share a variable run in the order they were pushed (readers together, writers alone), everything else
-// runs as soon as its worker is free, by priority. Each lane of a device (engine/stream.h) has one worker thread and one stream; the
-// operation runs on the worker and hands its work to the stream, which a CPU's does at once (there the operation may
-// use the device's Team). Waiting across devices happens through variables only.
+// runs as soon as its worker is free, by priority. Each lane of a device (engine/stream.h) has one worker thread and one
+// stream; the operation runs on the worker and hands its work to the stream, which a CPU's does at once (there the
+// operation may use the device's Team). Waiting across devices happens through variables only.
 //
 // The protocol, per variable: a queue of pending accesses in push order. A read access is ready when no write access is
 // ahead of it; a write access is ready when nothing is ahead of it. An operation is ready when all its accesses are.

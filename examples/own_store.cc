@@ -57,9 +57,9 @@ class DoubleStore final : public WrappedStore {
       copies.emplace_back(engine_, Cpu(), DType::kFloat64, values[0].shape());
     }
     const Tensor sum = copies[values.size()];
-    Operation add{.name = "sum in double", .device = Cpu(), .writes = {sum.var()}};
+    Operation add{.name = "sum in double", .device = Cpu(), .writes = {sum.var()}, .priority = priority};
     for (size_t i = 0; i < values.size(); ++i) {
-      copies[i].CopyFrom(values[i]);  // casts, from whatever device
+      copies[i].CopyFrom(values[i], priority);  // casts, from whatever device
       add.reads.push_back(copies[i].var());
     }
     add.run = [copies, sum, norms = norms_, name = ToString(key), count = values.size()](const OpContext&) {
@@ -73,7 +73,7 @@ class DoubleStore final : public WrappedStore {
       norms->Add(name, std::sqrt(squares));
     };
     engine_->Push(std::move(add));
-    for (const Tensor& tensor : out) tensor.CopyFrom(sum);
+    for (const Tensor& tensor : out) tensor.CopyFrom(sum, priority);
   }
 
  private:

@@ -4,7 +4,8 @@
 //   class CountingStore final : public WrappedStore {
 //    public:
 //     using WrappedStore::WrappedStore;
-//     void PushPull(const Key& key, std::span<const Tensor> values, std::span<const Tensor> out, int priority) override {
+//     void PushPull(const Key& key, std::span<const Tensor> values, std::span<const Tensor> out,
+//                   int priority) override {
 //       ++pushes[ToString(key)];
 //       WrappedStore::PushPull(key, values, out, priority);
 //     }
