@@ -56,30 +56,29 @@ class Cudas final : public Backend {
     const auto size = static_cast<size_t>(bytes);
     if (HostAddressable(stream.device())) return CopyNow(from, source, to, target, bytes);
     CudaStream& s = CudaStreamOf(stream);
-    const Gpu& gpu = s.gpu();
+    CopyCommand copy{.from = source, .to = target, .bytes = size};
     if (from.kind == to.kind) {
-      gpu.CheckWork(gpu.api.memcpy_peer_async(Address(target), GpuOf(to).context(), Address(source),
-                                              GpuOf(from).context(), size, s.Handle()),
-                    "cuMemcpyPeerAsync");
+      copy.kind = CopyKind::kBetween;
+      copy.from_context = GpuOf(from).context();
+      copy.to_context = GpuOf(to).context();
     } else if (to.kind == DeviceKind::kCuda) {
       if (!staging_.Holds(source, bytes)) {  // read now, while the operation has the source to itself
-        const std::shared_ptr<Chunk> copy = DefaultStorage()->AllocateStaging(to, bytes);
-        std::memcpy(copy->data(), source, size);
-        s.Keep(copy);
-        source = copy->data();
+        const std::shared_ptr<Chunk> staged = DefaultStorage()->AllocateStaging(to, bytes);
+        std::memcpy(staged->data(), source, size);
+        copy.from = staged->data();
+        s.Keep(staged);
       }
-      gpu.CheckWork(gpu.api.memcpy_htod_async(Address(target), source, size, s.Handle()), "cuMemcpyHtoDAsync");
+      copy.kind = CopyKind::kToDevice;
     } else {
       if (!staging_.Holds(target, bytes)) {
         Throw<DeviceError>("{}: a stream copies to staging memory of the host only", stream.device());
       }
-      gpu.CheckWork(gpu.api.memcpy_dtoh_async(target, Address(source), size, s.Handle()), "cuMemcpyDtoHAsync");
+      copy.kind = CopyKind::kToHost;
     }
+    s.Copy(copy);
   }
 
  private:
-  static CUdeviceptr Address(const void* memory) { return reinterpret_cast<CUdeviceptr>(memory); }
-
   Gpu& GpuOf(Device device) const {
     if (device.index >= static_cast<int>(facts_.size())) {
       Throw<DeviceError>("{} is not available: the GPUs of this machine are cuda:0 to cuda:{}", device,

@@ -71,6 +71,9 @@ class CpuBlock {
     for (uint64_t old = least; value < old && !least.compare_exchange_weak(old, value);) {
     }
   }
+  void TellHost(uint64_t* word, uint64_t value) const {
+    std::atomic_ref(*word).store(value, std::memory_order_release);
+  }
   bool Claim(uint64_t* address, uint64_t value) const { return std::atomic_ref(*address).exchange(value) != value; }
 
   // In the order of a GPU's: within a warp by halves, then warp after warp.

@@ -34,9 +34,7 @@ void CopyUnless(CudaStream& stream, const uint64_t* unless, const void* in, int6
 
 // Into the stream's word: the index of the first, or kNone.
 void FindNotFinite(CudaStream& stream, DType dtype, const void* in, int64_t n) {
-  const Gpu& gpu = stream.gpu();
-  gpu.CheckWork(gpu.api.memset_d8_async(Address(stream.word()), 0xff, sizeof kNone, stream.Handle()),
-                "cuMemsetD8Async");
+  stream.Fill(stream.word(), 0xff, sizeof kNone);
   stream.Launch(FindNotFiniteArgs{.in = in, .n = n, .dtype = dtype, .first = stream.word()}, n);
 }
 
@@ -74,9 +72,7 @@ class CudaFlatKernels final : public FlatKernels {
   }
   void Copy(Stream& stream, const void* in, void* out, int64_t bytes) const override {
     if (in == out || bytes == 0) return;
-    CudaStream& s = CudaStreamOf(stream);
-    s.gpu().CheckWork(s.gpu().api.memcpy_dtod_async(Address(out), Address(in), static_cast<size_t>(bytes), s.Handle()),
-                      "cuMemcpyDtoDAsync");
+    CudaStreamOf(stream).Copy({.from = in, .to = out, .bytes = static_cast<size_t>(bytes)});
   }
   void CopyFinite(Stream& stream, DType dtype, const void* in, void* out, int64_t n) const override {
     const int64_t bytes = n * SizeOf(dtype);

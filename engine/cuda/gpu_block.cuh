@@ -39,6 +39,12 @@ struct GpuBlock {
     return atomicExch(reinterpret_cast<unsigned long long*>(address), static_cast<unsigned long long>(value)) != value;
   }
 
+  // A word of host memory, after all that was written before.
+  __device__ void TellHost(uint64_t* word, uint64_t value) const {
+    __threadfence_system();
+    *static_cast<volatile uint64_t*>(word) = value;
+  }
+
   // Of whole warps.
   template <class F, class Join>
   __device__ auto Reduce(const F& f, const Join& join) const {

@@ -32,12 +32,22 @@ struct FillArgs {
 struct NumberPieceArgs {
   static constexpr const char* kName = "bindery_number_piece";
   uint64_t* piece = nullptr;
-  uint64_t* heard = nullptr;  // none
+  uint64_t* heard = nullptr;       // none
+  const uint64_t* base = nullptr;  // may be null; else the number is counted from there
   uint64_t number = 0;
   void Addresses(const auto& visit) {
     visit(piece);
     visit(heard);
+    visit(base);
   }
+};
+
+// In a graph: all before it is done. One thread.
+struct MarkPieceArgs {
+  static constexpr const char* kName = "bindery_mark_piece";
+  uint64_t* word = nullptr;  // the host's, and GPUs'
+  uint64_t number = 0;
+  void Addresses(const auto&) {}
 };
 
 // No element: where the index of one is looked for.
@@ -197,6 +207,6 @@ struct FaultRing {
 
 // All kernels that there are.
 using AllKernels = std::tuple<FillArgs, CopyArgs, CastArgs, SumArgs, ScaleArgs, FindNotFiniteArgs, SetStatusArgs,
-                              UpdateKernelArgs, CommitArgs, NumberPieceArgs>;
+                              UpdateKernelArgs, CommitArgs, NumberPieceArgs, MarkPieceArgs>;
 
 }  // namespace bindery::cuda

@@ -342,9 +342,14 @@ __device__ void Run(const Block& block, const UpdateKernelArgs& args) {
 template <class Block>
 __device__ void Run(const Block& block, const NumberPieceArgs& args) {
   ForAll(block, 1, [&](int64_t) {
-    *args.piece = args.number;
+    *args.piece = args.number + (args.base ? *args.base : 0);
     *args.heard = 0;
   });
+}
+
+template <class Block>
+__device__ void Run(const Block& block, const MarkPieceArgs& args) {
+  ForAll(block, 1, [&](int64_t) { block.TellHost(args.word, args.number); });
 }
 
 template <class Block>

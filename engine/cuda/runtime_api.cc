@@ -69,6 +69,12 @@ RuntimeApi OpenRuntime(const std::string& library) {
   find("cuStreamQuery", api.stream_query);
   find("cuStreamWaitEvent", api.stream_wait_event);
   find("cuStreamWriteValue64_v2", api.stream_write_value64);
+  find("cuStreamBeginCapture_v2", api.stream_begin_capture);
+  find("cuStreamEndCapture", api.stream_end_capture);
+  find("cuGraphInstantiateWithFlags", api.graph_instantiate);
+  find("cuGraphLaunch", api.graph_launch);
+  find("cuGraphDestroy", api.graph_destroy);
+  find("cuGraphExecDestroy", api.graph_exec_destroy);
   find("cuEventCreate", api.event_create);
   find("cuEventRecord", api.event_record);
   find("cuModuleLoadData", api.module_load_data);

@@ -57,6 +57,12 @@ struct RuntimeApi {
   decltype(&::cuStreamQuery) stream_query = nullptr;
   decltype(&::cuStreamWaitEvent) stream_wait_event = nullptr;
   decltype(&::cuStreamWriteValue64) stream_write_value64 = nullptr;
+  decltype(&::cuStreamBeginCapture) stream_begin_capture = nullptr;
+  decltype(&::cuStreamEndCapture) stream_end_capture = nullptr;
+  decltype(&::cuGraphInstantiate) graph_instantiate = nullptr;
+  decltype(&::cuGraphLaunch) graph_launch = nullptr;
+  decltype(&::cuGraphDestroy) graph_destroy = nullptr;
+  decltype(&::cuGraphExecDestroy) graph_exec_destroy = nullptr;
   decltype(&::cuEventCreate) event_create = nullptr;
   decltype(&::cuEventRecord) event_record = nullptr;
 

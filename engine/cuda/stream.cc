@@ -8,6 +8,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "engine/cuda/progress.h"
 #include "engine/operation.h"
 #include "engine/threaded/spin.h"
 
@@ -16,69 +17,15 @@ namespace {
 
 constexpr int kThreads = 256;           // of a block
 constexpr int kBlocksPerProcessor = 8;  // fill it
-constexpr int kWords = 3;
+constexpr int kWords = 4;
 constexpr int kSpinMicroseconds = 20;
 constexpr std::chrono::microseconds kSleep{50};
 constexpr int kSleepsPerLook = 16;
 
 }  // namespace
 
-class CudaStream::Progress {
- public:
-  Progress(Gpu& gpu, Lane lane) : gpu_(gpu) {
-    void* const memory = gpu.AllocateHost(sizeof(Said));
-    if (!memory) Throw<DeviceError>("{}: no memory of the host for a stream", gpu.device);
-    said_ = new (memory) Said;
-    const Gpu::Scope scope(gpu);
-    int least = 0, greatest = 0;
-    gpu.Check(gpu.api.ctx_get_stream_priority_range(&least, &greatest), "cuCtxGetStreamPriorityRange");
-    // What other devices wait for goes first.
-    gpu.Check(gpu.api.stream_create_with_priority(&stream_, CU_STREAM_NON_BLOCKING,
-                                                  lane == Lane::kCompute ? least : greatest),
-              "cuStreamCreateWithPriority");
-  }
-  ~Progress() {
-    const Gpu::Scope scope(gpu_);
-    gpu_.api.stream_destroy(stream_);
-    gpu_.FreeHost(said_);
-  }
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
-
-  CUstream stream() const { return stream_; }
-  CUdeviceptr word() const { return reinterpret_cast<CUdeviceptr>(&said_->done); }  // one address for all
-  uint64_t done() const { return std::atomic_ref<uint64_t>(said_->done).load(std::memory_order_acquire); }
-  Fault* faults() const { return said_->faults; }
-  // Of a piece that is done; null: none.
-  const Fault* FaultOf(uint64_t piece) const {
-    const Fault& fault = said_->faults[piece % FaultRing::kSize];
-    return fault.piece == piece ? &fault : nullptr;
-  }
-  // Asks the driver whether the GPU still works.
-  void Look() const noexcept {
-    if (gpu_.failed()) return;
-    const Gpu::Scope scope(gpu_);
-    const CUresult result = gpu_.api.stream_query(stream_);
-    if (result != CUDA_ERROR_NOT_READY) gpu_.FailUnless(result);
-  }
-
- private:
-  struct Said {  // by the GPU
-    uint64_t done = 0;
-    Fault faults[FaultRing::kSize] = {};
-  };
-  Gpu& gpu_;
-  Said* said_ = nullptr;
-  CUstream stream_ = nullptr;
-};
-
 class CudaStream::Batch final : public Fence, public std::enable_shared_from_this<Batch> {
  public:
-  struct Piece {
-    uint64_t number;
-    std::string what;
-    const std::string* part;  // of the operation, which is kept
-  };
   struct Use {
     std::shared_ptr<const Batch> batch;
     Inherits inherits;
@@ -118,14 +65,25 @@ class CudaStream::Batch final : public Fence, public std::enable_shared_from_thi
   }
   const void* stream() const noexcept override { return stream_; }
 
-  // The piece that runs, if it is one of these: null too while it waits for others.
-  const Piece* Running() const {
-    const uint64_t next = progress_->done() + 1;
+  // What runs, if it is of this: nothing too while it waits for others. Within a graph it is one of several pieces.
+  Work Running() const {
+    const uint64_t done = progress_->done();
     for (const Use& use : uses) {
-      if (!use.batch->Finished()) return nullptr;
+      if (!use.batch->Finished()) return {};
     }
-    const auto piece = std::ranges::find(pieces, next, &Piece::number);
-    return piece == pieces.end() ? nullptr : &*piece;
+    if (done < before || done >= number) return {};
+    const auto first = pieces->begin() + static_cast<std::ptrdiff_t>(done - before);
+    auto last = first;
+    if (recording) {
+      const auto at = [&] { return last + 1 - pieces->begin(); };
+      while (last + 1 != pieces->end() && (last + 1)->part == first->part && at() % Commands::kPiecesPerMark != 0) {
+        ++last;
+      }
+    }
+    Work work{.number = done + 1, .what = fmt::format("operation \"{}\"", *first->part)};
+    if (!first->what.empty()) work.what += ", " + first->what;
+    if (last != first && !last->what.empty()) work.what += " to " + last->what;
+    return work;
   }
   // Has all of it been done? Never of what a failed GPU has left.
   bool Finished() const { return progress_->done() >= number; }
@@ -136,14 +94,22 @@ class CudaStream::Batch final : public Fence, public std::enable_shared_from_thi
     uses.clear();
     std::ranges::move(kept, std::back_inserter(*objects));
     kept.clear();
+    objects->push_back(std::move(recording));
   }
 
   const CUevent event;
   // Set before End, constant from then on until they are released.
   std::vector<Use> uses;
-  std::vector<Piece> pieces;
+  std::shared_ptr<const Pieces> pieces;
+  std::shared_ptr<const Recording> recording;  // null: they were enqueued one by one
   std::vector<std::shared_ptr<const void>> kept;
-  uint64_t number = 0;  // of the last piece
+  uint64_t before = 0, number = 0;  // the last piece before these, and of these
+
+  // The driver has refused some of it.
+  void Refuse(const std::exception_ptr& error) {
+    const std::lock_guard lock(mutex_);
+    refused_ = error;
+  }
 
  private:
   // Asks after all GPUs that it waits for, by whatever way. One that waits for a lost GPU waits for ever: it is lost,
@@ -194,8 +160,10 @@ class CudaStream::Batch final : public Fence, public std::enable_shared_from_thi
       if (!error_ && use.batch->Done()) error_ = InheritedError(*use.batch, use.inherits);
     }
     inherited_ = error_ != nullptr;
-    for (const Piece& piece : pieces) {
-      const Fault* const fault = piece.number <= done ? progress_->FaultOf(piece.number) : nullptr;
+    if (!error_) error_ = refused_;
+    uint64_t at = before;
+    for (const Piece& piece : *pieces) {
+      const Fault* const fault = ++at <= done ? progress_->FaultOf(at) : nullptr;
       if (!fault || error_) continue;
       try {
         Throw<DataError>("{}: {} is not in {}..{}", piece.what, fault->value, fault->low, fault->high);
@@ -204,11 +172,11 @@ class CudaStream::Batch final : public Fence, public std::enable_shared_from_thi
       }
     }
     if (done < number) {  // the GPU failed
-      const auto first = std::ranges::find_if(pieces, [&](const Piece& piece) { return piece.number > done; });
+      const Piece& first = (*pieces)[std::max(done, before) - before];
       try {
         if (!error_) Throw<DeviceError>("{}", gpu_.failure());
       } catch (...) {
-        error_ = CurrentErrorNamed(*first->part);
+        error_ = CurrentErrorNamed(*first.part);
       }
     }
     settled_.store(true, std::memory_order_release);
@@ -221,13 +189,14 @@ class CudaStream::Batch final : public Fence, public std::enable_shared_from_thi
   mutable std::atomic<bool> settled_ = false;
   mutable std::atomic<uint64_t> looked_ = 0;  // in which turn of LookAround
   mutable bool inherited_ = false;
-  mutable std::exception_ptr error_;
+  mutable std::exception_ptr error_, refused_;
 };
 
 CudaStream::CudaStream(Gpu& gpu, Lane lane)
     : Stream(gpu.device, lane), gpu_(gpu), progress_(std::make_shared<Progress>(gpu, lane)),
-      words_(static_cast<uint64_t*>(gpu.Allocate(kWords * sizeof(uint64_t)))) {
+      words_(static_cast<uint64_t*>(gpu.Allocate(kWords * sizeof(uint64_t)))), recordings_(gpu) {
   if (!words_) Throw<DeviceError>("{}: no memory for a stream", gpu.device);
+  GraphsAreUsed();  // throws now, if the environment asks for something else
   gpu_.Add(this);
 }
 
@@ -250,6 +219,9 @@ std::exception_ptr CudaStream::Begin(const std::string&, std::span<const FenceUs
     }
   }
   gpu_.Enter();
+  commands_.Clear();
+  pieces_.clear();
+  numbered_ = 0;
   open_ = std::move(batch);
   for (const Batch::Use& use : open_->uses) {
     if (use.batch->stream() == this || gpu_.failed()) continue;
@@ -258,58 +230,81 @@ std::exception_ptr CudaStream::Begin(const std::string&, std::span<const FenceUs
   return nullptr;
 }
 
-CUstream CudaStream::Handle(const std::string& what) {
+void CudaStream::EnterPiece(const std::string& what) {
   Check(open_ != nullptr, "work is enqueued by an operation");
-  const auto& pieces = open_->pieces;
   const std::string& name = what.empty() ? naming_ : what;
-  if (pieces.empty() || pieces.back().part != &part() || pieces.back().what != name) BeginPiece(name);
-  return progress_->stream();
+  const bool same_part = !pieces_.empty() && pieces_.back().part == &part();
+  if (same_part && pieces_.back().what == name) return;
+  if (!pieces_.empty()) commands_.EndPiece(static_cast<int>(pieces_.size()), !same_part);
+  pieces_.push_back({name, &part()});
 }
 
-void CudaStream::BeginPiece(const std::string& what) {
-  EndPiece();
-  open_->pieces.push_back({++issued_, what, &part()});
-}
-
-void CudaStream::EndPiece() noexcept {
-  if (open_->pieces.empty() || gpu_.failed()) return;
-  gpu_.FailUnless(
-      gpu_.api.stream_write_value64(progress_->stream(), progress_->word(), open_->pieces.back().number, 0));
-}
-
-void CudaStream::LaunchKernel(CUfunction kernel, const char* name, void** arguments, int64_t threads,
+void CudaStream::LaunchKernel(CUfunction kernel, const char* name, const void* arguments, size_t bytes, int64_t threads,
                               const std::string& what) {
   if (threads <= 0) return;
-  const CUstream stream = Handle(what);
+  EnterPiece(what);
   const auto blocks = static_cast<unsigned>(
       std::min<int64_t>(CeilDiv(threads, kThreads), int64_t{gpu_.facts.multiprocessors} * kBlocksPerProcessor));
-  gpu_.CheckWork(gpu_.api.launch_kernel(kernel, blocks, 1, 1, kThreads, 1, 1, 0, stream, arguments, nullptr), name);
+  commands_.Launch(kernel, name, arguments, bytes, blocks, kThreads);
+}
+
+void CudaStream::Copy(const CopyCommand& copy, const std::string& what) {
+  EnterPiece(what);
+  commands_.Copy(copy);
+}
+
+void CudaStream::Fill(void* to, unsigned char value, size_t bytes, const std::string& what) {
+  EnterPiece(what);
+  commands_.Fill(to, value, bytes);
 }
 
 FaultRing CudaStream::faults() const { return {progress_->faults(), words_ + 1, words_ + 2}; }
 
 void CudaStream::NumberPiece(const std::string& what) {
-  Handle(what);
-  const uint64_t number = open_->pieces.back().number;
-  if (std::exchange(numbered_, number) == number) return;
-  Launch(NumberPieceArgs{.piece = words_ + 1, .heard = words_ + 2, .number = number}, 1, what);
+  EnterPiece(what);
+  if (std::exchange(numbered_, pieces_.size()) != pieces_.size())
+    commands_.NumberPiece(static_cast<int>(pieces_.size()));
 }
 
 void CudaStream::Keep(std::shared_ptr<const void> object) { open_->kept.push_back(std::move(object)); }
 
 FencePtr CudaStream::End(std::shared_ptr<const void> operation, std::shared_ptr<const void> payload) {
-  if (open_->pieces.empty()) BeginPiece({});  // its fence comes after what it waits for
-  open_->number = open_->pieces.back().number;
-  open_->kept.push_back(std::move(operation));
+  if (pieces_.empty()) EnterPiece({});  // its fence comes after what it waits for
+  open_->kept.push_back(operation);
   open_->kept.push_back(std::move(payload));
+  Submit(operation);
+  gpu_.Leave();
+  return std::move(open_);
+}
+
+void CudaStream::Submit(const std::shared_ptr<const void>& operation) noexcept {
+  const CUstream stream = progress_->stream();
+  const ProgressWords words{.done = progress_->word(),
+                            .within = progress_->within(),
+                            .piece = words_ + 1,
+                            .heard = words_ + 2,
+                            .base = words_ + 3};
+  const Recordings::Found found = recordings_.Find(operation, commands_, pieces_, words);
+  open_->pieces = found.pieces;
+  open_->recording = found.recording;
+  open_->before = issued_;
+  open_->number = issued_ += pieces_.size();
   {
     const std::lock_guard lock(mutex_);
     in_flight_.push_back(open_);  // before the calls that may tell of a failure, which wants to know what is in flight
   }
-  EndPiece();
-  if (!gpu_.failed()) gpu_.FailUnless(gpu_.api.event_record(open_->event, progress_->stream()));
-  gpu_.Leave();
-  return std::move(open_);
+  int piece = 0;
+  try {
+    if (found.recording) {
+      found.recording->Launch(stream, words, open_->before);
+    } else {
+      commands_.Enqueue(gpu_, stream, words, open_->before, &piece);
+    }
+  } catch (...) {
+    open_->Refuse(CurrentErrorNamed(*pieces_[static_cast<size_t>(piece)].part));
+  }
+  if (!gpu_.failed()) gpu_.FailUnless(gpu_.api.stream_write_value64(stream, words.done, open_->number, 0));
+  if (!gpu_.failed()) gpu_.FailUnless(gpu_.api.event_record(open_->event, stream));
 }
 
 std::exception_ptr CudaStream::Synchronize() noexcept {
@@ -333,10 +328,7 @@ Stream::Work CudaStream::Doing() const {
   const std::lock_guard lock(mutex_);
   for (const std::shared_ptr<Batch>& batch : in_flight_) {
     if (batch->Finished()) continue;
-    const Batch::Piece* const piece = batch->Running();
-    if (!piece) return {};
-    return {.number = piece->number,
-            .what = fmt::format("operation \"{}\"{}{}", *piece->part, piece->what.empty() ? "" : ", ", piece->what)};
+    return batch->Running();
   }
   return {};
 }

@@ -2,7 +2,8 @@
 //
 // The work of a stream is numbered piece by piece: after each piece the stream writes the piece's number to a word of
 // host memory. So the host sees without a call what is done, what runs, and, if the GPU fails, what had not ended. A
-// piece is the work of one part of an operation, or of one node, if the work says which.
+// piece is the work of one part of an operation, or of one node, if the work says which. It is enqueued when the
+// operation ends, as one graph if it is what that operation enqueued before (recording.h).
 #pragma once
 
 #include <deque>
@@ -12,10 +13,14 @@
 #include <utility>
 #include <vector>
 
+#include "engine/cuda/commands.h"
 #include "engine/cuda/gpu.h"
+#include "engine/cuda/recording.h"
 #include "engine/stream.h"
 
 namespace bindery::cuda {
+
+class Progress;  // the CUDA stream and its words, which fences share
 
 class CudaStream final : public Stream {
  public:
@@ -28,15 +33,20 @@ class CudaStream final : public Stream {
   bool WaitFor(std::chrono::milliseconds time) const noexcept override;
   Work Doing() const override;
 
-  // Between Begin and End: where work goes that is enqueued now. `what` names it in errors; empty: the operation alone
-  // does.
-  CUstream Handle(const std::string& what = {});
+  // Work, between Begin and End. `what` names it in errors; empty: the operation alone does. What the driver refuses of
+  // it fails the operation by its fence.
   template <class Args>
   void Launch(Args args, int64_t threads, const std::string& what = {}) {  // at least so many, together
-    void* arguments[] = {&args};
-    LaunchKernel(gpu_.Kernel<Args>(), Args::kName, arguments, threads, what);
+#if __has_builtin(__builtin_clear_padding)
+    __builtin_clear_padding(&args);  // lists are compared
+#endif
+    LaunchKernel(gpu_.Kernel<Args>(), Args::kName, &args, sizeof args, threads, what);
   }
-  void LaunchKernel(CUfunction kernel, const char* name, void** arguments, int64_t threads, const std::string& what);
+  // `name` lives as long as the program.
+  void LaunchKernel(CUfunction kernel, const char* name, const void* arguments, size_t bytes, int64_t threads,
+                    const std::string& what);
+  void Copy(const CopyCommand& copy, const std::string& what = {});
+  void Fill(void* to, unsigned char value, size_t bytes, const std::string& what = {});
   void Keep(std::shared_ptr<const void> object);  // until that work is done
   uint64_t* word() const { return words_; }       // of device memory, for whoever works on the stream now
   // For kernels that may find data they cannot work on: the operation fails with a DataError that names the piece, whose
@@ -59,18 +69,20 @@ class CudaStream final : public Stream {
   Gpu& gpu() const { return gpu_; }
 
  private:
-  class Progress;  // the CUDA stream and its word, which fences share
-  class Batch;     // what one operation enqueued: its fence
-  void BeginPiece(const std::string& what);
-  void EndPiece() noexcept;
+  class Batch;                               // what one operation enqueued: its fence
+  void EnterPiece(const std::string& what);  // a new one, unless it is the same
+  void Submit(const std::shared_ptr<const void>& operation) noexcept;
   void Forget();  // lets go of what finished operations kept
 
   Gpu& gpu_;
   std::shared_ptr<Progress> progress_;
-  uint64_t* words_ = nullptr;  // of device memory: word(), the piece that runs, the last that had a fault
+  uint64_t* words_ = nullptr;  // of device memory: word(), and those of ProgressWords
   uint64_t issued_ = 0;        // pieces so far
-  uint64_t numbered_ = 0;      // the last one whose number is there
   std::string naming_;
+  Commands commands_;  // since Begin
+  Pieces pieces_;
+  size_t numbered_ = 0;  // the last piece whose number the device's memory will have
+  Recordings recordings_;
   std::shared_ptr<Batch> open_;  // between Begin and End
   mutable std::mutex mutex_;
   std::deque<std::shared_ptr<Batch>> in_flight_;

@@ -29,11 +29,8 @@ void Launches::AddBytes(const unsigned long long* image, const char* name, const
   };
   std::vector<Sixteen> copy((bytes + 15) / 16);
   std::memcpy(copy.data(), args, bytes);
-  work_.push_back([&stream = stream_, kernel = stream_.gpu().KernelIn(image, name), name, copy = std::move(copy),
-                   threads, what = what_]() mutable {
-    void* arguments[] = {copy.data()};
-    stream.LaunchKernel(kernel, name, arguments, threads, what);
-  });
+  work_.push_back([&stream = stream_, kernel = stream_.gpu().KernelIn(image, name), name, copy = std::move(copy), bytes,
+                   threads, what = what_] { stream.LaunchKernel(kernel, name, copy.data(), bytes, threads, what); });
 }
 
 void Launches::Add(std::function<void(CudaStream&)> work) {
@@ -45,12 +42,8 @@ void Launches::Add(std::function<void(CudaStream&)> work) {
 
 void Launches::Copy(const void* from, void* to, int64_t bytes) {
   if (from == to || bytes == 0 || !to) return;
-  const Gpu& gpu = stream_.gpu();
-  work_.push_back([from, to, bytes, &gpu, &stream = stream_, what = what_] {
-    gpu.CheckWork(gpu.api.memcpy_dtod_async(reinterpret_cast<CUdeviceptr>(to), reinterpret_cast<CUdeviceptr>(from),
-                                            static_cast<size_t>(bytes), stream.Handle(what)),
-                  "cuMemcpyDtoDAsync");
-  });
+  work_.push_back([copy = CopyCommand{.from = from, .to = to, .bytes = static_cast<size_t>(bytes)}, &stream = stream_,
+                   what = what_] { stream.Copy(copy, what); });
 }
 
 void Launches::Fill(DType dtype, void* to, int64_t n, double value) {

@@ -5,14 +5,18 @@
 #include <vector>
 
 #include "base/error.h"
+#include "engine/cuda/recording.h"
 #include "executor/executor.h"
 #include "symbol/ops.h"
 #include "symbol/ops/rules.h"
+#include "tests/engine/cuda/fake/fake.h"
 #include "tests/executor/values.h"
 #include "tests/message_of.h"
 
 namespace bindery {
 namespace {
+
+HostTensor Full(const Shape& shape, double value) { return HostTensor::Full(DType::kFloat32, shape, value); }
 
 // Outputs and gradients of a forward and a backward.
 std::vector<HostTensor> ResultsOn(Device device, const Symbol& network, const HostTensorMap& inputs,
@@ -60,6 +64,54 @@ TEST(CudaNetworksTest, DataThatNamesNothing) {
   EXPECT_NE(message.find("\"table\": 4 is not in -4..3"), std::string::npos) << message;
   executor.Forward({{"words", Values({2}, {1, -1}).Cast(DType::kFloat32)}});
   EXPECT_EQ(executor.Output(0).shape(), Shape({2, 3}));
+}
+
+// What is launched as a graph is what is enqueued one by one, to the bit, step by step.
+TEST(CudaNetworksTest, GraphsGiveTheSame) {
+  const Symbol data = Variable("data");
+  Symbol x = Relu(BatchNorm(FullyConnected(data, {.num_hidden = 7}, "hidden"), {.fix_gamma = false}, "norm"));
+  x = FullyConnected(Dropout(x, {.p = 0.5}, "dropout"), {.num_hidden = 5}, "last");
+  std::vector<HostTensor> results[2];
+  for (const bool graphs : {false, true}) {
+    cuda::UseGraphs(graphs);
+    Executor executor(SoftmaxOutput(x, {}, "softmax"),
+                      {.device = Cuda(4), .inputs = {{"data", {6, 4}}, {"softmax_label", {6}}}});
+    HostTensorMap params;
+    const std::vector<std::string> names = {"hidden_weight", "hidden_bias", "norm_gamma",
+                                            "norm_beta",     "last_weight", "last_bias"};
+    const std::vector<Shape> shapes = {{7, 4}, {7}, {7}, {7}, {5, 7}, {5}};
+    for (size_t i = 0; i < names.size(); ++i) params[names[i]] = Full(shapes[i], 0.1 * static_cast<double>(i + 1));
+    executor.SetParams(params, {}, {.allow_missing = true});
+    for (int step = 0; step < 4; ++step) {
+      const int64_t before = cuda::fake::GraphLaunches();
+      executor.Forward({{"data", Full({6, 4}, 0.3 * step)}, {"softmax_label", Full({6}, step)}});
+      executor.Backward();
+      results[graphs].push_back(executor.Output(0));
+      for (const std::string& name : names) results[graphs].push_back(executor.Gradient(name));
+      EXPECT_EQ(cuda::fake::GraphLaunches() > before, graphs && step > 0) << "step " << step;
+    }
+  }
+  EXPECT_EQ(results[0], results[1]);
+}
+
+// A node that finds such data within a graph is named, too.
+TEST(CudaNetworksTest, DataThatNamesNothingWithinAGraph) {
+  Symbol x = Embedding(Variable("words"), {.input_dim = 4, .output_dim = 3}, "table");
+  x = Softmax(Tanh(FullyConnected(x, {.num_hidden = 2}, "last")), {}, "y");
+  Executor executor(x, {.device = Cuda(5), .inputs = {{"words", {2}}}, .for_training = false});
+  executor.SetParams({{"table_weight", Full({4, 3}, 1)}, {"last_weight", Full({2, 6}, 1)}, {"last_bias", Full({2}, 0)}},
+                     {}, {.allow_missing = true});
+  const int64_t before = cuda::fake::GraphLaunches();
+  for (const double word : {1, 2, 3, 4, 0}) {
+    executor.Forward({{"words", Full({2}, word)}});
+    if (word != 4) {
+      EXPECT_NO_THROW(executor.Output(0));
+      continue;
+    }
+    const std::string message = MessageOf<DataError>([&] { executor.Output(0); });
+    EXPECT_NE(message.find("\"table\": 4 is not in -4..3"), std::string::npos) << message;
+  }
+  EXPECT_GE(cuda::fake::GraphLaunches() - before, 4);
 }
 
 // More operands than a launch has room for.

@@ -79,11 +79,14 @@ FakeStream::~FakeStream() {
     changed_.notify_all();
   }
   thread_.join();
+  ForgetStream(this);
 }
 
-void FakeStream::Enqueue(std::function<CUresult()> work, bool touches_memory) {
+void FakeStream::Enqueue(FakeWork work) {
   std::unique_lock lock(mutex_);
-  queue_.push_back({std::move(work), touches_memory});
+  if (capture_) return capture_->nodes.push_back(std::move(work));
+  Over over = work.what.empty() ? nullptr : EnterWork(this, work.what, work.accesses);
+  queue_.push_back({std::move(work), std::move(over)});
   if (at_once && queue_.size() == 1 && !busy_) return DoNext(lock);
   changed_.notify_all();
 }
@@ -93,15 +96,14 @@ void FakeStream::WaitFor(std::shared_ptr<FakeEvent> event) {
   {
     const std::lock_guard event_lock(event->mutex);
     number = event->recorded;
+    ComeAfter(this, event->clock);
     if (event->reached >= number) return;
   }
-  Enqueue(
-      [this, event, number] {
-        std::unique_lock lock(event->mutex);
-        while (event->reached < number && !Stuck()) event->changed.wait_for(lock, kGlance);
-        return CUDA_SUCCESS;
-      },
-      false);
+  Enqueue({[this, event, number] {
+    std::unique_lock lock(event->mutex);
+    while (event->reached < number && !Stuck()) event->changed.wait_for(lock, kGlance);
+    return CUDA_SUCCESS;
+  }});
 }
 
 // It waits for a device that was lost: for ever, unless its own end comes.
@@ -115,6 +117,26 @@ void FakeStream::Synchronize() {
 bool FakeStream::idle() const {
   const std::lock_guard lock(mutex_);
   return queue_.empty() && !busy_;
+}
+
+void FakeStream::BeginCapture() {
+  const std::lock_guard lock(mutex_);
+  capture_ = std::make_unique<FakeGraph>(FakeGraph{.gpu = gpu.index});
+}
+
+bool FakeStream::capturing() const {
+  const std::lock_guard lock(mutex_);
+  return capture_ != nullptr;
+}
+
+void FakeStream::SpoilCapture() {
+  const std::lock_guard lock(mutex_);
+  if (capture_) capture_->valid = false;
+}
+
+std::unique_ptr<FakeGraph> FakeStream::EndCapture() {
+  const std::lock_guard lock(mutex_);
+  return std::move(capture_);
 }
 
 void FakeStream::Main() {
@@ -133,7 +155,7 @@ void FakeStream::DoNext(std::unique_lock<std::mutex>& lock) {
   busy_ = true;
   lock.unlock();
   CUresult result = CUDA_SUCCESS;
-  if (item.touches_memory && gpu.error == CUDA_SUCCESS) {
+  if (item.over && gpu.error == CUDA_SUCCESS) {
     if (const int delay = sim::NextDelay()) std::this_thread::sleep_for(std::chrono::microseconds(delay));
     try {
       gpu.faults.BeforeKernel();
@@ -141,9 +163,10 @@ void FakeStream::DoNext(std::unique_lock<std::mutex>& lock) {
       result = CUDA_ERROR_ILLEGAL_ADDRESS;
     }
   }
-  if (result == CUDA_SUCCESS && gpu.error == CUDA_SUCCESS) result = item.work();
+  if (result == CUDA_SUCCESS && gpu.error == CUDA_SUCCESS) result = item.work.run();
   if (result != CUDA_SUCCESS) gpu.Lose(result);
-  item.work = nullptr;
+  item.work = {};
+  if (item.over) *item.over = true;
   lock.lock();
   busy_ = false;
   changed_.notify_all();

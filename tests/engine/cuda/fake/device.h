@@ -15,6 +15,7 @@
 
 #include "engine/sim/device.h"
 #include "tests/engine/cuda/fake/fake.h"
+#include "tests/engine/cuda/fake/races.h"
 
 namespace bindery::cuda::fake {
 
@@ -27,6 +28,26 @@ struct FakeEvent {
   std::mutex mutex;
   std::condition_variable changed;
   uint64_t recorded = 0, reached = 0;
+  Clock clock;  // of the stream, where it was recorded last
+};
+
+// What is put on a stream.
+struct FakeWork {
+  std::function<CUresult()> run;  // fails by what it returns; to be copied, for what it does to itself is of one run
+  std::string what = {};          // empty: it touches no memory, and is not delayed, made to fail or to hang
+  Accesses accesses = {};
+};
+
+// Work that was captured, one after the other.
+struct FakeGraph {
+  int gpu = 0;
+  std::thread::id by = std::this_thread::get_id();
+  bool valid = true;
+  std::vector<FakeWork> nodes = {};
+};
+struct FakeGraphInstance {
+  const FakeGraph graph;
+  std::atomic<int> under_way = 0;  // launches that are not over
 };
 
 class FakeStream {
@@ -37,16 +58,21 @@ class FakeStream {
   FakeGpu& gpu;
   inline static std::atomic<bool> at_once = false;
 
-  // `work` fails by what it returns. `touches_memory`: it may be delayed, made to fail and to hang.
-  void Enqueue(std::function<CUresult()> work, bool touches_memory);
+  void Enqueue(FakeWork work);
   void WaitFor(std::shared_ptr<FakeEvent> event);
   void Synchronize();  // until nothing is left, or the device is lost
   bool idle() const;
 
+  // Work that is enqueued in between goes into the graph instead.
+  void BeginCapture();
+  bool capturing() const;
+  void SpoilCapture();  // by a call that cannot be captured
+  std::unique_ptr<FakeGraph> EndCapture();
+
  private:
   struct Item {
-    std::function<CUresult()> work;
-    bool touches_memory;
+    FakeWork work;
+    Over over;
   };
   void Main();
   void DoNext(std::unique_lock<std::mutex>& lock);
@@ -55,6 +81,7 @@ class FakeStream {
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
   std::deque<Item> queue_;
+  std::unique_ptr<FakeGraph> capture_;
   bool busy_ = false;
   std::atomic<bool> stopping_ = false;
   std::thread thread_;

@@ -5,8 +5,10 @@
 // What is hard about a GPU is here, too: memory that the host cannot address; streams that run later, after random
 // delays (sim::SetDelays), and in no order but that of events; copies from and to pinned memory only; memory that is
 // usable, and freed, in the order of a stream; errors of work that show later and leave the device lost. What the real
-// driver would do silently, or not at all, is a violation and is reported: use of memory that is not there or no
-// longer, double frees, calls without a context or with another device's.
+// driver would do silently, or not at all, is a violation and is reported: work of two streams on the same memory that
+// nothing keeps in order, whatever came of it this time (races.h), use of memory that is not there or no
+// longer, double frees, calls without a context or with another device's. A stream can be captured, by itself; what CUDA
+// refuses meanwhile is refused, and so are writes by streams, of which the documentation does not say.
 //
 // Kernels run by their bodies for CPUs, found by name.
 #pragma once
@@ -44,10 +46,13 @@ void SetThreads(int threads);
 // What is alive now, when all streams have come to rest.
 struct Live {
   int64_t bytes = 0;  // of device memory, mapped or allocated
-  int allocations = 0, mappings = 0, reservations = 0, pinned = 0, streams = 0;
+  int allocations = 0, mappings = 0, reservations = 0, pinned = 0, streams = 0, graphs = 0;
   bool operator==(const Live&) const = default;
 };
 Live CountLive();
+
+int64_t GraphLaunches();       // so far
+void RefuseCapture(bool yes);  // as a driver that cannot
 
 int CurrentGpu();  // of the calling thread; -1: none
 

@@ -24,6 +24,7 @@ std::atomic<bool> real_threads = false;
 
 CUresult ModuleLoadData(CUmodule* module, const void* image) {
   if (!Current("cuModuleLoadData")) return CUDA_ERROR_INVALID_CONTEXT;
+  if (const CUresult result = RefuseWhileCapturing("cuModuleLoadData")) return result;
   const auto found = AllImages().find(static_cast<const unsigned long long*>(image));
   if (found == AllImages().end()) return Refuse("cuModuleLoadData", "no such image", CUDA_ERROR_INVALID_IMAGE);
   *module = reinterpret_cast<CUmodule>(&found->second);
@@ -38,14 +39,15 @@ CUresult ModuleGetFunction(CUfunction* function, CUmodule module, const char* na
 }
 CUresult LaunchKernel(CUfunction function, unsigned x, unsigned y, unsigned z, unsigned threads, unsigned threads_y,
                       unsigned threads_z, unsigned shared, CUstream handle, void** arguments, void** extra) {
-  return OnStream("cuLaunchKernel", handle, [&](FakeStream& stream) {
+  return OnCapturingStream("cuLaunchKernel", handle, [&](FakeStream& stream) {
     if (x == 0 || threads == 0 || threads > 1024 || y * z * threads_y * threads_z != 1 || shared > 48 << 10 || extra) {
       return Refuse("cuLaunchKernel", "a launch of this form");
     }
     const auto& kernel = *reinterpret_cast<const FakeKernel*>(function);
     if (const unsigned other = other_threads; other > 0 && !kernel.fixed_threads) threads = other;
     const Blocks blocks{static_cast<int>(x), static_cast<int>(threads), real_threads};
-    stream.Enqueue(kernel.bind(stream.gpu, arguments[0], blocks), true);
+    stream.Enqueue(
+        {kernel.bind(stream.gpu, arguments[0], blocks), std::string(kernel.name), kernel.accesses(arguments[0])});
     return CUDA_SUCCESS;
   });
 }

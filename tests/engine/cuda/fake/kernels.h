@@ -23,6 +23,7 @@ struct Blocks {
 struct FakeKernel {
   std::string_view name;
   std::function<CUresult()> (*bind)(const FakeGpu& gpu, const void* arguments, Blocks blocks);
+  Accesses (*accesses)(const void* arguments);
   bool fixed_threads;  // it takes blocks of one size only
 };
 
@@ -43,6 +44,18 @@ std::function<CUresult()> BindKernel(const FakeGpu& gpu, const void* arguments, 
   };
 }
 
+// Where operands begin, and whether they are const.
+template <class Args>
+Accesses AccessesOf(const void* arguments) {
+  Accesses accesses;
+  Args args = *static_cast<const Args*>(arguments);
+  args.Addresses([&](auto& address) {
+    constexpr bool kReads = std::is_const_v<std::remove_pointer_t<std::remove_reference_t<decltype(address)>>>;
+    if (address) accesses.push_back({.begin = reinterpret_cast<CUdeviceptr>(address), .writes = !kReads});
+  });
+  return accesses;
+}
+
 template <class Args>
 constexpr bool HasFixedThreads() {
   return requires { Args::kThreads; };
@@ -53,7 +66,7 @@ void AddImage(const unsigned long long* image, std::vector<FakeKernel> kernels);
 template <class Image>
 void AddImage(const unsigned long long* image) {
   const auto add = [&]<class... Args>(std::type_identity<std::tuple<Args...>>) {
-    AddImage(image, {{Args::kName, &BindKernel<Args>, HasFixedThreads<Args>()}...});
+    AddImage(image, {{Args::kName, &BindKernel<Args>, &AccessesOf<Args>, HasFixedThreads<Args>()}...});
   };
   add(std::type_identity<Image>());
 }

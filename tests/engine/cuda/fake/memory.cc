@@ -37,38 +37,35 @@ CUresult MemAllocFromPoolAsync(CUdeviceptr* memory, size_t bytes, CUmemoryPool p
       const std::lock_guard lock(gpu.mutex);
       gpu.pieces[address] = {.bytes = bytes, .ready = false, .mapped = false, .access = gpu.pool_access};
     }
-    stream.Enqueue(
-        [&gpu, address] {
-          const std::lock_guard lock(gpu.mutex);
-          gpu.pieces[address].ready = true;
-          return CUDA_SUCCESS;
-        },
-        false);
+    stream.Enqueue({[&gpu, address] {
+      const std::lock_guard lock(gpu.mutex);
+      gpu.pieces[address].ready = true;
+      return CUDA_SUCCESS;
+    }});
     return CUDA_SUCCESS;
   });
 }
 CUresult MemFreeAsync(CUdeviceptr memory, CUstream handle) {
   return OnStream("cuMemFreeAsync", handle, [&](FakeStream& stream) {
     FakeGpu& gpu = stream.gpu;
-    stream.Enqueue(
-        [&gpu, memory] {
-          const std::lock_guard lock(gpu.mutex);
-          const auto piece = gpu.pieces.find(memory);
-          if (piece == gpu.pieces.end() || piece->second.mapped) {
-            Violation(fmt::format("{:#x} is freed on GPU {}, where nothing is (any more)", memory, gpu.index));
-          } else {
-            gpu.memory.Free(reinterpret_cast<void*>(memory), static_cast<int64_t>(piece->second.bytes));
-            gpu.pieces.erase(piece);
-          }
-          return CUDA_SUCCESS;
-        },
-        false);
+    stream.Enqueue({[&gpu, memory] {
+      const std::lock_guard lock(gpu.mutex);
+      const auto piece = gpu.pieces.find(memory);
+      if (piece == gpu.pieces.end() || piece->second.mapped) {
+        Violation(fmt::format("{:#x} is freed on GPU {}, where nothing is (any more)", memory, gpu.index));
+      } else {
+        gpu.memory.Free(reinterpret_cast<void*>(memory), static_cast<int64_t>(piece->second.bytes));
+        gpu.pieces.erase(piece);
+      }
+      return CUDA_SUCCESS;
+    }});
     return CUDA_SUCCESS;
   });
 }
 
 CUresult MemHostAlloc(void** memory, size_t bytes, unsigned flags) {
   if (!Current("cuMemHostAlloc")) return CUDA_ERROR_INVALID_CONTEXT;
+  if (const CUresult result = RefuseWhileCapturing("cuMemHostAlloc")) return result;
   if (flags != CU_MEMHOSTALLOC_PORTABLE) return Refuse("cuMemHostAlloc", "memory that only one device can use");
   *memory = std::aligned_alloc(64, static_cast<size_t>(RoundUp(static_cast<int64_t>(bytes), 64)));
   if (!*memory) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -77,6 +74,7 @@ CUresult MemHostAlloc(void** memory, size_t bytes, unsigned flags) {
   return CUDA_SUCCESS;
 }
 CUresult MemFreeHost(void* memory) {
+  if (const CUresult result = RefuseWhileCapturing("cuMemFreeHost")) return result;
   const std::lock_guard lock(TheState().mutex);
   if (TheState().pinned.erase(static_cast<const char*>(memory)) == 0) return Refuse("cuMemFreeHost", "no such memory");
   std::free(memory);

@@ -57,6 +57,7 @@ Live CountLive() {
     const std::lock_guard lock(TheState().mutex);
     live.streams = static_cast<int>(TheState().streams.size());
     live.pinned = static_cast<int>(TheState().pinned.size());
+    live.graphs = static_cast<int>(TheState().graphs.size() + TheState().instances.size());
   }
   for (int i = 0; i < kNumGpus; ++i) {
     FakeGpu& gpu = GpuAt(i);
@@ -75,6 +76,7 @@ const RuntimeApi& Api() {
     FillMemory(&filled);
     FillStreams(&filled);
     FillKernels(&filled);
+    FillGraphs(&filled);
     return filled;
   }();
   return api;

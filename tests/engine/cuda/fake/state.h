@@ -22,6 +22,8 @@ struct State {
   std::map<const char*, size_t> pinned;
   std::map<CUmemGenericAllocationHandle, std::pair<int, size_t>> handles;  // GPU, bytes
   CUmemGenericAllocationHandle next_handle = 1;
+  std::map<FakeGraph*, std::unique_ptr<FakeGraph>> graphs;
+  std::map<FakeGraphInstance*, std::shared_ptr<FakeGraphInstance>> instances;
 };
 State& TheState();
 
@@ -42,17 +44,29 @@ FakeGpu* Current(const char* call);
 CUresult Refuse(const char* call, const char* why, CUresult result = CUDA_ERROR_INVALID_VALUE);
 // The stream that a call puts work on, if it may.
 CUresult FindStream(const char* call, CUstream handle, FakeStream** stream);
-// f(stream) on it.
+// f(stream) on it, of calls that can be captured.
 template <class F>
-CUresult OnStream(const char* call, CUstream handle, const F& f) {
+CUresult OnCapturingStream(const char* call, CUstream handle, const F& f) {
   FakeStream* stream = nullptr;
   const CUresult result = FindStream(call, handle, &stream);
   return result == CUDA_SUCCESS ? f(*stream) : result;
 }
+// Of calls that cannot, or of which the documentation does not say that they can: the capture is lost, too.
+template <class F>
+CUresult OnStream(const char* call, CUstream handle, const F& f) {
+  return OnCapturingStream(call, handle, [&](FakeStream& stream) {
+    if (!stream.capturing()) return CUresult(f(stream));
+    stream.SpoilCapture();
+    return Refuse(call, "while the stream is captured", CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  });
+}
+// Of calls that work beside streams.
+CUresult RefuseWhileCapturing(const char* call);
 
 void FillDevices(RuntimeApi* api);
 void FillMemory(RuntimeApi* api);
 void FillStreams(RuntimeApi* api);
 void FillKernels(RuntimeApi* api);
+void FillGraphs(RuntimeApi* api);
 
 }  // namespace bindery::cuda::fake

@@ -12,21 +12,23 @@ namespace {
 
 // A copy: `from` and `to` give an address that the host can use, or null.
 template <class From, class To>
-CUresult Copy(const char* call, CUstream handle, size_t bytes, const From& from, const To& to) {
-  return OnStream(call, handle, [&](FakeStream& stream) {
+CUresult Copy(const char* call, CUstream handle, size_t bytes, CUdeviceptr source_address, CUdeviceptr target_address,
+              const From& from, const To& to) {
+  return OnCapturingStream(call, handle, [&](FakeStream& stream) {
     FakeGpu& gpu = stream.gpu;
-    stream.Enqueue(
-        [&gpu, bytes, from, to] {
-          const char* const source = from(gpu);
-          char* const target = to(gpu);
-          if (!source || !target) return CUDA_ERROR_ILLEGAL_ADDRESS;
-          std::memcpy(target, source, bytes);
-          return CUDA_SUCCESS;
-        },
-        true);
+    stream.Enqueue({[&gpu, bytes, from, to] {
+                      const char* const source = from(gpu);
+                      char* const target = to(gpu);
+                      if (!source || !target) return CUDA_ERROR_ILLEGAL_ADDRESS;
+                      std::memcpy(target, source, bytes);
+                      return CUDA_SUCCESS;
+                    },
+                    call,
+                    {{source_address, bytes, false}, {target_address, bytes, true}}});
     return CUDA_SUCCESS;
   });
 }
+CUdeviceptr HostAddress(const void* memory) { return reinterpret_cast<CUdeviceptr>(memory); }
 auto OnDevice(CUdeviceptr address, size_t bytes) {
   return [=](const FakeGpu& gpu) { return Resolve(gpu, address, bytes, "a copy"); };
 }
@@ -38,13 +40,13 @@ auto OnHost(const void* memory, size_t bytes) {
   };
 }
 CUresult MemcpyHtoDAsync(CUdeviceptr to, const void* from, size_t bytes, CUstream stream) {
-  return Copy("cuMemcpyHtoDAsync", stream, bytes, OnHost(from, bytes), OnDevice(to, bytes));
+  return Copy("cuMemcpyHtoDAsync", stream, bytes, HostAddress(from), to, OnHost(from, bytes), OnDevice(to, bytes));
 }
 CUresult MemcpyDtoHAsync(void* to, CUdeviceptr from, size_t bytes, CUstream stream) {
-  return Copy("cuMemcpyDtoHAsync", stream, bytes, OnDevice(from, bytes), OnHost(to, bytes));
+  return Copy("cuMemcpyDtoHAsync", stream, bytes, from, HostAddress(to), OnDevice(from, bytes), OnHost(to, bytes));
 }
 CUresult MemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
-  return Copy("cuMemcpyDtoDAsync", stream, bytes, OnDevice(from, bytes), OnDevice(to, bytes));
+  return Copy("cuMemcpyDtoDAsync", stream, bytes, from, to, OnDevice(from, bytes), OnDevice(to, bytes));
 }
 // By way of the host, where neither reaches the other.
 CUresult MemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes,
@@ -54,18 +56,18 @@ CUresult MemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
       return Resolve(*reinterpret_cast<FakeGpu*>(context), address, bytes, "a copy between GPUs");
     };
   };
-  return Copy("cuMemcpyPeerAsync", stream, bytes, on(from, from_context), on(to, to_context));
+  return Copy("cuMemcpyPeerAsync", stream, bytes, from, to, on(from, from_context), on(to, to_context));
 }
 CUresult MemsetD8Async(CUdeviceptr to, unsigned char value, size_t bytes, CUstream handle) {
-  return OnStream("cuMemsetD8Async", handle, [&](FakeStream& stream) {
-    stream.Enqueue(
-        [&gpu = stream.gpu, to, value, bytes] {
-          char* const memory = Resolve(gpu, to, bytes, "cuMemsetD8Async");
-          if (!memory) return CUDA_ERROR_ILLEGAL_ADDRESS;
-          std::memset(memory, value, bytes);
-          return CUDA_SUCCESS;
-        },
-        true);
+  return OnCapturingStream("cuMemsetD8Async", handle, [&](FakeStream& stream) {
+    stream.Enqueue({[&gpu = stream.gpu, to, value, bytes] {
+                      char* const memory = Resolve(gpu, to, bytes, "cuMemsetD8Async");
+                      if (!memory) return CUDA_ERROR_ILLEGAL_ADDRESS;
+                      std::memset(memory, value, bytes);
+                      return CUDA_SUCCESS;
+                    },
+                    "cuMemsetD8Async",
+                    {{to, bytes, true}}});
     return CUDA_SUCCESS;
   });
 }
@@ -116,13 +118,11 @@ CUresult StreamWaitEvent(CUstream handle, CUevent event_handle, unsigned) {
 }
 CUresult StreamWriteValue64(CUstream handle, CUdeviceptr address, cuuint64_t value, unsigned) {
   return OnStream("cuStreamWriteValue64", handle, [&](FakeStream& stream) {
-    stream.Enqueue(
-        [address, value] {
-          if (!IsPinned(reinterpret_cast<const void*>(address), sizeof value)) return CUDA_ERROR_ILLEGAL_ADDRESS;
-          std::atomic_ref(*reinterpret_cast<uint64_t*>(address)).store(value, std::memory_order_release);
-          return CUDA_SUCCESS;
-        },
-        false);
+    stream.Enqueue({[address, value] {
+      if (!IsPinned(reinterpret_cast<const void*>(address), sizeof value)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+      std::atomic_ref(*reinterpret_cast<uint64_t*>(address)).store(value, std::memory_order_release);
+      return CUDA_SUCCESS;
+    }});
     return CUDA_SUCCESS;
   });
 }
@@ -142,15 +142,14 @@ CUresult EventRecord(CUevent handle, CUstream stream_handle) {
     {
       const std::lock_guard lock(event->mutex);
       number = ++event->recorded;
+      event->clock = ClockOf(&stream);
     }
-    stream.Enqueue(
-        [event, number] {
-          const std::lock_guard event_lock(event->mutex);
-          event->reached = std::max(event->reached, number);
-          event->changed.notify_all();
-          return CUDA_SUCCESS;
-        },
-        false);
+    stream.Enqueue({[event, number] {
+      const std::lock_guard event_lock(event->mutex);
+      event->reached = std::max(event->reached, number);
+      event->changed.notify_all();
+      return CUDA_SUCCESS;
+    }});
     return CUDA_SUCCESS;
   });
 }

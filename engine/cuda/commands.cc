@@ -1,0 +1,139 @@
+#include "engine/cuda/commands.h"
+
+#include <algorithm>
+#include <cstring>
+#include <tuple>
+
+namespace bindery::cuda {
+namespace {
+
+CUdeviceptr Address(const void* memory) { return reinterpret_cast<CUdeviceptr>(memory); }
+
+}  // namespace
+
+void Commands::Clear() {
+  list_.clear();
+  arguments_.clear();
+  work_ = 0;
+  numbers_ = false;
+  may_repeat_ = true;
+}
+
+void Commands::Launch(CUfunction kernel, const char* name, const void* arguments, size_t bytes, unsigned blocks,
+                      unsigned threads) {
+  const size_t begin = arguments_.size();
+  arguments_.resize(begin + (bytes + sizeof(Sixteen) - 1) / sizeof(Sixteen));
+  std::memcpy(arguments_.data() + begin, arguments, bytes);
+  list_.push_back({.kind = Kind::kLaunch,
+                   .blocks = blocks,
+                   .threads = threads,
+                   .kernel = kernel,
+                   .name = name,
+                   .arguments = begin,
+                   .bytes = bytes});
+  ++work_;
+}
+
+void Commands::Copy(const CopyCommand& copy) {
+  list_.push_back({.kind = Kind::kCopy, .copy = copy});
+  // What a graph makes of a copy between contexts depends on both GPUs; one by one it is the driver's business.
+  may_repeat_ &= copy.kind != CopyKind::kBetween;
+  ++work_;
+}
+
+void Commands::Fill(void* to, unsigned char value, size_t bytes) {
+  list_.push_back({.kind = Kind::kFill, .value = value, .bytes = bytes, .to = to});
+  ++work_;
+}
+
+void Commands::NumberPiece(int piece) {
+  list_.push_back({.kind = Kind::kNumberPiece, .piece = piece});
+  numbers_ = true;
+  ++work_;
+}
+
+void Commands::EndPiece(int piece, bool of_part) {
+  list_.push_back({.kind = Kind::kEndPiece, .marks = of_part || piece % kPiecesPerMark == 0, .piece = piece});
+}
+
+bool Commands::Equal(const Command& a, const Command& b) {
+  const auto copies = [](const CopyCommand& copy) {
+    return std::tuple(copy.kind, copy.from, copy.to, copy.bytes, copy.from_context, copy.to_context);
+  };
+  const auto all = [&](const Command& c) {
+    return std::tuple(c.kind, c.marks, c.value, c.blocks, c.threads, c.piece, c.kernel, c.arguments, c.bytes, c.to,
+                      copies(c.copy));
+  };
+  return all(a) == all(b);
+}
+
+// Arguments by their bytes: a struct's padding may differ where nothing else does, and then it counts as changed.
+bool Commands::operator==(const Commands& other) const {
+  return std::ranges::equal(list_, other.list_, &Commands::Equal) && arguments_ == other.arguments_;
+}
+
+void Commands::EnqueueOne(const Gpu& gpu, CUstream stream, const Command& command) const {
+  switch (command.kind) {
+    case Kind::kLaunch: {
+      void* arguments[] = {const_cast<Sixteen*>(arguments_.data() + command.arguments)};
+      return gpu.CheckWork(gpu.api.launch_kernel(command.kernel, command.blocks, 1, 1, command.threads, 1, 1, 0, stream,
+                                                 arguments, nullptr),
+                           command.name);
+    }
+    case Kind::kCopy: {
+      const CopyCommand& copy = command.copy;
+      switch (copy.kind) {
+        case CopyKind::kToDevice:
+          return gpu.CheckWork(gpu.api.memcpy_htod_async(Address(copy.to), copy.from, copy.bytes, stream),
+                               "cuMemcpyHtoDAsync");
+        case CopyKind::kToHost:
+          return gpu.CheckWork(gpu.api.memcpy_dtoh_async(copy.to, Address(copy.from), copy.bytes, stream),
+                               "cuMemcpyDtoHAsync");
+        case CopyKind::kWithin:
+          return gpu.CheckWork(gpu.api.memcpy_dtod_async(Address(copy.to), Address(copy.from), copy.bytes, stream),
+                               "cuMemcpyDtoDAsync");
+        case CopyKind::kBetween:
+          return gpu.CheckWork(gpu.api.memcpy_peer_async(Address(copy.to), copy.to_context, Address(copy.from),
+                                                         copy.from_context, copy.bytes, stream),
+                               "cuMemcpyPeerAsync");
+      }
+      return;
+    }
+    case Kind::kFill:
+      return gpu.CheckWork(gpu.api.memset_d8_async(Address(command.to), command.value, command.bytes, stream),
+                           "cuMemsetD8Async");
+    case Kind::kNumberPiece:
+    case Kind::kEndPiece: return;  // by whoever knows the form
+  }
+}
+
+void Commands::Enqueue(const Gpu& gpu, CUstream stream, const ProgressWords& words, uint64_t before, int* piece) const {
+  *piece = 0;
+  for (const Command& command : list_) {
+    const uint64_t number = before + static_cast<uint64_t>(command.piece);
+    if (command.kind == Kind::kEndPiece) {
+      gpu.CheckWork(gpu.api.stream_write_value64(stream, words.done, number, 0), "cuStreamWriteValue64");
+      *piece = command.piece;
+    } else if (command.kind == Kind::kNumberPiece) {
+      LaunchOne(gpu, stream, NumberPieceArgs{.piece = words.piece, .heard = words.heard, .number = number});
+    } else {
+      EnqueueOne(gpu, stream, command);
+    }
+  }
+}
+
+void Commands::Capture(const Gpu& gpu, CUstream stream, const ProgressWords& words) const {
+  for (const Command& command : list_) {
+    const auto number = static_cast<uint64_t>(command.piece);
+    if (command.kind == Kind::kEndPiece) {
+      if (command.marks) LaunchOne(gpu, stream, MarkPieceArgs{.word = words.within, .number = number});
+    } else if (command.kind == Kind::kNumberPiece) {
+      LaunchOne(gpu, stream,
+                NumberPieceArgs{.piece = words.piece, .heard = words.heard, .base = words.base, .number = number});
+    } else {
+      EnqueueOne(gpu, stream, command);
+    }
+  }
+}
+
+}  // namespace bindery::cuda

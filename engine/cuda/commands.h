@@ -1,0 +1,96 @@
+// What one operation puts on its stream, as a list: enqueued when the operation has named all of it, one by one, or as a
+// graph that was captured from the same list (recording.h). So whatever changes from one run of an operation to the next
+// is seen, and nobody has to promise that it does not. Private to engine/cuda.
+//
+// The work is cut into pieces (stream.h), numbered from 1 in each list. How far it came is written in one of two forms:
+// where it is enqueued one by one, by the stream, as numbers that go on from list to list; in a graph, which is the same
+// each time, by kernels, as numbers within the list.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "engine/cuda/gpu.h"
+
+namespace bindery::cuda {
+
+enum class CopyKind : uint8_t { kToDevice, kToHost, kWithin, kBetween };
+
+struct CopyCommand {
+  CopyKind kind = CopyKind::kWithin;
+  const void* from = nullptr;
+  void* to = nullptr;
+  size_t bytes = 0;
+  CUcontext from_context = nullptr, to_context = nullptr;  // kBetween: of the two GPUs
+};
+
+// Where it is said how far the work came.
+struct ProgressWords {
+  CUdeviceptr done = 0;        // of host memory: the last piece that is done, counted on
+  uint64_t* within = nullptr;  // of host memory: the last one that is done within a graph
+  uint64_t* piece = nullptr;   // of the device's: FaultRing's
+  uint64_t* heard = nullptr;
+  uint64_t* base = nullptr;  // of the device's: the last piece before the graph
+};
+
+class Commands {
+ public:
+  static constexpr int kPiecesPerMark = 8;  // of a graph, which marks the end of each part, too
+
+  void Clear();
+  // A kernel with arguments of `bytes` bytes; `name` lives as long as the program.
+  void Launch(CUfunction kernel, const char* name, const void* arguments, size_t bytes, unsigned blocks,
+              unsigned threads);
+  void Copy(const CopyCommand& copy);
+  void Fill(void* to, unsigned char value, size_t bytes);
+  void NumberPiece(int piece);  // in the device's memory
+  void EndPiece(int piece, bool of_part);
+
+  int work() const { return work_; }               // commands but for ends of pieces
+  bool numbers() const { return numbers_; }        // does some kernel need the number of its piece?
+  bool may_repeat() const { return may_repeat_; }  // as a graph
+  bool operator==(const Commands& other) const;
+
+  // Enqueues all of it, but for the end of the last piece. `before`: pieces of the stream that come before it. Throws as
+  // Gpu::CheckWork does; `piece` is the one it came to, from 0.
+  void Enqueue(const Gpu& gpu, CUstream stream, const ProgressWords& words, uint64_t before, int* piece) const;
+  // The same in the form of a graph.
+  void Capture(const Gpu& gpu, CUstream stream, const ProgressWords& words) const;
+
+ private:
+  enum class Kind : uint8_t { kLaunch, kCopy, kFill, kNumberPiece, kEndPiece };
+  struct Command {
+    Kind kind = Kind::kLaunch;
+    bool marks = false;       // kEndPiece: in a graph, too
+    unsigned char value = 0;  // kFill
+    unsigned blocks = 0, threads = 0;
+    int piece = 0;
+    CUfunction kernel = nullptr;
+    const char* name = nullptr;
+    size_t arguments = 0, bytes = 0;  // of arguments_; of a launch or a fill
+    CopyCommand copy = {};
+    void* to = nullptr;
+  };
+  struct alignas(16) Sixteen {
+    std::byte of[16];
+    bool operator==(const Sixteen&) const = default;
+  };
+  static bool Equal(const Command& a, const Command& b);
+  void EnqueueOne(const Gpu& gpu, CUstream stream, const Command& command) const;
+
+  std::vector<Command> list_;
+  std::vector<Sixteen> arguments_;
+  int work_ = 0;
+  bool numbers_ = false, may_repeat_ = true;
+};
+
+// Of a kernel of the engine's image, by one block of one thread.
+template <class Args>
+void LaunchOne(const Gpu& gpu, CUstream stream, Args args) {
+  void* arguments[] = {&args};
+  gpu.CheckWork(gpu.api.launch_kernel(gpu.Kernel<Args>(), 1, 1, 1, 1, 1, 1, 0, stream, arguments, nullptr),
+                Args::kName);
+}
+
+}  // namespace bindery::cuda

@@ -1,0 +1,107 @@
+#include "engine/cuda/recording.h"
+
+#include <atomic>
+#include <cstdlib>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/log.h"
+
+namespace bindery::cuda {
+namespace {
+
+constexpr int kFewestCommands = 3;  // less is as fast one by one
+constexpr int kMostChanges = 8;     // of an operation that may repeat itself yet
+
+std::atomic<bool>& Used() {
+  static std::atomic<bool> used = [] {
+    const char* const text = std::getenv("BINDERY_CUDA_GRAPHS");
+    const std::string_view choice = text ? text : "";
+    if (choice != "" && choice != "yes" && choice != "no") {
+      Throw("BINDERY_CUDA_GRAPHS must be yes or no, got \"{}\"", choice);
+    }
+    return choice != "no";
+  }();
+  return used;
+}
+
+// A stream to capture on, for as long as that takes.
+class CaptureStream {
+ public:
+  explicit CaptureStream(const Gpu& gpu) : gpu_(gpu) {
+    gpu.Check(gpu.api.stream_create_with_priority(&stream_, CU_STREAM_NON_BLOCKING, 0), "cuStreamCreateWithPriority");
+  }
+  ~CaptureStream() { gpu_.api.stream_destroy(stream_); }
+  CaptureStream(const CaptureStream&) = delete;
+  CaptureStream& operator=(const CaptureStream&) = delete;
+  CUstream get() const { return stream_; }
+
+ private:
+  const Gpu& gpu_;
+  CUstream stream_ = nullptr;
+};
+
+}  // namespace
+
+Recording::Recording(const Gpu& gpu, const Commands& commands, const ProgressWords& words)
+    : gpu_(gpu), numbers_(commands.numbers()) {
+  const CaptureStream stream(gpu);
+  gpu.Check(gpu.api.stream_begin_capture(stream.get(), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), "cuStreamBeginCapture");
+  CUgraph graph = nullptr;
+  try {
+    commands.Capture(gpu, stream.get(), words);
+  } catch (...) {
+    if (gpu.api.stream_end_capture(stream.get(), &graph) == CUDA_SUCCESS) gpu.api.graph_destroy(graph);
+    throw;
+  }
+  gpu.Check(gpu.api.stream_end_capture(stream.get(), &graph), "cuStreamEndCapture");
+  const CUresult result = gpu.api.graph_instantiate(&graph_, graph, 0);
+  gpu.api.graph_destroy(graph);
+  gpu.Check(result, "cuGraphInstantiate");
+}
+
+Recording::~Recording() {
+  const Gpu::Scope scope(gpu_);
+  gpu_.api.graph_exec_destroy(graph_);
+}
+
+void Recording::Launch(CUstream stream, const ProgressWords& words, uint64_t before) const {
+  if (numbers_) LaunchOne(gpu_, stream, NumberPieceArgs{.piece = words.base, .heard = words.heard, .number = before});
+  gpu_.CheckWork(gpu_.api.graph_launch(graph_, stream), "cuGraphLaunch");
+  // Before the next number of `done`, so that the two are never added up wrongly (Progress::done).
+  gpu_.CheckWork(gpu_.api.stream_write_value64(stream, reinterpret_cast<CUdeviceptr>(words.within), 0, 0),
+                 "cuStreamWriteValue64");
+}
+
+Recordings::Found Recordings::Find(const std::shared_ptr<const void>& operation, const Commands& commands,
+                                   const Pieces& pieces, const ProgressWords& words) {
+  const auto own = [&] { return std::make_shared<const Pieces>(pieces); };
+  if (!GraphsAreUsed() || !commands.may_repeat() || commands.work() < kFewestCommands) return {own(), nullptr};
+  const auto at = entries_.find(operation.get());
+  if (at == entries_.end() || at->second.operation.expired()) {
+    std::erase_if(entries_, [](const auto& entry) { return entry.second.operation.expired(); });
+    return {entries_.try_emplace(operation.get(), Entry{operation, commands, own()}).first->second.pieces, nullptr};
+  }
+  Entry& entry = at->second;
+  if (commands == entry.commands && pieces == *entry.pieces) {
+    if (!entry.recording && !refused_ && !gpu_.failed()) {
+      try {
+        entry.recording = std::make_shared<const Recording>(gpu_, commands, words);
+      } catch (const DeviceError& error) {
+        refused_ = true;
+        LogLine(LogLevel::kWarning, fmt::format("work is not captured into graphs from now on: {}", error.message()));
+      }
+    }
+    return {entry.pieces, entry.recording};
+  }
+  entry.recording = nullptr;
+  const bool may_settle = ++entry.changes <= kMostChanges;
+  entry.commands = may_settle ? commands : Commands();  // those are like nothing
+  entry.pieces = own();
+  return {entry.pieces, nullptr};
+}
+
+void UseGraphs(bool use) { Used() = use; }
+bool GraphsAreUsed() { return Used().load(std::memory_order_relaxed); }
+
+}  // namespace bindery::cuda

@@ -1,0 +1,74 @@
+// Graphs of what operations put on a stream: an operation that puts the same there again is captured, once, and
+// launched by one call from then on. The first time its work is enqueued one by one, so that the driver has loaded its
+// kernels; the second time it is captured. If it puts something else there, that is enqueued one by one, and is what is
+// to be repeated from then on. Private to engine/cuda.
+//
+// Nothing but our own list is enqueued between the beginning and the end of a capture, on a stream that nobody else
+// knows: so nothing that CUDA refuses there can come in between, and no other thread asks for that stream.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/cuda/commands.h"
+
+namespace bindery::cuda {
+
+// Of a stream's work: what one node does, say (stream.h).
+struct Piece {
+  std::string what = {};
+  const std::string* part = nullptr;  // of the operation
+  bool operator==(const Piece&) const = default;
+};
+using Pieces = std::vector<Piece>;
+
+class Recording {
+ public:
+  // Captures `commands`. Throws DeviceError if the driver refuses; nothing is enqueued in either case.
+  Recording(const Gpu& gpu, const Commands& commands, const ProgressWords& words);
+  ~Recording();
+  Recording(const Recording&) = delete;
+  Recording& operator=(const Recording&) = delete;
+
+  // As Commands::Enqueue.
+  void Launch(CUstream stream, const ProgressWords& words, uint64_t before) const;
+
+ private:
+  const Gpu& gpu_;
+  const bool numbers_;
+  CUgraphExec graph_ = nullptr;
+};
+
+// Those of one stream. Used by its worker.
+class Recordings {
+ public:
+  explicit Recordings(const Gpu& gpu) : gpu_(gpu) {}
+
+  struct Found {
+    std::shared_ptr<const Pieces> pieces;        // equal to those given
+    std::shared_ptr<const Recording> recording;  // null: enqueue it one by one
+  };
+  // For what `operation` has put into `commands` this time.
+  Found Find(const std::shared_ptr<const void>& operation, const Commands& commands, const Pieces& pieces,
+             const ProgressWords& words);
+
+ private:
+  struct Entry {
+    std::weak_ptr<const void> operation;
+    Commands commands;
+    std::shared_ptr<const Pieces> pieces;
+    std::shared_ptr<const Recording> recording = nullptr;
+    int changes = 0;
+  };
+  const Gpu& gpu_;
+  std::map<const void*, Entry> entries_;
+  bool refused_ = false;  // by the driver
+};
+
+// Whether work is captured at all, from now on: by default it is, unless the environment has BINDERY_CUDA_GRAPHS=no.
+void UseGraphs(bool use);
+bool GraphsAreUsed();
+
+}  // namespace bindery::cuda
