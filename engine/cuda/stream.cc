@@ -262,8 +262,8 @@ FaultRing CudaStream::faults() const { return {progress_->faults(), words_ + 1, 
 
 void CudaStream::NumberPiece(const std::string& what) {
   EnterPiece(what);
-  if (std::exchange(numbered_, pieces_.size()) != pieces_.size())
-    commands_.NumberPiece(static_cast<int>(pieces_.size()));
+  if (std::exchange(numbered_, pieces_.size()) == pieces_.size()) return;
+  commands_.NumberPiece(static_cast<int>(pieces_.size()));
 }
 
 void CudaStream::Keep(std::shared_ptr<const void> object) { open_->kept.push_back(std::move(object)); }
