@@ -3,6 +3,7 @@
 #include "symbol/ops.h"
 
 #include "symbol/builtin_ops.h"
+#include "symbol/ops/fusions.h"
 
 namespace bindery {
 
@@ -64,6 +65,8 @@ std::span<const OpDef& (*const)()> BuiltinOps() {
       FullyConnectedOp,
       FullyConnectedGradDataOp,
       FullyConnectedGradWeightOp,
+      // fusions.h
+      ConvolutionAddOp,
       // indexing.h
       TakeOp,
       GatherNDOp,

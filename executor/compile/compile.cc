@@ -20,7 +20,6 @@
 #include "executor/compile/without_elements.h"
 #include "executor/plan/program.h"
 #include "symbol/op_def.h"
-#include "symbol/ops/cast.h"
 
 namespace bindery {
 namespace {
@@ -59,7 +58,7 @@ class Compiler : private ProgramBuilder {
     FinishObserved();
     CutSegment(has_backward_ ? Phase::kBackward : Phase::kForward, /*keep_empty=*/true);
     if (options_.switches.derive) {
-      HoistDerived(&program(), {options_.signature, roots(), kept_, may_be_kept()});
+      HoistDerived(&program(), {options_.signature, roots(), kept_, may_be_kept(), KeepsAnything(options_)});
     }
     PlanMemory(&program(), {.root = roots(),
                             .kept = kept_,
@@ -265,7 +264,7 @@ class Compiler : private ProgramBuilder {
     }
     Emit(node.op().name, node.name(), std::move(inputs), std::move(outputs), std::move(kernel));
     plan().calls.back().again = lowered_.FirstOf(n) != n;
-    if (CastFrom(node)) MayBeKept();
+    if (auto attributes = IdentityOfKept(node, options_)) MayBeKept(*std::move(attributes));
   }
 
   // ---- gradients, outputs, segments ----

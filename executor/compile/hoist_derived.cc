@@ -1,12 +1,53 @@
 #include "executor/compile/hoist_derived.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
+#include <optional>
+#include <set>
 #include <string>
 #include <utility>
 
+#include "symbol/op_def.h"
+#include "symbol/ops/cast.h"
+
 namespace bindery {
 namespace {
+
+bool IsFunctionOfInputs(const OpDef& op) {
+  return !op.is_random && !op.reads_step && op.across_devices == AcrossDevices::kNothing;
+}
+
+// Text that only equal attributes have; none where it would be long.
+std::optional<std::string> IdentityOf(const AnyAttrs& attrs) {
+  constexpr size_t kLongest = 8;  // elements; ToString prints so many in full
+  std::string text;
+  for (const auto& [name, value] : attrs.ToMap()) {
+    std::string printed = ToString(value);
+    bool is_long = false;
+    std::visit(
+        [&]<class T>(const T& held) {
+          if constexpr (std::is_same_v<T, std::shared_ptr<const HostTensor>>) {
+            is_long = !held || held->bytes() > static_cast<int64_t>(kLongest * sizeof(int64_t));
+            if (!is_long) {
+              const auto* bytes = static_cast<const unsigned char*>(held->raw());
+              fmt::format_to(std::back_inserter(printed), " {:02x}", fmt::join(bytes, bytes + held->bytes(), ""));
+            }
+          } else if constexpr (requires { held.size(); }) {
+            is_long = held.size() > kLongest && !std::is_same_v<T, std::string>;
+          } else if constexpr (std::is_same_v<T, double>) {
+            printed = fmt::format("{:a}", held);
+          }
+        },
+        value);
+    if (is_long) return std::nullopt;
+    fmt::format_to(std::back_inserter(text), " {}={}", name, printed);
+  }
+  return text;
+}
+
+constexpr int64_t kMaxConstant = 4096;  // bytes of what is made of nothing
 
 class Hoister {
  public:
@@ -29,39 +70,62 @@ class Hoister {
  private:
   int RootOf(int value) const { return options_.root[static_cast<size_t>(value)]; }
   const PlanValue& ValueOf(int value) const { return plan_.values[static_cast<size_t>(value)]; }
-  bool IsMade(int root) const { return !made_of_[static_cast<size_t>(root)].empty(); }
+  bool IsMade(int root) const { return made_of_[static_cast<size_t>(root)].has_value(); }
 
-  // The arguments that a value is made of, if these are all that it is made of.
-  std::set<int> ArgumentsOf(int value) const {
+  struct Sources {
+    std::set<int> arguments = {}, states = {};
+  };
+  // What a value is made of, if that is all that it is made of.
+  std::optional<Sources> SourcesOf(int value) const {
     const int root = RootOf(value);
     const PlanValue& v = ValueOf(root);
+    if (v.place == Place::kAuxiliary && options_.keeps_states) return Sources{.states = {v.slot}};
     if (v.place != Place::kArgument) return made_of_[static_cast<size_t>(root)];
     const std::vector<Argument>& given = options_.signature.arguments;  // head gradients stand behind them
     const bool is_kept = static_cast<size_t>(v.slot) < given.size() && given[static_cast<size_t>(v.slot)].is_kept;
-    return is_kept ? std::set<int>{v.slot} : std::set<int>();
+    return is_kept ? std::optional(Sources{.arguments = {v.slot}}) : std::nullopt;
+  }
+
+  // A view of what a call reads has its elements, but another shape.
+  std::string Description(int value) const {
+    const int root = RootOf(value);
+    const PlanValue& of = ValueOf(root);
+    const PlanValue& v = ValueOf(value);
+    const std::string& name = of.place == Place::kArgument    ? plan_.arguments[static_cast<size_t>(of.slot)].name
+                              : of.place == Place::kAuxiliary ? plan_.auxiliary[static_cast<size_t>(of.slot)].name
+                                                              : names_[static_cast<size_t>(root)];
+    return fmt::format("{} {} {}", name, v.type.shape, v.format);
   }
 
   bool TryHoist(int i) {
     const PlanCall& call = plan_.calls[static_cast<size_t>(i)];
-    if (call.inputs.size() != 1 || call.outputs.size() != 1 || call.inputs[0] < 0 || call.outputs[0] < 0) return false;
-    const int in = call.inputs[0], out = call.outputs[0];
+    if (call.outputs.size() != 1 || call.outputs[0] < 0) return false;
+    const int out = call.outputs[0];
     const bool reorders = call.op == "Reorder";
-    if (reorders ? !IsMade(RootOf(in)) : !options_.may_be_kept.contains(i)) return false;
-    const PlanValue &from = ValueOf(in), &to = ValueOf(out);
+    const auto attributes = options_.may_be_kept.find(i);
+    if (attributes == options_.may_be_kept.end() && !(reorders && IsMade(RootOf(call.inputs[0])))) return false;
+    const PlanValue& to = ValueOf(out);
     if (to.place != Place::kArena || RootOf(out) != out || pinned_[static_cast<size_t>(out)]) return false;
-    if (!reorders && SizeOf(to.type.dtype) > SizeOf(from.type.dtype)) return false;
-    std::set<int> arguments = ArgumentsOf(in);
-    if (arguments.empty()) return false;
-    // A view of what the call reads has its elements, but another shape.
-    const int root = RootOf(in);
-    const std::string source = ValueOf(root).place == Place::kArgument
-                                   ? plan_.arguments[static_cast<size_t>(ValueOf(root).slot)].name
-                                   : names_[static_cast<size_t>(root)];
-    names_[static_cast<size_t>(out)] = fmt::format("{} {} {} {} [{}] ({})", call.op, to.type.dtype, to.type.shape,
-                                                   to.format, call.implementation, source);
-    made_of_[static_cast<size_t>(out)] = std::move(arguments);
+    Sources all;
+    std::vector<std::string> sources;
+    int64_t bytes = call.inputs.empty() ? kMaxConstant : 0;
+    for (const int in : call.inputs) {
+      if (in < 0) return false;
+      std::optional<Sources> own = SourcesOf(in);
+      if (!own) return false;
+      all.arguments.merge(own->arguments);
+      all.states.merge(own->states);
+      bytes += BytesOf(ValueOf(in).type);
+      sources.push_back(Description(in));
+    }
+    if (!reorders && BytesOf(to.type) > bytes) return false;
+    names_[static_cast<size_t>(out)] = fmt::format(
+        "{}{} {} {} {} [{}] ({})", call.op, attributes == options_.may_be_kept.end() ? "" : attributes->second,
+        to.type.dtype, to.type.shape, to.format, call.implementation, fmt::join(sources, ", "));
+    made_of_[static_cast<size_t>(out)] = std::move(all);
     return true;
   }
+  static int64_t BytesOf(const ValueType& type) { return type.shape.Elements() * SizeOf(type.dtype); }
 
   // What is read by calls that stay; the rest is needed only while derived values are made.
   void PlaceDerived() {
@@ -77,7 +141,8 @@ class Hoister {
         const int number = ++count[names_[root]];
         plan_.derived.push_back({.name = number == 1 ? names_[root] : fmt::format("{} #{}", names_[root], number),
                                  .bytes = plan_.values[root].bytes(),
-                                 .arguments = {made_of_[root].begin(), made_of_[root].end()}});
+                                 .arguments = {made_of_[root]->arguments.begin(), made_of_[root]->arguments.end()},
+                                 .states = {made_of_[root]->states.begin(), made_of_[root]->states.end()}});
       }
     }
     for (size_t v = 0; v < plan_.values.size(); ++v) {
@@ -117,13 +182,23 @@ class Hoister {
   Program& program_;
   Plan& plan_;
   const DerivedOptions& options_;
-  std::vector<bool> pinned_;            // per root: must lie in the arena
-  std::vector<std::set<int>> made_of_;  // per root: arguments; none: it is not made of such alone
-  std::vector<std::string> names_;      // of those that are
-  std::vector<bool> hoisted_;           // per call
+  std::vector<bool> pinned_;                     // per root: must lie in the arena
+  std::vector<std::optional<Sources>> made_of_;  // per root, of those that are made of such alone
+  std::vector<std::string> names_;               // of those that are
+  std::vector<bool> hoisted_;                    // per call
 };
 
 }  // namespace
+
+bool KeepsAnything(const CompileOptions& options) {
+  return options.mode == Mode::kPredict && options.switches.derive &&
+         std::ranges::any_of(options.signature.arguments, &Argument::is_kept);
+}
+
+std::optional<std::string> IdentityOfKept(const Node& node, const CompileOptions& options) {
+  if (CastFrom(node)) return "";
+  return KeepsAnything(options) && IsFunctionOfInputs(node.op()) ? IdentityOf(node.attrs()) : std::nullopt;
+}
 
 void HoistDerived(Program* program, const DerivedOptions& options) { Hoister(program, options).Run(); }
 

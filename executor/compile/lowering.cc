@@ -6,9 +6,11 @@
 #include <unordered_set>
 
 #include "executor/evaluate.h"
+#include "executor/kernel.h"
 #include "symbol/compose.h"
 #include "symbol/gradient.h"
 #include "symbol/op_def.h"
+#include "symbol/ops/fusions.h"
 #include "symbol/ops/indexing.h"
 #include "symbol/passes/passes.h"
 
@@ -75,7 +77,11 @@ class Lowering {
                [this](const Graph& graph, NodeNumbers* found) { return Infer(graph, found); });
     // The joint graph: heads, then updates, then gradients. What the updates are made of comes before the first of
     // them, so that what devices combine for them is combined at once.
-    if (options_.mode == Mode::kTrain) Fuse(&forward, &types);
+    if (options_.mode == Mode::kTrain) {
+      Fuse(&forward, &types);
+    } else {
+      FoldNorms(&forward, &types);
+    }
     outputs_ = forward.outputs;
     if (options_.mode == Mode::kTrain) AppendUpdates(forward, types);
     const auto num_forward = static_cast<std::ptrdiff_t>(outputs_.size());
@@ -86,6 +92,9 @@ class Lowering {
     if (options_.switches.passes) joint = RunPasses(joint);
     lowered_.graph = Graph::Of(joint);
     lowered_.types = Infer(lowered_.graph);
+    if (options_.mode == Mode::kPredict && HasKernel(ConvolutionAddOp().name, options_.device)) {
+      Fuse(&lowered_.graph, &lowered_.types, PredictionFusions());
+    }
     Fuse(&lowered_.graph, &lowered_.types);
     for (const NodePtr& node : lowered_.graph.nodes) {
       lowered_.variables.push_back(node->is_variable() ? VariableOf(*node) : Variable());
@@ -163,11 +172,23 @@ class Lowering {
     return Symbol(graph.outputs);
   }
 
-  void Fuse(Graph* graph, NodeTypes* types) {
-    if (!options_.switches.fusion || !options_.observe.empty()) return;
-    const Symbol fused = bindery::Fuse(*graph, *types);
-    if (fused.entries() == graph->outputs) return;
-    *graph = Graph::Of(fused);
+  void Fuse(Graph* graph, NodeTypes* types, std::span<const Fusion> rows = Fusions()) {
+    if (options_.switches.fusion && options_.observe.empty()) Become(bindery::Fuse(*graph, *types, rows), graph, types);
+  }
+
+  void FoldNorms(Graph* graph, NodeTypes* types) {
+    if (!options_.switches.fold || !options_.switches.derive || !options_.observe.empty()) return;
+    Become(bindery::FoldNorms(*graph, *types,
+                              [&](const Node& variable) {
+                                const auto [place, slot] = VariableOf(variable);
+                                return place == Place::kArgument && options_.signature.arguments[slot].is_kept;
+                              }),
+           graph, types);
+  }
+
+  void Become(const Symbol& changed, Graph* graph, NodeTypes* types) {
+    if (changed.entries() == graph->outputs) return;
+    *graph = Graph::Of(changed);
     *types = Infer(*graph);
   }
 

@@ -56,6 +56,7 @@ void ProgramBuilder::EmitReorder(int from, int to) {
   Emit("Reorder", a.name, {from}, {to},
        MakeReorder(a.type.dtype, a.type.shape, a.format, b.format, options_.threads, options_.switches.policy,
                    options_.device));
+  if (options_.mode == Mode::kPredict) MayBeKept();
 }
 
 void ProgramBuilder::EmitCopy(int from, int to) {

@@ -1,8 +1,8 @@
 // ProgramBuilder: a program while it is made: values, views of them, copies in other formats, calls with their kernels.
 #pragma once
 
+#include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -22,9 +22,10 @@ class ProgramBuilder {
   Plan& plan() { return program_->plan; }
   int NumCalls() { return static_cast<int>(plan().calls.size()); }
   std::shared_ptr<const Program> Finish() { return program_; }
-  // The last call gives, of parameters alone, what may be kept until they change (hoist_derived.h).
-  void MayBeKept() { may_be_kept_.insert(NumCalls() - 1); }
-  const std::set<int>& may_be_kept() const { return may_be_kept_; }
+  // What the last call gives of parameters alone may be kept until they change (hoist_derived.h). `attributes`: what
+  // tells, besides operator, types, formats and kernel, which function of its inputs it is.
+  void MayBeKept(std::string attributes = {}) { may_be_kept_.emplace(NumCalls() - 1, std::move(attributes)); }
+  const std::map<int, std::string>& may_be_kept() const { return may_be_kept_; }
 
   // Values are named by their index in the plan.
   int NewValue(PlanValue value);
@@ -51,8 +52,8 @@ class ProgramBuilder {
  private:
   std::shared_ptr<Program> program_;
   std::vector<int> root_;
-  std::vector<int> next_view_;  // per value: another one in the same memory, in a circle
-  std::set<int> may_be_kept_;   // calls
+  std::vector<int> next_view_;              // per value: another one in the same memory, in a circle
+  std::map<int, std::string> may_be_kept_;  // by call
   std::unordered_map<int, std::vector<std::pair<Format, int>>> reordered_;  // value -> its copies in other formats
 };
 

@@ -122,6 +122,11 @@ class Verifier {
           Breach("\"{}\" is made of argument {}", d.name, a);
         }
       }
+      for (const int s : d.states) {
+        if (!in_list(s, plan_.auxiliary) || std::ranges::count(plan_.updates, s) > 0) {
+          Breach("\"{}\" is made of state {}", d.name, s);
+        }
+      }
     }
     for (const int slot : plan_.updates) {
       if (!in_list(slot, plan_.auxiliary)) Breach("auxiliary state {}, which is updated, does not exist", slot);
@@ -234,8 +239,11 @@ class Verifier {
   // Nothing that differs from run to run.
   void ReadToDerive(const PlanValue& v, int call) const {
     if (v.place == Place::kArena || v.place == Place::kDerived) return;
-    const auto is_source = [&](const PlanDerived& d) { return std::ranges::count(d.arguments, v.slot) > 0; };
-    if (v.place != Place::kArgument || std::ranges::none_of(plan_.derived, is_source)) {
+    const bool is_state = v.place == Place::kAuxiliary;
+    const auto is_source = [&](const PlanDerived& d) {
+      return std::ranges::count(is_state ? d.states : d.arguments, v.slot) > 0;
+    };
+    if ((v.place != Place::kArgument && !is_state) || std::ranges::none_of(plan_.derived, is_source)) {
       Breach("call {}, which makes derived values, reads \"{}\"", call, v.name);
     }
   }

@@ -11,19 +11,21 @@ constexpr size_t kWays = 4;  // that are kept: all values, those of what is trai
 }  // namespace
 
 Derivation::Derivation(std::shared_ptr<Engine> engine, Device device, std::shared_ptr<DerivedValues> all,
-                       std::shared_ptr<const Program> program, const std::vector<VarPtr>& variables)
+                       std::shared_ptr<const Program> program, const std::vector<VarPtr>& arguments,
+                       const std::vector<VarPtr>& states)
     : engine_(std::move(engine)), device_(device), all_(std::move(all)), program_(std::move(program)) {
   const std::lock_guard lock(all_->mutex);
   for (const PlanDerived& derived : program_->plan.derived) {
     DerivedValues::Value& value = all_->values[derived.name];
     if (!value.chunk) value.chunk = DefaultStorage()->Allocate(device_, std::max<int64_t>(derived.bytes, 1));
     Slot& slot = slots_.emplace_back(Slot{&value, {}});
-    for (const int argument : derived.arguments) {
-      const VarPtr& var = variables[static_cast<size_t>(argument)];
+    const auto add = [&](const VarPtr& var) {
       const auto known = std::ranges::find(sources_, var);
       slot.sources.push_back(static_cast<size_t>(known - sources_.begin()));
       if (known == sources_.end()) sources_.push_back(var);
-    }
+    };
+    for (const int argument : derived.arguments) add(arguments[static_cast<size_t>(argument)]);
+    for (const int state : derived.states) add(states[static_cast<size_t>(state)]);
   }
   now_.resize(sources_.size());
   old_.resize(slots_.size());

@@ -1,4 +1,5 @@
-// Derived values (Plan::derived): what programs make of parameters alone and keep, a Cast of weights to bfloat16 say.
+// Derived values (Plan::derived): what programs make of parameters alone and keep, a Cast of weights to bfloat16 say,
+// or weights with a batch-norm folded in, made of running statistics, too.
 //
 // They lie beside the parameters, once for all programs of a store that want the same one, whatever their shapes and
 // modes. Before it runs forward, a program makes anew what has become old: a value is, when an operation that writes
@@ -42,9 +43,10 @@ struct DerivedValues {
 // Makes those of one program, bound to one device. Thread safety: that of its executor.
 class Derivation {
  public:
-  // Makes room. `variables`: of the plan's arguments. Throws DeviceError; what was made stays then.
+  // Makes room. `arguments` and `states`: variables of the plan's. Throws DeviceError; what was made stays then.
   Derivation(std::shared_ptr<Engine> engine, Device device, std::shared_ptr<DerivedValues> all,
-             std::shared_ptr<const Program> program, const std::vector<VarPtr>& variables);
+             std::shared_ptr<const Program> program, const std::vector<VarPtr>& arguments,
+             const std::vector<VarPtr>& states);
 
   std::vector<void*> Addresses() const;  // by slot
   void SetInstance(std::shared_ptr<const Instance> instance, VarPtr arena);
@@ -75,7 +77,7 @@ class Derivation {
   std::shared_ptr<const Program> program_;
   std::shared_ptr<const Instance> instance_;
   VarPtr arena_;
-  std::vector<VarPtr> sources_;  // blocks of the parameters
+  std::vector<VarPtr> sources_;  // blocks of the parameters and states
   std::vector<Slot> slots_;
   std::vector<std::optional<uint64_t>> now_;  // versions of the sources
   std::vector<bool> old_;                     // by slot

@@ -91,11 +91,11 @@ struct PlanState {
   bool operator==(const PlanState&) const = default;
 };
 
-// What is made of parameters alone and kept beside them, so that not every run makes it.
+// What is made of parameters alone, and in predictions of states, and kept beside them, so that not every run makes it.
 struct PlanDerived {
   std::string name = {};  // what it is made of, and how: equal names are equal values, in all programs of a group
   int64_t bytes = 0;
-  std::vector<int> arguments = {};  // that it is made of
+  std::vector<int> arguments = {}, states = {};  // that it is made of
   bool operator==(const PlanDerived&) const = default;
 };
 
@@ -148,8 +148,8 @@ std::string ToString(const Plan& plan);
 //   within the arena; scratch belongs to one call; two values of one storage are never both needed with different
 //   content; views and in-place pairs have equal formats; segments cover the calls in order and never go back from
 //   backward to forward; every gradient asked for fits its argument and is written once, in backward, and every state
-//   that is updated once, in forward, after its last reader; derived values are made of parameters alone, before the
-//   first segment, and nothing else of what is made there is read later.
+//   that is updated once, in forward, after its last reader; derived values are made of parameters, and of states that
+//   are not updated, alone, before the first segment, and nothing else of what is made there is read later.
 void VerifyPlan(const Plan& plan);
 
 // Bytes by what they are for. `activations` and `workspace`: arena bytes that hold values and scratch at the call where

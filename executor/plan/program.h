@@ -20,7 +20,8 @@ namespace bindery {
 struct CompileSwitches {
   KernelPolicy policy = KernelPolicy::kFast;
   bool passes = true, fusion = true, inplace = true, reuse_memory = true;
-  bool derive = true;  // casts of parameters are kept until these change
+  bool derive = true;  // what is made of parameters alone is kept until these change: casts, in predictions anything
+  bool fold = true;    // in predictions batch-norms become part of the weights before them; needs `derive`
   bool operator==(const CompileSwitches&) const = default;
 };
 

@@ -5,6 +5,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "symbol/ops/elementwise.h"
+#include "symbol/ops/fusions.h"
 #include "symbol/ops/linear_layer.h"
 #include "symbol/ops/shape_ops.h"
 
@@ -178,6 +179,27 @@ const OpDef& ConvolutionOp() {
   static const OpDef op = Linear::Forward(
       "y[n, f, o] = f(b[f] + sum over c, k of w[f, c, k] x[n, c, o stride + k dilate - pad]), f the activation, if "
       "any.");
+  return op;
+}
+
+const OpDef& ConvolutionAddOp() {
+  static const OpDef op = {
+      .name = "ConvolutionAdd",
+      .doc = "f(the convolution without f, + addend); made by fusion, in predictions.",
+      .attrs_type = &AttrsOf<ConvolutionAttrs>(),
+      .inputs = {"data", "weight", Optional("bias", Unless(&ConvolutionAttrs::no_bias)), "addend"},
+      .infer =
+          [](InferContext& c) {
+            rule::SameDTypes(c);
+            const auto& attrs = c.attrs<ConvolutionAttrs>();
+            if (!attrs.no_bias) c.in(2).Set({attrs.num_filter});
+            const Value addend = c.in(attrs.no_bias ? 2 : 3);
+            InferConvolution(attrs, c.in(0), c.in(1), c.out(0));
+            rule::SameShape({addend, c.out(0)});
+          },
+      .check = [](const AnyAttrs& attrs) { CheckConvolution(attrs.get<ConvolutionAttrs>()); },
+      .not_differentiable = "it is made in predictions alone",
+  };
   return op;
 }
 

@@ -32,6 +32,13 @@ Result AddAndRelu(const Node& add, const Node& activation, const Fusion::TypeOf&
   return FusedOp{&AddRelu.op(), NoAttrs{}};
 }
 
+Result ConvolutionAndAdd(const Node& convolution, const Node& add, const Fusion::TypeOf& type_of) {
+  const ConvolutionAttrs& attrs = convolution.attrs().get<ConvolutionAttrs>();
+  const ValueType &a = type_of(add.inputs()[0]), &b = type_of(add.inputs()[1]);
+  if (attrs.activation != ActivationType::kNone || a.shape != b.shape || a.dtype != DType::kFloat32) return {};
+  return FusedOp{&ConvolutionAddOp(), attrs};
+}
+
 Result AddAndReluGrad(const Node& sum, const Node& grad, const Fusion::TypeOf&) {
   if (!IsRelu(grad) || sum.inputs().size() != 2) return {};
   return FusedOp{&AddReluGradOp(), NoAttrs{}};
@@ -43,9 +50,17 @@ std::span<const Fusion> Fusions() {
   static const std::vector<Fusion> rows = {
       {&BatchNormOp(), &ActivationOp(), NormWithRelu},
       {&ConvolutionOp(), &ActivationOp(), WithActivation<ConvolutionAttrs>},
+      {&ConvolutionAddOp(), &ActivationOp(), WithActivation<ConvolutionAttrs>},
       {&FullyConnectedOp(), &ActivationOp(), WithActivation<FullyConnectedAttrs>},
       {&Add.op(), &ActivationOp(), AddAndRelu},
       {&AddNOp(), &ActivationGradOp(), AddAndReluGrad},
+  };
+  return rows;
+}
+
+std::span<const Fusion> PredictionFusions() {
+  static const std::vector<Fusion> rows = {
+      {.producer = &ConvolutionOp(), .reader = &Add.op(), .fuse = ConvolutionAndAdd, .commutes = true},
   };
   return rows;
 }

@@ -23,8 +23,14 @@ struct Fusion {
   const OpDef* producer;
   const OpDef* reader;
   std::function<std::optional<FusedOp>(const Node& producer, const Node& reader, const TypeOf& type_of)> fuse;
+  bool commutes = false;  // the reader's inputs 0 and 1 may change places
 };
 
 std::span<const Fusion> Fusions();
+// Of what has no gradient, to come before the others: the sum of a convolution and something of its shape.
+std::span<const Fusion> PredictionFusions();
+
+// (data, weight [, bias], addend) -> f(the linear convolution + addend), of ConvolutionAttrs
+const OpDef& ConvolutionAddOp();
 
 }  // namespace bindery

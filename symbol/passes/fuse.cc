@@ -7,7 +7,7 @@
 
 namespace bindery {
 
-Symbol Fuse(const Graph& graph, const NodeTypes& types) {
+Symbol Fuse(const Graph& graph, const NodeTypes& types, std::span<const Fusion> rows) {
   std::vector<int> readers(graph.nodes.size(), 0);  // of each node's output 0; heads are read, too
   const auto count = [&](const Entry& entry) { readers[graph.IndexOf(entry.node)] += entry.output == 0; };
   for (const NodePtr& node : graph.nodes) {
@@ -20,22 +20,26 @@ Symbol Fuse(const Graph& graph, const NodeTypes& types) {
   };
   struct Pair {
     const Node *producer, *reader;
+    size_t input;  // of the reader
     FusedOp result;
   };
   std::unordered_map<const Node*, Pair> pairs;  // by both of its nodes
   for (const NodePtr& node : graph.nodes) {
-    if (node->is_variable() || node->inputs().empty()) continue;
-    const auto& [producer, output] = node->inputs()[0];
-    if (producer->is_variable() || output != 0 || readers[graph.IndexOf(producer)] != 1) continue;
-    if (pairs.contains(producer.get())) continue;
-    for (const Fusion& row : Fusions()) {
-      if (row.producer != &producer->op() || row.reader != &node->op()) continue;
-      if (std::optional<FusedOp> fused = row.fuse(*producer, *node, type_of)) {
-        const Pair pair{producer.get(), node.get(), std::move(*fused)};
-        pairs.emplace(producer.get(), pair);
-        pairs.emplace(node.get(), pair);
-        break;
-      }
+    if (node->is_variable()) continue;
+    const auto pair_with = [&](size_t input, const Fusion& row) {
+      const auto& [producer, output] = node->inputs()[input];
+      if (producer->is_variable() || output != 0 || readers[graph.IndexOf(producer)] != 1) return false;
+      if (row.producer != &producer->op() || pairs.contains(producer.get())) return false;
+      std::optional<FusedOp> fused = row.fuse(*producer, *node, type_of);
+      if (!fused) return false;
+      const Pair pair{producer.get(), node.get(), input, std::move(*fused)};
+      pairs.emplace(producer.get(), pair);
+      pairs.emplace(node.get(), pair);
+      return true;
+    };
+    for (const Fusion& row : rows) {
+      if (row.reader != &node->op()) continue;
+      if (pair_with(0, row) || (row.commutes && pair_with(1, row))) break;
     }
   }
   if (pairs.empty()) return Symbol(graph.outputs);
@@ -43,7 +47,7 @@ Symbol Fuse(const Graph& graph, const NodeTypes& types) {
                  [&](const NodePtr& node, const std::vector<Entry>& inputs) -> std::vector<Entry> {
                    const auto found = pairs.find(node.get());
                    if (found == pairs.end()) return {};
-                   const auto& [producer, reader, result] = found->second;
+                   const auto& [producer, reader, input, result] = found->second;
                    // Made where all of its inputs are there: in the producer's place, so that its other outputs are
                    // read from there on, or in the reader's.
                    const bool in_producers_place = reader->inputs().size() == 1;
@@ -54,8 +58,10 @@ Symbol Fuse(const Graph& graph, const NodeTypes& types) {
                      return outputs;
                    }
                    if (in_producers_place) return {inputs[0]};
-                   std::vector<Entry> operands = inputs[0].node->inputs();
-                   operands.insert(operands.end(), inputs.begin() + 1, inputs.end());
+                   std::vector<Entry> operands = inputs[input].node->inputs();
+                   for (size_t i = 0; i < inputs.size(); ++i) {
+                     if (i != input) operands.push_back(inputs[i]);
+                   }
                    return OutputsOf(Remake(*producer, *result.op, result.attrs, std::move(operands)));
                  });
 }

@@ -1,4 +1,5 @@
 #include "symbol/ops/convolution.h"
+#include "symbol/ops/fusions.h"
 #include "tests/executor/operator_cases.h"
 
 namespace bindery {
@@ -14,6 +15,19 @@ OperatorCase ConvolutionCase(const std::string& name, const Shape& data, const C
                  // The longest sum is a gradient's: over all outputs, or over the window.
                  .terms = static_cast<double>(weight.CountFrom(1) + data.Elements() / data[1])};
   if (!attrs.no_bias) c.inputs["conv_bias"] = Uniform({attrs.num_filter}, 1, 2);  // keeps relu off its kink
+  return c;
+}
+
+OperatorCase ConvolutionAddCase(const std::string& name, const Shape& data, const Shape& output,
+                                const ConvolutionAttrs& attrs) {
+  OperatorCase c = ConvolutionCase("and addend, " + name, data, attrs);
+  std::vector<Symbol> inputs = {Variable("x"), Variable("conv_weight")};
+  if (!attrs.no_bias) inputs.push_back(Variable("conv_bias"));
+  inputs.push_back(Variable("addend"));
+  c.symbol = Apply(ConvolutionAddOp(), attrs, inputs, "conv");
+  c.inputs["addend"] = Uniform(output);
+  c.batch_axes["addend"] = 0;
+  c.wrt = std::vector<std::string>{};
   return c;
 }
 
@@ -65,6 +79,17 @@ std::vector<OperatorCase> ConvolutionCases() {
       ConvolutionCase("3 spatial axes, sides padded unequally", {1, 2, 3, 4, 3},
                       {.num_filter = 3, .kernel = {2, 3, 2}, .stride = {1, 2, 2}, .pad = {1, 0, 2, 0, 1, 1}}),
       ConvolutionCase("one sample, one output", {1, 3, 2, 2}, {.num_filter = 1, .kernel = {2, 2}}),
+      ConvolutionAddCase("1 to 4 channels", {2, 1, 6, 5}, {2, 4, 4, 3}, {.num_filter = 4, .kernel = {3, 3}}),
+      ConvolutionAddCase(
+          "16 to 16 channels", {2, 16, 4, 4}, {2, 16, 4, 4},
+          {.num_filter = 16, .kernel = {3, 3}, .pad = {1, 1}, .no_bias = true, .activation = ActivationType::kTanh}),
+      ConvolutionAddCase("two groups, stride", {2, 4, 5, 5}, {2, 6, 3, 3},
+                         {.num_filter = 6,
+                          .kernel = {3, 3},
+                          .stride = {2, 2},
+                          .pad = {1, 1},
+                          .groups = 2,
+                          .activation = ActivationType::kSigmoid}),
       ConvolutionCase("elements that see nothing but padding", {2, 4, 3, 2},
                       {.num_filter = 5, .kernel = {2, 5}, .stride = {1, 3}, .pad = {0, 3}}),
   };

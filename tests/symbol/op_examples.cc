@@ -1,6 +1,7 @@
 #include "tests/symbol/op_examples.h"
 
 #include "symbol/ops.h"
+#include "symbol/ops/fusions.h"
 #include "tests/symbol/example_list.h"
 
 namespace bindery {
@@ -72,6 +73,9 @@ void AddLayers(Examples& e) {
   e.Add(ConvolutionOp(), ConvolutionAttrs{.num_filter = 6, .kernel = {3}, .no_bias = true}, {{5, 4, 9}, {6, 4, 3}});
   e.Add(ConvolutionOp(), ConvolutionAttrs{.num_filter = 6, .kernel = {3, 2}, .pad = {0, 1, 2, 0}},
         {{5, 4, 9, 8}, {6, 4, 3, 2}, {6}});
+  e.Add(ConvolutionAddOp(), conv, {{5, 4, 9, 8}, {6, 2, 3, 2}, {6}, {5, 6, 5, 6}});
+  e.Add(ConvolutionAddOp(), ConvolutionAttrs{.num_filter = 6, .kernel = {3}, .no_bias = true},
+        {{5, 4, 9}, {6, 4, 3}, {5, 6, 7}});
   ConvolutionAttrs same{.num_filter = 6, .kernel = {3, 2}, .auto_pad = AutoPad::kSameLower};
   e.Add(ConvolutionOp(), same, {{5, 4, 9, 8}, {6, 4, 3, 2}, {6}});
   e.Add(ConvolutionGradDataOp(), ConvolutionGradDataAttrs{same}, {{5, 6, 9, 8}, {6, 4, 3, 2}});

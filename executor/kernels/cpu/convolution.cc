@@ -1,19 +1,19 @@
 // Convolution of float32, and of bfloat16 where CPUs have units for it, by oneDNN: direct algorithms, weights in the
 // format that the primitive likes best, activations in PreferredActivationFormats. Where oneDNN has only its slow loops
-// for these, other formats are tried in a fixed order. float64 and integers are products of matrices, one of which is
-// made of windows as its tiles are needed.
+// for these, other formats are tried in a fixed order. float64 and integers are products of matrices
+// (convolution_gemm.h).
 #include "symbol/ops/convolution.h"
 
 #include <algorithm>
-#include <array>
+#include <utility>
 #include <vector>
 
 #include "base/checked.h"
 #include "executor/kernel_table.h"
 #include "executor/kernels/cpu/activation_pass.h"
 #include "executor/kernels/cpu/bias_gradient.h"
+#include "executor/kernels/cpu/convolution_gemm.h"
 #include "executor/kernels/cpu/dnnl_util.h"
-#include "executor/kernels/cpu/gemm.h"
 #include "executor/kernels/cpu/layout.h"
 #include "executor/kernels/cpu/util.h"
 
@@ -105,144 +105,6 @@ std::vector<Candidate> Candidates(const Problem& p, const std::optional<Format>&
   return candidates;
 }
 
-// Nothing but the data's and the output's batch is told apart: (N, C, X...) and (N, O, Y...).
-struct Geometry {
-  struct Axis : Window {
-    int64_t in = 1;
-  };
-  int64_t in_channels, out_channels, groups;  // of one group
-  int64_t batch, taps = 1, in_plane = 1, out_plane = 1;
-  std::array<Axis, 3> axes;  // missing ones have extent 1
-
-  Geometry(const ConvolutionAttrs& attrs, const Shape& data, const Shape& output)
-      : in_channels(data[1] / attrs.groups), out_channels(output[1] / attrs.groups), groups(attrs.groups),
-        batch(data[0]) {
-    const std::vector<Window> windows = ConvolutionWindows(attrs, data);
-    for (size_t i = 0; i < windows.size(); ++i) {
-      axes[3 - windows.size() + i] = {windows[i], data[2 + static_cast<int>(i)]};
-      taps *= windows[i].kernel;
-      in_plane *= data[2 + static_cast<int>(i)];
-      out_plane *= windows[i].output;
-    }
-  }
-};
-
-// What meets in a product of windows: a tap with its plane, and a place in a plane.
-struct Spot {
-  int64_t plane;  // offset
-  std::array<int64_t, 3> at;
-};
-Spot SpotOf(int64_t index, const std::array<int64_t, 3>& extents, int64_t plane) {
-  Spot spot;
-  for (int i = 2; i >= 0; index /= extents[i--]) spot.at[i] = index % extents[i];
-  spot.plane = index * plane;
-  return spot;
-}
-
-// The matrix of windows over input 0 or 1: taps (and their planes) by places, or the other way round. Forward, a place
-// is an output, which meets the data under its window; backward, it is an element of the data, which meets the outputs
-// whose windows have a tap there.
-struct Windows {
-  Geometry g;
-  int input;
-  bool backward, places_are_rows;
-
-  template <class T>
-  void Load(const Arguments& args, const TilePart& part, Accumulator<T>* tile) const {
-    std::array<int64_t, 3> taps, places, extents;
-    for (int i = 0; i < 3; ++i) {
-      taps[i] = g.axes[i].kernel;
-      places[i] = backward ? g.axes[i].in : g.axes[i].output;
-      extents[i] = backward ? g.axes[i].output : g.axes[i].in;
-    }
-    const int64_t plane = backward ? g.out_plane : g.in_plane;
-    const int64_t group = plane * (backward ? g.out_channels : g.in_channels);
-    const int64_t sample = group * g.groups;  // places of several samples are one after another
-    const T* x =
-        args.in<T>(input) + part.product % g.groups * group + (places_are_rows ? 0 : part.product / g.groups * sample);
-    std::array<Spot, kGemmTile> columns;
-    for (int64_t j = 0; j < part.columns; ++j) {
-      columns[j] = places_are_rows ? SpotOf(part.column + j, taps, plane) : SpotOf(part.column + j, places, sample);
-    }
-    for (int64_t i = 0; i < part.rows; ++i) {
-      const Spot row = places_are_rows ? SpotOf(part.row + i, places, sample) : SpotOf(part.row + i, taps, plane);
-      for (int64_t j = 0; j < part.columns; ++j) {
-        const Spot &tap = places_are_rows ? columns[j] : row, &place = places_are_rows ? row : columns[j];
-        int64_t offset = 0;
-        bool meets = true;
-        for (int a = 0; a < 3 && meets; ++a) {
-          const Geometry::Axis& axis = g.axes[a];
-          int64_t other = place.at[a] * axis.stride + tap.at[a] * axis.dilate - axis.pad_begin;
-          if (backward) {
-            other = place.at[a] + axis.pad_begin - tap.at[a] * axis.dilate;
-            meets = other % axis.stride == 0;
-            other /= axis.stride;
-          }
-          meets = meets && other >= 0 && other < extents[a];
-          offset = offset * extents[a] + other;
-        }
-        tile[i * kGemmTile + j] = meets ? Widened(x[tap.plane + place.plane + offset]) : Accumulator<T>{};
-      }
-    }
-  }
-};
-
-MaybeKernel WindowGemm(const KernelSpec& spec, const GemmSpec& gemm, const Windows& windows) {
-  return OfGemmTypes(spec.outputs[0].dtype, [&]<class T>() {
-    return OwnGemm<T>(spec, gemm, [windows](const Arguments& args, const TilePart& part, Accumulator<T>* tile) {
-      windows.Load<T>(args, part, tile);
-    });
-  });
-}
-
-// y[n, g] (O, Y) = w[g] (O, C K) windows of x[n, g] (C K, Y)
-MaybeKernel OwnForward(const KernelSpec& spec) {
-  const auto& attrs = spec.attributes<ConvolutionAttrs>();
-  const Geometry g(attrs, spec.inputs[0].shape, spec.outputs[0].shape);
-  const int64_t k = g.in_channels * g.taps;
-  const GemmOperand weight = {.input = 1, .row = k, .column = 1};
-  return WindowGemm(spec,
-                    {.m = g.out_channels,
-                     .n = g.out_plane,
-                     .k = k,
-                     .a = weight,
-                     .bias = attrs.no_bias ? -1 : 2,
-                     .activation = attrs.activation,
-                     .batch = {{g.batch, 0, 0}, {g.groups, g.out_channels * k, 0}},
-                     .bias_of_rows = true},
-                    {g, 0, false, false});
-}
-
-// dx[n, g] (C, X) = w[g]^T (C, O K) windows of dy[n, g] (O K, X)
-MaybeKernel OwnGradData(const KernelSpec& spec) {
-  const Geometry g(spec.attributes<ConvolutionGradDataAttrs>(), spec.outputs[0].shape, spec.inputs[0].shape);
-  const int64_t filter = g.in_channels * g.taps;
-  const GemmOperand weight = {.input = 1, .row = g.taps, .column = 1, .split = g.taps, .next_part = filter};
-  return WindowGemm(spec,
-                    {.m = g.in_channels,
-                     .n = g.in_plane,
-                     .k = g.out_channels * g.taps,
-                     .a = weight,
-                     .batch = {{g.batch, 0, 0}, {g.groups, g.out_channels * filter, 0}}},
-                    {g, 0, true, false});
-}
-
-// dw[g] (O, C K) = dy[., g] (O, N Y) windows of x[., g] (N Y, C K)
-MaybeKernel OwnGradWeight(const KernelSpec& spec) {
-  const Geometry g(spec.attributes<ConvolutionAttrs>(), spec.inputs[1].shape, spec.inputs[0].shape);
-  const int64_t group = g.out_channels * g.out_plane;
-  const GemmOperand dy = {
-      .input = 0, .row = g.out_plane, .column = 1, .split = g.out_plane, .next_part = group * g.groups};
-  return WithBiasGradient(WindowGemm(spec,
-                                     {.m = g.out_channels,
-                                      .n = g.in_channels * g.taps,
-                                      .k = g.batch * g.out_plane,
-                                      .a = dy,
-                                      .batch = {{g.groups, group, 0}}},
-                                     {g, 1, false, true}),
-                          spec, 1);
-}
-
 // How many samples are computed before the activation passes over them: all, or so few that it finds them in cache.
 int64_t SamplesAtOnce(const Shape& output, ActivationType activation) {
   constexpr int64_t kFewest = 32 * 1024, kMost = 256 * 1024;  // elements
@@ -255,8 +117,9 @@ int64_t SamplesAtOnce(const Shape& output, ActivationType activation) {
 }
 
 // A kernel for a part of the samples, with so many elements in and out, so often, each time with the activation.
+// `addend`: the input that has the output's elements, or -1.
 template <class T>
-Kernel InParts(Kernel kernel, ActivationType activation, int64_t times, int64_t in, int64_t out) {
+Kernel InParts(Kernel kernel, ActivationType activation, int64_t times, int64_t in, int64_t out, int addend) {
   kernel.bind = [=, pass = ActivationPass<T>(activation), convolve = kernel.bind](const KernelArgs& args) -> Call {
     std::vector<void*> inputs(args.inputs.begin(), args.inputs.end());
     T* const first = static_cast<T*>(args.outputs[0]);
@@ -265,6 +128,7 @@ Kernel InParts(Kernel kernel, ActivationType activation, int64_t times, int64_t 
       void* const y = first + i * out;
       parts.push_back(convolve({.inputs = inputs, .outputs = {&y, 1}, .scratch = args.scratch, .step = args.step}));
       inputs[0] = static_cast<T*>(inputs[0]) + in;
+      if (addend >= 0) inputs[addend] = static_cast<T*>(inputs[addend]) + out;
     }
     return [parts = std::move(parts), pass, out, first] {
       for (size_t i = 0; i < parts.size(); ++i) {
@@ -276,10 +140,27 @@ Kernel InParts(Kernel kernel, ActivationType activation, int64_t times, int64_t 
   return kernel;
 }
 
-// (data, weight [, bias]) -> y
-MaybeKernel MakeConvolution(const KernelSpec& spec) {
+// A kernel that adds to what output 0 holds: this is to be input `addend`, whose memory it is if the plan could do it.
+Kernel OntoAddend(Kernel kernel, int addend, int64_t elements) {
+  kernel.input_formats[addend] = kernel.output_formats[0];
+  kernel.inplace = {{addend, 0}};
+  kernel.bind = [=, add = kernel.bind](const KernelArgs& args) -> Call {
+    const float* const a = static_cast<const float*>(args.inputs[addend]);
+    float* const y = static_cast<float*>(args.outputs[0]);
+    if (a == y) return add(args);
+    return [=, run = add(args)] {
+      ParallelFor(elements, kGrain, kSerialElements,
+                  [&](int64_t begin, int64_t end, int) { std::copy(a + begin, a + end, y + begin); });
+      run();
+    };
+  };
+  return kernel;
+}
+
+// (data, weight [, bias] [, addend]) -> y by oneDNN. It adds in its kernel; its activations lose NaN, so ours pass over
+// what is in cache.
+MaybeKernel MakeByDnnl(const KernelSpec& spec, int addend) {
   const auto& attrs = spec.attributes<ConvolutionAttrs>();
-  if (!IsOfDnnl(spec)) return OwnForward(spec);
   const Shape &data = spec.inputs[0].shape, &output = spec.outputs[0].shape;
   const int64_t samples = SamplesAtOnce(output, attrs.activation);
   const Problem p(attrs, data.With(0, samples), output.With(0, samples), spec.inputs[1].shape, spec.inputs[0].dtype);
@@ -287,10 +168,16 @@ MaybeKernel MakeConvolution(const KernelSpec& spec) {
   // A format that the weight is stored in already is kept if it is fast, unless it is plain, which nobody chose.
   const std::optional<Format> stored =
       spec.input_is_open[1] || spec.input_formats[1].is_plain() ? std::nullopt : std::optional(spec.input_formats[1]);
+  dnnl::primitive_attr attributes = UserScratchpad();
+  if (addend >= 0) {
+    dnnl::post_ops sum;
+    sum.append_sum(1);
+    attributes.set_post_ops(sum);
+  }
   Candidate chosen;
   MaybeKernel kernel = ChooseDnnl<dnnl::convolution_forward>(
       spec, p.flops, Candidates(p, stored),
-      [&](const Candidate& c) { return Desc(p.Forward(c.x, c.weight, c.y), UserScratchpad(), Engine(), true); },
+      [&](const Candidate& c) { return Desc(p.Forward(c.x, c.weight, c.y), attributes, Engine(), true); },
       [&](const Desc& d) { return p.FormatOfWeight(d.weights_desc()); },
       [&](const Candidate& c, const Desc& d, const Format& weight) {
         chosen = c;
@@ -301,19 +188,57 @@ MaybeKernel MakeConvolution(const KernelSpec& spec) {
         if (p.has_bias) arguments.push_back({DNNL_ARG_BIAS, p.Bias(), DnnlArgument::kInput, 2});
         return arguments;
       });
-  if (!kernel || attrs.activation == ActivationType::kNone) return kernel ? kernel : OwnForward(spec);
-  if (IsPadded(chosen.output, p.output)) return OwnForward(spec);  // sigmoid(0) is not 0
+  if (!kernel) return kernel;
   const int64_t step_in = StorageElements(chosen.input, p.data), n = StorageElements(chosen.output, p.output);
+  if (addend >= 0) kernel = OntoAddend(*std::move(kernel), addend, n);
+  if (attrs.activation == ActivationType::kNone) return kernel;
+  if (IsPadded(chosen.output, p.output)) return std::nullopt;  // sigmoid(0) is not 0
   if (p.dtype == DType::kBFloat16) {
-    return InParts<bfloat16>(*std::move(kernel), attrs.activation, output[0] / samples, step_in, n);
+    return InParts<bfloat16>(*std::move(kernel), attrs.activation, output[0] / samples, step_in, n, addend);
   }
-  return InParts<float>(*std::move(kernel), attrs.activation, output[0] / samples, step_in, n);
+  return InParts<float>(*std::move(kernel), attrs.activation, output[0] / samples, step_in, n, addend);
+}
+
+// (data, weight [, bias]) -> y
+MaybeKernel MakeConvolution(const KernelSpec& spec) {
+  MaybeKernel kernel = IsOfDnnl(spec) ? MakeByDnnl(spec, -1) : std::nullopt;
+  return kernel ? kernel : ConvolutionByGemm(spec);
+}
+
+// (data, weight [, bias], addend) -> y, of float32
+MaybeKernel MakeConvolutionAdd(const KernelSpec& spec) {
+  if (!AllFloat(spec)) return std::nullopt;
+  const int addend = static_cast<int>(spec.inputs.size()) - 1;
+  if (MaybeKernel kernel = MakeByDnnl(spec, addend)) return kernel;
+  KernelSpec linear = spec;
+  auto attrs = spec.attributes<ConvolutionAttrs>();
+  const ActivationPass pass(std::exchange(attrs.activation, ActivationType::kNone));
+  linear.attrs = attrs;
+  linear.inputs.pop_back();
+  linear.input_formats.pop_back();
+  linear.input_is_open.pop_back();
+  MaybeKernel kernel = ConvolutionByGemm(linear);
+  if (!kernel) return kernel;
+  kernel->input_formats.push_back(Format::Plain());
+  kernel->bind = [=, n = spec.outputs[0].shape.Elements(), convolve = kernel->bind](const KernelArgs& args) -> Call {
+    KernelArgs of = args;
+    of.inputs = args.inputs.first(static_cast<size_t>(addend));
+    const float* const a = static_cast<const float*>(args.inputs[static_cast<size_t>(addend)]);
+    return [=, run = convolve(of), y = static_cast<float*>(args.outputs[0])] {
+      run();
+      ParallelFor(n, kGrain, kSerialElements, [&](int64_t begin, int64_t end, int) {
+        for (int64_t i = begin; i < end; ++i) y[i] += a[i];
+      });
+      pass(y, n);
+    };
+  };
+  return kernel;
 }
 
 // (dy, weight) -> dx
 MaybeKernel MakeConvolutionGradData(const KernelSpec& spec) {
   const auto& attrs = spec.attributes<ConvolutionGradDataAttrs>();
-  if (!IsOfDnnl(spec)) return OwnGradData(spec);
+  if (!IsOfDnnl(spec)) return ConvolutionGradDataByGemm(spec);
   const Problem p(attrs, spec.outputs[0].shape, spec.inputs[0].shape, spec.inputs[1].shape, spec.inputs[0].dtype);
   using Desc = dnnl::convolution_backward_data::primitive_desc;
   MaybeKernel kernel = ChooseDnnl<dnnl::convolution_backward_data>(
@@ -331,7 +256,7 @@ MaybeKernel MakeConvolutionGradData(const KernelSpec& spec) {
                 {DNNL_ARG_WEIGHTS, d.weights_desc(), DnnlArgument::kInput, 1, weight},
                 {DNNL_ARG_DIFF_SRC, c.x, DnnlArgument::kOutput, 0, Canonical(c.input, p.data)}};
       });
-  return kernel ? kernel : OwnGradData(spec);
+  return kernel ? kernel : ConvolutionGradDataByGemm(spec);
 }
 
 // oneDNN gathers what single elements with a stride see into scratch memory, channels last; for fewer channels than it
@@ -355,11 +280,12 @@ bool ReadsUnwrittenScratch(const Window& last, int64_t extent) {
 MaybeKernel MakeConvolutionGradWeight(const KernelSpec& spec) {
   const auto& attrs = spec.attributes<ConvolutionAttrs>();
   if (!spec.output_used[0]) return MakeBiasGradient(spec, 1);
-  if (!IsOfDnnl(spec)) return OwnGradWeight(spec);
+  if (!IsOfDnnl(spec)) return ConvolutionGradWeightByGemm(spec);
   Problem p(attrs, spec.inputs[1].shape, spec.inputs[0].shape, spec.outputs[0].shape, spec.inputs[0].dtype);
   p.has_bias = spec.outputs.size() > 1 && spec.output_used[1];
   const std::vector<Window> windows = ConvolutionWindows(attrs, p.data);
-  if (p.dtype == DType::kBFloat16 && ReadsUnwrittenScratch(windows.back(), p.data[-1])) return OwnGradWeight(spec);
+  if (p.dtype == DType::kBFloat16 && ReadsUnwrittenScratch(windows.back(), p.data[-1]))
+    return ConvolutionGradWeightByGemm(spec);
   const Format last = Format::ChannelsLast(p.data.rank());
   using Desc = dnnl::convolution_backward_weights::primitive_desc;
   MaybeKernel kernel = ChooseDnnl<dnnl::convolution_backward_weights>(
@@ -384,11 +310,12 @@ MaybeKernel MakeConvolutionGradWeight(const KernelSpec& spec) {
         if (p.has_bias) arguments.push_back({DNNL_ARG_DIFF_BIAS, p.Bias(), DnnlArgument::kOutput, 1});
         return arguments;
       });
-  return kernel ? kernel : OwnGradWeight(spec);
+  return kernel ? kernel : ConvolutionGradWeightByGemm(spec);
 }
 
 constexpr KernelEntry kEntries[] = {
     {"Convolution", MakeConvolution},
+    {"ConvolutionAdd", MakeConvolutionAdd},
     {"ConvolutionGradData", MakeConvolutionGradData},
     {"ConvolutionGradWeight", MakeConvolutionGradWeight},
 };

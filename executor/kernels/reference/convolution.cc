@@ -71,11 +71,12 @@ void ForEachRow(const Geometry& g, const F& f) {
   }
 }
 
-// (x, w [, b]) -> y
+// (x, w [, b] [, addend]) -> y
+template <bool kAdds>
 MaybeKernel MakeConvolution(const KernelSpec& spec) {
   const auto attrs = spec.attributes<ConvolutionAttrs>();
   const Geometry g(attrs, spec.inputs[0].shape, spec.outputs[0].shape);
-  return InDouble(spec, [=](const Tensors& t) {
+  return InDouble(spec, [=, addend = spec.inputs.size() - 1](const Tensors& t) {
     const double *x = t.in[0], *w = t.in[1];
     double* y = t.out[0];
     const int64_t plane = g.out_plane(), n = g.batch * g.out_channels * plane;
@@ -85,6 +86,7 @@ MaybeKernel MakeConvolution(const KernelSpec& spec) {
     ForEachRow(g, [&](int64_t iy, int64_t ix, int64_t iw, int64_t count) {
       for (int64_t i = 0; i < count; ++i) y[iy + i] += w[iw] * x[ix + i * g.w.stride];
     });
+    for (int64_t i = 0; i < n && kAdds; ++i) y[i] += t.in[addend][i];
     for (int64_t i = 0; i < n; ++i) y[i] = Activate(attrs.activation, y[i]);
   });
 }
@@ -121,7 +123,8 @@ MaybeKernel MakeConvolutionGradWeight(const KernelSpec& spec) {
 }
 
 constexpr KernelEntry kEntries[] = {
-    {"Convolution", MakeConvolution},
+    {"Convolution", MakeConvolution<false>},
+    {"ConvolutionAdd", MakeConvolution<true>},
     {"ConvolutionGradData", MakeConvolutionGradData},
     {"ConvolutionGradWeight", MakeConvolutionGradWeight},
 };
