@@ -78,6 +78,20 @@ std::vector<OperatorCase> ConvolutionCases() {
                       {.num_filter = 2, .kernel = {4}, .stride = {2}, .pad = {0, 3}}),
       ConvolutionCase("3 spatial axes, sides padded unequally", {1, 2, 3, 4, 3},
                       {.num_filter = 3, .kernel = {2, 3, 2}, .stride = {1, 2, 2}, .pad = {1, 0, 2, 0, 1, 1}}),
+      // Vectors of filters that overlap, windows with parts of their taps, more samples than are summed up at once, and
+      // large planes.
+      ConvolutionCase("1 to 20 channels", {2, 1, 9, 12}, {.num_filter = 20, .kernel = {5, 5}}),
+      ConvolutionCase("3 to 42 channels, stride and pad", {2, 3, 7, 10},
+                      {.num_filter = 42, .kernel = {3, 3}, .stride = {2, 1}, .pad = {1, 1}, .no_bias = true}),
+      ConvolutionCase("2 to 16 channels, dilated", {1, 2, 8, 6},
+                      {.num_filter = 16, .kernel = {3, 2}, .pad = {2, 3}, .dilate = {2, 3}}),
+      ConvolutionCase("1 to 17 channels, 1 spatial axis", {19, 1, 6}, {.num_filter = 17, .kernel = {3}, .pad = {2, 0}}),
+      ConvolutionCase("2 to 16 channels, 3 spatial axes", {1, 2, 3, 4, 3},
+                      {.num_filter = 16, .kernel = {2, 3, 2}, .pad = {1, 1, 0}}),
+      ConvolutionCase("4 to 12 channels, large planes", {2, 4, 16, 17},
+                      {.num_filter = 12, .kernel = {3, 2}, .pad = {1, 1}}),
+      ConvolutionCase("16 to 24 channels, padded more than covered", {1, 16, 2, 3},
+                      {.num_filter = 24, .kernel = {3, 3}, .pad = {3, 1}}),
       ConvolutionCase("one sample, one output", {1, 3, 2, 2}, {.num_filter = 1, .kernel = {2, 2}}),
       ConvolutionAddCase("1 to 4 channels", {2, 1, 6, 5}, {2, 4, 4, 3}, {.num_filter = 4, .kernel = {3, 3}}),
       ConvolutionAddCase(
@@ -137,6 +151,9 @@ std::vector<OperatorCase> ConvolutionCases() {
                                     {.num_filter = 4, .kernel = {3, 3}}));
     cases.back().wrt = std::vector<std::string>{name};
   }
+  cases.push_back(ConvolutionCase("2 to 18 channels, with tanh", {2, 2, 5, 4},
+                                  {.num_filter = 18, .kernel = {3, 3}, .activation = ActivationType::kTanh}));
+  cases.back().tolerance = 2;
   return cases;
 }
 

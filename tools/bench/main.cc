@@ -7,11 +7,14 @@
 #include <cstdio>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "engine/team.h"
 #include "tools/bench/client_bench.h"
 #include "tools/bench/model_bench.h"
+#include "tools/bench/roofline.h"
 #include "tools/bench/table_bench.h"
 #include "train/call_text.h"
 #include "train/zoo.h"
@@ -44,12 +47,29 @@ nlohmann::json ToJson(const ModelBenchResult& r) {
                          {"steps", r.calls_in_plan},
                          {"reorders", r.reorders}};
   for (const KernelTime& k : r.kernels)
-    json["kernels"].push_back(
-        {{"op", k.op}, {"node", k.node}, {"implementation", k.implementation}, {"ms", k.milliseconds}});
+    json["kernels"].push_back({{"op", k.op},
+                               {"node", k.node},
+                               {"implementation", k.implementation},
+                               {"ms", k.milliseconds},
+                               {"operations", k.operations},
+                               {"bytes", k.bytes}});
   return json;
 }
 
-void Print(const ModelBenchResult& r) {
+// Kernels by what bounds them: their arithmetic or their bytes. What of the data is still in caches may be faster than
+// memory: then a share is above 1.
+void PrintRoofline(const ModelBenchResult& r, const Roofline& roofline) {
+  fmt::print("          {:>9} {:>8} {:>8} {:>9} {:>8} {:>6} of  {}\n", "ms", "MFLOP", "MiB", "GFLOP/s", "GB/s", "share",
+             "kernel");
+  for (const KernelTime& k : r.kernels) {
+    fmt::print("          {:9.4f} {:8.1f} {:8.2f} {:9.1f} {:8.1f} {:6.2f} {}  {} {} {}\n", k.milliseconds,
+               k.operations * 1e-6, k.bytes / (1 << 20), k.operations * 1e-6 / k.milliseconds,
+               k.bytes * 1e-6 / k.milliseconds, roofline.Share(k.operations, k.bytes, k.milliseconds),
+               roofline.IsBoundByMemory(k.operations, k.bytes) ? "memory" : "FMA   ", k.op, k.node, k.implementation);
+  }
+}
+
+void Print(const ModelBenchResult& r, const Roofline* roofline) {
   const double mib = 1 << 20;
   fmt::print(
       "{:9} batch {:3} {:8} {}x{}: step min {:.3f} median {:.3f} ms, kernels min {:.3f} median {:.3f} ms, step/kernels "
@@ -62,6 +82,7 @@ void Print(const ModelBenchResult& r) {
       r.allocations_ours, r.allocations_libraries, r.page_faults, static_cast<double>(r.arena_bytes) / mib,
       static_cast<double>(r.arena_bytes) / static_cast<double>(std::max<int64_t>(1, r.peak_live_bytes)), r.bind_ms,
       r.calls_in_plan, r.reorders, r.plans_equal ? "equal" : "DIFFER");
+  if (roofline) return PrintRoofline(r, *roofline);
   for (const KernelTime& k : r.kernels)
     fmt::print("          {:9.4f} ms  {:24} {:32} {}\n", k.milliseconds, k.op, k.node, k.implementation);
 }
@@ -231,7 +252,7 @@ int Main(int argc, char** argv) {
   ModelBenchOptions options;
   int64_t batch = 0;
   int clients = 0;
-  bool json = false, chain = true;
+  bool json = false, chain = true, by_roofline = false;
   app.add_option("--model", models, "models by name, with commas between, as in mlp,gpt(layers=6,width=384)")
       ->capture_default_str();
   app.add_option("--batch-size", batch, "default: 64 for mlp and lenet, 128 for resnet20, 16 for others");
@@ -260,6 +281,9 @@ int Main(int argc, char** argv) {
       ->check(CLI::IsMember({"float32", "remade"}))
       ->capture_default_str();
   app.add_flag("--per-kernel", options.per_kernel, "list every kernel");
+  app.add_flag("--roofline", by_roofline,
+               "list every kernel with its operations and bytes, and the share of what the machine's arithmetic or "
+               "memory, measured first, could do at best");
   app.add_flag("--chain,!--no-chain", chain, "measure the chain of one-element operators")->capture_default_str();
   app.add_option(
       "--table", table,
@@ -282,6 +306,21 @@ int Main(int argc, char** argv) {
     ParseTable(table, &of_table);
     CompareTables(of_table, json);
     return 0;
+  }
+  std::optional<Roofline> roofline;
+  if (by_roofline) {
+    options.per_kernel = true;
+    const int threads = options.threads > 0 ? options.threads : NumCores();
+    roofline = MeasureRoofline(threads);
+    if (json) {
+      fmt::print("{}\n",
+                 nlohmann::json{
+                     {"threads", threads}, {"peak_gflops", roofline->operations}, {"memory_gb_per_s", roofline->bytes}}
+                     .dump());
+    } else {
+      fmt::print("roofline of {} threads: {:.1f} GFLOP/s in float32, {:.1f} GB/s from and to memory\n", threads,
+                 roofline->operations, roofline->bytes);
+    }
   }
   if (chain && clients == 0) {
     const double ns = ChainNanoseconds(1000);
@@ -328,7 +367,7 @@ int Main(int argc, char** argv) {
       if (json) {
         fmt::print("{}\n", ToJson(result).dump());
       } else {
-        Print(result);
+        Print(result, roofline ? &*roofline : nullptr);
       }
       std::fflush(stdout);
     }

@@ -15,6 +15,7 @@
 #include "train/initializer.h"
 #include "train/loss_scale.h"
 #include "train/precision.h"
+#include "train/trace/call_times.h"
 #include "train/updater/updater.h"
 #include "train/zoo.h"
 
@@ -217,7 +218,8 @@ ModelBenchResult RunModelBench(const ModelBenchOptions& options) {
   for (size_t i = 0; i < plan.calls.size(); ++i) {
     result.reorders += plan.calls[i].op == "Reorder";
     if (options.per_kernel)
-      result.kernels.push_back({plan.calls[i].op, plan.calls[i].node, plan.calls[i].implementation, Median(times[i])});
+      result.kernels.push_back({plan.calls[i].op, plan.calls[i].node, plan.calls[i].implementation, Median(times[i]),
+                                OperationsOf(plan, plan.calls[i]), static_cast<double>(BytesOf(plan, plan.calls[i]))});
   }
   result.plans_equal = Bind(options).group->plan() == plan;
   return result;

@@ -28,7 +28,8 @@ struct ModelBenchOptions {
 
 struct KernelTime {
   std::string op, node, implementation;
-  double milliseconds = 0;  // median
+  double milliseconds = 0;           // median
+  double operations = 0, bytes = 0;  // train/trace/call_times.h
 };
 
 // Times in milliseconds. A step ends when its results are there. `kernels` is the time of the step's own kernels

@@ -1,7 +1,7 @@
 // Convolution of float32, and of bfloat16 where CPUs have units for it, by oneDNN: direct algorithms, weights in the
 // format that the primitive likes best, activations in PreferredActivationFormats. Where oneDNN has only its slow loops
-// for these, other formats are tried in a fixed order. float64 and integers are products of matrices
-// (convolution_gemm.h).
+// for these, other formats are tried in a fixed order. Some gradients of weights are ours (direct_convolution.h).
+// float64 and integers are products of matrices (convolution_gemm.h).
 #include "symbol/ops/convolution.h"
 
 #include <algorithm>
@@ -13,6 +13,7 @@
 #include "executor/kernels/cpu/activation_pass.h"
 #include "executor/kernels/cpu/bias_gradient.h"
 #include "executor/kernels/cpu/convolution_gemm.h"
+#include "executor/kernels/cpu/direct_convolution.h"
 #include "executor/kernels/cpu/dnnl_util.h"
 #include "executor/kernels/cpu/layout.h"
 #include "executor/kernels/cpu/util.h"
@@ -280,6 +281,7 @@ bool ReadsUnwrittenScratch(const Window& last, int64_t extent) {
 MaybeKernel MakeConvolutionGradWeight(const KernelSpec& spec) {
   const auto& attrs = spec.attributes<ConvolutionAttrs>();
   if (!spec.output_used[0]) return MakeBiasGradient(spec, 1);
+  if (MaybeKernel direct = DirectConvolutionGradWeight(spec)) return direct;
   if (!IsOfDnnl(spec)) return ConvolutionGradWeightByGemm(spec);
   Problem p(attrs, spec.inputs[1].shape, spec.inputs[0].shape, spec.outputs[0].shape, spec.inputs[0].dtype);
   p.has_bias = spec.outputs.size() > 1 && spec.output_used[1];

@@ -38,6 +38,7 @@ struct LoopsOf {
   using CurveGradLoop = void (*)(const Real* dy, const Real* x, Real* dx, int64_t n, Real a, Real b);
 
   const char* name;  // "avx2"
+  int lanes;         // numbers in a vector
   std::array<UnaryLoop, native::UnaryFunctions::kSize> unary;
   std::array<UnaryLoop, native::ActivationFunctions::kSize> activation;
   std::array<BinaryLoop, native::BinaryFunctions::kSize> binary;
@@ -147,6 +148,24 @@ struct LoopsOf {
   void (*max_pool_grad_wide)(const PoolRow& row, const Real* dy, const int32_t* index, Real* dx);
   void (*average_pool)(const PoolRow& row, const Real* x, Real* y, Real scale);
   void (*average_pool_grad)(const PoolRow& row, const Real* dy, Real* dx, Real scale);
+
+  // Of a direct convolution, the gradient of weights: to row numbers[t] of `sums`, of `vectors` vectors, 1 to 3, of
+  // output channels, is added that of tap t, the sum of x dy over all windows, `samples` x `rows` x `places` of them,
+  // that have these `taps`. x_taps: where tap t of the first window lies in x; y_vectors: where vectors begin in dy.
+  struct WindowGradients {
+    const Real *x, *dy;
+    int64_t samples, x_sample, y_sample;
+    int64_t rows, x_row, y_row;
+    int64_t places, x_step, y_step;
+    int64_t taps;
+    const int32_t *x_taps, *numbers;
+    int64_t vectors;
+    const int32_t* y_vectors;
+    Real* sums;
+    int64_t sums_step;
+    Real* bias_sums;  // to which dy is added; may be null
+  };
+  void (*convolve_grad)(const WindowGradients& p);
 
   // One step of a recurrent cell for one sample, n hidden units: x of the data and `product` of the state before make
   // the gates, which are clipped to [-clip, clip] before their functions; see symbol/ops/recurrent.h. Gates of an LSTM

@@ -222,6 +222,7 @@ void SoftmaxGradColumns(const Real* dy, const Real* y, Real* dx, int64_t n, int6
 }
 
 #include "executor/kernels/cpu/simd/batch_norm_body.h"
+#include "executor/kernels/cpu/simd/convolution_body.h"
 #include "executor/kernels/cpu/simd/curve_body.h"
 #include "executor/kernels/cpu/simd/dropout_body.h"
 #include "executor/kernels/cpu/simd/matrix_body.h"
@@ -251,6 +252,7 @@ constexpr std::array<Table::BinaryLoop, sizeof...(F)> ScalarATable(FunctionList<
 constexpr Table TableOf(const char* name) {
   return {
       .name = name,
+      .lanes = kLanes,
       .unary = UnaryTable(UnaryFunctions()),
       .activation = UnaryTable(ActivationFunctions()),
       .binary = BinaryTable(BinaryFunctions()),
@@ -299,6 +301,7 @@ constexpr Table TableOf(const char* name) {
       .max_pool_grad_wide = MaxPoolGrad,
       .average_pool = AveragePool,
       .average_pool_grad = AveragePoolGrad,
+      .convolve_grad = ConvolveGrad,
       .lstm = LstmStep,
       .lstm_grad = LstmStepGrad,
       .gru = GruStep,

@@ -1,0 +1,142 @@
+#include "executor/kernels/cpu/direct_windows.h"
+
+#include <limits>
+
+#include "base/checked.h"
+#include "executor/kernels/cpu/layout.h"
+#include "executor/kernels/cpu/simd/loops.h"
+
+namespace bindery::cpu {
+
+std::optional<Channels> ChannelsOf(const Format& format, const Shape& shape) {
+  ChannelView view;
+  if (!ViewChannels(format, shape, 1, &view)) return std::nullopt;
+  const int64_t plane = shape.CountFrom(2), block = view.planes ? 1 : view.lanes;
+  return Channels{block, plane * block, block};
+}
+
+namespace {
+
+std::vector<Run> RunsOf(const Window& window, int64_t extent) {
+  std::vector<Run> runs;
+  for (int64_t p = 0; p < window.output; ++p) {
+    const int64_t begin = p * window.stride - window.pad_begin;
+    const int64_t first = std::min(window.kernel, CeilDiv(std::max<int64_t>(-begin, 0), window.dilate));
+    const int64_t inside = std::max<int64_t>(extent - begin, 0);
+    const int64_t last = std::max(first, std::min(window.kernel, CeilDiv(inside, window.dilate)));
+    if (runs.empty() || runs.back().first_tap != first || runs.back().last_tap != last)
+      runs.push_back({p, p, first, last});
+    runs.back().end = p + 1;
+  }
+  return runs;
+}
+
+}  // namespace
+
+constexpr int64_t kMostOffset = std::numeric_limits<int32_t>::max();
+
+bool DirectWindows::Init(const ConvolutionAttrs& attrs, const Shape& data, const Format& x_format, const Shape& output,
+                         const Format& y_format, const Shape& weight, const Format& w_format) {
+  const auto x_channels = ChannelsOf(x_format, data), y_channels = ChannelsOf(y_format, output);
+  if (attrs.groups != 1 || !x_channels || !y_channels) return false;
+  x = *x_channels;
+  y = *y_channels;
+  batch = data[0];
+  filters = output[1];
+  x_sample = data.CountFrom(1);
+  y_sample = output.CountFrom(1);
+  if (std::max({x_sample, y_sample, weight.Elements()}) > kMostOffset / 4) return false;
+  const std::vector<Window> given = ConvolutionWindows(attrs, data);
+  for (size_t i = 0; i < given.size(); ++i) {
+    windows[3 - given.size() + i] = given[i];
+    in[3 - given.size() + i] = data[2 + static_cast<int>(i)];
+  }
+  return FindVectors(weight, w_format) && ListTaps(weight, w_format);
+}
+
+bool DirectWindows::FindVectors(const Shape& weight, const Format& w_format) {
+  const int64_t lanes = BestLoops().lanes;
+  if (filters < lanes || w_format.kind == Format::Kind::kOpaque || IsPadded(w_format, weight)) return false;
+  std::array<int64_t, Shape::kMaxRank> index{};
+  const auto in_weight = [&](int64_t filter) {
+    index[0] = filter;
+    return ElementOffset(w_format, weight, index.data());
+  };
+  for (int64_t at = 0; at < filters; at += lanes) {
+    const int64_t first = std::min(at, filters - lanes);
+    for (int64_t i = 1; i < lanes; ++i) {
+      if (y.OffsetOf(first + i) != y.OffsetOf(first) + i || in_weight(first + i) != in_weight(first) + i) return false;
+    }
+    columns.push_back(static_cast<int32_t>(first));
+    w_vectors.push_back(static_cast<int32_t>(in_weight(first)));
+    y_vectors.push_back(static_cast<int32_t>(y.OffsetOf(first)));
+  }
+  // Two by two, which uses registers best, and three where one would be left.
+  const auto count = static_cast<int64_t>(columns.size());
+  for (int64_t at = 0; at < count;) {
+    const int64_t left = count - at, now = left == 3 ? 3 : std::min<int64_t>(left, 2);
+    groups.push_back({at, now});
+    at += now;
+  }
+  return true;
+}
+
+// Taps are numbered by blocks of channels, places of the window, channels of the block: so neighbours are close to each
+// other in the data.
+bool DirectWindows::ListTaps(const Shape& weight, const Format& w_format) {
+  const std::vector<Run> d_runs = RunsOf(windows[0], in[0]), h_runs = RunsOf(windows[1], in[1]),
+                         w_runs = RunsOf(windows[2], in[2]);
+  const int64_t channels = weight[1], block = std::min(x.block, channels);
+  constexpr int64_t kMostTaps = 1 << 18;
+  const auto lists = static_cast<int64_t>(d_runs.size() * h_runs.size() * w_runs.size());
+  if (weight.CountFrom(1) > kMostTaps / lists) return false;
+  const auto for_taps = [&](const auto& f) {
+    int32_t number = 0;
+    for (int64_t c0 = 0; c0 < channels; c0 += block) {
+      for (int64_t i = 0; i < windows[0].kernel; ++i) {
+        for (int64_t j = 0; j < windows[1].kernel; ++j) {
+          for (int64_t k = 0; k < windows[2].kernel; ++k) {
+            for (int64_t c = c0; c < c0 + block; ++c) f(std::array{i, j, k}, c, number++);
+          }
+        }
+      }
+    }
+  };
+  for_taps([&](const std::array<int64_t, 3>& tap, int64_t c, int32_t) {
+    std::array<int64_t, Shape::kMaxRank> index{};
+    index[1] = c;
+    for (int i = 2; i < weight.rank(); ++i) index[i] = tap[5 - weight.rank() + i - 2];
+    w_taps.push_back(static_cast<int32_t>(ElementOffset(w_format, weight, index.data())));
+  });
+  for (const Run& d : d_runs) {
+    for (const Run& h : h_runs) {
+      for (const Run& w : w_runs) {
+        const std::array<Run, 3> runs = {d, h, w};
+        Region region = {runs, static_cast<int64_t>(x_taps.size()), 0};
+        for_taps([&](const std::array<int64_t, 3>& tap, int64_t c, int32_t number) {
+          int64_t position = 0;
+          for (int i = 0; i < 3; ++i) {
+            if (tap[i] < runs[i].first_tap || tap[i] >= runs[i].last_tap) return;
+            position = position * in[i] + tap[i] * windows[i].dilate;
+          }
+          x_taps.push_back(static_cast<int32_t>(x.OffsetOf(c) + position * x.position));
+          numbers.push_back(number);
+        });
+        region.end = static_cast<int64_t>(x_taps.size());
+        regions.push_back(region);
+      }
+    }
+  }
+  return true;
+}
+
+Format TapsByFilters(int rank) {
+  Format format = ChannelBlocked(rank, 1);
+  format.num_blocks = 0;
+  format.block_axis[0] = 0;
+  format.block_size[0] = 0;
+  for (int i = 0; i < rank; ++i) format.order[i] = static_cast<int8_t>(i < rank - 2 ? i + 2 : rank - 1 - i);
+  return format;
+}
+
+}  // namespace bindery::cpu

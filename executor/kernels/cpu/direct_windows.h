@@ -1,0 +1,97 @@
+// The geometry of direct convolution: which windows have the same taps, and where everything lies in memory.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "executor/format.h"
+#include "symbol/ops/convolution.h"
+
+namespace bindery::cpu {
+
+// How activations (N, C, X...) lie within a sample: blocks of channels, positions of one block one after another.
+struct Channels {
+  int64_t block, block_step, position;
+  int64_t OffsetOf(int64_t c) const { return c / block * block_step + c % block; }
+};
+// nullopt for formats that are neither plain, channels last nor whole blocks of channels.
+std::optional<Channels> ChannelsOf(const Format& format, const Shape& shape);
+
+// Of one axis: outputs whose windows have the same taps inside the data.
+struct Run {
+  int64_t begin, end, first_tap, last_tap;
+};
+// Windows that have the same taps: [begin, end) of the lists.
+struct Region {
+  std::array<Run, 3> runs;  // along d, h, w; axes that are missing have extent 1
+  int64_t begin, end;
+};
+
+// Output channels that are computed together: neighbouring vectors.
+struct VectorGroup {
+  int64_t first, count;
+};
+
+class DirectWindows {
+ public:
+  // False if the loops cannot do it in these formats.
+  bool Init(const ConvolutionAttrs& attrs, const Shape& data, const Format& x_format, const Shape& output,
+            const Format& y_format, const Shape& weight, const Format& w_format);
+
+  bool FindVectors(const Shape& weight, const Format& w_format);
+  bool ListTaps(const Shape& weight, const Format& w_format);
+
+  // f(region, first, last) for what of each region is in these rows of plane d.
+  template <class F>
+  void ForRegions(int64_t d, int64_t begin, int64_t end, const F& f) const {
+    for (const Region& region : regions) {
+      const int64_t first = std::max(begin, region.runs[1].begin), last = std::min(end, region.runs[1].end);
+      if (d >= region.runs[0].begin && d < region.runs[0].end && first < last) f(region, first, last);
+    }
+  }
+  // Where the first window of a region's row begins in a sample: perhaps before it.
+  int64_t XOffset(int64_t d, int64_t row, const Region& region) const {
+    const std::array<int64_t, 3> at = {d, row, region.runs[2].begin};
+    int64_t position = 0;
+    for (int i = 0; i < 3; ++i) position = position * in[i] + at[i] * windows[i].stride - windows[i].pad_begin;
+    return position * x.position;
+  }
+  int64_t YOffset(int64_t d, int64_t row, int64_t column) const {
+    return ((d * windows[1].output + row) * windows[2].output + column) * y.position;
+  }
+  // The longer of a region's sides are its places, which are computed at once.
+  template <class Block>
+  void SetBlock(const Region& region, int64_t rows, Block* block) const {
+    block->rows = rows;
+    block->places = region.runs[2].end - region.runs[2].begin;
+    block->x_row = windows[1].stride * in[2] * x.position;
+    block->x_step = windows[2].stride * x.position;
+    block->y_row = windows[2].output * y.position;
+    block->y_step = y.position;
+    if (block->rows <= block->places) return;
+    std::swap(block->rows, block->places);
+    std::swap(block->x_row, block->x_step);
+    std::swap(block->y_row, block->y_step);
+  }
+  int64_t rows() const { return windows[1].output; }
+
+  int64_t batch, filters;
+  std::array<Window, 3> windows;
+  std::array<int64_t, 3> in = {1, 1, 1};
+  int64_t x_sample, y_sample;
+  Channels x, y;
+  std::vector<Region> regions;
+  std::vector<int32_t> x_taps, numbers;  // of all regions: in a sample, and in w_taps
+  std::vector<int32_t> w_taps;           // of all taps: in the weight
+  std::vector<int32_t> columns, w_vectors, y_vectors;
+  std::vector<VectorGroup> groups;
+};
+
+// (spatial..., C, O): the output channels of a tap side by side.
+Format TapsByFilters(int rank);
+
+}  // namespace bindery::cpu

@@ -1,0 +1,69 @@
+// Part of loops_body.h: gradients of the weights of direct convolution. See Table::WindowGradients. Sums stay in
+// registers: as many as there are, but for those of the output gradients and of a factor.
+
+constexpr bool kManyRegisters = kBytes == 64;  // 32; else 16
+// Taps that are summed up at once for so many vectors; each has a pointer of its own.
+constexpr int TapsAtOnce(int vectors) {
+  constexpr int kFew[] = {8, 6, 4}, kMany[] = {8, 8, 6};
+  return (kManyRegisters ? kMany : kFew)[vectors - 1];
+}
+
+template <int kVectors, int kTaps>
+inline void AddTapGradients(const Table::WindowGradients& p, int64_t first) {
+  V sums[kTaps][kVectors];
+  for (int t = 0; t < kTaps; ++t) {
+    for (int v = 0; v < kVectors; ++v) sums[t][v] = Splat(0);
+  }
+  const int64_t x_step = p.x_step, y_step = p.y_step, end = p.places * y_step;
+  for (int64_t sample = 0; sample < p.samples; ++sample) {
+    for (int64_t row = 0; row < p.rows; ++row) {
+      const Real *x[kTaps], *dy[kVectors];
+      for (int t = 0; t < kTaps; ++t) x[t] = p.x + sample * p.x_sample + row * p.x_row + p.x_taps[first + t];
+      for (int v = 0; v < kVectors; ++v) dy[v] = p.dy + sample * p.y_sample + row * p.y_row + p.y_vectors[v];
+      for (int64_t i = 0, j = 0; j < end; i += x_step, j += y_step) {
+        V gradients[kVectors];
+        for (int v = 0; v < kVectors; ++v) gradients[v] = Load(dy[v] + j);
+        for (int t = 0; t < kTaps; ++t) {
+          const V factor = Splat(x[t][i]);
+          for (int v = 0; v < kVectors; ++v) sums[t][v] = MultiplyAdd(factor, gradients[v], sums[t][v]);
+        }
+      }
+    }
+  }
+  for (int t = 0; t < kTaps; ++t) {
+    Real* const to = p.sums + p.numbers[first + t] * p.sums_step;
+    for (int v = 0; v < kVectors; ++v) Store(to + v * kLanes, Load(to + v * kLanes) + sums[t][v]);
+  }
+}
+template <int kVectors>
+inline void AddBiasGradients(const Table::WindowGradients& p) {
+  for (int v = 0; v < kVectors; ++v) {
+    V sum = Splat(0), next = Splat(0);
+    for (int64_t sample = 0; sample < p.samples; ++sample) {
+      for (int64_t row = 0; row < p.rows; ++row) {
+        const Real* dy = p.dy + sample * p.y_sample + row * p.y_row + p.y_vectors[v];
+        int64_t i = 0;
+        for (; i + 2 <= p.places; i += 2, dy += 2 * p.y_step) {
+          sum += Load(dy);
+          next += Load(dy + p.y_step);
+        }
+        if (i < p.places) sum += Load(dy);
+      }
+    }
+    Store(p.bias_sums + v * kLanes, Load(p.bias_sums + v * kLanes) + (sum + next));
+  }
+}
+template <int kVectors>
+void AddGradients(const Table::WindowGradients& p) {
+  if (p.bias_sums) AddBiasGradients<kVectors>(p);
+  constexpr int kTaps = TapsAtOnce(kVectors);
+  int64_t t = 0;
+  for (; t + kTaps <= p.taps; t += kTaps) AddTapGradients<kVectors, kTaps>(p, t);
+  for (; t + kTaps / 2 <= p.taps; t += kTaps / 2) AddTapGradients<kVectors, kTaps / 2>(p, t);
+  for (; t < p.taps; ++t) AddTapGradients<kVectors, 1>(p, t);
+}
+void ConvolveGrad(const Table::WindowGradients& p) {
+  if (p.vectors == 1) AddGradients<1>(p);
+  if (p.vectors == 2) AddGradients<2>(p);
+  if (p.vectors == 3) AddGradients<3>(p);
+}

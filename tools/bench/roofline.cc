@@ -1,0 +1,108 @@
+#include "tools/bench/roofline.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+#include "engine/isa.h"
+#include "engine/kernels/flat.h"
+#include "engine/team.h"
+
+namespace bindery::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+typedef float Four __attribute__((vector_size(16)));
+typedef float Eight __attribute__((vector_size(32)));
+typedef float Sixteen __attribute__((vector_size(64)));
+
+// Twelve chains of multiply-add, as many as hide its latency and fit in 16 registers; returns operations.
+template <class V>
+[[gnu::always_inline]] inline double MultiplyAdds(int64_t times, float* result) {
+  constexpr int kChains = 12, kLanes = sizeof(V) / sizeof(float);
+  V sums[kChains];
+#pragma GCC unroll 12
+  for (int i = 0; i < kChains; ++i) sums[i] = V{} + static_cast<float>(i);
+  V factor = V{} + 0.999f, addend = V{} + 1e-3f;
+  for (int64_t n = 0; n < times; ++n) {
+#pragma GCC unroll 12
+    for (int i = 0; i < kChains; ++i) sums[i] = sums[i] * factor + addend;
+    asm volatile("" : "+x"(factor), "+x"(addend));
+  }
+  V all{};
+#pragma GCC unroll 12
+  for (int i = 0; i < kChains; ++i) all += sums[i];
+  for (int i = 0; i < kLanes; ++i) *result += all[i];
+  return 2.0 * kLanes * kChains * static_cast<double>(times);
+}
+
+#if defined(__x86_64__)
+[[gnu::target("avx512f")]] double MultiplyAdds512(int64_t times, float* result) {
+  return MultiplyAdds<Sixteen>(times, result);
+}
+[[gnu::target("avx2,fma")]] double MultiplyAdds256(int64_t times, float* result) {
+  return MultiplyAdds<Eight>(times, result);
+}
+#endif
+double MultiplyAddsOfMachine(int64_t times, float* result) {
+#if defined(__x86_64__)
+  if (MachineIsa() == Isa::kAvx512) return MultiplyAdds512(times, result);
+  if (MachineIsa() == Isa::kAvx2) return MultiplyAdds256(times, result);
+#endif
+  return MultiplyAdds<Four>(times, result);
+}
+
+// The best of several runs of f, which returns how much it did, in thousands of millions a second.
+template <class F>
+double BestRate(const F& f) {
+  double best = 0;
+  for (int run = 0; run < 10; ++run) {
+    const Clock::time_point start = Clock::now();
+    const double amount = f();
+    best = std::max(best, amount / std::chrono::duration<double, std::nano>(Clock::now() - start).count());
+  }
+  return best;
+}
+
+}  // namespace
+
+double Roofline::Share(double operations_of_kernel, double bytes_of_kernel, double milliseconds) const {
+  if (milliseconds <= 0) return 0;
+  return std::max(operations_of_kernel / operations, bytes_of_kernel / bytes) * 1e-6 / milliseconds;
+}
+
+bool Roofline::IsBoundByMemory(double operations_of_kernel, double bytes_of_kernel) const {
+  return bytes_of_kernel / bytes > operations_of_kernel / operations;
+}
+
+Roofline MeasureRoofline(int threads) {
+  const TeamScope team(threads);
+  Roofline roofline;
+  struct alignas(64) Result {
+    float value = 0;
+    double operations = 0;
+  };
+  std::vector<Result> results(static_cast<size_t>(threads));
+  roofline.operations = BestRate([&] {
+    ParallelFor(threads, 1, 1, [&](int64_t begin, int64_t end, int) {
+      for (int64_t i = begin; i < end; ++i) {
+        Result& result = results[static_cast<size_t>(i)];
+        result.operations = MultiplyAddsOfMachine(1 << 20, &result.value);
+      }
+    });
+    double all = 0;
+    for (const Result& result : results) all += result.operations;
+    return all;
+  });
+  constexpr int64_t kElements = 32 << 20;  // more than caches hold
+  std::vector<float> in(kElements, 1.0f), out(kElements, 1.0f);
+  roofline.bytes = BestRate([&] {
+    flat::Add(DType::kFloat32, in.data(), out.data(), kElements);
+    return 3.0 * sizeof(float) * static_cast<double>(kElements);
+  });
+  return roofline;
+}
+
+}  // namespace bindery::bench
