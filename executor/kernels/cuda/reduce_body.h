@@ -49,62 +49,66 @@ struct Reduced {
   }
 };
 
-// Rows of what `start`, `add` (to a part, element k of a row) and `join` make, `end` of all of which is the result.
-template <class Value, class Part, class Block, class Add, class Join, class End>
+// Rows of what `start`, `add` (to a part, element k of a row) and `join` make, `end` of all of which is the result. All
+// stages by one loop: each copy of what `add` does costs nvcc seconds.
+template <bool kInDouble, class Part, class Block, class Add, class Join, class End>
 __device__ void ReduceRows(const Block& block, const ReduceArgs& args, const Part& start, const Add& add,
                            const Join& join, const End& end) {
   static_assert(sizeof(Part) <= ReduceArgs::kPartial);
   const auto partial = [&](int64_t i) -> Part& { return static_cast<Part*>(args.partial)[i]; };
   ForRows(block, args.rows, [&](const auto& team, int64_t index) {
+    int64_t row = index, from = 0, n = args.each.n;
     if (args.stage == Stage::kParts) {
-      const int64_t row = index / args.parts, from = (index - row * args.parts) * args.length;
-      const int64_t n = args.each.n - from < args.length ? args.each.n - from : args.length;
-      const int64_t first = PlacesOf(args.row, row, args.row_strides).of[0];
-      const Part part = team.Join(
-          n, start, [&](Part* sum, int64_t k) { add(sum, first, from + k); }, join);
-      team.Once([&] { partial(index) = part; });
-      return;
+      row = index / args.parts;
+      from = (index - row * args.parts) * args.length;
+      n = n - from < args.length ? n - from : args.length;
+    } else if (args.stage == Stage::kEnd) {
+      n = args.parts;
     }
-    const int64_t first = PlacesOf(args.row, index, args.row_strides).of[0];
-    const bool whole = args.stage == Stage::kWhole;
-    const Part all = team.Join(
-        whole ? args.each.n : args.parts, start,
+    const int64_t first = PlacesOf(args.row, row, args.row_strides).of[0];
+    const Part part = team.Join(
+        n, start,
         [&](Part* sum, int64_t k) {
-          if (whole) {
-            add(sum, first, k);
-          } else {
+          if (args.stage == Stage::kEnd) {
             *sum = join(*sum, partial(index * args.parts + k));
+          } else {
+            add(sum, first, from + k);
           }
         },
         join);
-    const Value result = end(all);
     team.Once([&] {
-      if (args.in_double) {
-        Put(args.out.data, args.out.dtype, index, result);
+      if (args.stage == Stage::kParts) {
+        partial(index) = part;
+      } else if constexpr (kInDouble) {
+        Put(args.out.data, args.out.dtype, index, end(part));
       } else {
-        PutWrapped(args.out.data, args.out.dtype, index, result);
+        PutWrapped(args.out.data, args.out.dtype, index, end(part));
       }
     });
   });
 }
 
-template <class Value, class Block>
+template <bool kInDouble, class Value, class Block>
 __device__ void ReduceAs(const Block& block, const ReduceArgs& args) {
   const auto at = [&](int64_t first, int64_t k) {
     const int64_t i = first + PlacesOf(args.each, k, args.each_strides).of[0];
-    return args.in_double ? static_cast<Value>(Number(args.in, i)) : Element<Value>(args.in, i);
+    if constexpr (kInDouble) {
+      return Number(args.in, i);
+    } else {
+      return Element<Value>(args.in, i);
+    }
   };
-  if constexpr (!std::is_integral_v<Value>) {
+  if constexpr (!std::is_integral_v<Value> && !kInDouble) {
     if (args.what == Reduction::kLogSumExp) {
       using Sum = ExpSum<Value>;
-      return ReduceRows<Value>(
+      return ReduceRows<kInDouble>(
           block, args, Sum::Nothing(), [&](Sum* part, int64_t first, int64_t k) { part->Add(at(first, k), Value{1}); },
           [](const Sum& a, const Sum& b) { return Sum::Joined(a, b, Value{1}); },
           [](const Sum& sum) { return sum.max - sum.max != 0 ? sum.max : sum.max + std::log(sum.sum); });
     }
   }
   const Reduced<Value> reduced{args.what};
-  ReduceRows<Value>(
+  ReduceRows<kInDouble>(
       block, args, reduced.Start(),
       [&](Value* part, int64_t first, int64_t k) { *part = reduced.Join(*part, reduced.Of(at(first, k))); },
       [&](Value a, Value b) { return reduced.Join(a, b); }, [&](Value all) { return reduced.End(all, args.each.n); });
@@ -112,8 +116,8 @@ __device__ void ReduceAs(const Block& block, const ReduceArgs& args) {
 
 template <class Block>
 __device__ void Run(const Block& block, const ReduceArgs& args) {
-  if (args.in_double) return ReduceAs<double>(block, args);
-  ForValues(args.in.dtype, [&]<class Value>() { ReduceAs<Value>(block, args); });
+  if (args.in_double) return ReduceAs<true, double>(block, args);
+  ForValues(args.in.dtype, [&]<class Value>() { ReduceAs<false, Value>(block, args); });
 }
 
 template <class Block>
