@@ -1,5 +1,5 @@
 // StepBlock: the values that change from step to step, in device memory, read by kernels when they run and never
-// captured by value, so that a program (and one day a captured GPU graph) is the same for every step. This is the half
+// captured by value, so that a program, and a GPU graph captured of it, is the same for every step. This is the half
 // that the host writes, at the head of a step, by one copy; the other, which the device owns, is StepTally
 // (engine/kernels/update.h).
 #pragma once

@@ -16,6 +16,7 @@
 #include "base/host_tensor.h"
 #include "base/philox.h"
 #include "engine/kernels/arithmetic.h"
+#include "engine/kernels/finite_sum.h"
 #include "engine/kernels/vectorized.h"
 #include "engine/team.h"
 #include "tests/engine/flat_helpers.h"
@@ -244,6 +245,36 @@ TEST(FlatTest, AllFiniteFindsOneAnywhere) {
   flat::LimitIsa(Isa::kAvx512);
   const float extreme[] = {std::numeric_limits<float>::max(), -std::numeric_limits<float>::max(), 1e-45f};
   EXPECT_TRUE(flat::AllFinite(DType::kFloat32, extreme, 3));
+}
+
+TEST(FlatTest, SumIsFiniteAsTheSumIs) {
+  for (const DType dtype : {DType::kFloat32, DType::kFloat64}) {
+    const double huge = dtype == DType::kFloat32 ? 3e38 : 1.7e308;  // twice that is infinite
+    for (const size_t count : {1, 2, 3, 5}) {
+      for (const int64_t n : {int64_t{1}, int64_t{37}, int64_t{2500}}) {
+        std::vector<HostTensor> arrays;
+        std::vector<const void*> in;
+        for (size_t i = 0; i < count; ++i) arrays.push_back(Random(dtype, n, "finite " + std::to_string(i), 100));
+        for (const HostTensor& array : arrays) in.push_back(array.raw());
+        for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
+          flat::LimitIsa(isa);
+          EXPECT_TRUE(flat::SumIsFinite(dtype, in, n));
+          for (const int64_t at : {int64_t{0}, n / 2, n - 1}) {
+            const double last = arrays.back().At(at), first = arrays.front().At(at);
+            arrays.back().Set(at, NAN);
+            EXPECT_FALSE(flat::SumIsFinite(dtype, in, n)) << ToString(dtype) << " " << count << " at " << at;
+            arrays.back().Set(at, huge);
+            EXPECT_TRUE(flat::SumIsFinite(dtype, in, n));
+            arrays.front().Set(at, huge);
+            EXPECT_EQ(flat::SumIsFinite(dtype, in, n), count == 1);
+            arrays.front().Set(at, first);
+            arrays.back().Set(at, last);
+          }
+        }
+      }
+    }
+  }
+  flat::LimitIsa(Isa::kAvx512);
 }
 
 TEST(FlatTest, SumOfSquares) {

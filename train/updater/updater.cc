@@ -6,6 +6,7 @@
 
 #include "engine/backend.h"
 #include "engine/fetch.h"
+#include "engine/kernels/finite_sum.h"
 #include "engine/kernels/flat.h"
 #include "symbol/graph.h"
 #include "symbol/op_def.h"
@@ -299,11 +300,13 @@ StepParts Updater::HostParts(std::vector<VarPtr> gates) {
 void Updater::LookAtGradients(const Range& range) {
   constexpr int64_t kPart = 4096;  // elements; a sum of them stays in the first cache
   const DType dtype = range.block.dtype;
+  const bool clips = optimizer_->options().clip_norm > 0;
   range.ForEachPiece([&](const Piece& piece, int64_t begin, int64_t end) {
     double squares = 0;
     for (int64_t from = begin; from < end; from += kPart) {
       const int64_t count = std::min(kPart, end - from);
       const Range::Addresses at = range.At(from);
+      if (!clips && flat::SumIsFinite(dtype, {at.gradients.data(), range.gradients.size()}, count)) continue;
       alignas(64) char sum[kPart * sizeof(double)];
       const void* gradient = at.gradients[0];
       if (range.gradients.size() > 1) {
@@ -316,9 +319,9 @@ void Updater::LookAtGradients(const Range& range) {
         verdict_->overflowed = true;
         ThrowNotFinite(piece.name, status.element, status.value);
       }
-      if (optimizer_->options().clip_norm > 0) squares += flat::SumOfSquares(dtype, gradient, count);
+      if (clips) squares += flat::SumOfSquares(dtype, gradient, count);
     }
-    if (optimizer_->options().clip_norm > 0) gradients_.Set(range.bucket, begin, {.direction = squares});
+    if (clips) gradients_.Set(range.bucket, begin, {.direction = squares});
   });
 }
 
