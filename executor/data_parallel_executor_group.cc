@@ -268,8 +268,13 @@ std::vector<DataParallelExecutorGroup::Watched> DataParallelExecutorGroup::Watch
   std::vector<Watched> watched;
   for (const GroupStep::Participant& p : ran.participants()) {
     p.executor->CheckFresh("WatchedValues");
-    for (const PlanOutput& value : p.bound->plan().observed) {
-      watched.push_back({p.executor->device(), value.name, p.executor->Value(*p.bound, value.value).ToHost()});
+    const Plan& plan = p.bound->plan();
+    for (const PlanOutput& value : plan.observed) {
+      watched.push_back({.device = p.executor->device(),
+                         .name = value.name,
+                         .value = p.executor->Value(*p.bound, value.value).ToHost(),
+                         .type = plan.values[value.value].type,
+                         .first_sample = ran.RangeOf(p).begin});
     }
   }
   return watched;

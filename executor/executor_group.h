@@ -40,6 +40,8 @@ class ExecutorGroup {
     Device device;
     std::string name;
     HostTensor value;
+    ValueType type = {};       // where its samples are (SampleView)
+    int64_t first_sample = 0;  // of the batch: the first of the device's share
   };
 
   virtual ~ExecutorGroup() = default;

@@ -40,21 +40,24 @@ class WrappedStore : public KVStore {
   void Barrier() override { store_->Barrier(); }
   void Init(const Key& key, const HostTensor& value) override { store_->Init(key, value); }
   void Init(const Key& key, const Tensor& value) override { store_->Init(key, value); }
-  void Push(const Key& key, std::span<const Tensor> values, int priority) override {
+  void Push(const Key& key, std::span<const Tensor> values, int priority = 0) override {
     store_->Push(key, values, priority);
   }
-  void Pull(const Key& key, std::span<const Tensor> out, int priority) override { store_->Pull(key, out, priority); }
-  void PushPull(const Key& key, std::span<const Tensor> values, std::span<const Tensor> out, int priority) override {
+  void Pull(const Key& key, std::span<const Tensor> out, int priority = 0) override {
+    store_->Pull(key, out, priority);
+  }
+  void PushPull(const Key& key, std::span<const Tensor> values, std::span<const Tensor> out,
+                int priority = 0) override {
     store_->PushPull(key, values, out, priority);
   }
   void Broadcast(const Key& key, const Tensor& value, std::span<const Tensor> out) override {
     store_->Broadcast(key, value, out);
   }
   void SetUpdater(KeyUpdater updater) override { store_->SetUpdater(std::move(updater)); }
-  void PushRows(const Key& key, std::span<const RowTensors> values, int priority) override {
+  void PushRows(const Key& key, std::span<const RowTensors> values, int priority = 0) override {
     store_->PushRows(key, values, priority);
   }
-  void PullRows(const Key& key, std::span<const RowTensors> out, int priority) override {
+  void PullRows(const Key& key, std::span<const RowTensors> out, int priority = 0) override {
     store_->PullRows(key, out, priority);
   }
   void SetRowUpdater(RowUpdater updater) override { store_->SetRowUpdater(std::move(updater)); }

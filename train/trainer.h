@@ -69,7 +69,7 @@ struct TrainerOptions {
   // Mirror::kAutomatic, so much as makes a batch fit, and if nothing does, and micro_batches are automatic, too, in as
   // few of these as fit with it.
   Mirror mirror = {};
-  int64_t memory_limit = 0;
+  int64_t memory_limit = 0;  // bytes of each device that automatic micro_batches and mirrors may take; 0: what it has
   // Not 0: batches are computed in blocks of that many samples, and the same bits come out on any number of devices of
   // one kind, by any workload and with any micro-batches, which do not count then (train/updater/blocks.h,
   // docs/reproducible.md). Each device has one thread.

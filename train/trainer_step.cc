@@ -10,6 +10,7 @@
 #include "base/checked.h"
 #include "base/log.h"
 #include "engine/kernels/flat.h"
+#include "engine/kernels/update.h"
 #include "train/metrics/training_metric.h"
 #include "train/trainer.h"
 
@@ -142,6 +143,26 @@ std::exception_ptr Trainer::Explain(std::exception_ptr error, const BatchPtr& ba
   }
 }
 
+namespace {
+
+// Empty where all are. `first_sample`: of the step, the first of the batch that was watched.
+std::string WhereNotFinite(const ExecutorGroup::Watched& watched, int64_t first_sample) {
+  StepStatus status;
+  const HostTensor& value = watched.value;
+  flat::CheckFinite(value.dtype(), value.raw(), value.elements(), 0, 0, &status);
+  if (status.kind == StepStatus::kGood) return {};
+  std::string sample;
+  if (watched.type.batch_axis >= 0) {
+    const Shape view = watched.type.SampleView();
+    const int64_t of_share = status.element / view[2] % view[1];
+    sample = fmt::format(", of sample {} of the batch", first_sample + watched.first_sample + of_share);
+  }
+  return fmt::format(" (the first such value is in \"{}\" on {}: element {} is {}{})", watched.name, watched.device,
+                     status.element, status.value, sample);
+}
+
+}  // namespace
+
 // Runs the step's forward and backward again with all values watched. Parameters are as they were.
 std::string Trainer::FirstBadValue(const BatchPtr& batch, int64_t step) {
   std::string found;
@@ -154,6 +175,7 @@ std::string Trainer::FirstBadValue(const BatchPtr& batch, int64_t step) {
     }
     group_->Watch(".*");
     uint32_t number = 0;
+    int64_t first_sample = 0;  // of the piece
     for (const BatchPtr& piece : Pieces(batch)) {
       group_->SetStep({.step = static_cast<uint64_t>(step - 1),
                        .micro_batch = number++,
@@ -161,12 +183,12 @@ std::string Trainer::FirstBadValue(const BatchPtr& batch, int64_t step) {
                        .tentative = true});
       group_->Forward(piece, Mode::kTrain);
       group_->Backward();
-      for (const auto& [device, name, value] : group_->WatchedValues()) {
-        if (flat::AllFinite(value.dtype(), value.raw(), value.elements())) continue;
-        found = fmt::format(" (the first such value is in \"{}\" on {})", name, device);
-        break;
+      for (const ExecutorGroup::Watched& watched : group_->WatchedValues()) {
+        found = WhereNotFinite(watched, first_sample);
+        if (!found.empty()) break;
       }
       if (!found.empty()) break;
+      first_sample += group_->CheckBatch(*piece, Mode::kTrain);
     }
   } catch (const std::exception& e) {
     LogLine(LogLevel::kWarning, fmt::format("cannot tell which value was not finite first: {}", e.what()));

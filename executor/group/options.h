@@ -71,7 +71,8 @@ struct GroupOptions {
   // labels, and from what variables declare; float32 where nothing tells. Binding throws ShapeError, naming operator and
   // argument, where they contradict each other. Updaters train float32 and float64: the others' request must be null.
   ParamDTypes param_dtypes = {};
-  // Of each device's share, in training; not while values are watched. Not automatic.
+  // Of each device's share, in training; not while values are watched. Mirror::kAutomatic is an error here: it is
+  // trainers that find out how much memory there is.
   Mirror mirror = {};
   // Shares parameters, gradients, auxiliary states and working memory with it (same devices and engine). Only read by
   // the constructor.

@@ -14,7 +14,7 @@ struct Mirror {
   // Working memory of a training program (Plan::arena_bytes) that it may take on a device; 0: without a limit. As
   // little is computed again as keeps it so. Where it cannot be kept, binding throws DeviceError with the least.
   int64_t bytes = 0;
-  double share = 1;    // the same, as a share of what the program takes without; above 0
+  double share = 1;    // the same, as a share of what the program takes without; above 0. With `bytes`: the smaller
   bool least = false;  // as little memory as it can take, whatever the time
 
   bool IsOn() const { return bytes != 0 || share < 1 || least; }

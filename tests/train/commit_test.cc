@@ -1,4 +1,5 @@
 // A step is committed as a whole or not at all.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -169,6 +170,26 @@ TEST(TrainerCommit, AnOverflowBehindFiniteOutputsIsNeverSaved) {
   for (const HostTensorMap* values : {&checkpoint.model.params, &checkpoint.model.aux}) {
     for (const auto& [name, value] : *values) {
       for (int64_t i = 0; i < value.elements(); ++i) EXPECT_TRUE(std::abs(value.At(i)) < kInf) << name;
+    }
+  }
+}
+
+// On whichever device, in whichever micro-batch.
+TEST(TrainerCommit, TheFirstBadValueIsNamedWithItsSample) {
+  for (const int64_t pieces : {1, 2}) {
+    for (const int64_t bad : {0, 4, 7, 11}) {
+      HostTensor values = HostTensor::Full(DType::kFloat32, {12, 2}, 1);
+      values.Set(2 * bad + 1, 1e30);
+      ArrayIter iterator({ArrayData{"data", std::make_shared<const HostTensor>(std::move(values)), ""}}, {},
+                         {.batch_size = 12});
+      const Symbol x = Variable("data") * Variable("w", {.shape = Shape{2}, .init = "constant(1)"});
+      Trainer trainer(MakeLoss(Exp(x, "exploded"), {}, "loss"), {.devices = {TestDevice(0), TestDevice(1)},
+                                                                   .workload = {1, 2},
+                                                                   .metrics = "loss",
+                                                                   .micro_batches = pieces});
+      const std::string message = MessageOf<NumericError>([&] { trainer.Fit(iterator, {}); });
+      EXPECT_NE(message.find("in \"exploded_output\""), std::string::npos) << message;
+      EXPECT_NE(message.find(fmt::format(" is inf, of sample {} of the batch)", bad)), std::string::npos) << message;
     }
   }
 }

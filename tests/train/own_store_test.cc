@@ -29,6 +29,7 @@ struct Plan {
   int at = 0;
   std::atomic<int> inits{0}, exchanges{0};
   std::map<std::string, size_t> values = {};  // pushed at once, by key
+  std::map<std::string, int> priorities = {};
 };
 
 class PlannedStore final : public WrappedStore {
@@ -44,6 +45,7 @@ class PlannedStore final : public WrappedStore {
   void PushPull(const Key& key, std::span<const Tensor> values, std::span<const Tensor> out, int priority) override {
     ASSERT_EQ(out.size(), 1u);
     plan_->values[std::get<std::string>(key)] = values.size();
+    plan_->priorities[std::get<std::string>(key)] = priority;
     const bool now = ++plan_->exchanges == plan_->at;
     if (now && plan_->fails == Fails::kAtTheCall) Throw<NumericError>("refused {}", ToString(key));
     WrappedStore::PushPull(key, values, out, priority);
@@ -107,6 +109,8 @@ TEST_F(OwnStore, ThatSumsIsAsNone) {
     EXPECT_EQ(plan->inits, 4) << optimizer;
     EXPECT_EQ(plan->exchanges, 5 * 4) << optimizer;
     for (const auto& [name, values] : plan->values) EXPECT_EQ(values, 3u) << name;
+    int priority = 0;
+    for (const std::string& name : own->param_names()) EXPECT_EQ(plan->priorities.at(name), priority--) << name;
     for (const auto& [name, value] : Params(*none)) {
       EXPECT_LT(MaxAbsDiff(value, Params(*own).at(name)), 1e-6) << optimizer << " " << name;
     }

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "symbol/ops.h"
+#include "tests/test_device.h"
 #include "train/data/array_iter.h"
 #include "train/trainer.h"
 
@@ -89,7 +90,7 @@ TEST(PlainLoop, FixedParametersDecayAndMultipliers) {
        {std::set<std::string>{}, {"fc1_weight"}, {"fc2_weight", "fc1_bias"}, {"fc1_weight", "fc1_bias"}}) {
     for (const std::vector<double>& workload : {std::vector<double>{1}, {2, 1}}) {
       std::vector<Device> devices;
-      for (size_t d = 0; d < workload.size(); ++d) devices.push_back(Cpu(static_cast<int>(d)));
+      for (size_t d = 0; d < workload.size(); ++d) devices.push_back(TestDevice(static_cast<int>(d)));
       Model model{.symbol = net, .params = initial, .aux = {}, .metadata = {}};
       Trainer trainer(model, {.devices = devices,
                               .workload = workload,
@@ -126,7 +127,7 @@ TEST(PlainLoop, AGammaThatTheGraphFixesDoesNotDecay) {
     Symbol x = Apply(BatchNormOp(), BatchNormAttrs{.fix_gamma = true}, {Variable("data"), gamma}, "bn");
     if (is_read) x = Apply(BatchNormOp(), BatchNormAttrs{.fix_gamma = false}, {x, gamma}, "bn2");
     const Symbol net = SoftmaxOutput(FullyConnected(x, {.num_hidden = 3}, "fc1"), {}, "softmax");
-    Trainer trainer(net, {.devices = {Cpu(0), Cpu(1)}, .optimizer = "sgd(lr=0.1, momentum=0.9, wd=0.5)"});
+    Trainer trainer(net, {.devices = {TestDevice(0), TestDevice(1)}, .optimizer = "sgd(lr=0.1, momentum=0.9, wd=0.5)"});
     HostTensor labels(DType::kFloat32, {kSamples});
     for (int64_t i = 0; i < kSamples; ++i) labels.Set(i, static_cast<double>(i % 3));
     ArrayIter data(Waves({kSamples, kIn}, 0.37), labels, {.batch_size = kBatch});

@@ -7,6 +7,7 @@
 
 #include "symbol/ops.h"
 #include "tests/message_of.h"
+#include "tests/test_device.h"
 #include "train/data/array_iter.h"
 #include "train/initializer.h"
 #include "train/trainer.h"
@@ -15,6 +16,8 @@ namespace bindery {
 namespace {
 
 Symbol Net() { return SoftmaxOutput(FullyConnected(Variable("data"), {.num_hidden = 3}, "fc"), {}, "softmax"); }
+
+std::vector<Device> Devices() { return {TestDevice(0), TestDevice(1)}; }
 
 // Ten samples in batches of four.
 ArrayIter Data(LastBatch last_batch = LastBatch::kShort, bool shuffle = true) {
@@ -29,7 +32,8 @@ TEST(TrainerBatches, AnEpochOfSoManyGoesOnThroughTheData) {
   for (const LastBatch last_batch : {LastBatch::kShort, LastBatch::kRepeat}) {
     for (const int64_t length : {1, 2, 3, 5, 7}) {
       ArrayIter data = Data(last_batch), same = Data(last_batch);
-      Trainer trainer(Net(), {.optimizer = "sgd(lr=0.1, momentum=0.9)"}), serial(Net(), trainer.options());
+      Trainer trainer(Net(), {.devices = Devices(), .optimizer = "sgd(lr=0.1, momentum=0.9)"});
+      Trainer serial(Net(), trainer.options());
       std::vector<int64_t> steps, batches;
       const FitResult result =
           trainer.Fit(data, {.epochs = 3,
@@ -60,14 +64,14 @@ TEST(TrainerBatches, AnEpochOfSoManyGoesOnThroughTheData) {
 TEST(TrainerBatches, AnEpochOfSoManyIsResumedToTheBit) {
   const FitOptions fit{.epochs = 4, .epoch_batches = 2};
   ArrayIter all = Data();
-  Trainer whole(Net());
+  Trainer whole(Net(), {.devices = Devices()});
   whole.Fit(all, fit);
   for (const int64_t stop : {1, 3, 4, 6}) {
     FitOptions options = fit;
     options.checkpoints = testing::TempDir() + "/epoch_batches" + std::to_string(stop);
     std::filesystem::remove_all(options.checkpoints);
     ArrayIter data = Data(), again = Data();
-    Trainer first(Net()), second(Net());
+    Trainer first(Net(), {.devices = Devices()}), second(Net(), {.devices = Devices()});
     options.on_batch = [&](const BatchReport& report) {
       if (report.step == stop) first.RequestStop();
     };
@@ -81,7 +85,7 @@ TEST(TrainerBatches, AnEpochOfSoManyIsResumedToTheBit) {
 
 TEST(TrainerBatches, ScoresAndPredictsSoMany) {
   ArrayIter data = Data(LastBatch::kShort, false), repeating = Data(LastBatch::kRepeat, false);
-  Trainer trainer(Net());
+  Trainer trainer(Net(), {.devices = Devices()});
   trainer.Fit(data, {});
   const HostTensor all = trainer.Predict(data)[0];
   EXPECT_EQ(trainer.Predict(data, 2)[0], all.Slice(0, 0, 8));
@@ -103,7 +107,7 @@ TEST(TrainerBatches, ScoresAndPredictsSoMany) {
 
 TEST(TrainerBatches, PredictsOneAfterTheOther) {
   ArrayIter data = Data();
-  Trainer trainer(Net());
+  Trainer trainer(Net(), {.devices = Devices()});
   trainer.Fit(data, {});
   std::vector<HostTensor> parts;
   std::vector<int64_t> index;
@@ -128,10 +132,11 @@ TEST(TrainerBatches, PredictsOneAfterTheOther) {
   EXPECT_EQ(trainer.Predict(data)[0].shape(), (Shape{10, 3}));  // from the beginning
 }
 
-// MXNet's init_params and init_optimizer, one by one.
+// What MXNet's init_params and init_optimizer do, before the first step; then each again by itself.
 TEST(TrainerBatches, PreparedItHasParametersAndAnOptimizer) {
   ArrayIter data = Data(), same = Data();
-  Trainer prepared(Net(), {.optimizer = "adam(lr=0.1)", .seed = 7}), plain(Net(), prepared.options());
+  Trainer prepared(Net(), {.devices = Devices(), .optimizer = "adam(lr=0.1)", .seed = 7});
+  Trainer plain(Net(), prepared.options());
   EXPECT_EQ(prepared.group(), nullptr);
   prepared.Prepare(data);
   ASSERT_NE(prepared.updater(), nullptr);

@@ -46,8 +46,8 @@ std::vector<MonitorRecord> Monitor::End(ExecutorGroup* group) {
     ~Stop() { monitor->Cancel(group); }
   } stop{this, group};
   std::vector<MonitorRecord> records;
-  for (const auto& [device, name, value] : group->WatchedValues()) {
-    records.push_back({step_, device, name, options_.statistic(value)});
+  for (const ExecutorGroup::Watched& watched : group->WatchedValues()) {
+    records.push_back({step_, watched.device, watched.name, options_.statistic(watched.value)});
   }
   if (options_.arguments) AddArguments(*group, &records);
   if (options_.sorted) std::ranges::stable_sort(records, {}, &MonitorRecord::name);

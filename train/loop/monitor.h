@@ -41,6 +41,7 @@ struct MonitorOptions {
   std::string pattern = ".*";  // regular expression, of names; found anywhere in them
   int64_t interval = 1;        // every so many steps, beginning with the first
   // Parameters, their gradients as "NAME_grad" (each device's), and running statistics, too, as the step leaves them.
+  // Not data, labels and states, which are the caller's.
   bool arguments = false;
   bool sorted = false;                                            // by name; else as they are computed, arguments last
   std::function<double(const HostTensor& value)> statistic = {};  // default: RootMeanSquare

@@ -1,6 +1,6 @@
-// Updater: one training step of a group, whatever its replicas are made of (executor/executor_group.h). In this order, always: forward and backward on every device -> gradients
-// summed over the devices in one fixed order -> are the sums finite? -> norms, where the optimizer goes by them ->
-// update -> new parameters on every device.
+// Updater: one training step of a group, whatever its replicas are made of (executor/executor_group.h). In this order,
+// always: forward and backward on every device -> gradients summed over the devices in one fixed order -> are the sums
+// finite? -> norms, where the optimizer goes by them -> update -> new parameters on every device.
 //
 // Where the host can address all devices' memory, the sum, the update and the spreading are one pass over memory,
 // shared out among the devices' workers (KVStore::MakeReduction). Where it cannot, each device sums and updates a range
