@@ -10,7 +10,6 @@ bazel-platforms     rules that the build system would otherwise download
 bazel-rules-java    rules that the build system would otherwise download
 bazel-rules-proto   rules that the build system would otherwise download
 cmake               tests: programs outside the tree
-curl                tests: the tutorial asks a server
 g++                 the compiler
 libcli11-dev        command line options
 libcpp-httplib-dev  examples: the server
