@@ -1,12 +1,11 @@
 #include "symbol/model/text.h"
 
-#include <google/protobuf/io/tokenizer.h>
-#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include <google/protobuf/text_format.h>
 
 #include <limits>
 #include <memory>
 
+#include "proto/text_format.h"
 #include "symbol/model/wire.h"
 
 namespace bindery {
@@ -14,39 +13,13 @@ namespace {
 
 using google::protobuf::TextFormat;
 
-// Keeps the first complaint; later ones often follow from it.
-class FirstError : public google::protobuf::io::ErrorCollector {
- public:
-  void AddError(int line, int column, const std::string& message) override {
-    if (!message_.empty()) return;
-    line_ = line;
-    column_ = column;
-    message_ = message;
-  }
-  [[noreturn]] void Fail(const ModelSource& source) const {
-    if (line_ >= 0) source.FailAt(line_, column_, message_);
-    source.Fail({}, message_.empty() ? "not a model as text" : message_);
-  }
-
- private:
-  int line_ = -1, column_ = 0;
-  std::string message_;
-};
-
-bool Parse(TextFormat::Parser* parser, std::string_view text, proto::Model* message) {
-  google::protobuf::io::ArrayInputStream stream(text.data(), static_cast<int>(text.size()));
-  return parser->Parse(&stream, message);
-}
-
 // The version of a text that does not parse: a newer format may have fields that we do not know.
 int64_t VersionOf(std::string_view text, const ModelLimits& limits) {
-  FirstError ignored;
   TextFormat::Parser parser;
   parser.SetRecursionLimit(limits.recursion);
-  parser.RecordErrorsTo(&ignored);
   parser.AllowUnknownField(true);
   proto::Model message;
-  return Parse(&parser, text, &message) && message.has_version() ? message.version() : kModelVersion;
+  return !ParseMessage(&parser, text, &message) && message.has_version() ? message.version() : kModelVersion;
 }
 
 // A message within one line: `attr { name: "kernel" ints: [5, 5] }`.
@@ -84,14 +57,13 @@ void ParseText(std::string_view text, const ModelLimits& limits, ModelSource* so
     source->Fail({}, "a text of 2 GiB or more cannot be read");
   }
   CheckTextSize(text, limits, *source);
-  FirstError error;
   TextFormat::Parser parser;
   parser.SetRecursionLimit(limits.recursion);
-  parser.RecordErrorsTo(&error);
   parser.WriteLocationsTo(&source->locations());
-  if (!Parse(&parser, text, message)) {
+  if (const auto error = ParseMessage(&parser, text, message)) {
     CheckVersion(VersionOf(text, limits), *source);
-    error.Fail(*source);
+    if (error->line >= 0) source->FailAt(error->line, error->column, error->message);
+    source->Fail({}, error->message.empty() ? "not a model as text" : error->message);
   }
   if (message->has_version()) CheckVersion(message->version(), *source);
 }

@@ -2,29 +2,19 @@
 
 #include <fmt/format.h>
 #include <google/protobuf/descriptor.h>
-#include <google/protobuf/io/tokenizer.h>
-#include <google/protobuf/text_format.h>
 
 #include <algorithm>
 #include <vector>
 
 #include "base/files.h"
 #include "proto/solver.pb.h"
+#include "proto/text_format.h"
 #include "tools/cli/arguments.h"
 
 namespace bindery::cli {
 namespace {
 
 using google::protobuf::FieldDescriptor;
-
-// Keeps the first error.
-class Errors : public google::protobuf::io::ErrorCollector {
- public:
-  void AddError(int line, int column, const std::string& message) override {
-    if (text.empty()) text = fmt::format("{}:{}: {}", line + 1, column + 1, message);
-  }
-  std::string text;
-};
 
 std::string TextOf(const proto::Solver& solver, const FieldDescriptor* field) {
   const google::protobuf::Reflection& values = *solver.GetReflection();
@@ -43,12 +33,10 @@ std::string TextOf(const proto::Solver& solver, const FieldDescriptor* field) {
 std::map<std::string, std::string> ReadSolver(const std::string& path) {
   constexpr int64_t kMostBytes = 1 << 20;
   const std::string text = ReadFile(path, kMostBytes);
-  google::protobuf::TextFormat::Parser parser;
-  Errors errors;
-  parser.RecordErrorsTo(&errors);
-  parser.SetRecursionLimit(10);
   proto::Solver solver;
-  if (!parser.ParseFromString(text, &solver)) throw UsageError(fmt::format("--solver: {}:{}", path, errors.text));
+  if (const auto error = ParseMessage(text, &solver)) {
+    throw UsageError(fmt::format("--solver: {}:{}", path, error->ToString()));
+  }
   std::vector<const FieldDescriptor*> fields;
   solver.GetReflection()->ListFields(solver, &fields);
   std::map<std::string, std::string> options;

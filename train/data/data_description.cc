@@ -1,8 +1,5 @@
 #include "train/data/data_description.h"
 
-#include <google/protobuf/io/tokenizer.h>
-#include <google/protobuf/text_format.h>
-
 #include <algorithm>
 #include <vector>
 
@@ -10,21 +7,10 @@
 #include "base/files.h"
 #include "base/names.h"
 #include "proto/data.pb.h"
+#include "proto/text_format.h"
 #include "train/data/open.h"
 
 namespace bindery {
-namespace {
-
-// Keeps the first error.
-class Errors : public google::protobuf::io::ErrorCollector {
- public:
-  void AddError(int line, int column, const std::string& message) override {
-    if (text.empty()) text = fmt::format("{}:{}: {}", line + 1, column + 1, message);
-  }
-  std::string text;
-};
-
-}  // namespace
 
 LastBatch ParseLastBatch(std::string_view text) {
   const std::vector<std::string> names = {"short", "pad", "discard", "roll-over"};
@@ -36,12 +22,8 @@ LastBatch ParseLastBatch(std::string_view text) {
 DataDescription ReadDataDescription(const std::string& path) {
   constexpr int64_t kMostBytes = 1 << 20;
   const std::string text = ReadFile(path, kMostBytes);
-  google::protobuf::TextFormat::Parser parser;
-  Errors errors;
-  parser.RecordErrorsTo(&errors);
-  parser.SetRecursionLimit(10);
   proto::Data data;
-  if (!parser.ParseFromString(text, &data)) Throw<DataError>("{}:{}", path, errors.text);
+  if (const auto error = ParseMessage(text, &data)) Throw<DataError>("{}:{}", path, error->ToString());
   DataDescription file{.train = data.train(), .test = data.test()};
   if (data.has_test_part()) file.test_part = data.test_part();
   if (data.has_last_batch()) file.last_batch = data.last_batch();
