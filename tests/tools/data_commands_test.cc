@@ -4,6 +4,7 @@
 #include <regex>
 
 #include "tests/tools/program.h"
+#include "train/data/open.h"
 
 namespace bindery {
 namespace {
@@ -47,6 +48,38 @@ TEST_F(DataCommandsTest, TrainTestPredictOnCsv) {
   Fails(4, "\"more.csv\", line 1, column 3: \"oak\" is none of the 3 classes",
         (Write("more.csv", "6,1,oak\n"), Words{"test", "--data", "csv:more.csv", "--test-part", "1"}));
   Fails(4, "samples of (1, 1, 1) do not fit", (Write("more.csv", "6,rose\n"), Words{"test", "--data", "csv:more.csv"}));
+}
+
+// Names belong to the last layer: they stay with it, unless the data have others, and go with it.
+TEST_F(DataCommandsTest, FineTuningTakesNamesOfClassesFromTheData) {
+  const auto write = [&](const std::string& name, const Words& classes) {
+    std::string rows;
+    for (size_t i = 0; i < 40; ++i) rows += std::to_string(i % 7) + "," + "1," + classes[i % classes.size()] + "\n";
+    Write(name, rows);
+  };
+  const auto names = [&](const std::string& model) { return ClassNames(LoadModel(PathOf(model))); };
+  write("trees.csv", {"ash", "oak"});
+  write("flowers2.csv", {"tulip", "rose"});
+  Succeeds(Train("csv:flowers.csv?label=species", 1, {"--checkpoints=", "--save", "flowers.pb"}));
+  const Words flowers = {"iris", "rose", "tulip"};
+  EXPECT_EQ(names("flowers.pb"), flowers);
+  Succeeds({"convert", "flowers.pb", "flowers.safetensors"});
+  for (const char* weights : {"flowers.pb", "flowers.safetensors"}) {
+    const Words tune = {"train", "--data",    "csv:trees.csv", "--epochs", "1",        "--batch-size",
+                        "16",    "--weights", weights,         "--save",   "tuned.pb", "--overwrite"};
+    Succeeds(tune + Words{"--model", "mlp(classes=2)", "--map", "fc3.*="});
+    EXPECT_EQ(names("tuned.pb"), (Words{"ash", "oak"})) << weights;
+    Succeeds({"train", "--resume", "--epochs", "2", "--save", "more.pb"});
+    EXPECT_EQ(names("more.pb"), (Words{"ash", "oak"})) << weights;
+    // With the old head, too.
+    Succeeds(tune + Words{"--model", "mlp(classes=3)"});
+    EXPECT_EQ(names("tuned.pb"), (Words{"ash", "oak"})) << weights;
+    Succeeds({"train", "--data", "csv:flowers2.csv", "--epochs", "1", "--model", "mlp(classes=3)", "--weights", weights,
+              "--checkpoints=", "--save", "same.pb"});
+    EXPECT_EQ(names("same.pb"), flowers) << weights;
+  }
+  Fails(4, "\"ash\" is none of the 3 classes",
+        {"train", "--model", "flowers.pb", "--data", "csv:trees.csv", "--checkpoints="});
 }
 
 // A graph and values that MXNet saved: four numbers in, three classes.

@@ -208,16 +208,31 @@ void CheckSampleShape(const SampleSource& samples, const Model& model, const std
     Throw<DataError>("--data: samples of {} do not fit {}, which takes {}", have, name, *wanted);
 }
 
+// What another training called its classes, they are called here. But a model that is tuned, with weights of another,
+// takes their names from data that call them otherwise.
+OpenedData OpenToTrain(const DataOptions& options, const ModelOptions& model, const OpenOptions& open) {
+  const bool has_names = options.data.starts_with("csv:") || options.data.starts_with("images:");
+  if (has_names && model.IsTuned() && !open.classes.empty()) {
+    OpenOptions unnamed = open;
+    unnamed.classes.clear();
+    OpenedData opened = OpenData(options.data, unnamed);
+    const auto is_known = [&](const std::string& name) {
+      return std::ranges::find(open.classes, name) != open.classes.end();
+    };
+    if (!std::ranges::all_of(opened.classes, is_known)) return opened;
+  }
+  return OpenData(options.data, open);
+}
+
 TrainingData MakeSamples(const DataOptions& options, const ModelOptions& model, uint64_t seed) {
   if (!options.write_digits.empty()) throw UsageError("--write-digits is for images");
   TrainingData made{.model = model.Load()};
   CheckArguments(made.model, /*labelled=*/true);
-  // What another training called its classes, they are called here.
   OpenOptions open{.sample = SampleShape(made.model).value_or(Shape()),
                    .classes = ClassNames(made.model),
                    .training = true,
                    .seed = seed};
-  const OpenedData opened = OpenData(options.data, open);
+  const OpenedData opened = OpenToTrain(options, model, open);
   if (opened.samples->labels().empty()) throw UsageError("--data: a training needs labels");
   if (model.IsByName()) {
     if (opened.num_classes == 0) {

@@ -14,6 +14,7 @@
 #include "engine/backend.h"
 #include "tools/cli/console.h"
 #include "tools/cli/exit_codes.h"
+#include "train/data/open.h"
 #include "train/weights/weights.h"
 #include "train/zoo.h"
 
@@ -91,6 +92,8 @@ void ModelOptions::CheckWeightsFit(const Model& loaded) const {
 
 bool ModelOptions::IsByName() const { return IsModelName(Name()); }
 
+bool ModelOptions::IsTuned() const { return !weights.empty() && Name() != weights; }
+
 void ModelOptions::CheckKept(const std::vector<std::pair<std::string, std::string>>& outputs) const {
   for (const auto& output : outputs) {
     CheckDifferent({{"--model", model.empty() || IsByName() ? "" : model}, output});
@@ -138,6 +141,7 @@ Model ModelOptions::Load(const Shape& input, int64_t classes) const {
     loaded.params = std::move(from.params);
     loaded.aux = std::move(from.aux);
     loaded.metadata.merge(from.metadata);
+    if (!IsComplete(loaded)) loaded.metadata.erase(kClassesKey);
   }
   return loaded;
 }

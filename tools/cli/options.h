@@ -28,9 +28,11 @@ struct ModelOptions {
   std::string Name() const;           // the model, else the weights' file, else "lenet"
   // The graph by Name(), with the parameters of the weights if given, else of the model's own file, if any. Throws
   // UsageError for what is neither a name nor a file. `input`, of one sample, and `classes` are for a model by name;
-  // empty or 0: its own, or the weights'.
+  // empty or 0: its own, or the weights'. Names of classes belong to the last layer: where the weights leave some
+  // parameters out, to be trained anew, there are none.
   Model Load(const Shape& input = {}, int64_t classes = 0) const;
   bool IsByName() const;  // of the zoo
+  bool IsTuned() const;   // the graph is not that of the weights
   // Throws CheckpointError if the model, as it is made for its data, is not of the shapes of weights from elsewhere.
   void CheckWeightsFit(const Model& loaded) const;
   // Throws UsageError if an output (option, path) would take the place of the model's files.
@@ -63,6 +65,9 @@ void SetSampleShape(Model* model, const Shape& sample);
 // A model from elsewhere in the form of ours: its only input called "data", and where its only output has classes and
 // no loss, a softmax with the label "softmax_label" (in the place of its own softmax, if it ends in one).
 Model AsClassifier(Model model);
+
+// Has every parameter a value?
+bool IsComplete(const Model& model);
 
 // Throws ModelError unless the model takes samples by the argument "data" and, if `labelled`, their classes by
 // "softmax_label".

@@ -101,6 +101,12 @@ Model AsClassifier(Model model) {
   return model;
 }
 
+bool IsComplete(const Model& model) {
+  return std::ranges::all_of(model.symbol.ListArguments(), [&](const std::string& name) {
+    return name == kData || name == kLabel || model.params.contains(name);
+  });
+}
+
 void CheckArguments(const Model& model, bool labelled) {
   const std::vector<std::string> names = model.symbol.ListArguments();
   for (const char* wanted : {kData, kLabel}) {
