@@ -147,6 +147,19 @@ TEST_F(DataCommandsTest, ImagesGoOnInTheSameBits) {
   Fails(4, "\"images/b/3.png\": neither a JPEG nor a PNG image", Train(images, 1, options));
 }
 
+TEST_F(DataCommandsTest, AShardOfTheData) {
+  EXPECT_NE(Succeeds(Train("csv:flowers.csv?label=species&shard=1/4", 1, {"--checkpoints="}))
+                .err.find("27 samples of (1, 1, 2), tested on 3"),
+            std::string::npos);
+  Write("shard.prototxt", "train: \"csv:flowers.csv?shard=1/4\" test: \"csv:flowers.csv\"");
+  const Outcome trained = Succeeds(Train("shard.prototxt", 4, {"--checkpoints", "whole", "--save", "whole.pb"}));
+  EXPECT_NE(trained.err.find("30 samples of (1, 1, 2), tested on 120"), std::string::npos) << trained;
+  Succeeds(Train("shard.prototxt", 2, {"--checkpoints", "cut"}));
+  Fails(5, "saved with other data", Train("csv:flowers.csv?shard=2/4", 4, {"--checkpoints", "cut", "--resume"}));
+  Succeeds(Train("shard.prototxt", 4, {"--checkpoints", "cut", "--resume", "--save", "cut.pb"}));
+  EXPECT_EQ(LoadModel(PathOf("cut.pb")).params, LoadModel(PathOf("whole.pb")).params);
+}
+
 TEST_F(DataCommandsTest, OtherRecords) {
   const fs::path stored = "tests/train/stored";
   for (const char* name : {"python.tfrecord", "numpy_stored.npz"}) fs::copy(stored / name, PathOf(name));

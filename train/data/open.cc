@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/names.h"
+#include "base/parse_number.h"
 #include "train/data/records/image_folder.h"
 #include "train/data/records/tar.h"
 #include "train/data/records/tf_record.h"
@@ -150,6 +151,29 @@ ImageOptions ReadImageOptions(DataSettings* settings, const Shape& sample) {
   return image;
 }
 
+// Every count-th sample from number `first` on.
+struct Shard {
+  int64_t first = 0, count = 1;
+};
+
+Shard ReadShard(DataSettings* settings) {
+  constexpr int64_t kMostShards = 1 << 20;
+  const std::string text = settings->Text("shard", "0/1");
+  const size_t slash = std::min(text.find('/'), text.size());
+  const auto first = ParseNumber<int64_t>(std::string_view(text).substr(0, slash)),
+             count = ParseNumber<int64_t>(std::string_view(text).substr(std::min(slash + 1, text.size())));
+  if (!first || !count || *count > kMostShards || *first < 0 || *first >= *count) {
+    settings->Fail(fmt::format("\"shard\": expected I/N, with I from 0 to N - 1, got \"{}\"", text));
+  }
+  return {*first, *count};
+}
+
+SampleSourcePtr ChooseShard(SampleSourcePtr from, const Shard& shard) {
+  std::vector<int64_t> numbers;
+  for (int64_t number = shard.first; number < from->samples(); number += shard.count) numbers.push_back(number);
+  return ChooseSamples(std::move(from), std::move(numbers));
+}
+
 // In the order of their names.
 std::vector<std::string> FilesOf(const DataSettings& settings) {
   std::vector<std::string> files;
@@ -244,10 +268,17 @@ void SetClassNames(const std::vector<std::string>& names, Model* model) {
 
 OpenedData OpenData(const std::string& text, const OpenOptions& options) {
   DataSettings settings(text);
-  if (settings.kind() == "csv") return OpenCsv(&settings, options);
-  if (settings.kind() == "npy" || settings.kind() == "npz") return OpenArrays(&settings, options);
-  if (IsDataText(text)) return OpenRecords(&settings, options);
-  settings.Fail(fmt::format("unknown kind \"{}\"{}", settings.kind(), NameHint(settings.kind(), Kinds())));
+  if (!IsDataText(text)) {
+    settings.Fail(fmt::format("unknown kind \"{}\"{}", settings.kind(), NameHint(settings.kind(), Kinds())));
+  }
+  const Shard shard = ReadShard(&settings);
+  const bool arrays = settings.kind() == "npy" || settings.kind() == "npz";
+  OpenedData opened = settings.kind() == "csv" ? OpenCsv(&settings, options)
+                      : arrays                 ? OpenArrays(&settings, options)
+                                               : OpenRecords(&settings, options);
+  // Classes are those of all samples, so that all shards number them alike.
+  if (shard.count > 1) opened.samples = ChooseShard(std::move(opened.samples), shard);
+  return opened;
 }
 
 }  // namespace bindery

@@ -4,8 +4,9 @@
 //   npy:x.npy?labels=y.npy                   tar:shards/*.tar?size=64
 //   npz:data.npz?data=x&label=y              tfrecord:train.tfrecord?data=x&label=y
 //
-// KIND:PATH, and settings NAME=VALUE behind a "?", with "&" between them. Which there are: docs/data.md. Files of tar and
-// tfrecord may be several, with commas between; "*" and "[...]" stand for names as in a shell.
+// KIND:PATH, and settings NAME=VALUE behind a "?", with "&" between them. Which there are: docs/data.md. Files of tar
+// and tfrecord may be several, with commas between; "*" and "[...]" stand for names as in a shell. All kinds take
+// "shard=I/N": every N-th sample from number I on.
 #pragma once
 
 #include <cstdint>

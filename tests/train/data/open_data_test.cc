@@ -91,6 +91,39 @@ TEST(OpenData, ImagesGetTheModelsSizeUnlessTheyHaveTheirOwn) {
             "DataError: data \"" + text + "?crop=center\": unknown crop \"center\"; did you mean \"centre\"?");
 }
 
+TEST(OpenData, ShardsAreDisjointAndNumberClassesAlike) {
+  const std::string text = "csv:" + Write("shards.csv", "0,a\n1,a\n2,b\n3,a\n4,c\n");
+  const auto options = SampleIterOptions{.batch_size = 1, .shuffle = true, .seed = 3};
+  const std::vector<std::vector<float>> data = {{0, 3}, {1, 4}, {2}}, labels = {{0, 0}, {0, 2}, {1}};
+  for (size_t i = 0; i < data.size(); ++i) {
+    const auto rows = static_cast<int64_t>(data[i].size());
+    const OpenedData shard = OpenData(text + "?shard=" + std::to_string(i) + "/3");
+    EXPECT_EQ(All(shard)->data[0], HostTensor::From({rows, 1}, data[i]));
+    EXPECT_EQ(All(shard)->label[0], HostTensor::From({rows}, labels[i]));
+    EXPECT_EQ(shard.classes, (std::vector<std::string>{"a", "b", "c"}));
+    // Places are exact, and each shard's own.
+    SampleIter whole(shard.samples, options), resumed(shard.samples, options);
+    whole.Next();
+    resumed.LoadState(whole.SaveState());
+    for (int k = 0; k < 5; ++k) {
+      const BatchPtr expected = whole.Next(), next = resumed.Next();
+      ASSERT_EQ(expected == nullptr, next == nullptr);
+      if (next != nullptr) {
+        EXPECT_EQ(next->data[0], expected->data[0]);
+      }
+    }
+    SampleIter other(OpenData(text + "?shard=" + std::to_string((i + 1) % 3) + "/3").samples, options);
+    EXPECT_THROW(other.LoadState(whole.SaveState()), CheckpointError);
+  }
+  EXPECT_EQ(OpenData(text + "?shard=0/1").samples->Fingerprint(), OpenData(text).samples->Fingerprint());
+  EXPECT_EQ(OpenData(text + "?shard=7/9").samples->samples(), 0);
+  for (const char* bad : {"3/3", "-1/3", "1", "1/", "/3", "0/0", "1/3/5", "a/b", ""}) {
+    EXPECT_EQ(Refused(text + "?shard=" + bad), "DataError: data \"" + text + "?shard=" + bad +
+                                                   "\": \"shard\": expected I/N, with I from 0 to N - 1, got \"" + bad +
+                                                   "\"");
+  }
+}
+
 TEST(OpenData, TextsWithAbsolutePaths) {
   const std::string here = std::filesystem::current_path().string() + "/";
   for (const auto& [text, expected] :
