@@ -50,7 +50,7 @@ int Serve(int argc, char** argv) {
   BatcherOptions& batcher = options.batcher;
   std::string model, weights, device = "cpu:0";
   std::vector<std::string> inputs;
-  int64_t delay = batcher.max_delay.count(), timeout = 10'000;
+  int64_t delay = batcher.max_delay.count(), timeout = 10'000, pause = options.overload_pause.count();
   const int64_t most = 1 << 20;
   app.add_option("--model", model, "The model: .pb, .prototxt, .onnx, a checkpoint or a folder of such")->required();
   app.add_option("--weights", weights, "A file like it, whose values are used in place of the model's");
@@ -68,6 +68,9 @@ int Serve(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--queue", batcher.queue, "Samples that may wait; what comes on top gets 503 at once")
       ->check(CLI::Range(int64_t{1}, most))
+      ->capture_default_str();
+  app.add_option("--overload-pause", pause, "Milliseconds from a 503 until the same connection is read again")
+      ->check(CLI::Range(int64_t{0}, int64_t{60'000}))
       ->capture_default_str();
   app.add_option("--timeout", timeout, "Milliseconds until a request without a result gets 504")
       ->check(CLI::Range(int64_t{1}, int64_t{3'600'000}))
@@ -95,6 +98,7 @@ int Serve(int argc, char** argv) {
   }
   batcher.max_delay = std::chrono::microseconds(delay);
   batcher.timeout = std::chrono::milliseconds(timeout);
+  options.overload_pause = std::chrono::milliseconds(pause);
   options.device = ParseDevice(device);
 
   // Before there are other threads, which inherit it: the signals come to the thread that waits for them.

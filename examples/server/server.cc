@@ -121,9 +121,17 @@ void Server::AddRoutes() {
   http_->set_post_routing_handler([this](const httplib::Request&, httplib::Response& response) {
     if (stopping_) response.set_header("Connection", "close");
   });
+  // Called by the connection's thread when the answer is written, before it waits for the next request.
   http_->set_logger([this](const httplib::Request& request, const httplib::Response& response) {
     metrics_.Answered(request.path, response.status);
+    PauseAfter(response);
   });
+}
+
+void Server::PauseAfter(const httplib::Response& response) {
+  if (response.status != 503 || response.get_header_value("Connection") == "close") return;
+  std::unique_lock lock(pause_);
+  pause_ends_.wait_for(lock, options_.overload_pause, [this] { return stopping_.load(); });
 }
 
 void Server::Predict(const httplib::Request& request, httplib::Response* response) {
@@ -168,7 +176,11 @@ void Server::Run() {
 }
 
 void Server::Stop() {
-  stopping_ = true;
+  {
+    const std::lock_guard lock(pause_);
+    stopping_ = true;
+  }
+  pause_ends_.notify_all();
   // Connections that were answered just now, and not told to close, come back to their loop and wait for the next
   // request there: one that is on its way is still read, and its answer closes. Only then the port is given up.
   std::this_thread::sleep_for(std::chrono::milliseconds(100));

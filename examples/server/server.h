@@ -11,8 +11,11 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "examples/server/batcher.h"
@@ -36,6 +39,9 @@ struct ServerOptions {
   int connections = 256;  // served at once, a thread each; more wait to be accepted by one of them
   Batcher::Run run = {};  // what computes, if that is no Predictor: to compare with others
   int read_seconds = 5;   // that a client may keep silent within a request, or a connection idle between two
+  // From a 503 until the same connection is read again. Clients that ask again at once would take the processor's time
+  // from the requests that have a place in the queue.
+  std::chrono::milliseconds overload_pause = std::chrono::milliseconds(100);
 };
 
 class Server {
@@ -56,6 +62,7 @@ class Server {
  private:
   void AddRoutes();
   void Predict(const httplib::Request& request, httplib::Response* response);
+  void PauseAfter(const httplib::Response& response);
 
   const ServedModel model_;
   const ServerOptions options_;
@@ -65,6 +72,8 @@ class Server {
   std::unique_ptr<httplib::Server> http_;
   int port_ = 0, socket_ = -1;
   std::atomic<bool> stopping_{false}, ended_{false};
+  std::mutex pause_;
+  std::condition_variable pause_ends_;  // early: stopping_
 };
 
 }  // namespace bindery::server

@@ -69,6 +69,7 @@ TEST_F(ServerProgram, TellsWhatIsWrongByItsExitStatus) {
   EXPECT_EQ(Run("server", {}).status, 2);
   EXPECT_EQ(Run("server", {"--model", "mlp.pb", "--max-batch", "0"}).status, 2);
   EXPECT_EQ(Run("server", {"--model", "mlp.pb", "--max-batch", "64", "--queue", "32"}).status, 2);
+  EXPECT_EQ(Run("server", {"--model", "mlp.pb", "--overload-pause", "-1"}).status, 2);
   EXPECT_EQ(Run("server", {"--model", "mlp.pb", "--input", "data"}).status, 2);
   EXPECT_EQ(Run("server", {"--model", "absent.pb"}).status, 4);
   EXPECT_EQ(Run("server", {"--model", "mlp.pb", "--host", "256.0.0.1"}).status, 4);
@@ -96,7 +97,7 @@ TEST_F(ServerProgram, TheLoadTestFindsAllAnswersRight) {
 }
 
 TEST_F(ServerProgram, OverloadIsRefusedAndTheRestIsRight) {
-  const auto server = Start("--model mlp.pb --max-batch 4 --queue 4 --max-delay 20000");
+  const auto server = Start("--model mlp.pb --max-batch 4 --queue 4 --max-delay 20000 --overload-pause 50");
   const Outcome outcome = Run("load_test", {"--model", "mlp.pb", "--port", std::to_string(port_), "--seconds", "0.5",
                                             "--clients", "16", "--samples", "3", "--overload"});
   EXPECT_EQ(outcome.status, 0) << outcome;

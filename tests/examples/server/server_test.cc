@@ -259,20 +259,59 @@ TEST(Server, ASlowClientHoldsUpNobody) {
   EXPECT_TRUE(slow.Read("error").starts_with("HTTP/1.1 400"));  // after read_seconds
 }
 
-TEST(Server, OverloadAnswers503AtOnce) {
-  ServerOptions options = Quick();
-  options.batcher = {.max_batch = 2, .max_delay = 2s, .queue = 2, .timeout = 400ms, .workers = 1};
-  const Running server(TwoHeads(), options);
-  std::thread waiting([&] { EXPECT_EQ(server.Post("{\"data\": [1, 2, 3]}"), "504 no result within 400 ms"); });
-  while (server.Client().Get("/metrics")->body.find("bindery_queue_samples 1\n") == std::string::npos) {
-    std::this_thread::sleep_for(1ms);
+// A queue for two samples, in which one waits 400 milliseconds.
+class Full {
+ public:
+  explicit Full(std::chrono::milliseconds pause) : server_(TwoHeads(), Options(pause)) {
+    waiting_ = std::thread([this] { EXPECT_EQ(server_.Post("{\"data\": [1, 2, 3]}"), "504 no result within 400 ms"); });
+    while (server_.Client().Get("/metrics")->body.find("bindery_queue_samples 1\n") == std::string::npos) {
+      std::this_thread::sleep_for(1ms);
+    }
   }
+  ~Full() { waiting_.join(); }
+  Running* operator->() { return &server_; }
+
+ private:
+  static ServerOptions Options(std::chrono::milliseconds pause) {
+    ServerOptions options = Quick();
+    options.batcher = {.max_batch = 2, .max_delay = 2s, .queue = 2, .timeout = 400ms, .workers = 1};
+    options.overload_pause = pause;
+    return options;
+  }
+  Running server_;
+  std::thread waiting_;
+};
+
+const char* const kTooMany = "{\"data\": [[1, 2, 3], [4, 5, 6]]}";
+
+TEST(Server, OverloadAnswers503AtOnce) {
+  Full server(200ms);
+  httplib::Client client = server->Client();
   const auto start = std::chrono::steady_clock::now();
-  const httplib::Result answer = server.Client().Post("/predict", "{\"data\": [[1, 2, 3], [4, 5, 6]]}", kJson);
+  const httplib::Result answer = client.Post("/predict", kTooMany, kJson);
+  const auto answered = std::chrono::steady_clock::now();
   EXPECT_EQ(answer->status, 503) << answer->body;
   EXPECT_EQ(answer->get_header_value("Retry-After"), "1");
-  EXPECT_LT(std::chrono::steady_clock::now() - start, 300ms);
-  waiting.join();
+  EXPECT_LT(answered - start, 300ms);
+  // The next answer on the same connection takes its time, on another it does not.
+  EXPECT_EQ(server->Client().Get("/healthz")->status, 200);
+  EXPECT_LT(std::chrono::steady_clock::now() - answered, 150ms);
+  EXPECT_EQ(client.Get("/healthz")->status, 200);
+  EXPECT_GT(std::chrono::steady_clock::now() - answered, 150ms);
+}
+
+// Nor is a request lost that came during the pause.
+TEST(Server, AnEndEndsThePauses) {
+  Full server(std::chrono::minutes(1));
+  const RawConnection connection(server->port());
+  connection.Send("POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: " +
+                  std::to_string(std::strlen(kTooMany)) + "\r\n\r\n" + kTooMany);
+  EXPECT_TRUE(connection.Read("}").starts_with("HTTP/1.1 503"));
+  connection.Send("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n");
+  server->Stop();
+  const std::string answer = connection.Read("}");
+  EXPECT_TRUE(answer.starts_with("HTTP/1.1 503")) << answer;
+  EXPECT_NE(answer.find("Connection: close"), std::string::npos) << answer;
 }
 
 TEST(Server, MetricsCountWhatHappened) {
