@@ -41,6 +41,7 @@ void Train(const std::string& folder, const std::string& path, int64_t epochs) {
 
   Model model{.symbol = ModelByName("resnet20", {.num_classes = moved.num_classes})};
   SetClassNames(moved.classes, &model);
+  SetPreprocessing(plain.preprocessing, &model);  // so that whoever has the model makes the same of an image
   Trainer trainer(model, {.optimizer = "sgd(lr=0.05, momentum=0.9, wd=0.0005)",
                           .schedule = "cosine(" + std::to_string(epochs) + ", unit=epoch)"});
   trainer.Fit(train, {.epochs = epochs, .validation = &test, .on_epoch = [](const EpochReport& report) {
@@ -70,11 +71,13 @@ void Train(const std::string& folder, const std::string& path, int64_t epochs) {
 int Predict(const std::string& path, const std::vector<std::string>& files) {
   const Model model = LoadModel(path);
   const std::vector<std::string> classes = ClassNames(model);
-  const Predictor predictor(model, {.inputs = {{"data", {1, 3, kSide, kSide}}}});
+  const ImageOptions options = PreprocessingOfImages(model);
+  const Shape batch{1, options.channels, options.rows, options.columns};
+  const Predictor predictor(model, {.inputs = {{"data", batch}}});
   int right = 0;
   for (const std::string& file : files) {
-    const HostTensor image = ReadImageFile(file, {.rows = kSide, .columns = kSide});
-    const HostTensor scores = predictor.Predict({{"data", image.Reshape({1, 3, kSide, kSide})}})[0];
+    const HostTensor image = ReadImageFile(file, options);
+    const HostTensor scores = predictor.Predict({{"data", image.Reshape(batch)}})[0];
     const auto probabilities = scores.data<float>();
     const auto best = std::ranges::max_element(probabilities) - probabilities.begin();
     const std::string& name = classes.at(static_cast<size_t>(best));

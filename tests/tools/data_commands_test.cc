@@ -4,7 +4,9 @@
 #include <regex>
 
 #include "tests/tools/program.h"
+#include "train/data/digits.h"
 #include "train/data/open.h"
+#include "train/data/records/image_folder.h"
 
 namespace bindery {
 namespace {
@@ -80,6 +82,52 @@ TEST_F(DataCommandsTest, FineTuningTakesNamesOfClassesFromTheData) {
   }
   Fails(4, "\"ash\" is none of the 3 classes",
         {"train", "--model", "flowers.pb", "--data", "csv:trees.csv", "--checkpoints="});
+}
+
+// How images were made into numbers is known wherever the model's metadata are; what is said counts more.
+TEST_F(DataCommandsTest, PreprocessingGoesWithTheModel) {
+  WriteImageFolder(DrawDigits(300, 1), PathOf("tr"));
+  WriteImageFolder(DrawDigits(100, 1, 1 << 20), PathOf("te"));
+  const Outcome trained = Succeeds(Train("images:tr?mean=0.5&std=0.1&mirror=0", 3,
+                                         {"--test-data", "images:te", "--checkpoints", "run", "--save", "m.pb"}));
+  EXPECT_EQ(trained.err.find("but the model"), std::string::npos) << trained;
+  const std::string settings = "channels=1&columns=28&mean=0.5&rows=28&std=0.1";
+  EXPECT_EQ(Preprocessing(LoadModel(PathOf("m.pb"))), settings);
+  Succeeds({"convert", "run", "m.safetensors"});
+  Succeeds({"convert", "m.pb", "m.npz"});
+  const auto test = [&](const Words& model, const std::string& data) {
+    return Succeeds(Words{"test", "--json", "--data", data, "--test-part", "1", "--batch-size", "16"} + model);
+  };
+  const Words checkpoint = {"--checkpoints", "run"}, file = {"--weights", "m.pb"};
+  const std::string expected = test(checkpoint, "images:te?mean=0.5&std=0.10").out;
+  EXPECT_EQ(Succeeds({"test", "--json", "--checkpoints", "run"}).out, expected);
+  for (const Words& model : {checkpoint, file, Words{"--model", "mlp", "--weights", "m.safetensors"}}) {
+    const Outcome tested = test(model, "images:te");
+    EXPECT_EQ(tested.out, expected) << model[1];
+    EXPECT_EQ(tested.err.find("but the model"), std::string::npos) << tested;
+  }
+  EXPECT_NE(test({"--model", "mlp", "--weights", "m.npz"}, "images:te").out, expected);  // has no metadata
+  const Outcome other = test(file, "images:te?mean=0");
+  EXPECT_NE(other.out, expected);
+  EXPECT_NE(other.err.find("info: data \"images:te?mean=0\": no mean, but the model was trained with mean=0.5\n"),
+            std::string::npos)
+      << other;
+  EXPECT_NE(Succeeds({"test", "--weights", "m.pb", "--data", "digits", "--test-digits", "50"})
+                .err.find("data \"digits\": no mean, no std, but the model was trained with mean=0.5, std=0.1\n"),
+            std::string::npos);
+  // So does a size that is not the model's own.
+  Succeeds(Train("images:tr?size=20", 1, {"--test-data", "images:te", "--checkpoints=", "--save", "small.pb"}));
+  EXPECT_EQ(Preprocessing(LoadModel(PathOf("small.pb"))), "channels=1&columns=20&rows=20");
+  test({"--weights", "small.pb"}, "images:te");
+  // Training goes on with the same numbers.
+  const Words tune = {"train", "--weights", "m.pb", "--epochs", "1", "--checkpoints=", "--save", "tuned.pb"};
+  Succeeds(tune + Words{"--model", "mlp", "--data", "images:tr"});
+  EXPECT_EQ(Preprocessing(LoadModel(PathOf("tuned.pb"))), settings);
+  EXPECT_NE(Succeeds(tune + Words{"--model", "mlp", "--data", "images:tr?std=0.2"})
+                .err.find("std=0.2, but the model was trained with std=0.1\n"),
+            std::string::npos);
+  Succeeds(tune + Words{"--model", "mlp", "--data", "digits", "--train-digits", "100", "--test-digits", "50"});
+  EXPECT_EQ(Preprocessing(LoadModel(PathOf("tuned.pb"))), "");
 }
 
 // A graph and values that MXNet saved: four numbers in, three classes.

@@ -8,6 +8,7 @@
 #include "train/data/data_description.h"
 #include "train/data/digits.h"
 #include "train/data/prefetch_iter.h"
+#include "train/data/preprocessing.h"
 #include "train/data/records/image_folder.h"
 #include "train/data/samples/sample_iter.h"
 
@@ -113,6 +114,8 @@ TrainingData MakeImages(const DataOptions& options, const ModelOptions& model, u
     test.images = FitImages(test.images, *sample, NamedModel(model));
   }
   SetSampleShape(&made.model, train.images.shape().Erase(0));
+  NoteOtherPreprocessing(options.data, /*settings=*/nullptr, ParsePreprocessing(Preprocessing(made.model)), {});
+  SetPreprocessing("", &made.model);
   for (int64_t i = 0; i < train.labels.elements(); ++i) ++made.label_counts[train.labels.At(i)];
   const ArrayIterOptions shuffled{
       .batch_size = options.batch_size, .shuffle = true, .seed = seed, .last_batch = options.LastBatchKind()};
@@ -194,11 +197,11 @@ std::unique_ptr<DataIter> IterOf(SampleSourcePtr samples, const DataOptions& opt
 }
 
 // The samples to test with: those of --test-data, else the part of --data that is not trained on.
-SampleSourcePtr TestSamples(const DataOptions& options, const OpenOptions& open) {
-  OpenOptions as_they_are = open;
-  as_they_are.training = false;
-  if (!options.test_data.empty()) return OpenData(options.test_data, as_they_are).samples;
-  return SplitSource(OpenData(options.data, as_they_are).samples, options.test_part).part;
+OpenedData OpenToTest(const DataOptions& options, OpenOptions open) {
+  open.training = false;
+  OpenedData opened = OpenData(options.Tested(), open);
+  if (options.test_data.empty()) opened.samples = SplitSource(opened.samples, options.test_part).part;
+  return opened;
 }
 
 void CheckSampleShape(const SampleSource& samples, const Model& model, const std::string& name) {
@@ -216,10 +219,13 @@ OpenedData OpenToTrain(const DataOptions& options, const ModelOptions& model, co
     OpenOptions unnamed = open;
     unnamed.classes.clear();
     OpenedData opened = OpenData(options.data, unnamed);
+    unnamed.preprocessing = opened.preprocessing;  // what differs is said once
     const auto is_known = [&](const std::string& name) {
       return std::ranges::find(open.classes, name) != open.classes.end();
     };
     if (!std::ranges::all_of(opened.classes, is_known)) return opened;
+    unnamed.classes = open.classes;
+    return OpenData(options.data, unnamed);
   }
   return OpenData(options.data, open);
 }
@@ -231,7 +237,8 @@ TrainingData MakeSamples(const DataOptions& options, const ModelOptions& model, 
   OpenOptions open{.sample = SampleShape(made.model).value_or(Shape()),
                    .classes = ClassNames(made.model),
                    .training = true,
-                   .seed = seed};
+                   .seed = seed,
+                   .preprocessing = Preprocessing(made.model)};
   const OpenedData opened = OpenToTrain(options, model, open);
   if (opened.samples->labels().empty()) throw UsageError("--data: a training needs labels");
   if (model.IsByName()) {
@@ -245,12 +252,17 @@ TrainingData MakeSamples(const DataOptions& options, const ModelOptions& model, 
   CheckSampleShape(*opened.samples, made.model, NamedModel(model));
   SetSampleShape(&made.model, opened.samples->data()[0].shape);
   if (!opened.classes.empty()) SetClassNames(opened.classes, &made.model);
+  // The model is applied to samples that are made as those of its test, which are those of its training unless said.
+  open.sample = opened.samples->data()[0].shape;
   open.classes = opened.classes;
+  open.preprocessing = opened.preprocessing;
+  OpenedData test = OpenToTest(options, open);
+  SetPreprocessing(test.preprocessing.empty() ? opened.preprocessing : test.preprocessing, &made.model);
   const bool split = options.test_data.empty();
   made.train = std::make_unique<PrefetchIter>(
       IterOf(split ? SplitSource(opened.samples, options.test_part).rest : opened.samples, options,
              /*training=*/true, seed));
-  made.test = IterOf(TestSamples(options, open), options, /*training=*/false, 0);
+  made.test = IterOf(std::move(test.samples), options, /*training=*/false, 0);
   return made;
 }
 
@@ -345,14 +357,17 @@ TestData MakeTestData(const DataOptions& options, const Model& trained, const st
   }
   if (options.IsSamples()) {
     const std::vector<std::string> classes = ClassNames(trained);
-    const SampleSourcePtr samples =
-        TestSamples(options, {.sample = SampleShape(trained).value_or(Shape()), .classes = classes});
+    const SampleSourcePtr samples = OpenToTest(options, {.sample = SampleShape(trained).value_or(Shape()),
+                                                         .classes = classes,
+                                                         .preprocessing = Preprocessing(trained)})
+                                        .samples;
     CheckSampleShape(*samples, trained, name);
     TestData made = Noted(IterOf(samples, options, /*training=*/false, 0));
     made.classes = classes;
     return made;
   }
   if (VocabularySize(trained) > 0) throw UsageError(fmt::format("--data: {} takes text, text:FILE, not images", name));
+  NoteOtherPreprocessing(options.data, /*settings=*/nullptr, ParsePreprocessing(Preprocessing(trained)), {});
   ImageSet images = ReadImages(options, MnistPart::kTest);
   if (const auto sample = SampleShape(trained)) images.images = FitImages(images.images, *sample, name);
   return Noted(std::make_unique<ArrayIter>(std::move(images.images), std::move(images.labels),

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/names.h"
 #include "base/parse_number.h"
+#include "train/data/preprocessing.h"
 #include "train/data/records/image_folder.h"
 #include "train/data/records/tar.h"
 #include "train/data/records/tf_record.h"
@@ -66,8 +67,10 @@ OpenedData OpenCsv(DataSettings* settings, const OpenOptions& options) {
   settings->CheckAllRead();
   CsvTable table = ReadCsv(settings->path(), csv);
   const auto classes = static_cast<int64_t>(table.classes.size());
+  SettingTexts used;
+  if (csv.missing == CsvMissing::kValue) used["missing"] = fmt::format("{}", csv.missing_value);
   return {SamplesOf(std::move(table.data), std::move(table.labels), csv.label != "none", options),
-          std::move(table.classes), classes};
+          std::move(table.classes), classes, ToText(used)};
 }
 
 // Whole numbers from 0; returns one more than the largest.
@@ -123,32 +126,11 @@ OpenedData OpenArrays(DataSettings* settings, const OpenOptions& options) {
     const std::string name = fmt::format("\"{}\"", zipped ? settings->path() + ":" + label_name : label_name);
     classes = CheckClasses(labels, static_cast<int64_t>(options.classes.size()), name);
   }
-  return {SamplesOf(std::move(values), labels.Cast(DType::kFloat32), labelled, options), options.classes, classes};
-}
-
-// The whole image is scaled to what the model takes, unless the settings say otherwise.
-ImageOptions ReadImageOptions(DataSettings* settings, const Shape& sample) {
-  constexpr int64_t kMostSide = 1 << 14;
-  ImageOptions image;
-  const bool fits = sample.rank() == 3 && sample.IsKnown();
-  image.channels = settings->Integer("channels", fits ? sample[0] : 3, 1, 3);
-  const int64_t size = settings->Integer("size", 0, 1, kMostSide);
-  image.rows = settings->Integer("rows", size > 0 ? size : fits ? sample[1] : 224, 1, kMostSide);
-  image.columns = settings->Integer("columns", size > 0 ? size : fits ? sample[2] : 224, 1, kMostSide);
-  image.shorter_side = settings->Integer("resize", 0, 1, kMostSide);
-  image.padding = settings->Integer("padding", 0, 0, kMostSide);
-  const std::vector<std::string> crops = {"centre", "random", "resized"};
-  const std::string crop = settings->Text("crop", "centre");
-  const auto found = std::ranges::find(crops, crop);
-  if (found == crops.end()) settings->Fail(fmt::format("unknown crop \"{}\"{}", crop, NameHint(crop, crops)));
-  image.crop = static_cast<ImageCrop>(found - crops.begin());
-  image.mirror = settings->Flag("mirror", false);
-  image.brightness = static_cast<float>(settings->Number("brightness", 0, 0, 1));
-  image.contrast = static_cast<float>(settings->Number("contrast", 0, 0, 1));
-  image.saturation = static_cast<float>(settings->Number("saturation", 0, 0, 1));
-  image.mean = settings->Numbers("mean");
-  image.deviation = settings->Numbers("std");
-  return image;
+  // What bytes are divided by is a matter of the file, unless the settings say so.
+  SettingTexts used;
+  if (scale > 0) used["scale"] = fmt::format("{}", scale);
+  return {SamplesOf(std::move(values), labels.Cast(DType::kFloat32), labelled, options), options.classes, classes,
+          ToText(used)};
 }
 
 // Every count-th sample from number `first` on.
@@ -201,7 +183,7 @@ OpenedData OpenRecords(DataSettings* settings, const OpenOptions& options) {
     settings->CheckAllRead();
     const RecordSourcePtr folder = OpenImageFolder(settings->path(), {.classes = options.classes});
     record.num_classes = static_cast<int64_t>(folder->classes().size());
-    return {SamplesOf(folder, record), folder->classes(), record.num_classes};
+    return {SamplesOf(folder, record), folder->classes(), record.num_classes, ToText(PreprocessingOf(record.image))};
   }
   if (options.sample.rank() == 3) record.min_rank = 3;
   record.data = settings->Text("data");
@@ -214,7 +196,20 @@ OpenedData OpenRecords(DataSettings* settings, const OpenOptions& options) {
   const RecordSourcePtr records = settings->kind() == "tar" ? OpenTars(files) : OpenTfRecords(files);
   if (records->records() == 0) Throw<DataError>("\"{}\": it has no records", settings->path());
   if (record.num_classes == 0 && !record.unlabelled) record.num_classes = CountClasses(*records, record);
-  return {SamplesOf(records, record), options.classes, record.unlabelled ? 0 : record.num_classes};
+  const std::string used = AreImages(*records, record) ? ToText(PreprocessingOf(record.image)) : "";
+  return {SamplesOf(records, record), options.classes, record.unlabelled ? 0 : record.num_classes, used};
+}
+
+// The model's preprocessing, as far as the text and what the model takes leave it open.
+SettingTexts Defaults(const DataSettings& settings, const OpenOptions& options) {
+  SettingTexts defaults = ParsePreprocessing(options.preprocessing);
+  const bool fits = options.sample.rank() == 3 && options.sample.IsKnown();
+  for (const char* side : {"rows", "columns"}) {
+    if (fits || settings.IsSaid("size")) defaults.erase(side);
+  }
+  if (fits) defaults.erase("channels");
+  if (options.training) defaults.erase("crop");  // which would be a random one, that nobody asked for
+  return defaults;
 }
 
 }  // namespace
@@ -271,11 +266,14 @@ OpenedData OpenData(const std::string& text, const OpenOptions& options) {
   if (!IsDataText(text)) {
     settings.Fail(fmt::format("unknown kind \"{}\"{}", settings.kind(), NameHint(settings.kind(), Kinds())));
   }
+  settings.SetDefaults(Defaults(settings, options));
   const Shard shard = ReadShard(&settings);
   const bool arrays = settings.kind() == "npy" || settings.kind() == "npz";
   OpenedData opened = settings.kind() == "csv" ? OpenCsv(&settings, options)
                       : arrays                 ? OpenArrays(&settings, options)
                                                : OpenRecords(&settings, options);
+  NoteOtherPreprocessing(text, &settings, ParsePreprocessing(options.preprocessing),
+                         ParsePreprocessing(opened.preprocessing));
   // Classes are those of all samples, so that all shards number them alike.
   if (shard.count > 1) opened.samples = ChooseShard(std::move(opened.samples), shard);
   return opened;

@@ -15,11 +15,14 @@
 #include <vector>
 
 #include "symbol/model.h"
+#include "train/data/images/transform.h"
 #include "train/data/samples/sample_source.h"
 
 namespace bindery {
 
-inline constexpr const char* kClassesKey = "classes";  // of Model::metadata: their names, a line each
+// Of Model::metadata: the names of classes, a line each; and settings as they stand behind the "?", of those that decide
+// which numbers the model sees of a sample: resize, crop, channels, rows, columns, mean, std; scale; missing.
+inline constexpr const char *kClassesKey = "classes", *kPreprocessingKey = "bindery.preprocessing";
 
 struct OpenOptions {
   // What the model takes of each sample, if it is known: images without a size of their own get this one; rows of
@@ -28,17 +31,25 @@ struct OpenOptions {
   std::vector<std::string> classes = {};  // in the order of their numbers; empty: those of the data
   bool training = false;                  // draw what is random
   uint64_t seed = 0;
+  std::string preprocessing = {};  // of the model, for what the text does not say; where it differs, a line is logged
 };
 
 struct OpenedData {
   SampleSourcePtr samples;                // "data" and "softmax_label"
   std::vector<std::string> classes = {};  // their names, where they have any
   int64_t num_classes = 0;                // 0: labels are no classes, or there are none
+  std::string preprocessing = {};         // without what is random; for the model that is trained on them
 };
 
 // The names of a model's classes, as its metadata keep them; empty: it has none.
 std::vector<std::string> ClassNames(const Model& model);
 void SetClassNames(const std::vector<std::string>& names, Model* model);
+// The preprocessing of the samples that a model was trained on, for OpenOptions; empty: it has none.
+std::string Preprocessing(const Model& model);
+void SetPreprocessing(const std::string& settings, Model* model);
+// The same for ReadImageFile: the images that the model was trained on, in their size. Throws DataError if the model
+// does not say.
+ImageOptions PreprocessingOfImages(const Model& model);
 
 // Does it begin with a kind and a colon?
 bool IsDataText(std::string_view text);

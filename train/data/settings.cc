@@ -39,8 +39,10 @@ void DataSettings::Fail(const std::string& complaint) const { Throw<DataError>("
 
 std::string DataSettings::Text(const std::string& name, const std::string& otherwise) {
   read_.insert(name);
-  const auto found = values_.find(name);
-  return found == values_.end() ? otherwise : found->second;
+  for (const auto* texts : {&values_, &defaults_}) {
+    if (const auto found = texts->find(name); found != texts->end()) return found->second;
+  }
+  return otherwise;
 }
 
 double DataSettings::Number(const std::string& name, double otherwise, double low, double high) {

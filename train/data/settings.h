@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace bindery {
@@ -16,9 +17,13 @@ class DataSettings {
   // Throws DataError unless it is KIND:PATH?NAME=VALUE&...
   explicit DataSettings(const std::string& text);
 
+  // For what the text does not say. What of them nobody reads is no error.
+  void SetDefaults(std::map<std::string, std::string> defaults) { defaults_ = std::move(defaults); }
+
   const std::string& kind() const { return kind_; }
   const std::string& path() const { return path_; }
-  bool Has(const std::string& name) const { return values_.contains(name); }
+  bool IsSaid(const std::string& name) const { return values_.contains(name); }  // by the text
+  bool Has(const std::string& name) const { return IsSaid(name) || defaults_.contains(name); }
   // The value, else `otherwise`. Throw DataError if it is not of the form.
   std::string Text(const std::string& name, const std::string& otherwise = "");
   double Number(const std::string& name, double otherwise, double low, double high);
@@ -31,7 +36,7 @@ class DataSettings {
 
  private:
   std::string text_, kind_, path_;
-  std::map<std::string, std::string> values_;
+  std::map<std::string, std::string> values_, defaults_;
   std::set<std::string> read_;
 };
 

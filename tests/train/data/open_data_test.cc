@@ -1,12 +1,15 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <functional>
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/log.h"
 #include "tests/message_of.h"
 #include "train/data/data_description.h"
 #include "train/data/open.h"
+#include "train/data/records/image_folder.h"
 #include "train/data/samples/sample_iter.h"
 #include "train/data/settings.h"
 
@@ -89,6 +92,79 @@ TEST(OpenData, ImagesGetTheModelsSizeUnlessTheyHaveTheirOwn) {
   EXPECT_NE(OpenData(random).samples->Fingerprint(), OpenData(text + "?size=16&mirror=1").samples->Fingerprint());
   EXPECT_EQ(Refused(text + "?crop=center"),
             "DataError: data \"" + text + "?crop=center\": unknown crop \"center\"; did you mean \"centre\"?");
+}
+
+// What is logged, without the text of the data.
+std::string Logged(const std::function<void()>& body) {
+  std::string lines;
+  SetLogCallback([&](LogLevel, const std::string& line) { lines += line.substr(line.rfind("\": ") + 3); });
+  body();
+  SetLogCallback(nullptr);
+  return lines;
+}
+
+TEST(OpenData, PreprocessingIsThatOfTheModelUnlessSaid) {
+  const std::filesystem::path folder = testing::TempDir() + "/preprocessed";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder / "a");
+  std::filesystem::copy(kFolder + "pillow_rgb.png", folder / "a");
+  const std::string text = "images:" + folder.string();
+  const auto data = [](const OpenedData& opened) { return All(opened)->data[0]; };
+  const OpenedData trained = OpenData(text + "?resize=20&size=16&mean=0.5,0.25,0.1&std=0.3&crop=resized&mirror=1",
+                                      {.training = true, .seed = 1});
+  EXPECT_EQ(trained.preprocessing, "channels=3&columns=16&mean=0.5,0.25,0.1&resize=20&rows=16&std=0.3");
+  const HostTensor expected = data(OpenData(text + "?resize=20&size=16&mean=0.5,0.25,0.1&std=0.3"));
+  EXPECT_EQ(Logged([&] {
+              EXPECT_EQ(data(OpenData(text, {.preprocessing = trained.preprocessing})), expected);
+              EXPECT_EQ(
+                  data(OpenData(text + "?mirror=1", {.sample = {3, 16, 16}, .preprocessing = trained.preprocessing})),
+                  expected);
+            }),
+            "");
+  // The same in a program that has the model, and a file.
+  Model model;
+  EXPECT_EQ(Preprocessing(model), "");
+  EXPECT_NE(MessageOf<DataError>([&] { PreprocessingOfImages(model); }), "");
+  SetPreprocessing(trained.preprocessing, &model);
+  const HostTensor image = ReadImageFile(kFolder + "pillow_rgb.png", PreprocessingOfImages(model));
+  EXPECT_EQ(image.Reshape({1, 3, 16, 16}), expected);
+
+  // What is said counts more, and differences are said.
+  const auto differences = [&](const std::string& other, const std::string& preprocessing) {
+    return Logged([&] { OpenData(other, {.preprocessing = preprocessing}); });
+  };
+  EXPECT_EQ(differences(text + "?resize=0&mean=0.5&std=0.3", trained.preprocessing),
+            "mean=0.5, no resize, but the model was trained with mean=0.5,0.25,0.1, resize=20");
+  EXPECT_EQ(data(OpenData(text + "?resize=0&mean=0&std=1&size=8", {.preprocessing = trained.preprocessing})),
+            data(OpenData(text + "?size=8")));
+  EXPECT_EQ(differences(text + "?mean=0.5", ""), "");
+  // Images that were cut, not scaled, are; but nothing is drawn that nobody asked to be.
+  const std::string cut = OpenData(text + "?size=9&crop=random").preprocessing;
+  EXPECT_EQ(cut, "channels=3&columns=9&crop=random&rows=9");
+  EXPECT_EQ(data(OpenData(text, {.preprocessing = cut})), data(OpenData(text + "?size=9&crop=random")));
+  EXPECT_EQ(data(OpenData(text, {.training = true, .preprocessing = cut})), data(OpenData(text + "?size=9")));
+
+  // Arrays and tables.
+  const std::string arrays = "npz:" + kFolder + "numpy_stored.npz";
+  EXPECT_EQ(OpenData(arrays).preprocessing, "");
+  EXPECT_EQ(OpenData(arrays + "?scale=23").preprocessing, "scale=23");
+  EXPECT_EQ(data(OpenData(arrays, {.preprocessing = "scale=23"})), data(OpenData(arrays + "?scale=23")));
+  EXPECT_EQ(differences(arrays, trained.preprocessing),
+            "no mean, no std, but the model was trained with mean=0.5,0.25,0.1, std=0.3");
+  const std::string table = "csv:" + Write("gaps.csv", "1,a\n,b\n");
+  EXPECT_EQ(OpenData(table + "?missing=7").preprocessing, "missing=7");
+  EXPECT_EQ(data(OpenData(table, {.preprocessing = "missing=7"})), HostTensor::From({2, 1}, {1, 7}));
+
+  const auto refused = [&](const std::string& preprocessing) {
+    return Refused(text, {.preprocessing = preprocessing});
+  };
+  EXPECT_TRUE(refused("gamma=2&rows=3")
+                  .starts_with("DataError: the model's preprocessing \"gamma=2&rows=3\": unknown setting \"gamma\""));
+  EXPECT_EQ(refused("mean"), "DataError: the model's preprocessing \"mean\": expected NAME=VALUE");
+  EXPECT_EQ(refused("rows=3&rows=3"),
+            "DataError: the model's preprocessing \"rows=3&rows=3\": \"rows\" is given twice");
+  EXPECT_EQ(refused("rows=-1"),
+            "DataError: data \"" + text + "\": \"rows\": expected a whole number from 1 to 16384, got \"-1\"");
 }
 
 TEST(OpenData, ShardsAreDisjointAndNumberClassesAlike) {

@@ -52,6 +52,9 @@ struct RecordOptions {
 // (numbers), or the array's shape. Throws DataError.
 SampleSourcePtr SamplesOf(RecordSourcePtr records, RecordOptions options);
 
+// Are their data images? As far as the first record tells.
+bool AreImages(const RecordSource& records, const RecordOptions& options);
+
 // One more than the largest label, of all records, which are read for it.
 int64_t CountClasses(const RecordSource& records, const RecordOptions& options);
 

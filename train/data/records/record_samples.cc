@@ -55,6 +55,7 @@ class Decoder {
   }
 
   const Shape& shape() const { return shape_; }
+  bool is_image() const { return is_image_; }
 
   void Data(const Record& record, const std::string& source, PhiloxStream* random, float* to) const {
     const RecordField& field = Find(record, data_, source);
@@ -176,6 +177,10 @@ class RecordSamples : public SampleSource {
 SampleSourcePtr SamplesOf(RecordSourcePtr records, RecordOptions options) {
   if (records->records() == 0) Throw<DataError>("there are no records");
   return std::make_shared<RecordSamples>(std::move(records), std::move(options));
+}
+
+bool AreImages(const RecordSource& records, const RecordOptions& options) {
+  return Decoder(options, records.Read(0), records.Name(0)).is_image();
 }
 
 int64_t CountClasses(const RecordSource& records, const RecordOptions& options) {

@@ -1,0 +1,143 @@
+#include "train/data/preprocessing.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/names.h"
+#include "train/data/open.h"
+
+namespace bindery {
+namespace {
+
+const std::vector<std::string>& Names() {
+  static const std::vector<std::string> kNames = {"channels", "columns", "crop",  "mean", "missing",
+                                                  "resize",   "rows",    "scale", "std"};
+  return kNames;
+}
+
+std::string Find(const SettingTexts& settings, const std::string& name) {
+  const auto found = settings.find(name);
+  return found == settings.end() ? "" : found->second;
+}
+
+bool AreAll(const std::vector<float>& values, float value) {
+  return std::ranges::all_of(values, [&](float v) { return v == value; });
+}
+
+}  // namespace
+
+SettingTexts ParsePreprocessing(const std::string& text) {
+  SettingTexts settings;
+  std::string_view rest = text;
+  while (!rest.empty()) {
+    const std::string_view setting = rest.substr(0, rest.find('&'));
+    rest.remove_prefix(std::min(setting.size() + 1, rest.size()));
+    const size_t equals = std::min(setting.find('='), setting.size());
+    const std::string name(setting.substr(0, equals));
+    if (equals == setting.size()) Throw<DataError>("the model's preprocessing \"{}\": expected NAME=VALUE", text);
+    if (std::ranges::find(Names(), name) == Names().end()) {
+      Throw<DataError>("the model's preprocessing \"{}\": unknown setting \"{}\"{}", text, name,
+                       NameHint(name, Names()));
+    }
+    if (!settings.emplace(name, setting.substr(equals + 1)).second) {
+      Throw<DataError>("the model's preprocessing \"{}\": \"{}\" is given twice", text, name);
+    }
+  }
+  return settings;
+}
+
+std::string ToText(const SettingTexts& settings) {
+  std::string text;
+  for (const auto& [name, value] : settings) text += fmt::format("{}{}={}", text.empty() ? "" : "&", name, value);
+  return text;
+}
+
+ImageOptions ReadImageOptions(DataSettings* settings, const Shape& sample) {
+  constexpr int64_t kMostSide = 1 << 14;
+  ImageOptions image;
+  const bool fits = sample.rank() == 3 && sample.IsKnown();
+  image.channels = settings->Integer("channels", fits ? sample[0] : 3, 1, 3);
+  const int64_t size = settings->Integer("size", 0, 1, kMostSide);
+  image.rows = settings->Integer("rows", size > 0 ? size : fits ? sample[1] : 224, 1, kMostSide);
+  image.columns = settings->Integer("columns", size > 0 ? size : fits ? sample[2] : 224, 1, kMostSide);
+  image.shorter_side = settings->Integer("resize", 0, 0, kMostSide);
+  image.padding = settings->Integer("padding", 0, 0, kMostSide);
+  const std::vector<std::string> crops = {"centre", "random", "resized"};
+  const std::string crop = settings->Text("crop", "centre");
+  const auto found = std::ranges::find(crops, crop);
+  if (found == crops.end()) settings->Fail(fmt::format("unknown crop \"{}\"{}", crop, NameHint(crop, crops)));
+  image.crop = static_cast<ImageCrop>(found - crops.begin());
+  image.mirror = settings->Flag("mirror", false);
+  image.brightness = static_cast<float>(settings->Number("brightness", 0, 0, 1));
+  image.contrast = static_cast<float>(settings->Number("contrast", 0, 0, 1));
+  image.saturation = static_cast<float>(settings->Number("saturation", 0, 0, 1));
+  image.mean = settings->Numbers("mean");
+  image.deviation = settings->Numbers("std");
+  return image;
+}
+
+SettingTexts PreprocessingOf(const ImageOptions& image) {
+  SettingTexts settings = {{"channels", fmt::format("{}", image.channels)},
+                           {"rows", fmt::format("{}", image.rows)},
+                           {"columns", fmt::format("{}", image.columns)}};
+  if (image.shorter_side > 0) {
+    settings["resize"] = fmt::format("{}", image.shorter_side);
+  } else if (image.crop == ImageCrop::kRandom) {
+    settings["crop"] = "random";  // the size is cut out of the image as it is, elsewhere from its middle
+  }
+  if (!AreAll(image.mean, 0)) settings["mean"] = fmt::format("{}", fmt::join(image.mean, ","));
+  if (!AreAll(image.deviation, 1)) settings["std"] = fmt::format("{}", fmt::join(image.deviation, ","));
+  return settings;
+}
+
+void NoteOtherPreprocessing(const std::string& text, const DataSettings* settings, const SettingTexts& trained,
+                            const SettingTexts& used) {
+  if (trained.empty()) return;
+  std::vector<std::string> here, there;
+  for (const std::string& name : Names()) {
+    const std::string now = Find(used, name), then = Find(trained, name);
+    const bool is_side = name == "rows" || name == "columns";
+    const bool said = settings != nullptr && (settings->IsSaid(name) || (is_side && settings->IsSaid("size")));
+    const bool lost = now.empty() && (name == "mean" || name == "std" || name == "scale");
+    if (now == then || !(said || lost)) continue;
+    const auto describe = [&](const std::string& value) {
+      return value.empty() ? "no " + name : fmt::format("{}={}", name, value);
+    };
+    here.push_back(describe(now));
+    there.push_back(describe(then));
+  }
+  if (here.empty()) return;
+  LogLine(LogLevel::kInfo, fmt::format("data \"{}\": {}, but the model was trained with {}", text,
+                                       fmt::join(here, ", "), fmt::join(there, ", ")));
+}
+
+std::string Preprocessing(const Model& model) {
+  const auto found = model.metadata.find(kPreprocessingKey);
+  return found == model.metadata.end() ? "" : found->second;
+}
+
+void SetPreprocessing(const std::string& settings, Model* model) {
+  if (settings.empty()) {
+    model->metadata.erase(kPreprocessingKey);
+  } else {
+    model->metadata[kPreprocessingKey] = settings;
+  }
+}
+
+ImageOptions PreprocessingOfImages(const Model& model) {
+  const SettingTexts known = ParsePreprocessing(Preprocessing(model));
+  if (!known.contains("rows") || !known.contains("columns") || !known.contains("channels")) {
+    Throw<DataError>("the model does not say how the images that it was trained on were made (\"{}\" in its metadata)",
+                     kPreprocessingKey);
+  }
+  DataSettings settings("images:the model's");
+  settings.SetDefaults(known);
+  return ReadImageOptions(&settings, {});
+}
+
+}  // namespace bindery

@@ -1,0 +1,31 @@
+// Preprocessing: what decides which numbers a model sees of a sample. It is kept with the model, as settings of a data
+// set's text (train/data/open.h), so that whoever opens other data for the model gets these settings by default.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "base/shape.h"
+#include "train/data/images/transform.h"
+#include "train/data/settings.h"
+
+namespace bindery {
+
+using SettingTexts = std::map<std::string, std::string>;  // by their names
+
+// From and to NAME=VALUE&... Throws DataError for other text, and for settings that are no preprocessing: who leaves
+// out what it does not know gives a model other numbers than it was trained on.
+SettingTexts ParsePreprocessing(const std::string& text);
+std::string ToText(const SettingTexts& settings);
+
+// The whole image is scaled to `sample`, what the model takes, unless the settings say otherwise.
+ImageOptions ReadImageOptions(DataSettings* settings, const Shape& sample);
+// What of them counts outside of training.
+SettingTexts PreprocessingOf(const ImageOptions& image);
+
+// Logs where samples of the data set `text`, made by `used`, differ from those that the model was trained on, made by
+// `trained` (empty: nobody knows): where its settings (nullptr: it has none) say so, or its kind has no such settings.
+void NoteOtherPreprocessing(const std::string& text, const DataSettings* settings, const SettingTexts& trained,
+                            const SettingTexts& used);
+
+}  // namespace bindery
