@@ -195,6 +195,39 @@ TEST_F(DataCommandsTest, ImagesGoOnInTheSameBits) {
   Fails(4, "\"images/b/3.png\": neither a JPEG nor a PNG image", Train(images, 1, options));
 }
 
+// A .prototxt takes all that --data takes, and means the same.
+TEST_F(DataCommandsTest, DescribedDigits) {
+  Write("data.prototxt", "train: \"digits\"");
+  for (const std::string data : {"digits", "data.prototxt"}) {
+    Succeeds(Training(1, {"--data", data, "--checkpoints=", "--save", data + ".pb"}));
+  }
+  EXPECT_EQ(LoadModel(PathOf("data.prototxt.pb")).params, LoadModel(PathOf("digits.pb")).params);
+  Fails(4, "data.prototxt: test: \"digits\" has its own",
+        (Write("data.prototxt", "train: \"digits\" test: \"csv:flowers.csv\""),
+         Training(1, {"--data", "data.prototxt"})));
+}
+
+TEST_F(DataCommandsTest, DescribedFoldersOfIdxFiles) {
+  Succeeds(Training(1, {"--write-digits", "folder", "--checkpoints=", "--save", "drawn.pb"}));
+  Write("data.prototxt", "train: \"folder\"");
+  Succeeds({"train", "--model", "mlp", "--epochs", "1", "--threads", "1", "--data", "data.prototxt", "--checkpoints",
+            "run", "--save", "read.pb"});
+  EXPECT_EQ(LoadModel(PathOf("read.pb")).params, LoadModel(PathOf("drawn.pb")).params);
+  EXPECT_EQ(json::parse(Succeeds({"test", "--json", "--checkpoints", "run"}).out).at("samples"), 50);
+}
+
+TEST_F(DataCommandsTest, DescribedText) {
+  std::string text;
+  for (int i = 0; i < 200; ++i) text += "abcab\n";
+  Write("input.txt", text);
+  Write("data.prototxt", "train: \"text:input.txt\" test_part: 0.2");
+  for (const std::string data : {"text:input.txt", "data.prototxt"}) {
+    Succeeds({"train", "--model", "gpt(layers=1, width=16, heads=2, context=8)", "--data", data, "--test-part", "0.2",
+              "--epochs", "1", "--batch-size", "16", "--checkpoints=", "--save", data.substr(0, 4) + ".pb"});
+  }
+  EXPECT_EQ(LoadModel(PathOf("data.pb")).params, LoadModel(PathOf("text.pb")).params);
+}
+
 TEST_F(DataCommandsTest, AShardOfTheData) {
   EXPECT_NE(Succeeds(Train("csv:flowers.csv?label=species&shard=1/4", 1, {"--checkpoints="}))
                 .err.find("27 samples of (1, 1, 2), tested on 3"),

@@ -1,6 +1,8 @@
 #include "train/data/data_description.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 #include <vector>
 
 #include "base/error.h"
@@ -29,10 +31,17 @@ DataDescription ReadDataDescription(const std::string& path) {
   if (data.has_last_batch()) file.last_batch = data.last_batch();
   if (data.has_workers()) file.workers = data.workers();
   if (data.has_skip_damaged()) file.skip_damaged = data.skip_damaged();
-  for (const std::string* source : {&file.train, &file.test}) {
-    if (!source->empty() && !IsDataText(*source))
-      Throw<DataError>("{}: \"{}\" is no data set, KIND:PATH", path, *source);
+  const auto check = [&](const std::string& source, bool known) {
+    if (source.empty() || known) return;
+    Throw<DataError>("{}: \"{}\" is no data set: KIND:PATH, text:FILE, digits or a folder of IDX files", path, source);
+  };
+  std::error_code error;  // a name too long, a circle of links: no folder
+  check(file.train, IsDataText(file.train) || file.train.starts_with("text:") || file.train == "digits" ||
+                        std::filesystem::is_directory(file.train, error));
+  if (!file.test.empty() && !file.train.empty() && !IsDataText(file.train)) {
+    Throw<DataError>("{}: test: \"{}\" has its own", path, file.train);
   }
+  check(file.test, IsDataText(file.test));
   if (file.train.empty()) Throw<DataError>("{}: it does not say what to train on", path);
   if (!(file.test_part.value_or(0) >= 0 && file.test_part.value_or(0) <= 1)) {
     Throw<DataError>("{}: test_part: expected 0 to 1, got {}", path, *file.test_part);

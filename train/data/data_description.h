@@ -13,8 +13,8 @@ namespace bindery {
 LastBatch ParseLastBatch(std::string_view text);
 
 struct DataDescription {
-  std::string train;      // for OpenData
-  std::string test = {};  // likewise; empty: a part of train
+  std::string train;      // for OpenData; or "digits", text:FILE, a folder with IDX files
+  std::string test = {};  // for OpenData; empty: a part of train, or what else it has for that
   // What the file does not say is not set.
   std::optional<double> test_part = {};
   std::optional<std::string> last_batch = {};

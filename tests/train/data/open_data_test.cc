@@ -231,7 +231,14 @@ TEST(DataDescription, SaysWhatAndHow) {
   EXPECT_EQ(refused("train: \"csv:a\"\n  trian: 3"),
             "data.prototxt:2:8: Message type \"bindery.proto.Data\" has no field named \"trian\".");
   EXPECT_EQ(refused(""), "data.prototxt: it does not say what to train on");
-  EXPECT_EQ(refused("train: \"a.csv\""), "data.prototxt: \"a.csv\" is no data set, KIND:PATH");
+  for (const std::string& source : {std::string("digits"), std::string("text:t.txt"), testing::TempDir()}) {
+    EXPECT_EQ(read("train: \"" + source + "\" test_part: 0.5").train, source);
+    EXPECT_EQ(refused("train: \"" + source + "\" test: \"csv:a\""),
+              "data.prototxt: test: \"" + source + "\" has its own");
+  }
+  const std::string none = "\" is no data set: KIND:PATH, text:FILE, digits or a folder of IDX files";
+  EXPECT_EQ(refused("train: \"a.csv\""), "data.prototxt: \"a.csv" + none);
+  EXPECT_EQ(refused("train: \"csv:a\" test: \"digits\""), "data.prototxt: \"digits" + none);
   EXPECT_EQ(refused("train: \"csv:a\" test_part: nan"), "data.prototxt: test_part: expected 0 to 1, got nan");
   EXPECT_EQ(refused("train: \"csv:a\" workers: 0"), "data.prototxt: workers: expected 1 to 1024, got 0");
   EXPECT_EQ(MessageOf<DataError>([&] { read("train: \"csv:a\" last_batch: \"rollover\""); }),
