@@ -1,7 +1,10 @@
 // Data of people's own through the commands: training, testing, going on, predicting.
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <regex>
+#include <set>
 
 #include "tests/tools/program.h"
 #include "train/data/digits.h"
@@ -128,6 +131,37 @@ TEST_F(DataCommandsTest, PreprocessingGoesWithTheModel) {
             std::string::npos);
   Succeeds(tune + Words{"--model", "mlp", "--data", "digits", "--train-digits", "100", "--test-digits", "50"});
   EXPECT_EQ(Preprocessing(LoadModel(PathOf("tuned.pb"))), "");
+}
+
+// A folder that is no folder of folders, and a file: they can be predicted, and nothing else.
+TEST_F(DataCommandsTest, PredictsImagesWithoutClasses) {
+  WriteImageFolder(DrawDigits(40, 1), PathOf("tr"));
+  WriteImageFolder(DrawDigits(3, 1, 1 << 20), PathOf("te"));
+  fs::create_directory(PathOf("new"));
+  std::vector<std::string> files;
+  for (const auto& entry : fs::recursive_directory_iterator(PathOf("te"))) {
+    if (entry.is_regular_file()) files.push_back(entry.path());
+  }
+  for (const std::string& file : files) fs::copy(file, PathOf("new"));
+  Succeeds(Train("images:tr", 1));
+  const json labelled = json::parse(Succeeds({"predict", "--json", "--test-data", "images:te"}).out);
+  const json predicted = json::parse(Succeeds({"predict", "--json", "--test-data", "images:new"}).out);
+  ASSERT_EQ(predicted.size(), 3u);
+  std::multiset<float> expected, probabilities;  // in another order
+  for (size_t i = 0; i < 3; ++i) {
+    expected.insert(labelled[i].at("probability").get<float>());
+    probabilities.insert(predicted[i].at("probability").get<float>());
+  }
+  EXPECT_TRUE(std::ranges::equal(probabilities, expected, [](float a, float b) { return std::abs(a - b) < 1e-5f; }));
+  const std::string one = "images:" + files[0];
+  EXPECT_EQ(json::parse(Succeeds({"predict", "--json", "--test-data", one}).out).size(), 1u);
+  EXPECT_NE(Succeeds({"predict", "--test-data", one}).out.find("  -\n"), std::string::npos);
+  for (const std::string& data : {std::string("images:new"), one}) {
+    Fails(4, "can be predicted, but neither trained nor tested on", {"test", "--test-data", data});
+    Fails(4, "can be predicted, but neither trained nor tested on", Train(data, 1, {"--checkpoints="}));
+  }
+  fs::create_directory(PathOf("empty"));
+  Fails(4, "folder \"empty\" has no .jpg, .jpeg or .png files", {"predict", "--test-data", "images:empty"});
 }
 
 // A graph and values that MXNet saved: four numbers in, three classes.

@@ -75,7 +75,7 @@ std::unique_ptr<Trainer> ApplyCommand::Load(const LoadedModel& trained, TestData
                                .threads_per_device = device.threads,
                                .engine = device.MakeEngine()};
   CheckArguments(trained.model, /*labelled=*/!for_prediction);
-  *test = MakeTestData(data, trained.model, trained.source);
+  *test = MakeTestData(data, trained.model, trained.source, for_prediction);
   Say("{}; data: {}\n", trained.source, data.Tested());
   if (!for_prediction) CheckMetrics(options.metrics, trained.model.symbol, *test->iter);
   return std::make_unique<Trainer>(trained.model, options);

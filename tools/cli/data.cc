@@ -350,7 +350,7 @@ TrainingData MakeTrainingData(const DataOptions& options, const ModelOptions& mo
   return made;
 }
 
-TestData MakeTestData(const DataOptions& options, const Model& trained, const std::string& name) {
+TestData MakeTestData(const DataOptions& options, const Model& trained, const std::string& name, bool predicting) {
   if (options.IsText()) {
     const TextSet text = ReadText(options, &trained);
     return {.iter = MakeWindows(text.validation, options, trained, name, /*random=*/false, 0)};
@@ -359,6 +359,7 @@ TestData MakeTestData(const DataOptions& options, const Model& trained, const st
     const std::vector<std::string> classes = ClassNames(trained);
     const SampleSourcePtr samples = OpenToTest(options, {.sample = SampleShape(trained).value_or(Shape()),
                                                          .classes = classes,
+                                                         .predicting = predicting,
                                                          .preprocessing = Preprocessing(trained)})
                                         .samples;
     CheckSampleShape(*samples, trained, name);

@@ -54,6 +54,7 @@ struct TestData {
   std::shared_ptr<const std::vector<double>> labels = {};
   std::vector<std::string> classes = {};  // their names, where they have any
 };
-TestData MakeTestData(const DataOptions& options, const Model& trained, const std::string& name);
+// `predicting`: the samples need no labels.
+TestData MakeTestData(const DataOptions& options, const Model& trained, const std::string& name, bool predicting);
 
 }  // namespace bindery::cli

@@ -181,8 +181,10 @@ OpenedData OpenRecords(DataSettings* settings, const OpenOptions& options) {
       .image = ReadImageOptions(settings, options.sample), .augment = options.training, .seed = options.seed};
   if (settings->kind() == "images") {
     settings->CheckAllRead();
-    const RecordSourcePtr folder = OpenImageFolder(settings->path(), {.classes = options.classes});
-    record.num_classes = static_cast<int64_t>(folder->classes().size());
+    const RecordSourcePtr folder =
+        OpenImageFolder(settings->path(), {.classes = options.classes, .unlabelled = options.predicting});
+    record.unlabelled = !folder->Read(0).contains("label");
+    record.num_classes = record.unlabelled ? 0 : static_cast<int64_t>(folder->classes().size());
     return {SamplesOf(folder, record), folder->classes(), record.num_classes, ToText(PreprocessingOf(record.image))};
   }
   if (options.sample.rank() == 3) record.min_rank = 3;

@@ -30,6 +30,7 @@ struct OpenOptions {
   Shape sample = {};
   std::vector<std::string> classes = {};  // in the order of their numbers; empty: those of the data
   bool training = false;                  // draw what is random
+  bool predicting = false;                // images in no folder of a class will do: they have no labels
   uint64_t seed = 0;
   std::string preprocessing = {};  // of the model, for what the text does not say; where it differs, a line is logged
 };

@@ -175,10 +175,41 @@ TEST_F(RecordsTest, ImageFolders) {
               OpenImageFolder(folder_, {.classes = {"cats", "dog"}});
             }),
             "DataError: folder \"" + folder_ + "\": \"dogs\" is none of the 2 classes; did you mean \"dog\"?");
-  EXPECT_EQ(MessageOf<DataError>([&] { OpenImageFolder(folder_ + "/cats"); }),
-            "DataError: folder \"" + folder_ + "/cats\" has no folders in it, one for each class of images");
+  const std::string only = "what is in no folder of a class can be predicted, but neither trained nor tested on";
+  for (const std::vector<std::string>& classes : {std::vector<std::string>(), {"cats", "dogs"}}) {
+    EXPECT_EQ(MessageOf<DataError>([&] { OpenImageFolder(folder_ + "/cats", {.classes = classes}); }),
+              "DataError: folder \"" + folder_ + "/cats\" has no folders in it, one for each class of images; " + only);
+  }
+  EXPECT_EQ(
+      MessageOf<DataError>([&] { OpenImageFolder(folder_ + "/dogs/b.png"); }),
+      "DataError: \"" + folder_ + "/dogs/b.png\" is a file, not a folder with one for each class of images; " + only);
   EXPECT_EQ(MessageOf<DataError>([&] { OpenImageFolder("nowhere"); }),
             "DataError: folder \"nowhere\": No such file or directory");
+}
+
+TEST_F(RecordsTest, ImagesWithoutClasses) {
+  Write("new/b.png", ReadFile(kFolder + "pillow_rgb.png"));
+  Write("new/a.jpg", ReadFile(kFolder + "pillow_rgb.jpg"));
+  Write("new/notes.txt", "no image");
+  const ImageFolderOptions options{.classes = {"cats", "dogs"}, .unlabelled = true};
+  const RecordSourcePtr records = OpenImageFolder(folder_ + "/new", options);
+  ASSERT_EQ(records->records(), 2);
+  EXPECT_EQ(records->Name(0), "\"" + folder_ + "/new/a.jpg\"");
+  EXPECT_FALSE(records->Read(0).contains("label"));
+  EXPECT_EQ(records->classes(), options.classes);
+  const RecordSourcePtr file = OpenImageFolder(folder_ + "/new/b.png", options);
+  ASSERT_EQ(file->records(), 1);
+  EXPECT_EQ(file->Read(0).at("image").bytes, records->Read(1).at("image").bytes);
+  EXPECT_NE(file->Fingerprint(), OpenImageFolder(folder_ + "/new/a.jpg", options)->Fingerprint());
+  // Where there are folders, they are of classes.
+  Write("dogs/1.png", ReadFile(kFolder + "pillow_rgb.png"));
+  EXPECT_EQ(MessageOf<DataError>([&] { OpenImageFolder(folder_, options); }),
+            "DataError: folder \"" + folder_ + "\": \"new\" is none of the 2 classes; known: cats, dogs");
+  fs::remove_all(folder_ + "/new");
+  EXPECT_EQ(OpenImageFolder(folder_, options)->Read(0).at("label").ints, std::vector<int64_t>{1});
+  fs::create_directories(folder_ + "/empty");
+  EXPECT_EQ(MessageOf<DataError>([&] { OpenImageFolder(folder_ + "/empty", options); }),
+            "DataError: folder \"" + folder_ + "/empty\" has no .jpg, .jpeg or .png files");
 }
 
 TEST(ImageFolder, WrittenItIsReadAsTheSameImages) {

@@ -39,7 +39,7 @@ class ImageFolder : public RecordSource {
     const File& file = files_[static_cast<size_t>(number)];
     Record record;
     record["image"].bytes.push_back(ReadFile(file.path, options_.file_bytes));
-    record["label"].ints.push_back(file.label);
+    if (file.label >= 0) record["label"].ints.push_back(file.label);
     return record;
   }
   std::string Name(int64_t number) const override {
@@ -51,10 +51,21 @@ class ImageFolder : public RecordSource {
  private:
   struct File {
     std::string path;
-    int64_t label;
+    int64_t label;  // kNone: its class is not known
   };
+  static constexpr int64_t kNone = -1;
+  static constexpr const char* kOnlyPredicted =
+      "what is in no folder of a class can be predicted, but neither trained nor tested on";
 
   void List(const std::string& path) {
+    if (fs::is_regular_file(path)) {
+      if (!options_.unlabelled) {
+        Throw<DataError>("\"{}\" is a file, not a folder with one for each class of images; {}", path, kOnlyPredicted);
+      }
+      classes_ = options_.classes;
+      files_.push_back({path, kNone});
+      return Sign(0, path.find_last_of('/') == std::string::npos ? 0 : path.find_last_of('/'));
+    }
     std::vector<std::string> folders;
     for (const fs::directory_entry& entry : fs::directory_iterator(path)) {
       const std::string name = entry.path().filename().string();
@@ -62,28 +73,38 @@ class ImageFolder : public RecordSource {
     }
     std::ranges::sort(folders);
     classes_ = options_.classes.empty() ? folders : options_.classes;
-    if (classes_.empty()) Throw<DataError>("folder \"{}\" has no folders in it, one for each class of images", path);
+    if (folders.empty() && options_.unlabelled) return AddFiles(fs::directory_iterator(path), path, path.size(), kNone);
+    if (folders.empty()) {
+      Throw<DataError>("folder \"{}\" has no folders in it, one for each class of images; {}", path, kOnlyPredicted);
+    }
     for (const std::string& folder : folders) {
       const auto found = std::ranges::find(classes_, folder);
       if (found == classes_.end()) {
         Throw<DataError>("folder \"{}\": \"{}\" is none of the {} classes{}", path, folder, classes_.size(),
                          NameHint(folder, classes_));
       }
-      AddClass(path + "/" + folder, path.size(), found - classes_.begin());
+      const std::string inside = path + "/" + folder;
+      AddFiles(fs::recursive_directory_iterator(inside), inside, path.size(), found - classes_.begin());
     }
   }
 
-  void AddClass(const std::string& folder, size_t root, int64_t label) {
+  template <class Entries>
+  void AddFiles(Entries entries, const std::string& folder, size_t root, int64_t label) {
     const size_t first = files_.size();
-    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder)) {
+    for (const fs::directory_entry& entry : entries) {
       if (IsImage(entry.path()) && entry.is_regular_file()) files_.push_back({entry.path().string(), label});
     }
     if (files_.size() == first) Throw<DataError>("folder \"{}\" has no .jpg, .jpeg or .png files", folder);
     std::sort(files_.begin() + static_cast<std::ptrdiff_t>(first), files_.end(),
               [](const File& a, const File& b) { return a.path < b.path; });
+    Sign(first, root);
+  }
+
+  // Adds files from number `first` on to the fingerprint, by their names behind the first `root` characters.
+  void Sign(size_t first, size_t root) {
     for (size_t i = first; i < files_.size(); ++i) {
       const std::string text =
-          fmt::format("{} {} {}", files_[i].path.substr(root), fs::file_size(files_[i].path), label);
+          fmt::format("{} {} {}", files_[i].path.substr(root), fs::file_size(files_[i].path), files_[i].label);
       fingerprint_ = Checksum(text.data(), static_cast<int64_t>(text.size()), fingerprint_);
     }
   }

@@ -1,5 +1,6 @@
 // A folder of images: a folder inside for each class, named by it; the images in it, and in folders further down, are
-// the records: fields "image" (bytes) and "label". Files that are not *.jpg, *.jpeg or *.png and those whose names
+// the records: fields "image" (bytes) and "label". Where asked for, a folder without folders and a single file are
+// records, too, without labels. Files that are not *.jpg, *.jpeg or *.png and those whose names
 // begin with a dot do not count; links to folders are not followed. Classes and files are in the order of their names' bytes.
 #pragma once
 
@@ -17,9 +18,10 @@ namespace bindery {
 struct ImageFolderOptions {
   std::vector<std::string> classes = {};  // in this order; empty: all folders there are
   int64_t file_bytes = int64_t{256} << 20;
+  bool unlabelled = false;  // images may have no class: files of a folder that has no folders, or one file
 };
 
-// Throws DataError: no folder, no classes, a class without images, a folder that is none of the classes.
+// Throws DataError: no folder, no classes, no images at all or of a class, a folder that is none of the classes.
 RecordSourcePtr OpenImageFolder(const std::string& path, const ImageFolderOptions& options = {});
 
 // One image file as a model takes it (PreprocessingOfImages in train/data/open.h), without what is random: float32 (channels, rows, columns). Throws DataError.
