@@ -67,7 +67,7 @@ TEST_F(CommandsTest, TrainTestPredictInspect) {
   std::string header;
   std::getline(rows, header);
   int count = 0, right = 0;
-  std::vector<int> classes;
+  std::vector<int> classes, labels;
   int sample = 0, chosen = 0, label = 0;
   double probability = 0;
   while (rows >> sample >> chosen >> probability >> label) {
@@ -75,20 +75,24 @@ TEST_F(CommandsTest, TrainTestPredictInspect) {
     EXPECT_GT(probability, 0.1);
     right += chosen == label;
     classes.push_back(chosen);
+    labels.push_back(label);
   }
   EXPECT_EQ(count, 50);
   EXPECT_EQ(right / 50.0, tested.at("accuracy"));
   std::getline(list, header);
-  EXPECT_EQ(header, "sample,class,probability");
+  EXPECT_EQ(header, "sample,class,probability,label,name,label_name,record");
   const json predicted = json::parse(Succeeds(Words{"predict", "--show=50", "--json"} + kTestDigits).out);
   ASSERT_EQ(predicted.size(), 50u);
   for (size_t i = 0; i < classes.size(); ++i) {
     std::string line;
     std::getline(list, line);
-    EXPECT_EQ(line.rfind(std::to_string(i) + "," + std::to_string(classes[i]) + ",0.", 0), 0u) << line;
+    const std::string begin = std::to_string(i) + "," + std::to_string(classes[i]) + ",";
+    ASSERT_TRUE(line.starts_with(begin + "0.") || line.starts_with(begin + "1,")) << line;
+    EXPECT_TRUE(line.ends_with("," + std::to_string(labels[i]) + ",,,")) << line;  // digits have no names
     EXPECT_EQ(predicted[i].at("sample"), i);
     EXPECT_EQ(predicted[i].at("class"), classes[i]);
-    EXPECT_EQ(std::stof(line.substr(line.rfind(',') + 1)), predicted[i].at("probability").get<float>());
+    EXPECT_EQ(predicted[i].at("label"), labels[i]);
+    EXPECT_EQ(std::stof(line.substr(begin.size())), predicted[i].at("probability").get<float>());
   }
   EXPECT_EQ(json::parse(Succeeds(Words{"predict", "--show=3", "--json"} + kTestDigits).out).size(), 3u);
 }

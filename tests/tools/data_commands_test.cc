@@ -10,6 +10,7 @@
 #include "train/data/digits.h"
 #include "train/data/open.h"
 #include "train/data/records/image_folder.h"
+#include "train/data/tables/npy.h"
 
 namespace bindery {
 namespace {
@@ -47,6 +48,14 @@ TEST_F(DataCommandsTest, TrainTestPredictOnCsv) {
             1.0);
   const json predicted = json::parse(Succeeds({"predict", "--json", "--data", "csv:more.csv", "--test-part", "1"}).out);
   EXPECT_EQ(predicted.at(0).at("name"), "tulip");
+  EXPECT_EQ(predicted.at(0).at("label"), 2);
+  EXPECT_EQ(predicted.at(0).at("label_name"), "tulip");
+  EXPECT_FALSE(predicted.at(0).contains("record"));
+  Write("unlabelled.csv", "6,1\n");
+  const json unlabelled =
+      json::parse(Succeeds({"predict", "--json", "--data", "csv:unlabelled.csv?label=none", "--test-part", "1"}).out);
+  EXPECT_EQ(unlabelled.at(0).at("name"), "tulip");
+  EXPECT_EQ(unlabelled.at(0).at("label"), nullptr);
   EXPECT_EQ(predicted.at(1).at("class"), 1);
   EXPECT_NE(Succeeds({"predict", "--data", "csv:more.csv", "--test-part", "1"}).out.find("  rose\n"),
             std::string::npos);
@@ -155,13 +164,50 @@ TEST_F(DataCommandsTest, PredictsImagesWithoutClasses) {
   EXPECT_TRUE(std::ranges::equal(probabilities, expected, [](float a, float b) { return std::abs(a - b) < 1e-5f; }));
   const std::string one = "images:" + files[0];
   EXPECT_EQ(json::parse(Succeeds({"predict", "--json", "--test-data", one}).out).size(), 1u);
-  EXPECT_NE(Succeeds({"predict", "--test-data", one}).out.find("  -\n"), std::string::npos);
+  EXPECT_NE(Succeeds({"predict", "--test-data", one}).out.find("      -  " + files[0] + "\n"), std::string::npos);
   for (const std::string& data : {std::string("images:new"), one}) {
     Fails(4, "can be predicted, but neither trained nor tested on", {"test", "--test-data", data});
     Fails(4, "can be predicted, but neither trained nor tested on", Train(data, 1, {"--checkpoints="}));
   }
   fs::create_directory(PathOf("empty"));
   Fails(4, "folder \"empty\" has no .jpg, .jpeg or .png files", {"predict", "--test-data", "images:empty"});
+}
+
+// What is known of a sample stands beside what is said of it: its label, and its file.
+TEST_F(DataCommandsTest, PredictionsTellLabelsAndFiles) {
+  WriteImageFolder(DrawDigits(40, 1), PathOf("tr"));
+  const std::string odd = "we, \"us\"";  // the last of the classes
+  fs::rename(PathOf("tr/3"), PathOf("tr/" + odd));
+  Succeeds(Train("images:tr", 1));
+  for (const std::string& name : {std::string("0"), odd}) fs::create_directories(PathOf("te/" + name));
+  fs::copy(fs::directory_iterator(PathOf("tr/0"))->path(), PathOf("te/0/1.png"));
+  fs::copy(PathOf("te/0/1.png"), PathOf("te/" + odd + "/2.png"));
+  const Words predict = {"predict", "--test-data", "images:te", "--top", "3"};
+  const json samples = json::parse(Succeeds(predict + Words{"--json", "--output", "list.csv"}).out);
+  ASSERT_EQ(samples.size(), 2u);
+  EXPECT_EQ(samples[0].at("label"), 0);
+  EXPECT_EQ(samples[0].at("label_name"), "0");
+  EXPECT_EQ(samples[0].at("record"), "te/0/1.png");
+  EXPECT_EQ(samples[1].at("label"), 9);
+  EXPECT_EQ(samples[1].at("label_name"), odd);
+  const json& top = samples[1].at("top");
+  ASSERT_EQ(top.size(), 3u);
+  EXPECT_EQ(top[0].at("class"), samples[1].at("class"));
+  EXPECT_EQ(top[0].at("name"), samples[1].at("name"));
+  EXPECT_GE(top[1].at("probability"), top[2].at("probability"));
+  const std::string list = Read("list.csv"), quoted = "\"we, \"\"us\"\"\"";
+  EXPECT_TRUE(
+      list.starts_with("sample,class,probability,label,name,label_name,record,class_2,probability_2,name_2,"
+                       "class_3,probability_3,name_3\n"))
+      << list;
+  EXPECT_NE(list.find("," + quoted + ",\"te/we, \"\"us\"\"/2.png\","), std::string::npos) << list;
+  EXPECT_NE(Succeeds(predict).out.find("  te/0/1.png\n"), std::string::npos);
+  // All scores, in NumPy's form.
+  Succeeds(predict + Words{"--output", "scores.npy"});
+  const HostTensor scores = ReadNpy(PathOf("scores.npy"));
+  EXPECT_EQ(scores.shape(), (Shape{2, 10}));
+  EXPECT_FLOAT_EQ(static_cast<float>(scores.At(10 + top[2].at("class").get<int64_t>())),
+                  top[2].at("probability").get<float>());
 }
 
 // A graph and values that MXNet saved: four numbers in, three classes.

@@ -13,10 +13,12 @@
 #include "tools/cli/data.h"
 #include "tools/cli/exit_codes.h"
 #include "tools/cli/options.h"
+#include "tools/cli/predictions.h"
 #include "tools/cli/progress.h"
 #include "tools/cli/run_options.h"
 #include "tools/pages/confusion.h"
 #include "train/finite.h"
+#include "train/weights/npz_writer.h"
 
 namespace bindery::cli {
 namespace {
@@ -29,7 +31,7 @@ struct ApplyCommand {
   std::string checkpoints = kDefaultCheckpoints, output, report;
   std::optional<std::string> metrics;  // by the data, if not given
   double min_accuracy = 0;
-  int64_t show = 10, worst = 24;
+  int64_t show = 10, worst = 24, top = 1;
   bool json = false, confusion = false;
 
   void AddTo(CLI::App* sub) {
@@ -161,39 +163,31 @@ int ApplyCommand::Predict() {
   const std::unique_ptr<Trainer> trainer = Load(trained, &test, /*for_prediction=*/true);
   const HostTensor scores = trainer->Predict(*test.iter)[0].Cast(DType::kFloat32);  // (N, classes)
   const std::string head = trainer->symbol().ListOutputs()[0];
-  const std::vector<double>& labels = *test.labels;  // of what was handed out
-  const int64_t count = labels.empty() ? test.iter->samples() : static_cast<int64_t>(labels.size());
+  const int64_t count = test.seen->count;
   if (scores.shape().rank() < 2 || scores.shape()[0] != count || scores.elements() == 0) {
     Throw<ModelError>("output \"{}\" of shape {} has no scores of classes for each of {} images", head, scores.shape(),
                       count);
   }
-  const int64_t classes = scores.shape().CountFrom(1);
   if (const std::string bad = FirstNotFinite({{head, scores}}); !bad.empty()) {
     Throw<NumericError>("output {}: the model has diverged", bad);
   }
-  nlohmann::json list = nlohmann::json::array();
-  std::string csv = "sample,class,probability\n";
-  if (!json) fmt::print("sample  class  probability  label\n");
-  const auto name_of = [&](double number) {
-    const bool known = number >= 0 && number < static_cast<double>(test.classes.size());
-    return known ? test.classes[static_cast<size_t>(number)] : fmt::format("{:.0f}", number);
-  };
-  for (int64_t i = 0; i < count; ++i) {
-    const float* row = scores.data<float>().data() + i * classes;
-    const int64_t best = std::max_element(row, row + classes) - row;
-    if (!output.empty()) csv += fmt::format("{},{},{:.9g}\n", i, best, row[best]);
-    if (i >= show) continue;
-    if (json) {
-      list.push_back({{"sample", i}, {"class", best}, {"probability", row[best]}});
-      if (!test.classes.empty()) list.back()["name"] = name_of(static_cast<double>(best));
-    } else {
-      fmt::print("{:6}  {:>5}  {:11.4f}  {:>5}\n", i, name_of(static_cast<double>(best)), row[best],
-                 labels.empty() ? "-" : name_of(labels[static_cast<size_t>(i)]));
-    }
+  const Predictions predictions{.scores = scores,
+                                .labels = test.seen->labels,
+                                .records = test.seen->records,
+                                .classes = test.classes,
+                                .top = top};
+  if (json) {
+    // Names of files are not always UTF-8.
+    fmt::print("{}\n", ToJson(predictions, show).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  } else {
+    fmt::print("{}", ToTable(predictions, show));
+    if (count > show) fmt::print("({} of {} shown; --show and --output give more)\n", show, count);
   }
-  if (json) fmt::print("{}\n", list.dump());
-  if (!json && count > show) fmt::print("({} of {} shown; --show and --output give more)\n", show, count);
-  if (!output.empty()) WriteFileAtomically(output, csv);
+  if (output.ends_with(".npy")) {
+    SaveNpy(scores, output);
+  } else if (!output.empty()) {
+    WriteFileAtomically(output, ToCsv(predictions));
+  }
   return kOk;
 }
 
@@ -217,7 +211,9 @@ void AddPredict(CLI::App* app, RunFn* run) {
   CLI::App* sub = app->add_subcommand("predict", "classify the test images with a trained model");
   c->AddTo(sub);
   AddNumber(sub, "--show", &c->show, 0, INT64_MAX, "rows to print");
-  sub->add_option("--output", c->output, "write all predictions to this CSV file");
+  AddNumber(sub, "--top", &c->top, 1, 1 << 24, "so many of the likeliest classes of each sample");
+  sub->add_option("--output", c->output,
+                  "write all predictions to this CSV file; or all classes' probabilities, to an .npy file");
   sub->callback([c, run] { *run = [c] { return c->Predict(); }; });
 }
 

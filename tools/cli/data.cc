@@ -148,19 +148,22 @@ std::unique_ptr<TextIter> MakeWindows(const TextPtr& text, const DataOptions& op
                                                           .time_first = BatchAxis(model) == 1});
 }
 
-// Hands on what another gives, and notes the labels.
+// Hands on what another gives, and notes what it was. `samples` knows their names; nullptr: nobody does.
 class NotingIter : public DataIter {
  public:
-  NotingIter(std::unique_ptr<DataIter> source, std::shared_ptr<std::vector<double>> labels)
-      : source_(std::move(source)), labels_(std::move(labels)) {}
+  NotingIter(std::unique_ptr<DataIter> source, SampleSourcePtr samples, std::shared_ptr<SeenSamples> seen)
+      : source_(std::move(source)), samples_(std::move(samples)), seen_(std::move(seen)) {}
   std::vector<DataDesc> ProvideData() const override { return source_->ProvideData(); }
   std::vector<DataDesc> ProvideLabel() const override { return source_->ProvideLabel(); }
   int64_t batch_size() const override { return source_->batch_size(); }
   int64_t samples() const override { return source_->samples(); }
   BatchPtr Next() override {
     BatchPtr batch = source_->Next();
-    for (int64_t i = 0; batch != nullptr && !batch->label.empty() && i < batch->samples; ++i) {
-      labels_->push_back(batch->label[0].At(i));
+    for (int64_t i = 0; batch != nullptr && i < batch->samples; ++i) {
+      ++seen_->count;
+      if (!batch->label.empty()) seen_->labels.push_back(batch->label[0].At(i));
+      std::string record = samples_ == nullptr ? "" : samples_->Name(batch->index[static_cast<size_t>(i)]);
+      if (!record.empty()) seen_->records.push_back(std::move(record));
     }
     return batch;
   }
@@ -174,12 +177,13 @@ class NotingIter : public DataIter {
 
  private:
   const std::unique_ptr<DataIter> source_;
-  const std::shared_ptr<std::vector<double>> labels_;
+  const SampleSourcePtr samples_;
+  const std::shared_ptr<SeenSamples> seen_;
 };
 
-TestData Noted(std::unique_ptr<DataIter> iter) {
-  auto labels = std::make_shared<std::vector<double>>();
-  return {.iter = std::make_unique<NotingIter>(std::move(iter), labels), .labels = labels};
+TestData Noted(std::unique_ptr<DataIter> iter, SampleSourcePtr samples = nullptr) {
+  auto seen = std::make_shared<SeenSamples>();
+  return {.iter = std::make_unique<NotingIter>(std::move(iter), std::move(samples), seen), .seen = seen};
 }
 
 std::unique_ptr<DataIter> IterOf(SampleSourcePtr samples, const DataOptions& options, bool training, uint64_t seed) {
@@ -363,7 +367,7 @@ TestData MakeTestData(const DataOptions& options, const Model& trained, const st
                                                          .preprocessing = Preprocessing(trained)})
                                         .samples;
     CheckSampleShape(*samples, trained, name);
-    TestData made = Noted(IterOf(samples, options, /*training=*/false, 0));
+    TestData made = Noted(IterOf(samples, options, /*training=*/false, 0), samples);
     made.classes = classes;
     return made;
   }

@@ -47,12 +47,17 @@ struct TrainingData {
 // All of these throw DataError for data that cannot be read, have no sample or do not fit the model; UsageError for a
 // model by name that is not for such data.
 TrainingData MakeTrainingData(const DataOptions& options, const ModelOptions& model, uint64_t seed);
+// The samples that an iterator has handed out.
+struct SeenSamples {
+  int64_t count = 0;
+  std::vector<double> labels = {};        // none, where there are none
+  std::vector<std::string> records = {};  // what their records are called; none, where they have no names
+};
 // What trained models are tested with; `name` is how errors call the model.
 struct TestData {
   std::unique_ptr<DataIter> iter = {};
-  // The labels of the samples that the iterator has handed out; none, where there are none.
-  std::shared_ptr<const std::vector<double>> labels = {};
-  std::vector<std::string> classes = {};  // their names, where they have any
+  std::shared_ptr<const SeenSamples> seen = {};  // not of text
+  std::vector<std::string> classes = {};         // their names, where they have any
 };
 // `predicting`: the samples need no labels.
 TestData MakeTestData(const DataOptions& options, const Model& trained, const std::string& name, bool predicting);

@@ -108,6 +108,14 @@ uint32_t Crc(uint32_t before, const void* data, int64_t size) {
 
 }  // namespace
 
+void SaveNpy(const HostTensor& array, const std::string& path) {
+  WriteFileAtomically(path, [&](const ByteSink& sink) {
+    const std::string header = NpyHeader(array);
+    sink(header.data(), std::ssize(header));
+    sink(array.raw(), array.bytes());
+  });
+}
+
 void SaveNpz(const HostTensorMap& arrays, const std::string& path) {
   const auto fail = [&](const std::string& why) { Throw<DataError>("cannot write \"{}\": {}", path, why); };
   if (std::ssize(arrays) > kMostFiles)

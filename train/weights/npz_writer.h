@@ -1,5 +1,4 @@
-// .npz: a zip archive of .npy files, stored. Source: numpy/lib/format.py, version 1.0 of the format; APPNOTE.TXT 6.3.
-// Private to train/weights.
+// .npy: an array; .npz: a zip archive of these, stored. Source: numpy/lib/format.py, version 1.0 of the format; APPNOTE.TXT 6.3.
 #pragma once
 
 #include <string>
@@ -8,6 +7,8 @@
 
 namespace bindery {
 
+// Throw DataError.
+void SaveNpy(const HostTensor& array, const std::string& path);  // one array, by itself
 void SaveNpz(const HostTensorMap& arrays, const std::string& path);
 
 }  // namespace bindery

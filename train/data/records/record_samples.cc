@@ -165,6 +165,8 @@ class RecordSamples : public SampleSource {
     return Checksum(settings.data(), static_cast<int64_t>(settings.size()), records_->Fingerprint());
   }
 
+  std::string Name(int64_t number) const override { return records_->Name(number); }
+
  private:
   const RecordSourcePtr records_;
   const RecordOptions options_;

@@ -79,6 +79,7 @@ class ChosenSamples : public SampleSource {
   uint64_t Fingerprint() const override {
     return Checksum(numbers_.data(), static_cast<int64_t>(numbers_.size() * sizeof(int64_t)), from_->Fingerprint());
   }
+  std::string Name(int64_t number) const override { return from_->Name(numbers_[static_cast<size_t>(number)]); }
 
  private:
   const SampleSourcePtr from_;

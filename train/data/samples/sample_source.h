@@ -38,6 +38,9 @@ class SampleSource {
 
   // Tells data sets apart: a saved place belongs to one. Of all that is known without reading every record.
   virtual uint64_t Fingerprint() const = 0;
+
+  // What its record is called, in messages and lists; empty: nothing.
+  virtual std::string Name(int64_t /*number*/) const { return {}; }
 };
 using SampleSourcePtr = std::shared_ptr<const SampleSource>;
 
