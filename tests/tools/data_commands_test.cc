@@ -46,22 +46,39 @@ TEST_F(DataCommandsTest, TrainTestPredictOnCsv) {
   Write("more.csv", "6,1,tulip\n2,1,rose\n");
   EXPECT_EQ(json::parse(Succeeds({"test", "--json", "--data", "csv:more.csv", "--test-part", "1"}).out).at("accuracy"),
             1.0);
-  const json predicted = json::parse(Succeeds({"predict", "--json", "--data", "csv:more.csv", "--test-part", "1"}).out);
+  const json predicted = json::parse(Succeeds({"predict", "--json", "--data", "csv:more.csv"}).out);
   EXPECT_EQ(predicted.at(0).at("name"), "tulip");
   EXPECT_EQ(predicted.at(0).at("label"), 2);
   EXPECT_EQ(predicted.at(0).at("label_name"), "tulip");
   EXPECT_FALSE(predicted.at(0).contains("record"));
   Write("unlabelled.csv", "6,1\n");
-  const json unlabelled =
-      json::parse(Succeeds({"predict", "--json", "--data", "csv:unlabelled.csv?label=none", "--test-part", "1"}).out);
+  const json unlabelled = json::parse(Succeeds({"predict", "--json", "--data", "csv:unlabelled.csv?label=none"}).out);
   EXPECT_EQ(unlabelled.at(0).at("name"), "tulip");
   EXPECT_EQ(unlabelled.at(0).at("label"), nullptr);
   EXPECT_EQ(predicted.at(1).at("class"), 1);
-  EXPECT_NE(Succeeds({"predict", "--data", "csv:more.csv", "--test-part", "1"}).out.find("  rose\n"),
-            std::string::npos);
+  EXPECT_NE(Succeeds({"predict", "--data", "csv:more.csv"}).out.find("  rose\n"), std::string::npos);
   Fails(4, "\"more.csv\", line 1, column 3: \"oak\" is none of the 3 classes",
         (Write("more.csv", "6,1,oak\n"), Words{"test", "--data", "csv:more.csv", "--test-part", "1"}));
   Fails(4, "samples of (1, 1, 1) do not fit", (Write("more.csv", "6,rose\n"), Words{"test", "--data", "csv:more.csv"}));
+}
+
+// What is given is predicted as a whole, unless a part is asked for; what the model was tested on is, where none is.
+TEST_F(DataCommandsTest, PredictsAllOfWhatItIsGiven) {
+  Succeeds(Train("csv:flowers.csv?label=species", 1));
+  const auto count = [&](const Words& more) {
+    return json::parse(Succeeds(Words{"predict", "--json", "--show", "1000"} + more).out).size();
+  };
+  const Words data = {"--data", "csv:flowers.csv"};
+  EXPECT_EQ(count({}), 12u);
+  EXPECT_EQ(count(data), 120u);
+  EXPECT_EQ(count(data + Words{"--test-part", "0.5"}), 60u);
+  Write("data.prototxt", "train: \"csv:flowers.csv\"");
+  EXPECT_EQ(count({"--data", "data.prototxt"}), 120u);
+  Write("data.prototxt", "train: \"csv:flowers.csv\" test_part: 0.25");
+  EXPECT_EQ(count({"--data", "data.prototxt"}), 30u);
+  Write("data.prototxt", "train: \"csv:flowers.csv\" test: \"csv:flowers.csv?shard=0/3\"");
+  EXPECT_EQ(count({"--data", "data.prototxt"}), 40u);
+  EXPECT_EQ(json::parse(Succeeds(Words{"test", "--json"} + data).out).at("samples"), 12);
 }
 
 // Names belong to the last layer: they stay with it, unless the data have others, and go with it.
@@ -154,7 +171,7 @@ TEST_F(DataCommandsTest, PredictsImagesWithoutClasses) {
   for (const std::string& file : files) fs::copy(file, PathOf("new"));
   Succeeds(Train("images:tr", 1));
   const json labelled = json::parse(Succeeds({"predict", "--json", "--test-data", "images:te"}).out);
-  const json predicted = json::parse(Succeeds({"predict", "--json", "--test-data", "images:new"}).out);
+  const json predicted = json::parse(Succeeds({"predict", "--json", "--data", "images:new"}).out);
   ASSERT_EQ(predicted.size(), 3u);
   std::multiset<float> expected, probabilities;  // in another order
   for (size_t i = 0; i < 3; ++i) {
@@ -163,14 +180,14 @@ TEST_F(DataCommandsTest, PredictsImagesWithoutClasses) {
   }
   EXPECT_TRUE(std::ranges::equal(probabilities, expected, [](float a, float b) { return std::abs(a - b) < 1e-5f; }));
   const std::string one = "images:" + files[0];
-  EXPECT_EQ(json::parse(Succeeds({"predict", "--json", "--test-data", one}).out).size(), 1u);
-  EXPECT_NE(Succeeds({"predict", "--test-data", one}).out.find("      -  " + files[0] + "\n"), std::string::npos);
+  EXPECT_EQ(json::parse(Succeeds({"predict", "--json", "--data", one}).out).size(), 1u);
+  EXPECT_NE(Succeeds({"predict", "--data", one}).out.find("      -  " + files[0] + "\n"), std::string::npos);
   for (const std::string& data : {std::string("images:new"), one}) {
     Fails(4, "can be predicted, but neither trained nor tested on", {"test", "--test-data", data});
     Fails(4, "can be predicted, but neither trained nor tested on", Train(data, 1, {"--checkpoints="}));
   }
   fs::create_directory(PathOf("empty"));
-  Fails(4, "folder \"empty\" has no .jpg, .jpeg or .png files", {"predict", "--test-data", "images:empty"});
+  Fails(4, "folder \"empty\" has no .jpg, .jpeg or .png files", {"predict", "--data", "images:empty"});
 }
 
 // What is known of a sample stands beside what is said of it: its label, and its file.

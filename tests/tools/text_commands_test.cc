@@ -99,7 +99,7 @@ TEST_F(TextCommandsTest, Errors) {
   Fails(4, "\"other\", line 1: \"x\" is none of the 4 characters", {"test", "--data", "text:other"});
   Fails(2, "--data: the newest checkpoint in \"bindery-checkpoints\" takes text, text:FILE, not images",
         {"test", "--data", "digits"});
-  Fails(2, "predict classifies images; bindery generate writes text", {"predict", "--data", "text:text"});
+  Fails(2, "predict tells classes of samples; bindery generate writes text", {"predict", "--data", "text:text"});
   Succeeds(Training(1, {"--checkpoints", "images"}));
   Fails(3, "the model has no \"vocabulary\" in its metadata", {"generate", "--checkpoints", "images"});
 }

@@ -45,7 +45,7 @@ struct ApplyCommand {
     sub->add_flag("--json", json, "JSON on standard output");
   }
   // The model to apply, and `data` as the command line and the model's checkpoint have them.
-  LoadedModel LoadModelAndSettleData();
+  LoadedModel LoadModelAndSettleData(bool for_prediction);
   // The model on its devices, and the test data in its form.
   std::unique_ptr<Trainer> Load(const LoadedModel& trained, TestData* test, bool for_prediction) const;
   void CheckDataAndMetrics() const;
@@ -58,13 +58,16 @@ struct ApplyCommand {
 
 // What the command line does not say about the data, the checkpoint does. A model's file says nothing about them, and
 // digits are drawn for those only who ask for them.
-LoadedModel ApplyCommand::LoadModelAndSettleData() {
+LoadedModel ApplyCommand::LoadModelAndSettleData(bool for_prediction) {
   device.Devices();  // is checked before much is read
   LoadedModel trained = LoadTrained(checkpoints, model);
+  // What is given to be predicted is not to be trained on: there is no part to be kept for a test.
+  const bool all = for_prediction && IsGiven(*app, {"--data"}) && !IsGiven(*app, {"--test-part"}) && !data.says_part;
   OptionTexts texts = TextsIn(trained.info);
   // A file that describes data says all of it.
   std::erase_if(texts, [&](const auto& option) { return data.from_file || !IsOfData(option.first); });
   TakeOver(texts, trained.source, app);
+  if (all) data.test_part = 1;
   if (IsGiven(*app, {"--data", "--test-digits", "--digits-seed"})) return trained;
   throw UsageError(fmt::format(
       "{} does not say what it was trained on: give --data (\"--data digits\" for drawn digits)", trained.source));
@@ -119,7 +122,7 @@ int ApplyCommand::Test() {
   if (!report.empty()) CheckOutputFile("--report", report);
   model.CheckKept({{"--report", report}});
   CheckDataAndMetrics();
-  const LoadedModel trained = LoadModelAndSettleData();
+  const LoadedModel trained = LoadModelAndSettleData(/*for_prediction=*/false);
   CheckDataAndMetrics();
   TestData test;
   const std::unique_ptr<Trainer> trainer = Load(trained, &test, /*for_prediction=*/false);
@@ -154,10 +157,10 @@ int ApplyCommand::Test() {
 int ApplyCommand::Predict() {
   if (!output.empty()) CheckOutputFile("--output", output);
   const auto check_data = [&] {
-    if (data.IsText()) throw UsageError("--data: predict classifies images; bindery generate writes text");
+    if (data.IsText()) throw UsageError("--data: predict tells classes of samples; bindery generate writes text");
   };
   check_data();
-  const LoadedModel trained = LoadModelAndSettleData();
+  const LoadedModel trained = LoadModelAndSettleData(/*for_prediction=*/true);
   check_data();
   TestData test;
   const std::unique_ptr<Trainer> trainer = Load(trained, &test, /*for_prediction=*/true);
@@ -208,7 +211,9 @@ void AddTest(CLI::App* app, RunFn* run) {
 
 void AddPredict(CLI::App* app, RunFn* run) {
   const auto c = std::make_shared<ApplyCommand>();
-  CLI::App* sub = app->add_subcommand("predict", "classify the test images with a trained model");
+  CLI::App* sub = app->add_subcommand(
+      "predict",
+      "say which class each sample is of, by a trained model: all of --data, else what the model was tested on");
   c->AddTo(sub);
   AddNumber(sub, "--show", &c->show, 0, INT64_MAX, "rows to print");
   AddNumber(sub, "--top", &c->top, 1, 1 << 24, "so many of the likeliest classes of each sample");

@@ -294,6 +294,7 @@ void DataOptions::ReadFile(const std::string& path) {
   data = file.train;
   test_data = file.test;
   test_part = file.test_part.value_or(test_part);
+  says_part = file.test_part.has_value();
   last_batch = file.last_batch.value_or(last_batch);
   workers = file.workers.value_or(workers);
   skip_damaged = file.skip_damaged.value_or(skip_damaged);
@@ -321,8 +322,9 @@ void DataOptions::AddTo(CLI::App* app) {
   AddNumber(app, "--test-digits", &test_digits, 1, 10 * kMillion,
             "drawn digits to test on, others than those trained on");
   AddNumber(app, "--digits-seed", &digits_seed, 0, UINT64_MAX, "seed of the drawing");
-  AddNumber(app, "--test-part", &test_part, 0, 1,
-            "part of a text, its end, or of samples, drawn, to test on and not to train on");
+  AddNumber(
+      app, "--test-part", &test_part, 0, 1,
+      "part of a text, its end, or of samples, drawn, to test on and not to train on; predict takes all of its --data");
   AddNumber(app, "--batch-size", &batch_size, 1, kMillion, "samples per step, on all devices together");
 }
 

@@ -25,6 +25,7 @@ struct DataOptions {
   bool skip_damaged = false;
   std::string write_digits = {};  // where images are written, too
   bool from_file = false;         // it was a .prototxt that said what they are
+  bool says_part = false;         // and test_part
 
   void AddTo(CLI::App* app);
   void ReadFile(const std::string& path);  // a .prototxt; throws DataError
