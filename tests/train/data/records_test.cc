@@ -197,6 +197,10 @@ TEST_F(RecordsTest, ImagesWithoutClasses) {
   EXPECT_EQ(records->Name(0), "\"" + folder_ + "/new/a.jpg\"");
   EXPECT_FALSE(records->Read(0).contains("label"));
   EXPECT_EQ(records->classes(), options.classes);
+  // Samples of them are called as they are.
+  const SampleSourcePtr samples = SamplesOf(records, {.unlabelled = true, .image = {.rows = 4, .columns = 4}});
+  EXPECT_EQ(samples->Name(1), records->Name(1));
+  EXPECT_EQ(ChooseSamples(samples, {1})->Name(0), records->Name(1));
   const RecordSourcePtr file = OpenImageFolder(folder_ + "/new/b.png", options);
   ASSERT_EQ(file->records(), 1);
   EXPECT_EQ(file->Read(0).at("image").bytes, records->Read(1).at("image").bytes);
