@@ -18,14 +18,6 @@ CLASSES = {"resnet50": 1000}
 CHARACTERS, LENGTH = 256, 64  # of a text, in a window
 
 
-def make(name):
-    if name == "mlp":
-        return nn.Sequential(
-            nn.Flatten(), nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 64), nn.ReLU(), nn.Linear(64, 10)
-        )
-    return networks.make(name)
-
-
 def draw(name, batch, device):
     if name in SHAPES:
         data = torch.rand(batch, *SHAPES[name], device=device)
@@ -35,7 +27,7 @@ def draw(name, batch, device):
 
 def measure(name, batch, device, steps, way):
     torch.manual_seed(1)
-    network, (data, labels) = make(name).to(device).train(), draw(name, batch, device)
+    network, (data, labels) = networks.make(name).to(device).train(), draw(name, batch, device)
     if way == "channels-last":
         network, data = network.to(memory_format=torch.channels_last), data.to(memory_format=torch.channels_last)
     optimizer = torch.optim.SGD(network.parameters(), lr=0.01, momentum=0.9)

@@ -18,6 +18,15 @@ class BatchNorm(nn.BatchNorm2d):
         return initial + (self.running_var - initial) * (self.count - 1) / self.count
 
 
+class MLP(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc1, self.fc2, self.fc3 = nn.Linear(784, 128), nn.Linear(128, 64), nn.Linear(64, 10)
+
+    def forward(self, x):
+        return self.fc3(relu(self.fc2(relu(self.fc1(x.flatten(1))))))
+
+
 class LeNet(nn.Module):
     def __init__(self):
         super().__init__()
@@ -148,17 +157,21 @@ class LSTM(nn.Module):
         return self.head(self.lstm(self.tokens(x))[0])
 
 
-def make(name):
+def make(name, **settings):
+    """By the zoo's name, and with its settings."""
     if name == "gpt":
-        return GPT()
+        return GPT(**settings)
     if name == "lstm":
-        return LSTM()
+        settings.pop("context", None)  # of any length
+        return LSTM(**settings)
+    if name == "mlp":
+        return MLP(**settings)
     if name == "lenet":
-        return LeNet()
+        return LeNet(**settings)
     if name == "resnet20":
-        return ResNet([(3, 16), (3, 32), (3, 64)], False, 10)
+        return ResNet([(3, 16), (3, 32), (3, 64)], False, **{"classes": 10, **settings})
     if name == "resnet50":
-        return ResNet([(3, 256), (4, 512), (6, 1024), (3, 2048)], True, 1000)
+        return ResNet([(3, 256), (4, 512), (6, 1024), (3, 2048)], True, **{"classes": 1000, **settings})
     raise ValueError(f"no network {name}")
 
 

@@ -1,0 +1,288 @@
+"""Trains and predicts with Bindery and with its peers, each in the best setting that a search finds, in turns.
+
+Started by compare.sh. Equal work is verified by equal losses, of equal weights on an equal batch. The exit status is 0 if
+every row has peers, and no losses differ.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+
+import report
+from peers import PEERS, Configuration, Work
+from protocol import Failure, Side, ended_on_failure
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+RATE, MOMENTUM = 1e-3, 0.9  # of gradient descent
+CHECKED = 4  # losses: the first tells of forward, the others of updates, too
+FIRST_BOUND, LATER_BOUND = 1e-4, 1e-3  # relative
+
+# By name: as the zoo calls it, and the batches.
+MODELS = {
+    "mlp": ("mlp", {"train": (1, 64), "predict": (1, 64)}),
+    "lenet": ("lenet", {"train": (64,), "predict": (1, 64)}),
+    "resnet20": ("resnet20", {"train": (128,), "predict": (1, 128)}),
+    "resnet50": ("resnet50", {"train": (16,), "predict": (1, 16)}),
+    "gpt": ("gpt(layers=6, width=384, heads=6, context=256, classes=65)", {"train": (4,), "predict": (1, 4)}),
+    "lstm": ("lstm(layers=2, width=650, context=35, classes=10000)", {"train": (20,), "predict": (1, 20)}),
+}
+
+
+class Unequal(Failure):
+    """Losses differ: not the same work."""
+
+
+def check(found, expected):
+    for i, (loss, wanted) in enumerate(zip(found, expected)):
+        bound = LATER_BOUND if i else FIRST_BOUND
+        if not abs(loss - wanted) <= bound * abs(wanted):  # NaN is not good
+            raise Unequal(f"loss {i + 1} is {loss:.7g}, ours {wanted:.7g}: not within {bound:g}")
+
+
+def turn(side, steps):
+    """Milliseconds of steps after a first one, in which threads and caches come back."""
+    return side.run(1 + steps)[1:]
+
+
+def steps_for(side, milliseconds):
+    return max(1, round(milliseconds / statistics.median(turn(side, 3))))
+
+
+class Comparison:
+    """Of one model, batch and phase."""
+
+    def __init__(self, options, name, batch, phase, folder):
+        self.options, self.name, self.batch, self.phase, self.folder = options, name, batch, phase, folder
+        self.work = Work(MODELS[name][0], batch, phase == "train", len(options.cores), options.libraries)
+        self.common = ["--model", self.work.model, "--batch-size", str(batch), "--phase", phase]
+        self.expected = {}  # losses, by the number of contexts
+        self.left_out = []  # (who, why)
+        self.error = None
+
+    def leave_out(self, who, why):
+        self.left_out.append((who, str(why)))
+        print(f"  left out: {who}: {why}", flush=True)
+
+    def ours(self, devices, folder):
+        os.makedirs(folder, exist_ok=True)
+        command = [self.options.program, *self.common, "--folder", folder]
+        command += ["--device", ",".join(f"cpu:{i}" for i in range(devices))]
+        command += ["--threads", str(max(1, self.work.threads // devices))]
+        command += ["--optimizer", f"sgd(lr={RATE}, momentum={MOMENTUM})"]
+        side = Side(command, dict(os.environ), self.options.cores, self.options.timeout)
+        with ended_on_failure(side):
+            side.make()
+            side.found = side.losses(CHECKED)
+        side.configuration = Configuration(())
+        return side
+
+    def expect(self, contexts):
+        """Batch-norm in training is by each context's share: ours is asked on as many devices."""
+        contexts = contexts if self.work.training else 1
+        if contexts not in self.expected:
+            side = self.ours(contexts, os.path.join(self.folder, f"{contexts}-devices"))
+            side.end()
+            self.expected[contexts] = side.found
+        return self.expected[contexts]
+
+    def start(self, peer, configuration):
+        command = [self.options.python[peer], "-W", "ignore", "-B", os.path.join(HERE, PEERS[peer].program)]
+        command += [*self.common, "--folder", self.folder, "--threads", str(configuration.threads(self.work.threads))]
+        command += ["--rate", str(RATE), "--momentum", str(MOMENTUM)]
+        command += [f"--set={name}={value}" for name, value in configuration.settings.items()]
+        side = Side(command, configuration.environment(self.work.threads), configuration.cores(self.options.cores),
+                    self.options.timeout)
+        with ended_on_failure(side):
+            side.make()
+            side.found = side.losses(CHECKED)
+            check(side.found, self.expect(configuration.contexts))
+        side.configuration = configuration
+        return side
+
+    def is_faster(self, side, best):
+        """By medians of turns, one after the other."""
+        times = {side: [], best: []}
+        steps = {each: steps_for(each, self.options.trial_ms) for each in times}
+        for each in (side, best) * self.options.trials:
+            times[each] += turn(each, steps[each])
+        return statistics.median(times[side]) < statistics.median(times[best])
+
+    def searched(self, peer):
+        """What is to be tried: options by the setting, of which each has a first one."""
+        searched = PEERS[peer].searched(self.work)
+        known = self.options.known.get((self.name, self.batch, self.phase, peer))
+        if known:
+            return {setting: [option for option in options if option.name == name] or options[:1]
+                    for (setting, options), name in zip(searched.items(), known)}
+        if self.options.quick:  # only the first setting
+            return {setting: options if i == 0 else options[:1] for i, (setting, options) in enumerate(searched.items())}
+        return searched
+
+    def search(self, peer):
+        """A side in the fastest setting; None, where it does not run."""
+        searched = self.searched(peer)
+        chosen, best, unequal = {setting: options[0] for setting, options in searched.items()}, None, None
+        for setting, options in searched.items():
+            for option in options:
+                attempt = Configuration(tuple((chosen | {setting: option}).values()))
+                if best and (attempt == best.configuration or not attempt.makes_sense):
+                    continue
+                side = None
+                try:
+                    side = self.start(peer, attempt)
+                    wins = best is None or self.is_faster(side, best)
+                except Failure as failure:
+                    unequal = failure if isinstance(failure, Unequal) else unequal
+                    self.leave_out(f"{peer}, {attempt.name}", failure)
+                    if side:
+                        side.end()
+                    continue
+                if wins:
+                    best, side, chosen[setting] = side, best, option
+                if side:
+                    side.end()
+            if best is None:
+                break
+        if best is None and unequal:
+            self.error = f"{peer}: {unequal}"
+        return best
+
+    def measure(self):
+        """The row: all samples of all sides, and what is told of them."""
+        ours = self.ours(1, self.folder)
+        self.expected[1] = ours.found
+        sides = {}
+        for peer in self.options.peers:
+            if self.phase not in PEERS[peer].phases:
+                continue
+            if peer not in self.options.python:
+                self.leave_out(peer, "there is no Python with it")
+                continue
+            side = self.search(peer)
+            if side:
+                sides[peer] = side
+                print(f"  {side.name}: {side.configuration.name}", flush=True)
+        row = {"model": self.name, "text": self.work.model, "batch": self.batch, "phase": self.phase,
+               "peers": {}, "left_out": self.left_out, "error": self.error}
+        everyone = {"ours": ours, **sides}
+        steps = {name: steps_for(side, self.options.turn_ms) for name, side in everyone.items()}
+        samples = {name: [] for name in everyone}
+        for _ in range(self.options.rounds):
+            for name, side in everyone.items():
+                samples[name].append(turn(side, steps[name]))
+        for name, side in everyone.items():
+            told = {"name": side.name, "setting": side.configuration.name,
+                    "options": [option.name for option in side.configuration.options],
+                    "losses": side.found, "samples": samples[name], "memory_mib": side.memory_mib(),
+                    "start_ms": side.start_ms, "make_ms": side.make_ms}
+            side.end()
+            if name == "ours":
+                row["ours"] = told
+            else:
+                row["peers"][name] = told
+        return row
+
+
+def cases(options):
+    for text in options.models.split(","):
+        name, _, batch = text.partition(":")
+        for phase in ("train", "predict"):
+            if options.phase in (phase, "both"):
+                for size in [int(batch)] if batch else MODELS[name][1][phase]:
+                    yield name, size, phase
+
+
+def processor():
+    with open("/proc/cpuinfo") as file:
+        return next((line.split(":", 1)[1].strip() for line in file if line.startswith("model name")), platform.machine())
+
+
+def commit():
+    try:
+        return subprocess.run(["git", "-C", HERE, "describe", "--always", "--dirty"], capture_output=True, text=True,
+                              check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+
+
+def known_settings(path):
+    """What an earlier run has found, by row and peer."""
+    with open(path) as file:
+        rows = json.load(file)["rows"]
+    return {(row["model"], row["batch"], row["phase"], peer): side["options"]
+            for row in rows for peer, side in row["peers"].items()}
+
+
+def parse():
+    parser = argparse.ArgumentParser(prog="compare.sh", description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--models", default=",".join(MODELS), help="with or without :BATCH; default: %(default)s")
+    parser.add_argument("--phase", choices=["train", "predict", "both"], default="both")
+    parser.add_argument("--peers", default=",".join(PEERS), help="default: %(default)s")
+    parser.add_argument("--rounds", type=int, default=11, help="of a turn of each side; default: %(default)s")
+    parser.add_argument("--turn-ms", type=float, default=500, help="milliseconds of a turn, about; default: %(default)s")
+    parser.add_argument("--trials", type=int, default=3, help="turns that decide between two settings; default: %(default)s")
+    parser.add_argument("--trial-ms", type=float, default=300, help="of such a turn; default: %(default)s")
+    parser.add_argument("--threads", type=int, help="of each side; default: the cores that it may use")
+    parser.add_argument("--quick", action="store_true", help="3 rounds of short turns, and one setting of each searched")
+    parser.add_argument("--settings", metavar="FILE", help="of an earlier run's samples: take what it has found")
+    parser.add_argument("--samples", metavar="FILE", default="compare_peers.json", help="to write; default: %(default)s")
+    parser.add_argument("--write", metavar="FILE", help="replace the section of this page between two comments")
+    parser.add_argument("--timeout", type=float, default=1800, help="seconds that a side may compute; default: %(default)s")
+    parser.add_argument("--program", required=True, help=argparse.SUPPRESS)
+    parser.add_argument("--python", action="append", default=[], help=argparse.SUPPRESS)  # PEER=PATH
+    parser.add_argument("--library", action="append", default=[], help=argparse.SUPPRESS)  # NAME=PATH
+    if parser.parse_args().quick:
+        parser.set_defaults(rounds=3, turn_ms=50, trials=1, trial_ms=50)
+    options = parser.parse_args()
+    for kind, names, known in (("model", options.models, MODELS), ("peer", options.peers, PEERS)):
+        for name in names.split(","):
+            if not re.fullmatch(f"({'|'.join(known)})" + r"(:[1-9]\d*)?" * (kind == "model"), name):
+                parser.error(f'unknown {kind} "{name}"; there are: {", ".join(known)}')
+    cores = sorted(os.sched_getaffinity(0))
+    if options.threads and not 1 <= options.threads <= len(cores):
+        parser.error(f"--threads: from 1 to {len(cores)}")
+    options.cores = cores[: options.threads or len(cores)]
+    options.peers = options.peers.split(",")
+    options.python, options.libraries = (dict(pair.split("=", 1) for pair in pairs)
+                                         for pairs in (options.python, options.library))
+    options.known = known_settings(options.settings) if options.settings else {}
+    return options
+
+
+def main():
+    options = parse()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # sides end with it
+    if options.write:
+        report.write_section(options.write, None)  # fails now, not after hours
+    result = {"machine": processor(), "threads": len(options.cores), "rounds": options.rounds, "commit": commit(),
+              "date": datetime.date.today().isoformat(), "rows": []}
+    good = True
+    for name, batch, phase in cases(options):
+        print(f"{phase}, {name} b{batch}, {len(options.cores)} threads", flush=True)
+        with tempfile.TemporaryDirectory(prefix="bindery-peers-") as folder:
+            try:
+                row = Comparison(options, name, batch, phase, folder).measure()
+            except Failure as failure:
+                sys.exit(f"compare: {failure}")
+        print(report.text(row), flush=True)
+        good &= bool(row["peers"]) and not row["error"]
+        result["rows"].append(row)
+        with open(options.samples, "w") as file:  # what is there is kept, whatever comes
+            json.dump(result, file, indent=1)
+    section = report.markdown(result)
+    print("\n" + section)
+    if options.write:
+        report.write_section(options.write, section)
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

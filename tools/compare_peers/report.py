@@ -1,0 +1,90 @@
+"""What was measured, in words: a row is a model, batch and phase, as compare.py makes it."""
+
+import statistics
+
+BEGIN, END = "<!-- compare_peers: begin -->", "<!-- compare_peers: end -->"
+
+
+def every(side):
+    return [sample for samples in side["samples"] for sample in samples]
+
+
+def median_ms(side):
+    return statistics.median(every(side))
+
+
+def ratios(ours, peer):
+    """Of the rounds' medians, and of minima."""
+    rounds = [statistics.median(a) / statistics.median(b) for a, b in zip(ours["samples"], peer["samples"])]
+    return statistics.median(rounds), min(every(ours)) / min(every(peer))
+
+
+def best_of(row):
+    return min(row["peers"].values(), key=median_ms)
+
+
+def milliseconds(value):
+    return f"{value:.3g}" if value < 100 else f"{value:.0f}"
+
+
+def both(side):
+    return f"{milliseconds(min(every(side)))} / {milliseconds(median_ms(side))}"
+
+
+def text(row):
+    lines = []
+    for side in [row["ours"], *row["peers"].values()]:
+        of_medians, of_minima = ratios(row["ours"], side)
+        beside = "" if side is row["ours"] else f"; ours / it: median of pairs {of_medians:.3f}, of minima {of_minima:.3f}"
+        lines.append(f"  {side['name']} ({side['setting']}): min {min(every(side)):.4g}, median {median_ms(side):.4g} ms; "
+                     f"{side['memory_mib']:.0f} MiB above its start; started in {side['start_ms']:.0f} ms, made in "
+                     f"{side['make_ms']:.0f}{beside}")
+    if row["peers"]:
+        best = best_of(row)
+        of_medians, of_minima = ratios(row["ours"], best)
+        lines.append(f"  ours / best peer ({best['name']}): {of_medians:.3f}, of minima {of_minima:.3f}")
+    if row["error"]:
+        lines.append(f"  ERROR: {row['error']}")
+    return "\n".join(lines)
+
+
+def markdown(result):
+    """Of all rows, and below it what was left out."""
+    lines = [f"{result['machine']}, {result['threads']} threads, {result['date']}, {result['rounds']} rounds; "
+             f"commit {result['commit']}. Times are min / median in ms.", ""]
+    lines += ["| | ours | best peer, and its setting | | ours / it: median of pairs (minima) | ours / other peers "
+              "| MiB above the start: ours, best, leanest peer | ms to start, and to make: ours, best |",
+              "|---|---|---|---|---|---|---|---|"]
+    for row in result["rows"]:
+        what = f"{row['phase']}, {row['model']} b{row['batch']}"
+        if row["error"] or not row["peers"]:
+            lines.append(f"| {what} | " + (f"error: {row['error']}" if row["error"] else "no peer") + " |" + " |" * 6)
+            continue
+        ours, best = row["ours"], best_of(row)
+        leanest = min(row["peers"].values(), key=lambda side: side["memory_mib"])
+        of_medians, of_minima = ratios(ours, best)
+        others = ", ".join(f"{side['name']} {ratios(ours, side)[0]:.2f}" for side in row["peers"].values() if side != best)
+        starts = "; ".join(f"{side['start_ms']:.0f}, {side['make_ms']:.0f}" for side in (ours, best))
+        lines.append(f"| {what} | {both(ours)} | {best['name']}: {best['setting']} | {both(best)} | "
+                     f"{of_medians:.2f} ({of_minima:.2f}) | {others} | {ours['memory_mib']:.0f}, "
+                     f"{best['memory_mib']:.0f}, {leanest['memory_mib']:.0f} ({leanest['name']}) | {starts} |")
+    missing = {}
+    for row in result["rows"]:
+        for who, why in row["left_out"]:
+            missing.setdefault((who, why), []).append(f"{row['phase']} {row['model']} b{row['batch']}")
+    if missing:
+        lines += ["", "Left out:", ""]
+        lines += [f"* {who}: {why} ({', '.join(where)})" for (who, why), where in missing.items()]
+    return "\n".join(lines) + "\n"
+
+
+def write_section(path, section):
+    """Replaces what stands between the two lines; only looks for them where there is nothing to write."""
+    with open(path) as file:
+        page = file.read()
+    if page.count(BEGIN) != 1 or page.count(END) != 1 or page.index(BEGIN) > page.index(END):
+        raise ValueError(f'"{path}" has not one line "{BEGIN}" and, after it, one "{END}"')
+    if section is None:
+        return
+    with open(path, "w") as file:
+        file.write(page[: page.index(BEGIN) + len(BEGIN)] + "\n\n" + section + "\n" + page[page.index(END):])
