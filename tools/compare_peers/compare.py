@@ -1,7 +1,7 @@
 """Trains and predicts with Bindery and with its peers, each in the best setting that a search finds, in turns.
 
-Started by compare.sh. Equal work is verified by equal losses, of equal weights on an equal batch. The exit status is 0 if
-every row has peers, and no losses differ.
+Started by compare.sh. Equal work is verified by equal losses, of equal weights on an equal batch. The exit status is 0
+if every row has peers, and no losses differ.
 """
 
 import argparse
@@ -18,7 +18,7 @@ import tempfile
 
 import report
 from peers import PEERS, Configuration, Work
-from protocol import Failure, Side, ended_on_failure
+from protocol import Failure, Side, end_all, ended_on_failure
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 RATE, MOMENTUM = 1e-3, 0.9  # of gradient descent
@@ -79,8 +79,7 @@ class Comparison:
         command += ["--optimizer", f"sgd(lr={RATE}, momentum={MOMENTUM})"]
         side = Side(command, dict(os.environ), self.options.cores, self.options.timeout)
         with ended_on_failure(side):
-            side.make()
-            side.found = side.losses(CHECKED)
+            side.make(CHECKED)
         side.configuration = Configuration(())
         return side
 
@@ -101,8 +100,7 @@ class Comparison:
         side = Side(command, configuration.environment(self.work.threads), configuration.cores(self.options.cores),
                     self.options.timeout)
         with ended_on_failure(side):
-            side.make()
-            side.found = side.losses(CHECKED)
+            side.make(CHECKED)
             check(side.found, self.expect(configuration.contexts))
         side.configuration = configuration
         return side
@@ -123,13 +121,14 @@ class Comparison:
             return {setting: [option for option in options if option.name == name] or options[:1]
                     for (setting, options), name in zip(searched.items(), known)}
         if self.options.quick:  # only the first setting
-            return {setting: options if i == 0 else options[:1] for i, (setting, options) in enumerate(searched.items())}
+            first = next(iter(searched))
+            return {setting: options if setting == first else options[:1] for setting, options in searched.items()}
         return searched
 
     def search(self, peer):
         """A side in the fastest setting; None, where it does not run."""
         searched = self.searched(peer)
-        chosen, best, unequal = {setting: options[0] for setting, options in searched.items()}, None, None
+        chosen, best = {setting: options[0] for setting, options in searched.items()}, None
         for setting, options in searched.items():
             for option in options:
                 attempt = Configuration(tuple((chosen | {setting: option}).values()))
@@ -140,7 +139,8 @@ class Comparison:
                     side = self.start(peer, attempt)
                     wins = best is None or self.is_faster(side, best)
                 except Failure as failure:
-                    unequal = failure if isinstance(failure, Unequal) else unequal
+                    if best is None and isinstance(failure, Unequal):  # its default: not the network that we have
+                        self.error = f"{peer}: {failure}"
                     self.leave_out(f"{peer}, {attempt.name}", failure)
                     if side:
                         side.end()
@@ -151,8 +151,6 @@ class Comparison:
                     side.end()
             if best is None:
                 break
-        if best is None and unequal:
-            self.error = f"{peer}: {unequal}"
         return best
 
     def measure(self):
@@ -166,29 +164,45 @@ class Comparison:
             if peer not in self.options.python:
                 self.leave_out(peer, "there is no Python with it")
                 continue
+            if PEERS[peer].reads and not os.path.exists(os.path.join(self.folder, PEERS[peer].reads)):
+                self.leave_out(peer, f"we have not written {PEERS[peer].reads}: {ours.complaint()}")
+                continue
             side = self.search(peer)
             if side:
                 sides[peer] = side
                 print(f"  {side.name}: {side.configuration.name}", flush=True)
-        row = {"model": self.name, "text": self.work.model, "batch": self.batch, "phase": self.phase,
-               "peers": {}, "left_out": self.left_out, "error": self.error}
-        everyone = {"ours": ours, **sides}
-        steps = {name: steps_for(side, self.options.turn_ms) for name, side in everyone.items()}
-        samples = {name: [] for name in everyone}
+        told = self.take_turns({"ours": ours, **sides})
+        return self.row(told.pop("ours"), told)
+
+    def row(self, ours, peers):
+        return {"model": self.name, "text": self.work.model, "batch": self.batch, "phase": self.phase, "ours": ours,
+                "peers": peers, "left_out": self.left_out, "error": self.error}
+
+    def take_turns(self, sides):
+        """What is told of each, by the same names. A peer that fails is left out."""
+        steps, samples, memory = {}, {name: [] for name in sides}, {}
+
+        def each(ask):
+            for name, side in list(sides.items()):
+                try:
+                    ask(name, side)
+                except Failure as failure:
+                    if name == "ours":
+                        raise
+                    self.leave_out(f"{name}, {side.configuration.name}", failure)
+                    sides.pop(name).end()
+
+        each(lambda name, side: steps.update({name: steps_for(side, self.options.turn_ms)}))
         for _ in range(self.options.rounds):
-            for name, side in everyone.items():
-                samples[name].append(turn(side, steps[name]))
-        for name, side in everyone.items():
-            told = {"name": side.name, "setting": side.configuration.name,
-                    "options": [option.name for option in side.configuration.options],
-                    "losses": side.found, "samples": samples[name], "memory_mib": side.memory_mib(),
-                    "start_ms": side.start_ms, "make_ms": side.make_ms}
+            each(lambda name, side: samples[name].append(turn(side, steps[name])))
+        each(lambda name, side: memory.update({name: side.memory_mib()}))
+        for side in sides.values():
             side.end()
-            if name == "ours":
-                row["ours"] = told
-            else:
-                row["peers"][name] = told
-        return row
+        return {name: {"name": side.name, "setting": side.configuration.name,
+                       "options": [option.name for option in side.configuration.options],
+                       "losses": side.found, "samples": samples[name], "memory_mib": memory[name],
+                       "start_ms": side.start_ms, "make_ms": side.make_ms}
+                for name, side in sides.items()}
 
 
 def cases(options):
@@ -202,7 +216,8 @@ def cases(options):
 
 def processor():
     with open("/proc/cpuinfo") as file:
-        return next((line.split(":", 1)[1].strip() for line in file if line.startswith("model name")), platform.machine())
+        names = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
+    return names[0] if names else platform.machine()
 
 
 def commit():
@@ -227,15 +242,18 @@ def parse():
     parser.add_argument("--phase", choices=["train", "predict", "both"], default="both")
     parser.add_argument("--peers", default=",".join(PEERS), help="default: %(default)s")
     parser.add_argument("--rounds", type=int, default=11, help="of a turn of each side; default: %(default)s")
-    parser.add_argument("--turn-ms", type=float, default=500, help="milliseconds of a turn, about; default: %(default)s")
-    parser.add_argument("--trials", type=int, default=3, help="turns that decide between two settings; default: %(default)s")
+    parser.add_argument("--turn-ms", type=float, default=500, help="milliseconds of it, about; default: %(default)s")
+    parser.add_argument("--trials", type=int, default=3,
+                        help="turns that decide between two settings; default: %(default)s")
     parser.add_argument("--trial-ms", type=float, default=300, help="of such a turn; default: %(default)s")
     parser.add_argument("--threads", type=int, help="of each side; default: the cores that it may use")
-    parser.add_argument("--quick", action="store_true", help="3 rounds of short turns, and one setting of each searched")
+    parser.add_argument("--quick", action="store_true", help="3 rounds of short turns, one setting searched")
     parser.add_argument("--settings", metavar="FILE", help="of an earlier run's samples: take what it has found")
-    parser.add_argument("--samples", metavar="FILE", default="compare_peers.json", help="to write; default: %(default)s")
+    parser.add_argument("--samples", metavar="FILE", default="compare_peers.json",
+                        help="all of them, to write; default: %(default)s")
     parser.add_argument("--write", metavar="FILE", help="replace the section of this page between two comments")
-    parser.add_argument("--timeout", type=float, default=1800, help="seconds that a side may compute; default: %(default)s")
+    parser.add_argument("--timeout", type=float, default=1800,
+                        help="seconds that a side may take to answer; default: %(default)s")
     parser.add_argument("--program", required=True, help=argparse.SUPPRESS)
     parser.add_argument("--python", action="append", default=[], help=argparse.SUPPRESS)  # PEER=PATH
     parser.add_argument("--library", action="append", default=[], help=argparse.SUPPRESS)  # NAME=PATH
@@ -268,11 +286,14 @@ def main():
     for name, batch, phase in cases(options):
         print(f"{phase}, {name} b{batch}, {len(options.cores)} threads", flush=True)
         with tempfile.TemporaryDirectory(prefix="bindery-peers-") as folder:
+            comparison = Comparison(options, name, batch, phase, folder)
             try:
-                row = Comparison(options, name, batch, phase, folder).measure()
+                row = comparison.measure()
             except Failure as failure:
-                sys.exit(f"compare: {failure}")
-        print(report.text(row), flush=True)
+                comparison.error = f"ours: {failure}"
+                row = comparison.row(None, {})
+            end_all()
+        print(*report.lines(row), sep="\n", flush=True)
         good &= bool(row["peers"]) and not row["error"]
         result["rows"].append(row)
         with open(options.samples, "w") as file:  # what is there is kept, whatever comes

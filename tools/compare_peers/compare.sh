@@ -5,8 +5,8 @@
 #
 # Builds what it needs of Bindery, or takes it from the folder that BINDERY_BIN names, like bazel-bin. Each peer has an
 # environment of its own in the user's cache folder, where it is installed the first time; or a variable, PYTORCH, JAX,
-# MXNET or ONNXRUNTIME, names a Python that can import it. MXNet is no longer maintained, and runs on Python up to 3.11. A
-# peer that cannot be had is named, and left out. PyTorch compiles with g++. jemalloc and tcmalloc are tried where the
+# MXNET or ONNXRUNTIME, names a Python that can import it. MXNet is no longer maintained, and runs on Python up to 3.11.
+# A peer that cannot be had is named, and left out. PyTorch compiles with g++. jemalloc and tcmalloc are tried where the
 # system has them: on Debian, apt-get install libjemalloc2 libtcmalloc-minimal4.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -68,22 +68,27 @@ while IFS='|' read -r peer module versions packages; do
   fi
 done <<<"$peers"
 
+# A library that settings may preload.
+offer() { # NAME PATH
+  if [ -n "$2" ] && [ -e "$2" ]; then arguments+=(--library "$1=$2"); else say "$1 is not tried: not installed"; fi
+}
 for allocator in jemalloc tcmalloc; do
   for name in "lib$allocator" "lib${allocator}_minimal"; do
     library=$(find_library "$name")
     [ -z "$library" ] || break
   done
-  if [ -n "$library" ]; then arguments+=(--library "$allocator=$library"); else say "$allocator is not tried: not installed"; fi
+  offer "$allocator" "$library"
 done
 # Intel's OpenMP comes as a package, too.
 if [ -n "${pytorch:-}" ] && [ -z "${PYTORCH:-}" ]; then
   library=$(dirname "$(dirname "$pytorch")")/lib/libiomp5.so
   [ -e "$library" ] || "$pytorch" -m pip install --quiet intel-openmp >&2 || true
-  if [ -e "$library" ]; then arguments+=(--library "iomp5=$library"); else say "Intel's OpenMP is not tried: not installed"; fi
+  offer iomp5 "$library"
 fi
 
 if [ -z "${BINDERY_BIN:-}" ]; then
   "$root/tools/setup.sh"
   (cd "$root" && tools/bazel build //tools:compare_peers)
 fi
-exec python3 -B "$here/compare.py" --program "${BINDERY_BIN:-$root/bazel-bin}/tools/compare_peers" "${arguments[@]}" "$@"
+exec python3 -B "$here/compare.py" --program "${BINDERY_BIN:-$root/bazel-bin}/tools/compare_peers" \
+  "${arguments[@]}" "$@"

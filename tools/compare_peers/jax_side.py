@@ -86,7 +86,9 @@ class Network:
         for i, (kernel, stride) in enumerate(layers, 1):
             y = self.norm(v, f"{name}_bn{i}", self.conv(v, f"{name}_conv{i}", y, stride, kernel // 2))
             y, total = jax.nn.relu(y) if i < len(layers) else y, total * stride
-        return jax.nn.relu(y + (self.norm(v, name + "_sc", self.conv(v, name + "_conv1sc", x, total)) if project else x))
+        if project:
+            x = self.norm(v, name + "_sc", self.conv(v, name + "_conv1sc", x, total))
+        return jax.nn.relu(y + x)
 
     def stages(self, v, x, stages, bottleneck):
         for stage, units in enumerate(stages, 1):

@@ -1,4 +1,5 @@
-"""MXNet's side of compare.sh: the networks of train/zoo.h as symbols of a Module, by the protocol of protocol.py. Settings:
+"""MXNet's side of compare.sh: the networks of train/zoo.h as symbols of a Module, by the protocol of protocol.py.
+Settings:
 
     contexts   devices that share the batch; batch-norm is by each one's share
     kvstore    local or device, of several contexts: where gradients are summed

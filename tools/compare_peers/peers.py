@@ -81,11 +81,10 @@ def allocators(work):
     kept = {"MALLOC_MMAP_THRESHOLD_": str(1 << 40), "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
             "MALLOC_TOP_PAD_": str(1 << 28)}
     found = [Option(), Option("malloc keeps memory", environment=kept)]
-    for name in ("jemalloc", "tcmalloc"):
+    keep = {"jemalloc": {"MALLOC_CONF": "metadata_thp:auto,dirty_decay_ms:-1,muzzy_decay_ms:-1"}, "tcmalloc": {}}
+    for name in keep:
         if name in work.libraries:
-            environment = {"MALLOC_CONF": "background_thread:false,metadata_thp:auto,dirty_decay_ms:-1,muzzy_decay_ms:-1"}
-            found.append(Option(name, environment=environment if name == "jemalloc" else {},
-                                preload=work.libraries[name]))
+            found.append(Option(name, environment=keep[name], preload=work.libraries[name]))
     return found
 
 
@@ -134,8 +133,9 @@ def of_jax(work):
 def of_mxnet(work):
     contexts = [Option()]
     if work.threads > 1 and work.batch % 2 == 0:
-        contexts += [Option("2 contexts", {"contexts": 2}, contexts=2),
-                     Option("2 contexts, kvstore device", {"contexts": 2, "kvstore": "device"}, contexts=2)]
+        contexts.append(Option("2 contexts", {"contexts": 2}, contexts=2))
+        if work.training:
+            contexts.append(Option("2 contexts, kvstore device", {"contexts": 2, "kvstore": "device"}, contexts=2))
     engines = [Option()] + [Option(name, environment={"MXNET_ENGINE_TYPE": name})
                             for name in ("ThreadedEngine", "NaiveEngine")]
     graphs = [Option(), Option("no subgraphs", environment={"MXNET_SUBGRAPH_BACKEND": "NONE"})]
@@ -146,8 +146,8 @@ def of_mxnet(work):
 
 
 def of_onnxruntime(work):
-    return {"level": [Option()] + [Option(name, {"level": name}) for name in ("ORT_ENABLE_EXTENDED", "ORT_ENABLE_BASIC")],
-            "spinning": [Option(), Option("threads sleep", {"spinning": 0})],
+    levels = [Option(name, {"level": name}) for name in ("ORT_ENABLE_EXTENDED", "ORT_ENABLE_BASIC")]
+    return {"level": [Option(), *levels], "spinning": [Option(), Option("threads sleep", {"spinning": 0})],
             "allocator": allocators(work), "threads": threads(work)}
 
 
@@ -155,11 +155,12 @@ class Peer(NamedTuple):
     program: str
     searched: object  # of the work: options by the name of the setting
     phases: tuple = ("train", "predict")
+    reads: str = ""  # a file that we may not be able to write
 
 
 PEERS = {
     "pytorch": Peer("torch_side.py", of_pytorch),
     "jax": Peer("jax_side.py", of_jax),
     "mxnet": Peer("mxnet_side.py", of_mxnet),
-    "onnxruntime": Peer("onnxruntime_side.py", of_onnxruntime, phases=("predict",)),
+    "onnxruntime": Peer("onnxruntime_side.py", of_onnxruntime, phases=("predict",), reads="model.onnx"),
 }

@@ -5,8 +5,8 @@
     losses N    does N steps, and computes the loss of each         N numbers
     run N       does N steps                                        N numbers: milliseconds
 
-A loss is the mean cross-entropy of the batch, in training before the step's update. A side that fails ends; the last line
-of its standard error says why.
+A loss is the mean cross-entropy of the batch, in training before the step's update. A side that fails ends; the last
+line of its standard error says why.
 
 `serve` is a side's end in Python, `Side` the driver's.
 """
@@ -110,10 +110,14 @@ class Side:
             self.started_kib = self._status("VmRSS")
             self._signal(signal.SIGSTOP)
 
-    def make(self):
+    def make(self, losses):
+        """And finds some losses. The time is that to the first of them: networks are compiled when they first run."""
         begin = time.perf_counter()
-        self._ask("make")
+        if self._ask("make") != "made":
+            raise Failure('expected "made"')
+        self.found = self.losses(1)
         self.make_ms = 1000 * (time.perf_counter() - begin)
+        self.found += self.losses(losses - 1)
 
     def losses(self, steps):
         return self._numbers(f"losses {steps}", steps)

@@ -31,41 +31,43 @@ def both(side):
     return f"{milliseconds(min(every(side)))} / {milliseconds(median_ms(side))}"
 
 
-def text(row):
-    lines = []
-    for side in [row["ours"], *row["peers"].values()]:
+def lines(row):
+    found = []
+    for side in [row["ours"]] * bool(row["ours"]) + list(row["peers"].values()):
         of_medians, of_minima = ratios(row["ours"], side)
-        beside = "" if side is row["ours"] else f"; ours / it: median of pairs {of_medians:.3f}, of minima {of_minima:.3f}"
-        lines.append(f"  {side['name']} ({side['setting']}): min {min(every(side)):.4g}, median {median_ms(side):.4g} ms; "
-                     f"{side['memory_mib']:.0f} MiB above its start; started in {side['start_ms']:.0f} ms, made in "
-                     f"{side['make_ms']:.0f}{beside}")
+        found.append(f"  {side['name']} ({side['setting']}): min {min(every(side)):.4g}, median {median_ms(side):.4g} "
+                     f"ms; {side['memory_mib']:.0f} MiB above its start; ms to start {side['start_ms']:.0f}, to the "
+                     f"first loss {side['make_ms']:.0f}")
+        if side is not row["ours"]:
+            found[-1] += f"; ours / it: median of pairs {of_medians:.3f}, of minima {of_minima:.3f}"
     if row["peers"]:
         best = best_of(row)
         of_medians, of_minima = ratios(row["ours"], best)
-        lines.append(f"  ours / best peer ({best['name']}): {of_medians:.3f}, of minima {of_minima:.3f}")
+        found.append(f"  ours / best peer ({best['name']}): {of_medians:.3f}, of minima {of_minima:.3f}")
     if row["error"]:
-        lines.append(f"  ERROR: {row['error']}")
-    return "\n".join(lines)
+        found.append(f"  ERROR: {row['error']}")
+    return found
 
 
 def markdown(result):
-    """Of all rows, and below it what was left out."""
-    lines = [f"{result['machine']}, {result['threads']} threads, {result['date']}, {result['rounds']} rounds; "
+    """A table of all rows, and below it what was left out."""
+    page = [f"{result['machine']}, {result['threads']} threads, {result['date']}, {result['rounds']} rounds; "
              f"commit {result['commit']}. Times are min / median in ms.", ""]
-    lines += ["| | ours | best peer, and its setting | | ours / it: median of pairs (minima) | ours / other peers "
-              "| MiB above the start: ours, best, leanest peer | ms to start, and to make: ours, best |",
+    page += ["| | ours | best peer, and its setting | | ours / it: median of pairs (minima) | ours / other peers "
+              "| MiB above the start: ours, best, leanest peer | ms to start, and to the first loss: ours; best |",
               "|---|---|---|---|---|---|---|---|"]
     for row in result["rows"]:
         what = f"{row['phase']}, {row['model']} b{row['batch']}"
         if row["error"] or not row["peers"]:
-            lines.append(f"| {what} | " + (f"error: {row['error']}" if row["error"] else "no peer") + " |" + " |" * 6)
+            page.append(f"| {what} | " + (f"error: {row['error']}" if row["error"] else "no peer") + " |" + " |" * 6)
             continue
         ours, best = row["ours"], best_of(row)
         leanest = min(row["peers"].values(), key=lambda side: side["memory_mib"])
         of_medians, of_minima = ratios(ours, best)
-        others = ", ".join(f"{side['name']} {ratios(ours, side)[0]:.2f}" for side in row["peers"].values() if side != best)
+        others = ", ".join(f"{side['name']} {ratios(ours, side)[0]:.2f}" for side in row["peers"].values()
+                           if side is not best)
         starts = "; ".join(f"{side['start_ms']:.0f}, {side['make_ms']:.0f}" for side in (ours, best))
-        lines.append(f"| {what} | {both(ours)} | {best['name']}: {best['setting']} | {both(best)} | "
+        page.append(f"| {what} | {both(ours)} | {best['name']}: {best['setting']} | {both(best)} | "
                      f"{of_medians:.2f} ({of_minima:.2f}) | {others} | {ours['memory_mib']:.0f}, "
                      f"{best['memory_mib']:.0f}, {leanest['memory_mib']:.0f} ({leanest['name']}) | {starts} |")
     missing = {}
@@ -73,9 +75,9 @@ def markdown(result):
         for who, why in row["left_out"]:
             missing.setdefault((who, why), []).append(f"{row['phase']} {row['model']} b{row['batch']}")
     if missing:
-        lines += ["", "Left out:", ""]
-        lines += [f"* {who}: {why} ({', '.join(where)})" for (who, why), where in missing.items()]
-    return "\n".join(lines) + "\n"
+        page += ["", "Left out:", ""]
+        page += [f"* {who}: {why} ({', '.join(where)})" for (who, why), where in missing.items()]
+    return "\n".join(page) + "\n"
 
 
 def write_section(path, section):
