@@ -142,7 +142,8 @@ TEST_F(Debian, WhatIsUnpackedIsWhole) {
   const std::string source = "unpacked/usr/share/doc/libbindery-dev/examples/outside/predict.cc";
   Sh("export PKG_CONFIG_SYSROOT_DIR=$PWD/unpacked PKG_CONFIG_PATH=$PWD/" + libraries_ +
      "/pkgconfig PKG_CONFIG_ALLOW_SYSTEM_CFLAGS=1 PKG_CONFIG_ALLOW_SYSTEM_LIBS=1\n"
-     "g++ -std=c++20 -O0 " + source + " -o by_hand $(pkg-config --cflags --libs bindery-predict)");
+     "g++ -std=c++20 -O0 " +
+     source + " -o by_hand $(pkg-config --cflags --libs bindery-predict)");
   Run("./by_hand mlp.pb 1,28,28");
   if (!Has("cmake")) GTEST_SKIP() << "there is no cmake";
   Sh("cmake -S unpacked/usr/share/doc/libbindery-dev/examples/outside -B by_cmake "
