@@ -1,13 +1,17 @@
 """Reads the event files of a training by TensorBoard; see check.sh."""
 
 import argparse
+import io
 import json
+import os
 import struct
 import subprocess
 import sys
+import tarfile
 import tempfile
 import zlib
 
+import numpy as np
 from tensorboard.backend.event_processing import event_accumulator
 from tensorboard.backend.event_processing import event_file_loader
 from tensorboard.backend.event_processing import directory_loader
@@ -30,6 +34,55 @@ def train(program, folder, epochs, more=()):
                str(epochs), "--json", "--tensorboard", folder + "/run", "--checkpoints", folder + "/checkpoints", *more]
     lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
     return [line for line in map(json.loads, lines) if line["event"] == "epoch"]
+
+
+def kinds(program, folder):
+    """Data of every kind but TFRecord files, small: names, and the lines that name them."""
+    for to in ("images:" + folder + "/pictures", folder + "/idx"):
+        subprocess.run([program, "train", "--model", "mlp", "--train-digits", "40", "--test-digits", "20", "--epochs",
+                        "1", "--checkpoints=", "--write-digits", to], check=True, capture_output=True)
+    y = np.arange(40) % 3
+    x = np.random.default_rng(1).random((40, 3, 4)).astype(np.float32) + y[:, None, None]
+    np.save(folder + "/x.npy", x)
+    np.save(folder + "/y.npy", y)
+    np.savez(folder + "/xy.npz", x=x, y=y)
+    np.savetxt(folder + "/rows.csv", np.hstack([x[:, 0], y[:, None]]), "%g", ",")
+    with open(folder + "/text", "w") as text:
+        text.write("abcab\n" * 40)
+    with tarfile.open(folder + "/digits.tar", "w") as archive:
+        for label in sorted(os.listdir(folder + "/pictures/train")):
+            for name in os.listdir(folder + "/pictures/train/" + label):
+                record = f"{label}-{name[:-4]}"
+                archive.add(f"{folder}/pictures/train/{label}/{name}", record + ".png")
+                info = tarfile.TarInfo(record + ".cls")
+                info.size = len(label)
+                archive.addfile(info, io.BytesIO(label.encode()))
+    return {
+        "csv": f"csv:{folder}/rows.csv",
+        "npy": f"npy:{folder}/x.npy?labels={folder}/y.npy",
+        "npz": f"npz:{folder}/xy.npz",
+        "images": f"images:{folder}/pictures/train",
+        "tar": f"tar:{folder}/digits.tar?size=28&channels=1",
+        "IDX": folder + "/idx",
+        "text": f"text:{folder}/text",
+    }
+
+
+def check_kind(program, folder, kind, data):
+    """A training on it: its last values are among the events."""
+    model = "gpt(layers=1, width=16, heads=2, context=8)" if kind == "text" else "mlp"
+    command = [program, "train", "--model", model, "--data", data, "--batch-size", "12", "--epochs", "1", "--json",
+               "--tensorboard", f"{folder}/events-{kind}", "--checkpoints="]
+    lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+    wanted = [line for line in map(json.loads, lines) if line["event"] == "epoch"][-1]["test"]["cross-entropy"]
+    read = event_accumulator.EventAccumulator(f"{folder}/events-{kind}")
+    read.Reload()
+    tag = "validation/cross-entropy"
+    if tag in read.Tags()["scalars"]:
+        got = read.Scalars(tag)[-1].value
+    else:
+        got = tensor_util.make_ndarray(read.Tensors(tag)[-1].tensor_proto).item()
+    expect(f"{kind}: {tag}: {got} is {wanted}", abs(got - wanted) <= 1e-6 * max(1, abs(wanted)))
 
 
 def png_size(png):
@@ -103,6 +156,8 @@ def main():
         expect("the run ended well", settings["_hparams_/session_end_info"].session_end_info.status == 1)
         expect("plugins: " + ", ".join(sorted(set(plugins.values()))),
                {"scalars", "histograms", "images", "hparams"} <= set(plugins.values()))
+        for kind, data in kinds(program, folder).items():
+            check_kind(program, folder, kind, data)
     if failures:
         sys.exit(f"{len(failures)} failed")
     print("all as it was written")

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Trains a little with `bindery train --tensorboard` and reads what it wrote by TensorBoard's own readers and plugins:
-# numbers, histograms, images, the graph, the settings; before and after a resume. Fails if anything is not as the
-# lines of --json have it.
+# numbers, histograms, images, the graph, the settings; before and after a resume; and numbers of trainings on data of
+# every kind. Fails if anything is not as the lines of --json have it.
 #
 # Builds what it needs of Bindery. TensorBoard is that of the interpreter that the environment variable PYTHON names, or
 # is installed into an environment of its own in the user's cache folder.
