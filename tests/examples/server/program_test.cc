@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <thread>
@@ -43,7 +44,8 @@ class ServerProgram : public ProgramTest {
   std::unique_ptr<Process> Start(const std::string& options) {
     std::filesystem::remove(PathOf("said"));
     auto server = std::make_unique<Process>(
-        std::vector<std::string>{"/bin/sh", "-c", "exec " + Program("server") + " --port 0 " + options + " > said"},
+        std::vector<std::string>{"/bin/sh", "-c",
+                                 "echo $$ > pid; exec " + Program("server") + " --port 0 " + options + " > said"},
         folder());
     for (int i = 0; i < 1000 && server->Running(); ++i) {
       std::ifstream file(PathOf("said"));
@@ -56,6 +58,11 @@ class ServerProgram : public ProgramTest {
     }
     ADD_FAILURE() << "does not listen: " << server->Err();
     return server;
+  }
+  // Of the server that was started last: threads of the operating system.
+  int64_t Threads() const {
+    const std::string pid = Read("pid");
+    return std::distance(std::filesystem::directory_iterator("/proc/" + pid.substr(0, pid.find('\n')) + "/task"), {});
   }
   Outcome Run(const std::string& program, const std::vector<std::string>& arguments) {
     return Process(std::vector<std::string>{Program(program)} + arguments, folder()).Wait();
@@ -102,6 +109,54 @@ TEST_F(ServerProgram, OverloadIsRefusedAndTheRestIsRight) {
                                             "--clients", "16", "--samples", "3", "--overload"});
   EXPECT_EQ(outcome.status, 0) << outcome;
   EXPECT_NE(outcome.out.find("status 503: "), std::string::npos) << outcome;
+}
+
+TEST_F(ServerProgram, ListensComputesAndConnectsAsItIsTold) {
+  const Symbol x = Variable("data", {.shape = Shape{kUnknownDim, 512}});
+  Model wide{.symbol = FullyConnected(x, {.num_hidden = 512}, "fc")};
+  wide.params.emplace("fc_weight", HostTensor::Full(DType::kFloat32, {512, 512}, 0.25));
+  wide.params.emplace("fc_bias", HostTensor::Full(DType::kFloat32, {512}, 0.5));
+  SaveModel(wide, PathOf("wide.pb"));
+  const std::string samples(4 * 512 * sizeof(float), '\0');
+  std::vector<int64_t> threads;
+  for (const char* number : {"1", "3"}) {
+    const auto server =
+        Start("--model wide.pb --max-batch 4 --host 127.0.0.2 --device cpu:0 --connections 2 --threads " +
+              std::string(number));
+    EXPECT_NE(Read("said").find("http://127.0.0.2:"), std::string::npos) << Read("said");
+    EXPECT_FALSE(httplib::Client("127.0.0.1", port_).Get("/healthz"));
+    auto first = std::make_unique<httplib::Client>("127.0.0.2", port_);
+    httplib::Client second("127.0.0.2", port_), third("127.0.0.2", port_);
+    for (httplib::Client* client : {first.get(), &second, &third}) client->set_keep_alive(true);
+    const httplib::Result answer = first->Post("/predict", samples, "application/octet-stream");
+    ASSERT_TRUE(answer);
+    EXPECT_EQ(answer->status, 200) << answer->body;
+    EXPECT_EQ(answer->body.size(), samples.size());
+    threads.push_back(Threads());
+    // Two connections are served, although they ask nothing now; the third waits for one of them.
+    EXPECT_TRUE(second.Get("/healthz"));
+    third.set_read_timeout(300ms);
+    EXPECT_FALSE(third.Get("/healthz"));
+    first.reset();
+    third.set_read_timeout(10s);
+    EXPECT_TRUE(third.Get("/healthz"));
+    server->Signal(SIGTERM);
+    EXPECT_EQ(server->Wait().status, 0);
+  }
+#if !defined(__SANITIZE_THREAD__)  // where others compute
+  EXPECT_EQ(threads[1], threads[0] + 2);
+#endif
+}
+
+TEST_F(ServerProgram, GivesUpWhatTakesTooLong) {
+  const auto server = Start("--model mlp.pb --max-delay 30000000 --timeout 50");
+  const auto begin = std::chrono::steady_clock::now();
+  const httplib::Result answer =
+      httplib::Client("127.0.0.1", port_).Post("/predict", "{\"data\": [1, 2, 3, 4]}", "application/json");
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->status, 504) << answer->body;
+  EXPECT_NE(answer->body.find("no result within 50 ms"), std::string::npos) << answer->body;
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 15s);
 }
 
 // Clients that keep asking on connections that stay open: every request that was sent gets its answer, and the program
