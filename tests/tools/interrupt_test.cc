@@ -57,6 +57,31 @@ TEST_F(InterruptTest, ASignalSavesAndTheResumedRunEndsInTheSameBits) {
   }
 }
 
+// Within a step, which here takes long, without waiting for its end; what was saved before is whole.
+TEST_F(InterruptTest, ASecondSignalEndsAtOnce) {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    std::filesystem::remove_all(PathOf("run"));
+    Process process(Command({"train", "--model", "lenet", "--train-digits", "2048", "--test-digits", "10",
+                             "--batch-size", "2048", "--epochs", "1000", "--threads", "1", "--checkpoint-every", "1",
+                             "--checkpoints", "run", "--progress", "none"}),
+                    folder());
+    while (process.Running() && !HasCheckpoint()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    process.Signal(signal);
+    while (process.Running() && process.Err().find("once more: at once") == std::string::npos) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    EXPECT_TRUE(process.Running()) << "the step was over too soon";
+    process.Signal(signal);
+    const Outcome outcome = process.Wait();
+    EXPECT_EQ(outcome.status, 128 + signal) << outcome;
+    EXPECT_EQ(outcome.err.find("stopped at step"), std::string::npos) << outcome;
+    EXPECT_EQ(outcome.out, "");
+    for (const std::string& name : Files("run")) {
+      if (name.ends_with(".ckpt")) Succeeds({"verify", "run/" + name});
+    }
+  }
+}
+
 TEST_F(InterruptTest, AHangUpSavesAndTheRunGoesOn) {
   for (const char* name : {"whole", "hung-up"}) std::filesystem::create_directory(PathOf(name));
   Succeeds(Training(kEpochs, Words{"--checkpoints=", "--save", "whole/model.pb"}));
