@@ -26,6 +26,8 @@ std::vector<Step> StepsOf(const std::string& page) {
   for (const std::string& line : LinesOf(page)) {
     if (line.starts_with("```")) {
       block = block.empty() ? line : "";
+    } else if (block == "```console" && !steps.empty() && steps.back().command.ends_with("\\")) {
+      steps.back().command += "\n" + line;
     } else if (block == "```console" && line.starts_with("$ ")) {
       steps.push_back({line.substr(2), {}});
     } else if (block == "```console" && !steps.empty()) {
@@ -41,18 +43,23 @@ std::string Replaced(std::string text, const std::string& from, const std::strin
   return text;
 }
 
-// What does not depend on the machine: no digits, no marks of the best epoch, one blank for many. Progress within an
-// epoch is left out: it comes when that takes long.
+// What does not depend on the machine, nor on how wide it is shown: no digits, no marks of the best epoch, no blanks;
+// lines that go on are one. Progress within an epoch is left out: it comes when that takes long.
 std::vector<std::string> Comparable(const std::vector<std::string>& lines) {
   static const std::regex kProgress(R"(epoch \d+/\d+  batch .*)"), kBest(R"(  \(best.*\)$)"),
-      kNumber(R"(-?\d+([.,:]\d+)*(e[-+]?\d+)?)"), kBlanks("[ \t]+");
+      kNumber(R"(-?\d+([.,:]\d+)*(e[-+]?\d+)?)"), kBlanks("[ \t]+"), kGoesOn("    .*|  (train|test): .*");
   std::vector<std::string> result;
   for (std::string line : lines) {
     if (std::regex_match(line, kProgress)) continue;
+    const bool goes_on = !result.empty() && std::regex_match(line, kGoesOn);
     line = std::regex_replace(line, kBest, "");
     line = std::regex_replace(line, kNumber, "#");
-    line = std::regex_replace(line, kBlanks, " ");
-    if (!line.empty()) result.push_back(line);
+    line = std::regex_replace(line, kBlanks, "");
+    if (goes_on) {
+      result.back() += line;
+    } else if (!line.empty()) {
+      result.push_back(line);
+    }
   }
   return result;
 }
