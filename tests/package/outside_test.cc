@@ -31,6 +31,17 @@ TEST_F(Outside, Examples) {
   EXPECT_NE(missing.err.find("missing.csv"), std::string::npos) << missing;
 }
 
+// The others, with what is installed alone. They are only parsed: to build all of them takes minutes.
+TEST_F(Outside, TheOtherExamples) {
+  const std::string built_by_tests = "anomalies|custom_operator|image_classifier|predict";
+  const std::string parsed =
+      Sh("ls *.cc | grep -vxE '(" + built_by_tests + ")[.]cc' | xargs -P 2 -n 2 " +
+             "sh -c 'g++ -std=c++20 -fsyntax-only -Wall -Wextra -I ../../../../include \"$@\" && echo \"$@\"' sh",
+         prefix() + "/share/doc/bindery/examples");
+  EXPECT_NE(parsed.find("char_gpt.cc"), std::string::npos) << parsed;
+  EXPECT_NE(parsed.find("two_devices.cc"), std::string::npos) << parsed;
+}
+
 TEST_F(Outside, Server) {
   if (!Has("cmake")) GTEST_SKIP() << "there is no cmake";
   const std::string folder = Build("examples/server", "server load_test");
