@@ -28,6 +28,7 @@ nlohmann-json3-dev  JSON
 patchelf            bundles: programs that find their libraries beside themselves
 pkg-config          tests: programs outside the tree
 protobuf-compiler   model files
+strace              tests: system calls that fail
 xz-utils            bundles: archives
 zlib1g-dev          compressed data sets
 '

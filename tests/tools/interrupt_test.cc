@@ -154,5 +154,24 @@ TEST_F(InterruptTest, KilledAnywhereItEndsInTheSameBits) {
   }
 }
 
+// A write, fsync or rename fails, or is the program's last call; three of them, drawn.
+TEST_F(InterruptTest, SystemCallsThatFailLeaveAGoodCheckpoint) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "the sanitizers' own threads and calls do not go with strace";
+#endif
+  const Words strace = {"/bin/sh", "-c",
+                        "strace -f --seccomp-bpf -o trace -e trace=rename -e inject=rename:error=EIO true"};
+  if (Process(strace, folder()).Wait().status != 0) GTEST_SKIP() << "there is no strace, or it may not trace";
+  const std::string tools = Command({})[0].substr(0, Command({})[0].rfind('/'));
+  const Outcome outcome =
+      Process({tools + "/kill_and_resume.sh", "--faults", "3", "--program", tools + "/bindery", "--", "--model", "mlp",
+               "--train-digits", "200", "--test-digits", "20", "--epochs", "6", "--dropout", "0.5", "--threads", "1"},
+              folder())
+          .Wait(std::chrono::minutes(2));
+  EXPECT_EQ(outcome.status, 0) << outcome;
+  EXPECT_NE(outcome.out.find("3 faults in "), std::string::npos) << outcome;
+  EXPECT_NE(outcome.out.find("bit for bit"), std::string::npos) << outcome;
+}
+
 }  // namespace
 }  // namespace bindery
