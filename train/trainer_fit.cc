@@ -195,7 +195,9 @@ void Trainer::Resume(const FitOptions& options, Loop* loop) {
   if (options.checkpoints.empty()) Throw("resume needs a folder of checkpoints");
   std::optional<Checkpoint> newest = CheckpointStore(options.checkpoints, options.keep).LoadNewest();
   if (!newest) {
-    LogLine(LogLevel::kInfo, fmt::format("there is no checkpoint in \"{}\" yet: starting anew", options.checkpoints));
+    // Somebody asked for it: a name that is misspelled looks the same.
+    LogLine(LogLevel::kWarning,
+            fmt::format("resume: there is no checkpoint in \"{}\" yet: starting anew", options.checkpoints));
     return;
   }
   loop->Restore(std::move(*newest));

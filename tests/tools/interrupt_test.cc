@@ -103,7 +103,13 @@ TEST_F(InterruptTest, AHangUpSavesAndTheRunGoesOn) {
 
 TEST_F(InterruptTest, ResumingIsNotMixedUp) {
   const Words run = {"--checkpoints", "run", "--resume"};
-  EXPECT_NE(Succeeds(Training(1, run)).err.find("no checkpoint in \"run\" yet: starting anew"), std::string::npos);
+  EXPECT_NE(
+      Succeeds(Training(1, run)).err.find("warning: resume: there is no checkpoint in \"run\" yet: starting anew"),
+      std::string::npos);
+  const Outcome mistyped = Succeeds(Training(1, {"--checkpoints", "rnu/", "--resume"}));
+  EXPECT_NE(mistyped.err.find("warning: --resume: \"rnu/\" has no checkpoints, but \"run\" beside it has"),
+            std::string::npos)
+      << mistyped;
   EXPECT_NE(Succeeds(Training(1, run)).err.find("has 1 epochs already: nothing is left to train"), std::string::npos);
   const Words other_model = {"train", "--model",  "lenet", "--train-digits", "100", "--test-digits",
                              "50",    "--epochs", "2"};

@@ -4,11 +4,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
+#include <system_error>
 
 #include "base/log.h"
+#include "base/names.h"
 #include "bindery/version.h"
 #include "symbol/print/summary.h"
 #include "tools/cli/commands.h"
@@ -36,6 +39,7 @@ class TrainCommand : public TrainArguments {
   int Train();
   void TakeOverOptions();
   void PrepareFolder() const;
+  void HintAtCheckpoints() const;
   void Report(const FitResult& result, const Trainer& trainer, const Shape& batch, int64_t samples,
               double seconds) const;
   nlohmann::json StartToJson(const TrainingData& made, const TrainerOptions& options) const;
@@ -127,11 +131,34 @@ void TrainCommand::PrepareFolder() const {
   MakeOutputFolder("--checkpoints", checkpoints);
   LockFolder("--checkpoints", checkpoints);
   const std::vector<std::string> earlier = CheckpointStore(checkpoints).List();
+  if (resume && earlier.empty()) HintAtCheckpoints();
   if (resume || overwrite || earlier.empty()) return;
   throw UsageError(
       fmt::format("\"{}\" is of an earlier run: --resume goes on with it, --overwrite replaces it, and "
                   "--checkpoints names another folder",
                   earlier.back()));
+}
+
+// A job that begins with --resume is a new run the first time, so that is no error. But perhaps a folder beside it is
+// meant.
+void TrainCommand::HintAtCheckpoints() const {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::path folder = fs::absolute(checkpoints, error).lexically_normal();
+  const fs::path named = folder.has_filename() ? folder : folder.parent_path();
+  std::vector<std::string> names;
+  for (fs::directory_iterator at(named.parent_path(), error), end; !error && at != end; at.increment(error)) {
+    std::error_code unknown;
+    if (!at->is_directory(unknown)) continue;
+    try {
+      if (!CheckpointStore(at->path()).List().empty()) names.push_back(at->path().filename());
+    } catch (const DataError&) {  // what cannot be read is not hinted at
+    }
+  }
+  const std::string nearest = NearestName(named.filename().string(), names);
+  if (nearest.empty()) return;
+  LogLine(LogLevel::kWarning,
+          fmt::format("--resume: \"{}\" has no checkpoints, but \"{}\" beside it has", checkpoints, nearest));
 }
 
 // To go on with a run is to go on with its options, but for those on the command line.
