@@ -66,6 +66,10 @@ void ProgramBuilder::EmitCopy(int from, int to) {
 
 void ProgramBuilder::CutSegment(Phase phase, bool keep_empty) {
   std::vector<PlanSegment>& segments = plan().segments;
+  if (!segments.empty() && segments.back().phase == phase && segments.back().exchanges.empty()) {
+    segments.back().end = NumCalls();  // on one kind of device more may follow than on another
+    return;
+  }
   const int begin = segments.empty() ? 0 : segments.back().end;
   if (begin == NumCalls() && !(keep_empty && std::ranges::find(segments, phase, &PlanSegment::phase) == segments.end()))
     return;
