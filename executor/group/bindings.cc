@@ -20,6 +20,18 @@ int64_t BucketBytes(const GroupOptions& options) {
   return options.bucket_bytes.value_or(pays ? GroupOptions::kBucketBytes : 0);
 }
 
+// Of fewer samples than the batch that is described, of which a mirror's limit is. Kernels may want more for them, such as
+// those of one sample, which pack weights: then as little as can be.
+std::shared_ptr<const Program> CompileSmaller(const Symbol& symbol, CompileOptions options) {
+  try {
+    return Compile(symbol, options);
+  } catch (const DeviceError&) {
+    if (!options.mirror.IsOn()) throw;
+  }
+  options.mirror = {.least = true};
+  return Compile(symbol, options);
+}
+
 // Programs of one set of shapes.
 class Compiler {
  public:
@@ -209,6 +221,7 @@ Binding* Bindings::Find(const std::vector<Shape>& shapes, Mode mode, const std::
 std::unique_ptr<Binding> Bindings::Make(const std::vector<Shape>& shapes, Mode mode, const std::string& watch,
                                         const std::vector<SampleRange>& ranges) {
   Compiler compiler(spec_, shapes, ranges, mode, watch);
+  const bool is_smaller = spec_.SamplesOf(shapes) < spec_.SamplesOf(spec_.InputShapes());
   std::vector<GroupStep::Participant> participants;
   std::vector<DeviceExecutor*> idle;
   for (size_t d = 0; d < executors_.size(); ++d) {
@@ -219,7 +232,8 @@ std::unique_ptr<Binding> Bindings::Make(const std::vector<Shape>& shapes, Mode m
     CompileOptions options = compiler.OptionsFor(executors_[d]->device().kind, ranges[d].size());
     store_->FillFormats(&options.signature);
     const auto program = programs_->Get(ProgramKey(options), [&] {
-      std::shared_ptr<const Program> made = Compile(spec_.symbol, options);
+      std::shared_ptr<const Program> made =
+          is_smaller ? CompileSmaller(spec_.symbol, options) : Compile(spec_.symbol, options);
       compiler.CheckShare(made);  // before its parameters stay
       store_->Adopt(made->plan);
       return made;

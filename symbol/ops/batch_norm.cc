@@ -101,7 +101,7 @@ std::vector<Symbol> BatchNormGradient(const GradientContext& g) {
 // The devices' statistics are merged, each counting by its elements, and move the running values.
 std::vector<StateUpdate> BatchNormUpdates(const UpdateContext& c) {
   const auto& attrs = c.attrs<BatchNormAttrs>();
-  if (attrs.use_global_stats) return {};
+  if (attrs.use_global_stats || attrs.known) return {};
   const Extents shape = c.shape(0);
   int64_t count = 1;
   for (size_t i = 0; i < shape.size(); ++i) {
@@ -170,6 +170,14 @@ std::vector<Symbol> NormalizeGradient(const GradientContext& g) {
   return result;
 }
 
+// States; in the places of those that recomputation knows are the batch's mean and variance, which are none.
+Slot Running(const char* name) {
+  Slot slot = Auxiliary(name);
+  slot.present = Unless(&BatchNormAttrs::known);
+  return slot;
+}
+Slot Known(const char* name) { return Optional(name, If(&BatchNormAttrs::known)); }
+
 Slot ShownMean() { return Hidden("mean", Unless(&BatchNormAttrs::output_mean_var)); }  // and what follows it
 
 }  // namespace
@@ -181,12 +189,13 @@ const OpDef& BatchNormOp() {
           "y = gamma (x - mean) / sqrt(var + eps) + beta per channel, by the batch's mean and biased variance in "
           "training, by the running ones in prediction.",
       .attrs_type = &AttrsOf<BatchNormAttrs>(),
-      .inputs = {"data", "gamma", "beta", Auxiliary("running_mean"), Auxiliary("running_var")},
+      .inputs = {"data", "gamma", "beta", Running("running_mean"), Running("running_var"), Known("mean"), Known("var")},
       .outputs = {"output", ShownMean(), "var", Hidden(Optional("state", If(&BatchNormAttrs::relu)))},
       .infer =
           [](InferContext& c) {
+            const int mean = c.attrs<BatchNormAttrs>().known ? 5 : 3;
             InferPerChannel(c.attrs<BatchNormAttrs>(), {c.in(0), c.out(0)},
-                            {c.in(1), c.in(2), c.in(3), c.in(4), c.out(1), c.out(2)});
+                            {c.in(1), c.in(2), c.in(mean), c.in(mean + 1), c.out(1), c.out(2)});
             rule::State(c.out(3));  // which elements relu cut
             c.in(0).Carry(c.out(0));
           },
@@ -302,17 +311,22 @@ const OpDef& BatchNormNormalizeOp() {
           "y = gamma (x - mean) / sqrt(M2 / count + eps) + beta by the statistics given in training, by the running "
           "ones in prediction; also mean and var.",
       .attrs_type = &AttrsOf<BatchNormAttrs>(),
-      .inputs = {"data", "gamma", "beta", "statistics", Auxiliary("running_mean"), Auxiliary("running_var")},
+      .inputs = {"data", "gamma", "beta", "statistics", Running("running_mean"), Running("running_var"), Known("mean"),
+                 Known("var")},
       .outputs = {"output", ShownMean(), "var"},
       .infer =
           [](InferContext& c) {
+            const int mean = c.attrs<BatchNormAttrs>().known ? 6 : 4;
             InferPerChannel(c.attrs<BatchNormAttrs>(), {c.in(0), c.out(0)},
-                            {c.in(1), c.in(2), c.in(4), c.in(5), c.out(1), c.out(2)}, {{c.in(3), 3}});
+                            {c.in(1), c.in(2), c.in(mean), c.in(mean + 1), c.out(1), c.out(2)}, {{c.in(3), 3}});
             c.in(0).Carry(c.out(0));
           },
       .check = CheckBatchNorm,
       .gradient = NormalizeGradient,
-      .updates = [](const UpdateContext& c) { return MoveRunning(c, c.input(3), 4); },
+      .updates =
+          [](const UpdateContext& c) {
+            return c.attrs<BatchNormAttrs>().known ? std::vector<StateUpdate>() : MoveRunning(c, c.input(3), 4);
+          },
       .again = [](const NodeContext& c) { return AgainByStatistics(c, BatchNormNormalizeOp()); },
       .inplace = {{0, 0}},
   };

@@ -14,7 +14,8 @@ namespace bindery {
 namespace {
 
 // Multiplications and additions in the time of a byte, in float32: about so many of two cores with AVX-512 that have 17
-// GB/s, more of GPUs.
+// GB/s, more of GPUs. Of cores with AVX2 it is a quarter of that, but with a smaller number activations are chosen first
+// whose chains then stand in the way of more: ResNet-50 does not come below 0.53 of its memory with 8, 0.47 with 24.
 constexpr double kOperationsPerByte = 24;
 // A chain of nodes of which nothing is kept is computed again as a whole; longer ones are left alone.
 constexpr size_t kLongest = 64;

@@ -106,9 +106,9 @@ void AddLayers(Examples& e) {
   e.Add(PoolingGradOp(), PoolingGradAttrs{global, {8}}, {{5, 4, 1}});
 
   const BatchNormAttrs bn{.eps = 1e-5, .momentum = 0.5, .fix_gamma = false, .axis = -1, .output_mean_var = true};
-  BatchNormAttrs relu = bn, fixed = bn, sync = bn, global_stats = bn;
-  relu.relu = fixed.fix_gamma = sync.sync = global_stats.use_global_stats = true;
-  for (const BatchNormAttrs& attrs : {bn, relu, fixed, sync, global_stats}) {
+  BatchNormAttrs relu = bn, fixed = bn, sync = bn, global_stats = bn, known = bn;
+  relu.relu = fixed.fix_gamma = sync.sync = global_stats.use_global_stats = known.known = true;
+  for (const BatchNormAttrs& attrs : {bn, relu, fixed, sync, global_stats, known}) {
     e.Add(BatchNormOp(), attrs, {{5, 3, 4}, {4}, {4}, {4}, {4}});
   }
   e.Add(BatchNormGradOp(), bn, {{5, 3, 4}, {5, 3, 4}, {4}, {4}, {4}});
@@ -119,6 +119,7 @@ void AddLayers(Examples& e) {
   e.Add(MoveStatisticsOp(), bn, {{3, 4}, {4}, {4}}, {-1, -1, -1});
   e.Add(BatchNormNormalizeOp(), bn, {{5, 3, 4}, {4}, {4}, {3, 4}, {4}, {4}});
   e.Add(BatchNormNormalizeOp(), fixed, {{5, 3, 4}, {4}, {4}, {3, 4}, {4}, {4}});
+  e.Add(BatchNormNormalizeOp(), known, {{5, 3, 4}, {4}, {4}, {3, 4}, {4}, {4}});
   e.Add(BatchNormGradSumsOp(), bn, {{5, 3, 4}, {5, 3, 4}, {3, 4}});
   e.Add(BatchNormGradInputOp(), bn, {{5, 3, 4}, {5, 3, 4}, {4}, {3, 4}, {2, 4}});
 }

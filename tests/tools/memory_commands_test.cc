@@ -105,7 +105,7 @@ TEST_F(MemoryCommandsTest, AMirrorTakesLessAndTrainsTheSame) {
     return ModelFiles("net.pb");
   };
   const auto expected = trained({});
-  EXPECT_EQ(trained({"--mirror", "80%"}), expected);
+  EXPECT_EQ(trained({"--mirror", "90%"}), expected);
   EXPECT_EQ(trained({"--mirror", "least"}), expected);
 
   const Words inspect = {"inspect", "--model", "lenet", "--threads", "1"};

@@ -74,19 +74,37 @@ TEST(TrainerDTypes, AFixedTableMayHaveSixteenBits) {
   EXPECT_EQ(trainer.ToModel().params.at("embed_weight"), before);
 }
 
+// Without a state that has the parameter's type; with one it cannot be gone on.
 TEST(TrainerDTypes, OthersThanTheCheckpointsAreLogged) {
   ArrayIter data = Data();
-  Trainer trainer(Net(), Options({{"embed_*", DType::kFloat64}}));
+  const auto options = [](ParamDTypes dtypes) {
+    TrainerOptions plain = Options(std::move(dtypes));
+    plain.optimizer = "sgd(lr=0.01)";
+    return plain;
+  };
+  Trainer trainer(Net(), options({{"embed_*", DType::kFloat64}}));
   trainer.Fit(data, {.epochs = 1});
   const Checkpoint checkpoint = trainer.ToCheckpoint(&data);
   std::string lines;
   SetLogCallback([&](LogLevel, const std::string& line) { lines += line + "\n"; });
-  Trainer other(Net(), Options({}));
+  Trainer other(Net(), options({}));
   other.Restore(checkpoint, &data);
   SetLogCallback(nullptr);
   EXPECT_NE(lines.find("was trained with parameter types \"embed_*=float64\""), std::string::npos) << lines;
   other.Fit(data, {.epochs = 2});
   EXPECT_EQ(other.ToModel().params.at("embed_weight").dtype(), DType::kFloat32);
+
+  ArrayIter same = Data();
+  Trainer with_state(Net(), Options({{"embed_*", DType::kFloat64}}));
+  with_state.Fit(same, {.epochs = 1});
+  const Checkpoint of_float64 = with_state.ToCheckpoint(&same);
+  const std::string message = MessageOf<CheckpointError>([&] {
+    Trainer trained(Net(), Options({}));
+    trained.Restore(of_float64, &same);
+    trained.Fit(same, {.epochs = 2});
+  });
+  EXPECT_NE(message.find("\"embed_weight:mean\": expected float32 (9, 8), got float64 (9, 8)"), std::string::npos)
+      << message;
 }
 
 TEST(TrainerDTypes, WhatCannotBeIsAnError) {
