@@ -193,9 +193,12 @@ class Lowering {
   }
 
   Symbol RunPasses(Symbol symbol) {
-    DTypeMap dtypes;
-    for (const auto& [name, variable] : variables_) dtypes[std::string(name)] = TypeOf(variable).dtype;
-    symbol = GiveScalarsTypes(RemoveIdentities(symbol), dtypes);
+    symbol = RemoveIdentities(symbol);
+    DTypeMap dtypes;  // not of variables that nothing reads any more
+    for (const NodePtr& node : Graph::Of(symbol).nodes) {
+      if (node->is_variable()) dtypes[node->name()] = TypeOf(VariableOf(*node)).dtype;
+    }
+    symbol = GiveScalarsTypes(symbol, dtypes);
     symbol = FoldConstants(symbol, [this](const Node& node, const std::vector<HostTensor>& inputs) {
       return EvaluateNode(node, inputs, options_.mode, KernelPolicy::kReference);
     });

@@ -193,9 +193,8 @@ const OpDef& ConvolutionAddOp() {
             rule::SameDTypes(c);
             const auto& attrs = c.attrs<ConvolutionAttrs>();
             if (!attrs.no_bias) c.in(2).Set({attrs.num_filter});
-            const Value addend = c.in(attrs.no_bias ? 2 : 3);
             InferConvolution(attrs, c.in(0), c.in(1), c.out(0));
-            rule::SameShape({addend, c.out(0)});
+            rule::SameShape({c.in(3), c.out(0)});
           },
       .check = [](const AnyAttrs& attrs) { CheckConvolution(attrs.get<ConvolutionAttrs>()); },
       .not_differentiable = "it is made in predictions alone",

@@ -28,6 +28,7 @@ OperatorCase ConvolutionAddCase(const std::string& name, const Shape& data, cons
   c.inputs["addend"] = Uniform(output);
   c.batch_axes["addend"] = 0;
   c.wrt = std::vector<std::string>{};
+  c.test_dtypes = {DType::kFloat32};
   return c;
 }
 

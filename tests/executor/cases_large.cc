@@ -2,6 +2,7 @@
 // threads take, and their borders, are checked too. Extents are odd, so that parts are unequal.
 #include "engine/team.h"
 #include "symbol/ops.h"
+#include "symbol/ops/fusions.h"
 #include "tests/executor/operator_cases.h"
 
 namespace bindery {
@@ -116,6 +117,18 @@ std::vector<OperatorCase> LargeCases() {
             {{"a", Uniform({5, 3, 67, 71})}, {"b", Uniform({3, 71, 43})}}, 5 * 67),
       Large("large product of matrices", Dot(a, b, {}, "y"), {{"a", matrix}, {"b", Uniform({257, 101})}}, 257),
   };
+  // Made by fusion in predictions, so without a gradient.
+  OperatorCase& with_addend = cases.emplace_back(
+      Large("large convolution and addend",
+            Apply(ConvolutionAddOp(), ConvolutionAttrs{.num_filter = 24, .kernel = {3, 3}, .pad = {1, 1}},
+                  {x, Variable("conv_weight"), Variable("conv_bias"), a}, "conv"),
+            {{"x", images},
+             {"conv_weight", Uniform({24, 20, 3, 3}, -0.5, 0.5)},
+             {"conv_bias", Uniform({24})},
+             {"a", Uniform({7, 24, 19, 17})}},
+            20 * 9));
+  with_addend.test_dtypes = {DType::kFloat32};
+  with_addend.wrt = std::vector<std::string>{};
 
   // Along axis 0, where a batch cannot be.
   const std::pair<const char*, Symbol> along_rows[] = {

@@ -5,11 +5,13 @@
 #include "symbol/ops/convolution.h"
 
 #include <algorithm>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "base/checked.h"
 #include "executor/kernel_table.h"
+#include "executor/kernels/cpu/accumulator.h"
 #include "executor/kernels/cpu/activation_pass.h"
 #include "executor/kernels/cpu/bias_gradient.h"
 #include "executor/kernels/cpu/convolution_gemm.h"
@@ -206,34 +208,51 @@ MaybeKernel MakeConvolution(const KernelSpec& spec) {
   return kernel ? kernel : ConvolutionByGemm(spec);
 }
 
-// (data, weight [, bias], addend) -> y, of float32
+// A kernel whose output is what `kernel` gives, plus input `addend`, activated if elements are not integers.
+template <class T>
+Kernel Added(Kernel kernel, int addend, ActivationType activation, int64_t elements) {
+  kernel.input_formats.push_back(Format::Plain());
+  kernel.bind = [=, convolve = kernel.bind](const KernelArgs& args) -> Call {
+    KernelArgs of = args;
+    of.inputs = args.inputs.first(static_cast<size_t>(addend));
+    const T* const a = static_cast<const T*>(args.inputs[static_cast<size_t>(addend)]);
+    return [=, run = convolve(of), y = static_cast<T*>(args.outputs[0])] {
+      run();
+      ParallelFor(elements, kGrain, kSerialElements, [&](int64_t begin, int64_t end, int) {
+        for (int64_t i = begin; i < end; ++i) {
+          if constexpr (std::is_floating_point_v<T>) {
+            y[i] += a[i];
+          } else {
+            y[i] = Narrowed<T>(Sum(Widened(y[i]), Widened(a[i])));
+          }
+        }
+      });
+    };
+  };
+  if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double> || std::is_same_v<T, bfloat16>) {
+    return ActivationPass<T>(activation).After(std::move(kernel), elements);
+  }
+  return kernel;
+}
+
+// (data, weight [, bias], addend) -> y
 MaybeKernel MakeConvolutionAdd(const KernelSpec& spec) {
-  if (!AllFloat(spec)) return std::nullopt;
   const int addend = static_cast<int>(spec.inputs.size()) - 1;
-  if (MaybeKernel kernel = MakeByDnnl(spec, addend)) return kernel;
+  if (AllFloat(spec)) {
+    if (MaybeKernel kernel = MakeByDnnl(spec, addend)) return kernel;
+  }
   KernelSpec linear = spec;
   auto attrs = spec.attributes<ConvolutionAttrs>();
-  const ActivationPass pass(std::exchange(attrs.activation, ActivationType::kNone));
+  const ActivationType activation = std::exchange(attrs.activation, ActivationType::kNone);
   linear.attrs = attrs;
   linear.inputs.pop_back();
   linear.input_formats.pop_back();
   linear.input_is_open.pop_back();
   MaybeKernel kernel = ConvolutionByGemm(linear);
-  if (!kernel) return kernel;
-  kernel->input_formats.push_back(Format::Plain());
-  kernel->bind = [=, n = spec.outputs[0].shape.Elements(), convolve = kernel->bind](const KernelArgs& args) -> Call {
-    KernelArgs of = args;
-    of.inputs = args.inputs.first(static_cast<size_t>(addend));
-    const float* const a = static_cast<const float*>(args.inputs[static_cast<size_t>(addend)]);
-    return [=, run = convolve(of), y = static_cast<float*>(args.outputs[0])] {
-      run();
-      ParallelFor(n, kGrain, kSerialElements, [&](int64_t begin, int64_t end, int) {
-        for (int64_t i = begin; i < end; ++i) y[i] += a[i];
-      });
-      pass(y, n);
-    };
-  };
-  return kernel;
+  if (!kernel || (activation != ActivationType::kNone && !IsFloat(spec.outputs[0].dtype))) return std::nullopt;
+  return Dispatch(spec.outputs[0].dtype, [&]<class T>() -> MaybeKernel {
+    return Added<T>(*std::move(kernel), addend, activation, spec.outputs[0].shape.Elements());
+  });
 }
 
 // (dy, weight) -> dx

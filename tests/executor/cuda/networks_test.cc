@@ -16,7 +16,7 @@
 namespace bindery {
 namespace {
 
-HostTensor Full(const Shape& shape, double value) { return HostTensor::Full(DType::kFloat32, shape, value); }
+HostTensor Filled(const Shape& shape, double value) { return HostTensor::Full(DType::kFloat32, shape, value); }
 
 // Outputs and gradients of a forward and a backward.
 std::vector<HostTensor> ResultsOn(Device device, const Symbol& network, const HostTensorMap& inputs,
@@ -81,11 +81,11 @@ TEST(CudaNetworksTest, GraphsGiveTheSame) {
     const std::vector<std::string> names = {"hidden_weight", "hidden_bias", "norm_gamma",
                                             "norm_beta",     "last_weight", "last_bias"};
     const std::vector<Shape> shapes = {{7, 4}, {7}, {7}, {7}, {5, 7}, {5}};
-    for (size_t i = 0; i < names.size(); ++i) params[names[i]] = Full(shapes[i], 0.1 * static_cast<double>(i + 1));
+    for (size_t i = 0; i < names.size(); ++i) params[names[i]] = Filled(shapes[i], 0.1 * static_cast<double>(i + 1));
     executor.SetParams(params, {}, {.allow_missing = true});
     for (size_t step = 0; step < batches.size(); ++step) {
       const int64_t before = cuda::fake::GraphLaunches();
-      executor.Forward({{"data", batches[step]}, {"softmax_label", Full({6}, static_cast<double>(step))}});
+      executor.Forward({{"data", batches[step]}, {"softmax_label", Filled({6}, static_cast<double>(step))}});
       executor.Backward();
       results[graphs].push_back(executor.Output(0));
       for (const std::string& name : names) results[graphs].push_back(executor.Gradient(name));
@@ -100,11 +100,11 @@ TEST(CudaNetworksTest, DataThatNamesNothingWithinAGraph) {
   Symbol x = Embedding(Variable("words"), {.input_dim = 4, .output_dim = 3}, "table");
   x = Softmax(Tanh(FullyConnected(x, {.num_hidden = 2}, "last")), {}, "y");
   Executor executor(x, {.device = Cuda(5), .inputs = {{"words", {2}}}, .for_training = false});
-  executor.SetParams({{"table_weight", Full({4, 3}, 1)}, {"last_weight", Full({2, 3}, 1)}, {"last_bias", Full({2}, 0)}},
+  executor.SetParams({{"table_weight", Filled({4, 3}, 1)}, {"last_weight", Filled({2, 3}, 1)}, {"last_bias", Filled({2}, 0)}},
                      {}, {.allow_missing = true});
   const int64_t before = cuda::fake::GraphLaunches();
   for (const double word : {1, 2, 3, 4, 0}) {
-    executor.Forward({{"words", Full({2}, word)}});
+    executor.Forward({{"words", Filled({2}, word)}});
     if (word != 4) {
       EXPECT_NO_THROW(executor.Output(0));
       continue;
