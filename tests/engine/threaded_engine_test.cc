@@ -24,7 +24,7 @@ struct RandomRun {
 
 RandomRun RunRandomProgram(Engine& engine, uint64_t seed, double throwing) {
   constexpr int kVars = 100, kOperations = 10000;
-  PhiloxStream random(seed, "program");
+  PhiloxStream random(seed, "program"), priorities(seed, "priorities");
   std::vector<VarPtr> vars;
   for (int i = 0; i < kVars; ++i) vars.push_back(engine.NewVar());
   RandomRun result{std::vector<uint64_t>(kVars), std::vector<std::string>(kVars)};
@@ -34,7 +34,7 @@ RandomRun RunRandomProgram(Engine& engine, uint64_t seed, double throwing) {
     Operation op;
     op.name = "op " + std::to_string(i);
     op.device = Cpu(static_cast<int>(random.Below(4)));
-    op.priority = static_cast<int>(random.Below(5)) - 2;
+    op.priority = static_cast<int>(priorities.Below(5)) - 2;
     for (auto [indices, list] : {std::pair{&reads, &op.reads}, {&writes, &op.writes}, {&updates, &op.updates}}) {
       for (int& index : *indices) {
         index = static_cast<int>(random.Below(kVars));

@@ -1,5 +1,5 @@
-// Links in docs/ lead somewhere, and every page is in the book. The tests that docs/ names as proofs are there, docs/group.md names each published expectation, and docs/features.md
-// each row of what training rules are.
+// Links in docs/ lead somewhere, and every page is in the book. The tests that docs/ names as proofs are there,
+// docs/group.md names each published expectation, and docs/features.md each row of what training rules are.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -60,8 +60,8 @@ class EveryOptionTest : public ProgramTest {
     for (++at; at < text.size() && text[at] != quote; ++at) at += text[at] == '\\';
     return at + 1;
   }
-  // Without the calls that expect a command to be refused: what they name is not used. A run that ends by values that are
-  // not finite (7), below a bound (9) or by a signal (75) has used its options.
+  // Without the calls that expect a command to be refused: what they name is not used. A run that ends by values that
+  // are not finite (7), below a bound (9) or by a signal (75) has used its options.
   static std::string WithoutRefused(const std::string& text) {
     static const std::regex kCall(R"(\bFails(With)?\([1-6],)");
     std::string kept;

@@ -1,4 +1,5 @@
-// .npy: an array; .npz: a zip archive of these, stored. Source: numpy/lib/format.py, version 1.0 of the format; APPNOTE.TXT 6.3.
+// .npy: an array; .npz: a zip archive of these, stored. Source: numpy/lib/format.py, version 1.0 of the format;
+// APPNOTE.TXT 6.3.
 #pragma once
 
 #include <string>

@@ -24,7 +24,8 @@ struct ImageFolderOptions {
 // Throws DataError: no folder, no classes, no images at all or of a class, a folder that is none of the classes.
 RecordSourcePtr OpenImageFolder(const std::string& path, const ImageFolderOptions& options = {});
 
-// One image file as a model takes it (PreprocessingOfImages in train/data/open.h), without what is random: float32 (channels, rows, columns). Throws DataError.
+// One image file as a model takes it (PreprocessingOfImages in train/data/open.h), without what is random: float32
+// (channels, rows, columns). Throws DataError.
 HostTensor ReadImageFile(const std::string& path, const ImageOptions& options);
 
 // Images (N, channels, rows, columns) as such a folder of PNGs: FOLDER/LABEL/000012.png, the number being the image's
