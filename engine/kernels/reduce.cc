@@ -3,7 +3,9 @@
 #include <type_traits>
 
 #include "base/checked.h"
+#include "base/error.h"
 #include "engine/kernels/arithmetic.h"
+#include "engine/kernels/finite_sum.h"
 #include "engine/kernels/flat.h"
 #include "engine/kernels/vectorized.h"
 #include "engine/team.h"
@@ -16,6 +18,7 @@ constexpr int64_t kLanes = 16;
 // on the team; few enough that their sums fit on the stack.
 constexpr int64_t kMaxBlocks = 256;
 constexpr int64_t kMinBlock = 16 * 1024;
+constexpr int64_t kSums = 1024;  // elements of a sum of arrays that stay in the first-level cache
 
 // Not finite: all bits of the exponent are set.
 template <class T>
@@ -42,12 +45,38 @@ struct Exponent<float16> {
 };
 
 template <class T>
-[[gnu::always_inline]] inline void FiniteLoop(const T* in, int64_t n, bool* finite) {
+[[gnu::always_inline]] inline auto IsNotFinite(T x) {
   using Bits = typename Exponent<T>::Bits;
-  Bits bad = 0;
-  for (int64_t i = 0; i < n; ++i) {
-    const Bits exponent = std::bit_cast<Bits>(in[i]) & Exponent<T>::kMask;
-    bad |= static_cast<Bits>(exponent == Exponent<T>::kMask);
+  const Bits exponent = std::bit_cast<Bits>(x) & Exponent<T>::kMask;
+  return static_cast<Bits>(exponent == Exponent<T>::kMask);
+}
+
+template <class T>
+[[gnu::always_inline]] inline void FiniteLoop(const T* in, int64_t n, bool* finite) {
+  typename Exponent<T>::Bits bad = 0;
+  for (int64_t i = 0; i < n; ++i) bad |= IsNotFinite(in[i]);
+  *finite = bad == 0;
+}
+
+// Of at least two arrays.
+template <class T>
+[[gnu::always_inline]] inline void FiniteSumLoop(const void* const* in, size_t count, int64_t n, bool* finite) {
+  typename Exponent<T>::Bits bad = 0;
+  const T *const first = static_cast<const T*>(in[0]), *const second = static_cast<const T*>(in[1]);
+  if (count == 2) {
+    for (int64_t i = 0; i < n; ++i) bad |= IsNotFinite(first[i] + second[i]);
+  } else {
+    T sums[kSums];
+    for (int64_t block = 0; block < n; block += kSums) {
+      const int64_t size = std::min(kSums, n - block);
+      for (int64_t i = 0; i < size; ++i) sums[i] = first[block + i] + second[block + i];
+      for (size_t k = 2; k + 1 < count; ++k) {
+        const T* const next = static_cast<const T*>(in[k]) + block;
+        for (int64_t i = 0; i < size; ++i) sums[i] += next[i];
+      }
+      const T* const last = static_cast<const T*>(in[count - 1]) + block;
+      for (int64_t i = 0; i < size; ++i) bad |= IsNotFinite(sums[i] + last[i]);
+    }
   }
   *finite = bad == 0;
 }
@@ -90,6 +119,20 @@ bool AllFinite(DType dtype, const void* in, int64_t n) {
     }
   });
   return all;
+}
+
+bool SumIsFinite(DType dtype, std::span<const void* const> in, int64_t n) {
+  Check(!in.empty() && (dtype == DType::kFloat32 || dtype == DType::kFloat64), "a sum of float32 or float64");
+  const auto is_finite = [&]<class T>(T) {
+    bool finite = true;
+    if (in.size() == 1) {
+      Vectorized<FiniteLoop<T>>(static_cast<const T*>(in[0]), n, &finite);
+    } else {
+      Vectorized<FiniteSumLoop<T>>(in.data(), in.size(), n, &finite);
+    }
+    return finite;
+  };
+  return dtype == DType::kFloat32 ? is_finite(float{}) : is_finite(double{});
 }
 
 double SumOfSquares(DType dtype, const void* in, int64_t n) {
