@@ -271,8 +271,8 @@ def parse():
         parser.error(f"--threads: from 1 to {len(cores)}")
     options.cores = cores[: options.threads or len(cores)]
     options.peers = options.peers.split(",")
-    options.python, options.libraries = (dict(pair.split("=", 1) for pair in pairs)
-                                         for pairs in (options.python, options.library))
+    options.python = dict(pair.split("=", 1) for pair in options.python)
+    options.libraries = dict(pair.split("=", 1) for pair in options.library)
     options.known = known_settings(options.settings) if options.settings else {}
     return options
 
