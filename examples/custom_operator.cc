@@ -28,9 +28,9 @@ namespace {
 struct RadialAttrs {
   int64_t num_centers = 1;
   double width = 1;
-  static constexpr auto Fields() {
-    return std::tuple{Field{"num_centers", &RadialAttrs::num_centers, "functions"},
-                      Field{"width", &RadialAttrs::width, "how far each reaches"}};
+  static FieldList Fields() {
+    return {{"num_centers", &RadialAttrs::num_centers, "functions"},
+            {"width", &RadialAttrs::width, "how far each reaches"}};
   }
 };
 

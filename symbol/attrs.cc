@@ -11,59 +11,56 @@
 namespace bindery {
 namespace {
 
-using attrs_internal::FieldKind;
-using attrs_internal::FieldSpec;
-using attrs_internal::FieldSpecs;
 using TensorPtr = std::shared_ptr<const HostTensor>;
 
 constexpr size_t kMaxPrinted = 16;  // elements of a list and characters of a text in messages
 
 template <class T>
-const T& At(const FieldSpec& field, const void* attrs) {
-  return *static_cast<const T*>(field.address(const_cast<void*>(attrs)));
+const T& At(const Field& field, const void* attrs) {
+  return *static_cast<const T*>(field.In(attrs));
 }
 
-std::string EnumNameOf(const FieldSpec& field, int value) {
+std::string EnumNameOf(const Field& field, int value) {
   for (const EnumName& known : field.enum_names()) {
     if (known.value == value) return known.name;
   }
-  Throw<ModelError>("attribute \"{}\": {} is not a value of its enum", field.name, value);
+  Throw<ModelError>("attribute \"{}\": {} is not a value of its enum", field.name(), value);
 }
 
-std::vector<std::string> EnumChoices(const FieldSpec& field) {
+std::vector<std::string> EnumChoices(const Field& field) {
   std::vector<std::string> names;
   for (const EnumName& known : field.enum_names()) names.emplace_back(known.name);
   return names;
 }
 
-AttrValue Load(const FieldSpec& field, const void* attrs) {
-  switch (field.kind) {
-    case FieldKind::kBool: return At<bool>(field, attrs);
-    case FieldKind::kInt: return At<int64_t>(field, attrs);
-    case FieldKind::kDouble: return At<double>(field, attrs);
-    case FieldKind::kString: return At<std::string>(field, attrs);
-    case FieldKind::kInts: return At<std::vector<int64_t>>(field, attrs);
-    case FieldKind::kDoubles: return At<std::vector<double>>(field, attrs);
-    case FieldKind::kStrings: return At<std::vector<std::string>>(field, attrs);
-    case FieldKind::kDType: return std::string(ToString(At<DType>(field, attrs)));
-    case FieldKind::kTensor: return At<TensorPtr>(field, attrs);
-    case FieldKind::kEnum: break;
+AttrValue Load(const Field& field, const void* attrs) {
+  switch (field.kind()) {
+    case Field::Kind::kBool: return At<bool>(field, attrs);
+    case Field::Kind::kInt: return At<int64_t>(field, attrs);
+    case Field::Kind::kDouble: return At<double>(field, attrs);
+    case Field::Kind::kString: return At<std::string>(field, attrs);
+    case Field::Kind::kInts: return At<std::vector<int64_t>>(field, attrs);
+    case Field::Kind::kDoubles: return At<std::vector<double>>(field, attrs);
+    case Field::Kind::kStrings: return At<std::vector<std::string>>(field, attrs);
+    case Field::Kind::kDType: return std::string(ToString(At<DType>(field, attrs)));
+    case Field::Kind::kTensor: return At<TensorPtr>(field, attrs);
+    case Field::Kind::kEnum: break;
   }
-  return EnumNameOf(field, field.load_enum(field.address(const_cast<void*>(attrs))));
+  return EnumNameOf(field, field.EnumIn(attrs));
 }
 
-const char* Expectation(FieldKind kind) {
+const char* Expectation(Field::Kind kind) {
   switch (kind) {
-    case FieldKind::kBool: return "true or false";
-    case FieldKind::kInt: return "an integer";
-    case FieldKind::kDouble: return "a number";
-    case FieldKind::kString: return "a string";
-    case FieldKind::kInts: return "a list of integers";
-    case FieldKind::kDoubles: return "a list of numbers";
-    case FieldKind::kStrings: return "a list of strings";
-    case FieldKind::kDType: return "the name of an element type";
-    case FieldKind::kTensor: return "a tensor";
-    case FieldKind::kEnum: break;
+    case Field::Kind::kBool: return "true or false";
+    case Field::Kind::kInt: return "an integer";
+    case Field::Kind::kDouble: return "a number";
+    case Field::Kind::kString: return "a string";
+    case Field::Kind::kInts: return "a list of integers";
+    case Field::Kind::kDoubles: return "a list of numbers";
+    case Field::Kind::kStrings: return "a list of strings";
+    case Field::Kind::kDType: return "the name of an element type";
+    case Field::Kind::kTensor: return "a tensor";
+    case Field::Kind::kEnum: break;
   }
   return "a name";
 }
@@ -80,22 +77,22 @@ std::string Describe(const AttrValue& value) {
   return kinds[value.index()] + text;
 }
 
-[[noreturn]] void ThrowWrongType(const FieldSpec& field, const AttrValue& value) {
-  std::string expected = Expectation(field.kind);
-  if (field.kind == FieldKind::kEnum) expected = fmt::format("one of {}", fmt::join(EnumChoices(field), ", "));
-  Throw<ModelError>("attribute \"{}\": expected {}, got {}", field.name, expected, Describe(value));
+[[noreturn]] void ThrowWrongType(const Field& field, const AttrValue& value) {
+  std::string expected = Expectation(field.kind());
+  if (field.kind() == Field::Kind::kEnum) expected = fmt::format("one of {}", fmt::join(EnumChoices(field), ", "));
+  Throw<ModelError>("attribute \"{}\": expected {}, got {}", field.name(), expected, Describe(value));
 }
 
 // The alternative of `value` that the field takes. An integer is a number too if it is one exactly; a file does not
 // say what an empty list is a list of.
 template <class T>
-T Take(const FieldSpec& field, const AttrValue& value) {
+T Take(const Field& field, const AttrValue& value) {
   if (const T* exact = std::get_if<T>(&value)) return *exact;
   if (const auto* integer = std::get_if<int64_t>(&value)) {
     if constexpr (std::is_same_v<T, double>) {
       constexpr int64_t kExact = int64_t{1} << 53;
       if (-kExact <= *integer && *integer <= kExact) return static_cast<double>(*integer);
-      Throw<ModelError>("attribute \"{}\": {} is too large to be an exact number", field.name, *integer);
+      Throw<ModelError>("attribute \"{}\": {} is too large to be an exact number", field.name(), *integer);
     }
     if constexpr (std::is_same_v<T, bool>) {
       if (*integer == 0 || *integer == 1) return *integer == 1;
@@ -114,38 +111,38 @@ T Take(const FieldSpec& field, const AttrValue& value) {
   ThrowWrongType(field, value);
 }
 
-void StoreEnum(const FieldSpec& field, void* address, const AttrValue& value) {
+void StoreEnum(const Field& field, void* attrs, const AttrValue& value) {
   const auto& name = Take<std::string>(field, value);
   for (const EnumName& known : field.enum_names()) {
-    if (name == known.name) return field.store_enum(address, known.value);
+    if (name == known.name) return field.SetEnumIn(attrs, known.value);
   }
   ThrowWrongType(field, value);
 }
 
-void StoreDType(const FieldSpec& field, DType& dtype, const AttrValue& value) {
+void StoreDType(const Field& field, DType& dtype, const AttrValue& value) {
   try {
     dtype = ParseDType(Take<std::string>(field, value));
   } catch (const ModelError&) {
     throw;
   } catch (const Error& error) {
-    Throw<ModelError>("attribute \"{}\": {}", field.name, error.message());
+    Throw<ModelError>("attribute \"{}\": {}", field.name(), error.message());
   }
 }
 
-void Store(const FieldSpec& field, void* attrs, const AttrValue& value) {
-  void* address = field.address(attrs);
+void Store(const Field& field, void* attrs, const AttrValue& value) {
+  void* address = field.In(attrs);
   const auto take = [&]<class T>(T* member) { *member = Take<T>(field, value); };
-  switch (field.kind) {
-    case FieldKind::kBool: return take(static_cast<bool*>(address));
-    case FieldKind::kInt: return take(static_cast<int64_t*>(address));
-    case FieldKind::kDouble: return take(static_cast<double*>(address));
-    case FieldKind::kString: return take(static_cast<std::string*>(address));
-    case FieldKind::kInts: return take(static_cast<std::vector<int64_t>*>(address));
-    case FieldKind::kDoubles: return take(static_cast<std::vector<double>*>(address));
-    case FieldKind::kStrings: return take(static_cast<std::vector<std::string>*>(address));
-    case FieldKind::kTensor: return take(static_cast<TensorPtr*>(address));
-    case FieldKind::kDType: return StoreDType(field, *static_cast<DType*>(address), value);
-    case FieldKind::kEnum: return StoreEnum(field, address, value);
+  switch (field.kind()) {
+    case Field::Kind::kBool: return take(static_cast<bool*>(address));
+    case Field::Kind::kInt: return take(static_cast<int64_t*>(address));
+    case Field::Kind::kDouble: return take(static_cast<double*>(address));
+    case Field::Kind::kString: return take(static_cast<std::string*>(address));
+    case Field::Kind::kInts: return take(static_cast<std::vector<int64_t>*>(address));
+    case Field::Kind::kDoubles: return take(static_cast<std::vector<double>*>(address));
+    case Field::Kind::kStrings: return take(static_cast<std::vector<std::string>*>(address));
+    case Field::Kind::kTensor: return take(static_cast<TensorPtr*>(address));
+    case Field::Kind::kDType: return StoreDType(field, *static_cast<DType*>(address), value);
+    case Field::Kind::kEnum: return StoreEnum(field, attrs, value);
   }
 }
 
@@ -160,18 +157,18 @@ bool SameStored(const AttrValue& a, const AttrValue& b) {
   return a == b;
 }
 
-std::string TypeName(const FieldSpec& field) {
-  switch (field.kind) {
-    case FieldKind::kBool: return "bool";
-    case FieldKind::kInt: return "int";
-    case FieldKind::kDouble: return "float";
-    case FieldKind::kString: return "string";
-    case FieldKind::kInts: return "ints";
-    case FieldKind::kDoubles: return "floats";
-    case FieldKind::kStrings: return "strings";
-    case FieldKind::kDType: return "dtype";
-    case FieldKind::kTensor: return "tensor";
-    case FieldKind::kEnum: break;
+std::string TypeName(const Field& field) {
+  switch (field.kind()) {
+    case Field::Kind::kBool: return "bool";
+    case Field::Kind::kInt: return "int";
+    case Field::Kind::kDouble: return "float";
+    case Field::Kind::kString: return "string";
+    case Field::Kind::kInts: return "ints";
+    case Field::Kind::kDoubles: return "floats";
+    case Field::Kind::kStrings: return "strings";
+    case Field::Kind::kDType: return "dtype";
+    case Field::Kind::kTensor: return "tensor";
+    case Field::Kind::kEnum: break;
   }
   return fmt::format("{}", fmt::join(EnumChoices(field), " | "));
 }
@@ -182,46 +179,78 @@ std::string NamesOf(const AttrsType& type) {
   return names.empty() ? "no attributes" : names;
 }
 
-}  // namespace
-
-namespace attrs_internal {
-
-void Fill(FieldSpecs fields, void* attrs, const AttrMap& map) {
-  for (const auto& [name, value] : map) {
-    const auto field = std::find_if(fields.begin(), fields.end(), [&](const FieldSpec& f) { return f.name == name; });
-    if (field == fields.end()) {
-      std::vector<std::string> known;
-      for (const FieldSpec& spec : fields) known.emplace_back(spec.name);
-      Throw<ModelError>("unknown attribute \"{}\"{}", name, NameHint(name, known));
-    }
-    Store(*field, attrs, value);
-  }
+template <class T>
+bool SameIn(const Field& field, const void* a, const void* b) {
+  return At<T>(field, a) == At<T>(field, b);
 }
 
-AttrMap Collect(FieldSpecs fields, const void* attrs, const void* defaults) {
+// Values, not bits.
+bool Same(const Field& field, const void* a, const void* b) {
+  switch (field.kind()) {
+    case Field::Kind::kBool: return SameIn<bool>(field, a, b);
+    case Field::Kind::kInt: return SameIn<int64_t>(field, a, b);
+    case Field::Kind::kDouble: return SameIn<double>(field, a, b);
+    case Field::Kind::kString: return SameIn<std::string>(field, a, b);
+    case Field::Kind::kInts: return SameIn<std::vector<int64_t>>(field, a, b);
+    case Field::Kind::kDoubles: return SameIn<std::vector<double>>(field, a, b);
+    case Field::Kind::kStrings: return SameIn<std::vector<std::string>>(field, a, b);
+    case Field::Kind::kDType: return SameIn<DType>(field, a, b);
+    case Field::Kind::kTensor: {
+      const TensorPtr &x = At<TensorPtr>(field, a), &y = At<TensorPtr>(field, b);
+      return x == y || (x && y && *x == *y);
+    }
+    case Field::Kind::kEnum: break;
+  }
+  return field.EnumIn(a) == field.EnumIn(b);
+}
+
+}  // namespace
+
+FieldList Joined(FieldList base, const FieldList& own) {
+  base.insert(base.end(), own.begin(), own.end());
+  return base;
+}
+
+AnyAttrs AttrsType::FromMap(const AttrMap& map) const {
+  std::shared_ptr<void> attrs = make_();
+  for (const auto& [name, value] : map) {
+    const auto field = std::ranges::find_if(fields_, [&](const Field& known) { return known.name() == name; });
+    if (field == fields_.end()) {
+      std::vector<std::string> known;
+      for (const Field& each : fields_) known.emplace_back(each.name());
+      Throw<ModelError>("unknown attribute \"{}\"{}", name, NameHint(name, known));
+    }
+    Store(*field, attrs.get(), value);
+  }
+  return {this, std::move(attrs)};
+}
+
+AttrMap AttrsType::ToMap(const void* attrs, bool all) const {
   AttrMap map;
-  for (const FieldSpec& field : fields) {
+  for (const Field& field : fields_) {
     AttrValue value = Load(field, attrs);
-    if (defaults != nullptr && SameStored(value, Load(field, defaults))) continue;
-    map.emplace(field.name, std::move(value));
+    if (!all && SameStored(value, Load(field, defaults_.get()))) continue;
+    map.emplace(field.name(), std::move(value));
   }
   return map;
 }
 
-std::vector<FieldInfo> Describe(FieldSpecs fields, const void* defaults) {
+bool AttrsType::Equal(const void* a, const void* b) const {
+  return std::ranges::all_of(fields_, [&](const Field& field) { return Same(field, a, b); });
+}
+
+std::vector<FieldInfo> AttrsType::Fields() const {
   std::vector<FieldInfo> infos;
-  for (const FieldSpec& field : fields) {
-    infos.push_back({field.name, TypeName(field), ToString(Load(field, defaults)), field.doc});
+  for (const Field& field : fields_) {
+    infos.push_back({field.name(), TypeName(field), ToString(Load(field, defaults_.get())), field.doc()});
   }
   return infos;
 }
 
-void ThrowOtherType(const AttrsType& expected, const AttrsType& got) {
-  Throw("attributes of another operator: asked for those with ({}), but these have ({})", NamesOf(expected),
-        NamesOf(got));
+void AttrsType::ThrowGot(const AttrsType& other) const {
+  Throw("attributes of another operator: asked for those with ({}), but these have ({})", NamesOf(*this),
+        NamesOf(other));
 }
-
-}  // namespace attrs_internal
 
 std::string ToString(const AttrValue& value) {
   return std::visit(

@@ -18,7 +18,7 @@ inline std::span<const EnumName> EnumNames(ActivationType*) {
 // kNone is the identity; only other operators' `activation` attribute takes it.
 struct ActivationAttrs {
   ActivationType type = ActivationType::kRelu;
-  static constexpr auto Fields() { return std::tuple{Field{"type", &ActivationAttrs::type, "the function"}}; }
+  static FieldList Fields() { return {{"type", &ActivationAttrs::type, "the function"}}; }
 };
 
 const OpDef& ActivationOp();

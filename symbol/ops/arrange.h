@@ -11,7 +11,7 @@ namespace bindery {
 
 struct AxesAttrs {
   std::vector<int64_t> axes = {};  // negative ones count from the end
-  static constexpr auto Fields() { return std::tuple{Field{"axes", &AxesAttrs::axes, "axes, negative from the end"}}; }
+  static FieldList Fields() { return {{"axes", &AxesAttrs::axes, "axes, negative from the end"}}; }
 };
 // With new axes of extent 1: `axes` are those of the output.
 const OpDef& ExpandDimsOp();
@@ -26,9 +26,7 @@ Symbol Stack(std::span<const Symbol> inputs, int64_t axis = 0, const std::string
 
 struct SwapAxesAttrs {
   int64_t a = 0, b = 1;
-  static constexpr auto Fields() {
-    return std::tuple{Field{"a", &SwapAxesAttrs::a, "one axis"}, Field{"b", &SwapAxesAttrs::b, "the other"}};
-  }
+  static FieldList Fields() { return {{"a", &SwapAxesAttrs::a, "one axis"}, {"b", &SwapAxesAttrs::b, "the other"}}; }
 };
 const OpDef& SwapAxesOp();
 inline constexpr OpFunction<SwapAxesAttrs> SwapAxes{SwapAxesOp};
@@ -39,7 +37,7 @@ inline constexpr OpFunction<ToShapeAttrs> Expand{ExpandOp};
 
 struct TileAttrs {
   std::vector<int64_t> repeats = {};  // aligned with the last axes, missing ones on either side are 1
-  static constexpr auto Fields() { return std::tuple{Field{"repeats", &TileAttrs::repeats, "copies along each axis"}}; }
+  static FieldList Fields() { return {{"repeats", &TileAttrs::repeats, "copies along each axis"}}; }
 };
 // The whole, so many times along each axis: 1 2 becomes 1 2 1 2.
 const OpDef& TileOp();
@@ -48,11 +46,11 @@ inline constexpr OpFunction<TileAttrs> Tile{TileOp};
 struct RepeatAttrs {
   int64_t repeats = 1, axis = 0;
   bool flatten = false;  // of the elements in one row
-  static constexpr auto Fields() {
+  static FieldList Fields() {
     using A = RepeatAttrs;
-    return std::tuple{Field{"repeats", &A::repeats, "copies of each element"},
-                      Field{"axis", &A::axis, "axis along which they stand"},
-                      Field{"flatten", &A::flatten, "of the elements in one row"}};
+    return {{"repeats", &A::repeats, "copies of each element"},
+            {"axis", &A::axis, "axis along which they stand"},
+            {"flatten", &A::flatten, "of the elements in one row"}};
   }
 };
 // Each element so many times, side by side: 1 2 becomes 1 1 2 2.
@@ -63,10 +61,11 @@ struct SplitAttrs {
   int64_t axis = 0;
   std::vector<int64_t> sizes = {};  // of the parts; empty: as equal as they can be, the last the smallest
   int64_t num_outputs = 1;          // where there are no sizes
-  static constexpr auto Fields() {
+  static FieldList Fields() {
     using A = SplitAttrs;
-    return std::tuple{Field{"axis", &A::axis, "axis that is cut"}, Field{"sizes", &A::sizes, "extents of the parts"},
-                      Field{"num_outputs", &A::num_outputs, "parts, where there are no sizes"}};
+    return {{"axis", &A::axis, "axis that is cut"},
+            {"sizes", &A::sizes, "extents of the parts"},
+            {"num_outputs", &A::num_outputs, "parts, where there are no sizes"}};
   }
 };
 const OpDef& SplitOp();
@@ -75,11 +74,11 @@ inline constexpr OpFunction<SplitAttrs> Split{SplitOp};
 struct CropAttrs {
   std::vector<int64_t> shape = {}, offset = {};  // of the last axes
   bool center = false;                           // in the middle, whatever the offset is
-  static constexpr auto Fields() {
+  static FieldList Fields() {
     using A = CropAttrs;
-    return std::tuple{Field{"shape", &A::shape, "extents of the last axes"},
-                      Field{"offset", &A::offset, "where they begin; default 0"},
-                      Field{"center", &A::center, "in the middle"}};
+    return {{"shape", &A::shape, "extents of the last axes"},
+            {"offset", &A::offset, "where they begin; default 0"},
+            {"center", &A::center, "in the middle"}};
   }
 };
 const OpDef& CropOp();
@@ -87,10 +86,9 @@ inline constexpr OpFunction<CropAttrs> Crop{CropOp};
 
 struct CenterCropPadAttrs {
   std::vector<int64_t> shape = {}, axes = {};  // no axes: all
-  static constexpr auto Fields() {
+  static FieldList Fields() {
     using A = CenterCropPadAttrs;
-    return std::tuple{Field{"shape", &A::shape, "extents of the output along the axes"},
-                      Field{"axes", &A::axes, "default all"}};
+    return {{"shape", &A::shape, "extents of the output along the axes"}, {"axes", &A::axes, "default all"}};
   }
 };
 // The middle of what is too long, zeros around what is too short.
@@ -106,12 +104,13 @@ struct PadWithAttrs {
   std::vector<int64_t> begin = {}, end = {}, axes = {};  // no axes: 0, 1, ...; negative numbers take elements away
   PadMode mode = PadMode::kConstant;  // what is put there: a value; 3 2 |1 2 3| 2 1; 1 1 |1 2 3| 3 3; 2 3 |1 2 3| 1 2
   double value = 0;
-  static constexpr auto Fields() {
+  static FieldList Fields() {
     using A = PadWithAttrs;
-    return std::tuple{Field{"begin", &A::begin, "how many before the first element, per axis"},
-                      Field{"end", &A::end, "how many after the last"}, Field{"axes", &A::axes, "default 0, 1, ..."},
-                      Field{"mode", &A::mode, "what they are: constant, reflect, edge, wrap"},
-                      Field{"value", &A::value, "of constant ones"}};
+    return {{"begin", &A::begin, "how many before the first element, per axis"},
+            {"end", &A::end, "how many after the last"},
+            {"axes", &A::axes, "default 0, 1, ..."},
+            {"mode", &A::mode, "what they are: constant, reflect, edge, wrap"},
+            {"value", &A::value, "of constant ones"}};
   }
 };
 const OpDef& PadWithOp();
@@ -126,9 +125,9 @@ inline std::span<const EnumName> EnumNames(DepthMode*) {
 struct DepthAttrs {
   int64_t block = 2;
   DepthMode mode = DepthMode::kDCR;
-  static constexpr auto Fields() {
-    return std::tuple{Field{"block", &DepthAttrs::block, "extent of a block"},
-                      Field{"mode", &DepthAttrs::mode, "order of the channels: DCR or CRD"}};
+  static FieldList Fields() {
+    return {{"block", &DepthAttrs::block, "extent of a block"},
+            {"mode", &DepthAttrs::mode, "order of the channels: DCR or CRD"}};
   }
 };
 const OpDef& DepthToSpaceOp();  // (N, C b b, H, W) -> (N, C, H b, W b)
@@ -140,7 +139,7 @@ inline constexpr OpFunction<DepthAttrs> SpaceToDepth{SpaceToDepthOp};
 Symbol Full(const Shape& shape, double value, DType dtype = DType::kFloat32, const std::string& name = {});
 struct FullLikeAttrs {
   double value = 0;
-  static constexpr auto Fields() { return std::tuple{Field{"value", &FullLikeAttrs::value, "of all elements"}}; }
+  static FieldList Fields() { return {{"value", &FullLikeAttrs::value, "of all elements"}}; }
 };
 const OpDef& FullLikeOp();  // of data's shape and type
 inline constexpr OpFunction<FullLikeAttrs> FullLike{FullLikeOp};
@@ -148,7 +147,7 @@ Symbol Eye(int64_t rows, int64_t columns, int64_t diagonal = 0, DType dtype = DT
            const std::string& name = {});
 struct EyeLikeAttrs {
   int64_t diagonal = 0;
-  static constexpr auto Fields() { return std::tuple{Field{"diagonal", &EyeLikeAttrs::diagonal, "right of the main"}}; }
+  static FieldList Fields() { return {{"diagonal", &EyeLikeAttrs::diagonal, "right of the main"}}; }
 };
 const OpDef& EyeLikeOp();  // of data's shape, (rows, columns), and type
 inline constexpr OpFunction<EyeLikeAttrs> EyeLike{EyeLikeOp};

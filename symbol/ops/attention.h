@@ -13,25 +13,24 @@ struct AttentionAttrs {
   double scale = 0, softcap = 0;
   bool causal = false, masked = false;
   int64_t left_window = -1, right_window = -1, offset = 0;
-  static constexpr auto Fields() {
+  static FieldList Fields() {
     using A = AttentionAttrs;
-    return std::tuple{
-        Field{"heads", &A::heads, "of the queries, where the last axis holds all heads"},
-        Field{"kv_heads", &A::kv_heads, "of keys and values, default as the queries'"},
-        Field{"scale", &A::scale, "of the scores; 0: 1 / sqrt(extent of a query)"},
-        Field{"softcap", &A::softcap, "c: scores become c tanh(score / c) before the mask; 0: they do not"},
-        Field{"causal", &A::causal, "no query sees keys behind its own place; as right_window 0"},
-        Field{"masked", &A::masked, "is there a mask?"},
-        Field{"left_window", &A::left_window, "keys seen before a query's place; -1: all"},
-        Field{"right_window", &A::right_window, "keys seen behind it; -1: all"},
-        Field{"offset", &A::offset, "query i has the place of key i + offset"}};
+    return {{"heads", &A::heads, "of the queries, where the last axis holds all heads"},
+            {"kv_heads", &A::kv_heads, "of keys and values, default as the queries'"},
+            {"scale", &A::scale, "of the scores; 0: 1 / sqrt(extent of a query)"},
+            {"softcap", &A::softcap, "c: scores become c tanh(score / c) before the mask; 0: they do not"},
+            {"causal", &A::causal, "no query sees keys behind its own place; as right_window 0"},
+            {"masked", &A::masked, "is there a mask?"},
+            {"left_window", &A::left_window, "keys seen before a query's place; -1: all"},
+            {"right_window", &A::right_window, "keys seen behind it; -1: all"},
+            {"offset", &A::offset, "query i has the place of key i + offset"}};
   }
 };
 struct AttentionGradAttrs : AttentionAttrs {
   bool mask_grad = false;
-  static constexpr auto Fields() {
-    return std::tuple_cat(AttentionAttrs::Fields(), std::tuple{Field{"mask_grad", &AttentionGradAttrs::mask_grad,
-                                                                     "give the gradient of every score, too"}});
+  static FieldList Fields() {
+    return Joined(AttentionAttrs::Fields(),
+                  {{"mask_grad", &AttentionGradAttrs::mask_grad, "give the gradient of every score, too"}});
   }
 };
 

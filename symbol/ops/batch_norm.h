@@ -17,17 +17,17 @@ struct BatchNormAttrs {
   // running_mean and running_var are the batch's mean and variance, which a kernel need not find out again where it
   // gives the same bits by them: made by recomputation.
   bool known = false;
-  static constexpr auto Fields() {
+  static FieldList Fields() {
     using A = BatchNormAttrs;
-    return std::tuple{Field{"eps", &A::eps, "added to the variance"},
-                      Field{"momentum", &A::momentum, "of the running values"},
-                      Field{"fix_gamma", &A::fix_gamma, "gamma counts as 1"},
-                      Field{"use_global_stats", &A::use_global_stats, "normalise by the running values, and keep them"},
-                      Field{"axis", &A::axis, "the channel axis"},
-                      Field{"output_mean_var", &A::output_mean_var, "mean and variance are outputs too"},
-                      Field{"sync", &A::sync, "statistics over all devices"},
-                      Field{"relu", &A::relu, "apply max(0, .) to the result"},
-                      Field{"known", &A::known, "the running values are the batch's"}};
+    return {{"eps", &A::eps, "added to the variance"},
+            {"momentum", &A::momentum, "of the running values"},
+            {"fix_gamma", &A::fix_gamma, "gamma counts as 1"},
+            {"use_global_stats", &A::use_global_stats, "normalise by the running values, and keep them"},
+            {"axis", &A::axis, "the channel axis"},
+            {"output_mean_var", &A::output_mean_var, "mean and variance are outputs too"},
+            {"sync", &A::sync, "statistics over all devices"},
+            {"relu", &A::relu, "apply max(0, .) to the result"},
+            {"known", &A::known, "the running values are the batch's"}};
   }
 };
 
@@ -53,9 +53,7 @@ const OpDef& MergeStatisticsOp();
 // (mean, var) over `count` elements per channel -> statistics
 struct BatchStatisticsAttrs {
   int64_t count = 0;
-  static constexpr auto Fields() {
-    return std::tuple{Field{"count", &BatchStatisticsAttrs::count, "elements per channel"}};
-  }
+  static FieldList Fields() { return {{"count", &BatchStatisticsAttrs::count, "elements per channel"}}; }
 };
 const OpDef& BatchStatisticsOp();
 // (statistics, running_mean, running_var) -> the next running_mean and running_var, by `momentum`

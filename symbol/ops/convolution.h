@@ -17,17 +17,17 @@ struct ConvolutionAttrs {
   int64_t groups = 1;
   bool no_bias = false;
   ActivationType activation = ActivationType::kNone;  // applied to the result
-  static constexpr auto Fields() {
+  static FieldList Fields() {
     using A = ConvolutionAttrs;
-    return std::tuple{Field{"num_filter", &A::num_filter, "output channels, required"},
-                      Field{"kernel", &A::kernel, "window, required"},
-                      Field{"stride", &A::stride, "default 1"},
-                      Field{"pad", &A::pad, kPadDoc},
-                      Field{"dilate", &A::dilate, "default 1"},
-                      Field{"auto_pad", &A::auto_pad, kAutoPadDoc},
-                      Field{"groups", &A::groups, "channel groups"},
-                      Field{"no_bias", &A::no_bias, "leave the bias out"},
-                      Field{"activation", &A::activation, "applied to the result"}};
+    return {{"num_filter", &A::num_filter, "output channels, required"},
+            {"kernel", &A::kernel, "window, required"},
+            {"stride", &A::stride, "default 1"},
+            {"pad", &A::pad, kPadDoc},
+            {"dilate", &A::dilate, "default 1"},
+            {"auto_pad", &A::auto_pad, kAutoPadDoc},
+            {"groups", &A::groups, "channel groups"},
+            {"no_bias", &A::no_bias, "leave the bias out"},
+            {"activation", &A::activation, "applied to the result"}};
   }
 };
 
@@ -36,14 +36,12 @@ struct ConvolutionGradDataAttrs : ConvolutionAttrs {
   std::vector<int64_t> extents = {};  // data's spatial extents; empty: the last windows leave nothing out, and
   std::vector<int64_t> beyond = {};   // so many elements follow; empty: 0
   int64_t channels = 0;               // data's; 0: they follow from the weight
-  static constexpr auto Fields() {
+  static FieldList Fields() {
     using A = ConvolutionGradDataAttrs;
-    return std::tuple_cat(
-        ConvolutionAttrs::Fields(),
-        std::tuple{
-            Field{"extents", &A::extents, "spatial extents of the data; default from the output's"},
-            Field{"beyond", &A::beyond, "without extents: elements behind the last windows, fewer than the stride"},
-            Field{"channels", &A::channels, "of the data; default from the weight"}});
+    return Joined(ConvolutionAttrs::Fields(),
+                  {{"extents", &A::extents, "spatial extents of the data; default from the output's"},
+                   {"beyond", &A::beyond, "without extents: elements behind the last windows, fewer than the stride"},
+                   {"channels", &A::channels, "of the data; default from the weight"}});
   }
 };
 

@@ -16,14 +16,14 @@ struct CrossEntropyAttrs {
   bool use_weight = false;  // is there a weight for each class?
   double label_smoothing = 0;
   bool log_input = false;  // data are logarithms of probabilities already
-  static constexpr auto Fields() {
+  static FieldList Fields() {
     using A = CrossEntropyAttrs;
-    return std::tuple{Field{"axis", &A::axis, "axis of the classes"},
-                      Field{"use_ignore", &A::use_ignore, "honour ignore_label"},
-                      Field{"ignore_label", &A::ignore_label, "label without loss"},
-                      Field{"use_weight", &A::use_weight, "take a weight of each class"},
-                      Field{"label_smoothing", &A::label_smoothing, "part of the target that all classes share"},
-                      Field{"log_input", &A::log_input, "data are logarithms of probabilities"}};
+    return {{"axis", &A::axis, "axis of the classes"},
+            {"use_ignore", &A::use_ignore, "honour ignore_label"},
+            {"ignore_label", &A::ignore_label, "label without loss"},
+            {"use_weight", &A::use_weight, "take a weight of each class"},
+            {"label_smoothing", &A::label_smoothing, "part of the target that all classes share"},
+            {"log_input", &A::log_input, "data are logarithms of probabilities"}};
   }
 };
 

@@ -10,12 +10,12 @@ struct CTCLossAttrs {
   bool use_data_lengths = false;   // else every sample has all steps
   bool use_label_lengths = false;  // else a sample's labels end before the first that is negative or the blank
   bool zero_infinity = false;      // labels that no path gives lose 0, not infinity
-  static constexpr auto Fields() {
+  static FieldList Fields() {
     using A = CTCLossAttrs;
-    return std::tuple{Field{"blank", &A::blank, "class of no label"},
-                      Field{"use_data_lengths", &A::use_data_lengths, "take the steps of each sample"},
-                      Field{"use_label_lengths", &A::use_label_lengths, "take the number of labels of each sample"},
-                      Field{"zero_infinity", &A::zero_infinity, "impossible labels lose 0"}};
+    return {{"blank", &A::blank, "class of no label"},
+            {"use_data_lengths", &A::use_data_lengths, "take the steps of each sample"},
+            {"use_label_lengths", &A::use_label_lengths, "take the number of labels of each sample"},
+            {"zero_infinity", &A::zero_infinity, "impossible labels lose 0"}};
   }
 };
 

@@ -53,10 +53,10 @@ inline std::span<const EnumName> EnumNames(CurveType*) {
 struct CurveAttrs {
   CurveType type = CurveType::kLeakyRelu;
   double alpha = 1, beta = 1;
-  static constexpr auto Fields() {
-    return std::tuple{Field{"type", &CurveAttrs::type, "the function"},
-                      Field{"alpha", &CurveAttrs::alpha, "a of the function"},
-                      Field{"beta", &CurveAttrs::beta, "b of the function"}};
+  static FieldList Fields() {
+    return {{"type", &CurveAttrs::type, "the function"},
+            {"alpha", &CurveAttrs::alpha, "a of the function"},
+            {"beta", &CurveAttrs::beta, "b of the function"}};
   }
 };
 

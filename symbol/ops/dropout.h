@@ -17,11 +17,11 @@ struct DropoutAttrs {
   double p = 0.5;                             // probability of dropping, 0 <= p < 1
   std::vector<int64_t> axes = {};             // axes along which one decision is shared
   DropoutMode mode = DropoutMode::kTraining;  // always: in prediction too
-  static constexpr auto Fields() {
+  static FieldList Fields() {
     using A = DropoutAttrs;
-    return std::tuple{Field{"p", &A::p, "probability of dropping"},
-                      Field{"axes", &A::axes, "axes along which a decision is shared"},
-                      Field{"mode", &A::mode, "training, or always: in prediction too"}};
+    return {{"p", &A::p, "probability of dropping"},
+            {"axes", &A::axes, "axes along which a decision is shared"},
+            {"mode", &A::mode, "training, or always: in prediction too"}};
   }
 };
 

@@ -16,7 +16,7 @@ std::span<const OpDef& (*const)()> ElementwiseOps();  // every row
 // One number, in the element type of what it is combined with (float32 if that is open).
 struct ScalarAttrs {
   double scalar = 0;
-  static constexpr auto Fields() { return std::tuple{Field{"scalar", &ScalarAttrs::scalar, "the number"}}; }
+  static FieldList Fields() { return {{"scalar", &ScalarAttrs::scalar, "the number"}}; }
 };
 Symbol Scalar(double number);
 const OpDef& ScalarOp();                              // no inputs
@@ -125,7 +125,7 @@ const OpDef& AddReluGradOp();  // (g0, g1, output) -> (g0 + g1) [output > 0]
 
 struct ConstantAttrs {
   std::shared_ptr<const HostTensor> value = {};
-  static constexpr auto Fields() { return std::tuple{Field{"value", &ConstantAttrs::value, "the tensor"}}; }
+  static FieldList Fields() { return {{"value", &ConstantAttrs::value, "the tensor"}}; }
 };
 Symbol Constant(HostTensor value, const std::string& name = {});
 const OpDef& ConstantOp();  // no inputs

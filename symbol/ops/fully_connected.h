@@ -11,12 +11,12 @@ struct FullyConnectedAttrs {
   bool no_bias = false;
   bool flatten = true;  // (N, ...) is seen as (N, K); otherwise only the last axis is contracted
   ActivationType activation = ActivationType::kNone;  // applied to the result
-  static constexpr auto Fields() {
+  static FieldList Fields() {
     using A = FullyConnectedAttrs;
-    return std::tuple{Field{"num_hidden", &A::num_hidden, "number of outputs, required"},
-                      Field{"no_bias", &A::no_bias, "leave the bias out"},
-                      Field{"flatten", &A::flatten, "join all axes but the first; else contract the last only"},
-                      Field{"activation", &A::activation, "applied to the result"}};
+    return {{"num_hidden", &A::num_hidden, "number of outputs, required"},
+            {"no_bias", &A::no_bias, "leave the bias out"},
+            {"flatten", &A::flatten, "join all axes but the first; else contract the last only"},
+            {"activation", &A::activation, "applied to the result"}};
   }
 };
 

@@ -32,13 +32,13 @@ struct TakeAttrs {
   IndexMode mode = IndexMode::kRaise;
   int64_t padding = kNoIndex;  // a single index for which zeros are taken
   bool sparse_grad = false;    // of rows (axis 0, no batch_dims): see docs/sparse.md
-  static constexpr auto Fields() {
+  static FieldList Fields() {
     using A = TakeAttrs;
-    return std::tuple{Field{"axis", &A::axis, "first axis that is indexed"},
-                      Field{"batch_dims", &A::batch_dims, "first axes that data and indices share"},
-                      Field{"mode", &A::mode, "indices outside: raise, clip, wrap, skip, zero"},
-                      Field{"padding", &A::padding, "an index for which zeros are taken; default none"},
-                      Field{"sparse_grad", &A::sparse_grad, "keep a table's gradient by rows where that may be"}};
+    return {{"axis", &A::axis, "first axis that is indexed"},
+            {"batch_dims", &A::batch_dims, "first axes that data and indices share"},
+            {"mode", &A::mode, "indices outside: raise, clip, wrap, skip, zero"},
+            {"padding", &A::padding, "an index for which zeros are taken; default none"},
+            {"sparse_grad", &A::sparse_grad, "keep a table's gradient by rows where that may be"}};
   }
 };
 // With B = batch_dims, data (b.., o.., n, i..) and indices (b.., j..), the axis n being `axis`:
@@ -52,10 +52,10 @@ inline constexpr OpFunction<TakeAttrs, 2> GatherND{GatherNDOp};
 struct GatherElementsAttrs {
   int64_t axis = 0;
   IndexMode mode = IndexMode::kRaise;
-  static constexpr auto Fields() {
+  static FieldList Fields() {
     using A = GatherElementsAttrs;
-    return std::tuple{Field{"axis", &A::axis, "axis that is indexed"},
-                      Field{"mode", &A::mode, "indices outside: raise, clip, wrap, skip, zero"}};
+    return {{"axis", &A::axis, "axis that is indexed"},
+            {"mode", &A::mode, "indices outside: raise, clip, wrap, skip, zero"}};
   }
 };
 // y[o.., j, i..] = data[o.., indices[o.., j, i..], i..]: the indices' extents are at most data's along other axes.
@@ -66,11 +66,11 @@ struct PickAttrs {
   int64_t axis = 1;
   bool keepdims = false;
   IndexMode mode = IndexMode::kSkip;
-  static constexpr auto Fields() {
+  static FieldList Fields() {
     using A = PickAttrs;
-    return std::tuple{Field{"axis", &A::axis, "axis along which elements are counted"},
-                      Field{"keepdims", &A::keepdims, "keep it with extent 1"},
-                      Field{"mode", &A::mode, "places outside: raise, clip, wrap, skip, zero"}};
+    return {{"axis", &A::axis, "axis along which elements are counted"},
+            {"keepdims", &A::keepdims, "keep it with extent 1"},
+            {"mode", &A::mode, "places outside: raise, clip, wrap, skip, zero"}};
   }
 };
 // y[o.., i..] = data[o.., place[o.., i..], i..]; `place` has the output's shape.
@@ -91,16 +91,16 @@ struct ScatterAttrs {
   int64_t padding = kNoIndex;                     // an index at which nothing is put
   std::vector<int64_t> shape = {}, batches = {};  // in the place of data: zeros of this shape (+ batches)
   bool by_rows = false;                           // a table's gradient: see AsRows
-  static constexpr auto Fields() {
+  static FieldList Fields() {
     using A = ScatterAttrs;
-    return std::tuple{Field{"axis", &A::axis, "first axis that is indexed"},
-                      Field{"batch_dims", &A::batch_dims, "first axes that data and indices share"},
-                      Field{"mode", &A::mode, "indices outside: raise, clip, wrap, skip, zero"},
-                      Field{"reduction", &A::reduction, "what is put replaces, or: add, mul, max, min"},
-                      Field{"padding", &A::padding, "an index at which nothing is put; default none"},
-                      Field{"shape", &A::shape, "there is no data but zeros of this shape"},
-                      Field{"batches", &A::batches, "batches added to each extent; default none"},
-                      Field{"by_rows", &A::by_rows, "a table's gradient, which may be kept by rows"}};
+    return {{"axis", &A::axis, "first axis that is indexed"},
+            {"batch_dims", &A::batch_dims, "first axes that data and indices share"},
+            {"mode", &A::mode, "indices outside: raise, clip, wrap, skip, zero"},
+            {"reduction", &A::reduction, "what is put replaces, or: add, mul, max, min"},
+            {"padding", &A::padding, "an index at which nothing is put; default none"},
+            {"shape", &A::shape, "there is no data but zeros of this shape"},
+            {"batches", &A::batches, "batches added to each extent; default none"},
+            {"by_rows", &A::by_rows, "a table's gradient, which may be kept by rows"}};
   }
 };
 // data with `updates`, of GatherND's (GatherElements') output's shape, put where GatherND (GatherElements) would take
@@ -118,14 +118,14 @@ struct OneHotAttrs {
   double on_value = 1, off_value = 0;
   bool from_end = false;  // negative indices count from the end, as in ONNX
   DType dtype = DType::kFloat32;
-  static constexpr auto Fields() {
+  static FieldList Fields() {
     using A = OneHotAttrs;
-    return std::tuple{Field{"depth", &A::depth, "extent of the new axis"},
-                      Field{"axis", &A::axis, "where it is in the output"},
-                      Field{"on_value", &A::on_value, "at the index"},
-                      Field{"off_value", &A::off_value, "elsewhere"},
-                      Field{"from_end", &A::from_end, "negative indices count from the end"},
-                      Field{"dtype", &A::dtype, "element type of the output"}};
+    return {{"depth", &A::depth, "extent of the new axis"},
+            {"axis", &A::axis, "where it is in the output"},
+            {"on_value", &A::on_value, "at the index"},
+            {"off_value", &A::off_value, "elsewhere"},
+            {"from_end", &A::from_end, "negative indices count from the end"},
+            {"dtype", &A::dtype, "element type of the output"}};
   }
 };
 // on_value at the index along a new axis, off_value elsewhere, everywhere if the index is outside.
@@ -137,13 +137,13 @@ struct EmbeddingAttrs {
   int64_t padding_idx = kNoIndex;  // this row gets no gradient
   IndexMode mode = IndexMode::kRaise;
   bool sparse_grad = false;  // see docs/sparse.md
-  static constexpr auto Fields() {
+  static FieldList Fields() {
     using A = EmbeddingAttrs;
-    return std::tuple{Field{"input_dim", &A::input_dim, "rows of the weight"},
-                      Field{"output_dim", &A::output_dim, "their length"},
-                      Field{"padding_idx", &A::padding_idx, "a row that gets no gradient; default none"},
-                      Field{"mode", &A::mode, "indices outside: raise, clip, wrap, skip, zero"},
-                      Field{"sparse_grad", &A::sparse_grad, "keep the weight's gradient by rows where that may be"}};
+    return {{"input_dim", &A::input_dim, "rows of the weight"},
+            {"output_dim", &A::output_dim, "their length"},
+            {"padding_idx", &A::padding_idx, "a row that gets no gradient; default none"},
+            {"mode", &A::mode, "indices outside: raise, clip, wrap, skip, zero"},
+            {"sparse_grad", &A::sparse_grad, "keep the weight's gradient by rows where that may be"}};
   }
 };
 // data (...) of indices, weight (input_dim, output_dim) -> (..., output_dim): the rows of the weight. In the weight's
@@ -155,11 +155,11 @@ struct RowNumbersAttrs {
   int64_t extent = 1;
   IndexMode mode = IndexMode::kRaise;
   int64_t padding = kNoIndex;
-  static constexpr auto Fields() {
+  static FieldList Fields() {
     using A = RowNumbersAttrs;
-    return std::tuple{Field{"extent", &A::extent, "rows of the table"},
-                      Field{"mode", &A::mode, "indices outside: raise, clip, wrap, skip, zero"},
-                      Field{"padding", &A::padding, "an index that names no row; default none"}};
+    return {{"extent", &A::extent, "rows of the table"},
+            {"mode", &A::mode, "indices outside: raise, clip, wrap, skip, zero"},
+            {"padding", &A::padding, "an index that names no row; default none"}};
   }
 };
 // indices (...) of any type -> (n) of int64: the row that each names, from 0 to extent - 1, or -1 for none.

@@ -28,16 +28,16 @@ struct SoftmaxOutputAttrs {
                               // of positions too
   bool preserve_shape = false;  // softmax over the last axis of (..., K), label (...)
   bool out_grad = false;        // multiply by a head gradient, which must then be given
-  static constexpr auto Fields() {
+  static FieldList Fields() {
     using A = SoftmaxOutputAttrs;
-    return std::tuple{Field{"grad_scale", &A::grad_scale, "factor of the gradient"},
-                      Field{"normalization", &A::normalization, "divisor: null, batch, valid"},
-                      Field{"use_ignore", &A::use_ignore, "honour ignore_label"},
-                      Field{"ignore_label", &A::ignore_label, "label without gradient"},
-                      Field{"smooth_alpha", &A::smooth_alpha, "label smoothing"},
-                      Field{"multi_output", &A::multi_output, "softmax over axis 1 at each position"},
-                      Field{"preserve_shape", &A::preserve_shape, "softmax over the last axis"},
-                      Field{"out_grad", &A::out_grad, "multiply by the head gradient"}};
+    return {{"grad_scale", &A::grad_scale, "factor of the gradient"},
+            {"normalization", &A::normalization, "divisor: null, batch, valid"},
+            {"use_ignore", &A::use_ignore, "honour ignore_label"},
+            {"ignore_label", &A::ignore_label, "label without gradient"},
+            {"smooth_alpha", &A::smooth_alpha, "label smoothing"},
+            {"multi_output", &A::multi_output, "softmax over axis 1 at each position"},
+            {"preserve_shape", &A::preserve_shape, "softmax over the last axis"},
+            {"out_grad", &A::out_grad, "multiply by the head gradient"}};
   }
 };
 // data (N, K) [other axes join K unless multi_output or preserve_shape] -> probabilities of the same shape. label (N)
@@ -57,8 +57,8 @@ Symbol CountOverDevices(const Symbol& truth);
 
 struct LinearRegressionOutputAttrs {
   double grad_scale = 1;
-  static constexpr auto Fields() {
-    return std::tuple{Field{"grad_scale", &LinearRegressionOutputAttrs::grad_scale, "factor of the gradient"}};
+  static FieldList Fields() {
+    return {{"grad_scale", &LinearRegressionOutputAttrs::grad_scale, "factor of the gradient"}};
   }
 };
 // output = data; label of the same number of elements. Gradient (data - label) * grad_scale / (elements per sample).
@@ -77,11 +77,11 @@ const OpDef& MAERegressionOutputGradOp();  // (output, label) -> data gradient
 struct SVMOutputAttrs {
   double margin = 1, regularization = 1;
   bool use_linear = false;
-  static constexpr auto Fields() {
+  static FieldList Fields() {
     using A = SVMOutputAttrs;
-    return std::tuple{Field{"margin", &A::margin, "distance at which a class loses nothing"},
-                      Field{"regularization", &A::regularization, "factor of the gradient"},
-                      Field{"use_linear", &A::use_linear, "the hinge itself (L1), not its square (L2)"}};
+    return {{"margin", &A::margin, "distance at which a class loses nothing"},
+            {"regularization", &A::regularization, "factor of the gradient"},
+            {"use_linear", &A::use_linear, "the hinge itself (L1), not its square (L2)"}};
   }
 };
 // output = data (N, K) [other axes join K]; label (N) of class numbers, any dtype. A hinge h of each class, one against
@@ -95,11 +95,11 @@ struct MakeLossAttrs {
   double grad_scale = 1;
   Normalization normalization = Normalization::kNull;
   double valid_thresh = 0;  // with `valid`: elements above it count
-  static constexpr auto Fields() {
+  static FieldList Fields() {
     using A = MakeLossAttrs;
-    return std::tuple{Field{"grad_scale", &A::grad_scale, "the gradient"},
-                      Field{"normalization", &A::normalization, "divisor: null, batch, valid"},
-                      Field{"valid_thresh", &A::valid_thresh, "with valid: elements above it count"}};
+    return {{"grad_scale", &A::grad_scale, "the gradient"},
+            {"normalization", &A::normalization, "divisor: null, batch, valid"},
+            {"valid_thresh", &A::valid_thresh, "with valid: elements above it count"}};
   }
 };
 // output = data; gradient grad_scale / divisor everywhere.
@@ -109,11 +109,11 @@ struct MakeLossGradAttrs {
   double grad_scale = 1;
   Normalization normalization = Normalization::kNull;
   DType dtype = DType::kFloat32;
-  static constexpr auto Fields() {
+  static FieldList Fields() {
     using A = MakeLossGradAttrs;
-    return std::tuple{Field{"grad_scale", &A::grad_scale, "the gradient"},
-                      Field{"normalization", &A::normalization, "divisor: null, batch, valid"},
-                      Field{"dtype", &A::dtype, "element type of the gradient"}};
+    return {{"grad_scale", &A::grad_scale, "the gradient"},
+            {"normalization", &A::normalization, "divisor: null, batch, valid"},
+            {"dtype", &A::dtype, "element type of the gradient"}};
   }
 };
 const OpDef& MakeLossGradOp();  // ([valid count]) -> (): the gradient of every element of data

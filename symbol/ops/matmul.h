@@ -11,9 +11,9 @@ namespace bindery {
 
 struct MatMulAttrs {
   bool transpose_a = false, transpose_b = false;
-  static constexpr auto Fields() {
-    return std::tuple{Field{"transpose_a", &MatMulAttrs::transpose_a, "use a^T, of the last two axes"},
-                      Field{"transpose_b", &MatMulAttrs::transpose_b, "use b^T, of the last two axes"}};
+  static FieldList Fields() {
+    return {{"transpose_a", &MatMulAttrs::transpose_a, "use a^T, of the last two axes"},
+            {"transpose_b", &MatMulAttrs::transpose_b, "use b^T, of the last two axes"}};
   }
 };
 

@@ -10,19 +10,17 @@ namespace bindery {
 
 struct PlaceAttrs {
   int64_t axis = 1;
-  static constexpr auto Fields() {
-    return std::tuple{Field{"axis", &PlaceAttrs::axis, "axis along which elements are counted"}};
-  }
+  static FieldList Fields() { return {{"axis", &PlaceAttrs::axis, "axis along which elements are counted"}}; }
 };
 struct ArgAttrs {
   int64_t axis = 1;
   bool keepdims = false;
   bool select_last_index = false;  // of equal elements
-  static constexpr auto Fields() {
+  static FieldList Fields() {
     using A = ArgAttrs;
-    return std::tuple{Field{"axis", &A::axis, "axis along which elements are counted"},
-                      Field{"keepdims", &A::keepdims, "keep it with extent 1"},
-                      Field{"select_last_index", &A::select_last_index, "of equal elements the last, not the first"}};
+    return {{"axis", &A::axis, "axis along which elements are counted"},
+            {"keepdims", &A::keepdims, "keep it with extent 1"},
+            {"select_last_index", &A::select_last_index, "of equal elements the last, not the first"}};
   }
 };
 // The place of the first of the largest (smallest) elements, int64; a NaN is larger (smaller) than any number.
@@ -45,12 +43,13 @@ struct FirstOutsideAttrs {
   bool whole = false;       // only whole numbers are inside
   bool use_ignore = false;  // and this one
   double ignore = -1;
-  static constexpr auto Fields() {
+  static FieldList Fields() {
     using A = FirstOutsideAttrs;
-    return std::tuple{Field{"low", &A::low, "the least"}, Field{"high", &A::high, "the most"},
-                      Field{"whole", &A::whole, "only whole numbers"},
-                      Field{"use_ignore", &A::use_ignore, "let `ignore` pass"},
-                      Field{"ignore", &A::ignore, "a number that passes"}};
+    return {{"low", &A::low, "the least"},
+            {"high", &A::high, "the most"},
+            {"whole", &A::whole, "only whole numbers"},
+            {"use_ignore", &A::use_ignore, "let `ignore` pass"},
+            {"ignore", &A::ignore, "a number that passes"}};
   }
 };
 // The first element, in C order, that is not from `low` to `high`: its place and value (2), float64; or -1 and 0.

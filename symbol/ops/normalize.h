@@ -19,16 +19,16 @@ struct NormalizeAttrs {
   bool center = true, sum = false;
   bool scale = true, shift = true;  // is there a gamma, a beta?
   bool output_statistics = false;   // m and r as outputs
-  static constexpr auto Fields() {
+  static FieldList Fields() {
     using A = NormalizeAttrs;
-    return std::tuple{Field{"axis", &A::axis, "first axis of a group"},
-                      Field{"groups", &A::groups, "groups of channels; 0: by axis, -1: every channel"},
-                      Field{"eps", &A::eps, "added to the mean square"},
-                      Field{"center", &A::center, "subtract the mean"},
-                      Field{"sum", &A::sum, "divide by the root of the sum of squares, not of their mean"},
-                      Field{"scale", &A::scale, "multiply by gamma"},
-                      Field{"shift", &A::shift, "add beta"},
-                      Field{"output_statistics", &A::output_statistics, "means and inverse deviations as outputs"}};
+    return {{"axis", &A::axis, "first axis of a group"},
+            {"groups", &A::groups, "groups of channels; 0: by axis, -1: every channel"},
+            {"eps", &A::eps, "added to the mean square"},
+            {"center", &A::center, "subtract the mean"},
+            {"sum", &A::sum, "divide by the root of the sum of squares, not of their mean"},
+            {"scale", &A::scale, "multiply by gamma"},
+            {"shift", &A::shift, "add beta"},
+            {"output_statistics", &A::output_statistics, "means and inverse deviations as outputs"}};
   }
 };
 
@@ -67,11 +67,12 @@ const OpDef& NormalizeGradOp();  // (output gradient, data, mean, inverse [, gam
 struct LRNAttrs {
   int64_t size = 5;
   double alpha = 1e-4, beta = 0.75, bias = 1;
-  static constexpr auto Fields() {
+  static FieldList Fields() {
     using A = LRNAttrs;
-    return std::tuple{Field{"size", &A::size, "channels in a window"},
-                      Field{"alpha", &A::alpha, "factor of the mean square"}, Field{"beta", &A::beta, "exponent"},
-                      Field{"bias", &A::bias, "added; above 0"}};
+    return {{"size", &A::size, "channels in a window"},
+            {"alpha", &A::alpha, "factor of the mean square"},
+            {"beta", &A::beta, "exponent"},
+            {"bias", &A::bias, "added; above 0"}};
   }
 };
 const OpDef& LRNOp();

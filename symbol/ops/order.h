@@ -11,12 +11,13 @@ struct TopKAttrs {
   bool largest = true;  // else the smallest
   bool sorted = true;   // else in any order
   DType dtype = DType::kInt64;
-  static constexpr auto Fields() {
+  static FieldList Fields() {
     using A = TopKAttrs;
-    return std::tuple{
-        Field{"k", &A::k, "how many; 0: all"}, Field{"axis", &A::axis, "axis along which they are sought"},
-        Field{"largest", &A::largest, "the largest, or the smallest"}, Field{"sorted", &A::sorted, "the first first"},
-        Field{"dtype", &A::dtype, "element type of the indices"}};
+    return {{"k", &A::k, "how many; 0: all"},
+            {"axis", &A::axis, "axis along which they are sought"},
+            {"largest", &A::largest, "the largest, or the smallest"},
+            {"sorted", &A::sorted, "the first first"},
+            {"dtype", &A::dtype, "element type of the indices"}};
   }
 };
 // data -> values, indices, both with k along the axis: the largest (smallest) first, of equal ones the first. A NaN is
@@ -36,11 +37,11 @@ struct ScanAttrs {
   int64_t axis = 0;
   bool exclusive = false;  // without the element itself
   bool reverse = false;    // from the last to the first
-  static constexpr auto Fields() {
+  static FieldList Fields() {
     using A = ScanAttrs;
-    return std::tuple{Field{"axis", &A::axis, "axis along which elements are accumulated"},
-                      Field{"exclusive", &A::exclusive, "without the element itself"},
-                      Field{"reverse", &A::reverse, "from the last to the first"}};
+    return {{"axis", &A::axis, "axis along which elements are accumulated"},
+            {"exclusive", &A::exclusive, "without the element itself"},
+            {"reverse", &A::reverse, "from the last to the first"}};
   }
 };
 // y_k = x_0 + ... + x_k along the axis, or their product; in double, of integers in 64 bits.
@@ -56,9 +57,9 @@ inline constexpr OpFunction<ScanAttrs, 2> CumProdGrad{CumProdGradOp};
 struct TriluAttrs {
   int64_t k = 0;  // diagonals: above the main one if positive
   bool upper = true;
-  static constexpr auto Fields() {
-    return std::tuple{Field{"k", &TriluAttrs::k, "the diagonal, above the main one if positive"},
-                      Field{"upper", &TriluAttrs::upper, "keep what is above it, or below"}};
+  static FieldList Fields() {
+    return {{"k", &TriluAttrs::k, "the diagonal, above the main one if positive"},
+            {"upper", &TriluAttrs::upper, "keep what is above it, or below"}};
   }
 };
 // Matrices (..., M, N) with zeros below (above) diagonal k: element (i, j) stays if j - i >= k (<= k).

@@ -24,26 +24,26 @@ struct PoolingAttrs {
   bool global = false;            // one window over everything
   bool ceil_mode = false;         // spatial' rounded up: the last window starts inside the input or its left padding
   bool count_include_pad = true;  // does an average's divisor count padding?
-  static constexpr auto Fields() {
+  static FieldList Fields() {
     using A = PoolingAttrs;
-    return std::tuple{Field{"type", &A::type, "max or avg"},
-                      Field{"kernel", &A::kernel, "window; not needed if global"},
-                      Field{"stride", &A::stride, "default 1"},
-                      Field{"pad", &A::pad, kPadDoc},
-                      Field{"dilate", &A::dilate, "default 1"},
-                      Field{"auto_pad", &A::auto_pad, kAutoPadDoc},
-                      Field{"global", &A::global, "one window over all spatial axes"},
-                      Field{"ceil_mode", &A::ceil_mode, "round the output extents up"},
-                      Field{"count_include_pad", &A::count_include_pad, "count padding in an average's divisor"}};
+    return {{"type", &A::type, "max or avg"},
+            {"kernel", &A::kernel, "window; not needed if global"},
+            {"stride", &A::stride, "default 1"},
+            {"pad", &A::pad, kPadDoc},
+            {"dilate", &A::dilate, "default 1"},
+            {"auto_pad", &A::auto_pad, kAutoPadDoc},
+            {"global", &A::global, "one window over all spatial axes"},
+            {"ceil_mode", &A::ceil_mode, "round the output extents up"},
+            {"count_include_pad", &A::count_include_pad, "count padding in an average's divisor"}};
   }
 };
 
 // Of the gradient: several extents of data give the same output.
 struct PoolingGradAttrs : PoolingAttrs {
   std::vector<int64_t> extents = {};
-  static constexpr auto Fields() {
-    return std::tuple_cat(PoolingAttrs::Fields(), std::tuple{Field{"extents", &PoolingGradAttrs::extents,
-                                                                   "spatial extents of the data, required"}});
+  static FieldList Fields() {
+    return Joined(PoolingAttrs::Fields(),
+                  {{"extents", &PoolingGradAttrs::extents, "spatial extents of the data, required"}});
   }
 };
 

@@ -10,11 +10,11 @@ struct QuantizeAttrs {
   int64_t axis = 1;
   bool no_zero_point = false;  // it is 0
   DType dtype = DType::kUInt8;
-  static constexpr auto Fields() {
+  static FieldList Fields() {
     using A = QuantizeAttrs;
-    return std::tuple{Field{"axis", &A::axis, "axis of scales, if they are several"},
-                      Field{"no_zero_point", &A::no_zero_point, "the zero point is 0"},
-                      Field{"dtype", &A::dtype, "int8, uint8, int16 or uint16"}};
+    return {{"axis", &A::axis, "axis of scales, if they are several"},
+            {"no_zero_point", &A::no_zero_point, "the zero point is 0"},
+            {"dtype", &A::dtype, "int8, uint8, int16 or uint16"}};
   }
 };
 // (data, scale, zero_point) -> q = the nearest whole number to data / scale, of two the even one, + zero_point, within
@@ -25,10 +25,10 @@ inline constexpr OpFunction<QuantizeAttrs, 3> QuantizeLinear{QuantizeLinearOp};
 struct DequantizeAttrs {
   int64_t axis = 1;
   bool no_zero_point = false;
-  static constexpr auto Fields() {
+  static FieldList Fields() {
     using A = DequantizeAttrs;
-    return std::tuple{Field{"axis", &A::axis, "axis of scales, if they are several"},
-                      Field{"no_zero_point", &A::no_zero_point, "the zero point is 0"}};
+    return {{"axis", &A::axis, "axis of scales, if they are several"},
+            {"no_zero_point", &A::no_zero_point, "the zero point is 0"}};
   }
 };
 // (quantized, of int8, uint8, int16, uint16 or int32, scale, zero_point) -> (quantized - zero_point) scale, of the

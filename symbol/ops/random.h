@@ -16,31 +16,30 @@ struct DrawAttrs {
   DType dtype = DType::kFloat32;
   bool like = false;       // there is data: its shape, samples and element type
   bool own_dtype = false;  // but this element type
-  static constexpr auto Fields() {
+  static FieldList Fields() {
     using A = DrawAttrs;
-    return std::tuple{Field{"shape", &A::shape, "what is drawn, unless as data"},
-                      Field{"dtype", &A::dtype, "its element type, unless as data"},
-                      Field{"like", &A::like, "draw as data's shape and type are"},
-                      Field{"own_dtype", &A::own_dtype, "but of the type `dtype`"}};
+    return {{"shape", &A::shape, "what is drawn, unless as data"},
+            {"dtype", &A::dtype, "its element type, unless as data"},
+            {"like", &A::like, "draw as data's shape and type are"},
+            {"own_dtype", &A::own_dtype, "but of the type `dtype`"}};
   }
 };
 template <class Bound, int kHigh>
 struct DrawBetweenAttrs : DrawAttrs {
   Bound low = 0, high = kHigh;
-  static constexpr auto Fields() {
+  static FieldList Fields() {
     using A = DrawBetweenAttrs;
-    return std::tuple_cat(DrawAttrs::Fields(), std::tuple{Field{"low", &A::low, "the least"},
-                                                          Field{"high", &A::high, "what all are less than"}});
+    return Joined(DrawAttrs::Fields(), {{"low", &A::low, "the least"}, {"high", &A::high, "what all are less than"}});
   }
 };
 using RandomUniformAttrs = DrawBetweenAttrs<double, 1>;
 using RandomIntAttrs = DrawBetweenAttrs<int64_t, 2>;
 struct RandomNormalAttrs : DrawAttrs {
   double mean = 0, scale = 1;
-  static constexpr auto Fields() {
+  static FieldList Fields() {
     using A = RandomNormalAttrs;
-    return std::tuple_cat(DrawAttrs::Fields(), std::tuple{Field{"mean", &A::mean, "the mean"},
-                                                          Field{"scale", &A::scale, "the standard deviation"}});
+    return Joined(DrawAttrs::Fields(),
+                  {{"mean", &A::mean, "the mean"}, {"scale", &A::scale, "the standard deviation"}});
   }
 };
 const OpDef& RandomUniformOp();  // of low <= x < high; floating point
@@ -63,9 +62,9 @@ Symbol RandomIntLike(const Symbol& data, RandomIntAttrs attrs = {}, const std::s
 struct BernoulliAttrs {
   DType dtype = DType::kFloat32;
   bool own_dtype = false;
-  static constexpr auto Fields() {
-    return std::tuple{Field{"dtype", &BernoulliAttrs::dtype, "element type of the output"},
-                      Field{"own_dtype", &BernoulliAttrs::own_dtype, "else it is data's"}};
+  static FieldList Fields() {
+    return {{"dtype", &BernoulliAttrs::dtype, "element type of the output"},
+            {"own_dtype", &BernoulliAttrs::own_dtype, "else it is data's"}};
   }
 };
 const OpDef& BernoulliOp();  // 1 with the probability that data gives, else 0
@@ -75,11 +74,11 @@ struct MultinomialAttrs {
   int64_t sample_size = 1;
   bool logits = false;
   DType dtype = DType::kInt32;
-  static constexpr auto Fields() {
+  static FieldList Fields() {
     using A = MultinomialAttrs;
-    return std::tuple{Field{"sample_size", &A::sample_size, "draws from each row"},
-                      Field{"logits", &A::logits, "data holds logarithms of weights, not weights"},
-                      Field{"dtype", &A::dtype, "element type of the output"}};
+    return {{"sample_size", &A::sample_size, "draws from each row"},
+            {"logits", &A::logits, "data holds logarithms of weights, not weights"},
+            {"dtype", &A::dtype, "element type of the output"}};
   }
 };
 // data (N, K), weights of K categories that need not sum to 1, or logarithms -> (N, sample_size) of categories, drawn

@@ -37,20 +37,19 @@ struct RecurrentAttrs {
   bool reverse = false, reset_after = true, peepholes = false, coupled = false;
   double clip = 0;
   bool initial = false, lengths = false;
-  static constexpr auto Fields() {
+  static FieldList Fields() {
     using A = RecurrentAttrs;
-    return std::tuple{
-        Field{"cell", &A::cell, "relu, tanh, lstm, gru"},
-        Field{"hidden", &A::hidden, "hidden units, required"},
-        Field{"layout", &A::layout, "tnc or ntc"},
-        Field{"order", &A::order, "of gates: common or onnx"},
-        Field{"reverse", &A::reverse, "from the last step to the first"},
-        Field{"reset_after", &A::reset_after, "of a GRU: r times the product, not the product of r times h"},
-        Field{"peepholes", &A::peepholes, "of an LSTM: gates see the cell"},
-        Field{"coupled", &A::coupled, "of an LSTM: f is 1 - i"},
-        Field{"clip", &A::clip, "gates are cut to this before their functions; 0: they are not"},
-        Field{"initial", &A::initial, "are initial states given? else they are 0"},
-        Field{"lengths", &A::lengths, "are the lengths of sequences given?"}};
+    return {{"cell", &A::cell, "relu, tanh, lstm, gru"},
+            {"hidden", &A::hidden, "hidden units, required"},
+            {"layout", &A::layout, "tnc or ntc"},
+            {"order", &A::order, "of gates: common or onnx"},
+            {"reverse", &A::reverse, "from the last step to the first"},
+            {"reset_after", &A::reset_after, "of a GRU: r times the product, not the product of r times h"},
+            {"peepholes", &A::peepholes, "of an LSTM: gates see the cell"},
+            {"coupled", &A::coupled, "of an LSTM: f is 1 - i"},
+            {"clip", &A::clip, "gates are cut to this before their functions; 0: they are not"},
+            {"initial", &A::initial, "are initial states given? else they are 0"},
+            {"lengths", &A::lengths, "are the lengths of sequences given?"}};
   }
 };
 

@@ -10,12 +10,12 @@ struct ReduceAttrs {
   bool keepdims = false;              // keep reduced axes with extent 1
   bool exclude = false;               // reduce all axes but the given
   bool noop_with_empty_axes = false;  // with no axes given: reduce none instead of all
-  static constexpr auto Fields() {
+  static FieldList Fields() {
     using A = ReduceAttrs;
-    return std::tuple{Field{"axes", &A::axes, "axes to reduce; empty: all"},
-                      Field{"keepdims", &A::keepdims, "keep them with extent 1"},
-                      Field{"exclude", &A::exclude, "reduce all others"},
-                      Field{"noop_with_empty_axes", &A::noop_with_empty_axes, "without axes: none, instead of all"}};
+    return {{"axes", &A::axes, "axes to reduce; empty: all"},
+            {"keepdims", &A::keepdims, "keep them with extent 1"},
+            {"exclude", &A::exclude, "reduce all others"},
+            {"noop_with_empty_axes", &A::noop_with_empty_axes, "without axes: none, instead of all"}};
   }
 };
 // No axes left gives shape (), a scalar. As ONNX has it, of nothing the mean is NaN, the product 1, the maximum

@@ -14,14 +14,14 @@ struct ResampleAttrs {
   std::vector<int64_t> starts = {}, indices = {};
   std::vector<double> weights = {};  // empty: 1
   double outside = 0;
-  static constexpr auto Fields() {
+  static FieldList Fields() {
     using A = ResampleAttrs;
-    return std::tuple{Field{"axis", &A::axis, "axis along which elements are combined"},
-                      Field{"extent", &A::extent, "of the input along the axis"},
-                      Field{"starts", &A::starts, "where the terms of each element begin, and the last end"},
-                      Field{"indices", &A::indices, "of the input's elements"},
-                      Field{"weights", &A::weights, "of the terms; empty: 1"},
-                      Field{"outside", &A::outside, "an element without terms"}};
+    return {{"axis", &A::axis, "axis along which elements are combined"},
+            {"extent", &A::extent, "of the input along the axis"},
+            {"starts", &A::starts, "where the terms of each element begin, and the last end"},
+            {"indices", &A::indices, "of the input's elements"},
+            {"weights", &A::weights, "of the terms; empty: 1"},
+            {"outside", &A::outside, "an element without terms"}};
   }
 };
 void CheckTerms(int64_t count);  // ShapeError: too many terms for a table
@@ -83,21 +83,21 @@ struct ResizeAttrs {
   bool antialias = false;        // where it shrinks, take in all that lies between
   double extrapolation = 0;
   AspectPolicy aspect = AspectPolicy::kStretch;
-  static constexpr auto Fields() {
+  static FieldList Fields() {
     using A = ResizeAttrs;
-    return std::tuple{Field{"mode", &A::mode, "nearest, linear or cubic"},
-                      Field{"coordinates", &A::coordinates, "where the output's elements lie in the input"},
-                      Field{"nearest", &A::nearest, "which of two is the nearest"},
-                      Field{"scales", &A::scales, "output extent per input extent"},
-                      Field{"sizes", &A::sizes, "output extents"},
-                      Field{"sizes_batches", &A::sizes_batches, "batches added to each size; default none"},
-                      Field{"axes", &A::axes, "default all"},
-                      Field{"roi", &A::roi, "part of the input, begins and then ends"},
-                      Field{"cubic_coefficient", &A::cubic_coefficient, "of cubic interpolation"},
-                      Field{"exclude_outside", &A::exclude_outside, "elements outside have no weight"},
-                      Field{"antialias", &A::antialias, "wider filters where it shrinks"},
-                      Field{"extrapolation", &A::extrapolation, "what stands outside of the input"},
-                      Field{"aspect", &A::aspect, "stretch, not_larger or not_smaller"}};
+    return {{"mode", &A::mode, "nearest, linear or cubic"},
+            {"coordinates", &A::coordinates, "where the output's elements lie in the input"},
+            {"nearest", &A::nearest, "which of two is the nearest"},
+            {"scales", &A::scales, "output extent per input extent"},
+            {"sizes", &A::sizes, "output extents"},
+            {"sizes_batches", &A::sizes_batches, "batches added to each size; default none"},
+            {"axes", &A::axes, "default all"},
+            {"roi", &A::roi, "part of the input, begins and then ends"},
+            {"cubic_coefficient", &A::cubic_coefficient, "of cubic interpolation"},
+            {"exclude_outside", &A::exclude_outside, "elements outside have no weight"},
+            {"antialias", &A::antialias, "wider filters where it shrinks"},
+            {"extrapolation", &A::extrapolation, "what stands outside of the input"},
+            {"aspect", &A::aspect, "stretch, not_larger or not_smaller"}};
   }
 };
 // As ONNX defines Resize (opset 19), axis by axis; an axis of samples that keeps its extent is left alone.

@@ -8,16 +8,15 @@ namespace bindery {
 
 struct SequenceAttrs {
   int64_t axis = 0, batch_axis = 1;
-  static constexpr auto Fields() {
-    return std::tuple{Field{"axis", &SequenceAttrs::axis, "axis of the steps"},
-                      Field{"batch_axis", &SequenceAttrs::batch_axis, "axis of the samples"}};
+  static FieldList Fields() {
+    return {{"axis", &SequenceAttrs::axis, "axis of the steps"},
+            {"batch_axis", &SequenceAttrs::batch_axis, "axis of the samples"}};
   }
 };
 struct SequenceMaskAttrs : SequenceAttrs {
   double value = 0;
-  static constexpr auto Fields() {
-    return std::tuple_cat(SequenceAttrs::Fields(),
-                          std::tuple{Field{"value", &SequenceMaskAttrs::value, "behind each sequence's end"}});
+  static FieldList Fields() {
+    return Joined(SequenceAttrs::Fields(), {{"value", &SequenceMaskAttrs::value, "behind each sequence's end"}});
   }
 };
 // All take (data, lengths).
@@ -30,11 +29,10 @@ inline constexpr OpFunction<SequenceAttrs, 2> SequenceLast{SequenceLastOp};
 
 struct SequenceLastGradAttrs : SequenceAttrs {
   std::vector<int64_t> shape = {}, batches = {};
-  static constexpr auto Fields() {
+  static FieldList Fields() {
     using A = SequenceLastGradAttrs;
-    return std::tuple_cat(SequenceAttrs::Fields(),
-                          std::tuple{Field{"shape", &A::shape, "of data"},
-                                     Field{"batches", &A::batches, "batches added to each extent; default none"}});
+    return Joined(SequenceAttrs::Fields(), {{"shape", &A::shape, "of data"},
+                                            {"batches", &A::batches, "batches added to each extent; default none"}});
   }
 };
 // (output gradient, lengths) -> data gradient

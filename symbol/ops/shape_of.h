@@ -14,9 +14,8 @@ namespace bindery {
 
 struct ShapeArrayAttrs {
   int64_t begin = 0, end = INT64_MAX;  // of the axes: as in Slice, negative ones count from the end, clamped
-  static constexpr auto Fields() {
-    return std::tuple{Field{"begin", &ShapeArrayAttrs::begin, "first axis"},
-                      Field{"end", &ShapeArrayAttrs::end, "axis after the last"}};
+  static FieldList Fields() {
+    return {{"begin", &ShapeArrayAttrs::begin, "first axis"}, {"end", &ShapeArrayAttrs::end, "axis after the last"}};
   }
 };
 const OpDef& ShapeArrayOp();  // (axes), int64
@@ -29,11 +28,12 @@ std::vector<int64_t> ListExtents(const ShapeArrayAttrs& attrs, const Shape& data
 struct RangeAttrs {
   double begin = 0, end = 0, step = 1;
   DType dtype = DType::kFloat32;
-  static constexpr auto Fields() {
+  static FieldList Fields() {
     using A = RangeAttrs;
-    return std::tuple{Field{"begin", &A::begin, "the first number"}, Field{"end", &A::end, "what is not reached"},
-                      Field{"step", &A::step, "from number to number; negative goes down"},
-                      Field{"dtype", &A::dtype, "element type of the output"}};
+    return {{"begin", &A::begin, "the first number"},
+            {"end", &A::end, "what is not reached"},
+            {"step", &A::step, "from number to number; negative goes down"},
+            {"dtype", &A::dtype, "element type of the output"}};
   }
 };
 Symbol Range(const RangeAttrs& attrs, const std::string& name = {});

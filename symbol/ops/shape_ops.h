@@ -21,10 +21,10 @@ struct ReshapeAttrs {
   std::vector<int64_t> shape = {};    // 0: the input's extent at this position; -1 (once): what remains
   std::vector<int64_t> batches = {};  // where one is not 0, 0 and -1 of `shape` mean nothing special
   bool allow_zero = false;            // 0 is an extent of 0
-  static constexpr auto Fields() {
-    return std::tuple{Field{"shape", &ReshapeAttrs::shape, "0 keeps an extent, -1 takes the rest"},
-                      Field{"batches", &ReshapeAttrs::batches, "batches added to each extent; default none"},
-                      Field{"allow_zero", &ReshapeAttrs::allow_zero, "0 is an extent of 0"}};
+  static FieldList Fields() {
+    return {{"shape", &ReshapeAttrs::shape, "0 keeps an extent, -1 takes the rest"},
+            {"batches", &ReshapeAttrs::batches, "batches added to each extent; default none"},
+            {"allow_zero", &ReshapeAttrs::allow_zero, "0 is an extent of 0"}};
   }
 };
 const OpDef& ReshapeOp();
@@ -32,9 +32,9 @@ inline constexpr OpFunction<ReshapeAttrs> Reshape{ReshapeOp};
 
 struct ToShapeAttrs {
   std::vector<int64_t> shape = {}, batches = {};
-  static constexpr auto Fields() {
-    return std::tuple{Field{"shape", &ToShapeAttrs::shape, "extents of the output"},
-                      Field{"batches", &ToShapeAttrs::batches, "batches added to each extent; default none"}};
+  static FieldList Fields() {
+    return {{"shape", &ToShapeAttrs::shape, "extents of the output"},
+            {"batches", &ToShapeAttrs::batches, "batches added to each extent; default none"}};
   }
 };
 // As in NumPy: axes are aligned at the last, extents of 1 and missing axes are stretched.
@@ -46,18 +46,14 @@ inline constexpr OpFunction<ToShapeAttrs> SumTo{SumToOp};
 
 struct TransposeAttrs {
   std::vector<int64_t> axes = {};  // output axis i is input axis axes[i]; empty: reversed
-  static constexpr auto Fields() {
-    return std::tuple{Field{"axes", &TransposeAttrs::axes, "permutation; empty reverses"}};
-  }
+  static FieldList Fields() { return {{"axes", &TransposeAttrs::axes, "permutation; empty reverses"}}; }
 };
 const OpDef& TransposeOp();
 inline constexpr OpFunction<TransposeAttrs> Transpose{TransposeOp};
 
 struct ConcatAttrs {
   int64_t axis = 1;
-  static constexpr auto Fields() {
-    return std::tuple{Field{"axis", &ConcatAttrs::axis, "axis along which inputs are joined"}};
-  }
+  static FieldList Fields() { return {{"axis", &ConcatAttrs::axis, "axis along which inputs are joined"}}; }
 };
 const OpDef& ConcatOp();  // arg0, arg1, ... -> output
 Symbol Concat(std::span<const Symbol> inputs, const ConcatAttrs& attrs = {}, const std::string& name = {});
@@ -68,14 +64,14 @@ struct SliceAttrs {
   // Negative begin/end count from the end; they are clamped to the extent; kSliceEnd as end means "to the end".
   std::vector<int64_t> begin = {}, end = {}, step = {}, axes = {};  // step empty: 1
   std::vector<int64_t> begin_batches = {}, end_batches = {};
-  static constexpr auto Fields() {
+  static FieldList Fields() {
     using A = SliceAttrs;
-    return std::tuple{Field{"begin", &A::begin, "first index per axis"},
-                      Field{"end", &A::end, "index after the last"},
-                      Field{"step", &A::step, "default 1; negative goes backward"},
-                      Field{"axes", &A::axes, "default 0, 1, ..."},
-                      Field{"begin_batches", &A::begin_batches, "batches added to each begin; default none"},
-                      Field{"end_batches", &A::end_batches, "batches added to each end; default none"}};
+    return {{"begin", &A::begin, "first index per axis"},
+            {"end", &A::end, "index after the last"},
+            {"step", &A::step, "default 1; negative goes backward"},
+            {"axes", &A::axes, "default 0, 1, ..."},
+            {"begin_batches", &A::begin_batches, "batches added to each begin; default none"},
+            {"end_batches", &A::end_batches, "batches added to each end; default none"}};
   }
 };
 inline constexpr int64_t kSliceEnd = INT64_MAX;
@@ -94,15 +90,15 @@ struct PadAttrs {
   std::vector<int64_t> begin = {}, end = {}, step = {}, axes = {};  // step empty: 1
   double value = 0;
   std::vector<int64_t> begin_batches = {}, end_batches = {};
-  static constexpr auto Fields() {
+  static FieldList Fields() {
     using A = PadAttrs;
-    return std::tuple{Field{"begin", &A::begin, "how many before the first element, per axis"},
-                      Field{"end", &A::end, "how many after the last"},
-                      Field{"step", &A::step, "from element to element, default 1"},
-                      Field{"axes", &A::axes, "default 0, 1, ..."},
-                      Field{"value", &A::value, "what is put around the elements"},
-                      Field{"begin_batches", &A::begin_batches, "batches added to each begin; default none"},
-                      Field{"end_batches", &A::end_batches, "batches added to each end; default none"}};
+    return {{"begin", &A::begin, "how many before the first element, per axis"},
+            {"end", &A::end, "how many after the last"},
+            {"step", &A::step, "from element to element, default 1"},
+            {"axes", &A::axes, "default 0, 1, ..."},
+            {"value", &A::value, "what is put around the elements"},
+            {"begin_batches", &A::begin_batches, "batches added to each begin; default none"},
+            {"end_batches", &A::end_batches, "batches added to each end; default none"}};
   }
 };
 const OpDef& PadOp();
@@ -114,10 +110,11 @@ struct SliceChannelAttrs {
   int64_t num_outputs = 1;
   int64_t axis = 1;
   bool squeeze_axis = false;  // drop the axis (its extent must equal num_outputs)
-  static constexpr auto Fields() {
+  static FieldList Fields() {
     using A = SliceChannelAttrs;
-    return std::tuple{Field{"num_outputs", &A::num_outputs, "equal parts"}, Field{"axis", &A::axis, "axis that is cut"},
-                      Field{"squeeze_axis", &A::squeeze_axis, "drop the axis"}};
+    return {{"num_outputs", &A::num_outputs, "equal parts"},
+            {"axis", &A::axis, "axis that is cut"},
+            {"squeeze_axis", &A::squeeze_axis, "drop the axis"}};
   }
 };
 const OpDef& SliceChannelOp();  // data -> output0, output1, ...
@@ -125,7 +122,7 @@ inline constexpr OpFunction<SliceChannelAttrs> SliceChannel{SliceChannelOp};
 
 struct CastAttrs {
   DType dtype = DType::kFloat32;
-  static constexpr auto Fields() { return std::tuple{Field{"dtype", &CastAttrs::dtype, "element type of the output"}}; }
+  static FieldList Fields() { return {{"dtype", &CastAttrs::dtype, "element type of the output"}}; }
 };
 const OpDef& CastOp();
 inline constexpr OpFunction<CastAttrs> Cast{CastOp};

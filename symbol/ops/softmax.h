@@ -8,9 +8,8 @@ namespace bindery {
 struct SoftmaxAttrs {
   int64_t axis = -1;
   double temperature = 1;
-  static constexpr auto Fields() {
-    return std::tuple{Field{"axis", &SoftmaxAttrs::axis, "axis of the sum"},
-                      Field{"temperature", &SoftmaxAttrs::temperature, "t > 0"}};
+  static FieldList Fields() {
+    return {{"axis", &SoftmaxAttrs::axis, "axis of the sum"}, {"temperature", &SoftmaxAttrs::temperature, "t > 0"}};
   }
 };
 
@@ -24,7 +23,7 @@ inline constexpr OpFunction<SoftmaxAttrs, 2> SoftmaxGrad{SoftmaxGradOp};
 
 struct LogSoftmaxAttrs {
   int64_t axis = -1;
-  static constexpr auto Fields() { return std::tuple{Field{"axis", &LogSoftmaxAttrs::axis, "axis of the sum"}}; }
+  static FieldList Fields() { return {{"axis", &LogSoftmaxAttrs::axis, "axis of the sum"}}; }
 };
 const OpDef& LogSoftmaxOp();  // x_i - log sum_j exp(x_j)
 inline constexpr OpFunction<LogSoftmaxAttrs> LogSoftmax{LogSoftmaxOp};

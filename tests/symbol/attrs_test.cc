@@ -34,12 +34,11 @@ struct AllKinds {
   Narrow narrow = Narrow::kOne;
   std::vector<double> scales;
   std::vector<std::string> names;
-  static constexpr auto Fields() {
+  static FieldList Fields() {
     using A = AllKinds;
-    return std::tuple{Field{"flag", &A::flag, "a flag"}, Field{"count", &A::count},   Field{"factor", &A::factor},
-                      Field{"text", &A::text},           Field{"kernel", &A::kernel}, Field{"dtype", &A::dtype},
-                      Field{"value", &A::value},         Field{"colour", &A::colour}, Field{"narrow", &A::narrow},
-                      Field{"scales", &A::scales},       Field{"names", &A::names}};
+    return {{"flag", &A::flag, "a flag"}, {"count", &A::count},   {"factor", &A::factor}, {"text", &A::text},
+            {"kernel", &A::kernel},       {"dtype", &A::dtype},   {"value", &A::value},   {"colour", &A::colour},
+            {"narrow", &A::narrow},       {"scales", &A::scales}, {"names", &A::names}};
   }
   bool operator==(const AllKinds&) const = default;
 };

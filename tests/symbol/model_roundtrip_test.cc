@@ -170,9 +170,9 @@ struct ListsAttrs {
   std::vector<int64_t> ints = {1};
   std::vector<double> floats = {1};
   std::vector<std::string> strings = {"one"};
-  static constexpr auto Fields() {
+  static FieldList Fields() {
     using A = ListsAttrs;
-    return std::tuple{Field{"ints", &A::ints}, Field{"floats", &A::floats}, Field{"strings", &A::strings}};
+    return {{"ints", &A::ints}, {"floats", &A::floats}, {"strings", &A::strings}};
   }
 };
 

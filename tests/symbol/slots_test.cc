@@ -13,9 +13,8 @@ using Names = std::vector<std::string>;
 struct Attrs {
   bool no_bias = false, counted = false;
   int64_t parts = 2;
-  static constexpr auto Fields() {
-    return std::tuple{Field{"no_bias", &Attrs::no_bias}, Field{"counted", &Attrs::counted},
-                      Field{"parts", &Attrs::parts}};
+  static FieldList Fields() {
+    return {{"no_bias", &Attrs::no_bias}, {"counted", &Attrs::counted}, {"parts", &Attrs::parts}};
   }
 };
 
