@@ -10,6 +10,7 @@
 #include "symbol/compose.h"
 #include "symbol/gradient.h"
 #include "symbol/op_def.h"
+#include "symbol/ops/fold_norms.h"
 #include "symbol/ops/fusions.h"
 #include "symbol/ops/indexing.h"
 #include "symbol/passes/passes.h"

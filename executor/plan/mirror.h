@@ -12,7 +12,8 @@ struct Mirror {
   static constexpr int64_t kAutomatic = -1;
 
   // Working memory of a training program (Plan::arena_bytes) that it may take on a device; 0: without a limit. As
-  // little is computed again as keeps it so. Where it cannot be kept, binding throws DeviceError with the least.
+  // little is computed again as keeps it so. Where it cannot be kept, binding throws DeviceError with the least; but for
+  // a batch smaller than the described one (the last of an epoch), whose kernels may want more, the least is taken.
   int64_t bytes = 0;
   double share = 1;    // the same, as a share of what the program takes without; above 0. With `bytes`: the smaller
   bool least = false;  // as little memory as it can take, whatever the time

@@ -2,8 +2,8 @@
 // and checked (VerifyPlan). Two binds of the same symbol with the same options give equal plans.
 //
 // A program is a list of calls over values. A value lies in the device's arena, at an offset, while it lives, or in an
-// array that outlives the program: an argument, a gradient, an auxiliary state, a derived value. Values that share memory on purpose
-// (views, in-place results) share one *storage*: one interval of calls, one range of bytes.
+// array that outlives the program: an argument, a gradient, an auxiliary state, a derived value. Values that share
+// memory on purpose (views, in-place results) share one *storage*: one interval of calls, one range of bytes.
 #pragma once
 
 #include <cstdint>

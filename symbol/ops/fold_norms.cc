@@ -1,3 +1,5 @@
+#include "symbol/ops/fold_norms.h"
+
 #include <algorithm>
 #include <vector>
 

@@ -36,13 +36,6 @@ Symbol GiveScalarsTypes(const Symbol& symbol, const std::map<std::string, DType>
 // Dead nodes go by themselves: a graph holds only what its outputs need.
 Symbol RemoveIdentities(const Symbol& symbol);
 
-// In predictions: BatchNorm by running statistics behind Convolution or FullyConnected, whose output nobody else reads,
-// becomes part of it. With s = gamma / sqrt(running_var + eps) per channel, weight s takes the place of the weight and
-// beta + (bias - running_mean) s that of the bias, computed by ordinary operators: the executor keeps them until
-// parameters change. Only of variables that `is_kept` names, and in float32 and float64. `types` are those of the
-// graph. (Where a channel of the layer overflows and s is 0, the result is 0 and no longer NaN.)
-Symbol FoldNorms(const Graph& graph, const NodeTypes& types, const std::function<bool(const Node& variable)>& is_kept);
-
 // Neighbouring operators become one where a kernel does both in one pass over memory (symbol/ops/fusions.h), if nobody
 // else reads the value between them. `types` are those of the graph. A forward graph is fused before its gradient is
 // taken, which then is that of the fused operators; what gradients add is fused after it.
