@@ -2,6 +2,15 @@
 
 load("@rules_cc//cc:defs.bzl", "cc_library", "cc_test")
 
+# gtest's macros are slow to optimise and gain nothing from it; with sanitizers three times as slow.
+TEST_OPTIMIZATION = select({
+    "//:sanitized": ["-O0"],
+    "//conditions:default": ["-O1"],
+})
+
+# The header must be found there and nowhere else: an error, not twice the time, if the compiler cannot take it.
+_PRECOMPILED = ["-include", "$(BINDIR)/tests/precompiled.h", "-Winvalid-pch"]
+
 _FAKE_CUDA = "//tests/engine/cuda/fake"
 
 def bindery_tests(
@@ -16,7 +25,8 @@ def bindery_tests(
         cuda = _FAKE_CUDA):
     """Declares a cc_test for every *_test.cc beside the BUILD file, named after the file.
 
-    Other .cc and .h files of the folder are helpers that all of its tests share.
+    Other .cc and .h files of the folder are helpers that all of its tests share. Those that run again on other devices
+    than CPUs have the tag "devices".
 
     Args:
       deps: libraries under test.
@@ -46,7 +56,8 @@ def bindery_tests(
         srcs = native.glob(["*.cc"], allow_empty = True, exclude = ["*_test.cc"]),
         hdrs = native.glob(["*.h"], allow_empty = True),
         visibility = ["//tests:__subpackages__"],
-        deps = deps + ["//tests:message_of", "//third_party:gtest"],
+        copts = TEST_OPTIMIZATION + _PRECOMPILED,
+        deps = deps + ["//tests:message_of", "//tests:precompiled", "//third_party:gtest"],
     )
     for source in sources:
         name = source[:-len(".cc")]
@@ -55,15 +66,11 @@ def bindery_tests(
             testonly = True,
             srcs = [source],
             visibility = ["//tests:__subpackages__"],
-            # gtest's macros are slow to optimise and gain nothing from it; with sanitizers three times as slow.
-            copts = select({
-                "//:sanitized": ["-O0"],
-                "//conditions:default": ["-O1"],
-            }),
+            copts = TEST_OPTIMIZATION + _PRECOMPILED,
             alwayslink = True,
             # In the program itself, not in a library of its own: some tests replace operator new.
             linkstatic = True,
-            deps = deps + [":helpers", "//tests:test_device", "//third_party:gtest"] +
+            deps = deps + [":helpers", "//tests:precompiled", "//tests:test_device", "//third_party:gtest"] +
                    ([cuda] if name in of_cuda else []),
         )
         for suffix, devices in [("", "cpu"), ("_on_sim", "sim"), ("_on_mixed", "mixed"), ("_on_cuda", "cuda")]:
@@ -74,7 +81,7 @@ def bindery_tests(
                 size = "medium" if name in medium else "small",
                 data = data,
                 env = {"BINDERY_TEST_DEVICES": devices},
-                tags = ["loader"] if name in loader and not suffix else [],
+                tags = ["devices"] if suffix else ["loader"] if name in loader else [],
                 deps = [name + "_code", "//third_party:gtest_main"] + ([cuda] if devices == "cuda" else []),
             )
         if name in delayed:
@@ -87,5 +94,6 @@ def bindery_tests(
                     "BINDERY_TEST_DELAYS": "1",
                     "BINDERY_TEST_DEVICES": "mixed",
                 },
+                tags = ["devices"],
                 deps = [name + "_code", "//third_party:gtest_main"],
             )
