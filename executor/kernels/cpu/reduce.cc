@@ -3,18 +3,22 @@
 // Neighbouring axes that are both kept or both reduced are one axis. If the innermost is reduced, each result is a sum
 // of contiguous runs; if it is kept, a strip of neighbouring results is accumulated row by row, in double, and so are
 // the results of short rows. Where there are few results of many elements, threads share one result: it is joined from
-// blocks, which the shape alone decides, so that results do not depend on the number of threads.
+// blocks, which the shape alone decides, so that results do not depend on the number of threads. Float and double have
+// loops of their own; other floats become float, and integers as wide as there are, tile by tile.
 #include "symbol/ops/reduce.h"
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <limits>
+#include <memory>
 #include <numeric>
 #include <optional>
 #include <type_traits>
 #include <vector>
 
 #include "base/checked.h"
+#include "engine/kernels/flat.h"
 #include "engine/team.h"
 #include "executor/kernel_table.h"
 #include "executor/kernels/cpu/accumulator.h"
@@ -131,118 +135,230 @@ constexpr A Nothing() {
 template <Function kFunction, class A>
 A Term(A x) {
   if constexpr (kFunction == Function::kL1) return x < 0 ? Sum(A{0}, static_cast<A>(-1), x) : x;
-  if constexpr (kFunction == Function::kL2 || kFunction == Function::kSumSquare) return Sum(A{0}, x, x);
+  if constexpr (kFunction == Function::kSumSquare) return Sum(A{0}, x, x);
   return x;
 }
 
-// A reduction of elements of type T.
-template <class T, Function kFunction>
-struct Reducer {
-  using A = Accumulator<T>;
-  static constexpr bool kVectors = std::is_floating_point_v<T>, kMax = kVectors && kFunction == Function::kMax,
-                        kMin = kVectors && kFunction == Function::kMin,
-                        kSum = kVectors && (kFunction == Function::kSum || kFunction == Function::kMean),
-                        kExp = kFunction == Function::kLogSumExp,  // of what y holds already, the maxima
-      kJoins = kVectors && !kMax && !kMin && !kSum && !kExp;
-  Reduction r;
+// How elements, at x, are joined to numbers of type A, and these become results, at y. What elements are is known to
+// the classes below; the traversal, Reducer, knows their size alone.
+template <class A>
+class Joining {
+ public:
+  Joining(A nothing, A (*join)(A a, A b)) : nothing(nothing), join(join) {}
+  virtual ~Joining() = default;
 
-  int64_t divisor() const { return kFunction == Function::kMean ? r.count() : 1; }
+  const A nothing;            // what joins with anything to leave it as it is
+  A (*const join)(A a, A b);  // two numbers
 
+  // n elements, joined. Here and below y is where the results will be, and LogSumExp's maxima are.
+  virtual A Row(const void* x, int64_t n, const void* y) const = 0;
+  // n numbers side by side, at most kStrip, each joined with one element.
+  virtual void To(const void* x, A* numbers, int64_t n, const void* y) const = 0;
+  // n results; the numbers may change.
+  virtual void Finish(A* numbers, int64_t n, void* y) const = 0;
+};
+
+// Max and Min of float or double.
+template <class T>
+struct Extremes : Joining<T> {
+  T (*const row)(const T* x, int64_t n);
+  void (*const to)(const T* x, T* y, int64_t n);
+
+  explicit Extremes(bool max)
+      : Joining<T>(max ? Nothing<Function::kMax, T>() : Nothing<Function::kMin, T>(),
+                   max ? Join<Function::kMax, T> : Join<Function::kMin, T>),
+        row(max ? BestLoops<T>().max : BestLoops<T>().min), to(max ? BestLoops<T>().max_to : BestLoops<T>().min_to) {}
+  T Row(const void* x, int64_t n, const void*) const override { return row(static_cast<const T*>(x), n); }
+  void To(const void* x, T* numbers, int64_t n, const void*) const override {
+    to(static_cast<const T*>(x), numbers, n);
+  }
+  void Finish(T* numbers, int64_t n, void* y) const override { std::copy_n(numbers, n, static_cast<T*>(y)); }
+};
+
+// Sums, norms and products of float or double.
+template <class T>
+struct Sums : Joining<double> {
+  const Function function;
+  const int64_t divisor;
+  LoopsOf<T>::Joining loops;
+
+  Sums(Function function, int64_t divisor)
+      : Joining<double>(function == Function::kProd ? 1 : 0,
+                        function == Function::kProd ? Join<Function::kProd, double> : Join<Function::kSum, double>),
+        function(function), divisor(divisor) {
+    const LoopsOf<T>& best = BestLoops<T>();
+    switch (function) {
+      case Function::kL1: loops = best.magnitudes; break;
+      case Function::kL2:
+      case Function::kSumSquare: loops = best.squares; break;
+      case Function::kProd: loops = best.products; break;
+      default: loops = {best.sum, best.add_to};
+    }
+  }
+  double Row(const void* x, int64_t n, const void*) const override { return loops.row(static_cast<const T*>(x), n); }
+  void To(const void* x, double* numbers, int64_t n, const void*) const override {
+    loops.to(static_cast<const T*>(x), numbers, n);
+  }
+  void Finish(double* numbers, int64_t n, void* y) const override {
+    T* results = static_cast<T*>(y);
+    if (function == Function::kL2) {
+      for (int64_t i = 0; i < n; ++i) results[i] = static_cast<T>(std::sqrt(numbers[i]));
+    } else if (divisor != 1) {
+      for (int64_t i = 0; i < n; ++i) results[i] = Narrowed<T>(numbers[i], divisor);
+    } else {
+      std::copy_n(numbers, n, results);
+    }
+  }
+};
+
+// The second part of LogSumExp, of float or double: of what y holds already, the maxima.
+template <class T>
+struct ExpSums : Joining<double> {
+  ExpSums() : Joining<double>(0, Join<Function::kSum, double>) {}
   // What e^x is reckoned from: of no finite maximum, 0.
   static T Shift(T max) { return std::isfinite(max) ? max : 0; }
-
-  static const auto& Joining() {
-    const LoopsOf<T>& loops = BestLoops<T>();
-    if constexpr (kFunction == Function::kL1) return loops.magnitudes;
-    if constexpr (kFunction == Function::kProd) return loops.products;
-    if constexpr (kFunction == Function::kL2 || kFunction == Function::kSumSquare) return loops.squares;
+  double Row(const void* x, int64_t n, const void* y) const override {
+    return BestLoops<T>().exp_sum(static_cast<const T*>(x), n, Shift(*static_cast<const T*>(y)));
   }
+  void To(const void* x, double* numbers, int64_t n, const void* y) const override {
+    T tile[kStrip];
+    for (int64_t i = 0; i < n; ++i) tile[i] = static_cast<const T*>(x)[i] - Shift(static_cast<const T*>(y)[i]);
+    BestLoops<T>().template UnaryOf<native::fn::Exp>()(tile, tile, n);
+    BestLoops<T>().add_to(tile, numbers, n);
+  }
+  void Finish(double* numbers, int64_t n, void* y) const override {
+    T* results = static_cast<T*>(y);
+    for (int64_t i = 0; i < n; ++i) results[i] = static_cast<T>(Shift(results[i]) + std::log(numbers[i]));
+  }
+};
 
-  // n elements, joined.
-  static A JoinRun(const T* x, int64_t n, T max) {
-    if constexpr (kMax) {
-      return static_cast<double>(BestLoops<T>().max(x, n));
-    } else if constexpr (kMin) {
-      return static_cast<double>(BestLoops<T>().min(x, n));
-    } else if constexpr (kSum) {
-      return BestLoops<T>().sum(x, n);
-    } else if constexpr (kExp) {
-      return BestLoops<T>().exp_sum(x, n, Shift(max));
-    } else if constexpr (kJoins) {
-      return Joining().row(x, n);
-    } else {
-      constexpr int64_t kLanes = 8;  // side by side, for vectors
-      A lanes[kLanes];
-      std::fill_n(lanes, kLanes, Nothing<kFunction, A>());
-      int64_t i = 0;
-      for (; i + kLanes <= n; i += kLanes) {
-        for (int64_t k = 0; k < kLanes; ++k) {
-          lanes[k] = Join<kFunction>(lanes[k], Term<kFunction>(Widened(x[i + k])));
-        }
-      }
-      for (; i < n; ++i) lanes[0] = Join<kFunction>(lanes[0], Term<kFunction>(Widened(x[i])));
-      return std::accumulate(lanes + 1, lanes + kLanes, lanes[0], Join<kFunction, A>);
+// The loops of elements of type T that are joined to numbers of type A.
+template <class T, class A>
+struct PlainLoops {
+  static constexpr int64_t kLanes = 8;  // side by side, for vectors
+  A nothing;
+  A (*join)(A a, A b);
+  void (*row)(const T* x, int64_t n, A* lanes);  // elements k, k + kLanes, ... to lane k, what is left to lane 0
+  A (*joined)(const A* lanes);
+  void (*to)(const T* x, A* numbers, int64_t n);
+
+  template <Function kFunction>
+  static void Row(const T* x, int64_t n, A* lanes) {
+    A own[kLanes];
+    std::copy_n(lanes, kLanes, own);
+    int64_t i = 0;
+    for (; i + kLanes <= n; i += kLanes) {
+      for (int64_t k = 0; k < kLanes; ++k) own[k] = Join<kFunction>(own[k], Term<kFunction, A>(x[i + k]));
+    }
+    for (; i < n; ++i) own[0] = Join<kFunction>(own[0], Term<kFunction, A>(x[i]));
+    std::copy_n(own, kLanes, lanes);
+  }
+  template <Function kFunction>
+  static A Joined(const A* lanes) {
+    return std::accumulate(lanes + 1, lanes + kLanes, lanes[0], Join<kFunction, A>);
+  }
+  template <Function kFunction>
+  static void To(const T* x, A* numbers, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) numbers[i] = Join<kFunction>(numbers[i], Term<kFunction, A>(x[i]));
+  }
+  template <Function kFunction>
+  static PlainLoops Of() {
+    return {Nothing<kFunction, A>(), Join<kFunction, A>, Row<kFunction>, Joined<kFunction>, To<kFunction>};
+  }
+  static PlainLoops Of(Function function) {
+    switch (function) {
+      case Function::kMax: return Of<Function::kMax>();
+      case Function::kMin: return Of<Function::kMin>();
+      case Function::kProd: return Of<Function::kProd>();
+      case Function::kL1: return Of<Function::kL1>();
+      case Function::kL2:
+      case Function::kSumSquare: return Of<Function::kSumSquare>();
+      default: return Of<Function::kSum>();
     }
   }
+};
 
-  A JoinBlock(const Blocks& blocks, const T* x, int64_t block, T max) const {
-    A result = Nothing<kFunction, A>();
-    ForBlock(r, blocks, block,
-             [&](int64_t at, int64_t n) { result = Join<kFunction>(result, JoinRun(x + at, n, max)); });
-    return result;
+// Elements of all other types: they are of type T, or in tiles become elements of it, which holds them exactly.
+template <class T>
+struct Widening : Joining<Accumulator<T>> {
+  using A = Accumulator<T>;
+  using Loops = PlainLoops<T, A>;
+  static_assert(kStrip % Loops::kLanes == 0 && kStrip <= kSerialElements);  // flat::Cast stays in the calling thread
+  const DType dtype;
+  const Function function;
+  const int64_t size, divisor;
+  const Loops loops;
+
+  Widening(DType dtype, Function function, int64_t divisor) : Widening(dtype, function, divisor, Loops::Of(function)) {}
+  Widening(DType dtype, Function function, int64_t divisor, const Loops& loops)
+      : Joining<A>(loops.nothing, loops.join), dtype(dtype), function(function), size(SizeOf(dtype)), divisor(divisor),
+        loops(loops) {}
+  // n elements as they are, or in the tile.
+  const T* Widened(const void* x, int64_t n, T* tile) const {
+    if (dtype == kDTypeOf<T>) return static_cast<const T*>(x);
+    flat::Cast(dtype, x, kDTypeOf<T>, tile, n);
+    return tile;
   }
-
-  // The result at y, from what was joined.
-  void Finish(A joined, T* y) const {
-    if constexpr (kExp) {
-      *y = static_cast<T>(Shift(*y) + std::log(joined));
-    } else if constexpr (kFunction == Function::kL2) {
-      *y = StoreDouble<T>(std::sqrt(static_cast<double>(joined)));
-    } else {
-      *y = Narrowed<T>(joined, divisor());
+  A Row(const void* x, int64_t n, const void*) const override {
+    T tile[kStrip];
+    A lanes[Loops::kLanes];
+    std::fill_n(lanes, Loops::kLanes, this->nothing);
+    for (int64_t at = 0; at < n; at += kStrip) {
+      const int64_t count = std::min(kStrip, n - at);
+      loops.row(Widened(static_cast<const std::byte*>(x) + at * size, count, tile), count, lanes);
     }
+    return loops.joined(lanes);
   }
+  void To(const void* x, A* numbers, int64_t n, const void*) const override {
+    T tile[kStrip];
+    loops.to(Widened(x, n, tile), numbers, n);
+  }
+  void Finish(A* numbers, int64_t n, void* y) const override {
+    if (function == Function::kL2) {
+      double roots[kStrip];
+      for (int64_t i = 0; i < n; ++i) roots[i] = std::sqrt(static_cast<double>(numbers[i]));
+      return flat::Cast(DType::kFloat64, roots, dtype, y, n);
+    }
+    if (divisor != 1 && dtype != DType::kBool) {  // a mean is true where there is one that is
+      for (int64_t i = 0; i < n; ++i) numbers[i] = Narrowed<A>(numbers[i], divisor);
+    }
+    flat::Cast(kDTypeOf<A>, numbers, dtype, y, n);
+  }
+};
+
+// A reduction whose elements are of `size` bytes.
+template <class A>
+struct Reducer {
+  Reduction r;
+  int64_t size;
+  std::shared_ptr<const Joining<A>> joining;
+
+  const std::byte* Input(const Arguments& args, int64_t element) const {
+    return args.in<std::byte>(0) + element * size;
+  }
+  std::byte* Output(const Arguments& args, int64_t element) const { return args.out<std::byte>(0) + element * size; }
 
   // n results side by side, n <= kStrip, of `rows` rows that begin at offset(row).
   template <class F>
-  void JoinColumns(const T* x, int64_t rows, const F& offset, T* to, int64_t n) const {
-    if constexpr (kMax || kMin) {
-      const LoopsOf<T>& loops = BestLoops<T>();
-      std::copy_n(x + offset(0), n, to);
-      for (int64_t j = 1; j < rows; ++j) (kMax ? loops.max_to : loops.min_to)(x + offset(j), to, n);
-    } else {
-      A results[kStrip];
-      std::fill_n(results, n, Nothing<kFunction, A>());
-      for (int64_t j = 0; j < rows; ++j) {
-        const T* row = x + offset(j);
-        if constexpr (kSum) {
-          BestLoops<T>().add_to(row, results, n);
-        } else if constexpr (kExp) {
-          T tile[kStrip];
-          for (int64_t i = 0; i < n; ++i) tile[i] = row[i] - Shift(to[i]);
-          BestLoops<T>().template UnaryOf<native::fn::Exp>()(tile, tile, n);
-          BestLoops<T>().add_to(tile, results, n);
-        } else if constexpr (kJoins) {
-          Joining().to(row, results, n);
-        } else {
-          for (int64_t i = 0; i < n; ++i) results[i] = Join<kFunction>(results[i], Term<kFunction>(Widened(row[i])));
-        }
-      }
-      for (int64_t i = 0; i < n; ++i) Finish(results[i], to + i);
-    }
+  void JoinColumns(const std::byte* x, int64_t rows, const F& offset, std::byte* y, int64_t n) const {
+    A numbers[kStrip];
+    std::fill_n(numbers, n, joining->nothing);
+    for (int64_t j = 0; j < rows; ++j) joining->To(x + offset(j) * size, numbers, n, y);
+    joining->Finish(numbers, n, y);
   }
 
   // Results of rows that lie one after the other.
   Kernel ByShortRows(const KernelSpec& spec) const {
-    return WithLoop(PlainKernel(spec, "loop"), [own = *this](const Arguments& args) {
-      const T* x = args.in<T>(0);
-      T* y = args.out<T>(0);
-      const int64_t n = own.r.inner();
-      ForTiles(own.r.kept(), n, kSerialElements, [&](int64_t first, int64_t rows) {
-        TileOfRows<T> tile;
-        ToColumns(x + first * n, rows, n, tile);
-        own.JoinColumns(
-            tile, n, [](int64_t k) { return k * kTileRows; }, y + first, rows);
+    return OfSize(size, [&]<class T>() {
+      return WithLoop(PlainKernel(spec, "loop"), [own = *this](const Arguments& args) {
+        const int64_t n = own.r.inner();
+        ForTiles(own.r.kept(), n, kSerialElements, [&](int64_t first, int64_t rows) {
+          TileOfRows<T> tile;
+          ToColumns(args.in<T>(0) + first * n, rows, n, tile);
+          own.JoinColumns(
+              reinterpret_cast<const std::byte*>(tile), n, [](int64_t k) { return k * kTileRows; },
+              own.Output(args, first), rows);
+        });
       });
     });
   }
@@ -251,43 +367,50 @@ struct Reducer {
   Kernel ByRuns(const KernelSpec& spec) const {
     Kernel kernel = PlainKernel(spec, "loop");
     const Blocks blocks(r);
-    const int64_t n = r.kept() * blocks.per_result();
-    const bool whole = blocks.per_result() == 1;
-    if (!whole) kernel.scratch_bytes = n * static_cast<int64_t>(sizeof(A));
+    const int64_t per_result = blocks.per_result(), n = r.kept() * per_result;
+    if (per_result > 1) kernel.scratch_bytes = n * static_cast<int64_t>(sizeof(A));
     return WithLoop(std::move(kernel), [=, own = *this](const Arguments& args) {
-      const T* x = args.in<T>(0);
-      T* y = args.out<T>(0);
-      A* results = static_cast<A*>(args.scratch);
+      const Joining<A>& joining = *own.joining;
+      const auto join_blocks = [&](int64_t first, int64_t count, A* numbers) {
+        for (int64_t i = 0; i < count; ++i) {
+          const std::byte* y = own.Output(args, (first + i) / per_result);
+          A number = joining.nothing;
+          ForBlock(own.r, blocks, first + i, [&](int64_t at, int64_t length) {
+            number = joining.join(number, joining.Row(own.Input(args, at), length, y));
+          });
+          numbers[i] = number;
+        }
+      };
+      A* const parts = static_cast<A*>(args.scratch);
       ParallelFor(n, 1, own.r.elements() <= kSerialElements ? n : 0, [&](int64_t begin, int64_t end, int) {
-        for (int64_t block = begin; block < end; ++block) {
-          const A result = own.JoinBlock(blocks, x, block, kExp ? y[block / blocks.per_result()] : T{});
-          if (whole) {
-            own.Finish(result, y + block);
-          } else {
-            results[block] = result;
-          }
+        if (per_result > 1) return join_blocks(begin, end - begin, parts + begin);
+        A numbers[kStrip];
+        for (int64_t count; begin < end; begin += count) {
+          count = std::min(kStrip, end - begin);
+          join_blocks(begin, count, numbers);
+          joining.Finish(numbers, count, own.Output(args, begin));
         }
       });
-      for (int64_t k = 0; k < own.r.kept() && !whole; ++k) {
-        const A* parts = results + k * blocks.per_result();
-        own.Finish(std::accumulate(parts + 1, parts + blocks.per_result(), parts[0], Join<kFunction, A>), y + k);
+      for (int64_t k = 0; k < own.r.kept() && per_result > 1; ++k) {
+        A* const first = parts + k * per_result;
+        A number = std::accumulate(first + 1, first + per_result, *first, joining.join);
+        joining.Finish(&number, 1, own.Output(args, k));
       }
     });
   }
 
   Kernel ByStrips(const KernelSpec& spec) const {
-    Kernel kernel = PlainKernel(spec, "loop");
     int64_t strip = kStrip;  // narrower ones if there is not one for every thread; that changes no result
     while (strip > 32 && r.kept() * CeilDiv(r.inner(), strip) < spec.threads) strip /= 2;
     const int64_t strips = CeilDiv(r.inner(), strip), units = r.kept() * strips;
-    return WithLoop(std::move(kernel), [=, own = *this](const Arguments& args) {
+    return WithLoop(PlainKernel(spec, "loop"), [=, own = *this](const Arguments& args) {
       ParallelFor(units, 1, own.r.elements() <= kSerialElements ? units : 0, [&](int64_t begin, int64_t end, int) {
         for (int64_t unit = begin; unit < end; ++unit) {
           const int64_t first = unit % strips * strip;
           const int64_t k = unit / strips, inner = own.r.inner();
           own.JoinColumns(
-              args.in<T>(0) + own.r.KeptOffset(k) + first, own.r.reduced(),
-              [&](int64_t j) { return own.r.ReducedOffset(j); }, args.out<T>(0) + k * inner + first,
+              own.Input(args, own.r.KeptOffset(k) + first), own.r.reduced(),
+              [&](int64_t j) { return own.r.ReducedOffset(j); }, own.Output(args, k * inner + first),
               std::min(strip, inner - first));
         }
       });
@@ -295,16 +418,31 @@ struct Reducer {
   }
 };
 
-template <Function kFunction>
-MaybeKernel ReduceKernel(const KernelSpec& spec, const Reduction& r) {
-  return Dispatch(spec.inputs[0].dtype, [&]<class T>() -> MaybeKernel {
-    if constexpr (kFunction != Function::kLogSumExp || std::is_floating_point_v<T>) {
-      const Reducer<T, kFunction> reducer{r};
-      if (!r.inner_reduced()) return reducer.ByStrips(spec);
-      return r.reduced() == 1 && r.inner() <= kShortRow ? reducer.ByShortRows(spec) : reducer.ByRuns(spec);
-    } else {
-      return std::nullopt;
-    }
+template <class A>
+Kernel ReduceBy(const KernelSpec& spec, const Reduction& r, std::shared_ptr<const Joining<A>> joining) {
+  const Reducer<A> reducer{r, SizeOf(spec.inputs[0].dtype), std::move(joining)};
+  if (!r.inner_reduced()) return reducer.ByStrips(spec);
+  return r.reduced() == 1 && r.inner() <= kShortRow ? reducer.ByShortRows(spec) : reducer.ByRuns(spec);
+}
+
+template <class T>
+Kernel ReduceReals(const KernelSpec& spec, const Reduction& r, Function function, int64_t divisor) {
+  if (function == Function::kMax || function == Function::kMin) {
+    return ReduceBy<T>(spec, r, std::make_shared<Extremes<T>>(function == Function::kMax));
+  }
+  if (function == Function::kLogSumExp) return ReduceBy<double>(spec, r, std::make_shared<ExpSums<T>>());
+  return ReduceBy<double>(spec, r, std::make_shared<Sums<T>>(function, divisor));
+}
+
+MaybeKernel ReduceKernel(const KernelSpec& spec, const Reduction& r, Function function) {
+  const DType dtype = spec.inputs[0].dtype;
+  const int64_t divisor = function == Function::kMean ? r.count() : 1;
+  if (dtype == DType::kFloat32) return ReduceReals<float>(spec, r, function, divisor);
+  if (dtype == DType::kFloat64) return ReduceReals<double>(spec, r, function, divisor);
+  if (function == Function::kLogSumExp) return std::nullopt;
+  return Dispatch(dtype, [&]<class T>() -> MaybeKernel {
+    using Wide = std::conditional_t<std::is_integral_v<T>, Accumulator<T>, float>;
+    return ReduceBy<Accumulator<Wide>>(spec, r, std::make_shared<Widening<Wide>>(dtype, function, divisor));
   });
 }
 
@@ -322,7 +460,7 @@ uint32_t StretchedAxes(const Shape& from, const Shape& to) {
 template <Function kFunction>
 MaybeKernel MakeReduce(const KernelSpec& spec) {
   const Shape& shape = spec.inputs[0].shape;
-  return ReduceKernel<kFunction>(spec, Reduction(shape, ReducedAxes(spec.attributes<ReduceAttrs>(), shape)));
+  return ReduceKernel(spec, Reduction(shape, ReducedAxes(spec.attributes<ReduceAttrs>(), shape)), kFunction);
 }
 
 // First the maxima, then what is added to them.
@@ -343,7 +481,7 @@ MaybeKernel MakeLogSumExp(const KernelSpec& spec) {
 MaybeKernel MakeSumTo(const KernelSpec& spec) {
   const Shape &data = spec.inputs[0].shape, &output = spec.outputs[0].shape;
   if (data == output) return ViewKernel(spec);
-  return ReduceKernel<Function::kSum>(spec, Reduction(data, StretchedAxes(output, data)));
+  return ReduceKernel(spec, Reduction(data, StretchedAxes(output, data)), Function::kSum);
 }
 
 constexpr KernelEntry kEntries[] = {
