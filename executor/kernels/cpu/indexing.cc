@@ -7,7 +7,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstring>
+#include <type_traits>
+#include <utility>
 
 #include "base/error.h"
 #include "engine/team.h"
@@ -96,29 +99,48 @@ struct JoinBy {
   }
 };
 
-// ([data,] indices, updates) -> data with the updates
+// `count` updates, `step` elements apart, of each of which n elements go to its offset in data if that is in
+// [low, high).
+struct Puts {
+  const int64_t* offsets;
+  int64_t count, low, high, step, n;
+};
+using PutLoop = void (*)(Puts puts, const std::byte* updates, std::byte* data);
 template <class T, class Join>
-Kernel ScatterOf(const KernelSpec& spec, const Rows& rows) {
+void Put(Puts puts, const std::byte* updates, std::byte* data) {
+  const T* from = reinterpret_cast<const T*>(updates);
+  T* to = reinterpret_cast<T*>(data);
+  const auto put = [&](auto n) {
+    for (int64_t c = 0; c < puts.count; ++c, from += puts.step) {
+      const int64_t at = puts.offsets[c];
+      if (at >= puts.low && at < puts.high) Join::Run(from, to + at, n);
+    }
+  };
+  if (puts.n == 1) return put(std::integral_constant<int64_t, 1>());
+  put(puts.n);
+}
+
+// ([data,] indices, updates) -> data with the updates
+Kernel ScatterBy(const KernelSpec& spec, const Rows& rows, PutLoop put) {
   Kernel kernel = PlainKernel(spec, "loop");
   const int last = static_cast<int>(spec.inputs.size()) - 1;
+  const int64_t size = SizeOf(spec.outputs[0].dtype);
   if (last == 2) kernel.inplace = {{0, 0}};
   if (rows.single() && rows.slabs >= 4 * spec.threads) {  // each thread has some slabs as its own
     return WithLoop(std::move(kernel), [=](const Arguments& args) {
       const int64_t serial = rows.slabs * std::max(rows.count, rows.extent) <= kSerialElements / 4 ? INT64_MAX : 0;
       ParallelFor(rows.slabs, 1, serial, [&](int64_t begin, int64_t end, int) {
+        const int64_t bytes = rows.extent * size;
         for (int64_t slab = begin; slab < end; ++slab) {
-          T* to = args.out<T>(0) + slab * rows.extent;
+          std::byte* to = args.out<std::byte>(0) + slab * bytes;
           if (last != 2) {
-            std::memset(static_cast<void*>(to), 0, static_cast<size_t>(rows.extent) * sizeof(T));
-          } else if (const T* from = args.in<T>(0) + slab * rows.extent; from != to) {
-            std::memcpy(to, from, static_cast<size_t>(rows.extent) * sizeof(T));
+            std::memset(to, 0, static_cast<size_t>(bytes));
+          } else if (const std::byte* from = args.in<std::byte>(0) + slab * bytes; from != to) {
+            std::memcpy(to, from, static_cast<size_t>(bytes));
           }
           rows.ForPieces(args.inputs[static_cast<size_t>(last - 1)], slab * rows.count, (slab + 1) * rows.count,
                          [&](int64_t first, const int64_t* at, int64_t n) {
-                           const T* from = args.in<T>(last) + first;
-                           for (int64_t c = 0; c < n; ++c) {
-                             if (at[c] >= 0) Join::Run(from + c, to + at[c], 1);
-                           }
+                           put({at, n, 0, rows.extent, 1, 1}, args.in<std::byte>(last) + first * size, to);
                          });
         }
       });
@@ -126,50 +148,48 @@ Kernel ScatterOf(const KernelSpec& spec, const Rows& rows) {
   }
   kernel.scratch_bytes = rows.scratch_bytes();
   // Columns are shared out evenly whatever the indices are, if each thread has some cache lines of every row.
-  const bool by_columns = rows.inner * static_cast<int64_t>(sizeof(T)) >= 256 * spec.threads;
+  const bool by_columns = rows.inner * size >= 256 * spec.threads;
   return WithLoop(std::move(kernel), [=](const Arguments& args) {
     const int64_t* offsets = rows.Resolve(args, last - 1);
-    T* to = args.out<T>(0);
-    const T* updates = args.in<T>(last);
+    std::byte* to = args.out<std::byte>(0);
+    const std::byte* updates = args.in<std::byte>(last);
     const int64_t inner = rows.inner, elements = rows.slabs * rows.extent * inner;
     if (last == 2) {
-      ParallelCopy(to, args.inputs[0], elements * static_cast<int64_t>(sizeof(T)));
+      ParallelCopy(to, args.inputs[0], elements * size);
     } else {
       ParallelFor(elements, 4096, 16 * 4096, [&](int64_t begin, int64_t end, int) {
-        std::memset(static_cast<void*>(to + begin), 0, static_cast<size_t>(end - begin) * sizeof(T));
+        std::memset(to + begin * size, 0, static_cast<size_t>((end - begin) * size));
       });
     }
     // Rows [begin, end) of data, columns [first, first + n) of each.
-    const auto put = [&](int64_t begin, int64_t end, int64_t first, int64_t n) {
+    const auto put_rows = [&](int64_t begin, int64_t end, int64_t first, int64_t n) {
       for (int64_t slab = begin / rows.extent; begin < end; ++slab, begin = slab * rows.extent) {
         const int64_t low = (begin - slab * rows.extent) * inner;
         const int64_t high = std::min(end - slab * rows.extent, rows.extent) * inner;
-        const int64_t* at = offsets + slab / rows.outer * rows.count;
-        T* own = to + slab * rows.extent * inner + first;
-        const T* from = updates + slab * rows.count * inner + first;
-        for (int64_t c = 0; c < rows.count; ++c, from += inner) {
-          if (at[c] >= low && at[c] < high) Join::Run(from, own + at[c], n);
-        }
+        put({offsets + slab / rows.outer * rows.count, rows.count, low, high, inner, n},
+            updates + (slab * rows.count * inner + first) * size, to + (slab * rows.extent * inner + first) * size);
       }
     };
     const int64_t all = rows.slabs * rows.extent;
     const int64_t serial = rows.slabs * rows.count * inner <= kSerialElements ? INT64_MAX : 0;
     if (by_columns) {
       ParallelFor(inner, kGrain, serial, [&](int64_t begin, int64_t end, int) {
-        if (begin < end) put(0, all, begin, end - begin);
+        if (begin < end) put_rows(0, all, begin, end - begin);
       });
     } else {
-      ParallelFor(all, 1, serial, [&](int64_t begin, int64_t end, int) { put(begin, end, 0, inner); });
+      ParallelFor(all, 1, serial, [&](int64_t begin, int64_t end, int) { put_rows(begin, end, 0, inner); });
     }
   });
 }
 
 template <class F>
 MaybeKernel JoinedScatter(const KernelSpec& spec, const Rows& rows) {
-  return Dispatch(spec.outputs[0].dtype, [&]<class T>() -> MaybeKernel {
-    if constexpr (std::is_arithmetic_v<T>) return ScatterOf<T, JoinBy<F>>(spec, rows);
-    return std::nullopt;  // sums of 16-bit floats are made in float32
+  const PutLoop put = Dispatch(spec.outputs[0].dtype, []<class T>() -> PutLoop {
+    if constexpr (std::is_arithmetic_v<T>) return Put<T, JoinBy<F>>;
+    return nullptr;  // sums of 16-bit floats are made in float32
   });
+  if (!put) return std::nullopt;
+  return ScatterBy(spec, rows, put);
 }
 
 MaybeKernel Scatter(const KernelSpec& spec, const Rows& rows) {
@@ -180,7 +200,8 @@ MaybeKernel Scatter(const KernelSpec& spec, const Rows& rows) {
     case ScatterReduction::kMax: return JoinedScatter<native::fn::Maximum>(spec, rows);
     case ScatterReduction::kMin: return JoinedScatter<native::fn::Minimum>(spec, rows);
   }
-  return OfSize(SizeOf(spec.outputs[0].dtype), [&]<class T>() { return ScatterOf<T, Replace>(spec, rows); });
+  return ScatterBy(spec, rows,
+                   OfSize(SizeOf(spec.outputs[0].dtype), []<class T>() -> PutLoop { return Put<T, Replace>; }));
 }
 
 template <bool kTuples>
@@ -230,18 +251,18 @@ MaybeKernel MakeScatterElements(const KernelSpec& spec) {
                                   {.mode = attrs.mode, .node_name = spec.node_name}));
 }
 
+// Each index by itself: the offsets are the places.
+Rows PlacesOf(int64_t extent, const ValueType& indices, const Counting& counting) {
+  return ElementsAt({extent}, {indices.shape.Elements()}, 0, indices.dtype, counting);
+}
+
 MaybeKernel MakeRowNumbers(const KernelSpec& spec) {
   const auto& attrs = spec.attributes<RowNumbersAttrs>();
-  const Counting counting{attrs.mode, attrs.padding, spec.node_name};
-  return Dispatch(spec.inputs[0].dtype, [&]<class T>() {
-    return WithLoop(PlainKernel(spec, "loop"),
-                    [=, extent = attrs.extent, n = spec.outputs[0].shape.Elements()](const Arguments& args) {
-                      ParallelFor(n, kGrain, kSerialElements / 4, [&](int64_t begin, int64_t end, int) {
-                        for (int64_t i = begin; i < end; ++i) {
-                          args.out<int64_t>(0)[i] = counting.PlaceOf(args.in<T>(0)[i], extent);
-                        }
-                      });
-                    });
+  const Rows rows = PlacesOf(attrs.extent, spec.inputs[0], {attrs.mode, attrs.padding, spec.node_name});
+  return WithLoop(PlainKernel(spec, "loop"), [rows](const Arguments& args) {
+    ParallelFor(rows.tuples(), kGrain, kSerialElements / 4, [&](int64_t begin, int64_t end, int) {
+      rows.resolve(args.inputs[0], begin, end, args.out<int64_t>(0) + begin);
+    });
   });
 }
 
@@ -252,29 +273,27 @@ MaybeKernel MakeOneHot(const KernelSpec& spec) {
   HostTensor values(dtype, {2});
   values.Set(0, attrs.off_value);
   values.Set(1, attrs.on_value);
-  const Counting counting{.mode = IndexMode::kZero, .from_end = attrs.from_end};
+  const AxisView view = ViewAlong(spec.outputs[0].shape, static_cast<int>(attrs.axis));
+  const Rows rows = PlacesOf(view.axis, spec.inputs[0], {.mode = IndexMode::kZero, .from_end = attrs.from_end});
   return OfSize(SizeOf(dtype), [&]<class T>() {
-    return Dispatch(spec.inputs[0].dtype, [&]<class Index>() {
-      return WithLoop(
-          PlainKernel(spec, "loop"),
-          [=, view = ViewAlong(spec.outputs[0].shape, static_cast<int>(attrs.axis))](const Arguments& args) {
-            T off_on[2];
-            std::memcpy(off_on, values.raw(), sizeof off_on);
-            T* y = args.out<T>(0);
-            ParallelFor(view.outer * view.axis * view.inner, kGrain, kSerialElements,
-                        [&](int64_t begin, int64_t end, int) { std::fill(y + begin, y + end, off_on[0]); });
-            ParallelFor(view.outer * view.inner, kGrain, kSerialElements / 8, [&](int64_t begin, int64_t end, int) {
-              T* first = y + begin / view.inner * view.axis * view.inner;
-              int64_t column = begin % view.inner;
-              for (int64_t i = begin; i < end; ++i) {
-                const int64_t place = counting.PlaceOf(args.in<Index>(0)[i], view.axis);
-                if (place >= 0) first[place * view.inner + column] = off_on[1];
-                if (++column < view.inner) continue;
-                column = 0;
-                first += view.axis * view.inner;
-              }
-            });
-          });
+    return WithLoop(PlainKernel(spec, "loop"), [=](const Arguments& args) {
+      T off_on[2];
+      std::memcpy(off_on, values.raw(), sizeof off_on);
+      T* y = args.out<T>(0);
+      ParallelFor(view.outer * view.axis * view.inner, kGrain, kSerialElements,
+                  [&](int64_t begin, int64_t end, int) { std::fill(y + begin, y + end, off_on[0]); });
+      ParallelFor(view.outer * view.inner, kGrain, kSerialElements / 8, [&](int64_t begin, int64_t end, int) {
+        rows.ForPieces(args.inputs[0], begin, end, [&](int64_t at, const int64_t* places, int64_t n) {
+          T* first = y + at / view.inner * view.axis * view.inner;
+          int64_t column = at % view.inner;
+          for (int64_t i = 0; i < n; ++i) {
+            if (places[i] >= 0) first[places[i] * view.inner + column] = off_on[1];
+            if (++column < view.inner) continue;
+            column = 0;
+            first += view.axis * view.inner;
+          }
+        });
+      });
     });
   });
 }
