@@ -9,11 +9,12 @@
 #include <array>
 #include <bit>
 #include <cmath>
-#include <cstring>
+#include <cstddef>
 #include <type_traits>
 #include <utility>
 
 #include "base/checked.h"
+#include "engine/kernels/flat.h"
 #include "engine/team.h"
 #include "executor/kernel_table.h"
 #include "executor/kernels/cpu/accumulator.h"
@@ -60,13 +61,43 @@ struct Wide {
   bool operator<(const Wide& other) const { return key != other.key ? key < other.key : at < other.at; }
 };
 
+// The entries of a row: n elements, `step` apart. Those sought come first.
+template <class Entry>
+using EntryLoop = void (*)(const void* row, int64_t step, int64_t n, bool largest, Entry* entries);
+template <class T, class Entry>
+void MakeEntries(const void* row, int64_t step, int64_t n, bool largest, Entry* entries) {
+  const T* x = static_cast<const T*>(row);
+  const KeyOf<T> flip = largest ? ~KeyOf<T>{0} : 0;
+  for (int64_t i = 0; i < n; ++i) entries[i] = Entry(Key(x[i * step]) ^ flip, i);
+}
+
+// The first k of n entries, in order.
+template <class Entry>
+void SortFirst(Entry* entries, int64_t k, int64_t n) {
+  if (k <= n / 64) {  // most are seen once, by the least of those that are kept
+    std::partial_sort(entries, entries + k, entries + n);
+  } else {
+    if (k < n) std::nth_element(entries, entries + k, entries + n);
+    std::sort(entries, entries + k);
+  }
+}
+
+// y[i] = x[the place of entry i], for k elements of so many bytes, `step` apart.
+template <class Entry>
+void TakeEntries(int64_t size, const std::byte* x, const Entry* entries, int64_t k, int64_t step, std::byte* y) {
+  OfSize(size, [&]<class T>() {
+    const T* from = reinterpret_cast<const T*>(x);
+    T* to = reinterpret_cast<T*>(y);
+    for (int64_t i = 0; i < k; ++i) to[i * step] = from[entries[i].place() * step];
+  });
+}
+
 // data -> values, indices
-template <class T, class Entry, class Index>
-Kernel TopKOf(const KernelSpec& spec) {
+template <class Entry>
+Kernel TopKBy(const KernelSpec& spec, EntryLoop<Entry> make_entries) {
   const auto attrs = spec.attributes<TopKAttrs>();
   const AxisView view = ViewAlong(spec.inputs[0].shape, static_cast<int>(attrs.axis));
-  const int64_t k = attrs.k == 0 ? view.axis : attrs.k;
-  const KeyOf<T> flip = attrs.largest ? ~KeyOf<T>{0} : 0;
+  const int64_t k = attrs.k == 0 ? view.axis : attrs.k, size = SizeOf(spec.inputs[0].dtype);
   Kernel kernel = PlainKernel(spec, "loop");
   kernel.scratch_bytes = CheckedMul(view.axis * spec.threads, sizeof(Entry));
   return WithLoop(std::move(kernel), [=](const Arguments& args) {
@@ -74,22 +105,22 @@ Kernel TopKOf(const KernelSpec& spec) {
     ParallelFor(rows, 1, rows * view.axis <= kSerialElements / 16 ? rows : 0,
                 [&](int64_t begin, int64_t end, int thread) {
                   Entry* entries = static_cast<Entry*>(args.scratch) + thread * view.axis;
-                  T* values = args.out<T>(0);
-                  Index* indices = args.out<Index>(1);
+                  std::byte* values = args.out<std::byte>(0);
                   for (int64_t row = begin; row < end; ++row) {
                     const int64_t outer = row / view.inner, column = row % view.inner;
-                    const T* x = args.in<T>(0) + outer * view.axis * view.inner + column;
-                    for (int64_t i = 0; i < view.axis; ++i) entries[i] = Entry(Key(x[i * view.inner]) ^ flip, i);
-                    if (k <= view.axis / 64) {  // most are seen once, by the least of those that are kept
-                      std::partial_sort(entries, entries + k, entries + view.axis);
-                    } else {
-                      if (k < view.axis) std::nth_element(entries, entries + k, entries + view.axis);
-                      std::sort(entries, entries + k);
-                    }
+                    const std::byte* x = args.in<std::byte>(0) + (outer * view.axis * view.inner + column) * size;
+                    make_entries(x, view.inner, view.axis, attrs.largest, entries);
+                    SortFirst(entries, k, view.axis);
+                    const int64_t to = outer * k * view.inner + column;
+                    if (values) TakeEntries(size, x, entries, k, view.inner, values + to * size);
+                    if (!args.outputs[1]) continue;
                     for (int64_t i = 0; i < k; ++i) {
-                      const int64_t to = (outer * k + i) * view.inner + column, place = entries[i].place();
-                      if (values) values[to] = x[place * view.inner];
-                      if (indices) indices[to] = static_cast<Index>(place);
+                      const int64_t at = to + i * view.inner, place = entries[i].place();
+                      if (attrs.dtype == DType::kInt32) {
+                        args.out<int32_t>(1)[at] = static_cast<int32_t>(place);
+                      } else {
+                        args.out<int64_t>(1)[at] = place;
+                      }
                     }
                   }
                 });
@@ -97,17 +128,12 @@ Kernel TopKOf(const KernelSpec& spec) {
 }
 
 MaybeKernel MakeTopK(const KernelSpec& spec) {
-  const auto& attrs = spec.attributes<TopKAttrs>();
-  const int64_t extent = spec.inputs[0].shape[static_cast<int>(attrs.axis)];
-  return Dispatch(spec.inputs[0].dtype, [&]<class T>() {
-    const auto of = [&]<class Entry>() {
-      return attrs.dtype == DType::kInt32 ? TopKOf<T, Entry, int32_t>(spec) : TopKOf<T, Entry, int64_t>(spec);
-    };
-    if constexpr (sizeof(T) < 8) {
-      if (extent <= Narrow::kMostPlaces) return of.template operator()<Narrow>();
-    }
-    return of.template operator()<Wide>();
-  });
+  const DType dtype = spec.inputs[0].dtype;
+  const int64_t extent = spec.inputs[0].shape[static_cast<int>(spec.attributes<TopKAttrs>().axis)];
+  if (SizeOf(dtype) == 8 || extent > Narrow::kMostPlaces) {
+    return TopKBy<Wide>(spec, Dispatch(dtype, []<class T>() -> EntryLoop<Wide> { return MakeEntries<T, Wide>; }));
+  }
+  return TopKBy<Narrow>(spec, Dispatch(dtype, []<class T>() -> EntryLoop<Narrow> { return MakeEntries<T, Narrow>; }));
 }
 
 template <bool kProduct, class A>
@@ -135,10 +161,11 @@ struct Course {
 };
 
 // Some rows at a time, whose sums do not wait for each other; more would fall on the same places of the cache where
-// rows are powers of two long. scan(row, count) for `count` rows from `row` on, which the compiler knows.
+// rows are powers of two long.
+constexpr int64_t kRows = 4;
+// scan(row, count) for `count` rows from `row` on, which the compiler knows.
 template <class Scan>
 void ForRows(const AxisView& view, const Scan& scan) {
-  constexpr int64_t kRows = 4;
   ParallelFor(CeilDiv(view.outer, kRows), 1, kSerialElements / (kRows * view.axis),
               [&](int64_t begin, int64_t end, int) {
                 int64_t row = begin * kRows;
@@ -162,37 +189,52 @@ void ScanRows(const Course& course, const T* x, T* y) {
   });
 }
 
-// data -> y
-template <bool kProduct>
-MaybeKernel MakeScan(const KernelSpec& spec) {
-  return Dispatch(spec.inputs[0].dtype, [&]<class T>() {
-    return WithLoop(PlainKernel(spec, "loop"), [course = Course(spec)](const Arguments& args) {
-      const T* x = args.in<T>(0);
-      T* y = args.out<T>(0);
-      if (course.view.inner == 1) {
-        course.attrs.exclusive ? ScanRows<T, kProduct, true>(course, x, y) : ScanRows<T, kProduct, false>(course, x, y);
-        return;
-      }
-      ForSlices(course.view, kSerialElements, [&](const Slice& s) {
-        Accumulator<T> sums[kSliceColumns];
-        std::fill_n(sums, s.columns, Accumulator<T>{kProduct});
-        for (int64_t step = 0; step < course.view.axis; ++step) {
-          const int64_t at = s.start + course.At(step);
-          (course.attrs.exclusive ? ScanStep<T, kProduct, true> : ScanStep<T, kProduct, false>)(x + at, sums, y + at,
-                                                                                                s.columns);
-        }
-      });
-    });
+template <class T, bool kProduct>
+void Scan(const Course& course, const T* x, T* y) {
+  if (course.view.inner == 1) {
+    course.attrs.exclusive ? ScanRows<T, kProduct, true>(course, x, y) : ScanRows<T, kProduct, false>(course, x, y);
+    return;
+  }
+  ForSlices(course.view, kSerialElements, [&](const Slice& s) {
+    Accumulator<T> sums[kSliceColumns];
+    std::fill_n(sums, s.columns, Accumulator<T>{kProduct});
+    for (int64_t step = 0; step < course.view.axis; ++step) {
+      const int64_t at = s.start + course.At(step);
+      (course.attrs.exclusive ? ScanStep<T, kProduct, true> : ScanStep<T, kProduct, false>)(x + at, sums, y + at,
+                                                                                            s.columns);
+    }
   });
 }
 
-// (dy, x) -> dx: first the products of what is before, then, backward, times what follows. `count` columns, `apart`
-// from each other; `carried` has room for as many.
+// data -> y: elements of type T, or such as become numbers of type T, which they are accumulated in, in scratch memory.
+template <class T, bool kProduct>
+Kernel ScanBy(const KernelSpec& spec) {
+  Kernel kernel = PlainKernel(spec, "loop");
+  const DType dtype = spec.inputs[0].dtype;
+  const int64_t n = spec.inputs[0].shape.Elements();
+  if (dtype != kDTypeOf<T>) kernel.scratch_bytes = CheckedMul(n, sizeof(T));
+  return WithLoop(std::move(kernel), [=, course = Course(spec)](const Arguments& args) {
+    if (dtype == kDTypeOf<T>) return Scan<T, kProduct>(course, args.in<T>(0), args.out<T>(0));
+    T* numbers = static_cast<T*>(args.scratch);
+    flat::Cast(dtype, args.inputs[0], kDTypeOf<T>, numbers, n);
+    Scan<T, kProduct>(course, numbers, numbers);
+    flat::Cast(kDTypeOf<T>, numbers, dtype, args.outputs[0], n);
+  });
+}
+template <bool kProduct>
+MaybeKernel MakeScan(const KernelSpec& spec) {
+  return Dispatch(spec.inputs[0].dtype, [&]<class T>() -> MaybeKernel {
+    return ScanBy<std::conditional_t<std::is_same_v<T, float>, float, Accumulator<T>>, kProduct>(spec);
+  });
+}
+
+// (dy, x) -> dx of `count` columns, `apart` from each other: first the products of what is before, then, backward,
+// times what follows.
 template <class T>
-void CumProdGrad(const Course& course, const T* dy, const T* x, T* dx, auto count, auto apart,
-                 Accumulator<T>* carried) {
+void CumProdGrad(const Course& course, const T* dy, const T* x, T* dx, auto count, auto apart) {
   using A = Accumulator<T>;
   const bool exclusive = course.attrs.exclusive;
+  A carried[kSliceColumns];
   std::fill_n(carried, int64_t{count}, A{1});
   for (int64_t step = 0; step < course.view.axis; ++step) {
     int64_t at = course.At(step);
@@ -211,24 +253,25 @@ void CumProdGrad(const Course& course, const T* dy, const T* x, T* dx, auto coun
     }
   }
 }
+// The same from element `first` on.
+using ColumnsGrad = void (*)(const Course& course, const Arguments& args, int64_t first, int64_t count, int64_t apart);
+template <class T>
+void CumProdColumnsGrad(const Course& course, const Arguments& args, int64_t first, int64_t count, int64_t apart) {
+  const T *dy = args.in<T>(0) + first, *x = args.in<T>(1) + first;
+  T* dx = args.out<T>(0) + first;
+  if (apart == 1) return CumProdGrad(course, dy, x, dx, count, std::integral_constant<int64_t, 1>());
+  if (count == kRows) return CumProdGrad(course, dy, x, dx, std::integral_constant<int64_t, kRows>(), apart);
+  CumProdGrad(course, dy, x, dx, count, apart);
+}
 MaybeKernel MakeCumProdGrad(const KernelSpec& spec) {
-  return Dispatch(spec.inputs[0].dtype, [&]<class T>() {
-    return WithLoop(PlainKernel(spec, "loop"), [course = Course(spec)](const Arguments& args) {
-      const T *dy = args.in<T>(0), *x = args.in<T>(1);
-      T* dx = args.out<T>(0);
-      if (const int64_t n = course.view.axis; course.view.inner == 1) {
-        ForRows(course.view, [&]<int64_t kCount>(int64_t row, std::integral_constant<int64_t, kCount> count) {
-          Accumulator<T> carried[kCount];
-          CumProdGrad<T>(course, dy + row * n, x + row * n, dx + row * n, count, n, carried);
-        });
-        return;
-      }
-      ForSlices(course.view, kSerialElements, [&](const Slice& slice) {
-        Accumulator<T> carried[kSliceColumns];
-        CumProdGrad<T>(course, dy + slice.start, x + slice.start, dx + slice.start, slice.columns,
-                       std::integral_constant<int64_t, 1>(), carried);
-      });
-    });
+  const ColumnsGrad grad =
+      Dispatch(spec.inputs[0].dtype, []<class T>() -> ColumnsGrad { return CumProdColumnsGrad<T>; });
+  return WithLoop(PlainKernel(spec, "loop"), [grad, course = Course(spec)](const Arguments& args) {
+    if (const int64_t n = course.view.axis; course.view.inner == 1) {
+      return ForRows(course.view, [&](int64_t row, int64_t count) { grad(course, args, row * n, count, n); });
+    }
+    ForSlices(course.view, kSerialElements,
+              [&](const Slice& slice) { grad(course, args, slice.start, slice.columns, 1); });
   });
 }
 
