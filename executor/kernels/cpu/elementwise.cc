@@ -1,5 +1,5 @@
 // Elementwise operators, each in its own element type: float and double in vectors (simd/loops.h), 16-bit floats by
-// those of float, tile by tile, the others by loops over single numbers. Which function belongs to which operator is said by its name in executor/kernels/functions.h.
+// those of float, tile by tile, others by loops over numbers. Operators' functions are in executor/kernels/functions.h.
 #include "symbol/ops/elementwise.h"
 
 #include <algorithm>
@@ -46,8 +46,7 @@ Run RunOf(void (*loop)(const X* a, const X* b, Y* y, int64_t n)) {
 template <class T>
 constexpr bool kIsHalf = std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>;
 
-// The run for halves of one for floats: a tile of each operand is converted where it stays in the nearest cache, and
-// results are rounded once.
+// The run for halves of one for floats: a tile of each operand is converted in the nearest cache, results rounded once.
 constexpr int64_t kTile = 2048;
 static_assert(kTile <= kSerialElements);  // flat::Cast stays in the calling thread
 template <class T>
@@ -91,8 +90,7 @@ Kernel Stretched(const KernelSpec& spec, const RunMaker& run_of) {
   });
 }
 
-// y = f(x0, ...): in memory order where every operand has y's shape or is one number. `zero_to_zero`: padding stays
-// zero.
+// y = f(x0, ...): in memory order where operands have y's shape or are one number. `zero_to_zero`: so stays padding.
 Kernel Elementwise(const KernelSpec& spec, const RunMaker& run_of, bool zero_to_zero) {
   const Shape& shape = spec.outputs[0].shape;
   const int count = static_cast<int>(spec.inputs.size());
@@ -177,15 +175,18 @@ MaybeKernel Make(const KernelSpec& spec) {
   // Is padding still zero afterwards? -0 is not.
   const bool keeps_zero =
       (F::kFlags & kZeroKept) || (spec.op->zero_to_zero && std::string_view(F::kName) != "Negative");
-  return Dispatch(spec.inputs[0].dtype, [&]<class T>() -> MaybeKernel {
+  using Maker = Run (*)(unsigned still);
+  const Maker run_of = Dispatch(spec.inputs[0].dtype, []<class T>() -> Maker {
     if constexpr (!native::kTakes<F, T>) {
-      return std::nullopt;
+      return nullptr;
     } else if constexpr (kOperands == 1) {
-      return Elementwise(spec, UnaryRun<F, T>, keeps_zero);
+      return UnaryRun<F, T>;
     } else {
-      return Elementwise(spec, BinaryRun<F, T>, keeps_zero);
+      return BinaryRun<F, T>;
     }
   });
+  if (!run_of) return std::nullopt;
+  return Elementwise(spec, run_of, keeps_zero);
 }
 
 // What an Activation, or its gradient, is: one of the list.
