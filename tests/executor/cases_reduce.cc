@@ -35,6 +35,8 @@ std::vector<OperatorCase> ReduceCases() {
       {{5}, {}},
       {{1, 1}, {.axes = {0}}},
       {{70, 5}, {.axes = {1}}},  // more short rows than go side by side
+      {{2, 35}, {.axes = {1}}},  // vectors of eight, a pair of them at once, and a rest: a loop over int8 lost some
+      {{2, 48}, {.axes = {1}}},
       {{3, 4}, {.noop_with_empty_axes = true}},
   };
   for (const Operator& o : {Operator{"Sum", SumOp},
