@@ -34,7 +34,9 @@ TEST(FitExtensions, SeeEveryMoment) {
                                  values.Find("validation/accuracy") != nullptr));
       EXPECT_EQ(values.Find("train/learning-rate")->value, 0.1);
       // Before that, steps may be in flight still: there is no value then.
-      if (now.is_new_epoch) EXPECT_NE(values.Find("train/cross-entropy"), nullptr);
+      if (now.is_new_epoch) {
+        EXPECT_NE(values.Find("train/cross-entropy"), nullptr);
+      }
     };
     const FitResult result =
         trainer.Fit(data, {.epochs = 3,

@@ -161,7 +161,7 @@ TEST_F(SafetensorsTest, AnyDamageIsAnError) {
   weights.metadata["a"] = "b";
   weights.tensors["one"] = HostTensor::From({2}, {1.f, 2.f});
   weights.tensors["two"] = HostTensor::Full(DType::kBool, {3}, 1);
-  for (const std::string path : {path_, testing::TempDir() + "/damaged.npz"}) {
+  for (const std::string& path : {path_, testing::TempDir() + "/damaged.npz"}) {
     SaveWeights(weights, path);
     const std::string bytes = ReadFile(path);
     int accepted = 0, refused = 0;
