@@ -179,29 +179,12 @@ std::string NamesOf(const AttrsType& type) {
   return names.empty() ? "no attributes" : names;
 }
 
-template <class T>
-bool SameIn(const Field& field, const void* a, const void* b) {
-  return At<T>(field, a) == At<T>(field, b);
-}
-
-// Values, not bits.
+// Values, not bits, and tensors by content.
 bool Same(const Field& field, const void* a, const void* b) {
-  switch (field.kind()) {
-    case Field::Kind::kBool: return SameIn<bool>(field, a, b);
-    case Field::Kind::kInt: return SameIn<int64_t>(field, a, b);
-    case Field::Kind::kDouble: return SameIn<double>(field, a, b);
-    case Field::Kind::kString: return SameIn<std::string>(field, a, b);
-    case Field::Kind::kInts: return SameIn<std::vector<int64_t>>(field, a, b);
-    case Field::Kind::kDoubles: return SameIn<std::vector<double>>(field, a, b);
-    case Field::Kind::kStrings: return SameIn<std::vector<std::string>>(field, a, b);
-    case Field::Kind::kDType: return SameIn<DType>(field, a, b);
-    case Field::Kind::kTensor: {
-      const TensorPtr &x = At<TensorPtr>(field, a), &y = At<TensorPtr>(field, b);
-      return x == y || (x && y && *x == *y);
-    }
-    case Field::Kind::kEnum: break;
-  }
-  return field.EnumIn(a) == field.EnumIn(b);
+  if (field.kind() == Field::Kind::kEnum) return field.EnumIn(a) == field.EnumIn(b);
+  if (field.kind() != Field::Kind::kTensor) return Load(field, a) == Load(field, b);
+  const TensorPtr &x = At<TensorPtr>(field, a), &y = At<TensorPtr>(field, b);
+  return x == y || (x && y && *x == *y);
 }
 
 }  // namespace
