@@ -38,7 +38,7 @@ double SumOf(const Values& values) {
   return sum;
 }
 
-double Accuracy(ReplicatedModule& net, const HostTensor& images, const HostTensor& labels) {
+double AccuracyOf(ReplicatedModule& net, const HostTensor& images, const HostTensor& labels) {
   net.Evaluate();
   const HostTensor scores = net.Forward(images).leaf().ToHost();
   net.Train();
@@ -81,10 +81,10 @@ int main(int argc, char** argv) {
     if (epoch == 1) first_loss = loss;
     std::printf("epoch %d: loss %.4f, %d replicas\n", epoch, loss, static_cast<int>(net.devices().size()));
   }
-  std::printf("accuracy %.3f\n", Accuracy(net, unseen, test.labels));
+  std::printf("accuracy %.3f\n", AccuracyOf(net, unseen, test.labels));
   net.Save(path);
   ReplicatedModule loaded = ReplicatedModule::Load(path, {.devices = {Cpu(0)}});
-  std::printf("loaded: accuracy %.3f\n", Accuracy(loaded, unseen, test.labels));
+  std::printf("loaded: accuracy %.3f\n", AccuracyOf(loaded, unseen, test.labels));
 
   // The same network in two halves: what the lower gives goes to the device of the upper one, and back.
   ReplicatedModule low(Lower(), {.devices = {Cpu(0)}, .inputs = image, .seed = 1, .output_device = Cpu(1)});

@@ -1,15 +1,13 @@
 """One test binary per *_test.cc of a folder."""
 
 load("@rules_cc//cc:defs.bzl", "cc_library", "cc_test")
+load("//base:precompiled.bzl", "including")
 
 # gtest's macros are slow to optimise and gain nothing from it; with sanitizers three times as slow.
 TEST_OPTIMIZATION = select({
     "//:sanitized": ["-O0"],
     "//conditions:default": ["-O1"],
 })
-
-# The header must be found there and nowhere else: an error, not twice the time, if the compiler cannot take it.
-_PRECOMPILED = ["-include", "$(BINDIR)/tests/precompiled.h", "-Winvalid-pch"]
 
 _FAKE_CUDA = "//tests/engine/cuda/fake"
 
@@ -22,7 +20,8 @@ def bindery_tests(
         delayed = [],
         on_cuda = [],
         of_cuda = [],
-        cuda = _FAKE_CUDA):
+        cuda = _FAKE_CUDA,
+        precompiled = "outside"):
     """Declares a cc_test for every *_test.cc beside the BUILD file, named after the file.
 
     Other .cc and .h files of the folder are helpers that all of its tests share. Those that run again on other devices
@@ -40,6 +39,7 @@ def bindery_tests(
       of_cuda: names of tests of that backend itself, over the fake.
       cuda: the fake, with whatever kernels it must have.
       delayed: those of them that also run ten times on both kinds, as <name>_delayed, with random delays by ten seeds.
+      precompiled: which header of tests/precompiled all files of the folder include first.
     """
     native.filegroup(
         name = "sources",
@@ -47,6 +47,7 @@ def bindery_tests(
         visibility = ["//tests:__subpackages__"],
     )
     sources = native.glob(["*_test.cc"], allow_empty = True)
+    copts = TEST_OPTIMIZATION + including("tests/precompiled/%s.h" % precompiled)
     for name in medium + loader + on_devices + delayed + on_cuda + of_cuda:
         if name + ".cc" not in sources:
             fail("no test source %s.cc" % name)
@@ -56,8 +57,8 @@ def bindery_tests(
         srcs = native.glob(["*.cc"], allow_empty = True, exclude = ["*_test.cc"]),
         hdrs = native.glob(["*.h"], allow_empty = True),
         visibility = ["//tests:__subpackages__"],
-        copts = TEST_OPTIMIZATION + _PRECOMPILED,
-        deps = deps + ["//tests:message_of", "//tests:precompiled", "//third_party:gtest"],
+        copts = copts,
+        deps = deps + ["//tests:message_of", "//tests/precompiled:" + precompiled, "//third_party:gtest"],
     )
     for source in sources:
         name = source[:-len(".cc")]
@@ -66,11 +67,11 @@ def bindery_tests(
             testonly = True,
             srcs = [source],
             visibility = ["//tests:__subpackages__"],
-            copts = TEST_OPTIMIZATION + _PRECOMPILED,
+            copts = copts,
             alwayslink = True,
             # In the program itself, not in a library of its own: some tests replace operator new.
             linkstatic = True,
-            deps = deps + [":helpers", "//tests:precompiled", "//tests:test_device", "//third_party:gtest"] +
+            deps = deps + [":helpers", "//tests/precompiled:" + precompiled, "//tests:test_device", "//third_party:gtest"] +
                    ([cuda] if name in of_cuda else []),
         )
         for suffix, devices in [("", "cpu"), ("_on_sim", "sim"), ("_on_mixed", "mixed"), ("_on_cuda", "cuda")]:

@@ -1,6 +1,7 @@
 """The programs of pages in docs/, built as they stand there."""
 
 load("@rules_cc//cc:defs.bzl", "cc_binary")
+load("//base:precompiled.bzl", "including")
 
 def page_programs(pages):
     """Builds programs of pages, NAME: PAGE: of all blocks ```cpp of the page, one after the other."""
@@ -15,6 +16,9 @@ def page_programs(pages):
             name = name,
             testonly = True,
             srcs = [name + ".cc"],
-            copts = ["-I."],  # <bindery/bindery.h>, as outside
-            deps = ["//bindery"],
+            copts = ["-I."] + including("bindery/precompiled.h"),  # <bindery/bindery.h>, as outside
+            deps = [
+                "//bindery",
+                "//bindery:precompiled",
+            ],
         )

@@ -2,7 +2,8 @@
 
 def _headers_impl(ctx):
     contexts = [library[CcInfo].compilation_context for library in ctx.attr.libraries]
-    return [DefaultInfo(files = depset(transitive = [context.headers for context in contexts]))]
+    files = [file for context in contexts for file in context.headers.to_list() if file.extension != "gch"]
+    return [DefaultInfo(files = depset(files))]
 
 headers = rule(
     implementation = _headers_impl,

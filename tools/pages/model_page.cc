@@ -15,7 +15,7 @@
 namespace bindery {
 namespace {
 
-double Mebibytes(int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+double InMebibytes(int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
 // Shapes of all values that are seen, by node and output.
 std::map<std::pair<const Node*, int>, std::string> ShapesOf(const Graph& graph, const ShapeMap& known) {
@@ -89,7 +89,7 @@ std::string CallTable(const Plan& plan) {
       if (value >= 0 && shape.empty()) shape = ToString(plan.values[static_cast<size_t>(value)].type.shape);
     }
     rows.push_back({std::to_string(i), PhaseOf(plan, static_cast<int>(i)), call.op, call.node, shape,
-                    call.implementation, std::to_string(call.threads), fmt::format("{:.3f}", Mebibytes(live[i]))});
+                    call.implementation, std::to_string(call.threads), fmt::format("{:.3f}", InMebibytes(live[i]))});
   }
   return HtmlTable({"call", "phase", "operator", "node", "output", "kernel", "threads", "MiB alive"},
                    {true, false, false, false, false, false, true, true}, rows);
@@ -98,7 +98,7 @@ std::string CallTable(const Plan& plan) {
 std::string MemoryTable(const MemoryReport& report) {
   std::vector<std::vector<std::string>> rows;
   const auto add = [&](const char* what, int64_t bytes) {
-    rows.push_back({what, Thousands(bytes), fmt::format("{:.2f}", Mebibytes(bytes))});
+    rows.push_back({what, Thousands(bytes), fmt::format("{:.2f}", InMebibytes(bytes))});
   };
   add("parameters", report.parameters);
   if (report.derived > 0) add("copies made of them", report.derived);
@@ -154,8 +154,8 @@ std::string MemorySvg(const Plan& plan) {
   svg += fmt::format("<polygon points=\"{}{:.2f},{:.2f}\" fill=\"#0072b2\" fill-opacity=\"0.6\"/>\n", outline, x(calls),
                      kTop + kCurve);
   text(kLeft, kTop - 6, "start",
-       fmt::format("alive at each call: {:.2f} MiB at most, in an arena of {:.2f} MiB", Mebibytes(plan.peak_live_bytes),
-                   Mebibytes(plan.arena_bytes)));
+       fmt::format("alive at each call: {:.2f} MiB at most, in an arena of {:.2f} MiB",
+                   InMebibytes(plan.peak_live_bytes), InMebibytes(plan.arena_bytes)));
   text(kLeft, box_top - 8, "start", "the arena: each box a range of its bytes, while it is in use");
   constexpr const char* kFills[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"};
   for (size_t s = 0; s < plan.storages.size(); ++s) {
@@ -174,10 +174,10 @@ std::string MemorySvg(const Plan& plan) {
     svg += fmt::format("<rect x=\"{}\" y=\"{}\" width=\"{:.2f}\" height=\"{}\" fill=\"none\" stroke=\"#888\"/>\n",
                        kLeft, top, step * calls, height);
   }
-  text(kLeft - 6, kTop + 10, "end", fmt::format("{:.1f} MiB", Mebibytes(plan.arena_bytes)));
+  text(kLeft - 6, kTop + 10, "end", fmt::format("{:.1f} MiB", InMebibytes(plan.arena_bytes)));
   text(kLeft - 6, kTop + kCurve, "end", "0");
   text(kLeft - 6, box_top + 10, "end", "0");
-  text(kLeft - 6, box_top + kBox, "end", fmt::format("{:.1f} MiB", Mebibytes(plan.arena_bytes)));
+  text(kLeft - 6, box_top + kBox, "end", fmt::format("{:.1f} MiB", InMebibytes(plan.arena_bytes)));
   text(kLeft, box_top + kBox + 16, "start", "call 0");
   text(x(calls), box_top + kBox + 16, "end", fmt::format("call {}", plan.calls.size()));
   for (const PlanSegment& segment : plan.segments) {

@@ -10,7 +10,7 @@
 namespace bindery {
 namespace {
 
-uint32_t Number(std::string_view bytes, size_t at, size_t size) {
+uint32_t NumberAt(std::string_view bytes, size_t at, size_t size) {
   uint32_t value = 0;
   for (size_t i = 0; i < size; ++i) value |= uint32_t{static_cast<unsigned char>(bytes[at + i])} << (8 * i);
   return value;
@@ -22,7 +22,7 @@ size_t FindEnd(std::string_view bytes, const std::string& archive) {
   if (bytes.size() >= kEndBytes) {
     const size_t last = bytes.size() - kEndBytes, first = last > kMostComment ? last - kMostComment : 0;
     for (size_t at = last + 1; at-- > first;) {
-      if (bytes.substr(at, 4) == "PK\5\6" && at + kEndBytes + Number(bytes, at + 20, 2) == bytes.size()) return at;
+      if (bytes.substr(at, 4) == "PK\5\6" && at + kEndBytes + NumberAt(bytes, at + 20, 2) == bytes.size()) return at;
     }
   }
   Throw<DataError>("\"{}\": not a zip archive, or cut off: it has no directory at its end", archive);
@@ -36,9 +36,9 @@ int64_t MaxUnpacked(const ZipEntry& entry) {  // deflate shrinks at most by a fa
 
 std::vector<ZipEntry> ListZip(std::string_view bytes, const std::string& archive) {
   const size_t end = FindEnd(bytes, archive);
-  const uint32_t count = Number(bytes, end + 10, 2), directory = Number(bytes, end + 16, 4);
+  const uint32_t count = NumberAt(bytes, end + 10, 2), directory = NumberAt(bytes, end + 16, 4);
   if (count == 0xffff || directory == 0xffffffff) Throw<DataError>("\"{}\": archives of zip64 are not read", archive);
-  if (Number(bytes, end + 4, 2) != 0 || Number(bytes, end + 6, 2) != 0 || Number(bytes, end + 8, 2) != count) {
+  if (NumberAt(bytes, end + 4, 2) != 0 || NumberAt(bytes, end + 6, 2) != 0 || NumberAt(bytes, end + 8, 2) != count) {
     Throw<DataError>("\"{}\": it is one of several parts of an archive", archive);
   }
   std::vector<ZipEntry> entries;
@@ -49,19 +49,19 @@ std::vector<ZipEntry> ListZip(std::string_view bytes, const std::string& archive
     if (at > end || end - at < kHeaderBytes || bytes.substr(at, 4) != "PK\1\2") {
       Throw<DataError>("\"{}\": its directory is damaged at file {} of {}", archive, i, count);
     }
-    const size_t name_bytes = Number(bytes, at + 28, 2);
-    const size_t more = name_bytes + Number(bytes, at + 30, 2) + Number(bytes, at + 32, 2);
+    const size_t name_bytes = NumberAt(bytes, at + 28, 2);
+    const size_t more = name_bytes + NumberAt(bytes, at + 30, 2) + NumberAt(bytes, at + 32, 2);
     if (end - at - kHeaderBytes < more) {
       Throw<DataError>("\"{}\": its directory is damaged at file {} of {}", archive, i, count);
     }
     ZipEntry entry{.name = std::string(bytes.substr(at + kHeaderBytes, name_bytes)),
-                   .method = static_cast<int>(Number(bytes, at + 10, 2)),
-                   .crc32 = Number(bytes, at + 16, 4),
-                   .packed_bytes = Number(bytes, at + 20, 4),
-                   .bytes = Number(bytes, at + 24, 4),
-                   .offset = Number(bytes, at + 42, 4)};
+                   .method = static_cast<int>(NumberAt(bytes, at + 10, 2)),
+                   .crc32 = NumberAt(bytes, at + 16, 4),
+                   .packed_bytes = NumberAt(bytes, at + 20, 4),
+                   .bytes = NumberAt(bytes, at + 24, 4),
+                   .offset = NumberAt(bytes, at + 42, 4)};
     if (!names.insert(entry.name).second) Throw<DataError>("\"{}\": \"{}\" is there twice", archive, entry.name);
-    if (Number(bytes, at + 8, 2) & 1) Throw<DataError>("\"{}\": \"{}\" is encrypted", archive, entry.name);
+    if (NumberAt(bytes, at + 8, 2) & 1) Throw<DataError>("\"{}\": \"{}\" is encrypted", archive, entry.name);
     if (entry.method != 0 && entry.method != 8) {
       Throw<DataError>("\"{}\": \"{}\" is packed by method {}; known are 0 and 8", archive, entry.name, entry.method);
     }
@@ -80,7 +80,7 @@ std::string Unzip(std::string_view bytes, const ZipEntry& entry, const std::stri
   if (entry.offset > size - kHeaderBytes) damaged("it lies outside");
   const auto header = static_cast<size_t>(entry.offset);
   if (bytes.substr(header, 4) != "PK\3\4") damaged("it has no header");
-  const int64_t begin = entry.offset + kHeaderBytes + Number(bytes, header + 26, 2) + Number(bytes, header + 28, 2);
+  const int64_t begin = entry.offset + kHeaderBytes + NumberAt(bytes, header + 26, 2) + NumberAt(bytes, header + 28, 2);
   if (begin > size || entry.packed_bytes > size - begin) damaged("it ends outside");
   if (entry.bytes > MaxUnpacked(entry)) damaged("it cannot unpack to as many bytes as it says");
   if (entry.bytes > limit) {

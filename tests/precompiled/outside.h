@@ -1,6 +1,5 @@
-// What nearly every test reads from outside, compiled once for all of them (precompiled.bzl): a third of their time to
-// compile. No header of ours, so that a change of one compiles only what reads it. Tests still include what they use.
-// It has no include guard: it is compiled by itself, where one is warned of.
+// What nearly every test reads from outside, compiled once for all of them (base/precompiled.bzl). No header of ours, so
+// that a change of one compiles only what reads it: for tests of the lowest layers.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

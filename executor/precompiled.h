@@ -1,0 +1,42 @@
+// What the files of this layer read from outside and of the layers below, compiled once for all of them
+// (base/precompiled.bzl).
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <unordered_map>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "engine/collective.h"
+#include "engine/engine.h"
+#include "engine/step.h"
+#include "engine/stream.h"
+#include "engine/team.h"
+#include "engine/tensor.h"
+#include "symbol/graph.h"
+#include "symbol/infer.h"
+#include "symbol/op_def.h"
+#include "symbol/ops/batch_norm.h"
+#include "symbol/ops/dropout.h"
+#include "symbol/ops/elementwise.h"
+#include "symbol/ops/loss.h"
+#include "symbol/ops/normalize.h"
+#include "symbol/ops/shape_of.h"
+#include "symbol/symbol.h"
