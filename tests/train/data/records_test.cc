@@ -1,16 +1,23 @@
 // Record files written by others (stored/make_data.py), and files that are damaged in every byte.
 #include <gtest/gtest.h>
+#include <zlib.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/philox.h"
 #include "tests/message_of.h"
 #include "train/data/digits.h"
+#include "train/data/gunzip.h"
 #include "train/data/open.h"
 #include "train/data/records/crc32c.h"
 #include "train/data/records/image_folder.h"
+#include "train/data/records/packed_file.h"
+#include "train/data/records/random_file.h"
 #include "train/data/records/record.h"
 #include "train/data/records/tar.h"
 #include "train/data/records/tf_record.h"
@@ -105,11 +112,101 @@ TEST_F(RecordsTest, DamagedTfRecords) {
   wrong = whole;
   wrong[2] ^= 1;
   EXPECT_EQ(message(wrong),
-            "DataError: , record 0: the checksum of its length is another: not a TFRecord file, or one that is packed");
+            "DataError: , record 0: the checksum of its length is another: not a TFRecord file");
   EXPECT_EQ(message(whole.substr(0, whole.size() - 1)), "DataError: , record 3: cut off: it has 63 bytes");
   EXPECT_EQ(message(whole.substr(0, 79 + 5)), "DataError: , record 1: cut off within its header");
   EXPECT_EQ(message(whole, {.record_bytes = 62}), "DataError: , record 0: it has 63 bytes, the limit is 62");
   DamageEverywhere(whole, whole.size(), 1, [](const std::string& path) { return OpenTfRecords({path}); });
+}
+
+// As gzip and Python's zlib pack them.
+std::string Zlib(const std::string& bytes) {
+  uLongf size = compressBound(bytes.size());
+  std::string packed(size, '\0');
+  compress(reinterpret_cast<Bytef*>(packed.data()), &size, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size());
+  packed.resize(size);
+  return packed;
+}
+
+TEST_F(RecordsTest, PackedTfRecords) {
+  const std::string whole = ReadFile(kFolder + "python.tfrecord");
+  const RecordSourcePtr plain = OpenTfRecords({kFolder + "python.tfrecord"});
+  // Members of gzip may be strung together.
+  const size_t half = whole.size() / 2;
+  for (const std::string& packed :
+       {Gzip(whole), Zlib(whole), Gzip(whole.substr(0, half)) + Gzip("") + Gzip(whole.substr(half))}) {
+    const RecordSourcePtr records = OpenTfRecords({Write("f.tfrecord.gz", packed)});
+    ASSERT_EQ(records->records(), plain->records());
+    EXPECT_EQ(records->Fingerprint(), plain->Fingerprint());
+    for (const int64_t i : {3, 0, 2, 1, 3}) {
+      EXPECT_EQ(records->Read(i).at("name").bytes, plain->Read(i).at("name").bytes) << i;
+      EXPECT_EQ(records->Read(i).at("x").floats, plain->Read(i).at("x").floats) << i;
+    }
+  }
+  EXPECT_EQ(OpenTfRecords({Write("none.gz", Gzip(""))})->records(), 0);
+
+  const std::string packed = Gzip(whole);
+  const auto message = [&](const std::string& bytes, const TfRecordOptions& options = {}) {
+    const std::string path = Write("f", bytes);
+    const std::string text = MessageOf<DataError>([&] { OpenTfRecords({path}, options); });
+    return text.substr(0, 11) + text.substr(std::min(text.size(), 13 + path.size()));
+  };
+  EXPECT_EQ(message(packed.substr(0, packed.size() - 1)),
+            "DataError: , record 4: cut off: the packed stream does not end");
+  EXPECT_EQ(message(packed.substr(0, 11)), "DataError: , record 0: cut off: the packed stream does not end");
+  EXPECT_EQ(message(Gzip(whole.substr(0, whole.size() - 1))), "DataError: , record 3: cut off: it has 63 bytes");
+  EXPECT_EQ(message(Gzip("a text that is no TFRecord")),
+            "DataError: , record 0: the checksum of its length is another: not a TFRecord file");
+  EXPECT_EQ(message(packed, {.record_bytes = 62}), "DataError: , record 0: it has 63 bytes, the limit is 62");
+  std::string wrong = packed;
+  wrong[packed.size() - 6] ^= 1;  // the checksum of all
+  EXPECT_EQ(message(wrong), "DataError: , record 4: damaged: incorrect data check");
+  EXPECT_EQ(message(packed + "x").substr(0, 22), "DataError: , record 4:");
+  DamageEverywhere(packed, packed.size(), 1, [](const std::string& path) { return OpenTfRecords({path}); });
+}
+
+// Content of several points, which cannot be packed well and which can: at any place, in any order, by any threads.
+TEST_F(RecordsTest, PackedFilesAreReadAnywhere) {
+  PhiloxStream stream(1, "content");
+  std::string content;
+  while (content.size() < (size_t{6} << 20)) {
+    const size_t size = 1 + stream.Below(5000);
+    if (stream.Below(4) == 0) {
+      content.append(size * 10, static_cast<char>(stream.Below(256)));
+    } else {
+      for (size_t i = 0; i < size; ++i) content += static_cast<char>(stream.Below(100));
+    }
+  }
+  const size_t third = content.size() / 3;
+  for (const std::string& packed :
+       {Gzip(content), Zlib(content), Gzip(content.substr(0, third)) + Gzip(content.substr(third))}) {
+    const RandomFile file(Write("packed", packed));
+    PackedFile whole(&file);
+    std::string scanned(third, '\0');
+    ASSERT_EQ(whole.Scan(scanned.data(), std::ssize(scanned)), std::ssize(scanned));
+    EXPECT_TRUE(content.starts_with(scanned));
+    ASSERT_EQ(whole.Scan(nullptr, std::ssize(content)), std::ssize(content) - std::ssize(scanned));
+    EXPECT_EQ(whole.Scan(nullptr, 1), 0);
+    std::vector<std::thread> threads;
+    std::atomic<int> wrong = 0;
+    for (uint64_t thread = 0; thread < 4; ++thread) {
+      threads.emplace_back([&, thread] {
+        PhiloxStream places(thread, "places");
+        for (int i = 0; i < 25; ++i) {
+          const size_t offset = places.Below(content.size()),
+                       size = std::min(places.Below(100'000), content.size() - offset);
+          std::string got(size, '\0');
+          whole.Read(static_cast<int64_t>(offset), std::ssize(got), got.data());
+          wrong += got != std::string_view(content).substr(offset, size);
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(wrong, 0);
+    char byte;
+    EXPECT_EQ(MessageOf<DataError>([&] { whole.Read(std::ssize(content), 1, &byte); }),
+              "DataError: cut off since it was opened");
+  }
 }
 
 TEST_F(RecordsTest, TarsOfAllForms) {

@@ -1,5 +1,6 @@
 #include "train/data/records/tf_record.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -7,6 +8,7 @@
 #include "base/files.h"
 #include "proto/example.pb.h"
 #include "train/data/records/crc32c.h"
+#include "train/data/records/packed_file.h"
 #include "train/data/records/random_file.h"
 
 namespace bindery {
@@ -32,12 +34,45 @@ Record ToRecord(const proto::Example& example) {
   return record;
 }
 
+bool IsHeader(std::string_view bytes) {
+  return bytes.size() == kHeaderBytes && MaskedCrc32c(bytes.substr(0, 8)) == Number<uint32_t>(bytes.data() + 8);
+}
+
+// The content of a file, which may be packed: from the beginning to the end, and then at any place.
+class Content {
+ public:
+  explicit Content(const std::string& path) : file_(path) {
+    // A length may look like the beginning of a packed file; with its checksum it does not.
+    const std::string begin = file_.Read(0, std::min(file_.size(), kHeaderBytes));
+    if (!IsHeader(begin) && PackedFile::IsLike(begin)) packed_ = std::make_unique<PackedFile>(&file_);
+  }
+
+  const std::string& path() const { return file_.path(); }
+  bool is_packed() const { return packed_ != nullptr; }
+  // As PackedFile's.
+  int64_t Scan(void* to, int64_t size) {
+    if (packed_) return packed_->Scan(to, size);
+    const int64_t some = std::min(size, file_.size() - at_);
+    if (to != nullptr) file_.Read(at_, some, to);
+    at_ += some;
+    return some;
+  }
+  void Read(int64_t offset, int64_t size, void* to) const {
+    packed_ ? packed_->Read(offset, size, to) : file_.Read(offset, size, to);
+  }
+
+ private:
+  const RandomFile file_;
+  std::unique_ptr<PackedFile> packed_;
+  int64_t at_ = 0;  // of what is not packed
+};
+
 class TfRecords : public RecordSource {
  public:
   TfRecords(const std::vector<std::string>& paths, const TfRecordOptions& options) {
     for (const std::string& path : paths) {
-      files_.push_back(std::make_unique<RandomFile>(path));
-      List(*files_.back(), options);
+      files_.push_back(std::make_unique<Content>(path));
+      List(files_.back().get(), options);
     }
   }
 
@@ -45,7 +80,13 @@ class TfRecords : public RecordSource {
 
   Record Read(int64_t number) const override {
     const Place& place = places_[static_cast<size_t>(number)];
-    const std::string bytes = place.file->Read(place.offset, place.bytes + kFooterBytes);
+    std::string bytes(static_cast<size_t>(place.bytes + kFooterBytes), '\0');
+    try {
+      place.file->Read(place.offset, std::ssize(bytes), bytes.data());
+    } catch (const DataError& e) {
+      if (!place.file->is_packed()) throw;
+      Throw<DataError>("{}: {}", Name(number), e.message());
+    }
     const std::string_view message(bytes.data(), static_cast<size_t>(place.bytes));
     if (MaskedCrc32c(message) != Number<uint32_t>(bytes.data() + place.bytes)) {
       Throw<DataError>("{}: damaged: its checksum is another", Name(number));
@@ -66,38 +107,50 @@ class TfRecords : public RecordSource {
 
  private:
   struct Place {
-    const RandomFile* file;
+    const Content* file;
     int64_t number;         // in the file
     int64_t offset, bytes;  // of the message
   };
 
-  void List(const RandomFile& file, const TfRecordOptions& options) {
+  void List(Content* file, const TfRecordOptions& options) {
     const auto fail = [&](int64_t number, const std::string& what) {
-      Throw<DataError>("\"{}\", record {}: {}", file.path(), number, what);
+      Throw<DataError>("\"{}\", record {}: {}", file->path(), number, what);
     };
-    int64_t number = 0;
-    for (int64_t at = 0; at < file.size(); ++number) {
-      if (file.size() - at < kHeaderBytes) fail(number, "cut off within its header");
+    int64_t at = 0, number = 0;
+    const auto scan = [&](void* to, int64_t size) {
+      try {
+        const int64_t got = file->Scan(to, size);
+        at += got;
+        return got;
+      } catch (const DataError& e) {
+        if (file->is_packed()) fail(number, e.message());
+        throw;
+      }
+    };
+    for (;; ++number) {
       char header[kHeaderBytes];
-      file.Read(at, kHeaderBytes, header);
-      if (MaskedCrc32c({header, 8}) != Number<uint32_t>(header + 8)) {
-        fail(number, at == 0 ? "the checksum of its length is another: not a TFRecord file, or one that is packed"
-                             : "damaged: the checksum of its length is another");
+      const bool first = at == 0;
+      const int64_t got = scan(header, kHeaderBytes);
+      if (got == 0) return;
+      if (got < kHeaderBytes) fail(number, "cut off within its header");
+      if (!IsHeader({header, kHeaderBytes})) {
+        fail(number, first ? "the checksum of its length is another: not a TFRecord file"
+                           : "damaged: the checksum of its length is another");
       }
       const auto bytes = Number<uint64_t>(header);
       if (bytes > static_cast<uint64_t>(options.record_bytes)) {
         fail(number, fmt::format("it has {} bytes, the limit is {}", bytes, options.record_bytes));
       }
-      at += kHeaderBytes;
       const auto length = static_cast<int64_t>(bytes);
-      if (file.size() - at < length + kFooterBytes) fail(number, fmt::format("cut off: it has {} bytes", bytes));
-      places_.push_back({&file, number, at, length});
+      places_.push_back({file, number, at, length});
       fingerprint_ = Checksum(header, kHeaderBytes, fingerprint_);
-      at += length + kFooterBytes;
+      if (scan(nullptr, length + kFooterBytes) < length + kFooterBytes) {
+        fail(number, fmt::format("cut off: it has {} bytes", bytes));
+      }
     }
   }
 
-  std::vector<std::unique_ptr<RandomFile>> files_;
+  std::vector<std::unique_ptr<Content>> files_;
   std::vector<Place> places_;
   std::vector<std::string> classes_;
   uint64_t fingerprint_ = 0;

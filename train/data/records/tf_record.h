@@ -5,8 +5,9 @@
 //   ...       the message
 //   4         masked CRC-32C of the message
 //
-// Lengths are read and checked when the files are opened, messages when they are wanted. Files packed by gzip or zlib
-// as a whole are refused: their records cannot be read one by one.
+// Lengths are read and checked when the files are opened, messages when they are wanted. A file may be packed by gzip or
+// zlib as a whole, whatever its name is, as TFRecordOptions of TensorFlow do it: it is unpacked once when it is opened,
+// and from then on read at any place (packed_file.h).
 #pragma once
 
 #include <cstdint>
