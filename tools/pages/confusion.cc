@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "tools/pages/class_scores.h"
 #include "tools/pages/html.h"
 #include "train/data/images/encode.h"
 #include "train/quoted_text.h"
@@ -15,10 +16,6 @@ namespace bindery {
 namespace {
 
 constexpr int64_t kShownClasses = 20, kShownMistakes = 20;
-
-std::string NameOf(int64_t label, const std::vector<std::string>& names) {
-  return label < static_cast<int64_t>(names.size()) ? names[static_cast<size_t>(label)] : std::to_string(label);
-}
 
 std::string Share(int64_t part, int64_t whole) {
   return whole == 0 ? "-" : fmt::format("{:.1f}%", 100 * static_cast<double>(part) / static_cast<double>(whole));
@@ -65,6 +62,10 @@ std::string WorstHtml(const std::vector<Answer>& worst, const std::vector<std::s
 }
 
 }  // namespace
+
+std::string NameOf(int64_t label, const std::vector<std::string>& names) {
+  return label < static_cast<int64_t>(names.size()) ? names[static_cast<size_t>(label)] : std::to_string(label);
+}
 
 Confusion::Confusion(int64_t classes) : classes_(classes) {
   constexpr int64_t kMost = 10'000;
@@ -193,6 +194,7 @@ std::string JudgementPage(const Judgement& judgement, const JudgementPageOptions
     body += "<h2>Which class is taken for which</h2>\n<p>A row for each label, a column for each answer.</p>\n" +
             MatrixHtml(confusion, options.names);
   }
+  body += "<h2>Class by class</h2>\n" + ScoresToHtml(confusion, options.names);
   std::vector<std::vector<std::string>> mistakes;
   for (const auto& [label, answer, count] : confusion.Mistakes()) {
     if (static_cast<int64_t>(mistakes.size()) == kShownMistakes) break;

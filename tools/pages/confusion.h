@@ -50,6 +50,9 @@ struct Judgement {
 // Throws ModelError for other outputs, DataError for data without one label per sample.
 Judgement Judge(Trainer* trainer, DataIter* data, int64_t worst);
 
+// The name of a class, as far as `names` has it; else its number.
+std::string NameOf(int64_t label, const std::vector<std::string>& names);
+
 // The matrix, a row for each label and a column for each answer, with the share of each label that is right. Of more
 // than 20 classes the most frequent mistakes alone. `names`: of the classes, as far as there are any.
 std::string ToText(const Confusion& confusion, const std::vector<std::string>& names);
@@ -59,8 +62,8 @@ struct JudgementPageOptions {
   std::vector<std::string> names = {};                      // of classes
   std::vector<std::pair<std::string, double>> values = {};  // metrics
 };
-// A page with the values, the matrix, and the worst answers with their images, where data are (rows, columns) or
-// (channels, rows, columns).
+// A page with the values, the matrix, how good each class is (class_scores.h), and the worst answers with their images,
+// where data are (rows, columns) or (channels, rows, columns).
 std::string JudgementPage(const Judgement& judgement, const JudgementPageOptions& options);
 
 }  // namespace bindery

@@ -9,6 +9,7 @@
 #include "executor/data_parallel_executor_group.h"
 #include "symbol/ops.h"
 #include "tests/message_of.h"
+#include "tools/pages/class_scores.h"
 #include "tools/pages/confusion.h"
 #include "tools/pages/html.h"
 #include "tools/pages/model_page.h"
@@ -164,6 +165,48 @@ TEST(Judge, ManyClassesAndNoMistakes) {
   EXPECT_TRUE(none.Mistakes().empty());
   ExpectPage(JudgementPage({.confusion = many, .worst = {}}, {.title = "many"}));
   EXPECT_THROW(Confusion(0), ModelError);
+}
+
+TEST(ClassScores, OfEachAndOnAverage) {
+  Confusion confusion(4);  // class 2 is never answered, class 3 is not there
+  for (const auto& [label, answer] :
+       std::vector<std::pair<int64_t, int64_t>>{{0, 0}, {0, 0}, {0, 1}, {1, 1}, {2, 0}, {2, 1}}) {
+    confusion.Add(label, answer);
+  }
+  const ClassScores first = ScoresOfClass(confusion, 0), second = ScoresOfClass(confusion, 1),
+                    third = ScoresOfClass(confusion, 2), fourth = ScoresOfClass(confusion, 3);
+  EXPECT_DOUBLE_EQ(*first.precision, 2.0 / 3);
+  EXPECT_DOUBLE_EQ(*first.recall, 2.0 / 3);
+  EXPECT_DOUBLE_EQ(*first.f1, 2.0 / 3);
+  EXPECT_DOUBLE_EQ(*second.precision, 1.0 / 3);
+  EXPECT_DOUBLE_EQ(*second.recall, 1);
+  EXPECT_DOUBLE_EQ(*second.f1, 0.5);
+  EXPECT_FALSE(third.precision);
+  EXPECT_EQ(third.recall, 0);
+  EXPECT_EQ(third.f1, 0);
+  EXPECT_FALSE(fourth.precision || fourth.recall || fourth.f1);
+  const ClassScores average = MacroAverage(confusion);
+  EXPECT_DOUBLE_EQ(*average.precision, 0.5);
+  EXPECT_DOUBLE_EQ(*average.recall, 5.0 / 9);
+  EXPECT_DOUBLE_EQ(*average.f1, 7.0 / 18);
+  EXPECT_EQ(ScoresToText(confusion, {"zero"}),
+            "class          precision  recall      F1  samples\n"
+            "zero              0.6667  0.6667  0.6667        3\n"
+            "1                 0.3333  1.0000  0.5000        1\n"
+            "2                      -  0.0000  0.0000        2\n"
+            "3                      -       -       -        0\n"
+            "macro average     0.5000  0.5556  0.3889        6\n");
+  const std::string html = ScoresToHtml(confusion, {kOdd});
+  EXPECT_TRUE(Has(html, kOddEscaped)) << html;
+  EXPECT_TRUE(Has(html, "macro average")) << html;
+  EXPECT_FALSE(MacroAverage(Confusion(2)).f1);
+
+  Confusion many(100);  // the worst are shown: 50 is taken for 51, and there is no 99
+  for (int64_t c = 0; c < 99; ++c) many.Add(c, c == 50 ? 51 : c);
+  const std::string text = ScoresToText(many, {});
+  EXPECT_TRUE(text.starts_with("the classes with the lowest F1:\nclass ")) << text;
+  EXPECT_TRUE(Has(text, "\n50                     -  0.0000  0.0000        1\n51                0.5000")) << text;
+  EXPECT_EQ(std::ranges::count(text, '\n'), 2 + 20 + 1);
 }
 
 TEST(Judge, DataAndModelsThatDoNotFit) {
