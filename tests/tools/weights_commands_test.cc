@@ -99,6 +99,24 @@ TEST_F(WeightsCommandsTest, VerifySaysWhatIsWrong) {
   EXPECT_EQ(all[2].at("status"), 5);
 }
 
+TEST_F(WeightsCommandsTest, VerifyReadsLogs) {
+  Succeeds(Training(2, {"--tensorboard", "runs", "--log", "log.jsonl"}));
+  const std::string events = "runs/" + Files("runs").at(0);
+  const Outcome good = Succeeds({"verify", "log.jsonl", events});
+  EXPECT_TRUE(good.out.starts_with("log.jsonl: good; log, 2 lines\n" + events + ": good; event file, ")) << good;
+  const std::string log = Read("log.jsonl");
+  Write("cut.jsonl", log.substr(0, log.size() - 1));
+  Fails(4, "\"cut.jsonl\", line 2: cut off", {"verify", "cut.jsonl"});
+  Write("other.jsonl", log + "[1]\n");
+  Fails(4, "\"other.jsonl\", line 3: not an object of JSON", {"verify", "other.jsonl"});
+  const std::string bytes = Read(events);
+  Write(events, bytes.substr(0, bytes.size() - 1));
+  Fails(4, ": cut off: it has ", {"verify", events});
+  Write(events, bytes);
+  Damage(events, 14);  // in the first message
+  Fails(4, "\"" + events + "\", record 0: damaged: its checksum is another", {"verify", events});
+}
+
 TEST_F(WeightsCommandsTest, ModelsBecomeWeightsAndWeightsModels) {
   Succeeds(Training(3, {"--save", "net.pb"}));
   const json expected = Test({"--weights", "net.pb"});

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/files.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/console.h"
 #include "tools/cli/exit_codes.h"
@@ -16,6 +17,7 @@
 #include "tools/cli/options.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/data/tables/npy.h"
+#include "train/events/event_reader.h"
 #include "train/finite.h"
 #include "train/weights/weights.h"
 
@@ -60,6 +62,22 @@ bool StartsWith(const std::string& path, std::string_view magic) {
   return file.read(bytes.data(), std::ssize(bytes)) && bytes == magic;
 }
 
+// Lines of JSON, as --log and --json write them.
+Facts VerifyLines(const std::string& path) {
+  const std::string text = ReadFile(path);
+  int64_t lines = 0;
+  for (size_t begin = 0; begin < text.size(); ++lines) {
+    const size_t end = text.find('\n', begin);
+    if (end == std::string::npos) Throw<DataError>("\"{}\", line {}: cut off", path, lines + 1);
+    const auto line = nlohmann::json::parse(text.begin() + static_cast<ptrdiff_t>(begin),
+                                            text.begin() + static_cast<ptrdiff_t>(end), nullptr,
+                                            /*allow_exceptions=*/false);
+    if (!line.is_object()) Throw<DataError>("\"{}\", line {}: not an object of JSON", path, lines + 1);
+    begin = end + 1;
+  }
+  return {{"kind", "log"}, {"lines", lines}};
+}
+
 // Reads all of it. Throws what is wrong with it.
 Facts Verify(const std::string& path) {
   std::error_code none;
@@ -85,11 +103,16 @@ Facts Verify(const std::string& path) {
     CheckFinite(array);
     return {{"kind", "array"}, {"tensors", 1}, {"elements", ElementsOf(array)}};
   }
+  if (path.ends_with(".jsonl")) return VerifyLines(path);
+  if (std::filesystem::path(path).filename().string().find("tfevents") != std::string::npos) {
+    const EventCounts counts = CountEvents(path);
+    return {{"kind", "event file"}, {"events", counts.events}, {"values", counts.values}, {"step", counts.step}};
+  }
   constexpr std::string_view kModels[] = {".pb", ".prototxt", ".onnx", ".json", ".params"};
   if (std::ranges::none_of(kModels, [&](std::string_view ending) { return path.ends_with(ending); })) {
     Throw<DataError>(
         "neither a checkpoint nor, by its ending, a model (.pb, .prototxt, .onnx, .json, .params), weights "
-        "(.safetensors, .npz) or an array (.npy)");
+        "(.safetensors, .npz), an array (.npy) or a log (.jsonl, or \"tfevents\" in its name)");
   }
   const Model model = LoadModel(path);
   CheckModel(model, path);
@@ -149,8 +172,9 @@ struct VerifyCommand {
 void AddVerify(CLI::App* app, RunFn* run) {
   const auto c = std::make_shared<VerifyCommand>();
   CLI::App* sub = app->add_subcommand(
-      "verify", "read checkpoints, models and weights whole: checksums, structure, numbers that are not finite");
-  sub->add_option("FILE", c->files, "checkpoints, models, .safetensors, .npz, .npy")->required();
+      "verify", "read checkpoints, models, weights and logs whole: checksums, structure, numbers that are not finite");
+  sub->add_option("FILE", c->files, "checkpoints, models, .safetensors, .npz, .npy, logs of a run: .jsonl, event files")
+      ->required();
   sub->add_flag("--json", c->json, "a line of JSON for each file on standard output");
   sub->callback([c, run] { *run = [c] { return c->Run(); }; });
 }
