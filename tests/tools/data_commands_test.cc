@@ -8,6 +8,7 @@
 
 #include "tests/tools/program.h"
 #include "train/data/digits.h"
+#include "train/data/gunzip.h"
 #include "train/data/open.h"
 #include "train/data/records/image_folder.h"
 #include "train/data/tables/npy.h"
@@ -282,13 +283,22 @@ TEST_F(DataCommandsTest, ImagesGoOnInTheSameBits) {
   EXPECT_NE(skipped.err.find("skipping a damaged sample: \"images/b/3.png\": neither a JPEG nor a PNG image"),
             std::string::npos)
       << skipped;
+  EXPECT_TRUE(skipped.out.starts_with("5 samples, of which 1 damaged and skipped: ")) << skipped;
+  EXPECT_EQ(json::parse(Succeeds({"test", "--json", "--weights", "cut.prototxt", "--data", "data.prototxt"}).out)
+                .at("skipped"),
+            1);
   Fails(4, "\"images/b/3.png\": neither a JPEG nor a PNG image",
         {"test", "--weights", "cut.prototxt", "--data", "images:images", "--test-part", "1"});
   // The same by the command line alone: a training goes on without it, or ends.
   const Words options = {"--checkpoints=", "--test-data", "images:images?size=12&channels=1"};
   const std::string images = "images:images?size=12&channels=1";
-  EXPECT_NE(Succeeds(Train(images, 1, options + Words{"--skip-damaged"})).err.find("\"images/b/3.png\""),
-            std::string::npos);
+  const Outcome trained = Succeeds(Train(images, 2, options + Words{"--skip-damaged"}));
+  EXPECT_NE(trained.err.find("\"images/b/3.png\""), std::string::npos);
+  EXPECT_NE(trained.out.find("damaged, skipped      2 times of training, 2 of tests\n"), std::string::npos) << trained;
+  const std::string lines = Succeeds(Train(images, 2, options + Words{"--skip-damaged", "--json"})).out;
+  const json end = json::parse(lines.substr(lines.rfind('\n', lines.size() - 2) + 1));
+  EXPECT_EQ(end.at("skipped"), 2);
+  EXPECT_EQ(end.at("test_skipped"), 2);
   Fails(4, "\"images/b/3.png\": neither a JPEG nor a PNG image", Train(images, 1, options));
 }
 
@@ -342,9 +352,16 @@ TEST_F(DataCommandsTest, OtherRecords) {
   const fs::path stored = "tests/train/stored";
   for (const char* name : {"python.tfrecord", "numpy_stored.npz"}) fs::copy(stored / name, PathOf(name));
   const Words quick = {"--checkpoints=", "--last-batch", "pad"};
-  EXPECT_NE(Succeeds(Train("tfrecord:python.tfrecord?data=x", 1, quick + Words{"--test-part", "0.25"}))
-                .err.find("3 samples of (1, 1, 3), tested on 1"),
-            std::string::npos);
+  Write("python.tfrecord.gz", Gzip(Read("python.tfrecord")));
+  for (const std::string name : {"python.tfrecord", "python.tfrecord.gz"}) {
+    EXPECT_NE(Succeeds(Train("tfrecord:" + name + "?data=x", 1,
+                             quick + Words{"--test-part", "0.25", "--save", name + ".pb"}))
+                  .err.find("3 samples of (1, 1, 3), tested on 1"),
+              std::string::npos);
+  }
+  EXPECT_EQ(LoadModel(PathOf("python.tfrecord.gz.pb")).params, LoadModel(PathOf("python.tfrecord.pb")).params);
+  Write("cut.gz", Read("python.tfrecord.gz").substr(0, 60));
+  Fails(4, "cut.gz\", record ", Train("tfrecord:cut.gz?data=x", 1));
   EXPECT_NE(Succeeds(Train("npz:numpy_stored.npz", 1, quick + Words{"--test-part", "0.5"}))
                 .err.find("1 samples of (1, 3, 4), tested on 1"),
             std::string::npos);

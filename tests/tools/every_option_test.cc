@@ -110,8 +110,8 @@ TEST_F(EveryOptionTest, IsUsedByATest) {
       names.push_back(at->str());
     }
     ++options;
-    // Every command has these two.
-    const bool of_all = names[0] == "--help" || names[0] == "--config";
+    // Every command has these three.
+    const bool of_all = names[0] == "--help" || names[0] == "--config" || names[0] == "--log-level";
     const bool used = std::ranges::any_of(tests, [&](const std::string& test) {
       if (!of_all && !Has(test, "\"" + command + "\"") && !(command == "train" && Has(test, "Training("))) return false;
       return std::ranges::any_of(names, [&](const std::string& name) {

@@ -1,10 +1,12 @@
 // What one sees of a training and of a model, by the program: events, lines of JSON, traces, times, plots, pages.
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 
+#include "base/files.h"
 #include "tests/tools/program.h"
 #include "tests/tools/schema.h"
 #include "tests/train/events/read_events.h"
@@ -61,6 +63,33 @@ TEST_F(SeeingTest, EveryLineOfJsonIsAsTheSchemaSays) {
   EXPECT_EQ(Lines(usage.out)[0].at("kind"), "usage");
   const Outcome data = Fails(4, "none.csv", Training(1, {"--json", "--data", "csv:none.csv?label=x"}));
   EXPECT_EQ(Lines(data.out).back().at("kind"), "data");
+}
+
+// Words, settings and variables that are not understood are no run yet.
+TEST_F(SeeingTest, WrongCommandLinesAreAnEventToo) {
+  Write("unknown.conf", "[train]\nepoch = 3\n");
+  Write("json.conf", "[train]\njson = true\nepochs = many\n");
+  const std::vector<std::pair<std::string, Words>> cases = {
+      {"unknown option \"--epoch\"", {"--json", "--epoch", "3"}},
+      {"unknown option \"--epoch\"", {"--epoch", "3", "--json"}},
+      {"--epochs: expected a whole number", {"--json", "--epochs", "many"}},
+      {"--epochs: its value is missing", {"--epochs", "--json"}},
+      {"\"epoch\"", {"--config", "unknown.conf", "--json"}},
+      {"--epochs: expected a whole number", {"--config", "json.conf"}},
+  };
+  for (const auto& [message, words] : cases) {
+    const Outcome outcome = Fails(2, message, Words{"train"} + words);
+    ASSERT_EQ(Events(outcome.out), Words{"error"}) << outcome;
+    const json line = Lines(outcome.out)[0];
+    EXPECT_EQ(line.at("kind"), "usage");
+    EXPECT_EQ("bindery: " + line.at("message").get<std::string>() + "\n", outcome.err);
+  }
+  ::setenv("BINDERY_EPOCHS", "many", 1);
+  const Outcome variable = Fails(2, "BINDERY_EPOCHS", {"train", "--json"});
+  ::unsetenv("BINDERY_EPOCHS");
+  EXPECT_EQ(Events(variable.out), Words{"error"});
+  EXPECT_EQ(Fails(2, "unknown option", {"test", "--json", "--epoch"}).out, "") << "what others print is no event";
+  EXPECT_EQ(Fails(2, "unknown option", {"train", "--epoch"}).out, "");
 }
 
 TEST_F(SeeingTest, TensorBoard) {
@@ -194,8 +223,24 @@ TEST_F(SeeingTest, WhichClassIsTakenForWhich) {
   }
   EXPECT_EQ(all, 50);
   EXPECT_NEAR(static_cast<double>(right) / 50, tested.at("accuracy").get<double>(), 1e-12);
+  ASSERT_EQ(tested.at("classes").size(), 10u);
+  double recalled = 0, recalls = 0;
+  int64_t classes = 0;
+  for (const json& one : tested.at("classes")) {
+    if (one.at("samples") == 0) {
+      EXPECT_TRUE(one.at("recall").is_null()) << one;
+      continue;
+    }
+    recalled += one.at("recall").get<double>() * one.at("samples").get<double>();
+    recalls += one.at("recall").get<double>();
+    ++classes;
+  }
+  EXPECT_NEAR(recalled, static_cast<double>(right), 1e-9);
+  EXPECT_NEAR(tested.at("macro_average").at("recall").get<double>(), recalls / static_cast<double>(classes), 1e-12);
   const Outcome text = Succeeds(Words{"test", "--confusion", "--report", "report.html", "--worst", "3"} + kTestDigits);
   EXPECT_TRUE(Has(text.out, std::to_string(right) + " of 50 right")) << text;
+  EXPECT_TRUE(Has(text.out, "precision  recall      F1  samples\n0 ")) << text;
+  EXPECT_TRUE(Has(text.out, "\nmacro average ")) << text;
   const std::string page = Read("report.html");
   size_t images = 0;
   for (size_t at = page.find("<img "); at != std::string::npos; at = page.find("<img ", at + 1)) ++images;

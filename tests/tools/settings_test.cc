@@ -140,9 +140,10 @@ TEST_F(SettingsTest, ASolverHasEveryOptionOfARun) {
   };
   collect(description, "\\n  optional [a-z0-9]+ ([a-z_]+) =", &fields);
   collect(Succeeds({"completion", "--shell", "fish"}).out, "subcommand_from train' -l ([-a-z]+)", &options);
-  const std::set<std::string> others = {"help",           "config",       "solver",      "overwrite",   "resume",
-                                        "trace",          "trace-steps",  "progress",    "json",        "json-every",
-                                        "device-timeout", "train-digits", "test-digits", "digits-seed", "write-digits"};
+  const std::set<std::string> others = {"help",        "config",      "solver",         "overwrite",
+                                        "resume",      "trace",       "trace-steps",    "progress",
+                                        "json",        "json-every",  "device-timeout", "train-digits",
+                                        "test-digits", "digits-seed", "write-digits",   "log-level"};
   std::set<std::string> both = fields;
   both.insert(others.begin(), others.end());
   EXPECT_EQ(both, options);
@@ -202,7 +203,7 @@ TEST_F(SettingsTest, Completion) {
   EXPECT_EQ(completed("bindery train --batch"), "--batch-size\n");
   EXPECT_EQ(completed("bindery train --resume --mod"), "--model\n");
   EXPECT_EQ(completed("bindery train --model m"), "\n");  // files, by the shell
-  EXPECT_EQ(completed("bindery devices ''"), "--help --json --config\n");
+  EXPECT_EQ(completed("bindery devices ''"), "--help --json --config --log-level\n");
   EXPECT_NE(Succeeds({"devices", "--help"}).out.find("--json"), std::string::npos);
   for (const std::string shell : {"zsh", "fish"}) {
     const std::string text = Succeeds({"completion", "--shell", shell}).out;
@@ -213,6 +214,33 @@ TEST_F(SettingsTest, Completion) {
   Fails(2, "--shell: unknown shell \"bsh\"; did you mean \"bash\"?", {"completion", "--shell", "bsh"});
   Fails(2, "--shell", {"completion"});
 }
+
+TEST_F(SettingsTest, LevelOfTheLog) {
+  const Words words = Training(1, {"--checkpoints=", "--optimizer=sgd(lr=0)"});
+  const std::string warning = "bindery: warning: the model has learned nothing";
+  EXPECT_NE(Succeeds(words).err.find(warning), std::string::npos);
+  EXPECT_NE(Succeeds(words + Words{"--log-level", "warning"}).err.find(warning), std::string::npos);
+  EXPECT_EQ(Succeeds(words + Words{"--log-level=error"}).err.find("warning: "), std::string::npos);
+  Fails(2, "--log-level: unknown level \"warnings\"; did you mean \"warning\"?", {"devices", "--log-level=warnings"});
+}
+
+// As each shell itself reads what it is given, where it is present; the others' tests are skipped.
+class CompletionSyntaxTest : public ProgramTest, public testing::WithParamInterface<const char*> {};
+
+TEST_P(CompletionSyntaxTest, IsAScriptOfItsShell) {
+  const std::string shell = GetParam();
+  const auto run = [&](const std::string& command) { return Process({"/bin/sh", "-c", command}, folder()).Wait(); };
+  if (run("command -v " + shell).status != 0) GTEST_SKIP() << "there is no " << shell;
+  Write("script", Succeeds({"completion", "--shell", shell}).out);
+  const Outcome good = run(shell + " -n script");
+  EXPECT_EQ(good.status, 0) << good;
+  EXPECT_EQ(good.err, "") << good;
+  Write("script", "if (\n");
+  EXPECT_NE(run(shell + " -n script").status, 0) << "the check finds mistakes";
+}
+
+INSTANTIATE_TEST_SUITE_P(Shells, CompletionSyntaxTest, testing::Values("bash", "zsh", "fish"),
+                         [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
 }  // namespace bindery

@@ -236,6 +236,10 @@ TEST_F(UsageTest, HelpNamesCommandsOptionsAndStatuses) {
   for (const char* code : {"0 done", "2 wrong usage", "4 unusable data", "75 stopped"}) {
     EXPECT_NE(help.find(code), std::string::npos) << code;
   }
+  // What an option is if it stands alone is not what it is without it.
+  const std::string train = Succeeds({"train", "--help"}).out;
+  EXPECT_NE(train.find("--reproducible [INT] "), std::string::npos) << train;
+  EXPECT_NE(train.find("--balance [TEXT] "), std::string::npos) << train;
   EXPECT_EQ(Succeeds({"--version"}).out, "bindery 0.1.0\n");
   Fails(2, "--version stands alone, got \"train\" after it", {"--version", "train"});
 }

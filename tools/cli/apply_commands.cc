@@ -16,12 +16,18 @@
 #include "tools/cli/predictions.h"
 #include "tools/cli/progress.h"
 #include "tools/cli/run_options.h"
+#include "tools/pages/class_scores.h"
 #include "tools/pages/confusion.h"
 #include "train/finite.h"
 #include "train/weights/npz_writer.h"
 
 namespace bindery::cli {
 namespace {
+
+nlohmann::json ToJson(const ClassScores& scores) {
+  const auto value = [](const std::optional<double>& one) { return one ? nlohmann::json(*one) : nlohmann::json(); };
+  return {{"precision", value(scores.precision)}, {"recall", value(scores.recall)}, {"f1", value(scores.f1)}};
+}
 
 struct ApplyCommand {
   CLI::App* app = nullptr;
@@ -97,8 +103,17 @@ void ApplyCommand::Judge(Trainer* trainer, const TestData& test, const std::stri
       rows.push_back(std::move(row));
     }
     (*line)["confusion"] = std::move(rows);  // [label][answer]
+    (*line)["classes"] = nlohmann::json::array();
+    for (int64_t label = 0; label < judged.confusion.classes(); ++label) {
+      nlohmann::json one = ToJson(ScoresOfClass(judged.confusion, label));
+      one["class"] = label;
+      one["samples"] = judged.confusion.OfLabel(label);
+      if (label < std::ssize(test.classes)) one["name"] = test.classes[static_cast<size_t>(label)];
+      (*line)["classes"].push_back(std::move(one));
+    }
+    (*line)["macro_average"] = ToJson(MacroAverage(judged.confusion));
   } else if (confusion) {
-    fmt::print("{}", ToText(judged.confusion, test.classes));
+    fmt::print("{}\n{}", ToText(judged.confusion, test.classes), ScoresToText(judged.confusion, test.classes));
   }
   if (report.empty()) return;
   WriteFileAtomically(report, JudgementPage(judged, {.title = fmt::format("{} on {}", source, data.Tested()),
@@ -136,13 +151,16 @@ int ApplyCommand::Test() {
     }
   };
   if (json) {
-    nlohmann::json line = {{"samples", count}};
+    nlohmann::json line = {{"samples", count}, {"skipped", SkippedBy(*test.iter)}};
     for (const auto& [name, value] : values) line[name] = value;
     judge(&line);
-    fmt::print("{}\n", line.dump());
+    // Names of classes are not always UTF-8.
+    fmt::print("{}\n", line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
   } else {
     const std::string unit = data.UnitOf(values.back().first);  // of the last, which stands before it
-    fmt::print("{} samples: {}{}\n", count, ToText(values), unit);
+    const int64_t skipped = SkippedBy(*test.iter);
+    fmt::print("{} samples{}: {}{}\n", count,
+               skipped > 0 ? fmt::format(", of which {} damaged and skipped", skipped) : "", ToText(values), unit);
     judge(nullptr);
   }
   for (const auto& [name, value] : values) {
@@ -202,7 +220,8 @@ void AddTest(CLI::App* app, RunFn* run) {
   c->AddTo(sub);
   AddText(sub, "--metrics", &c->metrics, "comma-separated; default accuracy and cross-entropy");
   AddNumber(sub, "--min-accuracy", &c->min_accuracy, 0, 1, "exit with status 9 below this accuracy");
-  sub->add_flag("--confusion", c->confusion, "which class is taken for which, how often");
+  sub->add_flag("--confusion", c->confusion,
+                "which class is taken for which, how often; and precision, recall and F1 of each");
   sub->add_option("--report", c->report,
                   "write a page with that and the worst answers, with their images, to this file");
   AddNumber(sub, "--worst", &c->worst, 0, 1'000, "answers in the report");

@@ -345,6 +345,12 @@ std::string DataOptions::UnitOf(const std::string& metric) const {
   return IsText() && metric == "cross-entropy" ? " nats per character" : "";
 }
 
+int64_t SkippedBy(const DataIter& iter) {
+  const IterState state = iter.SaveState();
+  const auto skipped = state.find("skipped");
+  return skipped == state.end() ? 0 : skipped->second;
+}
+
 TrainingData MakeTrainingData(const DataOptions& options, const ModelOptions& model, uint64_t seed) {
   if (!options.IsSamples() && !options.test_data.empty()) {
     throw UsageError(fmt::format("--test-data: \"{}\" has its own", options.data));

@@ -39,6 +39,9 @@ struct DataOptions {
   std::string UnitOf(const std::string& metric) const;
 };
 
+// How many samples --skip-damaged has left out, each time that they came: of every epoch.
+int64_t SkippedBy(const DataIter& iter);
+
 // What a model is trained on, and tested with.
 struct TrainingData {
   Model model = {};  // that of the options, in the form that takes these data

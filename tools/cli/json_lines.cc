@@ -4,8 +4,6 @@
 
 #include <cstdio>
 
-#include "tools/cli/exit_codes.h"
-
 namespace bindery::cli {
 
 nlohmann::json ToJson(const NamedValues& values) {
@@ -37,9 +35,9 @@ nlohmann::json StepToJson(const BatchReport& report) {
           {"train", ToJson(report.metric->Get())}};
 }
 
-nlohmann::json ErrorToJson(const std::exception& error) {
+nlohmann::json ErrorToJson(ExitCode code, const std::string& message) {
   const auto kind = [&] {
-    switch (ExitCodeOf(error)) {
+    switch (code) {
       case kUsage: return "usage";
       case kModel: return "model";
       case kData: return "data";
@@ -49,7 +47,7 @@ nlohmann::json ErrorToJson(const std::exception& error) {
       default: return "failed";
     }
   }();
-  return {{"event", "error"}, {"kind", kind}, {"message", error.what()}};
+  return {{"event", "error"}, {"kind", kind}, {"message", message}};
 }
 
 void PrintLine(const nlohmann::json& line) {

@@ -2,10 +2,10 @@
 // them. Numbers that are not finite are null.
 #pragma once
 
-#include <exception>
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "tools/cli/exit_codes.h"
 #include "train/trainer.h"
 
 namespace bindery::cli {
@@ -16,7 +16,7 @@ nlohmann::json ToJson(const NamedValues& values);
 nlohmann::json ToJson(const EpochReport& report);
 nlohmann::json StepToJson(const BatchReport& report);
 // "usage", "model", "data", "checkpoint", "device", "numeric", "failed": as the exit statuses.
-nlohmann::json ErrorToJson(const std::exception& error);
+nlohmann::json ErrorToJson(ExitCode code, const std::string& message);
 
 // A line on standard output, at once. Text that is no UTF-8 has replacements.
 void PrintLine(const nlohmann::json& line);

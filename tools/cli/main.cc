@@ -8,24 +8,33 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <new>
+#include <string_view>
 #include <system_error>
+#include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/names.h"
 #include "bindery/version.h"
 #include "tools/cli/arguments.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/console.h"
 #include "tools/cli/exit_codes.h"
+#include "tools/cli/json_lines.h"
 #include "tools/cli/settings.h"
 
 namespace bindery::cli {
 namespace {
 
 void LogToStandardError() {
-  spdlog::set_default_logger(spdlog::stderr_color_mt("bindery"));
+  // no-color.org: not on a terminal either where it is set, to whatever but nothing.
+  const char* const plain = std::getenv("NO_COLOR");
+  const auto colors = plain && *plain ? spdlog::color_mode::never : spdlog::color_mode::automatic;
+  spdlog::set_default_logger(spdlog::stderr_color_mt("bindery", colors));
   spdlog::set_pattern("bindery: %^%l%$: %v");
   SetLogCallback([](LogLevel level, const std::string& message) {
     switch (level) {
@@ -37,9 +46,40 @@ void LogToStandardError() {
   });
 }
 
+// --log-level of every command.
+void AddLogLevelOption(CLI::App* app) {
+  const auto set = [](const std::string& text) {
+    const std::vector<std::pair<std::string, spdlog::level::level_enum>> levels = {{"debug", spdlog::level::debug},
+                                                                                   {"info", spdlog::level::info},
+                                                                                   {"warning", spdlog::level::warn},
+                                                                                   {"error", spdlog::level::err}};
+    std::vector<std::string> names;
+    for (const auto& [name, level] : levels) {
+      if (name == text) return spdlog::set_level(level);
+      names.push_back(name);
+    }
+    throw UsageError(fmt::format("--log-level: unknown level \"{}\"{}", text, NameHint(text, names)));
+  };
+  for (CLI::App* command : app->get_subcommands([](const CLI::App*) { return true; })) {
+    command
+        ->add_option_function<std::string>("--log-level", set,
+                                           "lines of the log on standard error, from this level on: debug, info, "
+                                           "warning, error")
+        ->default_str("info")
+        ->type_name("LEVEL");
+  }
+}
+
 int Fail(ExitCode code, const std::string& message) {
   Say("bindery: {}\n", message);
   return code;
+}
+
+// Does this call print events (json_lines.h)? Also if its words are not understood, as far as they say so.
+bool PrintsEvents(const CLI::App& app, int argc, const char* const* argv) {
+  const std::vector<std::string_view> words(argv, argv + argc);
+  return argc > 1 && words[1] == "train" &&
+         (std::ranges::find(words, "--json") != words.end() || app.get_subcommand("train")->count("--json") > 0);
 }
 
 int RunCommand(int argc, char** argv) {
@@ -60,7 +100,12 @@ int RunCommand(int argc, char** argv) {
   AddOperators(&app, &run);
   AddManual(&app, &run);
   AddConfigOption(&app);
+  AddLogLevelOption(&app);
   Settings settings;
+  const auto fail = [&](ExitCode code, const std::string& message) {
+    if (PrintsEvents(app, argc, argv)) PrintLine(ErrorToJson(code, message));
+    return Fail(code, message);
+  };
   try {
     std::vector<std::string> words = settings.Complete(app, SplitArguments(app, argc, argv));
     std::reverse(words.begin(), words.end());  // as CLI11 wants them
@@ -69,10 +114,10 @@ int RunCommand(int argc, char** argv) {
   } catch (const CLI::Success& e) {  // --help, --version
     return app.exit(e);
   } catch (const std::bad_alloc& e) {
-    return Fail(ExitCodeOf(e), "out of memory");
+    return fail(ExitCodeOf(e), "out of memory");
   } catch (const std::exception& e) {
     const ExitCode code = ExitCodeOf(e);
-    return Fail(code, code == kUsage ? e.what() + settings.SourceOf(e.what()) : e.what());
+    return fail(code, code == kUsage ? e.what() + settings.SourceOf(e.what()) : e.what());
   }
 }
 

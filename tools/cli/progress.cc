@@ -69,6 +69,30 @@ std::string Fitting(const Now& now, size_t columns) {
   return percent.substr(0, room);
 }
 
+// Each part on lines of its own that are shorter than `columns`, cut at spaces; what goes on with another begins further
+// to the right. A word that is longer than a line stays whole.
+std::string OnNarrowLines(const std::vector<std::string>& parts, size_t columns) {
+  std::string text;
+  for (const std::string& part : parts) {
+    std::string line = text.empty() ? "" : "  ";
+    bool is_begun = false;
+    for (size_t begin = 0; begin < part.size();) {
+      const size_t end = std::min(part.find(' ', begin), part.size());
+      const std::string word = part.substr(begin, end - begin);
+      begin = std::min(part.find_first_not_of(' ', end), part.size());
+      if (is_begun && line.size() + 1 + word.size() >= columns) {
+        text += line + "\n";
+        line = "    ";
+        is_begun = false;
+      }
+      line += (is_begun ? " " : "") + word;
+      is_begun = true;
+    }
+    text += line + "\n";
+  }
+  return text;
+}
+
 }  // namespace
 
 int Columns() {
@@ -89,13 +113,17 @@ Progress::Progress(ProgressStyle style, bool keeps_best) : style_(style), keeps_
   if (style_ == ProgressStyle::kAuto) style_ = IsTerminal() ? ProgressStyle::kBar : ProgressStyle::kLines;
 }
 
+std::string Rate(double per_second) {
+  if (!(per_second >= 0 && std::isfinite(per_second))) return "--";
+  return per_second < 9.95 ? fmt::format("{:#.2g}", per_second) : fmt::format("{:.0f}", per_second);
+}
+
 void Progress::OnBatch(const BatchReport& report, int64_t epochs) {
   if (style_ == ProgressStyle::kNone) return;
   const Clock::time_point now = Clock::now();
   // Two steps may be in flight: of the first ones of an epoch nothing may have been computed.
   const bool is_known = report.batch > Updater::kInFlight && report.seconds > 0;
-  const std::string rate =
-      is_known ? fmt::format("{:.0f}", static_cast<double>(report.samples) / report.seconds) : "--";
+  const std::string rate = is_known ? Rate(static_cast<double>(report.samples) / report.seconds) : "--";
   if (style_ == ProgressStyle::kLines) {
     if (last_ == Clock::time_point{}) last_ = now;
     if (now - last_ < kLine) return;
@@ -132,14 +160,14 @@ void Progress::OnEpoch(const EpochReport& report, int64_t epochs) {
   Clear();
   if (style_ == ProgressStyle::kNone) return;
   std::vector<std::string> parts = {
-      fmt::format("epoch {}/{}  {}  {:.0f} samples/s  lr {:.4g}", report.epoch + 1, epochs, Duration(report.seconds),
-                  report.samples_per_second, report.learning_rate),
+      fmt::format("epoch {}/{}  {}  {} samples/s  lr {:.4g}", report.epoch + 1, epochs, Duration(report.seconds),
+                  Rate(report.samples_per_second), report.learning_rate),
       "train: " + ToText(report.train)};
   if (!report.validation.empty()) parts.push_back("test: " + ToText(report.validation));
   if (report.best) parts.back() += keeps_best_ ? "  (best, saved)" : "  (best so far)";
   const std::string line = fmt::format("{}", fmt::join(parts, "  "));
   const bool fits = style_ != ProgressStyle::kBar || line.size() < static_cast<size_t>(Columns());
-  Say("{}\n", fits ? line : fmt::format("{}", fmt::join(parts, "\n  ")));
+  Say("{}", fits ? line + "\n" : OnNarrowLines(parts, static_cast<size_t>(Columns())));
 }
 
 }  // namespace bindery::cli

@@ -18,9 +18,9 @@ namespace {
 constexpr std::string_view kPrefix = "option ";  // of a name in a checkpoint's info: "option --data"
 
 // Of one call, not of the run.
-constexpr const char* kOfACall[] = {"--help",        "--config",   "--solver",       "--checkpoints",
-                                    "--overwrite",   "--resume",   "--write-digits", "--trace",
-                                    "--trace-steps", "--progress", "--json",         "--json-every"};
+constexpr const char* kOfACall[] = {"--help",   "--config",       "--solver",   "--checkpoints", "--overwrite",
+                                    "--resume", "--write-digits", "--trace",    "--trace-steps", "--progress",
+                                    "--json",   "--json-every",   "--log-level"};
 
 // What is said together: where the first is given, the checkpoint's others are of no use.
 struct Belongings {

@@ -171,14 +171,17 @@ void TrainArguments::AddTo(CLI::App* app) {
       "a share of the working memory, \"50%\"; bytes of it, \"512M\"; \"least\"");
   app->add_option("--memory-limit", memory_limit,
                   "of each device, for \"auto\": e.g. 512M, 1.5G; default: what the machine has");
+  // What these are alone is not what they are by default, which is off; help shows it as that unless told otherwise.
   app->add_option("--reproducible", block,
                   "the same bits on any number of devices of a kind: in blocks of so many samples; alone: 32")
       ->expected(0, 1)
-      ->default_str("32");
+      ->default_str("32")
+      ->option_text("[INT]");
   app->add_option("--balance", balance,
                   "devices get samples by how fast they are seen to be; alone: measured; \"measured(every=20)\"")
       ->expected(0, 1)
-      ->default_str("measured");
+      ->default_str("measured")
+      ->option_text("[TEXT]");
   text("--average", &average, "keep averages of the weights: e.g. \"ema(0.999)\", \"swa(start=1000, every=10)\"");
   app->add_flag("--use-average", use_average, "validate, score and save with the averages");
   text("--freeze", &freeze, "parameters that stay as they are, by names or patterns: e.g. \"conv*,fc1_weight\"");

@@ -36,11 +36,10 @@ class TrainCommand : public TrainArguments {
   int Run();
 
  private:
-  int Train();
   void TakeOverOptions();
   void PrepareFolder() const;
   void HintAtCheckpoints() const;
-  void Report(const FitResult& result, const Trainer& trainer, const Shape& batch, int64_t samples,
+  void Report(const FitResult& result, const Trainer& trainer, const TrainingData& made, int64_t samples,
               double seconds) const;
   nlohmann::json StartToJson(const TrainingData& made, const TrainerOptions& options) const;
   std::map<std::string, EventWriter::Setting> Settings(const TrainerOptions& options) const;
@@ -82,11 +81,11 @@ nlohmann::json TrainCommand::StartToJson(const TrainingData& made, const Trainer
 }
 
 // The end of a run, for people.
-void TrainCommand::Report(const FitResult& result, const Trainer& trainer, const Shape& batch, int64_t samples,
+void TrainCommand::Report(const FitResult& result, const Trainer& trainer, const TrainingData& made, int64_t samples,
                           double seconds) const {
   const auto row = [](const std::string& what, const std::string& value) { fmt::print("  {:<22}{}\n", what, value); };
   fmt::print("\nresult\n");
-  const ParameterCount count = CountParameters(trainer.symbol(), {{"data", batch}});
+  const ParameterCount count = CountParameters(trainer.symbol(), {{"data", made.train->ProvideData()[0].shape}});
   row("model", fmt::format("{}, {} parameters", model.Name(), count.arguments));
   row("devices", device.devices);
   if (trainer.micro_batches() > 1) row("micro-batches", fmt::format("{} of a batch", trainer.micro_batches()));
@@ -94,9 +93,12 @@ void TrainCommand::Report(const FitResult& result, const Trainer& trainer, const
   for (const auto& [set, values] : {std::pair("train ", &result.train), {"test ", &result.validation}}) {
     for (const auto& [name, value] : *values) row(set + name, fmt::format("{:.4f}{}", value, data.UnitOf(name)));
   }
+  if (const int64_t train = SkippedBy(*made.train), test = SkippedBy(*made.test); train + test > 0) {
+    row("damaged, skipped", fmt::format("{} times of training, {} of tests", train, test));
+  }
   if (seconds > 0) {
     const double rate = static_cast<double>(samples) / seconds;
-    row("training time", fmt::format("{}, {:.0f} samples/s", Duration(seconds), rate));
+    row("training time", fmt::format("{}, {} samples/s", Duration(seconds), Rate(rate)));
   }
   if (!result.checkpoint.empty()) row("checkpoint", result.checkpoint);
   if (!save.empty()) row("model file", save);
@@ -171,18 +173,7 @@ void TrainCommand::TakeOverOptions() {
   TakeOver(texts, fmt::format("the newest checkpoint in \"{}\"", checkpoints), app);
 }
 
-// The errors of a run that writes JSON are an event, too, whatever they are.
 int TrainCommand::Run() {
-  if (!json) return Train();
-  try {
-    return Train();
-  } catch (const std::exception& e) {
-    PrintLine(ErrorToJson(e));
-    throw;
-  }
-}
-
-int TrainCommand::Train() {
   TakeOverOptions();
   const ProgressStyle style = Style();
   TrainerOptions options = Parse();
@@ -256,6 +247,8 @@ int TrainCommand::Train() {
                                  {"epochs", result.epochs},
                                  {"steps", result.steps},
                                  {"micro_batches", trainer.micro_batches()},
+                                 {"skipped", SkippedBy(*made.train)},
+                                 {"test_skipped", SkippedBy(*made.test)},
                                  {"test", ToJson(result.validation)},
                                  {"checkpoint", result.checkpoint}};
     PrintLine(line);
@@ -266,7 +259,7 @@ int TrainCommand::Train() {
                                   : fmt::format("checkpoint: {}; go on with --resume", result.checkpoint));
     return kStopped;
   }
-  if (!json) Report(result, trainer, input.shape, samples, seconds);
+  if (!json) Report(result, trainer, made, samples, seconds);
   return kOk;
 }
 
