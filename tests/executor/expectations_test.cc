@@ -4,6 +4,7 @@
 #include "executor/executor.h"
 #include "symbol/ops.h"
 #include "tests/executor/group_helpers.h"
+#include "tests/test_device.h"
 
 namespace bindery {
 namespace {
@@ -19,7 +20,7 @@ TEST(Expectations, ATwoLayerSigmoidNet) {  // E14
   Symbol x = Sigmoid(FullyConnected(Variable("data"), {.num_hidden = 2}, "fc0"));
   x = Sigmoid(FullyConnected(x, {.num_hidden = 2}, "fc1"));
   const Symbol net = LinearRegressionOutput(x, Variable("label"), {.grad_scale = 2}, "out");
-  Executor executor(net, {.inputs = {{"data", {1, 2}}, {"label", {1, 2}}}});
+  Executor executor(net, {.device = TestDevice(), .inputs = {{"data", {1, 2}}, {"label", {1, 2}}}});
   executor.SetParams({{"fc0_weight", Rows({2, 2}, {.15f, .20f, .25f, .30f})},
                       {"fc0_bias", Rows({2}, {.35f, .35f})},
                       {"fc1_weight", Rows({2, 2}, {.40f, .45f, .50f, .55f})},
@@ -39,8 +40,9 @@ TEST(Expectations, PowersByMultiplication) {  // E33
       const Symbol a = Variable("a");
       Symbol y = Variable("b");
       for (int i = 0; i < n; ++i) y = y * a;
-      Executor executor(
-          y, {.inputs = {{"b", {1}}, {"a", {1}}}, .grad_req = std::map<std::string, GradReq>{{"a", request}}});
+      Executor executor(y, {.device = TestDevice(),
+                            .inputs = {{"b", {1}}, {"a", {1}}},
+                            .grad_req = std::map<std::string, GradReq>{{"a", request}}});
       executor.Forward({{"a", Rows({1}, {1})}, {"b", Rows({1}, {2})}});
       executor.Backward(Rows({1}, {1}));
       EXPECT_EQ(executor.Gradient("a").At(0), 2 * n);
@@ -54,7 +56,8 @@ TEST(Expectations, ConvolutionGradientsByAnyRequests) {  // E34
   const Shape shape = {2, 3, 4, 4};
   const HostTensor head = RandomTensor({2, 3, 3, 3}, 4);
   const auto run = [&](const std::map<std::string, GradReq>& requests) {
-    auto executor = std::make_unique<Executor>(net, ExecutorOptions{.inputs = {{"x", shape}}, .grad_req = requests});
+    auto executor = std::make_unique<Executor>(
+        net, ExecutorOptions{.device = TestDevice(), .inputs = {{"x", shape}}, .grad_req = requests});
     executor->SetParams({{"w", RandomTensor({3, 3, 2, 2}, 2)}, {"b", RandomTensor({3}, 3)}});
     executor->Forward({{"x", RandomTensor(shape, 1)}});
     executor->Backward(head);

@@ -7,6 +7,7 @@
 #include "symbol/model.h"
 #include "symbol/ops.h"
 #include "tests/executor/group_helpers.h"
+#include "tests/test_device.h"
 
 namespace bindery {
 namespace {
@@ -36,8 +37,8 @@ TEST(GroupPenalty, OneGradientSymbolFitsEveryBatchAndShare) {
                                 .workload = std::move(workload),
                                 .data = {{"data", {samples, 2, 7, 7}, DType::kFloat32, "NCHW"}}});
     };
-    const auto one = group({Cpu(0)}, {}), two = group({Cpu(0), Cpu(1)}, {1, 3}),
-               three = group({Cpu(0), Cpu(1), Cpu(2)}, {3, 1, 2});
+    const auto one = group({TestDevice(0)}, {}), two = group({TestDevice(0), TestDevice(1)}, {1, 3}),
+               three = group({TestDevice(0), TestDevice(1), TestDevice(2)}, {3, 1, 2});
     InitialiseEqually({one.get(), two.get(), three.get()}, 5);
     const Batch batch{.data = {RandomTensor({samples, 2, 7, 7}, 3)}};
     for (DataParallelExecutorGroup* g : {one.get(), two.get(), three.get()}) {
@@ -69,8 +70,8 @@ TEST(GroupPenalty, AMeanOverTheBatchFollowsIt) {
   const Symbol mean = MakeLoss(Mean(Square(data)), {}, "mean");
   const Symbol gradient = Gradient(mean, std::vector<std::string>{"data"}).gradients[0];
   for (const int64_t samples : {2, 5}) {
-    DataParallelExecutorGroup group(gradient,
-                                    {.devices = {Cpu(0)}, .data = {{"data", {samples, 3}}}, .for_training = false});
+    DataParallelExecutorGroup group(
+        gradient, {.devices = {TestDevice(0)}, .data = {{"data", {samples, 3}}}, .for_training = false});
     const HostTensor x = RandomTensor({samples, 3}, 1);
     group.Forward(Batch{.data = {x}});
     const HostTensor dx = group.Outputs()[0].ToHost();

@@ -8,6 +8,7 @@
 
 #include "engine/memory/storage.h"
 #include "symbol/ops.h"
+#include "tests/executor/group_helpers.h"
 #include "tests/message_of.h"
 #include "tests/test_device.h"
 #include "train/loop/bucketed_model.h"
@@ -112,6 +113,29 @@ TEST(Bucketed, WhatAStepDoesNotReachCountsForNothing) {
   shorter.Step(2, BatchOf(5, 2, 2));
   EXPECT_EQ(mixed.ToModel().params, shorter.ToModel().params);
   EXPECT_EQ(mixed.ToCheckpoint().optimizer_state, shorter.ToCheckpoint().optimizer_state);
+}
+
+// One weight times data of `key` columns, all ones, of two samples: each pass gives the gradient 2 key.
+TEST(Bucketed, GradientsOfTwoKeysAreWrittenOrAddToOneArray) {  // E17, whose keys have one shape: 1, 1
+  const auto net = [](int64_t key) {
+    const Symbol product = Variable("data") * Variable("a", {.shape = Shape{1, 1}, .init = "one"});
+    return BucketNet{.symbol = MakeLoss(product, {}, "loss"), .data = {{"data", {2, key}}}};
+  };
+  for (const GradReq request : {GradReq::kWrite, GradReq::kAdd}) {
+    for (const auto& [first, second] : {std::pair(10, 5), std::pair(5, 10)}) {
+      GroupOptions options = Devices();
+      options.grad_req = request;
+      BucketedModel model(net, 10, options, {.metrics = "loss"});
+      double expected = 0;
+      for (const int64_t key : {first, second}) {
+        DataParallelExecutorGroup& group = model.group(key);
+        group.Forward(Batch{.data = {HostTensor::Full(DType::kFloat32, {2, key}, 1)}});
+        group.Backward();
+        expected = 2 * static_cast<double>(key) + (request == GradReq::kAdd ? expected : 0);
+        EXPECT_EQ(SumOfGradients(group, "a").At(0), expected) << key;
+      }
+    }
+  }
 }
 
 // Sequences of 2 steps as such, and padded to 4 in one network that takes each sample's own last state.

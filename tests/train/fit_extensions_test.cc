@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "symbol/ops.h"
+#include "tests/test_device.h"
 #include "train/data/array_iter.h"
 #include "train/extensions/guards.h"
 #include "train/loop/loop.h"
@@ -13,6 +14,12 @@ namespace bindery {
 namespace {
 
 Symbol Net() { return SoftmaxOutput(FullyConnected(Variable("data"), {.num_hidden = 3}, "fc1"), {}, "softmax"); }
+
+// On the test's device.
+TrainerOptions Here(TrainerOptions options = {}) {
+  options.devices = {TestDevice()};
+  return options;
+}
 
 ArrayIter Data() {
   HostTensor values(DType::kFloat32, {10, 5}), classes(DType::kFloat32, {10});
@@ -24,7 +31,7 @@ ArrayIter Data() {
 // Two batches and a short one in each epoch.
 TEST(FitExtensions, SeeEveryMoment) {
   const auto run = [](int64_t stop_at, const std::string& folder, bool resume) {
-    Trainer trainer(Net(), {.optimizer = "sgd(lr=0.1)"});
+    Trainer trainer(Net(), Here({.optimizer = "sgd(lr=0.1)"}));
     ArrayIter data = Data(), test = Data();
     std::vector<std::string> seen;
     const auto note = [&](Loop& loop) {
@@ -77,7 +84,7 @@ TEST(FitExtensions, SeeEveryMoment) {
 
 // A metric has no value before a step is over, which is no fault; and a loop that an extension stops has been stopped.
 TEST(FitExtensions, NothingIsWrongBeforeAStepIsOver) {
-  Trainer trainer(Net());
+  Trainer trainer(Net(), Here());
   ArrayIter data = Data();
   int64_t looks = 0;
   const FitResult result = trainer.Fit(
@@ -96,7 +103,7 @@ TEST(FitExtensions, KeepTensors) {
   std::filesystem::remove_all(folder);
   HostTensorMap sums;
   for (const int64_t epochs : {1, 2}) {
-    Trainer trainer(Net());
+    Trainer trainer(Net(), Here());
     ArrayIter data = Data();
     sums = {};
     const auto add = [&](Loop& loop) {
@@ -113,7 +120,7 @@ TEST(FitExtensions, KeepTensors) {
 }
 
 TEST(FitExtensions, StopsWhenNothingBecomesBetter) {
-  Trainer trainer(Net(), {.optimizer = "sgd(lr=0)"});  // nothing is learned
+  Trainer trainer(Net(), Here({.optimizer = "sgd(lr=0)"}));  // nothing is learned
   ArrayIter data = Data();
   const FitResult result =
       trainer.Fit(data, {.epochs = 50, .stop = EarlyStopping({.value = "train/accuracy", .patience = 2})});

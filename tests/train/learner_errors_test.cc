@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "symbol/ops.h"
 #include "tests/message_of.h"
+#include "tests/test_device.h"
 #include "train/data/array_iter.h"
 #include "train/loop/model_learner.h"
 
@@ -30,13 +31,14 @@ class Pair : public ModelLearner {
 
 struct PairRun {
   static TrainedModel Made(const std::string& loss_scale = {}) {
-    return {LinearRegressionOutput(FullyConnected(Variable("data"), {.num_hidden = 1}, "fc"), Variable("label"), {},
-                                   "error"),
-            {.data = {{"data", {2, 1}}}, .labels = {{"label", {2, 1}}}, .threads_per_device = 1},
-            {.optimizer = "sgd(lr=0.1)",
-             .schedule = "factor(step=1, factor=0.5, unit=epoch)",
-             .metrics = "mse",
-             .loss_scale = loss_scale}};
+    return {
+        LinearRegressionOutput(FullyConnected(Variable("data"), {.num_hidden = 1}, "fc"), Variable("label"), {},
+                               "error"),
+        {.devices = {TestDevice()}, .data = {{"data", {2, 1}}}, .labels = {{"label", {2, 1}}}, .threads_per_device = 1},
+        {.optimizer = "sgd(lr=0.1)",
+         .schedule = "factor(step=1, factor=0.5, unit=epoch)",
+         .metrics = "mse",
+         .loss_scale = loss_scale}};
   }
   ArrayIter data{{{"data", std::make_shared<const HostTensor>(HostTensor::From({4, 1}, {1, 2, 3, 4}))}},
                  {{"label", std::make_shared<const HostTensor>(HostTensor::From({4, 1}, {1, 0, 1, 0}))}},
@@ -98,7 +100,7 @@ TEST(LearnerErrors, AConverterMustMakeEveryArray) {
          return share;
        }});
   EXPECT_EQ(MessageOf<DataError>([&] { learner.Update(); }),
-            "DataError: the converter made nothing of array 0 for cpu:0");
+            fmt::format("DataError: the converter made nothing of array 0 for {}", TestDevice()));
 }
 
 }  // namespace

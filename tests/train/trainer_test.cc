@@ -9,6 +9,7 @@
 
 #include "symbol/ops.h"
 #include "tests/message_of.h"
+#include "tests/test_device.h"
 #include "train/data/array_iter.h"
 #include "train/data/prefetch_iter.h"
 
@@ -31,6 +32,12 @@ ArrayData Array(const std::string& name, HostTensor values, const std::string& l
   return {name, std::make_shared<const HostTensor>(std::move(values)), layout};
 }
 
+// On the test's device.
+TrainerOptions Here(TrainerOptions options = {}) {
+  options.devices = {TestDevice()};
+  return options;
+}
+
 Symbol Net(const Symbol& data = Variable("data")) {
   return SoftmaxOutput(FullyConnected(data, {.num_hidden = 3}, "fc1"), {}, "softmax");
 }
@@ -50,15 +57,15 @@ ArrayIter TwoArrays(bool swapped) {
 }
 
 TEST(Trainer, TheScheduleStartsFromTheOptimizersRate) {
-  Trainer trainer(Net(), {.optimizer = "sgd(lr=0.1)", .schedule = "cosine(max=1000, final=0.02)"});
+  Trainer trainer(Net(), Here({.optimizer = "sgd(lr=0.1)", .schedule = "cosine(max=1000, final=0.02)"}));
   ArrayIter data = Data();
   trainer.Fit(data, {});
   EXPECT_NEAR(trainer.updater()->schedule().LearningRate(1), 0.1, 1e-3);
-  EXPECT_THROW(Trainer(Net(), {.optimizer = "sgd(lr=0.01)", .schedule = "cosine(max=1000, final=0.02)"}), Error);
+  EXPECT_THROW(Trainer(Net(), Here({.optimizer = "sgd(lr=0.01)", .schedule = "cosine(max=1000, final=0.02)"})), Error);
 }
 
 TEST(Trainer, ArraysAreKnownByName) {
-  Trainer trainer(TwoInputs());
+  Trainer trainer(TwoInputs(), Here());
   ArrayIter data = TwoArrays(false), swapped = TwoArrays(true);
   trainer.Fit(data, {.epochs = 2});
   const std::vector<HostTensor> expected = trainer.Predict(data);
@@ -77,17 +84,17 @@ TEST(Trainer, ArraysAreKnownByName) {
 }
 
 TEST(Trainer, PredictsArraysBeforeItHasSeenAnIterator) {
-  Trainer trained(TwoInputs());
+  Trainer trained(TwoInputs(), Here());
   ArrayIter data = TwoArrays(false);
   trained.Fit(data, {});
   const std::vector<HostTensor> arrays = {Ramp({kSamples, 3}, 0.1), Ramp({kSamples, 3}, 0.7)};
-  Trainer loaded(trained.ToModel());
+  Trainer loaded(trained.ToModel(), Here());
   EXPECT_LT(MaxAbsDiff(loaded.Predict(arrays)[0], trained.Predict(data)[0]), 1e-6);
   // Then by an iterator with labels.
   EXPECT_EQ(loaded.Score(data), trained.Score(data));
   EXPECT_EQ(loaded.Predict(arrays).size(), 1u);
   EXPECT_EQ(
-      MessageOf<DataError>([&] { Trainer(trained.ToModel()).Predict({arrays[0]}); }),
+      MessageOf<DataError>([&] { Trainer(trained.ToModel(), Here()).Predict({arrays[0]}); }),
       "DataError: 1 arrays were given, but 2 arguments have no value: a, b; an iterator would say which are data");
 }
 
@@ -95,9 +102,9 @@ TEST(Trainer, PredictionsAreJoinedAlongTheirBatchAxis) {
   const Symbol x = Variable("data", {.layout = "TN"});
   const Model model{.symbol = Group({x * 2.0, Sum(x)})};
   ArrayIter data({Array("data", Ramp({2, 6}, 1), "TN")}, {}, {.batch_size = 4});
-  Trainer trainer(Model{.symbol = x * 2.0});
+  Trainer trainer(Model{.symbol = x * 2.0}, Here());
   EXPECT_EQ(MaxAbsDiff(trainer.Predict(data)[0], Ramp({2, 6}, 2)), 0);
-  Trainer both(model);
+  Trainer both(model, Here());
   EXPECT_THROW(both.Predict(data), Error);  // a sum for each batch
   ArrayIter whole({Array("data", Ramp({2, 6}, 1), "TN")}, {}, {.batch_size = 6});
   EXPECT_EQ(both.Predict(whole)[1].elements(), 1);
@@ -115,7 +122,8 @@ TEST(Trainer, RowsOfTimeAndBatchAreThoseOfOneBatch) {
     for (const int devices : {1, 2}) {
       TrainerOptions options{.workload = {2, 1}};
       options.workload.resize(static_cast<size_t>(devices));
-      options.devices.assign(static_cast<size_t>(devices), Cpu(0));
+      options.devices.clear();
+      for (int i = 0; i < devices; ++i) options.devices.push_back(TestDevice(i));
       ArrayIter data({Array("data", inputs, "TNC")}, {Array("softmax_label", words, "TN")}, {.batch_size = batch});
       Trainer trainer(Model{.symbol = Group({net, rows * 2.0})}, options);
       EXPECT_EQ(MaxAbsDiff(trainer.Predict(data)[1], Ramp({2, 6, 3}, 2).Reshape({12, 3})), 0);
@@ -128,7 +136,7 @@ TEST(Trainer, RowsOfTimeAndBatchAreThoseOfOneBatch) {
 
 TEST(Trainer, RepeatingIteratorsEndTheirEpochs) {
   for (const bool prefetch : {false, true}) {
-    Trainer trainer(Net());
+    Trainer trainer(Net(), Here());
     std::unique_ptr<DataIter> data =
         std::make_unique<ArrayIter>(Data({.batch_size = 4, .last_batch = LastBatch::kRepeat}));
     if (prefetch) data = std::make_unique<PrefetchIter>(std::move(data));
@@ -142,7 +150,7 @@ TEST(Trainer, RepeatingIteratorsEndTheirEpochs) {
 
 TEST(Trainer, NoBatchIsAnError) {
   ArrayIter none(HostTensor(DType::kFloat32, {0, 5}), HostTensor(DType::kFloat32, {0}), {.batch_size = 4});
-  Trainer trainer(Net());
+  Trainer trainer(Net(), Here());
   for (const auto& use : std::vector<std::function<void()>>{
            [&] { trainer.Predict(none); }, [&] { trainer.Score(none); }, [&] { trainer.Fit(none, {}); }}) {
     EXPECT_THROW(use(), DataError);
@@ -150,7 +158,7 @@ TEST(Trainer, NoBatchIsAnError) {
 }
 
 TEST(Trainer, AFailedStepChangesNoParameter) {
-  Trainer trainer(Net(), {.optimizer = "sgd(lr=0.1, momentum=0.9)"});
+  Trainer trainer(Net(), Here({.optimizer = "sgd(lr=0.1, momentum=0.9)"}));
   ArrayIter good = Data();
   trainer.Fit(good, {});
   const HostTensorMap before = trainer.ToModel().params;
@@ -163,7 +171,7 @@ TEST(Trainer, AFailedStepChangesNoParameter) {
   EXPECT_EQ(trainer.ToModel().params, before);
   HostTensor labels = Classes();
   labels.Set(0, 17);  // the metric refuses it
-  Trainer other(Net(), {.metrics = "cross-entropy"});
+  Trainer other(Net(), Here({.metrics = "cross-entropy"}));
   other.Fit(good, {});
   const HostTensorMap kept = other.ToModel().params;
   ArrayIter wrong(Ramp({kSamples, 5}, 0.1), labels, {.batch_size = 4});
@@ -174,7 +182,7 @@ TEST(Trainer, AFailedStepChangesNoParameter) {
 TEST(Trainer, AFailedStepMovesNoStatistics) {
   const Symbol net =
       SoftmaxOutput(BatchNorm(FullyConnected(Variable("data"), {.num_hidden = 3}, "fc1"), {}, "bn"), {}, "softmax");
-  Trainer trainer(net);
+  Trainer trainer(net, Here());
   ArrayIter good = Data();
   trainer.Fit(good, {});
   const HostTensorMap before = trainer.ToModel().aux;
@@ -191,7 +199,7 @@ TEST(Trainer, GoesOnAfterTheFailedStep) {
   images.Set(2 * 5, std::numeric_limits<double>::quiet_NaN());  // in the second batch of five
   const ArrayIterOptions options{.batch_size = 2};
   ArrayIter data(images, Classes(), options);
-  Trainer trainer(Net());
+  Trainer trainer(Net(), Here());
   std::vector<double> totals;
   EXPECT_THROW(trainer.Fit(data, {.on_batch =
                                       [&](const BatchReport& report) {
@@ -203,7 +211,7 @@ TEST(Trainer, GoesOnAfterTheFailedStep) {
   EXPECT_EQ(checkpoint.batch_in_epoch, 2);
   EXPECT_EQ(checkpoint.step, 1);
   ArrayIter rest(images, Classes(), options);
-  Trainer resumed(Net());
+  Trainer resumed(Net(), Here());
   resumed.Restore(checkpoint, &rest);
   NamedValues values;
   for (const auto& [run, iterator] : {std::pair(&trainer, &data), std::pair(&resumed, &rest)}) {
@@ -224,16 +232,16 @@ TEST(Trainer, GoesOnAfterTheFailedStep) {
 TEST(Trainer, OutputsAreJudgedAndNotMetrics) {
   // Nothing was counted yet: no divergence.
   ArrayIter ignored = Data({.batch_size = 1});
-  Trainer patient(Net(), {.metrics = "accuracy(ignore=0)"});  // the first label
+  Trainer patient(Net(), Here({.metrics = "accuracy(ignore=0)"}));  // the first label
   EXPECT_EQ(patient.Fit(ignored, {}).steps, kSamples);
   // A metric that looks finite: divergence all the same.
   ArrayIter data = Data();
-  Trainer diverging(Net(), {.optimizer = "sgd(lr=1e39)", .metrics = "accuracy"});
+  Trainer diverging(Net(), Here({.optimizer = "sgd(lr=1e39)", .metrics = "accuracy"}));
   EXPECT_THROW(diverging.Fit(data, {.epochs = 20}), NumericError);
   // A head that trains nothing may be infinite.
   const Symbol x = Variable("data");
   Trainer blocked(Group({Net(x), BlockGrad(Log(x * 0.0))}),
-                  {.metrics = "accuracy(output=softmax_output, label=softmax_label)"});
+                  Here({.metrics = "accuracy(output=softmax_output, label=softmax_label)"}));
   ArrayIter again = Data();
   EXPECT_EQ(blocked.Fit(again, {}).steps, 3);
 }
@@ -242,17 +250,17 @@ TEST(Trainer, OutputsAreJudgedAndNotMetrics) {
 TEST(Trainer, ValuesThatAreNotFiniteAreNotSaved) {
   const std::string folder = std::string(std::getenv("TEST_TMPDIR")) + "/not-finite";
   ArrayIter data = Data({.batch_size = kSamples});
-  Trainer good(Net(), {.optimizer = "sgd(lr=0.1, momentum=0.9)"});
+  Trainer good(Net(), Here({.optimizer = "sgd(lr=0.1, momentum=0.9)"}));
   EXPECT_EQ(good.Fit(data, {.epochs = 1, .checkpoints = folder}).steps, 1);
   for (const int64_t every : {0, 1}) {
-    Trainer diverging(Net(), {.optimizer = "sgd(lr=1e300, momentum=0.9)"});
+    Trainer diverging(Net(), Here({.optimizer = "sgd(lr=1e300, momentum=0.9)"}));
     EXPECT_TRUE(MessageOf<NumericError>([&] {
                   diverging.Fit(data, {.epochs = 2, .checkpoints = folder, .checkpoint_every = every, .resume = true});
                 }).starts_with("NumericError: after step 2, \"fc1_bias\", element 0, is "));
     EXPECT_EQ(CheckpointStore(folder).List().size(), 1u);
     EXPECT_EQ(CheckpointStore(folder).LoadNewest()->step, 1);
   }
-  Trainer unsaved(Net(), {.optimizer = "sgd(lr=1e300)"});
+  Trainer unsaved(Net(), Here({.optimizer = "sgd(lr=1e300)"}));
   ArrayIter again = Data({.batch_size = kSamples});
   EXPECT_THROW(unsaved.Fit(again, {}), NumericError);
   ArrayIter scored = Data();
@@ -264,7 +272,7 @@ TEST(Trainer, ValuesThatAreNotFiniteAreNotSaved) {
 TEST(Trainer, ACheckpointOnRequestDoesNotEndTheRun) {
   const std::string folder = std::string(std::getenv("TEST_TMPDIR")) + "/on-request";
   ArrayIter data = Data();
-  Trainer trainer(Net());
+  Trainer trainer(Net(), Here());
   const FitResult result =
       trainer.Fit(data, {.checkpoints = folder, .checkpoint_every = 1000, .on_batch = [&](const BatchReport& report) {
                            if (report.batch == 1) trainer.RequestCheckpoint();
@@ -277,12 +285,12 @@ TEST(Trainer, ACheckpointOnRequestDoesNotEndTheRun) {
 }
 
 TEST(Trainer, MastersAreKeptInTheDtypeOfTraining) {
-  Trainer first(Net());
+  Trainer first(Net(), Here());
   ArrayIter data = Data();
   first.Fit(data, {});
   Model half = first.ToModel();
   for (auto& [name, value] : half.params) value = value.Cast(DType::kFloat16);
-  Trainer tuned(half, {.optimizer = "sgd(lr=1e-4)"});
+  Trainer tuned(half, Here({.optimizer = "sgd(lr=1e-4)"}));
   tuned.Fit(data, {});
   const HostTensorMap params = tuned.ToModel().params;
   EXPECT_EQ(params.at("fc1_weight").dtype(), DType::kFloat32);
@@ -290,7 +298,7 @@ TEST(Trainer, MastersAreKeptInTheDtypeOfTraining) {
 }
 
 TEST(Trainer, RestoreKeepsTheOptimizersStateUntilItIsNeeded) {
-  const TrainerOptions options{.optimizer = "sgd(lr=0.1, momentum=0.9)"};
+  const TrainerOptions options = Here({.optimizer = "sgd(lr=0.1, momentum=0.9)"});
   Trainer whole(Net(), options);
   ArrayIter data = Data(), scored = Data();
   whole.Fit(data, {.epochs = 1});
@@ -308,7 +316,7 @@ TEST(Trainer, RestoreKeepsTheOptimizersStateUntilItIsNeeded) {
 }
 
 TEST(Trainer, RestoreThatFailsChangesNothing) {
-  const TrainerOptions options{.optimizer = "sgd(lr=0.1, momentum=0.9)"};
+  const TrainerOptions options = Here({.optimizer = "sgd(lr=0.1, momentum=0.9)"});
   Trainer trainer(Net(), options);
   ArrayIter data = Data();
   trainer.Fit(data, {.epochs = 1});
@@ -336,8 +344,9 @@ TEST(Updater, AGroupThatAddsUpIsZeroedBeforeAStep) {
   const BatchPtr batch = data.Next();
   std::vector<HostTensorMap> results;
   for (const GradReq request : {GradReq::kWrite, GradReq::kAdd}) {
-    DataParallelExecutorGroup group(Net(),
-                                    {.data = data.ProvideData(), .labels = data.ProvideLabel(), .grad_req = request});
+    DataParallelExecutorGroup group(
+        Net(),
+        {.devices = {TestDevice()}, .data = data.ProvideData(), .labels = data.ProvideLabel(), .grad_req = request});
     group.SetParams({{"fc1_weight", Ramp({3, 5}, 0.1)}, {"fc1_bias", Ramp({3}, 0)}}, {});
     Updater updater(&group, {.optimizer = MakeOptimizer("sgd(lr=0.1)")});
     for (int step = 0; step < 3; ++step) updater.Update(batch);
@@ -350,8 +359,10 @@ TEST(Updater, AGroupThatAddsUpIsZeroedBeforeAStep) {
 TEST(Updater, MicroBatchesAreCheckedBeforeTheFirstRuns) {
   ArrayIter data = Data();
   const BatchPtr batch = data.Next();
-  DataParallelExecutorGroup group(
-      Net(), {.data = data.ProvideData(), .labels = data.ProvideLabel(), .grad_req = GradReq::kAdd});
+  DataParallelExecutorGroup group(Net(), {.devices = {TestDevice()},
+                                          .data = data.ProvideData(),
+                                          .labels = data.ProvideLabel(),
+                                          .grad_req = GradReq::kAdd});
   group.SetParams({{"fc1_weight", Ramp({3, 5}, 0.1)}, {"fc1_bias", Ramp({3}, 0)}}, {});
   Updater updater(&group);
   updater.Compute(batch);
