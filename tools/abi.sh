@@ -51,6 +51,7 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
+[ -n "$prefix$c_only" ] || "$root/tools/setup.sh"
 for tool in abidw abidiff xz; do
   command -v "$tool" >/dev/null || fail "there is no $tool: apt-get install abigail-tools xz-utils"
 done

@@ -49,6 +49,7 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
+[ ${#built[@]} -gt 0 ] || "$root/tools/setup.sh"
 for tool in dpkg-deb dpkg-shlibdeps dpkg-architecture; do
   command -v "$tool" >/dev/null || fail "there is no $tool: apt-get install dpkg-dev"
 done

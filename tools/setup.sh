@@ -10,6 +10,7 @@ bazel-platforms     rules that the build system would otherwise download
 bazel-rules-java    rules that the build system would otherwise download
 bazel-rules-proto   rules that the build system would otherwise download
 cmake               tests: programs outside the tree
+dpkg-dev            Debian packages
 g++                 the compiler
 libcli11-dev        command line options
 libcpp-httplib-dev  examples: the server
