@@ -1,5 +1,6 @@
-// Links in docs/ lead somewhere, and every page is in the book. The tests that docs/ names as proofs are there,
-// docs/group.md names each published expectation, and docs/features.md each row of what training rules are.
+// Links in docs/ lead somewhere, every page is in the book, and lines are no longer than a terminal shows. The tests that
+// docs/ names as proofs are there, docs/group.md names each published expectation, and docs/features.md each row of what
+// training rules are.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -114,6 +115,29 @@ TEST(Docs, EveryPageIsInTheBook) {
     if (!file.path.starts_with("docs/") || file.path == "docs/README.md") continue;
     EXPECT_NE(contents.find("(" + file.path.substr(5) + ")"), std::string::npos) << file.path;
   }
+}
+
+// Characters of UTF-8.
+size_t Columns(const std::string& line) {
+  return static_cast<size_t>(std::ranges::count_if(line, [](char c) { return (c & 0xc0) != 0x80; }));
+}
+
+// Of prose and of code. A row of a table is one line, and nothing can be broken of a link; docs/operators.md is printed
+// by the program (CommandsTest.DescribesOperatorsAsTheDocumentationHasThem).
+TEST(Docs, LinesAreNoLongerThan100Columns) {
+  static const std::regex kLink(R"(\s*([*-] )?!?\[[^\]]*\]\([^)]*\)[.,;:]?)");
+  int pages = 0;
+  for (const SourceFile& file : ReadDocs()) {
+    if (file.path != "README.md" && !file.path.starts_with("docs/")) continue;
+    if (file.path == "docs/operators.md") continue;
+    ++pages;
+    for (size_t i = 0; i < file.lines.size(); ++i) {
+      const std::string& line = file.lines[i];
+      if (line.starts_with("|") || std::regex_match(line, kLink)) continue;
+      EXPECT_LE(Columns(line), 100u) << file.path << ":" << i + 1 << ": " << line;
+    }
+  }
+  EXPECT_GT(pages, 30);
 }
 
 // The table of docs/cuda.md: the kernels of the tables in executor/kernels/cuda, and the functions of numbers.

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Tells in under eight minutes what of Bindery works on this machine's GPU, and how fast it is: the tests of devices,
+# Tells in some minutes what of Bindery works on this machine's GPU, and how fast it is: the tests of devices,
 # every operator's kernel against the reference, memory and races by compute-sanitizer where it is installed, and
 # training steps beside those of PyTorch where a Python has it. A short table comes last, and all of it is in a file of
 # JSON lines. It runs where tools/bundle.sh's archive was unpacked, and needs nothing else.
