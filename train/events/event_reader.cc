@@ -1,28 +1,16 @@
 #include "train/events/event_reader.h"
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
+#include <optional>
 #include <string_view>
 
 #include "base/error.h"
-#include "train/data/records/crc32c.h"
 #include "train/data/records/random_file.h"
+#include "train/data/records/tf_record.h"
 #include "train/events/events.pb.h"
 
 namespace bindery {
-namespace {
-
-constexpr int64_t kHeaderBytes = 12, kFooterBytes = 4;
-
-template <class T>
-T FromBytes(const char* bytes) {
-  T value;
-  std::memcpy(&value, bytes, sizeof(T));  // little-endian, as all that we run on
-  return value;
-}
-
-}  // namespace
 
 void ReadEventFile(const std::string& path, const std::function<void(const events::Event&)>& take) {
   const RandomFile file(path);
@@ -30,25 +18,27 @@ void ReadEventFile(const std::string& path, const std::function<void(const event
   const auto fail = [&](const std::string& what) { Throw<DataError>("\"{}\", record {}: {}", path, number, what); };
   if (file.size() == 0) fail("the file is empty");
   for (int64_t at = 0; at < file.size(); ++number) {
-    if (file.size() - at < kHeaderBytes) fail("cut off within its header");
-    const std::string header = file.Read(at, kHeaderBytes);
-    if (MaskedCrc32c({header.data(), 8}) != FromBytes<uint32_t>(header.data() + 8)) {
+    if (file.size() - at < kRecordHeaderBytes) fail("cut off within its header");
+    const std::string header = file.Read(at, kRecordHeaderBytes);
+    const std::optional<uint64_t> length = LengthIn(header);
+    if (!length) {
       fail(number == 0 ? "the checksum of its length is another: not an event file"
                        : "damaged: the checksum of its length is another");
     }
-    const auto length = FromBytes<uint64_t>(header.data());
-    at += kHeaderBytes;
-    if (length > std::numeric_limits<int32_t>::max()) fail(fmt::format("it has {} bytes, which no event has", length));
-    const auto bytes = static_cast<int64_t>(length);
-    if (file.size() - at < bytes + kFooterBytes) fail(fmt::format("cut off: it has {} bytes", bytes));
-    const std::string record = file.Read(at, bytes + kFooterBytes);
-    const std::string_view message(record.data(), static_cast<size_t>(bytes));
-    if (MaskedCrc32c(message) != FromBytes<uint32_t>(record.data() + bytes)) fail("damaged: its checksum is another");
+    at += kRecordHeaderBytes;
+    if (*length > std::numeric_limits<int32_t>::max()) {
+      fail(fmt::format("it has {} bytes, which no event has", *length));
+    }
+    const auto bytes = static_cast<int64_t>(*length);
+    if (file.size() - at < bytes + kRecordFooterBytes) fail(fmt::format("cut off: it has {} bytes", bytes));
+    const std::string record = file.Read(at, bytes + kRecordFooterBytes);
+    const std::optional<std::string_view> message = MessageIn(record);
+    if (!message) fail("damaged: its checksum is another");
     events::Event event;
-    if (!event.ParseFromArray(message.data(), static_cast<int>(bytes))) fail("not an event");
+    if (!event.ParseFromArray(message->data(), static_cast<int>(message->size()))) fail("not an event");
     if (number == 0 && event.file_version().empty()) fail("not the version that an event file begins with");
     take(event);
-    at += bytes + kFooterBytes;
+    at += bytes + kRecordFooterBytes;
   }
 }
 

@@ -14,10 +14,8 @@
 namespace bindery {
 namespace {
 
-constexpr int64_t kHeaderBytes = 12, kFooterBytes = 4;
-
 template <class T>
-T Number(const char* bytes) {
+T FromBytes(const char* bytes) {
   T value;
   std::memcpy(&value, bytes, sizeof(T));
   return value;
@@ -34,17 +32,13 @@ Record ToRecord(const proto::Example& example) {
   return record;
 }
 
-bool IsHeader(std::string_view bytes) {
-  return bytes.size() == kHeaderBytes && MaskedCrc32c(bytes.substr(0, 8)) == Number<uint32_t>(bytes.data() + 8);
-}
-
 // The content of a file, which may be packed: from the beginning to the end, and then at any place.
 class Content {
  public:
   explicit Content(const std::string& path) : file_(path) {
     // A length may look like the beginning of a packed file; with its checksum it does not.
-    const std::string begin = file_.Read(0, std::min(file_.size(), kHeaderBytes));
-    if (!IsHeader(begin) && PackedFile::IsLike(begin)) packed_ = std::make_unique<PackedFile>(&file_);
+    const std::string begin = file_.Read(0, std::min(file_.size(), kRecordHeaderBytes));
+    if (!LengthIn(begin) && PackedFile::IsLike(begin)) packed_ = std::make_unique<PackedFile>(&file_);
   }
 
   const std::string& path() const { return file_.path(); }
@@ -80,19 +74,17 @@ class TfRecords : public RecordSource {
 
   Record Read(int64_t number) const override {
     const Place& place = places_[static_cast<size_t>(number)];
-    std::string bytes(static_cast<size_t>(place.bytes + kFooterBytes), '\0');
+    std::string bytes(static_cast<size_t>(place.bytes + kRecordFooterBytes), '\0');
     try {
       place.file->Read(place.offset, std::ssize(bytes), bytes.data());
     } catch (const DataError& e) {
       if (!place.file->is_packed()) throw;
       Throw<DataError>("{}: {}", Name(number), e.message());
     }
-    const std::string_view message(bytes.data(), static_cast<size_t>(place.bytes));
-    if (MaskedCrc32c(message) != Number<uint32_t>(bytes.data() + place.bytes)) {
-      Throw<DataError>("{}: damaged: its checksum is another", Name(number));
-    }
+    const std::optional<std::string_view> message = MessageIn(bytes);
+    if (!message) Throw<DataError>("{}: damaged: its checksum is another", Name(number));
     proto::Example example;
-    if (!example.ParseFromArray(message.data(), static_cast<int>(message.size()))) {
+    if (!example.ParseFromArray(message->data(), static_cast<int>(message->size()))) {
       Throw<DataError>("{}: not a tf.train.Example", Name(number));
     }
     return ToRecord(example);
@@ -128,24 +120,24 @@ class TfRecords : public RecordSource {
       }
     };
     for (;; ++number) {
-      char header[kHeaderBytes];
+      char header[kRecordHeaderBytes];
       const bool first = at == 0;
-      const int64_t got = scan(header, kHeaderBytes);
+      const int64_t got = scan(header, kRecordHeaderBytes);
       if (got == 0) return;
-      if (got < kHeaderBytes) fail(number, "cut off within its header");
-      if (!IsHeader({header, kHeaderBytes})) {
+      if (got < kRecordHeaderBytes) fail(number, "cut off within its header");
+      const std::optional<uint64_t> bytes = LengthIn({header, kRecordHeaderBytes});
+      if (!bytes) {
         fail(number, first ? "the checksum of its length is another: not a TFRecord file"
                            : "damaged: the checksum of its length is another");
       }
-      const auto bytes = Number<uint64_t>(header);
-      if (bytes > static_cast<uint64_t>(options.record_bytes)) {
-        fail(number, fmt::format("it has {} bytes, the limit is {}", bytes, options.record_bytes));
+      if (*bytes > static_cast<uint64_t>(options.record_bytes)) {
+        fail(number, fmt::format("it has {} bytes, the limit is {}", *bytes, options.record_bytes));
       }
-      const auto length = static_cast<int64_t>(bytes);
+      const auto length = static_cast<int64_t>(*bytes);
       places_.push_back({file, number, at, length});
-      fingerprint_ = Checksum(header, kHeaderBytes, fingerprint_);
-      if (scan(nullptr, length + kFooterBytes) < length + kFooterBytes) {
-        fail(number, fmt::format("cut off: it has {} bytes", bytes));
+      fingerprint_ = Checksum(header, kRecordHeaderBytes, fingerprint_);
+      if (scan(nullptr, length + kRecordFooterBytes) < length + kRecordFooterBytes) {
+        fail(number, fmt::format("cut off: it has {} bytes", length));
       }
     }
   }
@@ -157,6 +149,18 @@ class TfRecords : public RecordSource {
 };
 
 }  // namespace
+
+std::optional<uint64_t> LengthIn(std::string_view header) {
+  if (std::ssize(header) != kRecordHeaderBytes) return std::nullopt;
+  if (MaskedCrc32c(header.substr(0, 8)) != FromBytes<uint32_t>(header.data() + 8)) return std::nullopt;
+  return FromBytes<uint64_t>(header.data());
+}
+
+std::optional<std::string_view> MessageIn(std::string_view bytes) {
+  const std::string_view message = bytes.substr(0, bytes.size() - kRecordFooterBytes);
+  if (MaskedCrc32c(message) != FromBytes<uint32_t>(message.data() + message.size())) return std::nullopt;
+  return message;
+}
 
 RecordSourcePtr OpenTfRecords(const std::vector<std::string>& paths, const TfRecordOptions& options) {
   return std::make_shared<TfRecords>(paths, options);
