@@ -12,6 +12,7 @@
 #include "tools/cli/console.h"
 #include "tools/cli/data.h"
 #include "tools/cli/exit_codes.h"
+#include "tools/cli/json_lines.h"
 #include "tools/cli/options.h"
 #include "tools/cli/predictions.h"
 #include "tools/cli/progress.h"
@@ -154,8 +155,7 @@ int ApplyCommand::Test() {
     nlohmann::json line = {{"samples", count}, {"skipped", SkippedBy(*test.iter)}};
     for (const auto& [name, value] : values) line[name] = value;
     judge(&line);
-    // Names of classes are not always UTF-8.
-    fmt::print("{}\n", line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    PrintLine(line);
   } else {
     const std::string unit = data.UnitOf(values.back().first);  // of the last, which stands before it
     const int64_t skipped = SkippedBy(*test.iter);
@@ -199,7 +199,7 @@ int ApplyCommand::Predict() {
                                 .top = top};
   if (json) {
     // Names of files are not always UTF-8.
-    fmt::print("{}\n", ToJson(predictions, show).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    PrintLine(ToJson(predictions, show));
   } else {
     fmt::print("{}", ToTable(predictions, show));
     if (count > show) fmt::print("({} of {} shown; --show and --output give more)\n", show, count);

@@ -14,6 +14,7 @@
 #include "tools/cli/commands.h"
 #include "tools/cli/console.h"
 #include "tools/cli/exit_codes.h"
+#include "tools/cli/json_lines.h"
 #include "tools/cli/options.h"
 #include "train/data/array_iter.h"
 #include "train/precision.h"
@@ -261,16 +262,15 @@ int TimeCommand::Run() const {
   if (json) {
     nlohmann::json calls = nlohmann::json::array();
     for (const Row& row : rows) calls.push_back(ToJson(row, all));
-    fmt::print("{}\n", nlohmann::json{{"model", model.Name()},
-                                      {"phase", predict ? "prediction" : "training"},
-                                      {"batch", batch[0]},
-                                      {"devices", device.devices},
-                                      {"threads", trainer.group()->threads_per_device()},
-                                      {"steps", steps},
-                                      {"step_milliseconds", step},
-                                      {"calls_milliseconds", Milliseconds(all)},
-                                      {"calls", calls}}
-                           .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    PrintLine(nlohmann::json{{"model", model.Name()},
+                             {"phase", predict ? "prediction" : "training"},
+                             {"batch", batch[0]},
+                             {"devices", device.devices},
+                             {"threads", trainer.group()->threads_per_device()},
+                             {"steps", steps},
+                             {"step_milliseconds", step},
+                             {"calls_milliseconds", Milliseconds(all)},
+                             {"calls", calls}});
     return kOk;
   }
   fmt::print("{}, {} of {} on {}, {} threads each\n", model.Name(), predict ? "prediction" : "training steps", batch,
