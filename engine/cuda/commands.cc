@@ -14,23 +14,40 @@ CUdeviceptr Address(const void* memory) { return reinterpret_cast<CUdeviceptr>(m
 void Commands::Clear() {
   list_.clear();
   arguments_.clear();
+  plans_.clear();
   work_ = 0;
   numbers_ = false;
   may_repeat_ = true;
 }
 
-void Commands::Launch(CUfunction kernel, const char* name, const void* arguments, size_t bytes, unsigned blocks,
-                      unsigned threads) {
+size_t Commands::AddArguments(const void* arguments, size_t bytes) {
   const size_t begin = arguments_.size();
   arguments_.resize(begin + (bytes + sizeof(Sixteen) - 1) / sizeof(Sixteen));
-  std::memcpy(arguments_.data() + begin, arguments, bytes);
+  if (bytes > 0) std::memcpy(arguments_.data() + begin, arguments, bytes);
+  return begin;
+}
+
+void Commands::Launch(CUfunction kernel, const char* name, const void* arguments, size_t bytes, unsigned blocks,
+                      unsigned threads) {
   list_.push_back({.kind = Kind::kLaunch,
                    .blocks = blocks,
                    .threads = threads,
                    .kernel = kernel,
                    .name = name,
-                   .arguments = begin,
+                   .arguments = AddArguments(arguments, bytes),
                    .bytes = bytes});
+  ++work_;
+}
+
+void Commands::Call(LibraryFunction function, const char* name, const std::shared_ptr<const void>& plan,
+                    std::span<void* const> addresses) {
+  list_.push_back({.kind = Kind::kCall,
+                   .function = function,
+                   .plan = plan.get(),
+                   .name = name,
+                   .arguments = AddArguments(addresses.data(), addresses.size_bytes()),
+                   .bytes = addresses.size_bytes()});
+  plans_.push_back(plan);
   ++work_;
 }
 
@@ -61,24 +78,31 @@ bool Commands::Equal(const Command& a, const Command& b) {
     return std::tuple(copy.kind, copy.from, copy.to, copy.bytes, copy.from_context, copy.to_context);
   };
   const auto all = [&](const Command& c) {
-    return std::tuple(c.kind, c.marks, c.value, c.blocks, c.threads, c.piece, c.kernel, c.arguments, c.bytes, c.to,
-                      copies(c.copy));
+    return std::tuple(c.kind, c.marks, c.value, c.blocks, c.threads, c.piece, c.kernel, c.function, c.plan, c.arguments,
+                      c.bytes, c.to, copies(c.copy));
   };
   return all(a) == all(b);
 }
 
-// Arguments by their bytes: a struct's padding may differ where nothing else does, and then it counts as changed.
+// Arguments by their bytes: a struct's padding may differ where nothing else does, and then it counts as changed. A plan
+// by its address, which no other can have while a list keeps it.
 bool Commands::operator==(const Commands& other) const {
   return std::ranges::equal(list_, other.list_, &Commands::Equal) && arguments_ == other.arguments_;
 }
 
-void Commands::EnqueueOne(const Gpu& gpu, CUstream stream, const Command& command) const {
+void Commands::EnqueueOne(const Gpu& gpu, CUstream stream, const Command& command, bool captures) const {
   switch (command.kind) {
     case Kind::kLaunch: {
       void* arguments[] = {const_cast<Sixteen*>(arguments_.data() + command.arguments)};
       return gpu.CheckWork(gpu.api.launch_kernel(command.kernel, command.blocks, 1, 1, command.threads, 1, 1, 0, stream,
                                                  arguments, nullptr),
                            command.name);
+    }
+    case Kind::kCall: {
+      const auto* const addresses = reinterpret_cast<void* const*>(arguments_.data() + command.arguments);
+      const std::string problem =
+          command.function(command.plan, std::span(addresses, command.bytes / sizeof(void*)), stream);
+      return gpu.CheckLibrary(problem, command.name, captures ? nullptr : stream);
     }
     case Kind::kCopy: {
       const CopyCommand& copy = command.copy;
@@ -117,7 +141,7 @@ void Commands::Enqueue(const Gpu& gpu, CUstream stream, const ProgressWords& wor
     } else if (command.kind == Kind::kNumberPiece) {
       LaunchOne(gpu, stream, NumberPieceArgs{.piece = words.piece, .heard = words.heard, .number = number});
     } else {
-      EnqueueOne(gpu, stream, command);
+      EnqueueOne(gpu, stream, command, false);
     }
   }
 }
@@ -131,7 +155,7 @@ void Commands::Capture(const Gpu& gpu, CUstream stream, const ProgressWords& wor
       LaunchOne(gpu, stream,
                 NumberPieceArgs{.piece = words.piece, .heard = words.heard, .base = words.base, .number = number});
     } else {
-      EnqueueOne(gpu, stream, command);
+      EnqueueOne(gpu, stream, command, true);
     }
   }
 }

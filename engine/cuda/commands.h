@@ -9,6 +9,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "engine/cuda/gpu.h"
@@ -24,6 +27,10 @@ struct CopyCommand {
   size_t bytes = 0;
   CUcontext from_context = nullptr, to_context = nullptr;  // kBetween: of the two GPUs
 };
+
+// Of a library of NVIDIA's: enqueues on the stream what `plan` says, at these addresses, the same each time and in memory
+// that it was given, so that the stream may be one that is captured. Returns what went wrong; empty: nothing.
+using LibraryFunction = std::string (*)(const void* plan, std::span<void* const> addresses, CUstream stream);
 
 // Where it is said how far the work came.
 struct ProgressWords {
@@ -42,6 +49,9 @@ class Commands {
   // A kernel with arguments of `bytes` bytes; `name` lives as long as the program.
   void Launch(CUfunction kernel, const char* name, const void* arguments, size_t bytes, unsigned blocks,
               unsigned threads);
+  // `name` as above. The plan lives as long as this, and recordings of it.
+  void Call(LibraryFunction function, const char* name, const std::shared_ptr<const void>& plan,
+            std::span<void* const> addresses);
   void Copy(const CopyCommand& copy);
   void Fill(void* to, unsigned char value, size_t bytes);
   void NumberPiece(int piece);  // in the device's memory
@@ -50,6 +60,7 @@ class Commands {
   int work() const { return work_; }               // commands but for ends of pieces
   bool numbers() const { return numbers_; }        // does some kernel need the number of its piece?
   bool may_repeat() const { return may_repeat_; }  // as a graph
+  const std::vector<std::shared_ptr<const void>>& plans() const { return plans_; }  // of calls
   bool operator==(const Commands& other) const;
 
   // Enqueues all of it, but for the end of the last piece. `before`: pieces of the stream that come before it. Throws as
@@ -59,7 +70,7 @@ class Commands {
   void Capture(const Gpu& gpu, CUstream stream, const ProgressWords& words) const;
 
  private:
-  enum class Kind : uint8_t { kLaunch, kCopy, kFill, kNumberPiece, kEndPiece };
+  enum class Kind : uint8_t { kLaunch, kCall, kCopy, kFill, kNumberPiece, kEndPiece };
   struct Command {
     Kind kind = Kind::kLaunch;
     bool marks = false;       // kEndPiece: in a graph, too
@@ -67,8 +78,10 @@ class Commands {
     unsigned blocks = 0, threads = 0;
     int piece = 0;
     CUfunction kernel = nullptr;
+    LibraryFunction function = nullptr;
+    const void* plan = nullptr;
     const char* name = nullptr;
-    size_t arguments = 0, bytes = 0;  // of arguments_; of a launch or a fill
+    size_t arguments = 0, bytes = 0;  // of arguments_, which has a call's addresses, too; of a fill
     CopyCommand copy = {};
     void* to = nullptr;
   };
@@ -77,10 +90,12 @@ class Commands {
     bool operator==(const Sixteen&) const = default;
   };
   static bool Equal(const Command& a, const Command& b);
-  void EnqueueOne(const Gpu& gpu, CUstream stream, const Command& command) const;
+  size_t AddArguments(const void* arguments, size_t bytes);  // where they are
+  void EnqueueOne(const Gpu& gpu, CUstream stream, const Command& command, bool captures) const;
 
   std::vector<Command> list_;
   std::vector<Sixteen> arguments_;
+  std::vector<std::shared_ptr<const void>> plans_;
   int work_ = 0;
   bool numbers_ = false, may_repeat_ = true;
 };

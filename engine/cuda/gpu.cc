@@ -114,6 +114,14 @@ CUfunction Gpu::KernelIn(const unsigned long long* image, const char* name) {
   return function;
 }
 
+void* Gpu::LibraryHandle(const void* library, const std::function<void*()>& make) {
+  const Scope scope(*this);
+  const std::lock_guard lock(handles_mutex_);
+  const auto found = handles_.find(library);
+  if (found != handles_.end()) return found->second;
+  return handles_[library] = make();
+}
+
 void Gpu::Enter() const noexcept { FailUnless(api.ctx_push_current(context_)); }
 
 void Gpu::Leave() const noexcept {
@@ -124,6 +132,15 @@ void Gpu::Leave() const noexcept {
 void Gpu::CheckWork(CUresult result, const char* call) const {
   if (IsOfWork(result)) Fail(result);
   if (!failed()) Check(result, call);
+}
+
+void Gpu::CheckLibrary(const std::string& problem, const char* call, CUstream stream) const {
+  if (problem.empty()) return;
+  if (stream) {
+    const CUresult result = api.stream_query(stream);
+    if (IsOfWork(result)) Fail(result);
+  }
+  if (!failed()) Throw<DeviceError>("{}: {}: {}", device, call, problem);
 }
 
 void* Gpu::Allocate(int64_t bytes) {

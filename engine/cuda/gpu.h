@@ -10,6 +10,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -68,6 +69,9 @@ class Gpu {
   // Of a call that enqueues work. Where the GPU has failed meanwhile, by earlier work, nothing is thrown: the operation
   // fails by its fence, with the error of what it waits for, if that is why.
   void CheckWork(CUresult result, const char* call) const;
+  // The same of a library, which tells by `problem`, empty if there is none, what went wrong, but not whether the GPU has
+  // failed. `stream`: it enqueued on this one, and the driver can be asked; null: while it is captured, it cannot.
+  void CheckLibrary(const std::string& problem, const char* call, CUstream stream) const;
 
   // Null when memory is short. Memory is given and taken in the order of a stream of its own, so that neither stops the
   // device.
@@ -90,6 +94,10 @@ class Gpu {
 
   // A kernel of another image within the program, which is loaded with the first of its kernels.
   CUfunction KernelIn(const unsigned long long* image, const char* name);
+
+  // What a library has for this GPU, by something of the library's own: made by the first who asks, in the GPU's context,
+  // and kept for ever, null, too.
+  void* LibraryHandle(const void* library, const std::function<void*()>& make);
 
   CUevent TakeEvent() noexcept;  // null if the GPU fails
   void GiveBack(CUevent event) noexcept;
@@ -120,6 +128,9 @@ class Gpu {
   std::array<CUfunction, kNumKernels> kernels_ = {};
   std::mutex modules_mutex_;
   std::map<const unsigned long long*, CUmodule> modules_;
+
+  std::mutex handles_mutex_;
+  std::map<const void*, void*> handles_;
 
   std::mutex events_mutex_;
   std::vector<CUevent> free_events_;

@@ -4,18 +4,11 @@
 
 #include "base/error.h"
 #include "engine/cuda/gpu.h"
+#include "engine/cuda/library.h"
 #include "engine/cuda/runtime_api.h"
 
 namespace bindery {
 namespace {
-
-// By the loader's search path, else from the usual folder of the toolkit. Null if it is not there; never closed.
-void* OpenLibrary(const std::string& file) {
-  for (const char* folder : {"", "/usr/local/cuda/lib64/"}) {
-    if (void* const library = dlopen((folder + file).c_str(), RTLD_LAZY | RTLD_LOCAL)) return library;
-  }
-  return nullptr;
-}
 
 // Of "13.0" and the like in one number: major * `unit`, minor * `small`, patch.
 std::string Version(size_t number, size_t unit, size_t small) {
@@ -24,7 +17,7 @@ std::string Version(size_t number, size_t unit, size_t small) {
 
 template <class Function>
 Function* Find(const char* file, const char* name) {
-  void* const library = OpenLibrary(file);
+  void* const library = cuda::OpenLibrary(file);
   return library ? reinterpret_cast<Function*>(dlsym(library, name)) : nullptr;
 }
 

@@ -2,10 +2,40 @@
 
 _OLDEST = (12, 8)  # the first that compiles for sm_100
 
+# The driver's header, cuBLASLt's, and what that includes, of which a version may lack some.
+_NEEDED = ["cuda.h", "cublasLt.h"]
+_INCLUDED = [
+    "builtin_types.h",
+    "crt/host_defines.h",
+    "cuComplex.h",
+    "cublas_api.h",
+    "cuda_bf16.h",
+    "cuda_bf16.hpp",
+    "cuda_device_runtime_api.h",
+    "cuda_fp16.h",
+    "cuda_fp16.hpp",
+    "cuda_runtime_api.h",
+    "device_types.h",
+    "driver_types.h",
+    "host_defines.h",
+    "library_types.h",
+    "nv/detail/__preprocessor",
+    "nv/detail/__target_macros",
+    "nv/target",
+    "surface_types.h",
+    "texture_types.h",
+    "vector_functions.h",
+    "vector_functions.hpp",
+    "vector_types.h",
+]
+
 def _problem(ctx, home):
     nvcc = ctx.path(home + "/bin/nvcc")
-    if not nvcc.exists or not ctx.path(home + "/include/cuda.h").exists:
+    if not nvcc.exists:
         return "no CUDA toolkit in %s (CUDA_HOME names another folder)" % home
+    for header in _NEEDED:
+        if not ctx.path(home + "/include/" + header).exists:
+            return "no %s in CUDA's toolkit in %s (CUDA_HOME names another folder)" % (header, home)
     answer = ctx.execute([nvcc, "--version"])
     for word in answer.stdout.replace(",", " ").split(" "):
         if word.startswith("V") and word.count(".") == 2:
@@ -19,13 +49,15 @@ def _find_cuda(ctx):
     home = ctx.os.environ.get("CUDA_HOME", "/usr/local/cuda")
     problem = _problem(ctx, home)
     if not problem:
-        ctx.symlink(home + "/include/cuda.h", "include/cuda.h")
+        for header in _NEEDED + _INCLUDED:
+            if ctx.path(home + "/include/" + header).exists:
+                ctx.symlink(home + "/include/" + header, "include/" + header)
     ctx.file("toolkit.bzl", "CUDA_HOME = %r\nCUDA_PROBLEM = %r\n" % (home, problem))
     ctx.file("BUILD", """load("@rules_cc//cc:defs.bzl", "cc_library")
 
 cc_library(
     name = "headers",
-    hdrs = glob(["include/*.h"], allow_empty = True),
+    hdrs = glob(["include/**"], allow_empty = True),
     includes = ["include"],
     visibility = ["//visibility:public"],
 )

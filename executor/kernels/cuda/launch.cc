@@ -40,6 +40,12 @@ void Launches::Add(std::function<void(CudaStream&)> work) {
   });
 }
 
+void Launches::AddCall(LibraryFunction function, const char* name, std::shared_ptr<const void> plan,
+                       std::vector<void*> addresses) {
+  work_.push_back([&stream = stream_, function, name, plan = std::move(plan), addresses = std::move(addresses),
+                   what = what_] { stream.CallLibrary(function, name, plan, addresses, what); });
+}
+
 void Launches::Copy(const void* from, void* to, int64_t bytes) {
   if (from == to || bytes == 0 || !to) return;
   work_.push_back([copy = CopyCommand{.from = from, .to = to, .bytes = static_cast<size_t>(bytes)}, &stream = stream_,

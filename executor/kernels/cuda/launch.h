@@ -48,6 +48,9 @@ class Launches {
   }
   // Whatever else a stream is asked for, in the name of the node.
   void Add(std::function<void(CudaStream&)> work);
+  // Of a library: the same plan at the same addresses each time (engine/cuda/commands.h).
+  void AddCall(LibraryFunction function, const char* name, std::shared_ptr<const void> plan,
+               std::vector<void*> addresses);
   void Copy(const void* from, void* to, int64_t bytes);  // nothing if they are the same
   void Fill(DType dtype, void* to, int64_t n, double value);
 

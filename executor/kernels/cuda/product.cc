@@ -2,11 +2,13 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "base/checked.h"
 #include "executor/kernel_table.h"
 #include "executor/kernels/cuda/launch.h"
+#include "executor/kernels/cuda/library_product.h"
 #include "executor/kernels/cuda/product_args.h"
 #include "executor/kernels/cuda/reduction.h"
 #include "executor/kernels/rules.h"
@@ -38,21 +40,24 @@ int64_t PartialBytes(const ProductArgs& args) {
   return args.splits > 1 ? RoundUp(args.splits * args.elements() * size, 64) : 0;
 }
 
-// Of output 0. `bind` sets the matrices' sources, and adds what else there is to do.
+// Of output 0, by a library where that can be. `bind` sets the matrices' sources, and adds what else there is to do: it is
+// over when the product begins, whose workspace may thus be where its scratch was.
 Kernel Product(const KernelSpec& spec, ProductArgs args, std::function<void(Launches&, ProductArgs*)> bind,
                int64_t more_scratch = 0) {
   args.out.dtype = spec.outputs[0].dtype;
   args.numbers = !IsFloat(args.out.dtype);
   Split(&args);
-  Kernel kernel = OwnKernel(spec, [args, bind = std::move(bind)](Launches& launches) mutable {
+  const std::optional<PlainProduct> plain = PlainProductOf(args, spec);
+  const auto add = [args, plain, bind = std::move(bind)](Launches& launches) mutable {
     args.out = launches.out(0);
     if (args.splits > 1) args.partial = launches.scratch();
     bind(launches, &args);
-    if (!args.out.data) return;
+    if (!args.out.data || (plain && AddLibraryProduct(launches, *plain, args))) return;
     launches.Add(args, args.tiles() * args.splits * ProductArgs::kThreads);
     if (args.splits > 1) launches.Add(ProductEndArgs{args}, args.elements());
-  });
-  kernel.scratch_bytes = PartialBytes(args) + more_scratch;
+  };
+  Kernel kernel = OwnKernel(spec, add, plain ? "cublaslt" : "own");
+  kernel.scratch_bytes = std::max(PartialBytes(args) + more_scratch, plain ? WorkspaceBytes(*plain) : 0);
   return kernel;
 }
 

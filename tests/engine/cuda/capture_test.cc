@@ -1,7 +1,11 @@
 // Work of operations that repeat themselves is captured into a graph and launched as one; over the fake of the driver.
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <functional>
+#include <memory>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "engine/backend.h"
@@ -78,13 +82,13 @@ TEST_P(CudaCaptureTest, WhatRepeatsIsLaunchedAsOne) {
   for (size_t run = 0; run < 6; ++run) EXPECT_EQ(results[run], results[run + 6]) << "run " << run;
 }
 
-// Nobody promises that it is the same: that is seen.
+// Nobody promises that it is the same: that is seen, and what came before is known again.
 TEST_P(CudaCaptureTest, WhatChangesIsNot) {
   int times = 3;
   const Tensor in = Of(1), out = Of(0);
   const PreparedPtr work = AddAndDouble(in, out, &times);
   double expected = 0;
-  for (const auto& [now, launched] : {std::pair(3, 0), {3, 1}, {4, 0}, {4, 1}, {4, 1}, {3, 0}, {3, 1}}) {
+  for (const auto& [now, launched] : {std::pair(3, 0), {3, 1}, {4, 0}, {4, 1}, {4, 1}, {3, 1}, {5, 0}, {4, 1}}) {
     engine_->WaitAll();
     times = now;
     const int64_t before = fake::GraphLaunches();
@@ -120,6 +124,47 @@ TEST_P(CudaCaptureTest, AFailureNamesWhatRan) {
   EXPECT_NE(message.find("operation \"add and double\" failed: " + ToString(device) + " is lost: "), std::string::npos)
       << message;
   EXPECT_NE(message.find(", in operation \"add and double\", Node \"n8\" to Node \"n15\""), std::string::npos)
+      << message;
+  engine_->Recover();
+}
+
+// Of a library: fills with what its plan says, or fails.
+struct Filling {
+  unsigned char value;
+  bool fails = false;
+  static std::string Run(const void* plan, std::span<void* const> addresses, CUstream stream) {
+    const auto& filling = *static_cast<const Filling*>(plan);
+    if (filling.fails) return "it does not like that";
+    fake::Api().memset_d8_async(reinterpret_cast<CUdeviceptr>(addresses[0]), filling.value, kCount * sizeof(float),
+                                stream);
+    return "";
+  }
+};
+
+// The same plan at the same addresses repeats itself; another plan does not, and whoever runs keeps his.
+TEST_P(CudaCaptureTest, CallsOfLibraries) {
+  const Tensor out = Of(0);
+  auto plan = std::make_shared<const Filling>(Filling{.value = 1});
+  const PreparedPtr work = engine_->Prepare(
+      {.name = "calls", .device = out.device(), .writes = {out.var()}, .run = [&](const OpContext& context) {
+         for (int i = 0; i < 3; ++i) {
+           void* const addresses[] = {out.address()};
+           cuda::CudaStreamOf(context.stream).CallLibrary(&Filling::Run, "Fill", plan, addresses, "node");
+         }
+       }});
+  for (const auto& [value, launched] : {std::pair(1, 0), {1, 1}, {1, 1}, {2, 0}, {2, 1}}) {
+    if (value != plan->value) plan = std::make_shared<const Filling>(Filling{static_cast<unsigned char>(value)});
+    const int64_t before = fake::GraphLaunches();
+    engine_->Push(work);
+    engine_->WaitAll();
+    EXPECT_EQ(fake::GraphLaunches() - before, launched);
+    const float expected = std::bit_cast<float>(0x01010101u * static_cast<unsigned>(value));
+    EXPECT_EQ(out.ToHost(), HostTensor::Full(DType::kFloat32, {kCount}, expected));
+  }
+  plan = std::make_shared<const Filling>(Filling{.value = 3, .fails = true});
+  engine_->Push(work);
+  const std::string message = MessageOf<DeviceError>([&] { engine_->WaitAll(); });
+  EXPECT_NE(message.find("operation \"calls\" failed: cuda:0: Fill: it does not like that"), std::string::npos)
       << message;
   engine_->Recover();
 }

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "executor/kernel_table.h"
 #include "symbol/ops.h"
+#include "tests/engine/cuda/fake/cublaslt.h"
 #include "tests/engine/cuda/fake/fake.h"
 #include "tests/executor/graph_runner.h"
 #include "tests/executor/operator_cases.h"
@@ -32,6 +33,18 @@ void Check(const std::vector<OperatorCase>& cases) {
   }
 }
 
+// By cuBLASLt where that can be, and by own kernels.
+void CheckBoth(const std::vector<OperatorCase>& cases) {
+  const int64_t before = cuda::fake::Matmuls();
+  Check(cases);
+  const int64_t after = cuda::fake::Matmuls();
+  EXPECT_GT(after, before);
+  cuda::UseCublasLt(nullptr);
+  Check(cases);
+  EXPECT_EQ(cuda::fake::Matmuls(), after);
+  cuda::UseCublasLt(cuda::fake::CublasLt());
+}
+
 TEST(CudaOperatorsTest, Activation) { Check(ActivationCases()); }
 TEST(CudaOperatorsTest, Arrange) { Check(ArrangeCases()); }
 TEST(CudaOperatorsTest, Attention) { Check(AttentionCases()); }
@@ -41,10 +54,10 @@ TEST(CudaOperatorsTest, Convolution) { Check(ConvolutionCases()); }
 TEST(CudaOperatorsTest, CTC) { Check(CTCCases()); }
 TEST(CudaOperatorsTest, CrossEntropy) { Check(CrossEntropyCases()); }
 TEST(CudaOperatorsTest, Dropout) { Check(DropoutCases()); }
-TEST(CudaOperatorsTest, FullyConnected) { Check(FullyConnectedCases()); }
+TEST(CudaOperatorsTest, FullyConnected) { CheckBoth(FullyConnectedCases()); }
 TEST(CudaOperatorsTest, Indexing) { Check(IndexingCases()); }
 TEST(CudaOperatorsTest, Loss) { Check(LossCases()); }
-TEST(CudaOperatorsTest, MatMul) { Check(MatMulCases()); }
+TEST(CudaOperatorsTest, MatMul) { CheckBoth(MatMulCases()); }
 TEST(CudaOperatorsTest, Measure) { Check(MeasureCases()); }
 TEST(CudaOperatorsTest, Normalize) { Check(NormalizeCases()); }
 TEST(CudaOperatorsTest, Order) { Check(OrderCases()); }
@@ -99,12 +112,15 @@ TEST(CudaOperatorsTest, Long) {
   cases.push_back(Long("products of integers", MatMul(x, w, {}, "y"),
                        {{"x", Integers({3, 5}, -9, 9)}, {"w", Integers({5, 4}, -9, 9)}}, 5));
   cases.back().dtypes = {{"x", DType::kInt32}, {"w", DType::kInt32}};
+  cuda::UseCublasLt(nullptr);  // which would do what is split
   Check(cases);
+  cuda::UseCublasLt(cuda::fake::CublasLt());
 }
 
 // By threads that wait for each other where a GPU's do: a sanitizer sees where they should and do not.
 TEST(CudaOperatorsTest, RealThreads) {
   const Symbol x = Variable("x"), w = Variable("w");
+  cuda::UseCublasLt(nullptr);
   cuda::fake::UseRealThreads(true);
   cuda::fake::SetThreads(32);
   std::vector<OperatorCase> cases = {
@@ -121,6 +137,7 @@ TEST(CudaOperatorsTest, RealThreads) {
   Check(cases);
   cuda::fake::SetThreads(0);
   cuda::fake::UseRealThreads(false);
+  cuda::UseCublasLt(cuda::fake::CublasLt());
 }
 
 // Blocks that are no whole number of warps, and divide nothing.

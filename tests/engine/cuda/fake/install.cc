@@ -1,7 +1,8 @@
-// Whatever this is linked into finds the fake where the driver would be, from the beginning, and fails if it did what
+// Whatever this is linked into finds the fakes where the driver and cuBLASLt would be, from the beginning, and fails if it did what
 // the driver would not have let pass.
 #include <gtest/gtest.h>
 
+#include "tests/engine/cuda/fake/cublaslt.h"
 #include "tests/engine/cuda/fake/fake.h"
 
 namespace bindery::cuda::fake {
@@ -16,6 +17,7 @@ class FakeEnvironment : public testing::Environment {
 
 [[maybe_unused]] testing::Environment* const kFake = [] {
   UseRuntime(Api());
+  UseCublasLt(CublasLt());
   return testing::AddGlobalTestEnvironment(new FakeEnvironment);
 }();
 

@@ -1,0 +1,54 @@
+// The functions of cuBLASLt, NVIDIA's library of products of matrices, that are used: a table of typed pointers, as that
+// of the driver (runtime_api.h), from a library that is opened when the first product is made for a GPU. Where it is
+// absent, broken or left out, there is no table, and whoever wanted it has kernels of his own.
+//
+// Thread safe.
+#pragma once
+
+#include <cublasLt.h>
+
+#include <memory>
+#include <string>
+
+namespace bindery::cuda {
+
+class Gpu;
+
+// Names and types are those of cublasLt.h.
+struct CublasLtApi {
+  decltype(&::cublasLtCreate) create = nullptr;
+  decltype(&::cublasLtGetStatusName) get_status_name = nullptr;
+  decltype(&::cublasLtMatmulDescCreate) matmul_desc_create = nullptr;
+  decltype(&::cublasLtMatmulDescDestroy) matmul_desc_destroy = nullptr;
+  decltype(&::cublasLtMatmulDescSetAttribute) matmul_desc_set_attribute = nullptr;
+  decltype(&::cublasLtMatrixLayoutCreate) matrix_layout_create = nullptr;
+  decltype(&::cublasLtMatrixLayoutDestroy) matrix_layout_destroy = nullptr;
+  decltype(&::cublasLtMatrixLayoutSetAttribute) matrix_layout_set_attribute = nullptr;
+  decltype(&::cublasLtMatmulPreferenceCreate) matmul_preference_create = nullptr;
+  decltype(&::cublasLtMatmulPreferenceDestroy) matmul_preference_destroy = nullptr;
+  decltype(&::cublasLtMatmulPreferenceSetAttribute) matmul_preference_set_attribute = nullptr;
+  decltype(&::cublasLtMatmulAlgoGetHeuristic) matmul_algo_get_heuristic = nullptr;
+  decltype(&::cublasLtMatmul) matmul = nullptr;
+};
+using CublasLtPtr = std::shared_ptr<const CublasLtApi>;
+
+// Opens libcublasLt.so.13 or another of its kind. Throws DeviceError with the loader's reason, or naming the function
+// that it lacks.
+CublasLtPtr OpenCublasLt(const std::string& library);
+
+// What is used from now on, in place of NVIDIA's: for tests. Null: none.
+void UseCublasLt(CublasLtPtr api);
+// UseCublasLt's, or NVIDIA's, opened by the first call, which logs a line if it cannot be; null if there is none, or the
+// environment has BINDERY_CUBLASLT=no. Throws Error if that is neither yes nor no.
+CublasLtPtr CublasLt();
+
+// Of the GPU, made by the first call and never destroyed, as GPUs are not. Null, and a line was logged, if it cannot be
+// made.
+cublasLtHandle_t HandleOf(const CublasLtApi& api, Gpu& gpu);
+
+// May products of float32 round their operands to TF32, of 11 bits? By default they may not, unless the environment has
+// BINDERY_TF32=yes. Read when a program is bound; throws Error if the environment says neither yes nor no.
+bool Tf32IsUsed();
+void UseTf32(bool use);
+
+}  // namespace bindery::cuda

@@ -1,0 +1,269 @@
+#include "executor/kernels/cuda/library_product.h"
+
+#include <algorithm>
+#include <atomic>
+#include <limits>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "base/checked.h"
+#include "base/log.h"
+#include "engine/cuda/cublaslt_api.h"
+#include "executor/kernels/cuda/elementwise_args.h"
+#include "executor/kernels/native_functions.h"
+
+namespace bindery::cuda {
+namespace {
+
+// Of whatever a kernel is bound to (executor/kernel.h). What cuBLASLt takes for granted is more: 256.
+constexpr uint32_t kAlignment = 64;
+// Of the workspace, which cuBLASLt wants so.
+constexpr int64_t kWorkspaceAlignment = 256;
+// What NVIDIA recommends for GPUs of capability 9.0, and what is enough where a product is small. It is said before it is
+// known which GPU it will be.
+constexpr int64_t kWorkspace = int64_t{32} << 20, kSmallWorkspace = int64_t{1} << 20;
+constexpr double kSmall = 1 << 24;  // products of numbers
+
+cudaDataType_t TypeOf(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat64: return CUDA_R_64F;
+    case DType::kBFloat16: return CUDA_R_16BF;
+    case DType::kFloat16: return CUDA_R_16F;
+    default: return CUDA_R_32F;
+  }
+}
+
+// Frees by a function of the table.
+template <class Opaque>
+using Owned = std::unique_ptr<Opaque, cublasStatus_t (*)(Opaque*)>;
+
+// cuBLASLt's matrices are column by column, and so seen ours are transposed: it computes c^T = b^T a^T, its A is our b,
+// its B our a. No order of rows is asked for, as it has no epilogues there.
+class LibraryProduct {
+ public:
+  // `bias` (n), or null. Throws DeviceError, naming the call, if the library refuses something; null if it has no
+  // algorithm. In the GPU's context.
+  static std::shared_ptr<const LibraryProduct> Make(CublasLtPtr api, cublasLtHandle_t handle,
+                                                    const PlainProduct& product, const void* bias) {
+    std::shared_ptr<LibraryProduct> made(new LibraryProduct(std::move(api), handle));
+    made->Describe(product, bias);
+    return made->Choose(product) ? made : nullptr;
+  }
+
+  size_t workspace() const { return workspace_; }
+
+  // Addresses: a, b, c, the workspace.
+  static std::string Run(const void* plan, std::span<void* const> addresses, CUstream stream) {
+    const auto& self = *static_cast<const LibraryProduct*>(plan);
+    const bool is_double = self.scale_ == CUDA_R_64F;
+    const float one = 1, zero = 0;
+    const double double_one = 1, double_zero = 0;
+    // With a factor of 0 it does not read its C; that it is there in place of D is a matter of form.
+    const cublasStatus_t status =
+        self.api_->matmul(self.handle_, self.operation_.get(), is_double ? static_cast<const void*>(&double_one) : &one,
+                          addresses[1], self.a_.get(), addresses[0], self.b_.get(),
+                          is_double ? static_cast<const void*>(&double_zero) : &zero, addresses[2], self.d_.get(),
+                          addresses[2], self.d_.get(), &self.algorithm_, addresses[3], self.workspace_, stream);
+    return status == CUBLAS_STATUS_SUCCESS ? "" : self.api_->get_status_name(status);
+  }
+
+ private:
+  LibraryProduct(CublasLtPtr api, cublasLtHandle_t handle)
+      : api_(std::move(api)), handle_(handle), operation_(nullptr, api_->matmul_desc_destroy),
+        a_(nullptr, api_->matrix_layout_destroy), b_(nullptr, api_->matrix_layout_destroy),
+        d_(nullptr, api_->matrix_layout_destroy) {}
+
+  void CheckStatus(cublasStatus_t status, const char* call) const {
+    if (status != CUBLAS_STATUS_SUCCESS) Throw<DeviceError>("{}: {}", call, api_->get_status_name(status));
+  }
+
+  void Describe(const PlainProduct& product, const void* bias) {
+    cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
+    if (product.dtype == DType::kFloat64) {
+      compute = CUBLAS_COMPUTE_64F;
+      scale_ = CUDA_R_64F;
+    } else if (product.dtype == DType::kFloat32 && Tf32IsUsed()) {
+      compute = CUBLAS_COMPUTE_32F_FAST_TF32;
+    }
+    cublasLtMatmulDesc_t operation = nullptr;
+    CheckStatus(api_->matmul_desc_create(&operation, compute, scale_), "cublasLtMatmulDescCreate");
+    operation_.reset(operation);
+    Set<int32_t>(CUBLASLT_MATMUL_DESC_TRANSA, product.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
+    Set<int32_t>(CUBLASLT_MATMUL_DESC_TRANSB, product.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
+    if (bias) {
+      Set<uint32_t>(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+      Set<const void*>(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);  // of the type of D, if nothing is said
+    }
+    // A row of ours is a column there.
+    const auto layout = [&](Owned<cublasLtMatrixLayoutOpaque_t>* to, int64_t our_rows, int64_t our_columns,
+                            int64_t stride) {
+      cublasLtMatrixLayout_t made = nullptr;
+      CheckStatus(api_->matrix_layout_create(&made, TypeOf(product.dtype), static_cast<uint64_t>(our_columns),
+                                             static_cast<uint64_t>(our_rows), our_columns),
+                  "cublasLtMatrixLayoutCreate");
+      to->reset(made);
+      if (product.batch == 1) return;
+      const auto set = [&]<class T>(cublasLtMatrixLayoutAttribute_t attribute, T value) {
+        CheckStatus(api_->matrix_layout_set_attribute(made, attribute, &value, sizeof value),
+                    "cublasLtMatrixLayoutSetAttribute");
+      };
+      set(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, static_cast<int32_t>(product.batch));
+      set(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, stride);
+    };
+    const auto& p = product;
+    layout(&a_, p.transpose_b ? p.n : p.k, p.transpose_b ? p.k : p.n, p.b_stride);
+    layout(&b_, p.transpose_a ? p.k : p.m, p.transpose_a ? p.m : p.k, p.a_stride);
+    layout(&d_, p.m, p.n, p.m * p.n);
+  }
+
+  template <class T>
+  void Set(cublasLtMatmulDescAttributes_t attribute, T value) {
+    CheckStatus(api_->matmul_desc_set_attribute(operation_.get(), attribute, &value, sizeof value),
+                "cublasLtMatmulDescSetAttribute");
+  }
+
+  bool Choose(const PlainProduct& product) {
+    cublasLtMatmulPreference_t made = nullptr;
+    CheckStatus(api_->matmul_preference_create(&made), "cublasLtMatmulPreferenceCreate");
+    const Owned<cublasLtMatmulPreferenceOpaque_t> preference(made, api_->matmul_preference_destroy);
+    const auto set = [&]<class T>(cublasLtMatmulPreferenceAttributes_t attribute, T value) {
+      CheckStatus(api_->matmul_preference_set_attribute(made, attribute, &value, sizeof value),
+                  "cublasLtMatmulPreferenceSetAttribute");
+    };
+    set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(WorkspaceBytes(product) - kWorkspaceAlignment));
+    // Parts of sums in the workspace, in the type that is computed with, added in a step of their own; never in the output,
+    // which may be of 16 bits. Sums that have no parts are allowed whatever is said here.
+    set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+    for (const auto attribute :
+         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+          CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
+      set(attribute, kAlignment);
+    }
+    cublasLtMatmulHeuristicResult_t result = {};
+    int found = 0;
+    const cublasStatus_t status = api_->matmul_algo_get_heuristic(handle_, operation_.get(), a_.get(), b_.get(),
+                                                                  d_.get(), d_.get(), made, 1, &result, &found);
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED) return false;
+    CheckStatus(status, "cublasLtMatmulAlgoGetHeuristic");
+    if (found == 0 || result.state != CUBLAS_STATUS_SUCCESS) return false;
+    algorithm_ = result.algo;
+    workspace_ = result.workspaceSize;
+    return true;
+  }
+
+  const CublasLtPtr api_;
+  const cublasLtHandle_t handle_;
+  Owned<cublasLtMatmulDescOpaque_t> operation_;
+  Owned<cublasLtMatrixLayoutOpaque_t> a_, b_, d_;  // by its names
+  cudaDataType_t scale_ = CUDA_R_32F;
+  cublasLtMatmulAlgo_t algorithm_ = {};
+  size_t workspace_ = 0;
+};
+
+// Null: own kernels.
+std::shared_ptr<const LibraryProduct> PlanOf(Gpu& gpu, const PlainProduct& product, const void* bias) {
+  CublasLtPtr api = CublasLt();
+  const cublasLtHandle_t handle = api ? HandleOf(*api, gpu) : nullptr;
+  if (!handle) return nullptr;
+  const Gpu::Scope scope(gpu);
+  try {
+    return LibraryProduct::Make(std::move(api), handle, product, bias);
+  } catch (const DeviceError& error) {
+    static std::atomic<bool> told = false;
+    if (!told.exchange(true)) {
+      LogLine(LogLevel::kWarning,
+              fmt::format("a product on {} is by own kernels, and so may be others: {}", gpu.device, error.message()));
+    }
+    return nullptr;
+  }
+}
+
+// Elements of c (m, n), in place.
+MapArgs InPlace(const ProductArgs& args, Family family, size_t function) {
+  MapArgs map{.family = family,
+              .function = static_cast<int32_t>(function),
+              .flat = 1,
+              .compute = args.out.dtype,
+              .grid = GridOf({args.elements()}),
+              .out = args.out};
+  map.in[0] = {args.out.data, args.out.dtype};
+  map.strides[0].of[0] = 1;
+  return map;
+}
+
+}  // namespace
+
+std::optional<PlainProduct> PlainProductOf(const ProductArgs& args, const KernelSpec& spec) {
+  PlainProduct product{.m = args.m, .n = args.n, .k = args.k, .dtype = args.out.dtype};
+  switch (product.dtype) {
+    case DType::kFloat64:
+    case DType::kFloat32:
+    case DType::kBFloat16:
+    case DType::kFloat16: break;
+    default: return std::nullopt;
+  }
+  for (const ValueType& input : spec.inputs) {
+    if (input.dtype != product.dtype) return std::nullopt;
+  }
+  const auto lies = [](const Matrix& matrix, int64_t row_stride, int64_t column_stride) {
+    return matrix.form == Form::kPlain && matrix.period_stride == 0 && matrix.row_stride == row_stride &&
+           matrix.column_stride == column_stride;
+  };
+  product.transpose_a = !lies(args.a, args.k, 1);
+  product.transpose_b = !lies(args.b, args.n, 1);
+  if (product.transpose_a && !lies(args.a, 1, args.m)) return std::nullopt;
+  if (product.transpose_b && !lies(args.b, 1, args.k)) return std::nullopt;
+  if (!lies(args.c, args.n, 1) || args.bias_by_row) return std::nullopt;
+  // One stride each.
+  Grid grid = args.products;
+  Strides a = args.a_strides, b = args.b_strides, c = args.c_strides;
+  JoinAxes(&grid, {&a, &b, &c});
+  if (grid.rank > 1) return std::nullopt;
+  if (grid.rank == 1) {
+    product.batch = grid.extents[0];
+    product.a_stride = a.of[0];
+    product.b_stride = b.of[0];
+  }
+  for (const int64_t extent : {args.m, args.n, args.k, product.batch}) {
+    if (extent < 1 || extent > std::numeric_limits<int32_t>::max()) return std::nullopt;
+  }
+  if (!CublasLt()) return std::nullopt;
+  return product;
+}
+
+int64_t WorkspaceBytes(const PlainProduct& p) {
+  const double products =
+      static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k) * static_cast<double>(p.batch);
+  return (products <= kSmall ? kSmallWorkspace : kWorkspace) + kWorkspaceAlignment;
+}
+
+bool AddLibraryProduct(Launches& launches, const PlainProduct& product, const ProductArgs& args) {
+  // It documents epilogues of products of doubles nowhere plainly enough.
+  const bool adds_bias = args.bias.data && product.dtype == DType::kFloat64;
+  const std::shared_ptr<const LibraryProduct> plan =
+      PlanOf(launches.stream().gpu(), product, adds_bias ? nullptr : args.bias.data);
+  if (!plan) return false;
+  const auto scratch = static_cast<int64_t>(reinterpret_cast<uintptr_t>(launches.scratch()));
+  char* const workspace = launches.scratch(RoundUp(scratch, kWorkspaceAlignment) - scratch);
+  launches.AddCall(&LibraryProduct::Run, "cublasLtMatmul", plan,
+                   {const_cast<void*>(args.a.source.data), const_cast<void*>(args.b.source.data), args.out.data,
+                    plan->workspace() > 0 ? workspace : nullptr});
+  if (adds_bias) {
+    MapArgs map = InPlace(args, Family::kBinary, native::BinaryFunctions::Find("Add"));
+    map.inputs = 2;
+    map.flat = 0;
+    map.grid = GridOf({args.m, args.n});
+    map.strides[0] = PlainStrides({args.m, args.n});
+    map.in[1] = args.bias;
+    map.strides[1].of[1] = 1;
+    launches.Add(map, args.elements());
+  }
+  // Not by its epilogue: its relu makes 0 of NaN, which must pass.
+  if (args.activation >= 0) {
+    launches.Add(InPlace(args, Family::kActivation, static_cast<size_t>(args.activation)), args.elements());
+  }
+  return true;
+}
+
+}  // namespace bindery::cuda
