@@ -91,6 +91,11 @@ class Engine {
   // their stream beforehand. Throws DeviceError if there is no such device.
   virtual Stream& StreamOf(Device device, Lane lane = Lane::kCompute) = 0;
   virtual const char* name() const = 0;  // "threaded", "inline"
+  // Operations of one device, at least one, to be pushed as one: they begin together, when whatever any of them comes
+  // after outside is over, and end together; in between a worker, of the compute lane if one of them is of that, else
+  // of the first's, runs one after the other on its stream, which may make one launch of them (Stream::Join). Each has
+  // its own errors and its own fence, as if it had been pushed by itself.
+  virtual PreparedPtr PrepareJoined(std::vector<Operation> operations) = 0;
 };
 
 // One worker thread per device and lane (a CPU has one for all lanes), started on first use. A worker that has nothing

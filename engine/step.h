@@ -8,6 +8,10 @@
 // between them stands in the way and no other lane would have to wait longer. It fails as one: with any of its parts,
 // all that they were to create. So parts that update in place stay by themselves: another's failure must not touch what
 // they do.
+//
+// Operations of the only GPU among these parts are joined where nobody else has to wait longer for them: pushed as one,
+// each failing by itself (Engine::PrepareJoined), so that the GPU's stream may launch them as one. Its collective lane
+// has nobody to work with then, and its work goes to the compute lane.
 #pragma once
 
 #include <memory>
@@ -29,7 +33,7 @@ class StepRange {
   void Push(const std::shared_ptr<const void>& payload = nullptr) const {
     for (const PreparedPtr& operation : operations_) engine_->Push(operation, payload);
   }
-  int num_operations() const { return static_cast<int>(operations_.size()); }
+  int num_operations() const { return static_cast<int>(operations_.size()); }  // joined ones are one
 
  private:
   std::shared_ptr<Engine> engine_;

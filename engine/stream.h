@@ -75,6 +75,12 @@ class Stream {
   };
   virtual Work Doing() const { return {}; }
 
+  // Operations between Join and Part, each with its own Begin and End, may be enqueued together: then their fences are
+  // not done before Part. Called of streams that do not join them, too.
+  virtual bool joins() const { return false; }
+  virtual void Join() {}
+  virtual void Part() noexcept {}
+
   // The operation that is being enqueued, or the part of it (engine/step.h): the name that messages give.
   void Enter(const std::string& part) { part_ = &part; }
   const std::string& part() const { return *part_; }

@@ -1,27 +1,21 @@
 #include "engine/cuda/recording.h"
 
+#include <algorithm>
 #include <atomic>
-#include <cstdlib>
-#include <string_view>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "engine/cuda/switch.h"
 
 namespace bindery::cuda {
 namespace {
 
 constexpr int kFewestCommands = 3;  // less is as fast one by one
-constexpr int kMostChanges = 8;     // of an operation that may repeat itself yet
+constexpr size_t kMostLists = 3;    // of an operation: as many steps as are in flight have staging memory, and one more
+constexpr int kMostReplaced = 8;    // of an operation that may repeat itself yet
 
 std::atomic<bool>& Used() {
-  static std::atomic<bool> used = [] {
-    const char* const text = std::getenv("BINDERY_CUDA_GRAPHS");
-    const std::string_view choice = text ? text : "";
-    if (choice != "" && choice != "yes" && choice != "no") {
-      Throw("BINDERY_CUDA_GRAPHS must be yes or no, got \"{}\"", choice);
-    }
-    return choice != "no";
-  }();
+  static std::atomic<bool> used = SwitchOf("BINDERY_CUDA_GRAPHS", true);
   return used;
 }
 
@@ -44,7 +38,7 @@ class CaptureStream {
 }  // namespace
 
 Recording::Recording(const Gpu& gpu, const Commands& commands, const ProgressWords& words)
-    : gpu_(gpu), numbers_(commands.numbers()) {
+    : gpu_(gpu), numbers_(commands.numbers()), plans_(commands.plans()) {
   const CaptureStream stream(gpu);
   gpu.Check(gpu.api.stream_begin_capture(stream.get(), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), "cuStreamBeginCapture");
   CUgraph graph = nullptr;
@@ -77,28 +71,36 @@ Recordings::Found Recordings::Find(const std::shared_ptr<const void>& operation,
                                    const Pieces& pieces, const ProgressWords& words) {
   const auto own = [&] { return std::make_shared<const Pieces>(pieces); };
   if (!GraphsAreUsed() || !commands.may_repeat() || commands.work() < kFewestCommands) return {own(), nullptr};
-  const auto at = entries_.find(operation.get());
+  auto at = entries_.find(operation.get());
   if (at == entries_.end() || at->second.operation.expired()) {
     std::erase_if(entries_, [](const auto& entry) { return entry.second.operation.expired(); });
-    return {entries_.try_emplace(operation.get(), Entry{operation, commands, own()}).first->second.pieces, nullptr};
+    at = entries_.try_emplace(operation.get(), Entry{operation}).first;
   }
   Entry& entry = at->second;
-  if (commands == entry.commands && pieces == *entry.pieces) {
-    if (!entry.recording && !refused_ && !gpu_.failed()) {
+  const auto same = std::ranges::find_if(
+      entry.lists, [&](const List& list) { return commands == list.commands && pieces == *list.pieces; });
+  if (same != entry.lists.end()) {
+    if (!same->recording && !refused_ && !gpu_.failed()) {
       try {
-        entry.recording = std::make_shared<const Recording>(gpu_, commands, words);
+        same->recording = std::make_shared<const Recording>(gpu_, commands, words);
       } catch (const DeviceError& error) {
         refused_ = true;
         LogLine(LogLevel::kWarning, fmt::format("work is not captured into graphs from now on: {}", error.message()));
       }
     }
-    return {entry.pieces, entry.recording};
+    std::rotate(same, same + 1, entry.lists.end());
+    return {entry.lists.back().pieces, entry.lists.back().recording};
   }
-  entry.recording = nullptr;
-  const bool may_settle = ++entry.changes <= kMostChanges;
-  entry.commands = may_settle ? commands : Commands();  // those are like nothing
-  entry.pieces = own();
-  return {entry.pieces, nullptr};
+  if (entry.lists.size() == kMostLists) {
+    entry.lists.erase(entry.lists.begin());
+    ++entry.replaced;
+  }
+  if (entry.replaced > kMostReplaced) {  // it is another each time
+    entry.lists.clear();
+    return {own(), nullptr};
+  }
+  entry.lists.push_back({commands, own()});
+  return {entry.lists.back().pieces, nullptr};
 }
 
 void UseGraphs(bool use) { Used() = use; }

@@ -1,7 +1,8 @@
 // Graphs of what operations put on a stream: an operation that puts the same there again is captured, once, and
-// launched by one call from then on. The first time its work is enqueued one by one, so that the driver has loaded its
-// kernels; the second time it is captured. If it puts something else there, that is enqueued one by one, and is what is
-// to be repeated from then on. Private to engine/cuda.
+// launched by one call from then on; and so are several that are joined. The first time their work is enqueued one by
+// one, so that the driver has loaded its kernels; the second time it is captured. If they put something else there, by
+// another piece of staging memory, say, or without what was skipped, that is enqueued one by one, and may be repeated
+// beside what was before. Private to engine/cuda.
 //
 // Nothing but our own list is enqueued between the beginning and the end of a capture, on a stream that nobody else
 // knows: so nothing that CUDA refuses there can come in between, and no other thread asks for that stream.
@@ -38,6 +39,7 @@ class Recording {
  private:
   const Gpu& gpu_;
   const bool numbers_;
+  const std::vector<std::shared_ptr<const void>> plans_;  // of the libraries' calls in it
   CUgraphExec graph_ = nullptr;
 };
 
@@ -55,12 +57,15 @@ class Recordings {
              const ProgressWords& words);
 
  private:
-  struct Entry {
-    std::weak_ptr<const void> operation;
+  struct List {
     Commands commands;
     std::shared_ptr<const Pieces> pieces;
     std::shared_ptr<const Recording> recording = nullptr;
-    int changes = 0;
+  };
+  struct Entry {
+    std::weak_ptr<const void> operation;
+    std::vector<List> lists = {};  // the one that came last is the last
+    int replaced = 0;
   };
   const Gpu& gpu_;
   std::map<const void*, Entry> entries_;

@@ -3,12 +3,14 @@
 // The work of a stream is numbered piece by piece: after each piece the stream writes the piece's number to a word of
 // host memory. So the host sees without a call what is done, what runs, and, if the GPU fails, what had not ended. A
 // piece is the work of one part of an operation, or of one node, if the work says which. It is enqueued when the
-// operation ends, as one graph if it is what that operation enqueued before (recording.h).
+// operation ends, or the last of those that are joined, as one graph if it is what was enqueued there before
+// (recording.h).
 #pragma once
 
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,6 +31,9 @@ class CudaStream final : public Stream {
 
   std::exception_ptr Begin(const std::string& operation, std::span<const FenceUse> uses) override;
   FencePtr End(std::shared_ptr<const void> operation, std::shared_ptr<const void> payload) override;
+  bool joins() const override { return GraphsAreUsed(); }
+  void Join() override;
+  void Part() noexcept override;
   std::exception_ptr Synchronize() noexcept override;
   bool WaitFor(std::chrono::milliseconds time) const noexcept override;
   Work Doing() const override;
@@ -45,6 +50,9 @@ class CudaStream final : public Stream {
   // `name` lives as long as the program.
   void LaunchKernel(CUfunction kernel, const char* name, const void* arguments, size_t bytes, int64_t threads,
                     const std::string& what);
+  // Of a library (commands.h); the plan is kept until that work is done.
+  void CallLibrary(LibraryFunction function, const char* name, const std::shared_ptr<const void>& plan,
+                   std::span<void* const> addresses, const std::string& what);
   void Copy(const CopyCommand& copy, const std::string& what = {});
   void Fill(void* to, unsigned char value, size_t bytes, const std::string& what = {});
   void Keep(std::shared_ptr<const void> object);  // until that work is done
@@ -71,7 +79,8 @@ class CudaStream final : public Stream {
  private:
   class Batch;                               // what one operation enqueued: its fence
   void EnterPiece(const std::string& what);  // a new one, unless it is the same
-  void Submit(const std::shared_ptr<const void>& operation) noexcept;
+  void Submit() noexcept;
+  void StartList();
   void Forget();  // lets go of what finished operations kept
 
   Gpu& gpu_;
@@ -79,8 +88,11 @@ class CudaStream final : public Stream {
   uint64_t* words_ = nullptr;  // of device memory: word(), and those of ProgressWords
   uint64_t issued_ = 0;        // pieces so far
   std::string naming_;
-  Commands commands_;  // since Begin
+  Commands commands_;  // of one operation, or of those that are joined
   Pieces pieces_;
+  std::vector<std::shared_ptr<Batch>> batches_;  // that are over, and not yet submitted
+  std::shared_ptr<const void> operation_;        // theirs
+  bool joining_ = false;
   size_t numbered_ = 0;  // the last piece whose number the device's memory will have
   Recordings recordings_;
   std::shared_ptr<Batch> open_;  // between Begin and End

@@ -51,8 +51,9 @@ void AddRun(ThreadedOperation* operation) {
 
 thread_local const ThreadedState* ThreadedState::current = nullptr;
 
-std::shared_ptr<ThreadedOperation> ThreadedState::Prepare(Operation operation, int runs) {
-  auto prepared = std::make_shared<ThreadedOperation>(std::move(operation), token);
+template <class Operations>
+std::shared_ptr<ThreadedOperation> ThreadedState::Prepare(Operations operations, int runs) {
+  auto prepared = std::make_shared<ThreadedOperation>(std::move(operations), token);
   prepared->worker = FindWorker(prepared->operation.device, prepared->operation.lane);
   for (int i = 0; i < runs; ++i) AddRun(prepared.get());
   return prepared;
@@ -95,10 +96,7 @@ void ThreadedState::GoAhead(Claim& claim) {
   }
 }
 
-std::shared_ptr<ThreadedOperation> ThreadedState::Finish(Run& run, const std::exception_ptr& error, bool skipped,
-                                                         const FencePtr& fence) {
-  failures_.Settle(run.operation->accesses, error, !skipped);
-  if (!skipped) failures_.SetFence(run.operation->accesses, fence);
+std::shared_ptr<ThreadedOperation> ThreadedState::Finish(Run& run) {
   for (size_t i = 0; i < run.count; ++i) Leave(run.accesses[i], [this](Claim& next) { GoAhead(next); });
   auto operation = std::move(run.operation);
   run.next = operation->free;
@@ -137,43 +135,58 @@ void ThreadedState::Main(std::shared_ptr<ThreadedState> state, Worker* worker) {
   state->Work(*worker);
 }
 
-void ThreadedState::Work(Worker& worker) {
-  std::shared_ptr<ThreadedOperation> finished;
-  std::exception_ptr error;
-  FencePtr fence;
-  std::vector<FenceUse> uses;  // point into the variables, which change for nobody while they are in use
+// Those that are joined settle one after the other, as if others had come in between; none can, while the run has all
+// their variables for itself.
+void ThreadedState::Execute(Worker& worker, Run& run, Held* held, std::unique_lock<std::mutex>& lock) {
   Stream& stream = *worker.stream;
+  PreparedOperation& all = *run.operation;
+  const size_t count = all.count();
+  for (size_t i = 0; i < count; ++i) {
+    const PreparedOperation& one = all.at(i);
+    worker.current = &one.operation;
+    ++worker.taken;
+    std::exception_ptr& error = held->error;
+    error = failures_.Inherited(one.accesses);
+    held->uses.clear();
+    if (!error) failures_.AppendUses(one.accesses, &held->uses);
+    lock.unlock();
+    held->finished.reset();
+    held->fence.reset();
+    if (i == 0 && count > 1) stream.Join();
+    worker.waits.store(true, std::memory_order_relaxed);
+    if (!error) error = stream.Begin(one.operation.name, held->uses);
+    worker.waits.store(false, std::memory_order_relaxed);
+    const bool skipped = error != nullptr;
+    if (!skipped) {
+      error = one.Call(stream, run.payload.get());
+      held->fence = stream.End(run.operation, run.payload);
+    }
+    if (i + 1 == count) {
+      if (count > 1) stream.Part();
+      run.payload.reset();
+      if (run.operation.use_count() == 1) all.ForgetFunctions();
+    }
+    Acquire(lock);
+    failures_.Settle(one.accesses, error, !skipped);
+    if (!skipped) failures_.SetFence(one.accesses, held->fence);
+  }
+}
+
+void ThreadedState::Work(Worker& worker) {
+  Held held;
   auto lock = Lock();
   while (!(stopping_ && in_flight_.load(std::memory_order_relaxed) == 0)) {
     if (Run* run = worker.Take()) {
-      worker.current = run;
-      ++worker.taken;
-      error = failures_.Inherited(run->operation->accesses);
-      uses.clear();
-      if (!error) failures_.AppendUses(run->operation->accesses, &uses);
-      lock.unlock();
-      finished.reset();
-      fence.reset();
-      worker.waits.store(true, std::memory_order_relaxed);
-      if (!error) error = stream.Begin(run->operation->operation.name, uses);
-      worker.waits.store(false, std::memory_order_relaxed);
-      const bool skipped = error != nullptr;
-      if (!skipped) {
-        error = run->operation->Call(stream, run->payload.get());
-        fence = stream.End(run->operation, run->payload);
-      }
-      run->payload.reset();
-      if (run->operation.use_count() == 1) run->operation->operation.run = nullptr;
-      Acquire(lock);
+      Execute(worker, *run, &held, lock);
       worker.current = nullptr;
-      finished = Finish(*run, error, skipped, fence);
+      held.finished = Finish(*run);
     } else {
       const uint64_t seen = worker.sequence.load(std::memory_order_relaxed);
       const auto news = [&] { return worker.sequence.load(std::memory_order_acquire) != seen; };
       lock.unlock();
-      finished.reset();
-      error = nullptr;
-      fence.reset();
+      held.finished.reset();
+      held.error = nullptr;
+      held.fence.reset();
       SpinUntil(spin_microseconds_, news);
       Acquire(lock);
       worker.parked = true;
@@ -192,6 +205,9 @@ class ThreadedEngine final : public Engine {
 
   VarPtr NewVar() override { return std::make_shared<Var>(state_->token); }
   PreparedPtr Prepare(Operation operation) override { return state_->Prepare(std::move(operation), kPreparedRuns); }
+  PreparedPtr PrepareJoined(std::vector<Operation> operations) override {
+    return state_->Prepare(std::move(operations), kPreparedRuns);
+  }
   void Push(Operation operation) override { state_->Push(state_->Prepare(std::move(operation), 1), nullptr); }
 
   void Push(const PreparedPtr& prepared, std::shared_ptr<const void> payload) override {

@@ -34,7 +34,7 @@ struct Worker {
   void Add(Run* run);
   Run* Take();  // nullptr: there is none
   // For the watchdog.
-  const Run* current = nullptr;
+  const Operation* current = nullptr;
   uint64_t taken = 0;              // runs so far
   std::atomic<bool> waits{false};  // for other devices, before it begins
   Sight sight;

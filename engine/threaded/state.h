@@ -26,8 +26,9 @@ class ThreadedState : public std::enable_shared_from_this<ThreadedState> {
 
   const EngineToken token = std::make_shared<char>();
 
-  // With records for `runs` runs at a time.
-  std::shared_ptr<ThreadedOperation> Prepare(Operation operation, int runs);
+  // With records for `runs` runs at a time. One operation, or several that are joined.
+  template <class Operations>
+  std::shared_ptr<ThreadedOperation> Prepare(Operations operations, int runs);
   Stream& StreamOf(Device device, Lane lane) { return *FindWorker(device, lane)->stream; }
   void Push(std::shared_ptr<ThreadedOperation> operation, std::shared_ptr<const void> payload);
 
@@ -62,6 +63,14 @@ class ThreadedState : public std::enable_shared_from_this<ThreadedState> {
   Worker* FindWorker(Device device, Lane lane);
   static void Main(std::shared_ptr<ThreadedState> state, Worker* worker);
   void Work(Worker& worker);
+  // What a worker holds from one run to the next, to let go of it outside the mutex.
+  struct Held {
+    std::shared_ptr<ThreadedOperation> finished = nullptr;
+    std::exception_ptr error = nullptr;
+    FencePtr fence = nullptr;
+    std::vector<FenceUse> uses = {};  // point into the variables, which change for nobody while they are in use
+  };
+  void Execute(Worker& worker, Run& run, Held* held, std::unique_lock<std::mutex>& lock);
 
   // Waiting. `patient`: also for a device that hangs; otherwise that is an error.
   void CheckOutside(const char* method) const;
@@ -90,8 +99,7 @@ class ThreadedState : public std::enable_shared_from_this<ThreadedState> {
     if (worker.parked) worker.wake.notify_one();
   }
   // Returns the reference that the run held, to be dropped outside the mutex.
-  std::shared_ptr<ThreadedOperation> Finish(Run& run, const std::exception_ptr& error, bool skipped,
-                                            const FencePtr& fence);
+  std::shared_ptr<ThreadedOperation> Finish(Run& run);
 
   const int spin_microseconds_;
   std::mutex mutex_;

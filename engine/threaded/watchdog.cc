@@ -12,10 +12,9 @@ namespace {
 
 // What a worker, or its stream, is doing. Where either waits for another device, it is that one's affair.
 Stream::Work WorkOf(const Worker& worker) {
-  if (const Run* const run = worker.current; run && !worker.waits.load(std::memory_order_relaxed)) {
-    const Operation& operation = run->operation->operation;
-    std::string what = fmt::format("operation \"{}\"", operation.name);
-    if (const std::string at = operation.at ? operation.at() : ""; !at.empty()) what += ", " + at;
+  if (const Operation* const current = worker.current; current && !worker.waits.load(std::memory_order_relaxed)) {
+    std::string what = fmt::format("operation \"{}\"", current->name);
+    if (const std::string at = current->at ? current->at() : ""; !at.empty()) what += ", " + at;
     return {.number = worker.taken, .what = std::move(what)};
   }
   return worker.stream->Doing();

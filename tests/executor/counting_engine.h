@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "engine/engine.h"
 
@@ -18,6 +19,10 @@ class CountingEngine final : public Engine {
   VarPtr NewVar() override { return engine_->NewVar(); }
   void Push(Operation operation) override { engine_->Push(Counted(std::move(operation))); }
   PreparedPtr Prepare(Operation operation) override { return engine_->Prepare(Counted(std::move(operation))); }
+  PreparedPtr PrepareJoined(std::vector<Operation> operations) override {
+    for (Operation& operation : operations) operation = Counted(std::move(operation));
+    return engine_->PrepareJoined(std::move(operations));
+  }
   void Push(const PreparedPtr& prepared, std::shared_ptr<const void> payload) override {
     engine_->Push(prepared, std::move(payload));
   }

@@ -32,6 +32,10 @@ class TraceEngine final : public Engine {
   VarPtr NewVar() override { return engine_->NewVar(); }
   void Push(Operation operation) override { engine_->Push(Traced(std::move(operation))); }
   PreparedPtr Prepare(Operation operation) override { return engine_->Prepare(Traced(std::move(operation))); }
+  PreparedPtr PrepareJoined(std::vector<Operation> operations) override {
+    for (Operation& operation : operations) operation = Traced(std::move(operation));
+    return engine_->PrepareJoined(std::move(operations));
+  }
   void Push(const PreparedPtr& prepared, std::shared_ptr<const void> payload) override {
     engine_->Push(prepared, std::move(payload));
   }

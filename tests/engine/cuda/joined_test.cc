@@ -1,0 +1,177 @@
+// Operations that are joined are one launch on a GPU, and fail one by one; over the fake of the driver.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "engine/backend.h"
+#include "engine/cuda/recording.h"
+#include "engine/cuda/stream.h"
+#include "engine/step.h"
+#include "tests/engine/asynchronous_devices.h"
+#include "tests/engine/cuda/fake/fake.h"
+#include "tests/message_of.h"
+
+namespace bindery {
+namespace {
+
+namespace fake = cuda::fake;
+
+constexpr int kCount = 50;
+constexpr int kNamed = 2;  // it and the next are lost, and stay so
+
+class CudaJoinedTest : public testing::TestWithParam<bool>, protected AsynchronousDevices {
+ protected:
+  CudaJoinedTest() : AsynchronousDevices(GetParam() ? MakeThreadedEngine() : MakeInlineEngine()) {}
+  ~CudaJoinedTest() override {
+    sim::Reset();
+    cuda::UseGraphs(true);
+    for (const std::string& violation : fake::TakeViolations()) ADD_FAILURE() << violation;
+  }
+  Tensor Of(double value, Device device = Cuda(0)) {
+    return New(HostTensor::Full(DType::kFloat32, {kCount}, value), device);
+  }
+  // Makes `out` = 2 * (in + in), by two nodes and three commands.
+  Operation Make(const std::string& name, const Tensor& in, const Tensor& out, Lane lane = Lane::kCompute) {
+    return {.name = name,
+            .device = out.device(),
+            .reads = {in.var()},
+            .writes = {out.var()},
+            .run =
+                [=, this](const OpContext& context) {
+                  if (name == failing_) throw DataError("no");
+                  const FlatKernels& flat = Backend::Of(DeviceKind::kCuda).flat();
+                  cuda::CudaStream& stream = cuda::CudaStreamOf(context.stream);
+                  {
+                    const cuda::CudaStream::Naming naming(stream, "Node \"" + name + " sum\"");
+                    flat.Copy(stream, in.address(), out.address(), out.bytes());
+                    flat.Add(stream, DType::kFloat32, in.address(), out.address(), kCount);
+                  }
+                  const cuda::CudaStream::Naming naming(stream, "Node \"" + name + " double\"");
+                  flat.Scale(stream, DType::kFloat32, out.address(), kCount, 2);
+                },
+            .lane = lane};
+  }
+  std::string failing_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Engines, CudaJoinedTest, testing::Bool(),
+                         [](const auto& info) { return info.param ? "Threaded" : "Inline"; });
+
+TEST_P(CudaJoinedTest, TheyAreOneLaunch) {
+  for (const bool graphs : {false, true}) {
+    cuda::UseGraphs(graphs);
+    for (uint64_t seed = 1; seed < 6; ++seed) {
+      sim::SetDelays(seed, 100);
+      const Tensor a = Of(1), b = Of(0), c = Of(0), d = Of(0);
+      const StepRange range(engine_, {Make("first", a, b),
+                                      Make("second", b, c, Lane::kCollective),
+                                      {.name = "third",
+                                       .device = Cuda(0),
+                                       .reads = {c.var()},
+                                       .updates = {d.var()},
+                                       .run = [=](const OpContext& context) {
+                                         Backend::Of(DeviceKind::kCuda)
+                                             .flat()
+                                             .Add(context.stream, DType::kFloat32, c.address(), d.address(), kCount);
+                                       }}});
+      EXPECT_EQ(range.num_operations(), graphs ? 1 : 3);
+      engine_->WaitAll();
+      for (int run = 0; run < 4; ++run) {
+        const int64_t before = fake::GraphLaunches();
+        range.Push();
+        if (run == 0) continue;  // two may be under way
+        engine_->WaitAll();
+        if (run > 1) {
+          EXPECT_EQ(fake::GraphLaunches() - before, !graphs ? 0 : GetParam() ? 1 : 2);
+        }
+      }
+      EXPECT_EQ(c.ToHost(), HostTensor::Full(DType::kFloat32, {kCount}, 16));
+      EXPECT_EQ(d.ToHost(), HostTensor::Full(DType::kFloat32, {kCount}, 64));
+    }
+  }
+}
+
+// What an operation throws fails what it was to make, and what is made of that; the others do their work.
+TEST_P(CudaJoinedTest, EachFailsByItself) {
+  const Tensor a = Of(1), b = Of(0), c = Of(0), d = Of(0), e = Of(5);
+  const PreparedPtr joined =
+      engine_->PrepareJoined({Make("first", a, b), Make("second", a, c), Make("third", c, d), Make("fourth", b, e)});
+  const HostTensor four = HostTensor::Full(DType::kFloat32, {kCount}, 4);
+  for (const bool fails : {false, false, true, false, true, false}) {
+    failing_ = fails ? "second" : "";
+    engine_->Push(joined);
+    if (fails) {
+      const std::string expected = "DataError: operation \"second\" failed: no";
+      EXPECT_EQ(MessageOf<DataError>([&] { engine_->Wait(c.var()); }), expected);
+      EXPECT_EQ(MessageOf<DataError>([&] { engine_->Wait(d.var()); }), expected);
+      EXPECT_THROW(engine_->WaitAll(), DataError);
+    } else {
+      EXPECT_EQ(d.ToHost(), HostTensor::Full(DType::kFloat32, {kCount}, 16));
+    }
+    EXPECT_EQ(b.ToHost(), four);
+    EXPECT_EQ(e.ToHost(), HostTensor::Full(DType::kFloat32, {kCount}, 16));
+  }
+}
+
+TEST_P(CudaJoinedTest, AFailureNamesWhatRan) {
+  const Device device = Cuda(kNamed + GetParam());
+  const Tensor a = Of(1, device), b = Of(0, device), c = Of(0, device);
+  const StepRange range(engine_, {Make("first", a, b), Make("second", a, c, Lane::kCollective)});
+  for (int run = 0; run < 3; ++run) range.Push();
+  engine_->WaitAll();
+  fake::FailKernel(device.index, 6);  // three commands and a mark, then the second's
+  range.Push();
+  const std::string message = MessageOf<DeviceError>([&] { engine_->Wait(c.var()); });
+  EXPECT_NE(message.find("operation \"second\" failed: " + ToString(device) + " is lost: "), std::string::npos)
+      << message;
+  EXPECT_NE(message.find(", in operation \"second\", Node \"second sum\""), std::string::npos) << message;
+  EXPECT_NO_THROW(engine_->Wait(b.var())) << "it had ended";
+  engine_->Recover();
+}
+
+TEST_P(CudaJoinedTest, OnlyWhereNobodyElseWaitsLonger) {
+  const Tensor a = Of(1), b = Of(0), c = Of(0), on_host = New(HostTensor(DType::kFloat32, {kCount}), Cpu());
+  const auto operations = [&](StepParts parts, const std::vector<VarPtr>& awaited = {}) {
+    return StepRange(engine_, std::move(parts), awaited).num_operations();
+  };
+  const Operation host{
+      .name = "host", .device = Cpu(), .reads = {b.var()}, .writes = {on_host.var()}, .run = [](const OpContext&) {}};
+  Operation after = Make("after", b, c);
+  after.updates = {a.var()};  // so that it does not become one with the first
+  EXPECT_EQ(operations({Make("first", a, b), after}), 1);
+  EXPECT_EQ(operations({Make("first", a, b), after}, {b.var()}), 2);
+  EXPECT_EQ(operations({Make("first", a, b), host, after}), 3);
+  Operation copy = after;
+  copy.lane = Lane::kCopy;
+  EXPECT_EQ(operations({Make("first", a, b), copy}), 2);
+  const Tensor other = Of(0, Cuda(1));
+  EXPECT_EQ(operations({Make("first", a, b), after, Make("far", other, other)}), 3);
+}
+
+TEST(CudaJoinedHangTest, IsNamed) {
+  const std::shared_ptr<Engine> engine = MakeThreadedEngine({.hang_milliseconds = 100});
+  const Tensor tensor(engine, Cuda(1), DType::kFloat32, {kCount});
+  const auto fill = [&](const std::string& name) {
+    return Operation{
+        .name = name, .device = Cuda(1), .updates = {tensor.var()}, .run = [tensor](const OpContext& context) {
+          for (int i = 0; i < 3; ++i) {
+            Backend::Of(DeviceKind::kCuda).flat().Fill(context.stream, DType::kFloat32, tensor.address(), kCount, i);
+          }
+        }};
+  };
+  const PreparedPtr joined = engine->PrepareJoined({fill("first"), fill("second")});
+  for (int run = 0; run < 2; ++run) engine->Push(joined);
+  engine->WaitAll();
+  fake::HangKernel(1, 6);
+  engine->Push(joined);
+  const std::string message = MessageOf<HangError>([&] { engine->Wait(tensor.var()); });
+  EXPECT_NE(message.find("cuda:1 hangs: it has been at operation \"second\" for "), std::string::npos) << message;
+  fake::Release(1);
+  engine->WaitAll();
+  EXPECT_EQ(tensor.ToHost(), HostTensor::Full(DType::kFloat32, {kCount}, 2));
+}
+
+}  // namespace
+}  // namespace bindery

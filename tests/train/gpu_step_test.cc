@@ -1,0 +1,115 @@
+// A training step on GPUs, over the fake of their driver: how many launches it is, and that graphs change nothing.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+#include "engine/cuda/recording.h"
+#include "engine/sim/sim.h"
+#include "symbol/ops.h"
+#include "tests/engine/cuda/fake/fake.h"
+#include "tests/message_of.h"
+#include "train/trainer.h"
+
+namespace bindery {
+namespace {
+
+namespace fake = cuda::fake;
+
+struct Outcome {
+  std::vector<HostTensor> tensors;
+  std::vector<int64_t> launches;  // of each step
+};
+
+HostTensor Of(Shape shape, double first) {
+  HostTensor values(DType::kFloat32, shape);
+  for (int64_t i = 0; i < values.elements(); ++i) values.Set(i, first + static_cast<double>(i * 7 % 11) / 8);
+  return values;
+}
+
+// A normalisation that keeps states, dropout, and a loss scale that grows; the learning rate is another in each step,
+// and in the middle batches are of another size.
+Outcome Train(bool graphs, const std::vector<Device>& devices) {
+  cuda::UseGraphs(graphs);
+  Symbol x =
+      Relu(BatchNorm(FullyConnected(Variable("data"), {.num_hidden = 7}, "hidden"), {.fix_gamma = false}, "norm"));
+  x = FullyConnected(Dropout(x, {.p = 0.5}, "dropout"), {.num_hidden = 5}, "last");
+  const Symbol network = ScaleLosses(SoftmaxOutput(x, Variable("label"), {}, "softmax"));
+  const std::shared_ptr<Engine> engine = MakeThreadedEngine();
+  DataParallelExecutorGroup group(
+      network, {.devices = devices, .data = {{"data", {6, 4}}}, .labels = {{"label", {6}}}, .engine = engine});
+  HostTensorMap params, aux;
+  for (const StoredParameter& p : group.store().parameters()) (p.auxiliary ? aux : params)[p.name] = Of(p.shape, 0.25);
+  group.SetParams(params, aux);
+  Updater updater(&group, {.optimizer = MakeOptimizer("adam(lr=0.1)"),
+                           .schedule = ParseSchedule("factor(step=1, factor=0.9)", 0.1),
+                           .loss_scale = ParseLossScaling("dynamic(start=8, interval=3)")});
+  Outcome outcome;
+  for (int step = 0; step < 14; ++step) {
+    sim::SetDelays(static_cast<uint64_t>(step), 50);
+    const int64_t samples = step >= 6 && step < 10 ? 4 : 6;
+    Batch batch{
+        .data = {Of({samples, 4}, step)}, .label = {HostTensor(DType::kFloat32, {samples})}, .samples = samples};
+    for (int64_t i = 0; i < samples; ++i) batch.label[0].Set(i, static_cast<double>((i + step) % 5));
+    const int64_t before = fake::GraphLaunches();
+    updater.Update(std::make_shared<const Batch>(batch));
+    updater.Finish(updater.step());
+    engine->WaitAll();
+    outcome.launches.push_back(fake::GraphLaunches() - before);
+    outcome.tensors.push_back(group.Outputs()[0].ToHost());
+  }
+  HostTensorMap after_params, after_aux;
+  group.GetParams(&after_params, &after_aux);
+  for (const auto& map : {after_params, after_aux, updater.State()}) {
+    for (const auto& [name, tensor] : map) outcome.tensors.push_back(tensor);
+  }
+  sim::Reset();
+  cuda::UseGraphs(true);
+  for (const std::string& violation : fake::TakeViolations()) ADD_FAILURE() << violation;
+  return outcome;
+}
+
+TEST(GpuStepTest, OneGpu) {
+  const Outcome one_by_one = Train(false, {Cuda(0)}), graphs = Train(true, {Cuda(0)});
+  EXPECT_EQ(one_by_one.tensors, graphs.tensors);
+  EXPECT_EQ(one_by_one.launches, std::vector<int64_t>(14, 0));
+  // Batch to the GPU, and to where forward reads it; forward and backward; update; states, once the host has seen it.
+  for (const size_t step : {4, 5, 9, 12, 13}) EXPECT_EQ(graphs.launches[step], 5) << "step " << step;
+}
+
+TEST(GpuStepTest, OneGpuAndACpu) {
+  EXPECT_EQ(Train(false, {Cuda(0), Cpu()}).tensors, Train(true, {Cuda(0), Cpu()}).tensors);
+}
+
+TEST(GpuStepTest, TwoGpus) {
+  EXPECT_EQ(Train(false, {Cuda(0), Cuda(1)}).tensors, Train(true, {Cuda(0), Cuda(1)}).tensors);
+}
+
+// What a kernel finds in a graph fails its own operation and what follows from it: parameters and states stay.
+TEST(GpuStepTest, DataThatFailChangeNothing) {
+  const Symbol words = Embedding(Variable("data"), {.input_dim = 5, .output_dim = 3}, "table");
+  DataParallelExecutorGroup group(MakeLoss(FullyConnected(words, {.num_hidden = 2}, "fc"), {}, "loss"),
+                                  {.devices = {Cuda(0)}, .data = {{"data", {4, 2}}}});
+  group.SetParams({{"table_weight", Of({5, 3}, 0.5)}, {"fc_weight", Of({2, 6}, 0.5)}, {"fc_bias", Of({2}, 0)}}, {});
+  Updater updater(&group, {.optimizer = MakeOptimizer("sgd(lr=0.1, momentum=0.9)")});
+  const auto update = [&](double word) {
+    Batch batch{.data = {HostTensor::Full(DType::kFloat32, {4, 2}, word)}, .samples = 4};
+    updater.Update(std::make_shared<const Batch>(batch));
+  };
+  const auto state = [&] {
+    HostTensorMap params, aux;
+    group.GetParams(&params, &aux);
+    return std::pair(params, updater.State());
+  };
+  for (int step = 1; step <= 4; ++step) {
+    update(step);
+    updater.WaitFor(step);
+  }
+  const auto before = state();
+  update(6);
+  EXPECT_NE(MessageOf<DataError>([&] { updater.WaitFor(5); }).find("\"table\": 6 is not in -5..4"), std::string::npos);
+  EXPECT_EQ(state(), before);
+}
+
+}  // namespace
+}  // namespace bindery
