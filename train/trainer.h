@@ -105,7 +105,8 @@ struct EpochReport {
   int64_t samples = 0;                                            // trained on, in this run
   double seconds = 0, samples_per_second = 0, learning_rate = 0;  // seconds in this run
   NamedValues train, validation = {};
-  // Best first validation value (or training value, without validation) so far, runs before a resume included.
+  // Best value so far of what is watched (FitOptions::watch), of the validation, or the training if there is none, runs
+  // before a resume included.
   bool best = false;
 };
 
@@ -119,6 +120,7 @@ struct FitOptions {
   std::string checkpoints = {};
   int64_t checkpoint_every = 0;  // steps; 0: at the end of each epoch. At the end and on a stop in any case
   int keep = 3;                  // checkpoints kept
+  bool keep_best = false;        // and, however old, that of the best epoch: every epoch's end is one then
   bool resume = false;           // continue from the newest valid checkpoint in the folder, if there is one
   std::function<void(const BatchReport&)> on_batch = {};
   std::function<void(const EpochReport&)> on_epoch = {};
@@ -129,6 +131,9 @@ struct FitOptions {
   std::vector<Extension> extensions = {};
   Monitor* monitor = nullptr;        // is told of every step; one that it watches is waited for (train/loop/monitor.h)
   std::optional<Trigger> stop = {};  // ends it before all epochs are done: EarlyStopping, say
+  // The metric that epochs are judged by (EpochReport::best, `keep_best`, the schedule "plateau"), one of the trainer's:
+  // as they are called in reports. Empty: the first one.
+  std::string watch = {};
 };
 
 struct FitResult {
