@@ -122,10 +122,8 @@ class Comparison:
         if known:
             return {setting: [option for option in options if option.name == name] or options[:1]
                     for (setting, options), name in zip(searched.items(), known)}
-        if self.options.quick:  # only the first setting
-            first = next(iter(searched))
-            return {setting: options if setting == first else options[:1] for setting, options in searched.items()}
-        return searched
+        names = {next(iter(searched))} if self.options.quick else self.options.search or searched
+        return {setting: options if setting in names else options[:1] for setting, options in searched.items()}
 
     def search(self, peer):
         """A side in the fastest setting; None, where it does not run."""
@@ -238,6 +236,16 @@ def known_settings(path):
             for row in rows for peer, side in row["peers"].items()}
 
 
+def rows_of(path, result):
+    """Of an earlier run that was like this one."""
+    with open(path) as file:
+        earlier = json.load(file)
+    for what in ("machine", "threads", "rounds", "commit"):
+        if earlier[what] != result[what]:
+            sys.exit(f'{path} is of another run: {what} is "{earlier[what]}" there, "{result[what]}" here')
+    return {(row["model"], row["batch"], row["phase"]): row for row in earlier["rows"]}
+
+
 def parse():
     parser = argparse.ArgumentParser(prog="compare.sh", description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--models", default=",".join(MODELS), help="with or without :BATCH; default: %(default)s")
@@ -250,7 +258,11 @@ def parse():
     parser.add_argument("--trial-ms", type=float, default=300, help="of such a turn; default: %(default)s")
     parser.add_argument("--threads", type=int, help="of each side; default: the cores that it may use")
     parser.add_argument("--quick", action="store_true", help="3 rounds of short turns, one setting searched")
+    parser.add_argument("--search", type=lambda text: text.split(","), metavar="SETTINGS",
+                        help="only these, as peers.py calls them: way,contexts,allocator")
     parser.add_argument("--settings", metavar="FILE", help="of an earlier run's samples: take what it has found")
+    parser.add_argument("--continue", dest="goes_on", action="store_true",
+                        help="go on with a run that was ended: rows in its samples are not measured again")
     parser.add_argument("--samples", metavar="FILE", default="compare_peers.json",
                         help="all of them, to write; default: %(default)s")
     parser.add_argument("--write", metavar="FILE", help="replace the section of this page between two comments")
@@ -283,9 +295,15 @@ def main():
     if options.write:
         report.write_section(options.write, None)  # fails now, not after hours
     result = {"machine": processor(), "threads": len(options.cores), "rounds": options.rounds, "commit": commit(),
-              "date": datetime.date.today().isoformat(), "rows": []}
+              "search": "the first" if options.quick else ", ".join(options.search or ["all"]), "date": datetime.date.today().isoformat(), "rows": []}
+    old = rows_of(options.samples, result) if options.goes_on else {}
     good = True
     for name, batch, phase in cases(options):
+        if (name, batch, phase) in old:
+            row = old[name, batch, phase]
+            good &= bool(row["peers"]) and not row["error"]
+            result["rows"].append(row)
+            continue
         print(f"{phase}, {name} b{batch}, {len(options.cores)} threads", flush=True)
         with tempfile.TemporaryDirectory(prefix="bindery-peers-") as folder:
             comparison = Comparison(options, name, batch, phase, folder)
