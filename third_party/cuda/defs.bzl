@@ -3,7 +3,7 @@
 load("@cuda//:toolkit.bzl", "CUDA_HOME", "CUDA_PROBLEM")
 
 # Code for these, and PTX for all that come after the first.
-_ARCHITECTURES = ["80", "90", "100", "120"]
+_ARCHITECTURES = ["80", "90", "100"]
 
 def if_cuda(yes, no):
     """`yes` in builds with CUDA, `no` in others."""
