@@ -2,7 +2,8 @@
 
 load("@cuda//:toolkit.bzl", "CUDA_HOME", "CUDA_PROBLEM")
 
-# Code for these, and PTX for all that come after the first.
+# Code for these, and PTX for all that come after the first. All of it is made of the first one's PTX: kernels use nothing
+# of later ones, and making PTX is most of the time.
 _ARCHITECTURES = ["80", "90", "100"]
 
 def if_cuda(yes, no):
@@ -23,7 +24,7 @@ CHECK_ALIGNMENT = select({
 })
 
 _PTX = "-gencode arch=compute_%s,code=compute_%s" % (_ARCHITECTURES[0], _ARCHITECTURES[0])
-_ALL = " ".join(["-gencode arch=compute_%s,code=sm_%s" % (a, a) for a in _ARCHITECTURES] + [_PTX])
+_ALL = " ".join(["-gencode arch=compute_%s,code=sm_%s" % (_ARCHITECTURES[0], a) for a in _ARCHITECTURES] + [_PTX])
 
 def cuda_image(name, src, headers, declaration, symbol, out):
     """Compiles a .cu file to an array `symbol` in a C++ file: code for all architectures, without any of the host's.
