@@ -130,7 +130,7 @@ TestData Noted(std::unique_ptr<DataIter> iter, SampleSourcePtr samples = nullptr
 
 std::unique_ptr<DataIter> IterOf(SampleSourcePtr samples, const DataOptions& options, bool training, uint64_t seed) {
   if (samples->samples() == 0) {
-    Throw<DataError>("--data: no samples are left to {}; --test-part or --test-data says which are tested on",
+    Throw<DataError>("--data: no samples are left to {}; --test-part, --test-data and --validation-part say which are",
                      training ? "train on" : "test on");
   }
   return std::make_unique<SampleIter>(
