@@ -49,6 +49,14 @@ std::string InstallTo(const std::string& options) {
   return "'" + Root() + "/tools/install.sh' --built '" + Root() + "' " + options;
 }
 
+std::string Installation::Build(const std::string& examples, const std::string& targets, const std::string& options) {
+  const std::string folder = Scratch() + "/" + fs::path(examples).filename().string();
+  Sh("cmake -S '" + prefix() + "/share/doc/bindery/" + examples + "' -B '" + folder + "' -DCMAKE_PREFIX_PATH='" +
+     prefix() + "' -DCMAKE_CXX_FLAGS=-O0 " + options + " && cmake --build '" + folder + "' --parallel 2 --target " +
+     targets);
+  return folder;
+}
+
 Names Tree(const fs::path& folder) {
   Names names;
   if (!fs::exists(folder)) return names;

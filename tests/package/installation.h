@@ -33,6 +33,8 @@ class Installation : public testing::Test {
   static void SetUpTestSuite() { Sh(InstallTo("--prefix first") + " && mv first moved"); }
   static void TearDownTestSuite() { std::filesystem::remove_all(Scratch() + "/moved"); }
   static std::string prefix() { return Scratch() + "/moved"; }
+  // Builds installed examples by CMake, with its options; the programs then are in the folder that it returns.
+  static std::string Build(const std::string& examples, const std::string& targets, const std::string& options = "");
 };
 
 }  // namespace bindery

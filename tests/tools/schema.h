@@ -1,4 +1,4 @@
-// The part of JSON Schema that docs/train_events.schema.json uses.
+// The part of JSON Schema that the schemas in docs use.
 #pragma once
 
 #include <nlohmann/json.hpp>

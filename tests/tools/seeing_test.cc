@@ -27,11 +27,13 @@ class SeeingTest : public ProgramTest {
     for (std::string line; std::getline(stream, line);) lines.push_back(json::parse(line));
     return lines;
   }
+  static json Schema(const std::string& name) {
+    const std::string docs = std::string(std::getenv("TEST_SRCDIR")) + "/" + std::getenv("TEST_WORKSPACE") + "/docs/";
+    return json::parse(ReadFile(docs + name + ".schema.json"));
+  }
   // The events of the lines, each of them as docs/train_events.schema.json wants it.
   static std::vector<std::string> Events(const std::string& text) {
-    const std::string path = std::string(std::getenv("TEST_SRCDIR")) + "/" + std::getenv("TEST_WORKSPACE") +
-                             "/docs/train_events.schema.json";
-    const json schema = json::parse(ReadFile(path));
+    const json schema = Schema("train_events");
     std::vector<std::string> events;
     for (const json& line : Lines(text)) {
       EXPECT_EQ(Breach(schema, line), "") << line;
@@ -207,6 +209,85 @@ TEST_F(SeeingTest, PagesOfModels) {
   Fails(2, "--model and --trace are the same", {"train", "--model", "model.pb", "--trace", "model.pb"});
   EXPECT_EQ(ModelFiles("model.pb"), before);
   Fails(2, "--html has layers, plan and memory", {"inspect", "--model", "lenet", "--html", "x.html", "--plan"});
+}
+
+// What a program reads of a model is what a person does.
+TEST_F(SeeingTest, ModelsAsJson) {
+  const json schema = Schema("model");
+  // The number behind a name in a text.
+  const auto number = [](const std::string& text, const std::string& name) {
+    const size_t at = text.find(name);
+    std::string digits;
+    for (size_t i = at + name.size(); at != std::string::npos && i < text.size() && text[i] != '\n'; ++i) {
+      if (text[i] >= '0' && text[i] <= '9') digits += text[i];
+      if (text[i] == 'b') break;  // "bytes"
+    }
+    return digits.empty() ? 0 : std::stoll(digits);
+  };
+  const Words of_two = {"--devices", "cpu:0,cpu:1", "--workload", "3,1"};
+  for (const Words& options : {Words{"--model", "lenet"},
+                               {"--model", "resnet20", "--predict"},
+                               {"--model", "mlp", "--precision", "bfloat16"},
+                               {"--model", "lstm"}}) {
+    const Words inspect = Words{"inspect", "--batch-size", "8", "--threads", "1"} + of_two + options;
+    const json model = json::parse(Succeeds(inspect + Words{"--json"}).out);
+    EXPECT_EQ(Breach(schema, model), "") << model;
+    const std::string summary = Succeeds(inspect).out;
+    std::map<bool, int64_t> counts;
+    std::set<std::string> names, parameters;
+    for (const json& input : model.at("inputs")) names.insert(input.at("name"));
+    for (const json& layer : model.at("layers")) {
+      for (const json& input : layer.at("inputs")) {
+        const std::string from = input.at("from");
+        EXPECT_TRUE(names.contains(from) || parameters.contains(from)) << layer;
+      }
+      names.insert(layer.at("name"));
+      EXPECT_TRUE(Has(summary, layer.at("operator"))) << layer;
+      for (const json& parameter : layer.at("parameters")) {
+        int64_t count = 1;
+        for (const int64_t extent : parameter.at("shape")) count *= extent;
+        EXPECT_EQ(parameter.at("count"), count);
+        EXPECT_EQ(parameter.at("bytes"), 4 * count);
+        EXPECT_TRUE(parameters.insert(parameter.at("name")).second) << "is counted twice: " << parameter;
+        counts[parameter.at("auxiliary")] += count;
+      }
+    }
+    EXPECT_EQ(counts[false], number(summary, "\nParameters: "));
+    EXPECT_EQ(counts[true], number(summary, "\nAuxiliary states: "));
+    EXPECT_EQ(model.at("parameters"), counts[false]);
+    EXPECT_EQ(model.at("auxiliary"), counts[true]);
+    for (const std::string name : model.at("arguments")) EXPECT_TRUE(names.contains(name) || parameters.contains(name));
+
+    const std::string memory = Succeeds(inspect + Words{"--memory"}).out;
+    ASSERT_EQ(model.at("devices").size(), 2u);
+    for (const json& device : model.at("devices")) {
+      EXPECT_EQ(device.at("samples"), device.at("device") == "cpu:0" ? 6 : 2);
+      const size_t begin = memory.find(device.at("device").get<std::string>() + " (");
+      ASSERT_NE(begin, std::string::npos) << memory;
+      EXPECT_EQ(device.at("memory").at("total"), number(memory.substr(begin), "  total")) << memory;
+      const json& calls = device.at("calls");
+      int64_t most = 0;
+      for (const json& call : calls) most = std::max(most, call.at("live_bytes").get<int64_t>());
+      const int64_t peak = device.at("memory").at("peak_live");
+      EXPECT_LE(most, peak);  // which is of whole cache lines
+      EXPECT_GT(most, peak / 100 * 99);
+      for (const json& range : device.at("arena")) {
+        EXPECT_LE(range.at("offset").get<int64_t>() + range.at("bytes").get<int64_t>(),
+                  device.at("memory").at("arena"));
+        EXPECT_LT(range.at("last_call").get<int64_t>(), std::ssize(calls));
+      }
+    }
+    EXPECT_EQ(model.at("purpose"), options.back() == "--predict" ? "prediction" : "training");
+  }
+  // LeNet's first layer, by hand.
+  const json model = json::parse(Succeeds({"inspect", "--json", "--model", "lenet", "--batch-size", "8"}).out);
+  const json& conv = model.at("layers").at(0);
+  EXPECT_EQ(conv.at("operator"), "Convolution");
+  EXPECT_EQ(conv.at("attributes").at("kernel"), json({5, 5}));
+  EXPECT_EQ(conv.at("inputs"), json::parse(R"([{"from": "data", "output": 0}])"));
+  EXPECT_EQ(conv.at("outputs"), json::parse(R"([{"shape": [8, 20, 24, 24], "type": "float32"}])"));
+  EXPECT_EQ(conv.at("parameters").at(0), json::parse(R"({"name": "conv1_weight", "shape": [20, 1, 5, 5],
+            "type": "float32", "count": 500, "bytes": 2000, "auxiliary": false})"));
 }
 
 TEST_F(SeeingTest, WhichClassIsTakenForWhich) {

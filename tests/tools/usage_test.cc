@@ -192,10 +192,10 @@ TEST_F(UsageTest, NamesAndSettings) {
 TEST_F(UsageTest, OptionsThatExcludeEachOther) {
   Fails(2, "--resume needs a folder", {"train", "--resume", "--checkpoints="});
   Fails(2, "--min-accuracy needs the metric accuracy", {"test", "--min-accuracy", "0.5", "--metrics", "cross-entropy"});
-  Fails(2, "--json is for the summary, --plan is text", {"inspect", "--plan", "--json"});
+  Fails(2, "--json has layers, plan and memory; --plan is another call", {"inspect", "--plan", "--json"});
   Fails(2, "--dot draws the graph", {"inspect", "--memory", "--dot", "-"});
   Fails(2, "--plan, --dot and --html are another call", {"inspect", "--memory-limit", "1G", "--plan"});
-  Fails(2, "--json is for the summary, --memory-limit is text", {"inspect", "--memory-limit", "1G", "--json"});
+  Fails(2, "--json has layers, plan and memory; --memory-limit is text", {"inspect", "--memory-limit", "1G", "--json"});
   Fails(2, "--optimizer counts its state in the memory", {"inspect", "--optimizer", "adam"});
   Fails(2, "--optimizer: unknown optimizer", {"inspect", "--memory", "--optimizer", "adamm"});
   Fails(2, "--memory-limit says how many micro-batches there are", {"train", "--memory-limit", "1G"});

@@ -49,6 +49,8 @@ struct ApplyCommand {
     data.AddTo(sub);
     sub->add_option("--checkpoints", checkpoints, "folder whose newest checkpoint is used, unless --weights is given")
         ->capture_default_str();
+    sub->add_flag("--validation", data.on_validation,
+                  "of the data of the training, the part of --validation-part, in place of the test data");
     sub->add_flag("--json", json, "JSON on standard output");
   }
   // The model to apply, and `data` as the command line and the model's checkpoint have them.
@@ -69,7 +71,8 @@ LoadedModel ApplyCommand::LoadModelAndSettleData(bool for_prediction) {
   device.Devices();  // is checked before much is read
   LoadedModel trained = LoadTrained(checkpoints, model);
   // What is given to be predicted is not to be trained on: there is no part to be kept for a test.
-  const bool all = for_prediction && IsGiven(*app, {"--data"}) && !IsGiven(*app, {"--test-part"}) && !data.says_part;
+  const bool all = for_prediction && !data.on_validation && IsGiven(*app, {"--data"}) &&
+                   !IsGiven(*app, {"--test-part"}) && !data.says_part;
   OptionTexts texts = TextsIn(trained.info);
   // A file that describes data says all of it.
   std::erase_if(texts, [&](const auto& option) { return data.from_file || !IsOfData(option.first); });
@@ -88,7 +91,7 @@ std::unique_ptr<Trainer> ApplyCommand::Load(const LoadedModel& trained, TestData
                                .engine = device.MakeEngine()};
   CheckArguments(trained.model, /*labelled=*/!for_prediction);
   *test = MakeTestData(data, trained.model, trained.source, for_prediction);
-  Say("{}; data: {}\n", trained.source, data.Tested());
+  Say("{}; data: {}\n", trained.source, data.on_validation ? "the validation part of " + data.data : data.Tested());
   if (!for_prediction) CheckMetrics(options.metrics, trained.model.symbol, *test->iter);
   return std::make_unique<Trainer>(trained.model, options);
 }
@@ -117,9 +120,11 @@ void ApplyCommand::Judge(Trainer* trainer, const TestData& test, const std::stri
     fmt::print("{}\n{}", ToText(judged.confusion, test.classes), ScoresToText(judged.confusion, test.classes));
   }
   if (report.empty()) return;
-  WriteFileAtomically(report, JudgementPage(judged, {.title = fmt::format("{} on {}", source, data.Tested()),
-                                                     .names = test.classes,
-                                                     .values = values}));
+  WriteFileAtomically(
+      report,
+      JudgementPage(judged, {.title = fmt::format("{} on {}", source, data.on_validation ? data.data : data.Tested()),
+                             .names = test.classes,
+                             .values = values}));
 }
 
 // What can be said before the model is loaded is said then; what its checkpoint tells of the data, behind that.

@@ -1,136 +1,78 @@
 #include "tools/cli/data.h"
 
 #include <algorithm>
-#include <cstring>
-#include <filesystem>
+#include <cmath>
+#include <optional>
 #include <utility>
 
+#include "tools/cli/image_data.h"
 #include "train/data/data_description.h"
-#include "train/data/digits.h"
 #include "train/data/prefetch_iter.h"
-#include "train/data/preprocessing.h"
-#include "train/data/records/image_folder.h"
+#include "train/data/samples/numbers.h"
 #include "train/data/samples/sample_iter.h"
+#include "train/data/settings.h"
 
 namespace bindery::cli {
 namespace {
 
 constexpr int64_t kMillion = 1'000'000;
 constexpr std::string_view kText = "text:";
-constexpr int64_t kByteClasses = 256, kDigits = 10;
 
-// `classes`: labels are below; those of bytes may be anything until the training labels have told.
-ImageSet ReadImages(const DataOptions& options, MnistPart part, int64_t classes = kByteClasses) {
-  const bool train = part == MnistPart::kTrain;
-  if (options.data == "digits") {
-    // Test digits lie far behind any training digits of the same seed.
-    return train ? DrawDigits(options.train_digits, options.digits_seed)
-                 : DrawDigits(options.test_digits, options.digits_seed, int64_t{1} << 30);
+// The same with --shard as a setting of the data.
+std::string WithShard(const std::string& data, const std::string& shard) {
+  if (data.empty() || shard.empty()) return data;
+  std::optional<Shard> said;
+  if (!IsDataText(data)) {
+    said = CutShard(data).shard;
+  } else if (DataSettings settings(data); settings.IsSaid("shard")) {
+    said = ParseShard(settings.Text("shard"));
   }
-  std::error_code error;  // a name too long, a circle of links: no folder
-  if (!std::filesystem::is_directory(options.data, error)) {
-    Throw<DataError>("--data: \"{}\" is neither a folder nor \"digits\" nor text:FILE, nor of {}", options.data,
-                     "csv:, images:, npy:, npz:, tar: or tfrecord:");
+  if (said && *said != ParseShard(shard)) {
+    throw UsageError(fmt::format("--shard {}: \"{}\" is another one", shard, data));
   }
-  ImageSet set = ReadMnist(options.data, part, classes);
-  if (set.images.elements() == 0) {
-    Throw<DataError>("--data: \"{}\" has no {} images, or empty ones: {}", options.data, train ? "training" : "test",
-                     set.images.shape());
-  }
-  return set;
+  if (said) return data;
+  return fmt::format("{}{}shard={}", data, IsDataText(data) && data.find('?') != std::string::npos ? "&" : "?", shard);
 }
 
-int64_t ClassesOf(const ImageSet& set) {
-  double most = 0;
-  for (int64_t i = 0; i < set.labels.elements(); ++i) most = std::max(most, set.labels.At(i));
-  return static_cast<int64_t>(most) + 1;
+DataOptions WithShards(DataOptions options) {
+  options.data = WithShard(options.data, options.shard);
+  options.test_data = WithShard(options.test_data, options.shard);
+  return options;
 }
 
-std::string NamedModel(const ModelOptions& model) { return fmt::format("model \"{}\"", model.Name()); }
+struct TextParts {
+  Vocabulary vocabulary;
+  TextPtr train, validation, test;  // of --data, in this order
+};
 
-// Can images (N, 1, rows, columns) be brought into the form that a model takes?
-bool CanFit(const Shape& images, const Shape& sample) {
-  return images.Erase(0) == sample || (sample.rank() == 3 && sample[1] >= images[2] && sample[2] >= images[3]);
+TextPtr Stretch(const TextPtr& text, int64_t begin, int64_t end) {
+  return std::make_shared<const std::vector<int32_t>>(text->begin() + begin, text->begin() + end);
 }
 
-// Images in the form a model takes, (channels, rows, columns): set in the middle of a larger frame, channels repeated.
-// Throws DataError if they do not fit, or if all together would take more than 4 GiB.
-HostTensor FitImages(const HostTensor& images, const Shape& sample, const std::string& model) {
-  const Shape& have = images.shape();  // (N, 1, rows, columns)
-  if (sample == have.Erase(0)) return images;
-  if (!CanFit(have, sample)) {
-    Throw<DataError>("--data: {} images of {} do not fit {}, which takes {}", have[0], have.Erase(0), model, sample);
-  }
-  constexpr int64_t kMaxElements = int64_t{1} << 30;  // 4 GiB
-  const int64_t most = kMaxElements / std::max<int64_t>(1, sample.Elements());
-  if (have[0] > most) {
-    Throw<DataError>("--data: {} images, set into the {} of {}, take more than 4 GiB; at most {} do", have[0], sample,
-                     model, most);
-  }
-  const int64_t channels = sample[0], rows = sample[1], columns = sample[2];
-  HostTensor fitted(DType::kFloat32, {have[0], channels, rows, columns});
-  const int64_t top = (rows - have[2]) / 2, left = (columns - have[3]) / 2;
-  const float* from = images.data<float>().data();
-  float* to = fitted.data<float>().data();
-  for (int64_t n = 0; n < have[0]; ++n) {
-    for (int64_t c = 0; c < channels; ++c) {
-      for (int64_t y = 0; y < have[2]; ++y) {
-        std::memcpy(to + ((n * channels + c) * rows + top + y) * columns + left, from + (n * have[2] + y) * have[3],
-                    static_cast<size_t>(have[3]) * sizeof(float));
-      }
-    }
-  }
-  return fitted;
+// Takes a part of a text, its end, away from it.
+TextPtr TakeEnd(double part, TextPtr* text) {
+  const auto size = static_cast<int64_t>((*text)->size());
+  const int64_t middle = size - std::llround(part * static_cast<double>(size));
+  TextPtr end = Stretch(*text, middle, size);
+  *text = Stretch(*text, 0, middle);
+  return end;
 }
 
-TrainingData MakeImages(const DataOptions& options, const ModelOptions& model, uint64_t seed) {
-  TrainingData made{.model = model.Load()};
-  CheckArguments(made.model, /*labelled=*/true);
-  if (const auto sample = SampleShape(made.model); model.IsByName() && sample && sample->rank() != 3) {
-    throw UsageError(fmt::format("--model: \"{}\" takes text (--data text:FILE), not images", model.Name()));
-  }
-  ImageSet train = ReadImages(options, MnistPart::kTrain);
-  const int64_t classes = options.data == "digits" ? kDigits : std::max<int64_t>(2, ClassesOf(train));
-  ImageSet test = ReadImages(options, MnistPart::kTest, classes);
-  constexpr std::string_view kFolders = "images:";
-  if (std::string folder = options.write_digits; folder.starts_with(kFolders)) {
-    MakeOutputFolder("--write-digits", folder = folder.substr(kFolders.size()));
-    WriteImageFolder(train, folder + "/train");
-    WriteImageFolder(test, folder + "/test");
-  } else if (!folder.empty()) {
-    MakeOutputFolder("--write-digits", folder);
-    WriteIdxImages(train, folder + "/train-images-idx3-ubyte", folder + "/train-labels-idx1-ubyte");
-    WriteIdxImages(test, folder + "/t10k-images-idx3-ubyte", folder + "/t10k-labels-idx1-ubyte");
-  }
-  // A model by name takes images of any shape, these as they are if its own is too small for them; and has as many
-  // classes as there are labels, unless its weights know better.
-  if (model.IsByName()) {
-    const Shape own = *SampleShape(made.model);
-    made.model = model.Load(CanFit(train.images.shape(), own) ? own : train.images.shape().Erase(0),
-                            model.weights.empty() ? classes : 0);
-  }
-  if (const auto sample = SampleShape(made.model)) {
-    train.images = FitImages(train.images, *sample, NamedModel(model));
-    test.images = FitImages(test.images, *sample, NamedModel(model));
-  }
-  SetSampleShape(&made.model, train.images.shape().Erase(0));
-  NoteOtherPreprocessing(options.data, /*settings=*/nullptr, ParsePreprocessing(Preprocessing(made.model)), {});
-  SetPreprocessing("", &made.model);
-  for (int64_t i = 0; i < train.labels.elements(); ++i) ++made.label_counts[train.labels.At(i)];
-  const ArrayIterOptions shuffled{
-      .batch_size = options.batch_size, .shuffle = true, .seed = seed, .last_batch = options.LastBatchKind()};
-  made.train = std::make_unique<PrefetchIter>(
-      std::make_unique<ArrayIter>(std::move(train.images), std::move(train.labels), shuffled));
-  made.test = std::make_unique<ArrayIter>(std::move(test.images), std::move(test.labels),
-                                          ArrayIterOptions{.batch_size = options.batch_size});
-  return made;
-}
-
-TextSet ReadText(const DataOptions& options, const Model* known) {
+TextParts ReadText(const DataOptions& options, const Model* known) {
   if (!options.write_digits.empty()) throw UsageError("--write-digits is for images");
-  const std::string path = options.data.substr(kText.size());
-  if (known == nullptr || VocabularySize(*known) == 0) return ReadTextSet(path, options.test_part);
-  return ReadTextSet(path, options.test_part, Vocabulary(known->metadata.at(kVocabularyKey)));
+  const auto& [data, shard] = CutShard(options.data);
+  std::optional<Vocabulary> vocabulary;
+  if (known != nullptr && VocabularySize(*known) > 0) vocabulary.emplace(known->metadata.at(kVocabularyKey));
+  // Characters are those of the whole, so that all shards number them alike.
+  TextSet whole = ReadTextSet(data.substr(kText.size()), /*validation=*/0, vocabulary);
+  TextParts parts{std::move(whole.vocabulary), std::move(whole.train), nullptr, nullptr};
+  if (shard) {
+    const auto size = static_cast<int64_t>(parts.train->size());
+    parts.train = Stretch(parts.train, size * shard->first / shard->count, size * (shard->first + 1) / shard->count);
+  }
+  parts.test = TakeEnd(options.test_part, &parts.train);
+  parts.validation = TakeEnd(options.validation_part, &parts.train);
+  return parts;
 }
 
 // Windows as long as the model takes them.
@@ -188,7 +130,7 @@ TestData Noted(std::unique_ptr<DataIter> iter, SampleSourcePtr samples = nullptr
 
 std::unique_ptr<DataIter> IterOf(SampleSourcePtr samples, const DataOptions& options, bool training, uint64_t seed) {
   if (samples->samples() == 0) {
-    Throw<DataError>("--data: no samples are left to {}; --test-part or --test-data says which are tested on",
+    Throw<DataError>("--data: no samples are left to {}; --test-part, --test-data and --validation-part say which are",
                      training ? "train on" : "test on");
   }
   return std::make_unique<SampleIter>(
@@ -200,11 +142,23 @@ std::unique_ptr<DataIter> IterOf(SampleSourcePtr samples, const DataOptions& opt
                                             .skip_damaged = options.skip_damaged});
 }
 
-// The samples to test with: those of --test-data, else the part of --data that is not trained on.
+// The samples to test with: those of --test-data, else the part of --data that is kept for that.
 OpenedData OpenToTest(const DataOptions& options, OpenOptions open) {
   open.training = false;
   OpenedData opened = OpenData(options.Tested(), open);
   if (options.test_data.empty()) opened.samples = SplitSource(opened.samples, options.test_part).part;
+  return opened;
+}
+
+// Samples of --data without those to test with.
+SampleSourcePtr NotToTest(const DataOptions& options, const SampleSourcePtr& samples) {
+  return options.test_data.empty() ? SplitSource(samples, options.test_part).rest : samples;
+}
+
+OpenedData OpenToValidate(const DataOptions& options, OpenOptions open) {
+  open.training = false;
+  OpenedData opened = OpenData(options.data, open);
+  opened.samples = SplitSource(NotToTest(options, opened.samples), options.validation_part).part;
   return opened;
 }
 
@@ -260,13 +214,15 @@ TrainingData MakeSamples(const DataOptions& options, const ModelOptions& model, 
   open.sample = opened.samples->data()[0].shape;
   open.classes = opened.classes;
   open.preprocessing = opened.preprocessing;
-  OpenedData test = OpenToTest(options, open);
-  SetPreprocessing(test.preprocessing.empty() ? opened.preprocessing : test.preprocessing, &made.model);
-  const bool split = options.test_data.empty();
-  made.train = std::make_unique<PrefetchIter>(
-      IterOf(split ? SplitSource(opened.samples, options.test_part).rest : opened.samples, options,
-             /*training=*/true, seed));
-  made.test = IterOf(std::move(test.samples), options, /*training=*/false, 0);
+  const bool validates = options.validation_part > 0;
+  OpenedData judged = validates ? OpenToValidate(options, open) : OpenToTest(options, open);
+  const bool has_others = validates && !options.test_data.empty();
+  const std::string of_test = has_others ? OpenToTest(options, open).preprocessing : judged.preprocessing;
+  SetPreprocessing(of_test.empty() ? opened.preprocessing : of_test, &made.model);
+  SampleSourcePtr trained = NotToTest(options, opened.samples);
+  if (validates) trained = SplitSource(trained, options.validation_part).rest;
+  made.train = std::make_unique<PrefetchIter>(IterOf(std::move(trained), options, /*training=*/true, seed));
+  made.test = IterOf(std::move(judged.samples), options, /*training=*/false, 0);
   return made;
 }
 
@@ -275,14 +231,15 @@ TrainingData MakeText(const DataOptions& options, const ModelOptions& model, uin
   // A model by name without weights has as many classes as the text has characters.
   const bool fresh = model.IsByName() && model.weights.empty();
   if (!fresh) made.model = model.Load();
-  const TextSet text = ReadText(options, fresh ? nullptr : &made.model);
+  const TextParts text = ReadText(options, fresh ? nullptr : &made.model);
   if (fresh) made.model = model.Load({}, text.vocabulary.size());
   CheckArguments(made.model, /*labelled=*/true);
   made.model.metadata[kVocabularyKey] = text.vocabulary.characters();
   for (const int32_t character : *text.train) ++made.label_counts[character];
   made.train = std::make_unique<PrefetchIter>(
       MakeWindows(text.train, options, made.model, NamedModel(model), /*random=*/true, seed));
-  made.test = MakeWindows(text.validation, options, made.model, NamedModel(model), /*random=*/false, 0);
+  made.test = MakeWindows(options.validation_part > 0 ? text.validation : text.test, options, made.model,
+                          NamedModel(model), /*random=*/false, 0);
   return made;
 }
 
@@ -325,6 +282,22 @@ void DataOptions::AddTo(CLI::App* app) {
   AddNumber(
       app, "--test-part", &test_part, 0, 1,
       "part of a text, its end, or of samples, drawn, to test on and not to train on; predict takes all of its --data");
+  AddNumber(
+      app, "--validation-part", &validation_part, 0, 0.99,
+      "part of what is left to train on, drawn, of a text its end: not trained on but judged by after each epoch, "
+      "in place of the test data, which stay unseen; 0: none");
+  app->add_option_function<std::string>(
+         "--shard",
+         [this](const std::string& text) {
+           try {
+             ParseShard(text);
+           } catch (const DataError& e) {
+             throw UsageError("--shard: " + e.message());
+           }
+           shard = text;
+         },
+         "every N-th sample from number I on, from 0, of all data, as \"?shard=I/N\" (docs/data.md)")
+      ->type_name("I/N");
   AddNumber(app, "--batch-size", &batch_size, 1, kMillion, "samples per step, on all devices together");
 }
 
@@ -345,6 +318,8 @@ std::string DataOptions::UnitOf(const std::string& metric) const {
   return IsText() && metric == "cross-entropy" ? " nats per character" : "";
 }
 
+std::string NamedModel(const ModelOptions& model) { return fmt::format("model \"{}\"", model.Name()); }
+
 int64_t SkippedBy(const DataIter& iter) {
   const IterState state = iter.SaveState();
   const auto skipped = state.find("skipped");
@@ -355,34 +330,39 @@ TrainingData MakeTrainingData(const DataOptions& options, const ModelOptions& mo
   if (!options.IsSamples() && !options.test_data.empty()) {
     throw UsageError(fmt::format("--test-data: \"{}\" has its own", options.data));
   }
-  TrainingData made = options.IsSamples() ? MakeSamples(options, model, seed)
-                      : options.IsText()  ? MakeText(options, model, seed)
-                                          : MakeImages(options, model, seed);
+  const DataOptions sharded = WithShards(options);
+  TrainingData made = options.IsSamples() ? MakeSamples(sharded, model, seed)
+                      : options.IsText()  ? MakeText(sharded, model, seed)
+                                          : MakeImageData(sharded, model, seed);
   model.CheckWeightsFit(made.model);
   return made;
 }
 
-TestData MakeTestData(const DataOptions& options, const Model& trained, const std::string& name, bool predicting) {
+TestData MakeTestData(const DataOptions& given, const Model& trained, const std::string& name, bool predicting) {
+  const DataOptions options = WithShards(given);
+  if (options.on_validation && options.validation_part == 0) {
+    throw UsageError("--validation: there is no --validation-part");
+  }
   if (options.IsText()) {
-    const TextSet text = ReadText(options, &trained);
-    return {.iter = MakeWindows(text.validation, options, trained, name, /*random=*/false, 0)};
+    const TextParts text = ReadText(options, &trained);
+    return {.iter = MakeWindows(options.on_validation ? text.validation : text.test, options, trained, name,
+                                /*random=*/false, 0)};
   }
   if (options.IsSamples()) {
     const std::vector<std::string> classes = ClassNames(trained);
-    const SampleSourcePtr samples = OpenToTest(options, {.sample = SampleShape(trained).value_or(Shape()),
-                                                         .classes = classes,
-                                                         .predicting = predicting,
-                                                         .preprocessing = Preprocessing(trained)})
-                                        .samples;
+    const OpenOptions open{.sample = SampleShape(trained).value_or(Shape()),
+                           .classes = classes,
+                           .predicting = predicting,
+                           .preprocessing = Preprocessing(trained)};
+    const SampleSourcePtr samples =
+        (options.on_validation ? OpenToValidate(options, open) : OpenToTest(options, open)).samples;
     CheckSampleShape(*samples, trained, name);
     TestData made = Noted(IterOf(samples, options, /*training=*/false, 0), samples);
     made.classes = classes;
     return made;
   }
   if (VocabularySize(trained) > 0) throw UsageError(fmt::format("--data: {} takes text, text:FILE, not images", name));
-  NoteOtherPreprocessing(options.data, /*settings=*/nullptr, ParsePreprocessing(Preprocessing(trained)), {});
-  ImageSet images = ReadImages(options, MnistPart::kTest);
-  if (const auto sample = SampleShape(trained)) images.images = FitImages(images.images, *sample, name);
+  ImageSet images = ImagesToTest(options, trained, name);
   return Noted(std::make_unique<ArrayIter>(std::move(images.images), std::move(images.labels),
                                            ArrayIterOptions{.batch_size = options.batch_size}));
 }

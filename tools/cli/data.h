@@ -18,7 +18,10 @@ struct DataOptions {
   std::string test_data = {};   // likewise; empty: a part of data
   int64_t train_digits = 12000, test_digits = 2000;
   uint64_t digits_seed = 1;
-  double test_part = 0.1;  // of a text, and of samples
+  double test_part = 0.1;      // of a text, and of samples
+  double validation_part = 0;  // of what is left to train on
+  bool on_validation = false;  // of test and predict: that part in place of the test data
+  std::string shard = {};      // of all data, I/N; empty: as their texts say
   int64_t batch_size = 64;
   std::string last_batch = "short";
   int workers = 1;  // that decode
@@ -33,19 +36,24 @@ struct DataOptions {
   bool IsSamples() const { return IsDataText(data); }  // of train/data/open.h
   const std::string& Tested() const { return test_data.empty() ? data : test_data; }
   LastBatch LastBatchKind() const;  // throws UsageError for none of them
+  // What a training is judged by: "validation" or "test".
+  const char* JudgedOn() const { return validation_part > 0 ? "validation" : "test"; }
   // `metrics`, else accuracy and cross-entropy.
   std::string MetricsOr(const std::optional<std::string>& metrics) const;
   // What a metric's value is measured in, for people: nats per character, or nothing.
   std::string UnitOf(const std::string& metric) const;
 };
 
+std::string NamedModel(const ModelOptions& model);  // as errors call it
+
 // How many samples --skip-damaged has left out, each time that they came: of every epoch.
 int64_t SkippedBy(const DataIter& iter);
 
-// What a model is trained on, and tested with.
+// What a model is trained on, and judged by after each epoch.
 struct TrainingData {
   Model model = {};  // that of the options, in the form that takes these data
-  std::unique_ptr<DataIter> train = {}, test = {};
+  std::unique_ptr<DataIter> train = {};
+  std::unique_ptr<DataIter> test = {};          // the validation part, where there is one
   std::map<double, int64_t> label_counts = {};  // of training
 };
 // All of these throw DataError for data that cannot be read, have no sample or do not fit the model; UsageError for a

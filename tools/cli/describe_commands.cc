@@ -12,7 +12,9 @@
 #include "symbol/print/summary.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/exit_codes.h"
+#include "tools/cli/json_lines.h"
 #include "tools/cli/options.h"
+#include "tools/pages/model_json.h"
 #include "tools/pages/model_page.h"
 #include "train/memory.h"
 #include "train/precision.h"
@@ -114,8 +116,9 @@ void InspectCommand::CheckViews() const {
     throw UsageError("--mirror changes the plan and the memory of a training: --plan, --memory or --memory-limit");
   }
   if (mirror == "auto" && memory_limit.empty()) throw UsageError("--mirror auto needs a --memory-limit");
-  if (json && !memory_limit.empty()) throw UsageError("--json is for the summary, --memory-limit is text");
-  if (json && !view.empty()) throw UsageError(fmt::format("--json is for the summary, {} is text", view));
+  if (json && !memory_limit.empty()) throw UsageError("--json has layers, plan and memory; --memory-limit is text");
+  if (json && !view.empty())
+    throw UsageError(fmt::format("--json has layers, plan and memory; {} is another call", view));
   if (!dot.empty() && dot != "-") CheckOutputFile("--dot", dot);
   if (!html.empty()) CheckOutputFile("--html", html);
   model.CheckKept({{"--dot", dot == "-" ? "" : dot}, {"--html", html}});
@@ -140,27 +143,21 @@ int InspectCommand::Run() const {
     return kOk;
   }
   if (!memory_limit.empty()) return ShowLargestBatch(loaded.symbol, shapes.at("data"));
-  if (!plan && !memory && html.empty()) {
-    if (json) {
-      const ParameterCount count = CountParameters(loaded.symbol, shapes);
-      const nlohmann::json line = {{"model", model.Name()},
-                                   {"parameters", count.arguments},
-                                   {"auxiliary", count.auxiliary},
-                                   {"arguments", loaded.symbol.ListArguments()},
-                                   {"outputs", loaded.symbol.ListOutputs()}};
-      fmt::print("{}\n", line.dump());
-    } else {
-      fmt::print("{}", Summary(loaded.symbol, shapes));
-    }
+  if (!plan && !memory && !json && html.empty()) {
+    fmt::print("{}", Summary(loaded.symbol, shapes));
     return kOk;
   }
   const GroupOptions options = GroupFor(*this, shapes.at("data"));
   const std::shared_ptr<const Optimizer> rule = OptimizerOf(*this);
   const std::vector<DevicePlan> plans = DataParallelExecutorGroup::MakePlans(loaded.symbol, options);
-  if (!html.empty()) {
+  if (json || !html.empty()) {
     ModelPageOptions page{.name = model.Name(), .purpose = predict ? "prediction" : "training"};
     for (const DevicePlan& of : plans) page.devices.push_back({ToString(of.device), of.samples.size(), &of.plan});
-    WriteFileAtomically(html, ModelPage(loaded.symbol, shapes, page));
+    if (json) {
+      PrintLine(ModelJson(loaded.symbol, shapes, page));
+    } else {
+      WriteFileAtomically(html, ModelPage(loaded.symbol, shapes, page));
+    }
     return kOk;
   }
   const std::vector<MemoryNeed> needs = NeedsOf(plans, options, rule.get(), /*average=*/false);
@@ -236,7 +233,7 @@ void AddInspect(CLI::App* app, RunFn* run) {
   sub->add_flag("--predict", c->predict, "plan and memory of prediction instead of training");
   sub->add_option("--dot", c->dot, "write the graph for Graphviz to this file; \"-\": to standard output");
   sub->add_option("--html", c->html, "write a page with layers, shapes, plan and memory to this file");
-  sub->add_flag("--json", c->json, "JSON on standard output");
+  sub->add_flag("--json", c->json, "layers, shapes, plan and memory as JSON on standard output (docs/seeing.md)");
   sub->callback([c, run] { *run = [c] { return c->Run(); }; });
 }
 

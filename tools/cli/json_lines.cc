@@ -12,15 +12,21 @@ nlohmann::json ToJson(const NamedValues& values) {
   return object;
 }
 
-nlohmann::json ToJson(const EpochReport& report) {
-  return {{"event", "epoch"},
-          {"epoch", report.epoch + 1},
-          {"step", report.step},
-          {"seconds", report.seconds},
-          {"samples_per_second", report.samples_per_second},
-          {"learning_rate", report.learning_rate},
-          {"train", ToJson(report.train)},
-          {"test", ToJson(report.validation)}};
+void AddJudged(const NamedValues& values, const std::string& judged_on, nlohmann::json* line) {
+  (*line)["test"] = nlohmann::json::object();
+  (*line)[judged_on] = ToJson(values);
+}
+
+nlohmann::json ToJson(const EpochReport& report, const std::string& judged_on) {
+  nlohmann::json line = {{"event", "epoch"},
+                         {"epoch", report.epoch + 1},
+                         {"step", report.step},
+                         {"seconds", report.seconds},
+                         {"samples_per_second", report.samples_per_second},
+                         {"learning_rate", report.learning_rate},
+                         {"train", ToJson(report.train)}};
+  AddJudged(report.validation, judged_on, &line);
+  return line;
 }
 
 nlohmann::json StepToJson(const BatchReport& report) {

@@ -13,7 +13,9 @@ namespace bindery::cli {
 inline constexpr int kEventsSchema = 1;  // of all lines; another number when what is there changes its meaning
 
 nlohmann::json ToJson(const NamedValues& values);
-nlohmann::json ToJson(const EpochReport& report);
+// What a training was judged by, as "test" or "validation"; there is a "test" in any case, empty if it was not that.
+void AddJudged(const NamedValues& values, const std::string& judged_on, nlohmann::json* line);
+nlohmann::json ToJson(const EpochReport& report, const std::string& judged_on);
 nlohmann::json StepToJson(const BatchReport& report);
 // "usage", "model", "data", "checkpoint", "device", "numeric", "failed": as the exit statuses.
 nlohmann::json ErrorToJson(ExitCode code, const std::string& message);

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "tools/cli/console.h"
@@ -109,7 +110,8 @@ std::string ToText(const NamedValues& values) {
   return text;
 }
 
-Progress::Progress(ProgressStyle style, bool keeps_best) : style_(style), keeps_best_(keeps_best) {
+Progress::Progress(ProgressStyle style, bool keeps_best, std::string judged_on)
+    : style_(style), keeps_best_(keeps_best), judged_on_(std::move(judged_on)) {
   if (style_ == ProgressStyle::kAuto) style_ = IsTerminal() ? ProgressStyle::kBar : ProgressStyle::kLines;
 }
 
@@ -163,7 +165,7 @@ void Progress::OnEpoch(const EpochReport& report, int64_t epochs) {
       fmt::format("epoch {}/{}  {}  {} samples/s  lr {:.4g}", report.epoch + 1, epochs, Duration(report.seconds),
                   Rate(report.samples_per_second), report.learning_rate),
       "train: " + ToText(report.train)};
-  if (!report.validation.empty()) parts.push_back("test: " + ToText(report.validation));
+  if (!report.validation.empty()) parts.push_back(judged_on_ + ": " + ToText(report.validation));
   if (report.best) parts.back() += keeps_best_ ? "  (best, saved)" : "  (best so far)";
   const std::string line = fmt::format("{}", fmt::join(parts, "  "));
   const bool fits = style_ != ProgressStyle::kBar || line.size() < static_cast<size_t>(Columns());

@@ -12,7 +12,8 @@ enum class ProgressStyle { kAuto, kBar, kLines, kNone };
 
 class Progress {
  public:
-  Progress(ProgressStyle style, bool keeps_best);  // is the best model saved?
+  // Is the best model saved? And what is it judged by: "test" or "validation"?
+  Progress(ProgressStyle style, bool keeps_best, std::string judged_on);
   ~Progress() { Clear(); }
   Progress(const Progress&) = delete;
   void OnBatch(const BatchReport& report, int64_t epochs);
@@ -23,6 +24,7 @@ class Progress {
   using Clock = std::chrono::steady_clock;
   ProgressStyle style_;
   const bool keeps_best_;
+  const std::string judged_on_;
   Clock::time_point last_ = {};
   bool on_line_ = false;
 };

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "tools/cli/arguments.h"
 #include "train/data/open.h"
+#include "train/data/samples/numbers.h"
 
 namespace bindery::cli {
 namespace {
@@ -30,7 +31,7 @@ struct Belongings {
 const std::vector<Belongings>& AllBelongings() {
   static const std::vector<Belongings> kAll = {{"--devices", {"--workload"}},
                                                {"--weights", {"--map"}},
-                                               {"--data", {"--test-data"}},
+                                               {"--data", {"--test-data", "--shard"}},
                                                {"--micro-batches", {"--memory-limit"}},
                                                {"--average", {"--use-average"}}};
   return kAll;
@@ -40,7 +41,7 @@ std::string Absolute(const std::string& path) { return path.empty() ? path : std
 
 std::string AbsoluteData(const std::string& text) {
   constexpr std::string_view kText = "text:";
-  if (text.empty() || text == "digits") return text;
+  if (text.empty() || (!IsDataText(text) && CutShard(text).data == "digits")) return text;
   if (text.starts_with(kText)) return std::string(kText) + Absolute(text.substr(kText.size()));
   return IsDataText(text) ? WithAbsolutePaths(text) : Absolute(text);
 }
@@ -93,6 +94,8 @@ OptionTexts TextsOf(const CLI::App& command, const TrainArguments& a, const Trai
       {"--test-digits", fmt::format("{}", a.data.test_digits)},
       {"--digits-seed", fmt::format("{}", a.data.digits_seed)},
       {"--test-part", fmt::format("{}", a.data.test_part)},
+      {"--validation-part", UnlessZero(a.data.validation_part)},
+      {"--shard", a.data.shard},
       {"--batch-size", fmt::format("{}", a.data.batch_size)},
       {"--epochs", fmt::format("{}", a.epochs)},
       {"--epoch-batches", fmt::format("{}", a.epoch_batches)},
@@ -145,9 +148,9 @@ OptionTexts TextsIn(const std::map<std::string, std::string>& info) {
 }
 
 bool IsOfData(const std::string& option) {
-  static const std::set<std::string> kData = {"--data",         "--test-data",    "--last-batch",  "--workers",
-                                              "--skip-damaged", "--train-digits", "--test-digits", "--digits-seed",
-                                              "--test-part",    "--batch-size"};
+  static const std::set<std::string> kData = {"--data",         "--test-data",       "--last-batch",  "--workers",
+                                              "--skip-damaged", "--train-digits",    "--test-digits", "--digits-seed",
+                                              "--test-part",    "--validation-part", "--shard",       "--batch-size"};
   return kData.contains(option);
 }
 

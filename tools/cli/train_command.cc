@@ -37,6 +37,7 @@ class TrainCommand : public TrainArguments {
 
  private:
   void TakeOverOptions();
+  void CheckSameValidation(const OptionTexts& before) const;
   void PrepareFolder() const;
   void HintAtCheckpoints() const;
   void Report(const FitResult& result, const Trainer& trainer, const TrainingData& made, int64_t samples,
@@ -68,7 +69,8 @@ nlohmann::json TrainCommand::StartToJson(const TrainingData& made, const Trainer
           {"parameters", CountParameters(made.model.symbol, {{input.name, input.shape}}).arguments},
           {"data", data.data},
           {"samples", made.train->samples()},
-          {"test_samples", made.test->samples()},
+          {"test_samples", data.validation_part > 0 ? 0 : made.test->samples()},
+          {"validation_samples", data.validation_part > 0 ? made.test->samples() : 0},
           {"devices", device.devices},
           {"batch_size", data.batch_size},
           {"epochs", epochs},
@@ -83,15 +85,16 @@ nlohmann::json TrainCommand::StartToJson(const TrainingData& made, const Trainer
 // The end of a run, for people.
 void TrainCommand::Report(const FitResult& result, const Trainer& trainer, const TrainingData& made, int64_t samples,
                           double seconds) const {
-  const auto row = [](const std::string& what, const std::string& value) { fmt::print("  {:<22}{}\n", what, value); };
+  const auto row = [](const std::string& what, const std::string& value) { fmt::print("  {:<21} {}\n", what, value); };
   fmt::print("\nresult\n");
   const ParameterCount count = CountParameters(trainer.symbol(), {{"data", made.train->ProvideData()[0].shape}});
   row("model", fmt::format("{}, {} parameters", model.Name(), count.arguments));
   row("devices", device.devices);
   if (trainer.micro_batches() > 1) row("micro-batches", fmt::format("{} of a batch", trainer.micro_batches()));
   row("epochs, steps", fmt::format("{}, {}", result.epochs, result.steps));
-  for (const auto& [set, values] : {std::pair("train ", &result.train), {"test ", &result.validation}}) {
-    for (const auto& [name, value] : *values) row(set + name, fmt::format("{:.4f}{}", value, data.UnitOf(name)));
+  for (const auto& [set, values] : {std::pair("train", &result.train), {data.JudgedOn(), &result.validation}}) {
+    for (const auto& [name, value] : *values)
+      row(fmt::format("{} {}", set, name), fmt::format("{:.4f}{}", value, data.UnitOf(name)));
   }
   if (const int64_t train = SkippedBy(*made.train), test = SkippedBy(*made.test); train + test > 0) {
     row("damaged, skipped", fmt::format("{} times of training, {} of tests", train, test));
@@ -168,9 +171,23 @@ void TrainCommand::TakeOverOptions() {
   if (!resume || checkpoints.empty()) return;
   const auto info = CheckpointStore(checkpoints).NewestInfo();
   if (!info) return;
-  OptionTexts texts = TextsIn(*info);
+  const OptionTexts before = TextsIn(*info);
+  OptionTexts texts = before;
   std::erase_if(texts, [&](const auto& option) { return data.from_file && IsOfData(option.first); });
   TakeOver(texts, fmt::format("the newest checkpoint in \"{}\"", checkpoints), app);
+  CheckSameValidation(before);
+}
+
+// What the run was judged by must not be trained on, nor the reverse.
+void TrainCommand::CheckSameValidation(const OptionTexts& before) const {
+  const std::string option = "--validation-part";
+  const auto found = before.find(option);
+  const double part = found == before.end() ? 0 : ParseNumber<double>(option, found->second, 0, 1);
+  if (part == data.validation_part) return;
+  Throw<CheckpointError>(
+      "the newest checkpoint in \"{}\" was trained with {} {}, not {}: a run keeps the part that it began with, "
+      "since it has been trained on samples of others",
+      checkpoints, option, part, data.validation_part);
 }
 
 int TrainCommand::Run() {
@@ -188,19 +205,19 @@ int TrainCommand::Run() {
   if (json) {
     PrintLine(StartToJson(made, options));
   } else {
-    Say("training {} on {}: {} samples of {}, tested on {}; devices {}, batch {}{}\n", model.Name(), data.data,
-        made.train->samples(), input.shape.Erase(input.BatchAxis()), made.test->samples(), device.devices,
-        data.batch_size, precision == "float32" ? "" : ", in " + precision);
+    Say("training {} on {}: {} samples of {}, {} on {}; devices {}, batch {}{}\n", model.Name(), data.data,
+        made.train->samples(), input.shape.Erase(input.BatchAxis()), data.validation_part > 0 ? "validated" : "tested",
+        made.test->samples(), device.devices, data.batch_size, precision == "float32" ? "" : ", in " + precision);
   }
 
-  Progress display(json ? ProgressStyle::kNone : style, !best.empty());
+  Progress display(json ? ProgressStyle::kNone : style, !best.empty(), data.JudgedOn());
   double seconds = 0;
   int64_t samples = 0;
   const auto on_epoch = [&](const EpochReport& report) {
     display.OnEpoch(report, epochs);
     seconds += report.seconds;
     samples += report.samples;
-    if (json) PrintLine(ToJson(report));
+    if (json) PrintLine(ToJson(report, data.JudgedOn()));
   };
   const auto on_batch = [&](const BatchReport& report) {
     display.OnBatch(report, epochs);
@@ -221,7 +238,8 @@ int TrainCommand::Run() {
                               .metrics = ParseMetrics(options.metrics),
                               .model = &made.model,
                               .train = made.train.get(),
-                              .test = made.test.get()})) {
+                              .test = made.test.get(),
+                              .judged_on = data.JudgedOn()})) {
     extensions.push_back(std::move(extension));
   }
   const ListenToSignals guard(&trainer);
@@ -238,19 +256,19 @@ int TrainCommand::Run() {
                                                      .stop = stop});
   display.Clear();
   CheckFinite("train", result.train);
-  CheckFinite("test", result.validation);
+  CheckFinite(data.JudgedOn(), result.validation);
   if (!result.stopped) WarnIfNothingWasLearned(result.train, made.label_counts);
   if (!save.empty()) trainer.Save(save);
   if (json) {
-    const nlohmann::json line = {{"event", "end"},
-                                 {"stopped", result.stopped},
-                                 {"epochs", result.epochs},
-                                 {"steps", result.steps},
-                                 {"micro_batches", trainer.micro_batches()},
-                                 {"skipped", SkippedBy(*made.train)},
-                                 {"test_skipped", SkippedBy(*made.test)},
-                                 {"test", ToJson(result.validation)},
-                                 {"checkpoint", result.checkpoint}};
+    nlohmann::json line = {{"event", "end"},
+                           {"stopped", result.stopped},
+                           {"epochs", result.epochs},
+                           {"steps", result.steps},
+                           {"micro_batches", trainer.micro_batches()},
+                           {"skipped", SkippedBy(*made.train)},
+                           {"test_skipped", SkippedBy(*made.test)},
+                           {"checkpoint", result.checkpoint}};
+    AddJudged(result.validation, data.JudgedOn(), &line);
     PrintLine(line);
   }
   if (result.stopped) {

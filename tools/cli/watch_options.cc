@@ -28,15 +28,15 @@ std::vector<std::string> SplitAtCommas(const std::string& text) {
   return parts;
 }
 
-// The first images of the test data, if they are such.
-void WriteImages(DataIter* data, EventWriter* events) {
+// The first images of the data `name`, if they are such.
+void WriteImages(const std::string& name, DataIter* data, EventWriter* events) {
   const BatchPtr batch = data->Next();
   if (batch && !batch->data.empty()) {
     const HostTensor& images = batch->data[0];
     const Shape shape = images.shape();
     if (shape.rank() == 4 && shape[-1] > 1 && shape[-2] > 1) {
       for (int64_t i = 0; i < std::min(kImages, batch->samples); ++i) {
-        events->Image(fmt::format("test/{}", i), 0, images.Slice(0, i, i + 1).Reshape(shape.Erase(0)));
+        events->Image(fmt::format("{}/{}", name, i), 0, images.Slice(0, i, i + 1).Reshape(shape.Erase(0)));
       }
     }
   }
@@ -93,7 +93,7 @@ std::vector<Extension> WatchOptions::Extensions(const OfRun& run) const {
     options.begin = [run](EventWriter& events) {
       const DataDesc input = run.train->ProvideData()[0];
       events.Graph(run.model->symbol, {{input.name, input.shape}});
-      WriteImages(run.test, &events);
+      WriteImages(run.judged_on, run.test, &events);
     };
     extensions.push_back(TensorBoard(std::move(options)));
   }

@@ -31,6 +31,7 @@ struct WatchOptions {
     std::vector<std::string> metrics;  // names
     const Model* model = nullptr;
     DataIter *train = nullptr, *test = nullptr;
+    std::string judged_on = "test";  // what `test` is: "test" or "validation"
   };
   std::vector<Extension> Extensions(const OfRun& run) const;
 

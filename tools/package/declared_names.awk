@@ -27,7 +27,7 @@ function declared_before(text, stops,    i, c, level, last) {
   return text
 }
 
-FNR == 1 { depth = 0 }
+FNR == 1 { depth = in_body = 0 }
 
 /^(inline )?namespace [A-Za-z]/ {
   name = $0
@@ -38,7 +38,13 @@ FNR == 1 { depth = 0 }
   next
 }
 /^namespace \{/ { print FILENAME ": a public header has an unnamed namespace" > "/dev/stderr"; exit 1 }
-/^}  \/\/ namespace/ { --depth; next }
+# What begins in the first column and has a body ends there, too; what else ends there is a namespace.
+!/^\/\// && /{[ \t]*(\/\/.*)?$/ { in_body = 1 }
+/^}/ {
+  if (!in_body && depth > 0) --depth
+  in_body = 0
+  next
+}
 
 /^  friend [^;]*\(/ && !/^  friend (class|struct) / { sub(/^  friend /, "") }
 /^template/ {

@@ -61,26 +61,8 @@ std::string LayerTable(const Symbol& symbol, const ShapeMap& known) {
                    {false, false, false, false, false, false}, rows);
 }
 
-std::vector<int64_t> LivePerCall(const Plan& plan) {
-  std::vector<int64_t> live(plan.calls.size(), 0);
-  for (const PlanStorage& storage : plan.storages) {
-    for (int call = storage.first; call <= storage.last && call < static_cast<int>(live.size()); ++call) {
-      live[static_cast<size_t>(call)] += storage.bytes;
-    }
-  }
-  return live;
-}
-
-std::string PhaseOf(const Plan& plan, int call) {
-  if (call < plan.derive_calls) return "parameters";
-  for (const PlanSegment& segment : plan.segments) {
-    if (call >= segment.begin && call < segment.end) return segment.phase == Phase::kForward ? "forward" : "backward";
-  }
-  return "";
-}
-
 std::string CallTable(const Plan& plan) {
-  const std::vector<int64_t> live = LivePerCall(plan);
+  const std::vector<int64_t> live = LiveBytes(plan);
   std::vector<std::vector<std::string>> rows;
   for (size_t i = 0; i < plan.calls.size(); ++i) {
     const PlanCall& call = plan.calls[i];
@@ -111,6 +93,24 @@ std::string MemoryTable(const MemoryReport& report) {
 }
 
 }  // namespace
+
+std::vector<int64_t> LiveBytes(const Plan& plan) {
+  std::vector<int64_t> live(plan.calls.size(), 0);
+  for (const PlanStorage& storage : plan.storages) {
+    for (int call = storage.first; call <= storage.last && call < static_cast<int>(live.size()); ++call) {
+      live[static_cast<size_t>(call)] += storage.bytes;
+    }
+  }
+  return live;
+}
+
+std::string PhaseOf(const Plan& plan, int call) {
+  if (call < plan.derive_calls) return "parameters";
+  for (const PlanSegment& segment : plan.segments) {
+    if (call >= segment.begin && call < segment.end) return segment.phase == Phase::kForward ? "forward" : "backward";
+  }
+  return "";
+}
 
 std::string MemorySvg(const Plan& plan) {
   constexpr double kWidth = 900, kLeft = 70, kBox = 320, kCurve = 110, kGap = 34, kTop = 18;
@@ -144,7 +144,7 @@ std::string MemorySvg(const Plan& plan) {
     band(kTop, kCurve, segment);
     band(box_top, kBox, segment);
   }
-  const std::vector<int64_t> live = LivePerCall(plan);
+  const std::vector<int64_t> live = LiveBytes(plan);
   std::string outline = fmt::format("{:.2f},{:.2f} ", x(0), kTop + kCurve);
   for (size_t i = 0; i < live.size(); ++i) {
     const double y = kTop + kCurve * (1 - static_cast<double>(live[i]) / bytes);

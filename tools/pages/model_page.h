@@ -28,4 +28,8 @@ std::string ModelPage(const Symbol& symbol, const ShapeMap& shapes, const ModelP
 // reads it, with the names of its values; above it, how many bytes are alive.
 std::string MemorySvg(const Plan& plan);
 
+// Of each call: how many bytes of the arena are alive, and "parameters", "forward" or "backward".
+std::vector<int64_t> LiveBytes(const Plan& plan);
+std::string PhaseOf(const Plan& plan, int call);
+
 }  // namespace bindery

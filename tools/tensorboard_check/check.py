@@ -18,6 +18,7 @@ from tensorboard.backend.event_processing import directory_loader
 from tensorboard.backend.event_processing import io_wrapper
 from tensorboard.compat.proto import graph_pb2
 from tensorboard.plugins.hparams import plugin_data_pb2
+from tensorboard.summary.writer import record_writer
 from tensorboard.util import tensor_util
 
 failures = []
@@ -36,8 +37,23 @@ def train(program, folder, epochs, more=()):
     return [line for line in map(json.loads, lines) if line["event"] == "epoch"]
 
 
+def write_tf_records(path, rows, labels):
+    """A tf.train.Example of each row, "x", and its label, "y", in records as TensorBoard writes them."""
+    def field(number, content):  # in protobuf's encoding; less than 128 bytes
+        return bytes([number << 3 | 2, len(content)]) + content
+
+    def feature(name, kind, values):
+        return field(1, field(1, name.encode()) + field(2, field(kind, field(1, values))))
+
+    with open(path, "wb") as file:
+        writer = record_writer.RecordWriter(file)
+        for row, label in zip(rows, labels):
+            writer.write(field(1, feature("x", 2, row.astype("<f4").tobytes()) + feature("y", 3, bytes([label]))))
+        writer.flush()
+
+
 def kinds(program, folder):
-    """Data of every kind but TFRecord files, small: names, and the lines that name them."""
+    """Data of every kind, small: names, and the lines that name them."""
     for to in ("images:" + folder + "/pictures", folder + "/idx"):
         subprocess.run([program, "train", "--model", "mlp", "--train-digits", "40", "--test-digits", "20", "--epochs",
                         "1", "--checkpoints=", "--write-digits", to], check=True, capture_output=True)
@@ -57,12 +73,14 @@ def kinds(program, folder):
                 info = tarfile.TarInfo(record + ".cls")
                 info.size = len(label)
                 archive.addfile(info, io.BytesIO(label.encode()))
+    write_tf_records(folder + "/rows.tfrecord", x[:, 0], y)
     return {
         "csv": f"csv:{folder}/rows.csv",
         "npy": f"npy:{folder}/x.npy?labels={folder}/y.npy",
         "npz": f"npz:{folder}/xy.npz",
         "images": f"images:{folder}/pictures/train",
         "tar": f"tar:{folder}/digits.tar?size=28&channels=1",
+        "TFRecord": f"tfrecord:{folder}/rows.tfrecord?data=x&label=y",
         "IDX": folder + "/idx",
         "text": f"text:{folder}/text",
     }

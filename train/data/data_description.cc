@@ -11,6 +11,7 @@
 #include "proto/data.pb.h"
 #include "proto/text_format.h"
 #include "train/data/open.h"
+#include "train/data/samples/numbers.h"
 
 namespace bindery {
 
@@ -36,8 +37,9 @@ DataDescription ReadDataDescription(const std::string& path) {
     Throw<DataError>("{}: \"{}\" is no data set: KIND:PATH, text:FILE, digits or a folder of IDX files", path, source);
   };
   std::error_code error;  // a name too long, a circle of links: no folder
-  check(file.train, IsDataText(file.train) || file.train.starts_with("text:") || file.train == "digits" ||
-                        std::filesystem::is_directory(file.train, error));
+  const std::string train = IsDataText(file.train) ? file.train : CutShard(file.train).data;
+  check(file.train, IsDataText(train) || train.starts_with("text:") || train == "digits" ||
+                        std::filesystem::is_directory(train, error));
   if (!file.test.empty() && !file.train.empty() && !IsDataText(file.train)) {
     Throw<DataError>("{}: test: \"{}\" has its own", path, file.train);
   }

@@ -11,11 +11,11 @@
 
 #include "base/error.h"
 #include "base/names.h"
-#include "base/parse_number.h"
 #include "train/data/preprocessing.h"
 #include "train/data/records/image_folder.h"
 #include "train/data/records/tar.h"
 #include "train/data/records/tf_record.h"
+#include "train/data/samples/numbers.h"
 #include "train/data/settings.h"
 #include "train/data/tables/csv.h"
 #include "train/data/tables/npy.h"
@@ -133,27 +133,12 @@ OpenedData OpenArrays(DataSettings* settings, const OpenOptions& options) {
           ToText(used)};
 }
 
-// Every count-th sample from number `first` on.
-struct Shard {
-  int64_t first = 0, count = 1;
-};
-
 Shard ReadShard(DataSettings* settings) {
-  constexpr int64_t kMostShards = 1 << 20;
-  const std::string text = settings->Text("shard", "0/1");
-  const size_t slash = std::min(text.find('/'), text.size());
-  const auto first = ParseNumber<int64_t>(std::string_view(text).substr(0, slash)),
-             count = ParseNumber<int64_t>(std::string_view(text).substr(std::min(slash + 1, text.size())));
-  if (!first || !count || *count > kMostShards || *first < 0 || *first >= *count) {
-    settings->Fail(fmt::format("\"shard\": expected I/N, with I from 0 to N - 1, got \"{}\"", text));
+  try {
+    return ParseShard(settings->Text("shard", "0/1"));
+  } catch (const DataError& e) {
+    settings->Fail("\"shard\": " + e.message());
   }
-  return {*first, *count};
-}
-
-SampleSourcePtr ChooseShard(SampleSourcePtr from, const Shard& shard) {
-  std::vector<int64_t> numbers;
-  for (int64_t number = shard.first; number < from->samples(); number += shard.count) numbers.push_back(number);
-  return ChooseSamples(std::move(from), std::move(numbers));
 }
 
 // In the order of their names.
@@ -277,7 +262,10 @@ OpenedData OpenData(const std::string& text, const OpenOptions& options) {
   NoteOtherPreprocessing(text, &settings, ParsePreprocessing(options.preprocessing),
                          ParsePreprocessing(opened.preprocessing));
   // Classes are those of all samples, so that all shards number them alike.
-  if (shard.count > 1) opened.samples = ChooseShard(std::move(opened.samples), shard);
+  if (shard.count > 1) {
+    std::vector<int64_t> numbers = NumbersOf(shard, opened.samples->samples());
+    opened.samples = ChooseSamples(std::move(opened.samples), std::move(numbers));
+  }
   return opened;
 }
 

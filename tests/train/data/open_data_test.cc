@@ -231,7 +231,8 @@ TEST(DataDescription, SaysWhatAndHow) {
   EXPECT_EQ(refused("train: \"csv:a\"\n  trian: 3"),
             "data.prototxt:2:8: Message type \"bindery.proto.Data\" has no field named \"trian\".");
   EXPECT_EQ(refused(""), "data.prototxt: it does not say what to train on");
-  for (const std::string& source : {std::string("digits"), std::string("text:t.txt"), testing::TempDir()}) {
+  for (const std::string& source : {std::string("digits"), std::string("text:t.txt"), testing::TempDir(),
+                                    std::string("digits?shard=1/2"), testing::TempDir() + "?shard=0/3"}) {
     EXPECT_EQ(read("train: \"" + source + "\" test_part: 0.5").train, source);
     EXPECT_EQ(refused("train: \"" + source + "\" test: \"csv:a\""),
               "data.prototxt: test: \"" + source + "\" has its own");

@@ -1,14 +1,11 @@
 #include "train/data/samples/sample_source.h"
 
-#include <algorithm>
-#include <cmath>
 #include <cstring>
-#include <numeric>
 #include <utility>
 
 #include "base/error.h"
 #include "base/files.h"
-#include "base/philox.h"
+#include "train/data/samples/numbers.h"
 
 namespace bindery {
 namespace {
@@ -97,15 +94,8 @@ SampleSourcePtr ChooseSamples(SampleSourcePtr from, std::vector<int64_t> numbers
 }
 
 SplitSamples SplitSource(const SampleSourcePtr& from, double part) {
-  if (!(part >= 0 && part <= 1)) Throw<DataError>("expected a part of the samples from 0 to 1, got {}", part);
-  std::vector<int64_t> numbers(static_cast<size_t>(from->samples()));
-  std::iota(numbers.begin(), numbers.end(), int64_t{0});
-  PhiloxStream stream(0, "split");
-  for (size_t i = numbers.size(); i > 1; --i) std::swap(numbers[i - 1], numbers[stream.Below(i)]);
-  const auto middle = numbers.end() - std::llround(part * static_cast<double>(numbers.size()));
-  std::sort(numbers.begin(), middle);
-  std::sort(middle, numbers.end());
-  return {ChooseSamples(from, {numbers.begin(), middle}), ChooseSamples(from, {middle, numbers.end()})};
+  SplitNumbers numbers = SplitByPart(from->samples(), part);
+  return {ChooseSamples(from, std::move(numbers.rest)), ChooseSamples(from, std::move(numbers.part))};
 }
 
 }  // namespace bindery
