@@ -27,11 +27,13 @@ class SeeingTest : public ProgramTest {
     for (std::string line; std::getline(stream, line);) lines.push_back(json::parse(line));
     return lines;
   }
+  static json Schema(const std::string& name) {
+    return json::parse(
+        ReadFile(std::string(std::getenv("TEST_SRCDIR")) + "/" + std::getenv("TEST_WORKSPACE") + "/docs/" + name));
+  }
   // The events of the lines, each of them as docs/train_events.schema.json wants it.
   static std::vector<std::string> Events(const std::string& text) {
-    const std::string path = std::string(std::getenv("TEST_SRCDIR")) + "/" + std::getenv("TEST_WORKSPACE") +
-                             "/docs/train_events.schema.json";
-    const json schema = json::parse(ReadFile(path));
+    const json schema = Schema("train_events.schema.json");
     std::vector<std::string> events;
     for (const json& line : Lines(text)) {
       EXPECT_EQ(Breach(schema, line), "") << line;
@@ -63,6 +65,33 @@ TEST_F(SeeingTest, EveryLineOfJsonIsAsTheSchemaSays) {
   EXPECT_EQ(Lines(usage.out)[0].at("kind"), "usage");
   const Outcome data = Fails(4, "none.csv", Training(1, {"--json", "--data", "csv:none.csv?label=x"}));
   EXPECT_EQ(Lines(data.out).back().at("kind"), "data");
+}
+
+TEST_F(SeeingTest, EveryLineOfALogIsAsItsSchemaSays) {
+  const json schema = Schema("train_log.schema.json");
+  Succeeds(Training(2, {"--log", "log.jsonl"}));
+  Succeeds(Training(3, {"--log", "log.jsonl", "--resume"}));
+  const std::vector<json> lines = Lines(Read("log.jsonl"));
+  ASSERT_EQ(lines.size(), 3u);
+  for (const json& line : lines) {
+    EXPECT_EQ(Breach(schema, line), "") << line;
+    for (const char* name :
+         {"train/accuracy", "train/cross-entropy", "validation/accuracy", "validation/cross-entropy"}) {
+      EXPECT_TRUE(line.at(name).is_number()) << name << line;
+    }
+  }
+  EXPECT_EQ(lines[2].at("epoch"), 3);
+  EXPECT_EQ(lines[2].at("iteration"), 6);
+  EXPECT_GE(lines[2].at("seconds"), lines[1].at("seconds"));
+  // It finds what is wrong.
+  for (const auto& [name, value] : std::map<std::string, json>{{"epoch", 1.5}, {"seconds", -1}, {"train/f1", "high"}}) {
+    json bad = lines[0];
+    bad[name] = value;
+    EXPECT_NE(Breach(schema, bad), "") << name;
+  }
+  json bad = lines[0];
+  bad.erase("iteration");
+  EXPECT_NE(Breach(schema, bad), "");
 }
 
 // Words, settings and variables that are not understood are no run yet.

@@ -20,7 +20,8 @@ nlohmann::json ToJson(const EpochReport& report) {
           {"samples_per_second", report.samples_per_second},
           {"learning_rate", report.learning_rate},
           {"train", ToJson(report.train)},
-          {"test", ToJson(report.validation)}};
+          {"test", ToJson(report.validation)},
+          {"best", report.best}};
 }
 
 nlohmann::json StepToJson(const BatchReport& report) {

@@ -20,10 +20,11 @@
 #include "tools/cli/exit_codes.h"
 #include "tools/cli/json_lines.h"
 #include "tools/cli/progress.h"
+#include "tools/cli/rate.h"
 #include "tools/cli/run_options.h"
 #include "tools/cli/signals.h"
 #include "tools/cli/train_arguments.h"
-#include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/best_checkpoint.h"
 #include "train/extensions/reports.h"
 #include "train/extensions/snapshots.h"
 
@@ -38,6 +39,7 @@ class TrainCommand : public TrainArguments {
  private:
   void TakeOverOptions();
   void PrepareFolder() const;
+  std::string Judged(const TrainerOptions& options) const;
   void HintAtCheckpoints() const;
   void Report(const FitResult& result, const Trainer& trainer, const TrainingData& made, int64_t samples,
               double seconds) const;
@@ -101,6 +103,9 @@ void TrainCommand::Report(const FitResult& result, const Trainer& trainer, const
     row("training time", fmt::format("{}, {} samples/s", Duration(seconds), Rate(rate)));
   }
   if (!result.checkpoint.empty()) row("checkpoint", result.checkpoint);
+  if (keep_best) {
+    if (const auto path = FindBest(CheckpointStore(checkpoints))) row("best checkpoint", *path);
+  }
   if (!save.empty()) row("model file", save);
   if (!best.empty()) row("best model file", best);
 }
@@ -134,6 +139,7 @@ void TrainCommand::PrepareFolder() const {
   LockFolder("--checkpoints", checkpoints);
   const std::vector<std::string> earlier = CheckpointStore(checkpoints).List();
   if (resume && earlier.empty()) HintAtCheckpoints();
+  if (from_best && !earlier.empty()) GoBackToBest(CheckpointStore(checkpoints));
   if (resume || overwrite || earlier.empty()) return;
   throw UsageError(
       fmt::format("\"{}\" is of an earlier run: --resume goes on with it, --overwrite replaces it, and "
@@ -166,11 +172,32 @@ void TrainCommand::HintAtCheckpoints() const {
 // To go on with a run is to go on with its options, but for those on the command line.
 void TrainCommand::TakeOverOptions() {
   if (!resume || checkpoints.empty()) return;
-  const auto info = CheckpointStore(checkpoints).NewestInfo();
+  const CheckpointStore store(checkpoints);
+  auto info = store.NewestInfo();
   if (!info) return;
+  if (from_best) {
+    const std::optional<std::string> best = FindBest(store);
+    if (!best) {
+      throw UsageError(
+          fmt::format("--resume: \"{}\" has no checkpoint of a best epoch, which --keep-best keeps; --resume alone "
+                      "goes on from the "
+                      "newest",
+                      checkpoints));
+    }
+    info = LoadCheckpointInfo(*best);
+  }
   OptionTexts texts = TextsIn(*info);
   std::erase_if(texts, [&](const auto& option) { return data.from_file && IsOfData(option.first); });
-  TakeOver(texts, fmt::format("the newest checkpoint in \"{}\"", checkpoints), app);
+  TakeOver(texts, fmt::format("the {} checkpoint in \"{}\"", from_best ? "best" : "newest", checkpoints), app);
+}
+
+// The metric of the test by which an epoch is the best.
+std::string TrainCommand::Judged(const TrainerOptions& options) const {
+  const std::vector<std::string> metrics = ParseMetrics(options.metrics);
+  if (judged_by.empty()) return metrics[0];
+  if (std::ranges::find(metrics, judged_by) != metrics.end()) return judged_by;
+  throw UsageError(
+      fmt::format("--watch: there is no metric \"{}\"; --metrics has {}", judged_by, fmt::join(metrics, ", ")));
 }
 
 int TrainCommand::Run() {
@@ -178,22 +205,24 @@ int TrainCommand::Run() {
   const ProgressStyle style = Style();
   TrainerOptions options = Parse();
   CheckOutputs();
-  options.info = ToInfo(TextsOf(*app, *this, options));
   options.engine = watch.Watched(options.engine);
   TrainingData made = MakeTrainingData(data, model, seed);
+  if (!metrics && GivesNumbers(made.model)) options.metrics = kMetricsOfNumbers;
+  const std::string judged = Judged(options);
+  options.info = ToInfo(TextsOf(*app, *this, options));
   options.fixed_params = Frozen(made.model);
   const DataDesc input = made.train->ProvideData()[0];
-  CheckMetrics(options.metrics, made.model.symbol, *made.train);
+  CheckMetrics(options.metrics, made.model, *made.train);
   PrepareFolder();
   if (json) {
     PrintLine(StartToJson(made, options));
   } else {
-    Say("training {} on {}: {} samples of {}, tested on {}; devices {}, batch {}{}\n", model.Name(), data.data,
-        made.train->samples(), input.shape.Erase(input.BatchAxis()), made.test->samples(), device.devices,
-        data.batch_size, precision == "float32" ? "" : ", in " + precision);
+    Tell("training {} on {}: {} samples of {}, tested on {}; devices {}, batch {}{}\n", model.Name(), data.data,
+         made.train->samples(), input.shape.Erase(input.BatchAxis()), made.test->samples(), device.devices,
+         data.batch_size, precision == "float32" ? "" : ", in " + precision);
   }
 
-  Progress display(json ? ProgressStyle::kNone : style, !best.empty());
+  Progress display(json || IsQuiet() ? ProgressStyle::kNone : style, !best.empty() || keep_best);
   double seconds = 0;
   int64_t samples = 0;
   const auto on_epoch = [&](const EpochReport& report) {
@@ -207,13 +236,11 @@ int TrainCommand::Run() {
     if (json && json_every > 0 && report.step % json_every == 0) PrintLine(StepToJson(report));
   };
 
-  // What is judged is the first metric of the test.
-  const std::string judged = "validation/" + ParseMetrics(options.metrics)[0];
   std::vector<Extension> extensions;
   if (!log.empty()) extensions.push_back(LogReport({.path = log}));
-  if (!best.empty()) extensions.push_back(BestModel(best, judged));
+  if (!best.empty()) extensions.push_back(BestModel(best, "validation/" + judged));
   std::optional<Trigger> stop;
-  if (patience > 0) stop = EarlyStopping({.value = judged, .patience = patience});
+  if (patience > 0) stop = EarlyStopping({.value = "validation/" + judged, .patience = patience});
 
   Trainer trainer(made.model, options);
   for (Extension& extension : watch.Extensions({.group = [&] { return trainer.group(); },
@@ -231,11 +258,13 @@ int TrainCommand::Run() {
                                                      .checkpoints = checkpoints,
                                                      .checkpoint_every = checkpoint_every,
                                                      .keep = keep,
+                                                     .keep_best = keep_best,
                                                      .resume = resume,
                                                      .on_batch = on_batch,
                                                      .on_epoch = on_epoch,
                                                      .extensions = extensions,
-                                                     .stop = stop});
+                                                     .stop = stop,
+                                                     .watch = judged});
   display.Clear();
   CheckFinite("train", result.train);
   CheckFinite("test", result.validation);
