@@ -253,7 +253,7 @@ TrainingData MakeSamples(const DataOptions& given, const ModelOptions& model, ui
   CheckSampleShape(*opened.samples, made.model, NamedModel(model));
   SetSampleShape(&made.model, opened.samples->data()[0].shape);
   if (!opened.classes.empty()) SetClassNames(opened.classes, &made.model);
-  if (numbers) SetNamesOfNumbers(LabelNames(options.data), &made.model);
+  if (GivesNumbers(made.model)) SetNamesOfNumbers(LabelNames(options.data), &made.model);
   // The model is applied to samples that are made as those of its test, which are those of its training unless said.
   open.sample = opened.samples->data()[0].shape;
   open.classes = opened.classes;

@@ -195,9 +195,9 @@ void TrainArguments::AddTo(CLI::App* app) {
   AddNumber(app, "--checkpoint-every", &checkpoint_every, 0, INT64_MAX,
             "steps between checkpoints; 0: at the end of each epoch");
   AddNumber(app, "--keep", &keep, 1, 1'000'000, "checkpoints kept");
-  app->add_flag("--overwrite", overwrite, "replace the checkpoints of an earlier run in the folder");
   app->add_flag("--keep-best", keep_best,
                 "keep the checkpoint of the best epoch, too; one is written after each epoch");
+  app->add_flag("--overwrite", overwrite, "replace the checkpoints of an earlier run in the folder");
   app->add_option_function<std::string>(
          "--resume",
          [this](const std::string& text) {

@@ -122,11 +122,15 @@ void CheckArguments(const Model& model, bool labelled) {
   }
 }
 
+// Its loss compares its output with a label of the same shape: classes would be one axis less.
 bool GivesNumbers(const Model& model) {
-  return std::ranges::any_of(Graph::Of(model.symbol).nodes, [](const NodePtr& node) {
-    return !node->is_variable() &&
-           (&node->op() == &LinearRegressionOutputOp() || &node->op() == &MAERegressionOutputOp());
-  });
+  const std::vector<std::string> arguments = model.symbol.ListArguments();
+  const auto label = std::ranges::find(arguments, kLabel);
+  const auto sample = SampleShape(model);
+  if (label == arguments.end() || !sample || model.symbol.size() != 1) return false;
+  const InferredShapes shapes = InferShapesPartial(model.symbol, {{kData, sample->Insert(BatchAxis(model), 1)}});
+  const auto& wanted = shapes.arguments[static_cast<size_t>(label - arguments.begin())];
+  return wanted && shapes.outputs[0] && *wanted == *shapes.outputs[0];
 }
 
 std::vector<std::string> NamesOfNumbers(const Model& model, int64_t outputs) {
