@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "train/checkpoint/best_checkpoint.h"
 #include "train/extensions/snapshots.h"
 #include "train/finite.h"
 #include "train/loop/loop.h"
@@ -35,7 +36,8 @@ bool Trainer::IsBest(const std::string& set, const std::string& metric, double v
 class Trainer::Fitting final : public Learner {
  public:
   Fitting(Trainer* trainer, DataIter* train, const FitOptions& options)
-      : trainer_(*trainer), train_(*train), feed_(trainer->BindFor(*train, true)), options_(options) {}
+      : trainer_(*trainer), train_(*train), watched_(Watched(trainer->metric_->Get(), options.watch)),
+        feed_(trainer->BindFor(*train, true)), options_(options) {}
 
   void Update() override {
     new_epoch_ = false;
@@ -72,8 +74,17 @@ class Trainer::Fitting final : public Learner {
     observation->Report("train/learning-rate", trainer_.updater_->LearningRateOf(trainer_.updater_->step()));
   }
 
-  Checkpoint ToCheckpoint() override { return trainer_.ToCheckpoint(&train_); }
-  void Restore(const Checkpoint& checkpoint) override { trainer_.Restore(checkpoint, &train_); }
+  Checkpoint ToCheckpoint() override {
+    Checkpoint checkpoint = trainer_.ToCheckpoint(&train_);
+    if (options_.keep_best) SayWhetherBest(at_best_, &checkpoint.info);
+    return checkpoint;
+  }
+  void Restore(const Checkpoint& checkpoint) override {
+    trainer_.Restore(checkpoint, &train_);
+    at_best_ = IsOfBestEpoch(checkpoint.info);
+    const bool others = !watched_.empty() && trainer_.best_ && trainer_.best_->first != Judged();
+    if (others && trainer_.epoch_ < options_.epochs) BeginJudgingAnew();  // else nothing is left to be judged
+  }
   std::vector<std::string> model_names() const override { return {kMain}; }
   Model ToModel(const std::string& name) const override {
     CheckName(name);
@@ -90,6 +101,29 @@ class Trainer::Fitting final : public Learner {
   static constexpr const char* kMain = "main";
   static void CheckName(const std::string& name) {
     if (name != kMain) Throw("a trainer has one model, \"{}\"; there is no \"{}\"", kMain, name);
+  }
+
+  // The metric's name; empty: there are none.
+  static std::string Watched(const NamedValues& metrics, const std::string& watch) {
+    std::vector<std::string> names;
+    for (const auto& [name, value] : metrics) names.push_back(name);
+    if (watch.empty()) return names.empty() ? "" : names[0];
+    if (std::ranges::find(names, watch) != names.end()) return watch;
+    Throw("watch: there is no metric \"{}\"; there {}", watch,
+          names.empty() ? "are none" : fmt::format("{} {}", names.size() == 1 ? "is" : "are", fmt::join(names, ", ")));
+  }
+  const char* JudgedSet() const { return options_.validation ? "validation" : "training"; }
+  std::string Judged() const { return fmt::format("{} {}", JudgedSet(), watched_); }
+
+  // The run so far was judged by something else: what was best by that says nothing now.
+  void BeginJudgingAnew() {
+    LogLine(LogLevel::kWarning, fmt::format("epochs so far were judged by {}, the best of which had {:.6g}; this run "
+                                            "goes by {}: which is the best begins anew",
+                                            trainer_.best_->first, trainer_.best_->second, Judged()));
+    trainer_.best_.reset();
+    Updater::Numbers numbers = trainer_.updater_->ToNumbers();
+    for (const char* name : {"schedule best", "schedule waited"}) numbers.erase(name);
+    trainer_.updater_->SetNumbers(numbers);
   }
 
   // Was the last batch that was taken the last of an epoch?
@@ -138,6 +172,7 @@ class Trainer::Fitting final : public Learner {
 
   bool Take(const BatchPtr& batch) {
     ++trainer_.batch_in_epoch_;  // whatever becomes of it: the iterator is past it
+    at_best_ = false;
     if (!Push(batch)) return false;
     if (!options_.on_batch) return true;
     const int64_t step = trainer_.updater_->step();
@@ -175,19 +210,21 @@ class Trainer::Fitting final : public Learner {
     new_epoch_ = true;
     if (options_.validation) report_.validation = trainer_.Score(*options_.validation);
     const NamedValues& judged = options_.validation ? report_.validation : report_.train;
-    if (judged.empty()) return;
-    const auto& [metric, value] = judged[0];
-    updater.Judge(value, LargerIsBetter(metric));
-    report_.best = trainer_.IsBest(options_.validation ? "validation" : "training", metric, value);
+    const auto value = std::ranges::find(judged, watched_, &NamedValues::value_type::first);
+    if (value == judged.end()) return;
+    updater.Judge(value->second, LargerIsBetter(watched_));
+    report_.best = at_best_ = trainer_.IsBest(JudgedSet(), watched_, value->second);
   }
 
   Trainer& trainer_;
   DataIter& train_;
+  const std::string watched_;
   const Feed feed_;
   const FitOptions& options_;
   EpochReport report_;
   bool begun_ = false, new_epoch_ = false;
-  int64_t before_ = 0;  // samples of the epoch that were trained on before
+  bool at_best_ = false;  // nothing has been taken since the end of the best epoch so far
+  int64_t before_ = 0;    // samples of the epoch that were trained on before
   std::chrono::steady_clock::time_point start_ = {};
 };
 
@@ -210,6 +247,7 @@ void Trainer::Resume(const FitOptions& options, Loop* loop) {
 
 FitResult Trainer::Fit(DataIter& train, const FitOptions& options) {
   if (options.epoch_batches < 0) Throw("epoch_batches: expected 0 or more, got {}", options.epoch_batches);
+  if (options.keep_best && options.checkpoints.empty()) Throw("keep_best needs a folder of checkpoints");
   Fitting fitting(this, &train, options);
   Trigger stop([this, &options](const Moment& moment, const Observation&, const Trigger::Memory&) {
     return moment.epoch >= options.epochs || stop_.load(std::memory_order_relaxed);
@@ -223,7 +261,8 @@ FitResult Trainer::Fit(DataIter& train, const FitOptions& options) {
     Trigger asked(
         [this, due, &options](const Moment& moment, const Observation& values, const Trigger::Memory& memory) {
           const bool now = save_.exchange(false, std::memory_order_relaxed) || due.rule()(moment, values, memory);
-          return now || (moment.is_new_epoch && (options.checkpoint_every == 0 || moment.epoch == options.epochs));
+          const bool each_epoch = options.checkpoint_every == 0 || options.keep_best;
+          return now || (moment.is_new_epoch && (each_epoch || moment.epoch == options.epochs));
         });
     loop.Extend(Snapshot({.folder = options.checkpoints,
                           .trigger = asked,

@@ -67,6 +67,33 @@ TEST_F(SeeingTest, EveryLineOfJsonIsAsTheSchemaSays) {
   EXPECT_EQ(Lines(data.out).back().at("kind"), "data");
 }
 
+TEST_F(SeeingTest, EveryLineOfALogIsAsItsSchemaSays) {
+  const json schema = Schema("train_log");
+  Succeeds(Training(2, {"--log", "log.jsonl"}));
+  Succeeds(Training(3, {"--log", "log.jsonl", "--resume"}));
+  const std::vector<json> lines = Lines(Read("log.jsonl"));
+  ASSERT_EQ(lines.size(), 3u);
+  for (const json& line : lines) {
+    EXPECT_EQ(Breach(schema, line), "") << line;
+    for (const char* name :
+         {"train/accuracy", "train/cross-entropy", "validation/accuracy", "validation/cross-entropy"}) {
+      EXPECT_TRUE(line.at(name).is_number()) << name << line;
+    }
+  }
+  EXPECT_EQ(lines[2].at("epoch"), 3);
+  EXPECT_EQ(lines[2].at("iteration"), 6);
+  EXPECT_GE(lines[2].at("seconds"), lines[1].at("seconds"));
+  // It finds what is wrong.
+  for (const auto& [name, value] : std::map<std::string, json>{{"epoch", 1.5}, {"seconds", -1}, {"train/f1", "high"}}) {
+    json bad = lines[0];
+    bad[name] = value;
+    EXPECT_NE(Breach(schema, bad), "") << name;
+  }
+  json bad = lines[0];
+  bad.erase("iteration");
+  EXPECT_NE(Breach(schema, bad), "");
+}
+
 // Words, settings and variables that are not understood are no run yet.
 TEST_F(SeeingTest, WrongCommandLinesAreAnEventToo) {
   Write("unknown.conf", "[train]\nepoch = 3\n");

@@ -140,10 +140,10 @@ TEST_F(SettingsTest, ASolverHasEveryOptionOfARun) {
   };
   collect(description, "\\n  optional [a-z0-9]+ ([a-z_]+) =", &fields);
   collect(Succeeds({"completion", "--shell", "fish"}).out, "subcommand_from train' -l ([-a-z]+)", &options);
-  const std::set<std::string> others = {"help",        "config",      "solver",         "overwrite",
-                                        "resume",      "trace",       "trace-steps",    "progress",
-                                        "json",        "json-every",  "device-timeout", "train-digits",
-                                        "test-digits", "digits-seed", "write-digits",   "log-level"};
+  const std::set<std::string> others = {"help",           "config",       "solver",      "overwrite",   "resume",
+                                        "trace",          "trace-steps",  "progress",    "json",        "json-every",
+                                        "device-timeout", "train-digits", "test-digits", "digits-seed", "write-digits",
+                                        "log-level",      "quiet"};
   std::set<std::string> both = fields;
   both.insert(others.begin(), others.end());
   EXPECT_EQ(both, options);
@@ -222,6 +222,27 @@ TEST_F(SettingsTest, LevelOfTheLog) {
   EXPECT_NE(Succeeds(words + Words{"--log-level", "warning"}).err.find(warning), std::string::npos);
   EXPECT_EQ(Succeeds(words + Words{"--log-level=error"}).err.find("warning: "), std::string::npos);
   Fails(2, "--log-level: unknown level \"warnings\"; did you mean \"warning\"?", {"devices", "--log-level=warnings"});
+}
+
+TEST_F(SettingsTest, QuietLeavesResultsWarningsAndErrors) {
+  const Words words = Training(1, {"--overwrite", "--optimizer=sgd(lr=0)", "--quiet"});
+  const Outcome trained = Succeeds(words);
+  EXPECT_TRUE(trained.err.starts_with("bindery: warning: the model has learned nothing")) << trained;
+  EXPECT_EQ(std::count(trained.err.begin(), trained.err.end(), '\n'), 1) << trained;
+  EXPECT_TRUE(trained.out.starts_with("\nresult\n")) << trained;
+  EXPECT_EQ(Succeeds(words + Words{"--progress", "lines", "--log-level", "error"}).err, "");
+  // Who asks for more of the log gets it.
+  const Outcome resumed = Succeeds(Training(2, {"--resume", "--quiet", "--log-level", "info"}));
+  EXPECT_NE(resumed.err.find("going on after step 2"), std::string::npos) << resumed;
+  EXPECT_EQ(resumed.err.find("epoch 2/2"), std::string::npos) << resumed;
+  const Outcome events = Succeeds(words + Words{"--json"});
+  EXPECT_EQ(std::count(events.out.begin(), events.out.end(), '\n'), 3) << events;
+  for (const char* command : {"test", "predict"}) {
+    const Outcome outcome = Succeeds({command, "--quiet"});
+    EXPECT_EQ(outcome.err, "");
+    EXPECT_EQ(outcome.out, Succeeds({command}).out);
+  }
+  Fails(2, "bindery: unknown option \"--quiet\"", {"devices", "--quiet"});
 }
 
 // As each shell itself reads what it is given, where it is present; the others' tests are skipped.

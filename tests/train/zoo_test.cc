@@ -11,6 +11,7 @@
 #include "symbol/graph.h"
 #include "symbol/infer.h"
 #include "symbol/model.h"
+#include "tests/message_of.h"
 #include "train/initializer.h"
 
 namespace bindery {
@@ -180,6 +181,29 @@ TEST(Zoo, SettingsOfSequences) {
 }
 
 // The deviation of each parameter's values; 0: all zero, or all one.
+// Numbers in place of classes: the same network behind another head.
+TEST(Zoo, HeadsOfRegression) {
+  for (const std::string name : {"mlp", "lenet", "resnet20", "resnet18", "mobilenetv2", "vgg11"}) {
+    const std::string text = name + "(head=regression, outputs=3)";
+    const Symbol model = ModelByName(text), classes = ModelByName(name, {.num_classes = 3});
+    EXPECT_EQ(model.ListArguments(), classes.ListArguments()) << name;
+    EXPECT_EQ(model.ListOutputs(), std::vector<std::string>{"regression_output"});
+    EXPECT_EQ(ParameterShapes(text, model), ParameterShapes(name, classes)) << name;
+    EXPECT_EQ(*Infer(text, model, 5).outputs[0], (Shape{5, 3})) << name;
+    EXPECT_EQ(model.DebugString().find("SoftmaxOutput"), std::string::npos) << name;
+    EXPECT_NE(model.DebugString().find("LinearRegressionOutput"), std::string::npos) << name;
+  }
+  EXPECT_EQ(ModelClasses("mlp(head=regression)"), 1);
+  EXPECT_EQ(ModelByName("mlp(head=softmax)").DebugString(), ModelByName("mlp").DebugString());
+  const auto refused = [](const std::string& text) { return MessageOf<Error>([&] { ModelByName(text); }); };
+  EXPECT_NE(refused("mlp(head=linear)").find("\"head\" must be softmax or regression, got \"linear\""),
+            std::string::npos);
+  EXPECT_NE(refused("mlp(outputs=2)").find("\"outputs\" are of head=regression"), std::string::npos);
+  EXPECT_NE(refused("mlp(head=regression, classes=2)").find("has \"outputs\", not \"classes\""), std::string::npos);
+  EXPECT_NE(refused("mlp(head=regression, outputs=0)").find("\"outputs\" must be from 1"), std::string::npos);
+  for (const char* other : {"unet", "gpt", "lstm"}) EXPECT_NE(refused(other + std::string("(head=regression)")), "");
+}
+
 TEST(Zoo, InitialValuesArePublishedOnes) {
   const auto deviation = [](const std::string& model, const std::string& parameter) {
     const Symbol symbol = ModelByName(model);
@@ -249,7 +273,8 @@ TEST(Zoo, Errors) {
   expect("Error: model \"lstm\" has no heads", make("lstm", {.heads = 2}));
   expect("Error: model \"gpt\" cannot be time_first", make("gpt", {.time_first = true}));
   expect("Error: model \"gpt(layrs=2)\": unknown setting \"layrs\"; did you mean \"layers\"?", make("gpt(layrs=2)"));
-  expect("Error: model \"resnet18(layers=2)\": unknown setting \"layers\"; known: classes", make("resnet18(layers=2)"));
+  expect("Error: model \"resnet18(layers=2)\": unknown setting \"layers\"; known: classes, head, outputs",
+         make("resnet18(layers=2)"));
   expect("Error: model \"gpt(width=0)\": \"width\" must be from 1 to 1048576, got 0", make("gpt(width=0)"));
   expect("Error: model \"gpt(tied=2)\": \"tied\" must be 0 or 1, got 2", make("gpt(tied=2)"));
   expect("Error: model \"gpt(2\": the closing parenthesis is missing", make("gpt(2"));

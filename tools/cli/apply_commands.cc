@@ -14,6 +14,7 @@
 #include "tools/cli/exit_codes.h"
 #include "tools/cli/json_lines.h"
 #include "tools/cli/options.h"
+#include "tools/cli/predicted_numbers.h"
 #include "tools/cli/predictions.h"
 #include "tools/cli/progress.h"
 #include "tools/cli/run_options.h"
@@ -35,7 +36,8 @@ struct ApplyCommand {
   ModelOptions model;
   DeviceOptions device;
   DataOptions data;
-  std::string checkpoints = kDefaultCheckpoints, output, report;
+  CheckpointOptions checkpoints;
+  std::string output, report;
   std::optional<std::string> metrics;  // by the data, if not given
   double min_accuracy = 0;
   int64_t show = 10, worst = 24, top = 1;
@@ -47,8 +49,7 @@ struct ApplyCommand {
     device.AddTo(sub);
     device.AddTimeoutTo(sub);
     data.AddTo(sub);
-    sub->add_option("--checkpoints", checkpoints, "folder whose newest checkpoint is used, unless --weights is given")
-        ->capture_default_str();
+    checkpoints.AddTo(sub);
     sub->add_flag("--validation", data.on_validation,
                   "of the data of the training, the part of --validation-part, in place of the test data");
     sub->add_flag("--json", json, "JSON on standard output");
@@ -58,11 +59,15 @@ struct ApplyCommand {
   // The model on its devices, and the test data in its form.
   std::unique_ptr<Trainer> Load(const LoadedModel& trained, TestData* test, bool for_prediction) const;
   void CheckDataAndMetrics() const;
+  void CheckNoClasses(const std::string& source) const;  // of a model that gives numbers
   int Test();
   // Which class is taken for which: to the line, to standard output, and as a page, as the options want it.
   void Judge(Trainer* trainer, const TestData& test, const std::string& source, const NamedValues& values,
              nlohmann::json* line) const;
   int Predict();
+  // Prints what was predicted, and writes it where it is wanted.
+  template <class T>
+  int Write(const T& answers) const;
 };
 
 // What the command line does not say about the data, the checkpoint does. A model's file says nothing about them, and
@@ -70,6 +75,10 @@ struct ApplyCommand {
 LoadedModel ApplyCommand::LoadModelAndSettleData(bool for_prediction) {
   device.Devices();  // is checked before much is read
   LoadedModel trained = LoadTrained(checkpoints, model);
+  if (GivesNumbers(trained.model)) {
+    CheckNoClasses(trained.source);
+    if (!metrics) metrics = kMetricsOfNumbers;
+  }
   // What is given to be predicted is not to be trained on: there is no part to be kept for a test.
   const bool all = for_prediction && !data.on_validation && IsGiven(*app, {"--data"}) &&
                    !IsGiven(*app, {"--test-part"}) && !data.says_part;
@@ -91,8 +100,8 @@ std::unique_ptr<Trainer> ApplyCommand::Load(const LoadedModel& trained, TestData
                                .engine = device.MakeEngine()};
   CheckArguments(trained.model, /*labelled=*/!for_prediction);
   *test = MakeTestData(data, trained.model, trained.source, for_prediction);
-  Say("{}; data: {}\n", trained.source, data.on_validation ? "the validation part of " + data.data : data.Tested());
-  if (!for_prediction) CheckMetrics(options.metrics, trained.model.symbol, *test->iter);
+  Tell("{}; data: {}\n", trained.source, data.on_validation ? "the validation part of " + data.data : data.Tested());
+  if (!for_prediction) CheckMetrics(options.metrics, trained.model, *test->iter);
   return std::make_unique<Trainer>(trained.model, options);
 }
 
@@ -127,6 +136,15 @@ void ApplyCommand::Judge(Trainer* trainer, const TestData& test, const std::stri
                              .values = values}));
 }
 
+void ApplyCommand::CheckNoClasses(const std::string& source) const {
+  for (const auto& [option, is_set] : {std::pair("--confusion", confusion),
+                                       {"--report", !report.empty()},
+                                       {"--min-accuracy", min_accuracy > 0},
+                                       {"--top", top > 1}}) {
+    if (is_set) throw UsageError(fmt::format("{} is about classes, but {} gives numbers", option, source));
+  }
+}
+
 // What can be said before the model is loaded is said then; what its checkpoint tells of the data, behind that.
 void ApplyCommand::CheckDataAndMetrics() const {
   if ((confusion || !report.empty()) && data.IsText()) {
@@ -152,8 +170,8 @@ int ApplyCommand::Test() {
   CheckFinite("test", values);
   const auto judge = [&](nlohmann::json* line) {
     if (confusion || !report.empty()) {
-      Judge(trainer.get(), test, model.model.empty() && model.weights.empty() ? checkpoints : model.Name(), values,
-            line);
+      Judge(trainer.get(), test, model.model.empty() && model.weights.empty() ? checkpoints.folder : model.Name(),
+            values, line);
     }
   };
   if (json) {
@@ -173,6 +191,27 @@ int ApplyCommand::Test() {
       Say("accuracy {:.4f} is below {}\n", value, min_accuracy);
       return kBelowTarget;
     }
+  }
+  return kOk;
+}
+
+const HostTensor& AllOf(const Predictions& predictions) { return predictions.scores; }
+const HostTensor& AllOf(const PredictedNumbers& numbers) { return numbers.values; }
+
+template <class T>
+int ApplyCommand::Write(const T& answers) const {
+  if (json) {
+    // Names of files are not always UTF-8.
+    PrintLine(ToJson(answers, show));
+  } else {
+    fmt::print("{}", ToTable(answers, show));
+    if (answers.samples() > show)
+      fmt::print("({} of {} shown; --show and --output give more)\n", show, answers.samples());
+  }
+  if (output.ends_with(".npy")) {
+    SaveNpy(AllOf(answers), output);
+  } else if (!output.empty()) {
+    WriteFileAtomically(output, ToCsv(answers));
   }
   return kOk;
 }
@@ -197,24 +236,18 @@ int ApplyCommand::Predict() {
   if (const std::string bad = FirstNotFinite({{head, scores}}); !bad.empty()) {
     Throw<NumericError>("output {}: the model has diverged", bad);
   }
+  if (GivesNumbers(trained.model)) {
+    return Write(PredictedNumbers{.values = scores,
+                                  .names = NamesOfNumbers(trained.model, scores.shape().CountFrom(1)),
+                                  .labels = test.seen->labels,
+                                  .records = test.seen->records});
+  }
   const Predictions predictions{.scores = scores,
                                 .labels = test.seen->labels,
                                 .records = test.seen->records,
                                 .classes = test.classes,
                                 .top = top};
-  if (json) {
-    // Names of files are not always UTF-8.
-    PrintLine(ToJson(predictions, show));
-  } else {
-    fmt::print("{}", ToTable(predictions, show));
-    if (count > show) fmt::print("({} of {} shown; --show and --output give more)\n", show, count);
-  }
-  if (output.ends_with(".npy")) {
-    SaveNpy(scores, output);
-  } else if (!output.empty()) {
-    WriteFileAtomically(output, ToCsv(predictions));
-  }
-  return kOk;
+  return Write(predictions);
 }
 
 }  // namespace

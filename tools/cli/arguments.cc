@@ -1,6 +1,7 @@
 #include "tools/cli/arguments.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <set>
 
@@ -137,6 +138,18 @@ std::vector<T> ParseNumbers(const std::string& option, std::string_view text, T 
     if (comma == std::string_view::npos) return values;
     text.remove_prefix(comma + 1);
   }
+}
+
+bool IsTrue(const std::string& source, const std::string& text, const std::string& expected) {
+  std::string lower = text;
+  std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  for (const char* yes : {"true", "yes", "on", "1"}) {
+    if (lower == yes) return true;
+  }
+  for (const char* no : {"false", "no", "off", "0"}) {
+    if (lower == no) return false;
+  }
+  throw UsageError(fmt::format("{}: expected {}, got \"{}\"", source, expected, text));
 }
 
 int64_t ParseBytes(const std::string& option, std::string_view text) {

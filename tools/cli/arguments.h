@@ -34,6 +34,10 @@ T ParseNumber(const std::string& option, std::string_view text, T low, T high);
 template <class T>
 std::vector<T> ParseNumbers(const std::string& option, std::string_view text, T low, T high);
 
+// Of a flag that is set by a text: true, yes, on or 1; false, no, off or 0. Throws UsageError, which tells what is
+// `expected`; `source` is where the text comes from.
+bool IsTrue(const std::string& source, const std::string& text, const std::string& expected);
+
 // Bytes, at least 1: a number, of which one with a unit may have decimals: "1500000", "512M", "1.5GiB". Units k, M, G,
 // T are powers of 1024, as with iB behind them. Throws UsageError.
 int64_t ParseBytes(const std::string& option, std::string_view text);

@@ -6,6 +6,14 @@
 #include <cerrno>
 
 namespace bindery::cli {
+namespace {
+
+bool is_quiet = false;
+
+}  // namespace
+
+void BeQuiet() { is_quiet = true; }
+bool IsQuiet() { return is_quiet; }
 
 void KeepStandardStreams() {
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {

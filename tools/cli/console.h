@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #include <string>
+#include <utility>
 
 namespace bindery::cli {
 
@@ -17,6 +18,14 @@ inline void WriteToStandardError(const std::string& text) {
 template <class... Args>
 void Say(fmt::format_string<Args...> format, Args&&... args) {
   WriteToStandardError(fmt::format(format, std::forward<Args>(args)...));
+}
+
+// What is told on the way and is neither a result nor what went wrong: not said once --quiet has asked for silence.
+void BeQuiet();
+bool IsQuiet();
+template <class... Args>
+void Tell(fmt::format_string<Args...> format, Args&&... args) {
+  if (!IsQuiet()) Say(format, std::forward<Args>(args)...);
 }
 
 // Puts /dev/null, for reading, where a standard stream is closed: else the next file that is opened, a checkpoint say,

@@ -6,11 +6,14 @@
 #include <utility>
 
 #include "tools/cli/image_data.h"
+#include "tools/cli/noted.h"
 #include "train/data/data_description.h"
+#include "train/data/label_names.h"
 #include "train/data/prefetch_iter.h"
 #include "train/data/samples/numbers.h"
 #include "train/data/samples/sample_iter.h"
 #include "train/data/settings.h"
+#include "train/zoo.h"
 
 namespace bindery::cli {
 namespace {
@@ -90,44 +93,6 @@ std::unique_ptr<TextIter> MakeWindows(const TextPtr& text, const DataOptions& op
                                                           .time_first = BatchAxis(model) == 1});
 }
 
-// Hands on what another gives, and notes what it was. `samples` knows their names; nullptr: nobody does.
-class NotingIter : public DataIter {
- public:
-  NotingIter(std::unique_ptr<DataIter> source, SampleSourcePtr samples, std::shared_ptr<SeenSamples> seen)
-      : source_(std::move(source)), samples_(std::move(samples)), seen_(std::move(seen)) {}
-  std::vector<DataDesc> ProvideData() const override { return source_->ProvideData(); }
-  std::vector<DataDesc> ProvideLabel() const override { return source_->ProvideLabel(); }
-  int64_t batch_size() const override { return source_->batch_size(); }
-  int64_t samples() const override { return source_->samples(); }
-  BatchPtr Next() override {
-    BatchPtr batch = source_->Next();
-    for (int64_t i = 0; batch != nullptr && i < batch->samples; ++i) {
-      ++seen_->count;
-      if (!batch->label.empty()) seen_->labels.push_back(batch->label[0].At(i));
-      std::string record = samples_ == nullptr ? "" : samples_->Name(batch->index[static_cast<size_t>(i)]);
-      if (!record.empty()) seen_->records.push_back(std::move(record));
-    }
-    return batch;
-  }
-  void Reset() override { source_->Reset(); }
-  int64_t epoch() const override { return source_->epoch(); }
-  double epoch_detail() const override { return source_->epoch_detail(); }
-  double previous_epoch_detail() const override { return source_->previous_epoch_detail(); }
-  bool is_new_epoch() const override { return source_->is_new_epoch(); }
-  IterState SaveState() const override { return source_->SaveState(); }
-  void LoadState(const IterState& state) override { source_->LoadState(state); }
-
- private:
-  const std::unique_ptr<DataIter> source_;
-  const SampleSourcePtr samples_;
-  const std::shared_ptr<SeenSamples> seen_;
-};
-
-TestData Noted(std::unique_ptr<DataIter> iter, SampleSourcePtr samples = nullptr) {
-  auto seen = std::make_shared<SeenSamples>();
-  return {.iter = std::make_unique<NotingIter>(std::move(iter), std::move(samples), seen), .seen = seen};
-}
-
 std::unique_ptr<DataIter> IterOf(SampleSourcePtr samples, const DataOptions& options, bool training, uint64_t seed) {
   if (samples->samples() == 0) {
     Throw<DataError>("--data: no samples are left to {}; --test-part, --test-data and --validation-part say which are",
@@ -188,10 +153,30 @@ OpenedData OpenToTrain(const DataOptions& options, const ModelOptions& model, co
   return OpenData(options.data, open);
 }
 
-TrainingData MakeSamples(const DataOptions& options, const ModelOptions& model, uint64_t seed) {
-  if (!options.write_digits.empty()) throw UsageError("--write-digits is for images");
+// As a model that gives numbers takes them.
+DataOptions WithNumbers(DataOptions options) {
+  options.data = WithNumbersAsLabels(options.data);
+  options.test_data = WithNumbersAsLabels(options.test_data);
+  return options;
+}
+
+// How many numbers a model by name is to give for such labels.
+int64_t CountNumbers(const SampleSource& samples, const ModelOptions& model) {
+  const int64_t labels = samples.labels()[0].shape.Elements();
+  const bool says = model.Name().find("outputs") != std::string::npos;
+  if (const int64_t own = ModelClasses(model.Name()); says && own != labels) {
+    throw UsageError(
+        fmt::format("--data: {} gives {} numbers, but a sample has {} as labels", NamedModel(model), own, labels));
+  }
+  return labels;
+}
+
+TrainingData MakeSamples(const DataOptions& given, const ModelOptions& model, uint64_t seed) {
+  if (!given.write_digits.empty()) throw UsageError("--write-digits is for images");
   TrainingData made{.model = model.Load()};
   CheckArguments(made.model, /*labelled=*/true);
+  const bool numbers = GivesNumbers(made.model);
+  const DataOptions options = numbers ? WithNumbers(given) : given;
   OpenOptions open{.sample = SampleShape(made.model).value_or(Shape()),
                    .classes = ClassNames(made.model),
                    .training = true,
@@ -199,17 +184,27 @@ TrainingData MakeSamples(const DataOptions& options, const ModelOptions& model, 
                    .preprocessing = Preprocessing(made.model)};
   const OpenedData opened = OpenToTrain(options, model, open);
   if (opened.samples->labels().empty()) throw UsageError("--data: a training needs labels");
+  if (numbers && opened.num_classes > 0) {
+    throw UsageError(
+        fmt::format("--data: {} gives numbers, but the labels are classes; those of csv:, npy: and npz: may be numbers",
+                    NamedModel(model)));
+  }
   if (model.IsByName()) {
-    if (opened.num_classes == 0) {
-      throw UsageError(fmt::format("--data: {} tells classes apart, but the labels are numbers", NamedModel(model)));
+    if (!numbers && opened.num_classes == 0) {
+      throw UsageError(fmt::format(
+          "--data: {} tells classes apart, but the labels are numbers; with the setting head=regression, as in "
+          "\"mlp(head=regression)\", it gives numbers",
+          NamedModel(model)));
     }
+    const int64_t answers = numbers ? CountNumbers(*opened.samples, model) : std::max<int64_t>(2, opened.num_classes);
     const Shape& shape = opened.samples->data()[0].shape;
     if (shape.rank() != open.sample.rank()) CheckSampleShape(*opened.samples, made.model, NamedModel(model));
-    made.model = model.Load(shape, model.weights.empty() ? std::max<int64_t>(2, opened.num_classes) : 0);
+    made.model = model.Load(shape, model.weights.empty() ? answers : 0);
   }
   CheckSampleShape(*opened.samples, made.model, NamedModel(model));
   SetSampleShape(&made.model, opened.samples->data()[0].shape);
   if (!opened.classes.empty()) SetClassNames(opened.classes, &made.model);
+  if (GivesNumbers(made.model)) SetNamesOfNumbers(LabelNames(options.data), &made.model);
   // The model is applied to samples that are made as those of its test, which are those of its training unless said.
   open.sample = opened.samples->data()[0].shape;
   open.classes = opened.classes;
@@ -339,9 +334,14 @@ TrainingData MakeTrainingData(const DataOptions& options, const ModelOptions& mo
 }
 
 TestData MakeTestData(const DataOptions& given, const Model& trained, const std::string& name, bool predicting) {
-  const DataOptions options = WithShards(given);
+  const bool numbers = GivesNumbers(trained);
+  const DataOptions options = WithShards(numbers ? WithNumbers(given) : given);
   if (options.on_validation && options.validation_part == 0) {
     throw UsageError("--validation: there is no --validation-part");
+  }
+  if (numbers && !options.IsSamples()) {
+    throw UsageError(
+        fmt::format("--data: {} gives numbers: it takes csv:, npy: or npz:, got \"{}\"", name, given.data));
   }
   if (options.IsText()) {
     const TextParts text = ReadText(options, &trained);
@@ -357,7 +357,8 @@ TestData MakeTestData(const DataOptions& given, const Model& trained, const std:
     const SampleSourcePtr samples =
         (options.on_validation ? OpenToValidate(options, open) : OpenToTest(options, open)).samples;
     CheckSampleShape(*samples, trained, name);
-    TestData made = Noted(IterOf(samples, options, /*training=*/false, 0), samples);
+    const int64_t labels = numbers && !samples->labels().empty() ? samples->labels()[0].shape.Elements() : 1;
+    TestData made = Noted(IterOf(samples, options, /*training=*/false, 0), samples, labels);
     made.classes = classes;
     return made;
   }

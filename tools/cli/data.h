@@ -62,7 +62,7 @@ TrainingData MakeTrainingData(const DataOptions& options, const ModelOptions& mo
 // The samples that an iterator has handed out.
 struct SeenSamples {
   int64_t count = 0;
-  std::vector<double> labels = {};        // none, where there are none
+  std::vector<double> labels = {};        // of each sample, one after the other; none, where there are none
   std::vector<std::string> records = {};  // what their records are called; none, where they have no names
 };
 // What trained models are tested with; `name` is how errors call the model.

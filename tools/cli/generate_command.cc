@@ -15,13 +15,13 @@ namespace {
 
 struct GenerateCommand {
   ModelOptions model;
-  std::string checkpoints = kDefaultCheckpoints;
+  CheckpointOptions checkpoints;
   GenerateOptions options;
   bool json = false;
 
   int Run() const {
     const LoadedModel trained = LoadTrained(checkpoints, model);
-    Say("{}\n", trained.source);
+    Tell("{}\n", trained.source);
     const std::string text = GenerateText(trained.model, options);
     if (json) {
       fmt::print("{}\n", nlohmann::json{{"prompt", options.prompt}, {"text", text}}.dump());
@@ -38,8 +38,7 @@ void AddGenerate(CLI::App* app, RunFn* run) {
   const auto c = std::make_shared<GenerateCommand>();
   CLI::App* sub = app->add_subcommand("generate", "write text with a model that was trained on text");
   c->model.AddTo(sub);
-  sub->add_option("--checkpoints", c->checkpoints, "folder whose newest checkpoint is used, unless --weights is given")
-      ->capture_default_str();
+  c->checkpoints.AddTo(sub);
   sub->add_option("--prompt", c->options.prompt, "what the text follows; default: a new line");
   AddNumber(sub, "--length", &c->options.characters, 0, 1'000'000, "characters to write");
   AddNumber(sub, "--temperature", &c->options.temperature, 0, 1000,

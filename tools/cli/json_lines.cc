@@ -24,7 +24,8 @@ nlohmann::json ToJson(const EpochReport& report, const std::string& judged_on) {
                          {"seconds", report.seconds},
                          {"samples_per_second", report.samples_per_second},
                          {"learning_rate", report.learning_rate},
-                         {"train", ToJson(report.train)}};
+                         {"train", ToJson(report.train)},
+                         {"best", report.best}};
   AddJudged(report.validation, judged_on, &line);
   return line;
 }

@@ -70,6 +70,20 @@ void AddLogLevelOption(CLI::App* app) {
   }
 }
 
+// --quiet of those that tell something on the way.
+void AddQuietOption(CLI::App* app) {
+  for (const char* name : {"train", "test", "predict", "generate"}) {
+    CLI::App* command = app->get_subcommand(name);
+    command->add_flag_callback(
+        "--quiet",
+        [command] {
+          BeQuiet();
+          if (command->count("--log-level") == 0) spdlog::set_level(spdlog::level::warn);
+        },
+        "nothing but results, and warnings and errors unless --log-level says otherwise");
+  }
+}
+
 int Fail(ExitCode code, const std::string& message) {
   Say("bindery: {}\n", message);
   return code;
@@ -101,6 +115,7 @@ int RunCommand(int argc, char** argv) {
   AddManual(&app, &run);
   AddConfigOption(&app);
   AddLogLevelOption(&app);
+  AddQuietOption(&app);
   Settings settings;
   const auto fail = [&](ExitCode code, const std::string& message) {
     if (PrintsEvents(app, argc, argv)) PrintLine(ErrorToJson(code, message));

@@ -10,6 +10,7 @@
 
 #include "symbol/model.h"
 #include "tools/cli/arguments.h"
+#include "tools/cli/commands.h"
 #include "train/data/data_iter.h"
 #include "train/trainer.h"
 #include "train/weights/weights.h"
@@ -63,7 +64,8 @@ int64_t VocabularySize(const Model& model);
 void SetSampleShape(Model* model, const Shape& sample);
 
 // A model from elsewhere in the form of ours: its only input called "data", and where its only output has classes and
-// no loss, a softmax with the label "softmax_label" (in the place of its own softmax, if it ends in one).
+// no loss, a softmax with the label "softmax_label" (in the place of its own softmax, if it ends in one); or, where it
+// was saved as a model that gives numbers, a regression.
 Model AsClassifier(Model model);
 
 // Has every parameter a value?
@@ -73,15 +75,30 @@ bool IsComplete(const Model& model);
 // "softmax_label".
 void CheckArguments(const Model& model, bool labelled);
 
+// Does it answer with numbers, by a head of regression, and not with classes? No, if its input declares no shape.
+bool GivesNumbers(const Model& model);
+inline constexpr const char* kMetricsOfNumbers = "rmse,mae";  // unless others are asked for
+// What the numbers of such a model are called, as its metadata keep it, one for each output: as the data have it, or
+// "value", "value_1", "value_2" ...
+std::vector<std::string> NamesOfNumbers(const Model& model, int64_t outputs);
+void SetNamesOfNumbers(const std::vector<std::string>& names, Model* model);
+
 // The names of the values that the metrics give. Throws UsageError.
 std::vector<std::string> ParseMetrics(const std::string& metrics);
 // Throws UsageError unless the metrics can be taken of the model's outputs and labels for such data.
-void CheckMetrics(const std::string& metrics, const Symbol& symbol, const DataIter& data);
+void CheckMetrics(const std::string& metrics, const Model& model, const DataIter& data);
 
 // Throws NumericError if one of the metrics' values is not finite; `set` is what they were measured on.
 void CheckFinite(const char* set, const NamedValues& values);
 
-// The model to test or predict with. Parameters: of --weights, of a model file, of the newest checkpoint, whichever
+// Of a run's folder, the checkpoint to test or predict with.
+struct CheckpointOptions {
+  std::string folder = kDefaultCheckpoints, which = "newest";  // or "best"
+
+  void AddTo(CLI::App* app);
+};
+
+// The model to test or predict with. Parameters: of --weights, of a model file, of the folder's checkpoint, whichever
 // comes first, which `source` then names; the graph is that of --model if given. `info`: that checkpoint's, if it is
 // one. Throws CheckpointError if a parameter is missing or too many, NumericError if one is not finite.
 struct LoadedModel {
@@ -89,7 +106,7 @@ struct LoadedModel {
   std::string source = {};
   std::map<std::string, std::string> info = {};
 };
-LoadedModel LoadTrained(const std::string& checkpoints, const ModelOptions& options);
+LoadedModel LoadTrained(const CheckpointOptions& checkpoints, const ModelOptions& options);
 
 // By the rules of --map. Throws UsageError for a rule that is none, and what MapNames does.
 Weights RenamedBy(const std::string& map, Weights weights);

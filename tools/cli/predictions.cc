@@ -42,23 +42,24 @@ std::string NameOrNumber(const Predictions& p, double number) {
 bool IsLabelled(const Predictions& p) { return !p.labels.empty(); }
 double LabelOf(const Predictions& p, int64_t sample) { return p.labels[static_cast<size_t>(sample)]; }
 
-// A record's name for messages is quoted; that of a file is its path.
 std::string RecordOf(const Predictions& p, int64_t sample) {
-  if (p.records.empty()) return "";
-  const std::string& name = p.records[static_cast<size_t>(sample)];
+  return p.records.empty() ? "" : RecordName(p.records[static_cast<size_t>(sample)]);
+}
+
+}  // namespace
+
+std::string RecordName(const std::string& name) {
   const bool is_path =
       name.size() > 2 && name.front() == '"' && name.back() == '"' && name.find("\", ") == std::string::npos;
   return is_path ? name.substr(1, name.size() - 2) : name;
 }
 
-std::string Quoted(const std::string& text) {
+std::string QuotedField(const std::string& text) {
   if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
   std::string quoted = "\"";
   for (const char c : text) quoted += c == '"' ? "\"\"" : std::string(1, c);
   return quoted + "\"";
 }
-
-}  // namespace
 
 std::string ToTable(const Predictions& p, int64_t count) {
   std::string table = fmt::format("sample  class  probability  label{}{}\n", p.top > 1 ? "  next" : "",
@@ -113,11 +114,11 @@ std::string ToCsv(const Predictions& p) {
   csv += "\n";
   for (int64_t i = 0; i < p.samples(); ++i) {
     const Row row = RowOf(p, i);
-    const auto name = [&](double number) { return Quoted(ClassName(p, number)); };
+    const auto name = [&](double number) { return QuotedField(ClassName(p, number)); };
     csv += fmt::format("{},{},{:.9g},", i, row.best[0], row.scores[row.best[0]]);
     if (IsLabelled(p)) csv += fmt::format("{:.9g}", LabelOf(p, i));
     csv += fmt::format(",{},{},{}", name(static_cast<double>(row.best[0])), IsLabelled(p) ? name(LabelOf(p, i)) : "",
-                       Quoted(RecordOf(p, i)));
+                       QuotedField(RecordOf(p, i)));
     for (size_t k = 1; k < row.best.size(); ++k) {
       csv += fmt::format(",{},{:.9g},{}", row.best[k], row.scores[row.best[k]], name(static_cast<double>(row.best[k])));
     }

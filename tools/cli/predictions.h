@@ -21,6 +21,10 @@ struct Predictions {
   int64_t samples() const { return scores.shape()[0]; }
 };
 
+// A record's name as lists have it, without the marks that messages have: of a file its path.
+std::string RecordName(const std::string& name);
+std::string QuotedField(const std::string& text);  // of CSV, in quotes where it must
+
 // Of the first `count` samples. For people; a list of objects.
 std::string ToTable(const Predictions& predictions, int64_t count);
 nlohmann::json ToJson(const Predictions& predictions, int64_t count);

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tools/cli/console.h"
+#include "tools/cli/rate.h"
 #include "train/extensions/reports.h"
 #include "train/updater/updater.h"
 
@@ -113,11 +114,6 @@ std::string ToText(const NamedValues& values) {
 Progress::Progress(ProgressStyle style, bool keeps_best, std::string judged_on)
     : style_(style), keeps_best_(keeps_best), judged_on_(std::move(judged_on)) {
   if (style_ == ProgressStyle::kAuto) style_ = IsTerminal() ? ProgressStyle::kBar : ProgressStyle::kLines;
-}
-
-std::string Rate(double per_second) {
-  if (!(per_second >= 0 && std::isfinite(per_second))) return "--";
-  return per_second < 9.95 ? fmt::format("{:#.2g}", per_second) : fmt::format("{:.0f}", per_second);
 }
 
 void Progress::OnBatch(const BatchReport& report, int64_t epochs) {

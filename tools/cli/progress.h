@@ -30,7 +30,6 @@ class Progress {
 };
 
 int Columns();                                  // of the terminal at standard error; 80 where there is none
-std::string Rate(double per_second);            // "1719"; with two digits below ten: "3.2", "0.12"; "--" if it is none
 std::string ToText(const NamedValues& values);  // "accuracy 0.9812, loss --": of NaN
 
 }  // namespace bindery::cli

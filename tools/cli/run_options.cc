@@ -19,9 +19,9 @@ namespace {
 constexpr std::string_view kPrefix = "option ";  // of a name in a checkpoint's info: "option --data"
 
 // Of one call, not of the run.
-constexpr const char* kOfACall[] = {"--help",   "--config",       "--solver",   "--checkpoints", "--overwrite",
-                                    "--resume", "--write-digits", "--trace",    "--trace-steps", "--progress",
-                                    "--json",   "--json-every",   "--log-level"};
+constexpr const char* kOfACall[] = {"--help",   "--config",       "--solver",    "--checkpoints", "--overwrite",
+                                    "--resume", "--write-digits", "--trace",     "--trace-steps", "--progress",
+                                    "--json",   "--json-every",   "--log-level", "--quiet"};
 
 // What is said together: where the first is given, the checkpoint's others are of no use.
 struct Belongings {
@@ -119,6 +119,8 @@ OptionTexts TextsOf(const CLI::App& command, const TrainArguments& a, const Trai
       {"--keep", fmt::format("{}", a.keep)},
       {"--save", Absolute(a.save)},
       {"--best", Absolute(a.best)},
+      {"--keep-best", Flag(a.keep_best)},
+      {"--watch", a.judged_by},
       {"--patience", UnlessZero(a.patience)},
       {"--log", Absolute(a.log)},
       {"--tensorboard", Absolute(a.watch.tensorboard)},

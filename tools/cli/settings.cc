@@ -70,18 +70,6 @@ std::optional<std::string> ValueOf(std::string_view text) {
   return std::string(text.substr(1, end - 1));
 }
 
-// Is the flag set? Throws UsageError.
-bool IsTrue(const std::string& source, std::string text) {
-  std::ranges::transform(text, text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  for (const char* yes : {"true", "yes", "on", "1"}) {
-    if (text == yes) return true;
-  }
-  for (const char* no : {"false", "no", "off", "0"}) {
-    if (text == no) return false;
-  }
-  throw UsageError(fmt::format("{}: expected true or false, got \"{}\"", source, text));
-}
-
 std::string WithoutLines(std::string name) {
   std::erase(name, '_');
   return name;
@@ -232,7 +220,8 @@ std::vector<std::string> Settings::Complete(const CLI::App& app, std::vector<std
     const std::optional<Found> found = find(*option);
     if (!found) continue;
     if (IsFlag(*option)) {
-      if (IsTrue(fmt::format("{} ({})", found->name, found->source), found->value)) words.push_back(found->name);
+      if (IsTrue(fmt::format("{} ({})", found->name, found->source), found->value, "true or false"))
+        words.push_back(found->name);
     } else {
       words.push_back(found->name);
       words.push_back(found->value);

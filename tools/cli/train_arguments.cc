@@ -99,6 +99,7 @@ TrainerOptions TrainArguments::Parse() const {
 
 void TrainArguments::CheckOutputs() const {
   if (resume && checkpoints.empty()) throw UsageError("--resume needs a folder: --checkpoints is empty");
+  if (keep_best && checkpoints.empty()) throw UsageError("--keep-best needs a folder: --checkpoints is empty");
   if (resume && overwrite) throw UsageError("--resume goes on with an earlier run, --overwrite replaces it: not both");
   std::vector<std::pair<std::string, std::string>> outputs = {{"--save", save},
                                                               {"--best", best},
@@ -194,12 +195,25 @@ void TrainArguments::AddTo(CLI::App* app) {
   AddNumber(app, "--checkpoint-every", &checkpoint_every, 0, INT64_MAX,
             "steps between checkpoints; 0: at the end of each epoch");
   AddNumber(app, "--keep", &keep, 1, 1'000'000, "checkpoints kept");
+  app->add_flag("--keep-best", keep_best,
+                "keep the checkpoint of the best epoch, too; one is written after each epoch");
   app->add_flag("--overwrite", overwrite, "replace the checkpoints of an earlier run in the folder");
-  app->add_flag(
-      "--resume", resume,
-      "continue from the newest checkpoint in the folder, if there is one, with its options unless others are given");
+  app->add_option_function<std::string>(
+         "--resume",
+         [this](const std::string& text) {
+           from_best = text == "best";
+           resume = from_best || text == "newest" || IsTrue("--resume", text, "newest or best");
+         },
+         "continue from the newest checkpoint in the folder, if there is one, with its options unless others are "
+         "given; best: from that of the best epoch (--keep-best), later ones being set aside")
+      ->expected(0, 1)
+      ->default_str("newest")
+      ->option_text("[TEXT]");
   app->add_option("--save", save, "write the trained model to this file (.pb, .prototxt or .onnx)");
-  app->add_option("--best", best, "write the model with the best test so far to this file, by its first metric");
+  app->add_option("--best", best, "write the model with the best test so far to this file");
+  app->add_option(
+      "--watch", judged_by,
+      "the metric by which an epoch is the best: of --best, --keep-best, --patience, plateau; default: the first");
   AddNumber(app, "--patience", &patience, 0, 1'000'000,
             "end the training after so many epochs without a better test; 0: never");
   app->add_option("--log", log, "write a line of JSON with all values to this file after each epoch");

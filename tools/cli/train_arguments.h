@@ -30,8 +30,9 @@ struct TrainArguments {
   std::string checkpoints = kDefaultCheckpoints;
   int64_t checkpoint_every = 0;
   int keep = 3;
-  bool resume = false, overwrite = false, json = false;
-  std::string save, best, log;
+  bool keep_best = false, resume = false, overwrite = false, json = false;
+  bool from_best = false;  // resume, from the best checkpoint
+  std::string save, best, judged_by, log;
   int64_t patience = 0, json_every = 0;
   WatchOptions watch;
   std::string progress = "auto";

@@ -20,10 +20,11 @@
 #include "tools/cli/exit_codes.h"
 #include "tools/cli/json_lines.h"
 #include "tools/cli/progress.h"
+#include "tools/cli/rate.h"
 #include "tools/cli/run_options.h"
 #include "tools/cli/signals.h"
 #include "tools/cli/train_arguments.h"
-#include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/best_checkpoint.h"
 #include "train/extensions/reports.h"
 #include "train/extensions/snapshots.h"
 
@@ -37,8 +38,9 @@ class TrainCommand : public TrainArguments {
 
  private:
   void TakeOverOptions();
-  void CheckSameValidation(const OptionTexts& before) const;
+  void CheckSameValidation(const OptionTexts& before, const std::string& source) const;
   void PrepareFolder() const;
+  std::string Judged(const TrainerOptions& options) const;
   void HintAtCheckpoints() const;
   void Report(const FitResult& result, const Trainer& trainer, const TrainingData& made, int64_t samples,
               double seconds) const;
@@ -104,6 +106,9 @@ void TrainCommand::Report(const FitResult& result, const Trainer& trainer, const
     row("training time", fmt::format("{}, {} samples/s", Duration(seconds), Rate(rate)));
   }
   if (!result.checkpoint.empty()) row("checkpoint", result.checkpoint);
+  if (keep_best) {
+    if (const auto path = FindBest(CheckpointStore(checkpoints))) row("best checkpoint", *path);
+  }
   if (!save.empty()) row("model file", save);
   if (!best.empty()) row("best model file", best);
 }
@@ -137,6 +142,7 @@ void TrainCommand::PrepareFolder() const {
   LockFolder("--checkpoints", checkpoints);
   const std::vector<std::string> earlier = CheckpointStore(checkpoints).List();
   if (resume && earlier.empty()) HintAtCheckpoints();
+  if (from_best && !earlier.empty()) GoBackToBest(CheckpointStore(checkpoints));
   if (resume || overwrite || earlier.empty()) return;
   throw UsageError(
       fmt::format("\"{}\" is of an earlier run: --resume goes on with it, --overwrite replaces it, and "
@@ -169,25 +175,46 @@ void TrainCommand::HintAtCheckpoints() const {
 // To go on with a run is to go on with its options, but for those on the command line.
 void TrainCommand::TakeOverOptions() {
   if (!resume || checkpoints.empty()) return;
-  const auto info = CheckpointStore(checkpoints).NewestInfo();
+  const CheckpointStore store(checkpoints);
+  auto info = store.NewestInfo();
   if (!info) return;
+  if (from_best) {
+    const std::optional<std::string> best = FindBest(store);
+    if (!best) {
+      throw UsageError(
+          fmt::format("--resume: \"{}\" has no checkpoint of a best epoch, which --keep-best keeps; --resume alone "
+                      "goes on from the newest",
+                      checkpoints));
+    }
+    info = LoadCheckpointInfo(*best);
+  }
+  const std::string source = fmt::format("the {} checkpoint in \"{}\"", from_best ? "best" : "newest", checkpoints);
   const OptionTexts before = TextsIn(*info);
   OptionTexts texts = before;
   std::erase_if(texts, [&](const auto& option) { return data.from_file && IsOfData(option.first); });
-  TakeOver(texts, fmt::format("the newest checkpoint in \"{}\"", checkpoints), app);
-  CheckSameValidation(before);
+  TakeOver(texts, source, app);
+  CheckSameValidation(before, source);
 }
 
 // What the run was judged by must not be trained on, nor the reverse.
-void TrainCommand::CheckSameValidation(const OptionTexts& before) const {
+void TrainCommand::CheckSameValidation(const OptionTexts& before, const std::string& source) const {
   const std::string option = "--validation-part";
   const auto found = before.find(option);
   const double part = found == before.end() ? 0 : ParseNumber<double>(option, found->second, 0, 1);
   if (part == data.validation_part) return;
   Throw<CheckpointError>(
-      "the newest checkpoint in \"{}\" was trained with {} {}, not {}: a run keeps the part that it began with, "
-      "since it has been trained on samples of others",
-      checkpoints, option, part, data.validation_part);
+      "{} was trained with {} {}, not {}: a run keeps the part that it began with, since it has been trained on "
+      "samples of others",
+      source, option, part, data.validation_part);
+}
+
+// The metric of the test by which an epoch is the best.
+std::string TrainCommand::Judged(const TrainerOptions& options) const {
+  const std::vector<std::string> metrics = ParseMetrics(options.metrics);
+  if (judged_by.empty()) return metrics[0];
+  if (std::ranges::find(metrics, judged_by) != metrics.end()) return judged_by;
+  throw UsageError(
+      fmt::format("--watch: there is no metric \"{}\"; --metrics has {}", judged_by, fmt::join(metrics, ", ")));
 }
 
 int TrainCommand::Run() {
@@ -195,22 +222,24 @@ int TrainCommand::Run() {
   const ProgressStyle style = Style();
   TrainerOptions options = Parse();
   CheckOutputs();
-  options.info = ToInfo(TextsOf(*app, *this, options));
   options.engine = watch.Watched(options.engine);
   TrainingData made = MakeTrainingData(data, model, seed);
+  if (!metrics && GivesNumbers(made.model)) options.metrics = kMetricsOfNumbers;
+  const std::string judged = Judged(options);
+  options.info = ToInfo(TextsOf(*app, *this, options));
   options.fixed_params = Frozen(made.model);
   const DataDesc input = made.train->ProvideData()[0];
-  CheckMetrics(options.metrics, made.model.symbol, *made.train);
+  CheckMetrics(options.metrics, made.model, *made.train);
   PrepareFolder();
   if (json) {
     PrintLine(StartToJson(made, options));
   } else {
-    Say("training {} on {}: {} samples of {}, {} on {}; devices {}, batch {}{}\n", model.Name(), data.data,
-        made.train->samples(), input.shape.Erase(input.BatchAxis()), data.validation_part > 0 ? "validated" : "tested",
-        made.test->samples(), device.devices, data.batch_size, precision == "float32" ? "" : ", in " + precision);
+    Tell("training {} on {}: {} samples of {}, {} on {}; devices {}, batch {}{}\n", model.Name(), data.data,
+         made.train->samples(), input.shape.Erase(input.BatchAxis()), data.validation_part > 0 ? "validated" : "tested",
+         made.test->samples(), device.devices, data.batch_size, precision == "float32" ? "" : ", in " + precision);
   }
 
-  Progress display(json ? ProgressStyle::kNone : style, !best.empty(), data.JudgedOn());
+  Progress display(json || IsQuiet() ? ProgressStyle::kNone : style, !best.empty() || keep_best, data.JudgedOn());
   double seconds = 0;
   int64_t samples = 0;
   const auto on_epoch = [&](const EpochReport& report) {
@@ -224,13 +253,11 @@ int TrainCommand::Run() {
     if (json && json_every > 0 && report.step % json_every == 0) PrintLine(StepToJson(report));
   };
 
-  // What is judged is the first metric of the test.
-  const std::string judged = "validation/" + ParseMetrics(options.metrics)[0];
   std::vector<Extension> extensions;
   if (!log.empty()) extensions.push_back(LogReport({.path = log}));
-  if (!best.empty()) extensions.push_back(BestModel(best, judged));
+  if (!best.empty()) extensions.push_back(BestModel(best, "validation/" + judged));
   std::optional<Trigger> stop;
-  if (patience > 0) stop = EarlyStopping({.value = judged, .patience = patience});
+  if (patience > 0) stop = EarlyStopping({.value = "validation/" + judged, .patience = patience});
 
   Trainer trainer(made.model, options);
   for (Extension& extension : watch.Extensions({.group = [&] { return trainer.group(); },
@@ -249,11 +276,13 @@ int TrainCommand::Run() {
                                                      .checkpoints = checkpoints,
                                                      .checkpoint_every = checkpoint_every,
                                                      .keep = keep,
+                                                     .keep_best = keep_best,
                                                      .resume = resume,
                                                      .on_batch = on_batch,
                                                      .on_epoch = on_epoch,
                                                      .extensions = extensions,
-                                                     .stop = stop});
+                                                     .stop = stop,
+                                                     .watch = judged});
   display.Clear();
   CheckFinite("train", result.train);
   CheckFinite(data.JudgedOn(), result.validation);

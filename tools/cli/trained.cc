@@ -2,13 +2,15 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <sstream>
 
 #include "base/names.h"
 #include "symbol/graph.h"
 #include "symbol/infer.h"
 #include "symbol/ops.h"
 #include "tools/cli/options.h"
-#include "train/checkpoint/checkpoint.h"
+#include "train/call_text.h"
+#include "train/checkpoint/best_checkpoint.h"
 #include "train/data/text.h"
 #include "train/finite.h"
 
@@ -17,6 +19,8 @@ namespace {
 
 // The names that ArrayIter gives its arrays.
 constexpr const char *kData = "data", *kLabel = "softmax_label";
+
+constexpr const char* kNumbersKey = "bindery.outputs";  // of Model::metadata: the names of numbers, a line each
 
 // Its input; nullptr if it is called otherwise.
 NodePtr FindData(const Model& model) {
@@ -94,7 +98,9 @@ Model AsClassifier(Model model) {
       kData, {.shape = input.declared_shape, .dtype = input.declared_dtype, .annotations = input.annotations()});
   Symbol scores = model.symbol.Compose({{input.name(), data}});
   const InferredShapes shapes = InferShapesPartial(scores, {});
-  if (shapes.outputs[0] && shapes.outputs[0]->rank() == 2) {
+  if (model.metadata.contains(kNumbersKey)) {
+    scores = LinearRegressionOutput(scores, Variable(kLabel), {}, "regression");
+  } else if (shapes.outputs[0] && shapes.outputs[0]->rank() == 2) {
     scores = SoftmaxOutput(ScoresOf(scores), {}, "softmax");
   }
   model.symbol = scores;
@@ -116,6 +122,39 @@ void CheckArguments(const Model& model, bool labelled) {
   }
 }
 
+// Its loss compares its output with a label of the same shape: classes would be one axis less.
+bool GivesNumbers(const Model& model) {
+  const std::vector<std::string> arguments = model.symbol.ListArguments();
+  const auto label = std::ranges::find(arguments, kLabel);
+  const auto sample = SampleShape(model);
+  if (label == arguments.end() || !sample || model.symbol.size() != 1) return false;
+  const InferredShapes shapes = InferShapesPartial(model.symbol, {{kData, sample->Insert(BatchAxis(model), 1)}});
+  const auto& wanted = shapes.arguments[static_cast<size_t>(label - arguments.begin())];
+  return wanted && shapes.outputs[0] && *wanted == *shapes.outputs[0];
+}
+
+std::vector<std::string> NamesOfNumbers(const Model& model, int64_t outputs) {
+  std::vector<std::string> names;
+  if (const auto found = model.metadata.find(kNumbersKey); found != model.metadata.end()) {
+    std::istringstream lines(found->second);
+    for (std::string line; std::getline(lines, line);) names.push_back(line);
+  }
+  names.resize(static_cast<size_t>(outputs));
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (names[i].empty()) names[i] = outputs == 1 ? "value" : fmt::format("value_{}", i + 1);
+  }
+  return names;
+}
+
+void SetNamesOfNumbers(const std::vector<std::string>& names, Model* model) {
+  std::string& lines = model->metadata[kNumbersKey];
+  lines.clear();
+  for (std::string name : names) {
+    std::ranges::replace(name, '\n', ' ');
+    lines += name + "\n";
+  }
+}
+
 std::vector<std::string> ParseMetrics(const std::string& metrics) {
   std::vector<std::string> names;
   try {
@@ -126,7 +165,15 @@ std::vector<std::string> ParseMetrics(const std::string& metrics) {
   return names;
 }
 
-void CheckMetrics(const std::string& metrics, const Symbol& symbol, const DataIter& data) {
+void CheckMetrics(const std::string& metrics, const Model& model, const DataIter& data) {
+  const Symbol& symbol = model.symbol;
+  const std::vector<std::string> calls = SplitCalls(metrics);
+  for (const char* of_classes : {"accuracy", "top-k", "cross-entropy", "nll", "perplexity", "f1", "mcc", "pcc"}) {
+    const auto is_it = [&](const std::string& call) { return call.substr(0, call.find('(')) == of_classes; };
+    if (!GivesNumbers(model) || std::ranges::none_of(calls, is_it)) continue;
+    throw UsageError(fmt::format(
+        "--metrics: {} is of classes, but the model gives numbers: take mse, rmse, mae or pearson", of_classes));
+  }
   const auto of_one = [](DataDesc description) {
     if (description.BatchAxis() >= 0) description.shape.Set(description.BatchAxis(), 1);
     return description;
@@ -158,26 +205,42 @@ void CheckFinite(const char* set, const NamedValues& values) {
   }
 }
 
-LoadedModel LoadTrained(const std::string& checkpoints, const ModelOptions& options) {
+void CheckpointOptions::AddTo(CLI::App* app) {
+  app->add_option("--checkpoints", folder, "folder whose checkpoint is used, unless --weights is given")
+      ->capture_default_str();
+  app->add_option("--which", which, "newest, or best: of the best epoch, which train --keep-best keeps")
+      ->capture_default_str();
+}
+
+LoadedModel LoadTrained(const CheckpointOptions& checkpoints, const ModelOptions& options) {
+  if (checkpoints.which != "newest" && checkpoints.which != "best") {
+    throw UsageError(fmt::format("--which: expected newest or best, got \"{}\"", checkpoints.which));
+  }
   LoadedModel loaded;
   Model& trained = loaded.model;
   if (!options.model.empty() || !options.weights.empty()) trained = options.Load();
   loaded.source = fmt::format("model \"{}\"", options.weights.empty() ? options.model : options.weights);
   if (options.weights.empty() && trained.params.empty()) {
-    std::optional<Checkpoint> newest = CheckpointStore(checkpoints).LoadNewest();
-    if (!newest) {
+    const CheckpointStore store(checkpoints.folder);
+    if (store.List().empty()) {
       throw UsageError(
           fmt::format("there is no checkpoint in \"{}\": train first (bindery train), or give "
                       "--checkpoints or --weights",
-                      checkpoints));
+                      checkpoints.folder));
     }
-    loaded.source = fmt::format("the newest checkpoint in \"{}\"", checkpoints);
+    std::optional<Checkpoint> taken = checkpoints.which == "best" ? LoadBest(store) : store.LoadNewest();
+    if (!taken) {
+      throw UsageError(fmt::format(
+          "--which: \"{}\" has no checkpoint of a best epoch: train with --keep-best, or take the newest one",
+          checkpoints.folder));
+    }
+    loaded.source = fmt::format("the {} checkpoint in \"{}\"", checkpoints.which, checkpoints.folder);
     // A model by name is that of the samples it was trained on, with as many classes.
     if (!options.model.empty() && options.IsByName())
-      trained = options.Load(SampleShape(newest->model).value_or(Shape()), ClassesOf(newest->model));
-    if (!trained.symbol.empty()) newest->model.symbol = trained.symbol;
-    trained = std::move(newest->model);
-    loaded.info = std::move(newest->info);
+      trained = options.Load(SampleShape(taken->model).value_or(Shape()), ClassesOf(taken->model));
+    if (!trained.symbol.empty()) taken->model.symbol = trained.symbol;
+    trained = std::move(taken->model);
+    loaded.info = std::move(taken->info);
   }
   options.CheckWeightsFit(trained);
   CheckComplete(trained.symbol.ListArguments(), trained.params, loaded.source);

@@ -15,7 +15,7 @@
 #include "tools/cli/exit_codes.h"
 #include "tools/cli/json_lines.h"
 #include "tools/cli/options.h"
-#include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/best_checkpoint.h"
 #include "train/data/tables/npy.h"
 #include "train/events/event_reader.h"
 #include "train/finite.h"
@@ -90,6 +90,7 @@ Facts Verify(const std::string& path) {
     facts = {{"kind", "checkpoint"}, {"step", checkpoint.step}, {"epoch", checkpoint.epoch}};
     facts.update(FactsOf(checkpoint.model));
     facts["states"] = checkpoint.optimizer_state.size();
+    if (KeepsBest(checkpoint.info)) facts["best"] = IsOfBestEpoch(checkpoint.info);
     return facts;
   }
   if (IsWeightsFile(path)) {
@@ -157,6 +158,8 @@ struct VerifyCommand {
       const auto name = kNames.find(key);
       if (key == "graph") {
         if (value == true) text += ", a graph";
+      } else if (key == "best") {
+        if (value == true) text += ", of the best epoch so far";
       } else if (key == "step" || key == "epoch") {
         text += fmt::format(", {} {}", key, value.dump());
       } else if (value.is_number()) {

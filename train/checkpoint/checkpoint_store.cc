@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/parse_number.h"
+#include "train/checkpoint/best_checkpoint.h"
 #include "train/checkpoint/checkpoint.h"
 
 namespace bindery {
@@ -81,10 +82,14 @@ std::string CheckpointStore::Save(const Checkpoint& checkpoint) {
     fs::remove(path_of(name), error);
     Tidy(path_of(name), error);
   }
+  // Only now, when this one is there whole.
+  const std::optional<std::string> best = KeepsBest(checkpoint.info) ? FindBest(*this) : std::nullopt;
   const std::vector<int64_t> steps = StepsOf(folder_);
   for (size_t i = 0; i + static_cast<size_t>(keep_) < steps.size() && steps[i] < checkpoint.step; ++i) {
-    fs::remove(path_of(FileName(steps[i])), error);
-    Tidy(path_of(FileName(steps[i])), error);
+    const std::string old = path_of(FileName(steps[i]));
+    if (old == best) continue;
+    fs::remove(old, error);
+    Tidy(old, error);
   }
   return path;
 }

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/names.h"
+#include "train/data/label_names.h"
 #include "train/data/preprocessing.h"
 #include "train/data/records/image_folder.h"
 #include "train/data/records/tar.h"
@@ -18,6 +19,7 @@
 #include "train/data/samples/numbers.h"
 #include "train/data/settings.h"
 #include "train/data/tables/csv.h"
+#include "train/data/tables/csv_labels.h"
 #include "train/data/tables/npy.h"
 
 namespace bindery {
@@ -48,7 +50,7 @@ SampleSourcePtr SamplesOf(HostTensor data, HostTensor labels, bool labelled, con
   return SamplesOf({array("data", Fit(std::move(data), options.sample))}, std::move(label));
 }
 
-OpenedData OpenCsv(DataSettings* settings, const OpenOptions& options) {
+CsvOptions ReadCsvOptions(DataSettings* settings, const OpenOptions& options) {
   CsvOptions csv{.label = settings->Text("label", "-1"), .classes = options.classes};
   const std::string separator = settings->Text("separator", ","), missing = settings->Text("missing", "error");
   const std::string label_kind = settings->Text("label_kind", "classes");
@@ -65,6 +67,11 @@ OpenedData OpenCsv(DataSettings* settings, const OpenOptions& options) {
     csv.missing_value = static_cast<float>(settings->Number("missing", 0, -kMost, kMost));
   }
   settings->CheckAllRead();
+  return csv;
+}
+
+OpenedData OpenCsv(DataSettings* settings, const OpenOptions& options) {
+  const CsvOptions csv = ReadCsvOptions(settings, options);
   CsvTable table = ReadCsv(settings->path(), csv);
   const auto classes = static_cast<int64_t>(table.classes.size());
   SettingTexts used;
@@ -231,6 +238,22 @@ std::string WithAbsolutePaths(const std::string& text) {
     at = begin;
   }
   return result + settings;
+}
+
+std::string WithNumbersAsLabels(const std::string& text) {
+  if (!IsDataText(text)) return text;
+  const DataSettings settings(text);
+  const bool may_be = settings.kind() == "csv" || settings.kind() == "npy" || settings.kind() == "npz";
+  if (!may_be || settings.IsSaid("label_kind")) return text;
+  return text + (text.find('?') == std::string::npos ? "?" : "&") + "label_kind=numbers";
+}
+
+std::vector<std::string> LabelNames(const std::string& text) {
+  DataSettings settings(text);
+  if (settings.kind() != "csv") return {};
+  ReadShard(&settings);
+  const CsvOptions options = ReadCsvOptions(&settings, {});
+  return CsvLabels(settings.path(), options);
 }
 
 std::vector<std::string> ClassNames(const Model& model) {

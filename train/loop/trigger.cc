@@ -21,6 +21,17 @@ bool PassesOne(const std::vector<T>& points, T previous, T now) {
   return std::ranges::any_of(points, [&](T point) { return previous < point && point <= now; });
 }
 
+// Forgets what a rule remembers of another value: a resumed run may judge by this one now.
+void ForgetOthers(const std::string& name, const Trigger::Memory& memory) {
+  uint32_t hash = 2166136261;  // FNV-1a: a number that tells names apart
+  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619;
+  double& known = memory["value"];
+  if (known != 0 && known != hash) {
+    for (const char* of_it : {"sum", "weight", "last", "any", "has best", "best", "waited"}) memory[of_it] = 0;
+  }
+  known = hash;
+}
+
 // Adds what is reported to a mean in the memory, and takes it when the check is due: no value until then.
 std::optional<double> MeanAtCheck(const std::string& name, const Trigger::Rule& check, const Moment& moment,
                                   const Observation& observation, const Trigger::Memory& memory) {
@@ -49,6 +60,7 @@ bool KeepIfBest(double value, bool larger, const Trigger::Memory& memory) {
 
 Trigger AtBest(const std::string& value, Trigger check, bool larger) {
   return Trigger([=](const Moment& moment, const Observation& observation, const Trigger::Memory& memory) {
+    ForgetOthers(value, memory);
     const std::optional<double> mean = MeanAtCheck(value, check.rule(), moment, observation, memory);
     return mean && KeepIfBest(*mean, larger, memory);
   });
@@ -134,6 +146,7 @@ Trigger EarlyStopping(EarlyStoppingOptions options) {
   const bool larger =
       options.better == Better::kAuto ? LargerIsBetter(options.value) : options.better == Better::kLarger;
   return Trigger([=](const Moment& moment, const Observation& observation, const Trigger::Memory& memory) {
+    ForgetOthers(options.value, memory);
     double& waited = memory["waited"];
     const auto patience = static_cast<double>(options.patience);
     if (waited >= patience) return true;

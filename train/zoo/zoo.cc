@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/names.h"
+#include "symbol/ops.h"
 #include "train/call_text.h"
 #include "train/zoo/models.h"
 
@@ -15,18 +16,19 @@ struct ZooEntry {
   Symbol (*make)(const ZooOptions&);
   ZooOptions own;
   std::vector<std::string> settings = {};  // beside `classes`
+  bool one_answer = false;                 // for a sample: of an image. It may be numbers in place of classes
 };
 
 const std::vector<ZooEntry>& Zoo() {
   static const std::vector<ZooEntry> zoo = {
-      {"mlp", zoo::Mlp, {.input = {1, 28, 28}, .num_classes = 10}},
-      {"lenet", zoo::LeNet, {.input = {1, 28, 28}, .num_classes = 10}},
-      {"resnet20", zoo::ResNet20, {.input = {3, 32, 32}, .num_classes = 10}},
-      {"resnet18", zoo::ResNet18, {.input = {3, 224, 224}, .num_classes = 1000}},
-      {"resnet34", zoo::ResNet34, {.input = {3, 224, 224}, .num_classes = 1000}},
-      {"resnet50", zoo::ResNet50, {.input = {3, 224, 224}, .num_classes = 1000}},
-      {"mobilenetv2", zoo::MobileNetV2, {.input = {3, 224, 224}, .num_classes = 1000}},
-      {"vgg11", zoo::Vgg11, {.input = {3, 224, 224}, .num_classes = 1000}},
+      {"mlp", zoo::Mlp, {.input = {1, 28, 28}, .num_classes = 10}, {}, true},
+      {"lenet", zoo::LeNet, {.input = {1, 28, 28}, .num_classes = 10}, {}, true},
+      {"resnet20", zoo::ResNet20, {.input = {3, 32, 32}, .num_classes = 10}, {}, true},
+      {"resnet18", zoo::ResNet18, {.input = {3, 224, 224}, .num_classes = 1000}, {}, true},
+      {"resnet34", zoo::ResNet34, {.input = {3, 224, 224}, .num_classes = 1000}, {}, true},
+      {"resnet50", zoo::ResNet50, {.input = {3, 224, 224}, .num_classes = 1000}, {}, true},
+      {"mobilenetv2", zoo::MobileNetV2, {.input = {3, 224, 224}, .num_classes = 1000}, {}, true},
+      {"vgg11", zoo::Vgg11, {.input = {3, 224, 224}, .num_classes = 1000}, {}, true},
       {"unet", zoo::UNet, {.input = {1, 64, 64}, .num_classes = 2}},
       {"gpt",
        zoo::Gpt,
@@ -67,13 +69,19 @@ struct Choice {
 };
 constexpr Choice kChoices[] = {{"tied", &ZooOptions::tied}, {"time_first", &ZooOptions::time_first}};
 
+struct Resolved {
+  const ZooEntry& entry;
+  bool is_regression;
+};
+
 // The model, and all that is open in `options` taken from the name's settings, else from the model's own.
-const ZooEntry& Resolve(const std::string& text, ZooOptions* options) {
+Resolved Resolve(const std::string& text, ZooOptions* options) {
   if (!IsModelName(text)) FindModel(text.substr(0, text.find('(')));  // throws
   CallText call("model", text);
   const ZooEntry& entry = FindModel(call.name());
   std::vector<std::string> settings = {"classes"};
   settings.insert(settings.end(), entry.settings.begin(), entry.settings.end());
+  if (entry.one_answer) settings.insert(settings.end(), {"head", "outputs"});
   const auto has = [&](const char* setting) { return std::ranges::find(settings, setting) != settings.end(); };
   call.Declare(settings);
   const auto count = [&](const char* setting, int64_t most) -> int64_t {
@@ -83,7 +91,17 @@ const ZooEntry& Resolve(const std::string& text, ZooOptions* options) {
     }
     return value.value_or(0);
   };
-  if (options->num_classes == 0) options->num_classes = count("classes", kMost);
+  const std::string head = has("head") ? call.Word("head").value_or("softmax") : "softmax";
+  if (head != "softmax" && head != "regression") {
+    call.Fail(fmt::format("\"head\" must be softmax or regression, got \"{}\"", head));
+  }
+  const bool is_regression = head == "regression";
+  const int64_t classes = count("classes", kMost), outputs = count("outputs", kMost);
+  if (is_regression ? classes > 0 : outputs > 0) {
+    call.Fail(is_regression ? "a regression has \"outputs\", not \"classes\""
+                            : "\"outputs\" are of head=regression; a softmax has \"classes\"");
+  }
+  if (options->num_classes == 0) options->num_classes = is_regression ? std::max<int64_t>(outputs, 1) : classes;
   if (options->num_classes == 0) options->num_classes = entry.own.num_classes;
   const int64_t context = count("context", kMost);
   if (options->input.rank() == 0) options->input = context > 0 ? Shape{context} : entry.own.input;
@@ -103,7 +121,7 @@ const ZooEntry& Resolve(const std::string& text, ZooOptions* options) {
     if (given != 0 && given != 1) call.Fail(fmt::format("\"{}\" must be 0 or 1, got {}", setting, given));
     options->*value |= given == 1;
   }
-  return entry;
+  return {entry, is_regression};
 }
 
 }  // namespace
@@ -121,7 +139,7 @@ bool IsModelName(std::string_view text) {
 
 Symbol ModelByName(const std::string& name, const ZooOptions& options) {
   ZooOptions resolved = options;
-  const ZooEntry& entry = Resolve(name, &resolved);
+  const auto [entry, is_regression] = Resolve(name, &resolved);
   if (resolved.num_classes < 0) Throw("model \"{}\": num_classes must be >= 1, got {}", name, options.num_classes);
   if (!(options.dropout >= 0 && options.dropout < 1))
     Throw("model \"{}\": dropout must be in [0, 1), got {}", name, options.dropout);
@@ -133,7 +151,10 @@ Symbol ModelByName(const std::string& name, const ZooOptions& options) {
   if (resolved.heads > 0 && resolved.width % resolved.heads != 0) {
     Throw("model \"{}\": width must be a multiple of heads, got {} and {}", name, resolved.width, resolved.heads);
   }
-  return entry.make(resolved);
+  const Symbol model = entry.make(resolved);
+  if (!is_regression) return model;
+  const Symbol scores(model.entry().node->inputs()[0]);  // of the softmax in whose place it is
+  return LinearRegressionOutput(scores, Variable("softmax_label"), {}, "regression");
 }
 
 Shape ModelInputShape(const std::string& name) {

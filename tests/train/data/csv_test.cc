@@ -52,6 +52,26 @@ TEST(Csv, NumbersAndClasses) {
   EXPECT_EQ(unlabelled.labels.elements(), 0);
 }
 
+TEST(Csv, SeveralLabelsThatAreNumbers) {
+  const std::string text = "a,b,\"c,d\",e\n1,2,3,4\n5,,7,8\n9,10,11,12\n";
+  const CsvTable table =
+      ParseCsv(text, "f", {.label = "e,0", .label_is_number = true, .missing = CsvMissing::kLeaveOut});
+  EXPECT_EQ(table.data, HostTensor::From({2, 2}, {2, 3, 10, 11}));
+  EXPECT_EQ(table.labels, HostTensor::From({2, 2}, {4, 1, 12, 9}));
+  EXPECT_EQ(table.columns, (Words{"b", "c,d"}));
+  EXPECT_EQ(table.left_out, 1);
+  // A name that has a comma in it is one.
+  const CsvTable one = ParseCsv("a,\"c,d\"\n1,2\n", "f", {.label = "c,d", .label_is_number = true});
+  EXPECT_EQ(one.labels, HostTensor::From({1}, {2}));
+  const auto refused = [&](const std::string& label, bool number = true) {
+    return MessageOf<DataError>([&] { ParseCsv(text, "f", {.label = label, .label_is_number = number}); });
+  };
+  EXPECT_EQ(refused("a,b,a"), "DataError: \"f\": column \"a\" is a label twice");
+  EXPECT_EQ(refused("a,x"), "DataError: \"f\": there is no column \"x\" for the label; known: a, b, c,d, e");
+  EXPECT_EQ(refused("0,1,2,3"), "DataError: \"f\": its only columns are the labels");
+  EXPECT_NE(refused("a,b", false).find("there is no column \"a,b\""), std::string::npos);  // a class is one column
+}
+
 TEST(Csv, MissingValues) {
   const std::string text = "x,y,class\n1,,a\nNA,2,b\n3,4,?\n5,6,a\n";
   EXPECT_EQ(MessageOf<DataError>([&] { ParseCsv(text, "f"); }),

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "tests/message_of.h"
 #include "train/data/data_description.h"
+#include "train/data/label_names.h"
 #include "train/data/open.h"
 #include "train/data/records/image_folder.h"
 #include "train/data/samples/sample_iter.h"
@@ -49,6 +50,22 @@ TEST(OpenData, Csv) {
   const std::string numbers = Write("b.csv", "1,2.5\n");
   EXPECT_EQ(All(OpenData("csv:" + numbers + "?label_kind=numbers"))->label[0], HostTensor::From({1}, {2.5}));
   EXPECT_TRUE(OpenData("csv:" + numbers + "?label=none").samples->labels().empty());
+}
+
+TEST(OpenData, NamesOfLabelsThatAreNumbers) {
+  const std::string path = Write("named.csv", "x,price,\"weight, kg\"\n1,2,3\n");
+  using Words = std::vector<std::string>;
+  EXPECT_EQ(LabelNames("csv:" + path + "?label_kind=numbers"), Words{"weight, kg"});
+  EXPECT_EQ(LabelNames("csv:" + path + "?label=price,-1&label_kind=numbers"), (Words{"price", "weight, kg"}));
+  EXPECT_EQ(LabelNames("csv:" + path + "?label=none"), Words{});
+  EXPECT_EQ(LabelNames("csv:" + Write("bare.csv", "1,2,3\n") + "?label=0,1&label_kind=numbers"), (Words{"", ""}));
+  EXPECT_EQ(LabelNames("npy:x.npy?labels=y.npy"), Words{});  // arrays have none
+
+  EXPECT_EQ(WithNumbersAsLabels("csv:a.csv"), "csv:a.csv?label_kind=numbers");
+  EXPECT_EQ(WithNumbersAsLabels("npz:a.npz?label=z"), "npz:a.npz?label=z&label_kind=numbers");
+  for (const char* same : {"csv:a.csv?label_kind=classes", "images:folder", "digits", "text:a.txt", ""}) {
+    EXPECT_EQ(WithNumbersAsLabels(same), same);
+  }
 }
 
 TEST(OpenData, Arrays) {

@@ -10,6 +10,7 @@
 #include "base/files.h"
 #include "base/names.h"
 #include "base/parse_number.h"
+#include "train/data/tables/csv_labels.h"
 
 namespace bindery {
 namespace {
@@ -54,21 +55,34 @@ class Parser {
     }
   }
 
+  std::vector<std::string> LabelNames() {
+    ReadHeader();
+    FindLabels();
+    std::vector<std::string> names;
+    for (const int64_t column : label_columns_) names.push_back(header_.empty() ? "" : ColumnName(column));
+    return names;
+  }
+
   CsvTable Run() {
-    bool rows_left = reader_.Next();
-    if (!rows_left) Throw<DataError>("\"{}\": it has no rows", name_);
-    columns_ = static_cast<int64_t>(reader_.fields().size());
-    if (options_.header.value_or(IsHeader(reader_.fields()))) {
-      header_ = reader_.fields();
-      rows_left = reader_.Next();
+    bool rows_left = ReadHeader();
+    FindLabels();
+    if (!label_columns_.empty() && columns_ == std::ssize(label_columns_)) {
+      Throw<DataError>("\"{}\": its only column{}", name_, columns_ == 1 ? " is the label" : "s are the labels");
     }
-    label_ = FindLabel();
-    if (label_ >= 0 && columns_ == 1) Throw<DataError>("\"{}\": its only column is the label", name_);
     for (; rows_left; rows_left = reader_.Next()) ReadRow();
     return Finish();
   }
 
  private:
+  // Is there a row now?
+  bool ReadHeader() {
+    if (!reader_.Next()) Throw<DataError>("\"{}\": it has no rows", name_);
+    columns_ = static_cast<int64_t>(reader_.fields().size());
+    if (!options_.header.value_or(IsHeader(reader_.fields()))) return true;
+    header_ = reader_.fields();
+    return reader_.Next();
+  }
+
   std::string ColumnName(int64_t column) const {
     return header_.empty() ? std::to_string(column) : header_[static_cast<size_t>(column)];
   }
@@ -78,15 +92,29 @@ class Parser {
     Throw<DataError>("\"{}\", line {}, column {}{}: {}", name_, reader_.line(), column + 1, title, complaint);
   }
 
-  // -1: none.
-  int64_t FindLabel() const {
-    if (options_.label == "none") return -1;
-    const auto named = std::ranges::find(header_, options_.label);
+  void FindLabels() {
+    label_of_.assign(static_cast<size_t>(columns_), -1);
+    if (options_.label == "none") return;
+    const bool several = options_.label_is_number && std::ranges::find(header_, options_.label) == header_.end();
+    for (size_t begin = 0; begin <= options_.label.size();) {
+      const size_t end =
+          several ? std::min(options_.label.find(',', begin), options_.label.size()) : options_.label.size();
+      const int64_t column = FindLabel(options_.label.substr(begin, end - begin));
+      int64_t& label = label_of_[static_cast<size_t>(column)];
+      if (label >= 0) Throw<DataError>("\"{}\": column \"{}\" is a label twice", name_, ColumnName(column));
+      label = std::ssize(label_columns_);
+      label_columns_.push_back(column);
+      begin = end + 1;
+    }
+  }
+
+  int64_t FindLabel(const std::string& label) const {
+    const auto named = std::ranges::find(header_, label);
     if (named != header_.end()) return named - header_.begin();
-    const auto number = Parse<int64_t>(options_.label);
+    const auto number = Parse<int64_t>(label);
     if (!number) {
-      Throw<DataError>("\"{}\": there is no column \"{}\" for the label{}", name_, options_.label,
-                       header_.empty() ? ", and the file has no header" : NameHint(options_.label, header_));
+      Throw<DataError>("\"{}\": there is no column \"{}\" for the label{}", name_, label,
+                       header_.empty() ? ", and the file has no header" : NameHint(label, header_));
     }
     if (*number < -columns_ || *number >= columns_) {
       Throw<DataError>("\"{}\": column {} should be the label, but there are {}", name_, *number, columns_);
@@ -125,23 +153,25 @@ class Parser {
     if (count != columns_) {
       Throw<DataError>("\"{}\", line {}: expected {} columns, got {}", name_, reader_.line(), columns_, count);
     }
-    const size_t begin = values_.size();
+    const size_t begin = values_.size(), begin_labels = labels_.size();
+    labels_.resize(begin_labels + label_columns_.size());
     for (int64_t column = 0; column < columns_; ++column) {
       const std::string_view text = Trim(fields[static_cast<size_t>(column)]);
+      const int64_t label = label_of_[static_cast<size_t>(column)];
       float value = options_.missing_value;
-      if (IsMissing(text) && (column != label_ || options_.missing != CsvMissing::kValue)) {
+      if (IsMissing(text) && (label < 0 || options_.missing != CsvMissing::kValue)) {
         if (options_.missing == CsvMissing::kLeaveOut) {
           values_.resize(begin);
+          labels_.resize(begin_labels);
           ++left_out_;
           return;
         }
         if (options_.missing == CsvMissing::kError) Fail(column, "the value is missing");
       } else {
-        value = column == label_ && !options_.label_is_number ? ReadClass(column, text) : ReadNumber(column, text);
+        value = label >= 0 && !options_.label_is_number ? ReadClass(column, text) : ReadNumber(column, text);
       }
-      (column == label_ ? label_value_ : values_.emplace_back()) = value;
+      (label < 0 ? values_.emplace_back() : labels_[begin_labels + static_cast<size_t>(label)]) = value;
     }
-    if (label_ >= 0) labels_.push_back(label_value_);
     ++rows_;
   }
 
@@ -165,14 +195,15 @@ class Parser {
     if (rows_ == 0) Throw<DataError>("\"{}\": it has no rows but the header, or all were left out", name_);
     CsvTable table;
     table.left_out = left_out_;
-    if (label_ >= 0 && !options_.label_is_number) {
+    const int64_t count = std::ssize(label_columns_);
+    if (count > 0 && !options_.label_is_number) {
       table.classes = options_.classes.empty() ? SortClasses() : options_.classes;
     }
     for (int64_t column = 0; column < columns_; ++column) {
-      if (column != label_) table.columns.push_back(ColumnName(column));
+      if (label_of_[static_cast<size_t>(column)] < 0) table.columns.push_back(ColumnName(column));
     }
-    table.data = HostTensor::From({rows_, columns_ - (label_ >= 0)}, values_);
-    if (label_ >= 0) table.labels = HostTensor::From({rows_}, labels_);
+    table.data = HostTensor::From({rows_, columns_ - count}, values_);
+    if (count > 0) table.labels = HostTensor::From(count == 1 ? Shape{rows_} : Shape{rows_, count}, labels_);
     return table;
   }
 
@@ -180,10 +211,10 @@ class Parser {
   const std::string& name_;
   const CsvOptions& options_;
   std::vector<std::string> header_;
-  int64_t columns_ = 0, label_ = -1, rows_ = 0, left_out_ = 0;
+  int64_t columns_ = 0, rows_ = 0, left_out_ = 0;
+  std::vector<int64_t> label_columns_, label_of_;  // and of each column, which label it is; -1: none
   std::map<std::string, int64_t, std::less<>> class_of_;
   std::vector<float> values_, labels_;
-  float label_value_ = 0;
 };
 
 }  // namespace
@@ -193,6 +224,10 @@ CsvTable ParseCsv(std::string_view bytes, const std::string& name, const CsvOpti
     Throw<DataError>("\"{}\": fields cannot be separated by quotes or line ends", name);
   }
   return Parser(bytes, name, options).Run();
+}
+
+std::vector<std::string> CsvLabels(const std::string& path, const CsvOptions& options) {
+  return Parser(ReadFile(path, options.file_bytes), path, options).LabelNames();
 }
 
 CsvTable ReadCsv(const std::string& path, const CsvOptions& options) {

@@ -1,0 +1,117 @@
+// Numbers learned from a table by the command line: a model by name with a head of regression.
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tests/tools/program.h"
+
+namespace bindery {
+namespace {
+
+using nlohmann::json;
+using Words = std::vector<std::string>;
+
+class RegressionCommandsTest : public ProgramTest {
+ protected:
+  // price = 2 x - y and weight = x + y + 1, of points on a grid.
+  RegressionCommandsTest() {
+    std::string rows = "x,price,y,\"weight, kg\"\n";
+    for (int i = 0; i < 144; ++i) {
+      const double x = i % 12 / 12.0, y = i / 12 / 12.0;
+      rows += std::to_string(x) + "," + std::to_string(2 * x - y) + "," + std::to_string(y) + "," +
+              std::to_string(x + y + 1) + "\n";
+    }
+    Write("goods.csv", rows);
+  }
+  static Words Train(const std::string& model, const std::string& data, const Words& more = {}) {
+    return Words{"train", "--model", model, "--data", data, "--batch-size", "16", "--epochs", "40", "--threads", "1"} +
+           more;
+  }
+  static double NumberIn(const json& object, const char* name) { return object.at(name).get<double>(); }
+};
+
+TEST_F(RegressionCommandsTest, OneNumber) {
+  const Outcome trained =
+      Succeeds(Train("mlp(head=regression)", "csv:goods.csv?label=price", {"--save", "net.onnx", "--best", "best.pb"}));
+  EXPECT_NE(trained.out.find("test rmse"), std::string::npos) << trained;
+  EXPECT_EQ(trained.out.find("accuracy"), std::string::npos) << trained;
+  const json tested = json::parse(Succeeds({"test", "--json"}).out);
+  // "weight, kg" is a column of the data here; 0.1 of all prices' deviation would be 0.07.
+  EXPECT_LT(NumberIn(tested, "rmse"), 0.07) << tested;
+  EXPECT_LE(NumberIn(tested, "mae"), NumberIn(tested, "rmse"));
+  EXPECT_NEAR(NumberIn(json::parse(Succeeds({"test", "--json", "--metrics", "mse"}).out), "mse"),
+              std::pow(NumberIn(tested, "rmse"), 2), 1e-6);
+  EXPECT_NE(Succeeds({"test"}).out.find("samples: rmse 0."), std::string::npos);
+
+  const json predicted = json::parse(Succeeds({"predict", "--json", "--show", "3"}).out);
+  ASSERT_EQ(predicted.size(), 3u);
+  for (const json& one : predicted) {
+    EXPECT_NEAR(one.at("values").at("price").get<double>(), one.at("labels").at("price").get<double>(), 0.3) << one;
+  }
+  EXPECT_TRUE(Succeeds({"predict"}).out.starts_with("sample         price         label\n"));
+  // Saved, and as a model of others, it is the same one.
+  for (const std::string file : {"best.pb", "net.onnx"}) {
+    const json of_file = json::parse(
+        Succeeds({"predict", "--json", "--weights", file, "--data", "csv:goods.csv?label=price", "--show", "2"}).out);
+    EXPECT_EQ(of_file.at(0).at("values").size(), 1u) << of_file;
+    EXPECT_TRUE(of_file.at(0).at("values").contains("price")) << of_file;
+  }
+}
+
+TEST_F(RegressionCommandsTest, SeveralNumbers) {
+  Succeeds(Train("mlp(head=regression, outputs=2)", "csv:goods.csv?label=3,price", {"--metrics", "mse"}));
+  EXPECT_LT(NumberIn(json::parse(Succeeds({"test", "--json", "--metrics", "rmse"}).out), "rmse"), 0.1);
+  Succeeds({"predict", "--output", "answers.csv", "--test-part", "1"});
+  std::istringstream lines(Read("answers.csv"));
+  std::string line;
+  std::getline(lines, line);
+  EXPECT_EQ(line, "sample,\"weight, kg\",price,\"label weight, kg\",label price,record");
+  for (int row = 0; std::getline(lines, line); ++row) {
+    std::istringstream fields(line);
+    std::vector<double> values;
+    for (std::string field; std::getline(fields, field, ',') && !field.empty();) values.push_back(std::stod(field));
+    ASSERT_EQ(values.size(), 5u) << line;
+    const double x = row % 12 / 12.0, y = row / 12 / 12.0;
+    EXPECT_EQ(values[0], row);
+    EXPECT_NEAR(values[3], x + y + 1, 1e-6);
+    EXPECT_NEAR(values[4], 2 * x - y, 1e-6);
+    EXPECT_NEAR(values[1], values[3], 0.5);
+  }
+  // Without labels, and without names.
+  Write("new.csv", "0.5,0.25\n0.1,0.9\n");
+  const json predicted = json::parse(Succeeds({"predict", "--json", "--data", "csv:new.csv?label=none"}).out);
+  ASSERT_EQ(predicted.size(), 2u);
+  EXPECT_EQ(predicted.at(0).at("labels"), nullptr);
+  EXPECT_NEAR(predicted.at(0).at("values").at("price").get<double>(), 0.75, 0.3);
+  Succeeds(Train("mlp(head=regression)", "csv:new.csv?label=1", {"--overwrite", "--test-part", "0.5", "--quiet"}));
+  EXPECT_NE(Succeeds({"predict", "--quiet"}).out.find("value"), std::string::npos);
+  // And its run goes on.
+  Succeeds({"train", "--resume", "--epochs", "42"});
+}
+
+TEST_F(RegressionCommandsTest, WhatIsOfClassesIsRefused) {
+  const std::string data = "csv:goods.csv?label=price";
+  Fails(2, "--metrics: accuracy is of classes, but the model gives numbers: take mse, rmse, mae or pearson",
+        Train("mlp(head=regression)", data, {"--metrics", "mse,accuracy"}));
+  Fails(2, "gives 3 numbers, but a sample has 1 as labels", Train("mlp(head=regression, outputs=3)", data));
+  Fails(2, "a regression has \"outputs\", not \"classes\"", Train("mlp(head=regression, classes=3)", data));
+  Fails(2, "\"outputs\" are of head=regression", Train("mlp(outputs=3)", data));
+  Fails(2, "\"head\" must be softmax or regression, got \"linear\"", Train("mlp(head=linear)", data));
+  Fails(2, "but the labels are classes", Train("mlp(head=regression)", data + "&label_kind=classes"));
+  Fails(2, "but these images have classes", Train("mlp(head=regression)", "digits"));
+  Fails(2, "with the setting head=regression", Train("mlp", data + "&label_kind=numbers"));
+  Fails(4, "there is no column \"prise\" for the label; did you mean \"price\"?",
+        Train("mlp(head=regression)", "csv:goods.csv?label=prise,x"));
+  Fails(4, "column \"price\" is a label twice", Train("mlp(head=regression)", "csv:goods.csv?label=price,1"));
+  Succeeds(Train("mlp(head=regression)", data, {"--quiet"}));
+  Fails(2, "--metrics: accuracy is of classes", {"test", "--metrics", "accuracy"});
+  for (const Words& words : {Words{"test", "--confusion"},
+                             {"test", "--report", "a.html"},
+                             {"test", "--min-accuracy", "1"},
+                             {"predict", "--top", "2"}}) {
+    Fails(2, words[1] + " is about classes, but the newest checkpoint in \"bindery-checkpoints\" gives numbers", words);
+  }
+}
+
+}  // namespace
+}  // namespace bindery

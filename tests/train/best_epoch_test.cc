@@ -1,0 +1,163 @@
+// Which epoch is the best, by which metric, and its checkpoint.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <limits>
+
+#include "base/log.h"
+#include "tests/message_of.h"
+#include "tests/test_device.h"
+#include "train/checkpoint/best_checkpoint.h"
+#include "train/data/array_iter.h"
+#include "train/data/digits.h"
+#include "train/trainer.h"
+#include "train/zoo.h"
+
+namespace bindery {
+namespace {
+
+ArrayIter Digits(uint64_t seed, bool shuffle) {
+  ImageSet set = DrawDigits(40, seed);
+  return ArrayIter(std::move(set.images), std::move(set.labels), {.batch_size = 16, .shuffle = shuffle, .seed = 3});
+}
+
+double ValueOf(const NamedValues& values, const std::string& name) {
+  for (const auto& [known, value] : values) {
+    if (known == name) return value;
+  }
+  return std::numeric_limits<double>::quiet_NaN();
+}
+
+class BestEpochTest : public testing::Test {
+ protected:
+  BestEpochTest() : folder_(testing::TempDir() + "/best_epoch_test") {
+    std::filesystem::remove_all(folder_);
+    SetLogCallback([this](LogLevel, const std::string& line) { log_ += line + "\n"; });
+  }
+  ~BestEpochTest() override {
+    SetLogCallback(nullptr);
+    std::filesystem::remove_all(folder_);
+  }
+
+  // Epochs of a run, which is gone on with if there is one.
+  std::vector<EpochReport> Run(int64_t epochs, const std::string& optimizer, FitOptions fit) {
+    TrainerOptions options = options_;
+    options.optimizer = optimizer;
+    ArrayIter train = Digits(1, true), test = Digits(5, false);
+    std::vector<EpochReport> reports;
+    fit.epochs = epochs;
+    fit.validation = &test;
+    fit.on_epoch = [&](const EpochReport& report) { reports.push_back(report); };
+    Trainer(ModelByName("mlp"), options).Fit(train, fit);
+    return reports;
+  }
+  std::string Best() const {
+    const auto path = FindBest(CheckpointStore(folder_));
+    return path ? std::filesystem::path(*path).filename().string() : "";
+  }
+
+  TrainerOptions options_ = {.devices = {TestDevice(0)}, .threads_per_device = 1};
+  const std::string folder_;
+  std::string log_;
+};
+
+TEST_F(BestEpochTest, IsJudgedByTheMetricThatIsWatched) {
+  for (const std::string watch : {"cross-entropy", "accuracy", ""}) {
+    const std::string metric = watch.empty() ? "accuracy" : watch;
+    const double sign = metric == "accuracy" ? 1 : -1;
+    double best = -std::numeric_limits<double>::infinity();
+    const auto reports = Run(8, "sgd(lr=0.3)", {.watch = watch});
+    ASSERT_EQ(reports.size(), 8u);
+    for (const EpochReport& report : reports) {
+      const double value = sign * ValueOf(report.validation, metric);
+      EXPECT_EQ(report.best, value > best) << watch << ", epoch " << report.epoch;
+      best = std::max(best, value);
+    }
+  }
+}
+
+TEST_F(BestEpochTest, AnUnknownMetricIsRefusedWithThoseThereAre) {
+  EXPECT_EQ(MessageOf<Error>([&] { Run(1, "sgd", {.watch = "acuracy"}); }),
+            "Error: watch: there is no metric \"acuracy\"; there are accuracy, cross-entropy");
+  EXPECT_EQ(MessageOf<Error>([&] { Run(1, "sgd", {.keep_best = true}); }),
+            "Error: keep_best needs a folder of checkpoints");
+}
+
+// Of accuracy nothing becomes better by such small steps; of cross-entropy each epoch does.
+TEST_F(BestEpochTest, APlateauGoesByIt) {
+  options_.schedule = "plateau(factor=0.5, patience=0, threshold=0)";
+  EXPECT_EQ(Run(5, "sgd(lr=0.0001)", {.watch = "cross-entropy"}).back().learning_rate, 0.0001);
+  EXPECT_LT(Run(5, "sgd(lr=0.0001)", {.watch = "accuracy"}).back().learning_rate, 0.0001);
+}
+
+TEST_F(BestEpochTest, ItsCheckpointIsKeptAndSurvivesResumes) {
+  const FitOptions fit = {
+      .checkpoints = folder_, .keep = 1, .keep_best = true, .resume = true, .watch = "cross-entropy"};
+  std::vector<EpochReport> reports = Run(3, "sgd(lr=0.1)", fit);
+  int64_t step = 0;
+  double value = 0;
+  for (const EpochReport& report : reports) {
+    if (report.best) std::tie(step, value) = std::pair(report.step, ValueOf(report.validation, "cross-entropy"));
+  }
+  const std::string best = fmt::format("step-{:010}.ckpt", step);
+  EXPECT_EQ(Best(), best);
+  for (const int64_t epochs : {4, 6}) {  // with no steps at all, none becomes better
+    for (const EpochReport& report : Run(epochs, "sgd(lr=0)", fit)) EXPECT_FALSE(report.best);
+    EXPECT_EQ(Best(), best);
+    EXPECT_EQ(CheckpointStore(folder_).List().size(), 2u);
+  }
+  // It is that epoch's model.
+  ArrayIter test = Digits(5, false);
+  const Model model = LoadBest(CheckpointStore(folder_))->model;
+  EXPECT_EQ(ValueOf(Trainer(model, options_).Score(test), "cross-entropy"), value);
+  // Gone back to, the run goes on from there, and knows what was best.
+  GoBackToBest(CheckpointStore(folder_));
+  reports = Run(4, "sgd(lr=0.1)", fit);
+  ASSERT_FALSE(reports.empty());
+  EXPECT_LT(reports[0].step, step + 4);
+  EXPECT_TRUE(reports[0].best);
+  EXPECT_NE(Best(), best);
+}
+
+TEST_F(BestEpochTest, StoppedAtOnceItIsTheBestStill) {
+  const FitOptions fit = {.epochs = 2, .checkpoints = folder_, .keep_best = true, .resume = true};
+  Run(1, "sgd(lr=0.1)", fit);
+  const std::string best = Best();
+  ASSERT_NE(best, "");
+  ArrayIter train = Digits(1, true), test = Digits(5, false);
+  Trainer trainer(ModelByName("mlp"), options_);
+  trainer.RequestStop();
+  FitOptions stopped = fit;
+  stopped.validation = &test;
+  EXPECT_TRUE(trainer.Fit(train, stopped).stopped);  // which saves the same place anew
+  EXPECT_EQ(Best(), best);
+}
+
+TEST_F(BestEpochTest, AResumeThatWatchesAnotherMetricBeginsAnew) {
+  options_.schedule = "plateau(factor=0.5, patience=0)";
+  FitOptions fit = {.checkpoints = folder_, .keep_best = true, .resume = true, .watch = "accuracy"};
+  Run(2, "sgd(lr=0.1)", fit);
+  log_.clear();
+  Run(3, "sgd(lr=0.1)", fit);
+  EXPECT_EQ(log_.find("judged by"), std::string::npos) << log_;
+  fit.watch = "cross-entropy";  // whose values, about 2, are worse than any accuracy
+  const auto reports = Run(5, "sgd(lr=0)", fit);
+  EXPECT_NE(log_.find("epochs so far were judged by validation accuracy"), std::string::npos) << log_;
+  EXPECT_NE(log_.find("this run goes by validation cross-entropy: which is the best begins anew"), std::string::npos);
+  ASSERT_EQ(reports.size(), 2u);
+  EXPECT_TRUE(reports[0].best);
+  EXPECT_FALSE(reports[1].best);
+  EXPECT_EQ(Best(), fmt::format("step-{:010}.ckpt", reports[0].step));
+  // What extensions remember of another value is forgotten, too.
+  const auto stop = [](const std::string& metric) {
+    return EarlyStopping({.value = "validation/" + metric, .patience = 2});
+  };
+  fit.stop = stop("cross-entropy");
+  EXPECT_EQ(Run(20, "sgd(lr=0)", fit).size(), 3u);  // the first is the best that it sees
+  fit.watch = "accuracy";
+  fit.stop = stop("accuracy");
+  EXPECT_EQ(Run(20, "sgd(lr=0)", fit).size(), 3u);
+}
+
+}  // namespace
+}  // namespace bindery

@@ -1,0 +1,150 @@
+// The checkpoint of the best epoch, which a store spares and a resume can go back to.
+#include "train/checkpoint/best_checkpoint.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "base/log.h"
+#include "base/philox.h"
+#include "tests/message_of.h"
+
+namespace bindery {
+namespace {
+
+namespace fs = std::filesystem;
+using Names = std::vector<std::string>;
+
+Checkpoint At(int64_t step, bool is_best, int64_t elements = 3) {
+  Checkpoint checkpoint;
+  checkpoint.step = step;
+  checkpoint.model.params["w"] = HostTensor::Full(DType::kFloat32, {elements}, static_cast<double>(step));
+  SayWhetherBest(is_best, &checkpoint.info);
+  return checkpoint;
+}
+
+std::string FileOf(int64_t step) { return fmt::format("step-{:010}.ckpt", step); }
+
+class BestCheckpointTest : public testing::Test {
+ protected:
+  BestCheckpointTest() {
+    const char* base = std::getenv("TEST_TMPDIR");
+    folder_ = std::string(base == nullptr ? "/tmp" : base) + "/best_test_XXXXXX";
+    if (::mkdtemp(folder_.data()) == nullptr) std::abort();
+    SetLogCallback([this](LogLevel level, const std::string& message) {
+      if (level == LogLevel::kWarning) warnings_.push_back(message);
+    });
+  }
+  ~BestCheckpointTest() override {
+    SetLogCallback(nullptr);
+    fs::remove_all(folder_);
+  }
+
+  Names Files() const {
+    Names names;
+    for (const auto& entry : fs::directory_iterator(folder_)) names.push_back(entry.path().filename());
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+  std::string Best() const {
+    const auto path = FindBest(CheckpointStore(folder_));
+    return path ? fs::path(*path).filename().string() : "";
+  }
+  void Damage(const std::string& name, std::streamoff from_end) const {
+    std::fstream file(folder_ + "/" + name, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(-from_end, std::ios::end);
+    file.put('!');
+  }
+
+  std::string folder_;
+  std::vector<std::string> warnings_;
+};
+
+TEST_F(BestCheckpointTest, IsKeptBesideTheNewest) {
+  CheckpointStore store(folder_, 2);
+  EXPECT_EQ(Best(), "");
+  for (int64_t step = 1; step <= 5; ++step) store.Save(At(step, step == 1));
+  EXPECT_EQ(Files(), (Names{FileOf(1), FileOf(4), FileOf(5)}));
+  EXPECT_EQ(Best(), FileOf(1));
+  store.Save(At(6, true));  // a better one: the last one is of no use any more
+  EXPECT_EQ(Files(), (Names{FileOf(5), FileOf(6)}));
+  for (int64_t step = 7; step <= 9; ++step) store.Save(At(step, false));
+  EXPECT_EQ(Files(), (Names{FileOf(6), FileOf(8), FileOf(9)}));
+  EXPECT_EQ(LoadBest(store)->step, 6);
+  EXPECT_EQ(store.LoadNewest()->step, 9);
+
+  Checkpoint plain = At(10, false);
+  plain.info.clear();  // a run that does not keep the best one
+  store.Save(plain);
+  EXPECT_EQ(Files(), (Names{FileOf(9), FileOf(10)}));
+  EXPECT_EQ(Best(), "");
+}
+
+TEST_F(BestCheckpointTest, GoingBackSetsLaterOnesAside) {
+  const CheckpointStore store(folder_, 3);
+  EXPECT_FALSE(GoBackToBest(store).has_value());
+  CheckpointStore(folder_, 3).Save(At(1, false));
+  EXPECT_FALSE(GoBackToBest(store).has_value());
+  for (int64_t step = 2; step <= 6; ++step) CheckpointStore(folder_, 3).Save(At(step, step == 3));
+  ASSERT_EQ(Files(), (Names{FileOf(3), FileOf(4), FileOf(5), FileOf(6)}));
+  EXPECT_EQ(GoBackToBest(store), folder_ + "/" + FileOf(3));
+  EXPECT_EQ(Files(), (Names{FileOf(3), FileOf(4) + ".old", FileOf(5) + ".old", FileOf(6) + ".old"}));
+  EXPECT_EQ(store.LoadNewest()->step, 3);
+  EXPECT_EQ(GoBackToBest(store), folder_ + "/" + FileOf(3));  // once more: nothing is left to do
+}
+
+TEST_F(BestCheckpointTest, DamagedOnes) {
+  CheckpointStore store(folder_, 2);
+  for (int64_t step = 1; step <= 4; ++step) store.Save(At(step, step == 2));
+  const Names all = Files();
+  ASSERT_EQ(all, (Names{FileOf(2), FileOf(3), FileOf(4)}));
+  fs::resize_file(folder_ + "/" + FileOf(4), 10);  // others are found all the same
+  EXPECT_EQ(Best(), FileOf(2));
+  Damage(FileOf(2), 1);  // its last number
+  EXPECT_NE(MessageOf<CheckpointError>([&] { LoadBest(store); }).find("the checksum is wrong"), std::string::npos);
+  EXPECT_NE(MessageOf<CheckpointError>([&] { GoBackToBest(store); }).find(FileOf(2)), std::string::npos);
+  EXPECT_EQ(Files(), all);  // nothing was set aside for it
+}
+
+// A process that saves without end, every fifth time the best so far, is killed at any moment.
+TEST_F(BestCheckpointTest, KilledWhileSaving) {
+  PhiloxStream random(2, "kill");
+  int64_t saved = 0;
+  for (int round = 0; round < 25; ++round) {
+    const pid_t child = ::fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      try {
+        CheckpointStore store(folder_, 1 + round % 2);
+        for (int64_t step = saved + 1;; ++step) store.Save(At(step, step % 5 == 1, 100000));
+      } catch (...) {  // the parent sees that nothing more was saved
+      }
+      ::_exit(1);
+    }
+    while (round == 0 && Best().empty()) ::usleep(1000);  // let there be one
+    ::usleep(static_cast<useconds_t>(random.Below(20000)));
+    ASSERT_EQ(::kill(child, SIGKILL), 0);
+    ::waitpid(child, nullptr, 0);
+    const CheckpointStore store(folder_);
+    const std::optional<Checkpoint> newest = store.LoadNewest(), best = LoadBest(store);
+    ASSERT_TRUE(newest.has_value() && best.has_value());
+    EXPECT_EQ(best->step, (newest->step - 1) / 5 * 5 + 1);
+    EXPECT_EQ(best->model.params.at("w"), HostTensor::Full(DType::kFloat32, {100000}, static_cast<double>(best->step)));
+    saved = newest->step;
+  }
+  EXPECT_GT(saved, 5);
+  EXPECT_TRUE(warnings_.empty()) << warnings_[0];
+  saved = (saved / 5 + 1) * 5 + 2;  // behind one that was the best
+  CheckpointStore(folder_, 1).Save(At(saved - 1, true));
+  CheckpointStore(folder_, 1).Save(At(saved, false));
+  EXPECT_EQ(Files(), (Names{FileOf(saved - 1), FileOf(saved)}));  // neither older ones nor temporaries
+}
+
+}  // namespace
+}  // namespace bindery

@@ -1,0 +1,16 @@
+// Samples that are tested with, of which one knows afterwards what they were.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "tools/cli/data.h"
+#include "train/data/samples/sample_source.h"
+
+namespace bindery::cli {
+
+// Notes what the iterator hands out: `labels` numbers of each sample, and its record's name, which `samples` knows;
+// nullptr: nobody does.
+TestData Noted(std::unique_ptr<DataIter> iter, SampleSourcePtr samples = nullptr, int64_t labels = 1);
+
+}  // namespace bindery::cli
