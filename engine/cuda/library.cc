@@ -13,6 +13,7 @@ void* OpenLibrary(const std::string& file, std::string* problem) {
     folders.insert(folders.end(), {home + std::string("/lib64/"), home + std::string("/lib/")});
   }
   folders.emplace_back("/usr/local/cuda/lib64/");
+  folders.emplace_back("/usr/local/cuda/lib/");
   for (const std::string& folder : folders) {
     if (void* const library = dlopen((folder + file).c_str(), RTLD_LAZY | RTLD_LOCAL)) return library;
     // The search path's is the one to tell, unless a folder has it and cannot give it.

@@ -2,8 +2,8 @@
 
 _OLDEST = (12, 8)  # the first that compiles for sm_100
 
-# The driver's header, cuBLASLt's, and what that includes, of which a version may lack some.
-_NEEDED = ["cuda.h", "cublasLt.h"]
+# The headers of the driver, of cuBLASLt and of cuDNN, and what these include, of which a version may lack some.
+_NEEDED = ["cuda.h", "cublasLt.h", "cudnn_graph.h"]
 _INCLUDED = [
     "builtin_types.h",
     "crt/host_defines.h",
@@ -15,6 +15,7 @@ _INCLUDED = [
     "cuda_fp16.h",
     "cuda_fp16.hpp",
     "cuda_runtime_api.h",
+    "cudnn_version.h",
     "device_types.h",
     "driver_types.h",
     "host_defines.h",
@@ -29,12 +30,22 @@ _INCLUDED = [
     "vector_types.h",
 ]
 
+# cuDNN is a package of its own, which may put its headers beside the toolkit.
+_BESIDE = ["/usr/include", "/usr/include/x86_64-linux-gnu"]
+
+def _header(ctx, home, name):
+    for folder in [home + "/include"] + (_BESIDE if name.startswith("cudnn") else []):
+        path = ctx.path(folder + "/" + name)
+        if path.exists:
+            return path
+    return None
+
 def _problem(ctx, home):
     nvcc = ctx.path(home + "/bin/nvcc")
     if not nvcc.exists:
         return "no CUDA toolkit in %s (CUDA_HOME names another folder)" % home
     for header in _NEEDED:
-        if not ctx.path(home + "/include/" + header).exists:
+        if not _header(ctx, home, header):
             return "no %s in CUDA's toolkit in %s (CUDA_HOME names another folder)" % (header, home)
     answer = ctx.execute([nvcc, "--version"])
     for word in answer.stdout.replace(",", " ").split(" "):
@@ -50,8 +61,9 @@ def _find_cuda(ctx):
     problem = _problem(ctx, home)
     if not problem:
         for header in _NEEDED + _INCLUDED:
-            if ctx.path(home + "/include/" + header).exists:
-                ctx.symlink(home + "/include/" + header, "include/" + header)
+            path = _header(ctx, home, header)
+            if path:
+                ctx.symlink(path, "include/" + header)
     ctx.file("toolkit.bzl", "CUDA_HOME = %r\nCUDA_PROBLEM = %r\n" % (home, problem))
     ctx.file("BUILD", """load("@rules_cc//cc:defs.bzl", "cc_library")
 

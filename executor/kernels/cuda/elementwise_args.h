@@ -16,6 +16,7 @@ enum class Family : int32_t {
   kBinary,
   kRelation,
   kActivation,
+  kAddActivation,  // f(x + y)
   kActivationGrad,
   kCurve,
   kCurveGrad,       // (dy, x) -> dy slope(x)

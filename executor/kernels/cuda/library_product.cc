@@ -179,33 +179,11 @@ std::shared_ptr<const LibraryProduct> PlanOf(Gpu& gpu, const PlainProduct& produ
   }
 }
 
-// Elements of c (m, n), in place.
-MapArgs InPlace(const ProductArgs& args, Family family, size_t function) {
-  MapArgs map{.family = family,
-              .function = static_cast<int32_t>(function),
-              .flat = 1,
-              .compute = args.out.dtype,
-              .grid = GridOf({args.elements()}),
-              .out = args.out};
-  map.in[0] = {args.out.data, args.out.dtype};
-  map.strides[0].of[0] = 1;
-  return map;
-}
-
 }  // namespace
 
 std::optional<PlainProduct> PlainProductOf(const ProductArgs& args, const KernelSpec& spec) {
   PlainProduct product{.m = args.m, .n = args.n, .k = args.k, .dtype = args.out.dtype};
-  switch (product.dtype) {
-    case DType::kFloat64:
-    case DType::kFloat32:
-    case DType::kBFloat16:
-    case DType::kFloat16: break;
-    default: return std::nullopt;
-  }
-  for (const ValueType& input : spec.inputs) {
-    if (input.dtype != product.dtype) return std::nullopt;
-  }
+  if (!IsOfOneFloat(spec)) return std::nullopt;
   const auto lies = [](const Matrix& matrix, int64_t row_stride, int64_t column_stride) {
     return matrix.form == Form::kPlain && matrix.period_stride == 0 && matrix.row_stride == row_stride &&
            matrix.column_stride == column_stride;
@@ -244,26 +222,53 @@ bool AddLibraryProduct(Launches& launches, const PlainProduct& product, const Pr
   const std::shared_ptr<const LibraryProduct> plan =
       PlanOf(launches.stream().gpu(), product, adds_bias ? nullptr : args.bias.data);
   if (!plan) return false;
-  const auto scratch = static_cast<int64_t>(reinterpret_cast<uintptr_t>(launches.scratch()));
-  char* const workspace = launches.scratch(RoundUp(scratch, kWorkspaceAlignment) - scratch);
   launches.AddCall(&LibraryProduct::Run, "cublasLtMatmul", plan,
                    {const_cast<void*>(args.a.source.data), const_cast<void*>(args.b.source.data), args.out.data,
-                    plan->workspace() > 0 ? workspace : nullptr});
+                    plan->workspace() > 0 ? AlignedScratch(launches, kWorkspaceAlignment) : nullptr});
+  // Activations not by its epilogue: its relu makes 0 of NaN, which must pass.
+  AddEpilogue(launches, args, adds_bias, {args.m, args.n});
+  return true;
+}
+
+bool IsOfOneFloat(const KernelSpec& spec) {
+  const DType dtype = spec.outputs[0].dtype;
+  switch (dtype) {
+    case DType::kFloat64:
+    case DType::kFloat32:
+    case DType::kBFloat16:
+    case DType::kFloat16: break;
+    default: return false;
+  }
+  return std::ranges::all_of(spec.inputs, [&](const ValueType& input) { return input.dtype == dtype; });
+}
+
+char* AlignedScratch(const Launches& launches, int64_t alignment) {
+  const auto scratch = static_cast<int64_t>(reinterpret_cast<uintptr_t>(launches.scratch()));
+  return launches.scratch(RoundUp(scratch, alignment) - scratch);
+}
+
+void AddEpilogue(Launches& launches, const ProductArgs& args, bool adds_bias, const Shape& shape) {
+  const bool activates = args.activation >= 0;
+  if (!adds_bias && !activates) return;
+  MapArgs map{.family = Family::kActivation,
+              .function = args.activation,
+              .flat = 1,
+              .compute = args.out.dtype,
+              .grid = GridOf({args.elements()}),
+              .out = args.out};
+  map.in[0] = {args.out.data, args.out.dtype};
+  map.strides[0].of[0] = 1;
   if (adds_bias) {
-    MapArgs map = InPlace(args, Family::kBinary, native::BinaryFunctions::Find("Add"));
+    map.family = activates ? Family::kAddActivation : Family::kBinary;
+    if (!activates) map.function = static_cast<int32_t>(native::BinaryFunctions::Find("Add"));
     map.inputs = 2;
     map.flat = 0;
-    map.grid = GridOf({args.m, args.n});
-    map.strides[0] = PlainStrides({args.m, args.n});
+    map.grid = GridOf(shape);
+    map.strides[0] = PlainStrides(shape);
     map.in[1] = args.bias;
     map.strides[1].of[1] = 1;
-    launches.Add(map, args.elements());
   }
-  // Not by its epilogue: its relu makes 0 of NaN, which must pass.
-  if (args.activation >= 0) {
-    launches.Add(InPlace(args, Family::kActivation, static_cast<size_t>(args.activation)), args.elements());
-  }
-  return true;
+  launches.Add(map, args.elements());
 }
 
 }  // namespace bindery::cuda

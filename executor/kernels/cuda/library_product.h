@@ -30,4 +30,13 @@ int64_t WorkspaceBytes(const PlainProduct& product);
 // Adds the product with bias and activation. False, and nothing is added: own kernels must do it.
 bool AddLibraryProduct(Launches& launches, const PlainProduct& product, const ProductArgs& args);
 
+// ---- for convolutions by a library, too (library_convolution.h) ----
+
+// Output 0 and all inputs are of one type of floats.
+bool IsOfOneFloat(const KernelSpec& spec);
+// The first place in scratch that is aligned so.
+char* AlignedScratch(const Launches& launches, int64_t alignment);
+// Behind it, in place, of all elements of `shape`: bias, along axis 1, if that is to be added here, and activation.
+void AddEpilogue(Launches& launches, const ProductArgs& args, bool adds_bias, const Shape& shape);
+
 }  // namespace bindery::cuda

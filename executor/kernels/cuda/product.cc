@@ -8,6 +8,7 @@
 #include "base/checked.h"
 #include "executor/kernel_table.h"
 #include "executor/kernels/cuda/launch.h"
+#include "executor/kernels/cuda/library_convolution.h"
 #include "executor/kernels/cuda/library_product.h"
 #include "executor/kernels/cuda/product_args.h"
 #include "executor/kernels/cuda/reduction.h"
@@ -48,16 +49,21 @@ Kernel Product(const KernelSpec& spec, ProductArgs args, std::function<void(Laun
   args.numbers = !IsFloat(args.out.dtype);
   Split(&args);
   const std::optional<PlainProduct> plain = PlainProductOf(args, spec);
-  const auto add = [args, plain, bind = std::move(bind)](Launches& launches) mutable {
+  const std::optional<PlainConvolution> convolution = PlainConvolutionOf(args, spec);
+  const auto add = [args, plain, convolution, bind = std::move(bind)](Launches& launches) mutable {
     args.out = launches.out(0);
     if (args.splits > 1) args.partial = launches.scratch();
     bind(launches, &args);
-    if (!args.out.data || (plain && AddLibraryProduct(launches, *plain, args))) return;
+    if (!args.out.data || (plain && AddLibraryProduct(launches, *plain, args)) ||
+        (convolution && AddLibraryConvolution(launches, *convolution, args))) {
+      return;
+    }
     launches.Add(args, args.tiles() * args.splits * ProductArgs::kThreads);
     if (args.splits > 1) launches.Add(ProductEndArgs{args}, args.elements());
   };
-  Kernel kernel = OwnKernel(spec, add, plain ? "cublaslt" : "own");
-  kernel.scratch_bytes = std::max(PartialBytes(args) + more_scratch, plain ? WorkspaceBytes(*plain) : 0);
+  Kernel kernel = OwnKernel(spec, add, plain ? "cublaslt" : convolution ? "cudnn" : "own");
+  kernel.scratch_bytes = std::max({PartialBytes(args) + more_scratch, plain ? WorkspaceBytes(*plain) : 0,
+                                   convolution ? convolution->workspace_bytes : 0});
   return kernel;
 }
 

@@ -10,6 +10,7 @@
 #include "executor/kernel_table.h"
 #include "symbol/ops.h"
 #include "tests/engine/cuda/fake/cublaslt.h"
+#include "tests/engine/cuda/fake/cudnn.h"
 #include "tests/engine/cuda/fake/fake.h"
 #include "tests/executor/graph_runner.h"
 #include "tests/executor/operator_cases.h"
@@ -45,12 +46,23 @@ void CheckBoth(const std::vector<OperatorCase>& cases) {
   cuda::UseCublasLt(cuda::fake::CublasLt());
 }
 
+// The same by cuDNN.
+void CheckConvolutions(const std::vector<OperatorCase>& cases) {
+  cuda::fake::TakeEnginesRun();
+  Check(cases);
+  EXPECT_FALSE(cuda::fake::TakeEnginesRun().empty());
+  cuda::UseCudnn(nullptr);
+  Check(cases);
+  EXPECT_TRUE(cuda::fake::TakeEnginesRun().empty());
+  cuda::UseCudnn(cuda::fake::Cudnn());
+}
+
 TEST(CudaOperatorsTest, Activation) { Check(ActivationCases()); }
 TEST(CudaOperatorsTest, Arrange) { Check(ArrangeCases()); }
 TEST(CudaOperatorsTest, Attention) { Check(AttentionCases()); }
 TEST(CudaOperatorsTest, BatchNorm) { Check(BatchNormCases()); }
 TEST(CudaOperatorsTest, Binary) { Check(BinaryCases()); }
-TEST(CudaOperatorsTest, Convolution) { Check(ConvolutionCases()); }
+TEST(CudaOperatorsTest, Convolution) { CheckConvolutions(ConvolutionCases()); }
 TEST(CudaOperatorsTest, CTC) { Check(CTCCases()); }
 TEST(CudaOperatorsTest, CrossEntropy) { Check(CrossEntropyCases()); }
 TEST(CudaOperatorsTest, Dropout) { Check(DropoutCases()); }
@@ -113,8 +125,10 @@ TEST(CudaOperatorsTest, Long) {
                        {{"x", Integers({3, 5}, -9, 9)}, {"w", Integers({5, 4}, -9, 9)}}, 5));
   cases.back().dtypes = {{"x", DType::kInt32}, {"w", DType::kInt32}};
   cuda::UseCublasLt(nullptr);  // which would do what is split
+  cuda::UseCudnn(nullptr);
   Check(cases);
   cuda::UseCublasLt(cuda::fake::CublasLt());
+  cuda::UseCudnn(cuda::fake::Cudnn());
 }
 
 // By threads that wait for each other where a GPU's do: a sanitizer sees where they should and do not.

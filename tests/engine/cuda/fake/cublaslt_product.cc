@@ -1,10 +1,10 @@
 #include "tests/engine/cuda/fake/cublaslt_product.h"
 
-#include <bit>
 #include <cstring>
 #include <vector>
 
 #include "base/dtype.h"
+#include "tests/engine/cuda/fake/numbers.h"
 
 namespace bindery::cuda::fake {
 namespace {
@@ -16,18 +16,6 @@ DType DTypeOf(cudaDataType_t type) {
     case CUDA_R_16F: return DType::kFloat16;
     default: return DType::kFloat32;
   }
-}
-double Number(const char* memory, DType dtype, int64_t i) {
-  return Dispatch(dtype, [&]<class T>() { return LoadDouble(reinterpret_cast<const T*>(memory)[i]); });
-}
-void Store(char* memory, DType dtype, int64_t i, double value) {
-  Dispatch(dtype, [&]<class T>() { reinterpret_cast<T*>(memory)[i] = StoreDouble<T>(value); });
-}
-
-// To 11 bits, the nearest, or the even one.
-double ToTf32(double value) {
-  const auto bits = std::bit_cast<uint32_t>(static_cast<float>(value));
-  return static_cast<double>(std::bit_cast<float>((bits + 0xfff + (bits >> 13 & 1)) & ~uint32_t{0x1fff}));
 }
 
 // From its first element to its last.

@@ -1,0 +1,113 @@
+#include "engine/cuda/cudnn_api.h"
+
+#include <dlfcn.h>
+
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "engine/cuda/gpu.h"
+#include "engine/cuda/library.h"
+#include "engine/cuda/switch.h"
+
+namespace bindery::cuda {
+namespace {
+
+constexpr char kLibrary[] = "libcudnn.so.9";
+
+struct Chosen {
+  std::mutex mutex;
+  std::optional<CudnnPtr> api;
+};
+Chosen& TheChosen() {
+  static Chosen& chosen = *new Chosen;
+  return chosen;
+}
+
+// Of a GPU.
+struct Handles {
+  std::mutex mutex = {};
+  std::map<const void*, std::weak_ptr<CudnnHandle>> of = {};  // streams
+  std::vector<std::unique_ptr<CudnnHandle>> free = {};
+  bool told = false;  // that one cannot be made
+};
+
+}  // namespace
+
+CudnnPtr OpenCudnn(const std::string& library) {
+  std::string problem;
+  void* const handle = OpenLibrary(library, &problem);
+  if (!handle) Throw<DeviceError>("{}", problem);
+  auto api = std::make_shared<CudnnApi>();
+  const auto find = [&]<class Function>(const char* name, Function& function) {
+    function = reinterpret_cast<Function>(dlsym(handle, name));
+    if (!function) Throw<DeviceError>("{} has no {}", library, name);
+  };
+  find("cudnnCreate", api->create);
+  find("cudnnGetErrorString", api->get_error_string);
+  find("cudnnSetStream", api->set_stream);
+  find("cudnnBackendCreateDescriptor", api->create_descriptor);
+  find("cudnnBackendDestroyDescriptor", api->destroy_descriptor);
+  find("cudnnBackendSetAttribute", api->set_attribute);
+  find("cudnnBackendGetAttribute", api->get_attribute);
+  find("cudnnBackendFinalize", api->finalize);
+  find("cudnnBackendExecute", api->execute);
+  return api;
+}
+
+CudnnPtr FindCudnn(const std::string& library) {
+  if (!SwitchOf("BINDERY_CUDNN", true)) return nullptr;
+  try {
+    return OpenCudnn(library);
+  } catch (const DeviceError& error) {
+    LogLine(LogLevel::kWarning, fmt::format("convolutions on GPUs are by own kernels: no cuDNN: {}", error.message()));
+    return nullptr;
+  }
+}
+
+void UseCudnn(CudnnPtr api) {
+  const std::lock_guard lock(TheChosen().mutex);
+  TheChosen().api = std::move(api);
+}
+
+CudnnPtr Cudnn() {
+  const std::lock_guard lock(TheChosen().mutex);
+  std::optional<CudnnPtr>& api = TheChosen().api;
+  if (!api) api = FindCudnn(kLibrary);
+  return *api;
+}
+
+std::shared_ptr<CudnnHandle> HandleOf(const CudnnApi& api, Gpu& gpu, const void* stream) {
+  auto* const handles = static_cast<Handles*>(
+      gpu.LibraryHandle(reinterpret_cast<const void*>(api.create), []() -> void* { return new Handles; }));
+  const Gpu::Scope scope(gpu);
+  const std::lock_guard lock(handles->mutex);
+  std::erase_if(handles->of, [](const auto& each) { return each.second.expired(); });
+  if (std::shared_ptr<CudnnHandle> found = handles->of[stream].lock()) return found;
+  std::unique_ptr<CudnnHandle> made;
+  if (!handles->free.empty()) {
+    made = std::move(handles->free.back());
+    handles->free.pop_back();
+  } else {
+    made = std::make_unique<CudnnHandle>();
+    const cudnnStatus_t status = api.create(&made->handle);
+    if (status != CUDNN_STATUS_SUCCESS) {
+      if (!std::exchange(handles->told, true)) {
+        LogLine(LogLevel::kWarning, fmt::format("convolutions on {} are by own kernels: cudnnCreate: {}", gpu.device,
+                                                api.get_error_string(status)));
+      }
+      return nullptr;
+    }
+  }
+  std::shared_ptr<CudnnHandle> handle(made.release(), [handles](CudnnHandle* back) {
+    const std::lock_guard lock(handles->mutex);
+    handles->free.emplace_back(back);
+  });
+  handles->of[stream] = handle;
+  return handle;
+}
+
+}  // namespace bindery::cuda

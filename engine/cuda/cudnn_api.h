@@ -1,0 +1,59 @@
+// The functions of cuDNN, NVIDIA's library of convolutions, that are used: those of its graphs, which describe, choose
+// and run operations by descriptors. A table of typed pointers, as that of the driver (runtime_api.h), from a library
+// that is opened when the first convolution is made for a GPU. Where it is absent, broken or left out, there is no
+// table, and whoever wanted it has kernels of his own.
+//
+// Thread safe, but for handles.
+#pragma once
+
+#include <cudnn_graph.h>
+
+#include <memory>
+#include <mutex>
+#include <string>
+
+namespace bindery::cuda {
+
+class Gpu;
+
+// Names and types are those of cudnn_graph.h.
+struct CudnnApi {
+  decltype(&::cudnnCreate) create = nullptr;
+  decltype(&::cudnnGetErrorString) get_error_string = nullptr;
+  decltype(&::cudnnSetStream) set_stream = nullptr;
+  decltype(&::cudnnBackendCreateDescriptor) create_descriptor = nullptr;
+  decltype(&::cudnnBackendDestroyDescriptor) destroy_descriptor = nullptr;
+  decltype(&::cudnnBackendSetAttribute) set_attribute = nullptr;
+  decltype(&::cudnnBackendGetAttribute) get_attribute = nullptr;
+  decltype(&::cudnnBackendFinalize) finalize = nullptr;
+  decltype(&::cudnnBackendExecute) execute = nullptr;
+};
+using CudnnPtr = std::shared_ptr<const CudnnApi>;
+
+// Opens libcudnn.so.9 or another of its kind. Throws DeviceError with the loader's reason, or naming the function that
+// it lacks.
+CudnnPtr OpenCudnn(const std::string& library);
+
+// The same, but null if it cannot be opened, and then a line is logged, or if the environment has BINDERY_CUDNN=no.
+// Throws Error if that is neither yes nor no.
+CudnnPtr FindCudnn(const std::string& library);
+
+// What is used from now on, in place of NVIDIA's: for tests. Null: none.
+void UseCudnn(CudnnPtr api);
+// UseCudnn's, or NVIDIA's, which the first call finds; null if there is none.
+CudnnPtr Cudnn();
+
+// Used by one thread at a time, who holds `mutex` from setting its stream to enqueuing on it.
+struct CudnnHandle {
+  std::mutex mutex = {};
+  cudnnHandle_t handle = nullptr;
+};
+// Of a GPU, for what is enqueued on `stream` or captured to be launched there: the same as long as somebody has it,
+// then another stream's, and never destroyed. Null if it cannot be made; the first time a line is logged.
+//
+// Each stream has its own, since cuDNN may fork to streams of the handle's. When these are captured, they stay so until
+// the capture ends, and only whoever captures knows when that is. And what it makes for a handle when that is used
+// first is not made in a capture.
+std::shared_ptr<CudnnHandle> HandleOf(const CudnnApi& api, Gpu& gpu, const void* stream);
+
+}  // namespace bindery::cuda
