@@ -35,6 +35,7 @@
 #include "symbol/ops.h"
 #include "symbol/print/summary.h"
 #include "symbol/symbol.h"
+#include "train/checkpoint/best_checkpoint.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/data/array_iter.h"
 #include "train/data/data_description.h"

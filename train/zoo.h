@@ -52,7 +52,9 @@ std::vector<std::string> ModelNames();
 // Does the text begin with one of them, and with nothing or "(" behind it?
 bool IsModelName(std::string_view text);
 // `name` may have settings with it, "gpt(layers=2, context=128, tied=1)", which count where the options leave them open:
-// classes, and those of the model: layers, width, heads, context (characters), tied, time_first.
+// classes, and those of the model: layers, width, heads, context (characters), tied, time_first. Of images, but for unet,
+// also head=regression with outputs=N, 1 unless said: in place of classes N numbers for each sample, the label likewise
+// (LinearRegressionOutput).
 // Throw Error for an unknown name, with the nearest one, and settings; ModelByName for options that make no sense.
 Symbol ModelByName(const std::string& name, const ZooOptions& options = {});
 Shape ModelInputShape(const std::string& name);  // of one sample

@@ -42,8 +42,9 @@ class CheckpointStore {
  public:
   explicit CheckpointStore(std::string folder, int keep = 3);  // keep >= 1; the folder is made on the first save
 
-  // Then removes all but the newest `keep`; returns the path. Files of later steps are not of this run's past (it was
-  // resumed before them, or is another run): they are renamed "<file>.old" first, so that nobody resumes from them.
+  // Then removes all but the newest `keep` and, if the run keeps it, that of the best epoch (best_checkpoint.h); returns
+  // the path. Files of later steps are not of this run's past (it was resumed before them, or is another run): they are
+  // renamed "<file>.old" first, so that nobody resumes from them.
   std::string Save(const Checkpoint& checkpoint);
   // The newest that can be read; damaged ones are skipped with a warning (base/log.h). No value if there is none at
   // all; CheckpointError if there are some but all are damaged.

@@ -46,7 +46,8 @@ enum class CsvMissing {
 struct CsvOptions {
   char separator = ',';
   std::optional<bool> header = {};  // not set: the first row is one if no field of it is a number
-  // A column by its name or by its number, from 0, from the end if negative; "none": there is no label.
+  // A column by its name or by its number, from 0, from the end if negative; "none": there is no label. Where labels are
+  // numbers, several may be given, with commas between them.
   std::string label = "-1";
   bool label_is_number = false;           // else a class
   std::vector<std::string> classes = {};  // of labels, class 0 first; empty: those of the file
@@ -58,7 +59,7 @@ struct CsvOptions {
 
 struct CsvTable {
   HostTensor data;                   // float32 (rows, columns)
-  HostTensor labels;                 // float32 (rows); of none: empty
+  HostTensor labels;                 // float32 (rows), of several columns (rows, columns); of none: empty
   std::vector<std::string> columns;  // of data; by number, where there is no header
   std::vector<std::string> classes;  // numbers in their order if all are whole ones, else in that of their bytes
   int64_t left_out = 0;              // rows
