@@ -1,9 +1,10 @@
-// Whatever this is linked into finds the fakes where the driver and cuBLASLt would be, from the beginning, and fails if it did what
-// the driver would not have let pass.
+// Whatever this is linked into finds the fakes where the driver and NVIDIA's libraries would be, from the beginning, and
+// fails if it did what these would not have let pass.
 #include <gtest/gtest.h>
 
 #include "tests/engine/cuda/fake/cublaslt.h"
 #include "tests/engine/cuda/fake/fake.h"
+#include "tests/engine/cuda/fake/nccl.h"
 
 namespace bindery::cuda::fake {
 namespace {
@@ -18,6 +19,7 @@ class FakeEnvironment : public testing::Environment {
 [[maybe_unused]] testing::Environment* const kFake = [] {
   UseRuntime(Api());
   UseCublasLt(CublasLt());
+  UseNccl(Nccl());
   return testing::AddGlobalTestEnvironment(new FakeEnvironment);
 }();
 
