@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/backend.h"
+#include "engine/cuda/exchange.h"
 #include "engine/fetch.h"
 #include "engine/kernels/flat.h"
 
@@ -86,6 +87,7 @@ void AppendByCopies(const std::shared_ptr<Engine>& engine, Collective what, cons
     std::vector<Tensor>& wanted = read[reader(device)];
     for (const Share& share : shares) wanted.insert(wanted.end(), share.from.begin(), share.from.end());
   }
+  AppendExchange(engine, name, &read, parts);
   std::map<Device, std::vector<Tensor>::const_iterator> next;
   for (auto& [device, wanted] : read) {
     wanted = AppendFetch(engine, fmt::format("{} for {}", name, device), wanted, device, parts);

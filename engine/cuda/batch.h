@@ -7,6 +7,7 @@
 #include <chrono>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -63,6 +64,10 @@ class CudaStream::Batch final : public Fence, public std::enable_shared_from_thi
     return inherited_;
   }
   const void* stream() const noexcept override { return stream_; }
+  bool spoilt() const {
+    const std::lock_guard lock(mutex_);
+    return spoilt_;
+  }
 
   // What runs, if it is of this: nothing too while it waits for others. Within a graph it is one of several pieces.
   Work Running() const {
@@ -94,6 +99,8 @@ class CudaStream::Batch final : public Fence, public std::enable_shared_from_thi
     uses.clear();
     std::ranges::move(kept, std::back_inserter(*objects));
     kept.clear();
+    std::ranges::move(across, std::back_inserter(*objects));
+    across.clear();
     objects->push_back(std::move(recording));
   }
 
@@ -113,7 +120,8 @@ class CudaStream::Batch final : public Fence, public std::enable_shared_from_thi
   // Set before End, constant from then on until they are released.
   std::vector<Use> uses;
   std::vector<std::shared_ptr<const void>> kept;
-  size_t begin = 0, end = 0;  // its pieces, in the list
+  std::vector<std::shared_ptr<AcrossGpus>> across;  // its calls that work on other GPUs, too
+  size_t begin = 0, end = 0;                        // its pieces, in the list
 
   // It is a part of what was submitted: the list of `pieces_of`, which came after the piece `last_before`.
   void Submitted(std::shared_ptr<const Pieces> pieces_of, std::shared_ptr<const Recording> as, uint64_t last_before,
@@ -151,14 +159,17 @@ class CudaStream::Batch final : public Fence, public std::enable_shared_from_thi
       const std::shared_ptr<const Batch> batch = reached[i];
       batch->progress_->Look();
       bool waits_for_lost = false;
+      std::vector<std::shared_ptr<AcrossGpus>> calls;
       {
         const std::lock_guard lock(batch->mutex_);
+        if (!batch->Finished()) calls = batch->across;
         for (const Use& use : batch->uses) {
           if (use.batch->Finished() || use.batch->looked_.exchange(turn) == turn) continue;
           waits_for_lost |= use.batch->gpu_.failed();
           reached.push_back(use.batch);
         }
       }
+      for (const std::shared_ptr<AcrossGpus>& call : calls) call->Look();
       if (waits_for_lost) batch->gpu_.Fail(CUDA_ERROR_DEVICE_UNAVAILABLE);
     }
   }
@@ -186,10 +197,24 @@ class CudaStream::Batch final : public Fence, public std::enable_shared_from_thi
     if (settled_.load(std::memory_order_relaxed)) return;
     const uint64_t done = progress_->done();
     for (const Use& use : uses) {
-      if (!error_ && use.batch->Done()) error_ = InheritedError(*use.batch, use.inherits);
+      if (!use.batch->Done()) continue;
+      const std::exception_ptr error = InheritedError(*use.batch, use.inherits);
+      if (!error_) error_ = error;
+      spoilt_ |= error && use.batch->spoilt() && done >= number;
     }
-    inherited_ = error_ != nullptr;
+    inherited_ = error_ && !spoilt_;
     if (!error_) error_ = refused_;
+    for (const std::shared_ptr<AcrossGpus>& call : across) {
+      const std::string problem = call->Problem();
+      if (problem.empty()) continue;
+      spoilt_ = done >= number;
+      if (error_) continue;
+      try {
+        Throw<DeviceError>("{}", problem);
+      } catch (...) {
+        error_ = CurrentErrorNamed(*(*pieces)[before - base].part);
+      }
+    }
     for (uint64_t at = before + 1; at <= number; ++at) {
       const Piece& piece = (*pieces)[at - base - 1];
       const Fault* const fault = at <= done ? progress_->FaultOf(at) : nullptr;
@@ -218,6 +243,8 @@ class CudaStream::Batch final : public Fence, public std::enable_shared_from_thi
   mutable std::atomic<bool> settled_ = false;
   std::atomic<bool> submitted_ = false;
   mutable std::atomic<uint64_t> looked_ = 0;  // in which turn of LookAround
+  // It ran all the same, on what work of several GPUs left that failed: so what it updated is not what it was.
+  mutable bool spoilt_ = false;
   mutable bool inherited_ = false;
   mutable std::exception_ptr error_, refused_;
 };

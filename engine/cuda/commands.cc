@@ -51,6 +51,13 @@ void Commands::Call(LibraryFunction function, const char* name, const std::share
   ++work_;
 }
 
+void Commands::Call(const std::shared_ptr<AcrossGpus>& across) {
+  list_.push_back({.kind = Kind::kCallAcross, .across = across.get()});
+  plans_.push_back(across);
+  may_repeat_ = false;
+  ++work_;
+}
+
 void Commands::Copy(const CopyCommand& copy) {
   list_.push_back({.kind = Kind::kCopy, .copy = copy});
   // What a graph makes of a copy between contexts depends on both GPUs; one by one it is the driver's business.
@@ -78,8 +85,8 @@ bool Commands::Equal(const Command& a, const Command& b) {
     return std::tuple(copy.kind, copy.from, copy.to, copy.bytes, copy.from_context, copy.to_context);
   };
   const auto all = [&](const Command& c) {
-    return std::tuple(c.kind, c.marks, c.value, c.blocks, c.threads, c.piece, c.kernel, c.function, c.plan, c.arguments,
-                      c.bytes, c.to, copies(c.copy));
+    return std::tuple(c.kind, c.marks, c.value, c.blocks, c.threads, c.piece, c.kernel, c.function, c.plan, c.across,
+                      c.arguments, c.bytes, c.to, copies(c.copy));
   };
   return all(a) == all(b);
 }
@@ -104,6 +111,7 @@ void Commands::EnqueueOne(const Gpu& gpu, CUstream stream, const Command& comman
           command.function(command.plan, std::span(addresses, command.bytes / sizeof(void*)), stream);
       return gpu.CheckLibrary(problem, command.name, captures ? nullptr : stream);
     }
+    case Kind::kCallAcross: return command.across->Enqueue(stream);
     case Kind::kCopy: {
       const CopyCommand& copy = command.copy;
       switch (copy.kind) {

@@ -32,6 +32,17 @@ struct CopyCommand {
 // that it was given, so that the stream may be one that is captured. Returns what went wrong; empty: nothing.
 using LibraryFunction = std::string (*)(const void* plan, std::span<void* const> addresses, CUstream stream);
 
+// Of a library that works on several GPUs at once, for one run of an operation of one of them. Such work may fail, or
+// wait for a GPU that is lost, without the driver telling: so whoever waits for it looks. Thread safe.
+class AcrossGpus {
+ public:
+  virtual ~AcrossGpus() = default;
+  // On all of them; `stream`, of the operation's GPU, goes on when all have done it. Called once.
+  virtual void Enqueue(CUstream stream) = 0;
+  virtual void Look() noexcept = 0;         // ends what would never end; without locks
+  virtual std::string Problem() const = 0;  // of work that is over: why it is not what was asked for; empty: it is
+};
+
 // Where it is said how far the work came.
 struct ProgressWords {
   CUdeviceptr done = 0;        // of host memory: the last piece that is done, counted on
@@ -52,6 +63,7 @@ class Commands {
   // `name` as above. The plan lives as long as this, and recordings of it.
   void Call(LibraryFunction function, const char* name, const std::shared_ptr<const void>& plan,
             std::span<void* const> addresses);
+  void Call(const std::shared_ptr<AcrossGpus>& across);  // never as a graph
   void Copy(const CopyCommand& copy);
   void Fill(void* to, unsigned char value, size_t bytes);
   void NumberPiece(int piece);  // in the device's memory
@@ -70,7 +82,7 @@ class Commands {
   void Capture(const Gpu& gpu, CUstream stream, const ProgressWords& words) const;
 
  private:
-  enum class Kind : uint8_t { kLaunch, kCall, kCopy, kFill, kNumberPiece, kEndPiece };
+  enum class Kind : uint8_t { kLaunch, kCall, kCallAcross, kCopy, kFill, kNumberPiece, kEndPiece };
   struct Command {
     Kind kind = Kind::kLaunch;
     bool marks = false;       // kEndPiece: in a graph, too
@@ -80,6 +92,7 @@ class Commands {
     CUfunction kernel = nullptr;
     LibraryFunction function = nullptr;
     const void* plan = nullptr;
+    AcrossGpus* across = nullptr;
     const char* name = nullptr;
     size_t arguments = 0, bytes = 0;  // of arguments_, which has a call's addresses, too; of a fill
     CopyCommand copy = {};

@@ -81,6 +81,12 @@ void CudaStream::CallLibrary(LibraryFunction function, const char* name, const s
   Keep(plan);
 }
 
+void CudaStream::CallAcross(std::shared_ptr<AcrossGpus> across, const std::string& what) {
+  EnterPiece(what);
+  commands_.Call(across);
+  open_->across.push_back(std::move(across));
+}
+
 void CudaStream::Copy(const CopyCommand& copy, const std::string& what) {
   EnterPiece(what);
   commands_.Copy(copy);

@@ -53,6 +53,7 @@ class CudaStream final : public Stream {
   // Of a library (commands.h); the plan is kept until that work is done.
   void CallLibrary(LibraryFunction function, const char* name, const std::shared_ptr<const void>& plan,
                    std::span<void* const> addresses, const std::string& what);
+  void CallAcross(std::shared_ptr<AcrossGpus> across, const std::string& what = {});  // kept until it is done
   void Copy(const CopyCommand& copy, const std::string& what = {});
   void Fill(void* to, unsigned char value, size_t bytes, const std::string& what = {});
   void Keep(std::shared_ptr<const void> object);  // until that work is done

@@ -1,13 +1,19 @@
 // A training step on GPUs, over the fake of their driver: how many launches it is, and that graphs change nothing.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <memory>
+#include <string>
+#include <thread>
 #include <vector>
 
+#include "engine/cuda/nccl_api.h"
 #include "engine/cuda/recording.h"
 #include "engine/sim/sim.h"
+#include "kvstore/kvstore.h"
 #include "symbol/ops.h"
 #include "tests/engine/cuda/fake/fake.h"
+#include "tests/engine/cuda/fake/nccl.h"
 #include "tests/message_of.h"
 #include "train/trainer.h"
 
@@ -83,6 +89,99 @@ TEST(GpuStepTest, OneGpuAndACpu) {
 
 TEST(GpuStepTest, TwoGpus) {
   EXPECT_EQ(Train(false, {Cuda(0), Cuda(1)}).tensors, Train(true, {Cuda(0), Cuda(1)}).tensors);
+}
+
+// What GPUs exchange comes by NCCL or by copies, to the same bits.
+TEST(GpuStepTest, ByNcclOrByCopies) {
+  for (const std::vector<Device>& devices : std::vector<std::vector<Device>>{
+           {Cuda(0), Cuda(1)}, {Cuda(2), Cuda(0), Cuda(1)}, {Cuda(1), Cpu(), Cuda(0)}, {Cuda(0), Cuda(1), Cuda(0)}}) {
+    const int64_t before = fake::CountNccl().groups;
+    const Outcome by_nccl = Train(true, devices);
+    const int64_t groups = fake::CountNccl().groups;
+    EXPECT_GE(groups - before, 14);
+    cuda::UseNccl(nullptr);
+    EXPECT_EQ(Train(true, devices).tensors, by_nccl.tensors);
+    EXPECT_EQ(fake::CountNccl().groups, groups);
+    cuda::UseNccl(fake::Nccl());
+  }
+}
+
+// The same of what a store sums, and gives to all.
+TEST(GpuStepTest, StoresByNcclOrByCopies) {
+  const auto push_and_pull = [](const std::vector<Device>& devices) {
+    const std::shared_ptr<Engine> engine = MakeThreadedEngine();
+    const std::unique_ptr<KVStore> store = KVStore::Create(KVStoreType::kDevice, engine);
+    std::vector<Tensor> values, out;
+    for (size_t d = 0; d < devices.size(); ++d) {
+      values.emplace_back(engine, devices[d], DType::kFloat32, Shape{30})
+          .CopyFrom(Of({30}, 0.1 * static_cast<double>(d)));
+      out.emplace_back(engine, devices[d], DType::kFloat32, Shape{30});
+    }
+    store->Init(int64_t{1}, values[0]);
+    std::vector<HostTensor> results;
+    for (int round = 0; round < 3; ++round) {
+      store->PushPull(int64_t{1}, values, out);
+      for (const Tensor& tensor : out) results.push_back(tensor.ToHost());
+      values[0].CopyFrom(out[0]);
+    }
+    return results;
+  };
+  for (const std::vector<Device>& devices :
+       std::vector<std::vector<Device>>{{Cuda(0), Cuda(1)}, {Cuda(1), Cuda(0), Cuda(2)}, {Cuda(1), Cpu(), Cuda(0)}}) {
+    const int64_t before = fake::CountNccl().groups;
+    const std::vector<HostTensor> by_nccl = push_and_pull(devices);
+    EXPECT_GE(fake::CountNccl().groups - before, 3);
+    cuda::UseNccl(nullptr);
+    EXPECT_EQ(push_and_pull(devices), by_nccl);
+    cuda::UseNccl(fake::Nccl());
+  }
+}
+
+// The parameters of a step whose exchange fails are those of the step before, or known to be lost: where the commit was
+// enqueued behind it, it ran, on whatever was in place of the new ones.
+TEST(GpuStepTest, AFailureOfNccl) {
+  const Symbol network = MakeLoss(FullyConnected(Variable("data"), {.num_hidden = 3}, "fc"), {}, "loss");
+  int whole = 0, lost = 0;
+  for (int skipped = 0; skipped < 3; ++skipped) {  // sums of gradients, statuses, new parameters
+    for (const bool behind : {false, true}) {
+      const std::shared_ptr<Engine> engine = MakeThreadedEngine();
+      DataParallelExecutorGroup group(network,
+                                      {.devices = {Cuda(0), Cuda(1)}, .data = {{"data", {4, 2}}}, .engine = engine});
+      group.SetParams({{"fc_weight", Of({3, 2}, 0.5)}, {"fc_bias", Of({3}, 0)}}, {});
+      Updater updater(&group, {.optimizer = MakeOptimizer("sgd(lr=0.1, momentum=0.9)")});
+      const auto batch = std::make_shared<const Batch>(Batch{.data = {Of({4, 2}, 1)}, .samples = 4});
+      const auto parameters = [&] {
+        HostTensorMap params, aux;
+        group.GetParams(&params, &aux);
+        return params;
+      };
+      updater.Update(batch);
+      updater.WaitFor(1);
+      engine->WaitAll();
+      const HostTensorMap before = parameters();
+      if (behind) fake::HangKernel(0, 1);
+      fake::BreakNccl(behind ? fake::NcclFault::kFails : fake::NcclFault::kEndsAndFails, skipped);
+      updater.Update(batch);
+      if (behind) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(300));  // until the workers have enqueued all of it
+        fake::Release(0);
+      }
+      const std::string message = MessageOf<DeviceError>([&] {
+        updater.WaitFor(2);
+        engine->WaitAll();
+      });
+      EXPECT_NE(message.find(" by NCCL\" failed: NCCL on cuda:0, cuda:1: remote process exited"), std::string::npos)
+          << message;
+      try {
+        EXPECT_EQ(parameters(), before) << skipped;
+        ++whole;
+      } catch (const DeviceError&) {
+        ++lost;
+      }
+    }
+  }
+  EXPECT_GT(lost, 0);
+  EXPECT_EQ(whole + lost, 6);
 }
 
 // What a kernel finds in a graph fails its own operation and what follows from it: parameters and states stay.

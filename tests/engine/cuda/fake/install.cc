@@ -5,6 +5,7 @@
 #include "tests/engine/cuda/fake/cublaslt.h"
 #include "tests/engine/cuda/fake/cudnn.h"
 #include "tests/engine/cuda/fake/fake.h"
+#include "tests/engine/cuda/fake/nccl.h"
 
 namespace bindery::cuda::fake {
 namespace {
@@ -20,6 +21,7 @@ class FakeEnvironment : public testing::Environment {
   UseRuntime(Api());
   UseCublasLt(CublasLt());
   UseCudnn(Cudnn());
+  UseNccl(Nccl());
   return testing::AddGlobalTestEnvironment(new FakeEnvironment);
 }();
 

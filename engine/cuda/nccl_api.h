@@ -1,0 +1,53 @@
+// The functions of NCCL, NVIDIA's library of collectives, that are used: a table of typed pointers, as that of cuBLASLt
+// (cublaslt_api.h), from a library that is opened when what several GPUs exchange is first prepared. Where it is
+// absent, broken or left out, there is no table, and GPUs copy from each other.
+//
+// NCCL is no part of CUDA's toolkit, so its header need not be there to build: what is used of it is declared here, as
+// nccl.h has it since NCCL 2.7, enums as the integers that they are passed as.
+//
+// Thread safe.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+namespace bindery::cuda {
+
+struct NcclComm;           // ncclComm: one GPU's part of a communicator
+using NcclResult = int;    // ncclResult_t
+using NcclDataType = int;  // ncclDataType_t
+inline constexpr NcclResult kNcclSuccess = 0, kNcclUnhandledCudaError = 1, kNcclSystemError = 2, kNcclInternalError = 3,
+                            kNcclInvalidArgument = 4, kNcclInvalidUsage = 5, kNcclRemoteError = 6;
+inline constexpr NcclDataType kNcclUint8 = 1;
+
+// Names are those of nccl.h; a CUstream is a cudaStream_t.
+struct NcclApi {
+  const char* (*get_error_string)(NcclResult result) = nullptr;
+  NcclResult (*comm_init_all)(NcclComm** comms, int count, const int* devices) = nullptr;
+  NcclResult (*comm_abort)(NcclComm* comm) = nullptr;
+  NcclResult (*comm_get_async_error)(NcclComm* comm, NcclResult* error) = nullptr;
+  NcclResult (*group_start)() = nullptr;
+  NcclResult (*group_end)() = nullptr;
+  NcclResult (*broadcast)(const void* source, void* target, size_t count, NcclDataType type, int root, NcclComm* comm,
+                          CUstream stream) = nullptr;
+  NcclResult (*send)(const void* source, size_t count, NcclDataType type, int peer, NcclComm* comm,
+                     CUstream stream) = nullptr;
+  NcclResult (*receive)(void* target, size_t count, NcclDataType type, int peer, NcclComm* comm,
+                        CUstream stream) = nullptr;
+};
+using NcclPtr = std::shared_ptr<const NcclApi>;
+
+// Opens libnccl.so.2 or another of its kind. Throws DeviceError with the loader's reason, or naming the function that
+// it lacks.
+NcclPtr OpenNccl(const std::string& library);
+
+// What is used from now on, in place of NVIDIA's: for tests. Null: none.
+void UseNccl(NcclPtr api);
+// UseNccl's, or NVIDIA's, opened by the first call, which logs a line if it cannot be; null if there is none, or the
+// environment has BINDERY_NCCL=no now. Throws Error if that is neither yes nor no.
+NcclPtr Nccl();
+
+}  // namespace bindery::cuda
