@@ -39,9 +39,9 @@ json ToJson(const AttrValue& value) {
 }
 
 // Shapes and element types of what is seen of a graph's nodes.
-class Values {
+class TypesOfValues {
  public:
-  Values(const Graph& graph, const ShapeMap& known) {
+  TypesOfValues(const Graph& graph, const ShapeMap& known) {
     std::vector<Entry> entries;
     const std::vector<std::vector<DType>> types = InferDTypes(graph, {});
     for (size_t n = 0; n < graph.nodes.size(); ++n) {
@@ -89,7 +89,7 @@ std::set<const Node*> InputsOf(const Graph& graph, const ShapeMap& shapes) {
   return inputs;
 }
 
-json LayersOf(const Graph& graph, const Values& values, const std::set<const Node*>& inputs) {
+json LayersOf(const Graph& graph, const TypesOfValues& values, const std::set<const Node*>& inputs) {
   json layers = json::array();
   std::set<const Node*> seen;  // parameters: one that is shared is of the first layer that takes it
   for (const NodePtr& node : graph.nodes) {
@@ -160,7 +160,7 @@ json ArenaOf(const Plan& plan) {
 json ModelJson(const Symbol& symbol, const ShapeMap& shapes, const ModelPageOptions& options) {
   const Graph graph = Graph::Of(symbol);
   const ParameterCount count = CountParameters(symbol, shapes);
-  const Values values(graph, shapes);
+  const TypesOfValues values(graph, shapes);
   const std::set<const Node*> inputs = InputsOf(graph, shapes);
   json given = json::array(), devices = json::array();
   for (const NodePtr& node : graph.nodes) {
