@@ -2,6 +2,7 @@
 // writes (stream.h). Private to engine/cuda.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <new>
@@ -38,14 +39,13 @@ class Progress {
   CUstream stream() const { return stream_; }
   CUdeviceptr word() const { return reinterpret_cast<CUdeviceptr>(&said_->done); }  // one address for all
   uint64_t* within() const { return &said_->within; }
-  // Within a graph it counts from `done`, and is 0 again before that changes.
+  // Never less than it was, to whoever asked: what is done stays so.
   uint64_t done() const {
-    const std::atomic_ref<uint64_t> done(said_->done), within(said_->within);
-    for (uint64_t before = done.load(std::memory_order_acquire);;) {
-      const uint64_t more = within.load(std::memory_order_acquire), after = done.load(std::memory_order_acquire);
-      if (after == before) return before + more;
-      before = after;
+    const uint64_t said = SaidDone();
+    uint64_t seen = seen_.load(std::memory_order_acquire);
+    while (seen < said && !seen_.compare_exchange_weak(seen, said, std::memory_order_acq_rel)) {
     }
+    return std::max(seen, said);
   }
   Fault* faults() const { return said_->faults; }
   // Of a piece that is done; null: none.
@@ -66,9 +66,21 @@ class Progress {
     uint64_t done = 0, within = 0;
     Fault faults[FaultRing::kSize] = {};
   };
+  // Within a graph it counts from `done`, and is 0 again before that changes: so for a moment, at a graph's end, this is
+  // what it was before the graph.
+  uint64_t SaidDone() const {
+    const std::atomic_ref<uint64_t> done(said_->done), within(said_->within);
+    for (uint64_t before = done.load(std::memory_order_acquire);;) {
+      const uint64_t more = within.load(std::memory_order_acquire), after = done.load(std::memory_order_acquire);
+      if (after == before) return before + more;
+      before = after;
+    }
+  }
+
   Gpu& gpu_;
   Said* said_ = nullptr;
   CUstream stream_ = nullptr;
+  mutable std::atomic<uint64_t> seen_ = 0;  // the most that done() has said
 };
 
 }  // namespace bindery::cuda

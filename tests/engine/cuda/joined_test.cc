@@ -1,11 +1,14 @@
 // Operations that are joined are one launch on a GPU, and fail one by one; over the fake of the driver.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "engine/backend.h"
+#include "engine/cuda/progress.h"
 #include "engine/cuda/recording.h"
 #include "engine/cuda/stream.h"
 #include "engine/step.h"
@@ -112,6 +115,22 @@ TEST_P(CudaJoinedTest, EachFailsByItself) {
     }
     EXPECT_EQ(b.ToHost(), four);
     EXPECT_EQ(e.ToHost(), HostTensor::Full(DType::kFloat32, {kCount}, 16));
+  }
+}
+
+// At a graph's end the stream takes back what the graph said, and then says it in its own way.
+TEST(CudaProgressTest, WhatIsDoneStaysSo) {
+  const std::shared_ptr<Engine> engine = MakeThreadedEngine();
+  const cuda::Progress progress(cuda::CudaStreamOf(engine->StreamOf(Cuda(0), Lane::kCompute)).gpu(), Lane::kCompute);
+  const std::atomic_ref done(*reinterpret_cast<uint64_t*>(progress.word())), within(*progress.within());
+  EXPECT_EQ(progress.done(), 0u);
+  for (const uint64_t before : {0, 3}) {
+    within = 2;  // of three pieces
+    EXPECT_EQ(progress.done(), before + 2);
+    within = 0;
+    EXPECT_EQ(progress.done(), before + 2);
+    done = before + 3;
+    EXPECT_EQ(progress.done(), before + 3);
   }
 }
 
