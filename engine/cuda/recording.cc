@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kFewestCommands = 3;  // less is as fast one by one
 constexpr size_t kMostLists = 3;    // of an operation: as many steps as are in flight have staging memory, and one more
-constexpr int kMostReplaced = 8;    // of an operation that may repeat itself yet
+constexpr int kMostReplaced = 8;    // without a launch, of an operation that may repeat itself yet
 
 std::atomic<bool>& Used() {
   static std::atomic<bool> used = SwitchOf("BINDERY_CUDA_GRAPHS", true);
@@ -71,15 +71,17 @@ Recordings::Found Recordings::Find(const std::shared_ptr<const void>& operation,
                                    const Pieces& pieces, const ProgressWords& words) {
   const auto own = [&] { return std::make_shared<const Pieces>(pieces); };
   if (!GraphsAreUsed() || !commands.may_repeat() || commands.work() < kFewestCommands) return {own(), nullptr};
+  const std::lock_guard lock(mutex_);
   auto at = entries_.find(operation.get());
   if (at == entries_.end() || at->second.operation.expired()) {
-    std::erase_if(entries_, [](const auto& entry) { return entry.second.operation.expired(); });
+    EraseExpired();
     at = entries_.try_emplace(operation.get(), Entry{operation}).first;
   }
   Entry& entry = at->second;
   const auto same = std::ranges::find_if(
       entry.lists, [&](const List& list) { return commands == list.commands && pieces == *list.pieces; });
   if (same != entry.lists.end()) {
+    if (same->recording) entry.replaced = 0;  // it was worth while
     if (!same->recording && !refused_ && !gpu_.failed()) {
       try {
         same->recording = std::make_shared<const Recording>(gpu_, commands, words);
@@ -101,6 +103,15 @@ Recordings::Found Recordings::Find(const std::shared_ptr<const void>& operation,
   }
   entry.lists.push_back({commands, own()});
   return {entry.lists.back().pieces, nullptr};
+}
+
+void Recordings::Forget() {
+  const std::lock_guard lock(mutex_);
+  EraseExpired();
+}
+
+void Recordings::EraseExpired() {
+  std::erase_if(entries_, [](const auto& entry) { return entry.second.operation.expired(); });
 }
 
 void UseGraphs(bool use) { Used() = use; }

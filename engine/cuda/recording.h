@@ -10,6 +10,7 @@
 
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -43,7 +44,7 @@ class Recording {
   CUgraphExec graph_ = nullptr;
 };
 
-// Those of one stream. Used by its worker.
+// Those of one stream. Thread safe: its worker finds them, whoever waits for the stream forgets some.
 class Recordings {
  public:
   explicit Recordings(const Gpu& gpu) : gpu_(gpu) {}
@@ -55,8 +56,12 @@ class Recordings {
   // For what `operation` has put into `commands` this time.
   Found Find(const std::shared_ptr<const void>& operation, const Commands& commands, const Pieces& pieces,
              const ProgressWords& words);
+  // Lets go of those of operations that are no more.
+  void Forget();
 
  private:
+  void EraseExpired();
+
   struct List {
     Commands commands;
     std::shared_ptr<const Pieces> pieces;
@@ -65,9 +70,10 @@ class Recordings {
   struct Entry {
     std::weak_ptr<const void> operation;
     std::vector<List> lists = {};  // the one that came last is the last
-    int replaced = 0;
+    int replaced = 0;              // lists, since one that was a graph came again
   };
   const Gpu& gpu_;
+  std::mutex mutex_;
   std::map<const void*, Entry> entries_;
   bool refused_ = false;  // by the driver
 };

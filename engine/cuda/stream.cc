@@ -46,7 +46,6 @@ std::exception_ptr CudaStream::Begin(const std::string&, std::span<const FenceUs
     }
   }
   gpu_.Enter();
-  if (!joining_) StartList();
   batch->begin = pieces_.size();
   open_ = std::move(batch);
   for (const Batch::Use& use : open_->uses) {
@@ -119,16 +118,7 @@ FencePtr CudaStream::End(std::shared_ptr<const void> operation, std::shared_ptr<
   return std::move(open_);
 }
 
-void CudaStream::StartList() {
-  commands_.Clear();
-  pieces_.clear();
-  numbered_ = 0;
-}
-
-void CudaStream::Join() {
-  StartList();
-  joining_ = true;
-}
+void CudaStream::Join() { joining_ = true; }
 
 void CudaStream::Part() noexcept {
   joining_ = false;
@@ -171,12 +161,16 @@ void CudaStream::Submit() noexcept {
   if (!gpu_.failed()) gpu_.FailUnless(gpu_.api.event_record(event->event, stream));
   batches_.clear();
   operation_ = nullptr;
+  commands_.Clear();  // and with it what its calls need, which others let go of
+  pieces_.clear();
+  numbered_ = 0;
 }
 
 std::exception_ptr CudaStream::Synchronize() noexcept {
   while (!WaitFor(std::chrono::hours(1))) {
   }
   Forget();
+  recordings_.Forget();
   const std::lock_guard lock(mutex_);
   return std::exchange(first_error_, nullptr);
 }

@@ -81,7 +81,6 @@ class CudaStream final : public Stream {
   class Batch;                               // what one operation enqueued: its fence
   void EnterPiece(const std::string& what);  // a new one, unless it is the same
   void Submit() noexcept;
-  void StartList();
   void Forget();  // lets go of what finished operations kept
 
   Gpu& gpu_;
@@ -89,7 +88,7 @@ class CudaStream final : public Stream {
   uint64_t* words_ = nullptr;  // of device memory: word(), and those of ProgressWords
   uint64_t issued_ = 0;        // pieces so far
   std::string naming_;
-  Commands commands_;  // of one operation, or of those that are joined
+  Commands commands_;  // of one operation, or of those that are joined; empty between them
   Pieces pieces_;
   std::vector<std::shared_ptr<Batch>> batches_;  // that are over, and not yet submitted
   std::shared_ptr<const void> operation_;        // theirs

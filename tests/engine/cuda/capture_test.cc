@@ -2,10 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <bit>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "engine/backend.h"
@@ -98,6 +100,27 @@ TEST_P(CudaCaptureTest, WhatChangesIsNot) {
     for (int i = 0; i < now; ++i) expected = 2 * (expected + 1);
     EXPECT_EQ(out.ToHost(), HostTensor::Full(DType::kFloat32, {kCount}, expected));
   }
+}
+
+// However often it changed: what was captured may be replaced by what repeats itself now. Only what is another each time,
+// nine times and more, is not looked at any longer.
+TEST_P(CudaCaptureTest, WhatChangesNowAndThenIsCapturedAgain) {
+  int times = 3;
+  const Tensor in = Of(0), out = Of(0);
+  const auto launched = [&](const PreparedPtr& work) {
+    const int64_t before = fake::GraphLaunches();
+    engine_->Push(work);
+    engine_->WaitAll();
+    return fake::GraphLaunches() - before;
+  };
+  engine_->WaitAll();
+  const PreparedPtr now_and_then = AddAndDouble(in, out, &times);
+  for (; times < 23; ++times) {
+    for (int run = 0; run < 3; ++run) EXPECT_EQ(launched(now_and_then), run > 0) << times;
+  }
+  const PreparedPtr each_time = AddAndDouble(in, out, &times);
+  for (times = 3; times < 15; ++times) EXPECT_EQ(launched(each_time), 0);
+  for (int run = 0; run < 3; ++run) EXPECT_EQ(launched(each_time), 0);
 }
 
 TEST_P(CudaCaptureTest, SeveralRunsMayBeUnderWay) {
@@ -208,6 +231,26 @@ TEST(CudaCaptureLifeTest, GraphsGoWithTheirOperations) {
     DefaultStorage()->ReleasePool();
     EXPECT_EQ(fake::CountLive(), before);
   }
+}
+
+// Those of operations that are no more go when somebody waits for all, whatever comes next.
+TEST_P(CudaCaptureTest, GraphsOfWhatIsNoMoreGo) {
+  const int times = 3;
+  const Tensor in = Of(0), out = Of(0);
+  PreparedPtr work = AddAndDouble(in, out, &times);
+  engine_->WaitAll();
+  const int before = fake::CountLive().graphs;
+  for (int run = 0; run < 3; ++run) engine_->Push(work);
+  engine_->WaitAll();
+  EXPECT_EQ(fake::CountLive().graphs, before + 1);
+  work.reset();
+  // The inline engine waits for each. A thread that was told of an operation's end may hold the operation for a moment.
+  for (int i = 0; i < 1000 && fake::CountLive().graphs > before; ++i) {
+    if (!GetParam()) in.Fill(0);
+    engine_->WaitAll();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_EQ(fake::CountLive().graphs, before);
 }
 
 // What CUDA refuses while a stream is captured.
