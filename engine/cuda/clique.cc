@@ -64,8 +64,11 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
       AbortNow();
     }
   }
-  // Under the mutex. What NCCL says of what was enqueued; empty: nothing.
+  // What NCCL says of what was enqueued; empty: nothing, or it is aborted. May be asked while others enqueue.
   std::string LateError() const {
+    if (aborted()) return {};
+    const std::lock_guard lock(asking_);
+    if (aborted()) return {};
     for (NcclComm* const comm : comms) {
       NcclResult error = kNcclSuccess;
       const NcclResult result = api_.comm_get_async_error(comm, &error);
@@ -79,15 +82,19 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
     const std::lock_guard lock(kept_mutex_);
     if (!stopped_) kept_.push_back(std::move(memory));
   }
-  // Of an exchange that is over. Whoever asks has locks: so this waits for none.
+  // Of an exchange that is over, once and for all. Whoever asks has locks that others want who enqueue: so not under the
+  // mutex.
   std::string Problem(uint64_t number) const {
-    if (const std::unique_lock lock(mutex, std::try_to_lock); lock && !aborted()) return LateError();
+    if (std::string error = LateError(); !error.empty()) return error;
     return aborted() && number >= first_ ? problem_ : "";
   }
 
  private:
   // Each part waits for the others, so in a group. What is left of the communicator is nobody's, whatever this returns.
   void AbortNow() {
+    {
+      const std::lock_guard lock(asking_);  // who asks now is done, and who comes later sees that it is aborted
+    }
     api_.group_start();
     for (size_t g = 0; g < gpus_.size(); ++g) {
       const Gpu::Scope scope(*gpus_[g]);
@@ -102,6 +109,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
 
   const NcclApi& api_;
   const std::vector<Gpu*>& gpus_;
+  mutable std::mutex asking_;  // for a late error: taken after all others
   std::atomic<bool> aborted_ = false;
   std::string problem_;  // both constant from then on
   uint64_t first_ = 0;
@@ -184,7 +192,7 @@ Clique::Enqueued Clique::Enqueue(const std::vector<Piece>& pieces, CUstream stre
     if (!enqueued.problem.empty()) return enqueued;
     enqueued.communicator = communicator_;
     lock = std::unique_lock(communicator_->mutex);
-    const std::string error = communicator_->aborted() ? "" : communicator_->LateError();
+    const std::string error = communicator_->LateError();
     if (!error.empty()) communicator_->Abort(error, 0);  // as Look does
     if (!communicator_->aborted()) break;
     lock.unlock();

@@ -37,7 +37,8 @@ class Clique {
   struct Piece {
     size_t from = 0;
     const void* source = nullptr;
-    size_t bytes = 0;  // > 0
+    size_t bytes = 0;                         // > 0
+    std::shared_ptr<const void> memory = {};  // whatever keeps the source's
     std::vector<std::shared_ptr<Chunk>> targets = {};
   };
   using Pieces = std::shared_ptr<const std::vector<Piece>>;

@@ -57,6 +57,7 @@ void AppendExchange(const std::shared_ptr<Engine>& engine, const std::string& na
         pieces->push_back({.from = rank(source.device()),
                            .source = source.address(),
                            .bytes = static_cast<size_t>(source.bytes()),
+                           .memory = std::make_shared<const Tensor>(source),
                            .targets = std::vector<std::shared_ptr<Chunk>>(devices.size())});
       }
       std::shared_ptr<Chunk>& memory = (*pieces)[number->second].targets[rank(reader)];

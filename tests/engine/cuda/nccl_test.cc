@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <tuple>
@@ -19,6 +20,7 @@
 #include "base/log.h"
 #include "engine/backend.h"
 #include "engine/collective.h"
+#include "engine/memory/storage.h"
 #include "engine/sim/sim.h"
 #include "tests/engine/asynchronous_devices.h"
 #include "tests/engine/cuda/fake/fake.h"
@@ -39,6 +41,7 @@ class CudaNcclTest : public testing::Test, protected AsynchronousDevices {
       : AsynchronousDevices(std::move(engine)) {}
   ~CudaNcclTest() override {
     sim::Reset();
+    fake::HoldGroups(false);
     cuda::UseNccl(fake::Nccl());
     for (const std::string& violation : fake::TakeViolations()) ADD_FAILURE() << violation;
   }
@@ -223,6 +226,27 @@ TEST_F(CudaNcclTest, WhatRanOnWhatFailedHasFailed) {
   engine_->Recover();
 }
 
+// An error is told, whatever others do meanwhile.
+TEST_F(CudaNcclTest, AFailureIsToldWhileOthersEnqueue) {
+  const Pair pair = MakePair(0, 1), other = MakePair(0, 1);
+  engine_->WaitAll();
+  const int64_t groups = fake::CountNccl().groups;
+  fake::HangKernel(0, 1);
+  pair.from.Fill(7);
+  fake::BreakNccl(NcclFault::kEndsAndFails);
+  pair.bring.Push();
+  WaitUntil([&] { return fake::CountNccl().groups > groups; });
+  fake::HoldGroups(true);
+  other.bring.Push();
+  WaitUntil([] { return fake::HeldGroups() > 0; });
+  fake::Release(0);
+  EXPECT_NE(MessageOf<DeviceError>([&] { pair.to.ToHost(); }).find("operation \"combine by NCCL\" failed: NCCL on "),
+            std::string::npos);
+  fake::HoldGroups(false);
+  EXPECT_THROW(other.to.ToHost(), DeviceError) << "of the same communicator";
+  engine_->Recover();
+}
+
 TEST_F(CudaNcclTest, AHangIsNamedAndMayEnd) {
   engine_ = MakeThreadedEngine({.hang_milliseconds = 300});
   const Pair pair = MakePair(0, 1);
@@ -237,19 +261,26 @@ TEST_F(CudaNcclTest, AHangIsNamedAndMayEnd) {
   EXPECT_EQ(pair.to.ToHost(), pair.from.ToHost());
 }
 
-// The work of the GPUs that are left ends. Who waits for it is lost, as with copies; who only sent is not.
+// The work of the GPUs that are left ends. Who waits for it is lost, as with copies; who only sent is not. Until then it
+// may use all memory that it was told of.
 TEST_F(CudaNcclTest, ALostGpuEndsIt) {
   const std::vector<Device> devices = {Cuda(kFirst), Cuda(kLost), Cuda(kLeft)};
-  const std::vector<Tensor> sources = Make(devices, {20}), all = Make({Cuda(kFirst)}, {60});
-  const StepRange gather = Prepare(Collective::kAllGather, {{sources, all}});
+  std::vector<Tensor> sources = Make(devices, {20}), all = Make({Cuda(kFirst)}, {60});
+  std::shared_ptr<Chunk> memory = DefaultStorage()->Allocate(Cuda(kLeft), 80);
+  const std::weak_ptr<Chunk> still_there = memory;
+  sources[2] = Tensor(engine_, Cuda(kLeft), DType::kFloat32, {20}, memory->data(), memory, engine_->NewVar());
+  sources[2].Fill(1);
+  memory.reset();
+  std::optional<StepRange> gather = Prepare(Collective::kAllGather, {{sources, all}});
   const Pair others = MakePair(kLeft, kAfterIts);
   const Tensor lost(engine_, Cuda(kLost), DType::kFloat32, {4});
-  gather.Push();
+  gather->Push();
   engine_->WaitAll();
   const fake::NcclCounts counts = fake::CountNccl();
   fake::BreakNccl(NcclFault::kHangs);
-  gather.Push();
+  gather->Push();
   WaitUntil([&] { return fake::CountNccl().groups > counts.groups; });
+  fake::HoldGroups(true);  // the one by which it is aborted
   fake::FailKernel(kLost, 1);
   lost.Fill(1);
   const std::string lost_text = "cuda:6 is lost: an illegal memory access was encountered";
@@ -260,6 +291,12 @@ TEST_F(CudaNcclTest, ALostGpuEndsIt) {
       0u)
       << message;
   engine_->Recover();
+  gather.reset();
+  sources.clear();
+  engine_->WaitAll();
+  EXPECT_FALSE(still_there.expired());
+  fake::HoldGroups(false);
+  WaitUntil([&] { return still_there.expired(); });
   // Nothing that hangs is in the way of others.
   others.bring.Push();
   EXPECT_EQ(others.to.ToHost(), others.from.ToHost());

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <thread>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -63,7 +64,8 @@ std::atomic<int64_t> communicators = 0, aborted = 0, groups = 0, sends = 0, broa
 std::atomic<NcclFault> next_fault = NcclFault::kNone;
 std::atomic<int> skipped_before = 0;
 std::atomic<uint64_t> releases = 0;
-std::atomic<bool> refuse_communicators = false;
+std::atomic<bool> refuse_communicators = false, hold_groups = false;
+std::atomic<int> held_groups = 0;
 
 NcclResult Reject(const char* call, const std::string& why, NcclResult result = kNcclInvalidUsage) {
   Violation(fmt::format("{}: {}", call, why));
@@ -287,6 +289,9 @@ NcclResult GroupEnd() {
   if (group.depth == 0) return Reject("ncclGroupEnd", "without a beginning");
   if (--group.depth > 0) return kNcclSuccess;
   const Group ended = std::exchange(group, {});
+  ++held_groups;
+  while (hold_groups) std::this_thread::sleep_for(kGlance);
+  --held_groups;
   for (const std::shared_ptr<FakeClique>& clique : ended.aborts) {
     const std::lock_guard lock(clique->mutex);
     if (!std::ranges::all_of(clique->aborted, std::identity())) {
@@ -367,6 +372,8 @@ void BreakNccl(NcclFault fault, int skipped) {
   next_fault = fault;
 }
 void ReleaseNccl() { ++releases; }
+void HoldGroups(bool yes) { hold_groups = yes; }
+int HeldGroups() { return held_groups; }
 void RefuseCommunicators(bool yes) { refuse_communicators = yes; }
 
 }  // namespace bindery::cuda::fake

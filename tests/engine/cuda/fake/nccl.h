@@ -33,6 +33,9 @@ enum class NcclFault : uint8_t {
 };
 void BreakNccl(NcclFault fault, int skipped = 0);
 void ReleaseNccl();
+// Groups that end from now on wait, before anything of them is enqueued or is over, until they are let go on.
+void HoldGroups(bool yes);
+int HeldGroups();  // now
 void RefuseCommunicators(bool yes);
 
 }  // namespace bindery::cuda::fake
