@@ -47,7 +47,7 @@ CublasLtPtr CublasLt();
 cublasLtHandle_t HandleOf(const CublasLtApi& api, Gpu& gpu);
 
 // May products of float32 round their operands to TF32, of 11 bits? By default they may not, unless the environment has
-// BINDERY_TF32=yes. Read when a program is bound; throws Error if the environment says neither yes nor no.
+// BINDERY_TF32=yes. Read when a program is compiled; throws Error if the environment says neither yes nor no.
 bool Tf32IsUsed();
 void UseTf32(bool use);
 

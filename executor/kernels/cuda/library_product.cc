@@ -83,7 +83,7 @@ class LibraryProduct {
     if (product.dtype == DType::kFloat64) {
       compute = CUBLAS_COMPUTE_64F;
       scale_ = CUDA_R_64F;
-    } else if (product.dtype == DType::kFloat32 && Tf32IsUsed()) {
+    } else if (product.tf32) {
       compute = CUBLAS_COMPUTE_32F_FAST_TF32;
     }
     cublasLtMatmulDesc_t operation = nullptr;
@@ -207,6 +207,7 @@ std::optional<PlainProduct> PlainProductOf(const ProductArgs& args, const Kernel
     if (extent < 1 || extent > std::numeric_limits<int32_t>::max()) return std::nullopt;
   }
   if (!CublasLt()) return std::nullopt;
+  product.tf32 = product.dtype == DType::kFloat32 && Tf32IsUsed();
   return product;
 }
 

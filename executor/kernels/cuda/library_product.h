@@ -19,6 +19,7 @@ struct PlainProduct {
   bool transpose_a = false, transpose_b = false;  // in memory they are (k, m), (n, k)
   int64_t batch = 1, a_stride = 0, b_stride = 0;  // to the next matrix, in elements; of c it is m n
   DType dtype = {};
+  bool tf32 = false;  // operands may be rounded to it
 };
 
 // Nullopt: it is no such product, or there is no library.

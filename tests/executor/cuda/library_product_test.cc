@@ -1,4 +1,6 @@
 // Products by cuBLASLt: what it is asked for, and what becomes of them where it has no answer; over its fake.
+#include "executor/kernels/cuda/library_product.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -146,6 +148,22 @@ TEST_F(CudaLibraryProductTest, Tf32IsOffUnlessAskedFor) {
   for (const bool tf32 : {false, true}) {
     cuda::UseTf32(tf32);
     ExpectNear(Forward(y, x, {{"y_weight", w}}), Values({1, 1}, {tf32 ? 1 : fine}), 0, "product");
+  }
+}
+
+// It is asked when a kernel is made, and then the kernel keeps to it, as convolutions do.
+TEST_F(CudaLibraryProductTest, Tf32IsAskedForOnce) {
+  for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kBFloat16}) {
+    const ValueType type = {.dtype = dtype, .shape = Shape{4, 4}};
+    const KernelSpec spec{.inputs = {type, type}, .outputs = {type}};
+    cuda::ProductArgs args{.m = 4, .n = 4, .k = 4, .out = {nullptr, dtype}};
+    for (cuda::Matrix* matrix : {&args.a, &args.b, &args.c}) matrix->row_stride = 4;
+    for (const bool tf32 : {false, true}) {
+      cuda::UseTf32(tf32);
+      const std::optional<cuda::PlainProduct> product = cuda::PlainProductOf(args, spec);
+      ASSERT_TRUE(product.has_value());
+      EXPECT_EQ(product->tf32, tf32 && dtype == DType::kFloat32);
+    }
   }
 }
 
