@@ -32,8 +32,25 @@ struct Handles {
   std::mutex mutex = {};
   std::map<const void*, std::weak_ptr<CudnnHandle>> of = {};  // streams
   std::vector<std::unique_ptr<CudnnHandle>> free = {};
+  std::unique_ptr<CudnnHandle> planning = {};
   bool told = false;  // that one cannot be made
 };
+Handles& HandlesOf(const CudnnApi& api, Gpu& gpu) {
+  return *static_cast<Handles*>(
+      gpu.LibraryHandle(reinterpret_cast<const void*>(api.create), []() -> void* { return new Handles; }));
+}
+
+// Under the lock, in the GPU's context.
+std::unique_ptr<CudnnHandle> Make(const CudnnApi& api, const Gpu& gpu, Handles* handles) {
+  auto made = std::make_unique<CudnnHandle>();
+  const cudnnStatus_t status = api.create(&made->handle);
+  if (status == CUDNN_STATUS_SUCCESS) return made;
+  if (!std::exchange(handles->told, true)) {
+    LogLine(LogLevel::kWarning, fmt::format("convolutions on {} are by own kernels: cudnnCreate: {}", gpu.device,
+                                            api.get_error_string(status)));
+  }
+  return nullptr;
+}
 
 }  // namespace
 
@@ -81,8 +98,7 @@ CudnnPtr Cudnn() {
 }
 
 std::shared_ptr<CudnnHandle> HandleOf(const CudnnApi& api, Gpu& gpu, const void* stream) {
-  auto* const handles = static_cast<Handles*>(
-      gpu.LibraryHandle(reinterpret_cast<const void*>(api.create), []() -> void* { return new Handles; }));
+  Handles* const handles = &HandlesOf(api, gpu);
   const Gpu::Scope scope(gpu);
   const std::lock_guard lock(handles->mutex);
   std::erase_if(handles->of, [](const auto& each) { return each.second.expired(); });
@@ -91,16 +107,8 @@ std::shared_ptr<CudnnHandle> HandleOf(const CudnnApi& api, Gpu& gpu, const void*
   if (!handles->free.empty()) {
     made = std::move(handles->free.back());
     handles->free.pop_back();
-  } else {
-    made = std::make_unique<CudnnHandle>();
-    const cudnnStatus_t status = api.create(&made->handle);
-    if (status != CUDNN_STATUS_SUCCESS) {
-      if (!std::exchange(handles->told, true)) {
-        LogLine(LogLevel::kWarning, fmt::format("convolutions on {} are by own kernels: cudnnCreate: {}", gpu.device,
-                                                api.get_error_string(status)));
-      }
-      return nullptr;
-    }
+  } else if (made = Make(api, gpu, handles); !made) {
+    return nullptr;
   }
   std::shared_ptr<CudnnHandle> handle(made.release(), [handles](CudnnHandle* back) {
     const std::lock_guard lock(handles->mutex);
@@ -108,6 +116,14 @@ std::shared_ptr<CudnnHandle> HandleOf(const CudnnApi& api, Gpu& gpu, const void*
   });
   handles->of[stream] = handle;
   return handle;
+}
+
+CudnnHandle* PlanningHandleOf(const CudnnApi& api, Gpu& gpu) {
+  Handles& handles = HandlesOf(api, gpu);
+  const Gpu::Scope scope(gpu);
+  const std::lock_guard lock(handles.mutex);
+  if (!handles.planning) handles.planning = Make(api, gpu, &handles);
+  return handles.planning.get();
 }
 
 }  // namespace bindery::cuda

@@ -55,5 +55,8 @@ struct CudnnHandle {
 // the capture ends, and only whoever captures knows when that is. And what it makes for a handle when that is used
 // first is not made in a capture.
 std::shared_ptr<CudnnHandle> HandleOf(const CudnnApi& api, Gpu& gpu, const void* stream);
+// The GPU's, for making plans, which handles of streams then run: it is never given a stream, so none that is captured
+// meanwhile, or is no more. Never destroyed; null as above.
+CudnnHandle* PlanningHandleOf(const CudnnApi& api, Gpu& gpu);
 
 }  // namespace bindery::cuda

@@ -78,12 +78,14 @@ const OperationNames& NamesOf(What what) {
 // safe.
 class LibraryConvolution {
  public:
-  // Throws DeviceError, naming the call, if the library refuses something or has no engine. In the GPU's context.
-  LibraryConvolution(CudnnPtr api, std::shared_ptr<CudnnHandle> handle, const PlainConvolution& convolution)
-      : api_(std::move(api)), handle_(std::move(handle)),
+  // `handle`: of the stream. Throws DeviceError, naming the call, if the library refuses something or has no engine. In
+  // the GPU's context.
+  LibraryConvolution(CudnnPtr api, CudnnHandle& planning, std::shared_ptr<CudnnHandle> handle,
+                     const PlainConvolution& convolution)
+      : api_(std::move(api)), planning_(planning), handle_(std::move(handle)),
         config_(*api_, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, "engine configuration"),
         plan_(*api_, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, "plan") {
-    const std::lock_guard lock(handle_->mutex);
+    const std::lock_guard lock(planning_.mutex);
     Choose(Describe(convolution), convolution);
   }
 
@@ -155,7 +157,7 @@ class LibraryConvolution {
     operation.Finalize();
     CudnnDescriptor graph = Make(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, "graph");
     // Before 9.8 it must be told the handle, and since then it may be.
-    graph.Set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, handle_->handle);
+    graph.Set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, planning_.handle);
     graph.Set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operation);
     graph.Finalize();
     return graph;
@@ -220,7 +222,7 @@ class LibraryConvolution {
 
   bool TryPlan(const CudnnDescriptor& config, int64_t most) {
     CudnnDescriptor plan = Make(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, "plan");
-    plan.Set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, handle_->handle);
+    plan.Set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, planning_.handle);
     plan.Set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
     if (plan.TryFinalize() != CUDNN_STATUS_SUCCESS) return false;  // not of this GPU, or of these libraries
     int64_t count = 0;
@@ -250,6 +252,7 @@ class LibraryConvolution {
   }
 
   const CudnnPtr api_;
+  CudnnHandle& planning_;
   const std::shared_ptr<CudnnHandle> handle_;
   CudnnDescriptor config_, plan_;
   int64_t workspace_ = 0;
@@ -259,11 +262,18 @@ class LibraryConvolution {
 std::shared_ptr<const LibraryConvolution> PlanOf(const CudaStream& stream, const PlainConvolution& convolution) {
   Gpu& gpu = stream.gpu();
   CudnnPtr api = Cudnn();
-  std::shared_ptr<CudnnHandle> handle = api ? HandleOf(*api, gpu, &stream) : nullptr;
+  if (!api) return nullptr;
+  CudnnHandle* const planning = PlanningHandleOf(*api, gpu);
+  std::shared_ptr<CudnnHandle> handle = planning ? HandleOf(*api, gpu, &stream) : nullptr;
   if (!handle) return nullptr;
   const Gpu::Scope scope(gpu);
   try {
-    return std::make_shared<const LibraryConvolution>(std::move(api), std::move(handle), convolution);
+    auto made = std::make_unique<const LibraryConvolution>(std::move(api), *planning, std::move(handle), convolution);
+    // What a plan has loaded or compiled is the context's, and whoever lets go of it last may be any thread.
+    return {made.release(), [&gpu](const LibraryConvolution* plan) {
+              const Gpu::Scope its(gpu);
+              delete plan;
+            }};
   } catch (const DeviceError& error) {
     static std::atomic<bool> told = false;
     if (!told.exchange(true)) {

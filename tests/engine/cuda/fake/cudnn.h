@@ -6,7 +6,8 @@
 // before; attributes that are missing; shapes, types and factors that do not go together; tensors that are not packed
 // or overlap; an address that is null or aligned less than was promised, a workspace that is missing or not aligned;
 // descriptors that are no more; calls without the context of the handle's GPU, with a stream of another, by two threads
-// at once, or with a handle whose own streams a capture holds, and a plan's first run in a capture.
+// at once, or with a handle whose own streams a capture holds, a plan's first run in a capture, plans that go without
+// the context that they were made in, and plans that are made with a handle that has a stream.
 #pragma once
 
 #include <cstdint>

@@ -199,9 +199,13 @@ cudnnStatus_t CreateDescriptor(cudnnBackendDescriptorType_t type, cudnnBackendDe
   return CUDNN_STATUS_SUCCESS;
 }
 cudnnStatus_t DestroyDescriptor(cudnnBackendDescriptor_t descriptor) {
+  constexpr char kCall[] = "cudnnBackendDestroyDescriptor";
   const std::lock_guard lock(TheLibrary().mutex);
-  return TheLibrary().descriptors.erase(descriptor) > 0 ? CUDNN_STATUS_SUCCESS
-                                                        : Reject("cudnnBackendDestroyDescriptor", "no such descriptor");
+  const Descriptor* const d = Find(kCall, descriptor);
+  if (!d) return CUDNN_STATUS_BAD_PARAM;
+  if (d->type == kPlan && d->finalized && Current(kCall) != d->gpu) Violation("a plan goes without its GPU's context");
+  TheLibrary().descriptors.erase(descriptor);
+  return CUDNN_STATUS_SUCCESS;
 }
 
 cudnnStatus_t SetAttribute(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
@@ -249,6 +253,10 @@ cudnnStatus_t Finalize(cudnnBackendDescriptor_t descriptor) {
     d->place = other.place;
     return other.type == type;
   };
+  const auto finds = [&](const Handle* handle) {
+    if (handle && handle->stream) Violation(fmt::format("{}: by a handle whose stream may be captured", kCall));
+    return handle != nullptr;
+  };
   const char* fault = nullptr;
   const char* const kOther = "a descriptor of another type";
   switch (d->type) {
@@ -261,7 +269,7 @@ cudnnStatus_t Finalize(cudnnBackendDescriptor_t descriptor) {
     case kGraph: {
       const Handle* const handle = Find(kCall, d->Get<cudnnHandle_t>(CUDNN_ATTR_OPERATIONGRAPH_HANDLE)[0]);
       const auto type = d->others.at(CUDNN_ATTR_OPERATIONGRAPH_OPS).type;
-      if (!handle) return CUDNN_STATUS_BAD_PARAM;
+      if (!finds(handle)) return CUDNN_STATUS_BAD_PARAM;
       use(CUDNN_ATTR_OPERATIONGRAPH_OPS, type);
       if (type != kForward && type != kGradData && type != kGradWeight) fault = kOther;
       d->gpu = handle->gpu;
@@ -271,7 +279,7 @@ cudnnStatus_t Finalize(cudnnBackendDescriptor_t descriptor) {
     case kHeuristics: fault = use(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, kGraph) ? nullptr : kOther; break;
     default: {  // a plan
       const Handle* const handle = Find(kCall, d->Get<cudnnHandle_t>(CUDNN_ATTR_EXECUTION_PLAN_HANDLE)[0]);
-      if (!handle) return CUDNN_STATUS_BAD_PARAM;
+      if (!finds(handle)) return CUDNN_STATUS_BAD_PARAM;
       if (!use(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR)) fault = kOther;
       if (d->gpu != handle->gpu) fault = "an engine of another GPU";
       if (!fault && d->engine.status != CUDNN_STATUS_SUCCESS) return d->engine.status;
