@@ -4,11 +4,13 @@
 // What an operation brings is enqueued by its own stream's worker, for all GPUs, in one group of NCCL's calls. Each GPU
 // has a stream for such work, whatever clique it is of: these wait for the operation's stream, and it for them. So all
 // GPUs come to all such work in one order, that of enqueueing, under one lock, and none of it waits on a GPU for
-// anything but work of NCCL's that begins at the same time: there is no deadlock, also among cliques that share GPUs.
+// anything but work of NCCL's that begins at the same time, also among cliques that share GPUs. NVIDIA promises less
+// than that there is no deadlock: any call of CUDA's, by any thread, may wait for all work on a GPU (docs/cuda.md).
 //
 // NCCL tells of errors late, or never: whoever waits for the work looks. A communicator that failed, or one of whose
 // GPUs is lost, is aborted, which ends its work on the other GPUs. That work fails, as does whatever came after it on the
-// GPUs and ran on what was in its place; the next work has a new communicator, if the GPUs still work.
+// GPUs and ran on what was in its place; the next work has a new communicator, if the GPUs still work. While a call of
+// NCCL's with a communicator does not return, nobody aborts that.
 //
 // Thread safe.
 #pragma once
