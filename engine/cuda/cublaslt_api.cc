@@ -1,10 +1,6 @@
 #include "engine/cuda/cublaslt_api.h"
 
-#include <dlfcn.h>
-
 #include <atomic>
-#include <mutex>
-#include <optional>
 #include <utility>
 
 #include "base/error.h"
@@ -16,14 +12,12 @@
 namespace bindery::cuda {
 namespace {
 
-constexpr char kLibrary[] = "libcublasLt.so.13";
-
-struct Chosen {
-  std::mutex mutex;
-  std::optional<CublasLtPtr> api;
-};
-Chosen& TheChosen() {
-  static Chosen& chosen = *new Chosen;
+ChosenLibrary<CublasLtApi>& Chosen() {
+  static auto& chosen =
+      *new ChosenLibrary<CublasLtApi>({.name = "BINDERY_CUBLASLT",
+                                       .file = "libcublasLt.so.13",
+                                       .open = &OpenCublasLt,
+                                       .without = "products on GPUs are by own kernels: no cuBLASLt"});
   return chosen;
 }
 
@@ -35,14 +29,8 @@ std::atomic<bool>& Tf32() {
 }  // namespace
 
 CublasLtPtr OpenCublasLt(const std::string& library) {
-  std::string problem;
-  void* const handle = OpenLibrary(library, &problem);
-  if (!handle) Throw<DeviceError>("{}", problem);
+  const LibraryFunctions find(library);
   auto api = std::make_shared<CublasLtApi>();
-  const auto find = [&]<class Function>(const char* name, Function& function) {
-    function = reinterpret_cast<Function>(dlsym(handle, name));
-    if (!function) Throw<DeviceError>("{} has no {}", library, name);
-  };
   find("cublasLtCreate", api->create);
   find("cublasLtGetStatusName", api->get_status_name);
   find("cublasLtMatmulDescCreate", api->matmul_desc_create);
@@ -59,24 +47,8 @@ CublasLtPtr OpenCublasLt(const std::string& library) {
   return api;
 }
 
-void UseCublasLt(CublasLtPtr api) {
-  const std::lock_guard lock(TheChosen().mutex);
-  TheChosen().api = std::move(api);
-}
-
-CublasLtPtr CublasLt() {
-  const std::lock_guard lock(TheChosen().mutex);
-  std::optional<CublasLtPtr>& api = TheChosen().api;
-  if (api) return *api;
-  if (!SwitchOf("BINDERY_CUBLASLT", true)) return *(api = nullptr);
-  try {
-    api = OpenCublasLt(kLibrary);
-  } catch (const DeviceError& error) {
-    api = nullptr;
-    LogLine(LogLevel::kWarning, fmt::format("products on GPUs are by own kernels: no cuBLASLt: {}", error.message()));
-  }
-  return *api;
-}
+void UseCublasLt(CublasLtPtr api) { Chosen().Use(std::move(api)); }
+CublasLtPtr CublasLt() { return Chosen().Get(); }
 
 cublasLtHandle_t HandleOf(const CublasLtApi& api, Gpu& gpu) {
   return static_cast<cublasLtHandle_t>(gpu.LibraryHandle(reinterpret_cast<const void*>(api.create), [&]() -> void* {

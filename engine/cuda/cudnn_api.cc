@@ -1,9 +1,6 @@
 #include "engine/cuda/cudnn_api.h"
 
-#include <dlfcn.h>
-
 #include <map>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -11,19 +8,15 @@
 #include "base/log.h"
 #include "engine/cuda/gpu.h"
 #include "engine/cuda/library.h"
-#include "engine/cuda/switch.h"
 
 namespace bindery::cuda {
 namespace {
 
-constexpr char kLibrary[] = "libcudnn.so.9";
-
-struct Chosen {
-  std::mutex mutex;
-  std::optional<CudnnPtr> api;
-};
-Chosen& TheChosen() {
-  static Chosen& chosen = *new Chosen;
+ChosenLibrary<CudnnApi>& Chosen() {
+  static auto& chosen = *new ChosenLibrary<CudnnApi>({.name = "BINDERY_CUDNN",
+                                                      .file = "libcudnn.so.9",
+                                                      .open = &OpenCudnn,
+                                                      .without = "convolutions on GPUs are by own kernels: no cuDNN"});
   return chosen;
 }
 
@@ -55,14 +48,8 @@ std::unique_ptr<CudnnHandle> Make(const CudnnApi& api, const Gpu& gpu, Handles* 
 }  // namespace
 
 CudnnPtr OpenCudnn(const std::string& library) {
-  std::string problem;
-  void* const handle = OpenLibrary(library, &problem);
-  if (!handle) Throw<DeviceError>("{}", problem);
+  const LibraryFunctions find(library);
   auto api = std::make_shared<CudnnApi>();
-  const auto find = [&]<class Function>(const char* name, Function& function) {
-    function = reinterpret_cast<Function>(dlsym(handle, name));
-    if (!function) Throw<DeviceError>("{} has no {}", library, name);
-  };
   find("cudnnCreate", api->create);
   find("cudnnGetErrorString", api->get_error_string);
   find("cudnnSetStream", api->set_stream);
@@ -75,27 +62,8 @@ CudnnPtr OpenCudnn(const std::string& library) {
   return api;
 }
 
-CudnnPtr FindCudnn(const std::string& library) {
-  if (!SwitchOf("BINDERY_CUDNN", true)) return nullptr;
-  try {
-    return OpenCudnn(library);
-  } catch (const DeviceError& error) {
-    LogLine(LogLevel::kWarning, fmt::format("convolutions on GPUs are by own kernels: no cuDNN: {}", error.message()));
-    return nullptr;
-  }
-}
-
-void UseCudnn(CudnnPtr api) {
-  const std::lock_guard lock(TheChosen().mutex);
-  TheChosen().api = std::move(api);
-}
-
-CudnnPtr Cudnn() {
-  const std::lock_guard lock(TheChosen().mutex);
-  std::optional<CudnnPtr>& api = TheChosen().api;
-  if (!api) api = FindCudnn(kLibrary);
-  return *api;
-}
+void UseCudnn(CudnnPtr api) { Chosen().Use(std::move(api)); }
+CudnnPtr Cudnn() { return Chosen().Get(); }
 
 std::shared_ptr<CudnnHandle> HandleOf(const CudnnApi& api, Gpu& gpu, const void* stream) {
   Handles* const handles = &HandlesOf(api, gpu);

@@ -34,13 +34,10 @@ using CudnnPtr = std::shared_ptr<const CudnnApi>;
 // it lacks.
 CudnnPtr OpenCudnn(const std::string& library);
 
-// The same, but null if it cannot be opened, and then a line is logged, or if the environment has BINDERY_CUDNN=no.
-// Throws Error if that is neither yes nor no.
-CudnnPtr FindCudnn(const std::string& library);
-
 // What is used from now on, in place of NVIDIA's: for tests. Null: none.
 void UseCudnn(CudnnPtr api);
-// UseCudnn's, or NVIDIA's, which the first call finds; null if there is none.
+// UseCudnn's, or NVIDIA's, opened by the first call, which logs a line if it cannot be; null if there is none, or the
+// environment has BINDERY_CUDNN=no now. Throws Error if that is neither yes nor no.
 CudnnPtr Cudnn();
 
 // Used by one thread at a time, who holds `mutex` from setting its stream to enqueuing on it.

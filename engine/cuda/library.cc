@@ -23,4 +23,16 @@ void* OpenLibrary(const std::string& file, std::string* problem) {
   return nullptr;
 }
 
+LibraryFunctions::LibraryFunctions(const std::string& file) : file_(file) {
+  std::string problem;
+  handle_ = OpenLibrary(file, &problem);
+  if (!handle_) Throw<DeviceError>("{}", problem);
+}
+
+void* LibraryFunctions::AddressOf(const char* name) const {
+  void* const address = dlsym(handle_, name);
+  if (!address) Throw<DeviceError>("{} has no {}", file_, name);
+  return address;
+}
+
 }  // namespace bindery::cuda

@@ -1,12 +1,75 @@
-// Where NVIDIA's libraries are found. Private to engine/cuda.
+// Where NVIDIA's libraries are found, and which of them are used. Private to engine/cuda.
 #pragma once
 
+#include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
+#include <utility>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "engine/cuda/switch.h"
 
 namespace bindery::cuda {
 
 // By the loader's search path, else from the toolkit's folder: CUDA_HOME's, into which packages of PyPI are laid, too, or
 // the usual one. Null if it is not there; never closed. `problem`: the loader's reason.
 void* OpenLibrary(const std::string& file, std::string* problem = nullptr);
+
+// Finds a library's functions by their names.
+class LibraryFunctions {
+ public:
+  // Throws DeviceError with the loader's reason.
+  explicit LibraryFunctions(const std::string& file);
+  // Throws DeviceError, naming the function, if it has none of this name.
+  template <class Function>
+  void operator()(const char* name, Function& function) const {
+    function = reinterpret_cast<Function>(AddressOf(name));
+  }
+
+ private:
+  void* AddressOf(const char* name) const;
+  const std::string file_;
+  void* handle_ = nullptr;
+};
+
+// The table of a library's functions that is used: one that was given, else the library's own, which is opened by the
+// first call that wants it. Thread safe.
+template <class Api>
+class ChosenLibrary {
+ public:
+  using ApiPtr = std::shared_ptr<const Api>;
+  struct About {
+    const char* name;  // of the switch in the environment that leaves it out
+    const char* file;
+    ApiPtr (*open)(const std::string& file);  // throws DeviceError if it cannot be
+    const char* without;                      // is logged then, once, before the reason
+  };
+  explicit ChosenLibrary(const About& about) : about_(about) {}
+
+  void Use(ApiPtr api) {
+    const std::lock_guard lock(mutex_);
+    api_ = std::move(api);
+  }
+  // Null if there is none, or the environment has NAME=no now. Throws Error if that is neither yes nor no.
+  ApiPtr Get() {
+    if (!SwitchOf(about_.name, true)) return nullptr;
+    const std::lock_guard lock(mutex_);
+    if (api_) return *api_;
+    try {
+      api_ = about_.open(about_.file);
+    } catch (const DeviceError& error) {
+      api_ = nullptr;
+      LogLine(LogLevel::kWarning, fmt::format("{}: {}", about_.without, error.message()));
+    }
+    return *api_;
+  }
+
+ private:
+  const About about_;
+  std::mutex mutex_;
+  std::optional<ApiPtr> api_;  // none: nobody has asked
+};
 
 }  // namespace bindery::cuda

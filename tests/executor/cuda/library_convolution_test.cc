@@ -12,10 +12,12 @@
 
 #include "base/log.h"
 #include "engine/cuda/cublaslt_api.h"
+#include "engine/cuda/library.h"
 #include "engine/cuda/recording.h"
 #include "engine/memory/storage.h"
 #include "executor/executor.h"
 #include "symbol/ops.h"
+#include "tests/engine/cuda/fake/cublaslt.h"
 #include "tests/engine/cuda/fake/cudnn.h"
 #include "tests/engine/cuda/fake/fake.h"
 #include "tests/executor/values.h"
@@ -244,18 +246,26 @@ TEST_F(CudaLibraryConvolutionTest, ALibraryThatIsNotThereSaysWhy) {
   EXPECT_EQ(MessageOf<DeviceError>([] { cuda::OpenCudnn("libm.so.6"); }), "DeviceError: libm.so.6 has no cudnnCreate");
 }
 
+// As of all libraries (engine/cuda/library.h).
 TEST_F(CudaLibraryConvolutionTest, TheSwitch) {
   std::vector<std::string> lines;
   SetLogCallback([&](LogLevel, const std::string& line) { lines.push_back(line); });
-  for (const char* const choice : {"yes", "", "no"}) {
+  cuda::ChosenLibrary<cuda::CudnnApi> library(
+      {.name = "BINDERY_CUDNN", .file = "libm.so.6", .open = &cuda::OpenCudnn, .without = "no cuDNN"});
+  for (const char* const choice : {"no", "yes", ""}) {
     ::setenv("BINDERY_CUDNN", choice, 1);
-    EXPECT_EQ(cuda::FindCudnn("libm.so.6"), nullptr);
+    EXPECT_EQ(library.Get(), nullptr);
+    EXPECT_EQ(lines.empty(), choice == std::string("no"));
   }
-  const std::string line = "convolutions on GPUs are by own kernels: no cuDNN: libm.so.6 has no cudnnCreate";
-  EXPECT_EQ(lines, (std::vector{line, line}));
+  EXPECT_EQ(lines, std::vector<std::string>{"no cuDNN: libm.so.6 has no cudnnCreate"});
+  library.Use(fake::Cudnn());
+  EXPECT_EQ(library.Get(), fake::Cudnn());
+  ::setenv("BINDERY_CUDNN", "no", 1);
+  EXPECT_EQ(library.Get(), nullptr);
+  EXPECT_EQ(cuda::Cudnn(), nullptr);
+  EXPECT_EQ(cuda::CublasLt(), fake::CublasLt());
   ::setenv("BINDERY_CUDNN", "perhaps", 1);
-  EXPECT_EQ(MessageOf<Error>([] { cuda::FindCudnn("libm.so.6"); }),
-            "Error: BINDERY_CUDNN must be yes or no, got \"perhaps\"");
+  EXPECT_EQ(MessageOf<Error>([&] { library.Get(); }), "Error: BINDERY_CUDNN must be yes or no, got \"perhaps\"");
   ::unsetenv("BINDERY_CUDNN");
 }
 
