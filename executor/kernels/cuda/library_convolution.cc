@@ -22,10 +22,8 @@ using What = PlainConvolution::What;
 
 // Of operands: what engines ask for at most, and what whatever a kernel is bound to has.
 constexpr int64_t kAlignment = 16;
-constexpr int64_t kWorkspaceAlignment = 256;
-// As of products (library_product.cc). Engines for tensor cores turn operands to channels last, in the workspace.
-constexpr int64_t kWorkspace = int64_t{32} << 20, kSmallWorkspace = int64_t{1} << 20, kMostTurned = int64_t{256} << 20;
-constexpr double kSmall = 1 << 24;  // products of numbers
+// Engines for tensor cores turn operands to channels last, in the workspace.
+constexpr int64_t kMostTurned = int64_t{256} << 20;
 // Of tensors; any three numbers.
 constexpr int64_t kX = 1, kW = 2, kY = 3;
 
@@ -285,8 +283,8 @@ std::shared_ptr<const LibraryConvolution> PlanOf(const CudaStream& stream, const
 }
 
 int64_t WorkspaceBytes(const PlainConvolution& c) {
-  const double products = static_cast<double>(ElementsOf(c.y)) * static_cast<double>(ElementsOf(c.w) / c.w[0]);
-  int64_t bytes = products <= kSmall ? kSmallWorkspace : kWorkspace;
+  int64_t bytes =
+      UsualWorkspaceBytes(static_cast<double>(ElementsOf(c.y)) * static_cast<double>(ElementsOf(c.w) / c.w[0]));
   if (c.tf32 || c.dtype == DType::kBFloat16 || c.dtype == DType::kFloat16) {
     const int64_t elements = ElementsOf(c.x) + ElementsOf(c.w) + ElementsOf(c.y);
     bytes += std::min(RoundUp(elements * SizeOf(c.dtype), kWorkspaceAlignment), kMostTurned);
@@ -354,7 +352,7 @@ bool AddLibraryConvolution(Launches& launches, const PlainConvolution& c, const 
   if (c.what == What::kGradData) x = args.out.data, y = b;
   if (c.what == What::kGradWeight) w = args.out.data, y = a;
   launches.AddCall(&LibraryConvolution::Run, "cudnnBackendExecute", plan,
-                   {x, w, y, plan->workspace() > 0 ? AlignedScratch(launches, kWorkspaceAlignment) : nullptr});
+                   {x, w, y, plan->workspace() > 0 ? WorkspaceIn(launches) : nullptr});
   AddEpilogue(launches, args, args.bias.data != nullptr, {c.y[0], c.y[1], args.slide.outputs});
   return true;
 }

@@ -18,8 +18,6 @@ namespace {
 
 // Of whatever a kernel is bound to (executor/kernel.h). What cuBLASLt takes for granted is more: 256.
 constexpr uint32_t kAlignment = 64;
-// Of the workspace, which cuBLASLt wants so.
-constexpr int64_t kWorkspaceAlignment = 256;
 // What NVIDIA recommends for GPUs of capability 9.0, and what is enough where a product is small. It is said before it is
 // known which GPU it will be.
 constexpr int64_t kWorkspace = int64_t{32} << 20, kSmallWorkspace = int64_t{1} << 20;
@@ -212,9 +210,9 @@ std::optional<PlainProduct> PlainProductOf(const ProductArgs& args, const Kernel
 }
 
 int64_t WorkspaceBytes(const PlainProduct& p) {
-  const double products =
-      static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k) * static_cast<double>(p.batch);
-  return (products <= kSmall ? kSmallWorkspace : kWorkspace) + kWorkspaceAlignment;
+  return UsualWorkspaceBytes(static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k) *
+                             static_cast<double>(p.batch)) +
+         kWorkspaceAlignment;
 }
 
 bool AddLibraryProduct(Launches& launches, const PlainProduct& product, const ProductArgs& args) {
@@ -225,7 +223,7 @@ bool AddLibraryProduct(Launches& launches, const PlainProduct& product, const Pr
   if (!plan) return false;
   launches.AddCall(&LibraryProduct::Run, "cublasLtMatmul", plan,
                    {const_cast<void*>(args.a.source.data), const_cast<void*>(args.b.source.data), args.out.data,
-                    plan->workspace() > 0 ? AlignedScratch(launches, kWorkspaceAlignment) : nullptr});
+                    plan->workspace() > 0 ? WorkspaceIn(launches) : nullptr});
   // Activations not by its epilogue: its relu makes 0 of NaN, which must pass.
   AddEpilogue(launches, args, adds_bias, {args.m, args.n});
   return true;
@@ -243,9 +241,11 @@ bool IsOfOneFloat(const KernelSpec& spec) {
   return std::ranges::all_of(spec.inputs, [&](const ValueType& input) { return input.dtype == dtype; });
 }
 
-char* AlignedScratch(const Launches& launches, int64_t alignment) {
+int64_t UsualWorkspaceBytes(double products) { return products <= kSmall ? kSmallWorkspace : kWorkspace; }
+
+char* WorkspaceIn(const Launches& launches) {
   const auto scratch = static_cast<int64_t>(reinterpret_cast<uintptr_t>(launches.scratch()));
-  return launches.scratch(RoundUp(scratch, alignment) - scratch);
+  return launches.scratch(RoundUp(scratch, kWorkspaceAlignment) - scratch);
 }
 
 void AddEpilogue(Launches& launches, const ProductArgs& args, bool adds_bias, const Shape& shape) {

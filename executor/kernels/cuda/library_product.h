@@ -35,8 +35,12 @@ bool AddLibraryProduct(Launches& launches, const PlainProduct& product, const Pr
 
 // Output 0 and all inputs are of one type of floats.
 bool IsOfOneFloat(const KernelSpec& spec);
-// The first place in scratch that is aligned so.
-char* AlignedScratch(const Launches& launches, int64_t alignment);
+// Of a workspace: what cuBLASLt wants, and cuDNN may.
+inline constexpr int64_t kWorkspaceAlignment = 256;
+// Of one for so many products of numbers; an alignment more must be asked for, since scratch is aligned less.
+int64_t UsualWorkspaceBytes(double products);
+// It, in scratch: the first place that is aligned so.
+char* WorkspaceIn(const Launches& launches);
 // Behind it, in place, of all elements of `shape`: bias, along axis 1, if that is to be added here, and activation.
 void AddEpilogue(Launches& launches, const ProductArgs& args, bool adds_bias, const Shape& shape);
 
