@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <set>
 #include <sstream>
 
 #include "base/names.h"
@@ -122,15 +123,15 @@ void CheckArguments(const Model& model, bool labelled) {
   }
 }
 
-// Its loss compares its output with a label of the same shape: classes would be one axis less.
+// By the operator, not by shapes: a loss that is made of labels has their shape, too, and the answers of a sigmoid,
+// LogisticRegressionOutput, may be of two classes.
 bool GivesNumbers(const Model& model) {
-  const std::vector<std::string> arguments = model.symbol.ListArguments();
-  const auto label = std::ranges::find(arguments, kLabel);
-  const auto sample = SampleShape(model);
-  if (label == arguments.end() || !sample || model.symbol.size() != 1) return false;
-  const InferredShapes shapes = InferShapesPartial(model.symbol, {{kData, sample->Insert(BatchAxis(model), 1)}});
-  const auto& wanted = shapes.arguments[static_cast<size_t>(label - arguments.begin())];
-  return wanted && shapes.outputs[0] && *wanted == *shapes.outputs[0];
+  const auto compares = [](const NodePtr& node) {
+    if (node->is_variable()) return false;
+    const bool of_numbers = &node->op() == &LinearRegressionOutputOp() || &node->op() == &MAERegressionOutputOp();
+    return of_numbers && node->inputs()[1].node->is_variable() && node->inputs()[1].node->name() == kLabel;
+  };
+  return model.symbol.size() == 1 && std::ranges::any_of(Graph::Of(model.symbol).nodes, compares);
 }
 
 std::vector<std::string> NamesOfNumbers(const Model& model, int64_t outputs) {
@@ -140,8 +141,12 @@ std::vector<std::string> NamesOfNumbers(const Model& model, int64_t outputs) {
     for (std::string line; std::getline(lines, line);) names.push_back(line);
   }
   names.resize(static_cast<size_t>(outputs));
+  std::set<std::string> taken;
   for (size_t i = 0; i < names.size(); ++i) {
     if (names[i].empty()) names[i] = outputs == 1 ? "value" : fmt::format("value_{}", i + 1);
+    // Columns of a file may have one name.
+    const std::string name = names[i];
+    for (int number = 2; !taken.insert(names[i]).second; ++number) names[i] = fmt::format("{}_{}", name, number);
   }
   return names;
 }
@@ -154,6 +159,8 @@ void SetNamesOfNumbers(const std::vector<std::string>& names, Model* model) {
     lines += name + "\n";
   }
 }
+
+void ForgetNamesOfNumbers(Model* model) { model->metadata.erase(kNumbersKey); }
 
 std::vector<std::string> ParseMetrics(const std::string& metrics) {
   std::vector<std::string> names;
