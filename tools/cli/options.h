@@ -75,7 +75,8 @@ bool IsComplete(const Model& model);
 // "softmax_label".
 void CheckArguments(const Model& model, bool labelled);
 
-// Does it answer with numbers, and not with classes? By its head, LinearRegressionOutput or MAERegressionOutput.
+// Does it answer with numbers, by a head as LinearRegressionOutput, and not with classes? No, if its input declares no
+// shape.
 bool GivesNumbers(const Model& model);
 inline constexpr const char* kMetricsOfNumbers = "rmse,mae";  // unless others are asked for
 // What the numbers of such a model are called, as its metadata keep it, one for each output: as the data have it, or

@@ -123,15 +123,23 @@ void CheckArguments(const Model& model, bool labelled) {
   }
 }
 
-// By the operator, not by shapes: a loss that is made of labels has their shape, too, and the answers of a sigmoid,
-// LogisticRegressionOutput, may be of two classes.
+// Its head hands its data on as they are and compares them with a label of the same shape: classes would be one axis
+// less. So not a loss that is made of labels, whose shape is theirs as well, nor a sigmoid, whose answers may be of two
+// classes.
 bool GivesNumbers(const Model& model) {
+  const std::vector<std::string> arguments = model.symbol.ListArguments();
+  const auto label = std::ranges::find(arguments, kLabel);
+  const auto sample = SampleShape(model);
+  if (label == arguments.end() || !sample || model.symbol.size() != 1) return false;
   const auto compares = [](const NodePtr& node) {
-    if (node->is_variable()) return false;
-    const bool of_numbers = &node->op() == &LinearRegressionOutputOp() || &node->op() == &MAERegressionOutputOp();
-    return of_numbers && node->inputs()[1].node->is_variable() && node->inputs()[1].node->name() == kLabel;
+    if (node->is_variable() || !IsLoss(*node) || !node->op().is_view || node->inputs().size() != 2) return false;
+    const NodePtr& with = node->inputs()[1].node;
+    return with->is_variable() && with->name() == kLabel;
   };
-  return model.symbol.size() == 1 && std::ranges::any_of(Graph::Of(model.symbol).nodes, compares);
+  if (std::ranges::none_of(Graph::Of(model.symbol).nodes, compares)) return false;
+  const InferredShapes shapes = InferShapesPartial(model.symbol, {{kData, sample->Insert(BatchAxis(model), 1)}});
+  const auto& wanted = shapes.arguments[static_cast<size_t>(label - arguments.begin())];
+  return wanted && shapes.outputs[0] && *wanted == *shapes.outputs[0];
 }
 
 std::vector<std::string> NamesOfNumbers(const Model& model, int64_t outputs) {

@@ -14,7 +14,7 @@ class GoingBack {
  public:
   // Renames as GoBackToBest does, and throws what it throws, with all names as they were.
   explicit GoingBack(const CheckpointStore& store);
-  ~GoingBack();  // Unless it is kept, all have their names again, the oldest first; what fails is warned of
+  ~GoingBack();  // unless it is kept, all have their names again, the oldest first; what fails is warned of
   GoingBack(const GoingBack&) = delete;
 
   const std::string& best() const { return best_; }  // its path; empty: there is none, and nothing was renamed
