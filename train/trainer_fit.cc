@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <optional>
 #include <utility>
 
 #include "base/log.h"
@@ -76,12 +77,13 @@ class Trainer::Fitting final : public Learner {
 
   Checkpoint ToCheckpoint() override {
     Checkpoint checkpoint = trainer_.ToCheckpoint(&train_);
-    if (options_.keep_best) SayWhetherBest(at_best_, &checkpoint.info);
+    if (options_.keep_best) SayWhetherBest(best_step_ == trainer_.updater_->step(), &checkpoint.info);
     return checkpoint;
   }
   void Restore(const Checkpoint& checkpoint) override {
     trainer_.Restore(checkpoint, &train_);
-    at_best_ = IsOfBestEpoch(checkpoint.info);
+    best_step_.reset();
+    if (IsOfBestEpoch(checkpoint.info)) best_step_ = checkpoint.step;
     const bool others = !watched_.empty() && trainer_.best_ && trainer_.best_->first != Judged();
     if (others && trainer_.epoch_ < options_.epochs) BeginJudgingAnew();  // else nothing is left to be judged
   }
@@ -172,7 +174,6 @@ class Trainer::Fitting final : public Learner {
 
   bool Take(const BatchPtr& batch) {
     ++trainer_.batch_in_epoch_;  // whatever becomes of it: the iterator is past it
-    at_best_ = false;
     if (!Push(batch)) return false;
     if (!options_.on_batch) return true;
     const int64_t step = trainer_.updater_->step();
@@ -213,7 +214,8 @@ class Trainer::Fitting final : public Learner {
     const auto value = std::ranges::find(judged, watched_, &NamedValues::value_type::first);
     if (value == judged.end()) return;
     updater.Judge(value->second, LargerIsBetter(watched_));
-    report_.best = at_best_ = trainer_.IsBest(JudgedSet(), watched_, value->second);
+    report_.best = trainer_.IsBest(JudgedSet(), watched_, value->second);
+    if (report_.best) best_step_ = updater.step();
   }
 
   Trainer& trainer_;
@@ -223,8 +225,8 @@ class Trainer::Fitting final : public Learner {
   const FitOptions& options_;
   EpochReport report_;
   bool begun_ = false, new_epoch_ = false;
-  bool at_best_ = false;  // nothing has been taken since the end of the best epoch so far
-  int64_t before_ = 0;    // samples of the epoch that were trained on before
+  std::optional<int64_t> best_step_;  // the last one of the best epoch so far; batches without a step do not leave it
+  int64_t before_ = 0;                // samples of the epoch that were trained on before
   std::chrono::steady_clock::time_point start_ = {};
 };
 

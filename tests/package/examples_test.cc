@@ -14,8 +14,9 @@ namespace fs = std::filesystem;
 
 class OutsideExamples : public Installation {};
 
-// CMake finds all of them, and those that no other test builds compile and link with what is installed alone; behind one
-// parsing of all headers, without which that takes minutes. Run are one that takes all headers, and one that names them.
+// CMake finds all of them, and those that no other test builds compile and link with what is installed alone; behind
+// one parsing of all headers, without which that takes minutes. Run are one that takes all headers, and one that names
+// them.
 TEST_F(OutsideExamples, CompileLinkAndRun) {
   if (!Has("cmake")) GTEST_SKIP() << "there is no cmake";
   const Names built_by_others = {"custom_operator", "image_classifier"};  // package_test, tutorial_test

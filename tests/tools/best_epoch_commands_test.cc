@@ -100,14 +100,30 @@ TEST_F(BestEpochCommandsTest, WhatIsNotThereIsSaid) {
   Succeeds({"test", "--checkpoints", "run", "--config", "words.conf"});
 }
 
+// Later checkpoints are not set aside for a run that does not begin.
+TEST_F(BestEpochCommandsTest, ARunThatIsRefusedLeavesTheFolderAsItWas) {
+  const Words run = {"--checkpoints", "run"};
+  Succeeds(Training(1, run + kLearn + Words{"--keep-best"}));
+  Succeeds(Words{"train", "--resume", "--epochs", "3", "--keep-best"} + run + kStandStill);
+  const Words files = Files("run"), back = Words{"train", "--resume", "best"} + run;
+  ASSERT_EQ(files, (Words{FileOf(2), FileOf(4), FileOf(6)}));
+  for (const Words& other : {Words{"--seed", "7"}, {"--batch-size", "50"}, {"--train-digits", "90"}}) {
+    EXPECT_NE(Bindery(back + other).status, 0) << other[0];
+    EXPECT_EQ(Files("run"), files) << other[0];
+  }
+  Succeeds(back + Words{"--epochs", "2"});
+  EXPECT_EQ(Files("run"), (Words{FileOf(2), FileOf(4), FileOf(4) + ".old", FileOf(6) + ".old"}));
+}
+
 TEST_F(BestEpochCommandsTest, GeneratesByIt) {
   std::string text;
   for (int i = 0; i < 200; ++i) text += "to be or not to be\n";
   Write("input.txt", text);
   Succeeds({"train", "--model", "gpt(layers=1, width=8, heads=1, context=16)", "--data", "text:input.txt", "--epochs",
             "1", "--keep-best", "--threads", "1", "--quiet"});
-  const Outcome outcome = Succeeds({"generate", "--which", "best", "--length", "5", "--seed", "1", "--quiet"});
-  EXPECT_EQ(outcome.err, "");
+  const Words generate = {"generate", "--which", "best", "--length", "5", "--seed", "1"};
+  EXPECT_NE(Succeeds(generate).err.find("the best checkpoint in"), std::string::npos);
+  EXPECT_EQ(Succeeds(generate + Words{"--quiet"}).err, "");
 }
 
 // Killed anywhere, all that is there is whole, the best epoch's is there once an epoch was done, and the run goes on.
@@ -120,6 +136,12 @@ TEST_F(BestEpochCommandsTest, KilledAnywhereTheFolderWorks) {
   bool had_best = false;
   for (int round = 0; round < 8; ++round) {
     Process process(Command(training), folder());
+    const auto has_begun = [&] {
+      if (!std::filesystem::exists(PathOf("run"))) return false;
+      const Words names = Files("run");
+      return std::ranges::any_of(names, [](const std::string& name) { return name.ends_with(".ckpt"); });
+    };
+    while (round == 0 && process.Running() && !has_begun()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
     std::this_thread::sleep_for(std::chrono::milliseconds(150 + 40 * round));
     process.Signal(SIGKILL);
     process.Wait();
@@ -133,6 +155,7 @@ TEST_F(BestEpochCommandsTest, KilledAnywhereTheFolderWorks) {
     EXPECT_TRUE(!had_best || has_best()) << "round " << round;
     had_best = had_best || has_best();
   }
+  EXPECT_TRUE(had_best);
   Succeeds(training);
   EXPECT_TRUE(has_best());
   EXPECT_LE(Files("run").size(), 2u);

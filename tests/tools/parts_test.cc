@@ -95,27 +95,54 @@ TEST_F(PartsTest, EveryKindIsJudgedByAPartOfItsOwn) {
   }
 }
 
-// Images to judge by may be others: the training is the same to the bit. Which they are, their number says.
+// What it is judged by may be others: the training is the same to the bit. Which they are, their number says.
 TEST_F(PartsTest, WhatItIsJudgedByIsNotTrainedOn) {
-  const auto change = [&](const std::string& folder, const std::vector<int64_t>& numbers) {
+  const SplitNumbers tested = SplitByPart(100, 0.1), validated = SplitByPart(90, 0.2);
+  const auto trained = [&](const std::string& data, const std::string& model) {
+    Succeeds(TrainOn({"", data, model}) +
+             Words{"--validation-part", "0.2", "--epochs", "2", "--checkpoints=", "--save", "trained.pb"});
+    return LoadModel(PathOf("trained.pb")).params;
+  };
+  const auto images = [&](const std::vector<int64_t>& numbers) {
     ImageSet set = DrawDigits(100, 1);
     for (const int64_t number : numbers) {
       for (int64_t i = 0; i < 28 * 28; ++i) set.images.Set(number * 28 * 28 + i, i % 2);
     }
-    WriteIdx(folder, set);
+    WriteIdx("idx", set);
+    return trained("idx", "mlp");
   };
-  const SplitNumbers numbers = SplitByPart(100, 0.2);
-  ASSERT_EQ(numbers.part.size(), 20u);
-  change("others", numbers.part);
-  change("seen", {numbers.rest[7]});
-  const auto trained = [&](const std::string& folder) {
-    Succeeds(TrainOn({"idx", folder, "mlp"}) +
-             Words{"--validation-part", "0.2", "--epochs", "2", "--checkpoints=", "--save", folder + ".pb"});
-    return LoadModel(PathOf(folder + ".pb")).params;
+  const SplitNumbers of_images = SplitByPart(100, 0.2);
+  ASSERT_EQ(of_images.part.size(), 20u);
+  EXPECT_EQ(images(of_images.part), images({}));
+  EXPECT_NE(images({of_images.rest[7]}), images({}));
+
+  // Of a table, the part to test on is taken first.
+  const auto table = [&](const std::vector<int64_t>& numbers) {
+    std::string rows;
+    for (int64_t i = 0; i < 100; ++i) {
+      const bool is_other = std::ranges::find(numbers, i) != numbers.end();
+      const std::string kind = i % 3 == 0 ? ",iris\n" : ",rose\n";
+      rows += (is_other ? "-7" : std::to_string(i % 3)) + "," + std::to_string(i) + kind;
+    }
+    Write("table.csv", rows);
+    return trained("csv:table.csv", "mlp");
   };
-  const auto expected = trained("idx");
-  EXPECT_EQ(trained("others"), expected);
-  EXPECT_NE(trained("seen"), expected);
+  std::vector<int64_t> part;
+  for (const int64_t place : validated.part) part.push_back(tested.rest[static_cast<size_t>(place)]);
+  ASSERT_EQ(part.size(), 18u);
+  EXPECT_EQ(table(part), table({}));
+  EXPECT_EQ(table(tested.part), table({}));
+  EXPECT_NE(table({tested.rest[static_cast<size_t>(validated.rest[7])]}), table({}));
+
+  // Of a text of 600 characters, 432 are trained on; its characters are the same.
+  const auto text = [&](int64_t begin, int64_t end) {
+    std::string characters;
+    for (int64_t i = 0; i < 600; ++i) characters += "abcde"[i % (i >= begin && i < end ? 3 : 5)];
+    Write("letters", characters);
+    return trained("text:letters", kKinds[4].model);
+  };
+  EXPECT_EQ(text(432, 600), text(0, 0));
+  EXPECT_NE(text(431, 432), text(0, 0));
 }
 
 TEST_F(PartsTest, TheBestIsTheBestOfTheValidationPart) {
@@ -195,6 +222,27 @@ TEST_F(PartsTest, ShardsOfText) {
             tested.at("cross-entropy"));
 }
 
+// What it was judged by is known of its own data alone: of others, it may have been trained on.
+TEST_F(PartsTest, ValidationIsOfTheRunsData) {
+  Succeeds(TrainOn(kKinds[0]) + Words{"--epochs", "1", "--validation-part", "0.2", "--checkpoints", "run"});
+  const Words validation = {"test", "--checkpoints", "run", "--validation"};
+  const std::string data = kKinds[0].data;
+  for (const auto& [option, text] : {std::pair<std::string, std::string>("--validation-part", "0.3"),
+                                     {"--test-part", "0.2"},
+                                     {"--test-data", data},
+                                     {"--shard", "0/2"},
+                                     {"--data", "csv:others.csv?label=kind"}}) {
+    const Outcome outcome = Fails(2, "--validation: " + option + " is \"", validation + Words{option, text});
+    EXPECT_NE(outcome.err.find("it takes a part of the run's own data"), std::string::npos) << outcome;
+  }
+  // The same again are no others.
+  EXPECT_EQ(Json(validation + Words{"--data", data, "--validation-part", "0.20"}), Json(validation));
+  Succeeds(Training(1, {"--validation-part", "0.2", "--checkpoints", "digits"}));
+  for (const Words& other : {Words{"--train-digits", "200"}, {"--digits-seed", "2"}}) {
+    Fails(2, "--validation: " + other[0] + " is \"", Words{"test", "--checkpoints", "digits", "--validation"} + other);
+  }
+}
+
 TEST_F(PartsTest, ARunKeepsItsShard) {
   const auto start = [&](const Words& more) { return Lines(Training(1, more))[0]; };
   EXPECT_EQ(start({"--shard", "1/4", "--checkpoints", "run"}).at("samples"), 25);
@@ -208,6 +256,11 @@ TEST_F(PartsTest, ARunKeepsItsShard) {
   }
   EXPECT_EQ(Json({"test", "--checkpoints", "run", "--shard", "0/1"}).at("samples"), 50);
   EXPECT_EQ(Json({"test", "--checkpoints", "run", "--data", "digits"}).at("samples"), 50);
+  // Other data to test on are taken whole.
+  Succeeds(TrainOn(kKinds[0]) + Words{"--epochs", "1", "--shard", "1/4", "--checkpoints", "csv"});
+  const Words others = {"test", "--checkpoints", "csv", "--test-data", kKinds[0].data};
+  EXPECT_EQ(Json(others).at("samples"), 100);
+  EXPECT_EQ(Json(others + Words{"--shard", "1/2"}).at("samples"), 50);
   Fails(5, "saved with another \"samples\": 25, but here it is 50",
         {"train", "--resume", "--checkpoints", "run", "--epochs", "3", "--shard", "1/2"});
   Fails(5, "saved with other data", {"train", "--resume", "--checkpoints", "run", "--epochs", "3", "--shard", "2/4"});

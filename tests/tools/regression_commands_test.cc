@@ -3,6 +3,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "symbol/model.h"
+#include "symbol/ops.h"
 #include "tests/tools/program.h"
 
 namespace bindery {
@@ -66,17 +68,23 @@ TEST_F(RegressionCommandsTest, SeveralNumbers) {
   std::string line;
   std::getline(lines, line);
   EXPECT_EQ(line, "sample,\"weight, kg\",price,\"label weight, kg\",label price,record");
-  for (int row = 0; std::getline(lines, line); ++row) {
+  int rows = 0;
+  for (; std::getline(lines, line); ++rows) {
     std::istringstream fields(line);
     std::vector<double> values;
     for (std::string field; std::getline(fields, field, ',') && !field.empty();) values.push_back(std::stod(field));
     ASSERT_EQ(values.size(), 5u) << line;
-    const double x = row % 12 / 12.0, y = row / 12 / 12.0;
-    EXPECT_EQ(values[0], row);
+    const double x = rows % 12 / 12.0, y = rows / 12 / 12.0;
+    EXPECT_EQ(values[0], rows);
     EXPECT_NEAR(values[3], x + y + 1, 1e-6);
     EXPECT_NEAR(values[4], 2 * x - y, 1e-6);
     EXPECT_NEAR(values[1], values[3], 0.5);
   }
+  EXPECT_EQ(rows, 144);
+  // Which number a lone label belongs to nobody knows.
+  Write("lone.csv", "0.5,0.25,0.75\n0.1,0.9,0.3\n");
+  Fails(4, "samples have 1 as labels, but the newest checkpoint in \"bindery-checkpoints\" gives 2 numbers",
+        {"predict", "--data", "csv:lone.csv"});
   // Without labels, and without names.
   Write("new.csv", "0.5,0.25\n0.1,0.9\n");
   const json predicted = json::parse(Succeeds({"predict", "--json", "--data", "csv:new.csv?label=none"}).out);
@@ -87,6 +95,46 @@ TEST_F(RegressionCommandsTest, SeveralNumbers) {
   EXPECT_NE(Succeeds({"predict", "--quiet"}).out.find("value"), std::string::npos);
   // And its run goes on.
   Succeeds({"train", "--resume", "--epochs", "42"});
+}
+
+TEST_F(RegressionCommandsTest, ColumnsOfOneName) {
+  Write("twice.csv", "price,x,price\n1,2,3\n2,3,5\n4,1,3\n");
+  Succeeds(Train("mlp(head=regression)", "csv:twice.csv?label=0,2", {"--test-part", "0.4", "--quiet"}));
+  const json predicted = json::parse(Succeeds({"predict", "--json", "--test-part", "1"}).out);
+  ASSERT_EQ(predicted.size(), 3u);
+  EXPECT_EQ(predicted.at(0).at("labels"), json({{"price", 1}, {"price_2", 3}}));
+  EXPECT_EQ(predicted.at(0).at("values").size(), 2u);
+}
+
+// Graphs of others: a sigmoid tells two classes apart, and a loss of one's own has the shape of its labels.
+TEST_F(RegressionCommandsTest, GraphsThatTellClassesApart) {
+  Write("kinds.csv", "x,y,kind\n0,1,rose\n1,0,iris\n0,2,rose\n2,0,iris\n1,3,rose\n3,1,iris\n0,3,rose\n3,0,iris\n");
+  const Symbol data = Variable("data", {.shape = Shape{kUnknownDim, 2}}), label = Variable("softmax_label");
+  const auto trained = [&](const std::string& name, const Symbol& symbol) {
+    SaveModel({.symbol = symbol}, PathOf(name + ".pb"));
+    Succeeds(Train(name + ".pb", "csv:kinds.csv", {"--metrics", "loss", "--test-part", "0.25", "--checkpoints", name}));
+    return json::parse(Succeeds({"test", "--checkpoints", name, "--metrics", "loss", "--json"}).out);
+  };
+  const Symbol scores = FullyConnected(data, {.num_hidden = 2}, "fc");
+  const Symbol own = MakeLoss(-Log(Pick(Softmax(scores), label)), {}, "own");
+  EXPECT_EQ(trained("own", own).at("samples"), 2);
+  const Symbol score = FullyConnected(data, {.num_hidden = 1}, "fc");
+  EXPECT_EQ(trained("sigmoid", LogisticRegressionOutput(score, label, {}, "sigmoid")).at("samples"), 2);
+  Succeeds({"train", "--model", "sigmoid.pb", "--data", "csv:kinds.csv?label_kind=classes", "--metrics", "mse",
+            "--epochs", "1", "--checkpoints="});
+}
+
+// A classifier that was tuned from it has no numbers any more.
+TEST_F(RegressionCommandsTest, TunedToTellClassesApart) {
+  Succeeds(Train("mlp(head=regression)", "csv:goods.csv?label=price,3", {"--save", "numbers.pb", "--quiet"}));
+  EXPECT_TRUE(LoadModel(PathOf("numbers.pb")).metadata.contains("bindery.outputs"));
+  Write("kinds.csv", "x,y,kind\n0,1,rose\n1,0,iris\n0,2,rose\n2,0,iris\n");
+  Succeeds(Train("mlp(classes=2)", "csv:kinds.csv",
+                 {"--weights", "numbers.pb", "--checkpoints=", "--save", "classes.onnx", "--test-part", "0.5"}));
+  EXPECT_FALSE(LoadModel(PathOf("classes.onnx")).metadata.contains("bindery.outputs"));
+  const json predicted =
+      json::parse(Succeeds({"predict", "--model", "classes.onnx", "--data", "csv:kinds.csv", "--json"}).out);
+  EXPECT_TRUE(predicted.at(0).contains("class")) << predicted;
 }
 
 TEST_F(RegressionCommandsTest, WhatIsOfClassesIsRefused) {

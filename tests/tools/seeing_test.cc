@@ -7,6 +7,8 @@
 #include <sstream>
 
 #include "base/files.h"
+#include "symbol/model.h"
+#include "symbol/ops.h"
 #include "tests/tools/program.h"
 #include "tests/tools/schema.h"
 #include "tests/train/events/read_events.h"
@@ -306,6 +308,12 @@ TEST_F(SeeingTest, ModelsAsJson) {
     }
     EXPECT_EQ(model.at("purpose"), options.back() == "--predict" ? "prediction" : "training");
   }
+  // What cannot be trained is told of all the same.
+  const Symbol data = Variable("data", {.shape = Shape{kUnknownDim, 4}});
+  SaveModel({.symbol = ArgMax(FullyConnected(data, {.num_hidden = 3}, "fc"), {.axis = 1})}, PathOf("answers.pb"));
+  const json answers = json::parse(Succeeds({"inspect", "--json", "--model", "answers.pb"}).out);
+  EXPECT_EQ(answers.at("purpose"), "prediction");
+  EXPECT_NE(Bindery({"inspect", "--plan", "--model", "answers.pb"}).status, 0);
   // LeNet's first layer, by hand.
   const json model = json::parse(Succeeds({"inspect", "--json", "--model", "lenet", "--batch-size", "8"}).out);
   const json& conv = model.at("layers").at(0);

@@ -133,6 +133,22 @@ TEST_F(BestEpochTest, StoppedAtOnceItIsTheBestStill) {
   EXPECT_EQ(Best(), best);
 }
 
+// Batches whose steps overflow leave nothing behind: what is saved at the same step is the best still.
+TEST_F(BestEpochTest, BatchesWithoutAStepDoNotLeaveIt) {
+  const FitOptions fit = {.checkpoints = folder_, .keep_best = true, .resume = true, .watch = "accuracy"};
+  const int64_t step = Run(1, "sgd(lr=0.1)", fit).at(0).step;
+  const std::string best = Best();
+  ASSERT_EQ(best, fmt::format("step-{:010}.ckpt", step));
+  options_.precision = "float16";
+  options_.loss_scale = "dynamic(start=1e15, backoff=0.9, limit=100)";  // gradients overflow, of each batch
+  const auto reports = Run(2, "sgd(lr=0.1)", fit);
+  ASSERT_EQ(reports.size(), 1u);
+  ASSERT_EQ(reports[0].step, step);
+  EXPECT_FALSE(reports[0].best);
+  EXPECT_EQ(Best(), best);
+  EXPECT_EQ(CheckpointStore(folder_).LoadNewest()->epoch, 2);
+}
+
 TEST_F(BestEpochTest, AResumeThatWatchesAnotherMetricBeginsAnew) {
   options_.schedule = "plateau(factor=0.5, patience=0)";
   FitOptions fit = {.checkpoints = folder_, .keep_best = true, .resume = true, .watch = "accuracy"};

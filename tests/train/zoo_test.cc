@@ -180,7 +180,6 @@ TEST(Zoo, SettingsOfSequences) {
   EXPECT_EQ(*inferred.arguments.back(), (Shape{5, 2}));
 }
 
-// The deviation of each parameter's values; 0: all zero, or all one.
 // Numbers in place of classes: the same network behind another head.
 TEST(Zoo, HeadsOfRegression) {
   for (const std::string name : {"mlp", "lenet", "resnet20", "resnet18", "mobilenetv2", "vgg11"}) {
@@ -204,6 +203,7 @@ TEST(Zoo, HeadsOfRegression) {
   for (const char* other : {"unet", "gpt", "lstm"}) EXPECT_NE(refused(other + std::string("(head=regression)")), "");
 }
 
+// The deviation of each parameter's values; 0: all zero, or all one.
 TEST(Zoo, InitialValuesArePublishedOnes) {
   const auto deviation = [](const std::string& model, const std::string& parameter) {
     const Symbol symbol = ModelByName(model);

@@ -56,6 +56,8 @@ struct ApplyCommand {
   }
   // The model to apply, and `data` as the command line and the model's checkpoint have them.
   LoadedModel LoadModelAndSettleData(bool for_prediction);
+  // That --validation takes what the model of this source was not trained on, with these options.
+  void CheckSameParts(const OptionTexts& run, const std::string& source) const;
   // The model on its devices, and the test data in its form.
   std::unique_ptr<Trainer> Load(const LoadedModel& trained, TestData* test, bool for_prediction) const;
   void CheckDataAndMetrics() const;
@@ -82,14 +84,35 @@ LoadedModel ApplyCommand::LoadModelAndSettleData(bool for_prediction) {
   // What is given to be predicted is not to be trained on: there is no part to be kept for a test.
   const bool all = for_prediction && !data.on_validation && IsGiven(*app, {"--data"}) &&
                    !IsGiven(*app, {"--test-part"}) && !data.says_part;
-  OptionTexts texts = TextsIn(trained.info);
+  const OptionTexts run = TextsIn(trained.info);
+  OptionTexts texts = run;
   // A file that describes data says all of it.
   std::erase_if(texts, [&](const auto& option) { return data.from_file || !IsOfData(option.first); });
+  // The run's shard is of the run's data.
+  if (IsGiven(*app, {"--test-data"}) && !data.on_validation) texts.erase("--shard");
   TakeOver(texts, trained.source, app);
+  if (data.on_validation && !run.empty()) CheckSameParts(run, trained.source);
   if (all) data.test_part = 1;
   if (IsGiven(*app, {"--data", "--test-digits", "--digits-seed"})) return trained;
   throw UsageError(fmt::format(
       "{} does not say what it was trained on: give --data (\"--data digits\" for drawn digits)", trained.source));
+}
+
+void ApplyCommand::CheckSameParts(const OptionTexts& run, const std::string& source) const {
+  const OptionTexts here = TextsOf(data);
+  const auto text_in = [](const OptionTexts& texts, const char* option) {
+    const auto found = texts.find(option);
+    return found == texts.end() ? "none" : fmt::format("\"{}\"", found->second);
+  };
+  for (const char* option :
+       {"--data", "--test-data", "--validation-part", "--test-part", "--shard", "--train-digits", "--digits-seed"}) {
+    const std::string of_run = text_in(run, option), given = text_in(here, option);
+    if (given == of_run) continue;
+    throw UsageError(fmt::format(
+        "--validation: {} is {}, but {} was trained with {}: it takes a part of the run's own data, so give no others, "
+        "or leave it out",
+        option, given, source, of_run));
+  }
 }
 
 std::unique_ptr<Trainer> ApplyCommand::Load(const LoadedModel& trained, TestData* test, bool for_prediction) const {
@@ -100,7 +123,7 @@ std::unique_ptr<Trainer> ApplyCommand::Load(const LoadedModel& trained, TestData
                                .engine = device.MakeEngine()};
   CheckArguments(trained.model, /*labelled=*/!for_prediction);
   *test = MakeTestData(data, trained.model, trained.source, for_prediction);
-  Tell("{}; data: {}\n", trained.source, data.on_validation ? "the validation part of " + data.data : data.Tested());
+  Tell("{}; data: {}\n", trained.source, data.TestedText());
   if (!for_prediction) CheckMetrics(options.metrics, trained.model, *test->iter);
   return std::make_unique<Trainer>(trained.model, options);
 }
@@ -129,11 +152,9 @@ void ApplyCommand::Judge(Trainer* trainer, const TestData& test, const std::stri
     fmt::print("{}\n{}", ToText(judged.confusion, test.classes), ScoresToText(judged.confusion, test.classes));
   }
   if (report.empty()) return;
-  WriteFileAtomically(
-      report,
-      JudgementPage(judged, {.title = fmt::format("{} on {}", source, data.on_validation ? data.data : data.Tested()),
-                             .names = test.classes,
-                             .values = values}));
+  WriteFileAtomically(report, JudgementPage(judged, {.title = fmt::format("{} on {}", source, data.TestedText()),
+                                                     .names = test.classes,
+                                                     .values = values}));
 }
 
 void ApplyCommand::CheckNoClasses(const std::string& source) const {
@@ -167,7 +188,7 @@ int ApplyCommand::Test() {
   const std::unique_ptr<Trainer> trainer = Load(trained, &test, /*for_prediction=*/false);
   const int64_t count = test.iter->samples();
   const NamedValues values = trainer->Score(*test.iter);
-  CheckFinite("test", values);
+  CheckFinite(data.on_validation ? "validation" : "test", values);
   const auto judge = [&](nlohmann::json* line) {
     if (confusion || !report.empty()) {
       Judge(trainer.get(), test, model.model.empty() && model.weights.empty() ? checkpoints.folder : model.Name(),
@@ -256,7 +277,8 @@ void AddTest(CLI::App* app, RunFn* run) {
   const auto c = std::make_shared<ApplyCommand>();
   CLI::App* sub = app->add_subcommand("test", "measure a trained model on the test data");
   c->AddTo(sub);
-  AddText(sub, "--metrics", &c->metrics, "comma-separated; default accuracy and cross-entropy");
+  AddText(sub, "--metrics", &c->metrics,
+          "comma-separated; default accuracy and cross-entropy, of numbers rmse and mae");
   AddNumber(sub, "--min-accuracy", &c->min_accuracy, 0, 1, "exit with status 9 below this accuracy");
   sub->add_flag("--confusion", c->confusion,
                 "which class is taken for which, how often; and precision, recall and F1 of each");
@@ -270,12 +292,13 @@ void AddPredict(CLI::App* app, RunFn* run) {
   const auto c = std::make_shared<ApplyCommand>();
   CLI::App* sub = app->add_subcommand(
       "predict",
-      "say which class each sample is of, by a trained model: all of --data, else what the model was tested on");
+      "say which class each sample is of, or its numbers, by a trained model: all of --data, else what the model was "
+      "tested on");
   c->AddTo(sub);
   AddNumber(sub, "--show", &c->show, 0, INT64_MAX, "rows to print");
   AddNumber(sub, "--top", &c->top, 1, 1 << 24, "so many of the likeliest classes of each sample");
   sub->add_option("--output", c->output,
-                  "write all predictions to this CSV file; or all classes' probabilities, to an .npy file");
+                  "write all predictions to this CSV file; or all classes' probabilities, or numbers, to an .npy file");
   sub->callback([c, run] { *run = [c] { return c->Predict(); }; });
 }
 

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "symbol/infer.h"
 #include "tools/cli/image_data.h"
 #include "tools/cli/noted.h"
 #include "train/data/data_description.h"
@@ -171,6 +172,18 @@ int64_t CountNumbers(const SampleSource& samples, const ModelOptions& model) {
   return labels;
 }
 
+// How many numbers a sample has as labels. Throws DataError unless the model gives as many.
+int64_t CountLabels(const SampleSource& samples, const Model& trained, const std::string& name) {
+  const int64_t labels = samples.labels()[0].shape.Elements();
+  const InferredShapes shapes = InferShapesPartial(trained.symbol, {{"data", samples.data()[0].shape.Insert(0, 1)}});
+  const int64_t numbers = shapes.outputs[0] ? shapes.outputs[0]->Elements() : labels;
+  if (labels == numbers) return labels;
+  Throw<DataError>(
+      "--data: samples have {} as labels, but {} gives {} numbers: the setting \"label\" names the columns of as many, "
+      "label=none says that there are none",
+      labels, name, numbers);
+}
+
 TrainingData MakeSamples(const DataOptions& given, const ModelOptions& model, uint64_t seed) {
   if (!given.write_digits.empty()) throw UsageError("--write-digits is for images");
   TrainingData made{.model = model.Load()};
@@ -184,7 +197,7 @@ TrainingData MakeSamples(const DataOptions& given, const ModelOptions& model, ui
                    .preprocessing = Preprocessing(made.model)};
   const OpenedData opened = OpenToTrain(options, model, open);
   if (opened.samples->labels().empty()) throw UsageError("--data: a training needs labels");
-  if (numbers && opened.num_classes > 0) {
+  if (model.IsByName() && numbers && opened.num_classes > 0) {
     throw UsageError(
         fmt::format("--data: {} gives numbers, but the labels are classes; those of csv:, npy: and npz: may be numbers",
                     NamedModel(model)));
@@ -212,6 +225,7 @@ TrainingData MakeSamples(const DataOptions& given, const ModelOptions& model, ui
   const bool validates = options.validation_part > 0;
   OpenedData judged = validates ? OpenToValidate(options, open) : OpenToTest(options, open);
   const bool has_others = validates && !options.test_data.empty();
+  // Others to test on are opened for their preprocessing alone, a table with all that it has; nothing else tells it.
   const std::string of_test = has_others ? OpenToTest(options, open).preprocessing : judged.preprocessing;
   SetPreprocessing(of_test.empty() ? opened.preprocessing : of_test, &made.model);
   SampleSourcePtr trained = NotToTest(options, opened.samples);
@@ -291,7 +305,8 @@ void DataOptions::AddTo(CLI::App* app) {
            }
            shard = text;
          },
-         "every N-th sample from number I on, from 0, of all data, as \"?shard=I/N\" (docs/data.md)")
+         "every N-th sample from number I on, from 0, of all data, as \"?shard=I/N\"; of a text, a stretch "
+         "(docs/data.md)")
       ->type_name("I/N");
   AddNumber(app, "--batch-size", &batch_size, 1, kMillion, "samples per step, on all devices together");
 }
@@ -329,6 +344,7 @@ TrainingData MakeTrainingData(const DataOptions& options, const ModelOptions& mo
   TrainingData made = options.IsSamples() ? MakeSamples(sharded, model, seed)
                       : options.IsText()  ? MakeText(sharded, model, seed)
                                           : MakeImageData(sharded, model, seed);
+  if (!GivesNumbers(made.model)) ForgetNamesOfNumbers(&made.model);
   model.CheckWeightsFit(made.model);
   return made;
 }
@@ -338,10 +354,6 @@ TestData MakeTestData(const DataOptions& given, const Model& trained, const std:
   const DataOptions options = WithShards(numbers ? WithNumbers(given) : given);
   if (options.on_validation && options.validation_part == 0) {
     throw UsageError("--validation: there is no --validation-part");
-  }
-  if (numbers && !options.IsSamples()) {
-    throw UsageError(
-        fmt::format("--data: {} gives numbers: it takes csv:, npy: or npz:, got \"{}\"", name, given.data));
   }
   if (options.IsText()) {
     const TextParts text = ReadText(options, &trained);
@@ -357,7 +369,7 @@ TestData MakeTestData(const DataOptions& given, const Model& trained, const std:
     const SampleSourcePtr samples =
         (options.on_validation ? OpenToValidate(options, open) : OpenToTest(options, open)).samples;
     CheckSampleShape(*samples, trained, name);
-    const int64_t labels = numbers && !samples->labels().empty() ? samples->labels()[0].shape.Elements() : 1;
+    const int64_t labels = numbers && !samples->labels().empty() ? CountLabels(*samples, trained, name) : 1;
     TestData made = Noted(IterOf(samples, options, /*training=*/false, 0), samples, labels);
     made.classes = classes;
     return made;

@@ -35,6 +35,8 @@ struct DataOptions {
   bool IsText() const { return data.starts_with("text:"); }
   bool IsSamples() const { return IsDataText(data); }  // of train/data/open.h
   const std::string& Tested() const { return test_data.empty() ? data : test_data; }
+  // What test and predict are of, for people.
+  std::string TestedText() const { return on_validation ? "the validation part of " + data : Tested(); }
   LastBatch LastBatchKind() const;  // throws UsageError for none of them
   // What a training is judged by: "validation" or "test".
   const char* JudgedOn() const { return validation_part > 0 ? "validation" : "test"; }

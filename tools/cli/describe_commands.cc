@@ -147,11 +147,19 @@ int InspectCommand::Run() const {
     fmt::print("{}", Summary(loaded.symbol, shapes));
     return kOk;
   }
-  const GroupOptions options = GroupFor(*this, shapes.at("data"));
+  GroupOptions options = GroupFor(*this, shapes.at("data"));
   const std::shared_ptr<const Optimizer> rule = OptimizerOf(*this);
-  const std::vector<DevicePlan> plans = DataParallelExecutorGroup::MakePlans(loaded.symbol, options);
+  std::vector<DevicePlan> plans;
+  try {
+    plans = DataParallelExecutorGroup::MakePlans(loaded.symbol, options);
+  } catch (const Error&) {
+    // A program that asks what a model is need not know whether it can be trained: not where it ends in an ArgMax, say.
+    if (!json || predict) throw;
+    options.for_training = false;
+    plans = DataParallelExecutorGroup::MakePlans(loaded.symbol, options);
+  }
   if (json || !html.empty()) {
-    ModelPageOptions page{.name = model.Name(), .purpose = predict ? "prediction" : "training"};
+    ModelPageOptions page{.name = model.Name(), .purpose = options.for_training ? "training" : "prediction"};
     for (const DevicePlan& of : plans) page.devices.push_back({ToString(of.device), of.samples.size(), &of.plan});
     if (json) {
       PrintLine(ModelJson(loaded.symbol, shapes, page));

@@ -111,7 +111,7 @@ void CheckAnyLeft(const ImageSet& set, const std::string& purpose) {
 TrainingData MakeImageData(const DataOptions& options, const ModelOptions& model, uint64_t seed) {
   TrainingData made{.model = model.Load()};
   CheckArguments(made.model, /*labelled=*/true);
-  if (GivesNumbers(made.model)) {
+  if (model.IsByName() && GivesNumbers(made.model)) {
     throw UsageError(fmt::format("--data: {} gives numbers, but these images have classes", NamedModel(model)));
   }
   if (const auto sample = SampleShape(made.model); model.IsByName() && sample && sample->rank() != 3) {

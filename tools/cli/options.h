@@ -75,13 +75,15 @@ bool IsComplete(const Model& model);
 // "softmax_label".
 void CheckArguments(const Model& model, bool labelled);
 
-// Does it answer with numbers, by a head of regression, and not with classes? No, if its input declares no shape.
+// Does it answer with numbers, by a head as LinearRegressionOutput, and not with classes? No, if its input declares no
+// shape.
 bool GivesNumbers(const Model& model);
 inline constexpr const char* kMetricsOfNumbers = "rmse,mae";  // unless others are asked for
 // What the numbers of such a model are called, as its metadata keep it, one for each output: as the data have it, or
-// "value", "value_1", "value_2" ...
+// "value", "value_1", "value_2" ...; where the data have a name twice, the second is "name_2".
 std::vector<std::string> NamesOfNumbers(const Model& model, int64_t outputs);
 void SetNamesOfNumbers(const std::vector<std::string>& names, Model* model);
+void ForgetNamesOfNumbers(Model* model);  // of what it was tuned from
 
 // The names of the values that the metrics give. Throws UsageError.
 std::vector<std::string> ParseMetrics(const std::string& metrics);

@@ -71,7 +71,31 @@ std::string NameAmong(const CLI::Option& option, const OptionTexts& texts) {
   return "";
 }
 
+// Empty texts among them.
+OptionTexts AllTextsOf(const DataOptions& data) {
+  return {
+      {"--data", AbsoluteData(data.data)},
+      {"--test-data", AbsoluteData(data.test_data)},
+      {"--last-batch", data.last_batch},
+      {"--workers", fmt::format("{}", data.workers)},
+      {"--skip-damaged", Flag(data.skip_damaged)},
+      {"--train-digits", fmt::format("{}", data.train_digits)},
+      {"--test-digits", fmt::format("{}", data.test_digits)},
+      {"--digits-seed", fmt::format("{}", data.digits_seed)},
+      {"--test-part", fmt::format("{}", data.test_part)},
+      {"--validation-part", UnlessZero(data.validation_part)},
+      {"--shard", data.shard},
+      {"--batch-size", fmt::format("{}", data.batch_size)},
+  };
+}
+
 }  // namespace
+
+OptionTexts TextsOf(const DataOptions& data) {
+  OptionTexts texts = AllTextsOf(data);
+  std::erase_if(texts, [](const auto& entry) { return entry.second.empty(); });
+  return texts;
+}
 
 OptionTexts TextsOf(const CLI::App& command, const TrainArguments& a, const TrainerOptions& options) {
   const std::string model = a.model.model.empty() && a.model.weights.empty() ? a.model.Name() : a.model.model;
@@ -85,18 +109,6 @@ OptionTexts TextsOf(const CLI::App& command, const TrainArguments& a, const Trai
       {"--workload", fmt::format("{}", fmt::join(a.device.workload, ","))},
       {"--threads", fmt::format("{}", a.device.threads)},
       {"--device-timeout", fmt::format("{}", a.device.timeout)},
-      {"--data", AbsoluteData(a.data.data)},
-      {"--test-data", AbsoluteData(a.data.test_data)},
-      {"--last-batch", a.data.last_batch},
-      {"--workers", fmt::format("{}", a.data.workers)},
-      {"--skip-damaged", Flag(a.data.skip_damaged)},
-      {"--train-digits", fmt::format("{}", a.data.train_digits)},
-      {"--test-digits", fmt::format("{}", a.data.test_digits)},
-      {"--digits-seed", fmt::format("{}", a.data.digits_seed)},
-      {"--test-part", fmt::format("{}", a.data.test_part)},
-      {"--validation-part", UnlessZero(a.data.validation_part)},
-      {"--shard", a.data.shard},
-      {"--batch-size", fmt::format("{}", a.data.batch_size)},
       {"--epochs", fmt::format("{}", a.epochs)},
       {"--epoch-batches", fmt::format("{}", a.epoch_batches)},
       {"--optimizer", options.optimizer},
@@ -126,6 +138,7 @@ OptionTexts TextsOf(const CLI::App& command, const TrainArguments& a, const Trai
       {"--tensorboard", Absolute(a.watch.tensorboard)},
       {"--plot", AbsolutePlots(a.watch.plot)},
   };
+  texts.merge(AllTextsOf(a.data));
   // Who adds an option says here, or in kOfACall, whether it is the run's.
   for (const CLI::Option* option : command.get_options()) {
     const bool of_a_call = std::ranges::any_of(kOfACall, [&](const char* name) { return option->check_name(name); });

@@ -17,13 +17,15 @@ using OptionTexts =
 // Those of a training. What is of one call only (--resume, --progress ...) is not among them.
 OptionTexts TextsOf(const CLI::App& command, const TrainArguments& arguments, const TrainerOptions& options);
 
+OptionTexts TextsOf(const DataOptions& data);  // of these options alone
+
 // To and from a checkpoint's info.
 std::map<std::string, std::string> ToInfo(const OptionTexts& texts);
 OptionTexts TextsIn(const std::map<std::string, std::string>& info);
 
 // Gives the command these options, as if they stood on its command line, but for those that stand there, and for what
-// belongs to one that does: --workload to --devices, --test-data to --data, say. Throws CheckpointError, which names the
-// option, for what the command does not take. `whose`: "the checkpoint".
+// belongs to one that does: --workload to --devices, --test-data to --data, say. Throws CheckpointError, which names
+// the option, for what the command does not take. `whose`: "the checkpoint".
 void TakeOver(const OptionTexts& texts, const std::string& whose, CLI::App* command);
 bool IsOfData(const std::string& option);  // those of DataOptions
 

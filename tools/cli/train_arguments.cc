@@ -188,7 +188,8 @@ void TrainArguments::AddTo(CLI::App* app) {
   text("--freeze", &freeze, "parameters that stay as they are, by names or patterns: e.g. \"conv*,fc1_weight\"");
   text("--initializer", &initializer, "e.g. xavier, \"normal(0.01)\", \"embed*: normal(0.02), msra\"");
   AddText(app, "--metrics", &metrics,
-          "comma-separated: accuracy, top-k(5), cross-entropy, f1, mse, ...; default accuracy and cross-entropy");
+          "comma-separated: accuracy, top-k(5), cross-entropy, f1, mse, ...; default accuracy and cross-entropy, of "
+          "numbers rmse and mae");
   text("--kvstore", &kvstore, "how devices' gradients are summed: local, device");
   AddNumber(app, "--seed", &seed, 0, UINT64_MAX, "of initial values, shuffling and dropout");
   text("--checkpoints", &checkpoints, "folder for checkpoints; \"\" writes none");

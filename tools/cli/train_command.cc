@@ -25,6 +25,7 @@
 #include "tools/cli/signals.h"
 #include "tools/cli/train_arguments.h"
 #include "train/checkpoint/best_checkpoint.h"
+#include "train/checkpoint/going_back.h"
 #include "train/extensions/reports.h"
 #include "train/extensions/snapshots.h"
 
@@ -39,7 +40,7 @@ class TrainCommand : public TrainArguments {
  private:
   void TakeOverOptions();
   void CheckSameValidation(const OptionTexts& before, const std::string& source) const;
-  void PrepareFolder() const;
+  std::unique_ptr<GoingBack> PrepareFolder() const;  // nullptr, unless the run goes back
   std::string Judged(const TrainerOptions& options) const;
   void HintAtCheckpoints() const;
   void Report(const FitResult& result, const Trainer& trainer, const TrainingData& made, int64_t samples,
@@ -136,14 +137,14 @@ void WarnIfNothingWasLearned(const NamedValues& trained, const std::map<double, 
 }
 
 // Of checkpoints: there, ours alone, and with those of an earlier run only if these are to be continued or replaced.
-void TrainCommand::PrepareFolder() const {
-  if (checkpoints.empty()) return;
+std::unique_ptr<GoingBack> TrainCommand::PrepareFolder() const {
+  if (checkpoints.empty()) return nullptr;
   MakeOutputFolder("--checkpoints", checkpoints);
   LockFolder("--checkpoints", checkpoints);
   const std::vector<std::string> earlier = CheckpointStore(checkpoints).List();
   if (resume && earlier.empty()) HintAtCheckpoints();
-  if (from_best && !earlier.empty()) GoBackToBest(CheckpointStore(checkpoints));
-  if (resume || overwrite || earlier.empty()) return;
+  if (from_best && !earlier.empty()) return std::make_unique<GoingBack>(CheckpointStore(checkpoints));
+  if (resume || overwrite || earlier.empty()) return nullptr;
   throw UsageError(
       fmt::format("\"{}\" is of an earlier run: --resume goes on with it, --overwrite replaces it, and "
                   "--checkpoints names another folder",
@@ -230,7 +231,9 @@ int TrainCommand::Run() {
   options.fixed_params = Frozen(made.model);
   const DataDesc input = made.train->ProvideData()[0];
   CheckMetrics(options.metrics, made.model, *made.train);
-  PrepareFolder();
+  // Later checkpoints have their names again if the run ends by an error before its first step: it was refused for
+  // another seed or batch size, say.
+  const std::unique_ptr<GoingBack> back = PrepareFolder();
   if (json) {
     PrintLine(StartToJson(made, options));
   } else {
@@ -249,6 +252,7 @@ int TrainCommand::Run() {
     if (json) PrintLine(ToJson(report, data.JudgedOn()));
   };
   const auto on_batch = [&](const BatchReport& report) {
+    if (back) back->Keep();
     display.OnBatch(report, epochs);
     if (json && json_every > 0 && report.step % json_every == 0) PrintLine(StepToJson(report));
   };
@@ -283,6 +287,7 @@ int TrainCommand::Run() {
                                                      .extensions = extensions,
                                                      .stop = stop,
                                                      .watch = judged});
+  if (back) back->Keep();
   display.Clear();
   CheckFinite("train", result.train);
   CheckFinite(data.JudgedOn(), result.validation);

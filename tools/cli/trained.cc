@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <set>
 #include <sstream>
 
 #include "base/names.h"
@@ -122,12 +123,20 @@ void CheckArguments(const Model& model, bool labelled) {
   }
 }
 
-// Its loss compares its output with a label of the same shape: classes would be one axis less.
+// Its head hands its data on as they are and compares them with a label of the same shape: classes would be one axis
+// less. So not a loss that is made of labels, whose shape is theirs as well, nor a sigmoid, whose answers may be of two
+// classes.
 bool GivesNumbers(const Model& model) {
   const std::vector<std::string> arguments = model.symbol.ListArguments();
   const auto label = std::ranges::find(arguments, kLabel);
   const auto sample = SampleShape(model);
   if (label == arguments.end() || !sample || model.symbol.size() != 1) return false;
+  const auto compares = [](const NodePtr& node) {
+    if (node->is_variable() || !IsLoss(*node) || !node->op().is_view || node->inputs().size() != 2) return false;
+    const NodePtr& with = node->inputs()[1].node;
+    return with->is_variable() && with->name() == kLabel;
+  };
+  if (std::ranges::none_of(Graph::Of(model.symbol).nodes, compares)) return false;
   const InferredShapes shapes = InferShapesPartial(model.symbol, {{kData, sample->Insert(BatchAxis(model), 1)}});
   const auto& wanted = shapes.arguments[static_cast<size_t>(label - arguments.begin())];
   return wanted && shapes.outputs[0] && *wanted == *shapes.outputs[0];
@@ -140,8 +149,12 @@ std::vector<std::string> NamesOfNumbers(const Model& model, int64_t outputs) {
     for (std::string line; std::getline(lines, line);) names.push_back(line);
   }
   names.resize(static_cast<size_t>(outputs));
+  std::set<std::string> taken;
   for (size_t i = 0; i < names.size(); ++i) {
     if (names[i].empty()) names[i] = outputs == 1 ? "value" : fmt::format("value_{}", i + 1);
+    // Columns of a file may have one name.
+    const std::string name = names[i];
+    for (int number = 2; !taken.insert(names[i]).second; ++number) names[i] = fmt::format("{}_{}", name, number);
   }
   return names;
 }
@@ -154,6 +167,8 @@ void SetNamesOfNumbers(const std::vector<std::string>& names, Model* model) {
     lines += name + "\n";
   }
 }
+
+void ForgetNamesOfNumbers(Model* model) { model->metadata.erase(kNumbersKey); }
 
 std::vector<std::string> ParseMetrics(const std::string& metrics) {
   std::vector<std::string> names;

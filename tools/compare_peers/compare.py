@@ -23,6 +23,8 @@ from protocol import Failure, Side, end_all, ended_on_failure
 HERE = os.path.dirname(os.path.abspath(__file__))
 # Of gradient descent. Roundings grow in ResNet-50 at the first rate: losses of JAX and PyTorch part by 3e-3 in a step.
 RATE, RATE_OF_RESNET50, MOMENTUM = 1e-3, 1e-5, 0.9
+# What an earlier run must have in common with one that goes on with it.
+SAME = ("machine", "threads", "rounds", "turn_ms", "trials", "trial_ms", "search", "commit")
 CHECKED = 4  # losses: the first tells of forward, the others of updates, too
 FIRST_BOUND, LATER_BOUND = 1e-4, 1e-3  # relative
 
@@ -236,13 +238,29 @@ def known_settings(path):
             for row in rows for peer, side in row["peers"].items()}
 
 
+def write_samples(path, result):
+    """What is there is kept, whatever comes: the file is that of before, or the new one."""
+    with open(path + ".tmp", "w") as file:
+        json.dump(result, file, indent=1)
+    os.replace(path + ".tmp", path)
+
+
+def known_searches():
+    """Names of all settings, of whatever work."""
+    works = [Work(model, 2, training, 2, {}) for model, _ in MODELS.values() for training in (True, False)]
+    return sorted({setting for peer in PEERS.values() for work in works for setting in peer.searched(work)})
+
+
 def rows_of(path, result):
-    """Of an earlier run that was like this one."""
-    with open(path) as file:
-        earlier = json.load(file)
-    for what in ("machine", "threads", "rounds", "commit"):
-        if earlier[what] != result[what]:
-            sys.exit(f'{path} is of another run: {what} is "{earlier[what]}" there, "{result[what]}" here')
+    """Of an earlier run that was like this one; none, where there was no run."""
+    try:
+        with open(path) as file:
+            earlier = json.load(file)
+    except FileNotFoundError:
+        return {}
+    for what in SAME:
+        if earlier.get(what) != result[what]:
+            sys.exit(f'{path} is of another run: {what} is "{earlier.get(what)}" there, "{result[what]}" here')
     return {(row["model"], row["batch"], row["phase"]): row for row in earlier["rows"]}
 
 
@@ -278,6 +296,9 @@ def parse():
         for name in names.split(","):
             if not re.fullmatch(f"({'|'.join(known)})" + r"(:[1-9]\d*)?" * (kind == "model"), name):
                 parser.error(f'unknown {kind} "{name}"; there are: {", ".join(known)}')
+    for name in options.search or []:
+        if name not in known_searches():
+            parser.error(f'unknown setting "{name}" to search; there are: {", ".join(known_searches())}')
     cores = sorted(os.sched_getaffinity(0))
     if options.threads and not 1 <= options.threads <= len(cores):
         parser.error(f"--threads: from 1 to {len(cores)}")
@@ -295,7 +316,9 @@ def main():
     if options.write:
         report.write_section(options.write, None)  # fails now, not after hours
     result = {"machine": processor(), "threads": len(options.cores), "rounds": options.rounds, "commit": commit(),
-              "search": "the first" if options.quick else ", ".join(options.search or ["all"]), "date": datetime.date.today().isoformat(), "rows": []}
+              "turn_ms": options.turn_ms, "trials": options.trials, "trial_ms": options.trial_ms,
+              "search": "the first" if options.quick else ", ".join(options.search or ["all"]),
+              "date": datetime.date.today().isoformat(), "rows": []}
     old = rows_of(options.samples, result) if options.goes_on else {}
     good = True
     for name, batch, phase in cases(options):
@@ -316,8 +339,7 @@ def main():
         print(*report.lines(row), sep="\n", flush=True)
         good &= bool(row["peers"]) and not row["error"]
         result["rows"].append(row)
-        with open(options.samples, "w") as file:  # what is there is kept, whatever comes
-            json.dump(result, file, indent=1)
+        write_samples(options.samples, result)
     section = report.markdown(result)
     print("\n" + section)
     if options.write:

@@ -1,12 +1,10 @@
 #include "train/checkpoint/best_checkpoint.h"
 
-#include <filesystem>
 #include <ranges>
-#include <system_error>
 #include <vector>
 
 #include "base/error.h"
-#include "base/log.h"
+#include "train/checkpoint/going_back.h"
 
 namespace bindery {
 namespace {
@@ -43,18 +41,9 @@ std::optional<Checkpoint> LoadBest(const CheckpointStore& store) {
 }
 
 std::optional<std::string> GoBackToBest(const CheckpointStore& store) {
-  const std::optional<std::string> best = FindBest(store);
-  if (!best) return std::nullopt;
-  LoadCheckpoint(*best);  // before anything is set aside for it
-  const std::vector<std::string> paths = store.List();
-  for (const std::string& path : std::views::reverse(paths)) {
-    if (path == *best) break;
-    std::error_code error;
-    std::filesystem::rename(path, path + ".old", error);
-    if (error) Throw<DataError>("cannot rename \"{}\": {} (errno {})", path, error.message(), error.value());
-    LogLine(LogLevel::kInfo, fmt::format("\"{0}\" is later than the best one: it is kept as \"{0}.old\"", path));
-  }
-  return best;
+  GoingBack back(store);
+  back.Keep();
+  return back.best().empty() ? std::nullopt : std::optional(back.best());
 }
 
 }  // namespace bindery

@@ -1,5 +1,8 @@
 #include <algorithm>
+#include <exception>
 #include <filesystem>
+#include <ranges>
+#include <set>
 #include <system_error>
 
 #include "base/error.h"
@@ -49,6 +52,23 @@ std::vector<int64_t> StepsOf(const std::string& folder) {
   return steps;
 }
 
+// Of a run that keeps it: that of the best epoch, and those behind it that cannot be read now, be they damaged or the
+// machine short of something: each of them may be it.
+std::set<std::string> PerhapsBest(const CheckpointStore& store) {
+  std::set<std::string> found;
+  const std::vector<std::string> paths = store.List();
+  for (const std::string& path : std::views::reverse(paths)) {
+    try {
+      if (!IsOfBestEpoch(LoadCheckpointInfo(path))) continue;
+      found.insert(path);
+      break;
+    } catch (const std::exception&) {
+      found.insert(path);
+    }
+  }
+  return found;
+}
+
 // Tidying up must not end a run.
 void Tidy(const std::string& path, const std::error_code& error) {
   if (error) LogLine(LogLevel::kWarning, fmt::format("cannot remove or rename \"{}\": {}", path, error.message()));
@@ -83,11 +103,11 @@ std::string CheckpointStore::Save(const Checkpoint& checkpoint) {
     Tidy(path_of(name), error);
   }
   // Only now, when this one is there whole.
-  const std::optional<std::string> best = KeepsBest(checkpoint.info) ? FindBest(*this) : std::nullopt;
+  const std::set<std::string> spared = KeepsBest(checkpoint.info) ? PerhapsBest(*this) : std::set<std::string>();
   const std::vector<int64_t> steps = StepsOf(folder_);
   for (size_t i = 0; i + static_cast<size_t>(keep_) < steps.size() && steps[i] < checkpoint.step; ++i) {
     const std::string old = path_of(FileName(steps[i]));
-    if (old == best) continue;
+    if (spared.contains(old)) continue;
     fs::remove(old, error);
     Tidy(old, error);
   }

@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/philox.h"
 #include "tests/message_of.h"
+#include "train/checkpoint/going_back.h"
 
 namespace bindery {
 namespace {
@@ -97,6 +98,59 @@ TEST_F(BestCheckpointTest, GoingBackSetsLaterOnesAside) {
   EXPECT_EQ(Files(), (Names{FileOf(3), FileOf(4) + ".old", FileOf(5) + ".old", FileOf(6) + ".old"}));
   EXPECT_EQ(store.LoadNewest()->step, 3);
   EXPECT_EQ(GoBackToBest(store), folder_ + "/" + FileOf(3));  // once more: nothing is left to do
+}
+
+// What was set aside before is kept, too.
+TEST_F(BestCheckpointTest, GoingBackAgainKeepsAll) {
+  for (const double value : {1, 2, 3}) {
+    CheckpointStore(folder_, 3).Save(At(1, true));
+    Checkpoint later = At(2, false);
+    later.model.params["w"] = HostTensor::Full(DType::kFloat32, {3}, value);
+    CheckpointStore(folder_, 3).Save(later);
+    GoBackToBest(CheckpointStore(folder_));
+  }
+  const std::string later = FileOf(2) + ".old";
+  EXPECT_EQ(Files(), (Names{FileOf(1), later, later + "2", later + "3"}));
+  EXPECT_EQ(LoadCheckpoint(folder_ + "/" + later).model.params.at("w").At(0), 1);
+  EXPECT_EQ(LoadCheckpoint(folder_ + "/" + later + "3").model.params.at("w").At(0), 3);
+}
+
+TEST_F(BestCheckpointTest, GoingBackIsTakenBackUnlessItIsKept) {
+  for (int64_t step = 1; step <= 3; ++step) CheckpointStore(folder_, 3).Save(At(step, step == 1));
+  const Names before = Files();
+  const CheckpointStore store(folder_);
+  {
+    const GoingBack back(store);
+    EXPECT_EQ(back.best(), folder_ + "/" + FileOf(1));
+    EXPECT_EQ(Files(), (Names{FileOf(1), FileOf(2) + ".old", FileOf(3) + ".old"}));
+  }
+  EXPECT_EQ(Files(), before);
+  fs::create_symlink("nowhere", folder_ + "/" + FileOf(2) + ".old");  // is there all the same
+  GoingBack back(store);
+  back.Keep();
+  EXPECT_EQ(Files(), (Names{FileOf(1), FileOf(2) + ".old", FileOf(2) + ".old2", FileOf(3) + ".old"}));
+}
+
+// One that cannot be read is perhaps the best: it is not removed for it.
+TEST_F(BestCheckpointTest, OneThatCannotBeReadIsSpared) {
+  CheckpointStore store(folder_, 1);
+  for (int64_t step = 1; step <= 3; ++step) store.Save(At(step, step == 2));
+  const std::string best = folder_ + "/" + FileOf(2), aside = folder_ + "/aside";
+  fs::rename(best, aside);
+  fs::create_directory(best);  // cannot be read
+  std::ofstream(best + "/file");
+  for (int64_t step = 4; step <= 5; ++step) store.Save(At(step, false));
+  EXPECT_TRUE(warnings_.empty()) << warnings_[0];  // nobody has tried to remove it
+  fs::remove_all(best);
+  std::ofstream(best) << "cut";
+  store.Save(At(6, false));
+  fs::rename(aside, best);
+  store.Save(At(7, false));
+  EXPECT_EQ(Files(), (Names{FileOf(2), FileOf(7)}));
+  EXPECT_EQ(Best(), FileOf(2));
+  fs::resize_file(best, 10);
+  store.Save(At(8, true));  // a better one: now it can go, whatever it was
+  EXPECT_EQ(Files(), (Names{FileOf(8)}));
 }
 
 TEST_F(BestCheckpointTest, DamagedOnes) {

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "engine/kernels/vectorized.h"
 #include "tests/message_of.h"
 #include "train/data/images/transform.h"
 #include "train/data/tables/npy.h"
@@ -86,14 +87,18 @@ TEST(DecodeImage, Errors) {
 }
 
 TEST(Resize, AsPillow) {
-  for (const int64_t channels : {1, 3}) {
-    const Image photo = Decode(channels == 1 ? "grey.png" : "rgb.png", channels);
-    for (const auto& [rows, columns] :
-         std::vector<std::pair<int, int>>{{16, 16}, {74, 53}, {37, 20}, {100, 91}, {1, 1}}) {
-      const std::string name = fmt::format("{}_{}_{}", channels == 1 ? "L" : "RGB", rows, columns);
-      EXPECT_EQ(Difference(ResizeImage(photo, rows, columns), Expected().at(name)), 0) << name;
+  for (const Isa isa : {Isa::kBaseline, Isa::kAvx2}) {
+    flat::LimitIsa(isa);
+    for (const int64_t channels : {1, 3}) {
+      const Image photo = Decode(channels == 1 ? "grey.png" : "rgb.png", channels);
+      for (const auto& [rows, columns] :
+           std::vector<std::pair<int, int>>{{16, 16}, {74, 53}, {37, 20}, {100, 91}, {1, 1}}) {
+        const std::string name = fmt::format("{}_{}_{}", channels == 1 ? "L" : "RGB", rows, columns);
+        EXPECT_EQ(Difference(ResizeImage(photo, rows, columns), Expected().at(name)), 0) << name << ToString(isa);
+      }
     }
   }
+  flat::LimitIsa(Isa::kAvx512);
 }
 
 // A grey image whose pixels tell their place: 10 * row + column.

@@ -8,7 +8,7 @@
 #include <immintrin.h>
 #endif
 
-#include "engine/isa.h"
+#include "engine/kernels/vectorized.h"
 #include "train/data/images/transform.h"
 
 namespace bindery {
@@ -114,10 +114,7 @@ void AddRows(const uint8_t* in, int64_t width, const int32_t* weight, int64_t co
   AddRows(in, width, weight, count, out, x);
 }
 
-bool HasAvx2() {
-  static const bool has = MachineIsa() != Isa::kBaseline;
-  return has;
-}
+bool HasAvx2() { return flat::CurrentIsa() != Isa::kBaseline; }
 #else
 void ResizeRowAvx2(const uint8_t* in, const Weights& weights, uint8_t* out) { ResizeRow(in, weights, out); }
 void AddRowsAvx2(const uint8_t* in, int64_t width, const int32_t* weight, int64_t count, uint8_t* out) {
