@@ -18,6 +18,7 @@
 #include "tools/cli/console.h"
 #include "tools/cli/data.h"
 #include "tools/cli/exit_codes.h"
+#include "tools/cli/going_back.h"
 #include "tools/cli/json_lines.h"
 #include "tools/cli/progress.h"
 #include "tools/cli/rate.h"
@@ -25,7 +26,6 @@
 #include "tools/cli/signals.h"
 #include "tools/cli/train_arguments.h"
 #include "train/checkpoint/best_checkpoint.h"
-#include "train/checkpoint/going_back.h"
 #include "train/extensions/reports.h"
 #include "train/extensions/snapshots.h"
 

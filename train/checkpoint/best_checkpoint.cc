@@ -1,13 +1,25 @@
 #include "train/checkpoint/best_checkpoint.h"
 
+#include <filesystem>
 #include <ranges>
+#include <system_error>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
-#include "train/checkpoint/going_back.h"
+#include "base/log.h"
 
 namespace bindery {
 namespace {
+
+namespace fs = std::filesystem;
+
+// "<path>.old", or ".old2", ".old3" ...: the first that is not there, for what was set aside before is kept.
+std::string FreeName(const std::string& path) {
+  std::string name = path + ".old";
+  for (int number = 2; fs::exists(fs::symlink_status(name)); ++number) name = fmt::format("{}.old{}", path, number);
+  return name;
+}
 
 constexpr const char *kBestEpoch = "best epoch", *kThis = "this", *kAnother = "another";
 
@@ -41,9 +53,25 @@ std::optional<Checkpoint> LoadBest(const CheckpointStore& store) {
 }
 
 std::optional<std::string> GoBackToBest(const CheckpointStore& store) {
-  GoingBack back(store);
-  back.Keep();
-  return back.best().empty() ? std::nullopt : std::optional(back.best());
+  std::optional<std::string> best = FindBest(store);
+  if (!best) return std::nullopt;
+  LoadCheckpoint(*best);  // before anything is set aside for it
+  std::vector<std::pair<std::string, std::string>> renamed;
+  const std::vector<std::string> paths = store.List();
+  std::error_code error;
+  for (const std::string& path : std::views::reverse(paths)) {
+    if (path == *best) break;
+    const std::string name = FreeName(path);
+    fs::rename(path, name, error);
+    if (error) {
+      const std::string why = fmt::format("{} (errno {})", error.message(), error.value());
+      for (const auto& [from, to] : std::views::reverse(renamed)) fs::rename(to, from, error);
+      Throw<DataError>("cannot rename \"{}\": {}", path, why);
+    }
+    LogLine(LogLevel::kInfo, fmt::format("\"{}\" is later than the best one: it is kept as \"{}\"", path, name));
+    renamed.emplace_back(path, name);
+  }
+  return best;
 }
 
 }  // namespace bindery

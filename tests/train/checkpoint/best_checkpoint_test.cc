@@ -14,7 +14,6 @@
 #include "base/log.h"
 #include "base/philox.h"
 #include "tests/message_of.h"
-#include "train/checkpoint/going_back.h"
 
 namespace bindery {
 namespace {
@@ -115,19 +114,10 @@ TEST_F(BestCheckpointTest, GoingBackAgainKeepsAll) {
   EXPECT_EQ(LoadCheckpoint(folder_ + "/" + later + "3").model.params.at("w").At(0), 3);
 }
 
-TEST_F(BestCheckpointTest, GoingBackIsTakenBackUnlessItIsKept) {
+TEST_F(BestCheckpointTest, GoingBackTakesNamesThatAreFree) {
   for (int64_t step = 1; step <= 3; ++step) CheckpointStore(folder_, 3).Save(At(step, step == 1));
-  const Names before = Files();
-  const CheckpointStore store(folder_);
-  {
-    const GoingBack back(store);
-    EXPECT_EQ(back.best(), folder_ + "/" + FileOf(1));
-    EXPECT_EQ(Files(), (Names{FileOf(1), FileOf(2) + ".old", FileOf(3) + ".old"}));
-  }
-  EXPECT_EQ(Files(), before);
   fs::create_symlink("nowhere", folder_ + "/" + FileOf(2) + ".old");  // is there all the same
-  GoingBack back(store);
-  back.Keep();
+  GoBackToBest(CheckpointStore(folder_));
   EXPECT_EQ(Files(), (Names{FileOf(1), FileOf(2) + ".old", FileOf(2) + ".old2", FileOf(3) + ".old"}));
 }
 
