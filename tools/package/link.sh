@@ -24,7 +24,7 @@ for input in "$@"; do
       */libtrace.a | */libtrain.a | */libweights.a)
       upper+=("$input")
       ;;
-    */libcli.a | */libpages.a | */libsolver.a) program+=("$input") ;;
+    */libcli.a | */libpages.a | */librate.a | */libsolver.a) program+=("$input") ;;
     *.a) lower+=("$input") ;;
     */version.h) version_header=$input ;;
     */headers.txt) list=$input ;;
