@@ -103,7 +103,7 @@ void AddRows(const uint8_t* in, int64_t width, const int32_t* weight, int64_t co
       const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(in + i * width + x));
       const __m256i by = _mm256_set1_epi32(weight[i]);
       low = _mm256_add_epi32(low, _mm256_mullo_epi32(_mm256_cvtepu8_epi32(bytes), by));
-      high = _mm256_add_epi32(high, _mm256_mullo_epi32(_mm256_cvtepu8_epi32(_mm_srli_si128(bytes, 8)), by));
+      high = _mm256_add_epi32(high, _mm256_mullo_epi32(_mm256_cvtepu8_epi32(_mm_unpackhi_epi64(bytes, bytes)), by));
     }
     // Packing works on halves: of four quarters, the two in the middle change places.
     const __m256i mixed = _mm256_packus_epi32(_mm256_srai_epi32(low, kBits), _mm256_srai_epi32(high, kBits));
