@@ -52,7 +52,7 @@ def lines(row):
 def markdown(result):
     """A table of all rows, and below it what was left out."""
     page = [f"{result['machine']}, {result['threads']} threads, {result['date']}, {result['rounds']} rounds; "
-             f"commit {result['commit']}; settings searched: {result['search']}. Times are min / median in ms.", ""]
+             f"commit {result['commit']}.", f"Settings searched: {result['search']}. Times are min / median in ms.", ""]
     page += ["| | ours | best peer, and its setting | | ours / it: median of pairs (minima) | ours / other peers "
               "| MiB above the start: ours, best, leanest peer | ms to start, and to the first loss: ours; best |",
               "|---|---|---|---|---|---|---|---|"]
