@@ -30,12 +30,7 @@ AllCliques& All() {
 
 CUstream StreamFor(const Gpu& gpu) {
   CUstream& stream = All().streams[&gpu];
-  if (stream) return stream;
-  const Gpu::Scope scope(gpu);
-  int least = 0, greatest = 0;
-  gpu.Check(gpu.api.ctx_get_stream_priority_range(&least, &greatest), "cuCtxGetStreamPriorityRange");
-  gpu.Check(gpu.api.stream_create_with_priority(&stream, CU_STREAM_NON_BLOCKING, greatest),
-            "cuStreamCreateWithPriority");
+  if (!stream) stream = gpu.NewStream(/*goes_first=*/true);
   return stream;
 }
 

@@ -122,6 +122,16 @@ void* Gpu::LibraryHandle(const void* library, const std::function<void*()>& make
   return handles_[library] = make();
 }
 
+CUstream Gpu::NewStream(bool goes_first) const {
+  const Scope scope(*this);
+  int least = 0, greatest = 0;
+  Check(api.ctx_get_stream_priority_range(&least, &greatest), "cuCtxGetStreamPriorityRange");
+  CUstream stream = nullptr;
+  Check(api.stream_create_with_priority(&stream, CU_STREAM_NON_BLOCKING, goes_first ? greatest : least),
+        "cuStreamCreateWithPriority");
+  return stream;
+}
+
 void Gpu::Enter() const noexcept { FailUnless(api.ctx_push_current(context_)); }
 
 void Gpu::Leave() const noexcept {

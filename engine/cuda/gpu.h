@@ -99,6 +99,9 @@ class Gpu {
   // and kept for ever, null, too.
   void* LibraryHandle(const void* library, const std::function<void*()>& make);
 
+  // One that waits for no other by itself; `goes_first`: its work, where that of others is ready, too. Throws
+  // DeviceError.
+  CUstream NewStream(bool goes_first) const;
   CUevent TakeEvent() noexcept;  // null if the GPU fails
   void GiveBack(CUevent event) noexcept;
 

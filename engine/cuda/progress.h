@@ -20,13 +20,7 @@ class Progress {
     void* const memory = gpu.AllocateHost(sizeof(Said));
     if (!memory) Throw<DeviceError>("{}: no memory of the host for a stream", gpu.device);
     said_ = new (memory) Said;
-    const Gpu::Scope scope(gpu);
-    int least = 0, greatest = 0;
-    gpu.Check(gpu.api.ctx_get_stream_priority_range(&least, &greatest), "cuCtxGetStreamPriorityRange");
-    // What other devices wait for goes first.
-    gpu.Check(gpu.api.stream_create_with_priority(&stream_, CU_STREAM_NON_BLOCKING,
-                                                  lane == Lane::kCompute ? least : greatest),
-              "cuStreamCreateWithPriority");
+    stream_ = gpu.NewStream(lane != Lane::kCompute);  // what other devices wait for goes first
   }
   ~Progress() {
     const Gpu::Scope scope(gpu_);
