@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/files.h"
 
 namespace bindery {
 namespace {
@@ -23,8 +24,8 @@ bool PassesOne(const std::vector<T>& points, T previous, T now) {
 
 // Forgets what a rule remembers of another value: a resumed run may judge by this one now.
 void ForgetOthers(const std::string& name, const Trigger::Memory& memory) {
-  uint32_t hash = 2166136261;  // FNV-1a: a number that tells names apart
-  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619;
+  // A number that tells names apart, and is the same as a double.
+  const auto hash = static_cast<uint32_t>(Checksum(name.data(), std::ssize(name)));
   double& known = memory["value"];
   if (known != 0 && known != hash) {
     for (const char* of_it : {"sum", "weight", "last", "any", "has best", "best", "waited"}) memory[of_it] = 0;
