@@ -197,12 +197,12 @@ TrainingData MakeSamples(const DataOptions& given, const ModelOptions& model, ui
                    .preprocessing = Preprocessing(made.model)};
   const OpenedData opened = OpenToTrain(options, model, open);
   if (opened.samples->labels().empty()) throw UsageError("--data: a training needs labels");
-  if (model.IsByName() && numbers && opened.num_classes > 0) {
-    throw UsageError(
-        fmt::format("--data: {} gives numbers, but the labels are classes; those of csv:, npy: and npz: may be numbers",
-                    NamedModel(model)));
-  }
   if (model.IsByName()) {
+    if (numbers && opened.num_classes > 0) {
+      throw UsageError(fmt::format(
+          "--data: {} gives numbers, but the labels are classes; those of csv:, npy: and npz: may be numbers",
+          NamedModel(model)));
+    }
     if (!numbers && opened.num_classes == 0) {
       throw UsageError(fmt::format(
           "--data: {} tells classes apart, but the labels are numbers; with the setting head=regression, as in "

@@ -182,10 +182,11 @@ std::vector<std::string> ParseMetrics(const std::string& metrics) {
 
 void CheckMetrics(const std::string& metrics, const Model& model, const DataIter& data) {
   const Symbol& symbol = model.symbol;
+  const bool numbers = GivesNumbers(model);
   const std::vector<std::string> calls = SplitCalls(metrics);
   for (const char* of_classes : {"accuracy", "top-k", "cross-entropy", "nll", "perplexity", "f1", "mcc", "pcc"}) {
     const auto is_it = [&](const std::string& call) { return call.substr(0, call.find('(')) == of_classes; };
-    if (!GivesNumbers(model) || std::ranges::none_of(calls, is_it)) continue;
+    if (!numbers || std::ranges::none_of(calls, is_it)) continue;
     throw UsageError(fmt::format(
         "--metrics: {} is of classes, but the model gives numbers: take mse, rmse, mae or pearson", of_classes));
   }

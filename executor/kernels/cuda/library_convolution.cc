@@ -36,11 +36,7 @@ cudnnDataType_t TypeOf(DType dtype) {
   }
 }
 
-int64_t ElementsOf(const std::vector<int64_t>& extents) {
-  int64_t n = 1;
-  for (const int64_t extent : extents) n *= extent;
-  return n;
-}
+int64_t ElementsOf(const std::vector<int64_t>& extents) { return Shape(extents).Elements(); }
 
 // How an operation and its attributes are called.
 struct OperationNames {
