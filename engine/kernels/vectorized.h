@@ -1,4 +1,5 @@
-// One loop, compiled for several instruction sets, chosen at run time. Private to engine/kernels.
+// One loop, compiled for several instruction sets, chosen at run time. Vectorized is private to engine/kernels, where
+// the compiler is asked for such loops; those written by hand elsewhere (train/data/images) go by CurrentIsa, too.
 //
 // A loop is an always_inline function of plain arguments; Vectorized<loop>(arguments...) calls the copy of it that was
 // compiled for the widest vectors this machine has. The copies differ in width only: each element sees the same
