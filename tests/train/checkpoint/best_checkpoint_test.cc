@@ -34,8 +34,7 @@ std::string FileOf(int64_t step) { return fmt::format("step-{:010}.ckpt", step);
 class BestCheckpointTest : public testing::Test {
  protected:
   BestCheckpointTest() {
-    const char* base = std::getenv("TEST_TMPDIR");
-    folder_ = std::string(base == nullptr ? "/tmp" : base) + "/best_test_XXXXXX";
+    folder_ = testing::TempDir() + "/best_test_XXXXXX";
     if (::mkdtemp(folder_.data()) == nullptr) std::abort();
     SetLogCallback([this](LogLevel level, const std::string& message) {
       if (level == LogLevel::kWarning) warnings_.push_back(message);

@@ -26,8 +26,7 @@ Checkpoint At(int64_t step, int64_t elements = 10) {
 class CheckpointStoreTest : public testing::Test {
  protected:
   CheckpointStoreTest() {
-    const char* base = std::getenv("TEST_TMPDIR");
-    parent_ = std::string(base == nullptr ? "/tmp" : base) + "/store_test_XXXXXX";
+    parent_ = testing::TempDir() + "/store_test_XXXXXX";
     if (::mkdtemp(parent_.data()) == nullptr) std::abort();
     folder_ = parent_ + "/runs/one";
     SetLogCallback([this](LogLevel level, const std::string& message) {

@@ -86,8 +86,7 @@ void ExpectEqual(const Checkpoint& a, const Checkpoint& b) {
 class CheckpointTest : public testing::Test {
  protected:
   CheckpointTest() {
-    const char* base = std::getenv("TEST_TMPDIR");
-    folder_ = std::string(base == nullptr ? "/tmp" : base) + "/checkpoint_test_XXXXXX";
+    folder_ = testing::TempDir() + "/checkpoint_test_XXXXXX";
     if (::mkdtemp(folder_.data()) == nullptr) std::abort();
     path_ = folder_ + "/x.ckpt";
   }
