@@ -107,6 +107,7 @@ Folded FoldBinary(Importer& im, const std::vector<Numbers>& inputs) {
       im.HasAttribute("axis") || im.Flag("fmod")) {
     return std::nullopt;
   }
+  im.Ignore({"broadcast"});  // as without folding
   Numbers result{.is_scalar = a.is_scalar && b.is_scalar, .dtype = IsTruth(im.op()) ? DType::kBool : a.dtype};
   for (size_t i = 0; i < count; ++i) {
     const auto number = Of(im.op(), a.values[a.values.size() == 1 ? 0 : i], b.values[b.values.size() == 1 ? 0 : i]);
@@ -183,9 +184,10 @@ Folded FoldProduct(Importer& im, const std::vector<Numbers>& inputs) {
   const Numbers& data = inputs[0];
   const std::vector<std::optional<Extent>> extents(data.values.begin(), data.values.end());
   const auto product = Product(extents);
-  if (!product || im.num_inputs() > 1) return std::nullopt;
+  if (!product || im.num_inputs() > 1 || im.Flag("noop_with_empty_axes")) return std::nullopt;
   im.Ints("axes");
-  return Numbers{.values = {*product}, .is_scalar = !im.Flag("keepdims", true), .dtype = data.dtype};
+  const bool is_scalar = data.is_scalar || !im.Flag("keepdims", true);
+  return Numbers{.values = {*product}, .is_scalar = is_scalar, .dtype = data.dtype};
 }
 
 Folded FoldNot(Importer&, const std::vector<Numbers>& inputs) {

@@ -1,4 +1,7 @@
 // Integers that stand for real numbers. What is computed with them is computed with the real numbers.
+#include <algorithm>
+#include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "symbol/onnx/importer.h"
@@ -19,27 +22,40 @@ Symbol Dequantized(Importer& im, int i, int64_t axis, const std::string& name = 
   return Apply(DequantizeLinearOp(), attrs, inputs, name);
 }
 
+// The element type that the attribute output_dtype names; no value where it leaves it open.
+std::optional<DType> StatedType(Importer& im) {
+  const int64_t code = im.Int("output_dtype", 0);
+  if (code == 0) return std::nullopt;
+  return DTypeOf(static_cast<int>(std::clamp<int64_t>(code, -1, INT32_MAX)));
+}
+
 // By the scale and the zero point that are inputs i and i + 1.
-Symbol Quantized(Importer& im, const Symbol& x, int i, int64_t axis) {
+Symbol Quantized(Importer& im, const Symbol& x, int i, int64_t axis, std::optional<DType> stated = std::nullopt) {
   QuantizeAttrs attrs{.axis = axis, .no_zero_point = !im.Has(i + 1)};
   std::vector<Symbol> inputs = {x, im.In(i)};
   if (im.Has(i + 1)) {
     attrs.dtype = im.DTypeOf(im.In(i + 1));
     inputs.push_back(im.In(i + 1));
+    if (stated && *stated != attrs.dtype) {
+      Throw<ModelError>("output_dtype says {}, but the zero point is {}", *stated, attrs.dtype);
+    }
+  } else if (stated) {
+    attrs.dtype = *stated;
   }
   return Apply(QuantizeLinearOp(), attrs, inputs, im.name());
 }
 
 void ImportQuantize(Importer& im) {
-  im.Ignore({"saturate", "output_dtype", "precision"});
+  im.Ignore({"saturate", "precision"});
   CheckNoBlocks(im);
-  im.Out(Quantized(im, im.In(0), 1, im.Int("axis", 1)));
+  im.Out(Quantized(im, im.In(0), 1, im.Int("axis", 1), StatedType(im)));
 }
 
 void ImportDequantize(Importer& im) {
-  im.Ignore({"output_dtype"});
   CheckNoBlocks(im);
-  im.Out(Dequantized(im, 0, im.Int("axis", 1), im.name()));
+  const std::optional<DType> stated = StatedType(im);
+  if (!stated || *stated == im.DTypeOf(im.In(1))) return im.Out(Dequantized(im, 0, im.Int("axis", 1), im.name()));
+  im.Out(Cast(Dequantized(im, 0, im.Int("axis", 1)), {.dtype = *stated}, im.name()));
 }
 
 // The scale and the zero point with which 0 to 255 reach from the smallest to the largest, 0 among them.

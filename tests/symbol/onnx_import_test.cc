@@ -136,6 +136,36 @@ TEST(OnnxImport, AVersionIsThatOfTheOpset) {
   EXPECT_EQ(ErrorOf(graph, 24), "ModelError: m.onnx: it is of opset 24, but 1 to 23 can be read");
 }
 
+TEST(OnnxImport, ATypeMayBeStated) {
+  const std::string scale = OnnxFloats("s", "", "0.5");
+  const auto type_of = [](const Model& model) {
+    return InferDTypes(model.symbol, {{"x", DType::kFloat32}}).outputs.at(0);
+  };
+  const auto quantize = [&](const std::string& inputs, int64_t type) {
+    return OnnxInput("x", "N, 3") + scale + OnnxNode("QuantizeLinear", inputs, "q", OnnxInt("output_dtype", type)) +
+           OnnxOutput("q");
+  };
+  EXPECT_EQ(type_of(Import(quantize("x s", 3), 21)), DType::kInt8);
+  EXPECT_EQ(type_of(Import(quantize("x s", 0), 21)), DType::kUInt8);
+  const std::string zero = "initializer { name: 'z' data_type: 2 int32_data: [7] } ";
+  EXPECT_EQ(type_of(Import(zero + quantize("x s z", 2), 21)), DType::kUInt8);
+  EXPECT_NE(ErrorOf(zero + quantize("x s z", 3), 21).find("output_dtype says int8, but the zero point is uint8"),
+            std::string::npos);
+  const std::string back = OnnxNode("DequantizeLinear", "q s", "y", OnnxInt("output_dtype", 10)) + OnnxOutput("y");
+  EXPECT_EQ(InferDTypes(Import(quantize("x s", 3) + back, 23).symbol, {{"x", DType::kFloat32}}).outputs.at(1),
+            DType::kFloat16);
+}
+
+TEST(OnnxImport, AProductOfKnownNumbersMayStateAllItsAttributes) {
+  const auto reshaped = [](const std::string& attributes) {
+    return Import(OnnxInput("x", "2, 3, 4") + OnnxNode("Shape", "x", "s") +
+                      OnnxNode("ReduceProd", "s", "n", attributes) + OnnxNode("Reshape", "x n", "y") + OnnxOutput("y"),
+                  18);
+  };
+  EXPECT_EQ(OutputShape(reshaped(OnnxInt("noop_with_empty_axes", 0)), "x", {2, 3, 4}), Shape{24});
+  EXPECT_EQ(OutputShape(reshaped(OnnxInt("noop_with_empty_axes", 1)), "x", {2, 3, 4}), (Shape{2, 3, 4}));
+}
+
 TEST(OnnxImport, UnknownOperatorsAreListedAtOnce) {
   EXPECT_EQ(ErrorOf(OnnxInput("x", "N, 2") + OnnxNode("Foo", "x", "a") + OnnxNode("Foo", "a", "b") +
                     OnnxNode("Foo", "b", "c") + OnnxNode("Foo", "c", "d") +
