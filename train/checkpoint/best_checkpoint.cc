@@ -8,18 +8,12 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "train/checkpoint/set_aside.h"
 
 namespace bindery {
 namespace {
 
 namespace fs = std::filesystem;
-
-// "<path>.old", or ".old2", ".old3" ...: the first that is not there, for what was set aside before is kept.
-std::string FreeName(const std::string& path) {
-  std::string name = path + ".old";
-  for (int number = 2; fs::exists(fs::symlink_status(name)); ++number) name = fmt::format("{}.old{}", path, number);
-  return name;
-}
 
 constexpr const char *kBestEpoch = "best epoch", *kThis = "this", *kAnother = "another";
 
@@ -61,8 +55,7 @@ std::optional<std::string> GoBackToBest(const CheckpointStore& store) {
   std::error_code error;
   for (const std::string& path : std::views::reverse(paths)) {
     if (path == *best) break;
-    const std::string name = FreeName(path);
-    fs::rename(path, name, error);
+    const std::string name = SetAside(path, &error);
     if (error) {
       const std::string why = fmt::format("{} (errno {})", error.message(), error.value());
       for (const auto& [from, to] : std::views::reverse(renamed)) fs::rename(to, from, error);

@@ -22,7 +22,7 @@ bool IsOfBestEpoch(const std::map<std::string, std::string>& info);
 std::optional<std::string> FindBest(const CheckpointStore& store);
 // No value if there is none; throws CheckpointError if it is damaged.
 std::optional<Checkpoint> LoadBest(const CheckpointStore& store);
-// Makes it the newest one, from which a resume goes on: later ones are renamed "<file>.old", the newest first, so that
+// Makes it the newest one, from which a resume goes on: later ones are renamed (set_aside.h), the newest first, so that
 // the folder is that of a run at every moment. Returns its path; no value if there is none. Throws CheckpointError if it
 // is damaged, DataError if one cannot be renamed.
 std::optional<std::string> GoBackToBest(const CheckpointStore& store);

@@ -30,7 +30,8 @@ struct Checkpoint {
   std::map<std::string, std::string> info = {};  // devices, workload, kernel choices, anything
 };
 
-// Throws DataError if the file cannot be written (the old one is then untouched).
+// Throws DataError if the file cannot be written, or its header would be too large to be read, Error for a step, an epoch
+// or a batch below 0; the old file is then untouched.
 void SaveCheckpoint(const Checkpoint& checkpoint, const std::string& path);
 Checkpoint LoadCheckpoint(const std::string& path, const ModelLimits& limits = {});
 // Its info alone: verifies the header, and reads no tensor. Throws CheckpointError.
@@ -40,11 +41,12 @@ std::map<std::string, std::string> LoadCheckpointInfo(const std::string& path);
 // Thread safety: one thread at a time; one process writes, of any number that read.
 class CheckpointStore {
  public:
-  explicit CheckpointStore(std::string folder, int keep = 3);  // keep >= 1; the folder is made on the first save
+  // keep >= 1, else Error; the folder is made on the first save.
+  explicit CheckpointStore(std::string folder, int keep = 3);
 
   // Then removes all but the newest `keep` and, if the run keeps it, that of the best epoch (best_checkpoint.h); returns
   // the path. Files of later steps are not of this run's past (it was resumed before them, or is another run): they are
-  // renamed "<file>.old" first, so that nobody resumes from them.
+  // renamed first (set_aside.h), so that nobody resumes from them. Throws as SaveCheckpoint does.
   std::string Save(const Checkpoint& checkpoint);
   // The newest that can be read; damaged ones are skipped with a warning (base/log.h). No value if there is none at
   // all; CheckpointError if there are some but all are damaged.

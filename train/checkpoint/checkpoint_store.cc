@@ -10,6 +10,7 @@
 #include "base/parse_number.h"
 #include "train/checkpoint/best_checkpoint.h"
 #include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/set_aside.h"
 
 namespace bindery {
 namespace {
@@ -90,10 +91,12 @@ std::string CheckpointStore::Save(const Checkpoint& checkpoint) {
   for (const int64_t step : StepsOf(folder_)) {
     if (step <= checkpoint.step) continue;
     const std::string later = path_of(FileName(step));
-    LogLine(LogLevel::kWarning, fmt::format("\"{}\" is of a later step than this run's {}: it is kept as \"{}.old\"",
-                                            later, checkpoint.step, later));
-    fs::rename(later, later + ".old", error);
+    const std::string kept = SetAside(later, &error);
     Tidy(later, error);
+    if (!error) {
+      LogLine(LogLevel::kWarning, fmt::format("\"{}\" is of a later step than this run's {}: it is kept as \"{}\"",
+                                              later, checkpoint.step, kept));
+    }
   }
   const std::string path = path_of(FileName(checkpoint.step));
   SaveCheckpoint(checkpoint, path);

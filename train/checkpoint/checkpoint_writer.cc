@@ -72,7 +72,7 @@ void SaveCheckpoint(const Checkpoint& checkpoint, const std::string& path) {
   // Saving refuses what loading would refuse.
   const auto header_bytes = static_cast<int64_t>(header.ByteSizeLong());
   const int64_t fields = header.iterator_size() + header.number_size() + header.info_size() + header.metadata_size() +
-                         header.tensor_size();
+                         header.tensor_size() + proto::Checkpoint::descriptor()->field_count();  // these once at most
   if (header_bytes > kMaxCheckpointHeader || fields > kMaxCheckpointFields) {
     Throw<DataError>("cannot write \"{}\": a checkpoint's header of {} entries and {} bytes is too large", path, fields,
                      header_bytes);

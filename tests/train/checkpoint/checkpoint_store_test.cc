@@ -126,6 +126,10 @@ TEST_F(CheckpointStoreTest, SetsLaterStepsAside) {
   EXPECT_EQ(warnings_[0], fmt::format("\"{0}/step-0000000900.ckpt\" is of a later step than this run's 50: it is kept "
                                       "as \"{0}/step-0000000900.ckpt.old\"",
                                       folder_));
+  store.Save(At(900));
+  store.Save(At(60));  // and once more: the first one is kept, too
+  EXPECT_EQ(Names(), (std::vector<std::string>{"step-0000000060.ckpt", "step-0000000900.ckpt.old",
+                                               "step-0000000900.ckpt.old2"}));
 }
 
 TEST_F(CheckpointStoreTest, LeavesOtherFilesAloneAndRemovesTemporaries) {
