@@ -79,6 +79,10 @@ TEST(Csv, MissingValues) {
   const CsvTable left = ParseCsv(text, "f", {.missing = CsvMissing::kLeaveOut});
   EXPECT_EQ(left.data, HostTensor::From({1, 2}, {5, 6}));
   EXPECT_EQ(left.left_out, 3);
+  EXPECT_EQ(left.classes, Words{"a"});
+  const CsvTable label_first =
+      ParseCsv("class,x\nb,\na,1\n", "f", {.label = "class", .missing = CsvMissing::kLeaveOut});
+  EXPECT_EQ(label_first.classes, Words{"a"});
   // A class is a word like any other: only numbers have a value to take their place.
   const CsvTable filled = ParseCsv(text, "f", {.missing = CsvMissing::kValue, .missing_value = -1});
   EXPECT_EQ(filled.data, HostTensor::From({4, 2}, {1, -1, -1, 2, 3, 4, 5, 6}));

@@ -153,19 +153,19 @@ class Parser {
     if (count != columns_) {
       Throw<DataError>("\"{}\", line {}: expected {} columns, got {}", name_, reader_.line(), columns_, count);
     }
-    const size_t begin = values_.size(), begin_labels = labels_.size();
+    // Before anything is read: what is left out gives no class either.
+    if (options_.missing == CsvMissing::kLeaveOut &&
+        std::ranges::any_of(fields, [](const std::string& field) { return IsMissing(Trim(field)); })) {
+      ++left_out_;
+      return;
+    }
+    const size_t begin_labels = labels_.size();
     labels_.resize(begin_labels + label_columns_.size());
     for (int64_t column = 0; column < columns_; ++column) {
       const std::string_view text = Trim(fields[static_cast<size_t>(column)]);
       const int64_t label = label_of_[static_cast<size_t>(column)];
       float value = options_.missing_value;
       if (IsMissing(text) && (label < 0 || options_.missing != CsvMissing::kValue)) {
-        if (options_.missing == CsvMissing::kLeaveOut) {
-          values_.resize(begin);
-          labels_.resize(begin_labels);
-          ++left_out_;
-          return;
-        }
         if (options_.missing == CsvMissing::kError) Fail(column, "the value is missing");
       } else {
         value = label >= 0 && !options_.label_is_number ? ReadClass(column, text) : ReadNumber(column, text);
