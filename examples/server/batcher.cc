@@ -4,6 +4,7 @@
 #include <bit>
 #include <exception>
 #include <future>
+#include <system_error>
 #include <utility>
 
 namespace bindery::server {
@@ -49,7 +50,13 @@ Batcher::Batcher(Run run, const BatcherOptions& options) : run_(std::move(run)),
     Throw("a delay of {} and a timeout of {} microseconds: expected 0 or more, and more than 0",
           options_.max_delay.count(), options_.timeout.count());
   }
-  for (int i = 0; i < options_.workers; ++i) workers_.emplace_back([this] { Work(); });
+  try {
+    for (int i = 0; i < options_.workers; ++i) workers_.emplace_back([this] { Work(); });
+  } catch (const std::system_error& error) {
+    const size_t started = workers_.size();
+    Shutdown();
+    Throw("worker {} of {} cannot be started: {}", started + 1, options_.workers, error.what());
+  }
 }
 
 Batcher::~Batcher() { Shutdown(); }

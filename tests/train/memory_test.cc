@@ -1,4 +1,4 @@
-// Files whose tensors do not fit in memory: the reader's own error, which names the file.
+// What does not fit in memory: files' tensors, by the reader's own error, which names the file, and threads.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -14,6 +14,7 @@
 #include "train/checkpoint/checkpoint.h"
 #include "train/data/gunzip.h"
 #include "train/data/idx.h"
+#include "train/data/samples/workers.h"
 
 namespace bindery {
 namespace {
@@ -45,6 +46,10 @@ void ExpectErrorInLittleMemory(const std::string& expected, const std::function<
   int status = -1;
   ::waitpid(child, &status, 0);
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << expected;
+}
+
+TEST(Memory, ThreadsThatCannotBeStarted) {  // for their stacks there is no room
+  ExpectErrorInLittleMemory<Error>("cannot be started", [] { Workers workers(64); });
 }
 
 TEST(Memory, AnIdxFileThatIsTooLarge) {

@@ -1,5 +1,7 @@
 #include "train/data/samples/workers.h"
 
+#include <system_error>
+
 #include "base/error.h"
 
 namespace bindery {
@@ -7,10 +9,18 @@ namespace bindery {
 Workers::Workers(int threads) {
   constexpr int kMost = 1024;
   if (threads < 1 || threads > kMost) Throw("workers: expected 1 to {} threads, got {}", kMost, threads);
-  for (int i = 1; i < threads; ++i) threads_.emplace_back([this] { Run(); });
+  try {
+    for (int i = 1; i < threads; ++i) threads_.emplace_back([this] { Run(); });
+  } catch (const std::system_error& error) {
+    const size_t started = threads_.size();
+    Stop();
+    Throw("workers: thread {} of {} cannot be started: {}", started + 1, threads - 1, error.what());
+  }
 }
 
-Workers::~Workers() {
+Workers::~Workers() { Stop(); }
+
+void Workers::Stop() {
   {
     std::lock_guard lock(mutex_);
     stop_ = true;

@@ -14,7 +14,8 @@ namespace bindery {
 
 class Workers {
  public:
-  explicit Workers(int threads);  // the caller's included, at least 1
+  // The caller's thread included. Throws Error unless it is 1 to 1024, and if one cannot be started.
+  explicit Workers(int threads);
   ~Workers();
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
@@ -24,6 +25,7 @@ class Workers {
 
  private:
   void Run();
+  void Stop();
   void Take(const std::function<void(int64_t)>& work, int64_t count);
 
   std::atomic<int64_t> next_ = 0;
