@@ -89,6 +89,19 @@ TEST_F(LoopTest, StopEndsItBeforeTheNextUpdate) {
   EXPECT_EQ(learner.now().iteration, 9);
 }
 
+TEST_F(LoopTest, AStopThatMeetsAnErrorDoesNotStopTheNextRun) {
+  Counter learner;
+  learner.fails_at = 2;
+  Loop loop(&learner, UntilIteration(5));
+  loop.Extend(
+      {.name = "stop", .trigger = AtIterations({2}), .on_error = [](Loop& l, const std::exception_ptr&) { l.Stop(); }});
+  EXPECT_THROW(loop.Run(), Error);
+  learner.fails_at = -1;
+  loop.Run();
+  EXPECT_FALSE(loop.stopped());
+  EXPECT_EQ(learner.now().iteration, 5);
+}
+
 TEST_F(LoopTest, RefusesExtensionsThatDoNothingOrComeTooLate) {
   Counter learner;
   Loop loop(&learner, UntilIteration(1));

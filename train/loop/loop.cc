@@ -96,12 +96,12 @@ void Loop::Run() {
       learner_->Update();
       LookAround();
     }
-    stop_requested_.store(false, std::memory_order_relaxed);
   } catch (...) {
     failed_ = true;
     error = std::current_exception();
     HandleError(error);
   }
+  stop_requested_.store(false, std::memory_order_relaxed);
   error = End(error);
   seconds_before_ = Seconds();
   running_ = false;

@@ -37,7 +37,8 @@ class Loop {
   // runs.
   void Extend(Extension extension);
   void Run();  // throws what the learner and the extensions do; Error while it runs
-  void Stop() { stop_requested_.store(true, std::memory_order_relaxed); }  // before the next update; async-signal-safe
+  // Ends this run before its next update, or the next run, before its first, if none is on. Async-signal-safe.
+  void Stop() { stop_requested_.store(true, std::memory_order_relaxed); }
 
   Learner& learner() { return *learner_; }
   const Moment& now() const { return now_; }
