@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include "base/error.h"
 #include "engine/backend.h"
 #include "engine/memory/storage.h"
 
@@ -27,8 +28,13 @@ VarPtr AppendHostCall(Engine* engine, const std::string& name, const std::vector
   std::vector<void*> addresses;
   for (const HostCallRange& range : ranges) {
     std::vector<Piece>& mine = pieces[range.device];
-    auto piece =
-        std::find_if(mine.begin(), mine.end(), [&](const Piece& p) { return p.range.address == range.address; });
+    auto piece = std::ranges::find_if(mine, [&](const Piece& p) {
+      return p.range.address == range.address && (p.range.bytes > 0) == (range.bytes > 0);
+    });
+    if (piece != mine.end() && piece->range.bytes != range.bytes) {
+      Throw("{}: two ranges begin at one place of {}, one of {} bytes, the other of {}", name, range.device,
+            piece->range.bytes, range.bytes);
+    }
     if (piece == mine.end()) {
       mine.push_back({range, DefaultStorage()->AllocateStaging(range.device, range.bytes)});
       piece = std::prev(mine.end());

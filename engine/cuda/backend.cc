@@ -2,8 +2,10 @@
 #include "engine/backend.h"
 
 #include <cstring>
+#include <exception>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -85,8 +87,16 @@ class Cudas final : public Backend {
                          facts_.size() - 1);
     }
     const std::lock_guard lock(mutex_);
-    std::unique_ptr<Gpu>& mine = gpus_[static_cast<size_t>(device.index)];
-    if (!mine) mine = std::make_unique<Gpu>(Runtime(), device.index, facts_);
+    auto& [mine, error] = gpus_[static_cast<size_t>(device.index)];
+    if (error) std::rethrow_exception(error);
+    if (!mine) {
+      try {
+        mine = std::make_unique<Gpu>(Runtime(), device.index, facts_);
+      } catch (...) {  // made once: what a try leaves behind in the driver would grow with each
+        error = std::current_exception();
+        throw;
+      }
+    }
     return *mine;
   }
 
@@ -105,7 +115,7 @@ class Cudas final : public Backend {
 
   const std::vector<GpuFacts> facts_;
   mutable std::mutex mutex_;
-  mutable std::vector<std::unique_ptr<Gpu>> gpus_;  // those that are used
+  mutable std::vector<std::pair<std::unique_ptr<Gpu>, std::exception_ptr>> gpus_;  // those that are used, or why not
   StagingPieces staging_;
 };
 

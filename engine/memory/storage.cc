@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <exception>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -76,15 +77,22 @@ class Pools {
     ++pieces.total;
     pool.stats.in_use += size;  // taken from the limit while the lock is off
     lock.unlock();
-    void* piece = NewPiece(place, size);
-    if (!piece) {
-      ReleaseAll();
+    void* piece = nullptr;
+    std::exception_ptr error;
+    try {
       piece = NewPiece(place, size);
+      if (!piece) {
+        ReleaseAll();
+        piece = NewPiece(place, size);
+      }
+    } catch (...) {
+      error = std::current_exception();
     }
     lock.lock();
     pool.stats.in_use -= size;
     if (!piece) {
       --pieces.total;
+      if (error) std::rethrow_exception(error);
       Throw<DeviceError>("{}: cannot allocate {} bytes: out of memory; {} in use, the system has {} available",
                          place.device, bytes, pool.stats.in_use, AvailableMemory());
     }

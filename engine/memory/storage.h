@@ -33,7 +33,8 @@ class Storage {
   // Zero bytes is allowed. Throws DeviceError (device, bytes asked, in use, limit) when the limit or the machine's
   // memory is exceeded; pooled memory is released first. The storage stays usable afterwards.
   virtual std::shared_ptr<Chunk> Allocate(Device device, int64_t bytes) = 0;
-  // Host memory that the device's streams can copy from and to; on a CPU, any. Not counted in Stats, without a limit.
+  // Host memory that the device's streams can copy from and to, aligned as Allocate's; on a CPU, any. Not counted in
+  // Stats, without a limit. Throws DeviceError when there is none.
   virtual std::shared_ptr<Chunk> AllocateStaging(Device device, int64_t bytes) = 0;
   virtual StorageStats Stats(Device device) const = 0;
   virtual void SetLimit(Device device, int64_t bytes) = 0;  // of in_use + pooled; 0 = no limit

@@ -236,6 +236,7 @@ TEST(CudaMemoryTest, LimitsAndRefusals) {
   fake::SetMemoryLimit(3, 0);
   EXPECT_EQ(MessageOf<DeviceError>([&] { storage->Allocate(Cuda(12), 1); }),
             "DeviceError: cuda:12 is not available: the GPUs of this machine are cuda:0 to cuda:11");
+  EXPECT_EQ(storage->Stats(Cuda(12)).in_use, 0);
 }
 
 TEST(CudaMemoryTest, ArenasGrowInPlaceAndBeginWithZeros) {
