@@ -115,7 +115,8 @@ std::shared_ptr<Engine> MakeThreadedEngine(const ThreadedEngineOptions& options 
 std::shared_ptr<Engine> MakeInlineEngine();
 
 // The engine that is used where none is named: a threaded one, made on first use. SetDefaultEngine replaces it (the old
-// one lives as long as somebody holds it). The only global besides the default storage and the log callback.
+// one lives as long as somebody holds it). For users the only global besides the default storage and the log callback;
+// LimitIsa and the switches of engine/cuda serve tests and the environment's variables.
 std::shared_ptr<Engine> DefaultEngine();
 void SetDefaultEngine(std::shared_ptr<Engine> engine);
 

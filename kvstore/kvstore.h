@@ -67,17 +67,19 @@ struct ReductionHooks {
 
 class KVStore {
  public:
+  // Without an engine: DefaultEngine().
   static std::unique_ptr<KVStore> Create(KVStoreType type, std::shared_ptr<Engine> engine = nullptr);
   virtual ~KVStore() = default;
 
   virtual KVStoreType type() const = 0;
   virtual int rank() const = 0;  // of this process
   virtual int size() const = 0;  // processes
-  virtual void Barrier() = 0;
+  virtual void Barrier() = 0;    // returns when all processes have come to it
 
   // Classic interface. Errors (thrown at the call): key initialised twice, unknown key, mixed kinds of keys, another
   // shape or dtype, empty list. `priority`: of what is ready on a device's worker the highest is done first, of equal
   // ones in the order of the calls. No sum depends on it: calls of one key stay in their order.
+  // The stored value is a copy, on the CPU of a HostTensor, on its own device of a Tensor: there the updater runs.
   virtual void Init(const Key& key, const HostTensor& value) = 0;
   virtual void Init(const Key& key, const Tensor& value) = 0;
   virtual void Push(const Key& key, std::span<const Tensor> values, int priority = 0) = 0;
