@@ -11,7 +11,7 @@ namespace {
 template <class... E>
 std::exception_ptr SameType(const Error& error, const std::string& message) {
   std::exception_ptr result;
-  ((typeid(error) == typeid(E) && (result = std::make_exception_ptr(E(message)), true)) || ...);
+  static_cast<void>(((typeid(error) == typeid(E) && (result = std::make_exception_ptr(E(message)), true)) || ...));
   return result;
 }
 

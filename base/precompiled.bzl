@@ -20,6 +20,15 @@ def _impl(ctx):
 
     # Those of what includes it: a compiler that is told otherwise of macros or code does not take it.
     flags = ctx.fragments.cpp.copts + ctx.fragments.cpp.cxxopts + ctx.attr.copts + ["-x", "c++-header"]
+    compiler = cc_common.get_tool_for_action(feature_configuration = features, action_name = CPP_COMPILE_ACTION_NAME)
+    requirements = {}
+    includes = [out]
+    if "clang" in compiler:
+        flags += ["-fpch-instantiate-templates", "-Xclang", "-fno-pch-timestamp"]
+
+        # It notes where the headers lie and looks for them there: not in a sandbox, which goes, nor in another clone.
+        requirements = {"no-sandbox": "", "no-cache": ""}
+        includes += [ctx.file.header]
     variables = cc_common.create_compile_variables(
         feature_configuration = features,
         cc_toolchain = toolchain,
@@ -32,7 +41,6 @@ def _impl(ctx):
         preprocessor_defines = read.defines,
         use_pic = True,
     )
-    compiler = cc_common.get_tool_for_action(feature_configuration = features, action_name = CPP_COMPILE_ACTION_NAME)
     arguments = cc_common.get_memory_inefficient_command_line(
         feature_configuration = features,
         action_name = CPP_COMPILE_ACTION_NAME,
@@ -55,11 +63,12 @@ def _impl(ctx):
         ),
         inputs = depset([ctx.file.header, headers], transitive = [read.headers, toolchain.all_files]),
         outputs = [out, unused],
+        execution_requirements = requirements,
         unused_inputs_list = unused,
     )
     return [
         DefaultInfo(files = depset([out])),
-        CcInfo(compilation_context = cc_common.create_compilation_context(headers = depset([out]))),
+        CcInfo(compilation_context = cc_common.create_compilation_context(headers = depset(includes))),
     ]
 
 precompiled_header = rule(

@@ -63,7 +63,12 @@ template <class Rule, class T, bool kClip>
     old_states[k] = static_cast<const T*>(arrays->states[k]) + begin;
     states[k] = static_cast<T*>(arrays->new_states[k]) + begin;
   }
-#pragma GCC ivdep  // new arrays are the old ones, or others
+// New arrays are the old ones, or others.
+#ifdef __clang__
+#pragma clang loop vectorize(assume_safety)
+#else
+#pragma GCC ivdep
+#endif
   for (int64_t i = 0; i < n; ++i) {
     T w = old_weight[i], s[kStates + 1];
     for (int k = 0; k < kStates; ++k) s[k] = old_states[k][i];

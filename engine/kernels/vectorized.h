@@ -28,7 +28,12 @@ template <auto kLoop, class... Args>
 }
 
 template <auto kLoop, class... Args>
-[[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512")]] void RunAvx512(Args... args) {
+#ifdef __clang__
+[[gnu::target("avx512f,avx512bw,avx512dq,avx512vl"), clang::min_vector_width(512)]]
+#else
+[[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512")]]
+#endif
+void RunAvx512(Args... args) {
   kLoop(args...);
 }
 

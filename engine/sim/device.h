@@ -67,7 +67,6 @@ class Faults {
   mutable std::mutex mutex_;
   std::condition_variable released_;
   int64_t kernels_ = 0, fail_in_ = 0, hang_in_ = 0, fail_allocation_in_ = 0;
-  int hanging_ = 0;
   uint64_t releases_ = 0;
   bool lost_ = false;
 };

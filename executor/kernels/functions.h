@@ -121,10 +121,10 @@ struct Power : Function<"Power"> {
   constexpr auto operator()(auto a, auto b) const { return pow(a, b); }
 };
 struct Maximum : Function<"Maximum"> {
-  constexpr auto operator()(auto a, auto b) const { return (a >= b) | (a != a) ? a : b; }
+  constexpr auto operator()(auto a, auto b) const { return ((a >= b) | (a != a)) ? a : b; }
 };
 struct Minimum : Function<"Minimum"> {
-  constexpr auto operator()(auto a, auto b) const { return (a <= b) | (a != a) ? a : b; }
+  constexpr auto operator()(auto a, auto b) const { return ((a <= b) | (a != a)) ? a : b; }
 };
 struct PRelu : Function<"PRelu", kFloatsOnly> {
   constexpr auto operator()(auto a, auto b) const { return a < 0 ? a * b : a; }
@@ -256,7 +256,7 @@ struct HardSigmoid : Function<"hard_sigmoid", kFloatsOnly> {
   }
   constexpr auto slope(auto x, auto a, auto b) const {
     const auto y = a * x + b;
-    return (y > 0) & (y < 1) ? a : Value<decltype(x)>(0);
+    return ((y > 0) & (y < 1)) ? a : Value<decltype(x)>(0);
   }
 };
 struct HardSwish : Function<"hard_swish", kFloatsOnly | kZeroKept> {
@@ -269,7 +269,7 @@ struct HardTanh : Function<"hard_tanh", kFloatsOnly> {
   constexpr auto operator()(auto x, auto a, auto b) const { return x < a ? a : x > b ? b : x; }
   constexpr auto slope(auto x, auto a, auto b) const {
     using T = decltype(x);
-    return (x < a) | (x > b) ? Value<T>(0) : Value<T>(1);
+    return ((x < a) | (x > b)) ? Value<T>(0) : Value<T>(1);
   }
 };
 struct ThresholdedRelu : Function<"thresholded_relu", kFloatsOnly> {

@@ -60,8 +60,8 @@ class GivenForwardTypes final : public ForwardTypes {
   static constexpr int64_t kAnyBatch = 4;  // where none is given any will do; not 1, which broadcasts
   const PartialTypes& AtBatch() const;
   struct GrownTypes {
-    PartialTypes one_more = {};   // with one sample more; empty: nothing follows the batch
-    PartialTypes many_more = {};  // with many
+    PartialTypes one_more;   // with one sample more; empty: nothing follows the batch
+    PartialTypes many_more;  // with many
   };
   const GrownTypes& Grown() const;
   PartialTypes InferWith(int64_t batch, const DTypeMap* dtypes) const;

@@ -113,7 +113,8 @@ template <class T>
 int64_t FindOutside(const FirstOutsideAttrs& attrs, const void* elements, int64_t begin, int64_t end) {
   const T* x = static_cast<const T*>(elements);
   const auto is_within = [&](T element) {
-    return (LoadDouble(element) >= attrs.low) & (LoadDouble(element) <= attrs.high);
+    const double value = LoadDouble(element);
+    return (value >= attrs.low) & (value <= attrs.high);
   };
   const auto is_outside = [&](T element) {
     const double v = LoadDouble(element);

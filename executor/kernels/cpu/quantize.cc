@@ -18,7 +18,7 @@ namespace {
 
 // run(x, y, n, scale, zero point) for the elements of every scale.
 template <class From, class To, class Scale, class Zero, class F>
-Kernel PerChannel(const KernelSpec& spec, int64_t axis, const F& run) {
+Kernel PerChannel(const KernelSpec& spec, int64_t axis, F run) {
   const QuantizedView view = ChannelsOf(axis, spec.inputs[0].shape, spec.inputs[1].shape);
   return WithLoop(PlainKernel(spec, "loop"), [=](const Arguments& args) {
     ParallelFor(view.outer * view.channels * view.inner, kGrain, kSerialElements, [&](int64_t begin, int64_t end, int) {

@@ -7,8 +7,12 @@
 
 #include "executor/kernels/cpu/simd/loops.h"
 
+#ifdef __clang__
+#pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
+#else
 #pragma GCC push_options
 #pragma GCC target("avx2,fma")
+#endif
 
 namespace bindery::cpu {
 namespace {
@@ -55,4 +59,8 @@ const LoopSet& Avx2Loops() {
 
 }  // namespace bindery::cpu
 
+#ifdef __clang__
+#pragma clang attribute pop
+#else
 #pragma GCC pop_options
+#endif

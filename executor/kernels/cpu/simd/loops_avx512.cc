@@ -7,8 +7,12 @@
 
 #include "executor/kernels/cpu/simd/loops.h"
 
+#ifdef __clang__
+#pragma clang attribute push(__attribute__((target("avx512f,avx512vl,avx512bw,avx512dq,avx2,fma"))), apply_to = function)
+#else
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512vl,avx512bw,avx512dq,avx2,fma,prefer-vector-width=512")
+#endif
 
 namespace bindery::cpu {
 namespace {
@@ -55,4 +59,8 @@ const LoopSet& Avx512Loops() {
 
 }  // namespace bindery::cpu
 
+#ifdef __clang__
+#pragma clang attribute pop
+#else
 #pragma GCC pop_options
+#endif

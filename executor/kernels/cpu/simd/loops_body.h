@@ -195,7 +195,7 @@ void SoftmaxColumns(const Real* x, Real* y, int64_t n, int64_t stride, int64_t i
         V max = load(x + i);
         for (int64_t k = 1; k < n; ++k) {
           const V v = load(x + k * stride + i);
-          max = (v > max) | (v != v) ? v : max;
+          max = ((v > max) | (v != v)) ? v : max;
         }
         const V inverse = 1 / InParts(
                                   n, [=](int64_t k) __attribute__((always_inline)) {

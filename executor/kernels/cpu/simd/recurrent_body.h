@@ -5,7 +5,7 @@ inline V Clipped(V v, Real limit) { return v > limit ? Splat(limit) : v < -limit
 // The derivative of a clipped gate: nothing where it is as far as it goes, f(limit) or f(-limit).
 struct Within {
   V low, high;
-  V operator()(V gradient, V gate) const { return (gate > low) & (gate < high) ? gradient : Splat(0); }
+  V operator()(V gradient, V gate) const { return ((gate > low) & (gate < high)) ? gradient : Splat(0); }
 };
 inline Within WithinSigmoid(Real limit) {
   const V everything = Splat(INFINITY);

@@ -29,14 +29,19 @@ inline void StorePart(Real* p, int64_t n, V v) {
   }
 }
 inline V Splat(Real x) { return x - V{}; }
+template <int kPart, size_t... kLane>
+inline V PartsExchanged(V v, std::index_sequence<kLane...>) {
+  return __builtin_shufflevector(v, v, (kLane ^ kPart)...);
+}
+// Each lane and the one kPart beside it, then those kPart / 2 beside, until lane 0 has the sum of all.
+template <int kPart = kLanes / 2>
 inline Real SumOf(V v) {
-#pragma GCC unroll 4
-  for (int part = kLanes / 2; part > 0; part /= 2) {
-    I other;
-    for (int i = 0; i < kLanes; ++i) other[i] = i ^ part;
-    v += __builtin_shuffle(v, other);
+  v += PartsExchanged<kPart>(v, std::make_index_sequence<kLanes>());
+  if constexpr (kPart > 1) {
+    return SumOf<kPart / 2>(v);
+  } else {
+    return v[0];
   }
-  return v[0];
 }
 
 inline V Max0(V x) { return x < 0 ? Splat(0) : x; }  // keeps NaN

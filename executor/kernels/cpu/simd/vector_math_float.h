@@ -66,7 +66,7 @@ inline V log(V x) {
   y = t + y + exponent * 0.693359375f;
   y = x == 0 ? Splat(-INFINITY) : y;
   y = x < 0 ? Splat(NAN) : y;
-  return (x != x) | (x == INFINITY) ? x : y;
+  return ((x != x) | (x == INFINITY)) ? x : y;
 }
 
 inline V tanh(V x) {
@@ -119,7 +119,7 @@ inline V sigmoid(V x) {
 // log(u) x / (u - 1) with u = 1 + x (Kahan)
 inline V log1p(V x) {
   const V u = 1 + x, d = u - 1;
-  return (d == 0) | (x == INFINITY) ? x : log(u) * (x / d);
+  return ((d == 0) | (x == INFINITY)) ? x : log(u) * (x / d);
 }
 inline V softrelu(V x) { return Max0(x) + log1p(exp(-abs(x))); }
 inline V one_minus_exp(V y) { return -expm1(-y); }
