@@ -261,6 +261,7 @@ void DataOptions::ReadFile(const std::string& path) {
   test_data = file.test;
   test_part = file.test_part.value_or(test_part);
   says_part = file.test_part.has_value();
+  validation_part = file.validation_part.value_or(validation_part);
   last_batch = file.last_batch.value_or(last_batch);
   workers = file.workers.value_or(workers);
   skip_damaged = file.skip_damaged.value_or(skip_damaged);

@@ -242,6 +242,7 @@ TEST(DataDescription, SaysWhatAndHow) {
   EXPECT_EQ(file.workers, 3);
   EXPECT_EQ(file.skip_damaged, true);
   EXPECT_FALSE(file.test_part);
+  EXPECT_FALSE(file.validation_part);
   const auto refused = [&](const std::string& text) {
     return MessageOf<DataError>([&] { read(text); }).substr(("DataError: " + testing::TempDir() + "/").size());
   };
@@ -258,6 +259,11 @@ TEST(DataDescription, SaysWhatAndHow) {
   EXPECT_EQ(refused("train: \"a.csv\""), "data.prototxt: \"a.csv" + none);
   EXPECT_EQ(refused("train: \"csv:a\" test: \"digits\""), "data.prototxt: \"digits" + none);
   EXPECT_EQ(refused("train: \"csv:a\" test_part: nan"), "data.prototxt: test_part: expected 0 to 1, got nan");
+  EXPECT_EQ(read("train: \"csv:a\" validation_part: 0.99").validation_part, 0.99);
+  for (const char* part : {"1", "-0.1", "nan"}) {
+    EXPECT_EQ(refused(std::string("train: \"csv:a\" validation_part: ") + part),
+              std::string("data.prototxt: validation_part: expected 0 to 0.99, got ") + part);
+  }
   EXPECT_EQ(refused("train: \"csv:a\" workers: 0"), "data.prototxt: workers: expected 1 to 1024, got 0");
   EXPECT_EQ(MessageOf<DataError>([&] { read("train: \"csv:a\" last_batch: \"rollover\""); }),
             "DataError: unknown kind of last batch \"rollover\"; did you mean \"roll-over\"?");
