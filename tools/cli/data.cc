@@ -9,7 +9,6 @@
 #include "tools/cli/image_data.h"
 #include "tools/cli/noted.h"
 #include "train/data/data_description.h"
-#include "train/data/label_names.h"
 #include "train/data/prefetch_iter.h"
 #include "train/data/samples/numbers.h"
 #include "train/data/samples/sample_iter.h"
@@ -217,7 +216,7 @@ TrainingData MakeSamples(const DataOptions& given, const ModelOptions& model, ui
   CheckSampleShape(*opened.samples, made.model, NamedModel(model));
   SetSampleShape(&made.model, opened.samples->data()[0].shape);
   if (!opened.classes.empty()) SetClassNames(opened.classes, &made.model);
-  if (GivesNumbers(made.model)) SetNamesOfNumbers(LabelNames(options.data), &made.model);
+  if (GivesNumbers(made.model)) SetNamesOfNumbers(opened.label_names, &made.model);
   // The model is applied to samples that are made as those of its test, which are those of its training unless said.
   open.sample = opened.samples->data()[0].shape;
   open.classes = opened.classes;

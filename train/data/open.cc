@@ -11,7 +11,6 @@
 
 #include "base/error.h"
 #include "base/names.h"
-#include "train/data/label_names.h"
 #include "train/data/preprocessing.h"
 #include "train/data/records/image_folder.h"
 #include "train/data/records/tar.h"
@@ -19,7 +18,6 @@
 #include "train/data/samples/numbers.h"
 #include "train/data/settings.h"
 #include "train/data/tables/csv.h"
-#include "train/data/tables/csv_labels.h"
 #include "train/data/tables/npy.h"
 
 namespace bindery {
@@ -77,7 +75,7 @@ OpenedData OpenCsv(DataSettings* settings, const OpenOptions& options) {
   SettingTexts used;
   if (csv.missing == CsvMissing::kValue) used["missing"] = fmt::format("{}", csv.missing_value);
   return {SamplesOf(std::move(table.data), std::move(table.labels), csv.label != "none", options),
-          std::move(table.classes), classes, ToText(used)};
+          std::move(table.classes), classes, ToText(used), std::move(table.label_names)};
 }
 
 // Whole numbers from 0; returns one more than the largest.
@@ -246,14 +244,6 @@ std::string WithNumbersAsLabels(const std::string& text) {
   const bool may_be = settings.kind() == "csv" || settings.kind() == "npy" || settings.kind() == "npz";
   if (!may_be || settings.IsSaid("label_kind")) return text;
   return text + (text.find('?') == std::string::npos ? "?" : "&") + "label_kind=numbers";
-}
-
-std::vector<std::string> LabelNames(const std::string& text) {
-  DataSettings settings(text);
-  if (settings.kind() != "csv") return {};
-  ReadShard(&settings);
-  const CsvOptions options = ReadCsvOptions(&settings, {});
-  return CsvLabels(settings.path(), options);
 }
 
 std::vector<std::string> ClassNames(const Model& model) {

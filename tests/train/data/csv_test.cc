@@ -38,10 +38,12 @@ TEST(Csv, NumbersAndClasses) {
   EXPECT_EQ(table.data, HostTensor::From({3, 2}, {1, -25, 3, 4, 5, 6}));
   EXPECT_EQ(table.labels, HostTensor::From({3}, {1, 0, 1}));
   EXPECT_EQ(table.columns, (Words{"size", "weight"}));
+  EXPECT_EQ(table.label_names, Words{"kind"});
   EXPECT_EQ(table.classes, (Words{"cat", "dog"}));
   // Without a header; numbers as classes have their order, and known classes keep theirs.
   const CsvTable plain = ParseCsv("1;10\n2;9\n3;10\n", "f", {.separator = ';'});
   EXPECT_EQ(plain.columns, Words{"0"});
+  EXPECT_EQ(plain.label_names, Words{""});
   EXPECT_EQ(plain.classes, (Words{"9", "10"}));
   EXPECT_EQ(plain.labels, HostTensor::From({3}, {1, 0, 1}));
   EXPECT_EQ(ParseCsv("1,a\n2,b", "f", {.classes = {"b", "c", "a"}}).labels, HostTensor::From({2}, {2, 0}));

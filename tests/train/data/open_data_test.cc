@@ -8,7 +8,6 @@
 #include "base/log.h"
 #include "tests/message_of.h"
 #include "train/data/data_description.h"
-#include "train/data/label_names.h"
 #include "train/data/open.h"
 #include "train/data/records/image_folder.h"
 #include "train/data/samples/sample_iter.h"
@@ -55,11 +54,13 @@ TEST(OpenData, Csv) {
 TEST(OpenData, NamesOfLabelsThatAreNumbers) {
   const std::string path = Write("named.csv", "x,price,\"weight, kg\"\n1,2,3\n");
   using Words = std::vector<std::string>;
-  EXPECT_EQ(LabelNames("csv:" + path + "?label_kind=numbers"), Words{"weight, kg"});
-  EXPECT_EQ(LabelNames("csv:" + path + "?label=price,-1&label_kind=numbers"), (Words{"price", "weight, kg"}));
-  EXPECT_EQ(LabelNames("csv:" + path + "?label=none"), Words{});
-  EXPECT_EQ(LabelNames("csv:" + Write("bare.csv", "1,2,3\n") + "?label=0,1&label_kind=numbers"), (Words{"", ""}));
-  EXPECT_EQ(LabelNames("npy:x.npy?labels=y.npy"), Words{});  // arrays have none
+  const auto names = [](const std::string& text) { return OpenData(text).label_names; };
+  EXPECT_EQ(names("csv:" + path + "?label_kind=numbers"), Words{"weight, kg"});
+  EXPECT_EQ(names("csv:" + path + "?label=price,-1&label_kind=numbers"), (Words{"price", "weight, kg"}));
+  EXPECT_EQ(names("csv:" + path + "?label=-1,price&label_kind=numbers"), (Words{"weight, kg", "price"}));
+  EXPECT_EQ(names("csv:" + path + "?label=none"), Words{});
+  EXPECT_EQ(names("csv:" + Write("bare.csv", "1,2,3\n") + "?label=0,1&label_kind=numbers"), (Words{"", ""}));
+  EXPECT_EQ(names("npz:" + kFolder + "numpy_stored.npz"), Words{});  // arrays have none
 
   EXPECT_EQ(WithNumbersAsLabels("csv:a.csv"), "csv:a.csv?label_kind=numbers");
   EXPECT_EQ(WithNumbersAsLabels("npz:a.npz?label=z"), "npz:a.npz?label=z&label_kind=numbers");

@@ -10,7 +10,6 @@
 #include "base/files.h"
 #include "base/names.h"
 #include "base/parse_number.h"
-#include "train/data/tables/csv_labels.h"
 
 namespace bindery {
 namespace {
@@ -53,14 +52,6 @@ class Parser {
         Throw<DataError>("\"{}\": class \"{}\" is given twice", name_, c);
       }
     }
-  }
-
-  std::vector<std::string> LabelNames() {
-    ReadHeader();
-    FindLabels();
-    std::vector<std::string> names;
-    for (const int64_t column : label_columns_) names.push_back(header_.empty() ? "" : ColumnName(column));
-    return names;
   }
 
   CsvTable Run() {
@@ -202,6 +193,9 @@ class Parser {
     for (int64_t column = 0; column < columns_; ++column) {
       if (label_of_[static_cast<size_t>(column)] < 0) table.columns.push_back(ColumnName(column));
     }
+    for (const int64_t column : label_columns_) {
+      table.label_names.push_back(header_.empty() ? "" : ColumnName(column));
+    }
     table.data = HostTensor::From({rows_, columns_ - count}, values_);
     if (count > 0) table.labels = HostTensor::From(count == 1 ? Shape{rows_} : Shape{rows_, count}, labels_);
     return table;
@@ -224,10 +218,6 @@ CsvTable ParseCsv(std::string_view bytes, const std::string& name, const CsvOpti
     Throw<DataError>("\"{}\": fields cannot be separated by quotes or line ends", name);
   }
   return Parser(bytes, name, options).Run();
-}
-
-std::vector<std::string> CsvLabels(const std::string& path, const CsvOptions& options) {
-  return Parser(ReadFile(path, options.file_bytes), path, options).LabelNames();
 }
 
 CsvTable ReadCsv(const std::string& path, const CsvOptions& options) {
