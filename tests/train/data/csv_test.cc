@@ -103,7 +103,12 @@ TEST(Csv, Errors) {
   EXPECT_EQ(message("1,2\n", {.label = "kind"}),
             "DataError: \"f.csv\": there is no column \"kind\" for the label, and the file has no header");
   EXPECT_EQ(message("1,2\n", {.label = "2"}), "DataError: \"f.csv\": column 2 should be the label, but there are 2");
-  EXPECT_EQ(message("1\n"), "DataError: \"f.csv\": its only column is the label");
+  const std::string only = "DataError: \"f.csv\": its only column is the label";
+  EXPECT_EQ(message("1\n"), only);
+  EXPECT_EQ(message("a;b\n1;2\n"), only + "; are its fields separated by \";\"? separator=; says so");
+  EXPECT_EQ(message("1\t2\n"), only + "; are its fields separated by tabs? separator=tab says so");
+  EXPECT_EQ(message("a,b\n1,2\n", {.separator = ';'}),
+            only + "; are its fields separated by \",\"? separator=, says so");
   EXPECT_EQ(message("1,cow\n", {.classes = {"cat", "dog"}}),
             "DataError: \"f.csv\", line 1, column 2: \"cow\" is none of the 2 classes; did you mean \"cat\"?");
   std::string many;

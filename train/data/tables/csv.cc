@@ -58,7 +58,8 @@ class Parser {
     bool rows_left = ReadHeader();
     FindLabels();
     if (!label_columns_.empty() && columns_ == std::ssize(label_columns_)) {
-      Throw<DataError>("\"{}\": its only column{}", name_, columns_ == 1 ? " is the label" : "s are the labels");
+      Throw<DataError>("\"{}\": its only column{}{}", name_, columns_ == 1 ? " is the label" : "s are the labels",
+                       SeparatorHint());
     }
     for (; rows_left; rows_left = reader_.Next()) ReadRow();
     return Finish();
@@ -72,6 +73,15 @@ class Parser {
     if (!options_.header.value_or(IsHeader(reader_.fields()))) return true;
     header_ = reader_.fields();
     return reader_.Next();
+  }
+
+  // Of a file that has one column, as it seems: the character that may stand between more of them, of its first row.
+  std::string SeparatorHint() const {
+    const std::string& field = header_.empty() ? reader_.fields()[0] : header_[0];
+    const size_t place = field.find_first_of(";\t,|");
+    if (columns_ > 1 || place == std::string::npos) return "";
+    if (field[place] == '\t') return "; are its fields separated by tabs? separator=tab says so";
+    return fmt::format("; are its fields separated by \"{0}\"? separator={0} says so", field[place]);
   }
 
   std::string ColumnName(int64_t column) const {
