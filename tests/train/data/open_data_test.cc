@@ -121,6 +121,46 @@ std::string Logged(const std::function<void()>& body) {
   return lines;
 }
 
+TEST(OpenData, WarnsOfClassesThatAreHardlyMeant) {
+  const OpenOptions training = {.training = true};
+  const auto said = [&](const std::string& text, const OpenOptions& options) {
+    return Logged([&] { OpenData(text, options); });
+  };
+  const std::string prices = "csv:" + Write("prices.csv", "x,price\n1,2.5\n2,3\n3,2.5\n");
+  EXPECT_EQ(said(prices, training),
+            "the labels, numbers like 3, are taken for 2 classes; label_kind=numbers takes them for numbers, which a "
+            "model with head=regression learns");
+  EXPECT_EQ(said(prices, {}), "");
+  EXPECT_EQ(said(prices, {.classes = {"2.5", "3"}, .training = true}), "");
+  EXPECT_EQ(said(prices + "?label_kind=numbers", training), "");
+  EXPECT_EQ(said("csv:" + Write("words.csv", "1,2.5\n2,none\n"), training), "");
+  // Whole numbers may well be names, unless nearly each sample has its own.
+  std::string digits, counts;
+  for (int i = 0; i < 40; ++i) {
+    digits += "1," + std::to_string(i % 10) + "\n";
+    counts += "1," + std::to_string(100 + i) + "\n";
+  }
+  EXPECT_EQ(said("csv:" + Write("digits.csv", digits), training), "");
+  EXPECT_EQ(said("csv:" + Write("counts.csv", counts), training).substr(0, 66),
+            "the labels, numbers like 120, are taken for 40 classes; label_kind");
+
+  const std::filesystem::path folder = testing::TempDir() + "/parts";
+  const auto add = [&](const char* name) {
+    std::filesystem::create_directories(folder / name);
+    std::filesystem::copy(kFolder + "pillow_rgb.png", folder / name);
+  };
+  std::filesystem::remove_all(folder);
+  add("test");
+  EXPECT_EQ(said("images:" + folder.string(), training), "");
+  add("train");
+  EXPECT_EQ(
+      said("images:" + folder.string(), training),
+      "the classes are test and train; if those are parts of the data, train on images:" + folder.string() + "/train");
+  EXPECT_EQ(said("images:" + folder.string(), {}), "");
+  add("tree");
+  EXPECT_EQ(said("images:" + folder.string(), training), "");
+}
+
 TEST(OpenData, PreprocessingIsThatOfTheModelUnlessSaid) {
   const std::filesystem::path folder = testing::TempDir() + "/preprocessed";
   std::filesystem::remove_all(folder);
