@@ -183,6 +183,18 @@ int64_t CountLabels(const SampleSource& samples, const Model& trained, const std
       labels, name, numbers);
 }
 
+// A model by name, for such samples.
+Model LoadFor(const Shape& sample, int64_t answers, const ModelOptions& model) {
+  Model made = model.Load(sample, answers);
+  try {
+    InferShapesPartial(made.symbol, {{"data", sample.Insert(0, 1)}});
+    return made;
+  } catch (const ShapeError& e) {
+    Throw<DataError>("--data: samples of {} do not fit {}: {}; --model mlp takes samples of any shape", sample,
+                     NamedModel(model), e.message());
+  }
+}
+
 TrainingData MakeSamples(const DataOptions& given, const ModelOptions& model, uint64_t seed) {
   if (!given.write_digits.empty()) throw UsageError("--write-digits is for images");
   TrainingData made{.model = model.Load()};
@@ -211,7 +223,7 @@ TrainingData MakeSamples(const DataOptions& given, const ModelOptions& model, ui
     const int64_t answers = numbers ? CountNumbers(*opened.samples, model) : std::max<int64_t>(2, opened.num_classes);
     const Shape& shape = opened.samples->data()[0].shape;
     if (shape.rank() != open.sample.rank()) CheckSampleShape(*opened.samples, made.model, NamedModel(model));
-    made.model = model.Load(shape, model.weights.empty() ? answers : 0);
+    made.model = LoadFor(shape, model.weights.empty() ? answers : 0, model);
   }
   CheckSampleShape(*opened.samples, made.model, NamedModel(model));
   SetSampleShape(&made.model, opened.samples->data()[0].shape);
