@@ -58,8 +58,18 @@ TEST_F(DataCommandsTest, TrainTestPredictOnCsv) {
   EXPECT_EQ(unlabelled.at(0).at("label"), nullptr);
   EXPECT_EQ(predicted.at(1).at("class"), 1);
   EXPECT_NE(Succeeds({"predict", "--data", "csv:more.csv"}).out.find("  rose\n"), std::string::npos);
+  Write("long.csv", "2,1,a longer name\n6,1,tulip\n");
+  Succeeds({"train", "--model", "mlp", "--data", "csv:long.csv", "--test-part", "0.5", "--epochs", "1", "--checkpoints",
+            "long"});
+  const std::string table = Succeeds({"predict", "--data", "csv:long.csv", "--checkpoints", "long"}).out;
+  EXPECT_EQ(table.find('\n'), table.find('\n', table.find('\n') + 1) - table.find('\n') - 1) << table;  // one width
   Fails(4, "\"more.csv\", line 1, column 3: \"oak\" is none of the 3 classes",
         (Write("more.csv", "6,1,oak\n"), Words{"test", "--data", "csv:more.csv", "--test-part", "1"}));
+  Fails(
+      4,
+      "samples of (1, 1, 2) do not fit model \"lenet\": Convolution \"conv1\": the window of 5 along axis 2 is larger "
+      "than the input with padding, 1; --model mlp takes samples of any shape",
+      {"train", "--data", "csv:flowers.csv", "--checkpoints="});
   Fails(4, "samples of (1, 1, 1) do not fit", (Write("more.csv", "6,rose\n"), Words{"test", "--data", "csv:more.csv"}));
 }
 
@@ -354,10 +364,10 @@ TEST_F(DataCommandsTest, OtherRecords) {
   const Words quick = {"--checkpoints=", "--last-batch", "pad"};
   Write("python.tfrecord.gz", Gzip(Read("python.tfrecord")));
   for (const std::string name : {"python.tfrecord", "python.tfrecord.gz"}) {
-    EXPECT_NE(Succeeds(Train("tfrecord:" + name + "?data=x", 1,
-                             quick + Words{"--test-part", "0.25", "--save", name + ".pb"}))
-                  .err.find("3 samples of (1, 1, 3), tested on 1"),
-              std::string::npos);
+    EXPECT_NE(
+        Succeeds(Train("tfrecord:" + name + "?data=x", 1, quick + Words{"--test-part", "0.25", "--save", name + ".pb"}))
+            .err.find("3 samples of (1, 1, 3), tested on 1"),
+        std::string::npos);
   }
   EXPECT_EQ(LoadModel(PathOf("python.tfrecord.gz.pb")).params, LoadModel(PathOf("python.tfrecord.pb")).params);
   Write("cut.gz", Read("python.tfrecord.gz").substr(0, 60));

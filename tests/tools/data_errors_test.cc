@@ -108,6 +108,27 @@ TEST_F(DataErrorsTest, WhatIsNoFolderOfImages) {
   Fails(4, "folder \"empty\" has none of train-images-idx3-ubyte", {"train", "--data", "empty"});
 }
 
+// A path alone is what people try first.
+TEST_F(DataErrorsTest, KindsOfDataThatWereNotSaid) {
+  const auto hints = [&](const std::string& path, const std::string& hint) {
+    Fails(4, "; did you mean " + hint + "?", {"train", "--data", path});
+  };
+  for (const char* name : {"csv", "npy", "npz", "tar", "tfrecord"}) {
+    const std::string file = std::string("data.") + name;
+    Write(file, "");
+    hints(file, name + (":" + file));
+  }
+  Write("input.txt", "");
+  hints("input.txt", "text:input.txt");
+  fs::create_directories(PathOf("photos/cat"));
+  hints("photos", "images:photos");
+  Write("photos/cat/1.jpg", "");
+  hints("photos/cat", "images:photos/cat");
+  hints("photos/cat/1.jpg", "images:photos/cat/1.jpg");
+  Write("photos/train-images.idx3-ubyte", "");
+  Fails(4, "folder \"photos\" has none of train-labels-idx1-ubyte", {"train", "--data", "photos"});
+}
+
 TEST_F(DataErrorsTest, ModelFiles) {
   Succeeds(Training(1, {"--save", "text.prototxt"}));
   Succeeds(Training(1, {"--save", "binary.pb", "--checkpoints="}));

@@ -89,6 +89,11 @@ TEST_F(PartsTest, EveryKindIsJudgedByAPartOfItsOwn) {
                 lines.back().at("validation").at("cross-entropy").get<double>(), 1e-5);
     EXPECT_EQ(tested.at("samples"), whole.at("test_samples"));
     EXPECT_NE(tested.at("cross-entropy"), validated.at("cross-entropy"));
+    // The same as a file says it.
+    Write("data.prototxt", "train: \"" + kind.data + "\" validation_part: 0.2");
+    Words described = train + Words{"--checkpoints="};
+    described[2] = "data.prototxt";
+    EXPECT_EQ(Lines(described).back().at("validation"), lines.back().at("validation"));
     if (kind.name != "text") {
       EXPECT_EQ(Classes(Words{"--validation"} + run).size(), static_cast<size_t>(held));
     }
@@ -235,8 +240,16 @@ TEST_F(PartsTest, ValidationIsOfTheRunsData) {
     const Outcome outcome = Fails(2, "--validation: " + option + " is \"", validation + Words{option, text});
     EXPECT_NE(outcome.err.find("it takes a part of the run's own data"), std::string::npos) << outcome;
   }
-  // The same again are no others.
+  // The same again are no others, nor are those of a file that says the same.
   EXPECT_EQ(Json(validation + Words{"--data", data, "--validation-part", "0.20"}), Json(validation));
+  const auto describe = [&](const std::string& part) {
+    Write("data.prototxt", "train: \"" + data + "\" validation_part: " + part);
+    return validation + Words{"--data", "data.prototxt", "--batch-size", "16"};
+  };
+  EXPECT_EQ(Json(describe("0.2")), Json(validation));
+  Fails(2, "--validation: --validation-part is \"0.3\"", describe("0.3"));
+  EXPECT_EQ(Json(describe("0.3") + Words{"--validation-part", "0.2"}), Json(validation));  // what is said here counts
+  Fails(4, "validation_part: expected 0 to 0.99, got 1", describe("1"));
   Succeeds(Training(1, {"--validation-part", "0.2", "--checkpoints", "digits"}));
   for (const Words& other : {Words{"--train-digits", "200"}, {"--digits-seed", "2"}}) {
     Fails(2, "--validation: " + other[0] + " is \"", Words{"test", "--checkpoints", "digits", "--validation"} + other);

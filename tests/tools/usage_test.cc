@@ -262,12 +262,23 @@ TEST_F(UsageTest, StandardErrorMayBeUnwritable) {
 
 // What the shell would do with `> /dev/full`.
 TEST_F(UsageTest, ResultsThatCannotBeWrittenAreAnError) {
-  for (const char* arguments : {"devices", "--help", "inspect --model mlp", "inspect --model resnet20 --plan"}) {
+  const auto run = [&](const std::string& arguments) {
     const std::string line = "'" + Command({})[0] + "' " + arguments + " > /dev/full";
     const Outcome outcome = Process({"/bin/sh", "-c", line}, folder()).Wait();
     EXPECT_EQ(outcome.status, 4) << outcome;
+    EXPECT_NE(outcome.err.find("bindery: cannot write to standard output: "), std::string::npos) << outcome;
+    return outcome;
+  };
+  for (const char* arguments :
+       {"devices", "--help", "manual", "inspect --model mlp", "inspect --model resnet20 --plan"}) {
+    const Outcome outcome = run(arguments);
     EXPECT_NE(outcome.err.find("No space left on device"), std::string::npos) << outcome;
   }
+  // Lines that are written one by one: the run goes on, and leaves what it is for.
+  run("train --json --model mlp --train-digits 100 --test-digits 50 --epochs 2 --threads 1 --checkpoints run");
+  Succeeds({"verify", "run/step-0000000004.ckpt"});
+  run("test --json --checkpoints run");
+  run("predict --json --checkpoints run");
 }
 
 }  // namespace

@@ -62,7 +62,8 @@ TEST_F(WeightsCommandsTest, VerifySaysWhatIsWrong) {
   const std::string checkpoint = "bindery-checkpoints/step-0000000002.ckpt";
   Fails(2, "FILE is required", {"verify"});
   Fails(4, "No such file", {"verify", "none.pb"});
-  Fails(4, "it is a folder", {"verify", "bindery-checkpoints"});
+  Fails(4, "it is a folder: give the files in it", {"verify", "bindery-checkpoints"});
+  Fails(4, "\"nothing.ckp\": DataError: there is no such file", {"verify", "nothing.ckp"});
   Write("text.txt", "text");
   Fails(4, "neither a checkpoint nor, by its ending, a model", {"verify", "text.txt"});
   SaveWith("nan.pb", "fc1_bias", NAN);

@@ -9,7 +9,6 @@
 #include "tools/cli/image_data.h"
 #include "tools/cli/noted.h"
 #include "train/data/data_description.h"
-#include "train/data/label_names.h"
 #include "train/data/prefetch_iter.h"
 #include "train/data/samples/numbers.h"
 #include "train/data/samples/sample_iter.h"
@@ -184,6 +183,18 @@ int64_t CountLabels(const SampleSource& samples, const Model& trained, const std
       labels, name, numbers);
 }
 
+// A model by name, for such samples.
+Model LoadFor(const Shape& sample, int64_t answers, const ModelOptions& model) {
+  Model made = model.Load(sample, answers);
+  try {
+    InferShapesPartial(made.symbol, {{"data", sample.Insert(0, 1)}});
+    return made;
+  } catch (const ShapeError& e) {
+    Throw<DataError>("--data: samples of {} do not fit {}: {}; --model mlp takes samples of any shape", sample,
+                     NamedModel(model), e.message());
+  }
+}
+
 TrainingData MakeSamples(const DataOptions& given, const ModelOptions& model, uint64_t seed) {
   if (!given.write_digits.empty()) throw UsageError("--write-digits is for images");
   TrainingData made{.model = model.Load()};
@@ -212,12 +223,12 @@ TrainingData MakeSamples(const DataOptions& given, const ModelOptions& model, ui
     const int64_t answers = numbers ? CountNumbers(*opened.samples, model) : std::max<int64_t>(2, opened.num_classes);
     const Shape& shape = opened.samples->data()[0].shape;
     if (shape.rank() != open.sample.rank()) CheckSampleShape(*opened.samples, made.model, NamedModel(model));
-    made.model = model.Load(shape, model.weights.empty() ? answers : 0);
+    made.model = LoadFor(shape, model.weights.empty() ? answers : 0, model);
   }
   CheckSampleShape(*opened.samples, made.model, NamedModel(model));
   SetSampleShape(&made.model, opened.samples->data()[0].shape);
   if (!opened.classes.empty()) SetClassNames(opened.classes, &made.model);
-  if (GivesNumbers(made.model)) SetNamesOfNumbers(LabelNames(options.data), &made.model);
+  if (GivesNumbers(made.model)) SetNamesOfNumbers(opened.label_names, &made.model);
   // The model is applied to samples that are made as those of its test, which are those of its training unless said.
   open.sample = opened.samples->data()[0].shape;
   open.classes = opened.classes;
@@ -261,6 +272,7 @@ void DataOptions::ReadFile(const std::string& path) {
   test_data = file.test;
   test_part = file.test_part.value_or(test_part);
   says_part = file.test_part.has_value();
+  validation_part = file.validation_part.value_or(validation_part);
   last_batch = file.last_batch.value_or(last_batch);
   workers = file.workers.value_or(workers);
   skip_damaged = file.skip_damaged.value_or(skip_damaged);

@@ -20,6 +20,28 @@ namespace {
 
 constexpr int64_t kByteClasses = 256, kDigits = 10;
 
+// "did you mean csv:a.csv?", where a path is given without the kind that it seems to be of.
+std::string KindHint(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const auto is_image = [](const fs::path& file) {
+    const std::string extension = file.extension();
+    return extension == ".jpg" || extension == ".jpeg" || extension == ".png";
+  };
+  std::string kind;
+  if (fs::is_regular_file(path, error)) {
+    kind = is_image(path) ? "images" : "text";
+    for (const char* known : {"csv", "npy", "npz", "tar", "tfrecord"}) {
+      if (fs::path(path).extension() == std::string(".") + known) kind = known;
+    }
+  }
+  for (const fs::directory_entry& entry : fs::directory_iterator(path, error)) {
+    if (entry.path().filename().string().find("-ubyte") != std::string::npos) return "";  // those of MNIST
+    if (entry.is_directory(error) || is_image(entry.path())) kind = "images";
+  }
+  return kind.empty() ? "" : fmt::format("; did you mean {}:{}?", kind, path);
+}
+
 // `classes`: labels are below; those of bytes may be anything until the training labels have told.
 ImageSet ReadImages(const DataOptions& options, MnistPart part, int64_t classes = kByteClasses) {
   const bool train = part == MnistPart::kTrain;
@@ -31,8 +53,11 @@ ImageSet ReadImages(const DataOptions& options, MnistPart part, int64_t classes 
   }
   std::error_code error;  // a name too long, a circle of links: no folder
   if (!std::filesystem::is_directory(data, error)) {
-    Throw<DataError>("--data: \"{}\" is neither a folder nor \"digits\" nor text:FILE, nor of {}", data,
-                     "csv:, images:, npy:, npz:, tar: or tfrecord:");
+    Throw<DataError>("--data: \"{}\" is neither a folder nor \"digits\" nor text:FILE, nor of {}{}", data,
+                     "csv:, images:, npy:, npz:, tar: or tfrecord:", KindHint(data));
+  }
+  if (const std::string hint = KindHint(data); !hint.empty()) {
+    Throw<DataError>("--data: folder \"{}\" has no IDX files as MNIST has them{}", data, hint);
   }
   ImageSet set = ReadMnist(data, part, classes);
   if (set.images.elements() == 0) {

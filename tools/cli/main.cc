@@ -96,6 +96,8 @@ bool PrintsEvents(const CLI::App& app, int argc, const char* const* argv) {
          (std::ranges::find(words, "--json") != words.end() || app.get_subcommand("train")->count("--json") > 0);
 }
 
+std::string CannotWrite(const std::string& why) { return "cannot write to standard output: " + why; }
+
 int RunCommand(int argc, char** argv) {
   CLI::App app("Bindery: training and inference of neural networks, without Python.", "bindery");
   app.footer(kExitCodeHelp);
@@ -130,6 +132,9 @@ int RunCommand(int argc, char** argv) {
     return app.exit(e);
   } catch (const std::bad_alloc& e) {
     return fail(ExitCodeOf(e), "out of memory");
+  } catch (const std::system_error& e) {
+    if (std::ferror(stdout)) return Fail(kData, CannotWrite(e.code().message()));
+    return fail(ExitCodeOf(e), e.what());
   } catch (const std::exception& e) {
     const ExitCode code = ExitCodeOf(e);
     return fail(code, code == kUsage ? e.what() + settings.SourceOf(e.what()) : e.what());
@@ -143,11 +148,10 @@ int Main(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);  // a file beyond the limit of its size: an error like a full disk
   std::signal(SIGPIPE, SIG_IGN);  // a reader that has gone: the same, and for standard error none at all
   const int code = RunCommand(argc, argv);
-  // Results that did not reach their reader are no success.
-  if (std::fflush(stdout) != 0 && code == kOk) {
-    return Fail(kData, fmt::format("cannot write to standard output: {}", std::generic_category().message(errno)));
-  }
-  return code;
+  // Results that did not reach their reader are no success, be they the last ones or lines before, of a run that went on.
+  const bool flushed = std::fflush(stdout) == 0;
+  if (code != kOk || (flushed && !std::ferror(stdout))) return code;
+  return Fail(kData, CannotWrite(flushed ? "some of the results are lost" : std::generic_category().message(errno)));
 }
 
 }  // namespace

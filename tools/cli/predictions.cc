@@ -62,12 +62,20 @@ std::string QuotedField(const std::string& text) {
 }
 
 std::string ToTable(const Predictions& p, int64_t count) {
-  std::string table = fmt::format("sample  class  probability  label{}{}\n", p.top > 1 ? "  next" : "",
-                                  p.records.empty() ? "" : "  record");
-  for (int64_t i = 0; i < std::min(count, p.samples()); ++i) {
+  count = std::min(count, p.samples());
+  const auto first = [&](int64_t i) { return NameOrNumber(p, static_cast<double>(RowOf(p, i).best[0])); };
+  const auto label = [&](int64_t i) { return IsLabelled(p) ? NameOrNumber(p, LabelOf(p, i)) : "-"; };
+  size_t of_class = std::string_view("class").size(), of_label = std::string_view("label").size();  // columns
+  for (int64_t i = 0; i < count; ++i) {
+    of_class = std::max(of_class, first(i).size());
+    of_label = std::max(of_label, label(i).size());
+  }
+  std::string table = fmt::format("sample  {:>{}}  probability  {:>{}}{}{}\n", "class", of_class, "label", of_label,
+                                  p.top > 1 ? "  next" : "", p.records.empty() ? "" : "  record");
+  for (int64_t i = 0; i < count; ++i) {
     const Row row = RowOf(p, i);
-    table += fmt::format("{:6}  {:>5}  {:11.4f}  {:>5}", i, NameOrNumber(p, static_cast<double>(row.best[0])),
-                         row.scores[row.best[0]], IsLabelled(p) ? NameOrNumber(p, LabelOf(p, i)) : "-");
+    table += fmt::format("{:6}  {:>{}}  {:11.4f}  {:>{}}", i, first(i), of_class, row.scores[row.best[0]], label(i),
+                         of_label);
     for (size_t k = 1; k < row.best.size(); ++k) {
       table += fmt::format("{}{} {:.4f}", k == 1 ? "  " : ", ", NameOrNumber(p, static_cast<double>(row.best[k])),
                            row.scores[row.best[k]]);

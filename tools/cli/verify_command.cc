@@ -81,7 +81,9 @@ Facts VerifyLines(const std::string& path) {
 // Reads all of it. Throws what is wrong with it.
 Facts Verify(const std::string& path) {
   std::error_code none;
-  if (std::filesystem::is_directory(path, none)) Throw<DataError>("it is a folder");
+  const std::filesystem::file_status status = std::filesystem::status(path, none);
+  if (status.type() == std::filesystem::file_type::not_found) Throw<DataError>("there is no such file");
+  if (is_directory(status)) Throw<DataError>("it is a folder: give the files in it, as a shell does for {}/*", path);
   Facts facts;
   if (path.ends_with(".ckpt") || StartsWith(path, "BNDCKPT\n")) {
     const Checkpoint checkpoint = LoadCheckpoint(path);

@@ -23,8 +23,8 @@ std::optional<std::string> FindBest(const CheckpointStore& store);
 // No value if there is none; throws CheckpointError if it is damaged.
 std::optional<Checkpoint> LoadBest(const CheckpointStore& store);
 // Makes it the newest one, from which a resume goes on: later ones are renamed (set_aside.h), the newest first, so that
-// the folder is that of a run at every moment. Returns its path; no value if there is none. Throws CheckpointError if it
-// is damaged, DataError if one cannot be renamed.
+// the folder is that of a run at every moment; each is logged. Returns its path; no value if there is none. Throws
+// CheckpointError if it is damaged; DataError if one cannot be renamed: those that were have their names again.
 std::optional<std::string> GoBackToBest(const CheckpointStore& store);
 
 }  // namespace bindery

@@ -29,6 +29,7 @@ DataDescription ReadDataDescription(const std::string& path) {
   if (const auto error = ParseMessage(text, &data)) Throw<DataError>("{}:{}", path, error->ToString());
   DataDescription file{.train = data.train(), .test = data.test()};
   if (data.has_test_part()) file.test_part = data.test_part();
+  if (data.has_validation_part()) file.validation_part = data.validation_part();
   if (data.has_last_batch()) file.last_batch = data.last_batch();
   if (data.has_workers()) file.workers = data.workers();
   if (data.has_skip_damaged()) file.skip_damaged = data.skip_damaged();
@@ -47,6 +48,9 @@ DataDescription ReadDataDescription(const std::string& path) {
   if (file.train.empty()) Throw<DataError>("{}: it does not say what to train on", path);
   if (!(file.test_part.value_or(0) >= 0 && file.test_part.value_or(0) <= 1)) {
     Throw<DataError>("{}: test_part: expected 0 to 1, got {}", path, *file.test_part);
+  }
+  if (!(file.validation_part.value_or(0) >= 0 && file.validation_part.value_or(0) <= 0.99)) {
+    Throw<DataError>("{}: validation_part: expected 0 to 0.99, got {}", path, *file.validation_part);
   }
   if (file.workers && (*file.workers < 1 || *file.workers > 1024)) {
     Throw<DataError>("{}: workers: expected 1 to 1024, got {}", path, *file.workers);

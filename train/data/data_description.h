@@ -17,6 +17,7 @@ struct DataDescription {
   std::string test = {};  // for OpenData; empty: a part of train, or what else it has for that
   // What the file does not say is not set.
   std::optional<double> test_part = {};
+  std::optional<double> validation_part = {};  // of what is left to train on
   std::optional<std::string> last_batch = {};
   std::optional<int> workers = {};
   std::optional<bool> skip_damaged = {};

@@ -1,5 +1,6 @@
 #include "train/data/open.h"
 
+#include <fmt/ranges.h>
 #include <glob.h>
 
 #include <algorithm>
@@ -10,8 +11,9 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/names.h"
-#include "train/data/label_names.h"
+#include "base/parse_number.h"
 #include "train/data/preprocessing.h"
 #include "train/data/records/image_folder.h"
 #include "train/data/records/tar.h"
@@ -19,7 +21,6 @@
 #include "train/data/samples/numbers.h"
 #include "train/data/settings.h"
 #include "train/data/tables/csv.h"
-#include "train/data/tables/csv_labels.h"
 #include "train/data/tables/npy.h"
 
 namespace bindery {
@@ -70,14 +71,33 @@ CsvOptions ReadCsvOptions(DataSettings* settings, const OpenOptions& options) {
   return csv;
 }
 
+// Who has prices in the last column gets a class for each price, unless they say otherwise.
+void WarnOfNumbersAsClasses(const CsvTable& table, const std::string& path) {
+  constexpr size_t kMany = 20;  // of whole numbers, which may well be names
+  bool whole = true;
+  for (const std::string& name : table.classes) {
+    const std::optional<double> number = ParseNumber<double>(name);
+    if (!number) return;
+    whole = whole && std::floor(*number) == *number;
+  }
+  const size_t count = table.classes.size(), rows = static_cast<size_t>(table.data.shape()[0]);
+  if (count == 0 || (whole && (count < kMany || 2 * count < rows))) return;
+  LogLine(
+      LogLevel::kWarning,
+      fmt::format("\"{}\": the labels, numbers like {}, are taken for {} classes; label_kind=numbers takes them for "
+                  "numbers, which a model with head=regression learns",
+                  path, table.classes[count / 2], count));
+}
+
 OpenedData OpenCsv(DataSettings* settings, const OpenOptions& options) {
   const CsvOptions csv = ReadCsvOptions(settings, options);
   CsvTable table = ReadCsv(settings->path(), csv);
+  if (options.training && options.classes.empty()) WarnOfNumbersAsClasses(table, settings->path());
   const auto classes = static_cast<int64_t>(table.classes.size());
   SettingTexts used;
   if (csv.missing == CsvMissing::kValue) used["missing"] = fmt::format("{}", csv.missing_value);
   return {SamplesOf(std::move(table.data), std::move(table.labels), csv.label != "none", options),
-          std::move(table.classes), classes, ToText(used)};
+          std::move(table.classes), classes, ToText(used), std::move(table.label_names)};
 }
 
 // Whole numbers from 0; returns one more than the largest.
@@ -168,6 +188,19 @@ std::vector<std::string> FilesOf(const DataSettings& settings) {
   return files;
 }
 
+// Of data that come as a folder to train on and one to test on, the former may be meant.
+void WarnOfPartsAsClasses(const std::vector<std::string>& classes, const std::string& folder) {
+  const auto is_part = [](const std::string& name) {
+    return std::ranges::any_of(std::vector{"train", "training", "test", "testing", "val", "valid", "validation"},
+                               [&](const char* part) { return name == part; });
+  };
+  const auto train = std::ranges::find_if(classes, [](const std::string& name) { return name.starts_with("train"); });
+  if (train == classes.end() || !std::ranges::all_of(classes, is_part)) return;
+  LogLine(LogLevel::kWarning,
+          fmt::format("folder \"{0}\": the classes are {1}; if those are parts of the data, train on images:{0}/{2}",
+                      folder, fmt::join(classes, " and "), *train));
+}
+
 OpenedData OpenRecords(DataSettings* settings, const OpenOptions& options) {
   RecordOptions record{
       .image = ReadImageOptions(settings, options.sample), .augment = options.training, .seed = options.seed};
@@ -176,6 +209,7 @@ OpenedData OpenRecords(DataSettings* settings, const OpenOptions& options) {
     const RecordSourcePtr folder =
         OpenImageFolder(settings->path(), {.classes = options.classes, .unlabelled = options.predicting});
     record.unlabelled = !folder->Read(0).contains("label");
+    if (options.training && options.classes.empty()) WarnOfPartsAsClasses(folder->classes(), settings->path());
     record.num_classes = record.unlabelled ? 0 : static_cast<int64_t>(folder->classes().size());
     return {SamplesOf(folder, record), folder->classes(), record.num_classes, ToText(PreprocessingOf(record.image))};
   }
@@ -246,14 +280,6 @@ std::string WithNumbersAsLabels(const std::string& text) {
   const bool may_be = settings.kind() == "csv" || settings.kind() == "npy" || settings.kind() == "npz";
   if (!may_be || settings.IsSaid("label_kind")) return text;
   return text + (text.find('?') == std::string::npos ? "?" : "&") + "label_kind=numbers";
-}
-
-std::vector<std::string> LabelNames(const std::string& text) {
-  DataSettings settings(text);
-  if (settings.kind() != "csv") return {};
-  ReadShard(&settings);
-  const CsvOptions options = ReadCsvOptions(&settings, {});
-  return CsvLabels(settings.path(), options);
 }
 
 std::vector<std::string> ClassNames(const Model& model) {

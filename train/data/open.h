@@ -40,6 +40,8 @@ struct OpenedData {
   std::vector<std::string> classes = {};  // their names, where they have any
   int64_t num_classes = 0;                // 0: labels are no classes, or there are none
   std::string preprocessing = {};         // without what is random; for the model that is trained on them
+  // What each label of a sample is called: its column in csv:FILE, an empty text without a header. Else: no names.
+  std::vector<std::string> label_names = {};
 };
 
 // The names of a model's classes, as its metadata keep them; empty: it has none.
@@ -56,6 +58,9 @@ ImageOptions PreprocessingOfImages(const Model& model);
 bool IsDataText(std::string_view text);
 // The same data from any current folder: all paths in it are absolute. What is no such text stays as it is.
 std::string WithAbsolutePaths(const std::string& text);
+// The text with label_kind=numbers, if the labels of its kind may be numbers and it does not say what they are:
+// "csv:a.csv" -> "csv:a.csv?label_kind=numbers".
+std::string WithNumbersAsLabels(const std::string& text);
 // Throws DataError: unknown kinds and settings, with the nearest name; what the files hold.
 OpenedData OpenData(const std::string& text, const OpenOptions& options = {});
 

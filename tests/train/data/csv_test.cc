@@ -38,10 +38,12 @@ TEST(Csv, NumbersAndClasses) {
   EXPECT_EQ(table.data, HostTensor::From({3, 2}, {1, -25, 3, 4, 5, 6}));
   EXPECT_EQ(table.labels, HostTensor::From({3}, {1, 0, 1}));
   EXPECT_EQ(table.columns, (Words{"size", "weight"}));
+  EXPECT_EQ(table.label_names, Words{"kind"});
   EXPECT_EQ(table.classes, (Words{"cat", "dog"}));
   // Without a header; numbers as classes have their order, and known classes keep theirs.
   const CsvTable plain = ParseCsv("1;10\n2;9\n3;10\n", "f", {.separator = ';'});
   EXPECT_EQ(plain.columns, Words{"0"});
+  EXPECT_EQ(plain.label_names, Words{""});
   EXPECT_EQ(plain.classes, (Words{"9", "10"}));
   EXPECT_EQ(plain.labels, HostTensor::From({3}, {1, 0, 1}));
   EXPECT_EQ(ParseCsv("1,a\n2,b", "f", {.classes = {"b", "c", "a"}}).labels, HostTensor::From({2}, {2, 0}));
@@ -105,7 +107,12 @@ TEST(Csv, Errors) {
   EXPECT_EQ(message("1,2\n", {.label = "kind"}),
             "DataError: \"f.csv\": there is no column \"kind\" for the label, and the file has no header");
   EXPECT_EQ(message("1,2\n", {.label = "2"}), "DataError: \"f.csv\": column 2 should be the label, but there are 2");
-  EXPECT_EQ(message("1\n"), "DataError: \"f.csv\": its only column is the label");
+  const std::string only = "DataError: \"f.csv\": its only column is the label";
+  EXPECT_EQ(message("1\n"), only);
+  EXPECT_EQ(message("a;b\n1;2\n"), only + "; are its fields separated by \";\"? separator=; says so");
+  EXPECT_EQ(message("1\t2\n"), only + "; are its fields separated by tabs? separator=tab says so");
+  EXPECT_EQ(message("a,b\n1,2\n", {.separator = ';'}),
+            only + "; are its fields separated by \",\"? separator=, says so");
   EXPECT_EQ(message("1,cow\n", {.classes = {"cat", "dog"}}),
             "DataError: \"f.csv\", line 1, column 2: \"cow\" is none of the 2 classes; did you mean \"cat\"?");
   std::string many;

@@ -8,7 +8,6 @@
 #include "base/log.h"
 #include "tests/message_of.h"
 #include "train/data/data_description.h"
-#include "train/data/label_names.h"
 #include "train/data/open.h"
 #include "train/data/records/image_folder.h"
 #include "train/data/samples/sample_iter.h"
@@ -55,11 +54,13 @@ TEST(OpenData, Csv) {
 TEST(OpenData, NamesOfLabelsThatAreNumbers) {
   const std::string path = Write("named.csv", "x,price,\"weight, kg\"\n1,2,3\n");
   using Words = std::vector<std::string>;
-  EXPECT_EQ(LabelNames("csv:" + path + "?label_kind=numbers"), Words{"weight, kg"});
-  EXPECT_EQ(LabelNames("csv:" + path + "?label=price,-1&label_kind=numbers"), (Words{"price", "weight, kg"}));
-  EXPECT_EQ(LabelNames("csv:" + path + "?label=none"), Words{});
-  EXPECT_EQ(LabelNames("csv:" + Write("bare.csv", "1,2,3\n") + "?label=0,1&label_kind=numbers"), (Words{"", ""}));
-  EXPECT_EQ(LabelNames("npy:x.npy?labels=y.npy"), Words{});  // arrays have none
+  const auto names = [](const std::string& text) { return OpenData(text).label_names; };
+  EXPECT_EQ(names("csv:" + path + "?label_kind=numbers"), Words{"weight, kg"});
+  EXPECT_EQ(names("csv:" + path + "?label=price,-1&label_kind=numbers"), (Words{"price", "weight, kg"}));
+  EXPECT_EQ(names("csv:" + path + "?label=-1,price&label_kind=numbers"), (Words{"weight, kg", "price"}));
+  EXPECT_EQ(names("csv:" + path + "?label=none"), Words{});
+  EXPECT_EQ(names("csv:" + Write("bare.csv", "1,2,3\n") + "?label=0,1&label_kind=numbers"), (Words{"", ""}));
+  EXPECT_EQ(names("npz:" + kFolder + "numpy_stored.npz"), Words{});  // arrays have none
 
   EXPECT_EQ(WithNumbersAsLabels("csv:a.csv"), "csv:a.csv?label_kind=numbers");
   EXPECT_EQ(WithNumbersAsLabels("npz:a.npz?label=z"), "npz:a.npz?label=z&label_kind=numbers");
@@ -118,6 +119,46 @@ std::string Logged(const std::function<void()>& body) {
   body();
   SetLogCallback(nullptr);
   return lines;
+}
+
+TEST(OpenData, WarnsOfClassesThatAreHardlyMeant) {
+  const OpenOptions training = {.training = true};
+  const auto said = [&](const std::string& text, const OpenOptions& options) {
+    return Logged([&] { OpenData(text, options); });
+  };
+  const std::string prices = "csv:" + Write("prices.csv", "x,price\n1,2.5\n2,3\n3,2.5\n");
+  EXPECT_EQ(said(prices, training),
+            "the labels, numbers like 3, are taken for 2 classes; label_kind=numbers takes them for numbers, which a "
+            "model with head=regression learns");
+  EXPECT_EQ(said(prices, {}), "");
+  EXPECT_EQ(said(prices, {.classes = {"2.5", "3"}, .training = true}), "");
+  EXPECT_EQ(said(prices + "?label_kind=numbers", training), "");
+  EXPECT_EQ(said("csv:" + Write("words.csv", "1,2.5\n2,none\n"), training), "");
+  // Whole numbers may well be names, unless nearly each sample has its own.
+  std::string digits, counts;
+  for (int i = 0; i < 40; ++i) {
+    digits += "1," + std::to_string(i % 10) + "\n";
+    counts += "1," + std::to_string(100 + i) + "\n";
+  }
+  EXPECT_EQ(said("csv:" + Write("digits.csv", digits), training), "");
+  EXPECT_EQ(said("csv:" + Write("counts.csv", counts), training).substr(0, 66),
+            "the labels, numbers like 120, are taken for 40 classes; label_kind");
+
+  const std::filesystem::path folder = testing::TempDir() + "/parts";
+  const auto add = [&](const char* name) {
+    std::filesystem::create_directories(folder / name);
+    std::filesystem::copy(kFolder + "pillow_rgb.png", folder / name);
+  };
+  std::filesystem::remove_all(folder);
+  add("test");
+  EXPECT_EQ(said("images:" + folder.string(), training), "");
+  add("train");
+  EXPECT_EQ(
+      said("images:" + folder.string(), training),
+      "the classes are test and train; if those are parts of the data, train on images:" + folder.string() + "/train");
+  EXPECT_EQ(said("images:" + folder.string(), {}), "");
+  add("tree");
+  EXPECT_EQ(said("images:" + folder.string(), training), "");
 }
 
 TEST(OpenData, PreprocessingIsThatOfTheModelUnlessSaid) {
@@ -242,6 +283,7 @@ TEST(DataDescription, SaysWhatAndHow) {
   EXPECT_EQ(file.workers, 3);
   EXPECT_EQ(file.skip_damaged, true);
   EXPECT_FALSE(file.test_part);
+  EXPECT_FALSE(file.validation_part);
   const auto refused = [&](const std::string& text) {
     return MessageOf<DataError>([&] { read(text); }).substr(("DataError: " + testing::TempDir() + "/").size());
   };
@@ -258,6 +300,11 @@ TEST(DataDescription, SaysWhatAndHow) {
   EXPECT_EQ(refused("train: \"a.csv\""), "data.prototxt: \"a.csv" + none);
   EXPECT_EQ(refused("train: \"csv:a\" test: \"digits\""), "data.prototxt: \"digits" + none);
   EXPECT_EQ(refused("train: \"csv:a\" test_part: nan"), "data.prototxt: test_part: expected 0 to 1, got nan");
+  EXPECT_EQ(read("train: \"csv:a\" validation_part: 0.99").validation_part, 0.99);
+  for (const char* part : {"1", "-0.1", "nan"}) {
+    EXPECT_EQ(refused(std::string("train: \"csv:a\" validation_part: ") + part),
+              std::string("data.prototxt: validation_part: expected 0 to 0.99, got ") + part);
+  }
   EXPECT_EQ(refused("train: \"csv:a\" workers: 0"), "data.prototxt: workers: expected 1 to 1024, got 0");
   EXPECT_EQ(MessageOf<DataError>([&] { read("train: \"csv:a\" last_batch: \"rollover\""); }),
             "DataError: unknown kind of last batch \"rollover\"; did you mean \"roll-over\"?");

@@ -10,7 +10,6 @@
 #include "base/files.h"
 #include "base/names.h"
 #include "base/parse_number.h"
-#include "train/data/tables/csv_labels.h"
 
 namespace bindery {
 namespace {
@@ -55,19 +54,12 @@ class Parser {
     }
   }
 
-  std::vector<std::string> LabelNames() {
-    ReadHeader();
-    FindLabels();
-    std::vector<std::string> names;
-    for (const int64_t column : label_columns_) names.push_back(header_.empty() ? "" : ColumnName(column));
-    return names;
-  }
-
   CsvTable Run() {
     bool rows_left = ReadHeader();
     FindLabels();
     if (!label_columns_.empty() && columns_ == std::ssize(label_columns_)) {
-      Throw<DataError>("\"{}\": its only column{}", name_, columns_ == 1 ? " is the label" : "s are the labels");
+      Throw<DataError>("\"{}\": its only column{}{}", name_, columns_ == 1 ? " is the label" : "s are the labels",
+                       SeparatorHint());
     }
     for (; rows_left; rows_left = reader_.Next()) ReadRow();
     return Finish();
@@ -81,6 +73,15 @@ class Parser {
     if (!options_.header.value_or(IsHeader(reader_.fields()))) return true;
     header_ = reader_.fields();
     return reader_.Next();
+  }
+
+  // Of a file that has one column, as it seems: the character that may stand between more of them, of its first row.
+  std::string SeparatorHint() const {
+    const std::string& field = header_.empty() ? reader_.fields()[0] : header_[0];
+    const size_t place = field.find_first_of(";\t,|");
+    if (columns_ > 1 || place == std::string::npos) return "";
+    if (field[place] == '\t') return "; are its fields separated by tabs? separator=tab says so";
+    return fmt::format("; are its fields separated by \"{0}\"? separator={0} says so", field[place]);
   }
 
   std::string ColumnName(int64_t column) const {
@@ -202,6 +203,9 @@ class Parser {
     for (int64_t column = 0; column < columns_; ++column) {
       if (label_of_[static_cast<size_t>(column)] < 0) table.columns.push_back(ColumnName(column));
     }
+    for (const int64_t column : label_columns_) {
+      table.label_names.push_back(header_.empty() ? "" : ColumnName(column));
+    }
     table.data = HostTensor::From({rows_, columns_ - count}, values_);
     if (count > 0) table.labels = HostTensor::From(count == 1 ? Shape{rows_} : Shape{rows_, count}, labels_);
     return table;
@@ -224,10 +228,6 @@ CsvTable ParseCsv(std::string_view bytes, const std::string& name, const CsvOpti
     Throw<DataError>("\"{}\": fields cannot be separated by quotes or line ends", name);
   }
   return Parser(bytes, name, options).Run();
-}
-
-std::vector<std::string> CsvLabels(const std::string& path, const CsvOptions& options) {
-  return Parser(ReadFile(path, options.file_bytes), path, options).LabelNames();
 }
 
 CsvTable ReadCsv(const std::string& path, const CsvOptions& options) {

@@ -58,11 +58,12 @@ struct CsvOptions {
 };
 
 struct CsvTable {
-  HostTensor data;                   // float32 (rows, columns)
-  HostTensor labels;                 // float32 (rows), of several columns (rows, columns); of none: empty
-  std::vector<std::string> columns;  // of data; by number, where there is no header
-  std::vector<std::string> classes;  // numbers in their order if all are whole ones, else in that of their bytes
-  int64_t left_out = 0;              // rows
+  HostTensor data;                       // float32 (rows, columns)
+  HostTensor labels;                     // float32 (rows), of several columns (rows, columns); of none: empty
+  std::vector<std::string> columns;      // of data; by number, where there is no header
+  std::vector<std::string> label_names;  // one for each column of labels; empty texts, where there is no header
+  std::vector<std::string> classes;      // numbers in their order if all are whole ones, else in that of their bytes
+  int64_t left_out = 0;                  // rows
 };
 
 // Throws DataError.
