@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <new>
 #include <optional>
@@ -197,6 +198,15 @@ void WriteFileAtomically(const std::string& path, const std::function<void(const
 void WriteFileAtomically(const std::string& path, std::string_view bytes) {
   WriteFileAtomically(path, [bytes](const ByteSink& sink) { sink(bytes.data(), static_cast<int64_t>(bytes.size())); });
 }
+
+void MakeFolder(const std::string& path) {
+  CheckPath("make the folder", path);
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) Fail("make the folder", path, error.value());
+}
+
+void MakeFolderOf(const std::string& file) { MakeFolder(FolderOf(file)); }
 
 uint64_t Checksum(const void* data, int64_t size, uint64_t seed) {
   return XXH3_64bits_withSeed(data, static_cast<size_t>(size), seed);
