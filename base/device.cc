@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/parse_number.h"
+#include "base/split_text.h"
 
 namespace bindery {
 namespace {
@@ -40,12 +41,8 @@ Device ParseDevice(std::string_view text) {
 
 std::vector<Device> ParseDevices(std::string_view comma_list) {
   std::vector<Device> devices;
-  for (;;) {
-    const size_t comma = comma_list.find(',');
-    devices.push_back(ParseDevice(comma_list.substr(0, comma)));
-    if (comma == std::string_view::npos) return devices;
-    comma_list.remove_prefix(comma + 1);
-  }
+  for (const std::string_view device : SplitText(comma_list, ',')) devices.push_back(ParseDevice(device));
+  return devices;
 }
 
 }  // namespace bindery

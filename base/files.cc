@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <new>
 #include <optional>
@@ -17,6 +18,7 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "base/random_file.h"
 
 namespace bindery {
 namespace {
@@ -143,36 +145,28 @@ class Temporary {
 }  // namespace
 
 std::string ReadFile(const std::string& path, int64_t limit) {
-  CheckPath("read", path);
-  // Not blocking, because opening a pipe would otherwise wait for its writer.
-  const File file(RetryInterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); }));
-  if (!file.IsOpen()) Fail("read", path, errno);
-  struct stat status;
-  if (::fstat(file.descriptor(), &status) != 0) Fail("read", path, errno);
-  if (!S_ISREG(status.st_mode)) Throw<DataError>("cannot read \"{}\": not a regular file", path);
+  const RandomFile file(path);
   const auto check_limit = [&](int64_t size) {
     if (size > limit) Throw<DataError>("cannot read \"{}\": {} bytes or more, the limit is {}", path, size, limit);
   };
-  check_limit(status.st_size);
+  check_limit(file.size());
   std::string bytes;
   try {
     // The size is a hint: the file may grow or shrink meanwhile, and files of /proc claim to be empty.
-    bytes.resize(static_cast<size_t>(status.st_size) + 1);
-    size_t size = 0;
-    for (;;) {
-      const ssize_t got =
-          RetryInterrupted([&] { return ::read(file.descriptor(), bytes.data() + size, bytes.size() - size); });
-      if (got < 0) Fail("read", path, errno);
-      if (got == 0) break;
-      size += static_cast<size_t>(got);
-      check_limit(static_cast<int64_t>(size));
-      if (size == bytes.size()) bytes.resize(size + std::max(size, size_t{4096}));
+    bytes.resize(static_cast<size_t>(file.size()) + 1);
+    for (int64_t size = 0;;) {
+      size += file.ReadSome(size, std::ssize(bytes) - size, bytes.data() + size);
+      check_limit(size);
+      if (size < std::ssize(bytes)) {
+        bytes.resize(static_cast<size_t>(size));
+        break;
+      }
+      bytes.resize(static_cast<size_t>(size + std::max<int64_t>(size, 4096)));
     }
-    bytes.resize(size);
   } catch (const std::bad_alloc&) {
-    Throw<DataError>("cannot read \"{}\": {} bytes do not fit in memory", path, status.st_size);
+    Throw<DataError>("cannot read \"{}\": {} bytes do not fit in memory", path, file.size());
   } catch (const std::length_error&) {
-    Throw<DataError>("cannot read \"{}\": {} bytes do not fit in memory", path, status.st_size);
+    Throw<DataError>("cannot read \"{}\": {} bytes do not fit in memory", path, file.size());
   }
   return bytes;
 }
@@ -204,6 +198,15 @@ void WriteFileAtomically(const std::string& path, const std::function<void(const
 void WriteFileAtomically(const std::string& path, std::string_view bytes) {
   WriteFileAtomically(path, [bytes](const ByteSink& sink) { sink(bytes.data(), static_cast<int64_t>(bytes.size())); });
 }
+
+void MakeFolder(const std::string& path) {
+  CheckPath("make the folder", path);
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) Fail("make the folder", path, error.value());
+}
+
+void MakeFolderOf(const std::string& file) { MakeFolder(FolderOf(file)); }
 
 uint64_t Checksum(const void* data, int64_t size, uint64_t seed) {
   return XXH3_64bits_withSeed(data, static_cast<size_t>(size), seed);

@@ -1,4 +1,4 @@
-// Files: whole-file reading with a limit, and writing that never leaves a half-written file.
+// Files: whole-file reading with a limit, writing that never leaves a half-written file, and folders for them.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +20,11 @@ void WriteFileAtomically(const std::string& path, std::string_view bytes);
 // The same for content produced in pieces: `writer` receives a sink to call any number of times.
 using ByteSink = std::function<void(const void* data, int64_t size)>;
 void WriteFileAtomically(const std::string& path, const std::function<void(const ByteSink&)>& writer);
+
+// Makes a folder and those above it, if they are not there. Throws DataError (path, errno text).
+void MakeFolder(const std::string& path);
+// The same of the folder that a file is to lie in.
+void MakeFolderOf(const std::string& file);
 
 // 64-bit checksum (XXH3) of bytes; `seed` chains pieces.
 uint64_t Checksum(const void* data, int64_t size, uint64_t seed = 0);

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/names.h"
 #include "base/parse_number.h"
+#include "base/split_text.h"
 #include "executor/group/split_batch.h"
 #include "train/call_text.h"
 
@@ -47,12 +48,10 @@ std::vector<double> WaitForEach(ExecutorGroup& group, Clock::time_point begun) {
 
 std::vector<double> ParseNumbers(const std::string& text) {
   std::vector<double> numbers;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find(':', begin), text.size());
-    const auto number = ParseNumber<double>(std::string_view(text).substr(begin, end - begin));
+  for (const std::string_view part : SplitText(text, ':')) {
+    const auto number = ParseNumber<double>(part);
     if (!number || !std::isfinite(*number) || *number < 0) return {};
     numbers.push_back(*number);
-    begin = end + 1;
   }
   return numbers;
 }

@@ -5,12 +5,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <span>
 #include <utility>
 
 #include "base/checked.h"
 #include "base/log.h"
 #include "engine/kernels/flat.h"
 #include "engine/kernels/update.h"
+#include "train/loop/steps_in_flight.h"
 #include "train/metrics/training_metric.h"
 #include "train/trainer.h"
 
@@ -22,17 +24,7 @@ std::string WithoutOperation(const std::string& message) {
   return message.starts_with("operation ") && end != std::string::npos ? message.substr(end + failed.size()) : message;
 }
 
-Trainer::~Trainer() {
-  for (int64_t i = 0; i < in_flight_;) {
-    try {
-      updater_->WaitFor(flying_[i].step);  // it uses the updater
-      ++i;
-    } catch (const HangError&) {  // until the device is back
-    } catch (...) {               // nobody is left to be told
-      ++i;
-    }
-  }
-}
+Trainer::~Trainer() { WaitForAll(updater_.get(), std::span(flying_, static_cast<size_t>(in_flight_))); }
 
 std::vector<BatchPtr> Trainer::Pieces(const BatchPtr& batch) const {
   const int64_t samples = group_->CheckBatch(*batch, Mode::kTrain);
@@ -109,11 +101,7 @@ bool Trainer::Settle(DataIter* iterator) {
   in_flight_ = 0;
   GiveBackUntouched(settled.after, iterator);
   if (error) std::rethrow_exception(Explain(error, batch, settled.step));
-  const bool again = updater_->loss_scaling()->on_overflow == OnOverflow::kRetry && iterator;
-  LogLine(LogLevel::kInfo,
-          fmt::format("gradients of step {} overflow at a loss scale of {}: {} at {}", settled.step, scale,
-                      again ? "once more" : "its batch is left out; going on", updater_->loss_scale().scale));
-  if (again) Step(batch, iterator);
+  if (IsOnceMore(*updater_, settled.step, scale, iterator != nullptr)) Step(batch, iterator);
   return false;
 }
 

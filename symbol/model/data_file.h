@@ -2,7 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+
+#include "base/random_file.h"
 
 namespace bindery {
 
@@ -10,7 +13,6 @@ class DataFile {
  public:
   // `folder` holds the files; empty: there are none.
   explicit DataFile(std::string folder) : folder_(std::move(folder)) {}
-  ~DataFile();
   DataFile(const DataFile&) = delete;
 
   // Opens a file, if it is not the one that is open. `file` is a path below the folder: neither absolute nor with "..",
@@ -18,16 +20,13 @@ class DataFile {
   void Open(const std::string& file);
   // Throws ModelError if bytes [offset, offset + bytes) are not all there.
   void CheckRange(int64_t offset, int64_t bytes) const;
-  int64_t bytes() const { return file_bytes_; }
+  int64_t bytes() const { return open_->size(); }
   // Throws DataError.
-  void Read(int64_t offset, int64_t bytes, void* to) const;
+  void Read(int64_t offset, int64_t bytes, void* to) const { open_->Read(offset, bytes, to); }
 
  private:
-  void Close();
   const std::string folder_;
-  std::string open_file_;
-  int descriptor_ = -1;
-  int64_t file_bytes_ = 0;
+  std::optional<RandomFile> open_;  // with its path below the folder
 };
 
 }  // namespace bindery

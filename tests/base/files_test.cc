@@ -241,6 +241,24 @@ TEST_F(FilesTest, RelativePathsAreInTheCurrentFolder) {
   EXPECT_EQ(ReadFile(Path("file")), "x");
 }
 
+TEST_F(FilesTest, MakesFolders) {
+  MakeFolder(Path("a/b/c"));
+  MakeFolder(Path("a/b/c"));  // it is there
+  EXPECT_TRUE(fs::is_directory(Path("a/b/c")));
+  MakeFolderOf(Path("d/e/file"));
+  EXPECT_TRUE(fs::is_directory(Path("d/e")));
+  EXPECT_FALSE(fs::exists(Path("d/e/file")));
+  MakeFolderOf("file");   // in the current folder
+  MakeFolderOf("/file");  // in the root
+  Put(Path("file"), "x");
+  ExpectError([&] { MakeFolder(Path("file")); }, {"cannot make the folder \"" + Path("file") + "\": ", "errno"});
+  ExpectError([&] { MakeFolder(Path("file/below")); }, {Path("file/below"), "Not a directory (errno 20)"});
+  ExpectError([&] { MakeFolderOf(Path("file/below/x")); }, {Path("file/below"), "Not a directory (errno 20)"});
+  ExpectError([&] { MakeFolder(Path("f") + '\0' + "g"); }, {"null character"});
+  ExpectError([&] { MakeFolder(""); }, {"cannot make the folder \"\": "});
+  EXPECT_EQ(CountEntries(), 3u);
+}
+
 TEST_F(FilesTest, NoDescriptorsLeak) {
   const auto count = [] { return std::distance(fs::directory_iterator("/proc/self/fd"), fs::directory_iterator()); };
   const auto before = count();

@@ -20,8 +20,8 @@
 #include "tools/cli/run_options.h"
 #include "tools/pages/class_scores.h"
 #include "tools/pages/confusion.h"
+#include "train/data/tables/npy.h"
 #include "train/finite.h"
-#include "train/weights/npz_writer.h"
 
 namespace bindery::cli {
 namespace {

@@ -7,6 +7,7 @@
 
 #include "base/names.h"
 #include "base/parse_number.h"
+#include "base/split_text.h"
 
 namespace bindery::cli {
 namespace {
@@ -132,12 +133,8 @@ T ParseNumber(const std::string& option, std::string_view text, T low, T high) {
 template <class T>
 std::vector<T> ParseNumbers(const std::string& option, std::string_view text, T low, T high) {
   std::vector<T> values;
-  for (;;) {
-    const size_t comma = text.find(',');
-    values.push_back(ParseNumber(option, text.substr(0, comma), low, high));
-    if (comma == std::string_view::npos) return values;
-    text.remove_prefix(comma + 1);
-  }
+  for (const std::string_view number : SplitText(text, ',')) values.push_back(ParseNumber(option, number, low, high));
+  return values;
 }
 
 bool IsTrue(const std::string& source, const std::string& text, const std::string& expected) {

@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "base/names.h"
+#include "base/split_text.h"
 #include "engine/backend.h"
 #include "tools/cli/console.h"
 #include "tools/cli/exit_codes.h"
@@ -48,11 +49,9 @@ std::string FolderOf(const std::string& path) {
 
 Weights RenamedBy(const std::string& map, Weights weights) {
   std::vector<std::string> rules;
-  for (size_t begin = 0; begin < map.size();) {
-    const size_t end = std::min(map.find(';', begin), map.size());
-    const size_t first = map.find_first_not_of(' ', begin);
-    if (first < end) rules.push_back(map.substr(first, end - first));
-    begin = end + 1;
+  for (const std::string_view rule : SplitText(map, ';')) {
+    const size_t first = rule.find_first_not_of(' ');
+    if (first != std::string_view::npos) rules.emplace_back(rule.substr(first));
   }
   try {
     return MapNames(std::move(weights), rules);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/split_text.h"
 #include "tools/cli/arguments.h"
 #include "train/data/open.h"
 #include "train/data/samples/numbers.h"
@@ -47,14 +48,12 @@ std::string AbsoluteData(const std::string& text) {
 }
 
 std::string AbsolutePlots(const std::string& plot) {
-  std::string result;
-  for (size_t begin = 0; begin <= plot.size() && !plot.empty();) {
-    const size_t end = std::min(plot.find(',', begin), plot.size());
-    const std::string file = plot.substr(begin, end - begin);
-    result += (begin == 0 ? "" : ",") + (file == "-" ? file : Absolute(file));
-    begin = end + 1;
+  std::vector<std::string> files;
+  for (const std::string_view part : SplitText(plot, ',')) {
+    const std::string file(part);
+    files.push_back(file == "-" ? file : Absolute(file));
   }
-  return result;
+  return fmt::format("{}", fmt::join(files, ","));
 }
 
 std::string Flag(bool value) { return value ? "true" : ""; }

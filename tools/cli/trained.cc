@@ -3,9 +3,9 @@
 #include <cmath>
 #include <cstring>
 #include <set>
-#include <sstream>
 
 #include "base/names.h"
+#include "base/split_text.h"
 #include "symbol/graph.h"
 #include "symbol/infer.h"
 #include "symbol/ops.h"
@@ -145,8 +145,7 @@ bool GivesNumbers(const Model& model) {
 std::vector<std::string> NamesOfNumbers(const Model& model, int64_t outputs) {
   std::vector<std::string> names;
   if (const auto found = model.metadata.find(kNumbersKey); found != model.metadata.end()) {
-    std::istringstream lines(found->second);
-    for (std::string line; std::getline(lines, line);) names.push_back(line);
+    for (const std::string_view line : SplitText(found->second, '\n')) names.emplace_back(line);
   }
   names.resize(static_cast<size_t>(outputs));
   std::set<std::string> taken;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/split_text.h"
 #include "symbol/print/summary.h"
 #include "tools/cli/arguments.h"
 #include "tools/cli/console.h"
@@ -17,16 +18,6 @@ namespace bindery::cli {
 namespace {
 
 constexpr int64_t kImages = 8;  // shown of the test data
-
-std::vector<std::string> SplitAtCommas(const std::string& text) {
-  std::vector<std::string> parts;
-  for (size_t begin = 0; begin <= text.size() && !text.empty();) {
-    const size_t end = std::min(text.find(',', begin), text.size());
-    parts.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
-}
 
 // The first images of the data `name`, if they are such.
 void WriteImages(const std::string& name, DataIter* data, EventWriter* events) {
@@ -55,12 +46,15 @@ void WatchOptions::AddTo(CLI::App* app) {
 }
 
 std::vector<std::string> WatchOptions::PlotFiles() const {
-  std::vector<std::string> files = SplitAtCommas(plot);
-  std::erase(files, "-");
+  std::vector<std::string> files;
+  if (plot.empty()) return files;
+  for (const std::string_view file : SplitText(plot, ',')) {
+    if (file != "-") files.emplace_back(file);
+  }
   return files;
 }
 
-bool WatchOptions::PlotsHere() const { return std::ranges::count(SplitAtCommas(plot), "-") > 0; }
+bool WatchOptions::PlotsHere() const { return std::ranges::count(SplitText(plot, ','), "-") > 0; }
 
 std::vector<std::pair<std::string, std::string>> WatchOptions::Outputs() const {
   std::vector<std::pair<std::string, std::string>> outputs = {{"--tensorboard", tensorboard}, {"--trace", trace}};

@@ -1,19 +1,15 @@
 // Reads a checkpoint that nobody has checked. Before anything is allocated, its size is compared with what the file
 // really has: first the frame, then the header, then all tensors together, then each tensor's bytes.
-#include <fcntl.h>
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/wire_format_lite.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <new>
-#include <system_error>
 #include <utility>
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/random_file.h"
 #include "proto/checkpoint.pb.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/checkpoint_format.h"
@@ -23,9 +19,8 @@ namespace {
 
 class Reader {
  public:
-  Reader(const std::string& path, const ModelLimits& limits) : path_(path), limits_(limits) { Open(); }
-  ~Reader() { ::close(descriptor_); }
-  Reader(const Reader&) = delete;
+  Reader(const std::string& path, const ModelLimits& limits)
+      : file_(path, fmt::format("\"{}\"", path.c_str())), limits_(limits) {}
 
   Checkpoint Read() {
     const CheckpointPreamble preamble = ReadPreamble();
@@ -40,64 +35,33 @@ class Reader {
  private:
   template <class... Args>
   [[noreturn]] void Fail(fmt::format_string<Args...> format, Args&&... args) const {
-    Throw<CheckpointError>("\"{}\": {}", path_, fmt::format(format, std::forward<Args>(args)...));
-  }
-
-  void Open() {
-    if (path_.find('\0') != std::string::npos)
-      Throw<CheckpointError>("\"{}\": the name contains a null character", path_.c_str());
-    // Not blocking, because opening a pipe would otherwise wait for its writer.
-    do {
-      descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    } while (descriptor_ < 0 && errno == EINTR);
-    if (descriptor_ < 0) FailSystem("open");
-    struct stat status;
-    if (::fstat(descriptor_, &status) != 0) CloseAndFail([&] { FailSystem("examine"); });
-    if (!S_ISREG(status.st_mode)) CloseAndFail([&] { Fail("not a regular file"); });
-    size_ = status.st_size;
-  }
-  template <class F>
-  void CloseAndFail(const F& fail) {
-    const int error = errno;
-    ::close(descriptor_);  // the destructor does not run when the constructor throws
-    errno = error;
-    fail();
-  }
-  [[noreturn]] void FailSystem(const char* action) const {
-    const int error = errno;
-    Fail("cannot {} it: {} (errno {})", action, std::generic_category().message(error), error);
+    Throw<CheckpointError>("\"{}\": {}", file_.path(), fmt::format(format, std::forward<Args>(args)...));
   }
 
   void ReadAt(int64_t offset, void* data, int64_t count, const std::string& what) const {
-    auto* to = static_cast<char*>(data);
-    while (count > 0) {
-      const ssize_t got = ::pread(descriptor_, to, static_cast<size_t>(count), offset);
-      if (got < 0 && errno == EINTR) continue;
-      if (got < 0) FailSystem("read");
-      if (got == 0) Fail("the file ends at byte {}, within {}", offset, what);
-      to += got;
-      offset += got;
-      count -= got;
-    }
+    const int64_t got = file_.ReadSome(offset, count, data);
+    if (got < count) Fail("the file ends at byte {}, within {}", offset + got, what);
   }
 
   CheckpointPreamble ReadPreamble() const {
     CheckpointPreamble preamble;
-    const int64_t there = std::min(size_, kPreambleBytes);
+    const int64_t there = std::min(file_.size(), kPreambleBytes);
     ReadAt(0, &preamble, there, "its first bytes");
     if (std::memcmp(preamble.magic, kCheckpointMagic, std::min<size_t>(there, sizeof(kCheckpointMagic))) != 0) {
       Fail("this is not a checkpoint: it does not begin with \"BNDCKPT\"");
     }
-    if (there < kPreambleBytes) Fail("the file was cut off after {} bytes", size_);
+    if (there < kPreambleBytes) Fail("the file was cut off after {} bytes", file_.size());
     if (preamble.version != kCheckpointVersion) {
       Fail("its format is {}, this program reads format {}: it was written by {} Bindery", preamble.version,
            kCheckpointVersion, preamble.version < kCheckpointVersion ? "an older" : "a newer");
     }
     if (preamble.checksum != Checksum(&preamble, kPreambleChecked))
       Fail("bytes 0..47 are damaged: the checksum is wrong");
-    if (size_ < preamble.file_bytes) Fail("the file was cut off: it has {} of {} bytes", size_, preamble.file_bytes);
-    if (size_ > preamble.file_bytes) Fail("the file has {} bytes, but should end after {}", size_, preamble.file_bytes);
-    const int64_t limit = std::min({kMaxCheckpointHeader, limits_.file_bytes, size_ - kPreambleBytes});
+    if (file_.size() < preamble.file_bytes)
+      Fail("the file was cut off: it has {} of {} bytes", file_.size(), preamble.file_bytes);
+    if (file_.size() > preamble.file_bytes)
+      Fail("the file has {} bytes, but should end after {}", file_.size(), preamble.file_bytes);
+    const int64_t limit = std::min({kMaxCheckpointHeader, limits_.file_bytes, file_.size() - kPreambleBytes});
     if (preamble.header_bytes < 0 || preamble.header_bytes > limit || preamble.zero != 0) {
       Fail("its header claims to have {} bytes, at most {} are possible here", preamble.header_bytes, limit);
     }
@@ -213,11 +177,11 @@ class Reader {
       } catch (const ShapeError& error) {
         Fail("{} of shape {}: {}", NameOf(tensor), shape, error.message());
       }
-      if (end > size_)
-        Fail("{} of {} {} does not fit in the file's {} bytes", NameOf(tensor), DTypeOf(tensor), shape, size_);
+      if (end > file_.size())
+        Fail("{} of {} {} does not fit in the file's {} bytes", NameOf(tensor), DTypeOf(tensor), shape, file_.size());
       if (total > limits_.tensor_bytes) Fail("its tensors have more than {} bytes, the limit", limits_.tensor_bytes);
     }
-    if (end != size_) Fail("{} bytes follow the last tensor", size_ - end);
+    if (end != file_.size()) Fail("{} bytes follow the last tensor", file_.size() - end);
   }
 
   void ReadTensors(const proto::Checkpoint& header, const CheckpointPreamble& preamble, Checkpoint* checkpoint) const {
@@ -254,30 +218,32 @@ class Reader {
     }
   }
 
-  const std::string path_;
+  const RandomFile file_;
   const ModelLimits limits_;
-  int descriptor_ = -1;
-  int64_t size_ = 0;
 };
 
-}  // namespace
-
-std::map<std::string, std::string> LoadCheckpointInfo(const std::string& path) {
+// What `read` makes of a Reader of the file.
+template <class Read>
+auto ReadFrom(const std::string& path, const ModelLimits& limits, const Read& read) {
   try {
-    return Reader(path, {}).ReadInfo();
-  } catch (const std::bad_alloc&) {
-    Throw<CheckpointError>("\"{}\": it does not fit in memory", path);
-  }
-}
-
-Checkpoint LoadCheckpoint(const std::string& path, const ModelLimits& limits) {
-  try {
-    return Reader(path, limits).Read();
+    return read(Reader(path, limits));
+  } catch (const DataError& error) {  // of the file
+    throw CheckpointError(error.message());
   } catch (const std::bad_alloc&) {  // the header
     Throw<CheckpointError>("\"{}\": it does not fit in memory", path);
   } catch (const DeviceError&) {  // a tensor
     Throw<CheckpointError>("\"{}\": it does not fit in memory", path);
   }
+}
+
+}  // namespace
+
+std::map<std::string, std::string> LoadCheckpointInfo(const std::string& path) {
+  return ReadFrom(path, {}, [](Reader&& reader) { return reader.ReadInfo(); });
+}
+
+Checkpoint LoadCheckpoint(const std::string& path, const ModelLimits& limits) {
+  return ReadFrom(path, limits, [](Reader&& reader) { return reader.Read(); });
 }
 
 }  // namespace bindery

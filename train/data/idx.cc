@@ -7,6 +7,7 @@
 #include <array>
 #include <cstring>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/checked.h"
@@ -17,28 +18,24 @@ namespace bindery {
 namespace {
 
 // The codes of element types in the third byte of a file.
+constexpr std::pair<uint8_t, DType> kTypes[] = {{0x08, DType::kUInt8},   {0x09, DType::kInt8},
+                                                {0x0b, DType::kInt16},   {0x0c, DType::kInt32},
+                                                {0x0d, DType::kFloat32}, {0x0e, DType::kFloat64}};
+
 std::optional<DType> DTypeOf(uint8_t code) {
-  switch (code) {
-    case 0x08: return DType::kUInt8;
-    case 0x09: return DType::kInt8;
-    case 0x0b: return DType::kInt16;
-    case 0x0c: return DType::kInt32;
-    case 0x0d: return DType::kFloat32;
-    case 0x0e: return DType::kFloat64;
-    default: return std::nullopt;
+  for (const auto& [known, dtype] : kTypes) {
+    if (known == code) return dtype;
   }
+  return std::nullopt;
 }
 
-std::optional<uint8_t> CodeOf(DType dtype) {
-  switch (dtype) {
-    case DType::kUInt8: return 0x08;
-    case DType::kInt8: return 0x09;
-    case DType::kInt16: return 0x0b;
-    case DType::kInt32: return 0x0c;
-    case DType::kFloat32: return 0x0d;
-    case DType::kFloat64: return 0x0e;
-    default: return std::nullopt;
+uint8_t CodeOf(DType dtype, const std::string& path) {
+  std::vector<DType> dtypes;
+  for (const auto& [code, known] : kTypes) {
+    if (known == dtype) return code;
+    dtypes.push_back(known);
   }
+  Throw<DataError>("\"{}\": an IDX file holds {}, got {}", path, fmt::join(dtypes, ", "), dtype);
 }
 
 uint32_t FromBigEndian(const uint8_t* bytes) {
@@ -128,11 +125,8 @@ HostTensor ReadIdx(const std::string& path, const IdxLimits& limits) {
 }
 
 void WriteIdx(const HostTensor& tensor, const std::string& path) {
-  const std::optional<uint8_t> code = CodeOf(tensor.dtype());
-  if (!code) {
-    Throw<DataError>("\"{}\": an IDX file holds uint8, int8, int32, float32 or float64, got {}", path, tensor.dtype());
-  }
-  std::string bytes{'\0', '\0', static_cast<char>(*code), static_cast<char>(tensor.shape().rank())};
+  const uint8_t code = CodeOf(tensor.dtype(), path);
+  std::string bytes{'\0', '\0', static_cast<char>(code), static_cast<char>(tensor.shape().rank())};
   for (const int64_t extent : tensor.shape()) {
     if (extent > UINT32_MAX) Throw<DataError>("\"{}\": an IDX file holds extents of 32 bits, got {}", path, extent);
     for (int shift = 24; shift >= 0; shift -= 8) bytes += static_cast<char>(extent >> shift);

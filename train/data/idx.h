@@ -22,7 +22,7 @@ HostTensor ReadIdx(const std::string& path, const IdxLimits& limits = {});
 // The same for a file's content; `name` is for messages.
 HostTensor ParseIdx(std::string_view bytes, const std::string& name, const IdxLimits& limits = {});
 
-// uint8, int8, int32, float32 or float64. Written atomically; packed if the name ends in ".gz". Throws DataError.
+// Of the types that can be read. Written atomically; packed if the name ends in ".gz". Throws DataError.
 void WriteIdx(const HostTensor& tensor, const std::string& path);
 
 // Images (N, rows, columns) and labels (N) of bytes. Throws DataError: the numbers of images and labels differ, a label

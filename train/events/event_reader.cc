@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "train/data/records/random_file.h"
+#include "base/random_file.h"
 #include "train/data/records/tf_record.h"
 #include "train/events/events.pb.h"
 

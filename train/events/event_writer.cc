@@ -9,12 +9,12 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <mutex>
 #include <system_error>
 
 #include "base/error.h"
+#include "base/files.h"
 #include "train/data/images/encode.h"
 #include "train/data/records/crc32c.h"
 #include "train/events/events.pb.h"
@@ -118,9 +118,7 @@ struct EventWriter::Impl {
 
 EventWriter::EventWriter(const std::string& folder) : impl_(std::make_unique<Impl>()) {
   static std::atomic<int> number = 0;
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error) Throw<DataError>("cannot make the folder \"{}\": {}", folder, error.message());
+  MakeFolder(folder);
   impl_->path = fmt::format("{}/events.out.tfevents.{:010}.{}.{}.{}", folder, static_cast<int64_t>(Now()), HostName(),
                             ::getpid(), number++);
   errno = 0;

@@ -10,10 +10,10 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "base/files.h"
 #include "base/log.h"
-#include "train/extensions/folder_of.h"
-#include "train/quoted_text.h"
 #include "train/loop/loop.h"
+#include "train/quoted_text.h"
 
 namespace bindery {
 namespace {

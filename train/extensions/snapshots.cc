@@ -6,10 +6,10 @@
 #include <optional>
 #include <utility>
 
+#include "base/files.h"
 #include "base/log.h"
 #include "train/checkpoint/background_writer.h"
 #include "train/checkpoint/checkpoint.h"
-#include "train/extensions/folder_of.h"
 #include "train/finite.h"
 #include "train/loop/loop.h"
 

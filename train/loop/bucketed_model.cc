@@ -1,15 +1,13 @@
 #include "train/loop/bucketed_model.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <set>
 #include <utility>
 
-#include "base/log.h"
 #include "base/names.h"
 #include "symbol/ops/loss.h"
 #include "train/initializer.h"
+#include "train/loop/steps_in_flight.h"
 #include "train/metrics/metrics.h"
 #include "train/precision.h"
 
@@ -66,15 +64,7 @@ BucketedModel::BucketedModel(NetFn make, int64_t default_key, const GroupOptions
 }
 
 BucketedModel::~BucketedModel() {
-  for (size_t i = 0; i < in_flight_.size();) {
-    try {
-      updater_->WaitFor(in_flight_[i].step);  // it uses the updaters
-      ++i;
-    } catch (const HangError&) {  // until the device is back
-    } catch (...) {               // nobody is left to be told
-      ++i;
-    }
-  }
+  WaitForAll(updater_, in_flight_);
   // What goes on with the first one's steps ends before it.
   std::erase_if(buckets_, [&](const auto& bucket) { return &bucket.second != first_; });
 }
@@ -126,33 +116,16 @@ void BucketedModel::Step(int64_t key, const BatchPtr& batch) {
 }
 
 void BucketedModel::SettleOldest() {
-  InFlight oldest = std::move(in_flight_.front());
   const double scale = updater_->loss_scale().scale;
-  Updater& updater = *buckets_.at(oldest.batch.key).updater;
-  bool committed = false;
-  try {
-    committed = updater.Finish(oldest.step);
-  } catch (const HangError&) {  // it may still end well
-    in_flight_.front() = std::move(oldest);
-    throw;
-  } catch (...) {
-    updater.GoBack(oldest.step);
-    in_flight_.clear();
-    throw;
-  }
-  if (committed) {
-    in_flight_.erase(in_flight_.begin());
-    if (!oldest.measurement) return;
-    total_->Merge(oldest.measurement->partials);
-    any_ = true;
+  Updater* const updater = buckets_.at(in_flight_.front().batch.key).updater.get();
+  const auto [oldest, committed] = FinishOldest(updater, &in_flight_);
+  if (!committed) {
+    if (IsOnceMore(*updater, oldest.step, scale, /*has_batch=*/true)) Step(oldest.batch);
     return;
   }
-  in_flight_.clear();  // what was behind it did nothing
-  const bool again = updater.loss_scaling()->on_overflow == OnOverflow::kRetry;
-  LogLine(LogLevel::kInfo,
-          fmt::format("gradients of step {} overflow at a loss scale of {}: {} at {}", oldest.step, scale,
-                      again ? "once more" : "its batch is left out; going on", updater.loss_scale().scale));
-  if (again) Step(oldest.batch);
+  if (!oldest.measurement) return;
+  total_->Merge(oldest.measurement->partials);
+  any_ = true;
 }
 
 void BucketedModel::Settle() {

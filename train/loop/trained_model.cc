@@ -5,12 +5,12 @@
 #include <utility>
 
 #include "base/files.h"
-#include "base/log.h"
 #include "executor/data_parallel_executor_group.h"
 #include "symbol/ops/loss.h"
 #include "train/checkpoint/run_info.h"
 #include "train/data/feed.h"
 #include "train/initializer.h"
+#include "train/loop/steps_in_flight.h"
 #include "train/memory.h"
 #include "train/metrics/metrics.h"
 #include "train/precision.h"
@@ -93,17 +93,7 @@ TrainedModel::TrainedModel(Replicas replicas, const TrainedModelOptions& options
   for (size_t i = 0; i < parts; ++i) totals_.emplace_back(options, group_->symbol());
 }
 
-TrainedModel::~TrainedModel() {
-  for (size_t i = 0; i < in_flight_.size();) {
-    try {
-      updater_->WaitFor(in_flight_[i].step);  // it uses the updater
-      ++i;
-    } catch (const HangError&) {  // until the device is back
-    } catch (...) {               // nobody is left to be told, nor to do it again for
-      ++i;
-    }
-  }
-}
+TrainedModel::~TrainedModel() { WaitForAll(updater_.get(), in_flight_); }
 
 std::vector<BatchPtr> TrainedModel::Cut(const BatchPtr& batch) const {
   if (cut_.pieces == 1) return {batch};
@@ -134,34 +124,17 @@ void TrainedModel::Apply(int64_t samples) {
 }
 
 void TrainedModel::SettleOldest() {
-  InFlight oldest = std::move(in_flight_.front());
   const double scale = updater_->loss_scale().scale;
-  bool committed = false;
-  try {
-    committed = updater_->Finish(oldest.step);
-  } catch (const HangError&) {  // it may still end well
-    in_flight_.front() = std::move(oldest);
-    throw;
-  } catch (...) {
-    updater_->GoBack(oldest.step);
-    in_flight_.clear();
-    throw;
-  }
-  if (committed) {
-    in_flight_.erase(in_flight_.begin());
-    for (size_t i = 0; i < totals_.size(); ++i) {
-      const std::optional<size_t> replica = i == 0 ? std::nullopt : std::optional(i - 1);
-      oldest.measurement.MergeInto(&totals_[i].metric, replica);
-      totals_[i].samples += static_cast<double>(oldest.measurement.Samples(replica));
-    }
+  const auto [oldest, committed] = FinishOldest(updater_.get(), &in_flight_);
+  if (!committed) {
+    if (IsOnceMore(*updater_, oldest.step, scale, !oldest.batches.empty())) Step(oldest.batches);
     return;
   }
-  in_flight_.clear();  // what was behind it did nothing
-  const bool again = !oldest.batches.empty() && updater_->loss_scaling()->on_overflow == OnOverflow::kRetry;
-  LogLine(LogLevel::kInfo,
-          fmt::format("gradients of step {} overflow at a loss scale of {}: {} at {}", oldest.step, scale,
-                      again ? "once more" : "its batch is left out; going on", updater_->loss_scale().scale));
-  if (again) Step(oldest.batches);
+  for (size_t i = 0; i < totals_.size(); ++i) {
+    const std::optional<size_t> replica = i == 0 ? std::nullopt : std::optional(i - 1);
+    oldest.measurement.MergeInto(&totals_[i].metric, replica);
+    totals_[i].samples += static_cast<double>(oldest.measurement.Samples(replica));
+  }
 }
 
 void TrainedModel::Settle() {

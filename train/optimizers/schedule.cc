@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/names.h"
 #include "base/parse_number.h"
+#include "base/split_text.h"
 #include "train/call_text.h"
 
 namespace bindery {
@@ -206,14 +207,10 @@ class Plateau final : public Schedule {
 
 std::vector<int64_t> ParseSteps(const CallText& call, const std::string& text) {
   std::vector<int64_t> steps;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find(';', begin), text.size());
-    const auto step = ParseNumber<int64_t>(std::string_view(text).substr(begin, end - begin));
-    if (!step) {
-      call.Fail(fmt::format("\"at\" must be whole numbers like 15;25, got \"{}\"", text));
-    }
+  for (const std::string_view part : SplitText(text, ';')) {
+    const auto step = ParseNumber<int64_t>(part);
+    if (!step) call.Fail(fmt::format("\"at\" must be whole numbers like 15;25, got \"{}\"", text));
     steps.push_back(*step);
-    begin = end + 1;
   }
   return steps;
 }

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/split_text.h"
 #include "symbol/infer.h"
 #include "train/weights/weights.h"
 
@@ -64,15 +65,13 @@ std::string List(const std::vector<std::string>& misfits) {
 
 std::vector<std::string> ChooseNames(const std::vector<std::string>& names, const std::string& patterns) {
   std::vector<bool> chosen(names.size());
-  for (size_t begin = 0; begin <= patterns.size();) {
-    const size_t end = std::min(patterns.find(',', begin), patterns.size());
-    const std::string pattern = patterns.substr(begin, end - begin);
+  for (const std::string_view part : SplitText(patterns, ',')) {
+    const std::string pattern(part);
     bool fits = false;
     for (size_t i = 0; i < names.size(); ++i) {
       if (fnmatch(pattern.c_str(), names[i].c_str(), FNM_NOESCAPE) == 0) chosen[i] = fits = true;
     }
     if (!fits) Throw("no parameter is \"{}\"{}", pattern, NameHint(pattern, names));
-    begin = end + 1;
   }
   std::vector<std::string> result;
   for (size_t i = 0; i < names.size(); ++i) {

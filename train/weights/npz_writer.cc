@@ -4,7 +4,6 @@
 #include <zlib.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstdint>
 #include <string_view>
 #include <vector>
@@ -12,52 +11,16 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/files.h"
+#include "train/data/tables/npy.h"
 
 namespace bindery {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "an array's bytes are those of memory");
-
 constexpr int64_t kMostBytes = 0xffffffff;  // what the sizes and offsets of the archive can say
 constexpr int64_t kMostFiles = 0xffff - 1;
 
-const char* TypeOf(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat32: return "<f4";
-    case DType::kFloat64: return "<f8";
-    case DType::kFloat16: return "<f2";
-    case DType::kBFloat16: return "|V2";  // as ml_dtypes saves it
-    case DType::kInt8: return "|i1";
-    case DType::kInt16: return "<i2";
-    case DType::kInt32: return "<i4";
-    case DType::kInt64: return "<i8";
-    case DType::kUInt8: return "|u1";
-    case DType::kUInt16: return "<u2";
-    case DType::kUInt32: return "<u4";
-    case DType::kUInt64: return "<u8";
-    case DType::kBool: return "|b1";
-  }
-  Throw("invalid dtype {}", static_cast<int>(dtype));
-}
-
 void Append(std::string* bytes, uint64_t value, int size) {
   for (int i = 0; i < size; ++i) bytes->push_back(static_cast<char>(value >> (8 * i)));
-}
-
-// What stands before an array's elements.
-std::string NpyHeader(const HostTensor& array) {
-  std::string shape;
-  for (const int64_t extent : array.shape()) shape += fmt::format("{}, ", extent);
-  if (array.shape().rank() > 1) shape.resize(shape.size() - 2);  // but (3,) keeps its comma
-  std::string text =
-      fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}", TypeOf(array.dtype()), shape);
-  constexpr size_t kAlignment = 64, kBefore = 10;
-  text.append(kAlignment - (kBefore + text.size() + 1) % kAlignment, ' ');
-  text += '\n';
-  std::string header = "\x93NUMPY\x01";
-  header.push_back('\0');
-  Append(&header, text.size(), 2);
-  return header + text;
 }
 
 struct File {
@@ -107,14 +70,6 @@ uint32_t Crc(uint32_t before, const void* data, int64_t size) {
 }
 
 }  // namespace
-
-void SaveNpy(const HostTensor& array, const std::string& path) {
-  WriteFileAtomically(path, [&](const ByteSink& sink) {
-    const std::string header = NpyHeader(array);
-    sink(header.data(), std::ssize(header));
-    sink(array.raw(), array.bytes());
-  });
-}
 
 void SaveNpz(const HostTensorMap& arrays, const std::string& path) {
   const auto fail = [&](const std::string& why) { Throw<DataError>("cannot write \"{}\": {}", path, why); };

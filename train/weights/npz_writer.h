@@ -1,5 +1,4 @@
-// .npy: an array; .npz: a zip archive of these, stored. Source: numpy/lib/format.py, version 1.0 of the format;
-// APPNOTE.TXT 6.3.
+// .npz: a zip archive of .npy files (train/data/tables/npy.h), stored. Source: APPNOTE.TXT 6.3.
 #pragma once
 
 #include <string>
@@ -8,8 +7,7 @@
 
 namespace bindery {
 
-// Throw DataError.
-void SaveNpy(const HostTensor& array, const std::string& path);  // one array, by itself
+// Throws DataError.
 void SaveNpz(const HostTensorMap& arrays, const std::string& path);
 
 }  // namespace bindery

@@ -12,7 +12,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/files.h"
-#include "train/data/records/random_file.h"
+#include "base/random_file.h"
 
 namespace bindery {
 namespace {

@@ -213,7 +213,7 @@ TEST_F(CheckpointTest, MessagesSayWhere) {
 }
 
 TEST_F(CheckpointTest, OnlyRegularFiles) {
-  EXPECT_EQ(LoadError(), "cannot open it: No such file or directory (errno 2)");
+  EXPECT_EQ(LoadError(), "No such file or directory (errno 2)");
   path_ = folder_;
   EXPECT_EQ(LoadError(), "not a regular file");
   path_ = "/dev/zero";

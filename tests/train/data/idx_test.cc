@@ -72,7 +72,7 @@ TEST_F(IdxTest, RoundTrips) {
     }
   }
   EXPECT_EQ(MessageOf<DataError>([&] { WriteIdx(HostTensor(DType::kBFloat16, {1}), "x"); }),
-            "DataError: \"x\": an IDX file holds uint8, int8, int32, float32 or float64, got bfloat16");
+            "DataError: \"x\": an IDX file holds uint8, int8, int16, int32, float32, float64, got bfloat16");
 }
 
 TEST_F(IdxTest, ReadsGzipFilesStrungTogether) {

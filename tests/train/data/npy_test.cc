@@ -93,6 +93,23 @@ TEST(Npy, EveryByteMayBeWrong) {
   }
 }
 
+TEST(Npy, WritesAllTypesAndShapes) {
+  const std::string path = testing::TempDir() + "/written.npy";
+  for (int i = 0; i < kNumDTypes; ++i) {
+    for (const Shape& shape : {Shape{}, Shape{3}, Shape{0}, Shape{2, 0}, Shape{2, 3, 5}}) {
+      HostTensor array(static_cast<DType>(i), shape);
+      for (int64_t k = 0; k < array.elements(); ++k) array.Set(k, static_cast<double>(k % 2));
+      SaveNpy(array, path);
+      EXPECT_EQ(ReadNpy(path), array);
+    }
+  }
+  // Elements begin at a multiple of 64.
+  SaveNpy(HostTensor(DType::kInt16, {3}), path);
+  const std::string text = "{'descr': '<i2', 'fortran_order': False, 'shape': (3, ), }";
+  EXPECT_EQ(ReadFile(path), std::string("\x93NUMPY\1\0\x76\0", 10) + text + std::string(117 - text.size(), ' ') + '\n' +
+                                std::string(6, '\0'));
+}
+
 TEST(Zip, RefusesWhatIsNotWhole) {
   const std::string whole = ReadFile(kFolder + "numpy_stored.npz");
   const std::vector<ZipEntry> entries = ListZip(whole, "z");

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/philox.h"
+#include "base/random_file.h"
 #include "tests/message_of.h"
 #include "train/data/digits.h"
 #include "train/data/gunzip.h"
@@ -17,7 +18,6 @@
 #include "train/data/records/crc32c.h"
 #include "train/data/records/image_folder.h"
 #include "train/data/records/packed_file.h"
-#include "train/data/records/random_file.h"
 #include "train/data/records/record.h"
 #include "train/data/records/tar.h"
 #include "train/data/records/tf_record.h"
@@ -111,8 +111,7 @@ TEST_F(RecordsTest, DamagedTfRecords) {
   EXPECT_EQ(message(wrong), "DataError: , record 0: damaged: its checksum is another");
   wrong = whole;
   wrong[2] ^= 1;
-  EXPECT_EQ(message(wrong),
-            "DataError: , record 0: the checksum of its length is another: not a TFRecord file");
+  EXPECT_EQ(message(wrong), "DataError: , record 0: the checksum of its length is another: not a TFRecord file");
   EXPECT_EQ(message(whole.substr(0, whole.size() - 1)), "DataError: , record 3: cut off: it has 63 bytes");
   EXPECT_EQ(message(whole.substr(0, 79 + 5)), "DataError: , record 1: cut off within its header");
   EXPECT_EQ(message(whole, {.record_bytes = 62}), "DataError: , record 0: it has 63 bytes, the limit is 62");

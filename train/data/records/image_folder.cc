@@ -133,9 +133,7 @@ HostTensor ReadImageFile(const std::string& path, const ImageOptions& options) {
 void WriteImageFolder(const ImageSet& set, const std::string& path) {
   for (int64_t i = 0; i < set.labels.elements(); ++i) {
     const std::string folder = fmt::format("{}/{}", path, static_cast<int64_t>(set.labels.At(i)));
-    std::error_code error;
-    fs::create_directories(folder, error);
-    if (error) Throw<DataError>("cannot make folder \"{}\": {}", folder, error.message());
+    MakeFolder(folder);
     const HostTensor image = set.images.Slice(0, i, i + 1).Reshape(set.images.shape().Erase(0));
     // As they come, not synced one by one, which is what writing thousands would take its time for.
     const std::string file = fmt::format("{}/{:06}.png", folder, i), bytes = EncodePng(ToImage(image));

@@ -15,7 +15,7 @@
 #include <string_view>
 #include <vector>
 
-#include "train/data/records/random_file.h"
+#include "base/random_file.h"
 
 namespace bindery {
 

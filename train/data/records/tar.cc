@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "train/data/records/random_file.h"
+#include "base/random_file.h"
 
 namespace bindery {
 namespace {

@@ -6,10 +6,10 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/random_file.h"
 #include "proto/example.pb.h"
 #include "train/data/records/crc32c.h"
 #include "train/data/records/packed_file.h"
-#include "train/data/records/random_file.h"
 
 namespace bindery {
 namespace {

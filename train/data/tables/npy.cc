@@ -1,11 +1,14 @@
 #include "train/data/tables/npy.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <charconv>
 #include <cstring>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/checked.h"
@@ -23,16 +26,26 @@ struct Header {
   std::vector<int64_t> dims;
 };
 
+// As they are written: the order of bytes, then the type.
+constexpr std::pair<std::string_view, DType> kTypes[] = {
+    {"<f4", DType::kFloat32}, {"<f8", DType::kFloat64}, {"<f2", DType::kFloat16}, {"|V2", DType::kBFloat16},
+    {"|i1", DType::kInt8},    {"<i2", DType::kInt16},   {"<i4", DType::kInt32},   {"<i8", DType::kInt64},
+    {"|u1", DType::kUInt8},   {"<u2", DType::kUInt16},  {"<u4", DType::kUInt32},  {"<u8", DType::kUInt64},
+    {"|b1", DType::kBool}};
+static_assert(std::size(kTypes) == kNumDTypes);
+
 std::optional<DType> DTypeOf(std::string_view type) {
-  constexpr std::pair<std::string_view, DType> kTypes[] = {
-      {"f4", DType::kFloat32}, {"f8", DType::kFloat64}, {"f2", DType::kFloat16}, {"V2", DType::kBFloat16},
-      {"i1", DType::kInt8},    {"i2", DType::kInt16},   {"i4", DType::kInt32},   {"i8", DType::kInt64},
-      {"u1", DType::kUInt8},   {"u2", DType::kUInt16},  {"u4", DType::kUInt32},  {"u8", DType::kUInt64},
-      {"b1", DType::kBool}};
-  for (const auto& [name, dtype] : kTypes) {
-    if (name == type) return dtype;
+  for (const auto& [descr, dtype] : kTypes) {
+    if (descr.substr(1) == type) return dtype;
   }
   return std::nullopt;
+}
+
+std::string_view DescrOf(DType dtype) {
+  for (const auto& [descr, known] : kTypes) {
+    if (known == dtype) return descr;
+  }
+  Throw("invalid dtype {}", static_cast<int>(dtype));
 }
 
 // The header's text is a Python literal: a dictionary of three known keys.
@@ -218,6 +231,28 @@ HostTensor ParseNpy(std::string_view bytes, const std::string& name, const NpyLi
 
 HostTensor ReadNpy(const std::string& path, const NpyLimits& limits) {
   return ParseNpy(ReadFile(path, limits.file_bytes), path, limits);
+}
+
+std::string NpyHeader(const HostTensor& array) {
+  static_assert(std::endian::native == std::endian::little, "an array's bytes are those of memory");
+  std::string shape;
+  for (const int64_t extent : array.shape()) shape += fmt::format("{}, ", extent);
+  if (array.shape().rank() > 1) shape.resize(shape.size() - 2);  // but (3,) keeps its comma
+  std::string text =
+      fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}", DescrOf(array.dtype()), shape);
+  constexpr size_t kAlignment = 64, kBefore = 10;
+  text.append(kAlignment - (kBefore + text.size() + 1) % kAlignment, ' ');
+  text += '\n';
+  const std::string version{'\1', '\0'}, size{static_cast<char>(text.size()), static_cast<char>(text.size() >> 8)};
+  return "\x93NUMPY" + version + size + text;
+}
+
+void SaveNpy(const HostTensor& array, const std::string& path) {
+  WriteFileAtomically(path, [&](const ByteSink& sink) {
+    const std::string header = NpyHeader(array);
+    sink(header.data(), std::ssize(header));
+    sink(array.raw(), array.bytes());
+  });
 }
 
 HostTensorMap ParseNpz(std::string_view bytes, const std::string& name, const NpyLimits& limits) {

@@ -22,6 +22,10 @@ struct NpyLimits {
 // Throw DataError.
 HostTensor ReadNpy(const std::string& path, const NpyLimits& limits = {});
 HostTensor ParseNpy(std::string_view bytes, const std::string& name, const NpyLimits& limits = {});
+// Version 1.0 of the format, in C order. Throws DataError.
+void SaveNpy(const HostTensor& array, const std::string& path);
+std::string NpyHeader(const HostTensor& array);  // what stands before the elements
+
 // By their names, without ".npy".
 HostTensorMap ReadNpz(const std::string& path, const NpyLimits& limits = {});
 HostTensorMap ParseNpz(std::string_view bytes, const std::string& name, const NpyLimits& limits = {});
