@@ -93,6 +93,16 @@ std::vector<OperatorCase> ConvolutionCases() {
                       {.num_filter = 12, .kernel = {3, 2}, .pad = {1, 1}}),
       ConvolutionCase("16 to 24 channels, padded more than covered", {1, 16, 2, 3},
                       {.num_filter = 24, .kernel = {3, 3}, .pad = {3, 1}}),
+      // Rows of vectors: that overlap, with padding and dilation, of one axis, of as few samples as threads, and of more
+      // than are summed up at once.
+      ConvolutionCase("5 to 10 channels, rows of 13", {3, 5, 4, 13},
+                      {.num_filter = 10, .kernel = {3, 3}, .pad = {1, 1}}),
+      ConvolutionCase("2 to 7 channels, rows of 14, sides padded unequally, dilated", {2, 2, 5, 14},
+                      {.num_filter = 7, .kernel = {3, 2}, .pad = {2, 0, 1, 3}, .dilate = {2, 3}, .no_bias = true}),
+      ConvolutionCase("3 to 5 channels of rows", {2, 3, 16}, {.num_filter = 5, .kernel = {3}, .pad = {0, 1}}),
+      ConvolutionCase("3 to 9 single elements of rows", {1, 3, 2, 8}, {.num_filter = 9, .kernel = {1, 1}}),
+      ConvolutionCase("1 to 2 channels, many rows", {26, 1, 26, 26},
+                      {.num_filter = 2, .kernel = {3, 3}, .activation = ActivationType::kTanh}),
       ConvolutionCase("one sample, one output", {1, 3, 2, 2}, {.num_filter = 1, .kernel = {2, 2}}),
       ConvolutionAddCase("1 to 4 channels", {2, 1, 6, 5}, {2, 4, 4, 3}, {.num_filter = 4, .kernel = {3, 3}}),
       ConvolutionAddCase(

@@ -1,7 +1,7 @@
 // Convolution of float32, and of bfloat16 where CPUs have units for it, by oneDNN: direct algorithms, weights in the
 // format that the primitive likes best, activations in PreferredActivationFormats. Where oneDNN has only its slow loops
-// for these, other formats are tried in a fixed order. Some gradients of weights are ours (direct_convolution.h), and what
-// has other numbers of channels than oneDNN's blocks (plane_convolution.h).
+// for these, other formats are tried in a fixed order. Some gradients of weights are ours (direct_convolution.h), and
+// small planes and channels that do not fill oneDNN's blocks (plane_convolution.h).
 // float64 and integers are products of matrices (convolution_gemm.h).
 #include "symbol/ops/convolution.h"
 
@@ -206,7 +206,7 @@ MaybeKernel MakeByDnnl(const KernelSpec& spec, int addend) {
 
 // (data, weight [, bias]) -> y
 MaybeKernel MakeConvolution(const KernelSpec& spec) {
-  if (MaybeKernel planes = PlaneConvolution(spec)) return planes;
+  if (MaybeKernel planes = PlaneConvolution(spec, -1)) return planes;
   MaybeKernel kernel = IsOfDnnl(spec) ? MakeByDnnl(spec, -1) : std::nullopt;
   return kernel ? kernel : ConvolutionByGemm(spec);
 }
@@ -241,6 +241,7 @@ Kernel Added(Kernel kernel, int addend, ActivationType activation, int64_t eleme
 // (data, weight [, bias], addend) -> y
 MaybeKernel MakeConvolutionAdd(const KernelSpec& spec) {
   const int addend = static_cast<int>(spec.inputs.size()) - 1;
+  if (MaybeKernel planes = PlaneConvolution(spec, addend)) return planes;
   if (AllFloat(spec)) {
     if (MaybeKernel kernel = MakeByDnnl(spec, addend)) return kernel;
   }

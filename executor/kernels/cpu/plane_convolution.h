@@ -1,5 +1,5 @@
 // Convolution of float32 planes (N, C, H, W), and its gradients, without unfolding or reordering: vectors lie along rows.
-// For numbers of channels that do not fill oneDNN's blocks.
+// For numbers of channels that do not fill oneDNN's blocks, and for small planes.
 //
 // The results do not depend on the number of threads.
 #pragma once
@@ -10,7 +10,8 @@ namespace bindery::cpu {
 
 // nullopt where oneDNN is faster, and for what these cannot do: groups, strides, other ranks, and rows of which vectors
 // would cover too little.
-MaybeKernel PlaneConvolution(const KernelSpec& spec);            // (data, weight [, bias]) -> y
+// (data, weight [, bias] [, addend]) -> y; `addend`: the input that is added before the activation, or -1.
+MaybeKernel PlaneConvolution(const KernelSpec& spec, int addend);
 MaybeKernel PlaneConvolutionGradData(const KernelSpec& spec);    // (dy, weight) -> dx
 MaybeKernel PlaneConvolutionGradWeight(const KernelSpec& spec);  // (dy, data) -> dw [, db]
 

@@ -168,11 +168,11 @@ struct LoopsOf {
   void (*convolve_grad)(const WindowGradients& p);
 
   // Convolution of planes as they lie, vectors along their rows: y[f] at each of `rows` x `columns` places, at least a
-  // vector of columns, is the sum over terms of w[w_terms[t] + f] x[x_terms[t] + row x_row + column], onto bias[f]
-  // (null: 0), or added to what is there. y_filters: where the plane of f begins in y.
+  // vector of columns, is the sum over terms of w[w_terms[t] + f w_filter] x[x_terms[t] + row x_row + column], onto
+  // bias[f] (null: 0), or added to what is there. y_filters: where the plane of f begins in y.
   struct PlaneProducts {
     const Real *x, *w, *bias;
-    int64_t terms;
+    int64_t terms, w_filter;
     const int32_t *x_terms, *w_terms;
     int64_t rows, columns, x_row;
     Real* y;
@@ -181,16 +181,20 @@ struct LoopsOf {
     bool add;
   };
   void (*plane_products)(const PlaneProducts& p);
-  // And the gradient of weights: to sums[numbers[t] + f] is added the sum over `samples` and places of x, at the place
-  // under tap t, and dy, in the plane of f, `y_plane` behind that of f - 1.
+  // And the gradient of weights: dw[f w_filter + t] is the sum over samples and places of x, at the place under tap t,
+  // and dy, in the plane of f, `y_plane` behind that of f - 1. Of all samples in one call, or `first` of some, then of
+  // others, then `last`: `kept`, a vector for each filter and tap, has sums from one call to the next.
   struct PlaneGradients {
     const Real *x, *dy;
     int64_t samples, x_sample, y_sample;
     int64_t rows, columns, x_row, y_row;
     int64_t filters, y_plane;
     int64_t taps;
-    const int32_t *x_taps, *numbers;
-    Real* sums;
+    const int32_t* x_taps;
+    Real* dw;
+    int64_t w_filter;
+    Real* kept;
+    bool first, last;
   };
   void (*plane_gradients)(const PlaneGradients& p);
 

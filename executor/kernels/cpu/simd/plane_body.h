@@ -1,19 +1,6 @@
 // Part of loops_body.h: convolution of planes. See Table::PlaneProducts and PlaneGradients. Sums stay in registers, twelve
 // of sixteen.
 
-// Vectors along rows: where they begin; the last of a row ends with it, so it may overlap the one before.
-struct RowVectors {
-  int64_t rows, columns, each;  // vectors of a row
-  RowVectors(int64_t of_rows, int64_t of_columns)
-      : rows(of_rows), columns(of_columns), each((of_columns + kLanes - 1) / kLanes) {}
-  int64_t count() const { return rows * each; }
-  int64_t row(int64_t vector) const { return vector / each; }
-  int64_t column(int64_t vector) const {
-    const int64_t begin = vector % each * kLanes, last = columns - kLanes;
-    return begin < last ? begin : last;
-  }
-  int64_t overlap(int64_t vector) const { return vector % each * kLanes - column(vector); }  // lanes
-};
 inline V WithoutFirst(V v, int64_t lanes) {
   Real values[kLanes];
   Store(values, v);
@@ -21,77 +8,122 @@ inline V WithoutFirst(V v, int64_t lanes) {
   return Load(values);
 }
 
+// A vector of places along a row. The last one of a row ends with it, so it may overlap the one before in some lanes.
+struct RowVector {
+  int64_t x, y, overlap;
+};
+struct RowVectors {
+  int64_t columns, x_row, y_row, row = 0, begin = 0;
+  RowVector Next() {
+    const int64_t last = columns - kLanes, column = begin < last ? begin : last;
+    const RowVector vector = {row * x_row + column, row * y_row + column, begin - column};
+    begin += kLanes;
+    if (begin >= columns) {
+      begin = 0;
+      ++row;
+    }
+    return vector;
+  }
+};
+
 template <int kFilters, int kVectors>
-inline void AddPlaneProducts(const Table::PlaneProducts& p, const RowVectors& at, int64_t filter, int64_t vector) {
+inline void AddPlaneProducts(const Table::PlaneProducts& p, int64_t filter, const RowVector* at) {
   V sums[kFilters][kVectors];
-  const Real* x[kVectors];
-  for (int v = 0; v < kVectors; ++v) x[v] = p.x + at.row(vector + v) * p.x_row + at.column(vector + v);
+  const Real *x[kVectors], *w = p.w + filter * p.w_filter;
+  for (int v = 0; v < kVectors; ++v) x[v] = p.x + at[v].x;
   for (int f = 0; f < kFilters; ++f) {
     const V bias = Splat(p.bias ? p.bias[filter + f] : 0);
     for (int v = 0; v < kVectors; ++v) sums[f][v] = bias;
   }
-  for (int64_t t = 0; t < p.terms; ++t) {
-    const Real* const w = p.w + p.w_terms[t] + filter;
+  const int64_t w_filter = p.w_filter;
+  const int32_t *x_terms = p.x_terms, *w_terms = p.w_terms;
+  for (int64_t t = 0, end = p.terms; t < end; ++t) {
+    const Real* const factors = w + w_terms[t];
     V values[kVectors];
-    for (int v = 0; v < kVectors; ++v) values[v] = Load(x[v] + p.x_terms[t]);
+    for (int v = 0; v < kVectors; ++v) values[v] = Load(x[v] + x_terms[t]);
     for (int f = 0; f < kFilters; ++f) {
-      const V factor = Splat(w[f]);
+      const V factor = Splat(factors[f * w_filter]);
       for (int v = 0; v < kVectors; ++v) sums[f][v] = MultiplyAdd(factor, values[v], sums[f][v]);
     }
   }
   for (int f = 0; f < kFilters; ++f) {
+    Real* const y = p.y + p.y_filters[filter + f];
     for (int v = 0; v < kVectors; ++v) {
-      Real* const y = p.y + p.y_filters[filter + f] + at.row(vector + v) * p.y_row + at.column(vector + v);
       if (!p.add) {
-        Store(y, sums[f][v]);
+        Store(y + at[v].y, sums[f][v]);
       } else {
-        const int64_t overlap = at.overlap(vector + v);
-        Store(y, Load(y) + (overlap == 0 ? sums[f][v] : WithoutFirst(sums[f][v], overlap)));
+        const V sum = at[v].overlap == 0 ? sums[f][v] : WithoutFirst(sums[f][v], at[v].overlap);
+        Store(y + at[v].y, Load(y + at[v].y) + sum);
       }
     }
   }
 }
 template <int kFilters>
-inline void AddPlaneFilters(const Table::PlaneProducts& p, const RowVectors& at, int64_t filter) {
+inline void AddPlaneFilters(const Table::PlaneProducts& p, int64_t filter) {
   constexpr int kAtOnce = kFilters > 4 ? 2 : kFilters > 2 ? 3 : 4;
-  int64_t vector = 0;
-  for (; vector + kAtOnce <= at.count(); vector += kAtOnce) AddPlaneProducts<kFilters, kAtOnce>(p, at, filter, vector);
-  for (; vector < at.count(); ++vector) AddPlaneProducts<kFilters, 1>(p, at, filter, vector);
+  RowVectors vectors{p.columns, p.x_row, p.y_row};
+  int64_t left = p.rows * ((p.columns + kLanes - 1) / kLanes);
+  RowVector at[kAtOnce];
+  for (; left >= kAtOnce; left -= kAtOnce) {
+    for (RowVector& vector : at) vector = vectors.Next();
+    AddPlaneProducts<kFilters, kAtOnce>(p, filter, at);
+  }
+  for (; left > 0; --left) {
+    at[0] = vectors.Next();
+    AddPlaneProducts<kFilters, 1>(p, filter, at);
+  }
 }
 void PlaneProducts(const Table::PlaneProducts& p) {
-  const RowVectors at(p.rows, p.columns);
   int64_t filter = 0;
-  for (; filter + 6 <= p.filters; filter += 6) AddPlaneFilters<6>(p, at, filter);
-  for (; filter + 4 <= p.filters; filter += 4) AddPlaneFilters<4>(p, at, filter);
-  for (; filter + 2 <= p.filters; filter += 2) AddPlaneFilters<2>(p, at, filter);
-  for (; filter < p.filters; ++filter) AddPlaneFilters<1>(p, at, filter);
+  for (; filter + 6 <= p.filters; filter += 6) AddPlaneFilters<6>(p, filter);
+  for (; filter + 4 <= p.filters; filter += 4) AddPlaneFilters<4>(p, filter);
+  for (; filter + 2 <= p.filters; filter += 2) AddPlaneFilters<2>(p, filter);
+  for (; filter < p.filters; ++filter) AddPlaneFilters<1>(p, filter);
 }
 
 template <int kFilters, int kTaps>
 inline void AddPlaneGradients(const Table::PlaneGradients& p, int64_t filter, int64_t tap) {
   V sums[kFilters][kTaps];
+  const auto kept = [&](int f, int t) { return p.kept + ((filter + f) * p.taps + tap + t) * kLanes; };
   for (int f = 0; f < kFilters; ++f) {
-    for (int t = 0; t < kTaps; ++t) sums[f][t] = Splat(0);
+    for (int t = 0; t < kTaps; ++t) sums[f][t] = p.first ? Splat(0) : Load(kept(f, t));
   }
-  const int64_t whole = p.columns / kLanes * kLanes, last = p.columns - kLanes;
+  // Rows of one vector are computed one below the other: a loop that is long enough.
+  const int64_t whole = p.columns / kLanes * kLanes, overlap = whole < p.columns ? whole + kLanes - p.columns : 0;
+  const bool down = whole == kLanes;
+  const int64_t runs = down ? 1 : p.rows, run = down ? p.rows : p.columns / kLanes;
+  const int64_t x_step = down ? p.x_row : kLanes, y_step = down ? p.y_row : kLanes, y_end = run * y_step;
   for (int64_t sample = 0; sample < p.samples; ++sample) {
-    const Real *x = p.x + sample * p.x_sample, *dy = p.dy + sample * p.y_sample + filter * p.y_plane;
-    for (int64_t row = 0; row < p.rows; ++row, x += p.x_row, dy += p.y_row) {
-      const auto add = [&](int64_t column, int64_t overlap) __attribute__((always_inline)) {
+    const Real *x[kTaps], *dy[kFilters];
+    for (int t = 0; t < kTaps; ++t) x[t] = p.x + sample * p.x_sample + p.x_taps[tap + t];
+    for (int f = 0; f < kFilters; ++f) dy[f] = p.dy + sample * p.y_sample + (filter + f) * p.y_plane;
+    for (int64_t row = 0; row < runs; ++row) {
+      for (int64_t i = row * p.x_row, j = row * p.y_row, end = j + y_end; j < end; i += x_step, j += y_step) {
         V values[kTaps];
-        for (int t = 0; t < kTaps; ++t) values[t] = Load(x + p.x_taps[tap + t] + column);
+        for (int t = 0; t < kTaps; ++t) values[t] = Load(x[t] + i);
         for (int f = 0; f < kFilters; ++f) {
-          V gradient = Load(dy + f * p.y_plane + column);
-          if (overlap > 0) gradient = WithoutFirst(gradient, overlap);
+          const V gradient = Load(dy[f] + j);
           for (int t = 0; t < kTaps; ++t) sums[f][t] = MultiplyAdd(gradient, values[t], sums[f][t]);
         }
-      };
-      for (int64_t column = 0; column < whole; column += kLanes) add(column, 0);
-      if (whole < p.columns) add(last, whole - last);
+      }
+    }
+    if (overlap == 0) continue;
+    for (int64_t row = 0; row < p.rows; ++row) {
+      const int64_t i = row * p.x_row + p.columns - kLanes, j = row * p.y_row + p.columns - kLanes;
+      for (int f = 0; f < kFilters; ++f) {
+        const V gradient = WithoutFirst(Load(dy[f] + j), overlap);
+        for (int t = 0; t < kTaps; ++t) sums[f][t] = MultiplyAdd(gradient, Load(x[t] + i), sums[f][t]);
+      }
     }
   }
-  for (int t = 0; t < kTaps; ++t) {
-    for (int f = 0; f < kFilters; ++f) p.sums[p.numbers[tap + t] + filter + f] += SumOf(sums[f][t]);
+  for (int f = 0; f < kFilters; ++f) {
+    for (int t = 0; t < kTaps; ++t) {
+      if (p.last) {
+        p.dw[(filter + f) * p.w_filter + tap + t] = SumOf(sums[f][t]);
+      } else {
+        Store(kept(f, t), sums[f][t]);
+      }
+    }
   }
 }
 template <int kFilters>
