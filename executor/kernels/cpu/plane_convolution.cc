@@ -120,8 +120,8 @@ class Planes {
     if (BestLoops().lanes != kLanes || columns() < kLanes) return false;
     const int64_t computed = CeilDiv(columns(), kLanes) * kLanes;
     if (filters % kLanes != 0) return 4 * columns() >= 3 * computed;
-    return channels % kLanes == 0 && columns() == computed && taps() >= kFewTaps &&
-           channels * padded_plane() <= kSmall && filters * out_plane() <= kSmall;
+    return columns() == computed && taps() >= kFewTaps && channels * padded_plane() <= kSmall &&
+           filters * out_plane() <= kSmall;
   }
   bool Fits() const {  // offsets of 32 bits
     constexpr int64_t kMost = INT32_MAX;
