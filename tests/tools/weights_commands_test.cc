@@ -170,7 +170,9 @@ TEST_F(WeightsCommandsTest, FineTunesWeightsOfOtherNames) {
   Fails(5, "the rule \"head.*=\" renames nothing", Training(1, tune + Words{"--map", map + ";head.*="}));
   Fails(2, "--map: a rule for names: expected EXPRESSION=NAME", Training(1, tune + Words{"--map", "head"}));
   Fails(2, "--map is for the names in --weights", Training(1, {"--map", map}));
-  Fails(5, "2 of its tensors do not fit the model:\n  \"fc3_weight\" is (10, 64), the model's is (3, 64)",
+  Fails(5,
+        "2 of its tensors do not fit the model; rules for names can leave them out:\n  \"fc3_weight\" is (10, 64), the "
+        "model's is (3, 64)",
         {"train", "--model", "mlp(classes=3)", "--weights", "theirs.safetensors", "--map",
          R"(backbone\.(.*)\.(.*)=\1_\2)"});
   const Outcome tuned = Succeeds(Training(1, tune + Words{"--map", map, "--optimizer", "sgd(lr=0)"}));
