@@ -105,7 +105,12 @@ int Report(const LoadOptions& options, Counts total, double seconds) {
   if (!times.empty()) std::printf("ms: p50 %.3f p99 %.3f max %.3f\n", quantile(0.5), quantile(0.99), times.back());
   bool as_expected = !times.empty() && total.wrong == 0;
   for (const auto& [status, count] : total.statuses) {
-    std::printf("status %d: %lld\n", status, static_cast<long long>(count));
+    if (status == 0) {
+      std::printf("no answer: %lld; is there a server on %s:%d?\n", static_cast<long long>(count), options.host.c_str(),
+                  options.port);
+    } else {
+      std::printf("status %d: %lld\n", status, static_cast<long long>(count));
+    }
     as_expected = as_expected && (status == 200 || (options.overload && status == 503));
   }
   if (options.overload && !total.statuses.contains(503)) {

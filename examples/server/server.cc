@@ -4,8 +4,10 @@
 #include <httplib.h>
 #include <sys/socket.h>
 
+#include <cerrno>
 #include <chrono>
 #include <limits>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -62,12 +64,17 @@ Server::Server(ServedModel model, const ServerOptions& options)
   http_ = std::make_unique<httplib::Server>();
   AddRoutes();
   port_ = options_.port;
+  errno = 0;
   if (port_ == 0) {
     port_ = http_->bind_to_any_port(options_.host);
   } else if (!http_->bind_to_port(options_.host, port_)) {
     port_ = -1;
   }
-  if (port_ <= 0) Throw<DataError>("cannot listen on {}:{}", options_.host, options_.port);
+  if (port_ <= 0) {
+    // A host without an address is none of the system's errors.
+    const std::string why = errno == 0 ? "no such address" : std::generic_category().message(errno);
+    Throw<DataError>("cannot listen on {}:{}: {}", options_.host, options_.port, why);
+  }
   // The library lets five connections wait to be accepted; more at once would be dropped, and tried again a second later.
   listen(socket_, SOMAXCONN);
 }

@@ -208,7 +208,12 @@ TEST_F(DataErrorsTest, ModelsThatDoNotTakeImagesAndLabels) {
 
 TEST_F(DataErrorsTest, WeightsOfAnotherModel) {
   Succeeds(Training(1, {"--save", "mlp.pb"}));
-  Fails(5, "\"mlp.pb\" has no value for \"conv1_weight\"", {"test", "--model", "lenet", "--weights", "mlp.pb"});
+  const Words lenet = {"--model", "lenet", "--weights", "mlp.pb"};
+  const std::string others = "\"mlp.pb\": 2 of its 6 tensors are not in the model; rules for names can rename them";
+  Fails(5, others, Words{"test"} + lenet);
+  Fails(5, others, Words{"train", "--train-digits", "100", "--test-digits", "50", "--checkpoints="} + lenet);
+  Fails(5, "\"mlp.pb\": 2 of its tensors do not fit the model; rules for names can leave them out:",
+        {"train", "--model", "mlp(classes=2)", "--data", "digits", "--weights", "mlp.pb", "--checkpoints="});
   Fails(5, "the newest checkpoint in \"bindery-checkpoints\" has no value for \"conv1_weight\"",
         {"predict", "--model", "lenet"});
   // A model without parameters must not be tested with random ones.

@@ -72,6 +72,10 @@ TEST_F(RunOptionsTest, DigitsAndFoldersAndDescriptions) {
   EXPECT_EQ(Test({"--checkpoints", "folder"}).at("samples"), 50);
   Write("data.prototxt", "train: \"csv:flowers.csv\" test: \"csv:flowers.csv\" last_batch: \"pad\"");
   Succeeds({"train", "--model", "mlp", "--data", "data.prototxt", "--epochs", "1", "--checkpoints", "described"});
+  // A description given anew cannot say the batch size, which stays the run's.
+  const Words anew = {"train", "--checkpoints", "anew", "--data", "data.prototxt"};
+  Succeeds(anew + Words{"--model", "mlp", "--epochs", "1", "--batch-size", "16"});
+  Succeeds(anew + Words{"--resume", "--epochs", "2"});
   fs::remove(PathOf("data.prototxt"));
   EXPECT_EQ(Test({"--checkpoints", "described"}).at("samples"), 120);
 }

@@ -63,7 +63,7 @@ TEST_F(WeightsCommandsTest, VerifySaysWhatIsWrong) {
   Fails(2, "FILE is required", {"verify"});
   Fails(4, "No such file", {"verify", "none.pb"});
   Fails(4, "it is a folder: give the files in it", {"verify", "bindery-checkpoints"});
-  Fails(4, "\"nothing.ckp\": DataError: there is no such file", {"verify", "nothing.ckp"});
+  Fails(4, "\"nothing.ckp\": DataError: No such file or directory", {"verify", "nothing.ckp"});
   Write("text.txt", "text");
   Fails(4, "neither a checkpoint nor, by its ending, a model", {"verify", "text.txt"});
   SaveWith("nan.pb", "fc1_bias", NAN);
@@ -118,6 +118,22 @@ TEST_F(WeightsCommandsTest, VerifyReadsLogs) {
   Fails(4, "\"" + events + "\", record 0: damaged: its checksum is another", {"verify", events});
 }
 
+TEST_F(WeightsCommandsTest, VerifyReadsTracesAndDescriptions) {
+  Succeeds(Training(2, {"--trace", "trace.json"}));
+  Write("solver.prototxt", "model: \"mlp\" epochs: 3");
+  Write("data.prototxt", "train: \"csv:rows.csv\"");
+  const Outcome good = Succeeds({"verify", "solver.prototxt", "data.prototxt", "trace.json"});
+  const std::string trace =
+      "solver.prototxt: good; solver, 2 options\ndata.prototxt: good; description of data\n"
+      "trace.json: good; trace, " +
+      std::to_string(json::parse(Read("trace.json")).at("traceEvents").size()) + " events\n";
+  EXPECT_EQ(good.out, trace);
+  Write("data.prototxt", "trian: \"csv:rows.csv\"");
+  Fails(3, "has no field named \"trian\"", {"verify", "data.prototxt"});
+  Write("cut.json", Read("trace.json").substr(0, 100));
+  Fails(3, "cut.json", {"verify", "cut.json"});
+}
+
 TEST_F(WeightsCommandsTest, ModelsBecomeWeightsAndWeightsModels) {
   Succeeds(Training(3, {"--save", "net.pb"}));
   const json expected = Test({"--weights", "net.pb"});
@@ -154,7 +170,9 @@ TEST_F(WeightsCommandsTest, FineTunesWeightsOfOtherNames) {
   Fails(5, "the rule \"head.*=\" renames nothing", Training(1, tune + Words{"--map", map + ";head.*="}));
   Fails(2, "--map: a rule for names: expected EXPRESSION=NAME", Training(1, tune + Words{"--map", "head"}));
   Fails(2, "--map is for the names in --weights", Training(1, {"--map", map}));
-  Fails(5, "2 of its tensors do not fit the model:\n  \"fc3_weight\" is (10, 64), the model's is (3, 64)",
+  Fails(5,
+        "2 of its tensors do not fit the model; rules for names can leave them out:\n  \"fc3_weight\" is (10, 64), the "
+        "model's is (3, 64)",
         {"train", "--model", "mlp(classes=3)", "--weights", "theirs.safetensors", "--map",
          R"(backbone\.(.*)\.(.*)=\1_\2)"});
   const Outcome tuned = Succeeds(Training(1, tune + Words{"--map", map, "--optimizer", "sgd(lr=0)"}));

@@ -123,7 +123,11 @@ std::unique_ptr<Trainer> ApplyCommand::Load(const LoadedModel& trained, TestData
                                .engine = device.MakeEngine()};
   CheckArguments(trained.model, /*labelled=*/!for_prediction);
   *test = MakeTestData(data, trained.model, trained.source, for_prediction);
-  Tell("{}; data: {}\n", trained.source, data.TestedText());
+  // Who gives data to test on may not know that a part of them is taken.
+  const bool is_part =
+      !data.on_validation && data.test_data.empty() && (data.IsSamples() || data.IsText()) && data.test_part < 1;
+  const std::string part = is_part ? fmt::format("--test-part {} of ", data.test_part) : "";
+  Tell("{}; data: {}{}\n", trained.source, part, data.TestedText());
   if (!for_prediction) CheckMetrics(options.metrics, trained.model, *test->iter);
   return std::make_unique<Trainer>(trained.model, options);
 }

@@ -86,7 +86,14 @@ std::string ModelOptions::Name() const {
 }
 
 void ModelOptions::CheckWeightsFit(const Model& loaded) const {
-  if (IsWeightsFile(weights) || !map.empty()) CheckShapes(loaded, fmt::format("\"{}\"", weights));
+  if (!IsTuned()) return;
+  const std::string source = fmt::format("\"{}\"", weights);
+  Weights names;
+  for (const HostTensorMap* values : {&loaded.params, &loaded.aux}) {
+    for (const auto& [name, value] : *values) names.tensors[name] = HostTensor();
+  }
+  ModelOf(loaded.symbol, std::move(names), source);
+  CheckShapes(loaded, source);
 }
 
 bool ModelOptions::IsByName() const { return IsModelName(Name()); }

@@ -192,7 +192,10 @@ void TrainCommand::TakeOverOptions() {
   const std::string source = fmt::format("the {} checkpoint in \"{}\"", from_best ? "best" : "newest", checkpoints);
   const OptionTexts before = TextsIn(*info);
   OptionTexts texts = before;
-  std::erase_if(texts, [&](const auto& option) { return data.from_file && IsOfData(option.first); });
+  // A file that describes data says all about them; the size of batches it cannot say.
+  std::erase_if(texts, [&](const auto& option) {
+    return data.from_file && IsOfData(option.first) && option.first != "--batch-size";
+  });
   TakeOver(texts, source, app);
   CheckSameValidation(before, source);
 }

@@ -15,7 +15,9 @@
 #include "tools/cli/exit_codes.h"
 #include "tools/cli/json_lines.h"
 #include "tools/cli/options.h"
+#include "tools/cli/solver.h"
 #include "train/checkpoint/best_checkpoint.h"
+#include "train/data/data_description.h"
 #include "train/data/tables/npy.h"
 #include "train/events/event_reader.h"
 #include "train/finite.h"
@@ -78,11 +80,46 @@ Facts VerifyLines(const std::string& path) {
   return {{"kind", "log"}, {"lines", lines}};
 }
 
+// Of .json that is no graph: what --trace writes.
+std::optional<Facts> VerifyTrace(const std::string& path) {
+  const auto trace = nlohmann::json::parse(ReadFile(path), nullptr, /*allow_exceptions=*/false);
+  if (!trace.is_object() || !trace.contains("traceEvents") || !trace["traceEvents"].is_array()) return std::nullopt;
+  return Facts{{"kind", "trace"}, {"events", trace["traceEvents"].size()}};
+}
+
+// Of .prototxt that is no model: what --solver takes, or --data.
+std::optional<Facts> VerifyDescription(const std::string& path) {
+  try {
+    return Facts{{"kind", "solver"}, {"options", ReadSolver(path).size()}};
+  } catch (const std::exception&) {  // then it is none
+  }
+  try {
+    ReadDataDescription(path);
+    return Facts{{"kind", "description of data"}};
+  } catch (const std::exception&) {
+    return std::nullopt;
+  }
+}
+
+Facts VerifyModel(const std::string& path) {
+  Facts facts = {{"kind", "model"}};
+  try {
+    const Model model = LoadModel(path);
+    CheckModel(model, path);
+    facts.update(FactsOf(model));
+    return facts;
+  } catch (const ModelError&) {
+    const std::optional<Facts> others = path.ends_with(".prototxt") ? VerifyDescription(path) : std::nullopt;
+    if (!others) throw;
+    return *others;
+  }
+}
+
 // Reads all of it. Throws what is wrong with it.
 Facts Verify(const std::string& path) {
   std::error_code none;
   const std::filesystem::file_status status = std::filesystem::status(path, none);
-  if (status.type() == std::filesystem::file_type::not_found) Throw<DataError>("there is no such file");
+  if (status.type() == std::filesystem::file_type::not_found) Throw<DataError>("No such file or directory");
   if (is_directory(status)) Throw<DataError>("it is a folder: give the files in it, as a shell does for {}/*", path);
   Facts facts;
   if (path.ends_with(".ckpt") || StartsWith(path, "BNDCKPT\n")) {
@@ -115,13 +152,12 @@ Facts Verify(const std::string& path) {
   if (std::ranges::none_of(kModels, [&](std::string_view ending) { return path.ends_with(ending); })) {
     Throw<DataError>(
         "neither a checkpoint nor, by its ending, a model (.pb, .prototxt, .onnx, .json, .params), weights "
-        "(.safetensors, .npz), an array (.npy) or a log (.jsonl, or \"tfevents\" in its name)");
+        "(.safetensors, .npz), an array (.npy), a trace (.json) or a log (.jsonl, or \"tfevents\" in its name)");
   }
-  const Model model = LoadModel(path);
-  CheckModel(model, path);
-  facts["kind"] = "model";
-  facts.update(FactsOf(model));
-  return facts;
+  if (path.ends_with(".json")) {
+    if (const std::optional<Facts> trace = VerifyTrace(path)) return *trace;
+  }
+  return VerifyModel(path);
 }
 
 struct VerifyCommand {
@@ -178,7 +214,9 @@ void AddVerify(CLI::App* app, RunFn* run) {
   const auto c = std::make_shared<VerifyCommand>();
   CLI::App* sub = app->add_subcommand(
       "verify", "read checkpoints, models, weights and logs whole: checksums, structure, numbers that are not finite");
-  sub->add_option("FILE", c->files, "checkpoints, models, .safetensors, .npz, .npy, logs of a run: .jsonl, event files")
+  sub->add_option("FILE", c->files,
+                  "checkpoints, models, .safetensors, .npz, .npy, logs of a run: .jsonl, event files; traces; what "
+                  "--solver and --data take as .prototxt")
       ->required();
   sub->add_flag("--json", c->json, "a line of JSON for each file on standard output");
   sub->callback([c, run] { *run = [c] { return c->Run(); }; });

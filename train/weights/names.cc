@@ -144,7 +144,8 @@ void CheckShapes(const Model& model, const std::string& source) {
   check(model.symbol.ListArguments(), shapes.arguments, model.params);
   check(model.symbol.ListAuxiliaryStates(), shapes.auxiliary, model.aux);
   if (misfits.empty()) return;
-  Throw<CheckpointError>("{}: {} of its tensors do not fit the model:{}", source, misfits.size(), List(misfits));
+  Throw<CheckpointError>("{}: {} of its tensors do not fit the model; rules for names can leave them out:{}", source,
+                         misfits.size(), List(misfits));
 }
 
 Weights WeightsOf(Model model) {

@@ -99,8 +99,14 @@ TEST_F(ServerProgram, TheLoadTestFindsAllAnswersRight) {
   SaveModel(other, PathOf("other.pb"));
   EXPECT_EQ(Run("load_test", {"--model", "mlp.pb", "--weights", "other.pb", "--port", port, "--seconds", "0.1"}).status,
             1);
+  const Outcome taken = Run("server", {"--model", "mlp.pb", "--port", port});
+  EXPECT_EQ(taken.status, 4) << taken;
+  EXPECT_NE(taken.err.find(":" + port + ": Address already in use"), std::string::npos) << taken;
   server->Signal(SIGTERM);
   EXPECT_EQ(server->Wait().status, 0);
+  const Outcome nobody = Run("load_test", {"--model", "mlp.pb", "--port", port, "--seconds", "0.1"});
+  EXPECT_EQ(nobody.status, 1) << nobody;
+  EXPECT_NE(nobody.out.find("; is there a server on 127.0.0.1:" + port + "?"), std::string::npos) << nobody;
 }
 
 TEST_F(ServerProgram, OverloadIsRefusedAndTheRestIsRight) {

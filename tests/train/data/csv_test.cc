@@ -115,6 +115,11 @@ TEST(Csv, Errors) {
             only + "; are its fields separated by \",\"? separator=, says so");
   EXPECT_EQ(message("1,cow\n", {.classes = {"cat", "dog"}}),
             "DataError: \"f.csv\", line 1, column 2: \"cow\" is none of the 2 classes; did you mean \"cat\"?");
+  EXPECT_EQ(message("1,0.5\n", {.classes = {"cat", "dog"}}),
+            "DataError: \"f.csv\", line 1, column 2: \"0.5\" is none of the 2 classes; if the file has no labels, "
+            "label=none says so");
+  EXPECT_EQ(message("1,7\n", {.classes = {"0", "1"}}),
+            "DataError: \"f.csv\", line 1, column 2: \"7\" is none of the 2 classes; known: 0, 1");
   std::string many;
   for (int i = 0; i < 65537; ++i) many += "1," + std::to_string(i) + "\n";
   EXPECT_EQ(message(many),

@@ -77,7 +77,8 @@ TEST(WeightNamesTest, AModelTakesWhatFits) {
   other.params["fc_weight"] = Of({5, 3});
   other.aux[auxiliary[0]] = Of({4, 1});
   EXPECT_EQ(MessageOf<CheckpointError>([&] { CheckShapes(other, "\"file\""); }),
-            "CheckpointError: \"file\": 2 of its tensors do not fit the model:\n  \"fc_weight\" is (5, 3), the model's "
+            "CheckpointError: \"file\": 2 of its tensors do not fit the model; rules for names can leave them out:\n  "
+            "\"fc_weight\" is (5, 3), the model's "
             "is (4, 3)\n  \"" +
                 auxiliary[0] + "\" is (4, 1), the model's is (4)");
   weights.tensors["fc_biass"] = Of({4});

@@ -130,12 +130,19 @@ class Parser {
     return *value;
   }
 
+  // A number that can hardly be the name of a class: the last column may be none of labels.
+  bool IsMeasure(std::string_view text) const {
+    const auto number = [](std::string_view name) { return Parse<double>(name); };
+    return number(text) && (std::floor(*number(text)) != *number(text) || !number(options_.classes[0]));
+  }
+
   float ReadClass(int64_t column, std::string_view text) {
     const auto found = class_of_.find(text);
     if (found != class_of_.end()) return static_cast<float>(found->second);
     if (!options_.classes.empty()) {
       Fail(column, fmt::format("\"{}\" is none of the {} classes{}", Shown(text), options_.classes.size(),
-                               NameHint(Shown(text), options_.classes)));
+                               IsMeasure(text) ? "; if the file has no labels, label=none says so"
+                                               : NameHint(Shown(text), options_.classes)));
     }
     constexpr size_t kMostClasses = 65536;
     if (class_of_.size() == kMostClasses) {
