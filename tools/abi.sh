@@ -28,37 +28,18 @@ fail() {
 }
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-store= prefix= c_only= stored=$root/tools/package/abi
-while [ $# -gt 0 ]; do
-  case $1 in
-    --store) store=yes ;;
-    --c-interface) c_only=yes ;;
-    --prefix=*) prefix=${1#*=} ;;
-    --stored=*) stored=${1#*=} ;;
-    --prefix | --stored)
-      [ $# -ge 2 ] || fail "$1 needs a value"
-      set -- "$1=$2" "${@:3}"
-      continue
-      ;;
-    --help | -h)
-      usage
-      exit
-      ;;
-    *)
-      usage >&2
-      fail "unknown option $1"
-      ;;
-  esac
-  shift
-done
-[ -n "$prefix$c_only" ] || "$root/tools/setup.sh"
+store= prefix= c_interface= stored=$root/tools/package/abi
+# shellcheck source=tools/options.sh
+source "$root/tools/options.sh"
+read_options "prefix stored" "store c-interface" "$@"
+[ -n "$prefix$c_interface" ] || "$root/tools/setup.sh"
 for tool in abidw abidiff xz; do
   command -v "$tool" >/dev/null || fail "there is no $tool: apt-get install abigail-tools xz-utils"
 done
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-if [ -z "$prefix" ] && [ -n "$c_only" ]; then
+if [ -z "$prefix" ] && [ -n "$c_interface" ]; then
   mkdir -p "$work/prefix/include"
   ln -s "$root/bindery" "$work/prefix/include/bindery"
   prefix=$work/prefix
@@ -105,7 +86,7 @@ describe_cpp() {
   "${abidw[@]}" --no-show-locs --headers-dir "$headers" --drop-private-types "$work/types.so" \
     >"$work/types.abi"
 }
-if [ -z "$c_only" ]; then
+if [ -z "$c_interface" ]; then
   describe_cpp
   pieces+=(libbindery_predict libbindery types)
 fi

@@ -24,29 +24,9 @@ fail() {
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 output= program_only= built=
-while [ $# -gt 0 ]; do
-  case $1 in
-    --*=*)
-      set -- "${1%%=*}" "${1#*=}" "${@:2}"
-      continue
-      ;;
-    --output | --built)
-      [ $# -ge 2 ] && [ -n "$2" ] || fail "$1 needs a value"
-      printf -v "${1#--}" %s "$2"
-      shift
-      ;;
-    --program-only) program_only=yes ;;
-    --help | -h)
-      usage
-      exit
-      ;;
-    *)
-      usage >&2
-      fail "unknown option $1"
-      ;;
-  esac
-  shift
-done
+# shellcheck source=tools/options.sh
+source "$root/tools/options.sh"
+read_options "output built" "program-only" "$@"
 
 programs=(tools/bindery)
 [ -n "$program_only" ] || programs+=(tools/bench tests/gpu/device_tests)

@@ -28,30 +28,9 @@ fail() {
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 prefix=/usr/local destdir= libdir=lib system= built= uninstall=
-while [ $# -gt 0 ]; do
-  case $1 in
-    --*=*)
-      set -- "${1%%=*}" "${1#*=}" "${@:2}"
-      continue
-      ;;
-    --prefix | --destdir | --libdir | --built)
-      [ $# -ge 2 ] && [ -n "$2" ] || fail "$1 needs a value"
-      printf -v "${1#--}" %s "$2"
-      shift
-      ;;
-    --system) system=yes ;;
-    --uninstall) uninstall=yes ;;
-    --help | -h)
-      usage
-      exit
-      ;;
-    *)
-      usage >&2
-      fail "unknown option $1"
-      ;;
-  esac
-  shift
-done
+# shellcheck source=tools/options.sh
+source "$root/tools/options.sh"
+read_options "prefix destdir libdir built" "system uninstall" "$@"
 [[ $prefix == /* ]] || prefix=$PWD/$prefix
 prefix=${prefix%/}
 [[ -z $destdir || $destdir == /* ]] || destdir=$PWD/$destdir

@@ -28,28 +28,11 @@ fail() {
 }
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-output=. built=()
-while [ $# -gt 0 ]; do
-  case $1 in
-    --output=*) output=${1#*=} ;;
-    --built=*) built=("$1") ;;
-    --output | --built)
-      [ $# -ge 2 ] || fail "$1 needs a value"
-      set -- "$1=$2" "${@:3}"
-      continue
-      ;;
-    --help | -h)
-      usage
-      exit
-      ;;
-    *)
-      usage >&2
-      fail "unknown option $1"
-      ;;
-  esac
-  shift
-done
-[ ${#built[@]} -gt 0 ] || "$root/tools/setup.sh"
+output=. built=
+# shellcheck source=tools/options.sh
+source "$root/tools/options.sh"
+read_options "output built" "" "$@"
+[ -n "$built" ] || "$root/tools/setup.sh"
 for tool in dpkg-deb dpkg-shlibdeps dpkg-architecture; do
   command -v "$tool" >/dev/null || fail "there is no $tool: apt-get install dpkg-dev"
 done
@@ -70,7 +53,8 @@ trap 'rm -rf "$temporary"' EXIT
 work=$temporary/debian # where dpkg-shlibdeps looks for packages, and for control above it
 mkdir "$work"
 umask 022
-"$root/tools/install.sh" --destdir "$work/all" --prefix /usr --libdir "lib/$multiarch" --system "${built[@]}" >&2
+"$root/tools/install.sh" --destdir "$work/all" --prefix /usr --libdir "lib/$multiarch" --system \
+  ${built:+--built "$built"} >&2
 rm "$work/all/usr/share/bindery/installed_files"
 
 # --- who gets what

@@ -24,24 +24,9 @@ say() { echo "package_check: $*"; }
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 packages='' base='' suite=bookworm
-while [ $# -gt 0 ]; do
-  case $1 in
-    --packages | --base | --suite)
-      [ $# -ge 2 ] && [ -n "$2" ] || fail "$1 needs a value"
-      printf -v "${1#--}" %s "$2"
-      shift
-      ;;
-    --help | -h)
-      usage
-      exit
-      ;;
-    *)
-      usage >&2
-      fail "unknown option $1"
-      ;;
-  esac
-  shift
-done
+# shellcheck source=tools/options.sh
+source "$root/tools/options.sh"
+read_options "packages base suite" "" "$@"
 [ "$(id -u)" = 0 ] || fail "only root may chroot"
 
 work=$(mktemp -d)
