@@ -184,9 +184,10 @@ Folded FoldProduct(Importer& im, const std::vector<Numbers>& inputs) {
   const Numbers& data = inputs[0];
   const std::vector<std::optional<Extent>> extents(data.values.begin(), data.values.end());
   const auto product = Product(extents);
-  if (!product || im.num_inputs() > 1 || im.Flag("noop_with_empty_axes")) return std::nullopt;
-  im.Ints("axes");
-  const bool is_scalar = data.is_scalar || !im.Flag("keepdims", true);
+  if (!product || im.num_inputs() > 1) return std::nullopt;
+  const bool has_no_axes = im.Ints("axes").empty(), keeps = im.Flag("keepdims", true);
+  if (im.Flag("noop_with_empty_axes") && has_no_axes) return data;
+  const bool is_scalar = data.is_scalar || !keeps;
   return Numbers{.values = {*product}, .is_scalar = is_scalar, .dtype = data.dtype};
 }
 
