@@ -91,7 +91,7 @@ class CudaStream final : public Stream {
   Commands commands_;  // of one operation, or of those that are joined; empty between them
   Pieces pieces_;
   std::vector<std::shared_ptr<Batch>> batches_;  // that are over, and not yet submitted
-  std::shared_ptr<const void> operation_;        // theirs
+  Recordings::Operations operations_;            // theirs
   bool joining_ = false;
   size_t numbered_ = 0;  // the last piece whose number the device's memory will have
   Recordings recordings_;
