@@ -91,12 +91,12 @@ class Engine {
   // their stream beforehand. Throws DeviceError if there is no such device.
   virtual Stream& StreamOf(Device device, Lane lane = Lane::kCompute) = 0;
   virtual const char* name() const = 0;  // "threaded", "inline"
-  // From Join to Part the operations that the calling thread pushes to this device, but for its copy lane, are joined:
-  // they begin together, when whatever any of them comes after is over, and end together; in between the worker of the
-  // compute lane runs one after the other on its stream, which may make one launch of them (Stream::Join). Each has its
-  // own errors and its own fence, as if it had been pushed by itself. What others are to do with what these use comes
-  // behind all of them; where one of these comes after that again, or somebody waits, they begin with what there is.
-  // False: they are not joined, and there is no Part to be called: the device's streams join nothing, or others are
+  // From Join to Part the prepared operations that the calling thread pushes to this device, but for its copy lane, are
+  // joined: they begin together, when whatever any of them comes after is over, and end together; in between the worker
+  // of the compute lane runs one after the other on its stream, which may make one launch of them (Stream::Join). Each
+  // has its own errors and its own fence, as if it had been pushed by itself. What others are to do with what these use
+  // comes behind all of them; where one of these comes after that again, or somebody waits, they begin with what there
+  // is. False: they are not joined, and there is no Part to be called: the device's streams join nothing, or others are
   // being joined, by another thread or on another device. Calls may be nested.
   virtual bool Join(Device) { return false; }
   virtual void Part() noexcept {}

@@ -9,9 +9,10 @@
 // all that they were to create. So parts that update in place stay by themselves: another's failure must not touch what
 // they do.
 //
-// Where all of these parts are of one GPU, their operations are joined (Engine::Join): they begin and end together, each
-// failing by itself, so that the GPU's stream may launch them as one; and so do those of other ranges, where whoever
-// pushes them joins them, too. Its collective lane has nobody to work with then, and its work goes to the compute lane.
+// Where all of these parts are of one GPU, their operations are joined (Engine::Join): they begin and end together,
+// each failing by itself, so that the GPU's stream may launch them as one; and so do those of other ranges, where
+// whoever pushes them joins them, too. Its collective lane has nobody to work with then, and its work goes to the
+// compute lane.
 #pragma once
 
 #include <memory>

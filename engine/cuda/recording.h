@@ -1,8 +1,8 @@
 // Graphs of what operations put on a stream: an operation that puts the same there again is captured, once, and
-// launched by one call from then on; and so are several that are joined, where the same ones are again. The first time their work is enqueued one by
-// one, so that the driver has loaded its kernels; the second time it is captured. If they put something else there, by
-// another piece of staging memory, say, or without what was skipped, that is enqueued one by one, and may be repeated
-// beside what was before. Private to engine/cuda.
+// launched by one call from then on; and so are several that are joined, where the same ones are again. The first time
+// their work is enqueued one by one, so that the driver has loaded its kernels; the second time it is captured. If they
+// put something else there, by another piece of staging memory, say, or without what was skipped, that is enqueued one
+// by one, and may be repeated beside what was before. Private to engine/cuda.
 //
 // Nothing but our own list is enqueued between the beginning and the end of a capture, on a stream that nobody else
 // knows: so nothing that CUDA refuses there can come in between, and no other thread asks for that stream.

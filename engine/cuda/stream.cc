@@ -96,7 +96,7 @@ void CudaStream::Fill(void* to, unsigned char value, size_t bytes, const std::st
   commands_.Fill(to, value, bytes);
 }
 
-FaultRing CudaStream::faults() const { return {progress_->faults(), words_ + 1, words_ + 2}; }
+FaultRing CudaStream::faults(Refusal* refused) const { return {progress_->faults(), words_ + 1, words_ + 2, refused}; }
 
 void CudaStream::NumberPiece(const std::string& what) {
   EnterPiece(what);

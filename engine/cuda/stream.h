@@ -61,7 +61,7 @@ class CudaStream final : public Stream {
   // For kernels that may find data they cannot work on: the operation fails with a DataError that names the piece, whose
   // number must be in the device's memory before such a kernel runs. What was enqueued behind it runs all the same, on
   // whatever the kernel left, and fails when it is over.
-  FaultRing faults() const;
+  FaultRing faults(Refusal* refused = nullptr) const;
   void NumberPiece(const std::string& what);
 
   // While it lives, work that does not say what it is, of flat kernels say, is `what`.

@@ -84,11 +84,12 @@ std::shared_ptr<ThreadedOperation> ThreadedState::Prepare(Operation operation, i
   return prepared;
 }
 
-void ThreadedState::Push(std::shared_ptr<ThreadedOperation> operation, std::shared_ptr<const void> payload) {
+void ThreadedState::Push(std::shared_ptr<ThreadedOperation> operation, std::shared_ptr<const void> payload,
+                         bool again) {
   const auto lock = Lock();
   CountChanges(operation->accesses);
   Pushed pushed{std::move(operation), std::move(payload)};
-  if (joins_ == 0 || !Keep(&pushed)) Enqueue(std::move(pushed));
+  if (joins_ == 0 || !Keep(&pushed, again)) Enqueue(std::move(pushed));
 }
 
 void ThreadedState::Enqueue(Pushed pushed) {
@@ -117,9 +118,9 @@ void ThreadedState::Part() noexcept {
   if (--joins_ == 0) Release();
 }
 
-bool ThreadedState::Keep(Pushed* pushed) {
+bool ThreadedState::Keep(Pushed* pushed, bool again) {
   const PreparedOperation& one = *pushed->operation;
-  if (one.operation.device == joining_->stream->device() && one.operation.lane != Lane::kCopy &&
+  if (again && one.operation.device == joining_->stream->device() && one.operation.lane != Lane::kCopy &&
       joiner_ == std::this_thread::get_id()) {
     if (ComesAfter(one.accesses, &Var::behind)) Release();
     if (!joined_) {
@@ -297,11 +298,11 @@ class ThreadedEngine final : public Engine {
 
   VarPtr NewVar() override { return std::make_shared<Var>(state_->token); }
   PreparedPtr Prepare(Operation operation) override { return state_->Prepare(std::move(operation), kPreparedRuns); }
-  void Push(Operation operation) override { state_->Push(state_->Prepare(std::move(operation), 1), nullptr); }
+  void Push(Operation operation) override { state_->Push(state_->Prepare(std::move(operation), 1), nullptr, false); }
 
   void Push(const PreparedPtr& prepared, std::shared_ptr<const void> payload) override {
     CheckOwner(prepared, state_->token);
-    state_->Push(std::static_pointer_cast<ThreadedOperation>(prepared), std::move(payload));
+    state_->Push(std::static_pointer_cast<ThreadedOperation>(prepared), std::move(payload), true);
   }
 
   void Wait(const VarPtr& var) override {

@@ -29,7 +29,8 @@ class ThreadedState : public std::enable_shared_from_this<ThreadedState> {
   // With records for `runs` runs at a time.
   std::shared_ptr<ThreadedOperation> Prepare(Operation operation, int runs);
   Stream& StreamOf(Device device, Lane lane) { return *FindWorker(device, lane)->stream; }
-  void Push(std::shared_ptr<ThreadedOperation> operation, std::shared_ptr<const void> payload);
+  // `again`: it may be pushed again.
+  void Push(std::shared_ptr<ThreadedOperation> operation, std::shared_ptr<const void> payload, bool again);
   bool Join(Device device);
   void Part() noexcept;
 
@@ -95,7 +96,7 @@ class ThreadedState : public std::enable_shared_from_this<ThreadedState> {
   }
   void Enqueue(Pushed pushed);
   // Is it joined to others, or does it come behind them?
-  bool Keep(Pushed* pushed);
+  bool Keep(Pushed* pushed, bool again);
   void Release();  // those that are joined begin, and what comes behind them
   void GoAhead(Claim& claim);
   static void Signal(Worker& worker) {
@@ -112,7 +113,7 @@ class ThreadedState : public std::enable_shared_from_this<ThreadedState> {
   std::atomic<int64_t> in_flight_{0};  // changed under the mutex; read without it while spinning
   bool stopping_ = false;
   std::vector<std::unique_ptr<Worker>> workers_;
-  // Operations that are being joined: by whom, for which worker, calls of Join without Part; and what comes behind them.
+  // Operations that are being joined: by whom, for which worker, calls of Join without Part; and what comes behind.
   std::thread::id joiner_;
   Worker* joining_ = nullptr;
   int joins_ = 0;

@@ -169,16 +169,16 @@ TEST(CudaJoinTest, OthersComeBehind) {
   std::string order;
   const auto push = [&](const std::string& name, Device device, const std::vector<VarPtr>& reads,
                         const std::vector<VarPtr>& writes, Lane lane = Lane::kCompute) {
-    engine->Push({.name = name,
-                  .device = device,
-                  .reads = reads,
-                  .writes = writes,
-                  .run =
-                      [&order, &mutex, name](const OpContext&) {
-                        const std::lock_guard lock(mutex);
-                        order += name + " ";
-                      },
-                  .lane = lane});
+    engine->Push(engine->Prepare({.name = name,
+                                  .device = device,
+                                  .reads = reads,
+                                  .writes = writes,
+                                  .run =
+                                      [&order, &mutex, name](const OpContext&) {
+                                        const std::lock_guard lock(mutex);
+                                        order += name + " ";
+                                      },
+                                  .lane = lane}));
   };
   const auto order_is = [&](const std::string& expected) {
     engine->WaitAll();
