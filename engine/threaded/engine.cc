@@ -4,12 +4,12 @@
 // The life of a pushed operation:
 //   1. Push, in the caller's thread, under the mutex: a Run (the record of this one execution) is taken from the
 //      prepared operation's free list, its accesses enter their variables' queues (access_queue.h). When all are
-//      granted, at once or later, the run is appended to its device's worker, which is woken if it sleeps.
+//      granted, at once or later, the run is appended to its device's worker, which is woken if it sleeps. Operations
+//      that are joined are one run, with the accesses of all: kept until Part, or until something needs them begun.
 //   2. The worker takes the run. A failed input means that it is skipped (operation.h); otherwise its function is
 //      called, without the lock, between Begin and End of the worker's stream. Then the payload is dropped, and the
 //      function too if nobody can push it again: so whoever waits finds their memory released. (Where work is still to
-//      come, the stream keeps both until its fence.) Operations that are joined are one run, with the accesses of all:
-//      Push keeps them until Part, or until what is to come needs them.
+//      come, the stream keeps both until its fence.)
 //   3. Under the mutex: errors are settled, the accesses leave their queues, which may make other runs ready, for this
 //      worker or another; the Run goes back to the free list.
 //
