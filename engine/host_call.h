@@ -28,8 +28,9 @@ struct HostCallRange {
 // Host addresses of the ranges, in order; the same one for ranges with the same device and address.
 using HostFunction = std::function<void(std::span<void* const> addresses)>;
 
-// `ranges` is not empty; those that begin at one place are of one size, else Error. `gates`: variables that must be whole. `kept`: what owns the memory; it lives as long as a run
-// is in flight. Returns a variable that each run writes: it carries its error, if it has one.
+// `ranges` is not empty; those that begin at one place are of one size, or empty, else Error. `gates`: variables that
+// must be whole. `kept`: what owns the memory; it lives as long as a run is in flight. Returns a variable that each run
+// writes: it carries its error, if it has one.
 VarPtr AppendHostCall(Engine* engine, const std::string& name, const std::vector<HostCallRange>& ranges,
                       HostFunction function, const std::vector<VarPtr>& gates, std::shared_ptr<const void> kept,
                       StepParts* parts);

@@ -53,9 +53,9 @@ TEST(LargeGraphs, TheTimeToCompileGrowsWithTheGraph) {
     Compile(symbol, options);
     return CpuSeconds() - start;
   };
-  // 32 times the graph: some 32 to 60 times as long, since the large one does not fit the caches; by the square, 1,000
-  // times. The bound is far from both, and of several attempts the least counts, because others on the machine can make
-  // a measurement too large only.
+  // 32 times the graph: 32 times as long, and more where the large one does not fit the caches; by the square, 1,000
+  // times. The bound is six times from one and five from the other, and of several attempts the least counts, because
+  // others on the machine can make a measurement too large only.
   double small = 1e9, large = 1e9;
   int attempts = 0;
   do {

@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "base/files.h"
 #include "base/log.h"
 #include "base/parse_number.h"
 #include "train/checkpoint/best_checkpoint.h"
@@ -83,9 +84,8 @@ CheckpointStore::CheckpointStore(std::string folder, int keep) : folder_(std::mo
 }
 
 std::string CheckpointStore::Save(const Checkpoint& checkpoint) {
+  MakeFolder(folder_);
   std::error_code error;
-  fs::create_directories(folder_, error);
-  if (error) Throw<DataError>("cannot make the folder \"{}\": {} (errno {})", folder_, error.message(), error.value());
   const auto path_of = [&](const std::string& name) { return (fs::path(folder_) / name).string(); };
 
   for (const int64_t step : StepsOf(folder_)) {
