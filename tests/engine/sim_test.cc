@@ -221,6 +221,22 @@ TEST(HostCallTest, TouchesNothingUnlessEverythingWentWell) {
   for (const Tensor& t : tensors) EXPECT_EQ(t.ToHost().At(1), 0 + t.ToHost().At(2));
 }
 
+TEST(HostCallTest, RangesThatBeginAtOnePlaceAreOfOneSize) {
+  const std::shared_ptr<Engine> engine = MakeInlineEngine();
+  const Tensor tensor(engine, Sim(0), DType::kFloat32, {3});
+  const auto append = [&](int64_t bytes) {
+    StepParts parts;
+    const std::vector<HostCallRange> ranges = {{tensor.device(), tensor.address(), tensor.bytes(), tensor.var()},
+                                               {tensor.device(), tensor.address(), bytes, tensor.var()}};
+    AppendHostCall(
+        engine.get(), "add up", ranges, [](std::span<void* const>) {}, {}, nullptr, &parts);
+  };
+  append(12);
+  append(0);
+  EXPECT_EQ(MessageOf([&] { append(8); }),
+            "Error: add up: two ranges begin at one place of sim:0, one of 12 bytes, the other of 8");
+}
+
 TEST(HostCallTest, MayGoWhileItIsInFlightWithTheMemoryItUses) {
   const std::shared_ptr<Engine> engine = MakeThreadedEngine();
   const Tensor sum(engine, Cpu(0), DType::kFloat32, {1000});

@@ -166,6 +166,15 @@ TEST(OnnxImport, AProductOfKnownNumbersMayStateAllItsAttributes) {
   EXPECT_EQ(OutputShape(reshaped(OnnxInt("noop_with_empty_axes", 1)), "x", {2, 3, 4}), (Shape{2, 3, 4}));
 }
 
+TEST(OnnxImport, NumbersOfOldVersionsMayStateThatTheyBroadcast) {
+  const Model model = Import(
+      OnnxInput("x", "2, 3, 4") + OnnxNode("Shape", "x", "s") + OnnxInt64s("k", "3", "2, 1, 1") +
+          OnnxNode("Div", "s k", "t", OnnxInt("broadcast", 1)) + OnnxInt64s("m", "3", "1, 2, 1") +
+          OnnxNode("Mul", "t m", "u", OnnxInt("broadcast", 1)) + OnnxNode("Reshape", "x u", "y") + OnnxOutput("y"),
+      6);
+  EXPECT_EQ(OutputShape(model, "x", {2, 3, 4}), (Shape{1, 6, 4}));
+}
+
 TEST(OnnxImport, UnknownOperatorsAreListedAtOnce) {
   EXPECT_EQ(ErrorOf(OnnxInput("x", "N, 2") + OnnxNode("Foo", "x", "a") + OnnxNode("Foo", "a", "b") +
                     OnnxNode("Foo", "b", "c") + OnnxNode("Foo", "c", "d") +
