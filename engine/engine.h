@@ -91,11 +91,30 @@ class Engine {
   // their stream beforehand. Throws DeviceError if there is no such device.
   virtual Stream& StreamOf(Device device, Lane lane = Lane::kCompute) = 0;
   virtual const char* name() const = 0;  // "threaded", "inline"
-  // Operations of one device, at least one, to be pushed as one: they begin together, when whatever any of them comes
-  // after outside is over, and end together; in between a worker, of the compute lane if one of them is of that, else
-  // of the first's, runs one after the other on its stream, which may make one launch of them (Stream::Join). Each has
-  // its own errors and its own fence, as if it had been pushed by itself.
-  virtual PreparedPtr PrepareJoined(std::vector<Operation> operations) = 0;
+  // From Join to Part the prepared operations that the calling thread pushes to this device, but for its copy lane, are
+  // joined: they begin together, when whatever any of them comes after is over, and end together; in between the worker
+  // of the compute lane runs one after the other on its stream, which may make one launch of them (Stream::Join). Each
+  // has its own errors and its own fence, as if it had been pushed by itself. What others are to do with what these use
+  // comes behind all of them; where one of these comes after that again, or somebody waits, they begin with what there
+  // is. False: they are not joined, and there is no Part to be called: the device's streams join nothing, or others are
+  // being joined, by another thread or on another device. Calls may be nested.
+  virtual bool Join(Device) { return false; }
+  virtual void Part() noexcept {}
+};
+
+// Joins what is pushed while it lives.
+class Joining {
+ public:
+  Joining() = default;  // nothing
+  Joining(Engine* engine, Device device) : engine_(engine->Join(device) ? engine : nullptr) {}
+  ~Joining() {
+    if (engine_) engine_->Part();
+  }
+  Joining(const Joining&) = delete;
+  Joining& operator=(const Joining&) = delete;
+
+ private:
+  Engine* const engine_ = nullptr;
 };
 
 // One worker thread per device and lane (a CPU has one for all lanes), started on first use. A worker that has nothing

@@ -29,12 +29,6 @@ class InlineEngine final : public Engine {
     return prepared;
   }
 
-  PreparedPtr PrepareJoined(std::vector<Operation> operations) override {
-    auto prepared = std::make_shared<PreparedOperation>(std::move(operations), token_);
-    for (const auto& one : prepared->joined) StreamOf(one->operation.device, one->operation.lane);
-    return prepared;
-  }
-
   Stream& StreamOf(Device device, Lane lane) override {
     Backend& backend = Backend::Of(device);
     if (backend.host_addressable()) lane = Lane::kCompute;
@@ -111,8 +105,6 @@ class InlineEngine final : public Engine {
   }
 
   void Run(Pushed pushed) noexcept {
-    for (const auto& one : pushed.operation->joined) Run({one, pushed.payload});
-    if (!pushed.operation->joined.empty()) return;
     const PreparedOperation& operation = *pushed.operation;
     std::exception_ptr error = failures_.Inherited(operation.accesses);
     const bool skipped = error != nullptr;

@@ -51,39 +51,7 @@ std::vector<DeclaredAccess> MergeAccesses(const Operation& operation) {
   return result;
 }
 
-// What stands for them in the variables' queues.
-Operation AllOf(const std::vector<Operation>& joined) {
-  if (joined.empty()) Throw("no operations to be joined");
-  Operation all{.device = joined[0].device, .lane = joined[0].lane, .priority = joined[0].priority};
-  for (const Operation& one : joined) {
-    if (one.device != all.device) {
-      Throw("operation \"{}\" of {} is joined to one of {}", one.name, one.device, all.device);
-    }
-    if (one.lane == Lane::kCompute) all.lane = Lane::kCompute;
-    all.priority = std::max(all.priority, one.priority);
-    all.name += (all.name.empty() ? "" : ", ") + one.name;
-    const auto append = [](const std::vector<VarPtr>& from, std::vector<VarPtr>* to) {
-      to->insert(to->end(), from.begin(), from.end());
-    };
-    append(one.reads, &all.reads);
-    append(one.writes, &all.writes);
-    append(one.updates, &all.updates);
-  }
-  all.run = [](const OpContext&) {};  // they run
-  return all;
-}
-
-std::vector<std::shared_ptr<PreparedOperation>> PrepareEach(std::vector<Operation> joined, const EngineToken& owner) {
-  std::vector<std::shared_ptr<PreparedOperation>> each;
-  for (Operation& one : joined) each.push_back(std::make_shared<PreparedOperation>(std::move(one), owner));
-  return each;
-}
-
 }  // namespace
-
-PreparedOperation::PreparedOperation(std::vector<Operation> operations, EngineToken token)
-    : owner(std::move(token)), operation(AllOf(operations)), accesses(MergeAccesses(operation)),
-      joined(PrepareEach(std::move(operations), owner)) {}
 
 PreparedOperation::PreparedOperation(Operation op, EngineToken token)
     : owner(std::move(token)), operation(std::move(op)) {

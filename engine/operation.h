@@ -41,6 +41,9 @@ class Var {
   // Pending accesses in push order (threaded engine, under its mutex).
   PendingAccess* first = nullptr;
   PendingAccess* last = nullptr;
+  // How operations that are being joined use it, and those that come behind them (threaded engine, under its mutex).
+  enum class Use : uint8_t { kNone, kShared, kExclusive };
+  Use joined = Use::kNone, behind = Use::kNone;
 };
 
 // How an operation uses one variable: the union of what its lists say about it.
@@ -61,25 +64,14 @@ class PreparedOperation {
   // Throws Error if a variable is null or of another engine, or if there is nothing to run; DeviceError for a negative
   // device index.
   PreparedOperation(Operation operation, EngineToken owner);
-  // Of Engine::PrepareJoined; throws Error, too, if these are of several devices.
-  PreparedOperation(std::vector<Operation> joined, EngineToken owner);
   virtual ~PreparedOperation() = default;
-
-  // Those that run one after the other: joined ones, or itself.
-  size_t count() const { return joined.empty() ? 1 : joined.size(); }
-  PreparedOperation& at(size_t i) { return joined.empty() ? *this : *joined[i]; }
-  // Nobody will push it again.
-  void ForgetFunctions() {
-    for (size_t i = 0; i < count(); ++i) at(i).operation.run = nullptr;
-  }
 
   // Runs the function; returns what it threw, with the operation's name.
   std::exception_ptr Call(Stream& stream, const void* payload) const noexcept;
 
   const EngineToken owner;
-  Operation operation;                                                // keeps the variables alive
-  std::vector<DeclaredAccess> accesses;                               // each variable once, in the order of the lists
-  const std::vector<std::shared_ptr<PreparedOperation>> joined = {};  // `operation` uses what any of them uses, then
+  Operation operation;                   // keeps the variables alive
+  std::vector<DeclaredAccess> accesses;  // each variable once, in the order of the lists
 };
 
 // Throws Error unless `prepared` was made by the engine `owner`; the same for a variable.

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
-#include <optional>
 #include <set>
 #include <span>
 #include <utility>
@@ -35,17 +34,6 @@ struct Merged {
     }
     Add(part.writes, &created);
     parts.push_back(std::move(part));
-  }
-
-  // May `next` begin and end together with these before it? `between`: what comes after their first, and is of others.
-  // `shared`: what others use.
-  static bool Join(std::span<const Merged* const> these, const Merged& next, std::span<const Merged* const> between,
-                   const Vars& shared) {
-    return next.parts[0].priority == these[0]->parts[0].priority &&
-           std::ranges::none_of(these, [&](const Merged* one) { return Meet(one->exclusive, shared); }) &&
-           std::ranges::none_of(between, [&](const Merged* other) {
-             return Meet(next.all, other->exclusive) || Meet(next.exclusive, other->all);
-           });
   }
 
   // May `part` run here, before all of `between`? `shared`: what several lanes use.
@@ -99,32 +87,14 @@ struct Merged {
   Vars all, exclusive, created;
 };
 
-// The only device among them that is not a CPU, if its streams join operations.
-std::optional<Device> OnlyOneThatJoins(Engine* engine, const std::vector<Merged>& merged) {
-  std::optional<Device> found;
-  for (const Merged& m : merged) {
-    if (HostAddressable(m.device)) continue;
-    if (found && *found != m.device) return std::nullopt;
-    found = m.device;
-  }
-  return found && engine->StreamOf(*found).joins() ? found : std::nullopt;
-}
-
-// What those that are free to be joined use, and others, too.
-template <class IsFree>
-Vars SharedWithOthers(const std::vector<Merged>& merged, const IsFree& is_free, const std::vector<VarPtr>& awaited) {
-  Vars others;
-  Add(awaited, &others);
-  for (const Merged& m : merged) {
-    if (!is_free(m)) others.insert(m.all.begin(), m.all.end());
-  }
-  return others;
-}
-
 }  // namespace
 
 StepRange::StepRange(std::shared_ptr<Engine> engine, StepParts parts, const std::vector<VarPtr>& awaited)
     : engine_(std::move(engine)) {
+  if (parts.empty()) return;
+  const Device first = parts[0].device;
+  const bool alone = std::ranges::all_of(parts, [&](const Operation& part) { return part.device == first; });
+  if (alone && !HostAddressable(first)) alone_ = first;
   std::map<const Var*, std::pair<Device, Lane>> users;  // the first lane that uses it
   Vars shared;
   Add(awaited, &shared);
@@ -148,31 +118,13 @@ StepRange::StepRange(std::shared_ptr<Engine> engine, StepParts parts, const std:
       merged.push_back(std::move(next));
     }
   }
-  const std::optional<Device> gpu = OnlyOneThatJoins(engine_.get(), merged);
-  const auto is_free = [&](const Merged& m) { return m.device == gpu && m.lane != Lane::kCopy; };
-  const Vars outside = SharedWithOthers(merged, is_free, awaited);
-  std::vector<bool> taken(merged.size());
-  for (size_t i = 0; i < merged.size(); ++i) {
-    if (taken[i]) continue;
-    std::vector<const Merged*> joined = {&merged[i]}, between;
-    std::vector<size_t> numbers = {i};
-    for (size_t next = i + 1; next < merged.size() && is_free(merged[i]); ++next) {
-      if (taken[next]) continue;
-      if (!is_free(merged[next])) {
-        between.push_back(&merged[next]);
-      } else if (Merged::Join(joined, merged[next], between, outside)) {
-        joined.push_back(&merged[next]);
-        numbers.push_back(next);
-        taken[next] = true;
-      } else {
-        break;
-      }
-    }
-    std::vector<Operation> operations;
-    for (const size_t number : numbers) operations.push_back(merged[number].Finish());
-    operations_.push_back(operations.size() == 1 ? engine_->Prepare(std::move(operations[0]))
-                                                 : engine_->PrepareJoined(std::move(operations)));
-  }
+  for (Merged& m : merged) operations_.push_back(engine_->Prepare(m.Finish()));
+}
+
+void StepRange::Push(const std::shared_ptr<const void>& payload) const {
+  std::optional<Joining> joining;
+  if (alone_ && operations_.size() > 1) joining.emplace(engine_.get(), *alone_);
+  for (const PreparedPtr& operation : operations_) engine_->Push(operation, payload);
 }
 
 }  // namespace bindery

@@ -9,12 +9,14 @@
 // all that they were to create. So parts that update in place stay by themselves: another's failure must not touch what
 // they do.
 //
-// Operations of the only GPU among these parts are joined where nobody else has to wait longer for them: pushed as one,
-// each failing by itself (Engine::PrepareJoined), so that the GPU's stream may launch them as one. Its collective lane
-// has nobody to work with then, and its work goes to the compute lane.
+// Where all of these parts are of one GPU, their operations are joined (Engine::Join): they begin and end together,
+// each failing by itself, so that the GPU's stream may launch them as one; and so do those of other ranges, where
+// whoever pushes them joins them, too. Its collective lane has nobody to work with then, and its work goes to the
+// compute lane.
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "engine/engine.h"
@@ -30,14 +32,13 @@ class StepRange {
   StepRange(std::shared_ptr<Engine> engine, StepParts parts, const std::vector<VarPtr>& awaited = {});
 
   // Every part gets the payload, which lives until the last of them is over.
-  void Push(const std::shared_ptr<const void>& payload = nullptr) const {
-    for (const PreparedPtr& operation : operations_) engine_->Push(operation, payload);
-  }
-  int num_operations() const { return static_cast<int>(operations_.size()); }  // joined ones are one
+  void Push(const std::shared_ptr<const void>& payload = nullptr) const;
+  int num_operations() const { return static_cast<int>(operations_.size()); }
 
  private:
   std::shared_ptr<Engine> engine_;
   std::vector<PreparedPtr> operations_;
+  std::optional<Device> alone_;  // all of them are of this GPU, or of one of another kind than CPUs
 };
 
 }  // namespace bindery

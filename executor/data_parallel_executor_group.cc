@@ -208,8 +208,8 @@ GroupMetric& DataParallelExecutorGroup::MetricOf(const Metric& metric, const Lab
 }
 
 void DataParallelExecutorGroup::PushMetric(const Metric& metric, const std::shared_ptr<Measurement>& measurement,
-                                           const VarPtr& done) const {
-  MetricOf(metric, nullptr).Push(measurement, done);
+                                           const VarPtr& done, const Tensor& status) const {
+  MetricOf(metric, nullptr).Push(measurement, done, status);
 }
 
 void DataParallelExecutorGroup::UpdateMetric(Metric* metric, const std::vector<HostTensor>& labels) const {

@@ -79,9 +79,11 @@ class DataParallelExecutorGroup final : public ExecutorGroup {
   // What updates on the devices read in their step blocks: these rates, from now on until the next forward, which
   // brings those of SetStep. Nothing is to be done where it has brought these.
   void SetRates(const StepRates& rates) override;
-  // The parts of a step that commit the auxiliary states, unless a gate carries an error.
-  void AppendPublish(const std::vector<VarPtr>& gates, StepParts* parts) const {
-    store().AppendPublish(bindings_.updated_blocks(), gates, parts);
+  // The parts of a step that commit the auxiliary states, unless a gate carries an error, or what a device says of the
+  // step (ParameterStore).
+  void AppendPublish(const std::vector<VarPtr>& gates, StepParts* parts,
+                     std::span<const std::vector<Tensor>> statuses = {}) const {
+    store().AppendPublish(bindings_.updated_blocks(), gates, parts, statuses);
   }
   void SetSeed(uint64_t seed) override { spec_.options.seed = seed; }
   void SetWorkload(const std::vector<double>& workload) override;
@@ -135,10 +137,11 @@ class DataParallelExecutorGroup final : public ExecutorGroup {
   void UpdateMetric(Metric* metric, const std::vector<HostTensor>& labels) const override;
   void UpdateMetric(Metric* metric, const LabelLists& pre_sliced) const override;
   // The same without waiting, for a metric that is a graph, with the labels that the last batch brought to the devices:
-  // `measurement` gets its partials when `done` is written, which carries the metric's error. Allocates nothing once it
-  // is warm. Throws at once where outputs and labels do not fit the metric.
-  void PushMetric(const Metric& metric, const std::shared_ptr<Measurement>& measurement,
-                  const VarPtr& done) const override;
+  // `measurement` gets its partials when `done` is written, which carries the metric's error; `status`, where there is
+  // one, is the only device's, as in GroupMetric::Push. Allocates nothing once it is warm. Throws at once where outputs
+  // and labels do not fit the metric.
+  void PushMetric(const Metric& metric, const std::shared_ptr<Measurement>& measurement, const VarPtr& done,
+                  const Tensor& status = {}) const override;
   // Values whose names match the regular expression are kept by the next steps ("" stops). Another program does that;
   // the normal one is not slowed down.
   void Watch(const std::string& pattern) override;

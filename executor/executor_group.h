@@ -90,8 +90,8 @@ class ExecutorGroup {
   // --- metrics and watching ---
   virtual void UpdateMetric(Metric* metric, const std::vector<HostTensor>& labels) const = 0;
   virtual void UpdateMetric(Metric* metric, const LabelLists& pre_sliced) const = 0;
-  virtual void PushMetric(const Metric& metric, const std::shared_ptr<Measurement>& measurement,
-                          const VarPtr& done) const = 0;
+  virtual void PushMetric(const Metric& metric, const std::shared_ptr<Measurement>& measurement, const VarPtr& done,
+                          const Tensor& status = {}) const = 0;
   virtual void Watch(const std::string& pattern) = 0;
   virtual const std::string& watch() const = 0;
   virtual std::vector<Watched> WatchedValues() const = 0;

@@ -71,8 +71,8 @@ class PlacedExecutorGroup final : public ExecutorGroup {
 
   void UpdateMetric(Metric* metric, const std::vector<HostTensor>& labels) const override;
   void UpdateMetric(Metric* metric, const LabelLists& pre_sliced) const override;
-  void PushMetric(const Metric& metric, const std::shared_ptr<Measurement>& measurement,
-                  const VarPtr& done) const override;
+  void PushMetric(const Metric& metric, const std::shared_ptr<Measurement>& measurement, const VarPtr& done,
+                  const Tensor& status = {}) const override;
   void Watch(const std::string& pattern) override;
   const std::string& watch() const override { return stages_[0].group->watch(); }
   std::vector<Watched> WatchedValues() const override;

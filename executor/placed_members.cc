@@ -248,8 +248,8 @@ void PlacedExecutorGroup::UpdateMetric(Metric* metric, const LabelLists& pre_sli
 }
 
 void PlacedExecutorGroup::PushMetric(const Metric& metric, const std::shared_ptr<Measurement>& measurement,
-                                     const VarPtr& done) const {
-  MetricStage().PushMetric(metric, measurement, done);
+                                     const VarPtr& done, const Tensor& status) const {
+  MetricStage().PushMetric(metric, measurement, done, status);
 }
 
 void PlacedExecutorGroup::Watch(const std::string& pattern) {

@@ -20,6 +20,7 @@ struct StepNumber {
   // Auxiliary states are not committed with the forward that moves them; micro-batches after the first see them moved.
   // Whoever makes the step commits it (AppendPublish).
   bool tentative = false;
+  bool continues = false;  // not the first run of the step
 };
 
 class StepCounter {
@@ -47,6 +48,7 @@ class StepCounter {
     block.batch_size = step_ && step_->batch_size > 0 ? step_->batch_size : samples;
     if (step_) block.loss_scale = step_->loss_scale;
     if (step_) block.rates = step_->rates;
+    if (mode == Mode::kTrain && step_ && step_->continues) block.continues = 1;
     return block;
   }
 

@@ -55,7 +55,8 @@ bool Trainer::Step(const BatchPtr& batch, DataIter* iterator) {
   step.after = iterator->SaveState();
   step.measurement.Begin();
   // The metric has a say in whether the step is committed: it refuses outputs that are not finite, and labels.
-  const auto measure = [this, &step](size_t) { step.measurement.Push(*group_, *metric_, updater_->gate()); };
+  const auto measure = [this, &step](size_t) { updater_->Measure(*metric_, &step.measurement); };
+  const Joining together = updater_->Together();
   balancer_.BeginStep(updater_.get());
   const auto begun = std::chrono::steady_clock::now();
   step.samples = cut_.pieces == 1 ? updater_->Compute({&batch, 1}, measure) : updater_->Compute(Pieces(batch), measure);

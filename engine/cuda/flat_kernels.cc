@@ -23,15 +23,6 @@ int32_t UnitOf(std::initializer_list<uint64_t> values) {
   return static_cast<int32_t>(bits & -bits);
 }
 
-void CopyUnless(CudaStream& stream, const uint64_t* unless, const void* in, int64_t in_stride, void* out,
-                int64_t out_stride, int64_t rows, int64_t bytes) {
-  CopyArgs args{.in = in, .out = out, .rows = rows, .in_stride = in_stride, .out_stride = out_stride, .unless = unless};
-  args.unit = UnitOf({Address(in), Address(out), static_cast<uint64_t>(in_stride), static_cast<uint64_t>(out_stride),
-                      static_cast<uint64_t>(bytes)});
-  args.units = bytes / args.unit;
-  stream.Launch(args, rows * args.units);
-}
-
 // Into the stream's word: the index of the first, or kNone.
 void FindNotFinite(CudaStream& stream, DType dtype, const void* in, int64_t n) {
   stream.Fill(stream.word(), 0xff, sizeof kNone);
@@ -46,6 +37,14 @@ Statuses Listed(Stream& stream, StepStatuses statuses) {
   Statuses listed{.count = static_cast<int32_t>(statuses.size())};
   std::ranges::copy(statuses, listed.of);
   return listed;
+}
+
+void CommitUnless(CudaStream& stream, const uint64_t* unless, StepStatuses statuses, const void* in, void* out,
+                  int64_t bytes, int64_t* committed) {
+  CommitArgs args{.in = in, .out = out, .unless = unless, .committed = committed, .statuses = Listed(stream, statuses)};
+  args.unit = UnitOf({Address(in), Address(out), static_cast<uint64_t>(bytes)});
+  args.units = bytes / args.unit;
+  stream.Launch(args, std::max<int64_t>(args.units, 1));
 }
 
 // The number in update_rules::All of the rule that a kernel for CPUs is of; -1 for another's.
@@ -74,16 +73,19 @@ class CudaFlatKernels final : public FlatKernels {
     if (in == out || bytes == 0) return;
     CudaStreamOf(stream).Copy({.from = in, .to = out, .bytes = static_cast<size_t>(bytes)});
   }
-  void CopyFinite(Stream& stream, DType dtype, const void* in, void* out, int64_t n) const override {
-    const int64_t bytes = n * SizeOf(dtype);
-    if (!IsFloat(dtype)) return Copy(stream, in, out, bytes);
+  void CopyFinite(Stream& stream, DType dtype, const void* in, void* out, int64_t n,
+                  StepStatuses statuses) const override {
     CudaStream& s = CudaStreamOf(stream);
-    FindNotFinite(s, dtype, in, n);
-    CopyUnless(s, s.word(), in, 0, out, 0, 1, bytes);
+    if (IsFloat(dtype)) FindNotFinite(s, dtype, in, n);
+    CommitUnless(s, IsFloat(dtype) ? s.word() : nullptr, statuses, in, out, n * SizeOf(dtype), nullptr);
   }
   void CopyRows(Stream& stream, const void* in, int64_t in_stride, void* out, int64_t out_stride, int64_t rows,
                 int64_t bytes) const override {
-    CopyUnless(CudaStreamOf(stream), nullptr, in, in_stride, out, out_stride, rows, bytes);
+    CopyArgs args{.in = in, .out = out, .rows = rows, .in_stride = in_stride, .out_stride = out_stride};
+    args.unit = UnitOf({Address(in), Address(out), static_cast<uint64_t>(in_stride), static_cast<uint64_t>(out_stride),
+                        static_cast<uint64_t>(bytes)});
+    args.units = bytes / args.unit;
+    CudaStreamOf(stream).Launch(args, rows * args.units);
   }
   void Cast(Stream& stream, DType from, const void* in, DType to, void* out, int64_t n) const override {
     if (from == to) return Copy(stream, in, out, n * SizeOf(from));
@@ -149,10 +151,10 @@ class CudaFlatKernels final : public FlatKernels {
   }
   void Commit(Stream& stream, StepStatuses statuses, const void* in, void* out, int64_t bytes,
               int64_t* committed) const override {
-    CommitArgs args{.in = in, .out = out, .committed = committed, .statuses = Listed(stream, statuses)};
-    args.unit = UnitOf({Address(in), Address(out), static_cast<uint64_t>(bytes)});
-    args.units = bytes / args.unit;
-    CudaStreamOf(stream).Launch(args, std::max<int64_t>(args.units, 1));
+    CommitUnless(CudaStreamOf(stream), nullptr, statuses, in, out, bytes, committed);
+  }
+  void Refuse(Stream& stream, const Refusal* refusals, int64_t n, StepStatus* status) const override {
+    CudaStreamOf(stream).Launch(RefuseArgs{.refusals = refusals, .n = n, .status = status}, 1);
   }
 };
 

@@ -53,18 +53,16 @@ struct MarkPieceArgs {
 // No element: where the index of one is looked for.
 inline constexpr uint64_t kNone = ~uint64_t{0};
 
-// `rows` runs of `units` units each, `in_stride` and `out_stride` bytes apart; nothing if *unless is not kNone.
+// `rows` runs of `units` units each, `in_stride` and `out_stride` bytes apart.
 struct CopyArgs {
   static constexpr const char* kName = "bindery_copy";
   const void* in = nullptr;
   void* out = nullptr;
   int64_t rows = 1, units = 0, in_stride = 0, out_stride = 0;
   int32_t unit = 1;
-  const uint64_t* unless = nullptr;  // may be null
   void Addresses(const auto& visit) {
     visit(in);
     visit(out);
-    visit(unless);
   }
 };
 
@@ -171,20 +169,34 @@ struct UpdateKernelArgs {
   }
 };
 
-// If all statuses are good: out = in, and one more in *committed, which may be null.
+// If all statuses are good, and *unless is kNone: out = in, and one more in *committed. Both may be null.
 struct CommitArgs {
   static constexpr const char* kName = "bindery_commit";
   const void* in = nullptr;
   void* out = nullptr;
   int64_t units = 0;
   int32_t unit = 1;
+  const uint64_t* unless = nullptr;
   int64_t* committed = nullptr;
   Statuses statuses = {};
   void Addresses(const auto& visit) {
     visit(in);
     visit(out);
+    visit(unless);
     visit(committed);
     statuses.Addresses(visit);
+  }
+};
+
+// If one of `n` refusals is one, and the status is good, it becomes that of the first. One thread.
+struct RefuseArgs {
+  static constexpr const char* kName = "bindery_refuse";
+  const Refusal* refusals = nullptr;
+  int64_t n = 0;
+  StepStatus* status = nullptr;
+  void Addresses(const auto& visit) {
+    visit(refusals);
+    visit(status);
   }
 };
 
@@ -199,14 +211,16 @@ struct FaultRing {
   Fault* faults = nullptr;                // of piece number % kSize; null: nobody listens
   const uint64_t* piece = nullptr;        // the number of the one that runs, in the device's memory
   uint64_t* heard = nullptr;              // the last one of which a fault was heard, there too
+  Refusal* refused = nullptr;             // and of the step (executor/step_block.h): that there is one; may be null
   void Addresses(const auto& visit) {     // the faults are the host's, and GPUs'
     visit(piece);
     visit(heard);
+    visit(refused);
   }
 };
 
 // All kernels that there are.
 using AllKernels = std::tuple<FillArgs, CopyArgs, CastArgs, SumArgs, ScaleArgs, FindNotFiniteArgs, SetStatusArgs,
-                              UpdateKernelArgs, CommitArgs, NumberPieceArgs, MarkPieceArgs>;
+                              UpdateKernelArgs, CommitArgs, RefuseArgs, NumberPieceArgs, MarkPieceArgs>;
 
 }  // namespace bindery::cuda

@@ -17,6 +17,7 @@ __global__ void bindery_set_status(const __grid_constant__ SetStatusArgs args) {
 __global__ void bindery_update(const __grid_constant__ UpdateKernelArgs args) { Run(GpuBlock(), args); }
 __global__ void bindery_number_piece(const __grid_constant__ NumberPieceArgs args) { Run(GpuBlock(), args); }
 __global__ void bindery_mark_piece(const __grid_constant__ MarkPieceArgs args) { Run(GpuBlock(), args); }
+__global__ void bindery_refuse(const __grid_constant__ RefuseArgs args) { Run(GpuBlock(), args); }
 __global__ void bindery_commit(const __grid_constant__ CommitArgs args) { Run(GpuBlock(), args); }
 
 }  // extern "C"

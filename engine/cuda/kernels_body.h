@@ -136,7 +136,6 @@ __device__ void Run(const Block& block, const FillArgs& args) {
 
 template <class Block>
 __device__ void Run(const Block& block, const CopyArgs& args) {
-  if (args.unless && *args.unless != kNone) return;
   ForUnit(args.unit, [&]<class Unit>() {
     ForAll(block, args.rows * args.units, [&](int64_t i) {
       const int64_t row = args.rows == 1 ? 0 : i / args.units, at = i - row * args.units;
@@ -289,6 +288,17 @@ __device__ void Run(const Block& block, const SetStatusArgs& args) {
   });
 }
 
+template <class Block>
+__device__ void Run(const Block& block, const RefuseArgs& args) {
+  ForAll(block, 1, [&](int64_t) {
+    for (int64_t i = 0; i < args.n && args.status->kind == StepStatus::kGood; ++i) {
+      const auto [place, value] = args.refusals[i];
+      if (!(place >= 0)) continue;
+      *args.status = {.kind = StepStatus::kRefused, .place = i, .element = static_cast<int64_t>(place), .value = value};
+    }
+  });
+}
+
 __device__ inline bool AllGood(const Statuses& statuses) {
   for (int i = 0; i < statuses.count; ++i) {
     if (statuses.of[i]->kind != StepStatus::kGood) return false;
@@ -354,7 +364,7 @@ __device__ void Run(const Block& block, const MarkPieceArgs& args) {
 
 template <class Block>
 __device__ void Run(const Block& block, const CommitArgs& args) {
-  if (!AllGood(args.statuses)) return;
+  if (!AllGood(args.statuses) || (args.unless && *args.unless != kNone)) return;
   ForUnit(args.unit, [&]<class Unit>() {
     ForAll(block, args.units,
            [&](int64_t i) { static_cast<Unit*>(args.out)[i] = static_cast<const Unit*>(args.in)[i]; });

@@ -67,15 +67,17 @@ void Recording::Launch(CUstream stream, const ProgressWords& words, uint64_t bef
                  "cuStreamWriteValue64");
 }
 
-Recordings::Found Recordings::Find(const std::shared_ptr<const void>& operation, const Commands& commands,
-                                   const Pieces& pieces, const ProgressWords& words) {
+Recordings::Found Recordings::Find(const Operations& operations, const Commands& commands, const Pieces& pieces,
+                                   const ProgressWords& words) {
   const auto own = [&] { return std::make_shared<const Pieces>(pieces); };
   if (!GraphsAreUsed() || !commands.may_repeat() || commands.work() < kFewestCommands) return {own(), nullptr};
   const std::lock_guard lock(mutex_);
-  auto at = entries_.find(operation.get());
-  if (at == entries_.end() || at->second.operation.expired()) {
+  std::vector<const void*> key;
+  for (const auto& operation : operations) key.push_back(operation.get());
+  auto at = entries_.find(key);
+  if (at == entries_.end() || at->second.expired()) {
     EraseExpired();
-    at = entries_.try_emplace(operation.get(), Entry{operation}).first;
+    at = entries_.try_emplace(std::move(key), Entry{{operations.begin(), operations.end()}}).first;
   }
   Entry& entry = at->second;
   const auto same = std::ranges::find_if(
@@ -111,7 +113,7 @@ void Recordings::Forget() {
 }
 
 void Recordings::EraseExpired() {
-  std::erase_if(entries_, [](const auto& entry) { return entry.second.operation.expired(); });
+  std::erase_if(entries_, [](const auto& entry) { return entry.second.expired(); });
 }
 
 void UseGraphs(bool use) { Used() = use; }

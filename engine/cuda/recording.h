@@ -1,13 +1,14 @@
 // Graphs of what operations put on a stream: an operation that puts the same there again is captured, once, and
-// launched by one call from then on; and so are several that are joined. The first time their work is enqueued one by
-// one, so that the driver has loaded its kernels; the second time it is captured. If they put something else there, by
-// another piece of staging memory, say, or without what was skipped, that is enqueued one by one, and may be repeated
-// beside what was before. Private to engine/cuda.
+// launched by one call from then on; and so are several that are joined, where the same ones are again. The first time
+// their work is enqueued one by one, so that the driver has loaded its kernels; the second time it is captured. If they
+// put something else there, by another piece of staging memory, say, or without what was skipped, that is enqueued one
+// by one, and may be repeated beside what was before. Private to engine/cuda.
 //
 // Nothing but our own list is enqueued between the beginning and the end of a capture, on a stream that nobody else
 // knows: so nothing that CUDA refuses there can come in between, and no other thread asks for that stream.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -53,9 +54,9 @@ class Recordings {
     std::shared_ptr<const Pieces> pieces;        // equal to those given
     std::shared_ptr<const Recording> recording;  // null: enqueue it one by one
   };
-  // For what `operation` has put into `commands` this time.
-  Found Find(const std::shared_ptr<const void>& operation, const Commands& commands, const Pieces& pieces,
-             const ProgressWords& words);
+  using Operations = std::vector<std::shared_ptr<const void>>;
+  // For what `operations` have put into `commands` this time.
+  Found Find(const Operations& operations, const Commands& commands, const Pieces& pieces, const ProgressWords& words);
   // Lets go of those of operations that are no more.
   void Forget();
 
@@ -68,13 +69,16 @@ class Recordings {
     std::shared_ptr<const Recording> recording = nullptr;
   };
   struct Entry {
-    std::weak_ptr<const void> operation;
+    std::vector<std::weak_ptr<const void>> operations;
+    bool expired() const {
+      return std::ranges::any_of(operations, [](const auto& operation) { return operation.expired(); });
+    }
     std::vector<List> lists = {};  // the one that came last is the last
     int replaced = 0;              // lists, since one that was a graph came again
   };
   const Gpu& gpu_;
   std::mutex mutex_;
-  std::map<const void*, Entry> entries_;
+  std::map<std::vector<const void*>, Entry> entries_;
   bool refused_ = false;  // by the driver
 };
 

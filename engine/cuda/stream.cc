@@ -96,7 +96,7 @@ void CudaStream::Fill(void* to, unsigned char value, size_t bytes, const std::st
   commands_.Fill(to, value, bytes);
 }
 
-FaultRing CudaStream::faults() const { return {progress_->faults(), words_ + 1, words_ + 2}; }
+FaultRing CudaStream::faults(Refusal* refused) const { return {progress_->faults(), words_ + 1, words_ + 2, refused}; }
 
 void CudaStream::NumberPiece(const std::string& what) {
   EnterPiece(what);
@@ -111,7 +111,7 @@ FencePtr CudaStream::End(std::shared_ptr<const void> operation, std::shared_ptr<
   open_->end = pieces_.size();
   open_->kept.push_back(operation);
   open_->kept.push_back(std::move(payload));
-  operation_ = std::move(operation);
+  operations_.push_back(std::move(operation));
   batches_.push_back(open_);
   if (!joining_) Submit();
   gpu_.Leave();
@@ -134,7 +134,7 @@ void CudaStream::Submit() noexcept {
                             .piece = words_ + 1,
                             .heard = words_ + 2,
                             .base = words_ + 3};
-  const Recordings::Found found = recordings_.Find(operation_, commands_, pieces_, words);
+  const Recordings::Found found = recordings_.Find(operations_, commands_, pieces_, words);
   const auto event = std::make_shared<const Batch::Event>(gpu_);
   const uint64_t before = std::exchange(issued_, issued_ + pieces_.size());
   {
@@ -160,7 +160,7 @@ void CudaStream::Submit() noexcept {
   if (!gpu_.failed()) gpu_.FailUnless(gpu_.api.stream_write_value64(stream, words.done, issued_, 0));
   if (!gpu_.failed()) gpu_.FailUnless(gpu_.api.event_record(event->event, stream));
   batches_.clear();
-  operation_ = nullptr;
+  operations_.clear();
   commands_.Clear();  // and with it what its calls need, which others let go of
   pieces_.clear();
   numbered_ = 0;

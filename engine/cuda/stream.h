@@ -61,7 +61,7 @@ class CudaStream final : public Stream {
   // For kernels that may find data they cannot work on: the operation fails with a DataError that names the piece, whose
   // number must be in the device's memory before such a kernel runs. What was enqueued behind it runs all the same, on
   // whatever the kernel left, and fails when it is over.
-  FaultRing faults() const;
+  FaultRing faults(Refusal* refused = nullptr) const;
   void NumberPiece(const std::string& what);
 
   // While it lives, work that does not say what it is, of flat kernels say, is `what`.
@@ -91,7 +91,7 @@ class CudaStream final : public Stream {
   Commands commands_;  // of one operation, or of those that are joined; empty between them
   Pieces pieces_;
   std::vector<std::shared_ptr<Batch>> batches_;  // that are over, and not yet submitted
-  std::shared_ptr<const void> operation_;        // theirs
+  Recordings::Operations operations_;            // theirs
   bool joining_ = false;
   size_t numbered_ = 0;  // the last piece whose number the device's memory will have
   Recordings recordings_;

@@ -20,8 +20,9 @@ class FlatKernels {
   virtual void Fill(Stream& stream, DType dtype, void* out, int64_t n, double value) const = 0;
   void Zero(Stream& stream, void* out, int64_t bytes) const { Fill(stream, DType::kUInt8, out, bytes, 0); }
   virtual void Copy(Stream& stream, const void* in, void* out, int64_t bytes) const = 0;
-  // Copies all n elements if all are finite, else none.
-  virtual void CopyFinite(Stream& stream, DType dtype, const void* in, void* out, int64_t n) const = 0;
+  // Copies all n elements if all are finite and all statuses good, else none.
+  virtual void CopyFinite(Stream& stream, DType dtype, const void* in, void* out, int64_t n,
+                          StepStatuses statuses = {}) const = 0;
   // `rows` runs of `bytes` bytes, `in_stride` and `out_stride` bytes apart.
   virtual void CopyRows(Stream& stream, const void* in, int64_t in_stride, void* out, int64_t out_stride, int64_t rows,
                         int64_t bytes) const = 0;
@@ -52,6 +53,8 @@ class FlatKernels {
                           double limit, double* factor) const;
   virtual void Measure(Stream& stream, const DeviceUpdate& update, const StepRates* rates, const int64_t* committed,
                        UpdateSquares* squares) const;
+
+  virtual void Refuse(Stream& stream, const Refusal* refusals, int64_t n, StepStatus* status) const = 0;
 };
 
 }  // namespace bindery

@@ -24,11 +24,12 @@ class HostFlatKernels final : public FlatKernels {
     Host::Run(
         stream, [=](const void* from, void* to) { flat::Copy(from, to, bytes); }, in, out);
   }
-  void CopyFinite(Stream& stream, DType dtype, const void* in, void* out, int64_t n) const override {
-    const auto copy = [=](const void* from, void* to) {
-      if (flat::AllFinite(dtype, from, n)) flat::Copy(from, to, n * SizeOf(dtype));
+  void CopyFinite(Stream& stream, DType dtype, const void* in, void* out, int64_t n,
+                  StepStatuses statuses) const override {
+    const auto copy = [=](StepStatuses all, const void* from, void* to) {
+      if (flat::AllGood(all) && flat::AllFinite(dtype, from, n)) flat::Copy(from, to, n * SizeOf(dtype));
     };
-    Host::Run(stream, copy, in, out);
+    Host::Run(stream, copy, statuses, in, out);
   }
   void CopyRows(Stream& stream, const void* in, int64_t in_stride, void* out, int64_t out_stride, int64_t rows,
                 int64_t bytes) const override {
@@ -97,6 +98,10 @@ class HostFlatKernels final : public FlatKernels {
       if (count) ++*count;
     };
     Host::Run(stream, commit, statuses, in, out, committed);
+  }
+  void Refuse(Stream& stream, const Refusal* refusals, int64_t n, StepStatus* status) const override {
+    Host::Run(
+        stream, [=](const Refusal* all, StepStatus* to) { flat::Refuse(all, n, to); }, refusals, status);
   }
 };
 

@@ -30,6 +30,14 @@ void CheckFinite(DType dtype, const void* in, int64_t n, int64_t place, int64_t 
   *status = {.kind = StepStatus::kNotFinite, .place = place, .element = first + begin, .value = value};
 }
 
+void Refuse(const Refusal* refusals, int64_t n, StepStatus* status) {
+  for (int64_t i = 0; i < n && status->kind == StepStatus::kGood; ++i) {
+    const auto [place, value] = refusals[i];
+    if (!(place >= 0)) continue;
+    *status = {.kind = StepStatus::kRefused, .place = i, .element = static_cast<int64_t>(place), .value = value};
+  }
+}
+
 namespace {
 
 UpdateArgs ArgsOf(const DeviceUpdate& update, const StepRates& rates) {

@@ -82,9 +82,15 @@ struct StepRates {
   bool operator==(const StepRates&) const = default;
 };
 
+// Something that must not be, and is where `place` is not negative: data that a kernel cannot work on, or that a metric
+// refuses (executor/metric.h).
+struct Refusal {
+  double place = -1, value = 0;
+};
+
 // What a device says of a step. Bad: then nothing of the step is committed, on no device.
 struct StepStatus {
-  enum Kind : int64_t { kGood, kNotFinite };
+  enum Kind : int64_t { kGood, kNotFinite, kRefused };
   int64_t kind = kGood;
   int64_t place = 0;    // which of the things that were looked at
   int64_t element = 0;  // of it: the first bad one
@@ -93,7 +99,7 @@ struct StepStatus {
 // What a device keeps of steps, in its memory.
 struct StepTally {
   int64_t committed = 0;   // updates
-  StepStatus status = {};  // of the last step
+  StepStatus status = {};  // of the last step; once bad, of all that follow, until the host has seen it
 };
 using StepStatuses = std::span<const StepStatus* const>;  // of all devices that have a say
 
@@ -120,6 +126,8 @@ bool AllGood(StepStatuses statuses);
 // Unless all `n` are finite or the status is bad already, it becomes that of the first that is not. `in` begins with
 // element `first` of `place`.
 void CheckFinite(DType dtype, const void* in, int64_t n, int64_t place, int64_t first, StepStatus* status);
+// Unless none of `n` refusals is one or the status is bad already, it becomes that of the first.
+void Refuse(const Refusal* refusals, int64_t n, StepStatus* status);
 void Update(const DeviceUpdate& update, const StepRates& rates, int64_t committed);
 UpdateSquares Measure(const DeviceUpdate& update, const StepRates& rates, int64_t committed);
 // The factor by which gradients of this sum of squares, times `rescale`, have the norm `limit`; at most 1.

@@ -4,7 +4,8 @@
 // The life of a pushed operation:
 //   1. Push, in the caller's thread, under the mutex: a Run (the record of this one execution) is taken from the
 //      prepared operation's free list, its accesses enter their variables' queues (access_queue.h). When all are
-//      granted, at once or later, the run is appended to its device's worker, which is woken if it sleeps.
+//      granted, at once or later, the run is appended to its device's worker, which is woken if it sleeps. Operations
+//      that are joined are one run, with the accesses of all: kept until Part, or until something needs them begun.
 //   2. The worker takes the run. A failed input means that it is skipped (operation.h); otherwise its function is
 //      called, without the lock, between Begin and End of the worker's stream. Then the payload is dropped, and the
 //      function too if nobody can push it again: so whoever waits finds their memory released. (Where work is still to
@@ -20,6 +21,7 @@
 // variable. A waiting thread does the same for a shorter time, since a worker's team may want its core.
 #include <pthread.h>
 
+#include <algorithm>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -34,46 +36,136 @@ namespace {
 constexpr int kMaxSpinMicroseconds = 1'000'000;
 constexpr int kPreparedRuns = 3;  // as many steps as are in flight, and the end of one more
 
+PendingAccess AccessOf(Run* run, Var* var, bool exclusive) {
+  PendingAccess access;
+  access.claim = run;
+  access.var = var;
+  access.exclusive = exclusive;
+  return access;
+}
+
 void AddRun(ThreadedOperation* operation) {
   Run& run = *operation->runs.emplace_back(std::make_unique<Run>());
-  run.count = operation->accesses.size();
-  run.accesses = std::make_unique<PendingAccess[]>(run.count);
-  for (size_t i = 0; i < run.count; ++i) {
-    run.accesses[i].claim = &run;
-    run.accesses[i].var = operation->accesses[i].var;
-    run.accesses[i].exclusive = operation->accesses[i].exclusive;
+  run.parts.reserve(1);
+  for (const DeclaredAccess& access : operation->accesses) {
+    run.accesses.push_back(AccessOf(&run, access.var, access.exclusive));
   }
+  run.worker = operation->worker;
+  run.priority = operation->operation.priority;
+  run.home = &operation->free;
   run.next = operation->free;
   operation->free = &run;
+}
+
+// How operations with these accesses use the variables, too: those that are joined, or what comes behind them.
+void Mark(std::span<const DeclaredAccess> accesses, Var::Use Var::*by) {
+  for (const DeclaredAccess& access : accesses) {
+    Var::Use& use = access.var->*by;
+    use = std::max(use, access.exclusive ? Var::Use::kExclusive : Var::Use::kShared);
+  }
+}
+
+// Must one with these accesses come after them?
+bool ComesAfter(std::span<const DeclaredAccess> accesses, Var::Use Var::*by) {
+  return std::ranges::any_of(accesses, [by](const DeclaredAccess& access) {
+    const Var::Use use = access.var->*by;
+    return access.exclusive ? use != Var::Use::kNone : use == Var::Use::kExclusive;
+  });
 }
 
 }  // namespace
 
 thread_local const ThreadedState* ThreadedState::current = nullptr;
 
-template <class Operations>
-std::shared_ptr<ThreadedOperation> ThreadedState::Prepare(Operations operations, int runs) {
-  auto prepared = std::make_shared<ThreadedOperation>(std::move(operations), token);
+std::shared_ptr<ThreadedOperation> ThreadedState::Prepare(Operation operation, int runs) {
+  auto prepared = std::make_shared<ThreadedOperation>(std::move(operation), token);
   prepared->worker = FindWorker(prepared->operation.device, prepared->operation.lane);
   for (int i = 0; i < runs; ++i) AddRun(prepared.get());
   return prepared;
 }
 
-void ThreadedState::Push(std::shared_ptr<ThreadedOperation> operation, std::shared_ptr<const void> payload) {
+void ThreadedState::Push(std::shared_ptr<ThreadedOperation> operation, std::shared_ptr<const void> payload,
+                         bool again) {
   const auto lock = Lock();
-  Run& run = TakeRun(*operation);
   CountChanges(operation->accesses);
-  run.operation = std::move(operation);
-  run.payload = std::move(payload);
-  AddInFlight(1);
-  if (Enter(run, {run.accesses.get(), run.count})) GoAhead(run);
+  Pushed pushed{std::move(operation), std::move(payload)};
+  if (joins_ == 0 || !Keep(&pushed, again)) Enqueue(std::move(pushed));
 }
 
-Run& ThreadedState::TakeRun(ThreadedOperation& operation) {
+void ThreadedState::Enqueue(Pushed pushed) {
+  ThreadedOperation& operation = *pushed.operation;
   if (!operation.free) AddRun(&operation);
   Run& run = *operation.free;
   operation.free = run.next;
-  return run;
+  run.parts.push_back(std::move(pushed));
+  AddInFlight(1);
+  if (Enter(run, run.accesses)) GoAhead(run);
+}
+
+bool ThreadedState::Join(Device device) {
+  Worker* const worker = FindWorker(device, Lane::kCompute);
+  const auto lock = Lock();
+  const std::thread::id caller = std::this_thread::get_id();
+  if (joins_ > 0 ? joiner_ != caller || joining_ != worker : !worker->stream->joins()) return false;
+  joiner_ = caller;
+  joining_ = worker;
+  ++joins_;
+  return true;
+}
+
+void ThreadedState::Part() noexcept {
+  const auto lock = Lock();
+  if (--joins_ == 0) Release();
+}
+
+bool ThreadedState::Keep(Pushed* pushed, bool again) {
+  const PreparedOperation& one = *pushed->operation;
+  if (again && one.operation.device == joining_->stream->device() && one.operation.lane != Lane::kCopy &&
+      joiner_ == std::this_thread::get_id()) {
+    if (ComesAfter(one.accesses, &Var::behind)) Release();
+    if (!joined_) {
+      if (!free_joined_) {
+        free_joined_ = joined_runs_.emplace_back(std::make_unique<Run>()).get();
+        free_joined_->home = &free_joined_;
+      }
+      joined_ = std::exchange(free_joined_, free_joined_->next);
+      joined_->accesses.clear();
+    }
+    for (const DeclaredAccess& access : one.accesses) {
+      if (access.var->joined != Var::Use::kNone) continue;
+      joined_->accesses.push_back(AccessOf(joined_, access.var, false));
+    }
+    Mark(one.accesses, &Var::joined);
+    joined_->parts.push_back(std::move(*pushed));
+    return true;
+  }
+  if (!ComesAfter(one.accesses, &Var::joined) && !ComesAfter(one.accesses, &Var::behind)) return false;
+  Mark(one.accesses, &Var::behind);
+  behind_.push_back(std::move(*pushed));
+  return true;
+}
+
+void ThreadedState::Release() {
+  if (Run* const run = std::exchange(joined_, nullptr)) {
+    for (PendingAccess& access : run->accesses) {
+      access.exclusive = std::exchange(access.var->joined, Var::Use::kNone) == Var::Use::kExclusive;
+    }
+    run->worker = joining_;
+    run->priority = run->parts[0].operation->operation.priority;
+    if (run->parts.size() > 1) {
+      AddInFlight(1);
+      if (Enter(*run, run->accesses)) GoAhead(*run);
+    } else {  // nothing is joined to it
+      Enqueue(std::move(run->parts[0]));
+      run->parts.clear();
+      run->next = std::exchange(*run->home, run);
+    }
+  }
+  for (Pushed& pushed : behind_) {
+    for (const DeclaredAccess& access : pushed.operation->accesses) access.var->behind = Var::Use::kNone;
+    Enqueue(std::move(pushed));
+  }
+  behind_.clear();
 }
 
 void ThreadedState::GoAhead(Claim& claim) {
@@ -91,16 +183,15 @@ void ThreadedState::GoAhead(Claim& claim) {
     if (sleepers_ > 0) finished_.notify_all();
   } else {
     auto& run = static_cast<Run&>(claim);
-    run.operation->worker->Add(&run);
-    Signal(*run.operation->worker);
+    run.worker->Add(&run);
+    Signal(*run.worker);
   }
 }
 
-std::shared_ptr<ThreadedOperation> ThreadedState::Finish(Run& run) {
-  for (size_t i = 0; i < run.count; ++i) Leave(run.accesses[i], [this](Claim& next) { GoAhead(next); });
-  auto operation = std::move(run.operation);
-  run.next = operation->free;
-  operation->free = &run;
+void ThreadedState::Finish(Run& run, std::vector<Pushed>* finished) {
+  for (PendingAccess& access : run.accesses) Leave(access, [this](Claim& next) { GoAhead(next); });
+  finished->swap(run.parts);
+  run.next = std::exchange(*run.home, &run);
   AddInFlight(-1);
   if (in_flight_.load(std::memory_order_relaxed) == 0) {
     if (sleepers_ > 0) finished_.notify_all();
@@ -108,7 +199,6 @@ std::shared_ptr<ThreadedOperation> ThreadedState::Finish(Run& run) {
       for (auto& worker : workers_) Signal(*worker);
     }
   }
-  return operation;
 }
 
 Worker* ThreadedState::FindWorker(Device device, Lane lane) {
@@ -139,10 +229,10 @@ void ThreadedState::Main(std::shared_ptr<ThreadedState> state, Worker* worker) {
 // their variables for itself.
 void ThreadedState::Execute(Worker& worker, Run& run, Held* held, std::unique_lock<std::mutex>& lock) {
   Stream& stream = *worker.stream;
-  PreparedOperation& all = *run.operation;
-  const size_t count = all.count();
+  const size_t count = run.parts.size();
   for (size_t i = 0; i < count; ++i) {
-    const PreparedOperation& one = all.at(i);
+    const auto& [part, payload] = run.parts[i];
+    const PreparedOperation& one = *part;
     worker.current = &one.operation;
     ++worker.taken;
     std::exception_ptr& error = held->error;
@@ -150,7 +240,7 @@ void ThreadedState::Execute(Worker& worker, Run& run, Held* held, std::unique_lo
     held->uses.clear();
     if (!error) failures_.AppendUses(one.accesses, &held->uses);
     lock.unlock();
-    held->finished.reset();
+    held->finished.clear();
     held->fence.reset();
     if (i == 0 && count > 1) stream.Join();
     worker.waits.store(true, std::memory_order_relaxed);
@@ -158,13 +248,15 @@ void ThreadedState::Execute(Worker& worker, Run& run, Held* held, std::unique_lo
     worker.waits.store(false, std::memory_order_relaxed);
     const bool skipped = error != nullptr;
     if (!skipped) {
-      error = one.Call(stream, run.payload.get());
-      held->fence = stream.End(run.operation, run.payload);
+      error = one.Call(stream, payload.get());
+      held->fence = stream.End(part, payload);
     }
     if (i + 1 == count) {
       if (count > 1) stream.Part();
-      run.payload.reset();
-      if (run.operation.use_count() == 1) all.ForgetFunctions();
+      for (auto& [over, given] : run.parts) {
+        given.reset();
+        if (over.use_count() == 1) over->operation.run = nullptr;  // nobody will push it again
+      }
     }
     Acquire(lock);
     failures_.Settle(one.accesses, error, !skipped);
@@ -174,17 +266,18 @@ void ThreadedState::Execute(Worker& worker, Run& run, Held* held, std::unique_lo
 
 void ThreadedState::Work(Worker& worker) {
   Held held;
+  held.finished.reserve(1);
   auto lock = Lock();
   while (!(stopping_ && in_flight_.load(std::memory_order_relaxed) == 0)) {
     if (Run* run = worker.Take()) {
       Execute(worker, *run, &held, lock);
       worker.current = nullptr;
-      held.finished = Finish(*run);
+      Finish(*run, &held.finished);
     } else {
       const uint64_t seen = worker.sequence.load(std::memory_order_relaxed);
       const auto news = [&] { return worker.sequence.load(std::memory_order_acquire) != seen; };
       lock.unlock();
-      held.finished.reset();
+      held.finished.clear();
       held.error = nullptr;
       held.fence.reset();
       SpinUntil(spin_microseconds_, news);
@@ -205,14 +298,11 @@ class ThreadedEngine final : public Engine {
 
   VarPtr NewVar() override { return std::make_shared<Var>(state_->token); }
   PreparedPtr Prepare(Operation operation) override { return state_->Prepare(std::move(operation), kPreparedRuns); }
-  PreparedPtr PrepareJoined(std::vector<Operation> operations) override {
-    return state_->Prepare(std::move(operations), kPreparedRuns);
-  }
-  void Push(Operation operation) override { state_->Push(state_->Prepare(std::move(operation), 1), nullptr); }
+  void Push(Operation operation) override { state_->Push(state_->Prepare(std::move(operation), 1), nullptr, false); }
 
   void Push(const PreparedPtr& prepared, std::shared_ptr<const void> payload) override {
     CheckOwner(prepared, state_->token);
-    state_->Push(std::static_pointer_cast<ThreadedOperation>(prepared), std::move(payload));
+    state_->Push(std::static_pointer_cast<ThreadedOperation>(prepared), std::move(payload), true);
   }
 
   void Wait(const VarPtr& var) override {
@@ -232,6 +322,8 @@ class ThreadedEngine final : public Engine {
   void WaitAll() override { state_->WaitAll(); }
   void Recover() override { state_->Recover(); }
   const char* name() const override { return "threaded"; }
+  bool Join(Device device) override { return state_->Join(device); }
+  void Part() noexcept override { state_->Part(); }
 
  private:
   const std::shared_ptr<ThreadedState> state_;

@@ -49,24 +49,29 @@ class ThreadedOperation final : public PreparedOperation {
   Run* free = nullptr;                     // those that are not
 };
 
-struct Run : Claim {
-  std::shared_ptr<ThreadedOperation> operation;  // while in flight
+struct Pushed {
+  std::shared_ptr<ThreadedOperation> operation;
   std::shared_ptr<const void> payload;
-  std::unique_ptr<PendingAccess[]> accesses;
-  size_t count = 0;
-  Run* next = nullptr;  // in the worker's queue or the free list
+};
+
+struct Run : Claim {
+  std::vector<Pushed> parts;  // while in flight: one, or those that are joined, in order
+  std::vector<PendingAccess> accesses;
+  Worker* worker = nullptr;
+  int priority = 0;
+  Run** home = nullptr;  // the free list that it is of
+  Run* next = nullptr;   // in the worker's queue or that list
 };
 
 inline void Worker::Add(Run* run) {
-  const auto priority = [](const Run* of) { return of->operation->operation.priority; };
-  if (!last || priority(last) >= priority(run)) {
+  if (!last || last->priority >= run->priority) {
     run->next = nullptr;
     (last ? last->next : first) = run;
     last = run;
     return;
   }
   Run** place = &first;  // some run has less
-  while (priority(*place) >= priority(run)) place = &(*place)->next;
+  while ((*place)->priority >= run->priority) place = &(*place)->next;
   run->next = *place;
   *place = run;
 }

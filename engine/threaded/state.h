@@ -26,11 +26,13 @@ class ThreadedState : public std::enable_shared_from_this<ThreadedState> {
 
   const EngineToken token = std::make_shared<char>();
 
-  // With records for `runs` runs at a time. One operation, or several that are joined.
-  template <class Operations>
-  std::shared_ptr<ThreadedOperation> Prepare(Operations operations, int runs);
+  // With records for `runs` runs at a time.
+  std::shared_ptr<ThreadedOperation> Prepare(Operation operation, int runs);
   Stream& StreamOf(Device device, Lane lane) { return *FindWorker(device, lane)->stream; }
-  void Push(std::shared_ptr<ThreadedOperation> operation, std::shared_ptr<const void> payload);
+  // `again`: it may be pushed again.
+  void Push(std::shared_ptr<ThreadedOperation> operation, std::shared_ptr<const void> payload, bool again);
+  bool Join(Device device);
+  void Part() noexcept;
 
   void Wait(const VarPtr& var, bool tell);
   void WaitAll();
@@ -65,7 +67,7 @@ class ThreadedState : public std::enable_shared_from_this<ThreadedState> {
   void Work(Worker& worker);
   // What a worker holds from one run to the next, to let go of it outside the mutex.
   struct Held {
-    std::shared_ptr<ThreadedOperation> finished = nullptr;
+    std::vector<Pushed> finished = {};
     std::exception_ptr error = nullptr;
     FencePtr fence = nullptr;
     std::vector<FenceUse> uses = {};  // point into the variables, which change for nobody while they are in use
@@ -92,14 +94,17 @@ class ThreadedState : public std::enable_shared_from_this<ThreadedState> {
   void AddInFlight(int64_t difference) {
     in_flight_.store(in_flight_.load(std::memory_order_relaxed) + difference, std::memory_order_release);
   }
-  static Run& TakeRun(ThreadedOperation& operation);
+  void Enqueue(Pushed pushed);
+  // Is it joined to others, or does it come behind them?
+  bool Keep(Pushed* pushed, bool again);
+  void Release();  // those that are joined begin, and what comes behind them
   void GoAhead(Claim& claim);
   static void Signal(Worker& worker) {
     worker.sequence.fetch_add(1, std::memory_order_release);
     if (worker.parked) worker.wake.notify_one();
   }
-  // Returns the reference that the run held, to be dropped outside the mutex.
-  std::shared_ptr<ThreadedOperation> Finish(Run& run);
+  // `finished` gets the references that the run held, to be dropped outside the mutex.
+  void Finish(Run& run, std::vector<Pushed>* finished);
 
   const int spin_microseconds_;
   std::mutex mutex_;
@@ -108,6 +113,14 @@ class ThreadedState : public std::enable_shared_from_this<ThreadedState> {
   std::atomic<int64_t> in_flight_{0};  // changed under the mutex; read without it while spinning
   bool stopping_ = false;
   std::vector<std::unique_ptr<Worker>> workers_;
+  // Operations that are being joined: by whom, for which worker, calls of Join without Part; and what comes behind.
+  std::thread::id joiner_;
+  Worker* joining_ = nullptr;
+  int joins_ = 0;
+  Run* joined_ = nullptr;  // not in flight yet
+  std::vector<Pushed> behind_;
+  std::vector<std::unique_ptr<Run>> joined_runs_;
+  Run* free_joined_ = nullptr;
   Failures failures_;
   Watchdog watchdog_;
   const std::function<void(const HangError&)> on_hang_;

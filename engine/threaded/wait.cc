@@ -38,6 +38,7 @@ void ThreadedState::Wait(const VarPtr& var, bool tell) {
   waiter.tell = tell;
   {
     const auto lock = Lock();
+    if (var->joined != Var::Use::kNone || var->behind != Var::Use::kNone) Release();
     waiter.waiting = true;
     waiter.access.claim = &waiter;
     waiter.access.var = var.get();
@@ -90,6 +91,7 @@ void ThreadedState::Stop() noexcept {
   if (!inside) SynchronizeStreams(/*patient=*/true);
   {
     const auto lock = inside ? Lock() : LockWhenIdle(/*patient=*/true);
+    Release();
     stopping_ = true;
     for (auto& worker : workers_) {
       if (inside) worker->thread.detach();
@@ -125,8 +127,11 @@ void ThreadedState::SynchronizeStreams(bool patient) {
 
 std::unique_lock<std::mutex> ThreadedState::LockWhenIdle(bool patient) {
   const auto idle = [&] { return in_flight_.load(std::memory_order_acquire) == 0; };
-  SpinFor(idle);
   auto lock = Lock();
+  Release();
+  lock.unlock();
+  SpinFor(idle);
+  lock.lock();
   std::string hang;
   if (Block(lock, idle, patient ? nullptr : &hang)) return lock;
   lock.unlock();

@@ -13,7 +13,8 @@ DeviceExecutor::DeviceExecutor(std::shared_ptr<Engine> engine, std::shared_ptr<P
                                std::shared_ptr<Arena> arena)
     : engine_(std::move(engine)), store_(std::move(store)), index_(index), device_(store_->devices()[index]),
       arena_(std::move(arena)), inputs_{.var = engine_->NewVar()}, states_{.var = engine_->NewVar()},
-      input_gradients_{.var = engine_->NewVar()}, landed_(engine_->NewVar()), block_(engine_->NewVar()),
+      input_gradients_{.var = engine_->NewVar()}, landed_{engine_->NewVar(), engine_->NewVar()},
+      block_(engine_->NewVar()),
       step_(DefaultStorage()->Allocate(device_, sizeof(StepBlock))), row_gradients_{.var = engine_->NewVar()} {}
 
 DeviceExecutor::~DeviceExecutor() {
@@ -25,7 +26,8 @@ DeviceExecutor::~DeviceExecutor() {
 }
 
 void DeviceExecutor::WaitIdle() const {
-  for (const VarPtr& var : {arena_->var(), landed_, block_, inputs_.var, states_.var, input_gradients_.var}) {
+  for (const VarPtr& var :
+       {arena_->var(), landed_[0], landed_[1], block_, inputs_.var, states_.var, input_gradients_.var}) {
     engine_->WaitIdle(var);
   }
   if (const VarPtr& derived = store_->derived(index_)->var) engine_->WaitIdle(derived);
@@ -87,9 +89,7 @@ std::shared_ptr<const BoundProgram> DeviceExecutor::Bind(const std::shared_ptr<c
   const auto add = [](const VarPtr& var, std::vector<VarPtr>* vars) {
     if (std::ranges::find(*vars, var) == vars->end()) vars->push_back(var);
   };
-  Instance::Addresses addresses{.arena = arena_->base(),
-                                .step = static_cast<const StepBlock*>(step_->data()),
-                                .stream = &engine_->StreamOf(device_)};
+  Instance::Addresses addresses{.arena = arena_->base(), .step = block(), .stream = &engine_->StreamOf(device_)};
   std::vector<const StoredParameter*> stored;  // by argument; nullptr: an input
   std::vector<VarPtr> variables;               // of parameters, by argument
   for (const PlanArgument& a : plan.arguments) {
@@ -240,8 +240,8 @@ Operation DeviceExecutor::PartOf(const BoundProgram& bound, int segment, int beg
   return part;
 }
 
-StepParts DeviceExecutor::LoadParts(const BoundProgram& bound, SampleRange range) {
-  return LoadParts(bound.plan().arguments, range, {inputs_.var, block_});
+StepParts DeviceExecutor::LoadParts(const BoundProgram& bound, SampleRange range, int turn) {
+  return LoadParts(bound.plan().arguments, range, {inputs_.var, block_}, turn);
 }
 
 Tensor DeviceExecutor::Rates() const {
@@ -250,7 +250,7 @@ Tensor DeviceExecutor::Rates() const {
 }
 
 StepParts DeviceExecutor::LoadParts(const std::vector<PlanArgument>& arguments, SampleRange range,
-                                    const std::vector<VarPtr>& written) {
+                                    const std::vector<VarPtr>& written, int turn) {
   std::vector<InputSlot> data, labels;
   for (size_t i = 0; i < arguments.size(); ++i) {
     const PlanArgument& a = arguments[i];
@@ -264,12 +264,13 @@ StepParts DeviceExecutor::LoadParts(const std::vector<PlanArgument>& arguments, 
   for (const InputSlot& slot : data) loader.AddSlot(slot);
   for (const InputSlot& slot : labels) loader.AddSlot(slot);
   if (!HostAddressable(device_)) {
-    if (!landing_ || landing_->bytes() < loader.LandingBytes()) {
-      landing_ = DefaultStorage()->Allocate(device_, loader.LandingBytes());
+    std::shared_ptr<Chunk>& landing = landing_[turn];
+    if (!landing || landing->bytes() < loader.LandingBytes()) {
+      landing = DefaultStorage()->Allocate(device_, loader.LandingBytes());
     }
-    loader.landing = landing_;
+    loader.landing = landing;
   }
-  return loader.Parts(landed_, written);
+  return loader.Parts(landed_[turn], written);
 }
 
 Tensor DeviceExecutor::ArrayOf(const Arrays& arrays, const BoundProgram& bound, int argument) const {

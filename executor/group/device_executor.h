@@ -54,9 +54,11 @@ class DeviceExecutor {
 
   // The parts that write the device's samples of a StepInput, and the step block, to their place; until the input
   // arrays move (addresses_version). The last of them writes the inputs.
-  StepParts LoadParts(const BoundProgram& bound, SampleRange range);
-  StepParts BlockParts() { return LoadParts({}, {}, {block_}); }  // the step block alone
-  Tensor Rates() const;                                           // StepRates, as bytes, in the step block
+  StepParts LoadParts(const BoundProgram& bound, SampleRange range, int turn = 0);
+  StepParts BlockParts(int turn = 0) { return LoadParts({}, {}, {block_}, turn); }  // the step block alone
+  // In device memory: the step block; and the StepRates in it, as bytes.
+  const StepBlock* block() const { return static_cast<const StepBlock*>(step_->data()); }
+  Tensor Rates() const;
   // Per segment. One part each, but that backward is cut where the last gradient of a bucket is there.
   std::vector<StepParts> SegmentParts(const BoundProgram& bound) const;
   // Whatever runs from now on, until the next call, is one run of this program: it takes a new generation of the arena,
@@ -103,8 +105,8 @@ class DeviceExecutor {
   static int RowArrayOf(const PlanGradient& gradient);                                             // in row_gradients_
   void* AddRows(const std::shared_ptr<RowGradient>& of, int gradient, BoundProgram* bound) const;  // their address
   std::shared_ptr<Chunk> NewZeros(int64_t bytes, const VarPtr& var) const;
-  StepParts LoadParts(const std::vector<PlanArgument>& arguments, SampleRange range,
-                      const std::vector<VarPtr>& written);
+  StepParts LoadParts(const std::vector<PlanArgument>& arguments, SampleRange range, const std::vector<VarPtr>& written,
+                      int turn);
   Tensor ArrayOf(const Arrays& arrays, const BoundProgram& bound, int argument) const;
   Operation PartOf(const BoundProgram& bound, int segment, int begin, int end) const;
   void WaitIdle() const;
@@ -115,9 +117,9 @@ class DeviceExecutor {
   Device device_;
   std::shared_ptr<Arena> arena_;
   Arrays inputs_, states_, input_gradients_;              // what a load writes anew; what stays until it is set
-  VarPtr landed_, block_;                                 // order access to landing_ and step_
+  VarPtr landed_[Loader::kTurns], block_;                 // order access to landing_ and step_
   std::shared_ptr<Chunk> step_;                           // a StepBlock, in device memory
-  std::shared_ptr<Chunk> landing_;                        // see Loader
+  std::shared_ptr<Chunk> landing_[Loader::kTurns];        // see Loader
   PreparedPtr zero_input_gradients_;                      // nullptr until it is wanted, and when the arrays move
   std::vector<std::weak_ptr<const BoundProgram>> bound_;  // those that somebody still uses
   uint64_t generation_ = 0;

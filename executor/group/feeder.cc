@@ -1,6 +1,7 @@
 #include "executor/group/feeder.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 
@@ -124,6 +125,7 @@ Feeder::Joined Feeder::Join(const std::vector<BatchPtr>& per_device, Mode mode) 
 std::shared_ptr<const StepInput> Feeder::Next(std::span<const BatchPtr> batches, Mode mode,
                                               const std::vector<SampleRange>& ranges) {
   const std::shared_ptr<StepInput> input = inputs_.Take();
+  input->turn = std::exchange(turn_, (turn_ + 1) % Loader::kTurns);
   input->is_cut = batches.size() > 1;
   input->with_labels = !spec_.options.labels.empty() && FirstOf(batches).num_labels() > 0;
   block_ = steps_.Next(mode, ranges.back().end, spec_.options.seed);
@@ -140,6 +142,7 @@ std::shared_ptr<const StepInput> Feeder::NextRates(const StepRates& rates) {
   block_->rates = rates;
   const std::shared_ptr<StepInput> input = inputs_.Take();
   input->block = *block_;
+  input->block.continues = 1;
   for (StepInput::Share& share : input->shares) share.batch = nullptr;
   return input;
 }

@@ -54,6 +54,7 @@ class Feeder {
   std::shared_ptr<Engine> engine_;
   PayloadPool<StepInput> inputs_;
   StepCounter steps_;
+  int turn_ = 0;                    // of the next run (Loader)
   std::optional<StepBlock> block_;  // on the devices
 };
 

@@ -1,5 +1,6 @@
 #include "executor/group/loader.h"
 
+#include <cstddef>
 #include <cstring>
 
 #include "base/checked.h"
@@ -98,7 +99,7 @@ void Loader::Stage(const StepInput& input, Stream& stream) const {
 void Loader::Place(const StepInput& input, Stream& stream) const {
   const FlatKernels& flat = Backend::Of(device.kind).flat();
   const char* const from = static_cast<const char*>(landing->data());
-  flat.Copy(stream, from, block->data(), sizeof(StepBlock));
+  flat.Copy(stream, from, block->data(), input.block.continues ? offsetof(StepBlock, refusal) : sizeof(StepBlock));
   for (size_t i = 0; i < slots.size(); ++i) {
     if (input.shares[index].landed[i]) flat.Copy(stream, from + slots[i].landing, slots[i].data, slots[i].bytes);
   }

@@ -3,7 +3,8 @@
 //
 // A device whose memory the host can write gets them in one go. For others it takes two parts. The first cuts the
 // arrays into staging memory and copies them to a landing place on the device, by the copy lane and while the step
-// before is still running; the second moves them from there, by the compute lane, when that step is over.
+// before is still running; the second moves them from there, by the compute lane, when that step is over. Two landing
+// places take turns: the second part may be one launch with all of its step, which is over late.
 #pragma once
 
 #include <memory>
@@ -25,6 +26,7 @@ struct StepInput {
     std::vector<bool> landed;        // per array: it came from the host
   };
   mutable std::vector<Share> shares = {};  // per device of the group
+  int turn = 0;                            // which landing place it is for
   bool is_cut = false;                     // every share has a batch of its own
   bool with_labels = true;
   StepBlock block = {};  // but for what each device has of its own
@@ -40,6 +42,7 @@ struct InputSlot {
 };
 
 struct Loader {
+  static constexpr int kTurns = 2;
   Device device;
   int index;  // in the group
   SampleRange range;

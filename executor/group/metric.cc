@@ -10,6 +10,8 @@
 namespace bindery {
 namespace {
 
+constexpr size_t kMostPlaces = 8;  // before those that are free go
+
 // Everything that a graph gives as one output: the partial, then two numbers for each check.
 Symbol HeadOf(const MetricGraph& graph) {
   std::vector<Symbol> parts = {graph.partial};
@@ -40,10 +42,19 @@ struct GroupMetric::Share {
   std::vector<Tensor> arrays;  // its program's arguments
   std::shared_ptr<const Program> program;
   std::vector<MetricGraph::Check> checks;
-  std::shared_ptr<Chunk> memory;   // of the program
-  std::shared_ptr<Chunk> fetched;  // its output on the host; null where the host can address the device
+  std::shared_ptr<Chunk> memory;  // of the program
   std::shared_ptr<const Instance> instance;
-  const double* values = nullptr;  // its output, as the host reads it
+  const void* output = nullptr;  // on the device
+  int64_t bytes = 0;
+  VarPtr measured;  // orders access to it
+};
+
+// A device goes on with the next step before the host has read what it left of this one: so each measuring that is
+// under way has its place.
+struct Measurement::Place {
+  VarPtr done, status;
+  StepRange parts;
+  PreparedPtr end;
 };
 
 GroupMetric::GroupMetric(std::shared_ptr<Engine> engine, const Metric& metric,
@@ -51,7 +62,6 @@ GroupMetric::GroupMetric(std::shared_ptr<Engine> engine, const Metric& metric,
                          const LabelLists* lists, const std::vector<SampleRange>& ranges, const CompileOptions& options)
     : engine_(std::move(engine)), metric_(metric.id()), partial_size_(static_cast<size_t>(metric.partial_size())),
       labels_of_batch_(!lists) {
-  StepParts parts;
   CompileOptions last;  // of the share before
   int64_t last_samples = -1;
   for (size_t k = 0; k < participants.size(); ++k) {
@@ -107,34 +117,28 @@ GroupMetric::GroupMetric(std::shared_ptr<Engine> engine, const Metric& metric,
     }
     Instance::Addresses addresses;
     addresses.stream = &engine_->StreamOf(device);
+    if (!lists) addresses.step = p.executor->block();  // what its kernels refuse is the step's
     if (plan.arena_bytes > 0) {
       share->memory = DefaultStorage()->Allocate(device, plan.arena_bytes);
       addresses.arena = static_cast<char*>(share->memory->data());
     }
     for (const Tensor& array : share->arrays) addresses.arguments.push_back(array.address());
     share->instance = std::make_shared<const Instance>(share->program, addresses);
-    const void* address = share->instance->AddressOf(output);
-    const int64_t bytes = expected[0] * static_cast<int64_t>(sizeof(double));
-    if (!HostAddressable(device)) share->fetched = DefaultStorage()->AllocateStaging(device, bytes);
-    share->values = static_cast<const double*>(share->fetched ? share->fetched->data() : address);
+    share->output = share->instance->AddressOf(output);
+    share->bytes = expected[0] * static_cast<int64_t>(sizeof(double));
+    share->measured = engine_->NewVar();
 
     Operation part{.name = fmt::format("metric {}", device),
                    .device = device,
-                   .reads = {p.executor->arena()->var()},
-                   .writes = {measured_.emplace_back(engine_->NewVar())},
-                   .run = [share, device, address, bytes](const OpContext& context) {
-                     share->instance->Run(0);
-                     if (!share->fetched) return;
-                     CopyBetween(context.stream, device, address, Cpu(), share->fetched->data(), bytes);
-                   }};
+                   .reads = {p.executor->arena()->var(), p.executor->Rates().var()},
+                   .writes = {share->measured}};
     for (const Tensor& array : share->arrays) {
       if (std::ranges::find(part.reads, array.var()) == part.reads.end()) part.reads.push_back(array.var());
     }
     part.at = [instance = share->instance] { return instance->At(); };
-    parts.push_back(std::move(part));
+    parts_.push_back(std::move(part));
     shares_.push_back(share);
   }
-  parts_ = StepRange(engine_, std::move(parts));
 }
 
 bool GroupMetric::IsFor(const Metric& metric, const LabelLists* lists) const {
@@ -154,35 +158,79 @@ void GroupMetric::SetLabels(const LabelLists& lists) const {
   }
 }
 
-void GroupMetric::Finish(const std::vector<std::shared_ptr<Share>>& shares, size_t partial_size,
-                         const Measurement& measurement) {
-  for (size_t k = 0; k < shares.size(); ++k) {
-    const double* at = shares[k]->values;
-    measurement.partials[k].assign(at, at + partial_size);
-    at += partial_size;
-    for (const MetricGraph::Check& check : shares[k]->checks) {
-      if (at[0] >= 0) check.fail(static_cast<int64_t>(at[0]), at[1]);
-      at += 2;
+std::shared_ptr<Measurement::Place> GroupMetric::MakePlace(const VarPtr& done, const Tensor& status) const {
+  const auto place = std::make_shared<Measurement::Place>();
+  place->done = done;
+  place->status = status.var();
+  std::vector<VarPtr> there;  // what the host reads
+  StepParts parts = parts_;
+  std::vector<const double*> values;
+  std::vector<std::shared_ptr<Chunk>> memory;
+  for (size_t k = 0; k < parts.size(); ++k) {
+    Operation& part = parts[k];
+    const std::shared_ptr<Share>& share = shares_[k];
+    const bool fetches = !HostAddressable(part.device);
+    const std::shared_ptr<Chunk> fetched =
+        fetches ? DefaultStorage()->AllocateStaging(part.device, share->bytes) : nullptr;
+    memory.push_back(fetched);
+    values.push_back(static_cast<const double*>(fetched ? fetched->data() : share->output));
+    there.push_back(fetches ? engine_->NewVar() : share->measured);
+    if (fetches) part.writes.push_back(there.back());
+    if (status.defined()) {
+      part.reads.push_back(status.var());
+      part.writes.push_back(status.var());
     }
+    part.run = [share, fetched, status, size = partial_size_](const OpContext& context) {
+      share->instance->Run(0);
+      const Device device = context.stream.device();
+      const auto* const refusals = reinterpret_cast<const Refusal*>(static_cast<const double*>(share->output) + size);
+      if (status.defined()) {
+        Backend::Of(device.kind)
+            .flat()
+            .Refuse(context.stream, refusals, std::ssize(share->checks), static_cast<StepStatus*>(status.address()));
+      }
+      if (fetched) CopyBetween(context.stream, device, share->output, Cpu(), fetched->data(), share->bytes);
+    };
   }
+  place->parts = StepRange(engine_, std::move(parts));
+  // A device that measures alone also ends it, if it can: another one might be busy.
+  const Device own = parts_[0].device, home = shares_.size() == 1 && HostAddressable(own) ? own : Cpu();
+  place->end =
+      engine_->Prepare({.name = "metric",
+                        .device = home,
+                        .reads = there,
+                        .writes = {done},
+                        .run = [shares = shares_, values, memory, size = partial_size_](const OpContext& context) {
+                          const auto& measurement = *static_cast<const Measurement*>(context.payload);
+                          for (size_t k = 0; k < shares.size(); ++k) {
+                            const double* at = values[k];
+                            measurement.partials[k].assign(at, at + size);
+                            at += size;
+                            for (const MetricGraph::Check& check : shares[k]->checks) {
+                              if (at[0] >= 0) check.fail(static_cast<int64_t>(at[0]), at[1]);
+                              at += 2;
+                            }
+                          }
+                        }});
+  return place;
 }
 
-void GroupMetric::Push(const std::shared_ptr<Measurement>& measurement, const VarPtr& done) {
+std::shared_ptr<Measurement::Place> GroupMetric::TakePlace(const VarPtr& done, const Tensor& status) {
+  // As PayloadPool::Take has it: the copy orders what the last holder did.
+  const auto free = [](const auto& place) { return place.use_count() == 1; };
+  const auto found = std::ranges::find_if(
+      places_, [&](const auto& place) { return free(place) && place->done == done && place->status == status.var(); });
+  if (found != places_.end()) return *found;
+  if (places_.size() >= kMostPlaces) std::erase_if(places_, free);
+  return places_.emplace_back(MakePlace(done, status));
+}
+
+void GroupMetric::Push(const std::shared_ptr<Measurement>& measurement, const VarPtr& done, const Tensor& status) {
   measurement->partials.resize(shares_.size());
-  if (done_ != done) {
-    // A device that measures alone also ends it, if it can: another one might be busy.
-    const Device own = shares_[0]->arrays[0].device(), home = shares_.size() == 1 && HostAddressable(own) ? own : Cpu();
-    end_ = engine_->Prepare({.name = "metric",
-                             .device = home,
-                             .reads = measured_,
-                             .writes = {done},
-                             .run = [shares = shares_, size = partial_size_](const OpContext& context) {
-                               Finish(shares, size, *static_cast<const Measurement*>(context.payload));
-                             }});
-    done_ = done;
-  }
-  parts_.Push(measurement);
-  engine_->Push(end_, measurement);
+  measurement->place = nullptr;
+  measurement->place = TakePlace(done, status);
+  measurement->place->parts.Push(measurement);
+  engine_->Push(measurement->place->end, measurement);
 }
 
 }  // namespace bindery

@@ -13,9 +13,11 @@
 
 namespace bindery {
 
-// What one measuring of one step gives: a partial per device with samples.
+// What one measuring of one step gives: a partial per device with samples. To be used again when these are there.
 struct Measurement {
+  struct Place;  // where devices leave their numbers for the host: its own until it is used again
   mutable std::vector<std::vector<double>> partials = {};
+  mutable std::shared_ptr<Place> place = nullptr;
 };
 
 using LabelLists = std::vector<std::vector<HostTensor>>;  // per device with samples, in order of descriptions
@@ -31,13 +33,14 @@ class GroupMetric {
 
   bool IsFor(const Metric& metric, const LabelLists* lists) const;
   void SetLabels(const LabelLists& lists) const;
-  // `done` is written when all partials are there, and carries the first error.
-  void Push(const std::shared_ptr<Measurement>& measurement, const VarPtr& done);
+  // `done` is written when all partials are there, and carries the first error. `status`, where there is one: the
+  // StepStatus of the only device with samples, which becomes bad if the metric refuses; if measuring fails, it fails.
+  void Push(const std::shared_ptr<Measurement>& measurement, const VarPtr& done, const Tensor& status = {});
 
  private:
   struct Share;
-  static void Finish(const std::vector<std::shared_ptr<Share>>& shares, size_t partial_size,
-                     const Measurement& measurement);
+  std::shared_ptr<Measurement::Place> TakePlace(const VarPtr& done, const Tensor& status);
+  std::shared_ptr<Measurement::Place> MakePlace(const VarPtr& done, const Tensor& status) const;
 
   std::shared_ptr<Engine> engine_;
   uint64_t metric_;
@@ -45,10 +48,8 @@ class GroupMetric {
   bool labels_of_batch_;
   std::vector<std::vector<Tensor>> labels_;  // per share; set by SetLabels unless they are the batch's
   std::vector<std::shared_ptr<Share>> shares_;
-  std::vector<VarPtr> measured_;  // per share
-  StepRange parts_;
-  VarPtr done_;  // that the last operation was prepared for
-  PreparedPtr end_;
+  StepParts parts_;  // per share
+  std::vector<std::shared_ptr<Measurement::Place>> places_;
 };
 
 }  // namespace bindery

@@ -318,19 +318,25 @@ void ParameterStore::AppendBegin(const std::vector<int>& blocks, StepParts* part
   }
 }
 
-void ParameterStore::AppendPublish(const std::vector<int>& blocks, const std::vector<VarPtr>& gates,
-                                   StepParts* parts) const {
+void ParameterStore::AppendPublish(const std::vector<int>& blocks, const std::vector<VarPtr>& gates, StepParts* parts,
+                                   std::span<const std::vector<Tensor>> statuses) const {
   for (const int b : blocks) {
     for (size_t d = 0; d < devices_.size(); ++d) {
       const Tensor &from = blocks_[b].candidates[d], &to = blocks_[b].values[d];
+      const std::vector<Tensor> own = statuses.empty() ? std::vector<Tensor>() : statuses[d];
+      std::vector<const StepStatus*> addresses;
+      for (const Tensor& status : own) addresses.push_back(static_cast<const StepStatus*>(status.address()));
       parts->push_back({.name = "publish states",
                         .device = devices_[d],
                         .reads = gates,
                         .updates = {to.var()},
-                        .run = [from, to, &flat = Backend::Of(devices_[d].kind).flat()](const OpContext& context) {
-                          flat.CopyFinite(context.stream, to.dtype(), from.address(), to.address(), to.elements());
+                        .run = [from, to, own, addresses = std::move(addresses),
+                                &flat = Backend::Of(devices_[d].kind).flat()](const OpContext& context) {
+                          flat.CopyFinite(context.stream, to.dtype(), from.address(), to.address(), to.elements(),
+                                          addresses);
                         }});
       parts->back().reads.push_back(from.var());
+      for (const Tensor& status : own) parts->back().reads.push_back(status.var());
     }
   }
 }

@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -117,10 +118,11 @@ class ParameterStore {
 
   // Of the states that a plan updates: the blocks they lie in, and the parts of a step that make candidates of their
   // values at its head and values of their candidates when it is committed: if all are finite, so that a model never
-  // keeps others, and if the gates are whole.
+  // keeps others, if the gates are whole, and if what each device reads in `statuses`, where they are given, is good.
   std::vector<int> UpdatedBlocks(const Plan& plan) const;
   void AppendBegin(const std::vector<int>& blocks, StepParts* parts) const;
-  void AppendPublish(const std::vector<int>& blocks, const std::vector<VarPtr>& gates, StepParts* parts) const;
+  void AppendPublish(const std::vector<int>& blocks, const std::vector<VarPtr>& gates, StepParts* parts,
+                     std::span<const std::vector<Tensor>> statuses = {}) const;
 
  private:
   std::vector<PreparedPtr> PrepareZeros(const Block& block) const;

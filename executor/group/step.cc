@@ -1,5 +1,6 @@
 #include "executor/group/step.h"
 
+#include <algorithm>
 #include <set>
 
 #include "engine/backend.h"
@@ -18,12 +19,18 @@ GroupStep::GroupStep(std::shared_ptr<Engine> engine, const ParameterStore& store
     : engine_(std::move(engine)), participants_(std::move(participants)) {
   for (const Participant& p : participants_) {
     Check(p.bound->plan().segments.size() == plan().segments.size(), "all devices' programs have the same segments");
-    load_.push_back(p.executor->LoadParts(*p.bound, ranges[p.executor->index()]));
   }
-  for (DeviceExecutor* executor : idle) load_.push_back(executor->BlockParts());
-  StepParts loads;
-  for (const StepParts& parts : load_) AppendAll(parts, &loads);
-  load_range_ = StepRange(engine_, std::move(loads));
+  for (int turn = 0; turn < Loader::kTurns; ++turn) {
+    std::vector<StepParts>& parts = load_.emplace_back();
+    for (const Participant& p : participants_) {
+      parts.push_back(p.executor->LoadParts(*p.bound, ranges[p.executor->index()], turn));
+    }
+    for (DeviceExecutor* executor : idle) parts.push_back(executor->BlockParts(turn));
+    StepParts loads;
+    for (const StepParts& device : parts) AppendAll(device, &loads);
+    load_ranges_.emplace_back(engine_, std::move(loads));
+    if (std::ranges::all_of(store.devices(), HostAddressable)) break;  // nothing lands
+  }
   std::vector<std::vector<StepParts>> segments;  // per participant
   for (const Participant& p : participants_) segments.push_back(p.executor->SegmentParts(*p.bound));
   AppendSegments(Phase::kForward, segments);
@@ -111,12 +118,14 @@ void GroupStep::AppendIdle(const ParameterStore& store, const std::vector<Device
 }
 
 void GroupStep::Load(const std::shared_ptr<const StepInput>& input, const std::vector<DeviceFeed>& feeds) {
-  if (feeds.empty()) return load_range_.Push(input);
-  for (size_t k = 0; k < load_.size(); ++k) {
-    for (size_t i = 0; i < load_[k].size(); ++i) {
-      Operation part = load_[k][i];
+  const size_t turn = static_cast<size_t>(input->turn) % load_.size();
+  if (feeds.empty()) return load_ranges_[turn].Push(input);
+  const std::vector<StepParts>& load = load_[turn];
+  for (size_t k = 0; k < load.size(); ++k) {
+    for (size_t i = 0; i < load[k].size(); ++i) {
+      Operation part = load[k][i];
       std::optional<DeviceFeed> feed;
-      if (k < feeds.size() && i + 1 == load_[k].size()) {
+      if (k < feeds.size() && i + 1 == load[k].size()) {
         feed = feeds[k];
         part.reads.insert(part.reads.end(), feed->reads().begin(), feed->reads().end());
       }

@@ -52,8 +52,8 @@ class GroupStep {
 
   std::shared_ptr<Engine> engine_;
   std::vector<Participant> participants_;
-  std::vector<StepParts> load_;  // per participant, then of those that sit out
-  StepRange load_range_;
+  std::vector<std::vector<StepParts>> load_;  // by turn (Loader): per participant, then of those that sit out
+  std::vector<StepRange> load_ranges_;        // by turn
   StepParts begin_, forward_, publish_, backward_;
   std::vector<VarPtr> awaited_;          // buckets of gradients
   std::optional<StepRange> ranges_[16];  // by extent

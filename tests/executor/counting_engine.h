@@ -19,10 +19,6 @@ class CountingEngine final : public Engine {
   VarPtr NewVar() override { return engine_->NewVar(); }
   void Push(Operation operation) override { engine_->Push(Counted(std::move(operation))); }
   PreparedPtr Prepare(Operation operation) override { return engine_->Prepare(Counted(std::move(operation))); }
-  PreparedPtr PrepareJoined(std::vector<Operation> operations) override {
-    for (Operation& operation : operations) operation = Counted(std::move(operation));
-    return engine_->PrepareJoined(std::move(operations));
-  }
   void Push(const PreparedPtr& prepared, std::shared_ptr<const void> payload) override {
     engine_->Push(prepared, std::move(payload));
   }
@@ -33,6 +29,8 @@ class CountingEngine final : public Engine {
   std::optional<uint64_t> Version(const VarPtr& var) override { return engine_->Version(var); }
   Stream& StreamOf(Device device, Lane lane) override { return engine_->StreamOf(device, lane); }
   const char* name() const override { return "counting"; }
+  bool Join(Device device) override { return engine_->Join(device); }
+  void Part() noexcept override { engine_->Part(); }
 
   // Operations that ran so far: whose names begin so, and on devices of a kind. Waits for all that were pushed.
   int Runs(std::string_view begin) {

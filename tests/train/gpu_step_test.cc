@@ -15,6 +15,9 @@
 #include "tests/engine/cuda/fake/fake.h"
 #include "tests/engine/cuda/fake/nccl.h"
 #include "tests/message_of.h"
+#include "train/metrics/metrics.h"
+#include "train/metrics/step_measurement.h"
+#include "train/metrics/training_metric.h"
 #include "train/trainer.h"
 
 namespace bindery {
@@ -25,7 +28,10 @@ namespace fake = cuda::fake;
 struct Outcome {
   std::vector<HostTensor> tensors;
   std::vector<int64_t> launches;  // of each step
+  std::vector<double> metric;
 };
+
+constexpr int kSteps = 14;
 
 HostTensor Of(Shape shape, double first) {
   HostTensor values(DType::kFloat32, shape);
@@ -35,7 +41,7 @@ HostTensor Of(Shape shape, double first) {
 
 // A normalisation that keeps states, dropout, and a loss scale that grows; the learning rate is another in each step,
 // and in the middle batches are of another size.
-Outcome Train(bool graphs, const std::vector<Device>& devices) {
+Outcome Train(bool graphs, const std::vector<Device>& devices, bool measures = false) {
   cuda::UseGraphs(graphs);
   Symbol x =
       Relu(BatchNorm(FullyConnected(Variable("data"), {.num_hidden = 7}, "hidden"), {.fix_gamma = false}, "norm"));
@@ -50,16 +56,27 @@ Outcome Train(bool graphs, const std::vector<Device>& devices) {
   Updater updater(&group, {.optimizer = MakeOptimizer("adam(lr=0.1)"),
                            .schedule = ParseSchedule("factor(step=1, factor=0.9)", 0.1),
                            .loss_scale = ParseLossScaling("dynamic(start=8, interval=3)")});
+  TrainingMetric metric(MakeMetric("accuracy,cross-entropy"), network);
+  StepMeasurement measurements[Updater::kInFlight];
   Outcome outcome;
-  for (int step = 0; step < 14; ++step) {
+  for (int step = 0; step < kSteps; ++step) {
     sim::SetDelays(static_cast<uint64_t>(step), 50);
     const int64_t samples = step >= 6 && step < 10 ? 4 : 6;
     Batch batch{
         .data = {Of({samples, 4}, step)}, .label = {HostTensor(DType::kFloat32, {samples})}, .samples = samples};
     for (int64_t i = 0; i < samples; ++i) batch.label[0].Set(i, static_cast<double>((i + step) % 5));
     const int64_t before = fake::GraphLaunches();
-    updater.Update(std::make_shared<const Batch>(batch));
-    updater.Finish(updater.step());
+    const auto given = std::make_shared<const Batch>(batch);
+    if (measures) {
+      StepMeasurement& measurement = measurements[step % Updater::kInFlight];
+      measurement.Begin();
+      const Joining together = updater.Together();
+      updater.Apply(updater.Compute({&given, 1}, [&](size_t) { updater.Measure(metric, &measurement); }));
+    } else {
+      updater.Update(given);
+    }
+    EXPECT_TRUE(updater.Finish(updater.step()));
+    if (measures) measurements[step % Updater::kInFlight].MergeInto(&metric);
     engine->WaitAll();
     outcome.launches.push_back(fake::GraphLaunches() - before);
     outcome.tensors.push_back(group.Outputs()[0].ToHost());
@@ -69,6 +86,7 @@ Outcome Train(bool graphs, const std::vector<Device>& devices) {
   for (const auto& map : {after_params, after_aux, updater.State()}) {
     for (const auto& [name, tensor] : map) outcome.tensors.push_back(tensor);
   }
+  for (const double value : metric.total()) outcome.metric.push_back(value);
   sim::Reset();
   cuda::UseGraphs(true);
   for (const std::string& violation : fake::TakeViolations()) ADD_FAILURE() << violation;
@@ -76,18 +94,27 @@ Outcome Train(bool graphs, const std::vector<Device>& devices) {
 }
 
 TEST(GpuStepTest, OneGpu) {
-  const Outcome one_by_one = Train(false, {Cuda(0)}), graphs = Train(true, {Cuda(0)});
-  EXPECT_EQ(one_by_one.tensors, graphs.tensors);
-  EXPECT_EQ(one_by_one.launches, std::vector<int64_t>(14, 0));
-  // Batch to the GPU, and to where forward reads it; forward and backward; update; states, once the host has seen it.
-  for (const size_t step : {4, 5, 9, 12, 13}) EXPECT_EQ(graphs.launches[step], 5) << "step " << step;
+  std::vector<HostTensor> without;
+  for (const bool measures : {false, true}) {
+    const Outcome one_by_one = Train(false, {Cuda(0)}, measures), graphs = Train(true, {Cuda(0)}, measures);
+    EXPECT_EQ(one_by_one.tensors, graphs.tensors);
+    EXPECT_EQ(one_by_one.metric, graphs.metric);
+    EXPECT_EQ(one_by_one.launches, std::vector<int64_t>(kSteps, 0));
+    // All of it; and where the three pieces of staging memory have met both landing places, the batch's copies.
+    for (const size_t step : {2, 3, 4, 5, 8, 9}) EXPECT_EQ(graphs.launches[step], 1) << "step " << step;
+    for (const size_t step : {10, 11, 12, 13}) EXPECT_EQ(graphs.launches[step], 2) << "step " << step;
+    if (measures) {
+      EXPECT_EQ(without, graphs.tensors);
+    }
+    without = graphs.tensors;
+  }
 }
 
 // Parts of the step are launched as graphs, and give the same.
 void ExpectGraphsGiveTheSame(const std::vector<Device>& devices) {
   const Outcome one_by_one = Train(false, devices), graphs = Train(true, devices);
   EXPECT_EQ(one_by_one.tensors, graphs.tensors);
-  EXPECT_EQ(one_by_one.launches, std::vector<int64_t>(14, 0));
+  EXPECT_EQ(one_by_one.launches, std::vector<int64_t>(kSteps, 0));
   for (const size_t step : {4, 5, 9, 12, 13}) EXPECT_GT(graphs.launches[step], 0) << "step " << step;
 }
 
@@ -212,6 +239,133 @@ TEST(GpuStepTest, DataThatFailChangeNothing) {
   EXPECT_NE(MessageOf<DataError>([&] { updater.WaitFor(5); }).find("\"table\": 6 is not in -5..4"), std::string::npos);
   EXPECT_GT(fake::GraphLaunches(), launches);
   EXPECT_EQ(state(), before);
+}
+
+// How a step may fail that is enqueued with the one behind it, before either has begun.
+struct Failure {
+  std::string name;
+  Symbol network;
+  double good = 1, bad = 1;  // what all data are
+  std::string message;       // of the bad ones
+  bool by_gate = false;      // they are not bad, but somebody else says no
+  std::string metric = {}, optimizer = "sgd(lr=0.1, momentum=0.9)";
+};
+
+std::vector<Failure> Failures() {
+  const Symbol data = Variable("data"), w = Variable("w", {.shape = Shape{2}});
+  const Symbol hidden = BatchNorm(FullyConnected(data, {.num_hidden = 3}, "fc"), {.fix_gamma = false}, "norm");
+  const Symbol table = Embedding(data, {.input_dim = 5, .output_dim = 3}, "table");
+  return {{.name = "gradient",
+           .network = MakeLoss(hidden + Sum(data * w * 1e30), {.grad_scale = 1e5}, "loss"),
+           .bad = 1e8,
+           .message = "is not finite",
+           .optimizer = "sgd(lr=1e-3, momentum=0.9, rescale=1e-9)"},
+          {.name = "index",
+           .network = MakeLoss(FullyConnected(table, {.num_hidden = 2}, "fc"), {}, "loss"),
+           .bad = 6,
+           .message = "6 is not in -5..4"},
+          // No gradient hears of that: it is the number of times that a row was asked for.
+          {.name = "index behind which nothing is trained",
+           .network = MakeLoss(table, {}, "loss"),
+           .bad = 6,
+           .message = "6 is not in -5..4"},
+          {.name = "output",
+           .network = MakeLoss(hidden + BlockGrad(Sum(Exp(data))), {}, "loss"),
+           .bad = 100,
+           .message = "output \"loss_output\" is not finite",
+           .metric = "loss"},
+          {.name = "gate", .network = MakeLoss(hidden, {}, "loss"), .message = "not this one", .by_gate = true}};
+}
+
+// What has failed changes nothing, and neither does what was enqueued behind it, until it is forgiven: then all is as if
+// neither had been.
+TEST(GpuStepTest, NothingMovesBehindAStepThatFails) {
+  struct State {
+    HostTensorMap params, aux, optimizer;
+    std::vector<double> metric;
+    bool operator==(const State&) const = default;
+  };
+  const auto run = [](const Failure& failure, const Device& device, bool fails) {
+    const std::shared_ptr<Engine> engine = MakeThreadedEngine();
+    DataParallelExecutorGroup group(failure.network,
+                                    {.devices = {device}, .data = {{"data", {4, 2}}}, .engine = engine});
+    HostTensorMap params, aux;
+    for (const StoredParameter& p : group.store().parameters()) (p.auxiliary ? aux : params)[p.name] = Of(p.shape, 0.5);
+    if (params.contains("w")) params["w"] = HostTensor::Full(DType::kFloat32, {2}, 1e-30);
+    group.SetParams(params, aux);
+    Updater updater(&group, {.optimizer = MakeOptimizer(failure.optimizer)});
+    std::unique_ptr<TrainingMetric> metric;
+    if (!failure.metric.empty()) metric = std::make_unique<TrainingMetric>(MakeMetric(failure.metric), failure.network);
+    StepMeasurement measurements[Updater::kInFlight];
+    const auto push = [&](double value, bool refused = false) {
+      Batch batch{.data = {HostTensor::Full(DType::kFloat32, {4, 2}, value)}, .samples = 4};
+      batch.data[0].Set(3, failure.good);
+      const auto given = std::make_shared<const Batch>(std::move(batch));
+      StepMeasurement& measurement = measurements[updater.step() % Updater::kInFlight];
+      measurement.Begin();
+      const Joining together = updater.Together();
+      const int64_t samples = updater.Compute({&given, 1}, [&](size_t) {
+        if (metric) updater.Measure(*metric, &measurement);
+      });
+      if (failure.by_gate) {
+        engine->Push({.name = "gate", .device = Cpu(), .writes = {updater.gate()}, .run = [refused](const OpContext&) {
+                        if (refused) throw DataError("not this one");
+                      }});
+      }
+      updater.Apply(samples);
+    };
+    const auto settle = [&](int64_t step) {
+      updater.WaitFor(step);
+      if (metric) measurements[(step - 1) % Updater::kInFlight].MergeInto(metric.get());
+    };
+    const auto state = [&] {
+      State now;
+      group.GetParams(&now.params, &now.aux);
+      now.optimizer = updater.State();
+      if (metric) now.metric.assign(metric->total().begin(), metric->total().end());
+      return now;
+    };
+    for (int64_t step = 1; step <= 6; ++step) {
+      push(failure.good);
+      settle(step);
+    }
+    if (fails) {
+      const State before = state();
+      if (device.kind == DeviceKind::kCuda) fake::HangKernel(device.index, 1);
+      push(failure.bad, failure.by_gate);
+      push(failure.good);
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));  // until the workers have enqueued both
+      if (device.kind == DeviceKind::kCuda) fake::Release(device.index);
+      const std::string message = MessageOf<Error>([&] { updater.WaitFor(7); });
+      EXPECT_NE(message.find(failure.message), std::string::npos) << message;
+      EXPECT_EQ(MessageOf<Error>([&] { updater.WaitFor(8); }), message);
+      EXPECT_EQ(state(), before);
+      updater.GoBack(7);
+      EXPECT_EQ(state(), before);
+    }
+    for (int64_t step = 7; step <= 10; ++step) {
+      push(failure.good);
+      if (step > 7) settle(step - 1);
+    }
+    settle(10);
+    State after = state();
+    after.metric.push_back(static_cast<double>(updater.step()));
+    return after;
+  };
+  for (const Failure& failure : Failures()) {
+    for (const Device& device : {Cuda(0), Sim(0)}) {
+      for (const bool graphs : {true, false}) {
+        if (device.kind != DeviceKind::kCuda && !graphs) continue;
+        SCOPED_TRACE(failure.name + " on " + ToString(device) + (graphs ? "" : ", one by one"));
+        cuda::UseGraphs(graphs);
+        sim::SetDelays(1, 100);
+        EXPECT_EQ(run(failure, device, true), run(failure, device, false));
+      }
+    }
+  }
+  sim::Reset();
+  cuda::UseGraphs(true);
+  for (const std::string& violation : fake::TakeViolations()) ADD_FAILURE() << violation;
 }
 
 }  // namespace

@@ -110,8 +110,9 @@ void TrainedModel::Step(std::span<const BatchPtr> micro_batches) {
   InFlight step{.batches = {micro_batches.begin(), micro_batches.end()}};
   const auto measure = [&](size_t) {
     // It has a say in whether the step is committed: it refuses outputs that are not finite, and labels.
-    if (!totals_.empty()) step.measurement.Push(*group_, totals_[0].metric, updater_->gate());
+    if (!totals_.empty()) updater_->Measure(totals_[0].metric, &step.measurement);
   };
+  const Joining together = updater_->Together();
   updater_->Apply(updater_->Compute(micro_batches, measure));
   step.step = updater_->step();
   in_flight_.push_back(std::move(step));

@@ -2,10 +2,10 @@
 
 namespace bindery {
 
-void StepMeasurement::Push(const ExecutorGroup& group, const Metric& metric, const VarPtr& done) {
+void StepMeasurement::Push(const ExecutorGroup& group, const Metric& metric, const VarPtr& done, const Tensor& status) {
   if (parts_ == all_.size()) all_.emplace_back();
   Part& part = all_[parts_];
-  group.PushMetric(metric, part.measurement, done);
+  group.PushMetric(metric, part.measurement, done, status);
   const std::vector<SampleRange>& slices = group.slices();
   part.shares.clear();
   for (size_t r = 0; r < slices.size(); ++r) {

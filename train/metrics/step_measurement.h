@@ -17,7 +17,7 @@ class StepMeasurement {
  public:
   void Begin() { parts_ = 0; }  // of a step; what is there is used again
   // Measures the outputs of the batch that the group was just given (ExecutorGroup::PushMetric).
-  void Push(const ExecutorGroup& group, const Metric& metric, const VarPtr& done);
+  void Push(const ExecutorGroup& group, const Metric& metric, const VarPtr& done, const Tensor& status = {});
 
   // When what was pushed is over. All shares of all micro-batches, or those of one replica, as one batch; nothing if
   // there are none.

@@ -32,10 +32,6 @@ class TraceEngine final : public Engine {
   VarPtr NewVar() override { return engine_->NewVar(); }
   void Push(Operation operation) override { engine_->Push(Traced(std::move(operation))); }
   PreparedPtr Prepare(Operation operation) override { return engine_->Prepare(Traced(std::move(operation))); }
-  PreparedPtr PrepareJoined(std::vector<Operation> operations) override {
-    for (Operation& operation : operations) operation = Traced(std::move(operation));
-    return engine_->PrepareJoined(std::move(operations));
-  }
   void Push(const PreparedPtr& prepared, std::shared_ptr<const void> payload) override {
     engine_->Push(prepared, std::move(payload));
   }
@@ -46,6 +42,8 @@ class TraceEngine final : public Engine {
   std::optional<uint64_t> Version(const VarPtr& var) override { return engine_->Version(var); }
   Stream& StreamOf(Device device, Lane lane) override { return engine_->StreamOf(device, lane); }
   const char* name() const override { return engine_->name(); }
+  bool Join(Device device) override { return engine_->Join(device); }
+  void Part() noexcept override { engine_->Part(); }
 
  private:
   Operation Traced(Operation operation) const {

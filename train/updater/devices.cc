@@ -3,21 +3,28 @@
 //
 //   sum         of all devices' gradients, in their order, each range to the device that updates it (ReduceScatterSum).
 //               Bucket by bucket (ParameterStore), each when all devices' backwards have finished it
-//   check       is the sum finite? The device's status tells
-//   gather      all devices' statuses, to each device and to the host (AllGather)
+//   check       has a kernel refused its data, and is the sum finite? The device's status tells. Bad, it stays so until
+//               the host has seen it (Updater::Forgive): nothing moves behind a step that failed. What fails a part of
+//               the step, in the engine's way, fails the status, which keeps that, too, by the report
+//   gather      all devices' statuses, to each device (AllGather)
 //   norms       where the optimizer goes by them: each device has summed the squares of its range, fetches the others'
 //               sums, and adds up all in the order of the devices; first those of gradients, to be clipped by, then
 //               those of weights and of their directions (UpdateRule::measure)
 //   update      by the rates in the step block, to arrays of its own: new weights, and the states' other slot. Nothing
 //               unless all devices' statuses are good
 //   gather      all devices' new weights
+//   report      the statuses, to the host: to one of as many places as steps are in flight, since a device that trains
+//               alone goes on with the next step before the host has read what it says of this one
 //   commit      new weights become the parameters, and the states' other slot the one that holds. Again nothing unless
-//               all statuses are good
+//               all statuses are good. Then the same for the auxiliary states
 //
-// The step is committed when every device has all new weights: each commit comes after all of that, on all devices, and
-// moves memory of its own device only. What fails before leaves everything as it was, everywhere. A commit that fails
-// is that of a committed step: the device's parameters are failed then, other devices have them, and its states are
-// whole, but the count that says which of them hold must be mended (Recount).
+// Such a device waits for nothing that the host makes of a step: so a step of a GPU is one launch. Several devices wait
+// until the host has seen the last step's verdict, which costs them nothing: it is long there when they come to update.
+//
+// The step is committed when every device has all new weights, and the host what all say: each commit comes after
+// all of that, on all devices, and moves memory of its own device only. What fails before leaves everything as it
+// was, everywhere. A commit that fails is that of a committed step: the device's parameters are failed then, other
+// devices have them, and its states are whole, but the count that says which of them hold must be mended (Recount).
 #include "train/updater/devices.h"
 
 #include <cstddef>
@@ -86,6 +93,17 @@ void Updater::OnDevices::MakeRecount() {
   updater_.recount_ = StepRange(engine_, std::move(parts));
 }
 
+void Updater::OnDevices::MakeForgive() {
+  StepParts parts;
+  for (const Owner& owner : owners_) {
+    Operation& forgive = parts.emplace_back(Part("forgive", devices_[owner.device]));
+    forgive.writes = {owner.status.var()};
+    forgive.run = [&flat = Backend::Of(devices_[owner.device].kind).flat(), status = owner.status](
+                      const OpContext& context) { flat.Zero(context.stream, status.address(), status.bytes()); };
+  }
+  updater_.forgive_on_devices_ = StepRange(engine_, std::move(parts));
+}
+
 std::vector<std::vector<Tensor>> Updater::OnDevices::GatherFor(DeviceRange readers, const char* what,
                                                                const std::vector<Tensor>& sources) {
   if (sources.empty()) return std::vector<std::vector<Tensor>>(devices_.size());  // a block of no elements
@@ -137,17 +155,17 @@ void Updater::OnDevices::AppendCheck(const Owner& owner, const Share& share) {
   const Device device = devices_[owner.device];
   const bool first = &share == &owner.shares.front();
   Operation check = Part("check of gradients", device);
-  check.reads = {share.sum.var()};
+  const StepBlock* const block = executors_[owner.device]->block();
+  check.reads = {share.sum.var(), Rates(owner).var(), owner.status.var()};
   check.writes = {owner.status.var()};
-  if (!first) check.reads.push_back(owner.status.var());  // of the buckets before
   std::vector<PieceOfSum> pieces;
   ForEachPiece(share, [&](const Piece& piece, int64_t place, int64_t begin, int64_t end) {
     pieces.push_back({At(share.sum, begin - share.begin), end - begin, place, begin - piece.begin});
   });
-  check.run = [&flat = Backend::Of(device.kind).flat(), first, sum = share.sum, status = owner.status,
+  check.run = [&flat = Backend::Of(device.kind).flat(), first, block, sum = share.sum, status = owner.status,
                checks = updater_.check_gradients_, squares = owner.gradients,
                pieces = std::move(pieces)](const OpContext& context) {
-    if (first) flat.Zero(context.stream, status.address(), status.bytes());
+    if (first) flat.Refuse(context.stream, &block->refusal, 1, Of<StepStatus>(status));
     for (const PieceOfSum& piece : pieces) {
       if (checks) {
         flat.CheckFinite(context.stream, sum.dtype(), piece.gradient, piece.elements, piece.place, piece.first,
@@ -166,11 +184,6 @@ void Updater::OnDevices::AppendStatuses() {
   std::vector<Tensor> statuses;
   for (const Owner& owner : owners_) statuses.push_back(owner.status);
   statuses_ = GatherForAll("statuses", statuses);
-  const auto on_host = std::ranges::find_if(devices_, HostAddressable);
-  updater_.verdict_->statuses = on_host == devices_.end()
-                                    ? AppendFetch(engine_, "statuses for the host", statuses, Cpu(), &parts_)
-                                    : statuses_[static_cast<size_t>(on_host - devices_.begin())];
-  AppendVars(updater_.verdict_->statuses, &updater_.outcome_);
 }
 
 void Updater::OnDevices::ListUpdates(Owner* owner) {
@@ -242,9 +255,25 @@ void Updater::OnDevices::AppendUpdate(const Owner& owner) {
   parts_.push_back(std::move(update));
 }
 
-void Updater::OnDevices::AppendCommit(size_t d) {
+void Updater::OnDevices::AppendReport(size_t slot) {
+  std::vector<Tensor> statuses;
+  for (const Owner& owner : owners_) statuses.push_back(owner.status);
+  std::vector<Tensor>& reported = updater_.verdict_->statuses[slot];
+  reported = AppendFetch(engine_, "statuses for the host", statuses, Cpu(), &parts_);
+  std::vector<VarPtr>& heard = updater_.heard_[slot];
+  AppendVars(reported, &heard);
+  const bool alone = updater_.alone_ && !parts_.empty();
+  std::vector<VarPtr>& waits = alone ? parts_[0].reads : heard;
+  waits.insert(waits.end(), updater_.outcome_.begin(), updater_.outcome_.end());
+  if (!alone) return;
+  updater_.status_ = statuses[0];
+  parts_[0].writes.push_back(statuses[0].var());  // what keeps this step from being committed keeps the next ones, too
+}
+
+void Updater::OnDevices::AppendCommit(size_t d, size_t slot) {
   Operation commit = Part("commit", devices_[d], Lane::kCompute);
   commit.reads = updater_.outcome_;
+  commit.reads.insert(commit.reads.end(), updater_.heard_[slot].begin(), updater_.heard_[slot].end());
   std::vector<Copy> copies;
   std::vector<Tensor> kept;
   for (int b = 0; b < static_cast<int>(new_weights_.size()); ++b) {
@@ -285,6 +314,15 @@ void Updater::OnDevices::AppendCommit(size_t d) {
     }
   };
   parts_.push_back(std::move(commit));
+}
+
+void Updater::OnDevices::AppendPublish(size_t slot) {
+  std::vector<VarPtr> gates = updater_.outcome_;
+  gates.insert(gates.end(), updater_.heard_[slot].begin(), updater_.heard_[slot].end());
+  for (size_t s = 0; s < updater_.stages_.size(); ++s) {
+    const size_t first = first_device_[s], count = first_device_[s + 1] - first;
+    updater_.stages_[s]->AppendPublish(gates, &parts_, std::span(statuses_).subspan(first, count));
+  }
 }
 
 StepParts Updater::DeviceParts(const std::vector<VarPtr>& gates) { return OnDevices(this, gates).Take(); }

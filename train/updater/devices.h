@@ -32,6 +32,7 @@ class Updater::OnDevices {
     }
     ShareOut();
     MakeRecount();
+    MakeForgive();
     for (int b = 0; b < static_cast<int>(updater_.blocks_.size()); ++b) AppendSum(b);
     AppendStatuses();
     if (clips_) AppendClipFactors();
@@ -43,7 +44,15 @@ class Updater::OnDevices {
       ForEachShare(b, [&](const Owner&, const Share& share) { new_weights.push_back(share.new_weight); });
       new_weights_.push_back(GatherFor(DevicesOf(b), "new parameters", new_weights));
     }
-    for (size_t d = 0; d < devices_.size(); ++d) AppendCommit(d);
+    StepParts parts = std::move(parts_);
+    for (size_t slot = 0; slot < kInFlight; ++slot) {
+      parts_.clear();
+      AppendReport(slot);
+      for (size_t d = 0; d < devices_.size(); ++d) AppendCommit(d, slot);
+      AppendPublish(slot);
+      updater_.finish_[slot] = StepRange(engine_, std::move(parts_));
+    }
+    parts_ = std::move(parts);
   }
   StepParts Take() { return std::move(parts_); }
 
@@ -142,6 +151,7 @@ class Updater::OnDevices {
 
   void ShareOut();
   void MakeRecount();
+  void MakeForgive();
   void AppendSum(int block);
   void AppendCheck(const Owner& owner, const Share& share);
   void AppendStatuses();
@@ -150,7 +160,9 @@ class Updater::OnDevices {
   void ListUpdates(Owner* owner);
   Tensor Rates(const Owner& owner) const { return executors_[owner.device]->Rates(); }
   void AppendUpdate(const Owner& owner);
-  void AppendCommit(size_t d);
+  void AppendReport(size_t slot);
+  void AppendCommit(size_t d, size_t slot);
+  void AppendPublish(size_t slot);
 
   Updater& updater_;
   const std::vector<VarPtr>& gates_;

@@ -163,7 +163,10 @@ void Updater::SetState(const HostTensorMap& state) {
   }
 }
 
-void Updater::Forgive() { group_->engine()->Push(forgive_); }
+void Updater::Forgive() {
+  group_->engine()->Push(forgive_);
+  forgive_on_devices_.Push();
+}
 
 void Updater::WaitFor(int64_t step) const {
   if (step <= run_->step - kInFlight || step > run_->step || step < 1) {
@@ -200,7 +203,8 @@ void Updater::GoBack(int64_t step) {
     }
   };
   for (int64_t behind = step + 1; behind <= run_->step; ++behind) wait([&] { WaitFor(behind); });
-  wait([&] { group_->engine()->Wait(gate_); });  // the last one's own error, which nobody else will ask for
+  // The last one's own errors, which nobody else will ask for.
+  for (const VarPtr& gate : {gate_, refused_}) wait([&] { group_->engine()->Wait(gate); });
   Mend();
   run_->loss_scale = run_->scale_before[step % kInFlight];
   SetStep(step - 1);

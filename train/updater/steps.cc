@@ -1,6 +1,7 @@
 // Updater: what is pushed for a step, batch by batch.
 #include "engine/backend.h"
 #include "kvstore/exchanged_value.h"
+#include "train/metrics/step_measurement.h"
 #include "train/updater/rows.h"
 #include "train/updater/updater.h"
 
@@ -57,13 +58,13 @@ void Updater::PrepareKeptGates() {
   std::vector<VarPtr> all;
   for (size_t row = 0, rows = blocks_of_step_ ? group_->devices().size() : 1; row < rows; ++row) {
     const Device own = group_->devices()[row], device = blocks_of_step_ && HostAddressable(own) ? own : Cpu();
-    const VarPtr gate = blocks_of_step_ ? engine.NewVar() : gate_, kept = all.emplace_back(engine.NewVar());
+    const VarPtr gate = blocks_of_step_ ? engine.NewVar() : refused_, kept = all.emplace_back(engine.NewVar());
     kept_gates_.push_back({.gate = gate,
                            .kept = kept,
                            .begin = prepare("begin of pieces", device, {}, kept),
                            .keep = prepare("piece", device, {gate, kept}, kept)});
   }
-  end_of_gates_ = prepare("end of pieces", Cpu(), all, gate_);
+  end_of_gates_ = prepare("end of pieces", Cpu(), all, refused_);
 }
 
 template <class Lane, class Function>
@@ -90,6 +91,7 @@ void Updater::RunPieces(size_t pieces, int64_t samples, const std::function<void
   } leave{this, number.step};
   for (size_t i = 0; i < pieces; ++i) {
     if (!blocks_of_step_) number.micro_batch = static_cast<uint32_t>(i);  // each block begins with the states
+    number.continues = i > 0;
     group_->SetStep(number);
     run(i);
     const KeptGate* const gate = keeps ? &kept_gates_[lane(i)] : nullptr;
@@ -138,6 +140,7 @@ void Updater::Update(const BatchPtr& batch) { Update({&batch, 1}); }
 void Updater::Update(std::span<const BatchPtr> micro_batches) {
   const int64_t samples = CheckMicroBatches(micro_batches);
   FinishLast();
+  const Joining together = Together();
   Forgive();
   if (adds_up_) group_->ZeroGradients();
   ForwardBackward(micro_batches, samples, {});
@@ -153,16 +156,29 @@ void Updater::Apply(int64_t samples) {
       for (const auto& value : block.exchanged) value->Exchange();
     }
     update_.Push();
+    finish_[run_->step % kInFlight].Push();
   }
   commit_[run_->step % kInFlight].Push();
   run_->scale_before[run_->step % kInFlight] = run_->loss_scale;
   if (loss_scaling_) run_->loss_scale = AfterCommit(*loss_scaling_, run_->loss_scale);  // else Finish goes back
 }
 
-void Updater::Verdict::Reach() {
-  for (const Tensor& tensor : statuses) {
+void Updater::Measure(const Metric& metric, StepMeasurement* measurement) {
+  measurement->Push(*group_, metric, measured_gate_ ? *measured_gate_ : refused_, status_);
+}
+
+Joining Updater::Together() const {
+  if (!alone_) return {};
+  return {group_->engine().get(), *alone_};
+}
+
+void Updater::Verdict::Reach(size_t slot) {
+  for (const Tensor& tensor : statuses[slot]) {
     const StepStatus& status = *static_cast<const StepStatus*>(tensor.data());
-    if (status.kind != StepStatus::kNotFinite) continue;
+    if (status.kind == StepStatus::kGood) continue;
+    if (status.kind == StepStatus::kRefused) {  // what refused it has said more
+      Throw<DataError>("a kernel or a metric refused the data of this step, or of one before");
+    }
     overflowed = true;
     ThrowNotFinite(names[static_cast<size_t>(status.place)], status.element, status.value);
   }

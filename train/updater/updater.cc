@@ -116,6 +116,7 @@ Updater::Updater(ExecutorGroup* group, const UpdaterOptions& options)
   Engine& engine = *group_->engine();
   if (!steps_of_) {
     gate_ = engine.NewVar();
+    refused_ = engine.NewVar();
     committed_ = engine.NewVar();
     for (VarPtr& done : done_) done = engine.NewVar();
   }
@@ -130,12 +131,13 @@ Updater::Updater(ExecutorGroup* group, const UpdaterOptions& options)
   Operation forgive = noop("forgive", {}, {committed_});
   forgive.run = [verdict = verdict_](const OpContext&) { verdict->overflowed = false; };
   forgive_ = engine.Prepare(std::move(forgive));
-  std::vector<VarPtr> outcome = {committed_, gate_};  // reads what it writes: once failed, always failed
-  outcome.insert(outcome.end(), outcome_.begin(), outcome_.end());
-  for (const VarPtr& done : done_) {
-    StepParts parts = {noop("commit", outcome, {committed_, done})};
-    parts[0].run = [verdict = verdict_](const OpContext&) { verdict->Reach(); };
-    AppendPublish({committed_}, &parts);
+  for (size_t slot = 0; slot < kInFlight; ++slot) {
+    std::vector<VarPtr> outcome = {committed_, gate_, refused_};  // reads what it writes: once failed, always failed
+    const std::vector<VarPtr>& more = on_devices() ? heard_[slot] : outcome_;
+    outcome.insert(outcome.end(), more.begin(), more.end());
+    StepParts parts = {noop("commit", outcome, {committed_, done_[slot]})};
+    parts[0].run = [verdict = verdict_, slot](const OpContext&) { verdict->Reach(slot); };
+    if (!on_devices()) AppendPublish({committed_}, &parts);
     commit_.emplace_back(group_->engine(), std::move(parts));
   }
 }
@@ -166,6 +168,7 @@ void Updater::GoOnWith(const Updater& other) {
   run_ = other.run_;
   verdict_ = other.verdict_;
   gate_ = other.gate_;
+  refused_ = other.refused_;
   committed_ = other.committed_;
   std::ranges::copy(other.done_, done_);
 }
@@ -224,7 +227,7 @@ void Updater::Prepare() {
   }
   if (blocks_.empty()) return;
   std::ranges::stable_partition(blocks_, [](const BlockState& block) { return !block.by_rows; });
-  std::vector<VarPtr> gates = {gate_, committed_};
+  std::vector<VarPtr> gates = {gate_};
   StepParts publish;  // what these read must be there, on every device
   AppendPublish({}, &publish);
   for (const Operation& part : publish) gates.insert(gates.end(), part.reads.begin(), part.reads.end());
@@ -238,7 +241,10 @@ void Updater::Prepare() {
     return std::ranges::all_of(stages_, [&](const auto* stage) { return std::ranges::all_of(stage->devices(), are); });
   };
   const bool on_host = store_ || for_several_groups_ || all_devices(HostAddressable) || !all_devices(updates);
-  update_ = StepRange(group_->engine(), on_host ? HostParts(std::move(gates)) : DeviceParts(gates));
+  if (!on_host && stages_.size() == 1 && stages_[0]->devices().size() == 1) alone_ = stages_[0]->devices()[0];
+  if (!alone_) gates.insert(gates.end(), {refused_, committed_});
+  StepParts parts = on_host ? HostParts(std::move(gates)) : DeviceParts(gates);
+  update_ = StepRange(group_->engine(), std::move(parts), on_devices() ? outcome_ : std::vector<VarPtr>());
 }
 
 std::vector<Tensor> Updater::NewStates(Device device, DType dtype, int64_t elements) const {

@@ -55,6 +55,7 @@
 namespace bindery {
 
 class ExchangedValue;
+class StepMeasurement;
 class Updater;
 
 struct UpdaterOptions {
@@ -105,12 +106,18 @@ class Updater {
   void Compute(const BatchPtr& batch);
   void Apply(int64_t samples);
   // The first half of a step on several micro-batches; returns their samples. `measure(i)`, where given, is called when
-  // micro-batch i has been pushed, whose outputs then are the group's, and before the next one; what it writes to
-  // gate() counts for each of them. Throws what Update does.
+  // micro-batch i has been pushed, whose outputs then are the group's, and before the next one. Throws what Update
+  // does.
   int64_t Compute(std::span<const BatchPtr> micro_batches, const std::function<void(size_t)>& measure = {});
-  // Written by whoever wants a say in whether the next step is committed, before Apply: if it carries an error, it is
-  // not. Whole otherwise. While `measure` is called (Compute), it may be another one than before and after.
-  const VarPtr& gate() const { return measured_gate_ ? *measured_gate_ : gate_; }
+  // Measures the outputs of the last micro-batch, in `measure` (Compute) or before Apply: a step with labels or outputs
+  // that the metric refuses is not committed.
+  void Measure(const Metric& metric, StepMeasurement* measurement);
+  // Written, once, by whoever else wants a say in whether the next step is committed, before Apply: if it carries an
+  // error, it is not. Whole otherwise. A device that trains alone waits for it, and else for nothing of the host's.
+  const VarPtr& gate() const { return gate_; }
+  // While it lives, what is pushed of a step becomes one launch, where one GPU trains alone (Engine::Join). Update does
+  // so by itself.
+  Joining Together() const;
   // Steps are committed again after one that failed.
   void Forgive();
   // Waits for step `step` as WaitFor does. If it overflowed a dynamic loss scale: goes back before it, lowers the scale
@@ -195,11 +202,11 @@ class Updater {
   };
   // What became of a step, as the host sees it when it is over.
   struct Verdict {
-    std::vector<Tensor> statuses = {};    // of the devices that update, as the host reads them
-    std::vector<std::string> names = {};  // of their places
-    int64_t committed = 0;                // steps since the states were set
-    std::atomic<bool> overflowed{false};  // the last one that failed, by its gradients
-    void Reach();                         // throws NumericError unless all statuses are good
+    std::vector<Tensor> statuses[kInFlight] = {};  // of the devices that update, as the host reads them; by done_
+    std::vector<std::string> names = {};           // of their places
+    int64_t committed = 0;                         // steps since the states were set
+    std::atomic<bool> overflowed{false};           // the last one that failed, by its gradients
+    void Reach(size_t slot);                       // of statuses; throws NumericError or DataError unless all are good
   };
   class OnDevices;                                                           // devices.cc
   class Table;                                                               // rows.cc
@@ -232,6 +239,7 @@ class Updater {
   void AppendSumsOfRows(std::vector<VarPtr>* gates, StepParts* parts);
   void AppendUpdatesOfRows(std::vector<VarPtr> gates, StepParts* parts);
   StepParts DeviceParts(const std::vector<VarPtr>& gates);
+  bool on_devices() const { return forgive_on_devices_.num_operations() > 0; }
   std::vector<Tensor> NewStates(Device device, DType dtype, int64_t elements) const;
   struct Range;  // updater.cc
   void LookAtGradients(const Range& range);
@@ -260,13 +268,18 @@ class Updater {
   bool divide_by_samples_ = true;
   bool adds_up_ = false;  // some gradient is bound with kAdd
   std::vector<BlockState> blocks_;
-  StepRange update_;             // of no parts if nothing is trained
-  std::vector<VarPtr> outcome_;  // tells how it went
+  StepRange update_;                      // of no parts if nothing is trained
+  std::vector<VarPtr> outcome_;           // tells how it went
+  std::optional<Device> alone_;           // updates by itself, and waits for nothing of the host's
+  Tensor status_;                         // its StepStatus
+  StepRange forgive_on_devices_;          // of parts, and so the next, where devices update
+  StepRange finish_[kInFlight];           // by done_
+  std::vector<VarPtr> heard_[kInFlight];  // by done_: what the host waits for
   bool check_gradients_ = true;
   const Updater* const steps_of_;
   const bool for_several_groups_;
-  VarPtr gate_, committed_;           // the latter carries the error of the first step that failed
-  std::vector<KeptGate> kept_gates_;  // none until they are needed
+  VarPtr gate_, refused_, committed_;  // the second is the metric's; the last carries the first failed step's error
+  std::vector<KeptGate> kept_gates_;   // none until they are needed
   PreparedPtr end_of_gates_;
   const VarPtr* measured_gate_ = nullptr;
   VarPtr done_[kInFlight];

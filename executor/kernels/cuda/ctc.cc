@@ -34,7 +34,7 @@ MaybeKernel MakeCTC(const KernelSpec& spec) {
         args.out = l.out(0);
         args.sums = reinterpret_cast<double*>(l.scratch());
         args.states = reinterpret_cast<int32_t*>(l.scratch(sums));
-        args.faults = l.stream().faults();
+        args.faults = l.faults();
         l.AddBlocks(args, args.samples);
       });
   kernel.scratch_bytes = sums + args.samples * args.states_of_sample() * static_cast<int64_t>(sizeof(int32_t));

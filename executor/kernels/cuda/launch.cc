@@ -70,6 +70,11 @@ const void* Launches::ConstantBytes(const void* values, int64_t bytes) {
 Source Launches::in(size_t i) const { return {args_.inputs[i], spec_->inputs[i].dtype}; }
 Target Launches::out(size_t o) const { return {args_.outputs[o], spec_->outputs[o].dtype}; }
 
+// The block is the host's to write, but for this.
+FaultRing Launches::faults() const {
+  return stream_.faults(args_.step ? &const_cast<StepBlock*>(args_.step)->refusal : nullptr);
+}
+
 Call Launches::Finish() && {
   return [work = std::make_shared<const std::vector<std::function<void()>>>(std::move(work_)),
           constants = std::move(constants_)] {

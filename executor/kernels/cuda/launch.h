@@ -65,6 +65,7 @@ class Launches {
   char* scratch(int64_t offset = 0) const { return static_cast<char*>(args_.scratch) + offset; }
   const StepBlock* step() const { return args_.step; }
   CudaStream& stream() const { return stream_; }
+  FaultRing faults() const;  // told to the host, and to the step, if it is of one
 
   Call Finish() &&;
 

@@ -198,7 +198,7 @@ Indexing ByElements(const Shape& data, const Shape& indices, int64_t along, Inde
 
 // Of indices that must name something.
 FaultRing FaultsOf(const Launches& launches, const Indexing& at) {
-  return static_cast<IndexMode>(at.mode) == IndexMode::kRaise ? launches.stream().faults() : FaultRing();
+  return static_cast<IndexMode>(at.mode) == IndexMode::kRaise ? launches.faults() : FaultRing();
 }
 
 // (data, indices) at these inputs -> what is taken

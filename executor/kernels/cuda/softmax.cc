@@ -62,7 +62,7 @@ MaybeKernel MakeSoftmaxOutputGrad(const KernelSpec& spec) {
     if (has_head) args.head = launches.in(valid ? 3 : 2);
     args.out = launches.out(0);
     args.step = launches.step();
-    args.faults = launches.stream().faults();
+    args.faults = launches.faults();
     launches.Add(args, args.n);
   });
 }
@@ -122,7 +122,7 @@ MaybeKernel MakeCrossEntropy(const KernelSpec& spec) {
     args.label = launches.in(1);
     if (inputs > 2) args.weights = launches.in(2);
     for (size_t o = 0; o < outputs; ++o) args.out[o] = launches.out(o);
-    args.faults = launches.stream().faults();
+    args.faults = launches.faults();
     launches.AddRows(args);
   });
 }
@@ -142,7 +142,7 @@ MaybeKernel MakeCrossEntropyGrad(const KernelSpec& spec) {
                        args.log_sum = launches.in(use_weight ? 5 : 4);
                      }
                      args.out[0] = launches.out(0);
-                     args.faults = launches.stream().faults();
+                     args.faults = launches.faults();
                      launches.AddRows(args);
                    });
 }

@@ -120,6 +120,7 @@ __device__ void Report(const Block& block, const FaultRing& ring, double value, 
   const uint64_t piece = *ring.piece;
   if (!block.Claim(ring.heard, piece)) return;
   ring.faults[piece % FaultRing::kSize] = {piece, value, low, high};
+  if (ring.refused) ring.refused->place = 0;
 }
 
 template <class Value>

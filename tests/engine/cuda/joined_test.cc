@@ -2,8 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <future>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -79,7 +83,6 @@ TEST_P(CudaJoinedTest, TheyAreOneLaunch) {
                                              .flat()
                                              .Add(context.stream, DType::kFloat32, c.address(), d.address(), kCount);
                                        }}});
-      EXPECT_EQ(range.num_operations(), graphs ? 1 : 3);
       engine_->WaitAll();
       for (int run = 0; run < 4; ++run) {
         const int64_t before = fake::GraphLaunches();
@@ -99,12 +102,17 @@ TEST_P(CudaJoinedTest, TheyAreOneLaunch) {
 // What an operation throws fails what it was to make, and what is made of that; the others do their work.
 TEST_P(CudaJoinedTest, EachFailsByItself) {
   const Tensor a = Of(1), b = Of(0), c = Of(0), d = Of(0), e = Of(5);
-  const PreparedPtr joined =
-      engine_->PrepareJoined({Make("first", a, b), Make("second", a, c), Make("third", c, d), Make("fourth", b, e)});
+  std::vector<PreparedPtr> operations;
+  for (const Operation& one : {Make("first", a, b), Make("second", a, c), Make("third", c, d), Make("fourth", b, e)}) {
+    operations.push_back(engine_->Prepare(one));
+  }
   const HostTensor four = HostTensor::Full(DType::kFloat32, {kCount}, 4);
   for (const bool fails : {false, false, true, false, true, false}) {
     failing_ = fails ? "second" : "";
-    engine_->Push(joined);
+    {
+      const Joining joining(engine_.get(), Cuda(0));
+      for (const PreparedPtr& operation : operations) engine_->Push(operation);
+    }
     if (fails) {
       const std::string expected = "DataError: operation \"second\" failed: no";
       EXPECT_EQ(MessageOf<DataError>([&] { engine_->Wait(c.var()); }), expected);
@@ -150,23 +158,62 @@ TEST_P(CudaJoinedTest, AFailureNamesWhatRan) {
   engine_->Recover();
 }
 
-TEST_P(CudaJoinedTest, OnlyWhereNobodyElseWaitsLonger) {
-  const Tensor a = Of(1), b = Of(0), c = Of(0), on_host = New(HostTensor(DType::kFloat32, {kCount}), Cpu());
-  const auto operations = [&](StepParts parts, const std::vector<VarPtr>& awaited = {}) {
-    return StepRange(engine_, std::move(parts), awaited).num_operations();
+// What others do with it comes behind all of them, unless one of them needs that, or somebody waits.
+TEST(CudaJoinTest, OthersComeBehind) {
+  const std::shared_ptr<Engine> engine = MakeThreadedEngine();
+  const Tensor x(engine, Cuda(0), DType::kFloat32, {kCount}), y(engine, Cuda(0), DType::kFloat32, {kCount});
+  const Tensor other(engine, Cuda(1), DType::kFloat32, {kCount});
+  const VarPtr said = engine->NewVar();
+  engine->WaitAll();
+  std::mutex mutex;
+  std::string order;
+  const auto push = [&](const std::string& name, Device device, const std::vector<VarPtr>& reads,
+                        const std::vector<VarPtr>& writes, Lane lane = Lane::kCompute) {
+    engine->Push(engine->Prepare({.name = name,
+                                  .device = device,
+                                  .reads = reads,
+                                  .writes = writes,
+                                  .run =
+                                      [&order, &mutex, name](const OpContext&) {
+                                        const std::lock_guard lock(mutex);
+                                        order += name + " ";
+                                      },
+                                  .lane = lane}));
   };
-  const Operation host{
-      .name = "host", .device = Cpu(), .reads = {b.var()}, .writes = {on_host.var()}, .run = [](const OpContext&) {}};
-  Operation after = Make("after", b, c);
-  after.updates = {a.var()};  // so that it does not become one with the first
-  EXPECT_EQ(operations({Make("first", a, b), after}), 1);
-  EXPECT_EQ(operations({Make("first", a, b), after}, {b.var()}), 2);
-  EXPECT_EQ(operations({Make("first", a, b), host, after}), 3);
-  Operation copy = after;
-  copy.lane = Lane::kCopy;
-  EXPECT_EQ(operations({Make("first", a, b), copy}), 2);
-  const Tensor other = Of(0, Cuda(1));
-  EXPECT_EQ(operations({Make("first", a, b), after, Make("far", other, other)}), 3);
+  const auto order_is = [&](const std::string& expected) {
+    engine->WaitAll();
+    const std::lock_guard lock(mutex);
+    EXPECT_EQ(std::exchange(order, ""), expected);
+  };
+  const auto ran = [&] {
+    const std::lock_guard lock(mutex);
+    return order;
+  };
+  {
+    const Joining joining(engine.get(), Cuda(0)), nested(engine.get(), Cuda(0));
+    push("a", Cuda(0), {}, {x.var()});
+    push("host", Cpu(), {x.var()}, {said});
+    push("b", Cuda(0), {x.var()}, {y.var()}, Lane::kCollective);
+    EXPECT_FALSE(engine->Join(Cuda(1)));
+    EXPECT_FALSE(std::async(std::launch::async, [&] { return engine->Join(Cuda(0)); }).get());
+    push("far", Cuda(1), {}, {other.var()});  // has nothing to do with these
+    engine->Wait(other.var());
+    EXPECT_EQ(ran(), "far ");
+  }
+  order_is("far a b host ");
+  {
+    const Joining joining(engine.get(), Cuda(0));
+    push("a", Cuda(0), {}, {x.var()});
+    push("host", Cpu(), {x.var()}, {said});
+    push("b", Cuda(0), {said}, {y.var()});
+    engine->Wait(said);
+    EXPECT_EQ(ran(), "a host b ");
+    push("c", Cuda(0), {}, {y.var()});
+    std::thread([&] { push("late", Cuda(0), {y.var()}, {x.var()}); }).join();  // another thread's
+    push("d", Cuda(0), {}, {y.var()});
+  }
+  order_is("a host b c late d ");
+  for (const Device device : {Cpu(), Sim(0)}) EXPECT_FALSE(engine->Join(device));
 }
 
 TEST(CudaJoinedHangTest, IsNamed) {
@@ -180,11 +227,11 @@ TEST(CudaJoinedHangTest, IsNamed) {
           }
         }};
   };
-  const PreparedPtr joined = engine->PrepareJoined({fill("first"), fill("second")});
-  for (int run = 0; run < 2; ++run) engine->Push(joined);
+  const StepRange joined(engine, {fill("first"), fill("second")});
+  for (int run = 0; run < 2; ++run) joined.Push();
   engine->WaitAll();
   fake::HangKernel(1, 6);
-  engine->Push(joined);
+  joined.Push();
   const std::string message = MessageOf<HangError>([&] { engine->Wait(tensor.var()); });
   EXPECT_NE(message.find("cuda:1 hangs: it has been at operation \"second\" for "), std::string::npos) << message;
   fake::Release(1);

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 #include <random>
+#include <tuple>
 #include <vector>
 
 #include "base/error.h"
@@ -85,23 +86,18 @@ TEST(CudaKernelsTest, Fill) {
   }
 }
 
-TEST(CudaKernelsTest, CopiesRowsUnlessTold) {
+TEST(CudaKernelsTest, CopiesRows) {
   for (const int32_t unit : {1, 2, 4, 8, 16}) {
     for (const Launch& launch : kLaunches) {
       const int64_t rows = 5, units = 7, stride = 11 * unit;
       Values in = Numbers(DType::kUInt8, 2 * rows * stride, 0, 1), out(DType::kUInt8, rows * stride);
-      const uint64_t found = 1, not_found = cuda::kNone;
       cuda::CopyArgs args{.in = in.data(),
                           .out = out.data(),
                           .rows = rows,
                           .units = units,
                           .in_stride = 2 * stride,
                           .out_stride = stride,
-                          .unit = unit,
-                          .unless = &found};
-      RunBy(launch, args);
-      EXPECT_EQ(out, Values(DType::kUInt8, rows * stride));
-      args.unless = unit == 4 ? nullptr : &not_found;
+                          .unit = unit};
       RunBy(launch, args);
       for (int64_t i = 0; i < rows * stride; ++i) {
         const int64_t row = i / stride, at = i % stride;
@@ -284,9 +280,37 @@ TEST(CudaKernelsTest, CommitsIfAllAreGood) {
     EXPECT_EQ(out, Values(DType::kUInt8, 100));
     EXPECT_EQ(committed, 0);
     args.statuses.of[1] = &good;
+    const uint64_t found = 1, not_found = cuda::kNone;
+    args.unless = &found;
+    RunBy(launch, args);
+    EXPECT_EQ(out, Values(DType::kUInt8, 100));
+    args.unless = &not_found;
     RunBy(launch, args);
     EXPECT_EQ(out, in);
     EXPECT_EQ(committed, 1);
+  }
+}
+
+TEST(CudaKernelsTest, TheFirstRefusalIsTheStatus) {
+  const std::vector<Refusal> none(3), some = {{}, {.place = 7, .value = 0.5}, {.place = 0, .value = 2}};
+  for (const Launch& launch : kLaunches) {
+    StepStatus status, expected;
+    cuda::RefuseArgs args{.refusals = none.data(), .n = 3, .status = &status};
+    RunBy(launch, args);
+    EXPECT_EQ(status.kind, StepStatus::kGood);
+    args.refusals = some.data();
+    flat::Refuse(some.data(), 3, &expected);
+    for (int run = 0; run < 2; ++run) {
+      RunBy(launch, args);
+      EXPECT_EQ(status.kind, StepStatus::kRefused);
+      EXPECT_EQ(status.place, 1);
+      EXPECT_EQ(status.element, 7);
+      EXPECT_EQ(status.value, 0.5);
+      args.n = 3 - run;
+      args.refusals = some.data() + run;  // bad is bad
+    }
+    EXPECT_EQ(std::tie(expected.kind, expected.place, expected.element, expected.value),
+              std::tie(status.kind, status.place, status.element, status.value));
   }
 }
 
