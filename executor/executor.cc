@@ -235,7 +235,7 @@ void Executor::Forward(std::optional<Mode> wanted) {
   const Mode mode = wanted.value_or(options_.for_training ? Mode::kTrain : Mode::kPredict);
   Bound& bound = For(mode);
   const std::shared_ptr<StepInput> input = step_inputs_.Take();
-  input->block = steps_.Next(mode, samples_, options_.seed);
+  input->block = steps_.Next(mode, samples_, options_.seed, false);
   input->shares.resize(1);  // with no batch: arrays are where they are
   bound.step->Load(input, {});
   bound.step->Push({.begins = true, .forward = true, .commits = true});

@@ -28,11 +28,14 @@ class StepCounter {
   void Set(const StepNumber& step) {
     step_ = step;
     predictions_ = 0;
+    if (!step.continues) begun_ = false;
   }
+  // What was run has been applied: the next run begins a step, also where nobody sets it.
+  void End() { begun_ = false; }
   bool tentative() const { return step_ && step_->tentative; }
 
-  // Of the next run, of a batch of `samples`.
-  StepBlock Next(Mode mode, int64_t samples, uint64_t seed) {
+  // Of the next run, of a batch of `samples`; `adds_up`: its gradients are added to those of the runs before.
+  StepBlock Next(Mode mode, int64_t samples, uint64_t seed, bool adds_up) {
     StepBlock block{.seed = seed, .step = step_ ? step_->step : steps_};
     if (mode == Mode::kTrain) {
       if (step_) {
@@ -48,7 +51,9 @@ class StepCounter {
     block.batch_size = step_ && step_->batch_size > 0 ? step_->batch_size : samples;
     if (step_) block.loss_scale = step_->loss_scale;
     if (step_) block.rates = step_->rates;
-    if (mode == Mode::kTrain && step_ && step_->continues) block.continues = 1;
+    const bool continues = mode == Mode::kPredict || (step_ ? step_->continues : adds_up);
+    block.continues = begun_ && continues ? 1 : 0;
+    begun_ |= mode == Mode::kTrain;
     return block;
   }
 
@@ -56,6 +61,7 @@ class StepCounter {
   std::optional<StepNumber> step_;
   uint64_t steps_ = 0;        // training forwards so far, where nobody sets the step
   uint64_t predictions_ = 0;  // since the last step
+  bool begun_ = false;        // the step has had a run
 };
 
 }  // namespace bindery

@@ -1,13 +1,7 @@
 """One test binary per *_test.cc of a folder."""
 
-load("@rules_cc//cc:defs.bzl", "cc_library", "cc_test")
-load("//base:precompiled.bzl", "including")
-
-# gtest's macros are slow to optimise and gain nothing from it; with sanitizers three times as slow.
-TEST_OPTIMIZATION = select({
-    "//:sanitized": ["-O0"],
-    "//conditions:default": ["-O1"],
-})
+load("@rules_cc//cc:defs.bzl", "cc_test")
+load("//tests:code.bzl", "TEST_COMPILER", "TEST_OPTIMIZATION", "test_code")
 
 _FAKE_CUDA = "//tests/engine/cuda/fake"
 
@@ -47,32 +41,36 @@ def bindery_tests(
         visibility = ["//tests:__subpackages__"],
     )
     sources = native.glob(["*_test.cc"], allow_empty = True)
-    copts = TEST_OPTIMIZATION + including("tests/precompiled/%s.h" % precompiled)
     for name in medium + loader + on_devices + delayed + on_cuda + of_cuda:
         if name + ".cc" not in sources:
             fail("no test source %s.cc" % name)
-    cc_library(
+    first = select({
+        "//:not_precompiled": None,
+        "//conditions:default": "//tests/precompiled:" + precompiled,
+    })
+    test_code(
         name = "helpers",
         testonly = True,
+        compiler = TEST_COMPILER,
         srcs = native.glob(["*.cc"], allow_empty = True, exclude = ["*_test.cc"]),
         hdrs = native.glob(["*.h"], allow_empty = True),
         visibility = ["//tests:__subpackages__"],
-        copts = copts,
-        deps = deps + ["//tests:message_of", "//tests/precompiled:" + precompiled, "//third_party:gtest"],
+        copts = TEST_OPTIMIZATION,
+        precompiled = first,
+        deps = deps + ["//tests:message_of", "//third_party:gtest"],
     )
     for source in sources:
         name = source[:-len(".cc")]
-        cc_library(
+        test_code(
             name = name + "_code",
             testonly = True,
+            compiler = TEST_COMPILER,
             srcs = [source],
             visibility = ["//tests:__subpackages__"],
-            copts = copts,
+            copts = TEST_OPTIMIZATION,
             alwayslink = True,
-            # In the program itself, not in a library of its own: some tests replace operator new.
-            linkstatic = True,
-            deps = deps + [":helpers", "//tests/precompiled:" + precompiled, "//tests:test_device", "//third_party:gtest"] +
-                   ([cuda] if name in of_cuda else []),
+            precompiled = first,
+            deps = deps + [":helpers", "//tests:test_device", "//third_party:gtest"] + ([cuda] if name in of_cuda else []),
         )
         for suffix, devices in [("", "cpu"), ("_on_sim", "sim"), ("_on_mixed", "mixed"), ("_on_cuda", "cuda")]:
             if suffix and name not in (on_cuda if devices == "cuda" else on_devices):

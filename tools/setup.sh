@@ -1,6 +1,6 @@
 #!/bin/bash
-# Installs what the build needs on Debian 12, with apt-get; with --sanitizers what the sanitizers need, too. Does nothing,
-# quickly, when everything is there.
+# Installs what the build needs on Debian 12, with apt-get; with --tests what compiles tests, too. Does nothing, quickly,
+# when everything is there.
 set -euo pipefail
 
 # Package and what it is for.
@@ -34,9 +34,10 @@ strace              tests: system calls that fail
 xz-utils            bundles: archives
 zlib1g-dev          compressed data sets
 '
-if [ "${1:-}" = --sanitizers ]; then
-  packages+='clang-16            the compiler of the sanitizers
-libclang-rt-16-dev  what they run with
+if [ "${1:-}" = --tests ]; then
+  packages+='clang-16            the compiler of tests, and of all under sanitizers
+libclang-rt-16-dev  what runs with sanitizers
+lld-16              its linker
 '
 fi
 

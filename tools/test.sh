@@ -17,17 +17,13 @@ cd "$root"
 
 options=()
 patterns=()
-setup=()
 for arg in "$@"; do
   case $arg in
     --help | -h)
       usage
       exit
       ;;
-    --asan | --ubsan | --asan-ubsan | --tsan)
-      options+=("--config=${arg#--}")
-      setup=(--sanitizers)
-      ;;
+    --asan | --ubsan | --asan-ubsan | --tsan) options+=("--config=${arg#--}") ;;
     --*) options+=("$arg") ;;
     *) patterns+=("$arg") ;;
   esac
@@ -36,7 +32,7 @@ done
 # Without a terminal: a line now and then, so that nobody takes a long compilation for a hang.
 [ -t 2 ] || options+=(--show_progress_rate_limit=30)
 
-tools/setup.sh "${setup[@]}"
+tools/setup.sh --tests
 
 events=$(mktemp)
 trap 'rm -f "$events"' EXIT

@@ -57,7 +57,7 @@ class CudaStream::Batch final : public Fence, public std::enable_shared_from_thi
   }
   std::exception_ptr error() const override {
     const std::lock_guard lock(mutex_);
-    return error_;
+    return error_ ? error_ : refused_;
   }
   bool inherited() const override {
     const std::lock_guard lock(mutex_);
@@ -146,6 +146,11 @@ class CudaStream::Batch final : public Fence, public std::enable_shared_from_thi
   void Refuse(const std::exception_ptr& error) {
     const std::lock_guard lock(mutex_);
     refused_ = error;
+  }
+  // So that it will fail, whatever the rest does: known before it is done.
+  bool refused() const {
+    const std::lock_guard lock(mutex_);
+    return refused_ != nullptr;
   }
 
  private:

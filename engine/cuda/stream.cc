@@ -39,11 +39,11 @@ std::exception_ptr CudaStream::Begin(const std::string&, std::span<const FenceUs
   for (const FenceUse& use : uses) {
     const auto* other = dynamic_cast<const Batch*>(use.fence);
     if (!other) use.fence->Wait();  // of another kind of device
-    if (!other || other->Done()) {
+    const bool done = !other || other->Done();
+    if (done || other->refused()) {
       if (const std::exception_ptr error = InheritedError(*use.fence, use.inherits)) return error;
-    } else {
-      batch->uses.push_back({other->shared_from_this(), use.inherits});
     }
+    if (!done) batch->uses.push_back({other->shared_from_this(), use.inherits});
   }
   gpu_.Enter();
   batch->begin = pieces_.size();
@@ -58,7 +58,8 @@ std::exception_ptr CudaStream::Begin(const std::string&, std::span<const FenceUs
 void CudaStream::EnterPiece(const std::string& what) {
   Check(open_ != nullptr, "work is enqueued by an operation");
   const std::string& name = what.empty() ? naming_ : what;
-  const bool same_part = !pieces_.empty() && pieces_.back().part == &part();
+  // One operation may be joined twice in a row: each has pieces of its own.
+  const bool same_part = pieces_.size() > open_->begin && pieces_.back().part == &part();
   if (same_part && pieces_.back().what == name) return;
   if (!pieces_.empty()) commands_.EndPiece(static_cast<int>(pieces_.size()), !same_part);
   pieces_.push_back({name, &part()});

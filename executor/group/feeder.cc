@@ -23,7 +23,9 @@ Feeder::Feeder(const GroupSpec& spec, std::shared_ptr<Engine> engine)
     : spec_(spec), engine_(std::move(engine)),
       inputs_(StepInput{.shares = std::vector<StepInput::Share>(
                             spec.options.devices.size(),
-                            {.batch = {}, .staging = {}, .landed = std::vector<bool>(spec.num_inputs())})}) {}
+                            {.batch = {}, .staging = {}, .landed = std::vector<bool>(spec.num_inputs())})}),
+      adds_up_(std::ranges::any_of(spec.signature.arguments,
+                                   [](const auto& argument) { return argument.request == GradReq::kAdd; })) {}
 
 void Feeder::ShapesOf(const Batch& batch, Mode mode, std::vector<Shape>* shapes, bool is_cut) const {
   const GroupOptions& options = spec_.options;
@@ -128,7 +130,7 @@ std::shared_ptr<const StepInput> Feeder::Next(std::span<const BatchPtr> batches,
   input->turn = std::exchange(turn_, (turn_ + 1) % Loader::kTurns);
   input->is_cut = batches.size() > 1;
   input->with_labels = !spec_.options.labels.empty() && FirstOf(batches).num_labels() > 0;
-  block_ = steps_.Next(mode, ranges.back().end, spec_.options.seed);
+  block_ = steps_.Next(mode, ranges.back().end, spec_.options.seed, adds_up_);
   input->block = *block_;
   for (size_t d = 0; d < ranges.size(); ++d) {  // idle ones, too, let go of what a load that was skipped has left
     input->shares[d].batch = ranges[d].size() > 0 ? batches[input->is_cut ? d : 0] : nullptr;
@@ -137,12 +139,14 @@ std::shared_ptr<const StepInput> Feeder::Next(std::span<const BatchPtr> batches,
 }
 
 std::shared_ptr<const StepInput> Feeder::NextRates(const StepRates& rates) {
+  steps_.End();
   if (block_ && block_->rates == rates) return nullptr;
+  const bool is_there = block_.has_value();
   if (!block_) block_ = StepBlock{};
   block_->rates = rates;
   const std::shared_ptr<StepInput> input = inputs_.Take();
   input->block = *block_;
-  input->block.continues = 1;
+  input->block.continues = is_there ? 1 : 0;
   for (StepInput::Share& share : input->shares) share.batch = nullptr;
   return input;
 }

@@ -36,12 +36,13 @@ class Feeder {
   Joined Join(const std::vector<BatchPtr>& per_device, Mode mode) const;
 
   void SetStep(const StepNumber& step) { steps_.Set(step); }
+  void EndStep() { steps_.End(); }
   bool tentative() const { return steps_.tentative(); }
   // What the next run is given: one batch, or one per device, whose samples are shared out by `ranges`. Allocates
   // nothing once it is warm.
   std::shared_ptr<const StepInput> Next(std::span<const BatchPtr> batches, Mode mode,
                                         const std::vector<SampleRange>& ranges);
-  // What makes these the update's rates on all devices; null if the last run has brought them.
+  // Ends the step, by these rates of its update: what brings them to all devices; null if the last run has.
   std::shared_ptr<const StepInput> NextRates(const StepRates& rates);
   // What else it is given, by participant, if some of its arrays lie on devices; else nothing.
   std::vector<DeviceFeed> NextFromDevices(std::span<const BatchPtr> batches, const Binding& binding) const;
@@ -53,6 +54,7 @@ class Feeder {
   const GroupSpec& spec_;
   std::shared_ptr<Engine> engine_;
   PayloadPool<StepInput> inputs_;
+  const bool adds_up_;  // a gradient is added to those of the runs before
   StepCounter steps_;
   int turn_ = 0;                    // of the next run (Loader)
   std::optional<StepBlock> block_;  // on the devices

@@ -122,6 +122,7 @@ std::vector<RowTensors> DataParallelExecutorGroup::RowGradients(const std::strin
 }
 
 void DataParallelExecutorGroup::ZeroGradients() {
+  feeder_.EndStep();
   store().ZeroGradients();
   for (const auto& executor : executors()) executor->ZeroInputGradients();
 }

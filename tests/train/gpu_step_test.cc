@@ -241,6 +241,81 @@ TEST(GpuStepTest, DataThatFailChangeNothing) {
   EXPECT_EQ(state(), before);
 }
 
+// GPU 1 has no part in the update, and no gradient hears of an index that it refuses.
+TEST(GpuStepTest, AGpuThatUpdatesNothingIsAsked) {
+  const auto engine = MakeThreadedEngine();
+  DataParallelExecutorGroup group(
+      MakeLoss(Embedding(Variable("data"), {.input_dim = 5, .output_dim = 3}, "table"), {}, "loss"),
+      {.devices = {Cuda(0), Cuda(1)}, .data = {{"data", {4, 2}}}, .engine = engine});
+  group.SetParams({{"table_weight", Of({5, 3}, 0.5)}}, {});
+  Updater updater(&group, {.optimizer = MakeOptimizer("sgd(lr=0.1, momentum=0.9)"), .kvstore = KVStoreType::kLocal});
+  const auto update = [&](double last) {
+    Batch batch{.data = {HostTensor::Full(DType::kFloat32, {4, 2}, 1)}, .samples = 4};
+    batch.data[0].Set(7, last);
+    fake::HangKernel(1, 1);  // until all is enqueued
+    updater.Update(std::make_shared<const Batch>(batch));
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    fake::Release(1);
+  };
+  const auto state = [&] {
+    HostTensorMap params, aux;
+    group.GetParams(&params, &aux);
+    return std::pair(params, updater.State());
+  };
+  update(2);
+  updater.WaitFor(1);
+  const auto before = state();
+  update(6);
+  EXPECT_NE(MessageOf<DataError>([&] { updater.WaitFor(2); }).find("\"table\": 6 is not in -5..4"), std::string::npos);
+  EXPECT_EQ(state(), before);
+  updater.GoBack(2);
+  update(2);
+  updater.WaitFor(2);
+  EXPECT_NE(state(), before);
+}
+
+// By hand: gradients that add up keep what one of their batches has refused, until they are applied or zeroed; what
+// replaces them begins anew. The update may come before anything was loaded.
+TEST(GpuStepTest, StepsByHand) {
+  for (const GradReq request : {GradReq::kWrite, GradReq::kAdd}) {
+    const auto engine = MakeThreadedEngine();
+    DataParallelExecutorGroup group(
+        MakeLoss(Embedding(Variable("data"), {.input_dim = 5, .output_dim = 3}, "table"), {}, "loss"),
+        {.devices = {Cuda(0)}, .data = {{"data", {4, 2}}}, .grad_req = request, .engine = engine});
+    group.SetParams({{"table_weight", Of({5, 3}, 0.5)}}, {});
+    Updater updater(&group, {.optimizer = MakeOptimizer("sgd(lr=0.1)")});
+    updater.Apply(4);
+    updater.WaitFor(1);
+    const auto run = [&](double word) {
+      const Batch batch{.data = {HostTensor::Full(DType::kFloat32, {4, 2}, word)}, .samples = 4};
+      group.ForwardBackward(std::make_shared<const Batch>(batch));
+    };
+    const auto params = [&] {
+      HostTensorMap values, aux;
+      group.GetParams(&values, &aux);
+      return values;
+    };
+    const HostTensorMap before = params();
+    fake::HangKernel(0, 1);
+    run(6);
+    run(1);
+    updater.Apply(4);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    fake::Release(0);
+    const std::string message = MessageOf<Error>([&] { updater.WaitFor(2); });
+    if (request == GradReq::kAdd) {
+      EXPECT_NE(message, "nothing was thrown");
+      EXPECT_EQ(params(), before);
+      updater.GoBack(2);
+      group.ZeroGradients();
+      run(1);
+      updater.Apply(4);
+      updater.WaitFor(2);
+    }
+    EXPECT_NE(params(), before);
+  }
+}
+
 // How a step may fail that is enqueued with the one behind it, before either has begun.
 struct Failure {
   std::string name;
@@ -297,6 +372,7 @@ TEST(GpuStepTest, NothingMovesBehindAStepThatFails) {
     std::unique_ptr<TrainingMetric> metric;
     if (!failure.metric.empty()) metric = std::make_unique<TrainingMetric>(MakeMetric(failure.metric), failure.network);
     StepMeasurement measurements[Updater::kInFlight];
+    bool measures = metric != nullptr;
     const auto push = [&](double value, bool refused = false) {
       Batch batch{.data = {HostTensor::Full(DType::kFloat32, {4, 2}, value)}, .samples = 4};
       batch.data[0].Set(3, failure.good);
@@ -305,7 +381,7 @@ TEST(GpuStepTest, NothingMovesBehindAStepThatFails) {
       measurement.Begin();
       const Joining together = updater.Together();
       const int64_t samples = updater.Compute({&given, 1}, [&](size_t) {
-        if (metric) updater.Measure(*metric, &measurement);
+        if (measures) updater.Measure(*metric, &measurement);
       });
       if (failure.by_gate) {
         engine->Push({.name = "gate", .device = Cpu(), .writes = {updater.gate()}, .run = [refused](const OpContext&) {
@@ -316,7 +392,7 @@ TEST(GpuStepTest, NothingMovesBehindAStepThatFails) {
     };
     const auto settle = [&](int64_t step) {
       updater.WaitFor(step);
-      if (metric) measurements[(step - 1) % Updater::kInFlight].MergeInto(metric.get());
+      if (measures) measurements[(step - 1) % Updater::kInFlight].MergeInto(metric.get());
     };
     const auto state = [&] {
       State now;
@@ -343,9 +419,13 @@ TEST(GpuStepTest, NothingMovesBehindAStepThatFails) {
       updater.GoBack(7);
       EXPECT_EQ(state(), before);
     }
-    for (int64_t step = 7; step <= 10; ++step) {
+    measures = false;  // no metric clears away what one has refused
+    push(failure.good);
+    settle(7);
+    measures = metric != nullptr;
+    for (int64_t step = 8; step <= 10; ++step) {
       push(failure.good);
-      if (step > 7) settle(step - 1);
+      if (step > 8) settle(step - 1);
     }
     settle(10);
     State after = state();

@@ -23,8 +23,10 @@ CHECK_ALIGNMENT = select({
     "//conditions:default": ["-fsanitize=alignment", "-fsanitize-undefined-trap-on-error"],
 })
 
-_PTX = "-gencode arch=compute_%s,code=compute_%s" % (_ARCHITECTURES[0], _ARCHITECTURES[0])
-_ALL = " ".join(["-gencode arch=compute_%s,code=sm_%s" % (_ARCHITECTURES[0], a) for a in _ARCHITECTURES] + [_PTX])
+_ARCHITECTURE_FLAGS = " ".join(
+    ["-gencode arch=compute_%s,code=sm_%s" % (_ARCHITECTURES[0], architecture) for architecture in _ARCHITECTURES] +
+    ["-gencode arch=compute_%s,code=compute_%s" % (_ARCHITECTURES[0], _ARCHITECTURES[0])],
+)
 
 def cuda_image(name, src, headers, declaration, symbol, out):
     """Compiles a .cu file to an array `symbol` in a C++ file: code for all architectures, without any of the host's.
@@ -34,7 +36,7 @@ def cuda_image(name, src, headers, declaration, symbol, out):
     command = " && ".join([
         " ".join([
             CUDA_HOME + "/bin/nvcc --fatbin -std=c++20 --expt-relaxed-constexpr --fmad=false --compress-mode=size -Werror all-warnings -I.",
-            "{architectures}",
+            _ARCHITECTURE_FLAGS,
             "-o $(@D)/%s.fatbin $(location %s)" % (name, src),
         ]),
         "echo '#include \"%s\"' > $@" % declaration,
@@ -42,13 +44,18 @@ def cuda_image(name, src, headers, declaration, symbol, out):
         "rm $(@D)/%s.fatbin" % name,
     ])
     native.genrule(
-        name = name,
+        name = name + "_code",
         srcs = [src] + headers,
-        outs = [out],
-        cmd = "echo '%s' >&2; exit 1" % CUDA_PROBLEM if CUDA_PROBLEM else select({
-            # Programs under sanitizers serve tests, which run the bodies for CPUs.
-            "//:sanitized": command.replace("{architectures}", _PTX),
-            "//conditions:default": command.replace("{architectures}", _ALL),
-        }),
+        outs = [name + ".inc"],
+        cmd = "echo '%s' >&2; exit 1" % CUDA_PROBLEM if CUDA_PROBLEM else command,
         message = "Compiling for GPUs",
+    )
+
+    # As a tool it is made once for builds of all configurations, which are the host's alone.
+    native.genrule(
+        name = name,
+        outs = [out],
+        cmd = "cp $(location %s_code) $@" % name,
+        message = "Copying",
+        tools = [name + "_code"],
     )

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <optional>
 
@@ -27,14 +28,19 @@ bool IsFinite(const std::pair<double, double>& point) {
 
 struct Range {
   double low = 0, high = 1;
-  double Part(double value) const { return (value / 2 - low / 2) / (high / 2 - low / 2); }  // 0 to 1; no overflow
+  // 0 to 1; without overflow, and in the middle where all are too near for a difference.
+  double Part(double value) const {
+    const double range = high / 2 - low / 2;
+    return range > 0 ? (value / 2 - low / 2) / range : 0.5;
+  }
 };
 
 // Around what is there: never empty, and of one value alone with room on both sides.
 Range Around(double low, double high) {
   if (low < high) return {low, high};
+  constexpr double kMost = std::numeric_limits<double>::max();
   const double room = low == 0 ? 1 : std::abs(low) / 10;
-  return {low - room, high + room};
+  return {std::max(low - room, -kMost), std::min(high + room, kMost)};
 }
 
 struct Extent {

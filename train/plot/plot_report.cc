@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <map>
 #include <memory>
 #include <sstream>
@@ -81,8 +83,10 @@ struct State {
       const std::string name = line.substr(second + 1);
       Series& curve = curves[name];
       curve.name = name.substr(name.find('/') + 1);
-      // As strtod reads it, "nan" and "inf", too.
-      curve.points.emplace_back(std::strtod(line.c_str(), nullptr), std::strtod(line.c_str() + first + 1, nullptr));
+      double x = NAN, y = NAN;  // "nan" and "inf" are read, too; the program's locale has no say
+      std::from_chars(line.data(), line.data() + first, x);
+      std::from_chars(line.data() + first + 1, line.data() + second, y);
+      curve.points.emplace_back(x, y);
     }
   }
 };

@@ -3,9 +3,10 @@
 //
 //   sum         of all devices' gradients, in their order, each range to the device that updates it (ReduceScatterSum).
 //               Bucket by bucket (ParameterStore), each when all devices' backwards have finished it
-//   check       has a kernel refused its data, and is the sum finite? The device's status tells. Bad, it stays so until
-//               the host has seen it (Updater::Forgive): nothing moves behind a step that failed. What fails a part of
-//               the step, in the engine's way, fails the status, which keeps that, too, by the report
+//   check       has a kernel refused its data (on GPUs also where nothing is updated), and is the sum finite? The
+//               device's status tells. Bad, it stays so until the host has seen it (Updater::Forgive): nothing moves
+//               behind a step that failed. What fails a part of the step, in the engine's way, fails the status, which
+//               keeps that, too, by the report
 //   gather      all devices' statuses, to each device (AllGather)
 //   norms       where the optimizer goes by them: each device has summed the squares of its range, fetches the others'
 //               sums, and adds up all in the order of the devices; first those of gradients, to be clipped by, then
@@ -37,13 +38,15 @@ void Updater::OnDevices::ShareOut() {
   const bool all = updater_.kvstore_->type() != KVStoreType::kLocal;
   for (size_t d = 0; d < devices_.size(); ++d) {
     std::vector<BucketRange> mine;
+    bool computes = false;
     for (int b = 0; b < static_cast<int>(updater_.blocks_.size()); ++b) {
       const DeviceRange have = DevicesOf(b);
+      computes |= have.contains(d);
       if (!have.contains(d) || (!all && d > have.first)) continue;
       const auto cut = CutBuckets({Stored(b).elements}, all ? static_cast<int>(have.size()) : 1);
       for (const BucketRange& range : cut[d - have.first]) mine.push_back({b, range.begin, range.end});
     }
-    if (mine.empty()) continue;
+    if (mine.empty() && (!computes || HostAddressable(devices_[d]))) continue;  // on CPUs, what refuses data throws
     Owner& owner = owners_.emplace_back(Owner{.device = d});
     const Tensor tally(engine_, devices_[d], DType::kUInt8, {sizeof(StepTally)});
     tally.Wait();  // for the zeros
@@ -83,7 +86,7 @@ void Updater::OnDevices::ShareOut() {
 
 void Updater::OnDevices::MakeRecount() {
   StepParts parts;
-  for (const Owner& owner : owners_) {
+  for (const Owner& owner : Updating()) {
     Operation& count = parts.emplace_back(Part("count", devices_[owner.device]));
     count.writes = {owner.committed.var()};
     count.run = [to = owner.committed, verdict = updater_.verdict_](const OpContext& context) {
@@ -176,6 +179,23 @@ void Updater::OnDevices::AppendCheck(const Owner& owner, const Share& share) {
                           Of<double>(squares) + piece.place);
       }
     }
+  };
+  parts_.push_back(std::move(check));
+}
+
+void Updater::OnDevices::AppendRefusals(const Owner& owner) {
+  const Device device = devices_[owner.device];
+  Operation check = Part("check of data", device);
+  check.reads = {Rates(owner).var(), owner.status.var()};
+  // What the backward has written: then it is over.
+  for (int b = 0; b < static_cast<int>(updater_.blocks_.size()); ++b) {
+    const DeviceRange have = DevicesOf(b);
+    if (have.contains(owner.device)) check.reads.push_back(Stored(b).gradients[owner.device - have.first].var());
+  }
+  check.writes = {owner.status.var()};
+  check.run = [&flat = Backend::Of(device.kind).flat(), block = executors_[owner.device]->block(),
+               status = owner.status](const OpContext& context) {
+    flat.Refuse(context.stream, &block->refusal, 1, Of<StepStatus>(status));
   };
   parts_.push_back(std::move(check));
 }
@@ -300,7 +320,7 @@ void Updater::OnDevices::AppendCommit(size_t d, size_t slot) {
   }
   if (commit.updates.empty()) return;  // its stage trains nothing
   Tensor committed;
-  for (const Owner& owner : owners_) {
+  for (const Owner& owner : Updating()) {
     if (owner.device != d) continue;
     committed = owner.committed;
     commit.updates.push_back(committed.var());

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -34,11 +35,14 @@ class Updater::OnDevices {
     MakeRecount();
     MakeForgive();
     for (int b = 0; b < static_cast<int>(updater_.blocks_.size()); ++b) AppendSum(b);
+    for (const Owner& owner : owners_) {
+      if (owner.shares.empty()) AppendRefusals(owner);
+    }
     AppendStatuses();
     if (clips_) AppendClipFactors();
     for (Owner& owner : owners_) ListUpdates(&owner);
     if (updater_.optimizer_->measure()) AppendMeasures();
-    for (const Owner& owner : owners_) AppendUpdate(owner);
+    for (const Owner& owner : Updating()) AppendUpdate(owner);
     for (int b = 0; b < static_cast<int>(updater_.blocks_.size()); ++b) {
       std::vector<Tensor> new_weights;
       ForEachShare(b, [&](const Owner&, const Share& share) { new_weights.push_back(share.new_weight); });
@@ -64,9 +68,10 @@ class Updater::OnDevices {
     Tensor sum = {}, new_weight = {};
   };
 
+  // A device that has a status: one that updates something, or whose kernels may refuse its data.
   struct Owner {
     size_t device = 0;
-    std::vector<Share> shares = {};
+    std::vector<Share> shares = {};  // none: it only has a status
     Tensor status = {}, committed = {};  // of its StepTally
     // Sums of squares by place: of gradients, and of what is measured; and what follows from those of all owners.
     Tensor gradients = {}, measured = {}, clip_factor = {}, squares = {};
@@ -129,6 +134,13 @@ class Updater::OnDevices {
   std::vector<std::vector<Tensor>> GatherForAll(const char* what, const std::vector<Tensor>& sources) {
     return GatherFor({0, devices_.size()}, what, sources);
   }
+  std::vector<std::reference_wrapper<Owner>> Updating() {
+    std::vector<std::reference_wrapper<Owner>> updating;
+    for (Owner& owner : owners_) {
+      if (!owner.shares.empty()) updating.emplace_back(owner);
+    }
+    return updating;
+  }
   // visit(owner, share) for what owners have of a block, in the order of its elements.
   template <class Visit>
   void ForEachShare(int block, const Visit& visit) {
@@ -154,6 +166,7 @@ class Updater::OnDevices {
   void MakeForgive();
   void AppendSum(int block);
   void AppendCheck(const Owner& owner, const Share& share);
+  void AppendRefusals(const Owner& owner);
   void AppendStatuses();
   void AppendClipFactors();
   void AppendMeasures();

@@ -7,9 +7,9 @@ namespace bindery {
 
 void Updater::OnDevices::AppendClipFactors() {
   std::vector<Tensor> squares;
-  for (const Owner& owner : owners_) squares.push_back(owner.gradients);
+  for (const Owner& owner : Updating()) squares.push_back(owner.gradients);
   const auto gathered = GatherForAll("norms of gradients", squares);
-  for (const Owner& owner : owners_) {
+  for (const Owner& owner : Updating()) {
     const std::vector<Tensor>& all = gathered[owner.device];
     const Tensor rates = Rates(owner);
     Operation clip = Part("clip factor", devices_[owner.device]);
@@ -27,7 +27,7 @@ void Updater::OnDevices::AppendClipFactors() {
 
 void Updater::OnDevices::AppendMeasures() {
   std::vector<Tensor> measured;
-  for (const Owner& owner : owners_) {
+  for (const Owner& owner : Updating()) {
     Operation measure = Part("measure", devices_[owner.device]);
     const Tensor rates = Rates(owner);
     AppendVars({rates, owner.committed}, &measure.reads);
@@ -48,7 +48,7 @@ void Updater::OnDevices::AppendMeasures() {
     measured.push_back(owner.measured);
   }
   const auto gathered = GatherForAll("norms of parameters", measured);
-  for (Owner& owner : owners_) {
+  for (Owner& owner : Updating()) {
     const std::vector<Tensor>& all = gathered[owner.device];
     const Device device = devices_[owner.device];
     owner.squares = Tensor(engine_, device, DType::kFloat64, owner.measured.shape());

@@ -128,7 +128,7 @@ Updater::Updater(ExecutorGroup* group, const UpdaterOptions& options)
                      .writes = std::move(writes),
                      .run = [](const OpContext&) {}};
   };
-  Operation forgive = noop("forgive", {}, {committed_});
+  Operation forgive = noop("forgive", {}, {committed_, refused_});
   forgive.run = [verdict = verdict_](const OpContext&) { verdict->overflowed = false; };
   forgive_ = engine.Prepare(std::move(forgive));
   for (size_t slot = 0; slot < kInFlight; ++slot) {

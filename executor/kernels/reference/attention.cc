@@ -69,7 +69,9 @@ MaybeKernel MakeAttention(const KernelSpec& spec) {
       row.Compute(t.in[0] + Row::At(f.query, n, h, i), t.in[1] + Row::At(f.key, n, g, 0),
                   row.attrs.masked ? t.in[3] : nullptr, n, h, i, scores.data(), slopes.data());
       double max = -INFINITY, sum = 0;
-      for (int64_t s = 0; s < f.keys; ++s) max = std::max(max, scores[s]);
+      for (int64_t s = 0; s < f.keys; ++s) {
+        if (scores[s] > max || std::isnan(scores[s])) max = scores[s];
+      }
       for (int64_t s = 0; s < f.keys && max != -INFINITY; ++s) sum += scores[s] = std::exp(scores[s] - max);
       t.out[1][(n * f.heads + h) * f.queries + i] = sum == 0 ? 0 : max + std::log(sum);
       double* y = t.out[0] + Row::At(f.output, n, h, i);

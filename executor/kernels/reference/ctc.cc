@@ -1,5 +1,6 @@
 #include "symbol/ops/ctc.h"
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -13,8 +14,8 @@ namespace {
 using Table = std::vector<std::vector<double>>;  // by step and class, or step and state
 
 double LogAdd(double a, double b) {
-  if (a == -INFINITY) return b;
-  return a + std::log1p(std::exp(b - a));
+  const double most = std::max(a, b);
+  return most == -INFINITY ? most : most + std::log1p(std::exp(std::min(a, b) - most));
 }
 
 // What a sample's labels are made of: blank, label, blank, ..., blank.

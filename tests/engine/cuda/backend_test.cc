@@ -4,7 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <cmath>
+#include <span>
+#include <string>
+#include <thread>
 #include <vector>
 
 #include "base/error.h"
@@ -223,6 +228,41 @@ TEST_P(CudaTest, WorkComesLaterAndWhatItUsesLivesAsLong) {
   EXPECT_EQ(tensor.ToHost().At(0), 4);
   engine_->WaitAll();
   EXPECT_EQ(watch.use_count(), 1);
+}
+
+// Though the refused work, and so what would say that it failed, is not done when what reads its result is begun.
+TEST_P(CudaTest, NothingRunsOnWhatALibraryHasRefused) {
+  if (!GetParam()) return;
+  const Tensor first = New(HostTensor(DType::kFloat32, {2}), Cuda(0));
+  const Tensor product = New(HostTensor(DType::kFloat32, {2}), Cuda(0));
+  const Tensor next = New(HostTensor(DType::kFloat32, {2}), Cuda(0));
+  engine_->WaitAll();
+  fake::HangKernel(0, 1);
+  first.Fill(1);
+  engine_->Push({.name = "product",
+                 .device = Cuda(0),
+                 .reads = {first.var()},
+                 .writes = {product.var()},
+                 .run = [](const OpContext& context) {
+                   const auto refuse = [](const void*, std::span<void* const>, CUstream) -> std::string {
+                     return "not for such shapes";
+                   };
+                   cuda::CudaStreamOf(context.stream).CallLibrary(refuse, "multiply", nullptr, {}, "");
+                 }});
+  std::atomic<bool> ran = false;
+  engine_->Push({.name = "next",
+                 .device = Cuda(0),
+                 .reads = {product.var()},
+                 .writes = {next.var()},
+                 .run = [&](const OpContext&) { ran = true; }});
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  fake::Release(0);
+  const std::string message = MessageOf<Error>([&] { next.Wait(); });
+  EXPECT_NE(message.find("operation \"product\" failed"), std::string::npos) << message;
+  EXPECT_NE(message.find("not for such shapes"), std::string::npos) << message;
+  EXPECT_FALSE(ran);
+  EXPECT_EQ(first.ToHost().At(0), 1);
+  EXPECT_NE(MessageOf<Error>([&] { engine_->WaitAll(); }), "nothing was thrown");
 }
 
 TEST(CudaMemoryTest, LimitsAndRefusals) {

@@ -26,7 +26,7 @@ namespace {
 namespace fake = cuda::fake;
 
 constexpr int kCount = 50;
-constexpr int kNamed = 2;  // it and the next are lost, and stay so
+constexpr int kNamed = 2, kTwice = 4;  // they and the next are lost, and stay so
 
 class CudaJoinedTest : public testing::TestWithParam<bool>, protected AsynchronousDevices {
  protected:
@@ -155,6 +155,29 @@ TEST_P(CudaJoinedTest, AFailureNamesWhatRan) {
       << message;
   EXPECT_NE(message.find(", in operation \"second\", Node \"second sum\""), std::string::npos) << message;
   EXPECT_NO_THROW(engine_->Wait(b.var())) << "it had ended";
+  engine_->Recover();
+}
+
+// One operation, of which no command has a name, twice in a row: it is the second run that fails.
+TEST_P(CudaJoinedTest, OneOperationTwice) {
+  const Device device = Cuda(kTwice + GetParam());
+  const Tensor a = Of(1, device), b = Of(0, device);
+  const PreparedPtr copy = engine_->Prepare(
+      {.name = "copy", .device = device, .reads = {a.var()}, .writes = {b.var()}, .run = [=](const OpContext& context) {
+         Backend::Of(DeviceKind::kCuda).flat().Copy(context.stream, a.address(), b.address(), b.bytes());
+       }});
+  const auto twice = [&] {
+    const Joining together(engine_.get(), device);
+    engine_->Push(copy);
+    engine_->Push(copy);
+  };
+  twice();
+  EXPECT_EQ(b.ToHost().At(0), 1);
+  fake::FailKernel(device.index, 2);
+  twice();
+  const std::string message = MessageOf<DeviceError>([&] { engine_->Wait(b.var()); });
+  EXPECT_NE(message.find("operation \"copy\" failed: " + ToString(device) + " is lost: "), std::string::npos)
+      << message;
   engine_->Recover();
 }
 

@@ -106,7 +106,8 @@ TEST(Chart, ValuesThatAreNoNumbersCutTheCurve) {
   EXPECT_EQ(Count(svg, "<circle"), 5);
   // As far apart as numbers can be, all the same, and one alone.
   for (const Series& curve :
-       {Series{"far", {{0, -kMost}, {1, kMost}}}, Series{"same", {{1, 7}, {2, 7}}}, Series{"one", {{1, 0}}}}) {
+       {Series{"far", {{0, -kMost}, {1, kMost}}}, Series{"same", {{1, 7}, {2, 7}}}, Series{"one", {{1, 0}}},
+        Series{"most", {{1, kMost}, {2, kMost}}}, Series{"near", {{1, 0}, {2, 5e-324}}}}) {
     const std::string drawn = DrawSvg({{.title = "t", .curves = {curve}}});
     ExpectWellFormed(drawn);
     EXPECT_EQ(drawn.find("nan"), std::string::npos) << curve.name;
