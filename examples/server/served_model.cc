@@ -66,6 +66,8 @@ Model LoadWithWeights(const std::string& path, const std::string& weights) {
   }
   model.params = std::move(values.params);
   model.aux = std::move(values.aux);
+  // What the values were trained on, if they say so.
+  if (const std::string made = Preprocessing(values); !made.empty()) SetPreprocessing(made, &model);
   // What only the network of the weights has would be refused when it is bound.
   const std::vector<std::string> arguments = model.symbol.ListArguments();
   std::erase_if(model.params, [&](const auto& item) {

@@ -44,6 +44,23 @@ TEST(ServedColumns, OtherModelsTakeWhatIsAsked) {
             HostTensor::From({1, 1, 3}, {0, 0.5, 0}));
 }
 
+// Numbers go with the values that were trained on columns scaled by them.
+TEST(ServedColumns, AreThoseOfTheWeights) {
+  const auto save = [](const char* name, const std::string& preprocessing) {
+    const std::string path = testing::TempDir() + "/" + name;
+    SaveModel(Squares(preprocessing), path);
+    return path;
+  };
+  const std::string graph = save("graph.pb", "mean=1,2,3&scale=standard&std=1,1,1");
+  const std::string other = save("other.pb", "mean=4,5,6&scale=standard&std=1,1,1"), none = save("none.pb", "");
+  const auto first = [&](const std::string& weights) {
+    return Describe(LoadWithWeights(graph, weights), {}).columns.first;
+  };
+  EXPECT_EQ(first(""), (std::vector<double>{1, 2, 3}));
+  EXPECT_EQ(first(other), (std::vector<double>{4, 5, 6}));
+  EXPECT_EQ(first(none), (std::vector<double>{1, 2, 3}));
+}
+
 TEST(ServedColumns, DamagedNumbersAreRefused) {
   EXPECT_EQ(MessageOf<ModelError>([] { Describe(Squares("mean=1,2&scale=standard&std=1,1"), {}); }),
             "ModelError: the model's preprocessing scales 2 columns, but its samples have 3 numbers");
