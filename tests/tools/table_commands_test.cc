@@ -127,6 +127,18 @@ TEST_F(TableCommandsTest, ResumesWithTheSameNumbers) {
   EXPECT_EQ(KeptBy("tuned.pb"), KeptBy("resumed.pb"));
 }
 
+// A graph of one training with the values of another.
+TEST_F(TableCommandsTest, NumbersAreThoseOfTheWeights) {
+  const std::string data = "csv:flowers.csv?leave_out=name,date&scale=";
+  Succeeds(Train(data + "standard", 1, {"--checkpoints=", "--save", "a.pb"}));
+  Succeeds(Train(data + "range", 2, {"--checkpoints=", "--save", "b.pb"}));
+  Succeeds({"convert", "b.pb", "b.safetensors"});
+  const std::string expected = Predict({"--model", "b.pb"}, "csv:flowers.csv");
+  for (const char* weights : {"b.pb", "b.safetensors"}) {
+    EXPECT_EQ(Predict({"--model", "a.pb", "--weights", weights}, "csv:flowers.csv"), expected) << weights;
+  }
+}
+
 TEST_F(TableCommandsTest, AsAFileSaysIt) {
   Succeeds(Train(kData + "&missing=0", 2, {"--checkpoints=", "--save", "said.pb"}));
   Write("data.prototxt", "train: \"" + kData + "&missing=0\" test_part: 0.1");
