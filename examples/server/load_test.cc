@@ -55,7 +55,8 @@ std::vector<Request> MakeRequests(const ServedModel& model, int64_t samples) {
     HostTensor input(DType::kFloat32, model.inputs[0].sample.Insert(0, samples));
     for (float& number : input.data<float>()) number = IsFloat(model.inputs[0].dtype) ? uniform(random) : 0;
     request.body = OctetsOf({input});
-    for (const HostTensor& output : predictor.Predict({{model.inputs[0].name, input.Cast(model.inputs[0].dtype)}})) {
+    const HostTensorMap asked = model.Prepare({{model.inputs[0].name, input.Cast(model.inputs[0].dtype)}});
+    for (const HostTensor& output : predictor.Predict(asked)) {
       for (int64_t i = 0; i < output.elements(); ++i) request.expected.push_back(static_cast<float>(output.At(i)));
     }
   }

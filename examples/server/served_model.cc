@@ -47,6 +47,16 @@ std::vector<DataDesc> ServedModel::Describe(int64_t batch) const {
   return descriptions;
 }
 
+HostTensorMap ServedModel::Prepare(HostTensorMap asked) const {
+  if (columns.scale == ColumnScale::kNone) return asked;
+  HostTensor& input = asked.at(inputs[0].name);
+  const Shape shape = input.shape();
+  HostTensor rows = input.Cast(DType::kFloat32).Reshape({shape[0], std::ssize(columns.first)});
+  ScaleColumns(columns, &rows);
+  input = rows.Reshape(shape).Cast(input.dtype());
+  return asked;
+}
+
 Model LoadWithWeights(const std::string& path, const std::string& weights) {
   Model model = Load(path);
   if (weights.empty()) return model;
@@ -56,6 +66,8 @@ Model LoadWithWeights(const std::string& path, const std::string& weights) {
   }
   model.params = std::move(values.params);
   model.aux = std::move(values.aux);
+  // What the values were trained on, if they say so.
+  if (const std::string made = Preprocessing(values); !made.empty()) SetPreprocessing(made, &model);
   // What only the network of the weights has would be refused when it is bound.
   const std::vector<std::string> arguments = model.symbol.ListArguments();
   std::erase_if(model.params, [&](const auto& item) {
@@ -84,6 +96,12 @@ ServedModel Describe(Model model, const std::map<std::string, Shape>& sample_sha
     if (!two.contains(name)) Throw<ModelError>("--input {}: the model has no such input", name);
   }
   if (served.inputs.empty()) throw ModelError("the model has no inputs");
+  served.columns = ScalingOfColumns(model);
+  if (served.columns.IsMeasured() &&
+      (served.inputs.size() > 1 || served.SampleElements() != std::ssize(served.columns.first))) {
+    Throw<ModelError>("the model's preprocessing scales {} columns, but its samples have {} numbers",
+                      served.columns.first.size(), served.SampleElements());
+  }
   // What follows the batch has another extent with another batch.
   const InferredShapes of_two = InferShapes(model.symbol, two), of_three = InferShapes(model.symbol, three);
   const InferredDTypes types = InferDTypes(model.symbol, dtypes);

@@ -18,9 +18,12 @@ struct ValueSpec {
 struct ServedModel {
   Model model;
   std::vector<ValueSpec> inputs, outputs;
+  ColumnScaling columns = {};  // of a model of scaled tables: it is asked about rows as they are in a file
 
   int64_t SampleElements() const;  // of all inputs together
   std::vector<DataDesc> Describe(int64_t batch) const;
+  // What was asked as the model takes it. Throws DataError for numbers that cannot be scaled.
+  HostTensorMap Prepare(HostTensorMap asked) const;
 };
 
 // Any model file, by its name's ending; of a checkpoint (.ckpt), the model in it; of a folder, its newest checkpoint.

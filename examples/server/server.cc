@@ -154,7 +154,7 @@ void Server::Predict(const httplib::Request& request, httplib::Response* respons
     HostTensorMap inputs =
         octets ? InputsOfOctets(model_, request.body, most) : InputsOfJson(model_, request.body, most);
     const int64_t samples = inputs.begin()->second.shape()[0];
-    const std::vector<HostTensor> outputs = batcher_->Predict(std::move(inputs));
+    const std::vector<HostTensor> outputs = batcher_->Predict(model_.Prepare(std::move(inputs)));
     if (accept == kOctets || (octets && accept != kJson)) {
       response->set_content(OctetsOf(outputs), kOctets);
     } else {

@@ -205,6 +205,7 @@ TrainingData MakeSamples(const DataOptions& given, const ModelOptions& model, ui
                    .classes = ClassNames(made.model),
                    .training = true,
                    .seed = seed,
+                   .held_back = {options.test_data.empty() ? options.test_part : 0, options.validation_part},
                    .preprocessing = Preprocessing(made.model)};
   const OpenedData opened = OpenToTrain(options, model, open);
   if (opened.samples->labels().empty()) throw UsageError("--data: a training needs labels");

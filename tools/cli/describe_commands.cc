@@ -16,6 +16,8 @@
 #include "tools/cli/options.h"
 #include "tools/pages/model_json.h"
 #include "tools/pages/model_page.h"
+#include "train/data/open.h"
+#include "train/data/preprocessing.h"
 #include "train/memory.h"
 #include "train/precision.h"
 
@@ -41,6 +43,13 @@ Shape InputShape(const InspectCommand& c, const Model& model) {
     throw UsageError("--shape: the model does not say the shape of \"data\"; give it, e.g. --shape 64,1,28,28");
   }
   return sample->Insert(0, c.batch_size);
+}
+
+// What becomes of its data before it sees them.
+void PrintPreprocessing(const Model& model) {
+  const SettingTexts settings = ParsePreprocessing(Preprocessing(model));
+  if (!settings.empty()) fmt::print("\npreprocessing\n");
+  for (const auto& [name, value] : settings) fmt::print("  {:<10} {}\n", name, value);
 }
 
 // What bytes of a device are for, and how many.
@@ -145,6 +154,7 @@ int InspectCommand::Run() const {
   if (!memory_limit.empty()) return ShowLargestBatch(loaded.symbol, shapes.at("data"));
   if (!plan && !memory && !json && html.empty()) {
     fmt::print("{}", Summary(loaded.symbol, shapes));
+    PrintPreprocessing(loaded);
     return kOk;
   }
   GroupOptions options = GroupFor(*this, shapes.at("data"));
@@ -162,7 +172,9 @@ int InspectCommand::Run() const {
     ModelPageOptions page{.name = model.Name(), .purpose = options.for_training ? "training" : "prediction"};
     for (const DevicePlan& of : plans) page.devices.push_back({ToString(of.device), of.samples.size(), &of.plan});
     if (json) {
-      PrintLine(ModelJson(loaded.symbol, shapes, page));
+      nlohmann::json line = ModelJson(loaded.symbol, shapes, page);
+      line["preprocessing"] = Preprocessing(loaded);
+      PrintLine(line);
     } else {
       WriteFileAtomically(html, ModelPage(loaded.symbol, shapes, page));
     }

@@ -146,6 +146,8 @@ Model ModelOptions::Load(const Shape& input, int64_t classes) const {
   if (given) {
     loaded.params = std::move(from.params);
     loaded.aux = std::move(from.aux);
+    // What the values were trained on counts, not what those were that they take the place of.
+    if (const std::string made = Preprocessing(from); !made.empty()) SetPreprocessing(made, &loaded);
     loaded.metadata.merge(from.metadata);
     if (!IsComplete(loaded)) loaded.metadata.erase(kClassesKey);
   }

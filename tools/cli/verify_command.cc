@@ -18,6 +18,7 @@
 #include "tools/cli/solver.h"
 #include "train/checkpoint/best_checkpoint.h"
 #include "train/data/data_description.h"
+#include "train/data/open.h"
 #include "train/data/tables/npy.h"
 #include "train/events/event_reader.h"
 #include "train/finite.h"
@@ -39,9 +40,18 @@ void CheckFinite(const HostTensorMap& values) {
   if (const std::string bad = FirstNotFinite(values); !bad.empty()) Throw<NumericError>("{}", bad);
 }
 
+// What it keeps of how the data were made that it was trained on.
+void CheckPreprocessing(const Model& model) {
+  const auto columns = std::ssize(ScalingOfColumns(model).first);
+  const std::optional<Shape> sample = model.symbol.empty() ? std::nullopt : SampleShape(model);
+  if (columns == 0 || !sample || sample->Elements() == columns) return;
+  Throw<DataError>("its preprocessing scales {} columns, but it takes samples of {}", columns, *sample);
+}
+
 void CheckModel(const Model& model, const std::string& path) {
   CheckFinite(model.params);
   CheckFinite(model.aux);
+  CheckPreprocessing(model);
   if (model.symbol.empty()) return;
   // Names that are not the graph's, and shapes that are not.
   const Model named = ModelOf(model.symbol, WeightsOf(model), path);
@@ -135,6 +145,7 @@ Facts Verify(const std::string& path) {
   if (IsWeightsFile(path)) {
     const Weights weights = LoadWeights(path);
     CheckFinite(weights.tensors);
+    CheckPreprocessing({.metadata = weights.metadata});
     return {{"kind", "weights"}, {"tensors", weights.tensors.size()}, {"elements", ElementsOf(weights.tensors)}};
   }
   if (path.ends_with(".npy")) {

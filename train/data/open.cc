@@ -67,8 +67,23 @@ CsvOptions ReadCsvOptions(DataSettings* settings, const OpenOptions& options) {
     csv.missing = CsvMissing::kValue;
     csv.missing_value = static_cast<float>(settings->Number("missing", 0, -kMost, kMost));
   }
+  // What a model's training left out may not be there at all in other files.
+  csv.leave_out = settings->Text("leave_out", "none");
+  csv.may_lack_left_out = !settings->IsSaid("leave_out");
+  csv.scaling = ReadScaling(settings, options.training);
   settings->CheckAllRead();
   return csv;
+}
+
+// Of the samples of a table, those that are trained on.
+std::vector<int64_t> TrainedOn(const Shard& shard, const std::vector<double>& held_back, int64_t rows) {
+  std::vector<int64_t> numbers = NumbersOf(shard, rows);
+  for (const double part : held_back) {
+    std::vector<int64_t> rest;
+    for (const int64_t i : SplitByPart(std::ssize(numbers), part).rest) rest.push_back(numbers[static_cast<size_t>(i)]);
+    numbers = std::move(rest);
+  }
+  return numbers;
 }
 
 // Who has prices in the last column gets a class for each price, unless they say otherwise.
@@ -89,13 +104,17 @@ void WarnOfNumbersAsClasses(const CsvTable& table, const std::string& path) {
                   path, table.classes[count / 2], count));
 }
 
-OpenedData OpenCsv(DataSettings* settings, const OpenOptions& options) {
-  const CsvOptions csv = ReadCsvOptions(settings, options);
+OpenedData OpenCsv(DataSettings* settings, const Shard& shard, const OpenOptions& options) {
+  CsvOptions csv = ReadCsvOptions(settings, options);
+  csv.measured = [&](int64_t rows) { return TrainedOn(shard, options.held_back, rows); };
   CsvTable table = ReadCsv(settings->path(), csv);
   if (options.training && options.classes.empty()) WarnOfNumbersAsClasses(table, settings->path());
   const auto classes = static_cast<int64_t>(table.classes.size());
   SettingTexts used;
   if (csv.missing == CsvMissing::kValue) used["missing"] = fmt::format("{}", csv.missing_value);
+  const std::string leave_out = csv.may_lack_left_out ? csv.leave_out : table.leave_out;
+  if (leave_out != "none") used["leave_out"] = leave_out;
+  AddScaling(table.scaling, &used);
   return {SamplesOf(std::move(table.data), std::move(table.labels), csv.label != "none", options),
           std::move(table.classes), classes, ToText(used), std::move(table.label_names)};
 }
@@ -230,7 +249,7 @@ OpenedData OpenRecords(DataSettings* settings, const OpenOptions& options) {
 
 // The model's preprocessing, as far as the text and what the model takes leave it open.
 SettingTexts Defaults(const DataSettings& settings, const OpenOptions& options) {
-  SettingTexts defaults = ParsePreprocessing(options.preprocessing);
+  SettingTexts defaults = ForKind(settings.kind(), ParsePreprocessing(options.preprocessing));
   const bool fits = options.sample.rank() == 3 && options.sample.IsKnown();
   for (const char* side : {"rows", "columns"}) {
     if (fits || settings.IsSaid("size")) defaults.erase(side);
@@ -305,7 +324,7 @@ OpenedData OpenData(const std::string& text, const OpenOptions& options) {
   settings.SetDefaults(Defaults(settings, options));
   const Shard shard = ReadShard(&settings);
   const bool arrays = settings.kind() == "npy" || settings.kind() == "npz";
-  OpenedData opened = settings.kind() == "csv" ? OpenCsv(&settings, options)
+  OpenedData opened = settings.kind() == "csv" ? OpenCsv(&settings, shard, options)
                       : arrays                 ? OpenArrays(&settings, options)
                                                : OpenRecords(&settings, options);
   NoteOtherPreprocessing(text, &settings, ParsePreprocessing(options.preprocessing),

@@ -17,11 +17,13 @@
 #include "symbol/model.h"
 #include "train/data/images/transform.h"
 #include "train/data/samples/sample_source.h"
+#include "train/data/tables/scaling.h"
 
 namespace bindery {
 
-// Of Model::metadata: the names of classes, a line each; and settings as they stand behind the "?", of those that decide
-// which numbers the model sees of a sample: resize, crop, channels, rows, columns, mean, std; scale; missing.
+// Of Model::metadata: the names of classes, a line each; and settings as they stand behind the "?", of those that
+// decide which numbers the model sees of a sample: resize, crop, channels, rows, columns, mean, std; scale; missing,
+// leave_out; of columns that are scaled, mean and std, or min and max, a number for each.
 inline constexpr const char *kClassesKey = "classes", *kPreprocessingKey = "bindery.preprocessing";
 
 struct OpenOptions {
@@ -32,6 +34,9 @@ struct OpenOptions {
   bool training = false;                  // draw what is random
   bool predicting = false;                // images in no folder of a class will do: they have no labels
   uint64_t seed = 0;
+  // In training: parts of the samples that SplitSource will take away, one after another. What is computed of a table,
+  // the numbers of scale, is of those that are left.
+  std::vector<double> held_back = {};
   std::string preprocessing = {};  // of the model, for what the text does not say; where it differs, a line is logged
 };
 
@@ -53,6 +58,9 @@ void SetPreprocessing(const std::string& settings, Model* model);
 // The same for ReadImageFile: the images that the model was trained on, in their size. Throws DataError if the model
 // does not say.
 ImageOptions PreprocessingOfImages(const Model& model);
+// The same for ScaleColumns: how the columns were scaled that the model was trained on; kNone if they were not. Throws
+// DataError for damaged numbers.
+ColumnScaling ScalingOfColumns(const Model& model);
 
 // Does it begin with a kind and a colon?
 bool IsDataText(std::string_view text);

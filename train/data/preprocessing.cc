@@ -4,25 +4,49 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "base/names.h"
+#include "base/parse_number.h"
 #include "train/data/open.h"
 
 namespace bindery {
 namespace {
 
 const std::vector<std::string>& Names() {
-  static const std::vector<std::string> kNames = {"channels", "columns", "crop",  "mean", "missing",
-                                                  "resize",   "rows",    "scale", "std"};
+  static const std::vector<std::string> kNames = {"channels", "columns", "crop",   "leave_out", "max",   "mean",
+                                                  "min",      "missing", "resize", "rows",      "scale", "std"};
   return kNames;
 }
 
 std::string Find(const SettingTexts& settings, const std::string& name) {
   const auto found = settings.find(name);
   return found == settings.end() ? "" : found->second;
+}
+
+const std::vector<std::string>& Scales() {
+  static const std::vector<std::string> kScales = {"none", "standard", "range"};  // as ColumnScale has them
+  return kScales;
+}
+
+// What the numbers of a scale are called.
+std::pair<const char*, const char*> NumbersOf(ColumnScale scale) {
+  return scale == ColumnScale::kStandard ? std::pair("mean", "std") : std::pair("min", "max");
+}
+
+// That of arrays is a number. What is neither is an error where it is read.
+bool ScalesColumns(const SettingTexts& settings) {
+  const std::string scale = Find(settings, "scale");
+  return !scale.empty() && !ParseNumber<double>(scale);
+}
+
+// As messages show it, however many columns it is of.
+std::string Shown(const std::string& value) {
+  constexpr size_t kMost = 60;
+  return value.substr(0, kMost) + (value.size() > kMost ? "..." : "");
 }
 
 bool AreAll(const std::vector<float>& values, float value) {
@@ -95,6 +119,53 @@ SettingTexts PreprocessingOf(const ImageOptions& image) {
   return settings;
 }
 
+ColumnScaling ReadScaling(DataSettings* settings, bool training) {
+  const std::string scale = settings->Text("scale", "none");
+  const auto found = std::ranges::find(Scales(), scale);
+  if (found == Scales().end()) {
+    settings->Fail(fmt::format("\"scale\": expected standard, range or none, got \"{}\"", scale));
+  }
+  ColumnScaling scaling{.scale = static_cast<ColumnScale>(found - Scales().begin())};
+  if (scaling.scale == ColumnScale::kNone) return scaling;
+  const auto& [first, second] = NumbersOf(scaling.scale);
+  scaling.first = settings->Numbers<double>(first);
+  scaling.second = settings->Numbers<double>(second);
+  try {
+    CheckScaling(scaling);
+  } catch (const DataError& e) {
+    settings->Fail(e.message());
+  }
+  if (!training && !scaling.IsMeasured()) {
+    settings->Fail(
+        fmt::format("\"scale\": its numbers are those of the data that a model was trained on, and there are none; {}= "
+                    "and {}= give them, one for each column",
+                    first, second));
+  }
+  return scaling;
+}
+
+void AddScaling(const ColumnScaling& scaling, SettingTexts* settings) {
+  if (scaling.scale == ColumnScale::kNone) return;
+  const auto& [first, second] = NumbersOf(scaling.scale);
+  (*settings)["scale"] = Scales()[static_cast<size_t>(scaling.scale)];
+  (*settings)[first] = fmt::format("{}", fmt::join(scaling.first, ","));
+  (*settings)[second] = fmt::format("{}", fmt::join(scaling.second, ","));
+}
+
+SettingTexts ForKind(const std::string& kind, SettingTexts settings) {
+  if (ScalesColumns(settings) == (kind == "csv")) return settings;
+  for (const char* name : {"max", "mean", "min", "scale", "std"}) settings.erase(name);
+  return settings;
+}
+
+ColumnScaling ScalingOfColumns(const Model& model) {
+  const SettingTexts known = ParsePreprocessing(Preprocessing(model));
+  if (!ScalesColumns(known)) return {};
+  DataSettings settings("csv:the model's");
+  settings.SetDefaults(known);
+  return ReadScaling(&settings, /*training=*/false);
+}
+
 void NoteOtherPreprocessing(const std::string& text, const DataSettings* settings, const SettingTexts& trained,
                             const SettingTexts& used) {
   if (trained.empty()) return;
@@ -103,10 +174,11 @@ void NoteOtherPreprocessing(const std::string& text, const DataSettings* setting
     const std::string now = Find(used, name), then = Find(trained, name);
     const bool is_side = name == "rows" || name == "columns";
     const bool said = settings != nullptr && (settings->IsSaid(name) || (is_side && settings->IsSaid("size")));
-    const bool lost = now.empty() && (name == "mean" || name == "std" || name == "scale");
+    const bool lost = now.empty() && std::ranges::any_of(std::vector{"max", "mean", "min", "scale", "std"},
+                                                         [&](const char* number) { return name == number; });
     if (now == then || !(said || lost)) continue;
     const auto describe = [&](const std::string& value) {
-      return value.empty() ? "no " + name : fmt::format("{}={}", name, value);
+      return value.empty() ? "no " + name : fmt::format("{}={}", name, Shown(value));
     };
     here.push_back(describe(now));
     there.push_back(describe(then));

@@ -8,6 +8,7 @@
 #include "base/shape.h"
 #include "train/data/images/transform.h"
 #include "train/data/settings.h"
+#include "train/data/tables/scaling.h"
 
 namespace bindery {
 
@@ -22,6 +23,14 @@ std::string ToText(const SettingTexts& settings);
 ImageOptions ReadImageOptions(DataSettings* settings, const Shape& sample);
 // What of them counts outside of training.
 SettingTexts PreprocessingOf(const ImageOptions& image);
+
+// "scale", and its numbers by "mean" and "std" or "min" and "max": of the text, else of the model. In a training they
+// may be missing: they come from what it is trained on. Throws DataError for damaged ones.
+ColumnScaling ReadScaling(DataSettings* settings, bool training);
+void AddScaling(const ColumnScaling& scaling, SettingTexts* settings);
+// Without the settings of the model that mean something else for data of this kind: "mean" of columns is none of
+// images.
+SettingTexts ForKind(const std::string& kind, SettingTexts settings);
 
 // Logs where samples of the data set `text`, made by `used`, differ from those that the model was trained on, made by
 // `trained` (empty: nobody knows): where its settings (nullptr: it has none) say so, or its kind has no such settings.

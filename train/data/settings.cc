@@ -67,17 +67,21 @@ int64_t DataSettings::Integer(const std::string& name, int64_t otherwise, int64_
 
 bool DataSettings::Flag(const std::string& name, bool otherwise) { return Integer(name, otherwise, 0, 1) != 0; }
 
-std::vector<float> DataSettings::Numbers(const std::string& name) {
+template <class T>
+std::vector<T> DataSettings::Numbers(const std::string& name) {
   const std::string text = Text(name);
-  std::vector<float> numbers;
+  std::vector<T> numbers;
   std::string_view rest = text;
   while (!rest.empty()) {
-    const auto value = ParseNumber<float>(Cut(&rest, ','));
-    if (!value || !std::isfinite(*value)) Fail(fmt::format("\"{}\": expected numbers, got \"{}\"", name, text));
+    const std::string_view number = Cut(&rest, ',');
+    const auto value = ParseNumber<T>(number);
+    if (!value || !std::isfinite(*value)) Fail(fmt::format("\"{}\": expected numbers, got \"{}\"", name, number));
     numbers.push_back(*value);
   }
   return numbers;
 }
+template std::vector<float> DataSettings::Numbers(const std::string& name);
+template std::vector<double> DataSettings::Numbers(const std::string& name);
 
 void DataSettings::CheckAllRead() const {
   const std::vector<std::string> known(read_.begin(), read_.end());

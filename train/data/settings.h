@@ -28,8 +28,9 @@ class DataSettings {
   std::string Text(const std::string& name, const std::string& otherwise = "");
   double Number(const std::string& name, double otherwise, double low, double high);
   int64_t Integer(const std::string& name, int64_t otherwise, int64_t low, int64_t high);
-  bool Flag(const std::string& name, bool otherwise);   // 0 or 1
-  std::vector<float> Numbers(const std::string& name);  // with commas between
+  bool Flag(const std::string& name, bool otherwise);  // 0 or 1
+  template <class T = float>                           // or double
+  std::vector<T> Numbers(const std::string& name);     // finite ones, with commas between
   // Throws DataError for a setting that nobody has read.
   void CheckAllRead() const;
   [[noreturn]] void Fail(const std::string& complaint) const;  // throws DataError, with the text

@@ -91,6 +91,56 @@ TEST(Csv, MissingValues) {
   EXPECT_EQ(filled.classes, (Words{"?", "a", "b"}));
 }
 
+TEST(Csv, ColumnsThatAreLeftOut) {
+  const std::string text = ",x,date,\"a,b\",kind\nn1,1,2024-01-02,7,cat\nn2,2,,8,dog\n,3,never,9,cat\n";
+  for (const char* left_out : {"date,", ",date", "2,0", "-3,-5"}) {
+    const CsvTable table = ParseCsv(text, "f", {.missing = CsvMissing::kLeaveOut, .leave_out = left_out});
+    EXPECT_EQ(table.data, HostTensor::From({3, 2}, {1, 7, 2, 8, 3, 9})) << left_out;  // nothing in them is missing
+    EXPECT_EQ(table.labels, HostTensor::From({3}, {0, 1, 0}));
+    EXPECT_EQ(table.columns, (Words{"x", "a,b"}));
+    EXPECT_EQ(table.left_out, 0);
+    EXPECT_EQ(table.leave_out, ",date");
+  }
+  const auto kept = [](const std::string& csv, const CsvOptions& options) {
+    return ParseCsv(csv, "f", options).leave_out;
+  };
+  EXPECT_EQ(kept("a,b\n1,2\n", {}), "none");
+  // A name with a comma in it is one; what cannot stand in the text of a data set goes by its number, as what is there
+  // twice does, and all columns where there are no names.
+  EXPECT_EQ(kept("x,\"a,b\",k\n1,t,2\n", {.leave_out = "a,b"}), "1");
+  EXPECT_EQ(kept("x,a&b,k\n1,t,2\n", {.leave_out = "a&b"}), "1");
+  EXPECT_EQ(kept("x,y,x,k\n1,2,t,3\n", {.leave_out = "2"}), "2");
+  EXPECT_EQ(kept("1,t,u,2\n", {.leave_out = "-2,1"}), "1,2");
+  // Labels may be numbers, and none.
+  const CsvTable numbers = ParseCsv("id,x,y\nn,2,3\n", "f", {.label_is_number = true, .leave_out = "id"});
+  EXPECT_EQ(numbers.data, HostTensor::From({1, 1}, {2}));
+  EXPECT_EQ(numbers.labels, HostTensor::From({1}, {3}));
+  EXPECT_EQ(ParseCsv("n,2,3\n", "f", {.label = "none", .leave_out = "0"}).data, HostTensor::From({1, 2}, {2, 3}));
+  // What another file had may be lacking.
+  const CsvTable lacks = ParseCsv("x,k\n1,a\n", "f", {.leave_out = "id,x2,7", .may_lack_left_out = true});
+  EXPECT_EQ(lacks.columns, Words{"x"});
+  EXPECT_EQ(lacks.leave_out, "none");
+
+  const auto refused = [](const std::string& csv, const CsvOptions& options) {
+    return MessageOf<DataError>([&] { ParseCsv(csv, "f", options); });
+  };
+  const std::string three = "id,date,x,kind\nn,t,1,a\n";
+  EXPECT_EQ(refused(three, {.leave_out = "id,data"}),
+            "DataError: \"f\": there is no column \"data\" to leave out; did you mean \"date\"?");
+  EXPECT_EQ(refused(three, {.leave_out = "weight"}),
+            "DataError: \"f\": there is no column \"weight\" to leave out; known: id, date, x, kind");
+  EXPECT_EQ(refused(three, {.leave_out = "4"}), "DataError: \"f\": column 4 should be left out, but there are 4");
+  EXPECT_EQ(refused("n,1,a\n", {.leave_out = "id"}),
+            "DataError: \"f\": there is no column \"id\" to leave out, and the file has no header");
+  EXPECT_EQ(refused(three, {.leave_out = "id,0"}), "DataError: \"f\": column \"id\" is left out twice");
+  EXPECT_EQ(
+      refused(three, {.leave_out = "id,kind"}),
+      "DataError: \"f\": column \"kind\" is to be left out, but it is the label; \"label\" names another, label=none "
+      "says that there is none");
+  EXPECT_EQ(refused(three, {.leave_out = "id,date,x"}),
+            "DataError: \"f\": no column is left as a feature: all others are left out");
+}
+
 TEST(Csv, Errors) {
   const auto message = [](const std::string& text, const CsvOptions& options = {}) {
     return MessageOf<DataError>([&] { ParseCsv(text, "f.csv", options); });

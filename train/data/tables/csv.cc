@@ -1,9 +1,12 @@
 #include "train/data/tables/csv.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <utility>
 
 #include "base/error.h"
@@ -43,6 +46,9 @@ bool IsHeader(const std::vector<std::string>& fields) {
   return std::ranges::none_of(fields, [](const std::string& field) { return Parse<double>(Trim(field)).has_value(); });
 }
 
+// What a column is, beside the number of a label.
+constexpr int64_t kFeature = -1, kLeftOut = -2;
+
 class Parser {
  public:
   Parser(std::string_view bytes, const std::string& name, const CsvOptions& options)
@@ -60,6 +66,10 @@ class Parser {
     if (!label_columns_.empty() && columns_ == std::ssize(label_columns_)) {
       Throw<DataError>("\"{}\": its only column{}{}", name_, columns_ == 1 ? " is the label" : "s are the labels",
                        SeparatorHint());
+    }
+    FindLeftOut();
+    if (std::ranges::find(roles_, kFeature) == roles_.end()) {
+      Throw<DataError>("\"{}\": no column is left as a feature: all others are left out", name_);
     }
     for (; rows_left; rows_left = reader_.Next()) ReadRow();
     return Finish();
@@ -93,34 +103,72 @@ class Parser {
     Throw<DataError>("\"{}\", line {}, column {}{}: {}", name_, reader_.line(), column + 1, title, complaint);
   }
 
-  void FindLabels() {
-    label_of_.assign(static_cast<size_t>(columns_), -1);
-    if (options_.label == "none") return;
-    const bool several = options_.label_is_number && std::ranges::find(header_, options_.label) == header_.end();
-    for (size_t begin = 0; begin <= options_.label.size();) {
-      const size_t end =
-          several ? std::min(options_.label.find(',', begin), options_.label.size()) : options_.label.size();
-      const int64_t column = FindLabel(options_.label.substr(begin, end - begin));
-      int64_t& label = label_of_[static_cast<size_t>(column)];
-      if (label >= 0) Throw<DataError>("\"{}\": column \"{}\" is a label twice", name_, ColumnName(column));
-      label = std::ssize(label_columns_);
-      label_columns_.push_back(column);
+  // The columns that a text names, as messages call their purpose ("for the label") and fate ("be the label").
+  std::vector<int64_t> FindColumns(const std::string& text, bool several, bool may_lack, const char* purpose,
+                                   const char* fate) const {
+    std::vector<int64_t> columns;
+    if (text == "none") return columns;
+    several = several && std::ranges::find(header_, text) == header_.end();  // a name may have a comma in it
+    for (size_t begin = 0; begin <= text.size();) {
+      const size_t end = several ? std::min(text.find(',', begin), text.size()) : text.size();
+      const std::optional<int64_t> column = FindColumn(text.substr(begin, end - begin), may_lack, purpose, fate);
+      if (column) columns.push_back(*column);
       begin = end + 1;
+    }
+    return columns;
+  }
+
+  std::optional<int64_t> FindColumn(const std::string& text, bool may_lack, const char* purpose,
+                                    const char* fate) const {
+    const auto named = std::ranges::find(header_, text);
+    if (named != header_.end()) return named - header_.begin();
+    const auto number = Parse<int64_t>(text);
+    if (number && *number >= -columns_ && *number < columns_) return *number < 0 ? *number + columns_ : *number;
+    if (may_lack) return std::nullopt;
+    if (!number) {
+      Throw<DataError>("\"{}\": there is no column \"{}\" {}{}", name_, text, purpose,
+                       header_.empty() ? ", and the file has no header" : NameHint(text, header_));
+    }
+    Throw<DataError>("\"{}\": column {} should {}, but there are {}", name_, *number, fate, columns_);
+  }
+
+  void FindLabels() {
+    roles_.assign(static_cast<size_t>(columns_), kFeature);
+    label_columns_ =
+        FindColumns(options_.label, options_.label_is_number, /*may_lack=*/false, "for the label", "be the label");
+    for (size_t i = 0; i < label_columns_.size(); ++i) {
+      int64_t& role = roles_[static_cast<size_t>(label_columns_[i])];
+      if (role >= 0) Throw<DataError>("\"{}\": column \"{}\" is a label twice", name_, ColumnName(label_columns_[i]));
+      role = static_cast<int64_t>(i);
     }
   }
 
-  int64_t FindLabel(const std::string& label) const {
-    const auto named = std::ranges::find(header_, label);
-    if (named != header_.end()) return named - header_.begin();
-    const auto number = Parse<int64_t>(label);
-    if (!number) {
-      Throw<DataError>("\"{}\": there is no column \"{}\" for the label{}", name_, label,
-                       header_.empty() ? ", and the file has no header" : NameHint(label, header_));
+  void FindLeftOut() {
+    for (const int64_t column :
+         FindColumns(options_.leave_out, /*several=*/true, options_.may_lack_left_out, "to leave out", "be left out")) {
+      int64_t& role = roles_[static_cast<size_t>(column)];
+      if (role == kLeftOut) Throw<DataError>("\"{}\": column \"{}\" is left out twice", name_, ColumnName(column));
+      if (role >= 0) {
+        Throw<DataError>(
+            "\"{}\": column \"{}\" is to be left out, but it is the label; \"label\" names another, "
+            "label=none says that there is none",
+            name_, ColumnName(column));
+      }
+      role = kLeftOut;
     }
-    if (*number < -columns_ || *number >= columns_) {
-      Throw<DataError>("\"{}\": column {} should be the label, but there are {}", name_, *number, columns_);
+  }
+
+  // By their names where these tell them apart in the text of a data set, too.
+  std::string LeftOut() const {
+    std::vector<std::string> names;
+    for (int64_t column = 0; column < columns_; ++column) {
+      if (roles_[static_cast<size_t>(column)] != kLeftOut) continue;
+      const std::string name = ColumnName(column);
+      const bool tells = header_.empty() || (std::ranges::find(header_, name) - header_.begin() == column &&
+                                             name.find_first_of(",&") == std::string::npos && name != "none");
+      names.push_back(tells ? name : std::to_string(column));
     }
-    return *number < 0 ? *number + columns_ : *number;
+    return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ","));
   }
 
   float ReadNumber(int64_t column, std::string_view text) const {
@@ -155,6 +203,13 @@ class Parser {
     return static_cast<float>(class_of_.emplace(text, static_cast<int64_t>(class_of_.size())).first->second);
   }
 
+  bool IsAnyMissing(const std::vector<std::string>& fields) const {
+    for (size_t i = 0; i < fields.size(); ++i) {
+      if (roles_[i] != kLeftOut && IsMissing(Trim(fields[i]))) return true;
+    }
+    return false;
+  }
+
   void ReadRow() {
     const std::vector<std::string>& fields = reader_.fields();
     const auto count = static_cast<int64_t>(fields.size());
@@ -162,8 +217,7 @@ class Parser {
       Throw<DataError>("\"{}\", line {}: expected {} columns, got {}", name_, reader_.line(), columns_, count);
     }
     // Before anything is read: what is left out gives no class either.
-    if (options_.missing == CsvMissing::kLeaveOut &&
-        std::ranges::any_of(fields, [](const std::string& field) { return IsMissing(Trim(field)); })) {
+    if (options_.missing == CsvMissing::kLeaveOut && IsAnyMissing(fields)) {
       ++left_out_;
       return;
     }
@@ -171,8 +225,10 @@ class Parser {
     labels_.resize(begin_labels + label_columns_.size());
     for (int64_t column = 0; column < columns_; ++column) {
       const std::string_view text = Trim(fields[static_cast<size_t>(column)]);
-      const int64_t label = label_of_[static_cast<size_t>(column)];
-      float value = options_.missing_value;
+      const int64_t label = roles_[static_cast<size_t>(column)];
+      if (label == kLeftOut) continue;
+      // What is not there is filled in when the others are scaled.
+      float value = label < 0 ? std::numeric_limits<float>::quiet_NaN() : options_.missing_value;
       if (IsMissing(text) && (label < 0 || options_.missing != CsvMissing::kValue)) {
         if (options_.missing == CsvMissing::kError) Fail(column, "the value is missing");
       } else {
@@ -199,6 +255,25 @@ class Parser {
     return classes;
   }
 
+  // Scales what is there, and fills in what is not. Returns by which numbers.
+  ColumnScaling Scale(HostTensor* data) const {
+    ColumnScaling scaling = options_.scaling;
+    try {
+      if (!scaling.IsMeasured()) {
+        std::vector<int64_t> rows(static_cast<size_t>(rows_));
+        std::iota(rows.begin(), rows.end(), int64_t{0});
+        scaling = MeasureColumns(*data, scaling.scale, options_.measured ? options_.measured(rows_) : rows);
+      }
+      ScaleColumns(scaling, data);
+    } catch (const DataError& e) {
+      Throw<DataError>("\"{}\": {}", name_, e.message());
+    }
+    for (float& value : data->data<float>()) {
+      if (std::isnan(value)) value = options_.missing_value;
+    }
+    return scaling;
+  }
+
   CsvTable Finish() {
     if (rows_ == 0) Throw<DataError>("\"{}\": it has no rows but the header, or all were left out", name_);
     CsvTable table;
@@ -208,12 +283,14 @@ class Parser {
       table.classes = options_.classes.empty() ? SortClasses() : options_.classes;
     }
     for (int64_t column = 0; column < columns_; ++column) {
-      if (label_of_[static_cast<size_t>(column)] < 0) table.columns.push_back(ColumnName(column));
+      if (roles_[static_cast<size_t>(column)] == kFeature) table.columns.push_back(ColumnName(column));
     }
     for (const int64_t column : label_columns_) {
       table.label_names.push_back(header_.empty() ? "" : ColumnName(column));
     }
-    table.data = HostTensor::From({rows_, columns_ - count}, values_);
+    table.leave_out = LeftOut();
+    table.data = HostTensor::From({rows_, std::ssize(table.columns)}, values_);
+    table.scaling = Scale(&table.data);
     if (count > 0) table.labels = HostTensor::From(count == 1 ? Shape{rows_} : Shape{rows_, count}, labels_);
     return table;
   }
@@ -223,7 +300,7 @@ class Parser {
   const CsvOptions& options_;
   std::vector<std::string> header_;
   int64_t columns_ = 0, rows_ = 0, left_out_ = 0;
-  std::vector<int64_t> label_columns_, label_of_;  // and of each column, which label it is; -1: none
+  std::vector<int64_t> label_columns_, roles_;  // and of each column, which label it is, or kFeature, or kLeftOut
   std::map<std::string, int64_t, std::less<>> class_of_;
   std::vector<float> values_, labels_;
 };

@@ -1,4 +1,4 @@
-// CSV files (RFC 4180): a row a sample, numbers in columns, one of them the label.
+// CSV files (RFC 4180): a row a sample, numbers in columns, one of them the label; some columns may be left out.
 //
 // Fields may stand in quotes, "" in them is a quote, and they may hold separators and line ends; lines end in LF or
 // CRLF; a byte order mark and empty lines are passed over. Errors name file, line and column. Memory stays within a
@@ -6,12 +6,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/host_tensor.h"
+#include "train/data/tables/scaling.h"
 
 namespace bindery {
 
@@ -53,7 +55,14 @@ struct CsvOptions {
   std::vector<std::string> classes = {};  // of labels, class 0 first; empty: those of the file
   // Fields that are empty, NA, NaN, null or ?.
   CsvMissing missing = CsvMissing::kError;
-  float missing_value = 0;
+  float missing_value = 0;  // takes their place once the others are scaled: 0 is the mean of a column then
+  // Columns that are neither features nor labels, like `label`, with commas between them: they may hold any text.
+  std::string leave_out = "none";
+  bool may_lack_left_out = false;  // else a column to leave out that the file has not is an error
+  // Of the features, not of labels. Without numbers, they are those of the rows that `measured` gives for how many
+  // there are, from 0 on and without those that are left out; not set: all.
+  ColumnScaling scaling = {};
+  std::function<std::vector<int64_t>(int64_t rows)> measured = {};
   int64_t file_bytes = int64_t{1} << 30;
 };
 
@@ -64,6 +73,8 @@ struct CsvTable {
   std::vector<std::string> label_names;  // one for each column of labels; empty texts, where there is no header
   std::vector<std::string> classes;      // numbers in their order if all are whole ones, else in that of their bytes
   int64_t left_out = 0;                  // rows
+  std::string leave_out = "none";        // CsvOptions::leave_out for other files of the same columns
+  ColumnScaling scaling = {};            // with its numbers; for CsvOptions of other rows
 };
 
 // Throws DataError.

@@ -1,0 +1,76 @@
+// Models of tables whose columns were scaled: the server is asked about rows as they are in a file.
+#include <gtest/gtest.h>
+#include <httplib.h>
+
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "base/error.h"
+#include "examples/server/server.h"
+#include "symbol/ops.h"
+#include "tests/message_of.h"
+#include "train/data/open.h"
+
+namespace bindery::server {
+namespace {
+
+// The square of each column, (N, 1, 3) -> (N, 1, 3).
+Model Squares(const std::string& preprocessing) {
+  Model model{.symbol = Square(Variable("data", {.shape = Shape{kUnknownDim, 1, 3}}), "square")};
+  SetPreprocessing(preprocessing, &model);
+  return model;
+}
+
+TEST(ServedColumns, AreScaledByTheModelsNumbers) {
+  ServerOptions options{.port = 0, .threads = 1};
+  Server server(Describe(Squares("leave_out=id&mean=1000,0.5,7&scale=standard&std=10,0.25,0"), {}), options);
+  std::thread thread([&] { server.Run(); });
+  httplib::Client client("127.0.0.1", server.port());
+  const httplib::Result answer =
+      client.Post("/predict", R"({"data": [[[1020, 1, 7]], [[970, 0.5, 3]]]})", "application/json");
+  server.Stop();
+  thread.join();
+  ASSERT_TRUE(answer) << httplib::to_string(answer.error());
+  const nlohmann::json outputs = nlohmann::json::parse(answer->body).at("outputs");
+  EXPECT_EQ(outputs.at("square_output"), nlohmann::json::parse("[[[4, 4, 0]], [[9, 0, 0]]]"));  // a constant is 0
+}
+
+TEST(ServedColumns, OtherModelsTakeWhatIsAsked) {
+  const HostTensorMap asked = {{"data", HostTensor::From({1, 1, 3}, {1, 2, 3})}};
+  for (const char* other : {"", "mean=0.5&rows=3&std=0.1", "scale=2"}) {
+    EXPECT_EQ(Describe(Squares(other), {}).Prepare(asked).at("data"), asked.at("data")) << other;
+  }
+  EXPECT_EQ(Describe(Squares("max=2,4,9&min=1,0,9&scale=range"), {}).Prepare(asked).at("data"),
+            HostTensor::From({1, 1, 3}, {0, 0.5, 0}));
+}
+
+// Numbers go with the values that were trained on columns scaled by them.
+TEST(ServedColumns, AreThoseOfTheWeights) {
+  const auto save = [](const char* name, const std::string& preprocessing) {
+    const std::string path = testing::TempDir() + "/" + name;
+    SaveModel(Squares(preprocessing), path);
+    return path;
+  };
+  const std::string graph = save("graph.pb", "mean=1,2,3&scale=standard&std=1,1,1");
+  const std::string other = save("other.pb", "mean=4,5,6&scale=standard&std=1,1,1"), none = save("none.pb", "");
+  const auto first = [&](const std::string& weights) {
+    return Describe(LoadWithWeights(graph, weights), {}).columns.first;
+  };
+  EXPECT_EQ(first(""), (std::vector<double>{1, 2, 3}));
+  EXPECT_EQ(first(other), (std::vector<double>{4, 5, 6}));
+  EXPECT_EQ(first(none), (std::vector<double>{1, 2, 3}));
+}
+
+TEST(ServedColumns, DamagedNumbersAreRefused) {
+  EXPECT_EQ(MessageOf<ModelError>([] { Describe(Squares("mean=1,2&scale=standard&std=1,1"), {}); }),
+            "ModelError: the model's preprocessing scales 2 columns, but its samples have 3 numbers");
+  EXPECT_NE(MessageOf<DataError>([] { Describe(Squares("mean=1,2,nan&scale=standard&std=1,1,1"), {}); }), "");
+  const ServedModel served = Describe(Squares("mean=1,2,3&scale=standard&std=1e-30,1,1"), {});
+  EXPECT_EQ(MessageOf<DataError>([&] {
+              served.Prepare({{"data", HostTensor::From({1, 1, 3}, {1e30f, 2, 3})}});
+            }),
+            "DataError: row 0, column 0: 1e+30 is too far from the values that scale is computed of");
+}
+
+}  // namespace
+}  // namespace bindery::server
