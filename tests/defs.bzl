@@ -58,7 +58,12 @@ def bindery_tests(
         hdrs = native.glob(["*.h"], allow_empty = True),
         visibility = ["//tests:__subpackages__"],
         copts = copts,
-        deps = deps + ["//tests:message_of", "//tests/precompiled:" + precompiled, "//third_party:gtest"],
+        deps = deps + [
+            "//tests:message_of",
+            "//tests:test_folder",
+            "//tests/precompiled:" + precompiled,
+            "//third_party:gtest",
+        ],
     )
     for source in sources:
         name = source[:-len(".cc")]

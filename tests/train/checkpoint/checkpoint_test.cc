@@ -15,6 +15,7 @@
 #include "base/philox.h"
 #include "proto/checkpoint.pb.h"
 #include "symbol/ops.h"
+#include "tests/test_folder.h"
 #include "train/checkpoint/checkpoint_format.h"
 
 namespace bindery {
@@ -85,13 +86,6 @@ void ExpectEqual(const Checkpoint& a, const Checkpoint& b) {
 
 class CheckpointTest : public testing::Test {
  protected:
-  CheckpointTest() {
-    folder_ = testing::TempDir() + "/checkpoint_test_XXXXXX";
-    if (::mkdtemp(folder_.data()) == nullptr) std::abort();
-    path_ = folder_ + "/x.ckpt";
-  }
-  ~CheckpointTest() override { fs::remove_all(folder_); }
-
   // The message of the error that loading the file gives, without the file's name.
   std::string LoadError(const ModelLimits& limits = {}) const {
     try {
@@ -129,7 +123,9 @@ class CheckpointTest : public testing::Test {
     return tensor;
   }
 
-  std::string folder_, path_;
+  const TestFolder made_;
+  const std::string folder_ = made_.path();
+  std::string path_ = folder_ + "/x.ckpt";
 };
 
 TEST_F(CheckpointTest, ReadsBackWhatWasSaved) {

@@ -1,3 +1,4 @@
+#include "tests/test_folder.h"
 #include "train/data/idx.h"
 
 #include <gtest/gtest.h>
@@ -18,13 +19,9 @@ namespace {
 
 class IdxTest : public testing::Test {
  protected:
-  IdxTest() {
-    std::string name = testing::TempDir() + "/idx.XXXXXX";
-    folder_ = ::mkdtemp(name.data());
-  }
-  ~IdxTest() override { std::filesystem::remove_all(folder_); }
   std::string Path(const std::string& name) const { return folder_ + "/" + name; }
-  std::string folder_;
+  const TestFolder made_;
+  const std::string folder_ = made_.path();
 };
 
 std::string Bytes(std::initializer_list<int> values) {
