@@ -211,7 +211,8 @@ TEST(PlotReport, DrawsEachMetricAndGoesOnAfterAResume) {
   ASSERT_EQ(charts[0].curves.size(), 2u);
   EXPECT_EQ(charts[0].curves[0].name, "train");
   EXPECT_EQ(charts[0].curves[1].name, "test");
-  EXPECT_THROW(trainer.Fit(train, {.extensions = {PlotReport({.paths = {"/proc/none/plot.svg"}})}}), DataError);
+  EXPECT_THROW(trainer.Fit(train, {.epochs = 2, .extensions = {PlotReport({.paths = {"/proc/none/plot.svg"}})}}),
+               DataError);
 }
 
 }  // namespace
