@@ -1,8 +1,6 @@
 // Saving and loading files: what is written where, in which order, and what is refused.
 #include <gtest/gtest.h>
-#include <stdlib.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>

@@ -1,7 +1,5 @@
 // Files that were damaged or made to do harm: an error or a model, never a crash, nor more memory than allowed.
 #include <gtest/gtest.h>
-#include <stdlib.h>
-#include <unistd.h>
 
 #include <cstdio>
 #include <filesystem>

@@ -1,8 +1,5 @@
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <filesystem>
-
 #include "base/files.h"
 #include "symbol/infer.h"
 #include "symbol/mxnet/mxnet.h"

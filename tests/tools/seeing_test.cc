@@ -213,7 +213,8 @@ TEST_F(SeeingTest, Plots) {
   EXPECT_EQ(DecodeImage(Read("loss.png"), 3, "loss.png").columns, 1280);
   EXPECT_TRUE(Has(outcome.err, "* train   o test")) << outcome;
   // As it is called everywhere else.
-  const Outcome in_parts = Succeeds(Training(1, {"--plot", "loss.svg,-", "--validation-part", "0.2"}));
+  const Outcome in_parts =
+      Succeeds(Training(1, {"--plot", "loss.svg,-", "--validation-part", "0.2", "--checkpoints="}));
   EXPECT_TRUE(Has(Read("loss.svg"), ">validation</text>"));
   EXPECT_TRUE(Has(in_parts.err, "* train   o validation")) << in_parts;
   Fails(2, "--plot: expected names that end in .svg or .png", Training(1, {"--plot", "loss.gif"}));

@@ -1,8 +1,6 @@
-#include "tests/test_folder.h"
 #include "train/data/idx.h"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 
 #include <filesystem>
@@ -11,6 +9,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "tests/message_of.h"
+#include "tests/test_folder.h"
 #include "train/data/digits.h"
 #include "train/data/gunzip.h"
 
